@@ -18,6 +18,11 @@ struct device_span {
 	uint32_t begin, end;
 };
 
+/* What becomes of a gradient that holds NaN or infinity, of which nothing is ever selected. FIRST
+ * reads it once more beforehand, and then changes nothing. LATE reads it again only if the sum
+ * shows that it does; residual and velocity are then spoilt. */
+enum device_judge { DEVICE_JUDGE_NOT, DEVICE_JUDGE_FIRST, DEVICE_JUDGE_LATE };
+
 enum device_draw { DEVICE_DRAW_NONE, DEVICE_DRAW_DENSITY, DEVICE_DRAW_VARIANCE };
 
 /* How a gradient is added to the residual, and what is selected from the sum. This corresponds to
@@ -27,7 +32,7 @@ struct device_select {
 	const void *grad;
 	int grad_type; /* enum value_type: VALUE_F32 (0), F16 or BF16 */
 	float scale;   /* residual += scale * grad */
-	int judge;     /* if grad holds NaN or infinity: change nothing and select nothing */
+	int judge;     /* enum device_judge */
 	int fresh;     /* set the residual to zero first */
 	/* Operations on grad before it is added, in this order. */
 	int zero;        /* replace NaN and infinity by 0 and count them (instead of judge) */
@@ -82,7 +87,8 @@ struct device_shape {
 	const struct device_span *exempt; /* ascending spans whose non-zero coordinates are all
 					     selected, in addition to k; copied */
 	size_t n_exempt;
-	size_t parts; /* messages per push */
+	size_t parts;    /* messages per push */
+	unsigned blocks; /* most blocks that a kernel takes; 0: as many as are resident */
 	uint32_t sketch_span,
 		sketch_columns; /* shape of the largest part's sketch; 0 if there are no sketches */
 };
@@ -162,13 +168,15 @@ struct device_ops {
 	 * text says which device was chosen and why. */
 	int (*choose)(char *text, size_t cap);
 	/* Returns 1 if p is memory of the calling thread's current device (*device receives its
-	 * number), 0 if it is host memory, and -1 on failure or if it belongs to another device. */
+	 * number) or managed memory, 0 if it is host memory, and -1 on failure or if it belongs to
+	 * another device. Makes no context on any device. A process that cannot use CUDA has host
+	 * memory only. */
 	int (*find)(const void *p, int *device);
 
 	/* -- memory -- */
-	/* MEMORY_DEVICE is exported as a dma-buf as far as driver and device allow. MEMORY_HOST is
-	 * pinned, so that copies overlap with kernels. release() accepts either, and also empty
-	 * memory. */
+	/* MEMORY_EXPORTED is device memory that a network card is to read: it is exported as a
+	 * dma-buf as far as driver and device allow. MEMORY_HOST is pinned, so that copies overlap
+	 * with kernels. release() accepts all of them, and also empty memory. */
 	int (*alloc)(enum memory_place place, size_t bytes, struct memory *out);
 	void (*release)(struct memory *memory);
 	/* Pins host memory of the caller and maps it for kernels, until unpin(). *there is its

@@ -100,6 +100,16 @@ const struct env_entry env_table[] = {
 	  "seen. auto means the one that was installed with the library, also if the whole "
 	  "installation was moved. off loads none.",
 	  FIELD(gpu) },
+	{ "SLUICE_LIBRARY", ENV_TEXT, "", "the file of libsluice.so",
+	  "The library that the Python package loads. Without it the package looks for "
+	  "libsluice.so.0 "
+	  "as the dynamic linker does, and then where pkg-config says. The library ignores it.",
+	  FIELD(library) },
+	{ "SLUICE_GPU_BLOCKS", ENV_COUNT, "0", "0 .. 65535",
+	  "The kernels of pushes and pulls take at most so many blocks of a GPU, so that other "
+	  "work can "
+	  "run beside them. With 0 they take as many as are resident, which is the whole GPU.",
+	  FIELD(gpu_blocks) },
 	{ "SLUICE_MEMORY", ENV_BYTES, "0", "0 .. 1024T",
 	  "A model that needs more memory than this on a rank is not opened. 0 sets no limit.",
 	  FIELD(memory_bytes) },

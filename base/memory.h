@@ -7,15 +7,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum memory_place { MEMORY_HOST, MEMORY_DEVICE };
+/* MEMORY_EXPORTED is asked for, and becomes MEMORY_DEVICE: with a dma-buf, if that is possible. */
+enum memory_place { MEMORY_HOST, MEMORY_DEVICE, MEMORY_EXPORTED };
 
 struct memory {
 	enum memory_place place;
 	void *address; /* host memory: its address; device memory: its virtual address on the
 			  device, which the host cannot read */
 	size_t bytes;
-	int fd; /* for device memory: a dma-buf that contains it, or -1 if it could not be exported
-		 */
+	int fd; /* for device memory: a dma-buf that contains it, or -1 if it was not exported */
 	uint64_t fd_offset; /* for device memory: its offset in the dma-buf */
 };
 #endif

@@ -25,6 +25,13 @@ KERNEL(gather, gather_args)
 		*a.found = a.refused && *a.refused ? 0 : a.count;
 }
 
+FROM_C cudaError_t apply_load(void)
+{
+	const void *const kernels[] = { (const void *)apply, (const void *)gather };
+
+	return load_kernels(kernels, sizeof(kernels) / sizeof(*kernels));
+}
+
 FROM_C cudaError_t gather_enqueue(const struct gather_args *args, unsigned grid,
 				  cudaStream_t stream)
 {

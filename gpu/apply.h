@@ -27,6 +27,8 @@ struct gather_args {
 #ifdef __cplusplus
 extern "C" {
 #endif
+/* Loads these kernels, on the current device. */
+cudaError_t apply_load(void);
 cudaError_t apply_enqueue(const struct apply_args *args, unsigned grid, cudaStream_t stream);
 cudaError_t gather_enqueue(const struct gather_args *args, unsigned grid, cudaStream_t stream);
 #ifdef __cplusplus

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The host's part of a push on the device. Selection, split, pack (and quantize) for each part,
- * seal and report are enqueued together, and nobody has to wait for them: report writes the results
- * to pinned memory, and then the number of the push, which the host polls. Nothing is allocated
- * after the compressor is opened. Everything that was selected stays in the residual until report
- * or cuda_settle() subtracts what the messages hold.
+ * The host's part of a push on the device. Selection, split, pack (and quantize), seal and report
+ * are enqueued together, a launch each for all parts, and nobody has to wait for them: report
+ * writes the results to pinned memory, and then the number of the push, which the host polls.
+ * Nothing is allocated after the compressor is opened. Everything that was selected stays in the
+ * residual until report or cuda_settle() subtracts what the messages hold.
  *
  * With a recipe whose workers send sketches, the host knows the lengths of all payloads. The first
  * push makes each part's count sketch in its payload. When the shards have said which coordinates
@@ -46,9 +46,12 @@ struct device_compressor {
 	struct push_place *asked;
 	struct push_signs *signs; /* pinned memory, in front of `arrived` */
 	uint32_t turn;            /* number of the last push; 0 before the first */
-	int device;               /* for messages about what is waited for */
-	int few_bits;             /* whether the values are in few bits */
-	int known;                /* whether the host knows the lengths of the payloads */
+	uint8_t *widths;          /* on the device, of all parts' delta blocks */
+	/* How many blocks of the kernels fit on a multiprocessor. */
+	unsigned pack_each, quantize_each;
+	int device;   /* for messages about what is waited for */
+	int few_bits; /* whether the values are in few bits */
+	int known;    /* whether the host knows the lengths of the payloads */
 	/* Number of selected coordinates in the push that cuda_pushed() waited for last. */
 	uint32_t found;
 	uint32_t power[CHECKSUM_POWERS];
@@ -67,18 +70,26 @@ static size_t granules(size_t bytes)
 
 static int allocate_results(struct device_compressor *c, size_t bytes)
 {
+	const size_t widths = selector_view(c->s).room / DELTA_BLOCK + c->parts + 1;
 	enum cudaStreamCaptureMode mode;
 	void *pinned = NULL;
-	int rc;
+	int rc, packing, quantizing;
 
 	capture_allow(&mode);
 	/* Kernels reach pinned memory by the host's address. */
-	rc = cuda_check(cudaMalloc((void **)&c->results, bytes), "allocating a push") ||
+	rc = cuda_check(pack_push_residents(&packing), "loading the kernel pack") ||
+	     cuda_check(quantize_push_residents(&quantizing), "loading the kernel quantize") ||
+	     cuda_check(cudaMalloc((void **)&c->results, bytes + widths), "allocating a push") ||
 	     cuda_check(cudaHostAlloc(&pinned, SIGNS_BYTES + bytes, cudaHostAllocDefault),
 			"allocating pinned memory");
 	capture_restore(mode);
 	c->signs = pinned;
-	return rc ? -1 : 0;
+	if (rc)
+		return -1;
+	c->widths = (uint8_t *)c->results + bytes;
+	c->pack_each = (unsigned)packing;
+	c->quantize_each = (unsigned)quantizing;
+	return 0;
 }
 
 int cuda_open(const struct device_shape *shape, struct device_compressor **out)
@@ -103,6 +114,8 @@ int cuda_open(const struct device_shape *shape, struct device_compressor **out)
 		cuda_close(&c);
 		return -1;
 	}
+	if (c->sketch)
+		sketch_limit(c->sketch, shape->blocks);
 	*c->signs = (struct push_signs){ 0, 0 };
 	c->arrived = (struct results *)(void *)((char *)c->signs + SIGNS_BYTES);
 	c->places = (struct push_place *)(void *)((char *)c->results + results);
@@ -130,70 +143,73 @@ void cuda_close(struct device_compressor **compressor)
 	*compressor = NULL;
 }
 
-/* Encodes the values of part i, after its positions. */
-static int quantize_part(struct device_compressor *c, const struct selector_view *v, size_t i,
-			 const struct device_part *part, const struct device_values *values,
-			 uint32_t most, void *stream)
+/* Packs all parts, and encodes their values if they are in few bits: a launch each. */
+static int pack_parts(struct device_compressor *c, const struct device_push *push, void *stream)
 {
-	struct push_part *there = &c->results->part[i];
-	const struct quantize_args args = { .index = v->index,
-					    .value = v->value,
-					    .decoded = v->value,
-					    .leave_rest = 1,
-					    .entries = &there->range,
-					    .packed = &there->packing,
-					    .out = part->payload,
-					    .count = most,
-					    .coding = coding_of(values),
-					    .most = &c->results->summary.largest,
-					    .stream = { values->purpose, values->rank, values->step,
-							values->seed },
-					    .state = &there->quantizing };
+	const struct selector_view v = selector_view(c->s);
+	const struct device_values *values = &push->values;
+	const struct push_pack_args pack = { .index = v.index,
+					     .value = v.value,
+					     .place = c->places,
+					     .part = c->results->part,
+					     .parts = (uint32_t)c->parts,
+					     .values = coding_of(values),
+					     .block_sums = v.block_sums,
+					     .widths = c->widths };
+	const struct push_quantize_args quantize = { .index = v.index,
+						     .value = v.value,
+						     .place = c->places,
+						     .part = c->results->part,
+						     .parts = (uint32_t)c->parts,
+						     .coding = coding_of(values),
+						     .most = &c->results->summary.largest,
+						     .stream = { values->purpose, values->rank,
+								 values->step, values->seed } };
+	uint64_t sum = 0;
+	uint32_t most;
 
+	for (size_t i = 0; i < c->parts; i++)
+		sum += push->parts[i].capacity;
+	most = sum < v.room ? (uint32_t)sum : v.room;
+	const unsigned for_pack = pack_grid(most, DELTA_BLOCK, WARPS_OF_BLOCK, v.multiprocessors,
+					    c->pack_each);
+	const unsigned for_values = quantize_grid(most, v.multiprocessors, c->quantize_each);
+
+	if (cuda_check(pack_push_enqueue(&pack,
+					 fewer_blocks(push_grid((uint32_t)c->parts, for_pack,
+								v.multiprocessors, c->pack_each),
+						      v.blocks),
+					 stream),
+		       "starting the kernel pack"))
+		return -1;
+	if (!c->few_bits)
+		return 0;
 	return cuda_check(
-		quantize_enqueue(&args,
-				 quantize_grid(most, v->multiprocessors, v->quantize_residents),
-				 stream),
+		quantize_push_enqueue(&quantize,
+				      fewer_blocks(push_grid((uint32_t)c->parts, for_values,
+							     v.multiprocessors, c->quantize_each),
+						   v.blocks),
+				      stream),
 		"starting the kernel quantize");
 }
 
-static int pack_parts(struct device_compressor *c, const struct device_part *parts,
-		      const struct device_values *values, void *stream)
-{
-	const struct selector_view view = selector_view(c->s), *v = &view;
-
-	for (size_t i = 0; i < c->parts; i++) {
-		const struct pack_args args = { .index = v->index,
-						.value = v->value,
-						.decoded = v->value,
-						.leave_rest = 1,
-						.range = &c->results->part[i].range,
-						.payload = parts[i].payload,
-						.base = parts[i].begin,
-						.count = parts[i].capacity,
-						.span = parts[i].span,
-						.values = coding_of(values),
-						.state = &c->results->part[i].packing,
-						.block_sums = v->block_sums,
-						.widths = v->widths };
-		const uint32_t most = parts[i].capacity < v->room ? parts[i].capacity : v->room;
-		const unsigned grid = pack_grid(most, DELTA_BLOCK, WARPS_OF_BLOCK,
-						v->multiprocessors, v->pack_residents);
-
-		if (cuda_check(pack_enqueue(&args, grid, stream), "starting the kernel pack") ||
-		    (c->few_bits && quantize_part(c, v, i, &parts[i], values, most, stream)))
-			return -1;
-	}
-	return 0;
-}
-
-/* Copies the host's request and zeroed results to the device. */
-static int send_places(struct device_compressor *c, const struct device_part *parts, void *stream)
+/* Notes the host's request where the device reads it. */
+static void ask(struct device_compressor *c, const struct device_part *parts)
 {
 	/* The last push was waited for, so its places have been read. */
 	for (size_t i = 0; i < c->parts; i++)
-		c->asked[i] = (struct push_place){ parts[i].begin, parts[i].span, parts[i].payload,
-						   parts[i].copy, c->known ? parts[i].bytes : 0 };
+		c->asked[i] = (struct push_place){ .begin = parts[i].begin,
+						   .span = parts[i].span,
+						   .capacity = parts[i].capacity,
+						   .payload = parts[i].payload,
+						   .copy = parts[i].copy,
+						   .bytes = c->known ? parts[i].bytes : 0 };
+}
+
+/* Copies the request and zeroed results to the device, as split does where something is selected.
+ */
+static int send_places(struct device_compressor *c, void *stream)
+{
 	if (cuda_check(cudaMemcpyAsync(c->places, c->asked, c->parts * sizeof(*c->places),
 				       cudaMemcpyDefault, stream),
 		       "copying the places of messages"))
@@ -211,17 +227,17 @@ static int enqueue_selection(struct device_compressor *c, const struct device_se
 	const struct device_selection selection = { .call = *call };
 	const struct split_args args = { .selection = v.selection,
 					 .index = v.index,
+					 .asked = c->asked,
 					 .place = c->places,
-					 .parts = splits ? (uint32_t)c->parts : 0,
+					 .parts = (uint32_t)c->parts,
+					 .splits = splits,
 					 .room = v.room,
 					 .summary = &c->results->summary,
 					 .part = c->results->part,
 					 .selected = &c->signs->selected,
 					 .turn = c->turn };
 
-	if (cuda_check(cudaMemsetAsync(v.selection, 0, sizeof(*v.selection), stream),
-		       "clearing a push") ||
-	    cuda_select(c->s, &selection, stream))
+	if (cuda_select(c->s, &selection, stream))
 		return -1;
 	return cuda_check(split_enqueue(&args, stream), "starting the kernel split");
 }
@@ -236,10 +252,12 @@ static int enqueue_seal(struct device_compressor *c, uint64_t words, void *strea
 				  .parts = (uint32_t)c->parts };
 
 	memcpy(args.power, c->power, sizeof(args.power));
-	return cuda_check(seal_enqueue(&args,
-				       list_grid(words, THREADS, v.multiprocessors, BLOCKS_EACH),
-				       stream),
-			  "starting the kernel seal");
+	return cuda_check(
+		seal_enqueue(&args,
+			     fewer_blocks(list_grid(words, THREADS, v.multiprocessors, BLOCKS_EACH),
+					  v.blocks),
+			     stream),
+		"starting the kernel seal");
 }
 
 /* Enqueues the end of a push and the copy of its results. */
@@ -270,7 +288,8 @@ static int report(struct device_compressor *c, const struct device_push *push, v
 	const unsigned grid = list_grid(settles ? v.room : 1, THREADS, v.multiprocessors,
 					WARPS_OF_BLOCK);
 
-	return cuda_check(report_enqueue(&args, grid, stream), "starting the kernel report");
+	return cuda_check(report_enqueue(&args, fewer_blocks(grid, v.blocks), stream),
+			  "starting the kernel report");
 }
 
 static int enqueue_selected(struct device_compressor *c, const struct device_push *push,
@@ -282,9 +301,8 @@ static int enqueue_selected(struct device_compressor *c, const struct device_pus
 		most = push->parts[i].capacity > most ? push->parts[i].capacity : most;
 	if (enqueue_selection(c, &push->select, 1, stream))
 		return -1;
-	return push->payload == DEVICE_PAIRS &&
-			       (pack_parts(c, push->parts, &push->values, stream) ||
-				enqueue_seal(c, most * ENTRY_WORDS, stream)) ?
+	return push->payload == DEVICE_PAIRS && (pack_parts(c, push, stream) ||
+						 enqueue_seal(c, most * ENTRY_WORDS, stream)) ?
 		       -1 :
 		       0;
 }
@@ -336,6 +354,8 @@ static int enqueue_values(struct device_compressor *c, const struct device_push 
 	const struct selector_view v = selector_view(c->s);
 	uint32_t at = 0;
 
+	if (send_places(c, stream))
+		return -1;
 	for (size_t i = 0; i < c->parts; i++) {
 		const struct device_part *part = &push->parts[i];
 		const uint32_t count = part->bytes / CELL_BYTES;
@@ -356,7 +376,8 @@ static int enqueue_values(struct device_compressor *c, const struct device_push 
 		if (cuda_check(cudaMemcpyAsync(v.index + at, part->index, count * sizeof(*v.index),
 					       cudaMemcpyDefault, stream),
 			       "copying indices to the device") ||
-		    cuda_check(gather_enqueue(&args, grid, stream), "starting the kernel gather"))
+		    cuda_check(gather_enqueue(&args, fewer_blocks(grid, v.blocks), stream),
+			       "starting the kernel gather"))
 			return -1;
 		at += count;
 	}
@@ -365,13 +386,14 @@ static int enqueue_values(struct device_compressor *c, const struct device_push 
 
 static int enqueue_push(struct device_compressor *c, const struct device_push *push, void *stream)
 {
-	int rc = send_places(c, push->parts, stream);
+	int rc;
 
-	if (!rc && push->payload == DEVICE_SKETCHES)
+	ask(c, push->parts);
+	if (push->payload == DEVICE_SKETCHES)
 		rc = enqueue_sketches(c, push, stream);
-	else if (!rc && push->payload == DEVICE_VALUES)
+	else if (push->payload == DEVICE_VALUES)
 		rc = enqueue_values(c, push, stream);
-	else if (!rc)
+	else
 		rc = enqueue_selected(c, push, stream);
 	return rc ? -1 : report(c, push, stream);
 }
@@ -389,11 +411,11 @@ int cuda_push(struct device_compressor *c, const struct device_push *push, void 
 		return -1;
 	if (push->payload == DEVICE_SKETCHES && (!c->sketch || !push->rows))
 		return cuda_refuse("sketches without rows, or of a compressor opened without them");
-	if (cuda_ready(stream)) /* the results come to the host */
-		return -1;
 	if (selector_enter(c->s, &before))
 		return -1;
-	return selector_leave(c->s, before, enqueue_push(c, push, stream));
+	return selector_leave(c->s, before,
+			      /* The results come to the host. */
+			      cuda_ready(stream) ? -1 : enqueue_push(c, push, stream));
 }
 
 /* ---- what became of it ----------------------------------------------------- */
@@ -412,6 +434,8 @@ static int query_stream(const struct device_compressor *c, void *stream)
 	enum cudaStreamCaptureMode mode;
 	cudaError_t error;
 
+	if (cuda_ready(stream)) /* asking would invalidate the capture */
+		return 0;
 	capture_allow(&mode);
 	error = cudaStreamQuery(stream);
 	capture_restore(mode);
@@ -432,8 +456,10 @@ int cuda_poll(struct device_compressor *c, int asks, void *stream)
 
 	if (is_done(c))
 		return 1;
-	if (!asks || cuda_ready(stream)) /* asking would invalidate the capture */
+	if (!asks)
 		return 0;
+	/* The thread that asks is often not the one that pushed, and NULL would be the default
+	 * stream of its device. */
 	if (selector_enter(c->s, &before))
 		return -1;
 	return selector_leave(c->s, before, query_stream(c, stream));
@@ -451,13 +477,22 @@ void cuda_stage(const struct device_compressor *c, char *text, size_t cap)
 			    "it in the stream");
 }
 
+static int wait_for_stream(const struct device_compressor *c, void *stream)
+{
+	int before;
+
+	if (selector_enter(c->s, &before))
+		return -1;
+	return selector_leave(c->s, before, cuda_check(cudaStreamSynchronize(stream), kernels));
+}
+
 int cuda_pushed(struct device_compressor *c, struct device_selected *out, struct device_sent *sent,
 		void *stream)
 {
 	const struct selector_view v = selector_view(c->s);
 	const struct push_summary *got = &c->arrived->summary;
 
-	if (!is_done(c) && cuda_check(cudaStreamSynchronize(stream), kernels))
+	if (!is_done(c) && wait_for_stream(c, stream))
 		return -1;
 	if (!is_done(c))
 		return cuda_refuse("%s ended on GPU %d without its report", kernels, c->device);
@@ -562,7 +597,8 @@ static int enqueue_settle(struct device_compressor *c, float *residual, float *v
 	for (size_t i = 0; i < c->parts; i++)
 		if (!sent[i].packed && send_rest(&v, &sent[i], rest, unsent, stream))
 			return -1;
-	return cuda_check(settle_enqueue(&args, grid, stream), "starting the kernel settle");
+	return cuda_check(settle_enqueue(&args, fewer_blocks(grid, v.blocks), stream),
+			  "starting the kernel settle");
 }
 
 int cuda_settle(struct device_compressor *c, float *residual, float *velocity,

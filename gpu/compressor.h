@@ -11,9 +11,10 @@
 /* A part of the vector and where its message goes, as the host requests it in this step. */
 struct push_place {
 	uint32_t begin, span;
-	const uint8_t *payload; /* device memory into which pack wrote it */
-	uint8_t *copy;          /* host memory at the device's address; NULL: there is no copy */
-	uint32_t bytes;         /* length of the payload, if the host knows it; else 0 */
+	uint32_t capacity; /* most entries of its message */
+	uint8_t *payload;  /* device memory into which pack writes it */
+	uint8_t *copy;     /* host memory at the device's address; NULL: there is no copy */
+	uint32_t bytes;    /* length of the payload, if the host knows it; else 0 */
 };
 
 /* The result for a part. */
@@ -43,11 +44,36 @@ struct push_signs {
 struct split_args {
 	const struct topk_state *selection;
 	const uint32_t *index;
-	const struct push_place *place;
+	const struct push_place *asked; /* pinned memory; copied to place */
+	struct push_place *place;
 	uint32_t parts, room; /* room: entries of index */
+	int splits;           /* 0: the parts have no entries */
 	struct push_summary *summary;
 	struct push_part *part;
 	uint32_t *selected, turn; /* the address of push_signs.selected */
+};
+
+/* All parts, packed and quantised. value receives what the messages leave unsent. */
+struct push_pack_args {
+	const uint32_t *index;
+	float *value;
+	const struct push_place *place;
+	struct push_part *part;
+	uint32_t parts;
+	struct value_coding values;
+	uint64_t *block_sums; /* one per block of the grid */
+	uint8_t *widths;      /* an entry per delta block of all parts */
+};
+
+struct push_quantize_args {
+	const uint32_t *index;
+	float *value;
+	const struct push_place *place;
+	struct push_part *part;
+	uint32_t parts;
+	struct value_coding coding;
+	const uint32_t *most; /* the bits of the magnitude that a grid covers */
+	struct random_stream stream;
 };
 
 struct seal_args {
@@ -88,6 +114,14 @@ struct report_args {
 #ifdef __cplusplus
 extern "C" {
 #endif
+/* Loads these kernels, on the current device. */
+cudaError_t parts_load(void);
+cudaError_t pack_push_residents(int *blocks_each);
+cudaError_t pack_push_enqueue(const struct push_pack_args *args, unsigned grid,
+			      cudaStream_t stream);
+cudaError_t quantize_push_residents(int *blocks_each);
+cudaError_t quantize_push_enqueue(const struct push_quantize_args *args, unsigned grid,
+				  cudaStream_t stream);
 cudaError_t split_enqueue(const struct split_args *args, cudaStream_t stream);
 cudaError_t seal_enqueue(const struct seal_args *args, unsigned grid, cudaStream_t stream);
 cudaError_t settle_enqueue(const struct settle_args *args, unsigned grid, cudaStream_t stream);

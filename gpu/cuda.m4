@@ -1,6 +1,9 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # SLUICE_CHECK_CUDA: --with-cuda=auto|yes|no|DIR finds nvcc (DIR/bin, then PATH) and the static CUDA runtime, and
-# compiles one kernel for the -gencode list. GENCODE="..." at configure replaces the list.
+# compiles one kernel for the -gencode list, none of which may be below sm_80 (__reduce_add_sync). GENCODE="..." at
+# configure replaces the list. The oldest CUDA is that of __grid_constant__, 11.7, and of C compilers that can still be
+# installed, 12.0.
+m4_define([SLUICE_CUDA_FLOOR], [12000])
 AC_DEFUN([SLUICE_CHECK_CUDA], [
 	AC_ARG_WITH([cuda],
 		[AS_HELP_STRING([--with-cuda=auto|yes|no|DIR], [GPU module built with nvcc (auto)])],
@@ -34,10 +37,16 @@ AC_DEFUN([SLUICE_TRY_NVCC], [
 	AC_SUBST([NVCCFLAGS])
 	AC_MSG_CHECKING([whether $NVCC compiles for $GENCODE])
 	AS_MKDIR_P([conftest.dir])
-	printf '%s\n' '#include <cuda_runtime.h>' 'extern "C" __global__ void set(float *x) { *x = 1; }' \
+	cuda_version=$("$NVCC" --version 2>/dev/null | sed -n 's/.*release \([[0-9]]*\)\.\([[0-9]]*\).*/\1 \2/p' |
+		while read -r major minor; do echo $((major * 1000 + minor * 10)); done)
+	printf '%s\n' '#include <cuda_runtime.h>' '#if defined __CUDA_ARCH__ && __CUDA_ARCH__ < 800' \
+		'#error the kernels need compute capability 8.0' '#endif' 'extern "C" __global__ void set(float *x) { *x = 1; }' \
 		'extern "C" int start(void **a) { return cudaLaunchKernel((const void *)set, dim3(1), dim3(1), a, 0, 0); }' \
 		>conftest.dir/kernel.cu
-	AS_IF([! $NVCC $NVCCFLAGS $GENCODE -c conftest.dir/kernel.cu -o conftest.dir/kernel.o >&AS_MESSAGE_LOG_FD 2>&1],
+	AS_IF([test "${cuda_version:-0}" -lt SLUICE_CUDA_FLOOR],
+		[cuda_summary="no ($NVCC is of CUDA $((cuda_version / 1000)).$((cuda_version % 1000 / 10)), and dnl
+m4_eval(SLUICE_CUDA_FLOOR / 1000).m4_eval(SLUICE_CUDA_FLOOR % 1000 / 10) is the oldest that is supported)"],
+		[! $NVCC $NVCCFLAGS $GENCODE -c conftest.dir/kernel.cu -o conftest.dir/kernel.o >&AS_MESSAGE_LOG_FD 2>&1],
 		[cuda_summary="no ($NVCC does not compile a kernel for $GENCODE: see config.log)"],
 		[! test -f "$cuda_lib/libcudart_static.a"],
 		[cuda_summary="no ($cuda_lib/libcudart_static.a is missing)"],

@@ -87,7 +87,7 @@ KERNEL_OF_SUMS(draw, topk_args)
 	do {
 		m = moments_total(&a, terms, passes == 1 && a.adds, &state->left_out[passes - 1],
 				  &passed);
-		if (look(&state->nan))
+		if (judge_late(&a, &passed) || look(&state->nan))
 			return;
 		if (threadIdx.x == 0)
 			sh.searching = draw_next(&sh.s, &m);

@@ -79,6 +79,8 @@ __device__ static inline void report_bad(const struct fold_args *a, const struct
 {
 	if (!bad->n)
 		return;
+	if (a->judge)
+		a->state->nan = 1; /* nothing will be selected */
 	atomicAdd(&a->state->nonfinite, bad->n);
 	atomicMax(&a->state->inverted_first, bad->inverted);
 }
@@ -182,7 +184,7 @@ __device__ static inline void fold_half(const struct fold_args *a, uint64_t at, 
 
 KERNEL_OF_SUMS(fold, fold_args)
 {
-	const int looks = a.judge || a.clip > 0;
+	const int looks = a.judge == DEVICE_JUDGE_FIRST || a.clip > 0;
 	const uint32_t tiles = tiles_in(&a);
 	uint32_t passed = 0;
 	struct bad bad = { 0, 0 };
@@ -191,16 +193,14 @@ KERNEL_OF_SUMS(fold, fold_args)
 	if (looks) {
 		const double squares = look_over(&a, &passed);
 
-		if (a.judge && look(&a.state->nonfinite)) {
-			a.state->nan = 1; /* nothing will be selected */
+		if (a.judge && look(&a.state->nonfinite))
 			return;
-		}
 		scale *= a.clip > 0 ? clip_factor(squares, a.clip) : 1.0f;
 	}
 	for (uint32_t tile = first_tile(); tile < tiles; tile += warps_of_grid())
 		for (unsigned half = 0; half < 2; half++)
 			fold_half(&a, lane_at(tile, half), ends_within(&a, tile), scale,
-				  a.zero && !looks, &bad);
+				  (a.zero || a.judge) && !looks, &bad);
 	report_bad(&a, &bad);
 }
 

@@ -44,7 +44,7 @@ KERNEL_OF_SUMS(gaussian, topk_args)
 	if (prepare(&a, &passed))
 		return;
 	m = moments_total(&a, terms, a.adds, &state->left_out[0], &passed);
-	if (look(&state->nan))
+	if (judge_late(&a, &passed) || look(&state->nan))
 		return;
 	if (threadIdx.x == 0)
 		sh.counting = gaussian_begin(&sh.g, m.first, m.second, m.n,

@@ -25,6 +25,8 @@ enum { LANES = 32, BLOCK = 256, WARPS = BLOCK / LANES };
 		name(const __grid_constant__ struct args a)
 #define UNROLL _Pragma("unroll")
 #define FROM_C extern "C"
+/* The emulation counts what kernels read and write of vectors, here that many bytes. */
+#define TOUCH(bytes)
 
 __device__ static inline void while_waiting(void)
 {
@@ -63,6 +65,21 @@ __device__ static inline uint32_t look(const uint32_t *counter)
 	return *(const volatile uint32_t *)counter;
 }
 
+/* Counts a block that has arrived at a barrier. What the block's threads wrote before
+ * __syncthreads() precedes that for whoever sees the count by arrivals(), on the same GPU. */
+__device__ static inline void arrive(uint32_t *counter)
+{
+	asm volatile("red.release.gpu.global.add.u32 [%0], 1;" : : "l"(counter) : "memory");
+}
+
+__device__ static inline uint32_t arrivals(const uint32_t *counter)
+{
+	uint32_t v;
+
+	asm volatile("ld.acquire.gpu.global.u32 %0, [%1];" : "=r"(v) : "l"(counter) : "memory");
+	return v;
+}
+
 /* Stores a word in pinned memory that the host polls, after everything that this thread has written
  * or seen. */
 __device__ static inline void tell_host(uint32_t *there, uint32_t v)
@@ -79,6 +96,21 @@ static inline dim3 blocks_of(unsigned n)
 	d.x = n;
 	d.y = d.z = 1;
 	return d;
+}
+
+/* Loads kernels on the current device. CUDA would do it at the first launch, which may wait for all
+ * that runs on the device: for a kernel of another stream, too, that waits for a peer, which in
+ * turn waits for this push. */
+static inline cudaError_t load_kernels(const void *const *kernels, unsigned n)
+{
+	cudaError_t error = cudaSuccess;
+
+	for (unsigned i = 0; i < n && error == cudaSuccess; i++) {
+		struct cudaFuncAttributes unused;
+
+		error = cudaFuncGetAttributes(&unused, kernels[i]);
+	}
+	return error;
 }
 
 /* ---- sums over a warp and a block ------------------------------------------ */
@@ -133,20 +165,63 @@ __device__ static inline uint64_t block_before(uint64_t v, uint64_t *sums, uint6
 
 /* ---- a barrier of all blocks ----------------------------------------------- */
 
-/* A barrier for all blocks of a cooperative launch, which are resident together. arrived is zero
- * before the launch, and *passed counts the barriers that this thread's block has passed.
- * Everything that any block wrote before the barrier is visible after it. */
-__device__ static inline void grid_barrier(uint32_t *arrived, uint32_t *passed)
+/* Blocks of a cooperative launch that work on the same list: the one that calls is number `block`
+ * of them, and the first is block `first` of the grid. */
+struct team {
+	unsigned first, block, blocks;
+};
+
+__device__ static inline struct team whole_grid(void)
+{
+	struct team t;
+
+	t.first = 0;
+	t.block = blockIdx.x;
+	t.blocks = gridDim.x;
+	return t;
+}
+
+/* The team of a block if there are so many lists, of which *list becomes the team's first. With
+ * more blocks than lists, each list has a team of consecutive blocks. Otherwise each block is
+ * alone, and handles every gridDim.x-th list from its first on. */
+__device__ static inline struct team team_of(uint32_t lists, uint32_t *list)
+{
+	struct team t;
+	uint32_t end;
+
+	*list = blockIdx.x;
+	t.first = blockIdx.x;
+	t.block = 0;
+	t.blocks = 1;
+	if (lists >= gridDim.x)
+		return t;
+	/* The inverse of first = gridDim.x * list / lists, rounded down. */
+	*list = (uint32_t)((((uint64_t)blockIdx.x + 1) * lists - 1) / gridDim.x);
+	t.first = (uint32_t)((uint64_t)gridDim.x * *list / lists);
+	end = (uint32_t)((uint64_t)gridDim.x * (*list + 1) / lists);
+	t.block = blockIdx.x - t.first;
+	t.blocks = end - t.first;
+	return t;
+}
+
+/* A barrier for so many blocks of a cooperative launch, which are resident together. arrived is
+ * zero before the launch, and *passed counts the barriers that this thread's block has passed.
+ * Everything that any of them wrote before the barrier is visible after it. */
+__device__ static inline void team_barrier(uint32_t *arrived, uint32_t *passed, unsigned blocks)
 {
 	*passed += 1;
 	__syncthreads();
 	if (threadIdx.x == 0) {
-		__threadfence();
-		atomicAdd(arrived, 1u);
-		while (look(arrived) < *passed * gridDim.x)
+		arrive(arrived);
+		while (arrivals(arrived) < *passed * blocks)
 			while_waiting();
-		__threadfence();
 	}
 	__syncthreads();
+}
+
+/* The same for all blocks of the launch. */
+__device__ static inline void grid_barrier(uint32_t *arrived, uint32_t *passed)
+{
+	team_barrier(arrived, passed, gridDim.x);
 }
 #endif

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See memory.h. A buffer is exported as a dma-buf (file, offset, length) where driver and device
- * support that. Other buffers are registered in another way or staged, by rdma/ladder.c.
+ * See memory.h. A buffer that a network card is to read is exported as a dma-buf (file, offset,
+ * length) where driver and device support that. If they do not, rdma/ladder.c registers it in
+ * another way, or its content is staged.
  *
  * A network card reads device memory and never writes it. It reads completed data: the writes of a
  * kernel are visible over PCIe once the host has waited for it, or a later report (parts.cu)
@@ -8,52 +9,83 @@
 #include "gpu/memory.h"
 #include "gpu/context.h"
 #include "gpu/failure.h"
+#include <dlfcn.h>
 #include <string.h>
 #include <unistd.h>
 
-/* ---- dma-bufs -------------------------------------------------------------- */
+/* ---- the driver ------------------------------------------------------------ */
 
-/* The runtime has no function for this one call of the driver, so it is looked up through the
- * runtime. This allows the module to be loaded where there is no driver. It relies on the driver's
- * ABI and not on its header, which is not installed everywhere: cuMemGetHandleForAddressRange(void
- * *handle, CUdeviceptr, size_t, CUmemRangeHandleType, flags), CUDA 11.7. */
-enum { SINCE_CUDA = 11070, RANGE_DMA_BUF = 1, DRIVER_OK = 0 };
+/* Some questions are for the driver itself. Asked whose memory a pointer is, the runtime first
+ * makes a context on the current device, which takes 0.3 s and some 500 MB there, even if the
+ * process uses another device or none; and it has no function for dma-bufs. The driver that is in
+ * the process is asked, and never loaded or initialised for that. Only its ABI is relied upon, not
+ * its header, which is not installed everywhere: cuPointerGetAttributes(number, attributes,
+ * results, CUdeviceptr), CUDA 7.0; cuDeviceGet(CUdevice *, ordinal) and cuDeviceGetAttribute(int *,
+ * attribute, CUdevice), CUDA 2.0; cuMemGetHandleForAddressRange(void *handle, CUdeviceptr, size_t,
+ * type, flags), CUDA 11.7. */
+#ifndef DRIVER_FILE
+#define DRIVER_FILE "libcuda.so.1"
+#endif
+typedef int pointer_attributes_fn(unsigned n, const int *attributes, void **results,
+				  unsigned long long address);
+typedef int device_get_fn(int *device, int ordinal);
+typedef int device_attribute_fn(int *value, int attribute, int device);
 typedef int range_handle_fn(void *handle, unsigned long long address, size_t bytes, int type,
 			    unsigned long long flags);
 
-static range_handle_fn *range_handle(void)
-{
-	enum cudaDriverEntryPointQueryResult found;
-	range_handle_fn *function = NULL;
-	void *entry = NULL;
+enum {
+	ATTRIBUTE_MEMORY_TYPE = 2,
+	ATTRIBUTE_IS_MANAGED = 8,
+	ATTRIBUTE_DEVICE_ORDINAL = 9,
+	DRIVER_MEMORY_OF_DEVICE = 2,
+	DEVICE_ATTRIBUTE_DMA_BUFS = 124,
+	RANGE_DMA_BUF = 1,
+	DRIVER_OK = 0
+};
 
-	if (cudaGetDriverEntryPointByVersion("cuMemGetHandleForAddressRange", &entry, SINCE_CUDA,
-					     cudaEnableDefault, &found) != cudaSuccess) {
-		cudaGetLastError();
-		return NULL;
+/* *function becomes NULL if no driver is in the process, or if it lacks the function. */
+static void driver_function(const char *name, void *function)
+{
+	void *driver = dlopen(DRIVER_FILE, RTLD_NOW | RTLD_NOLOAD);
+	void *symbol = driver ? dlsym(driver, name) : NULL;
+
+	memcpy(function, &symbol, sizeof(symbol));
+	if (driver)
+		dlclose(driver); /* whoever loaded it keeps it */
+}
+
+/* Whether the driver answers so where the process cannot have device memory: the driver does not
+ * know the pointer, was never initialised (or before a fork), or cannot be initialised. */
+static int driver_has_no_memory(int error)
+{
+	switch (error) {
+	case 1:   /* CUDA_ERROR_INVALID_VALUE */
+	case 3:   /* CUDA_ERROR_NOT_INITIALIZED */
+	case 4:   /* CUDA_ERROR_DEINITIALIZED */
+	case 34:  /* CUDA_ERROR_STUB_LIBRARY */
+	case 46:  /* CUDA_ERROR_DEVICE_UNAVAILABLE */
+	case 100: /* CUDA_ERROR_NO_DEVICE */
+	case 201: /* CUDA_ERROR_INVALID_CONTEXT */
+	case 802: /* CUDA_ERROR_SYSTEM_NOT_READY */
+	case 803: /* CUDA_ERROR_SYSTEM_DRIVER_MISMATCH */
+	case 804: /* CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE */ return 1;
+	default: return 0;
 	}
-	if (found == cudaDriverEntryPointSuccess)
-		memcpy(&function, &entry, sizeof(entry));
-	return function;
 }
 
-/* Whether the driver supports dma-bufs. */
-static int driver_exports(void)
+/* Whether driver and current device export dma-bufs. *handle receives the driver's function. */
+static int device_exports(range_handle_fn **handle)
 {
-	return range_handle() != NULL;
-}
+	device_get_fn *get;
+	device_attribute_fn *attribute;
+	int current, device, exports = 0;
 
-/* Exports a dma-buf that contains address[0..bytes), a whole allocation, and its offset there. *fd
- * is -1 if driver or device cannot. */
-static void driver_export(void *address, size_t bytes, int *fd, uint64_t *offset)
-{
-	range_handle_fn *handle = range_handle();
-
-	*offset = 0;
-	*fd = -1;
-	if (handle && handle(fd, (unsigned long long)(uintptr_t)address, bytes, RANGE_DMA_BUF, 0) !=
-			      DRIVER_OK)
-		*fd = -1;
+	driver_function("cuMemGetHandleForAddressRange", handle);
+	driver_function("cuDeviceGet", &get);
+	driver_function("cuDeviceGetAttribute", &attribute);
+	return *handle && get && attribute && cudaGetDevice(&current) == cudaSuccess &&
+	       get(&device, current) == DRIVER_OK &&
+	       attribute(&exports, DEVICE_ATTRIBUTE_DMA_BUFS, device) == DRIVER_OK && exports;
 }
 
 /* ---- memory ---------------------------------------------------------------- */
@@ -64,46 +96,57 @@ enum { DEVICE_PAGE = 2 << 20 };
 
 int cuda_find(const void *p, int *device)
 {
-	struct cudaPointerAttributes attributes;
-	cudaError_t error = cudaPointerGetAttributes(&attributes, p);
+	static const int attributes[] = { ATTRIBUTE_MEMORY_TYPE, ATTRIBUTE_IS_MANAGED,
+					  ATTRIBUTE_DEVICE_ORDINAL };
+	uint32_t type = 0, managed = 0;
+	int owner = 0, current, error;
+	void *results[] = { &type, &managed, &owner };
+	pointer_attributes_fn *ask;
 
-	if (error == cudaErrorNoDevice || error == cudaErrorInsufficientDriver) {
-		cudaGetLastError();
-		return 0; /* there is no device, and so no device memory */
-	}
-	if (error == cudaErrorInvalidValue) {
-		cudaGetLastError();
-		return 0; /* older runtimes return this for memory that they do not know */
-	}
-	if (cuda_check(error, "asking what memory a pointer is"))
-		return -1;
-	/* Managed and pinned memory can be used by the host as well. */
-	if (attributes.type != cudaMemoryTypeDevice)
+	driver_function("cuPointerGetAttributes", &ask);
+	error = ask ? ask(3, attributes, results, (unsigned long long)(uintptr_t)p) : DRIVER_OK;
+	if (driver_has_no_memory(error))
 		return 0;
-	int current;
+	if (cuda_check((cudaError_t)error, "asking what memory a pointer is"))
+		return -1;
+	/* Pinned memory can be used by the host. So can managed memory, but only once the kernels
+	 * that write it are done, which kernels of the same stream need not wait for. */
+	if (type != DRIVER_MEMORY_OF_DEVICE && !managed)
+		return 0;
 	if (cuda_check(cudaGetDevice(&current), "asking for the device"))
 		return -1;
 	/* Buffers and the default stream would belong to another device, and would not wait for
 	 * this device's kernels. */
-	if (attributes.device != current)
+	if (!managed && owner != current)
 		return cuda_refuse("it is on GPU %d, but the calling thread uses GPU %d: call "
 				   "cudaSetDevice(%d) first",
-				   attributes.device, current, attributes.device);
+				   owner, current, owner);
 	*device = current;
 	return 1;
 }
 
 static int alloc_device(size_t bytes, struct memory *out)
 {
-	const size_t granule = driver_exports() ? DEVICE_PAGE : 1;
-	const size_t whole = (bytes + granule - 1) / granule * granule;
-	int rc;
-
 	*out = (struct memory){ .place = MEMORY_DEVICE, .bytes = bytes, .fd = -1 };
-	rc = cuda_check(cudaMalloc(&out->address, whole ? whole : 1), "allocating a buffer");
-	if (!rc && granule > 1)
-		driver_export(out->address, whole, &out->fd, &out->fd_offset);
-	return rc;
+	return cuda_check(cudaMalloc(&out->address, bytes ? bytes : 1), "allocating a buffer");
+}
+
+/* Device memory, and a dma-buf that contains all of it if driver and device support that. */
+static int alloc_exported(size_t bytes, struct memory *out)
+{
+	const size_t whole = (bytes + DEVICE_PAGE - 1) / DEVICE_PAGE * DEVICE_PAGE;
+	range_handle_fn *handle;
+	int fd;
+
+	if (!bytes || !device_exports(&handle))
+		return alloc_device(bytes, out);
+	if (alloc_device(whole, out))
+		return -1;
+	out->bytes = bytes;
+	if (handle(&fd, (unsigned long long)(uintptr_t)out->address, whole, RANGE_DMA_BUF, 0) ==
+	    DRIVER_OK)
+		out->fd = fd;
+	return 0;
 }
 
 static int alloc_host(size_t bytes, struct memory *out)
@@ -120,7 +163,9 @@ int cuda_alloc(enum memory_place place, size_t bytes, struct memory *out)
 	int rc;
 
 	capture_allow(&mode);
-	rc = place == MEMORY_DEVICE ? alloc_device(bytes, &m) : alloc_host(bytes, &m);
+	rc = place == MEMORY_EXPORTED ? alloc_exported(bytes, &m) :
+	     place == MEMORY_DEVICE   ? alloc_device(bytes, &m) :
+					alloc_host(bytes, &m);
 	capture_restore(mode);
 	if (!rc)
 		*out = m;

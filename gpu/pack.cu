@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Packing on the device (pack.h) in one cooperative launch. First the widths of all delta blocks
- * are computed. When every block of the grid knows all lengths, the coding is chosen and the
- * payload written. 256 threads, any grid; a warp handles a delta block of 128 gaps. Memory per
- * entry: 8 bytes twice, and what is written. Shared memory: 6.3 KiB. Equal input gives equal bytes
- * for every grid. */
+ * Packing on the device (pack.h) in one cooperative launch, of one list or of all parts of a push,
+ * each of which has a team of blocks. First the widths of all delta blocks are computed. When every
+ * block of the team knows all lengths, the coding is chosen and the payload written. 256 threads,
+ * any grid; a warp handles a delta block of 128 gaps. Memory per entry: 8 bytes twice, and what is
+ * written. Shared memory: 6.3 KiB. Equal input gives equal bytes for every grid. */
 #include "gpu/pack.h"
+#include "gpu/compressor.h"
 #include "gpu/kernel.h"
 #include "runtime/compress/value_codes.h"
 
@@ -12,20 +13,21 @@ struct pack_shared {
 	uint32_t gap[WARPS][DELTA_BLOCK];
 	uint64_t sums[WARPS];
 	uint64_t offset[BLOCK]; /* of the delta blocks in one turn */
+	struct pack_args args;  /* of one part of a push */
 };
 
-/* The delta blocks that this block of the grid handles. */
+/* The delta blocks that this block of the team handles. */
 struct run {
 	uint32_t begin, end;
 };
 
-__device__ static inline struct run run_of_block(const struct pack_args *a)
+__device__ static inline struct run run_of_block(const struct pack_args *a, struct team t)
 {
 	const uint32_t blocks = delta_blocks(a->count);
 	struct run r;
 
-	r.begin = (uint32_t)((uint64_t)blocks * blockIdx.x / gridDim.x);
-	r.end = (uint32_t)((uint64_t)blocks * (blockIdx.x + 1) / gridDim.x);
+	r.begin = (uint32_t)((uint64_t)blocks * t.block / t.blocks);
+	r.end = (uint32_t)((uint64_t)blocks * (t.block + 1) / t.blocks);
 	return r;
 }
 
@@ -114,14 +116,14 @@ __device__ static inline struct choice choose_coding(const struct pack_args *a,
 
 /* ---- then: bytes ----------------------------------------------------------- */
 
-__device__ static inline uint64_t thread_of_grid(void)
+__device__ static inline uint64_t thread_of_team(struct team t)
 {
-	return (uint64_t)blockIdx.x * BLOCK + threadIdx.x;
+	return (uint64_t)t.block * BLOCK + threadIdx.x;
 }
 
-__device__ static inline uint64_t threads_of_grid(void)
+__device__ static inline uint64_t threads_of_team(struct team t)
 {
-	return (uint64_t)gridDim.x * BLOCK;
+	return (uint64_t)t.blocks * BLOCK;
 }
 
 __device__ static inline void put_word(uint8_t *p, uint32_t word)
@@ -129,9 +131,9 @@ __device__ static inline void put_word(uint8_t *p, uint32_t word)
 	*(uint32_t *)(void *)p = word; /* devices are little-endian */
 }
 
-__device__ static inline void write_zeros(uint8_t *to, uint64_t bytes)
+__device__ static inline void write_zeros(struct team t, uint8_t *to, uint64_t bytes)
 {
-	for (uint64_t i = 4 * thread_of_grid(); i < bytes; i += 4 * threads_of_grid())
+	for (uint64_t i = 4 * thread_of_team(t); i < bytes; i += 4 * threads_of_team(t))
 		put_word(to + i, 0);
 }
 
@@ -160,13 +162,13 @@ __device__ static inline float write_value(const struct pack_args *a, float scal
 }
 
 /* Writes the values in a row, or each at its place among zeros. */
-__device__ static inline void write_values(const struct pack_args *a, float scale, uint8_t *to,
-					   int scattered)
+__device__ static inline void write_values(const struct pack_args *a, struct team t, float scale,
+					   uint8_t *to, int scattered)
 {
 	const uint32_t width = a->values.type == VALUE_F32 ? 4 : 2;
 	const float limit = f16_limit(scale);
 
-	for (uint64_t i = thread_of_grid(); i < a->count; i += threads_of_grid()) {
+	for (uint64_t i = thread_of_team(t); i < a->count; i += threads_of_team(t)) {
 		uint64_t at = scattered ? a->index[i] - a->base : i;
 		float v = a->value[i], decoded = write_value(a, scale, limit, v, to + width * at);
 
@@ -174,17 +176,17 @@ __device__ static inline void write_values(const struct pack_args *a, float scal
 	}
 }
 
-__device__ static inline void write_raw(const struct pack_args *a)
+__device__ static inline void write_raw(const struct pack_args *a, struct team t)
 {
-	for (uint64_t i = thread_of_grid(); i < a->count; i += threads_of_grid())
+	for (uint64_t i = thread_of_team(t); i < a->count; i += threads_of_team(t))
 		put_word(a->payload + 4 * i, a->index[i] - a->base);
 }
 
-__device__ static inline void write_bitmap(const struct pack_args *a)
+__device__ static inline void write_bitmap(const struct pack_args *a, struct team t)
 {
 	uint32_t *words = (uint32_t *)(void *)a->payload;
 
-	for (uint64_t i = thread_of_grid(); i < a->count; i += threads_of_grid()) {
+	for (uint64_t i = thread_of_team(t); i < a->count; i += threads_of_team(t)) {
 		uint32_t index = a->index[i] - a->base;
 
 		atomicOr(&words[index / 32], 1u << index % 32);
@@ -264,43 +266,45 @@ __device__ static inline void write_padding(const struct pack_args *a, struct ch
 	zero_between(a->payload, c.indices + used, c.payload);
 }
 
-/* Called by all blocks of the grid, with the same a. */
-__device__ static inline void pack_list(const struct pack_args *a, struct pack_shared *sh)
+/* Called by all blocks of the team, with the same a. */
+__device__ static inline void pack_list(const struct pack_args *a, struct team t,
+					struct pack_shared *sh)
 {
-	const struct run run = run_of_block(a);
+	const struct run run = run_of_block(a, t);
+	uint64_t *sums = a->block_sums + t.first;
 	uint64_t mine = measure_gaps(a, run, sh), before = 0, whole = 0, delta_bytes;
 	uint32_t passed = 0;
 	struct choice c;
 	float scale;
 
 	if (threadIdx.x == 0)
-		a->block_sums[blockIdx.x] = mine;
-	grid_barrier(&a->state->barrier, &passed);
-	for (unsigned b = threadIdx.x; b < gridDim.x; b += BLOCK) {
-		whole += a->block_sums[b];
-		before += b < blockIdx.x ? a->block_sums[b] : 0;
+		sums[t.block] = mine;
+	team_barrier(&a->state->barrier, &passed, t.blocks);
+	for (unsigned b = threadIdx.x; b < t.blocks; b += BLOCK) {
+		whole += sums[b];
+		before += b < t.block ? sums[b] : 0;
 	}
 	block_before(before, sh->sums, &before);
 	block_before(whole, sh->sums, &delta_bytes);
 	c = choose_coding(a, delta_bytes);
 	scale = a->values.type == VALUE_F16 ? f16_scale_of(look(&a->state->largest)) : 1.0f;
 	if (c.coding == CODING_BITMAP || (c.coding == CODING_DENSE && a->count < a->span)) {
-		write_zeros(a->payload, c.coding == CODING_BITMAP ? c.indices : c.payload);
-		grid_barrier(&a->state->barrier, &passed);
+		write_zeros(t, a->payload, c.coding == CODING_BITMAP ? c.indices : c.payload);
+		team_barrier(&a->state->barrier, &passed, t.blocks);
 	}
 	switch (c.coding) {
-	case CODING_RAW: write_raw(a); break;
+	case CODING_RAW: write_raw(a, t); break;
 	case CODING_RUN:
-		if (thread_of_grid() == 0)
+		if (thread_of_team(t) == 0)
 			put_word(a->payload, a->index[0] - a->base);
 		break;
-	case CODING_BITMAP: write_bitmap(a); break;
+	case CODING_BITMAP: write_bitmap(a, t); break;
 	case CODING_DELTA: write_delta(a, run, before, sh); break;
 	default: break;
 	}
 	if (!value_few_bits(a->values.type))
-		write_values(a, scale, a->payload + c.indices, c.coding == CODING_DENSE);
-	if (thread_of_grid() == 0) {
+		write_values(a, t, scale, a->payload + c.indices, c.coding == CODING_DENSE);
+	if (thread_of_team(t) == 0) {
 		write_padding(a, c, delta_bytes);
 		a->state->verdict = PACK_DONE;
 		a->state->coding = (uint32_t)c.coding;
@@ -313,23 +317,69 @@ __device__ static inline void pack_list(const struct pack_args *a, struct pack_s
 KERNEL(pack, pack_args)
 {
 	__shared__ struct pack_shared sh;
-	struct pack_args here = a;
 
-	if (a.range) {
-		if (a.range->count > a.count)
-			return; /* all blocks return here, so none waits at a barrier */
-		here.index += a.range->first;
-		here.value += a.range->first;
-		here.decoded += a.range->first;
-		here.count = a.range->count;
+	pack_list(&a, whole_grid(), &sh);
+}
+
+/* What is to be packed of part p. Shared by the block, because registers are scarce. */
+__device__ static inline void part_args(const struct push_pack_args *a, uint32_t p,
+					struct pack_args *out)
+{
+	const struct push_place *place = &a->place[p];
+	const struct pack_range range = a->part[p].range;
+
+	out->index = a->index + range.first;
+	out->value = a->value + range.first;
+	out->decoded = a->value + range.first;
+	out->leave_rest = 1;
+	out->payload = place->payload;
+	out->base = place->begin;
+	out->count = range.count;
+	out->span = place->span;
+	out->values = a->values;
+	out->state = &a->part[p].packing;
+	out->block_sums = a->block_sums;
+	out->widths = a->widths + range.first / DELTA_BLOCK + p;
+}
+
+/* A part with more entries than its capacity is left out by its whole team, so nobody waits at a
+ * barrier for a block that left. */
+KERNEL(pack_push, push_pack_args)
+{
+	__shared__ struct pack_shared sh;
+	uint32_t p;
+	const struct team t = team_of(a.parts, &p);
+
+	for (; p < a.parts; p += gridDim.x) {
+		if (a.part[p].range.count > a.place[p].capacity)
+			continue;
+		__syncthreads(); /* the last part may still be in use */
+		if (threadIdx.x == 0)
+			part_args(&a, p, &sh.args);
+		__syncthreads();
+		pack_list(&sh.args, t, &sh);
 	}
-	pack_list(&here, &sh);
 }
 
 FROM_C cudaError_t pack_residents(int *blocks_each)
 {
 	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_each, (const void *)pack, BLOCK,
 							     0);
+}
+
+FROM_C cudaError_t pack_push_residents(int *blocks_each)
+{
+	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_each, (const void *)pack_push,
+							     BLOCK, 0);
+}
+
+FROM_C cudaError_t pack_push_enqueue(const struct push_pack_args *args, unsigned grid,
+				     cudaStream_t stream)
+{
+	void *arguments[] = { (void *)args };
+
+	return cudaLaunchCooperativeKernel((const void *)pack_push, blocks_of(grid),
+					   blocks_of(BLOCK), arguments, 0, stream);
 }
 
 FROM_C cudaError_t pack_enqueue(const struct pack_args *args, unsigned grid, cudaStream_t stream)

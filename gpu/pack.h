@@ -2,8 +2,9 @@
  * Makes the payload of a message on the device, byte for byte as message_encode() does (layout in
  * runtime/compress/message.h): the cheapest of raw, run, delta, bitmap and dense, then the values.
  * The host makes the header and parts.cu the checksum. Called by selector.c for lists of a known
- * length, and by compressor.c for a shard's part of a selection, whose length only the device
- * knows. Values in few bits are left out, because quantize.cu writes them after the positions. */
+ * length, and by compressor.c (compressor.h) for the shards' parts of a selection, whose lengths
+ * only the device knows. Values in few bits are left out, because quantize.cu writes them after the
+ * positions. */
 #ifndef GPU_PACK_H
 #define GPU_PACK_H
 #include "runtime/compress/message_rules.h"
@@ -33,12 +34,10 @@ struct pack_args {
 	const uint32_t *index; /* in ascending order; of the whole vector, so base is subtracted */
 	const float *value;    /* finite */
 	float *decoded;        /* receives what the receiver will decode; may be value */
-	/* The entries to pack, in device memory; NULL: all count entries. */
-	const struct pack_range *range;
 	/* Decoded receives what is left unsent instead, which is value - decoded. */
 	int leave_rest;
-	uint8_t *payload;           /* room for message_bound() less the header; 4-byte aligned */
-	uint32_t base, count, span; /* with range, count is the most entries that are packed */
+	uint8_t *payload; /* room for message_bound() less the header; 4-byte aligned */
+	uint32_t base, count, span;
 	struct value_coding values;
 	struct pack_state *state;
 	uint64_t *block_sums; /* one per block of the grid */

@@ -2,8 +2,9 @@
  * What a push does on the device besides selecting and packing, so that the host need not wait in
  * between. Every kernel has 256 threads per block.
  *
- * split finds where each shard's part of the selection begins and how long it is. One thread per
- * part searches the list by bisection, in one block.
+ * split finds where each shard's part of the selection begins and how long it is, takes over where
+ * the host wants its message, and clears its results. One thread per part searches the list by
+ * bisection, in one block.
  *
  * seal reads each payload once, 4 bytes per thread and turn, and computes its CRC32C. If the
  * message is sent from host memory, seal writes exactly the payload's bytes there, 128 per warp, so
@@ -53,11 +54,18 @@ KERNEL(split, split_args)
 	const uint32_t found = got->found > a.room ? 0 : got->found;
 
 	for (uint32_t p = threadIdx.x; p < a.parts; p += BLOCK) {
-		const uint64_t begin = a.place[p].begin;
-		const uint32_t first = below(a.index, found, begin);
+		const struct push_place place = a.asked[p];
+		const uint64_t begin = place.begin;
+		const uint32_t first = a.splits ? below(a.index, found, begin) : 0;
+		struct push_part *part = &a.part[p];
+		uint32_t *words = (uint32_t *)(void *)part;
 
-		a.part[p].range.first = first;
-		a.part[p].range.count = below(a.index, found, begin + a.place[p].span) - first;
+		for (unsigned w = 0; w < sizeof(*part) / sizeof(*words); w++)
+			words[w] = 0;
+		a.place[p] = place;
+		part->range.first = first;
+		part->range.count = a.splits ? below(a.index, found, begin + place.span) - first :
+					       0;
 	}
 	if (threadIdx.x == 0) {
 		a.summary->found = got->found;
@@ -66,6 +74,7 @@ KERNEL(split, split_args)
 		a.summary->passes = got->passes;
 		a.summary->nonfinite = got->nonfinite;
 		a.summary->inverted_first = got->inverted_first;
+		a.summary->blocks = a.summary->settled = a.summary->bad = 0;
 		tell_host(a.selected, a.turn);
 	}
 }
@@ -223,6 +232,14 @@ KERNEL(report_push, report_args)
 }
 
 /* ---- for C ----------------------------------------------------------------- */
+
+FROM_C cudaError_t parts_load(void)
+{
+	const void *const kernels[] = { (const void *)split, (const void *)seal,
+					(const void *)settle, (const void *)report_push };
+
+	return load_kernels(kernels, sizeof(kernels) / sizeof(*kernels));
+}
 
 FROM_C cudaError_t split_enqueue(const struct split_args *args, cudaStream_t stream)
 {

@@ -56,6 +56,11 @@ struct sketch_plan sketch_plan(uint32_t n, uint32_t columns)
 	return p;
 }
 
+unsigned fewer_blocks(unsigned grid, unsigned most)
+{
+	return most && most < grid ? most : grid;
+}
+
 unsigned select_grid(uint32_t tiles, unsigned warps, unsigned multiprocessors, unsigned blocks_each)
 {
 	uint64_t wanted = ((uint64_t)tiles + warps - 1) / warps;
@@ -70,6 +75,13 @@ unsigned pack_grid(uint32_t count, uint32_t gaps, unsigned warps, unsigned multi
 		   unsigned blocks_each)
 {
 	return select_grid(count / gaps + (count % gaps != 0), warps, multiprocessors, blocks_each);
+}
+
+unsigned push_grid(uint32_t parts, unsigned wanted, unsigned multiprocessors, unsigned blocks_each)
+{
+	const unsigned own = select_grid(parts, 1, multiprocessors, blocks_each);
+
+	return wanted > own ? wanted : own;
 }
 
 unsigned quantize_grid(uint32_t count, unsigned multiprocessors, unsigned blocks_each)

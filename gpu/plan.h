@@ -36,6 +36,9 @@ struct sketch_plan {
 };
 struct sketch_plan sketch_plan(uint32_t n, uint32_t columns);
 
+/* A grid, or the most blocks that a kernel may take if that is less; 0: any number. */
+unsigned fewer_blocks(unsigned grid, unsigned most);
+
 /* The number of blocks in the cooperative launch of a selection. All are resident, and only the
  * first may be without a tile. */
 unsigned select_grid(uint32_t tiles, unsigned warps, unsigned multiprocessors,
@@ -44,6 +47,10 @@ unsigned select_grid(uint32_t tiles, unsigned warps, unsigned multiprocessors,
 /* The number of blocks in the cooperative launch that packs count entries in blocks of gaps. */
 unsigned pack_grid(uint32_t count, uint32_t gaps, unsigned warps, unsigned multiprocessors,
 		   unsigned blocks_each);
+
+/* The number of blocks in a cooperative launch for all parts of a push, of which wanted blocks were
+ * enough for all their entries: a block for each part, as far as they are resident. */
+unsigned push_grid(uint32_t parts, unsigned wanted, unsigned multiprocessors, unsigned blocks_each);
 
 /* The number of blocks in the cooperative launch that quantises count values, eight per thread. */
 unsigned quantize_grid(uint32_t count, unsigned multiprocessors, unsigned blocks_each);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Values in few bits, byte for byte as few_bits_encode() makes them (runtime/compress/few_bits.c),
- * rounded by the same random numbers. One cooperative launch first computes the step of each block,
- * with a warp per block, or the largest magnitude of all. Then it computes codes, eight values per
- * thread, which make whole bytes. Memory per value: 4 bytes twice, 4 for its index, 4 written, and
- * its code. */
+ * rounded by the same random numbers. One cooperative launch, of one list or of all parts of a
+ * push, each of which has a team of blocks, first computes the step of each block, with a warp per
+ * block, or the largest magnitude of all. Then it computes codes, eight values per thread, which
+ * make whole bytes. Memory per value: 4 bytes twice, 4 for its index, 4 written, and its code. */
+#include "gpu/compressor.h"
 #include "gpu/kernel.h"
 #include "gpu/quantize.h"
 #include "runtime/compress/bit_pack.h"
@@ -44,12 +45,12 @@ __device__ static inline float warp_mean(const struct quantize_args *a, uint64_t
 	return (float)(sum / (double)(end - begin));
 }
 
-__device__ static inline void write_steps(const struct quantize_args *a)
+__device__ static inline void write_steps(const struct quantize_args *a, struct team t)
 {
 	const uint32_t block = a->coding.block, blocks = a->count / block + (a->count % block != 0);
 
-	for (uint64_t b = (uint64_t)blockIdx.x * WARPS + warp_id(); b < blocks;
-	     b += (uint64_t)gridDim.x * WARPS) {
+	for (uint64_t b = (uint64_t)t.block * WARPS + warp_id(); b < blocks;
+	     b += (uint64_t)t.blocks * WARPS) {
 		const uint64_t begin = b * block,
 			       end = begin + block < a->count ? begin + block : a->count;
 		const float step = a->coding.bits == 1 ?
@@ -63,13 +64,13 @@ __device__ static inline void write_steps(const struct quantize_args *a)
 }
 
 /* For a grid: a warp reads 1024 values at a time. */
-__device__ static inline void find_largest(const struct quantize_args *a)
+__device__ static inline void find_largest(const struct quantize_args *a, struct team t)
 {
 	const uint64_t each = 1024;
 	uint32_t largest = 0;
 
-	for (uint64_t from = ((uint64_t)blockIdx.x * WARPS + warp_id()) * each; from < a->count;
-	     from += (uint64_t)gridDim.x * WARPS * each) {
+	for (uint64_t from = ((uint64_t)t.block * WARPS + warp_id()) * each; from < a->count;
+	     from += (uint64_t)t.blocks * WARPS * each) {
 		uint32_t here = warp_largest(a, from,
 					     from + each < a->count ? from + each : a->count);
 
@@ -154,8 +155,8 @@ __device__ static inline float range_of(const struct quantize_args *a)
 	return grid_range(a->coding.bits, range > a->range ? range : a->range);
 }
 
-/* Called by all blocks of the grid, with the same a. */
-__device__ static inline void quantize_list(const struct quantize_args *a)
+/* Called by all blocks of the team, with the same a. */
+__device__ static inline void quantize_list(const struct quantize_args *a, struct team t)
 {
 	const int uniform = a->coding.type == VALUE_UNIFORM;
 	struct random_mixer numbers;
@@ -165,43 +166,76 @@ __device__ static inline void quantize_list(const struct quantize_args *a)
 
 	random_mixer_open(&a->stream, a->first, &numbers);
 	if (uniform)
-		write_steps(a);
+		write_steps(a, t);
 	else
-		find_largest(a);
-	grid_barrier(&a->state->barrier, &passed);
+		find_largest(a, t);
+	team_barrier(&a->state->barrier, &passed, t.blocks);
 	if (uniform)
 		codes += ((uint64_t)a->count / a->coding.block +
 			  (a->count % a->coding.block != 0)) *
 			 STEP_BYTES;
 	else
 		range = range_of(a);
-	for (uint64_t from = CODES_AT_ONCE * ((uint64_t)blockIdx.x * BLOCK + threadIdx.x);
-	     from < a->count; from += CODES_AT_ONCE * ((uint64_t)gridDim.x * BLOCK))
+	for (uint64_t from = CODES_AT_ONCE * ((uint64_t)t.block * BLOCK + threadIdx.x);
+	     from < a->count; from += CODES_AT_ONCE * ((uint64_t)t.blocks * BLOCK))
 		write_codes(a, &numbers, from, range, codes);
-	if (blockIdx.x == 0 && threadIdx.x == 0)
+	if (t.block == 0 && threadIdx.x == 0)
 		a->state->scale = range;
 }
 
 KERNEL(quantize, quantize_args)
 {
-	struct quantize_args here = a;
+	quantize_list(&a, whole_grid());
+}
 
-	if (a.entries) {
-		if (a.packed->verdict != PACK_DONE)
-			return; /* all blocks return here, so none waits at a barrier */
-		here.index += a.entries->first;
-		here.value += a.entries->first;
-		here.decoded += a.entries->first;
-		here.count = a.entries->count;
-		here.out += a.packed->indices;
+/* The values of all parts, each after its positions, by a team of blocks. A part that was not
+ * packed is left out by its whole team. */
+KERNEL(quantize_push, push_quantize_args)
+{
+	uint32_t p;
+	const struct team t = team_of(a.parts, &p);
+
+	for (; p < a.parts; p += gridDim.x) {
+		struct push_part *part = &a.part[p];
+		struct quantize_args here;
+
+		if (part->packing.verdict != PACK_DONE)
+			continue;
+		here.index = a.index + part->range.first;
+		here.value = a.value + part->range.first;
+		here.decoded = a.value + part->range.first;
+		here.leave_rest = 1;
+		here.out = a.place[p].payload + part->packing.indices;
+		here.count = part->range.count;
+		here.coding = a.coding;
+		here.range = 0;
+		here.most = a.most;
+		here.stream = a.stream;
+		here.first = 0;
+		here.state = &part->quantizing;
+		quantize_list(&here, t);
 	}
-	quantize_list(&here);
 }
 
 FROM_C cudaError_t quantize_residents(int *blocks_each)
 {
 	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_each, (const void *)quantize,
 							     BLOCK, 0);
+}
+
+FROM_C cudaError_t quantize_push_residents(int *blocks_each)
+{
+	return cudaOccupancyMaxActiveBlocksPerMultiprocessor(blocks_each,
+							     (const void *)quantize_push, BLOCK, 0);
+}
+
+FROM_C cudaError_t quantize_push_enqueue(const struct push_quantize_args *args, unsigned grid,
+					 cudaStream_t stream)
+{
+	void *arguments[] = { (void *)args };
+
+	return cudaLaunchCooperativeKernel((const void *)quantize_push, blocks_of(grid),
+					   blocks_of(BLOCK), arguments, 0, stream);
 }
 
 FROM_C cudaError_t quantize_enqueue(const struct quantize_args *args, unsigned grid,

@@ -21,11 +21,7 @@ struct quantize_args {
 	const float *value;
 	float *decoded; /* may be value */
 	int leave_rest; /* decoded receives what is left unsent instead */
-	/* The entries to quantise, and pack's result for their positions, in device memory. The
-	 * values are written after the positions, if pack wrote any. NULL: all count entries. */
-	const struct pack_range *entries;
-	const struct pack_state *packed;
-	uint8_t *out; /* few_bits_bytes() bytes; with entries: the payload */
+	uint8_t *out;   /* few_bits_bytes() bytes */
 	uint32_t count;
 	struct value_coding coding; /* uniform or grid */
 	/* A grid covers at least this magnitude, and also the magnitude with the bits `most` in

@@ -4,6 +4,7 @@
  * the next. */
 #include "gpu/selector.h"
 #include "gpu/apply.h"
+#include "gpu/compressor.h"
 #include "gpu/context.h"
 #include "gpu/failure.h"
 #include "gpu/fold.h"
@@ -28,6 +29,7 @@ struct device_selector {
 	struct select_plan plan;
 	unsigned multiprocessors, grid, gaussian_grid, draw_grid, fold_grid, pack_residents,
 		quantize_residents;
+	unsigned blocks; /* most that a kernel takes; 0: any number */
 	int device;
 	uint32_t n_exempt, exempt_coordinates;
 	uint8_t *memory;
@@ -61,19 +63,25 @@ static int allocate_memory(struct device_selector *s, const struct device_span *
 	    cuda_check(draw_residents(&draw_each), "loading the kernel draw") ||
 	    cuda_check(fold_residents(&fold_each), "loading the kernel fold") ||
 	    cuda_check(quantize_residents(&quantizing_each), "loading the kernel quantize") ||
-	    cuda_check(pack_residents(&packing_each), "loading the kernel pack"))
+	    cuda_check(pack_residents(&packing_each), "loading the kernel pack") ||
+	    cuda_check(parts_load(), "loading the kernels split, seal, settle and report") ||
+	    cuda_check(apply_load(), "loading the kernels apply and gather"))
 		return -1;
 	s->multiprocessors = (unsigned)multiprocessors;
 	s->pack_residents = (unsigned)packing_each;
 	s->quantize_residents = (unsigned)quantizing_each;
-	s->grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors,
-			      (unsigned)blocks_each);
-	s->gaussian_grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors,
-				       (unsigned)gaussian_each);
-	s->draw_grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors,
-				   (unsigned)draw_each);
-	s->fold_grid = select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors,
-				   (unsigned)fold_each);
+	s->grid = fewer_blocks(
+		select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)blocks_each),
+		s->blocks);
+	s->gaussian_grid = fewer_blocks(select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors,
+						    (unsigned)gaussian_each),
+					s->blocks);
+	s->draw_grid = fewer_blocks(
+		select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)draw_each),
+		s->blocks);
+	s->fold_grid = fewer_blocks(
+		select_grid(s->plan.tiles, SELECT_WARPS, s->multiprocessors, (unsigned)fold_each),
+		s->blocks);
 	if (cuda_check(cudaMalloc((void **)&s->memory, s->plan.bytes), "allocating a selector"))
 		return -1;
 	cudaStream_t own;
@@ -116,6 +124,7 @@ int cuda_selector_open(const struct device_shape *shape, struct device_selector 
 	s->plan = select_plan(n, shape->k, coordinates, n_exempt, sizeof(struct selector_state),
 			      sizeof(struct pack_state));
 	s->device = device;
+	s->blocks = shape->blocks;
 	if (enter_device(s, &before)) {
 		free(s);
 		return -1;
@@ -227,9 +236,10 @@ static int enqueue_kernels(struct device_selector *s, const struct device_select
 	    launch(s, call, args, stream))
 		return -1;
 	/* The list takes the place of the selected coordinates, of which there are none. */
-	return call->list ? cuda_check(gather_enqueue(&gather, grid, stream),
-				       "starting the kernel gather") :
-			    0;
+	return call->list ?
+		       cuda_check(gather_enqueue(&gather, fewer_blocks(grid, s->blocks), stream),
+				  "starting the kernel gather") :
+		       0;
 }
 
 int cuda_select(struct device_selector *s, const struct device_selection *selection, void *stream)
@@ -244,7 +254,8 @@ int cuda_select(struct device_selector *s, const struct device_selection *select
 				  /* With x there is neither a gradient nor a residual. */
 				  .adds = !selection->x && !folds(selection),
 				  .clear = selection->clear && !selection->x,
-				  .judge = call->judge && !selection->x && !folds(selection),
+				  .judge = selection->x || folds(selection) ? DEVICE_JUDGE_NOT :
+									      call->judge,
 				  .by_level = call->by_level,
 				  .n = (uint32_t)s->plan.n,
 				  .k = (uint32_t)(call->k < s->plan.n ? call->k : s->plan.n),
@@ -357,13 +368,15 @@ int cuda_pack(struct device_selector *s, const struct device_pack *call, void *s
 				   args.count, s->plan.room);
 	if (enter_device(s, &before))
 		return -1;
-	return leave_device(s, before,
-			    cuda_check(cudaMemsetAsync(args.state, 0, sizeof(*args.state), stream),
-				       "clearing a pack") ||
-					    cuda_check(pack_enqueue(&args, grid, stream),
-						       "starting the kernel pack") ?
-				    -1 :
-				    0);
+	return leave_device(
+		s, before,
+		cuda_check(cudaMemsetAsync(args.state, 0, sizeof(*args.state), stream),
+			   "clearing a pack") ||
+				cuda_check(
+					pack_enqueue(&args, fewer_blocks(grid, s->blocks), stream),
+					"starting the kernel pack") ?
+			-1 :
+			0);
 }
 
 static int take_packed(struct device_selector *s, struct device_packed *out, void *stream)
@@ -431,11 +444,13 @@ int cuda_quantize(struct device_selector *s, const struct device_quantize *call,
 		return -1;
 	if (enter_device(s, &before))
 		return -1;
-	return leave_device(s, before,
-			    enqueue_quantize(&args,
-					     quantize_grid(call->count, s->multiprocessors,
-							   s->quantize_residents),
-					     stream));
+	return leave_device(
+		s, before,
+		enqueue_quantize(&args,
+				 fewer_blocks(quantize_grid(call->count, s->multiprocessors,
+							    s->quantize_residents),
+					      s->blocks),
+				 stream));
 }
 
 static int take_quantized(struct device_selector *s, float *scale, void *stream)
@@ -481,7 +496,8 @@ static int update_here(struct device_selector *s, float *vector, const uint32_t 
 					   "copying indices to the device")) ||
 		    copy_to_host(there_value, value + at, n * sizeof(*value), stream,
 				 "copying values to the device") ||
-		    cuda_check(apply_enqueue(&args, grid, stream), "starting the kernel apply"))
+		    cuda_check(apply_enqueue(&args, fewer_blocks(grid, s->blocks), stream),
+			       "starting the kernel apply"))
 			return -1;
 	}
 	return 0;
@@ -504,9 +520,8 @@ struct selector_view selector_view(const struct device_selector *s)
 	struct selector_state *there = part(s, s->plan.state);
 
 	return (struct selector_view){ .device = s->device,
+				       .blocks = s->blocks,
 				       .multiprocessors = s->multiprocessors,
-				       .pack_residents = s->pack_residents,
-				       .quantize_residents = s->quantize_residents,
 				       .selection = &there->state,
 				       .index = part(s, s->plan.index),
 				       .value = part(s, s->plan.value),
@@ -514,8 +529,7 @@ struct selector_view selector_view(const struct device_selector *s)
 				       .marks = part(s, s->plan.candidate_index),
 				       .exempt = part(s, s->plan.exempt),
 				       .n_exempt = s->n_exempt,
-				       .block_sums = part(s, s->plan.block_sums),
-				       .widths = part(s, s->plan.widths) };
+				       .block_sums = part(s, s->plan.block_sums) };
 }
 
 int selector_enter(const struct device_selector *s, int *before)

@@ -27,7 +27,7 @@ int quantize_refuse(const struct value_coding *c);
 struct topk_state;
 struct selector_view {
 	int device;
-	unsigned multiprocessors, pack_residents, quantize_residents;
+	unsigned multiprocessors, blocks; /* blocks: most that a kernel takes; 0: any number */
 	struct topk_state *selection;
 	uint32_t *index;
 	float *value;
@@ -36,7 +36,6 @@ struct selector_view {
 	const struct device_span *exempt;
 	uint32_t n_exempt;
 	uint64_t *block_sums;
-	uint8_t *widths;
 };
 struct selector_view selector_view(const struct device_selector *s);
 /* Make the selector's device current, and the previous one again; see device_enter() and

@@ -27,6 +27,8 @@ cudaError_t sketch_enqueue(const struct sketch_args *args, unsigned grid, cudaSt
 }
 #endif
 
+/* From now on its kernel takes at most so many blocks; 0: any number. */
+void sketch_limit(struct device_sketch *sketch, unsigned blocks);
 int cuda_sketch_open(int device, uint32_t n, uint32_t columns, struct device_sketch **out);
 void cuda_sketch_close(struct device_sketch **sketch);
 int cuda_sketch_add(struct device_sketch *sketch, const struct device_sketch_call *call,

@@ -11,6 +11,7 @@ enum { SKETCH_BLOCK = 256 };
 struct device_sketch {
 	struct sketch_plan plan;
 	unsigned multiprocessors, blocks_each;
+	unsigned blocks; /* most that its kernel takes; 0: any number */
 	int device;
 	uint8_t *memory;
 };
@@ -55,6 +56,11 @@ int cuda_sketch_open(int device, uint32_t n, uint32_t columns, struct device_ske
 	return 0;
 }
 
+void sketch_limit(struct device_sketch *s, unsigned blocks)
+{
+	s->blocks = blocks;
+}
+
 void cuda_sketch_close(struct device_sketch **sketch)
 {
 	enum cudaStreamCaptureMode mode;
@@ -89,7 +95,7 @@ static int enqueue_sketch(struct device_sketch *s, const struct device_sketch_ca
 	const uint64_t items = call->n > call->columns ? call->n : call->columns;
 	unsigned grid = list_grid(items, SKETCH_BLOCK, s->multiprocessors, s->blocks_each);
 
-	grid = grid < GRID_MOST ? grid : GRID_MOST;
+	grid = fewer_blocks(grid < GRID_MOST ? grid : GRID_MOST, s->blocks);
 	if (cuda_check(cudaMemsetAsync(args.barrier, 0, sizeof(*args.barrier), stream),
 		       "clearing a sketch"))
 		return -1;

@@ -72,12 +72,21 @@ __device__ static inline int judge(const struct topk_args *a, uint32_t *passed)
 	return look(&a->state->nonfinite) != 0;
 }
 
-/* Called before a kernel's first pass. Returns 1 if grad is to be checked and has NaN or infinity.
- * Of a 16-bit gradient, adds here one by one what vector loads cannot read: all of it if it is not
- * aligned, else the last tile. The passes thus spend no registers on rare cases. */
+/* Called after the first pass, which has read the gradient and found the largest key of the sum,
+ * and after a barrier. Returns 1 if grad is to be checked and has NaN or infinity. It is read again
+ * only if the sum is not finite either: a finite sum has finite terms. */
+__device__ static inline int judge_late(const struct topk_args *a, uint32_t *passed)
+{
+	return a->judge == DEVICE_JUDGE_LATE && look(&a->state->largest) >= KEY_INFINITY &&
+	       judge(a, passed);
+}
+
+/* Called before a kernel's first pass. Returns 1 if grad is to be checked first and has NaN or
+ * infinity. Of a 16-bit gradient, adds here one by one what vector loads cannot read: all of it if
+ * it is not aligned, else the last tile. The passes thus spend no registers on rare cases. */
 __device__ static inline int prepare(const struct topk_args *a, uint32_t *passed)
 {
-	if (a->judge && judge(a, passed))
+	if (a->judge == DEVICE_JUDGE_FIRST && judge(a, passed))
 		return 1;
 	if (!a->adds || a->grad_type == VALUE_F32)
 		return 0;

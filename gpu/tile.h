@@ -42,6 +42,8 @@ __device__ static inline uint32_t left_of(uint64_t at, uint64_t n)
 
 __device__ static inline float one(const float *p, uint32_t i, uint32_t left)
 {
+	if (i < left)
+		TOUCH(sizeof(*p));
 	return i < left ? p[i] : 0.0f;
 }
 
@@ -51,6 +53,7 @@ __device__ static inline void load_half(const float *p, uint64_t at, uint64_t n,
 					float4 *v)
 {
 	if (whole && may_load_vectors(p)) {
+		TOUCH(HALF * sizeof(*v));
 		UNROLL
 		for (unsigned j = 0; j < HALF; j++)
 			v[j] = *(const float4 *)(p + at + j * ROUND_COORDINATES);
@@ -71,14 +74,17 @@ __device__ static inline void load_half(const float *p, uint64_t at, uint64_t n,
 
 __device__ static inline void store_one(float *p, uint32_t i, uint32_t left, float v)
 {
-	if (i < left)
-		p[i] = v;
+	if (i >= left)
+		return;
+	TOUCH(sizeof(*p));
+	p[i] = v;
 }
 
 __device__ static inline void store_half(float *p, uint64_t at, uint64_t n, int whole,
 					 const float4 *v)
 {
 	if (whole && may_load_vectors(p)) {
+		TOUCH(HALF * sizeof(*v));
 		UNROLL
 		for (unsigned j = 0; j < HALF; j++)
 			store_vector(p + at + j * ROUND_COORDINATES, v[j]);
@@ -116,6 +122,7 @@ __device__ static inline int adds_narrow(const struct topk_args *a, int whole)
 __device__ static inline float4 widened_four(const uint16_t *p, enum value_type type)
 {
 	const uint64_t codes = *(const uint64_t *)(const void *)p;
+	TOUCH(sizeof(codes));
 	const uint32_t low = (uint32_t)codes, high = (uint32_t)(codes >> 32);
 	float4 v;
 

@@ -14,7 +14,8 @@
  *    ascending order.
  *
  * Memory per coordinate: 12 bytes with a good hint, 16 without one (one histogram), up to 24 if
- * most magnitudes are equal, and 4 more if the gradient is checked; in addition the candidates.
+ * most magnitudes are equal, and 4 more if the gradient is checked before
+ * anything is changed (DEVICE_JUDGE_FIRST); in addition the candidates.
  * Shared memory: 8.4 KiB per block. If all near candidates are ties and there is no room for them,
  * only the coordinates above them are listed, and the tiles with selected ties are read again. */
 #include "gpu/histogram.h"
@@ -132,7 +133,7 @@ KERNEL(topk, topk_args)
 		sweep(&a, adding, s, attempt);
 		grid_barrier(&state->barrier, &passed);
 	}
-	if (look(&state->nan))
+	if (judge_late(&a, &passed) || look(&state->nan))
 		return;
 	listed = look(&state->listed[attempt]);
 	within = listed - look(&state->exempt[attempt]);

@@ -39,7 +39,8 @@ struct topk_args {
 	enum value_type grad_type; /* F32, F16 or BF16 */
 	float scale;
 	int adds; /* 0: the residual is the sum already */
-	int clear, judge, by_level;
+	int clear, by_level;
+	int judge;     /* enum device_judge */
 	uint32_t n, k; /* k: of the coordinates that are not exempt */
 	/* In ascending order. Their non-zeros are all selected, in addition to k. */
 	const struct device_span *exempt;

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The GPU module with its kernels run on the CPU (tests/gpu/emulation), for make check; and the ring for
 # machines with a GPU (tests/gpu/run).
-emulation = tests/gpu/emulation/coroutine.h tests/gpu/emulation/cuda_runtime.h \
+emulation = tests/gpu/emulation/coroutine.h tests/gpu/emulation/counts.h tests/gpu/emulation/cuda_runtime.h \
 	tests/gpu/emulation/cuda_runtime_api.h tests/gpu/emulation/graph.h \
 	tests/gpu/emulation/lag.h tests/gpu/emulation/runtime.h
-emulated_CPPFLAGS = -I$(top_srcdir)/tests/gpu/emulation $(AM_CPPFLAGS)
+# The module asks the runtime in place of CUDA's driver.
+emulated_CPPFLAGS = -I$(top_srcdir)/tests/gpu/emulation $(AM_CPPFLAGS) \
+	-DDRIVER_FILE=\"libcudart_emulated.so\"
 # -rpath makes libtool build a shared object also of what is never installed.
 emulated_LDFLAGS = $(AM_LDFLAGS) -avoid-version -shared -rpath /nowhere
 
@@ -48,7 +50,7 @@ TESTS += tests/gpu/bench.sh tests/gpu/resources.sh tests/gpu/train.sh
 if !WITH_SANITIZER
 TESTS += tests/gpu/digest.sh
 endif
-EXTRA_DIST += tests/gpu/run tests/gpu/speed.cu tests/gpu/torch_topk.py
+EXTRA_DIST += tests/gpu/pack tests/gpu/run tests/gpu/silicon.cu tests/gpu/speed.cu tests/gpu/torch_topk.py
 
 .PHONY: check-gpu
 check-gpu: all

@@ -4,7 +4,10 @@
  * Built and run by tests/gpu/run: speed MODULE [N]. */
 #include "base/device_kernels.h"
 #include <algorithm>
+#if __has_include(<cub/device/device_radix_sort.cuh>)
 #include <cub/device/device_radix_sort.cuh>
+#define HAVE_CUB 1
+#endif
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 #include <stdio.h>
@@ -128,6 +131,7 @@ static double select(const char *what, struct device_selector *s, float *residua
 		call.call.scale = 1;
 		call.clear = 1;
 		call.forget = forget;
+		call.call.judge = DEVICE_JUDGE_LATE;
 		call.call.k = k;
 		need(!kernels->select(s, &call, stream), "select");
 	});
@@ -296,6 +300,12 @@ static void sketches(const float *x, size_t n)
 	cudaFree(call.cells);
 }
 
+#ifndef HAVE_CUB
+static void sort(const float *, size_t, double)
+{
+	printf("  CUB is not among the headers, so its sort was not measured\n");
+}
+#else
 static void sort(const float *x, size_t n, double ours)
 {
 	uint32_t *memory = (uint32_t *)device_memory(n * 16);
@@ -316,6 +326,60 @@ static void sort(const float *x, size_t n, double ours)
 	cudaFree(scratch);
 	cudaFree(memory);
 }
+#endif
+
+/* A whole push, settled, with its payloads in device memory, beside the selection alone. */
+static void push(float *residual, const float *pool, size_t n, size_t k, double select_ms)
+{
+	for (uint32_t parts = 1; parts <= 64; parts *= 8) {
+		/* Positions and values of all that a part may have, and its bitmap at most. */
+		const size_t room = (2 * k / parts + 1024) * 8 / 64 * 64 + n / parts / 8 / 64 * 64 +
+				    4096;
+		std::vector<struct device_part> part(parts);
+		uint8_t *payloads = (uint8_t *)device_memory(room * parts);
+		struct device_shape shape = {};
+		struct device_push call = {};
+		struct device_compressor *c;
+		std::vector<struct device_sent> sent(parts);
+		struct device_selected got;
+		size_t packed = 0;
+
+		for (uint32_t p = 0; p < parts; p++) {
+			const size_t begin = n * p / parts;
+
+			part[p].begin = (uint32_t)begin;
+			part[p].span = (uint32_t)(n * (p + 1) / parts - begin);
+			part[p].capacity = (uint32_t)(2 * k / parts + 1024);
+			part[p].payload = payloads + p * room;
+		}
+		shape.n = n;
+		shape.k = k;
+		shape.parts = parts;
+		need(!ops->open(&shape, &c), "compressor");
+		call.payload = DEVICE_PAIRS;
+		call.select.residual = residual;
+		call.select.scale = 1;
+		call.select.judge = DEVICE_JUDGE_LATE;
+		call.select.k = k;
+		call.settle = 1;
+		call.parts = part.data();
+		cudaMemsetAsync(residual, 0, n * 4, stream);
+		double ms = median_ms([&](int i) {
+			call.select.grad = pool + i % SHIFTS * SHIFT;
+			/* The last push is over: the event after it was waited for. */
+			need(!ops->push(c, &call, stream), "push");
+		});
+		need(!ops->pushed(c, &got, sent.data(), stream), "push");
+		for (uint32_t p = 0; p < parts; p++)
+			packed += sent[p].packed;
+		char what[64];
+		snprintf(what, sizeof(what), "push to %u shards, %zu packed", parts, packed);
+		row(what, n, (double)k / n, ms, 12.0 * n);
+		printf("  %.2f times as long as the selection alone\n", ms / select_ms);
+		ops->close(&c);
+		cudaFree(payloads);
+	}
+}
 
 int main(int argc, char **argv)
 {
@@ -334,7 +398,7 @@ int main(int argc, char **argv)
 	float *pool = (float *)device_memory((n + SHIFTS * SHIFT) * 4),
 	      *residual = (float *)device_memory(n * 4);
 	struct device_selector *s;
-	double hinted = 0;
+	double hinted = 0, at_percent = 0;
 
 	printf("%-34s | %10s | %6s | %9s | %7s | %5s\n", "what", "n", "part", "ms", "GB/s",
 	       "of copy");
@@ -346,6 +410,7 @@ int main(int argc, char **argv)
 		need(open_selector(n, k, &s), "selector");
 		double ms = select("select + residual, hint", s, residual, pool, n, k, 0);
 		hinted = percent ? hinted : ms;
+		at_percent = ms;
 		double fresh = select("select + residual, no hint", s, residual, pool, n, k, 1);
 		fill<<<GRID, BLOCK, 0, stream>>>(pool, n + SHIFTS * SHIFT, EQUAL);
 		ms = select("the same, all equal", s, residual, pool, n, k, 1);
@@ -358,6 +423,7 @@ int main(int argc, char **argv)
 		approximate(s, residual, pool, n, k);
 		messages(s, pool, n, k);
 		kernels->selector_close(&s);
+		push(residual, pool, n, k, percent ? at_percent : hinted);
 	}
 	need(open_selector(small, small / 100, &s), "selector");
 	select("select + residual, hint", s, residual, pool, small, small / 1000, 0);

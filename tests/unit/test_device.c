@@ -4,7 +4,9 @@
 #include "base/error.h"
 #include "base/device.h"
 #include "sluice.h"
+#include "tests/gpu/emulation/counts.h"
 #include <dlfcn.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdint.h>
@@ -138,6 +140,206 @@ static void device_of__memory_of_another_device_than_the_current_one__is_refused
 	expect(another_device_is_refused, EMULATED_MODULE);
 }
 
+/* ---- what the library asks of CUDA ------------------------------------------ */
+
+static const struct device_ops *emulated(const char *name, void *function)
+{
+	const char *why = "";
+	const struct device_ops *ops = device_load(&why);
+	void *symbol = dlsym(dlopen(EMULATED_MODULE, RTLD_NOW), name);
+
+	memcpy(function, &symbol, sizeof(symbol));
+	return symbol ? ops : NULL;
+}
+
+static struct emulated_counts counts(void)
+{
+	struct emulated_counts c = { 0 };
+	void (*count)(struct emulated_counts *);
+
+	if (emulated("emulated_count", &count))
+		count(&c);
+	return c;
+}
+
+static int no_context_for_host_memory(void)
+{
+	const char *why = "";
+
+	return device_load(&why) && host_memory_is_host_memory() == YES && !counts().contexts ?
+		       YES :
+		       NO;
+}
+
+static void device_of__host_memory_makes_no_context_on_a_gpu(void **state)
+{
+	(void)state;
+	expect(no_context_for_host_memory, EMULATED_MODULE);
+}
+
+/* The errors of a process in which CUDA cannot be initialised, and of one whose GPU is lost. */
+static int failing_initialisation_is_no_device_memory(void)
+{
+	static const int host[] = { 1, 3, 4, 34, 46, 100, 201, 802, 803, 804 };
+	static const int lost[] = { 214, 700, 710, 719, 999 };
+	const struct device_ops *ops;
+	void (*fail_call)(unsigned, int);
+	int here = 0, wrong = 0;
+
+	if (!emulated("emulated_fail", &fail_call))
+		return NO;
+	sluice_set_log(NULL, NULL);
+	for (size_t i = 0; i < sizeof(host) / sizeof(*host); i++) {
+		fail_call(0, host[i]);
+		if (device_of(&here, &ops) || ops)
+			wrong += fprintf(stderr, "error %d: not host memory\n", host[i]);
+	}
+	for (size_t i = 0; i < sizeof(lost) / sizeof(*lost); i++) {
+		fail_call(0, lost[i]);
+		if (device_of(&here, &ops) != SLUICE_EGPU)
+			wrong += fprintf(stderr, "error %d: no failure\n", lost[i]);
+	}
+	return wrong ? NO : YES;
+}
+
+static void device_of__cuda_cannot_be_initialised__is_host_memory(void **state)
+{
+	(void)state;
+	expect(failing_initialisation_is_no_device_memory, EMULATED_MODULE);
+}
+
+static int managed_memory_is_the_devices(void)
+{
+	const struct device_ops *ops, *found = NULL;
+	struct memory memory;
+	void (*manage)(void *);
+
+	ops = emulated("emulated_manage", &manage);
+	if (!ops || ops->alloc(MEMORY_DEVICE, 100, &memory))
+		return NO;
+	manage(memory.address);
+	return !device_of(memory.address, &found) && found == ops ? YES : NO;
+}
+
+/* The CPU could read it, but perhaps before the kernels of the stream have written it. */
+static void device_of__managed_memory_is_used_in_the_order_of_the_stream(void **state)
+{
+	(void)state;
+	expect(managed_memory_is_the_devices, EMULATED_MODULE);
+}
+
+static int dma_bufs_are_made_when_asked_for(void)
+{
+	const struct device_ops *ops;
+	struct memory plain, exported, without;
+	void (*exports)(int);
+
+	ops = emulated("emulated_export", &exports);
+	if (!ops || ops->alloc(MEMORY_EXPORTED, 5000, &without) || without.fd != -1)
+		return NO;
+	exports(1);
+	if (ops->alloc(MEMORY_DEVICE, 5000, &plain) || plain.fd != -1 || counts().dma_bufs)
+		return NO;
+	if (ops->alloc(MEMORY_EXPORTED, 5000, &exported) || exported.fd < 0 ||
+	    exported.place != MEMORY_DEVICE || exported.bytes != 5000 || counts().dma_bufs != 1)
+		return NO;
+	ops->release(&plain);
+	ops->release(&exported);
+	ops->release(&without);
+	return YES;
+}
+
+static void alloc__dma_buf_only_of_memory_that_a_card_is_to_read(void **state)
+{
+	(void)state;
+	expect(dma_bufs_are_made_when_asked_for, EMULATED_MODULE);
+}
+
+/* A push of a model of 100 coordinates on GPU 1, of which a thread that uses GPU 0 sees to the
+ * rest, as the progress thread does. */
+struct pushed {
+	const struct device_ops *ops;
+	struct device_compressor *c;
+	struct memory residual, grad, payload;
+	struct device_part part;
+	struct device_selected got;
+	struct device_sent sent;
+	int rc;
+};
+
+static int push_on_second_gpu(struct pushed *p)
+{
+	struct device_shape shape = { .device = 1, .n = 100, .k = 5, .parts = 1 };
+	struct device_push push = { .payload = DEVICE_PAIRS, .settle = 1, .parts = &p->part };
+
+	if (p->ops->open(&shape, &p->c) || p->ops->alloc(MEMORY_DEVICE, 400, &p->residual) ||
+	    p->ops->alloc(MEMORY_DEVICE, 400, &p->grad) ||
+	    p->ops->alloc(MEMORY_DEVICE, 1000, &p->payload) ||
+	    p->ops->zero(p->residual.address, 400, NULL) ||
+	    p->ops->zero(p->grad.address, 400, NULL))
+		return -1;
+	p->part = (struct device_part){ .span = 100,
+					.capacity = 10,
+					.payload = p->payload.address };
+	push.select = (struct device_select){ .residual = p->residual.address,
+					      .grad = p->grad.address,
+					      .scale = 1,
+					      .judge = DEVICE_JUDGE_LATE,
+					      .k = 5 };
+	return p->ops->push(p->c, &push, NULL);
+}
+
+static void *see_to_the_rest(void *argument)
+{
+	struct pushed *p = argument;
+	unsigned (*run)(unsigned);
+
+	p->rc = p->ops->poll(p->c, 1, NULL); /* the device has done nothing yet */
+	if (!p->rc)
+		p->rc = p->ops->pushed(p->c, &p->got, &p->sent, NULL);
+	if (!p->rc && emulated("emulated_run", &run))
+		run(100);
+	return NULL;
+}
+
+static int all_calls_are_for_the_pushes_gpu(void)
+{
+	struct pushed p = { 0 };
+	void (*present)(int), (*lag)(int);
+	pthread_t thread;
+	char text[200];
+
+	p.ops = emulated("emulated_device", &present);
+	emulated("emulated_lag", &lag);
+	present(2);
+	setenv("SLURM_LOCALID", "1", 1);
+	counts();
+	if (!p.ops || p.ops->choose(text, sizeof(text)))
+		return NO;
+	lag(1);
+	if (push_on_second_gpu(&p) || pthread_create(&thread, NULL, see_to_the_rest, &p) ||
+	    pthread_join(thread, NULL) || p.rc || !p.sent.packed)
+		return NO;
+	struct emulated_counts seen = counts();
+	p.ops->close(&p.c);
+	p.ops->release(&p.residual);
+	p.ops->release(&p.grad);
+	p.ops->release(&p.payload);
+	if (seen.contexts == 1u << 1 && !seen.loaded_late)
+		return YES;
+	fprintf(stderr, "contexts %x, %u kernels loaded late\n", seen.contexts, seen.loaded_late);
+	return NO;
+}
+
+static void push__seen_to_by_another_thread__uses_no_other_gpu_and_loads_no_kernel_late(
+	void **state)
+{
+	(void)state;
+	expect(all_calls_are_for_the_pushes_gpu, EMULATED_MODULE);
+}
+
+/* ---- the driver --------------------------------------------------------------- */
+
 static int no_driver_is_said(void)
 {
 	void *module = dlopen(EMULATED_MODULE, RTLD_NOW),
@@ -240,6 +442,12 @@ int main(void)
 		cmocka_unit_test(device_of__device_memory_gives_the_table),
 		cmocka_unit_test(
 			device_of__memory_of_another_device_than_the_current_one__is_refused),
+		cmocka_unit_test(device_of__host_memory_makes_no_context_on_a_gpu),
+		cmocka_unit_test(device_of__cuda_cannot_be_initialised__is_host_memory),
+		cmocka_unit_test(device_of__managed_memory_is_used_in_the_order_of_the_stream),
+		cmocka_unit_test(alloc__dma_buf_only_of_memory_that_a_card_is_to_read),
+		cmocka_unit_test(
+			push__seen_to_by_another_thread__uses_no_other_gpu_and_loads_no_kernel_late),
 		cmocka_unit_test(describe__without_a_driver_says_so),
 		cmocka_unit_test(device_of__device_memory_without_module_is_refused),
 		cmocka_unit_test(device_of__driver_loaded_between_two_calls_is_noticed),

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Selection on the device from gradients in 16 bits: the bits of selecting from the floats that
  * they mean, for sizes around warps and tiles, gradients that lie anywhere, and values of every
- * kind. */
+ * kind. Gradients that are not finite, judged before the sum is made or after it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -11,6 +11,9 @@
 #include "gpu.h"
 #include "narrow.h"
 #include "random.h"
+#include "tests/gpu/emulation/counts.h"
+#include <dlfcn.h>
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -47,7 +50,7 @@ static void select_from(struct side *side, const void *grad, int type, size_t k)
 					       .call.grad = grad,
 					       .call.grad_type = type,
 					       .call.scale = 0.3f,
-					       .call.judge = 1,
+					       .call.judge = DEVICE_JUDGE_FIRST,
 					       .call.k = k };
 
 	assert_int_equal(gpu_kernels()->select(side->s, &call, NULL), 0);
@@ -116,10 +119,150 @@ static void select__gradient_in_16_bits_gives_the_bits_of_its_floats(void **stat
 			}
 }
 
+/* ---- judged late ------------------------------------------------------------ */
+
+/* What each rule selects with, and the bytes a coordinate that its passes read and write of the
+ * vectors: residual and gradient are read and the residual written, and with momentum that too, and
+ * the sum is read again. 0: as many as the values need. */
+static const struct rule {
+	const char *name;
+	struct device_select call;
+	unsigned bytes;
+} rules[] = {
+	{ "topk with a hint", { .k = 50 }, 12 },
+	{ "level", { .by_level = 1, .level = 3 }, 12 },
+	{ "gaussian", { .k = 50, .gaussian = 1, .quantile = 2.5758293 }, 0 },
+	{ "draw", { .draw = DEVICE_DRAW_DENSITY, .wanted = 0.01 }, 0 },
+	{ "momentum, then topk", { .k = 50, .momentum = 0.9f }, 24 },
+};
+enum { RULES = sizeof(rules) / sizeof(rules[0]), LONG = 30 * 1024 };
+
+static void select_by(const struct rule *rule, struct side *side, const float *grad,
+		      float *velocity, int judge)
+{
+	struct device_selection call = { .call = rule->call };
+
+	call.call.residual = side->residual;
+	call.call.grad = grad;
+	call.call.scale = 1;
+	call.call.judge = judge;
+	call.call.velocity = rule->call.momentum > 0 ? velocity : NULL;
+	assert_int_equal(gpu_kernels()->select(side->s, &call, NULL), 0);
+	assert_int_equal(
+		gpu_kernels()->selected(side->s, side->index, side->value, &side->got, NULL), 0);
+}
+
+/* The same selections, and the same verdict and first coordinate where the gradient is not finite.
+ * in: 0: a finite gradient; 1: NaN and infinities; 2: finite, but the sum overflows. */
+static void expect_same_judgement(const struct rule *rule, const float *values, int in)
+{
+	float *here = malloc(LONG * 4), *residual = calloc(LONG + 1, 4);
+	assert_true(here && residual);
+	memcpy(here, values, LONG * 4);
+	if (in == 1) {
+		here[LONG - 1] = -INFINITY;
+		here[20000] = NAN;
+		here[7777] = INFINITY;
+	} else if (in == 2) {
+		here[7777] = residual[7777] = 3e38f;
+	}
+	struct side first = side_new(residual, LONG, LONG / 8),
+		    late = side_new(residual, LONG, LONG / 8);
+	float *grad = gpu_memory(here, LONG * 4);
+	memset(residual, 0, LONG * 4);
+	float *velocity[2] = { gpu_memory(residual, LONG * 4), gpu_memory(residual, LONG * 4) };
+
+	select_by(rule, &first, grad, velocity[0], DEVICE_JUDGE_FIRST);
+	select_by(rule, &late, grad, velocity[1], DEVICE_JUDGE_LATE);
+	assert_int_equal(late.got.nonfinite, in == 1 ? 3 : 0);
+	assert_int_equal(first.got.nonfinite, late.got.nonfinite);
+	if (in == 1)
+		assert_int_equal(late.got.first_nonfinite, 7777);
+	assert_int_equal(late.got.n, first.got.n);
+	assert_true(in == 1 ? !late.got.n : late.got.n || in == 2);
+	if (in == 2)
+		assert_true(isinf(late.got.largest));
+	assert_memory_equal(late.index, first.index, first.got.n * 4);
+	assert_memory_equal(late.value, first.value, first.got.n * 4);
+	side_free(&first);
+	side_free(&late);
+	gpu_free(grad);
+	gpu_free(velocity[0]);
+	gpu_free(velocity[1]);
+	free(here);
+	free(residual);
+}
+
+static void select__judged_late__gives_the_verdict_of_judging_first(void **state)
+{
+	struct random r = { 5 };
+	float *values = malloc(LONG * 4);
+
+	(void)state;
+	assert_non_null(values);
+	for (size_t i = 0; i < LONG; i++)
+		values[i] = random_normal(&r);
+	for (int rule = 0; rule < RULES; rule++)
+		for (int in = 0; in < 3; in++)
+			expect_same_judgement(&rules[rule], values, in);
+	free(values);
+}
+
+static void select__finite_gradient_judged_late__is_read_once(void **state)
+{
+	void (*count)(struct emulated_counts *) = NULL;
+	struct random r = { 6 };
+	float *values = calloc(LONG + 1, 4);
+	void *symbol;
+
+	(void)state;
+	gpu();
+	symbol = dlsym(dlopen(device_module_path(), RTLD_NOW | RTLD_NOLOAD), "emulated_count");
+	if (!symbol)
+		skip(); /* on a GPU nobody counts */
+	memcpy(&count, &symbol, sizeof(symbol));
+	assert_non_null(values);
+	for (int i = 0; i < RULES; i++) {
+		const struct rule *rule = &rules[i];
+		struct emulated_counts before, seen[2];
+		float *velocity;
+
+		memset(values, 0, LONG * 4);
+		velocity = gpu_memory(values, LONG * 4);
+		struct side side = side_new(values, LONG, LONG / 8);
+		for (size_t j = 0; j < LONG; j++)
+			values[j] = random_normal(&r);
+		float *grad = gpu_memory(values, LONG * 4);
+
+		/* The first two give the hint. */
+		for (int step = -2; step < 2; step++) {
+			const int judge = step ? DEVICE_JUDGE_LATE : DEVICE_JUDGE_FIRST;
+
+			assert_int_equal(gpu()->zero(side.residual, LONG * 4, NULL), 0);
+			assert_int_equal(gpu()->zero(velocity, LONG * 4, NULL), 0);
+			count(&before);
+			select_by(rule, &side, grad, velocity, judge);
+			count(&seen[step > 0]);
+		}
+		print_message("%s: %.2f bytes a coordinate, judged first %.2f\n", rule->name,
+			      (double)seen[1].vector_bytes / LONG,
+			      (double)seen[0].vector_bytes / LONG);
+		if (rule->bytes)
+			assert_int_equal(seen[1].vector_bytes, (uint64_t)rule->bytes * LONG);
+		assert_int_equal(seen[0].vector_bytes, seen[1].vector_bytes + 4 * LONG);
+		side_free(&side);
+		gpu_free(grad);
+		gpu_free(velocity);
+	}
+	free(values);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(select__gradient_in_16_bits_gives_the_bits_of_its_floats),
+		cmocka_unit_test(select__judged_late__gives_the_verdict_of_judging_first),
+		cmocka_unit_test(select__finite_gradient_judged_late__is_read_once),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

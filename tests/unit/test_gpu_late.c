@@ -228,7 +228,7 @@ static void pull__device_hangs__gpu_and_stage_are_named(void **state)
 		  .runs = 0,
 		  .stage = "step 1: GPU 0: its selection (kernels fold, topk" },
 		{ .shape = { .recipe = "up=topk(0.02) down=all memory=residual" },
-		  .runs = 7,
+		  .runs = 4,
 		  .stage = "step 1: GPU 0: its messages (kernels pack" },
 		{ .shape = { .recipe = "up=sketch(0.02,1) down=all" },
 		  .runs = 2,

@@ -13,6 +13,8 @@
 #include "compress/select.h"
 #include "gpu.h"
 #include "random.h"
+#include "tests/gpu/emulation/counts.h"
+#include <dlfcn.h>
 #include "compress/sparse.h"
 #include <float.h>
 #include <stdlib.h>
@@ -178,13 +180,29 @@ static void pack__any_width_of_gaps(void **state)
 
 /* ---- a push ---------------------------------------------------------------- */
 
-enum { PARTS = 5, PART = 7000, HEADER = MESSAGE_HEADER_BYTES, RANK = 3, SEED = 11 };
+enum {
+	PARTS = 5,
+	PARTS_MOST = 64,
+	PART = 7000,
+	HEADER = MESSAGE_HEADER_BYTES,
+	RANK = 3,
+	SEED = 11,
+	OPERATIONS_MOST = 8
+};
 
-/* Parts of different lengths, of which one (the last) has a small capacity. */
+static size_t n_parts = PARTS;
+static unsigned most_blocks; /* 0: any number */
+
+/* Of five parts, each has another length, and the last a small capacity; others are alike. */
 static struct device_part part_of(size_t p, size_t k)
 {
 	static const uint32_t begin[PARTS + 1] = { 0, 1, 300, PART, 4 * PART, 5 * PART };
+	const size_t n = 5 * PART, first = n * p / n_parts;
 
+	if (n_parts != PARTS)
+		return (struct device_part){ .begin = (uint32_t)first,
+					     .span = (uint32_t)(n * (p + 1) / n_parts - first),
+					     .capacity = (uint32_t)k };
 	return (struct device_part){ .begin = begin[p],
 				     .span = begin[p + 1] - begin[p],
 				     .capacity = p == PARTS - 1 ? 10 : (uint32_t)k };
@@ -212,7 +230,7 @@ static void expect_same_push(float *residual, const float *grad, size_t n, size_
 	assert_int_equal(selector_open(n, &s), 0);
 	found = (uint32_t)select_run(s, &call, NULL);
 	const float range = largest_magnitude(residual, n);
-	for (size_t p = 0; p < PARTS; p++) {
+	for (size_t p = 0; p < n_parts; p++) {
 		const struct device_part part = part_of(p, k);
 		struct message m = { .kind = MESSAGE_PUSH,
 				     .values = coding,
@@ -261,9 +279,9 @@ static int all_packed(const struct device_sent *sent)
 {
 	size_t n = 0;
 
-	while (n < PARTS && sent[n].packed)
+	while (n < n_parts && sent[n].packed)
 		n++;
-	return n == PARTS;
+	return n == n_parts;
 }
 
 /* Settles parts that the device did not pack as if nothing had been sent: everything is left. */
@@ -273,7 +291,7 @@ static void settle_unsent(struct device_compressor *c, float *residual,
 	float *rest = memory(selected * sizeof(float));
 	uint32_t *index = memory(selected * sizeof(*index));
 
-	for (size_t p = 0; p < PARTS; p++)
+	for (size_t p = 0; p < n_parts; p++)
 		if (!sent[p].packed)
 			assert_int_equal(gpu()->fetch(c, sent[p].first, sent[p].count, index,
 						      rest + sent[p].first, NULL),
@@ -283,14 +301,33 @@ static void settle_unsent(struct device_compressor *c, float *residual,
 	free(index);
 }
 
+/* How many kernels, copies and clearings were enqueued since the last call. On a GPU nobody counts.
+ */
+static unsigned widest; /* and the most blocks of a kernel among them */
+
+static unsigned count_operations(void)
+{
+	void *symbol = dlsym(dlopen(device_module_path(), RTLD_NOW | RTLD_NOLOAD),
+			     "emulated_count");
+	void (*count)(struct emulated_counts *);
+	struct emulated_counts seen;
+
+	if (!symbol)
+		return 0;
+	memcpy(&count, &symbol, sizeof(symbol));
+	count(&seen);
+	widest = seen.widest;
+	return seen.kernels + seen.sets + seen.copies;
+}
+
 static void push_steps(size_t n, size_t k, struct value_coding coding, struct random *r)
 {
 	const size_t bytes = n * sizeof(float),
 		     room = message_bound((uint32_t)n, (uint32_t)n,
 					  (struct value_coding){ VALUE_F32, 0, 0, 0 });
 	float *residual = memory(bytes), *grad = memory(bytes), *got = memory(bytes);
-	struct device_part parts[PARTS];
-	struct device_sent sent[PARTS];
+	struct device_part parts[PARTS_MOST];
+	struct device_sent sent[PARTS_MOST];
 	struct device_selected selected;
 	struct device_compressor *c;
 	struct memory landing;
@@ -298,12 +335,14 @@ static void push_steps(size_t n, size_t k, struct value_coding coding, struct ra
 	for (size_t i = 0; i < n; i++)
 		residual[i] = random_normal(r);
 	float *there = gpu_memory(residual, bytes), *grad_there = gpu_memory(NULL, bytes);
-	uint8_t *payloads = gpu_memory(NULL, PARTS * room);
-	const struct device_shape shape = { .n = n, .k = k, .parts = PARTS };
-	assert_int_equal(gpu()->alloc(MEMORY_HOST, PARTS * room, &landing), 0);
+	uint8_t *payloads = gpu_memory(NULL, n_parts * room);
+	const struct device_shape shape = {
+		.n = n, .k = k, .parts = n_parts, .blocks = most_blocks
+	};
+	assert_int_equal(gpu()->alloc(MEMORY_HOST, n_parts * room, &landing), 0);
 	assert_int_equal(gpu()->open(&shape, &c), 0);
 	uint8_t *pinned = landing.address;
-	for (size_t p = 0; p < PARTS; p++) {
+	for (size_t p = 0; p < n_parts; p++) {
 		parts[p] = part_of(p, k);
 		parts[p].payload = payloads + p * room;
 		parts[p].copy = pinned + p * room;
@@ -314,7 +353,7 @@ static void push_steps(size_t n, size_t k, struct value_coding coding, struct ra
 							      .grad = grad_there,
 							      .scale = 0.5f,
 							      .k = k,
-							      .judge = 1 },
+							      .judge = DEVICE_JUDGE_LATE },
 						  .values = { .type = (int)coding.type,
 							      .bits = coding.bits,
 							      .block = coding.block,
@@ -326,9 +365,12 @@ static void push_steps(size_t n, size_t k, struct value_coding coding, struct ra
 						  .parts = parts };
 		for (size_t i = 0; i < n; i++)
 			grad[i] = random_normal(r);
-		memset(pinned, POISON, PARTS * room);
+		memset(pinned, POISON, n_parts * room);
 		assert_int_equal(gpu()->copy(grad_there, grad, bytes, NULL), 0);
+		count_operations();
 		assert_int_equal(gpu()->push(c, &push, NULL), 0);
+		assert_in_range(count_operations(), 0, OPERATIONS_MOST);
+		assert_true(!most_blocks || widest <= most_blocks);
 		assert_int_equal(gpu()->pushed(c, &selected, sent, NULL), 0);
 		expect_same_push(residual, grad, n, k, coding, (uint64_t)step, pinned, room, sent);
 		assert_int_equal(selected.settled, step > 0 && all_packed(sent));
@@ -367,6 +409,39 @@ static void push__each_part_has_the_bytes_and_the_checksum_of_the_encoder(void *
 	for (size_t i = 0; i < sizeof(ks) / sizeof(ks[0]); i++)
 		for (size_t c = 0; c < sizeof(codings) / sizeof(codings[0]); c++)
 			push_steps(5 * PART, ks[i], codings[c], &r);
+}
+
+/* A team of blocks for each part, or several parts for each block. That no push takes more
+ * operations than OPERATIONS_MOST is asserted in all of them. */
+static void push__any_number_of_parts_has_the_bytes_of_the_encoder(void **state)
+{
+	static const size_t numbers[] = { 1, 2, 3, PARTS_MOST };
+	static const struct value_coding codings[] = {
+		{ .type = VALUE_F32 },
+		{ .type = VALUE_UNIFORM, .bits = 3, .block = 8 },
+		{ .type = VALUE_GRID, .bits = 5 },
+	};
+	struct random r = { 78 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		n_parts = numbers[i];
+		for (size_t c = 0; c < sizeof(codings) / sizeof(codings[0]); c++)
+			push_steps(5 * PART, 3000, codings[c], &r);
+	}
+	n_parts = PARTS;
+}
+
+static void push__takes_no_more_blocks_than_it_may(void **state)
+{
+	struct random r = { 79 };
+
+	(void)state;
+	for (most_blocks = 1; most_blocks < 3; most_blocks++)
+		push_steps(5 * PART, 3000,
+			   (struct value_coding){ .type = VALUE_UNIFORM, .bits = 3, .block = 8 },
+			   &r);
+	most_blocks = 0;
 }
 
 static void push__values_that_no_message_may_carry_are_refused(void **state)
@@ -558,6 +633,8 @@ int main(void)
 		cmocka_unit_test(quantize__any_bits_size_and_kind_gives_the_bytes_of_the_encoder),
 		cmocka_unit_test(quantize__what_no_message_may_carry_is_refused),
 		cmocka_unit_test(push__each_part_has_the_bytes_and_the_checksum_of_the_encoder),
+		cmocka_unit_test(push__any_number_of_parts_has_the_bytes_of_the_encoder),
+		cmocka_unit_test(push__takes_no_more_blocks_than_it_may),
 		cmocka_unit_test(push__values_that_no_message_may_carry_are_refused),
 		cmocka_unit_test(apply__any_size_gives_the_bits_of_the_cpu),
 	};

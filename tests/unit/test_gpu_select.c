@@ -232,7 +232,7 @@ static void select__judged_gradient_with_infinity_changes_nothing(void **state)
 	const struct device_selection call = { .call.residual = residual.there,
 					       .call.grad = grad.there,
 					       .call.scale = 1,
-					       .call.judge = 1,
+					       .call.judge = DEVICE_JUDGE_FIRST,
 					       .clear = 1,
 					       .call.k = 30 };
 	assert_int_equal(gpu_kernels()->select(device, &call, NULL), 0);

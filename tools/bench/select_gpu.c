@@ -49,11 +49,13 @@ static float *at(const struct bench *b, int vector)
 
 static int select_once(struct bench *b, int forget, const float *grad, float *residual)
 {
-	const struct device_selection selection = {
-		.call = { .residual = residual, .grad = grad, .scale = 1, .judge = 1, .k = b->k },
-		.clear = 1,
-		.forget = forget
-	};
+	const struct device_selection selection = { .call = { .residual = residual,
+							      .grad = grad,
+							      .scale = 1,
+							      .judge = DEVICE_JUDGE_LATE,
+							      .k = b->k },
+						    .clear = 1,
+						    .forget = forget };
 
 	return b->kernels->select(forget ? b->fresh : b->hinted, &selection, NULL);
 }

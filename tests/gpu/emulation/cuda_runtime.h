@@ -15,6 +15,8 @@
 #define __shared__ static _Thread_local
 #define UNROLL
 #define FROM_C
+#define TOUCH(bytes) emulated_touch(bytes)
+__attribute__((visibility("default"))) void emulated_touch(unsigned bytes);
 
 #define KERNEL(name, args)                                                                         \
 	static void name##_of(const struct args a);                                                \
@@ -79,6 +81,15 @@ static inline void tell_host(uint32_t *there, uint32_t v)
 static inline uint32_t look(const uint32_t *counter)
 {
 	return __atomic_load_n(counter, __ATOMIC_SEQ_CST);
+}
+
+static inline void arrive(uint32_t *counter)
+{
+	__atomic_fetch_add(counter, 1, __ATOMIC_RELEASE);
+}
+static inline uint32_t arrivals(const uint32_t *counter)
+{
+	return __atomic_load_n(counter, __ATOMIC_ACQUIRE);
 }
 
 static inline float half_value(uint16_t code)

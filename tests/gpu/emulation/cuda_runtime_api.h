@@ -4,6 +4,7 @@
  * production; runtime.c. */
 #ifndef EMULATED_CUDA_RUNTIME_API_H
 #define EMULATED_CUDA_RUNTIME_API_H
+#include "counts.h"
 #include <stddef.h>
 #include <stdint.h>
 
@@ -37,23 +38,16 @@ enum cudaMemoryType {
 	cudaMemoryTypeDevice,
 	cudaMemoryTypeManaged
 };
-struct cudaPointerAttributes {
-	enum cudaMemoryType type;
-	int device;
-	void *devicePointer, *hostPointer;
-};
 struct cudaDeviceProp {
 	char name[256];
 	size_t totalGlobalMem;
 	int multiProcessorCount, major, minor;
 };
-enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
-enum cudaDriverEntryPointQueryResult {
-	cudaDriverEntryPointSuccess,
-	cudaDriverEntryPointSymbolNotFound
+struct cudaFuncAttributes {
+	size_t sharedSizeBytes;
 };
+enum cudaDeviceAttr { cudaDevAttrMultiProcessorCount = 16 };
 enum {
-	cudaEnableDefault = 0,
 	cudaHostAllocDefault = 0,
 	cudaHostRegisterPortable = 1,
 	cudaHostRegisterMapped = 2,
@@ -90,7 +84,6 @@ cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device);
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device);
-cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *p);
 cudaError_t cudaMalloc(void **out, size_t bytes);
 cudaError_t cudaFree(void *p);
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags);
@@ -103,15 +96,13 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaM
 cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t stream);
 cudaError_t cudaStreamSynchronize(cudaStream_t stream);
 cudaError_t cudaStreamQuery(cudaStream_t stream);
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *kernel);
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *kernel,
 							  int block, size_t shared);
 cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 block, void **args, size_t shared,
 			     cudaStream_t stream);
 cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 block, void **args,
 					size_t shared, cudaStream_t stream);
-cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version,
-					     unsigned long long flags,
-					     enum cudaDriverEntryPointQueryResult *result);
 
 /* ---- for tests ---- */
 enum { EMULATED_MULTIPROCESSORS = 3, EMULATED_DEVICES_MOST = 8 };
@@ -119,6 +110,10 @@ enum { EMULATED_MULTIPROCESSORS = 3, EMULATED_DEVICES_MOST = 8 };
 __attribute__((visibility("default"))) void emulated_fail(unsigned after, cudaError_t error);
 /* How many devices there are, 1 to begin with; 0: not even a driver. */
 __attribute__((visibility("default"))) void emulated_device(int present);
+/* Memory of the device becomes managed memory. */
+__attribute__((visibility("default"))) void emulated_manage(void *p);
+/* Whether the devices export dma-bufs; to begin with they do not. */
+__attribute__((visibility("default"))) void emulated_export(int exports);
 /* What is enqueued runs in the call; or when somebody waits for it; or a thread runs it, a little
  * later. */
 enum emulated_lag { EMULATED_AT_ONCE, EMULATED_LAGGING, EMULATED_BESIDE };

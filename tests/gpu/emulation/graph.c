@@ -25,6 +25,7 @@ static _Thread_local int captures_here;
 static struct {
 	const void *kernel;
 	size_t bytes;
+	int loaded;
 } known[KERNELS_MOST];
 
 /* ---- kernels' arguments ---------------------------------------------------- */
@@ -41,14 +42,28 @@ void emulated_kernel(const void *kernel, size_t bytes)
 	known[i].bytes = bytes;
 }
 
-void *graph_copy_of_arguments(const struct node *node)
+static unsigned number_of(const void *kernel)
 {
 	unsigned i = 0;
-	void *copy;
 
-	while (i < KERNELS_MOST && known[i].kernel != node->kernel)
+	while (i < KERNELS_MOST && known[i].kernel != kernel)
 		i++;
-	if (i == KERNELS_MOST || !(copy = malloc(known[i].bytes)))
+	if (i == KERNELS_MOST)
+		abort();
+	return i;
+}
+
+int emulated_load(const void *kernel)
+{
+	return __atomic_exchange_n(&known[number_of(kernel)].loaded, 1, __ATOMIC_SEQ_CST);
+}
+
+void *graph_copy_of_arguments(const struct node *node)
+{
+	const unsigned i = number_of(node->kernel);
+	void *copy = malloc(known[i].bytes);
+
+	if (!copy)
 		abort();
 	return memcpy(copy, node->from, known[i].bytes);
 }
@@ -118,6 +133,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
 {
 	const cudaError_t error = emulated_answer(cudaSuccess);
 
+	emulated_context();
 	if (error)
 		return error;
 	*out = malloc(sizeof **out);
@@ -164,6 +180,8 @@ cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status)
 {
+	if (!stream)
+		emulated_context();
 	*status = !graph_records(stream) ? cudaStreamCaptureStatusNone :
 		  capture.spoilt         ? cudaStreamCaptureStatusInvalidated :
 					   cudaStreamCaptureStatusActive;

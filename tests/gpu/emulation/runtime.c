@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#define EXPORTED __attribute__((visibility("default")))
 enum { BLOCKS_AT_ONCE = 2, PAGE = 4096 };
 
 struct allocation {
@@ -24,7 +25,8 @@ static struct {
 	struct allocation *all;
 	unsigned fail_in;
 	cudaError_t failure, last;
-	int devices;
+	int devices, exports;
+	struct emulated_counts counts;
 } runtime = { .lock = PTHREAD_MUTEX_INITIALIZER, .devices = 1 };
 static _Thread_local int current_device;
 
@@ -55,6 +57,34 @@ void emulated_fail(unsigned after, cudaError_t error)
 void emulated_device(int present)
 {
 	runtime.devices = present;
+}
+
+void emulated_manage(void *p)
+{
+	for (struct allocation *a = runtime.all; a; a = a->next)
+		if (a->base == p)
+			a->type = cudaMemoryTypeManaged;
+}
+
+void emulated_export(int exports)
+{
+	runtime.exports = exports;
+}
+
+void emulated_context(void)
+{
+	__atomic_fetch_or(&runtime.counts.contexts, 1u << current_device, __ATOMIC_SEQ_CST);
+}
+
+void emulated_count(struct emulated_counts *out)
+{
+	*out = runtime.counts;
+	runtime.counts = (struct emulated_counts){ 0 };
+}
+
+void emulated_touch(unsigned bytes)
+{
+	__atomic_fetch_add(&runtime.counts.vector_bytes, bytes, __ATOMIC_RELAXED);
 }
 
 void emulated_let(int touch)
@@ -183,25 +213,12 @@ static struct allocation *allocation_of(const void *p)
 	return a;
 }
 
-cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *p)
-{
-	struct allocation *a;
-
-	pthread_mutex_lock(&runtime.lock);
-	a = allocation_of(p);
-	*attributes = (struct cudaPointerAttributes){ .type = a ? a->type :
-								  cudaMemoryTypeUnregistered,
-						      .device = a ? a->device : -1,
-						      .devicePointer = (void *)p };
-	pthread_mutex_unlock(&runtime.lock);
-	return answer(cudaSuccess);
-}
-
 static cudaError_t allocate(void **out, size_t bytes, enum cudaMemoryType type)
 {
 	struct allocation *a;
 	cudaError_t error = answer(graph_unsafe());
 
+	emulated_context();
 	if (error)
 		return error;
 	a = calloc(1, sizeof *a);
@@ -308,8 +325,18 @@ cudaError_t cudaHostGetDevicePointer(void **there, void *p, unsigned flags)
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *kernel,
 							  int threads, size_t shared)
 {
-	(void)kernel, (void)threads, (void)shared;
+	(void)threads, (void)shared;
+	emulated_context();
+	emulated_load(kernel);
 	*blocks = 1;
+	return answer(cudaSuccess);
+}
+
+cudaError_t cudaFuncGetAttributes(struct cudaFuncAttributes *attributes, const void *kernel)
+{
+	emulated_context();
+	emulated_load(kernel);
+	attributes->sharedSizeBytes = 0;
 	return answer(cudaSuccess);
 }
 
@@ -340,8 +367,25 @@ int emulated_knows(const void *p)
 	return known;
 }
 
+static void count(const struct node *node)
+{
+	struct emulated_counts *c = &runtime.counts;
+	unsigned *of = node->kind == NODE_COPY ? &c->copies :
+		       node->kind == NODE_SET  ? &c->sets :
+						 &c->kernels;
+
+	__atomic_fetch_add(of, 1, __ATOMIC_RELAXED);
+	if (node->kernel && node->grid.x > c->widest)
+		c->widest = node->grid.x;
+	if (node->kernel && !emulated_load(node->kernel))
+		__atomic_fetch_add(&c->loaded_late, 1, __ATOMIC_RELAXED);
+}
+
 static cudaError_t enqueue(cudaStream_t stream, cudaError_t error, struct node node)
 {
+	if (!stream)
+		emulated_context();
+	count(&node);
 	error = answer(error ? error : graph_enqueues(stream));
 	if (!error && graph_records(stream))
 		return graph_record(stream, node);
@@ -397,6 +441,8 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
 	const cudaError_t error = answer(graph_waits(stream));
 
+	if (!stream)
+		emulated_context();
 	return error ? error : answer(lag_drain());
 }
 
@@ -404,15 +450,63 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
 	const cudaError_t error = answer(graph_waits(stream));
 
+	if (!stream)
+		emulated_context();
 	return error ? error : answer(lag_state());
 }
 
-cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned version,
-					     unsigned long long flags,
-					     enum cudaDriverEntryPointQueryResult *result)
+/* ---- the driver ------------------------------------------------------------ */
+
+/* What gpu/memory.c asks of CUDA's driver, with the types that it expects. */
+enum { MEMORY_TYPE = 2, IS_MANAGED = 8, DEVICE_ORDINAL = 9, OF_DEVICE = 2, UNINITIALIZED = 3 };
+EXPORTED int cuPointerGetAttributes(unsigned n, const int *attributes, void **results,
+				    unsigned long long address);
+EXPORTED int cuDeviceGet(int *device, int ordinal);
+EXPORTED int cuDeviceGetAttribute(int *value, int attribute, int device);
+EXPORTED int cuMemGetHandleForAddressRange(void *handle, unsigned long long address, size_t bytes,
+					   int type, unsigned long long flags);
+
+int cuPointerGetAttributes(unsigned n, const int *attributes, void **results,
+			   unsigned long long address)
 {
-	(void)symbol, (void)version, (void)flags;
-	*function = NULL;
-	*result = cudaDriverEntryPointSymbolNotFound;
+	const cudaError_t error = answer(cudaSuccess);
+	struct allocation *a;
+
+	if (error)
+		return error == cudaErrorInsufficientDriver ? UNINITIALIZED : (int)error;
+	pthread_mutex_lock(&runtime.lock);
+	a = allocation_of((const void *)(uintptr_t)address);
+	for (unsigned i = 0; i < n; i++) {
+		const int managed = a && a->type == cudaMemoryTypeManaged;
+		const int of_device = managed || (a && a->type == cudaMemoryTypeDevice);
+
+		*(int *)results[i] = attributes[i] == MEMORY_TYPE ? (of_device ? OF_DEVICE : !!a) :
+				     attributes[i] == IS_MANAGED  ? managed :
+				     attributes[i] == DEVICE_ORDINAL ? (a ? a->device : -2) :
+								       0;
+	}
+	pthread_mutex_unlock(&runtime.lock);
+	return 0;
+}
+
+int cuDeviceGet(int *device, int ordinal)
+{
+	*device = ordinal;
+	return answer(cudaSuccess);
+}
+
+int cuDeviceGetAttribute(int *value, int attribute, int device)
+{
+	(void)device;
+	*value = attribute == 124 /* DMA_BUF_SUPPORTED */ && runtime.exports;
+	return answer(cudaSuccess);
+}
+
+int cuMemGetHandleForAddressRange(void *handle, unsigned long long address, size_t bytes, int type,
+				  unsigned long long flags)
+{
+	(void)address, (void)bytes, (void)type, (void)flags;
+	runtime.counts.dma_bufs++;
+	*(int *)handle = memfd_create("emulated dma-buf", MFD_CLOEXEC);
 	return answer(cudaSuccess);
 }

@@ -8,6 +8,10 @@
 /* So many blocks at once, which the caller lets touch device memory. */
 void emulated_run_kernel(const void *kernel, unsigned grid, unsigned threads, const void *args,
 			 unsigned at_once);
+/* The call makes a context on the thread's current device. */
+void emulated_context(void);
+/* Notes that a kernel is loaded; returns whether it was before. */
+int emulated_load(const void *kernel);
 /* Every call's answer passes it, and may be made a failure. */
 cudaError_t emulated_answer(cudaError_t error);
 /* Whether p is memory of the device, or pinned. */

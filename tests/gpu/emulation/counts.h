@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What the emulated device was asked to do, for tests: the emulation counts it in runtime.c,
+ * graph.c and cuda_runtime.h. */
+#ifndef EMULATED_COUNTS_H
+#define EMULATED_COUNTS_H
+#include <stdint.h>
+
+struct emulated_counts {
+	unsigned contexts; /* devices, as bits, on which a call would have made a context */
+	unsigned kernels, sets, copies; /* enqueued */
+	unsigned loaded_late;           /* launches of kernels that were not loaded before */
+	unsigned dma_bufs;              /* exported */
+	unsigned widest;                /* most blocks of a kernel */
+	uint64_t vector_bytes;          /* of the vectors, that kernels read and wrote */
+};
+/* Returns the counts since the last call. */
+__attribute__((visibility("default"))) void emulated_count(struct emulated_counts *out);
+#endif
