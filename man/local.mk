@@ -8,6 +8,7 @@ dist_man_MANS += \
 	man/sluice_explain.3 \
 	man/sluice_histogram.3 \
 	man/sluice_init.3 \
+	man/sluice_join.3 \
 	man/sluice_model_open.3 \
 	man/sluice_plan.3 \
 	man/sluice_point.3 \
@@ -16,6 +17,7 @@ dist_man_MANS += \
 	man/sluice_wanted.3 \
 	man/sluice_region_open.3 \
 	man/sluice_simulate.3 \
+	man/sluice_split.3 \
 	man/sluice_stats.3 \
 	man/sluice_strerror.3 \
 	man/sluice_topk.3 \

@@ -20,6 +20,7 @@ library_sources += \
 	runtime/job/client.c runtime/job/client.h \
 	runtime/job/collective.c \
 	runtime/job/failure.c runtime/job/failure.h \
+	runtime/job/group.c runtime/job/group.h \
 	runtime/job/heart.c runtime/job/heart.h \
 	runtime/job/job.c runtime/job/job.h \
 	runtime/job/join.c \
@@ -31,8 +32,10 @@ library_sources += \
 	runtime/job/progress.c runtime/job/progress.h \
 	runtime/job/seat.c runtime/job/seat.h \
 	runtime/job/simulate.c \
+	runtime/job/split.c \
 	runtime/job/token.c runtime/job/token.h \
 	runtime/job/traffic.c \
+	runtime/job/broadcast.c runtime/job/broadcast.h \
 	runtime/job/window.c runtime/job/window.h \
 	runtime/job/window_move.c
 

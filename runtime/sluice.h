@@ -70,9 +70,31 @@ typedef void (*sluice_log_fn)(int level, const char *line, void *context);
  * its progress thread. Thread class: main. */
 SLUICE_API void sluice_set_log(sluice_log_fn sink, void *context);
 
-/* ---- job: sluice_init(3), sluice_barrier(3) ---------------------------------- */
+/* ---- job: sluice_init(3), sluice_split(3), sluice_barrier(3) ------------------ */
 
 typedef struct sluice_job sluice_job;
+
+/* How the ranks of a job find each other where no PMIx launcher started them: by a store of keys
+ * that all of them reach. The callbacks run on the thread that calls sluice_init(), and not after
+ * it has returned. Each returns 0, or another number, with which sluice_init() fails and which its
+ * message contains. */
+typedef struct sluice_bootstrap {
+	size_t size;      /* sizeof(sluice_bootstrap) */
+	int rank, ranks;  /* this process, 0 .. ranks-1, and how many there are */
+	const char *node; /* of this process, for messages; NULL: the name of the host */
+	const char *name; /* the first part of all keys, another one for each job; NULL: "sluice" */
+	void *context;    /* the first argument of each callback */
+	/* Makes value[0..bytes) what get() of this key gives on all ranks. */
+	int (*put)(void *context, const char *key, const void *value, size_t bytes);
+	/* Waits at most timeout_ms until the key was put, and writes its value and its length.
+	 * Returns SLUICE_ETIMEDOUT if it was not put. A value of more than room bytes is not
+	 * written, and *bytes_out tells its length. */
+	int (*get)(void *context, const char *key, void *value, size_t room, size_t *bytes_out,
+		   int timeout_ms);
+	/* Waits at most timeout_ms until all ranks have put; NULL if get() needs no such call.
+	 * Returns SLUICE_ETIMEDOUT if some rank has not come. */
+	int (*fence)(void *context, int timeout_ms);
+} sluice_bootstrap;
 
 /* A zero means the environment variable of the same name, for example SLUICE_LOST_AFTER. */
 typedef struct sluice_job_attr {
@@ -82,6 +104,7 @@ typedef struct sluice_job_attr {
 	int warn_after_ms;   /* a rank that is waited for is named after so long */
 	int wait_timeout_ms; /* no call waits longer than this */
 	int on_failure;      /* SLUICE_ABORT or SLUICE_CONTINUE, the same on all ranks */
+	const sluice_bootstrap *bootstrap; /* NULL: PMIx */
 } sluice_job_attr;
 
 /* What happens when another rank is lost. With SLUICE_ABORT every call fails with SLUICE_EPEER and
@@ -89,11 +112,11 @@ typedef struct sluice_job_attr {
  * servers, of which none may be lost. The values are part of the ABI. */
 enum { SLUICE_ABORT = 1, SLUICE_CONTINUE = 2 };
 
-/* Joins the job: finds the peers through PMIx, connects to each of them, and starts two threads,
- * for progress and for the heartbeat. A process without a launcher becomes a job of one rank.
- * Collective over all ranks. attr may be NULL. While a job is open, another call joins a second job
- * of the same ranks. Errors: EINVAL, ENOMEM, EBOOT, EPEER (versions differ), ENOSUPP (no transport
- * reaches a peer), EDEVICE, ETIMEDOUT. Thread class: main. */
+/* Joins the job: finds the peers through PMIx or attr->bootstrap, connects to each of them, and
+ * starts two threads, for progress and for the heartbeat. A process without a launcher becomes a
+ * job of one rank. Collective over all ranks. attr may be NULL. While a job is open, another call
+ * joins a second job of the same ranks. Errors: EINVAL, ENOMEM, EBOOT, EPEER (versions differ),
+ * ENOSUPP (no transport reaches a peer), EDEVICE, ETIMEDOUT. Thread class: main. */
 SLUICE_API int sluice_init(const sluice_job_attr *attr, sluice_job **job_out);
 
 /* Leaves the job and frees everything. Waits, with a bound, until the peers no longer need this
@@ -110,10 +133,19 @@ SLUICE_API int sluice_is_worker(const sluice_job *job); /* 1 or 0 */
 /* Node name of a rank, "" if there is no such rank; the string belongs to the job. */
 SLUICE_API const char *sluice_node(const sluice_job *job, int rank);
 
-/* Barrier, sum and gather are collective over the workers; a dedicated server takes part inside
- * sluice_serve(). A worker that is lost meanwhile counts on all ranks or on none. Errors: EINVAL
- * (ranks called different collectives or sizes), ENOMEM, EPEER, EWIRE, EDEVICE, ETIMEDOUT. Thread
- * class: object. */
+/* Makes groups: jobs of those ranks that give the same color, 0 or more, numbered by key and then
+ * by rank, with dedicated servers last. A rank with a negative color is in no group, and *sub
+ * becomes NULL. Collective over all ranks, any number of times, also of a group. Models and regions
+ * open in a group as in a job. A group shares connections, threads and timers with its job and is
+ * finalized before it. A lost rank fails every group that holds it, and no other one. Errors:
+ * EINVAL (255 groups on one rank; only servers of one color), ENOSUPP (SLUICE_CONTINUE), ENOMEM,
+ * EPEER, EWIRE, EDEVICE, ETIMEDOUT. Thread class: object (the job with all its groups). */
+SLUICE_API int sluice_split(sluice_job *job, int color, int key, sluice_job **sub);
+
+/* Barrier, sum, gather and broadcast are collective over the workers; a dedicated server takes part
+ * inside sluice_serve(). A worker that is lost meanwhile counts on all ranks or on none. Errors:
+ * EINVAL (ranks called different collectives or sizes), ENOMEM, EPEER, EWIRE, EDEVICE, ETIMEDOUT.
+ * Thread class: object. */
 SLUICE_API int sluice_barrier(sluice_job *job);
 /* Replaces values[0..n) by their sums over the workers, added in rank order: the same bits on every
  * worker. */
@@ -122,6 +154,10 @@ SLUICE_API int sluice_sum(sluice_job *job, double *values, size_t n);
  * for workers * bytes, is what worker r gave in mine, or zeros if that worker is lost. */
 #define SLUICE_GATHER_MAX 512
 SLUICE_API int sluice_gather(sluice_job *job, const void *mine, size_t bytes, void *all);
+/* Copies bytes[0..n) of worker root, in host memory, to all workers. n has no limit. root and n are
+ * equal on all workers; a difference is an error on all of them that names two ranks, and does not
+ * end the job. */
+SLUICE_API int sluice_broadcast(sluice_job *job, void *bytes, size_t n, int root);
 
 /* ---- model: sluice_model_open(3) --------------------------------------------- */
 
@@ -148,6 +184,7 @@ typedef struct sluice_model_attr {
 	uint64_t memory_bytes; /* open fails above this per rank; 0: SLUICE_MEMORY, else no limit */
 	void *stream;          /* cudaStream_t for vectors in GPU memory; NULL: the default one */
 	int grad_type;         /* of the gradients that this rank pushes; 0: SLUICE_F32 */
+	int uneven;            /* 1: workers may run out of gradients, see sluice_join() */
 } sluice_model_attr;
 
 /* Opens a model. Collective over all ranks, with equal attributes; a difference is named. The
@@ -215,13 +252,34 @@ SLUICE_API int sluice_push_range(sluice_model *model, const void *grad, uint64_t
  * sluice_pull(). Thread class: object. */
 SLUICE_API int sluice_pull_mean(sluice_model *model, float *mean);
 
+/* Begins a pull and does not wait: target is the params of sluice_pull(), or the mean of
+ * sluice_pull_mean() with update=none. Until the ranges of the step are complete, target is the
+ * library's, which fills it while the program computes. Other calls of the step then fail with
+ * EINVAL. Errors: as for sluice_pull(). Thread class: object. */
+SLUICE_API int sluice_pull_begin(sluice_model *model, float *target);
+
+/* Waits until the coordinates begin .. begin + count - 1 of the pull are complete, and gives them
+ * back to the program. The ranges of a step may come in any order and must cover every coordinate
+ * exactly once; the last one ends the step, with the bits of one sluice_pull(). Errors: as for
+ * sluice_pull(), and EINVAL (range, or no pull is under way). Thread class: object. */
+SLUICE_API int sluice_pull_range(sluice_model *model, uint64_t begin, uint64_t count);
+
 /* Serves the shards of a dedicated server until the workers close the model, and then returns 0.
  * Errors: as for sluice_pull(). Thread class: object. */
 SLUICE_API int sluice_serve(sluice_model *model);
 
+/* Makes a step to which this worker brings no gradient, because it has none left while others may:
+ * pushes nothing, and pulls into target, which is the params of sluice_pull() or the mean of
+ * sluice_pull_mean(). *more_out becomes 1 if any worker pushed a gradient in this step, else 0, on
+ * all workers alike. Called until then, it lets all workers end with the same step and parameters.
+ * Needs a model with uneven=1. Errors: as for sluice_push() and sluice_pull(), and EINVAL. Thread
+ * class: object. */
+SLUICE_API int sluice_join(sluice_model *model, float *target, int *more_out);
+
 /* Adds flags, of which the low eight bits travel with the next push. After the pull of that step
  * sluice_raised() returns, on every worker alike, the flags that any worker raised. So the workers
- * agree to write a checkpoint or to stop. Thread class: object. */
+ * agree to write a checkpoint or to stop. In a model with uneven=1 it is the low seven bits. Thread
+ * class: object. */
 SLUICE_API void sluice_raise(sluice_model *model, unsigned flags);
 SLUICE_API unsigned sluice_raised(const sluice_model *model);
 
@@ -240,6 +298,18 @@ SLUICE_API int sluice_checkpoint(sluice_model *model, const char *dir);
  * class: object. */
 SLUICE_API int sluice_restore(sluice_model *model, const char *dir, float *params,
 			      uint64_t *step_out);
+
+/* The same state as bytes of the program, which it stores and brings back as it likes: each worker
+ * keeps what it was given and loads it as the same rank of an equal job, without dedicated servers.
+ * sluice_state_size() sets *bytes_out, which stays the same for a model. sluice_state_save() fills
+ * state[0..bytes), where bytes is that size; it is called between two steps. sluice_state_load()
+ * does what sluice_restore() does. Save and load are collective over the workers. Errors: as for
+ * sluice_checkpoint() and sluice_restore(), and ENOSUPP (dedicated servers). Thread class: object.
+ */
+SLUICE_API int sluice_state_size(sluice_model *model, size_t *bytes_out);
+SLUICE_API int sluice_state_save(sluice_model *model, void *state, size_t bytes);
+SLUICE_API int sluice_state_load(sluice_model *model, const void *state, size_t bytes,
+				 float *params, uint64_t *step_out);
 
 /* ---- statistics: sluice_stats(3) ---------------------------------------------- */
 

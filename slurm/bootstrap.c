@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Determines rank, size and node, and exchanges one card per rank; see bootstrap.h. pmix_calls.c
- * calls the launcher and card.c encodes the cards. This file decides what a missing launcher means
- * and what this rank's card contains. Called by runtime/job/join.c. */
+ * Determines rank, size and node, and exchanges one card per rank; see bootstrap.h. The launcher is
+ * PMIx (pmix_calls.c) or the program's own store (callbacks.c), and card.c encodes the cards. This
+ * file decides what a missing launcher means and what this rank's card contains. Called by
+ * runtime/job/join.c. */
 #include "slurm/bootstrap.h"
 #include "base/error.h"
 #include "base/wire_version.h"
@@ -76,7 +77,7 @@ static int check_alone(void)
 	const char *rank = getenv("SLURM_PROCID"), *type = getenv("SLURM_MPI_TYPE");
 	long tasks = step_tasks();
 
-	if (!launcher_supported() && (tasks > 1 || (tasks != 1 && getenv("PMIX_NAMESPACE"))))
+	if (!pmix_supported() && (tasks > 1 || (tasks != 1 && getenv("PMIX_NAMESPACE"))))
 		return fail(SLUICE_EBOOT,
 			    "this process was launched as one of several, but this libsluice was "
 			    "built without PMIx and cannot find the others: install libpmix-dev "
@@ -101,7 +102,7 @@ static int check_alone(void)
 
 static void name_node(struct bootstrap *b)
 {
-	const char *name = b->launcher ? launcher_node(b->launcher) : "";
+	const char *name = b->launcher ? b->launcher->ops->node(b->launcher) : "";
 	char own[256] = "";
 	size_t i;
 
@@ -125,27 +126,28 @@ static void name_origin(struct bootstrap *b)
 		strcpy(b->origin, "alone");
 	else if (job && step)
 		snprintf(b->origin, sizeof(b->origin), "%s (Slurm step %s.%s)",
-			 launcher_name(b->launcher), job, step);
+			 b->launcher->ops->name(b->launcher), job, step);
 	else
-		snprintf(b->origin, sizeof(b->origin), "%s", launcher_name(b->launcher));
+		snprintf(b->origin, sizeof(b->origin), "%s", b->launcher->ops->name(b->launcher));
 }
 
-int bootstrap_open(int timeout_ms, struct bootstrap **out)
+int bootstrap_open(const sluice_bootstrap *callbacks, int timeout_ms, struct bootstrap **out)
 {
 	struct bootstrap *b = calloc(1, sizeof(*b));
 	int err;
 
 	if (!b)
 		return fail(SLUICE_ENOMEM, "no memory for the bootstrap's state");
-	err = launcher_open(timeout_ms, &b->launcher);
+	err = callbacks ? callbacks_open(callbacks, timeout_ms, &b->launcher) :
+			  pmix_open(timeout_ms, &b->launcher);
 	if (!err && !b->launcher)
 		err = check_alone();
 	if (err) {
 		free(b);
 		return err;
 	}
-	b->rank = b->launcher ? launcher_rank(b->launcher) : 0;
-	b->size = b->launcher ? launcher_size(b->launcher) : 1;
+	b->rank = b->launcher ? b->launcher->ops->rank(b->launcher) : 0;
+	b->size = b->launcher ? b->launcher->ops->size(b->launcher) : 1;
 	name_node(b);
 	name_origin(b);
 	*out = b;
@@ -172,11 +174,18 @@ const char *bootstrap_origin(const struct bootstrap *b)
 	return b->origin;
 }
 
+static void leave_launcher(struct bootstrap *b)
+{
+	if (b->launcher)
+		b->launcher->ops->close(b->launcher);
+	b->launcher = NULL;
+}
+
 void bootstrap_close(struct bootstrap **b)
 {
 	if (!*b)
 		return;
-	launcher_close(&(*b)->launcher);
+	leave_launcher(*b);
 	free(*b);
 	*b = NULL;
 }
@@ -266,10 +275,10 @@ int bootstrap_exchange(struct bootstrap *b, const uint8_t *payload, size_t paylo
 	fill_card(b, payload, payload_bytes, &own);
 	n = card_encode(&own, (uint32_t)b->rank, bytes);
 	if (b->launcher)
-		err = launcher_exchange(b->launcher, bytes, n, take_card, &taking);
+		err = b->launcher->ops->exchange(b->launcher, bytes, n, take_card, &taking);
 	else
 		err = take_card(&taking, 0, bytes, n);
-	launcher_close(&b->launcher);
+	leave_launcher(b);
 	if (!err)
 		err = card_compare(taking.cards, b->size, b->rank);
 	if (err) {

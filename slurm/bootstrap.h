@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Finds out which rank this process is and who its peers are: by PMIx under srun --mpi=pmix (or any
- * PMIx launcher), or, without a PMIx server, as a job of one rank. PMIx is used through Init, Put,
- * Commit, Fence (collecting data) and Get, and is then finalized at once, because Slurm's plugin
- * kills the step when a process dies that has not finalized. */
+ * Finds out which rank this process is and who its peers are: by the program's callbacks if it
+ * gives some, else by PMIx under srun --mpi=pmix (or any PMIx launcher), or, without a PMIx server,
+ * as a job of one rank. PMIx is used through Init, Put, Commit, Fence (collecting data) and Get,
+ * and is then finalized at once, because Slurm's plugin kills the step when a process dies that has
+ * not finalized. */
 #ifndef SLURM_BOOTSTRAP_H
 #define SLURM_BOOTSTRAP_H
+#include "sluice.h"
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,10 +25,11 @@ struct card {
 
 struct bootstrap;
 
-/* Learns rank and size (Init). timeout_ms limits each call to the launcher. SLUICE_EBOOT with the
+/* Learns rank and size: from the program's callbacks, unless they are NULL, else from PMIx (Init).
+ * timeout_ms limits each call to the launcher. SLUICE_EBOOT with the
  * exact remedy if srun was started without --mpi=pmix (SLURM_STEP_NUM_TASKS > 1 and no PMIx
  * server). */
-int bootstrap_open(int timeout_ms, struct bootstrap **out);
+int bootstrap_open(const sluice_bootstrap *callbacks, int timeout_ms, struct bootstrap **out);
 int bootstrap_rank(const struct bootstrap *b);
 int bootstrap_size(const struct bootstrap *b);
 const char *bootstrap_node(const struct bootstrap *b);

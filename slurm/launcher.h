@@ -1,38 +1,46 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What bootstrap.c needs from a launcher, so that only pmix_calls.c knows PMIx. Every call returns
- * within the timeout given at open, plus the timeout of Finalize for a launcher that does not
- * answer. */
+ * What bootstrap.c needs from whoever started the ranks: a table that each kind of launcher fills.
+ * pmix_calls.c is the launcher of srun and of others that serve PMIx; callbacks.c is a program that
+ * brings a store of its own. Every call returns within the timeout given at open, plus the timeout
+ * of PMIx's Finalize for a launcher that does not answer, plus what a callback takes longer than it
+ * was allowed. */
 #ifndef SLURM_LAUNCHER_H
 #define SLURM_LAUNCHER_H
+#include "sluice.h"
 #include <stddef.h>
 #include <stdint.h>
 
-struct launcher;
-
-/* Returns 1 if this build supports a launcher, 0 if it was configured without PMIx. */
-int launcher_supported(void);
-
-/* Joins the launcher that started this process. Returns 0 with *out NULL if no launcher did.
- * SLUICE_EBOOT, SLUICE_ETIMEDOUT or SLUICE_ENOMEM with the message set. */
-int launcher_open(int timeout_ms, struct launcher **out);
-
-int launcher_rank(const struct launcher *l);
-int launcher_size(const struct launcher *l);
-const char *launcher_name(const struct launcher *l); /* "PMIx 4.2.2" */
-const char *launcher_node(const struct launcher *l); /* "" if the launcher does not say */
+/* The first member of the struct of each kind. */
+struct launcher {
+	const struct launcher_ops *ops;
+};
 
 /* Receives the bytes of one rank, which are valid during the call only. Returns 0, or an error that
  * ends the exchange. */
 typedef int (*launcher_take_fn)(void *context, int rank, const uint8_t *bytes, size_t n);
 
-/* Gives mine[0..n) to all ranks and hands the bytes of every rank, own one included, to take(), in
- * rank order. Collective, once. Leaves the launcher in any case, also after an error: from here on
- * the death of a peer is ours to notice, and does not end the step. SLUICE_EPEER: a rank on this
- * node ended before all had met; then the launcher was asked to end the step, because it gives no
- * other way to tell the ranks on other nodes. */
-int launcher_exchange(struct launcher *l, const uint8_t *mine, size_t n, launcher_take_fn take,
-		      void *context);
+struct launcher_ops {
+	int (*rank)(const struct launcher *l);
+	int (*size)(const struct launcher *l);
+	const char *(*name)(const struct launcher *l); /* "PMIx 4.2.2" */
+	const char *(*node)(const struct launcher *l); /* "" if the launcher does not say */
+	/* Gives mine[0..n) to all ranks and hands the bytes of every rank, own one included, to
+	 * take(), in rank order. Collective, once. Leaves the launcher in any case, also after an
+	 * error: from here on the death of a peer is ours to notice, and does not end the step.
+	 * SLUICE_EPEER: a rank on this node ended before all had met; then PMIx was asked to end
+	 * the step, because it gives no other way to tell the ranks on other nodes. */
+	int (*exchange)(struct launcher *l, const uint8_t *mine, size_t n, launcher_take_fn take,
+			void *context);
+	/* Leaves the launcher if the exchange did not, and frees it. */
+	void (*close)(struct launcher *l);
+};
 
-/* Leaves the launcher if launcher_exchange() did not. Accepts a pointer to NULL. */
-void launcher_close(struct launcher **l);
+/* Returns 1 if this build supports PMIx, else 0. */
+int pmix_supported(void);
+/* Joins the PMIx launcher that started this process. Returns 0 with *out NULL if none did.
+ * SLUICE_EBOOT, SLUICE_ETIMEDOUT or SLUICE_ENOMEM with the message set. */
+int pmix_open(int timeout_ms, struct launcher **out);
+
+/* Uses the program's callbacks, which are copied. SLUICE_EINVAL or SLUICE_ENOMEM. */
+int callbacks_open(const sluice_bootstrap *callbacks, int timeout_ms, struct launcher **out);
 #endif

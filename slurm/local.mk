@@ -1,6 +1,7 @@
 # Who am I, who are my peers; and Slurm for one machine.
 library_sources += \
 	slurm/bootstrap.c slurm/bootstrap.h \
+	slurm/callbacks.c \
 	slurm/card.c slurm/card.h \
 	slurm/launcher.h \
 	slurm/no_launcher.c \

@@ -4,8 +4,8 @@
  *
  * PMIx promises no bound for its blocking calls, so each runs on a helper thread and the caller
  * waits for it with a deadline of its own. What a call and its helper share lives in struct
- * launcher, which counts its holders: a helper or a fence callback that answers after the deadline
- * still finds it. */
+ * pmix_launcher, which counts its holders: a helper or a fence callback that answers after the
+ * deadline still finds it. */
 #include "slurm/launcher.h"
 
 #ifdef HAVE_PMIX
@@ -40,7 +40,8 @@ enum { SEARCH_TIMEOUT_MS = 3000, MOST_MISSING = 8 };
 
 static const char card_key[] = "sluice.card";
 
-struct launcher {
+struct pmix_launcher {
+	struct launcher base;
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
 	int holders; /* the caller, helper threads, and a pending fence */
@@ -64,7 +65,7 @@ struct launcher {
 	pmix_info_t fence_info[2]; /* kept here, because a pending fence may still read it */
 };
 
-static void drop(struct launcher *l)
+static void drop(struct pmix_launcher *l)
 {
 	int i, last;
 
@@ -85,7 +86,7 @@ static void drop(struct launcher *l)
 	free(l);
 }
 
-static void finish(struct launcher *l, enum phase phase, pmix_status_t status)
+static void finish(struct pmix_launcher *l, enum phase phase, pmix_status_t status)
 {
 	pthread_mutex_lock(&l->lock);
 	l->status[phase] = status;
@@ -95,7 +96,7 @@ static void finish(struct launcher *l, enum phase phase, pmix_status_t status)
 }
 
 /* Returns 0 when the phase is done, SLUICE_ETIMEDOUT after timeout_ms. */
-static int await_phase(struct launcher *l, enum phase phase, int timeout_ms)
+static int await_phase(struct pmix_launcher *l, enum phase phase, int timeout_ms)
 {
 	struct timespec until;
 	int done, err = 0;
@@ -118,7 +119,8 @@ static int await_phase(struct launcher *l, enum phase phase, int timeout_ms)
 }
 
 /* Runs body(l) on a helper thread, which holds l; body calls finish(l, phase, ...). */
-static int run_bounded(struct launcher *l, enum phase phase, void *(*body)(void *), int timeout_ms)
+static int run_bounded(struct pmix_launcher *l, enum phase phase, void *(*body)(void *),
+		       int timeout_ms)
 {
 	pthread_t thread;
 	sigset_t all, before;
@@ -164,7 +166,7 @@ static long long value_count(const pmix_value_t *v)
 	}
 }
 
-static pmix_status_t get_value(const struct launcher *l, pmix_rank_t rank, const char *key,
+static pmix_status_t get_value(const struct pmix_launcher *l, pmix_rank_t rank, const char *key,
 			       pmix_value_t **value)
 {
 	pmix_info_t info;
@@ -185,7 +187,7 @@ static pmix_status_t get_value(const struct launcher *l, pmix_rank_t rank, const
 
 /* ---- joining --------------------------------------------------------------- */
 
-static pmix_status_t ask_size_and_node(struct launcher *l)
+static pmix_status_t ask_size_and_node(struct pmix_launcher *l)
 {
 	pmix_value_t *value;
 	pmix_status_t status;
@@ -218,7 +220,7 @@ static pmix_status_t ask_size_and_node(struct launcher *l)
 
 static void *init_body(void *argument)
 {
-	struct launcher *l = argument;
+	struct pmix_launcher *l = argument;
 	pmix_status_t status;
 	int joined, abandoned;
 
@@ -240,9 +242,11 @@ static void *init_body(void *argument)
 	return NULL;
 }
 
-static struct launcher *launcher_new(int timeout_ms)
+static const struct launcher_ops ops;
+
+static struct pmix_launcher *launcher_new(int timeout_ms)
 {
-	struct launcher *l = calloc(1, sizeof(*l));
+	struct pmix_launcher *l = calloc(1, sizeof(*l));
 	pthread_condattr_t attr;
 
 	if (!l)
@@ -254,6 +258,7 @@ static struct launcher *launcher_new(int timeout_ms)
 	pthread_condattr_destroy(&attr);
 	PMIX_INFO_CONSTRUCT(&l->fence_info[0]);
 	PMIX_INFO_CONSTRUCT(&l->fence_info[1]);
+	l->base.ops = &ops;
 	l->holders = 1;
 	l->timeout_ms = timeout_ms;
 	return l;
@@ -269,7 +274,7 @@ static void name_version(char *name, size_t bytes)
 	snprintf(name, bytes, "PMIx %.*s", (int)strcspn(digit, ", "), digit);
 }
 
-static int init_failed(const struct launcher *l)
+static int init_failed(const struct pmix_launcher *l)
 {
 	const char *served = getenv("PMIX_VERSION");
 	pmix_status_t status = l->status[PHASE_INIT];
@@ -284,14 +289,16 @@ static int init_failed(const struct launcher *l)
 		    getenv("PMIX_RANK") ? getenv("PMIX_RANK") : "", l->name);
 }
 
-int launcher_supported(void)
+int pmix_supported(void)
 {
 	return 1;
 }
 
-int launcher_open(int timeout_ms, struct launcher **out)
+static void leave_and_drop(struct pmix_launcher *l);
+
+int pmix_open(int timeout_ms, struct launcher **out)
 {
-	struct launcher *l;
+	struct pmix_launcher *l;
 	int err;
 
 	/* Every PMIx server sets this for its clients. Without it, Init could only fail, or start a
@@ -314,45 +321,50 @@ int launcher_open(int timeout_ms, struct launcher **out)
 	else if (!err && l->status[PHASE_INIT] != PMIX_SUCCESS)
 		err = init_failed(l);
 	if (err) {
-		launcher_close(&l);
+		leave_and_drop(l);
 		return err;
 	}
-	*out = l;
+	*out = &l->base;
 	return 0;
 }
 
-int launcher_rank(const struct launcher *l)
+static struct pmix_launcher *pmix_of(const struct launcher *l)
 {
-	return (int)l->self.rank;
+	return (struct pmix_launcher *)l;
 }
 
-int launcher_size(const struct launcher *l)
+static int pmix_rank(const struct launcher *l)
 {
-	return l->size;
+	return (int)pmix_of(l)->self.rank;
 }
 
-const char *launcher_name(const struct launcher *l)
+static int pmix_size(const struct launcher *l)
 {
-	return l->name;
+	return pmix_of(l)->size;
 }
 
-const char *launcher_node(const struct launcher *l)
+static const char *pmix_name(const struct launcher *l)
 {
-	return l->node;
+	return pmix_of(l)->name;
+}
+
+static const char *pmix_node(const struct launcher *l)
+{
+	return pmix_of(l)->node;
 }
 
 /* ---- leaving --------------------------------------------------------------- */
 
 static void *finalize_body(void *argument)
 {
-	struct launcher *l = argument;
+	struct pmix_launcher *l = argument;
 
 	finish(l, PHASE_FINALIZE, PMIx_Finalize(NULL, 0));
 	drop(l);
 	return NULL;
 }
 
-static int leave_server(struct launcher *l)
+static int leave_server(struct pmix_launcher *l)
 {
 	int joined, err;
 
@@ -373,24 +385,26 @@ static int leave_server(struct launcher *l)
 	return err;
 }
 
-void launcher_close(struct launcher **l)
+static void leave_and_drop(struct pmix_launcher *l)
 {
-	if (!*l)
-		return;
-	leave_server(*l);
-	drop(*l);
-	*l = NULL;
+	leave_server(l);
+	drop(l);
+}
+
+static void pmix_close(struct launcher *l)
+{
+	leave_and_drop(pmix_of(l));
 }
 
 /* ---- the exchange ---------------------------------------------------------- */
 
-static int call_failed(const struct launcher *l, const char *call, pmix_status_t status)
+static int call_failed(const struct pmix_launcher *l, const char *call, pmix_status_t status)
 {
 	return fail(SLUICE_EBOOT, "%s failed on rank %u: %s (%d); look at slurmd's log on node %s",
 		    call, l->self.rank, PMIx_Error_string(status), status, l->node);
 }
 
-static int offer(struct launcher *l, const uint8_t *mine, size_t n)
+static int offer(struct pmix_launcher *l, const uint8_t *mine, size_t n)
 {
 	pmix_value_t value;
 	pmix_status_t status;
@@ -412,7 +426,7 @@ static int offer(struct launcher *l, const uint8_t *mine, size_t n)
 }
 
 struct question { /* asks for the card of one rank; freed when it is answered */
-	struct launcher *l;
+	struct pmix_launcher *l;
 	int rank;
 	pmix_info_t limit;
 };
@@ -420,7 +434,7 @@ struct question { /* asks for the card of one rank; freed when it is answered */
 static void card_answered(pmix_status_t status, pmix_value_t *value, void *context)
 {
 	struct question *q = context;
-	struct launcher *l = q->l;
+	struct pmix_launcher *l = q->l;
 
 	(void)value;
 	pthread_mutex_lock(&l->lock);
@@ -438,7 +452,7 @@ static void card_answered(pmix_status_t status, pmix_value_t *value, void *conte
  * time, because a question about a missing rank may never be answered. */
 static void *search_body(void *argument)
 {
-	struct launcher *l = argument;
+	struct pmix_launcher *l = argument;
 	int seconds = SEARCH_TIMEOUT_MS / 1000, rank;
 
 	for (rank = 0; rank < l->size; rank++) {
@@ -466,7 +480,7 @@ static void *search_body(void *argument)
 
 /* Names the ranks whose card the launcher does not have, such as "rank 3, rank 5 and 2 more"; "" if
  * it has all. */
-static void name_missing(struct launcher *l, char *text, size_t bytes)
+static void name_missing(struct pmix_launcher *l, char *text, size_t bytes)
 {
 	int rank, missing = 0;
 	size_t used = 0;
@@ -486,7 +500,7 @@ static void name_missing(struct launcher *l, char *text, size_t bytes)
 		snprintf(text + used, bytes - used, " and %d more", missing - MOST_MISSING);
 }
 
-static int fence_timed_out(struct launcher *l)
+static int fence_timed_out(struct pmix_launcher *l)
 {
 	char missing[512];
 
@@ -502,7 +516,7 @@ static int fence_timed_out(struct launcher *l)
 
 static void *abort_body(void *argument)
 {
-	struct launcher *l = argument;
+	struct pmix_launcher *l = argument;
 
 	finish(l, PHASE_ABORT,
 	       PMIx_Abort(EXIT_FAILURE, "a rank ended before all had met", NULL, 0));
@@ -514,7 +528,7 @@ static void *abort_body(void *argument)
  * only the fence reaches the ranks on other nodes. The launcher is therefore asked to end the step,
  * as it does by itself when a client of PMIx dies. The ranks on this node get time to notice it
  * first, so that each of them reports it. */
-static int sibling_ended(struct launcher *l, int rank)
+static int sibling_ended(struct pmix_launcher *l, int rank)
 {
 	struct timespec pause = { LOOK_MS / 1000 + 1, 0 };
 
@@ -529,7 +543,7 @@ static int sibling_ended(struct launcher *l, int rank)
 }
 
 /* Returns 0 when all ranks have met, else the error. */
-static int await_fence(struct launcher *l)
+static int await_fence(struct pmix_launcher *l)
 {
 	int waited, rank;
 
@@ -549,13 +563,13 @@ static int await_fence(struct launcher *l)
 
 static void fence_done(pmix_status_t status, void *context)
 {
-	struct launcher *l = context;
+	struct pmix_launcher *l = context;
 
 	finish(l, PHASE_FENCE, status);
 	drop(l);
 }
 
-static int fence(struct launcher *l)
+static int fence(struct pmix_launcher *l)
 {
 	pmix_info_t *info = l->fence_info;
 	/* Without this, the fence is no barrier between nodes and returns no data. */
@@ -585,7 +599,7 @@ static int fence(struct launcher *l)
 
 static void *collect_body(void *argument)
 {
-	struct launcher *l = argument;
+	struct pmix_launcher *l = argument;
 	pmix_status_t status = PMIX_SUCCESS;
 
 	while (l->n_values < l->size && status == PMIX_SUCCESS) {
@@ -598,7 +612,7 @@ static void *collect_body(void *argument)
 	return NULL;
 }
 
-static int collect(struct launcher *l, launcher_take_fn take, void *context)
+static int collect(struct pmix_launcher *l, launcher_take_fn take, void *context)
 {
 	int rank, err;
 
@@ -632,9 +646,10 @@ static int collect(struct launcher *l, launcher_take_fn take, void *context)
 	return 0;
 }
 
-int launcher_exchange(struct launcher *l, const uint8_t *mine, size_t n, launcher_take_fn take,
-		      void *context)
+static int pmix_exchange(struct launcher *launcher, const uint8_t *mine, size_t n,
+			 launcher_take_fn take, void *context)
 {
+	struct pmix_launcher *l = pmix_of(launcher);
 	int left, err;
 
 	err = offer(l, mine, n);
@@ -645,5 +660,12 @@ int launcher_exchange(struct launcher *l, const uint8_t *mine, size_t n, launche
 	left = leave_server(l);
 	return err ? err : left;
 }
+
+static const struct launcher_ops ops = { .rank = pmix_rank,
+					 .size = pmix_size,
+					 .name = pmix_name,
+					 .node = pmix_node,
+					 .exchange = pmix_exchange,
+					 .close = pmix_close };
 
 #endif

@@ -75,8 +75,10 @@ static void advance_models(sluice_job *job)
 {
 	for (int m = 0; m < clients_models_end(&job->clients); m++) {
 		sluice_model *model = clients_model(&job->clients, (uint32_t)m);
-		if (model)
+		if (model) {
 			on_device_advance(model);
+			step_advance(model);
+		}
 		for (uint32_t i = 0; model && i < model->n_own; i++)
 			shard_advance(model, &model->shards[i]);
 	}

@@ -21,6 +21,34 @@ int model_grad_type(const sluice_model_attr *attr)
 		       SLUICE_F32;
 }
 
+/* Whether the program knows and sets that workers may run out of gradients. */
+static int uneven_of(const sluice_model_attr *attr)
+{
+	return attr->size >= offsetof(sluice_model_attr, uneven) + sizeof(attr->uneven) ?
+		       attr->uneven :
+		       0;
+}
+
+/* What a step without a gradient would mean is open in these recipes. */
+static int check_uneven(const struct recipe *recipe)
+{
+	const char *why = NULL;
+
+	if (recipe->when == WHEN_ASYNC)
+		why = "when=async, where workers need not make equal numbers of steps";
+	else if (recipe->when != WHEN_ALWAYS)
+		why = "local or lazy steps (when=)";
+	else if (recipe->update == UPDATE_AVERAGE)
+		why = "update=average";
+	else if (recipe_pairs(recipe) || recipe->signal == SIGNAL_INNOVATION)
+		why = "a signal that looks back (storm, svrg, innovation)";
+	return why ? fail(SLUICE_EINVAL,
+			  "sluice_model_open: uneven=1 is not possible with %s: set uneven to 0 or "
+			  "change the recipe",
+			  why) :
+		     0;
+}
+
 int model_check_attributes(const sluice_model_attr *attr, const char *function)
 {
 	if (!attr || attr->size < offsetof(sluice_model_attr, stream))
@@ -43,6 +71,9 @@ int model_check_attributes(const sluice_model_attr *attr, const char *function)
 			    "%s: grad_type=%d, must be SLUICE_F32, SLUICE_F16 or "
 			    "SLUICE_BF16",
 			    function, type);
+	if (uneven_of(attr) & ~1)
+		return fail(SLUICE_EINVAL, "%s: uneven=%d, must be 0 or 1", function,
+			    uneven_of(attr));
 	return 0;
 }
 
@@ -80,11 +111,21 @@ static uint64_t schema_of(const sluice_model *model)
 }
 
 /* What ranks tell each other about their models: numbers of 8 bytes, then the recipe. */
-enum { TOLD_SCHEMA, TOLD_ORDER, TOLD_COUNT, TOLD_SHARDS, TOLD_TENSORS, TOLD_WARMUP, TOLD_NUMBERS };
+enum {
+	TOLD_SCHEMA,
+	TOLD_ORDER,
+	TOLD_UNEVEN,
+	TOLD_COUNT,
+	TOLD_SHARDS,
+	TOLD_TENSORS,
+	TOLD_WARMUP,
+	TOLD_NUMBERS
+};
 enum {
 	TOLD_TEXT = 8 * TOLD_NUMBERS,
 	TOLD_TEXT_BYTES = 960,
-	TOLD_BYTES = TOLD_TEXT + TOLD_TEXT_BYTES
+	TOLD_BYTES = TOLD_TEXT + TOLD_TEXT_BYTES,
+	TOLD_SAME = 8 * TOLD_COUNT /* what these bytes hold is equal in equal models */
 };
 
 /* Describes the first difference. */
@@ -95,6 +136,7 @@ static void tell_difference(const uint8_t *a, const uint8_t *b, char *text, size
 		const char *what;
 	} numbers[] = {
 		{ TOLD_ORDER, "as number %llu and as number %llu" },
+		{ TOLD_UNEVEN, "with uneven=%llu and uneven=%llu in the attributes" },
 		{ TOLD_COUNT, "of %llu and %llu parameters" },
 		{ TOLD_SHARDS, "of %llu and %llu shards" },
 		{ TOLD_TENSORS, "of %llu and %llu tensors" },
@@ -126,6 +168,7 @@ static int compare_models(sluice_model *model)
 	uint8_t mine[ROW] = { 0 };
 	put_le64(mine + 8 * TOLD_SCHEMA, model->schema);
 	put_le64(mine + 8 * TOLD_ORDER, model->id);
+	put_le64(mine + 8 * TOLD_UNEVEN, (uint64_t)model->uneven);
 	put_le64(mine + 8 * TOLD_COUNT, model->layout.count);
 	put_le64(mine + 8 * TOLD_SHARDS, model->layout.n_shards);
 	put_le64(mine + 8 * TOLD_TENSORS, model->n_tensors);
@@ -144,7 +187,7 @@ static int compare_models(sluice_model *model)
 		uint8_t *row = rows + (size_t)r * ROW;
 		row[ROW - 1] = 0; /* the row was written by a peer */
 		char difference[ERROR_TEXT_BYTES];
-		if (!round_has(job, r) || !memcmp(row, terms, 16)) /* compares schema and order */
+		if (!round_has(job, r) || !memcmp(row, terms, TOLD_SAME))
 			continue;
 		tell_difference(terms, row, difference, sizeof difference);
 		rc = fail(SLUICE_EPEER,
@@ -335,6 +378,9 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 	if (!rc && model->recipe.automatic && job->seat)
 		rc = fail(SLUICE_EINVAL, "recipe: auto chooses by times, which a simulated job "
 					 "does not have: name up= and down=");
+	if (!rc && uneven_of(attr))
+		rc = check_uneven(&model->recipe);
+	model->uneven = uneven_of(attr);
 	if (!rc)
 		rc = copy_tensors(model, attr);
 	if (rc)
@@ -426,6 +472,9 @@ static int open_model(sluice_job *job, const sluice_model_attr *attr, float *par
 		     model_check_attributes(attr, "sluice_model_open") :
 		     fail(SLUICE_EINVAL, "sluice_model_open: %d models are open already",
 			  JOB_MODELS);
+	if (!rc && job->group && attr->shards > GROUP_INDEX_MOST)
+		rc = fail(SLUICE_EINVAL, "sluice_model_open: shards=%u, in a group at most %d",
+			  attr->shards, GROUP_INDEX_MOST);
 	if (!rc && !params && sluice_is_worker(job))
 		rc = fail(SLUICE_EINVAL, "sluice_model_open: params is NULL on a worker");
 	if (!rc)

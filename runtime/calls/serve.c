@@ -3,6 +3,7 @@
 #include "calls/events.h"
 #include "calls/model_open.h"
 #include "checkpoint/checkpoint.h"
+#include "job/broadcast.h"
 #include "model/model.h"
 #include "shard/shard.h"
 #include "worker/worker.h"
@@ -64,6 +65,8 @@ static int serve(sluice_model *model)
 		if (!rc &&
 		    (op == COLLECTIVE_BARRIER || op == COLLECTIVE_SUM || op == COLLECTIVE_GATHER))
 			rc = collective_run(job, op, NULL, 0, MAIL_BYTES, NULL);
+		else if (!rc && op == COLLECTIVE_BROADCAST)
+			rc = broadcast_serve(job);
 		else if (!rc && (op == COLLECTIVE_CHECKPOINT || op == COLLECTIVE_RESTORE))
 			rc = checkpoint_serve(model, op);
 		else if (!rc)

@@ -5,6 +5,7 @@
  * checkpoint_file.c the files. */
 #include "checkpoint/checkpoint.h"
 #include "base/bytes.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "checkpoint/checkpoint_contents.h"
 #include "checkpoint/checkpoint_rounds.h"
@@ -14,6 +15,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/random.h>
 
 static struct checkpoint_identity identity_of(const struct meeting *m)
 {
@@ -397,6 +399,121 @@ static int restore(sluice_model *model, const char *dir, float *params, int fail
 	return rc;
 }
 
+/* ---- state as bytes --------------------------------------------------------
+ *
+ * The content of a rank's file, in memory of the program. The ranks agree in the same rounds; the
+ * text that the leader sends stands for the directory. */
+
+static const char state_place[] = "the state of the first rank";
+
+static int fill_state(struct meeting *m, uint8_t *state, size_t bytes)
+{
+	struct checkpoint_identity identity = identity_of(m);
+	struct contents contents;
+	int rc = on_device_fetch_residual(m->model);
+	if (!rc)
+		rc = on_device_fetch_velocity(m->model);
+	if (rc)
+		return rc;
+	progress_take(m->model->job);
+	rc = contents_of(m->model, &contents);
+	progress_release(m->model->job);
+	if (rc)
+		return rc;
+	const uint64_t need = checkpoint_bytes_size(identity.recipe, contents.sections, contents.n);
+	rc = check_versions(&contents, m);
+	if (!rc && bytes != need)
+		rc = fail(SLUICE_EINVAL,
+			  "sluice_state_save: bytes=%zu, but the state has %llu: see "
+			  "sluice_state_size",
+			  bytes, (unsigned long long)need);
+	if (!rc)
+		rc = checkpoint_bytes_write(state, &identity, contents.sections, contents.n);
+	contents_free(&contents);
+	return rc;
+}
+
+static int save_state(sluice_model *model, uint8_t *state, size_t bytes)
+{
+	struct meeting *m = NULL;
+	int again, rc = meeting_open(model, COLLECTIVE_CHECKPOINT, &m);
+	if (rc)
+		return rc;
+	m->mine.step = model->step;
+	m->mine.digest = digest64(state_place, sizeof(state_place));
+	snprintf(m->mine.text, sizeof(m->mine.text), "%s", state_place);
+	m->mine.status = model_whole(model, "sluice_state_save");
+	if (!m->mine.status && !state)
+		m->mine.status = fail(SLUICE_EINVAL, "sluice_state_save: state is NULL");
+	else if (!m->mine.status && model->worker->in_step)
+		m->mine.status = fail(SLUICE_EINVAL,
+				      "sluice_state_save: the last push was not pulled yet");
+	else if (!m->mine.status && !sluice_in_sync(model))
+		m->mine.status = fail(SLUICE_EINVAL,
+				      "sluice_state_save: the workers hold different parameters, "
+				      "of which only the common ones are saved");
+	if (getrandom(&m->mine.generation, sizeof(m->mine.generation), GRND_NONBLOCK) < 0)
+		m->mine.generation = (uint32_t)now_ns();
+	rc = meeting_agree(m, NULL, "sluice_state_save", &again);
+	if (!rc) {
+		m->mine.status = fill_state(m, state, bytes);
+		rc = meeting_speak(m, NULL);
+	}
+	if (!rc)
+		rc = meeting_verdict(m);
+	meeting_close(&m);
+	return rc;
+}
+
+static int open_state(struct meeting *m, const uint8_t *state, size_t bytes,
+		      struct contents *contents, struct checkpoint_file **file)
+{
+	const struct checkpoint_identity identity = identity_of(m);
+	int rc = check_step(m);
+	if (!rc)
+		rc = contents_of(m->model, contents);
+	if (!rc)
+		rc = checkpoint_bytes_open(state, bytes, &identity, contents->sections, contents->n,
+					   file);
+	return rc ? rc : contents_check(m->model, contents, m->place.step, *file);
+}
+
+/* failed: this rank cannot take part, and all ranks are to learn why. */
+static int load_state_in_rounds(struct meeting *m, const uint8_t *state, size_t bytes,
+				float *params, int failed)
+{
+	sluice_model *model = m->model;
+	struct checkpoint_file *file = NULL;
+	struct contents contents = { 0 };
+	int again;
+	m->mine.digest = digest64(state_place, sizeof(state_place));
+	snprintf(m->mine.text, sizeof(m->mine.text), "%s", state_place);
+	if (failed || (failed = model_whole(model, "sluice_state_load")))
+		m->mine.status = failed;
+	else if (!state || !params)
+		m->mine.status = fail(SLUICE_EINVAL, "sluice_state_load: %s is NULL",
+				      state ? "params" : "state");
+	else if (model->worker->in_step || model->step)
+		m->mine.status = fail(SLUICE_EINVAL,
+				      "sluice_state_load: this model has made steps already; load "
+				      "right after sluice_model_open");
+	else
+		m->mine.status = checkpoint_bytes_peek(state, bytes, &m->mine.step,
+						       &m->mine.generation);
+	int rc = meeting_agree(m, NULL, "sluice_state_load", &again);
+	if (rc)
+		return rc;
+	m->mine.status = open_state(m, state, bytes, &contents, &file);
+	rc = meeting_speak(m, NULL);
+	if (!rc)
+		rc = meeting_verdict(m);
+	if (!rc)
+		rc = load_in_rounds(m, &contents, file, params);
+	checkpoint_file_close(&file);
+	contents_free(&contents);
+	return rc;
+}
+
 /* ---- calls ----------------------------------------------------------------- */
 
 static int check_call(const sluice_model *model, const char *function)
@@ -433,6 +550,65 @@ int sluice_restore(sluice_model *model, const char *dir, float *params, uint64_t
 		return error_end(&scope, rc);
 	rc = on_device_borrow(model, params, model->layout.count, &host);
 	rc = restore(model, dir, host.host, rc, step_out);
+	return error_end(&scope, on_device_return(&host, rc));
+}
+
+/* A server that serves would have to keep its part where no program could get at it. */
+static int check_state_call(const sluice_model *model, const char *function)
+{
+	int rc = check_call(model, function);
+	if (!rc && model->job->servers)
+		rc = fail(SLUICE_ENOSUPP,
+			  "%s: the job has dedicated servers, whose part of the state no worker "
+			  "has: use sluice_checkpoint and sluice_restore",
+			  function);
+	return rc;
+}
+
+int sluice_state_size(sluice_model *model, size_t *bytes_out)
+{
+	struct contents contents;
+	int rc = check_state_call(model, "sluice_state_size");
+	if (!rc && !bytes_out)
+		rc = fail(SLUICE_EINVAL, "sluice_state_size: bytes_out is NULL");
+	if (rc)
+		return rc;
+	progress_take(model->job);
+	rc = contents_of(model, &contents);
+	progress_release(model->job);
+	if (rc)
+		return rc;
+	*bytes_out = (size_t)checkpoint_bytes_size(model->recipe_text, contents.sections,
+						   contents.n);
+	contents_free(&contents);
+	return 0;
+}
+
+int sluice_state_save(sluice_model *model, void *state, size_t bytes)
+{
+	struct error_scope scope;
+	error_begin(&scope);
+	int rc = check_state_call(model, "sluice_state_save");
+	return error_end(&scope, rc ? rc : save_state(model, state, bytes));
+}
+
+int sluice_state_load(sluice_model *model, const void *state, size_t bytes, float *params,
+		      uint64_t *step_out)
+{
+	struct error_scope scope;
+	struct borrowed host = { 0 };
+	struct meeting *m = NULL;
+	error_begin(&scope);
+	int rc = check_state_call(model, "sluice_state_load");
+	if (rc)
+		return error_end(&scope, rc);
+	int failed = on_device_borrow(model, params, model->layout.count, &host);
+	rc = meeting_open(model, COLLECTIVE_RESTORE, &m);
+	if (!rc)
+		rc = load_state_in_rounds(m, state, bytes, host.host, failed);
+	if (!rc && step_out)
+		*step_out = m->place.step;
+	meeting_close(&m);
 	return error_end(&scope, on_device_return(&host, rc));
 }
 

@@ -56,6 +56,7 @@ static uint64_t payload_bytes(const struct checkpoint_section *s)
 
 struct writer {
 	struct durable file;
+	uint8_t *memory; /* where to write in place of the file, or NULL */
 	uint8_t *buffer;
 	size_t used;
 	uint32_t crc; /* of all content so far */
@@ -63,7 +64,13 @@ struct writer {
 
 static int flush(struct writer *w)
 {
-	int rc = w->used ? durable_write(&w->file, w->buffer, w->used) : 0;
+	int rc = 0;
+	if (w->memory && w->used) {
+		memcpy(w->memory, w->buffer, w->used);
+		w->memory += w->used;
+	} else if (w->used) {
+		rc = durable_write(&w->file, w->buffer, w->used);
+	}
 	w->used = 0;
 	return rc;
 }
@@ -145,8 +152,8 @@ static int put_section(struct writer *w, const struct checkpoint_section *s)
 	return rc ? rc : put_crc(w);
 }
 
-static uint64_t file_bytes(const char *recipe, const struct checkpoint_section *sections,
-			   uint32_t n)
+uint64_t checkpoint_bytes_size(const char *recipe, const struct checkpoint_section *sections,
+			       uint32_t n)
 {
 	uint64_t bytes = CHECKPOINT_HEADER_BYTES + CHECKPOINT_SECTION_BYTES + strlen(recipe);
 	for (uint32_t i = 0; i < n; i++)
@@ -174,6 +181,22 @@ static int put_header(struct writer *w, const struct checkpoint_identity *id, ui
 	return rc ? rc : put_crc(w);
 }
 
+static int put_all(struct writer *w, const struct checkpoint_identity *identity,
+		   const struct checkpoint_section *sections, uint32_t n_sections, uint64_t bytes)
+{
+	const size_t recipe_bytes = strlen(identity->recipe);
+	int rc = put_header(w, identity, n_sections, bytes);
+	if (!rc)
+		rc = put_section_head(w, SECTION_RECIPE, 0, recipe_bytes);
+	if (!rc)
+		rc = put_bytes(w, identity->recipe, recipe_bytes);
+	if (!rc)
+		rc = put_crc(w);
+	for (uint32_t i = 0; i < n_sections && !rc; i++)
+		rc = put_section(w, &sections[i]);
+	return rc ? rc : flush(w);
+}
+
 int checkpoint_file_write(const char *path, const struct checkpoint_identity *identity,
 			  const struct checkpoint_section *sections, uint32_t n_sections,
 			  struct checkpoint_sum *sum_out)
@@ -181,27 +204,28 @@ int checkpoint_file_write(const char *path, const struct checkpoint_identity *id
 	struct writer w = { .file.fd = -1, .buffer = malloc(BUFFER_BYTES) };
 	if (!w.buffer)
 		return fail(SLUICE_ENOMEM, "no memory for the buffer of a checkpoint");
-	size_t recipe_bytes = strlen(identity->recipe);
-	uint64_t bytes = file_bytes(identity->recipe, sections, n_sections);
+	uint64_t bytes = checkpoint_bytes_size(identity->recipe, sections, n_sections);
 	int rc = durable_open(&w.file, path, "");
 	if (!rc)
-		rc = put_header(&w, identity, n_sections, bytes);
-	if (!rc)
-		rc = put_section_head(&w, SECTION_RECIPE, 0, recipe_bytes);
-	if (!rc)
-		rc = put_bytes(&w, identity->recipe, recipe_bytes);
-	if (!rc)
-		rc = put_crc(&w);
-	for (uint32_t i = 0; i < n_sections && !rc; i++)
-		rc = put_section(&w, &sections[i]);
-	if (!rc)
-		rc = flush(&w);
+		rc = put_all(&w, identity, sections, n_sections, bytes);
 	if (!rc)
 		rc = durable_commit(&w.file);
 	durable_abandon(&w.file);
 	free(w.buffer);
 	if (!rc)
 		*sum_out = (struct checkpoint_sum){ bytes, w.crc };
+	return rc;
+}
+
+int checkpoint_bytes_write(uint8_t *out, const struct checkpoint_identity *identity,
+			   const struct checkpoint_section *sections, uint32_t n_sections)
+{
+	struct writer w = { .file.fd = -1, .memory = out, .buffer = malloc(BUFFER_BYTES) };
+	if (!w.buffer)
+		return fail(SLUICE_ENOMEM, "no memory for the buffer of a checkpoint");
+	int rc = put_all(&w, identity, sections, n_sections,
+			 checkpoint_bytes_size(identity->recipe, sections, n_sections));
+	free(w.buffer);
 	return rc;
 }
 
@@ -215,6 +239,7 @@ struct checkpoint_file {
 	uint32_t n_sections;
 	struct checkpoint_sum sum;
 	int fd;
+	const uint8_t *bytes; /* the content in memory in place of fd, or NULL */
 	uint64_t at;
 	uint32_t crc; /* of all content so far */
 	uint8_t buffer[BUFFER_BYTES];
@@ -230,7 +255,11 @@ static int file_damaged(const struct checkpoint_file *f, const char *part, const
 /* Reads the next n bytes, which are content of that part. */
 static int get_bytes(struct checkpoint_file *f, void *out, size_t n, const char *part)
 {
-	for (size_t have = 0; have < n;) {
+	if (f->bytes && n > f->sum.bytes - f->at)
+		return file_damaged(f, part, "the bytes end within it");
+	if (f->bytes)
+		memcpy(out, f->bytes + f->at, n);
+	for (size_t have = 0; have < n && !f->bytes;) {
 		ssize_t got = pread(f->fd, (uint8_t *)out + have, n - have, (off_t)(f->at + have));
 		if (got < 0 && errno == EINTR)
 			continue;
@@ -275,7 +304,8 @@ static int check_place(const struct checkpoint_file *f, const uint8_t *h)
 		return file_damaged(f, "the header", "it belongs to another rank");
 	if (get_le64(h + 32) != want->step || get_le32(h + 48) != want->generation)
 		return file_damaged(f, "the header",
-				    "it belongs to another checkpoint than LATEST names");
+				    "it belongs to another checkpoint than LATEST, or the state "
+				    "of the first rank, names");
 	if (get_le64(h + 56) != f->sum.bytes || get_le32(h + 64))
 		return file_damaged(f, "the header", "its length or a reserved field is wrong");
 	return 0;
@@ -459,9 +489,11 @@ static int open_regular(struct checkpoint_file *f)
 	return 0;
 }
 
-int checkpoint_file_open(const char *path, const struct checkpoint_identity *identity,
-			 const struct checkpoint_section *sections, uint32_t n_sections,
-			 const struct checkpoint_sum *sum, struct checkpoint_file **file_out)
+/* bytes: NULL, or the content in place of the file at path. */
+static int open_content(const char *path, const uint8_t *bytes,
+			const struct checkpoint_identity *identity,
+			const struct checkpoint_section *sections, uint32_t n_sections,
+			const struct checkpoint_sum *sum, struct checkpoint_file **file_out)
 {
 	if (strlen(path) >= DURABLE_PATH_BYTES || strlen(identity->recipe) >= RECIPE_TEXT_BYTES)
 		return fail(SLUICE_EINVAL, "the path or the recipe of a checkpoint is too long");
@@ -475,7 +507,9 @@ int checkpoint_file_open(const char *path, const struct checkpoint_identity *ide
 	f->sections = sections;
 	f->n_sections = n_sections;
 	f->sum = *sum;
-	int rc = open_regular(f);
+	f->bytes = bytes;
+	f->fd = -1;
+	int rc = bytes ? 0 : open_regular(f);
 	if (!rc)
 		rc = read_sections(f, 0);
 	if (rc)
@@ -483,6 +517,37 @@ int checkpoint_file_open(const char *path, const struct checkpoint_identity *ide
 	else
 		*file_out = f;
 	return rc;
+}
+
+int checkpoint_file_open(const char *path, const struct checkpoint_identity *identity,
+			 const struct checkpoint_section *sections, uint32_t n_sections,
+			 const struct checkpoint_sum *sum, struct checkpoint_file **file_out)
+{
+	return open_content(path, NULL, identity, sections, n_sections, sum, file_out);
+}
+
+static const char bytes_name[] = "in memory";
+
+int checkpoint_bytes_peek(const uint8_t *bytes, uint64_t n, uint64_t *step_out,
+			  uint32_t *generation_out)
+{
+	if (n < CHECKPOINT_HEADER_BYTES)
+		return fail(SLUICE_EWIRE,
+			    "the state has %llu bytes, which is less than the header of any state",
+			    (unsigned long long)n);
+	*step_out = get_le64(bytes + 32);
+	*generation_out = get_le32(bytes + 48);
+	return 0;
+}
+
+/* The last four bytes are the CRC of the whole, which LATEST records of a file. */
+int checkpoint_bytes_open(const uint8_t *bytes, uint64_t n,
+			  const struct checkpoint_identity *identity,
+			  const struct checkpoint_section *sections, uint32_t n_sections,
+			  struct checkpoint_file **file_out)
+{
+	const struct checkpoint_sum sum = { n, n < 4 ? 0 : get_le32(bytes + n - 4) };
+	return open_content(bytes_name, bytes, identity, sections, n_sections, &sum, file_out);
 }
 
 int checkpoint_file_load(struct checkpoint_file *file)

@@ -95,6 +95,22 @@ int checkpoint_file_open(const char *path, const struct checkpoint_identity *ide
 /* Fills values[] of all sections, and repeats every check. If this fails, because the file changed
  * meanwhile or the disk failed, values[] are unspecified. */
 int checkpoint_file_load(struct checkpoint_file *file);
+/* The same content in memory, for programs that keep it in files of their own. Its size follows
+ * from the shape of the model alone. */
+uint64_t checkpoint_bytes_size(const char *recipe, const struct checkpoint_section *sections,
+			       uint32_t n_sections);
+/* Writes exactly checkpoint_bytes_size() bytes. SLUICE_ENOMEM or SLUICE_ENUMERIC. */
+int checkpoint_bytes_write(uint8_t *out, const struct checkpoint_identity *identity,
+			   const struct checkpoint_section *sections, uint32_t n_sections);
+/* Reads step and generation, which nothing vouches for before checkpoint_bytes_open(). Returns 0 or
+ * SLUICE_EWIRE. */
+int checkpoint_bytes_peek(const uint8_t *bytes, uint64_t n, uint64_t *step_out,
+			  uint32_t *generation_out);
+/* As checkpoint_file_open(). The bytes must stay until checkpoint_file_close(). */
+int checkpoint_bytes_open(const uint8_t *bytes, uint64_t n,
+			  const struct checkpoint_identity *identity,
+			  const struct checkpoint_section *sections, uint32_t n_sections,
+			  struct checkpoint_file **file_out);
 /* For the caller's check of numbers[]: SLUICE_EWIRE with a message that names file and section. */
 int checkpoint_file_refuse(const struct checkpoint_file *file,
 			   const struct checkpoint_section *section, const char *why);

@@ -44,6 +44,8 @@ static const char *const op_names[] = {
 	[COLLECTIVE_RESTORE] = "sluice_restore",
 	[COLLECTIVE_CLOSE] = "closing a model or region",
 	[COLLECTIVE_FINALIZE] = "sluice_finalize",
+	[COLLECTIVE_BROADCAST] = "sluice_broadcast",
+	[COLLECTIVE_SPLIT] = "sluice_split",
 };
 
 static const char *op_name(uint32_t op)
@@ -173,6 +175,20 @@ static void describe_other(void *context, char *text, size_t cap)
 	snprintf(text, cap, "the collective call of another thread");
 }
 
+/* What was pushed in this job, its root and all groups goes out before this rank waits for
+ * something else. Only a failure of this job matters to the call. */
+static int park_all(sluice_job *job)
+{
+	sluice_job *root = job->root;
+	int rc = clients_told(&job->clients)->park(job);
+	if (root != job)
+		clients_told(&root->clients)->park(root);
+	for (uint32_t g = 1; g < groups_end(root); g++)
+		if (groups_at(root, g) && groups_at(root, g) != job)
+			clients_told(&groups_at(root, g)->clients)->park(groups_at(root, g));
+	return rc;
+}
+
 /* If mine is NULL, this rank takes part but sends nothing; bytes then limits what the others may
  * send. */
 int collective_run(sluice_job *job, enum collective op, const void *mine, size_t stride,
@@ -190,7 +206,7 @@ int collective_run(sluice_job *job, enum collective op, const void *mine, size_t
 		return rc;
 	}
 	mails_claim(job);
-	rc = clients_told(&job->clients)->park(job);
+	rc = park_all(job);
 	if (!rc) {
 		r.seq = mails_begin(job);
 		rc = progress_until(job, round_done, round_describe, &r);

@@ -9,10 +9,15 @@
 
 const char *rank_text(const sluice_job *job, int rank)
 {
-	static _Thread_local char texts[4][NODE_NAME_BYTES + 32];
+	static _Thread_local char texts[4][NODE_NAME_BYTES + 96];
 	static _Thread_local unsigned next;
 	char *text = texts[next++ % 4];
-	snprintf(text, sizeof texts[0], "rank %d (node %s)", rank, sluice_node(job, rank));
+	if (job->group)
+		snprintf(text, sizeof texts[0], "rank %d of group %d (rank %d of the job, node %s)",
+			 rank, group_color(job), group_root_rank(job, rank),
+			 sluice_node(job, rank));
+	else
+		snprintf(text, sizeof texts[0], "rank %d (node %s)", rank, sluice_node(job, rank));
 	return text;
 }
 
@@ -69,7 +74,7 @@ static void announce(sluice_job *job, enum line_state state, int culprit, const 
 		if (p != job->rank && job->peers[p].control &&
 		    (job->peers[p].state != PEER_LEFT || state == LINE_BYE))
 			lines_put(job, p, LINE_STATUS, status, 16 + length,
-				  imm_make(IMM_STATUS, 0, 0));
+				  job_imm(job, IMM_STATUS, 0, 0));
 }
 
 void failure_announce(sluice_job *job, int culprit, const char *text)

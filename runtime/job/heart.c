@@ -182,7 +182,7 @@ static void judge_unanswered(sluice_job *job, int peer, uint64_t now)
 {
 	const struct heard *h = &job->heart->heard[peer];
 	char why[200];
-	if (!(h->asked || h->failing) || job->peers[peer].state != PEER_ALIVE ||
+	if (!(h->asked || h->failing) || !peers_matter(job, peer) ||
 	    now - h->beats_ns <= job->budget.silent_ns)
 		return;
 	snprintf(why, sizeof(why),
@@ -203,7 +203,7 @@ void heart_tick(sluice_job *job, uint64_t now)
 	heart->last_tick_ns = now;
 	show(job, LINE_PROGRESS, ++heart->progress);
 	for (int p = 0; p < job->size; p++) {
-		if (p == job->rank || job->peers[p].state != PEER_ALIVE || !job->peers[p].control)
+		if (p == job->rank || !job->peers[p].control || !peers_matter(job, p))
 			continue; /* control: not connected yet */
 		if (was_stopped)
 			heart->heard[p].beats_ns = heart->heard[p].progress_ns = now;

@@ -26,6 +26,7 @@ static int *open_page_of_this_process(void)
 static void free_job(sluice_job *job)
 {
 	progress_stop(job);
+	groups_free(job);
 	for (int p = 0; job->peers && p < job->size; p++)
 		if (job->peers[p].control)
 			job->peers[p].endpoint->transport->ops->remote_close(
@@ -50,6 +51,7 @@ static int init(const sluice_job_attr *attr, sluice_job **job_out)
 	sluice_job *job = calloc(1, sizeof *job);
 	if (!job)
 		return fail(SLUICE_ENOMEM, "sluice_init: no memory for the job");
+	job->root = job;
 	job->pid = getpid();
 	job->page_of_this_process = open_page_of_this_process();
 	progress_init(&job->progress);
@@ -94,13 +96,19 @@ void sluice_finalize(sluice_job **job_pointer)
 		parents = job;
 		return;
 	}
+	if (job->group) {
+		group_finalize(job);
+		return;
+	}
 	struct error_scope scope;
-	const int open = clients_have_models(&job->clients);
+	const int groups = groups_open(job), open = groups || clients_have_models(&job->clients);
 	error_begin(&scope);
 	progress_take(job);
 	if (open && !job->failure.code)
-		job_fail(job, SLUICE_EINVAL, job->rank,
-			 "sluice_finalize with a model still open: call sluice_model_close before");
+		job_fail(job, SLUICE_EINVAL, job->rank, "sluice_finalize with a %s still open: %s",
+			 groups ? "group" : "model",
+			 groups ? "call sluice_finalize for each group before" :
+				  "call sluice_model_close before");
 	const int finalizing = failure_finalize(job);
 	progress_release(job);
 	const int left = finalizing && !collective_run(job, COLLECTIVE_FINALIZE, NULL, 0, 0, NULL);
@@ -110,8 +118,8 @@ void sluice_finalize(sluice_job **job_pointer)
 		progress_release(job);
 	}
 	error_end(&scope, !left);
-	/* the open models still use its regions, so the job is leaked with a warning and not
-	 * unmapped */
+	/* the open models and groups still use its regions, so the job is leaked with a warning and
+	 * not unmapped */
 	if (open) {
 		progress_stop(job);
 		heart_stop(job);

@@ -4,6 +4,7 @@
  *
  * Each file calls only files above it in this list. Its own header says the rest:
  *
+ *   group                         which groups of ranks a job has
  *   lines, client, seat, budget   control lines, receivers of events, simulated ranks, timers
  *   mails                         the mails of the collectives
  *   failure                       the job's first failure, and how a rank leaves
@@ -11,8 +12,9 @@
  *   peers                         the state of each peer, and what it means for the job
  *   heart                         heartbeats
  *   progress                      token, thread, waits; passes events to all of the above
- *   collective, window, traffic   what the application calls
- *   join, job, simulate           from sluice_init() to sluice_finalize() */
+ *   collective, window,
+ *   broadcast, traffic            what the application calls
+ *   join, split, job, simulate    from sluice_init() to sluice_finalize() */
 #ifndef RUNTIME_JOB_H
 #define RUNTIME_JOB_H
 #include "base/env.h"
@@ -20,6 +22,7 @@
 #include "job/budget.h"
 #include "job/client.h"
 #include "job/failure.h"
+#include "job/group.h"
 #include "job/heart.h"
 #include "job/lines.h"
 #include "job/mails.h"
@@ -48,6 +51,9 @@ struct peer {
  * reads its members, unless its header names them. The other members are set by sluice_init() and
  * do not change until sluice_finalize(); every file may read them. */
 struct sluice_job {
+	/* The job of sluice_init() to which this one belongs: itself, unless this is a group. It
+	 * has what all its groups share: progress, heart and transports. */
+	sluice_job *root;
 	int *page_of_this_process; /* 0 in a forked child, which costs no system call to find out */
 	pid_t pid;                 /* the process that called sluice_init() */
 	int rank, size, servers, workers;
@@ -61,6 +67,11 @@ struct sluice_job {
 	struct mails mails;
 	struct heart *heart; /* NULL in a simulated rank */
 	struct clients clients;
+	struct groups groups; /* all groups of a root */
+	struct group *group;  /* of a group; NULL in a root */
+	/* What tells notifies and GETs of this group from those of others; 0 in a root. */
+	uint32_t imm_of_group;
+	uint64_t cookie_of_group;
 
 	struct seat *seat; /* for a simulated rank; NULL in a real job */
 	struct settings settings;
@@ -73,7 +84,7 @@ struct sluice_job {
 };
 
 /* In builds that check it: asserts that the calling thread holds the job's token. */
-#define TOKEN_HELD(job) progress_check(&(job)->progress)
+#define TOKEN_HELD(job) progress_check(&(job)->root->progress)
 
 /* ---- failure.c ---- */
 /* Returns "rank 3 (node n2)" in one of a few rotating thread-local buffers. */
@@ -91,6 +102,12 @@ int job_check(const sluice_job *job, const char *function);
  * job. */
 int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **boot);
 
+/* ---- split.c ---- */
+/* Ends a group, for sluice_finalize(). */
+void group_finalize(sluice_job *group);
+/* Frees what groups are left of a root, whose transports are still open. */
+void groups_free(sluice_job *root);
+
 /* ---- peers.c ---- */
 /* Records the first failure of the job, logs it, and tells all living peers who is to blame.
  * Returns code. Token held, here and in the functions below. */
@@ -101,15 +118,29 @@ int job_fail(sluice_job *job, int code, int culprit, const char *format, ...)
 int job_blame(sluice_job *job, int code, int peer, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 /* The peer is lost: nothing can be written to it or expected from it. why is for example "its
- * process ended". */
+ * process ended". Of a root, this and peers_gone() also tell every group that holds the peer. */
 void peers_lost(sluice_job *job, int peer, const char *why);
 void peers_gone(sluice_job *job, int peer, const char *why); /* EVENT_GONE */
-void peers_status(sluice_job *job, int peer);                /* IMM_STATUS */
-void peers_members(sluice_job *job, int peer);               /* IMM_MEMBERS */
+/* Whether this peer of a root is alive in it or in one of its groups, so that its heart counts. */
+int peers_matter(const sluice_job *job, int peer);
+void peers_status(sluice_job *job, int peer);  /* IMM_STATUS */
+void peers_members(sluice_job *job, int peer); /* IMM_MEMBERS */
 /* Tells the living peers whom this rank's shard waits for, because they wait for the shard. */
 void peers_report(sluice_job *job, const char *text);
 /* Handles IMM_REPORT. waits: a call of this rank waits. */
 void peers_reported(sluice_job *job, int peer, int waits);
+
+/* ---- what tells a notify or GET of this job from those of its groups ---- */
+static inline uint32_t job_imm(const sluice_job *job, enum imm_kind kind, uint32_t model,
+			       uint32_t index)
+{
+	return imm_make(kind, model, index) | job->imm_of_group;
+}
+static inline uint64_t job_cookie(const sluice_job *job, enum cookie_kind kind, uint32_t id,
+				  uint32_t index)
+{
+	return cookie_make(kind, id, index) | job->cookie_of_group;
+}
 
 /* ---- members.h, for all ranks ---- */
 /* Whether the rank is alive in this epoch. Servers always are, because losing one ends the job. */
@@ -154,33 +185,33 @@ uint32_t collective_pending(const sluice_job *job);
 /* Takes the token for work that is not a call of the application and is not counted as one. */
 static inline void progress_enter(sluice_job *job)
 {
-	if (!progress_try(&job->progress))
-		progress_queue(job);
+	if (!progress_try(&job->root->progress))
+		progress_queue(job->root);
 }
 /* Takes the token for a caller that only posts. The transports stay armed for the sleeping progress
  * thread, which saves the system calls of disarming and arming. */
 static inline void progress_lock(sluice_job *job)
 {
 	progress_enter(job);
-	progress_count_call(&job->progress);
+	progress_count_call(&job->root->progress);
 }
 static inline void progress_unlock(sluice_job *job)
 {
-	progress_leave(&job->progress);
+	progress_leave(&job->root->progress);
 }
 /* Takes the token for a caller that polls. */
 static inline void progress_take(sluice_job *job)
 {
 	progress_lock(job);
-	if (progress_is_armed(&job->progress))
-		progress_cancel(job);
+	if (progress_is_armed(&job->root->progress))
+		progress_cancel(job->root);
 }
 /* Hands the transports back to the progress thread. They are armed, so that it wakes at the next
  * event, unless it dozes and polls by itself. */
 static inline void progress_release(sluice_job *job)
 {
-	if (progress_wants_events(&job->progress))
-		progress_arm(job);
+	if (progress_wants_events(&job->root->progress))
+		progress_arm(job->root);
 	progress_unlock(job);
 }
 #endif

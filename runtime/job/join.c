@@ -389,13 +389,22 @@ static int meet(sluice_job *job, struct bootstrap *boot)
 	return hand_out_secret(job);
 }
 
-/* Finds rank and size, from the launcher or from the simulation that this thread belongs to. */
-static int find_place(sluice_job *job, struct bootstrap **boot)
+/* Whether the program knows this field of the attributes. */
+#define ATTR_HAS(attr, field)                                                                      \
+	((attr) && (attr)->size >= offsetof(sluice_job_attr, field) + sizeof((attr)->field))
+
+/* Finds rank and size, from the program, the launcher, or the simulation that this thread belongs
+ * to. */
+static int find_place(sluice_job *job, const sluice_bootstrap *callbacks, struct bootstrap **boot)
 {
 	job->seat = seat_of_thread();
+	if (job->seat && callbacks)
+		return fail(SLUICE_EINVAL, "sluice_init: the attributes have a bootstrap, but a "
+					   "simulated rank is given its place by "
+					   "sluice_simulate()");
 	if (job->seat)
 		return seat_take(job->seat, &job->rank, &job->size);
-	int rc = bootstrap_open(job->settings.boot_timeout_ms, boot);
+	int rc = bootstrap_open(callbacks, job->settings.boot_timeout_ms, boot);
 	if (rc)
 		return rc;
 	job->rank = bootstrap_rank(*boot);
@@ -423,8 +432,7 @@ int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **bo
 		s->wait_timeout_ms = attr->wait_timeout_ms ? attr->wait_timeout_ms :
 							     s->wait_timeout_ms;
 	}
-	if (attr && attr->size >= offsetof(sluice_job_attr, on_failure) + sizeof attr->on_failure &&
-	    attr->on_failure) {
+	if (ATTR_HAS(attr, on_failure) && attr->on_failure) {
 		if (attr->on_failure != SLUICE_ABORT && attr->on_failure != SLUICE_CONTINUE)
 			return fail(SLUICE_EINVAL,
 				    "sluice_init: on_failure=%d is neither SLUICE_ABORT nor "
@@ -437,7 +445,7 @@ int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **bo
 		return fail(SLUICE_EINVAL, "sluice_init: a time in the attributes is negative; 0 "
 					   "takes that of the SLUICE_* variable");
 	budget_make(s, &job->budget);
-	if ((rc = find_place(job, boot)))
+	if ((rc = find_place(job, ATTR_HAS(attr, bootstrap) ? attr->bootstrap : NULL, boot)))
 		return rc;
 	job->servers = s->servers;
 	job->workers = job->size - job->servers;

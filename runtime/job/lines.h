@@ -23,12 +23,24 @@ static inline uint32_t imm_make(enum imm_kind kind, uint32_t model, uint32_t ind
 {
 	return (uint32_t)kind << 28 | model << 24 | index;
 }
+/* A notify within a group (group.h) has the highest bit set, and the group's number in the upper
+ * eight bits of the index. */
+enum { GROUPS_MAX = 256, GROUP_INDEX_MOST = 0xffff };
+static inline uint32_t imm_of_group(uint32_t number)
+{
+	return number ? 1u << 31 | number << 16 : 0;
+}
 
 /* The cookie of a GET says who is told when it is done. */
 enum cookie_kind { COOKIE_MODEL = 1, COOKIE_REGION, COOKIE_PULSE };
 static inline uint64_t cookie_make(enum cookie_kind kind, uint32_t id, uint32_t index)
 {
 	return (uint64_t)kind << 56 | (uint64_t)id << 32 | index;
+}
+/* The number of a group lies above the eight bits of the id. */
+static inline uint64_t cookie_of_group(uint32_t number)
+{
+	return (uint64_t)number << 40;
 }
 
 enum {

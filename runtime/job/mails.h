@@ -25,7 +25,9 @@ enum collective {
 	COLLECTIVE_CHECKPOINT,
 	COLLECTIVE_RESTORE,
 	COLLECTIVE_CLOSE,
-	COLLECTIVE_FINALIZE
+	COLLECTIVE_FINALIZE,
+	COLLECTIVE_BROADCAST,
+	COLLECTIVE_SPLIT
 };
 
 /* The mail of a rank that closes a model holds: model u32, steps u64. */

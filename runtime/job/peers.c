@@ -21,7 +21,7 @@ int job_fail(sluice_job *job, int code, int culprit, const char *format, ...)
 	return failure_record(job, code, culprit, text, -1);
 }
 
-void peers_lost(sluice_job *job, int peer, const char *why)
+static void lost_here(sluice_job *job, int peer, const char *why)
 {
 	TOKEN_HELD(job);
 	if (job->peers[peer].state != PEER_ALIVE || failure_said_bye(job))
@@ -31,6 +31,17 @@ void peers_lost(sluice_job *job, int peer, const char *why)
 		job_fail(job, SLUICE_EPEER, peer,
 			 "%s is lost: %s; look for the cause in its own output",
 			 rank_text(job, peer), why);
+}
+
+void peers_lost(sluice_job *job, int peer, const char *why)
+{
+	lost_here(job, peer, why);
+	for (uint32_t g = 1; g < groups_end(job); g++) {
+		sluice_job *group = groups_at(job, g);
+		int rank = group ? group_rank_of(group, peer) : -1;
+		if (rank >= 0)
+			lost_here(group, rank, why);
+	}
 }
 
 int job_blame(sluice_job *job, int code, int peer, const char *format, ...)
@@ -102,10 +113,34 @@ void peers_status(sluice_job *job, int peer)
 	read_status(job, peer);
 }
 
-void peers_gone(sluice_job *job, int peer, const char *why)
+static void gone_here(sluice_job *job, int peer, const char *why)
 {
 	if (!read_status(job, peer))
-		peers_lost(job, peer, why);
+		lost_here(job, peer, why);
+}
+
+void peers_gone(sluice_job *job, int peer, const char *why)
+{
+	gone_here(job, peer, why);
+	for (uint32_t g = 1; g < groups_end(job); g++) {
+		sluice_job *group = groups_at(job, g);
+		int rank = group ? group_rank_of(group, peer) : -1;
+		if (rank >= 0)
+			gone_here(group, rank, why);
+	}
+}
+
+int peers_matter(const sluice_job *job, int peer)
+{
+	if (job->peers[peer].state == PEER_ALIVE)
+		return 1;
+	for (uint32_t g = 1; g < groups_end(job); g++) {
+		const sluice_job *group = groups_at(job, g);
+		int rank = group ? group_rank_of(group, peer) : -1;
+		if (rank >= 0 && group->peers[rank].state == PEER_ALIVE)
+			return 1;
+	}
+	return 0;
 }
 
 void peers_report(sluice_job *job, const char *text)
@@ -118,7 +153,7 @@ void peers_report(sluice_job *job, const char *text)
 	for (int p = 0; p < job->size; p++)
 		if (p != job->rank && job->peers[p].state == PEER_ALIVE)
 			lines_put(job, p, LINE_REPORT, report, 8 + length,
-				  imm_make(IMM_REPORT, 0, 0));
+				  job_imm(job, IMM_REPORT, 0, 0));
 }
 
 void peers_reported(sluice_job *job, int peer, int waits)

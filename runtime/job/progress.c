@@ -55,12 +55,12 @@ void progress_init(struct progress *p)
 void progress_unannounced(sluice_job *job, int more)
 {
 	TOKEN_HELD(job);
-	job->progress.unannounced += more;
+	job->root->progress.unannounced += more;
 }
 
 int progress_waits(const sluice_job *job)
 {
-	return job->progress.waiting != NULL;
+	return job->root->progress.waiting != NULL;
 }
 
 int progress_started(const sluice_job *job)
@@ -68,8 +68,36 @@ int progress_started(const sluice_job *job)
 	return job->progress.thread_started;
 }
 
+static void refuse_imm(sluice_job *job, int peer, uint32_t imm)
+{
+	job_blame(job, SLUICE_EWIRE, peer, "%s sent a notify of unknown kind 0x%08x",
+		  rank_text(job, peer), imm);
+}
+
+/* Finds the group of a notify that a peer of the root sent, and translates peer and notify. Returns
+ * NULL if there is none, because this rank has left it. */
+static sluice_job *group_of_imm(sluice_job *root, int *peer, uint32_t *imm)
+{
+	const uint32_t kind = *imm >> 28 & 7;
+	if (!kind || kind == IMM_MEMBERS) { /* no group goes on without a lost rank */
+		refuse_imm(root, *peer, *imm);
+		return NULL;
+	}
+	sluice_job *group = groups_at(root, *imm >> 16 & (GROUPS_MAX - 1));
+	int rank = group ? group_rank_of(group, *peer) : -1;
+	if (group && rank < 0)
+		job_blame(root, SLUICE_EWIRE, *peer,
+			  "%s sent a notify in a group to which it does not belong",
+			  rank_text(root, *peer));
+	*peer = rank;
+	*imm &= ~(1u << 31 | (GROUPS_MAX - 1) << 16);
+	return rank < 0 ? NULL : group;
+}
+
 static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 {
+	if (imm >> 31 && !(job = group_of_imm(job, &peer, &imm)))
+		return;
 	uint32_t id = imm >> 24 & 15, index = imm & 0xffffff;
 	if (!job_living(job, peer)) { /* stopped, dropped, and awake again: it counts for nothing */
 		if (imm >> 28 == IMM_PUSH)
@@ -89,19 +117,30 @@ static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 		peers_members(job, peer);
 		return;
 	}
-	job_blame(job, SLUICE_EWIRE, peer, "%s sent a notify of unknown kind 0x%08x",
-		  rank_text(job, peer), imm);
+	refuse_imm(job, peer, imm);
 }
 
 static void dispatch_done(sluice_job *job, uint64_t cookie, int status)
 {
 	uint32_t id = cookie >> 32 & 0xff, index = (uint32_t)cookie;
+	const uint32_t group = cookie >> 40 & (GROUPS_MAX - 1);
+	if (group && !(job = groups_at(job, group)))
+		return;
 	if (cookie >> 56 == COOKIE_MODEL)
 		clients_told(&job->clients)->read_done(job, id, index, status);
 	else if (cookie >> 56 == COOKIE_REGION)
 		clients_moved(&job->clients, id, index, status);
 	else if (cookie >> 56 == COOKIE_PULSE)
 		heart_heard(job, (int)index, status);
+}
+
+static void explain_shards(sluice_job *job, uint64_t now, int always)
+{
+	clients_told(&job->clients)->explain(job, now, always);
+	for (uint32_t g = 1; g < groups_end(job); g++)
+		if (groups_at(job, g))
+			clients_told(&groups_at(job, g)->clients)
+				->explain(groups_at(job, g), now, always);
 }
 
 static void explain(sluice_job *job, int always)
@@ -116,7 +155,7 @@ static void explain(sluice_job *job, int always)
 	if (!job->progress.waiting && always)
 		log_line(LOG_WARN, "runtime",
 			 "this rank waits for nobody: the application computes");
-	clients_told(&job->clients)->explain(job, now, always);
+	explain_shards(job, now, always);
 }
 
 static void tick(sluice_job *job, uint64_t now)
@@ -155,6 +194,9 @@ static void poll_events(sluice_job *job)
 	if (members_due(&job->members))
 		members_post(job);
 	clients_told(&job->clients)->advance(job);
+	for (uint32_t g = 1; g < groups_end(job); g++)
+		if (groups_at(job, g))
+			clients_told(&groups_at(job, g)->clients)->advance(groups_at(job, g));
 	if (atomic_load_explicit(&job->progress.explain, memory_order_relaxed) &&
 	    atomic_exchange(&job->progress.explain, 0))
 		explain(job, 1);
@@ -163,8 +205,8 @@ static void poll_events(sluice_job *job)
 void progress_poll(sluice_job *job)
 {
 	TOKEN_HELD(job);
-	tick(job, now_ns());
-	poll_events(job);
+	tick(job->root, now_ns());
+	poll_events(job->root);
 }
 
 static int arm(sluice_job *job)
@@ -271,9 +313,10 @@ static void give_way(sluice_job *job, struct wait *own)
 /* A simulated rank waits by letting the others run, however long that takes. */
 static int take_turns(sluice_job *job, struct wait *wait)
 {
+	sluice_job *root = job->root;
 	char text[512];
 	int rc, over;
-	begin_wait(job, wait);
+	begin_wait(root, wait);
 	for (;;) {
 		if (!seat_hand_over(job->seat)) {
 			wait->describe(wait->context, text, sizeof text);
@@ -283,7 +326,7 @@ static int take_turns(sluice_job *job, struct wait *wait)
 				      rank_text(job, job->rank), text);
 			break;
 		}
-		poll_events(job);
+		poll_events(root);
 		if ((over = wait->done(wait->context))) {
 			rc = over < 0 ? over : 0;
 			break;
@@ -294,13 +337,14 @@ static int take_turns(sluice_job *job, struct wait *wait)
 		}
 	}
 	seat_moved(job->seat);
-	end_wait(job, wait);
+	end_wait(root, wait);
 	return rc;
 }
 
 static int wait_until(sluice_job *job, int (*done)(void *),
 		      void (*describe)(void *, char *, size_t), void *context)
 {
+	sluice_job *root = job->root;
 	int over;
 	struct wait wait = { .done = done, .describe = describe, .context = context };
 	TOKEN_HELD(job);
@@ -309,9 +353,9 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 	for (int polls = 0; polls < POLLS_PER_LOOK && !job->failure.code; polls++) {
 		/* Who keeps the token and never has to wait (a server) looks at the clock here
 		 * alone. */
-		if (!job->seat && ++job->progress.quick_polls % POLLS_PER_LOOK == 0)
-			tick(job, now_ns());
-		poll_events(job);
+		if (!job->seat && ++root->progress.quick_polls % POLLS_PER_LOOK == 0)
+			tick(root, now_ns());
+		poll_events(root);
 		if ((over = done(
 			     context))) /* also if somebody was lost since: the next call says so */
 			return over < 0 ? over : 0;
@@ -320,14 +364,14 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 	mails_closings(job);
 	if (job->seat && !job->failure.code)
 		return take_turns(job, &wait);
-	begin_wait(job, &wait);
+	begin_wait(root, &wait);
 	uint64_t spin_until = wait.since_ns + (uint64_t)job->settings.spin_us * 1000;
 	uint64_t warn_every = job->budget.warn_after_ns;
 	uint64_t warn_at = wait.since_ns + warn_every;
 	uint64_t give_up_at = wait.since_ns + job->budget.wait_timeout_ns;
 	int rc;
 	for (;;) {
-		progress_poll(job);
+		progress_poll(root);
 		if ((over = done(context))) {
 			rc = over < 0 ? over : 0;
 			break;
@@ -352,38 +396,39 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 		}
 		if (now >= warn_at) {
 			error_release(LOG_ERROR); /* it may be why the others do not come */
-			explain(job, 0);
+			explain(root, 0);
 			warn_at = now + warn_every;
 		}
-		if (turn_over(job, &wait, now)) {
-			give_way(job, &wait);
+		if (turn_over(root, &wait, now)) {
+			give_way(root, &wait);
 			continue;
 		}
 		if (now < spin_until) {
 			sched_yield(); /* a spinning peer on this core gets its turn, and so does
 					  the kernel */
 			for (int polls = 1; polls < POLLS_PER_LOOK && !job->failure.code; polls++) {
-				poll_events(job);
+				poll_events(root);
 				if (done(context))
 					break;
 			}
 			continue;
 		}
-		if (job->progress.unannounced) {
+		if (root->progress.unannounced) {
 			progress_nap();
 			continue;
 		}
-		uint64_t until = job->progress.next_tick_ns < warn_at ? job->progress.next_tick_ns :
-									warn_at;
-		if (others_wait(job, &wait) && wait.turn_ns + TURN_NS < until)
+		uint64_t until = root->progress.next_tick_ns < warn_at ?
+					 root->progress.next_tick_ns :
+					 warn_at;
+		if (others_wait(root, &wait) && wait.turn_ns + TURN_NS < until)
 			until = wait.turn_ns + TURN_NS;
-		atomic_store(&job->progress.asleep, 1);
-		if (!arm(job) && !done(context) && !atomic_load(&job->progress.queue))
-			sleep_in_kernel(job, until < give_up_at ? until : give_up_at);
-		atomic_store(&job->progress.asleep, 0);
-		disarm(job);
+		atomic_store(&root->progress.asleep, 1);
+		if (!arm(root) && !done(context) && !atomic_load(&root->progress.queue))
+			sleep_in_kernel(root, until < give_up_at ? until : give_up_at);
+		atomic_store(&root->progress.asleep, 0);
+		disarm(root);
 	}
-	end_wait(job, &wait);
+	end_wait(root, &wait);
 	return rc;
 }
 
@@ -429,7 +474,7 @@ static void look_after(sluice_job *job, unsigned *calls_seen, uint64_t *warn_at)
 	job->progress.sleeping_armed = 0;
 	progress_poll(job);
 	if (now_ns() >= *warn_at) { /* shards wait also while the application computes */
-		clients_told(&job->clients)->explain(job, now_ns(), 0);
+		explain_shards(job, now_ns(), 0);
 		*warn_at = now_ns() + job->budget.warn_after_ns;
 	}
 	job->progress.doze_ns = doze_ns || !job->progress.unannounced ? doze_ns : DOZE_NS;
@@ -515,6 +560,7 @@ void progress_stop(sluice_job *job)
 
 void sluice_explain(sluice_job *job)
 {
+	job = job->root;
 	atomic_store(&job->progress.explain, 1);
 	if (job->n_transports)
 		job->transports[0]->ops->wake(job->transports[0]);

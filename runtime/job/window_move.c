@@ -219,7 +219,7 @@ static int put_short(sluice_region *region, int rank, size_t offset, uint8_t *lo
 				    .local_region = NULL,
 				    .local = local,
 				    .bytes = bytes,
-				    .imm = imm_make(IMM_REGION, 0, region->id),
+				    .imm = job_imm(region->job, IMM_REGION, 0, region->id),
 				    .cookie = 0,
 				    .report = 0,
 				    .quiet = 1 };
@@ -236,8 +236,8 @@ static int move(sluice_region *region, enum transfer_kind kind, int rank, size_t
 		const struct region *local_region, uint8_t *local, size_t bytes, int notify)
 {
 	const int copied = copies(region, rank), put = kind == TRANSFER_PUT;
-	const uint64_t cookie = cookie_make(COOKIE_REGION, region->id,
-					    index_make(rank, OWN_MEMORY));
+	const uint64_t cookie = job_cookie(region->job, COOKIE_REGION, region->id,
+					   index_make(rank, OWN_MEMORY));
 	size_t at = 0;
 	int rc;
 	do {
@@ -257,7 +257,7 @@ static int move(sluice_region *region, enum transfer_kind kind, int rank, size_t
 					   .local_region = inlined ? NULL : local_region,
 					   .local = n ? local + at : NULL,
 					   .bytes = n,
-					   .imm = imm_make(IMM_REGION, 0, region->id),
+					   .imm = job_imm(region->job, IMM_REGION, 0, region->id),
 					   .cookie = cookie,
 					   .report = put && !inlined && !copied,
 					   .quiet = copied,
@@ -367,9 +367,9 @@ static struct piece bounce_piece(sluice_region *region, enum transfer_kind kind,
 				       .local = (uint8_t *)region->bounce->base +
 						(size_t)slot * SLOT_BYTES,
 				       .bytes = bytes,
-				       .imm = imm_make(IMM_REGION, 0, region->id),
-				       .cookie = cookie_make(COOKIE_REGION, region->id,
-							     index_make(rank, slot)),
+				       .imm = job_imm(region->job, IMM_REGION, 0, region->id),
+				       .cookie = job_cookie(region->job, COOKIE_REGION, region->id,
+							    index_make(rank, slot)),
 				       .report = kind != TRANSFER_GET,
 			       } };
 }

@@ -58,9 +58,13 @@ struct sluice_model {
 	struct shard *shards;  /* this rank's n_own shards */
 	uint32_t n_own;
 	struct measure measure;
+	int uneven; /* pushes of a gradient carry FLAG_GRADIENT */
 
 	sluice_model_stats stats;
 };
+
+/* The flag of sluice_raise() that tells sluice_join() that a worker has brought a gradient. */
+enum { FLAG_GRADIENT = 0x80 };
 
 /* The type of the values in a push: VALUE_F32, F16 or BF16. */
 static inline enum value_type model_pushed_type(const sluice_model *model)

@@ -54,8 +54,8 @@ int model_read(sluice_model *model, int peer, struct remote *remote, uint64_t of
 						 .local_region = region,
 						 .local = local,
 						 .bytes = bytes,
-						 .cookie = cookie_make(COOKIE_MODEL, model->id,
-								       READ_BLOCKING) } };
+						 .cookie = job_cookie(model->job, COOKIE_MODEL,
+								      model->id, READ_BLOCKING) } };
 	progress_take(model->job);
 	int rc = progress_until(model->job, blocking_read_done, describe_read, &r);
 	if (!rc && (r.rc || model->read_status))

@@ -94,21 +94,42 @@ static int read_auto(struct draft *d)
 	return SLUICE_OK;
 }
 
+static int choose_method(struct draft *d, const struct method *method)
+{
+	if (d->method)
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" and \"%s\" are two methods: name one of them, and "
+			    "change what it says by words KEY=VALUE",
+			    d->method->name, method->name);
+	d->method = method;
+	return SLUICE_OK;
+}
+
+/* Reads "method=NAME", which is the same as the name alone. */
+static const char method_key[] = "method=";
+
+static int read_method_key(const struct word *w, struct draft *d)
+{
+	const char *name = w->text + strlen(method_key);
+	const struct method *method = method_find(name);
+	const char *near = method_nearest(name);
+
+	if (method)
+		return choose_method(d, method);
+	return fail(SLUICE_EINVAL,
+		    "recipe: \"%s\" names no method%s%s%s: sluice-train --methods lists them",
+		    w->quote, near ? ", did you mean \"method=" : "", near ? near : "",
+		    near ? "\"?" : "");
+}
+
 /* Reads a word without "=" other than auto, which is the name of a method. */
 static int read_name(const struct word *w, struct draft *d)
 {
 	const struct method *method = method_find(w->text);
 	char list[KEYS_BYTES];
 
-	if (method && d->method)
-		return fail(SLUICE_EINVAL,
-			    "recipe: \"%s\" and \"%s\" are two methods: name one of them, and "
-			    "change what it says by words KEY=VALUE",
-			    d->method->name, method->name);
-	if (method) {
-		d->method = method;
-		return SLUICE_OK;
-	}
+	if (method)
+		return choose_method(d, method);
 
 	const char *near = method_nearest(w->text);
 	size_t name = strcspn(w->text, "(");
@@ -161,6 +182,8 @@ static int read_word(struct word *w, struct draft *d)
 	quote_word(w->text, w->quote);
 	if (!strcmp(w->text, "auto"))
 		return read_auto(d);
+	if (!strncmp(w->text, method_key, strlen(method_key)))
+		return read_method_key(w, d);
 	w->value = strchr(w->text, '=');
 	if (!w->value)
 		return read_name(w, d);

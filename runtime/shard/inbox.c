@@ -172,7 +172,7 @@ static int notify(sluice_model *model, const struct shard *shard, int worker)
 			      .offset = layout_notice_offset(&model->layout, worker, shard->at),
 			      .local = line,
 			      .bytes = sizeof(line),
-			      .imm = imm_make(IMM_NOTICE, model->id, shard->id) };
+			      .imm = job_imm(model->job, IMM_NOTICE, model->id, shard->id) };
 
 	put_le64(line, inbox->newest.version);
 	put_le64(line + 8, inbox->newest.log_end);

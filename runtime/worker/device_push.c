@@ -158,13 +158,16 @@ static int open_payloads(sluice_model *model)
 	struct on_device *d = model->worker->device;
 	struct outbox *o = d->outbox;
 	const struct layout *l = &model->layout;
+	enum memory_place place = MEMORY_DEVICE;
 	size_t bytes = 0;
 	for (uint32_t s = 0; s < l->n_shards; s++) {
 		choose_lane(model, s);
+		if (o->lanes[s].way == PAYLOAD_IN_PLACE)
+			place = MEMORY_EXPORTED;
 		o->lanes[s].offset = bytes;
 		bytes += o->lanes[s].depth * payload_room(&l->shards[s]);
 	}
-	if (d->ops->alloc(MEMORY_DEVICE, bytes, &o->payloads))
+	if (d->ops->alloc(place, bytes, &o->payloads))
 		return device_fail(d->ops, "messages on the GPU");
 	for (uint32_t s = 0; s < l->n_shards; s++)
 		o->parts[s] = (struct device_part){ .begin = (uint32_t)l->shards[s].begin,

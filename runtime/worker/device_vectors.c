@@ -84,6 +84,7 @@ int on_device_open_compressor(sluice_model *model, const void *pointer)
 										l->support_most,
 				      .exempt = exempt,
 				      .parts = l->n_shards,
+				      .blocks = (unsigned)model->job->settings.gpu_blocks,
 				      .sketch_span = (uint32_t)layout_largest(l, -1).span,
 				      .sketch_columns = sketch_columns(model) };
 	if (d->compressor)
@@ -154,7 +155,9 @@ struct device_select on_device_select_of(const sluice_model *model, const void *
 		.grad = grad,
 		.grad_type = (int)model_pushed_type(model),
 		.scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f,
-		.judge = !zero,
+		.judge = zero                                 ? DEVICE_JUDGE_NOT :
+			 recipe->nonfinite == NONFINITE_ABORT ? DEVICE_JUDGE_LATE :
+								DEVICE_JUDGE_FIRST,
 		.zero = zero,
 		.clip = recipe->clip,
 		.velocity = d->velocity.address,

@@ -189,7 +189,7 @@ int lane_post(sluice_model *model, uint32_t shard)
 			      .local_region = lanes_staging(model),
 			      .local = lane->staging + slot,
 			      .bytes = lane->bytes,
-			      .imm = imm_make(IMM_PUSH, model->id, shard) };
+			      .imm = job_imm(model->job, IMM_PUSH, model->id, shard) };
 	int rc = 0;
 
 	if (lane->up == UP_POSTED)
@@ -392,7 +392,8 @@ void lane_read(sluice_model *model, uint32_t shard)
 				    .local_region = lanes_staging(model),
 				    .local = lane->buffer,
 				    .bytes = lane->last_bytes,
-				    .cookie = cookie_make(COOKIE_MODEL, model->id, shard) };
+				    .cookie = job_cookie(model->job, COOKIE_MODEL, model->id,
+							 shard) };
 	int rc = e->transport->ops->post(e, &t);
 	if (!rc)
 		lane->down = DOWN_READING;

@@ -3,6 +3,7 @@
  * for the worker half (worker.c) to come through the phases. */
 #include "worker/worker.h"
 #include "base/clock.h"
+#include "base/device.h"
 #include "base/error.h"
 #include "worker/hooks.h"
 #include <math.h>
@@ -42,10 +43,21 @@ int step_check(sluice_model *model, const void *vector, const char *function,
 		return rc;
 	enum step_state state = model->worker->in_step;
 	const int incomplete = state == STEP_PUSHING && expected != STEP_PUSHING;
-	if (!incomplete && (state == STEP_PUSHED) == (expected == STEP_PUSHED))
+	const int pulls = state == STEP_PULLING || expected == STEP_PULLING;
+	if (pulls ? state == expected :
+		    !incomplete && (state == STEP_PUSHED) == (expected == STEP_PUSHED))
 		return 0;
 	if (has_failed(model->job))
 		return job_failed(model->job);
+	if (state == STEP_PULLING)
+		return fail(
+			SLUICE_EINVAL,
+			"%s: a pull is under way, and nobody has waited for coordinate %llu and "
+			"maybe others: call sluice_pull_range for them first",
+			function, (unsigned long long)tiling_gap(&model->worker->pulled));
+	if (expected == STEP_PULLING)
+		return fail(SLUICE_EINVAL, "%s: no pull is under way: call sluice_pull_begin first",
+			    function);
 	if (incomplete)
 		return fail(SLUICE_EINVAL,
 			    "%s: the ranges pushed in this step leave out coordinate %llu and "
@@ -56,9 +68,11 @@ int step_check(sluice_model *model, const void *vector, const char *function,
 					      "the last push was not pulled yet");
 }
 
-static void step_begin(sluice_model *model)
+static void step_begin(sluice_model *model, int with_gradient)
 {
 	struct worker *w = model->worker;
+	if (model->uneven && with_gradient)
+		w->raise |= FLAG_GRADIENT;
 	w->step = model->step / model->recipe.period + 1;
 	w->phase = 0;
 	w->encoded = 0;
@@ -142,8 +156,8 @@ static int push(sluice_model *model, const void *grad, const void *before)
 	if (rc)
 		return rc;
 	uint64_t start = now_ns(), pushing = model->stats.push_ns;
-	step_begin(model);
-	if (!grad) /* not wanted */
+	step_begin(model, grad != NULL);
+	if (!grad) /* not wanted, or there is none */
 		model->worker->skip = 1;
 	else if ((rc = on_device_gradient(model, &grad, &before)))
 		return rc;
@@ -233,28 +247,29 @@ static int check_recipe(const sluice_model *model)
 		    why, call);
 }
 
-static int check_range(const sluice_model *model, uint64_t begin, uint64_t count)
+static int check_range(const sluice_model *model, uint64_t begin, uint64_t count,
+		       const char *function)
 {
 	uint64_t all = model->layout.count;
 	if (!count || begin >= all || count > all - begin)
 		return fail(SLUICE_EINVAL,
-			    "sluice_push_range: the range of %llu coordinates from %llu on is "
-			    "empty or outside of the model's %llu",
-			    (unsigned long long)count, (unsigned long long)begin,
+			    "%s: the range of %llu coordinates from %llu on is empty or outside of "
+			    "the model's %llu",
+			    function, (unsigned long long)count, (unsigned long long)begin,
 			    (unsigned long long)all);
 	return 0;
 }
 
-/* Enters the range; the first one of a step begins it. */
-static int take_range(sluice_model *model, uint64_t begin, uint64_t count)
+/* Enters a range of a push or of a pull. */
+static int take_range(struct tiling *ranges, uint64_t begin, uint64_t count, const char *function)
 {
 	uint64_t taken = 0;
-	int rc = tiling_add(&model->worker->pushed, begin, begin + count, &taken);
+	int rc = tiling_add(ranges, begin, begin + count, &taken);
 	if (rc == SLUICE_EINVAL)
 		return fail(SLUICE_EINVAL,
-			    "sluice_push_range: coordinate %llu of the range [%llu, %llu) was "
-			    "already pushed in this step: ranges must not overlap",
-			    (unsigned long long)taken, (unsigned long long)begin,
+			    "%s: coordinate %llu of the range [%llu, %llu) was already named in "
+			    "this step: ranges must not overlap",
+			    function, (unsigned long long)taken, (unsigned long long)begin,
 			    (unsigned long long)(begin + count));
 	return rc;
 }
@@ -279,7 +294,7 @@ int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 	if (!rc)
 		rc = check_recipe(model);
 	if (!rc)
-		rc = check_range(model, begin, count);
+		rc = check_range(model, begin, count, "sluice_push_range");
 	if (!rc)
 		rc = accumulator_check(model, grad, begin, "sluice_push_range");
 	if (rc)
@@ -289,11 +304,11 @@ int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 		return rc;
 	if (w->in_step == STEP_DONE && (rc = lanes_await_slots(model)))
 		return rc;
-	if ((rc = take_range(model, begin, count)))
+	if ((rc = take_range(&w->pushed, begin, count, "sluice_push_range")))
 		return rc;
 	uint64_t start = now_ns(), pushing = model->stats.push_ns;
 	if (w->in_step == STEP_DONE)
-		step_begin(model);
+		step_begin(model, 1);
 	struct signal signal;
 	if ((rc = signal_fold(model, grad, NULL, begin, count, &signal)))
 		return rc;
@@ -322,6 +337,14 @@ static int step_ends(sluice_model *model)
 	model->worker->in_step = STEP_DONE;
 	model->stats.steps++;
 	return 0;
+}
+
+static int pull_ends(sluice_model *model)
+{
+	hooks_pulled(model);
+	model->stats.density_down = model->worker->rule.down;
+	watch_step(model);
+	return step_ends(model);
 }
 
 /* The messages of a push that returned when it was enqueued. */
@@ -363,10 +386,7 @@ static int pull_into(sluice_model *model, float *target)
 		memcpy(params, target, model->layout.count * sizeof *params);
 	if (w->in_step == STEP_DONE) /* nothing was pushed */
 		return 0;
-	hooks_pulled(model);
-	model->stats.density_down = w->rule.down;
-	watch_step(model);
-	return step_ends(model);
+	return pull_ends(model);
 }
 
 int sluice_pull(sluice_model *model, float *params)
@@ -401,6 +421,167 @@ int sluice_pull_mean(sluice_model *model, float *mean)
 	return on_device_pulled(model, rc ? rc : pull_into(model, mean));
 }
 
+/* ---- a pull in ranges -----------------------------------------------------------
+ *
+ * The shards of a step are taken in any order as they come, also by the progress thread while the
+ * program works with a range that is complete. Where a step is more than one message up and one
+ * down per shard, or a GPU takes part, the first range waits for the whole pull. */
+
+static enum pull_kind pull_kind_of(const sluice_model *model, const float *target)
+{
+	const struct device_ops *ops = NULL;
+	const int whole = model->schedule.n_phases != 2 || model_async(model) ||
+			  model->worker->local || on_device_selects(model) ||
+			  device_of(target, &ops) || ops;
+	return whole ? PULL_AT_ONCE : PULL_BY_SHARD;
+}
+
+int sluice_pull_begin(sluice_model *model, float *target)
+{
+	int rc = step_check(model, target, "sluice_pull_begin", STEP_PUSHED);
+	if (rc)
+		return rc;
+	struct worker *w = model->worker;
+	const enum pull_kind kind = pull_kind_of(model, target);
+	w->pulling = target;
+	w->in_step = STEP_PULLING;
+	if (kind == PULL_BY_SHARD && model->recipe.update == UPDATE_NONE)
+		memset(target, 0, model->layout.count * sizeof(*target));
+	else if (kind == PULL_BY_SHARD)
+		model_remember(model, target);
+	progress_take(model->job);
+	w->pull_kind = kind;
+	if (kind == PULL_BY_SHARD) {
+		w->raised = 0;
+		w->target = target;
+		step_advance(model);
+	}
+	progress_release(model->job);
+	return 0;
+}
+
+void step_advance(sluice_model *model)
+{
+	const struct worker *w = model->worker;
+	TOKEN_HELD(model->job);
+	if (w->pull_kind == PULL_BY_SHARD && !model->job->failure.code)
+		worker_advance(model, model->schedule.n_phases);
+}
+
+struct pulled_range {
+	sluice_model *model;
+	uint64_t begin, end;
+};
+
+/* Whether a range has all that the shards published for it in this step. */
+static int range_done(void *context)
+{
+	const struct pulled_range *range = context;
+	sluice_model *model = range->model;
+	if (worker_advance(model, model->schedule.n_phases))
+		return 1;
+	const uint64_t wanted = worker_wanted(model);
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		const struct shard_layout *at = &model->layout.shards[s];
+		if (at->begin < range->end && range->begin < at->begin + at->span &&
+		    lane_have(model, s) < wanted)
+			return 0;
+	}
+	return 1;
+}
+
+static void describe_range(void *context, char *text, size_t cap)
+{
+	const struct pulled_range *range = context;
+	worker_describe(range->model, text, cap);
+}
+
+/* The whole pull, at the first range. */
+static int pull_at_once(sluice_model *model)
+{
+	struct worker *w = model->worker;
+	w->in_step = STEP_PUSHED;
+	int rc = model->recipe.update == UPDATE_NONE ? sluice_pull_mean(model, w->pulling) :
+						       sluice_pull(model, w->pulling);
+	w->in_step = STEP_PULLING;
+	if (rc) {
+		tiling_clear(&w->pulled); /* a pull that is refused can be made again */
+		return rc;
+	}
+	progress_take(model->job);
+	w->pull_kind = PULL_ENDED;
+	progress_release(model->job);
+	return 0;
+}
+
+static int pull_by_shard(sluice_model *model, uint64_t begin, uint64_t count, int last)
+{
+	struct pulled_range range = { model, begin, begin + count };
+	const uint64_t start = now_ns();
+	progress_take(model->job);
+	const uint64_t busy = model->stats.pull_ns + model->stats.apply_ns;
+	int rc = progress_until(model->job, range_done, describe_range, &range);
+	const uint64_t worked = model->stats.pull_ns + model->stats.apply_ns - busy;
+	if (rc || last) {
+		model->worker->target = NULL;
+		model->worker->pull_kind = PULL_NONE;
+	}
+	progress_release(model->job);
+	model->stats.wait_ns += now_ns() - start - worked;
+	return rc;
+}
+
+int sluice_pull_range(sluice_model *model, uint64_t begin, uint64_t count)
+{
+	int rc = step_check(model, model, "sluice_pull_range", STEP_PULLING);
+	if (!rc)
+		rc = check_range(model, begin, count, "sluice_pull_range");
+	if (!rc)
+		rc = take_range(&model->worker->pulled, begin, count, "sluice_pull_range");
+	if (rc)
+		return rc;
+	struct worker *w = model->worker;
+	const enum pull_kind kind = w->pull_kind;
+	const int last = tiling_covers(&w->pulled, 0, model->layout.count);
+	if (kind == PULL_BY_SHARD)
+		rc = pull_by_shard(model, begin, count, last);
+	else if (kind == PULL_AT_ONCE)
+		rc = pull_at_once(model);
+	else if (kind == PULL_NONE) /* an earlier range failed */
+		rc = job_failed(model->job);
+	if (rc || !last)
+		return rc;
+	tiling_clear(&w->pulled);
+	if (kind == PULL_BY_SHARD)
+		return pull_ends(model);
+	w->in_step = STEP_DONE;
+	return 0;
+}
+
+/* ---- a step without a gradient ------------------------------------------------ */
+
+int sluice_join(sluice_model *model, float *target, int *more_out)
+{
+	int rc = step_check(model, target, "sluice_join", STEP_DONE);
+	if (rc)
+		return rc;
+	if (!more_out || !model->uneven)
+		return fail(SLUICE_EINVAL, "sluice_join: %s",
+			    more_out ? "the model was not opened with uneven=1 "
+				       "(sluice_model_attr), so nobody could tell when all have "
+				       "joined" :
+				       "more_out is NULL");
+	rc = on_device_come_home(model);
+	if (!rc)
+		rc = push(model, NULL, NULL);
+	if (!rc)
+		rc = model->recipe.update == UPDATE_NONE ? sluice_pull_mean(model, target) :
+							   sluice_pull(model, target);
+	if (!rc)
+		*more_out = (model->worker->raised & FLAG_GRADIENT) != 0;
+	return rc;
+}
+
 int sluice_set_lr(sluice_model *model, float lr)
 {
 	if (!model || !(lr > 0) || !isfinite(lr))
@@ -416,11 +597,11 @@ int sluice_set_lr(sluice_model *model, float lr)
 
 void sluice_raise(sluice_model *model, unsigned flags)
 {
-	model->worker->raise |= flags & 0xff;
+	model->worker->raise |= flags & (model->uneven ? FLAG_GRADIENT - 1 : 0xff);
 }
 unsigned sluice_raised(const sluice_model *model)
 {
-	return model->worker->raised;
+	return model->worker->raised & (model->uneven ? FLAG_GRADIENT - 1 : 0xff);
 }
 
 /* ---- where a signal that looks back wants its gradient -------------------------- */
@@ -463,8 +644,10 @@ int sluice_point(sluice_model *model, const float *params, float *point)
 /* Where a step has several phases up, only its pull completes them. */
 uint64_t step_pushed(const sluice_model *model)
 {
+	const struct worker *w = model->worker;
 	const int whole = sluice_is_worker(model->job) && model->schedule.n_phases == 2 &&
-			  model->worker->in_step == STEP_PUSHED;
+			  (w->in_step == STEP_PUSHED ||
+			   (w->in_step == STEP_PULLING && w->pull_kind != PULL_ENDED));
 	return model->step + (uint64_t)whole;
 }
 
@@ -472,8 +655,8 @@ uint64_t step_pushed(const sluice_model *model)
 uint64_t step_in_vain(const sluice_model *model, uint64_t pushed)
 {
 	const struct worker *w = model->worker;
-	if (!sluice_is_worker(model->job) || !w->target || w->in_step != STEP_PUSHED ||
-	    model->step < pushed)
+	if (!sluice_is_worker(model->job) || !w->target ||
+	    (w->in_step != STEP_PUSHED && w->in_step != STEP_PULLING) || model->step < pushed)
 		return 0;
 	if (model_async(model) && !schedule_at_anchor(&model->schedule, w->step) &&
 	    !schedule_before_anchor(&model->schedule, w->step))

@@ -21,9 +21,10 @@
 #include "worker/worker_measure.h"
 
 enum step_state {
-	STEP_DONE,   /* pulled: the next push may come */
-	STEP_PUSHED, /* the whole gradient is pushed, and not yet pulled */
-	STEP_PUSHING /* some ranges are pushed, not all */
+	STEP_DONE,    /* pulled: the next push may come */
+	STEP_PUSHED,  /* the whole gradient is pushed, and not yet pulled */
+	STEP_PUSHING, /* some ranges are pushed, not all */
+	STEP_PULLING  /* sluice_pull_begin() was called, and not all ranges were asked for */
 };
 
 struct worker {
@@ -52,6 +53,12 @@ struct worker {
 	uint32_t shards_done; /* those whose publication of this phase is dealt with */
 	float *target;        /* params (or mean) of the pull under way */
 	struct tiling pushed; /* the ranges that sluice_push_range() has brought */
+	/* Of a pull in ranges: the program's vector, the ranges that sluice_pull_range() was asked
+	 * for, and whether shards are taken one by one or all by the first of these calls. The kind
+	 * is written with the token held, because the progress thread reads it. */
+	float *pulling;
+	struct tiling pulled;
+	enum pull_kind { PULL_NONE, PULL_BY_SHARD, PULL_AT_ONCE, PULL_ENDED } pull_kind;
 	float range;   /* grid: largest magnitude of the whole vector, the same for all shards */
 	uint32_t mark; /* what its messages say as `anchor`: a method's count */
 	uint64_t overflowed; /* the coordinate that could not be sent, because it is not finite */
@@ -116,6 +123,8 @@ int dense_pull(sluice_model *model, uint32_t shard, const struct message_expect 
  * step are not complete, every other call is refused. */
 int step_check(sluice_model *model, const void *vector, const char *function,
 	       enum step_state expected);
+/* Goes on with a pull in ranges while the program computes. Token held. */
+void step_advance(sluice_model *model);
 /* Steps of which this rank pushed the whole gradient. */
 uint64_t step_pushed(const sluice_model *model);
 /* The step whose pull waits here, if it cannot end because a worker pushed the gradients of so many

@@ -96,6 +96,7 @@ void worker_restart(sluice_model *model, uint64_t version)
 	w->in_step = STEP_DONE;
 	hooks_restart(model);
 	tiling_clear(&w->pushed);
+	tiling_clear(&w->pulled);
 	w->phase = 0;
 	on_device_renewed(model);
 	lanes_restart(model, version * model->schedule.n_downs);
@@ -113,6 +114,7 @@ void worker_close(sluice_model *model)
 	free(w->shard_spans);
 	free(w->spans);
 	tiling_free(&w->pushed);
+	tiling_free(&w->pulled);
 }
 
 uint64_t worker_memory(const struct layout *l, const struct recipe *recipe)

@@ -10,6 +10,9 @@ data=/usr/share/datasets/fashion-mnist
 sparse="up=topk(0.01) down=topk(0.05) signal=momentum(0.9) memory=residual warmup=1epoch update=sgd"
 small="--model mlp:64 --batch 16 --limit 2000 --epochs 1 --seed 1"
 
+# How often a fault is repeated: MOST times, and half as often in a quick run (tests/cluster/run -q).
+repeats() { echo $((${QUICK:-0} ? $1 / 2 : $1)); } # MOST
+
 fail() { echo "FAIL: $*"; exit 1; }
 skip() { echo "SKIP: $*"; exit 77; }
 

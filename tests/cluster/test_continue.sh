@@ -5,7 +5,7 @@
 # limit: 400 s
 . "$TOP/tests/cluster/lib.sh"
 
-rounds=${CONTINUE_ROUNDS:-20} slowest=0 workers=4
+rounds=${CONTINUE_ROUNDS:-$(repeats 20)} slowest=0 workers=4
 export SLUICE_LOST_AFTER=6s # a rank that only waits for its turn on a busy machine is not lost
 options="$small --limit 4000 --epochs 3 --servers 2 --on-failure continue --digest --recipe"
 

@@ -7,8 +7,8 @@ ticks_of() { # user and system time of process $1, in ticks
 	sed 's/.*) //' "/proc/$1/stat" | awk '{ print $12 + $13 }'
 }
 
-seconds=25
-job_start idle 4 $small --recipe "$sparse" --metrics metrics --sleep 3:8:30
+seconds=$(repeats 25)
+job_start idle 4 $small --recipe "$sparse" --metrics metrics --sleep 3:8:$((seconds + 5))
 wait_lines metrics 7 30 || { show idle; fail "no 7 steps within 30 s"; }
 sleep 1 # the spin is over
 declare -A before

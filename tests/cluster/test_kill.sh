@@ -5,7 +5,7 @@
 . "$TOP/tests/cluster/lib.sh"
 export SLUICE_LOST_AFTER=60s
 
-rounds=${KILL_ROUNDS:-20} slowest=0
+rounds=${KILL_ROUNDS:-$(repeats 20)} slowest=0
 for ((round = 1; round <= rounds; round++)); do
 	job_start kill 4 $small --epochs 100000 --recipe "$sparse" --metrics metrics
 	wait_lines metrics 1 30 || { show kill; fail "round $round: no step was done within 30 s"; }

@@ -39,7 +39,7 @@ done
 program=$train
 
 # At a moment that nobody chose: those that Slurm does not end name the rank.
-rounds=${KILL_EARLY_ROUNDS:-12} slowest=0
+rounds=${KILL_EARLY_ROUNDS:-$(repeats 12)} slowest=0
 for ((round = 1; round <= rounds; round++)); do
 	job_start kill 4 $small --epochs 100000
 	for ((tries = 0; tries < 1000; tries++)); do

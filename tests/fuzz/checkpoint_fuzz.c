@@ -165,6 +165,36 @@ static void write_again(struct state *s, const struct checkpoint_sum *sum, const
 	expect_file("rank", bytes, (size_t)sum->bytes);
 }
 
+/* The same content in memory, at the end of which nothing may be read. A file that is good has good
+ * bytes; bytes can be good where LATEST names another file. */
+static void fuzz_bytes(const uint8_t *bytes, size_t n, int file_is_good)
+{
+	struct checkpoint_section sections[SECTIONS];
+	struct checkpoint_file *file = NULL;
+	struct state state;
+	uint8_t *copy = malloc(n ? n : 1);
+	uint64_t step;
+	uint32_t generation;
+
+	require(copy != NULL, "no memory");
+	if (n)
+		memcpy(copy, bytes, n);
+	memset(&state, 0xa5, sizeof(state));
+	sections_of(&state, sections);
+	begin();
+	int rc = checkpoint_bytes_peek(copy, n, &step, &generation);
+	if (!rc)
+		rc = checkpoint_bytes_open(copy, n, &identity, sections, SECTIONS, &file);
+	expect_untouched(&state, "values were stored before all bytes were judged");
+	require(!rc || !file_is_good, "the file is good, and its bytes are not");
+	if (rc)
+		expect_refusal(rc, SLUICE_EWIRE, SLUICE_EINVAL);
+	else
+		require(!checkpoint_file_load(file), "judged good, then refused");
+	checkpoint_file_close(&file);
+	free(copy);
+}
+
 static void fuzz_file(uint8_t *bytes, size_t n, unsigned options, unsigned where)
 {
 	struct checkpoint_section sections[SECTIONS];
@@ -182,8 +212,10 @@ static void fuzz_file(uint8_t *bytes, size_t n, unsigned options, unsigned where
 	if (rc) {
 		expect_refusal(rc, SLUICE_EWIRE, SLUICE_EINVAL);
 		require(!file, "refused, but opened");
+		fuzz_bytes(bytes, n, 0);
 		return;
 	}
+	fuzz_bytes(bytes, n, 1);
 	if (options & (SPOIL_BYTE | CUT_SHORT)) {
 		change(n, options, where, bytes);
 		begin();

@@ -26,14 +26,14 @@ sources_of()
 	case $1 in
 	message) echo $codecs ;;
 	card) echo slurm/card.c rdma/shm_card.c rdma/mapping.c rdma/mailbox.c ;;
-	checkpoint) echo runtime/checkpoint/checkpoint_file.c runtime/checkpoint/checkpoint_folder.c runtime/checkpoint/durable.c \
-		runtime/compress/select*.c ;;
 	histogram) echo runtime/compress/counts.c runtime/compress/histogram.c \
 		runtime/compress/histogram_calls.c runtime/compress/random*.c \
 		runtime/compress/select*.c ;;
 	frame) echo rdma/frame.c ;;
 	restore | peer) echo "${work-}/library.a" ;; # real jobs, of simulated ranks
-	recipe) echo runtime/recipe/recipe.c runtime/recipe/recipe_*.c \
+	checkpoint) echo runtime/checkpoint/checkpoint_file.c runtime/checkpoint/checkpoint_folder.c \
+		runtime/checkpoint/durable.c $(sources_of recipe) ;;
+	recipe) echo runtime/recipe/recipe.c runtime/recipe/recipe_*.c runtime/recipe/methods.c \
 		runtime/compress/choose*.c runtime/compress/moments.c runtime/compress/select*.c \
 		$codecs ;;
 	*) usage ;;
@@ -70,15 +70,16 @@ if ! "$clang" -fsanitize=fuzzer,address,undefined "$work/probe.c" -o "$work/prob
 fi
 
 flags='-std=gnu11 -D_GNU_SOURCE -DPACKAGE_VERSION="fuzz" -DSLUICE_MODULE_DIR="/nowhere" -O1 -g
+	-DSLUICE_LIB_DIR="/nowhere" -DSLUICE_BIN_DIR="/nowhere"
 	-ffp-contract=off -fsanitize=address,undefined -fno-sanitize-recover=all -I. -Iruntime'
 
-# Everything but what needs libraries of the system: verbs, and the launcher's side of PMIx.
+# Everything but what needs libraries of the system: verbs, libfabric, and the launcher's side of PMIx.
 library()
 {
 	[ ! -e "$work/library.a" ] || return 0
 	mkdir -p "$work/objects"
 	(cd "$top" && ls runtime/*/*.c slurm/*.c base/*.c rdma/*.c |
-		grep -Ev '^rdma/(auth|connect|frame|ladder|loop|verbs)|^base/envdoc' |
+		grep -Ev '^rdma/(auth|connect|frame|ladder|loop|ofi|verbs)|^base/envdoc' |
 		CLANG=$clang FLAGS=$flags WORK=$work xargs -P "$(nproc)" -I{} sh -c \
 			'exec $CLANG $FLAGS -fsanitize=fuzzer-no-link -c {} -o "$WORK/objects/$(echo {} | tr / _).o"')
 	ar rcs "$work/library.a" "$work"/objects/*.o

@@ -49,7 +49,9 @@ static void open_rank(int rank, uint64_t step)
 
 	close_rank(r);
 	memset(r, 0, sizeof *r);
-	r->job = (sluice_job){ .rank = rank, .size = world.size, .workers = world.workers };
+	r->job = (sluice_job){
+		.root = &r->job, .rank = rank, .size = world.size, .workers = world.workers
+	};
 	r->dir = world.dir;
 	sluice_model *model = &r->model;
 	model->job = &r->job;

@@ -14,6 +14,8 @@
 
 enum { RANKS_MAX = 8 };
 
+/* In a rank that goes through many cases: which one it is at, for check_at(). */
+extern const char *check_of;
 /* In a rank: prints where, what failed, the last error and the last log lines, and exits with 1. */
 void check_at(int holds, const char *text, const char *file, int line);
 #define CHECK(condition) check_at((condition) != 0, #condition, __FILE__, __LINE__)

@@ -20,6 +20,9 @@ check_PROGRAMS += \
 	tests/unit/test_grad_type \
 	tests/unit/test_accumulator \
 	tests/unit/test_push_range \
+	tests/unit/test_pull_range \
+	tests/unit/test_uneven \
+	tests/unit/test_state \
 	tests/unit/test_memory \
 	tests/unit/test_worth \
 	tests/unit/test_token \
@@ -28,6 +31,7 @@ check_PROGRAMS += \
 	tests/unit/test_dynamics \
 	tests/unit/test_stats \
 	tests/unit/test_collective \
+	tests/unit/test_split \
 	tests/unit/test_join \
 	tests/unit/test_region_api \
 	tests/unit/test_continue \
@@ -81,10 +85,14 @@ tests_unit_test_worth_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=worth_note
 tests_unit_test_grad_type_SOURCES = tests/unit/test_grad_type.c tests/unit/narrow.h $(ranks)
 tests_unit_test_accumulator_SOURCES = tests/unit/test_accumulator.c tests/unit/four_tensors.h $(ranks)
 tests_unit_test_push_range_SOURCES = tests/unit/test_push_range.c tests/unit/four_tensors.h $(ranks)
+tests_unit_test_state_SOURCES = tests/unit/test_state.c tests/unit/four_tensors.h $(ranks)
+tests_unit_test_uneven_SOURCES = tests/unit/test_uneven.c tests/unit/four_tensors.h $(ranks)
+tests_unit_test_pull_range_SOURCES = tests/unit/test_pull_range.c tests/unit/four_tensors.h $(ranks)
 tests_unit_test_conservation_SOURCES = tests/unit/test_conservation.c tests/unit/sent.h $(ranks)
 tests_unit_test_dynamics_SOURCES = tests/unit/test_dynamics.c tests/unit/sent.h tests/unit/scratch.h $(ranks)
 tests_unit_test_stats_SOURCES = tests/unit/test_stats.c tests/unit/sent.h $(ranks)
 tests_unit_test_join_SOURCES = tests/unit/test_join.c $(ranks)
+tests_unit_test_split_SOURCES = tests/unit/test_split.c $(ranks)
 tests_unit_test_collective_SOURCES = tests/unit/test_collective.c $(ranks)
 tests_unit_test_region_api_SOURCES = tests/unit/test_region_api.c $(ranks)
 # Defines the table of transports.

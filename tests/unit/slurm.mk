@@ -1,5 +1,6 @@
 # Bootstrap: cards, and the conversation with a launcher, against a fake of PMIx.
-check_PROGRAMS += tests/unit/test_card
+check_PROGRAMS += tests/unit/test_card tests/unit/test_callbacks
+tests_unit_test_callbacks_SOURCES = tests/unit/test_callbacks.c
 tests_unit_test_card_SOURCES = tests/unit/test_card.c
 
 if HAVE_PMIX

@@ -7,6 +7,7 @@
 #include "worker/worker.h"
 #include "ranks.h"
 #include "scratch.h"
+#include "thinned.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -76,6 +77,8 @@ static int train(int rank, void *argument)
 		float params[COUNT], grad[COUNT];
 		sluice_model_attr attr = attributes(recipes[i / 2], shards[i % 2]);
 		sluice_model *model = NULL;
+		if (thinned((size_t)i + 1, 2))
+			continue;
 		for (int j = 0; j < COUNT; j++)
 			params[j] = noise(2, 0, 0, (uint64_t)j);
 		CHECK_OK(sluice_model_open(job, &attr, params, &model));

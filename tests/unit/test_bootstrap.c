@@ -81,7 +81,7 @@ static struct bootstrap *opened(int timeout_ms)
 {
 	struct bootstrap *b = NULL;
 
-	assert_int_equal(bootstrap_open(timeout_ms, &b), 0);
+	assert_int_equal(bootstrap_open(NULL, timeout_ms, &b), 0);
 	return b;
 }
 
@@ -207,12 +207,12 @@ static void open__senseless_sizes__fail_EBOOT_and_leave(void **state)
 		served(4, 2);
 		fake_pmix.size = sizes[i];
 		fake_pmix.size_type = PMIX_INT;
-		assert_int_equal(bootstrap_open(TIMEOUT_MS, &b), SLUICE_EBOOT);
+		assert_int_equal(bootstrap_open(NULL, TIMEOUT_MS, &b), SLUICE_EBOOT);
 		assert_int_equal(fake_pmix.finalizes, 1);
 	}
 	served(4, 2);
 	fake_pmix.size_type = PMIX_STRING;
-	assert_int_equal(bootstrap_open(TIMEOUT_MS, &b), SLUICE_EBOOT);
+	assert_int_equal(bootstrap_open(NULL, TIMEOUT_MS, &b), SLUICE_EBOOT);
 	assert_int_equal(fake_pmix.finalizes, 1);
 	assert_null(b);
 }
@@ -238,7 +238,7 @@ static void open__server_unreachable__fails_EBOOT_with_both_versions(void **stat
 	served(4, 0);
 	setenv("PMIX_VERSION", "3.1.5", 1);
 	fake_pmix.init_status = PMIX_ERR_UNREACH;
-	assert_int_equal(bootstrap_open(TIMEOUT_MS, &b), SLUICE_EBOOT);
+	assert_int_equal(bootstrap_open(NULL, TIMEOUT_MS, &b), SLUICE_EBOOT);
 	assert_null(b);
 	assert_non_null(strstr(sluice_last_error(), "3.1.5"));
 	assert_non_null(strstr(sluice_last_error(), "9.8.7"));
@@ -253,7 +253,7 @@ static void open__init_hangs__times_out_and_leaves_when_it_ends(void **state)
 	(void)state;
 	served(4, 0);
 	fake_pmix.init_sleeps_ms = 2000;
-	assert_int_equal(bootstrap_open(SHORT_MS, &b), SLUICE_ETIMEDOUT);
+	assert_int_equal(bootstrap_open(NULL, SHORT_MS, &b), SLUICE_ETIMEDOUT);
 	assert_null(b);
 	for (tries = 0; tries < 3000 && !fake_pmix.finalizes; tries++)
 		sleep_ms(10);
@@ -286,7 +286,7 @@ static int wait_for_sibling(void)
 	served(2, 0);
 	fake_pmix.local = "0,1";
 	fake_pmix.fence = FENCE_NEVER;
-	if (bootstrap_open(3500, &b))
+	if (bootstrap_open(NULL, 3500, &b))
 		return 2;
 	err = bootstrap_exchange(b, NULL, 0, &cards);
 	if (fake_pmix.aborts != (err == SLUICE_EPEER) || fake_pmix.finalizes != 1)
@@ -469,17 +469,17 @@ static void open__srun_without_pmix__fails_with_the_remedy(void **state)
 	setenv("SLURM_STEP_NUM_TASKS", "4", 1);
 	setenv("SLURM_PROCID", "3", 1);
 	setenv("SLURM_MPI_TYPE", "pmi2", 1);
-	assert_int_equal(bootstrap_open(TIMEOUT_MS, &b), SLUICE_EBOOT);
+	assert_int_equal(bootstrap_open(NULL, TIMEOUT_MS, &b), SLUICE_EBOOT);
 	assert_non_null(strstr(sluice_last_error(), "srun was started without --mpi=pmix"));
 	assert_non_null(strstr(sluice_last_error(), "run `srun --mpi=pmix ...`"));
 	assert_non_null(strstr(sluice_last_error(), "task 3 of 4"));
 	assert_non_null(strstr(sluice_last_error(), "pmi2"));
 	unsetenv("SLURM_STEP_NUM_TASKS");
 	setenv("SLURM_NTASKS", "2", 1);
-	assert_int_equal(bootstrap_open(TIMEOUT_MS, &b), SLUICE_EBOOT);
+	assert_int_equal(bootstrap_open(NULL, TIMEOUT_MS, &b), SLUICE_EBOOT);
 	unsetenv("SLURM_STEP_ID");
 	setenv("SLURM_STEPID", "1", 1);
-	assert_int_equal(bootstrap_open(TIMEOUT_MS, &b), SLUICE_EBOOT);
+	assert_int_equal(bootstrap_open(NULL, TIMEOUT_MS, &b), SLUICE_EBOOT);
 	assert_null(b);
 }
 
@@ -523,7 +523,7 @@ static void open__another_launcher_with_pmi__fails_EBOOT(void **state)
 	(void)state;
 	fake_pmix_reset(4, 0);
 	setenv("PMI_SIZE", "4", 1);
-	assert_int_equal(bootstrap_open(TIMEOUT_MS, &b), SLUICE_EBOOT);
+	assert_int_equal(bootstrap_open(NULL, TIMEOUT_MS, &b), SLUICE_EBOOT);
 	assert_non_null(strstr(sluice_last_error(), "PMIx"));
 }
 

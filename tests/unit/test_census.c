@@ -115,7 +115,7 @@ static struct plan *plan_of(const char *recipe, int steps)
  * steps, and the run is too short to be judged. */
 static int long_run(void)
 {
-	return under_valgrind() ? 60 : 300;
+	return under_valgrind() ? 30 : 300;
 }
 
 static int judged(const struct plan *plan)
@@ -368,6 +368,7 @@ static struct half_model *half_of(const char *recipe)
 	assert_non_null(h);
 	assert_int_equal(recipe_parse(recipe, &h->model.recipe), 0);
 	assert_int_equal(schedule_compile(&h->model.recipe, 0, &h->model.schedule), 0);
+	h->job.root = &h->job;
 	h->model.job = &h->job;
 	h->span = (struct span){ 0, SPAN, 0 };
 	h->model.layout = (struct layout){

@@ -1,11 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Barrier, sum and gather: rank order to the bit, all sizes, servers that mirror them, and ranks
- * that call different ones. */
+ * Barrier, sum, gather and broadcast: rank order to the bit, all sizes, servers that mirror them,
+ * and ranks that call different ones. */
 #include "ranks.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 static int meet(int rank, void *argument)
@@ -102,6 +103,97 @@ static void gather__0_to_512_bytes__row_r_is_rank_rs(void **state)
 		run_ranks(size, gather_rows, NULL);
 }
 
+/* Every byte between two of the STRIDE is the same. */
+enum { BROADCAST_MOST = 10 << 20, STRIDE = 127 };
+
+/* Sizes at the edges of a mail, of a chunk, and of two chunks. */
+static int broadcast_sizes(int rank, void *argument)
+{
+	static const size_t sizes[] = {
+		0, 1, 1007, 1008, 1009, 70001, 1008 + (4 << 20), 1009 + (4 << 20), BROADCAST_MOST
+	};
+	unsigned char *bytes = malloc(BROADCAST_MOST + 1);
+	sluice_job *job = rank_join(NULL);
+	const int size = sluice_size(job);
+	(void)argument;
+	for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
+		const int root = (int)(s + 1) % size;
+		const size_t n = sizes[s];
+		memset(bytes, 0xee, n + 1);
+		for (size_t i = 0; i < n && rank == root; i += STRIDE)
+			bytes[i] = (unsigned char)(i * 7 + i / 4096 + s);
+		CHECK_OK(sluice_broadcast(job, n ? bytes : NULL, n, root));
+		size_t wrong = 0;
+		for (size_t i = 0; i < n; i += STRIDE)
+			wrong += bytes[i] != (unsigned char)(i * 7 + i / 4096 + s);
+		CHECK(!wrong);
+		CHECK(rank == root || bytes[n] == 0xee);
+	}
+	CHECK_OK(sluice_barrier(job));
+	sluice_finalize(&job);
+	free(bytes);
+	return 0;
+}
+
+static void broadcast__of_any_size__arrives_on_all(void **state)
+{
+	(void)state;
+	for (int size = 1; size <= 4; size += 1 + (size == 2))
+		run_ranks(size, broadcast_sizes, NULL);
+}
+
+/* The job goes on after each of them. */
+static int broadcast_wrongly(int rank, void *argument)
+{
+	unsigned char bytes[64] = { 0 };
+	double sum = 1;
+	sluice_job *job = rank_join(NULL);
+	(void)argument;
+	log_capture();
+	CHECK(sluice_broadcast(job, bytes, rank == 2 ? 17 : 64, 1) == SLUICE_EINVAL);
+	CHECK(error_says("rank 0 (node n1)", "rank 2 (node n2)") &&
+	      error_says("64 bytes of root 1", "17 bytes of root 1"));
+	CHECK(sluice_broadcast(job, bytes, 64, rank == 1 ? 1 : 0) == SLUICE_EINVAL);
+	CHECK(error_says("64 bytes of root 0", "rank 1 (node n1) with 64 bytes of root 1"));
+	CHECK(sluice_broadcast(job, bytes, 64, 3) == SLUICE_EINVAL);
+	CHECK(error_says("root=3", "no worker"));
+	CHECK(sluice_broadcast(job, NULL, 64, 0) == SLUICE_EINVAL);
+	CHECK_OK(sluice_sum(job, &sum, 1));
+	CHECK(sum == 3);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void broadcast__of_different_sizes_or_roots__names_two_ranks_on_all(void **state)
+{
+	(void)state;
+	run_ranks(3, broadcast_wrongly, NULL);
+}
+
+/* Rank 1 ends while rank 0 still sends. */
+static int broadcast_to_nobody(int rank, void *argument)
+{
+	const size_t n = 64 << 20;
+	unsigned char *bytes = calloc(1, n);
+	sluice_job *job = rank_join(NULL);
+	(void)argument;
+	log_capture();
+	CHECK_OK(sluice_broadcast(job, bytes, 100, 0));
+	if (rank == 1)
+		_exit(0);
+	CHECK(sluice_broadcast(job, bytes, n, 0) == SLUICE_EPEER);
+	CHECK(error_says("rank 1 (node n1)", NULL));
+	sluice_finalize(&job);
+	free(bytes);
+	return 0;
+}
+
+static void broadcast__to_a_rank_that_ended__fails_naming_it(void **state)
+{
+	(void)state;
+	run_ranks(3, broadcast_to_nobody, NULL);
+}
+
 static int mixed(int rank, void *argument)
 {
 	sluice_job *job = rank_join(NULL);
@@ -172,6 +264,8 @@ static void gather__of_different_lengths__fails_on_all(void **state)
 
 static int with_servers(int rank, void *argument)
 {
+	enum { BIG_BYTES = 100000 };
+	static unsigned char big[BIG_BYTES];
 	float params[100] = { 0 }, grad[100] = { 0 };
 	sluice_job_attr where = { .size = sizeof where, .servers = 2 };
 	sluice_job *job = rank_join(&where);
@@ -200,6 +294,11 @@ static int with_servers(int rank, void *argument)
 			CHECK_OK(sluice_gather(job, mine, sizeof mine, all));
 			CHECK(values[0] == 1 && values[299] == 2 * 299 + 1);
 			CHECK(all[0] == 1 && all[64] == 2);
+			if (round % 10)
+				continue;
+			memset(big, rank == 1 ? round + 1 : 0, BIG_BYTES);
+			CHECK_OK(sluice_broadcast(job, big, round ? BIG_BYTES : 10, 1));
+			CHECK(big[9] == round + 1 && (!round || big[BIG_BYTES - 1] == round + 1));
 		}
 	}
 	sluice_model_close(&model);
@@ -247,6 +346,9 @@ int main(void)
 		cmocka_unit_test(barrier__one_rank_late__nobody_passes_before_it),
 		cmocka_unit_test(sum__0_to_1000_values__are_added_in_rank_order),
 		cmocka_unit_test(gather__0_to_512_bytes__row_r_is_rank_rs),
+		cmocka_unit_test(broadcast__of_any_size__arrives_on_all),
+		cmocka_unit_test(broadcast__of_different_sizes_or_roots__names_two_ranks_on_all),
+		cmocka_unit_test(broadcast__to_a_rank_that_ended__fails_naming_it),
 		cmocka_unit_test(collectives__hundreds_in_a_row__mails_are_never_mixed_up),
 		cmocka_unit_test(collectives__different_ones__fail_on_both_naming_both),
 		cmocka_unit_test(gather__of_different_lengths__fails_on_all),

@@ -193,7 +193,7 @@ static int balance(int rank, void *argument)
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	/* Under valgrind the arithmetic is that of the first steps, and each takes fifty times as
 	 * long. */
-	const uint64_t steps = under_valgrind() ? 40 : 500;
+	const uint64_t steps = under_valgrind() ? 16 : 500;
 	for (uint64_t step = 1; step <= steps; step++) {
 		if (step == steps / 2) {
 			lr = 0.02f; /* residuals keep the rate at which they arose */

@@ -24,7 +24,7 @@ static void kill__any_worker_at_any_moment__fifty_times__others_go_on_and_equal_
 {
 	(void)state;
 	for (unsigned round = 0; round < 50; round++) {
-		if (thinned(round, 7)) /* no divisor of 2, 3 or WORKERS: all kinds stay */
+		if (thinned(round, 11)) /* no divisor of 2, 3 or WORKERS: all kinds stay */
 			continue;
 		struct plan *p = new_plan(round % 3 == 1, 1u << round % WORKERS);
 		p->kill_at = 1 + (uint64_t)(35 * (0.5f + noise(1, round, 0, 0) / 2));
@@ -52,7 +52,7 @@ static void die__in_the_middle_of_a_collective__all_survivors_get_the_same_sums(
 	(void)state;
 	for (int worker = 0; worker < WORKERS; worker++)
 		for (int mails = 1; mails <= RANKS - 1; mails++) {
-			if (thinned((size_t)(worker * RANKS + mails), 3))
+			if (thinned((size_t)(worker * RANKS + mails), 5))
 				continue;
 			struct plan *p = new_plan(0, 1u << worker);
 			p->with_sums = 1;

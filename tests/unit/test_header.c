@@ -61,15 +61,19 @@ static void structures__keep_their_layout(void **state)
 	(void)state;
 	if (sizeof(void *) != 8)
 		skip();
-	assert_int_equal(sizeof(sluice_job_attr), 32);
+	assert_int_equal(sizeof(sluice_job_attr), 40);
 	assert_int_equal(offsetof(sluice_job_attr, wait_timeout_ms), 20);
 	assert_int_equal(offsetof(sluice_job_attr, on_failure), 24);
+	assert_int_equal(offsetof(sluice_job_attr, bootstrap), 32);
+	assert_int_equal(sizeof(sluice_bootstrap), 64);
+	assert_int_equal(offsetof(sluice_bootstrap, put), 40);
 	assert_int_equal(sizeof(sluice_tensor), 16);
 	assert_int_equal(sizeof(sluice_model_attr), 80);
 	assert_int_equal(offsetof(sluice_model_attr, recipe), 32);
 	assert_int_equal(offsetof(sluice_model_attr, memory_bytes), 56);
 	assert_int_equal(offsetof(sluice_model_attr, stream), 64);
 	assert_int_equal(offsetof(sluice_model_attr, grad_type), 72);
+	assert_int_equal(offsetof(sluice_model_attr, uneven), 76);
 	assert_int_equal(offsetof(sluice_model_stats, compress_ns), 80);
 	assert_int_equal(offsetof(sluice_model_stats, residual_norm), 120);
 	assert_int_equal(offsetof(sluice_model_stats, density_down), 136);

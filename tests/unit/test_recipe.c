@@ -264,6 +264,12 @@ static void recipe_parse__a_method__is_its_words_and_what_is_said_besides(void *
 			      by_text = parsed(methods[i].recipe);
 
 		assert_memory_equal(&by_name, &by_text, sizeof(by_name));
+
+		char keyed[64];
+		snprintf(keyed, sizeof(keyed), "method=%s", methods[i].name);
+		struct recipe by_key = parsed(keyed);
+
+		assert_memory_equal(&by_key, &by_text, sizeof(by_key));
 	}
 
 	struct recipe r = parsed("scalecom up=cyclic(k=5,chunks),f16 seed=3");
@@ -274,6 +280,10 @@ static void recipe_parse__a_method__is_its_words_and_what_is_said_besides(void *
 	struct recipe swapped = parsed("seed=3 up=cyclic(k=5,chunks),f16 scalecom");
 
 	assert_memory_equal(&r, &swapped, sizeof(r));
+
+	struct recipe keyed = parsed("seed=3 method=scalecom up=cyclic(k=5,chunks),f16");
+
+	assert_memory_equal(&r, &keyed, sizeof(r));
 	assert_true(parsed("bitopk down=all").down.select == SELECT_ALL);
 }
 

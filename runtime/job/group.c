@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Which groups a root has, and which ranks of the root they hold; see group.h. */
+#include "job/group.h"
+#include "job/job.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct group {
+	uint32_t number;
+	int color;
+	int left;     /* the program has finalized it */
+	int *root_of; /* [rank of the group] */
+	int *rank_of; /* [rank of the root]; -1: it does not hold that one */
+};
+
+int group_open(sluice_job *job, sluice_job *root, uint32_t number, int color, const int *roots,
+	       int n)
+{
+	struct group *group = calloc(1, sizeof(*group));
+
+	if (group) {
+		group->root_of = malloc((size_t)n * sizeof(*group->root_of));
+		group->rank_of = malloc((size_t)root->size * sizeof(*group->rank_of));
+	}
+	job->root = root;
+	job->group = group;
+	if (!group || !group->root_of || !group->rank_of)
+		return fail(SLUICE_ENOMEM, "no memory for a group of %d ranks", n);
+	group->number = number;
+	group->color = color;
+	for (int r = 0; r < root->size; r++)
+		group->rank_of[r] = -1;
+	for (int r = 0; r < n; r++) {
+		group->root_of[r] = roots[r];
+		group->rank_of[roots[r]] = r;
+	}
+	job->imm_of_group = imm_of_group(number);
+	job->cookie_of_group = cookie_of_group(number);
+	return 0;
+}
+
+void group_close(sluice_job *job)
+{
+	if (!job->group)
+		return;
+	free(job->group->root_of);
+	free(job->group->rank_of);
+	free(job->group);
+	job->group = NULL;
+}
+
+int group_rank_of(const sluice_job *job, int root_rank)
+{
+	return job->group->rank_of[root_rank];
+}
+
+int group_root_rank(const sluice_job *job, int rank)
+{
+	return job->group->root_of[rank];
+}
+
+int group_color(const sluice_job *job)
+{
+	return job->group->color;
+}
+
+void group_leave(sluice_job *job)
+{
+	job->group->left = 1;
+}
+
+/* ---- all groups of a root -------------------------------------------------- */
+
+sluice_job *groups_at(const sluice_job *root, uint32_t number)
+{
+	return number < GROUPS_MAX ? root->groups.at[number] : NULL;
+}
+
+uint32_t groups_end(const sluice_job *root)
+{
+	return root->groups.end;
+}
+
+void groups_free_numbers(const sluice_job *root, uint8_t bits[GROUPS_BYTES])
+{
+	memset(bits, 0, GROUPS_BYTES);
+	for (uint32_t g = 1; g < GROUPS_MAX; g++)
+		if (!root->groups.at[g])
+			bits[g / 8] |= (uint8_t)(1 << g % 8);
+}
+
+void groups_add(sluice_job *job)
+{
+	struct groups *groups = &job->root->groups;
+	const uint32_t number = job->group->number;
+
+	TOKEN_HELD(job);
+	groups->at[number] = job;
+	if (groups->end <= number)
+		groups->end = number + 1;
+}
+
+void groups_drop(const sluice_job *job)
+{
+	struct groups *groups = &job->root->groups;
+
+	TOKEN_HELD(job);
+	groups->at[job->group->number] = NULL;
+	while (groups->end > 1 && !groups->at[groups->end - 1])
+		groups->end--;
+}
+
+int groups_open(const sluice_job *root)
+{
+	int n = 0;
+
+	for (uint32_t g = 1; g < root->groups.end; g++)
+		n += root->groups.at[g] && !root->groups.at[g]->group->left;
+	return n;
+}

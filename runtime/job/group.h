@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Groups: jobs of some of a job's ranks. A group has its own numbering of ranks, control lines,
+ * mails, models, regions and failure. It shares everything that reaches the peers with its root,
+ * the job of sluice_init(): connections, progress token and thread, heartbeat, timers. So a group
+ * costs memory, but no connection and no thread.
+ *
+ * A root numbers its groups from 1, and all ranks of a group use the same number, which
+ * sluice_split() agrees on. Notifies and GETs of a group carry it (job_imm(), job_cookie()).
+ * progress.c finds the group by the number, and translates the peer, whom the transports know by
+ * its rank in the root. peers.c tells every group that holds a rank of its loss. The failure of a
+ * group is not one of its root or of other groups.
+ *
+ * group.c owns struct group and struct groups. split.c makes and ends groups. */
+#ifndef RUNTIME_GROUP_H
+#define RUNTIME_GROUP_H
+#include "job/lines.h"
+#include "sluice.h"
+#include <stdint.h>
+
+struct group;
+
+struct groups {
+	sluice_job *at[GROUPS_MAX]; /* by number; at[0] is not used */
+	uint32_t end;               /* all numbers are below this, or it is 0 */
+};
+
+/* Makes what a group knows of its ranks: roots[rank] is the rank in the root of each of the group's
+ * n ranks. SLUICE_ENOMEM if there is no memory. */
+int group_open(sluice_job *group, sluice_job *root, uint32_t number, int color, const int *roots,
+	       int n);
+void group_close(sluice_job *group);
+/* The rank in the group of a rank of the root; -1 if the group does not hold it. */
+int group_rank_of(const sluice_job *group, int root_rank);
+/* The rank in the root of a rank of the group. */
+int group_root_rank(const sluice_job *group, int rank);
+int group_color(const sluice_job *group);
+/* The program has finalized this group, whose memory a peer may still write. */
+void group_leave(sluice_job *group);
+
+/* ---- of a root. Token held, except for groups_open() ---- */
+/* NULL if there is no such group here. */
+sluice_job *groups_at(const sluice_job *root, uint32_t number);
+/* All numbers are below this. */
+uint32_t groups_end(const sluice_job *root);
+/* Sets a bit for each number that is free on this rank. */
+enum { GROUPS_BYTES = GROUPS_MAX / 8 };
+void groups_free_numbers(const sluice_job *root, uint8_t bits[GROUPS_BYTES]);
+/* From now on events reach the group. */
+void groups_add(sluice_job *group);
+void groups_drop(const sluice_job *group);
+/* How many groups the program has not finalized. */
+int groups_open(const sluice_job *root);
+#endif

@@ -1,0 +1,291 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * sluice_split(): makes groups of a job's ranks, and ends them; group.h says what a group is. All
+ * ranks of the parent agree on the members of each group and on one number for all groups of the
+ * call. The ranks of a group then exchange the places of their control lines through the parent's
+ * mails, which is the last thing that a group needs its parent for. */
+#include "base/bytes.h"
+#include "base/log.h"
+#include "job/job.h"
+#include <stdlib.h>
+#include <string.h>
+
+/* What a rank tells of itself: color i32, key i32, and a bit for each number that is free here. */
+enum { AT_COLOR = 0, AT_KEY = 4, AT_FREE = 8, ROW = AT_FREE + GROUPS_BYTES };
+
+static int color_of(const uint8_t *rows, int rank)
+{
+	return (int)get_le32(rows + (size_t)rank * ROW + AT_COLOR);
+}
+
+static int key_of(const uint8_t *rows, int rank)
+{
+	return (int)get_le32(rows + (size_t)rank * ROW + AT_KEY);
+}
+
+/* Whether rank a of the parent has its place in the group before rank b: servers come last. */
+static int is_before(const sluice_job *parent, const uint8_t *rows, int a, int b)
+{
+	const int a_serves = a >= parent->workers, b_serves = b >= parent->workers;
+
+	if (a_serves != b_serves)
+		return b_serves;
+	if (key_of(rows, a) != key_of(rows, b))
+		return key_of(rows, a) < key_of(rows, b);
+	return a < b;
+}
+
+/* The lowest number that is free on all ranks of the parent; 0 if there is none. */
+static uint32_t agreed_number(const sluice_job *parent, const uint8_t *rows)
+{
+	for (uint32_t g = 1; g < GROUPS_MAX; g++) {
+		int is_free = 1;
+
+		for (int r = 0; r < parent->size; r++)
+			is_free &= rows[(size_t)r * ROW + AT_FREE + g / 8] >> g % 8 & 1;
+		if (is_free)
+			return g;
+	}
+	return 0;
+}
+
+static void group_free(sluice_job *group)
+{
+	for (int p = 0; group->peers && p < group->size; p++)
+		if (group->peers[p].control)
+			group->peers[p].endpoint->transport->ops->remote_close(
+				&group->peers[p].control);
+	lines_close(&group->lines);
+	mails_close(&group->mails);
+	members_close(&group->members);
+	free(group->peers);
+	free(group->cards);
+	group_close(group);
+	free(group);
+}
+
+/* Copies what the ranks of the group are to the parent. members: their ranks in the parent. */
+static int fill(sluice_job *group, const sluice_job *parent, const int *members)
+{
+	group->pid = parent->pid;
+	group->page_of_this_process = parent->page_of_this_process;
+	group->seat = parent->seat;
+	group->settings = parent->settings;
+	group->budget = parent->budget;
+	memcpy(group->transports, parent->transports, sizeof(group->transports));
+	group->n_transports = parent->n_transports;
+	group->membership_epoch = 1;
+	clients_init(&group->clients);
+	group->peers = calloc((size_t)group->size, sizeof(*group->peers));
+	group->cards = calloc((size_t)group->size, sizeof(*group->cards));
+	if (!group->peers || !group->cards)
+		return fail(SLUICE_ENOMEM, "no memory for a group of %d ranks", group->size);
+	for (int r = 0; r < group->size; r++) {
+		group->peers[r].endpoint = parent->peers[members[r]].endpoint;
+		group->peers[r].state = parent->peers[members[r]].state;
+		group->cards[r] = parent->cards[members[r]];
+		group->workers += members[r] < parent->workers;
+		if (members[r] == parent->rank)
+			group->rank = r;
+	}
+	group->servers = group->size - group->workers;
+	if (!group->workers)
+		return fail(SLUICE_EINVAL,
+			    "sluice_split: the group of color %d has dedicated servers only: give "
+			    "at least one worker that color",
+			    group_color(group));
+	int rc = members_open(group);
+	if (!rc)
+		rc = mails_open(group);
+	if (!rc)
+		rc = lines_open(group);
+	return rc ? rc : lines_open_outbox(group);
+}
+
+/* Tells the members where their lines are, and opens their lines. Every rank of the parent takes
+ * part; group is NULL on one without a group, and members are ranks of the parent. */
+static int exchange(sluice_job *parent, sluice_job *group, const int *members, int rc)
+{
+	const size_t bytes = (size_t)parent->size * REGION_DESCRIPTOR_BYTES;
+	uint8_t *mine = calloc(1, bytes), *theirs = calloc(1, bytes);
+
+	if (!rc && (!mine || !theirs))
+		rc = fail(SLUICE_ENOMEM, "sluice_split: no memory for %d ranks", parent->size);
+	for (int r = 0; group && r < group->size && !rc; r++) {
+		struct endpoint *e = group->peers[r].endpoint;
+		rc = e->transport->ops->describe(
+			e, group->lines.own, mine + (size_t)members[r] * REGION_DESCRIPTOR_BYTES);
+	}
+	rc = collective_agree(parent, rc, "split the job");
+	if (!rc)
+		rc = collective_run(parent, COLLECTIVE_SPLIT, mine, REGION_DESCRIPTOR_BYTES,
+				    REGION_DESCRIPTOR_BYTES, theirs);
+	if (rc) {
+		free(mine);
+		free(theirs);
+		return rc;
+	}
+	for (int r = 0; group && r < group->size && !rc; r++) {
+		struct endpoint *e = group->peers[r].endpoint;
+		rc = e->transport->ops->remote_open(
+			e, theirs + (size_t)members[r] * REGION_DESCRIPTOR_BYTES,
+			&group->peers[r].control);
+		if (!rc && group->peers[r].control->bytes < (uint64_t)group->size * LINE_BYTES)
+			rc = fail(SLUICE_EWIRE, "%s gave a control region of %llu bytes: too small",
+				  rank_text(group, r),
+				  (unsigned long long)group->peers[r].control->bytes);
+	}
+	free(mine);
+	free(theirs);
+	if (!rc && group) { /* before any peer can know that it may write here */
+		progress_take(parent);
+		groups_add(group);
+		progress_release(parent);
+	}
+	int own = rc;
+	rc = collective_agree(parent, rc, "split the job");
+	if (rc && group && !own) {
+		progress_take(parent);
+		groups_drop(group);
+		progress_release(parent);
+	}
+	return rc;
+}
+
+/* Makes the group of this rank, without its peers. */
+static int make(sluice_job *parent, const uint8_t *rows, uint32_t number, int *members,
+		sluice_job **out)
+{
+	const int color = color_of(rows, parent->rank);
+	sluice_job *group = calloc(1, sizeof(*group)), *root = parent->root;
+	int *roots = calloc((size_t)parent->size, sizeof(*roots));
+	int n = 0, rc = 0;
+
+	for (int r = 0; r < parent->size; r++) { /* sorted by insertion */
+		int at = n;
+
+		if (color_of(rows, r) != color)
+			continue;
+		for (; at > 0 && is_before(parent, rows, r, members[at - 1]); at--)
+			members[at] = members[at - 1];
+		members[at] = r;
+		n++;
+	}
+	if (!group || !roots)
+		rc = fail(SLUICE_ENOMEM, "sluice_split: no memory for a group of %d ranks", n);
+	for (int r = 0; r < n && !rc; r++)
+		roots[r] = parent->group ? group_root_rank(parent, members[r]) : members[r];
+	if (!rc) {
+		group->size = n;
+		rc = group_open(group, root, number, color, roots, n);
+	}
+	if (!rc)
+		rc = fill(group, parent, members);
+	free(roots);
+	*out = group;
+	return rc;
+}
+
+static int check(const sluice_job *job, const sluice_job *const *sub)
+{
+	int rc = job_check(job, "sluice_split");
+
+	if (!rc && !sub)
+		rc = fail(SLUICE_EINVAL, "sluice_split: sub is NULL");
+	if (!rc && job->members.elastic)
+		rc = fail(SLUICE_ENOSUPP,
+			  "sluice_split: a job with on_failure=continue cannot be split, because "
+			  "groups do not go on without a lost rank; use on_failure=abort");
+	return rc;
+}
+
+static int split(sluice_job *parent, int color, int key, sluice_job **sub)
+{
+	int rc = check(parent, (const sluice_job *const *)sub);
+	if (rc)
+		return rc;
+	uint8_t mine[ROW], *rows = malloc((size_t)parent->size * ROW);
+	int *members = calloc((size_t)parent->size, sizeof(*members));
+	sluice_job *group = NULL;
+
+	error_hold(); /* until collective_agree() knows which other ranks have this error */
+	if (!rows || !members)
+		rc = fail(SLUICE_ENOMEM, "sluice_split: no memory for %d rows", parent->size);
+	put_le32(mine + AT_COLOR, color < 0 ? UINT32_MAX : (uint32_t)color);
+	put_le32(mine + AT_KEY, (uint32_t)key);
+	progress_take(parent);
+	groups_free_numbers(parent->root, mine + AT_FREE);
+	progress_release(parent);
+	rc = collective_agree(parent, rc, "split the job");
+	if (!rc)
+		rc = collective_run(parent, COLLECTIVE_SPLIT, mine, 0, ROW, rows);
+	if (!rc) {
+		const uint32_t number = agreed_number(parent, rows);
+
+		error_hold();
+		if (!number)
+			rc = fail(SLUICE_EINVAL,
+				  "sluice_split: the ranks hold %d groups already: finalize some "
+				  "before",
+				  GROUPS_MAX - 1);
+		if (!rc && color >= 0)
+			rc = make(parent, rows, number, members, &group);
+		rc = exchange(parent, rc ? NULL : group, members, rc);
+	}
+	free(rows);
+	free(members);
+	if (rc) {
+		if (group)
+			group_free(group);
+		return rc;
+	}
+	if (group)
+		log_line(LOG_INFO, "runtime", "group %d: rank %d of %d, %d workers", color,
+			 group->rank, group->size, group->workers);
+	*sub = group;
+	return 0;
+}
+
+int sluice_split(sluice_job *job, int color, int key, sluice_job **sub)
+{
+	struct error_scope scope;
+
+	error_begin(&scope);
+	return error_end(&scope, split(job, color, key, sub));
+}
+
+/* Until all ranks of the group have come, and after a failure until the root ends, peers may write
+ * into the lines of the group. */
+void group_finalize(sluice_job *group)
+{
+	const int open = clients_have_models(&group->clients);
+	struct error_scope scope;
+
+	error_begin(&scope);
+	progress_take(group);
+	if (open && !group->failure.code)
+		job_fail(group, SLUICE_EINVAL, group->rank,
+			 "sluice_finalize of a group with a model still open: call "
+			 "sluice_model_close before");
+	const int finalizing = failure_finalize(group);
+	progress_release(group);
+	const int rc = finalizing ? collective_run(group, COLLECTIVE_FINALIZE, NULL, 0, 0, NULL) :
+				    SLUICE_EPEER;
+	progress_take(group);
+	group_leave(group);
+	if (!rc)
+		groups_drop(group);
+	sluice_job *root = group->root;
+	progress_release(root);
+	if (!rc)
+		group_free(group);
+	error_end(&scope, rc);
+}
+
+void groups_free(sluice_job *root)
+{
+	for (uint32_t g = 1; g < GROUPS_MAX; g++)
+		if (groups_at(root, g)) {
+			group_free(groups_at(root, g));
+			root->groups.at[g] = NULL;
+		}
+}

@@ -1,0 +1,439 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A job whose ranks meet in a store of the program: the good way, and each way a store, a callback
+ * or a rank can fail. The ranks of most cases are threads that exchange cards; the last case is a
+ * real job of processes. */
+#include "base/log.h"
+#include "sluice.h"
+#include "slurm/bootstrap.h"
+
+#include <pthread.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+enum { RANKS = 4, VALUE_BYTES = 4096, PATIENT_MS = 60000, SHORT_MS = 300 };
+
+enum trouble { NONE, SHORT, LONG, TORN, EMPTY, FAILS };
+
+/* What all ranks share; it lies in shared memory, so that ranks can be processes. */
+struct store {
+	struct {
+		atomic_int put; /* 1 while it is written, 2 when it can be read */
+		char key[96];
+		size_t bytes;
+		uint8_t value[VALUE_BYTES];
+	} slots[2 * RANKS];
+	atomic_int used, fenced;
+	/* What goes wrong: at get() of this key, at every put(), at the fence. */
+	char troubled[96];
+	enum trouble get, put, fence;
+};
+
+static struct store *store;
+
+static void sleep_ms(int ms)
+{
+	struct timespec t = { ms / 1000, (long)(ms % 1000) * 1000000 };
+
+	nanosleep(&t, NULL);
+}
+
+static int put(void *context, const char *key, const void *value, size_t bytes)
+{
+	struct store *s = context;
+	int slot = atomic_fetch_add(&s->used, 1);
+
+	if (s->put == FAILS)
+		return 42;
+	assert_in_range(bytes, 1, VALUE_BYTES);
+	snprintf(s->slots[slot].key, sizeof(s->slots[slot].key), "%s", key);
+	memcpy(s->slots[slot].value, value, bytes);
+	s->slots[slot].bytes = bytes;
+	atomic_store(&s->slots[slot].put, 2);
+	return 0;
+}
+
+static int spoil(enum trouble trouble, uint8_t *value, size_t room, size_t *bytes)
+{
+	switch (trouble) {
+	case NONE: return 0;
+	case SHORT: *bytes = 7; return 0;
+	case LONG: *bytes = room + 1; return 0;
+	case TORN: value[20] ^= 1; return 0;
+	case EMPTY: *bytes = 0; return 0;
+	case FAILS: return -77;
+	}
+	return 0;
+}
+
+/* The last put() of a key counts. */
+static int get(void *context, const char *key, void *value, size_t room, size_t *bytes_out,
+	       int timeout_ms)
+{
+	struct store *s = context;
+
+	for (int waited = 0;; waited += 5) {
+		for (int i = 2 * RANKS - 1; i >= 0; i--) {
+			if (atomic_load(&s->slots[i].put) != 2 || strcmp(s->slots[i].key, key) != 0)
+				continue;
+			memcpy(value, s->slots[i].value, s->slots[i].bytes);
+			*bytes_out = s->slots[i].bytes;
+			return strcmp(key, s->troubled) ? 0 : spoil(s->get, value, room, bytes_out);
+		}
+		if (waited >= timeout_ms)
+			return SLUICE_ETIMEDOUT;
+		sleep_ms(5);
+	}
+}
+
+static int fence(void *context, int timeout_ms)
+{
+	struct store *s = context;
+
+	atomic_fetch_add(&s->fenced, 1);
+	if (s->fence == FAILS)
+		return 9;
+	for (int waited = 0; atomic_load(&s->fenced) < RANKS; waited += 5) {
+		if (waited >= timeout_ms)
+			return SLUICE_ETIMEDOUT;
+		sleep_ms(5);
+	}
+	return 0;
+}
+
+static void swallow(int level, const char *line, void *context)
+{
+	(void)level;
+	(void)line;
+	(void)context;
+}
+
+static int setup(void **state)
+{
+	(void)state;
+	log_set_sink(swallow, NULL);
+	store = mmap(NULL, sizeof(*store), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
+		     0);
+	return store == MAP_FAILED;
+}
+
+static int teardown(void **state)
+{
+	(void)state;
+	munmap(store, sizeof(*store));
+	return 0;
+}
+
+static sluice_bootstrap callbacks(int rank, int ranks)
+{
+	return (sluice_bootstrap){ .size = sizeof(sluice_bootstrap),
+				   .rank = rank,
+				   .ranks = ranks,
+				   .context = store,
+				   .put = put,
+				   .get = get };
+}
+
+/* A rank that only exchanges cards. */
+struct player {
+	sluice_bootstrap callbacks;
+	int timeout_ms;
+	pthread_t thread;
+	int rc;
+	char error[1024];
+	char node[NODE_NAME_BYTES], origin[128];
+	struct card *cards;
+};
+
+static void *exchange(void *argument)
+{
+	struct player *p = argument;
+	struct bootstrap *b = NULL;
+	uint8_t payload[2] = { 7, (uint8_t)p->callbacks.rank };
+
+	p->rc = bootstrap_open(&p->callbacks, p->timeout_ms, &b);
+	if (!p->rc) {
+		snprintf(p->node, sizeof(p->node), "%s", bootstrap_node(b));
+		snprintf(p->origin, sizeof(p->origin), "%s", bootstrap_origin(b));
+		p->rc = bootstrap_exchange(b, payload, sizeof(payload), &p->cards);
+	}
+	if (p->rc)
+		snprintf(p->error, sizeof(p->error), "%s", sluice_last_error());
+	bootstrap_close(&b);
+	return NULL;
+}
+
+static void play(struct player *players, int n)
+{
+	for (int r = 0; r < n; r++) {
+		players[r].timeout_ms = players[r].timeout_ms ? players[r].timeout_ms : PATIENT_MS;
+		assert_int_equal(pthread_create(&players[r].thread, NULL, exchange, &players[r]),
+				 0);
+	}
+	for (int r = 0; r < n; r++)
+		pthread_join(players[r].thread, NULL);
+}
+
+static void fails(struct player *p, int code, const char *a, const char *b)
+{
+	if (p->rc != code || !strstr(p->error, a) || !strstr(p->error, b))
+		fail_msg("expected %d with \"%s\" and \"%s\", got %d: %s", code, a, b, p->rc,
+			 p->error);
+	assert_null(p->cards);
+}
+
+static void exchange__four_ranks__each_gets_all_cards(void **state)
+{
+	for (int fenced = 0; fenced < 2; fenced++) {
+		struct player players[RANKS] = { 0 };
+
+		for (int r = 0; r < RANKS; r++) {
+			players[r].callbacks = callbacks(r, RANKS);
+			players[r].callbacks.node = r ? "blue" : NULL;
+			players[r].callbacks.name = fenced ? "fenced" : NULL;
+			players[r].callbacks.fence = fenced ? fence : NULL;
+		}
+		play(players, RANKS);
+		for (int r = 0; r < RANKS; r++) {
+			assert_int_equal(players[r].rc, 0);
+			for (int p = 0; p < RANKS; p++) {
+				assert_int_equal(players[r].cards[p].payload_bytes, 2);
+				assert_int_equal(players[r].cards[p].payload[1], p);
+			}
+			assert_string_equal(players[r].cards[2].node, "blue");
+			free(players[r].cards);
+		}
+		assert_string_equal(players[3].node, "blue");
+		assert_string_not_equal(players[0].node, "");
+		assert_non_null(strstr(players[0].origin,
+				       fenced ? "callbacks (fenced)" : "callbacks (sluice)"));
+		teardown(state);
+		setup(state);
+	}
+}
+
+/* Two ranks, of which rank 0 meets the trouble when it gets the card of rank 1. */
+static struct player troubled(enum trouble trouble)
+{
+	struct player players[2] = { { .callbacks = callbacks(0, 2) },
+				     { .callbacks = callbacks(1, 2) } };
+
+	players[1].callbacks.name = players[0].callbacks.name = "x";
+	strcpy(store->troubled, "x.card.1");
+	store->get = trouble;
+	players[1].timeout_ms = SHORT_MS;
+	play(players, 2);
+	free(players[1].cards);
+	return players[0];
+}
+
+static void get__returns_hostile_bytes__is_refused_naming_the_rank(void **state)
+{
+	static const struct {
+		enum trouble trouble;
+		int code;
+		const char *with;
+	} cases[] = { { SHORT, SLUICE_EWIRE, "too few" },
+		      { EMPTY, SLUICE_EWIRE, "the 0 bytes" },
+		      { LONG, SLUICE_EWIRE, "more than any rank puts" },
+		      { TORN, SLUICE_EWIRE, "checksum" },
+		      { FAILS, SLUICE_EBOOT, "get() of the bootstrap" } };
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct player p = troubled(cases[i].trouble);
+
+		fails(&p, cases[i].code, cases[i].with, "x.card.1");
+		teardown(state);
+		setup(state);
+	}
+}
+
+static void put__fails__is_named_with_its_code(void **state)
+{
+	struct player p = { .callbacks = callbacks(0, 1) };
+
+	(void)state;
+	store->put = FAILS;
+	play(&p, 1);
+	fails(&p, SLUICE_EBOOT, "put() of the bootstrap", "returned 42 on rank 0");
+}
+
+static void fence__fails__is_named_with_its_code(void **state)
+{
+	struct player p = { .callbacks = callbacks(0, 1) };
+
+	(void)state;
+	store->fence = FAILS;
+	p.callbacks.fence = fence;
+	play(&p, 1);
+	fails(&p, SLUICE_EBOOT, "fence() of the bootstrap", "returned 9 on rank 0");
+}
+
+static void missing_ranks__are_named_after_the_timeout(void **state)
+{
+	for (int fenced = 0; fenced < 2; fenced++) {
+		struct player players[2] = { { .callbacks = callbacks(0, 4) },
+					     { .callbacks = callbacks(2, 4) } };
+
+		for (int p = 0; p < 2; p++) {
+			players[p].timeout_ms = SHORT_MS;
+			players[p].callbacks.fence = fenced ? fence : NULL;
+		}
+		play(players, 2);
+		fails(&players[0], SLUICE_ETIMEDOUT, "rank 0 waited", "missing: rank 1, rank 3:");
+		fails(&players[1], SLUICE_ETIMEDOUT, "rank 2 waited", "missing: rank 1, rank 3:");
+		assert_non_null(strstr(players[0].error, fenced ? "fence()" : "get()"));
+		teardown(state);
+		setup(state);
+	}
+}
+
+static void ranks_that_disagree_about_the_size__are_told_at_once(void **state)
+{
+	struct player players[2] = { { .callbacks = callbacks(0, 2) },
+				     { .callbacks = callbacks(1, 4) } };
+
+	(void)state;
+	play(players, 2);
+	fails(&players[0], SLUICE_EPEER, "rank 1 says that the job has 4 ranks", "rank 0");
+	fails(&players[1], SLUICE_EPEER, "rank 0 says that the job has 2 ranks", "rank 1");
+}
+
+static void two_processes_with_one_rank__are_told(void **state)
+{
+	struct player first = { .callbacks = callbacks(1, 2), .timeout_ms = SHORT_MS };
+	struct player second = first;
+
+	(void)state;
+	play(&first, 1); /* rank 0 is missing; the second one then replaces the card of the first */
+	fails(&first, SLUICE_ETIMEDOUT, "missing: rank 0", "");
+	first.timeout_ms = 4 * SHORT_MS;
+	first.callbacks.name = second.callbacks.name = "again";
+	pthread_create(&first.thread, NULL, exchange, &first);
+	sleep_ms(SHORT_MS);
+	second.callbacks.node = "elsewhere";
+	play(&second, 1);
+	pthread_join(first.thread, NULL);
+	fails(&first, SLUICE_EPEER, "two processes of the job say that they are rank 1 of 2",
+	      "again");
+}
+
+static void wrong_attributes__are_refused(void **state)
+{
+	struct player p[6];
+	static const char *const says[] = {
+		"size field",        "put of the bootstrap is NULL", "get of the bootstrap is NULL",
+		"rank=2 of ranks=2", "rank=-1 of ranks=2",           "rank=0 of ranks=0"
+	};
+
+	(void)state;
+	for (int i = 0; i < 6; i++)
+		p[i] = (struct player){ .callbacks = callbacks(0, 2) };
+	p[0].callbacks.size = 8;
+	p[1].callbacks.put = NULL;
+	p[2].callbacks.get = NULL;
+	p[3].callbacks.rank = 2;
+	p[4].callbacks.rank = -1;
+	p[5].callbacks.ranks = 0;
+	for (int i = 0; i < 6; i++) {
+		play(&p[i], 1);
+		fails(&p[i], SLUICE_EINVAL, says[i], "bootstrap");
+	}
+}
+
+/* One process of a real job: joins, sums, trains one step, leaves, all without a launcher. */
+static int rank_main(int rank)
+{
+	enum { N = 1000 };
+	float params[N] = { 0 }, grad[N];
+	double sum = rank + 1;
+	const sluice_bootstrap bootstrap = callbacks(rank, RANKS);
+	const sluice_job_attr attr = { .size = sizeof(attr), .bootstrap = &bootstrap };
+	const sluice_model_attr model_attr = { .size = sizeof(model_attr),
+					       .count = N,
+					       .recipe = "up=all down=all update=sgd memory=none",
+					       .lr = 1 };
+	sluice_job *job = NULL;
+	sluice_model *model = NULL;
+
+	for (int i = 0; i < N; i++)
+		grad[i] = (float)(rank + 1);
+	if (sluice_init(&attr, &job) || sluice_rank(job) != rank || sluice_size(job) != RANKS ||
+	    sluice_sum(job, &sum, 1) || sum != 1 + 2 + 3 + 4 ||
+	    sluice_model_open(job, &model_attr, params, &model) || sluice_push(model, grad) ||
+	    sluice_pull(model, params) || params[0] != -2.5f || params[N - 1] != -2.5f) {
+		fprintf(stderr, "rank %d: sum %g, params %g: %s\n", rank, sum, (double)params[0],
+			sluice_last_error());
+		return 1;
+	}
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void job__of_four_processes_without_a_launcher__trains(void **state)
+{
+	pid_t pids[RANKS];
+	int status;
+
+	(void)state;
+	/* Neither takes part: the program has said who the ranks are. */
+	setenv("PMIX_NAMESPACE", "nobody.0", 1);
+	setenv("SLURM_STEP_NUM_TASKS", "99", 1);
+	for (int r = 0; r < RANKS; r++) {
+		pids[r] = fork();
+		if (!pids[r])
+			_exit(rank_main(r));
+	}
+	for (int r = 0; r < RANKS; r++) {
+		assert_int_equal(waitpid(pids[r], &status, 0), pids[r]);
+		assert_int_equal(status, 0);
+	}
+	unsetenv("PMIX_NAMESPACE");
+	unsetenv("SLURM_STEP_NUM_TASKS");
+}
+
+static int simulated(sluice_job *job, void *context)
+{
+	(void)job;
+	(void)context;
+	return 0;
+}
+
+static void simulated_rank__with_a_bootstrap__is_refused(void **state)
+{
+	const sluice_bootstrap bootstrap = callbacks(0, 1);
+	const sluice_job_attr attr = { .size = sizeof(attr), .bootstrap = &bootstrap };
+
+	(void)state;
+	assert_int_equal(sluice_simulate(&attr, 2, simulated, NULL), SLUICE_EINVAL);
+	assert_non_null(strstr(sluice_last_error(), "sluice_simulate()"));
+}
+
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		CASE(exchange__four_ranks__each_gets_all_cards),
+		CASE(get__returns_hostile_bytes__is_refused_naming_the_rank),
+		CASE(put__fails__is_named_with_its_code),
+		CASE(fence__fails__is_named_with_its_code),
+		CASE(missing_ranks__are_named_after_the_timeout),
+		CASE(ranks_that_disagree_about_the_size__are_told_at_once),
+		CASE(two_processes_with_one_rank__are_told),
+		CASE(wrong_attributes__are_refused),
+		CASE(job__of_four_processes_without_a_launcher__trains),
+		CASE(simulated_rank__with_a_bootstrap__is_refused),
+	};
+
+	return cmocka_run_group_tests_name("callbacks", tests, NULL, NULL);
+}

@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Pulling in ranges: the same bits as one pull, for all kinds of recipes and any order; a range
+ * that goes on before others are there; the progress thread that goes on while the program
+ * computes; and refusals. */
+#include "four_tensors.h"
+#include "ranks.h"
+#include "thinned.h"
+#include "worker/worker.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <cmocka.h>
+
+static const char *const recipes[] = {
+	"up=all down=all",
+	"up=all down=all update=none",
+	"up=topk(0.01) down=topk(0.05)",
+	"up=topk(0.02) down=topk(0.1),bf16 signal=momentum(0.9) update=none",
+	"up=threshold(0.02) down=all update=momentum(0.5)",
+	"up=all,uniform(3,64) down=topk(0.1),uniform(2)",
+	"up=topk(0.05) down=all signal=igt(0.5) update=ema(0.5)",
+	"up=cyclic(0.1) down=all",
+	"up=sketch(0.05,5,1.6,4) down=all",
+	"up=topk(0.1) down=all when=every(2)",
+	"up=all down=all signal=innovation when=lazy(10,0.1)",
+};
+enum { RECIPES = sizeof recipes / sizeof *recipes, STEPS = 4 };
+
+struct digests {
+	int in_pieces;
+	uint64_t params[RECIPES][2];
+};
+
+/* The ways to wait that a rank goes through from step to step. What a range gave does not change
+ * any more. */
+static void pull_in_pieces(sluice_model *model, float *target, uint64_t step, int rank)
+{
+	static const uint64_t pieces[] = { 1, 2, 7, 37 };
+	const uint64_t n = pieces[(step + (uint64_t)rank) % 4], stride = n == 37 ? 10 : 1;
+	float seen[COUNT];
+	CHECK_OK(sluice_pull_begin(model, target));
+	for (uint64_t i = 0; i < n; i++) {
+		const uint64_t j = step % 2 ? n - 1 - i * stride % n : i * stride % n;
+		const uint64_t begin = COUNT * j / n, end = COUNT * (j + 1) / n;
+		CHECK_OK(sluice_pull_range(model, begin, end - begin));
+		memcpy(seen + begin, target + begin, (end - begin) * sizeof *seen);
+	}
+	CHECK(!memcmp(seen, target, sizeof seen));
+}
+
+static int train(int rank, void *argument)
+{
+	static const uint32_t shards[] = { 1, 7 };
+	struct digests *digests = argument;
+	sluice_job *job = rank_join(NULL);
+	for (int i = 0; i < RECIPES * 2; i++) {
+		const int none = strstr(recipes[i / 2], "none") != NULL;
+		float params[COUNT], grad[COUNT], mean[COUNT];
+		sluice_model_attr attr = attributes(recipes[i / 2], shards[i % 2]);
+		sluice_model *model = NULL;
+		if (thinned((size_t)i + 1, 2))
+			continue;
+		for (int j = 0; j < COUNT; j++)
+			params[j] = noise(2, 0, 0, (uint64_t)j);
+		CHECK_OK(sluice_model_open(job, &attr, params, &model));
+		for (uint64_t step = 1; step <= STEPS; step++) {
+			float *target = none ? mean : params;
+			fill_gradient(grad, rank, step, params);
+			sluice_raise(model, rank ? 0 : 1u << step);
+			CHECK_OK(sluice_push(model, grad));
+			if (digests->in_pieces)
+				pull_in_pieces(model, target, step, rank);
+			else
+				CHECK_OK(none ? sluice_pull_mean(model, mean) :
+						sluice_pull(model, params));
+			CHECK(sluice_step(model) == step);
+			if (!strstr(recipes[i / 2], "every"))
+				CHECK(sluice_raised(model) == 1u << step);
+			for (int j = 0; j < COUNT && none; j++)
+				params[j] -= 0.1f * mean[j];
+		}
+		if (!rank)
+			digests->params[i / 2][i % 2] = sluice_digest(params, sizeof params);
+		sluice_model_close(&model);
+	}
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void same_bits(int ranks)
+{
+	struct digests *whole = shared_memory(sizeof *whole),
+		       *pieces = shared_memory(sizeof *pieces);
+	run_ranks(ranks, train, whole);
+	pieces->in_pieces = 1;
+	run_ranks(ranks, train, pieces);
+	for (int i = 0; i < RECIPES * 2; i++)
+		if (whole->params[i / 2][i % 2] != pieces->params[i / 2][i % 2])
+			fail_msg("%d ranks, \"%s\": another digest in ranges", ranks,
+				 recipes[i / 2]);
+}
+
+static void pull_range__any_cut_and_order__same_bits_as_one_pull(void **state)
+{
+	(void)state;
+	same_bits(1);
+	same_bits(3);
+}
+
+/* ---- before others are there ----------------------------------------------- */
+
+enum { SHARD = COUNT / 2 };
+
+/* The publication of shard 1 that was taken last. */
+static uint64_t taken(sluice_model *model)
+{
+	progress_take(model->job);
+	const uint64_t have = lane_have(model, 1);
+	progress_release(model->job);
+	return have;
+}
+
+/* Rank 1 pushes shard 1 only after rank 0 has pulled shard 0. */
+static int go_on_early(int rank, void *argument)
+{
+	atomic_int *pulled = argument;
+	float params[COUNT] = { 0 }, grad[COUNT];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = attributes("up=all down=all update=sgd memory=none", 2);
+	attr.lr = 1;
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	for (int step = 1; step <= 3; step++) {
+		for (int i = 0; i < COUNT; i++)
+			grad[i] = (float)(rank + 1);
+		CHECK_OK(sluice_push_range(model, grad, 0, SHARD));
+		for (int waited = 0; rank && atomic_load(pulled) < step; waited++) {
+			CHECK(waited < 60000);
+			sleep_ms(1);
+		}
+		CHECK_OK(sluice_push_range(model, grad + SHARD, SHARD, SHARD));
+		CHECK_OK(sluice_pull_begin(model, params));
+		CHECK_OK(sluice_pull_range(model, 10, SHARD - 10));
+		CHECK(params[10] == -1.5f * (float)step);
+		if (!rank)
+			atomic_store(pulled, step);
+		/* No call of this rank is needed for the rest to come. */
+		for (int waited = 0; taken(model) < (uint64_t)step; waited++) {
+			CHECK(waited < 60000);
+			sleep_ms(1);
+		}
+		CHECK(sluice_step(model) == (uint64_t)step - 1);
+		CHECK_OK(sluice_pull_range(model, 0, 10));
+		CHECK_OK(sluice_pull_range(model, SHARD, SHARD));
+		CHECK(params[COUNT - 1] == -1.5f * (float)step && params[0] == params[10]);
+		CHECK(sluice_step(model) == (uint64_t)step);
+	}
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void pull_range__of_a_shard_that_is_there__does_not_wait_for_others(void **state)
+{
+	(void)state;
+	run_ranks(2, go_on_early, shared_memory(sizeof(atomic_int)));
+}
+
+/* ---- refusals -------------------------------------------------------------- */
+
+static int call_wrongly(int rank, void *argument)
+{
+	float params[COUNT] = { 0 }, grad[COUNT] = { 0 };
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = attributes("up=topk(0.1) down=all", 3);
+	(void)rank;
+	(void)argument;
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	log_capture();
+	CHECK(sluice_pull_begin(NULL, params) == SLUICE_EINVAL);
+	CHECK(sluice_pull_begin(model, params) == SLUICE_EINVAL);
+	CHECK(error_says("nothing was pushed", NULL));
+	CHECK(sluice_pull_range(model, 0, 1) == SLUICE_EINVAL);
+	CHECK(error_says("call sluice_pull_begin first", NULL));
+	CHECK_OK(sluice_push(model, grad));
+	CHECK(sluice_pull_range(model, 0, 1) == SLUICE_EINVAL);
+	CHECK(sluice_pull_begin(model, NULL) == SLUICE_EINVAL);
+	CHECK_OK(sluice_pull_begin(model, params));
+	CHECK(sluice_pull_range(model, 0, 0) == SLUICE_EINVAL);
+	CHECK(sluice_pull_range(model, COUNT, 1) == SLUICE_EINVAL);
+	CHECK(sluice_pull_range(model, 1, COUNT) == SLUICE_EINVAL);
+	CHECK(error_says("outside of the model's 1500", NULL));
+	CHECK_OK(sluice_pull_range(model, 0, 700));
+	CHECK(sluice_pull_range(model, 600, 200) == SLUICE_EINVAL);
+	CHECK(error_says("coordinate 600 of the range [600, 800)", NULL));
+	CHECK(sluice_pull(model, params) == SLUICE_EINVAL);
+	CHECK(error_says("nobody has waited for coordinate 700", NULL));
+	CHECK(sluice_push(model, grad) == SLUICE_EINVAL);
+	CHECK(sluice_push_range(model, grad, 0, 1) == SLUICE_EINVAL);
+	CHECK(sluice_pull_begin(model, params) == SLUICE_EINVAL);
+	CHECK(sluice_checkpoint(model, "/nonexistent") == SLUICE_EINVAL);
+	CHECK_OK(sluice_pull_range(model, 700, COUNT - 700));
+	CHECK(sluice_pull_range(model, 0, 1) == SLUICE_EINVAL);
+	CHECK_OK(sluice_push(model, grad));
+	CHECK_OK(sluice_pull_begin(model, params));
+	sluice_model_close(&model); /* in the middle of a pull */
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void calls__out_of_order_or_range__are_refused(void **state)
+{
+	(void)state;
+	run_ranks(2, call_wrongly, NULL);
+}
+
+/* Rank 1 closes after one step, and rank 0 waits for a range of the second one. */
+static int wait_in_vain(int rank, void *argument)
+{
+	float params[COUNT] = { 0 }, grad[COUNT] = { 0 };
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = attributes("up=topk(0.1) down=all", 2);
+	(void)argument;
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	log_capture();
+	for (int step = 0; step < 2 - rank; step++) {
+		CHECK_OK(sluice_push(model, grad));
+		CHECK_OK(sluice_pull_begin(model, params));
+		int rc = sluice_pull_range(model, 0, COUNT);
+		CHECK(rc == (step ? SLUICE_EPEER : 0));
+		CHECK(!step || error_says("rank 1 (node n1) closed model 0 after 1 steps", NULL));
+	}
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void pull_range__that_nobody_can_complete__fails_naming_who_closed(void **state)
+{
+	(void)state;
+	run_ranks(2, wait_in_vain, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(pull_range__any_cut_and_order__same_bits_as_one_pull),
+		cmocka_unit_test(pull_range__of_a_shard_that_is_there__does_not_wait_for_others),
+		cmocka_unit_test(calls__out_of_order_or_range__are_refused),
+		cmocka_unit_test(pull_range__that_nobody_can_complete__fails_naming_who_closed),
+	};
+	return cmocka_run_group_tests_name("pulls in ranges", tests, NULL, NULL);
+}

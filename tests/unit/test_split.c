@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Groups of a job's ranks: who is in which, that they train, sum and broadcast beside each other
+ * with the bits of jobs of their own, that a lost rank fails the groups that hold it and no other,
+ * and how they end. */
+#include "job/job.h"
+#include "ranks.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <string.h>
+#include <unistd.h>
+#include <cmocka.h>
+
+enum { N = 3000, STEPS = 6 };
+
+/* ---- who is in which ------------------------------------------------------- */
+
+static int number_ranks(int rank, void *argument)
+{
+	sluice_job *job = rank_join(NULL), *pair = NULL, *reversed = NULL, *none = job;
+	double sum = rank;
+	(void)argument;
+	CHECK_OK(sluice_split(job, rank / 2, 0, &pair));
+	CHECK(sluice_size(pair) == 2 && sluice_rank(pair) == rank % 2);
+	CHECK(sluice_workers(pair) == 2 && sluice_is_worker(pair) && sluice_living(pair) == 2);
+	CHECK(!strcmp(sluice_node(pair, 1), sluice_node(job, rank | 1)));
+	CHECK(!*sluice_node(pair, 2));
+	CHECK_OK(sluice_split(job, 7, -rank, &reversed));
+	CHECK(sluice_size(reversed) == 4 && sluice_rank(reversed) == 3 - rank);
+	CHECK_OK(sluice_split(job, rank == 3 ? -1 : 0, 0, &none));
+	CHECK(rank == 3 ? !none : sluice_size(none) == 3 && sluice_rank(none) == rank);
+	CHECK_OK(sluice_sum(pair, &sum, 1));
+	CHECK(sum == (rank < 2 ? 1 : 5));
+	sum = rank;
+	CHECK_OK(sluice_sum(reversed, &sum, 1));
+	CHECK(sum == 6);
+	CHECK_OK(none ? sluice_barrier(none) : 0);
+	sluice_finalize(&none);
+	sluice_finalize(&pair);
+	CHECK(!pair);
+	sluice_finalize(&reversed);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void split__by_color_and_key__numbers_the_ranks(void **state)
+{
+	(void)state;
+	run_ranks(4, number_ranks, NULL);
+}
+
+/* A group of a group, in which the numbers of the ranks are others than in the job. */
+static int split_twice(int rank, void *argument)
+{
+	sluice_job *job = rank_join(NULL), *upper = NULL, *lower = NULL;
+	int roots[RANKS_MAX];
+	char word[8] = "";
+	(void)argument;
+	CHECK_OK(sluice_split(job, rank % 2, -rank, &upper)); /* odd: 5 3 1, even: 4 2 0 */
+	CHECK_OK(sluice_split(upper, sluice_rank(upper) > 0, 0, &lower));
+	CHECK(sluice_size(lower) == (rank > 3 ? 1 : 2));
+	CHECK_OK(sluice_gather(lower, &rank, sizeof rank, roots));
+	CHECK(rank > 3 ? roots[0] == rank : roots[0] == 2 + rank % 2 && roots[1] == rank % 2);
+	if (sluice_rank(lower) == 0)
+		snprintf(word, sizeof word, "from %d", rank);
+	CHECK_OK(sluice_broadcast(lower, word, sizeof word, 0));
+	CHECK(word[5] == '0' + roots[0]);
+	sluice_finalize(&upper); /* the parent may end first */
+	CHECK_OK(sluice_barrier(lower));
+	sluice_finalize(&lower);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void split__of_a_group__is_a_group_of_the_job(void **state)
+{
+	(void)state;
+	run_ranks(6, split_twice, NULL);
+}
+
+/* ---- training -------------------------------------------------------------- */
+
+struct outcome {
+	uint64_t alone[2], grouped[2];
+};
+
+static uint64_t train(sluice_job *job, uint64_t seed, const char *recipe, sluice_job *meanwhile)
+{
+	static float params[N], grad[N];
+	sluice_model *model = NULL;
+	sluice_model_attr attr = {
+		.size = sizeof attr, .count = N, .recipe = recipe, .shards = 3, .lr = 0.1f
+	};
+	const uint64_t me = (uint64_t)sluice_rank(job);
+	for (uint64_t i = 0; i < N; i++)
+		params[i] = noise(seed, 0, 99, i);
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	for (uint64_t step = 0; step < STEPS; step++) {
+		for (uint64_t i = 0; i < N; i++)
+			grad[i] = noise(seed, step + 1, me, i);
+		CHECK_OK(sluice_push(model, grad));
+		if (meanwhile && step % 2)
+			CHECK_OK(sluice_barrier(meanwhile));
+		CHECK_OK(sluice_pull(model, params));
+	}
+	uint64_t digest = check_same(job, params, sizeof params);
+	sluice_model_close(&model);
+	return digest;
+}
+
+static const char *const recipes[] = { "up=topk(0.05) down=topk(0.1) update=momentum(0.9)",
+				       "up=all down=all update=sgd memory=none" };
+
+static int train_in_groups(int rank, void *argument)
+{
+	struct outcome *outcome = argument;
+	sluice_job *job = rank_join(NULL), *pair = NULL;
+	CHECK_OK(sluice_split(job, rank / 2, 0, &pair));
+	for (int r = 0; r < 2; r++) {
+		uint64_t digest = train(pair, (uint64_t)(rank / 2), recipes[r], job);
+		if (rank == 2)
+			outcome->grouped[r] = digest;
+	}
+	train(job, 5, recipes[0], pair);
+	sluice_finalize(&pair);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static int train_alone(int rank, void *argument)
+{
+	struct outcome *outcome = argument;
+	sluice_job *job = rank_join(NULL);
+	for (int r = 0; r < 2; r++) {
+		uint64_t digest = train(job, 1, recipes[r], NULL);
+		if (rank == 0)
+			outcome->alone[r] = digest;
+	}
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void training__in_a_group__has_the_bits_of_a_job_of_its_own(void **state)
+{
+	struct outcome *outcome = shared_memory(sizeof *outcome);
+	(void)state;
+	run_ranks(4, train_in_groups, outcome);
+	run_ranks(2, train_alone, outcome);
+	for (int r = 0; r < 2; r++)
+		assert_true(outcome->alone[r] && outcome->alone[r] == outcome->grouped[r]);
+}
+
+/* More groups and models than a job has numbers for models, all stepping in turns. */
+static int train_in_many(int rank, void *argument)
+{
+	enum { GROUPS = 30, SMALL = 50 };
+	sluice_job *job = rank_join(NULL), *groups[GROUPS];
+	sluice_model *models[GROUPS];
+	float params[GROUPS][SMALL] = { { 0 } }, grad[SMALL];
+	(void)argument;
+	for (int g = 0; g < GROUPS; g++) {
+		sluice_model_attr attr = { .size = sizeof attr,
+					   .count = SMALL,
+					   .recipe = "up=all down=all update=sgd memory=none",
+					   .lr = 1 };
+		CHECK_OK(sluice_split(job, g % 2 ? rank % 2 : rank / 2, 0, &groups[g]));
+		CHECK_OK(sluice_model_open(groups[g], &attr, params[g], &models[g]));
+	}
+	for (int step = 0; step < 3; step++) {
+		for (int g = 0; g < GROUPS; g++) {
+			for (int i = 0; i < SMALL; i++)
+				grad[i] = (float)(rank + g);
+			CHECK_OK(sluice_push(models[g], grad));
+		}
+		for (int g = GROUPS - 1; g >= 0; g--)
+			CHECK_OK(sluice_pull(models[g], params[g]));
+	}
+	for (int g = 0; g < GROUPS; g++) {
+		const int other = g % 2 ? (rank + 2) % 4 : rank ^ 1;
+		CHECK(params[g][SMALL - 1] == -3 * ((float)(rank + other) / 2 + (float)g));
+		sluice_model_close(&models[g]);
+		sluice_finalize(&groups[g]);
+	}
+	CHECK(groups_end(job) <= 1);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void models__in_thirty_groups__step_at_the_same_time(void **state)
+{
+	(void)state;
+	run_ranks(4, train_in_many, NULL);
+}
+
+static int use_region(int rank, void *argument)
+{
+	sluice_job *job = rank_join(NULL), *pair = NULL;
+	sluice_region *all = NULL, *two = NULL;
+	(void)argument;
+	CHECK_OK(sluice_split(job, rank % 2, 0, &pair));
+	CHECK_OK(sluice_region_open(job, 64, &all));
+	CHECK_OK(sluice_region_open(pair, 64, &two));
+	const int mine = rank, peer = 1 - sluice_rank(pair);
+	int theirs = -1;
+	CHECK_OK(sluice_region_put(two, peer, 0, &mine, sizeof mine, 1));
+	CHECK_OK(sluice_region_wait(two, peer, 1));
+	CHECK(*(int *)sluice_region_base(two) == (rank + 2) % 4);
+	CHECK(*(int *)sluice_region_base(all) == 0);
+	CHECK_OK(sluice_region_get(two, peer, 0, &theirs, sizeof theirs));
+	CHECK(theirs == rank);
+	sluice_region_close(&two);
+	sluice_region_close(&all);
+	sluice_finalize(&pair);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void regions__of_a_group__reach_its_ranks_only(void **state)
+{
+	(void)state;
+	run_ranks(4, use_region, NULL);
+}
+
+static int serve_in_groups(int rank, void *argument)
+{
+	float params[100] = { 0 }, grad[100];
+	sluice_job_attr where = { .size = sizeof where, .servers = 2 };
+	sluice_job *job = rank_join(&where), *half = NULL;
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = 100,
+				   .recipe = "up=all down=all update=sgd memory=none",
+				   .lr = 1 };
+	(void)argument;
+	log_capture();
+	CHECK(sluice_split(job, rank < 4, 0, &half) == (rank < 4 ? SLUICE_EPEER : SLUICE_EINVAL));
+	CHECK(error_says("dedicated servers only", NULL) && !half);
+	CHECK_OK(
+		sluice_split(job, rank % 2, -rank, &half)); /* workers 2 0 and 3 1, then a server */
+	CHECK(sluice_workers(half) == 2 && sluice_size(half) == 3);
+	CHECK(sluice_is_worker(half) == (rank < 4));
+	CHECK_OK(sluice_model_open(half, &attr, rank < 4 ? params : NULL, &model));
+	for (int i = 0; i < 100; i++)
+		grad[i] = (float)rank;
+	if (rank >= 4)
+		CHECK_OK(sluice_serve(model));
+	for (int step = 0; step < 4 && rank < 4; step++) {
+		CHECK_OK(sluice_push(model, grad));
+		CHECK_OK(sluice_pull(model, params));
+		CHECK(params[7] == -(float)(step + 1) * (float)(1 + rank % 2));
+	}
+	sluice_model_close(&model);
+	sluice_finalize(&half);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void split__with_dedicated_servers__puts_them_last(void **state)
+{
+	(void)state;
+	run_ranks(6, serve_in_groups, NULL);
+}
+
+/* ---- losing a rank --------------------------------------------------------- */
+
+/* Rank 1 ends. The job, and the group of ranks 0 and 1, fail; that of ranks 2 and 3 trains on. */
+static int lose_one(int rank, void *argument)
+{
+	atomic_int *told = argument;
+	sluice_job *job = rank_join(NULL), *pair = NULL, *cross = NULL;
+	double one = 1;
+	CHECK_OK(sluice_split(job, rank / 2, 0, &pair));
+	CHECK_OK(sluice_split(job, rank % 2, 0, &cross));
+	CHECK_OK(sluice_barrier(job));
+	log_capture();
+	if (rank == 1)
+		_exit(0);
+	CHECK(sluice_barrier(job) == SLUICE_EPEER);
+	CHECK(error_says("rank 1 (node n1)", NULL));
+	if (rank == 0 || rank == 3) {
+		sluice_job *with_it = rank ? cross : pair;
+		CHECK(sluice_sum(with_it, &one, 1) == SLUICE_EPEER);
+		CHECK(rank ? error_says("rank 0 of group 1 (rank 1 of the job, node n1)", "lost") :
+			     error_says("rank 1 of group 0 (rank 1 of the job, node n1)", "lost"));
+		atomic_fetch_add(told, 1);
+	}
+	if (rank == 0 || rank == 2) {
+		CHECK_OK(sluice_sum(cross, &one, 1));
+		CHECK(one == 2);
+	}
+	if (rank >= 2)
+		train(pair, 3, recipes[0], NULL);
+	sluice_finalize(&cross);
+	sluice_finalize(&pair);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void loss__of_a_rank__fails_the_groups_that_hold_it(void **state)
+{
+	atomic_int *told = shared_memory(sizeof *told);
+	int status[4];
+	(void)state;
+	run_ranks_status(4, lose_one, told, NULL, 60000, status);
+	for (int r = 0; r < 4; r++)
+		assert_int_equal(status[r], 0);
+	assert_int_equal(atomic_load(told), 2);
+}
+
+/* What one rank does wrong in a group is told to that group, and does not end the job. */
+static int fail_in_group(int rank, void *argument)
+{
+	sluice_job *job = rank_join(NULL), *pair = NULL;
+	float params[10] = { 0 }, grad[10] = { 0 };
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr, .count = 10 };
+	double sum = 1;
+	(void)argument;
+	CHECK_OK(sluice_split(job, rank / 2, 0, &pair));
+	CHECK_OK(sluice_model_open(pair, &attr, params, &model));
+	log_capture();
+	grad[3] = rank == 3 ? 1.0f / 0.0f : 0;
+	int rc = sluice_push(model, grad);
+	if (!rc)
+		rc = sluice_pull(model, params);
+	CHECK(rc == (rank == 3 ? SLUICE_ENUMERIC : rank == 2 ? SLUICE_EPEER : 0));
+	CHECK(rank != 2 || error_says("rank 1 of group 1 (rank 3 of the job", "gave up"));
+	CHECK_OK(sluice_sum(job, &sum, 1));
+	CHECK(sum == 4);
+	sluice_model_close(&model);
+	sluice_finalize(&pair);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void failure__inside_of_a_group__stays_in_it(void **state)
+{
+	(void)state;
+	run_ranks(4, fail_in_group, NULL);
+}
+
+/* ---- wrong calls ----------------------------------------------------------- */
+
+static int call_wrongly(int rank, void *argument)
+{
+	static sluice_job *sub; /* never finalized: with it the program still has the job */
+	sluice_job *job = rank_join(NULL);
+	float params[10] = { 0 };
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr, .count = 70000, .shards = 65536 };
+	(void)argument;
+	(void)rank;
+	log_capture();
+	CHECK(sluice_split(NULL, 0, 0, &sub) == SLUICE_EINVAL);
+	CHECK(sluice_split(job, 0, 0, NULL) == SLUICE_EINVAL && error_says("sub is NULL", NULL));
+	CHECK_OK(sluice_split(job, 0, 0, &sub));
+	CHECK(sluice_model_open(sub, &attr, params, &model) == SLUICE_EINVAL);
+	CHECK(error_says("shards=65536", "65535"));
+	sluice_finalize(&job); /* before its group */
+	CHECK(log_saw("sluice_finalize with a group still open", NULL, NULL, NULL));
+	return 0;
+}
+
+static void calls__that_are_wrong__are_refused(void **state)
+{
+	(void)state;
+	run_ranks(2, call_wrongly, NULL);
+}
+
+static int split_elastic(int rank, void *argument)
+{
+	sluice_job_attr attr = { .size = sizeof attr, .servers = 1, .on_failure = SLUICE_CONTINUE };
+	sluice_job *job = rank_join(&attr), *sub = NULL;
+	(void)rank;
+	(void)argument;
+	log_capture();
+	CHECK(sluice_split(job, 0, 0, &sub) == SLUICE_ENOSUPP && !sub);
+	CHECK(error_says("on_failure=continue", NULL));
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void split__of_a_job_that_goes_on_without_lost_ranks__is_refused(void **state)
+{
+	(void)state;
+	run_ranks(3, split_elastic, NULL);
+}
+
+/* A member of the job that is none of the group writes to it. */
+static int write_as_a_stranger(int rank, void *argument)
+{
+	sluice_job *job = rank_join(NULL), *pair = NULL;
+	(void)argument;
+	CHECK_OK(sluice_split(job, rank < 2 ? 0 : -1, 0, &pair));
+	CHECK_OK(sluice_barrier(job));
+	log_capture();
+	if (rank == 2) {
+		progress_take(job);
+		lines_put(job, 0, LINE_REPORT, outbox_at(job, LINE_REPORT), 8,
+			  imm_make(IMM_PUSH, 0, 0) | imm_of_group(1));
+		/* Of a group that nobody has, it is not looked at. */
+		lines_put(job, 1, LINE_REPORT, outbox_at(job, LINE_REPORT), 8,
+			  imm_make(IMM_PUSH, 0, 0) | imm_of_group(200));
+		progress_release(job);
+	}
+	sluice_barrier(job); /* it may end before the notify is seen */
+	CHECK(sluice_barrier(job) == (rank ? SLUICE_EPEER : SLUICE_EWIRE));
+	CHECK(error_says("rank 2 (node n2)", "group to which it does not belong") || rank == 2);
+	sluice_finalize(&pair);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void notify__of_a_stranger_in_a_group__is_refused_by_name(void **state)
+{
+	(void)state;
+	run_ranks(3, write_as_a_stranger, NULL);
+}
+
+/* ---- simulated ------------------------------------------------------------- */
+
+static int simulated(sluice_job *job, void *context)
+{
+	sluice_job *pair = NULL;
+	uint64_t *digest = context;
+	const int rank = sluice_rank(job);
+	static float params[8][N];
+	static float grad[8][N];
+	sluice_model *model = NULL;
+	sluice_model_attr attr = {
+		.size = sizeof attr, .count = N, .recipe = recipes[0], .shards = 3, .lr = 0.1f
+	};
+	int rc = sluice_split(job, rank / 2, 0, &pair);
+	for (uint64_t i = 0; i < N; i++)
+		params[rank][i] = noise((uint64_t)rank / 2, 0, 99, i);
+	if (!rc)
+		rc = sluice_model_open(pair, &attr, params[rank], &model);
+	for (uint64_t step = 0; step < STEPS && !rc; step++) {
+		for (uint64_t i = 0; i < N; i++)
+			grad[rank][i] = noise((uint64_t)rank / 2, step + 1, (uint64_t)rank % 2, i);
+		rc = sluice_push(model, grad[rank]);
+		rc = rc ? rc : sluice_pull(model, params[rank]);
+	}
+	if (rc)
+		return rc;
+	if (rank == 2)
+		*digest = sluice_digest(params[rank], sizeof params[rank]);
+	sluice_model_close(&model);
+	sluice_finalize(&pair);
+	return 0;
+}
+
+static void simulated_groups__have_the_bits_of_real_ones(void **state)
+{
+	struct outcome *outcome = shared_memory(sizeof *outcome);
+	uint64_t digest = 0;
+	(void)state;
+	run_ranks(2, train_alone, outcome);
+	assert_int_equal(sluice_simulate(NULL, 4, simulated, &digest), 0);
+	assert_true(digest == outcome->alone[0]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(split__by_color_and_key__numbers_the_ranks),
+		cmocka_unit_test(split__of_a_group__is_a_group_of_the_job),
+		cmocka_unit_test(training__in_a_group__has_the_bits_of_a_job_of_its_own),
+		cmocka_unit_test(models__in_thirty_groups__step_at_the_same_time),
+		cmocka_unit_test(regions__of_a_group__reach_its_ranks_only),
+		cmocka_unit_test(split__with_dedicated_servers__puts_them_last),
+		cmocka_unit_test(loss__of_a_rank__fails_the_groups_that_hold_it),
+		cmocka_unit_test(failure__inside_of_a_group__stays_in_it),
+		cmocka_unit_test(calls__that_are_wrong__are_refused),
+		cmocka_unit_test(split__of_a_job_that_goes_on_without_lost_ranks__is_refused),
+		cmocka_unit_test(notify__of_a_stranger_in_a_group__is_refused_by_name),
+		cmocka_unit_test(simulated_groups__have_the_bits_of_real_ones),
+	};
+	return cmocka_run_group_tests_name("groups", tests, NULL, NULL);
+}

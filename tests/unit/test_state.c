@@ -1,0 +1,242 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The state of a model as bytes: a run that is interrupted and resumed ends with the same bits, and
+ * bytes that are damaged, cut, of another rank, save or model are refused on all ranks. */
+#include "four_tensors.h"
+#include "ranks.h"
+#include "thinned.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { RANKS = 3, STATE_MOST = 64 << 10, HALF = 3, STEPS = 6 };
+
+static const char *const recipes[] = {
+	"up=topk(0.02) down=topk(0.1) update=momentum(0.9)",
+	"up=topk(0.02) down=all signal=momentum(0.9) update=none",
+	"up=all down=all update=nesterov(0.5) memory=none",
+};
+enum { RECIPES = sizeof recipes / sizeof *recipes };
+
+struct saved {
+	size_t bytes[RECIPES][RANKS];
+	uint8_t state[RECIPES][RANKS][STATE_MOST];
+	float params[RECIPES][COUNT]; /* of update=none, which the program keeps */
+	uint64_t whole[RECIPES], resumed[RECIPES];
+};
+
+static void step(sluice_model *model, int rank, int step, float *params, int none)
+{
+	float grad[COUNT], mean[COUNT];
+	fill_gradient(grad, rank, (uint64_t)step, params);
+	CHECK_OK(sluice_set_lr(model, 0.05f / (float)step));
+	CHECK_OK(sluice_push(model, grad));
+	CHECK_OK(none ? sluice_pull_mean(model, mean) : sluice_pull(model, params));
+	for (int i = 0; i < COUNT && none; i++)
+		params[i] -= 0.1f * mean[i];
+}
+
+static int train_whole(int rank, void *argument)
+{
+	struct saved *saved = argument;
+	sluice_job *job = rank_join(NULL);
+	for (int r = 0; r < RECIPES; r++) {
+		const int none = strstr(recipes[r], "update=none") != NULL;
+		float params[COUNT] = { 0 };
+		sluice_model *model = NULL;
+		sluice_model_attr attr = attributes(recipes[r], 4);
+		CHECK_OK(sluice_model_open(job, &attr, params, &model));
+		for (int s = 1; s <= STEPS; s++) {
+			step(model, rank, s, params, none);
+			if (s != HALF)
+				continue;
+			CHECK_OK(sluice_state_size(model, &saved->bytes[r][rank]));
+			CHECK(saved->bytes[r][rank] < STATE_MOST);
+			CHECK_OK(sluice_state_save(model, saved->state[r][rank],
+						   saved->bytes[r][rank]));
+			memcpy(saved->params[r], params, sizeof params);
+		}
+		const uint64_t digest = check_same(job, params, sizeof params);
+		if (!rank)
+			saved->whole[r] = digest;
+		sluice_model_close(&model);
+	}
+	sluice_finalize(&job);
+	return 0;
+}
+
+static int train_rest(int rank, void *argument)
+{
+	struct saved *saved = argument;
+	sluice_job *job = rank_join(NULL);
+	for (int r = 0; r < RECIPES; r++) {
+		const int none = strstr(recipes[r], "update=none") != NULL;
+		float params[COUNT] = { 0 };
+		uint64_t done = 0;
+		size_t bytes = 0;
+		sluice_model *model = NULL;
+		sluice_model_attr attr = attributes(recipes[r], 4);
+		CHECK_OK(sluice_model_open(job, &attr, params, &model));
+		CHECK_OK(sluice_state_size(model, &bytes));
+		CHECK(bytes == saved->bytes[r][rank]);
+		CHECK_OK(sluice_state_load(model, saved->state[r][rank], bytes, params, &done));
+		CHECK(done == HALF && sluice_step(model) == HALF);
+		if (none)
+			memcpy(params, saved->params[r], sizeof params);
+		for (int s = HALF + 1; s <= STEPS; s++)
+			step(model, rank, s, params, none);
+		const uint64_t digest = check_same(job, params, sizeof params);
+		if (!rank)
+			saved->resumed[r] = digest;
+		sluice_model_close(&model);
+	}
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void load__of_a_saved_state__goes_on_with_the_same_bits(void **state)
+{
+	struct saved *saved = shared_memory(sizeof *saved);
+	(void)state;
+	run_ranks(RANKS, train_whole, saved);
+	run_ranks(RANKS, train_rest, saved);
+	for (int r = 0; r < RECIPES; r++)
+		assert_true(saved->whole[r] && saved->whole[r] == saved->resumed[r]);
+}
+
+/* ---- refusals -------------------------------------------------------------- */
+
+/* Rank 1 loads something else than what it saved. The model stays fresh, so that the next one can
+ * be tried, and the good state last. */
+static int load_wrong(int rank, void *argument)
+{
+	struct saved *saved = argument;
+	float params[COUNT] = { 0 };
+	static uint8_t copy[STATE_MOST], other[STATE_MOST];
+	const size_t n = saved->bytes[0][rank];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = attributes(recipes[0], 4);
+	uint64_t done = 99;
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	log_capture();
+	for (size_t at = 0, i = 0; at < saved->bytes[0][1]; at += 1 + at / 7, i++) {
+		if (thinned(i + 1, 3))
+			continue;
+		memcpy(copy, saved->state[0][rank], n);
+		if (rank == 1)
+			copy[at] ^= 0x10;
+		int rc = sluice_state_load(model, copy, n, params, &done);
+		CHECK(rc == SLUICE_EWIRE || rc == SLUICE_EINVAL);
+		CHECK(rank == 1 ? *sluice_last_error() : error_says("rank 1 (node n1)", NULL));
+		rc = sluice_state_load(model, copy, rank == 1 ? at : n, params, &done);
+		CHECK(rc == SLUICE_EWIRE);
+		CHECK(rank == 1 || error_says("rank 1 (node n1)", NULL));
+	}
+	CHECK(sluice_state_load(model, saved->state[0][rank], n + (rank == 1), params, &done) ==
+	      SLUICE_EWIRE);
+	/* The state of another rank. */
+	const int from = rank ? 3 - rank : 0;
+	CHECK(sluice_state_load(model, saved->state[0][from], saved->bytes[0][from], params,
+				&done) == SLUICE_EWIRE);
+	CHECK(error_says("belongs to another rank", NULL));
+	/* Of another model. */
+	CHECK(sluice_state_load(model, saved->state[2][rank], saved->bytes[2][rank], params,
+				&done) == SLUICE_EINVAL);
+	CHECK(error_says("with \"up=all,f32\" in the recipe", NULL));
+	CHECK(sluice_state_load(model, NULL, n, params, &done) == SLUICE_EINVAL);
+	CHECK(sluice_state_load(model, saved->state[0][rank], n, NULL, &done) == SLUICE_EINVAL);
+	CHECK(done == 99 && sluice_step(model) == 0);
+	CHECK_OK(sluice_state_load(model, saved->state[0][rank], n, params, NULL));
+	/* Of another save at the same step. */
+	CHECK_OK(sluice_state_save(model, other, n));
+	sluice_model_close(&model);
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	CHECK(sluice_state_load(model, rank ? saved->state[0][rank] : other, n, params, &done) ==
+	      SLUICE_EWIRE);
+	CHECK(error_says("belongs to another checkpoint", NULL));
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void load__of_other_bytes__is_refused_on_all_ranks(void **state)
+{
+	struct saved *saved = shared_memory(sizeof *saved);
+	(void)state;
+	run_ranks(RANKS, train_whole, saved);
+	run_ranks(RANKS, load_wrong, saved);
+}
+
+static int call_wrongly(int rank, void *argument)
+{
+	static uint8_t bytes[STATE_MOST];
+	float params[COUNT] = { 0 }, grad[COUNT] = { 0 };
+	size_t n = 0;
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = attributes(recipes[0], 2);
+	(void)argument;
+	log_capture();
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	CHECK(sluice_state_size(NULL, &n) == SLUICE_EINVAL);
+	CHECK(sluice_state_size(model, NULL) == SLUICE_EINVAL);
+	CHECK_OK(sluice_state_size(model, &n));
+	CHECK(sluice_state_save(model, bytes, n - (rank == 1)) == SLUICE_EINVAL);
+	CHECK(error_says("sluice_state_size", "bytes="));
+	CHECK(sluice_state_save(model, rank ? bytes : NULL, n) == SLUICE_EINVAL);
+	CHECK_OK(sluice_push(model, grad));
+	CHECK(sluice_state_save(model, bytes, n) == SLUICE_EINVAL);
+	CHECK(error_says("the last push was not pulled yet", NULL));
+	CHECK_OK(sluice_pull(model, params));
+	CHECK_OK(sluice_state_save(model, bytes, n));
+	CHECK(sluice_state_load(model, bytes, n, params, NULL) == SLUICE_EINVAL);
+	CHECK(error_says("right after sluice_model_open", NULL));
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void calls__that_are_wrong__are_refused(void **state)
+{
+	(void)state;
+	run_ranks(2, call_wrongly, NULL);
+}
+
+static int ask_with_servers(int rank, void *argument)
+{
+	float params[COUNT] = { 0 };
+	size_t n = 0;
+	sluice_job_attr where = { .size = sizeof where, .servers = 1 };
+	sluice_job *job = rank_join(&where);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = attributes(recipes[0], 2);
+	(void)argument;
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	log_capture();
+	if (rank == 2)
+		CHECK_OK(sluice_serve(model));
+	else
+		CHECK(sluice_state_size(model, &n) == SLUICE_ENOSUPP &&
+		      error_says("dedicated servers", NULL));
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void state__with_dedicated_servers__is_refused(void **state)
+{
+	(void)state;
+	run_ranks(3, ask_with_servers, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(load__of_a_saved_state__goes_on_with_the_same_bits),
+		cmocka_unit_test(load__of_other_bytes__is_refused_on_all_ranks),
+		cmocka_unit_test(calls__that_are_wrong__are_refused),
+		cmocka_unit_test(state__with_dedicated_servers__is_refused),
+	};
+	return cmocka_run_group_tests_name("state as bytes", tests, NULL, NULL);
+}
