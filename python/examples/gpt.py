@@ -1,0 +1,122 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: BSD-3-Clause
+"""A small GPT that learns the characters of a text, with AdamW and without DistributedDataParallel.
+
+The shards give every rank the mean of the compressed gradients, and AdamW steps on it.
+"""
+import argparse
+import gzip
+import os
+import time
+
+import sluice.torch
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy, gelu, softmax
+
+
+class Block(nn.Module):
+    def __init__(self, width, heads, length):
+        super().__init__()
+        self.heads = heads
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.register_buffer("future", torch.ones(length, length).triu(1).bool(), persistent=False)
+
+    def forward(self, x):
+        rows, length, width = x.shape
+        q, k, v = (part.view(rows, length, self.heads, -1).transpose(1, 2)
+                   for part in self.qkv(self.norm1(x)).split(width, dim=2))
+        scores = q @ k.transpose(2, 3) / (width // self.heads) ** 0.5
+        scores = scores.masked_fill(self.future[:length, :length], float("-inf"))
+        mixed = (softmax(scores, dim=3) @ v).transpose(1, 2).reshape(rows, length, width)
+        x = x + self.out(mixed)
+        return x + self.down(gelu(self.up(self.norm2(x))))
+
+
+class GPT(nn.Module):
+    def __init__(self, symbols, width, layers, heads, length):
+        super().__init__()
+        self.symbols, self.places = nn.Embedding(symbols, width), nn.Embedding(length, width)
+        self.blocks = nn.Sequential(*(Block(width, heads, length) for _ in range(layers)))
+        self.norm, self.head = nn.LayerNorm(width), nn.Linear(width, symbols)
+
+    def forward(self, x):
+        places = torch.arange(x.shape[1], device=x.device)
+        return self.head(self.norm(self.blocks(self.symbols(x) + self.places(places))))
+
+
+def batch(text, rows, length, generator):
+    begins = torch.randint(len(text) - length - 1, (rows,), generator=generator)
+    x = torch.stack([text[b:b + length + 1] for b in begins])
+    return x[:, :-1], x[:, 1:]
+
+
+def loss_of(model, x, y):
+    return cross_entropy(model(x).flatten(0, 1), y.flatten())
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("text", help="a file of text, which may be packed by gzip")
+    parser.add_argument("--recipe", default="up=topk(0.01) down=topk(0.05)")
+    parser.add_argument("--steps", type=int, default=500)
+    parser.add_argument("--batch", type=int, default=8, help="rows of a rank in a step")
+    parser.add_argument("--length", type=int, default=64, help="characters of a row")
+    parser.add_argument("--width", type=int, default=192)
+    parser.add_argument("--layers", type=int, default=4)
+    parser.add_argument("--heads", type=int, default=4)
+    parser.add_argument("--lr", type=float, default=1e-3)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--report", type=int, default=100, help="steps between validations")
+    parser.add_argument("--checkpoint", help="a folder to go on from and to save in: a file for each rank")
+    args = parser.parse_args()
+
+    job = sluice.torch.default_job()
+    with (gzip.open if args.text.endswith(".gz") else open)(args.text, "rb") as file:
+        data = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8).long()
+    symbols = data.unique()
+    data = torch.searchsorted(symbols, data)
+    train, validation = data[:len(data) * 9 // 10], data[len(data) * 9 // 10:]
+
+    torch.manual_seed(args.seed)
+    model = GPT(len(symbols), args.width, args.layers, args.heads, args.length)
+    optimizer = sluice.torch.Optimizer(model, args.recipe,
+                                       inner=torch.optim.AdamW(model.parameters(), lr=args.lr))
+    begin = 0
+    saved = os.path.join(args.checkpoint or "", f"rank{job.rank}.pt")
+    if args.checkpoint and os.path.exists(saved):
+        state = torch.load(saved)
+        model.load_state_dict(state["model"])
+        optimizer.load_state_dict(state["optimizer"])
+        begin = optimizer.model.step
+    if job.rank == 0:
+        print(f"{optimizer.layout.count} parameters, {job.workers} workers, from step {begin}", flush=True)
+
+    began = time.perf_counter()
+    for step in range(begin, args.steps):
+        generator = torch.Generator().manual_seed((args.seed * 1000003 + step) * 4096 + job.rank)
+        optimizer.zero_grad()
+        loss_of(model, *batch(train, args.batch, args.length, generator)).backward()
+        optimizer.step()
+        if (step + 1) % args.report == 0 or step + 1 == args.steps:
+            generator = torch.Generator().manual_seed(job.rank)
+            with torch.no_grad():
+                mine = loss_of(model, *batch(validation, 64, args.length, generator)).item()
+            loss = job.sum([mine])[0] / job.workers
+            if job.rank == 0:
+                seconds = time.perf_counter() - began
+                print(f"step={step + 1} validation_loss={loss:.4f} "
+                      f"ms_a_step={1000 * seconds / (step + 1 - begin):.1f}", flush=True)
+    if args.checkpoint:
+        os.makedirs(args.checkpoint, exist_ok=True)
+        torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, saved)
+    stats, digest = optimizer.stats(), optimizer.verify()
+    if job.rank == 0:
+        print(f"final pushed={stats['pushed_bytes']} pulled={stats['pulled_bytes']} "
+              f"dense={stats['dense_bytes']} digest={digest:016x}")
+
+
+if __name__ == "__main__":
+    main()

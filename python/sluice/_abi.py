@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The part of runtime/sluice.h that this package uses: constants, structs and prototypes.
+
+python/tests/abi.sh compares each of them with the header.
+"""
+import ctypes
+from ctypes import (POINTER, Structure, c_char_p, c_double, c_float, c_int, c_size_t, c_uint,
+                    c_uint32, c_uint64, c_void_p)
+
+CONSTANTS = {
+    "SLUICE_OK": 0,
+    "SLUICE_EINVAL": -1,
+    "SLUICE_ENOMEM": -2,
+    "SLUICE_ENOSUPP": -3,
+    "SLUICE_EAGAIN": -4,
+    "SLUICE_ETIMEDOUT": -5,
+    "SLUICE_EDEVICE": -6,
+    "SLUICE_EBOOT": -7,
+    "SLUICE_EGPU": -8,
+    "SLUICE_EPEER": -9,
+    "SLUICE_EWIRE": -10,
+    "SLUICE_ENUMERIC": -11,
+    "SLUICE_EIO": -12,
+    "SLUICE_F32": 0,
+    "SLUICE_F16": 1,
+    "SLUICE_BF16": 2,
+    "SLUICE_ABORT": 1,
+    "SLUICE_CONTINUE": 2,
+    "SLUICE_GATHER_MAX": 512,
+}
+
+
+# Callbacks take a value's address as an integer.
+put_function = ctypes.CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p, c_size_t)
+get_function = ctypes.CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p, c_size_t, POINTER(c_size_t),
+                                c_int)
+fence_function = ctypes.CFUNCTYPE(c_int, c_void_p, c_int)
+
+
+class sluice_bootstrap(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("rank", c_int),
+        ("ranks", c_int),
+        ("node", c_char_p),
+        ("name", c_char_p),
+        ("context", c_void_p),
+        ("put", put_function),
+        ("get", get_function),
+        ("fence", fence_function),
+    ]
+
+
+class sluice_job_attr(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("servers", c_int),
+        ("lost_after_ms", c_int),
+        ("warn_after_ms", c_int),
+        ("wait_timeout_ms", c_int),
+        ("on_failure", c_int),
+        ("bootstrap", POINTER(sluice_bootstrap)),
+    ]
+
+
+class sluice_tensor(Structure):
+    _fields_ = [("name", c_char_p), ("count", c_uint64)]
+
+
+class sluice_model_attr(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("count", c_uint64),
+        ("tensors", POINTER(sluice_tensor)),
+        ("n_tensors", c_size_t),
+        ("recipe", c_char_p),
+        ("shards", c_uint32),
+        ("lr", c_float),
+        ("steps_per_epoch", c_uint64),
+        ("memory_bytes", c_uint64),
+        ("stream", c_void_p),
+        ("grad_type", c_int),
+        ("uneven", c_int),
+    ]
+
+
+class sluice_model_stats(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("steps", c_uint64),
+        ("pushed_bytes", c_uint64),
+        ("pulled_bytes", c_uint64),
+        ("dense_bytes", c_uint64),
+        ("control_bytes", c_uint64),
+        ("pushed_elements", c_uint64),
+        ("pulled_elements", c_uint64),
+        ("deferred_elements", c_uint64),
+        ("nonfinite_elements", c_uint64),
+        ("compress_ns", c_uint64),
+        ("push_ns", c_uint64),
+        ("wait_ns", c_uint64),
+        ("pull_ns", c_uint64),
+        ("apply_ns", c_uint64),
+        ("residual_norm", c_double),
+        ("density_up", c_double),
+        ("density_down", c_double),
+        ("lost_workers", c_uint64),
+        ("refused_messages", c_uint64),
+        ("skipped_pushes", c_uint64),
+        ("staleness", c_uint64 * 8),
+        ("threshold_up", c_double),
+        ("threshold_down", c_double),
+        ("shard_residual_norm", c_double),
+        ("compression_error", c_double),
+        ("compression_error_down", c_double),
+        ("staleness_most", c_uint64),
+        ("memory_bytes", c_uint64),
+        ("device_ns", c_uint64),
+        ("own_pushed_bytes", c_uint64),
+        ("own_pulled_bytes", c_uint64),
+        ("own_dense_bytes", c_uint64),
+    ]
+
+
+class sluice_transport_stats(Structure):
+    _fields_ = [
+        ("size", c_size_t),
+        ("name", c_char_p),
+        ("puts", c_uint64),
+        ("put_bytes", c_uint64),
+        ("notifies", c_uint64),
+        ("gets", c_uint64),
+        ("get_bytes", c_uint64),
+    ]
+
+
+STRUCTS = (sluice_bootstrap, sluice_job_attr, sluice_tensor, sluice_model_attr,
+           sluice_model_stats, sluice_transport_stats)
+
+_job = _model = c_void_p
+_handle = POINTER(c_void_p)
+
+# name: (what it returns, its arguments). ctypes releases the GIL during each call.
+PROTOTYPES = {
+    "sluice_strerror": (c_char_p, [c_int]),
+    "sluice_last_error": (c_char_p, []),
+    "sluice_version": (c_char_p, []),
+    "sluice_init": (c_int, [POINTER(sluice_job_attr), _handle]),
+    "sluice_split": (c_int, [_job, c_int, c_int, _handle]),
+    "sluice_finalize": (None, [_handle]),
+    "sluice_rank": (c_int, [_job]),
+    "sluice_size": (c_int, [_job]),
+    "sluice_workers": (c_int, [_job]),
+    "sluice_living": (c_int, [_job]),
+    "sluice_is_worker": (c_int, [_job]),
+    "sluice_node": (c_char_p, [_job, c_int]),
+    "sluice_barrier": (c_int, [_job]),
+    "sluice_sum": (c_int, [_job, POINTER(c_double), c_size_t]),
+    "sluice_gather": (c_int, [_job, c_void_p, c_size_t, c_void_p]),
+    "sluice_broadcast": (c_int, [_job, c_void_p, c_size_t, c_int]),
+    "sluice_explain": (None, [_job]),
+    "sluice_transports": (c_int, [_job, POINTER(sluice_transport_stats), c_size_t,
+                                  POINTER(c_size_t)]),
+    "sluice_model_open": (c_int, [_job, POINTER(sluice_model_attr), c_void_p, _handle]),
+    "sluice_model_close": (None, [_handle]),
+    "sluice_recipe": (c_char_p, [_model]),
+    "sluice_step": (c_uint64, [_model]),
+    "sluice_plan": (c_int, [POINTER(sluice_model_attr), c_int, c_int, c_char_p,
+                            c_size_t]),
+    "sluice_push": (c_int, [_model, c_void_p]),
+    "sluice_push_range": (c_int, [_model, c_void_p, c_uint64, c_uint64]),
+    "sluice_pull": (c_int, [_model, c_void_p]),
+    "sluice_pull_mean": (c_int, [_model, c_void_p]),
+    "sluice_join": (c_int, [_model, c_void_p, POINTER(c_int)]),
+    "sluice_set_lr": (c_int, [_model, c_float]),
+    "sluice_serve": (c_int, [_model]),
+    "sluice_raise": (None, [_model, c_uint]),
+    "sluice_raised": (c_uint, [_model]),
+    "sluice_checkpoint": (c_int, [_model, c_char_p]),
+    "sluice_restore": (c_int, [_model, c_char_p, c_void_p, POINTER(c_uint64)]),
+    "sluice_state_size": (c_int, [_model, POINTER(c_size_t)]),
+    "sluice_state_save": (c_int, [_model, c_void_p, c_size_t]),
+    "sluice_state_load": (c_int, [_model, c_void_p, c_size_t, c_void_p, POINTER(c_uint64)]),
+    "sluice_stats": (c_int, [_model, POINTER(sluice_model_stats)]),
+    "sluice_measure": (c_int, [_model, c_int]),
+    "sluice_in_sync": (c_int, [_model]),
+    "sluice_digest": (c_uint64, [c_void_p, c_size_t]),
+}
+
+
+def declare(library: ctypes.CDLL) -> None:
+    """Gives each function of the library its prototype. AttributeError: the library lacks one."""
+    for name, (result, arguments) in PROTOTYPES.items():
+        function = getattr(library, name)
+        function.restype = result
+        function.argtypes = arguments

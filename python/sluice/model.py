@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""A model: one flat vector of float32 parameters that a job trains together."""
+from __future__ import annotations
+
+import ctypes
+import os
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Union
+
+from . import _abi
+from ._library import check, lib
+from ._vector import BF16, F16, F32, vector
+from .errors import InvalidError
+from .recipe import Recipe, Tensors, attributes
+
+if TYPE_CHECKING:
+    from .job import Job
+
+
+class Model:
+    """Opens a model. Collective over all ranks, with equal arguments; a difference is named.
+
+    params: float32[count], a tensor or anything with the buffer protocol or __dlpack__, in host or
+        CUDA memory. Those of rank 0 become version 0 on every rank and are written into params. A
+        dedicated server may pass None, and then gives count.
+    recipe: see sluice_recipe(7); None takes SLUICE_RECIPE, else the default.
+    tensors: (name, elements) of the parts of the vector, for messages and for dense=.
+    shards: 0 takes the smaller of the number of workers and count / 65536, rounded up.
+    lr: the first learning rate; 0 takes 0.01.
+    steps_per_epoch: for a recipe that counts epochs.
+    memory_bytes: opening fails above this; 0 takes SLUICE_MEMORY.
+    stream: a cudaStream_t, as ``torch.cuda.Stream.cuda_stream``.
+    grad_type: SLUICE_F32 (0), SLUICE_F16 (1) or SLUICE_BF16 (2), the type of all gradients.
+    uneven: workers may run out of gradients, see join().
+
+    Each step is one push and then one pull. A model is used by one thread at a time.
+    """
+
+    def __init__(self, job: "Job", params: Any, recipe: Union[str, Recipe, None] = None, *,
+                 count: Optional[int] = None, tensors: Optional[Tensors] = None, shards: int = 0,
+                 lr: float = 0.0, steps_per_epoch: int = 0, memory_bytes: int = 0,
+                 stream: Optional[int] = None, grad_type: int = F32,
+                 uneven: bool = False) -> None:
+        self._handle: Optional[ctypes.c_void_p] = None
+        if grad_type not in (F32, F16, BF16):
+            raise ValueError(f"grad_type is {grad_type}: needed is 0 (float32), 1 (float16) or 2 (bfloat16)")
+        if count is None:
+            if tensors:
+                count = sum(size for _, size in tensors)
+            elif params is not None:
+                count = params.numel() if hasattr(params, "numel") else memoryview(params).nbytes // 4
+            else:
+                raise ValueError("a model without params needs count")
+        self.count, self._grad_type, self._stream = count, grad_type, stream
+        self._pushed: List[Any] = []  # what the library may still read, until the pull
+        attr = attributes(count, None if recipe is None else str(recipe), tensors, shards, lr,
+                          steps_per_epoch, memory_bytes, stream, grad_type, uneven)
+        start = None if params is None else vector(params, "params", count, writable=True)
+        handle = ctypes.c_void_p()
+        check(lib.sluice_model_open(job._at(), ctypes.byref(attr),
+                                    None if start is None else start.address, ctypes.byref(handle)))
+        self._handle, self._job = handle, job
+        job._models.append(self)
+
+    def _at(self) -> ctypes.c_void_p:
+        if self._handle is None:
+            raise InvalidError("the model is closed: open it again with sluice.Job.open()")
+        self._job._at()
+        return self._handle
+
+    # ---- a step ---------------------------------------------------------------------------------
+
+    def push(self, grad: Any) -> None:
+        """Pushes grad[count], the mean gradient of this worker's rows, of the type grad_type."""
+        found = vector(grad, "grad", self.count, (self._grad_type,))
+        self._pushed.append(found)
+        check(lib.sluice_push(self._at(), found.address))
+
+    def push_range(self, grad: Any, begin: int, count: int) -> None:
+        """Pushes the gradient of the coordinates begin .. begin+count-1; grad has count elements.
+
+        The ranges of a step come in any order and cover each coordinate once.
+        """
+        found = vector(grad, "grad", count, (self._grad_type,))
+        self._pushed.append(found)
+        check(lib.sluice_push_range(self._at(), found.address, begin, count))
+
+    def pull(self, params: Any) -> None:
+        """Waits for the shards' answer and adds the change to params, float32[count], in place."""
+        found = vector(params, "params", self.count, writable=True)
+        check(lib.sluice_pull(self._at(), found.address))
+        self._pushed.clear()
+
+    def pull_mean(self, mean: Any) -> None:
+        """With update=none: mean, float32[count], becomes the decoded mean of all gradients."""
+        found = vector(mean, "mean", self.count, writable=True)
+        check(lib.sluice_pull_mean(self._at(), found.address))
+        self._pushed.clear()
+
+    def join(self, target: Any) -> bool:
+        """Makes a step without a gradient of this worker, which has none left, and pulls into target.
+
+        target: the params of pull(), or the mean of pull_mean(), float32[count]. Returns whether any
+        worker pushed a gradient: each worker calls it until none did. Needs uneven=True.
+        """
+        found = vector(target, "target", self.count, writable=True)
+        more = ctypes.c_int()
+        check(lib.sluice_join(self._at(), found.address, ctypes.byref(more)))
+        return bool(more.value)
+
+    def serve(self) -> None:
+        """Serves the shards of a dedicated server until the workers close the model."""
+        check(lib.sluice_serve(self._at()))
+
+    def set_lr(self, lr: float) -> None:
+        """The learning rate of the following pushes, equal on all workers."""
+        check(lib.sluice_set_lr(self._at(), lr))
+
+    def raise_flags(self, flags: int) -> None:
+        """Adds flags, of which the low eight bits travel with the next push."""
+        lib.sluice_raise(self._at(), flags)
+
+    @property
+    def raised(self) -> int:
+        """The flags that any worker raised for the last completed step, alike on all workers."""
+        return lib.sluice_raised(self._at())
+
+    # ---- state ----------------------------------------------------------------------------------
+
+    def checkpoint(self, folder: Union[str, "os.PathLike[str]"]) -> None:
+        """Writes the whole state below folder, which all ranks see under the same name.
+
+        Collective over the workers, between two steps. The checkpoint before stays valid until the
+        new one is complete.
+        """
+        check(lib.sluice_checkpoint(self._at(), os.fsencode(folder)))
+
+    def restore(self, folder: Union[str, "os.PathLike[str]"], params: Any) -> int:
+        """Restores a checkpoint into a freshly opened model; returns the completed steps.
+
+        params, float32[count], receives the parameters, except with update=none.
+        """
+        found = vector(params, "params", self.count, writable=True)
+        steps = ctypes.c_uint64()
+        check(lib.sluice_restore(self._at(), os.fsencode(folder), found.address, ctypes.byref(steps)))
+        return steps.value
+
+    def state_save(self) -> bytearray:
+        """The same state as bytes: this rank's part, of a size that stays the same for a model.
+
+        Collective over the workers, between two steps, in a job without dedicated servers.
+        """
+        size = ctypes.c_size_t()
+        check(lib.sluice_state_size(self._at(), ctypes.byref(size)))
+        state = bytearray(size.value)
+        at = (ctypes.c_char * len(state)).from_buffer(state)
+        check(lib.sluice_state_save(self._at(), ctypes.addressof(at), len(state)))
+        return state
+
+    def state_load(self, state: Any, params: Any) -> int:
+        """Loads what state_save() gave to the same rank, as restore() does; returns the completed steps."""
+        found = vector(params, "params", self.count, writable=True)
+        state, steps = bytes(state), ctypes.c_uint64()
+        check(lib.sluice_state_load(self._at(), state, len(state), found.address, ctypes.byref(steps)))
+        return steps.value
+
+    # ---- figures --------------------------------------------------------------------------------
+
+    @property
+    def recipe(self) -> Recipe:
+        """The recipe in use, with all defaults spelled out."""
+        return Recipe(lib.sluice_recipe(self._at()).decode())
+
+    @property
+    def step(self) -> int:
+        """Completed steps, including those before a restore."""
+        return lib.sluice_step(self._at())
+
+    @property
+    def in_sync(self) -> bool:
+        """Whether the parameters have the same bits on all workers after the last pull."""
+        return bool(lib.sluice_in_sync(self._at()))
+
+    def measure(self, on: bool = True) -> None:
+        """Switches the measuring of compression errors on or off."""
+        check(lib.sluice_measure(self._at(), int(on)))
+
+    def stats(self) -> Dict[str, Any]:
+        """The counters of this rank since the model was opened: bytes, elements, and nanoseconds.
+
+        The keys are the members of sluice_model_stats; see sluice_stats(3).
+        """
+        stats = _abi.sluice_model_stats()
+        stats.size = ctypes.sizeof(stats)
+        check(lib.sluice_stats(self._at(), ctypes.byref(stats)))
+        found: Dict[str, Any] = {}
+        for field in _abi.sluice_model_stats._fields_[1:]:
+            value = getattr(stats, field[0])
+            found[field[0]] = list(value) if isinstance(value, ctypes.Array) else value
+        return found
+
+    # ---- the end --------------------------------------------------------------------------------
+
+    @property
+    def closed(self) -> bool:
+        return self._handle is None
+
+    def close(self) -> None:
+        """Closes the model on all ranks, collectively, with a bounded wait. It may be called again."""
+        if self._handle is None:
+            return
+        lib.sluice_model_close(ctypes.byref(self._handle))
+        self._handle = None
+        self._pushed.clear()
+        self._job._models.remove(self)
+
+    def __enter__(self) -> "Model":
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if kind is None:
+            self.close()
+
+    def __repr__(self) -> str:
+        if self.closed:
+            return "<sluice.Model, closed>"
+        return f"<sluice.Model, {self.count} parameters, step {self.step}, {self.recipe}>"

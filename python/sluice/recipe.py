@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Recipes: the line of text that says how gradients and deltas are compressed."""
+from __future__ import annotations
+
+import ctypes
+from typing import Any, Dict, Optional, Sequence, Tuple, Union
+
+from ._abi import sluice_model_attr, sluice_tensor
+from ._library import check, lib
+
+Tensors = Sequence[Tuple[str, int]]
+
+
+def attributes(count: int, recipe: Optional[str], tensors: Optional[Tensors], shards: int, lr: float,
+               steps_per_epoch: int, memory_bytes: int = 0, stream: Optional[int] = None,
+               grad_type: int = 0, uneven: bool = False) -> sluice_model_attr:
+    """A filled sluice_model_attr. It refers to the memory of what it was made of."""
+    attr = sluice_model_attr()
+    attr.size = ctypes.sizeof(attr)
+    attr.count = count
+    if tensors:
+        array = (sluice_tensor * len(tensors))()
+        for element, (name, size) in zip(array, tensors):
+            element.name, element.count = name.encode(), size
+        attr.tensors, attr.n_tensors = array, len(tensors)
+    attr.recipe = None if recipe is None else recipe.encode()
+    attr.shards, attr.lr, attr.steps_per_epoch = shards, lr, steps_per_epoch
+    attr.memory_bytes, attr.stream, attr.grad_type = memory_bytes, stream, grad_type
+    attr.uneven = int(uneven)
+    return attr
+
+
+class Recipe:
+    """A recipe, as sluice_recipe(7) describes it: words KEY=VALUE, or the name of a method.
+
+    >>> str(Recipe("up=topk(0.01) down=topk(0.05)", signal="momentum(0.9)", update="none"))
+    'up=topk(0.01) down=topk(0.05) signal=momentum(0.9) update=none'
+
+    A keyword replaces the word of that key. ``complete()`` lets the library check all words and
+    spell out the defaults.
+    """
+
+    def __init__(self, text: Union[str, "Recipe", None] = None, **words: str) -> None:
+        self._words: Dict[str, Optional[str]] = {}
+        for word in str(text or "").split():
+            key, equals, value = word.partition("=")
+            if key in self._words:
+                raise ValueError(f"recipe: {key} appears twice in '{text}'; give it once")
+            self._words[key] = value if equals else None
+        for key, value in words.items():
+            self._words[key] = str(value)
+
+    def __str__(self) -> str:
+        return " ".join(k if v is None else f"{k}={v}" for k, v in self._words.items())
+
+    def __repr__(self) -> str:
+        return f"sluice.Recipe({str(self)!r})"
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Recipe) and self._words == other._words
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._words
+
+    def get(self, key: str, default: Optional[str] = None) -> Optional[str]:
+        """The value of a word as it was written, or default where the recipe leaves it out."""
+        return self._words.get(key, default)
+
+    def plan(self, count: int, workers: int = 4, servers: int = 0,
+             tensors: Optional[Tensors] = None, shards: int = 0, steps_per_epoch: int = 0) -> str:
+        """What the library will do with this recipe for count float32 parameters, as text.
+
+        It needs no job. Raises InvalidError with the library's sentence if a word is wrong.
+        """
+        attr = attributes(count, str(self), tensors, shards, 0.0, steps_per_epoch)
+        length = lib.sluice_plan(ctypes.byref(attr), workers, servers, None, 0)
+        check(length)
+        text = ctypes.create_string_buffer(length + 1)
+        check(lib.sluice_plan(ctypes.byref(attr), workers, servers, text, length + 1))
+        return text.value.decode()
+
+    def complete(self, count: int = 1 << 20, workers: int = 4, servers: int = 0,
+                 steps_per_epoch: int = 1000) -> "Recipe":
+        """This recipe with all defaults spelled out. Raises InvalidError if a word is wrong."""
+        lines = self.plan(count, workers, servers, steps_per_epoch=steps_per_epoch).splitlines()
+        words = lines[0].split()[1:]
+        for line in lines[1:]:
+            if "=" not in line.split(" ")[-1]:
+                break
+            words += line.split()
+        return Recipe(" ".join(words))

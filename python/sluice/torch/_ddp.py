@@ -1,0 +1,271 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The communication hook of DistributedDataParallel.
+
+A bucket's gradients are pushed from where they lie, by ranges, as soon as back-propagation has filled
+the bucket. The last bucket of a step pulls the mean of all, and then the futures of all buckets are
+completed. DDP calls the hooks of all buckets before it waits for a future.
+"""
+import warnings
+from typing import Any, Dict, List, Optional, Tuple, Union
+
+import torch
+from torch.utils.dlpack import from_dlpack, to_dlpack
+
+from ..errors import InvalidError
+from ..job import Job
+from ..recipe import Recipe
+from ._flat import TYPES, Layout, load_state, saved_state, verify, with_update_none
+from ._group import default_job
+
+_Segments = List[Tuple[int, int, int]]  # of a bucket: offset in it, begin in the flat vector, count
+
+
+def has_momentum(optimizer: Any) -> bool:
+    """Whether an optimizer of torch keeps a running mean of gradients."""
+    return any(group.get("momentum") or "betas" in group for group in optimizer.param_groups)
+
+
+def warn_of_two_momenta(recipe: Recipe, optimizer: Any) -> None:
+    if "momentum" in (recipe.get("signal") or "") and has_momentum(optimizer):
+        warnings.warn(f"the recipe says signal={recipe.get('signal')} and {type(optimizer).__name__} has "
+                      "momentum too: steps are amplified twice. Use one of them: signal=momentum(0.9) with "
+                      "SGD without momentum, or an optimizer with momentum and no signal=", stacklevel=3)
+
+
+class Compression:
+    """What sluice.torch.compress() returns: the model of the job, and the state of the hook."""
+
+    def __init__(self, ddp: Any, recipe: Union[str, Recipe, None], job: Optional[Job], scaler: Any,
+                 optimizer: Any, options: Dict[str, Any]) -> None:
+        self.job = default_job() if job is None else job
+        if not self.job.is_worker:
+            raise InvalidError(f"rank {self.job.rank} is a dedicated server: it has no gradients, and "
+                               "calls Model.serve() in place of a training loop")
+        if options["uneven"]:
+            self._check_uneven(ddp, scaler)
+        ignored = getattr(ddp, "parameters_to_ignore", ())
+        named = [(n, p) for n, p in ddp.module.named_parameters()
+                 if p.requires_grad and n not in ignored]
+        # Back-propagation ends with the first layer, so most buckets are one range of this order.
+        self.layout = Layout(reversed(named))
+        self._named = named
+        self._scaler = scaler
+        wanted = with_update_none(recipe, "sluice.torch.compress")
+        if optimizer is not None:
+            warn_of_two_momenta(wanted, optimizer)
+        types = {p.dtype for p in self.layout.parameters}
+        self._dtype = types.pop() if len(types) == 1 else torch.float32
+        device = self.layout.parameters[0].device
+        if any(p.device != device for p in self.layout.parameters):
+            raise InvalidError("sluice.torch.compress: the parameters are on several devices: a model of "
+                               "Sluice is on one")
+        self._mean = torch.empty(self.layout.count, dtype=torch.float32, device=device)
+        self.layout.gather(self._mean)
+        if device.type == "cuda":
+            options.setdefault("stream", torch.cuda.current_stream(device).cuda_stream)
+        self.model = self.job.open(self._mean, wanted, tensors=self.layout.tensors(),
+                                   grad_type=TYPES[self._dtype], **options)
+        self.layout.scatter(self._mean)  # those of rank 0
+        plan = wanted.plan(self.layout.count, self.job.workers,
+                           steps_per_epoch=options.get("steps_per_epoch", 0))
+        self._ranges = any(line.split()[:2] == ["ranges", "yes"] for line in plan.splitlines())
+        self._flat = None if self._ranges else torch.empty(self.layout.count, dtype=self._dtype,
+                                                           device=device)
+        self._segments: Dict[Tuple[int, ...], _Segments] = {}
+        self._waiting: List[Tuple[Any, torch.Tensor, _Segments]] = []
+        self._parts: Dict[Tuple[int, int], torch.Tensor] = {}  # of the mean
+        self.copied_bytes = 0
+        self.skipped_steps = 0
+
+    @staticmethod
+    def _check_uneven(ddp: Any, scaler: Any) -> None:
+        """DDP's own exchanges would wait for the ranks that have ended."""
+        why = ""
+        if scaler is not None:
+            why = "scaler= lets the ranks agree in each step"
+        elif getattr(ddp, "find_unused_parameters", False):
+            why = "find_unused_parameters=True lets the ranks agree in each step"
+        elif getattr(ddp, "broadcast_buffers", False) and any(True for _ in ddp.module.buffers()):
+            why = "broadcast_buffers=True sends buffers in each step"
+        if why:
+            raise InvalidError(f"sluice.torch.compress: uneven=True, but {why}, for which all ranks are needed: "
+                               "leave one of the two out")
+
+    # ---- a step ---------------------------------------------------------------------------------
+
+    def _segments_of(self, bucket: Any) -> _Segments:
+        parameters = bucket.parameters()
+        key = tuple(map(id, parameters))
+        found = self._segments.get(key)
+        if found is None:
+            found, offset = [], 0
+            for p in parameters:
+                begin, count = self.layout.begins[self.layout.place(p)], p.numel()
+                if found and found[-1][1] + found[-1][2] == begin:
+                    found[-1] = (*found[-1][:2], found[-1][2] + count)
+                else:
+                    found.append((offset, begin, count))
+                offset += count
+            self._segments[key] = found
+        return found
+
+    def _push(self, buffer: torch.Tensor, segments: _Segments) -> None:
+        if buffer.dtype != self._dtype:  # a model of several types
+            buffer = buffer.to(self._dtype)
+            self.copied_bytes += buffer.numel() * buffer.element_size()
+        for offset, begin, count in segments:
+            part = buffer[offset:offset + count]
+            if self._ranges:
+                self.model.push_range(part, begin, count)
+            else:
+                self._flat[begin:begin + count].copy_(part)
+                self.copied_bytes += count * buffer.element_size()
+
+    def _result(self, buffer: torch.Tensor, segments: _Segments) -> torch.Tensor:
+        if len(segments) == 1 and buffer.dtype == torch.float32:
+            _, begin, count = segments[0]
+            part = self._parts.get((begin, count))
+            if part is None:
+                # The reducer counts offsets from the beginning of the storage, so that a slice of the
+                # mean would be read from its beginning: the part is a storage of its own over this memory.
+                part = from_dlpack(to_dlpack(self._mean[begin:begin + count]))
+                self._parts[begin, count] = part
+            return part
+        for offset, begin, count in segments:
+            buffer[offset:offset + count].copy_(self._mean[begin:begin + count])
+        self.copied_bytes += buffer.numel() * buffer.element_size()
+        return buffer
+
+    def _bucket(self, bucket: Any) -> Any:
+        if bucket.index() == 0:
+            self._waiting.clear()  # of a backward that an exception ended
+        buffer, segments = bucket.buffer(), self._segments_of(bucket)
+        future: Any = torch.futures.Future()
+        self._waiting.append((future, buffer, segments))
+        if self._scaler is None:
+            self._push(buffer, segments)
+        if bucket.is_last():
+            self._finish()
+        return future
+
+    def _finish(self) -> None:
+        waiting, self._waiting = self._waiting, []
+        if self._scaler is not None and not self._unscaled(waiting):
+            return
+        if self._flat is not None:
+            self.model.push(self._flat)
+        self.model.pull_mean(self._mean)
+        if self._scaler is not None:
+            self._mean.mul_(self._scaler.get_scale())
+        for future, buffer, segments in waiting:
+            future.set_result(self._result(buffer, segments))
+
+    def _unscaled(self, waiting: List[Tuple[Any, torch.Tensor, _Segments]]) -> bool:
+        """Takes the loss scale out and pushes. False: some rank overflowed, and all skip the step."""
+        overflow = not all(bool(torch.isfinite(buffer).all()) for _, buffer, _ in waiting)
+        if self.job.sum([float(overflow)])[0]:
+            self.skipped_steps += 1
+            for future, buffer, _ in waiting:
+                future.set_result(buffer.fill_(float("inf")))  # so that every rank's scaler skips too
+            return False
+        for _, buffer, segments in waiting:
+            buffer.mul_(1.0 / self._scaler.get_scale())
+            self._push(buffer, segments)
+        return True
+
+    def join(self, optimizer: Any) -> int:
+        """Makes the steps that other ranks still have rows for, with their gradients and optimizer.
+
+        Each rank calls it when it has no rows left, and all return together, with equal parameters.
+        Returns the number of steps. Needs uneven=True.
+        """
+        steps = 0
+        while self.model.join(self._mean):
+            with torch.no_grad():
+                for i, p in enumerate(self.layout.parameters):
+                    mean = self.layout.view(self._mean, i)
+                    if p.grad is None:
+                        p.grad = mean.to(p.dtype, copy=True)
+                    else:
+                        p.grad.copy_(mean)
+            optimizer.step()
+            steps += 1
+        return steps
+
+    # ---- state and figures ----------------------------------------------------------------------
+
+    def checkpoint(self, folder: Any) -> None:
+        """Writes residuals and counters below folder, which all ranks see; see sluice.Model.checkpoint.
+
+        Collective, between two steps. Parameters and optimizer are the script's own to save.
+        """
+        self.model.checkpoint(folder)
+
+    def restore(self, folder: Any) -> int:
+        """Restores what checkpoint() wrote, before the first step; returns the completed steps."""
+        return self.model.restore(folder, self._mean)
+
+    def state_dict(self) -> Dict[str, torch.Tensor]:
+        """What checkpoint() writes, as one uint8 tensor: this rank's part. Collective, between two steps.
+
+        Its name has the rank, so that torch.distributed.checkpoint keeps the parts of all ranks.
+        """
+        return saved_state(self.job, self.model)
+
+    def load_state_dict(self, state: Dict[str, torch.Tensor]) -> int:
+        """Loads what state_dict() gave to this rank, before the first step; returns the completed steps."""
+        return load_state(self.job, self.model, state, self._mean)
+
+    def verify(self) -> int:
+        """Compares the parameters over the workers; returns their digest, else names one that differs."""
+        return verify(self.job, self._named)
+
+    def stats(self) -> Dict[str, Any]:
+        """Model.stats(), and copied_bytes: what the hook itself copied between vectors."""
+        return dict(self.model.stats(), copied_bytes=self.copied_bytes, skipped_steps=self.skipped_steps)
+
+    def close(self) -> None:
+        """Closes the model, collectively, after the same number of steps on all ranks."""
+        self.model.close()
+
+    def __enter__(self) -> "Compression":
+        return self
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        if kind is None:
+            self.close()
+
+
+def _hook(state, bucket):  # DDP compares annotations, so there are none
+    return state._bucket(bucket)
+
+
+def compress(ddp: Any, recipe: Union[str, Recipe, None] = None, *, job: Optional[Job] = None,
+             scaler: Any = None, optimizer: Any = None, shards: int = 0, steps_per_epoch: int = 0,
+             memory_bytes: int = 0, uneven: bool = False) -> Compression:
+    """Lets a DistributedDataParallel model exchange its gradients through Sluice.
+
+        sluice.torch.process_group()
+        model = DistributedDataParallel(model)
+        sluice.torch.compress(model, "up=topk(0.01) down=topk(0.05)")
+
+    Collective over the workers, once per model, before the first backward. Every rank gets the
+    parameters of rank 0. Afterwards each ``p.grad`` is the mean over the workers as the recipe sends
+    it, of the same bits on all of them.
+
+    recipe: see sluice_recipe(7); update=none is added, because the optimizer is torch's.
+    job: None takes sluice.torch.default_job().
+    scaler: the GradScaler of mixed precision. Gradients are pushed without its scale, and if those of
+        a rank are not finite, the step is skipped on all ranks before anything is pushed.
+    optimizer: if given, there is a warning where recipe and optimizer both have momentum.
+    uneven: ranks may have unequal numbers of steps; see Compression.join().
+    shards, steps_per_epoch, memory_bytes: see sluice.Model.
+    """
+    if not hasattr(ddp, "register_comm_hook"):
+        raise TypeError(f"sluice.torch.compress: {type(ddp).__name__} is no DistributedDataParallel: wrap "
+                        "the model in one, or use sluice.torch.Optimizer")
+    state = Compression(ddp, recipe, job, scaler, optimizer,
+                        {"shards": shards, "steps_per_epoch": steps_per_epoch,
+                         "memory_bytes": memory_bytes, "uneven": uneven})
+    ddp.register_comm_hook(state, _hook)
+    return state

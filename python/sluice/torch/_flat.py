@@ -1,0 +1,122 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Where each parameter lies in the flat vector of a model."""
+import ctypes
+from typing import Any, Dict, Iterable, List, Tuple
+
+import torch
+
+from .._library import lib
+from .._vector import BF16, F16, F32
+from ..errors import InvalidError
+from ..job import Job
+from ..model import Model
+
+TYPES = {torch.float32: F32, torch.float16: F16, torch.bfloat16: BF16}
+
+
+class Layout:
+    """names, parameters and begins, in the order of the flat vector, and count, its length."""
+
+    def __init__(self, named: Iterable[Tuple[str, torch.nn.Parameter]]) -> None:
+        self.names: List[str] = []
+        self.parameters: List[torch.nn.Parameter] = []
+        self.begins: List[int] = []
+        self.count = 0
+        for name, parameter in named:
+            if parameter.dtype not in TYPES:
+                raise InvalidError(f"parameter {name} is of {parameter.dtype}: Sluice trains float32, "
+                                   "float16 and bfloat16; freeze it with requires_grad_(False)")
+            if parameter.device.type not in ("cpu", "cuda"):
+                raise InvalidError(f"parameter {name} is on {parameter.device}: move it to the host or "
+                                   "to a CUDA device before this call")
+            self.names.append(name)
+            self.parameters.append(parameter)
+            self.begins.append(self.count)
+            self.count += parameter.numel()
+        if not self.count:
+            raise InvalidError("there is no parameter with requires_grad: nothing would be trained")
+        self._place: Dict[int, int] = {id(p): i for i, p in enumerate(self.parameters)}
+
+    def tensors(self) -> List[Tuple[str, int]]:
+        return [(name, p.numel()) for name, p in zip(self.names, self.parameters)]
+
+    def place(self, parameter: torch.nn.Parameter) -> int:
+        """Its index in the three lists."""
+        try:
+            return self._place[id(parameter)]
+        except KeyError:
+            raise InvalidError(
+                f"a parameter of shape {tuple(parameter.shape)} was not known when Sluice was told of "
+                "the model: add and unfreeze parameters before that, or open a new one") from None
+
+    def view(self, flat: torch.Tensor, index: int) -> torch.Tensor:
+        """The part of flat of one parameter, with the parameter's shape and order in memory."""
+        p, begin = self.parameters[index], self.begins[index]
+        part = flat[begin:begin + p.numel()]
+        if p.is_contiguous():
+            return part.view(p.shape)
+        return part.as_strided(p.shape, p.stride())
+
+    def gather(self, flat: torch.Tensor) -> None:
+        """Copies the parameters into flat."""
+        with torch.no_grad():
+            for i, p in enumerate(self.parameters):
+                self.view(flat, i).copy_(p)
+
+    def scatter(self, flat: torch.Tensor) -> None:
+        """Copies flat into the parameters."""
+        with torch.no_grad():
+            for i, p in enumerate(self.parameters):
+                p.copy_(self.view(flat, i))
+
+
+def digests(tensors: Iterable[torch.Tensor]) -> List[int]:
+    """A 64-bit hash of each tensor's bytes."""
+    found = []
+    for tensor in tensors:
+        host = tensor.detach().cpu().contiguous()
+        found.append(lib.sluice_digest(host.data_ptr(), host.numel() * host.element_size()))
+    return found
+
+
+def verify(job: Job, named: Iterable[Tuple[str, torch.Tensor]]) -> int:
+    """Compares tensors over the workers; returns one digest of them all.
+
+    Collective. Raises InvalidError on every worker, with the name of the first tensor that differs
+    and the ranks whose bytes are not those of rank 0.
+    """
+    pairs = list(named)
+    mine = (ctypes.c_uint64 * len(pairs))(*digests(t for _, t in pairs))
+    rows = [(ctypes.c_uint64 * len(pairs)).from_buffer_copy(row) for row in job.gather(bytes(mine))]
+    for i, (name, _) in enumerate(pairs):
+        others = [str(rank) for rank, row in enumerate(rows) if row[i] != rows[0][i]]
+        if others:
+            raise InvalidError(
+                f"{name} differs between the workers: rank{'s' * (len(others) > 1)} "
+                f"{', '.join(others)} of {len(rows)} have other bytes than rank 0. A parameter may only "
+                "be changed alike on all ranks")
+    return lib.sluice_digest(mine, ctypes.sizeof(mine))
+
+
+def saved_state(job: Job, model: Model) -> Dict[str, torch.Tensor]:
+    """This rank's part of a model's state, as uint8, under a name that no other rank uses."""
+    return {f"rank{job.rank}": torch.frombuffer(model.state_save(), dtype=torch.uint8)}
+
+
+def load_state(job: Job, model: Model, state: Dict[str, torch.Tensor], params: torch.Tensor) -> int:
+    mine = state.get(f"rank{job.rank}")
+    if mine is None:
+        raise InvalidError(f"the state is of {', '.join(sorted(state)) or 'no rank'} and not of rank {job.rank}: "
+                           "every rank loads the part that it saved itself")
+    return model.state_load(mine.cpu().numpy(), params)
+
+
+def with_update_none(text: Any, what: str) -> Any:
+    """The recipe with update=none, which an optimizer of torch needs; another update is refused."""
+    from ..recipe import Recipe
+    recipe = Recipe(text)
+    update = recipe.get("update", "none")
+    if update != "none":
+        raise InvalidError(f"{what}: the recipe says update={update}, but a torch optimizer steps here: "
+                           "say update=none, or use sluice.torch.Optimizer without inner=")
+    return Recipe(recipe, update="none")

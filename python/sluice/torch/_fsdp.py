@@ -1,0 +1,141 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Sluice as the replicate dimension of FSDP2.
+
+fully_shard() shards a model over the ranks of one node, and reduce-scatters gradients there. Its
+all-reduce hook is then called with this rank's piece. The ranks that hold the same piece are a group
+of their own, and the hook of each module pushes and pulls in a model of that group.
+"""
+import os
+from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
+
+import torch
+
+from .._vector import F32
+from ..errors import InvalidError
+from ..job import Job
+from ..model import Model
+from ..recipe import Recipe
+from ._flat import TYPES, verify, with_update_none
+from ._group import broadcast, default_job
+
+
+class _Piece:
+    """The hook of one module: its piece of the gradient, in a model that the first backward opens."""
+
+    def __init__(self, owner: "Replication", name: str, index: int) -> None:
+        self._owner, self._name, self._index = owner, name, index
+        self._mean: Optional[torch.Tensor] = None
+        self.model: Optional[Model] = None
+
+    def folder(self, folder: str) -> str:
+        return os.path.join(folder, f"piece{self._owner.color}", f"module{self._index}")
+
+    def _open(self, piece: torch.Tensor) -> Model:
+        if piece.dtype not in TYPES:
+            raise InvalidError(f"the gradients of {self._name or 'the model'} are of {piece.dtype}: Sluice "
+                               "takes float32, float16 and bfloat16")
+        stream = torch.cuda.current_stream(piece.device).cuda_stream if piece.is_cuda else None
+        start = torch.zeros(piece.numel(), dtype=torch.float32, device=piece.device)
+        model = self._owner.group.open(start, self._owner.recipe, grad_type=TYPES[piece.dtype],
+                                       stream=stream, **self._owner.options)
+        self._mean = None if TYPES[piece.dtype] == F32 else start
+        if self._owner.restored is not None:
+            model.restore(self.folder(self._owner.restored), start)
+        return model
+
+    def __call__(self, piece: torch.Tensor) -> None:
+        if self.model is None:
+            self.model = self._open(piece)
+        self.model.push(piece)
+        self.model.pull_mean(piece if self._mean is None else self._mean)
+        if self._mean is not None:
+            piece.copy_(self._mean.view_as(piece))
+            self._owner.copied_bytes += piece.numel() * piece.element_size()
+
+
+class Replication:
+    """What sluice.torch.replicate() returns: one model of the group for each module of FSDP."""
+
+    def __init__(self, module: torch.nn.Module, mesh: Any, recipe: Union[str, Recipe, None],
+                 job: Optional[Job], options: Dict[str, Any]) -> None:
+        modules = [(n, m) for n, m in module.named_modules() if hasattr(m, "set_all_reduce_hook")]
+        if not modules:
+            raise TypeError(f"sluice.torch.replicate: {type(module).__name__} has no module of FSDP2: call "
+                            "fully_shard() first, with the mesh of one node")
+        self.recipe = with_update_none(recipe, "sluice.torch.replicate")
+        self.options, self.copied_bytes = options, 0
+        self.restored: Optional[str] = None
+        job = default_job() if job is None else job
+        self.color = mesh.get_local_rank()
+        group = job.split(self.color, job.rank)
+        assert group is not None
+        self.group: Job = group
+        self._module = module
+        for _, tensor in self._locals():
+            broadcast(self.group, tensor, 0)
+        self._pieces: List[_Piece] = []
+        for index, (name, part) in enumerate(modules):
+            piece = _Piece(self, name, index)
+            self._pieces.append(piece)
+            part.set_all_reduce_hook(piece)
+
+    def _locals(self) -> Iterator[Tuple[str, torch.Tensor]]:
+        for name, p in self._module.named_parameters():
+            yield name, p.detach().to_local() if hasattr(p, "to_local") else p.detach()
+
+    def _models(self) -> List[Model]:
+        return [piece.model for piece in self._pieces if piece.model is not None]
+
+    def checkpoint(self, folder: Any) -> None:
+        """Writes residuals and counters below folder, which all ranks see. Collective, between steps."""
+        for piece in self._pieces:
+            if piece.model is not None:
+                path = piece.folder(os.fspath(folder))
+                os.makedirs(path, exist_ok=True)
+                piece.model.checkpoint(path)
+
+    def restore(self, folder: Any) -> None:
+        """Lets the first backward restore what checkpoint() wrote."""
+        if self._models():
+            raise InvalidError("Replication.restore: steps have already been made: call it before the first "
+                               "backward")
+        self.restored = os.fspath(folder)
+
+    def verify(self) -> int:
+        """Compares the pieces over the replicas; returns their digest, else names a parameter."""
+        return verify(self.group, self._locals())
+
+    def stats(self) -> Dict[str, Any]:
+        """steps, the bytes of all modules together, and copied_bytes, which the hooks copied."""
+        found: Dict[str, Any] = {"steps": 0, "copied_bytes": self.copied_bytes}
+        for model in self._models():
+            stats = model.stats()
+            found["steps"] = max(found["steps"], stats["steps"])
+            for key in ("pushed_bytes", "pulled_bytes", "dense_bytes"):
+                found[key] = found.get(key, 0) + stats[key]
+        return found
+
+    def close(self) -> None:
+        """Closes models and group, collectively, after the same number of steps on all ranks."""
+        self.group.close()
+
+
+def replicate(module: torch.nn.Module, mesh: Any, recipe: Union[str, Recipe, None] = None, *,
+              job: Optional[Job] = None, shards: int = 0, steps_per_epoch: int = 0,
+              memory_bytes: int = 0) -> Replication:
+    """Lets the replicas of an FSDP2 model exchange their gradients through Sluice.
+
+        mesh = init_device_mesh("cuda", (nodes, gpus), mesh_dim_names=("replicate", "shard"))
+        fully_shard(model, mesh=mesh["shard"])
+        sluice.torch.replicate(model, mesh["shard"], "up=topk(0.01) down=topk(0.05)")
+
+    Collective over all ranks, after fully_shard() and before the first backward. Each rank gets the
+    parameters of the first replica. A group has up to 16 models, so up to 16 modules may be
+    sharded on their own.
+
+    mesh: the one that fully_shard() got, of one dimension. Ranks of equal place in it are replicas.
+    recipe, job, shards, steps_per_epoch, memory_bytes: as for compress().
+    """
+    return Replication(module, mesh, recipe, job,
+                       {"shards": shards, "steps_per_epoch": steps_per_epoch,
+                        "memory_bytes": memory_bytes})

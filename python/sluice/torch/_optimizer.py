@@ -1,0 +1,243 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""An optimizer for scripts without DistributedDataParallel.
+
+All gradients are views of one flat vector, which is pushed as it lies. Without inner= the parameters
+are views of another one, which the pull changes in place, and the shards make the step.
+"""
+from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
+
+import torch
+
+from ..errors import InvalidError
+from ..job import Job
+from ..recipe import Recipe
+from ._ddp import warn_of_two_momenta
+from ._flat import TYPES, Layout, load_state, saved_state, verify, with_update_none
+from ._group import default_job
+
+
+def _named(params: Any) -> List[Tuple[str, torch.nn.Parameter]]:
+    if isinstance(params, torch.nn.Module):
+        params = params.named_parameters()
+    pairs: List[Tuple[str, torch.nn.Parameter]] = []
+    for i, item in enumerate(params):
+        if isinstance(item, dict):
+            raise InvalidError("sluice.torch.Optimizer takes one group of parameters: give inner= an "
+                               "optimizer with the groups, and here all parameters")
+        name, p = item if isinstance(item, tuple) else (f"parameter {i}", item)
+        if p.requires_grad:
+            pairs.append((name, p))
+    return pairs
+
+
+class Optimizer(torch.optim.Optimizer):
+    """Exchanges gradients through Sluice and makes the step.
+
+        optimizer = sluice.torch.Optimizer(model, "up=topk(0.01) down=topk(0.05)", lr=0.05)
+        optimizer = sluice.torch.Optimizer(model, "up=topk(0.01) down=topk(0.05)",
+                                           inner=torch.optim.AdamW(model.parameters()))
+
+    Collective over the workers. Every rank gets the parameters of rank 0.
+
+    params: a module, its named_parameters(), whose names the messages then have, or parameters().
+    recipe: see sluice_recipe(7). Without inner the shards step as its update= says.
+    lr: the learning rate of the shards. A scheduler may change ``param_groups[0]["lr"]``.
+    inner: an optimizer over the same parameters. It steps on the mean gradient, and update=none is
+        added to the recipe. Its ``param_groups`` are those of this optimizer.
+    job: None takes sluice.torch.default_job().
+    uneven: ranks may have unequal numbers of steps; see join().
+    shards, steps_per_epoch, memory_bytes: see sluice.Model.
+
+    A GradScaler works with it: ``scaler.step(optimizer)`` pushes gradients without the scale, and
+    a step in which some rank overflowed is skipped by all before anything is pushed.
+    """
+
+    _step_supports_amp_scaling = True
+
+    def __init__(self, params: Union[torch.nn.Module, Iterable[Any]],
+                 recipe: Union[str, Recipe, None] = None, *, lr: Optional[float] = None,
+                 inner: Optional[torch.optim.Optimizer] = None, job: Optional[Job] = None,
+                 shards: int = 0, steps_per_epoch: int = 0, memory_bytes: int = 0,
+                 uneven: bool = False) -> None:
+        self.job = default_job() if job is None else job
+        if not self.job.is_worker:
+            raise InvalidError(f"rank {self.job.rank} is a dedicated server: it has no gradients, and "
+                               "calls Model.serve() in place of a training loop")
+        if (lr is None) == (inner is None):
+            raise InvalidError("sluice.torch.Optimizer takes either lr=, with which the shards step, or "
+                               "inner=, an optimizer that steps on the mean gradient")
+        self.layout = Layout(_named(params))
+        parameters = self.layout.parameters
+        device, dtype = parameters[0].device, parameters[0].dtype
+        if any(p.device != device or p.dtype != dtype for p in parameters):
+            raise InvalidError("sluice.torch.Optimizer: the parameters are on several devices or of several "
+                               "types: open one optimizer for each")
+        super().__init__(parameters, {"lr": lr})
+        self.inner = inner
+        if inner is not None:
+            recipe = with_update_none(recipe, "sluice.torch.Optimizer with inner=")
+            warn_of_two_momenta(recipe, inner)
+            known = {id(p) for group in inner.param_groups for p in group["params"]}
+            for name, p in zip(self.layout.names, parameters):
+                if id(p) not in known:
+                    raise InvalidError(f"{name} is not a parameter of inner: it would get gradients and "
+                                       "never change. Give both the same parameters")
+            self.param_groups = inner.param_groups
+        elif dtype != torch.float32:
+            raise InvalidError(f"the parameters are {dtype}, and shards step in float32: give inner= an "
+                               "optimizer, or keep float32 parameters and use autocast")
+        self._grad = torch.zeros(self.layout.count, dtype=dtype, device=device)
+        self._flat = torch.empty(self.layout.count, dtype=torch.float32, device=device)
+        self.layout.gather(self._flat)
+        stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else None
+        self.model = self.job.open(self._flat, recipe, tensors=self.layout.tensors(), shards=shards,
+                                   lr=lr or 0.0, steps_per_epoch=steps_per_epoch,
+                                   memory_bytes=memory_bytes, stream=stream, grad_type=TYPES[dtype],
+                                   uneven=uneven)
+        self._lr = lr
+        self._views = [self.layout.view(self._grad, i) for i in range(len(parameters))]
+        if inner is None:
+            if self.model.recipe.get("update") == "none":
+                self.model.close()
+                raise InvalidError("the recipe says update=none, so that nothing would step: give inner= an "
+                                   "optimizer, or say update=sgd, momentum(0.9) or nesterov(0.9)")
+            with torch.no_grad():
+                for i, p in enumerate(parameters):
+                    p.data = self.layout.view(self._flat, i)
+        else:
+            self.layout.scatter(self._flat)  # those of rank 0
+            if dtype == torch.float32:
+                self._flat = self._grad  # the mean takes the gradient's place
+        self.copied_bytes = 0
+        self.skipped_steps = 0
+        self.zero_grad()
+
+    # ---- a step ---------------------------------------------------------------------------------
+
+    def zero_grad(self, set_to_none: bool = False) -> None:
+        """Sets all gradients to zero; they stay views of the flat vector, also with set_to_none."""
+        self._grad.zero_()
+        for p, view in zip(self.layout.parameters, self._views):
+            p.grad = view
+
+    def _collect(self) -> None:
+        """Brings gradients that are no views of the flat vector, as model.zero_grad() leaves them."""
+        for p, view in zip(self.layout.parameters, self._views):
+            if p.grad is view:
+                continue
+            if p.grad is None:
+                view.zero_()
+            elif p.grad.data_ptr() != view.data_ptr():
+                view.copy_(p.grad)
+                self.copied_bytes += view.numel() * view.element_size()
+            p.grad = view
+
+    def _overflowed(self) -> bool:
+        """Of a GradScaler: the ranks agree whether the step is skipped, and the scale is taken out."""
+        found = getattr(self, "found_inf", None)
+        if found is None:
+            return False
+        if self.job.sum([float(found)])[0]:
+            self.skipped_steps += 1
+            return True
+        scale = getattr(self, "grad_scale", None)
+        if scale is not None:
+            self._grad.mul_(1.0 / float(scale))
+        return False
+
+    @torch.no_grad()
+    def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
+        """Pushes the gradients, pulls what the workers agreed on, and steps. Collective."""
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        self._collect()
+        if self._overflowed():
+            return loss
+        if self.inner is None:
+            lr = self.param_groups[0]["lr"]
+            if lr != self._lr:
+                self.model.set_lr(lr)
+                self._lr = lr
+            self.model.push(self._grad)
+            self.model.pull(self._flat)
+            self._check_views()
+        else:
+            self.model.push(self._grad)
+            self.model.pull_mean(self._flat)
+            if self._flat is not self._grad:
+                self._grad.copy_(self._flat)
+                self.copied_bytes += self._grad.numel() * self._grad.element_size()
+            self.inner.step()
+        return loss
+
+    @torch.no_grad()
+    def join(self) -> int:
+        """Makes the steps that other ranks still have rows for, with their gradients.
+
+        Each rank calls it when it has no rows left, and all return together, with equal parameters.
+        Returns the number of steps. Needs uneven=True.
+        """
+        steps = 0
+        while self.model.join(self._flat):
+            if self.inner is not None:
+                if self._flat is not self._grad:
+                    self._grad.copy_(self._flat)
+                for p, view in zip(self.layout.parameters, self._views):
+                    p.grad = view
+                self.inner.step()
+            steps += 1
+        return steps
+
+    def _check_views(self) -> None:
+        begin, last = self._flat.data_ptr(), self.layout.parameters[-1]
+        if last.data_ptr() != begin + 4 * self.layout.begins[-1]:
+            raise InvalidError(f"{self.layout.names[-1]} was moved to other memory since the optimizer was "
+                               "made, so steps no longer reach it: call model.to() before, and use "
+                               "copy_() to set parameters")
+
+    # ---- state and figures ----------------------------------------------------------------------
+
+    def state_dict(self) -> Dict[str, Any]:
+        """"optimizer": the state of inner, or the learning rate; "compression": this rank's part of what
+        checkpoint() writes. Collective, between two steps: every rank saves a state of its own.
+        """
+        own = super().state_dict() if self.inner is None else self.inner.state_dict()
+        return {"optimizer": own, "compression": saved_state(self.job, self.model)}
+
+    def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
+        """Loads what state_dict() gave to this rank, before the first step. Collective."""
+        load_state(self.job, self.model, state_dict["compression"], self._flat)
+        if self.inner is None:
+            super().load_state_dict(state_dict["optimizer"])
+        else:
+            self.inner.load_state_dict(state_dict["optimizer"])
+            self.param_groups = self.inner.param_groups
+            self.zero_grad()
+
+    def checkpoint(self, folder: Any) -> None:
+        """Writes residuals, momenta, counters and, without inner, parameters below folder.
+
+        Collective, between two steps; all ranks see folder. The state of inner is not in it.
+        """
+        self.model.checkpoint(folder)
+
+    def restore(self, folder: Any) -> int:
+        """Restores what checkpoint() wrote, before the first step; returns the completed steps."""
+        steps = self.model.restore(folder, self._flat)
+        if self._flat is self._grad:
+            self.zero_grad()
+        return steps
+
+    def verify(self) -> int:
+        """Compares the parameters over the workers; returns their digest, else names one that differs."""
+        return verify(self.job, zip(self.layout.names, self.layout.parameters))
+
+    def stats(self) -> Dict[str, Any]:
+        """Model.stats(), and copied_bytes: what the optimizer itself copied between vectors."""
+        return dict(self.model.stats(), copied_bytes=self.copied_bytes, skipped_steps=self.skipped_steps)
+
+    def close(self) -> None:
+        """Closes the model, collectively, after the same number of steps on all ranks."""
+        self.model.close()

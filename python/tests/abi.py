@@ -1,0 +1,109 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Compares sluice/_abi.py with runtime/sluice.h; run by abi.sh.
+
+layout HEADER: prints a C program that prints constants and layouts, as the header has them.
+compare HEADER FILE: compares with what it printed, and the prototypes with the header's text.
+"""
+import ctypes
+import re
+import sys
+
+from sluice import _abi
+
+
+def text_of(header):
+    with open(header, encoding="ascii") as file:
+        return re.sub(r"/\*.*?\*/", " ", file.read(), flags=re.DOTALL)
+
+
+def members(header, name):
+    """The members of a struct, in order, as the header's text has them."""
+    body = re.search(r"typedef struct %s \{(.*?)\}" % name, text_of(header), re.DOTALL).group(1)
+    found = []
+    for line in body.split(";"):
+        for part in line.split(","):
+            callback = re.search(r"\(\*(\w+)\)", line)
+            word = callback or re.search(r"(\w+)\s*(\[\w+\])?\s*$", part)
+            if word and word.group(1) not in found:
+                found.append(word.group(1))
+            if callback:
+                break
+    return found
+
+
+def layout(header):
+    print('#include "sluice.h"\n#include <stddef.h>\n#include <stdio.h>\nint main(void)\n{')
+    for name in _abi.CONSTANTS:
+        print(f'\tprintf("{name} %lld\\n", (long long){name});')
+    for kind in _abi.STRUCTS:
+        name = kind.__name__
+        print(f'\tprintf("sizeof {name} %zu\\n", sizeof({name}));')
+        for member in members(header, name):
+            print(f'\tprintf("{name}.{member} %zu %zu\\n", offsetof({name}, {member}), '
+                  f'sizeof((({name} *)0)->{member}));')
+    print("\treturn 0;\n}")
+
+
+def layout_here():
+    for name, value in _abi.CONSTANTS.items():
+        yield f"{name} {value}"
+    for kind in _abi.STRUCTS:
+        yield f"sizeof {kind.__name__} {ctypes.sizeof(kind)}"
+        for field in kind._fields_:
+            at = getattr(kind, field[0])
+            yield f"{kind.__name__}.{field[0]} {at.offset} {at.size}"
+
+
+POINTERS = (ctypes.c_void_p, ctypes.c_char_p)
+SCALARS = {"int": ctypes.c_int, "unsigned": ctypes.c_uint, "size_t": ctypes.c_size_t,
+           "uint64_t": ctypes.c_uint64, "uint32_t": ctypes.c_uint32, "float": ctypes.c_float,
+           "double": ctypes.c_double, "void": None}
+
+
+def agrees(c, python):
+    """Whether a type of ctypes can stand for a C type: pointers of any kind, scalars of the same."""
+    if "*" in c:
+        if c.replace(" ", "") == "constchar*":
+            return python is ctypes.c_char_p
+        return python in POINTERS or (isinstance(python, type) and issubclass(python, ctypes._Pointer))
+    return SCALARS[c.replace("const ", "").strip()] is python
+
+
+def wrong_prototypes(header):
+    text = text_of(header)
+    for name, (result, arguments) in _abi.PROTOTYPES.items():
+        found = re.search(r"SLUICE_API\s+([\w\s]+?[\s*]+)%s\((.*?)\);" % name, text, re.DOTALL)
+        if not found:
+            yield f"{name} is not in the header"
+            continue
+        returns, given = (" ".join(part.split()) for part in found.groups())
+        given = [] if given == "void" else given.split(",")
+        if not agrees(returns, result):
+            yield f"{name} returns {returns} in the header and {result} in _abi.py"
+        if len(given) != len(arguments):
+            yield f"{name} has {len(given)} arguments in the header and {len(arguments)} in _abi.py"
+            continue
+        for c, python in zip(given, arguments):
+            c = c.strip()
+            c = re.sub(r"(?<=[\s*])\w+$", "", c).strip()
+            if not agrees(c, python):
+                yield f"{name}: an argument is {c} in the header and {python} in _abi.py"
+
+
+def compare(header, file):
+    with open(file, encoding="ascii") as lines:
+        there = set(lines.read().splitlines())
+    here = set(layout_here())
+    wrong = [f"the header has: {line}" for line in sorted(there - here)]
+    wrong += [f"_abi.py has: {line}" for line in sorted(here - there)]
+    wrong += wrong_prototypes(header)
+    print("\n".join(wrong) or
+          f"{len(there)} constants, sizes and offsets and {len(_abi.PROTOTYPES)} prototypes agree")
+    return bool(wrong)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "layout":
+        layout(sys.argv[2])
+    else:
+        sys.exit(compare(*sys.argv[2:]))

@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""Jobs of several processes without a launcher, for the tests: they meet in a folder.
+
+A test calls run(N, "name", ...) with the name of a function of its own file, which is called in each
+rank as function(job, folder, ...) and ends in time or is killed. "node R" names the ranks' nodes.
+"""
+import importlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+LIMIT_S = 120
+
+
+class Results(list):
+    """What each rank did: (status, text of both streams)."""
+
+    def all_well(self):
+        for rank, (status, said) in enumerate(self):
+            if status != 0:
+                raise AssertionError(f"rank {rank} ended with status {status} and said:\n{said}")
+        return self
+
+
+def run(ranks, function, *arguments, flags=(), **environment):
+    """Runs a function of the calling test on so many ranks; returns Results."""
+    test = os.path.abspath(sys.modules["__main__"].__file__)
+    with tempfile.TemporaryDirectory(prefix="sluice-ranks-") as folder:
+        os.mkdir(os.path.join(folder, "meet"))
+        processes = []
+        for rank in range(ranks):
+            said = open(os.path.join(folder, f"said.{rank}"), "w+", encoding="utf-8")
+            processes.append((subprocess.Popen(
+                [sys.executable, *flags, os.path.abspath(__file__), test, function, folder, str(rank),
+                 str(ranks), *map(str, arguments)], stdout=said, stderr=subprocess.STDOUT,
+                env=dict(os.environ, SLUICE_LOST_AFTER="10s", SLUICE_WAIT_TIMEOUT="60s", **environment),
+                start_new_session=True), said))
+        end = time.monotonic() + LIMIT_S
+        results = Results()
+        for process, said in processes:
+            try:
+                status = process.wait(max(0.1, end - time.monotonic()))
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+                status = f"none: killed after {LIMIT_S} s"
+            said.seek(0)
+            results.append((status, said.read()))
+            said.close()
+        return results
+
+
+def main(test, function, folder, rank, ranks, *arguments):
+    import sluice
+
+    sys.path.insert(0, os.path.dirname(test))
+    module = importlib.import_module(os.path.basename(test)[:-3])
+    job = sluice.Job(bootstrap=sluice.Folder(os.path.join(folder, "meet"), int(rank), int(ranks),
+                                             f"n{rank}"))
+    getattr(module, function)(job, folder, *arguments)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,366 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The package without torch, in a job of one process; run by sluice.sh."""
+import array
+import os
+import pickle
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import unittest
+import warnings
+
+import ranks
+import sluice
+
+
+def floats(*values):
+    return array.array("f", values)
+
+
+def python(code, **environment):
+    """Runs code in another interpreter; returns its status, and what it wrote to both streams."""
+    done = subprocess.run([sys.executable, "-c", code], env=dict(os.environ, **environment), text=True,
+                          stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=120)
+    return done.returncode, done.stdout
+
+
+class Library(unittest.TestCase):
+    def test_named_library_is_absent(self):
+        status, said = python("import sluice", SLUICE_LIBRARY="/nowhere/libsluice.so")
+        self.assertNotEqual(status, 0)
+        self.assertIn("SLUICE_LIBRARY=/nowhere/libsluice.so cannot be loaded", said)
+
+    def test_nothing_is_found(self):
+        status, said = python("import sluice", SLUICE_LIBRARY="", PATH="/nowhere", LD_LIBRARY_PATH="/nowhere")
+        self.assertNotEqual(status, 0)
+        self.assertIn("name its lib folder in LD_LIBRARY_PATH", said)
+
+    def test_other_version(self):
+        status, said = python("import sys, types; fake = types.ModuleType('sluice._version')\n"
+                              "fake.VERSION = '7.8.9'; sys.modules['sluice._version'] = fake\n"
+                              "import sluice")
+        self.assertNotEqual(status, 0)
+        self.assertIn("this Python package was made for 7.8.*", said)
+
+    def test_torch_is_not_imported(self):
+        status, said = python("import sys, sluice; print('torch' in sys.modules, 'numpy' in sys.modules)")
+        self.assertEqual((status, said), (0, "False False\n"))
+
+    def test_version_is_that_of_the_library(self):
+        self.assertTrue(sluice.library_version.startswith(sluice.__version__ + " "), sluice.library_version)
+
+    def test_info(self):
+        done = subprocess.run([sys.executable, "-m", "sluice.info", "--help"], text=True,
+                              stdout=subprocess.PIPE, timeout=120)
+        self.assertEqual(done.returncode, 0)
+        self.assertIn("sluice-info", done.stdout)
+
+
+class Recipes(unittest.TestCase):
+    def test_words(self):
+        recipe = sluice.Recipe("up=topk(0.01) update=sgd", update="none", signal="momentum(0.9)")
+        self.assertEqual(str(recipe), "up=topk(0.01) update=none signal=momentum(0.9)")
+        self.assertEqual(recipe.get("down", "all"), "all")
+        self.assertEqual(sluice.Recipe(str(recipe)), recipe)
+
+    def test_twice(self):
+        with self.assertRaisesRegex(ValueError, "up appears twice"):
+            sluice.Recipe("up=all up=topk(0.1)")
+
+    def test_complete(self):
+        recipe = sluice.Recipe("scalecom").complete()
+        self.assertEqual(recipe.get("up"), "cyclic(0.01),f32")
+        self.assertEqual(recipe.get("when"), "always")
+
+    def test_unknown_word(self):
+        with self.assertRaisesRegex(sluice.InvalidError, "topk") as caught:
+            sluice.Recipe("up=topx(0.1)").complete()
+        self.assertEqual(caught.exception.code, -1)
+
+    def test_plan(self):
+        self.assertIn("accumulator yes", sluice.Recipe("up=topk(0.01)").plan(1000))
+
+
+class Steps(unittest.TestCase):
+    def setUp(self):
+        self.job = sluice.Job()
+        self.addCleanup(self.job.close)
+
+    def test_alone(self):
+        job = self.job
+        self.assertEqual((job.rank, job.size, job.workers, job.living, job.is_worker), (0, 1, 1, 1, True))
+        self.assertEqual(job.node(7), "")
+        self.assertEqual(job.sum([1, 2.5]), [1.0, 2.5])
+        long = bytes(range(256)) * 5
+        self.assertEqual(job.gather(long), [long])
+        job.barrier()
+        self.assertIn("self", job.transports())
+
+    def test_sgd(self):
+        params = floats(1, 2, 3)
+        with self.job.open(params, "up=all down=all update=sgd", lr=0.5) as model:
+            model.push(floats(1, 1, 1))
+            model.pull(params)
+            model.set_lr(0.25)
+            model.push(floats(2, 0, -2))
+            model.pull(params)
+            self.assertEqual(list(params), [0.0, 1.5, 3.0])
+            self.assertEqual((model.step, model.stats()["steps"]), (2, 2))
+            self.assertEqual(model.recipe.get("update"), "sgd")
+        self.assertTrue(model.closed)
+
+    def test_mean_by_ranges(self):
+        mean = floats(0, 0, 0, 0)
+        with self.job.open(mean, "up=all down=all update=none") as model:
+            grad = floats(1, 2, 3, 4)
+            model.push_range(memoryview(grad)[2:], 2, 2)
+            with self.assertRaisesRegex(sluice.InvalidError, "range"):
+                model.pull_mean(mean)
+            model.push_range(memoryview(grad)[:2], 0, 2)
+            model.raise_flags(5)
+            model.pull_mean(mean)
+            self.assertEqual(mean, grad)
+            model.push(grad)
+            model.pull_mean(mean)
+            self.assertEqual(model.raised, 5)
+
+    def test_half_precision(self):
+        mean = floats(0, 0)
+        halves = memoryview(bytes.fromhex("003c00c0")).cast("B").cast("e") if sys.version_info >= (3, 12) \
+            else None
+        if halves is None:
+            try:
+                import numpy
+            except ImportError:
+                self.skipTest("no numpy, and this Python has no buffers of halves")
+            halves = numpy.array([1, -2], numpy.float16)
+        with self.job.open(mean, "up=all down=all update=none", grad_type=sluice.F16) as model:
+            model.push(halves)
+            model.pull_mean(mean)
+            self.assertEqual(list(mean), [1.0, -2.0])
+            with self.assertRaisesRegex(TypeError, "grad holds float32: needed is float16"):
+                model.push(floats(1, 2))
+
+    def test_dlpack(self):
+        try:
+            import numpy
+        except ImportError:
+            self.skipTest("no numpy")
+        numpy_array = numpy.arange(6, dtype=numpy.float32)
+
+        class Other:
+            def __init__(self, array):
+                self.array = array
+
+            def __dlpack__(self):
+                return self.array.__dlpack__()
+
+        mean = numpy.zeros(6, numpy.float32)
+        with self.job.open(mean, "up=all down=all update=none") as model:
+            model.push(Other(numpy_array))
+            model.pull_mean(Other(mean))
+            self.assertEqual(mean.tolist(), numpy_array.tolist())
+            with self.assertRaisesRegex(ValueError, "gaps"):
+                model.push(Other(numpy.zeros((6, 2), numpy.float32)[:, 0]))
+            with self.assertRaisesRegex(TypeError, "64 bits"):
+                model.push(Other(numpy.zeros(6)))
+
+    def test_wrong_vectors(self):
+        params = floats(0, 0, 0)
+        with self.job.open(params, "up=all down=all") as model:
+            for wrong, kind, why in ((3, TypeError, "grad is a int: needed is a tensor"),
+                                     (array.array("d", [1, 2, 3]), TypeError, "elements 'd'"),
+                                     (floats(1, 2), ValueError, "grad has 2 elements: needed are 3"),
+                                     (memoryview(floats(*range(6)))[::2], ValueError, "contiguous")):
+                with self.assertRaisesRegex(kind, why):
+                    model.push(wrong)
+            model.push(floats(1, 2, 3))
+            with self.assertRaisesRegex(ValueError, "can be written"):
+                model.pull(memoryview(params).toreadonly())
+            model.pull(params)
+
+    def test_numeric(self):
+        with self.job.open(floats(0, 0), "up=all down=all", tensors=[("a.weight", 1), ("a.bias", 1)]) as model:
+            with self.assertRaisesRegex(sluice.NumericError, "a.bias") as caught:
+                model.push(floats(0, float("nan")))
+            self.assertIsInstance(caught.exception, ArithmeticError)
+
+    def test_larger_than_announced(self):
+        with self.assertRaisesRegex(sluice.OutOfMemoryError, "the model needs .* the limit is"):
+            self.job.open(array.array("f", bytes(4 << 16)), memory_bytes=1000)
+
+    def test_resumed(self):
+        recipe, grads = "up=topk(0.3) down=all", [floats(*(i * j % 7 - 3 for j in range(10))) for i in range(8)]
+        whole, first, second = (floats(*range(10)) for _ in range(3))
+        with self.job.open(whole, recipe, lr=0.1) as model:
+            for grad in grads:
+                model.push(grad)
+                model.pull(whole)
+        with tempfile.TemporaryDirectory() as folder:
+            with self.job.open(first, recipe, lr=0.1) as model:
+                for grad in grads[:5]:
+                    model.push(grad)
+                    model.pull(first)
+                model.checkpoint(folder)
+            with self.job.open(second, recipe, lr=0.1) as model:
+                self.assertEqual(model.restore(folder, second), 5)
+                self.assertEqual(second, first)
+                for grad in grads[5:]:
+                    model.push(grad)
+                    model.pull(second)
+            with self.job.open(second, recipe, lr=0.1) as model:
+                with self.assertRaisesRegex(sluice.FileError, "/nowhere") as caught:
+                    model.restore("/nowhere/at/all", second)
+                self.assertIsInstance(caught.exception, OSError)
+        self.assertEqual(second, whole)
+
+    def test_use_after_close(self):
+        model = self.job.open(floats(0))
+        self.job.close()
+        self.job.close()
+        self.assertTrue(model.closed and self.job.closed)
+        with self.assertRaisesRegex(sluice.InvalidError, "the model is closed"):
+            model.push(floats(0))
+        with self.assertRaisesRegex(sluice.InvalidError, "the job is closed"):
+            self.job.barrier()
+
+    def test_forked_child_may_not_use_it(self):
+        reader, writer = os.pipe()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", DeprecationWarning)  # the job has threads, of which none is Python's
+            child = os.fork()
+        if child == 0:
+            try:
+                self.job.barrier()
+                said = "no exception"
+            except sluice.InvalidError as error:
+                said = str(error)
+            os.write(writer, said.encode())
+            os._exit(0)
+        os.close(writer)
+        os.waitpid(child, 0)
+        with open(reader, encoding="utf-8") as pipe:
+            self.assertIn("is a fork", pipe.read())
+        self.job.barrier()
+
+
+class Ends(unittest.TestCase):
+    def test_exit_without_close(self):
+        status, said = python("import array, sluice\njob = sluice.Job()\n"
+                              "model = job.open(array.array('f', [1, 2]))\nprint('done')", SLUICE_LOG="warn")
+        self.assertEqual((status, said), (0, "done\n"))
+
+    def test_errors_can_be_pickled(self):
+        error = pickle.loads(pickle.dumps(sluice.PeerError("rank 3 on n2 is lost")))
+        self.assertEqual((str(error), error.code), ("rank 3 on n2 is lost", -9))
+
+
+# ---- several ranks ------------------------------------------------------------------------------
+
+def rank_means(job, _):
+    mean = floats(*[job.rank] * 5)  # those of rank 0 become everyone's
+    with job.open(mean, "up=all down=all update=none") as model:
+        assert list(mean) == [0.0] * 5, mean
+        model.push(floats(*[job.rank + 1] * 5))
+        model.pull_mean(mean)
+        assert list(mean) == [1.5] * 5, mean
+    assert job.gather(bytes([job.rank] * 600)) == [bytes(600), bytes([1] * 600)]
+    assert job.broadcast(b"%d" % job.rank, 1) == b"1"
+    job.close()
+
+
+def rank_groups(job, _):
+    """Ranks 0 and 2 are a group, ranks 1 and 3 another one, in reverse order."""
+    group = job.split(job.rank % 2, -job.rank)
+    assert (group.size, group.rank) == (2, 1 - job.rank // 2), (group.size, group.rank)
+    mean = floats(0)
+    with group.open(mean, "up=all down=all update=none") as model:
+        model.push(floats(job.rank))
+        model.pull_mean(mean)
+        assert mean[0] == 1 + job.rank % 2, mean
+    assert job.sum([1]) == [4]
+    alone = job.split(0 if job.rank == 3 else -1)
+    assert (alone is None) == (job.rank != 3)
+    job.close()
+    assert group.closed
+
+
+def rank_waits_with_the_interpreter_free(job, folder):
+    """Rank 1 pushes only when a second thread of rank 0, which is inside a pull, has told it to."""
+    told = os.path.join(folder, "told")
+    mean = floats(0)
+    with job.open(mean, "up=all down=all update=none") as model:
+        if job.rank == 0:
+            model.push(floats(1))
+            pulling = threading.Event()
+
+            def tell():
+                pulling.wait()
+                time.sleep(0.2)  # the pull has begun; if not, the test only sees less
+                with open(told, "w", encoding="ascii"):
+                    pass
+
+            thread = threading.Thread(target=tell)
+            thread.start()
+            pulling.set()
+            model.pull_mean(mean)
+            assert os.path.exists(told)
+            thread.join()
+        else:
+            while not os.path.exists(told):
+                time.sleep(0.01)
+            model.push(floats(2))
+            model.pull_mean(mean)
+        assert mean[0] == 1.5
+    job.close()
+
+
+def rank_raises(job, _):
+    mean = floats(0)
+    model = job.open(mean, "up=all down=all update=none")
+    for step in range(3):
+        if job.rank == 1 and step == 2:
+            raise RuntimeError("no more")
+        model.push(mean)
+        model.pull_mean(mean)
+
+
+def rank_differs(job, _):
+    job.open(floats(*range(2 + job.rank)), "up=all down=all")
+
+
+class Ranks(unittest.TestCase):
+    def test_means(self):
+        ranks.run(2, "rank_means", flags=["-X", "dev"]).all_well()
+
+    def test_groups(self):
+        ranks.run(4, "rank_groups").all_well()
+
+    def test_other_threads_go_on_during_a_wait(self):
+        ranks.run(2, "rank_waits_with_the_interpreter_free").all_well()
+
+    def test_an_exception_is_told_to_the_others(self):
+        (status, said), (status_raised, said_raised) = ranks.run(2, "rank_raises")
+        self.assertEqual((status, status_raised), (1, 1))
+        self.assertIn("RuntimeError: no more", said_raised)
+        self.assertRegex(said, r"PeerError: .*rank 1 \(node n1\)")
+
+    def test_difference_is_named(self):
+        for status, said in ranks.run(2, "rank_differs"):
+            self.assertEqual(status, 1)
+            self.assertRegex(said, "Error: .*rank")
+
+    def test_store_that_fails(self):
+        class Broken(sluice.Bootstrap):
+            def put(self, key, value):
+                raise OSError("no store here")
+
+        with self.assertRaisesRegex(sluice.Error, "put") as caught:
+            sluice.Job(bootstrap=Broken(0, 2))
+        self.assertEqual(str(caught.exception.__cause__), "no store here")
+
+
+if __name__ == "__main__":
+    unittest.main()

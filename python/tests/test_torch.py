@@ -1,0 +1,723 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""sluice.torch on the CPU, in jobs of two ranks; run by torch.sh."""
+import io
+import os
+import socket
+import subprocess
+import sys
+import unittest
+import warnings
+
+import torch
+from torch import nn
+from torch.nn.functional import cross_entropy
+from torch.nn.parallel import DistributedDataParallel
+
+import ranks
+import sluice
+import sluice.torch
+
+DENSE = "up=all down=all"
+SPARSE = "up=topk(0.1) down=topk(0.2)"
+RANKS = 2
+
+
+def network(seed=0):
+    torch.manual_seed(seed)
+    return nn.Sequential(nn.Linear(12, 20), nn.ReLU(), nn.Linear(20, 8), nn.ReLU(), nn.Linear(8, 4))
+
+
+def rows(step, rank, count=6):
+    generator = torch.Generator().manual_seed(1000 * step + rank)
+    x = torch.randn(count, 12, generator=generator)
+    return x, x[:, :4].argmax(1)
+
+
+def all_rows(step):
+    pairs = [rows(step, rank) for rank in range(RANKS)]
+    return torch.cat([x for x, _ in pairs]), torch.cat([y for _, y in pairs])
+
+
+def sgd(model):
+    return torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+
+
+def step_of(model, optimizer, batch):
+    optimizer.zero_grad()
+    loss = cross_entropy(model(batch[0]), batch[1])
+    loss.backward()
+    optimizer.step()
+    return loss
+
+
+def expected(steps, seed=0):
+    """One process that sees the rows of all ranks."""
+    model = network(seed)
+    optimizer = sgd(model)
+    for step in range(steps):
+        step_of(model, optimizer, all_rows(step))
+    return model
+
+
+def check_close(model, wanted, tolerance=1e-5):
+    for (name, a), b in zip(model.named_parameters(), wanted.parameters()):
+        assert torch.allclose(a, b, atol=tolerance), f"{name} is off by {(a - b).abs().max()}"
+
+
+def join(job):
+    sluice.torch.process_group(job)
+    assert torch.distributed.get_world_size() == RANKS and torch.distributed.get_rank() == job.rank
+
+
+def wrapped(job, model, recipe, **options):
+    ddp_options = {k: options.pop(k) for k in ("gradient_as_bucket_view", "find_unused_parameters",
+                                               "bucket_cap_mb", "static_graph") if k in options}
+    # torch 1.13 cuts the first bucket at this size, whatever bucket_cap_mb says
+    first = torch.distributed._DEFAULT_FIRST_BUCKET_BYTES
+    if "bucket_cap_mb" in ddp_options:
+        torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = int(ddp_options["bucket_cap_mb"] * 1e6)
+    ddp = DistributedDataParallel(model, **ddp_options)
+    torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = first
+    return ddp, sluice.torch.compress(ddp, recipe, job=job, **options)
+
+
+# ---- DistributedDataParallel: each function is called in both ranks --------------------------------
+
+def ddp_dense(job):
+    for options in ({}, {"gradient_as_bucket_view": True}, {"static_graph": True},
+                    {"bucket_cap_mb": 0.0005}):
+        model = network(job.rank)  # rank 1 begins with other parameters, and gets those of rank 0
+        ddp, state = wrapped(job, model, DENSE, **options)
+        optimizer = sgd(ddp)
+        for step in range(5):
+            step_of(ddp, optimizer, rows(step, job.rank))
+            if step == 1:
+                copied = state.stats()["copied_bytes"]
+        check_close(model, expected(5))
+        state.verify()
+        stats = state.stats()
+        assert stats["steps"] == 5, stats
+        if "bucket_cap_mb" in options:
+            assert len(state._segments) > 2, "there is one bucket only"
+        else:
+            assert stats["copied_bytes"] == copied, f"{options}: the hook copies in each step"
+        state.close()
+
+
+def ddp_sparse(job):
+    model = network()
+    ddp, state = wrapped(job, model, SPARSE)
+    optimizer = sgd(ddp)
+    losses = [step_of(ddp, optimizer, rows(step, job.rank, 30)).item() for step in range(60)]
+    assert sum(losses[-5:]) < 0.8 * sum(losses[:5]), losses
+    state.verify()
+    stats = state.stats()
+    assert 0 < stats["pushed_elements"] < 0.2 * 60 * state.layout.count, stats
+    state.close()
+
+
+def ddp_accumulates(job):
+    model, alone = network(), network()
+    ddp, state = wrapped(job, model, DENSE)
+    optimizer, reference = sgd(ddp), sgd(alone)
+    for step in range(3):
+        optimizer.zero_grad()
+        reference.zero_grad()
+        with ddp.no_sync():
+            cross_entropy(ddp(rows(2 * step, job.rank)[0]), rows(2 * step, job.rank)[1]).backward()
+        cross_entropy(ddp(rows(2 * step + 1, job.rank)[0]), rows(2 * step + 1, job.rank)[1]).backward()
+        for part in (2 * step, 2 * step + 1):
+            x, y = all_rows(part)
+            cross_entropy(alone(x), y).backward()
+        optimizer.step()
+        reference.step()
+    check_close(model, alone)
+    assert state.stats()["steps"] == 3
+    state.close()
+
+
+class Branches(nn.Module):
+    """order: in which the two halves are computed, and so in which their gradients come."""
+
+    def __init__(self, order=(0, 1), used=(0, 1)):
+        super().__init__()
+        torch.manual_seed(0)
+        self.halves = nn.ModuleList([nn.Linear(12, 4), nn.Linear(12, 4)])
+        self.never = nn.Linear(3, 3)
+        self.order, self.used = order, used
+
+    def forward(self, x):
+        parts = {}
+        for i in self.order:
+            if i in self.used:
+                parts[i] = torch.relu(self.halves[i](x))
+        return sum(parts[i] for i in sorted(parts))
+
+
+def ddp_unused(job):
+    """A layer that only rank 1 uses, and one that nobody does."""
+    model = Branches(used=(0, 1) if job.rank else (0,))
+    ddp, state = wrapped(job, model, DENSE, find_unused_parameters=True)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+    before = model.halves[1].weight.detach().clone()
+    for step in range(4):
+        step_of(ddp, optimizer, rows(step, job.rank))
+    assert not torch.equal(model.halves[1].weight, before), "what rank 1 learned did not come"
+    assert model.never.weight.grad is None
+    state.verify()
+    state.close()
+
+
+def ddp_frozen(job):
+    model = network()
+    for p in model[2].parameters():
+        p.requires_grad_(False)
+    before = model[2].weight.detach().clone()
+    ddp, state = wrapped(job, model, DENSE)
+    assert state.layout.count == sum(p.numel() for p in model.parameters() if p.requires_grad)
+    optimizer = torch.optim.SGD([p for p in ddp.parameters() if p.requires_grad], lr=0.1)
+    for step in range(3):
+        step_of(ddp, optimizer, rows(step, job.rank))
+    assert torch.equal(model[2].weight, before)
+    state.verify()
+    state.close()
+
+
+def ddp_other_order(job):
+    results = []
+    for order in ((0, 1), (1, 0) if job.rank else (0, 1)):
+        model = Branches(order)
+        model.never = None
+        ddp, state = wrapped(job, model, DENSE, bucket_cap_mb=0.0001)
+        optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+        for step in range(4):
+            step_of(ddp, optimizer, rows(step, job.rank))
+        results.append(state.verify())
+        state.close()
+    assert results[0] == results[1], "the order of gradients on rank 1 changes the result"
+
+
+def ddp_whole_vector(job):
+    """clip= needs the whole gradient, so it is pushed in one piece."""
+    model = network()
+    ddp, state = wrapped(job, model, DENSE + " clip=1000")
+    optimizer = sgd(ddp)
+    for step in range(4):
+        step_of(ddp, optimizer, rows(step, job.rank))
+    check_close(model, expected(4))
+    assert not state._ranges
+    state.close()
+
+
+def ddp_bfloat16(job):
+    model = network().to(torch.bfloat16)
+    ddp, state = wrapped(job, model, DENSE)
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+    for step in range(3):
+        x, y = rows(step, job.rank)
+        optimizer.zero_grad()
+        cross_entropy(ddp(x.to(torch.bfloat16)).float(), y).backward()
+        optimizer.step()
+    state.verify()
+    assert model[0].weight.grad.dtype == torch.bfloat16 and model[0].weight.grad.abs().sum() > 0
+    state.close()
+
+
+class Scaler:
+    """What GradScaler is to the hook."""
+
+    def __init__(self):
+        self.scale = 1024.0
+
+    def get_scale(self):
+        return self.scale
+
+
+def ddp_overflow(job):
+    """A step in which rank 1 overflows changes nothing anywhere, and the scale may change."""
+    digests = []
+    for overflows in (False, True):
+        model, scaler = network(), Scaler()
+        ddp, state = wrapped(job, model, SPARSE, scaler=scaler)
+        optimizer = torch.optim.SGD(ddp.parameters(), lr=0.1)
+        for step in range(5):
+            if overflows and step == 2:
+                optimizer.zero_grad()
+                x, y = rows(77, job.rank)
+                (cross_entropy(ddp(x), y) * (float("inf") if job.rank else scaler.scale)).backward()
+                for p in model.parameters():
+                    assert torch.isinf(p.grad).all(), "the scaler of this rank would not skip the step"
+                scaler.scale /= 2
+            optimizer.zero_grad()
+            x, y = rows(step, job.rank)
+            (cross_entropy(ddp(x), y) * scaler.scale).backward()
+            for p in model.parameters():
+                p.grad.mul_(1 / scaler.scale)
+            optimizer.step()
+        digests.append(state.verify())
+        assert state.stats()["skipped_steps"] == int(overflows)
+        state.close()
+    assert digests[0] == digests[1], "the skipped step left something behind"
+
+
+def ddp_two_models(job):
+    models = [network(), network(5)]
+    pairs = [wrapped(job, model, DENSE) for model in models]
+    optimizers = [sgd(ddp) for ddp, _ in pairs]
+    for step in range(3):
+        for (ddp, _), optimizer in zip(pairs, optimizers):
+            step_of(ddp, optimizer, rows(step, job.rank))
+    check_close(models[0], expected(3))
+    check_close(models[1], expected(3, 5))
+    for _, state in pairs:
+        state.close()
+
+
+def ddp_resumed(job, folder):
+    def part(steps, resume=None, save=False, as_bytes=False):
+        model = network()
+        file = io.BytesIO()
+        ddp, state = wrapped(job, model, SPARSE)
+        optimizer = sgd(ddp)
+        if resume:
+            model.load_state_dict(resume[0])
+            optimizer.load_state_dict(resume[1])
+            if as_bytes:
+                assert state.load_state_dict(torch.load(io.BytesIO(resume[2]))) == steps[0]
+            else:
+                assert state.restore(os.path.join(folder, "saved")) == steps[0]
+        for step in steps:
+            step_of(ddp, optimizer, rows(step, job.rank))
+        if save:
+            state.checkpoint(os.path.join(folder, "saved"))
+            torch.save(state.state_dict(), file)
+        digest = state.verify()
+        state.close()
+        return digest, (model.state_dict(), optimizer.state_dict(), file.getvalue())
+
+    whole, _ = part(range(10))
+    _, saved = part(range(6), save=True)
+    for as_bytes in (False, True):
+        resumed, _ = part(range(6, 10), saved, as_bytes=as_bytes)
+        assert resumed == whole, f"the resumed run ends with other parameters (as bytes: {as_bytes})"
+    _, state = wrapped(job, network(), SPARSE)
+    try:
+        state.load_state_dict({f"rank{1 - job.rank}": torch.zeros(8, dtype=torch.uint8)})
+    except sluice.InvalidError as error:
+        assert f"and not of rank {job.rank}" in str(error), error
+    else:
+        raise AssertionError("the part of another rank was not refused")
+    state.close()
+
+
+def ddp_workers_of_a_loader(job):
+    """DataLoader forks; the children inherit the job and must not touch it."""
+    x, y = rows(0, job.rank, 24)
+    loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, y), batch_size=6, num_workers=2)
+    model = network()
+    ddp, state = wrapped(job, model, DENSE)
+    optimizer = sgd(ddp)
+    for batch in loader:
+        step_of(ddp, optimizer, batch)
+    state.verify()
+    assert state.stats()["steps"] == 4
+    state.close()
+
+
+def ddp_buffers(job):
+    """Running means of a norm layer are those of rank 0, by the process group."""
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(12, 8), nn.BatchNorm1d(8), nn.Linear(8, 4))
+    ddp, state = wrapped(job, model, DENSE)
+    optimizer = sgd(ddp)
+    for step in range(3):
+        step_of(ddp, optimizer, rows(step, job.rank))
+    ddp(rows(9, job.rank)[0])  # a forward begins with the buffers of rank 0
+    state.verify()
+    state.close()
+
+
+def ddp_refused(job):
+    with_shards = sluice.Recipe(DENSE, update="sgd")
+    for recipe, why in ((with_shards, "update=sgd, but a torch optimizer steps here"),
+                        ("up=topx(0.1)", 'did you mean "topk"')):
+        try:
+            wrapped(job, network(), recipe)
+        except sluice.InvalidError as error:
+            assert why in str(error), error
+        else:
+            raise AssertionError(f"{recipe} was not refused")
+    try:
+        sluice.torch.compress(network(), DENSE, job=job)
+    except TypeError as error:
+        assert "no DistributedDataParallel" in str(error)
+    else:
+        raise AssertionError("a bare model was not refused")
+
+
+def uneven(job):
+    """Rank 1 has three batches fewer; the rest of the mean is that of rank 0."""
+    def ddp(model):
+        wrapper, state = wrapped(job, model, DENSE, uneven=True)
+        optimizer = sgd(wrapper)
+        return wrapper, optimizer, state, lambda: state.join(optimizer)
+
+    def plain(model):
+        optimizer = sluice.torch.Optimizer(model, DENSE, inner=sgd(model), job=job, uneven=True)
+        return model, optimizer, optimizer, optimizer.join
+
+    def shards(model):
+        optimizer = sluice.torch.Optimizer(model, DENSE, lr=0.1, job=job, uneven=True)
+        return model, optimizer, optimizer, optimizer.join
+
+    for make in (ddp, plain, shards):
+        model, optimizer, state, join_others = make(network())
+        for step in range(6 - 3 * job.rank):
+            step_of(model, optimizer, rows(step, job.rank))
+        assert join_others() == 3 * job.rank
+        state.verify()
+        assert state.model.step == 7, state.model.step  # the last one without any gradient
+        state.close()
+    try:
+        wrapped(job, network(), DENSE, uneven=True, find_unused_parameters=True)
+    except sluice.InvalidError as error:
+        assert "find_unused_parameters=True lets the ranks agree" in str(error)
+    else:
+        raise AssertionError("find_unused_parameters was not refused")
+
+
+def rank_ddp(job, folder):
+    join(job)
+    for check in (ddp_dense, ddp_sparse, ddp_accumulates, ddp_unused, ddp_frozen, ddp_other_order,
+                  ddp_whole_vector, ddp_bfloat16, ddp_overflow, ddp_two_models, ddp_workers_of_a_loader,
+                  ddp_buffers, ddp_refused, uneven):
+        print(check.__name__, flush=True)
+        check(job)
+    ddp_resumed(job, folder)
+    job.close()
+
+
+# ---- the optimizer -------------------------------------------------------------------------------
+
+def optimizer_steps(job, make, steps, before=None):
+    model = network(job.rank)
+    optimizer = make(model)
+    for step in range(steps):
+        if before:
+            before(step, model, optimizer)
+        else:
+            optimizer.zero_grad()
+        cross_entropy(model(rows(step, job.rank)[0]), rows(step, job.rank)[1]).backward()
+        optimizer.step()
+    digest = optimizer.verify()
+    return model, optimizer, digest
+
+
+def rank_optimizer(job, folder):
+    def shards(model, **options):
+        return sluice.torch.Optimizer(model, DENSE + " update=momentum(0.9)", lr=0.1, job=job, **options)
+
+    def inner(model, recipe=DENSE):
+        return sluice.torch.Optimizer(model, recipe, inner=sgd(model), job=job)
+
+    for make in (shards, inner):
+        model, optimizer, _ = optimizer_steps(job, make, 5)
+        check_close(model, expected(5))
+        assert optimizer.stats()["copied_bytes"] == 0
+        optimizer.close()
+
+    # gradients that are new tensors, as model.zero_grad(set_to_none=True) makes them, and a frozen layer
+    def fresh(_, model, __):
+        for p in model.parameters():
+            p.grad = None
+
+    model, optimizer, _ = optimizer_steps(job, shards, 5, fresh)
+    check_close(model, expected(5))
+    assert optimizer.stats()["copied_bytes"] > 0
+
+    # a parameter changed by hand on one rank
+    with torch.no_grad():
+        model[4].bias[2] += job.rank
+    try:
+        optimizer.verify()
+    except sluice.InvalidError as error:
+        assert "4.bias differs between the workers: rank 1 of 2" in str(error), error
+    else:
+        raise AssertionError("the change was not found")
+
+    # parameters that were moved are not silently left behind
+    model[4].bias.data = model[4].bias.data.clone()
+    optimizer.close()
+
+    # a scheduler changes the rate of the shards
+    def slower(step, model, optimizer):
+        optimizer.zero_grad()
+        optimizer.param_groups[0]["lr"] = 0.1 if step < 2 else 0.05
+
+    model, optimizer, _ = optimizer_steps(
+        job, lambda m: sluice.torch.Optimizer(m, DENSE, lr=0.1, job=job), 4, slower)
+    alone = network()
+    reference = torch.optim.SGD(alone.parameters(), lr=0.1)
+    for step in range(4):
+        reference.param_groups[0]["lr"] = 0.1 if step < 2 else 0.05
+        step_of(alone, reference, all_rows(step))
+    check_close(model, alone)
+    optimizer.close()
+
+    # interrupted and resumed: parameters and residuals are in the checkpoint
+    def sparse(model):
+        return sluice.torch.Optimizer(model, SPARSE, lr=0.1, job=job)
+
+    _, optimizer, whole = optimizer_steps(job, sparse, 8)
+    optimizer.close()
+    _, optimizer, _ = optimizer_steps(job, sparse, 5)
+    optimizer.checkpoint(os.path.join(folder, "optimizer"))
+    saved = optimizer.state_dict()
+    optimizer.close()
+    model = network(3)
+    optimizer = sparse(model)
+    assert optimizer.restore(os.path.join(folder, "optimizer")) == 5
+    for step in range(5, 8):
+        step_of(model, optimizer, rows(step, job.rank))
+    assert optimizer.verify() == whole
+    optimizer.close()
+    model = network(3)
+    optimizer = sparse(model)
+    optimizer.load_state_dict(saved)
+    for step in range(5, 8):
+        step_of(model, optimizer, rows(step, job.rank))
+    assert optimizer.verify() == whole
+    optimizer.close()
+
+    # two momenta
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        inner(network(), DENSE + " signal=momentum(0.9)").close()
+    assert any("SGD has momentum too" in str(w.message) for w in caught), caught
+
+    # an overflow that a scaler of one rank saw
+    model = network()
+    optimizer = inner(model)
+    optimizer.zero_grad()
+    cross_entropy(model(rows(0, job.rank)[0]), rows(0, job.rank)[1]).backward()
+    before = model[0].weight.detach().clone()
+    optimizer.found_inf, optimizer.grad_scale = torch.tensor(float(job.rank)), torch.tensor(2.0)
+    optimizer.step()
+    assert torch.equal(model[0].weight, before) and optimizer.stats()["skipped_steps"] == 1
+    optimizer.close()
+    job.close()
+
+
+# ---- what newer versions of torch have -------------------------------------------------------------
+
+def rank_scaler(job, _):
+    """The GradScaler of torch itself: an overflow on rank 1 is one step that nobody makes."""
+    join(job)
+    for with_ddp in (True, False):
+        model = network()
+        scaler = torch.amp.GradScaler("cpu", init_scale=1024.0)
+        if with_ddp:
+            forward, state = wrapped(job, model, SPARSE, scaler=scaler)
+            optimizer = sgd(forward)
+        else:
+            forward, optimizer = model, sluice.torch.Optimizer(model, SPARSE, lr=0.1, job=job)
+            state = optimizer
+        for step in range(6):
+            optimizer.zero_grad()
+            x, y = rows(step, job.rank)
+            loss = cross_entropy(forward(x), y)
+            scaler.scale(loss * 1e39 if job.rank == 1 and step == 3 else loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        state.verify()
+        stats = state.stats()
+        assert (stats["steps"], stats["skipped_steps"]) == (5, 1), stats
+        assert scaler.get_scale() == (512.0 if with_ddp or job.rank == 1 else 1024.0), scaler.get_scale()
+        state.close()
+    job.close()
+
+
+def rank_distributed_checkpoint(job, folder):
+    import torch.distributed.checkpoint as checkpoint
+    from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+
+    torch.distributed.init_process_group("gloo", rank=job.rank, world_size=RANKS,
+                                         store=torch.distributed.FileStore(folder + "/store", RANKS))
+    path = os.path.join(folder, "distributed")
+
+    def part(steps, resume=False, save=False):
+        model = network()
+        ddp, state = wrapped(job, model, SPARSE)
+        optimizer = sgd(ddp)
+        if resume:
+            saved = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer)), sluice=state.state_dict())
+            checkpoint.load(saved, checkpoint_id=path)
+            set_state_dict(model, optimizer, model_state_dict=saved["model"],
+                           optim_state_dict=saved["optimizer"])
+            assert state.load_state_dict(saved["sluice"]) == steps[0]
+        for step in steps:
+            step_of(ddp, optimizer, rows(step, job.rank))
+        if save:
+            checkpoint.save(dict(zip(("model", "optimizer"), get_state_dict(model, optimizer)),
+                                 sluice=state.state_dict()), checkpoint_id=path)
+        digest = state.verify()
+        state.close()
+        return digest
+
+    whole = part(range(8))
+    part(range(5), save=True)
+    assert part(range(5, 8), resume=True) == whole, "the resumed run ends with other parameters"
+    job.close()
+    torch.distributed.destroy_process_group()
+
+
+# ---- FSDP2 ---------------------------------------------------------------------------------------
+
+FSDP_RANKS = 4
+
+
+def rank_fsdp(job, folder):
+    """Two replicas of two pieces each: Gloo inside a replica, Sluice between them."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.tensor import DTensor
+
+    torch.distributed.init_process_group("gloo", rank=job.rank, world_size=FSDP_RANKS,
+                                         store=torch.distributed.FileStore(folder + "/store", FSDP_RANKS))
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+
+    def shards():
+        model = network(job.rank // 2)  # the second replica begins with other parameters
+        for layer in (model[0], model[2], model):
+            fully_shard(layer, mesh=mesh["shard"])
+        return model
+
+    def trained(recipe, steps, save=None, restore=None):
+        model = shards()
+        state = sluice.torch.replicate(model, mesh["shard"], recipe, job=job)
+        optimizer = sgd(model)
+        if restore:
+            state.restore(os.path.join(folder, "fsdp"))
+            for p, value in zip(model.parameters(), restore[0]):
+                p.data.to_local().copy_(value)
+            optimizer.load_state_dict(restore[1])
+        for step in steps:
+            step_of(model, optimizer, rows(step, job.rank))
+        digest = state.verify()
+        if save:
+            state.checkpoint(os.path.join(folder, "fsdp"))
+        assert state.stats()["steps"] == len(steps), state.stats()
+        state.close()
+        return model, digest, ([p.to_local().detach().clone() for p in model.parameters()],
+                               optimizer.state_dict())
+
+    model, _, _ = trained(DENSE, range(4))
+    alone = network()
+    reference = sgd(alone)
+    for step in range(4):
+        pairs = [rows(step, rank) for rank in range(FSDP_RANKS)]
+        step_of(alone, reference, (torch.cat([x for x, _ in pairs]), torch.cat([y for _, y in pairs])))
+    for (name, p), wanted in zip(model.named_parameters(), alone.parameters()):
+        assert isinstance(p, DTensor) and torch.allclose(p.full_tensor(), wanted, atol=1e-5), name
+
+    _, whole, _ = trained(SPARSE, range(6))
+    _, _, saved = trained(SPARSE, range(4), save=True)
+    _, resumed, _ = trained(SPARSE, range(4, 6), restore=saved)
+    assert resumed == whole, "the resumed run ends with other parameters"
+    job.close()
+    torch.distributed.destroy_process_group()
+
+
+# ---- ends ------------------------------------------------------------------------------------------
+
+class Stumbles(torch.autograd.Function):
+    """Raises when its gradient comes: by then later layers have been pushed."""
+
+    @staticmethod
+    def forward(context, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(context, gradient):
+        raise RuntimeError("stumbled in a backward")
+
+
+def rank_stumbles(job, _):
+    join(job)
+    model = network()
+    ddp, _ = wrapped(job, model, DENSE, bucket_cap_mb=0.0001)
+    optimizer = sgd(ddp)
+    for step in range(4):
+        if job.rank == 1 and step == 2:
+            model[1].forward = Stumbles.apply
+        step_of(ddp, optimizer, rows(step, job.rank))
+
+
+def resident_kib():
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
+
+
+needs_torch_2_6 = unittest.skipIf([int(n) for n in torch.__version__.split(".")[:2]] < [2, 6],
+                                  "it needs torch 2.6 or later")
+
+
+class Torch(unittest.TestCase):
+    def test_ddp(self):
+        ranks.run(RANKS, "rank_ddp").all_well()
+
+    def test_optimizer(self):
+        ranks.run(RANKS, "rank_optimizer").all_well()
+
+    @needs_torch_2_6
+    def test_scaler(self):
+        ranks.run(RANKS, "rank_scaler").all_well()
+
+    @needs_torch_2_6
+    def test_distributed_checkpoint(self):
+        ranks.run(RANKS, "rank_distributed_checkpoint").all_well()
+
+    @needs_torch_2_6
+    def test_fsdp(self):
+        ranks.run(FSDP_RANKS, "rank_fsdp").all_well()
+
+    def test_exception_in_a_backward(self):
+        (status, said), (status_1, said_1) = ranks.run(RANKS, "rank_stumbles")
+        self.assertEqual((status, status_1), (1, 1), said + said_1)
+        self.assertIn("RuntimeError: stumbled in a backward", said_1)
+        self.assertRegex(said, r"rank 1 \(node n1\)")
+
+    def test_memory_stays_flat(self):
+        with sluice.Job() as job:
+            model = nn.Linear(8, 4)
+            optimizer = sluice.torch.Optimizer(model, SPARSE, lr=0.01, job=job)
+            x = torch.ones(2, 8)
+            for step in range(10000):
+                if step == 1000:
+                    before = resident_kib()
+                model.zero_grad()
+                model(x).sum().backward()
+                optimizer.step()
+            grown = resident_kib() - before
+            self.assertLess(grown, 2048, f"{grown} KiB more after 9000 steps")
+            optimizer.close()
+
+    def test_torchrun(self):
+        """The variables that torchrun sets, whose store is rank 0's here."""
+        with socket.socket() as free:
+            free.bind(("localhost", 0))
+            port = free.getsockname()[1]
+        code = ("import sluice.torch, torch\nsluice.torch.process_group()\n"
+                "job = sluice.torch.default_job()\n"
+                "assert job.sum([job.rank + 1]) == [3.0] and torch.distributed.get_world_size() == 2\n")
+        processes = [subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env=dict(os.environ, RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="localhost",
+                     MASTER_PORT=str(port), TORCHELASTIC_RUN_ID="test")) for rank in range(2)]
+        for process in processes:
+            said, _ = process.communicate(timeout=120)
+            self.assertEqual(process.returncode, 0, said)
+
+
+if __name__ == "__main__":
+    unittest.main()
