@@ -88,7 +88,7 @@ const struct env_entry env_table[] = {
 	  "it serves, or, without one, on the package of the thread that called sluice_init(), "
 	  "always within what the launcher gave this rank. no leaves it to the kernel.",
 	  FIELD(placement) },
-	{ "SLUICE_KERNELS", ENV_CHOICE, "auto", "auto|avx2|portable",
+	{ "SLUICE_KERNELS", ENV_CHOICE, "auto", "auto|avx512|avx2|portable",
 	  "Which version of the kernels for selection and for coding messages is used; all give "
 	  "the same results. auto takes the best that the processor has. The other values are for "
 	  "tests and measurements. There is no version for AVX-512: those that were measured "

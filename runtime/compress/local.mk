@@ -28,9 +28,9 @@ library_sources += \
 	runtime/compress/random_normal.c \
 	runtime/compress/rice.c runtime/compress/rice.h \
 	runtime/compress/select.c runtime/compress/select.h \
-	runtime/compress/select_avx2.c \
+	runtime/compress/select_avx2.c runtime/compress/select_avx512.c \
 	runtime/compress/select_estimate.c runtime/compress/select_finish.c \
-	runtime/compress/select_find.h runtime/compress/select_portable.c runtime/compress/select_kernels.h \
+	runtime/compress/select_blocks.h runtime/compress/select_portable.c runtime/compress/select_kernels.h \
 	runtime/compress/select_pool.c runtime/compress/select_pool.h \
 	runtime/compress/select_rules.h \
 	runtime/compress/select_sweep.c runtime/compress/select_sweep.h \

@@ -67,7 +67,7 @@ static int open_with(size_t n, size_t room, unsigned threads, struct selector **
 		return fail(
 			SLUICE_ENOSUPP,
 			"SLUICE_KERNELS=%s: Sluice has no such version of its kernels, or this "
-			"processor lacks the instructions for it; choose auto, avx2 or portable",
+			"processor lacks the instructions for it; choose auto, avx512, avx2 or portable",
 			getenv("SLUICE_KERNELS"));
 	s = malloc(bytes_for(z, threads));
 	if (!s)

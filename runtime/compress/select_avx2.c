@@ -1,23 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The kernels of selection for AVX2. Each block is walked up to three times, but only the first
- * walk reads from memory. It rules out turns of 32 coordinates without a candidate, which are most
- * of them. Hardly any branch depends on data, because such branches cannot be predicted at 1 %.
- * While the other walks work, memory for the next block is prefetched. This file is compiled for
- * AVX2 whatever the build's flags are, and called only if the processor has it. There is no fused
- * multiply-add, so all versions round alike. */
+ * The kernels of selection for AVX2, which sweep as select_blocks.h says, and list many candidates
+ * by a table of permutations. This file is compiled for AVX2 whatever the build's flags are, and
+ * called only if the processor has it. */
 #include "select_kernels.h"
 #if defined(__x86_64__)
-#include "select_find.h"
+#include "select_blocks.h"
 
 #define FOR_AVX2 __attribute__((target("avx2,popcnt,bmi,prfchw")))
-enum { LANES = 8 };
-/* If so many turns of a block have a candidate, most of them have several. */
-enum { MANY = BLOCK / TURN * 3 / 4 };
-/* How far ahead memory is prefetched: far enough that it arrives before the walk, and near enough
- * that the processor can keep so many cache lines under way. On Zen 4, distances of 48 to 96
- * coordinates take the same time, and 128 takes a tenth to a quarter more. */
-enum { AHEAD = 64 };
-
 /* order[m]: the lanes whose bits are set in m, ascending, one per byte. */
 #define O1(m, b) ((m) >> (b)&1)
 #define BELOW(m, b)                                                                                \
@@ -46,72 +35,6 @@ FOR_AVX2 static inline unsigned mask_of(__m256i compared)
 FOR_AVX2 static inline __m256i keys_of(__m256 v)
 {
 	return _mm256_and_si256(_mm256_castps_si256(v), _mm256_set1_epi32(KEY_MASK));
-}
-
-FOR_AVX2 static inline __m256i key_at(const float *x)
-{
-	return keys_of(_mm256_loadu_ps(x));
-}
-
-/* The lanes among the 32 of a turn whose key is above `below`, the first one in the lowest bit. */
-FOR_AVX2 static inline uint32_t lanes_that_reach(const float *x, __m256i below)
-{
-	const __m256i a = _mm256_cmpgt_epi32(key_at(x), below);
-	const __m256i b = _mm256_cmpgt_epi32(key_at(x + LANES), below);
-	const __m256i c = _mm256_cmpgt_epi32(key_at(x + 2 * LANES), below);
-	const __m256i d = _mm256_cmpgt_epi32(key_at(x + 3 * LANES), below);
-	const __m256i bytes = _mm256_packs_epi16(_mm256_packs_epi32(a, b),
-						 _mm256_packs_epi32(c, d));
-	/* Pack instructions work on the two halves separately. */
-	const __m256i in_order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
-
-	return (uint32_t)_mm256_movemask_epi8(_mm256_permutevar8x32_epi32(bytes, in_order));
-}
-
-/* The second walk if few turns were hit: lists one candidate after another. Two candidates of a
- * turn are always stored, whether they exist or not, so that only a third one is a branch that
- * depends on data. Meanwhile memory is prefetched from `soon` on, because it would otherwise be
- * idle. */
-FOR_AVX2 static inline __attribute__((always_inline)) void list_few(
-	const float *x, float *residual, const float *grad, const uint32_t *hits, size_t n_hits,
-	struct select_bounds bounds, size_t soon, struct select_lists *out, const int flags)
-{
-	const __m256i below = _mm256_set1_epi32(bounds.below);
-	struct select_lists l = *out;
-	uint32_t candidates[BLOCK + 1];
-	size_t n = 0;
-
-	for (size_t h = 0; h < n_hits; h++, soon += LINE) {
-		uint32_t m = lanes_that_reach(x + hits[h], below);
-		size_t next = n + (size_t)__builtin_popcount(m);
-
-		ask_for(x, grad, soon, flags);
-		candidates[n] = hits[h] + _tzcnt_u32(m);
-		m = _blsr_u32(m);
-		candidates[n + 1] = hits[h] + _tzcnt_u32(m);
-		for (n += 2, m = _blsr_u32(m); m; m = _blsr_u32(m))
-			candidates[n++] = hits[h] + _tzcnt_u32(m);
-		n = next;
-	}
-	for (size_t j = 0; j < n; j++, soon += LINE) {
-		const uint32_t i = candidates[j];
-		const float v = x[i];
-		const int32_t key = (int32_t)key_of(v);
-		const uint32_t sure = key > bounds.above;
-
-		ask_for(x, grad, soon, flags);
-		l.index[l.n] = i;
-		if (flags & VALUES)
-			l.value[l.n] = v;
-		l.near_index[l.n_near] = i;
-		l.near_value[l.n_near] = v;
-		if (flags & CLEAR)
-			residual[i] = bits_float(float_bits(v) & (sure - 1));
-		l.n += sure;
-		l.n_near += sure ^ 1;
-		l.largest = key > l.largest ? key : l.largest;
-	}
-	*out = l;
 }
 
 /* The second walk if many turns were hit: lists the sure candidates, and zeroes them if requested.
@@ -177,80 +100,46 @@ FOR_AVX2 static inline __attribute__((always_inline)) void list_near(const float
 		}
 }
 
-FOR_AVX2 static inline __attribute__((always_inline)) void sweep_avx2(
-	const float *x, float *residual, const float *grad, float scale, size_t begin, size_t end,
-	struct select_bounds b, struct select_lists *out, const int flags)
+FOR_AVX2 static void list_many(const float *x, float *residual, const float *grad, uint32_t *hits,
+			       size_t n_hits, struct select_bounds b, size_t soon,
+			       struct select_lists *out, int flags)
 {
 	const __m256i below = _mm256_set1_epi32(b.below), above = _mm256_set1_epi32(b.above);
-	const size_t whole = end - (end - begin) % TURN;
 	__m256i largest = _mm256_set1_epi32(out->largest);
-	uint32_t hits[BLOCK / TURN + 1];
 	struct select_lists l = *out;
 	int32_t all[LANES];
-	size_t i = begin, next;
 
-	l.n = l.n_near = 0;
-	for (; i < whole; i = next) {
-		size_t n_hits, soon;
-
-		next = whole - i < BLOCK ? whole : i + BLOCK;
-		soon = next + AHEAD;
-		n_hits = find(x, residual, grad, scale, i, next, b.below, AHEAD, hits, flags);
-		if (n_hits < MANY) {
-			list_few(x, residual, grad, hits, n_hits, b, soon, &l, flags);
-			continue;
-		}
-		n_hits = list_sure(x, residual, grad, hits, n_hits, below, above, &largest, soon,
-				   &l, flags);
-		list_near(x, hits, n_hits, below, above, &l);
-	}
+	n_hits = list_sure(x, residual, grad, hits, n_hits, below, above, &largest, soon, &l,
+			   flags);
+	list_near(x, hits, n_hits, below, above, &l);
 	_mm256_storeu_si256((__m256i *)(void *)all, largest);
 	for (size_t j = 0; j < LANES; j++)
 		l.largest = all[j] > l.largest ? all[j] : l.largest;
 	*out = l;
-	if (i == end)
-		return;
-	/* The portable version appends the rest, which is less than a turn. */
-	struct select_lists rest = l;
-	rest.index += l.n;
-	rest.value = flags & VALUES ? rest.value + l.n : NULL;
-	rest.near_index += l.n_near;
-	rest.near_value += l.n_near;
-	if (flags & CLEAR)
-		select_portable.add_take(residual, grad, scale, i, end, b, &rest);
-	else if (flags & ADD)
-		select_portable.add_list(residual, grad, scale, i, end, b, &rest);
-	else if (flags & VALUES)
-		select_portable.list_values(x, i, end, b, &rest);
-	else
-		select_portable.list(x, i, end, b, &rest);
-	out->n += rest.n;
-	out->n_near += rest.n_near;
-	out->largest = rest.largest;
 }
 
 FOR_AVX2 static void list_avx2(const float *x, size_t begin, size_t end, struct select_bounds b,
 			       struct select_lists *l)
 {
-	sweep_avx2(x, NULL, NULL, 0, begin, end, b, l, 0);
+	sweep(x, NULL, NULL, 0, begin, end, b, list_many, l, 0);
 }
 
 FOR_AVX2 static void list_values_avx2(const float *x, size_t begin, size_t end,
 				      struct select_bounds b, struct select_lists *l)
 {
-	sweep_avx2(x, NULL, NULL, 0, begin, end, b, l, VALUES);
+	sweep(x, NULL, NULL, 0, begin, end, b, list_many, l, VALUES);
 }
 
 FOR_AVX2 static void add_list_avx2(float *residual, const float *grad, float scale, size_t begin,
 				   size_t end, struct select_bounds b, struct select_lists *l)
 {
-	sweep_avx2(residual, residual, grad, scale, begin, end, b, l, ADD);
+	sweep(residual, residual, grad, scale, begin, end, b, list_many, l, ADD);
 }
 
 FOR_AVX2 static void add_take_avx2(float *residual, const float *grad, float scale, size_t begin,
 				   size_t end, struct select_bounds b, struct select_lists *l)
 {
-	sweep_avx2(residual, residual, grad, scale, begin, end, b, l, ADD | VALUES | CLEAR);
+	sweep(residual, residual, grad, scale, begin, end, b, list_many, l, ADD | VALUES | CLEAR);
 }
 
 /* The sign bit of a lane is set if its value is NaN or infinite: adding the lowest bit of the

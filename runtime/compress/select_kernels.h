@@ -50,7 +50,7 @@ struct select_kernels {
 
 extern const struct select_kernels select_portable;
 #if defined(__x86_64__)
-extern const struct select_kernels select_avx2;
+extern const struct select_kernels select_avx2, select_avx512;
 #endif
 
 /* All versions in this library, best first; NULL ends the list. */

@@ -123,7 +123,7 @@ const struct select_kernels select_portable = {
 
 const struct select_kernels *const select_versions[] = {
 #if defined(__x86_64__)
-	&select_avx2,
+	&select_avx512, &select_avx2,
 #endif
 	&select_portable, NULL
 };

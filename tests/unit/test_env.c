@@ -168,7 +168,7 @@ static void env_load__values_without_meaning_are_refused(void **state)
 	expect_refused("SLUICE_SPIN", "0.5", "without: microseconds");
 	expect_refused("SLUICE_MEMORY", "8Q", "K, M, G or T");
 	expect_refused("SLUICE_MEMORY", "0.5", "is not a size");
-	expect_refused("SLUICE_KERNELS", "avx512", "did you mean \"avx2\"?");
+	expect_refused("SLUICE_KERNELS", "avx3", "did you mean \"avx2\"?");
 	expect_refused("SLUICE_SERVERS", "two", "is not a whole number, 0 .. 65535");
 	expect_refused("SLUICE_SERVERS", "2K", "is not a whole number");
 	expect_refused("SLUICE_SERVERS", "1.0", "is not a whole number");

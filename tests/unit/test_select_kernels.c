@@ -131,10 +131,10 @@ static void kernels__variable_names_one__is_used_or_refused(void **state)
 			assert_non_null(strstr(sluice_last_error(), select_versions[v]->name));
 		}
 	}
-	setenv("SLUICE_KERNELS", "avx512", 1); /* once there was one */
+	setenv("SLUICE_KERNELS", "sse2", 1);
 	assert_int_equal(selector_open(8, &s), SLUICE_ENOSUPP);
-	assert_non_null(strstr(sluice_last_error(), "SLUICE_KERNELS=avx512: Sluice has no such"));
-	assert_non_null(strstr(sluice_last_error(), "choose auto, avx2 or portable"));
+	assert_non_null(strstr(sluice_last_error(), "SLUICE_KERNELS=sse2: Sluice has no such"));
+	assert_non_null(strstr(sluice_last_error(), "choose auto, avx512, avx2 or portable"));
 	unsetenv("SLUICE_KERNELS");
 	assert_int_equal(selector_open(8, &s), 0);
 	selector_close(&s);
