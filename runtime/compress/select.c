@@ -64,11 +64,11 @@ static int open_with(size_t n, size_t room, unsigned threads, struct selector **
 			    "cannot select from %zu coordinates: the largest number is %u", n,
 			    UINT32_MAX);
 	if (!select_best())
-		return fail(
-			SLUICE_ENOSUPP,
-			"SLUICE_KERNELS=%s: Sluice has no such version of its kernels, or this "
-			"processor lacks the instructions for it; choose auto, avx512, avx2 or portable",
-			getenv("SLUICE_KERNELS"));
+		return fail(SLUICE_ENOSUPP,
+			    "SLUICE_KERNELS=%s: Sluice has no such version of its kernels, or this "
+			    "processor lacks the instructions for it; choose auto, avx512, avx2 or "
+			    "portable",
+			    getenv("SLUICE_KERNELS"));
 	s = malloc(bytes_for(z, threads));
 	if (!s)
 		return fail(SLUICE_ENOMEM, "no memory for selecting from %zu coordinates", n);
