@@ -15,11 +15,12 @@
 #define FIELD(member) offsetof(struct settings, member), sizeof(((struct settings *)0)->member)
 
 const struct env_entry env_table[] = {
-	{ "SLUICE_TRANSPORT", ENV_LIST, "self,shm,verbs", "self|shm|verbs|ofi",
+	{ "SLUICE_TRANSPORT", ENV_LIST, "self,shm,verbs,ofi", "self|shm|verbs|ofi",
 	  "Transports that may be used to reach other ranks. "
 	  "A rank that none of them reaches is an error, never a silent fallback. "
-	  "The transport ofi, over libfabric, is used only where it is named. "
-	  "When it is set, each transport it names must work on this node.",
+	  "For each pair of ranks Sluice takes the first of shm, verbs and ofi that reaches. The "
+	  "transport ofi, over libfabric, is opened only where a pair needs it. "
+	  "When the variable is set, each transport it names must work on this node.",
 	  FIELD(transport) },
 	{ "SLUICE_DEVICE", ENV_TEXT, "", "NAME or NAME:PORT",
 	  "RDMA device of the verbs transport. If it is not set, Sluice takes, of the devices with "
@@ -38,7 +39,7 @@ const struct env_entry env_table[] = {
 	  FIELD(memory_windows) },
 	{ "SLUICE_PROVIDER", ENV_TEXT, "", "a provider of libfabric",
 	  "Provider that the ofi transport uses. If it is not set, Sluice takes the first one of "
-	  "cxi, opx, psm3, tcp and net that works on this node.",
+	  "efa, cxi, opx, psm3, tcp and net that works on this node.",
 	  FIELD(provider) },
 	{ "SLUICE_INTERFACE", ENV_TEXT, "", "NAME or ADDRESS",
 	  "Network interface of the ofi transport, by its name or its address. If it is not set, "

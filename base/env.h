@@ -7,7 +7,7 @@
 #include <stdio.h>
 
 struct settings {
-	char transport[64]; /* SLUICE_TRANSPORT: comma list, default "self,shm,verbs"; "self" is
+	char transport[64]; /* SLUICE_TRANSPORT: comma list, default "self,shm,verbs,ofi"; "self" is
 			       always included */
 	char device[64]; /* SLUICE_DEVICE: "name[:port]"; "" stands for the first usable device */
 	char gid_index[16];     /* SLUICE_GID_INDEX: "auto" or a number */

@@ -42,13 +42,14 @@ enum {
 	TICK_BLIND_NS = NS_PER_MS, /* the provider has no descriptor to sleep on */
 	SERVE_MIN_MS = 1,
 	SERVE_MAX_MS = 20,
-	CLOSE_MS = 1000
+	CLOSE_MS = 1000,
+	CAUTION_BYTES = 512
 };
 
 struct ofi {
 	struct transport transport;
-	int rank, size, lost_after_ms, named; /* the provider is */
-	pthread_mutex_t lock;                 /* all below, and all of libfabric */
+	int rank, size, lost_after_ms;
+	pthread_mutex_t lock; /* all below, and all of libfabric */
 	struct ofi_fabric *fabric;
 	struct ofi_memory *memory;
 	struct ofi_proofs *proofs;
@@ -65,6 +66,7 @@ struct ofi {
 	uint64_t next_look_ns, last_look_ns, progressed_ns;
 	uint64_t lively_ns; /* when this rank polled last, or a completion came */
 	struct ofi_bell bell;
+	char caution[CAUTION_BYTES];
 
 	pthread_t thread;
 	pthread_cond_t ends;
@@ -281,15 +283,6 @@ static int ofi_card(struct transport *t, uint8_t *bytes, size_t *len_out)
 	return rc;
 }
 
-static int ofi_reaches(struct transport *t, int peer, int boot_id_same, const char **why)
-{
-	(void)boot_id_same;
-	if (peer != ofi_of(t)->rank)
-		return 1;
-	*why = "ofi does not reach the own rank, self does";
-	return 0;
-}
-
 static int ofi_admit(struct transport *t, const struct job_secret *secret)
 {
 	struct ofi *o = ofi_of(t);
@@ -301,16 +294,18 @@ static int ofi_admit(struct transport *t, const struct job_secret *secret)
 }
 
 /* Nobody is to measure TCP and take it for the best that there is. */
-static void admit_tcp(const struct ofi *o)
+static void caution_of_tcp(struct ofi *o, const char *provider)
 {
-	if (o->rank || o->n_peers || !ofi_fabric_is_tcp(o->fabric) || o->named)
+	if (!ofi_fabric_is_tcp(o->fabric) || (provider && *provider))
 		return;
-	log_line(
-		LOG_WARN, "rdma",
+	snprintf(
+		o->caution, sizeof(o->caution),
 		"ofi: other ranks are reached over TCP (%s), which is slower than RDMA; faster are "
-		"cards for RDMA (SLUICE_TRANSPORT=shm,verbs) or a fabric with a provider of its "
+		"cards for RDMA on all nodes (the transport verbs) or a fabric with a provider of "
+		"its "
 		"own; SLUICE_PROVIDER=%s says that TCP is meant, and leaves this out",
 		ofi_fabric_text(o->fabric), ofi_fabric_provider(o->fabric));
+	o->transport.caution = o->caution;
 }
 
 static int connect_locked(struct ofi *o, int rank, const uint8_t *card, size_t len,
@@ -334,7 +329,6 @@ static int connect_locked(struct ofi *o, int rank, const uint8_t *card, size_t l
 	rc = ofi_peer_open(&o->all, rank, name, notice, &p);
 	if (rc)
 		return rc;
-	admit_tcp(o);
 	o->by_rank[rank] = p;
 	o->peers[o->n_peers++] = p;
 	o->next_look_ns = 0;
@@ -560,6 +554,7 @@ static int open_parts(struct ofi *o, const struct transport_config *config)
 		.buffers = o->buffers,
 		.copies = (uint8_t *)o->buffers->base + o->letters_bytes,
 	};
+	caution_of_tcp(o, config->provider);
 	return start_thread(o);
 }
 
@@ -644,7 +639,6 @@ static int ofi_open(const struct transport_config *config, struct transport **ou
 	o->rank = config->rank;
 	o->size = config->size;
 	o->lost_after_ms = config->lost_after_ms;
-	o->named = config->provider && *config->provider;
 	o->bell = OFI_BELL_NONE;
 	o->last_look_ns = o->progressed_ns = now_ns();
 	pthread_mutex_init(&o->lock, NULL);
@@ -667,10 +661,11 @@ static int ofi_open(const struct transport_config *config, struct transport **ou
 
 const struct transport_ops ofi_transport = {
 	.name = "ofi",
+	.farthest = DISTANCE_NETWORK,
+	.last_resort = 1,
 	.open = ofi_open,
 	.close = ofi_close,
 	.card = ofi_card,
-	.reaches = ofi_reaches,
 	.admit = ofi_admit,
 	.connect = ofi_connect,
 	.ready = ofi_ready,

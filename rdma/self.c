@@ -133,15 +133,6 @@ static int self_card(struct transport *t, uint8_t *bytes, size_t *len_out)
 	return SLUICE_OK;
 }
 
-static int self_reaches(struct transport *t, int peer, int boot_id_same, const char **why)
-{
-	(void)boot_id_same;
-	if (peer == self_of(t)->rank || self_of(t)->neighbours)
-		return 1;
-	*why = "self reaches the own rank only";
-	return 0;
-}
-
 static int self_connect(struct transport *t, int peer, const uint8_t *card, size_t len,
 			struct endpoint **out)
 {
@@ -367,10 +358,10 @@ static const void *self_readable(struct remote *remote)
 
 const struct transport_ops self_transport = {
 	.name = "self",
+	.farthest = DISTANCE_PROCESS,
 	.open = self_open,
 	.close = self_close,
 	.card = self_card,
-	.reaches = self_reaches,
 	.connect = self_connect,
 	.control = self_control,
 	.describe = self_describe,

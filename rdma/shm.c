@@ -461,19 +461,6 @@ static int shm_card_of(struct transport *t, uint8_t *bytes, size_t *len_out)
 	return SLUICE_OK;
 }
 
-static int shm_reaches(struct transport *t, int peer, int boot_id_same, const char **why)
-{
-	if (peer == shm_of(t)->rank) {
-		*why = "shm does not reach the own rank, self does";
-		return 0;
-	}
-	if (!boot_id_same) {
-		*why = "shm reaches ranks on the same machine only";
-		return 0;
-	}
-	return 1;
-}
-
 /* Reading and writing: as a reader of the pipe this process gets no SIGPIPE when the peer ends. */
 static int open_wake_pipe(struct shm_peer *peer, int number)
 {
@@ -649,10 +636,10 @@ static const void *shm_readable(struct remote *remote)
 
 const struct transport_ops shm_transport = {
 	.name = "shm",
+	.farthest = DISTANCE_KERNEL,
 	.open = shm_open_transport,
 	.close = shm_close,
 	.card = shm_card_of,
-	.reaches = shm_reaches,
 	.connect = shm_connect,
 	.control = shm_control,
 	.describe = shm_describe,

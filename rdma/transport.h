@@ -85,16 +85,25 @@ struct transport_counters {
 
 enum { TRANSPORT_CARD_BYTES = 256 };
 
+/* How far one rank is from another one. */
+enum distance {
+	DISTANCE_NONE,    /* it is the same rank */
+	DISTANCE_PROCESS, /* both are simulated */
+	DISTANCE_KERNEL,  /* both run under one kernel */
+	DISTANCE_NETWORK
+};
+
 struct transport_ops {
 	const char *name;
+	enum distance farthest; /* to which it reaches */
+	/* 1: it is opened where the transports before it in the table leave two ranks without a way
+	 * to each other, or where the user names it. */
+	int last_resort;
 	/* open() makes what peers need before they can connect. Neither call waits for a peer. */
 	int (*open)(const struct transport_config *config, struct transport **out);
 	void (*close)(struct transport **t);
 	/* Writes this transport's part of the rank's card, at most TRANSPORT_CARD_BYTES. */
 	int (*card)(struct transport *t, uint8_t *bytes, size_t *len_out);
-	/* Returns 1 if this transport can reach the peer, else 0 with *why, a static text.
-	 * boot_id_same: both ranks run under one kernel. */
-	int (*reaches)(struct transport *t, int peer, int boot_id_same, const char **why);
 	/* Tells the job's secret after the bootstrap, before the first connect(). NULL: on one
 	 * machine there is nothing to prove. */
 	int (*admit)(struct transport *t, const struct job_secret *secret);
@@ -166,6 +175,9 @@ struct transport {
 	const struct transport_ops *ops;
 	struct transport_counters counters;
 	const char *device; /* "mlx5_0"; NULL where it has none */
+	/* What a user should know before measuring; the lowest rank that it connects logs it. NULL:
+	 * nothing. It lives as long as the transport. */
+	const char *caution;
 };
 struct endpoint {
 	struct transport *transport;

@@ -137,15 +137,6 @@ static int decode_card(const uint8_t *bytes, size_t len, int rank, struct link_c
 	return SLUICE_OK;
 }
 
-static int verbs_reaches(struct transport *t, int peer, int boot_id_same, const char **why)
-{
-	(void)boot_id_same;
-	if (peer != verbs_of(t)->rank)
-		return 1;
-	*why = "verbs does not reach the own rank, self does";
-	return 0;
-}
-
 static int verbs_admit(struct transport *t, const struct job_secret *secret)
 {
 	connect_admit(verbs_of(t)->connect, secret);
@@ -671,10 +662,10 @@ static void verbs_close(struct transport **t)
 
 const struct transport_ops verbs_transport = {
 	.name = "verbs",
+	.farthest = DISTANCE_NETWORK,
 	.open = verbs_open,
 	.close = verbs_close,
 	.card = verbs_card,
-	.reaches = verbs_reaches,
 	.admit = verbs_admit,
 	.connect = verbs_connect,
 	.ready = verbs_ready,

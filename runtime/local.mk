@@ -30,6 +30,7 @@ library_sources += \
 	runtime/job/peers.c \
 	runtime/job/place.c runtime/job/place.h \
 	runtime/job/progress.c runtime/job/progress.h \
+	runtime/job/reach.c runtime/job/reach.h \
 	runtime/job/seat.c runtime/job/seat.h \
 	runtime/job/simulate.c \
 	runtime/job/split.c \

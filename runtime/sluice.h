@@ -91,8 +91,9 @@ typedef struct sluice_bootstrap {
 	 * written, and *bytes_out tells its length. */
 	int (*get)(void *context, const char *key, void *value, size_t room, size_t *bytes_out,
 		   int timeout_ms);
-	/* Waits at most timeout_ms until all ranks have put; NULL if get() needs no such call.
-	 * Returns SLUICE_ETIMEDOUT if some rank has not come. */
+	/* Waits at most timeout_ms until all ranks have put, and have called it as often as this
+	 * rank. Returns SLUICE_ETIMEDOUT if some rank has not come. NULL: get() needs no such
+	 * call. */
 	int (*fence)(void *context, int timeout_ms);
 } sluice_bootstrap;
 

@@ -174,18 +174,23 @@ const char *bootstrap_origin(const struct bootstrap *b)
 	return b->origin;
 }
 
-static void leave_launcher(struct bootstrap *b)
+int bootstrap_leave(struct bootstrap *b)
 {
-	if (b->launcher)
+	int err = 0;
+
+	if (b->launcher) {
+		err = b->launcher->ops->leave(b->launcher);
 		b->launcher->ops->close(b->launcher);
+	}
 	b->launcher = NULL;
+	return err;
 }
 
 void bootstrap_close(struct bootstrap **b)
 {
 	if (!*b)
 		return;
-	leave_launcher(*b);
+	bootstrap_leave(*b);
 	free(*b);
 	*b = NULL;
 }
@@ -268,7 +273,8 @@ int bootstrap_exchange(struct bootstrap *b, const uint8_t *payload, size_t paylo
 			    "the transports' addresses take %zu bytes, a card holds %d",
 			    payload_bytes, (int)CARD_PAYLOAD_BYTES);
 	if (b->size > 1 && !b->launcher)
-		return fail(SLUICE_EINVAL, "the cards of this job were exchanged before");
+		return fail(SLUICE_EINVAL, "the launcher of this job was left, so no cards can be "
+					   "exchanged");
 	taking.cards = calloc((size_t)b->size, sizeof(*taking.cards));
 	if (!taking.cards)
 		return fail(SLUICE_ENOMEM, "no memory for the cards of %d ranks", b->size);
@@ -278,10 +284,10 @@ int bootstrap_exchange(struct bootstrap *b, const uint8_t *payload, size_t paylo
 		err = b->launcher->ops->exchange(b->launcher, bytes, n, take_card, &taking);
 	else
 		err = take_card(&taking, 0, bytes, n);
-	leave_launcher(b);
 	if (!err)
 		err = card_compare(taking.cards, b->size, b->rank);
 	if (err) {
+		bootstrap_leave(b);
 		free(taking.cards);
 		return err;
 	}

@@ -2,8 +2,8 @@
  * Finds out which rank this process is and who its peers are: by the program's callbacks if it
  * gives some, else by PMIx under srun --mpi=pmix (or any PMIx launcher), or, without a PMIx server,
  * as a job of one rank. PMIx is used through Init, Put, Commit, Fence (collecting data) and Get,
- * and is then finalized at once, because Slurm's plugin kills the step when a process dies that has
- * not finalized. */
+ * once or twice, and is then finalized at once, because Slurm's plugin kills the step when a
+ * process dies that has not finalized. */
 #ifndef SLURM_BOOTSTRAP_H
 #define SLURM_BOOTSTRAP_H
 #include "sluice.h"
@@ -37,11 +37,15 @@ const char *bootstrap_node(const struct bootstrap *b);
 const char *bootstrap_origin(const struct bootstrap *b);
 
 /* Sends this rank's payload and receives every rank's card: cards_out[size], malloc'ed, freed by
- * the caller. Runs one collecting fence, limited by timeout_ms; then PMIx is finalized. The cards
- * are validated (sizes, magic, CRC). If wire version or package version differ anywhere, returns
- * SLUICE_EPEER with a message that names both versions and both ranks. */
+ * the caller. Collective. Runs one collecting fence, limited by timeout_ms. The cards are validated
+ * (sizes, magic, CRC). If wire version or package version differ anywhere, returns SLUICE_EPEER
+ * with a message that names both versions and both ranks. It may be called again with another
+ * payload; an error ends it, as bootstrap_leave() does. */
 int bootstrap_exchange(struct bootstrap *b, const uint8_t *payload, size_t payload_bytes,
 		       struct card **cards_out);
-/* Frees everything, and finalizes PMIx if the exchange did not. Accepts a pointer to NULL. */
+/* After the last exchange: finalizes PMIx. From here on the death of a rank is the job's to notice,
+ * and does not end the step. */
+int bootstrap_leave(struct bootstrap *b);
+/* Frees everything, and leaves if nothing else did. Accepts a pointer to NULL. */
 void bootstrap_close(struct bootstrap **b);
 #endif

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The launcher of a program that brings a store of its own (sluice_bootstrap of sluice.h), such as
  * a TCPStore or a shared folder. Each rank puts one value, "NAME.card.RANK", and gets those of all
- * ranks. What the store returns comes from other processes and is hostile:
+ * ranks; the same with "NAME.card2.RANK" where cards are exchanged again. What the store returns
+ * comes from other processes and is hostile:
  *
  *   the bytes of the rank, then 4 bytes size of the job, 4 bytes CRC32C of everything before them
  *
@@ -29,7 +30,7 @@ struct callbacks {
 	sluice_bootstrap given;
 	char name[NAME_BYTES], node[NAME_BYTES], origin[NAME_BYTES + 16];
 	uint64_t give_up_ns;
-	int timeout_ms;
+	int timeout_ms, rounds;
 	uint8_t *own;   /* what this rank has put */
 	uint8_t *value; /* ROOM bytes for what get() returns */
 	size_t own_bytes;
@@ -60,18 +61,29 @@ static const char *callbacks_node(const struct launcher *l)
 	return callbacks_of(l)->node;
 }
 
-static void callbacks_close(struct launcher *l)
+/* They may hold the key of the job, which rank 0's card brings. */
+static void forget_values(struct callbacks *c)
 {
-	struct callbacks *c = callbacks_of(l);
-
-	/* They may hold the key of the job, which rank 0's card brings. */
 	if (c->own)
 		explicit_bzero(c->own, c->own_bytes);
 	if (c->value)
 		explicit_bzero(c->value, ROOM);
 	free(c->own);
 	free(c->value);
-	free(c);
+	c->own = c->value = NULL;
+}
+
+/* The program's store does not know that a rank was there. */
+static int callbacks_leave(struct launcher *l)
+{
+	forget_values(callbacks_of(l));
+	return 0;
+}
+
+static void callbacks_close(struct launcher *l)
+{
+	forget_values(callbacks_of(l));
+	free(callbacks_of(l));
 }
 
 /* ---- getting --------------------------------------------------------------- */
@@ -85,7 +97,7 @@ static int left_ms(const struct callbacks *c)
 
 static void key_of(const struct callbacks *c, int rank, char key[KEY_BYTES])
 {
-	snprintf(key, KEY_BYTES, "%s.card.%d", c->name, rank);
+	snprintf(key, KEY_BYTES, "%s.card%s.%d", c->name, c->rounds > 1 ? "2" : "", rank);
 }
 
 /* Returns what get() returned, but never believes a length beyond the room. */
@@ -220,6 +232,8 @@ static int callbacks_exchange(struct launcher *l, const uint8_t *mine, size_t n,
 	struct callbacks *c = callbacks_of(l);
 	int rank, rc;
 
+	c->rounds++;
+	forget_values(c);
 	c->give_up_ns = now_ns() + (uint64_t)c->timeout_ms * 1000000;
 	rc = put_own(c, mine, n);
 	if (!rc && c->given.fence) {
@@ -238,6 +252,7 @@ static const struct launcher_ops ops = { .rank = callbacks_rank,
 					 .name = callbacks_name,
 					 .node = callbacks_node,
 					 .exchange = callbacks_exchange,
+					 .leave = callbacks_leave,
 					 .close = callbacks_close };
 
 int callbacks_open(const sluice_bootstrap *given, int timeout_ms, struct launcher **out)

@@ -10,6 +10,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { LAUNCHER_ROUNDS = 2 };
+
 /* The first member of the struct of each kind. */
 struct launcher {
 	const struct launcher_ops *ops;
@@ -25,13 +27,15 @@ struct launcher_ops {
 	const char *(*name)(const struct launcher *l); /* "PMIx 4.2.2" */
 	const char *(*node)(const struct launcher *l); /* "" if the launcher does not say */
 	/* Gives mine[0..n) to all ranks and hands the bytes of every rank, own one included, to
-	 * take(), in rank order. Collective, once. Leaves the launcher in any case, also after an
-	 * error: from here on the death of a peer is ours to notice, and does not end the step.
+	 * take(), in rank order. Collective; at most LAUNCHER_ROUNDS times, and not after an error.
 	 * SLUICE_EPEER: a rank on this node ended before all had met; then PMIx was asked to end
 	 * the step, because it gives no other way to tell the ranks on other nodes. */
 	int (*exchange)(struct launcher *l, const uint8_t *mine, size_t n, launcher_take_fn take,
 			void *context);
-	/* Leaves the launcher if the exchange did not, and frees it. */
+	/* Leaves the launcher: from here on the death of a peer is ours to notice, and does not end
+	 * the step. Called at most once, after the exchanges, whether or not they succeeded. */
+	int (*leave)(struct launcher *l);
+	/* Leaves the launcher if that was not done, and frees it. */
 	void (*close)(struct launcher *l);
 };
 

@@ -38,7 +38,8 @@ enum { LOOK_MS = 1000 };
  * ones. */
 enum { SEARCH_TIMEOUT_MS = 3000, MOST_MISSING = 8 };
 
-static const char card_key[] = "sluice.card";
+/* By the round of the exchange: what was put cannot be put again. */
+static const char *const card_keys[LAUNCHER_ROUNDS] = { "sluice.card", "sluice.card2" };
 
 struct pmix_launcher {
 	struct launcher base;
@@ -58,6 +59,7 @@ struct pmix_launcher {
 	char *present; /* [size], by PHASE_SEARCH: the launcher has these ranks' cards */
 	int n_answers; /* in PHASE_SEARCH */
 	char *local;   /* "0,1,5": the ranks on this node; NULL if the launcher does not say */
+	int rounds;    /* of exchanges that were begun */
 
 	pmix_value_t **value;      /* [size], by PHASE_COLLECT */
 	int n_values;              /* how many are set */
@@ -65,18 +67,25 @@ struct pmix_launcher {
 	pmix_info_t fence_info[2]; /* kept here, because a pending fence may still read it */
 };
 
+static void free_values(struct pmix_launcher *l)
+{
+	for (int i = 0; i < l->n_values; i++)
+		PMIX_VALUE_RELEASE(l->value[i]);
+	free(l->value);
+	l->value = NULL;
+	l->n_values = 0;
+}
+
 static void drop(struct pmix_launcher *l)
 {
-	int i, last;
+	int last;
 
 	pthread_mutex_lock(&l->lock);
 	last = --l->holders == 0;
 	pthread_mutex_unlock(&l->lock);
 	if (!last)
 		return;
-	for (i = 0; i < l->n_values; i++)
-		PMIX_VALUE_RELEASE(l->value[i]);
-	free(l->value);
+	free_values(l);
 	free(l->local);
 	free(l->present);
 	PMIX_INFO_DESTRUCT(&l->fence_info[0]);
@@ -404,6 +413,11 @@ static int call_failed(const struct pmix_launcher *l, const char *call, pmix_sta
 		    call, l->self.rank, PMIx_Error_string(status), status, l->node);
 }
 
+static const char *card_key(const struct pmix_launcher *l)
+{
+	return card_keys[l->rounds - 1];
+}
+
 static int offer(struct pmix_launcher *l, const uint8_t *mine, size_t n)
 {
 	pmix_value_t value;
@@ -417,7 +431,7 @@ static int offer(struct pmix_launcher *l, const uint8_t *mine, size_t n)
 	value.type = PMIX_BYTE_OBJECT;
 	value.data.bo.bytes = copy;
 	value.data.bo.size = n;
-	status = PMIx_Put(PMIX_GLOBAL, card_key, &value);
+	status = PMIx_Put(PMIX_GLOBAL, card_key(l), &value);
 	free(copy);
 	if (status != PMIX_SUCCESS)
 		return call_failed(l, "PMIx_Put", status);
@@ -469,7 +483,7 @@ static void *search_body(void *argument)
 		pthread_mutex_lock(&l->lock);
 		l->holders++;
 		pthread_mutex_unlock(&l->lock);
-		status = PMIx_Get_nb(&proc, card_key, &q->limit, 1, card_answered, q);
+		status = PMIx_Get_nb(&proc, card_key(l), &q->limit, 1, card_answered, q);
 		if (status != PMIX_SUCCESS) /* then the question will not be answered */
 			card_answered(status == PMIX_OPERATION_SUCCEEDED ? PMIX_SUCCESS : status,
 				      NULL, q);
@@ -603,7 +617,8 @@ static void *collect_body(void *argument)
 	pmix_status_t status = PMIX_SUCCESS;
 
 	while (l->n_values < l->size && status == PMIX_SUCCESS) {
-		status = get_value(l, (pmix_rank_t)l->n_values, card_key, &l->value[l->n_values]);
+		status = get_value(l, (pmix_rank_t)l->n_values, card_key(l),
+				   &l->value[l->n_values]);
 		if (status == PMIX_SUCCESS)
 			l->n_values++;
 	}
@@ -650,15 +665,24 @@ static int pmix_exchange(struct launcher *launcher, const uint8_t *mine, size_t 
 			 launcher_take_fn take, void *context)
 {
 	struct pmix_launcher *l = pmix_of(launcher);
-	int left, err;
+	int err;
 
+	if (l->rounds == LAUNCHER_ROUNDS)
+		return fail(SLUICE_EINVAL, "PMIx: cards are exchanged at most %d times",
+			    LAUNCHER_ROUNDS);
+	l->rounds++;
+	/* An earlier round has succeeded, so that none of its helpers is left. */
+	l->done[PHASE_FENCE] = l->done[PHASE_COLLECT] = 0;
+	free_values(l);
 	err = offer(l, mine, n);
 	if (!err)
 		err = fence(l);
-	if (!err)
-		err = collect(l, take, context);
-	left = leave_server(l);
-	return err ? err : left;
+	return err ? err : collect(l, take, context);
+}
+
+static int pmix_leave(struct launcher *l)
+{
+	return leave_server(pmix_of(l));
 }
 
 static const struct launcher_ops ops = { .rank = pmix_rank,
@@ -666,6 +690,7 @@ static const struct launcher_ops ops = { .rank = pmix_rank,
 					 .name = pmix_name,
 					 .node = pmix_node,
 					 .exchange = pmix_exchange,
+					 .leave = pmix_leave,
 					 .close = pmix_close };
 
 #endif

@@ -2,6 +2,7 @@
  * Joining a job, for sluice_init(): settings, transports, the exchange of cards, the job's secret,
  * and the connections with all peers at once. */
 #include "job/job.h"
+#include "job/reach.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -30,17 +31,23 @@ static int allowed(const struct settings *settings, const char *name)
 }
 
 /* Whether the user said which transports to use. */
-static int transports_named(const struct settings *settings)
+static int transports_named(void)
 {
-	for (size_t i = 0; i < env_table_size; i++)
-		if (!strcmp(env_table[i].name, "SLUICE_TRANSPORT"))
-			return strcmp(settings->transport, env_table[i].fallback) != 0;
-	return 1;
+	const char *text = getenv("SLUICE_TRANSPORT");
+	return text && *text;
+}
+
+static struct transport *opened(const sluice_job *job, const struct transport_ops *ops)
+{
+	for (int t = 0; t < job->n_transports; t++)
+		if (job->transports[t]->ops == ops)
+			return job->transports[t];
+	return NULL;
 }
 
 /* A transport that the user named must work. The others must only if they are needed, so why one is
  * missing is reported when a rank cannot be reached without it. */
-static int open_transports(sluice_job *job)
+static int open_transport(sluice_job *job, const struct transport_ops *ops)
 {
 	struct transport_config config = { .rank = job->rank,
 					   .size = job->size,
@@ -55,34 +62,53 @@ static int open_transports(sluice_job *job)
 					   .neighbours = job->seat ? seat_neighbours(job->seat) :
 								     NULL,
 					   .lost_after_ms = job->settings.lost_after_ms };
-	int named = transports_named(&job->settings);
-	if (job->seat) {
+	if (job->seat)
 		config.queue_depth = SIMULATED_QUEUE_DEPTH +
 				     SIMULATED_QUEUE_PER_PEER * (uint32_t)job->size;
-		return self_transport.open(&config, &job->transports[job->n_transports++]);
+	int rc = ops->open(&config, &job->transports[job->n_transports]);
+	if (!rc) {
+		job->n_transports++;
+		return 0;
 	}
+	char why[ERROR_TEXT_BYTES];
+	snprintf(why, sizeof why, "%s", sluice_last_error());
+	if (transports_named() || !strcmp(ops->name, "self") || !strcmp(ops->name, "shm"))
+		return fail(rc, "transport %s: %s", ops->name, why);
+	size_t used = strlen(job->unopened);
+	snprintf(job->unopened + used, sizeof job->unopened - used, " %s: %s;", ops->name, why);
+	log_line(LOG_INFO, "runtime", "no transport %s here: %s", ops->name, why);
+	return 0;
+}
+
+/* Whether it waits until a pair of ranks is found to need it. */
+static int is_put_off(const sluice_job *job, const struct transport_ops *ops)
+{
+	return ops->last_resort && !transports_named() && allowed(&job->settings, ops->name) &&
+	       !opened(job, ops);
+}
+
+static int open_transports(sluice_job *job)
+{
+	if (job->seat)
+		return open_transport(job, &self_transport);
 	for (int i = 0; transports[i]; i++) {
-		const char *name = transports[i]->name;
-		if (!allowed(&job->settings, name))
+		if (!allowed(&job->settings, transports[i]->name) || is_put_off(job, transports[i]))
 			continue;
-		int rc = transports[i]->open(&config, &job->transports[job->n_transports]);
-		if (!rc) {
-			job->n_transports++;
-			continue;
-		}
-		char why[ERROR_TEXT_BYTES];
-		snprintf(why, sizeof why, "%s", sluice_last_error());
-		if (named || !strcmp(name, "self") || !strcmp(name, "shm"))
-			return fail(rc, "transport %s: %s", name, why);
-		size_t used = strlen(job->unopened);
-		snprintf(job->unopened + used, sizeof job->unopened - used, " %s: %s;", name, why);
-		log_line(LOG_INFO, "runtime", "no transport %s here: %s", name, why);
+		int rc = open_transport(job, transports[i]);
+		if (rc)
+			return rc;
 	}
-	for (const struct transport_absent *a = transports_absent; a->name; a++)
-		if (named && allowed(&job->settings, a->name))
+	for (const struct transport_absent *a = transports_absent; a->name; a++) {
+		if (!allowed(&job->settings, a->name))
+			continue;
+		if (transports_named())
 			return fail(SLUICE_ENOSUPP,
 				    "SLUICE_TRANSPORT=%s: this build has no %s transport (%s)",
 				    job->settings.transport, a->name, a->remedy);
+		size_t used = strlen(job->unopened);
+		snprintf(job->unopened + used, sizeof job->unopened - used,
+			 " %s: this build has none (%s);", a->name, a->remedy);
+	}
 	return 0;
 }
 
@@ -105,7 +131,7 @@ static int make_secret(const sluice_job *job, struct job_secret *secret)
 	return 0;
 }
 
-enum { SECRET_BYTES = 32 + 64, REASON_BYTES = 600 };
+enum { SECRET_BYTES = 32 + 64, REASON_BYTES = ERROR_TEXT_BYTES };
 static const char secret_name[8] = "secret", failed_name[8] = "failed";
 
 /* The settings that all ranks must share, as the first word of the payload holds them. */
@@ -115,24 +141,28 @@ static uint32_t terms(const sluice_job *job)
 }
 
 /* Writes the card's payload: the terms, then for each transport its name (8 bytes), a length and
- * its address. Rank 0 adds the job's secret in the same form. A rank that cannot take part writes
- * the reason instead. */
-static int write_payload(sluice_job *job, uint8_t payload[CARD_PAYLOAD_BYTES], size_t *bytes_out)
+ * its address; no address: it is put off. Rank 0 adds the job's secret in the same form, to its
+ * first card. A rank that cannot take part writes the reason instead. */
+static int write_payload(sluice_job *job, int first, uint8_t payload[CARD_PAYLOAD_BYTES],
+			 size_t *bytes_out)
 {
 	size_t at = 4;
 	put_le32(payload, terms(job));
-	for (int t = 0; t < job->n_transports; t++) {
-		const struct transport_ops *ops = job->transports[t]->ops;
+	for (int i = 0; transports[i]; i++) {
+		const struct transport_ops *ops = transports[i];
+		struct transport *t = opened(job, ops);
 		size_t bytes = 0;
+		if (!t && !(first && is_put_off(job, ops)))
+			continue;
 		memset(payload + at, 0, 8);
 		memcpy(payload + at, ops->name, strnlen(ops->name, 7));
-		int rc = ops->card(job->transports[t], payload + at + 12, &bytes);
+		int rc = t ? ops->card(t, payload + at + 12, &bytes) : 0;
 		if (rc)
 			return rc;
 		put_le32(payload + at + 8, (uint32_t)bytes);
 		at += 12 + bytes;
 	}
-	if (job->rank == 0) {
+	if (job->rank == 0 && first) {
 		struct job_secret secret;
 		int rc = make_secret(job, &secret);
 		if (rc)
@@ -159,72 +189,89 @@ static size_t write_reason(const sluice_job *job, const char *reason,
 	return 16 + bytes;
 }
 
-static const uint8_t *find_address(const struct card *card, const char *name, size_t *bytes_out)
-{
-	for (size_t at = 4; at + 12 <= card->payload_bytes;) {
-		size_t bytes = get_le32(card->payload + at + 8);
-		if (bytes > card->payload_bytes - at - 12)
-			return NULL;
-		*bytes_out = bytes;
-		if (!strncmp((const char *)card->payload + at, name, 7))
-			return card->payload + at + 12;
-		at += 12 + bytes;
-	}
-	return NULL;
-}
-
-/* Hands the secret to the transports that need it as proof, and erases the copies in the cards. */
-static int hand_out_secret(sluice_job *job)
+/* Takes the secret out of rank 0's card, in which nothing of it is left. */
+static int take_secret(sluice_job *job, struct job_secret *secret)
 {
 	size_t bytes = 0;
-	const uint8_t *found = find_address(&job->cards[0], secret_name, &bytes);
-	struct job_secret secret = { .wire_version = SLUICE_WIRE_VERSION };
+	const uint8_t *found = card_find(&job->cards[0], secret_name, &bytes);
 	if (!found || bytes != SECRET_BYTES)
 		return fail(SLUICE_EWIRE, "%s sent no job key in its card", rank_text(job, 0));
-	memcpy(secret.key, found, sizeof secret.key);
-	memcpy(secret.job, found + sizeof secret.key, sizeof secret.job);
-	secret.job[sizeof secret.job - 1] = 0;
+	*secret = (struct job_secret){ .wire_version = SLUICE_WIRE_VERSION };
+	memcpy(secret->key, found, sizeof secret->key);
+	memcpy(secret->job, found + sizeof secret->key, sizeof secret->job);
+	secret->job[sizeof secret->job - 1] = 0;
 	explicit_bzero(job->cards[0].payload + (found - job->cards[0].payload), SECRET_BYTES);
+	return 0;
+}
+
+/* Hands the secret to the transports that need it as proof. */
+static int hand_out_secret(sluice_job *job, const struct job_secret *secret)
+{
 	int rc = 0;
 	for (int t = 0; t < job->n_transports && !rc; t++)
 		if (job->transports[t]->ops->admit)
-			rc = job->transports[t]->ops->admit(job->transports[t], &secret);
-	explicit_bzero(&secret, sizeof secret);
+			rc = job->transports[t]->ops->admit(job->transports[t], secret);
 	return rc;
 }
 
-/* Begins to connect over the first transport that reaches the peer. */
-static int connect_peer(sluice_job *job, int peer)
+/* " self shm": what a rank's card offers. */
+static void list_offers(const struct card *card, char *text, size_t cap)
 {
-	const struct card *card = &job->cards[peer];
-	int same_kernel = !memcmp(card->boot_id, job->cards[job->rank].boot_id,
-				  sizeof card->boot_id);
-	char reasons[256] = "";
-	for (int t = 0; t < job->n_transports; t++) {
-		struct transport *transport = job->transports[t];
-		const char *why = "it offers no address for it";
-		size_t bytes, used = strlen(reasons);
-		const uint8_t *address = find_address(card, transport->ops->name, &bytes);
-		if (!address || !transport->ops->reaches(transport, peer, same_kernel, &why)) {
-			snprintf(reasons + used, sizeof reasons - used, " %s: %s;",
-				 transport->ops->name, why);
-			continue;
-		}
-		int rc = transport->ops->connect(transport, peer, address, bytes,
-						 &job->peers[peer].endpoint);
-		if (rc != SLUICE_EPEER)
-			return rc;
-		snprintf(reasons, sizeof reasons, "%s", sluice_last_error());
-		return job_fail(job, rc, peer, "%s is lost: %s", rank_text(job, peer), reasons);
-	}
+	size_t bytes, used = 0;
+	*text = 0;
+	for (int i = 0; transports[i] && used < cap; i++)
+		if (card_find(card, transports[i]->name, &bytes))
+			used += (size_t)snprintf(text + used, cap - used, " %s",
+						 transports[i]->name);
+}
+
+/* Why there is no way between two ranks, and what to do. Each knows best what is missing there. */
+static int unreachable(const sluice_job *job, int a, int b)
+{
+	char of_a[64], of_b[64];
+	list_offers(&job->cards[a], of_a, sizeof of_a);
+	list_offers(&job->cards[b], of_b, sizeof of_b);
 	return fail(SLUICE_ENOSUPP,
-		    "no transport reaches %s from %s:%s%s allowed here: SLUICE_TRANSPORT=%s%s",
-		    rank_text(job, peer), rank_text(job, job->rank), reasons, job->unopened,
-		    job->settings.transport,
-		    allowed(&job->settings, "ofi") ?
-			    "" :
-			    "; with ofi in it, libfabric is tried too, which goes over TCP on any "
-			    "network");
+		    "no transport reaches %s from %s: rank %d offers%s, rank %d%s, of which self "
+		    "and shm reach ranks of one machine only;%s allowed on rank %d: "
+		    "SLUICE_TRANSPORT=%s",
+		    rank_text(job, b), rank_text(job, a), a, of_a, b, of_b, job->unopened,
+		    job->rank, job->settings.transport);
+}
+
+/* Fails on all ranks if two of them have no way to each other, so that nobody waits for a rank that
+ * fails alone. A rank that has none to some peer names that one. */
+static int check_ways(const sluice_job *job, const struct reach *reach)
+{
+	int a, b;
+	return reach_cut(reach, job->rank, &a, &b) ? unreachable(job, a, b) : 0;
+}
+
+/* Begins to connect over the first transport that reaches the peer. */
+static int connect_peer(sluice_job *job, const struct reach *reach, int peer)
+{
+	const int way = reach_way(reach, job->rank, peer);
+	struct transport *t = way < 0 ? NULL : opened(job, transports[way]);
+	size_t bytes = 0;
+	const uint8_t *address = t ? card_find(&job->cards[peer], t->ops->name, &bytes) : NULL;
+	if (!address)
+		return unreachable(job, job->rank, peer);
+	int rc = t->ops->connect(t, peer, address, bytes, &job->peers[peer].endpoint);
+	if (rc != SLUICE_EPEER)
+		return rc;
+	char why[ERROR_TEXT_BYTES];
+	snprintf(why, sizeof why, "%s", sluice_last_error());
+	return job_fail(job, rc, peer, "%s is lost: %s", rank_text(job, peer), why);
+}
+
+/* Says what a user should know of a transport that is used: one rank of the job does. */
+static void caution(const sluice_job *job, const struct reach *reach)
+{
+	for (int i = 0; transports[i]; i++) {
+		const struct transport *t = opened(job, transports[i]);
+		if (t && t->caution && reach_first_user(reach, i) == job->rank)
+			log_line(LOG_WARN, "rdma", "%s", t->caution);
+	}
 }
 
 /* Returns 1 if the peer is connected and its control region known, 0 if not yet. */
@@ -288,7 +335,7 @@ static int all_connected(void *context)
 }
 
 /* Connects to all peers at once, so that no peer blocks another one. */
-static int connect_all(sluice_job *job)
+static int connect_all(sluice_job *job, const struct reach *reach)
 {
 	struct joining j = { .job = job,
 			     .give_up_ns = now_ns() +
@@ -298,7 +345,7 @@ static int connect_all(sluice_job *job)
 	if (!rc && !job->seat)
 		rc = progress_start(job);
 	for (int p = 0; p < job->size && !rc; p++)
-		rc = connect_peer(job, p);
+		rc = connect_peer(job, reach, p);
 	if (!rc)
 		rc = progress_until(job, all_connected, describe_missing, &j);
 	progress_release(job);
@@ -320,7 +367,7 @@ static int check_reasons(sluice_job *job)
 {
 	for (int r = 0; r < job->size; r++) {
 		size_t bytes = 0;
-		const uint8_t *reason = find_address(&job->cards[r], failed_name, &bytes);
+		const uint8_t *reason = card_find(&job->cards[r], failed_name, &bytes);
 		char text[REASON_BYTES + 1];
 		if (!reason || bytes > REASON_BYTES)
 			continue;
@@ -364,29 +411,85 @@ static int prepare_card(sluice_job *job, uint8_t payload[CARD_PAYLOAD_BYTES], si
 	    (!job->seat && (rc = heart_open(job))) || (rc = lines_open_outbox(job)) ||
 	    (rc = open_transports(job)))
 		return rc;
-	return write_payload(job, payload, payload_bytes);
+	return write_payload(job, 1, payload, payload_bytes);
 }
 
-/* A rank that failed exchanges cards as well. Otherwise the others would wait for it until their
+/* Gives this rank's card to all, and takes theirs in place of those that came before. A rank that
+ * failed, with rc, exchanges cards as well. Otherwise the others would wait for it until their
  * timeout. */
-static int meet(sluice_job *job, struct bootstrap *boot)
+static int exchange(sluice_job *job, struct bootstrap *boot, int rc,
+		    uint8_t payload[CARD_PAYLOAD_BYTES], size_t bytes)
+{
+	char reason[ERROR_TEXT_BYTES];
+	if (rc) {
+		snprintf(reason, sizeof reason, "%s", sluice_last_error());
+		bytes = write_reason(job, reason, payload);
+	}
+	free(job->cards);
+	job->cards = NULL;
+	int err = job->seat ? seat_exchange(job->seat, payload, bytes, &job->cards) :
+			      bootstrap_exchange(boot, payload, bytes, &job->cards);
+	explicit_bzero(payload, CARD_PAYLOAD_BYTES);
+	if (rc)
+		return fail_quietly(rc, "%s", reason);
+	if (!err)
+		err = check_reasons(job);
+	return err ? err : check_cards(job);
+}
+
+/* Opens the last resorts that this rank needs. If one does not open, the rank cannot take part. */
+static int open_what_is_missing(sluice_job *job, const struct reach *reach)
+{
+	int rc = 0;
+	for (int i = 0; transports[i] && !rc; i++)
+		if (reach_wants(reach, job->rank, i))
+			rc = open_transport(job, transports[i]);
+	for (int p = 0; p < job->size && !rc; p++) {
+		const int missing = reach_missing(reach, job->rank, p);
+		if (missing >= 0 && !opened(job, transports[missing]))
+			rc = unreachable(job, job->rank, p);
+	}
+	return rc;
+}
+
+/* Some ranks have no way to each other but one that is a last resort: all exchange cards again. */
+static int meet_again(sluice_job *job, struct bootstrap *boot, struct reach **reach)
 {
 	uint8_t payload[CARD_PAYLOAD_BYTES];
-	char reason[ERROR_TEXT_BYTES];
-	size_t payload_bytes = 0;
-	int own = prepare_card(job, payload, &payload_bytes);
-	if (own) {
-		snprintf(reason, sizeof reason, "%s", sluice_last_error());
-		payload_bytes = write_reason(job, reason, payload);
-	}
-	int rc = job->seat ? seat_exchange(job->seat, payload, payload_bytes, &job->cards) :
-			     bootstrap_exchange(boot, payload, payload_bytes, &job->cards);
-	explicit_bzero(payload, sizeof payload);
-	if (own)
-		return fail_quietly(own, "%s", reason);
-	if (rc || (rc = check_reasons(job)) || (rc = check_cards(job)))
-		return rc;
-	return hand_out_secret(job);
+	size_t bytes = 0;
+	int rc = open_what_is_missing(job, *reach);
+	if (!rc)
+		rc = write_payload(job, 0, payload, &bytes);
+	rc = exchange(job, boot, rc, payload, bytes);
+	reach_close(reach);
+	if (!rc)
+		rc = reach_open(job->cards, job->size, 0, reach);
+	return rc ? rc : check_ways(job, *reach);
+}
+
+/* Learns of all ranks how they are reached, and hands out what proves that a rank is one of them.
+ * The caller closes *reach. */
+static int meet(sluice_job *job, struct bootstrap *boot, struct reach **reach)
+{
+	uint8_t payload[CARD_PAYLOAD_BYTES];
+	struct job_secret secret;
+	size_t bytes = 0;
+	int rc = prepare_card(job, payload, &bytes), left = 0;
+	rc = exchange(job, boot, rc, payload, bytes);
+	if (!rc)
+		rc = take_secret(job, &secret);
+	if (!rc)
+		rc = reach_open(job->cards, job->size, job->seat != NULL, reach);
+	if (!rc)
+		rc = check_ways(job, *reach);
+	if (!rc && reach_is_incomplete(*reach))
+		rc = meet_again(job, boot, reach);
+	if (!job->seat)
+		left = bootstrap_leave(boot);
+	if (!rc)
+		rc = left ? left : hand_out_secret(job, &secret);
+	explicit_bzero(&secret, sizeof secret);
+	return rc;
 }
 
 /* Whether the program knows this field of the attributes. */
@@ -449,12 +552,18 @@ int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **bo
 		return rc;
 	job->servers = s->servers;
 	job->workers = job->size - job->servers;
-	if ((rc = meet(job, *boot)))
-		return rc;
+	struct reach *reach = NULL;
+	if ((rc = meet(job, *boot, &reach)))
+		goto err_reach;
 	log_line(LOG_INFO, "runtime", "rank %d of %d on %s, %d workers, %d servers, %s", job->rank,
 		 job->size, sluice_node(job, job->rank), job->workers, job->servers,
 		 *boot ? bootstrap_origin(*boot) : "simulated");
-	rc = connect_all(job);
+	caution(job, reach);
+	rc = connect_all(job, reach);
 	/* No rank goes on before all are connected. */
-	return rc ? rc : collective_run(job, COLLECTIVE_OPEN, NULL, 0, 0, NULL);
+	if (!rc)
+		rc = collective_run(job, COLLECTIVE_OPEN, NULL, 0, 0, NULL);
+err_reach:
+	reach_close(&reach);
+	return rc;
 }

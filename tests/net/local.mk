@@ -1,5 +1,6 @@
 # Tests on four nodes that share nothing but a network; they need Slurm, and root to make the nodes.
 EXTRA_DIST += tests/net/run tests/net/lib.sh \
+	tests/net/test_bare.sh \
 	tests/net/test_bytes.sh \
 	tests/net/test_digest.sh \
 	tests/net/test_intruder.sh \

@@ -69,12 +69,18 @@ pmix_status_t PMIx_Abort(int status, const char msg[], pmix_proc_t procs[], size
 	return PMIX_SUCCESS;
 }
 
+/* The key of the round. A key that was put cannot be put again, nor got before it was put. */
+static int is_card(const char *key)
+{
+	return !strcmp(key, fake_pmix.puts > 1 ? "sluice.card2" : "sluice.card");
+}
+
 pmix_status_t PMIx_Put(pmix_scope_t scope, const char key[], pmix_value_t *value)
 {
 	note_call();
 	fake_pmix.puts++;
-	if (scope != PMIX_GLOBAL || strcmp(key, "sluice.card") != 0 ||
-	    value->type != PMIX_BYTE_OBJECT || value->data.bo.size > FAKE_CARD_BYTES)
+	if (scope != PMIX_GLOBAL || !is_card(key) || value->type != PMIX_BYTE_OBJECT ||
+	    value->data.bo.size > FAKE_CARD_BYTES)
 		return PMIX_ERR_BAD_PARAM;
 	memcpy(fake_pmix.card[fake_pmix.rank], value->data.bo.bytes, value->data.bo.size);
 	fake_pmix.card_bytes[fake_pmix.rank] = value->data.bo.size;
@@ -198,7 +204,7 @@ pmix_status_t PMIx_Get(const pmix_proc_t *proc, const char key[], const pmix_inf
 		v->type = PMIX_STRING;
 		v->data.string = strdup(fake_pmix.local);
 		status = PMIX_SUCCESS;
-	} else if (strcmp(key, "sluice.card") == 0) {
+	} else if (is_card(key)) {
 		sleep_ms(fake_pmix.get_sleeps_ms);
 		status = give_card(proc->rank, v);
 		fake_pmix.cards_asked_for++;

@@ -36,6 +36,7 @@ struct bootstrap {
 static struct meeting *meeting;
 static int my_rank;
 static int joins; /* of this process */
+int nodes_have_kernels;
 
 void *shared_memory(size_t bytes)
 {
@@ -106,6 +107,8 @@ int bootstrap_exchange(struct bootstrap *b, const uint8_t *payload, size_t paylo
 	if (rc)
 		return rc;
 	memcpy(mine.node, b->node, sizeof mine.node);
+	if (nodes_have_kernels)
+		snprintf((char *)mine.boot_id, sizeof mine.boot_id, "kernel of %.4s", b->node);
 	memcpy(mine.payload, payload, payload_bytes);
 	if (!meeting) {
 		cards[0] = mine;
@@ -126,6 +129,12 @@ int bootstrap_exchange(struct bootstrap *b, const uint8_t *payload, size_t paylo
 	else
 		*cards_out = cards;
 	return rc;
+}
+
+int bootstrap_leave(struct bootstrap *b)
+{
+	(void)b;
+	return 0;
 }
 
 void bootstrap_close(struct bootstrap **b)

@@ -35,6 +35,9 @@ void run_ranks(int size, rank_function function, void *argument);
 void run_ranks_status(int size, rank_function function, void *argument, rank_supervisor supervise,
 		      int deadline_ms, int *status);
 
+/* 1, in a rank before it joins, in all of them: each node has a kernel of its own. */
+extern int nodes_have_kernels;
+
 /* Zeroed memory that the parent and all ranks share; freed when the process ends. */
 void *shared_memory(size_t bytes);
 

@@ -27,6 +27,7 @@ check_PROGRAMS += \
 	tests/unit/test_worth \
 	tests/unit/test_token \
 	tests/unit/test_place \
+	tests/unit/test_reach \
 	tests/unit/test_conservation \
 	tests/unit/test_dynamics \
 	tests/unit/test_stats \
@@ -78,6 +79,7 @@ tests_unit_test_dense_step_SOURCES = tests/unit/test_dense_step.c $(dense_values
 tests_unit_test_dense_spoilt_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dense_put -Wl,--wrap=message_head
 tests_unit_test_token_SOURCES = tests/unit/test_token.c
 tests_unit_test_place_SOURCES = tests/unit/test_place.c tests/unit/scratch.h
+tests_unit_test_reach_SOURCES = tests/unit/test_reach.c
 tests_unit_test_place_LDADD = $(LDADD) $(HWLOC_LIBS)
 # Is told what steps took.
 tests_unit_test_worth_SOURCES = tests/unit/test_worth.c $(ranks)

@@ -128,6 +128,8 @@ static void exchange__four_ranks__gives_all_cards_and_leaves_pmix(void **state)
 	assert_int_equal(fake_pmix.fences, 1);
 	assert_true(fake_pmix.collected);
 	assert_true(fake_pmix.fence_timeout_s * 1000 > TIMEOUT_MS);
+	assert_int_equal(fake_pmix.finalizes, 0);
+	assert_int_equal(bootstrap_leave(b), 0);
 	assert_int_equal(fake_pmix.finalizes, 1);
 	bootstrap_close(&b);
 	assert_int_equal(fake_pmix.finalizes, 1);
@@ -148,7 +150,56 @@ static void exchange__fence_done_at_once__is_a_success(void **state)
 	bootstrap_close(&b);
 }
 
-static void exchange__twice__fails_EINVAL(void **state)
+static void exchange__twice__gives_the_cards_of_the_second_time(void **state)
+{
+	struct bootstrap *b;
+	struct card *cards;
+	int round;
+
+	(void)state;
+	served(2, 0);
+	b = opened(TIMEOUT_MS);
+	for (round = 1; round <= 2; round++) {
+		uint8_t payload = (uint8_t)(10 * round);
+
+		peer_card(1, PACKAGE_VERSION, SLUICE_WIRE_VERSION);
+		assert_int_equal(bootstrap_exchange(b, &payload, 1, &cards), 0);
+		assert_int_equal(cards[0].payload_bytes, 1);
+		assert_int_equal(cards[0].payload[0], 10 * round);
+		assert_int_equal(get_le32(cards[1].payload), 11);
+		free(cards);
+		assert_int_equal(fake_pmix.fences, round);
+		assert_int_equal(fake_pmix.commits, round);
+		assert_int_equal(fake_pmix.finalizes, 0);
+	}
+	bootstrap_close(&b);
+	assert_int_equal(fake_pmix.finalizes, 1);
+	assert_int_equal(fake_pmix.calls_after_finalize, 0);
+}
+
+static void exchange__third_time_or_after_leaving__fails_EINVAL(void **state)
+{
+	struct bootstrap *b;
+	struct card *cards;
+	int leaves, round;
+
+	(void)state;
+	for (leaves = 0; leaves < 2; leaves++) {
+		served(2, 0);
+		b = opened(TIMEOUT_MS);
+		for (round = 0; round < (leaves ? 1 : 2); round++) {
+			assert_int_equal(bootstrap_exchange(b, NULL, 0, &cards), 0);
+			free(cards);
+		}
+		if (leaves)
+			assert_int_equal(bootstrap_leave(b), 0);
+		assert_int_equal(bootstrap_exchange(b, NULL, 0, &cards), SLUICE_EINVAL);
+		bootstrap_close(&b);
+		assert_int_equal(fake_pmix.finalizes, 1);
+	}
+}
+
+static void exchange__second_fence_fails__fails_and_leaves(void **state)
 {
 	struct bootstrap *b;
 	struct card *cards;
@@ -158,8 +209,12 @@ static void exchange__twice__fails_EINVAL(void **state)
 	b = opened(TIMEOUT_MS);
 	assert_int_equal(bootstrap_exchange(b, NULL, 0, &cards), 0);
 	free(cards);
-	assert_int_equal(bootstrap_exchange(b, NULL, 0, &cards), SLUICE_EINVAL);
+	fake_pmix.fence_status = PMIX_ERR_LOST_CONNECTION;
+	assert_int_equal(bootstrap_exchange(b, NULL, 0, &cards), SLUICE_EBOOT);
+	assert_non_null(strstr(sluice_last_error(), "PMIx_Fence"));
+	assert_int_equal(fake_pmix.finalizes, 1);
 	bootstrap_close(&b);
+	assert_int_equal(fake_pmix.finalizes, 1);
 }
 
 static void exchange__payload_over_the_card__fails_EINVAL_and_close_leaves(void **state)
@@ -533,7 +588,9 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup(exchange__four_ranks__gives_all_cards_and_leaves_pmix,
 				       setup),
 		cmocka_unit_test_setup(exchange__fence_done_at_once__is_a_success, setup),
-		cmocka_unit_test_setup(exchange__twice__fails_EINVAL, setup),
+		cmocka_unit_test_setup(exchange__twice__gives_the_cards_of_the_second_time, setup),
+		cmocka_unit_test_setup(exchange__third_time_or_after_leaving__fails_EINVAL, setup),
+		cmocka_unit_test_setup(exchange__second_fence_fails__fails_and_leaves, setup),
 		cmocka_unit_test_setup(
 			exchange__payload_over_the_card__fails_EINVAL_and_close_leaves, setup),
 		cmocka_unit_test_setup(open__size_in_any_integer_type__is_understood, setup),

@@ -19,7 +19,7 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-enum { RANKS = 4, VALUE_BYTES = 4096, PATIENT_MS = 60000, SHORT_MS = 300 };
+enum { RANKS = 4, SLOTS = 3 * RANKS, VALUE_BYTES = 4096, PATIENT_MS = 60000, SHORT_MS = 300 };
 
 enum trouble { NONE, SHORT, LONG, TORN, EMPTY, FAILS };
 
@@ -30,7 +30,7 @@ struct store {
 		char key[96];
 		size_t bytes;
 		uint8_t value[VALUE_BYTES];
-	} slots[2 * RANKS];
+	} slots[SLOTS];
 	atomic_int used, fenced;
 	/* What goes wrong: at get() of this key, at every put(), at the fence. */
 	char troubled[96];
@@ -81,7 +81,7 @@ static int get(void *context, const char *key, void *value, size_t room, size_t 
 	struct store *s = context;
 
 	for (int waited = 0;; waited += 5) {
-		for (int i = 2 * RANKS - 1; i >= 0; i--) {
+		for (int i = SLOTS - 1; i >= 0; i--) {
 			if (atomic_load(&s->slots[i].put) != 2 || strcmp(s->slots[i].key, key) != 0)
 				continue;
 			memcpy(value, s->slots[i].value, s->slots[i].bytes);
@@ -98,10 +98,11 @@ static int fence(void *context, int timeout_ms)
 {
 	struct store *s = context;
 
-	atomic_fetch_add(&s->fenced, 1);
+	const int mine = atomic_fetch_add(&s->fenced, 1);
+
 	if (s->fence == FAILS)
 		return 9;
-	for (int waited = 0; atomic_load(&s->fenced) < RANKS; waited += 5) {
+	for (int waited = 0; atomic_load(&s->fenced) < (mine / RANKS + 1) * RANKS; waited += 5) {
 		if (waited >= timeout_ms)
 			return SLUICE_ETIMEDOUT;
 		sleep_ms(5);
@@ -145,7 +146,7 @@ static sluice_bootstrap callbacks(int rank, int ranks)
 /* A rank that only exchanges cards. */
 struct player {
 	sluice_bootstrap callbacks;
-	int timeout_ms;
+	int timeout_ms, again; /* again: it exchanges cards once more */
 	pthread_t thread;
 	int rc;
 	char error[1024];
@@ -163,6 +164,12 @@ static void *exchange(void *argument)
 	if (!p->rc) {
 		snprintf(p->node, sizeof(p->node), "%s", bootstrap_node(b));
 		snprintf(p->origin, sizeof(p->origin), "%s", bootstrap_origin(b));
+		p->rc = bootstrap_exchange(b, payload, sizeof(payload), &p->cards);
+	}
+	if (!p->rc && p->again) {
+		free(p->cards);
+		p->cards = NULL;
+		payload[0] = 9;
 		p->rc = bootstrap_exchange(b, payload, sizeof(payload), &p->cards);
 	}
 	if (p->rc)
@@ -215,6 +222,30 @@ static void exchange__four_ranks__each_gets_all_cards(void **state)
 		assert_string_not_equal(players[0].node, "");
 		assert_non_null(strstr(players[0].origin,
 				       fenced ? "callbacks (fenced)" : "callbacks (sluice)"));
+		teardown(state);
+		setup(state);
+	}
+}
+
+static void exchange__again__each_gets_all_second_cards(void **state)
+{
+	for (int fenced = 0; fenced < 2; fenced++) {
+		struct player players[RANKS] = { 0 };
+
+		for (int r = 0; r < RANKS; r++) {
+			players[r].callbacks = callbacks(r, RANKS);
+			players[r].callbacks.fence = fenced ? fence : NULL;
+			players[r].again = 1;
+		}
+		play(players, RANKS);
+		for (int r = 0; r < RANKS; r++) {
+			assert_int_equal(players[r].rc, 0);
+			for (int p = 0; p < RANKS; p++) {
+				assert_int_equal(players[r].cards[p].payload[0], 9);
+				assert_int_equal(players[r].cards[p].payload[1], p);
+			}
+			free(players[r].cards);
+		}
 		teardown(state);
 		setup(state);
 	}
@@ -424,6 +455,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		CASE(exchange__four_ranks__each_gets_all_cards),
+		CASE(exchange__again__each_gets_all_second_cards),
 		CASE(get__returns_hostile_bytes__is_refused_naming_the_rank),
 		CASE(put__fails__is_named_with_its_code),
 		CASE(fence__fails__is_named_with_its_code),

@@ -49,7 +49,7 @@ static void env_load__defaults(void **state)
 
 	(void)state;
 	assert_int_equal(env_load(&s), 0);
-	assert_string_equal(s.transport, "self,shm,verbs");
+	assert_string_equal(s.transport, "self,shm,verbs,ofi");
 	assert_string_equal(s.log, "warn");
 	assert_string_equal(s.recipe, "");
 	assert_string_equal(s.on_failure, "abort");
@@ -295,7 +295,7 @@ static void env_dump__shows_value_and_origin(void **state)
 	s.servers = 3;
 	s.lost_after_ms = 9000;
 	dump(&s, text, sizeof(text));
-	assert_non_null(strstr(text, "SLUICE_TRANSPORT=self,shm,verbs (default)\n"));
+	assert_non_null(strstr(text, "SLUICE_TRANSPORT=self,shm,verbs,ofi (default)\n"));
 	assert_non_null(strstr(text, "SLUICE_MEMORY=1536M (environment)\n"));
 	assert_non_null(strstr(text, "SLUICE_WARN_AFTER=2500ms (environment)\n"));
 	assert_non_null(strstr(text, "SLUICE_SERVERS=3 (attribute)\n"));

@@ -202,6 +202,141 @@ static void train__between_network_namespaces__same_bits_as_over_shm(void **stat
 	compare("", 1);
 }
 
+/* ---- where nobody named it -------------------------------------------------------- */
+
+/* Four ranks on two nodes; on one node, where all four share a kernel. */
+enum { NODES_RANKS = 4 };
+
+static int libfabric_is_loaded(void)
+{
+	char line[512];
+	FILE *maps = fopen("/proc/self/maps", "r");
+	int found = 0;
+
+	CHECK(maps != NULL);
+	while (fgets(line, sizeof(line), maps))
+		found |= strstr(line, "libfabric.so") != NULL;
+	fclose(maps);
+	return found;
+}
+
+static void be_default(void)
+{
+	unsetenv("SLUICE_TRANSPORT");
+	unsetenv("SLUICE_PROVIDER");
+	setenv("SLUICE_INTERFACE", "lo", 1);
+	log_capture();
+}
+
+static const char tcp_is_slow[] = "other ranks are reached over TCP";
+
+static int default_on_two_nodes(int rank, void *argument)
+{
+	sluice_job *job;
+	uint8_t bytes[1000];
+	sluice_region *region = NULL;
+
+	(void)argument;
+	be_default();
+	nodes_have_kernels = 1;
+	job = rank_join(NULL);
+	CHECK(libfabric_is_loaded());
+	/* Rank 0 says it for all. */
+	CHECK(log_saw(tcp_is_slow, "SLUICE_PROVIDER=", NULL, NULL) == (rank == 0));
+	CHECK_OK(sluice_region_open(job, sizeof(bytes), &region));
+	const uint64_t shm = bytes_over(job, "shm"), ofi = bytes_over(job, "ofi");
+	CHECK_OK(sluice_region_put(region, rank ^ 1, 0, bytes, sizeof(bytes), 0));
+	CHECK(bytes_over(job, "shm") - shm >= sizeof(bytes));
+	CHECK_OK(sluice_region_put(region, rank ^ 2, 0, bytes, sizeof(bytes), 0));
+	CHECK(bytes_over(job, "ofi") - ofi >= sizeof(bytes));
+	CHECK_OK(sluice_barrier(job));
+	sluice_region_close(&region);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void init__default_on_two_nodes__shm_within_and_ofi_between_them(void **state)
+{
+	(void)state;
+	run_ranks(NODES_RANKS, default_on_two_nodes, NULL);
+}
+
+static int default_on_one_node(int rank, void *argument)
+{
+	sluice_transport_stats all[8] = { { .size = sizeof(all[0]) } };
+	sluice_job *job;
+	size_t n = 0;
+
+	(void)rank;
+	(void)argument;
+	be_default();
+	job = rank_join(NULL);
+	CHECK(!libfabric_is_loaded());
+	CHECK_OK(sluice_transports(job, all, 8, &n));
+	for (size_t i = 0; i < n; i++)
+		CHECK(strcmp(all[i].name, "ofi") != 0);
+	CHECK(!log_saw(tcp_is_slow, NULL, NULL, NULL));
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void init__default_on_one_node__libfabric_is_not_loaded(void **state)
+{
+	(void)state;
+	run_ranks(NODES_RANKS, default_on_one_node, NULL);
+}
+
+/* Rank 2 has no provider. Rank 3, beside it, would have one. */
+static int one_cannot(int rank, void *argument)
+{
+	const sluice_job_attr attr = { .size = sizeof(attr), .wait_timeout_ms = 60000 };
+	sluice_job *job = NULL;
+
+	(void)argument;
+	be_default();
+	nodes_have_kernels = 1;
+	if (rank == 2)
+		setenv("SLUICE_PROVIDER", "none-of-this-name", 1);
+	CHECK(sluice_init(&attr, &job) == (rank == 2 ? SLUICE_ENOSUPP : SLUICE_EPEER));
+	CHECK(error_says("no transport reaches rank 0 (node n1) from rank 2 (node n2)",
+			 "libfabric has no provider none-of-this-name"));
+	CHECK(rank == 2 || error_says("rank 2 (node n2) cannot take part", NULL));
+	CHECK(job == NULL);
+	return 0;
+}
+
+static void init__one_rank_has_no_provider__all_say_so(void **state)
+{
+	(void)state;
+	run_ranks(NODES_RANKS, one_cannot, NULL);
+}
+
+static int one_may_not(int rank, void *argument)
+{
+	const sluice_job_attr attr = { .size = sizeof(attr), .wait_timeout_ms = 60000 };
+	sluice_job *job = NULL;
+
+	(void)argument;
+	be_default();
+	nodes_have_kernels = 1;
+	if (rank == 2)
+		setenv("SLUICE_TRANSPORT", "shm", 1);
+	else
+		unsetenv("SLUICE_TRANSPORT");
+	CHECK(sluice_init(&attr, &job) == SLUICE_ENOSUPP);
+	CHECK(error_says("no transport reaches rank", "rank 2 offers self shm") ||
+	      error_says("no transport reaches rank", "rank 2 self shm"));
+	CHECK(error_says("SLUICE_TRANSPORT=self,shm", NULL));
+	CHECK(job == NULL);
+	return 0;
+}
+
+static void init__a_rank_that_may_not__is_obeyed_and_fails(void **state)
+{
+	(void)state;
+	run_ranks(3, one_may_not, NULL);
+}
+
 /* ---- death ------------------------------------------------------------------------ */
 
 static int outlive(int rank, void *argument)
@@ -264,6 +399,10 @@ int main(void)
 		cmocka_unit_test(train__over_libfabric_on_loopback__same_bits_as_over_shm),
 		cmocka_unit_test_teardown(train__between_network_namespaces__same_bits_as_over_shm,
 					  tear_down),
+		cmocka_unit_test(init__default_on_two_nodes__shm_within_and_ofi_between_them),
+		cmocka_unit_test(init__default_on_one_node__libfabric_is_not_loaded),
+		cmocka_unit_test(init__one_rank_has_no_provider__all_say_so),
+		cmocka_unit_test(init__a_rank_that_may_not__is_obeyed_and_fails),
 		cmocka_unit_test(barrier__with_a_rank_that_was_killed__fails_naming_it),
 	};
 

@@ -34,19 +34,6 @@ static void open__impossible_configuration__is_EINVAL(void **state)
 	assert_null(t);
 }
 
-static void reaches__same_machine_and_other_rank__only(void **state)
-{
-	struct trio *trio = *state;
-	const char *why = NULL;
-
-	assert_int_equal(ops->reaches(trio->t[0], 1, 1, &why), 1);
-	assert_null(why);
-	assert_int_equal(ops->reaches(trio->t[0], 1, 0, &why), 0);
-	assert_non_null(strstr(why, "machine"));
-	assert_int_equal(ops->reaches(trio->t[0], 0, 1, &why), 0);
-	assert_non_null(strstr(why, "self"));
-}
-
 static void post__out_of_bounds_or_not_permitted__is_EINVAL(void **state)
 {
 	struct trio *trio = *state;
@@ -219,7 +206,6 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(open__impossible_configuration__is_EINVAL),
-		FRESH(reaches__same_machine_and_other_rank__only),
 		FRESH(post__out_of_bounds_or_not_permitted__is_EINVAL),
 		FRESH(notify__ring_full__is_EAGAIN_and_nothing_is_copied),
 		FRESH(poll__one_peer_never_silent__other_is_heard),

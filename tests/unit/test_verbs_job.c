@@ -87,6 +87,12 @@ int bootstrap_exchange(struct bootstrap *b, const uint8_t *payload, size_t n,
 	return 0;
 }
 
+int bootstrap_leave(struct bootstrap *b)
+{
+	(void)b;
+	return 0;
+}
+
 void bootstrap_close(struct bootstrap **b)
 {
 	free(*b);

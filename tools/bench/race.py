@@ -3,10 +3,13 @@
 """A step of Sluice beside the dense allreduces of others, over links of limited rate.
 
     tools/bench/race.py --rates 1gbit --ranks 4 --count 10000000        a few minutes
-    tools/bench/race.py                                                 all of it, in at most 20 minutes
-    tools/bench/race.py --draw race.jsonl                               table and picture of an earlier run
+    tools/bench/race.py                                                 what is missing of all, for 8 minutes
+    tools/bench/race.py --draw race/race.jsonl                          tables and pictures of what was run
 
-Hosts are network namespaces of this machine (network.py), so root is needed. One rank runs on each, and they share
+Rows are added to race.jsonl, and what is in it is not run again: to go on, call it once more. --fresh begins anew.
+A cell, which is all systems with one rate, number of ranks and number of parameters, is run as a whole.
+
+Hosts are network namespaces of this machine (slurm/devcluster), so root is needed. One rank runs on each, and they share
 the processors. In each round every system runs once, one after another; the figures are medians of the rounds'
 medians, and ratios are medians of the ratios within a round. Systems:
 
@@ -33,7 +36,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from allreduce import PROGRAM
-from network import BITS, CARD, LIMITS, Network, Resident, Unavailable
+from network import BITS, CARD, Network, Resident, Unavailable
 
 RECIPES = {"dense": "up=all down=all",
            "1%": "up=topk(0.01) down=topk(0.01)",
@@ -63,7 +66,7 @@ sizes = [int(n) for n in sys.argv[3].split(",")]
 torch.set_num_threads(1)
 if backend == "nccl":
     torch.cuda.set_device(rank)
-dist.init_process_group(backend, init_method="tcp://10.77.0.1:29500", rank=rank, world_size=size)
+dist.init_process_group(backend, init_method="tcp://n1:29500", rank=rank, world_size=size)
 groups = {n: dist.new_group(list(range(n))) for n in sizes}
 wait = torch.cuda.synchronize if backend == "nccl" else lambda: None
 for line in sys.stdin:
@@ -119,12 +122,10 @@ class Race:
         return float(self.resident[backend].ask(f"{ranks} {count} {steps} {warmup}")), None
 
     def sluice(self, name, ranks, count, steps, warmup):
-        # The machine is one, but its hosts are to have nothing but the network between them.
         out = self.network.mpirun(ranks, [self.args.bench, "step", "--count", str(count), "--steps", str(steps),
                                           "--warmup", str(warmup), "--recipe", RECIPES[name], "--json"] +
                                   (["--shards", str(SHARDS_OF_DENSE * ranks)] if name == "dense" else []) +
-                                  (["--accumulate"] if name == "0.1%-acc" else []),
-                                  variables={"SLUICE_TRANSPORT": "ofi", "SLUICE_INTERFACE": CARD})
+                                  (["--accumulate"] if name == "0.1%-acc" else []))
         return json.loads(out)["ms_p50"], json.loads(out)
 
     def once(self, system, ranks, count, steps, warmup):
@@ -172,6 +173,26 @@ class Race:
         ofi = next(t for t in counted["transports"] if t["name"] == "ofi")
         return wire, (ofi["put_bytes"] + ofi["get_bytes"]) / steps
 
+    def steps(self, system, rate, ranks, count):
+        return max(1, min(MOST_STEPS, int(self.args.seconds / self.seconds_of_step(system, rate, ranks, count))))
+
+    def byte_steps(self, system, rate, ranks, count):
+        """As many steps as make what they send far more than what comes now and then."""
+        more = min(MOST_BYTE_STEPS, int(MANY_BYTES / (8 * count * SHARES.get(system, 1))))
+        return max(2, self.steps(system, rate, ranks, count), more)
+
+    def seconds_of_cell(self, rate, ranks, count, with_bytes):
+        """About how long it takes, with what each run needs to start."""
+        total = 0
+        for system in self.args.systems:
+            if self.refusal(system, rate, ranks, count):
+                continue
+            step, begin = self.seconds_of_step(system, rate, ranks, count), 2 + count * ranks * 2e-8
+            total += self.args.rounds * (begin + step * (self.steps(system, rate, ranks, count) + WARMUP))
+            if with_bytes:
+                total += 2 * begin + step * (self.byte_steps(system, rate, ranks, count) + WARMUP + 1)
+        return total
+
     def cell(self, rate, ranks, count, with_bytes):
         rows = {s: {"rate": rate, "ranks": ranks, "count": count, "system": s, "ms": None, "rounds": []}
                 for s in self.args.systems}
@@ -183,14 +204,12 @@ class Race:
                 if row["why"]:
                     continue
                 del row["why"]
-                fit = int(self.args.seconds / self.seconds_of_step(system, rate, ranks, count))
-                steps = max(1, min(MOST_STEPS, fit))
                 try:
-                    row["rounds"].append(self.once(system, ranks, count, steps, WARMUP)[0])
+                    row["rounds"].append(self.once(system, ranks, count, self.steps(system, rate, ranks, count),
+                                                   WARMUP)[0])
                     if with_bytes and "bytes" not in row:
-                        # As many steps as make what they send far more than what comes now and then.
-                        more = min(MOST_BYTE_STEPS, int(MANY_BYTES / (8 * count * SHARES.get(system, 1))))
-                        row["bytes"], row["counted"] = self.bytes_per_step(system, ranks, count, max(2, steps, more))
+                        row["bytes"], row["counted"] = self.bytes_per_step(
+                            system, ranks, count, self.byte_steps(system, rate, ranks, count))
                 except Unavailable as error:
                     row["why"] = str(error)
                     if system in OTHERS:  # it is as missing in the next cell
@@ -205,25 +224,31 @@ class Race:
                 rows[system]["ratio"] = statistics.median(b / own for b, own in zip(best, rows[system]["rounds"]))
         return list(rows.values())
 
-    def run(self, out):
-        began, rows, counted = time.monotonic(), [], set()
+    def run(self, rows, out):
+        """Runs what is not in rows, adds it there and writes it to out. Returns how many cells are left."""
+        began, ran, left = time.monotonic(), 0, 0
         cells = [(rate, ranks, count) for count in self.args.count for ranks in self.args.ranks
                  for rate in sorted(self.args.rates, key=lambda r: -(BITS[r] or 1e12))]
         for rate, ranks, count in cells:
-            if time.monotonic() - began > 60 * self.args.minutes:
-                print(f"race: {rate}, {ranks} ranks, {count} parameters: not run, {self.args.minutes:g} minutes are "
-                      "over (--minutes)", file=sys.stderr)
+            if all((rate, ranks, count, system) in rows for system in self.args.systems):
                 continue
+            with_bytes = not any(row.get("bytes") for key, row in rows.items() if key[1:3] == (ranks, count))
+            spent = time.monotonic() - began
+            about = self.seconds_of_cell(rate, ranks, count, with_bytes)
+            # One that is too long for any call is run when nothing was run before it.
+            if ran and spent + about > 60 * self.args.minutes:
+                left += 1
+                continue
+            ran += 1
             self.network.limit(rate)
-            for row in self.cell(rate, ranks, count, (ranks, count) not in counted):
-                rows.append(row)
+            for row in self.cell(rate, ranks, count, with_bytes):
+                rows[key_of(row)] = row
                 out.write(json.dumps(row) + "\n")
-                out.flush()
                 if "why" in row:
                     print(f"race: {rate}, {ranks} ranks, {count} parameters: no {row['system']}: {row['why']}",
                           file=sys.stderr)
-            counted.add((ranks, count))
-        return rows
+            out.flush()
+        return left
 
     def end(self):
         for resident in self.resident.values():
@@ -232,11 +257,23 @@ class Race:
 
 # ---- table and picture ---------------------------------------------------------------------
 
+def key_of(row):
+    return row["rate"], row["ranks"], row["count"], row["system"]
+
+
+def load(path):
+    """What earlier calls have written: of two rows for one figure the later one."""
+    if not os.path.exists(path):
+        return {}
+    with open(path) as f:
+        return {key_of(row): row for row in map(json.loads, f)}
+
+
 def cells_of(rows):
     found = {}
     for row in rows:
-        found.setdefault((row["count"], row["ranks"], row["rate"]), {})[row["system"]] = row
-    return sorted(found.items(), key=lambda cell: (cell[0][0], cell[0][1], BITS[cell[0][2]] or 1e12))
+        found.setdefault((row["count"], row["rate"]), {})[row["system"]] = row
+    return sorted(found.items(), key=lambda cell: (cell[0][0], BITS[cell[0][1]] or 1e12))
 
 
 def text_of(row):
@@ -247,13 +284,15 @@ def text_of(row):
 
 
 def table(rows):
-    systems = [s for s in SYSTEMS if any(r["system"] == s and r["ms"] for r in rows)]
     print("Medians in ms of an allreduce or a step; in brackets how many times as long the best allreduce takes.")
-    print(f"| parameters | ranks | link | {' | '.join(systems)} |")
-    print("| --- | --- | --- |" + " --- |" * len(systems))
-    for (count, ranks, rate), cell in cells_of(rows):
-        link = "no limit" if rate == "none" else rate
-        print(f"| {count:.0e} | {ranks} | {link} | {' | '.join(text_of(cell.get(s)) for s in systems)} |")
+    for ranks in sorted({r["ranks"] for r in rows}):
+        here = [r for r in rows if r["ranks"] == ranks]
+        systems = [s for s in SYSTEMS if any(r["system"] == s and r["ms"] for r in here)]
+        print(f"\n{ranks} ranks\n\n| parameters | link | {' | '.join(systems)} |")
+        print("| --- | --- |" + " --- |" * len(systems))
+        for (count, rate), cell in cells_of(here):
+            link = "no limit" if rate == "unlimited" else rate
+            print(f"| {count:.0e} | {link} | {' | '.join(text_of(cell.get(s)) for s in systems)} |")
     told = [r for r in rows if r.get("bytes")]
     if told:
         print("\nBytes that the busiest interface sent per step, and times what Sluice counted.")
@@ -318,47 +357,48 @@ def list_of(known, convert=str):
 
 def options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rates", type=list_of(LIMITS), default=list(LIMITS), help="of " + ",".join(LIMITS))
+    parser.add_argument("--rates", type=list_of(BITS), default=list(BITS), help="of " + ",".join(BITS))
     parser.add_argument("--ranks", type=list_of(None, int), default=[2, 4, 8])
     parser.add_argument("--count", type=list_of(None, int), default=[10**7, 10**6, 10**8], help="parameters")
     parser.add_argument("--systems", type=list_of(SYSTEMS), default=SYSTEMS, help="of " + ",".join(SYSTEMS).replace("%", "%%"))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=1, help="that the steps of a run are to take, about")
     parser.add_argument("--longest", type=float, default=8, help="seconds of a step; what takes longer is left out")
-    parser.add_argument("--minutes", type=float, default=20, help="when they are over no cell is begun any more")
+    parser.add_argument("--minutes", type=float, default=8, help="no cell is begun that would end later, about")
+    parser.add_argument("--fresh", action="store_true", help="forget what is in race.jsonl")
     parser.add_argument("--bench", default="build/sluice-bench")
     parser.add_argument("--python", default="/usr/bin/python3", help="that has PyTorch (default: Debian's)")
     parser.add_argument("--output", default="race", help="folder of race.jsonl and the pictures")
-    parser.add_argument("--draw", metavar="FILE", help="only draw what is in this race.jsonl")
+    parser.add_argument("--draw", metavar="FILE", help="run nothing, draw what is in this race.jsonl")
     return parser.parse_args()
 
 
 def main():
     args = options()
-    if args.draw:
-        with open(args.draw) as f:
-            rows = [json.loads(line) for line in f]
-        table(rows)
-        draw_all(rows, os.path.dirname(args.draw) or ".")
-        return
-    args.bench = os.path.abspath(args.bench)
-    if not os.access(args.bench, os.X_OK):
-        sys.exit(f"race: no program {args.bench}: build first, or name it by --bench")
-    os.makedirs(args.output, exist_ok=True)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit("race: ended by a signal"))  # not without cleaning up
-    with tempfile.TemporaryDirectory() as folder, open(os.path.join(args.output, "race.jsonl"), "w") as out:
-        network = Network(max(args.ranks), folder)
-        race = Race(args, network, folder)
-        try:
-            network.up()
-            rows = race.run(out)
-        except Unavailable as error:
-            sys.exit(f"race: no network between namespaces can be made here: {error}")
-        finally:
-            race.end()
-            network.down()
-    table(rows)
-    draw_all(rows, args.output)
+    path = args.draw or os.path.join(args.output, "race.jsonl")
+    rows, left = {} if args.fresh else load(path), 0
+    if not args.draw:
+        args.bench = os.path.abspath(args.bench)
+        if not os.access(args.bench, os.X_OK):
+            sys.exit(f"race: no program {args.bench}: build first, or name it by --bench")
+        os.makedirs(args.output, exist_ok=True)
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit("race: ended by a signal"))  # not without cleaning up
+        with tempfile.TemporaryDirectory() as folder, open(path, "w" if args.fresh else "a") as out:
+            network = Network(max(args.ranks), folder)
+            race = Race(args, network, folder)
+            try:
+                network.up()
+                left = race.run(rows, out)
+            except Unavailable as error:
+                sys.exit(f"race: no network between namespaces can be made here: {error}")
+            finally:
+                race.end()
+                network.down()
+    table(list(rows.values()))
+    draw_all(list(rows.values()), os.path.dirname(path) or ".")
+    if left:
+        print(f"race: {left} cells are left, as {args.minutes:g} minutes are over (--minutes): call it again to go on",
+              file=sys.stderr)
 
 
 if __name__ == "__main__":

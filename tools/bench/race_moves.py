@@ -4,7 +4,7 @@
 
     tools/bench/race_moves.py [--rate 1gbit] [--rounds 3]
 
-Hosts are network namespaces of this machine (network.py), so root is needed, and mpirun.openmpi. In each round all
+Hosts are network namespaces of this machine (slurm/devcluster), so root is needed, and mpirun.openmpi. In each round all
 run once, one after another; medians of the rounds, and of the ratios within a round. Bandwidths are compared with
 iperf3 (one stream of TCP), and the latency of 8 bytes with fi_pingpong (libfabric-bin) over the same provider of
 libfabric, both ends of which spin. fi_pingpong sends messages: its half round trip is that of a put with notify.
@@ -20,7 +20,7 @@ import tempfile
 import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from network import CARD, LIMITS, Network, Unavailable, run
+from network import BITS, Network, Unavailable, run
 
 TESTS = ("put", "get", "notify")
 SIZES = (65536, 1 << 20)
@@ -38,23 +38,21 @@ def beside(network, server, client):
 
 
 def iperf(network):
-    out = beside(network, ["iperf3", "-s", "-1"], ["iperf3", "-c", network.address(1), "-t", "2", "-J"])
+    out = beside(network, ["iperf3", "-s", "-1"], ["iperf3", "-c", network.name(1), "-t", "2", "-J"])
     return json.loads(out)["end"]["sum_received"]["bits_per_second"] / 8
 
 
 def pingpong(network, provider):
     command = ["fi_pingpong", "-e", "rdm", "-p", provider, "-S", "8", "-I", "1000"]
-    out = beside(network, command, command + [network.address(1)])
+    out = beside(network, command, command + [network.name(1)])
     words, names = (line.split() for line in reversed(out.strip().splitlines()[-2:]))
     return float(words[names.index("usec/xfer")])
 
 
 def moves(network, args):
-    variables = {"SLUICE_TRANSPORT": "ofi", "SLUICE_INTERFACE": CARD}
     found = {}
     for test in TESTS:
-        out = json.loads(network.mpirun(2, [args.bench, test, "--sizes", "8," + ",".join(map(str, SIZES)), "--json"],
-                                        variables=variables))
+        out = json.loads(network.mpirun(2, [args.bench, test, "--sizes", "8," + ",".join(map(str, SIZES)), "--json"]))
         for row in out["rows"]:
             found[test, row["bytes"]] = row
     return found
@@ -62,7 +60,7 @@ def moves(network, args):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rate", default="1gbit", choices=list(LIMITS))
+    parser.add_argument("--rate", default="1gbit", choices=list(BITS))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--provider", default="net", help="of libfabric, for fi_pingpong (from 1.18 on: tcp)")
     parser.add_argument("--bench", default="build/sluice-bench")

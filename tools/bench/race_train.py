@@ -5,7 +5,7 @@
     tools/bench/race_train.py [--rates 100mbit,1gbit] [--ranks 4] [--accuracy 0.87]
 
 The network of Fashion-MNIST and the two recipes are those of ./quickstart. Hosts are network namespaces of this
-machine (network.py), so root is needed, and mpirun.openmpi. Seconds are the trainer's own, from the first step, and
+machine (slurm/devcluster), so root is needed, and mpirun.openmpi. Seconds are the trainer's own, from the first step, and
 contain computing: the hosts share this machine's processors. Accuracy is measured after each epoch.
 """
 import argparse
@@ -18,7 +18,7 @@ import sys
 import tempfile
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from network import CARD, LIMITS, Network, Unavailable
+from network import BITS, Network, Unavailable
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 RECIPES = {"dense": "up=all down=all update=momentum(0.9)",
@@ -32,7 +32,7 @@ def train(network, args, rate, name):
     out = network.mpirun(args.ranks, [args.train, "--recipe", RECIPES[name], "--data", args.data, "--model",
                                       "mlp:256,128", "--epochs", str(args.epochs), "--batch", "64", "--lr", "0.05",
                                       "--seed", "1", "--metrics", metrics],
-                         variables={"SLUICE_TRANSPORT": "ofi", "SLUICE_INTERFACE": CARD, "OPENBLAS_NUM_THREADS": "1"},
+                         variables={"OPENBLAS_NUM_THREADS": "1"},
                          timeout=3600)
     final = dict(pair.split("=") for pair in re.search(r"^final (.*)$", out, re.M).group(1).split())
     with open(metrics) as f:
@@ -56,7 +56,7 @@ def table(rows, accuracy):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rates", default="1gbit,100mbit", help="of " + ",".join(LIMITS))
+    parser.add_argument("--rates", default="1gbit,100mbit", help="of " + ",".join(BITS))
     parser.add_argument("--ranks", type=int, default=4)
     parser.add_argument("--epochs", type=int, default=5)
     parser.add_argument("--accuracy", type=float, default=0.87)
@@ -66,8 +66,8 @@ def main():
     args = parser.parse_args()
     args.train, args.output = os.path.abspath(args.train), os.path.abspath(args.output)
     rates = args.rates.split(",")
-    if not set(rates) <= set(LIMITS):
-        sys.exit(f"race_train: --rates {args.rates}: there are {', '.join(LIMITS)}")
+    if not set(rates) <= set(BITS):
+        sys.exit(f"race_train: --rates {args.rates}: there are {', '.join(BITS)}")
     if not os.access(args.train, os.X_OK):
         sys.exit(f"race_train: no program {args.train}: build first, or name it by --train")
     if not os.path.isdir(args.data):

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * libfabric, by which nodes without RDMA are reached: what the transport ofi would use here. It is
- * used only where SLUICE_TRANSPORT names it, and asked about in any case, so that a user learns
- * what naming it would bring. */
+ * needed where SLUICE_TRANSPORT names it, or where it is allowed and there is no RDMA here. */
 #include "tools/info/probes.h"
 #include <stdlib.h>
 #include <string.h>
@@ -38,46 +37,74 @@ static void judge_interface(const struct node *node, struct report *r, const cha
 			   mbit > 0 ? " Mb/s" : "", state);
 }
 
+/* How much depends on it. */
+enum need { NOT_ALLOWED, ALLOWED, NEEDED, NAMED };
+
+static enum need need_of(const struct node *node)
+{
+	char sentence[FINDING_BYTES];
+
+	if (!transport_allowed("ofi"))
+		return NOT_ALLOWED;
+	if (transport_named(node, "ofi"))
+		return NAMED;
+	return transport_allowed("verbs") && !verbs_choice(sentence) ? ALLOWED : NEEDED;
+}
+
 static void judge_choice(const struct node *node, struct report *r,
-			 const struct fabric_choice *choice, int named)
+			 const struct fabric_choice *choice, enum need need)
 {
 	const char *provider = getenv("SLUICE_PROVIDER");
 	const int meant = provider && *provider;
 
-	if (!named)
+	if (need == NOT_ALLOWED)
 		report_add(r, VERDICT_INFO, section, "fabric-choice", NULL,
-			   "not used, as SLUICE_TRANSPORT does not name ofi: %s", choice->sentence);
+			   "not used, as SLUICE_TRANSPORT does not allow ofi: %s",
+			   choice->sentence);
+	else if (need == ALLOWED)
+		report_add(r, VERDICT_INFO, section, "fabric-choice", NULL,
+			   "used for ranks that RDMA does not reach: %s", choice->sentence);
 	else if (choice->tcp && !meant)
-		report_add(
-			r, VERDICT_WARN, section, "fabric-choice",
-			"cards for RDMA (SLUICE_TRANSPORT=shm,verbs) or a fabric with a provider "
-			"of its own are faster; SLUICE_PROVIDER says that TCP is meant",
-			"%s", choice->sentence);
+		report_add(r, VERDICT_WARN, section, "fabric-choice",
+			   "cards for RDMA or a fabric with a provider of its own are faster; "
+			   "SLUICE_PROVIDER says that TCP is meant",
+			   "%s", choice->sentence);
 	else
 		report_add(r, VERDICT_OK, section, "fabric-choice", NULL, "%s", choice->sentence);
 	if (choice->defect)
-		report_add(r, named ? VERDICT_WARN : VERDICT_INFO, section, "fabric-version", NULL,
+		report_add(r, need >= NEEDED ? VERDICT_WARN : VERDICT_INFO, section,
+			   "fabric-version", NULL,
 			   "this version of the provider has a known defect: %s", choice->defect);
-	judge_interface(node, r, choice->interface, named);
+	judge_interface(node, r, choice->interface, need >= NEEDED);
+}
+
+static void judge_absence(struct report *r, const char *why, enum need need)
+{
+	static const enum verdict verdicts[] = { [NOT_ALLOWED] = VERDICT_INFO,
+						 [ALLOWED] = VERDICT_INFO,
+						 [NEEDED] = VERDICT_WARN,
+						 [NAMED] = VERDICT_FAIL };
+	static const char *const remedies[] = {
+		[NEEDED] =
+			"without it only ranks on this node are reached; correct what it says, or "
+			"SLUICE_PROVIDER and SLUICE_INTERFACE if they are set",
+		[NAMED] = "correct SLUICE_PROVIDER or SLUICE_INTERFACE, or leave ofi out of "
+			  "SLUICE_TRANSPORT",
+	};
+
+	report_add(r, verdicts[need], section, "fabric-choice", remedies[need], "%s", why);
 }
 
 void probe_fabric(const struct node *node, struct report *r)
 {
-	const int named = transport_allowed("ofi");
+	const enum need need = need_of(node);
 	struct fabric_choice choice;
 
 	if (*node->root)
 		return;
 	switch (ofi_choice(&choice)) {
-	case 0: judge_choice(node, r, &choice, named); break;
-	case -1:
-		report_add(
-			r, named ? VERDICT_FAIL : VERDICT_INFO, section, "fabric-choice",
-			named ? "correct SLUICE_PROVIDER or SLUICE_INTERFACE, or leave ofi out of "
-				"SLUICE_TRANSPORT" :
-				NULL,
-			"%s", choice.sentence);
-		break;
+	case 0: judge_choice(node, r, &choice, need); break;
+	case -1: judge_absence(r, choice.sentence, need); break;
 	default:
 		report_add(r, VERDICT_INFO, section, "fabric-choice", NULL,
 			   "not used: this build has no ofi transport");

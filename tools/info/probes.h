@@ -18,8 +18,9 @@ void probe_nearness(struct report *r); /* which card is near which GPU, here */
 /* 1 if this build has the transport and SLUICE_TRANSPORT allows it. */
 int transport_allowed(const char *name);
 int transport_built(const char *name);
-/* 1 if verbs is asked for by name: --need-verbs, or SLUICE_TRANSPORT in the environment. */
-int verbs_required(const struct node *node);
+/* 1 if it is asked for by name: by SLUICE_TRANSPORT in the environment, and verbs by --need-verbs.
+ */
+int transport_named(const struct node *node, const char *name);
 
 /* The choice of the verbs transport itself, for this machine: 0 with a sentence about device, port,
  * GID and why; -1 with the reason why there is none. 1: this build has no verbs. */

@@ -195,7 +195,7 @@ void probe_rdma(const struct node *node, struct report *r)
 {
 	static struct names devices, ports;
 	int down = 0, n_ports = 0;
-	enum verdict absent = verbs_required(node) ? VERDICT_FAIL : VERDICT_WARN;
+	enum verdict absent = transport_named(node, "verbs") ? VERDICT_FAIL : VERDICT_WARN;
 	char sentence[FINDING_BYTES];
 
 	if (!transport_allowed("verbs") && !node->needs_verbs) {
@@ -206,12 +206,12 @@ void probe_rdma(const struct node *node, struct report *r)
 	}
 	node_list(node, &devices, "/sys/class/infiniband");
 	if (devices.n == 0) {
-		report_add(
-			r, absent, section, "rdma-devices",
-			"load the driver of the card (mlx5_ib, irdma, bnxt_re, ...), or for "
-			"software RoCE: modprobe "
-			"rdma_rxe; rdma link add rxe0 type rxe netdev eth0",
-			"none (/sys/class/infiniband): only ranks on this machine can be reached");
+		report_add(r, absent, section, "rdma-devices",
+			   "load the driver of the card (mlx5_ib, irdma, bnxt_re, ...), or for "
+			   "software RoCE: modprobe "
+			   "rdma_rxe; rdma link add rxe0 type rxe netdev eth0",
+			   "none (/sys/class/infiniband): ranks on other nodes are reached over "
+			   "libfabric, if at all");
 		return;
 	}
 	report_add(r, VERDICT_OK, section, "rdma-devices", NULL, "%zu", devices.n);

@@ -55,17 +55,11 @@ int transport_allowed(const char *name)
 	return transport_built(name) && (!strcmp(name, "self") || listed_as_transport(name));
 }
 
-static int is_asked_for(const struct node *node, const char *transport)
+int transport_named(const struct node *node, const char *name)
 {
 	const char *text = getenv("SLUICE_TRANSPORT");
 
-	return (node->needs_verbs && !strcmp(transport, "verbs")) ||
-	       (text && listed(text, transport));
-}
-
-int verbs_required(const struct node *node)
-{
-	return is_asked_for(node, "verbs");
+	return (node->needs_verbs && !strcmp(name, "verbs")) || (text && listed(text, name));
 }
 
 const char *bytes_text(uint64_t bytes)
@@ -170,7 +164,7 @@ void probe_sluice(const struct node *node, struct report *r)
 	}
 	const struct transport_absent *absent = transports_absent;
 
-	while (absent->name && !is_asked_for(node, absent->name))
+	while (absent->name && !transport_named(node, absent->name))
 		absent++;
 	if (absent->name)
 		report_add(r, VERDICT_FAIL, section, "transports", absent->remedy,
