@@ -4,7 +4,7 @@
 
 /* GRANULE is the granule of cudaMalloc() itself, so every array begins where any vector load is
  * allowed. */
-enum { GRANULE = 256, ROOM_LEAST = 4096, ROOM_SHARE = 64, GAPS_A_BLOCK = 128 };
+enum { GRANULE = 256, ROOM_LEAST = 4096, GAPS_A_BLOCK = 128 };
 
 static size_t take(size_t *end, size_t bytes)
 {
