@@ -15,6 +15,7 @@ struct push_place {
 	uint8_t *payload;  /* device memory into which pack writes it */
 	uint8_t *copy;     /* host memory at the device's address; NULL: there is no copy */
 	uint32_t bytes;    /* length of the payload, if the host knows it; else 0 */
+	uint32_t listed;   /* of values: where its coordinates begin in the list of all parts' */
 };
 
 /* The result for a part. */
@@ -83,6 +84,15 @@ struct seal_args {
 	uint32_t power[CHECKSUM_POWERS];
 };
 
+/* The values of all parts at the listed coordinates, which count from a part's begin, to their
+ * payloads. */
+struct push_gather_args {
+	const float *vector;
+	const uint32_t *index; /* pinned memory, in the order of the parts */
+	const struct push_place *place;
+	uint32_t parts;
+};
+
 /* The update after a message: residual[index[i]] = value[i], and, unless the coordinate is exempt
  * or was not sent, velocity[index[i]] = 0. */
 struct settle_args {
@@ -123,6 +133,8 @@ cudaError_t quantize_push_residents(int *blocks_each);
 cudaError_t quantize_push_enqueue(const struct push_quantize_args *args, unsigned grid,
 				  cudaStream_t stream);
 cudaError_t split_enqueue(const struct split_args *args, cudaStream_t stream);
+cudaError_t gather_push_enqueue(const struct push_gather_args *args, unsigned grid,
+				cudaStream_t stream);
 cudaError_t seal_enqueue(const struct seal_args *args, unsigned grid, cudaStream_t stream);
 cudaError_t settle_enqueue(const struct settle_args *args, unsigned grid, cudaStream_t stream);
 cudaError_t report_enqueue(const struct report_args *args, unsigned grid, cudaStream_t stream);
@@ -142,6 +154,8 @@ int cuda_fetch(struct device_compressor *c, uint32_t first, uint32_t count, uint
 int cuda_settle(struct device_compressor *c, float *residual, float *velocity,
 		const struct device_sent *sent, const float *rest, const uint32_t *unsent,
 		void *stream);
+int cuda_land(struct device_compressor *c, uint32_t count, uint32_t **index, float **value,
+	      void *stream);
 int cuda_apply(struct device_compressor *c, float *vector, const uint32_t *index,
 	       const float *value, uint32_t count, int assign, void *stream);
 #endif

@@ -55,6 +55,7 @@ static const struct device_ops ops = {
 	.pushed = cuda_pushed,
 	.fetch = cuda_fetch,
 	.settle = cuda_settle,
+	.land = cuda_land,
 	.apply = cuda_apply,
 };
 

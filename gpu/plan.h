@@ -54,12 +54,13 @@ HOST_AND_DEVICE static inline uint32_t sample_place(uint32_t n, uint32_t samples
 struct select_plan select_plan(size_t n, size_t k, size_t exempt, size_t n_exempt,
 			       size_t state_bytes, size_t packing_bytes);
 
-/* The positions of the arrays in the one allocation of a sketch of up to n coordinates. */
+/* The positions of the arrays in the one allocation of sketches of up to n coordinates. */
 struct sketch_plan {
 	uint32_t n, columns;
-	size_t barrier, begin, end, list, block_sums, bytes;
+	size_t barrier, parts, begin, end, list, block_sums, bytes;
 };
-struct sketch_plan sketch_plan(uint32_t n, uint32_t columns);
+/* parts_bytes: what the kernel has to know of the parts. */
+struct sketch_plan sketch_plan(uint32_t n, uint32_t columns, size_t parts_bytes);
 
 /* A grid, or the most blocks that a kernel may take if that is less; 0: any number. */
 unsigned fewer_blocks(unsigned grid, unsigned most);

@@ -168,8 +168,8 @@ static int allocate_beside(int rank, void *argument)
 					    .exempt = &exempt,
 					    .n_exempt = 1,
 					    .parts = 2,
-					    .sketch_span = N,
-					    .sketch_columns = 100 };
+					    .sketch_columns = 100,
+					    .landed = N };
 	void *stream, *there;
 	(void)rank, (void)argument;
 	begin_cuda();

@@ -12,8 +12,6 @@
 #include "gpu/plan.h"
 #include "narrow.h"
 #include "random.h"
-#include "tests/gpu/emulation/counts.h"
-#include <dlfcn.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -213,21 +211,18 @@ static void select__judged_late__gives_the_verdict_of_judging_first(void **state
 
 static void select__finite_gradient_judged_late__is_read_once(void **state)
 {
-	void (*count)(struct emulated_counts *) = NULL;
 	struct random r = { 6 };
 	float *values = calloc(LONG + 1, 4);
-	void *symbol;
+	struct emulated_counts before;
 
 	(void)state;
 	gpu();
-	symbol = dlsym(dlopen(device_module_path(), RTLD_NOW | RTLD_NOLOAD), "emulated_count");
-	if (!symbol)
-		skip(); /* on a GPU nobody counts */
-	memcpy(&count, &symbol, sizeof(symbol));
+	if (!gpu_count(&before))
+		skip();
 	assert_non_null(values);
 	for (int i = 0; i < RULES; i++) {
 		const struct rule *rule = &rules[i];
-		struct emulated_counts before, seen[2];
+		struct emulated_counts seen[2];
 		float *velocity;
 
 		memset(values, 0, LONG * 4);
@@ -243,9 +238,9 @@ static void select__finite_gradient_judged_late__is_read_once(void **state)
 
 			assert_int_equal(gpu()->zero(side.residual, LONG * 4, NULL), 0);
 			assert_int_equal(gpu()->zero(velocity, LONG * 4, NULL), 0);
-			count(&before);
+			gpu_count(&before);
 			select_by(rule, &side, grad, velocity, judge);
-			count(&seen[step > 0]);
+			gpu_count(&seen[step > 0]);
 		}
 		print_message("%s: %.2f bytes a coordinate, judged first %.2f\n", rule->name,
 			      (double)seen[1].vector_bytes / LONG,
