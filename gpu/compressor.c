@@ -43,16 +43,16 @@ struct device_compressor {
 	size_t parts, results_bytes;
 	struct results *results; /* on the device, followed by the places */
 	struct push_place *places;
-	struct results *arrived; /* pinned memory, followed by the places to be sent */
-	struct push_place *asked;
-	struct push_signs *signs; /* pinned memory, in front of `arrived` */
-	uint32_t turn;            /* number of the last push; 0 before the first */
-	uint8_t *widths;          /* on the device, of all parts' delta blocks */
+	struct results *arrived;             /* pinned memory, followed by the places to be sent */
+	struct push_place *asked, *captured; /* captured: those of pushes in graphs */
+	struct push_signs *signs;            /* pinned memory, in front of `arrived` */
+	uint32_t turn;                       /* number of the last push; 0 before the first */
+	uint8_t *widths;                     /* on the device, of all parts' delta blocks */
 	/* How many blocks of the kernels fit on a multiprocessor. */
 	unsigned pack_each, quantize_each;
-	int device;   /* for messages about what is waited for */
-	int few_bits; /* whether the values are in few bits */
-	int known;    /* whether the host knows the lengths of the payloads */
+	int device;                      /* for messages about what is waited for */
+	int few_bits, captured_few_bits; /* whether the values are in few bits */
+	int known;                       /* whether the host knows the lengths of the payloads */
 	/* Number of selected coordinates in the push that cuda_pushed() waited for last. */
 	uint32_t found;
 	uint32_t power[CHECKSUM_POWERS];
@@ -125,7 +125,7 @@ int cuda_open(const struct device_shape *shape, struct device_compressor **out)
 	    (shape->sketch_columns && sketcher_open(&sketches, &c->sketch)) ||
 	    selector_enter(c->s, &before) ||
 	    selector_leave(c->s, before,
-			   allocate_results(c, results + parts * sizeof(struct push_place)))) {
+			   allocate_results(c, results + 2 * parts * sizeof(struct push_place)))) {
 		cuda_close(&c);
 		return -1;
 	}
@@ -133,6 +133,7 @@ int cuda_open(const struct device_shape *shape, struct device_compressor **out)
 	c->arrived = (struct results *)(void *)((char *)c->signs + SIGNS_BYTES);
 	c->places = (struct push_place *)(void *)((char *)c->results + results);
 	c->asked = (struct push_place *)(void *)((char *)c->arrived + results);
+	c->captured = c->asked + parts;
 	*out = c;
 	return 0;
 }
@@ -215,19 +216,20 @@ static int pack_parts(struct device_compressor *c, const struct device_push *pus
 }
 
 /* Notes the host's request where the device reads it. */
-static void ask(struct device_compressor *c, const struct device_part *parts)
+static void ask(struct device_compressor *c, struct push_place *asked,
+		const struct device_part *parts)
 {
 	uint32_t listed = 0;
 
 	/* The last push was waited for, so its places have been read. */
 	for (size_t i = 0; i < c->parts; i++) {
-		c->asked[i] = (struct push_place){ .begin = parts[i].begin,
-						   .span = parts[i].span,
-						   .capacity = parts[i].capacity,
-						   .payload = parts[i].payload,
-						   .copy = parts[i].copy,
-						   .bytes = c->known ? parts[i].bytes : 0,
-						   .listed = listed };
+		asked[i] = (struct push_place){ .begin = parts[i].begin,
+						.span = parts[i].span,
+						.capacity = parts[i].capacity,
+						.payload = parts[i].payload,
+						.copy = parts[i].copy,
+						.bytes = c->known ? parts[i].bytes : 0,
+						.listed = listed };
 		listed += parts[i].bytes / CELL_BYTES;
 	}
 }
@@ -279,13 +281,13 @@ static int send_places(struct device_compressor *c, void *stream)
 /* Enqueues the selection and the copy of its result. With splits, also determines each part's range
  * in it. */
 static int enqueue_selection(struct device_compressor *c, const struct device_select *call,
-			     int splits, void *stream)
+			     const struct push_place *asked, int splits, void *stream)
 {
 	const struct selector_view v = selector_view(c->s);
 	const struct device_selection selection = { .call = *call };
 	const struct split_args args = { .selection = v.selection,
 					 .index = v.index,
-					 .asked = c->asked,
+					 .asked = asked,
 					 .place = c->places,
 					 .parts = (uint32_t)c->parts,
 					 .splits = splits,
@@ -293,7 +295,7 @@ static int enqueue_selection(struct device_compressor *c, const struct device_se
 					 .summary = &c->results->summary,
 					 .part = c->results->part,
 					 .selected = &c->signs->selected,
-					 .turn = c->turn };
+					 .number = v.pushes };
 
 	if (cuda_select(c->s, &selection, stream))
 		return -1;
@@ -340,7 +342,7 @@ static int report(struct device_compressor *c, const struct device_push *push, v
 					  .to = (uint32_t *)(void *)c->arrived,
 					  .words = (uint32_t)(c->results_bytes / sizeof(uint32_t)),
 					  .done = &c->signs->done,
-					  .turn = c->turn };
+					  .number = v.pushes };
 	const unsigned grid = list_grid(settles ? v.room : 1, THREADS, v.multiprocessors,
 					WARPS_OF_BLOCK);
 
@@ -351,7 +353,7 @@ static int report(struct device_compressor *c, const struct device_push *push, v
 static int enqueue_selected(struct device_compressor *c, const struct device_push *push,
 			    void *stream)
 {
-	if (enqueue_selection(c, &push->select, 1, stream))
+	if (enqueue_selection(c, &push->select, push->captured ? c->captured : c->asked, 1, stream))
 		return -1;
 	return push->payload == DEVICE_PAIRS &&
 			       (pack_parts(c, push, stream) ||
@@ -379,7 +381,7 @@ static int enqueue_sketches(struct device_compressor *c, const struct device_pus
 
 	adding.list = &nothing;
 	adding.listed = 0;
-	if (enqueue_selection(c, &adding, 0, stream) ||
+	if (enqueue_selection(c, &adding, c->asked, 0, stream) ||
 	    sketcher_push(c->sketch, adding.residual, push->parts, c->places, push->rows, stream))
 		return -1;
 	return enqueue_seal(c, all_cells(c, push->parts), stream);
@@ -416,7 +418,7 @@ static int enqueue_push(struct device_compressor *c, const struct device_push *p
 {
 	int rc;
 
-	ask(c, push->parts);
+	ask(c, push->captured ? c->captured : c->asked, push->parts);
 	if (push->payload == DEVICE_SKETCHES)
 		rc = enqueue_sketches(c, push, stream);
 	else if (push->payload == DEVICE_VALUES)
@@ -429,9 +431,10 @@ static int enqueue_push(struct device_compressor *c, const struct device_push *p
 int cuda_push(struct device_compressor *c, const struct device_push *push, void *stream)
 {
 	const struct value_coding coding = coding_of(&push->values);
-	int before;
+	int before, rc;
 
-	c->turn += c->turn == UINT32_MAX ? 2 : 1;
+	if (push->captured && push->payload != DEVICE_PAIRS)
+		return cuda_refuse("a captured push of something else than pairs");
 	c->found = 0;
 	c->known = push->payload == DEVICE_SKETCHES || push->payload == DEVICE_VALUES;
 	c->few_bits = push->payload == DEVICE_PAIRS && value_few_bits(coding.type);
@@ -441,20 +444,39 @@ int cuda_push(struct device_compressor *c, const struct device_push *push, void 
 		return cuda_refuse("sketches without rows, or of a compressor opened without them");
 	if (selector_enter(c->s, &before))
 		return -1;
-	return selector_leave(c->s, before,
-			      /* The results come to the host. */
-			      cuda_ready(stream) ? -1 : enqueue_push(c, push, stream));
+	/* The host takes part in a push unless it is captured. */
+	rc = !push->captured && cuda_ready(stream) ? -1 : enqueue_push(c, push, stream);
+	if (!rc && push->captured)
+		c->captured_few_bits = c->few_bits;
+	else if (!rc)
+		c->turn = push_after(c->turn);
+	return selector_leave(c->s, before, rc);
+}
+
+void cuda_launched(struct device_compressor *c)
+{
+	c->turn = push_after(c->turn);
+	c->found = 0;
+	c->known = 0;
+	c->few_bits = c->captured_few_bits;
 }
 
 /* ---- what became of it ----------------------------------------------------- */
 
 static int is_done(const struct device_compressor *c)
 {
-	return __atomic_load_n(&c->signs->done, __ATOMIC_ACQUIRE) == c->turn;
+	return c->turn && __atomic_load_n(&c->signs->done, __ATOMIC_ACQUIRE) == c->turn;
 }
 
 static const char kernels[] = "a kernel of the push (topk, split, pack, quantize, sketch, gather, "
 			      "seal or report), or one before it,";
+
+static int refuse_unreported(const struct device_compressor *c)
+{
+	return cuda_refuse("%s ended on GPU %d without its report: a graph with a push in it was "
+			   "launched less or more than once for a push",
+			   kernels, c->device);
+}
 
 /* Returns 1 if the stream is idle, 0 if it is busy, -1 if it failed. */
 static int query_stream(const struct device_compressor *c, void *stream)
@@ -473,9 +495,7 @@ static int query_stream(const struct device_compressor *c, void *stream)
 	}
 	if (cuda_check(error, kernels))
 		return -1;
-	return is_done(c) ?
-		       0 :
-		       cuda_refuse("%s ended on GPU %d without its report", kernels, c->device);
+	return is_done(c) ? 0 : refuse_unreported(c);
 }
 
 int cuda_poll(struct device_compressor *c, int asks, void *stream)
@@ -523,7 +543,7 @@ int cuda_pushed(struct device_compressor *c, struct device_selected *out, struct
 	if (!is_done(c) && wait_for_stream(c, stream))
 		return -1;
 	if (!is_done(c))
-		return cuda_refuse("%s ended on GPU %d without its report", kernels, c->device);
+		return refuse_unreported(c);
 	*out = (struct device_selected){ .n = got->found,
 					 .nan = got->nan != 0,
 					 .passes = got->passes,

@@ -36,6 +36,12 @@ struct push_summary {
 	uint32_t bad;     /* the first value that is not finite */
 };
 
+/* The device counts pushes, because a launch of a graph brings no arguments. Number 0 is none. */
+HOST_AND_DEVICE static inline uint32_t push_after(uint32_t number)
+{
+	return number + 1 ? number + 1 : 1;
+}
+
 /* Pinned words into which the device writes the number of the push when it reaches a stage. */
 struct push_signs {
 	uint32_t selected; /* the selection is done */
@@ -51,7 +57,8 @@ struct split_args {
 	int splits;           /* 0: the parts have no entries */
 	struct push_summary *summary;
 	struct push_part *part;
-	uint32_t *selected, turn; /* the address of push_signs.selected */
+	uint32_t *selected;     /* the address of push_signs.selected */
+	const uint32_t *number; /* of the push before this one */
 };
 
 /* All parts, packed and quantised. value receives what the messages leave unsent. */
@@ -118,7 +125,8 @@ struct report_args {
 	const uint32_t *from;         /* the results, as a number of words */
 	uint32_t *to;                 /* where the host reads them */
 	uint32_t words;
-	uint32_t *done, turn; /* *done becomes turn after that */
+	/* *number becomes that of this push, and then *done as well. */
+	uint32_t *done, *number;
 };
 
 #ifdef __cplusplus
@@ -145,6 +153,7 @@ cudaError_t report_enqueue(const struct report_args *args, unsigned grid, cudaSt
 int cuda_open(const struct device_shape *shape, struct device_compressor **out);
 void cuda_close(struct device_compressor **compressor);
 int cuda_push(struct device_compressor *c, const struct device_push *push, void *stream);
+void cuda_launched(struct device_compressor *c);
 int cuda_poll(struct device_compressor *c, int asks, void *stream);
 void cuda_stage(const struct device_compressor *c, char *text, size_t cap);
 int cuda_pushed(struct device_compressor *c, struct device_selected *out, struct device_sent *sent,

@@ -79,7 +79,7 @@ KERNEL(split, split_args)
 		a.summary->nonfinite = got->nonfinite;
 		a.summary->inverted_first = got->inverted_first;
 		a.summary->blocks = a.summary->settled = a.summary->bad = 0;
-		tell_host(a.selected, a.turn);
+		tell_host(a.selected, push_after(*a.number));
 	}
 }
 
@@ -234,8 +234,10 @@ __device__ static inline void tell(const struct report_args *a, int settled)
 		selection[i] = 0;
 	__threadfence_system();
 	__syncthreads();
-	if (threadIdx.x == 0)
-		tell_host(a->done, a->turn);
+	if (threadIdx.x == 0) {
+		*a->number = push_after(*a->number);
+		tell_host(a->done, *a->number);
+	}
 }
 
 KERNEL(report_push, report_args)

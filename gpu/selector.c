@@ -23,6 +23,7 @@ struct selector_state {
 	struct topk_state state;
 	struct select_hint hint;
 	struct quantize_state quantize;
+	uint32_t pushes; /* number of the last push */
 };
 
 struct device_selector {
@@ -499,6 +500,7 @@ struct selector_view selector_view(const struct device_selector *s)
 				       .blocks = s->blocks,
 				       .multiprocessors = s->multiprocessors,
 				       .selection = &there->state,
+				       .pushes = &there->pushes,
 				       .index = part(s, s->plan.index),
 				       .value = part(s, s->plan.value),
 				       .room = s->plan.room,

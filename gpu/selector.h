@@ -29,6 +29,7 @@ struct selector_view {
 	int device;
 	unsigned multiprocessors, blocks; /* blocks: most that a kernel takes; 0: any number */
 	struct topk_state *selection;
+	uint32_t *pushes; /* number of the last push; 0 when the selector is opened */
 	uint32_t *index;
 	float *value;
 	uint32_t room;   /* entries of the lists */

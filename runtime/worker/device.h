@@ -102,6 +102,12 @@ int on_device_borrow(const sluice_model *model, float *params, size_t n, struct 
 int on_device_return(struct borrowed *b, int failed);
 
 /* ---- device_push.c: a push on the device ---- */
+/* Whether the model's stream is being captured into a CUDA graph, in which a push of gradients in
+ * device memory is to be put; puts it there, or SLUICE_EGPU says why not. Nothing is pushed. */
+int on_device_captured(const sluice_model *model);
+int on_device_capture(sluice_model *model, const void *grad);
+/* A graph with a push was launched: that is this step's push. on_device_leave() follows. */
+int on_device_launched(sluice_model *model);
 /* What signal_fold() does, the selection and the payloads, enqueued on the model's stream. On
  * failure the job has ended. */
 int on_device_fold(sluice_model *model, const void *grad);
