@@ -87,10 +87,10 @@ struct device_shape {
 	const struct device_span *exempt; /* ascending spans whose non-zero coordinates are all
 					     selected, in addition to k; copied */
 	size_t n_exempt;
-	size_t parts;    /* messages per push */
-	unsigned blocks; /* most blocks that a kernel takes; 0: as many as are resident */
-	uint32_t sketch_span,
-		sketch_columns; /* shape of the largest part's sketch; 0 if there are no sketches */
+	size_t parts;            /* messages per push */
+	unsigned blocks;         /* most blocks that a kernel takes; 0: as many as are resident */
+	uint32_t sketch_columns; /* of all parts' sketches together; 0: there are none */
+	size_t landed;           /* most entries of a list that land() makes room for */
 };
 
 /* How values are encoded: as f32, f16 or bf16, or in few bits (uniform or grid). This corresponds
@@ -113,8 +113,7 @@ struct device_part {
 	uint8_t *copy; /* if not NULL, receives the payload as well: host memory from pin(), 4-byte
 			  aligned */
 	/* For sketches and values: the length of the payload, and the wanted coordinates, relative
-	 * to begin. The index is in host memory; if that is pageable, the caller may reuse it on
-	 * return. */
+	 * to begin. The index is in host memory, and is the caller's again on return. */
 	uint32_t bytes;
 	const uint32_t *index;
 };
@@ -125,7 +124,8 @@ enum device_payload {
 	DEVICE_SKETCHES, /* nothing is selected; the payload is the part's count sketch, with rows
 			    times bytes / 4 / rows cells and the part's number as seed */
 	DEVICE_VALUES /* nothing is added or selected; the payload is the values of `vector` at the
-			 parts' bytes / 4 coordinates, as f32, at most k of all parts together */
+			 parts' bytes / 4 coordinates, as f32, of all parts together at most as
+			 many as are landed */
 };
 
 struct device_push {
@@ -139,6 +139,10 @@ struct device_push {
 	uint32_t rows;       /* for sketches */
 	const float *vector; /* for values */
 	const struct device_part *parts;
+	/* The stream is being captured: the push becomes part of the graph, each launch of which is
+	 * a push of what is in grad then. The places of the parts stay as they are now, and
+	 * launched() has to follow each launch. Only pushes of pairs can be captured. */
+	int captured;
 };
 
 /* The outcome of a push for one part. */
@@ -192,6 +196,8 @@ struct device_ops {
 	 * invalidate a capture, and neither do the functions that open, allocate, close or
 	 * release. */
 	int (*ready)(void *stream);
+	/* Returns 1 if the stream is being captured into a graph. */
+	int (*captured)(void *stream);
 
 	/* -- compressors -- */
 	int (*open)(const struct device_shape *shape, struct device_compressor **out);
@@ -201,6 +207,8 @@ struct device_ops {
 	 * order. What was selected stays in the residual until settle() or push->settle subtracts
 	 * it. */
 	int (*push)(struct device_compressor *c, const struct device_push *push, void *stream);
+	/* A graph with a captured push was launched: that is the last push now. */
+	void (*launched)(struct device_compressor *c);
 	/* Returns 1 when the device has reported the last push: all results can be read, and
 	 * pushed() will not wait. Returns 0 before. Reads one word of host memory without calling
 	 * CUDA, so any thread may call it while another one pushes. With asks, CUDA is asked as
@@ -224,9 +232,14 @@ struct device_ops {
 	int (*settle)(struct device_compressor *c, float *residual, float *velocity,
 		      const struct device_sent *sent, const float *rest, const uint32_t *unsent,
 		      void *stream);
+	/* Room in pinned memory for a list of count entries, which apply() reads where it lies.
+	 * Waits if the stream has not come to earlier lists yet that lie where there is room. */
+	int (*land)(struct device_compressor *c, uint32_t count, uint32_t **index, float **value,
+		    void *stream);
 	/* vector[index[i]] += value[i], or = value[i] with assign. vector is device memory. Lists
-	 * in pageable host memory may be reused on return. If index is NULL, the coordinates are 0
-	 * .. count - 1. */
+	 * are in device memory or come from land(), and must stay as they are until the stream has
+	 * come to them. If index is NULL, the coordinates are 0 .. count - 1. If value is NULL, the
+	 * values are 0. */
 	int (*apply)(struct device_compressor *c, float *vector, const uint32_t *index,
 		     const float *value, uint32_t count, int assign, void *stream);
 };

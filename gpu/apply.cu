@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Operations at the coordinates of a decoded message, as in runtime/compress/sparse.c. One thread
  * handles each coordinate, with one rounding, so the bits are those of the CPU. 256 threads, any
- * grid, one entry per thread and turn. Memory per entry: 8 bytes of the list and two sectors of 32
- * bytes of the vector. */
+ * grid, one entry per thread and turn. Memory per entry: 8 bytes of the list, which may lie in
+ * pinned host memory, and two sectors of 32 bytes of the vector. */
 #include "gpu/apply.h"
 #include "gpu/tile.h"
 
@@ -10,7 +10,7 @@ KERNEL(apply, apply_args)
 {
 	for (uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < a.count;
 	     i += (uint64_t)gridDim.x * BLOCK) {
-		float *at = a.vector + (a.index ? a.index[i] : i), v = a.value[i];
+		float *at = a.vector + (a.index ? a.index[i] : i), v = a.value ? a.value[i] : 0.0f;
 
 		*at = a.assign ? v : *at + v;
 	}

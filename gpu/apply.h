@@ -9,7 +9,7 @@
 struct apply_args {
 	float *vector;
 	const uint32_t *index; /* in ascending order; NULL: the coordinates 0..count - 1 */
-	const float *value;
+	const float *value;    /* NULL: zeros */
 	uint32_t count;
 	int assign; /* vector[index[i]] = value[i] instead of += */
 };

@@ -27,7 +27,8 @@ enum {
 	GATHER_BLOCKS_EACH = 8,
 	ENTRY_WORDS = 2,
 	CELL_BYTES = 4,
-	SIGNS_BYTES = 64 /* the words have a cache line of their own */
+	LANDED_BYTES = 8, /* an index and a value */
+	SIGNS_BYTES = 64  /* the words have a cache line of their own */
 };
 
 /* The results, which are copied to the host in one piece. */
@@ -42,19 +43,23 @@ struct device_compressor {
 	size_t parts, results_bytes;
 	struct results *results; /* on the device, followed by the places */
 	struct push_place *places;
-	struct results *arrived; /* pinned memory, followed by the places to be sent */
-	struct push_place *asked;
-	struct push_signs *signs; /* pinned memory, in front of `arrived` */
-	uint32_t turn;            /* number of the last push; 0 before the first */
-	uint8_t *widths;          /* on the device, of all parts' delta blocks */
+	struct results *arrived;             /* pinned memory, followed by the places to be sent */
+	struct push_place *asked, *captured; /* captured: those of pushes in graphs */
+	struct push_signs *signs;            /* pinned memory, in front of `arrived` */
+	uint32_t turn;                       /* number of the last push; 0 before the first */
+	uint8_t *widths;                     /* on the device, of all parts' delta blocks */
 	/* How many blocks of the kernels fit on a multiprocessor. */
 	unsigned pack_each, quantize_each;
-	int device;   /* for messages about what is waited for */
-	int few_bits; /* whether the values are in few bits */
-	int known;    /* whether the host knows the lengths of the payloads */
+	int device;                      /* for messages about what is waited for */
+	int few_bits, captured_few_bits; /* whether the values are in few bits */
+	int known;                       /* whether the host knows the lengths of the payloads */
 	/* Number of selected coordinates in the push that cuda_pushed() waited for last. */
 	uint32_t found;
 	uint32_t power[CHECKSUM_POWERS];
+	/* Pinned memory for lists that kernels read, of which `landed` entries are in use. */
+	uint32_t *landing_index;
+	float *landing_value;
+	size_t landing_room, landed;
 };
 
 static struct value_coding coding_of(const struct device_values *values)
@@ -72,7 +77,7 @@ static int allocate_results(struct device_compressor *c, size_t bytes)
 {
 	const size_t widths = selector_view(c->s).room / DELTA_BLOCK + c->parts + 1;
 	enum cudaStreamCaptureMode mode;
-	void *pinned = NULL;
+	void *pinned = NULL, *landing = NULL;
 	int rc, packing, quantizing;
 
 	capture_allow(&mode);
@@ -81,9 +86,14 @@ static int allocate_results(struct device_compressor *c, size_t bytes)
 	     cuda_check(quantize_push_residents(&quantizing), "loading the kernel quantize") ||
 	     cuda_check(cudaMalloc((void **)&c->results, bytes + widths), "allocating a push") ||
 	     cuda_check(cudaHostAlloc(&pinned, SIGNS_BYTES + bytes, cudaHostAllocDefault),
-			"allocating pinned memory");
+			"allocating pinned memory") ||
+	     (c->landing_room && cuda_check(cudaHostAlloc(&landing, c->landing_room * LANDED_BYTES,
+							  cudaHostAllocDefault),
+					    "allocating pinned memory"));
 	capture_restore(mode);
 	c->signs = pinned;
+	c->landing_index = landing;
+	c->landing_value = landing ? (float *)landing + c->landing_room : NULL;
 	if (rc)
 		return -1;
 	c->widths = (uint8_t *)c->results + bytes;
@@ -96,30 +106,34 @@ int cuda_open(const struct device_shape *shape, struct device_compressor **out)
 {
 	const size_t parts = shape->parts;
 	const size_t results = granules(sizeof(struct results) + parts * sizeof(struct push_part));
+	const struct sketcher_shape sketches = { .device = shape->device,
+						 .n = (uint32_t)shape->n,
+						 .columns = shape->sketch_columns,
+						 .parts = parts,
+						 .blocks = shape->blocks };
 	struct device_compressor *c = calloc(1, sizeof(*c));
 	int before;
 
 	if (!c)
 		return cuda_refuse("no memory for a compressor");
+	c->landing_room = shape->landed;
 	c->parts = parts;
 	c->results_bytes = results;
 	c->device = shape->device;
 	checksum_powers(c->power);
 	if (cuda_selector_open(shape, &c->s) ||
-	    (shape->sketch_columns && cuda_sketch_open(shape->device, shape->sketch_span,
-						       shape->sketch_columns, &c->sketch)) ||
+	    (shape->sketch_columns && sketcher_open(&sketches, &c->sketch)) ||
 	    selector_enter(c->s, &before) ||
 	    selector_leave(c->s, before,
-			   allocate_results(c, results + parts * sizeof(struct push_place)))) {
+			   allocate_results(c, results + 2 * parts * sizeof(struct push_place)))) {
 		cuda_close(&c);
 		return -1;
 	}
-	if (c->sketch)
-		sketch_limit(c->sketch, shape->blocks);
 	*c->signs = (struct push_signs){ 0, 0 };
 	c->arrived = (struct results *)(void *)((char *)c->signs + SIGNS_BYTES);
 	c->places = (struct push_place *)(void *)((char *)c->results + results);
 	c->asked = (struct push_place *)(void *)((char *)c->arrived + results);
+	c->captured = c->asked + parts;
 	*out = c;
 	return 0;
 }
@@ -136,11 +150,24 @@ void cuda_close(struct device_compressor **compressor)
 		cudaGetLastError();
 	if (c->signs && cudaFreeHost(c->signs) != cudaSuccess)
 		cudaGetLastError();
+	if (c->landing_index && cudaFreeHost(c->landing_index) != cudaSuccess)
+		cudaGetLastError();
 	capture_restore(mode);
 	cuda_sketch_close(&c->sketch);
 	cuda_selector_close(&c->s);
 	free(c);
 	*compressor = NULL;
+}
+
+/* The most entries that the messages of a push have together. */
+static uint32_t most_entries(const struct device_compressor *c, const struct device_push *push)
+{
+	const uint32_t room = selector_view(c->s).room;
+	uint64_t sum = 0;
+
+	for (size_t i = 0; i < c->parts; i++)
+		sum += push->parts[i].capacity;
+	return sum < room ? (uint32_t)sum : room;
 }
 
 /* Packs all parts, and encodes their values if they are in few bits: a launch each. */
@@ -165,12 +192,7 @@ static int pack_parts(struct device_compressor *c, const struct device_push *pus
 						     .most = &c->results->summary.largest,
 						     .stream = { values->purpose, values->rank,
 								 values->step, values->seed } };
-	uint64_t sum = 0;
-	uint32_t most;
-
-	for (size_t i = 0; i < c->parts; i++)
-		sum += push->parts[i].capacity;
-	most = sum < v.room ? (uint32_t)sum : v.room;
+	const uint32_t most = most_entries(c, push);
 	const unsigned for_pack = pack_grid(most, DELTA_BLOCK, WARPS_OF_BLOCK, v.multiprocessors,
 					    c->pack_each);
 	const unsigned for_values = quantize_grid(most, v.multiprocessors, c->quantize_each);
@@ -194,17 +216,55 @@ static int pack_parts(struct device_compressor *c, const struct device_push *pus
 }
 
 /* Notes the host's request where the device reads it. */
-static void ask(struct device_compressor *c, const struct device_part *parts)
+static void ask(struct device_compressor *c, struct push_place *asked,
+		const struct device_part *parts)
 {
+	uint32_t listed = 0;
+
 	/* The last push was waited for, so its places have been read. */
-	for (size_t i = 0; i < c->parts; i++)
-		c->asked[i] = (struct push_place){ .begin = parts[i].begin,
-						   .span = parts[i].span,
-						   .capacity = parts[i].capacity,
-						   .payload = parts[i].payload,
-						   .copy = parts[i].copy,
-						   .bytes = c->known ? parts[i].bytes : 0 };
+	for (size_t i = 0; i < c->parts; i++) {
+		asked[i] = (struct push_place){ .begin = parts[i].begin,
+						.span = parts[i].span,
+						.capacity = parts[i].capacity,
+						.payload = parts[i].payload,
+						.copy = parts[i].copy,
+						.bytes = c->known ? parts[i].bytes : 0,
+						.listed = listed };
+		listed += parts[i].bytes / CELL_BYTES;
+	}
 }
+
+/* ---- lists in pinned memory -------------------------------------------------- */
+
+/* Waits for the stream where the room is used up: then everything that lies there was read. */
+static int land(struct device_compressor *c, uint64_t count, uint32_t **index, float **value,
+		void *stream)
+{
+	if (count > c->landing_room)
+		return cuda_refuse("a list of %llu entries, but the compressor was opened for %zu",
+				   (unsigned long long)count, c->landing_room);
+	if (count > c->landing_room - c->landed) {
+		if (cuda_check(cudaStreamSynchronize(stream), "a kernel or copy before"))
+			return -1;
+		c->landed = 0;
+	}
+	*index = c->landing_index + c->landed;
+	*value = c->landing_value + c->landed;
+	c->landed += (size_t)count;
+	return 0;
+}
+
+int cuda_land(struct device_compressor *c, uint32_t count, uint32_t **index, float **value,
+	      void *stream)
+{
+	int before;
+
+	if (selector_enter(c->s, &before))
+		return -1;
+	return selector_leave(c->s, before, land(c, count, index, value, stream));
+}
+
+/* ---- the parts of a push ----------------------------------------------------- */
 
 /* Copies the request and zeroed results to the device, as split does where something is selected.
  */
@@ -221,13 +281,13 @@ static int send_places(struct device_compressor *c, void *stream)
 /* Enqueues the selection and the copy of its result. With splits, also determines each part's range
  * in it. */
 static int enqueue_selection(struct device_compressor *c, const struct device_select *call,
-			     int splits, void *stream)
+			     const struct push_place *asked, int splits, void *stream)
 {
 	const struct selector_view v = selector_view(c->s);
 	const struct device_selection selection = { .call = *call };
 	const struct split_args args = { .selection = v.selection,
 					 .index = v.index,
-					 .asked = c->asked,
+					 .asked = asked,
 					 .place = c->places,
 					 .parts = (uint32_t)c->parts,
 					 .splits = splits,
@@ -235,7 +295,7 @@ static int enqueue_selection(struct device_compressor *c, const struct device_se
 					 .summary = &c->results->summary,
 					 .part = c->results->part,
 					 .selected = &c->signs->selected,
-					 .turn = c->turn };
+					 .number = v.pushes };
 
 	if (cuda_select(c->s, &selection, stream))
 		return -1;
@@ -247,17 +307,15 @@ static int enqueue_selection(struct device_compressor *c, const struct device_se
 static int enqueue_seal(struct device_compressor *c, uint64_t words, void *stream)
 {
 	const struct selector_view v = selector_view(c->s);
+	const unsigned wanted = list_grid(words, THREADS, v.multiprocessors, BLOCKS_EACH);
+	const unsigned grid = push_grid((uint32_t)c->parts, wanted, v.multiprocessors, BLOCKS_EACH);
 	struct seal_args args = { .place = c->places,
 				  .part = c->results->part,
 				  .parts = (uint32_t)c->parts };
 
 	memcpy(args.power, c->power, sizeof(args.power));
-	return cuda_check(
-		seal_enqueue(&args,
-			     fewer_blocks(list_grid(words, THREADS, v.multiprocessors, BLOCKS_EACH),
-					  v.blocks),
-			     stream),
-		"starting the kernel seal");
+	return cuda_check(seal_enqueue(&args, fewer_blocks(grid, v.blocks), stream),
+			  "starting the kernel seal");
 }
 
 /* Enqueues the end of a push and the copy of its results. */
@@ -284,7 +342,7 @@ static int report(struct device_compressor *c, const struct device_push *push, v
 					  .to = (uint32_t *)(void *)c->arrived,
 					  .words = (uint32_t)(c->results_bytes / sizeof(uint32_t)),
 					  .done = &c->signs->done,
-					  .turn = c->turn };
+					  .number = v.pushes };
 	const unsigned grid = list_grid(settles ? v.room : 1, THREADS, v.multiprocessors,
 					WARPS_OF_BLOCK);
 
@@ -295,41 +353,24 @@ static int report(struct device_compressor *c, const struct device_push *push, v
 static int enqueue_selected(struct device_compressor *c, const struct device_push *push,
 			    void *stream)
 {
-	uint64_t most = 0;
-
-	for (size_t i = 0; i < c->parts; i++)
-		most = push->parts[i].capacity > most ? push->parts[i].capacity : most;
-	if (enqueue_selection(c, &push->select, 1, stream))
+	if (enqueue_selection(c, &push->select, push->captured ? c->captured : c->asked, 1, stream))
 		return -1;
-	return push->payload == DEVICE_PAIRS && (pack_parts(c, push, stream) ||
-						 enqueue_seal(c, most * ENTRY_WORDS, stream)) ?
+	return push->payload == DEVICE_PAIRS &&
+			       (pack_parts(c, push, stream) ||
+				enqueue_seal(c, (uint64_t)most_entries(c, push) * ENTRY_WORDS,
+					     stream)) ?
 		       -1 :
 		       0;
 }
 
-static uint64_t most_cells(const struct device_compressor *c, const struct device_part *parts)
+/* Of payloads whose lengths the host knows. */
+static uint64_t all_cells(const struct device_compressor *c, const struct device_part *parts)
 {
-	uint64_t most = 0;
+	uint64_t bytes = 0;
 
 	for (size_t i = 0; i < c->parts; i++)
-		most = parts[i].bytes > most ? parts[i].bytes : most;
-	return most / CELL_BYTES;
-}
-
-/* Makes the sketch of part i, with i as seed. */
-static int sketch_part(struct device_compressor *c, const float *vector,
-		       const struct device_part *part, size_t i, uint32_t rows, void *stream)
-{
-	const struct device_sketch_call call = { .x = vector + part->begin,
-						 .cells = (float *)(void *)part->payload,
-						 .n = part->span,
-						 .rows = rows,
-						 .columns = part->bytes / CELL_BYTES / rows,
-						 .seed = i };
-
-	if (cuda_check(cudaMemsetAsync(part->payload, 0, part->bytes, stream), "clearing a sketch"))
-		return -1;
-	return cuda_sketch_add(c->sketch, &call, stream);
+		bytes += parts[i].bytes;
+	return bytes / CELL_BYTES;
 }
 
 static int enqueue_sketches(struct device_compressor *c, const struct device_push *push,
@@ -340,55 +381,44 @@ static int enqueue_sketches(struct device_compressor *c, const struct device_pus
 
 	adding.list = &nothing;
 	adding.listed = 0;
-	if (enqueue_selection(c, &adding, 0, stream))
+	if (enqueue_selection(c, &adding, c->asked, 0, stream) ||
+	    sketcher_push(c->sketch, adding.residual, push->parts, c->places, push->rows, stream))
 		return -1;
-	for (size_t i = 0; i < c->parts; i++)
-		if (sketch_part(c, adding.residual, &push->parts[i], i, push->rows, stream))
-			return -1;
-	return enqueue_seal(c, most_cells(c, push->parts), stream);
+	return enqueue_seal(c, all_cells(c, push->parts), stream);
 }
 
-/* The lists of coordinates take the place of a selection's lists. */
+/* The coordinates of all parts go to pinned memory, from where the kernel reads them. */
 static int enqueue_values(struct device_compressor *c, const struct device_push *push, void *stream)
 {
 	const struct selector_view v = selector_view(c->s);
-	uint32_t at = 0;
+	const uint64_t count = all_cells(c, push->parts);
+	const unsigned wanted = list_grid(count, THREADS, v.multiprocessors, GATHER_BLOCKS_EACH);
+	const unsigned grid = push_grid((uint32_t)c->parts, wanted, v.multiprocessors,
+					GATHER_BLOCKS_EACH);
+	uint32_t *index = NULL;
+	float *unused;
 
-	if (send_places(c, stream))
+	if (land(c, count, &index, &unused, stream))
 		return -1;
-	for (size_t i = 0; i < c->parts; i++) {
-		const struct device_part *part = &push->parts[i];
-		const uint32_t count = part->bytes / CELL_BYTES;
-		const struct gather_args args = { .vector = push->vector + part->begin,
-						  .index = v.index + at,
-						  .value = (float *)(void *)part->payload,
-						  .count = count,
-						  .found = &v.selection->found };
-		const unsigned grid = list_grid(count, THREADS, v.multiprocessors,
-						GATHER_BLOCKS_EACH);
+	for (size_t i = 0; i < c->parts && count; i++)
+		memcpy(index + c->asked[i].listed, push->parts[i].index, push->parts[i].bytes);
+	const struct push_gather_args args = { .vector = push->vector,
+					       .index = index,
+					       .place = c->places,
+					       .parts = (uint32_t)c->parts };
 
-		if (!count)
-			continue;
-		if (count > v.room - at)
-			return cuda_refuse("values of more than %u coordinates, for which the "
-					   "compressor has room",
-					   v.room);
-		if (cuda_check(cudaMemcpyAsync(v.index + at, part->index, count * sizeof(*v.index),
-					       cudaMemcpyDefault, stream),
-			       "copying indices to the device") ||
-		    cuda_check(gather_enqueue(&args, fewer_blocks(grid, v.blocks), stream),
-			       "starting the kernel gather"))
-			return -1;
-		at += count;
-	}
-	return enqueue_seal(c, most_cells(c, push->parts), stream);
+	if (send_places(c, stream) ||
+	    cuda_check(gather_push_enqueue(&args, fewer_blocks(grid, v.blocks), stream),
+		       "starting the kernel gather"))
+		return -1;
+	return enqueue_seal(c, count, stream);
 }
 
 static int enqueue_push(struct device_compressor *c, const struct device_push *push, void *stream)
 {
 	int rc;
 
-	ask(c, push->parts);
+	ask(c, push->captured ? c->captured : c->asked, push->parts);
 	if (push->payload == DEVICE_SKETCHES)
 		rc = enqueue_sketches(c, push, stream);
 	else if (push->payload == DEVICE_VALUES)
@@ -401,9 +431,10 @@ static int enqueue_push(struct device_compressor *c, const struct device_push *p
 int cuda_push(struct device_compressor *c, const struct device_push *push, void *stream)
 {
 	const struct value_coding coding = coding_of(&push->values);
-	int before;
+	int before, rc;
 
-	c->turn += c->turn == UINT32_MAX ? 2 : 1;
+	if (push->captured && push->payload != DEVICE_PAIRS)
+		return cuda_refuse("a captured push of something else than pairs");
 	c->found = 0;
 	c->known = push->payload == DEVICE_SKETCHES || push->payload == DEVICE_VALUES;
 	c->few_bits = push->payload == DEVICE_PAIRS && value_few_bits(coding.type);
@@ -413,20 +444,39 @@ int cuda_push(struct device_compressor *c, const struct device_push *push, void 
 		return cuda_refuse("sketches without rows, or of a compressor opened without them");
 	if (selector_enter(c->s, &before))
 		return -1;
-	return selector_leave(c->s, before,
-			      /* The results come to the host. */
-			      cuda_ready(stream) ? -1 : enqueue_push(c, push, stream));
+	/* The host takes part in a push unless it is captured. */
+	rc = !push->captured && cuda_ready(stream) ? -1 : enqueue_push(c, push, stream);
+	if (!rc && push->captured)
+		c->captured_few_bits = c->few_bits;
+	else if (!rc)
+		c->turn = push_after(c->turn);
+	return selector_leave(c->s, before, rc);
+}
+
+void cuda_launched(struct device_compressor *c)
+{
+	c->turn = push_after(c->turn);
+	c->found = 0;
+	c->known = 0;
+	c->few_bits = c->captured_few_bits;
 }
 
 /* ---- what became of it ----------------------------------------------------- */
 
 static int is_done(const struct device_compressor *c)
 {
-	return __atomic_load_n(&c->signs->done, __ATOMIC_ACQUIRE) == c->turn;
+	return c->turn && __atomic_load_n(&c->signs->done, __ATOMIC_ACQUIRE) == c->turn;
 }
 
 static const char kernels[] = "a kernel of the push (topk, split, pack, quantize, sketch, gather, "
 			      "seal or report), or one before it,";
+
+static int refuse_unreported(const struct device_compressor *c)
+{
+	return cuda_refuse("%s ended on GPU %d without its report: a graph with a push in it was "
+			   "launched less or more than once for a push",
+			   kernels, c->device);
+}
 
 /* Returns 1 if the stream is idle, 0 if it is busy, -1 if it failed. */
 static int query_stream(const struct device_compressor *c, void *stream)
@@ -445,9 +495,7 @@ static int query_stream(const struct device_compressor *c, void *stream)
 	}
 	if (cuda_check(error, kernels))
 		return -1;
-	return is_done(c) ?
-		       0 :
-		       cuda_refuse("%s ended on GPU %d without its report", kernels, c->device);
+	return is_done(c) ? 0 : refuse_unreported(c);
 }
 
 int cuda_poll(struct device_compressor *c, int asks, void *stream)
@@ -495,7 +543,7 @@ int cuda_pushed(struct device_compressor *c, struct device_selected *out, struct
 	if (!is_done(c) && wait_for_stream(c, stream))
 		return -1;
 	if (!is_done(c))
-		return cuda_refuse("%s ended on GPU %d without its report", kernels, c->device);
+		return refuse_unreported(c);
 	*out = (struct device_selected){ .n = got->found,
 					 .nan = got->nan != 0,
 					 .passes = got->passes,
@@ -618,5 +666,9 @@ int cuda_settle(struct device_compressor *c, float *residual, float *velocity,
 int cuda_apply(struct device_compressor *c, float *vector, const uint32_t *index,
 	       const float *value, uint32_t count, int assign, void *stream)
 {
-	return selector_apply(c->s, vector, index, value, count, assign, stream);
+	const struct apply_args args = {
+		.vector = vector, .index = index, .value = value, .count = count, .assign = assign
+	};
+
+	return selector_apply(c->s, &args, stream);
 }

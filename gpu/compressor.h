@@ -15,6 +15,7 @@ struct push_place {
 	uint8_t *payload;  /* device memory into which pack writes it */
 	uint8_t *copy;     /* host memory at the device's address; NULL: there is no copy */
 	uint32_t bytes;    /* length of the payload, if the host knows it; else 0 */
+	uint32_t listed;   /* of values: where its coordinates begin in the list of all parts' */
 };
 
 /* The result for a part. */
@@ -35,6 +36,12 @@ struct push_summary {
 	uint32_t bad;     /* the first value that is not finite */
 };
 
+/* The device counts pushes, because a launch of a graph brings no arguments. Number 0 is none. */
+HOST_AND_DEVICE static inline uint32_t push_after(uint32_t number)
+{
+	return number + 1 ? number + 1 : 1;
+}
+
 /* Pinned words into which the device writes the number of the push when it reaches a stage. */
 struct push_signs {
 	uint32_t selected; /* the selection is done */
@@ -50,7 +57,8 @@ struct split_args {
 	int splits;           /* 0: the parts have no entries */
 	struct push_summary *summary;
 	struct push_part *part;
-	uint32_t *selected, turn; /* the address of push_signs.selected */
+	uint32_t *selected;     /* the address of push_signs.selected */
+	const uint32_t *number; /* of the push before this one */
 };
 
 /* All parts, packed and quantised. value receives what the messages leave unsent. */
@@ -83,6 +91,15 @@ struct seal_args {
 	uint32_t power[CHECKSUM_POWERS];
 };
 
+/* The values of all parts at the listed coordinates, which count from a part's begin, to their
+ * payloads. */
+struct push_gather_args {
+	const float *vector;
+	const uint32_t *index; /* pinned memory, in the order of the parts */
+	const struct push_place *place;
+	uint32_t parts;
+};
+
 /* The update after a message: residual[index[i]] = value[i], and, unless the coordinate is exempt
  * or was not sent, velocity[index[i]] = 0. */
 struct settle_args {
@@ -108,7 +125,8 @@ struct report_args {
 	const uint32_t *from;         /* the results, as a number of words */
 	uint32_t *to;                 /* where the host reads them */
 	uint32_t words;
-	uint32_t *done, turn; /* *done becomes turn after that */
+	/* *number becomes that of this push, and then *done as well. */
+	uint32_t *done, *number;
 };
 
 #ifdef __cplusplus
@@ -123,6 +141,8 @@ cudaError_t quantize_push_residents(int *blocks_each);
 cudaError_t quantize_push_enqueue(const struct push_quantize_args *args, unsigned grid,
 				  cudaStream_t stream);
 cudaError_t split_enqueue(const struct split_args *args, cudaStream_t stream);
+cudaError_t gather_push_enqueue(const struct push_gather_args *args, unsigned grid,
+				cudaStream_t stream);
 cudaError_t seal_enqueue(const struct seal_args *args, unsigned grid, cudaStream_t stream);
 cudaError_t settle_enqueue(const struct settle_args *args, unsigned grid, cudaStream_t stream);
 cudaError_t report_enqueue(const struct report_args *args, unsigned grid, cudaStream_t stream);
@@ -133,6 +153,7 @@ cudaError_t report_enqueue(const struct report_args *args, unsigned grid, cudaSt
 int cuda_open(const struct device_shape *shape, struct device_compressor **out);
 void cuda_close(struct device_compressor **compressor);
 int cuda_push(struct device_compressor *c, const struct device_push *push, void *stream);
+void cuda_launched(struct device_compressor *c);
 int cuda_poll(struct device_compressor *c, int asks, void *stream);
 void cuda_stage(const struct device_compressor *c, char *text, size_t cap);
 int cuda_pushed(struct device_compressor *c, struct device_selected *out, struct device_sent *sent,
@@ -142,6 +163,8 @@ int cuda_fetch(struct device_compressor *c, uint32_t first, uint32_t count, uint
 int cuda_settle(struct device_compressor *c, float *residual, float *velocity,
 		const struct device_sent *sent, const float *rest, const uint32_t *unsent,
 		void *stream);
+int cuda_land(struct device_compressor *c, uint32_t count, uint32_t **index, float **value,
+	      void *stream);
 int cuda_apply(struct device_compressor *c, float *vector, const uint32_t *index,
 	       const float *value, uint32_t count, int assign, void *stream);
 #endif

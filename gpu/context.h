@@ -11,6 +11,7 @@
  * stream is being captured, or is the default stream while another one is captured. Asking does not
  * invalidate a capture. */
 int cuda_ready(void *stream);
+int cuda_captured(void *stream);
 
 /* Used in pairs around allocations and similar calls. In CUDA's default mode, such a call would
  * invalidate the capture of any other stream. This thread may declare it safe, because what it

@@ -25,8 +25,13 @@ AC_DEFUN([SLUICE_CHECK_CUDA], [
 AC_DEFUN([SLUICE_TRY_NVCC], [
 	# The toolkit is where nvcc really is: /usr/bin/nvcc may be a link.
 	cuda_dir=$(dirname "$(dirname "$(readlink -f "$NVCC")")")
-	AS_IF([test -z "$GENCODE"], [GENCODE="-gencode arch=compute_80,code=sm_80 dnl
--gencode arch=compute_90,code=sm_90 -gencode arch=compute_90,code=compute_90"])
+	# Blackwell's code is part of the default where nvcc knows it; PTX is for whatever comes later.
+	AS_IF([test -z "$GENCODE"], [
+		GENCODE="-gencode arch=compute_80,code=sm_80 -gencode arch=compute_90,code=sm_90"
+		AS_IF(["$NVCC" --list-gpu-code 2>/dev/null | grep -qx sm_100],
+			[GENCODE="$GENCODE -gencode arch=compute_100,code=sm_100 -gencode arch=compute_100,code=compute_100"],
+			[GENCODE="$GENCODE -gencode arch=compute_90,code=compute_90"])
+	])
 	AS_IF([test -d "$cuda_dir/lib64"], [cuda_lib=$cuda_dir/lib64], [cuda_lib=$cuda_dir/lib])
 	CUDA_CPPFLAGS="-I$cuda_dir/include -DCUDA_LIBRARY_FOLDER='\"$cuda_lib\"'"
 	CUDA_LIBS="$cuda_lib/libcudart_static.a -ldl -lrt"

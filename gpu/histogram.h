@@ -10,7 +10,14 @@ struct histogram {
 	uint32_t bins[BINS];
 	uint64_t sums[WARPS];
 	uint32_t bin, need, inside;
+	uint32_t passes; /* over the vector; the first thread's */
 };
+
+__device__ static inline void count_pass(struct histogram *sh)
+{
+	if (threadIdx.x == 0)
+		sh->passes++;
+}
 
 __device__ static inline void clear_bins(struct histogram *sh)
 {
@@ -81,21 +88,27 @@ __device__ static inline void count_vector(const struct topk_args *a, struct his
 	bins_up(sh, a->state->of_vector[pass]);
 }
 
+/* alone: this block counts all of them, in sh->bins. */
 __device__ static inline void count_candidates(const struct topk_args *a, struct histogram *sh,
-					       uint32_t listed, struct known known, unsigned pass)
+					       uint32_t listed, struct known known, unsigned pass,
+					       int alone)
 {
 	const unsigned shift = known_shift(known);
+	const uint64_t step = alone ? (uint64_t)BLOCK : (uint64_t)gridDim.x * BLOCK;
 
 	clear_bins(sh);
 	/* Whole warps stay in the loop together. */
-	for (uint64_t from = (uint64_t)blockIdx.x * BLOCK; from < listed;
-	     from += (uint64_t)gridDim.x * BLOCK) {
+	for (uint64_t from = alone ? 0 : (uint64_t)blockIdx.x * BLOCK; from < listed;
+	     from += step) {
 		uint64_t i = from + threadIdx.x;
 		int counts = i < listed && !exempt_within(a, a->candidate_index[i], 1);
 
 		count_one(sh, known, shift, counts ? a->candidate_value[i] : 0.0f);
 	}
-	bins_up(sh, a->state->of_candidates[pass]);
+	if (alone)
+		__syncthreads();
+	else
+		bins_up(sh, a->state->of_candidates[pass]);
 }
 
 /* Finds the bin that holds the need-th key, counted from the highest bin down: sh->bin, or BINS if

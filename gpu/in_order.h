@@ -86,28 +86,47 @@ __device__ static inline uint32_t fewer(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
+/* So few candidates, in so few tiles, are counted by every block for itself, which takes less time
+ * than a barrier of all blocks. */
+enum { FEW_CANDIDATES = 8192, FEW_TILES = 4096 };
+
+__device__ static inline int finish_alone(const struct topk_args *a, uint32_t listed)
+{
+	return listed <= FEW_CANDIDATES && tiles_of(a) <= FEW_TILES;
+}
+
 /* A block handles a run of tiles, each thread one of 256 at a time. Both counts share a word,
- * because each sum stays below 2^32. sums: WARPS entries of shared memory. Returns on every thread
- * how many are selected. */
+ * because each sum stays below 2^32. sums: WARPS entries of shared memory. alone: each block counts
+ * what all tiles have. Returns on every thread how many are selected. */
 __device__ static inline uint32_t put_in_order(const struct topk_args *a, uint64_t *sums,
-					       struct cut cut, int ties_apart, uint32_t *passed)
+					       struct cut cut, int ties_apart, int alone,
+					       uint32_t *passed)
 {
 	const uint32_t tiles = tiles_of(a);
 	const uint32_t begin = (uint32_t)((uint64_t)tiles * blockIdx.x / gridDim.x);
 	const uint32_t end = (uint32_t)((uint64_t)tiles * (blockIdx.x + 1) / gridDim.x);
 	uint64_t sum = 0, before = 0, whole = 0, all, earlier;
 
-	for (uint32_t t = begin + threadIdx.x; t < end; t += BLOCK)
-		sum += tile_counts(a, t, cut, ties_apart);
-	block_before(sum, sums, &all);
-	if (threadIdx.x == 0)
-		a->block_sums[blockIdx.x] = all;
-	grid_barrier(&a->state->barrier, passed);
-	for (unsigned b = threadIdx.x; b < gridDim.x; b += BLOCK) {
-		uint64_t of_block = a->block_sums[b];
+	for (uint32_t t = alone ? threadIdx.x : begin + threadIdx.x; t < (alone ? tiles : end);
+	     t += BLOCK) {
+		const uint64_t of_tile = tile_counts(a, t, cut, ties_apart);
 
-		whole += of_block;
-		before += b < blockIdx.x ? of_block : 0;
+		sum += of_tile;
+		before += t < begin ? of_tile : 0;
+	}
+	if (alone) {
+		whole = sum;
+	} else {
+		block_before(sum, sums, &all);
+		if (threadIdx.x == 0)
+			a->block_sums[blockIdx.x] = all;
+		grid_barrier(&a->state->barrier, passed);
+		for (unsigned b = threadIdx.x; b < gridDim.x; b += BLOCK) {
+			uint64_t of_block = a->block_sums[b];
+
+			whole += of_block;
+			before += b < blockIdx.x ? of_block : 0;
+		}
 	}
 	block_before(before, sums, &earlier);
 	block_before(whole, sums, &all);
@@ -146,7 +165,7 @@ __device__ static inline void end_of_sweep(const struct topk_args *a, uint64_t *
 			a->state->found = listed;
 		return;
 	}
-	found = put_in_order(a, sums, cut, ties_apart, passed);
+	found = put_in_order(a, sums, cut, ties_apart, finish_alone(a, listed), passed);
 	if (blockIdx.x == 0 && threadIdx.x == 0) {
 		a->state->found = found;
 		a->state->passes = passes;

@@ -47,14 +47,17 @@ static const struct device_ops ops = {
 	.zero = cuda_zero,
 	.wait = cuda_wait,
 	.ready = cuda_ready,
+	.captured = cuda_captured,
 	.open = cuda_open,
 	.close = cuda_close,
 	.push = cuda_push,
+	.launched = cuda_launched,
 	.poll = cuda_poll,
 	.stage = cuda_stage,
 	.pushed = cuda_pushed,
 	.fetch = cuda_fetch,
 	.settle = cuda_settle,
+	.land = cuda_land,
 	.apply = cuda_apply,
 };
 

@@ -6,7 +6,11 @@
  * the host wants its message, and clears its results. One thread per part searches the list by
  * bisection, in one block.
  *
- * seal reads each payload once, 4 bytes per thread and turn, and computes its CRC32C. If the
+ * gather_push copies the values that shards ask for into the payloads. Each part has a team of
+ * blocks, or each block several parts. The positions are read from pinned memory.
+ *
+ * seal reads each payload once, 4 bytes per thread and turn, by a team of blocks for each part, and
+ * computes its CRC32C. If the
  * message is sent from host memory, seal writes exactly the payload's bytes there, 128 per warp, so
  * that no transfer waits until the host knows the length. Payloads whose lengths the host knows are
  * f32, and seal checks their values as well, because no other kernel reads each of them. Equal
@@ -75,7 +79,26 @@ KERNEL(split, split_args)
 		a.summary->nonfinite = got->nonfinite;
 		a.summary->inverted_first = got->inverted_first;
 		a.summary->blocks = a.summary->settled = a.summary->bad = 0;
-		tell_host(a.selected, a.turn);
+		tell_host(a.selected, push_after(*a.number));
+	}
+}
+
+/* ---- gather_push ----------------------------------------------------------- */
+
+KERNEL(gather_push, push_gather_args)
+{
+	uint32_t p;
+	const struct team t = team_of(a.parts, &p);
+
+	for (; p < a.parts; p += gridDim.x) {
+		const struct push_place *place = &a.place[p];
+		const uint32_t *index = a.index + place->listed;
+		const float *from = a.vector + place->begin;
+		float *to = (float *)(void *)place->payload;
+
+		for (uint64_t i = (uint64_t)t.block * BLOCK + threadIdx.x;
+		     i < place->bytes / sizeof(*to); i += (uint64_t)t.blocks * BLOCK)
+			to[i] = from[index[i]];
 	}
 }
 
@@ -101,48 +124,52 @@ __device__ static inline uint32_t times_stride(const struct seal_shared *sh, uin
 	       sh->table[2][sum >> 16 & 0xff] ^ sh->table[3][sum >> 24];
 }
 
-/* Handles this thread's words of a payload and returns their part of the checksum. *largest becomes
- * the largest of their magnitudes as f32. */
-__device__ static inline uint32_t seal_words(const struct seal_args *a,
-					     const struct seal_shared *sh,
+/* A thread's words of a payload are those whose distance from the end is `mine` more than a
+ * multiple of `stride`, so that the power of x for the last of them is the same for all payloads.
+ * Returns the words' remainder, not yet multiplied by that. *largest becomes the largest of their
+ * magnitudes as f32. */
+__device__ static inline uint32_t seal_words(const struct seal_shared *sh,
 					     const struct push_place *place, uint32_t words,
-					     uint32_t *largest)
+					     uint32_t mine, uint32_t stride, uint32_t *largest)
 {
 	const uint32_t *from = (const uint32_t *)(const void *)place->payload;
 	uint32_t *to = (uint32_t *)(void *)place->copy;
-	const uint64_t first = (uint64_t)blockIdx.x * BLOCK + threadIdx.x,
-		       stride = (uint64_t)gridDim.x * BLOCK;
-	uint64_t last = first;
 	uint32_t sum = 0;
 
-	if (first >= words)
+	if (mine >= words)
 		return 0;
-	for (uint64_t i = first; i < words; i += stride) {
+	for (uint64_t i = (words - 1 - mine) % stride; i < words; i += stride) {
 		const uint32_t word = from[i]; /* devices are little-endian */
 
 		if (to)
 			to[i] = word;
 		*largest = (word & KEY_MASK) > *largest ? word & KEY_MASK : *largest;
 		sum = times_stride(sh, sum) ^ word;
-		last = i;
 	}
-	return checksum_times(sum, checksum_shift(a->power, words - (uint32_t)last));
+	return sum;
 }
 
 KERNEL(seal, seal_args)
 {
 	__shared__ struct seal_shared sh;
+	uint32_t p;
+	const struct team t = team_of(a.parts, &p);
+	const uint32_t mine = t.block * BLOCK + threadIdx.x, stride = t.blocks * BLOCK;
+	const uint32_t distance = checksum_shift(a.power, mine + 1);
 
-	make_table(&sh, checksum_shift(a.power, gridDim.x * BLOCK));
-	for (uint32_t p = 0; p < a.parts; p++) {
+	make_table(&sh, checksum_shift(a.power, stride));
+	for (; p < a.parts; p += gridDim.x) {
 		const uint32_t bytes = a.place[p].bytes ? a.place[p].bytes :
 							  a.part[p].packing.payload_bytes;
 		const uint32_t words = bytes / BYTES_OF_WORD;
-		uint32_t largest = 0, sum = seal_words(&a, &sh, &a.place[p], words, &largest);
+		uint32_t largest = 0, sum;
+
+		sum = seal_words(&sh, &a.place[p], words, mine, stride, &largest);
+		sum = checksum_times(sum, distance);
 
 		if (a.place[p].bytes && largest >= KEY_INFINITY)
 			atomicOr(&a.part[p].nonfinite, 1u);
-		if (blockIdx.x == 0 && threadIdx.x == 0)
+		if (mine == 0)
 			sum ^= checksum_times(CHECKSUM_BEGIN, checksum_shift(a.power, words)) ^
 			       CHECKSUM_BEGIN;
 		sum = __reduce_xor_sync(ALL_LANES, sum);
@@ -207,8 +234,10 @@ __device__ static inline void tell(const struct report_args *a, int settled)
 		selection[i] = 0;
 	__threadfence_system();
 	__syncthreads();
-	if (threadIdx.x == 0)
-		tell_host(a->done, a->turn);
+	if (threadIdx.x == 0) {
+		*a->number = push_after(*a->number);
+		tell_host(a->done, *a->number);
+	}
 }
 
 KERNEL(report_push, report_args)
@@ -235,8 +264,9 @@ KERNEL(report_push, report_args)
 
 FROM_C cudaError_t parts_load(void)
 {
-	const void *const kernels[] = { (const void *)split, (const void *)seal,
-					(const void *)settle, (const void *)report_push };
+	const void *const kernels[] = { (const void *)split, (const void *)gather_push,
+					(const void *)seal, (const void *)settle,
+					(const void *)report_push };
 
 	return load_kernels(kernels, sizeof(kernels) / sizeof(*kernels));
 }
@@ -247,6 +277,15 @@ FROM_C cudaError_t split_enqueue(const struct split_args *args, cudaStream_t str
 
 	return cudaLaunchKernel((const void *)split, blocks_of(1), blocks_of(BLOCK), arguments, 0,
 				stream);
+}
+
+FROM_C cudaError_t gather_push_enqueue(const struct push_gather_args *args, unsigned grid,
+				       cudaStream_t stream)
+{
+	void *arguments[] = { (void *)args };
+
+	return cudaLaunchKernel((const void *)gather_push, blocks_of(grid), blocks_of(BLOCK),
+				arguments, 0, stream);
 }
 
 FROM_C cudaError_t seal_enqueue(const struct seal_args *args, unsigned grid, cudaStream_t stream)

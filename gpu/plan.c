@@ -4,7 +4,7 @@
 
 /* GRANULE is the granule of cudaMalloc() itself, so every array begins where any vector load is
  * allowed. */
-enum { GRANULE = 256, ROOM_LEAST = 4096, ROOM_SHARE = 64, GAPS_A_BLOCK = 128 };
+enum { GRANULE = 256, ROOM_LEAST = 4096, GAPS_A_BLOCK = 128 };
 
 static size_t take(size_t *end, size_t bytes)
 {
@@ -44,11 +44,12 @@ struct select_plan select_plan(size_t n, size_t k, size_t exempt, size_t n_exemp
 	return p;
 }
 
-struct sketch_plan sketch_plan(uint32_t n, uint32_t columns)
+struct sketch_plan sketch_plan(uint32_t n, uint32_t columns, size_t parts_bytes)
 {
 	struct sketch_plan p = { .n = n, .columns = columns };
 
 	p.barrier = take(&p.bytes, sizeof(uint32_t));
+	p.parts = take(&p.bytes, parts_bytes);
 	p.begin = take(&p.bytes, columns * sizeof(uint32_t));
 	p.end = take(&p.bytes, columns * sizeof(uint32_t));
 	p.list = take(&p.bytes, n * sizeof(uint32_t));

@@ -3,6 +3,7 @@
  * without a GPU. Called only by gpu/. */
 #ifndef GPU_PLAN_H
 #define GPU_PLAN_H
+#include "base/both.h"
 #include <stddef.h>
 #include <stdint.h>
 
@@ -23,18 +24,43 @@ struct select_plan {
 	size_t block_sums;            /* a pair for each of GRID_MOST blocks */
 	size_t bytes;                 /* of the whole allocation */
 };
-enum { GRID_MOST = 4096, TILES_OF_GROUP = 1024 };
+enum { GRID_MOST = 4096, TILES_OF_GROUP = 1024, ROOM_SHARE = 64 };
+
+/* How many coordinates a sample of a vector has; 0: the vector is too short for one. There is room
+ * for them in each list. */
+enum { SAMPLE_SHARE = ROOM_SHARE, SAMPLE_MOST = 1 << 16, SAMPLE_LEAST = 256 };
+
+HOST_AND_DEVICE static inline uint32_t sample_count(uint32_t n)
+{
+	const uint32_t samples = n / SAMPLE_SHARE;
+
+	return samples < SAMPLE_LEAST ? 0 : samples < SAMPLE_MOST ? samples : (uint32_t)SAMPLE_MOST;
+}
+
+/* Coordinate j of the sample: one of each stratum, at a place that a hash chooses, because a fixed
+ * distance could be that of the columns of a matrix. */
+HOST_AND_DEVICE static inline uint32_t sample_place(uint32_t n, uint32_t samples, uint32_t j)
+{
+	const uint32_t each = n / samples, longer = n - each * samples; /* have one more */
+	uint32_t hash = (j + 1) * 2654435769u;
+
+	hash = (hash ^ hash >> 15) * 2246822519u;
+	hash ^= hash >> 13;
+	return each * j + (j < longer ? j : longer) +
+	       (uint32_t)((uint64_t)(each + (j < longer)) * hash >> 32);
+}
 
 /* exempt: the number of coordinates in n_exempt spans, which are selected in addition to k. */
 struct select_plan select_plan(size_t n, size_t k, size_t exempt, size_t n_exempt,
 			       size_t state_bytes, size_t packing_bytes);
 
-/* The positions of the arrays in the one allocation of a sketch of up to n coordinates. */
+/* The positions of the arrays in the one allocation of sketches of up to n coordinates. */
 struct sketch_plan {
 	uint32_t n, columns;
-	size_t barrier, begin, end, list, block_sums, bytes;
+	size_t barrier, parts, begin, end, list, block_sums, bytes;
 };
-struct sketch_plan sketch_plan(uint32_t n, uint32_t columns);
+/* parts_bytes: what the kernel has to know of the parts. */
+struct sketch_plan sketch_plan(uint32_t n, uint32_t columns, size_t parts_bytes);
 
 /* A grid, or the most blocks that a kernel may take if that is less; 0: any number. */
 unsigned fewer_blocks(unsigned grid, unsigned most);

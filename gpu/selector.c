@@ -23,6 +23,7 @@ struct selector_state {
 	struct topk_state state;
 	struct select_hint hint;
 	struct quantize_state quantize;
+	uint32_t pushes; /* number of the last push */
 };
 
 struct device_selector {
@@ -474,43 +475,19 @@ int cuda_quantized(struct device_selector *s, float *scale, void *stream)
 
 /* ---- sparse updates -------------------------------------------------------- */
 
-/* The lists pass through the memory of the candidates in pieces, because the last selection is
- * over. */
-static int update_here(struct device_selector *s, float *vector, const uint32_t *index,
-		       const float *value, uint32_t count, int assign, void *stream)
+int selector_apply(struct device_selector *s, const struct apply_args *args, void *stream)
 {
-	uint32_t *there_index = part(s, s->plan.candidate_index);
-	float *there_value = part(s, s->plan.candidate_value);
-
-	for (uint32_t at = 0, n; at < count; at += n) {
-		n = count - at < s->plan.room ? count - at : s->plan.room;
-		struct apply_args args = { .vector = index ? vector : vector + at,
-					   .index = index ? there_index : NULL,
-					   .value = there_value,
-					   .count = n,
-					   .assign = assign };
-		unsigned grid = list_grid(n, APPLY_BLOCK, s->multiprocessors, APPLY_BLOCKS_EACH);
-
-		/* If the memory is pageable, CUDA has read it when the call returns. */
-		if ((index && copy_to_host(there_index, index + at, n * sizeof(*index), stream,
-					   "copying indices to the device")) ||
-		    copy_to_host(there_value, value + at, n * sizeof(*value), stream,
-				 "copying values to the device") ||
-		    cuda_check(apply_enqueue(&args, fewer_blocks(grid, s->blocks), stream),
-			       "starting the kernel apply"))
-			return -1;
-	}
-	return 0;
-}
-
-int selector_apply(struct device_selector *s, float *vector, const uint32_t *index,
-		   const float *value, uint32_t count, int assign, void *stream)
-{
+	const unsigned grid = list_grid(args->count, APPLY_BLOCK, s->multiprocessors,
+					APPLY_BLOCKS_EACH);
 	int before;
 
+	if (!args->count)
+		return 0;
 	if (enter_device(s, &before))
 		return -1;
-	return leave_device(s, before, update_here(s, vector, index, value, count, assign, stream));
+	return leave_device(s, before,
+			    cuda_check(apply_enqueue(args, fewer_blocks(grid, s->blocks), stream),
+				       "starting the kernel apply"));
 }
 
 /* ---- for compressor.c ------------------------------------------------------ */
@@ -523,6 +500,7 @@ struct selector_view selector_view(const struct device_selector *s)
 				       .blocks = s->blocks,
 				       .multiprocessors = s->multiprocessors,
 				       .selection = &there->state,
+				       .pushes = &there->pushes,
 				       .index = part(s, s->plan.index),
 				       .value = part(s, s->plan.value),
 				       .room = s->plan.room,

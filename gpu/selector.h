@@ -15,8 +15,8 @@ int cuda_packed(struct device_selector *s, struct device_packed *out, void *stre
 int cuda_quantize(struct device_selector *s, const struct device_quantize *call, void *stream);
 int cuda_quantized(struct device_selector *s, float *scale, void *stream);
 /* See device_ops.apply. */
-int selector_apply(struct device_selector *s, float *vector, const uint32_t *index,
-		   const float *value, uint32_t count, int assign, void *stream);
+struct apply_args;
+int selector_apply(struct device_selector *s, const struct apply_args *args, void *stream);
 
 /* Returns -1 if quantize.cu cannot encode such values, else 0. */
 struct value_coding;
@@ -29,6 +29,7 @@ struct selector_view {
 	int device;
 	unsigned multiprocessors, blocks; /* blocks: most that a kernel takes; 0: any number */
 	struct topk_state *selection;
+	uint32_t *pushes; /* number of the last push; 0 when the selector is opened */
 	uint32_t *index;
 	float *value;
 	uint32_t room;   /* entries of the lists */

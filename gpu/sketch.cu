@@ -2,9 +2,12 @@
  * Adds a vector to a count sketch with the same bits as sketch_add() (runtime/compress/sketch.c).
  * The float sum of a cell depends on the order of its coordinates. They are therefore listed bucket
  * by bucket, each list is sorted, and one thread adds it up. One cooperative launch handles row
- * after row. The average list has as many entries as there are coordinates per column. Memory per
- * row and coordinate: x and a hash three times, and 4 bytes of list that are written and read at
- * random places, which is up to 96 bytes in sectors of 32. Shared memory: 64 bytes per block. */
+ * after row, of all parts of the vector beside each other: the buckets of a part follow those of
+ * the part before it. The average list has as many entries as there are coordinates per column.
+ * Memory per row and coordinate: x and a hash three times, and 4 bytes of list that are written and
+ * read at random places, which is up to 96 bytes in sectors of 32. Shared memory: 64 bytes per
+ * block. */
+#include "gpu/compressor.h"
 #include "gpu/kernel.h"
 #include "gpu/sketch.h"
 
@@ -18,17 +21,61 @@ __device__ static inline uint32_t sketch_threads(void)
 	return gridDim.x * BLOCK;
 }
 
+/* The part of a coordinate or bucket that a thread has found. The ones that it asks for ascend, so
+ * it goes through the parts once. */
+struct found_part {
+	const struct sketch_part *part;
+	uint32_t number;
+};
+
+__device__ static inline struct found_part first_part(const struct sketch_args *a)
+{
+	struct found_part f;
+
+	f.part = a->part;
+	f.number = 0;
+	return f;
+}
+
+/* The bucket of coordinate j, counted over all parts. */
+__device__ static inline uint32_t bucket_of(const struct sketch_args *a, struct found_part *f,
+					    uint32_t row, uint32_t j)
+{
+	while (f->number + 1 < a->parts && j >= f->part[1].begin) {
+		f->part++;
+		f->number++;
+	}
+	return f->part->first_bucket +
+	       sketch_bucket(&f->part->hashes, row, j - f->part->begin, f->part->columns);
+}
+
+/* The cell of a bucket. */
+__device__ static inline float *cell_of(const struct sketch_args *a, struct found_part *f,
+					uint32_t row, uint32_t bucket)
+{
+	float *cells = a->cells;
+
+	while (f->number + 1 < a->parts && bucket >= f->part[1].first_bucket) {
+		f->part++;
+		f->number++;
+	}
+	if (!cells)
+		cells = (float *)(void *)a->place[f->number].payload;
+	return cells + (uint64_t)row * f->part->columns + (bucket - f->part->first_bucket);
+}
+
 /* end[b] becomes the number of coordinates in bucket b. */
 __device__ static inline void count_buckets(const struct sketch_args *a, uint32_t row,
 					    uint32_t *passed)
 {
+	struct found_part f = first_part(a);
+
 	for (uint64_t b = sketch_thread(); b < a->columns; b += sketch_threads())
 		a->end[b] = 0;
 	grid_barrier(a->barrier, passed);
 	for (uint64_t j = sketch_thread(); j < a->n; j += sketch_threads())
 		if (a->x[j] != 0)
-			atomicAdd(&a->end[sketch_bucket(&a->hashes, row, (uint32_t)j, a->columns)],
-				  1u);
+			atomicAdd(&a->end[bucket_of(a, &f, row, (uint32_t)j)], 1u);
 	grid_barrier(a->barrier, passed);
 }
 
@@ -64,9 +111,11 @@ __device__ static inline void place_buckets(const struct sketch_args *a, uint64_
 __device__ static inline void list_coordinates(const struct sketch_args *a, uint32_t row,
 					       uint32_t *passed)
 {
+	struct found_part f = first_part(a);
+
 	for (uint64_t j = sketch_thread(); j < a->n; j += sketch_threads())
 		if (a->x[j] != 0) {
-			uint32_t b = sketch_bucket(&a->hashes, row, (uint32_t)j, a->columns);
+			uint32_t b = bucket_of(a, &f, row, (uint32_t)j);
 
 			a->list[atomicAdd(&a->end[b], 1u)] = (uint32_t)j;
 		}
@@ -106,19 +155,20 @@ __device__ static inline void sort_list(uint32_t *list, uint32_t n)
 
 __device__ static inline void add_lists(const struct sketch_args *a, uint32_t row, uint32_t *passed)
 {
-	float *cells = a->cells + (uint64_t)row * a->columns;
+	struct found_part f = first_part(a);
 
 	for (uint64_t b = sketch_thread(); b < a->columns; b += sketch_threads()) {
 		uint32_t *list = a->list + a->begin[b], n = a->end[b] - a->begin[b];
-		float cell = cells[b];
+		float *at = cell_of(a, &f, row, (uint32_t)b), cell = a->fresh ? 0.0f : *at;
 
 		sort_list(list, n);
 		for (uint32_t i = 0; i < n; i++) {
+			const uint32_t j = list[i] - f.part->begin;
 			float v = a->x[list[i]];
 
-			cell += sketch_signs(&a->hashes, list[i]) >> row & 1 ? -v : v;
+			cell += sketch_signs(&f.part->hashes, j) >> row & 1 ? -v : v;
 		}
-		cells[b] = cell;
+		*at = cell;
 	}
 	grid_barrier(a->barrier, passed); /* the next row uses the same lists */
 }

@@ -7,12 +7,21 @@
 #include "runtime/compress/sketch_rules.h"
 #include <cuda_runtime_api.h>
 
+/* The sketch of a range of the vector. Its buckets follow those of the range before it. */
+struct sketch_part {
+	uint32_t begin, span, columns, first_bucket;
+	struct sketch_hashes hashes;
+};
+
+struct push_place;
 struct sketch_args {
 	const float *x;
-	float *cells;
-	uint32_t n, rows, columns;
-	struct sketch_hashes hashes;
-	uint32_t *barrier;     /* zero before the launch */
+	float *cells; /* of the only part; NULL: the cells of each part are its place's payload */
+	const struct push_place *place;
+	const struct sketch_part *part;   /* in ascending order; device memory */
+	uint32_t n, parts, rows, columns; /* columns: of all parts */
+	int fresh;                        /* the cells are 0 before, whatever they hold */
+	uint32_t *barrier;                /* zero before the launch */
 	uint32_t *begin, *end; /* columns entries: where each bucket's list begins and ends */
 	uint32_t *list;        /* n entries */
 	uint64_t *block_sums;
@@ -27,8 +36,20 @@ cudaError_t sketch_enqueue(const struct sketch_args *args, unsigned grid, cudaSt
 }
 #endif
 
-/* From now on its kernel takes at most so many blocks; 0: any number. */
-void sketch_limit(struct device_sketch *sketch, unsigned blocks);
+/* For vectors of up to n coordinates in so many parts, whose sketches have up to so many columns
+ * together. Its kernel takes at most so many blocks; 0: any number. */
+struct sketcher_shape {
+	int device;
+	uint32_t n, columns;
+	size_t parts;
+	unsigned blocks;
+};
+int sketcher_open(const struct sketcher_shape *shape, struct device_sketch **out);
+/* Makes the sketches of all parts of a push in their payloads, with their numbers as seeds. The
+ * last call's work must be done. */
+int sketcher_push(struct device_sketch *sketch, const float *x, const struct device_part *parts,
+		  const struct push_place *places, uint32_t rows, void *stream);
+
 int cuda_sketch_open(int device, uint32_t n, uint32_t columns, struct device_sketch **out);
 void cuda_sketch_close(struct device_sketch **sketch);
 int cuda_sketch_add(struct device_sketch *sketch, const struct device_sketch_call *call,

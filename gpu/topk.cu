@@ -6,20 +6,23 @@
  * 1. With a hint, one sweep adds the gradient, lists the candidates, which reach the lower end of
  *    the hinted interval, and counts the sure ones, which are above its upper end. If
  *    sure <= k <= candidates, the sweep was successful.
- * 2. Otherwise, or without a hint, histograms of keys narrow the interval until there is room for
- *    its candidates; the first of them adds the gradient. Then the sweep follows.
- * 3. Histograms of the candidates give the exact cut: (floor, ties) means keys above floor and
- *    the first `ties` equal to it.
- * 4. Tiles are summed up in order, and every selected coordinate is written to its place, in
+ * 2. Otherwise, or without a hint, a sample gives the interval, and the same sweep follows.
+ * 3. If that fails, too, or if the vector is too short for a sample or has too many equal
+ *    magnitudes, histograms of keys narrow the interval until there is room for its candidates,
+ *    the first of which may add the gradient. Then the sweep follows.
+ * 4. Histograms of the candidates give the exact cut: (floor, ties) means keys above floor and
+ *    the first `ties` equal to it. Of few candidates, every block makes them for itself.
+ * 5. Tiles are summed up in order, and every selected coordinate is written to its place, in
  *    ascending order.
  *
- * Memory per coordinate: 12 bytes with a good hint, 16 without one (one histogram), up to 24 if
- * most magnitudes are equal, and 4 more if the gradient is checked before
- * anything is changed (DEVICE_JUDGE_FIRST); in addition the candidates.
+ * Memory per coordinate: 12 bytes with a good hint or by a sample (and 8 for each sample), 16 with
+ * a wrong hint or by one histogram, up to 24 if most magnitudes are equal, and 4 more if the
+ * gradient is checked before anything is changed (DEVICE_JUDGE_FIRST); in addition the candidates.
  * Shared memory: 8.4 KiB per block. If all near candidates are ties and there is no room for them,
  * only the coordinates above them are listed, and the tiles with selected ties are read again. */
 #include "gpu/histogram.h"
 #include "gpu/in_order.h"
+#include "gpu/sample.h"
 #include "gpu/sweep.h"
 
 /* ---- the whole selection --------------------------------------------------- */
@@ -37,7 +40,7 @@ __device__ static inline int interval_fits(const struct topk_args *a, uint32_t n
  * are not zero. */
 __device__ static inline struct known narrow_interval(const struct topk_args *a,
 						      struct histogram *sh, int adding,
-						      uint32_t *passed, uint32_t *passes)
+						      uint32_t *passed)
 {
 	struct known known = { 1, KEY_MASK };
 	const struct known all_nonzero = { 1, 0 };
@@ -48,7 +51,7 @@ __device__ static inline struct known narrow_interval(const struct topk_args *a,
 
 		count_vector(a, sh, adding, known, pass);
 		adding = 0;
-		*passes += 1;
+		count_pass(sh);
 		grid_barrier(&a->state->barrier, passed);
 		find_bin(sh, a->state->of_vector[pass], need);
 		if (sh->bin == BINS)
@@ -65,7 +68,7 @@ __device__ static inline struct known narrow_interval(const struct topk_args *a,
  * are wanted. */
 __device__ static inline struct cut cut_of_candidates(const struct topk_args *a,
 						      struct histogram *sh, uint32_t listed,
-						      struct known known, uint32_t need,
+						      struct known known, uint32_t need, int alone,
 						      uint32_t *passed)
 {
 	struct cut cut;
@@ -73,9 +76,10 @@ __device__ static inline struct cut cut_of_candidates(const struct topk_args *a,
 	for (unsigned pass = 0; pass < NARROWINGS && known.low < known.high; pass++) {
 		const unsigned shift = known_shift(known);
 
-		count_candidates(a, sh, listed, known, pass);
-		grid_barrier(&a->state->barrier, passed);
-		find_bin(sh, a->state->of_candidates[pass], need);
+		count_candidates(a, sh, listed, known, pass, alone);
+		if (!alone)
+			grid_barrier(&a->state->barrier, passed);
+		find_bin(sh, alone ? sh->bins : a->state->of_candidates[pass], need);
 		need = sh->need;
 		known = known_bin(known, shift, sh->bin);
 	}
@@ -93,28 +97,43 @@ KERNEL(topk, topk_args)
 	struct known near = { 1, 0 };
 	struct cut cut = { 0, 0, 0 };
 	struct search s = { 1, 0, 0, 0 };
-	uint32_t passed = 0, attempt = 0, passes = 1, listed, within, sure, found, boundary = 0;
+	uint32_t passed = 0, attempt = 0, listed, within = 0, sure, found;
+	uint32_t boundary = 0;
 	int adding = a.adds, ready = 0, ties_apart = 0;
 	const int seeks = !a.by_level && a.k && a.k < a.n - a.exempt_coordinates;
 
+	if (threadIdx.x == 0)
+		sh.passes = 1;
 	if (prepare(&a, &passed))
 		return;
-	if (seeks && a.hint && hint_foretells(a.hint)) {
-		near = hint_around(a.hint);
+	/* Where the hint says, and then where a sample does. */
+	for (unsigned by_sample = 0; by_sample < 2 && seeks && !ready; by_sample++) {
+		if (by_sample) {
+			if (!sample_interval(&a, &sh, adding, &passed, &near))
+				break;
+		} else {
+			if (!a.hint || !hint_foretells(a.hint))
+				continue;
+			near = hint_around(a.hint);
+		}
 		s.low = near.low;
 		s.above = near.high;
-		sweep(&a, adding, s, 0);
+		sweep(&a, adding, s, attempt);
 		adding = 0;
 		grid_barrier(&state->barrier, &passed);
-		listed = look(&state->listed[0]);
-		ready = look(&state->sure[0]) <= a.k && listed - look(&state->exempt[0]) >= a.k &&
-			listed <= a.room;
-		attempt = !ready;
-		passes += !ready;
+		listed = look(&state->listed[attempt]);
+		within = listed - look(&state->exempt[attempt]);
+		ready = look(&state->sure[attempt]) <= a.k && listed <= a.room &&
+			(within >= a.k || s.low == 1);
+		attempt += !ready;
+		if (!ready)
+			count_pass(&sh);
+		if (within < a.k) /* if it is ready, these are all that are not zero */
+			near.high = 0;
 	}
 	if (!ready) {
 		if (seeks) {
-			near = narrow_interval(&a, &sh, adding, &passed, &passes);
+			near = narrow_interval(&a, &sh, adding, &passed);
 			adding = 0;
 			ties_apart = near.low == near.high &&
 				     !interval_fits(&a, sh.need, sh.inside);
@@ -155,13 +174,14 @@ KERNEL(topk, topk_args)
 		boundary = near.low;
 		cut.floor = near.low - 1;
 	} else {
-		cut = cut_of_candidates(&a, &sh, listed, near, a.k - sure, &passed);
+		cut = cut_of_candidates(&a, &sh, listed, near, a.k - sure, finish_alone(&a, listed),
+					&passed);
 		boundary = cut.floor;
 	}
-	found = put_in_order(&a, sh.sums, cut, ties_apart, &passed);
+	found = put_in_order(&a, sh.sums, cut, ties_apart, finish_alone(&a, listed), &passed);
 	if (blockIdx.x == 0 && threadIdx.x == 0) {
 		state->found = found;
-		state->passes = passes;
+		state->passes = sh.passes;
 		if (a.hint && seeks)
 			hint_remember(a.hint, boundary);
 	}

@@ -12,7 +12,8 @@
 #include "runtime/compress/select_rules.h"
 #include <cuda_runtime_api.h>
 
-enum { ATTEMPTS = 2 };
+/* How often a selection may list candidates: by the hint, by a sample, and by histograms. */
+enum { ATTEMPTS = 3, SAMPLE_PASSES = 2 };
 
 /* Must be zeroed before each launch. The host reads the members before `barrier`. */
 struct topk_state {
@@ -30,6 +31,7 @@ struct topk_state {
 	uint32_t above[GAUSSIAN_COUNTS_MAX];
 	uint32_t left_out[DRAW_ROUNDS_MAX + 1];
 	uint32_t of_vector[NARROWINGS][BINS], of_candidates[NARROWINGS][BINS];
+	uint32_t of_sample[SAMPLE_PASSES][BINS];
 };
 
 struct topk_args {

@@ -164,7 +164,7 @@ int agree_ask_device(sluice_model *model)
 
 int agree_apply_support(sluice_model *model, uint32_t shard, const struct message *m)
 {
-	const struct entries got = compressor_entries(model->worker->compressor);
+	const struct entries got = model->worker->received;
 	struct support *support = &model->worker->agreed->of[shard];
 
 	for (uint32_t i = 0; i < m->count; i++)

@@ -104,7 +104,7 @@ int async_apply(sluice_model *model, uint32_t shard, const struct message *m)
 	const struct shard_layout *at = &model->layout.shards[shard];
 	float *restrict params = w->target + at->begin;
 	float *restrict anchor = w->async->anchor + at->begin;
-	const float *restrict value = compressor_entries(w->compressor).value;
+	const float *restrict value = w->received.value;
 
 	if (m->kind == MESSAGE_SNAPSHOT || model->recipe.whole)
 		memcpy(params, value, at->span * sizeof(*params));

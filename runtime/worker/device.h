@@ -16,6 +16,7 @@
 #ifndef RUNTIME_WORKER_DEVICE_H
 #define RUNTIME_WORKER_DEVICE_H
 #include "compress/message.h"
+#include "model/compressor.h"
 #include "model/layout.h"
 #include "rdma/transport.h"
 #include "sluice.h"
@@ -74,13 +75,18 @@ int on_device_fetch_velocity(sluice_model *model);
  * is an error. */
 int on_device_target(sluice_model *model, float **target);
 int on_device_pulled(sluice_model *model, int rc);
-/* What a decoded delta does to the target, wherever it is. */
+/* Whether messages are decoded to where the device reads them, and where one of so many coordinates
+ * is: otherwise the entries of the worker's compressor. */
+int on_device_lands(const sluice_model *model);
+int on_device_entries(sluice_model *model, uint32_t count, struct entries *to);
+/* What a decoded delta does to the target, wherever it is. The lists lie where on_device_entries()
+ * said. */
 int on_device_apply(sluice_model *model, float *vector, const uint32_t *index, const float *value,
 		    uint32_t count);
 /* n zeros. */
 int on_device_zero(sluice_model *model, float *target, size_t n);
-/* up=sketch: what was published (the entries' values, which are overwritten) begins anew; index is
- * relative to the shard, NULL: all but the zeros. */
+/* up=sketch: what was published begins anew; index is relative to the shard and lies where
+ * on_device_entries() said, NULL: all but the zeros of the received values. */
 int on_device_clear(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
 		    uint32_t n);
 
@@ -96,6 +102,12 @@ int on_device_borrow(const sluice_model *model, float *params, size_t n, struct 
 int on_device_return(struct borrowed *b, int failed);
 
 /* ---- device_push.c: a push on the device ---- */
+/* Whether the model's stream is being captured into a CUDA graph, in which a push of gradients in
+ * device memory is to be put; puts it there, or SLUICE_EGPU says why not. Nothing is pushed. */
+int on_device_captured(const sluice_model *model);
+int on_device_capture(sluice_model *model, const void *grad);
+/* A graph with a push was launched: that is this step's push. on_device_leave() follows. */
+int on_device_launched(sluice_model *model);
 /* What signal_fold() does, the selection and the payloads, enqueued on the model's stream. On
  * failure the job has ended. */
 int on_device_fold(sluice_model *model, const void *grad);

@@ -53,6 +53,11 @@ struct outbox {
 	struct memory payloads; /* where parts are packed */
 	struct region *region;  /* over payloads, if any is posted from there; else NULL */
 	struct window staging;  /* the lanes' staging region, pinned */
+	/* Where the payloads of a push in a graph are made and come to: a graph does not know which
+	 * slots are free when it is launched. */
+	struct memory captured, captured_landing;
+	float captured_scale;  /* by which the graph multiplies gradients */
+	int from_graph;        /* the last push is one */
 	struct memory landing; /* a simulated rank's, whose pages others share: staged payloads come
 				  here */
 	uint32_t *listed;      /* selected_most: positions that the host encodes, */
@@ -235,6 +240,8 @@ void outbox_close(sluice_model *model)
 	for (int r = 0; o->windows && r < model->job->size; r++)
 		d->ops->unpin(o->windows[r].host);
 	d->ops->release(&o->landing);
+	d->ops->release(&o->captured_landing);
+	d->ops->release(&o->captured);
 	region_close(&o->region);
 	d->ops->release(&o->payloads);
 	free(o->parts);
@@ -251,7 +258,8 @@ void outbox_close(sluice_model *model)
 
 enum payload_way on_device_way(const sluice_model *model, uint32_t shard)
 {
-	return outbox_of(model)->lanes[shard].way;
+	const struct outbox *o = outbox_of(model);
+	return o->from_graph ? PAYLOAD_STAGED : o->lanes[shard].way;
 }
 
 int on_device_packed(const sluice_model *model, uint32_t shard)
@@ -306,13 +314,10 @@ static int masks(const sluice_model *model)
 	return compressor_velocity(model->worker->compressor) && upload_masks(model);
 }
 
-int on_device_fold(sluice_model *model, const void *grad)
+static struct device_push push_of(const sluice_model *model, const void *grad)
 {
-	struct worker *w = model->worker;
-	struct on_device *d = w->device;
-	struct outbox *o = d->outbox;
-	w->skip = 0;
-	const struct device_push push = {
+	const struct on_device *d = model->worker->device;
+	return (struct device_push){
 		.payload = sketches(model)              ? DEVICE_SKETCHES :
 			   outbox_packs(&model->recipe) ? DEVICE_PAIRS :
 							  DEVICE_LISTS,
@@ -321,8 +326,18 @@ int on_device_fold(sluice_model *model, const void *grad)
 		.settle = 1,
 		.masked = masks(model) ? d->velocity.address : NULL,
 		.rows = model->recipe.up.sketch_rows,
-		.parts = o->parts,
+		.parts = d->outbox->parts,
 	};
+}
+
+int on_device_fold(sluice_model *model, const void *grad)
+{
+	struct worker *w = model->worker;
+	struct on_device *d = w->device;
+	struct outbox *o = d->outbox;
+	w->skip = 0;
+	const struct device_push push = push_of(model, grad);
+	o->from_graph = 0;
 	aim(model);
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		o->heads[s] = upload_head(model, s);
@@ -331,6 +346,79 @@ int on_device_fold(sluice_model *model, const void *grad)
 	o->asked_ns = now_ns();
 	if (on_device_take_up(model) || d->ops->push(d->compressor, &push, d->stream))
 		return outbox_failed(model, 0);
+	return 0;
+}
+
+/* Where a graph's payloads are made, one after the other; what they come to has the same offsets.
+ */
+static size_t place_captured(const sluice_model *model, struct device_part *parts)
+{
+	const struct outbox *o = outbox_of(model);
+	size_t bytes = 0;
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		if (parts) {
+			parts[s] = o->parts[s];
+			parts[s].payload = (uint8_t *)o->captured.address + bytes;
+			parts[s].copy = (uint8_t *)o->captured_landing.address + bytes;
+		}
+		bytes += payload_room(&model->layout.shards[s]);
+	}
+	return bytes;
+}
+
+int outbox_capture(sluice_model *model, const void *grad)
+{
+	struct on_device *d = model->worker->device;
+	struct outbox *o = d->outbox;
+	const size_t bytes = place_captured(model, NULL);
+	struct device_part *parts = calloc(model->layout.n_shards, sizeof(*parts));
+	struct device_push push = push_of(model, grad);
+	int rc = 0;
+	if (!parts)
+		return fail(SLUICE_ENOMEM, "sluice_push: no memory");
+	if ((!o->captured.address && d->ops->alloc(MEMORY_DEVICE, bytes, &o->captured)) ||
+	    (!o->captured_landing.address &&
+	     d->ops->alloc(MEMORY_HOST, bytes, &o->captured_landing)))
+		rc = device_fail(d->ops, "sluice_push");
+	if (!rc) {
+		place_captured(model, parts);
+		push.parts = parts;
+		push.captured = 1;
+		if (d->ops->push(d->compressor, &push, d->stream))
+			rc = device_fail(d->ops, "sluice_push");
+		o->captured_scale = push.select.scale;
+	}
+	free(parts);
+	return rc;
+}
+
+int outbox_launched(sluice_model *model)
+{
+	struct on_device *d = model->worker->device;
+	struct outbox *o = d->outbox;
+	d->ops->launched(d->compressor);
+	if (on_device_state(model) != DEVICE_IDLE)
+		return fail(SLUICE_EINVAL,
+			    "sluice_push_launched: residual and momentum were restored after the "
+			    "last push, and the graph has used those before: make the step with "
+			    "sluice_push, and launch the graph again after its pull");
+	const float scale = on_device_select_of(model, NULL).scale;
+	if (scale != o->captured_scale) { /* what it selected is out of the residual */
+		progress_take(model->job);
+		int rc = job_fail(
+			model->job, SLUICE_EINVAL, model->job->rank,
+			"sluice_push_launched: the graph multiplies gradients by the "
+			"learning rate %g, which is %g now: after sluice_set_lr() the push "
+			"has to be captured again before the graph is launched",
+			(double)o->captured_scale, (double)scale);
+		progress_release(model->job);
+		return rc;
+	}
+	model->worker->skip = 0;
+	o->from_graph = 1;
+	for (uint32_t s = 0; s < model->layout.n_shards; s++)
+		o->heads[s] = upload_head(model, s);
+	o->asked_ns = now_ns();
 	return 0;
 }
 
@@ -431,6 +519,14 @@ static struct message head_of(const sluice_model *model, uint32_t shard)
 	return m;
 }
 
+static const uint8_t *captured_payload(const sluice_model *model, uint32_t shard)
+{
+	const uint8_t *at = outbox_of(model)->captured_landing.address;
+	for (uint32_t s = 0; s < shard; s++)
+		at += payload_room(&model->layout.shards[s]);
+	return at;
+}
+
 /* The device has made the payload of this message: the header goes into the shard's staging slot.
  * The payload lies there already, unless it landed elsewhere. */
 static void stage_made(sluice_model *model, uint32_t shard, struct message *m)
@@ -440,13 +536,17 @@ static void stage_made(sluice_model *model, uint32_t shard, struct message *m)
 	static const enum lane_way ways[] = { [PAYLOAD_STAGED] = LANE_STAGED,
 					      [PAYLOAD_PLACED] = LANE_PLACED,
 					      [PAYLOAD_IN_PLACE] = LANE_BESIDE };
-	const struct lane_payload payload = { .way = ways[o->lanes[shard].way],
+	const enum payload_way way = o->from_graph ? PAYLOAD_STAGED : o->lanes[shard].way;
+	const struct lane_payload payload = { .way = ways[way],
 					      .region = o->region,
 					      .bytes = o->parts[shard].payload };
 	uint8_t *slot = lane_slot(model, shard, m->seq);
 	m->payload_bytes = sent->payload_bytes;
 	m->scale = sent->scale;
-	if (o->landing.address && o->lanes[shard].way == PAYLOAD_STAGED)
+	if (o->from_graph)
+		memcpy(slot + MESSAGE_HEADER_BYTES, captured_payload(model, shard),
+		       sent->payload_bytes);
+	else if (o->landing.address && way == PAYLOAD_STAGED)
 		memcpy(slot + MESSAGE_HEADER_BYTES, o->parts[shard].copy, sent->payload_bytes);
 	message_head(m, sent->crc, slot);
 	upload_stage(model, m, &payload);
@@ -569,6 +669,7 @@ static int ask_for_values(sluice_model *model)
 	const struct device_push push = { .payload = DEVICE_VALUES,
 					  .vector = d->residual.address,
 					  .parts = o->parts };
+	o->from_graph = 0;
 	aim(model);
 	o->asked_ns = now_ns();
 	/* Simulated ranks would wait for one that waits for no rank. */

@@ -44,6 +44,9 @@ int on_device_ready(const sluice_model *model, const char *function);
 
 /* ---- device_push.c ---- */
 int outbox_open(sluice_model *model);
+/* The captured push of these gradients is enqueued. A graph with it was launched. */
+int outbox_capture(sluice_model *model, const void *grad);
+int outbox_launched(sluice_model *model);
 void outbox_close(sluice_model *model);
 /* Whether the device packs the messages, where they fit; else the host encodes them from what was
  * selected. */

@@ -62,15 +62,25 @@ void on_device_renewed(sluice_model *model)
 
 /* ---- the device's own compressor -------------------------------------------- */
 
-/* Of up=sketch: the columns of the widest sketch; else 0. */
+static int sketches(const sluice_model *model)
+{
+	return model->recipe.up.select == SELECT_SKETCH;
+}
+
+/* Of up=sketch: the columns of all sketches; else 0. */
 static uint32_t sketch_columns(const sluice_model *model)
 {
-	uint32_t most = 0;
-	for (uint32_t s = 0; s < model->layout.n_shards && model->recipe.up.select == SELECT_SKETCH;
-	     s++)
-		if (model->layout.shards[s].sketch_columns > most)
-			most = model->layout.shards[s].sketch_columns;
-	return most;
+	uint32_t sum = 0;
+	for (uint32_t s = 0; s < model->layout.n_shards && sketches(model); s++)
+		sum += model->layout.shards[s].sketch_columns;
+	return sum;
+}
+
+/* The most entries of a message that comes back, and of all that shards ask for. */
+static size_t most_landed(const struct layout *l)
+{
+	const size_t room = layout_largest(l, -1).room;
+	return room > l->support_most ? room : l->support_most;
 }
 
 int on_device_open_compressor(sluice_model *model, const void *pointer)
@@ -85,8 +95,8 @@ int on_device_open_compressor(sluice_model *model, const void *pointer)
 				      .exempt = exempt,
 				      .parts = l->n_shards,
 				      .blocks = (unsigned)model->job->settings.gpu_blocks,
-				      .sketch_span = (uint32_t)layout_largest(l, -1).span,
-				      .sketch_columns = sketch_columns(model) };
+				      .sketch_columns = sketch_columns(model),
+				      .landed = most_landed(l) };
 	if (d->compressor)
 		return 0;
 	if (!exempt)
@@ -231,17 +241,16 @@ int on_device_clear(sluice_model *model, const struct shard_layout *at, const ui
 	struct on_device *d = w->device;
 	float *residual = (float *)d->residual.address + at->begin;
 	float *velocity = (float *)d->velocity.address;
-	const struct entries got = compressor_entries(w->compressor);
+	const struct entries got = w->received;
 	uint32_t published = index ? n : 0;
 	for (uint32_t i = 0; !index && i < n; i++)
 		if (got.value[i] != 0)
 			got.index[published++] = i;
 	if (!index)
 		index = got.index;
-	memset(got.value, 0, n * sizeof(*got.value)); /* applied already */
-	if (d->ops->apply(d->compressor, residual, index, got.value, published, 1, d->stream) ||
+	if (d->ops->apply(d->compressor, residual, index, NULL, published, 1, d->stream) ||
 	    (velocity && model->recipe.mask &&
-	     d->ops->apply(d->compressor, velocity + at->begin, index, got.value, published, 1,
+	     d->ops->apply(d->compressor, velocity + at->begin, index, NULL, published, 1,
 			   d->stream)))
 		return device_fail(d->ops, "sluice_pull");
 	return 0;
@@ -288,6 +297,24 @@ int on_device_pulled(sluice_model *model, int rc)
 		rc = device_fail(d->ops, "sluice_pull");
 	d->params = NULL;
 	return rc;
+}
+
+int on_device_lands(const sluice_model *model)
+{
+	return on_device_pulls(model) || (on_device_selects(model) && sketches(model));
+}
+
+/* The device reads them in stream order, so they are not where the next message is decoded. */
+int on_device_entries(sluice_model *model, uint32_t count, struct entries *to)
+{
+	struct worker *w = model->worker;
+	struct on_device *d = w->device;
+	*to = compressor_entries(w->compressor);
+	if (!on_device_lands(model))
+		return 0;
+	if (d->ops->land(d->compressor, count, &to->index, &to->value, d->stream))
+		return device_fail(d->ops, "sluice_pull");
+	return 0;
 }
 
 int on_device_apply(sluice_model *model, float *vector, const uint32_t *index, const float *value,

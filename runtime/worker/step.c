@@ -197,7 +197,22 @@ int sluice_push(sluice_model *model, const void *grad)
 		rc = accumulator_check(model, grad, 0, "sluice_push");
 	if (rc)
 		return rc;
+	if (!unwanted && on_device_captured(model))
+		return on_device_capture(model, grad);
 	return push(model, unwanted ? NULL : grad, NULL);
+}
+
+int sluice_push_launched(sluice_model *model)
+{
+	int rc = step_check(model, model, "sluice_push_launched", STEP_DONE);
+	if (!rc)
+		rc = lanes_await_slots(model);
+	if (rc)
+		return rc;
+	const uint64_t start = now_ns();
+	step_begin(model, 1);
+	rc = on_device_launched(model);
+	return rc ? rc : on_device_leave(model, start);
 }
 
 int sluice_push_params(sluice_model *model, const float *params)

@@ -9,6 +9,7 @@
 #include "worker/hooks.h"
 #include <float.h>
 #include <stdio.h>
+#include <string.h>
 
 /* ---- pick ------------------------------------------------------------------ */
 
@@ -212,11 +213,14 @@ static int apply_of_step(sluice_model *model, uint32_t shard, const struct messa
 {
 	struct worker *w = model->worker;
 	const struct shard_layout *at = &model->layout.shards[shard];
-	const struct entries got = compressor_entries(w->compressor);
+	const struct entries got = w->received;
 	uint32_t agreed;
 	const uint32_t *index = m->coding == CODING_DENSE  ? NULL :
 				m->coding == CODING_AGREED ? agree_support(model, shard, &agreed) :
 							     got.index;
+
+	if (m->coding == CODING_AGREED && on_device_lands(model)) /* the device reads it, too */
+		index = memcpy(got.index, index, m->count * sizeof(*index));
 	int rc = on_device_apply(model, w->target + at->begin, index, got.value, m->count);
 
 	return rc ? rc : hooks_applied(model, shard, index, got.value, m);
@@ -314,14 +318,20 @@ static void take_delta(sluice_model *model, uint32_t shard, struct message *m, u
 {
 	sluice_job *job = model->job;
 	const struct shard_layout *at = &model->layout.shards[shard];
-	const struct entries to = compressor_entries(model->worker->compressor);
+	struct entries to = { NULL, NULL };
 	const struct message_expect want = expect(model, shard);
 	const size_t note = message_bytes(m);
 	const char *why = welcome(model, shard, m);
+	int rc = 0;
 
 	m->stream.seed = model->recipe.seed;
-	if (why || message_check(m, &want, &why) ||
-	    message_decode(m, copy, to.index, to.value, &why) ||
+	if (!why && !message_check(m, &want, &why))
+		rc = on_device_entries(model, m->count, &to);
+	if (rc) {
+		job_fail(job, rc, job->rank, "%s", sluice_last_error());
+		return;
+	}
+	if (why || message_decode(m, copy, to.index, to.value, &why) ||
 	    hooks_note(model, shard, copy + note, lane_last_bytes(model, shard) - note, &why)) {
 		job_fail(job, SLUICE_EWIRE, at->owner,
 			 "version %llu of shard %u from %s was refused: %s",
@@ -329,7 +339,8 @@ static void take_delta(sluice_model *model, uint32_t shard, struct message *m, u
 			 why);
 		return;
 	}
-	int rc = kind_of(model)->apply(model, shard, m);
+	model->worker->received = to;
+	rc = kind_of(model)->apply(model, shard, m);
 	if (rc) {
 		job_fail(job, rc, job->rank, "%s", sluice_last_error());
 		return;

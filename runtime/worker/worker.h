@@ -50,9 +50,10 @@ struct worker {
 	unsigned phase;
 	int encoded; /* the messages of this phase are made */
 	int skip;    /* nonfinite=skip or sluice_wanted(): this step's messages are empty */
-	uint32_t shards_done; /* those whose publication of this phase is dealt with */
-	float *target;        /* params (or mean) of the pull under way */
-	struct tiling pushed; /* the ranges that sluice_push_range() has brought */
+	uint32_t shards_done;    /* those whose publication of this phase is dealt with */
+	float *target;           /* params (or mean) of the pull under way */
+	struct entries received; /* the message that was decoded last */
+	struct tiling pushed;    /* the ranges that sluice_push_range() has brought */
 	/* Of a pull in ranges: the program's vector, the ranges that sluice_pull_range() was asked
 	 * for, and whether shards are taken one by one or all by the first of these calls. The kind
 	 * is written with the token held, because the progress thread reads it. */

@@ -3,7 +3,8 @@
 # Registers, shared memory and spills of every kernel, as the assembler reported them when the module was built
 # (*.ptxas), against bounds: 64 registers let four blocks of 256 threads be on a multiprocessor, 80 let three
 # (of kernels that hold sums of doubles), with 16 KiB of shared memory each; a spill is traffic that no figure
-# counts.
+# counts. Where there is a cuobjdump, the linked module is read as well: every kernel has code for every GPU of the
+# build, with the same bounds, and no local memory.
 set -u
 [ -n "$(ls gpu/*.ptxas 2>/dev/null)" ] || { echo "skipped: built without the GPU module"; exit 77; }
 cat gpu/*.ptxas tools/train/*.ptxas 2>/dev/null | awk '
@@ -26,4 +27,33 @@ END {
 	if (kernels < 3)
 		print "wrong: only " kernels + 0 " kernels found"
 	exit bad > 0 || kernels < 3
+}' || exit 1
+module=.libs/libsluice_cuda.so
+dump=$(PATH=$PATH:$(dirname "$(sed -n 's/^NVCC = //p' Makefile)") command -v cuobjdump) ||
+	{ echo "no cuobjdump here: the linked module was not read"; exit 0; }
+[ -f $module ] || exit 0
+"$dump" --dump-resource-usage $module | awk -v wanted="$(sed -n 's/^GENCODE = //p' Makefile | tr ' ' '\n' | grep -c 'code=sm_')" '
+/^arch = / { arch = $3 }
+/^ Function / { kernel = $2; sub(/:$/, "", kernel) }
+/REG:/ {
+	for (i = 1; i <= NF; i++) {
+		split($i, pair, ":")
+		value[pair[1]] = pair[2]
+	}
+	most = kernel ~ /^(gaussian|draw|fold)$/ ? 80 : 64
+	# The assembler reserves 1 KiB of shared memory for itself from sm_90 on.
+	if (value["REG"] > most || value["SHARED"] > 16384 + 1024 || value["LOCAL"] > 0 || value["STACK"] > 64) {
+		printf "wrong: %s %s in the module: %s\n", kernel, arch, $0
+		bad++
+	}
+	codes[kernel]++
+}
+END {
+	for (kernel in codes)
+		if (codes[kernel] != wanted) {
+			printf "wrong: %s has code for %d of %d GPUs\n", kernel, codes[kernel], wanted
+			bad++
+		}
+	printf "%d kernels in the module, each for %d GPUs\n", length(codes), wanted
+	exit bad > 0 || length(codes) < 3
 }'

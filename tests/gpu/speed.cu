@@ -1,17 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Times the module's kernels beside the device's own copy and CUB's radix sort, in one run: medians
- * of repetitions, by events on one stream. Prints rows "what | n | density | ms | GB/s | of copy".
- * Built and run by tests/gpu/run: speed MODULE [N]. */
+ * Times the module's kernels beside the device's own copy, CUB's radix sort and, where the headers
+ * have it, CUB's DeviceTopK, in one run: medians of repetitions, by events on one stream. Prints
+ * rows "what | n | density | ms | GB/s | of copy". With "axes" in place of N, it prints selections
+ * of every size and number with keys of every entropy instead, beside DeviceTopK. Built and run by
+ * tests/gpu/run: speed MODULE [N | axes]. */
 #include "base/device_kernels.h"
 #include <algorithm>
 #if __has_include(<cub/device/device_radix_sort.cuh>)
 #include <cub/device/device_radix_sort.cuh>
 #define HAVE_CUB 1
 #endif
+#if __has_include(<cub/device/device_topk.cuh>)
+#include <cub/device/device_topk.cuh>
+#define HAVE_CUB_TOPK 1
+#endif
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <vector>
 
 enum { REPEAT = 15, WARM = 4, SHIFTS = 64, SHIFT = 16, BLOCK = 256, GRID = 1024 };
@@ -118,16 +125,16 @@ static void measure_copy(float *to, const float *from, size_t n)
 	row("copy", n, 1, ms, 8.0 * n);
 }
 
-/* residual += grad and top-k, 12 bytes a coordinate. */
-static double select(const char *what, struct device_selector *s, float *residual,
-		     const float *pool, size_t n, size_t k, int forget)
+/* residual += grad and top-k. same: of the same gradient each time, else of another. */
+static double select_ms(struct device_selector *s, float *residual, const float *pool, size_t n,
+			size_t k, int forget, int same)
 {
 	cudaMemsetAsync(residual, 0, n * 4, stream);
-	double ms = median_ms([&](int i) {
+	return median_ms([&](int i) {
 		struct device_selection call = {};
 
 		call.call.residual = residual;
-		call.call.grad = pool + i % SHIFTS * SHIFT;
+		call.call.grad = pool + (same ? 0 : i % SHIFTS * SHIFT);
 		call.call.scale = 1;
 		call.clear = 1;
 		call.forget = forget;
@@ -135,6 +142,13 @@ static double select(const char *what, struct device_selector *s, float *residua
 		call.call.k = k;
 		need(!kernels->select(s, &call, stream), "select");
 	});
+}
+
+/* The same as a row, 12 bytes a coordinate. */
+static double select(const char *what, struct device_selector *s, float *residual,
+		     const float *pool, size_t n, size_t k, int forget)
+{
+	const double ms = select_ms(s, residual, pool, n, k, forget, 0);
 
 	row(what, n, (double)k / n, ms, 12.0 * n);
 	return ms;
@@ -258,24 +272,29 @@ static void messages(struct device_selector *s, float *vector, size_t n, size_t 
 	few.block = 512;
 	ms = median_ms([&](int) { need(!kernels->quantize(s, &few, stream), "quantize"); });
 	row("quantize, uniform(4,512)", n, (double)k / n, ms, 16.5 * got.n);
-	/* a sector of 32 bytes is read and written an entry; the lists are copied to the selector
-	 * first */
+	/* a sector of 32 bytes is read and written an entry */
 	struct device_shape shape = {};
 	struct device_compressor *c;
+	uint32_t *landed;
+	float *landed_values;
 
 	shape.n = n;
 	shape.k = k;
+	shape.landed = got.n;
 	need(!ops->open(&shape, &c), "compressor");
 	ms = median_ms([&](int) {
 		need(!ops->apply(c, vector, there, values, (uint32_t)got.n, 0, stream), "apply");
 	});
-	row("apply, lists on the device", n, (double)k / n, ms, 88.0 * got.n);
-	/* as the pull does it now */
+	row("apply, lists on the device", n, (double)k / n, ms, 72.0 * got.n);
+	/* as the pull does it */
+	need(!ops->land(c, (uint32_t)got.n, &landed, &landed_values, stream), "land");
+	std::copy(index.begin(), index.begin() + got.n, landed);
+	std::copy(value.begin(), value.begin() + got.n, landed_values);
 	ms = median_ms([&](int) {
-		need(!ops->apply(c, vector, index.data(), value.data(), (uint32_t)got.n, 0, stream),
+		need(!ops->apply(c, vector, landed, landed_values, (uint32_t)got.n, 0, stream),
 		     "apply");
 	});
-	row("apply, lists from the host", n, (double)k / n, ms, 72.0 * got.n);
+	row("apply, pinned lists", n, (double)k / n, ms, 72.0 * got.n);
 	ops->close(&c);
 	cudaFree(there);
 	cudaFree(values);
@@ -327,6 +346,110 @@ static void sort(const float *x, size_t n, double ours)
 	cudaFree(memory);
 }
 #endif
+
+#ifdef HAVE_CUB_TOPK
+__global__ static void add(float *residual, const float *grad, size_t n)
+{
+	for (size_t i = blockIdx.x * (size_t)BLOCK + threadIdx.x; i < n;
+	     i += (size_t)gridDim.x * BLOCK)
+		residual[i] += grad[i];
+}
+
+/* CUB's top-k of keys that are there already, and the addition, which it does not do. memory: n
+ * keys and n positions, followed by as much room. */
+static double cub_topk_ms(uint32_t *memory, float *residual, const float *grad, size_t n, size_t k)
+{
+	const auto environment = cuda::std::execution::env{
+		cuda::stream_ref{ stream },
+		cuda::execution::require(cuda::execution::determinism::not_guaranteed,
+					 cuda::execution::output_ordering::unsorted)
+	};
+	void *scratch = NULL;
+	size_t bytes = 0;
+	const auto topk = [&] {
+		return cub::DeviceTopK::MaxPairs(scratch, bytes, memory, memory + 2 * n, memory + n,
+						 memory + 3 * n, (uint32_t)n, (uint32_t)k,
+						 environment);
+	};
+
+	need(topk() == cudaSuccess, "CUB DeviceTopK");
+	scratch = device_memory(bytes);
+	const double ms = median_ms([&](int) {
+		add<<<GRID, BLOCK, 0, stream>>>(residual, grad, n);
+		need(topk() == cudaSuccess, "CUB DeviceTopK");
+	});
+	cudaFree(scratch);
+	return ms;
+}
+#endif
+
+static void cub_topk(const float *x, float *residual, size_t n, size_t k, double ours)
+{
+#ifndef HAVE_CUB_TOPK
+	(void)x, (void)residual, (void)n, (void)k, (void)ours;
+	printf("  CUB's DeviceTopK is not among the headers, so it was not measured\n");
+#else
+	uint32_t *memory = (uint32_t *)device_memory(n * 16);
+
+	keys_of<<<GRID, BLOCK, 0, stream>>>(x, memory, memory + n, n);
+	const double ms = cub_topk_ms(memory, residual, x, n, k);
+	row("CUB DeviceTopK and an addition", n, (double)k / n, ms, 12.0 * n);
+	printf("  %.2f times as long as select with a hint\n", ms / ours);
+	cudaFree(memory);
+#endif
+}
+
+/* Finite keys: random words, of which `ands` more are combined by and, so that bits are rarer. */
+__global__ static void fill_bits(float *x, size_t n, int ands)
+{
+	for (size_t i = blockIdx.x * (size_t)BLOCK + threadIdx.x; i < n;
+	     i += (size_t)gridDim.x * BLOCK) {
+		uint32_t word = 0xffffffff;
+
+		for (int w = 0; w <= ands; w++)
+			word &= (uint32_t)(uniform((uint64_t)w << 40 | i) * 4294967296.0);
+		x[i] = __uint_as_float(word & 0x3fffffff);
+	}
+}
+
+/* The axes of CUB's own benchmark. The bits of a key have these entropies after so many ands. */
+static void axes(void)
+{
+	static const double entropy[] = { 1, 0.811, 0.544, 0.337, 0.201 };
+	const size_t most = (size_t)1 << 28;
+	float *x = (float *)device_memory(most * 4), *residual = (float *)device_memory(most * 4);
+#ifdef HAVE_CUB_TOPK
+	uint32_t *memory = (uint32_t *)device_memory(most * 16);
+#endif
+
+	printf("%4s %4s %7s | %9s %9s | %9s %7s\n", "n", "k", "entropy", "hint ms", "none ms",
+	       "CUB ms", "of none");
+	for (int ands = 0; ands < 5; ands += 2)
+		for (int n_bits = 16; n_bits <= 28; n_bits += 4)
+			for (int k_bits = 3; k_bits <= 23 && k_bits < n_bits; k_bits += 5) {
+				const size_t n = (size_t)1 << n_bits, k = (size_t)1 << k_bits;
+				struct device_selector *s;
+				double ms[2], cub = 0;
+
+				fill_bits<<<GRID, BLOCK, 0, stream>>>(x, n, ands);
+				need(open_selector(n, k, &s), "selector");
+				for (int forget = 0; forget < 2; forget++)
+					ms[forget] = select_ms(s, residual, x, n, k, forget, 1);
+				kernels->selector_close(&s);
+#ifdef HAVE_CUB_TOPK
+				keys_of<<<GRID, BLOCK, 0, stream>>>(x, memory, memory + n, n);
+				cub = cub_topk_ms(memory, residual, x, n, k);
+#endif
+				printf("2^%-2d 2^%-2d %7.3f | %9.4f %9.4f | %9.4f %7.2f\n", n_bits,
+				       k_bits, entropy[ands], ms[0], ms[1], cub, cub / ms[1]);
+				fflush(stdout);
+			}
+	cudaFree(x);
+	cudaFree(residual);
+#ifdef HAVE_CUB_TOPK
+	cudaFree(memory);
+#endif
+}
 
 /* A whole push, settled, with its payloads in device memory, beside the selection alone. */
 static void push(float *residual, const float *pool, size_t n, size_t k, double select_ms)
@@ -387,7 +510,7 @@ int main(int argc, char **argv)
 	void *module = argc > 1 ? dlopen(argv[1], RTLD_NOW) : NULL;
 	char text[512];
 
-	need(module != NULL, "usage: speed MODULE [N]");
+	need(module != NULL, "usage: speed MODULE [N | axes]");
 	ops = ((device_module_fn *)dlsym(module, DEVICE_MODULE_SYMBOL))();
 	kernels = ((device_kernels_fn *)dlsym(module, DEVICE_KERNELS_SYMBOL))();
 	need(ops->size == sizeof(*ops) && kernels->size == sizeof(*kernels) &&
@@ -395,6 +518,10 @@ int main(int argc, char **argv)
 	     "no device");
 	printf("%s\n", text);
 	cudaStreamCreate(&stream);
+	if (argc > 2 && !strcmp(argv[2], "axes")) {
+		axes();
+		return 0;
+	}
 	float *pool = (float *)device_memory((n + SHIFTS * SHIFT) * 4),
 	      *residual = (float *)device_memory(n * 4);
 	struct device_selector *s;
@@ -424,6 +551,7 @@ int main(int argc, char **argv)
 		messages(s, pool, n, k);
 		kernels->selector_close(&s);
 		push(residual, pool, n, k, percent ? at_percent : hinted);
+		cub_topk(pool, residual, n, k, percent ? at_percent : hinted);
 	}
 	need(open_selector(small, small / 100, &s), "selector");
 	select("select + residual, hint", s, residual, pool, small, small / 1000, 0);

@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include "gpu.h"
+#include <dlfcn.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -94,4 +95,18 @@ void gpu_fetch(void *to, const void *there, size_t bytes)
 {
 	assert_int_equal(gpu()->copy(to, there, bytes, NULL), 0);
 	assert_int_equal(gpu()->wait(NULL), 0);
+}
+
+int gpu_count(struct emulated_counts *out)
+{
+	void *symbol = dlsym(dlopen(device_module_path(), RTLD_NOW | RTLD_NOLOAD),
+			     "emulated_count");
+	void (*count)(struct emulated_counts *);
+
+	*out = (struct emulated_counts){ 0 };
+	if (!symbol)
+		return 0;
+	memcpy(&count, &symbol, sizeof(symbol));
+	count(out);
+	return 1;
 }

@@ -4,6 +4,7 @@
 #ifndef TESTS_UNIT_GPU_H
 #define TESTS_UNIT_GPU_H
 #include "base/device_kernels.h"
+#include "tests/gpu/emulation/counts.h"
 
 /* Fails the test if there is no module or no device. */
 const struct device_ops *gpu(void);
@@ -17,4 +18,6 @@ int gpu_slow(void);
 void *gpu_memory(const void *from, size_t bytes);
 void gpu_free(void *there);
 void gpu_fetch(void *to, const void *there, size_t bytes);
+/* What the device was asked to do since the last call. On a GPU nobody counts: 0. */
+int gpu_count(struct emulated_counts *out);
 #endif

@@ -168,8 +168,8 @@ static int allocate_beside(int rank, void *argument)
 					    .exempt = &exempt,
 					    .n_exempt = 1,
 					    .parts = 2,
-					    .sketch_span = N,
-					    .sketch_columns = 100 };
+					    .sketch_columns = 100,
+					    .landed = N };
 	void *stream, *there;
 	(void)rank, (void)argument;
 	begin_cuda();
@@ -254,8 +254,15 @@ static void push__on_a_captured_stream__is_refused_and_does_not_spoil_it(void **
 
 /* ---- a model --------------------------------------------------------------- */
 
+/* Why a push of the recipe cannot be captured, and whether the GPU selects. */
+struct refused {
+	const char *recipe, *why;
+	int selects;
+};
+
 static int train_beside(int rank, void *argument)
 {
+	const struct refused *train = argument;
 	static float params[N], grad[N], got[N];
 	sluice_job *job = rank_join(NULL);
 	sluice_model *host = NULL, *gpu = NULL;
@@ -267,7 +274,7 @@ static int train_beside(int rank, void *argument)
 	CHECK_OK(cuda.stream(&stream, 0));
 	float *there = device_floats(cuda.ops, &params_memory, params, N);
 	float *grad_there = device_floats(cuda.ops, &grad_memory, grad, N);
-	sluice_model_attr attr = { .size = sizeof attr, .count = N, .recipe = argument };
+	sluice_model_attr attr = { .size = sizeof attr, .count = N, .recipe = train->recipe };
 	CHECK_OK(sluice_model_open(job, &attr, params, &host));
 	attr.stream = stream;
 	CHECK_OK(sluice_model_open(job, &attr, there, &gpu));
@@ -277,6 +284,9 @@ static int train_beside(int rank, void *argument)
 		CHECK_OK(cuda.begin(stream, GLOBAL));
 		CHECK(sluice_push(gpu, grad_there) == SLUICE_EGPU);
 		CHECK(error_says("being captured into a graph", "call outside of the capture"));
+		CHECK(step == 1 || error_says(train->why, NULL));
+		CHECK(sluice_push_launched(gpu) ==
+		      (step > 1 && train->selects ? SLUICE_EGPU : SLUICE_EINVAL));
 		end_capture(stream, NULL);
 		CHECK_OK(sluice_push(host, grad));
 		CHECK_OK(sluice_push(gpu, grad_there));
@@ -302,8 +312,199 @@ static int train_beside(int rank, void *argument)
 static void push_and_pull__stream_is_captured__refused_and_made_again_outside(void **state)
 {
 	(void)state;
-	run_ranks(1, train_beside, "up=topk(0.02) down=topk(0.1) signal=momentum(0.9)");
-	run_ranks(1, train_beside, "up=all down=all");
+	static struct refused trains[] = {
+		{ "up=topk(0.02) down=topk(0.1) signal=momentum(0.9) warmup=5", "density changes",
+		  1 },
+		{ "up=topk(0.02),uniform(4,16) down=all", "random numbers", 1 },
+		{ "up=random(0.02) down=all memory=none", "random numbers", 1 },
+		{ "up=randk(0.02) down=all", "host takes part", 1 },
+		{ "up=all down=all", "no push on this GPU", 0 },
+	};
+	for (size_t i = 0; i < sizeof trains / sizeof *trains; i++)
+		run_ranks(1, train_beside, &trains[i]);
+}
+
+/* ---- a push in a graph ------------------------------------------------------ */
+
+/* A host model pushes the same gradients by sluice_push(). Some steps are plain, also between
+ * launches of the graph. */
+static int train_by_graph(int rank, void *argument)
+{
+	enum { STEPS = 8, PLAIN = 5 };
+	static float params[N], grad[N], got[N];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *host = NULL, *gpu = NULL;
+	struct memory params_memory, grad_memory;
+	void *stream, *graph = NULL, *ready = NULL;
+	begin_cuda();
+	CHECK_OK(cuda.stream(&stream, NON_BLOCKING));
+	float *there = device_floats(cuda.ops, &params_memory, params, N);
+	float *grad_there = device_floats(cuda.ops, &grad_memory, grad, N);
+	sluice_model_attr attr = {
+		.size = sizeof attr, .count = N, .recipe = argument, .shards = 3
+	};
+	CHECK_OK(sluice_model_open(job, &attr, params, &host));
+	attr.stream = stream;
+	CHECK_OK(sluice_model_open(job, &attr, there, &gpu));
+	for (int step = 1; step <= STEPS; step++) {
+		for (size_t i = 0; i < N; i++)
+			grad[i] = noise(3, (uint64_t)step, (uint64_t)rank, i) * (i % 50 ? 1 : 20);
+		CHECK_OK(cuda.ops->copy(grad_there, grad, sizeof grad, stream));
+		if (step == 2) { /* nothing is pushed by that */
+			CHECK_OK(cuda.begin(stream, GLOBAL));
+			CHECK_OK(sluice_push(gpu, grad_there));
+			end_capture(stream, &graph);
+			CHECK_OK(cuda.ready(&ready, graph, 0));
+		}
+		CHECK_OK(sluice_push(host, grad));
+		if (step == 1 || step == PLAIN) {
+			CHECK_OK(sluice_push(gpu, grad_there));
+		} else {
+			CHECK_OK(cuda.launch(ready, stream));
+			CHECK_OK(sluice_push_launched(gpu));
+		}
+		CHECK_OK(sluice_pull(host, params));
+		CHECK_OK(sluice_pull(gpu, there));
+		CHECK_OK(cuda.ops->copy(got, there, sizeof got, stream));
+		CHECK_OK(cuda.ops->wait(stream));
+		CHECK(!memcmp(got, params, sizeof got));
+	}
+	CHECK_OK(on_device_fetch_residual(gpu));
+	CHECK(host->recipe.memory == MEMORY_NONE ||
+	      !memcmp(worker_residual(gpu), worker_residual(host), sizeof got));
+	CHECK_OK(cuda.free_ready(ready));
+	CHECK_OK(cuda.free_graph(graph));
+	sluice_model_close(&gpu);
+	sluice_model_close(&host);
+	CHECK_OK(cuda.destroy(stream));
+	cuda.ops->release(&params_memory);
+	cuda.ops->release(&grad_memory);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void push__captured_into_a_graph__each_launch_is_a_push(void **state)
+{
+	static char recipes[][96] = {
+		"up=topk(0.02) down=topk(0.1)",
+		"up=topk(0.02),f16 down=all signal=momentum(0.9) clip=9 nonfinite=skip",
+		"up=gaussiank(0.02),grid(4) down=all",
+		"up=threshold(9),bf16 down=topk(0.1)",
+		"up=topk(0.1) down=all memory=none",
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
+		run_ranks(2, train_by_graph, recipes[i]);
+}
+
+static int change_rate(int rank, void *argument)
+{
+	static float params[N], grad[N];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *gpu = NULL;
+	struct memory params_memory, grad_memory;
+	void *stream, *graph = NULL, *ready = NULL;
+	const int anew = *(const int *)argument;
+	(void)rank;
+	begin_cuda();
+	log_capture();
+	CHECK_OK(cuda.stream(&stream, NON_BLOCKING));
+	float *there = device_floats(cuda.ops, &params_memory, params, N);
+	float *grad_there = device_floats(cuda.ops, &grad_memory, grad, N);
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = N,
+				   .recipe = "up=topk(0.02) down=all memory=residual(inside)",
+				   .stream = stream };
+	CHECK_OK(sluice_model_open(job, &attr, there, &gpu));
+	CHECK_OK(sluice_push(gpu, grad_there));
+	CHECK_OK(sluice_pull(gpu, there));
+	for (int i = 0; i < 2; i++) {
+		if (!i || anew) {
+			CHECK_OK(cuda.begin(stream, GLOBAL));
+			CHECK_OK(sluice_push(gpu, grad_there));
+			end_capture(stream, &graph);
+			CHECK_OK(cuda.ready(&ready, graph, 0));
+			CHECK_OK(cuda.free_graph(graph));
+		}
+		CHECK_OK(cuda.launch(ready, stream));
+		int rc = sluice_push_launched(gpu);
+		CHECK(rc == (i && !anew ? SLUICE_EINVAL : 0));
+		CHECK(!rc ||
+		      error_says("after sluice_set_lr() the push has to be captured again", NULL));
+		if (!rc)
+			CHECK_OK(sluice_pull(gpu, there));
+		CHECK_OK(sluice_set_lr(gpu, 0.5f));
+		if (i || anew)
+			CHECK_OK(cuda.free_ready(ready));
+	}
+	sluice_model_close(&gpu);
+	CHECK_OK(cuda.destroy(stream));
+	cuda.ops->release(&params_memory);
+	cuda.ops->release(&grad_memory);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void push__learning_rate_changed__it_has_to_be_captured_again(void **state)
+{
+	static int anew[] = { 0, 1 };
+	(void)state;
+	run_ranks(1, change_rate, &anew[0]);
+	run_ranks(1, change_rate, &anew[1]);
+}
+
+/* Twice before one push, or not at all: what was selected is lost, or was never made. */
+static int launch_wrongly(int rank, void *argument)
+{
+	const int launches = *(const int *)argument;
+	static float params[N], grad[N];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *gpu = NULL;
+	struct memory params_memory, grad_memory;
+	void *stream, *graph = NULL, *ready = NULL;
+	(void)rank;
+	begin_cuda();
+	log_capture();
+	CHECK_OK(cuda.stream(&stream, NON_BLOCKING));
+	fill(grad, 1);
+	float *there = device_floats(cuda.ops, &params_memory, params, N);
+	float *grad_there = device_floats(cuda.ops, &grad_memory, grad, N);
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = N,
+				   .recipe = "up=topk(0.02) down=all",
+				   .stream = stream };
+	CHECK_OK(sluice_model_open(job, &attr, there, &gpu));
+	CHECK(sluice_push_launched(gpu) == SLUICE_EINVAL);
+	CHECK(error_says("sluice_push_launched: no push of this model is in a graph", NULL));
+	CHECK_OK(sluice_push(gpu, grad_there));
+	CHECK(sluice_push_launched(gpu) == SLUICE_EINVAL);
+	CHECK_OK(sluice_pull(gpu, there));
+	CHECK_OK(cuda.begin(stream, GLOBAL));
+	CHECK_OK(sluice_push(gpu, grad_there));
+	end_capture(stream, &graph);
+	CHECK_OK(cuda.ready(&ready, graph, 0));
+	for (int i = 0; i < launches; i++)
+		CHECK_OK(cuda.launch(ready, stream));
+	int rc = sluice_push_launched(gpu);
+	rc = rc ? rc : sluice_pull(gpu, there);
+	CHECK(rc == SLUICE_EGPU);
+	CHECK(error_says("launched less or more than once for a push", NULL));
+	CHECK_OK(cuda.free_ready(ready));
+	CHECK_OK(cuda.free_graph(graph));
+	sluice_model_close(&gpu);
+	CHECK_OK(cuda.destroy(stream));
+	cuda.ops->release(&params_memory);
+	cuda.ops->release(&grad_memory);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void push__graph_not_launched_once__the_job_ends(void **state)
+{
+	static int launches[] = { 0, 2 };
+	(void)state;
+	run_ranks(1, launch_wrongly, &launches[0]);
+	run_ranks(1, launch_wrongly, &launches[1]);
 }
 
 /* ---- the last error -------------------------------------------------------- */
@@ -343,6 +544,9 @@ int main(void)
 		cmocka_unit_test(open_and_close__beside_a_capture__it_is_not_spoilt),
 		cmocka_unit_test(push__on_a_captured_stream__is_refused_and_does_not_spoil_it),
 		cmocka_unit_test(push_and_pull__stream_is_captured__refused_and_made_again_outside),
+		cmocka_unit_test(push__captured_into_a_graph__each_launch_is_a_push),
+		cmocka_unit_test(push__learning_rate_changed__it_has_to_be_captured_again),
+		cmocka_unit_test(push__graph_not_launched_once__the_job_ends),
 		cmocka_unit_test(pin_and_unpin__cuda_says_no__the_application_finds_no_error),
 	};
 	if (device_is_real()) {

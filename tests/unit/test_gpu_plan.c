@@ -126,9 +126,10 @@ static void sketch_plan__arrays_lie_apart_and_within(void **state)
 	(void)state;
 	for (uint32_t n = 0; n < 4000000000u; n = 3 * n + 1) {
 		const uint32_t columns = n / 3 + 1;
-		struct sketch_plan p = sketch_plan(n, columns);
+		struct sketch_plan p = sketch_plan(n, columns, 100);
 
-		assert_true(p.barrier + 4 <= p.begin && p.begin + 4 * (size_t)columns <= p.end);
+		assert_true(p.barrier + 4 <= p.parts && p.parts + 100 <= p.begin &&
+			    p.begin + 4 * (size_t)columns <= p.end);
 		assert_true(p.end + 4 * (size_t)columns <= p.list &&
 			    p.list + 4 * (size_t)n <= p.block_sums);
 		assert_true(p.block_sums + 8 * (size_t)GRID_MOST <= p.bytes &&

@@ -10,6 +10,7 @@
 
 #include "base/bytes.h"
 #include "compress/choose.h"
+#include "gpu/plan.h"
 #include "gpu.h"
 #include "gpu_vectors.h"
 #include <math.h>
@@ -148,9 +149,63 @@ static void select__a_sequence_with_hints_right_and_wrong(void **state)
 static void select__a_steady_sequence_takes_one_pass_a_step(void **state)
 {
 	(void)state;
-	assert_int_equal(compare(0, 40000, 400, 21, 1, 1, 1), 2);
+	/* The first is too short for a sample. */
+	assert_int_equal(compare(0, 10000, 400, 21, 1, 1, 1), 2);
+	assert_int_equal(compare(0, 10000, 400, 21, 12, 1, 1), 1);
 	assert_int_equal(compare(0, 40000, 400, 21, 12, 1, 1), 1);
 	assert_int_equal(compare(0, 40000, 400, 22, 12, 1, 1), 1);
+}
+
+/* Without a hint the first step is a sweep where a sample says. Only of kinds where most magnitudes
+ * are equal it cannot say; and where it misleads, one more sweep follows. */
+static void select__without_a_hint__a_sample_takes_one_pass(void **state)
+{
+	static const size_t ks[] = { 1, 60, 600, 6000, 30000, 59990 };
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(ks) / sizeof(ks[0]); i++)
+		for (int adding = 0; adding < 2; adding++) {
+			assert_int_equal(compare(0, 60000, ks[i], 22 + i, 1, adding, 1), 1);
+			assert_int_equal(compare(VECTOR_KINDS, 60000, ks[i], 26, 1, adding, 1), 1);
+		}
+	for (int kind = 0; kind < KINDS; kind++)
+		for (size_t i = 0; i < sizeof(ks) / sizeof(ks[0]); i += 2)
+			assert_in_range(compare(kind, 30001, ks[i] / 2, 100 + i, 2, 1, 0), 1, 5);
+}
+
+/* The sample sees heavier values than there are, or lighter ones. */
+static void select__sample_misleads__the_result_is_exact(void **state)
+{
+	const size_t n = 40000, k = 4000;
+	const uint32_t samples = sample_count(n);
+
+	(void)state;
+	assert_in_range(samples, 1, n);
+	for (int lighter = 0; lighter < 2; lighter++) {
+		struct pair residual = pair_new(n, 0), grad = pair_new(n, 0);
+		struct random r = { 8 };
+		struct spans whole = spans_of(n, 0, &r);
+		struct device_selector *device;
+		struct selector *cpu;
+
+		assert_int_equal(selector_open(n, &cpu), 0);
+		assert_int_equal(gpu_selector(n, k, NULL, 0, &device), 0);
+		for (size_t i = 0; i < n; i++) {
+			residual.here[i] = 0;
+			grad.here[i] = random_normal(&r);
+		}
+		for (uint32_t j = 0; j < samples; j++)
+			grad.here[sample_place(n, samples, j)] *= lighter ? 0.01f : 100.0f;
+		pair_send(&residual);
+		pair_send(&grad);
+		/* Both ways then need a histogram. */
+		assert_int_equal(expect_same_step(cpu, device, &residual, &grad, &whole, 1, 1, k),
+				 3);
+		selector_close(&cpu);
+		gpu_kernels()->selector_close(&device);
+		pair_free(&residual);
+		pair_free(&grad);
+	}
 }
 
 static void select__a_million_and_seven(void **state)
@@ -330,6 +385,8 @@ int main(void)
 		cmocka_unit_test(select__more_ties_than_room_takes_the_first),
 		cmocka_unit_test(select__a_sequence_with_hints_right_and_wrong),
 		cmocka_unit_test(select__a_steady_sequence_takes_one_pass_a_step),
+		cmocka_unit_test(select__without_a_hint__a_sample_takes_one_pass),
+		cmocka_unit_test(select__sample_misleads__the_result_is_exact),
 		cmocka_unit_test(select__a_million_and_seven),
 		cmocka_unit_test(select__a_thousand_million),
 		cmocka_unit_test(select__nan_in_the_sum_selects_nothing),

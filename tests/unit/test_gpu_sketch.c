@@ -100,6 +100,24 @@ static void sketch__more_than_it_was_opened_for_is_refused(void **state)
 /* ---- as payloads ----------------------------------------------------------- */
 
 enum { PARTS = 4, ROWS = 3, N = 9001, ROOM = 16384, ASKED = 700 };
+/* The most operations of a push, for any number of parts. */
+enum { SKETCH_OPERATIONS = 8, VALUE_OPERATIONS = 5 };
+
+static void skip_count(void)
+{
+	struct emulated_counts unused;
+
+	gpu_count(&unused);
+}
+
+static void expect_operations(unsigned most)
+{
+	struct emulated_counts seen;
+
+	gpu_count(&seen);
+	assert_in_range(seen.kernels + seen.sets + seen.copies, 0, most);
+	assert_int_equal(seen.pageable, 0);
+}
 
 static const uint32_t begins[PARTS + 1] = { 0, 1, 300, 7000, N };
 static const uint32_t columns[PARTS] = { 1, 40, 1000, 333 };
@@ -120,8 +138,8 @@ static void open_sketched(struct sketched *g, const float *residual)
 					    .exempt = &exempt,
 					    .n_exempt = 1,
 					    .parts = PARTS,
-					    .sketch_span = N,
-					    .sketch_columns = 1000 };
+					    .sketch_columns = 1 + 40 + 1000 + 333,
+					    .landed = PARTS * ASKED };
 
 	assert_int_equal(gpu()->open(&shape, &g->c), 0);
 	assert_int_equal(gpu()->alloc(MEMORY_HOST, PARTS * ROOM, &g->landing), 0);
@@ -202,7 +220,9 @@ static void ask_for_values(struct sketched *g, const float *residual, struct ran
 	const struct device_push push = { .payload = DEVICE_VALUES,
 					  .vector = g->residual,
 					  .parts = g->parts };
+	skip_count();
 	assert_int_equal(gpu()->push(g->c, &push, NULL), 0);
+	expect_operations(VALUE_OPERATIONS);
 	memset(index, 0xff, sizeof(index)); /* the lists are ours again */
 	assert_int_equal(gpu()->pushed(g->c, &nothing, sent, NULL), 0);
 	for (size_t p = 0; p < PARTS; p++)
@@ -242,7 +262,10 @@ static void push_sketches__each_part_has_its_sketch_and_then_its_values(void **s
 		for (size_t p = 0; p < PARTS; p++)
 			g.parts[p].bytes = ROWS * columns[p] * (uint32_t)sizeof(float);
 		assert_int_equal(gpu()->copy(g.grad, grad, N * sizeof(float), NULL), 0);
+		skip_count();
 		assert_int_equal(gpu()->push(g.c, &push, NULL), 0);
+		expect_operations(SKETCH_OPERATIONS +
+				  !step); /* the first says what the parts are */
 		assert_int_equal(gpu()->pushed(g.c, &selected, sent, NULL), 0);
 		assert_int_equal(selected.n, 0);
 		assert_int_equal(selected.nonfinite, refused);

@@ -6,6 +6,8 @@
 #include "base/bytes.h"
 #include "narrow.h"
 #include "ranks.h"
+#include "tests/gpu/emulation/counts.h"
+#include <dlfcn.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -42,6 +44,21 @@ static void narrow_gradient(uint16_t *codes, float *grad, int type)
 					    narrow_code(float_bits(grad[i]) * 2654435761u, type);
 		grad[i] = narrow_value(codes[i], type);
 	}
+}
+
+/* How many copies from or to pageable memory were enqueued since the last call, which wait for the
+ * device. On a GPU nobody counts. */
+static unsigned count_pageable(void)
+{
+	void *symbol = dlsym(dlopen(device_module_path(), RTLD_NOW | RTLD_NOLOAD),
+			     "emulated_count");
+	void (*count)(struct emulated_counts *);
+	struct emulated_counts seen;
+	if (!symbol)
+		return 0;
+	memcpy(&count, &symbol, sizeof symbol);
+	count(&seen);
+	return seen.pageable;
 }
 
 /* By the call that the recipe asks for. params: what sluice_push_params() pushes. */
@@ -112,7 +129,9 @@ static int train_both(int rank, void *argument)
 			expect_same_messages(host, gpu);
 		}
 		CHECK_OK(mean ? sluice_pull_mean(host, params) : sluice_pull(host, params));
+		count_pageable();
 		CHECK_OK(mean ? sluice_pull_mean(gpu, there) : sluice_pull(gpu, there));
+		CHECK(count_pageable() == 0 || step == 1); /* the first may open a selector */
 		expect_on_device(ops, there, params);
 		if (on_device_selects(gpu)) /* where a support was agreed, there were others */
 			expect_same_messages(host, gpu);

@@ -375,6 +375,9 @@ static void count(const struct node *node)
 						 &c->kernels;
 
 	__atomic_fetch_add(of, 1, __ATOMIC_RELAXED);
+	if (node->kind == NODE_COPY && node->bytes &&
+	    (!emulated_knows(node->to) || !emulated_knows(node->from)))
+		__atomic_fetch_add(&c->pageable, 1, __ATOMIC_RELAXED);
 	if (node->kernel && node->grid.x > c->widest)
 		c->widest = node->grid.x;
 	if (node->kernel && !emulated_load(node->kernel))
