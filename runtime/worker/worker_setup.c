@@ -113,6 +113,7 @@ void worker_close(sluice_model *model)
 	vectors_close(&w->kept);
 	free(w->shard_spans);
 	free(w->spans);
+	segments_free(&w->in_pieces);
 	tiling_free(&w->pushed);
 	tiling_free(&w->pulled);
 }
