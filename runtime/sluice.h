@@ -258,8 +258,10 @@ SLUICE_API int sluice_set_lr(sluice_model *model, float lr);
 /* Pushes the gradient of the coordinates begin .. begin + count - 1, as back-propagation finishes
  * them. The ranges of a step may come in any order and must cover every coordinate exactly once;
  * the last one completes the push, with the bits of one sluice_push() of the whole gradient. While
- * ranges are missing, other calls of the step fail with EINVAL. Errors: as for sluice_push(), and
- * EINVAL (range, or clip= or nonfinite=skip in the recipe). Thread class: object. */
+ * ranges are missing, other calls of the step fail with EINVAL. With clip=, nonfinite=skip and
+ * skip-all the library copies the ranges together, and pushes with the last one. Errors: as for
+ * sluice_push(), EINVAL (range, or a recipe that decides over the whole vector) and ENOMEM. Thread
+ * class: object. */
 SLUICE_API int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin,
 				 uint64_t count);
 
@@ -289,6 +291,12 @@ SLUICE_API int sluice_push_segments(sluice_model *model, const sluice_segment *s
 SLUICE_API int sluice_pull_segments(sluice_model *model, const sluice_segment *segments, size_t n);
 SLUICE_API int sluice_pull_begin_segments(sluice_model *model, const sluice_segment *segments,
 					  size_t n);
+
+/* For nonfinite=skip-all: returns 1, on all workers alike, if the last push was skipped because a
+ * gradient of some worker held NaN or infinity. Then nothing was exchanged and nothing changed, the
+ * pull returns at once (a mean is zero), and sluice_step() does not count the step. Thread class:
+ * object. */
+SLUICE_API int sluice_skipped(const sluice_model *model);
 
 /* Serves the shards of a dedicated server until the workers close the model, and then returns 0.
  * Errors: as for sluice_pull(). Thread class: object. */

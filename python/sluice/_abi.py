@@ -178,6 +178,7 @@ PROTOTYPES = {
     "sluice_push_range": (c_int, [_model, c_void_p, c_uint64, c_uint64]),
     "sluice_pull": (c_int, [_model, c_void_p]),
     "sluice_pull_mean": (c_int, [_model, c_void_p]),
+    "sluice_skipped": (c_int, [_model]),
     "sluice_push_segments": (c_int, [_model, POINTER(sluice_segment), c_size_t]),
     "sluice_pull_segments": (c_int, [_model, POINTER(sluice_segment), c_size_t]),
     "sluice_pull_begin_segments": (c_int, [_model, POINTER(sluice_segment), c_size_t]),

@@ -39,6 +39,11 @@ static int in_every_step(const struct recipe *r)
 	return 1;
 }
 
+static int decides_together(const struct recipe *r)
+{
+	return r->nonfinite == NONFINITE_SKIP_ALL;
+}
+
 static int clips(const struct recipe *r)
 {
 	return r->clip > 0;
@@ -127,6 +132,7 @@ struct stage {
 
 static const struct stage push_stages[] = {
 	{ "nonfinite", "look for values that are NaN or infinite", in_every_step },
+	{ "nonfinite", "agree with all workers whether any has found one", decides_together },
 	{ "clip", "scale the gradient down to this norm", clips },
 	{ "signal", "add noise", adds_noise },
 	{ "signal", "make the signal of the gradient", makes_signal },
@@ -284,12 +290,17 @@ static void say_paths(struct text *t, const char *steps, const struct step_rule 
 		[PATH_RANGES] = "sluice_push_range() is allowed",
 	};
 
+	const int copied = (rule->traits & TRAITS_OF_WHOLE_GRADIENTS) != 0;
+
 	say(t, "quicker paths%s\n", steps);
 	for (int p = 0; p < PATHS; p++) {
 		const char *why = plan_why_not(p, rule->traits);
 
-		say(t, "  %-11s %-3s %s\n", plan_path_names[p], why ? "no:" : "yes",
-		    why ? why : what[p]);
+		say(t, "  %-11s %-3s %s%s\n", plan_path_names[p], why ? "no:" : "yes",
+		    why ? why : what[p],
+		    !why && copied && p == PATH_RANGES ?
+			    ": the first range takes memory for a copy of the whole gradient" :
+			    "");
 	}
 }
 

@@ -75,9 +75,28 @@ static int pull_into(sluice_model *model, float *target, const struct segments *
 	return pull_ends(model);
 }
 
+/* Nobody pushed anything, and there is nothing to wait for: a mean is zero. */
+static int pull_nothing(sluice_model *model)
+{
+	const struct segments *pieces = NULL;
+	float *flat = NULL;
+	int rc = 0;
+	if (model->recipe.update == UPDATE_NONE) {
+		rc = target_begin(model, &flat, &pieces);
+		if (!rc && flat)
+			rc = on_device_zero(model, flat, model->layout.count);
+		rc = target_end(model, rc);
+	}
+	if (!rc)
+		model->worker->in_step = STEP_DONE;
+	return rc;
+}
+
 /* Where target_note() said. asks: nothing was pushed (when=async). */
 static int pull_noted(sluice_model *model, int asks)
 {
+	if (model->worker->skipped)
+		return pull_nothing(model);
 	const struct segments *pieces = NULL;
 	float *flat = NULL;
 	int rc = await_device(model);
@@ -139,7 +158,8 @@ static enum pull_kind pull_kind_of(const sluice_model *model, const void *vector
 {
 	const struct device_ops *ops = NULL;
 	const int whole = model->schedule.n_phases != 2 || model_async(model) ||
-			  model->worker->local || on_device_selects(model) || target_whole(model) ||
+			  model->worker->local || model->worker->skipped ||
+			  on_device_selects(model) || target_whole(model) ||
 			  (vector && (device_of(vector, &ops) || ops));
 	return whole ? PULL_AT_ONCE : PULL_BY_SHARD;
 }

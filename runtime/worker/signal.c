@@ -14,7 +14,7 @@ int signal_nonfinite_held(sluice_model *model, uint64_t bad, uint64_t n, float v
 {
 	if (model->recipe.nonfinite != NONFINITE_ABORT) {
 		model->stats.nonfinite_elements += n;
-		return model->recipe.nonfinite == NONFINITE_SKIP;
+		return model->recipe.nonfinite != NONFINITE_ZERO;
 	}
 	sluice_job *job = model->job;
 	return job->failure.code ?
@@ -264,8 +264,9 @@ int signal_fold(sluice_model *model, const struct gradient *grad, const struct g
 	 * cache. */
 	int late = model->recipe.nonfinite == NONFINITE_ABORT && !(model->recipe.clip > 0) &&
 		   !before;
-	int rc = late ? 0 : judge(model, grad, begin, count);
-	if (!rc && before)
+	int judged = model->recipe.nonfinite == NONFINITE_SKIP_ALL;
+	int rc = late || judged ? 0 : judge(model, grad, begin, count);
+	if (!rc && before && !judged)
 		rc = judge(model, before, begin, count);
 	if (rc < 0)
 		return rc;
@@ -305,6 +306,14 @@ int signal_fold(sluice_model *model, const struct gradient *grad, const struct g
 		fold(model, begin + at, g, n, factor);
 	}
 	return 0;
+}
+
+int signal_spoilt(sluice_model *model, const struct gradient *grad, const struct gradient *before)
+{
+	const uint64_t count = model->layout.count;
+	const int first = judge(model, grad, 0, count);
+
+	return (before && judge(model, before, 0, count)) || first;
 }
 
 int signal_judge_sum(sluice_model *model, const struct gradient *grad)

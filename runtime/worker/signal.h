@@ -31,6 +31,9 @@ struct signal {
  * SLUICE_ENUMERIC: the job has ended. */
 int signal_fold(sluice_model *model, const struct gradient *grad, const struct gradient *before,
 		uint64_t begin, uint64_t count, struct signal *out);
+/* Looks for NaN and infinity where nonfinite=skip-all has to know before anything is added. Returns
+ * 1 if the gradient, or the second one of a pair, has any, else 0. */
+int signal_spoilt(sluice_model *model, const struct gradient *grad, const struct gradient *before);
 /* A selection met a value that is not finite, in grad or in what grad was added to, and what it had
  * taken out of the residual has been put back. grad NULL: the application added the gradient to the
  * residual itself, which is looked at instead. Returns SLUICE_ENUMERIC if a pushed value is not

@@ -5,10 +5,12 @@
 #include "base/clock.h"
 #include "base/device.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "worker/hooks.h"
 #include "worker/target.h"
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- what the calls have in common ------------------------------------------- */
@@ -156,12 +158,44 @@ static int to_host_or_device(sluice_model *model, struct gradient *grad, struct 
 	return rc;
 }
 
+/* nonfinite=skip-all: 1 if any worker has a gradient with NaN or infinity. Then nothing changes,
+ * and no step is made: the next pull returns at once. */
+static int agree_to_skip(sluice_model *model, struct gradient *grad, struct gradient *before)
+{
+	enum { SPOILT, BROUGHT, NUMBERS };
+	double votes[NUMBERS] = { 0 };
+	struct worker *w = model->worker;
+	int rc = 0;
+	w->skipped = 0;
+	if (model->recipe.nonfinite != NONFINITE_SKIP_ALL)
+		return 0;
+	if (grad && (rc = to_host_or_device(model, grad, before)))
+		return rc;
+	const uint64_t start = now_ns();
+	votes[SPOILT] = grad && signal_spoilt(model, grad, before);
+	votes[BROUGHT] = grad != NULL;
+	model->stats.compress_ns += now_ns() - start;
+	if ((rc = sluice_sum(model->job, votes, NUMBERS)) || !(votes[SPOILT] > 0))
+		return rc;
+	w->skipped = 1;
+	w->raised = model->uneven && votes[BROUGHT] > 0 ? FLAG_GRADIENT : 0;
+	w->in_step = STEP_PUSHED;
+	return 1;
+}
+
+int sluice_skipped(const sluice_model *model)
+{
+	return model && model->worker->skipped;
+}
+
 /* grad NULL: there is none. before: the second gradient of a pair, or NULL. */
 static int push(sluice_model *model, struct gradient *grad, struct gradient *before)
 {
-	int alone = local_step(model), rc = alone ? 0 : lanes_await_slots(model);
+	int alone = local_step(model), rc = agree_to_skip(model, grad, before);
 	struct signal signal = { .addend = NULL };
 	if (rc)
+		return rc < 0 ? rc : 0;
+	if (!alone && (rc = lanes_await_slots(model)))
 		return rc;
 	uint64_t start = now_ns(), pushing = model->stats.push_ns;
 	step_begin(model, grad != NULL);
@@ -337,6 +371,40 @@ static int send_complete_shards(sluice_model *model, uint64_t begin, uint64_t en
 	return rc;
 }
 
+/* Norm, and which values there are, have to be known before anything is added. */
+static int keep_range(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
+{
+	struct worker *w = model->worker;
+	const enum value_type type = model_pushed_type(model);
+	const size_t width = value_bytes(type);
+	memcpy(w->pending + begin * width, grad, count * width);
+	w->in_step = STEP_PUSHING;
+	if (!tiling_covers(&w->pushed, 0, model->layout.count))
+		return 0;
+	tiling_clear(&w->pushed);
+	w->in_step = STEP_DONE;
+	return push(model, &(struct gradient){ .data = w->pending, .type = type }, NULL);
+}
+
+static int open_pending(sluice_model *model)
+{
+	struct worker *w = model->worker;
+	const size_t bytes = model->layout.count * value_bytes(model_pushed_type(model));
+	if (w->pending || !(model->plan.traits & TRAITS_OF_WHOLE_GRADIENTS))
+		return 0;
+	w->pending = malloc(bytes);
+	if (!w->pending)
+		return fail(SLUICE_ENOMEM,
+			    "sluice_push_range: no memory for a copy of the gradient: %zu bytes",
+			    bytes);
+	model->stats.memory_bytes += bytes;
+	log_line(LOG_INFO, "runtime",
+		 "model %u: ranges are copied together and pushed with the last one: the recipe "
+		 "needs the whole gradient first (clip=, nonfinite=); %.1f MiB",
+		 model->id, (double)bytes / 1048576);
+	return 0;
+}
+
 int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
 {
 	int rc = step_check(model, grad, "sluice_push_range", STEP_PUSHING);
@@ -349,12 +417,14 @@ int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 	if (rc)
 		return rc;
 	struct worker *w = model->worker;
-	if ((rc = on_device_range(model, &grad, count)))
+	if ((rc = open_pending(model)) || (rc = on_device_range(model, &grad, count)))
 		return rc;
 	if (w->in_step == STEP_DONE && (rc = lanes_await_slots(model)))
 		return rc;
 	if ((rc = step_take_range(&w->pushed, begin, count, "sluice_push_range")))
 		return rc;
+	if (model->plan.traits & TRAITS_OF_WHOLE_GRADIENTS)
+		return keep_range(model, grad, begin, count);
 	uint64_t start = now_ns(), pushing = model->stats.push_ns;
 	if (w->in_step == STEP_DONE)
 		step_begin(model, 1);
@@ -469,6 +539,7 @@ uint64_t step_pushed(const sluice_model *model)
 {
 	const struct worker *w = model->worker;
 	const int whole = sluice_is_worker(model->job) && model->schedule.n_phases == 2 &&
+			  !w->skipped &&
 			  (w->in_step == STEP_PUSHED ||
 			   (w->in_step == STEP_PULLING && w->pull_kind != PULL_ENDED));
 	return model->step + (uint64_t)whole;

@@ -52,11 +52,13 @@ struct worker {
 	unsigned phase;
 	int encoded; /* the messages of this phase are made */
 	int skip;    /* nonfinite=skip or sluice_wanted(): this step's messages are empty */
+	int skipped; /* nonfinite=skip-all: nothing is exchanged for the last push */
 	uint32_t shards_done; /* those whose publication of this phase is dealt with */
 	float *target; /* params (or mean) of the pull under way; NULL: none, or pieces alone */
 	const struct segments *pieces; /* the program's, if target is not (worker/target.h) */
 	struct segments in_pieces;     /* the gradient of sluice_push_segments() */
 	struct tiling pushed;          /* the ranges that sluice_push_range() has brought */
+	uint8_t *pending; /* a copy of them, where the recipe needs the whole gradient first */
 	/* Of a pull in ranges: the ranges that sluice_pull_range() was asked for, and whether
 	 * shards are taken one by one or all by the first of these calls. The kind is written with
 	 * the token held, because the progress thread reads it. */
