@@ -14,6 +14,7 @@ dist_man_MANS += \
 	man/sluice_point.3 \
 	man/sluice_push.3 \
 	man/sluice_push_params.3 \
+	man/sluice_push_segments.3 \
 	man/sluice_wanted.3 \
 	man/sluice_region_open.3 \
 	man/sluice_simulate.3 \

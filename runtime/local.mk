@@ -51,6 +51,7 @@ library_sources += \
 	runtime/model/measure.c runtime/model/measure.h \
 	runtime/model/model.c runtime/model/model.h \
 	runtime/model/read.c \
+	runtime/model/segments.c runtime/model/segments.h \
 	runtime/model/snapshot.c runtime/model/snapshot.h \
 	runtime/model/tiling.c runtime/model/tiling.h \
 	runtime/model/update.c runtime/model/update.h \
@@ -68,8 +69,10 @@ library_sources += \
 	runtime/worker/device_vectors.c \
 	runtime/worker/local.c runtime/worker/local.h \
 	runtime/worker/hooks.c runtime/worker/hooks.h \
+	runtime/worker/pull.c \
 	runtime/worker/signal.c runtime/worker/signal.h \
 	runtime/worker/step.c \
+	runtime/worker/target.c runtime/worker/target.h \
 	runtime/worker/upload.c runtime/worker/upload.h \
 	runtime/worker/watch.c \
 	runtime/worker/worker.c runtime/worker/worker.h \

@@ -173,6 +173,15 @@ typedef struct sluice_tensor {
  * float), little-endian. The values are part of the ABI. */
 enum { SLUICE_F32 = 0, SLUICE_F16 = 1, SLUICE_BF16 = 2 };
 
+/* A piece of a vector that lies in several places: count elements of a type of the above. Pieces
+ * follow each other in the flat vector, and their counts add up to that of the model; a piece may
+ * be empty. */
+typedef struct sluice_segment {
+	void *data; /* only read in a push */
+	uint64_t count;
+	int type;
+} sluice_segment;
+
 typedef struct sluice_model_attr {
 	size_t size;                  /* sizeof(sluice_model_attr) */
 	uint64_t count;               /* parameters, 1 .. 2^32-1 */
@@ -186,14 +195,21 @@ typedef struct sluice_model_attr {
 	void *stream;          /* cudaStream_t for vectors in GPU memory; NULL: the default one */
 	int grad_type;         /* of the gradients that this rank pushes; 0: SLUICE_F32 */
 	int uneven;            /* 1: workers may run out of gradients, see sluice_join() */
+	/* The type of params and mean, equal on all workers; 0: SLUICE_F32. Parameters of 16 bits
+	 * are rounded from a copy in 32 that the library keeps and adds to. */
+	int param_type;
+	/* The parameters in pieces: used where params is NULL. Optional; the list is copied. */
+	const sluice_segment *segments;
+	size_t n_segments;
 } sluice_model_attr;
 
 /* Opens a model. Collective over all ranks, with equal attributes; a difference is named. The
  * params[0..count) of rank 0 become version 0 on every rank. params stays the caller's memory, and
- * may be NULL on a dedicated server. params, grad and mean, here and below, may be host memory or
- * GPU memory; the library sees which from the address. Errors: EINVAL (attributes, recipe), ENOMEM,
+ * may be NULL on a dedicated server, or if the attributes have segments. params, grad and mean,
+ * here and below, may be host memory or, without segments and param_type, GPU memory; the library
+ * sees which from the address. Errors: EINVAL (attributes, recipe), ENOMEM,
  * ENOSUPP, EPEER, EWIRE, EDEVICE, EGPU, ETIMEDOUT. Thread class: object (job). */
-SLUICE_API int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *params,
+SLUICE_API int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, void *params,
 				 sluice_model **model_out);
 
 /* Closes the model on all ranks. Collective, with a bounded wait. All workers close it after the
@@ -241,7 +257,7 @@ SLUICE_API int sluice_push_launched(sluice_model *model);
  * or restore left there. With when=async the pull sets params, which then differ between workers;
  * without a push before it, it brings the newest ones. Errors: as for sluice_push(), which a GPU
  * may have failed after it returned. Thread class: object. */
-SLUICE_API int sluice_pull(sluice_model *model, float *params);
+SLUICE_API int sluice_pull(sluice_model *model, void *params);
 
 /* Sets the learning rate of the following pushes: finite, positive, and equal on all workers of a
  * step. Unequal rates end the job with a message that names ranks and rates. Errors: EINVAL.
@@ -251,27 +267,45 @@ SLUICE_API int sluice_set_lr(sluice_model *model, float lr);
 /* Pushes the gradient of the coordinates begin .. begin + count - 1, as back-propagation finishes
  * them. The ranges of a step may come in any order and must cover every coordinate exactly once;
  * the last one completes the push, with the bits of one sluice_push() of the whole gradient. While
- * ranges are missing, other calls of the step fail with EINVAL. Errors: as for sluice_push(), and
- * EINVAL (range, or clip= or nonfinite=skip in the recipe). Thread class: object. */
+ * ranges are missing, other calls of the step fail with EINVAL. With clip=, nonfinite=skip and
+ * skip-all the library copies the ranges together, and pushes with the last one. Errors: as for
+ * sluice_push(), EINVAL (range, or a recipe that decides over the whole vector) and ENOMEM. Thread
+ * class: object. */
 SLUICE_API int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin,
 				 uint64_t count);
 
 /* For update=none, where the program has an optimizer of its own: mean[0..count) becomes the
  * decoded mean of what the workers pushed. It takes the place of sluice_pull(). Errors: as for
  * sluice_pull(). Thread class: object. */
-SLUICE_API int sluice_pull_mean(sluice_model *model, float *mean);
+SLUICE_API int sluice_pull_mean(sluice_model *model, void *mean);
 
 /* Begins a pull and does not wait: target is the params of sluice_pull(), or the mean of
  * sluice_pull_mean() with update=none. Until the ranges of the step are complete, target is the
  * library's, which fills it while the program computes. Other calls of the step then fail with
  * EINVAL. Errors: as for sluice_pull(). Thread class: object. */
-SLUICE_API int sluice_pull_begin(sluice_model *model, float *target);
+SLUICE_API int sluice_pull_begin(sluice_model *model, void *target);
 
 /* Waits until the coordinates begin .. begin + count - 1 of the pull are complete, and gives them
  * back to the program. The ranges of a step may come in any order and must cover every coordinate
  * exactly once; the last one ends the step, with the bits of one sluice_pull(). Errors: as for
  * sluice_pull(), and EINVAL (range, or no pull is under way). Thread class: object. */
 SLUICE_API int sluice_pull_range(sluice_model *model, uint64_t begin, uint64_t count);
+
+/* sluice_push(), sluice_pull() or sluice_pull_mean(), and sluice_pull_begin(), of vectors in n
+ * pieces, with the same bits: pieces are read and written where they lie. The list is copied; their
+ * memory has the rules of one vector. Each piece has a type of its own. Errors: as there, and
+ * EINVAL (counts, types, alignment; 16 bits of parameters without param_type) and ENOSUPP (GPU
+ * memory). Thread class: object. */
+SLUICE_API int sluice_push_segments(sluice_model *model, const sluice_segment *segments, size_t n);
+SLUICE_API int sluice_pull_segments(sluice_model *model, const sluice_segment *segments, size_t n);
+SLUICE_API int sluice_pull_begin_segments(sluice_model *model, const sluice_segment *segments,
+					  size_t n);
+
+/* For nonfinite=skip-all: returns 1, on all workers alike, if the last push was skipped because a
+ * gradient of some worker held NaN or infinity. Then nothing was exchanged and nothing changed, the
+ * pull returns at once (a mean is zero), and sluice_step() does not count the step. Thread class:
+ * object. */
+SLUICE_API int sluice_skipped(const sluice_model *model);
 
 /* Serves the shards of a dedicated server until the workers close the model, and then returns 0.
  * Errors: as for sluice_pull(). Thread class: object. */
@@ -283,7 +317,7 @@ SLUICE_API int sluice_serve(sluice_model *model);
  * all workers alike. Called until then, it lets all workers end with the same step and parameters.
  * Needs a model with uneven=1. Errors: as for sluice_push() and sluice_pull(), and EINVAL. Thread
  * class: object. */
-SLUICE_API int sluice_join(sluice_model *model, float *target, int *more_out);
+SLUICE_API int sluice_join(sluice_model *model, void *target, int *more_out);
 
 /* Adds flags, of which the low eight bits travel with the next push. After the pull of that step
  * sluice_raised() returns, on every worker alike, the flags that any worker raised. So the workers
@@ -305,7 +339,7 @@ SLUICE_API int sluice_checkpoint(sluice_model *model, const char *dir);
  * step_out is NULL, the number of completed steps. Collective over the workers. Errors: EINVAL
  * (made by another model, recipe or job), EIO, EWIRE (damaged), ENOMEM, EPEER, ETIMEDOUT. Thread
  * class: object. */
-SLUICE_API int sluice_restore(sluice_model *model, const char *dir, float *params,
+SLUICE_API int sluice_restore(sluice_model *model, const char *dir, void *params,
 			      uint64_t *step_out);
 
 /* The same state as bytes of the program, which it stores and brings back as it likes: each worker
@@ -317,8 +351,8 @@ SLUICE_API int sluice_restore(sluice_model *model, const char *dir, float *param
  */
 SLUICE_API int sluice_state_size(sluice_model *model, size_t *bytes_out);
 SLUICE_API int sluice_state_save(sluice_model *model, void *state, size_t bytes);
-SLUICE_API int sluice_state_load(sluice_model *model, const void *state, size_t bytes,
-				 float *params, uint64_t *step_out);
+SLUICE_API int sluice_state_load(sluice_model *model, const void *state, size_t bytes, void *params,
+				 uint64_t *step_out);
 
 /* ---- statistics: sluice_stats(3) ---------------------------------------------- */
 

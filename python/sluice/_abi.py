@@ -67,6 +67,10 @@ class sluice_tensor(Structure):
     _fields_ = [("name", c_char_p), ("count", c_uint64)]
 
 
+class sluice_segment(Structure):
+    _fields_ = [("data", c_void_p), ("count", c_uint64), ("type", c_int)]
+
+
 class sluice_model_attr(Structure):
     _fields_ = [
         ("size", c_size_t),
@@ -81,6 +85,9 @@ class sluice_model_attr(Structure):
         ("stream", c_void_p),
         ("grad_type", c_int),
         ("uneven", c_int),
+        ("param_type", c_int),
+        ("segments", POINTER(sluice_segment)),
+        ("n_segments", c_size_t),
     ]
 
 
@@ -134,7 +141,7 @@ class sluice_transport_stats(Structure):
     ]
 
 
-STRUCTS = (sluice_bootstrap, sluice_job_attr, sluice_tensor, sluice_model_attr,
+STRUCTS = (sluice_bootstrap, sluice_job_attr, sluice_tensor, sluice_segment, sluice_model_attr,
            sluice_model_stats, sluice_transport_stats)
 
 _job = _model = c_void_p
@@ -171,6 +178,10 @@ PROTOTYPES = {
     "sluice_push_range": (c_int, [_model, c_void_p, c_uint64, c_uint64]),
     "sluice_pull": (c_int, [_model, c_void_p]),
     "sluice_pull_mean": (c_int, [_model, c_void_p]),
+    "sluice_skipped": (c_int, [_model]),
+    "sluice_push_segments": (c_int, [_model, POINTER(sluice_segment), c_size_t]),
+    "sluice_pull_segments": (c_int, [_model, POINTER(sluice_segment), c_size_t]),
+    "sluice_pull_begin_segments": (c_int, [_model, POINTER(sluice_segment), c_size_t]),
     "sluice_join": (c_int, [_model, c_void_p, POINTER(c_int)]),
     "sluice_set_lr": (c_int, [_model, c_float]),
     "sluice_serve": (c_int, [_model]),

@@ -13,22 +13,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* A program that was compiled before there were other types pushes floats. */
-int model_grad_type(const sluice_model_attr *attr)
-{
-	return attr->size >= offsetof(sluice_model_attr, grad_type) + sizeof attr->grad_type ?
-		       attr->grad_type :
-		       SLUICE_F32;
-}
-
-/* Whether the program knows and sets that workers may run out of gradients. */
-static int uneven_of(const sluice_model_attr *attr)
-{
-	return attr->size >= offsetof(sluice_model_attr, uneven) + sizeof(attr->uneven) ?
-		       attr->uneven :
-		       0;
-}
-
 /* What a step without a gradient would mean is open in these recipes. */
 static int check_uneven(const struct recipe *recipe)
 {
@@ -49,13 +33,16 @@ static int check_uneven(const struct recipe *recipe)
 		     0;
 }
 
-int model_check_attributes(const sluice_model_attr *attr, const char *function)
+static int check_type(int type, const char *field, const char *function)
 {
-	if (!attr || attr->size < offsetof(sluice_model_attr, stream))
-		return fail(
-			SLUICE_EINVAL,
-			"%s: attr is NULL or its size field is not set (attr.size = sizeof attr)",
-			function);
+	if (type == SLUICE_F32 || type == SLUICE_F16 || type == SLUICE_BF16)
+		return 0;
+	return fail(SLUICE_EINVAL, "%s: %s=%d, must be SLUICE_F32, SLUICE_F16 or SLUICE_BF16",
+		    function, field, type);
+}
+
+static int check_attributes(const sluice_model_attr *attr, const char *function)
+{
 	if (!attr->count || attr->count > UINT32_MAX)
 		return fail(SLUICE_EINVAL, "%s: count=%llu, must be 1 .. 2^32-1", function,
 			    (unsigned long long)attr->count);
@@ -65,16 +52,46 @@ int model_check_attributes(const sluice_model_attr *attr, const char *function)
 	if (!(attr->lr >= 0) || !isfinite(attr->lr))
 		return fail(SLUICE_EINVAL, "%s: lr=%g, must be finite and > 0", function,
 			    (double)attr->lr);
-	int type = model_grad_type(attr);
-	if (type != SLUICE_F32 && type != SLUICE_F16 && type != SLUICE_BF16)
-		return fail(SLUICE_EINVAL,
-			    "%s: grad_type=%d, must be SLUICE_F32, SLUICE_F16 or "
-			    "SLUICE_BF16",
-			    function, type);
-	if (uneven_of(attr) & ~1)
-		return fail(SLUICE_EINVAL, "%s: uneven=%d, must be 0 or 1", function,
-			    uneven_of(attr));
-	return 0;
+	int rc = check_type(attr->grad_type, "grad_type", function);
+	if (!rc)
+		rc = check_type(attr->param_type, "param_type", function);
+	if (!rc && attr->uneven & ~1)
+		rc = fail(SLUICE_EINVAL, "%s: uneven=%d, must be 0 or 1", function, attr->uneven);
+	if (!rc && attr->n_segments && !attr->segments)
+		rc = fail(SLUICE_EINVAL, "%s: n_segments=%zu, but segments is NULL", function,
+			  attr->n_segments);
+	return rc;
+}
+
+int model_take_attributes(const sluice_model_attr *given, const char *function,
+			  sluice_model_attr *out)
+{
+	*out = (sluice_model_attr){ 0 };
+	if (!given || given->size < offsetof(sluice_model_attr, stream))
+		return fail(
+			SLUICE_EINVAL,
+			"%s: attr is NULL or its size field is not set (attr.size = sizeof attr)",
+			function);
+	memcpy(out, given, given->size < sizeof(*out) ? given->size : sizeof(*out));
+	return check_attributes(out, function);
+}
+
+int model_check_params(const sluice_model_attr *attr, const struct recipe *recipe,
+		       const char *function)
+{
+	const char *why = NULL;
+
+	if (attr->param_type == SLUICE_F32)
+		return 0;
+	if (recipe->update == UPDATE_AVERAGE)
+		why = "update=average, where the program pushes parameters";
+	else if (recipe_pairs(recipe) || recipe_looks_back(recipe))
+		why = "a signal that looks back at parameters (storm, igt, svrg)";
+	return why ? fail(SLUICE_EINVAL,
+			  "%s: param_type is of 16 bits, which is not possible with %s: set it to "
+			  "SLUICE_F32 or change the recipe",
+			  function, why) :
+		     0;
 }
 
 static int copy_tensors(sluice_model *model, const sluice_model_attr *attr)
@@ -115,6 +132,7 @@ enum {
 	TOLD_SCHEMA,
 	TOLD_ORDER,
 	TOLD_UNEVEN,
+	TOLD_PARAM_TYPE,
 	TOLD_COUNT,
 	TOLD_SHARDS,
 	TOLD_TENSORS,
@@ -123,7 +141,7 @@ enum {
 };
 enum {
 	TOLD_TEXT = 8 * TOLD_NUMBERS,
-	TOLD_TEXT_BYTES = 960,
+	TOLD_TEXT_BYTES = 952,
 	TOLD_BYTES = TOLD_TEXT + TOLD_TEXT_BYTES,
 	TOLD_SAME = 8 * TOLD_COUNT /* what these bytes hold is equal in equal models */
 };
@@ -137,6 +155,7 @@ static void tell_difference(const uint8_t *a, const uint8_t *b, char *text, size
 	} numbers[] = {
 		{ TOLD_ORDER, "as number %llu and as number %llu" },
 		{ TOLD_UNEVEN, "with uneven=%llu and uneven=%llu in the attributes" },
+		{ TOLD_PARAM_TYPE, "with param_type=%llu and param_type=%llu in the attributes" },
 		{ TOLD_COUNT, "of %llu and %llu parameters" },
 		{ TOLD_SHARDS, "of %llu and %llu shards" },
 		{ TOLD_TENSORS, "of %llu and %llu tensors" },
@@ -169,6 +188,7 @@ static int compare_models(sluice_model *model)
 	put_le64(mine + 8 * TOLD_SCHEMA, model->schema);
 	put_le64(mine + 8 * TOLD_ORDER, model->id);
 	put_le64(mine + 8 * TOLD_UNEVEN, (uint64_t)model->uneven);
+	put_le64(mine + 8 * TOLD_PARAM_TYPE, (uint64_t)model->param_type);
 	put_le64(mine + 8 * TOLD_COUNT, model->layout.count);
 	put_le64(mine + 8 * TOLD_SHARDS, model->layout.n_shards);
 	put_le64(mine + 8 * TOLD_TENSORS, model->n_tensors);
@@ -378,9 +398,12 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 	if (!rc && model->recipe.automatic && job->seat)
 		rc = fail(SLUICE_EINVAL, "recipe: auto chooses by times, which a simulated job "
 					 "does not have: name up= and down=");
-	if (!rc && uneven_of(attr))
+	if (!rc && attr->uneven)
 		rc = check_uneven(&model->recipe);
-	model->uneven = uneven_of(attr);
+	model->uneven = attr->uneven;
+	if (!rc)
+		rc = model_check_params(attr, &model->recipe, "sluice_model_open");
+	model->param_type = (enum value_type)attr->param_type;
 	if (!rc)
 		rc = copy_tensors(model, attr);
 	if (rc)
@@ -394,7 +417,7 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 					 model->recipe.decay, model->recipe.update_alpha,
 					 outside ? STEP_OUTSIDE : model->recipe.placement };
 	model->lr = attr->lr > 0 ? attr->lr : 0.01f;
-	model->grad_type = (enum value_type)model_grad_type(attr);
+	model->grad_type = (enum value_type)attr->grad_type;
 	plan_make(&model->plan, &model->recipe, model_pushed_type(model), job->members.elastic);
 	model->schema = schema_of(model);
 	uint64_t need = model_memory(&model->layout, &model->recipe, job->rank);
@@ -432,6 +455,7 @@ void model_free(sluice_model *model)
 	free(model->remote_windows);
 	free(model->remote_logs);
 	worker_close(model);
+	target_close(model);
 	free(model->worker);
 	shards_close(model);
 	free(model->measure.before);
@@ -443,9 +467,10 @@ void model_free(sluice_model *model)
 	free(model);
 }
 
-static int open_model(sluice_job *job, const sluice_model_attr *attr, float *params,
+static int open_model(sluice_job *job, const sluice_model_attr *given, void *params,
 		      sluice_model **model_out)
 {
+	sluice_model_attr attributes, *attr = &attributes;
 	int rc = job_check(job, "sluice_model_open");
 	if (!rc && !model_out)
 		rc = fail(SLUICE_EINVAL, "sluice_model_open: model_out is NULL");
@@ -459,29 +484,31 @@ static int open_model(sluice_job *job, const sluice_model_attr *attr, float *par
 		return fail(SLUICE_ENOMEM, "sluice_model_open: no memory");
 	}
 	model->job = job;
-	const int streams = attr &&
-			    attr->size >= offsetof(sluice_model_attr, stream) + sizeof attr->stream;
-	if ((rc = on_device_open(model, streams ? attr->stream : NULL))) {
+	error_hold(); /* until collective_agree() knows which other ranks have this error */
+	const int wrong = model_take_attributes(given, "sluice_model_open", attr);
+	if ((rc = on_device_open(model, attr->stream))) {
+		error_release(LOG_ERROR);
 		free(model->worker);
 		free(model);
 		return rc;
 	}
-	error_hold(); /* until collective_agree() knows which other ranks have this error */
 	model->id = clients_free_model(&job->clients);
 	rc = model->id < JOB_MODELS ?
-		     model_check_attributes(attr, "sluice_model_open") :
+		     wrong :
 		     fail(SLUICE_EINVAL, "sluice_model_open: %d models are open already",
 			  JOB_MODELS);
+	if (!rc)
+		rc = target_open(model, attr);
 	if (!rc && job->group && attr->shards > GROUP_INDEX_MOST)
 		rc = fail(SLUICE_EINVAL, "sluice_model_open: shards=%u, in a group at most %d",
 			  attr->shards, GROUP_INDEX_MOST);
-	if (!rc && !params && sluice_is_worker(job))
+	if (!rc && !params && !attr->segments && sluice_is_worker(job))
 		rc = fail(SLUICE_EINVAL, "sluice_model_open: params is NULL on a worker");
 	if (!rc)
 		rc = prepare_model(model, attr);
-	struct borrowed host = { 0 };
+	struct params host = { 0 };
 	if (!rc)
-		rc = on_device_borrow(model, params, attr->count, &host);
+		rc = params_borrow(model, params, "sluice_model_open", &host);
 	rc = collective_agree(job, rc, "open the model");
 	if (!rc)
 		rc = compare_models(model);
@@ -501,7 +528,7 @@ static int open_model(sluice_job *job, const sluice_model_attr *attr, float *par
 		if (!rc && sluice_is_worker(job))
 			worker_begin(model, host.host);
 	}
-	rc = on_device_return(&host, rc);
+	rc = params_return(&host, rc);
 	if (rc) {
 		events_end(model);
 		model_free(model);
@@ -511,7 +538,7 @@ static int open_model(sluice_job *job, const sluice_model_attr *attr, float *par
 	return 0;
 }
 
-int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *params,
+int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, void *params,
 		      sluice_model **model_out)
 {
 	struct error_scope scope;

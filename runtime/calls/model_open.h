@@ -7,11 +7,14 @@
 /* Bytes that this rank keeps allocated for the model, except for names and other small things.
  * params and grad belong to the caller and are not counted. */
 uint64_t model_memory(const struct layout *l, const struct recipe *recipe, int rank);
-/* Returns 0, or SLUICE_EINVAL for attributes that no job accepts. function: the caller, for the
- * message. */
-int model_check_attributes(const sluice_model_attr *attr, const char *function);
-/* The value type of the gradients. */
-int model_grad_type(const sluice_model_attr *attr);
+/* Copies the attributes of a program that may have been compiled with an older or newer header:
+ * fields that it does not have are zero. Returns 0, or SLUICE_EINVAL for attributes that no job
+ * accepts. function: the caller, for the message. */
+int model_take_attributes(const sluice_model_attr *given, const char *function,
+			  sluice_model_attr *out);
+/* Refuses param_type where the recipe cannot follow it. */
+int model_check_params(const sluice_model_attr *attr, const struct recipe *recipe,
+		       const char *function);
 
 /* The job for which a model is made. text: the recipe, or NULL for the default. */
 struct model_of {

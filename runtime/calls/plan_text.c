@@ -39,6 +39,11 @@ static int in_every_step(const struct recipe *r)
 	return 1;
 }
 
+static int decides_together(const struct recipe *r)
+{
+	return r->nonfinite == NONFINITE_SKIP_ALL;
+}
+
 static int clips(const struct recipe *r)
 {
 	return r->clip > 0;
@@ -127,6 +132,7 @@ struct stage {
 
 static const struct stage push_stages[] = {
 	{ "nonfinite", "look for values that are NaN or infinite", in_every_step },
+	{ "nonfinite", "agree with all workers whether any has found one", decides_together },
 	{ "clip", "scale the gradient down to this norm", clips },
 	{ "signal", "add noise", adds_noise },
 	{ "signal", "make the signal of the gradient", makes_signal },
@@ -226,6 +232,10 @@ static void say_vectors(struct text *t, const struct recipe *recipe, const struc
 		if (kept_rows[k].half == half && kept_rows[k].needed(recipe))
 			say(t, "  %-10s %10.3f MiB  %s\n", kept_rows[k].name,
 			    to_mebibytes(count * kept_rows[k].element), kept_rows[k].what);
+	if (half == HALF_WORKER && target_hooks.memory(l, recipe))
+		say(t, "  %-10s %10.3f MiB  %s\n", "parameters",
+		    to_mebibytes(target_hooks.memory(l, recipe)),
+		    "in 32 bits, from which the program's are rounded");
 }
 
 static void say_messages(struct text *t, const struct layout *l)
@@ -280,12 +290,17 @@ static void say_paths(struct text *t, const char *steps, const struct step_rule 
 		[PATH_RANGES] = "sluice_push_range() is allowed",
 	};
 
+	const int copied = (rule->traits & TRAITS_OF_WHOLE_GRADIENTS) != 0;
+
 	say(t, "quicker paths%s\n", steps);
 	for (int p = 0; p < PATHS; p++) {
 		const char *why = plan_why_not(p, rule->traits);
 
-		say(t, "  %-11s %-3s %s\n", plan_path_names[p], why ? "no:" : "yes",
-		    why ? why : what[p]);
+		say(t, "  %-11s %-3s %s%s\n", plan_path_names[p], why ? "no:" : "yes",
+		    why ? why : what[p],
+		    !why && copied && p == PATH_RANGES ?
+			    ": the first range takes memory for a copy of the whole gradient" :
+			    "");
 	}
 }
 
@@ -325,7 +340,7 @@ static void say_all_paths(struct text *t, const struct recipe *recipe, const str
 static void say_plan(struct text *t, const sluice_model_attr *attr, const struct recipe *recipe,
 		     const struct schedule *schedule, const struct layout *l)
 {
-	const int pushed = recipe->update == UPDATE_AVERAGE ? VALUE_F32 : model_grad_type(attr);
+	const int pushed = recipe->update == UPDATE_AVERAGE ? VALUE_F32 : attr->grad_type;
 	const int servers = l->size - l->workers;
 	char printed[RECIPE_TEXT_BYTES];
 	struct path_plan plan;
@@ -348,8 +363,9 @@ static void say_plan(struct text *t, const sluice_model_attr *attr, const struct
 	say_all_paths(t, recipe, &plan, schedule);
 }
 
-int sluice_plan(const sluice_model_attr *attr, int workers, int servers, char *text, size_t cap)
+int sluice_plan(const sluice_model_attr *given, int workers, int servers, char *text, size_t cap)
 {
+	sluice_model_attr attributes, *attr = &attributes;
 	struct text t = { text, cap, 0 };
 	struct schedule schedule;
 	struct recipe recipe;
@@ -363,7 +379,7 @@ int sluice_plan(const sluice_model_attr *attr, int workers, int servers, char *t
 			    "sluice_plan: workers=%d, servers=%d: there must be 1 worker or more, "
 			    "and %d ranks at most",
 			    workers, servers, PLAN_RANKS_MOST);
-	int rc = model_check_attributes(attr, "sluice_plan");
+	int rc = model_take_attributes(given, "sluice_plan", attr);
 	if (rc)
 		return rc;
 	const char *recipe_text = attr->recipe && *attr->recipe ? attr->recipe :
@@ -375,6 +391,11 @@ int sluice_plan(const sluice_model_attr *attr, int workers, int servers, char *t
 	rc = model_shape(attr, &made, &recipe, &schedule, &layout);
 	if (rc)
 		return rc;
+	rc = model_check_params(attr, &recipe, "sluice_plan");
+	if (rc) {
+		layout_free(&layout);
+		return rc;
+	}
 	say_plan(&t, attr, &recipe, &schedule, &layout);
 	layout_free(&layout);
 	return (int)t.length;

@@ -540,17 +540,17 @@ int sluice_checkpoint(sluice_model *model, const char *dir)
 	return error_end(&scope, rc ? rc : save(model, dir));
 }
 
-int sluice_restore(sluice_model *model, const char *dir, float *params, uint64_t *step_out)
+int sluice_restore(sluice_model *model, const char *dir, void *params, uint64_t *step_out)
 {
 	struct error_scope scope;
-	struct borrowed host = { 0 };
+	struct params host = { 0 };
 	error_begin(&scope);
 	int rc = check_call(model, "sluice_restore");
 	if (rc)
 		return error_end(&scope, rc);
-	rc = on_device_borrow(model, params, model->layout.count, &host);
+	rc = params_borrow(model, params, "sluice_restore", &host);
 	rc = restore(model, dir, host.host, rc, step_out);
-	return error_end(&scope, on_device_return(&host, rc));
+	return error_end(&scope, params_return(&host, rc));
 }
 
 /* A server that serves would have to keep its part where no program could get at it. */
@@ -592,24 +592,24 @@ int sluice_state_save(sluice_model *model, void *state, size_t bytes)
 	return error_end(&scope, rc ? rc : save_state(model, state, bytes));
 }
 
-int sluice_state_load(sluice_model *model, const void *state, size_t bytes, float *params,
+int sluice_state_load(sluice_model *model, const void *state, size_t bytes, void *params,
 		      uint64_t *step_out)
 {
 	struct error_scope scope;
-	struct borrowed host = { 0 };
+	struct params host = { 0 };
 	struct meeting *m = NULL;
 	error_begin(&scope);
 	int rc = check_state_call(model, "sluice_state_load");
 	if (rc)
 		return error_end(&scope, rc);
-	int failed = on_device_borrow(model, params, model->layout.count, &host);
+	int failed = params_borrow(model, params, "sluice_state_load", &host);
 	rc = meeting_open(model, COLLECTIVE_RESTORE, &m);
 	if (!rc)
 		rc = load_state_in_rounds(m, state, bytes, host.host, failed);
 	if (!rc && step_out)
 		*step_out = m->place.step;
 	meeting_close(&m);
-	return error_end(&scope, on_device_return(&host, rc));
+	return error_end(&scope, params_return(&host, rc));
 }
 
 int checkpoint_serve(sluice_model *model, uint32_t op)

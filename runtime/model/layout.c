@@ -279,7 +279,10 @@ static int make_shards(struct layout *l, const struct recipe *recipe,
 int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 		const struct schedule *schedule, int size, int workers, struct layout *out)
 {
-	*out = (struct layout){ .count = attr->count, .size = size, .workers = workers };
+	*out = (struct layout){ .count = attr->count,
+				.size = size,
+				.workers = workers,
+				.narrow_params = attr->param_type != SLUICE_F32 };
 	uint64_t shards = attr->shards;
 	if (!shards)
 		shards = least_of((uint64_t)workers,

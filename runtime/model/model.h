@@ -39,8 +39,9 @@ struct sluice_model {
 	float lr;
 	/* Type of the gradients that are pushed here; parameters (update=average) are floats. */
 	enum value_type grad_type;
-	uint64_t step;       /* completed steps */
-	uint64_t first_step; /* exchanges completed at open or at the restored checkpoint */
+	enum value_type param_type; /* of one vector of parameters, or of a mean */
+	uint64_t step;              /* completed steps */
+	uint64_t first_step;        /* exchanges completed at open or at the restored checkpoint */
 	/* Some rank failed to load a checkpoint, so the model can only be closed. */
 	int half_restored;
 	struct worth worth;        /* the worker half's */

@@ -39,6 +39,7 @@ enum trait {
 	TRAIT_CLIP,
 	TRAIT_SKIP, /* nonfinite= */
 	TRAIT_ZERO,
+	TRAIT_SKIP_ALL,
 	TRAIT_NO_MEMORY,
 	TRAIT_FILTERED, /* memory=lowpass or twostep */
 	TRAIT_AVERAGE,
@@ -73,6 +74,9 @@ enum trait {
 extern const char *const plan_refusals[TRAITS][PATHS];
 /* The names in sluice_plan() and sluice_recipe(7). */
 extern const char *const plan_path_names[PATHS], *const plan_trait_names[TRAITS];
+
+/* Traits with which ranges of a gradient are copied together, and pushed with the last of them. */
+#define TRAITS_OF_WHOLE_GRADIENTS (TRAIT(CLIP) | TRAIT(SKIP) | TRAIT(SKIP_ALL))
 
 struct path_plan {
 	uint64_t traits;          /* traits that every step has */

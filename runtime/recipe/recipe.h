@@ -32,7 +32,7 @@
  *               whole, default "*bias*"
  *   clip=       C | none: global norm of the local gradient, C > 0
  *   decay=      L >= 0: the shard adds L * x
- *   nonfinite=  abort (default) | skip | zero
+ *   nonfinite=  abort (default) | skip | zero | skip-all
  *   auto        a word alone, in place of up= and down=
  *   coding=     fast (default) | small, of positions
  *   when=       always (default) | every(P) | lazy(WINDOW,WEIGHT[,LONGEST])
@@ -59,7 +59,7 @@ enum update_kind {
 	UPDATE_ACCELERATED
 };
 enum when_kind { WHEN_ALWAYS, WHEN_EVERY, WHEN_LAZY, WHEN_LAZY_SERVER, WHEN_ASYNC };
-enum nonfinite_policy { NONFINITE_ABORT, NONFINITE_SKIP, NONFINITE_ZERO };
+enum nonfinite_policy { NONFINITE_ABORT, NONFINITE_SKIP, NONFINITE_ZERO, NONFINITE_SKIP_ALL };
 enum { LAZY_WINDOW_MAX = 100 }; /* model changes that when=lazy looks back on */
 enum coding_choice { CODING_FAST, CODING_SMALL };
 enum warmup_unit { WARMUP_STEPS, WARMUP_EPOCHS };

@@ -119,7 +119,9 @@ static int refuse_average(const struct draft *d)
 		return fail(SLUICE_EINVAL,
 			    "recipe: update=average with nonfinite=%s would count parameters that "
 			    "are left out as zeros: write nonfinite=abort",
-			    r->nonfinite == NONFINITE_SKIP ? "skip" : "zero");
+			    r->nonfinite == NONFINITE_ZERO ? "zero" :
+			    r->nonfinite == NONFINITE_SKIP ? "skip" :
+							     "skip-all");
 	return SLUICE_OK;
 }
 
@@ -161,6 +163,12 @@ int refuse_when(const struct draft *d)
 		return fail(SLUICE_EINVAL,
 			    "recipe: \"%s\" takes what is uploaded for exact: write up=all, or "
 			    "when=lazy",
+			    d->quotes[AXIS_WHEN]);
+	if (r->nonfinite == NONFINITE_SKIP_ALL && r->when != WHEN_ALWAYS)
+		return fail(SLUICE_EINVAL,
+			    "recipe: nonfinite=skip-all with \"%s\": all workers decide on each "
+			    "step together, and these make steps alone; write when=always, or "
+			    "nonfinite=skip or zero",
 			    d->quotes[AXIS_WHEN]);
 	if (r->signal == SIGNAL_INNOVATION)
 		rc = refuse_innovation(d);

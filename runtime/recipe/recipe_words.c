@@ -26,7 +26,7 @@ static const char *const update_words[] = { "none", "sgd",     "momentum",   "ne
 					    "ema",  "average", "accelerated" };
 static const char *const when_words[] = { "always", "every", "lazy", "lazy-server", "async" };
 static const char *const none_word[] = { "none" };
-static const char *const nonfinite_words[] = { "abort", "skip", "zero" };
+static const char *const nonfinite_words[] = { "abort", "skip", "zero", "skip-all" };
 static const char *const coding_words[] = { "fast", "small" };
 const char *const placement_words[2] = { "inside", "outside" };
 
@@ -54,7 +54,8 @@ const struct axis recipe_axes[AXES] = {
 	[AXIS_CLIP] = { "clip", "takes the largest 2-norm of a local gradient, above 0, or none",
 			none_word, 1 },
 	[AXIS_DECAY] = { "decay", "takes the factor of the weight decay, 0 or above", NULL, 0 },
-	[AXIS_NONFINITE] = { "nonfinite", "takes abort, skip or zero", nonfinite_words, 3 },
+	[AXIS_NONFINITE] = { "nonfinite", "takes abort, skip, zero or skip-all", nonfinite_words,
+			     4 },
 	[AXIS_CODING] = { "coding", "takes fast or small", coding_words, 2 },
 	[AXIS_RESET] = { "reset", "takes a number of steps, or none", NULL, 0 },
 	[AXIS_WHEN] = { "when",

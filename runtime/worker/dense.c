@@ -47,7 +47,7 @@ static int signal_piece(const sluice_model *model, uint64_t at, const float *gra
 }
 
 /* 0, or what is to be sent is not finite: nothing was posted. */
-static int encode(sluice_model *model, uint32_t shard, const float *grad, float scale)
+static int encode(sluice_model *model, uint32_t shard, const struct gradient *grad, float scale)
 {
 	const struct shard_layout *at = &model->layout.shards[shard];
 	const struct lane_payload placed = { .way = LANE_PLACED };
@@ -55,12 +55,13 @@ static int encode(sluice_model *model, uint32_t shard, const float *grad, float 
 	uint8_t *slot = lane_slot(model, shard, m.seq);
 	uint8_t *there = lane_slot_there(model, shard, m.seq);
 	uint8_t *payload = (there ? there : slot) + MESSAGE_HEADER_BYTES;
-	float value[DENSE_PIECE];
+	float value[DENSE_PIECE], room[DENSE_PIECE];
 	uint32_t crc = 0;
 
 	for (uint32_t i = 0, n; i < at->span; i += n) {
 		n = dense_here(at->span, i);
-		if (signal_piece(model, at->begin + i, grad + at->begin + i, n, scale, value))
+		if (signal_piece(model, at->begin + i, gradient_read(grad, at->begin + i, n, room),
+				 n, scale, value))
 			return SLUICE_ENUMERIC;
 		dense_put(value, n, payload + sizeof *value * i, &crc,
 			  there && dense_large(at->span));
@@ -76,7 +77,7 @@ static int encode(sluice_model *model, uint32_t shard, const float *grad, float 
 	return 0;
 }
 
-int dense_push(sluice_model *model, const float *grad)
+int dense_push(sluice_model *model, const struct gradient *grad)
 {
 	const float scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f;
 	struct worker *w = model->worker;
@@ -112,12 +113,17 @@ static int pull_fits(const sluice_model *model)
 	return plan_takes(&model->plan, PATH_DENSE_PULL, w->rule.traits | live);
 }
 
-static void apply(const sluice_model *model, float *target, const float *value, uint32_t n)
+/* first: a coordinate of the whole vector. */
+static void apply(const sluice_model *model, uint64_t first, const float *value, uint32_t n)
 {
-	if (model->recipe.update == UPDATE_AVERAGE)
-		sparse_set(target, NULL, value, n);
+	const struct worker *w = model->worker;
+
+	if (w->pieces)
+		target_apply(model, first, NULL, value, n);
+	else if (model->recipe.update == UPDATE_AVERAGE)
+		sparse_set(w->target + first, NULL, value, n);
 	else
-		sparse_add(target, NULL, value, n);
+		sparse_add(w->target + first, NULL, value, n);
 }
 
 /* Adds the payload while it is checked, so that another rank's memory is read once. The checksum is
@@ -125,7 +131,7 @@ static void apply(const sluice_model *model, float *target, const float *value, 
  * honest owner does not write to the entry meanwhile, because its next publication needs this
  * worker's next push. NULL, or why the payload is refused. */
 static const char *add_checked(const sluice_model *model, const uint8_t *payload, uint32_t span,
-			       uint32_t payload_crc, float *target)
+			       uint32_t payload_crc, uint64_t first)
 {
 	float value[DENSE_PIECE];
 	uint32_t crc = 0;
@@ -134,7 +140,7 @@ static const char *add_checked(const sluice_model *model, const uint8_t *payload
 	for (uint32_t i = 0, n; i < span; i += n) {
 		n = dense_here(span, i);
 		nonfinite |= dense_take(payload + sizeof *value * i, n, value, &crc);
-		apply(model, target + i, value, n);
+		apply(model, first + i, value, n);
 	}
 	if (crc != payload_crc)
 		return "the payload's checksum is wrong";
@@ -150,7 +156,6 @@ int dense_pull(sluice_model *model, uint32_t shard, const struct message_expect 
 	const struct shard_layout *at = &model->layout.shards[shard];
 	const uint32_t bytes = lane_last_bytes(model, shard);
 	const int own = at->owner == model->job->rank;
-	float *target = w->target + at->begin;
 	const uint8_t *entry, *payload;
 	const char *why = NULL;
 	uint32_t crc;
@@ -161,8 +166,8 @@ int dense_pull(sluice_model *model, uint32_t shard, const struct message_expect 
 		return 0;
 	payload = entry + MESSAGE_HEADER_BYTES;
 	if (own) /* this rank's log, which it alone can write, and wrote nothing infinite to */
-		apply(model, target, (const float *)(const void *)payload, m->span);
-	else if ((why = add_checked(model, payload, m->span, crc, target))) {
+		apply(model, at->begin, (const float *)(const void *)payload, m->span);
+	else if ((why = add_checked(model, payload, m->span, crc, at->begin))) {
 		job_fail(model->job, SLUICE_EWIRE, at->owner,
 			 "version %llu of shard %u from %s was refused: %s",
 			 (unsigned long long)w->step, shard, rank_text(model->job, at->owner), why);

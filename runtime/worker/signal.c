@@ -14,7 +14,7 @@ int signal_nonfinite_held(sluice_model *model, uint64_t bad, uint64_t n, float v
 {
 	if (model->recipe.nonfinite != NONFINITE_ABORT) {
 		model->stats.nonfinite_elements += n;
-		return model->recipe.nonfinite == NONFINITE_SKIP;
+		return model->recipe.nonfinite != NONFINITE_ZERO;
 	}
 	sluice_job *job = model->job;
 	return job->failure.code ?
@@ -57,27 +57,26 @@ int signal_overflowed(sluice_model *model, int held)
 	return rc;
 }
 
-/* Elements at ... at + n - 1 of what is pushed, as floats: where they are, or widened into room. */
-static const float *floats(enum value_type type, const void *pushed, uint64_t at, size_t n,
-			   float *room)
+const float *gradient_read(const struct gradient *grad, uint64_t at, size_t n, float *room)
 {
-	const uint8_t *bytes = pushed;
-	if (type == VALUE_F32)
-		return (const float *)pushed + at;
-	values_decode(type, 1, bytes + at * value_bytes(type), n,
+	const uint8_t *bytes = grad->data;
+	if (!bytes)
+		return segments_read(grad->pieces, at, n, room);
+	if (grad->type == VALUE_F32)
+		return (const float *)grad->data + at;
+	values_decode(grad->type, 1, bytes + at * value_bytes(grad->type), n,
 		      room); /* NaN and infinities too: they are judged */
 	return room;
 }
 
 /* Gradients with NaN or infinity. Returns as signal_nonfinite(). */
-static int judge(sluice_model *model, enum value_type type, const void *grad, uint64_t begin,
-		 uint64_t count)
+static int judge(sluice_model *model, const struct gradient *grad, uint64_t begin, uint64_t count)
 {
 	uint64_t first = 0, bad = 0;
 	float value = 0, room[CHUNK];
 	for (uint64_t at = 0; at < count; at += CHUNK) {
 		size_t n = count - at < CHUNK ? count - at : CHUNK;
-		const float *g = floats(type, grad, at, n, room);
+		const float *g = gradient_read(grad, at, n, room);
 		size_t i = first_nonfinite(g, n);
 		if (i < n && !bad) {
 			first = at + i;
@@ -91,12 +90,11 @@ static int judge(sluice_model *model, enum value_type type, const void *grad, ui
 
 /* What one push, or one range of it, works on. */
 struct input {
-	const void *grad, *before; /* before: storm's second gradient, else NULL */
-	enum value_type type;      /* of their elements */
-	uint64_t begin, count;     /* coordinates of the whole vector */
-	float newest, older;       /* storm: their factors */
-	float clip;                /* factor of the gradient before the noise is added */
-	float scale;               /* step size, if it is inside */
+	const struct gradient *grad, *before; /* before: storm's second gradient, else NULL */
+	uint64_t begin, count;                /* coordinates of the whole vector */
+	float newest, older;                  /* storm: their factors */
+	float clip;                           /* factor of the gradient before the noise is added */
+	float scale;                          /* step size, if it is inside */
 };
 
 /* Elements at ... at + n - 1 of the gradient: as they are, or made in room. */
@@ -106,15 +104,15 @@ static const float *gradient_piece(const sluice_model *model, const struct input
 	const int zeros = model->recipe.nonfinite == NONFINITE_ZERO;
 	if (in->before) {
 		float first[CHUNK], second[CHUNK];
-		const float *g = floats(in->type, in->grad, at, n, first);
-		const float *b = floats(in->type, in->before, at, n, second);
+		const float *g = gradient_read(in->grad, at, n, first);
+		const float *b = gradient_read(in->before, at, n, second);
 		for (size_t i = 0; i < n; i++)
 			room[i] = zeros && !(isfinite(g[i]) && isfinite(b[i])) ?
 					  0.0f :
 					  in->newest * g[i] - in->older * b[i];
 		return room;
 	}
-	const float *g = floats(in->type, in->grad, at, n, room);
+	const float *g = gradient_read(in->grad, at, n, room);
 	if (!zeros)
 		return g;
 	for (size_t i = 0; i < n; i++)
@@ -245,30 +243,31 @@ static void fold(const sluice_model *model, uint64_t at, const float *restrict g
 }
 
 /* Adding can be part of the selection's pass where nothing else is done to the gradient. */
-static int selection_adds(const sluice_model *model, enum value_type type)
+static int selection_adds(const sluice_model *model, const struct gradient *grad)
 {
 	const uint64_t traits = model->worker->rule.traits & ~TRAIT(HALF_GRADIENTS);
 
-	return type == VALUE_F32 && plan_takes(&model->plan, PATH_FOLD, traits);
+	return grad->data && grad->type == VALUE_F32 && plan_takes(&model->plan, PATH_FOLD, traits);
 }
 
-int signal_fold(sluice_model *model, const void *grad, const void *before, uint64_t begin,
-		uint64_t count, struct signal *out)
+int signal_fold(sluice_model *model, const struct gradient *grad, const struct gradient *before,
+		uint64_t begin, uint64_t count, struct signal *out)
 {
-	const enum value_type type = model_pushed_type(model);
 	*out = (struct signal){ .addend = NULL };
 	model->worker->skip = 0;
-	if (model->worker->accumulates && grad == worker_residual(model) + begin) {
-		out->summed = count == model->layout.count && selection_adds(model, VALUE_F32);
-		return out->summed ? 0 : judge(model, VALUE_F32, grad, begin, count);
+	if (model->worker->accumulates && grad->data == worker_residual(model) + begin) {
+		const struct gradient sum = { .data = grad->data, .type = VALUE_F32 };
+		out->summed = count == model->layout.count && selection_adds(model, &sum);
+		return out->summed ? 0 : judge(model, &sum, begin, count);
 	}
 	/* Where a bad value ends the job anyway, it is looked for while the gradient is in the
 	 * cache. */
 	int late = model->recipe.nonfinite == NONFINITE_ABORT && !(model->recipe.clip > 0) &&
 		   !before;
-	int rc = late ? 0 : judge(model, type, grad, begin, count);
-	if (!rc && before)
-		rc = judge(model, type, before, begin, count);
+	int judged = model->recipe.nonfinite == NONFINITE_SKIP_ALL;
+	int rc = late || judged ? 0 : judge(model, grad, begin, count);
+	if (!rc && before && !judged)
+		rc = judge(model, before, begin, count);
 	if (rc < 0)
 		return rc;
 	model->worker->skip = rc;
@@ -276,7 +275,6 @@ int signal_fold(sluice_model *model, const void *grad, const void *before, uint6
 		return 0;
 	struct input in = { .grad = grad,
 			    .before = before,
-			    .type = type,
 			    .begin = begin,
 			    .count = count,
 			    .clip = 1,
@@ -291,8 +289,8 @@ int signal_fold(sluice_model *model, const void *grad, const void *before, uint6
 	if (model->recipe.clip > 0)
 		in.clip = clip(model, &in);
 	float factor = in.scale * (model->recipe.noise > 0 ? 1 : in.clip);
-	if (count == model->layout.count && selection_adds(model, type)) {
-		out->addend = grad;
+	if (count == model->layout.count && selection_adds(model, grad)) {
+		out->addend = grad->data;
 		out->scale = factor;
 		return 0;
 	}
@@ -301,7 +299,7 @@ int signal_fold(sluice_model *model, const void *grad, const void *before, uint6
 		float room[CHUNK];
 		const float *g = gradient_piece(model, &in, at, n, room);
 		if (late && first_nonfinite(g, n) < n)
-			return judge(model, type, grad, begin, count);
+			return judge(model, grad, begin, count);
 		if (model->recipe.noise > 0)
 			g = with_noise(model, &in, at, n, g, room);
 		recall(model, begin + at, n);
@@ -310,10 +308,19 @@ int signal_fold(sluice_model *model, const void *grad, const void *before, uint6
 	return 0;
 }
 
-int signal_judge_sum(sluice_model *model, const float *grad)
+int signal_spoilt(sluice_model *model, const struct gradient *grad, const struct gradient *before)
 {
+	const uint64_t count = model->layout.count;
+	const int first = judge(model, grad, 0, count);
+
+	return (before && judge(model, before, 0, count)) || first;
+}
+
+int signal_judge_sum(sluice_model *model, const struct gradient *grad)
+{
+	const struct gradient sum = { .data = worker_residual(model), .type = VALUE_F32 };
+
 	if (model->recipe.nonfinite != NONFINITE_ABORT)
 		return 0;
-	return grad ? judge(model, model_pushed_type(model), grad, 0, model->layout.count) :
-		      judge(model, VALUE_F32, worker_residual(model), 0, model->layout.count);
+	return judge(model, grad ? grad : &sum, 0, model->layout.count);
 }

@@ -4,6 +4,14 @@
 #ifndef RUNTIME_SIGNAL_H
 #define RUNTIME_SIGNAL_H
 #include "model/model.h"
+#include "model/segments.h"
+
+/* What a push reads: one vector, or several pieces of memory. */
+struct gradient {
+	const void *data; /* NULL: it lies in pieces, which are the whole vector */
+	enum value_type type;
+	const struct segments *pieces;
+};
 
 /* What a fold leaves to the selection that follows it. */
 struct signal {
@@ -14,21 +22,26 @@ struct signal {
 		       is left to add; the selection must check that the sum is finite */
 };
 
-/* The first turn of a push: grad[0..count), which are the coordinates from begin on, joins the
+/* The first turn of a push: count elements of grad, the coordinates from begin on, join the
  * residual as the recipe's signal. Where grad is the whole gradient and the recipe's signal is the
  * gradient itself, the addition is left to the selection, and *out says what it has to add; with
  * nonfinite=abort and without clip= the check for NaN follows there too. before is the second
  * gradient of a pair, of the same coordinates, or NULL. nonfinite=skip and clip= need the whole
  * gradient. Returns 0; worker.skip then says whether nonfinite=skip leaves this gradient out.
  * SLUICE_ENUMERIC: the job has ended. */
-int signal_fold(sluice_model *model, const void *grad, const void *before, uint64_t begin,
-		uint64_t count, struct signal *out);
+int signal_fold(sluice_model *model, const struct gradient *grad, const struct gradient *before,
+		uint64_t begin, uint64_t count, struct signal *out);
+/* Looks for NaN and infinity where nonfinite=skip-all has to know before anything is added. Returns
+ * 1 if the gradient, or the second one of a pair, has any, else 0. */
+int signal_spoilt(sluice_model *model, const struct gradient *grad, const struct gradient *before);
 /* A selection met a value that is not finite, in grad or in what grad was added to, and what it had
  * taken out of the residual has been put back. grad NULL: the application added the gradient to the
  * residual itself, which is looked at instead. Returns SLUICE_ENUMERIC if a pushed value is not
  * finite and the recipe says nonfinite=abort. Else returns 0: it is the sum that has overflowed,
  * and the encoder will say so. */
-int signal_judge_sum(sluice_model *model, const float *grad);
+int signal_judge_sum(sluice_model *model, const struct gradient *grad);
+/* Elements at .. at + n - 1 as floats: where they lie, or written to room. */
+const float *gradient_read(const struct gradient *grad, uint64_t at, size_t n, float *room);
 
 /* What the recipe's nonfinite= says to n coordinates that are NaN or infinite, first at `bad` with
  * this value: 0 to go on, 1 to leave the gradient out, or an error. Token held. */

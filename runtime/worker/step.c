@@ -5,9 +5,12 @@
 #include "base/clock.h"
 #include "base/device.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "worker/hooks.h"
+#include "worker/target.h"
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- what the calls have in common ------------------------------------------- */
@@ -143,23 +146,62 @@ static int accumulator_check(const sluice_model *model, const void *grad, uint64
 
 /* ---- push --------------------------------------------------------------------- */
 
-static int pull_done(void *context)
+/* Where the selection is made, and the host memory if it is made there. */
+static int to_host_or_device(sluice_model *model, struct gradient *grad, struct gradient *before)
 {
-	sluice_model *model = context;
-	return worker_advance(model, model->schedule.n_phases);
+	const void *older = before ? before->data : NULL;
+	if (!grad->data)
+		return on_device_come_home(model);
+	int rc = on_device_gradient(model, &grad->data, &older);
+	if (before)
+		before->data = older;
+	return rc;
 }
 
-static int push(sluice_model *model, const void *grad, const void *before)
+/* nonfinite=skip-all: 1 if any worker has a gradient with NaN or infinity. Then nothing changes,
+ * and no step is made: the next pull returns at once. */
+static int agree_to_skip(sluice_model *model, struct gradient *grad, struct gradient *before)
 {
-	int alone = local_step(model), rc = alone ? 0 : lanes_await_slots(model);
+	enum { SPOILT, BROUGHT, NUMBERS };
+	double votes[NUMBERS] = { 0 };
+	struct worker *w = model->worker;
+	int rc = 0;
+	w->skipped = 0;
+	if (model->recipe.nonfinite != NONFINITE_SKIP_ALL)
+		return 0;
+	if (grad && (rc = to_host_or_device(model, grad, before)))
+		return rc;
+	const uint64_t start = now_ns();
+	votes[SPOILT] = grad && signal_spoilt(model, grad, before);
+	votes[BROUGHT] = grad != NULL;
+	model->stats.compress_ns += now_ns() - start;
+	if ((rc = sluice_sum(model->job, votes, NUMBERS)) || !(votes[SPOILT] > 0))
+		return rc;
+	w->skipped = 1;
+	w->raised = model->uneven && votes[BROUGHT] > 0 ? FLAG_GRADIENT : 0;
+	w->in_step = STEP_PUSHED;
+	return 1;
+}
+
+int sluice_skipped(const sluice_model *model)
+{
+	return model && model->worker->skipped;
+}
+
+/* grad NULL: there is none. before: the second gradient of a pair, or NULL. */
+static int push(sluice_model *model, struct gradient *grad, struct gradient *before)
+{
+	int alone = local_step(model), rc = agree_to_skip(model, grad, before);
 	struct signal signal = { .addend = NULL };
 	if (rc)
+		return rc < 0 ? rc : 0;
+	if (!alone && (rc = lanes_await_slots(model)))
 		return rc;
 	uint64_t start = now_ns(), pushing = model->stats.push_ns;
 	step_begin(model, grad != NULL);
 	if (!grad) /* not wanted, or there is none */
 		model->worker->skip = 1;
-	else if ((rc = on_device_gradient(model, &grad, &before)))
+	else if ((rc = to_host_or_device(model, grad, before)))
 		return rc;
 	else if (!alone && dense_push_fits(model)) {
 		if ((rc = dense_push(model, grad)))
@@ -167,7 +209,7 @@ static int push(sluice_model *model, const void *grad, const void *before)
 		model->stats.compress_ns += now_ns() - start - (model->stats.push_ns - pushing);
 		return step_sent(model);
 	} else if (on_device_selects(model)) {
-		rc = on_device_fold(model, grad);
+		rc = on_device_fold(model, grad->data);
 		return rc ? rc : on_device_leave(model, start);
 	} else if ((rc = signal_fold(model, grad, before, 0, model->layout.count, &signal)))
 		return rc;
@@ -199,7 +241,45 @@ int sluice_push(sluice_model *model, const void *grad)
 		return rc;
 	if (!unwanted && on_device_captured(model))
 		return on_device_capture(model, grad);
-	return push(model, unwanted ? NULL : grad, NULL);
+	struct gradient whole = { .data = grad, .type = model_pushed_type(model) };
+	return push(model, unwanted ? NULL : &whole, NULL);
+}
+
+/* The accumulator is one vector. */
+static int check_no_accumulator(const sluice_model *model, const char *function)
+{
+	const struct segments *pieces = &model->worker->in_pieces;
+	const uintptr_t first = (uintptr_t)worker_residual(model);
+	const uintptr_t end = (uintptr_t)(worker_residual(model) + model->layout.count);
+	for (size_t i = 0; i < pieces->n && model->worker->accumulates; i++)
+		if ((uintptr_t)pieces->of[i].data >= first && (uintptr_t)pieces->of[i].data < end)
+			return fail(SLUICE_EINVAL,
+				    "%s: coordinate %llu lies in what sluice_accumulator gave: "
+				    "push the accumulator with sluice_push",
+				    function, (unsigned long long)pieces->of[i].begin);
+	return 0;
+}
+
+int sluice_push_segments(sluice_model *model, const sluice_segment *segments, size_t n)
+{
+	const char *function = "sluice_push_segments";
+	int rc = step_check(model, model, function, STEP_DONE);
+	if (!rc && (model->recipe.update == UPDATE_AVERAGE || recipe_pairs(&model->recipe)))
+		rc = fail(SLUICE_EINVAL,
+			  "%s: the recipe's %s: give sluice_push_%s vectors in one piece", function,
+			  recipe_pairs(&model->recipe) ? "signal= takes two gradients" :
+							 "update=average takes parameters",
+			  recipe_pairs(&model->recipe) ? "pair" : "params");
+	if (!rc)
+		rc = segments_set(&model->worker->in_pieces, segments, n, model->layout.count,
+				  function);
+	if (!rc)
+		rc = segments_on_host(&model->worker->in_pieces, function);
+	if (!rc)
+		rc = check_no_accumulator(model, function);
+	if (rc)
+		return rc;
+	return push(model, &(struct gradient){ .pieces = &model->worker->in_pieces }, NULL);
 }
 
 int sluice_push_launched(sluice_model *model)
@@ -220,7 +300,7 @@ int sluice_push_params(sluice_model *model, const float *params)
 	int rc = step_check(model, params, "sluice_push_params", STEP_DONE);
 	if (!rc && model->recipe.update != UPDATE_AVERAGE)
 		rc = fail(SLUICE_EINVAL, "sluice_push_params: needs a recipe with update=average");
-	return rc ? rc : push(model, params, NULL);
+	return rc ? rc : push(model, &(struct gradient){ .data = params }, NULL);
 }
 
 int sluice_push_pair(sluice_model *model, const void *grad, const void *before)
@@ -236,7 +316,11 @@ int sluice_push_pair(sluice_model *model, const void *grad, const void *before)
 		rc = fail(SLUICE_EINVAL,
 			  "sluice_push_pair: an anchor is due (sluice_anchor_due): call "
 			  "sluice_push with the full gradient of this worker's data");
-	return rc ? rc : push(model, grad, before);
+	if (rc)
+		return rc;
+	struct gradient newest = { .data = grad, .type = model->grad_type };
+	struct gradient older = { .data = before, .type = model->grad_type };
+	return push(model, &newest, &older);
 }
 
 /* ---- a push in ranges -----------------------------------------------------------
@@ -262,8 +346,8 @@ static int check_recipe(const sluice_model *model)
 		    why, call);
 }
 
-static int check_range(const sluice_model *model, uint64_t begin, uint64_t count,
-		       const char *function)
+int step_check_range(const sluice_model *model, uint64_t begin, uint64_t count,
+		     const char *function)
 {
 	uint64_t all = model->layout.count;
 	if (!count || begin >= all || count > all - begin)
@@ -275,8 +359,7 @@ static int check_range(const sluice_model *model, uint64_t begin, uint64_t count
 	return 0;
 }
 
-/* Enters a range of a push or of a pull. */
-static int take_range(struct tiling *ranges, uint64_t begin, uint64_t count, const char *function)
+int step_take_range(struct tiling *ranges, uint64_t begin, uint64_t count, const char *function)
 {
 	uint64_t taken = 0;
 	int rc = tiling_add(ranges, begin, begin + count, &taken);
@@ -303,29 +386,66 @@ static int send_complete_shards(sluice_model *model, uint64_t begin, uint64_t en
 	return rc;
 }
 
+/* Norm, and which values there are, have to be known before anything is added. */
+static int keep_range(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
+{
+	struct worker *w = model->worker;
+	const enum value_type type = model_pushed_type(model);
+	const size_t width = value_bytes(type);
+	memcpy(w->pending + begin * width, grad, count * width);
+	w->in_step = STEP_PUSHING;
+	if (!tiling_covers(&w->pushed, 0, model->layout.count))
+		return 0;
+	tiling_clear(&w->pushed);
+	w->in_step = STEP_DONE;
+	return push(model, &(struct gradient){ .data = w->pending, .type = type }, NULL);
+}
+
+static int open_pending(sluice_model *model)
+{
+	struct worker *w = model->worker;
+	const size_t bytes = model->layout.count * value_bytes(model_pushed_type(model));
+	if (w->pending || !(model->plan.traits & TRAITS_OF_WHOLE_GRADIENTS))
+		return 0;
+	w->pending = malloc(bytes);
+	if (!w->pending)
+		return fail(SLUICE_ENOMEM,
+			    "sluice_push_range: no memory for a copy of the gradient: %zu bytes",
+			    bytes);
+	model->stats.memory_bytes += bytes;
+	log_line(LOG_INFO, "runtime",
+		 "model %u: ranges are copied together and pushed with the last one: the recipe "
+		 "needs the whole gradient first (clip=, nonfinite=); %.1f MiB",
+		 model->id, (double)bytes / 1048576);
+	return 0;
+}
+
 int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
 {
 	int rc = step_check(model, grad, "sluice_push_range", STEP_PUSHING);
 	if (!rc)
 		rc = check_recipe(model);
 	if (!rc)
-		rc = check_range(model, begin, count, "sluice_push_range");
+		rc = step_check_range(model, begin, count, "sluice_push_range");
 	if (!rc)
 		rc = accumulator_check(model, grad, begin, "sluice_push_range");
 	if (rc)
 		return rc;
 	struct worker *w = model->worker;
-	if ((rc = on_device_range(model, &grad, count)))
+	if ((rc = open_pending(model)) || (rc = on_device_range(model, &grad, count)))
 		return rc;
 	if (w->in_step == STEP_DONE && (rc = lanes_await_slots(model)))
 		return rc;
-	if ((rc = take_range(&w->pushed, begin, count, "sluice_push_range")))
+	if ((rc = step_take_range(&w->pushed, begin, count, "sluice_push_range")))
 		return rc;
+	if (model->plan.traits & TRAITS_OF_WHOLE_GRADIENTS)
+		return keep_range(model, grad, begin, count);
 	uint64_t start = now_ns(), pushing = model->stats.push_ns;
 	if (w->in_step == STEP_DONE)
 		step_begin(model, 1);
 	struct signal signal;
-	if ((rc = signal_fold(model, grad, NULL, begin, count, &signal)))
+	const struct gradient range = { .data = grad, .type = model_pushed_type(model) };
+	if ((rc = signal_fold(model, &range, NULL, begin, count, &signal)))
 		return rc;
 	w->in_step = STEP_PUSHING;
 	int whole = tiling_covers(&w->pushed, 0, model->layout.count);
@@ -344,240 +464,11 @@ int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 	return step_sent(model);
 }
 
-/* ---- pull ---------------------------------------------------------------------- */
-
-static int step_ends(sluice_model *model)
-{
-	model->step++;
-	model->worker->in_step = STEP_DONE;
-	model->stats.steps++;
-	return 0;
-}
-
-static int pull_ends(sluice_model *model)
-{
-	hooks_pulled(model);
-	model->stats.density_down = model->worker->rule.down;
-	watch_step(model);
-	return step_ends(model);
-}
-
-/* The messages of a push that returned when it was enqueued. */
-static int await_device(sluice_model *model)
-{
-	if (!on_device_selects(model))
-		return 0;
-	uint64_t start = now_ns();
-	int rc = on_device_await(model);
-	start = now_ns() - start;
-	model->stats.wait_ns += start;
-	model->stats.device_ns += start;
-	return rc;
-}
-
-static int pull_into(sluice_model *model, float *target)
-{
-	struct worker *w = model->worker;
-	float *params = target;
-	if (local_step(model)) {
-		w->raised = 0; /* flags travel with exchanges */
-		local_pull(model, params);
-		return step_ends(model);
-	}
-	if (w->local)
-		target = local_base(w->local);
-	uint64_t start = now_ns(), busy = model->stats.pull_ns + model->stats.apply_ns;
-	progress_take(model->job);
-	w->target = target;
-	w->raised = 0;
-	int rc = progress_until(model->job, pull_done, worker_describe, model);
-	w->target = NULL;
-	progress_release(model->job);
-	busy = model->stats.pull_ns + model->stats.apply_ns - busy;
-	model->stats.wait_ns += now_ns() - start - busy;
-	if (rc)
-		return rc;
-	if (w->local)
-		memcpy(params, target, model->layout.count * sizeof *params);
-	if (w->in_step == STEP_DONE) /* nothing was pushed */
-		return 0;
-	return pull_ends(model);
-}
-
-int sluice_pull(sluice_model *model, float *params)
-{
-	int asks = model && model_async(model) && model->worker->in_step == STEP_DONE;
-	int rc = step_check(model, params, "sluice_pull", asks ? STEP_DONE : STEP_PUSHED);
-	if (!rc && model->recipe.update == UPDATE_NONE)
-		rc = fail(SLUICE_EINVAL,
-			  "sluice_pull: the recipe says update=none: call sluice_pull_mean");
-	if (!rc)
-		rc = await_device(model);
-	if (!rc && asks)
-		rc = async_ask(model);
-	if (!rc)
-		rc = on_device_target(model, &params);
-	if (!rc)
-		model_remember(model, params);
-	return on_device_pulled(model, rc ? rc : pull_into(model, params));
-}
-
-int sluice_pull_mean(sluice_model *model, float *mean)
-{
-	int rc = step_check(model, mean, "sluice_pull_mean", STEP_PUSHED);
-	if (!rc && model->recipe.update != UPDATE_NONE)
-		rc = fail(SLUICE_EINVAL, "sluice_pull_mean: needs a recipe with update=none");
-	if (!rc)
-		rc = await_device(model);
-	if (!rc)
-		rc = on_device_target(model, &mean);
-	if (!rc)
-		rc = on_device_zero(model, mean, model->layout.count);
-	return on_device_pulled(model, rc ? rc : pull_into(model, mean));
-}
-
-/* ---- a pull in ranges -----------------------------------------------------------
- *
- * The shards of a step are taken in any order as they come, also by the progress thread while the
- * program works with a range that is complete. Where a step is more than one message up and one
- * down per shard, or a GPU takes part, the first range waits for the whole pull. */
-
-static enum pull_kind pull_kind_of(const sluice_model *model, const float *target)
-{
-	const struct device_ops *ops = NULL;
-	const int whole = model->schedule.n_phases != 2 || model_async(model) ||
-			  model->worker->local || on_device_selects(model) ||
-			  device_of(target, &ops) || ops;
-	return whole ? PULL_AT_ONCE : PULL_BY_SHARD;
-}
-
-int sluice_pull_begin(sluice_model *model, float *target)
-{
-	int rc = step_check(model, target, "sluice_pull_begin", STEP_PUSHED);
-	if (rc)
-		return rc;
-	struct worker *w = model->worker;
-	const enum pull_kind kind = pull_kind_of(model, target);
-	w->pulling = target;
-	w->in_step = STEP_PULLING;
-	if (kind == PULL_BY_SHARD && model->recipe.update == UPDATE_NONE)
-		memset(target, 0, model->layout.count * sizeof(*target));
-	else if (kind == PULL_BY_SHARD)
-		model_remember(model, target);
-	progress_take(model->job);
-	w->pull_kind = kind;
-	if (kind == PULL_BY_SHARD) {
-		w->raised = 0;
-		w->target = target;
-		step_advance(model);
-	}
-	progress_release(model->job);
-	return 0;
-}
-
-void step_advance(sluice_model *model)
-{
-	const struct worker *w = model->worker;
-	TOKEN_HELD(model->job);
-	if (w->pull_kind == PULL_BY_SHARD && !model->job->failure.code)
-		worker_advance(model, model->schedule.n_phases);
-}
-
-struct pulled_range {
-	sluice_model *model;
-	uint64_t begin, end;
-};
-
-/* Whether a range has all that the shards published for it in this step. */
-static int range_done(void *context)
-{
-	const struct pulled_range *range = context;
-	sluice_model *model = range->model;
-	if (worker_advance(model, model->schedule.n_phases))
-		return 1;
-	const uint64_t wanted = worker_wanted(model);
-	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		const struct shard_layout *at = &model->layout.shards[s];
-		if (at->begin < range->end && range->begin < at->begin + at->span &&
-		    lane_have(model, s) < wanted)
-			return 0;
-	}
-	return 1;
-}
-
-static void describe_range(void *context, char *text, size_t cap)
-{
-	const struct pulled_range *range = context;
-	worker_describe(range->model, text, cap);
-}
-
-/* The whole pull, at the first range. */
-static int pull_at_once(sluice_model *model)
-{
-	struct worker *w = model->worker;
-	w->in_step = STEP_PUSHED;
-	int rc = model->recipe.update == UPDATE_NONE ? sluice_pull_mean(model, w->pulling) :
-						       sluice_pull(model, w->pulling);
-	w->in_step = STEP_PULLING;
-	if (rc) {
-		tiling_clear(&w->pulled); /* a pull that is refused can be made again */
-		return rc;
-	}
-	progress_take(model->job);
-	w->pull_kind = PULL_ENDED;
-	progress_release(model->job);
-	return 0;
-}
-
-static int pull_by_shard(sluice_model *model, uint64_t begin, uint64_t count, int last)
-{
-	struct pulled_range range = { model, begin, begin + count };
-	const uint64_t start = now_ns();
-	progress_take(model->job);
-	const uint64_t busy = model->stats.pull_ns + model->stats.apply_ns;
-	int rc = progress_until(model->job, range_done, describe_range, &range);
-	const uint64_t worked = model->stats.pull_ns + model->stats.apply_ns - busy;
-	if (rc || last) {
-		model->worker->target = NULL;
-		model->worker->pull_kind = PULL_NONE;
-	}
-	progress_release(model->job);
-	model->stats.wait_ns += now_ns() - start - worked;
-	return rc;
-}
-
-int sluice_pull_range(sluice_model *model, uint64_t begin, uint64_t count)
-{
-	int rc = step_check(model, model, "sluice_pull_range", STEP_PULLING);
-	if (!rc)
-		rc = check_range(model, begin, count, "sluice_pull_range");
-	if (!rc)
-		rc = take_range(&model->worker->pulled, begin, count, "sluice_pull_range");
-	if (rc)
-		return rc;
-	struct worker *w = model->worker;
-	const enum pull_kind kind = w->pull_kind;
-	const int last = tiling_covers(&w->pulled, 0, model->layout.count);
-	if (kind == PULL_BY_SHARD)
-		rc = pull_by_shard(model, begin, count, last);
-	else if (kind == PULL_AT_ONCE)
-		rc = pull_at_once(model);
-	else if (kind == PULL_NONE) /* an earlier range failed */
-		rc = job_failed(model->job);
-	if (rc || !last)
-		return rc;
-	tiling_clear(&w->pulled);
-	if (kind == PULL_BY_SHARD)
-		return pull_ends(model);
-	w->in_step = STEP_DONE;
-	return 0;
-}
-
 /* ---- a step without a gradient ------------------------------------------------ */
 
-int sluice_join(sluice_model *model, float *target, int *more_out)
+int sluice_join(sluice_model *model, void *target, int *more_out)
 {
-	int rc = step_check(model, target, "sluice_join", STEP_DONE);
+	int rc = step_check(model, model, "sluice_join", STEP_DONE);
 	if (rc)
 		return rc;
 	if (!more_out || !model->uneven)
@@ -586,7 +477,9 @@ int sluice_join(sluice_model *model, float *target, int *more_out)
 				       "(sluice_model_attr), so nobody could tell when all have "
 				       "joined" :
 				       "more_out is NULL");
-	rc = on_device_come_home(model);
+	rc = target_note(model, target, NULL, 0, "sluice_join");
+	if (!rc)
+		rc = on_device_come_home(model);
 	if (!rc)
 		rc = push(model, NULL, NULL);
 	if (!rc)
@@ -661,6 +554,7 @@ uint64_t step_pushed(const sluice_model *model)
 {
 	const struct worker *w = model->worker;
 	const int whole = sluice_is_worker(model->job) && model->schedule.n_phases == 2 &&
+			  !w->skipped &&
 			  (w->in_step == STEP_PUSHED ||
 			   (w->in_step == STEP_PULLING && w->pull_kind != PULL_ENDED));
 	return model->step + (uint64_t)whole;
@@ -670,7 +564,7 @@ uint64_t step_pushed(const sluice_model *model)
 uint64_t step_in_vain(const sluice_model *model, uint64_t pushed)
 {
 	const struct worker *w = model->worker;
-	if (!sluice_is_worker(model->job) || !w->target ||
+	if (!sluice_is_worker(model->job) || (!w->target && !w->pieces) ||
 	    (w->in_step != STEP_PUSHED && w->in_step != STEP_PULLING) || model->step < pushed)
 		return 0;
 	if (model_async(model) && !schedule_at_anchor(&model->schedule, w->step) &&

@@ -38,7 +38,8 @@ static int pick_up(sluice_model *model, const struct signal *signal, const struc
 	if (!looks || pick_finite(out))
 		return 0;
 	pick_put_back(out); /* infinity less infinity is not zero */
-	return signal_judge_sum(model, signal->addend);
+	const struct gradient addend = { .data = signal->addend, .type = VALUE_F32 };
+	return signal_judge_sum(model, signal->addend ? &addend : NULL);
 }
 
 /* ---- emit ------------------------------------------------------------------ */
@@ -218,11 +219,14 @@ static int apply_of_step(sluice_model *model, uint32_t shard, const struct messa
 	const uint32_t *index = m->coding == CODING_DENSE  ? NULL :
 				m->coding == CODING_AGREED ? agree_support(model, shard, &agreed) :
 							     got.index;
+	int rc = 0;
 
 	if (m->coding == CODING_AGREED && on_device_lands(model)) /* the device reads it, too */
 		index = memcpy(got.index, index, m->count * sizeof(*index));
-	int rc = on_device_apply(model, w->target + at->begin, index, got.value, m->count);
-
+	if (w->pieces)
+		target_apply(model, at->begin, index, got.value, m->count);
+	else
+		rc = on_device_apply(model, w->target + at->begin, index, got.value, m->count);
 	return rc ? rc : hooks_applied(model, shard, index, got.value, m);
 }
 
@@ -373,7 +377,7 @@ static int take_deltas(sluice_model *model)
 	struct worker *w = model->worker;
 	const uint64_t publication = worker_wanted(model);
 
-	if (!w->target)
+	if (!w->target && !w->pieces)
 		return 0; /* the application has not asked yet */
 	for (uint32_t s = 0; s < model->layout.n_shards && !model->job->failure.code; s++) {
 		struct message m;

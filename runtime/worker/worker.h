@@ -16,6 +16,7 @@
 #include "worker/lazy.h"
 #include "worker/local.h"
 #include "worker/signal.h"
+#include "worker/target.h"
 #include "worker/upload.h"
 #include "worker/worker_census.h"
 #include "worker/worker_measure.h"
@@ -36,6 +37,7 @@ struct worker {
 		*spans; /* of one shard at a time, where shards are sent one by one; else NULL */
 	struct lanes *lanes;
 	struct on_device *device; /* gradients or params in GPU memory */
+	struct target *into;      /* where pulls write */
 	/* What methods own, each in its file; NULL unless the recipe asks for the method. */
 	struct lazy *lazy;
 	struct local *local;
@@ -50,14 +52,17 @@ struct worker {
 	unsigned phase;
 	int encoded; /* the messages of this phase are made */
 	int skip;    /* nonfinite=skip or sluice_wanted(): this step's messages are empty */
-	uint32_t shards_done;    /* those whose publication of this phase is dealt with */
-	float *target;           /* params (or mean) of the pull under way */
-	struct entries received; /* the message that was decoded last */
-	struct tiling pushed;    /* the ranges that sluice_push_range() has brought */
-	/* Of a pull in ranges: the program's vector, the ranges that sluice_pull_range() was asked
-	 * for, and whether shards are taken one by one or all by the first of these calls. The kind
-	 * is written with the token held, because the progress thread reads it. */
-	float *pulling;
+	int skipped; /* nonfinite=skip-all: nothing is exchanged for the last push */
+	uint32_t shards_done; /* those whose publication of this phase is dealt with */
+	float *target; /* params (or mean) of the pull under way; NULL: none, or pieces alone */
+	const struct segments *pieces; /* the program's, if target is not (worker/target.h) */
+	struct segments in_pieces;     /* the gradient of sluice_push_segments() */
+	struct entries received;       /* the message that was decoded last */
+	struct tiling pushed;          /* the ranges that sluice_push_range() has brought */
+	uint8_t *pending; /* a copy of them, where the recipe needs the whole gradient first */
+	/* Of a pull in ranges: the ranges that sluice_pull_range() was asked for, and whether
+	 * shards are taken one by one or all by the first of these calls. The kind is written with
+	 * the token held, because the progress thread reads it. */
 	struct tiling pulled;
 	enum pull_kind { PULL_NONE, PULL_BY_SHARD, PULL_AT_ONCE, PULL_ENDED } pull_kind;
 	float range;   /* grid: largest magnitude of the whole vector, the same for all shards */
@@ -108,7 +113,7 @@ void worker_describe(void *context, char *text, size_t cap);
 /* 1 if a step that sends a whole gradient of host memory can be dense_push(). */
 int dense_push_fits(const sluice_model *model);
 /* Judges, encodes and posts grad for all shards. As signal_fold(). */
-int dense_push(sluice_model *model, const float *grad);
+int dense_push(sluice_model *model, const struct gradient *grad);
 /* What a shard published is added to the target from where it lies, if it is as `want` says and
  * `welcome` (NULL, or why it may not come now): 1, or the job has failed; *m is its header. 0: it
  * is to be READ and judged first. Token held. */
@@ -124,13 +129,20 @@ int dense_pull(sluice_model *model, uint32_t shard, const struct message_expect 
  * step are not complete, every other call is refused. */
 int step_check(sluice_model *model, const void *vector, const char *function,
 	       enum step_state expected);
-/* Goes on with a pull in ranges while the program computes. Token held. */
-void step_advance(sluice_model *model);
+/* For a range of a push or of a pull: SLUICE_EINVAL if it is empty or outside of the model.
+ * step_take_range() enters it, or refuses what was named before. */
+int step_check_range(const sluice_model *model, uint64_t begin, uint64_t count,
+		     const char *function);
+int step_take_range(struct tiling *ranges, uint64_t begin, uint64_t count, const char *function);
 /* Steps of which this rank pushed the whole gradient. */
 uint64_t step_pushed(const sluice_model *model);
 /* The step whose pull waits here, if it cannot end because a worker pushed the gradients of so many
  * steps and will push no more; else 0. Token held. */
 uint64_t step_in_vain(const sluice_model *model, uint64_t pushed);
+
+/* ---- pull.c ---- */
+/* Goes on with a pull in ranges while the program computes. Token held. */
+void step_advance(sluice_model *model);
 
 /* ---- watch.c ---- */
 /* A pull has ended: its step is measured; after the first few there is a proposal, or a verdict. */

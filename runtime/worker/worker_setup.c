@@ -94,6 +94,7 @@ void worker_restart(sluice_model *model, uint64_t version)
 	w->rule = model_rule(model, version + 1, 0);
 	memset(model->worth.least, 0, sizeof model->worth.least);
 	w->in_step = STEP_DONE;
+	w->skipped = 0;
 	hooks_restart(model);
 	tiling_clear(&w->pushed);
 	tiling_clear(&w->pulled);
@@ -113,6 +114,8 @@ void worker_close(sluice_model *model)
 	vectors_close(&w->kept);
 	free(w->shard_spans);
 	free(w->spans);
+	segments_free(&w->in_pieces);
+	free(w->pending);
 	tiling_free(&w->pushed);
 	tiling_free(&w->pulled);
 }

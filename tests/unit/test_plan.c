@@ -40,6 +40,8 @@ static const char *const recipes[] = {
 	"up=all down=all clip=1",
 	"up=all down=all nonfinite=zero",
 	"up=all down=all nonfinite=skip",
+	"up=all down=all nonfinite=skip-all",
+	"up=topk(0.1) down=all nonfinite=skip-all",
 	"up=all down=all signal=gradient,noise(0.1)",
 	"up=all down=all signal=momentum(0.5)",
 	"up=all down=all when=every(3)",
@@ -120,7 +122,8 @@ static int may_push_dense(const struct asked *a)
 
 	return sends_all(a, &r->up) && (reset || r->up.values.type == VALUE_F32) &&
 	       a->schedule.n_phases == 2 && a->pushed == VALUE_F32 && is_plain(r) &&
-	       !(r->clip > 0) && r->nonfinite == NONFINITE_ABORT &&
+	       !(r->clip > 0) &&
+	       (r->nonfinite == NONFINITE_ABORT || r->nonfinite == NONFINITE_SKIP_ALL) &&
 	       (r->memory == MEMORY_NONE || r->memory == MEMORY_RESIDUAL) && !own_model(r) &&
 	       r->when != WHEN_ASYNC && !is_global(r);
 }
@@ -156,7 +159,7 @@ static int may_select_on_device(const struct asked *a)
 	return known && (r->memory == MEMORY_RESIDUAL || r->memory == MEMORY_NONE) &&
 	       (r->signal == SIGNAL_GRADIENT || r->signal == SIGNAL_MOMENTUM) && !(r->noise > 0) &&
 	       r->update != UPDATE_AVERAGE && !r->automatic && !r->reset &&
-	       r->when == WHEN_ALWAYS &&
+	       r->when == WHEN_ALWAYS && r->nonfinite != NONFINITE_SKIP_ALL &&
 	       !(r->up.values.type == VALUE_GRID && selection_kinds[s].unbiased);
 }
 
@@ -172,9 +175,8 @@ static int may_push_ranges(const struct asked *a)
 {
 	const struct recipe *r = &a->recipe;
 
-	return r->signal != SIGNAL_STORM && !(r->clip > 0) && r->nonfinite != NONFINITE_SKIP &&
-	       r->signal != SIGNAL_INNOVATION && r->when == WHEN_ALWAYS &&
-	       r->update != UPDATE_AVERAGE;
+	return r->signal != SIGNAL_STORM && r->signal != SIGNAL_INNOVATION &&
+	       r->when == WHEN_ALWAYS && r->update != UPDATE_AVERAGE;
 }
 
 static int (*const may[PATHS])(const struct asked *a) = {

@@ -292,8 +292,8 @@ static int refuse_recipes(int rank, void *argument)
 	static const struct {
 		const char *recipe, *key;
 	} cases[] = {
-		{ "up=topk(0.01) clip=1", "clip=" },
-		{ "up=topk(0.01) nonfinite=skip", "nonfinite=skip" },
+		{ "up=topk(0.01) signal=innovation", "signal=innovation" },
+		{ "up=all down=all when=every(2)", "when=" },
 		{ "signal=storm(0.5) update=ema(0.5)", "signal=storm" },
 	};
 	sluice_job *job = rank_join(NULL);

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A vector of the program that lies in several pieces of memory, each with elements of a type of
+ * its own. The loops over a vector read and write it block by block, wherever a piece ends. Called
+ * by the worker half, for gradients, means and parameters. Pure. */
+#ifndef RUNTIME_SEGMENTS_H
+#define RUNTIME_SEGMENTS_H
+#include "compress/quantize.h"
+#include "sluice.h"
+
+/* Must be zeroed before the first use. The list grows as needed and is kept; the memory of the
+ * pieces is the program's. */
+struct segments {
+	struct segment {
+		uint8_t *data;
+		uint64_t begin, end; /* coordinates of the whole vector */
+		enum value_type type;
+	} * of; /* ascending, without gaps and without empty pieces */
+	size_t n, room;
+};
+
+/* Returns 0, SLUICE_EINVAL (no data, a type that does not exist, or other than count elements in
+ * all) or SLUICE_ENOMEM. function: the caller, for the message. */
+int segments_set(struct segments *s, const sluice_segment *given, size_t n, uint64_t count,
+		 const char *function);
+void segments_free(struct segments *s);
+/* SLUICE_ENOSUPP if a piece is in the memory of a GPU. */
+int segments_on_host(const struct segments *s, const char *function);
+/* Whether any piece has elements of 16 bits. */
+int segments_narrow(const struct segments *s);
+
+/* Elements at .. at + n - 1 as floats: where they lie, or, if they are in several pieces or of 16
+ * bits, written to room. NaN and infinity are passed on. */
+const float *segments_read(const struct segments *s, uint64_t at, size_t n, float *room);
+/* Sets elements at .. at + n - 1; 16 bits are rounded to nearest even, and what is beyond their
+ * range becomes infinite. */
+void segments_write(const struct segments *s, uint64_t at, const float *value, size_t n);
+void segments_zero(const struct segments *s);
+/* Copies all elements together. */
+void segments_gather(const struct segments *s, float *to);
+/* Adds value[i] at coordinate first + index[i], i < n; index NULL: first + i. set: it takes the
+ * place of what is there. Elements of 16 bits must be zero before something is added. */
+void segments_change(const struct segments *s, uint64_t first, const uint32_t *index,
+		     const float *value, uint32_t n, int set);
+/* Sets the element at each such coordinate to that of flat, the whole vector. */
+void segments_follow(const struct segments *s, uint64_t first, const uint32_t *index, uint32_t n,
+		     const float *flat);
+#endif

@@ -1,0 +1,306 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The calls that pull: the whole at once, or range by range while the rest travels. They wait for
+ * the worker half (worker.c) to come through the phases. */
+#include "base/clock.h"
+#include "base/device.h"
+#include "base/error.h"
+#include "worker/hooks.h"
+#include "worker/target.h"
+#include "worker/worker.h"
+#include <string.h>
+
+static int step_ends(sluice_model *model)
+{
+	model->step++;
+	model->worker->in_step = STEP_DONE;
+	model->stats.steps++;
+	return 0;
+}
+
+static int pull_ends(sluice_model *model)
+{
+	hooks_pulled(model);
+	model->stats.density_down = model->worker->rule.down;
+	watch_step(model);
+	return step_ends(model);
+}
+
+/* The messages of a push that returned when it was enqueued. */
+static int await_device(sluice_model *model)
+{
+	if (!on_device_selects(model))
+		return 0;
+	uint64_t start = now_ns();
+	int rc = on_device_await(model);
+	start = now_ns() - start;
+	model->stats.wait_ns += start;
+	model->stats.device_ns += start;
+	return rc;
+}
+
+static int pull_done(void *context)
+{
+	sluice_model *model = context;
+	return worker_advance(model, model->schedule.n_phases);
+}
+
+static int pull_into(sluice_model *model, float *target, const struct segments *pieces)
+{
+	struct worker *w = model->worker;
+	float *params = target;
+	if (local_step(model)) {
+		w->raised = 0; /* flags travel with exchanges */
+		local_pull(model, params);
+		return step_ends(model);
+	}
+	if (w->local)
+		target = local_base(w->local);
+	uint64_t start = now_ns(), busy = model->stats.pull_ns + model->stats.apply_ns;
+	progress_take(model->job);
+	w->target = target;
+	w->pieces = pieces;
+	w->raised = 0;
+	int rc = progress_until(model->job, pull_done, worker_describe, model);
+	w->target = NULL;
+	w->pieces = NULL;
+	progress_release(model->job);
+	busy = model->stats.pull_ns + model->stats.apply_ns - busy;
+	model->stats.wait_ns += now_ns() - start - busy;
+	if (rc)
+		return rc;
+	if (w->local)
+		memcpy(params, target, model->layout.count * sizeof *params);
+	if (w->in_step == STEP_DONE) /* nothing was pushed */
+		return 0;
+	return pull_ends(model);
+}
+
+/* Nobody pushed anything, and there is nothing to wait for: a mean is zero. */
+static int pull_nothing(sluice_model *model)
+{
+	const struct segments *pieces = NULL;
+	float *flat = NULL;
+	int rc = 0;
+	if (model->recipe.update == UPDATE_NONE) {
+		rc = target_begin(model, &flat, &pieces);
+		if (!rc && flat)
+			rc = on_device_zero(model, flat, model->layout.count);
+		rc = target_end(model, rc);
+	}
+	if (!rc)
+		model->worker->in_step = STEP_DONE;
+	return rc;
+}
+
+/* Where target_note() said. asks: nothing was pushed (when=async). */
+static int pull_noted(sluice_model *model, int asks)
+{
+	if (model->worker->skipped)
+		return pull_nothing(model);
+	const struct segments *pieces = NULL;
+	float *flat = NULL;
+	int rc = await_device(model);
+	if (!rc && asks)
+		rc = async_ask(model);
+	if (!rc)
+		rc = target_begin(model, &flat, &pieces);
+	if (!rc && model->recipe.update != UPDATE_NONE)
+		model_remember(model, flat);
+	else if (!rc && flat)
+		rc = on_device_zero(model, flat, model->layout.count);
+	return target_end(model, rc ? rc : pull_into(model, flat, pieces));
+}
+
+static int check_pull(sluice_model *model, const char *function)
+{
+	return step_check(model, model, function, STEP_PUSHED);
+}
+
+int sluice_pull(sluice_model *model, void *params)
+{
+	int asks = model && model_async(model) && model->worker->in_step == STEP_DONE;
+	int rc = step_check(model, model, "sluice_pull", asks ? STEP_DONE : STEP_PUSHED);
+	if (!rc && model->recipe.update == UPDATE_NONE)
+		rc = fail(SLUICE_EINVAL,
+			  "sluice_pull: the recipe says update=none: call sluice_pull_mean");
+	if (!rc)
+		rc = target_note(model, params, NULL, 0, "sluice_pull");
+	return rc ? rc : pull_noted(model, asks);
+}
+
+int sluice_pull_mean(sluice_model *model, void *mean)
+{
+	int rc = check_pull(model, "sluice_pull_mean");
+	if (!rc && model->recipe.update != UPDATE_NONE)
+		rc = fail(SLUICE_EINVAL, "sluice_pull_mean: needs a recipe with update=none");
+	if (!rc)
+		rc = target_note(model, mean, NULL, 0, "sluice_pull_mean");
+	return rc ? rc : pull_noted(model, 0);
+}
+
+int sluice_pull_segments(sluice_model *model, const sluice_segment *segments, size_t n)
+{
+	static const sluice_segment none;
+	int rc = check_pull(model, "sluice_pull_segments");
+	if (!rc)
+		rc = target_note(model, NULL, segments ? segments : &none, segments ? n : 0,
+				 "sluice_pull_segments");
+	return rc ? rc : pull_noted(model, 0);
+}
+
+/* ---- a pull in ranges -----------------------------------------------------------
+ *
+ * The shards of a step are taken in any order as they come, also by the progress thread while the
+ * program works with a range that is complete. Where a step is more than one message up and one
+ * down per shard, or a GPU takes part, the first range waits for the whole pull. */
+
+static enum pull_kind pull_kind_of(const sluice_model *model, const void *vector)
+{
+	const struct device_ops *ops = NULL;
+	const int whole = model->schedule.n_phases != 2 || model_async(model) ||
+			  model->worker->local || model->worker->skipped ||
+			  on_device_selects(model) || target_whole(model) ||
+			  (vector && (device_of(vector, &ops) || ops));
+	return whole ? PULL_AT_ONCE : PULL_BY_SHARD;
+}
+
+static int pull_begin(sluice_model *model, void *vector, const sluice_segment *segments, size_t n,
+		      const char *function)
+{
+	const struct segments *pieces = NULL;
+	float *flat = NULL;
+	int rc = check_pull(model, function);
+	if (!rc)
+		rc = target_note(model, vector, segments, n, function);
+	if (rc)
+		return rc;
+	struct worker *w = model->worker;
+	const enum pull_kind kind = pull_kind_of(model, vector);
+	if (kind == PULL_BY_SHARD && (rc = target_begin(model, &flat, &pieces)))
+		return rc;
+	w->in_step = STEP_PULLING;
+	if (kind == PULL_BY_SHARD && model->recipe.update != UPDATE_NONE)
+		model_remember(model, flat);
+	else if (flat)
+		memset(flat, 0, model->layout.count * sizeof(*flat));
+	progress_take(model->job);
+	w->pull_kind = kind;
+	if (kind == PULL_BY_SHARD) {
+		w->raised = 0;
+		w->target = flat;
+		w->pieces = pieces;
+		step_advance(model);
+	}
+	progress_release(model->job);
+	return 0;
+}
+
+int sluice_pull_begin(sluice_model *model, void *target)
+{
+	return pull_begin(model, target, NULL, 0, "sluice_pull_begin");
+}
+
+int sluice_pull_begin_segments(sluice_model *model, const sluice_segment *segments, size_t n)
+{
+	static const sluice_segment none;
+	return pull_begin(model, NULL, segments ? segments : &none, segments ? n : 0,
+			  "sluice_pull_begin_segments");
+}
+
+void step_advance(sluice_model *model)
+{
+	const struct worker *w = model->worker;
+	TOKEN_HELD(model->job);
+	if (w->pull_kind == PULL_BY_SHARD && !model->job->failure.code)
+		worker_advance(model, model->schedule.n_phases);
+}
+
+struct pulled_range {
+	sluice_model *model;
+	uint64_t begin, end;
+};
+
+/* Whether a range has all that the shards published for it in this step. */
+static int range_done(void *context)
+{
+	const struct pulled_range *range = context;
+	sluice_model *model = range->model;
+	if (worker_advance(model, model->schedule.n_phases))
+		return 1;
+	const uint64_t wanted = worker_wanted(model);
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		const struct shard_layout *at = &model->layout.shards[s];
+		if (at->begin < range->end && range->begin < at->begin + at->span &&
+		    lane_have(model, s) < wanted)
+			return 0;
+	}
+	return 1;
+}
+
+static void describe_range(void *context, char *text, size_t cap)
+{
+	const struct pulled_range *range = context;
+	worker_describe(range->model, text, cap);
+}
+
+/* The whole pull, at the first range. */
+static int pull_at_once(sluice_model *model)
+{
+	struct worker *w = model->worker;
+	w->in_step = STEP_PUSHED;
+	int rc = pull_noted(model, 0);
+	w->in_step = STEP_PULLING;
+	if (rc) {
+		tiling_clear(&w->pulled); /* a pull that is refused can be made again */
+		return rc;
+	}
+	progress_take(model->job);
+	w->pull_kind = PULL_ENDED;
+	progress_release(model->job);
+	return 0;
+}
+
+static int pull_by_shard(sluice_model *model, uint64_t begin, uint64_t count, int last)
+{
+	struct pulled_range range = { model, begin, begin + count };
+	const uint64_t start = now_ns();
+	progress_take(model->job);
+	const uint64_t busy = model->stats.pull_ns + model->stats.apply_ns;
+	int rc = progress_until(model->job, range_done, describe_range, &range);
+	const uint64_t worked = model->stats.pull_ns + model->stats.apply_ns - busy;
+	if (rc || last) {
+		model->worker->target = NULL;
+		model->worker->pieces = NULL;
+		model->worker->pull_kind = PULL_NONE;
+	}
+	progress_release(model->job);
+	model->stats.wait_ns += now_ns() - start - worked;
+	return rc;
+}
+
+int sluice_pull_range(sluice_model *model, uint64_t begin, uint64_t count)
+{
+	int rc = step_check(model, model, "sluice_pull_range", STEP_PULLING);
+	if (!rc)
+		rc = step_check_range(model, begin, count, "sluice_pull_range");
+	if (!rc)
+		rc = step_take_range(&model->worker->pulled, begin, count, "sluice_pull_range");
+	if (rc)
+		return rc;
+	struct worker *w = model->worker;
+	const enum pull_kind kind = w->pull_kind;
+	const int last = tiling_covers(&w->pulled, 0, model->layout.count);
+	if (kind == PULL_BY_SHARD)
+		rc = pull_by_shard(model, begin, count, last);
+	else if (kind == PULL_AT_ONCE)
+		rc = pull_at_once(model);
+	else if (kind == PULL_NONE) /* an earlier range failed */
+		rc = job_failed(model->job);
+	if (rc || !last)
+		return rc;
+	tiling_clear(&w->pulled);
+	if (kind == PULL_BY_SHARD)
+		return pull_ends(model);
+	w->in_step = STEP_DONE;
+	return 0;
+}

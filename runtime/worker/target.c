@@ -1,0 +1,270 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See target.h. */
+#include "worker/target.h"
+#include "base/log.h"
+#include "compress/sparse.h"
+#include "worker/worker.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct target {
+	float *master;          /* the parameters in 32 bits, if the program's have 16 */
+	float *together;        /* pieces of floats, for recipes that look at all parameters */
+	struct segments opened; /* of the model's attributes */
+	/* Of the pull under way. */
+	struct segments given; /* n = 0: vector */
+	void *vector;
+};
+
+/* ---- opening ----------------------------------------------------------------- */
+
+int target_open(sluice_model *model, const sluice_model_attr *attr)
+{
+	struct target *t = model->worker->into = calloc(1, sizeof(*t));
+	const char *function = "sluice_model_open";
+
+	if (!t)
+		return fail(SLUICE_ENOMEM, "%s: no memory", function);
+	if (!attr->segments)
+		return 0;
+	int rc = segments_set(&t->opened, attr->segments, attr->n_segments, attr->count, function);
+
+	return rc ? rc : segments_on_host(&t->opened, function);
+}
+
+void target_close(sluice_model *model)
+{
+	struct target *t = model->worker->into;
+
+	if (!t)
+		return;
+	vector_close(t->master, model->layout.count);
+	vector_close(t->together, model->layout.count);
+	segments_free(&t->opened);
+	segments_free(&t->given);
+	free(t);
+	model->worker->into = NULL;
+}
+
+/* Means are rounded where they are written. */
+static int keeps_copy(const struct layout *l, const struct recipe *recipe)
+{
+	return l->narrow_params && recipe->update != UPDATE_NONE;
+}
+
+static int open_copy(sluice_model *model)
+{
+	struct target *t = model->worker->into;
+
+	if (!keeps_copy(&model->layout, &model->recipe))
+		return 0;
+	t->master = vector_open(model->layout.count);
+	return t->master ? 0 :
+			   fail(SLUICE_ENOMEM, "no memory for the parameters in 32 bits: %llu",
+				(unsigned long long)model->layout.count);
+}
+
+static void begin_copy(sluice_model *model, const float *params)
+{
+	float *master = model->worker->into->master;
+
+	if (master)
+		memcpy(master, params, model->layout.count * sizeof(*params));
+}
+
+static uint64_t copy_bytes(const struct layout *l, const struct recipe *recipe)
+{
+	return keeps_copy(l, recipe) ? l->count * sizeof(float) : 0;
+}
+
+const struct step_hooks target_hooks = { .open = open_copy,
+					 .begin = begin_copy,
+					 .memory = copy_bytes };
+
+/* ---- a pull ------------------------------------------------------------------ */
+
+/* One vector in the type of the model's parameters, as pieces. */
+static int one_piece(const sluice_model *model, void *vector, struct segments *s,
+		     const char *function)
+{
+	const sluice_segment all = { vector, model->layout.count, (int)model->param_type };
+
+	return segments_set(s, &all, 1, model->layout.count, function);
+}
+
+/* The pieces of the noted pull; NULL: one vector of floats. */
+static const struct segments *pieces_of(const sluice_model *model)
+{
+	const struct target *t = model->worker->into;
+
+	if (t->given.n)
+		return &t->given;
+	return t->vector ? NULL : &t->opened;
+}
+
+static int check_types(const sluice_model *model, const struct segments *s, const char *function)
+{
+	if (model->recipe.update == UPDATE_NONE || model->layout.narrow_params ||
+	    !segments_narrow(s))
+		return 0;
+	return fail(SLUICE_EINVAL,
+		    "%s: a segment of parameters has 16 bits, and the model was opened without "
+		    "param_type (sluice_model_attr), so that there is no copy in 32 bits that it "
+		    "could be rounded from",
+		    function);
+}
+
+int target_note(sluice_model *model, void *vector, const sluice_segment *given, size_t n,
+		const char *function)
+{
+	struct target *t = model->worker->into;
+	int rc = 0;
+
+	if (!vector && !given && (!t->opened.n || model->recipe.update == UPDATE_NONE))
+		return fail(SLUICE_EINVAL, "%s: the vector is NULL%s", function,
+			    t->opened.n ? ", and with update=none the model's segments are "
+					  "parameters, not means" :
+					  "");
+	t->given.n = 0;
+	t->vector = vector;
+	if (given)
+		rc = segments_set(&t->given, given, n, model->layout.count, function);
+	else if (vector && model->param_type != VALUE_F32)
+		rc = one_piece(model, vector, &t->given, function);
+	if (!rc && t->given.n)
+		rc = check_types(model, &t->given, function);
+	if (!rc && t->given.n)
+		rc = segments_on_host(&t->given, function);
+	if (rc)
+		t->given.n = 0;
+	return rc;
+}
+
+/* Where the recipe reads or sets all parameters by itself. */
+static int looks_at_all(const sluice_model *model)
+{
+	const struct worker *w = model->worker;
+
+	return w->local || w->async || w->kept.of[KEPT_PREVIOUS];
+}
+
+int target_whole(const sluice_model *model)
+{
+	return pieces_of(model) && looks_at_all(model);
+}
+
+/* Copies the pieces together. */
+static int gather(sluice_model *model, const struct segments *pieces)
+{
+	struct target *t = model->worker->into;
+	const uint64_t count = model->layout.count;
+
+	if (!t->together) {
+		log_line(LOG_INFO, "runtime",
+			 "model %u: segments are copied together for each pull, because the recipe "
+			 "looks at all parameters",
+			 model->id);
+		t->together = vector_open(count);
+	}
+	if (!t->together)
+		return fail(SLUICE_ENOMEM, "no memory for %llu parameters in one vector",
+			    (unsigned long long)count);
+	segments_gather(pieces, t->together);
+	return 0;
+}
+
+int target_begin(sluice_model *model, float **flat, const struct segments **pieces)
+{
+	struct target *t = model->worker->into;
+	int rc = 0;
+
+	*pieces = pieces_of(model);
+	*flat = t->vector;
+	if (!*pieces)
+		return on_device_target(model, flat);
+	*flat = NULL;
+	if (model->recipe.update == UPDATE_NONE) {
+		segments_zero(*pieces);
+	} else if (t->master) {
+		*flat = t->master;
+	} else if (looks_at_all(model)) {
+		rc = gather(model, *pieces);
+		*flat = t->together;
+	}
+	float *host = worker_residual(model); /* the pull does not end on a device */
+	return rc ? rc : on_device_target(model, &host);
+}
+
+int target_end(sluice_model *model, int rc)
+{
+	const struct target *t = model->worker->into;
+	const struct segments *pieces = pieces_of(model);
+	const float *flat = t->master ? t->master : t->together;
+
+	if (!pieces)
+		return on_device_pulled(model, rc);
+	if (!rc && looks_at_all(model))
+		segments_write(pieces, 0, flat, model->layout.count);
+	return rc;
+}
+
+void target_apply(const sluice_model *model, uint64_t first, const uint32_t *index,
+		  const float *value, uint32_t n)
+{
+	const struct worker *w = model->worker;
+	const int set = model->recipe.update == UPDATE_AVERAGE;
+
+	if (!w->target) {
+		segments_change(w->pieces, first, index, value, n, set);
+		return;
+	}
+	(set ? sparse_set : sparse_add)(w->target + first, index, value, n);
+	if (!looks_at_all(model))
+		segments_follow(w->pieces, first, index, n, w->target);
+}
+
+/* ---- all parameters as floats --------------------------------------------------- */
+
+int params_borrow(const sluice_model *model, void *vector, const char *function, struct params *out)
+{
+	const uint64_t count = model->layout.count;
+	const struct target *t = model->worker->into;
+	int rc;
+
+	*out = (struct params){ .model = model };
+	if (vector ? model->param_type == VALUE_F32 : !t->opened.n) {
+		rc = on_device_borrow(model, vector, count, &out->device);
+		out->host = out->device.host;
+		return rc;
+	}
+	rc = vector ? one_piece(model, vector, &out->one, function) : 0;
+	if (!rc && vector)
+		rc = segments_on_host(&out->one, function);
+	if (rc) {
+		segments_free(&out->one);
+		return rc;
+	}
+	out->pieces = vector ? &out->one : &t->opened;
+	out->host = malloc(count * sizeof(float));
+	if (!out->host)
+		return fail(SLUICE_ENOMEM, "%s: no memory for a copy of %llu parameters", function,
+			    (unsigned long long)count);
+	segments_gather(out->pieces, out->host);
+	return 0;
+}
+
+int params_return(struct params *p, int failed)
+{
+	int rc = failed;
+
+	if (!p->pieces) {
+		rc = on_device_return(&p->device, failed);
+	} else {
+		if (!rc)
+			segments_write(p->pieces, 0, p->host, p->model->layout.count);
+		free(p->host);
+		segments_free(&p->one);
+	}
+	*p = (struct params){ 0 };
+	return rc;
+}
