@@ -23,7 +23,7 @@ library_sources += \
 	rdma/ofi_bell.c rdma/ofi_bell.h \
 	rdma/ofi_card.c rdma/ofi_card.h \
 	rdma/ofi_fabric.c rdma/ofi_fabric.h \
-	rdma/ofi_flow.c rdma/ofi_flow.h \
+	rdma/ofi_flow.c rdma/ofi_flow.h rdma/ofi_stream.h \
 	rdma/ofi_letters.c rdma/ofi_letters.h \
 	rdma/ofi_library.c rdma/ofi_library.h \
 	rdma/ofi_memory.c rdma/ofi_memory.h \

@@ -59,6 +59,9 @@ struct ofi {
 	struct ofi_peers all;
 	int n_peers;
 	struct ofi_peer **peers, **by_rank;
+	/* [address]: libfabric numbers addresses from 0 as they are inserted (FI_AV_TABLE). */
+	struct ofi_peer **by_address;
+	size_t n_addresses;
 	struct ofi_trial *trial;
 	size_t letters_bytes;
 	int narrow;         /* notices have 32 bits */
@@ -96,14 +99,14 @@ static void read_letter(struct ofi *o, const uint8_t *bytes, size_t n)
 	ofi_peer_say(o->by_rank[peer]);
 }
 
+/* Of a narrow notice libfabric names the sender. */
 static int take_named(struct ofi *o, const struct ofi_completion *c, uint64_t now)
 {
-	for (int i = 0; i < o->n_peers; i++)
-		if (ofi_peer_address(o->peers[i]) == c->from && c->from != FI_ADDR_NOTAVAIL) {
-			ofi_peer_noticed_by_name(o->peers[i], (uint32_t)c->data, now);
-			return 1;
-		}
-	return 0;
+	struct ofi_peer *p = c->from < o->n_addresses ? o->by_address[c->from] : NULL;
+
+	if (p)
+		ofi_peer_noticed_by_name(p, (uint32_t)c->data, now);
+	return p != NULL;
 }
 
 static void take_notice(struct ofi *o, uint64_t data, const struct ofi_completion *narrow,
@@ -308,6 +311,20 @@ static void caution_of_tcp(struct ofi *o, const char *provider)
 	o->transport.caution = o->caution;
 }
 
+/* Of two ranks with one address no notice could be told apart. */
+static int note_address(struct ofi *o, struct ofi_peer *p)
+{
+	const fi_addr_t at = ofi_peer_address(p);
+
+	if (at >= o->n_addresses || o->by_address[at])
+		return fail(SLUICE_EWIRE,
+			    "ofi: the address in the card of rank %d is that of another rank, or "
+			    "libfabric does not number it (%llu of %zu)",
+			    ofi_peer_endpoint(p)->peer, (unsigned long long)at, o->n_addresses);
+	o->by_address[at] = p;
+	return SLUICE_OK;
+}
+
 static int connect_locked(struct ofi *o, int rank, const uint8_t *card, size_t len,
 			  struct endpoint **out)
 {
@@ -329,6 +346,12 @@ static int connect_locked(struct ofi *o, int rank, const uint8_t *card, size_t l
 	rc = ofi_peer_open(&o->all, rank, name, notice, &p);
 	if (rc)
 		return rc;
+	rc = note_address(o, p);
+	if (rc) {
+		o->all.joining--;
+		ofi_peer_close(&p);
+		return rc;
+	}
 	o->by_rank[rank] = p;
 	o->peers[o->n_peers++] = p;
 	o->next_look_ns = 0;
@@ -613,6 +636,7 @@ static void ofi_close(struct transport **t)
 	event_queue_close(&o->events);
 	free(o->peers);
 	free(o->by_rank);
+	free(o->by_address);
 	pthread_cond_destroy(&o->ends);
 	pthread_mutex_destroy(&o->lock);
 	free(o);
@@ -648,7 +672,9 @@ static int ofi_open(const struct transport_config *config, struct transport **ou
 	pthread_condattr_destroy(&monotonic);
 	o->peers = calloc((size_t)o->size, sizeof(o->peers[0]));
 	o->by_rank = calloc((size_t)o->size, sizeof(o->by_rank[0]));
-	rc = o->peers && o->by_rank ?
+	o->n_addresses = (size_t)o->size + 1; /* the trial inserts the own one as well */
+	o->by_address = calloc(o->n_addresses, sizeof(o->by_address[0]));
+	rc = o->peers && o->by_rank && o->by_address ?
 		     open_parts(o, config) :
 		     fail(SLUICE_ENOMEM, "ofi: no memory for a table of %d peers", o->size);
 	if (rc) {

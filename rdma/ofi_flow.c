@@ -4,6 +4,7 @@
 #include "rdma/ofi_flow.h"
 #include "base/bytes.h"
 #include "base/error.h"
+#include "rdma/ofi_stream.h"
 #include "rdma/transfer.h"
 #include "sluice.h"
 #include <stdio.h>
@@ -11,9 +12,6 @@
 #include <string.h>
 
 enum { REFUSED_NS = 20000, REFUSALS_MAX = 50 };
-/* Over TCP: large pieces of each kind that are under way, and how long each of them is to be. */
-enum { STREAM_LEAST = 2, STREAM_MOST = 16, STREAM_NS = 5000000 };
-
 struct entry {
 	struct transfer x;
 	struct ofi_target target;
@@ -27,14 +25,9 @@ struct piece {
 	struct fi_context2 context; /* libfabric's, first */
 	struct ofi_flow *flow;
 	struct entry *entry;
-	int large;          /* counted in `large` of the flow */
+	size_t large;       /* its bytes, if it is counted in `large` of the flow */
 	uint64_t since_ns;  /* it is under way */
 	struct piece *free; /* the next free one */
-};
-
-/* Large pieces that are under way over a stream. */
-struct limit {
-	int now, most;
 };
 
 struct ofi_flow {
@@ -42,7 +35,7 @@ struct ofi_flow {
 	uint32_t token;
 	int ordered, abandoned;
 	int stream;                  /* everything goes to the peer through one stream of bytes */
-	struct limit large[2];       /* of puts, and of gets */
+	struct ofi_stream large[2];  /* pieces of puts, and of gets */
 	uint32_t oldest, next, end;  /* modulo 2^32; FLOW_TRANSFERS divides it */
 	int out, puts_out;           /* pieces */
 	uint64_t moved_ns, retry_ns; /* of what is refused though nothing is under way: */
@@ -66,7 +59,7 @@ int ofi_flow_open(const struct ofi_flow_config *config, struct ofi_flow **out)
 	f->config = *config;
 	f->ordered = ofi_fabric_is_ordered(config->fabric);
 	f->stream = ofi_fabric_is_tcp(config->fabric);
-	f->large[0].most = f->large[1].most = STREAM_LEAST;
+	f->large[0] = f->large[1] = OFI_STREAM_NEW;
 	for (int i = 0; i < FLOW_PIECES; i++) {
 		f->pieces[i].flow = f;
 		f->pieces[i].free = f->free;
@@ -170,7 +163,7 @@ static ssize_t post_message(struct ofi_flow *f, struct entry *e)
 /* Of what is left of a transfer, the next piece. */
 static size_t piece_bytes(const struct ofi_flow *f, size_t left)
 {
-	const size_t most = f->stream ? FLOW_STREAM_PIECE_BYTES : FLOW_PIECE_BYTES;
+	const size_t most = f->stream ? STREAM_PIECE_BYTES : FLOW_PIECE_BYTES;
 
 	return left < most ? left : most;
 }
@@ -180,7 +173,8 @@ static ssize_t post_piece(struct ofi_flow *f, struct entry *e, uint64_t now_ns)
 {
 	const struct transfer *x = &e->x;
 	const size_t left = x->bytes - e->posted, n = piece_bytes(f, left);
-	const int get = x->kind == TRANSFER_GET, large = f->stream && n > FLOW_SMALL_BYTES;
+	const int get = x->kind == TRANSFER_GET;
+	const size_t large = f->stream && n > STREAM_SMALL_BYTES ? n : 0;
 	struct piece *piece = f->free;
 	struct ofi_piece what = {
 		.local = x->bytes ? (uint8_t *)x->local + e->posted : NULL,
@@ -191,7 +185,7 @@ static ssize_t post_piece(struct ofi_flow *f, struct entry *e, uint64_t now_ns)
 		.key = e->target.key,
 		.data = (uint64_t)f->token << 32 | x->imm,
 		.announce = x->kind == TRANSFER_PUT_NOTIFY && n == left,
-		.placed = x->report || !f->ordered || large,
+		.placed = x->report || !f->ordered || large > 0,
 	};
 	const int by_message = is_told_by_message(f, e);
 	ssize_t rc;
@@ -203,7 +197,7 @@ static ssize_t post_piece(struct ofi_flow *f, struct entry *e, uint64_t now_ns)
 		what.placed = 1;
 	}
 	if (!piece || waits_for_order(f, e, n == left) ||
-	    (large && f->large[get].now >= f->large[get].most))
+	    (large && ofi_stream_is_full(&f->large[get])))
 		return -FI_EAGAIN;
 	what.context = &piece->context;
 	rc = get ? ofi_fabric_get(f->config.fabric, &what) :
@@ -214,7 +208,8 @@ static ssize_t post_piece(struct ofi_flow *f, struct entry *e, uint64_t now_ns)
 	piece->entry = e;
 	piece->large = large;
 	piece->since_ns = now_ns;
-	f->large[get].now += large;
+	if (large)
+		ofi_stream_post(&f->large[get]);
 	e->posted += n;
 	e->pieces++;
 	e->whole = n == left && !by_message;
@@ -296,17 +291,6 @@ int ofi_flow_peer(const struct ofi_flow *f)
 	return f->config.peer;
 }
 
-/* One has ended. So many are to be under way that each takes about STREAM_NS: a quick network needs
- * more of them, and on a slow one they make everything else wait. */
-static void adapt(struct limit *limit, uint64_t took_ns)
-{
-	limit->now--;
-	if (took_ns < STREAM_NS && limit->most < STREAM_MOST)
-		limit->most++;
-	else if (took_ns > STREAM_NS && limit->most > STREAM_LEAST)
-		limit->most--;
-}
-
 int ofi_flow_completed(struct ofi_flow *f, const struct ofi_completion *completion, uint64_t now_ns,
 		       char why[160])
 {
@@ -320,7 +304,8 @@ int ofi_flow_completed(struct ofi_flow *f, const struct ofi_completion *completi
 	f->out--;
 	f->puts_out -= e->x.kind != TRANSFER_GET;
 	if (piece->large)
-		adapt(&f->large[e->x.kind == TRANSFER_GET], now_ns - piece->since_ns);
+		ofi_stream_end(&f->large[e->x.kind == TRANSFER_GET], piece->large,
+			       now_ns - piece->since_ns, now_ns);
 	f->moved_ns = now_ns;
 	e->pieces--;
 	if (completion->error) {

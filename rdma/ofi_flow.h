@@ -6,9 +6,8 @@
  * piece.
  *
  * Over TCP everything between two ranks shares one stream: a request for a get, its answer and a
- * notice wait behind all puts that were handed to the kernel before, which takes megabytes. So as
- * many pieces of puts, and of gets, are under way to a peer as it takes some milliseconds to move,
- * and a put counts until it is in place there.
+ * notice wait behind all puts that were handed to the kernel before, which takes megabytes. So only
+ * so many large pieces are under way as ofi_stream.h says, and a put counts until it is in place.
  *
  * A notice is 64 bits: the immediate, and a token that the receiver made for the sender of it. It
  * names the sender, as libfabric does not, and nobody else knows it. A provider that has room for
@@ -23,14 +22,7 @@
 #include "rdma/ofi_memory.h"
 #include "rdma/transport.h"
 
-enum {
-	FLOW_NOTICE_BYTES = 8,
-	FLOW_TRANSFERS = 256,
-	FLOW_PIECES = 32,
-	FLOW_PIECE_BYTES = 1 << 20,
-	FLOW_STREAM_PIECE_BYTES = 1 << 19, /* over TCP */
-	FLOW_SMALL_BYTES = 1 << 17         /* pieces up to here do not count */
-};
+enum { FLOW_NOTICE_BYTES = 8, FLOW_TRANSFERS = 256, FLOW_PIECES = 32, FLOW_PIECE_BYTES = 1 << 20 };
 
 struct ofi_flow;
 

@@ -33,7 +33,9 @@ enum event_kind {
 	 * visible. */
 	EVENT_IMM,
 	/* An own get has filled its local memory, or a put that is reported is in place. It carries
-	 * the cookie, and status: 0 or SLUICE_E*. */
+	 * the cookie, and status: 0 or SLUICE_E*. After SLUICE_EPEER a get's local memory may still
+	 * be written, until its region is closed: libfabric cannot end a get, and a peer that was
+	 * given up may answer it. */
 	EVENT_DONE,
 	/* The peer's process ended, or its connection broke for good. It comes once for each peer,
 	 * and text says why. */

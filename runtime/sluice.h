@@ -413,6 +413,9 @@ typedef struct sluice_transport_stats {
 	uint64_t notifies;  /* how many of the puts carried a notification */
 	uint64_t gets;      /* reads of the memory of ranks */
 	uint64_t get_bytes; /* their bytes */
+	/* 1: what peers put into this rank's memory arrives only while this rank calls the library,
+	 * and when its progress thread looks, which it does now and then. Else 0. */
+	uint64_t by_polling;
 } sluice_transport_stats;
 
 /* Fills stats[0 .. min(n, *n_out)) with one element per open transport, in order of preference, and

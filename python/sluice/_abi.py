@@ -138,6 +138,7 @@ class sluice_transport_stats(Structure):
         ("notifies", c_uint64),
         ("gets", c_uint64),
         ("get_bytes", c_uint64),
+        ("by_polling", c_uint64),
     ]
 
 

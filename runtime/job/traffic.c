@@ -31,6 +31,7 @@ int sluice_transports(sluice_job *job, sluice_transport_stats *stats, size_t n, 
 			.notifies = c->notifies,
 			.gets = c->gets,
 			.get_bytes = c->get_bytes,
+			.by_polling = (uint64_t)job->transports[t]->ops->moves_by_polling,
 		};
 		memset((char *)stats + t * stride, 0, stride);
 		memcpy((char *)stats + t * stride, &one, stride < sizeof one ? stride : sizeof one);

@@ -23,6 +23,12 @@ static void window_free(sluice_region *region)
 				&region->remotes[p]);
 	region_close(&region->window);
 	region_close(&region->bounce);
+	while (region->retired) {
+		struct retired *r = region->retired;
+		region->retired = r->next;
+		region_close(&r->region);
+		free(r);
+	}
 	free(region->remotes);
 	free(region->notified);
 	free(region->flying);

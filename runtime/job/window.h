@@ -13,6 +13,8 @@ struct sluice_region {
 	sluice_job *job;
 	uint32_t id;
 	struct region *window, *bounce;
+	struct retired *retired;     /* earlier bounce buffers */
+	int spoilt;                  /* a late get may still write into this bounce buffer */
 	struct remote **remotes;     /* [rank] */
 	uint64_t *notified;          /* [rank] */
 	uint32_t *flying;            /* [rank] transfers whose EVENT_DONE is still to come */
@@ -21,6 +23,12 @@ struct sluice_region {
 	uint32_t next_slot;
 	int status;  /* of the first transfer that failed, until a call returns it */
 	int culprit; /* the rank of that transfer */
+};
+
+/* A bounce buffer that is not used any more. */
+struct retired {
+	struct retired *next;
+	struct region *region;
 };
 
 static inline int window_has(const sluice_region *region, size_t offset, size_t bytes)

@@ -5,6 +5,7 @@
 #include "rdma/transfer.h"
 #include "job/window.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum {
@@ -34,8 +35,10 @@ void window_done(sluice_region *region, uint32_t index, int status)
 	int rank = (int)(index >> 8);
 	if (rank >= region->job->size || !region->flying[rank])
 		return; /* a late completion of a rank that is lost */
-	if ((index & 0xff) < BOUNCE_SLOTS)
+	if ((index & 0xff) < BOUNCE_SLOTS) {
 		region->slot_user[index & 0xff] = 0;
+		region->spoilt |= status != 0;
+	}
 	landed(region, rank, 1, status);
 }
 
@@ -46,9 +49,31 @@ static void give_up_on_lost(sluice_region *region)
 		if (region->flying[p] && region->job->peers[p].state != PEER_ALIVE) {
 			landed(region, p, region->flying[p], SLUICE_EPEER);
 			for (int s = 0; s < BOUNCE_SLOTS; s++)
-				if (region->slot_user[s] == p + 1)
+				if (region->slot_user[s] == p + 1) {
 					region->slot_user[s] = 0;
+					region->spoilt = 1;
+				}
 		}
+}
+
+/* A rank that was lost because it was silent may still live, and answer a get that was given up. So
+ * the slots of that bounce buffer are not used again, but those of a new one. What is under way
+ * with living ranks ends in the old one, which stays until the region closes. */
+static int replace_bounce(sluice_region *region)
+{
+	struct retired *r = malloc(sizeof *r);
+	struct region *fresh = NULL;
+	int rc = r ? region_open(BOUNCE_SLOTS * SLOT_BYTES, 0, "bounce", &fresh) :
+		     fail(SLUICE_ENOMEM, "no memory to replace buffers after a rank was lost");
+	if (rc) {
+		free(r);
+		return rc;
+	}
+	*r = (struct retired){ .next = region->retired, .region = region->bounce };
+	region->retired = r;
+	region->bounce = fresh;
+	region->spoilt = 0;
+	return 0;
 }
 
 static int take_failure(sluice_region *region)
@@ -363,15 +388,24 @@ static struct piece bounce_piece(sluice_region *region, enum transfer_kind kind,
 				       .kind = kind,
 				       .remote = region->remotes[rank],
 				       .offset = offset,
-				       .local_region = region->bounce,
-				       .local = (uint8_t *)region->bounce->base +
-						(size_t)slot * SLOT_BYTES,
 				       .bytes = bytes,
 				       .imm = job_imm(region->job, IMM_REGION, 0, region->id),
 				       .cookie = job_cookie(region->job, COOKIE_REGION, region->id,
 							    index_make(rank, slot)),
 				       .report = kind != TRANSFER_GET,
 			       } };
+}
+
+/* Waits until the slot of a piece is free, and gives it the memory. Token held. */
+static int take_slot(struct piece *p)
+{
+	sluice_region *region = p->region;
+	int rc = progress_until(region->job, slot_free, describe_piece, p);
+	if (!rc && region->spoilt)
+		rc = replace_bounce(region);
+	p->transfer.local_region = region->bounce;
+	p->transfer.local = (uint8_t *)region->bounce->base + (size_t)p->slot * SLOT_BYTES;
+	return rc;
 }
 
 /* Returns when the last piece is copied and posted; data then belongs to the caller again. */
@@ -385,7 +419,7 @@ static int bounce_put(sluice_region *region, int rank, size_t offset, const uint
 		struct piece p = bounce_piece(
 			region, notify && at + n == bytes ? TRANSFER_PUT_NOTIFY : TRANSFER_PUT,
 			rank, offset + at, n);
-		rc = progress_until(region->job, slot_free, describe_piece, &p);
+		rc = take_slot(&p);
 		if (!rc) {
 			memcpy(p.transfer.local, data + at, n);
 			rc = post_waiting(&p);
@@ -409,7 +443,7 @@ static int bounce_get(sluice_region *region, int rank, size_t offset, uint8_t *d
 			struct piece *p = &flying[n_posted++ % BOUNCE_SLOTS];
 			*p = bounce_piece(region, TRANSFER_GET, rank, offset + at,
 					  bytes - at < SLOT_BYTES ? bytes - at : SLOT_BYTES);
-			rc = progress_until(region->job, slot_free, describe_piece, p);
+			rc = take_slot(p);
 			if (!rc)
 				rc = post_waiting(p);
 			continue;

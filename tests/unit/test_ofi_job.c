@@ -116,8 +116,10 @@ static uint64_t bytes_over(sluice_job *job, const char *name)
 
 	CHECK_OK(sluice_transports(job, all, 8, &n));
 	for (size_t i = 0; i < n; i++)
-		if (!strcmp(all[i].name, name))
+		if (!strcmp(all[i].name, name)) {
+			CHECK(all[i].by_polling == !strcmp(name, "ofi"));
 			return all[i].put_bytes + all[i].get_bytes;
+		}
 	return 0;
 }
 

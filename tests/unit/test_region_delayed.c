@@ -5,8 +5,10 @@
 #include "ranks.h"
 #include "rdma/transport.h"
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <cmocka.h>
 
 enum { QUEUE = 24, POLLS_OF_DELAY = 3, INLINE_BYTES = 64 };
@@ -32,8 +34,18 @@ static int delayed_open(const struct transport_config *config, struct transport 
 	return rc;
 }
 
+/* Gets from this rank are not answered in time, but when it is too late, by 0xee. */
+static int silent = -1;
+static struct transfer unanswered[QUEUE];
+static unsigned n_unanswered;
+static int answers_late;
+
 static int delayed_post(struct endpoint *e, const struct transfer *x)
 {
+	if (e->peer == silent && x->kind == TRANSFER_GET && n_unanswered < QUEUE) {
+		unanswered[n_unanswered++] = *x;
+		return 0;
+	}
 	if (tail - head == QUEUE)
 		return SLUICE_EAGAIN;
 	struct waiting *w = &queue[tail++ % QUEUE];
@@ -55,6 +67,8 @@ static int delayed_poll(struct transport *t, struct event *events, int n)
 			break;
 		head++;
 	}
+	for (unsigned i = 0; answers_late && i < n_unanswered; i++)
+		memset(unanswered[i].local, 0xee, unanswered[i].bytes);
 	return shm_transport.poll(t, events, n);
 }
 
@@ -133,6 +147,57 @@ static int bounce(int rank, void *argument)
 	return 0;
 }
 
+/* Worker 2 does not answer a get of rank 0, is lost, and answers then. The job goes on. */
+enum { LATE_RANKS = 4, ALL_SLOTS = MIB };
+
+static int late_get(int rank, void *argument)
+{
+	const sluice_job_attr attr = { .size = sizeof attr,
+				       .servers = 1,
+				       .on_failure = SLUICE_CONTINUE };
+	static uint8_t buffer[ALL_SLOTS];
+	sluice_job *job = rank_join(&attr);
+	sluice_region *region = NULL;
+	(void)argument;
+	log_capture();
+	CHECK_OK(sluice_region_open(job, ALL_SLOTS, &region));
+	fill(sluice_region_base(region), ALL_SLOTS, (unsigned)rank);
+	if (rank == 2) {
+		CHECK_OK(sluice_region_wait(region, 0, 1));
+		raise(SIGKILL);
+	}
+	if (rank == 0) {
+		silent = 2;
+		CHECK_OK(sluice_region_put(region, 2, 0, buffer, 8, 1));
+		CHECK(sluice_region_get(region, 2, 0, buffer, ALL_SLOTS) == SLUICE_EPEER);
+		CHECK(n_unanswered > 4);
+		answers_late = 1;
+		CHECK_OK(sluice_region_put(region, 1, 0, buffer, 8, 1)); /* it has filled its own */
+		CHECK_OK(sluice_region_wait(region, 1, 1));
+		CHECK_OK(sluice_region_get(region, 1, 64, buffer, ALL_SLOTS - 64));
+		fill(sluice_region_base(region), ALL_SLOTS, 1);
+		CHECK(!memcmp(buffer, (uint8_t *)sluice_region_base(region) + 64, ALL_SLOTS - 64));
+		answers_late = 0;
+	}
+	if (rank == 1) {
+		CHECK_OK(sluice_region_put(region, 0, 0, buffer, 8, 1));
+		CHECK_OK(sluice_region_wait(region, 0, 1));
+	}
+	sluice_region_close(&region);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void get__answered_after_its_rank_was_lost__spoils_no_other_get(void **state)
+{
+	int status[LATE_RANKS];
+	(void)state;
+	run_ranks_status(LATE_RANKS, late_get, NULL, NULL, 120000, status);
+	for (int r = 0; r < LATE_RANKS; r++)
+		assert_true(r == 2 ? WIFSIGNALED(status[r]) :
+				     WIFEXITED(status[r]) && !WEXITSTATUS(status[r]));
+}
+
 static void put_and_get__from_foreign_memory__the_buffer_is_reusable_on_return(void **state)
 {
 	(void)state;
@@ -190,6 +255,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(
 			put_and_get__from_foreign_memory__the_buffer_is_reusable_on_return),
+		cmocka_unit_test(get__answered_after_its_rank_was_lost__spoils_no_other_get),
 		cmocka_unit_test(own_window__500_blocks_in_flight__the_flush_waits_for_the_last),
 	};
 	use_delayed();

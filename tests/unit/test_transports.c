@@ -27,6 +27,7 @@ static int count(int rank, void *argument)
 	log_capture();
 	CHECK_OK(sluice_region_open(job, sizeof bytes, &region));
 	sluice_transport_stats shm = of(job, "shm"), self = of(job, "self");
+	CHECK(!shm.by_polling && !self.by_polling);
 	CHECK(shm.puts > 0 && shm.notifies > 0 && shm.notifies <= shm.puts); /* the bootstrap's */
 	if (rank == 0) {
 		for (int i = 0; i < 5; i++)

@@ -30,6 +30,7 @@ static int name_transport(struct pair *pair)
 		if (grown > most) {
 			most = grown;
 			snprintf(pair->transport, sizeof(pair->transport), "%s", after[t].name);
+			pair->by_polling = after[t].by_polling != 0;
 		}
 	}
 	return rc;
@@ -53,7 +54,6 @@ int pair_open(struct pair *pair, sluice_job *job, int second, size_t most)
 	rc = sluice_barrier(job);
 	if (!rc && pair->role != ROLE_BYSTANDER)
 		rc = name_transport(pair);
-	pair->sockets = !strcmp(pair->transport, "ofi");
 	return rc ? rc : sluice_barrier(job);
 }
 
@@ -102,9 +102,9 @@ int stamp_poll(struct pair *pair, const uint8_t *message, size_t bytes, uint64_t
 		int rc = 0;
 
 		relax();
-		/* Over sockets the message is there when this rank, too, has called the library:
-		 * who waits for memory does so instead of leaving it to the progress thread. */
-		if (pair->sockets && spins % SPINS_PER_CALL == 0)
+		/* Who waits for memory calls the library instead of leaving it to the progress
+		 * thread. */
+		if (pair->by_polling && spins % SPINS_PER_CALL == 0)
 			rc = sluice_region_wait(pair->region, pair->other, 0);
 		if (rc)
 			return rc;

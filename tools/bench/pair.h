@@ -17,7 +17,7 @@ struct pair {
 	uint8_t *in, *out;
 	uint64_t notified;  /* notifies of the other rank that were awaited so far */
 	char transport[16]; /* that serves the pair: "shm", "verbs", "ofi" */
-	int sockets;        /* it moves bytes only while both ranks call the library */
+	int by_polling;     /* messages arrive only while this rank calls the library */
 };
 
 /* Opens the window for messages of up to `most` bytes. Collective. 0 or SLUICE_E*. */

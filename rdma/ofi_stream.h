@@ -1,0 +1,63 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * How many large pieces of a kind (puts, or gets) are under way to a peer over TCP, where
+ * everything goes through one stream. As many as fill the way there and back, so that a long way is
+ * used whole, and what the link carries in STREAM_WAIT_NS: more would only make all else wait
+ * behind them. Both are measured. Called by ofi_flow.c. */
+#ifndef RDMA_OFI_STREAM_H
+#define RDMA_OFI_STREAM_H
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+	STREAM_PIECE_BYTES = 1 << 19, /* at most */
+	STREAM_SMALL_BYTES = 1 << 17, /* pieces up to here do not count */
+	STREAM_LEAST = 2,
+	STREAM_MOST = 16, /* 8 MiB: more than Linux buffers unless it was told so (tcp_wmem) */
+	STREAM_WAIT_NS = 5000000
+};
+
+struct ofi_stream {
+	int now, most;
+	uint64_t quickest_ns; /* what a piece of full size took at least; 0: none has ended */
+	/* The ends since then; idle: there was room for more meanwhile, so they tell no rate. */
+	uint64_t since_ns;
+	int ends, idle;
+};
+
+#define OFI_STREAM_NEW ((struct ofi_stream){ .most = STREAM_LEAST, .idle = 1 })
+
+static inline int ofi_stream_is_full(const struct ofi_stream *s)
+{
+	return s->now >= s->most;
+}
+
+static inline void ofi_stream_post(struct ofi_stream *s)
+{
+	s->now++;
+}
+
+/* What the way and the wait hold at the rate of the last ends. */
+static inline void ofi_stream_adapt(struct ofi_stream *s, uint64_t now_ns)
+{
+	const uint64_t each = (now_ns - s->since_ns) / (uint64_t)s->ends;
+	const uint64_t most = each ? 1 + (s->quickest_ns + STREAM_WAIT_NS) / each : STREAM_MOST;
+
+	s->most = most < STREAM_LEAST ? STREAM_LEAST : most > STREAM_MOST ? STREAM_MOST : (int)most;
+}
+
+/* One has ended. */
+static inline void ofi_stream_end(struct ofi_stream *s, size_t bytes, uint64_t took_ns,
+				  uint64_t now_ns)
+{
+	if (bytes == STREAM_PIECE_BYTES && (!s->quickest_ns || took_ns < s->quickest_ns))
+		s->quickest_ns = took_ns;
+	s->idle |= !ofi_stream_is_full(s);
+	s->now--;
+	if (++s->ends < s->most)
+		return;
+	if (!s->idle)
+		ofi_stream_adapt(s, now_ns);
+	s->ends = s->idle = 0;
+	s->since_ns = now_ns;
+}
+#endif
