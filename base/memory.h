@@ -17,5 +17,6 @@ struct memory {
 	size_t bytes;
 	int fd; /* for device memory: a dma-buf that contains it, or -1 if it was not exported */
 	uint64_t fd_offset; /* for device memory: its offset in the dma-buf */
+	int device;         /* for device memory: the number of the device in this process */
 };
 #endif

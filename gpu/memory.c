@@ -128,6 +128,8 @@ int cuda_find(const void *p, int *device)
 static int alloc_device(size_t bytes, struct memory *out)
 {
 	*out = (struct memory){ .place = MEMORY_DEVICE, .bytes = bytes, .fd = -1 };
+	if (cuda_check(cudaGetDevice(&out->device), "asking for the device"))
+		return -1;
 	return cuda_check(cudaMalloc(&out->address, bytes ? bytes : 1), "allocating a buffer");
 }
 

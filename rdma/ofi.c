@@ -447,6 +447,48 @@ static int ofi_post(struct endpoint *e, const struct transfer *x)
 	return rc;
 }
 
+static void drive(void *context)
+{
+	progress(context);
+}
+
+/* Tries it, once for each region. */
+static int try_device(struct ofi *o, const struct region *region)
+{
+	const struct ofi_driver driver = { .progress = drive, .context = o };
+	char why[OFI_TRIAL_WHY_BYTES] = "";
+	struct fid_mr *mr;
+	int err, works = 0;
+
+	if (!ofi_fabric_has_device_memory(o->fabric)) {
+		snprintf(why, sizeof(why), "the provider registers no device memory");
+	} else {
+		err = ofi_memory_try_device(o->memory, region, &mr);
+		if (err)
+			snprintf(why, sizeof(why), "fi_mr_regattr: %s",
+				 ofi_fabric_error(o->fabric, err));
+		else
+			works = !ofi_trial_of_device(o->trial, mr, region->device, &driver, why);
+	}
+	ofi_memory_tried(o->memory, region, works);
+	log_line(LOG_INFO, "rdma", "%zu bytes of device memory: %s %s%s", region->bytes,
+		 ofi_fabric_text(o->fabric), works ? "reads it where it is" : "does not, as ", why);
+	return works;
+}
+
+static int ofi_in_place(struct endpoint *e, const struct region *region)
+{
+	struct ofi *o = ofi_of(e->transport);
+	int rc;
+
+	pthread_mutex_lock(&o->lock);
+	rc = ofi_memory_in_place(o->memory, region);
+	if (rc == OFI_UNTRIED)
+		rc = try_device(o, region);
+	pthread_mutex_unlock(&o->lock);
+	return rc;
+}
+
 /* ---- sleeping ---------------------------------------------------------------------- */
 
 /* How often somebody who sleeps is to look, beside what wakes it. */
@@ -701,6 +743,7 @@ const struct transport_ops ofi_transport = {
 	.remote_close = ofi_memory_leave,
 	.revoke = ofi_revoke,
 	.post = ofi_post,
+	.in_place = ofi_in_place,
 	.poll = ofi_poll,
 	.arm = ofi_arm,
 	.disarm = ofi_disarm,

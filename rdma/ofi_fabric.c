@@ -244,19 +244,22 @@ static int random_key(const struct ofi_fabric *f, uint64_t *key)
 	return rc;
 }
 
-int ofi_fabric_register(struct ofi_fabric *f, const void *base, size_t bytes, uint64_t access,
-			const char *what, struct fid_mr **out)
+/* 0, or a negative error of libfabric. */
+static int register_by(struct ofi_fabric *f, struct fi_mr_attr *attr, struct fid_mr **out)
 {
 	int err = -FI_ENOKEY;
 
 	/* Keys of few bits can meet. */
 	for (int tries = 0; err == -FI_ENOKEY && tries < KEY_TRIES; tries++) {
-		uint64_t key = 0;
-		int rc = wants(f, FI_MR_PROV_KEY) ? SLUICE_OK : random_key(f, &key);
+		const struct iovec *at = attr->mr_iov;
 
-		if (rc)
-			return rc;
-		err = fi_mr_reg(f->domain, base, bytes, access, 0, key, 0, out, NULL);
+		attr->requested_key = 0;
+		if (!wants(f, FI_MR_PROV_KEY) && random_key(f, &attr->requested_key))
+			return -FI_EOTHER;
+		err = attr->iface == FI_HMEM_SYSTEM ?
+			      fi_mr_reg(f->domain, at->iov_base, at->iov_len, attr->access, 0,
+					attr->requested_key, 0, out, NULL) :
+			      fi_mr_regattr(f->domain, attr, 0, out);
 	}
 	if (!err && wants(f, FI_MR_ENDPOINT)) {
 		err = fi_mr_bind(*out, &f->ep->fid, 0);
@@ -267,12 +270,40 @@ int ofi_fabric_register(struct ofi_fabric *f, const void *base, size_t bytes, ui
 			*out = NULL;
 		}
 	}
+	return err;
+}
+
+int ofi_fabric_register(struct ofi_fabric *f, const void *base, size_t bytes, uint64_t access,
+			const char *what, struct fid_mr **out)
+{
+	const struct iovec at = { (void *)(uintptr_t)base, bytes };
+	struct fi_mr_attr attr = { .mr_iov = &at, .iov_count = 1, .access = access };
+	const int err = register_by(f, &attr, out);
+
 	if (!err)
 		return SLUICE_OK;
 	return fail(err == -FI_ENOMEM ? SLUICE_ENOMEM : SLUICE_EDEVICE,
 		    "%s: %s: fi_mr_reg of %zu bytes: %s%s", what, f->choice.text, bytes,
 		    ofi_fabric_error(f, err),
 		    err == -FI_ENOMEM ? "; look at the limit on locked memory (ulimit -l)" : "");
+}
+
+int ofi_fabric_has_device_memory(const struct ofi_fabric *f)
+{
+	return ofi_choice_has_device_memory(&f->choice);
+}
+
+int ofi_fabric_register_device(struct ofi_fabric *f, const struct memory *memory,
+			       struct fid_mr **out)
+{
+	const struct iovec at = { memory->address, memory->bytes };
+	struct fi_mr_attr attr = { .mr_iov = &at,
+				   .iov_count = 1,
+				   .access = FI_READ | FI_WRITE,
+				   .iface = FI_HMEM_CUDA,
+				   .device.cuda = memory->device };
+
+	return register_by(f, &attr, out);
 }
 
 void ofi_fabric_unregister(struct fid_mr **mr)

@@ -5,6 +5,7 @@
  */
 #ifndef RDMA_OFI_FABRIC_H
 #define RDMA_OFI_FABRIC_H
+#include "base/memory.h"
 #include "rdma/ofi_provider.h"
 #include "rdma/transport.h"
 #include <rdma/fi_domain.h>
@@ -49,6 +50,11 @@ int ofi_fabric_insert(struct ofi_fabric *f, const void *name, fi_addr_t *out);
  * provider lets the application choose. */
 int ofi_fabric_register(struct ofi_fabric *f, const void *base, size_t bytes, uint64_t access,
 			const char *what, struct fid_mr **out);
+/* Whether a GPU's memory can be registered, so the provider says. */
+int ofi_fabric_has_device_memory(const struct ofi_fabric *f);
+/* Registers it as a local buffer. 0, or a negative error of libfabric, which is not logged. */
+int ofi_fabric_register_device(struct ofi_fabric *f, const struct memory *memory,
+			       struct fid_mr **out);
 void ofi_fabric_unregister(struct fid_mr **mr);
 /* Whether local memory needs a registration, whose descriptor goes with each operation. */
 int ofi_fabric_wants_local(const struct ofi_fabric *f);

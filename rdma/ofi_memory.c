@@ -17,7 +17,8 @@ struct region_memory {
 	struct ofi_memory *owner;
 	struct region_memory *next;
 	const struct region *region;
-	struct fid_mr *local; /* for our own operations */
+	struct fid_mr *local;                                /* for our own operations */
+	enum { UNTRIED, READ_IN_PLACE, NOT_REACHED } device; /* of device memory */
 	struct {
 		struct fid_mr *mr; /* what the peer reaches the region through */
 		size_t from;       /* its first byte */
@@ -239,7 +240,12 @@ int ofi_memory_local(struct ofi_memory *m, const struct region *region, void **d
 
 	*desc = NULL;
 	rc = find_or_make(m, region, &r); /* in any case, so that its end is known here */
-	if (rc || !ofi_fabric_wants_local(m->fabric))
+	if (!rc && region->device && r->device != READ_IN_PLACE)
+		return fail(SLUICE_ENOSUPP, "ofi: this device memory was not found to be readable "
+					    "where it is");
+	if (!rc && region->device)
+		*desc = fi_mr_desc(r->local);
+	if (rc || region->device || !ofi_fabric_wants_local(m->fabric))
 		return rc;
 	if (!r->local)
 		rc = ofi_fabric_register(m->fabric, region->base, region->bytes,
@@ -248,6 +254,35 @@ int ofi_memory_local(struct ofi_memory *m, const struct region *region, void **d
 	if (!rc)
 		*desc = fi_mr_desc(r->local);
 	return rc;
+}
+
+int ofi_memory_in_place(struct ofi_memory *m, const struct region *region)
+{
+	struct region_memory *r;
+	const int rc = find_or_make(m, region, &r);
+
+	if (rc)
+		return rc;
+	return r->device == UNTRIED ? OFI_UNTRIED : r->device == READ_IN_PLACE;
+}
+
+int ofi_memory_try_device(struct ofi_memory *m, const struct region *region, struct fid_mr **mr)
+{
+	struct region_memory *r;
+	int err = find_or_make(m, region, &r) ? -FI_ENOMEM : 0;
+
+	if (!err && !r->local)
+		err = ofi_fabric_register_device(m->fabric, region->device, &r->local);
+	*mr = err ? NULL : r->local;
+	return err;
+}
+
+void ofi_memory_tried(struct ofi_memory *m, const struct region *region, int works)
+{
+	struct region_memory *r;
+
+	if (!find_or_make(m, region, &r))
+		r->device = works ? READ_IN_PLACE : NOT_REACHED;
 }
 
 /* ---- opening and closing ---------------------------------------------------------- */

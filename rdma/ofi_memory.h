@@ -40,4 +40,13 @@ struct ofi_target ofi_memory_target(const struct remote *remote);
 /* The descriptor of local memory for libfabric; *desc is NULL where it wants none. Called for all
  * memory that is going to be used. */
 int ofi_memory_local(struct ofi_memory *m, const struct region *region, void **desc);
+
+/* Device memory as the source of puts: 1 or 0, SLUICE_E*, or OFI_UNTRIED: register it, try it, and
+ * say whether it works. A registration that does not work ends with the region, as the trial may
+ * still use it. */
+enum { OFI_UNTRIED = 2 };
+int ofi_memory_in_place(struct ofi_memory *m, const struct region *region);
+/* 0, or a negative error of libfabric. */
+int ofi_memory_try_device(struct ofi_memory *m, const struct region *region, struct fid_mr **mr);
+void ofi_memory_tried(struct ofi_memory *m, const struct region *region, int works);
 #endif

@@ -26,6 +26,7 @@ struct ofi_row {
 	size_t key_bytes;
 	enum ofi_notice notice; /* the best one that is tried */
 	int takes_receives;     /* a notice uses up a receive, whether or not it says so */
+	int device_memory;      /* it may read puts from a GPU's memory, which is then tried */
 	uint32_t since;         /* the first version of libfabric in which it is usable */
 	const char *why;        /* not before that */
 };
@@ -60,18 +61,20 @@ enum { DEFECTS = sizeof(defects) / sizeof(defects[0]) };
 /* In the order in which they are tried. A provider without a row can be named. */
 static const struct ofi_row rows[] = {
 	{ "efa", 1, 0, FI_MR_LOCAL | OF_CARDS, WAIT_FD, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_NARROW, 1,
-	  FI_VERSION(1, 18), "has no puts that announce themselves" },
+	  1, FI_VERSION(1, 18), "has no puts that announce themselves" },
 	{ "cxi", 1, 0, FI_MR_ENDPOINT | FI_MR_ALLOCATED, WAIT_FD_RACES, FI_PROGRESS_MANUAL, 4,
-	  OFI_NOTICE_WIDE, 0, OFI_API, "" },
-	{ "opx", 1, 0, OFFSETS, WAIT_TIMER, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_WIDE, 1, OFI_API,
+	  OFI_NOTICE_WIDE, 0, 1, OFI_API, "" },
+	{ "opx", 1, 0, OFFSETS, WAIT_TIMER, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_WIDE, 1, 1, OFI_API,
 	  "" },
-	{ "psm3", 1, 0, OF_CARDS, WAIT_FD, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_WIDE, 0, OFI_API, "" },
+	{ "psm3", 1, 0, OF_CARDS, WAIT_FD, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_WIDE, 0, 1, OFI_API,
+	  "" },
 	/* Reliable datagrams over TCP were a provider of their own before they were merged. */
-	{ "tcp", 1, 1, OFFSETS, WAIT_FD, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_WIDE, 0,
+	{ "tcp", 1, 1, OFFSETS, WAIT_FD, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_WIDE, 0, 0,
 	  FI_VERSION(1, 18), "has connections only" },
-	{ "net", 1, 1, OFFSETS, WAIT_FD, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_WIDE, 0, OFI_API, "" },
-	{ "tcp;ofi_rxm", 0, 1, OFFSETS, WAIT_FD, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_WIDE, 0, OFI_API,
+	{ "net", 1, 1, OFFSETS, WAIT_FD, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_WIDE, 0, 0, OFI_API,
 	  "" },
+	{ "tcp;ofi_rxm", 0, 1, OFFSETS, WAIT_FD, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_WIDE, 0, 0,
+	  OFI_API, "" },
 };
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 /* Of one that a user names and that has no row: whatever it asks for, and nothing is trusted. */
@@ -84,6 +87,7 @@ static const struct ofi_row unknown = {
 	FI_PROGRESS_MANUAL,
 	8,
 	OFI_NOTICE_WIDE,
+	1,
 	1,
 	OFI_API,
 	"",
@@ -284,21 +288,40 @@ static int choose_any(struct fi_info *list, const char *interface, uint32_t vers
 		FI_MAJOR(version), FI_MINOR(version), *there ? there : "none at all");
 }
 
-/* What was found; with the names of senders, where data has no room for a token. */
+/* info, or what libfabric gives in its place where more is asked for; it is freed then. */
+static struct fi_info *ask_more(const struct ofi_library *l, struct fi_info *info, uint64_t caps,
+				int mr_mode)
+{
+	const uint64_t caps_before = info->caps;
+	const int mr_mode_before = info->domain_attr->mr_mode;
+	struct fi_info *more = NULL, *out = NULL;
+
+	info->caps |= caps;
+	info->domain_attr->mr_mode |= mr_mode;
+	if (!l->getinfo(OFI_API, NULL, NULL, 0, info, &more) && more)
+		out = l->dupinfo(more);
+	if (more)
+		l->freeinfo(more);
+	if (out) {
+		l->freeinfo(info);
+		return out;
+	}
+	info->caps = caps_before;
+	info->domain_attr->mr_mode = mr_mode_before;
+	return info;
+}
+
+/* What was found; with the names of senders, where data has no room for a token, and with device
+ * memory. Where it has not the first, messages do, and where it has not the second, copies. */
 static struct fi_info *settle(const struct ofi_library *l, const struct fi_info *found)
 {
-	struct fi_info *info = l->dupinfo(found), *named = NULL, *out;
+	struct fi_info *info = l->dupinfo(found);
 
-	if (!info || info->domain_attr->cq_data_size >= 8 || !info->domain_attr->cq_data_size)
-		return info;
-	info->caps |= FI_SOURCE;
-	/* Where it does not name them, or not with the rest, messages do. */
-	out = l->dupinfo(l->getinfo(OFI_API, NULL, NULL, 0, info, &named) || !named ? found :
-										      named);
-	if (named)
-		l->freeinfo(named);
-	l->freeinfo(info);
-	return out;
+	if (info && info->domain_attr->cq_data_size < 8 && info->domain_attr->cq_data_size)
+		info = ask_more(l, info, FI_SOURCE, 0);
+	if (info && row_of(info->fabric_attr->prov_name)->device_memory)
+		info = ask_more(l, info, FI_HMEM, FI_MR_HMEM);
+	return info;
 }
 
 /* ---- what was chosen -------------------------------------------------------------- */
@@ -321,6 +344,11 @@ int ofi_choice_naps(const struct ofi_choice *choice)
 int ofi_choice_takes_receives(const struct ofi_choice *choice)
 {
 	return choice->row->takes_receives || choice->info->mode & FI_RX_CQ_DATA;
+}
+
+int ofi_choice_has_device_memory(const struct ofi_choice *choice)
+{
+	return choice->row->device_memory && choice->info->caps & FI_HMEM;
 }
 
 size_t ofi_choice_key_bytes(const struct ofi_choice *choice)

@@ -34,6 +34,8 @@ int ofi_choice_has_descriptor(const struct ofi_choice *choice);
 int ofi_choice_naps(const struct ofi_choice *choice);
 /* A put that announces itself uses up a receive. */
 int ofi_choice_takes_receives(const struct ofi_choice *choice);
+/* It registers a GPU's memory, so it says, and may read puts from there. */
+int ofi_choice_has_device_memory(const struct ofi_choice *choice);
 /* Of a key that is chosen here, in bytes. */
 size_t ofi_choice_key_bytes(const struct ofi_choice *choice);
 /* What getinfo promises; only a trial tells whether it is so. */

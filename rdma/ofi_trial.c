@@ -6,10 +6,13 @@
 #include "base/log.h"
 #include "sluice.h"
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BYTES = 16, TRIAL_MS = 500, NS_PER_MS = 1000000, NAME_BYTES = 256 };
+enum { BYTES = 16, TRIAL_MS = 500, NS_PER_MS = 1000000, NAME_BYTES = 256, PATTERN_BYTES = 256 };
+/* What the trial of device memory keeps in host memory. */
+enum { PATTERN, ECHO, SAVED, PARTS };
 
 /* The whole of it arrives, or notices are not as wide as was promised. */
 static const uint64_t data = 0x5354554c8badf00dULL;
@@ -21,6 +24,13 @@ struct ofi_trial {
 	struct fid_mr *mr, *local;
 	struct fi_context2 put;
 	uint8_t from[BYTES], to[BYTES];
+	struct {                   /* of device memory */
+		struct fid_mr *mr; /* of the parts */
+		struct fi_context2 context;
+		int under_way, error; /* of a put or get */
+		char text[80];        /* of the error */
+		uint8_t parts[PARTS][PATTERN_BYTES];
+	} device;
 };
 
 /* Judges a completion. *why is set where it shows that notices do not work as promised. */
@@ -77,14 +87,23 @@ static const char *try_notice(struct ofi_trial *t)
 	return !why && done && !came ? "it did not arrive" : why;
 }
 
-static int prepare(struct ofi_trial *t)
+/* The own address among those of the peers. */
+static int find_self(struct ofi_trial *t)
 {
 	uint8_t name[NAME_BYTES];
 	size_t n;
-	int rc = ofi_fabric_name(t->fabric, name, sizeof(name), &n);
+	int rc;
 
-	if (!rc)
-		rc = ofi_fabric_insert(t->fabric, name, &t->self);
+	if (t->self != FI_ADDR_NOTAVAIL)
+		return SLUICE_OK;
+	rc = ofi_fabric_name(t->fabric, name, sizeof(name), &n);
+	return rc ? rc : ofi_fabric_insert(t->fabric, name, &t->self);
+}
+
+static int prepare(struct ofi_trial *t)
+{
+	int rc = find_self(t);
+
 	if (!rc)
 		rc = ofi_fabric_register(t->fabric, t->to, BYTES, FI_REMOTE_WRITE, "a trial",
 					 &t->mr);
@@ -122,10 +141,94 @@ int ofi_trial_open(struct ofi_fabric *fabric, struct ofi_letters *letters, struc
 	return SLUICE_OK;
 }
 
-int ofi_trial_is_of(const struct ofi_trial *t, const struct ofi_completion *c)
+/* ---- device memory ------------------------------------------------------------------ */
+
+/* One put from device memory to a part, or one get into it. 0, or -1 and why. */
+static int move(struct ofi_trial *t, int get, const struct fid_mr *mr, void *address, size_t n,
+		int part, const struct ofi_driver *driver, char why[OFI_TRIAL_WHY_BYTES])
+{
+	const uint64_t until = now_ns() + (uint64_t)TRIAL_MS * NS_PER_MS;
+	const struct ofi_piece piece = { .local = address,
+					 .bytes = n,
+					 .desc = fi_mr_desc((struct fid_mr *)(uintptr_t)mr),
+					 .to = t->self,
+					 .address = ofi_fabric_origin(t->fabric, t->device.parts) +
+						    (uint64_t)part * PATTERN_BYTES,
+					 .key = fi_mr_key(t->device.mr),
+					 .placed = 1,
+					 .context = &t->device.context };
+	ssize_t rc = -FI_EAGAIN;
+
+	t->device.error = 0;
+	while (rc == -FI_EAGAIN && now_ns() < until) {
+		rc = get ? ofi_fabric_get(t->fabric, &piece) : ofi_fabric_put(t->fabric, &piece);
+		if (rc == -FI_EAGAIN)
+			driver->progress(driver->context);
+	}
+	t->device.under_way = !rc;
+	while (t->device.under_way && now_ns() < until)
+		driver->progress(driver->context);
+	if (!rc && !t->device.under_way && !t->device.error)
+		return 0;
+	snprintf(why, OFI_TRIAL_WHY_BYTES, "the provider cannot %s it: %s", get ? "write" : "read",
+		 rc                  ? ofi_fabric_error(t->fabric, rc) :
+		 t->device.under_way ? "no completion" :
+				       t->device.text);
+	return -1;
+}
+
+/* As for verbs (ladder.c): what the provider wrote there is read back, and what was there is put
+ * back. */
+static int prove(struct ofi_trial *t, const struct fid_mr *mr, const struct memory *memory,
+		 const struct ofi_driver *driver, char why[OFI_TRIAL_WHY_BYTES])
+{
+	const size_t n = memory->bytes < PATTERN_BYTES ? memory->bytes : PATTERN_BYTES;
+	int rc;
+
+	for (size_t i = 0; i < n; i++)
+		t->device.parts[PATTERN][i] = (uint8_t)(i * 37 + 11);
+	rc = move(t, 0, mr, memory->address, n, SAVED, driver, why);
+	if (!rc)
+		rc = move(t, 1, mr, memory->address, n, PATTERN, driver, why);
+	if (!rc)
+		rc = move(t, 0, mr, memory->address, n, ECHO, driver, why);
+	if (!rc && memcmp(t->device.parts[PATTERN], t->device.parts[ECHO], n)) {
+		snprintf(why, OFI_TRIAL_WHY_BYTES,
+			 "what the provider wrote there is not what it reads back");
+		rc = -1;
+	}
+	if (!rc)
+		rc = move(t, 1, mr, memory->address, n, SAVED, driver, why);
+	return rc;
+}
+
+int ofi_trial_of_device(struct ofi_trial *t, const struct fid_mr *mr, const struct memory *memory,
+			const struct ofi_driver *driver, char why[OFI_TRIAL_WHY_BYTES])
+{
+	snprintf(why, OFI_TRIAL_WHY_BYTES, "its trial cannot be prepared");
+	if (t->device.under_way) {
+		snprintf(why, OFI_TRIAL_WHY_BYTES, "an earlier trial has not ended");
+		return -1;
+	}
+	if (find_self(t))
+		return -1;
+	if (!t->device.mr &&
+	    ofi_fabric_register(t->fabric, t->device.parts, sizeof(t->device.parts),
+				FI_REMOTE_READ | FI_REMOTE_WRITE, "a trial", &t->device.mr))
+		return -1;
+	return prove(t, mr, memory, driver, why);
+}
+
+int ofi_trial_is_of(struct ofi_trial *t, const struct ofi_completion *c)
 {
 	if (c->context == &t->put)
 		return 1;
+	if (c->context == &t->device.context) {
+		t->device.under_way = 0;
+		t->device.error = c->error;
+		snprintf(t->device.text, sizeof(t->device.text), "%.70s", c->text);
+		return 1;
+	}
 	return c->notice &&
 	       (c->data == data || (c->from == t->self && c->from != FI_ADDR_NOTAVAIL));
 }
@@ -136,6 +239,8 @@ void ofi_trial_end(struct ofi_trial *t)
 		ofi_fabric_unregister(&t->mr);
 	if (t && t->local)
 		ofi_fabric_unregister(&t->local);
+	if (t && t->device.mr)
+		ofi_fabric_unregister(&t->device.mr);
 }
 
 void ofi_trial_close(struct ofi_trial **t)

@@ -121,7 +121,26 @@ static int mr_reg(struct fid *fid, const void *buf, size_t n, uint64_t access, u
 	pthread_mutex_unlock(&fake_ofi_lock);
 	return 0;
 }
-static struct fi_ops_mr domain_mr = { .size = sizeof(domain_mr), .reg = mr_reg };
+/* Of device memory. */
+static int mr_regattr(struct fid *fid, const struct fi_mr_attr *attr, uint64_t flags,
+		      struct fid_mr **out)
+{
+	int rc;
+
+	if (attr->iface != FI_HMEM_CUDA || attr->iov_count != 1 || fake_ofi.hmem == HMEM_NONE ||
+	    (uint8_t *)attr->mr_iov->iov_base != fake_ofi.device)
+		fake_ofi_misuse("a registration of device memory is not one");
+	if (fake_ofi.hmem == HMEM_REFUSED)
+		return -FI_EOPNOTSUPP;
+	rc = mr_reg(fid, attr->mr_iov->iov_base, attr->mr_iov->iov_len, attr->access, attr->offset,
+		    attr->requested_key, flags, out, attr->context);
+	if (!rc)
+		((struct mr *)*out)->of_device = 1;
+	return rc;
+}
+static struct fi_ops_mr domain_mr = { .size = sizeof(domain_mr),
+				      .reg = mr_reg,
+				      .regattr = mr_regattr };
 
 static int cq_close(struct fid *fid)
 {
@@ -432,6 +451,8 @@ static int fake_getinfo(uint32_t version, const char *node, const char *service,
 		return -FI_ENODATA;
 	if (fake_ofi.names_nobody && hints->caps & FI_SOURCE)
 		return -fake_ofi.names_nobody;
+	if (fake_ofi.hmem == HMEM_NONE && hints->caps & FI_HMEM)
+		return -FI_ENODATA;
 	info = fake_dupinfo(NULL);
 	if (!info)
 		return -FI_ENOMEM;
@@ -446,7 +467,7 @@ static int fake_getinfo(uint32_t version, const char *node, const char *service,
 	info->tx_attr->size = fake_ofi.tx_size;
 	info->tx_attr->inject_size = fake_ofi.inject_size;
 	info->rx_attr->size = ENTRIES;
-	info->domain_attr->mr_mode = fake_ofi.mr_mode;
+	info->domain_attr->mr_mode = fake_ofi.mr_mode | (hints->caps & FI_HMEM ? FI_MR_HMEM : 0);
 	info->domain_attr->mr_key_size = fake_ofi.mr_key_size;
 	info->domain_attr->cq_data_size = fake_ofi.cq_data_size;
 	info->domain_attr->name = strdup("fake0");

@@ -21,6 +21,11 @@ struct fake_ofi_settings {
 	size_t cq_data_size, mr_key_size, tx_size, inject_size;
 	int ordered; /* puts of one endpoint to another are placed in their order */
 	int has_fd;
+	/* Device memory: that it registers none, reads it, registers it and moves nothing, or
+	 * refuses to register it; and where it is. */
+	enum { HMEM_NONE, HMEM_READS, HMEM_DEAD, HMEM_REFUSED } hmem;
+	uint8_t *device;
+	size_t device_bytes;
 	/* What it does. */
 	int takes_receives; /* a notice uses up a receive, and waits where there is none */
 	int no_writedata;   /* ENOSYS, although it promised */

@@ -137,7 +137,7 @@ static int do_op(struct endpoint_ *e, struct op *op)
 		memcpy(at, op->bytes, op->n);
 	if (!error && op->flags & FI_REMOTE_CQ_DATA && !tell_notice(e, op))
 		return 0;
-	if (!error && op->kind == GET && op->n)
+	if (!error && op->kind == GET && op->n && op->local)
 		memcpy(op->local, at, op->n);
 	fake_ofi_end_op(op, error);
 	return 1;
@@ -218,6 +218,17 @@ ssize_t fake_ofi_readerr(struct fid_cq *fid, struct fi_cq_err_entry *out, uint64
 
 /* ---- operations --------------------------------------------------------------------- */
 
+/* Device memory is used by its registration only. Returns whether nothing of it moves. */
+static int is_of_device(const uint8_t *local, const struct mr *desc)
+{
+	const int there = fake_ofi.device && local >= fake_ofi.device &&
+			  local < fake_ofi.device + fake_ofi.device_bytes;
+
+	if (there != (desc && desc->of_device))
+		fake_ofi_misuse("device memory without its registration, or host memory with one");
+	return there && fake_ofi.hmem == HMEM_DEAD;
+}
+
 static ssize_t begin(struct fid_ep *fid, enum op_kind kind, void *local, size_t n, void *desc,
 		     fi_addr_t to, uint64_t address, uint64_t key, uint64_t flags, uint64_t data,
 		     void *context, int tells)
@@ -226,6 +237,7 @@ static ssize_t begin(struct fid_ep *fid, enum op_kind kind, void *local, size_t 
 	const int early = tells && kind == PUT && !(flags & FI_DELIVERY_COMPLETE);
 	struct op *op, **end;
 	ssize_t rc = 0;
+	int dead;
 
 	pthread_mutex_lock(&fake_ofi_lock);
 	for (int i = 0; i < ENDPOINTS && to < NAMES; i++)
@@ -241,6 +253,7 @@ static ssize_t begin(struct fid_ep *fid, enum op_kind kind, void *local, size_t 
 		fake_ofi_misuse("an endpoint that is not enabled is used");
 	if (n && tells && fake_ofi.mr_mode & FI_MR_LOCAL && !desc)
 		fake_ofi_misuse("local memory without its descriptor");
+	dead = n && is_of_device(local, desc);
 	op = rc ? NULL : calloc(1, sizeof(*op) + n);
 	if (op) {
 		*op = (struct op){ .kind = kind,
@@ -254,8 +267,10 @@ static ssize_t begin(struct fid_ep *fid, enum op_kind kind, void *local, size_t 
 				   .context = context,
 				   .late = fake_ofi.late,
 				   .tells = tells };
-		if (n && kind != GET)
+		if (n && kind != GET && !dead)
 			memcpy(op->bytes, local, n);
+		if (dead)
+			op->local = NULL;
 		for (end = &peer->ops; *end; end = &(*end)->next)
 			;
 		*end = op;

@@ -16,7 +16,7 @@ struct mr {
 	uint8_t *base;
 	size_t bytes;
 	uint64_t access;
-	int enabled;
+	int enabled, of_device;
 	struct domain *domain;
 };
 struct domain {

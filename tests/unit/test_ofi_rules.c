@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "base/memory.h"
 #include "fake_ofi.h"
 #include "rdma/ofi_library.h"
 #include "rdma/ofi_provider.h"
@@ -386,6 +387,130 @@ static void opx__large_get__all_of_it_is_under_way(void **state)
 	check_closed(&p);
 }
 
+/* ---- device memory ---------------------------------------------------------------------- */
+
+/* Host memory that only a registration of device memory may be used for. */
+static uint8_t on_device[WALK_BYTES];
+
+static const struct memory device_memory = {
+	.place = MEMORY_DEVICE, .address = on_device, .bytes = sizeof(on_device), .fd = -1
+};
+
+static struct region *open_device(void)
+{
+	struct region *region = NULL;
+
+	fake_ofi.device = on_device;
+	fake_ofi.device_bytes = sizeof(on_device);
+	for (size_t i = 0; i < sizeof(on_device); i++)
+		on_device[i] = (uint8_t)(i * 7 + 3);
+	assert_int_equal(region_open_device(&device_memory, 0, &region), 0);
+	return region;
+}
+
+static int put_device(struct pair *p, const struct region *device)
+{
+	return ops->post(p->e[0], &(struct transfer){ .kind = TRANSFER_PUT_NOTIFY,
+						      .remote = p->to_inbox,
+						      .local_region = device,
+						      .local = on_device,
+						      .bytes = sizeof(on_device),
+						      .imm = 1 });
+}
+
+static void play_tcp_with_device_memory(void)
+{
+	fake_ofi_reset(); /* it could copy it; so can this library */
+	fake_ofi.hmem = HMEM_READS;
+}
+
+static void play_efa_with(int hmem)
+{
+	fake_ofi_plays_efa();
+	fake_ofi.hmem = hmem;
+}
+
+static void device_memory__of_providers_that_read_it__is_put_from_where_it_is(void **state)
+{
+	struct region *device;
+	struct pair p;
+
+	(void)state;
+	for (int i = 0; i < 3; i++) {
+		setup(NULL);
+		if (i == 0)
+			fake_ofi_plays_efa();
+		else if (i == 1)
+			fake_ofi_plays_cxi(1); /* by messages, so that no other trial was made */
+		else
+			fake_ofi_plays_opx();
+		fake_ofi.hmem = HMEM_READS;
+		must_open(&p);
+		move_all(&p);
+		device = open_device();
+		assert_int_equal(ops->in_place(p.e[0], device), 1);
+		assert_int_equal(ops->in_place(p.e[0], device), 1);
+		for (size_t b = 0; b < sizeof(on_device); b++) /* as it was */
+			assert_int_equal(on_device[b], (uint8_t)(b * 7 + 3));
+		assert_int_equal(put_device(&p, device), 0);
+		assert_int_equal(wait_for(&p, 1, EVENT_IMM, count(&p, 1, EVENT_IMM) + 1), 0);
+		assert_memory_equal(p.inbox->base, on_device, sizeof(on_device));
+		region_close(&device);
+		check_closed(&p);
+	}
+}
+
+static void device_memory__not_registered_or_dead__is_not_used(void **state)
+{
+	static const char *const says[] = { [HMEM_NONE] = "registers no device memory",
+					    [HMEM_DEAD] = "not what it reads back",
+					    [HMEM_REFUSED] = "fi_mr_regattr" };
+	struct region *device;
+	struct pair p;
+
+	(void)state;
+	for (int hmem = HMEM_NONE; hmem <= HMEM_REFUSED + 1; hmem++) {
+		if (hmem == HMEM_READS)
+			continue;
+		setup(NULL);
+		log_configure("rdma+info");
+		if (hmem > HMEM_REFUSED)
+			play_tcp_with_device_memory();
+		else
+			play_efa_with(hmem);
+		must_open(&p);
+		device = open_device();
+		assert_int_equal(ops->in_place(p.e[0], device), 0);
+		assert_int_equal(ops->in_place(p.e[0], device), 0);
+		if (!strstr(logged, says[hmem > HMEM_REFUSED ? HMEM_NONE : hmem]))
+			fail_msg("case %d: %s", hmem, logged);
+		assert_int_equal(put_device(&p, device), SLUICE_ENOSUPP);
+		if (hmem != HMEM_DEAD)
+			move_all(&p);
+		region_close(&device);
+		check_closed(&p);
+		log_configure("warn");
+	}
+}
+
+/* The trial's put stays under way: it is told as refused, and may end whenever it does. */
+static void device_memory__trial_does_not_end__is_not_used_and_nothing_breaks(void **state)
+{
+	struct region *device;
+	struct pair p;
+
+	(void)state;
+	play_efa_with(HMEM_READS);
+	must_open(&p);
+	device = open_device();
+	fake_ofi.holds = 1;
+	assert_int_equal(ops->in_place(p.e[0], device), 0);
+	fake_ofi.holds = 0;
+	move_all(&p);
+	region_close(&device);
+	check_closed(&p);
+}
+
 /* ---- what goes wrong ------------------------------------------------------------------ */
 
 static void put__refused_for_ever__peer_is_gone_by_name(void **state)
@@ -598,6 +723,9 @@ int main(void)
 		FRESH(opx__no_descriptor__all_bytes_before_each_notice),
 		FRESH(net__large_put_and_get__a_megabyte_of_each_is_under_way),
 		FRESH(opx__large_get__all_of_it_is_under_way),
+		FRESH(device_memory__of_providers_that_read_it__is_put_from_where_it_is),
+		FRESH(device_memory__not_registered_or_dead__is_not_used),
+		FRESH(device_memory__trial_does_not_end__is_not_used_and_nothing_breaks),
 		FRESH(notices__that_get_lost__messages_follow),
 		FRESH(trial__that_ends_late__is_forgotten),
 		FRESH(notices__refused_after_the_trial_agreed__messages_follow),
