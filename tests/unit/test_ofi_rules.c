@@ -637,6 +637,16 @@ static void defects__of_old_versions__are_told_with_a_remedy(void **state)
 
 /* ---- the walk -------------------------------------------------------------------------- */
 
+/* Device memory is found to be of use or not, whichever call fails. */
+static int live_device(struct pair *p)
+{
+	struct region *device = open_device();
+	const int rc = ops->in_place(p->e[0], device);
+
+	region_close(&device);
+	return rc < 0 ? rc : 0;
+}
+
 static int live(struct pair *p)
 {
 	int rc = open_pair(p);
@@ -651,7 +661,7 @@ static int live(struct pair *p)
 		return -1;
 	else
 		return SLUICE_EPEER;
-	return rc;
+	return rc || !fake_ofi.hmem ? rc : live_device(p);
 }
 
 static void walk(void (*play)(void), unsigned least)
@@ -692,6 +702,11 @@ static void walk(void (*play)(void), unsigned least)
 	assert_true(errors > 0);
 }
 
+static void play_efa_with_device_memory(void)
+{
+	play_efa_with(HMEM_READS);
+}
+
 static void play_old_cxi(void)
 {
 	fake_ofi_plays_cxi(1);
@@ -705,6 +720,7 @@ static void every_call__fails_once__error_with_a_message_or_recovery_and_nothing
 	walk(fake_ofi_reset, 40);
 	walk(fake_ofi_plays_efa, 40);
 	walk(play_old_cxi, 40);
+	walk(play_efa_with_device_memory, 45);
 }
 
 int main(void)
