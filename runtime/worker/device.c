@@ -63,6 +63,7 @@ void on_device_close(sluice_model *model)
 		abandon(model);
 		stop_selecting(model);
 		d->ops->close(&d->compressor);
+		d->ops->release(&d->collected);
 		d->ops->release(&d->copies[0]);
 		d->ops->release(&d->copies[1]);
 		d->ops->release(&d->params_copy);
@@ -219,8 +220,51 @@ int on_device_launched(sluice_model *model)
 	return outbox_launched(model);
 }
 
-int on_device_range(sluice_model *model, const void **grad, uint64_t count)
+/* ---- ranges ------------------------------------------------------------------ */
+
+int on_device_range(sluice_model *model, const void **grad, uint64_t count, int first)
 {
-	int rc = on_device_come_home(model);
+	struct on_device *d = model->worker->device;
+	const struct device_ops *ops;
+	int rc = device_of(*grad, &ops);
+	if (!rc && ops)
+		rc = on_device_check_stream(ops, d->stream, "sluice_push_range");
+	if (!rc && first)
+		d->collects = ops && !why_not(model);
+	if (!rc && d->collects && first) {
+		d->ops = ops;
+		rc = on_device_selects(model) ? 0 : begin_selecting(model, *grad);
+		if (!rc && !d->collected.address &&
+		    ops->alloc(MEMORY_DEVICE,
+			       model->layout.count * value_bytes(model_pushed_type(model)),
+			       &d->collected))
+			rc = device_fail(ops, "a gradient in ranges");
+		return rc == SLUICE_EGPU ? outbox_failed(model, 0) : rc;
+	}
+	if (rc || d->collects)
+		return rc;
+	rc = on_device_come_home(model);
 	return rc ? rc : gradient_home(model, 0, grad, count);
+}
+
+int on_device_collects(const sluice_model *model)
+{
+	return model->worker->device->collects;
+}
+
+int on_device_collect(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
+{
+	struct on_device *d = model->worker->device;
+	const size_t width = value_bytes(model_pushed_type(model));
+	if (d->ops->copy((uint8_t *)d->collected.address + begin * width, grad, count * width,
+			 d->stream))
+		return outbox_failed(model, 0);
+	return 0;
+}
+
+const void *on_device_collected(sluice_model *model)
+{
+	struct on_device *d = model->worker->device;
+	d->collects = 0;
+	return d->collected.address;
 }

@@ -17,6 +17,8 @@ struct on_device {
 	atomic_int state;          /* enum on_device_state; changed with the token held */
 	struct memory residual;    /* where gradients are selected on the device, */
 	struct memory velocity;    /* and the momentum, if the recipe has one */
+	struct memory collected;   /* a gradient that comes in ranges; empty: none did */
+	int collects;              /* this step's does */
 	struct memory copies[2];   /* of gradients, pinned; empty: none was needed */
 	float *params;             /* of the pull under way, where it is made on the host, */
 	struct memory params_copy; /* and its copy there, pinned */

@@ -420,6 +420,22 @@ static int open_pending(sluice_model *model)
 	return 0;
 }
 
+/* On the device all recipes that select there have their ranges together first. */
+static int collect_range(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
+{
+	struct worker *w = model->worker;
+	int rc = on_device_collect(model, grad, begin, count);
+	w->in_step = STEP_PUSHING;
+	if (rc || !tiling_covers(&w->pushed, 0, model->layout.count))
+		return rc;
+	tiling_clear(&w->pushed);
+	w->in_step = STEP_DONE;
+	return push(model,
+		    &(struct gradient){ .data = on_device_collected(model),
+					.type = model_pushed_type(model) },
+		    NULL);
+}
+
 int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
 {
 	int rc = step_check(model, grad, "sluice_push_range", STEP_PUSHING);
@@ -432,12 +448,15 @@ int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 	if (rc)
 		return rc;
 	struct worker *w = model->worker;
-	if ((rc = open_pending(model)) || (rc = on_device_range(model, &grad, count)))
+	if ((rc = on_device_range(model, &grad, count, w->in_step == STEP_DONE)) ||
+	    (!on_device_collects(model) && (rc = open_pending(model))))
 		return rc;
 	if (w->in_step == STEP_DONE && (rc = lanes_await_slots(model)))
 		return rc;
 	if ((rc = step_take_range(&w->pushed, begin, count, "sluice_push_range")))
 		return rc;
+	if (on_device_collects(model))
+		return collect_range(model, grad, begin, count);
 	if (model->plan.traits & TRAITS_OF_WHOLE_GRADIENTS)
 		return keep_range(model, grad, begin, count);
 	uint64_t start = now_ns(), pushing = model->stats.push_ns;
