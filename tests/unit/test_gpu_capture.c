@@ -8,6 +8,7 @@
 #include "base/device_kernels.h"
 #include "gpu_rank.h"
 #include "ranks.h"
+#include "tests/gpu/emulation/counts.h"
 #include <string.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -507,6 +508,78 @@ static void push__graph_not_launched_once__the_job_ends(void **state)
 	run_ranks(1, launch_wrongly, &launches[1]);
 }
 
+/* ---- several GPUs ------------------------------------------------------------ */
+
+/* A thread on GPU 0 trains a model on each of two GPUs, each in a stream of its own: no call for
+ * one of them is for the other, and the thread stays where it was. */
+static int train_on_two(int rank, void *argument)
+{
+	static float params[2][N], grad[N], got[N];
+	int (*set_device)(int), (*get_device)(int *);
+	void (*present)(int), (*count)(struct emulated_counts *);
+	sluice_job *job = rank_join(NULL);
+	sluice_model *host = NULL, *gpu[2] = { NULL, NULL };
+	struct memory params_memory[2], grad_memory[2];
+	float *there[2], *grad_there[2];
+	struct emulated_counts seen;
+	void *stream[2];
+	int now = -1;
+	(void)rank;
+	begin_cuda();
+	device_look_up("emulated_device", &present);
+	device_look_up("emulated_count", &count);
+	device_look_up("cudaSetDevice", &set_device);
+	device_look_up("cudaGetDevice", &get_device);
+	present(2);
+	sluice_model_attr attr = { .size = sizeof attr, .count = N, .recipe = argument };
+	CHECK_OK(sluice_model_open(job, &attr, params[0], &host));
+	for (int g = 0; g < 2; g++) {
+		CHECK_OK(set_device(g));
+		CHECK_OK(cuda.stream(&stream[g], NON_BLOCKING));
+		there[g] = device_floats(cuda.ops, &params_memory[g], params[0], N);
+		grad_there[g] = device_floats(cuda.ops, &grad_memory[g], grad, N);
+	}
+	CHECK_OK(set_device(0));
+	for (int g = 0; g < 2; g++) {
+		attr.stream = stream[g];
+		CHECK_OK(sluice_model_open(job, &attr, there[g], &gpu[g]));
+	}
+	for (int step = 1; step <= LAUNCHES; step++) {
+		fill(grad, step);
+		CHECK_OK(sluice_push(host, grad));
+		CHECK_OK(sluice_pull(host, params[0]));
+		for (int g = 0; g < 2; g++) {
+			CHECK_OK(cuda.ops->copy(grad_there[g], grad, sizeof grad, stream[g]));
+			count(&seen);
+			CHECK_OK(sluice_push(gpu[g], grad_there[g]));
+			CHECK_OK(sluice_pull(gpu[g], there[g]));
+			count(&seen);
+			CHECK(!(seen.contexts & ~(1u << g)));
+			CHECK(!get_device(&now) && now == 0);
+			CHECK_OK(cuda.ops->copy(got, there[g], sizeof got, stream[g]));
+			CHECK_OK(cuda.ops->wait(stream[g]));
+			CHECK(!memcmp(got, params[0], sizeof got));
+		}
+	}
+	for (int g = 0; g < 2; g++) {
+		CHECK(on_device_selects(gpu[g]) == !strstr(argument, "up=all"));
+		sluice_model_close(&gpu[g]);
+		CHECK_OK(cuda.destroy(stream[g]));
+		cuda.ops->release(&params_memory[g]);
+		cuda.ops->release(&grad_memory[g]);
+	}
+	sluice_model_close(&host);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void push_and_pull__on_two_gpus_of_one_thread__each_on_its_own(void **state)
+{
+	(void)state;
+	run_ranks(1, train_on_two, "up=topk(0.02) down=topk(0.1) signal=momentum(0.9)");
+	run_ranks(1, train_on_two, "up=all down=all");
+}
+
 /* ---- the last error -------------------------------------------------------- */
 
 static int pin_and_fail(int rank, void *argument)
@@ -547,6 +620,7 @@ int main(void)
 		cmocka_unit_test(push__captured_into_a_graph__each_launch_is_a_push),
 		cmocka_unit_test(push__learning_rate_changed__it_has_to_be_captured_again),
 		cmocka_unit_test(push__graph_not_launched_once__the_job_ends),
+		cmocka_unit_test(push_and_pull__on_two_gpus_of_one_thread__each_on_its_own),
 		cmocka_unit_test(pin_and_unpin__cuda_says_no__the_application_finds_no_error),
 	};
 	if (device_is_real()) {
