@@ -51,6 +51,7 @@ static void abandon(sluice_model *model)
 static void stop_selecting(sluice_model *model)
 {
 	struct on_device *d = model->worker->device;
+	graph_close(model);
 	outbox_close(model);
 	d->ops->release(&d->velocity);
 	d->ops->release(&d->residual);
@@ -166,58 +167,6 @@ int on_device_gradient(sluice_model *model, const void **grad, const void **befo
 	if (!rc)
 		rc = gradient_home(model, 0, grad, model->layout.count);
 	return rc ? rc : gradient_home(model, 1, before, model->layout.count);
-}
-
-/* ---- pushes in graphs -------------------------------------------------------- */
-
-int on_device_captured(const sluice_model *model)
-{
-	const struct on_device *d = model->worker->device;
-	return d->ops && d->ops->captured(d->stream);
-}
-
-/* A graph repeats what was enqueued, with the same arguments. NULL: that is a push of each step. */
-static const char *changes_by_step(const sluice_model *model)
-{
-	const struct recipe *recipe = &model->recipe;
-	const enum selection select = recipe->up.select;
-	if (on_device_state(model) != DEVICE_IDLE)
-		return "no push on this GPU went before it, which prepares what is needed";
-	if (select == SELECT_SKETCH || !outbox_packs(recipe))
-		return "with this recipe the host takes part in the messages";
-	if (select == SELECT_RANDOM || select == SELECT_VARIANCE ||
-	    recipe->up.values.type == VALUE_UNIFORM)
-		return "with this recipe each step draws other random numbers";
-	if (recipe->warmup > 0)
-		return "with warmup= the density changes";
-	if (model->worker->census)
-		return "with this recipe a note of the host follows the messages";
-	return NULL;
-}
-
-int on_device_capture(sluice_model *model, const void *grad)
-{
-	const struct device_ops *ops;
-	int rc = device_of(grad, &ops);
-	const char *why = rc   ? NULL :
-			  !ops ? "the gradient is in host memory" :
-				 changes_by_step(model);
-	if (why)
-		rc = fail(SLUICE_EGPU,
-			  "sluice_push: the stream is being captured into a graph, and %s: call "
-			  "outside of the capture",
-			  why);
-	return rc ? rc : outbox_capture(model, grad);
-}
-
-int on_device_launched(sluice_model *model)
-{
-	if (on_device_state(model) == DEVICE_AWAY)
-		return fail(SLUICE_EINVAL, "sluice_push_launched: no push of this model is in a "
-					   "graph: capture sluice_push first");
-	if (on_device_captured(model))
-		return on_device_ready(model, "sluice_push_launched");
-	return outbox_launched(model);
 }
 
 /* ---- ranges ------------------------------------------------------------------ */

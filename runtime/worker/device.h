@@ -11,7 +11,8 @@
  *
  * device_vectors.c owns struct on_device: where vectors live, and how they move. device_push.c owns
  * what a push makes: how a gradient is folded and selected, and its messages. device.c decides for
- * each gradient where it is selected, and opens and closes. device_late.c drives a push whose call
+ * each gradient where it is selected, and opens and closes. device_graph.c has pushes in CUDA
+ * graphs. device_late.c drives a push whose call
  * has returned; it stands above worker.c, the first two stand below it. */
 #ifndef RUNTIME_WORKER_DEVICE_H
 #define RUNTIME_WORKER_DEVICE_H
