@@ -15,6 +15,7 @@
 #include <cmocka.h>
 
 enum { N = 5000, K = 50, LAUNCHES = 3, GLOBAL = 0, NON_BLOCKING = 1, FAILURE = 719 };
+enum { AT_ONCE, LAGGING, BESIDE }; /* emulated_lag() */
 
 /* Functions of CUDA's runtime, which comes with the module. */
 static struct {
@@ -324,6 +325,9 @@ static void push_and_pull__stream_is_captured__refused_and_made_again_outside(vo
 
 /* ---- a push in a graph ------------------------------------------------------ */
 
+/* Whether the device does its work beside the host, and calls return before that. */
+static int beside;
+
 /* A host model pushes the same gradients by sluice_push(). Some steps are plain, also between
  * launches of the graph. */
 static int train_by_graph(int rank, void *argument)
@@ -334,7 +338,10 @@ static int train_by_graph(int rank, void *argument)
 	sluice_model *host = NULL, *gpu = NULL;
 	struct memory params_memory, grad_memory;
 	void *stream, *graph = NULL, *ready = NULL;
+	void (*lag)(int);
 	begin_cuda();
+	device_look_up("emulated_lag", &lag);
+	lag(beside ? BESIDE : AT_ONCE);
 	CHECK_OK(cuda.stream(&stream, NON_BLOCKING));
 	float *there = device_floats(cuda.ops, &params_memory, params, N);
 	float *grad_there = device_floats(cuda.ops, &grad_memory, grad, N);
@@ -377,6 +384,7 @@ static int train_by_graph(int rank, void *argument)
 	CHECK_OK(cuda.destroy(stream));
 	cuda.ops->release(&params_memory);
 	cuda.ops->release(&grad_memory);
+	lag(AT_ONCE);
 	sluice_finalize(&job);
 	return 0;
 }
@@ -393,6 +401,9 @@ static void push__captured_into_a_graph__each_launch_is_a_push(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
 		run_ranks(2, train_by_graph, recipes[i]);
+	beside = 1;
+	run_ranks(2, train_by_graph, recipes[0]);
+	beside = 0;
 }
 
 static int change_rate(int rank, void *argument)
