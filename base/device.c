@@ -167,6 +167,27 @@ int device_of(const void *p, const struct device_ops **ops_out)
 	return 0;
 }
 
+void device_scope_begin(const void *p, void *stream, struct device_scope *scope)
+{
+	const struct device_ops *ops = loaded;
+	const char *why;
+
+	scope->ops = NULL;
+	if (!stream || !p)
+		return;
+	if (!ops) /* who made the stream has loaded CUDA, or there is no device memory */
+		ops = device_load(&why);
+	if (ops && ops->enter(p, &scope->before))
+		scope->ops = ops;
+}
+
+int device_scope_end(const struct device_scope *scope, int rc)
+{
+	if (scope->ops)
+		scope->ops->leave(scope->before);
+	return rc;
+}
+
 /* Launchers set these variables for a process that has GPUs. */
 static int was_given_gpus(void)
 {

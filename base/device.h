@@ -176,6 +176,10 @@ struct device_ops {
 	 * another device. Makes no context on any device. A process that cannot use CUDA has host
 	 * memory only. */
 	int (*find)(const void *p, int *device);
+	/* Makes the device of p current for the calling thread, if p is memory of another one than
+	 * the current one: returns 1, and *before is to be given to leave(). Otherwise 0. */
+	int (*enter)(const void *p, int *before);
+	void (*leave)(int before);
 
 	/* -- memory -- */
 	/* MEMORY_EXPORTED is device memory that a network card is to read: it is exported as a
@@ -252,6 +256,17 @@ typedef const struct device_ops *device_module_fn(void);
  * Loads the module when needed. SLUICE_EGPU: p is, or must be assumed to be, device memory that
  * cannot be used; the message says why. Thread class: any. */
 int device_of(const void *p, const struct device_ops **ops_out);
+
+/* While a call works on p in this stream, the device of p is the calling thread's current one. The
+ * default stream (NULL) belongs to whichever device is current, so with it nothing is changed, and
+ * device_of() refuses memory of another device. scope->ops is NULL if nothing was changed. */
+struct device_scope {
+	const struct device_ops *ops;
+	int before;
+};
+void device_scope_begin(const void *p, void *stream, struct device_scope *scope);
+/* Returns rc. */
+int device_scope_end(const struct device_scope *scope, int rc);
 
 /* Loads the module, for those who ask about it. Returns NULL if that fails; *why is then a static
  * sentence. */

@@ -94,35 +94,63 @@ static int device_exports(range_handle_fn **handle)
  * exported. */
 enum { DEVICE_PAGE = 2 << 20 };
 
-int cuda_find(const void *p, int *device)
+/* Returns 1 if p is memory that kernels can use, of device *owner, or managed; 0 if it is host
+ * memory. */
+static int owner_of(const void *p, int *owner, int *is_managed)
 {
 	static const int attributes[] = { ATTRIBUTE_MEMORY_TYPE, ATTRIBUTE_IS_MANAGED,
 					  ATTRIBUTE_DEVICE_ORDINAL };
 	uint32_t type = 0, managed = 0;
-	int owner = 0, current, error;
-	void *results[] = { &type, &managed, &owner };
+	int error;
+	void *results[] = { &type, &managed, owner };
 	pointer_attributes_fn *ask;
 
+	*owner = 0;
 	driver_function("cuPointerGetAttributes", &ask);
 	error = ask ? ask(3, attributes, results, (unsigned long long)(uintptr_t)p) : DRIVER_OK;
 	if (driver_has_no_memory(error))
 		return 0;
 	if (cuda_check((cudaError_t)error, "asking what memory a pointer is"))
 		return -1;
+	*is_managed = managed != 0;
 	/* Pinned memory can be used by the host. So can managed memory, but only once the kernels
 	 * that write it are done, which kernels of the same stream need not wait for. */
-	if (type != DRIVER_MEMORY_OF_DEVICE && !managed)
-		return 0;
+	return type == DRIVER_MEMORY_OF_DEVICE || managed;
+}
+
+int cuda_find(const void *p, int *device)
+{
+	int owner, current, managed = 0;
+	const int found = owner_of(p, &owner, &managed);
+
+	if (found <= 0)
+		return found;
 	if (cuda_check(cudaGetDevice(&current), "asking for the device"))
 		return -1;
 	/* Buffers and the default stream would belong to another device, and would not wait for
 	 * this device's kernels. */
 	if (!managed && owner != current)
 		return cuda_refuse("it is on GPU %d, but the calling thread uses GPU %d: call "
-				   "cudaSetDevice(%d) first",
-				   owner, current, owner);
+				   "cudaSetDevice(%d) first, or give the model a stream of GPU %d",
+				   owner, current, owner, owner);
 	*device = current;
 	return 1;
+}
+
+int cuda_enter(const void *p, int *before)
+{
+	int owner, managed = 0;
+
+	if (owner_of(p, &owner, &managed) <= 0 || managed ||
+	    cuda_check(cudaGetDevice(before), "asking for the device") || *before == owner)
+		return 0;
+	return !cuda_check(cudaSetDevice(owner), "choosing the device");
+}
+
+void cuda_leave(int before)
+{
+	if (cudaSetDevice(before) != cudaSuccess)
+		cudaGetLastError(); /* the thread was on it, so this is no new error */
 }
 
 static int alloc_device(size_t bytes, struct memory *out)

@@ -5,6 +5,8 @@
 #include "base/device.h"
 
 int cuda_find(const void *p, int *device);
+int cuda_enter(const void *p, int *before);
+void cuda_leave(int before);
 int cuda_alloc(enum memory_place place, size_t bytes, struct memory *out);
 void cuda_release(struct memory *memory);
 int cuda_pin(void *host, size_t bytes, void **there);

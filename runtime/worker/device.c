@@ -51,6 +51,7 @@ static void abandon(sluice_model *model)
 static void stop_selecting(sluice_model *model)
 {
 	struct on_device *d = model->worker->device;
+	graph_close(model);
 	outbox_close(model);
 	d->ops->release(&d->velocity);
 	d->ops->release(&d->residual);
@@ -63,6 +64,7 @@ void on_device_close(sluice_model *model)
 		abandon(model);
 		stop_selecting(model);
 		d->ops->close(&d->compressor);
+		d->ops->release(&d->collected);
 		d->ops->release(&d->copies[0]);
 		d->ops->release(&d->copies[1]);
 		d->ops->release(&d->params_copy);
@@ -167,60 +169,51 @@ int on_device_gradient(sluice_model *model, const void **grad, const void **befo
 	return rc ? rc : gradient_home(model, 1, before, model->layout.count);
 }
 
-/* ---- pushes in graphs -------------------------------------------------------- */
+/* ---- ranges ------------------------------------------------------------------ */
 
-int on_device_captured(const sluice_model *model)
+int on_device_range(sluice_model *model, const void **grad, uint64_t count, int first)
 {
-	const struct on_device *d = model->worker->device;
-	return d->ops && d->ops->captured(d->stream);
-}
-
-/* A graph repeats what was enqueued, with the same arguments. NULL: that is a push of each step. */
-static const char *changes_by_step(const sluice_model *model)
-{
-	const struct recipe *recipe = &model->recipe;
-	const enum selection select = recipe->up.select;
-	if (on_device_state(model) != DEVICE_IDLE)
-		return "no push on this GPU went before it, which prepares what is needed";
-	if (select == SELECT_SKETCH || !outbox_packs(recipe))
-		return "with this recipe the host takes part in the messages";
-	if (select == SELECT_RANDOM || select == SELECT_VARIANCE ||
-	    recipe->up.values.type == VALUE_UNIFORM)
-		return "with this recipe each step draws other random numbers";
-	if (recipe->warmup > 0)
-		return "with warmup= the density changes";
-	if (model->worker->census)
-		return "with this recipe a note of the host follows the messages";
-	return NULL;
-}
-
-int on_device_capture(sluice_model *model, const void *grad)
-{
+	struct on_device *d = model->worker->device;
 	const struct device_ops *ops;
-	int rc = device_of(grad, &ops);
-	const char *why = rc   ? NULL :
-			  !ops ? "the gradient is in host memory" :
-				 changes_by_step(model);
-	if (why)
-		rc = fail(SLUICE_EGPU,
-			  "sluice_push: the stream is being captured into a graph, and %s: call "
-			  "outside of the capture",
-			  why);
-	return rc ? rc : outbox_capture(model, grad);
-}
-
-int on_device_launched(sluice_model *model)
-{
-	if (on_device_state(model) == DEVICE_AWAY)
-		return fail(SLUICE_EINVAL, "sluice_push_launched: no push of this model is in a "
-					   "graph: capture sluice_push first");
-	if (on_device_captured(model))
-		return on_device_ready(model, "sluice_push_launched");
-	return outbox_launched(model);
-}
-
-int on_device_range(sluice_model *model, const void **grad, uint64_t count)
-{
-	int rc = on_device_come_home(model);
+	int rc = device_of(*grad, &ops);
+	if (!rc && ops)
+		rc = on_device_check_stream(ops, d->stream, "sluice_push_range");
+	if (!rc && first)
+		d->collects = ops && !why_not(model);
+	if (!rc && d->collects && first) {
+		d->ops = ops;
+		rc = on_device_selects(model) ? 0 : begin_selecting(model, *grad);
+		if (!rc && !d->collected.address &&
+		    ops->alloc(MEMORY_DEVICE,
+			       model->layout.count * value_bytes(model_pushed_type(model)),
+			       &d->collected))
+			rc = device_fail(ops, "a gradient in ranges");
+		return rc == SLUICE_EGPU ? outbox_failed(model, 0) : rc;
+	}
+	if (rc || d->collects)
+		return rc;
+	rc = on_device_come_home(model);
 	return rc ? rc : gradient_home(model, 0, grad, count);
+}
+
+int on_device_collects(const sluice_model *model)
+{
+	return model->worker->device->collects;
+}
+
+int on_device_collect(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
+{
+	struct on_device *d = model->worker->device;
+	const size_t width = value_bytes(model_pushed_type(model));
+	if (d->ops->copy((uint8_t *)d->collected.address + begin * width, grad, count * width,
+			 d->stream))
+		return outbox_failed(model, 0);
+	return 0;
+}
+
+const void *on_device_collected(sluice_model *model)
+{
+	struct on_device *d = model->worker->device;
+	d->collects = 0;
+	return d->collected.address;
 }

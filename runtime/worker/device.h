@@ -11,7 +11,8 @@
  *
  * device_vectors.c owns struct on_device: where vectors live, and how they move. device_push.c owns
  * what a push makes: how a gradient is folded and selected, and its messages. device.c decides for
- * each gradient where it is selected, and opens and closes. device_late.c drives a push whose call
+ * each gradient where it is selected, and opens and closes. device_graph.c has pushes in CUDA
+ * graphs. device_late.c drives a push whose call
  * has returned; it stands above worker.c, the first two stand below it. */
 #ifndef RUNTIME_WORKER_DEVICE_H
 #define RUNTIME_WORKER_DEVICE_H
@@ -61,8 +62,15 @@ void on_device_renewed(sluice_model *model);
  * *grad where it is if it is selected there: then on_device_selects(). What CUDA fails in ends the
  * job. */
 int on_device_gradient(sluice_model *model, const void **grad, const void **before);
-/* Makes a range of count coordinates host memory. */
-int on_device_range(sluice_model *model, const void **grad, uint64_t count);
+/* A range of count coordinates was pushed, the first one of a step or not. The first one decides
+ * whether the device collects the ranges, if it is device memory and the recipe selects there.
+ * Otherwise *grad becomes host memory. */
+int on_device_range(sluice_model *model, const void **grad, uint64_t count, int first);
+int on_device_collects(const sluice_model *model);
+/* Enqueues a copy of the range to its place in the gradient that is collected. */
+int on_device_collect(sluice_model *model, const void *grad, uint64_t begin, uint64_t count);
+/* All ranges are there: the gradient, which the next range begins anew. */
+const void *on_device_collected(sluice_model *model);
 /* Residual and momentum come to the host, if they live on the device: gradients are selected on the
  * host from now on. */
 int on_device_come_home(sluice_model *model);

@@ -53,11 +53,7 @@ struct outbox {
 	struct memory payloads; /* where parts are packed */
 	struct region *region;  /* over payloads, if any is posted from there; else NULL */
 	struct window staging;  /* the lanes' staging region, pinned */
-	/* Where the payloads of a push in a graph are made and come to: a graph does not know which
-	 * slots are free when it is launched. */
-	struct memory captured, captured_landing;
-	float captured_scale;  /* by which the graph multiplies gradients */
-	int from_graph;        /* the last push is one */
+	int from_graph;         /* the last push was part of a graph that was launched */
 	struct memory landing; /* a simulated rank's, whose pages others share: staged payloads come
 				  here */
 	uint32_t *listed;      /* selected_most: positions that the host encodes, */
@@ -240,8 +236,6 @@ void outbox_close(sluice_model *model)
 	for (int r = 0; o->windows && r < model->job->size; r++)
 		d->ops->unpin(o->windows[r].host);
 	d->ops->release(&o->landing);
-	d->ops->release(&o->captured_landing);
-	d->ops->release(&o->captured);
 	region_close(&o->region);
 	d->ops->release(&o->payloads);
 	free(o->parts);
@@ -349,77 +343,31 @@ int on_device_fold(sluice_model *model, const void *grad)
 	return 0;
 }
 
-/* Where a graph's payloads are made, one after the other; what they come to has the same offsets.
- */
-static size_t place_captured(const sluice_model *model, struct device_part *parts)
+int outbox_capture(sluice_model *model, const void *grad, const struct device_part *parts,
+		   float *scale)
 {
-	const struct outbox *o = outbox_of(model);
-	size_t bytes = 0;
-	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		if (parts) {
-			parts[s] = o->parts[s];
-			parts[s].payload = (uint8_t *)o->captured.address + bytes;
-			parts[s].copy = (uint8_t *)o->captured_landing.address + bytes;
-		}
-		bytes += payload_room(&model->layout.shards[s]);
-	}
-	return bytes;
-}
-
-int outbox_capture(sluice_model *model, const void *grad)
-{
-	struct on_device *d = model->worker->device;
-	struct outbox *o = d->outbox;
-	const size_t bytes = place_captured(model, NULL);
-	struct device_part *parts = calloc(model->layout.n_shards, sizeof(*parts));
+	const struct on_device *d = model->worker->device;
 	struct device_push push = push_of(model, grad);
-	int rc = 0;
-	if (!parts)
-		return fail(SLUICE_ENOMEM, "sluice_push: no memory");
-	if ((!o->captured.address && d->ops->alloc(MEMORY_DEVICE, bytes, &o->captured)) ||
-	    (!o->captured_landing.address &&
-	     d->ops->alloc(MEMORY_HOST, bytes, &o->captured_landing)))
-		rc = device_fail(d->ops, "sluice_push");
-	if (!rc) {
-		place_captured(model, parts);
-		push.parts = parts;
-		push.captured = 1;
-		if (d->ops->push(d->compressor, &push, d->stream))
-			rc = device_fail(d->ops, "sluice_push");
-		o->captured_scale = push.select.scale;
-	}
-	free(parts);
-	return rc;
+	push.parts = parts;
+	push.captured = 1;
+	*scale = push.select.scale;
+	return d->ops->push(d->compressor, &push, d->stream) ? device_fail(d->ops, "sluice_push") :
+							       0;
 }
 
-int outbox_launched(sluice_model *model)
+const struct device_part *outbox_parts(const sluice_model *model)
 {
-	struct on_device *d = model->worker->device;
-	struct outbox *o = d->outbox;
-	d->ops->launched(d->compressor);
-	if (on_device_state(model) != DEVICE_IDLE)
-		return fail(SLUICE_EINVAL,
-			    "sluice_push_launched: residual and momentum were restored after the "
-			    "last push, and the graph has used those before: make the step with "
-			    "sluice_push, and launch the graph again after its pull");
-	const float scale = on_device_select_of(model, NULL).scale;
-	if (scale != o->captured_scale) { /* what it selected is out of the residual */
-		progress_take(model->job);
-		int rc = job_fail(
-			model->job, SLUICE_EINVAL, model->job->rank,
-			"sluice_push_launched: the graph multiplies gradients by the "
-			"learning rate %g, which is %g now: after sluice_set_lr() the push "
-			"has to be captured again before the graph is launched",
-			(double)o->captured_scale, (double)scale);
-		progress_release(model->job);
-		return rc;
-	}
+	return outbox_of(model)->parts;
+}
+
+void outbox_launched(sluice_model *model)
+{
+	struct outbox *o = outbox_of(model);
 	model->worker->skip = 0;
 	o->from_graph = 1;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++)
 		o->heads[s] = upload_head(model, s);
 	o->asked_ns = now_ns();
-	return 0;
 }
 
 int outbox_failed(sluice_model *model, int held)
@@ -519,14 +467,6 @@ static struct message head_of(const sluice_model *model, uint32_t shard)
 	return m;
 }
 
-static const uint8_t *captured_payload(const sluice_model *model, uint32_t shard)
-{
-	const uint8_t *at = outbox_of(model)->captured_landing.address;
-	for (uint32_t s = 0; s < shard; s++)
-		at += payload_room(&model->layout.shards[s]);
-	return at;
-}
-
 /* The device has made the payload of this message: the header goes into the shard's staging slot.
  * The payload lies there already, unless it landed elsewhere. */
 static void stage_made(sluice_model *model, uint32_t shard, struct message *m)
@@ -544,7 +484,7 @@ static void stage_made(sluice_model *model, uint32_t shard, struct message *m)
 	m->payload_bytes = sent->payload_bytes;
 	m->scale = sent->scale;
 	if (o->from_graph)
-		memcpy(slot + MESSAGE_HEADER_BYTES, captured_payload(model, shard),
+		memcpy(slot + MESSAGE_HEADER_BYTES, graph_payload(model, shard),
 		       sent->payload_bytes);
 	else if (o->landing.address && way == PAYLOAD_STAGED)
 		memcpy(slot + MESSAGE_HEADER_BYTES, o->parts[shard].copy, sent->payload_bytes);

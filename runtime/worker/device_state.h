@@ -17,9 +17,12 @@ struct on_device {
 	atomic_int state;          /* enum on_device_state; changed with the token held */
 	struct memory residual;    /* where gradients are selected on the device, */
 	struct memory velocity;    /* and the momentum, if the recipe has one */
+	struct memory collected;   /* a gradient that comes in ranges; empty: none did */
+	int collects;              /* this step's does */
 	struct memory copies[2];   /* of gradients, pinned; empty: none was needed */
 	float *params;             /* of the pull under way, where it is made on the host, */
 	struct memory params_copy; /* and its copy there, pinned */
+	struct graph_push *graph;  /* device_graph.c's; NULL: no push was captured */
 	struct outbox *outbox;     /* device_push.c's; NULL: gradients are selected on the host */
 };
 /* Token held, but for what the application's calls do while nothing is under way. */
@@ -44,9 +47,13 @@ int on_device_ready(const sluice_model *model, const char *function);
 
 /* ---- device_push.c ---- */
 int outbox_open(sluice_model *model);
-/* The captured push of these gradients is enqueued. A graph with it was launched. */
-int outbox_capture(sluice_model *model, const void *grad);
-int outbox_launched(sluice_model *model);
+/* What is asked of the device for each shard in this or the last step. */
+const struct device_part *outbox_parts(const sluice_model *model);
+/* The captured push of this gradient is enqueued, to these places. *scale: what gradients are
+ * multiplied by. A graph with it was launched: that is the push of this step. */
+int outbox_capture(sluice_model *model, const void *grad, const struct device_part *parts,
+		   float *scale);
+void outbox_launched(sluice_model *model);
 void outbox_close(sluice_model *model);
 /* Whether the device packs the messages, where they fit; else the host encodes them from what was
  * selected. */
@@ -61,4 +68,9 @@ int outbox_complete(const sluice_model *model);
 /* CUDA failed in a push, as the calling thread was just told: the job ends, because CUDA's errors
  * stay with the process. SLUICE_EGPU. held: the token is. */
 int outbox_failed(sluice_model *model, int held);
+
+/* ---- device_graph.c ---- */
+void graph_close(sluice_model *model);
+/* Where the payload of a shard has come to when a graph was launched. */
+const uint8_t *graph_payload(const sluice_model *model, uint32_t shard);
 #endif

@@ -341,7 +341,7 @@ int on_device_zero(sluice_model *model, float *target, size_t n)
 	return 0;
 }
 
-int on_device_borrow(const sluice_model *model, float *params, size_t n, struct borrowed *out)
+static int borrow(const sluice_model *model, float *params, size_t n, struct borrowed *out)
 {
 	void *stream = model->worker->device->stream;
 	const struct device_ops *ops = NULL;
@@ -356,6 +356,13 @@ int on_device_borrow(const sluice_model *model, float *params, size_t n, struct 
 	if (out->ops->copy(out->host, params, n * sizeof(float), stream) || out->ops->wait(stream))
 		return device_fail(out->ops, "a copy of the parameters");
 	return 0;
+}
+
+int on_device_borrow(const sluice_model *model, float *params, size_t n, struct borrowed *out)
+{
+	struct device_scope scope;
+	device_scope_begin(params, model->worker->device->stream, &scope);
+	return device_scope_end(&scope, borrow(model, params, n, out));
 }
 
 int on_device_return(struct borrowed *b, int failed)

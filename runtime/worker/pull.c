@@ -93,7 +93,7 @@ static int pull_nothing(sluice_model *model)
 }
 
 /* Where target_note() said. asks: nothing was pushed (when=async). */
-static int pull_noted(sluice_model *model, int asks)
+static int pull_here(sluice_model *model, int asks)
 {
 	if (model->worker->skipped)
 		return pull_nothing(model);
@@ -109,6 +109,13 @@ static int pull_noted(sluice_model *model, int asks)
 	else if (!rc && flat)
 		rc = on_device_zero(model, flat, model->layout.count);
 	return target_end(model, rc ? rc : pull_into(model, flat, pieces));
+}
+
+static int pull_noted(sluice_model *model, int asks)
+{
+	struct device_scope scope;
+	device_scope_begin(target_vector(model), on_device_stream(model), &scope);
+	return device_scope_end(&scope, pull_here(model, asks));
 }
 
 static int check_pull(sluice_model *model, const char *function)
@@ -157,10 +164,12 @@ int sluice_pull_segments(sluice_model *model, const sluice_segment *segments, si
 static enum pull_kind pull_kind_of(const sluice_model *model, const void *vector)
 {
 	const struct device_ops *ops = NULL;
-	const int whole = model->schedule.n_phases != 2 || model_async(model) ||
-			  model->worker->local || model->worker->skipped ||
-			  on_device_selects(model) || target_whole(model) ||
-			  (vector && (device_of(vector, &ops) || ops));
+	struct device_scope scope;
+	device_scope_begin(vector, on_device_stream(model), &scope);
+	int whole = model->schedule.n_phases != 2 || model_async(model) || model->worker->local ||
+		    model->worker->skipped || on_device_selects(model) || target_whole(model) ||
+		    (vector && (device_of(vector, &ops) || ops));
+	whole = device_scope_end(&scope, whole);
 	return whole ? PULL_AT_ONCE : PULL_BY_SHARD;
 }
 

@@ -189,7 +189,7 @@ int sluice_skipped(const sluice_model *model)
 }
 
 /* grad NULL: there is none. before: the second gradient of a pair, or NULL. */
-static int push(sluice_model *model, struct gradient *grad, struct gradient *before)
+static int push_here(sluice_model *model, struct gradient *grad, struct gradient *before)
 {
 	int alone = local_step(model), rc = agree_to_skip(model, grad, before);
 	struct signal signal = { .addend = NULL };
@@ -223,6 +223,13 @@ static int push(sluice_model *model, struct gradient *grad, struct gradient *bef
 	return step_sent(model);
 }
 
+static int push(sluice_model *model, struct gradient *grad, struct gradient *before)
+{
+	struct device_scope scope;
+	device_scope_begin(grad ? grad->data : NULL, on_device_stream(model), &scope);
+	return device_scope_end(&scope, push_here(model, grad, before));
+}
+
 int sluice_push(sluice_model *model, const void *grad)
 {
 	const int unwanted = model && !sluice_wanted(model);
@@ -239,8 +246,11 @@ int sluice_push(sluice_model *model, const void *grad)
 		rc = accumulator_check(model, grad, 0, "sluice_push");
 	if (rc)
 		return rc;
-	if (!unwanted && on_device_captured(model))
-		return on_device_capture(model, grad);
+	if (!unwanted && on_device_captured(model)) {
+		struct device_scope scope;
+		device_scope_begin(grad, on_device_stream(model), &scope);
+		return device_scope_end(&scope, on_device_capture(model, grad));
+	}
 	struct gradient whole = { .data = grad, .type = model_pushed_type(model) };
 	return push(model, unwanted ? NULL : &whole, NULL);
 }
@@ -420,7 +430,23 @@ static int open_pending(sluice_model *model)
 	return 0;
 }
 
-int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
+/* On the device all recipes that select there have their ranges together first. */
+static int collect_range(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
+{
+	struct worker *w = model->worker;
+	int rc = on_device_collect(model, grad, begin, count);
+	w->in_step = STEP_PUSHING;
+	if (rc || !tiling_covers(&w->pushed, 0, model->layout.count))
+		return rc;
+	tiling_clear(&w->pushed);
+	w->in_step = STEP_DONE;
+	return push(model,
+		    &(struct gradient){ .data = on_device_collected(model),
+					.type = model_pushed_type(model) },
+		    NULL);
+}
+
+static int push_range(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
 {
 	int rc = step_check(model, grad, "sluice_push_range", STEP_PUSHING);
 	if (!rc)
@@ -432,12 +458,15 @@ int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 	if (rc)
 		return rc;
 	struct worker *w = model->worker;
-	if ((rc = open_pending(model)) || (rc = on_device_range(model, &grad, count)))
+	if ((rc = on_device_range(model, &grad, count, w->in_step == STEP_DONE)) ||
+	    (!on_device_collects(model) && (rc = open_pending(model))))
 		return rc;
 	if (w->in_step == STEP_DONE && (rc = lanes_await_slots(model)))
 		return rc;
 	if ((rc = step_take_range(&w->pushed, begin, count, "sluice_push_range")))
 		return rc;
+	if (on_device_collects(model))
+		return collect_range(model, grad, begin, count);
 	if (model->plan.traits & TRAITS_OF_WHOLE_GRADIENTS)
 		return keep_range(model, grad, begin, count);
 	uint64_t start = now_ns(), pushing = model->stats.push_ns;
@@ -462,6 +491,13 @@ int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 		return 0;
 	tiling_clear(&w->pushed);
 	return step_sent(model);
+}
+
+int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
+{
+	struct device_scope scope;
+	device_scope_begin(grad, model ? on_device_stream(model) : NULL, &scope);
+	return device_scope_end(&scope, push_range(model, grad, begin, count));
 }
 
 /* ---- a step without a gradient ------------------------------------------------ */

@@ -140,6 +140,11 @@ int target_note(sluice_model *model, void *vector, const sluice_segment *given, 
 	return rc;
 }
 
+const void *target_vector(const sluice_model *model)
+{
+	return model->worker->into->vector;
+}
+
 /* Where the recipe reads or sets all parameters by itself. */
 static int looks_at_all(const sluice_model *model)
 {

@@ -26,6 +26,8 @@ extern const struct step_hooks target_hooks;
  * ENOSUPP: nothing is noted. */
 int target_note(sluice_model *model, void *vector, const sluice_segment *given, size_t n,
 		const char *function);
+/* The vector that was noted; NULL: pieces. */
+const void *target_vector(const sluice_model *model);
 /* Begins to write there. *flat: the vector to which publications are added, or NULL if they are
  * added to *pieces. *pieces: NULL if flat is the program's vector. */
 int target_begin(sluice_model *model, float **flat, const struct segments **pieces);

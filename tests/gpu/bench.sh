@@ -14,7 +14,7 @@ if [ $# = 2 ]; then
 fi
 [ -f "$SLUICE_GPU" ] || { echo "skipped: $SLUICE_GPU was not built"; exit 77; }
 out=$(./sluice-bench select --device cuda --n 3000 --k 10 --repeat 2 --warmup 1 --json) || wrong "select failed"
-for part in '"device":"GPU 0 of 1 (' '"k":10,"selected":10,' '"copy_ms":' '"hinted_of_copy":' '"fresh_of_copy":' \
+for part in '"device":"GPU 0 of 1 (' '"k":10,"selected":10,' '"copy_ms":' '"push_of_copy":' '"hinted_of_copy":' '"fresh_of_copy":' \
 	'"equal_of_copy":' '"sorted_of_copy":'; do
 	case $out in *"$part"*) ;; *) wrong "no $part in $out" ;; esac
 done

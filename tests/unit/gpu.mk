@@ -6,7 +6,8 @@ AM_CPPFLAGS += -DEMULATED_MODULE=\"$(abs_top_builddir)/.libs/libsluice_emulated.
 # Every thread of a block is a coroutine there: minutes each. The sanitizers see them.
 slow_in_valgrind = tests/unit/test_gpu_select tests/unit/test_gpu_gradient tests/unit/test_gpu_fold \
 	tests/unit/test_gpu_messages tests/unit/test_gpu_step tests/unit/test_gpu_failing tests/unit/test_gpu_enqueue \
-	tests/unit/test_gpu_late tests/unit/test_gpu_in_place tests/unit/test_gpu_approximate tests/unit/test_gpu_sketch
+	tests/unit/test_gpu_late tests/unit/test_gpu_in_place tests/unit/test_gpu_approximate tests/unit/test_gpu_sketch \
+	tests/unit/test_gpu_capture
 on_emulated_gpu = \
 	tests/unit/test_device \
 	tests/unit/test_gpu_approximate \

@@ -123,7 +123,7 @@ static int train_both(int rank, void *argument)
 				  shape->narrow ? (const void *)codes :
 						  grad,
 				  there, ranges));
-		CHECK(on_device_selects(gpu) == (shape->on_gpu && !home && !ranges && !measured));
+		CHECK(on_device_selects(gpu) == (shape->on_gpu && !home && !measured));
 		if (on_device_selects(gpu)) {
 			expect_packed(gpu, shape);
 			expect_same_messages(host, gpu);

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Exact top-k of residual += gradient on a GPU, beside a copy of a vector in its memory. Each
- * repetition measures every quantity once, from the call until the stream is idle, so launches are
- * in the times; medians. A selection is counted as 12 bytes a coordinate (gradient and residual
- * read, residual written), a copy as 8. */
+ * Exact top-k of residual += gradient on a GPU, beside a copy of a vector in its memory, and what a
+ * program gets from that: a whole push to one shard, with the payload made and the residual
+ * settled. Each repetition measures every quantity once, from the call until the stream is idle, so
+ * launches are in the times; medians. A selection is counted as 12 bytes a coordinate (gradient and
+ * residual read, residual written), and so is a push; a copy as 8. */
 #include "tools/bench/select_gpu.h"
 #include "base/clock.h"
 #include "sluice.h"
@@ -18,15 +19,26 @@ enum { SHIFTS = 64, SHIFT = 16, MOST = 1000 };
 
 enum {
 	COPY,
-	HINTED, /* with the threshold of the step before */
+	PUSHED, /* a push, with the threshold of the step before */
+	HINTED, /* a selection with it */
 	FRESH,  /* without */
 	EQUAL,  /* without, all magnitudes equal */
 	SORTED, /* without, ascending */
 	TIMES
 };
-static const char *const names[TIMES] = { "copy", "hinted", "fresh", "equal", "sorted" };
+static const char *const names[TIMES] = { "copy", "push", "hinted", "fresh", "equal", "sorted" };
 
-enum { POOL, OTHER, ALL_EQUAL, ASCENDING, RESIDUAL, RESIDUAL_FRESH, SCRATCH, VECTORS };
+enum {
+	POOL,
+	OTHER,
+	ALL_EQUAL,
+	ASCENDING,
+	RESIDUAL,
+	RESIDUAL_FRESH,
+	RESIDUAL_PUSHED,
+	SCRATCH,
+	VECTORS
+};
 
 struct bench {
 	const struct options *o;
@@ -35,6 +47,8 @@ struct bench {
 	struct memory vector[VECTORS]; /* OTHER: of hintwrong */
 	int device;
 	struct device_selector *hinted, *fresh;
+	struct device_compressor *compressor;
+	struct memory payload;
 	uint32_t *index;
 	struct samples ms[TIMES], ratio[TIMES];
 	uint64_t step;
@@ -60,6 +74,23 @@ static int select_once(struct bench *b, int forget, const float *grad, float *re
 	return b->kernels->select(forget ? b->fresh : b->hinted, &selection, NULL);
 }
 
+static int push_once(struct bench *b, const float *grad)
+{
+	const struct device_part part = { .span = (uint32_t)b->o->n,
+					  .capacity = (uint32_t)b->k,
+					  .payload = b->payload.address };
+	const struct device_push push = { .payload = DEVICE_PAIRS,
+					  .select = { .residual = at(b, RESIDUAL_PUSHED),
+						      .grad = grad,
+						      .scale = 1,
+						      .judge = DEVICE_JUDGE_LATE,
+						      .k = b->k },
+					  .settle = 1,
+					  .parts = &part };
+
+	return b->ops->push(b->compressor, &push, NULL);
+}
+
 static int enqueue(struct bench *b, int what)
 {
 	const int other = b->o->distribution == DISTRIBUTION_HINTWRONG && b->step % 2;
@@ -67,6 +98,7 @@ static int enqueue(struct bench *b, int what)
 
 	switch (what) {
 	case COPY: return b->ops->copy(at(b, SCRATCH), grad, b->o->n * sizeof(float), NULL);
+	case PUSHED: return push_once(b, grad);
 	case HINTED: return select_once(b, 0, grad, at(b, RESIDUAL));
 	case FRESH: return select_once(b, 1, grad, at(b, RESIDUAL_FRESH));
 	case EQUAL: return select_once(b, 1, at(b, ALL_EQUAL), at(b, SCRATCH));
@@ -140,13 +172,15 @@ static void print_row(struct bench *b, int first)
 		return;
 	}
 	if (first)
-		printf("%10s %10s %9s %7s | %9s %7s | %9s %7s | %9s %7s | %9s %7s\n", "k",
-		       "selected", "copy ms", "GB/s", "hint ms", "of copy", "none ms", "of copy",
-		       "equal ms", "of copy", "sorted ms", "of copy");
-	printf("%10zu %10zu %9.4f %7.1f | %9.4f %7.2f | %9.4f %7.2f | %9.4f %7.2f | %9.4f %7.2f\n",
+		printf("%10s %10s %9s %7s | %9s %7s | %9s %7s | %9s %7s | %9s %7s | %9s %7s\n", "k",
+		       "selected", "copy ms", "GB/s", "push ms", "of copy", "hint ms", "of copy",
+		       "none ms", "of copy", "equal ms", "of copy", "sorted ms", "of copy");
+	printf("%10zu %10zu %9.4f %7.1f | %9.4f %7.2f | %9.4f %7.2f | %9.4f %7.2f | %9.4f %7.2f | "
+	       "%9.4f %7.2f\n",
 	       b->k, b->selected.n, ms[COPY].p50, 8e-6 * (double)b->o->n / ms[COPY].p50,
-	       ms[HINTED].p50, ratio[HINTED].p50, ms[FRESH].p50, ratio[FRESH].p50, ms[EQUAL].p50,
-	       ratio[EQUAL].p50, ms[SORTED].p50, ratio[SORTED].p50);
+	       ms[PUSHED].p50, ratio[PUSHED].p50, ms[HINTED].p50, ratio[HINTED].p50, ms[FRESH].p50,
+	       ratio[FRESH].p50, ms[EQUAL].p50, ratio[EQUAL].p50, ms[SORTED].p50,
+	       ratio[SORTED].p50);
 	fflush(stdout);
 }
 
@@ -175,9 +209,12 @@ static int one_k(void *bench, size_t k, int first)
 	int rc = 0;
 
 	b->k = k;
-	const struct device_shape shape = { .device = b->device, .n = n, .k = k };
+	const struct device_shape shape = { .device = b->device, .n = n, .k = k, .parts = 1 };
 	if (b->kernels->selector_open(&shape, &b->hinted) ||
-	    b->kernels->selector_open(&shape, &b->fresh) ||
+	    b->kernels->selector_open(&shape, &b->fresh) || b->ops->open(&shape, &b->compressor) ||
+	    /* The cheapest coding takes at most as much as positions and values in full. */
+	    b->ops->alloc(MEMORY_DEVICE, k * 2 * sizeof(float) + sizeof(float), &b->payload) ||
+	    b->ops->zero(at(b, RESIDUAL_PUSHED), n * sizeof(float), NULL) ||
 	    b->ops->zero(at(b, RESIDUAL), n * sizeof(float), NULL) ||
 	    b->ops->zero(at(b, RESIDUAL_FRESH), n * sizeof(float), NULL))
 		rc = gpu_failed(b->ops);
@@ -189,6 +226,8 @@ static int one_k(void *bench, size_t k, int first)
 		samples_close(&b->ms[i]);
 		samples_close(&b->ratio[i]);
 	}
+	b->ops->close(&b->compressor);
+	b->ops->release(&b->payload);
 	b->kernels->selector_close(&b->hinted);
 	b->kernels->selector_close(&b->fresh);
 	return rc;

@@ -11,7 +11,7 @@ struct emulated_graph {
 };
 
 struct emulated_stream {
-	int blocking;
+	int blocking, device;
 };
 
 static struct {
@@ -111,6 +111,11 @@ cudaError_t graph_waits(cudaStream_t stream)
 						    cudaSuccess;
 }
 
+int graph_is_here(cudaStream_t stream)
+{
+	return !stream || stream->device == emulated_current();
+}
+
 int graph_records(cudaStream_t stream)
 {
 	return stream && stream == capture.stream;
@@ -140,6 +145,7 @@ cudaError_t cudaStreamCreateWithFlags(cudaStream_t *out, unsigned flags)
 	if (!*out)
 		return emulated_answer(cudaErrorMemoryAllocation);
 	(*out)->blocking = !(flags & cudaStreamNonBlocking);
+	(*out)->device = emulated_current();
 	return cudaSuccess;
 }
 

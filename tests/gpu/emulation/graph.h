@@ -21,6 +21,8 @@ cudaError_t graph_unsafe(void);
 /* Called by operations on a stream, and by waits of the host for it. */
 cudaError_t graph_enqueues(cudaStream_t stream);
 cudaError_t graph_waits(cudaStream_t stream);
+/* Whether the stream belongs to the thread's current device, as a kernel's must. */
+int graph_is_here(cudaStream_t stream);
 /* Whether the stream is captured; then node goes into its graph. */
 int graph_records(cudaStream_t stream);
 cudaError_t graph_record(cudaStream_t stream, struct node node);

@@ -76,6 +76,11 @@ void emulated_context(void)
 	__atomic_fetch_or(&runtime.counts.contexts, 1u << current_device, __ATOMIC_SEQ_CST);
 }
 
+int emulated_current(void)
+{
+	return current_device;
+}
+
 void emulated_count(struct emulated_counts *out)
 {
 	*out = runtime.counts;
@@ -389,6 +394,8 @@ static cudaError_t enqueue(cudaStream_t stream, cudaError_t error, struct node n
 	if (!stream)
 		emulated_context();
 	count(&node);
+	if (node.kernel && !graph_is_here(stream))
+		error = cudaErrorInvalidValue;
 	error = answer(error ? error : graph_enqueues(stream));
 	if (!error && graph_records(stream))
 		return graph_record(stream, node);

@@ -10,6 +10,7 @@ void emulated_run_kernel(const void *kernel, unsigned grid, unsigned threads, co
 			 unsigned at_once);
 /* The call makes a context on the thread's current device. */
 void emulated_context(void);
+int emulated_current(void);
 /* Notes that a kernel is loaded; returns whether it was before. */
 int emulated_load(const void *kernel);
 /* Every call's answer passes it, and may be made a failure. */

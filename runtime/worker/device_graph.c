@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A push that is part of a CUDA graph (device.h). A graph repeats what was captured with the same
+ * arguments, so its payloads come to memory of their own, which is the same for each launch, and
+ * are copied from there to the slots. device_push.c enqueues the push, and makes messages of what
+ * a launch left. */
+#include "worker/device_state.h"
+#include "worker/worker.h"
+#include <stdlib.h>
+
+struct graph_push {
+	struct memory made,
+		landing; /* payloads of all shards on the device, and in pinned memory */
+	float scale;     /* by which the graph multiplies gradients */
+};
+
+static size_t offset_of(const sluice_model *model, uint32_t shard)
+{
+	size_t bytes = 0;
+	for (uint32_t s = 0; s < shard; s++)
+		bytes += model->layout.shards[s].slot_bytes - MESSAGE_HEADER_BYTES;
+	return bytes;
+}
+
+const uint8_t *graph_payload(const sluice_model *model, uint32_t shard)
+{
+	const struct graph_push *g = model->worker->device->graph;
+	return (const uint8_t *)g->landing.address + offset_of(model, shard);
+}
+
+void graph_close(sluice_model *model)
+{
+	struct on_device *d = model->worker->device;
+	if (!d->graph)
+		return;
+	d->ops->release(&d->graph->landing);
+	d->ops->release(&d->graph->made);
+	free(d->graph);
+	d->graph = NULL;
+}
+
+static int open_graph(sluice_model *model)
+{
+	struct on_device *d = model->worker->device;
+	const size_t bytes = offset_of(model, model->layout.n_shards);
+	if (d->graph)
+		return 0;
+	d->graph = calloc(1, sizeof(*d->graph));
+	if (!d->graph)
+		return fail(SLUICE_ENOMEM, "sluice_push: no memory for a push in a graph");
+	if (!d->ops->alloc(MEMORY_DEVICE, bytes, &d->graph->made) &&
+	    !d->ops->alloc(MEMORY_HOST, bytes, &d->graph->landing))
+		return 0;
+	int rc = device_fail(d->ops, "sluice_push");
+	graph_close(model);
+	return rc;
+}
+
+/* ---- capturing --------------------------------------------------------------- */
+
+int on_device_captured(const sluice_model *model)
+{
+	const struct on_device *d = model->worker->device;
+	return d->ops && d->ops->captured(d->stream);
+}
+
+/* Why what is enqueued now is no push of a later step. NULL: it is. */
+static const char *changes_by_step(const sluice_model *model)
+{
+	const struct recipe *recipe = &model->recipe;
+	const enum selection select = recipe->up.select;
+	if (on_device_state(model) != DEVICE_IDLE)
+		return "no push on this GPU went before it, which prepares what is needed";
+	if (select == SELECT_SKETCH || !outbox_packs(recipe))
+		return "with this recipe the host takes part in the messages";
+	if (select == SELECT_RANDOM || select == SELECT_VARIANCE ||
+	    recipe->up.values.type == VALUE_UNIFORM)
+		return "with this recipe each step draws other random numbers";
+	if (recipe->warmup > 0)
+		return "with warmup= the density changes";
+	if (model->worker->census)
+		return "with this recipe a note of the host follows the messages";
+	return NULL;
+}
+
+static int capture(sluice_model *model, const void *grad)
+{
+	struct graph_push *g = model->worker->device->graph;
+	struct device_part *parts = calloc(model->layout.n_shards, sizeof(*parts));
+	if (!parts)
+		return fail(SLUICE_ENOMEM, "sluice_push: no memory for a push in a graph");
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		parts[s] = outbox_parts(model)[s];
+		parts[s].payload = (uint8_t *)g->made.address + offset_of(model, s);
+		parts[s].copy = (uint8_t *)g->landing.address + offset_of(model, s);
+	}
+	int rc = outbox_capture(model, grad, parts, &g->scale);
+	free(parts);
+	return rc;
+}
+
+int on_device_capture(sluice_model *model, const void *grad)
+{
+	const struct device_ops *ops;
+	int rc = device_of(grad, &ops);
+	const char *why = rc   ? NULL :
+			  !ops ? "the gradient is in host memory" :
+				 changes_by_step(model);
+	if (why)
+		rc = fail(SLUICE_EGPU,
+			  "sluice_push: the stream is being captured into a graph, and %s: call "
+			  "outside of the capture",
+			  why);
+	if (!rc)
+		rc = open_graph(model);
+	return rc ? rc : capture(model, grad);
+}
+
+/* ---- a launch ---------------------------------------------------------------- */
+
+/* What the graph selected has left the residual, and is not this step's. */
+static int rate_changed(sluice_model *model, float scale)
+{
+	progress_take(model->job);
+	int rc = job_fail(model->job, SLUICE_EINVAL, model->job->rank,
+			  "sluice_push_launched: the graph multiplies gradients by the learning "
+			  "rate %g, which is %g now: after sluice_set_lr() the push has to be "
+			  "captured again before the graph is launched",
+			  (double)model->worker->device->graph->scale, (double)scale);
+	progress_release(model->job);
+	return rc;
+}
+
+int on_device_launched(sluice_model *model)
+{
+	const struct on_device *d = model->worker->device;
+	if (!d->graph)
+		return fail(SLUICE_EINVAL, "sluice_push_launched: no push of this model is in a "
+					   "graph: capture sluice_push first");
+	if (on_device_captured(model))
+		return on_device_ready(model, "sluice_push_launched");
+	d->ops->launched(d->compressor);
+	if (on_device_state(model) != DEVICE_IDLE)
+		return fail(SLUICE_EINVAL,
+			    "sluice_push_launched: residual and momentum were restored after the "
+			    "last push, and the graph has used those before: make the step with "
+			    "sluice_push, and launch the graph again after its pull");
+	const float scale = on_device_select_of(model, NULL).scale;
+	if (scale != d->graph->scale)
+		return rate_changed(model, scale);
+	outbox_launched(model);
+	return 0;
+}
