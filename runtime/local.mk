@@ -53,6 +53,7 @@ library_sources += \
 	runtime/model/read.c \
 	runtime/model/segments.c runtime/model/segments.h \
 	runtime/model/snapshot.c runtime/model/snapshot.h \
+	runtime/model/tensors.c runtime/model/tensors.h \
 	runtime/model/tiling.c runtime/model/tiling.h \
 	runtime/model/update.c runtime/model/update.h \
 	runtime/model/worth.c runtime/model/worth.h

@@ -169,6 +169,13 @@ typedef struct sluice_tensor {
 	uint64_t count;   /* elements; the tensors follow each other in the flat vector */
 } sluice_tensor;
 
+/* What a tensor has of its own where a shard updates it. 1 and the recipe's decay= are what tensors
+ * without a rule have. */
+typedef struct sluice_tensor_rule {
+	float lr;    /* factor of the learning rate, 0 or more */
+	float decay; /* weight decay in place of the recipe's, 0 or more */
+} sluice_tensor_rule;
+
 /* Types of the elements of a gradient: float, IEEE half precision, or bfloat16 (the upper half of a
  * float), little-endian. The values are part of the ABI. */
 enum { SLUICE_F32 = 0, SLUICE_F16 = 1, SLUICE_BF16 = 2 };
@@ -201,6 +208,7 @@ typedef struct sluice_model_attr {
 	/* The parameters in pieces: used where params is NULL. Optional; the list is copied. */
 	const sluice_segment *segments;
 	size_t n_segments;
+	const sluice_tensor_rule *rules; /* optional, one for each of tensors; copied */
 } sluice_model_attr;
 
 /* Opens a model. Collective over all ranks, with equal attributes; a difference is named. The
