@@ -70,6 +70,7 @@ library_sources += \
 	runtime/worker/device_vectors.c \
 	runtime/worker/local.c runtime/worker/local.h \
 	runtime/worker/hooks.c runtime/worker/hooks.h \
+	runtime/worker/parts.c runtime/worker/parts.h \
 	runtime/worker/pull.c \
 	runtime/worker/signal.c runtime/worker/signal.h \
 	runtime/worker/step.c \

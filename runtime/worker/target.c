@@ -14,6 +14,9 @@ struct target {
 	/* Of the pull under way. */
 	struct segments given; /* n = 0: vector */
 	void *vector;
+	/* What it adds to, once it waits. */
+	float *flat;
+	const struct segments *pieces;
 };
 
 /* ---- opening ----------------------------------------------------------------- */
@@ -208,19 +211,40 @@ int target_end(sluice_model *model, int rc)
 	return rc;
 }
 
+void target_ask(sluice_model *model, float *flat, const struct segments *pieces)
+{
+	model->worker->into->flat = flat;
+	model->worker->into->pieces = pieces;
+}
+
+int target_asked(const sluice_model *model)
+{
+	return target_flat(model) || target_in_pieces(model);
+}
+
+float *target_flat(const sluice_model *model)
+{
+	return model->worker->into->flat;
+}
+
+int target_in_pieces(const sluice_model *model)
+{
+	return model->worker->into->pieces != NULL;
+}
+
 void target_apply(const sluice_model *model, uint64_t first, const uint32_t *index,
 		  const float *value, uint32_t n)
 {
-	const struct worker *w = model->worker;
+	const struct target *t = model->worker->into;
 	const int set = model->recipe.update == UPDATE_AVERAGE;
 
-	if (!w->target) {
-		segments_change(w->pieces, first, index, value, n, set);
+	if (!t->flat) {
+		segments_change(t->pieces, first, index, value, n, set);
 		return;
 	}
-	(set ? sparse_set : sparse_add)(w->target + first, index, value, n);
+	(set ? sparse_set : sparse_add)(t->flat + first, index, value, n);
 	if (!looks_at_all(model))
-		segments_follow(w->pieces, first, index, n, w->target);
+		segments_follow(t->pieces, first, index, n, t->flat);
 }
 
 /* ---- all parameters as floats --------------------------------------------------- */

@@ -33,8 +33,13 @@ int target_begin(sluice_model *model, float **flat, const struct segments **piec
 int target_whole(const sluice_model *model);
 /* The pull of the whole has ended with rc. */
 int target_end(sluice_model *model, int rc);
-/* What a decoded delta does to worker.target and worker.pieces, from coordinate `first` on. Token
- * held. */
+/* What the pull under way, which has been asked for, writes to, as target_begin() said; both NULL:
+ * none is. Token held. */
+void target_ask(sluice_model *model, float *flat, const struct segments *pieces);
+int target_asked(const sluice_model *model);
+float *target_flat(const sluice_model *model);
+int target_in_pieces(const sluice_model *model);
+/* What a decoded delta does to a target in pieces, from coordinate `first` on. Token held. */
 void target_apply(const sluice_model *model, uint64_t first, const uint32_t *index,
 		  const float *value, uint32_t n);
 
