@@ -73,6 +73,7 @@ library_sources += \
 	runtime/worker/parts.c runtime/worker/parts.h \
 	runtime/worker/pull.c \
 	runtime/worker/signal.c runtime/worker/signal.h \
+	runtime/worker/staged.c runtime/worker/staged.h \
 	runtime/worker/step.c \
 	runtime/worker/target.c runtime/worker/target.h \
 	runtime/worker/upload.c runtime/worker/upload.h \

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "model/tiling.h"
+#include "worker/staged.h"
 #include "worker/worker.h"
 #include <stdlib.h>
 #include <string.h>
@@ -13,6 +14,7 @@ struct parts {
 	enum pull_kind kind;
 	uint8_t *kept;          /* ranges of a gradient; NULL: none were kept yet */
 	struct segments pieces; /* of a gradient */
+	struct staged staged;   /* those that are on a device */
 };
 
 static int parts_open(sluice_model *model)
@@ -31,6 +33,7 @@ static void parts_close(sluice_model *model)
 	tiling_free(&p->ranges[PARTS_PULLED]);
 	free(p->kept);
 	segments_free(&p->pieces);
+	staged_close(&p->staged);
 	free(p);
 	model->worker->parts = NULL;
 }
@@ -157,13 +160,17 @@ static int check_no_accumulator(const sluice_model *model, const char *function)
 int parts_pieces(sluice_model *model, const sluice_segment *segments, size_t n,
 		 const char *function, struct gradient *out)
 {
-	struct segments *s = &model->worker->parts->pieces;
+	struct parts *p = model->worker->parts;
+	struct segments *s = &p->pieces;
 	int rc = segments_set(s, segments, n, model->layout.count, function);
 
 	if (!rc)
-		rc = segments_on_host(s, function);
-	if (!rc)
 		rc = check_no_accumulator(model, function);
+	if (!rc)
+		rc = staged_take(&p->staged, s, model->layout.count, on_device_stream(model),
+				 function);
+	if (!rc)
+		rc = staged_read(&p->staged, s, function);
 	*out = (struct gradient){ .pieces = s };
 	return rc;
 }

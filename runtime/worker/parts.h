@@ -34,7 +34,7 @@ int parts_keeps(const sluice_model *model);
 int parts_room(sluice_model *model);
 void parts_keep(sluice_model *model, const void *grad, uint64_t begin, uint64_t count);
 struct gradient parts_kept(const sluice_model *model);
-/* A gradient in pieces, which are copied as a list. EINVAL, ENOMEM, ENOSUPP. */
+/* A gradient in pieces, which are copied as a list. EINVAL, ENOMEM, EGPU. */
 int parts_pieces(sluice_model *model, const sluice_segment *segments, size_t n,
 		 const char *function, struct gradient *out);
 #endif
