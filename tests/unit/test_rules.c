@@ -196,12 +196,11 @@ static void state__saved_with_or_without_rules__is_loaded_without_or_with_them(v
 
 static void plan__wrong_rules__are_refused_by_name(void **state)
 {
+	static const char lazy[] = "up=all down=all signal=innovation when=lazy(10,0.1)";
 	static const char *const impossible[] = { "up=all down=all update=none",
 						  "up=all down=all update=average",
 						  "up=all down=all when=every(2)",
-						  "up=sketch(0.05,5,1.6,4) down=all",
-						  "up=all down=all signal=innovation "
-						  "when=lazy(10,0.1)" };
+						  "up=sketch(0.05,5,1.6,4) down=all", lazy };
 	sluice_tensor_rule rules[TENSORS];
 	sluice_model_attr attr = attributes("up=all down=all", 1);
 	char text[8192];
