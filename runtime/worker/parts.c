@@ -40,6 +40,8 @@ static void parts_close(sluice_model *model)
 
 static void parts_restart(sluice_model *model)
 {
+	if (!model->worker->parts)
+		return;
 	parts_clear(model, PARTS_PUSHED);
 	parts_clear(model, PARTS_PULLED);
 }

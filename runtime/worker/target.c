@@ -74,10 +74,10 @@ static int open_copy(sluice_model *model)
 
 static void begin_copy(sluice_model *model, const float *params)
 {
-	float *master = model->worker->into->master;
+	const struct target *t = model->worker->into;
 
-	if (master)
-		memcpy(master, params, model->layout.count * sizeof(*params));
+	if (t && t->master)
+		memcpy(t->master, params, model->layout.count * sizeof(*params));
 }
 
 static uint64_t copy_bytes(const struct layout *l, const struct recipe *recipe)

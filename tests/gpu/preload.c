@@ -52,10 +52,10 @@ static void copy(void *to, const void *from)
 	need(ops->wait(NULL), "a copy");
 }
 
-SLUICE_API int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, float *host,
+SLUICE_API int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, void *host,
 				 sluice_model **model_out)
 {
-	int (*open)(sluice_job *, const sluice_model_attr *, float *, sluice_model **);
+	int (*open)(sluice_job *, const sluice_model_attr *, void *, sluice_model **);
 	void *symbol = next("sluice_model_open");
 
 	memcpy(&open, &symbol, sizeof symbol);
@@ -80,9 +80,9 @@ SLUICE_API int sluice_push(sluice_model *model, const void *host)
 	return push(model, grad.address);
 }
 
-SLUICE_API int sluice_pull(sluice_model *model, float *host)
+SLUICE_API int sluice_pull(sluice_model *model, void *host)
 {
-	int (*pull)(sluice_model *, float *);
+	int (*pull)(sluice_model *, void *);
 	void *symbol = next("sluice_pull");
 
 	memcpy(&pull, &symbol, sizeof symbol);
