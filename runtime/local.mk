@@ -53,6 +53,7 @@ library_sources += \
 	runtime/model/read.c \
 	runtime/model/segments.c runtime/model/segments.h \
 	runtime/model/snapshot.c runtime/model/snapshot.h \
+	runtime/model/tensors.c runtime/model/tensors.h \
 	runtime/model/tiling.c runtime/model/tiling.h \
 	runtime/model/update.c runtime/model/update.h \
 	runtime/model/worth.c runtime/model/worth.h
@@ -69,8 +70,10 @@ library_sources += \
 	runtime/worker/device_state.h runtime/worker/device_vectors.c \
 	runtime/worker/local.c runtime/worker/local.h \
 	runtime/worker/hooks.c runtime/worker/hooks.h \
+	runtime/worker/parts.c runtime/worker/parts.h \
 	runtime/worker/pull.c \
 	runtime/worker/signal.c runtime/worker/signal.h \
+	runtime/worker/staged.c runtime/worker/staged.h \
 	runtime/worker/step.c \
 	runtime/worker/target.c runtime/worker/target.h \
 	runtime/worker/upload.c runtime/worker/upload.h \

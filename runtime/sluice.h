@@ -155,9 +155,9 @@ SLUICE_API int sluice_sum(sluice_job *job, double *values, size_t n);
  * for workers * bytes, is what worker r gave in mine, or zeros if that worker is lost. */
 #define SLUICE_GATHER_MAX 512
 SLUICE_API int sluice_gather(sluice_job *job, const void *mine, size_t bytes, void *all);
-/* Copies bytes[0..n) of worker root, in host memory, to all workers. n has no limit. root and n are
- * equal on all workers; a difference is an error on all of them that names two ranks, and does not
- * end the job. */
+/* Copies bytes[0..n) of worker root, in host memory or a GPU's, to all workers. n has no limit.
+ * root and n are equal on all workers; a difference is an error on all of them that names two
+ * ranks, and does not end the job. */
 SLUICE_API int sluice_broadcast(sluice_job *job, void *bytes, size_t n, int root);
 
 /* ---- model: sluice_model_open(3) --------------------------------------------- */
@@ -168,6 +168,13 @@ typedef struct sluice_tensor {
 	const char *name; /* copied; used in messages and by dense=PATTERN of the recipe */
 	uint64_t count;   /* elements; the tensors follow each other in the flat vector */
 } sluice_tensor;
+
+/* What a tensor has of its own where a shard updates it. 1 and the recipe's decay= are what tensors
+ * without a rule have. */
+typedef struct sluice_tensor_rule {
+	float lr;    /* factor of the learning rate, 0 or more */
+	float decay; /* weight decay in place of the recipe's, 0 or more */
+} sluice_tensor_rule;
 
 /* Types of the elements of a gradient: float, IEEE half precision, or bfloat16 (the upper half of a
  * float), little-endian. The values are part of the ABI. */
@@ -201,14 +208,15 @@ typedef struct sluice_model_attr {
 	/* The parameters in pieces: used where params is NULL. Optional; the list is copied. */
 	const sluice_segment *segments;
 	size_t n_segments;
+	const sluice_tensor_rule *rules; /* optional, one for each of tensors; copied */
 } sluice_model_attr;
 
 /* Opens a model. Collective over all ranks, with equal attributes; a difference is named. The
  * params[0..count) of rank 0 become version 0 on every rank. params stays the caller's memory, and
  * may be NULL on a dedicated server, or if the attributes have segments. params, grad and mean,
- * here and below, may be host memory or, without segments and param_type, GPU memory; the library
- * sees which from the address. Errors: EINVAL (attributes, recipe), ENOMEM,
- * ENOSUPP, EPEER, EWIRE, EDEVICE, EGPU, ETIMEDOUT. Thread class: object (job). */
+ * here and below, may be host memory or GPU memory; the library sees which from the address.
+ * Errors: EINVAL (attributes, recipe), ENOMEM, ENOSUPP, EPEER, EWIRE, EDEVICE, EGPU, ETIMEDOUT.
+ * Thread class: object (job). */
 SLUICE_API int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, void *params,
 				 sluice_model **model_out);
 
@@ -294,8 +302,8 @@ SLUICE_API int sluice_pull_range(sluice_model *model, uint64_t begin, uint64_t c
 /* sluice_push(), sluice_pull() or sluice_pull_mean(), and sluice_pull_begin(), of vectors in n
  * pieces, with the same bits: pieces are read and written where they lie. The list is copied; their
  * memory has the rules of one vector. Each piece has a type of its own. Errors: as there, and
- * EINVAL (counts, types, alignment; 16 bits of parameters without param_type) and ENOSUPP (GPU
- * memory). Thread class: object. */
+ * EINVAL (counts, types, alignment; 16 bits of parameters without param_type). Thread class:
+ * object. */
 SLUICE_API int sluice_push_segments(sluice_model *model, const sluice_segment *segments, size_t n);
 SLUICE_API int sluice_pull_segments(sluice_model *model, const sluice_segment *segments, size_t n);
 SLUICE_API int sluice_pull_begin_segments(sluice_model *model, const sluice_segment *segments,

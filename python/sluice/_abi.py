@@ -67,6 +67,10 @@ class sluice_tensor(Structure):
     _fields_ = [("name", c_char_p), ("count", c_uint64)]
 
 
+class sluice_tensor_rule(Structure):
+    _fields_ = [("lr", c_float), ("decay", c_float)]
+
+
 class sluice_segment(Structure):
     _fields_ = [("data", c_void_p), ("count", c_uint64), ("type", c_int)]
 
@@ -88,6 +92,7 @@ class sluice_model_attr(Structure):
         ("param_type", c_int),
         ("segments", POINTER(sluice_segment)),
         ("n_segments", c_size_t),
+        ("rules", POINTER(sluice_tensor_rule)),
     ]
 
 
@@ -142,8 +147,8 @@ class sluice_transport_stats(Structure):
     ]
 
 
-STRUCTS = (sluice_bootstrap, sluice_job_attr, sluice_tensor, sluice_segment, sluice_model_attr,
-           sluice_model_stats, sluice_transport_stats)
+STRUCTS = (sluice_bootstrap, sluice_job_attr, sluice_tensor, sluice_tensor_rule,
+           sluice_segment, sluice_model_attr, sluice_model_stats, sluice_transport_stats)
 
 _job = _model = c_void_p
 _handle = POINTER(c_void_p)

@@ -57,6 +57,8 @@ static int check_attributes(const sluice_model_attr *attr, const char *function)
 		rc = check_type(attr->param_type, "param_type", function);
 	if (!rc && attr->uneven & ~1)
 		rc = fail(SLUICE_EINVAL, "%s: uneven=%d, must be 0 or 1", function, attr->uneven);
+	if (!rc && attr->rules && !attr->n_tensors)
+		rc = fail(SLUICE_EINVAL, "%s: rules are given without tensors", function);
 	if (!rc && attr->n_segments && !attr->segments)
 		rc = fail(SLUICE_EINVAL, "%s: n_segments=%zu, but segments is NULL", function,
 			  attr->n_segments);
@@ -74,6 +76,46 @@ int model_take_attributes(const sluice_model_attr *given, const char *function,
 			function);
 	memcpy(out, given, given->size < sizeof(*out) ? given->size : sizeof(*out));
 	return check_attributes(out, function);
+}
+
+int model_check_rules(const sluice_model_attr *attr, const struct recipe *recipe,
+		      const char *function)
+{
+	const char *why = NULL;
+	float most = 0;
+
+	if (!attr->rules)
+		return 0;
+	if (recipe->update == UPDATE_NONE)
+		why = "update=none, where the program has an optimizer of its own";
+	else if (recipe->update == UPDATE_AVERAGE || recipe->update == UPDATE_ACCELERATED)
+		why = "update=average or accelerated";
+	else if (selection_kinds[recipe->up.select].exchange == EXCHANGE_SKETCH)
+		why = "up=sketch, where workers clear what is published of their sum";
+	else if (recipe->when != WHEN_ALWAYS && recipe->when != WHEN_ASYNC)
+		why = "local or lazy steps (when=)";
+	if (why)
+		return fail(SLUICE_EINVAL,
+			    "%s: rules are not possible with %s: leave them out or change the "
+			    "recipe",
+			    function, why);
+	for (size_t t = 0; t < attr->n_tensors; t++) {
+		const sluice_tensor_rule *rule = &attr->rules[t];
+
+		if (!(rule->lr >= 0) || !isfinite(rule->lr) || !(rule->decay >= 0) ||
+		    !isfinite(rule->decay))
+			return fail(SLUICE_EINVAL,
+				    "%s: lr=%g and decay=%g in the rule of tensor %s, must be "
+				    "finite and 0 or more",
+				    function, (double)rule->lr, (double)rule->decay,
+				    attr->tensors[t].name);
+		most = rule->lr > most ? rule->lr : most;
+	}
+	return most > 0 ? 0 :
+			  fail(SLUICE_EINVAL,
+			       "%s: the rules have lr=0 for all %zu tensors, so that nothing would "
+			       "be trained: 1 is the learning rate itself",
+			       function, attr->n_tensors);
 }
 
 int model_check_params(const sluice_model_attr *attr, const struct recipe *recipe,
@@ -94,36 +136,15 @@ int model_check_params(const sluice_model_attr *attr, const struct recipe *recip
 		     0;
 }
 
-static int copy_tensors(sluice_model *model, const sluice_model_attr *attr)
-{
-	model->n_tensors = attr->n_tensors;
-	model->tensor_names = calloc(attr->n_tensors + 1, sizeof *model->tensor_names);
-	model->tensor_ends = calloc(attr->n_tensors + 1, sizeof *model->tensor_ends);
-	if (!model->tensor_names || !model->tensor_ends)
-		return fail(SLUICE_ENOMEM, "no memory for %zu tensor names", attr->n_tensors);
-	uint64_t end = 0;
-	for (size_t t = 0; t < attr->n_tensors; t++) {
-		model->tensor_ends[t] = end += attr->tensors[t].count;
-		model->tensor_names[t] = strdup(attr->tensors[t].name);
-		if (!model->tensor_names[t])
-			return fail(SLUICE_ENOMEM, "no memory for tensor names");
-	}
-	return 0;
-}
-
 /* Everything that two ranks must agree on, as one number. */
 static uint64_t schema_of(const sluice_model *model)
 {
 	uint64_t parts[6] = { model->layout.count,
 			      model->layout.n_shards,
-			      model->n_tensors,
+			      tensors_number(model->tensors),
 			      model->schedule.warmup_steps,
 			      digest64(model->recipe_text, strlen(model->recipe_text)),
-			      digest64(model->tensor_ends,
-				       model->n_tensors * sizeof *model->tensor_ends) };
-	for (size_t t = 0; t < model->n_tensors; t++)
-		parts[5] = parts[5] * 31 +
-			   digest64(model->tensor_names[t], strlen(model->tensor_names[t]));
+			      tensors_digest(model->tensors) };
 	return digest64(parts, sizeof parts);
 }
 
@@ -172,7 +193,7 @@ static void tell_difference(const uint8_t *a, const uint8_t *b, char *text, size
 	}
 	size_t word = recipe_word_apart(x_text, y_text);
 	if (!strcmp(x_text, y_text))
-		snprintf(text, cap, "whose tensors have other names or lengths");
+		snprintf(text, cap, "whose tensors have other names, lengths or rules");
 	else
 		snprintf(text, cap, "with \"%.*s\" and \"%.*s\" in the recipe",
 			 (int)strcspn(x_text + word, " "), x_text + word,
@@ -185,13 +206,14 @@ static int compare_models(sluice_model *model)
 	enum { ROW = TOLD_BYTES };
 	sluice_job *job = model->job;
 	uint8_t mine[ROW] = { 0 };
-	put_le64(mine + 8 * TOLD_SCHEMA, model->schema);
+	/* A restored model may go on with other rates, but not with different ones on its ranks. */
+	put_le64(mine + 8 * TOLD_SCHEMA, model->schema + tensors_rules_digest(model->tensors));
 	put_le64(mine + 8 * TOLD_ORDER, model->id);
 	put_le64(mine + 8 * TOLD_UNEVEN, (uint64_t)model->uneven);
 	put_le64(mine + 8 * TOLD_PARAM_TYPE, (uint64_t)model->param_type);
 	put_le64(mine + 8 * TOLD_COUNT, model->layout.count);
 	put_le64(mine + 8 * TOLD_SHARDS, model->layout.n_shards);
-	put_le64(mine + 8 * TOLD_TENSORS, model->n_tensors);
+	put_le64(mine + 8 * TOLD_TENSORS, tensors_number(model->tensors));
 	put_le64(mine + 8 * TOLD_WARMUP, model->schedule.warmup_steps);
 	memcpy(mine + TOLD_TEXT, model->recipe_text,
 	       strnlen(model->recipe_text, TOLD_TEXT_BYTES - 1));
@@ -403,9 +425,11 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 	model->uneven = attr->uneven;
 	if (!rc)
 		rc = model_check_params(attr, &model->recipe, "sluice_model_open");
+	if (!rc)
+		rc = model_check_rules(attr, &model->recipe, "sluice_model_open");
 	model->param_type = (enum value_type)attr->param_type;
 	if (!rc)
-		rc = copy_tensors(model, attr);
+		rc = tensors_open(attr, &model->tensors);
 	if (rc)
 		return rc;
 	recipe_print(&model->recipe, model->recipe_text);
@@ -413,9 +437,13 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 	 * step size. */
 	int outside = (model->recipe.memory == MEMORY_NONE && model->recipe.when != WHEN_EVERY) ||
 		      model->recipe.update == UPDATE_NONE;
-	model->update = (struct update){ model->recipe.update, model->recipe.update_momentum,
-					 model->recipe.decay, model->recipe.update_alpha,
-					 outside ? STEP_OUTSIDE : model->recipe.placement };
+	model->update = (struct update){ .kind = model->recipe.update,
+					 .momentum = model->recipe.update_momentum,
+					 .decay = model->recipe.decay,
+					 .alpha = model->recipe.update_alpha,
+					 .placement = outside ? STEP_OUTSIDE :
+								model->recipe.placement };
+	model->update.tensors = tensors_ruled(model->tensors) ? model->tensors : NULL;
 	model->lr = attr->lr > 0 ? attr->lr : 0.01f;
 	model->grad_type = (enum value_type)attr->grad_type;
 	plan_make(&model->plan, &model->recipe, model_pushed_type(model), job->members.elastic);
@@ -460,10 +488,7 @@ void model_free(sluice_model *model)
 	shards_close(model);
 	free(model->measure.before);
 	layout_free(&model->layout);
-	for (size_t t = 0; model->tensor_names && t < model->n_tensors; t++)
-		free(model->tensor_names[t]);
-	free(model->tensor_names);
-	free(model->tensor_ends);
+	tensors_close(&model->tensors);
 	free(model);
 }
 

@@ -16,6 +16,10 @@ int model_take_attributes(const sluice_model_attr *given, const char *function,
 int model_check_params(const sluice_model_attr *attr, const struct recipe *recipe,
 		       const char *function);
 
+/* The same for the rules of tensors. */
+int model_check_rules(const sluice_model_attr *attr, const struct recipe *recipe,
+		      const char *function);
+
 /* The job for which a model is made. text: the recipe, or NULL for the default. */
 struct model_of {
 	const char *text, *function;

@@ -355,6 +355,9 @@ static void say_plan(struct text *t, const sluice_model_attr *attr, const struct
 	say(t, "stages of a publication\n");
 	say_stages(t, recipe, printed, publication_stages,
 		   sizeof(publication_stages) / sizeof(publication_stages[0]));
+	if (attr->rules)
+		say(t, "  the update has a learning rate and decay for each of %zu tensors\n",
+		    attr->n_tensors);
 	say_phases(t, schedule);
 	say_vectors(t, recipe, l, HALF_WORKER);
 	say_vectors(t, recipe, l, HALF_SHARD);
@@ -392,6 +395,8 @@ int sluice_plan(const sluice_model_attr *given, int workers, int servers, char *
 	if (rc)
 		return rc;
 	rc = model_check_params(attr, &recipe, "sluice_plan");
+	if (!rc)
+		rc = model_check_rules(attr, &recipe, "sluice_plan");
 	if (rc) {
 		layout_free(&layout);
 		return rc;

@@ -6,6 +6,7 @@
  * which all agree that it arrived, so that no rank is left waiting for one that failed. */
 #include "job/broadcast.h"
 #include "base/bytes.h"
+#include "base/device.h"
 #include "job/job.h"
 #include <stdlib.h>
 #include <string.h>
@@ -142,11 +143,37 @@ static int run(struct broadcast *b)
 	return rc || b->size <= FIRST_BYTES ? rc : move_rest(b);
 }
 
+/* Bytes of a GPU travel through host memory. */
+static int run_staged(struct broadcast *b, const struct device_ops *ops)
+{
+	uint8_t *there = b->bytes;
+	int rc = 0;
+
+	b->bytes = malloc(b->size ? b->size : 1);
+	if (!b->bytes)
+		return fail(SLUICE_ENOMEM, "sluice_broadcast: no memory for a copy of %llu bytes",
+			    (unsigned long long)b->size);
+	const int is_root = b->job && b->job->rank == b->root;
+	if (is_root &&
+	    (ops->ready(NULL) || ops->copy(b->bytes, there, b->size, NULL) || ops->wait(NULL)))
+		rc = device_fail(ops, "sluice_broadcast");
+	if (!rc)
+		rc = run(b);
+	if (!rc && !is_root && (ops->copy(there, b->bytes, b->size, NULL) || ops->wait(NULL)))
+		rc = device_fail(ops, "sluice_broadcast");
+	free(b->bytes);
+	return rc;
+}
+
 int sluice_broadcast(sluice_job *job, void *bytes, size_t n, int root)
 {
 	struct broadcast b = { .job = job, .bytes = bytes, .size = n, .root = root };
+	const struct device_ops *ops = NULL;
 	struct error_scope scope;
 
 	error_begin(&scope);
-	return error_end(&scope, run(&b));
+	int rc = bytes ? device_of(bytes, &ops) : 0;
+	if (!rc)
+		rc = ops ? run_staged(&b, ops) : run(&b);
+	return error_end(&scope, rc);
 }

@@ -2,7 +2,6 @@
  * What both halves ask of a model, such as what a step sends and the name of a coordinate. */
 #include "model/model.h"
 #include "base/error.h"
-#include <stdio.h>
 
 struct step_rule model_rule(const sluice_model *model, uint64_t step, unsigned chosen)
 {
@@ -29,16 +28,8 @@ void model_count_dense(sluice_model *model, const struct shard_layout *at)
 const char *model_place(const sluice_model *model, uint64_t i)
 {
 	static _Thread_local char text[160];
-	uint64_t begin = 0;
-	size_t t = 0;
 
-	while (t < model->n_tensors && i >= model->tensor_ends[t])
-		begin = model->tensor_ends[t++];
-	if (t < model->n_tensors)
-		snprintf(text, sizeof(text), "index %llu of tensor %s",
-			 (unsigned long long)(i - begin), model->tensor_names[t]);
-	else
-		snprintf(text, sizeof(text), "index %llu", (unsigned long long)i);
+	tensors_place(model->tensors, i, text, sizeof(text));
 	return text;
 }
 

@@ -10,6 +10,7 @@
 #include "model/layout.h"
 #include "model/measure.h"
 #include "model/plan.h"
+#include "model/tensors.h"
 #include "model/update.h"
 #include "model/worth.h"
 
@@ -32,9 +33,7 @@ struct sluice_model {
 	struct path_plan plan;
 	struct update update;
 	struct layout layout;
-	char **tensor_names; /* n_tensors */
-	uint64_t *tensor_ends;
-	size_t n_tensors;
+	struct tensors *tensors;
 	uint64_t schema; /* digest of everything that all ranks must agree on */
 	float lr;
 	/* Type of the gradients that are pushed here; parameters (update=average) are floats. */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See segments.h. */
 #include "model/segments.h"
-#include "base/device.h"
 #include "base/error.h"
 #include "compress/few_bits.h"
 #include "compress/sparse.h"
@@ -80,24 +79,6 @@ void segments_free(struct segments *s)
 {
 	free(s->of);
 	*s = (struct segments){ 0 };
-}
-
-int segments_on_host(const struct segments *s, const char *function)
-{
-	for (size_t i = 0; i < s->n; i++) {
-		const struct device_ops *ops = NULL;
-		int rc = device_of(s->of[i].data, &ops);
-
-		if (!rc && ops)
-			rc = fail(SLUICE_ENOSUPP,
-				  "%s: segments and parameters of 16 bits must be in host memory, "
-				  "but coordinate %llu is in that of a GPU: give one vector of "
-				  "floats there, or copy it to the host",
-				  function, (unsigned long long)s->of[i].begin);
-		if (rc)
-			return rc;
-	}
-	return 0;
 }
 
 int segments_narrow(const struct segments *s)

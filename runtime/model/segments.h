@@ -23,8 +23,6 @@ struct segments {
 int segments_set(struct segments *s, const sluice_segment *given, size_t n, uint64_t count,
 		 const char *function);
 void segments_free(struct segments *s);
-/* SLUICE_ENOSUPP if a piece is in the memory of a GPU. */
-int segments_on_host(const struct segments *s, const char *function);
 /* Whether any piece has elements of 16 bits. */
 int segments_narrow(const struct segments *s);
 

@@ -4,6 +4,8 @@
 #include "model/update.h"
 #include "compress/sparse.h"
 
+enum { PIECE = 2048 };
+
 /* The factor that is still to be applied: messages of placement "inside" include the step size
  * already. */
 static float step_of(const struct update *u, float lr)
@@ -19,17 +21,18 @@ float update_alpha(const struct update *u, uint64_t step)
 	return u->alpha > 0 ? u->alpha : 1 / (float)step;
 }
 
-struct update update_of_step(const struct update *u, uint64_t step)
+struct update update_of_step(const struct update *u, uint64_t step, uint64_t first)
 {
 	struct update now = *u;
 
+	now.first = first;
 	now.alpha = update_alpha(u, step);
 	return now;
 }
 
 int update_scales(const struct update *u, unsigned divisor, float lr, float *share, float *by)
 {
-	if (u->decay > 0 ||
+	if (u->decay > 0 || u->tensors ||
 	    (u->kind != UPDATE_NONE && u->kind != UPDATE_SGD && u->kind != UPDATE_AVERAGE))
 		return 0;
 	*share = 1.0f / (float)divisor;
@@ -78,17 +81,37 @@ static void apply_piece(const struct update *u, float *restrict sum, float *rest
 	}
 }
 
+/* Each tensor by its own rule. */
+static void apply_rules(const struct update *u, float *sum, float *velocity, const float *params,
+			size_t n, float share, float lr)
+{
+	struct update own = *u;
+
+	for (size_t at = 0, here; at < n; at += here) {
+		const struct tensor_run run = tensors_run(u->tensors, u->first + at);
+		const uint64_t left = run.end - (u->first + at);
+
+		here = n - at < PIECE ? n - at : PIECE;
+		here = left < here ? (size_t)left : here;
+		own.decay = run.decay;
+		apply_piece(&own, sum + at, velocity ? velocity + at : NULL, params + at, here,
+			    share, run.lr * step_of(u, lr), lr);
+	}
+}
+
 void update_apply(const struct update *u, float *sum, float *velocity, const float *params,
 		  size_t n, unsigned divisor, float lr)
 {
-	enum { PIECE = 2048 };
 	float share = 1.0f / (float)divisor, by;
 
 	if (update_scales(u, divisor, lr, &share, &by)) {
 		sparse_scale(sum, share, by, (uint32_t)n);
 		return;
 	}
-
+	if (u->tensors) {
+		apply_rules(u, sum, velocity, params, n, share, lr);
+		return;
+	}
 	for (size_t at = 0; at < n; at += PIECE)
 		apply_piece(u, sum + at, velocity ? velocity + at : NULL, params + at,
 			    n - at < PIECE ? n - at : PIECE, share, step_of(u, lr), lr);

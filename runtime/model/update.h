@@ -3,6 +3,7 @@
  * model. */
 #ifndef RUNTIME_UPDATE_H
 #define RUNTIME_UPDATE_H
+#include "model/tensors.h"
 #include "recipe/recipe.h"
 #include <stddef.h>
 
@@ -11,6 +12,10 @@ struct update {
 	float momentum, decay;
 	float alpha;              /* ema: the weight of the newest mean; 0: 1/t */
 	enum placement placement; /* inside: the messages already include the step size */
+	/* NULL: no tensor has a rate or decay of its own. Else first is the coordinate of sum[0].
+	 */
+	const struct tensors *tensors;
+	uint64_t first;
 };
 
 /* sum[0..n) is the sum of the messages, and becomes the change that is added to the model (with
@@ -21,8 +26,8 @@ void update_apply(const struct update *u, float *sum, float *velocity, const flo
 /* The weight of step t = 1, 2, ... in the running average. It is 1 in the first step, and always
  * for rules that keep no average. */
 float update_alpha(const struct update *u, uint64_t step);
-/* The rule with the weight of one step. */
-struct update update_of_step(const struct update *u, uint64_t step);
+/* The rule with the weight of one step, for a sum that begins at a coordinate. */
+struct update update_of_step(const struct update *u, uint64_t step, uint64_t first);
 /* Returns 1 if the change at each coordinate is exactly *by * (sum * *share), so that a sum of zero
  * means no change. Returns 0 if the rule is more complex. */
 int update_scales(const struct update *u, unsigned divisor, float lr, float *share, float *by);

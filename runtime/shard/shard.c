@@ -75,7 +75,8 @@ static struct pick pick_down(sluice_model *model, struct shard *shard)
 	const struct selection_kind *kind = &selection_kinds[recipe->down.select];
 	const struct step_rule rule = model_rule(model, shard->version + 1, shard->chosen);
 	const uint32_t of = shard->at->span - shard->at->exempt;
-	const struct update update = update_of_step(&model->update, shard->version + 1);
+	const struct update update = update_of_step(&model->update, shard->version + 1,
+						    shard->at->begin);
 	const struct change change = { .update = &update,
 				       .velocity = shard->velocity,
 				       .params = shard->copy,

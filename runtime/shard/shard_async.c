@@ -316,7 +316,8 @@ static void combine(struct shard *shard)
 static void update(sluice_model *model, struct shard *shard)
 {
 	struct async_shard *a = shard->async;
-	const struct update rule = update_of_step(&model->update, shard->version + 1);
+	const struct update rule = update_of_step(&model->update, shard->version + 1,
+						  shard->at->begin);
 	struct pick_call call = { .spans = shard->spans, .n_spans = shard->n_spans };
 	const struct change change = { .update = &rule,
 				       .velocity = shard->velocity,

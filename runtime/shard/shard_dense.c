@@ -159,7 +159,7 @@ static void with_residual(struct shard *shard, uint32_t at, float *change, uint3
 static uint32_t change_all(const sluice_model *model, struct shard *shard, uint8_t *payload,
 			   uint32_t *crc)
 {
-	const struct update update = update_of_step(&model->update, shard->version + 1);
+	struct update update = update_of_step(&model->update, shard->version + 1, shard->at->begin);
 	const unsigned divisor = (unsigned)model->job->workers;
 	const uint32_t span = shard->at->span;
 	uint32_t bad = NONE_BAD;
@@ -168,6 +168,7 @@ static uint32_t change_all(const sluice_model *model, struct shard *shard, uint8
 	for (uint32_t at = 0, n; at < span; at += n) {
 		n = dense_here(span, at);
 		sum_piece(model, shard, at, n, change);
+		update.first = shard->at->begin + at;
 		update_apply(&update, change, shard->velocity ? shard->velocity + at : NULL,
 			     shard->copy + at, n, divisor, gather_lr(shard));
 		with_residual(shard, at, change, n);

@@ -102,7 +102,7 @@ int async_apply(sluice_model *model, uint32_t shard, const struct message *m)
 {
 	struct worker *w = model->worker;
 	const struct shard_layout *at = &model->layout.shards[shard];
-	float *restrict params = w->target + at->begin;
+	float *restrict params = target_flat(model) + at->begin;
 	float *restrict anchor = w->async->anchor + at->begin;
 	const float *restrict value = w->received.value;
 

@@ -116,14 +116,12 @@ static int pull_fits(const sluice_model *model)
 /* first: a coordinate of the whole vector. */
 static void apply(const sluice_model *model, uint64_t first, const float *value, uint32_t n)
 {
-	const struct worker *w = model->worker;
-
-	if (w->pieces)
+	if (target_in_pieces(model))
 		target_apply(model, first, NULL, value, n);
 	else if (model->recipe.update == UPDATE_AVERAGE)
-		sparse_set(w->target + first, NULL, value, n);
+		sparse_set(target_flat(model) + first, NULL, value, n);
 	else
-		sparse_add(w->target + first, NULL, value, n);
+		sparse_add(target_flat(model) + first, NULL, value, n);
 }
 
 /* Adds the payload while it is checked, so that another rank's memory is read once. The checksum is

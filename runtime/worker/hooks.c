@@ -5,14 +5,15 @@
 #include "worker/async.h"
 #include "worker/lazy.h"
 #include "worker/local.h"
+#include "worker/parts.h"
 #include "worker/target.h"
 #include "worker/worker_census.h"
 #include "worker/worker_measure.h"
 
 /* A step goes through them in this order. */
-static const struct step_hooks *const rows[] = { &local_hooks, &measure_hooks, &census_hooks,
-						 &agree_hooks, &lazy_hooks,    &async_hooks,
-						 &target_hooks };
+static const struct step_hooks *const rows[] = { &local_hooks,  &measure_hooks, &census_hooks,
+						 &agree_hooks,  &lazy_hooks,    &async_hooks,
+						 &target_hooks, &parts_hooks };
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 
 int hooks_open(sluice_model *model)

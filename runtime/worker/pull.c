@@ -5,6 +5,7 @@
 #include "base/device.h"
 #include "base/error.h"
 #include "worker/hooks.h"
+#include "worker/parts.h"
 #include "worker/target.h"
 #include "worker/worker.h"
 #include <string.h>
@@ -57,12 +58,10 @@ static int pull_into(sluice_model *model, float *target, const struct segments *
 		target = local_base(w->local);
 	uint64_t start = now_ns(), busy = model->stats.pull_ns + model->stats.apply_ns;
 	progress_take(model->job);
-	w->target = target;
-	w->pieces = pieces;
+	target_ask(model, target, pieces);
 	w->raised = 0;
 	int rc = progress_until(model->job, pull_done, worker_describe, model);
-	w->target = NULL;
-	w->pieces = NULL;
+	target_ask(model, NULL, NULL);
 	progress_release(model->job);
 	busy = model->stats.pull_ns + model->stats.apply_ns - busy;
 	model->stats.wait_ns += now_ns() - start - busy;
@@ -193,11 +192,10 @@ static int pull_begin(sluice_model *model, void *vector, const sluice_segment *s
 	else if (flat)
 		memset(flat, 0, model->layout.count * sizeof(*flat));
 	progress_take(model->job);
-	w->pull_kind = kind;
+	parts_set_pull(model, kind);
 	if (kind == PULL_BY_SHARD) {
 		w->raised = 0;
-		w->target = flat;
-		w->pieces = pieces;
+		target_ask(model, flat, pieces);
 		step_advance(model);
 	}
 	progress_release(model->job);
@@ -218,9 +216,8 @@ int sluice_pull_begin_segments(sluice_model *model, const sluice_segment *segmen
 
 void step_advance(sluice_model *model)
 {
-	const struct worker *w = model->worker;
 	TOKEN_HELD(model->job);
-	if (w->pull_kind == PULL_BY_SHARD && !model->job->failure.code)
+	if (parts_pull_kind(model) == PULL_BY_SHARD && !model->job->failure.code)
 		worker_advance(model, model->schedule.n_phases);
 }
 
@@ -260,11 +257,11 @@ static int pull_at_once(sluice_model *model)
 	int rc = pull_noted(model, 0);
 	w->in_step = STEP_PULLING;
 	if (rc) {
-		tiling_clear(&w->pulled); /* a pull that is refused can be made again */
+		parts_clear(model, PARTS_PULLED); /* a pull that is refused can be made again */
 		return rc;
 	}
 	progress_take(model->job);
-	w->pull_kind = PULL_ENDED;
+	parts_set_pull(model, PULL_ENDED);
 	progress_release(model->job);
 	return 0;
 }
@@ -278,9 +275,8 @@ static int pull_by_shard(sluice_model *model, uint64_t begin, uint64_t count, in
 	int rc = progress_until(model->job, range_done, describe_range, &range);
 	const uint64_t worked = model->stats.pull_ns + model->stats.apply_ns - busy;
 	if (rc || last) {
-		model->worker->target = NULL;
-		model->worker->pieces = NULL;
-		model->worker->pull_kind = PULL_NONE;
+		target_ask(model, NULL, NULL);
+		parts_set_pull(model, PULL_NONE);
 	}
 	progress_release(model->job);
 	model->stats.wait_ns += now_ns() - start - worked;
@@ -291,14 +287,12 @@ int sluice_pull_range(sluice_model *model, uint64_t begin, uint64_t count)
 {
 	int rc = step_check(model, model, "sluice_pull_range", STEP_PULLING);
 	if (!rc)
-		rc = step_check_range(model, begin, count, "sluice_pull_range");
-	if (!rc)
-		rc = step_take_range(&model->worker->pulled, begin, count, "sluice_pull_range");
+		rc = parts_take(model, PARTS_PULLED, begin, count, "sluice_pull_range");
 	if (rc)
 		return rc;
 	struct worker *w = model->worker;
-	const enum pull_kind kind = w->pull_kind;
-	const int last = tiling_covers(&w->pulled, 0, model->layout.count);
+	const enum pull_kind kind = parts_pull_kind(model);
+	const int last = parts_cover(model, PARTS_PULLED, 0, model->layout.count);
 	if (kind == PULL_BY_SHARD)
 		rc = pull_by_shard(model, begin, count, last);
 	else if (kind == PULL_AT_ONCE)
@@ -307,7 +301,7 @@ int sluice_pull_range(sluice_model *model, uint64_t begin, uint64_t count)
 		rc = job_failed(model->job);
 	if (rc || !last)
 		return rc;
-	tiling_clear(&w->pulled);
+	parts_clear(model, PARTS_PULLED);
 	if (kind == PULL_BY_SHARD)
 		return pull_ends(model);
 	w->in_step = STEP_DONE;

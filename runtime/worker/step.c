@@ -5,12 +5,11 @@
 #include "base/clock.h"
 #include "base/device.h"
 #include "base/error.h"
-#include "base/log.h"
 #include "worker/hooks.h"
+#include "worker/parts.h"
 #include "worker/target.h"
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- what the calls have in common ------------------------------------------- */
@@ -57,7 +56,7 @@ int step_check(sluice_model *model, const void *vector, const char *function,
 			SLUICE_EINVAL,
 			"%s: a pull is under way, and nobody has waited for coordinate %llu and "
 			"maybe others: call sluice_pull_range for them first",
-			function, (unsigned long long)tiling_gap(&model->worker->pulled));
+			function, (unsigned long long)parts_gap(model, PARTS_PULLED));
 	if (expected == STEP_PULLING)
 		return fail(SLUICE_EINVAL, "%s: no pull is under way: call sluice_pull_begin first",
 			    function);
@@ -65,7 +64,7 @@ int step_check(sluice_model *model, const void *vector, const char *function,
 		return fail(SLUICE_EINVAL,
 			    "%s: the ranges pushed in this step leave out coordinate %llu and "
 			    "maybe others: push them with sluice_push_range first",
-			    function, (unsigned long long)tiling_gap(&model->worker->pushed));
+			    function, (unsigned long long)parts_gap(model, PARTS_PUSHED));
 	return fail(SLUICE_EINVAL, "%s: %s (one push, then one pull per step)", function,
 		    expected == STEP_PUSHED ? "nothing was pushed since the last pull" :
 					      "the last push was not pulled yet");
@@ -79,7 +78,7 @@ static void step_begin(sluice_model *model, int with_gradient)
 	w->step = model->step / model->recipe.period + 1;
 	w->phase = 0;
 	w->encoded = 0;
-	w->target = NULL;
+	target_ask(model, NULL, NULL);
 	w->shards_done = 0;
 	w->rule = model_rule(model, w->step, w->chosen);
 	model->stats.density_up = w->rule.up;
@@ -255,24 +254,10 @@ int sluice_push(sluice_model *model, const void *grad)
 	return push(model, unwanted ? NULL : &whole, NULL);
 }
 
-/* The accumulator is one vector. */
-static int check_no_accumulator(const sluice_model *model, const char *function)
-{
-	const struct segments *pieces = &model->worker->in_pieces;
-	const uintptr_t first = (uintptr_t)worker_residual(model);
-	const uintptr_t end = (uintptr_t)(worker_residual(model) + model->layout.count);
-	for (size_t i = 0; i < pieces->n && model->worker->accumulates; i++)
-		if ((uintptr_t)pieces->of[i].data >= first && (uintptr_t)pieces->of[i].data < end)
-			return fail(SLUICE_EINVAL,
-				    "%s: coordinate %llu lies in what sluice_accumulator gave: "
-				    "push the accumulator with sluice_push",
-				    function, (unsigned long long)pieces->of[i].begin);
-	return 0;
-}
-
 int sluice_push_segments(sluice_model *model, const sluice_segment *segments, size_t n)
 {
 	const char *function = "sluice_push_segments";
+	struct gradient whole = { .data = NULL };
 	int rc = step_check(model, model, function, STEP_DONE);
 	if (!rc && (model->recipe.update == UPDATE_AVERAGE || recipe_pairs(&model->recipe)))
 		rc = fail(SLUICE_EINVAL,
@@ -281,15 +266,10 @@ int sluice_push_segments(sluice_model *model, const sluice_segment *segments, si
 							 "update=average takes parameters",
 			  recipe_pairs(&model->recipe) ? "pair" : "params");
 	if (!rc)
-		rc = segments_set(&model->worker->in_pieces, segments, n, model->layout.count,
-				  function);
-	if (!rc)
-		rc = segments_on_host(&model->worker->in_pieces, function);
-	if (!rc)
-		rc = check_no_accumulator(model, function);
+		rc = parts_pieces(model, segments, n, function, &whole);
 	if (rc)
 		return rc;
-	return push(model, &(struct gradient){ .pieces = &model->worker->in_pieces }, NULL);
+	return push(model, sluice_wanted(model) ? &whole : NULL, NULL);
 }
 
 int sluice_push_launched(sluice_model *model)
@@ -356,32 +336,6 @@ static int check_recipe(const sluice_model *model)
 		    why, call);
 }
 
-int step_check_range(const sluice_model *model, uint64_t begin, uint64_t count,
-		     const char *function)
-{
-	uint64_t all = model->layout.count;
-	if (!count || begin >= all || count > all - begin)
-		return fail(SLUICE_EINVAL,
-			    "%s: the range of %llu coordinates from %llu on is empty or outside of "
-			    "the model's %llu",
-			    function, (unsigned long long)count, (unsigned long long)begin,
-			    (unsigned long long)all);
-	return 0;
-}
-
-int step_take_range(struct tiling *ranges, uint64_t begin, uint64_t count, const char *function)
-{
-	uint64_t taken = 0;
-	int rc = tiling_add(ranges, begin, begin + count, &taken);
-	if (rc == SLUICE_EINVAL)
-		return fail(SLUICE_EINVAL,
-			    "%s: coordinate %llu of the range [%llu, %llu) was already named in "
-			    "this step: ranges must not overlap",
-			    function, (unsigned long long)taken, (unsigned long long)begin,
-			    (unsigned long long)(begin + count));
-	return rc;
-}
-
 /* Shards whose last coordinates this range brought, where they need not wait for others. */
 static int send_complete_shards(sluice_model *model, uint64_t begin, uint64_t end)
 {
@@ -390,7 +344,7 @@ static int send_complete_shards(sluice_model *model, uint64_t begin, uint64_t en
 		const struct shard_layout *at = &model->layout.shards[s];
 		uint64_t shard_end = at->begin + at->span;
 		if (at->begin < end && begin < shard_end &&
-		    tiling_covers(&model->worker->pushed, at->begin, shard_end))
+		    parts_cover(model, PARTS_PUSHED, at->begin, shard_end))
 			rc = worker_send_shard(model, s);
 	}
 	return rc;
@@ -400,34 +354,14 @@ static int send_complete_shards(sluice_model *model, uint64_t begin, uint64_t en
 static int keep_range(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
 {
 	struct worker *w = model->worker;
-	const enum value_type type = model_pushed_type(model);
-	const size_t width = value_bytes(type);
-	memcpy(w->pending + begin * width, grad, count * width);
+	parts_keep(model, grad, begin, count);
 	w->in_step = STEP_PUSHING;
-	if (!tiling_covers(&w->pushed, 0, model->layout.count))
+	if (!parts_cover(model, PARTS_PUSHED, 0, model->layout.count))
 		return 0;
-	tiling_clear(&w->pushed);
+	parts_clear(model, PARTS_PUSHED);
 	w->in_step = STEP_DONE;
-	return push(model, &(struct gradient){ .data = w->pending, .type = type }, NULL);
-}
-
-static int open_pending(sluice_model *model)
-{
-	struct worker *w = model->worker;
-	const size_t bytes = model->layout.count * value_bytes(model_pushed_type(model));
-	if (w->pending || !(model->plan.traits & TRAITS_OF_WHOLE_GRADIENTS))
-		return 0;
-	w->pending = malloc(bytes);
-	if (!w->pending)
-		return fail(SLUICE_ENOMEM,
-			    "sluice_push_range: no memory for a copy of the gradient: %zu bytes",
-			    bytes);
-	model->stats.memory_bytes += bytes;
-	log_line(LOG_INFO, "runtime",
-		 "model %u: ranges are copied together and pushed with the last one: the recipe "
-		 "needs the whole gradient first (clip=, nonfinite=); %.1f MiB",
-		 model->id, (double)bytes / 1048576);
-	return 0;
+	struct gradient whole = parts_kept(model);
+	return push(model, &whole, NULL);
 }
 
 /* On the device all recipes that select there have their ranges together first. */
@@ -436,9 +370,9 @@ static int collect_range(sluice_model *model, const void *grad, uint64_t begin, 
 	struct worker *w = model->worker;
 	int rc = on_device_collect(model, grad, begin, count);
 	w->in_step = STEP_PUSHING;
-	if (rc || !tiling_covers(&w->pushed, 0, model->layout.count))
+	if (rc || !parts_cover(model, PARTS_PUSHED, 0, model->layout.count))
 		return rc;
-	tiling_clear(&w->pushed);
+	parts_clear(model, PARTS_PUSHED);
 	w->in_step = STEP_DONE;
 	return push(model,
 		    &(struct gradient){ .data = on_device_collected(model),
@@ -452,22 +386,20 @@ static int push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 	if (!rc)
 		rc = check_recipe(model);
 	if (!rc)
-		rc = step_check_range(model, begin, count, "sluice_push_range");
-	if (!rc)
 		rc = accumulator_check(model, grad, begin, "sluice_push_range");
 	if (rc)
 		return rc;
 	struct worker *w = model->worker;
 	if ((rc = on_device_range(model, &grad, count, w->in_step == STEP_DONE)) ||
-	    (!on_device_collects(model) && (rc = open_pending(model))))
+	    (!on_device_collects(model) && (rc = parts_room(model))))
 		return rc;
 	if (w->in_step == STEP_DONE && (rc = lanes_await_slots(model)))
 		return rc;
-	if ((rc = step_take_range(&w->pushed, begin, count, "sluice_push_range")))
+	if ((rc = parts_take(model, PARTS_PUSHED, begin, count, "sluice_push_range")))
 		return rc;
 	if (on_device_collects(model))
 		return collect_range(model, grad, begin, count);
-	if (model->plan.traits & TRAITS_OF_WHOLE_GRADIENTS)
+	if (parts_keeps(model))
 		return keep_range(model, grad, begin, count);
 	uint64_t start = now_ns(), pushing = model->stats.push_ns;
 	if (w->in_step == STEP_DONE)
@@ -477,7 +409,7 @@ static int push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 	if ((rc = signal_fold(model, &range, NULL, begin, count, &signal)))
 		return rc;
 	w->in_step = STEP_PUSHING;
-	int whole = tiling_covers(&w->pushed, 0, model->layout.count);
+	int whole = parts_cover(model, PARTS_PUSHED, 0, model->layout.count);
 	/* A grid's range is that of the whole vector. */
 	if (selection_kinds[model->recipe.up.select].by_coordinate &&
 	    model->recipe.up.values.type != VALUE_GRID)
@@ -489,7 +421,7 @@ static int push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 	model->stats.compress_ns += now_ns() - start - (model->stats.push_ns - pushing);
 	if (!whole)
 		return 0;
-	tiling_clear(&w->pushed);
+	parts_clear(model, PARTS_PUSHED);
 	return step_sent(model);
 }
 
@@ -592,7 +524,7 @@ uint64_t step_pushed(const sluice_model *model)
 	const int whole = sluice_is_worker(model->job) && model->schedule.n_phases == 2 &&
 			  !w->skipped &&
 			  (w->in_step == STEP_PUSHED ||
-			   (w->in_step == STEP_PULLING && w->pull_kind != PULL_ENDED));
+			   (w->in_step == STEP_PULLING && parts_pull_kind(model) != PULL_ENDED));
 	return model->step + (uint64_t)whole;
 }
 
@@ -600,7 +532,7 @@ uint64_t step_pushed(const sluice_model *model)
 uint64_t step_in_vain(const sluice_model *model, uint64_t pushed)
 {
 	const struct worker *w = model->worker;
-	if (!sluice_is_worker(model->job) || (!w->target && !w->pieces) ||
+	if (!sluice_is_worker(model->job) || !target_asked(model) ||
 	    (w->in_step != STEP_PUSHED && w->in_step != STEP_PULLING) || model->step < pushed)
 		return 0;
 	if (model_async(model) && !schedule_at_anchor(&model->schedule, w->step) &&

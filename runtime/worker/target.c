@@ -11,9 +11,13 @@ struct target {
 	float *master;          /* the parameters in 32 bits, if the program's have 16 */
 	float *together;        /* pieces of floats, for recipes that look at all parameters */
 	struct segments opened; /* of the model's attributes */
+	struct staged opened_staged, given_staged;
 	/* Of the pull under way. */
 	struct segments given; /* n = 0: vector */
 	void *vector;
+	/* What it adds to, once it waits. */
+	float *flat;
+	const struct segments *pieces;
 };
 
 /* ---- opening ----------------------------------------------------------------- */
@@ -29,7 +33,9 @@ int target_open(sluice_model *model, const sluice_model_attr *attr)
 		return 0;
 	int rc = segments_set(&t->opened, attr->segments, attr->n_segments, attr->count, function);
 
-	return rc ? rc : segments_on_host(&t->opened, function);
+	return rc ? rc :
+		    staged_take(&t->opened_staged, &t->opened, attr->count, on_device_stream(model),
+				function);
 }
 
 void target_close(sluice_model *model)
@@ -42,6 +48,8 @@ void target_close(sluice_model *model)
 	vector_close(t->together, model->layout.count);
 	segments_free(&t->opened);
 	segments_free(&t->given);
+	staged_close(&t->opened_staged);
+	staged_close(&t->given_staged);
 	free(t);
 	model->worker->into = NULL;
 }
@@ -66,10 +74,10 @@ static int open_copy(sluice_model *model)
 
 static void begin_copy(sluice_model *model, const float *params)
 {
-	float *master = model->worker->into->master;
+	const struct target *t = model->worker->into;
 
-	if (master)
-		memcpy(master, params, model->layout.count * sizeof(*params));
+	if (t && t->master)
+		memcpy(t->master, params, model->layout.count * sizeof(*params));
 }
 
 static uint64_t copy_bytes(const struct layout *l, const struct recipe *recipe)
@@ -100,6 +108,14 @@ static const struct segments *pieces_of(const sluice_model *model)
 	if (t->given.n)
 		return &t->given;
 	return t->vector ? NULL : &t->opened;
+}
+
+/* Those of them that are on a device. */
+static const struct staged *staged_of(const sluice_model *model)
+{
+	const struct target *t = model->worker->into;
+
+	return t->given.n ? &t->given_staged : &t->opened_staged;
 }
 
 static int check_types(const sluice_model *model, const struct segments *s, const char *function)
@@ -134,7 +150,8 @@ int target_note(sluice_model *model, void *vector, const sluice_segment *given, 
 	if (!rc && t->given.n)
 		rc = check_types(model, &t->given, function);
 	if (!rc && t->given.n)
-		rc = segments_on_host(&t->given, function);
+		rc = staged_take(&t->given_staged, &t->given, model->layout.count,
+				 on_device_stream(model), function);
 	if (rc)
 		t->given.n = 0;
 	return rc;
@@ -153,9 +170,17 @@ static int looks_at_all(const sluice_model *model)
 	return w->local || w->async || w->kept.of[KEPT_PREVIOUS];
 }
 
+/* Where the recipe reads or sets all parameters by itself, or all of them leave for a device. */
+static int writes_all(const sluice_model *model)
+{
+	const struct target *t = model->worker->into;
+
+	return looks_at_all(model) || (t->master && staged_of(model)->ops);
+}
+
 int target_whole(const sluice_model *model)
 {
-	return pieces_of(model) && looks_at_all(model);
+	return pieces_of(model) && (looks_at_all(model) || staged_of(model)->ops);
 }
 
 /* Copies the pieces together. */
@@ -188,6 +213,10 @@ int target_begin(sluice_model *model, float **flat, const struct segments **piec
 	if (!*pieces)
 		return on_device_target(model, flat);
 	*flat = NULL;
+	if (model->recipe.update != UPDATE_NONE && !t->master)
+		rc = staged_read(staged_of(model), *pieces, "sluice_pull");
+	if (rc)
+		return rc;
 	if (model->recipe.update == UPDATE_NONE) {
 		segments_zero(*pieces);
 	} else if (t->master) {
@@ -208,24 +237,45 @@ int target_end(sluice_model *model, int rc)
 
 	if (!pieces)
 		return on_device_pulled(model, rc);
-	if (!rc && looks_at_all(model))
+	if (!rc && writes_all(model))
 		segments_write(pieces, 0, flat, model->layout.count);
-	return rc;
+	return rc ? rc : staged_write(staged_of(model), pieces, "sluice_pull");
+}
+
+void target_ask(sluice_model *model, float *flat, const struct segments *pieces)
+{
+	model->worker->into->flat = flat;
+	model->worker->into->pieces = pieces;
+}
+
+int target_asked(const sluice_model *model)
+{
+	return target_flat(model) || target_in_pieces(model);
+}
+
+float *target_flat(const sluice_model *model)
+{
+	return model->worker->into->flat;
+}
+
+int target_in_pieces(const sluice_model *model)
+{
+	return model->worker->into->pieces != NULL;
 }
 
 void target_apply(const sluice_model *model, uint64_t first, const uint32_t *index,
 		  const float *value, uint32_t n)
 {
-	const struct worker *w = model->worker;
+	const struct target *t = model->worker->into;
 	const int set = model->recipe.update == UPDATE_AVERAGE;
 
-	if (!w->target) {
-		segments_change(w->pieces, first, index, value, n, set);
+	if (!t->flat) {
+		segments_change(t->pieces, first, index, value, n, set);
 		return;
 	}
-	(set ? sparse_set : sparse_add)(w->target + first, index, value, n);
-	if (!looks_at_all(model))
-		segments_follow(w->pieces, first, index, n, w->target);
+	(set ? sparse_set : sparse_add)(t->flat + first, index, value, n);
+	if (!writes_all(model))
+		segments_follow(t->pieces, first, index, n, t->flat);
 }
 
 /* ---- all parameters as floats --------------------------------------------------- */
@@ -233,23 +283,26 @@ void target_apply(const sluice_model *model, uint64_t first, const uint32_t *ind
 int params_borrow(const sluice_model *model, void *vector, const char *function, struct params *out)
 {
 	const uint64_t count = model->layout.count;
-	const struct target *t = model->worker->into;
-	int rc;
+	struct target *t = model->worker->into;
+	int rc = 0;
 
-	*out = (struct params){ .model = model };
+	*out = (struct params){ .model = model, .function = function };
 	if (vector ? model->param_type == VALUE_F32 : !t->opened.n) {
 		rc = on_device_borrow(model, vector, count, &out->device);
 		out->host = out->device.host;
 		return rc;
 	}
-	rc = vector ? one_piece(model, vector, &out->one, function) : 0;
-	if (!rc && vector)
-		rc = segments_on_host(&out->one, function);
-	if (rc) {
-		segments_free(&out->one);
-		return rc;
-	}
 	out->pieces = vector ? &out->one : &t->opened;
+	out->staged = vector ? &out->one_staged : &t->opened_staged;
+	if (vector)
+		rc = one_piece(model, vector, &out->one, function);
+	if (!rc && vector)
+		rc = staged_take(out->staged, out->pieces, count, on_device_stream(model),
+				 function);
+	if (!rc)
+		rc = staged_read(out->staged, out->pieces, function);
+	if (rc)
+		return rc;
 	out->host = malloc(count * sizeof(float));
 	if (!out->host)
 		return fail(SLUICE_ENOMEM, "%s: no memory for a copy of %llu parameters", function,
@@ -267,8 +320,11 @@ int params_return(struct params *p, int failed)
 	} else {
 		if (!rc)
 			segments_write(p->pieces, 0, p->host, p->model->layout.count);
+		if (!rc)
+			rc = staged_write(p->staged, p->pieces, p->function);
 		free(p->host);
 		segments_free(&p->one);
+		staged_close(&p->one_staged);
 	}
 	*p = (struct params){ 0 };
 	return rc;

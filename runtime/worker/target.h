@@ -6,16 +6,17 @@
  * A publication is added to pieces of floats in place. Of parameters in 16 bits the library keeps a
  * copy in 32, adds to it, and rounds what changed. Where the recipe itself looks at all parameters
  * (when=every, when=async, signal=igt), pieces are copied together before a pull and written back
- * behind it. A mean is written into zeros. */
+ * behind it. A mean is written into zeros. Pieces on a GPU are staged (staged.h). */
 #ifndef RUNTIME_WORKER_TARGET_H
 #define RUNTIME_WORKER_TARGET_H
 #include "model/segments.h"
 #include "worker/device.h"
 #include "worker/hooks.h"
+#include "worker/staged.h"
 
 struct target;
 
-/* Of a new model; the attributes have been checked. EINVAL (segments), ENOMEM, ENOSUPP. */
+/* Of a new model; the attributes have been checked. EINVAL (segments), ENOMEM, EGPU. */
 int target_open(sluice_model *model, const sluice_model_attr *attr);
 void target_close(sluice_model *model);
 /* The copy in 32 bits. */
@@ -23,7 +24,7 @@ extern const struct step_hooks target_hooks;
 
 /* Notes where the next pull writes: vector, of elements of the model's param_type; or, if vector is
  * NULL, n pieces; or, if given is NULL too, those of the model's attributes. EINVAL, ENOMEM,
- * ENOSUPP: nothing is noted. */
+ * EGPU: nothing is noted. */
 int target_note(sluice_model *model, void *vector, const sluice_segment *given, size_t n,
 		const char *function);
 /* The vector that was noted; NULL: pieces. */
@@ -35,8 +36,13 @@ int target_begin(sluice_model *model, float **flat, const struct segments **piec
 int target_whole(const sluice_model *model);
 /* The pull of the whole has ended with rc. */
 int target_end(sluice_model *model, int rc);
-/* What a decoded delta does to worker.target and worker.pieces, from coordinate `first` on. Token
- * held. */
+/* What the pull under way, which has been asked for, writes to, as target_begin() said; both NULL:
+ * none is. Token held. */
+void target_ask(sluice_model *model, float *flat, const struct segments *pieces);
+int target_asked(const sluice_model *model);
+float *target_flat(const sluice_model *model);
+int target_in_pieces(const sluice_model *model);
+/* What a decoded delta does to a target in pieces, from coordinate `first` on. Token held. */
 void target_apply(const sluice_model *model, uint64_t first, const uint32_t *index,
 		  const float *value, uint32_t n);
 
@@ -46,8 +52,10 @@ struct params {
 	float *host;
 	struct borrowed device;
 	const sluice_model *model;
-	const struct segments *pieces;
+	struct segments *pieces;
+	struct staged *staged, one_staged;
 	struct segments one;
+	const char *function;
 };
 int params_borrow(const sluice_model *model, void *vector, const char *function,
 		  struct params *out);

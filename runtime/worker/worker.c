@@ -223,10 +223,11 @@ static int apply_of_step(sluice_model *model, uint32_t shard, const struct messa
 
 	if (m->coding == CODING_AGREED && on_device_lands(model)) /* the device reads it, too */
 		index = memcpy(got.index, index, m->count * sizeof(*index));
-	if (w->pieces)
+	if (target_in_pieces(model))
 		target_apply(model, at->begin, index, got.value, m->count);
 	else
-		rc = on_device_apply(model, w->target + at->begin, index, got.value, m->count);
+		rc = on_device_apply(model, target_flat(model) + at->begin, index, got.value,
+				     m->count);
 	return rc ? rc : hooks_applied(model, shard, index, got.value, m);
 }
 
@@ -377,7 +378,7 @@ static int take_deltas(sluice_model *model)
 	struct worker *w = model->worker;
 	const uint64_t publication = worker_wanted(model);
 
-	if (!w->target && !w->pieces)
+	if (!target_asked(model))
 		return 0; /* the application has not asked yet */
 	for (uint32_t s = 0; s < model->layout.n_shards && !model->job->failure.code; s++) {
 		struct message m;

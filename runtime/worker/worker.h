@@ -8,7 +8,6 @@
 #include "model/compressor.h"
 #include "model/kept.h"
 #include "model/model.h"
-#include "model/tiling.h"
 #include "worker/agree.h"
 #include "worker/async.h"
 #include "worker/device.h"
@@ -38,6 +37,7 @@ struct worker {
 	struct lanes *lanes;
 	struct on_device *device; /* gradients or params in GPU memory */
 	struct target *into;      /* where pulls write */
+	struct parts *parts;      /* what was named in ranges and pieces */
 	/* What methods own, each in its file; NULL unless the recipe asks for the method. */
 	struct lazy *lazy;
 	struct local *local;
@@ -53,18 +53,8 @@ struct worker {
 	int encoded; /* the messages of this phase are made */
 	int skip;    /* nonfinite=skip or sluice_wanted(): this step's messages are empty */
 	int skipped; /* nonfinite=skip-all: nothing is exchanged for the last push */
-	uint32_t shards_done; /* those whose publication of this phase is dealt with */
-	float *target; /* params (or mean) of the pull under way; NULL: none, or pieces alone */
-	const struct segments *pieces; /* the program's, if target is not (worker/target.h) */
-	struct segments in_pieces;     /* the gradient of sluice_push_segments() */
-	struct entries received;       /* the message that was decoded last */
-	struct tiling pushed;          /* the ranges that sluice_push_range() has brought */
-	uint8_t *pending; /* a copy of them, where the recipe needs the whole gradient first */
-	/* Of a pull in ranges: the ranges that sluice_pull_range() was asked for, and whether
-	 * shards are taken one by one or all by the first of these calls. The kind is written with
-	 * the token held, because the progress thread reads it. */
-	struct tiling pulled;
-	enum pull_kind { PULL_NONE, PULL_BY_SHARD, PULL_AT_ONCE, PULL_ENDED } pull_kind;
+	uint32_t shards_done;    /* those whose publication of this phase is dealt with */
+	struct entries received; /* the message that was decoded last */
 	float range;   /* grid: largest magnitude of the whole vector, the same for all shards */
 	uint32_t mark; /* what its messages say as `anchor`: a method's count */
 	uint64_t overflowed; /* the coordinate that could not be sent, because it is not finite */
@@ -129,11 +119,6 @@ int dense_pull(sluice_model *model, uint32_t shard, const struct message_expect 
  * step are not complete, every other call is refused. */
 int step_check(sluice_model *model, const void *vector, const char *function,
 	       enum step_state expected);
-/* For a range of a push or of a pull: SLUICE_EINVAL if it is empty or outside of the model.
- * step_take_range() enters it, or refuses what was named before. */
-int step_check_range(const sluice_model *model, uint64_t begin, uint64_t count,
-		     const char *function);
-int step_take_range(struct tiling *ranges, uint64_t begin, uint64_t count, const char *function);
 /* Steps of which this rank pushed the whole gradient. */
 uint64_t step_pushed(const sluice_model *model);
 /* The step whose pull waits here, if it cannot end because a worker pushed the gradients of so many

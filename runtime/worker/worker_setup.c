@@ -96,8 +96,6 @@ void worker_restart(sluice_model *model, uint64_t version)
 	w->in_step = STEP_DONE;
 	w->skipped = 0;
 	hooks_restart(model);
-	tiling_clear(&w->pushed);
-	tiling_clear(&w->pulled);
 	w->phase = 0;
 	on_device_renewed(model);
 	lanes_restart(model, version * model->schedule.n_downs);
@@ -114,10 +112,6 @@ void worker_close(sluice_model *model)
 	vectors_close(&w->kept);
 	free(w->shard_spans);
 	free(w->spans);
-	segments_free(&w->in_pieces);
-	free(w->pending);
-	tiling_free(&w->pushed);
-	tiling_free(&w->pulled);
 }
 
 uint64_t worker_memory(const struct layout *l, const struct recipe *recipe)

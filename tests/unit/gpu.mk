@@ -19,6 +19,7 @@ on_emulated_gpu = \
 	tests/unit/test_gpu_in_place \
 	tests/unit/test_gpu_late \
 	tests/unit/test_gpu_messages \
+	tests/unit/test_gpu_segments \
 	tests/unit/test_gpu_select \
 	tests/unit/test_gpu_sketch \
 	tests/unit/test_gpu_step
@@ -40,6 +41,8 @@ tests_unit_test_gpu_plan_SOURCES = tests/unit/test_gpu_plan.c gpu/plan.c gpu/pla
 gpu_rank = tests/unit/gpu_rank.c tests/unit/gpu_rank.h $(ranks)
 gpu_step = tests/unit/gpu_step.c tests/unit/gpu_step.h $(gpu_rank)
 gpu_lag = tests/unit/gpu_lag.c tests/unit/gpu_lag.h $(gpu_step)
+tests_unit_test_gpu_segments_SOURCES = tests/unit/test_gpu_segments.c tests/unit/four_tensors.h \
+	tests/unit/narrow.h $(gpu_rank)
 tests_unit_test_gpu_capture_SOURCES = tests/unit/test_gpu_capture.c $(gpu_rank)
 tests_unit_test_gpu_enqueue_SOURCES = tests/unit/test_gpu_enqueue.c $(gpu_lag)
 tests_unit_test_gpu_failing_SOURCES = tests/unit/test_gpu_failing.c tests/unit/scratch.h $(gpu_step)

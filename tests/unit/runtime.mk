@@ -23,6 +23,7 @@ check_PROGRAMS += \
 	tests/unit/test_pull_range \
 	tests/unit/test_segments \
 	tests/unit/test_skip \
+	tests/unit/test_rules \
 	tests/unit/test_uneven \
 	tests/unit/test_state \
 	tests/unit/test_memory \
@@ -92,6 +93,7 @@ tests_unit_test_push_range_SOURCES = tests/unit/test_push_range.c tests/unit/fou
 tests_unit_test_state_SOURCES = tests/unit/test_state.c tests/unit/four_tensors.h $(ranks)
 tests_unit_test_uneven_SOURCES = tests/unit/test_uneven.c tests/unit/four_tensors.h $(ranks)
 tests_unit_test_pull_range_SOURCES = tests/unit/test_pull_range.c tests/unit/four_tensors.h $(ranks)
+tests_unit_test_rules_SOURCES = tests/unit/test_rules.c tests/unit/four_tensors.h $(ranks)
 tests_unit_test_skip_SOURCES = tests/unit/test_skip.c tests/unit/four_tensors.h $(ranks)
 tests_unit_test_segments_SOURCES = tests/unit/test_segments.c tests/unit/four_tensors.h \
 	tests/unit/narrow.h $(ranks)

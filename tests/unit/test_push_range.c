@@ -4,6 +4,7 @@
  * refusals. */
 #include "base/error.h"
 #include "four_tensors.h"
+#include "model/tiling.h"
 #include "worker/worker.h"
 #include "ranks.h"
 #include "thinned.h"

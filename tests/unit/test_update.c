@@ -104,10 +104,10 @@ static void update_of_step__ema__weighs_the_first_step_whole_then_alpha(void **s
 	const struct update other = { .kind = UPDATE_MOMENTUM, .momentum = 0.5f };
 
 	(void)state;
-	assert_true(update_of_step(&constant, 1).alpha == 1 &&
-		    update_of_step(&constant, 2).alpha == 0.25f);
-	assert_true(update_of_step(&falling, 1).alpha == 1 &&
-		    update_of_step(&falling, 8).alpha == 0.125f);
+	assert_true(update_of_step(&constant, 1, 0).alpha == 1 &&
+		    update_of_step(&constant, 2, 0).alpha == 0.25f);
+	assert_true(update_of_step(&falling, 1, 0).alpha == 1 &&
+		    update_of_step(&falling, 8, 0).alpha == 0.125f);
 	assert_true(update_alpha(&constant, 0) == 1 && update_alpha(&constant, UINT64_MAX) == 1);
 	assert_true(update_alpha(&other, 9) == 1);
 }

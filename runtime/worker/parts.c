@@ -1,0 +1,178 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See parts.h. */
+#include "worker/parts.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "model/tiling.h"
+#include "worker/staged.h"
+#include "worker/worker.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct parts {
+	struct tiling ranges[2]; /* of the push and of the pull */
+	enum pull_kind kind;
+	uint8_t *kept;          /* ranges of a gradient; NULL: none were kept yet */
+	struct segments pieces; /* of a gradient */
+	struct staged staged;   /* those that are on a device */
+};
+
+static int parts_open(sluice_model *model)
+{
+	model->worker->parts = calloc(1, sizeof(*model->worker->parts));
+	return model->worker->parts ? 0 : fail(SLUICE_ENOMEM, "no memory for ranges and pieces");
+}
+
+static void parts_close(sluice_model *model)
+{
+	struct parts *p = model->worker->parts;
+
+	if (!p)
+		return;
+	tiling_free(&p->ranges[PARTS_PUSHED]);
+	tiling_free(&p->ranges[PARTS_PULLED]);
+	free(p->kept);
+	segments_free(&p->pieces);
+	staged_close(&p->staged);
+	free(p);
+	model->worker->parts = NULL;
+}
+
+static void parts_restart(sluice_model *model)
+{
+	if (!model->worker->parts)
+		return;
+	parts_clear(model, PARTS_PUSHED);
+	parts_clear(model, PARTS_PULLED);
+}
+
+const struct step_hooks parts_hooks = { .open = parts_open,
+					.close = parts_close,
+					.restart = parts_restart };
+
+/* ---- ranges ------------------------------------------------------------------ */
+
+int parts_take(sluice_model *model, enum parts_of which, uint64_t begin, uint64_t count,
+	       const char *function)
+{
+	const uint64_t all = model->layout.count;
+	uint64_t taken = 0;
+
+	if (!count || begin >= all || count > all - begin)
+		return fail(SLUICE_EINVAL,
+			    "%s: the range of %llu coordinates from %llu on is empty or outside of "
+			    "the model's %llu",
+			    function, (unsigned long long)count, (unsigned long long)begin,
+			    (unsigned long long)all);
+	int rc = tiling_add(&model->worker->parts->ranges[which], begin, begin + count, &taken);
+	if (rc == SLUICE_EINVAL)
+		return fail(SLUICE_EINVAL,
+			    "%s: coordinate %llu of the range [%llu, %llu) was already named in "
+			    "this step: ranges must not overlap",
+			    function, (unsigned long long)taken, (unsigned long long)begin,
+			    (unsigned long long)(begin + count));
+	return rc;
+}
+
+int parts_cover(const sluice_model *model, enum parts_of which, uint64_t begin, uint64_t end)
+{
+	return tiling_covers(&model->worker->parts->ranges[which], begin, end);
+}
+
+uint64_t parts_gap(const sluice_model *model, enum parts_of which)
+{
+	return tiling_gap(&model->worker->parts->ranges[which]);
+}
+
+void parts_clear(sluice_model *model, enum parts_of which)
+{
+	tiling_clear(&model->worker->parts->ranges[which]);
+}
+
+/* A dedicated server pulls nothing. */
+enum pull_kind parts_pull_kind(const sluice_model *model)
+{
+	const struct parts *p = model->worker->parts;
+
+	return p ? p->kind : PULL_NONE;
+}
+
+void parts_set_pull(sluice_model *model, enum pull_kind kind)
+{
+	TOKEN_HELD(model->job);
+	model->worker->parts->kind = kind;
+}
+
+/* ---- gradients --------------------------------------------------------------- */
+
+int parts_keeps(const sluice_model *model)
+{
+	return (model->plan.traits & TRAITS_OF_WHOLE_GRADIENTS) != 0;
+}
+
+int parts_room(sluice_model *model)
+{
+	struct parts *p = model->worker->parts;
+	const size_t bytes = model->layout.count * value_bytes(model_pushed_type(model));
+
+	if (p->kept || !parts_keeps(model))
+		return 0;
+	p->kept = malloc(bytes);
+	if (!p->kept)
+		return fail(SLUICE_ENOMEM,
+			    "sluice_push_range: no memory for a copy of the gradient: %zu bytes",
+			    bytes);
+	model->stats.memory_bytes += bytes;
+	log_line(LOG_INFO, "runtime",
+		 "model %u: ranges are copied together and pushed with the last one: the recipe "
+		 "needs the whole gradient first (clip=, nonfinite=); %.1f MiB",
+		 model->id, (double)bytes / 1048576);
+	return 0;
+}
+
+void parts_keep(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
+{
+	const size_t width = value_bytes(model_pushed_type(model));
+
+	memcpy(model->worker->parts->kept + begin * width, grad, count * width);
+}
+
+struct gradient parts_kept(const sluice_model *model)
+{
+	return (struct gradient){ .data = model->worker->parts->kept,
+				  .type = model_pushed_type(model) };
+}
+
+/* The accumulator is one vector. */
+static int check_no_accumulator(const sluice_model *model, const char *function)
+{
+	const struct segments *s = &model->worker->parts->pieces;
+	const uintptr_t first = (uintptr_t)worker_residual(model);
+	const uintptr_t end = (uintptr_t)(worker_residual(model) + model->layout.count);
+
+	for (size_t i = 0; i < s->n && model->worker->accumulates; i++)
+		if ((uintptr_t)s->of[i].data >= first && (uintptr_t)s->of[i].data < end)
+			return fail(SLUICE_EINVAL,
+				    "%s: coordinate %llu lies in what sluice_accumulator gave: "
+				    "push the accumulator with sluice_push",
+				    function, (unsigned long long)s->of[i].begin);
+	return 0;
+}
+
+int parts_pieces(sluice_model *model, const sluice_segment *segments, size_t n,
+		 const char *function, struct gradient *out)
+{
+	struct parts *p = model->worker->parts;
+	struct segments *s = &p->pieces;
+	int rc = segments_set(s, segments, n, model->layout.count, function);
+
+	if (!rc)
+		rc = check_no_accumulator(model, function);
+	if (!rc)
+		rc = staged_take(&p->staged, s, model->layout.count, on_device_stream(model),
+				 function);
+	if (!rc)
+		rc = staged_read(&p->staged, s, function);
+	*out = (struct gradient){ .pieces = s };
+	return rc;
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A gradient that comes in ranges or in pieces, and a pull that is asked for in ranges: what of it
+ * the program has named so far in a step. Called by step.c and pull.c. */
+#ifndef RUNTIME_WORKER_PARTS_H
+#define RUNTIME_WORKER_PARTS_H
+#include "worker/hooks.h"
+#include "worker/signal.h"
+
+struct parts;
+extern const struct step_hooks parts_hooks;
+
+/* ---- ranges, of the push or of the pull ---- */
+enum parts_of { PARTS_PUSHED, PARTS_PULLED };
+/* Enters a range. SLUICE_EINVAL: it is empty, outside of the model, or overlaps another one of the
+ * step; then nothing changed. ENOMEM. */
+int parts_take(sluice_model *model, enum parts_of which, uint64_t begin, uint64_t count,
+	       const char *function);
+int parts_cover(const sluice_model *model, enum parts_of which, uint64_t begin, uint64_t end);
+/* The lowest coordinate that is missing. */
+uint64_t parts_gap(const sluice_model *model, enum parts_of which);
+void parts_clear(sluice_model *model, enum parts_of which);
+
+/* ---- how a pull in ranges goes on ---- */
+/* Shards are taken one by one, or all by the first range. The progress thread asks: it is set with
+ * the token held. */
+enum pull_kind { PULL_NONE, PULL_BY_SHARD, PULL_AT_ONCE, PULL_ENDED };
+enum pull_kind parts_pull_kind(const sluice_model *model);
+void parts_set_pull(sluice_model *model, enum pull_kind kind);
+
+/* ---- gradients ---- */
+/* Where ranges are kept until all are there, because the recipe needs the whole gradient before it
+ * adds any of it. parts_room() takes the memory once. SLUICE_ENOMEM. */
+int parts_keeps(const sluice_model *model);
+int parts_room(sluice_model *model);
+void parts_keep(sluice_model *model, const void *grad, uint64_t begin, uint64_t count);
+struct gradient parts_kept(const sluice_model *model);
+/* A gradient in pieces, which are copied as a list. EINVAL, ENOMEM, EGPU. */
+int parts_pieces(sluice_model *model, const sluice_segment *segments, size_t n,
+		 const char *function, struct gradient *out);
+#endif

@@ -1,0 +1,260 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Vectors in pieces of which some are in GPU memory, and parameters in 16 bits there: the bits of
+ * one vector of floats in host memory. And a broadcast of what a GPU has. */
+#include "four_tensors.h"
+#include "gpu_rank.h"
+#include "narrow.h"
+#include "ranks.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { STEPS = 3, PIECES = 4 };
+
+static const uint64_t lengths[PIECES] = { 701, 1, 598, 200 };
+static const int on_device[PIECES] = { 1, 0, 1, 1 };
+
+/* A vector in pieces, and the same in host memory. */
+struct pieces {
+	sluice_segment of[PIECES];
+	struct memory memory[PIECES];
+	uint8_t here[PIECES][COUNT * sizeof(float)];
+};
+
+static size_t bytes_of(const sluice_segment *s)
+{
+	return s->count * (s->type == SLUICE_F32 ? sizeof(float) : sizeof(uint16_t));
+}
+
+static void open_pieces(struct pieces *p, const int types[2])
+{
+	for (int i = 0; i < PIECES; i++) {
+		p->of[i] = (sluice_segment){ p->here[i], lengths[i], types[i % 2] };
+		if (!on_device[i])
+			continue;
+		CHECK_OK(device()->alloc(MEMORY_DEVICE, bytes_of(&p->of[i]), &p->memory[i]));
+		p->of[i].data = p->memory[i].address;
+	}
+}
+
+static void close_pieces(struct pieces *p)
+{
+	for (int i = 0; i < PIECES; i++)
+		if (on_device[i])
+			device()->release(&p->memory[i]);
+}
+
+static void move(struct pieces *p, int home)
+{
+	for (int i = 0; i < PIECES; i++) {
+		void *here = p->here[i], *there = p->of[i].data;
+		if (on_device[i])
+			CHECK_OK(device()->copy(home ? here : there, home ? there : here,
+						bytes_of(&p->of[i]), NULL));
+	}
+	CHECK_OK(device()->wait(NULL));
+}
+
+/* The upper half of a float, of values that have no more. */
+static void put(struct pieces *p, const float *from)
+{
+	for (int i = 0; i < PIECES; i++)
+		for (uint64_t j = 0; j < lengths[i]; j++, from++) {
+			uint32_t bits;
+			memcpy(&bits, from, sizeof bits);
+			if (p->of[i].type == SLUICE_F32)
+				((float *)(void *)p->here[i])[j] = *from;
+			else
+				((uint16_t *)(void *)p->here[i])[j] = (uint16_t)(bits >> 16);
+		}
+	move(p, 0);
+}
+
+/* Each element is that of flat, or, of 16 bits, one of its neighbours. */
+static void check_pieces(struct pieces *p, const float *flat)
+{
+	move(p, 1);
+	for (int i = 0; i < PIECES; i++)
+		for (uint64_t j = 0; j < lengths[i]; j++, flat++)
+			if (p->of[i].type == SLUICE_F32) {
+				CHECK(!memcmp(p->here[i] + j * sizeof *flat, flat, sizeof *flat));
+			} else {
+				const uint16_t code = ((uint16_t *)(void *)p->here[i])[j];
+				const float had = narrow_value(code, SLUICE_BF16);
+				CHECK(fabsf(had - *flat) <= fabsf(*flat) / 256);
+			}
+}
+
+static void shorten(float *values)
+{
+	for (int i = 0; i < COUNT; i++) {
+		uint32_t bits;
+		memcpy(&bits, &values[i], sizeof bits);
+		bits &= 0xffff0000;
+		memcpy(&values[i], &bits, sizeof bits);
+	}
+}
+
+static void train(sluice_job *job, int rank, const char *recipe, const int types[2], int in_ranges)
+{
+	static struct pieces params, grads;
+	float flat[COUNT], mean[COUNT], grad[COUNT];
+	const int none = strstr(recipe, "update=none") != NULL;
+	sluice_model *a = NULL, *b = NULL;
+	sluice_model_attr attr = attributes(recipe, 3);
+	check_of = recipe;
+	open_pieces(&params, types);
+	open_pieces(&grads, types);
+	for (int i = 0; i < COUNT; i++)
+		flat[i] = noise(2, 0, 0, (uint64_t)i);
+	shorten(flat);
+	put(&params, flat);
+	CHECK_OK(sluice_model_open(job, &attr, flat, &a));
+	attr.segments = params.of;
+	attr.n_segments = PIECES;
+	attr.param_type = types[1];
+	CHECK_OK(sluice_model_open(job, &attr, NULL, &b));
+	check_pieces(&params, flat);
+	for (uint64_t step = 1; step <= STEPS; step++) {
+		fill_gradient(grad, rank, step, flat);
+		shorten(grad);
+		put(&grads, grad);
+		CHECK_OK(sluice_push(a, grad));
+		CHECK_OK(sluice_push_segments(b, grads.of, PIECES));
+		CHECK_OK(none ? sluice_pull_mean(a, mean) : sluice_pull(a, flat));
+		const sluice_segment *target = none ? grads.of : params.of;
+		if (in_ranges) {
+			CHECK_OK(sluice_pull_begin_segments(b, target, PIECES));
+			CHECK_OK(sluice_pull_range(b, 100, COUNT - 100));
+			CHECK_OK(sluice_pull_range(b, 0, 100));
+		} else if (none || step % 2) {
+			CHECK_OK(sluice_pull_segments(b, target, PIECES));
+		} else {
+			CHECK_OK(sluice_pull(b, NULL));
+		}
+		check_pieces(none ? &grads : &params, none ? mean : flat);
+	}
+	sluice_model_close(&b);
+	sluice_model_close(&a);
+	close_pieces(&params);
+	close_pieces(&grads);
+	check_of = NULL;
+}
+
+static int train_all(int rank, void *argument)
+{
+	static const char *const recipes[] = { "up=all down=all", "up=topk(0.05) down=topk(0.1)",
+					       "up=topk(0.05) down=all update=none clip=1",
+					       "up=topk(0.1) down=all when=every(2)" };
+	static const int kinds[2][2] = { { SLUICE_F32, SLUICE_F32 }, { SLUICE_F32, SLUICE_BF16 } };
+	sluice_job *job = rank_join(NULL);
+	(void)argument;
+	for (int i = 0; i < 16; i++)
+		train(job, rank, recipes[i / 4], kinds[i % 2], i / 2 % 2);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void push_and_pull__pieces_on_a_gpu__as_in_host_memory(void **state)
+{
+	(void)state;
+	run_ranks(2, train_all, NULL);
+}
+
+/* One vector of 16 bits there, also across a state. */
+static int train_narrow(int rank, void *argument)
+{
+	static uint8_t state[64 << 10];
+	uint16_t code[COUNT];
+	float flat[COUNT] = { 0 }, grad[COUNT];
+	struct memory there = { 0 };
+	sluice_job *job = rank_join(NULL);
+	sluice_model *a = NULL, *b = NULL;
+	size_t bytes = 0;
+	sluice_model_attr attr = attributes("up=topk(0.1) down=all update=momentum(0.9)", 2);
+	(void)argument;
+	CHECK_OK(device()->alloc(MEMORY_DEVICE, sizeof code, &there));
+	CHECK_OK(device()->zero(there.address, sizeof code, NULL));
+	CHECK_OK(sluice_model_open(job, &attr, flat, &a));
+	attr.param_type = SLUICE_BF16;
+	CHECK_OK(sluice_model_open(job, &attr, there.address, &b));
+	for (uint64_t step = 1; step <= STEPS; step++) {
+		fill_gradient(grad, rank, step, flat);
+		if (step == STEPS) {
+			CHECK_OK(sluice_state_size(b, &bytes));
+			CHECK(bytes <= sizeof state);
+			CHECK_OK(sluice_state_save(b, state, bytes));
+			sluice_model_close(&b);
+			CHECK_OK(device()->zero(there.address, sizeof code, NULL));
+			CHECK_OK(sluice_model_open(job, &attr, there.address, &b));
+			CHECK_OK(sluice_state_load(b, state, bytes, there.address, NULL));
+		}
+		CHECK_OK(sluice_push(a, grad));
+		CHECK_OK(sluice_pull(a, flat));
+		CHECK_OK(sluice_push(b, grad));
+		CHECK_OK(sluice_pull(b, there.address));
+		CHECK_OK(device()->copy(code, there.address, sizeof code, NULL));
+		CHECK_OK(device()->wait(NULL));
+		for (int i = 0; i < COUNT; i++)
+			CHECK(fabsf(narrow_value(code[i], SLUICE_BF16) - flat[i]) <=
+			      fabsf(flat[i]) / 256);
+	}
+	sluice_model_close(&b);
+	sluice_model_close(&a);
+	device()->release(&there);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void pull__of_16_bits_on_a_gpu__as_in_host_memory(void **state)
+{
+	(void)state;
+	run_ranks(2, train_narrow, NULL);
+}
+
+/* Rank 1 has the bytes on its device; rank 0 wants them on its own, rank 2 in host memory. */
+static int broadcast(int rank, void *argument)
+{
+	enum { MOST = 9 << 20 };
+	static uint8_t here[MOST];
+	static const size_t sizes[] = { 0, 1, 5000, MOST };
+	struct memory there = { 0 };
+	sluice_job *job = rank_join(NULL);
+	(void)argument;
+	CHECK_OK(device()->alloc(MEMORY_DEVICE, MOST, &there));
+	for (int i = 0; i < 4; i++) {
+		memset(here, 0, sizeof here);
+		for (size_t j = 0; j < sizes[i] && rank == 1; j++)
+			here[j] = (uint8_t)(j * 7 + j / 1000 + (size_t)i);
+		CHECK_OK(device()->copy(there.address, here, MOST, NULL));
+		CHECK_OK(device()->wait(NULL));
+		CHECK_OK(sluice_broadcast(job, rank == 2 ? (void *)here : there.address, sizes[i],
+					  1));
+		if (rank != 2) {
+			CHECK_OK(device()->copy(here, there.address, MOST, NULL));
+			CHECK_OK(device()->wait(NULL));
+		}
+		for (size_t j = 0; j < sizes[i]; j++)
+			CHECK(here[j] == (uint8_t)(j * 7 + j / 1000 + (size_t)i));
+	}
+	device()->release(&there);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void broadcast__from_and_to_a_gpu__as_in_host_memory(void **state)
+{
+	(void)state;
+	run_ranks(3, broadcast, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(push_and_pull__pieces_on_a_gpu__as_in_host_memory),
+		cmocka_unit_test(pull__of_16_bits_on_a_gpu__as_in_host_memory),
+		cmocka_unit_test(broadcast__from_and_to_a_gpu__as_in_host_memory),
+	};
+	return cmocka_run_group_tests_name("segments on a GPU", tests, NULL, NULL);
+}
