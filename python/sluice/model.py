@@ -51,7 +51,8 @@ class Model:
             else:
                 raise ValueError("a model without params needs count")
         self.count, self._grad_type, self._stream = count, grad_type, stream
-        self._pushed: List[Any] = []  # what the library may still read, until the pull
+        self._pushed: List[Any] = []  # what the library may still use, until the pull ends
+        self._missing = 0  # coordinates of a pull in ranges
         attr = attributes(count, None if recipe is None else str(recipe), tensors, shards, lr,
                           steps_per_epoch, memory_bytes, stream, grad_type, uneven)
         start = None if params is None else vector(params, "params", count, writable=True)
@@ -95,6 +96,26 @@ class Model:
         found = vector(mean, "mean", self.count, writable=True)
         check(lib.sluice_pull_mean(self._at(), found.address))
         self._pushed.clear()
+
+    def pull_begin(self, target: Any) -> None:
+        """Begins a pull into target, the params of pull() or the mean of pull_mean(), and does not wait.
+
+        The library writes into target until the ranges of pull_range() cover it.
+        """
+        found = vector(target, "target", self.count, writable=True)
+        check(lib.sluice_pull_begin(self._at(), found.address))
+        self._pushed.append(found)
+        self._missing = self.count
+
+    def pull_range(self, begin: int, count: int) -> None:
+        """Waits until the coordinates begin .. begin+count-1 of target are complete.
+
+        The ranges of a step come in any order and cover each coordinate once; the last one ends the step.
+        """
+        check(lib.sluice_pull_range(self._at(), begin, count))
+        self._missing -= count
+        if self._missing == 0:
+            self._pushed.clear()
 
     def join(self, target: Any) -> bool:
         """Makes a step without a gradient of this worker, which has none left, and pulls into target.

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """sluice.torch on the CPU, in jobs of two ranks; run by torch.sh."""
+import copy
 import io
 import os
 import socket
@@ -281,7 +282,7 @@ def ddp_resumed(job, folder):
         optimizer = sgd(ddp)
         if resume:
             model.load_state_dict(resume[0])
-            optimizer.load_state_dict(resume[1])
+            optimizer.load_state_dict(copy.deepcopy(resume[1]))  # torch 2 would step on what was saved
             if as_bytes:
                 assert state.load_state_dict(torch.load(io.BytesIO(resume[2]))) == steps[0]
             else:

@@ -2,8 +2,9 @@
 """The communication hook of DistributedDataParallel.
 
 A bucket's gradients are pushed from where they lie, by ranges, as soon as back-propagation has filled
-the bucket. The last bucket of a step pulls the mean of all, and then the futures of all buckets are
-completed. DDP calls the hooks of all buckets before it waits for a future.
+the bucket. The last bucket of a step begins the pull, and then the future of each bucket is completed
+as soon as the mean of its parameters is here, while those of later buckets still travel. DDP calls the
+hooks of all buckets before it waits for a future.
 """
 import warnings
 from typing import Any, Dict, List, Optional, Tuple, Union
@@ -154,10 +155,12 @@ class Compression:
             return
         if self._flat is not None:
             self.model.push(self._flat)
-        self.model.pull_mean(self._mean)
-        if self._scaler is not None:
-            self._mean.mul_(self._scaler.get_scale())
+        self.model.pull_begin(self._mean)
         for future, buffer, segments in waiting:
+            for _, begin, count in segments:
+                self.model.pull_range(begin, count)
+                if self._scaler is not None:
+                    self._mean[begin:begin + count].mul_(self._scaler.get_scale())
             future.set_result(self._result(buffer, segments))
 
     def _unscaled(self, waiting: List[Tuple[Any, torch.Tensor, _Segments]]) -> bool:
