@@ -3,6 +3,7 @@
 import array
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -287,6 +288,52 @@ def rank_groups(job, _):
     assert group.closed
 
 
+KILLED = 5
+
+
+def rank_groups_and_a_killed_rank(job, folder):
+    """Groups of 2, 4 and 8 ranks at once. Rank 5 is killed: those that hold it fail, and the others go on."""
+    sizes = (2, 4, 8)
+    groups = [job.split(job.rank // size) for size in sizes]
+    means = [floats(0, 0) for _ in sizes]
+    models = [group.open(mean, "up=all down=all update=none") for group, mean in zip(groups, means)]
+
+    def step(which):
+        models[which].push(floats(job.rank, 1))
+        models[which].pull_mean(means[which])
+        first = job.rank // sizes[which] * sizes[which]
+        assert list(means[which]) == [first + (sizes[which] - 1) / 2, 1.0], (which, means[which])
+
+    def all_are(where):
+        """Waits without Sluice for the ranks that live: a barrier could fail, or not, with the rank that dies."""
+        with open(os.path.join(folder, f"{where}{job.rank}"), "w", encoding="ascii"):
+            pass
+        names = [os.path.join(folder, f"{where}{rank}") for rank in range(job.size) if rank != KILLED]
+        end = time.monotonic() + 30
+        while not all(map(os.path.exists, names)):
+            assert time.monotonic() < end, f"not all ranks are {where}"
+            time.sleep(0.01)
+
+    for which in range(len(sizes)):
+        for _ in range(3):
+            step(which)
+    all_are("ready")
+    if job.rank == KILLED:
+        os.kill(os.getpid(), signal.SIGKILL)
+    for which in reversed(range(len(sizes))):
+        held = job.rank // sizes[which] == KILLED // sizes[which]
+        for _ in range(5):
+            try:
+                step(which)
+            except sluice.PeerError as error:
+                assert held, f"a group of {sizes[which]} without rank {KILLED} failed: {error}"
+                assert f"rank {KILLED} of the job, node n{KILLED}) is lost" in str(error), error
+                break
+        else:
+            assert not held, f"a group of {sizes[which]} went on without rank {KILLED}"
+    all_are("done")
+
+
 def rank_waits_with_the_interpreter_free(job, folder):
     """Rank 1 pushes only when a second thread of rank 0, which is inside a pull, has told it to."""
     told = os.path.join(folder, "told")
@@ -337,6 +384,11 @@ class Ranks(unittest.TestCase):
 
     def test_groups(self):
         ranks.run(4, "rank_groups").all_well()
+
+    def test_groups_and_a_killed_rank(self):
+        results = ranks.run(8, "rank_groups_and_a_killed_rank", SLUICE_LOST_AFTER="3s")
+        for rank, (status, said) in enumerate(results):
+            self.assertEqual(status, -signal.SIGKILL if rank == KILLED else 0, f"rank {rank} said: {said}")
 
     def test_other_threads_go_on_during_a_wait(self):
         ranks.run(2, "rank_waits_with_the_interpreter_free").all_well()
