@@ -150,11 +150,12 @@ class Job:
     def open(self, params: Any, recipe: Union[str, Recipe, None] = None, *,
              count: Optional[int] = None, tensors: Optional[Tensors] = None, shards: int = 0,
              lr: float = 0.0, steps_per_epoch: int = 0, memory_bytes: int = 0,
-             stream: Optional[int] = None, grad_type: int = 0, uneven: bool = False) -> Model:
+             stream: Optional[int] = None, grad_type: int = 0, uneven: bool = False,
+             param_type: Optional[int] = None) -> Model:
         """Opens a model: ``Model(job, params, recipe, ...)``."""
         return Model(self, params, recipe, count=count, tensors=tensors, shards=shards, lr=lr,
                      steps_per_epoch=steps_per_epoch, memory_bytes=memory_bytes, stream=stream,
-                     grad_type=grad_type, uneven=uneven)
+                     grad_type=grad_type, uneven=uneven, param_type=param_type)
 
     def transports(self) -> Dict[str, Dict[str, int]]:
         """What each transport has moved for this rank: puts, gets, notifies, and their bytes."""

@@ -25,6 +25,7 @@ class _Piece:
     def __init__(self, owner: "Replication", name: str, index: int) -> None:
         self._owner, self._name, self._index = owner, name, index
         self._mean: Optional[torch.Tensor] = None
+        self._short = False
         self.model: Optional[Model] = None
 
     def folder(self, folder: str) -> str:
@@ -38,7 +39,9 @@ class _Piece:
         start = torch.zeros(piece.numel(), dtype=torch.float32, device=piece.device)
         model = self._owner.group.open(start, self._owner.recipe, grad_type=TYPES[piece.dtype],
                                        stream=stream, **self._owner.options)
-        self._mean = None if TYPES[piece.dtype] == F32 else start
+        # A mean of 16 bits is written where the gradient lies, but not in the memory of a GPU.
+        self._short = TYPES[piece.dtype] != F32
+        self._mean = start if piece.is_cuda and self._short else None
         if self._owner.restored is not None:
             model.restore(self.folder(self._owner.restored), start)
         return model
@@ -47,8 +50,10 @@ class _Piece:
         if self.model is None:
             self.model = self._open(piece)
         self.model.push(piece)
-        self.model.pull_mean(piece if self._mean is None else self._mean)
-        if self._mean is not None:
+        if self._mean is None:
+            self.model.pull_mean([piece] if self._short else piece)
+        else:
+            self.model.pull_mean(self._mean)
             piece.copy_(self._mean.view_as(piece))
             self._owner.copied_bytes += piece.numel() * piece.element_size()
 
