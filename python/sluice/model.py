@@ -189,6 +189,11 @@ class Model:
         """The flags that any worker raised for the last completed step, alike on all workers."""
         return lib.sluice_raised(self._at())
 
+    @property
+    def skipped(self) -> bool:
+        """With nonfinite=skip-all: whether all workers left the last push out, as one of them held NaN or infinity."""
+        return bool(lib.sluice_skipped(self._at()))
+
     # ---- state ----------------------------------------------------------------------------------
 
     def checkpoint(self, folder: Union[str, "os.PathLike[str]"]) -> None:

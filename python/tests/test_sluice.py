@@ -58,6 +58,15 @@ class Library(unittest.TestCase):
         self.assertEqual(done.returncode, 0)
         self.assertIn("sluice-info", done.stdout)
 
+    def test_info_is_that_of_the_program(self):
+        from sluice.info import program
+        said = [subprocess.run(command, text=True, stdout=subprocess.PIPE, timeout=120).stdout.splitlines()
+                for command in ([sys.executable, "-m", "sluice.info"], [program()])]
+        self.assertIn(f"Sluice {sluice.library_version}, library {sluice.library_path}", said[0])
+        headings = [[line for line in lines if line and not line.startswith(" ")] for lines in said]
+        self.assertEqual(headings[0][1:], headings[1])
+        self.assertTrue(any("SLUICE_TRANSPORT" in line for line in said[0]), said[0])
+
 
 class Recipes(unittest.TestCase):
     def test_words(self):
@@ -272,6 +281,41 @@ def rank_means(job, _):
     job.close()
 
 
+def rank_pieces(job, _):
+    """Parameters, gradients and changes in pieces have the bits of vectors; one rank overflows in one step."""
+    recipe, grads = "up=topk(0.4) down=all nonfinite=skip-all", [floats(3, -1, 4, 1 + job.rank, -5), floats(9, 2, -6, 5, 3)]
+    whole, begin, end = floats(*range(5)), floats(0, 1), floats(2, 3, 4)
+    if job.rank == 1:
+        begin[0] = 7  # rank 0 decides
+    with job.open(whole, recipe, lr=0.5) as model, job.open([begin, end], recipe, lr=0.5) as other:
+        assert (other.count, list(begin)) == (5, [0.0, 1.0])
+        for grad in grads * 3:
+            model.push(grad)
+            model.pull(whole)
+            other.push([memoryview(grad)[:4], memoryview(grad)[4:]])
+            other.pull()
+            assert list(whole) == [*begin, *end] and not other.skipped
+        other.push(floats(1, 1, float("inf") if job.rank else 1, 1, 1))
+        other.pull([begin, end])
+        assert other.skipped and list(whole) == [*begin, *end]
+        other.push(grads[0])
+        model.push(grads[0])
+        model.pull(whole)
+        other.pull_begin([begin, end])
+        other.pull_range(3, 2)
+        other.pull_range(0, 3)
+        assert list(whole) == [*begin, *end] and other.step == model.step == 7
+        for wrong, why in (([begin], "1 pieces of grad have 2 elements: needed are 5"),
+                           ([begin, "x"], "piece 1 of grad is a str")):
+            try:
+                other.push(wrong)
+            except (ValueError, TypeError) as error:
+                assert why in str(error), error
+            else:
+                raise AssertionError(f"'{why}' was not said")
+    job.close()
+
+
 def rank_groups(job, _):
     """Ranks 0 and 2 are a group, ranks 1 and 3 another one, in reverse order."""
     group = job.split(job.rank % 2, -job.rank)
@@ -381,6 +425,9 @@ def rank_differs(job, _):
 class Ranks(unittest.TestCase):
     def test_means(self):
         ranks.run(2, "rank_means", flags=["-X", "dev"]).all_well()
+
+    def test_pieces(self):
+        ranks.run(2, "rank_pieces", flags=["-X", "dev"]).all_well()
 
     def test_groups(self):
         ranks.run(4, "rank_groups").all_well()

@@ -70,9 +70,10 @@ class Compression:
         self.layout.scatter(start)  # those of rank 0
         plan = wanted.plan(self.layout.count, self.job.workers,
                            steps_per_epoch=options.get("steps_per_epoch", 0))
-        # Whether buckets are pushed one by one: a range has the type of the model's gradients.
+        # Whether buckets are pushed one by one: they have one type, and the recipe does not need them all,
+        # for which the library would copy them.
         self._ranges = len(types) == 1 and any(
-            line.split()[:2] == ["ranges", "yes"] for line in plan.splitlines())
+            line.split()[:2] == ["ranges", "yes"] and " copy " not in line for line in plan.splitlines())
         # In the memory of a GPU the library takes one vector for all parameters, and no pieces.
         self._mean = start if device.type == "cuda" else None
         self._segments: Dict[Tuple[int, ...], _Segments] = {}
