@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: BSD-3-Clause
 """Fashion-MNIST with an MLP 784-256-128-10: loss, accuracy, bytes and step time of several ways to
-exchange gradients, with several seeds, in one job. The learning rate falls to zero in a straight line.
+exchange gradients, with several seeds, in one job:
 
     srun -n4 --mpi=pmix python3 python/bench/fashion.py --results fashion.jsonl
 
@@ -53,7 +53,8 @@ def train(job, name, seed, args, data):
     steps = min(len(x) // (job.workers * args.batch), args.steps)
     way = ways.Way(name, job, model, lambda m, momentum: torch.optim.SGD(
         m.parameters(), lr=args.lr, momentum=0.0 if momentum else args.momentum), steps_per_epoch=steps)
-    slower = torch.optim.lr_scheduler.LambdaLR(way.optimizer, lambda i: 1 - i / (steps * args.epochs))
+    slower = torch.optim.lr_scheduler.LambdaLR(
+        way.optimizer, lambda i: 1 - i / (steps * args.epochs) if args.falling else 1.0)
     times, before = [], ways.sent_on_the_wire()
     for epoch in range(args.epochs):
         order = torch.randperm(len(x), generator=torch.Generator().manual_seed(1000 * seed + epoch))
@@ -107,6 +108,7 @@ def main():
     parser.add_argument("--steps", type=int, default=1 << 30, help="of an epoch at most")
     parser.add_argument("--batch", type=int, default=64)
     parser.add_argument("--lr", type=float, default=0.05)
+    parser.add_argument("--falling", action="store_true", help="the rate falls to zero in a straight line")
     parser.add_argument("--momentum", type=float, default=0.9)
     parser.add_argument("--table", metavar="FILE", help="only print the table of an earlier run")
     args = parser.parse_args()

@@ -77,6 +77,8 @@ class Way:
                 module, recipe, job=job, steps_per_epoch=steps_per_epoch,
                 **({"lr": inner.param_groups[0]["lr"]} if shards else {"inner": inner}))
             return
+        # The Gloo of torch 1.13 cannot send the buffer of type bool that the GPT has.
+        module._ddp_params_and_buffers_to_ignore = [name for name, _ in module.named_buffers()]
         # Over Gloo PowerSGD's callbacks of several buckets meet in another order on each rank, and fail:
         # one bucket. torch 1.13 cuts the first one at this size, whatever bucket_cap_mb says.
         usual = dist._DEFAULT_FIRST_BUCKET_BYTES

@@ -24,7 +24,8 @@ class Job:
     """Joins the job of this srun step (``srun --mpi=pmix``); alone, a process is a job of one.
 
     Collective over all ranks. Times are in seconds; 0 takes the SLUICE_* variable of that name. A job
-    is closed by ``close()``, at the end of a ``with`` block, or when the interpreter ends. Closing is collective: all ranks close their models after the same step.
+    is closed by ``close()``, at the end of a ``with`` block, or when the interpreter ends. Closing is
+    collective: all ranks close their models after the same step.
 
     servers: so many of the last ranks own shards and do not train.
     on_failure: "abort" or "continue", see sluice_init(3).

@@ -191,7 +191,7 @@ class Model:
 
     @property
     def skipped(self) -> bool:
-        """With nonfinite=skip-all: whether all workers left the last push out, as one of them held NaN or infinity."""
+        """With nonfinite=skip-all: whether the last push was left out by all workers, for NaN or infinity in one."""
         return bool(lib.sluice_skipped(self._at()))
 
     # ---- state ----------------------------------------------------------------------------------

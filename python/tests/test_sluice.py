@@ -283,7 +283,8 @@ def rank_means(job, _):
 
 def rank_pieces(job, _):
     """Parameters, gradients and changes in pieces have the bits of vectors; one rank overflows in one step."""
-    recipe, grads = "up=topk(0.4) down=all nonfinite=skip-all", [floats(3, -1, 4, 1 + job.rank, -5), floats(9, 2, -6, 5, 3)]
+    recipe = "up=topk(0.4) down=all nonfinite=skip-all"
+    grads = [floats(3, -1, 4, 1 + job.rank, -5), floats(9, 2, -6, 5, 3)]
     whole, begin, end = floats(*range(5)), floats(0, 1), floats(2, 3, 4)
     if job.rank == 1:
         begin[0] = 7  # rank 0 decides

@@ -460,7 +460,8 @@ def uneven(job):
 def rank_ddp(job, folder):
     join(job)
     for check in (ddp_dense, ddp_sparse, ddp_accumulates, ddp_unused, ddp_frozen, ddp_other_order,
-                  ddp_range_by_range, ddp_whole_vector, ddp_bfloat16, ddp_mixed_types, ddp_overflow, ddp_two_models, ddp_workers_of_a_loader,
+                  ddp_range_by_range, ddp_whole_vector, ddp_bfloat16, ddp_mixed_types, ddp_overflow,
+                  ddp_two_models, ddp_workers_of_a_loader,
                   ddp_buffers, ddp_refused, uneven):
         print(check.__name__, flush=True)
         check(job)
