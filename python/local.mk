@@ -22,6 +22,9 @@ python_torch = \
 	python/sluice/torch/_optimizer.py
 python_examples = \
 	python/bench/ddp.py \
+	python/bench/fashion.py \
+	python/bench/measure \
+	python/bench/ways.py \
 	python/examples/fashion.py \
 	python/examples/fashion.sbatch \
 	python/examples/fashion_gloo.py \

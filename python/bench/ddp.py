@@ -2,117 +2,141 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Step times of DistributedDataParallel over Gloo and of sluice.torch, side by side in one job:
 
-    MASTER_ADDR=localhost MASTER_PORT=29500 srun -n4 --mpi=pmix python3 python/bench/ddp.py
+    srun -n4 --mpi=pmix python3 python/bench/ddp.py [--model gpt:384,6]
 
-Gloo needs the two variables; on several nodes MASTER_ADDR is the name of the first one. The variants
-take turns, so that what disturbs the machine disturbs all of them. A time is the median over steps.
+The ways take turns, so that what disturbs the machine disturbs all of them. A time is the median over
+the steps of rank 0. "alone" is a step in which every rank keeps its own gradients. "copied" is what
+torch's copy_(), mul_(), div_() and add_() wrote between backward() and the optimizer in one step: the
+passes over memory of DDP, its hook and sluice.torch, and not those inside the library. On several
+nodes GLOO_SOCKET_IFNAME names the interface that leads from node to node.
 """
 import argparse
+import json
 import os
 import statistics
+import sys
 import time
 
-import sluice
-import sluice.torch
 import torch
-import torch.distributed as dist
 from torch import nn
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
-from torch.nn.parallel import DistributedDataParallel
+from torch.nn.functional import cross_entropy
+
+import ways
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "examples"))
+from gpt import GPT  # noqa: E402
 
 SPARSE = "up=topk(0.01) down=topk(0.05)"
+NAMES = ["no exchange", "gloo", "gloo, fp16 hook", "gloo, PowerSGD rank 2", "compress: up=all down=all",
+         f"compress: {SPARSE}", f"optimizer: {SPARSE} update=none", f"optimizer: {SPARSE} update=sgd"]
+WARM = 6
+LENGTH = 32  # characters of a row of the GPT
+PASSES = ("aten::copy_", "aten::mul_", "aten::div_", "aten::add_", "aten::zero_", "aten::clone")
 
 
-def network(widths):
-    torch.manual_seed(1)
+def mlp(widths):
     layers = []
     for a, b in zip(widths, widths[1:]):
         layers += [nn.Linear(a, b), nn.ReLU()]
     return nn.Sequential(*layers[:-1])
 
 
-def sgd(model):
-    return torch.optim.SGD(model.parameters(), lr=0.01)
+def model_and_rows(text, batch, seed):
+    """What --model says, and the rows of one rank."""
+    torch.manual_seed(1)
+    kind, _, numbers = text.partition(":")
+    sizes = [int(n) for n in numbers.split(",")]
+    random = torch.Generator().manual_seed(seed)
+    if kind == "mlp":
+        return mlp(sizes), torch.randn(batch, sizes[0], generator=random), torch.arange(batch) % sizes[-1]
+    if kind != "gpt" or len(sizes) != 2:
+        raise SystemExit(f"ddp.py: --model {text}: needed is mlp:WIDTH,... or gpt:WIDTH,LAYERS")
+    rows = torch.randint(65, (batch, LENGTH + 1), generator=random)
+    return GPT(65, sizes[0], sizes[1], 4, LENGTH), rows[:, :-1], rows[:, 1:]
 
 
-class Variant:
-    """One way to exchange gradients; model, optimizer, and of Sluice what has stats() and close()."""
+class Turn:
+    """A way, its times, and what it sent."""
 
-    def __init__(self, name, job, widths):
-        self.name, self.times, self.state = name, [], None
-        model = network(widths)
-        kind, _, recipe = name.partition(": ")
-        if kind == "optimizer":
-            self.model = model
-            shards = "update=none" not in recipe
-            self.optimizer = self.state = sluice.torch.Optimizer(
-                model, recipe, job=job, **({"lr": 0.01} if shards else {"inner": sgd(model)}))
-            return
-        # Over Gloo PowerSGD's callbacks of several buckets meet in another order on each rank, and fail.
-        options = {"bucket_cap_mb": 4096} if "PowerSGD" in kind else {}
-        self.model = DistributedDataParallel(model, gradient_as_bucket_view=True, **options)
-        self.optimizer = sgd(self.model)
-        if kind == "gloo, fp16 hook":
-            self.model.register_comm_hook(None, default_hooks.fp16_compress_hook)
-        elif kind == "gloo, PowerSGD rank 2":
-            self.model.register_comm_hook(powerSGD_hook.PowerSGDState(
-                None, matrix_approximation_rank=2, start_powerSGD_iter=2), powerSGD_hook.powerSGD_hook)
-        elif kind == "compress":
-            self.state = sluice.torch.compress(self.model, recipe, job=job)
+    def __init__(self, name, job, args):
+        model, self.x, self.y = model_and_rows(args.model, args.batch, job.rank)
+        self.way = ways.Way(name, job, model, lambda m, _: torch.optim.SGD(m.parameters(), lr=0.01))
+        self.times, self.wire = [], 0
 
-    def step(self, x, y):
+    def step(self):
+        way = self.way
         began = time.perf_counter()
-        self.optimizer.zero_grad()
-        nn.functional.cross_entropy(self.model(x), y).backward()
-        self.optimizer.step()
+        way.optimizer.zero_grad()
+        with way.exchange():
+            cross_entropy(way.model(self.x).flatten(0, -2), self.y.flatten()).backward()
+        way.optimizer.step()
         self.times.append(time.perf_counter() - began)
+
+    def steps(self, count):
+        before = ways.sent_on_the_wire()
+        for _ in range(count):
+            self.step()
+        self.wire += ways.sent_on_the_wire() - before
+
+    def written(self):
+        """Bytes that torch's passes over gradients wrote in one step; another one is not counted."""
+        largest = max(p.numel() for p in self.way.module.parameters())
+        few = sum(p.numel() for p in self.way.module.parameters()) // 1000
+        with torch.profiler.profile(record_shapes=True) as profile:
+            self.step()
+        self.times.pop()
+        total = 0
+        for event in profile.events():
+            shape = event.input_shapes[0] if event.input_shapes else []
+            count = 1
+            for size in shape:
+                count *= size
+            if event.name in PASSES and shape and count >= min(few, largest):
+                total += 4 * count
+        return total
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--widths", default="784,1024,1024,10", help="of the layers")
-    parser.add_argument("--batch", type=int, default=64)
-    parser.add_argument("--steps", type=int, default=40, help="of each variant in a round")
+    parser.add_argument("--model", default="mlp:784,1024,1024,10", help="or gpt:WIDTH,LAYERS")
+    parser.add_argument("--batch", type=int, default=64, help="rows of a rank in a step")
+    parser.add_argument("--steps", type=int, default=40, help="of each way in a round")
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--ways", default=";".join(NAMES), help="separated by semicolons")
+    parser.add_argument("--results", help="a file to which each row is added, as JSON")
     args = parser.parse_args()
-    job = sluice.Job()
-    dist.init_process_group("gloo", rank=job.rank, world_size=job.workers)
-    widths = [int(w) for w in args.widths.split(",")]
-    names = ["gloo", "gloo, fp16 hook", "gloo, PowerSGD rank 2", "compress: up=all down=all",
-             f"compress: {SPARSE}", f"optimizer: {SPARSE} update=none", f"optimizer: {SPARSE} update=sgd"]
-    if torch.__version__.startswith("1."):
-        names.remove("gloo, PowerSGD rank 2")  # whose first bucket has 1 MB whatever bucket_cap_mb says
-    variants = [Variant(name, job, widths) for name in names]
-    x = torch.randn(args.batch, widths[0], generator=torch.Generator().manual_seed(job.rank))
-    y = torch.arange(args.batch) % widths[-1]
-    warm = 5
-    for variant in variants:
-        for _ in range(warm):
-            variant.step(x, y)
-        variant.times.clear()
-        variant.copied = variant.state.copied_bytes if variant.state else 0
+    job = ways.start()
+    turns = [Turn(name, job, args) for name in args.ways.split(";")]
+    for turn in turns:
+        for _ in range(WARM):
+            turn.step()
+        turn.written_bytes = turn.written()
+        turn.warm_bytes = turn.way.sent(WARM + 1)
+        turn.times.clear()
     for _ in range(args.rounds):
-        for variant in variants:
-            for _ in range(args.steps):
-                variant.step(x, y)
+        for turn in turns:
+            turn.steps(args.steps)
             job.barrier()
+    count = sum(p.numel() for p in turns[0].way.module.parameters())
     if job.rank == 0:
-        count = sum(p.numel() for p in variants[0].model.parameters())
         print(f"torch {torch.__version__}, {job.workers} ranks, {os.cpu_count()} processors, load "
-              f"{os.getloadavg()[0]:.1f}, {count} parameters ({4 * count} bytes), rank 0:")
-        print(f"{'':60} {'ms a step':>9} {'bytes up':>9} {'down':>9} {'copied':>9}  a step")
-    for variant in variants:
+              f"{os.getloadavg()[0]:.1f}, {args.model}: {count} parameters ({4 * count / 1e6:.1f} MB); in each step:")
+        print(f"{'':60} {'ms':>8} {'MB sent':>8} {'on wire':>8} {'MB written':>10}")
+    for turn in turns:
         steps = args.rounds * args.steps
-        up = down = copied = "-"
-        if variant.state:
-            stats = variant.state.stats()
-            up, down = (stats[key] // stats["steps"] for key in ("pushed_bytes", "pulled_bytes"))
-            copied = (stats["copied_bytes"] - variant.copied) // steps
+        wire = job.sum([turn.wire])[0] / steps
+        row = {"way": turn.way.name, "model": args.model, "ranks": job.workers, "parameters": count,
+               "ms": 1000 * statistics.median(turn.times),
+               "sent_bytes": (turn.way.sent(WARM + 1 + steps) - turn.warm_bytes) // steps,
+               "wire_bytes": int(wire), "written_bytes": turn.written_bytes, "torch": torch.__version__,
+               "load": os.getloadavg()[0]}
         if job.rank == 0:
-            print(f"{variant.name:60} {1000 * statistics.median(variant.times):9.1f} {up:>9} {down:>9} {copied:>9}",
-                  flush=True)
-        if variant.state:
-            variant.state.close()
+            print(f"{row['way']:60} {row['ms']:8.1f} {row['sent_bytes'] / 1e6:8.2f} {wire / 1e6:8.2f} "
+                  f"{row['written_bytes'] / 1e6:10.2f}", flush=True)
+            if args.results:
+                with open(args.results, "a", encoding="ascii") as file:
+                    print(json.dumps(row), file=file)
+        turn.way.close()
     job.close()
 
 

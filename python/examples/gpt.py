@@ -6,6 +6,7 @@ The shards give every rank the mean of the compressed gradients, and AdamW steps
 """
 import argparse
 import gzip
+import json
 import os
 import time
 
@@ -70,6 +71,7 @@ def main():
     parser.add_argument("--lr", type=float, default=1e-3)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report", type=int, default=100, help="steps between validations")
+    parser.add_argument("--metrics", help="a file to which each validation is added, as JSON")
     parser.add_argument("--checkpoint", help="a folder to go on from and to save in: a file for each rank")
     args = parser.parse_args()
 
@@ -109,6 +111,9 @@ def main():
                 seconds = time.perf_counter() - began
                 print(f"step={step + 1} validation_loss={loss:.4f} "
                       f"ms_a_step={1000 * seconds / (step + 1 - begin):.1f}", flush=True)
+                if args.metrics:
+                    with open(args.metrics, "a", encoding="ascii") as file:
+                        print(json.dumps({"step": step + 1, "validation_loss": loss}), file=file)
     if args.checkpoint:
         os.makedirs(args.checkpoint, exist_ok=True)
         torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, saved)

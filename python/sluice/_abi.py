@@ -187,6 +187,8 @@ PROTOTYPES = {
     "sluice_skipped": (c_int, [_model]),
     "sluice_push_segments": (c_int, [_model, POINTER(sluice_segment), c_size_t]),
     "sluice_pull_segments": (c_int, [_model, POINTER(sluice_segment), c_size_t]),
+    "sluice_pull_begin": (c_int, [_model, c_void_p]),
+    "sluice_pull_range": (c_int, [_model, c_uint64, c_uint64]),
     "sluice_pull_begin_segments": (c_int, [_model, POINTER(sluice_segment), c_size_t]),
     "sluice_join": (c_int, [_model, c_void_p, POINTER(c_int)]),
     "sluice_set_lr": (c_int, [_model, c_float]),

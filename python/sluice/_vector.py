@@ -6,9 +6,9 @@ Nothing is copied. A Vector holds what it was made of, so the memory lives as lo
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Tuple
+from typing import Any, List, Optional, Tuple
 
-from ._abi import CONSTANTS
+from ._abi import CONSTANTS, sluice_segment
 
 F32, F16, BF16 = (CONSTANTS["SLUICE_" + name] for name in ("F32", "F16", "BF16"))
 NAMES = {F32: "float32", F16: "float16", BF16: "bfloat16"}
@@ -65,8 +65,7 @@ _WRITABLE, _FORMAT, _C_CONTIGUOUS = 0x1, 0x4, 0x20 | 0x18
 def _of_torch(tensor: Any, what: str) -> Vector:
     kind = _TYPES_OF_TORCH.get(str(tensor.dtype))
     if kind is None:
-        raise TypeError(f"{what} is a tensor of {tensor.dtype}: needed is float32, or for a gradient "
-                        "float16 or bfloat16")
+        raise TypeError(f"{what} is a tensor of {tensor.dtype}: needed is float32, float16 or bfloat16")
     if not tensor.is_contiguous():
         raise ValueError(f"{what} is a tensor with gaps: pass a contiguous one")
     if tensor.device.type not in ("cpu", "cuda"):
@@ -86,8 +85,8 @@ def _of_buffer(thing: Any, what: str, writable: bool) -> Vector:
     kind = _TYPES_OF_BUFFERS.get(form)
     if kind is None:
         _release_buffer(ctypes.byref(view))
-        raise TypeError(f"{what} is an array of elements '{form}': needed is float32 ('f'), or for a "
-                        "gradient float16 ('e')")
+        raise TypeError(f"{what} is an array of elements '{form}': needed is float32 ('f') or float16 "
+                        "('e')")
     return Vector(view.buf or 0, view.len // view.itemsize, kind, "cpu", thing,
                   lambda: _release_buffer(ctypes.byref(view)))
 
@@ -99,7 +98,7 @@ def _of_dlpack(thing: Any, what: str) -> Vector:
             (_DLPACK_BFLOAT, 16): BF16}.get((tensor.code, tensor.bits))
     if kind is None or tensor.lanes != 1:
         raise TypeError(f"{what} has elements of DLPack type ({tensor.code}, {tensor.bits} bits): "
-                        "needed is float32, or for a gradient float16 or bfloat16")
+                        "needed is float32, float16 or bfloat16")
     if tensor.device_type not in _DLPACK_HOSTS + (_DLPACK_CUDA,):
         raise TypeError(f"{what} is on DLPack device {tensor.device_type}: needed is host memory or "
                         "a CUDA device")
@@ -112,9 +111,9 @@ def _of_dlpack(thing: Any, what: str) -> Vector:
     return Vector((tensor.data or 0) + tensor.byte_offset, count, kind, device, (thing, capsule))
 
 
-def vector(thing: Any, what: str, count: int, types: Tuple[int, ...] = (F32,),
+def vector(thing: Any, what: str, count: Optional[int], types: Tuple[int, ...] = (F32,),
            writable: bool = False) -> Vector:
-    """The memory of thing, which has exactly count elements of one of types.
+    """The memory of thing, which has exactly count elements (None: any number) of one of types.
 
     TypeError, ValueError: thing is not such a vector; what names it in the sentence.
     """
@@ -130,9 +129,30 @@ def vector(thing: Any, what: str, count: int, types: Tuple[int, ...] = (F32,),
                             "with the buffer protocol or __dlpack__") from None
     else:
         found = _of_dlpack(thing, what)
-    if found.count != count:
+    if count is not None and found.count != count:
         raise ValueError(f"{what} has {found.count} elements: needed are {count}")
     if found.type not in types:
         raise TypeError(f"{what} holds {NAMES[found.type]}: needed is "
                         f"{' or '.join(NAMES[t] for t in types)}")
     return found
+
+
+class Pieces:
+    """A vector that lies in several places: ``array`` of ``n`` segments, in the order of the vector.
+
+    count: the elements that it must have, or None.
+    """
+
+    __slots__ = ("array", "n", "count", "vectors")
+
+    def __init__(self, things: Any, what: str, count: Optional[int], writable: bool = False) -> None:
+        self.vectors: List[Vector] = [
+            vector(thing, f"piece {i} of {what}", None, (F32, F16, BF16), writable)
+            for i, thing in enumerate(things)]
+        self.n = len(self.vectors)
+        self.array = (sluice_segment * self.n)()
+        for segment, of in zip(self.array, self.vectors):
+            segment.data, segment.count, segment.type = of.address, of.count, of.type
+        self.count = sum(of.count for of in self.vectors)
+        if count is not None and self.count != count:
+            raise ValueError(f"the {self.n} pieces of {what} have {self.count} elements: needed are {count}")

@@ -24,7 +24,8 @@ class Job:
     """Joins the job of this srun step (``srun --mpi=pmix``); alone, a process is a job of one.
 
     Collective over all ranks. Times are in seconds; 0 takes the SLUICE_* variable of that name. A job
-    is closed by ``close()``, at the end of a ``with`` block, or when the interpreter ends. Closing is collective: all ranks close their models after the same step.
+    is closed by ``close()``, at the end of a ``with`` block, or when the interpreter ends. Closing is
+    collective: all ranks close their models after the same step.
 
     servers: so many of the last ranks own shards and do not train.
     on_failure: "abort" or "continue", see sluice_init(3).
@@ -150,11 +151,12 @@ class Job:
     def open(self, params: Any, recipe: Union[str, Recipe, None] = None, *,
              count: Optional[int] = None, tensors: Optional[Tensors] = None, shards: int = 0,
              lr: float = 0.0, steps_per_epoch: int = 0, memory_bytes: int = 0,
-             stream: Optional[int] = None, grad_type: int = 0, uneven: bool = False) -> Model:
+             stream: Optional[int] = None, grad_type: int = 0, uneven: bool = False,
+             param_type: Optional[int] = None) -> Model:
         """Opens a model: ``Model(job, params, recipe, ...)``."""
         return Model(self, params, recipe, count=count, tensors=tensors, shards=shards, lr=lr,
                      steps_per_epoch=steps_per_epoch, memory_bytes=memory_bytes, stream=stream,
-                     grad_type=grad_type, uneven=uneven)
+                     grad_type=grad_type, uneven=uneven, param_type=param_type)
 
     def transports(self) -> Dict[str, Dict[str, int]]:
         """What each transport has moved for this rank: puts, gets, notifies, and their bytes."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Dict, List, Optional, Union
 
 from . import _abi
 from ._library import check, lib
-from ._vector import BF16, F16, F32, vector
+from ._vector import BF16, F16, F32, Pieces, vector
 from .errors import InvalidError
 from .recipe import Recipe, Tensors, attributes
 
@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 class Model:
     """Opens a model. Collective over all ranks, with equal arguments; a difference is named.
 
-    params: float32[count], a tensor or anything with the buffer protocol or __dlpack__, in host or
-        CUDA memory. Those of rank 0 become version 0 on every rank and are written into params. A
-        dedicated server may pass None, and then gives count.
+    params: [count], a tensor or anything with the buffer protocol or __dlpack__, in host or CUDA
+        memory, of float32, or, in host memory, of float16 or bfloat16, for which the library keeps a
+        copy in float32; or a list of such vectors that together are one. Those of rank 0 become version
+        0 on every rank and are written into params. A dedicated server may pass None, and then gives
+        count and param_type.
     recipe: see sluice_recipe(7); None takes SLUICE_RECIPE, else the default.
     tensors: (name, elements) of the parts of the vector, for messages and for dense=.
     shards: 0 takes the smaller of the number of workers and count / 65536, rounded up.
@@ -30,6 +32,7 @@ class Model:
     memory_bytes: opening fails above this; 0 takes SLUICE_MEMORY.
     stream: a cudaStream_t, as ``torch.cuda.Stream.cuda_stream``.
     grad_type: SLUICE_F32 (0), SLUICE_F16 (1) or SLUICE_BF16 (2), the type of all gradients.
+    param_type: that of params, and of the mean with update=none. None: what params has.
     uneven: workers may run out of gradients, see join().
 
     Each step is one push and then one pull. A model is used by one thread at a time.
@@ -38,23 +41,34 @@ class Model:
     def __init__(self, job: "Job", params: Any, recipe: Union[str, Recipe, None] = None, *,
                  count: Optional[int] = None, tensors: Optional[Tensors] = None, shards: int = 0,
                  lr: float = 0.0, steps_per_epoch: int = 0, memory_bytes: int = 0,
-                 stream: Optional[int] = None, grad_type: int = F32,
-                 uneven: bool = False) -> None:
+                 stream: Optional[int] = None, grad_type: int = F32, uneven: bool = False,
+                 param_type: Optional[int] = None) -> None:
         self._handle: Optional[ctypes.c_void_p] = None
         if grad_type not in (F32, F16, BF16):
             raise ValueError(f"grad_type is {grad_type}: needed is 0 (float32), 1 (float16) or 2 (bfloat16)")
-        if count is None:
-            if tensors:
-                count = sum(size for _, size in tensors)
-            elif params is not None:
-                count = params.numel() if hasattr(params, "numel") else memoryview(params).nbytes // 4
-            else:
+        any_type, start = (F32, F16, BF16), None
+        self._pieces: Optional[Pieces] = None  # of the parameters, if that is how they were given
+        if isinstance(params, (list, tuple)):
+            self._pieces = Pieces(params, "params", count, writable=True)
+            kinds = {of.type for of in self._pieces.vectors} - {F32}
+            if param_type is None:
+                param_type = kinds.pop() if len(kinds) == 1 else F32
+            count = self._pieces.count
+        elif params is not None:
+            start = vector(params, "params", count, any_type if param_type is None else (param_type,),
+                           writable=True)
+            param_type, count = start.type, start.count
+        elif count is None:
+            if not tensors:
                 raise ValueError("a model without params needs count")
+            count = sum(size for _, size in tensors)
         self.count, self._grad_type, self._stream = count, grad_type, stream
-        self._pushed: List[Any] = []  # what the library may still read, until the pull
+        self._param_type = param_type or F32
+        self._pushed: List[Any] = []  # what the library may still use, until the pull ends
+        self._missing = 0  # coordinates of a pull in ranges
         attr = attributes(count, None if recipe is None else str(recipe), tensors, shards, lr,
-                          steps_per_epoch, memory_bytes, stream, grad_type, uneven)
-        start = None if params is None else vector(params, "params", count, writable=True)
+                          steps_per_epoch, memory_bytes, stream, grad_type, uneven, self._param_type,
+                          self._pieces)
         handle = ctypes.c_void_p()
         check(lib.sluice_model_open(job._at(), ctypes.byref(attr),
                                     None if start is None else start.address, ctypes.byref(handle)))
@@ -69,8 +83,22 @@ class Model:
 
     # ---- a step ---------------------------------------------------------------------------------
 
+    def _params(self, params: Any, what: str) -> Optional[int]:
+        """The address of all parameters, or of a mean; None stands for those that were given in pieces."""
+        if params is None and self._pieces is not None:
+            return None
+        return vector(params, what, self.count, (self._param_type,), writable=True).address
+
     def push(self, grad: Any) -> None:
-        """Pushes grad[count], the mean gradient of this worker's rows, of the type grad_type."""
+        """Pushes grad[count], the mean gradient of this worker's rows, of the type grad_type.
+
+        grad: a vector, or a list of vectors that together are one, each of a type of its own.
+        """
+        if isinstance(grad, (list, tuple)):
+            pieces = Pieces(grad, "grad", self.count)
+            self._pushed.append(pieces)
+            check(lib.sluice_push_segments(self._at(), pieces.array, pieces.n))
+            return
         found = vector(grad, "grad", self.count, (self._grad_type,))
         self._pushed.append(found)
         check(lib.sluice_push(self._at(), found.address))
@@ -84,27 +112,64 @@ class Model:
         self._pushed.append(found)
         check(lib.sluice_push_range(self._at(), found.address, begin, count))
 
-    def pull(self, params: Any) -> None:
-        """Waits for the shards' answer and adds the change to params, float32[count], in place."""
-        found = vector(params, "params", self.count, writable=True)
-        check(lib.sluice_pull(self._at(), found.address))
+    def pull(self, params: Any = None) -> None:
+        """Waits for the shards' answer and adds the change to params[count], in place.
+
+        params: a vector, or a list of vectors that together are one; None: the list of the model.
+        """
+        if isinstance(params, (list, tuple)):
+            pieces = Pieces(params, "params", self.count, writable=True)
+            check(lib.sluice_pull_segments(self._at(), pieces.array, pieces.n))
+        else:
+            check(lib.sluice_pull(self._at(), self._params(params, "params")))
         self._pushed.clear()
 
     def pull_mean(self, mean: Any) -> None:
-        """With update=none: mean, float32[count], becomes the decoded mean of all gradients."""
-        found = vector(mean, "mean", self.count, writable=True)
-        check(lib.sluice_pull_mean(self._at(), found.address))
+        """With update=none: mean[count] becomes the decoded mean of all gradients.
+
+        mean: a vector, or a list of vectors that together are one, each of a type of its own.
+        """
+        if isinstance(mean, (list, tuple)):
+            pieces = Pieces(mean, "mean", self.count, writable=True)
+            check(lib.sluice_pull_segments(self._at(), pieces.array, pieces.n))
+        else:
+            found = vector(mean, "mean", self.count, (self._param_type,), writable=True)
+            check(lib.sluice_pull_mean(self._at(), found.address))
         self._pushed.clear()
+
+    def pull_begin(self, target: Any) -> None:
+        """Begins a pull into target, the params of pull() or the mean of pull_mean(), and does not wait.
+
+        The library writes into target until the ranges of pull_range() cover it.
+        """
+        if isinstance(target, (list, tuple)):
+            pieces = Pieces(target, "target", self.count, writable=True)
+            self._pushed.append(pieces)
+            check(lib.sluice_pull_begin_segments(self._at(), pieces.array, pieces.n))
+        else:
+            found = vector(target, "target", self.count, (self._param_type,), writable=True)
+            self._pushed.append(found)
+            check(lib.sluice_pull_begin(self._at(), found.address))
+        self._missing = self.count
+
+    def pull_range(self, begin: int, count: int) -> None:
+        """Waits until the coordinates begin .. begin+count-1 of target are complete.
+
+        The ranges of a step come in any order and cover each coordinate once; the last one ends the step.
+        """
+        check(lib.sluice_pull_range(self._at(), begin, count))
+        self._missing -= count
+        if self._missing == 0:
+            self._pushed.clear()
 
     def join(self, target: Any) -> bool:
         """Makes a step without a gradient of this worker, which has none left, and pulls into target.
 
-        target: the params of pull(), or the mean of pull_mean(), float32[count]. Returns whether any
+        target: the params of pull(), or the mean of pull_mean(), in one vector. Returns whether any
         worker pushed a gradient: each worker calls it until none did. Needs uneven=True.
         """
-        found = vector(target, "target", self.count, writable=True)
         more = ctypes.c_int()
-        check(lib.sluice_join(self._at(), found.address, ctypes.byref(more)))
+        check(lib.sluice_join(self._at(), self._params(target, "target"), ctypes.byref(more)))
         return bool(more.value)
 
     def serve(self) -> None:
@@ -124,6 +189,11 @@ class Model:
         """The flags that any worker raised for the last completed step, alike on all workers."""
         return lib.sluice_raised(self._at())
 
+    @property
+    def skipped(self) -> bool:
+        """With nonfinite=skip-all: whether the last push was left out by all workers, for NaN or infinity in one."""
+        return bool(lib.sluice_skipped(self._at()))
+
     # ---- state ----------------------------------------------------------------------------------
 
     def checkpoint(self, folder: Union[str, "os.PathLike[str]"]) -> None:
@@ -137,11 +207,11 @@ class Model:
     def restore(self, folder: Union[str, "os.PathLike[str]"], params: Any) -> int:
         """Restores a checkpoint into a freshly opened model; returns the completed steps.
 
-        params, float32[count], receives the parameters, except with update=none.
+        params[count] receives the parameters, except with update=none.
         """
-        found = vector(params, "params", self.count, writable=True)
         steps = ctypes.c_uint64()
-        check(lib.sluice_restore(self._at(), os.fsencode(folder), found.address, ctypes.byref(steps)))
+        check(lib.sluice_restore(self._at(), os.fsencode(folder), self._params(params, "params"),
+                                 ctypes.byref(steps)))
         return steps.value
 
     def state_save(self) -> bytearray:
@@ -158,9 +228,9 @@ class Model:
 
     def state_load(self, state: Any, params: Any) -> int:
         """Loads what state_save() gave to the same rank, as restore() does; returns the completed steps."""
-        found = vector(params, "params", self.count, writable=True)
         state, steps = bytes(state), ctypes.c_uint64()
-        check(lib.sluice_state_load(self._at(), state, len(state), found.address, ctypes.byref(steps)))
+        check(lib.sluice_state_load(self._at(), state, len(state), self._params(params, "params"),
+                                    ctypes.byref(steps)))
         return steps.value
 
     # ---- figures --------------------------------------------------------------------------------

@@ -36,7 +36,7 @@ def run(ranks, function, *arguments, flags=(), **environment):
             processes.append((subprocess.Popen(
                 [sys.executable, *flags, os.path.abspath(__file__), test, function, folder, str(rank),
                  str(ranks), *map(str, arguments)], stdout=said, stderr=subprocess.STDOUT,
-                env=dict(os.environ, SLUICE_LOST_AFTER="10s", SLUICE_WAIT_TIMEOUT="60s", **environment),
+                env={**os.environ, "SLUICE_LOST_AFTER": "10s", "SLUICE_WAIT_TIMEOUT": "60s", **environment},
                 start_new_session=True), said))
         end = time.monotonic() + LIMIT_S
         results = Results()

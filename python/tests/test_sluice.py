@@ -3,6 +3,7 @@
 import array
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -56,6 +57,15 @@ class Library(unittest.TestCase):
                               stdout=subprocess.PIPE, timeout=120)
         self.assertEqual(done.returncode, 0)
         self.assertIn("sluice-info", done.stdout)
+
+    def test_info_is_that_of_the_program(self):
+        from sluice.info import program
+        said = [subprocess.run(command, text=True, stdout=subprocess.PIPE, timeout=120).stdout.splitlines()
+                for command in ([sys.executable, "-m", "sluice.info"], [program()])]
+        self.assertIn(f"Sluice {sluice.library_version}, library {sluice.library_path}", said[0])
+        headings = [[line for line in lines if line and not line.startswith(" ")] for lines in said]
+        self.assertEqual(headings[0][1:], headings[1])
+        self.assertTrue(any("SLUICE_TRANSPORT" in line for line in said[0]), said[0])
 
 
 class Recipes(unittest.TestCase):
@@ -271,6 +281,42 @@ def rank_means(job, _):
     job.close()
 
 
+def rank_pieces(job, _):
+    """Parameters, gradients and changes in pieces have the bits of vectors; one rank overflows in one step."""
+    recipe = "up=topk(0.4) down=all nonfinite=skip-all"
+    grads = [floats(3, -1, 4, 1 + job.rank, -5), floats(9, 2, -6, 5, 3)]
+    whole, begin, end = floats(*range(5)), floats(0, 1), floats(2, 3, 4)
+    if job.rank == 1:
+        begin[0] = 7  # rank 0 decides
+    with job.open(whole, recipe, lr=0.5) as model, job.open([begin, end], recipe, lr=0.5) as other:
+        assert (other.count, list(begin)) == (5, [0.0, 1.0])
+        for grad in grads * 3:
+            model.push(grad)
+            model.pull(whole)
+            other.push([memoryview(grad)[:4], memoryview(grad)[4:]])
+            other.pull()
+            assert list(whole) == [*begin, *end] and not other.skipped
+        other.push(floats(1, 1, float("inf") if job.rank else 1, 1, 1))
+        other.pull([begin, end])
+        assert other.skipped and list(whole) == [*begin, *end]
+        other.push(grads[0])
+        model.push(grads[0])
+        model.pull(whole)
+        other.pull_begin([begin, end])
+        other.pull_range(3, 2)
+        other.pull_range(0, 3)
+        assert list(whole) == [*begin, *end] and other.step == model.step == 7
+        for wrong, why in (([begin], "1 pieces of grad have 2 elements: needed are 5"),
+                           ([begin, "x"], "piece 1 of grad is a str")):
+            try:
+                other.push(wrong)
+            except (ValueError, TypeError) as error:
+                assert why in str(error), error
+            else:
+                raise AssertionError(f"'{why}' was not said")
+    job.close()
+
+
 def rank_groups(job, _):
     """Ranks 0 and 2 are a group, ranks 1 and 3 another one, in reverse order."""
     group = job.split(job.rank % 2, -job.rank)
@@ -285,6 +331,52 @@ def rank_groups(job, _):
     assert (alone is None) == (job.rank != 3)
     job.close()
     assert group.closed
+
+
+KILLED = 5
+
+
+def rank_groups_and_a_killed_rank(job, folder):
+    """Groups of 2, 4 and 8 ranks at once. Rank 5 is killed: those that hold it fail, and the others go on."""
+    sizes = (2, 4, 8)
+    groups = [job.split(job.rank // size) for size in sizes]
+    means = [floats(0, 0) for _ in sizes]
+    models = [group.open(mean, "up=all down=all update=none") for group, mean in zip(groups, means)]
+
+    def step(which):
+        models[which].push(floats(job.rank, 1))
+        models[which].pull_mean(means[which])
+        first = job.rank // sizes[which] * sizes[which]
+        assert list(means[which]) == [first + (sizes[which] - 1) / 2, 1.0], (which, means[which])
+
+    def all_are(where):
+        """Waits without Sluice for the ranks that live: a barrier could fail, or not, with the rank that dies."""
+        with open(os.path.join(folder, f"{where}{job.rank}"), "w", encoding="ascii"):
+            pass
+        names = [os.path.join(folder, f"{where}{rank}") for rank in range(job.size) if rank != KILLED]
+        end = time.monotonic() + 30
+        while not all(map(os.path.exists, names)):
+            assert time.monotonic() < end, f"not all ranks are {where}"
+            time.sleep(0.01)
+
+    for which in range(len(sizes)):
+        for _ in range(3):
+            step(which)
+    all_are("ready")
+    if job.rank == KILLED:
+        os.kill(os.getpid(), signal.SIGKILL)
+    for which in reversed(range(len(sizes))):
+        held = job.rank // sizes[which] == KILLED // sizes[which]
+        for _ in range(5):
+            try:
+                step(which)
+            except sluice.PeerError as error:
+                assert held, f"a group of {sizes[which]} without rank {KILLED} failed: {error}"
+                assert f"rank {KILLED} of the job, node n{KILLED}) is lost" in str(error), error
+                break
+        else:
+            assert not held, f"a group of {sizes[which]} went on without rank {KILLED}"
+    all_are("done")
 
 
 def rank_waits_with_the_interpreter_free(job, folder):
@@ -335,8 +427,16 @@ class Ranks(unittest.TestCase):
     def test_means(self):
         ranks.run(2, "rank_means", flags=["-X", "dev"]).all_well()
 
+    def test_pieces(self):
+        ranks.run(2, "rank_pieces", flags=["-X", "dev"]).all_well()
+
     def test_groups(self):
         ranks.run(4, "rank_groups").all_well()
+
+    def test_groups_and_a_killed_rank(self):
+        results = ranks.run(8, "rank_groups_and_a_killed_rank", SLUICE_LOST_AFTER="3s")
+        for rank, (status, said) in enumerate(results):
+            self.assertEqual(status, -signal.SIGKILL if rank == KILLED else 0, f"rank {rank} said: {said}")
 
     def test_other_threads_go_on_during_a_wait(self):
         ranks.run(2, "rank_waits_with_the_interpreter_free").all_well()

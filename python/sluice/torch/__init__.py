@@ -4,6 +4,15 @@
 ``compress`` is for DistributedDataParallel, ``replicate`` for the replicas of FSDP2, and ``Optimizer``
 for scripts without either.
 """
+try:
+    import torch as _torch  # noqa: F401
+except ModuleNotFoundError as error:
+    import sys as _sys
+    raise ModuleNotFoundError(
+        f"sluice.torch needs torch, which {_sys.executable} has not: install it there, or make the virtual "
+        "environment with --system-site-packages by a Python that has it, as /usr/bin/python3 has Debian's "
+        "python3-torch", name=error.name) from None
+
 from ._ddp import Compression, compress
 from ._fsdp import Replication, replicate
 from ._group import StoreBootstrap, default_job, process_group

@@ -2,14 +2,14 @@
 """The communication hook of DistributedDataParallel.
 
 A bucket's gradients are pushed from where they lie, by ranges, as soon as back-propagation has filled
-the bucket. The last bucket of a step pulls the mean of all, and then the futures of all buckets are
-completed. DDP calls the hooks of all buckets before it waits for a future.
+the bucket. The last bucket of a step begins the pull of the mean into the buckets themselves, and then
+the future of each bucket is completed as soon as the mean of its parameters is here, while those of
+later buckets still travel. DDP calls the hooks of all buckets before it waits for a future.
 """
 import warnings
 from typing import Any, Dict, List, Optional, Tuple, Union
 
 import torch
-from torch.utils.dlpack import from_dlpack, to_dlpack
 
 from ..errors import InvalidError
 from ..job import Job
@@ -18,6 +18,7 @@ from ._flat import TYPES, Layout, load_state, saved_state, verify, with_update_n
 from ._group import default_job
 
 _Segments = List[Tuple[int, int, int]]  # of a bucket: offset in it, begin in the flat vector, count
+_Waiting = List[Tuple[Any, torch.Tensor, _Segments]]  # a future, its bucket, and where that lies
 
 
 def has_momentum(optimizer: Any) -> bool:
@@ -54,28 +55,34 @@ class Compression:
         if optimizer is not None:
             warn_of_two_momenta(wanted, optimizer)
         types = {p.dtype for p in self.layout.parameters}
-        self._dtype = types.pop() if len(types) == 1 else torch.float32
+        self._dtype = min(types, key=str) if len(types) == 1 else torch.float32
         device = self.layout.parameters[0].device
         if any(p.device != device for p in self.layout.parameters):
             raise InvalidError("sluice.torch.compress: the parameters are on several devices: a model of "
                                "Sluice is on one")
-        self._mean = torch.empty(self.layout.count, dtype=torch.float32, device=device)
-        self.layout.gather(self._mean)
+        self._device = device
+        start = self._vector()
+        self.layout.gather(start)
         if device.type == "cuda":
             options.setdefault("stream", torch.cuda.current_stream(device).cuda_stream)
-        self.model = self.job.open(self._mean, wanted, tensors=self.layout.tensors(),
+        self.model = self.job.open(start, wanted, tensors=self.layout.tensors(),
                                    grad_type=TYPES[self._dtype], **options)
-        self.layout.scatter(self._mean)  # those of rank 0
+        self.layout.scatter(start)  # those of rank 0
         plan = wanted.plan(self.layout.count, self.job.workers,
                            steps_per_epoch=options.get("steps_per_epoch", 0))
-        self._ranges = any(line.split()[:2] == ["ranges", "yes"] for line in plan.splitlines())
-        self._flat = None if self._ranges else torch.empty(self.layout.count, dtype=self._dtype,
-                                                           device=device)
+        # Whether buckets are pushed one by one: they have one type, and the recipe does not need them all,
+        # for which the library would copy them.
+        self._ranges = len(types) == 1 and any(
+            line.split()[:2] == ["ranges", "yes"] and " copy " not in line for line in plan.splitlines())
+        # In the memory of a GPU the library takes one vector for all parameters, and no pieces.
+        self._mean = start if device.type == "cuda" else None
         self._segments: Dict[Tuple[int, ...], _Segments] = {}
-        self._waiting: List[Tuple[Any, torch.Tensor, _Segments]] = []
-        self._parts: Dict[Tuple[int, int], torch.Tensor] = {}  # of the mean
+        self._waiting: _Waiting = []
         self.copied_bytes = 0
         self.skipped_steps = 0
+
+    def _vector(self) -> torch.Tensor:
+        return torch.empty(self.layout.count, dtype=torch.float32, device=self._device)
 
     @staticmethod
     def _check_uneven(ddp: Any, scaler: Any) -> None:
@@ -110,31 +117,14 @@ class Compression:
         return found
 
     def _push(self, buffer: torch.Tensor, segments: _Segments) -> None:
-        if buffer.dtype != self._dtype:  # a model of several types
-            buffer = buffer.to(self._dtype)
-            self.copied_bytes += buffer.numel() * buffer.element_size()
         for offset, begin, count in segments:
-            part = buffer[offset:offset + count]
-            if self._ranges:
-                self.model.push_range(part, begin, count)
-            else:
-                self._flat[begin:begin + count].copy_(part)
-                self.copied_bytes += count * buffer.element_size()
+            self.model.push_range(buffer[offset:offset + count], begin, count)
 
-    def _result(self, buffer: torch.Tensor, segments: _Segments) -> torch.Tensor:
-        if len(segments) == 1 and buffer.dtype == torch.float32:
-            _, begin, count = segments[0]
-            part = self._parts.get((begin, count))
-            if part is None:
-                # The reducer counts offsets from the beginning of the storage, so that a slice of the
-                # mean would be read from its beginning: the part is a storage of its own over this memory.
-                part = from_dlpack(to_dlpack(self._mean[begin:begin + count]))
-                self._parts[begin, count] = part
-            return part
-        for offset, begin, count in segments:
-            buffer[offset:offset + count].copy_(self._mean[begin:begin + count])
-        self.copied_bytes += buffer.numel() * buffer.element_size()
-        return buffer
+    def _pieces(self, waiting: _Waiting) -> List[torch.Tensor]:
+        """The buckets, cut and ordered as the flat vector is."""
+        found = [(begin, buffer[offset:offset + count])
+                 for _, buffer, segments in waiting for offset, begin, count in segments]
+        return [piece for _, piece in sorted(found, key=lambda pair: pair[0])]
 
     def _bucket(self, bucket: Any) -> Any:
         if bucket.index() == 0:
@@ -142,7 +132,7 @@ class Compression:
         buffer, segments = bucket.buffer(), self._segments_of(bucket)
         future: Any = torch.futures.Future()
         self._waiting.append((future, buffer, segments))
-        if self._scaler is None:
+        if self._ranges and self._scaler is None:
             self._push(buffer, segments)
         if bucket.is_last():
             self._finish()
@@ -152,15 +142,36 @@ class Compression:
         waiting, self._waiting = self._waiting, []
         if self._scaler is not None and not self._unscaled(waiting):
             return
-        if self._flat is not None:
-            self.model.push(self._flat)
-        self.model.pull_mean(self._mean)
-        if self._scaler is not None:
-            self._mean.mul_(self._scaler.get_scale())
+        if self._mean is not None:
+            self._finish_on_device(waiting, self._mean)
+            return
+        pieces = self._pieces(waiting)
+        if not self._ranges:
+            self.model.push(pieces)
+        self.model.pull_begin(pieces)
         for future, buffer, segments in waiting:
-            future.set_result(self._result(buffer, segments))
+            for _, begin, count in segments:
+                self.model.pull_range(begin, count)
+            future.set_result(self._scaled(buffer))
 
-    def _unscaled(self, waiting: List[Tuple[Any, torch.Tensor, _Segments]]) -> bool:
+    def _finish_on_device(self, waiting: _Waiting, mean: torch.Tensor) -> None:
+        if not self._ranges:
+            for _, buffer, segments in waiting:
+                for offset, begin, count in segments:
+                    mean[begin:begin + count].copy_(buffer[offset:offset + count])
+                self.copied_bytes += buffer.numel() * mean.element_size()
+            self.model.push(mean if self._dtype == torch.float32 else mean.to(self._dtype))
+        self.model.pull_mean(mean)
+        for future, buffer, segments in waiting:
+            for offset, begin, count in segments:
+                buffer[offset:offset + count].copy_(mean[begin:begin + count])
+            self.copied_bytes += buffer.numel() * buffer.element_size()
+            future.set_result(self._scaled(buffer))
+
+    def _scaled(self, buffer: torch.Tensor) -> torch.Tensor:
+        return buffer if self._scaler is None else buffer.mul_(self._scaler.get_scale())
+
+    def _unscaled(self, waiting: _Waiting) -> bool:
         """Takes the loss scale out and pushes. False: some rank overflowed, and all skip the step."""
         overflow = not all(bool(torch.isfinite(buffer).all()) for _, buffer, _ in waiting)
         if self.job.sum([float(overflow)])[0]:
@@ -170,7 +181,8 @@ class Compression:
             return False
         for _, buffer, segments in waiting:
             buffer.mul_(1.0 / self._scaler.get_scale())
-            self._push(buffer, segments)
+            if self._ranges:
+                self._push(buffer, segments)
         return True
 
     def join(self, optimizer: Any) -> int:
@@ -179,11 +191,11 @@ class Compression:
         Each rank calls it when it has no rows left, and all return together, with equal parameters.
         Returns the number of steps. Needs uneven=True.
         """
-        steps = 0
-        while self.model.join(self._mean):
+        steps, whole = 0, self._vector()
+        while self.model.join(whole):
             with torch.no_grad():
                 for i, p in enumerate(self.layout.parameters):
-                    mean = self.layout.view(self._mean, i)
+                    mean = self.layout.view(whole, i)
                     if p.grad is None:
                         p.grad = mean.to(p.dtype, copy=True)
                     else:
@@ -203,7 +215,7 @@ class Compression:
 
     def restore(self, folder: Any) -> int:
         """Restores what checkpoint() wrote, before the first step; returns the completed steps."""
-        return self.model.restore(folder, self._mean)
+        return self.model.restore(folder, self._vector())
 
     def state_dict(self) -> Dict[str, torch.Tensor]:
         """What checkpoint() writes, as one uint8 tensor: this rank's part. Collective, between two steps.
@@ -214,7 +226,7 @@ class Compression:
 
     def load_state_dict(self, state: Dict[str, torch.Tensor]) -> int:
         """Loads what state_dict() gave to this rank, before the first step; returns the completed steps."""
-        return load_state(self.job, self.model, state, self._mean)
+        return load_state(self.job, self.model, state, self._vector())
 
     def verify(self) -> int:
         """Compares the parameters over the workers; returns their digest, else names one that differs."""

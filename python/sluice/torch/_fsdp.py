@@ -25,7 +25,13 @@ class _Piece:
     def __init__(self, owner: "Replication", name: str, index: int) -> None:
         self._owner, self._name, self._index = owner, name, index
         self._mean: Optional[torch.Tensor] = None
+        self._short = False
         self.model: Optional[Model] = None
+
+    @property
+    def key(self) -> str:
+        """Of this rank's part in a state_dict(): no other rank has one of that name."""
+        return f"rank{self._owner.rank}.module{self._index}"
 
     def folder(self, folder: str) -> str:
         return os.path.join(folder, f"piece{self._owner.color}", f"module{self._index}")
@@ -38,17 +44,23 @@ class _Piece:
         start = torch.zeros(piece.numel(), dtype=torch.float32, device=piece.device)
         model = self._owner.group.open(start, self._owner.recipe, grad_type=TYPES[piece.dtype],
                                        stream=stream, **self._owner.options)
-        self._mean = None if TYPES[piece.dtype] == F32 else start
+        # A mean of 16 bits is written where the gradient lies, but not in the memory of a GPU.
+        self._short = TYPES[piece.dtype] != F32
+        self._mean = start if piece.is_cuda and self._short else None
         if self._owner.restored is not None:
             model.restore(self.folder(self._owner.restored), start)
+        elif self._owner.loaded is not None:
+            model.state_load(self._owner.loaded[self.key].cpu().numpy(), start)
         return model
 
     def __call__(self, piece: torch.Tensor) -> None:
         if self.model is None:
             self.model = self._open(piece)
         self.model.push(piece)
-        self.model.pull_mean(piece if self._mean is None else self._mean)
-        if self._mean is not None:
+        if self._mean is None:
+            self.model.pull_mean([piece] if self._short else piece)
+        else:
+            self.model.pull_mean(self._mean)
             piece.copy_(self._mean.view_as(piece))
             self._owner.copied_bytes += piece.numel() * piece.element_size()
 
@@ -65,7 +77,9 @@ class Replication:
         self.recipe = with_update_none(recipe, "sluice.torch.replicate")
         self.options, self.copied_bytes = options, 0
         self.restored: Optional[str] = None
+        self.loaded: Optional[Dict[str, torch.Tensor]] = None
         job = default_job() if job is None else job
+        self.rank = job.rank
         self.color = mesh.get_local_rank()
         group = job.split(self.color, job.rank)
         assert group is not None
@@ -96,10 +110,33 @@ class Replication:
 
     def restore(self, folder: Any) -> None:
         """Lets the first backward restore what checkpoint() wrote."""
-        if self._models():
-            raise InvalidError("Replication.restore: steps have already been made: call it before the first "
-                               "backward")
+        self._must_be_new("restore")
         self.restored = os.fspath(folder)
+
+    def state_dict(self) -> Dict[str, torch.Tensor]:
+        """What checkpoint() writes, as a uint8 tensor for each module: this rank's parts.
+
+        Collective, between two steps, after the first one, which opens the models.
+        """
+        if not self._models():
+            raise InvalidError("Replication.state_dict: no step was made yet, so there is no state: call it "
+                               "after a backward")
+        return {piece.key: torch.frombuffer(piece.model.state_save(), dtype=torch.uint8)
+                for piece in self._pieces if piece.model is not None}
+
+    def load_state_dict(self, state: Dict[str, torch.Tensor]) -> None:
+        """Lets the first backward load what state_dict() gave to this rank."""
+        self._must_be_new("load_state_dict")
+        missing = [piece.key for piece in self._pieces if piece.key not in state]
+        if missing:
+            raise InvalidError(f"the state has {', '.join(sorted(state)) or 'nothing'} and not {missing[0]}: every "
+                               "rank loads the parts that it saved itself, of an equal model")
+        self.loaded = dict(state)
+
+    def _must_be_new(self, what: str) -> None:
+        if self._models():
+            raise InvalidError(f"Replication.{what}: steps have already been made: call it before the first "
+                               "backward")
 
     def verify(self) -> int:
         """Compares the pieces over the replicas; returns their digest, else names a parameter."""

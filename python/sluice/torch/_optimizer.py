@@ -83,11 +83,11 @@ class Optimizer(torch.optim.Optimizer):
                     raise InvalidError(f"{name} is not a parameter of inner: it would get gradients and "
                                        "never change. Give both the same parameters")
             self.param_groups = inner.param_groups
-        elif dtype != torch.float32:
-            raise InvalidError(f"the parameters are {dtype}, and shards step in float32: give inner= an "
-                               "optimizer, or keep float32 parameters and use autocast")
         self._grad = torch.zeros(self.layout.count, dtype=dtype, device=device)
-        self._flat = torch.empty(self.layout.count, dtype=torch.float32, device=device)
+        # The library writes a mean of 16 bits where the gradient lies, but not in the memory of a GPU.
+        self._pieces = dtype != torch.float32 and device.type != "cuda"
+        self._flat = torch.empty(self.layout.count, device=device,
+                                 dtype=dtype if inner is None else torch.float32)
         self.layout.gather(self._flat)
         stream = torch.cuda.current_stream(device).cuda_stream if device.type == "cuda" else None
         self.model = self.job.open(self._flat, recipe, tensors=self.layout.tensors(), shards=shards,
@@ -165,8 +165,8 @@ class Optimizer(torch.optim.Optimizer):
             self._check_views()
         else:
             self.model.push(self._grad)
-            self.model.pull_mean(self._flat)
-            if self._flat is not self._grad:
+            self.model.pull_mean([self._grad] if self._pieces else self._flat)
+            if self._flat is not self._grad and not self._pieces:
                 self._grad.copy_(self._flat)
                 self.copied_bytes += self._grad.numel() * self._grad.element_size()
             self.inner.step()
@@ -191,11 +191,11 @@ class Optimizer(torch.optim.Optimizer):
         return steps
 
     def _check_views(self) -> None:
-        begin, last = self._flat.data_ptr(), self.layout.parameters[-1]
-        if last.data_ptr() != begin + 4 * self.layout.begins[-1]:
-            raise InvalidError(f"{self.layout.names[-1]} was moved to other memory since the optimizer was "
-                               "made, so steps no longer reach it: call model.to() before, and use "
-                               "copy_() to set parameters")
+        start, size = self._flat.data_ptr(), self._flat.element_size()
+        for name, p, begin in zip(self.layout.names, self.layout.parameters, self.layout.begins):
+            if p.data_ptr() != start + size * begin:
+                raise InvalidError(f"{name} was moved to other memory since the optimizer was made, so steps no "
+                                   "longer reach it: call model.to() before, and use copy_() to set parameters")
 
     # ---- state and figures ----------------------------------------------------------------------
 

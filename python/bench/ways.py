@@ -1,0 +1,136 @@
+# SPDX-License-Identifier: BSD-3-Clause
+"""The ways to exchange gradients that ddp.py and fashion.py compare, and how their bytes are counted."""
+import fcntl
+import os
+import socket
+import struct
+
+import sluice
+import sluice.torch
+import torch
+import torch.distributed as dist
+from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
+from torch.nn.parallel import DistributedDataParallel
+
+INTERFACE = os.environ.get("GLOO_SOCKET_IFNAME", "")
+
+
+def own_address():
+    """Of the interface that Gloo uses; without one all ranks are on this machine."""
+    if not INTERFACE:
+        return "127.0.0.1"
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        SIOCGIFADDR = 0x8915
+        answer = fcntl.ioctl(any_socket, SIOCGIFADDR, struct.pack("256s", INTERFACE.encode()))
+    return socket.inet_ntoa(answer[20:24])
+
+
+def start():
+    """Joins the job and, through it, a Gloo group of the same ranks; returns the job."""
+    job = sluice.torch.default_job()
+    where, store = b"", None
+    if job.rank == 0:
+        store = dist.TCPStore(own_address(), 0, job.workers, True, wait_for_workers=False)
+        where = f"{own_address()} {store.port}".encode()
+    host, port = job.broadcast(where.ljust(64))[:64].split()
+    if store is None:
+        store = dist.TCPStore(host.decode(), int(port), job.workers, False, wait_for_workers=False)
+    dist.init_process_group("gloo", store=store, rank=job.rank, world_size=job.workers)
+    return job
+
+
+def sent_on_the_wire():
+    """Bytes that this node has sent by the interface, with all headers; 0 without one."""
+    if not INTERFACE:
+        return 0
+    with open(f"/sys/class/net/{INTERFACE}/statistics/tx_bytes", encoding="ascii") as file:
+        return int(file.read())
+
+
+def add_in_rank_order(_, bucket):
+    """A hook that gathers the gradients over Gloo, and adds them as the shards of Sluice do."""
+    mine = bucket.buffer()
+    rows = [torch.empty_like(mine) for _ in range(dist.get_world_size())]
+    dist.all_gather(rows, mine)
+    total = rows[0].clone()
+    for row in rows[1:]:
+        total += row
+    future = torch.futures.Future()
+    future.set_result(total.mul_(1.0 / len(rows)))
+    return future
+
+
+class Way:
+    """model, for the forward pass, optimizer, and of Sluice state. name is KIND or KIND: RECIPE.
+
+    optimizer: a function that makes one for a module, without momentum if the recipe has momentum.
+    """
+
+    def __init__(self, name, job, module, optimizer, steps_per_epoch=0, **ddp):
+        self.name, self.job, self.module, self.state, self._power = name, job, module, None, None
+        kind, _, recipe = name.partition(": ")
+        if kind == "optimizer":
+            shards = "update=none" not in recipe
+            inner = optimizer(module, "momentum" in recipe)
+            self.model = module
+            self.optimizer = self.state = sluice.torch.Optimizer(
+                module, recipe, job=job, steps_per_epoch=steps_per_epoch,
+                **({"lr": inner.param_groups[0]["lr"]} if shards else {"inner": inner}))
+            return
+        # The Gloo of torch 1.13 cannot send the buffer of type bool that the GPT has.
+        module._ddp_params_and_buffers_to_ignore = [name for name, _ in module.named_buffers()]
+        # Over Gloo PowerSGD's callbacks of several buckets meet in another order on each rank, and fail:
+        # one bucket. torch 1.13 cuts the first one at this size, whatever bucket_cap_mb says.
+        usual = dist._DEFAULT_FIRST_BUCKET_BYTES
+        if "PowerSGD" in kind:
+            dist._DEFAULT_FIRST_BUCKET_BYTES, ddp["bucket_cap_mb"] = 1 << 32, 4096
+        self.model = DistributedDataParallel(module, gradient_as_bucket_view=True, **ddp)
+        dist._DEFAULT_FIRST_BUCKET_BYTES = usual
+        self.optimizer = optimizer(module, "momentum" in recipe)
+        if kind == "gloo, fp16 hook":
+            self.model.register_comm_hook(None, default_hooks.fp16_compress_hook)
+        elif kind.startswith("gloo, PowerSGD rank "):
+            self._power = powerSGD_hook.PowerSGDState(
+                None, matrix_approximation_rank=int(kind.split()[-1]), start_powerSGD_iter=2)
+            self.model.register_comm_hook(self._power, powerSGD_hook.powerSGD_hook)
+        elif kind == "gloo, added in rank order":
+            self.model.register_comm_hook(None, add_in_rank_order)
+        elif kind == "compress":
+            self.state = sluice.torch.compress(self.model, recipe, job=job, steps_per_epoch=steps_per_epoch)
+        elif kind not in ("gloo", "gloo, ranks renumbered", "gloo, float64", "no exchange"):
+            raise ValueError(f"no way to exchange gradients is named '{kind}'")
+
+    def exchange(self):
+        """Around a backward: without an exchange each rank keeps its own gradients."""
+        return self.model.no_sync() if self.name == "no exchange" else _Nothing()
+
+    def sent(self, steps):
+        """Bytes of gradients and answers that all ranks together sent, without headers of the network.
+
+        Of Gloo it is what its ring sends. It is collective.
+        """
+        if self.state:
+            stats = self.state.stats()
+            return int(sum(self.job.sum([stats["pushed_bytes"] + stats["pulled_bytes"]])))
+        ring = 2 * (self.job.workers - 1)
+        values = steps * sum(p.numel() for p in self.module.parameters())
+        if self.name == "no exchange":
+            return 0
+        if self._power:
+            _, before, after = self._power.compression_stats()
+            values += int(after - before)
+        if self.name == "gloo, added in rank order":
+            ring = self.job.workers * (self.job.workers - 1)
+        return ring * values * {"gloo, fp16 hook": 2, "gloo, float64": 8}.get(self.name, 4)
+
+    def close(self):
+        if self.state:
+            self.state.close()
+
+
+class _Nothing:
+    def __enter__(self):
+        pass
+
+    def __exit__(self, *_):
+        pass
