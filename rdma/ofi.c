@@ -42,8 +42,7 @@ enum {
 	TICK_BLIND_NS = NS_PER_MS, /* the provider has no descriptor to sleep on */
 	SERVE_MIN_MS = 1,
 	SERVE_MAX_MS = 20,
-	CLOSE_MS = 1000,
-	CAUTION_BYTES = 512
+	CLOSE_MS = 1000
 };
 
 struct ofi {
@@ -69,7 +68,6 @@ struct ofi {
 	uint64_t next_look_ns, last_look_ns, progressed_ns;
 	uint64_t lively_ns; /* when this rank polled last, or a completion came */
 	struct ofi_bell bell;
-	char caution[CAUTION_BYTES];
 
 	pthread_t thread;
 	pthread_cond_t ends;
@@ -294,21 +292,6 @@ static int ofi_admit(struct transport *t, const struct job_secret *secret)
 	ofi_proofs_admit(o->proofs, secret);
 	pthread_mutex_unlock(&o->lock);
 	return SLUICE_OK;
-}
-
-/* Nobody is to measure TCP and take it for the best that there is. */
-static void caution_of_tcp(struct ofi *o, const char *provider)
-{
-	if (!ofi_fabric_is_tcp(o->fabric) || (provider && *provider))
-		return;
-	snprintf(
-		o->caution, sizeof(o->caution),
-		"ofi: other ranks are reached over TCP (%s), which is slower than RDMA; faster are "
-		"cards for RDMA on all nodes (the transport verbs) or a fabric with a provider of "
-		"its "
-		"own; SLUICE_PROVIDER=%s says that TCP is meant, and leaves this out",
-		ofi_fabric_text(o->fabric), ofi_fabric_provider(o->fabric));
-	o->transport.caution = o->caution;
 }
 
 /* Of two ranks with one address no notice could be told apart. */
@@ -619,7 +602,7 @@ static int open_parts(struct ofi *o, const struct transport_config *config)
 		.buffers = o->buffers,
 		.copies = (uint8_t *)o->buffers->base + o->letters_bytes,
 	};
-	caution_of_tcp(o, config->provider);
+	o->transport.caution = ofi_fabric_caution(o->fabric);
 	return start_thread(o);
 }
 

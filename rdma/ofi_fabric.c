@@ -13,6 +13,8 @@
 
 enum { QUEUE_ENTRIES = 4096, BATCH = 32, KEY_TRIES = 8, RECEIVES = 64 };
 
+enum { CAUTION_BYTES = 512 };
+
 struct ofi_fabric {
 	struct ofi_choice choice;
 	struct fid_fabric *fabric;
@@ -23,6 +25,7 @@ struct ofi_fabric {
 	int fd;                   /* -1: there is none */
 	enum ofi_notice promised; /* what comes in is read so, whatever a trial shows */
 	enum ofi_notice notice;
+	char caution[CAUTION_BYTES]; /* "": none */
 };
 
 static const struct fi_domain_attr *domain_attr(const struct ofi_fabric *f)
@@ -109,6 +112,17 @@ static int open_objects(struct ofi_fabric *f)
 	return err ? err : open_endpoint(f);
 }
 
+/* Nobody is to measure TCP and take it for the best that there is. */
+static void write_caution(struct ofi_fabric *f)
+{
+	snprintf(
+		f->caution, sizeof(f->caution),
+		"ofi: other ranks are reached over TCP (%s), which is slower than RDMA; faster are "
+		"cards for RDMA on all nodes (the transport verbs) or a fabric with a provider of "
+		"its own; SLUICE_PROVIDER=%s says that TCP is meant, and leaves this out",
+		ofi_fabric_text(f), ofi_fabric_provider(f));
+}
+
 int ofi_fabric_open(const char *provider, const char *interface, struct ofi_fabric **out)
 {
 	struct ofi_fabric *f = calloc(1, sizeof(*f));
@@ -128,6 +142,8 @@ int ofi_fabric_open(const char *provider, const char *interface, struct ofi_fabr
 	}
 	log_line(LOG_INFO, "rdma", "ofi: %s%s", f->choice.text,
 		 ofi_choice_is_tcp(&f->choice) ? ", through the sockets of the kernel" : "");
+	if (ofi_fabric_is_tcp(f) && !(provider && *provider))
+		write_caution(f);
 	*out = f;
 	return SLUICE_OK;
 }
@@ -167,6 +183,11 @@ const char *ofi_fabric_provider(const struct ofi_fabric *f)
 const char *ofi_fabric_text(const struct ofi_fabric *f)
 {
 	return f->choice.text;
+}
+
+const char *ofi_fabric_caution(const struct ofi_fabric *f)
+{
+	return f->caution[0] ? f->caution : NULL;
 }
 
 int ofi_fabric_is_tcp(const struct ofi_fabric *f)

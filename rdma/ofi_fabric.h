@@ -26,6 +26,8 @@ void ofi_fabric_close(struct ofi_fabric **f);
 const char *ofi_fabric_provider(const struct ofi_fabric *f);
 const char *ofi_fabric_text(
 	const struct ofi_fabric *f); /* of provider and interface, for the log */
+/* What a user should know who did not name the provider; NULL: nothing. */
+const char *ofi_fabric_caution(const struct ofi_fabric *f);
 int ofi_fabric_is_tcp(const struct ofi_fabric *f);
 /* How a put announces itself: as is promised, until a trial shows something else. */
 enum ofi_notice ofi_fabric_notice(const struct ofi_fabric *f);

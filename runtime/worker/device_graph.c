@@ -13,20 +13,6 @@ struct graph_push {
 	float scale;     /* by which the graph multiplies gradients */
 };
 
-static size_t offset_of(const sluice_model *model, uint32_t shard)
-{
-	size_t bytes = 0;
-	for (uint32_t s = 0; s < shard; s++)
-		bytes += model->layout.shards[s].slot_bytes - MESSAGE_HEADER_BYTES;
-	return bytes;
-}
-
-const uint8_t *graph_payload(const sluice_model *model, uint32_t shard)
-{
-	const struct graph_push *g = model->worker->device->graph;
-	return (const uint8_t *)g->landing.address + offset_of(model, shard);
-}
-
 void graph_close(sluice_model *model)
 {
 	struct on_device *d = model->worker->device;
@@ -41,7 +27,7 @@ void graph_close(sluice_model *model)
 static int open_graph(sluice_model *model)
 {
 	struct on_device *d = model->worker->device;
-	const size_t bytes = offset_of(model, model->layout.n_shards);
+	const size_t bytes = outbox_landing_at(model, model->layout.n_shards);
 	if (d->graph)
 		return 0;
 	d->graph = calloc(1, sizeof(*d->graph));
@@ -90,8 +76,8 @@ static int capture(sluice_model *model, const void *grad)
 		return fail(SLUICE_ENOMEM, "sluice_push: no memory for a push in a graph");
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		parts[s] = outbox_parts(model)[s];
-		parts[s].payload = (uint8_t *)g->made.address + offset_of(model, s);
-		parts[s].copy = (uint8_t *)g->landing.address + offset_of(model, s);
+		parts[s].payload = (uint8_t *)g->made.address + outbox_landing_at(model, s);
+		parts[s].copy = (uint8_t *)g->landing.address + outbox_landing_at(model, s);
 	}
 	int rc = outbox_capture(model, grad, parts, &g->scale);
 	free(parts);
@@ -147,6 +133,6 @@ int on_device_launched(sluice_model *model)
 	const float scale = on_device_select_of(model, NULL).scale;
 	if (scale != d->graph->scale)
 		return rate_changed(model, scale);
-	outbox_launched(model);
+	outbox_launched(model, (const uint8_t *)d->graph->landing.address);
 	return 0;
 }

@@ -53,7 +53,7 @@ struct outbox {
 	struct memory payloads; /* where parts are packed */
 	struct region *region;  /* over payloads, if any is posted from there; else NULL */
 	struct window staging;  /* the lanes' staging region, pinned */
-	int from_graph;         /* the last push was part of a graph that was launched */
+	const uint8_t *landed; /* payloads of a graph that was launched as the last push, or NULL */
 	struct memory landing; /* a simulated rank's, whose pages others share: staged payloads come
 				  here */
 	uint32_t *listed;      /* selected_most: positions that the host encodes, */
@@ -253,7 +253,7 @@ void outbox_close(sluice_model *model)
 enum payload_way on_device_way(const sluice_model *model, uint32_t shard)
 {
 	const struct outbox *o = outbox_of(model);
-	return o->from_graph ? PAYLOAD_STAGED : o->lanes[shard].way;
+	return o->landed ? PAYLOAD_STAGED : o->lanes[shard].way;
 }
 
 int on_device_packed(const sluice_model *model, uint32_t shard)
@@ -331,7 +331,7 @@ int on_device_fold(sluice_model *model, const void *grad)
 	struct outbox *o = d->outbox;
 	w->skip = 0;
 	const struct device_push push = push_of(model, grad);
-	o->from_graph = 0;
+	o->landed = NULL;
 	aim(model);
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		o->heads[s] = upload_head(model, s);
@@ -360,11 +360,19 @@ const struct device_part *outbox_parts(const sluice_model *model)
 	return outbox_of(model)->parts;
 }
 
-void outbox_launched(sluice_model *model)
+size_t outbox_landing_at(const sluice_model *model, uint32_t shard)
+{
+	size_t bytes = 0;
+	for (uint32_t s = 0; s < shard; s++)
+		bytes += model->layout.shards[s].slot_bytes - MESSAGE_HEADER_BYTES;
+	return bytes;
+}
+
+void outbox_launched(sluice_model *model, const uint8_t *landing)
 {
 	struct outbox *o = outbox_of(model);
 	model->worker->skip = 0;
-	o->from_graph = 1;
+	o->landed = landing;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++)
 		o->heads[s] = upload_head(model, s);
 	o->asked_ns = now_ns();
@@ -476,15 +484,15 @@ static void stage_made(sluice_model *model, uint32_t shard, struct message *m)
 	static const enum lane_way ways[] = { [PAYLOAD_STAGED] = LANE_STAGED,
 					      [PAYLOAD_PLACED] = LANE_PLACED,
 					      [PAYLOAD_IN_PLACE] = LANE_BESIDE };
-	const enum payload_way way = o->from_graph ? PAYLOAD_STAGED : o->lanes[shard].way;
+	const enum payload_way way = o->landed ? PAYLOAD_STAGED : o->lanes[shard].way;
 	const struct lane_payload payload = { .way = ways[way],
 					      .region = o->region,
 					      .bytes = o->parts[shard].payload };
 	uint8_t *slot = lane_slot(model, shard, m->seq);
 	m->payload_bytes = sent->payload_bytes;
 	m->scale = sent->scale;
-	if (o->from_graph)
-		memcpy(slot + MESSAGE_HEADER_BYTES, graph_payload(model, shard),
+	if (o->landed)
+		memcpy(slot + MESSAGE_HEADER_BYTES, o->landed + outbox_landing_at(model, shard),
 		       sent->payload_bytes);
 	else if (o->landing.address && way == PAYLOAD_STAGED)
 		memcpy(slot + MESSAGE_HEADER_BYTES, o->parts[shard].copy, sent->payload_bytes);
@@ -609,7 +617,7 @@ static int ask_for_values(sluice_model *model)
 	const struct device_push push = { .payload = DEVICE_VALUES,
 					  .vector = d->residual.address,
 					  .parts = o->parts };
-	o->from_graph = 0;
+	o->landed = NULL;
 	aim(model);
 	o->asked_ns = now_ns();
 	/* Simulated ranks would wait for one that waits for no rank. */
