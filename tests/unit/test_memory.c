@@ -49,12 +49,22 @@ static uint64_t resident_bytes(void)
 static atomic_int watching;
 static uint64_t most;
 
+/* The two counts of a reading are not of one moment: between them one kind of memory may be given
+ * back and the other one taken. So of two readings the smaller count of each kind is true of the
+ * time between them. */
 static void *watch(void *unused)
 {
-	while (atomic_load(&watching)) {
-		uint64_t now = resident_bytes();
+	struct resident last, now;
 
-		most = now > most ? now : most;
+	CHECK(!resident_now(&last));
+	while (atomic_load(&watching)) {
+		CHECK(!resident_now(&now));
+		const uint64_t anonymous = now.anonymous < last.anonymous ? now.anonymous :
+									    last.anonymous;
+		const uint64_t regions = now.regions < last.regions ? now.regions : last.regions;
+
+		most = anonymous + regions > most ? anonymous + regions : most;
+		last = now;
 	}
 	return unused;
 }
