@@ -235,7 +235,7 @@ static const char tcp_is_slow[] = "other ranks are reached over TCP";
 static int default_on_two_nodes(int rank, void *argument)
 {
 	sluice_job *job;
-	uint8_t bytes[1000];
+	uint8_t bytes[1000] = { 1 };
 	sluice_region *region = NULL;
 
 	(void)argument;
