@@ -6,6 +6,7 @@
 #ifndef TESTS_FAKE_OFI_H
 #define TESTS_FAKE_OFI_H
 #include <rdma/fabric.h>
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -26,16 +27,16 @@ struct fake_ofi_settings {
 	enum { HMEM_NONE, HMEM_READS, HMEM_DEAD, HMEM_REFUSED } hmem;
 	uint8_t *device;
 	size_t device_bytes;
-	/* What it does. */
-	int takes_receives; /* a notice uses up a receive, and waits where there is none */
-	int no_writedata;   /* ENOSYS, although it promised */
-	int names_nobody;   /* getinfo's error where senders are to be named */
-	int drops_notices;  /* bytes arrive, and nobody is told */
-	int late;           /* so many polls of the peer pass before an operation is done */
-	int holds;          /* nothing is done while it is set */
-	int refuses;        /* EAGAIN for ever for what goes to another endpoint */
-	int fails;          /* the next operation of another endpoint ends with this error */
-	unsigned fail_call; /* the number of the fallible call that fails, once; 0: none */
+	/* What it does; the atomic ones change while endpoints are at work. */
+	int takes_receives;       /* a notice uses up a receive, and waits where there is none */
+	atomic_int no_writedata;  /* ENOSYS, although it promised */
+	int names_nobody;         /* getinfo's error where senders are to be named */
+	atomic_int drops_notices; /* bytes arrive, and nobody is told */
+	int late;                 /* so many polls of the peer pass before an operation is done */
+	atomic_int holds;         /* nothing is done while it is set */
+	atomic_int refuses;       /* EAGAIN for ever for what goes to another endpoint */
+	atomic_int fails;         /* the next operation of another endpoint ends with this error */
+	unsigned fail_call;       /* the number of the fallible call that fails, once; 0: none */
 };
 
 struct fake_ofi_counts {
