@@ -92,9 +92,8 @@ const struct env_entry env_table[] = {
 	{ "SLUICE_KERNELS", ENV_CHOICE, "auto", "auto|avx512|avx2|portable",
 	  "Which version of the kernels for selection and for coding messages is used; all give "
 	  "the same results. auto takes the best that the processor has. The other values are for "
-	  "tests and measurements. There is no version for AVX-512: those that were measured "
-	  "gained "
-	  "too little over avx2.",
+	  "tests and measurements. avx512 differs from avx2 only in selection, where many "
+	  "coordinates are candidates.",
 	  FIELD(kernels) },
 	{ "SLUICE_GPU", ENV_TEXT, "auto", "auto, off or a file",
 	  "The module for gradients and parameters in GPU memory, loaded when such memory is first "

@@ -13,7 +13,7 @@ on_one_node() {
 	SLUICE_TRANSPORT=shm nodes=1 job_ok "$1" 4 "${@:2}"
 }
 
-# The bytes that all nodes have sent so far, with all headers.
+# The bytes that all nodes have sent so far, with the headers that interfaces count.
 sent_bytes() {
 	local i
 	for i in 1 2 3 4; do

@@ -63,7 +63,7 @@ exec '{CLUSTER}' exec -d '{self.folder}' $name sh -c "$*"
         return [CLUSTER, "exec", "-d", self.folder, self.name(host), *command]
 
     def sent(self, hosts):
-        """The bytes that each of the first hosts has sent so far, with all headers, as its interface counts them."""
+        """The bytes that each of the first hosts has sent so far, as its interface counts them."""
         return [int(run(self.at(host, ["cat", f"/sys/class/net/{CARD}/statistics/tx_bytes"]))) for host in range(hosts)]
 
     def mpirun(self, ranks, command, options=(), variables=None, timeout=600):
