@@ -71,9 +71,10 @@ static int serve(sluice_model *model)
 			rc = checkpoint_serve(model, op);
 		else if (!rc)
 			rc = fail(SLUICE_EINVAL,
-				  "sluice_serve: the workers call something a server cannot take "
-				  "part in while it serves (collective %u)",
-				  op);
+				  "sluice_serve: the workers call %s, in which a server cannot "
+				  "take part while it serves: call it on all ranks before "
+				  "sluice_serve, or after the model was closed",
+				  collective_name(op));
 		if (rc)
 			return rc;
 	}

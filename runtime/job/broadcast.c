@@ -11,8 +11,15 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The mail: root u32, zeros u32, size u64, then the first bytes. */
-enum { AT_ROOT = 0, AT_SIZE = 8, AT_BYTES = 16, FIRST_BYTES = MAIL_BYTES - AT_BYTES };
+/* The mail: root u32, failed u32 (this rank cannot read its bytes), size u64, then the first bytes.
+ */
+enum {
+	AT_ROOT = 0,
+	AT_FAILED = 4,
+	AT_SIZE = 8,
+	AT_BYTES = 16,
+	FIRST_BYTES = MAIL_BYTES - AT_BYTES
+};
 enum { CHUNK_BYTES = 4 << 20 };
 
 struct broadcast {
@@ -20,9 +27,22 @@ struct broadcast {
 	uint8_t *bytes; /* NULL on a server that serves, which only takes part in the rounds */
 	uint64_t size;
 	int root;
+	const struct device_ops *ops; /* of the memory of bytes; NULL: it is the host's */
+	int rc;                       /* why this rank fails: the next round tells all others */
 };
 
-/* All ranks read the same rows and find the same difference. */
+/* Between bytes, which may be in GPU memory, and host memory. */
+static void copy(struct broadcast *b, void *to, const void *from, size_t n)
+{
+	if (b->rc || !n)
+		return;
+	if (!b->ops)
+		memcpy(to, from, n);
+	else if (b->ops->copy(to, from, n, NULL) || b->ops->wait(NULL))
+		b->rc = device_fail(b->ops, "sluice_broadcast");
+}
+
+/* All ranks read the same rows and find the same error. */
 static int compare(const struct broadcast *b, const uint8_t *rows)
 {
 	const sluice_job *job = b->job;
@@ -31,23 +51,46 @@ static int compare(const struct broadcast *b, const uint8_t *rows)
 	int rc = 0;
 
 	error_hold();
-	for (int r = first + 1; r < job->workers && !rc; r++) {
+	for (int r = first; r < job->workers && !rc; r++) {
 		const uint8_t *row = rows + (size_t)r * MAIL_BYTES;
 
-		if (!round_has(job, r) || !memcmp(row, a, AT_BYTES))
+		if (!round_has(job, r))
 			continue;
-		rc = fail(SLUICE_EINVAL,
-			  "sluice_broadcast: %s takes part with %llu bytes of root %u, and %s with "
-			  "%llu bytes of root %u: give all workers the same root and size",
-			  rank_text(job, first), (unsigned long long)get_le64(a + AT_SIZE),
-			  get_le32(a + AT_ROOT), rank_text(job, r),
-			  (unsigned long long)get_le64(row + AT_SIZE), get_le32(row + AT_ROOT));
+		if (get_le32(row + AT_FAILED))
+			rc = fail(SLUICE_EPEER,
+				  "sluice_broadcast: %s cannot take part and says itself why; no "
+				  "rank has the bytes",
+				  rank_text(job, r));
+		else if (memcmp(row, a, AT_BYTES) != 0)
+			rc = fail(SLUICE_EINVAL,
+				  "sluice_broadcast: %s takes part with %llu bytes of root %u, and "
+				  "%s with %llu bytes of root %u: give all workers the same root "
+				  "and size",
+				  rank_text(job, first), (unsigned long long)get_le64(a + AT_SIZE),
+				  get_le32(a + AT_ROOT), rank_text(job, r),
+				  (unsigned long long)get_le64(row + AT_SIZE),
+				  get_le32(row + AT_ROOT));
 	}
 	error_release(first == job->rank ? LOG_ERROR : LOG_INFO);
 	return rc;
 }
 
-/* Exchanges sizes and the first bytes. A server learns size and root here. */
+/* A server learns size and root from the workers' mails. */
+static int learn(struct broadcast *b, const uint8_t *rows)
+{
+	const uint8_t *row = rows + (size_t)round_leader(b->job) * MAIL_BYTES;
+	const uint32_t root = get_le32(row + AT_ROOT);
+
+	if (root >= (uint32_t)b->job->workers)
+		return fail(SLUICE_EWIRE,
+			    "sluice_broadcast: %s names rank %u as root, which is no worker",
+			    rank_text(b->job, round_leader(b->job)), root);
+	b->root = (int)root;
+	b->size = get_le64(row + AT_SIZE);
+	return 0;
+}
+
+/* Exchanges sizes and the first bytes. */
 static int begin(struct broadcast *b)
 {
 	sluice_job *job = b->job;
@@ -55,27 +98,29 @@ static int begin(struct broadcast *b)
 	uint8_t mine[MAIL_BYTES] = { 0 };
 	uint8_t *rows = malloc((size_t)job->size * MAIL_BYTES);
 
-	if (!rows)
-		return fail(SLUICE_ENOMEM, "sluice_broadcast: no memory for %d rows", job->size);
-	put_le32(mine + AT_ROOT, (uint32_t)b->root);
-	put_le64(mine + AT_SIZE, b->size);
+	if (!rows && !b->rc)
+		b->rc = fail(SLUICE_ENOMEM, "sluice_broadcast: no memory for %d rows", job->size);
 	if (b->bytes && job->rank == b->root)
-		memcpy(mine + AT_BYTES, b->bytes, first);
+		copy(b, mine + AT_BYTES, b->bytes, first);
+	put_le32(mine + AT_ROOT, (uint32_t)b->root);
+	put_le32(mine + AT_FAILED, b->rc != 0);
+	put_le64(mine + AT_SIZE, b->size);
 	int rc = collective_run(job, COLLECTIVE_BROADCAST, b->bytes ? mine : NULL, 0, MAIL_BYTES,
 				rows);
+	if (b->rc) {
+		free(rows);
+		return b->rc;
+	}
 	if (!rc)
 		rc = compare(b, rows);
-	if (!rc && !b->bytes) {
-		const uint8_t *row = rows + (size_t)round_leader(job) * MAIL_BYTES;
-		b->root = (int)get_le32(row + AT_ROOT);
-		b->size = get_le64(row + AT_SIZE);
-	}
-	if (!rc && (b->root < 0 || b->root >= job->workers || !round_has(job, b->root)))
+	if (!rc && !b->bytes)
+		rc = learn(b, rows);
+	if (!rc && !round_has(job, b->root))
 		rc = fail(SLUICE_EPEER,
 			  "sluice_broadcast: %s was lost before the others had its bytes",
 			  rank_text(job, b->root));
 	if (!rc && b->bytes && job->rank != b->root)
-		memcpy(b->bytes, rows + (size_t)b->root * MAIL_BYTES + AT_BYTES, first);
+		copy(b, b->bytes, rows + (size_t)b->root * MAIL_BYTES + AT_BYTES, first);
 	free(rows);
 	return rc;
 }
@@ -83,6 +128,17 @@ static int begin(struct broadcast *b)
 static uint64_t chunk_at(const struct broadcast *b, uint64_t at)
 {
 	return b->size - at < CHUNK_BYTES ? b->size - at : CHUNK_BYTES;
+}
+
+/* One chunk from the root's window; bytes of a GPU by way of the own window. */
+static void get_chunk(struct broadcast *b, sluice_region *region, size_t offset, uint64_t at,
+		      size_t n)
+{
+	uint8_t *host = b->ops ? (uint8_t *)sluice_region_base(region) + offset : b->bytes + at;
+
+	b->rc = sluice_region_get(region, b->root, offset, host, n);
+	if (b->ops)
+		copy(b, b->bytes + at, host, n);
 }
 
 /* Moves what did not fit into the mails through a window. */
@@ -99,30 +155,43 @@ static int move_rest(struct broadcast *b)
 		return rc;
 	uint8_t *window = sluice_region_base(region);
 	if (is_root)
-		memcpy(window, b->bytes + FIRST_BYTES, (size_t)chunk);
-	rc = collective_agree(job, 0, "broadcast");
+		copy(b, window, b->bytes + FIRST_BYTES, (size_t)chunk);
+	rc = collective_agree(job, b->rc, "broadcast");
 	for (uint64_t at = FIRST_BYTES; at < b->size && !rc; half ^= 1) {
 		const size_t n = (size_t)chunk_at(b, at), offset = half * (size_t)chunk;
 		const uint64_t next = at + n;
 
 		if (is_root && next < b->size)
-			memcpy(window + (half ^ 1) * chunk, b->bytes + next,
-			       (size_t)chunk_at(b, next));
+			copy(b, window + (half ^ 1) * chunk, b->bytes + next,
+			     (size_t)chunk_at(b, next));
 		if (!is_root && b->bytes)
-			rc = sluice_region_get(region, b->root, offset, b->bytes + at, n);
-		rc = collective_agree(job, rc, "receive the broadcast");
+			get_chunk(b, region, offset, at, n);
+		rc = collective_agree(job, b->rc, "receive the broadcast");
 		at = next;
 	}
 	sluice_region_close(&region);
 	return rc;
 }
 
+static int move(struct broadcast *b)
+{
+	int rc = begin(b);
+
+	if (rc || b->size <= FIRST_BYTES)
+		return rc ? rc : b->rc;
+	return move_rest(b);
+}
+
+/* What the workers do wrong is theirs to hear, and does not end the job. */
 int broadcast_serve(sluice_job *job)
 {
 	struct broadcast b = { .job = job };
-	int rc = begin(&b);
 
-	return rc || b.size <= FIRST_BYTES ? rc : move_rest(&b);
+	move(&b);
+	progress_take(job);
+	int rc = job->failure.code ? job_failed(job) : 0;
+	progress_release(job);
+	return rc;
 }
 
 static int run(struct broadcast *b)
@@ -138,42 +207,18 @@ static int run(struct broadcast *b)
 	if (!b->bytes && b->size)
 		return fail(SLUICE_EINVAL, "sluice_broadcast: bytes is NULL");
 	uint8_t none;
+	b->rc = b->bytes ? device_of(b->bytes, &b->ops) : 0;
 	b->bytes = b->bytes ? b->bytes : &none;
-	rc = begin(b);
-	return rc || b->size <= FIRST_BYTES ? rc : move_rest(b);
-}
-
-/* Bytes of a GPU travel through host memory. */
-static int run_staged(struct broadcast *b, const struct device_ops *ops)
-{
-	uint8_t *there = b->bytes;
-	int rc = 0;
-
-	b->bytes = malloc(b->size ? b->size : 1);
-	if (!b->bytes)
-		return fail(SLUICE_ENOMEM, "sluice_broadcast: no memory for a copy of %llu bytes",
-			    (unsigned long long)b->size);
-	const int is_root = b->job && b->job->rank == b->root;
-	if (is_root &&
-	    (ops->ready(NULL) || ops->copy(b->bytes, there, b->size, NULL) || ops->wait(NULL)))
-		rc = device_fail(ops, "sluice_broadcast");
-	if (!rc)
-		rc = run(b);
-	if (!rc && !is_root && (ops->copy(there, b->bytes, b->size, NULL) || ops->wait(NULL)))
-		rc = device_fail(ops, "sluice_broadcast");
-	free(b->bytes);
-	return rc;
+	if (b->ops && !b->rc && b->ops->ready(NULL))
+		b->rc = device_fail(b->ops, "sluice_broadcast");
+	return move(b);
 }
 
 int sluice_broadcast(sluice_job *job, void *bytes, size_t n, int root)
 {
 	struct broadcast b = { .job = job, .bytes = bytes, .size = n, .root = root };
-	const struct device_ops *ops = NULL;
 	struct error_scope scope;
 
 	error_begin(&scope);
-	int rc = bytes ? device_of(bytes, &ops) : 0;
-	if (!rc)
-		rc = ops ? run_staged(&b, ops) : run(&b);
-	return error_end(&scope, rc);
+	return error_end(&scope, run(&b));
 }

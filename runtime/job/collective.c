@@ -48,7 +48,7 @@ static const char *const op_names[] = {
 	[COLLECTIVE_SPLIT] = "sluice_split",
 };
 
-static const char *op_name(uint32_t op)
+const char *collective_name(uint32_t op)
 {
 	return op && op < sizeof op_names / sizeof *op_names ? op_names[op] :
 							       "an unknown collective";
@@ -103,12 +103,12 @@ static void round_describe(void *context, char *text, size_t cap)
 		missing += !mails_has(r->job, p, r->seq) && job_living(r->job, p);
 	if (first < 0 && members_hold(r->job, r->seq))
 		snprintf(text, cap, "%s: some rank misses a mail, or %s does not close the round",
-			 op_name(r->op), rank_text(r->job, r->job->workers));
+			 collective_name(r->op), rank_text(r->job, r->job->workers));
 	else if (first < 0)
 		snprintf(text, cap, "%s: all have come, but not every queue has room",
-			 op_name(r->op));
+			 collective_name(r->op));
 	else
-		snprintf(text, cap, "%s: %s has not come%s", op_name(r->op),
+		snprintf(text, cap, "%s: %s has not come%s", collective_name(r->op),
 			 rank_text(r->job, first), missing > 1 ? ", nor have others" : "");
 }
 
@@ -134,8 +134,8 @@ static int take_mails(struct round *r, uint8_t *all)
 			return job_fail(job, SLUICE_EINVAL, p,
 					"collectives differ: %s is in %s (%u bytes), this rank in "
 					"%s (%zu bytes)",
-					rank_text(job, p), op_name(mail.op), mail.bytes,
-					op_name(r->op), r->bytes);
+					rank_text(job, p), collective_name(mail.op), mail.bytes,
+					collective_name(r->op), r->bytes);
 		if (all) {
 			memset(all + (size_t)p * r->bytes, 0, r->bytes);
 			memcpy(all + (size_t)p * r->bytes, mail.copy + MAIL_HEADER_BYTES,
@@ -181,11 +181,10 @@ static int park_all(sluice_job *job)
 {
 	sluice_job *root = job->root;
 	int rc = clients_told(&job->clients)->park(job);
-	if (root != job)
-		clients_told(&root->clients)->park(root);
-	for (uint32_t g = 1; g < groups_end(root); g++)
-		if (groups_at(root, g) && groups_at(root, g) != job)
-			clients_told(&groups_at(root, g)->clients)->park(groups_at(root, g));
+	uint32_t at = 0;
+	for (sluice_job *one; (one = groups_next(root, &at));)
+		if (one != job)
+			clients_told(&one->clients)->park(one);
 	return rc;
 }
 

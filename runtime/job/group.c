@@ -51,12 +51,12 @@ void group_close(sluice_job *job)
 
 int group_rank_of(const sluice_job *job, int root_rank)
 {
-	return job->group->rank_of[root_rank];
+	return job->group ? job->group->rank_of[root_rank] : root_rank;
 }
 
 int group_root_rank(const sluice_job *job, int rank)
 {
-	return job->group->root_of[rank];
+	return job->group ? job->group->root_of[rank] : rank;
 }
 
 int group_color(const sluice_job *job)
@@ -76,9 +76,18 @@ sluice_job *groups_at(const sluice_job *root, uint32_t number)
 	return number < GROUPS_MAX ? root->groups.at[number] : NULL;
 }
 
-uint32_t groups_end(const sluice_job *root)
+sluice_job *groups_next(sluice_job *root, uint32_t *at)
 {
-	return root->groups.end;
+	uint32_t g = *at;
+
+	if (!g) {
+		*at = 1;
+		return root;
+	}
+	while (g < root->groups.end && !root->groups.at[g])
+		g++;
+	*at = g + 1;
+	return g < root->groups.end ? root->groups.at[g] : NULL;
 }
 
 void groups_free_numbers(const sluice_job *root, uint8_t bits[GROUPS_BYTES])
@@ -100,14 +109,27 @@ void groups_add(sluice_job *job)
 		groups->end = number + 1;
 }
 
-void groups_drop(const sluice_job *job)
+static void drop(struct groups *groups, uint32_t number)
 {
-	struct groups *groups = &job->root->groups;
-
-	TOKEN_HELD(job);
-	groups->at[job->group->number] = NULL;
+	groups->at[number] = NULL;
 	while (groups->end > 1 && !groups->at[groups->end - 1])
 		groups->end--;
+}
+
+void groups_drop(const sluice_job *job)
+{
+	TOKEN_HELD(job);
+	drop(&job->root->groups, job->group->number);
+}
+
+sluice_job *groups_take(sluice_job *root)
+{
+	struct groups *groups = &root->groups;
+	sluice_job *group = groups->end > 1 ? groups->at[groups->end - 1] : NULL;
+
+	if (group)
+		drop(groups, groups->end - 1);
+	return group;
 }
 
 int groups_open(const sluice_job *root)

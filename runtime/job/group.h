@@ -29,9 +29,9 @@ struct groups {
 int group_open(sluice_job *group, sluice_job *root, uint32_t number, int color, const int *roots,
 	       int n);
 void group_close(sluice_job *group);
-/* The rank in the group of a rank of the root; -1 if the group does not hold it. */
+/* The rank in a group, or in its root, of a rank of the root; -1 if the group does not hold it. */
 int group_rank_of(const sluice_job *group, int root_rank);
-/* The rank in the root of a rank of the group. */
+/* The rank in the root of a rank of a group or of the root. */
 int group_root_rank(const sluice_job *group, int rank);
 int group_color(const sluice_job *group);
 /* The program has finalized this group, whose memory a peer may still write. */
@@ -40,14 +40,16 @@ void group_leave(sluice_job *group);
 /* ---- of a root. Token held, except for groups_open() ---- */
 /* NULL if there is no such group here. */
 sluice_job *groups_at(const sluice_job *root, uint32_t number);
-/* All numbers are below this. */
-uint32_t groups_end(const sluice_job *root);
+/* The root itself, and then each of its groups; NULL at the end. *at begins with 0. */
+sluice_job *groups_next(sluice_job *root, uint32_t *at);
 /* Sets a bit for each number that is free on this rank. */
 enum { GROUPS_BYTES = GROUPS_MAX / 8 };
 void groups_free_numbers(const sluice_job *root, uint8_t bits[GROUPS_BYTES]);
 /* From now on events reach the group. */
 void groups_add(sluice_job *group);
 void groups_drop(const sluice_job *group);
+/* Takes one group from a root that ends, without token; NULL: there is none left. */
+sluice_job *groups_take(sluice_job *root);
 /* How many groups the program has not finalized. */
 int groups_open(const sluice_job *root);
 #endif

@@ -122,7 +122,7 @@ int job_blame(sluice_job *job, int code, int peer, const char *format, ...)
 void peers_lost(sluice_job *job, int peer, const char *why);
 void peers_gone(sluice_job *job, int peer, const char *why); /* EVENT_GONE */
 /* Whether this peer of a root is alive in it or in one of its groups, so that its heart counts. */
-int peers_matter(const sluice_job *job, int peer);
+int peers_matter(sluice_job *job, int peer);
 void peers_status(sluice_job *job, int peer);  /* IMM_STATUS */
 void peers_members(sluice_job *job, int peer); /* IMM_MEMBERS */
 /* Tells the living peers whom this rank's shard waits for, because they wait for the shard. */
@@ -180,6 +180,8 @@ int collective_close(sluice_job *job, uint32_t model, uint64_t steps);
 /* The operation that the lowest living worker has begun and this rank has not joined; 0 if there is
  * none. A server joins it. */
 uint32_t collective_pending(const sluice_job *job);
+/* The call that an operation belongs to, for messages. */
+const char *collective_name(uint32_t op);
 
 /* ---- progress.h, for callers of which each instruction counts ---- */
 /* Takes the token for work that is not a call of the application and is not counted as one. */

@@ -2,6 +2,7 @@
  * The regions of the control lines, and writing to a peer's line; see lines.h. */
 #include "job/lines.h"
 #include "job/job.h"
+#include "rdma/transfer.h"
 
 int lines_open(sluice_job *job)
 {
@@ -56,10 +57,13 @@ uint8_t *outbox_members(const sluice_job *job)
 int lines_put(sluice_job *job, int peer, size_t offset_in_line, void *source, size_t bytes,
 	      uint32_t imm)
 {
+	/* The transport copies short ones, such as the last mail of a group, whose lines may be
+	 * closed before it is sent. */
 	struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
 			      .remote = job->peers[peer].control,
 			      .offset = (uint64_t)job->rank * LINE_BYTES + offset_in_line,
-			      .local_region = job->lines.outbox,
+			      .local_region = bytes <= TRANSFER_INLINE_BYTES ? NULL :
+									       job->lines.outbox,
 			      .local = source,
 			      .bytes = bytes,
 			      .imm = imm };

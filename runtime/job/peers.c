@@ -35,13 +35,10 @@ static void lost_here(sluice_job *job, int peer, const char *why)
 
 void peers_lost(sluice_job *job, int peer, const char *why)
 {
-	lost_here(job, peer, why);
-	for (uint32_t g = 1; g < groups_end(job); g++) {
-		sluice_job *group = groups_at(job, g);
-		int rank = group ? group_rank_of(group, peer) : -1;
-		if (rank >= 0)
-			lost_here(group, rank, why);
-	}
+	uint32_t at = 0;
+	for (sluice_job *held; (held = groups_next(job, &at));)
+		if (group_rank_of(held, peer) >= 0)
+			lost_here(held, group_rank_of(held, peer), why);
 }
 
 int job_blame(sluice_job *job, int code, int peer, const char *format, ...)
@@ -121,23 +118,18 @@ static void gone_here(sluice_job *job, int peer, const char *why)
 
 void peers_gone(sluice_job *job, int peer, const char *why)
 {
-	gone_here(job, peer, why);
-	for (uint32_t g = 1; g < groups_end(job); g++) {
-		sluice_job *group = groups_at(job, g);
-		int rank = group ? group_rank_of(group, peer) : -1;
-		if (rank >= 0)
-			gone_here(group, rank, why);
-	}
+	uint32_t at = 0;
+	for (sluice_job *held; (held = groups_next(job, &at));)
+		if (group_rank_of(held, peer) >= 0)
+			gone_here(held, group_rank_of(held, peer), why);
 }
 
-int peers_matter(const sluice_job *job, int peer)
+int peers_matter(sluice_job *job, int peer)
 {
-	if (job->peers[peer].state == PEER_ALIVE)
-		return 1;
-	for (uint32_t g = 1; g < groups_end(job); g++) {
-		const sluice_job *group = groups_at(job, g);
-		int rank = group ? group_rank_of(group, peer) : -1;
-		if (rank >= 0 && group->peers[rank].state == PEER_ALIVE)
+	uint32_t at = 0;
+	for (const sluice_job *held; (held = groups_next(job, &at));) {
+		int rank = group_rank_of(held, peer);
+		if (rank >= 0 && held->peers[rank].state == PEER_ALIVE)
 			return 1;
 	}
 	return 0;

@@ -136,11 +136,9 @@ static void dispatch_done(sluice_job *job, uint64_t cookie, int status)
 
 static void explain_shards(sluice_job *job, uint64_t now, int always)
 {
-	clients_told(&job->clients)->explain(job, now, always);
-	for (uint32_t g = 1; g < groups_end(job); g++)
-		if (groups_at(job, g))
-			clients_told(&groups_at(job, g)->clients)
-				->explain(groups_at(job, g), now, always);
+	uint32_t at = 0;
+	for (sluice_job *one; (one = groups_next(job, &at));)
+		clients_told(&one->clients)->explain(one, now, always);
 }
 
 static void explain(sluice_job *job, int always)
@@ -193,10 +191,9 @@ static void poll_events(sluice_job *job)
 	}
 	if (members_due(&job->members))
 		members_post(job);
-	clients_told(&job->clients)->advance(job);
-	for (uint32_t g = 1; g < groups_end(job); g++)
-		if (groups_at(job, g))
-			clients_told(&groups_at(job, g)->clients)->advance(groups_at(job, g));
+	uint32_t at = 0;
+	for (sluice_job *one; (one = groups_next(job, &at));)
+		clients_told(&one->clients)->advance(one);
 	if (atomic_load_explicit(&job->progress.explain, memory_order_relaxed) &&
 	    atomic_exchange(&job->progress.explain, 0))
 		explain(job, 1);

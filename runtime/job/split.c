@@ -173,7 +173,7 @@ static int make(sluice_job *parent, const uint8_t *rows, uint32_t number, int *m
 	if (!group || !roots)
 		rc = fail(SLUICE_ENOMEM, "sluice_split: no memory for a group of %d ranks", n);
 	for (int r = 0; r < n && !rc; r++)
-		roots[r] = parent->group ? group_root_rank(parent, members[r]) : members[r];
+		roots[r] = group_root_rank(parent, members[r]);
 	if (!rc) {
 		group->size = n;
 		rc = group_open(group, root, number, color, roots, n);
@@ -283,9 +283,6 @@ void group_finalize(sluice_job *group)
 
 void groups_free(sluice_job *root)
 {
-	for (uint32_t g = 1; g < GROUPS_MAX; g++)
-		if (groups_at(root, g)) {
-			group_free(groups_at(root, g));
-			root->groups.at[g] = NULL;
-		}
+	for (sluice_job *group; (group = groups_take(root));)
+		group_free(group);
 }

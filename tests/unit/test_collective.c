@@ -296,6 +296,9 @@ static int with_servers(int rank, void *argument)
 			CHECK(all[0] == 1 && all[64] == 2);
 			if (round % 10)
 				continue;
+			/* The servers stay. */
+			CHECK(sluice_broadcast(job, big, rank ? 10 : 20, 0) == SLUICE_EINVAL);
+			CHECK(error_says("20 bytes of root 0", "10 bytes of root 0"));
 			memset(big, rank == 1 ? round + 1 : 0, BIG_BYTES);
 			CHECK_OK(sluice_broadcast(job, big, round ? BIG_BYTES : 10, 1));
 			CHECK(big[9] == round + 1 && (!round || big[BIG_BYTES - 1] == round + 1));

@@ -249,12 +249,53 @@ static void broadcast__from_and_to_a_gpu__as_in_host_memory(void **state)
 	run_ranks(3, broadcast, NULL);
 }
 
+/* Each call of CUDA on one rank fails, in turn: the others do not wait for it, and unless it failed
+ * when the others had their bytes, they hear of it. */
+static int broadcast_failing(int rank, void *argument)
+{
+	enum { CALLS = 24, LARGE = 9 << 20 };
+	static void (*fail_later)(unsigned, int);
+	const int culprit = *(const int *)argument;
+	struct memory there = { 0 };
+	sluice_job *job = rank_join(NULL);
+	int failed = 0;
+	device_look_up("emulated_fail", &fail_later);
+	CHECK_OK(device()->alloc(MEMORY_DEVICE, LARGE, &there));
+	log_capture();
+	for (unsigned call = 0; call < CALLS; call++) {
+		int mine, all[3];
+		fail_later(rank == culprit ? call : 1u << 30, 719);
+		mine = sluice_broadcast(job, there.address, LARGE, 1);
+		fail_later(1u << 30, 0);
+		CHECK(!mine ||
+		      error_says(rank == culprit ? "cudaErrorLaunchFailure" : "rank", NULL));
+		CHECK_OK(sluice_gather(job, &mine, sizeof mine, all));
+		for (int r = 0; r < 3; r++)
+			CHECK((all[r] != 0) == (all[culprit] != 0));
+		failed += mine != 0;
+	}
+	CHECK(failed > 3 && failed < CALLS);
+	device()->release(&there);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void broadcast__calls_of_a_gpu_fail_on_one_rank__all_hear_of_it(void **state)
+{
+	(void)state;
+	if (device_is_real())
+		skip();
+	for (int culprit = 0; culprit < 2; culprit++)
+		run_ranks(3, broadcast_failing, &culprit);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(push_and_pull__pieces_on_a_gpu__as_in_host_memory),
 		cmocka_unit_test(pull__of_16_bits_on_a_gpu__as_in_host_memory),
 		cmocka_unit_test(broadcast__from_and_to_a_gpu__as_in_host_memory),
+		cmocka_unit_test(broadcast__calls_of_a_gpu_fail_on_one_rank__all_hear_of_it),
 	};
 	return cmocka_run_group_tests_name("segments on a GPU", tests, NULL, NULL);
 }

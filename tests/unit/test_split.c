@@ -181,7 +181,8 @@ static int train_in_many(int rank, void *argument)
 		sluice_model_close(&models[g]);
 		sluice_finalize(&groups[g]);
 	}
-	CHECK(groups_end(job) <= 1);
+	uint32_t groups_only = 1;
+	CHECK(!groups_next(job, &groups_only));
 	sluice_finalize(&job);
 	return 0;
 }
