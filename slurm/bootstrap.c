@@ -284,10 +284,14 @@ int bootstrap_exchange(struct bootstrap *b, const uint8_t *payload, size_t paylo
 		err = b->launcher->ops->exchange(b->launcher, bytes, n, take_card, &taking);
 	else
 		err = take_card(&taking, 0, bytes, n);
+	/* Rank 0's card may hold the key of the job. */
+	explicit_bzero(&own, sizeof(own));
+	explicit_bzero(bytes, sizeof(bytes));
 	if (!err)
 		err = card_compare(taking.cards, b->size, b->rank);
 	if (err) {
 		bootstrap_leave(b);
+		explicit_bzero(&taking.cards[0], sizeof(taking.cards[0]));
 		free(taking.cards);
 		return err;
 	}
