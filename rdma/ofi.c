@@ -464,6 +464,8 @@ static int ofi_in_place(struct endpoint *e, const struct region *region)
 	struct ofi *o = ofi_of(e->transport);
 	int rc;
 
+	if (!region)
+		return ofi_fabric_has_device_memory(o->fabric);
 	pthread_mutex_lock(&o->lock);
 	rc = ofi_memory_in_place(o->memory, region);
 	if (rc == OFI_UNTRIED)

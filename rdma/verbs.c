@@ -295,6 +295,9 @@ static int verbs_control(struct endpoint *e, struct remote **out)
 static int verbs_in_place(struct endpoint *e, const struct region *device)
 {
 	uint32_t unused;
+
+	if (!device)
+		return 1;
 	int rc = rights_local_key(verbs_endpoint_of(e)->rights, device, 0, &unused);
 
 	return rc == SLUICE_ENOSUPP ? 0 : rc < 0 ? rc : 1;

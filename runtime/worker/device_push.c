@@ -114,6 +114,13 @@ static uint8_t *window_there(sluice_model *model, uint32_t shard)
 	return window->there;
 }
 
+/* Whether the card of the way to an owner may read GPU memory where it is. */
+static int may_read(struct endpoint *owner)
+{
+	const struct transport_ops *ops = owner->transport->ops;
+	return ops->in_place && ops->in_place(owner, NULL) > 0;
+}
+
 /* A note that follows the payload (up=global, down=global) is the host's: these messages are
  * staged. */
 static void choose_lane(sluice_model *model, uint32_t shard)
@@ -127,7 +134,7 @@ static void choose_lane(sluice_model *model, uint32_t shard)
 	if ((there = window_there(model, shard))) {
 		lane->way = PAYLOAD_PLACED;
 		lane->there = there + at->slots_offset;
-	} else if (owner_of(model, shard)->transport->ops->in_place) {
+	} else if (may_read(owner_of(model, shard))) {
 		lane->way = PAYLOAD_IN_PLACE;
 		lane->depth = at->slot_depth; /* until the shard has taken the message */
 	}

@@ -48,6 +48,8 @@ static int card_open(const struct transport_config *config, struct transport **o
 
 static int card_in_place(struct endpoint *e, const struct region *device)
 {
+	if (!device)
+		return 1;
 	CHECK(device->device != NULL && device->base == device->device->address);
 	return reads < 0 ? e->peer % 2 == 0 : reads;
 }
@@ -102,7 +104,6 @@ static int card_arm(struct transport *t)
 }
 
 const struct transport_ops *const transports[] = { &self_transport, &card, NULL };
-const struct transport_absent transports_absent[] = { { NULL, NULL } };
 
 static void use_card(void)
 {

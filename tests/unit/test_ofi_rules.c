@@ -448,6 +448,7 @@ static void device_memory__of_providers_that_read_it__is_put_from_where_it_is(vo
 		must_open(&p);
 		move_all(&p);
 		device = open_device();
+		assert_int_equal(ops->in_place(p.e[0], NULL), 1);
 		assert_int_equal(ops->in_place(p.e[0], device), 1);
 		assert_int_equal(ops->in_place(p.e[0], device), 1);
 		for (size_t b = 0; b < sizeof(on_device); b++) /* as it was */
@@ -480,6 +481,8 @@ static void device_memory__not_registered_or_dead__is_not_used(void **state)
 			play_efa_with(hmem);
 		must_open(&p);
 		device = open_device();
+		assert_int_equal(ops->in_place(p.e[0], NULL),
+				 hmem != HMEM_NONE && hmem <= HMEM_REFUSED);
 		assert_int_equal(ops->in_place(p.e[0], device), 0);
 		assert_int_equal(ops->in_place(p.e[0], device), 0);
 		if (!strstr(logged, says[hmem > HMEM_REFUSED ? HMEM_NONE : hmem]))
