@@ -101,6 +101,8 @@ struct transport_ops {
 	/* 1: it is opened where the transports before it in the table leave two ranks without a way
 	 * to each other, or where the user names it. */
 	int last_resort;
+	/* What it takes to build it, if this build lacks it: then nothing but the above is set. */
+	const char *absent;
 	/* open() makes what peers need before they can connect. Neither call waits for a peer. */
 	int (*open)(const struct transport_config *config, struct transport **out);
 	void (*close)(struct transport **t);
@@ -161,7 +163,8 @@ struct transport_ops {
 	const void *(*readable)(struct remote *remote);
 	/* Whether the card reads puts from this region of device memory where it is: 1 or 0, or
 	 * SLUICE_E*. The call registers the region, which is slow. Where the answer is 0, and
-	 * where this is NULL (shm, self), such a put is refused. */
+	 * where this is NULL (shm, self), such a put is refused. device NULL: whether the answer
+	 * may be 1 for any region. */
 	int (*in_place)(struct endpoint *e, const struct region *device);
 	/* 1 (shm, self): post() itself copies. When it returns, a put's local bytes may be changed
 	 * and a get's are filled; EVENT_DONE comes unless the get is quiet. local_region need not
@@ -198,11 +201,6 @@ extern const struct transport_ops verbs_transport;
 #ifdef HAVE_LIBFABRIC
 extern const struct transport_ops ofi_transport;
 #endif
-/* NULL-terminated, in order of preference. */
+/* All that there are, NULL-terminated, in order of preference: the same in every build. */
 extern const struct transport_ops *const transports[];
-/* Those that this build lacks, with what would be needed to build them; name NULL ends the list. */
-struct transport_absent {
-	const char *name, *remedy;
-};
-extern const struct transport_absent transports_absent[];
 #endif

@@ -2,24 +2,22 @@
  * The table of transports, in order of preference. The runtime asks each in turn for every peer. */
 #include "rdma/transport.h"
 
-const struct transport_ops *const transports[] = {
-	&self_transport,
-	&shm_transport,
-#ifdef HAVE_VERBS
-	&verbs_transport,
-#endif
-#ifdef HAVE_LIBFABRIC
-	&ofi_transport,
-#endif
-	NULL,
-};
-
-const struct transport_absent transports_absent[] = {
 #ifndef HAVE_VERBS
-	{ "verbs", "install libibverbs-dev, librdmacm-dev and libssl-dev and configure anew" },
+static const struct transport_ops verbs_transport = {
+	.name = "verbs",
+	.farthest = DISTANCE_NETWORK,
+	.absent = "install libibverbs-dev, librdmacm-dev and libssl-dev and configure anew",
+};
 #endif
 #ifndef HAVE_LIBFABRIC
-	{ "ofi", "install libfabric-dev and libssl-dev and configure anew" },
+static const struct transport_ops ofi_transport = {
+	.name = "ofi",
+	.farthest = DISTANCE_NETWORK,
+	.last_resort = 1,
+	.absent = "install libfabric-dev and libssl-dev and configure anew",
+};
 #endif
-	{ NULL, NULL },
+
+const struct transport_ops *const transports[] = {
+	&self_transport, &shm_transport, &verbs_transport, &ofi_transport, NULL,
 };

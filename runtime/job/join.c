@@ -83,8 +83,21 @@ static int open_transport(sluice_job *job, const struct transport_ops *ops)
 /* Whether it waits until a pair of ranks is found to need it. */
 static int is_put_off(const sluice_job *job, const struct transport_ops *ops)
 {
-	return ops->last_resort && !transports_named() && allowed(&job->settings, ops->name) &&
-	       !opened(job, ops);
+	return ops->last_resort && !ops->absent && !transports_named() &&
+	       allowed(&job->settings, ops->name) && !opened(job, ops);
+}
+
+/* This build lacks a transport that is allowed. */
+static int miss_transport(sluice_job *job, const struct transport_ops *ops)
+{
+	const size_t used = strlen(job->unopened);
+	if (transports_named())
+		return fail(SLUICE_ENOSUPP,
+			    "SLUICE_TRANSPORT=%s: this build has no %s transport (%s)",
+			    job->settings.transport, ops->name, ops->absent);
+	snprintf(job->unopened + used, sizeof job->unopened - used,
+		 " %s: this build has none (%s);", ops->name, ops->absent);
+	return 0;
 }
 
 static int open_transports(sluice_job *job)
@@ -92,22 +105,12 @@ static int open_transports(sluice_job *job)
 	if (job->seat)
 		return open_transport(job, &self_transport);
 	for (int i = 0; transports[i]; i++) {
-		if (!allowed(&job->settings, transports[i]->name) || is_put_off(job, transports[i]))
+		const struct transport_ops *ops = transports[i];
+		if (!allowed(&job->settings, ops->name) || is_put_off(job, ops))
 			continue;
-		int rc = open_transport(job, transports[i]);
+		int rc = ops->absent ? miss_transport(job, ops) : open_transport(job, ops);
 		if (rc)
 			return rc;
-	}
-	for (const struct transport_absent *a = transports_absent; a->name; a++) {
-		if (!allowed(&job->settings, a->name))
-			continue;
-		if (transports_named())
-			return fail(SLUICE_ENOSUPP,
-				    "SLUICE_TRANSPORT=%s: this build has no %s transport (%s)",
-				    job->settings.transport, a->name, a->remedy);
-		size_t used = strlen(job->unopened);
-		snprintf(job->unopened + used, sizeof job->unopened - used,
-			 " %s: this build has none (%s);", a->name, a->remedy);
 	}
 	return 0;
 }
@@ -434,7 +437,11 @@ static int exchange(sluice_job *job, struct bootstrap *boot, int rc,
 		return fail_quietly(rc, "%s", reason);
 	if (!err)
 		err = check_reasons(job);
-	return err ? err : check_cards(job);
+	if (!err)
+		err = check_cards(job);
+	if (err && job->cards) /* nobody will take the secret out of it */
+		explicit_bzero(job->cards[0].payload, sizeof(job->cards[0].payload));
+	return err;
 }
 
 /* Opens the last resorts that this rank needs. If one does not open, the rank cannot take part. */
@@ -453,18 +460,18 @@ static int open_what_is_missing(sluice_job *job, const struct reach *reach)
 }
 
 /* Some ranks have no way to each other but one that is a last resort: all exchange cards again. */
-static int meet_again(sluice_job *job, struct bootstrap *boot, struct reach **reach)
+static int meet_again(sluice_job *job, struct bootstrap *boot, struct reach *reach)
 {
 	uint8_t payload[CARD_PAYLOAD_BYTES];
 	size_t bytes = 0;
-	int rc = open_what_is_missing(job, *reach);
+	int rc = open_what_is_missing(job, reach);
 	if (!rc)
 		rc = write_payload(job, 0, payload, &bytes);
 	rc = exchange(job, boot, rc, payload, bytes);
-	reach_close(reach);
-	if (!rc)
-		rc = reach_open(job->cards, job->size, 0, reach);
-	return rc ? rc : check_ways(job, *reach);
+	if (rc)
+		return rc;
+	reach_fill(reach, job->cards);
+	return check_ways(job, reach);
 }
 
 /* Learns of all ranks how they are reached, and hands out what proves that a rank is one of them.
@@ -474,16 +481,18 @@ static int meet(sluice_job *job, struct bootstrap *boot, struct reach **reach)
 	uint8_t payload[CARD_PAYLOAD_BYTES];
 	struct job_secret secret;
 	size_t bytes = 0;
-	int rc = prepare_card(job, payload, &bytes), left = 0;
+	int rc = reach_open(job->size, job->seat != NULL, reach), left = 0;
+	if (!rc)
+		rc = prepare_card(job, payload, &bytes);
 	rc = exchange(job, boot, rc, payload, bytes);
 	if (!rc)
 		rc = take_secret(job, &secret);
-	if (!rc)
-		rc = reach_open(job->cards, job->size, job->seat != NULL, reach);
-	if (!rc)
+	if (!rc) { /* all that follows comes out alike on all ranks */
+		reach_fill(*reach, job->cards);
 		rc = check_ways(job, *reach);
+	}
 	if (!rc && reach_is_incomplete(*reach))
-		rc = meet_again(job, boot, reach);
+		rc = meet_again(job, boot, *reach);
 	if (!job->seat)
 		left = bootstrap_leave(boot);
 	if (!rc)

@@ -16,9 +16,16 @@ struct offer {
 	uint8_t boot_id[sizeof(((struct card *)0)->boot_id)];
 };
 
+/* Ranks with equal offers. Pairs of kinds are compared, not of ranks, which are many more. */
+struct kind {
+	struct offer offer;
+	int first, second; /* the lowest two ranks; second -1: there is no other */
+};
+
 struct reach {
-	int size, simulated;
-	struct offer offers[];
+	int size, simulated, n_kinds;
+	struct offer *offers; /* [rank] */
+	struct kind *kinds;   /* room for size */
 };
 
 const uint8_t *card_find(const struct card *card, const char *name, size_t *bytes_out)
@@ -37,35 +44,79 @@ const uint8_t *card_find(const struct card *card, const char *name, size_t *byte
 	return NULL;
 }
 
-int reach_open(const struct card *cards, int size, int simulated, struct reach **out)
+int reach_open(int size, int simulated, struct reach **out)
 {
-	struct reach *r = calloc(1, sizeof(*r) + (size_t)size * sizeof(r->offers[0]));
+	struct reach *r = *out = calloc(1, sizeof(*r));
 
-	if (!r)
-		return fail(SLUICE_ENOMEM, "no memory to compare the cards of %d ranks", size);
-	r->size = size;
-	r->simulated = simulated;
-	for (int rank = 0; rank < size; rank++) {
-		struct offer *o = &r->offers[rank];
-
-		memcpy(o->boot_id, cards[rank].boot_id, sizeof(o->boot_id));
-		for (int t = 0; transports[t]; t++) {
-			size_t bytes;
-
-			if (!card_find(&cards[rank], transports[t]->name, &bytes))
-				continue;
-			o->open |= bytes ? 1u << t : 0;
-			o->possible |= 1u << t;
-		}
+	if (r) {
+		r->size = size;
+		r->simulated = simulated;
+		r->offers = calloc((size_t)size, sizeof(*r->offers));
+		r->kinds = calloc((size_t)size, sizeof(*r->kinds));
 	}
-	*out = r;
-	return SLUICE_OK;
+	return r && r->offers && r->kinds ?
+		       SLUICE_OK :
+		       fail(SLUICE_ENOMEM, "no memory to compare the cards of %d ranks", size);
 }
 
 void reach_close(struct reach **r)
 {
+	if (*r) {
+		free((*r)->offers);
+		free((*r)->kinds);
+	}
 	free(*r);
 	*r = NULL;
+}
+
+static struct offer offer_of(const struct card *card)
+{
+	struct offer o = { 0 };
+
+	memcpy(o.boot_id, card->boot_id, sizeof(o.boot_id));
+	for (int t = 0; transports[t]; t++) {
+		size_t bytes;
+
+		if (!card_find(card, transports[t]->name, &bytes))
+			continue;
+		o.open |= bytes ? 1u << t : 0;
+		o.possible |= 1u << t;
+	}
+	return o;
+}
+
+static int compare_offers(const struct offer *a, const struct offer *b)
+{
+	if (a->open != b->open)
+		return a->open < b->open ? -1 : 1;
+	if (a->possible != b->possible)
+		return a->possible < b->possible ? -1 : 1;
+	return memcmp(a->boot_id, b->boot_id, sizeof(a->boot_id));
+}
+
+static int by_offer_and_rank(const void *one, const void *other)
+{
+	const struct kind *a = one, *b = other;
+	const int order = compare_offers(&a->offer, &b->offer);
+
+	return order ? order : (a->first > b->first) - (a->first < b->first);
+}
+
+void reach_fill(struct reach *r, const struct card *cards)
+{
+	struct kind *last = r->kinds;
+
+	for (int rank = 0; rank < r->size; rank++) {
+		r->offers[rank] = offer_of(&cards[rank]);
+		r->kinds[rank] = (struct kind){ r->offers[rank], rank, -1 };
+	}
+	qsort(r->kinds, (size_t)r->size, sizeof(*r->kinds), by_offer_and_rank);
+	for (const struct kind *k = last + 1; k < r->kinds + r->size; k++)
+		if (compare_offers(&k->offer, &last->offer))
+			*++last = *k;
+		else if (last->second < 0)
+			last->second = k->first;
+	r->n_kinds = (int)(last - r->kinds) + 1;
 }
 
 static enum distance distance_between(const struct reach *r, int a, int b)
@@ -109,25 +160,42 @@ static int is_cut(const struct reach *r, int a, int b)
 	return reach_way(r, a, b) < 0 && reach_missing(r, a, b) < 0;
 }
 
+/* Some rank of a kind, but not this one; -1: it has no other. */
+static int other_than(const struct kind *k, int rank)
+{
+	return k->first != rank ? k->first : k->second;
+}
+
 int reach_cut(const struct reach *r, int own, int *a_out, int *b_out)
 {
 	*a_out = own;
-	for (*b_out = 0; *b_out < r->size; ++*b_out)
-		if (is_cut(r, own, *b_out))
+	for (int i = 0; i < r->n_kinds; i++) {
+		*b_out = other_than(&r->kinds[i], own);
+		if (*b_out >= 0 && is_cut(r, own, *b_out))
 			return 1;
-	for (*a_out = 0; *a_out < r->size; ++*a_out)
-		for (*b_out = *a_out + 1; *b_out < r->size; ++*b_out)
-			if (is_cut(r, *a_out, *b_out))
-				return 1;
-	return 0;
+	}
+	*a_out = *b_out = r->size;
+	for (int i = 0; i < r->n_kinds; i++)
+		for (int j = 0; j < r->n_kinds; j++) {
+			const int a = r->kinds[i].first, b = other_than(&r->kinds[j], a);
+
+			if (a > b || a > *a_out || (a == *a_out && b >= *b_out) || !is_cut(r, a, b))
+				continue;
+			*a_out = a;
+			*b_out = b;
+		}
+	return *a_out < r->size;
 }
 
 int reach_is_incomplete(const struct reach *r)
 {
-	for (int a = 0; a < r->size; a++)
-		for (int b = a + 1; b < r->size; b++)
-			if (reach_missing(r, a, b) >= 0)
+	for (int i = 0; i < r->n_kinds; i++)
+		for (int j = i; j < r->n_kinds; j++) {
+			const int a = r->kinds[i].first, b = other_than(&r->kinds[j], a);
+
+			if (b >= 0 && reach_missing(r, a, b) >= 0)
 				return 1;
+		}
 	return 0;
 }
 
@@ -135,17 +203,25 @@ int reach_wants(const struct reach *r, int rank, int transport)
 {
 	if (r->offers[rank].open >> transport & 1)
 		return 0;
-	for (int other = 0; other < r->size; other++)
-		if (reach_missing(r, rank, other) == transport)
+	for (int i = 0; i < r->n_kinds; i++) {
+		const int other = other_than(&r->kinds[i], rank);
+
+		if (other >= 0 && reach_missing(r, rank, other) == transport)
 			return 1;
+	}
 	return 0;
 }
 
 int reach_first_user(const struct reach *r, int transport)
 {
-	for (int a = 0; a < r->size; a++)
-		for (int b = 0; b < r->size; b++)
-			if (a != b && reach_way(r, a, b) == transport)
-				return a;
-	return -1;
+	int user = -1;
+
+	for (int i = 0; i < r->n_kinds; i++)
+		for (int j = 0; j < r->n_kinds; j++) {
+			const int a = r->kinds[i].first, b = other_than(&r->kinds[j], a);
+
+			if (b >= 0 && reach_way(r, a, b) == transport && (user < 0 || a < user))
+				user = a;
+		}
+	return user;
 }

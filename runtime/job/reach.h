@@ -15,8 +15,10 @@
 const uint8_t *card_find(const struct card *card, const char *name, size_t *bytes_out);
 
 struct reach;
-/* simulated: the ranks are threads of one process. The cards are not needed afterwards. */
-int reach_open(const struct card *cards, int size, int simulated, struct reach **out);
+/* simulated: the ranks are threads of one process. Nobody reaches anybody before reach_fill(). */
+int reach_open(int size, int simulated, struct reach **out);
+/* Reads the cards of all ranks, also again. They are not needed afterwards. */
+void reach_fill(struct reach *r, const struct card *cards);
 void reach_close(struct reach **r);
 
 /* The number, in the table of transports, of the first one that both ranks have opened and that
@@ -26,7 +28,7 @@ int reach_way(const struct reach *r, int a, int b);
  * is none either, or none is needed. */
 int reach_missing(const struct reach *r, int a, int b);
 /* 1 with two ranks between which there is no way, and will be none: with own among them, if it is
- * in such a pair; else the first ones. 0: there are no such. */
+ * in such a pair; else the lowest ones. 0: there are no such. */
 int reach_cut(const struct reach *r, int own, int *a_out, int *b_out);
 /* Whether some rank is to open a transport that it has not opened. */
 int reach_is_incomplete(const struct reach *r);

@@ -78,7 +78,6 @@ static int delayed_arm(struct transport *t)
 }
 
 const struct transport_ops *const transports[] = { &self_transport, &delayed, NULL };
-const struct transport_absent transports_absent[] = { { NULL, NULL } };
 
 static void use_delayed(void)
 {

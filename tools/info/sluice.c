@@ -24,7 +24,7 @@ int transport_built(const char *name)
 {
 	for (int i = 0; transports[i]; i++)
 		if (!strcmp(transports[i]->name, name))
-			return 1;
+			return !transports[i]->absent;
 	return 0;
 }
 
@@ -150,6 +150,7 @@ static void settings(struct report *r)
 void probe_sluice(const struct node *node, struct report *r)
 {
 	char built[128] = "", allowed[128] = "";
+	const struct transport_ops *missing = NULL; /* the first one that is asked for */
 
 	report_add(r, VERDICT_INFO, section, "node", NULL, "%s", node_name());
 	report_add(r, VERDICT_INFO, section, "version", NULL, "%s, compiled by %s",
@@ -157,18 +158,19 @@ void probe_sluice(const struct node *node, struct report *r)
 	for (int i = 0; transports[i]; i++) {
 		const char *name = transports[i]->name;
 
+		if (transports[i]->absent) {
+			if (!missing && transport_named(node, name))
+				missing = transports[i];
+			continue;
+		}
 		snprintf(built + strlen(built), sizeof(built) - strlen(built), " %s", name);
 		if (transport_allowed(name))
 			snprintf(allowed + strlen(allowed), sizeof(allowed) - strlen(allowed),
 				 " %s", name);
 	}
-	const struct transport_absent *absent = transports_absent;
-
-	while (absent->name && !transport_named(node, absent->name))
-		absent++;
-	if (absent->name)
-		report_add(r, VERDICT_FAIL, section, "transports", absent->remedy,
-			   "%s is asked for, but this build has only:%s", absent->name, built);
+	if (missing)
+		report_add(r, VERDICT_FAIL, section, "transports", missing->absent,
+			   "%s is asked for, but this build has only:%s", missing->name, built);
 	else
 		report_add(r, VERDICT_OK, section, "transports", NULL,
 			   "allowed, best first:%s (built:%s); "
