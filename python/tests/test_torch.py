@@ -431,7 +431,7 @@ def uneven(job):
     def ddp(model):
         wrapper, state = wrapped(job, model, DENSE, uneven=True)
         optimizer = sgd(wrapper)
-        return wrapper, optimizer, state, lambda: state.join(optimizer)
+        return wrapper, optimizer, state, lambda after_step: state.join(optimizer, after_step)
 
     def plain(model):
         optimizer = sluice.torch.Optimizer(model, DENSE, inner=sgd(model), job=job, uneven=True)
@@ -441,14 +441,23 @@ def uneven(job):
         optimizer = sluice.torch.Optimizer(model, DENSE, lr=0.1, job=job, uneven=True)
         return model, optimizer, optimizer, optimizer.join
 
+    digests = []
     for make in (ddp, plain, shards):
-        model, optimizer, state, join_others = make(network())
-        for step in range(6 - 3 * job.rank):
-            step_of(model, optimizer, rows(step, job.rank))
-        assert join_others() == 3 * job.rank
-        state.verify()
-        assert state.model.step == 7, state.model.step  # the last one without any gradient
-        state.close()
+        for falling in (False, True):  # a rate that changes in each step
+            model, optimizer, state, join_others = make(network())
+            after_step = None
+            if falling:
+                after_step = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.5 ** step).step
+            for step in range(6 - 3 * job.rank):
+                step_of(model, optimizer, rows(step, job.rank))
+                if after_step:
+                    after_step()
+            assert join_others(after_step) == 3 * job.rank
+            digests.append(state.verify())
+            assert state.model.step == 7, state.model.step  # the last one without any gradient
+            assert optimizer.param_groups[0]["lr"] == (0.1 * 0.5 ** 6 if falling else 0.1)
+            state.close()
+    assert digests[:2] == digests[2:4] and len(set(digests)) == 4, digests
     try:
         wrapped(job, network(), DENSE, uneven=True, find_unused_parameters=True)
     except sluice.InvalidError as error:

@@ -7,7 +7,7 @@ the future of each bucket is completed as soon as the mean of its parameters is 
 later buckets still travel. DDP calls the hooks of all buckets before it waits for a future.
 """
 import warnings
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import torch
 
@@ -185,10 +185,12 @@ class Compression:
                 self._push(buffer, segments)
         return True
 
-    def join(self, optimizer: Any) -> int:
+    def join(self, optimizer: Any, after_step: Optional[Callable[[], Any]] = None) -> int:
         """Makes the steps that other ranks still have rows for, with their gradients and optimizer.
 
         Each rank calls it when it has no rows left, and all return together, with equal parameters.
+        after_step: called after each of these steps, for what the training loop does there on all ranks
+        alike: ``after_step=scheduler.step`` where the rate changes in each step.
         Returns the number of steps. Needs uneven=True.
         """
         steps, whole = 0, self._vector()
@@ -202,6 +204,8 @@ class Compression:
                         p.grad.copy_(mean)
             optimizer.step()
             steps += 1
+            if after_step is not None:
+                after_step()
         return steps
 
     # ---- state and figures ----------------------------------------------------------------------

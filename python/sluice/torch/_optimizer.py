@@ -145,6 +145,14 @@ class Optimizer(torch.optim.Optimizer):
             self._grad.mul_(1.0 / float(scale))
         return False
 
+    def _tell_rate(self) -> None:
+        """Before each push: a scheduler may have changed the rate of the shards."""
+        if self.inner is None:
+            lr = self.param_groups[0]["lr"]
+            if lr != self._lr:
+                self.model.set_lr(lr)
+                self._lr = lr
+
     @torch.no_grad()
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
         """Pushes the gradients, pulls what the workers agreed on, and steps. Collective."""
@@ -155,11 +163,8 @@ class Optimizer(torch.optim.Optimizer):
         self._collect()
         if self._overflowed():
             return loss
+        self._tell_rate()
         if self.inner is None:
-            lr = self.param_groups[0]["lr"]
-            if lr != self._lr:
-                self.model.set_lr(lr)
-                self._lr = lr
             self.model.push(self._grad)
             self.model.pull(self._flat)
             self._check_views()
@@ -172,15 +177,19 @@ class Optimizer(torch.optim.Optimizer):
             self.inner.step()
         return loss
 
-    @torch.no_grad()
-    def join(self) -> int:
+    def join(self, after_step: Optional[Callable[[], Any]] = None) -> int:
         """Makes the steps that other ranks still have rows for, with their gradients.
 
         Each rank calls it when it has no rows left, and all return together, with equal parameters.
+        after_step: called after each of these steps, for what the training loop does there on all ranks
+        alike: ``after_step=scheduler.step`` where the rate changes in each step.
         Returns the number of steps. Needs uneven=True.
         """
         steps = 0
-        while self.model.join(self._flat):
+        while True:
+            self._tell_rate()
+            if not self.model.join(self._flat):
+                return steps
             if self.inner is not None:
                 if self._flat is not self._grad:
                     self._grad.copy_(self._flat)
@@ -188,7 +197,8 @@ class Optimizer(torch.optim.Optimizer):
                     p.grad = view
                 self.inner.step()
             steps += 1
-        return steps
+            if after_step is not None:
+                after_step()
 
     def _check_views(self) -> None:
         start, size = self._flat.data_ptr(), self._flat.element_size()
