@@ -67,6 +67,15 @@ def check_close(model, wanted, tolerance=1e-5):
         assert torch.allclose(a, b, atol=tolerance), f"{name} is off by {(a - b).abs().max()}"
 
 
+def refused(call, why, kind=sluice.InvalidError):
+    try:
+        call()
+    except kind as error:
+        assert why in str(error), error
+    else:
+        raise AssertionError(f"'{why}' was not said")
+
+
 def join(job):
     sluice.torch.process_group(job)
     assert torch.distributed.get_world_size() == RANKS and torch.distributed.get_rank() == job.rank
@@ -222,6 +231,13 @@ def ddp_frozen(job):
         step_of(ddp, optimizer, rows(step, job.rank))
     assert torch.equal(model[2].weight, before)
     state.verify()
+    with torch.no_grad():
+        model[2].weight[1, 1] += job.rank
+    refused(state.verify, "2.weight differs between the workers")
+    for p in model[2].parameters():
+        p.requires_grad_(True)
+    refused(lambda: step_of(ddp, optimizer, rows(3, job.rank)), "2.weight was not known when Sluice was told",
+            (RuntimeError, sluice.InvalidError))  # torch 1.13 passes all exceptions on as the first
     state.close()
 
 
@@ -562,6 +578,28 @@ def rank_optimizer(job, folder):
         optimizer.verify()
         assert optimizer.stats()["copied_bytes"] == 0
         optimizer.close()
+
+    # a layer that is frozen, and begins with the parameters of rank 0 too, until it is unfrozen too late
+    for make in (shards, inner):
+        model = network(job.rank)
+        model[2].requires_grad_(False)
+        optimizer = make(model)
+        for step in range(2):
+            step_of(model, optimizer, rows(step, job.rank))
+        optimizer.verify()
+        assert torch.equal(model[2].weight, network()[2].weight)
+        model[2].requires_grad_(True)
+        refused(lambda: step_of(model, optimizer, rows(2, job.rank)), "2.weight was not known when Sluice was told")
+        optimizer.close()
+
+    # parameters that only inner has
+    model = network()
+    refused(lambda: sluice.torch.Optimizer(model[:3].parameters(), DENSE, inner=sgd(model), job=job),
+            "parameter 4 of group 0 was not known")
+    optimizer = sluice.torch.Optimizer(model[:3].parameters(), DENSE, inner=sgd(model[:3]), job=job)
+    optimizer.add_param_group({"params": list(model[4].parameters())})
+    refused(lambda: step_of(model, optimizer, rows(0, job.rank)), "parameter 0 of group 1 was not known")
+    optimizer.close()
 
     # a scheduler changes the rate of the shards
     def slower(step, model, optimizer):

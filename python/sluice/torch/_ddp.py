@@ -45,11 +45,9 @@ class Compression:
         if options["uneven"]:
             self._check_uneven(ddp, scaler)
         ignored = getattr(ddp, "parameters_to_ignore", ())
-        named = [(n, p) for n, p in ddp.module.named_parameters()
-                 if p.requires_grad and n not in ignored]
+        self._named = [(n, p) for n, p in ddp.module.named_parameters() if n not in ignored]
         # Back-propagation ends with the first layer, so most buckets are one range of this order.
-        self.layout = Layout(reversed(named))
-        self._named = named
+        self.layout = Layout((n, p) for n, p in reversed(self._named) if p.requires_grad)
         self._scaler = scaler
         wanted = with_update_none(recipe, "sluice.torch.compress")
         if optimizer is not None:
@@ -129,6 +127,7 @@ class Compression:
     def _bucket(self, bucket: Any) -> Any:
         if bucket.index() == 0:
             self._waiting.clear()  # of a backward that an exception ended
+            self.layout.check_known(self._named)
         buffer, segments = bucket.buffer(), self._segments_of(bucket)
         future: Any = torch.futures.Future()
         self._waiting.append((future, buffer, segments))

@@ -45,9 +45,18 @@ class Layout:
         try:
             return self._place[id(parameter)]
         except KeyError:
-            raise InvalidError(
-                f"a parameter of shape {tuple(parameter.shape)} was not known when Sluice was told of "
-                "the model: add and unfreeze parameters before that, or open a new one") from None
+            raise self._unknown(f"a parameter of shape {tuple(parameter.shape)}") from None
+
+    def check_known(self, named: Iterable[Tuple[str, torch.nn.Parameter]]) -> None:
+        """Refuses parameters that would be trained, if at all, with this rank's own gradients."""
+        for name, p in named:
+            if id(p) not in self._place and p.requires_grad:
+                raise self._unknown(name)
+
+    @staticmethod
+    def _unknown(name: str) -> InvalidError:
+        return InvalidError(f"{name} was not known when Sluice was told of the model, so that its gradient "
+                            "is not exchanged: add and unfreeze parameters before that, or open a new one")
 
     def view(self, flat: torch.Tensor, index: int) -> torch.Tensor:
         """The part of flat of one parameter, with the parameter's shape and order in memory."""

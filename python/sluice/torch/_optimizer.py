@@ -4,7 +4,7 @@
 All gradients are views of one flat vector, which is pushed as it lies. Without inner= the parameters
 are views of another one, which the pull changes in place, and the shards make the step.
 """
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, Union
 
 import torch
 
@@ -13,7 +13,7 @@ from ..job import Job
 from ..recipe import Recipe
 from ._ddp import warn_of_two_momenta
 from ._flat import TYPES, Layout, load_state, saved_state, verify, with_update_none
-from ._group import default_job
+from ._group import broadcast, default_job
 
 
 def _named(params: Any) -> List[Tuple[str, torch.nn.Parameter]]:
@@ -24,9 +24,7 @@ def _named(params: Any) -> List[Tuple[str, torch.nn.Parameter]]:
         if isinstance(item, dict):
             raise InvalidError("sluice.torch.Optimizer takes one group of parameters: give inner= an "
                                "optimizer with the groups, and here all parameters")
-        name, p = item if isinstance(item, tuple) else (f"parameter {i}", item)
-        if p.requires_grad:
-            pairs.append((name, p))
+        pairs.append(item if isinstance(item, tuple) else (f"parameter {i}", item))
     return pairs
 
 
@@ -40,9 +38,10 @@ class Optimizer(torch.optim.Optimizer):
     Collective over the workers. Every rank gets the parameters of rank 0.
 
     params: a module, its named_parameters(), whose names the messages then have, or parameters().
+        Those that are frozen now stay so: a step refuses parameters that were unfrozen later.
     recipe: see sluice_recipe(7). Without inner the shards step as its update= says.
     lr: the learning rate of the shards. A scheduler may change ``param_groups[0]["lr"]``.
-    inner: an optimizer over the same parameters. It steps on the mean gradient, and update=none is
+    inner: an optimizer over the same parameters and no others. It steps on the mean gradient, and update=none is
         added to the recipe. Its ``param_groups`` are those of this optimizer.
     job: None takes sluice.torch.default_job().
     uneven: ranks may have unequal numbers of steps; see join().
@@ -66,7 +65,9 @@ class Optimizer(torch.optim.Optimizer):
         if (lr is None) == (inner is None):
             raise InvalidError("sluice.torch.Optimizer takes either lr=, with which the shards step, or "
                                "inner=, an optimizer that steps on the mean gradient")
-        self.layout = Layout(_named(params))
+        self._given = _named(params)
+        self._given_ids = {id(p) for _, p in self._given}
+        self.layout = Layout((name, p) for name, p in self._given if p.requires_grad)
         parameters = self.layout.parameters
         device, dtype = parameters[0].device, parameters[0].dtype
         if any(p.device != device or p.dtype != dtype for p in parameters):
@@ -83,6 +84,7 @@ class Optimizer(torch.optim.Optimizer):
                     raise InvalidError(f"{name} is not a parameter of inner: it would get gradients and "
                                        "never change. Give both the same parameters")
             self.param_groups = inner.param_groups
+        self.layout.check_known(self._everything())
         self._grad = torch.zeros(self.layout.count, dtype=dtype, device=device)
         # The library writes a mean of 16 bits where the gradient lies, but not in the memory of a GPU.
         self._pieces = dtype != torch.float32 and device.type != "cuda"
@@ -108,9 +110,20 @@ class Optimizer(torch.optim.Optimizer):
             self.layout.scatter(self._flat)  # those of rank 0
             if dtype == torch.float32:
                 self._flat = self._grad  # the mean takes the gradient's place
+        for _, p in self._everything():
+            if not p.requires_grad:
+                broadcast(self.job, p, 0)
         self.copied_bytes = 0
         self.skipped_steps = 0
         self.zero_grad()
+
+    def _everything(self) -> Iterator[Tuple[str, torch.nn.Parameter]]:
+        """What was given, also what is frozen, and what only the groups have, such as those of inner."""
+        yield from self._given
+        for g, group in enumerate(self.param_groups):
+            for i, p in enumerate(group["params"]):
+                if id(p) not in self._given_ids:
+                    yield f"parameter {i} of group {g}", p
 
     # ---- a step ---------------------------------------------------------------------------------
 
@@ -122,6 +135,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def _collect(self) -> None:
         """Brings gradients that are no views of the flat vector, as model.zero_grad() leaves them."""
+        self.layout.check_known(self._everything())
         for p, view in zip(self.layout.parameters, self._views):
             if p.grad is view:
                 continue
@@ -242,7 +256,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def verify(self) -> int:
         """Compares the parameters over the workers; returns their digest, else names one that differs."""
-        return verify(self.job, zip(self.layout.names, self.layout.parameters))
+        return verify(self.job, self._everything())
 
     def stats(self) -> Dict[str, Any]:
         """Model.stats(), and copied_bytes: what the optimizer itself copied between vectors."""
