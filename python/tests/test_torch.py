@@ -347,6 +347,35 @@ def ddp_overflow(job):
     assert digests[0] == digests[1], "the skipped step left something behind"
 
 
+def skip_all(job):
+    """A gradient of rank 1 with NaN is a step that no optimizer makes, as if its rows had never been there."""
+    recipe, digests = DENSE + " nonfinite=skip-all", []
+
+    def ddp(model):
+        wrapper, state = wrapped(job, model, recipe, uneven=True)
+        optimizer = sgd(wrapper)
+        return wrapper, optimizer, state, lambda: state.skipped or optimizer.step(), lambda: state.join(optimizer)
+
+    def inner(model):
+        optimizer = sluice.torch.Optimizer(model, recipe, inner=sgd(model), job=job, uneven=True)
+        return model, optimizer, optimizer, optimizer.step, optimizer.join
+
+    for make in (ddp, inner):
+        for spoilt in (False, True):
+            model, optimizer, state, make_step, join_others = make(network())
+            for step in range(6 - 2 * (1 - job.rank)):
+                for loss_scale in (float("nan") if job.rank else 1.0, 1.0) if spoilt and step in (2, 5) else (1.0,):
+                    optimizer.zero_grad()
+                    x, y = rows(step, job.rank)
+                    (cross_entropy(model(x), y) * loss_scale).backward()
+                    make_step()
+            assert join_others() == (0 if job.rank else 2 + spoilt)
+            digests.append(state.verify())
+            assert state.stats()["skipped_steps"] == 2 * spoilt and state.model.step == 7, state.stats()
+            state.close()
+    assert len(set(digests)) == 1, digests
+
+
 def ddp_two_models(job):
     models = [network(), network(5)]
     pairs = [wrapped(job, model, DENSE) for model in models]
@@ -486,7 +515,7 @@ def rank_ddp(job, folder):
     join(job)
     for check in (ddp_dense, ddp_sparse, ddp_accumulates, ddp_unused, ddp_frozen, ddp_other_order,
                   ddp_range_by_range, ddp_whole_vector, ddp_bfloat16, ddp_mixed_types, ddp_overflow,
-                  ddp_two_models, ddp_workers_of_a_loader,
+                  skip_all, ddp_two_models, ddp_workers_of_a_loader,
                   ddp_buffers, ddp_refused, uneven):
         print(check.__name__, flush=True)
         check(job)

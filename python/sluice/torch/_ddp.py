@@ -77,6 +77,7 @@ class Compression:
         self._segments: Dict[Tuple[int, ...], _Segments] = {}
         self._waiting: _Waiting = []
         self.copied_bytes = 0
+        self.skipped = False  # see compress()
         self.skipped_steps = 0
 
     def _vector(self) -> torch.Tensor:
@@ -148,6 +149,7 @@ class Compression:
         if not self._ranges:
             self.model.push(pieces)
         self.model.pull_begin(pieces)
+        self._note_skipped()
         for future, buffer, segments in waiting:
             for _, begin, count in segments:
                 self.model.pull_range(begin, count)
@@ -161,11 +163,16 @@ class Compression:
                 self.copied_bytes += buffer.numel() * mean.element_size()
             self.model.push(mean if self._dtype == torch.float32 else mean.to(self._dtype))
         self.model.pull_mean(mean)
+        self._note_skipped()
         for future, buffer, segments in waiting:
             for offset, begin, count in segments:
                 buffer[offset:offset + count].copy_(mean[begin:begin + count])
             self.copied_bytes += buffer.numel() * buffer.element_size()
             future.set_result(self._scaled(buffer))
+
+    def _note_skipped(self) -> None:
+        self.skipped = self.model.skipped
+        self.skipped_steps += self.skipped
 
     def _scaled(self, buffer: torch.Tensor) -> torch.Tensor:
         return buffer if self._scaler is None else buffer.mul_(self._scaler.get_scale())
@@ -174,6 +181,7 @@ class Compression:
         """Takes the loss scale out and pushes. False: some rank overflowed, and all skip the step."""
         overflow = not all(bool(torch.isfinite(buffer).all()) for _, buffer, _ in waiting)
         if self.job.sum([float(overflow)])[0]:
+            self.skipped = True
             self.skipped_steps += 1
             for future, buffer, _ in waiting:
                 future.set_result(buffer.fill_(float("inf")))  # so that every rank's scaler skips too
@@ -188,20 +196,22 @@ class Compression:
         """Makes the steps that other ranks still have rows for, with their gradients and optimizer.
 
         Each rank calls it when it has no rows left, and all return together, with equal parameters.
-        after_step: called after each of these steps, for what the training loop does there on all ranks
-        alike: ``after_step=scheduler.step`` where the rate changes in each step.
+        after_step: called after each of these steps, also one that is skipped, for what the training loop
+        does there on all ranks alike: ``after_step=scheduler.step`` where the rate changes in each step.
         Returns the number of steps. Needs uneven=True.
         """
         steps, whole = 0, self._vector()
         while self.model.join(whole):
-            with torch.no_grad():
-                for i, p in enumerate(self.layout.parameters):
-                    mean = self.layout.view(whole, i)
-                    if p.grad is None:
-                        p.grad = mean.to(p.dtype, copy=True)
-                    else:
-                        p.grad.copy_(mean)
-            optimizer.step()
+            self._note_skipped()
+            if not self.skipped:
+                with torch.no_grad():
+                    for i, p in enumerate(self.layout.parameters):
+                        mean = self.layout.view(whole, i)
+                        if p.grad is None:
+                            p.grad = mean.to(p.dtype, copy=True)
+                        else:
+                            p.grad.copy_(mean)
+                optimizer.step()
             steps += 1
             if after_step is not None:
                 after_step()
@@ -236,7 +246,7 @@ class Compression:
         return verify(self.job, self._named)
 
     def stats(self) -> Dict[str, Any]:
-        """Model.stats(), and copied_bytes: what the hook itself copied between vectors."""
+        """Model.stats(), copied_bytes, which the hook itself copied between vectors, and skipped_steps."""
         return dict(self.model.stats(), copied_bytes=self.copied_bytes, skipped_steps=self.skipped_steps)
 
     def close(self) -> None:
@@ -267,6 +277,10 @@ def compress(ddp: Any, recipe: Union[str, Recipe, None] = None, *, job: Optional
     Collective over the workers, once per model, before the first backward. Every rank gets the
     parameters of rank 0. Afterwards each ``p.grad`` is the mean over the workers as the recipe sends
     it, of the same bits on all of them.
+
+    With nonfinite=skip-all in the recipe, or with scaler, all ranks skip a step if a gradient of any of
+    them was not finite. Afterwards ``skipped`` of what is returned is True, and the program leaves the
+    optimizer's step out; a GradScaler does so by itself.
 
     recipe: see sluice_recipe(7); update=none is added, because the optimizer is torch's.
     job: None takes sluice.torch.default_job().

@@ -47,6 +47,7 @@ class Optimizer(torch.optim.Optimizer):
     uneven: ranks may have unequal numbers of steps; see join().
     shards, steps_per_epoch, memory_bytes: see sluice.Model.
 
+    With nonfinite=skip-all in the recipe, inner makes no step where some rank's gradient was not finite.
     A GradScaler works with it: ``scaler.step(optimizer)`` pushes gradients without the scale, and
     a step in which some rank overflowed is skipped by all before anything is pushed.
     """
@@ -185,6 +186,9 @@ class Optimizer(torch.optim.Optimizer):
         else:
             self.model.push(self._grad)
             self.model.pull_mean([self._grad] if self._pieces else self._flat)
+        if self.model.skipped:
+            self.skipped_steps += 1
+        elif self.inner is not None:
             if self._flat is not self._grad and not self._pieces:
                 self._grad.copy_(self._flat)
                 self.copied_bytes += self._grad.numel() * self._grad.element_size()
@@ -195,8 +199,8 @@ class Optimizer(torch.optim.Optimizer):
         """Makes the steps that other ranks still have rows for, with their gradients.
 
         Each rank calls it when it has no rows left, and all return together, with equal parameters.
-        after_step: called after each of these steps, for what the training loop does there on all ranks
-        alike: ``after_step=scheduler.step`` where the rate changes in each step.
+        after_step: called after each of these steps, also one that is skipped, for what the training loop
+        does there on all ranks alike: ``after_step=scheduler.step`` where the rate changes in each step.
         Returns the number of steps. Needs uneven=True.
         """
         steps = 0
@@ -204,7 +208,9 @@ class Optimizer(torch.optim.Optimizer):
             self._tell_rate()
             if not self.model.join(self._flat):
                 return steps
-            if self.inner is not None:
+            if self.model.skipped:
+                self.skipped_steps += 1
+            elif self.inner is not None:
                 if self._flat is not self._grad:
                     self._grad.copy_(self._flat)
                 for p, view in zip(self.layout.parameters, self._views):
@@ -259,7 +265,7 @@ class Optimizer(torch.optim.Optimizer):
         return verify(self.job, self._everything())
 
     def stats(self) -> Dict[str, Any]:
-        """Model.stats(), and copied_bytes: what the optimizer itself copied between vectors."""
+        """Model.stats(), copied_bytes, which the optimizer itself copied between vectors, and skipped_steps."""
         return dict(self.model.stats(), copied_bytes=self.copied_bytes, skipped_steps=self.skipped_steps)
 
     def close(self) -> None:
