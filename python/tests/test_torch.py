@@ -645,30 +645,36 @@ def rank_optimizer(job, folder):
     check_close(model, alone)
     optimizer.close()
 
-    # interrupted and resumed: parameters and residuals are in the checkpoint
+    # interrupted and resumed: parameters and residuals are in the checkpoint, with another rate than the next step has
+    def rising(step, _, optimizer):
+        optimizer.zero_grad()
+        optimizer.param_groups[0]["lr"] = 0.05 if step < 5 else 0.1
+
+    def go_on(model, optimizer):
+        for step in range(5, 8):
+            rising(step, model, optimizer)
+            step_of(model, optimizer, rows(step, job.rank))
+        digest = optimizer.verify()
+        optimizer.close()
+        return digest
+
     def sparse(model):
         return sluice.torch.Optimizer(model, SPARSE, lr=0.1, job=job)
 
-    _, optimizer, whole = optimizer_steps(job, sparse, 8)
+    _, optimizer, whole = optimizer_steps(job, sparse, 8, rising)
     optimizer.close()
-    _, optimizer, _ = optimizer_steps(job, sparse, 5)
+    _, optimizer, _ = optimizer_steps(job, sparse, 5, rising)
     optimizer.checkpoint(os.path.join(folder, "optimizer"))
     saved = optimizer.state_dict()
     optimizer.close()
     model = network(3)
     optimizer = sparse(model)
     assert optimizer.restore(os.path.join(folder, "optimizer")) == 5
-    for step in range(5, 8):
-        step_of(model, optimizer, rows(step, job.rank))
-    assert optimizer.verify() == whole
-    optimizer.close()
+    assert go_on(model, optimizer) == whole
     model = network(3)
     optimizer = sparse(model)
     optimizer.load_state_dict(saved)
-    for step in range(5, 8):
-        step_of(model, optimizer, rows(step, job.rank))
-    assert optimizer.verify() == whole
-    optimizer.close()
+    assert go_on(model, optimizer) == whole
 
     # two momenta
     with warnings.catch_warnings(record=True) as caught:

@@ -245,6 +245,7 @@ class Optimizer(torch.optim.Optimizer):
             self.inner.load_state_dict(state_dict["optimizer"])
             self.param_groups = self.inner.param_groups
             self.zero_grad()
+        self._lr = None  # what the library has now is the rate of the checkpoint
 
     def checkpoint(self, folder: Any) -> None:
         """Writes residuals, momenta, counters and, without inner, parameters below folder.
@@ -254,10 +255,14 @@ class Optimizer(torch.optim.Optimizer):
         self.model.checkpoint(folder)
 
     def restore(self, folder: Any) -> int:
-        """Restores what checkpoint() wrote, before the first step; returns the completed steps."""
+        """Restores what checkpoint() wrote, before the first step; returns the completed steps.
+
+        The learning rate is that of param_groups.
+        """
         steps = self.model.restore(folder, self._flat)
         if self._flat is self._grad:
             self.zero_grad()
+        self._lr = None
         return steps
 
     def verify(self) -> int:
