@@ -5,8 +5,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
-import weakref
-from typing import Any, Dict, List, Optional, Sequence, Union
+from typing import Any, Dict, List, Optional, Sequence, Set, Union
 
 from . import _abi
 from ._library import check, failure, lib
@@ -17,7 +16,7 @@ from .recipe import Recipe, Tensors
 
 ON_FAILURE = {"": 0, "abort": _abi.CONSTANTS["SLUICE_ABORT"],
               "continue": _abi.CONSTANTS["SLUICE_CONTINUE"]}
-_open_jobs: "weakref.WeakSet[Job]" = weakref.WeakSet()
+_open_jobs: Set[Job] = set()  # until they are closed, also those that the program has no name for
 
 
 class Job:

@@ -262,6 +262,16 @@ class Ends(unittest.TestCase):
                               "model = job.open(array.array('f', [1, 2]))\nprint('done')", SLUICE_LOG="warn")
         self.assertEqual((status, said), (0, "done\n"))
 
+    def test_exit_without_close_of_a_job_that_nothing_refers_to(self):
+        status, said = python("import array, gc, sluice\n"
+                              "import sluice.job as module\n"
+                              "finalize = module.lib.sluice_finalize\n"
+                              "module.lib.sluice_finalize = lambda job: (print('closed'), finalize(job))\n"
+                              "def train():\n"
+                              "    sluice.Job().open(array.array('f', [1, 2]))\n"
+                              "train()\ngc.collect()\nprint('done')", SLUICE_LOG="warn")
+        self.assertEqual((status, said), (0, "done\nclosed\n"))
+
     def test_errors_can_be_pickled(self):
         error = pickle.loads(pickle.dumps(sluice.PeerError("rank 3 on n2 is lost")))
         self.assertEqual((str(error), error.code), ("rank 3 on n2 is lost", -9))
