@@ -961,6 +961,24 @@ class Torch(unittest.TestCase):
             state.close()
         torch.distributed.destroy_process_group()
 
+    def test_numpy_is_not_needed(self):
+        code = ("import sys\nsys.modules['numpy'] = None\n"
+                "import sluice.torch, torch\n"
+                "sluice.torch.process_group()\n"
+                "maximum, rows = torch.ones(3), [torch.zeros(2)]\n"
+                "torch.distributed.all_reduce(maximum, torch.distributed.ReduceOp.MAX)\n"
+                "torch.distributed.all_gather(rows, torch.ones(2))\n"
+                "assert rows[0].tolist() == [1, 1]\n"
+                "def optimizer():\n"
+                "    return sluice.torch.Optimizer(torch.nn.Linear(3, 2), 'up=topk(0.5) down=all', lr=0.1)\n"
+                "first, second = optimizer(), optimizer()\n"
+                "first.step()\n"
+                "second.load_state_dict(first.state_dict())\n"
+                "assert first.verify() == second.verify() and second.model.step == 1\n")
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stdout)
+
     def test_torchrun(self):
         """The variables that torchrun sets, whose store is rank 0's here."""
         with socket.socket() as free:

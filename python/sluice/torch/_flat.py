@@ -79,6 +79,12 @@ class Layout:
                 p.copy_(self.view(flat, i))
 
 
+def bytes_of(tensor: torch.Tensor) -> bytes:
+    """A copy of a tensor's bytes. Torch itself offers them through numpy only."""
+    host = tensor.detach().cpu().contiguous()
+    return ctypes.string_at(host.data_ptr(), host.numel() * host.element_size())
+
+
 def digests(tensors: Iterable[torch.Tensor]) -> List[int]:
     """A 64-bit hash of each tensor's bytes."""
     found = []
@@ -117,7 +123,7 @@ def load_state(job: Job, model: Model, state: Dict[str, torch.Tensor], params: t
     if mine is None:
         raise InvalidError(f"the state is of {', '.join(sorted(state)) or 'no rank'} and not of rank {job.rank}: "
                            "every rank loads the part that it saved itself")
-    return model.state_load(mine.cpu().numpy(), params)
+    return model.state_load(bytes_of(mine), params)
 
 
 def with_update_none(text: Any, what: str) -> Any:

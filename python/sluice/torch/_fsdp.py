@@ -15,7 +15,7 @@ from ..errors import InvalidError
 from ..job import Job
 from ..model import Model
 from ..recipe import Recipe
-from ._flat import TYPES, verify, with_update_none
+from ._flat import TYPES, bytes_of, verify, with_update_none
 from ._group import broadcast, default_job
 
 
@@ -50,7 +50,7 @@ class _Piece:
         if self._owner.restored is not None:
             model.restore(self.folder(self._owner.restored), start)
         elif self._owner.loaded is not None:
-            model.state_load(self._owner.loaded[self.key].cpu().numpy(), start)
+            model.state_load(bytes_of(self._owner.loaded[self.key]), start)
         return model
 
     def __call__(self, piece: torch.Tensor) -> None:
