@@ -511,12 +511,28 @@ def uneven(job):
         raise AssertionError("find_unused_parameters was not refused")
 
 
+def recipe_of_environment(job):
+    model = network()
+    os.environ["SLUICE_RECIPE"] = SPARSE
+    try:
+        _, state = wrapped(job, model, None)
+        optimizer = sluice.torch.Optimizer(model, inner=sgd(model), job=job)
+        for opened in (state, optimizer):
+            assert str(opened.model.recipe).startswith("up=topk(0.1),"), opened.model.recipe
+            assert opened.model.recipe.get("update") == "none"
+            opened.close()
+        os.environ["SLUICE_RECIPE"] += " update=sgd"
+        refused(lambda: wrapped(job, model, None), "SLUICE_RECIPE says update=sgd, but a torch optimizer steps here")
+    finally:
+        del os.environ["SLUICE_RECIPE"]
+
+
 def rank_ddp(job, folder):
     join(job)
     for check in (ddp_dense, ddp_sparse, ddp_accumulates, ddp_unused, ddp_frozen, ddp_other_order,
                   ddp_range_by_range, ddp_whole_vector, ddp_bfloat16, ddp_mixed_types, ddp_overflow,
                   skip_all, ddp_two_models, ddp_workers_of_a_loader,
-                  ddp_buffers, ddp_refused, uneven):
+                  ddp_buffers, ddp_refused, recipe_of_environment, uneven):
         print(check.__name__, flush=True)
         check(job)
     ddp_resumed(job, folder)
@@ -822,7 +838,9 @@ def rank_fsdp(job, folder):
     for state in (None, saved[2]):  # the folder, and the bytes
         _, _, resumed, _ = trained(SPARSE, range(4, 6), restore=(*saved[:2], state))
         assert resumed == whole, f"the resumed run ends with other parameters (as bytes: {state is not None})"
-    state = sluice.torch.replicate(shards(0, mesh["shard"]), mesh["shard"], SPARSE, job=job)
+    os.environ["SLUICE_RECIPE"] = SPARSE
+    state = sluice.torch.replicate(shards(0, mesh["shard"]), mesh["shard"], job=job)
+    assert state.recipe == sluice.Recipe(SPARSE, update="none"), state.recipe
     for call, why in ((state.state_dict, "no step was made yet"),
                       (lambda: state.load_state_dict({}), f"not rank{job.rank}.module0")):
         try:

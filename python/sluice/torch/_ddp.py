@@ -282,7 +282,8 @@ def compress(ddp: Any, recipe: Union[str, Recipe, None] = None, *, job: Optional
     them was not finite. Afterwards ``skipped`` of what is returned is True, and the program leaves the
     optimizer's step out; a GradScaler does so by itself.
 
-    recipe: see sluice_recipe(7); update=none is added, because the optimizer is torch's.
+    recipe: see sluice_recipe(7); None takes SLUICE_RECIPE, else the default. update=none is added,
+        because the optimizer is torch's.
     job: None takes sluice.torch.default_job().
     scaler: the GradScaler of mixed precision. Gradients are pushed without its scale, and if those of
         a rank are not finite, the step is skipped on all ranks before anything is pushed.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Where each parameter lies in the flat vector of a model."""
 import ctypes
+import os
 from typing import Any, Dict, Iterable, List, Tuple
 
 import torch
@@ -10,6 +11,7 @@ from .._vector import BF16, F16, F32
 from ..errors import InvalidError
 from ..job import Job
 from ..model import Model
+from ..recipe import Recipe
 
 TYPES = {torch.float32: F32, torch.float16: F16, torch.bfloat16: BF16}
 
@@ -127,11 +129,14 @@ def load_state(job: Job, model: Model, state: Dict[str, torch.Tensor], params: t
 
 
 def with_update_none(text: Any, what: str) -> Any:
-    """The recipe with update=none, which an optimizer of torch needs; another update is refused."""
-    from ..recipe import Recipe
-    recipe = Recipe(text)
+    """The recipe, or that of SLUICE_RECIPE, with update=none, which an optimizer of torch needs.
+
+    Another update is refused.
+    """
+    given = str(text or "").strip()
+    recipe = Recipe(given or os.environ.get("SLUICE_RECIPE"))
     update = recipe.get("update", "none")
     if update != "none":
-        raise InvalidError(f"{what}: the recipe says update={update}, but a torch optimizer steps here: "
-                           "say update=none, or use sluice.torch.Optimizer without inner=")
+        raise InvalidError(f"{what}: {'the recipe' if given else 'SLUICE_RECIPE'} says update={update}, but a "
+                           "torch optimizer steps here: say update=none, or use sluice.torch.Optimizer without inner=")
     return Recipe(recipe, update="none")

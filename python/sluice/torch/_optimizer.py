@@ -39,10 +39,11 @@ class Optimizer(torch.optim.Optimizer):
 
     params: a module, its named_parameters(), whose names the messages then have, or parameters().
         Those that are frozen now stay so: a step refuses parameters that were unfrozen later.
-    recipe: see sluice_recipe(7). Without inner the shards step as its update= says.
+    recipe: see sluice_recipe(7); None takes SLUICE_RECIPE, else the default. Without inner the shards
+        step as its update= says.
     lr: the learning rate of the shards. A scheduler may change ``param_groups[0]["lr"]``.
-    inner: an optimizer over the same parameters and no others. It steps on the mean gradient, and update=none is
-        added to the recipe. Its ``param_groups`` are those of this optimizer.
+    inner: an optimizer over the same parameters and no others. It steps on the mean gradient, and
+        update=none is added to the recipe. Its ``param_groups`` are those of this optimizer.
     job: None takes sluice.torch.default_job().
     uneven: ranks may have unequal numbers of steps; see join().
     shards, steps_per_epoch, memory_bytes: see sluice.Model.
