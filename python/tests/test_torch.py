@@ -511,6 +511,14 @@ def uneven(job):
         raise AssertionError("find_unused_parameters was not refused")
 
 
+def ddp_two_momenta(job):
+    model = network()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        wrapped(job, model, "sketched", optimizer=sgd(model))[1].close()
+    assert any("SGD has momentum too" in str(w.message) for w in caught), caught
+
+
 def recipe_of_environment(job):
     model = network()
     os.environ["SLUICE_RECIPE"] = SPARSE
@@ -532,7 +540,7 @@ def rank_ddp(job, folder):
     for check in (ddp_dense, ddp_sparse, ddp_accumulates, ddp_unused, ddp_frozen, ddp_other_order,
                   ddp_range_by_range, ddp_whole_vector, ddp_bfloat16, ddp_mixed_types, ddp_overflow,
                   skip_all, ddp_two_models, ddp_workers_of_a_loader,
-                  ddp_buffers, ddp_refused, recipe_of_environment, uneven):
+                  ddp_buffers, ddp_refused, ddp_two_momenta, recipe_of_environment, uneven):
         print(check.__name__, flush=True)
         check(job)
     ddp_resumed(job, folder)
@@ -693,10 +701,11 @@ def rank_optimizer(job, folder):
     assert go_on(model, optimizer) == whole
 
     # two momenta
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        inner(network(), DENSE + " signal=momentum(0.9)").close()
-    assert any("SGD has momentum too" in str(w.message) for w in caught), caught
+    for recipe, warned in ((DENSE + " signal=momentum(0.9)", True), ("sketched", True), ("scalecom", False)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            inner(network(), recipe).close()
+        assert any("SGD has momentum too" in str(w.message) for w in caught) == warned, (recipe, caught)
 
     # an overflow that a scaler of one rank saw
     model = network()

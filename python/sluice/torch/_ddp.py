@@ -27,6 +27,7 @@ def has_momentum(optimizer: Any) -> bool:
 
 
 def warn_of_two_momenta(recipe: Recipe, optimizer: Any) -> None:
+    """recipe: that of an open model, in which the names of methods are spelled out."""
     if "momentum" in (recipe.get("signal") or "") and has_momentum(optimizer):
         warnings.warn(f"the recipe says signal={recipe.get('signal')} and {type(optimizer).__name__} has "
                       "momentum too: steps are amplified twice. Use one of them: signal=momentum(0.9) with "
@@ -50,8 +51,6 @@ class Compression:
         self.layout = Layout((n, p) for n, p in reversed(self._named) if p.requires_grad)
         self._scaler = scaler
         wanted = with_update_none(recipe, "sluice.torch.compress")
-        if optimizer is not None:
-            warn_of_two_momenta(wanted, optimizer)
         types = {p.dtype for p in self.layout.parameters}
         self._dtype = min(types, key=str) if len(types) == 1 else torch.float32
         device = self.layout.parameters[0].device
@@ -66,6 +65,8 @@ class Compression:
         self.model = self.job.open(start, wanted, tensors=self.layout.tensors(),
                                    grad_type=TYPES[self._dtype], **options)
         self.layout.scatter(start)  # those of rank 0
+        if optimizer is not None:
+            warn_of_two_momenta(self.model.recipe, optimizer)
         plan = wanted.plan(self.layout.count, self.job.workers,
                            steps_per_epoch=options.get("steps_per_epoch", 0))
         # Whether buckets are pushed one by one: they have one type, and the recipe does not need them all,

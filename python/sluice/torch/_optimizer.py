@@ -79,7 +79,6 @@ class Optimizer(torch.optim.Optimizer):
         self.inner = inner
         if inner is not None:
             recipe = with_update_none(recipe, "sluice.torch.Optimizer with inner=")
-            warn_of_two_momenta(recipe, inner)
             known = {id(p) for group in inner.param_groups for p in group["params"]}
             for name, p in zip(self.layout.names, parameters):
                 if id(p) not in known:
@@ -110,6 +109,7 @@ class Optimizer(torch.optim.Optimizer):
                     p.data = self.layout.view(self._flat, i)
         else:
             self.layout.scatter(self._flat)  # those of rank 0
+            warn_of_two_momenta(self.model.recipe, inner)
             if dtype == torch.float32:
                 self._flat = self._grad  # the mean takes the gradient's place
         for _, p in self._everything():
