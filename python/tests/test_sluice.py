@@ -14,6 +14,7 @@ import warnings
 
 import ranks
 import sluice
+from sluice import _abi
 
 
 def floats(*values):
@@ -275,6 +276,14 @@ class Ends(unittest.TestCase):
     def test_errors_can_be_pickled(self):
         error = pickle.loads(pickle.dumps(sluice.PeerError("rank 3 on n2 is lost")))
         self.assertEqual((str(error), error.code), ("rank 3 on n2 is lost", -9))
+        error = pickle.loads(pickle.dumps(sluice.FileError("/nowhere cannot be read")))
+        self.assertEqual((str(error), error.code), ("/nowhere cannot be read", -12))
+
+    def test_each_code_has_an_exception_whose_text_names_it(self):
+        codes = {name: code for name, code in _abi.CONSTANTS.items() if code < 0}
+        self.assertEqual(sorted(codes.values()), sorted(sluice.errors.BY_CODE))
+        for name, code in codes.items():
+            self.assertTrue(sluice.errors.BY_CODE[code].__doc__.startswith(name + ":"), name)
 
 
 # ---- several ranks ------------------------------------------------------------------------------
