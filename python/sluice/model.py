@@ -20,10 +20,10 @@ class Model:
     """Opens a model. Collective over all ranks, with equal arguments; a difference is named.
 
     params: [count], a tensor or anything with the buffer protocol or __dlpack__, in host or CUDA
-        memory, of float32, or, in host memory, of float16 or bfloat16, for which the library keeps a
-        copy in float32; or a list of such vectors that together are one. Those of rank 0 become version
-        0 on every rank and are written into params. A dedicated server may pass None, and then gives
-        count and param_type.
+        memory, of float32, float16 or bfloat16; or a list of such vectors that together are one. For 16
+        bits the library keeps a copy in float32. In CUDA memory, 16 bits and lists travel through host
+        memory. Those of rank 0 become version 0 on every rank and are written into params. A dedicated
+        server may pass None, and then gives count and param_type.
     recipe: see sluice_recipe(7); None takes SLUICE_RECIPE, else the default.
     tensors: (name, elements) of the parts of the vector, for messages and for dense=.
     shards: 0 takes the smaller of the number of workers and count / 65536, rounded up.

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The package without torch, in a job of one process; run by sluice.sh."""
 import array
+import difflib
 import os
 import pickle
 import signal
@@ -255,6 +256,24 @@ class Steps(unittest.TestCase):
         with open(reader, encoding="utf-8") as pipe:
             self.assertIn("is a fork", pipe.read())
         self.job.barrier()
+
+
+class Documents(unittest.TestCase):
+    def test_changes_of_the_example_are_all_named(self):
+        top = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+
+        def lines(*path):
+            with open(os.path.join(top, *path), encoding="utf-8") as file:
+                return file.read().splitlines()
+
+        page = lines("doc", "pytorch.md")
+        begin = page.index("```diff") + 1
+        named = [line for line in page[begin:page.index("```", begin)] if line[0] in "+-"]
+        changes = [line for line in difflib.unified_diff(lines("python", "examples", "fashion_gloo.py"),
+                                                         lines("python", "examples", "fashion.py"), n=0)
+                   if line[:1] in "+-" and not line.startswith(("+++", "---"))]
+        printed = [line for line in changes if '"""' in line or "stats" in line or "ms_a_step" in line]
+        self.assertEqual([line for line in changes if line not in printed], named)
 
 
 class Ends(unittest.TestCase):

@@ -73,7 +73,7 @@ class Compression:
         # for which the library would copy them.
         self._ranges = len(types) == 1 and any(
             line.split()[:2] == ["ranges", "yes"] and " copy " not in line for line in plan.splitlines())
-        # In the memory of a GPU the library takes one vector for all parameters, and no pieces.
+        # Pieces in the memory of a GPU would travel through host memory, and one vector need not.
         self._mean = start if device.type == "cuda" else None
         self._segments: Dict[Tuple[int, ...], _Segments] = {}
         self._waiting: _Waiting = []

@@ -44,7 +44,8 @@ class _Piece:
         start = torch.zeros(piece.numel(), dtype=torch.float32, device=piece.device)
         model = self._owner.group.open(start, self._owner.recipe, grad_type=TYPES[piece.dtype],
                                        stream=stream, **self._owner.options)
-        # A mean of 16 bits is written where the gradient lies, but not in the memory of a GPU.
+        # A mean of 16 bits is written where the gradient lies, but not in the memory of a GPU, where it would
+        # travel through host memory.
         self._short = TYPES[piece.dtype] != F32
         self._mean = start if piece.is_cuda and self._short else None
         if self._owner.restored is not None:

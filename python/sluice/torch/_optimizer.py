@@ -87,7 +87,8 @@ class Optimizer(torch.optim.Optimizer):
             self.param_groups = inner.param_groups
         self.layout.check_known(self._everything())
         self._grad = torch.zeros(self.layout.count, dtype=dtype, device=device)
-        # The library writes a mean of 16 bits where the gradient lies, but not in the memory of a GPU.
+        # The library writes a mean of 16 bits where the gradient lies. In the memory of a GPU it would travel
+        # through host memory.
         self._pieces = dtype != torch.float32 and device.type != "cuda"
         self._flat = torch.empty(self.layout.count, device=device,
                                  dtype=dtype if inner is None else torch.float32)
