@@ -503,6 +503,10 @@ def uneven(job):
             assert optimizer.param_groups[0]["lr"] == (0.1 * 0.5 ** 6 if falling else 0.1)
             state.close()
     assert digests[:2] == digests[2:4] and len(set(digests)) == 4, digests
+    model, optimizer, _, _ = shards(network())
+    optimizer.found_inf = torch.tensor(0.0)  # as a scaler sets it
+    refused(optimizer.step, "a GradScaler lets the ranks agree")
+    optimizer.close()
     try:
         wrapped(job, network(), DENSE, uneven=True, find_unused_parameters=True)
     except sluice.InvalidError as error:

@@ -98,7 +98,7 @@ class Optimizer(torch.optim.Optimizer):
                                    lr=lr or 0.0, steps_per_epoch=steps_per_epoch,
                                    memory_bytes=memory_bytes, stream=stream, grad_type=TYPES[dtype],
                                    uneven=uneven)
-        self._lr = lr
+        self._lr, self._uneven = lr, uneven
         self._views = [self.layout.view(self._grad, i) for i in range(len(parameters))]
         if inner is None:
             if self.model.recipe.get("update") == "none":
@@ -154,6 +154,9 @@ class Optimizer(torch.optim.Optimizer):
         found = getattr(self, "found_inf", None)
         if found is None:
             return False
+        if self._uneven:
+            raise InvalidError("sluice.torch.Optimizer: uneven=True, but a GradScaler lets the ranks agree in each "
+                               "step, for which all ranks are needed: leave one of the two out")
         if self.job.sum([float(found)])[0]:
             self.skipped_steps += 1
             return True
