@@ -123,6 +123,17 @@ class Steps(unittest.TestCase):
             self.assertEqual(model.recipe.get("update"), "sgd")
         self.assertTrue(model.closed)
 
+    def test_rules(self):
+        params, options = floats(1, 2, 3), {"tensors": [("a", 2), ("b", 1)], "lr": 0.5}
+        with self.job.open(params, "up=all down=all decay=0.5", rules=[(1, 0), (0.5, 1)], **options) as model:
+            model.push(floats(1, 1, 1))
+            model.pull(params)
+            self.assertEqual(list(params), [0.5, 1.5, 2.0])
+        with self.assertRaisesRegex(ValueError, "1 rules and 2 tensors"):
+            self.job.open(params, rules=[(1, 0)], **options)
+        with self.assertRaisesRegex(sluice.InvalidError, "rules are not possible with update=none"):
+            self.job.open(params, "up=all down=all update=none", rules=[(1, 0)] * 2, **options)
+
     def test_mean_by_ranges(self):
         mean = floats(0, 0, 0, 0)
         with self.job.open(mean, "up=all down=all update=none") as model:

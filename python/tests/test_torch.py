@@ -658,6 +658,37 @@ def rank_optimizer(job, folder):
     refused(lambda: step_of(model, optimizer, rows(0, job.rank)), "parameter 0 of group 1 was not known")
     optimizer.close()
 
+    # groups with rates and weight decays of their own, which a scheduler lets fall together
+    def groups(model):
+        return [{"params": model[:3].named_parameters(), "weight_decay": 0.1},
+                {"params": model[4].named_parameters(prefix="4"), "lr": 0.02}]
+
+    def falls(optimizer):
+        return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.7 ** step)
+
+    model, alone = network(), network()
+    optimizer = sluice.torch.Optimizer(groups(model), DENSE + " decay=0.01", lr=0.1, job=job)
+    reference = torch.optim.SGD([{"params": list(alone[:3].parameters()), "weight_decay": 0.1},
+                                 {"params": list(alone[4].parameters()), "lr": 0.02}], lr=0.1, weight_decay=0.01)
+    schedulers = [falls(optimizer), falls(reference)]
+    for step in range(4):
+        step_of(model, optimizer, rows(step, job.rank))
+        step_of(alone, reference, all_rows(step))
+        for scheduler in schedulers:
+            scheduler.step()
+    check_close(model, alone, 1e-6)
+    assert optimizer.layout.names[-1] == "4.bias"
+    for key, value, why in (("weight_decay", 0.2, "group 1 has weight_decay=0.2"),
+                            ("lr", 0.02, "group 1 has lr=0.02, and group 0 has")):
+        before = optimizer.param_groups[1].get(key)
+        optimizer.param_groups[1][key] = value
+        refused(optimizer.step, why)
+        optimizer.param_groups[1][key] = before
+    optimizer.close()
+    refused(lambda: sluice.torch.Optimizer(groups(model), DENSE, inner=sgd(model), job=job), "without groups")
+    refused(lambda: sluice.torch.Optimizer([{"params": [], "momentum": 1}], DENSE, lr=1, job=job), "has momentum=")
+    refused(lambda: sluice.torch.Optimizer(groups(model), "sketched", lr=1, job=job), "rules are not possible with")
+
     # a scheduler changes the rate of the shards
     def slower(step, model, optimizer):
         optimizer.zero_grad()

@@ -4,6 +4,7 @@
 All gradients are views of one flat vector, which is pushed as it lies. Without inner= the parameters
 are views of another one, which the pull changes in place, and the shards make the step.
 """
+import os
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, Union
 
 import torch
@@ -16,16 +17,29 @@ from ._flat import TYPES, Layout, load_state, saved_state, verify, with_update_n
 from ._group import broadcast, default_job
 
 
-def _named(params: Any) -> List[Tuple[str, torch.nn.Parameter]]:
+_Named = List[Tuple[str, torch.nn.Parameter]]
+
+
+def _groups(params: Any) -> List[Tuple[_Named, Dict[str, Any]]]:
+    """The groups of parameters, each with what it has of its own; one if params has no groups."""
     if isinstance(params, torch.nn.Module):
         params = params.named_parameters()
-    pairs: List[Tuple[str, torch.nn.Parameter]] = []
-    for i, item in enumerate(params):
-        if isinstance(item, dict):
-            raise InvalidError("sluice.torch.Optimizer takes one group of parameters: give inner= an "
-                               "optimizer with the groups, and here all parameters")
-        pairs.append(item if isinstance(item, tuple) else (f"parameter {i}", item))
-    return pairs
+    items, found, count = list(params), [], 0
+    if not any(isinstance(item, dict) for item in items):
+        items = [{"params": items}]
+    for item in items:
+        if not isinstance(item, dict):
+            raise InvalidError("sluice.torch.Optimizer takes parameters or groups of parameters, and not both")
+        own = {key: value for key, value in item.items() if key != "params"}
+        other = sorted(set(own) - {"lr", "weight_decay"})
+        if other:
+            raise InvalidError(f"sluice.torch.Optimizer: a group of parameters has {other[0]}=: shards know a "
+                               "group's lr and weight_decay, and update= of the recipe says the rest")
+        pairs = [p if isinstance(p, tuple) else (f"parameter {count + i}", p)
+                 for i, p in enumerate(item["params"])]
+        count += len(pairs)
+        found.append((pairs, own))
+    return found
 
 
 class Optimizer(torch.optim.Optimizer):
@@ -41,7 +55,11 @@ class Optimizer(torch.optim.Optimizer):
         Those that are frozen now stay so: a step refuses parameters that were unfrozen later.
     recipe: see sluice_recipe(7); None takes SLUICE_RECIPE, else the default. Without inner the shards
         step as its update= says.
-    lr: the learning rate of the shards. A scheduler may change ``param_groups[0]["lr"]``.
+        Without inner also groups, ``{"params": ..., "lr": ..., "weight_decay": ...}``; a group without
+        weight_decay has that of the recipe's decay=. Not all recipes can have groups, see rules in
+        sluice_model_open(3).
+    lr: the learning rate of the shards. A scheduler may change ``param_groups[0]["lr"]``, or the rates of
+        all groups by one factor.
     inner: an optimizer over the same parameters and no others. It steps on the mean gradient, and
         update=none is added to the recipe. Its ``param_groups`` are those of this optimizer.
     job: None takes sluice.torch.default_job().
@@ -67,7 +85,13 @@ class Optimizer(torch.optim.Optimizer):
         if (lr is None) == (inner is None):
             raise InvalidError("sluice.torch.Optimizer takes either lr=, with which the shards step, or "
                                "inner=, an optimizer that steps on the mean gradient")
-        self._given = _named(params)
+        if lr is not None and not lr > 0:
+            raise InvalidError(f"sluice.torch.Optimizer: lr={lr}, must be > 0")
+        groups = _groups(params)
+        if inner is not None and any(own for _, own in groups):
+            raise InvalidError("sluice.torch.Optimizer: with inner= its groups say lr and weight_decay: give here "
+                               "all parameters without groups")
+        self._given = [pair for pairs, _ in groups for pair in pairs]
         self._given_ids = {id(p) for _, p in self._given}
         self.layout = Layout((name, p) for name, p in self._given if p.requires_grad)
         parameters = self.layout.parameters
@@ -75,8 +99,10 @@ class Optimizer(torch.optim.Optimizer):
         if any(p.device != device or p.dtype != dtype for p in parameters):
             raise InvalidError("sluice.torch.Optimizer: the parameters are on several devices or of several "
                                "types: open one optimizer for each")
-        super().__init__(parameters, {"lr": lr})
+        super().__init__([{"params": [p for _, p in pairs if p.requires_grad], **own} for pairs, own in groups],
+                         {"lr": lr})
         self.inner = inner
+        rules = None if inner is not None else self._rules(recipe, lr, steps_per_epoch)
         if inner is not None:
             recipe = with_update_none(recipe, "sluice.torch.Optimizer with inner=")
             known = {id(p) for group in inner.param_groups for p in group["params"]}
@@ -97,7 +123,7 @@ class Optimizer(torch.optim.Optimizer):
         self.model = self.job.open(self._flat, recipe, tensors=self.layout.tensors(), shards=shards,
                                    lr=lr or 0.0, steps_per_epoch=steps_per_epoch,
                                    memory_bytes=memory_bytes, stream=stream, grad_type=TYPES[dtype],
-                                   uneven=uneven)
+                                   uneven=uneven, rules=rules)
         self._lr, self._uneven = lr, uneven
         self._views = [self.layout.view(self._grad, i) for i in range(len(parameters))]
         if inner is None:
@@ -119,6 +145,22 @@ class Optimizer(torch.optim.Optimizer):
         self.copied_bytes = 0
         self.skipped_steps = 0
         self.zero_grad()
+
+    def _rules(self, recipe: Any, lr: Any, steps_per_epoch: int) -> Optional[List[Tuple[float, float]]]:
+        """Of each tensor, if a group has a rate or a weight decay of its own."""
+        self._factors = [group["lr"] / lr for group in self.param_groups]
+        self._decays = [group.get("weight_decay") for group in self.param_groups]
+        # The group from whose rate that of the shards follows: if possible, one that has just that.
+        self._leading = self._factors.index(1.0 if 1.0 in self._factors else max(self._factors))
+        if set(self._factors) == {1.0} and set(self._decays) == {None}:
+            return None
+        usual = 0.0
+        if None in self._decays:
+            text = str(recipe or "").strip() or os.environ.get("SLUICE_RECIPE")
+            usual = float(Recipe(text).complete(steps_per_epoch=steps_per_epoch or 1000).get("decay") or 0)
+        return [(factor, usual if decay is None else decay)
+                for group, factor, decay in zip(self.param_groups, self._factors, self._decays)
+                for _ in group["params"]]
 
     def _everything(self) -> Iterator[Tuple[str, torch.nn.Parameter]]:
         """What was given, also what is frozen, and what only the groups have, such as those of inner."""
@@ -168,7 +210,15 @@ class Optimizer(torch.optim.Optimizer):
     def _tell_rate(self) -> None:
         """Before each push: a scheduler may have changed the rate of the shards."""
         if self.inner is None:
-            lr = self.param_groups[0]["lr"]
+            lr = self.param_groups[self._leading]["lr"] / self._factors[self._leading]
+            for g, (group, factor, decay) in enumerate(zip(self.param_groups, self._factors, self._decays)):
+                if abs(group["lr"] - lr * factor) > 1e-6 * abs(lr * factor):
+                    raise InvalidError(f"group {g} has lr={group['lr']}, and group {self._leading} has "
+                                       f"lr={self.param_groups[self._leading]['lr']}: the shards keep the proportions "
+                                       "of the rates with which the optimizer was made, so change all by one factor")
+                if group.get("weight_decay") != decay:
+                    raise InvalidError(f"group {g} has weight_decay={group.get('weight_decay')}: the shards keep that "
+                                       f"with which the optimizer was made, {decay}")
             if lr != self._lr:
                 self.model.set_lr(lr)
                 self._lr = lr
