@@ -40,7 +40,11 @@ def start():
 
 
 def sent_on_the_wire():
-    """Bytes that this node has sent by the interface, with all headers; 0 without one."""
+    """Bytes that this node has sent by the interface, as that counts them; 0 without one.
+
+    An interface of a network namespace counts a large segment before it is cut into packets, with one
+    header, and so fewer headers than a wire would have.
+    """
     if not INTERFACE:
         return 0
     with open(f"/sys/class/net/{INTERFACE}/statistics/tx_bytes", encoding="ascii") as file:

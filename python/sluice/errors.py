@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Dict, Type
 
+from ._abi import CONSTANTS
+
 
 class Error(Exception):
     """A call of the library failed. ``str()`` is its sentence: what failed, where, why, what to do.
@@ -18,76 +20,73 @@ class Error(Exception):
 class InvalidError(Error, ValueError):
     """SLUICE_EINVAL: an argument, option, recipe or call order is wrong."""
 
-    code = -1
+    code = CONSTANTS["SLUICE_EINVAL"]
 
 
 class OutOfMemoryError(Error, MemoryError):
     """SLUICE_ENOMEM: memory, descriptors or another local resource ran out."""
 
-    code = -2
+    code = CONSTANTS["SLUICE_ENOMEM"]
 
 
 class NotSupportedError(Error, NotImplementedError):
     """SLUICE_ENOSUPP: not supported here; the sentence names what would be needed."""
 
-    code = -3
+    code = CONSTANTS["SLUICE_ENOSUPP"]
 
 
 class AgainError(Error):
     """SLUICE_EAGAIN: a queue is full."""
 
-    code = -4
+    code = CONSTANTS["SLUICE_EAGAIN"]
 
 
 class WaitTimeoutError(Error, TimeoutError):
     """SLUICE_ETIMEDOUT: a wait reached its limit; the sentence names whom it waited for."""
 
-    code = -5
+    code = CONSTANTS["SLUICE_ETIMEDOUT"]
 
 
 class DeviceError(Error):
     """SLUICE_EDEVICE: a transport or its device failed."""
 
-    code = -6
+    code = CONSTANTS["SLUICE_EDEVICE"]
 
 
 class BootError(Error):
     """SLUICE_EBOOT: the launcher or PMIx failed."""
 
-    code = -7
+    code = CONSTANTS["SLUICE_EBOOT"]
 
 
 class GPUError(Error):
     """SLUICE_EGPU: CUDA failed."""
 
-    code = -8
+    code = CONSTANTS["SLUICE_EGPU"]
 
 
 class PeerError(Error, ConnectionError):
     """SLUICE_EPEER: another rank is lost, left early, or differs from this one."""
 
-    code = -9
+    code = CONSTANTS["SLUICE_EPEER"]
 
 
 class WireError(Error):
     """SLUICE_EWIRE: bytes of a peer or of a checkpoint were refused."""
 
-    code = -10
+    code = CONSTANTS["SLUICE_EWIRE"]
 
 
 class NumericError(Error, ArithmeticError):
     """SLUICE_ENUMERIC: a gradient holds NaN or infinity, or a sum overflowed."""
 
-    code = -11
+    code = CONSTANTS["SLUICE_ENUMERIC"]
 
 
 class FileError(Error, OSError):
     """SLUICE_EIO: a file could not be read or written."""
 
-    code = -12
-
-    def __str__(self) -> str:  # OSError would format its arguments in its own way
-        return str(self.args[0]) if self.args else ""
+    code = CONSTANTS["SLUICE_EIO"]
 
 
 BY_CODE: Dict[int, Type[Error]] = {

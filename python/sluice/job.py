@@ -5,19 +5,18 @@ from __future__ import annotations
 import atexit
 import ctypes
 import os
-import weakref
-from typing import Any, Dict, List, Optional, Sequence, Union
+from typing import Any, Dict, List, Optional, Sequence, Set, Union
 
 from . import _abi
 from ._library import check, failure, lib
 from .bootstrap import Callbacks
 from .errors import InvalidError
 from .model import Model
-from .recipe import Recipe, Tensors
+from .recipe import Recipe, Rules, Tensors
 
 ON_FAILURE = {"": 0, "abort": _abi.CONSTANTS["SLUICE_ABORT"],
               "continue": _abi.CONSTANTS["SLUICE_CONTINUE"]}
-_open_jobs: "weakref.WeakSet[Job]" = weakref.WeakSet()
+_open_jobs: Set[Job] = set()  # until they are closed, also those that the program has no name for
 
 
 class Job:
@@ -152,11 +151,11 @@ class Job:
              count: Optional[int] = None, tensors: Optional[Tensors] = None, shards: int = 0,
              lr: float = 0.0, steps_per_epoch: int = 0, memory_bytes: int = 0,
              stream: Optional[int] = None, grad_type: int = 0, uneven: bool = False,
-             param_type: Optional[int] = None) -> Model:
+             param_type: Optional[int] = None, rules: Optional[Rules] = None) -> Model:
         """Opens a model: ``Model(job, params, recipe, ...)``."""
         return Model(self, params, recipe, count=count, tensors=tensors, shards=shards, lr=lr,
                      steps_per_epoch=steps_per_epoch, memory_bytes=memory_bytes, stream=stream,
-                     grad_type=grad_type, uneven=uneven, param_type=param_type)
+                     grad_type=grad_type, uneven=uneven, param_type=param_type, rules=rules)
 
     def transports(self) -> Dict[str, Dict[str, int]]:
         """What each transport has moved for this rank: puts, gets, notifies, and their bytes."""

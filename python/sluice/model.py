@@ -10,7 +10,7 @@ from . import _abi
 from ._library import check, lib
 from ._vector import BF16, F16, F32, Pieces, vector
 from .errors import InvalidError
-from .recipe import Recipe, Tensors, attributes
+from .recipe import Recipe, Rules, Tensors, attributes
 
 if TYPE_CHECKING:
     from .job import Job
@@ -20,10 +20,10 @@ class Model:
     """Opens a model. Collective over all ranks, with equal arguments; a difference is named.
 
     params: [count], a tensor or anything with the buffer protocol or __dlpack__, in host or CUDA
-        memory, of float32, or, in host memory, of float16 or bfloat16, for which the library keeps a
-        copy in float32; or a list of such vectors that together are one. Those of rank 0 become version
-        0 on every rank and are written into params. A dedicated server may pass None, and then gives
-        count and param_type.
+        memory, of float32, float16 or bfloat16; or a list of such vectors that together are one. For 16
+        bits the library keeps a copy in float32. In CUDA memory, 16 bits and lists travel through host
+        memory. Those of rank 0 become version 0 on every rank and are written into params. A dedicated
+        server may pass None, and then gives count and param_type.
     recipe: see sluice_recipe(7); None takes SLUICE_RECIPE, else the default.
     tensors: (name, elements) of the parts of the vector, for messages and for dense=.
     shards: 0 takes the smaller of the number of workers and count / 65536, rounded up.
@@ -34,6 +34,8 @@ class Model:
     grad_type: SLUICE_F32 (0), SLUICE_F16 (1) or SLUICE_BF16 (2), the type of all gradients.
     param_type: that of params, and of the mean with update=none. None: what params has.
     uneven: workers may run out of gradients, see join().
+    rules: for each of tensors a factor of the learning rate, and the weight decay in place of that of
+        the recipe. See sluice_model_open(3), also for recipes that cannot have them.
 
     Each step is one push and then one pull. A model is used by one thread at a time.
     """
@@ -42,7 +44,7 @@ class Model:
                  count: Optional[int] = None, tensors: Optional[Tensors] = None, shards: int = 0,
                  lr: float = 0.0, steps_per_epoch: int = 0, memory_bytes: int = 0,
                  stream: Optional[int] = None, grad_type: int = F32, uneven: bool = False,
-                 param_type: Optional[int] = None) -> None:
+                 param_type: Optional[int] = None, rules: Optional[Rules] = None) -> None:
         self._handle: Optional[ctypes.c_void_p] = None
         if grad_type not in (F32, F16, BF16):
             raise ValueError(f"grad_type is {grad_type}: needed is 0 (float32), 1 (float16) or 2 (bfloat16)")
@@ -68,7 +70,7 @@ class Model:
         self._missing = 0  # coordinates of a pull in ranges
         attr = attributes(count, None if recipe is None else str(recipe), tensors, shards, lr,
                           steps_per_epoch, memory_bytes, stream, grad_type, uneven, self._param_type,
-                          self._pieces)
+                          self._pieces, rules)
         handle = ctypes.c_void_p()
         check(lib.sluice_model_open(job._at(), ctypes.byref(attr),
                                     None if start is None else start.address, ctypes.byref(handle)))

@@ -5,16 +5,17 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Dict, Optional, Sequence, Tuple, Union
 
-from ._abi import sluice_model_attr, sluice_tensor
+from ._abi import sluice_model_attr, sluice_tensor, sluice_tensor_rule
 from ._library import check, lib
 
 Tensors = Sequence[Tuple[str, int]]
+Rules = Sequence[Tuple[float, float]]
 
 
 def attributes(count: int, recipe: Optional[str], tensors: Optional[Tensors], shards: int, lr: float,
                steps_per_epoch: int, memory_bytes: int = 0, stream: Optional[int] = None,
                grad_type: int = 0, uneven: bool = False, param_type: int = 0,
-               pieces: Any = None) -> sluice_model_attr:
+               pieces: Any = None, rules: Optional[Rules] = None) -> sluice_model_attr:
     """A filled sluice_model_attr. It refers to the memory of what it was made of."""
     attr = sluice_model_attr()
     attr.size = ctypes.sizeof(attr)
@@ -30,6 +31,10 @@ def attributes(count: int, recipe: Optional[str], tensors: Optional[Tensors], sh
     attr.uneven, attr.param_type = int(uneven), param_type
     if pieces is not None:
         attr.segments, attr.n_segments = pieces.array, pieces.n
+    if rules is not None:
+        if len(rules) != len(tensors or ()):
+            raise ValueError(f"there are {len(rules)} rules and {len(tensors or ())} tensors: each tensor needs one")
+        attr.rules = (sluice_tensor_rule * len(rules))(*(sluice_tensor_rule(*rule) for rule in rules))
     return attr
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The package without torch, in a job of one process; run by sluice.sh."""
 import array
+import difflib
 import os
 import pickle
 import signal
@@ -14,6 +15,7 @@ import warnings
 
 import ranks
 import sluice
+from sluice import _abi
 
 
 def floats(*values):
@@ -120,6 +122,17 @@ class Steps(unittest.TestCase):
             self.assertEqual((model.step, model.stats()["steps"]), (2, 2))
             self.assertEqual(model.recipe.get("update"), "sgd")
         self.assertTrue(model.closed)
+
+    def test_rules(self):
+        params, options = floats(1, 2, 3), {"tensors": [("a", 2), ("b", 1)], "lr": 0.5}
+        with self.job.open(params, "up=all down=all decay=0.5", rules=[(1, 0), (0.5, 1)], **options) as model:
+            model.push(floats(1, 1, 1))
+            model.pull(params)
+            self.assertEqual(list(params), [0.5, 1.5, 2.0])
+        with self.assertRaisesRegex(ValueError, "1 rules and 2 tensors"):
+            self.job.open(params, rules=[(1, 0)], **options)
+        with self.assertRaisesRegex(sluice.InvalidError, "rules are not possible with update=none"):
+            self.job.open(params, "up=all down=all update=none", rules=[(1, 0)] * 2, **options)
 
     def test_mean_by_ranges(self):
         mean = floats(0, 0, 0, 0)
@@ -256,15 +269,51 @@ class Steps(unittest.TestCase):
         self.job.barrier()
 
 
+class Documents(unittest.TestCase):
+    def test_changes_of_the_example_are_all_named(self):
+        top = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+
+        def lines(*path):
+            with open(os.path.join(top, *path), encoding="utf-8") as file:
+                return file.read().splitlines()
+
+        page = lines("doc", "pytorch.md")
+        begin = page.index("```diff") + 1
+        named = [line for line in page[begin:page.index("```", begin)] if line[0] in "+-"]
+        changes = [line for line in difflib.unified_diff(lines("python", "examples", "fashion_gloo.py"),
+                                                         lines("python", "examples", "fashion.py"), n=0)
+                   if line[:1] in "+-" and not line.startswith(("+++", "---"))]
+        printed = [line for line in changes if '"""' in line or "stats" in line or "ms_a_step" in line]
+        self.assertEqual([line for line in changes if line not in printed], named)
+
+
 class Ends(unittest.TestCase):
     def test_exit_without_close(self):
         status, said = python("import array, sluice\njob = sluice.Job()\n"
                               "model = job.open(array.array('f', [1, 2]))\nprint('done')", SLUICE_LOG="warn")
         self.assertEqual((status, said), (0, "done\n"))
 
+    def test_exit_without_close_of_a_job_that_nothing_refers_to(self):
+        status, said = python("import array, gc, sluice\n"
+                              "import sluice.job as module\n"
+                              "finalize = module.lib.sluice_finalize\n"
+                              "module.lib.sluice_finalize = lambda job: (print('closed'), finalize(job))\n"
+                              "def train():\n"
+                              "    sluice.Job().open(array.array('f', [1, 2]))\n"
+                              "train()\ngc.collect()\nprint('done')", SLUICE_LOG="warn")
+        self.assertEqual((status, said), (0, "done\nclosed\n"))
+
     def test_errors_can_be_pickled(self):
         error = pickle.loads(pickle.dumps(sluice.PeerError("rank 3 on n2 is lost")))
         self.assertEqual((str(error), error.code), ("rank 3 on n2 is lost", -9))
+        error = pickle.loads(pickle.dumps(sluice.FileError("/nowhere cannot be read")))
+        self.assertEqual((str(error), error.code), ("/nowhere cannot be read", -12))
+
+    def test_each_code_has_an_exception_whose_text_names_it(self):
+        codes = {name: code for name, code in _abi.CONSTANTS.items() if code < 0}
+        self.assertEqual(sorted(codes.values()), sorted(sluice.errors.BY_CODE))
+        for name, code in codes.items():
+            self.assertTrue(sluice.errors.BY_CODE[code].__doc__.startswith(name + ":"), name)
 
 
 # ---- several ranks ------------------------------------------------------------------------------

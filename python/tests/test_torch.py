@@ -67,6 +67,15 @@ def check_close(model, wanted, tolerance=1e-5):
         assert torch.allclose(a, b, atol=tolerance), f"{name} is off by {(a - b).abs().max()}"
 
 
+def refused(call, why, kind=sluice.InvalidError):
+    try:
+        call()
+    except kind as error:
+        assert why in str(error), error
+    else:
+        raise AssertionError(f"'{why}' was not said")
+
+
 def join(job):
     sluice.torch.process_group(job)
     assert torch.distributed.get_world_size() == RANKS and torch.distributed.get_rank() == job.rank
@@ -222,6 +231,13 @@ def ddp_frozen(job):
         step_of(ddp, optimizer, rows(step, job.rank))
     assert torch.equal(model[2].weight, before)
     state.verify()
+    with torch.no_grad():
+        model[2].weight[1, 1] += job.rank
+    refused(state.verify, "2.weight differs between the workers")
+    for p in model[2].parameters():
+        p.requires_grad_(True)
+    refused(lambda: step_of(ddp, optimizer, rows(3, job.rank)), "2.weight was not known when Sluice was told",
+            (RuntimeError, sluice.InvalidError))  # torch 1.13 passes all exceptions on as the first
     state.close()
 
 
@@ -331,6 +347,35 @@ def ddp_overflow(job):
     assert digests[0] == digests[1], "the skipped step left something behind"
 
 
+def skip_all(job):
+    """A gradient of rank 1 with NaN is a step that no optimizer makes, as if its rows had never been there."""
+    recipe, digests = DENSE + " nonfinite=skip-all", []
+
+    def ddp(model):
+        wrapper, state = wrapped(job, model, recipe, uneven=True)
+        optimizer = sgd(wrapper)
+        return wrapper, optimizer, state, lambda: state.skipped or optimizer.step(), lambda: state.join(optimizer)
+
+    def inner(model):
+        optimizer = sluice.torch.Optimizer(model, recipe, inner=sgd(model), job=job, uneven=True)
+        return model, optimizer, optimizer, optimizer.step, optimizer.join
+
+    for make in (ddp, inner):
+        for spoilt in (False, True):
+            model, optimizer, state, make_step, join_others = make(network())
+            for step in range(6 - 2 * (1 - job.rank)):
+                for loss_scale in (float("nan") if job.rank else 1.0, 1.0) if spoilt and step in (2, 5) else (1.0,):
+                    optimizer.zero_grad()
+                    x, y = rows(step, job.rank)
+                    (cross_entropy(model(x), y) * loss_scale).backward()
+                    make_step()
+            assert join_others() == (0 if job.rank else 2 + spoilt)
+            digests.append(state.verify())
+            assert state.stats()["skipped_steps"] == 2 * spoilt and state.model.step == 7, state.stats()
+            state.close()
+    assert len(set(digests)) == 1, digests
+
+
 def ddp_two_models(job):
     models = [network(), network(5)]
     pairs = [wrapped(job, model, DENSE) for model in models]
@@ -431,7 +476,7 @@ def uneven(job):
     def ddp(model):
         wrapper, state = wrapped(job, model, DENSE, uneven=True)
         optimizer = sgd(wrapper)
-        return wrapper, optimizer, state, lambda: state.join(optimizer)
+        return wrapper, optimizer, state, lambda after_step: state.join(optimizer, after_step)
 
     def plain(model):
         optimizer = sluice.torch.Optimizer(model, DENSE, inner=sgd(model), job=job, uneven=True)
@@ -441,14 +486,27 @@ def uneven(job):
         optimizer = sluice.torch.Optimizer(model, DENSE, lr=0.1, job=job, uneven=True)
         return model, optimizer, optimizer, optimizer.join
 
+    digests = []
     for make in (ddp, plain, shards):
-        model, optimizer, state, join_others = make(network())
-        for step in range(6 - 3 * job.rank):
-            step_of(model, optimizer, rows(step, job.rank))
-        assert join_others() == 3 * job.rank
-        state.verify()
-        assert state.model.step == 7, state.model.step  # the last one without any gradient
-        state.close()
+        for falling in (False, True):  # a rate that changes in each step
+            model, optimizer, state, join_others = make(network())
+            after_step = None
+            if falling:
+                after_step = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.5 ** step).step
+            for step in range(6 - 3 * job.rank):
+                step_of(model, optimizer, rows(step, job.rank))
+                if after_step:
+                    after_step()
+            assert join_others(after_step) == 3 * job.rank
+            digests.append(state.verify())
+            assert state.model.step == 7, state.model.step  # the last one without any gradient
+            assert optimizer.param_groups[0]["lr"] == (0.1 * 0.5 ** 6 if falling else 0.1)
+            state.close()
+    assert digests[:2] == digests[2:4] and len(set(digests)) == 4, digests
+    model, optimizer, _, _ = shards(network())
+    optimizer.found_inf = torch.tensor(0.0)  # as a scaler sets it
+    refused(optimizer.step, "a GradScaler lets the ranks agree")
+    optimizer.close()
     try:
         wrapped(job, network(), DENSE, uneven=True, find_unused_parameters=True)
     except sluice.InvalidError as error:
@@ -457,12 +515,36 @@ def uneven(job):
         raise AssertionError("find_unused_parameters was not refused")
 
 
+def ddp_two_momenta(job):
+    model = network()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        wrapped(job, model, "sketched", optimizer=sgd(model))[1].close()
+    assert any("SGD has momentum too" in str(w.message) for w in caught), caught
+
+
+def recipe_of_environment(job):
+    model = network()
+    os.environ["SLUICE_RECIPE"] = SPARSE
+    try:
+        _, state = wrapped(job, model, None)
+        optimizer = sluice.torch.Optimizer(model, inner=sgd(model), job=job)
+        for opened in (state, optimizer):
+            assert str(opened.model.recipe).startswith("up=topk(0.1),"), opened.model.recipe
+            assert opened.model.recipe.get("update") == "none"
+            opened.close()
+        os.environ["SLUICE_RECIPE"] += " update=sgd"
+        refused(lambda: wrapped(job, model, None), "SLUICE_RECIPE says update=sgd, but a torch optimizer steps here")
+    finally:
+        del os.environ["SLUICE_RECIPE"]
+
+
 def rank_ddp(job, folder):
     join(job)
     for check in (ddp_dense, ddp_sparse, ddp_accumulates, ddp_unused, ddp_frozen, ddp_other_order,
                   ddp_range_by_range, ddp_whole_vector, ddp_bfloat16, ddp_mixed_types, ddp_overflow,
-                  ddp_two_models, ddp_workers_of_a_loader,
-                  ddp_buffers, ddp_refused, uneven):
+                  skip_all, ddp_two_models, ddp_workers_of_a_loader,
+                  ddp_buffers, ddp_refused, ddp_two_momenta, recipe_of_environment, uneven):
         print(check.__name__, flush=True)
         check(job)
     ddp_resumed(job, folder)
@@ -554,6 +636,59 @@ def rank_optimizer(job, folder):
         assert optimizer.stats()["copied_bytes"] == 0
         optimizer.close()
 
+    # a layer that is frozen, and begins with the parameters of rank 0 too, until it is unfrozen too late
+    for make in (shards, inner):
+        model = network(job.rank)
+        model[2].requires_grad_(False)
+        optimizer = make(model)
+        for step in range(2):
+            step_of(model, optimizer, rows(step, job.rank))
+        optimizer.verify()
+        assert torch.equal(model[2].weight, network()[2].weight)
+        model[2].requires_grad_(True)
+        refused(lambda: step_of(model, optimizer, rows(2, job.rank)), "2.weight was not known when Sluice was told")
+        optimizer.close()
+
+    # parameters that only inner has
+    model = network()
+    refused(lambda: sluice.torch.Optimizer(model[:3].parameters(), DENSE, inner=sgd(model), job=job),
+            "parameter 4 of group 0 was not known")
+    optimizer = sluice.torch.Optimizer(model[:3].parameters(), DENSE, inner=sgd(model[:3]), job=job)
+    optimizer.add_param_group({"params": list(model[4].parameters())})
+    refused(lambda: step_of(model, optimizer, rows(0, job.rank)), "parameter 0 of group 1 was not known")
+    optimizer.close()
+
+    # groups with rates and weight decays of their own, which a scheduler lets fall together
+    def groups(model):
+        return [{"params": model[:3].named_parameters(), "weight_decay": 0.1},
+                {"params": model[4].named_parameters(prefix="4"), "lr": 0.02}]
+
+    def falls(optimizer):
+        return torch.optim.lr_scheduler.LambdaLR(optimizer, lambda step: 0.7 ** step)
+
+    model, alone = network(), network()
+    optimizer = sluice.torch.Optimizer(groups(model), DENSE + " decay=0.01", lr=0.1, job=job)
+    reference = torch.optim.SGD([{"params": list(alone[:3].parameters()), "weight_decay": 0.1},
+                                 {"params": list(alone[4].parameters()), "lr": 0.02}], lr=0.1, weight_decay=0.01)
+    schedulers = [falls(optimizer), falls(reference)]
+    for step in range(4):
+        step_of(model, optimizer, rows(step, job.rank))
+        step_of(alone, reference, all_rows(step))
+        for scheduler in schedulers:
+            scheduler.step()
+    check_close(model, alone, 1e-6)
+    assert optimizer.layout.names[-1] == "4.bias"
+    for key, value, why in (("weight_decay", 0.2, "group 1 has weight_decay=0.2"),
+                            ("lr", 0.02, "group 1 has lr=0.02, and group 0 has")):
+        before = optimizer.param_groups[1].get(key)
+        optimizer.param_groups[1][key] = value
+        refused(optimizer.step, why)
+        optimizer.param_groups[1][key] = before
+    optimizer.close()
+    refused(lambda: sluice.torch.Optimizer(groups(model), DENSE, inner=sgd(model), job=job), "without groups")
+    refused(lambda: sluice.torch.Optimizer([{"params": [], "momentum": 1}], DENSE, lr=1, job=job), "has momentum=")
+    refused(lambda: sluice.torch.Optimizer(groups(model), "sketched", lr=1, job=job), "rules are not possible with")
+
     # a scheduler changes the rate of the shards
     def slower(step, model, optimizer):
         optimizer.zero_grad()
@@ -569,36 +704,43 @@ def rank_optimizer(job, folder):
     check_close(model, alone)
     optimizer.close()
 
-    # interrupted and resumed: parameters and residuals are in the checkpoint
+    # interrupted and resumed: parameters and residuals are in the checkpoint, with another rate than the next step has
+    def rising(step, _, optimizer):
+        optimizer.zero_grad()
+        optimizer.param_groups[0]["lr"] = 0.05 if step < 5 else 0.1
+
+    def go_on(model, optimizer):
+        for step in range(5, 8):
+            rising(step, model, optimizer)
+            step_of(model, optimizer, rows(step, job.rank))
+        digest = optimizer.verify()
+        optimizer.close()
+        return digest
+
     def sparse(model):
         return sluice.torch.Optimizer(model, SPARSE, lr=0.1, job=job)
 
-    _, optimizer, whole = optimizer_steps(job, sparse, 8)
+    _, optimizer, whole = optimizer_steps(job, sparse, 8, rising)
     optimizer.close()
-    _, optimizer, _ = optimizer_steps(job, sparse, 5)
+    _, optimizer, _ = optimizer_steps(job, sparse, 5, rising)
     optimizer.checkpoint(os.path.join(folder, "optimizer"))
     saved = optimizer.state_dict()
     optimizer.close()
     model = network(3)
     optimizer = sparse(model)
     assert optimizer.restore(os.path.join(folder, "optimizer")) == 5
-    for step in range(5, 8):
-        step_of(model, optimizer, rows(step, job.rank))
-    assert optimizer.verify() == whole
-    optimizer.close()
+    assert go_on(model, optimizer) == whole
     model = network(3)
     optimizer = sparse(model)
     optimizer.load_state_dict(saved)
-    for step in range(5, 8):
-        step_of(model, optimizer, rows(step, job.rank))
-    assert optimizer.verify() == whole
-    optimizer.close()
+    assert go_on(model, optimizer) == whole
 
     # two momenta
-    with warnings.catch_warnings(record=True) as caught:
-        warnings.simplefilter("always")
-        inner(network(), DENSE + " signal=momentum(0.9)").close()
-    assert any("SGD has momentum too" in str(w.message) for w in caught), caught
+    for recipe, warned in ((DENSE + " signal=momentum(0.9)", True), ("sketched", True), ("scalecom", False)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            inner(network(), recipe).close()
+        assert any("SGD has momentum too" in str(w.message) for w in caught) == warned, (recipe, caught)
 
     # an overflow that a scaler of one rank saw
     model = network()
@@ -740,7 +882,9 @@ def rank_fsdp(job, folder):
     for state in (None, saved[2]):  # the folder, and the bytes
         _, _, resumed, _ = trained(SPARSE, range(4, 6), restore=(*saved[:2], state))
         assert resumed == whole, f"the resumed run ends with other parameters (as bytes: {state is not None})"
-    state = sluice.torch.replicate(shards(0, mesh["shard"]), mesh["shard"], SPARSE, job=job)
+    os.environ["SLUICE_RECIPE"] = SPARSE
+    state = sluice.torch.replicate(shards(0, mesh["shard"]), mesh["shard"], job=job)
+    assert state.recipe == sluice.Recipe(SPARSE, update="none"), state.recipe
     for call, why in ((state.state_dict, "no step was made yet"),
                       (lambda: state.load_state_dict({}), f"not rank{job.rank}.module0")):
         try:
@@ -878,6 +1022,24 @@ class Torch(unittest.TestCase):
             self.flat(lambda: step_of(ddp, optimizer, batch))
             state.close()
         torch.distributed.destroy_process_group()
+
+    def test_numpy_is_not_needed(self):
+        code = ("import sys\nsys.modules['numpy'] = None\n"
+                "import sluice.torch, torch\n"
+                "sluice.torch.process_group()\n"
+                "maximum, rows = torch.ones(3), [torch.zeros(2)]\n"
+                "torch.distributed.all_reduce(maximum, torch.distributed.ReduceOp.MAX)\n"
+                "torch.distributed.all_gather(rows, torch.ones(2))\n"
+                "assert rows[0].tolist() == [1, 1]\n"
+                "def optimizer():\n"
+                "    return sluice.torch.Optimizer(torch.nn.Linear(3, 2), 'up=topk(0.5) down=all', lr=0.1)\n"
+                "first, second = optimizer(), optimizer()\n"
+                "first.step()\n"
+                "second.load_state_dict(first.state_dict())\n"
+                "assert first.verify() == second.verify() and second.model.step == 1\n")
+        done = subprocess.run([sys.executable, "-W", "ignore", "-c", code], stdout=subprocess.PIPE,
+                              stderr=subprocess.STDOUT, text=True, timeout=120)
+        self.assertEqual(done.returncode, 0, done.stdout)
 
     def test_torchrun(self):
         """The variables that torchrun sets, whose store is rank 0's here."""

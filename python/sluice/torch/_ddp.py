@@ -7,7 +7,7 @@ the future of each bucket is completed as soon as the mean of its parameters is 
 later buckets still travel. DDP calls the hooks of all buckets before it waits for a future.
 """
 import warnings
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import torch
 
@@ -27,6 +27,7 @@ def has_momentum(optimizer: Any) -> bool:
 
 
 def warn_of_two_momenta(recipe: Recipe, optimizer: Any) -> None:
+    """recipe: that of an open model, in which the names of methods are spelled out."""
     if "momentum" in (recipe.get("signal") or "") and has_momentum(optimizer):
         warnings.warn(f"the recipe says signal={recipe.get('signal')} and {type(optimizer).__name__} has "
                       "momentum too: steps are amplified twice. Use one of them: signal=momentum(0.9) with "
@@ -45,15 +46,11 @@ class Compression:
         if options["uneven"]:
             self._check_uneven(ddp, scaler)
         ignored = getattr(ddp, "parameters_to_ignore", ())
-        named = [(n, p) for n, p in ddp.module.named_parameters()
-                 if p.requires_grad and n not in ignored]
+        self._named = [(n, p) for n, p in ddp.module.named_parameters() if n not in ignored]
         # Back-propagation ends with the first layer, so most buckets are one range of this order.
-        self.layout = Layout(reversed(named))
-        self._named = named
+        self.layout = Layout((n, p) for n, p in reversed(self._named) if p.requires_grad)
         self._scaler = scaler
         wanted = with_update_none(recipe, "sluice.torch.compress")
-        if optimizer is not None:
-            warn_of_two_momenta(wanted, optimizer)
         types = {p.dtype for p in self.layout.parameters}
         self._dtype = min(types, key=str) if len(types) == 1 else torch.float32
         device = self.layout.parameters[0].device
@@ -68,17 +65,20 @@ class Compression:
         self.model = self.job.open(start, wanted, tensors=self.layout.tensors(),
                                    grad_type=TYPES[self._dtype], **options)
         self.layout.scatter(start)  # those of rank 0
+        if optimizer is not None:
+            warn_of_two_momenta(self.model.recipe, optimizer)
         plan = wanted.plan(self.layout.count, self.job.workers,
                            steps_per_epoch=options.get("steps_per_epoch", 0))
         # Whether buckets are pushed one by one: they have one type, and the recipe does not need them all,
         # for which the library would copy them.
         self._ranges = len(types) == 1 and any(
             line.split()[:2] == ["ranges", "yes"] and " copy " not in line for line in plan.splitlines())
-        # In the memory of a GPU the library takes one vector for all parameters, and no pieces.
+        # Pieces in the memory of a GPU would travel through host memory, and one vector need not.
         self._mean = start if device.type == "cuda" else None
         self._segments: Dict[Tuple[int, ...], _Segments] = {}
         self._waiting: _Waiting = []
         self.copied_bytes = 0
+        self.skipped = False  # see compress()
         self.skipped_steps = 0
 
     def _vector(self) -> torch.Tensor:
@@ -129,6 +129,7 @@ class Compression:
     def _bucket(self, bucket: Any) -> Any:
         if bucket.index() == 0:
             self._waiting.clear()  # of a backward that an exception ended
+            self.layout.check_known(self._named)
         buffer, segments = bucket.buffer(), self._segments_of(bucket)
         future: Any = torch.futures.Future()
         self._waiting.append((future, buffer, segments))
@@ -149,6 +150,7 @@ class Compression:
         if not self._ranges:
             self.model.push(pieces)
         self.model.pull_begin(pieces)
+        self._note_skipped()
         for future, buffer, segments in waiting:
             for _, begin, count in segments:
                 self.model.pull_range(begin, count)
@@ -162,11 +164,16 @@ class Compression:
                 self.copied_bytes += buffer.numel() * mean.element_size()
             self.model.push(mean if self._dtype == torch.float32 else mean.to(self._dtype))
         self.model.pull_mean(mean)
+        self._note_skipped()
         for future, buffer, segments in waiting:
             for offset, begin, count in segments:
                 buffer[offset:offset + count].copy_(mean[begin:begin + count])
             self.copied_bytes += buffer.numel() * buffer.element_size()
             future.set_result(self._scaled(buffer))
+
+    def _note_skipped(self) -> None:
+        self.skipped = self.model.skipped
+        self.skipped_steps += self.skipped
 
     def _scaled(self, buffer: torch.Tensor) -> torch.Tensor:
         return buffer if self._scaler is None else buffer.mul_(self._scaler.get_scale())
@@ -175,6 +182,7 @@ class Compression:
         """Takes the loss scale out and pushes. False: some rank overflowed, and all skip the step."""
         overflow = not all(bool(torch.isfinite(buffer).all()) for _, buffer, _ in waiting)
         if self.job.sum([float(overflow)])[0]:
+            self.skipped = True
             self.skipped_steps += 1
             for future, buffer, _ in waiting:
                 future.set_result(buffer.fill_(float("inf")))  # so that every rank's scaler skips too
@@ -185,23 +193,29 @@ class Compression:
                 self._push(buffer, segments)
         return True
 
-    def join(self, optimizer: Any) -> int:
+    def join(self, optimizer: Any, after_step: Optional[Callable[[], Any]] = None) -> int:
         """Makes the steps that other ranks still have rows for, with their gradients and optimizer.
 
         Each rank calls it when it has no rows left, and all return together, with equal parameters.
+        after_step: called after each of these steps, also one that is skipped, for what the training loop
+        does there on all ranks alike: ``after_step=scheduler.step`` where the rate changes in each step.
         Returns the number of steps. Needs uneven=True.
         """
         steps, whole = 0, self._vector()
         while self.model.join(whole):
-            with torch.no_grad():
-                for i, p in enumerate(self.layout.parameters):
-                    mean = self.layout.view(whole, i)
-                    if p.grad is None:
-                        p.grad = mean.to(p.dtype, copy=True)
-                    else:
-                        p.grad.copy_(mean)
-            optimizer.step()
+            self._note_skipped()
+            if not self.skipped:
+                with torch.no_grad():
+                    for i, p in enumerate(self.layout.parameters):
+                        mean = self.layout.view(whole, i)
+                        if p.grad is None:
+                            p.grad = mean.to(p.dtype, copy=True)
+                        else:
+                            p.grad.copy_(mean)
+                optimizer.step()
             steps += 1
+            if after_step is not None:
+                after_step()
         return steps
 
     # ---- state and figures ----------------------------------------------------------------------
@@ -233,7 +247,7 @@ class Compression:
         return verify(self.job, self._named)
 
     def stats(self) -> Dict[str, Any]:
-        """Model.stats(), and copied_bytes: what the hook itself copied between vectors."""
+        """Model.stats(), copied_bytes, which the hook itself copied between vectors, and skipped_steps."""
         return dict(self.model.stats(), copied_bytes=self.copied_bytes, skipped_steps=self.skipped_steps)
 
     def close(self) -> None:
@@ -265,7 +279,12 @@ def compress(ddp: Any, recipe: Union[str, Recipe, None] = None, *, job: Optional
     parameters of rank 0. Afterwards each ``p.grad`` is the mean over the workers as the recipe sends
     it, of the same bits on all of them.
 
-    recipe: see sluice_recipe(7); update=none is added, because the optimizer is torch's.
+    With nonfinite=skip-all in the recipe, or with scaler, all ranks skip a step if a gradient of any of
+    them was not finite. Afterwards ``skipped`` of what is returned is True, and the program leaves the
+    optimizer's step out; a GradScaler does so by itself.
+
+    recipe: see sluice_recipe(7); None takes SLUICE_RECIPE, else the default. update=none is added,
+        because the optimizer is torch's.
     job: None takes sluice.torch.default_job().
     scaler: the GradScaler of mixed precision. Gradients are pushed without its scale, and if those of
         a rank are not finite, the step is skipped on all ranks before anything is pushed.

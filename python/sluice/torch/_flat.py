@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Where each parameter lies in the flat vector of a model."""
 import ctypes
+import os
 from typing import Any, Dict, Iterable, List, Tuple
 
 import torch
@@ -10,6 +11,7 @@ from .._vector import BF16, F16, F32
 from ..errors import InvalidError
 from ..job import Job
 from ..model import Model
+from ..recipe import Recipe
 
 TYPES = {torch.float32: F32, torch.float16: F16, torch.bfloat16: BF16}
 
@@ -45,9 +47,18 @@ class Layout:
         try:
             return self._place[id(parameter)]
         except KeyError:
-            raise InvalidError(
-                f"a parameter of shape {tuple(parameter.shape)} was not known when Sluice was told of "
-                "the model: add and unfreeze parameters before that, or open a new one") from None
+            raise self._unknown(f"a parameter of shape {tuple(parameter.shape)}") from None
+
+    def check_known(self, named: Iterable[Tuple[str, torch.nn.Parameter]]) -> None:
+        """Refuses parameters that would be trained, if at all, with this rank's own gradients."""
+        for name, p in named:
+            if id(p) not in self._place and p.requires_grad:
+                raise self._unknown(name)
+
+    @staticmethod
+    def _unknown(name: str) -> InvalidError:
+        return InvalidError(f"{name} was not known when Sluice was told of the model, so that its gradient "
+                            "is not exchanged: add and unfreeze parameters before that, or open a new one")
 
     def view(self, flat: torch.Tensor, index: int) -> torch.Tensor:
         """The part of flat of one parameter, with the parameter's shape and order in memory."""
@@ -68,6 +79,12 @@ class Layout:
         with torch.no_grad():
             for i, p in enumerate(self.parameters):
                 p.copy_(self.view(flat, i))
+
+
+def bytes_of(tensor: torch.Tensor) -> bytes:
+    """A copy of a tensor's bytes. Torch itself offers them through numpy only."""
+    host = tensor.detach().cpu().contiguous()
+    return ctypes.string_at(host.data_ptr(), host.numel() * host.element_size())
 
 
 def digests(tensors: Iterable[torch.Tensor]) -> List[int]:
@@ -108,15 +125,18 @@ def load_state(job: Job, model: Model, state: Dict[str, torch.Tensor], params: t
     if mine is None:
         raise InvalidError(f"the state is of {', '.join(sorted(state)) or 'no rank'} and not of rank {job.rank}: "
                            "every rank loads the part that it saved itself")
-    return model.state_load(mine.cpu().numpy(), params)
+    return model.state_load(bytes_of(mine), params)
 
 
 def with_update_none(text: Any, what: str) -> Any:
-    """The recipe with update=none, which an optimizer of torch needs; another update is refused."""
-    from ..recipe import Recipe
-    recipe = Recipe(text)
+    """The recipe, or that of SLUICE_RECIPE, with update=none, which an optimizer of torch needs.
+
+    Another update is refused.
+    """
+    given = str(text or "").strip()
+    recipe = Recipe(given or os.environ.get("SLUICE_RECIPE"))
     update = recipe.get("update", "none")
     if update != "none":
-        raise InvalidError(f"{what}: the recipe says update={update}, but a torch optimizer steps here: "
-                           "say update=none, or use sluice.torch.Optimizer without inner=")
+        raise InvalidError(f"{what}: {'the recipe' if given else 'SLUICE_RECIPE'} says update={update}, but a "
+                           "torch optimizer steps here: say update=none, or use sluice.torch.Optimizer without inner=")
     return Recipe(recipe, update="none")

@@ -15,7 +15,7 @@ from ..errors import InvalidError
 from ..job import Job
 from ..model import Model
 from ..recipe import Recipe
-from ._flat import TYPES, verify, with_update_none
+from ._flat import TYPES, bytes_of, verify, with_update_none
 from ._group import broadcast, default_job
 
 
@@ -44,13 +44,14 @@ class _Piece:
         start = torch.zeros(piece.numel(), dtype=torch.float32, device=piece.device)
         model = self._owner.group.open(start, self._owner.recipe, grad_type=TYPES[piece.dtype],
                                        stream=stream, **self._owner.options)
-        # A mean of 16 bits is written where the gradient lies, but not in the memory of a GPU.
+        # A mean of 16 bits is written where the gradient lies, but not in the memory of a GPU, where it would
+        # travel through host memory.
         self._short = TYPES[piece.dtype] != F32
         self._mean = start if piece.is_cuda and self._short else None
         if self._owner.restored is not None:
             model.restore(self.folder(self._owner.restored), start)
         elif self._owner.loaded is not None:
-            model.state_load(self._owner.loaded[self.key].cpu().numpy(), start)
+            model.state_load(bytes_of(self._owner.loaded[self.key]), start)
         return model
 
     def __call__(self, piece: torch.Tensor) -> None:

@@ -19,6 +19,7 @@ from .._library import check, lib
 from ..bootstrap import Bootstrap
 from ..errors import InvalidError
 from ..job import Job
+from ._flat import bytes_of
 
 _default_job: Optional[Job] = None
 
@@ -63,11 +64,6 @@ def default_job() -> Job:
     if _default_job is None or _default_job.closed:
         _default_job = _join()
     return _default_job
-
-
-def _bytes(tensor: torch.Tensor) -> bytes:
-    flat = tensor.detach().contiguous().cpu().reshape(-1)
-    return bytes(flat.view(torch.uint8).numpy()) if flat.numel() else b""
 
 
 def _fill(tensor: torch.Tensor, data: bytes) -> None:
@@ -169,7 +165,7 @@ class _Group(dist.ProcessGroup):
 
     def _rows(self, tensor: torch.Tensor) -> List[torch.Tensor]:
         rows = []
-        for data in self._job.gather(_bytes(tensor)):
+        for data in self._job.gather(bytes_of(tensor)):
             row = torch.empty(tensor.shape, dtype=tensor.dtype)
             _fill(row, data)
             rows.append(row)

@@ -4,7 +4,8 @@
 All gradients are views of one flat vector, which is pushed as it lies. Without inner= the parameters
 are views of another one, which the pull changes in place, and the shards make the step.
 """
-from typing import Any, Callable, Dict, Iterable, List, Optional, Tuple, Union
+import os
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, Union
 
 import torch
 
@@ -13,21 +14,32 @@ from ..job import Job
 from ..recipe import Recipe
 from ._ddp import warn_of_two_momenta
 from ._flat import TYPES, Layout, load_state, saved_state, verify, with_update_none
-from ._group import default_job
+from ._group import broadcast, default_job
 
 
-def _named(params: Any) -> List[Tuple[str, torch.nn.Parameter]]:
+_Named = List[Tuple[str, torch.nn.Parameter]]
+
+
+def _groups(params: Any) -> List[Tuple[_Named, Dict[str, Any]]]:
+    """The groups of parameters, each with what it has of its own; one if params has no groups."""
     if isinstance(params, torch.nn.Module):
         params = params.named_parameters()
-    pairs: List[Tuple[str, torch.nn.Parameter]] = []
-    for i, item in enumerate(params):
-        if isinstance(item, dict):
-            raise InvalidError("sluice.torch.Optimizer takes one group of parameters: give inner= an "
-                               "optimizer with the groups, and here all parameters")
-        name, p = item if isinstance(item, tuple) else (f"parameter {i}", item)
-        if p.requires_grad:
-            pairs.append((name, p))
-    return pairs
+    items, found, count = list(params), [], 0
+    if not any(isinstance(item, dict) for item in items):
+        items = [{"params": items}]
+    for item in items:
+        if not isinstance(item, dict):
+            raise InvalidError("sluice.torch.Optimizer takes parameters or groups of parameters, and not both")
+        own = {key: value for key, value in item.items() if key != "params"}
+        other = sorted(set(own) - {"lr", "weight_decay"})
+        if other:
+            raise InvalidError(f"sluice.torch.Optimizer: a group of parameters has {other[0]}=: shards know a "
+                               "group's lr and weight_decay, and update= of the recipe says the rest")
+        pairs = [p if isinstance(p, tuple) else (f"parameter {count + i}", p)
+                 for i, p in enumerate(item["params"])]
+        count += len(pairs)
+        found.append((pairs, own))
+    return found
 
 
 class Optimizer(torch.optim.Optimizer):
@@ -40,14 +52,21 @@ class Optimizer(torch.optim.Optimizer):
     Collective over the workers. Every rank gets the parameters of rank 0.
 
     params: a module, its named_parameters(), whose names the messages then have, or parameters().
-    recipe: see sluice_recipe(7). Without inner the shards step as its update= says.
-    lr: the learning rate of the shards. A scheduler may change ``param_groups[0]["lr"]``.
-    inner: an optimizer over the same parameters. It steps on the mean gradient, and update=none is
-        added to the recipe. Its ``param_groups`` are those of this optimizer.
+        Those that are frozen now stay so: a step refuses parameters that were unfrozen later.
+    recipe: see sluice_recipe(7); None takes SLUICE_RECIPE, else the default. Without inner the shards
+        step as its update= says.
+        Without inner also groups, ``{"params": ..., "lr": ..., "weight_decay": ...}``; a group without
+        weight_decay has that of the recipe's decay=. Not all recipes can have groups, see rules in
+        sluice_model_open(3).
+    lr: the learning rate of the shards. A scheduler may change ``param_groups[0]["lr"]``, or the rates of
+        all groups by one factor.
+    inner: an optimizer over the same parameters and no others. It steps on the mean gradient, and
+        update=none is added to the recipe. Its ``param_groups`` are those of this optimizer.
     job: None takes sluice.torch.default_job().
     uneven: ranks may have unequal numbers of steps; see join().
     shards, steps_per_epoch, memory_bytes: see sluice.Model.
 
+    With nonfinite=skip-all in the recipe, inner makes no step where some rank's gradient was not finite.
     A GradScaler works with it: ``scaler.step(optimizer)`` pushes gradients without the scale, and
     a step in which some rank overflowed is skipped by all before anything is pushed.
     """
@@ -66,25 +85,36 @@ class Optimizer(torch.optim.Optimizer):
         if (lr is None) == (inner is None):
             raise InvalidError("sluice.torch.Optimizer takes either lr=, with which the shards step, or "
                                "inner=, an optimizer that steps on the mean gradient")
-        self.layout = Layout(_named(params))
+        if lr is not None and not lr > 0:
+            raise InvalidError(f"sluice.torch.Optimizer: lr={lr}, must be > 0")
+        groups = _groups(params)
+        if inner is not None and any(own for _, own in groups):
+            raise InvalidError("sluice.torch.Optimizer: with inner= its groups say lr and weight_decay: give here "
+                               "all parameters without groups")
+        self._given = [pair for pairs, _ in groups for pair in pairs]
+        self._given_ids = {id(p) for _, p in self._given}
+        self.layout = Layout((name, p) for name, p in self._given if p.requires_grad)
         parameters = self.layout.parameters
         device, dtype = parameters[0].device, parameters[0].dtype
         if any(p.device != device or p.dtype != dtype for p in parameters):
             raise InvalidError("sluice.torch.Optimizer: the parameters are on several devices or of several "
                                "types: open one optimizer for each")
-        super().__init__(parameters, {"lr": lr})
+        super().__init__([{"params": [p for _, p in pairs if p.requires_grad], **own} for pairs, own in groups],
+                         {"lr": lr})
         self.inner = inner
+        rules = None if inner is not None else self._rules(recipe, lr, steps_per_epoch)
         if inner is not None:
             recipe = with_update_none(recipe, "sluice.torch.Optimizer with inner=")
-            warn_of_two_momenta(recipe, inner)
             known = {id(p) for group in inner.param_groups for p in group["params"]}
             for name, p in zip(self.layout.names, parameters):
                 if id(p) not in known:
                     raise InvalidError(f"{name} is not a parameter of inner: it would get gradients and "
                                        "never change. Give both the same parameters")
             self.param_groups = inner.param_groups
+        self.layout.check_known(self._everything())
         self._grad = torch.zeros(self.layout.count, dtype=dtype, device=device)
-        # The library writes a mean of 16 bits where the gradient lies, but not in the memory of a GPU.
+        # The library writes a mean of 16 bits where the gradient lies. In the memory of a GPU it would travel
+        # through host memory.
         self._pieces = dtype != torch.float32 and device.type != "cuda"
         self._flat = torch.empty(self.layout.count, device=device,
                                  dtype=dtype if inner is None else torch.float32)
@@ -93,8 +123,8 @@ class Optimizer(torch.optim.Optimizer):
         self.model = self.job.open(self._flat, recipe, tensors=self.layout.tensors(), shards=shards,
                                    lr=lr or 0.0, steps_per_epoch=steps_per_epoch,
                                    memory_bytes=memory_bytes, stream=stream, grad_type=TYPES[dtype],
-                                   uneven=uneven)
-        self._lr = lr
+                                   uneven=uneven, rules=rules)
+        self._lr, self._uneven = lr, uneven
         self._views = [self.layout.view(self._grad, i) for i in range(len(parameters))]
         if inner is None:
             if self.model.recipe.get("update") == "none":
@@ -106,11 +136,39 @@ class Optimizer(torch.optim.Optimizer):
                     p.data = self.layout.view(self._flat, i)
         else:
             self.layout.scatter(self._flat)  # those of rank 0
+            warn_of_two_momenta(self.model.recipe, inner)
             if dtype == torch.float32:
                 self._flat = self._grad  # the mean takes the gradient's place
+        for _, p in self._everything():
+            if not p.requires_grad:
+                broadcast(self.job, p, 0)
         self.copied_bytes = 0
         self.skipped_steps = 0
         self.zero_grad()
+
+    def _rules(self, recipe: Any, lr: Any, steps_per_epoch: int) -> Optional[List[Tuple[float, float]]]:
+        """Of each tensor, if a group has a rate or a weight decay of its own."""
+        self._factors = [group["lr"] / lr for group in self.param_groups]
+        self._decays = [group.get("weight_decay") for group in self.param_groups]
+        # The group from whose rate that of the shards follows: if possible, one that has just that.
+        self._leading = self._factors.index(1.0 if 1.0 in self._factors else max(self._factors))
+        if set(self._factors) == {1.0} and set(self._decays) == {None}:
+            return None
+        usual = 0.0
+        if None in self._decays:
+            text = str(recipe or "").strip() or os.environ.get("SLUICE_RECIPE")
+            usual = float(Recipe(text).complete(steps_per_epoch=steps_per_epoch or 1000).get("decay") or 0)
+        return [(factor, usual if decay is None else decay)
+                for group, factor, decay in zip(self.param_groups, self._factors, self._decays)
+                for _ in group["params"]]
+
+    def _everything(self) -> Iterator[Tuple[str, torch.nn.Parameter]]:
+        """What was given, also what is frozen, and what only the groups have, such as those of inner."""
+        yield from self._given
+        for g, group in enumerate(self.param_groups):
+            for i, p in enumerate(group["params"]):
+                if id(p) not in self._given_ids:
+                    yield f"parameter {i} of group {g}", p
 
     # ---- a step ---------------------------------------------------------------------------------
 
@@ -122,6 +180,7 @@ class Optimizer(torch.optim.Optimizer):
 
     def _collect(self) -> None:
         """Brings gradients that are no views of the flat vector, as model.zero_grad() leaves them."""
+        self.layout.check_known(self._everything())
         for p, view in zip(self.layout.parameters, self._views):
             if p.grad is view:
                 continue
@@ -137,6 +196,9 @@ class Optimizer(torch.optim.Optimizer):
         found = getattr(self, "found_inf", None)
         if found is None:
             return False
+        if self._uneven:
+            raise InvalidError("sluice.torch.Optimizer: uneven=True, but a GradScaler lets the ranks agree in each "
+                               "step, for which all ranks are needed: leave one of the two out")
         if self.job.sum([float(found)])[0]:
             self.skipped_steps += 1
             return True
@@ -144,6 +206,22 @@ class Optimizer(torch.optim.Optimizer):
         if scale is not None:
             self._grad.mul_(1.0 / float(scale))
         return False
+
+    def _tell_rate(self) -> None:
+        """Before each push: a scheduler may have changed the rate of the shards."""
+        if self.inner is None:
+            lr = self.param_groups[self._leading]["lr"] / self._factors[self._leading]
+            for g, (group, factor, decay) in enumerate(zip(self.param_groups, self._factors, self._decays)):
+                if abs(group["lr"] - lr * factor) > 1e-6 * abs(lr * factor):
+                    raise InvalidError(f"group {g} has lr={group['lr']}, and group {self._leading} has "
+                                       f"lr={self.param_groups[self._leading]['lr']}: the shards keep the proportions "
+                                       "of the rates with which the optimizer was made, so change all by one factor")
+                if group.get("weight_decay") != decay:
+                    raise InvalidError(f"group {g} has weight_decay={group.get('weight_decay')}: the shards keep that "
+                                       f"with which the optimizer was made, {decay}")
+            if lr != self._lr:
+                self.model.set_lr(lr)
+                self._lr = lr
 
     @torch.no_grad()
     def step(self, closure: Optional[Callable[[], Any]] = None) -> Any:
@@ -155,40 +233,47 @@ class Optimizer(torch.optim.Optimizer):
         self._collect()
         if self._overflowed():
             return loss
+        self._tell_rate()
         if self.inner is None:
-            lr = self.param_groups[0]["lr"]
-            if lr != self._lr:
-                self.model.set_lr(lr)
-                self._lr = lr
             self.model.push(self._grad)
             self.model.pull(self._flat)
             self._check_views()
         else:
             self.model.push(self._grad)
             self.model.pull_mean([self._grad] if self._pieces else self._flat)
+        if self.model.skipped:
+            self.skipped_steps += 1
+        elif self.inner is not None:
             if self._flat is not self._grad and not self._pieces:
                 self._grad.copy_(self._flat)
                 self.copied_bytes += self._grad.numel() * self._grad.element_size()
             self.inner.step()
         return loss
 
-    @torch.no_grad()
-    def join(self) -> int:
+    def join(self, after_step: Optional[Callable[[], Any]] = None) -> int:
         """Makes the steps that other ranks still have rows for, with their gradients.
 
         Each rank calls it when it has no rows left, and all return together, with equal parameters.
+        after_step: called after each of these steps, also one that is skipped, for what the training loop
+        does there on all ranks alike: ``after_step=scheduler.step`` where the rate changes in each step.
         Returns the number of steps. Needs uneven=True.
         """
         steps = 0
-        while self.model.join(self._flat):
-            if self.inner is not None:
+        while True:
+            self._tell_rate()
+            if not self.model.join(self._flat):
+                return steps
+            if self.model.skipped:
+                self.skipped_steps += 1
+            elif self.inner is not None:
                 if self._flat is not self._grad:
                     self._grad.copy_(self._flat)
                 for p, view in zip(self.layout.parameters, self._views):
                     p.grad = view
                 self.inner.step()
             steps += 1
-        return steps
+            if after_step is not None:
+                after_step()
 
     def _check_views(self) -> None:
         start, size = self._flat.data_ptr(), self._flat.element_size()
@@ -215,6 +300,7 @@ class Optimizer(torch.optim.Optimizer):
             self.inner.load_state_dict(state_dict["optimizer"])
             self.param_groups = self.inner.param_groups
             self.zero_grad()
+        self._lr = None  # what the library has now is the rate of the checkpoint
 
     def checkpoint(self, folder: Any) -> None:
         """Writes residuals, momenta, counters and, without inner, parameters below folder.
@@ -224,18 +310,22 @@ class Optimizer(torch.optim.Optimizer):
         self.model.checkpoint(folder)
 
     def restore(self, folder: Any) -> int:
-        """Restores what checkpoint() wrote, before the first step; returns the completed steps."""
+        """Restores what checkpoint() wrote, before the first step; returns the completed steps.
+
+        The learning rate is that of param_groups.
+        """
         steps = self.model.restore(folder, self._flat)
         if self._flat is self._grad:
             self.zero_grad()
+        self._lr = None
         return steps
 
     def verify(self) -> int:
         """Compares the parameters over the workers; returns their digest, else names one that differs."""
-        return verify(self.job, zip(self.layout.names, self.layout.parameters))
+        return verify(self.job, self._everything())
 
     def stats(self) -> Dict[str, Any]:
-        """Model.stats(), and copied_bytes: what the optimizer itself copied between vectors."""
+        """Model.stats(), copied_bytes, which the optimizer itself copied between vectors, and skipped_steps."""
         return dict(self.model.stats(), copied_bytes=self.copied_bytes, skipped_steps=self.skipped_steps)
 
     def close(self) -> None:
