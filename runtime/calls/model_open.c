@@ -522,8 +522,6 @@ static int open_model(sluice_job *job, const sluice_model_attr *given, void *par
 		     wrong :
 		     fail(SLUICE_EINVAL, "sluice_model_open: %d models are open already",
 			  JOB_MODELS);
-	if (!rc)
-		rc = target_open(model, attr);
 	if (!rc && job->group && attr->shards > GROUP_INDEX_MOST)
 		rc = fail(SLUICE_EINVAL, "sluice_model_open: shards=%u, in a group at most %d",
 			  attr->shards, GROUP_INDEX_MOST);
@@ -531,6 +529,8 @@ static int open_model(sluice_job *job, const sluice_model_attr *given, void *par
 		rc = fail(SLUICE_EINVAL, "sluice_model_open: params is NULL on a worker");
 	if (!rc)
 		rc = prepare_model(model, attr);
+	if (!rc)
+		rc = target_open(model, attr);
 	struct params host = { 0 };
 	if (!rc)
 		rc = params_borrow(model, params, "sluice_model_open", &host);

@@ -22,6 +22,19 @@ struct target {
 
 /* ---- opening ----------------------------------------------------------------- */
 
+/* Without a copy in 32 bits there is nothing that a parameter of 16 could be rounded from. */
+static int check_types(const sluice_model *model, const struct segments *s, const char *function)
+{
+	if (model->recipe.update == UPDATE_NONE || model->layout.narrow_params ||
+	    !segments_narrow(s))
+		return 0;
+	return fail(SLUICE_EINVAL,
+		    "%s: a segment of parameters has 16 bits, and the model was opened without "
+		    "param_type (sluice_model_attr), so that there is no copy in 32 bits that it "
+		    "could be rounded from",
+		    function);
+}
+
 int target_open(sluice_model *model, const sluice_model_attr *attr)
 {
 	struct target *t = model->worker->into = calloc(1, sizeof(*t));
@@ -33,6 +46,8 @@ int target_open(sluice_model *model, const sluice_model_attr *attr)
 		return 0;
 	int rc = segments_set(&t->opened, attr->segments, attr->n_segments, attr->count, function);
 
+	if (!rc)
+		rc = check_types(model, &t->opened, function);
 	return rc ? rc :
 		    staged_take(&t->opened_staged, &t->opened, attr->count, on_device_stream(model),
 				function);
@@ -116,18 +131,6 @@ static const struct staged *staged_of(const sluice_model *model)
 	const struct target *t = model->worker->into;
 
 	return t->given.n ? &t->given_staged : &t->opened_staged;
-}
-
-static int check_types(const sluice_model *model, const struct segments *s, const char *function)
-{
-	if (model->recipe.update == UPDATE_NONE || model->layout.narrow_params ||
-	    !segments_narrow(s))
-		return 0;
-	return fail(SLUICE_EINVAL,
-		    "%s: a segment of parameters has 16 bits, and the model was opened without "
-		    "param_type (sluice_model_attr), so that there is no copy in 32 bits that it "
-		    "could be rounded from",
-		    function);
 }
 
 int target_note(sluice_model *model, void *vector, const sluice_segment *given, size_t n,
