@@ -398,7 +398,7 @@ int model_shape(const sluice_model_attr *attr, const struct model_of *of, struct
 	if (!rc)
 		rc = check_job(recipe, of);
 	if (!rc)
-		rc = schedule_compile(recipe, attr->steps_per_epoch, schedule);
+		rc = schedule_compile(recipe, attr->steps_per_epoch, tensors_decay(attr), schedule);
 	if (!rc)
 		rc = layout_make(attr, recipe, schedule, of->size, of->workers, l);
 	if (!rc)
