@@ -131,8 +131,11 @@ int on_device_launched(sluice_model *model)
 			    "last push, and the graph has used those before: make the step with "
 			    "sluice_push, and launch the graph again after its pull");
 	const float scale = on_device_select_of(model, NULL).scale;
-	if (scale != d->graph->scale)
-		return rate_changed(model, scale);
-	outbox_launched(model, (const uint8_t *)d->graph->landing.address);
-	return 0;
+	return scale == d->graph->scale ? 0 : rate_changed(model, scale);
+}
+
+void on_device_take_launched(sluice_model *model)
+{
+	const struct graph_push *g = model->worker->device->graph;
+	outbox_launched(model, (const uint8_t *)g->landing.address);
 }

@@ -516,6 +516,55 @@ static void push__graph_not_launched_once__the_job_ends(void **state)
 	run_ranks(1, launch_wrongly, &launches[1]);
 }
 
+/* A call that is refused brought no gradient: sluice_join() finds that nobody has one. */
+static int join_after_refusals(int rank, void *argument)
+{
+	static float params[N], grad[N];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *gpu = NULL;
+	struct memory params_memory, grad_memory;
+	void *stream;
+	int more = 7;
+	(void)rank, (void)argument;
+	begin_cuda();
+	log_capture();
+	CHECK_OK(cuda.stream(&stream, NON_BLOCKING));
+	fill(grad, 1);
+	float *there = device_floats(cuda.ops, &params_memory, params, N);
+	float *grad_there = device_floats(cuda.ops, &grad_memory, grad, N);
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = N,
+				   .recipe = "up=topk(0.02) down=all",
+				   .stream = stream,
+				   .uneven = 1 };
+	CHECK_OK(sluice_model_open(job, &attr, there, &gpu));
+	const uint64_t before = gpu->worker->step;
+	CHECK(sluice_push_launched(gpu) == SLUICE_EINVAL);
+	CHECK(gpu->worker->step == before && !gpu->worker->raise);
+	CHECK_OK(sluice_join(gpu, there, &more));
+	CHECK(!more);
+	CHECK_OK(cuda.begin(stream, GLOBAL));
+	CHECK(sluice_push(gpu, grad_there) == SLUICE_EGPU);
+	end_capture(stream, NULL);
+	CHECK(!gpu->worker->raise);
+	CHECK_OK(sluice_join(gpu, there, &more));
+	CHECK(!more && sluice_step(gpu) == 2);
+	CHECK_OK(sluice_push(gpu, grad_there));
+	CHECK_OK(sluice_pull(gpu, there));
+	sluice_model_close(&gpu);
+	CHECK_OK(cuda.destroy(stream));
+	cuda.ops->release(&params_memory);
+	cuda.ops->release(&grad_memory);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void push__refused__brings_no_gradient(void **state)
+{
+	(void)state;
+	run_ranks(1, join_after_refusals, NULL);
+}
+
 /* ---- several GPUs ------------------------------------------------------------ */
 
 /* A thread on GPU 0 trains a model on each of two GPUs, each in a stream of its own: no call for
@@ -628,6 +677,7 @@ int main(void)
 		cmocka_unit_test(push__captured_into_a_graph__each_launch_is_a_push),
 		cmocka_unit_test(push__learning_rate_changed__it_has_to_be_captured_again),
 		cmocka_unit_test(push__graph_not_launched_once__the_job_ends),
+		cmocka_unit_test(push__refused__brings_no_gradient),
 		cmocka_unit_test(push_and_pull__on_two_gpus_of_one_thread__each_on_its_own),
 		cmocka_unit_test(pin_and_unpin__cuda_says_no__the_application_finds_no_error),
 	};
