@@ -15,7 +15,7 @@ struct on_device {
 	const struct device_ops *target; /* of the pull under way; NULL: host memory */
 	struct device_compressor *compressor;
 	atomic_int state;          /* enum on_device_state; changed with the token held */
-	struct memory residual;    /* where gradients are selected on the device, */
+	struct memory residual;    /* where gradients are selected on the device, or a graph is */
 	struct memory velocity;    /* and the momentum, if the recipe has one */
 	struct memory collected;   /* a gradient that comes in ranges; empty: none did */
 	int collects;              /* this step's does */

@@ -516,6 +516,91 @@ static void push__graph_not_launched_once__the_job_ends(void **state)
 	run_ranks(1, launch_wrongly, &launches[1]);
 }
 
+/* The selection leaves the GPU, with a step that has no gradient (rank 1) and with gradients in
+ * pieces and in host memory. The graph, launched all the same, harms nothing, and is of use again
+ * after one push outside of it. */
+static int leave_and_come_back(int rank, void *argument)
+{
+	enum { STEPS = 10, JOINED = 3, PIECES = 5, AT_HOST = 8 };
+	static float params[N], grad[N], got[N];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *host = NULL, *gpu = NULL;
+	struct memory params_memory, grad_memory;
+	void *stream, *graph = NULL, *ready = NULL;
+	int more, away = 0;
+	begin_cuda();
+	log_capture();
+	CHECK_OK(cuda.stream(&stream, NON_BLOCKING));
+	float *there = device_floats(cuda.ops, &params_memory, params, N);
+	float *grad_there = device_floats(cuda.ops, &grad_memory, grad, N);
+	sluice_model_attr attr = {
+		.size = sizeof attr, .count = N, .recipe = argument, .shards = 3, .uneven = 1
+	};
+	CHECK_OK(sluice_model_open(job, &attr, params, &host));
+	attr.stream = stream;
+	CHECK_OK(sluice_model_open(job, &attr, there, &gpu));
+	for (int step = 1; step <= STEPS; step++) {
+		const sluice_segment two[] = { { grad_there, 1000, SLUICE_F32 },
+					       { grad + 1000, N - 1000, SLUICE_F32 } };
+		for (size_t i = 0; i < N; i++)
+			grad[i] = noise(3, (uint64_t)step, (uint64_t)rank, i) * (i % 50 ? 1 : 20);
+		CHECK_OK(cuda.ops->copy(grad_there, grad, sizeof grad, stream));
+		if (step == 2) {
+			CHECK_OK(cuda.begin(stream, GLOBAL));
+			CHECK_OK(sluice_push(gpu, grad_there));
+			end_capture(stream, &graph);
+			CHECK_OK(cuda.ready(&ready, graph, 0));
+		}
+		if (away) {
+			CHECK(!on_device_selects(gpu));
+			CHECK_OK(cuda.launch(ready, stream));
+			CHECK(sluice_push_launched(gpu) == SLUICE_EINVAL);
+			CHECK(error_says("left the GPU with the last push", NULL));
+		}
+		if (step == JOINED && rank) {
+			CHECK_OK(sluice_join(host, params, &more));
+			CHECK_OK(sluice_join(gpu, there, &more));
+			CHECK(more);
+		} else {
+			CHECK_OK(sluice_push(host, grad));
+			if (step == PIECES) {
+				CHECK_OK(sluice_push_segments(gpu, two, 2));
+			} else if (step == AT_HOST) {
+				CHECK_OK(sluice_push(gpu, grad));
+			} else if (step == 1 || away) {
+				CHECK_OK(sluice_push(gpu, grad_there));
+			} else {
+				CHECK_OK(cuda.launch(ready, stream));
+				CHECK_OK(sluice_push_launched(gpu));
+			}
+			CHECK_OK(sluice_pull(host, params));
+			CHECK_OK(sluice_pull(gpu, there));
+		}
+		away = (step == JOINED && rank) || step == PIECES || step == AT_HOST;
+		CHECK_OK(cuda.ops->copy(got, there, sizeof got, stream));
+		CHECK_OK(cuda.ops->wait(stream));
+		CHECK(!memcmp(got, params, sizeof got));
+	}
+	CHECK_OK(on_device_fetch_residual(gpu));
+	CHECK(!memcmp(worker_residual(gpu), worker_residual(host), sizeof got));
+	CHECK_OK(cuda.free_ready(ready));
+	CHECK_OK(cuda.free_graph(graph));
+	sluice_model_close(&gpu);
+	sluice_model_close(&host);
+	CHECK_OK(cuda.destroy(stream));
+	cuda.ops->release(&params_memory);
+	cuda.ops->release(&grad_memory);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void push__selection_left_the_gpu__the_graph_harms_nothing_and_is_of_use_again(void **state)
+{
+	(void)state;
+	run_ranks(2, leave_and_come_back, "up=topk(0.02) down=topk(0.1)");
+	run_ranks(2, leave_and_come_back, "up=topk(0.02),f16 down=all signal=momentum(0.9)");
+}
+
 /* A call that is refused brought no gradient: sluice_join() finds that nobody has one. */
 static int join_after_refusals(int rank, void *argument)
 {
@@ -677,6 +762,8 @@ int main(void)
 		cmocka_unit_test(push__captured_into_a_graph__each_launch_is_a_push),
 		cmocka_unit_test(push__learning_rate_changed__it_has_to_be_captured_again),
 		cmocka_unit_test(push__graph_not_launched_once__the_job_ends),
+		cmocka_unit_test(
+			push__selection_left_the_gpu__the_graph_harms_nothing_and_is_of_use_again),
 		cmocka_unit_test(push__refused__brings_no_gradient),
 		cmocka_unit_test(push_and_pull__on_two_gpus_of_one_thread__each_on_its_own),
 		cmocka_unit_test(pin_and_unpin__cuda_says_no__the_application_finds_no_error),
