@@ -33,14 +33,6 @@ static int check_uneven(const struct recipe *recipe)
 		     0;
 }
 
-static int check_type(int type, const char *field, const char *function)
-{
-	if (type == SLUICE_F32 || type == SLUICE_F16 || type == SLUICE_BF16)
-		return 0;
-	return fail(SLUICE_EINVAL, "%s: %s=%d, must be SLUICE_F32, SLUICE_F16 or SLUICE_BF16",
-		    function, field, type);
-}
-
 static int check_attributes(const sluice_model_attr *attr, const char *function)
 {
 	if (!attr->count || attr->count > UINT32_MAX)
@@ -52,9 +44,9 @@ static int check_attributes(const sluice_model_attr *attr, const char *function)
 	if (!(attr->lr >= 0) || !isfinite(attr->lr))
 		return fail(SLUICE_EINVAL, "%s: lr=%g, must be finite and > 0", function,
 			    (double)attr->lr);
-	int rc = check_type(attr->grad_type, "grad_type", function);
+	int rc = segments_check_type(attr->grad_type, "grad_type", function);
 	if (!rc)
-		rc = check_type(attr->param_type, "param_type", function);
+		rc = segments_check_type(attr->param_type, "param_type", function);
 	if (!rc && attr->uneven & ~1)
 		rc = fail(SLUICE_EINVAL, "%s: uneven=%d, must be 0 or 1", function, attr->uneven);
 	if (!rc && attr->rules && !attr->n_tensors)

@@ -454,7 +454,7 @@ static int call_wrongly(int rank, void *argument)
 	CHECK(error_says("segment 1 are not aligned", NULL));
 	two[1] = (sluice_segment){ grad + 700, 800, 77 };
 	CHECK(sluice_push_segments(model, two, 2) == SLUICE_EINVAL);
-	CHECK(error_says("type=77 of segment 1", NULL));
+	CHECK(error_says("segments[1].type=77, must be", NULL));
 	two[1] = (sluice_segment){ grad + 700, 800, SLUICE_F32 };
 	CHECK(sluice_pull_segments(model, two, 2) == SLUICE_EINVAL);
 	CHECK(error_says("nothing was pushed", NULL));
