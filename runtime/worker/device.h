@@ -82,6 +82,8 @@ int on_device_fetch_velocity(sluice_model *model);
  * than adding deltas, becomes a copy in host memory, which on_device_pulled() brings back unless rc
  * is an error. */
 int on_device_target(sluice_model *model, float **target);
+/* The same of a target that is not one vector of floats: the pull adds to host memory. */
+void on_device_target_host(sluice_model *model);
 int on_device_pulled(sluice_model *model, int rc);
 /* Whether messages are decoded to where the device reads them, and where one of so many coordinates
  * is: otherwise the entries of the worker's compressor. */

@@ -30,6 +30,8 @@ void on_device_become(sluice_model *model, enum on_device_state state);
 /* Whether the progress thread has to look; whether the device is at something. */
 int on_device_goes_on(enum on_device_state state);
 int on_device_at_work(enum on_device_state state);
+/* up=sketch: the messages of a push are sketches, and the pull asks for values. */
+int on_device_sketches(const sluice_model *model);
 /* bytes from the device, waited for. */
 int on_device_copy_home(sluice_model *model, void *to, const void *from, size_t bytes);
 /* Residual and momentum go to the device, where those of the host are newer; enqueued. 0, or -1 as

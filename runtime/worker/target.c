@@ -230,8 +230,8 @@ int target_begin(sluice_model *model, float **flat, const struct segments **piec
 		rc = gather(model, *pieces);
 		*flat = t->together;
 	}
-	float *host = worker_residual(model); /* the pull does not end on a device */
-	return rc ? rc : on_device_target(model, &host);
+	on_device_target_host(model); /* pieces there are staged */
+	return rc;
 }
 
 int target_end(sluice_model *model, int rc)
