@@ -7,8 +7,10 @@
 #include "worker/worker.h"
 #include "base/device_kernels.h"
 #include "gpu_rank.h"
+#include "narrow.h"
 #include "ranks.h"
 #include "tests/gpu/emulation/counts.h"
+#include <math.h>
 #include <string.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -722,6 +724,101 @@ static void push_and_pull__on_two_gpus_of_one_thread__each_on_its_own(void **sta
 	run_ranks(1, train_on_two, "up=all down=all");
 }
 
+/* The same with vectors in pieces, of which some are in host memory, and parameters of 16 bits:
+ * also the open, and the way home of what was selected there before. */
+static int train_pieces_on_two(int rank, void *argument)
+{
+	enum { HERE = 1000, THERE = N - HERE };
+	static float params[N], grad[N], got[N], mine[2][HERE];
+	static uint16_t codes[2][N];
+	int (*set_device)(int), (*get_device)(int *);
+	void (*present)(int), (*count)(struct emulated_counts *);
+	sluice_job *job = rank_join(NULL);
+	sluice_model *host = NULL, *whole = NULL, *narrow = NULL;
+	struct memory memory, grad_memory, code_memory;
+	struct emulated_counts seen;
+	void *stream;
+	int now = -1;
+	(void)rank, (void)argument;
+	begin_cuda();
+	device_look_up("emulated_device", &present);
+	device_look_up("emulated_count", &count);
+	device_look_up("cudaSetDevice", &set_device);
+	device_look_up("cudaGetDevice", &get_device);
+	present(2);
+	CHECK_OK(set_device(1));
+	CHECK_OK(cuda.stream(&stream, NON_BLOCKING));
+	float *there = device_floats(cuda.ops, &memory, params, THERE);
+	float *grad_there = device_floats(cuda.ops, &grad_memory, grad, N);
+	CHECK_OK(cuda.ops->alloc(MEMORY_DEVICE, sizeof codes[0], &code_memory));
+	CHECK_OK(cuda.ops->zero(code_memory.address, sizeof codes[0], NULL));
+	CHECK_OK(set_device(0));
+	sluice_segment pieces[] = { { mine[0], HERE, SLUICE_F32 }, { there, THERE, SLUICE_F32 } };
+	sluice_segment grads[] = { { grad_there, THERE, SLUICE_F32 },
+				   { mine[1], HERE, SLUICE_F32 } };
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = N,
+				   .recipe = "up=topk(0.02) down=topk(0.1)",
+				   .uneven = 1 };
+	CHECK_OK(sluice_model_open(job, &attr, params, &host));
+	attr.stream = stream;
+	count(&seen);
+	attr.segments = pieces;
+	attr.n_segments = 2;
+	CHECK_OK(sluice_model_open(job, &attr, NULL, &whole));
+	attr.segments = NULL;
+	attr.n_segments = 0;
+	attr.param_type = SLUICE_BF16;
+	CHECK_OK(sluice_model_open(job, &attr, code_memory.address, &narrow));
+	for (int step = 1; step <= 2 * LAUNCHES; step++) {
+		int more = 0;
+		fill(grad, step);
+		memcpy(mine[1], grad + THERE, sizeof mine[1]);
+		CHECK_OK(cuda.ops->copy(grad_there, grad, sizeof grad, stream));
+		if (step == LAUNCHES) {
+			CHECK_OK(sluice_join(host, params, &more));
+			CHECK_OK(sluice_join(whole, NULL, &more));
+			CHECK_OK(sluice_join(narrow, code_memory.address, &more));
+		} else {
+			CHECK_OK(sluice_push(host, grad));
+			CHECK_OK(sluice_pull(host, params));
+			CHECK_OK(step % 2 ? sluice_push(whole, grad_there) :
+					    sluice_push_segments(whole, grads, 2));
+			CHECK_OK(step % 2 ? sluice_pull(whole, NULL) :
+					    sluice_pull_segments(whole, pieces, 2));
+			CHECK_OK(sluice_push(narrow, step % 2 ? grad : grad_there));
+			CHECK_OK(sluice_pull(narrow, code_memory.address));
+		}
+		CHECK(!get_device(&now) && now == 0);
+		CHECK_OK(cuda.ops->copy(got + HERE, there, THERE * sizeof *got, stream));
+		CHECK_OK(cuda.ops->copy(codes[0], code_memory.address, sizeof codes[0], stream));
+		CHECK_OK(cuda.ops->wait(stream));
+		memcpy(got, mine[0], sizeof mine[0]);
+		CHECK(!memcmp(got, params, sizeof got));
+		for (int i = 0; i < N; i++) {
+			const float had = narrow_value(codes[0][i], SLUICE_BF16);
+			CHECK(fabsf(had - params[i]) <= fabsf(params[i]) / 256);
+		}
+	}
+	count(&seen);
+	CHECK(!(seen.contexts & 1));
+	sluice_model_close(&narrow);
+	sluice_model_close(&whole);
+	sluice_model_close(&host);
+	CHECK_OK(cuda.destroy(stream));
+	cuda.ops->release(&memory);
+	cuda.ops->release(&grad_memory);
+	cuda.ops->release(&code_memory);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void push_and_pull__pieces_on_another_gpu__on_that_one(void **state)
+{
+	(void)state;
+	run_ranks(1, train_pieces_on_two, NULL);
+}
+
 /* ---- the last error -------------------------------------------------------- */
 
 static int pin_and_fail(int rank, void *argument)
@@ -766,6 +863,7 @@ int main(void)
 			push__selection_left_the_gpu__the_graph_harms_nothing_and_is_of_use_again),
 		cmocka_unit_test(push__refused__brings_no_gradient),
 		cmocka_unit_test(push_and_pull__on_two_gpus_of_one_thread__each_on_its_own),
+		cmocka_unit_test(push_and_pull__pieces_on_another_gpu__on_that_one),
 		cmocka_unit_test(pin_and_unpin__cuda_says_no__the_application_finds_no_error),
 	};
 	if (device_is_real()) {
