@@ -255,9 +255,11 @@ SLUICE_API int sluice_push(sluice_model *model, const void *grad);
 
 /* A CUDA graph was launched that holds a push of this model: that push is this step's, as if
  * sluice_push() had been called with what the gradient held then. A push comes into a graph by
- * calling sluice_push() while the model's stream is captured; nothing is sent then. Errors: EINVAL
- * (the last push was not pulled; no push was captured; the state was restored since), otherwise as
- * for sluice_push(). Thread class: object. */
+ * calling sluice_push() while the model's stream is captured; nothing is sent then. What a graph
+ * writes stays allocated until the model is closed. Errors: EINVAL (the last push was not pulled;
+ * no push was captured; the state was restored, or the last push had its gradient not in one piece
+ * of GPU memory: one outside of the graph comes first), otherwise as for sluice_push(). Thread
+ * class: object. */
 SLUICE_API int sluice_push_launched(sluice_model *model);
 
 /* Waits until the shards have answered the last push, and adds the decoded change to

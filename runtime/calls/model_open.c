@@ -33,14 +33,6 @@ static int check_uneven(const struct recipe *recipe)
 		     0;
 }
 
-static int check_type(int type, const char *field, const char *function)
-{
-	if (type == SLUICE_F32 || type == SLUICE_F16 || type == SLUICE_BF16)
-		return 0;
-	return fail(SLUICE_EINVAL, "%s: %s=%d, must be SLUICE_F32, SLUICE_F16 or SLUICE_BF16",
-		    function, field, type);
-}
-
 static int check_attributes(const sluice_model_attr *attr, const char *function)
 {
 	if (!attr->count || attr->count > UINT32_MAX)
@@ -52,9 +44,9 @@ static int check_attributes(const sluice_model_attr *attr, const char *function)
 	if (!(attr->lr >= 0) || !isfinite(attr->lr))
 		return fail(SLUICE_EINVAL, "%s: lr=%g, must be finite and > 0", function,
 			    (double)attr->lr);
-	int rc = check_type(attr->grad_type, "grad_type", function);
+	int rc = segments_check_type(attr->grad_type, "grad_type", function);
 	if (!rc)
-		rc = check_type(attr->param_type, "param_type", function);
+		rc = segments_check_type(attr->param_type, "param_type", function);
 	if (!rc && attr->uneven & ~1)
 		rc = fail(SLUICE_EINVAL, "%s: uneven=%d, must be 0 or 1", function, attr->uneven);
 	if (!rc && attr->rules && !attr->n_tensors)
@@ -398,7 +390,7 @@ int model_shape(const sluice_model_attr *attr, const struct model_of *of, struct
 	if (!rc)
 		rc = check_job(recipe, of);
 	if (!rc)
-		rc = schedule_compile(recipe, attr->steps_per_epoch, schedule);
+		rc = schedule_compile(recipe, attr->steps_per_epoch, tensors_decay(attr), schedule);
 	if (!rc)
 		rc = layout_make(attr, recipe, schedule, of->size, of->workers, l);
 	if (!rc)
@@ -522,8 +514,6 @@ static int open_model(sluice_job *job, const sluice_model_attr *given, void *par
 		     wrong :
 		     fail(SLUICE_EINVAL, "sluice_model_open: %d models are open already",
 			  JOB_MODELS);
-	if (!rc)
-		rc = target_open(model, attr);
 	if (!rc && job->group && attr->shards > GROUP_INDEX_MOST)
 		rc = fail(SLUICE_EINVAL, "sluice_model_open: shards=%u, in a group at most %d",
 			  attr->shards, GROUP_INDEX_MOST);
@@ -531,6 +521,8 @@ static int open_model(sluice_job *job, const sluice_model_attr *given, void *par
 		rc = fail(SLUICE_EINVAL, "sluice_model_open: params is NULL on a worker");
 	if (!rc)
 		rc = prepare_model(model, attr);
+	if (!rc)
+		rc = target_open(model, attr);
 	struct params host = { 0 };
 	if (!rc)
 		rc = params_borrow(model, params, "sluice_model_open", &host);

@@ -110,14 +110,14 @@ static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s
 
 /* Whether a step publishes exactly the coordinates that the workers' messages hold together. These
  * are all that changed if the update rule changes no others and no earlier step left any. */
-static int publishes_union(const struct layout *l, const struct recipe *recipe)
+static int publishes_union(const struct recipe *recipe, const struct schedule *schedule)
 {
 	return recipe->down.select == SELECT_ALL && recipe->down.values.type == VALUE_F32 &&
 	       recipe->up.select != SELECT_ALL &&
 	       selection_kinds[recipe->up.select].exchange == EXCHANGE_OWN &&
 	       recipe->when != WHEN_ASYNC && recipe->signal != SIGNAL_INNOVATION &&
 	       !recipe->automatic && !recipe->reset && !recipe->svrg_steps &&
-	       !(recipe->decay > 0) && !l->decays &&
+	       !schedule->moves_all &&
 	       (recipe->update == UPDATE_NONE || recipe->update == UPDATE_SGD);
 }
 
@@ -134,7 +134,7 @@ static uint32_t down_capacity(const struct layout *l, const struct shard_layout 
 	double density = schedule_largest_density(schedule, &recipe->down);
 	if (selection_kinds[recipe->up.select].exchange == EXCHANGE_SKETCH)
 		return (uint32_t)least_of(s->span, sketched(s, schedule, recipe) + s->exempt);
-	if (publishes_union(l, recipe))
+	if (publishes_union(recipe, schedule))
 		return (uint32_t)least_of(s->span, (uint64_t)l->workers * s->up_capacity);
 	if (publishes_support(recipe, schedule))
 		return s->up_capacity;
@@ -191,8 +191,8 @@ static uint32_t message_room(const struct layout *l, const struct shard_layout *
 	uint32_t most = s->sketch_cells > s->span ? s->sketch_cells : s->span;
 	uint32_t selected = (uint32_t)least_of(l->selected_most,
 					       s->span); /* before they are fitted into a slot */
-	const int settled = publishes_union(l, recipe) || publishes_support(recipe, schedule) ||
-			    up->exchange == EXCHANGE_SKETCH;
+	const int settled = publishes_union(recipe, schedule) ||
+			    publishes_support(recipe, schedule) || up->exchange == EXCHANGE_SKETCH;
 
 	if (recipe->up.select == SELECT_ALL || (recipe->down.select == SELECT_ALL && !settled) ||
 	    recipe->automatic || recipe->reset || recipe->svrg_steps ||
@@ -283,8 +283,6 @@ int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 				.size = size,
 				.workers = workers,
 				.narrow_params = attr->param_type != SLUICE_F32 };
-	for (size_t t = 0; t < attr->n_tensors && attr->rules; t++)
-		out->decays |= attr->rules[t].decay > 0;
 	uint64_t shards = attr->shards;
 	if (!shards)
 		shards = least_of((uint64_t)workers,

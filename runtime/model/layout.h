@@ -48,7 +48,6 @@ struct layout {
 	uint64_t support_most;  /* sum of support_capacity over all shards */
 	uint64_t selected_most; /* coordinates that a worker selects in a step; 0 for up=all */
 	int narrow_params;      /* the program's parameters have 16 bits */
-	int decays;             /* a rule of a tensor has a decay, which changes all of it */
 };
 
 /* Computes shapes and capacities from the attributes and the recipe, and turns the recipe's counts

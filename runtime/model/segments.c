@@ -5,20 +5,28 @@
 #include "compress/few_bits.h"
 #include "compress/sparse.h"
 #include "compress/value_codes.h"
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- the list ---------------------------------------------------------------- */
 
+int segments_check_type(int type, const char *field, const char *function)
+{
+	if (type == SLUICE_F32 || type == SLUICE_F16 || type == SLUICE_BF16)
+		return 0;
+	return fail(SLUICE_EINVAL, "%s: %s=%d, must be SLUICE_F32, SLUICE_F16 or SLUICE_BF16",
+		    function, field, type);
+}
+
 static int check_segment(const sluice_segment *given, size_t i, const char *function)
 {
 	const int type = given->type;
+	char field[48];
 
-	if (type != SLUICE_F32 && type != SLUICE_F16 && type != SLUICE_BF16)
-		return fail(SLUICE_EINVAL,
-			    "%s: type=%d of segment %zu, must be SLUICE_F32, SLUICE_F16 or "
-			    "SLUICE_BF16",
-			    function, type, i);
+	snprintf(field, sizeof(field), "segments[%zu].type", i);
+	if (segments_check_type(type, field, function))
+		return SLUICE_EINVAL;
 	if (given->count && !given->data)
 		return fail(SLUICE_EINVAL, "%s: segment %zu of %llu elements has no data", function,
 			    i, (unsigned long long)given->count);
@@ -61,8 +69,11 @@ int segments_set(struct segments *s, const sluice_segment *given, size_t n, uint
 				  "%s: segment %zu reaches beyond the model's %llu parameters",
 				  function, i, (unsigned long long)count);
 		else
-			s->of[s->n++] = (struct segment){ given[i].data, all, all + given[i].count,
-							  (enum value_type)given[i].type };
+			s->of[s->n++] = (struct segment){ .data = given[i].data,
+							  .given = given[i].data,
+							  .begin = all,
+							  .end = all + given[i].count,
+							  .type = (enum value_type)given[i].type };
 		all += given[i].count;
 	}
 	if (!rc && all != count)
@@ -79,6 +90,41 @@ void segments_free(struct segments *s)
 {
 	free(s->of);
 	*s = (struct segments){ 0 };
+}
+
+void segments_clear(struct segments *s)
+{
+	s->n = 0;
+}
+
+size_t segments_number(const struct segments *s)
+{
+	return s->n;
+}
+
+uint64_t segments_begin(const struct segments *s, size_t i)
+{
+	return s->of[i].begin;
+}
+
+void *segments_given(const struct segments *s, size_t i)
+{
+	return s->of[i].given;
+}
+
+size_t segments_bytes(const struct segments *s, size_t i)
+{
+	return (s->of[i].end - s->of[i].begin) * value_bytes(s->of[i].type);
+}
+
+void segments_replace(struct segments *s, size_t i, void *copy)
+{
+	s->of[i].data = copy;
+}
+
+void *segments_copy(const struct segments *s, size_t i)
+{
+	return s->of[i].data == s->of[i].given ? NULL : s->of[i].data;
 }
 
 int segments_narrow(const struct segments *s)
@@ -197,8 +243,7 @@ void segments_gather(const struct segments *s, float *to)
 void segments_zero(const struct segments *s)
 {
 	for (size_t i = 0; i < s->n; i++)
-		memset(s->of[i].data, 0,
-		       (s->of[i].end - s->of[i].begin) * value_bytes(s->of[i].type));
+		memset(s->of[i].data, 0, segments_bytes(s, i));
 }
 
 /* ---- coordinates ------------------------------------------------------------- */

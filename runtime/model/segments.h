@@ -11,18 +11,34 @@
  * pieces is the program's. */
 struct segments {
 	struct segment {
-		uint8_t *data;
+		uint8_t *data;       /* what the loops read and write: the program's memory, or */
+		void *given;         /* (this is always the program's) a copy in its place */
 		uint64_t begin, end; /* coordinates of the whole vector */
 		enum value_type type;
 	} * of; /* ascending, without gaps and without empty pieces */
 	size_t n, room;
 };
 
+/* SLUICE_EINVAL unless type is SLUICE_F32, SLUICE_F16 or SLUICE_BF16. field: what has it, and
+ * function: the caller, for the message. */
+int segments_check_type(int type, const char *field, const char *function);
+
 /* Returns 0, SLUICE_EINVAL (no data, a type that does not exist, or other than count elements in
  * all) or SLUICE_ENOMEM. function: the caller, for the message. */
 int segments_set(struct segments *s, const sluice_segment *given, size_t n, uint64_t count,
 		 const char *function);
 void segments_free(struct segments *s);
+/* Forgets the pieces, and keeps the list's memory. */
+void segments_clear(struct segments *s);
+/* How many pieces there are: 0 before segments_set() and after segments_clear(). */
+size_t segments_number(const struct segments *s);
+/* The first coordinate of piece i, its memory as the program gave it, its length in bytes. */
+uint64_t segments_begin(const struct segments *s, size_t i);
+void *segments_given(const struct segments *s, size_t i);
+size_t segments_bytes(const struct segments *s, size_t i);
+/* Puts `copy` in the place of piece i for all that follows; and that copy, or NULL. */
+void segments_replace(struct segments *s, size_t i, void *copy);
+void *segments_copy(const struct segments *s, size_t i);
 /* Whether any piece has elements of 16 bits. */
 int segments_narrow(const struct segments *s);
 

@@ -14,6 +14,15 @@ struct tensors {
 	sluice_tensor_rule *rules; /* NULL: no tensor has something of its own */
 };
 
+int tensors_decay(const sluice_model_attr *attr)
+{
+	int decay = 0;
+
+	for (size_t t = 0; t < attr->n_tensors && attr->rules; t++)
+		decay |= attr->rules[t].decay > 0;
+	return decay;
+}
+
 static int copy(struct tensors *t, const sluice_model_attr *attr)
 {
 	uint64_t end = 0;

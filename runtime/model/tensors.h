@@ -7,6 +7,8 @@
 
 struct tensors;
 
+/* Whether the attributes have a rule by which weights decay. */
+int tensors_decay(const sluice_model_attr *attr);
 /* Copies what the attributes say, which have been checked. 0 or SLUICE_ENOMEM. */
 int tensors_open(const sluice_model_attr *attr, struct tensors **out);
 void tensors_close(struct tensors **tensors);

@@ -31,7 +31,8 @@ static void agree(struct schedule *s)
 	add_phase(s, (struct phase){ PHASE_UP, PAYLOAD_AGREED, CLOSE_ALL_LIVING });
 }
 
-int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, struct schedule *out)
+int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, int decays,
+		     struct schedule *out)
 {
 	double steps = recipe->warmup;
 	if (recipe->warmup_unit == WARMUP_EPOCHS && recipe->warmup > 0) {
@@ -50,6 +51,7 @@ int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, stru
 	out->n_phases = 0;
 	out->n_downs = 0;
 	out->anchor_period = 0;
+	out->moves_all = recipe->decay > 0 || decays || recipe_velocity(recipe);
 	switch (selection_kinds[recipe->up.select].exchange) {
 	case EXCHANGE_OWN:
 		add_phase(out, phase_of(PHASE_UP, &recipe->up));
@@ -66,8 +68,7 @@ int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, stru
 		break;
 	}
 	struct phase last = phase_of(PHASE_DOWN, &recipe->down);
-	int elsewhere = recipe->decay > 0 || recipe_velocity(recipe);
-	if (selection_kinds[recipe->up.select].exchange == EXCHANGE_LEADER && !elsewhere)
+	if (selection_kinds[recipe->up.select].exchange == EXCHANGE_LEADER && !out->moves_all)
 		last = (struct phase){ PHASE_DOWN, PAYLOAD_AGREED, CLOSE_ALL_LIVING };
 	add_phase(out, last);
 	return 0;

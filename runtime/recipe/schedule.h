@@ -32,13 +32,18 @@ struct schedule {
 	uint64_t reset; /* everything is sent every so many steps; 0: never */
 	struct phase phases[SCHEDULE_PHASES];
 	unsigned n_phases, n_downs; /* downs: how often a shard publishes in a step */
+	/* The update rule moves coordinates that no message of the step names: weights decay, or
+	 * the shards keep a momentum. */
+	int moves_all;
 	uint64_t warmup_steps;
 	/* svrg: steps of a worker from anchor to anchor, including that of the anchor; else 0. */
 	uint64_t anchor_period;
 };
 
-/* SLUICE_EINVAL if warmup is given in epochs and steps_per_epoch is 0. */
-int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, struct schedule *out);
+/* decays: the weights of some tensor decay by a rule of its own, whatever decay= says.
+ * SLUICE_EINVAL if warmup is given in epochs and steps_per_epoch is 0. */
+int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, int decays,
+		     struct schedule *out);
 /* Each worker takes an equal part of svrg's steps, rounded up, and one more at the anchor. */
 void schedule_anchors(struct schedule *s, const struct recipe *recipe, int workers);
 /* Whether step t = 1, 2, ... pushes the full gradient at the anchor, and whether it is the last

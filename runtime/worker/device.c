@@ -47,12 +47,15 @@ static void abandon(sluice_model *model)
 	progress_release(job);
 }
 
-/* Residual, momentum and messages leave the device. */
+/* Residual, momentum and messages leave the device. A graph that was captured can be launched again
+ * at any time, and writes to its payloads, to residual and momentum: their memory stays until the
+ * model is closed. */
 static void stop_selecting(sluice_model *model)
 {
 	struct on_device *d = model->worker->device;
-	graph_close(model);
 	outbox_close(model);
+	if (d->graph)
+		return;
 	d->ops->release(&d->velocity);
 	d->ops->release(&d->residual);
 }
@@ -62,6 +65,7 @@ void on_device_close(sluice_model *model)
 	struct on_device *d = model->worker->device;
 	if (d && d->ops) {
 		abandon(model);
+		graph_close(model);
 		stop_selecting(model);
 		d->ops->close(&d->compressor);
 		d->ops->release(&d->collected);
@@ -102,16 +106,16 @@ static const char *why_not(const sluice_model *model)
 
 /* ---- gradients ------------------------------------------------------------- */
 
-/* At the first gradient in device memory that can be selected there. */
+/* At a gradient in device memory that can be selected there, when none is. */
 static int begin_selecting(sluice_model *model, const void *grad)
 {
 	struct on_device *d = model->worker->device;
 	int rc = on_device_open_compressor(model, grad);
 	if (rc)
 		return rc;
-	if (d->ops->alloc(MEMORY_DEVICE, vector_bytes(model), &d->residual))
+	if (!d->residual.address && d->ops->alloc(MEMORY_DEVICE, vector_bytes(model), &d->residual))
 		rc = device_fail(d->ops, "a residual on the GPU");
-	if (!rc && compressor_velocity(model->worker->compressor) &&
+	if (!rc && compressor_velocity(model->worker->compressor) && !d->velocity.address &&
 	    d->ops->alloc(MEMORY_DEVICE, vector_bytes(model), &d->velocity))
 		rc = device_fail(d->ops, "momentum on the GPU");
 	if (!rc)

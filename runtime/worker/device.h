@@ -82,6 +82,8 @@ int on_device_fetch_velocity(sluice_model *model);
  * than adding deltas, becomes a copy in host memory, which on_device_pulled() brings back unless rc
  * is an error. */
 int on_device_target(sluice_model *model, float **target);
+/* The same of a target that is not one vector of floats: the pull adds to host memory. */
+void on_device_target_host(sluice_model *model);
 int on_device_pulled(sluice_model *model, int rc);
 /* Whether messages are decoded to where the device reads them, and where one of so many coordinates
  * is: otherwise the entries of the worker's compressor. */
@@ -114,8 +116,11 @@ int on_device_return(struct borrowed *b, int failed);
  * device memory is to be put; puts it there, or SLUICE_EGPU says why not. Nothing is pushed. */
 int on_device_captured(const sluice_model *model);
 int on_device_capture(sluice_model *model, const void *grad);
-/* A graph with a push was launched: that is this step's push. on_device_leave() follows. */
+/* A graph with a push was launched, which is to be this step's push. on_device_launched() refuses a
+ * launch that cannot be that, and comes before the step begins; on_device_take_launched() makes it
+ * the push, and on_device_leave() follows. */
 int on_device_launched(sluice_model *model);
+void on_device_take_launched(sluice_model *model);
 /* What signal_fold() does, the selection and the payloads, enqueued on the model's stream. On
  * failure the job has ended. */
 int on_device_fold(sluice_model *model, const void *grad);

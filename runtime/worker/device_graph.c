@@ -127,12 +127,17 @@ int on_device_launched(sluice_model *model)
 	d->ops->launched(d->compressor);
 	if (on_device_state(model) != DEVICE_IDLE)
 		return fail(SLUICE_EINVAL,
-			    "sluice_push_launched: residual and momentum were restored after the "
-			    "last push, and the graph has used those before: make the step with "
-			    "sluice_push, and launch the graph again after its pull");
+			    "sluice_push_launched: residual and momentum %s, and the graph has "
+			    "used those before: make the step with sluice_push, and launch the "
+			    "graph again after its pull",
+			    on_device_selects(model) ? "were restored after the last push" :
+						       "left the GPU with the last push");
 	const float scale = on_device_select_of(model, NULL).scale;
-	if (scale != d->graph->scale)
-		return rate_changed(model, scale);
-	outbox_launched(model, (const uint8_t *)d->graph->landing.address);
-	return 0;
+	return scale == d->graph->scale ? 0 : rate_changed(model, scale);
+}
+
+void on_device_take_launched(sluice_model *model)
+{
+	const struct graph_push *g = model->worker->device->graph;
+	outbox_launched(model, (const uint8_t *)g->landing.address);
 }

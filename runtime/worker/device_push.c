@@ -69,11 +69,6 @@ static struct outbox *outbox_of(const sluice_model *model)
 	return model->worker->device->outbox;
 }
 
-static int sketches(const sluice_model *model)
-{
-	return model->recipe.up.select == SELECT_SKETCH;
-}
-
 /* The host's encoder writes a seeded support without positions, tries Rice, and counts the bits of
  * what is rounded. */
 int outbox_packs(const struct recipe *recipe)
@@ -319,7 +314,7 @@ static struct device_push push_of(const sluice_model *model, const void *grad)
 {
 	const struct on_device *d = model->worker->device;
 	return (struct device_push){
-		.payload = sketches(model)              ? DEVICE_SKETCHES :
+		.payload = on_device_sketches(model)    ? DEVICE_SKETCHES :
 			   outbox_packs(&model->recipe) ? DEVICE_PAIRS :
 							  DEVICE_LISTS,
 		.select = on_device_select_of(model, grad),
@@ -452,7 +447,7 @@ int outbox_take(sluice_model *model)
 	w->range = got.largest; /* for a grid */
 	int rc = got.nonfinite ? refuse_nonfinite(model, &got) : 0;
 	w->skip = rc > 0;
-	if (!rc && !sketches(model) &&
+	if (!rc && !on_device_sketches(model) &&
 	    (got.nan || !(got.largest <= FLT_MAX))) { /* where, only the device could say */
 		w->overflowed = COORDINATE_UNKNOWN;
 		rc = signal_overflowed(model, 1);
@@ -468,7 +463,7 @@ int outbox_complete(const sluice_model *model)
 	uint32_t s = 0;
 	while (s < model->layout.n_shards && o->sent[s].packed && !o->sent[s].nonfinite)
 		s++;
-	return s == model->layout.n_shards && (o->settled || sketches(model));
+	return s == model->layout.n_shards && (o->settled || on_device_sketches(model));
 }
 
 /* ---- messages -------------------------------------------------------------- */

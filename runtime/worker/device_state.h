@@ -15,7 +15,7 @@ struct on_device {
 	const struct device_ops *target; /* of the pull under way; NULL: host memory */
 	struct device_compressor *compressor;
 	atomic_int state;          /* enum on_device_state; changed with the token held */
-	struct memory residual;    /* where gradients are selected on the device, */
+	struct memory residual;    /* where gradients are selected on the device, or a graph is */
 	struct memory velocity;    /* and the momentum, if the recipe has one */
 	struct memory collected;   /* a gradient that comes in ranges; empty: none did */
 	int collects;              /* this step's does */
@@ -30,6 +30,8 @@ void on_device_become(sluice_model *model, enum on_device_state state);
 /* Whether the progress thread has to look; whether the device is at something. */
 int on_device_goes_on(enum on_device_state state);
 int on_device_at_work(enum on_device_state state);
+/* up=sketch: the messages of a push are sketches, and the pull asks for values. */
+int on_device_sketches(const sluice_model *model);
 /* bytes from the device, waited for. */
 int on_device_copy_home(sluice_model *model, void *to, const void *from, size_t bytes);
 /* Residual and momentum go to the device, where those of the host are newer; enqueued. 0, or -1 as

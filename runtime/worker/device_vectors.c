@@ -62,7 +62,7 @@ void on_device_renewed(sluice_model *model)
 
 /* ---- the device's own compressor -------------------------------------------- */
 
-static int sketches(const sluice_model *model)
+int on_device_sketches(const sluice_model *model)
 {
 	return model->recipe.up.select == SELECT_SKETCH;
 }
@@ -71,7 +71,7 @@ static int sketches(const sluice_model *model)
 static uint32_t sketch_columns(const sluice_model *model)
 {
 	uint32_t sum = 0;
-	for (uint32_t s = 0; s < model->layout.n_shards && sketches(model); s++)
+	for (uint32_t s = 0; s < model->layout.n_shards && on_device_sketches(model); s++)
 		sum += model->layout.shards[s].sketch_columns;
 	return sum;
 }
@@ -265,6 +265,11 @@ static int target_is_host(const sluice_model *model)
 	return w->local || w->kept.of[KEPT_PREVIOUS] || w->async;
 }
 
+void on_device_target_host(sluice_model *model)
+{
+	model->worker->device->target = NULL;
+}
+
 int on_device_target(sluice_model *model, float **target)
 {
 	struct on_device *d = model->worker->device;
@@ -301,7 +306,7 @@ int on_device_pulled(sluice_model *model, int rc)
 
 int on_device_lands(const sluice_model *model)
 {
-	return on_device_pulls(model) || (on_device_selects(model) && sketches(model));
+	return on_device_pulls(model) || (on_device_selects(model) && on_device_sketches(model));
 }
 
 /* The device reads them in stream order, so they are not where the next message is decoded. */

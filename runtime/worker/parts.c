@@ -150,12 +150,15 @@ static int check_no_accumulator(const sluice_model *model, const char *function)
 	const uintptr_t first = (uintptr_t)worker_residual(model);
 	const uintptr_t end = (uintptr_t)(worker_residual(model) + model->layout.count);
 
-	for (size_t i = 0; i < s->n && model->worker->accumulates; i++)
-		if ((uintptr_t)s->of[i].data >= first && (uintptr_t)s->of[i].data < end)
+	for (size_t i = 0; i < segments_number(s) && model->worker->accumulates; i++) {
+		const uintptr_t given = (uintptr_t)segments_given(s, i);
+
+		if (given >= first && given < end)
 			return fail(SLUICE_EINVAL,
 				    "%s: coordinate %llu lies in what sluice_accumulator gave: "
 				    "push the accumulator with sluice_push",
-				    function, (unsigned long long)s->of[i].begin);
+				    function, (unsigned long long)segments_begin(s, i));
+	}
 	return 0;
 }
 

@@ -2,63 +2,84 @@
  * See staged.h. */
 #include "worker/staged.h"
 #include "base/error.h"
-#include <stdlib.h>
 
-static int make_room(struct staged *st, size_t n)
+int staged_any(const struct staged *st)
 {
-	void **there;
+	return st->ops != NULL;
+}
 
-	if (n <= st->room)
-		return 0;
-	there = realloc(st->there, n * sizeof(*there));
-	if (!there)
-		return fail(SLUICE_ENOMEM, "no memory for a list of %zu segments", n);
-	st->there = there;
-	st->room = n;
+/* Memory for all coordinates, from which each piece takes its part. */
+static int make_copy(struct staged *st, const struct device_ops *ops, uint64_t count)
+{
+	if (!st->copy.address && ops->alloc(MEMORY_HOST, count * sizeof(float), &st->copy))
+		return -1;
+	st->owner = ops;
 	return 0;
+}
+
+static int take_here(struct staged *st, struct segments *s, size_t i, uint64_t count,
+		     const char *function)
+{
+	const struct device_ops *ops = NULL;
+	int rc = device_of(segments_given(s, i), &ops);
+
+	if (rc || !ops)
+		return rc;
+	if (ops->ready(st->stream) || make_copy(st, ops, count))
+		return device_fail(ops, function);
+	st->ops = ops;
+	segments_replace(s, i, (uint8_t *)st->copy.address + segments_begin(s, i) * sizeof(float));
+	return 0;
+}
+
+/* On the device of the piece, wherever the calling thread is. */
+static int take_piece(struct staged *st, struct segments *s, size_t i, uint64_t count,
+		      const char *function)
+{
+	struct device_scope scope;
+
+	device_scope_begin(segments_given(s, i), st->stream, &scope);
+	return device_scope_end(&scope, take_here(st, s, i, count, function));
 }
 
 int staged_take(struct staged *st, struct segments *s, uint64_t count, void *stream,
 		const char *function)
 {
-	int rc = make_room(st, s->n);
+	int rc = 0;
 
 	st->ops = NULL;
 	st->stream = stream;
-	for (size_t i = 0; i < s->n && !rc; i++) {
-		struct segment *piece = &s->of[i];
-		const struct device_ops *ops = NULL;
-
-		st->there[i] = NULL;
-		rc = device_of(piece->data, &ops);
-		if (rc || !ops)
-			continue;
-		if (!st->ops && ops->ready(stream))
-			rc = device_fail(ops, function);
-		else if (!st->copy.address &&
-			 ops->alloc(MEMORY_HOST, count * sizeof(float), &st->copy))
-			rc = device_fail(ops, function);
-		if (rc)
-			continue;
-		st->ops = st->owner = ops;
-		st->there[i] = piece->data;
-		piece->data = (uint8_t *)st->copy.address + piece->begin * sizeof(float);
-	}
+	for (size_t i = 0; i < segments_number(s) && !rc; i++)
+		rc = take_piece(st, s, i, count, function);
 	return rc;
+}
+
+static int copy_piece(const struct staged *st, const struct segments *s, size_t i, int back)
+{
+	void *here = segments_copy(s, i), *there = segments_given(s, i);
+	struct device_scope scope;
+
+	device_scope_begin(there, st->stream, &scope);
+	return device_scope_end(&scope, st->ops->copy(back ? there : here, back ? here : there,
+						      segments_bytes(s, i), st->stream));
 }
 
 static int copy_all(const struct staged *st, const struct segments *s, int back,
 		    const char *function)
 {
-	for (size_t i = 0; i < s->n && st->ops; i++) {
-		const size_t bytes = (s->of[i].end - s->of[i].begin) * value_bytes(s->of[i].type);
-		void *here = s->of[i].data, *there = st->there[i];
+	const void *last = NULL; /* on a device */
+	struct device_scope scope;
+	int rc = 0;
 
-		if (there &&
-		    st->ops->copy(back ? there : here, back ? here : there, bytes, st->stream))
-			return device_fail(st->ops, function);
-	}
-	return st->ops && st->ops->wait(st->stream) ? device_fail(st->ops, function) : 0;
+	for (size_t i = 0; i < segments_number(s) && !rc; i++)
+		if (segments_copy(s, i)) {
+			rc = copy_piece(st, s, i, back);
+			last = segments_given(s, i);
+		}
+	device_scope_begin(last, st->stream, &scope);
+	if (rc || (last && st->ops->wait(st->stream)))
+		rc = device_fail(st->ops, function);
+	return device_scope_end(&scope, rc);
 }
 
 int staged_read(const struct staged *st, const struct segments *s, const char *function)
@@ -75,6 +96,5 @@ void staged_close(struct staged *st)
 {
 	if (st->copy.address)
 		st->owner->release(&st->copy);
-	free(st->there);
 	*st = (struct staged){ 0 };
 }

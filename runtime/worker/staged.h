@@ -11,10 +11,11 @@ struct staged {
 	const struct device_ops *ops; /* NULL: all pieces are in host memory */
 	struct memory copy;           /* for all coordinates; by whom: */
 	const struct device_ops *owner;
-	void **there; /* of each piece its address on the device, or NULL */
-	size_t room;
 	void *stream;
 };
+
+/* Whether a piece was on a device in the last staged_take(). */
+int staged_any(const struct staged *st);
 
 /* Puts host memory in the place of pieces on a device; nothing is copied yet. ENOMEM, EGPU (another
  * device's memory; the stream is captured). */

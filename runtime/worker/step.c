@@ -197,11 +197,11 @@ static int push_here(sluice_model *model, struct gradient *grad, struct gradient
 	if (!alone && (rc = lanes_await_slots(model)))
 		return rc;
 	uint64_t start = now_ns(), pushing = model->stats.push_ns;
+	if (grad && (rc = to_host_or_device(model, grad, before)))
+		return rc; /* which may be a refusal: the step has not begun */
 	step_begin(model, grad != NULL);
 	if (!grad) /* not wanted, or there is none */
 		model->worker->skip = 1;
-	else if ((rc = to_host_or_device(model, grad, before)))
-		return rc;
 	else if (!alone && dense_push_fits(model)) {
 		if ((rc = dense_push(model, grad)))
 			return rc;
@@ -280,9 +280,12 @@ int sluice_push_launched(sluice_model *model)
 	if (rc)
 		return rc;
 	const uint64_t start = now_ns();
-	step_begin(model, 1);
 	rc = on_device_launched(model);
-	return rc ? rc : on_device_leave(model, start);
+	if (rc)
+		return rc;
+	step_begin(model, 1);
+	on_device_take_launched(model);
+	return on_device_leave(model, start);
 }
 
 int sluice_push_params(sluice_model *model, const float *params)

@@ -13,7 +13,7 @@ struct target {
 	struct segments opened; /* of the model's attributes */
 	struct staged opened_staged, given_staged;
 	/* Of the pull under way. */
-	struct segments given; /* n = 0: vector */
+	struct segments given; /* none: vector */
 	void *vector;
 	/* What it adds to, once it waits. */
 	float *flat;
@@ -21,6 +21,19 @@ struct target {
 };
 
 /* ---- opening ----------------------------------------------------------------- */
+
+/* Without a copy in 32 bits there is nothing that a parameter of 16 could be rounded from. */
+static int check_types(const sluice_model *model, const struct segments *s, const char *function)
+{
+	if (model->recipe.update == UPDATE_NONE || model->layout.narrow_params ||
+	    !segments_narrow(s))
+		return 0;
+	return fail(SLUICE_EINVAL,
+		    "%s: a segment of parameters has 16 bits, and the model was opened without "
+		    "param_type (sluice_model_attr), so that there is no copy in 32 bits that it "
+		    "could be rounded from",
+		    function);
+}
 
 int target_open(sluice_model *model, const sluice_model_attr *attr)
 {
@@ -33,6 +46,8 @@ int target_open(sluice_model *model, const sluice_model_attr *attr)
 		return 0;
 	int rc = segments_set(&t->opened, attr->segments, attr->n_segments, attr->count, function);
 
+	if (!rc)
+		rc = check_types(model, &t->opened, function);
 	return rc ? rc :
 		    staged_take(&t->opened_staged, &t->opened, attr->count, on_device_stream(model),
 				function);
@@ -105,7 +120,7 @@ static const struct segments *pieces_of(const sluice_model *model)
 {
 	const struct target *t = model->worker->into;
 
-	if (t->given.n)
+	if (segments_number(&t->given))
 		return &t->given;
 	return t->vector ? NULL : &t->opened;
 }
@@ -115,19 +130,7 @@ static const struct staged *staged_of(const sluice_model *model)
 {
 	const struct target *t = model->worker->into;
 
-	return t->given.n ? &t->given_staged : &t->opened_staged;
-}
-
-static int check_types(const sluice_model *model, const struct segments *s, const char *function)
-{
-	if (model->recipe.update == UPDATE_NONE || model->layout.narrow_params ||
-	    !segments_narrow(s))
-		return 0;
-	return fail(SLUICE_EINVAL,
-		    "%s: a segment of parameters has 16 bits, and the model was opened without "
-		    "param_type (sluice_model_attr), so that there is no copy in 32 bits that it "
-		    "could be rounded from",
-		    function);
+	return segments_number(&t->given) ? &t->given_staged : &t->opened_staged;
 }
 
 int target_note(sluice_model *model, void *vector, const sluice_segment *given, size_t n,
@@ -136,24 +139,26 @@ int target_note(sluice_model *model, void *vector, const sluice_segment *given, 
 	struct target *t = model->worker->into;
 	int rc = 0;
 
-	if (!vector && !given && (!t->opened.n || model->recipe.update == UPDATE_NONE))
+	if (!vector && !given &&
+	    (!segments_number(&t->opened) || model->recipe.update == UPDATE_NONE))
 		return fail(SLUICE_EINVAL, "%s: the vector is NULL%s", function,
-			    t->opened.n ? ", and with update=none the model's segments are "
-					  "parameters, not means" :
-					  "");
-	t->given.n = 0;
+			    segments_number(&t->opened) ?
+				    ", and with update=none the model's segments are "
+				    "parameters, not means" :
+				    "");
+	segments_clear(&t->given);
 	t->vector = vector;
 	if (given)
 		rc = segments_set(&t->given, given, n, model->layout.count, function);
 	else if (vector && model->param_type != VALUE_F32)
 		rc = one_piece(model, vector, &t->given, function);
-	if (!rc && t->given.n)
+	if (!rc && segments_number(&t->given))
 		rc = check_types(model, &t->given, function);
-	if (!rc && t->given.n)
+	if (!rc && segments_number(&t->given))
 		rc = staged_take(&t->given_staged, &t->given, model->layout.count,
 				 on_device_stream(model), function);
 	if (rc)
-		t->given.n = 0;
+		segments_clear(&t->given);
 	return rc;
 }
 
@@ -175,12 +180,12 @@ static int writes_all(const sluice_model *model)
 {
 	const struct target *t = model->worker->into;
 
-	return looks_at_all(model) || (t->master && staged_of(model)->ops);
+	return looks_at_all(model) || (t->master && staged_any(staged_of(model)));
 }
 
 int target_whole(const sluice_model *model)
 {
-	return pieces_of(model) && (looks_at_all(model) || staged_of(model)->ops);
+	return pieces_of(model) && (looks_at_all(model) || staged_any(staged_of(model)));
 }
 
 /* Copies the pieces together. */
@@ -225,8 +230,8 @@ int target_begin(sluice_model *model, float **flat, const struct segments **piec
 		rc = gather(model, *pieces);
 		*flat = t->together;
 	}
-	float *host = worker_residual(model); /* the pull does not end on a device */
-	return rc ? rc : on_device_target(model, &host);
+	on_device_target_host(model); /* pieces there are staged */
+	return rc;
 }
 
 int target_end(sluice_model *model, int rc)
@@ -287,7 +292,7 @@ int params_borrow(const sluice_model *model, void *vector, const char *function,
 	int rc = 0;
 
 	*out = (struct params){ .model = model, .function = function };
-	if (vector ? model->param_type == VALUE_F32 : !t->opened.n) {
+	if (vector ? model->param_type == VALUE_F32 : !segments_number(&t->opened)) {
 		rc = on_device_borrow(model, vector, count, &out->device);
 		out->host = out->device.host;
 		return rc;

@@ -16,7 +16,8 @@
 
 struct target;
 
-/* Of a new model; the attributes have been checked. EINVAL (segments), ENOMEM, EGPU. */
+/* Of a new model; the attributes have been checked, and recipe and layout are those of the model.
+ * EINVAL (segments), ENOMEM, EGPU. */
 int target_open(sluice_model *model, const sluice_model_attr *attr);
 void target_close(sluice_model *model);
 /* The copy in 32 bits. */

@@ -43,7 +43,7 @@ gpu_step = tests/unit/gpu_step.c tests/unit/gpu_step.h $(gpu_rank)
 gpu_lag = tests/unit/gpu_lag.c tests/unit/gpu_lag.h $(gpu_step)
 tests_unit_test_gpu_segments_SOURCES = tests/unit/test_gpu_segments.c tests/unit/four_tensors.h \
 	tests/unit/narrow.h $(gpu_rank)
-tests_unit_test_gpu_capture_SOURCES = tests/unit/test_gpu_capture.c $(gpu_rank)
+tests_unit_test_gpu_capture_SOURCES = tests/unit/test_gpu_capture.c tests/unit/narrow.h $(gpu_rank)
 tests_unit_test_gpu_enqueue_SOURCES = tests/unit/test_gpu_enqueue.c $(gpu_lag)
 tests_unit_test_gpu_failing_SOURCES = tests/unit/test_gpu_failing.c tests/unit/scratch.h $(gpu_step)
 tests_unit_test_gpu_in_place_SOURCES = tests/unit/test_gpu_in_place.c $(gpu_rank)

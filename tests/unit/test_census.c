@@ -367,7 +367,7 @@ static struct half_model *half_of(const char *recipe)
 
 	assert_non_null(h);
 	assert_int_equal(recipe_parse(recipe, &h->model.recipe), 0);
-	assert_int_equal(schedule_compile(&h->model.recipe, 0, &h->model.schedule), 0);
+	assert_int_equal(schedule_compile(&h->model.recipe, 0, 0, &h->model.schedule), 0);
 	h->job.root = &h->job;
 	h->model.job = &h->job;
 	h->span = (struct span){ 0, SPAN, 0 };

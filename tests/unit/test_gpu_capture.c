@@ -7,8 +7,10 @@
 #include "worker/worker.h"
 #include "base/device_kernels.h"
 #include "gpu_rank.h"
+#include "narrow.h"
 #include "ranks.h"
 #include "tests/gpu/emulation/counts.h"
+#include <math.h>
 #include <string.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -516,6 +518,140 @@ static void push__graph_not_launched_once__the_job_ends(void **state)
 	run_ranks(1, launch_wrongly, &launches[1]);
 }
 
+/* The selection leaves the GPU, with a step that has no gradient (rank 1) and with gradients in
+ * pieces and in host memory. The graph, launched all the same, harms nothing, and is of use again
+ * after one push outside of it. */
+static int leave_and_come_back(int rank, void *argument)
+{
+	enum { STEPS = 10, JOINED = 3, PIECES = 5, AT_HOST = 8 };
+	static float params[N], grad[N], got[N];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *host = NULL, *gpu = NULL;
+	struct memory params_memory, grad_memory;
+	void *stream, *graph = NULL, *ready = NULL;
+	int more, away = 0;
+	begin_cuda();
+	log_capture();
+	CHECK_OK(cuda.stream(&stream, NON_BLOCKING));
+	float *there = device_floats(cuda.ops, &params_memory, params, N);
+	float *grad_there = device_floats(cuda.ops, &grad_memory, grad, N);
+	sluice_model_attr attr = {
+		.size = sizeof attr, .count = N, .recipe = argument, .shards = 3, .uneven = 1
+	};
+	CHECK_OK(sluice_model_open(job, &attr, params, &host));
+	attr.stream = stream;
+	CHECK_OK(sluice_model_open(job, &attr, there, &gpu));
+	for (int step = 1; step <= STEPS; step++) {
+		const sluice_segment two[] = { { grad_there, 1000, SLUICE_F32 },
+					       { grad + 1000, N - 1000, SLUICE_F32 } };
+		for (size_t i = 0; i < N; i++)
+			grad[i] = noise(3, (uint64_t)step, (uint64_t)rank, i) * (i % 50 ? 1 : 20);
+		CHECK_OK(cuda.ops->copy(grad_there, grad, sizeof grad, stream));
+		if (step == 2) {
+			CHECK_OK(cuda.begin(stream, GLOBAL));
+			CHECK_OK(sluice_push(gpu, grad_there));
+			end_capture(stream, &graph);
+			CHECK_OK(cuda.ready(&ready, graph, 0));
+		}
+		if (away) {
+			CHECK(!on_device_selects(gpu));
+			CHECK_OK(cuda.launch(ready, stream));
+			CHECK(sluice_push_launched(gpu) == SLUICE_EINVAL);
+			CHECK(error_says("left the GPU with the last push", NULL));
+		}
+		if (step == JOINED && rank) {
+			CHECK_OK(sluice_join(host, params, &more));
+			CHECK_OK(sluice_join(gpu, there, &more));
+			CHECK(more);
+		} else {
+			CHECK_OK(sluice_push(host, grad));
+			if (step == PIECES) {
+				CHECK_OK(sluice_push_segments(gpu, two, 2));
+			} else if (step == AT_HOST) {
+				CHECK_OK(sluice_push(gpu, grad));
+			} else if (step == 1 || away) {
+				CHECK_OK(sluice_push(gpu, grad_there));
+			} else {
+				CHECK_OK(cuda.launch(ready, stream));
+				CHECK_OK(sluice_push_launched(gpu));
+			}
+			CHECK_OK(sluice_pull(host, params));
+			CHECK_OK(sluice_pull(gpu, there));
+		}
+		away = (step == JOINED && rank) || step == PIECES || step == AT_HOST;
+		CHECK_OK(cuda.ops->copy(got, there, sizeof got, stream));
+		CHECK_OK(cuda.ops->wait(stream));
+		CHECK(!memcmp(got, params, sizeof got));
+	}
+	CHECK_OK(on_device_fetch_residual(gpu));
+	CHECK(!memcmp(worker_residual(gpu), worker_residual(host), sizeof got));
+	CHECK_OK(cuda.free_ready(ready));
+	CHECK_OK(cuda.free_graph(graph));
+	sluice_model_close(&gpu);
+	sluice_model_close(&host);
+	CHECK_OK(cuda.destroy(stream));
+	cuda.ops->release(&params_memory);
+	cuda.ops->release(&grad_memory);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void push__selection_left_the_gpu__the_graph_harms_nothing_and_is_of_use_again(void **state)
+{
+	(void)state;
+	run_ranks(2, leave_and_come_back, "up=topk(0.02) down=topk(0.1)");
+	run_ranks(2, leave_and_come_back, "up=topk(0.02),f16 down=all signal=momentum(0.9)");
+}
+
+/* A call that is refused brought no gradient: sluice_join() finds that nobody has one. */
+static int join_after_refusals(int rank, void *argument)
+{
+	static float params[N], grad[N];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *gpu = NULL;
+	struct memory params_memory, grad_memory;
+	void *stream;
+	int more = 7;
+	(void)rank, (void)argument;
+	begin_cuda();
+	log_capture();
+	CHECK_OK(cuda.stream(&stream, NON_BLOCKING));
+	fill(grad, 1);
+	float *there = device_floats(cuda.ops, &params_memory, params, N);
+	float *grad_there = device_floats(cuda.ops, &grad_memory, grad, N);
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = N,
+				   .recipe = "up=topk(0.02) down=all",
+				   .stream = stream,
+				   .uneven = 1 };
+	CHECK_OK(sluice_model_open(job, &attr, there, &gpu));
+	const uint64_t before = gpu->worker->step;
+	CHECK(sluice_push_launched(gpu) == SLUICE_EINVAL);
+	CHECK(gpu->worker->step == before && !gpu->worker->raise);
+	CHECK_OK(sluice_join(gpu, there, &more));
+	CHECK(!more);
+	CHECK_OK(cuda.begin(stream, GLOBAL));
+	CHECK(sluice_push(gpu, grad_there) == SLUICE_EGPU);
+	end_capture(stream, NULL);
+	CHECK(!gpu->worker->raise);
+	CHECK_OK(sluice_join(gpu, there, &more));
+	CHECK(!more && sluice_step(gpu) == 2);
+	CHECK_OK(sluice_push(gpu, grad_there));
+	CHECK_OK(sluice_pull(gpu, there));
+	sluice_model_close(&gpu);
+	CHECK_OK(cuda.destroy(stream));
+	cuda.ops->release(&params_memory);
+	cuda.ops->release(&grad_memory);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void push__refused__brings_no_gradient(void **state)
+{
+	(void)state;
+	run_ranks(1, join_after_refusals, NULL);
+}
+
 /* ---- several GPUs ------------------------------------------------------------ */
 
 /* A thread on GPU 0 trains a model on each of two GPUs, each in a stream of its own: no call for
@@ -588,6 +724,101 @@ static void push_and_pull__on_two_gpus_of_one_thread__each_on_its_own(void **sta
 	run_ranks(1, train_on_two, "up=all down=all");
 }
 
+/* The same with vectors in pieces, of which some are in host memory, and parameters of 16 bits:
+ * also the open, and the way home of what was selected there before. */
+static int train_pieces_on_two(int rank, void *argument)
+{
+	enum { HERE = 1000, THERE = N - HERE };
+	static float params[N], grad[N], got[N], mine[2][HERE];
+	static uint16_t codes[2][N];
+	int (*set_device)(int), (*get_device)(int *);
+	void (*present)(int), (*count)(struct emulated_counts *);
+	sluice_job *job = rank_join(NULL);
+	sluice_model *host = NULL, *whole = NULL, *narrow = NULL;
+	struct memory memory, grad_memory, code_memory;
+	struct emulated_counts seen;
+	void *stream;
+	int now = -1;
+	(void)rank, (void)argument;
+	begin_cuda();
+	device_look_up("emulated_device", &present);
+	device_look_up("emulated_count", &count);
+	device_look_up("cudaSetDevice", &set_device);
+	device_look_up("cudaGetDevice", &get_device);
+	present(2);
+	CHECK_OK(set_device(1));
+	CHECK_OK(cuda.stream(&stream, NON_BLOCKING));
+	float *there = device_floats(cuda.ops, &memory, params, THERE);
+	float *grad_there = device_floats(cuda.ops, &grad_memory, grad, N);
+	CHECK_OK(cuda.ops->alloc(MEMORY_DEVICE, sizeof codes[0], &code_memory));
+	CHECK_OK(cuda.ops->zero(code_memory.address, sizeof codes[0], NULL));
+	CHECK_OK(set_device(0));
+	sluice_segment pieces[] = { { mine[0], HERE, SLUICE_F32 }, { there, THERE, SLUICE_F32 } };
+	sluice_segment grads[] = { { grad_there, THERE, SLUICE_F32 },
+				   { mine[1], HERE, SLUICE_F32 } };
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = N,
+				   .recipe = "up=topk(0.02) down=topk(0.1)",
+				   .uneven = 1 };
+	CHECK_OK(sluice_model_open(job, &attr, params, &host));
+	attr.stream = stream;
+	count(&seen);
+	attr.segments = pieces;
+	attr.n_segments = 2;
+	CHECK_OK(sluice_model_open(job, &attr, NULL, &whole));
+	attr.segments = NULL;
+	attr.n_segments = 0;
+	attr.param_type = SLUICE_BF16;
+	CHECK_OK(sluice_model_open(job, &attr, code_memory.address, &narrow));
+	for (int step = 1; step <= 2 * LAUNCHES; step++) {
+		int more = 0;
+		fill(grad, step);
+		memcpy(mine[1], grad + THERE, sizeof mine[1]);
+		CHECK_OK(cuda.ops->copy(grad_there, grad, sizeof grad, stream));
+		if (step == LAUNCHES) {
+			CHECK_OK(sluice_join(host, params, &more));
+			CHECK_OK(sluice_join(whole, NULL, &more));
+			CHECK_OK(sluice_join(narrow, code_memory.address, &more));
+		} else {
+			CHECK_OK(sluice_push(host, grad));
+			CHECK_OK(sluice_pull(host, params));
+			CHECK_OK(step % 2 ? sluice_push(whole, grad_there) :
+					    sluice_push_segments(whole, grads, 2));
+			CHECK_OK(step % 2 ? sluice_pull(whole, NULL) :
+					    sluice_pull_segments(whole, pieces, 2));
+			CHECK_OK(sluice_push(narrow, step % 2 ? grad : grad_there));
+			CHECK_OK(sluice_pull(narrow, code_memory.address));
+		}
+		CHECK(!get_device(&now) && now == 0);
+		CHECK_OK(cuda.ops->copy(got + HERE, there, THERE * sizeof *got, stream));
+		CHECK_OK(cuda.ops->copy(codes[0], code_memory.address, sizeof codes[0], stream));
+		CHECK_OK(cuda.ops->wait(stream));
+		memcpy(got, mine[0], sizeof mine[0]);
+		CHECK(!memcmp(got, params, sizeof got));
+		for (int i = 0; i < N; i++) {
+			const float had = narrow_value(codes[0][i], SLUICE_BF16);
+			CHECK(fabsf(had - params[i]) <= fabsf(params[i]) / 256);
+		}
+	}
+	count(&seen);
+	CHECK(!(seen.contexts & 1));
+	sluice_model_close(&narrow);
+	sluice_model_close(&whole);
+	sluice_model_close(&host);
+	CHECK_OK(cuda.destroy(stream));
+	cuda.ops->release(&memory);
+	cuda.ops->release(&grad_memory);
+	cuda.ops->release(&code_memory);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void push_and_pull__pieces_on_another_gpu__on_that_one(void **state)
+{
+	(void)state;
+	run_ranks(1, train_pieces_on_two, NULL);
+}
+
 /* ---- the last error -------------------------------------------------------- */
 
 static int pin_and_fail(int rank, void *argument)
@@ -628,7 +859,11 @@ int main(void)
 		cmocka_unit_test(push__captured_into_a_graph__each_launch_is_a_push),
 		cmocka_unit_test(push__learning_rate_changed__it_has_to_be_captured_again),
 		cmocka_unit_test(push__graph_not_launched_once__the_job_ends),
+		cmocka_unit_test(
+			push__selection_left_the_gpu__the_graph_harms_nothing_and_is_of_use_again),
+		cmocka_unit_test(push__refused__brings_no_gradient),
 		cmocka_unit_test(push_and_pull__on_two_gpus_of_one_thread__each_on_its_own),
+		cmocka_unit_test(push_and_pull__pieces_on_another_gpu__on_that_one),
 		cmocka_unit_test(pin_and_unpin__cuda_says_no__the_application_finds_no_error),
 	};
 	if (device_is_real()) {

@@ -16,7 +16,8 @@ static int make(const sluice_model_attr *attr, const char *text, int size, int w
 {
 	struct schedule schedule;
 	assert_int_equal(recipe_parse(text, recipe), 0);
-	assert_int_equal(schedule_compile(recipe, attr->steps_per_epoch, &schedule), 0);
+	assert_int_equal(
+		schedule_compile(recipe, attr->steps_per_epoch, tensors_decay(attr), &schedule), 0);
 	return layout_make(attr, recipe, &schedule, size, workers, out);
 }
 

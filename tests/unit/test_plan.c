@@ -73,7 +73,7 @@ static struct asked ask(const char *text, uint64_t step, enum value_type type, i
 	struct asked a = { .elastic = elastic };
 
 	assert_int_equal(recipe_parse(text, &a.recipe), 0);
-	assert_int_equal(schedule_compile(&a.recipe, 100, &a.schedule), 0);
+	assert_int_equal(schedule_compile(&a.recipe, 100, 0, &a.schedule), 0);
 	schedule_anchors(&a.schedule, &a.recipe, 4);
 	a.pushed = a.recipe.update == UPDATE_AVERAGE ? VALUE_F32 : type;
 	plan_make(&a.plan, &a.recipe, a.pushed, elastic);

@@ -150,6 +150,64 @@ static void update__with_rules_that_change_nothing__has_the_same_bits(void **sta
 	run_ranks(3, compare, NULL);
 }
 
+/* Model a has decay= in the recipe, and model b the same in the rules of all tensors: also what no
+ * message of a step names has to decay. */
+static int decay_both_ways(int rank, void *argument)
+{
+	static const char *const without[] = {
+		"up=cyclic(0.05) down=all",
+		"up=cyclic(0.05) down=all,bf16 memory=residual(outside)",
+		"up=topk(0.02) down=all",
+		"up=randk(0.02) down=all",
+		"up=threshold(0.5) down=all,bf16",
+		"up=all down=all",
+	};
+	sluice_job *job = rank_join(NULL);
+	(void)argument;
+	for (size_t c = 0; c < sizeof without / sizeof *without; c++) {
+		float params[2][COUNT], grad[COUNT];
+		const sluice_tensor_rule rules[TENSORS] = {
+			{ 1, 0.25f }, { 1, 0.25f }, { 1, 0.25f }, { 1, 0.25f }
+		};
+		sluice_model *models[2];
+		char with[128];
+		snprintf(with, sizeof with, "%s decay=0.25", without[c]);
+		check_of = with;
+		for (int m = 0; m < 2; m++) {
+			sluice_model_attr attr = attributes(m ? without[c] : with, 3);
+			attr.rules = m ? rules : NULL;
+			for (int i = 0; i < COUNT; i++)
+				params[m][i] = 2 + noise(3, 0, 0, (uint64_t)i);
+			CHECK_OK(sluice_model_open(job, &attr, params[m], &models[m]));
+		}
+		for (uint64_t step = 1; step <= STEPS; step++) {
+			fill_gradient(grad, rank, step, params[0]);
+			memset(grad, 0,
+			       COUNT / 2 * sizeof *grad); /* nobody's messages name these */
+			for (int m = 0; m < 2; m++) {
+				CHECK_OK(sluice_push(models[m], grad));
+				CHECK_OK(sluice_pull(models[m], params[m]));
+			}
+			CHECK(!memcmp(params[0], params[1], sizeof grad));
+		}
+		check_same(job, params, sizeof params);
+		for (int i = 0; i < COUNT / 2; i++)
+			CHECK(params[1][i] < 2 + noise(3, 0, 0, (uint64_t)i));
+		for (int m = 0; m < 2; m++)
+			sluice_model_close(&models[m]);
+	}
+	check_of = NULL;
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void update__decay_in_all_rules__is_that_of_the_recipe(void **state)
+{
+	(void)state;
+	run_ranks(1, decay_both_ways, NULL);
+	run_ranks(3, decay_both_ways, NULL);
+}
+
 /* A state that was saved without rules is loaded with them, and the other way round. */
 static int load_both_ways(int rank, void *argument)
 {
@@ -257,6 +315,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(update__with_rules__is_that_of_a_scalar_reference),
 		cmocka_unit_test(update__with_rules_that_change_nothing__has_the_same_bits),
+		cmocka_unit_test(update__decay_in_all_rules__is_that_of_the_recipe),
 		cmocka_unit_test(
 			state__saved_with_or_without_rules__is_loaded_without_or_with_them),
 		cmocka_unit_test(plan__wrong_rules__are_refused_by_name),

@@ -29,7 +29,7 @@ static struct schedule compile(const char *text, struct recipe *recipe, uint64_t
 	struct schedule s;
 	memset(&s, 0xa5, sizeof s);
 	assert_int_equal(recipe_parse(text, recipe), 0);
-	assert_int_equal(schedule_compile(recipe, steps_per_epoch, &s), 0);
+	assert_int_equal(schedule_compile(recipe, steps_per_epoch, 0, &s), 0);
 	return s;
 }
 
@@ -58,15 +58,40 @@ static void compile__any_recipe__is_one_phase_up_then_one_down(void **state)
 	}
 }
 
+/* What a leader's selection names is all that is published, unless the update moves more. */
+static void compile__agreed_support__is_published_where_nothing_else_moves(void **state)
+{
+	static const struct {
+		const char *text;
+		int decays, moves_all;
+		enum phase_payload last;
+	} cases[] = {
+		{ "up=cyclic(0.1) down=all", 0, 0, PAYLOAD_AGREED },
+		{ "up=cyclic(0.1) down=all", 1, 1, PAYLOAD_VALUES },
+		{ "up=topk(0.1) down=topk(0.1)", 1, 1, PAYLOAD_PAIRS },
+		{ "up=cyclic(0.1) down=all decay=0.1", 0, 1, PAYLOAD_VALUES },
+		{ "up=cyclic(0.1) down=all update=ema(0.5)", 0, 1, PAYLOAD_VALUES },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		struct recipe recipe;
+		struct schedule s;
+		assert_int_equal(recipe_parse(cases[i].text, &recipe), 0);
+		assert_int_equal(schedule_compile(&recipe, 0, cases[i].decays, &s), 0);
+		assert_int_equal(s.moves_all, cases[i].moves_all);
+		assert_int_equal(s.phases[s.n_phases - 1].payload, cases[i].last);
+	}
+}
+
 static void compile__warmup_in_epochs_without_their_length__fails_EINVAL(void **state)
 {
 	struct recipe recipe;
 	struct schedule s;
 	(void)state;
 	assert_int_equal(recipe_parse("up=topk(0.01) warmup=2epochs", &recipe), 0);
-	assert_int_equal(schedule_compile(&recipe, 0, &s), SLUICE_EINVAL);
+	assert_int_equal(schedule_compile(&recipe, 0, 0, &s), SLUICE_EINVAL);
 	assert_non_null(strstr(sluice_last_error(), "steps_per_epoch"));
-	assert_int_equal(schedule_compile(&recipe, 50, &s), 0);
+	assert_int_equal(schedule_compile(&recipe, 50, 0, &s), 0);
 	assert_int_equal(s.warmup_steps, 100);
 }
 
@@ -149,6 +174,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(compile__any_recipe__is_one_phase_up_then_one_down),
+		cmocka_unit_test(compile__agreed_support__is_published_where_nothing_else_moves),
 		cmocka_unit_test(compile__warmup_in_epochs_without_their_length__fails_EINVAL),
 		cmocka_unit_test(compile__fractional_epochs__become_whole_steps),
 		cmocka_unit_test(density__without_warmup__is_the_recipes_at_every_step),

@@ -454,7 +454,7 @@ static int call_wrongly(int rank, void *argument)
 	CHECK(error_says("segment 1 are not aligned", NULL));
 	two[1] = (sluice_segment){ grad + 700, 800, 77 };
 	CHECK(sluice_push_segments(model, two, 2) == SLUICE_EINVAL);
-	CHECK(error_says("type=77 of segment 1", NULL));
+	CHECK(error_says("segments[1].type=77, must be", NULL));
 	two[1] = (sluice_segment){ grad + 700, 800, SLUICE_F32 };
 	CHECK(sluice_pull_segments(model, two, 2) == SLUICE_EINVAL);
 	CHECK(error_says("nothing was pushed", NULL));
@@ -508,6 +508,55 @@ static void calls__with_wrong_pieces_or_types__are_refused_and_change_nothing(vo
 	run_ranks(2, call_wrongly, NULL);
 }
 
+/* A step would take these parameters for gradients that are still zero. */
+static int open_narrow(int rank, void *argument)
+{
+	static const char *const recipes_of[] = { "up=all down=all", "up=topk(0.1) down=topk(0.2)",
+						  "up=all down=all update=average",
+						  "up=topk(0.1) down=all when=every(2)" };
+	uint16_t codes[800];
+	float params[700] = { 0 };
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_segment two[] = { { params, 700, SLUICE_F32 }, { codes, 800, SLUICE_BF16 } };
+	(void)argument;
+	log_capture();
+	memset(codes, 0x3f, sizeof codes);
+	for (size_t i = 0; i < sizeof recipes_of / sizeof *recipes_of; i++) {
+		sluice_model_attr attr = attributes(recipes_of[i], 3);
+		attr.segments = two;
+		attr.n_segments = 2;
+		check_of = recipes_of[i];
+		CHECK(sluice_model_open(job, &attr, NULL, &model) == SLUICE_EINVAL && !model);
+		CHECK(error_says("sluice_model_open", "opened without param_type"));
+	}
+	/* One rank's mistake is told to all. */
+	sluice_model_attr attr = attributes("up=all down=all", 3);
+	float whole[COUNT] = { 0 };
+	attr.segments = rank ? two : NULL;
+	attr.n_segments = rank ? 2 : 0;
+	CHECK(sluice_model_open(job, &attr, whole, &model) ==
+	      (rank ? SLUICE_EINVAL : SLUICE_EPEER));
+	CHECK(error_says("opened without param_type", rank ? NULL : "rank 1"));
+	for (int i = 0; i < 800; i++)
+		CHECK(codes[i] == 0x3f3f);
+	/* Where the program has an optimizer of its own, nothing is added to them. */
+	attr = attributes("up=all down=all update=none", 3);
+	attr.segments = two;
+	attr.n_segments = 2;
+	CHECK_OK(sluice_model_open(job, &attr, NULL, &model));
+	sluice_model_close(&model);
+	check_of = NULL;
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void open__with_16_bits_and_no_param_type__is_refused_on_all_ranks(void **state)
+{
+	(void)state;
+	run_ranks(2, open_narrow, NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -519,6 +568,7 @@ int main(void)
 		cmocka_unit_test(load_and_join__into_pieces_of_16_bits__as_into_floats),
 		cmocka_unit_test(plan__of_16_bits__announces_the_copy),
 		cmocka_unit_test(calls__with_wrong_pieces_or_types__are_refused_and_change_nothing),
+		cmocka_unit_test(open__with_16_bits_and_no_param_type__is_refused_on_all_ranks),
 	};
 	return cmocka_run_group_tests_name("segments", tests, NULL, NULL);
 }
