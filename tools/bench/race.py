@@ -16,7 +16,7 @@ medians, and ratios are medians of the ratios within a round. Systems:
     openmpi   MPI_Allreduce over TCP            needs openmpi-bin, libopenmpi-dev and gcc
     gloo      torch.distributed's all_reduce    needs PyTorch in --python (Debian: python3-torch)
     nccl      the same on GPUs, over sockets    needs PyTorch with CUDA, and a GPU for each rank
-    dense, 1%, 1%-4bit, 0.1%                    steps of Sluice, sparse both ways; dense with 4 shards a rank
+    dense, 1%, 1%-4bit, 0.1%                    steps of Sluice, sparse both ways; dense with 32 shards a rank
     0.1%-acc                                    of a gradient that was added to the residual where it was computed
 
 What is missing is skipped with its reason. Bytes are those that the interface of the busiest host has sent for a
@@ -52,8 +52,8 @@ MEMORY = {"dense": 48}
 MEMORY_OF_OTHERS = 16
 WARMUP = 2
 MOST_STEPS = 15
-# A dense step is a few messages, and is summed while others are on the wire if there are more of them.
-SHARDS_OF_DENSE = 4
+# The more messages a dense step has, the more of it is summed and published while others are on the wire.
+SHARDS_OF_DENSE = 32
 MANY_BYTES, MOST_BYTE_STEPS = 40_000_000, 400
 
 TORCH = r"""
