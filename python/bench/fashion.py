@@ -26,7 +26,7 @@ import ways
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "examples"))
 from fashion_gloo import read  # noqa: E402
 
-MOMENTUM = "signal=momentum(0.9)"
+SPARSE = "up=topk(0.01) down=topk(0.05) signal=momentum(%s) warmup=1epoch"
 NAMES = ["gloo",
          "gloo, ranks renumbered",
          "gloo, added in rank order",
@@ -34,7 +34,8 @@ NAMES = ["gloo",
          "gloo, fp16 hook",
          "gloo, PowerSGD rank 2",
          "compress: up=all down=all",
-         f"compress: up=topk(0.01) down=topk(0.05) {MOMENTUM} warmup=1epoch"]
+         f"compress: {SPARSE % 0.9}",
+         f"compress: {SPARSE % 0.95}"]
 
 
 def network():
