@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NS_PER_MS = 1000000, REFUSED_MS = 1500, CLOSED_MS = 5 /* at the end of a job */ };
+enum { NS_PER_MS = 1000000, REFUSED_MS = 900, CLOSED_MS = 5 /* at the end of a job */ };
 
 enum state {
 	JOINING, /* it has not proved itself */
