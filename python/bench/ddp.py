@@ -6,7 +6,7 @@
 
 The ways take turns, so that what disturbs the machine disturbs all of them. A time is the median over
 the steps of rank 0. "alone" is a step in which every rank keeps its own gradients. "copied" is what
-torch's copy_(), mul_(), div_() and add_() wrote between backward() and the optimizer in one step: the
+torch's copy_(), mul(), div() and add_() wrote between backward() and the optimizer in one step: the
 passes over memory of DDP, its hook and sluice.torch, and not those inside the library. On several
 nodes GLOO_SOCKET_IFNAME names the interface that leads from node to node.
 """
@@ -31,7 +31,7 @@ NAMES = ["no exchange", "gloo", "gloo, fp16 hook", "gloo, PowerSGD rank 2", "com
          f"compress: {SPARSE}", f"optimizer: {SPARSE} update=none", f"optimizer: {SPARSE} update=sgd"]
 WARM = 6
 LENGTH = 32  # characters of a row of the GPT
-PASSES = ("aten::copy_", "aten::mul_", "aten::div_", "aten::add_", "aten::zero_", "aten::clone")
+PASSES = ("aten::copy_", "aten::mul_", "aten::mul", "aten::div_", "aten::div", "aten::add_", "aten::zero_", "aten::clone")
 
 
 def mlp(widths):
