@@ -54,4 +54,6 @@ begin_on_n2
 said=$("$cluster" exec -d "$dir" n1 sh -c '"$0" stop; echo status $?' "$cluster" 2>&1)
 [ "$said" = "status 0" ] || fail "n1 does not stop the cluster: $said"
 all_is_gone
+said=$(SLURM_CONF=$SCRATCH/sluice-dc.gone/slurm.conf "$cluster" exec n1 hostname 2>&1) && fail "another cluster is taken for one that ended: $said"
+[[ $said = *" is gone"* ]] || fail "who names a cluster that ended is told '$said'"
 echo "| a cluster without Slurm came, changed its rate, and went; another was stopped by one of its nodes"
