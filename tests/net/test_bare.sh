@@ -25,14 +25,11 @@ for rate in 1Gbit 100Mbit none 10Gbit; do
 done
 # Starts a program on n2 that nothing but its network tells from others, and puts its process id into ran.
 begin_on_n2() {
-	local tries
 	rm -f pid
 	"$cluster" exec -d "$dir" n2 env -i sh -c 'echo $$ >pid.new; mv pid.new pid; exec sleep 100 <&- >&- 2>&-' &
-	for ((tries = 0; tries < 500; tries++)); do
-		[ -e pid ] && read -r ran <pid && [ "$(cat "/proc/$ran/comm")" = sleep ] && return
-		sleep 0.02
-	done
-	fail "nothing runs on n2"
+	wait_for_file pid
+	read -r ran <pid
+	kill -0 "$ran" || fail "nothing runs on n2"
 }
 all_is_gone() {
 	local tries state

@@ -30,7 +30,6 @@ with open(sys.argv[1], "wb") as f:
     f.write(b"".join(heard))
 P
 listener=$!
-wait_for_file() { local tries; for ((tries = 0; tries < 500; tries++)); do [ -e "$1" ] && return; sleep 0.02; done; fail "no file $1"; }
 wait_for_file heard.begun
 job_start visited 4 $small --recipe "$sparse" --shards 4 --epochs 40 --digest --metrics "$SCRATCH/visited.metrics"
 wait_lines visited.metrics 1 60 || { show visited; fail "no step was done within 60 s"; }
@@ -39,12 +38,16 @@ wait $listener || fail "nobody could listen on the wire of n1"
 heard=$(($(stat -c %s heard) / bytes))
 # Rank 0 exchanges five messages with each of three others.
 [ $heard -ge 15 ] || fail "$heard messages of handshakes were heard, and there are 15"
+halt
 sockets=()
 for i in 1 2 3 4; do
 	mapfile -t -O ${#sockets[@]} sockets < <(on n$i ss -Hltnp | awk '/"sluice-train"/ && $4 !~ /^0\.0\.0\.0|^127|\*/ { print $4 }')
 done
 [ ${#sockets[@]} = 4 ] || { show visited; fail "these sockets of 4 ranks take connections: ${sockets[*]}"; }
-SLUICE_PROVIDER= on n1 "$BUILD/tests/net/intruder" wire heard 100 "${sockets[@]}" >visit 2>complaint ||
+SLUICE_PROVIDER= on n1 "$BUILD/tests/net/intruder" wire heard 100 "${sockets[@]}" >visit 2>complaint &
+intruder=$!
+go_on
+wait "$intruder" ||
 	{ show visited; fail "the intruder gave up: $(tail -n 1 complaint)"; }
 read -r refused accepted sent answers <visit
 wait "$job_pid" || { show visited; fail "the job did not survive the intruder"; }
@@ -52,6 +55,5 @@ wait "$job_pid" || { show visited; fail "the job did not survive the intruder"; 
 [ "$refused" = 400 ] || fail "$refused of 400 puts were refused"
 [ "$sent" = $((4 * heard)) ] || fail "$sent of $((4 * heard)) messages reached the ranks"
 [ "$answers" = 0 ] || fail "the intruder got $answers answers"
-[ "$(final visited digest)" = "$(final undisturbed digest)" ] ||
-	fail "the digest is $(final visited digest), undisturbed it is $(final undisturbed digest)"
+same_digest visited
 echo "| $sent messages of $heard that were heard, and $refused puts to guessed keys: none answered or taken, digest $(final visited digest)"
