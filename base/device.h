@@ -74,6 +74,7 @@ struct device_selected {
 	int overfull;    /* by_level, gaussian, draw: more coordinates qualified than there is room
 			    for; n is then 0 */
 	int settled;     /* in a push: the residual was updated, as the call requested by settle */
+	float scale;     /* in a push: that of the call, which may be in a graph */
 };
 
 /* ---- a compressor: the selections of a model's gradients, and its messages ---- */

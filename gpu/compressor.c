@@ -291,6 +291,7 @@ static int enqueue_selection(struct device_compressor *c, const struct device_se
 					 .place = c->places,
 					 .parts = (uint32_t)c->parts,
 					 .splits = splits,
+					 .scale = call->scale,
 					 .room = v.room,
 					 .summary = &c->results->summary,
 					 .part = c->results->part,
@@ -544,7 +545,8 @@ int cuda_pushed(struct device_compressor *c, struct device_selected *out, struct
 		return -1;
 	if (!is_done(c))
 		return refuse_unreported(c);
-	*out = (struct device_selected){ .n = got->found,
+	*out = (struct device_selected){ .scale = got->scale,
+					 .n = got->found,
 					 .nan = got->nan != 0,
 					 .passes = got->passes,
 					 .largest = bits_float(got->largest),

@@ -30,6 +30,7 @@ struct push_part {
 
 /* The result of the selection, from struct topk_state. */
 struct push_summary {
+	float scale; /* of the selection's arguments */
 	uint32_t found, nan, largest, passes, nonfinite, inverted_first;
 	uint32_t blocks;  /* how many blocks of report are done */
 	uint32_t settled; /* whether what the messages hold was subtracted from the residual */
@@ -55,6 +56,7 @@ struct split_args {
 	struct push_place *place;
 	uint32_t parts, room; /* room: entries of index */
 	int splits;           /* 0: the parts have no entries */
+	float scale;          /* by which the selection multiplied the gradient */
 	struct push_summary *summary;
 	struct push_part *part;
 	uint32_t *selected;     /* the address of push_signs.selected */

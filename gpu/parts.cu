@@ -72,6 +72,7 @@ KERNEL(split, split_args)
 					       0;
 	}
 	if (threadIdx.x == 0) {
+		a.summary->scale = a.scale;
 		a.summary->found = got->found;
 		a.summary->nan = got->nan;
 		a.summary->largest = got->largest;

@@ -265,33 +265,36 @@ static int random_key(const struct ofi_fabric *f, uint64_t *key)
 	return rc;
 }
 
-/* 0, or a negative error of libfabric. */
-static int register_by(struct ofi_fabric *f, struct fi_mr_attr *attr, struct fid_mr **out)
+/* What libfabric says of it is in *err. Returns the code of what failed before it was asked. */
+static int register_by(struct ofi_fabric *f, struct fi_mr_attr *attr, struct fid_mr **out, int *err)
 {
-	int err = -FI_ENOKEY;
+	const struct iovec *at = attr->mr_iov;
 
+	*err = -FI_ENOKEY;
 	/* Keys of few bits can meet. */
-	for (int tries = 0; err == -FI_ENOKEY && tries < KEY_TRIES; tries++) {
-		const struct iovec *at = attr->mr_iov;
+	for (int tries = 0; *err == -FI_ENOKEY && tries < KEY_TRIES; tries++) {
+		int rc = 0;
 
 		attr->requested_key = 0;
-		if (!wants(f, FI_MR_PROV_KEY) && random_key(f, &attr->requested_key))
-			return -FI_EOTHER;
-		err = attr->iface == FI_HMEM_SYSTEM ?
-			      fi_mr_reg(f->domain, at->iov_base, at->iov_len, attr->access, 0,
-					attr->requested_key, 0, out, NULL) :
-			      fi_mr_regattr(f->domain, attr, 0, out);
+		if (!wants(f, FI_MR_PROV_KEY))
+			rc = random_key(f, &attr->requested_key);
+		if (rc)
+			return rc;
+		*err = attr->iface == FI_HMEM_SYSTEM ?
+			       fi_mr_reg(f->domain, at->iov_base, at->iov_len, attr->access, 0,
+					 attr->requested_key, 0, out, NULL) :
+			       fi_mr_regattr(f->domain, attr, 0, out);
 	}
-	if (!err && wants(f, FI_MR_ENDPOINT)) {
-		err = fi_mr_bind(*out, &f->ep->fid, 0);
-		if (!err)
-			err = fi_mr_enable(*out);
-		if (err) {
+	if (!*err && wants(f, FI_MR_ENDPOINT)) {
+		*err = fi_mr_bind(*out, &f->ep->fid, 0);
+		if (!*err)
+			*err = fi_mr_enable(*out);
+		if (*err) {
 			end(&(*out)->fid);
 			*out = NULL;
 		}
 	}
-	return err;
+	return SLUICE_OK;
 }
 
 int ofi_fabric_register(struct ofi_fabric *f, const void *base, size_t bytes, uint64_t access,
@@ -299,10 +302,11 @@ int ofi_fabric_register(struct ofi_fabric *f, const void *base, size_t bytes, ui
 {
 	const struct iovec at = { (void *)(uintptr_t)base, bytes };
 	struct fi_mr_attr attr = { .mr_iov = &at, .iov_count = 1, .access = access };
-	const int err = register_by(f, &attr, out);
+	int err;
+	const int rc = register_by(f, &attr, out, &err);
 
-	if (!err)
-		return SLUICE_OK;
+	if (rc || !err)
+		return rc;
 	return fail(err == -FI_ENOMEM ? SLUICE_ENOMEM : SLUICE_EDEVICE,
 		    "%s: %s: fi_mr_reg of %zu bytes: %s%s", what, f->choice.text, bytes,
 		    ofi_fabric_error(f, err),
@@ -323,8 +327,9 @@ int ofi_fabric_register_device(struct ofi_fabric *f, const struct memory *memory
 				   .access = FI_READ | FI_WRITE,
 				   .iface = FI_HMEM_CUDA,
 				   .device.cuda = memory->device };
+	int err;
 
-	return register_by(f, &attr, out);
+	return register_by(f, &attr, out, &err) ? -FI_EOTHER : err;
 }
 
 void ofi_fabric_unregister(struct fid_mr **mr)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See ofi_proof.h. A message, little-endian: 0 magic "SLUO", 4 kind, 8 rank of the sender, 12 nonce
- * of the client, 24 nonce of the server, 36 tag, 52 token, 56 descriptor of the control region.
- * What a kind does not need is zero. */
+ * See ofi_proof.h. A message, little-endian: 0 OFI_FRAME_MAGIC, 4 kind, 8 rank of the sender, 12
+ * nonce of the client, 24 nonce of the server, 36 tag, 52 token, 56 descriptor of the control
+ * region. What a kind does not need is zero. */
 #include "rdma/ofi_proof.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -12,7 +12,6 @@
 
 enum kind { HELLO = 1, CHALLENGE, PROOF, ACCEPT, GREETING };
 enum {
-	MAGIC = 0x4f554c53,
 	CLIENT_AT = 12,
 	SERVER_AT = CLIENT_AT + AUTH_NONCE_BYTES,
 	TAG_AT = SERVER_AT + AUTH_NONCE_BYTES,
@@ -109,7 +108,7 @@ uint64_t ofi_proofs_refused(const struct ofi_proofs *p)
 
 static void cover(const struct ofi_greeting *greeting, uint8_t out[SIGNED_BYTES])
 {
-	put_le32(out, MAGIC);
+	put_le32(out, OFI_FRAME_MAGIC);
 	put_le32(out + 4, greeting->token);
 	memcpy(out + 8, greeting->control, REGION_DESCRIPTOR_BYTES);
 }
@@ -120,7 +119,7 @@ static int encode(const struct ofi_proofs *p, const struct message *m, uint8_t o
 	uint8_t covered[SIGNED_BYTES];
 
 	memset(out, 0, OFI_FRAME_BYTES);
-	put_le32(out, MAGIC);
+	put_le32(out, OFI_FRAME_MAGIC);
 	put_le32(out + 4, (uint32_t)m->kind);
 	put_le32(out + 8, (uint32_t)p->rank);
 	memcpy(out + CLIENT_AT, m->context.nonce_client, AUTH_NONCE_BYTES);
@@ -140,7 +139,7 @@ static int decode(const struct ofi_proofs *p, const uint8_t *bytes, size_t n, in
 {
 	uint32_t kind, rank;
 
-	if (n != OFI_FRAME_BYTES || get_le32(bytes) != MAGIC)
+	if (n != OFI_FRAME_BYTES || get_le32(bytes) != OFI_FRAME_MAGIC)
 		return 0;
 	kind = get_le32(bytes + 4);
 	rank = get_le32(bytes + 8);

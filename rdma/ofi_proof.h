@@ -20,7 +20,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { OFI_FRAME_BYTES = 120 };
+/* Of each message; and its first four bytes, little-endian: "SLUO". */
+enum { OFI_FRAME_BYTES = 120, OFI_FRAME_MAGIC = 0x4f554c53 };
 
 /* What a rank tells its peer with the connection. */
 struct ofi_greeting {

@@ -386,9 +386,11 @@ int ofi_choose(const char *provider, const char *interface, struct ofi_choice *o
 	const struct ofi_library *l;
 	struct fi_info *hints, *list = NULL, *found = NULL;
 	char address[INET6_ADDRSTRLEN];
+	struct ofi_choice choice;
 	uint32_t version;
 	int rc = ofi_library_load(&l), err;
 
+	*out = (struct ofi_choice){ 0 };
 	provider = provider ? provider : "";
 	interface = interface ? interface : "";
 	if (rc)
@@ -404,16 +406,18 @@ int ofi_choose(const char *provider, const char *interface, struct ofi_choice *o
 	rc = *provider ? choose_named(list, provider, interface, version, &found) :
 			 choose_any(list, interface, version, &found);
 	if (!rc) {
-		*out = (struct ofi_choice){ .library = l,
-					    .row = row_of(found->fabric_attr->prov_name),
-					    .info = settle(l, found) };
-		snprintf(out->text, sizeof(out->text), "%s on %s%s%s (libfabric %u.%u)",
+		choice = (struct ofi_choice){ .library = l,
+					      .row = row_of(found->fabric_attr->prov_name),
+					      .info = settle(l, found) };
+		snprintf(choice.text, sizeof(choice.text), "%s on %s%s%s (libfabric %u.%u)",
 			 found->fabric_attr->prov_name, domain_of(found),
 			 *address_text(found, address) ? ", " : "", address_text(found, address),
 			 FI_MAJOR(version), FI_MINOR(version));
-		if (!out->info)
+		if (choice.info)
+			*out = choice;
+		else
 			rc = fail(SLUICE_ENOMEM, "ofi: no memory for what libfabric says of %s",
-				  out->text);
+				  choice.text);
 	}
 	if (list)
 		l->freeinfo(list);

@@ -24,7 +24,8 @@ struct ofi_choice {
 /* provider: its name as libfabric has it; NULL or "": the first row of the table that is there.
  * interface: the name of an interface or of a domain, or an address; NULL or "": the first one that
  * is neither loopback nor made for containers. SLUICE_ENOSUPP with a sentence that says what is
- * missing and what to do; not logged: the caller knows whether it matters. */
+ * missing and what to do; not logged: the caller knows whether it matters. A failure leaves *out
+ * zero, and nothing to end. */
 int ofi_choose(const char *provider, const char *interface, struct ofi_choice *out);
 /* It goes through the sockets of the kernel. */
 int ofi_choice_is_tcp(const struct ofi_choice *choice);
@@ -42,5 +43,5 @@ size_t ofi_choice_key_bytes(const struct ofi_choice *choice);
 enum ofi_notice ofi_choice_notice(const struct ofi_choice *choice);
 /* What is known to be wrong with what was chosen, with what to do; NULL: nothing. */
 const char *ofi_choice_defect(const struct ofi_choice *choice);
-void ofi_choice_end(struct ofi_choice *choice);
+void ofi_choice_end(struct ofi_choice *choice); /* also of one that is zero */
 #endif

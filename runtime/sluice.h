@@ -234,10 +234,11 @@ SLUICE_API const char *sluice_recipe(const sluice_model *model);
 SLUICE_API uint64_t sluice_step(const sluice_model *model);
 
 /* Writes what a recipe will do on so many workers and dedicated servers, without training and
- * without a job: stages, exchanges, vectors, messages, memory, and which quicker paths are taken or
- * why not. See sluice_plan(3). text[0..cap) receives as much as fits, with a zero behind it; cap
- * may be 0. on_failure=abort is assumed. Returns the length of the whole text, without the zero, as
- * snprintf() does. Errors: EINVAL (attributes, recipe), ENOMEM. Thread class: any. */
+ * without a job: stages, exchanges, vectors, messages, memory, and which quicker paths are taken
+ * and attributes possible, or why not. See sluice_plan(3). text[0..cap) receives as much as fits,
+ * with a zero behind it; cap may be 0. on_failure=abort is assumed. Returns the length of the whole
+ * text, without the zero, as snprintf() does. Errors: EINVAL (attributes, recipe, as for
+ * sluice_model_open()), ENOMEM. Thread class: any. */
 SLUICE_API int sluice_plan(const sluice_model_attr *attr, int workers, int servers, char *text,
 			   size_t cap);
 

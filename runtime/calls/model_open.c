@@ -13,26 +13,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* What a step without a gradient would mean is open in these recipes. */
-static int check_uneven(const struct recipe *recipe)
-{
-	const char *why = NULL;
-
-	if (recipe->when == WHEN_ASYNC)
-		why = "when=async, where workers need not make equal numbers of steps";
-	else if (recipe->when != WHEN_ALWAYS)
-		why = "local or lazy steps (when=)";
-	else if (recipe->update == UPDATE_AVERAGE)
-		why = "update=average";
-	else if (recipe_pairs(recipe) || recipe->signal == SIGNAL_INNOVATION)
-		why = "a signal that looks back (storm, svrg, innovation)";
-	return why ? fail(SLUICE_EINVAL,
-			  "sluice_model_open: uneven=1 is not possible with %s: set uneven to 0 or "
-			  "change the recipe",
-			  why) :
-		     0;
-}
-
 static int check_attributes(const sluice_model_attr *attr, const char *function)
 {
 	if (!attr->count || attr->count > UINT32_MAX)
@@ -70,27 +50,10 @@ int model_take_attributes(const sluice_model_attr *given, const char *function,
 	return check_attributes(out, function);
 }
 
-int model_check_rules(const sluice_model_attr *attr, const struct recipe *recipe,
-		      const char *function)
+static int check_rules(const sluice_model_attr *attr, const char *function)
 {
-	const char *why = NULL;
 	float most = 0;
 
-	if (!attr->rules)
-		return 0;
-	if (recipe->update == UPDATE_NONE)
-		why = "update=none, where the program has an optimizer of its own";
-	else if (recipe->update == UPDATE_AVERAGE || recipe->update == UPDATE_ACCELERATED)
-		why = "update=average or accelerated";
-	else if (selection_kinds[recipe->up.select].exchange == EXCHANGE_SKETCH)
-		why = "up=sketch, where workers clear what is published of their sum";
-	else if (recipe->when != WHEN_ALWAYS && recipe->when != WHEN_ASYNC)
-		why = "local or lazy steps (when=)";
-	if (why)
-		return fail(SLUICE_EINVAL,
-			    "%s: rules are not possible with %s: leave them out or change the "
-			    "recipe",
-			    function, why);
 	for (size_t t = 0; t < attr->n_tensors; t++) {
 		const sluice_tensor_rule *rule = &attr->rules[t];
 
@@ -110,22 +73,33 @@ int model_check_rules(const sluice_model_attr *attr, const struct recipe *recipe
 			       function, attr->n_tensors);
 }
 
-int model_check_params(const sluice_model_attr *attr, const struct recipe *recipe,
-		       const char *function)
+/* Refuses attributes that the recipe excludes (plan.h). */
+static int check_recipe(const sluice_model_attr *attr, const struct recipe *recipe,
+			const char *function)
 {
-	const char *why = NULL;
+	const struct {
+		int asked;
+		enum path path;
+		const char *what, *otherwise;
+	} attributes[] = {
+		{ attr->uneven, PATH_UNEVEN, "uneven=1 is", "set it to 0" },
+		{ attr->param_type != SLUICE_F32, PATH_PARAM_TYPE, "a param_type of 16 bits is",
+		  "set it to SLUICE_F32" },
+		{ attr->rules != NULL, PATH_RULES, "rules are", "leave them out" },
+	};
+	struct path_plan plan;
 
-	if (attr->param_type == SLUICE_F32)
-		return 0;
-	if (recipe->update == UPDATE_AVERAGE)
-		why = "update=average, where the program pushes parameters";
-	else if (recipe_pairs(recipe) || recipe_looks_back(recipe))
-		why = "a signal that looks back at parameters (storm, igt, svrg)";
-	return why ? fail(SLUICE_EINVAL,
-			  "%s: param_type is of 16 bits, which is not possible with %s: set it to "
-			  "SLUICE_F32 or change the recipe",
-			  function, why) :
-		     0;
+	plan_make(&plan, recipe, VALUE_F32, 0);
+	for (size_t i = 0; i < sizeof(attributes) / sizeof(attributes[0]); i++) {
+		const char *why = plan_why_not(attributes[i].path, plan.traits);
+
+		if (attributes[i].asked && why)
+			return fail(SLUICE_EINVAL,
+				    "%s: %s not possible with this recipe, because %s: %s, or "
+				    "change the recipe",
+				    function, attributes[i].what, why, attributes[i].otherwise);
+	}
+	return attr->rules ? check_rules(attr, function) : 0;
 }
 
 /* Everything that two ranks must agree on, as one number. */
@@ -390,6 +364,8 @@ int model_shape(const sluice_model_attr *attr, const struct model_of *of, struct
 	if (!rc)
 		rc = check_job(recipe, of);
 	if (!rc)
+		rc = check_recipe(attr, recipe, of->function);
+	if (!rc)
 		rc = schedule_compile(recipe, attr->steps_per_epoch, tensors_decay(attr), schedule);
 	if (!rc)
 		rc = layout_make(attr, recipe, schedule, of->size, of->workers, l);
@@ -412,13 +388,7 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 	if (!rc && model->recipe.automatic && job->seat)
 		rc = fail(SLUICE_EINVAL, "recipe: auto chooses by times, which a simulated job "
 					 "does not have: name up= and down=");
-	if (!rc && attr->uneven)
-		rc = check_uneven(&model->recipe);
 	model->uneven = attr->uneven;
-	if (!rc)
-		rc = model_check_params(attr, &model->recipe, "sluice_model_open");
-	if (!rc)
-		rc = model_check_rules(attr, &model->recipe, "sluice_model_open");
 	model->param_type = (enum value_type)attr->param_type;
 	if (!rc)
 		rc = tensors_open(attr, &model->tensors);

@@ -12,21 +12,13 @@ uint64_t model_memory(const struct layout *l, const struct recipe *recipe, int r
  * accepts. function: the caller, for the message. */
 int model_take_attributes(const sluice_model_attr *given, const char *function,
 			  sluice_model_attr *out);
-/* Refuses param_type where the recipe cannot follow it. */
-int model_check_params(const sluice_model_attr *attr, const struct recipe *recipe,
-		       const char *function);
-
-/* The same for the rules of tensors. */
-int model_check_rules(const sluice_model_attr *attr, const struct recipe *recipe,
-		      const char *function);
-
 /* The job for which a model is made. text: the recipe, or NULL for the default. */
 struct model_of {
 	const char *text, *function;
 	int size, workers, elastic;
 };
-/* Computes what the attributes mean in such a job. The caller frees *l, unless this fails:
- * SLUICE_EINVAL, SLUICE_ENOMEM. */
+/* Computes what the attributes mean in such a job, and refuses those that the recipe excludes. The
+ * caller frees *l, unless this fails: SLUICE_EINVAL, SLUICE_ENOMEM. */
 int model_shape(const sluice_model_attr *attr, const struct model_of *of, struct recipe *recipe,
 		struct schedule *schedule, struct layout *l);
 /* Frees a model that no event can reach any more. */

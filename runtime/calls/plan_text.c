@@ -278,7 +278,8 @@ static void say_memory(struct text *t, const struct layout *l, const struct reci
 
 /* ---- paths ------------------------------------------------------------------ */
 
-static void say_paths(struct text *t, const char *steps, const struct step_rule *rule)
+/* A line for each column of the table from one on and up to another. */
+static void say_columns(struct text *t, enum path from, enum path end, uint64_t traits)
 {
 	static const char *const what[PATHS] = {
 		[PATH_FOLD] = "the selection adds the gradient in its own pass",
@@ -288,13 +289,14 @@ static void say_paths(struct text *t, const char *steps, const struct step_rule 
 		[PATH_DEVICE] = "a gradient in GPU memory is selected there",
 		[PATH_ACCUMULATOR] = "sluice_accumulator() is allowed",
 		[PATH_RANGES] = "sluice_push_range() is allowed",
+		[PATH_UNEVEN] = "workers may run out of gradients, and call sluice_join()",
+		[PATH_RULES] = "tensors may have a learning rate and decay of their own",
+		[PATH_PARAM_TYPE] = "the program's parameters may have 16 bits",
 	};
+	const int copied = (traits & TRAITS_OF_WHOLE_GRADIENTS) != 0;
 
-	const int copied = (rule->traits & TRAITS_OF_WHOLE_GRADIENTS) != 0;
-
-	say(t, "quicker paths%s\n", steps);
-	for (int p = 0; p < PATHS; p++) {
-		const char *why = plan_why_not(p, rule->traits);
+	for (enum path p = from; p < end; p++) {
+		const char *why = plan_why_not(p, traits);
 
 		say(t, "  %-11s %-3s %s%s\n", plan_path_names[p], why ? "no:" : "yes",
 		    why ? why : what[p],
@@ -302,6 +304,12 @@ static void say_paths(struct text *t, const char *steps, const struct step_rule 
 			    ": the first range takes memory for a copy of the whole gradient" :
 			    "");
 	}
+}
+
+static void say_paths(struct text *t, const char *steps, const struct step_rule *rule)
+{
+	say(t, "quicker paths%s\n", steps);
+	say_columns(t, 0, PATH_ATTRIBUTES, rule->traits);
 }
 
 /* Describes the paths of a usual step after the warm-up, and of other kinds of step that the recipe
@@ -364,6 +372,8 @@ static void say_plan(struct text *t, const sluice_model_attr *attr, const struct
 	say_messages(t, l);
 	say_memory(t, l, recipe);
 	say_all_paths(t, recipe, &plan, schedule);
+	say(t, "attributes\n");
+	say_columns(t, PATH_ATTRIBUTES, PATHS, plan.traits);
 }
 
 int sluice_plan(const sluice_model_attr *given, int workers, int servers, char *text, size_t cap)
@@ -394,13 +404,6 @@ int sluice_plan(const sluice_model_attr *given, int workers, int servers, char *
 	rc = model_shape(attr, &made, &recipe, &schedule, &layout);
 	if (rc)
 		return rc;
-	rc = model_check_params(attr, &recipe, "sluice_plan");
-	if (!rc)
-		rc = model_check_rules(attr, &recipe, "sluice_plan");
-	if (rc) {
-		layout_free(&layout);
-		return rc;
-	}
 	say_plan(&t, attr, &recipe, &schedule, &layout);
 	layout_free(&layout);
 	return (int)t.length;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See plan.h. Called by model.c, and by the files of both halves that have a quicker path. */
+ * See plan.h. Called by model.c, by the files of both halves that have a quicker path, and where a
+ * model is opened. */
 #include "model/plan.h"
 #include "compress/choose.h"
 
@@ -9,7 +10,8 @@ const char *const plan_path_names[PATHS] = {
 	[PATH_FOLD] = "fold",           [PATH_DENSE_PUSH] = "dense push",
 	[PATH_DENSE_SUM] = "dense sum", [PATH_DENSE_PULL] = "dense pull",
 	[PATH_DEVICE] = "device",       [PATH_ACCUMULATOR] = "accumulator",
-	[PATH_RANGES] = "ranges",
+	[PATH_RANGES] = "ranges",       [PATH_UNEVEN] = "uneven",
+	[PATH_RULES] = "rules",         [PATH_PARAM_TYPE] = "param_type",
 };
 
 const char *const plan_trait_names[TRAITS] = {
@@ -30,7 +32,9 @@ const char *const plan_trait_names[TRAITS] = {
 	[TRAIT_SKIP_ALL] = "nonfinite=skip-all",
 	[TRAIT_NO_MEMORY] = "memory=none",
 	[TRAIT_FILTERED] = "memory=lowpass or twostep",
+	[TRAIT_NO_UPDATE] = "update=none",
 	[TRAIT_AVERAGE] = "update=average",
+	[TRAIT_ACCELERATED] = "update=accelerated",
 	[TRAIT_EVERY] = "when=every",
 	[TRAIT_PERIOD] = "when=every(2) or more",
 	[TRAIT_OWN_MODEL] = "own steps between exchanges",
@@ -70,6 +74,9 @@ static const char agreed[] = "a step has several exchanges, of an agreed support
 static const char histograms[] = "messages of global carry histograms";
 static const char measured[] = "sluice_measure() looks at what is left in each step";
 static const char asynchronous[] = "when=async exchanges with one worker at a time";
+static const char pushes_parameters[] = "update=average pushes parameters";
+static const char at_parameters[] = "the signal looks back at parameters";
+static const char when_not_always[] = "when= asks for local or lazy steps";
 static const char order[] = "floats in messages are little-endian";
 
 const char *const plan_refusals[TRAITS][PATHS] = {
@@ -84,25 +91,31 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 			  [PATH_DENSE_PUSH] = two_passes,
 			  [PATH_DEVICE] = device_adds,
 			  [PATH_ACCUMULATOR] = made_of_each,
-			  [PATH_RANGES] = "signal=storm takes two whole gradients" },
+			  [PATH_RANGES] = "signal=storm takes two whole gradients",
+			  [PATH_UNEVEN] = "signal=storm looks back at the step before",
+			  [PATH_PARAM_TYPE] = at_parameters },
 	[TRAIT_MOMENTUM] = { [PATH_FOLD] = added_apart,
 			     [PATH_DENSE_PUSH] = two_passes,
 			     [PATH_ACCUMULATOR] = made_of_each },
 	[TRAIT_IGT] = { [PATH_FOLD] = added_apart,
 			[PATH_DENSE_PUSH] = two_passes,
 			[PATH_DEVICE] = device_adds,
-			[PATH_ACCUMULATOR] = made_of_each },
+			[PATH_ACCUMULATOR] = made_of_each,
+			[PATH_PARAM_TYPE] = at_parameters },
 	[TRAIT_INNOVATION] = { [PATH_FOLD] = added_apart,
 			       [PATH_DENSE_PUSH] = two_passes,
 			       [PATH_DENSE_SUM] = "a push is added to the sum of earlier ones",
 			       [PATH_DENSE_PULL] = "when=lazy looks at each change of the model",
 			       [PATH_DEVICE] = device_adds,
 			       [PATH_ACCUMULATOR] = made_of_each,
-			       [PATH_RANGES] = over_the_whole },
+			       [PATH_RANGES] = over_the_whole,
+			       [PATH_UNEVEN] = "signal=innovation looks back at the step before" },
 	[TRAIT_SVRG] = { [PATH_FOLD] = added_apart,
 			 [PATH_DENSE_PUSH] = two_passes,
 			 [PATH_DEVICE] = device_adds,
-			 [PATH_ACCUMULATOR] = made_of_each },
+			 [PATH_ACCUMULATOR] = made_of_each,
+			 [PATH_UNEVEN] = "signal=svrg looks back at an anchor",
+			 [PATH_PARAM_TYPE] = at_parameters },
 	[TRAIT_NOISE] = { [PATH_FOLD] = added_apart,
 			  [PATH_DENSE_PUSH] = two_passes,
 			  [PATH_DEVICE] = device_adds,
@@ -123,19 +136,33 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 			     [PATH_DENSE_PUSH] = "the memory is filtered",
 			     [PATH_DEVICE] = device_adds,
 			     [PATH_ACCUMULATOR] = no_sum },
+	[TRAIT_NO_UPDATE] = { [PATH_RULES] = "with update=none the program has an optimizer of its "
+					     "own" },
 	[TRAIT_AVERAGE] = { [PATH_DEVICE] = device_adds,
-			    [PATH_ACCUMULATOR] = "update=average pushes parameters",
-			    [PATH_RANGES] = over_the_whole },
-	[TRAIT_EVERY] = { [PATH_DEVICE] = device_whole, [PATH_RANGES] = over_the_whole },
+			    [PATH_ACCUMULATOR] = pushes_parameters,
+			    [PATH_RANGES] = over_the_whole,
+			    [PATH_UNEVEN] = pushes_parameters,
+			    [PATH_RULES] = pushes_parameters,
+			    [PATH_PARAM_TYPE] = pushes_parameters },
+	[TRAIT_ACCELERATED] = { [PATH_RULES] = "update=accelerated moves from anchor to anchor" },
+	[TRAIT_EVERY] = { [PATH_DEVICE] = device_whole,
+			  [PATH_RANGES] = over_the_whole,
+			  [PATH_UNEVEN] = when_not_always,
+			  [PATH_RULES] = when_not_always },
 	[TRAIT_PERIOD] = { [PATH_ACCUMULATOR] = "when=every makes a step of each gradient" },
 	[TRAIT_OWN_MODEL] = { [PATH_FOLD] = "the gradients of a period are summed apart",
 			      [PATH_DENSE_PUSH] = "the gradients of a period are summed first" },
-	[TRAIT_LAZY] = { [PATH_DEVICE] = device_whole, [PATH_RANGES] = over_the_whole },
+	[TRAIT_LAZY] = { [PATH_DEVICE] = device_whole,
+			 [PATH_RANGES] = over_the_whole,
+			 [PATH_UNEVEN] = when_not_always,
+			 [PATH_RULES] = when_not_always },
 	[TRAIT_ASYNC] = { [PATH_DENSE_PUSH] = asynchronous,
 			  [PATH_DENSE_SUM] = asynchronous,
 			  [PATH_DENSE_PULL] = asynchronous,
 			  [PATH_DEVICE] = device_whole,
-			  [PATH_RANGES] = over_the_whole },
+			  [PATH_RANGES] = over_the_whole,
+			  [PATH_UNEVEN] = "with when=async workers need not make equal numbers of "
+					  "steps" },
 	[TRAIT_AUTO] = { [PATH_DEVICE] = device_whole },
 	[TRAIT_RESET] = { [PATH_DEVICE] = device_whole },
 	[TRAIT_LEADER] = { [PATH_DENSE_PUSH] = agreed,
@@ -144,7 +171,9 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 			   [PATH_DEVICE] = device_whole },
 	[TRAIT_SKETCH] = { [PATH_DENSE_PUSH] = agreed,
 			   [PATH_DENSE_SUM] = agreed,
-			   [PATH_DENSE_PULL] = agreed },
+			   [PATH_DENSE_PULL] = agreed,
+			   [PATH_RULES] = "with up=sketch workers clear what is published of their "
+					  "sum" },
 	[TRAIT_GLOBAL] = { [PATH_DENSE_PUSH] = histograms,
 			   [PATH_DENSE_SUM] = histograms,
 			   [PATH_DENSE_PULL] = histograms },
@@ -255,7 +284,9 @@ void plan_make(struct path_plan *plan, const struct recipe *recipe, enum value_t
 		{ recipe->memory == MEMORY_NONE, TRAIT(NO_MEMORY) },
 		{ recipe->memory == MEMORY_LOWPASS || recipe->memory == MEMORY_TWOSTEP,
 		  TRAIT(FILTERED) },
+		{ recipe->update == UPDATE_NONE, TRAIT(NO_UPDATE) },
 		{ recipe->update == UPDATE_AVERAGE, TRAIT(AVERAGE) },
+		{ recipe->update == UPDATE_ACCELERATED, TRAIT(ACCELERATED) },
 		{ recipe->automatic, TRAIT(AUTO) },
 		{ recipe->reset != 0, TRAIT(RESET) },
 		{ pushed != VALUE_F32, TRAIT(HALF_GRADIENTS) },

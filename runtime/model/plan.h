@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What excludes the quicker paths of a step: one table with a row for each trait of a recipe, a
- * step or the moment, and a column for each path. A cell that is not NULL says why a step with this
- * trait does not take that path. Both halves consult the table, and sluice_plan() prints it.
- * Pure. */
+ * What excludes what: one table with a row for each trait of a recipe, a step or the moment, and a
+ * column for each quicker path of a step and for each attribute that not all recipes can have. A
+ * cell that is not NULL says why a step with this trait does not take that path, or a recipe with
+ * it cannot have that attribute. Both halves and the open consult the table, and sluice_plan()
+ * prints it. Pure. */
 #ifndef RUNTIME_PLAN_H
 #define RUNTIME_PLAN_H
 #include "compress/quantize.h"
@@ -18,6 +19,11 @@ enum path {
 	PATH_DEVICE,      /* device.h: a gradient on a GPU is selected there */
 	PATH_ACCUMULATOR, /* sluice_accumulator() */
 	PATH_RANGES,      /* sluice_push_range() */
+	/* Attributes of a model, which only traits of the recipe exclude. */
+	PATH_ATTRIBUTES,
+	PATH_UNEVEN = PATH_ATTRIBUTES,
+	PATH_RULES,
+	PATH_PARAM_TYPE, /* parameters of 16 bits */
 	PATHS
 };
 
@@ -41,8 +47,10 @@ enum trait {
 	TRAIT_ZERO,
 	TRAIT_SKIP_ALL,
 	TRAIT_NO_MEMORY,
-	TRAIT_FILTERED, /* memory=lowpass or twostep */
+	TRAIT_FILTERED,  /* memory=lowpass or twostep */
+	TRAIT_NO_UPDATE, /* update=none */
 	TRAIT_AVERAGE,
+	TRAIT_ACCELERATED,
 	TRAIT_EVERY,
 	TRAIT_PERIOD,    /* several steps between exchanges */
 	TRAIT_OWN_MODEL, /* in which a worker trains on a model of its own */

@@ -10,7 +10,6 @@
 struct graph_push {
 	struct memory made,
 		landing; /* payloads of all shards on the device, and in pinned memory */
-	float scale;     /* by which the graph multiplies gradients */
 };
 
 void graph_close(sluice_model *model)
@@ -79,7 +78,7 @@ static int capture(sluice_model *model, const void *grad)
 		parts[s].payload = (uint8_t *)g->made.address + outbox_landing_at(model, s);
 		parts[s].copy = (uint8_t *)g->landing.address + outbox_landing_at(model, s);
 	}
-	int rc = outbox_capture(model, grad, parts, &g->scale);
+	int rc = outbox_capture(model, grad, parts);
 	free(parts);
 	return rc;
 }
@@ -103,19 +102,6 @@ int on_device_capture(sluice_model *model, const void *grad)
 
 /* ---- a launch ---------------------------------------------------------------- */
 
-/* What the graph selected has left the residual, and is not this step's. */
-static int rate_changed(sluice_model *model, float scale)
-{
-	progress_take(model->job);
-	int rc = job_fail(model->job, SLUICE_EINVAL, model->job->rank,
-			  "sluice_push_launched: the graph multiplies gradients by the learning "
-			  "rate %g, which is %g now: after sluice_set_lr() the push has to be "
-			  "captured again before the graph is launched",
-			  (double)model->worker->device->graph->scale, (double)scale);
-	progress_release(model->job);
-	return rc;
-}
-
 int on_device_launched(sluice_model *model)
 {
 	const struct on_device *d = model->worker->device;
@@ -132,8 +118,7 @@ int on_device_launched(sluice_model *model)
 			    "graph again after its pull",
 			    on_device_selects(model) ? "were restored after the last push" :
 						       "left the GPU with the last push");
-	const float scale = on_device_select_of(model, NULL).scale;
-	return scale == d->graph->scale ? 0 : rate_changed(model, scale);
+	return 0;
 }
 
 void on_device_take_launched(sluice_model *model)

@@ -54,6 +54,7 @@ struct outbox {
 	struct region *region;  /* over payloads, if any is posted from there; else NULL */
 	struct window staging;  /* the lanes' staging region, pinned */
 	const uint8_t *landed; /* payloads of a graph that was launched as the last push, or NULL */
+	float scale;           /* by which that graph is to have multiplied the gradient */
 	struct memory landing; /* a simulated rank's, whose pages others share: staged payloads come
 				  here */
 	uint32_t *listed;      /* selected_most: positions that the host encodes, */
@@ -345,14 +346,12 @@ int on_device_fold(sluice_model *model, const void *grad)
 	return 0;
 }
 
-int outbox_capture(sluice_model *model, const void *grad, const struct device_part *parts,
-		   float *scale)
+int outbox_capture(sluice_model *model, const void *grad, const struct device_part *parts)
 {
 	const struct on_device *d = model->worker->device;
 	struct device_push push = push_of(model, grad);
 	push.parts = parts;
 	push.captured = 1;
-	*scale = push.select.scale;
 	return d->ops->push(d->compressor, &push, d->stream) ? device_fail(d->ops, "sluice_push") :
 							       0;
 }
@@ -375,6 +374,7 @@ void outbox_launched(sluice_model *model, const uint8_t *landing)
 	struct outbox *o = outbox_of(model);
 	model->worker->skip = 0;
 	o->landed = landing;
+	o->scale = on_device_select_of(model, NULL).scale;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++)
 		o->heads[s] = upload_head(model, s);
 	o->asked_ns = now_ns();
@@ -435,6 +435,16 @@ static int refuse_nonfinite(sluice_model *model, const struct device_selected *g
 	return signal_nonfinite_held(model, got->first_nonfinite, got->nonfinite, bad);
 }
 
+/* What the graph selected has left the residual, and is not this step's. Token held. */
+static int rate_changed(sluice_model *model, float had)
+{
+	return job_fail(model->job, SLUICE_EINVAL, model->job->rank,
+			"sluice_push_launched: the graph multiplies gradients by the learning "
+			"rate %g, which is %g now: after sluice_set_lr() the push has to be "
+			"captured again before the graph is launched",
+			(double)had, (double)outbox_of(model)->scale);
+}
+
 int outbox_take(sluice_model *model)
 {
 	struct worker *w = model->worker;
@@ -443,6 +453,8 @@ int outbox_take(sluice_model *model)
 	/* The push is done, so this does not ask CUDA. */
 	if (d->ops->pushed(d->compressor, &got, d->outbox->sent, d->stream))
 		return outbox_failed(model, 1);
+	if (d->outbox->landed && got.scale != d->outbox->scale)
+		return rate_changed(model, got.scale);
 	d->outbox->settled = got.settled;
 	w->range = got.largest; /* for a grid */
 	int rc = got.nonfinite ? refuse_nonfinite(model, &got) : 0;

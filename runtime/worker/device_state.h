@@ -51,11 +51,9 @@ int on_device_ready(const sluice_model *model, const char *function);
 int outbox_open(sluice_model *model);
 /* What is asked of the device for each shard in this or the last step. */
 const struct device_part *outbox_parts(const sluice_model *model);
-/* The captured push of this gradient is enqueued, to these places. *scale: what gradients are
- * multiplied by. A graph with it was launched: that is the push of this step, and landing is
- * where its payloads come to. */
-int outbox_capture(sluice_model *model, const void *grad, const struct device_part *parts,
-		   float *scale);
+/* The captured push of this gradient is enqueued, to these places. A graph with it was launched:
+ * that is the push of this step, and landing is where its payloads come to. */
+int outbox_capture(sluice_model *model, const void *grad, const struct device_part *parts);
 void outbox_launched(sluice_model *model, const uint8_t *landing);
 /* Where in the landing the payload of a shard is; of n_shards: the size of the landing. */
 size_t outbox_landing_at(const sluice_model *model, uint32_t shard);

@@ -4,9 +4,14 @@
  * notices.
  *
  *     intruder INTERFACE MESSAGES PUTS ADDRESS:PORT...
+ *     intruder frame
  *
- * MESSAGES is a file of messages of OFI_FRAME_BYTES each. Prints how many puts were refused and
- * accepted, how many messages were sent, and how many answers came. */
+ * MESSAGES is a file of messages. Prints how many puts were refused and accepted, how many messages
+ * were sent, and how many answers came. It puts to memory of its own first, with the right key and
+ * with a wrong one, so that what it takes for accepted and for refused was seen. An operation that
+ * nobody answers is neither: the program says so and ends. "frame" prints the first four bytes of a
+ * message, in hexadecimal, and its length. */
+#include "base/bytes.h"
 #include "base/clock.h"
 #include "rdma/auth.h"
 #include "rdma/ofi_fabric.h"
@@ -17,7 +22,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MESSAGES_MAX = 256, PUT_BYTES = 64, RECEIVES = 16, LIMIT_MS = 3000 };
+enum { MESSAGES_MAX = 256, PUT_BYTES = 64, RECEIVES = 16, NAME_BYTES = 64, LIMIT_MS = 10000 };
 
 struct operation {
 	struct fi_context2 context; /* libfabric's, first */
@@ -28,6 +33,13 @@ static struct ofi_fabric *fabric;
 static struct operation receives[RECEIVES], current;
 static unsigned refused, accepted, sent, answers;
 
+static void give_up(const char *what, const char *why)
+{
+	fprintf(stderr, "intruder: %s: %s; before that %u puts were refused, %u accepted\n", what,
+		why, refused, accepted);
+	exit(2);
+}
+
 static int is_receive(const void *context)
 {
 	const struct operation *o = context;
@@ -35,58 +47,105 @@ static int is_receive(const void *context)
 	return o >= receives && o < receives + RECEIVES;
 }
 
-/* 0: the current operation has succeeded. Else an error of libfabric, or -1: it was given up. */
-static int end_current(uint64_t until)
+/* Drives what is under way. Whether the current operation has ended, and how, is in *out. */
+static int current_ended(struct ofi_completion *out)
 {
-	while (now_ns() < until) {
-		struct ofi_completion c;
-
-		if (!ofi_fabric_poll(fabric, &c, 1) || !c.context)
-			continue;
-		if (c.context == &current)
-			return c.error;
-		answers += is_receive(c.context) && !c.error;
-	}
-	return -1;
+	if (!ofi_fabric_poll(fabric, out, 1) || !out->context)
+		return 0;
+	answers += is_receive(out->context) && !out->notice && !out->error;
+	return out->context == &current;
 }
 
-/* Posts until libfabric takes it: the first one connects. */
-static int perform(ssize_t (*post)(struct ofi_fabric *f, const struct ofi_piece *piece),
-		   const struct ofi_piece *piece)
+/* Posts until libfabric takes it, as the first one connects, and waits for its end: how it ended is
+ * in *out. Without an end the operation would be in the way of the next one. */
+static void perform(ssize_t (*post)(struct ofi_fabric *f, const struct ofi_piece *piece),
+		    const struct ofi_piece *piece, const char *what, struct ofi_completion *out)
 {
 	const uint64_t until = now_ns() + (uint64_t)LIMIT_MS * 1000000;
-	struct ofi_completion c;
+	char late[64];
 	ssize_t rc;
 
+	snprintf(late, sizeof(late), "nobody answered it within %d ms", LIMIT_MS);
 	while ((rc = post(fabric, piece)) == -FI_EAGAIN && now_ns() < until)
-		if (ofi_fabric_poll(fabric, &c, 1))
-			answers += is_receive(c.context) && !c.error;
-	return rc ? (int)-rc : end_current(until);
+		current_ended(out);
+	if (rc)
+		give_up(what, rc == -FI_EAGAIN ? late : ofi_fabric_error(fabric, rc));
+	while (!current_ended(out))
+		if (now_ns() >= until)
+			give_up(what, late);
 }
 
+static void say(fi_addr_t to, const uint8_t *message)
+{
+	const struct ofi_piece piece = { .local = current.bytes,
+					 .bytes = OFI_FRAME_BYTES,
+					 .to = to,
+					 .context = &current.context };
+	struct ofi_completion c;
+
+	memcpy(current.bytes, message, OFI_FRAME_BYTES);
+	perform(ofi_fabric_send, &piece, "a message", &c);
+	if (c.error)
+		give_up("a message", c.text);
+	sent++;
+}
+
+/* 1: accepted. */
+static int put(fi_addr_t to, uint64_t key, uint64_t address, uint64_t data)
+{
+	const struct ofi_piece piece = { .local = current.bytes,
+					 .bytes = PUT_BYTES,
+					 .to = to,
+					 .key = key,
+					 .address = address,
+					 .data = data,
+					 .announce = 1,
+					 .placed = 1,
+					 .context = &current.context };
+	struct ofi_completion c;
+
+	perform(ofi_fabric_put, &piece, "a put", &c);
+	return !c.error;
+}
+
+/* The last message is said after the puts: whoever refused them still listens. */
 static void visit(fi_addr_t to, const uint8_t *messages, size_t n_messages, int puts)
 {
-	struct ofi_piece piece = { .local = current.bytes,
-				   .bytes = OFI_FRAME_BYTES,
-				   .to = to,
-				   .context = &current.context };
-
-	for (size_t i = 0; i < n_messages; i++) {
-		memcpy(current.bytes, messages + i * OFI_FRAME_BYTES, OFI_FRAME_BYTES);
-		sent += !perform(ofi_fabric_send, &piece);
-	}
-	piece.bytes = PUT_BYTES;
-	piece.announce = piece.placed = 1;
+	for (size_t i = 0; i + 1 < n_messages; i++)
+		say(to, messages + i * OFI_FRAME_BYTES);
 	for (int i = 0; i < puts; i++) {
 		uint64_t guess[3];
 
 		if (auth_random(guess, sizeof(guess)))
-			exit(2);
-		piece.key = i % 2 ? guess[0] : (uint64_t)i / 2; /* as providers number them */
-		piece.address = guess[1] >> (i % 64);
-		piece.data = guess[2];
-		*(perform(ofi_fabric_put, &piece) ? &refused : &accepted) += 1;
+			give_up("a guess", sluice_last_error());
+		*(put(to, i % 2 ? guess[0] : (uint64_t)i / 2, /* as providers number them */
+		      guess[1] >> (i % 64), guess[2]) ?
+			  &accepted :
+			  &refused) += 1;
 	}
+	say(to, messages + (n_messages - 1) * OFI_FRAME_BYTES);
+}
+
+/* Puts to memory of this process, which the right key alone may reach. */
+static void try_at_home(void)
+{
+	static uint8_t memory[PUT_BYTES];
+	uint8_t name[NAME_BYTES];
+	struct fid_mr *mr;
+	fi_addr_t home;
+	size_t n;
+
+	if (ofi_fabric_name(fabric, name, sizeof(name), &n) ||
+	    ofi_fabric_insert(fabric, name, &home) ||
+	    ofi_fabric_register(fabric, memory, sizeof(memory), FI_REMOTE_WRITE, "home", &mr))
+		give_up("memory of its own", sluice_last_error());
+	memset(current.bytes, 1, PUT_BYTES);
+	if (!put(home, fi_mr_key(mr), ofi_fabric_origin(fabric, memory), 0) || !memory[0])
+		give_up("a put with the right key", "it was refused");
+	memset(current.bytes, 2, PUT_BYTES);
+	if (put(home, ~fi_mr_key(mr), ofi_fabric_origin(fabric, memory), 0) || memory[0] != 1)
+		give_up("a put with a wrong key", "it was accepted");
+	ofi_fabric_unregister(&mr);
 }
 
 static int complain(const char *what)
@@ -95,12 +154,23 @@ static int complain(const char *what)
 	return 2;
 }
 
+static int print_frame(void)
+{
+	uint8_t magic[4];
+
+	put_le32(magic, OFI_FRAME_MAGIC);
+	printf("%02x%02x%02x%02x %d\n", magic[0], magic[1], magic[2], magic[3], OFI_FRAME_BYTES);
+	return 0;
+}
+
 int main(int argc, char **argv)
 {
 	static uint8_t messages[MESSAGES_MAX * OFI_FRAME_BYTES];
 	FILE *file = argc > 4 ? fopen(argv[2], "rb") : NULL;
 	const size_t n = file ? fread(messages, OFI_FRAME_BYTES, MESSAGES_MAX, file) : 0;
 
+	if (argc == 2 && !strcmp(argv[1], "frame"))
+		return print_frame();
 	if (!n)
 		return complain("INTERFACE MESSAGES PUTS ADDRESS:PORT... are needed");
 	fclose(file);
@@ -110,6 +180,7 @@ int main(int argc, char **argv)
 		ofi_fabric_receive(fabric, &(struct ofi_piece){ .local = receives[i].bytes,
 								.bytes = OFI_FRAME_BYTES,
 								.context = &receives[i].context });
+	try_at_home();
 	for (int i = 4; i < argc; i++) {
 		struct sockaddr_in name = { .sin_family = AF_INET };
 		char *colon = strrchr(argv[i], ':');

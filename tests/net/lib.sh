@@ -13,6 +13,33 @@ on_one_node() {
 	SLUICE_TRANSPORT=shm nodes=1 job_ok "$1" 4 "${@:2}"
 }
 
+wait_for_file() { # FILE
+	local tries
+	for ((tries = 0; tries < 500; tries++)); do
+		[ ! -e "$1" ] || return 0
+		sleep 0.02
+	done
+	fail "no file $1"
+}
+
+# The ranks stand still until who is to disturb the job has begun: else it may have ended before.
+halt() {
+	mapfile -t halted < <(ranks | awk '{ print $2 }')
+	[ ${#halted[@]} = 4 ] || fail "${#halted[@]} of 4 ranks are running"
+	trap go_on EXIT
+	kill -STOP "${halted[@]}"
+}
+go_on() {
+	kill -CONT "${halted[@]}" 2>/dev/null
+	trap - EXIT
+}
+
+# Job NAME must have ended with the digest of job "undisturbed".
+same_digest() { # NAME [WHERE]
+	local wanted=$(final undisturbed digest) found=$(final "$1" digest)
+	[ -n "$wanted" ] && [ "$found" = "$wanted" ] || fail "the digest${2:+ }${2-} is '$found', undisturbed it is '$wanted'"
+}
+
 # The bytes that all nodes have sent so far, with the headers that interfaces count.
 sent_bytes() {
 	local i

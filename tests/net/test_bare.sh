@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Nodes without Slurm, as the benchmarks use them: one reaches another by name, the rate of the links can
-# be changed, and nothing is left when they stop.
+# be changed, and nothing is left when they stop, also where a node itself stops them. Nodes with Slurm cannot.
 # limit: 60 s
 . "$TOP/tests/net/lib.sh"
 
 cluster="$TOP/slurm/devcluster" dir=$SCRATCH/bare
 links() { ip -o link show type veth | grep -c sluice-; }
 rate_of() { "$cluster" exec -d "$dir" "$1" tc qdisc show dev wire | sed -n 's/.* rate \([0-9A-Za-z]*\) .*/\1/p'; }
+said=$(on n1 "$cluster" stop 2>&1) && fail "n1 stopped the cluster with Slurm in which it is: $said"
+[[ $said = *"stop it outside"* ]] || fail "n1 was told '$said'"
+[ "$(on n1 hostname)" = n1 ] || fail "n1 is gone"
+
 unset SLURM_CONF
 before=$(links)
 [ "$("$cluster" start --bare -n 2 --net 1gbit -d "$dir")" = "$dir" ] || fail "it does not start, or does not print its folder"
@@ -19,8 +23,34 @@ for rate in 1Gbit 100Mbit none 10Gbit; do
 		[ "$(rate_of $node)" = "${rate/none/}" ] || fail "the rate of $node is '$(rate_of $node)', not $rate"
 	done
 done
-"$cluster" exec -d "$dir" n2 sh -c 'exec sleep 60 <&- >&- 2>&-' & # what still runs there ends with it
-sleep 0.3
+# Starts a program on n2 that nothing but its network tells from others, and puts its process id into ran.
+begin_on_n2() {
+	rm -f pid
+	"$cluster" exec -d "$dir" n2 env -i sh -c 'echo $$ >pid.new; mv pid.new pid; exec sleep 100 <&- >&- 2>&-' &
+	wait_for_file pid
+	read -r ran <pid
+	kill -0 "$ran" || fail "nothing runs on n2"
+}
+all_is_gone() {
+	local tries state
+	state=$(sed -n 's/^State:[[:space:]]*//p' "/proc/$ran/status" 2>/dev/null)
+	[[ $state = @(|Z*) ]] || fail "what ran on n2 still runs: $state" # Z: it has ended, and nobody asked how
+	[ ! -e "$dir" ] || fail "its folder is left"
+	for ((tries = 0; tries < 250; tries++)); do # the kernel removes links when it has time
+		[ "$(links)" != "$before" ] || return 0
+		sleep 0.02
+	done
+	fail "links are left: $(links) and before $before"
+}
+begin_on_n2
 "$cluster" stop -d "$dir" || fail "it does not stop"
-[ ! -e "$dir" ] && [ "$(links)" = "$before" ] || fail "a folder or links are left"
-echo "| a cluster without Slurm came, changed its rate, and went"
+all_is_gone
+
+"$cluster" start --bare -n 2 --net unlimited -d "$dir" >/dev/null || fail "it does not start again"
+begin_on_n2
+said=$("$cluster" exec -d "$dir" n1 sh -c '"$0" stop; echo status $?' "$cluster" 2>&1)
+[ "$said" = "status 0" ] || fail "n1 does not stop the cluster: $said"
+all_is_gone
+said=$(SLURM_CONF=$SCRATCH/sluice-dc.gone/slurm.conf "$cluster" exec n1 hostname 2>&1) && fail "another cluster is taken for one that ended: $said"
+[[ $said = *" is gone"* ]] || fail "who names a cluster that ended is told '$said'"
+echo "| a cluster without Slurm came, changed its rate, and went; another was stopped by one of its nodes"

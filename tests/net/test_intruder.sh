@@ -1,53 +1,59 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # An intruder who speaks libfabric: it heard the handshakes of a job on the wire of one node, says all their messages
-# again to each rank while the job trains, and puts to keys that it guesses. No put is taken, nobody answers it, and
-# the digest is that of a job without it.
+# again to each rank while the job trains, and puts to keys that it guesses. Each put is refused, nobody answers a
+# message, and the digest is that of a job without it.
 # limit: 120 s
 . "$TOP/tests/net/lib.sh"
 [ -x "$BUILD/tests/net/intruder" ] || skip "this build has no libfabric"
 
 on_one_node undisturbed $small --recipe "$sparse" --shards 4 --epochs 40 --digest
-on n1 python3 - heard <<'P' &
+read -r magic bytes < <("$BUILD/tests/net/intruder" frame) && [ -n "$bytes" ] || fail "the intruder does not say what a message is"
+on n1 python3 - heard "$magic" "$bytes" <<'P' &
 import os, socket, sys, time
 wire = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(3))
 wire.bind(("wire", 0))
 wire.settimeout(0.2)
 open(sys.argv[1] + ".begun", "w").close()
+magic, size = bytes.fromhex(sys.argv[2]), int(sys.argv[3])  # of every message of a handshake
 heard, end = [], time.monotonic() + 60
 while time.monotonic() < end and not os.path.exists(sys.argv[1] + ".end"):
     try:
         packet = wire.recv(65536)
     except socket.timeout:
         continue
-    at = packet.find(b"SLUO")  # of every message of a handshake
-    while at >= 0 and len(packet) - at >= 120:
-        if packet[at:at + 120] not in heard:
-            heard.append(packet[at:at + 120])
-        at = packet.find(b"SLUO", at + 120)
+    at = packet.find(magic)
+    while at >= 0 and len(packet) - at >= size:
+        if packet[at:at + size] not in heard:
+            heard.append(packet[at:at + size])
+        at = packet.find(magic, at + size)
 with open(sys.argv[1], "wb") as f:
     f.write(b"".join(heard))
 P
 listener=$!
-wait_for_file() { local tries; for ((tries = 0; tries < 500; tries++)); do [ -e "$1" ] && return; sleep 0.02; done; fail "no file $1"; }
 wait_for_file heard.begun
 job_start visited 4 $small --recipe "$sparse" --shards 4 --epochs 40 --digest --metrics "$SCRATCH/visited.metrics"
 wait_lines visited.metrics 1 60 || { show visited; fail "no step was done within 60 s"; }
 : >heard.end
 wait $listener || fail "nobody could listen on the wire of n1"
-heard=$(($(stat -c %s heard) / 120))
+heard=$(($(stat -c %s heard) / bytes))
 # Rank 0 exchanges five messages with each of three others.
 [ $heard -ge 15 ] || fail "$heard messages of handshakes were heard, and there are 15"
+halt
 sockets=()
 for i in 1 2 3 4; do
 	mapfile -t -O ${#sockets[@]} sockets < <(on n$i ss -Hltnp | awk '/"sluice-train"/ && $4 !~ /^0\.0\.0\.0|^127|\*/ { print $4 }')
 done
 [ ${#sockets[@]} = 4 ] || { show visited; fail "these sockets of 4 ranks take connections: ${sockets[*]}"; }
-SLUICE_PROVIDER= on n1 "$BUILD/tests/net/intruder" wire heard 100 "${sockets[@]}" >visit || fail "the intruder failed"
+SLUICE_PROVIDER= on n1 "$BUILD/tests/net/intruder" wire heard 100 "${sockets[@]}" >visit 2>complaint &
+intruder=$!
+go_on
+wait "$intruder" ||
+	{ show visited; fail "the intruder gave up: $(tail -n 1 complaint)"; }
 read -r refused accepted sent answers <visit
 wait "$job_pid" || { show visited; fail "the job did not survive the intruder"; }
 [ "$accepted" = 0 ] || fail "$accepted puts to guessed keys were accepted"
-[ "$refused" = 400 ] && [ "$sent" = $((4 * heard)) ] || fail "only $refused puts and $sent messages reached the ranks"
+[ "$refused" = 400 ] || fail "$refused of 400 puts were refused"
+[ "$sent" = $((4 * heard)) ] || fail "$sent of $((4 * heard)) messages reached the ranks"
 [ "$answers" = 0 ] || fail "the intruder got $answers answers"
-[ "$(final visited digest)" = "$(final undisturbed digest)" ] ||
-	fail "the digest is $(final visited digest), undisturbed it is $(final undisturbed digest)"
+same_digest visited
 echo "| $sent messages of $heard that were heard, and $refused puts to guessed keys: none answered or taken, digest $(final visited digest)"

@@ -11,8 +11,7 @@ for ((round = 1; round <= ${LOSSY_ROUNDS:-1}; round++)); do
 		"$TOP/slurm/devcluster" run -n 4 -c 8 --net "$net" -- bash -c '
 			. "$TOP/tests/net/lib.sh"
 			job_ok lossy 4 "$@"' - $options --recipe "$sparse" || fail "no job over $net"
-		[ "$(final lossy digest)" = "$(final undisturbed digest)" ] ||
-			fail "over $net the digest is $(final lossy digest), undisturbed it is $(final undisturbed digest)"
+		same_digest lossy "over $net"
 		echo "| $net: digest $(final lossy digest) as undisturbed, $(final lossy seconds) s (undisturbed $(final undisturbed seconds) s)"
 		rm -f lossy.*
 	done

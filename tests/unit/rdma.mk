@@ -23,7 +23,7 @@ fake_ofi = tests/unit/fake_ofi.c tests/unit/fake_ofi_moves.c tests/unit/fake_ofi
 if HAVE_LIBFABRIC
 check_PROGRAMS += tests/unit/test_ofi tests/unit/test_ofi_stream tests/unit/test_ofi_job tests/unit/test_ofi_proof tests/unit/test_ofi_rules
 tests_unit_test_ofi_rules_SOURCES = tests/unit/test_ofi_rules.c $(fake_ofi)
-tests_unit_test_ofi_rules_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dlopen -Wl,--wrap=dlsym -Wl,--wrap=dlclose
+tests_unit_test_ofi_rules_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dlopen -Wl,--wrap=dlsym -Wl,--wrap=dlclose -Wl,--wrap=getrandom
 tests_unit_test_ofi_stream_SOURCES = tests/unit/test_ofi_stream.c
 tests_unit_test_ofi_job_SOURCES = tests/unit/test_ofi_job.c $(ranks)
 tests_unit_test_ofi_SOURCES = tests/unit/test_ofi.c tests/unit/rdma_pair.c tests/unit/rdma_pair.h

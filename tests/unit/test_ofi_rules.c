@@ -11,6 +11,7 @@
 #include "rdma/transport.h"
 #include "sluice.h"
 #include "thinned.h"
+#include <errno.h>
 #include <rdma/fi_errno.h>
 #include <sched.h>
 #include <setjmp.h>
@@ -44,6 +45,19 @@ struct pair {
 static char logged[8192];
 static size_t bytes = BYTES;
 static int lost_ms = LOST_MS;
+
+/* No random numbers are to be had. */
+static int no_random;
+
+ssize_t __real_getrandom(void *to, size_t n, unsigned flags);
+ssize_t __wrap_getrandom(void *to, size_t n, unsigned flags);
+ssize_t __wrap_getrandom(void *to, size_t n, unsigned flags)
+{
+	if (!no_random)
+		return __real_getrandom(to, n, flags);
+	errno = ENOSYS;
+	return -1;
+}
 
 static void take_line(int level, const char *line, void *context)
 {
@@ -566,6 +580,25 @@ static void put__after_revoke__is_refused(void **state)
 	check_closed(&p);
 }
 
+static void describe__no_random_key__says_that_and_not_what_libfabric_would(void **state)
+{
+	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
+	struct region *other;
+	struct pair p;
+
+	(void)state;
+	must_open(&p);
+	assert_int_equal(region_open(64, REGION_WRITE, "other", &other), 0);
+	no_random = 1;
+	assert_int_equal(ops->describe(p.e[1], other, descriptor), SLUICE_EDEVICE);
+	no_random = 0;
+	assert_non_null(strstr(sluice_last_error(), "getrandom"));
+	assert_null(strstr(logged, "fi_mr_reg"));
+	assert_int_equal(ops->describe(p.e[1], other, descriptor), 0);
+	region_close(&other);
+	check_closed(&p);
+}
+
 /* ---- libraries ------------------------------------------------------------------------- */
 
 static void refused_with(const char *first, const char *second)
@@ -609,6 +642,28 @@ static void library__without_providers__says_so(void **state)
 	(void)state;
 	fake_ofi.no_providers = 1;
 	refused_with("has none of the providers", "none at all");
+}
+
+static void choice__any_call_fails__nothing_or_all_is_chosen(void **state)
+{
+	unsigned n, failures = 0;
+
+	(void)state;
+	for (n = 1; n == 1 || fake_ofi_counts.failed[0]; n++) {
+		struct ofi_choice choice, zero = { 0 };
+		int rc;
+
+		memset(&choice, 0xff, sizeof(choice));
+		fake_ofi_plays_efa();
+		fake_ofi.fail_call = n;
+		rc = ofi_choose(NULL, NULL, &choice);
+		failures += rc != 0;
+		assert_int_equal(!rc, choice.info != NULL);
+		assert_true(!rc || !memcmp(&choice, &zero, sizeof(choice)));
+		ofi_choice_end(&choice);
+		assert_null(fake_ofi_leak());
+	}
+	assert_true(failures >= 3); /* the hints, what is there, and what was chosen */
 }
 
 static const char *defect_now(void)
@@ -733,6 +788,7 @@ int main(void)
 		FRESH(library__without_a_function__says_which),
 		FRESH(library__too_old__says_which_version_is_needed),
 		FRESH(library__without_providers__says_so),
+		FRESH(choice__any_call_fails__nothing_or_all_is_chosen),
 		FRESH(defects__of_old_versions__are_told_with_a_remedy),
 		FRESH(net__notices_of_8_bytes__all_bytes_before_each_notice),
 		FRESH(efa__4_bytes_no_order_receives_used_up__all_bytes_before_each_notice),
@@ -751,6 +807,7 @@ int main(void)
 		FRESH(put__refused_for_ever__peer_is_gone_by_name),
 		FRESH(put__completion_with_an_error__peer_is_gone_with_the_reason),
 		FRESH(put__after_revoke__is_refused),
+		FRESH(describe__no_random_key__says_that_and_not_what_libfabric_would),
 		FRESH(every_call__fails_once__error_with_a_message_or_recovery_and_nothing_left),
 	};
 

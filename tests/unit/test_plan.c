@@ -48,6 +48,7 @@ static const char *const recipes[] = {
 	"up=all down=all when=every(1)",
 	"up=all down=all update=average when=every(3)",
 	"up=all down=all update=average",
+	"up=topk(0.1) down=all update=none",
 	"up=all signal=innovation when=lazy(10,0.1)",
 	"up=all down=all when=async(4)",
 	"auto",
@@ -179,6 +180,30 @@ static int may_push_ranges(const struct asked *a)
 	       r->when == WHEN_ALWAYS && r->update != UPDATE_AVERAGE;
 }
 
+static int may_be_uneven(const struct asked *a)
+{
+	const struct recipe *r = &a->recipe;
+
+	return r->when == WHEN_ALWAYS && r->update != UPDATE_AVERAGE && !recipe_pairs(r) &&
+	       r->signal != SIGNAL_INNOVATION;
+}
+
+static int may_have_rules(const struct asked *a)
+{
+	const struct recipe *r = &a->recipe;
+
+	return r->update != UPDATE_NONE && r->update != UPDATE_AVERAGE &&
+	       r->update != UPDATE_ACCELERATED && r->up.select != SELECT_SKETCH &&
+	       (r->when == WHEN_ALWAYS || r->when == WHEN_ASYNC);
+}
+
+static int may_narrow_params(const struct asked *a)
+{
+	const struct recipe *r = &a->recipe;
+
+	return r->update != UPDATE_AVERAGE && !recipe_pairs(r) && !recipe_looks_back(r);
+}
+
 static int (*const may[PATHS])(const struct asked *a) = {
 	[PATH_FOLD] = may_fold,
 	[PATH_DENSE_PUSH] = may_push_dense,
@@ -187,6 +212,9 @@ static int (*const may[PATHS])(const struct asked *a) = {
 	[PATH_DEVICE] = may_select_on_device,
 	[PATH_ACCUMULATOR] = may_accumulate,
 	[PATH_RANGES] = may_push_ranges,
+	[PATH_UNEVEN] = may_be_uneven,
+	[PATH_RULES] = may_have_rules,
+	[PATH_PARAM_TYPE] = may_narrow_params,
 };
 
 static void plan__any_recipe_and_path__is_taken_or_has_its_reason(void **state)
@@ -373,6 +401,35 @@ static void sluice_plan__what_it_cannot_plan__is_refused_by_name(void **state)
 	assert_string_equal(text, "as was");
 }
 
+/* What opening a model would refuse, sluice_plan() refuses in the same words. */
+static void sluice_plan__attributes_that_a_recipe_excludes__are_refused_as_at_open(void **state)
+{
+	static const sluice_tensor tensor = { "all", COUNT };
+	static const sluice_tensor_rule rule = { 1, 0.1f };
+	static char text[8192];
+
+	(void)state;
+	for (size_t i = 0; i < (RECIPES + n_methods) * 3; i++) {
+		const enum path path = PATH_ATTRIBUTES + i % 3;
+		const struct asked a = ask(recipe_number(i / 3), 1000, VALUE_F32, 0);
+		const char *why = plan_why_not(path, a.rule.traits);
+		const sluice_model_attr attr = { .size = sizeof(attr),
+						 .count = COUNT,
+						 .recipe = recipe_number(i / 3),
+						 .tensors = &tensor,
+						 .n_tensors = 1,
+						 .uneven = path == PATH_UNEVEN,
+						 .rules = path == PATH_RULES ? &rule : NULL,
+						 .param_type = path == PATH_PARAM_TYPE ?
+								       SLUICE_F16 :
+								       0 };
+		const int length = sluice_plan(&attr, 4, 0, text, sizeof(text));
+
+		assert_true(why ? length == SLUICE_EINVAL : length > 0);
+		assert_true(!why || error_says(why, plan_path_names[path]));
+	}
+}
+
 /* ---- the manual -------------------------------------------------------------- */
 
 /* Compares the traits that exclude a path with the list below ".It PATH" in sluice_recipe(7), where
@@ -436,6 +493,8 @@ int main(void)
 		cmocka_unit_test(
 			sluice_plan__each_method__names_its_recipe_and_each_path_with_its_reason),
 		cmocka_unit_test(sluice_plan__what_it_cannot_plan__is_refused_by_name),
+		cmocka_unit_test(
+			sluice_plan__attributes_that_a_recipe_excludes__are_refused_as_at_open),
 		cmocka_unit_test(sluice_recipe_7__table_of_paths__is_that_of_the_library),
 	};
 

@@ -2,8 +2,10 @@
 """Hosts on one machine that share nothing but a network, for race.py, race_moves.py and race_train.py: the nodes of
 slurm/devcluster --net, without its Slurm. Open MPI's mpirun starts programs there; it is also the PMIx server that
 Sluice joins. Needs root."""
+import contextlib
 import os
 import shutil
+import signal
 import subprocess
 import threading
 
@@ -40,6 +42,17 @@ class Network:
     def name(host):
         return f"n{host + 1}"
 
+    def __enter__(self):
+        try:
+            self.up()
+        except BaseException:
+            self.down()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self.down()
+
     def up(self):
         run([CLUSTER, "start", "--bare", "-n", str(self.hosts), "--net", "unlimited", "-d", self.folder])
         # What mpirun takes for ssh: the name of a host, and what follows a command for its shell.
@@ -52,8 +65,14 @@ exec '{CLUSTER}' exec -d '{self.folder}' $name sh -c "$*"
         os.chmod(self.agent, 0o755)
 
     def down(self):
-        if os.path.isdir(self.folder):
-            run([CLUSTER, "stop", "-d", self.folder])
+        """Ends the hosts and what runs there. A second signal does not interrupt that."""
+        before = {number: signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            if os.path.isdir(self.folder):
+                run([CLUSTER, "stop", "-d", self.folder])
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
     def limit(self, rate):
         """Limits what goes into and out of each host."""
@@ -85,10 +104,12 @@ class Resident:
     """A program that stays on the first hosts and does what lines on its standard input say. Rank 0 answers each."""
 
     def __init__(self, network, hosts, command, variables):
-        self.programs = [subprocess.Popen(network.at(host, command), stdin=subprocess.PIPE,
-                                          stdout=subprocess.PIPE if host == 0 else subprocess.DEVNULL,
-                                          stderr=subprocess.PIPE if host == 0 else subprocess.DEVNULL,
-                                          env={**os.environ, **variables, "RANK": str(host)}) for host in range(hosts)]
+        self.programs = []
+        for host in range(hosts):
+            heard = subprocess.PIPE if host == 0 else subprocess.DEVNULL
+            self.programs.append(subprocess.Popen(
+                network.at(host, command), stdin=subprocess.PIPE, stdout=heard, stderr=heard,
+                env={**os.environ, **variables, "RANK": str(host)}))
 
     def complaint(self):
         """What rank 0 said last before it ended."""
@@ -106,14 +127,16 @@ class Resident:
             answer = self.programs[0].stdout.readline().decode().strip()
         except OSError:
             answer = ""
-        late.cancel()
+        finally:
+            late.cancel()
         if not answer:
             raise Unavailable(self.complaint())
         return answer
 
     def end(self):
         for program in self.programs:
-            program.stdin.close()  # by which it ends
+            with contextlib.suppress(OSError):  # what one that has ended did not read is still to be written
+                program.stdin.close()  # by which it ends
         for program in self.programs:
             try:
                 program.wait(10)

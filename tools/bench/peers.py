@@ -93,16 +93,16 @@ def sluice(path, n, k):
 
 def compiled(text, *options):
     """The shared library of a C++ source, or None where no compiler makes one."""
-    folder = tempfile.mkdtemp()
-    source, library = os.path.join(folder, "peer.cc"), os.path.join(folder, "peer.so")
-    with open(source, "w") as f:
-        f.write(text)
-    try:
-        subprocess.run(["c++", "-std=c++17", "-O3", "-march=native", "-shared", "-fPIC", *options, source, "-o",
-                        library], check=True)
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return ctypes.CDLL(library)
+    with tempfile.TemporaryDirectory() as folder:
+        source, library = os.path.join(folder, "peer.cc"), os.path.join(folder, "peer.so")
+        with open(source, "w") as f:
+            f.write(text)
+        try:
+            subprocess.run(["c++", "-std=c++17", "-O3", "-march=native", "-shared", "-fPIC", *options, source, "-o",
+                            library], check=True)
+        except (OSError, subprocess.CalledProcessError):
+            return None
+        return ctypes.CDLL(library)  # what is loaded stays
 
 
 def simd_sort_folder(named):

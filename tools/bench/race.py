@@ -19,8 +19,10 @@ medians, and ratios are medians of the ratios within a round. Systems:
     dense, 1%, 1%-4bit, 0.1%                    steps of Sluice, sparse both ways; dense with 32 shards a rank
     0.1%-acc                                    of a gradient that was added to the residual where it was computed
 
-What is missing is skipped with its reason. Bytes are those that the interface of the busiest host has sent for a
-step, without what it takes to start; counted are those of Sluice's own statistics.
+What is missing is skipped with its reason. One that may pass, such as too little free memory or a program that
+failed, is not kept in race.jsonl: the next call runs that cell again, after those that were never run. Bytes are those
+that the interface of the busiest host has sent for a step, without what it takes to start; counted are those of Sluice's
+own statistics.
 """
 import argparse
 import glob
@@ -36,7 +38,7 @@ import time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 from allreduce import PROGRAM
-from network import BITS, CARD, Network, Resident, Unavailable
+from network import BITS, CARD, Network, Resident, Unavailable, run
 
 RECIPES = {"dense": "up=all down=all",
            "1%": "up=topk(0.01) down=topk(0.01)",
@@ -90,18 +92,18 @@ for line in sys.stdin:
 class Race:
     def __init__(self, args, network, folder):
         self.args, self.network, self.folder = args, network, folder
-        self.resident, self.broken, self.program = {}, {}, None
+        # What stays on the hosts; why a system failed in this call; what the machine lacks for it.
+        self.resident, self.broken, self.absent = {}, {}, {}
+        self.program = None
 
     # ---- one run of each system: the median in ms, and for Sluice what it counted --------------
 
     def openmpi(self, ranks, count, steps, warmup):
         if not self.program:
-            if not shutil.which("mpicc.openmpi"):
-                raise Unavailable("no mpicc.openmpi here (Debian's package libopenmpi-dev)")
             source, program = (os.path.join(self.folder, name) for name in ("allreduce.c", "allreduce"))
             with open(source, "w") as f:
                 f.write(PROGRAM)
-            subprocess.run(["mpicc.openmpi", "-O2", source, "-o", program], check=True)
+            run(["mpicc.openmpi", "-O2", source, "-o", program])
             self.program = program
         tcp = "--mca pml ob1 --mca btl tcp,self --mca mpi_yield_when_idle 1".split()
         out = self.network.mpirun(ranks, [self.program, str(count), str(steps), str(warmup)],
@@ -142,20 +144,45 @@ class Race:
         bytes_each = 8 * count * (ranks - 1) / ranks * SHARES.get(system, 1)
         return bytes_each * 8 / (BITS[rate] or 2e10) + count * ranks * 5e-9
 
-    def refusal(self, system, rate, ranks, count):
-        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-        step = self.seconds_of_step(system, rate, ranks, count)
+    def missing(self, system):
+        """What is not on this machine and the system needs."""
+        if system not in ("gloo", "nccl") and not shutil.which("mpirun.openmpi"):
+            return "no mpirun.openmpi here (Debian's package openmpi-bin)"
+        if system == "openmpi" and not shutil.which("mpicc.openmpi"):
+            return "no mpicc.openmpi here (Debian's package libopenmpi-dev)"
+        if system in ("gloo", "nccl"):
+            try:
+                run([self.args.python, "-c", "import torch.distributed"])
+            except Unavailable:
+                return f"{self.args.python} has no PyTorch (Debian's package python3-torch, or --python)"
         gpus = len(glob.glob("/dev/nvidia[0-9]*"))
         if system == "nccl" and gpus < max(self.args.ranks):
             return f"{gpus} GPUs here for {max(self.args.ranks)} ranks, and NCCL wants one for each"
-        if system in self.broken:
-            return self.broken[system]
-        needed = MEMORY.get(system, MEMORY_OF_OTHERS) * count * ranks
-        if needed > free:
-            return f"needs {needed / 1e9:.0f} GB of memory, and {free / 1e9:.0f} are free"
+        return None
+
+    def bytes_needed(self, system, ranks, count):
+        return MEMORY.get(system, MEMORY_OF_OTHERS) * count * ranks
+
+    def lasting(self, system, rate, ranks, count):
+        """Why this machine cannot run it with these options, now or later."""
+        if system not in self.absent:
+            self.absent[system] = self.missing(system)
+        if self.absent[system]:
+            return self.absent[system]
+        needed, memory = self.bytes_needed(system, ranks, count), bytes_of_memory("MemTotal")
+        if needed > memory:
+            return f"needs {needed / 1e9:.0f} GB of memory, and this machine has {memory / 1e9:.0f}"
+        step = self.seconds_of_step(system, rate, ranks, count)
         if step > self.args.longest:
             return f"a step takes {step:.0f} s on this wire (--longest)"
         return None
+
+    def refusal(self, system, rate, ranks, count):
+        why = self.lasting(system, rate, ranks, count) or self.broken.get(system)
+        needed, free = self.bytes_needed(system, ranks, count), bytes_of_memory("MemAvailable")
+        if not why and needed > free:
+            why = f"needs {needed / 1e9:.0f} GB of memory, and {free / 1e9:.0f} are free now"
+        return why
 
     def bytes_per_step(self, system, ranks, count, steps):
         """What the busiest interface sends in a step: a long run less a short one, divided by the steps between."""
@@ -212,7 +239,7 @@ class Race:
                             system, ranks, count, self.byte_steps(system, rate, ranks, count))
                 except Unavailable as error:
                     row["why"] = str(error)
-                    if system in OTHERS:  # it is as missing in the next cell
+                    if system in OTHERS:  # it is as broken in the next cell
                         self.broken[system] = row["why"]
         for row in rows.values():
             if row["rounds"] and "why" not in row:
@@ -224,13 +251,20 @@ class Race:
                 rows[system]["ratio"] = statistics.median(b / own for b, own in zip(best, rows[system]["rounds"]))
         return list(rows.values())
 
+    def settled(self, rows, cell):
+        """Nothing is left to be run: each system has its figure, or cannot have one."""
+        return all(rows.get((*cell, system), {}).get("ms") is not None or self.lasting(system, *cell)
+                   for system in self.args.systems)
+
     def run(self, rows, out):
         """Runs what is not in rows, adds it there and writes it to out. Returns how many cells are left."""
         began, ran, left = time.monotonic(), 0, 0
         cells = [(rate, ranks, count) for count in self.args.count for ranks in self.args.ranks
                  for rate in sorted(self.args.rates, key=lambda r: -(BITS[r] or 1e12))]
-        for rate, ranks, count in cells:
-            if all((rate, ranks, count, system) in rows for system in self.args.systems):
+        # What failed before may fail again, and is not to keep others from being run.
+        tried = {key[:3] for key in rows}
+        for rate, ranks, count in sorted(cells, key=lambda cell: cell in tried):
+            if self.settled(rows, (rate, ranks, count)):
                 continue
             with_bytes = not any(row.get("bytes") for key, row in rows.items() if key[1:3] == (ranks, count))
             spent = time.monotonic() - began
@@ -242,8 +276,9 @@ class Race:
             ran += 1
             self.network.limit(rate)
             for row in self.cell(rate, ranks, count, with_bytes):
-                rows[key_of(row)] = row
-                out.write(json.dumps(row) + "\n")
+                if row["ms"] is not None or self.lasting(row["system"], rate, ranks, count):
+                    rows[key_of(row)] = row
+                    out.write(json.dumps(row) + "\n")
                 if "why" in row:
                     print(f"race: {rate}, {ranks} ranks, {count} parameters: no {row['system']}: {row['why']}",
                           file=sys.stderr)
@@ -256,6 +291,12 @@ class Race:
 
 
 # ---- table and picture ---------------------------------------------------------------------
+
+def bytes_of_memory(field):
+    """A line of /proc/meminfo."""
+    with open("/proc/meminfo") as f:
+        return next(int(line.split()[1]) * 1024 for line in f if line.startswith(field + ":"))
+
 
 def key_of(row):
     return row["rate"], row["ranks"], row["count"], row["system"]
@@ -384,16 +425,15 @@ def main():
         os.makedirs(args.output, exist_ok=True)
         signal.signal(signal.SIGTERM, lambda *_: sys.exit("race: ended by a signal"))  # not without cleaning up
         with tempfile.TemporaryDirectory() as folder, open(path, "w" if args.fresh else "a") as out:
-            network = Network(max(args.ranks), folder)
-            race = Race(args, network, folder)
             try:
-                network.up()
-                left = race.run(rows, out)
+                with Network(max(args.ranks), folder) as network:
+                    race = Race(args, network, folder)
+                    try:
+                        left = race.run(rows, out)
+                    finally:
+                        race.end()
             except Unavailable as error:
-                sys.exit(f"race: no network between namespaces can be made here: {error}")
-            finally:
-                race.end()
-                network.down()
+                sys.exit(f"race: {error}")
     table(list(rows.values()))
     draw_all(list(rows.values()), os.path.dirname(path) or ".")
     if left:

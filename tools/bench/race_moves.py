@@ -69,18 +69,15 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("race_moves: ended by a signal"))  # not without cleaning up
     own, streams, pings = [], [], []
     with tempfile.TemporaryDirectory() as folder:
-        network = Network(2, folder)
         try:
-            network.up()
-            network.limit(args.rate)
-            for _ in range(args.rounds):
-                streams.append(iperf(network))
-                pings.append(pingpong(network, args.provider))
-                own.append(moves(network, args))
+            with Network(2, folder) as network:
+                network.limit(args.rate)
+                for _ in range(args.rounds):
+                    streams.append(iperf(network))
+                    pings.append(pingpong(network, args.provider))
+                    own.append(moves(network, args))
         except Unavailable as error:
             sys.exit(f"race_moves: {error}")
-        finally:
-            network.down()
     print(f"{args.rate}, medians of {args.rounds} rounds: iperf3 {statistics.median(streams) / 1e6:.1f} MB/s, "
           f"fi_pingpong {statistics.median(pings):.1f} us")
     for test in TESTS:

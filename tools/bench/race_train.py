@@ -76,19 +76,16 @@ def main():
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("race_train: ended by a signal"))  # not without cleaning up
     rows, files = [], []
     with tempfile.TemporaryDirectory() as folder:
-        network = Network(args.ranks, folder)
         try:
-            network.up()
-            for rate in rates:
-                network.limit(rate)
-                for name in RECIPES:
-                    row, metrics = train(network, args, rate, name)
-                    rows.append(row)
-                    files.append(f"{metrics}={name}, {rate}")
+            with Network(args.ranks, folder) as network:
+                for rate in rates:
+                    network.limit(rate)
+                    for name in RECIPES:
+                        row, metrics = train(network, args, rate, name)
+                        rows.append(row)
+                        files.append(f"{metrics}={name}, {rate}")
         except Unavailable as error:
             sys.exit(f"race_train: {error}")
-        finally:
-            network.down()
     with open(os.path.join(args.output, "train.jsonl"), "w") as f:
         f.writelines(json.dumps(row) + "\n" for row in rows)
     table(rows, args.accuracy)
