@@ -30,10 +30,11 @@ enum device_draw { DEVICE_DRAW_NONE, DEVICE_DRAW_DENSITY, DEVICE_DRAW_VARIANCE }
 struct device_select {
 	float *residual;
 	const void *grad;
-	int grad_type; /* enum value_type: VALUE_F32 (0), F16 or BF16 */
-	float scale;   /* residual += scale * grad */
-	int judge;     /* enum device_judge */
-	int fresh;     /* set the residual to zero first */
+	int grad_type;    /* enum value_type: VALUE_F32 (0), F16, BF16 or one of 8 bits */
+	float grad_scale; /* of 8 bits: grad is this * code */
+	float scale;      /* residual += scale * grad */
+	int judge;        /* enum device_judge */
+	int fresh;        /* set the residual to zero first */
 	/* Operations on grad before it is added, in this order. */
 	int zero;        /* replace NaN and infinity by 0 and count them (instead of judge) */
 	float clip;      /* if above 0: scale grad so that its 2-norm is at most this */
@@ -68,7 +69,7 @@ struct device_selected {
 	int nan;  /* the sum contains NaN; n is then 0 */
 	uint64_t nonfinite; /* how many values of grad are NaN or infinite, with judge or zero */
 	uint64_t first_nonfinite;
-	uint32_t bad;    /* in a push: the first non-finite value, as it is encoded in grad */
+	float bad;       /* in a push: the first non-finite value */
 	unsigned passes; /* how often the vector was read to find them; 1 with a good hint */
 	float largest;   /* the largest magnitude of the whole vector, before a draw */
 	int overfull;    /* by_level, gaussian, draw: more coordinates qualified than there is room

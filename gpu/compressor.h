@@ -33,7 +33,7 @@ struct push_summary {
 	uint32_t found, nan, largest, passes, nonfinite, inverted_first;
 	uint32_t blocks;  /* how many blocks of report are done */
 	uint32_t settled; /* whether what the messages hold was subtracted from the residual */
-	uint32_t bad;     /* the first value that is not finite */
+	float bad;        /* the first value that is not finite */
 };
 
 /* The device counts pushes, because a launch of a graph brings no arguments. Number 0 is none. */
@@ -120,7 +120,8 @@ struct report_args {
 	uint32_t parts;
 	/* The first value of it that is not finite is reported; NULL: none is. */
 	const void *grad;
-	int narrow;                   /* its values have 16 bits */
+	enum value_type grad_type;
+	float grad_scale;             /* of 8 bits */
 	struct topk_state *selection; /* cleared after its content is copied to summary */
 	const uint32_t *from;         /* the results, as a number of words */
 	uint32_t *to;                 /* where the host reads them */

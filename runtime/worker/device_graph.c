@@ -9,8 +9,9 @@
 
 struct graph_push {
 	struct memory made,
-		landing; /* payloads of all shards on the device, and in pinned memory */
-	float scale;     /* by which the graph multiplies gradients */
+		landing;  /* payloads of all shards on the device, and in pinned memory */
+	float scale;      /* by which the graph multiplies gradients, */
+	float grad_scale; /* and before it their codes of 8 bits */
 };
 
 void graph_close(sluice_model *model)
@@ -80,6 +81,7 @@ static int capture(sluice_model *model, const void *grad)
 		parts[s].copy = (uint8_t *)g->landing.address + outbox_landing_at(model, s);
 	}
 	int rc = outbox_capture(model, grad, parts, &g->scale);
+	g->grad_scale = model->grad_scale;
 	free(parts);
 	return rc;
 }
@@ -104,14 +106,15 @@ int on_device_capture(sluice_model *model, const void *grad)
 /* ---- a launch ---------------------------------------------------------------- */
 
 /* What the graph selected has left the residual, and is not this step's. */
-static int rate_changed(sluice_model *model, float scale)
+static int factor_changed(sluice_model *model, const char *what, const char *call, float had,
+			  float now)
 {
 	progress_take(model->job);
 	int rc = job_fail(model->job, SLUICE_EINVAL, model->job->rank,
-			  "sluice_push_launched: the graph multiplies gradients by the learning "
-			  "rate %g, which is %g now: after sluice_set_lr() the push has to be "
-			  "captured again before the graph is launched",
-			  (double)model->worker->device->graph->scale, (double)scale);
+			  "sluice_push_launched: the graph multiplies gradients by the %s %g, "
+			  "which is %g now: after %s() the push has to be captured again before "
+			  "the graph is launched",
+			  what, (double)had, (double)now, call);
 	progress_release(model->job);
 	return rc;
 }
@@ -133,7 +136,13 @@ int on_device_launched(sluice_model *model)
 			    on_device_selects(model) ? "were restored after the last push" :
 						       "left the GPU with the last push");
 	const float scale = on_device_select_of(model, NULL).scale;
-	return scale == d->graph->scale ? 0 : rate_changed(model, scale);
+	if (scale != d->graph->scale)
+		return factor_changed(model, "learning rate", "sluice_set_lr", d->graph->scale,
+				      scale);
+	if (value_eight(model_pushed_type(model)) && model->grad_scale != d->graph->grad_scale)
+		return factor_changed(model, "scale of their codes", "sluice_set_grad_scale",
+				      d->graph->grad_scale, model->grad_scale);
+	return 0;
 }
 
 void on_device_take_launched(sluice_model *model)

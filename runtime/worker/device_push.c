@@ -425,14 +425,7 @@ int on_device_busy(const sluice_model *model, char *text, size_t cap)
 /* The gradient's first NaN or infinity, for the recipe's policy. Token held. */
 static int refuse_nonfinite(sluice_model *model, const struct device_selected *got)
 {
-	const enum value_type type = model_pushed_type(model);
-	uint8_t code[sizeof(float)];
-	float bad = 0;
-	if (model->recipe.nonfinite != NONFINITE_ZERO) { /* else they are counted */
-		put_le32(code, got->bad);
-		values_decode(type, 1, code, 1, &bad);
-	}
-	return signal_nonfinite_held(model, got->first_nonfinite, got->nonfinite, bad);
+	return signal_nonfinite_held(model, got->first_nonfinite, got->nonfinite, got->bad);
 }
 
 int outbox_take(sluice_model *model)

@@ -44,7 +44,8 @@ int target_open(sluice_model *model, const sluice_model_attr *attr)
 		return fail(SLUICE_ENOMEM, "%s: no memory", function);
 	if (!attr->segments)
 		return 0;
-	int rc = segments_set(&t->opened, attr->segments, attr->n_segments, attr->count, function);
+	int rc = segments_set(&t->opened, attr->segments, attr->n_segments, attr->count, 0,
+			      function);
 
 	if (!rc)
 		rc = check_types(model, &t->opened, function);
@@ -110,9 +111,11 @@ const struct step_hooks target_hooks = { .open = open_copy,
 static int one_piece(const sluice_model *model, void *vector, struct segments *s,
 		     const char *function)
 {
-	const sluice_segment all = { vector, model->layout.count, (int)model->param_type };
+	const sluice_segment all = { .data = vector,
+				     .count = model->layout.count,
+				     .type = (int)model->param_type };
 
-	return segments_set(s, &all, 1, model->layout.count, function);
+	return segments_set(s, &all, 1, model->layout.count, 0, function);
 }
 
 /* The pieces of the noted pull; NULL: one vector of floats. */
@@ -149,7 +152,7 @@ int target_note(sluice_model *model, void *vector, const sluice_segment *given, 
 	segments_clear(&t->given);
 	t->vector = vector;
 	if (given)
-		rc = segments_set(&t->given, given, n, model->layout.count, function);
+		rc = segments_set(&t->given, given, n, model->layout.count, 0, function);
 	else if (vector && model->param_type != VALUE_F32)
 		rc = one_piece(model, vector, &t->given, function);
 	if (!rc && segments_number(&t->given))

@@ -30,7 +30,7 @@ static size_t bytes_of(const sluice_segment *s)
 static void open_pieces(struct pieces *p, const int types[2])
 {
 	for (int i = 0; i < PIECES; i++) {
-		p->of[i] = (sluice_segment){ p->here[i], lengths[i], types[i % 2] };
+		p->of[i] = (sluice_segment){ p->here[i], lengths[i], types[i % 2], 0 };
 		if (!on_device[i])
 			continue;
 		CHECK_OK(device()->alloc(MEMORY_DEVICE, bytes_of(&p->of[i]), &p->memory[i]));
