@@ -156,6 +156,18 @@ struct device_sent {
 	int nonfinite; /* for sketches and values: a value is NaN or infinite */
 };
 
+/* vector[index[i]] += value[i], and narrow[index[i]] becomes that sum, rounded to narrow_type (enum
+ * value_type: VALUE_F16 or BF16) to nearest even; what is beyond its range becomes infinite. Lists
+ * as for apply(). */
+struct device_rounded {
+	float *vector; /* NULL: zeros, which stay as they are */
+	uint16_t *narrow;
+	int narrow_type;
+	const uint32_t *index;
+	const float *value;
+	uint32_t count;
+};
+
 struct device_ops {
 	size_t size; /* sizeof(struct device_ops); a module with another size is from another build
 			and refused */
@@ -247,6 +259,9 @@ struct device_ops {
 	 * values are 0. */
 	int (*apply)(struct device_compressor *c, float *vector, const uint32_t *index,
 		     const float *value, uint32_t count, int assign, void *stream);
+	/* The same of vectors of 16 bits. */
+	int (*apply_rounded)(struct device_compressor *c, const struct device_rounded *call,
+			     void *stream);
 };
 
 /* The type of the function by which a module returns its table, and that function's name. */

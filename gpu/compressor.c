@@ -673,3 +673,15 @@ int cuda_apply(struct device_compressor *c, float *vector, const uint32_t *index
 
 	return selector_apply(c->s, &args, stream);
 }
+
+int cuda_apply_rounded(struct device_compressor *c, const struct device_rounded *call, void *stream)
+{
+	const struct apply_args args = { .vector = call->vector,
+					 .index = call->index,
+					 .value = call->value,
+					 .count = call->count,
+					 .narrow = call->narrow,
+					 .narrow_type = (enum value_type)call->narrow_type };
+
+	return selector_apply(c->s, &args, stream);
+}

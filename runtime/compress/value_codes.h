@@ -88,6 +88,25 @@ HOST_AND_DEVICE static inline uint16_t bf16_encode_inline(float v)
 	return (uint16_t)code;
 }
 
+/* As parameters and means are rounded: what is beyond the range becomes infinite. */
+HOST_AND_DEVICE static inline uint16_t f16_round_inline(float v)
+{
+	const uint32_t bits = float_bits(v);
+
+	return (bits & F32_MAGNITUDE) >= 0x477ff000 ?
+		       (uint16_t)((bits >> 16 & 0x8000) | F16_INFINITY) :
+		       f16_encode_inline(v);
+}
+
+HOST_AND_DEVICE static inline uint16_t bf16_round_inline(float v)
+{
+	const uint32_t bits = float_bits(v);
+
+	return (bits & F32_MAGNITUDE) >= 0x7f7f8000 ?
+		       (uint16_t)((bits >> 16 & 0x8000) | F32_INFINITY >> 16) :
+		       bf16_encode_inline(v);
+}
+
 HOST_AND_DEVICE static inline float bf16_decode_inline(uint16_t code)
 {
 	return bits_float((uint32_t)code << 16);

@@ -198,23 +198,14 @@ const float *segments_read(const struct segments *s, uint64_t at, size_t n, floa
 	return room;
 }
 
-/* The codes of the encoders end at the largest finite value. */
-static uint16_t narrow(enum value_type type, float v)
-{
-	const uint32_t bits = float_bits(v), magnitude = bits & F32_MAGNITUDE;
-	const uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
-
-	if (type == VALUE_F16)
-		return magnitude >= 0x477ff000 ? sign | F16_INFINITY : f16_encode_inline(v);
-	return magnitude >= 0x7f7f8000 ? sign | F32_INFINITY >> 16 : bf16_encode_inline(v);
-}
-
 static void set_one(const struct segment *p, uint64_t at, float v)
 {
 	if (p->type == VALUE_F32)
 		*floats_at(p, at) = v;
 	else
-		((uint16_t *)(void *)p->data)[at - p->begin] = narrow(p->type, v);
+		((uint16_t *)(void *)p->data)[at - p->begin] = p->type == VALUE_F16 ?
+								       f16_round_inline(v) :
+								       bf16_round_inline(v);
 }
 
 static void set_piece(const struct segment *p, uint64_t at, const float *value, size_t n)
