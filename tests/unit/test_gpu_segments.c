@@ -335,6 +335,51 @@ static void pull__of_16_bits_on_a_gpu__the_bits_of_16_bits_in_host_memory(void *
 	run_ranks(2, train_all_rounded, NULL);
 }
 
+/* Each call of CUDA in the first pull there fails, in turn, which is said. */
+static int pull_failing(int rank, void *argument)
+{
+	enum { CALLS = 40 };
+	static void (*fail_later)(unsigned, int);
+	static float grad[COUNT];
+	static uint16_t codes[COUNT];
+	struct memory there = { 0 };
+	int failed = 0, succeeded = 0;
+	(void)rank;
+	device_look_up("emulated_fail", &fail_later);
+	CHECK_OK(device()->alloc(MEMORY_DEVICE, sizeof codes, &there));
+	log_capture();
+	for (unsigned call = 0; call < CALLS; call++) {
+		sluice_job *job = rank_join(NULL);
+		sluice_model *model = NULL;
+		sluice_model_attr attr = attributes(argument, 1);
+		attr.param_type = SLUICE_BF16;
+		CHECK_OK(sluice_model_open(job, &attr, codes, &model));
+		fill_gradient(grad, 0, 1, grad);
+		CHECK_OK(sluice_push(model, grad));
+		fail_later(call, 719);
+		int rc = strstr(argument, "none") ? sluice_pull_mean(model, there.address) :
+						    sluice_pull(model, there.address);
+		fail_later(1u << 30, 0);
+		CHECK(!rc || (rc == SLUICE_EGPU && error_says("cudaErrorLaunchFailure", NULL)));
+		failed += rc != 0;
+		succeeded += !rc;
+		sluice_model_close(&model);
+		sluice_finalize(&job);
+	}
+	CHECK(failed > 3 && succeeded > 3);
+	device()->release(&there);
+	return 0;
+}
+
+static void pull__of_16_bits__calls_of_a_gpu_fail__it_is_said(void **state)
+{
+	(void)state;
+	if (device_is_real())
+		skip();
+	run_ranks(1, pull_failing, "up=topk(0.1) down=all");
+	run_ranks(1, pull_failing, "up=topk(0.1) down=all update=none");
+}
+
 /* Rank 1 has the bytes on its device; rank 0 wants them on its own, rank 2 in host memory. */
 static int broadcast(int rank, void *argument)
 {
@@ -417,6 +462,7 @@ int main(void)
 		cmocka_unit_test(push_and_pull__pieces_on_a_gpu__as_in_host_memory),
 		cmocka_unit_test(pull__of_16_bits_on_a_gpu__as_in_host_memory),
 		cmocka_unit_test(pull__of_16_bits_on_a_gpu__the_bits_of_16_bits_in_host_memory),
+		cmocka_unit_test(pull__of_16_bits__calls_of_a_gpu_fail__it_is_said),
 		cmocka_unit_test(broadcast__from_and_to_a_gpu__as_in_host_memory),
 		cmocka_unit_test(broadcast__calls_of_a_gpu_fail_on_one_rank__all_hear_of_it),
 	};
