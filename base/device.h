@@ -30,10 +30,11 @@ enum device_draw { DEVICE_DRAW_NONE, DEVICE_DRAW_DENSITY, DEVICE_DRAW_VARIANCE }
 struct device_select {
 	float *residual;
 	const void *grad;
-	int grad_type; /* enum value_type: VALUE_F32 (0), F16 or BF16 */
-	float scale;   /* residual += scale * grad */
-	int judge;     /* enum device_judge */
-	int fresh;     /* set the residual to zero first */
+	int grad_type;    /* enum value_type: VALUE_F32 (0), F16, BF16 or one of 8 bits */
+	float grad_scale; /* of 8 bits: grad is this * code; of others 1 */
+	float scale;      /* residual += scale * grad */
+	int judge;        /* enum device_judge */
+	int fresh;        /* set the residual to zero first */
 	/* Operations on grad before it is added, in this order. */
 	int zero;        /* replace NaN and infinity by 0 and count them (instead of judge) */
 	float clip;      /* if above 0: scale grad so that its 2-norm is at most this */
@@ -68,13 +69,13 @@ struct device_selected {
 	int nan;  /* the sum contains NaN; n is then 0 */
 	uint64_t nonfinite; /* how many values of grad are NaN or infinite, with judge or zero */
 	uint64_t first_nonfinite;
-	uint32_t bad;    /* in a push: the first non-finite value, as it is encoded in grad */
+	float bad;       /* in a push: the first non-finite value */
 	unsigned passes; /* how often the vector was read to find them; 1 with a good hint */
 	float largest;   /* the largest magnitude of the whole vector, before a draw */
 	int overfull;    /* by_level, gaussian, draw: more coordinates qualified than there is room
 			    for; n is then 0 */
 	int settled;     /* in a push: the residual was updated, as the call requested by settle */
-	float scale;     /* in a push: that of the call, which may be in a graph */
+	float scale, grad_scale; /* in a push: those of the call, which may be in a graph */
 };
 
 /* ---- a compressor: the selections of a model's gradients, and its messages ---- */
@@ -154,6 +155,18 @@ struct device_sent {
 	uint32_t payload_bytes, crc; /* crc: CRC32C of the payload */
 	float scale;
 	int nonfinite; /* for sketches and values: a value is NaN or infinite */
+};
+
+/* vector[index[i]] += value[i], and narrow[index[i]] becomes that sum, rounded to narrow_type (enum
+ * value_type: VALUE_F16 or BF16) to nearest even; what is beyond its range becomes infinite. Lists
+ * as for apply(). */
+struct device_rounded {
+	float *vector; /* NULL: zeros, which stay as they are */
+	uint16_t *narrow;
+	int narrow_type;
+	const uint32_t *index;
+	const float *value;
+	uint32_t count;
 };
 
 struct device_ops {
@@ -247,6 +260,9 @@ struct device_ops {
 	 * values are 0. */
 	int (*apply)(struct device_compressor *c, float *vector, const uint32_t *index,
 		     const float *value, uint32_t count, int assign, void *stream);
+	/* The same of vectors of 16 bits. */
+	int (*apply_rounded)(struct device_compressor *c, const struct device_rounded *call,
+			     void *stream);
 };
 
 /* The type of the function by which a module returns its table, and that function's name. */

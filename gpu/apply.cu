@@ -2,7 +2,7 @@
  * Operations at the coordinates of a decoded message, as in runtime/compress/sparse.c. One thread
  * handles each coordinate, with one rounding, so the bits are those of the CPU. 256 threads, any
  * grid, one entry per thread and turn. Memory per entry: 8 bytes of the list, which may lie in
- * pinned host memory, and two sectors of 32 bytes of the vector. */
+ * pinned host memory, and two sectors of 32 bytes of the vector, and as many of one of 16 bits. */
 #include "gpu/apply.h"
 #include "gpu/tile.h"
 
@@ -10,9 +10,16 @@ KERNEL(apply, apply_args)
 {
 	for (uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < a.count;
 	     i += (uint64_t)gridDim.x * BLOCK) {
-		float *at = a.vector + (a.index ? a.index[i] : i), v = a.value ? a.value[i] : 0.0f;
+		const uint64_t at = a.index ? a.index[i] : i;
+		float v = a.value ? a.value[i] : 0.0f;
 
-		*at = a.assign ? v : *at + v;
+		if (!a.assign)
+			v = (a.vector ? a.vector[at] : 0.0f) + v;
+		if (a.vector)
+			a.vector[at] = v;
+		if (a.narrow)
+			a.narrow[at] = a.narrow_type == VALUE_F16 ? f16_round_inline(v) :
+								    bf16_round_inline(v);
 	}
 }
 

@@ -3,6 +3,7 @@
 #ifndef GPU_APPLY_H
 #define GPU_APPLY_H
 #include "base/device.h"
+#include "runtime/compress/quantize.h"
 #include <cuda_runtime_api.h>
 #include <stdint.h>
 
@@ -12,6 +13,10 @@ struct apply_args {
 	const float *value;    /* NULL: zeros */
 	uint32_t count;
 	int assign; /* vector[index[i]] = value[i] instead of += */
+	/* If not NULL: narrow[index[i]] becomes the same, rounded to narrow_type, F16 or BF16.
+	 * vector may then be NULL, which stands for zeros that stay as they are. */
+	uint16_t *narrow;
+	enum value_type narrow_type;
 };
 
 /* Sets value[i] = vector[index[i]] and *found = count, or *found = 0 if *refused is not zero. */

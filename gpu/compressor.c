@@ -292,6 +292,7 @@ static int enqueue_selection(struct device_compressor *c, const struct device_se
 					 .parts = (uint32_t)c->parts,
 					 .splits = splits,
 					 .scale = call->scale,
+					 .grad_scale = call->grad_scale,
 					 .room = v.room,
 					 .summary = &c->results->summary,
 					 .part = c->results->part,
@@ -337,7 +338,8 @@ static int report(struct device_compressor *c, const struct device_push *push, v
 					  .part = c->results->part,
 					  .parts = (uint32_t)c->parts,
 					  .grad = adds && call->judge ? call->grad : NULL,
-					  .narrow = adds && call->grad_type != VALUE_F32,
+					  .grad_type = (enum value_type)call->grad_type,
+					  .grad_scale = call->grad_scale,
 					  .selection = v.selection,
 					  .from = (const uint32_t *)(const void *)c->results,
 					  .to = (uint32_t *)(void *)c->arrived,
@@ -546,6 +548,7 @@ int cuda_pushed(struct device_compressor *c, struct device_selected *out, struct
 	if (!is_done(c))
 		return refuse_unreported(c);
 	*out = (struct device_selected){ .scale = got->scale,
+					 .grad_scale = got->grad_scale,
 					 .n = got->found,
 					 .nan = got->nan != 0,
 					 .passes = got->passes,
@@ -671,6 +674,18 @@ int cuda_apply(struct device_compressor *c, float *vector, const uint32_t *index
 	const struct apply_args args = {
 		.vector = vector, .index = index, .value = value, .count = count, .assign = assign
 	};
+
+	return selector_apply(c->s, &args, stream);
+}
+
+int cuda_apply_rounded(struct device_compressor *c, const struct device_rounded *call, void *stream)
+{
+	const struct apply_args args = { .vector = call->vector,
+					 .index = call->index,
+					 .value = call->value,
+					 .count = call->count,
+					 .narrow = call->narrow,
+					 .narrow_type = (enum value_type)call->narrow_type };
 
 	return selector_apply(c->s, &args, stream);
 }

@@ -30,11 +30,11 @@ struct push_part {
 
 /* The result of the selection, from struct topk_state. */
 struct push_summary {
-	float scale; /* of the selection's arguments */
+	float scale, grad_scale; /* of the selection's arguments */
 	uint32_t found, nan, largest, passes, nonfinite, inverted_first;
 	uint32_t blocks;  /* how many blocks of report are done */
 	uint32_t settled; /* whether what the messages hold was subtracted from the residual */
-	uint32_t bad;     /* the first value that is not finite */
+	float bad;        /* the first value that is not finite */
 };
 
 /* The device counts pushes, because a launch of a graph brings no arguments. Number 0 is none. */
@@ -56,7 +56,8 @@ struct split_args {
 	struct push_place *place;
 	uint32_t parts, room; /* room: entries of index */
 	int splits;           /* 0: the parts have no entries */
-	float scale;          /* by which the selection multiplied the gradient */
+	/* By which the selection multiplied the gradient, and its codes before. */
+	float scale, grad_scale;
 	struct push_summary *summary;
 	struct push_part *part;
 	uint32_t *selected;     /* the address of push_signs.selected */
@@ -122,7 +123,8 @@ struct report_args {
 	uint32_t parts;
 	/* The first value of it that is not finite is reported; NULL: none is. */
 	const void *grad;
-	int narrow;                   /* its values have 16 bits */
+	enum value_type grad_type;
+	float grad_scale;             /* of 8 bits */
 	struct topk_state *selection; /* cleared after its content is copied to summary */
 	const uint32_t *from;         /* the results, as a number of words */
 	uint32_t *to;                 /* where the host reads them */
@@ -169,4 +171,6 @@ int cuda_land(struct device_compressor *c, uint32_t count, uint32_t **index, flo
 	      void *stream);
 int cuda_apply(struct device_compressor *c, float *vector, const uint32_t *index,
 	       const float *value, uint32_t count, int assign, void *stream);
+int cuda_apply_rounded(struct device_compressor *c, const struct device_rounded *call,
+		       void *stream);
 #endif

@@ -5,8 +5,8 @@
  * runtime/worker/signal.c, because the formulas are the same and the norm is summed up in the order
  * of runtime/compress/moments.h. 256 threads, with as many blocks as are resident together.
  *
- * Memory per coordinate: 4 bytes (2 for f16 or bf16) to check or clip, 12 to add, and 8 more with
- * momentum. The selection's launch, which follows in the stream, reads the result. */
+ * Memory per coordinate: 4 bytes (2 or 1 for fewer bits) to check or clip, 12 to add, and 8 more
+ * with momentum. The selection's launch, which follows in the stream, reads the result. */
 #include "gpu/fold.h"
 #include "gpu/moments.h"
 #include "runtime/compress/clip_rules.h"
@@ -32,7 +32,7 @@ __device__ static inline float4 plus4(float4 a, float4 b)
 __device__ static inline float narrow_one(const struct fold_args *a, uint64_t at, uint32_t i,
 					  uint32_t left)
 {
-	return i < left ? widened(((const uint16_t *)a->grad)[at + i], a->grad_type) : 0.0f;
+	return i < left ? widened_at(a->grad, at + i, a->grad_type, a->grad_scale) : 0.0f;
 }
 
 /* Loads half a tile of the gradient, which may have any alignment, as floats. Beyond the end it
@@ -52,7 +52,7 @@ __device__ static inline void load_gradient(const struct fold_args *a, uint64_t 
 		const uint32_t i = j * ROUND_COORDINATES;
 
 		if (four) {
-			g[j] = widened_four((const uint16_t *)a->grad + at + i, a->grad_type);
+			g[j] = widened_four(a->grad, at + i, a->grad_type, a->grad_scale);
 			continue;
 		}
 		g[j].x = narrow_one(a, at, i, left);

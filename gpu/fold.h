@@ -7,7 +7,8 @@
 
 struct fold_args {
 	const void *grad;
-	enum value_type grad_type; /* F32, F16 or BF16 */
+	enum value_type grad_type; /* F32, F16, BF16 or one of 8 bits */
+	float grad_scale;          /* of 8 bits */
 	float scale;
 	/* If grad holds NaN or infinity: change nothing and select nothing (state->nan). */
 	int judge;

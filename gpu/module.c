@@ -61,6 +61,7 @@ static const struct device_ops ops = {
 	.settle = cuda_settle,
 	.land = cuda_land,
 	.apply = cuda_apply,
+	.apply_rounded = cuda_apply_rounded,
 };
 
 static const struct device_kernels kernels = {

@@ -73,13 +73,15 @@ KERNEL(split, split_args)
 	}
 	if (threadIdx.x == 0) {
 		a.summary->scale = a.scale;
+		a.summary->grad_scale = a.grad_scale;
 		a.summary->found = got->found;
 		a.summary->nan = got->nan;
 		a.summary->largest = got->largest;
 		a.summary->passes = got->passes;
 		a.summary->nonfinite = got->nonfinite;
 		a.summary->inverted_first = got->inverted_first;
-		a.summary->blocks = a.summary->settled = a.summary->bad = 0;
+		a.summary->blocks = a.summary->settled = 0;
+		a.summary->bad = 0;
 		tell_host(a.selected, push_after(*a.number));
 	}
 }
@@ -211,12 +213,13 @@ __device__ static inline int all_packed(const struct report_args *a, uint32_t *u
 	return !*unpacked;
 }
 
-/* The bits of the first value that is not finite. */
-__device__ static inline uint32_t bad_value(const struct report_args *a)
+/* The first value that is not finite. */
+__device__ static inline float bad_value(const struct report_args *a)
 {
 	const uint32_t at = ~a->summary->inverted_first;
 
-	return a->narrow ? ((const uint16_t *)a->grad)[at] : ((const uint32_t *)a->grad)[at];
+	return a->grad_type == VALUE_F32 ? ((const float *)a->grad)[at] :
+					   widened_at(a->grad, at, a->grad_type, a->grad_scale);
 }
 
 __device__ static inline void tell(const struct report_args *a, int settled)
@@ -225,7 +228,7 @@ __device__ static inline void tell(const struct report_args *a, int settled)
 
 	if (threadIdx.x == 0) {
 		a->summary->settled = settled != 0;
-		a->summary->bad = a->grad && a->summary->nonfinite ? bad_value(a) : 0;
+		a->summary->bad = a->grad && a->summary->nonfinite ? bad_value(a) : 0.0f;
 	}
 	__syncthreads();
 	for (uint32_t i = threadIdx.x; i < a->words; i += BLOCK)

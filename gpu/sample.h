@@ -22,7 +22,7 @@ __device__ static inline float sum_at(const struct topk_args *a, int adding, uin
 		return v + a->scale * one((const float *)a->grad, i, a->n);
 	if (!adds_narrow(a, tile_whole(a, i / TILE_COORDINATES)))
 		return v; /* prepare() has added it */
-	return v + a->scale * widened(((const uint16_t *)a->grad)[i], a->grad_type);
+	return v + a->scale * widened_at(a->grad, i, a->grad_type, a->grad_scale);
 }
 
 /* The key of sample j, or that of zero for an exempt coordinate. */

@@ -196,6 +196,7 @@ static int enqueue_fold(struct device_selector *s, const struct device_select *c
 {
 	const struct fold_args f = { .grad = call->grad,
 				     .grad_type = args->grad_type,
+				     .grad_scale = args->grad_scale,
 				     .scale = call->scale,
 				     .judge = call->judge,
 				     .zero = call->zero,
@@ -251,6 +252,7 @@ int cuda_select(struct device_selector *s, const struct device_selection *select
 				  .residual = call->residual,
 				  .grad = call->grad,
 				  .grad_type = (enum value_type)call->grad_type,
+				  .grad_scale = call->grad_scale,
 				  .scale = call->scale,
 				  /* With x there is neither a gradient nor a residual. */
 				  .adds = !selection->x && !folds(selection),

@@ -28,12 +28,12 @@ __device__ static inline void judge_one(float v, uint64_t i, uint32_t *bad, uint
 	*inverted = ~(uint32_t)i > *inverted ? ~(uint32_t)i : *inverted;
 }
 
-/* Checks the values of a 16-bit gradient one by one. */
+/* Checks the values of a gradient of 16 or 8 bits one by one. */
 __device__ static inline void judge_narrow(const struct topk_args *a, uint32_t *bad,
 					   uint32_t *inverted)
 {
 	for (uint64_t i = blockIdx.x * BLOCK + threadIdx.x; i < a->n; i += gridDim.x * BLOCK)
-		judge_one(widened(((const uint16_t *)a->grad)[i], a->grad_type), i, bad, inverted);
+		judge_one(widened_at(a->grad, i, a->grad_type, a->grad_scale), i, bad, inverted);
 }
 
 /* Counts NaN and infinity in grad. Returns 1 if there are any. */
@@ -82,8 +82,9 @@ __device__ static inline int judge_late(const struct topk_args *a, uint32_t *pas
 }
 
 /* Called before a kernel's first pass. Returns 1 if grad is to be checked first and has NaN or
- * infinity. Of a 16-bit gradient, adds here one by one what vector loads cannot read: all of it if
- * it is not aligned, else the last tile. The passes thus spend no registers on rare cases. */
+ * infinity. Of a gradient of 16 or 8 bits, adds here one by one what vector loads cannot read: all
+ * of it if it is not aligned, else the last tile. The passes thus spend no registers on rare cases.
+ */
 __device__ static inline int prepare(const struct topk_args *a, uint32_t *passed)
 {
 	if (a->judge == DEVICE_JUDGE_FIRST && judge(a, passed))
@@ -96,7 +97,7 @@ __device__ static inline int prepare(const struct topk_args *a, uint32_t *passed
 
 	for (uint64_t i = begin + blockIdx.x * BLOCK + threadIdx.x; i < a->n;
 	     i += gridDim.x * BLOCK)
-		a->residual[i] += a->scale * widened(((const uint16_t *)a->grad)[i], a->grad_type);
+		a->residual[i] += a->scale * widened_at(a->grad, i, a->grad_type, a->grad_scale);
 	grid_barrier(&a->state->barrier, passed);
 	return 0;
 }

@@ -6,6 +6,7 @@
 #define GPU_TILE_H
 #include "gpu/kernel.h"
 #include "gpu/topk.h"
+#include "runtime/compress/value_codes.h"
 
 enum { HALF = TILE_ROUNDS / 2 };
 
@@ -103,43 +104,67 @@ __device__ static inline void store_half(float *p, uint64_t at, uint64_t n, int 
 	}
 }
 
-/* ---- gradients in 16 bits ---- */
+/* ---- gradients in 16 bits, or 8 with a scale ---- */
 
-/* One element, exactly. */
-__device__ static inline float widened(uint32_t code, enum value_type type)
+/* One element, of 16 bits exactly. */
+__device__ static inline float widened(uint32_t code, enum value_type type, float scale)
 {
-	return type == VALUE_F16 ? half_value((uint16_t)code) : bits_float(code << 16);
+	if (type == VALUE_F16)
+		return half_value((uint16_t)code);
+	if (type == VALUE_BF16)
+		return bits_float(code << 16);
+	return scale * (type == VALUE_F8_E5M2 ? half_value((uint16_t)(code << 8)) :
+						e4m3fn_decode_inline((uint8_t)code));
 }
 
-/* Whether take_half() adds this tile's gradient, 8 bytes per lane and round. What it does not add,
- * prepare() has added before. */
+__device__ static inline float widened_at(const void *grad, uint64_t i, enum value_type type,
+					  float scale)
+{
+	return widened(value_eight(type) ? ((const uint8_t *)grad)[i] : ((const uint16_t *)grad)[i],
+		       type, scale);
+}
+
+/* Whether take_half() adds this tile's gradient, 8 or 4 bytes per lane and round. What it does not
+ * add, prepare() has added before. */
 __device__ static inline int adds_narrow(const struct topk_args *a, int whole)
 {
 	return whole && may_load_vectors(a->grad);
 }
 
-/* Four elements at once, from 8 aligned bytes. */
-__device__ static inline float4 widened_four(const uint16_t *p, enum value_type type)
+/* Four elements at once, from 8 or 4 aligned bytes. */
+__device__ static inline float4 widened_four(const void *grad, uint64_t at, enum value_type type,
+					     float scale)
 {
-	const uint64_t codes = *(const uint64_t *)(const void *)p;
-	TOUCH(sizeof(codes));
-	const uint32_t low = (uint32_t)codes, high = (uint32_t)(codes >> 32);
 	float4 v;
 
-	v.x = widened(low & 0xffff, type);
-	v.y = widened(low >> 16, type);
-	v.z = widened(high & 0xffff, type);
-	v.w = widened(high >> 16, type);
+	if (value_eight(type)) {
+		const uint32_t codes = *(const uint32_t *)(const void *)((const uint8_t *)grad +
+									 at);
+		TOUCH(sizeof(codes));
+
+		v.x = widened(codes & 0xff, type, scale);
+		v.y = widened(codes >> 8 & 0xff, type, scale);
+		v.z = widened(codes >> 16 & 0xff, type, scale);
+		v.w = widened(codes >> 24, type, scale);
+		return v;
+	}
+	const uint64_t codes = *(const uint64_t *)(const void *)((const uint16_t *)grad + at);
+	TOUCH(sizeof(codes));
+	const uint32_t low = (uint32_t)codes, high = (uint32_t)(codes >> 32);
+
+	v.x = widened(low & 0xffff, type, scale);
+	v.y = widened(low >> 16, type, scale);
+	v.z = widened(high & 0xffff, type, scale);
+	v.w = widened(high >> 16, type, scale);
 	return v;
 }
 
 __device__ static inline void add_narrow_half(const struct topk_args *a, uint64_t at, float4 *v)
 {
-	const uint16_t *p = (const uint16_t *)a->grad + at;
-
 	UNROLL
 	for (unsigned j = 0; j < HALF; j++) {
-		const float4 g = widened_four(p + j * ROUND_COORDINATES, a->grad_type);
+		const float4 g = widened_four(a->grad, at + j * ROUND_COORDINATES, a->grad_type,
+					      a->grad_scale);
 
 		v[j].x += a->scale * g.x;
 		v[j].y += a->scale * g.y;

@@ -38,7 +38,8 @@ struct topk_args {
 	const float *x; /* NULL: compute residual += scale * grad and select from residual */
 	float *residual;
 	const void *grad;
-	enum value_type grad_type; /* F32, F16 or BF16 */
+	enum value_type grad_type; /* F32, F16, BF16 or one of 8 bits */
+	float grad_scale;          /* of 8 bits */
 	float scale;
 	int adds; /* 0: the residual is the sum already */
 	int clear, by_level;

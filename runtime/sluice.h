@@ -177,8 +177,10 @@ typedef struct sluice_tensor_rule {
 } sluice_tensor_rule;
 
 /* Types of the elements of a gradient: float, IEEE half precision, or bfloat16 (the upper half of a
- * float), little-endian. The values are part of the ABI. */
-enum { SLUICE_F32 = 0, SLUICE_F16 = 1, SLUICE_BF16 = 2 };
+ * float), little-endian; or 8 bits as the Open Compute Project has them, to which belongs a scale:
+ * an element is scale * code. Parameters and means have none of 8 bits. The values are part of the
+ * ABI. */
+enum { SLUICE_F32 = 0, SLUICE_F16 = 1, SLUICE_BF16 = 2, SLUICE_F8_E4M3FN = 6, SLUICE_F8_E5M2 = 7 };
 
 /* A piece of a vector that lies in several places: count elements of a type of the above. Pieces
  * follow each other in the flat vector, and their counts add up to that of the model; a piece may
@@ -187,6 +189,7 @@ typedef struct sluice_segment {
 	void *data; /* only read in a push */
 	uint64_t count;
 	int type;
+	float scale; /* of 8 bits, read of no other type; 0: that of sluice_set_grad_scale() */
 } sluice_segment;
 
 typedef struct sluice_model_attr {
@@ -274,6 +277,11 @@ SLUICE_API int sluice_pull(sluice_model *model, void *params);
  * step. Unequal rates end the job with a message that names ranks and rates. Errors: EINVAL.
  * Thread class: object. */
 SLUICE_API int sluice_set_lr(sluice_model *model, float lr);
+
+/* Of gradients of 8 bits: what each of their codes is multiplied by in the following pushes, as a
+ * float, before all else. Finite and above 0; 1 at first. Each worker has its own. Errors: EINVAL.
+ * Thread class: object. */
+SLUICE_API int sluice_set_grad_scale(sluice_model *model, float scale);
 
 /* Pushes the gradient of the coordinates begin .. begin + count - 1, as back-propagation finishes
  * them. The ranges of a step may come in any order and must cover every coordinate exactly once;

@@ -13,7 +13,7 @@ imported only when it is asked for.
 from . import errors
 from ._library import path as library_path
 from ._library import version as library_version
-from ._vector import BF16, F16, F32
+from ._vector import BF16, F16, F32, F8_E4M3FN, F8_E5M2
 from ._version import VERSION as __version__
 from .bootstrap import Bootstrap, Folder
 from .errors import (BootError, DeviceError, Error, FileError, GPUError, InvalidError,
@@ -23,7 +23,7 @@ from .job import Job
 from .model import Model
 from .recipe import Recipe
 
-__all__ = ["BF16", "BootError", "Bootstrap", "DeviceError", "Error", "F16", "F32", "FileError", "Folder", "GPUError",
+__all__ = ["BF16", "BootError", "Bootstrap", "DeviceError", "Error", "F16", "F32", "F8_E4M3FN", "F8_E5M2", "FileError", "Folder", "GPUError",
            "InvalidError", "Job", "Model", "NotSupportedError", "NumericError", "OutOfMemoryError",
            "PeerError", "Recipe", "WaitTimeoutError", "WireError", "__version__", "errors",
            "library_path", "library_version"]

@@ -24,6 +24,8 @@ CONSTANTS = {
     "SLUICE_F32": 0,
     "SLUICE_F16": 1,
     "SLUICE_BF16": 2,
+    "SLUICE_F8_E4M3FN": 6,
+    "SLUICE_F8_E5M2": 7,
     "SLUICE_ABORT": 1,
     "SLUICE_CONTINUE": 2,
     "SLUICE_GATHER_MAX": 512,
@@ -72,7 +74,7 @@ class sluice_tensor_rule(Structure):
 
 
 class sluice_segment(Structure):
-    _fields_ = [("data", c_void_p), ("count", c_uint64), ("type", c_int)]
+    _fields_ = [("data", c_void_p), ("count", c_uint64), ("type", c_int), ("scale", c_float)]
 
 
 class sluice_model_attr(Structure):
@@ -191,6 +193,7 @@ PROTOTYPES = {
     "sluice_pull_range": (c_int, [_model, c_uint64, c_uint64]),
     "sluice_pull_begin_segments": (c_int, [_model, POINTER(sluice_segment), c_size_t]),
     "sluice_join": (c_int, [_model, c_void_p, POINTER(c_int)]),
+    "sluice_set_grad_scale": (c_int, [_model, c_float]),
     "sluice_set_lr": (c_int, [_model, c_float]),
     "sluice_serve": (c_int, [_model]),
     "sluice_raise": (None, [_model, c_uint]),

@@ -6,22 +6,25 @@ Nothing is copied. A Vector holds what it was made of, so the memory lives as lo
 from __future__ import annotations
 
 import ctypes
-from typing import Any, List, Optional, Tuple
+from typing import Any, List, Optional, Sequence, Tuple
 
 from ._abi import CONSTANTS, sluice_segment
 
-F32, F16, BF16 = (CONSTANTS["SLUICE_" + name] for name in ("F32", "F16", "BF16"))
-NAMES = {F32: "float32", F16: "float16", BF16: "bfloat16"}
-SIZES = {F32: 4, F16: 2, BF16: 2}
-_TYPES_OF_TORCH = {"torch.float32": F32, "torch.float16": F16, "torch.bfloat16": BF16}
+F32, F16, BF16, F8_E4M3FN, F8_E5M2 = (
+    CONSTANTS["SLUICE_" + name] for name in ("F32", "F16", "BF16", "F8_E4M3FN", "F8_E5M2"))
+NAMES = {F32: "float32", F16: "float16", BF16: "bfloat16", F8_E4M3FN: "float8_e4m3fn", F8_E5M2: "float8_e5m2"}
+SIZES = {F32: 4, F16: 2, BF16: 2, F8_E4M3FN: 1, F8_E5M2: 1}
+PARAMETERS = (F32, F16, BF16)  # types that parameters and means can have
+GRADIENTS = PARAMETERS + (F8_E4M3FN, F8_E5M2)
+_TYPES_OF_TORCH = {"torch." + name: kind for kind, name in NAMES.items()}
 _TYPES_OF_BUFFERS = {"f": F32, "<f": F32, "=f": F32, "e": F16, "<e": F16, "=e": F16}
-_DLPACK_FLOAT, _DLPACK_BFLOAT = 2, 4
+_DLPACK_FLOAT, _DLPACK_BFLOAT, _DLPACK_E4M3FN, _DLPACK_E5M2 = 2, 4, 10, 12
 _DLPACK_HOSTS = (1, 3, 13)  # CPU, pinned and managed memory
 _DLPACK_CUDA = 2
 
 
 class Vector:
-    """A contiguous vector: ``address``, ``count`` elements of ``type`` (SLUICE_F32, F16 or BF16)."""
+    """A contiguous vector: ``address``, ``count`` elements of ``type``, a key of NAMES."""
 
     __slots__ = ("address", "count", "type", "device", "owner", "_release")
 
@@ -65,7 +68,8 @@ _WRITABLE, _FORMAT, _C_CONTIGUOUS = 0x1, 0x4, 0x20 | 0x18
 def _of_torch(tensor: Any, what: str) -> Vector:
     kind = _TYPES_OF_TORCH.get(str(tensor.dtype))
     if kind is None:
-        raise TypeError(f"{what} is a tensor of {tensor.dtype}: needed is float32, float16 or bfloat16")
+        raise TypeError(f"{what} is a tensor of {tensor.dtype}: needed is float32, float16 or bfloat16, "
+                        "or float8_e4m3fn or float8_e5m2 of a gradient")
     if not tensor.is_contiguous():
         raise ValueError(f"{what} is a tensor with gaps: pass a contiguous one")
     if tensor.device.type not in ("cpu", "cuda"):
@@ -95,10 +99,12 @@ def _of_dlpack(thing: Any, what: str) -> Vector:
     capsule = thing.__dlpack__()
     tensor = _DLTensor.from_address(_capsule_pointer(capsule, b"dltensor"))
     kind = {(_DLPACK_FLOAT, 32): F32, (_DLPACK_FLOAT, 16): F16,
-            (_DLPACK_BFLOAT, 16): BF16}.get((tensor.code, tensor.bits))
+            (_DLPACK_BFLOAT, 16): BF16, (_DLPACK_E4M3FN, 8): F8_E4M3FN,
+            (_DLPACK_E5M2, 8): F8_E5M2}.get((tensor.code, tensor.bits))
     if kind is None or tensor.lanes != 1:
         raise TypeError(f"{what} has elements of DLPack type ({tensor.code}, {tensor.bits} bits): "
-                        "needed is float32, float16 or bfloat16")
+                        "needed is float32, float16 or bfloat16, or float8_e4m3fn or float8_e5m2 of a "
+                        "gradient")
     if tensor.device_type not in _DLPACK_HOSTS + (_DLPACK_CUDA,):
         raise TypeError(f"{what} is on DLPack device {tensor.device_type}: needed is host memory or "
                         "a CUDA device")
@@ -140,19 +146,27 @@ def vector(thing: Any, what: str, count: Optional[int], types: Tuple[int, ...] =
 class Pieces:
     """A vector that lies in several places: ``array`` of ``n`` segments, in the order of the vector.
 
-    count: the elements that it must have, or None.
+    count: the elements that it must have, or None. types: those that a piece may have. scales: one
+    for each piece, used for those of 8 bits; None: that of Model.set_grad_scale().
     """
 
     __slots__ = ("array", "n", "count", "vectors")
 
-    def __init__(self, things: Any, what: str, count: Optional[int], writable: bool = False) -> None:
+    def __init__(self, things: Any, what: str, count: Optional[int], writable: bool = False,
+                 types: Tuple[int, ...] = PARAMETERS, scales: Optional[Sequence[Any]] = None) -> None:
         self.vectors: List[Vector] = [
-            vector(thing, f"piece {i} of {what}", None, (F32, F16, BF16), writable)
+            vector(thing, f"piece {i} of {what}", None, types, writable)
             for i, thing in enumerate(things)]
         self.n = len(self.vectors)
         self.array = (sluice_segment * self.n)()
         for segment, of in zip(self.array, self.vectors):
             segment.data, segment.count, segment.type = of.address, of.count, of.type
+        if scales is not None and len(scales) != self.n:
+            raise ValueError(f"there are {len(scales)} scales for the {self.n} pieces of {what}")
+        for segment, scale in zip(self.array, scales or ()):
+            segment.scale = float(scale)
+            if not segment.scale > 0:
+                raise ValueError(f"the scale of a piece of {what} is {scale}: needed is one above 0")
         self.count = sum(of.count for of in self.vectors)
         if count is not None and self.count != count:
             raise ValueError(f"the {self.n} pieces of {what} have {self.count} elements: needed are {count}")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ctypes
 import os
-from typing import TYPE_CHECKING, Any, Dict, List, Optional, Union
+from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Union
 
 from . import _abi
 from ._library import check, lib
-from ._vector import BF16, F16, F32, Pieces, vector
+from ._vector import F32, GRADIENTS, NAMES, PARAMETERS, Pieces, vector
 from .errors import InvalidError
 from .recipe import Recipe, Rules, Tensors, attributes
 
@@ -31,7 +31,7 @@ class Model:
     steps_per_epoch: for a recipe that counts epochs.
     memory_bytes: opening fails above this; 0 takes SLUICE_MEMORY.
     stream: a cudaStream_t, as ``torch.cuda.Stream.cuda_stream``.
-    grad_type: SLUICE_F32 (0), SLUICE_F16 (1) or SLUICE_BF16 (2), the type of all gradients.
+    grad_type: sluice.F32, F16, BF16, F8_E4M3FN or F8_E5M2, the type of all gradients in one vector.
     param_type: that of params, and of the mean with update=none. None: what params has.
     uneven: workers may run out of gradients, see join().
     rules: for each of tensors a factor of the learning rate, and the weight decay in place of that of
@@ -46,9 +46,10 @@ class Model:
                  stream: Optional[int] = None, grad_type: int = F32, uneven: bool = False,
                  param_type: Optional[int] = None, rules: Optional[Rules] = None) -> None:
         self._handle: Optional[ctypes.c_void_p] = None
-        if grad_type not in (F32, F16, BF16):
-            raise ValueError(f"grad_type is {grad_type}: needed is 0 (float32), 1 (float16) or 2 (bfloat16)")
-        any_type, start = (F32, F16, BF16), None
+        if grad_type not in GRADIENTS:
+            raise ValueError(f"grad_type is {grad_type}: needed is "
+                             + ", ".join(f"{kind} ({NAMES[kind]})" for kind in GRADIENTS))
+        any_type, start = PARAMETERS, None
         self._pieces: Optional[Pieces] = None  # of the parameters, if that is how they were given
         if isinstance(params, (list, tuple)):
             self._pieces = Pieces(params, "params", count, writable=True)
@@ -91,16 +92,20 @@ class Model:
             return None
         return vector(params, what, self.count, (self._param_type,), writable=True).address
 
-    def push(self, grad: Any) -> None:
+    def push(self, grad: Any, scales: Optional[Sequence[Any]] = None) -> None:
         """Pushes grad[count], the mean gradient of this worker's rows, of the type grad_type.
 
         grad: a vector, or a list of vectors that together are one, each of a type of its own.
+        scales: of a list, what the codes of those of 8 bits are multiplied by; None: see
+        set_grad_scale().
         """
         if isinstance(grad, (list, tuple)):
-            pieces = Pieces(grad, "grad", self.count)
+            pieces = Pieces(grad, "grad", self.count, types=GRADIENTS, scales=scales)
             self._pushed.append(pieces)
             check(lib.sluice_push_segments(self._at(), pieces.array, pieces.n))
             return
+        if scales is not None:
+            raise ValueError("scales belong to a list of vectors: the scale of one is set by set_grad_scale()")
         found = vector(grad, "grad", self.count, (self._grad_type,))
         self._pushed.append(found)
         check(lib.sluice_push(self._at(), found.address))
@@ -181,6 +186,14 @@ class Model:
     def set_lr(self, lr: float) -> None:
         """The learning rate of the following pushes, equal on all workers."""
         check(lib.sluice_set_lr(self._at(), lr))
+
+    def set_grad_scale(self, scale: Any) -> None:
+        """What the codes of gradients of 8 bits are multiplied by in the following pushes; 1 at first.
+
+        This is the scale of torch._scaled_mm, by which what was made small is made large again. A
+        tensor of one element is read, for which the host waits if it is on a GPU.
+        """
+        check(lib.sluice_set_grad_scale(self._at(), float(scale)))
 
     def raise_flags(self, flags: int) -> None:
         """Adds flags, of which the low eight bits travel with the next push."""

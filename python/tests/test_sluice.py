@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """The package without torch, in a job of one process; run by sluice.sh."""
 import array
+import ctypes
 import difflib
 import os
 import pickle
@@ -165,6 +166,52 @@ class Steps(unittest.TestCase):
             self.assertEqual(list(mean), [1.0, -2.0])
             with self.assertRaisesRegex(TypeError, "grad holds float32: needed is float16"):
                 model.push(floats(1, 2))
+
+    def test_eight_bits(self):
+        """An object that says of itself what a tensor of torch says."""
+        class Device:
+            type = "cpu"
+
+        class Tensor:
+            def __init__(self, codes, dtype):
+                self.codes, self.dtype, self.device = (ctypes.c_uint8 * len(codes))(*codes), dtype, Device()
+
+            def is_contiguous(self):
+                return True
+
+            def data_ptr(self):
+                return ctypes.addressof(self.codes)
+
+            def numel(self):
+                return len(self.codes)
+
+        mean = floats(0, 0, 0)
+        e4m3fn, e5m2 = "torch.float8_e4m3fn", "torch.float8_e5m2"
+        with self.job.open(mean, "up=all down=all update=none", grad_type=sluice.F8_E4M3FN) as model:
+            model.push(Tensor((0x38, 0xc0, 0x7e), e4m3fn))
+            model.pull_mean(mean)
+            self.assertEqual(list(mean), [1.0, -2.0, 448.0])
+            model.set_grad_scale(0.5)
+            model.push(Tensor((0x38, 0xc0, 0x01), e4m3fn))
+            model.pull_mean(mean)
+            self.assertEqual(list(mean), [0.5, -1.0, 2.0 ** -10])
+            model.push([Tensor((0x3c,), e5m2), floats(3), Tensor((0x7b,), e5m2)], scales=[2, 1, 0.25])
+            model.pull_mean(mean)
+            self.assertEqual(list(mean), [2.0, 3.0, 57344.0 / 4])
+            model.push([Tensor((0x3c,), e5m2), floats(3, 4)])
+            model.pull_mean(mean)
+            self.assertEqual(list(mean), [0.5, 3.0, 4.0])
+            with self.assertRaisesRegex(TypeError, "grad holds float8_e5m2: needed is float8_e4m3fn"):
+                model.push(Tensor((0, 0, 0), e5m2))
+            with self.assertRaisesRegex(ValueError, "2 scales for the 1 pieces"):
+                model.push([floats(1, 2, 3)], scales=[1, 2])
+            with self.assertRaisesRegex(ValueError, "set_grad_scale"):
+                model.push(floats(1, 2, 3), scales=[1])
+            with self.assertRaisesRegex(sluice.Error, "must be finite and > 0"):
+                model.set_grad_scale(0)
+            with self.assertRaisesRegex(TypeError, "mean holds float8_e5m2: needed is float32"):
+                model.push(Tensor((0, 0, 0), e4m3fn))
+                model.pull_mean(Tensor((0, 0, 0), e5m2))
 
     def test_dlpack(self):
         try:

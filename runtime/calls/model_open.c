@@ -24,9 +24,9 @@ static int check_attributes(const sluice_model_attr *attr, const char *function)
 	if (!(attr->lr >= 0) || !isfinite(attr->lr))
 		return fail(SLUICE_EINVAL, "%s: lr=%g, must be finite and > 0", function,
 			    (double)attr->lr);
-	int rc = segments_check_type(attr->grad_type, "grad_type", function);
+	int rc = segments_check_type(attr->grad_type, 1, "grad_type", function);
 	if (!rc)
-		rc = segments_check_type(attr->param_type, "param_type", function);
+		rc = segments_check_type(attr->param_type, 0, "param_type", function);
 	if (!rc && attr->uneven & ~1)
 		rc = fail(SLUICE_EINVAL, "%s: uneven=%d, must be 0 or 1", function, attr->uneven);
 	if (!rc && attr->rules && !attr->n_tensors)
@@ -408,6 +408,7 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 	model->update.tensors = tensors_ruled(model->tensors) ? model->tensors : NULL;
 	model->lr = attr->lr > 0 ? attr->lr : 0.01f;
 	model->grad_type = (enum value_type)attr->grad_type;
+	model->grad_scale = 1;
 	plan_make(&model->plan, &model->recipe, model_pushed_type(model), job->members.elastic);
 	model->schema = schema_of(model);
 	uint64_t need = model_memory(&model->layout, &model->recipe, job->rank);

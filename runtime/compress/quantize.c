@@ -35,7 +35,7 @@ static inline words load_words(const float *v)
 
 size_t value_bytes(enum value_type type)
 {
-	return type == VALUE_F32 ? 4 : 2;
+	return type == VALUE_F32 ? 4 : value_eight(type) ? 1 : 2;
 }
 
 float value_scale(enum value_type type, const float *v, size_t n)
@@ -368,7 +368,9 @@ void values_encode(enum value_type type, float scale, const float *v, size_t n, 
 		break;
 	case VALUE_UNIFORM:
 	case VALUE_GRID:
-	case VALUE_ROUND: break; /* few_bits.h */
+	case VALUE_ROUND: /* few_bits.h */
+	case VALUE_F8_E4M3FN:
+	case VALUE_F8_E5M2: break;
 	}
 }
 
@@ -386,7 +388,9 @@ static void decode_piece(enum value_type type, float scale, const uint8_t *in, s
 		break;
 	case VALUE_UNIFORM:
 	case VALUE_GRID:
-	case VALUE_ROUND: break; /* few_bits.h */
+	case VALUE_ROUND: /* few_bits.h */
+	case VALUE_F8_E4M3FN:
+	case VALUE_F8_E5M2: break;
 	}
 }
 
@@ -404,4 +408,16 @@ int values_decode(enum value_type type, float scale, const uint8_t *in, size_t n
 		largest = most > largest ? most : largest;
 	}
 	return largest < F32_INFINITY ? 0 : SLUICE_EWIRE;
+}
+
+void values_widen(enum value_type type, float scale, const uint8_t *in, size_t n, float *v)
+{
+	if (type == VALUE_F8_E4M3FN)
+		for (size_t i = 0; i < n; i++)
+			v[i] = scale * e4m3fn_decode_inline(in[i]);
+	else if (type == VALUE_F8_E5M2)
+		for (size_t i = 0; i < n; i++)
+			v[i] = scale * e5m2_decode_inline(in[i]);
+	else
+		(void)values_decode(type, 1, in, n, v); /* callers look for what is not finite */
 }

@@ -4,6 +4,7 @@
  * stays in range. */
 #ifndef COMPRESS_QUANTIZE_H
 #define COMPRESS_QUANTIZE_H
+#include "base/both.h"
 #include <stddef.h>
 #include <stdint.h>
 
@@ -13,10 +14,13 @@ enum value_type {
 	VALUE_BF16 = 2,
 	VALUE_UNIFORM = 3,
 	VALUE_GRID = 4,
-	VALUE_ROUND = 5
+	VALUE_ROUND = 5,
+	/* Of gradients alone: no message has them. */
+	VALUE_F8_E4M3FN = 6,
+	VALUE_F8_E5M2 = 7
 };
 enum {
-	VALUE_TYPES = 6,
+	VALUE_TYPES = 6,    /* of messages */
 	VALUE_BITS_MAX = 8, /* for uniform and grid */
 	ROUND_BITS_MAX = 22,
 	UNIFORM_BLOCK = 512,      /* if the recipe names no block */
@@ -32,7 +36,15 @@ struct value_coding {
 	float step;     /* for round: the width */
 };
 
-/* The rest of this header concerns the types f32, f16 and bf16. */
+/* Whether values of this type have 8 bits, and a scale beside them. */
+HOST_AND_DEVICE static inline int value_eight(enum value_type type)
+{
+	return type >= VALUE_F8_E4M3FN;
+}
+
+/* The rest of this header concerns the types f32, f16 and bf16, and where it says so, the two of 8
+ * bits. */
+/* Of these too. */
 size_t value_bytes(enum value_type type);
 /* The scale of a message with these values. It is 1 except for f16, where it is the power of two
  * that brings max |v| into [2^14, 2^15] (1 if all values are zero). It is at most 2^125, so that a
@@ -48,6 +60,10 @@ void values_encode(enum value_type type, float scale, const float *v, size_t n, 
 		   float *decoded);
 /* Returns 0, or SLUICE_EWIRE if a value decodes to NaN or infinity. v is not written beyond n. */
 int values_decode(enum value_type type, float scale, const uint8_t *in, size_t n, float *v);
+
+/* The n elements of a gradient as floats, NaN and infinity too; of 8 bits, each multiplied by
+ * scale. */
+void values_widen(enum value_type type, float scale, const uint8_t *in, size_t n, float *v);
 
 /* Functions for one value in portable C. They define the results of the vector instructions behind
  * the functions above. Encoding rounds to nearest even, and limits the result to finite values. */

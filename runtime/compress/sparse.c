@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 enum { AHEAD = 32, TO_READ = 0, TO_WRITE = 1 };
 
@@ -60,6 +61,16 @@ void vector_close(float *vector, size_t n)
 		munmap(vector, large_bytes(n));
 	else
 		free(vector);
+}
+
+void vector_discard(float *vector, size_t n)
+{
+	const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+	const uintptr_t begin = ((uintptr_t)vector + page - 1) / page * page;
+	const uintptr_t end = (uintptr_t)(vector + n) / page * page;
+
+	if (end > begin)
+		(void)madvise((void *)begin, end - begin, MADV_DONTNEED); /* else it stays */
 }
 
 /* Four values at once, in registers that every current machine has. */

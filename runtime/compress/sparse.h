@@ -12,6 +12,8 @@ enum { VECTOR_LINE = 16 };
 float *vector_open(size_t n);
 /* n is the number that it was opened with. vector may be NULL. */
 void vector_close(float *vector, size_t n);
+/* Gives the memory back until the vector is written again: what it held is lost. */
+void vector_discard(float *vector, size_t n);
 
 /* index[0..count) are ascending coordinates of the vector, and value[] is beside it. If index is
  * NULL, the coordinates are 0..count - 1. */

@@ -8,6 +8,7 @@
 enum {
 	F32_MAGNITUDE = 0x7fffffff,
 	F32_INFINITY = 0x7f800000,
+	F32_QUIET_NAN = 0x7fc00000,
 	F32_SIGN_SHIFT = 31,
 	F16_INFINITY = 0x7c00,
 	F16_LARGEST = 0x7bff,
@@ -61,6 +62,22 @@ HOST_AND_DEVICE static inline float f16_decode_inline(uint16_t code)
 	return bits_float(sign | ((magnitude << 13) + 0x38000000));
 }
 
+/* Sign, four bits of exponent (bias 7) and three of mantissa. There is no infinity, and only the
+ * largest magnitude is NaN. */
+HOST_AND_DEVICE static inline float e4m3fn_decode_inline(uint8_t code)
+{
+	const uint32_t sign = (uint32_t)(code & 0x80) << 24, magnitude = code & 0x7f;
+	const uint32_t normal = magnitude == 0x7f ? F32_QUIET_NAN : (magnitude << 20) + 0x3c000000;
+
+	return bits_float(sign | (magnitude < 8 ? float_bits((float)magnitude * 0x1p-9f) : normal));
+}
+
+/* The upper half of an f16. */
+HOST_AND_DEVICE static inline float e5m2_decode_inline(uint8_t code)
+{
+	return f16_decode_inline((uint16_t)(code << 8));
+}
+
 HOST_AND_DEVICE static inline uint16_t bf16_encode_inline(float v)
 {
 	uint32_t bits = float_bits(v);
@@ -69,6 +86,25 @@ HOST_AND_DEVICE static inline uint16_t bf16_encode_inline(float v)
 	if ((code & 0x7fff) > BF16_LARGEST)
 		code = (bits >> 16 & 0x8000) | BF16_LARGEST;
 	return (uint16_t)code;
+}
+
+/* As parameters and means are rounded: what is beyond the range becomes infinite. */
+HOST_AND_DEVICE static inline uint16_t f16_round_inline(float v)
+{
+	const uint32_t bits = float_bits(v);
+
+	return (bits & F32_MAGNITUDE) >= 0x477ff000 ?
+		       (uint16_t)((bits >> 16 & 0x8000) | F16_INFINITY) :
+		       f16_encode_inline(v);
+}
+
+HOST_AND_DEVICE static inline uint16_t bf16_round_inline(float v)
+{
+	const uint32_t bits = float_bits(v);
+
+	return (bits & F32_MAGNITUDE) >= 0x7f7f8000 ?
+		       (uint16_t)((bits >> 16 & 0x8000) | F32_INFINITY >> 16) :
+		       bf16_encode_inline(v);
 }
 
 HOST_AND_DEVICE static inline float bf16_decode_inline(uint16_t code)

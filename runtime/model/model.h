@@ -38,6 +38,7 @@ struct sluice_model {
 	float lr;
 	/* Type of the gradients that are pushed here; parameters (update=average) are floats. */
 	enum value_type grad_type;
+	float grad_scale;           /* of gradients of 8 bits */
 	enum value_type param_type; /* of one vector of parameters, or of a mean */
 	uint64_t step;              /* completed steps */
 	uint64_t first_step;        /* exchanges completed at open or at the restored checkpoint */
@@ -66,7 +67,7 @@ struct sluice_model {
 /* The flag of sluice_raise() that tells sluice_join() that a worker has brought a gradient. */
 enum { FLAG_GRADIENT = 0x80 };
 
-/* The type of the values in a push: VALUE_F32, F16 or BF16. */
+/* The type of the values in a push, not one of few bits. */
 static inline enum value_type model_pushed_type(const sluice_model *model)
 {
 	return model->recipe.update == UPDATE_AVERAGE ? VALUE_F32 : model->grad_type;

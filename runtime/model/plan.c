@@ -48,7 +48,7 @@ const char *const plan_trait_names[TRAITS] = {
 	[TRAIT_HOST_SELECTOR] = "selector unknown to devices",
 	[TRAIT_DRAWN_GRID] = "grid of drawn values",
 	[TRAIT_SELECTOR_ADDS_NOT] = "selector that does not add",
-	[TRAIT_HALF_GRADIENTS] = "16-bit gradients",
+	[TRAIT_HALF_GRADIENTS] = "gradients of 16 or 8 bits",
 	[TRAIT_ELASTIC] = "on_failure=continue",
 	[TRAIT_BIG_ENDIAN] = "big-endian machine",
 	[TRAIT_MEASURED] = "sluice_measure() is on",
@@ -180,8 +180,9 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 	[TRAIT_HOST_SELECTOR] = { [PATH_DEVICE] = "this recipe's selection is made on the host" },
 	[TRAIT_DRAWN_GRID] = { [PATH_DEVICE] = "the range of a grid is of what was drawn" },
 	[TRAIT_SELECTOR_ADDS_NOT] = { [PATH_FOLD] = "this selector reads the finished sum" },
-	[TRAIT_HALF_GRADIENTS] = { [PATH_FOLD] = "16-bit gradients are made floats first",
-				   [PATH_DENSE_PUSH] = "16-bit gradients are made floats first" },
+	[TRAIT_HALF_GRADIENTS] = { [PATH_FOLD] = "gradients of 16 or 8 bits are made floats first",
+				   [PATH_DENSE_PUSH] =
+					   "gradients of 16 or 8 bits are made floats first" },
 	[TRAIT_ELASTIC] = { [PATH_DENSE_SUM] = "with on_failure=continue a push counts from the "
 					       "moment it is taken" },
 	[TRAIT_BIG_ENDIAN] = { [PATH_DENSE_PUSH] = order,

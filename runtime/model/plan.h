@@ -65,7 +65,7 @@ enum trait {
 	TRAIT_DRAWN_GRID,
 	TRAIT_SELECTOR_ADDS_NOT,
 	/* Traits of the job and the machine, which plan_make() sets as well. */
-	TRAIT_HALF_GRADIENTS, /* gradients are of 16 bits */
+	TRAIT_HALF_GRADIENTS, /* gradients are of 16 bits or 8 */
 	TRAIT_ELASTIC,        /* on_failure=continue */
 	TRAIT_BIG_ENDIAN,
 	/* Traits of the moment, which the caller adds. */

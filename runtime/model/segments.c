@@ -5,27 +5,35 @@
 #include "compress/few_bits.h"
 #include "compress/sparse.h"
 #include "compress/value_codes.h"
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- the list ---------------------------------------------------------------- */
 
-int segments_check_type(int type, const char *field, const char *function)
+int segments_check_type(int type, int gradient, const char *field, const char *function)
 {
-	if (type == SLUICE_F32 || type == SLUICE_F16 || type == SLUICE_BF16)
+	const int eight = type == SLUICE_F8_E4M3FN || type == SLUICE_F8_E5M2;
+
+	if (type == SLUICE_F32 || type == SLUICE_F16 || type == SLUICE_BF16 || (eight && gradient))
 		return 0;
-	return fail(SLUICE_EINVAL, "%s: %s=%d, must be SLUICE_F32, SLUICE_F16 or SLUICE_BF16",
-		    function, field, type);
+	if (eight)
+		return fail(SLUICE_EINVAL,
+			    "%s: %s=%d, a type of 8 bits, which gradients may have, but neither "
+			    "parameters nor means: must be SLUICE_F32, SLUICE_F16 or SLUICE_BF16",
+			    function, field, type);
+	return fail(SLUICE_EINVAL, "%s: %s=%d, must be SLUICE_F32, SLUICE_F16 or SLUICE_BF16%s",
+		    function, field, type, gradient ? ", SLUICE_F8_E4M3FN or SLUICE_F8_E5M2" : "");
 }
 
-static int check_segment(const sluice_segment *given, size_t i, const char *function)
+static int check_segment(const sluice_segment *given, size_t i, int gradient, const char *function)
 {
 	const int type = given->type;
 	char field[48];
 
 	snprintf(field, sizeof(field), "segments[%zu].type", i);
-	if (segments_check_type(type, field, function))
+	if (segments_check_type(type, gradient, field, function))
 		return SLUICE_EINVAL;
 	if (given->count && !given->data)
 		return fail(SLUICE_EINVAL, "%s: segment %zu of %llu elements has no data", function,
@@ -35,6 +43,11 @@ static int check_segment(const sluice_segment *given, size_t i, const char *func
 			    "%s: the data of segment %zu are not aligned to their elements of %zu "
 			    "bytes",
 			    function, i, value_bytes((enum value_type)type));
+	if (value_eight((enum value_type)type) && !(given->scale >= 0 && isfinite(given->scale)))
+		return fail(SLUICE_EINVAL,
+			    "%s: segment %zu has scale=%g, must be finite, and above 0 or 0 for "
+			    "that of sluice_set_grad_scale",
+			    function, i, (double)given->scale);
 	return 0;
 }
 
@@ -53,7 +66,7 @@ static int make_room(struct segments *s, size_t n)
 }
 
 int segments_set(struct segments *s, const sluice_segment *given, size_t n, uint64_t count,
-		 const char *function)
+		 float scale, const char *function)
 {
 	uint64_t all = 0;
 	int rc = given || !n ? make_room(s, n) :
@@ -61,7 +74,7 @@ int segments_set(struct segments *s, const sluice_segment *given, size_t n, uint
 
 	s->n = 0;
 	for (size_t i = 0; i < n && !rc; i++) {
-		rc = check_segment(&given[i], i, function);
+		rc = check_segment(&given[i], i, scale > 0, function);
 		if (rc || !given[i].count)
 			continue;
 		if (given[i].count > count - all)
@@ -73,7 +86,10 @@ int segments_set(struct segments *s, const sluice_segment *given, size_t n, uint
 							  .given = given[i].data,
 							  .begin = all,
 							  .end = all + given[i].count,
-							  .type = (enum value_type)given[i].type };
+							  .type = (enum value_type)given[i].type,
+							  .scale = scale };
+		if (!rc && value_eight((enum value_type)given[i].type) && given[i].scale > 0)
+			s->of[s->n - 1].scale = given[i].scale;
 		all += given[i].count;
 	}
 	if (!rc && all != count)
@@ -174,24 +190,12 @@ const float *segments_read(const struct segments *s, uint64_t at, size_t n, floa
 		here = length_in(p, at + done, n - done);
 		if (p->type == VALUE_F32)
 			memcpy(room + done, floats_at(p, at + done), here * sizeof(*room));
-		else /* which also says whether a value is not finite: callers look for themselves
-		      */
-			(void)values_decode(p->type, 1,
-					    p->data + (at + done - p->begin) * value_bytes(p->type),
-					    here, room + done);
+		else
+			values_widen(p->type, p->scale,
+				     p->data + (at + done - p->begin) * value_bytes(p->type), here,
+				     room + done);
 	}
 	return room;
-}
-
-/* The codes of the encoders end at the largest finite value. */
-static uint16_t narrow(enum value_type type, float v)
-{
-	const uint32_t bits = float_bits(v), magnitude = bits & F32_MAGNITUDE;
-	const uint16_t sign = (uint16_t)(bits >> 16 & 0x8000);
-
-	if (type == VALUE_F16)
-		return magnitude >= 0x477ff000 ? sign | F16_INFINITY : f16_encode_inline(v);
-	return magnitude >= 0x7f7f8000 ? sign | F32_INFINITY >> 16 : bf16_encode_inline(v);
 }
 
 static void set_one(const struct segment *p, uint64_t at, float v)
@@ -199,7 +203,9 @@ static void set_one(const struct segment *p, uint64_t at, float v)
 	if (p->type == VALUE_F32)
 		*floats_at(p, at) = v;
 	else
-		((uint16_t *)(void *)p->data)[at - p->begin] = narrow(p->type, v);
+		((uint16_t *)(void *)p->data)[at - p->begin] = p->type == VALUE_F16 ?
+								       f16_round_inline(v) :
+								       bf16_round_inline(v);
 }
 
 static void set_piece(const struct segment *p, uint64_t at, const float *value, size_t n)

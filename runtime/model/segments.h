@@ -15,18 +15,20 @@ struct segments {
 		void *given;         /* (this is always the program's) a copy in its place */
 		uint64_t begin, end; /* coordinates of the whole vector */
 		enum value_type type;
-	} * of; /* ascending, without gaps and without empty pieces */
+		float scale; /* of 8 bits */
+	} * of;              /* ascending, without gaps and without empty pieces */
 	size_t n, room;
 };
 
-/* SLUICE_EINVAL unless type is SLUICE_F32, SLUICE_F16 or SLUICE_BF16. field: what has it, and
- * function: the caller, for the message. */
-int segments_check_type(int type, const char *field, const char *function);
+/* SLUICE_EINVAL unless type is SLUICE_F32, SLUICE_F16 or SLUICE_BF16, or, of a gradient, one of 8
+ * bits. field: what has it, and function: the caller, for the message. */
+int segments_check_type(int type, int gradient, const char *field, const char *function);
 
-/* Returns 0, SLUICE_EINVAL (no data, a type that does not exist, or other than count elements in
- * all) or SLUICE_ENOMEM. function: the caller, for the message. */
+/* Returns 0, SLUICE_EINVAL (no data, a type or scale that does not exist, or other than count
+ * elements in all) or SLUICE_ENOMEM. scale: of pieces of 8 bits that name none; 0: the pieces are
+ * no gradient, and have no such types. function: the caller, for the message. */
 int segments_set(struct segments *s, const sluice_segment *given, size_t n, uint64_t count,
-		 const char *function);
+		 float scale, const char *function);
 void segments_free(struct segments *s);
 /* Forgets the pieces, and keeps the list's memory. */
 void segments_clear(struct segments *s);
@@ -39,11 +41,11 @@ size_t segments_bytes(const struct segments *s, size_t i);
 /* Puts `copy` in the place of piece i for all that follows; and that copy, or NULL. */
 void segments_replace(struct segments *s, size_t i, void *copy);
 void *segments_copy(const struct segments *s, size_t i);
-/* Whether any piece has elements of 16 bits. */
+/* Whether any piece has elements of fewer than 32 bits. */
 int segments_narrow(const struct segments *s);
 
-/* Elements at .. at + n - 1 as floats: where they lie, or, if they are in several pieces or of 16
- * bits, written to room. NaN and infinity are passed on. */
+/* Elements at .. at + n - 1 as floats: where they lie, or, if they are in several pieces or of
+ * fewer bits, written to room. NaN and infinity are passed on. */
 const float *segments_read(const struct segments *s, uint64_t at, size_t n, float *room);
 /* Sets elements at .. at + n - 1; 16 bits are rounded to nearest even, and what is beyond their
  * range becomes infinite. */

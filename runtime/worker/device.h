@@ -82,19 +82,25 @@ int on_device_fetch_velocity(sluice_model *model);
  * than adding deltas, becomes a copy in host memory, which on_device_pulled() brings back unless rc
  * is an error. */
 int on_device_target(sluice_model *model, float **target);
-/* The same of a target that is not one vector of floats: the pull adds to host memory. */
+/* The same of a vector of 16 bits there, which follows a copy in 32 that is there too: *flat. It
+ * begins as `copy`, unless that is NULL because it is there already. With update=none there is
+ * none, and *flat means nothing. */
+int on_device_target_narrow(sluice_model *model, void *target, const float *copy, float **flat);
+/* Copies that copy to the host. */
+int on_device_fetch_copy(sluice_model *model, float *copy);
+/* The same of a target that is in pieces: the pull adds to host memory. */
 void on_device_target_host(sluice_model *model);
 int on_device_pulled(sluice_model *model, int rc);
 /* Whether messages are decoded to where the device reads them, and where one of so many coordinates
  * is: otherwise the entries of the worker's compressor. */
 int on_device_lands(const sluice_model *model);
 int on_device_entries(sluice_model *model, uint32_t count, struct entries *to);
-/* What a decoded delta does to the target, wherever it is. The lists lie where on_device_entries()
- * said. */
-int on_device_apply(sluice_model *model, float *vector, const uint32_t *index, const float *value,
-		    uint32_t count);
-/* n zeros. */
-int on_device_zero(sluice_model *model, float *target, size_t n);
+/* What a decoded delta does to the target, wherever it is, from coordinate `first` on. The lists
+ * lie where on_device_entries() said. */
+int on_device_apply(sluice_model *model, float *flat, uint64_t first, const uint32_t *index,
+		    const float *value, uint32_t count);
+/* Zeros, as many as the model has coordinates. */
+int on_device_zero(sluice_model *model, float *flat);
 /* up=sketch: what was published begins anew; index is relative to the shard and lies where
  * on_device_entries() said, NULL: all but the zeros of the received values. */
 int on_device_clear(sluice_model *model, const struct shard_layout *at, const uint32_t *index,

@@ -54,7 +54,7 @@ struct outbox {
 	struct region *region;  /* over payloads, if any is posted from there; else NULL */
 	struct window staging;  /* the lanes' staging region, pinned */
 	const uint8_t *landed; /* payloads of a graph that was launched as the last push, or NULL */
-	float scale;           /* by which that graph is to have multiplied the gradient */
+	float scale, grad_scale; /* by which that graph is to have multiplied the gradient */
 	struct memory landing; /* a simulated rank's, whose pages others share: staged payloads come
 				  here */
 	uint32_t *listed;      /* selected_most: positions that the host encodes, */
@@ -374,7 +374,9 @@ void outbox_launched(sluice_model *model, const uint8_t *landing)
 	struct outbox *o = outbox_of(model);
 	model->worker->skip = 0;
 	o->landed = landing;
-	o->scale = on_device_select_of(model, NULL).scale;
+	const struct device_select now = on_device_select_of(model, NULL);
+	o->scale = now.scale;
+	o->grad_scale = now.grad_scale;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++)
 		o->heads[s] = upload_head(model, s);
 	o->asked_ns = now_ns();
@@ -425,24 +427,18 @@ int on_device_busy(const sluice_model *model, char *text, size_t cap)
 /* The gradient's first NaN or infinity, for the recipe's policy. Token held. */
 static int refuse_nonfinite(sluice_model *model, const struct device_selected *got)
 {
-	const enum value_type type = model_pushed_type(model);
-	uint8_t code[sizeof(float)];
-	float bad = 0;
-	if (model->recipe.nonfinite != NONFINITE_ZERO) { /* else they are counted */
-		put_le32(code, got->bad);
-		values_decode(type, 1, code, 1, &bad);
-	}
-	return signal_nonfinite_held(model, got->first_nonfinite, got->nonfinite, bad);
+	return signal_nonfinite_held(model, got->first_nonfinite, got->nonfinite, got->bad);
 }
 
 /* What the graph selected has left the residual, and is not this step's. Token held. */
-static int rate_changed(sluice_model *model, float had)
+static int factor_changed(sluice_model *model, const char *what, const char *call, float had,
+			  float now)
 {
 	return job_fail(model->job, SLUICE_EINVAL, model->job->rank,
-			"sluice_push_launched: the graph multiplies gradients by the learning "
-			"rate %g, which is %g now: after sluice_set_lr() the push has to be "
-			"captured again before the graph is launched",
-			(double)had, (double)outbox_of(model)->scale);
+			"sluice_push_launched: the graph multiplies gradients by the %s %g, "
+			"which is %g now: after %s() the push has to be captured again before "
+			"the graph is launched",
+			what, (double)had, (double)now, call);
 }
 
 int outbox_take(sluice_model *model)
@@ -454,7 +450,11 @@ int outbox_take(sluice_model *model)
 	if (d->ops->pushed(d->compressor, &got, d->outbox->sent, d->stream))
 		return outbox_failed(model, 1);
 	if (d->outbox->landed && got.scale != d->outbox->scale)
-		return rate_changed(model, got.scale);
+		return factor_changed(model, "learning rate", "sluice_set_lr", got.scale,
+				      d->outbox->scale);
+	if (d->outbox->landed && got.grad_scale != d->outbox->grad_scale)
+		return factor_changed(model, "scale of their codes", "sluice_set_grad_scale",
+				      got.grad_scale, d->outbox->grad_scale);
 	d->outbox->settled = got.settled;
 	w->range = got.largest; /* for a grid */
 	int rc = got.nonfinite ? refuse_nonfinite(model, &got) : 0;

@@ -22,6 +22,8 @@ struct on_device {
 	struct memory copies[2];   /* of gradients, pinned; empty: none was needed */
 	float *params;             /* of the pull under way, where it is made on the host, */
 	struct memory params_copy; /* and its copy there, pinned */
+	uint16_t *narrow;          /* of the pull under way: its target has 16 bits; or NULL */
+	struct memory master;      /* the parameters in 32 bits; empty: they never were here */
 	struct graph_push *graph;  /* device_graph.c's; NULL: no push was captured */
 	struct outbox *outbox;     /* device_push.c's; NULL: gradients are selected on the host */
 };

@@ -164,6 +164,7 @@ struct device_select on_device_select_of(const sluice_model *model, const void *
 		.residual = d->residual.address,
 		.grad = grad,
 		.grad_type = (int)model_pushed_type(model),
+		.grad_scale = value_eight(model_pushed_type(model)) ? model->grad_scale : 1,
 		.scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f,
 		.judge = zero                                 ? DEVICE_JUDGE_NOT :
 			 recipe->nonfinite == NONFINITE_ABORT ? DEVICE_JUDGE_LATE :
@@ -268,6 +269,34 @@ static int target_is_host(const sluice_model *model)
 void on_device_target_host(sluice_model *model)
 {
 	model->worker->device->target = NULL;
+	model->worker->device->narrow = NULL;
+}
+
+int on_device_target_narrow(sluice_model *model, void *target, const float *copy, float **flat)
+{
+	struct on_device *d = model->worker->device;
+	const size_t bytes = vector_bytes(model);
+	int rc = device_of(target, &d->target);
+	if (!rc)
+		rc = on_device_check_stream(d->target, d->stream, "sluice_pull");
+	d->narrow = target;
+	*flat = target;
+	if (rc)
+		return rc;
+	d->ops = d->target;
+	if ((rc = on_device_open_compressor(model, target)) || model->recipe.update == UPDATE_NONE)
+		return rc;
+	if ((!d->master.address && d->ops->alloc(MEMORY_DEVICE, bytes, &d->master)) ||
+	    (copy && d->ops->copy(d->master.address, copy, bytes, d->stream)))
+		return device_fail(d->ops, "a copy of the parameters in 32 bits on the GPU");
+	*flat = d->master.address;
+	return 0;
+}
+
+int on_device_fetch_copy(sluice_model *model, float *copy)
+{
+	return on_device_copy_home(model, copy, model->worker->device->master.address,
+				   vector_bytes(model));
 }
 
 int on_device_target(sluice_model *model, float **target)
@@ -275,6 +304,7 @@ int on_device_target(sluice_model *model, float **target)
 	struct on_device *d = model->worker->device;
 	const size_t bytes = vector_bytes(model);
 	int rc = device_of(*target, &d->target);
+	d->narrow = NULL;
 	if (rc || !d->target || (rc = on_device_check_stream(d->target, d->stream, "sluice_pull")))
 		return rc;
 	d->ops = d->target;
@@ -322,26 +352,45 @@ int on_device_entries(sluice_model *model, uint32_t count, struct entries *to)
 	return 0;
 }
 
-int on_device_apply(sluice_model *model, float *vector, const uint32_t *index, const float *value,
-		    uint32_t count)
+/* Parameters that are pushed (update=average) have 32 bits. */
+static int apply_rounded(const sluice_model *model, float *flat, uint64_t first,
+			 const uint32_t *index, const float *value, uint32_t count)
+{
+	const struct on_device *d = model->worker->device;
+	const struct device_rounded call = { .vector = model->recipe.update == UPDATE_NONE ?
+							       NULL :
+							       flat + first,
+					     .narrow = d->narrow + first,
+					     .narrow_type = (int)model->param_type,
+					     .index = index,
+					     .value = value,
+					     .count = count };
+	return d->target->apply_rounded(d->compressor, &call, d->stream);
+}
+
+int on_device_apply(sluice_model *model, float *flat, uint64_t first, const uint32_t *index,
+		    const float *value, uint32_t count)
 {
 	struct on_device *d = model->worker->device;
 	const int average = model->recipe.update == UPDATE_AVERAGE;
 	if (!d->target) {
-		(average ? sparse_set : sparse_add)(vector, index, value, count);
+		(average ? sparse_set : sparse_add)(flat + first, index, value, count);
 		return 0;
 	}
-	return d->target->apply(d->compressor, vector, index, value, count, average, d->stream) ?
-		       device_fail(d->target, "sluice_pull") :
-		       0;
+	int failed = d->narrow ? apply_rounded(model, flat, first, index, value, count) :
+				 d->target->apply(d->compressor, flat + first, index, value, count,
+						  average, d->stream);
+	return failed ? device_fail(d->target, "sluice_pull") : 0;
 }
 
-int on_device_zero(sluice_model *model, float *target, size_t n)
+int on_device_zero(sluice_model *model, float *flat)
 {
 	struct on_device *d = model->worker->device;
+	void *target = d->narrow ? (void *)d->narrow : flat;
+	const size_t bytes = model->layout.count * (d->narrow ? sizeof(*d->narrow) : sizeof(*flat));
 	if (!d->target)
-		memset(target, 0, n * sizeof(float));
-	else if (d->target->zero(target, n * sizeof(float), d->stream))
+		memset(target, 0, bytes);
+	else if (d->target->zero(target, bytes, d->stream))
 		return device_fail(d->target, "sluice_pull_mean");
 	return 0;
 }

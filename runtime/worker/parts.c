@@ -139,8 +139,7 @@ void parts_keep(sluice_model *model, const void *grad, uint64_t begin, uint64_t 
 
 struct gradient parts_kept(const sluice_model *model)
 {
-	return (struct gradient){ .data = model->worker->parts->kept,
-				  .type = model_pushed_type(model) };
+	return gradient_of(model, model->worker->parts->kept);
 }
 
 /* The accumulator is one vector. */
@@ -167,7 +166,7 @@ int parts_pieces(sluice_model *model, const sluice_segment *segments, size_t n,
 {
 	struct parts *p = model->worker->parts;
 	struct segments *s = &p->pieces;
-	int rc = segments_set(s, segments, n, model->layout.count, function);
+	int rc = segments_set(s, segments, n, model->layout.count, model->grad_scale, function);
 
 	if (!rc)
 		rc = check_no_accumulator(model, function);

@@ -83,7 +83,7 @@ static int pull_nothing(sluice_model *model)
 	if (model->recipe.update == UPDATE_NONE) {
 		rc = target_begin(model, &flat, &pieces);
 		if (!rc && flat)
-			rc = on_device_zero(model, flat, model->layout.count);
+			rc = on_device_zero(model, flat);
 		rc = target_end(model, rc);
 	}
 	if (!rc)
@@ -106,7 +106,7 @@ static int pull_here(sluice_model *model, int asks)
 	if (!rc && model->recipe.update != UPDATE_NONE)
 		model_remember(model, flat);
 	else if (!rc && flat)
-		rc = on_device_zero(model, flat, model->layout.count);
+		rc = on_device_zero(model, flat);
 	return target_end(model, rc ? rc : pull_into(model, flat, pieces));
 }
 

@@ -57,6 +57,13 @@ int signal_overflowed(sluice_model *model, int held)
 	return rc;
 }
 
+struct gradient gradient_of(const sluice_model *model, const void *data)
+{
+	return (struct gradient){ .data = data,
+				  .type = model_pushed_type(model),
+				  .scale = model->grad_scale };
+}
+
 const float *gradient_read(const struct gradient *grad, uint64_t at, size_t n, float *room)
 {
 	const uint8_t *bytes = grad->data;
@@ -64,8 +71,7 @@ const float *gradient_read(const struct gradient *grad, uint64_t at, size_t n, f
 		return segments_read(grad->pieces, at, n, room);
 	if (grad->type == VALUE_F32)
 		return (const float *)grad->data + at;
-	values_decode(grad->type, 1, bytes + at * value_bytes(grad->type), n,
-		      room); /* NaN and infinities too: they are judged */
+	values_widen(grad->type, grad->scale, bytes + at * value_bytes(grad->type), n, room);
 	return room;
 }
 

@@ -10,8 +10,12 @@
 struct gradient {
 	const void *data; /* NULL: it lies in pieces, which are the whole vector */
 	enum value_type type;
+	float scale; /* of 8 bits */
 	const struct segments *pieces;
 };
+
+/* One vector as the program pushes it. */
+struct gradient gradient_of(const sluice_model *model, const void *data);
 
 /* What a fold leaves to the selection that follows it. */
 struct signal {

@@ -250,7 +250,7 @@ int sluice_push(sluice_model *model, const void *grad)
 		device_scope_begin(grad, on_device_stream(model), &scope);
 		return device_scope_end(&scope, on_device_capture(model, grad));
 	}
-	struct gradient whole = { .data = grad, .type = model_pushed_type(model) };
+	struct gradient whole = gradient_of(model, grad);
 	return push(model, unwanted ? NULL : &whole, NULL);
 }
 
@@ -311,8 +311,7 @@ int sluice_push_pair(sluice_model *model, const void *grad, const void *before)
 			  "sluice_push with the full gradient of this worker's data");
 	if (rc)
 		return rc;
-	struct gradient newest = { .data = grad, .type = model->grad_type };
-	struct gradient older = { .data = before, .type = model->grad_type };
+	struct gradient newest = gradient_of(model, grad), older = gradient_of(model, before);
 	return push(model, &newest, &older);
 }
 
@@ -377,10 +376,8 @@ static int collect_range(sluice_model *model, const void *grad, uint64_t begin, 
 		return rc;
 	parts_clear(model, PARTS_PUSHED);
 	w->in_step = STEP_DONE;
-	return push(model,
-		    &(struct gradient){ .data = on_device_collected(model),
-					.type = model_pushed_type(model) },
-		    NULL);
+	struct gradient whole = gradient_of(model, on_device_collected(model));
+	return push(model, &whole, NULL);
 }
 
 static int push_range(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
@@ -408,7 +405,7 @@ static int push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 	if (w->in_step == STEP_DONE)
 		step_begin(model, 1);
 	struct signal signal;
-	const struct gradient range = { .data = grad, .type = model_pushed_type(model) };
+	const struct gradient range = gradient_of(model, grad);
 	if ((rc = signal_fold(model, &range, NULL, begin, count, &signal)))
 		return rc;
 	w->in_step = STEP_PUSHING;
@@ -471,6 +468,20 @@ int sluice_set_lr(sluice_model *model, float lr)
 			    "sluice_set_lr: a step has one rate, and ranges of this one are pushed "
 			    "already: call it before the first or after the last");
 	model->lr = lr;
+	return 0;
+}
+
+int sluice_set_grad_scale(sluice_model *model, float scale)
+{
+	if (!model || !(scale > 0) || !isfinite(scale))
+		return fail(SLUICE_EINVAL,
+			    "sluice_set_grad_scale: scale=%g, must be finite and > 0",
+			    (double)scale);
+	if (model->worker->in_step == STEP_PUSHING)
+		return fail(SLUICE_EINVAL,
+			    "sluice_set_grad_scale: a gradient has one scale, and ranges of this "
+			    "one are pushed already: call it before the first or after the last");
+	model->grad_scale = scale;
 	return 0;
 }
 

@@ -8,13 +8,15 @@
 #include <string.h>
 
 struct target {
-	float *master;          /* the parameters in 32 bits, if the program's have 16 */
+	float *master;          /* the parameters in 32 bits, if the program's have 16; */
+	int away;               /* they are newer on a device */
 	float *together;        /* pieces of floats, for recipes that look at all parameters */
 	struct segments opened; /* of the model's attributes */
 	struct staged opened_staged, given_staged;
 	/* Of the pull under way. */
 	struct segments given; /* none: vector */
 	void *vector;
+	int narrow_there; /* which has 16 bits and is on a device that rounds them itself */
 	/* What it adds to, once it waits. */
 	float *flat;
 	const struct segments *pieces;
@@ -44,7 +46,8 @@ int target_open(sluice_model *model, const sluice_model_attr *attr)
 		return fail(SLUICE_ENOMEM, "%s: no memory", function);
 	if (!attr->segments)
 		return 0;
-	int rc = segments_set(&t->opened, attr->segments, attr->n_segments, attr->count, function);
+	int rc = segments_set(&t->opened, attr->segments, attr->n_segments, attr->count, 0,
+			      function);
 
 	if (!rc)
 		rc = check_types(model, &t->opened, function);
@@ -89,10 +92,12 @@ static int open_copy(sluice_model *model)
 
 static void begin_copy(sluice_model *model, const float *params)
 {
-	const struct target *t = model->worker->into;
+	struct target *t = model->worker->into;
 
-	if (t && t->master)
-		memcpy(t->master, params, model->layout.count * sizeof(*params));
+	if (!t || !t->master)
+		return;
+	memcpy(t->master, params, model->layout.count * sizeof(*params));
+	t->away = 0;
 }
 
 static uint64_t copy_bytes(const struct layout *l, const struct recipe *recipe)
@@ -110,9 +115,11 @@ const struct step_hooks target_hooks = { .open = open_copy,
 static int one_piece(const sluice_model *model, void *vector, struct segments *s,
 		     const char *function)
 {
-	const sluice_segment all = { vector, model->layout.count, (int)model->param_type };
+	const sluice_segment all = { .data = vector,
+				     .count = model->layout.count,
+				     .type = (int)model->param_type };
 
-	return segments_set(s, &all, 1, model->layout.count, function);
+	return segments_set(s, &all, 1, model->layout.count, 0, function);
 }
 
 /* The pieces of the noted pull; NULL: one vector of floats. */
@@ -133,6 +140,32 @@ static const struct staged *staged_of(const sluice_model *model)
 	return segments_number(&t->given) ? &t->given_staged : &t->opened_staged;
 }
 
+/* Where the recipe reads or sets all parameters by itself. */
+static int looks_at_all(const sluice_model *model)
+{
+	const struct worker *w = model->worker;
+
+	return w->local || w->async || w->kept.of[KEPT_PREVIOUS];
+}
+
+/* Whether the vector of 16 bits that was noted is on a device that can do all that the recipe does
+ * with parameters: then it is not staged. */
+static int note_narrow(sluice_model *model, void *vector)
+{
+	struct target *t = model->worker->into;
+	const struct device_ops *ops = NULL;
+	struct device_scope scope;
+
+	if (looks_at_all(model))
+		return 0;
+	device_scope_begin(vector, on_device_stream(model), &scope);
+	int rc = device_scope_end(&scope, device_of(vector, &ops));
+	t->narrow_there = !rc && ops;
+	if (t->narrow_there)
+		segments_clear(&t->given);
+	return rc;
+}
+
 int target_note(sluice_model *model, void *vector, const sluice_segment *given, size_t n,
 		const char *function)
 {
@@ -148,10 +181,13 @@ int target_note(sluice_model *model, void *vector, const sluice_segment *given, 
 				    "");
 	segments_clear(&t->given);
 	t->vector = vector;
+	t->narrow_there = 0;
 	if (given)
-		rc = segments_set(&t->given, given, n, model->layout.count, function);
+		rc = segments_set(&t->given, given, n, model->layout.count, 0, function);
 	else if (vector && model->param_type != VALUE_F32)
 		rc = one_piece(model, vector, &t->given, function);
+	if (!rc && vector && segments_number(&t->given))
+		rc = note_narrow(model, vector);
 	if (!rc && segments_number(&t->given))
 		rc = check_types(model, &t->given, function);
 	if (!rc && segments_number(&t->given))
@@ -165,14 +201,6 @@ int target_note(sluice_model *model, void *vector, const sluice_segment *given, 
 const void *target_vector(const sluice_model *model)
 {
 	return model->worker->into->vector;
-}
-
-/* Where the recipe reads or sets all parameters by itself. */
-static int looks_at_all(const sluice_model *model)
-{
-	const struct worker *w = model->worker;
-
-	return w->local || w->async || w->kept.of[KEPT_PREVIOUS];
 }
 
 /* Where the recipe reads or sets all parameters by itself, or all of them leave for a device. */
@@ -208,6 +236,28 @@ static int gather(sluice_model *model, const struct segments *pieces)
 	return 0;
 }
 
+/* The copy in 32 bits lives where the parameters are. */
+static int begin_narrow(sluice_model *model, float **flat)
+{
+	struct target *t = model->worker->into;
+	int rc = on_device_target_narrow(model, t->vector, t->away ? NULL : t->master, flat);
+
+	if (!rc && t->master && !t->away) {
+		vector_discard(t->master, model->layout.count);
+		t->away = 1;
+	}
+	return rc;
+}
+
+static int copy_comes_home(sluice_model *model)
+{
+	struct target *t = model->worker->into;
+	int rc = t->away ? on_device_fetch_copy(model, t->master) : 0;
+
+	t->away = t->away && rc;
+	return rc;
+}
+
 int target_begin(sluice_model *model, float **flat, const struct segments **pieces)
 {
 	struct target *t = model->worker->into;
@@ -215,10 +265,13 @@ int target_begin(sluice_model *model, float **flat, const struct segments **piec
 
 	*pieces = pieces_of(model);
 	*flat = t->vector;
+	if (t->narrow_there)
+		return begin_narrow(model, flat);
 	if (!*pieces)
 		return on_device_target(model, flat);
 	*flat = NULL;
-	if (model->recipe.update != UPDATE_NONE && !t->master)
+	rc = copy_comes_home(model);
+	if (!rc && model->recipe.update != UPDATE_NONE && !t->master)
 		rc = staged_read(staged_of(model), *pieces, "sluice_pull");
 	if (rc)
 		return rc;

@@ -6,7 +6,8 @@
  * A publication is added to pieces of floats in place. Of parameters in 16 bits the library keeps a
  * copy in 32, adds to it, and rounds what changed. Where the recipe itself looks at all parameters
  * (when=every, when=async, signal=igt), pieces are copied together before a pull and written back
- * behind it. A mean is written into zeros. Pieces on a GPU are staged (staged.h). */
+ * behind it. A mean is written into zeros. Pieces on a GPU are staged (staged.h); one vector of 16
+ * bits there, and its copy in 32, stay there. */
 #ifndef RUNTIME_WORKER_TARGET_H
 #define RUNTIME_WORKER_TARGET_H
 #include "model/segments.h"

@@ -226,7 +226,7 @@ static int apply_of_step(sluice_model *model, uint32_t shard, const struct messa
 	if (target_in_pieces(model))
 		target_apply(model, at->begin, index, got.value, m->count);
 	else
-		rc = on_device_apply(model, target_flat(model) + at->begin, index, got.value,
+		rc = on_device_apply(model, target_flat(model), at->begin, index, got.value,
 				     m->count);
 	return rc ? rc : hooks_applied(model, shard, index, got.value, m);
 }

@@ -16,7 +16,7 @@ struct shape {
 	int home_at;     /* from this step on the gradient is in host memory; 0: never */
 	int ranges_at;   /* in this step it comes in ranges; 0: never */
 	int measured_at; /* from this step on sluice_measure() is on; 0: never */
-	int narrow;      /* SLUICE_F16 or BF16: gradients in 16 bits */
+	int narrow;      /* gradients of a type of 16 or 8 bits; 0: of 32 */
 	int skewed;      /* the heavy coordinates are one shard's, whose slot they overflow */
 };
 

@@ -470,6 +470,59 @@ static void push__learning_rate_changed__it_has_to_be_captured_again(void **stat
 		run_ranks(1, change_rate, &changes[i]);
 }
 
+/* A graph has the scale of gradients of 8 bits as well. */
+static int change_scale(int rank, void *argument)
+{
+	static float params[N];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *gpu = NULL;
+	struct memory params_memory, grad_memory;
+	void *stream, *graph = NULL, *ready = NULL;
+	const int type = *(const int *)argument;
+	(void)rank;
+	begin_cuda();
+	log_capture();
+	CHECK_OK(cuda.stream(&stream, NON_BLOCKING));
+	float *there = device_floats(cuda.ops, &params_memory, params, N);
+	float *grad_there = device_floats(cuda.ops, &grad_memory, params, N);
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = N,
+				   .recipe = "up=topk(0.02) down=all memory=residual",
+				   .grad_type = type,
+				   .stream = stream };
+	CHECK_OK(sluice_model_open(job, &attr, there, &gpu));
+	CHECK_OK(sluice_push(gpu, grad_there));
+	CHECK_OK(sluice_pull(gpu, there));
+	CHECK_OK(cuda.begin(stream, GLOBAL));
+	CHECK_OK(sluice_push(gpu, grad_there));
+	end_capture(stream, &graph);
+	CHECK_OK(cuda.ready(&ready, graph, 0));
+	CHECK_OK(cuda.free_graph(graph));
+	CHECK_OK(sluice_set_grad_scale(gpu, 0.5f));
+	CHECK_OK(cuda.launch(ready, stream));
+	int rc = sluice_push_launched(gpu);
+	rc = rc ? rc : sluice_pull(gpu, there); /* where the device is slow */
+	CHECK(rc == (type == SLUICE_F8_E5M2 ? SLUICE_EINVAL : 0));
+	CHECK(!rc || error_says("by the scale of their codes 1, which is 0.5 now: after "
+				"sluice_set_grad_scale() the push has to be captured again",
+				NULL));
+	CHECK_OK(cuda.free_ready(ready));
+	sluice_model_close(&gpu);
+	CHECK_OK(cuda.destroy(stream));
+	cuda.ops->release(&params_memory);
+	cuda.ops->release(&grad_memory);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void push__scale_of_8_bits_changed__it_has_to_be_captured_again(void **state)
+{
+	static int types[] = { SLUICE_F8_E5M2, SLUICE_F16 };
+	(void)state;
+	run_ranks(1, change_scale, &types[0]);
+	run_ranks(1, change_scale, &types[1]);
+}
+
 /* Twice before one push, or not at all: what was selected is lost, or was never made. */
 static int launch_wrongly(int rank, void *argument)
 {
@@ -548,8 +601,8 @@ static int leave_and_come_back(int rank, void *argument)
 	attr.stream = stream;
 	CHECK_OK(sluice_model_open(job, &attr, there, &gpu));
 	for (int step = 1; step <= STEPS; step++) {
-		const sluice_segment two[] = { { grad_there, 1000, SLUICE_F32 },
-					       { grad + 1000, N - 1000, SLUICE_F32 } };
+		const sluice_segment two[] = { { grad_there, 1000, SLUICE_F32, 0 },
+					       { grad + 1000, N - 1000, SLUICE_F32, 0 } };
 		for (size_t i = 0; i < N; i++)
 			grad[i] = noise(3, (uint64_t)step, (uint64_t)rank, i) * (i % 50 ? 1 : 20);
 		CHECK_OK(cuda.ops->copy(grad_there, grad, sizeof grad, stream));
@@ -759,9 +812,10 @@ static int train_pieces_on_two(int rank, void *argument)
 	CHECK_OK(cuda.ops->alloc(MEMORY_DEVICE, sizeof codes[0], &code_memory));
 	CHECK_OK(cuda.ops->zero(code_memory.address, sizeof codes[0], NULL));
 	CHECK_OK(set_device(0));
-	sluice_segment pieces[] = { { mine[0], HERE, SLUICE_F32 }, { there, THERE, SLUICE_F32 } };
-	sluice_segment grads[] = { { grad_there, THERE, SLUICE_F32 },
-				   { mine[1], HERE, SLUICE_F32 } };
+	sluice_segment pieces[] = { { mine[0], HERE, SLUICE_F32, 0 },
+				    { there, THERE, SLUICE_F32, 0 } };
+	sluice_segment grads[] = { { grad_there, THERE, SLUICE_F32, 0 },
+				   { mine[1], HERE, SLUICE_F32, 0 } };
 	sluice_model_attr attr = { .size = sizeof attr,
 				   .count = N,
 				   .recipe = "up=topk(0.02) down=topk(0.1)",
@@ -864,6 +918,7 @@ int main(void)
 		cmocka_unit_test(push_and_pull__stream_is_captured__refused_and_made_again_outside),
 		cmocka_unit_test(push__captured_into_a_graph__each_launch_is_a_push),
 		cmocka_unit_test(push__learning_rate_changed__it_has_to_be_captured_again),
+		cmocka_unit_test(push__scale_of_8_bits_changed__it_has_to_be_captured_again),
 		cmocka_unit_test(push__graph_not_launched_once__the_job_ends),
 		cmocka_unit_test(
 			push__selection_left_the_gpu__the_graph_harms_nothing_and_is_of_use_again),

@@ -66,11 +66,11 @@ static void make_gradient(struct vectors *v, const struct fold *f, int type, siz
 	for (size_t i = 0; i < v->n; i++) {
 		v->grad[i] = random_normal(r);
 		if (type != SLUICE_F32) {
-			v->codes[shift + i] = is_bad(f, i) ? (i % 2              ? 0x7fc0 | 0x7e00 :
-							      type == SLUICE_F16 ? 0xfc00 :
-										   0xff80) :
+			const uint16_t code = is_bad(f, i) ? narrow_spoilt(type, i % 2) :
 							     narrow_code(random_bits(r), type);
-			v->grad[i] = narrow_value(v->codes[shift + i], type);
+
+			narrow_put(v->codes, shift + i, code, type);
+			v->grad[i] = narrow_scaled(code, type);
 		} else if (is_bad(f, i)) {
 			v->grad[i] = i % 2 ? NAN : -INFINITY;
 		}
@@ -113,7 +113,7 @@ static void expect_there(struct vectors *v, const float *there, const float *her
 static void compare(size_t n, size_t shift, int type, const struct fold *f, struct random *r)
 {
 	const float scale = 0.3f, momentum = 0.9f;
-	const size_t k = n / 50 + 1, width = type == SLUICE_F32 ? 4 : 2;
+	const size_t k = n / 50 + 1, width = type == SLUICE_F32 ? 4 : narrow_bytes(type);
 	struct vectors v = vectors_new(n);
 	struct device_selector *s;
 	struct device_selected got;
@@ -138,6 +138,7 @@ static void compare(size_t n, size_t shift, int type, const struct fold *f, stru
 		const struct device_selection call = { .call.residual = residual,
 						       .call.grad = (uint8_t *)grad + shift * width,
 						       .call.grad_type = type,
+						       .call.grad_scale = 0.3f,
 						       .call.scale = scale,
 						       .call.judge = f->judge,
 						       .call.k = k,
@@ -179,12 +180,13 @@ static const struct fold folds[] = {
 static void select__gradient_is_folded_before_it__the_bits_of_the_cpu(void **state)
 {
 	static const size_t sizes[] = { 0, 1, 31, 32, 33, 127, 128, 129, 1023, 1024, 1025, 5000 };
-	static const int types[] = { SLUICE_F32, SLUICE_F16, SLUICE_BF16 };
+	static const int types[] = { SLUICE_F32, SLUICE_F16, SLUICE_BF16, SLUICE_F8_E4M3FN,
+				     SLUICE_F8_E5M2 };
 	struct random r = { 5 };
 
 	(void)state;
 	for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++)
-		for (size_t t = 0; t < 3; t++)
+		for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++)
 			for (size_t f = 0; f < sizeof(folds) / sizeof(folds[0]); f++)
 				compare(sizes[s], (s + t + f) % 4, types[t], &folds[f], &r);
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Selection on the device from gradients in 16 bits: the bits of selecting from the floats that
- * they mean, for sizes around warps and tiles, gradients that lie anywhere, and values of every
- * kind. Gradients that are not finite, judged before the sum is made or after it. */
+ * Selection on the device from gradients in 16 and 8 bits: the bits of selecting from the floats
+ * that they mean, for sizes around warps and tiles, gradients that lie anywhere, and values of
+ * every kind. Gradients that are not finite, judged before the sum is made or after it. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -48,6 +48,7 @@ static void select_from(struct side *side, const void *grad, int type, size_t k)
 	const struct device_selection call = { .call.residual = side->residual,
 					       .call.grad = grad,
 					       .call.grad_type = type,
+					       .call.grad_scale = 0.3f,
 					       .call.scale = 0.3f,
 					       .call.judge = DEVICE_JUDGE_FIRST,
 					       .call.k = k };
@@ -60,7 +61,7 @@ static void select_from(struct side *side, const void *grad, int type, size_t k)
 /* any_code: denormals and the largest too; in the last step NaN and infinities. */
 static void compare(size_t n, size_t shift, int type, int any_code, struct random *r)
 {
-	const size_t k = n / 10 + 1;
+	const size_t k = n / 10 + 1, width = narrow_bytes(type);
 	float *wide = calloc(n + 1, 4), *a = calloc(n + 1, 4), *b = calloc(n + 1, 4);
 	uint16_t *codes = calloc(n + shift + 1, 2);
 
@@ -73,15 +74,17 @@ static void compare(size_t n, size_t shift, int type, int any_code, struct rando
 			uint16_t code = any_code ? (uint16_t)random_bits(r) :
 						   narrow_code(random_bits(r), type);
 
+			if (width == 1)
+				code &= 0xff;
 			if (any_code && step < 2 && !isfinite(narrow_value(code, type)))
-				code &= 0x80ff;
-			codes[shift + i] = code;
-			wide[i] = narrow_value(code, type);
+				code &= width == 1 ? 0x8f : 0x80ff;
+			narrow_put(codes, shift + i, code, type);
+			wide[i] = narrow_scaled(code, type);
 		}
 		void *grad = gpu_memory(wide, n * 4),
-		     *grad_narrow = gpu_memory(codes, (n + shift) * 2);
+		     *grad_narrow = gpu_memory(codes, (n + shift) * width);
 		select_from(&plain, grad, SLUICE_F32, k);
-		select_from(&narrow, (uint16_t *)grad_narrow + shift, type, k);
+		select_from(&narrow, (uint8_t *)grad_narrow + shift * width, type, k);
 		assert_int_equal(narrow.got.n, plain.got.n);
 		assert_int_equal(narrow.got.nonfinite, plain.got.nonfinite);
 		if (plain.got.nonfinite)
@@ -102,7 +105,7 @@ static void compare(size_t n, size_t shift, int type, int any_code, struct rando
 	free(codes);
 }
 
-static void select__gradient_in_16_bits_gives_the_bits_of_its_floats(void **state)
+static void select__gradient_in_few_bits_gives_the_bits_of_its_floats(void **state)
 {
 	static const size_t sizes[] = {
 		1, 31, 32, 33, 127, 128, 129, 1023, 1024, 1025, 5000, 20001
@@ -115,6 +118,8 @@ static void select__gradient_in_16_bits_gives_the_bits_of_its_floats(void **stat
 			for (int any_code = 0; any_code < 2; any_code++) {
 				compare(sizes[s], shift, SLUICE_F16, any_code, &r);
 				compare(sizes[s], shift, SLUICE_BF16, any_code, &r);
+				compare(sizes[s], shift, SLUICE_F8_E4M3FN, any_code, &r);
+				compare(sizes[s], shift, SLUICE_F8_E5M2, any_code, &r);
 			}
 }
 
@@ -260,7 +265,7 @@ static void select__finite_gradient_judged_late__is_read_once(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(select__gradient_in_16_bits_gives_the_bits_of_its_floats),
+		cmocka_unit_test(select__gradient_in_few_bits_gives_the_bits_of_its_floats),
 		cmocka_unit_test(select__judged_late__gives_the_verdict_of_judging_first),
 		cmocka_unit_test(select__finite_gradient_judged_late__is_read_once),
 	};

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Vectors in pieces of which some are in GPU memory, and parameters in 16 bits there: the bits of
- * one vector of floats in host memory. And a broadcast of what a GPU has. */
+ * Vectors in pieces of which some are in GPU memory: the bits of one vector of floats in host
+ * memory. Parameters and means in 16 bits there: the bits of such in host memory. And a broadcast
+ * of what a GPU has. */
 #include "four_tensors.h"
 #include "gpu_rank.h"
 #include "narrow.h"
 #include "ranks.h"
+#include "worker/device.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -30,7 +32,7 @@ static size_t bytes_of(const sluice_segment *s)
 static void open_pieces(struct pieces *p, const int types[2])
 {
 	for (int i = 0; i < PIECES; i++) {
-		p->of[i] = (sluice_segment){ p->here[i], lengths[i], types[i % 2] };
+		p->of[i] = (sluice_segment){ p->here[i], lengths[i], types[i % 2], 0 };
 		if (!on_device[i])
 			continue;
 		CHECK_OK(device()->alloc(MEMORY_DEVICE, bytes_of(&p->of[i]), &p->memory[i]));
@@ -213,6 +215,171 @@ static void pull__of_16_bits_on_a_gpu__as_in_host_memory(void **state)
 	run_ranks(2, train_narrow, NULL);
 }
 
+/* ---- one vector of 16 bits, which the device rounds itself ---- */
+
+enum { NARROW_STEPS = 6, RANGES_AT = 2, HOME_AT = 3, RESTORED_AT = 5, HUGE_ONE = 7 };
+
+struct narrow_case {
+	const char *recipe;
+	int staged; /* the recipe looks at all parameters, which is the host's */
+};
+
+static void codes_there(uint16_t *codes, void *there, int back)
+{
+	CHECK_OK(device()->copy(back ? (void *)codes : there, back ? there : codes,
+				COUNT * sizeof *codes, NULL));
+	CHECK_OK(device()->wait(NULL));
+}
+
+static void pull_narrow(sluice_model *model, void *target, int none, int in_ranges)
+{
+	if (in_ranges) {
+		CHECK_OK(sluice_pull_begin(model, target));
+		CHECK_OK(sluice_pull_range(model, 100, COUNT - 100));
+		CHECK_OK(sluice_pull_range(model, 0, 100));
+	} else {
+		CHECK_OK(none ? sluice_pull_mean(model, target) : sluice_pull(model, target));
+	}
+}
+
+/* b is closed, and goes on from its state. */
+static void restore(sluice_job *job, const sluice_model_attr *attr, void *there, sluice_model **b)
+{
+	static uint8_t state[256 << 10];
+	size_t bytes = 0;
+	CHECK_OK(sluice_state_size(*b, &bytes));
+	CHECK(bytes <= sizeof state);
+	CHECK_OK(sluice_state_save(*b, state, bytes));
+	sluice_model_close(b);
+	CHECK_OK(device()->zero(there, COUNT * sizeof(uint16_t), NULL));
+	CHECK_OK(sluice_model_open(job, attr, there, b));
+	CHECK_OK(sluice_state_load(*b, state, bytes, there, NULL));
+}
+
+static void train_rounded(sluice_job *job, int rank, const struct narrow_case *c, int type)
+{
+	uint16_t here[COUNT], codes[COUNT], start[COUNT];
+	float grad[COUNT], unused[COUNT] = { 0 };
+	struct memory memory = { 0 }, grad_memory = { 0 };
+	sluice_model *a = NULL, *b = NULL;
+	const int none = strstr(c->recipe, "update=none") != NULL;
+	sluice_model_attr attr = attributes(c->recipe, 2);
+	check_of = c->recipe;
+	attr.param_type = type;
+	attr.lr = 0.5f;
+	CHECK_OK(device()->alloc(MEMORY_DEVICE, sizeof codes, &memory));
+	CHECK_OK(device()->alloc(MEMORY_DEVICE, sizeof grad, &grad_memory));
+	for (uint32_t i = 0; i < COUNT; i++)
+		here[i] = start[i] = narrow_code(i * 2654435761u, type);
+	codes_there(start, memory.address, 0);
+	CHECK_OK(sluice_model_open(job, &attr, here, &a));
+	CHECK_OK(sluice_model_open(job, &attr, memory.address, &b));
+	for (int step = 1; step <= NARROW_STEPS; step++) {
+		fill_gradient(grad, rank, (uint64_t)step, unused);
+		grad[HUGE_ONE] = step == HOME_AT ? 1e7f : grad[HUGE_ONE];
+		CHECK_OK(device()->copy(grad_memory.address, grad, sizeof grad, NULL));
+		CHECK_OK(device()->wait(NULL));
+		CHECK_OK(sluice_push(a, grad));
+		pull_narrow(a, here, none, 0);
+		if (step == RESTORED_AT && !none)
+			restore(job, &attr, memory.address, &b);
+		CHECK_OK(sluice_push(b, step % 2 ? grad_memory.address : (void *)grad));
+		if (step == HOME_AT) {
+			codes_there(codes, memory.address, 1);
+			pull_narrow(b, codes, none, 0);
+			CHECK(!on_device_pulls(b));
+			codes_there(codes, memory.address, 0);
+		} else {
+			pull_narrow(b, memory.address, none, step == RANGES_AT);
+			CHECK(on_device_pulls(b) == !c->staged);
+			codes_there(codes, memory.address, 1);
+		}
+		CHECK(!memcmp(codes, here, sizeof here));
+		if (type == SLUICE_F16 && step == HOME_AT && strstr(c->recipe, "up=all"))
+			CHECK((codes[HUGE_ONE] & 0x7fff) == 0x7c00); /* infinite */
+	}
+	CHECK(memcmp(codes, start, sizeof codes));
+	sluice_model_close(&b);
+	sluice_model_close(&a);
+	device()->release(&memory);
+	device()->release(&grad_memory);
+	check_of = NULL;
+}
+
+static int train_all_rounded(int rank, void *argument)
+{
+	static const struct narrow_case cases[] = {
+		{ "up=all down=all", 0 },
+		{ "up=all down=all update=momentum(0.9)", 0 },
+		{ "up=topk(0.05) down=topk(0.1)", 0 },
+		{ "up=topk(0.05),f16 down=all,bf16 update=momentum(0.9) dense=*.bias", 0 },
+		{ "up=sketch(0.05,5,1.6,4) down=all", 0 },
+		{ "up=cyclic(0.1) down=all", 0 },
+		{ "up=all down=all update=none", 0 },
+		{ "up=topk(0.05) down=topk(0.1),uniform(4,16) update=none clip=1", 0 },
+		{ "up=topk(0.1) down=all when=every(2)", 1 },
+	};
+	sluice_job *job = rank_join(NULL);
+	(void)argument;
+	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+		train_rounded(job, rank, &cases[i], SLUICE_F16);
+		train_rounded(job, rank, &cases[i], SLUICE_BF16);
+	}
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void pull__of_16_bits_on_a_gpu__the_bits_of_16_bits_in_host_memory(void **state)
+{
+	(void)state;
+	run_ranks(2, train_all_rounded, NULL);
+}
+
+/* Each call of CUDA in the first pull there fails, in turn, which is said. */
+static int pull_failing(int rank, void *argument)
+{
+	enum { CALLS = 40 };
+	static void (*fail_later)(unsigned, int);
+	static float grad[COUNT];
+	static uint16_t codes[COUNT];
+	struct memory there = { 0 };
+	int failed = 0, succeeded = 0;
+	(void)rank;
+	device_look_up("emulated_fail", &fail_later);
+	CHECK_OK(device()->alloc(MEMORY_DEVICE, sizeof codes, &there));
+	log_capture();
+	for (unsigned call = 0; call < CALLS; call++) {
+		sluice_job *job = rank_join(NULL);
+		sluice_model *model = NULL;
+		sluice_model_attr attr = attributes(argument, 1);
+		attr.param_type = SLUICE_BF16;
+		CHECK_OK(sluice_model_open(job, &attr, codes, &model));
+		fill_gradient(grad, 0, 1, grad);
+		CHECK_OK(sluice_push(model, grad));
+		fail_later(call, 719);
+		int rc = strstr(argument, "none") ? sluice_pull_mean(model, there.address) :
+						    sluice_pull(model, there.address);
+		fail_later(1u << 30, 0);
+		CHECK(!rc || (rc == SLUICE_EGPU && error_says("cudaErrorLaunchFailure", NULL)));
+		failed += rc != 0;
+		succeeded += !rc;
+		sluice_model_close(&model);
+		sluice_finalize(&job);
+	}
+	CHECK(failed > 3 && succeeded > 3);
+	device()->release(&there);
+	return 0;
+}
+
+static void pull__of_16_bits__calls_of_a_gpu_fail__it_is_said(void **state)
+{
+	(void)state;
+	if (device_is_real())
+		skip();
+	run_ranks(1, pull_failing, "up=topk(0.1) down=all");
+	run_ranks(1, pull_failing, "up=topk(0.1) down=all update=none");
+}
+
 /* Rank 1 has the bytes on its device; rank 0 wants them on its own, rank 2 in host memory. */
 static int broadcast(int rank, void *argument)
 {
@@ -294,6 +461,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(push_and_pull__pieces_on_a_gpu__as_in_host_memory),
 		cmocka_unit_test(pull__of_16_bits_on_a_gpu__as_in_host_memory),
+		cmocka_unit_test(pull__of_16_bits_on_a_gpu__the_bits_of_16_bits_in_host_memory),
+		cmocka_unit_test(pull__of_16_bits__calls_of_a_gpu_fail__it_is_said),
 		cmocka_unit_test(broadcast__from_and_to_a_gpu__as_in_host_memory),
 		cmocka_unit_test(broadcast__calls_of_a_gpu_fail_on_one_rank__all_hear_of_it),
 	};

@@ -40,9 +40,11 @@ static void expect_packed(const sluice_model *gpu, const struct shape *shape)
 static void narrow_gradient(uint16_t *codes, float *grad, int type)
 {
 	for (size_t i = 0; i < COUNT; i++) {
-		codes[i] = isnan(grad[i]) ? 0x7fc0 | 0x7e00 :
-					    narrow_code(float_bits(grad[i]) * 2654435761u, type);
-		grad[i] = narrow_value(codes[i], type);
+		const uint16_t code = isnan(grad[i]) ?
+					      narrow_spoilt(type, 1) :
+					      narrow_code(float_bits(grad[i]) * 2654435761u, type);
+		narrow_put(codes, i, code, type);
+		grad[i] = narrow_scaled(code, type);
 	}
 }
 
@@ -102,6 +104,7 @@ static int train_both(int rank, void *argument)
 	CHECK_OK(sluice_model_open(job, &attr, params, &host));
 	attr.grad_type = shape->narrow;
 	CHECK_OK(sluice_model_open(job, &attr, there, &gpu));
+	CHECK_OK(sluice_set_grad_scale(gpu, narrow_scale(shape->narrow)));
 	expect_on_device(ops, there, params);
 	for (int step = 1; step <= STEPS; step++) {
 		int home = shape->home_at && step >= shape->home_at;
@@ -309,6 +312,18 @@ static void push_and_pull__gpu_memory_gives_the_bits_of_host_memory(void **state
 		  .nan_at = 2 },
 		{ .recipe = "up=all down=all signal=storm(0.25) update=ema(0.25)",
 		  .narrow = SLUICE_BF16 },
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual nonfinite=skip",
+		  .on_gpu = 1,
+		  .narrow = SLUICE_F8_E4M3FN,
+		  .nan_at = 2 },
+		{ .recipe = "up=topk(0.02),bf16 down=topk(0.05) memory=residual(inside) "
+			    "nonfinite=zero signal=momentum(0.9) clip=3",
+		  .on_gpu = 1,
+		  .narrow = SLUICE_F8_E5M2,
+		  .home_at = 4,
+		  .ranges_at = 2,
+		  .nan_at = 3 },
+		{ .recipe = "up=all down=all update=sgd", .narrow = SLUICE_F8_E5M2 },
 		{ .recipe = "up=topk(0.02) down=all memory=residual clip=1 nonfinite=zero",
 		  .on_gpu = 1,
 		  .narrow = SLUICE_F16,

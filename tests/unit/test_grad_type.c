@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Gradients in half precision and bfloat16: the same bits as pushing the floats that they mean, for
- * every kind of push, recipe and policy; every code means what IEEE 754 says. */
+ * Gradients in half precision, bfloat16 and 8 bits with a scale: the same bits as pushing the
+ * floats that they mean, for every kind of push, recipe and policy; every code means what the
+ * standards say. */
 #include "base/error.h"
 #include "narrow.h"
 #include "ranks.h"
@@ -30,6 +31,9 @@ static const char *const recipes[] = {
 	"up=topk(0.02) down=all warmup=2 reset=3",
 };
 
+static const int types[] = { SLUICE_F16, SLUICE_BF16, SLUICE_F8_E4M3FN, SLUICE_F8_E5M2 };
+enum { TYPES = sizeof types / sizeof *types, KINDS = 2 * TYPES };
+
 static uint32_t mix(int step, int rank, size_t i)
 {
 	return (uint32_t)((noise(5, (uint64_t)step, (uint64_t)rank, i) + 1) * 0x1p31f);
@@ -48,11 +52,10 @@ static void fill(struct gradients *g, int step, int rank, const char *recipe)
 			const uint32_t bits = mix(2 * step + which, rank, i);
 			uint16_t code = narrow_code(bits ^ bits >> 7, g->type);
 
-			if (strstr(recipe, "nonfinite") && step == 2 && i % 1000 == 77)
-				code = g->type == SLUICE_F16 ? (i & 1 ? 0x7c00 : 0x7e00) :
-							       (i & 1 ? 0xff80 : 0x7fc1);
-			g->narrow[which][i] = code;
-			g->wide[which][i] = narrow_value(code, g->type);
+			if (strstr(recipe, "nonfinite") && step == 2 && i % 500 == 77)
+				code = narrow_spoilt(g->type, i % 1000 == 77);
+			narrow_put(g->narrow[which], i, code, g->type);
+			g->wide[which][i] = narrow_scaled(code, g->type);
 		}
 }
 
@@ -87,8 +90,8 @@ static int train_both(int rank, void *argument)
 	static float wide[COUNT], narrow[COUNT];
 	sluice_job *job = rank_join(NULL);
 	(void)argument;
-	for (size_t r = 0; r < 4 * sizeof recipes / sizeof *recipes; r++) {
-		const char *recipe = recipes[r / 4];
+	for (size_t r = 0; r < KINDS * sizeof recipes / sizeof *recipes; r++) {
+		const char *recipe = recipes[r / KINDS];
 		const int in_ranges = r % 2;
 		sluice_model *a = NULL, *b = NULL;
 		sluice_model_attr attr = {
@@ -96,18 +99,19 @@ static int train_both(int rank, void *argument)
 		};
 		if (in_ranges && !takes_ranges(recipe))
 			continue;
-		g.type = r / 2 % 2 ? SLUICE_BF16 : SLUICE_F16;
+		g.type = types[r / 2 % TYPES];
 		for (size_t i = 0; i < COUNT; i++)
 			wide[i] = narrow[i] = noise(1, 0, 0, i);
 		CHECK_OK(sluice_model_open(job, &attr, wide, &a));
 		attr.grad_type = rank == 1 ? g.type : SLUICE_F32; /* each rank has its own */
 		CHECK_OK(sluice_model_open(job, &attr, narrow, &b));
+		CHECK_OK(sluice_set_grad_scale(b, narrow_scale(g.type)));
 		for (int step = 1; step <= STEPS; step++) {
 			sluice_model_stats x = { .size = sizeof x }, y = { .size = sizeof y };
 			fill(&g, step, rank, recipe);
 			CHECK_OK(push(a, g.wide[0], g.wide[1], sizeof(float), 0));
 			if (rank == 1)
-				CHECK_OK(push(b, g.narrow[0], g.narrow[1], sizeof(uint16_t),
+				CHECK_OK(push(b, g.narrow[0], g.narrow[1], narrow_bytes(g.type),
 					      in_ranges));
 			else
 				CHECK_OK(push(b, g.wide[0], g.wide[1], sizeof(float), in_ranges));
@@ -128,7 +132,7 @@ static int train_both(int rank, void *argument)
 	return 0;
 }
 
-static void push__gradient_in_16_bits_gives_the_bits_of_its_floats(void **state)
+static void push__gradient_in_few_bits_gives_the_bits_of_its_floats(void **state)
 {
 	(void)state;
 	run_ranks(2, train_both, NULL);
@@ -140,20 +144,30 @@ static int send_every_code(int rank, void *argument)
 	static uint16_t code[CODES];
 	static float params[CODES], mean[CODES];
 	const int type = *(const int *)argument;
+	const uint32_t codes = narrow_bytes(type) == 1 ? 256 : CODES;
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = CODES,
+				   .count = codes,
 				   .recipe = "up=all down=all update=none",
 				   .grad_type = type };
 	(void)rank;
-	for (uint32_t i = 0; i < CODES; i++)
-		code[i] = isfinite(narrow_value((uint16_t)i, type)) ? (uint16_t)i : 0;
+	for (uint32_t i = 0; i < codes; i++) {
+		const int finite = isfinite(narrow_value((uint16_t)i, type));
+		narrow_put(code, i, finite ? (uint16_t)i : 0, type);
+	}
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
-	CHECK_OK(sluice_push(model, code));
-	CHECK_OK(sluice_pull_mean(model, mean));
-	for (uint32_t i = 0; i < CODES; i++)
-		CHECK(mean[i] == narrow_value(code[i], type));
+	for (int scaled = 0; scaled < 2; scaled++) {
+		if (scaled)
+			CHECK_OK(sluice_set_grad_scale(model, narrow_scale(type)));
+		CHECK_OK(sluice_push(model, code));
+		CHECK_OK(sluice_pull_mean(model, mean));
+		for (uint32_t i = 0; i < codes; i++) {
+			const float value = narrow_value((uint16_t)i, type);
+			const float factor = scaled ? narrow_scale(type) : 1;
+			CHECK(mean[i] == (isfinite(value) ? factor * value : 0));
+		}
+	}
 	sluice_model_close(&model);
 	sluice_finalize(&job);
 	return 0;
@@ -161,10 +175,113 @@ static int send_every_code(int rank, void *argument)
 
 static void push__every_code_means_what_the_standard_says(void **state)
 {
-	static int types[] = { SLUICE_F16, SLUICE_BF16 };
 	(void)state;
-	run_ranks(1, send_every_code, &types[0]);
-	run_ranks(1, send_every_code, &types[1]);
+	for (int i = 0; i < TYPES; i++)
+		run_ranks(1, send_every_code, (void *)&types[i]);
+}
+
+/* Codes of NaN and infinity, and a scale that makes a finite one infinite. */
+static int push_spoilt_codes(int rank, void *argument)
+{
+	static const struct spoilt {
+		int type;
+		uint8_t code;
+		float scale;
+		const char *is;
+	} cases[] = {
+		{ SLUICE_F8_E4M3FN, 0x7f, 1, "is NaN at index 5" },
+		{ SLUICE_F8_E4M3FN, 0xff, 0.5f, "is NaN at index 5" },
+		{ SLUICE_F8_E4M3FN, 0x7e, 1e36f, "is infinite at index 5" },
+		{ SLUICE_F8_E5M2, 0x7c, 1e-9f, "is infinite at index 5" },
+		{ SLUICE_F8_E5M2, 0xfc, 1, "is infinite at index 5" },
+		{ SLUICE_F8_E5M2, 0x7d, 1, "is NaN at index 5" },
+		{ SLUICE_F8_E5M2, 0xfb, 1e34f, "is infinite at index 5" },
+	};
+	enum { CASES = sizeof cases / sizeof *cases };
+	static float params[COUNT];
+	const struct spoilt *c = &cases[*(const int *)argument % CASES];
+	uint8_t code[COUNT] = { [5] = c->code };
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = COUNT,
+				   .recipe = "up=topk(0.02) down=all",
+				   .grad_type = c->type };
+	(void)rank;
+	log_capture();
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	CHECK_OK(sluice_set_grad_scale(model, c->scale));
+	CHECK(sluice_push(model, code) == SLUICE_ENUMERIC);
+	CHECK(error_says(c->is, NULL));
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void push__code_of_8_bits_is_not_finite__is_named(void **state)
+{
+	(void)state;
+	for (int i = 0; i < 7; i++)
+		run_ranks(1, push_spoilt_codes, &i);
+}
+
+static int set_scales(int rank, void *argument)
+{
+	static const float bad[] = { 0, -1, NAN, INFINITY };
+	static float params[COUNT], mean[COUNT];
+	static uint8_t code[COUNT];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = COUNT,
+				   .recipe = "up=all down=all update=none",
+				   .grad_type = SLUICE_F8_E5M2 };
+	sluice_segment piece = { .data = code, .count = COUNT, .type = SLUICE_F8_E5M2 };
+	(void)rank, (void)argument;
+	memset(code, 0x3c, sizeof code); /* 1 */
+	log_capture();
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		CHECK(sluice_set_grad_scale(model, bad[i]) == SLUICE_EINVAL);
+		CHECK(error_says("sluice_set_grad_scale: scale=", "must be finite and > 0"));
+		piece.scale = bad[i];
+		CHECK(!i || sluice_push_segments(model, &piece, 1) == SLUICE_EINVAL);
+		CHECK(!i || error_says("segment 0 has scale=", "must be finite"));
+	}
+	CHECK(sluice_set_grad_scale(NULL, 1) == SLUICE_EINVAL);
+	CHECK_OK(sluice_push_range(model, code, 0, 9));
+	CHECK(sluice_set_grad_scale(model, 2) == SLUICE_EINVAL);
+	CHECK(error_says("a gradient has one scale", "ranges of this one are pushed"));
+	CHECK_OK(sluice_push_range(model, code, 9, COUNT - 9));
+	CHECK_OK(sluice_set_grad_scale(model, 2)); /* the push has its scale */
+	CHECK_OK(sluice_pull_mean(model, mean));
+	CHECK(mean[0] == 1 && mean[COUNT - 1] == 1);
+	piece.scale = 0;
+	CHECK_OK(sluice_push_segments(model, &piece, 1));
+	CHECK_OK(sluice_pull_mean(model, mean));
+	CHECK(mean[0] == 2 && mean[COUNT - 1] == 2);
+	CHECK(sluice_push(model, code) == 0);
+	piece = (sluice_segment){ .data = mean, .count = COUNT, .type = SLUICE_F8_E5M2 };
+	CHECK(sluice_pull_segments(model, &piece, 1) == SLUICE_EINVAL);
+	CHECK(error_says("segments[0].type=7, a type of 8 bits", "neither parameters nor means"));
+	CHECK_OK(sluice_pull_mean(model, mean));
+	sluice_model_close(&model);
+	attr.param_type = SLUICE_F8_E4M3FN;
+	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EINVAL);
+	CHECK(error_says("param_type=6, a type of 8 bits", "neither parameters nor means"));
+	attr.param_type = SLUICE_F32;
+	attr.segments = &piece;
+	attr.n_segments = 1;
+	CHECK(sluice_model_open(job, &attr, NULL, &model) == SLUICE_EINVAL);
+	CHECK(error_says("segments[0].type=7, a type of 8 bits", "neither parameters nor means"));
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void scale__impossible_or_in_the_middle_of_a_push__is_refused(void **state)
+{
+	(void)state;
+	run_ranks(1, set_scales, NULL);
 }
 
 static int push_nan(int rank, void *argument)
@@ -230,9 +347,11 @@ static void model_open__type_of_gradients_is_judged_where_the_size_covers_it(voi
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(push__gradient_in_16_bits_gives_the_bits_of_its_floats),
+		cmocka_unit_test(push__gradient_in_few_bits_gives_the_bits_of_its_floats),
 		cmocka_unit_test(push__every_code_means_what_the_standard_says),
 		cmocka_unit_test(push__nan_in_16_bits_is_named),
+		cmocka_unit_test(push__code_of_8_bits_is_not_finite__is_named),
+		cmocka_unit_test(scale__impossible_or_in_the_middle_of_a_push__is_refused),
 		cmocka_unit_test(model_open__type_of_gradients_is_judged_where_the_size_covers_it),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,6 +2,7 @@
  * Vectors in several pieces: the bits of one vector, for all kinds of recipes, cuts and types.
  * Parameters and means in 16 bits: what IEEE 754 makes of the floats that another model has. */
 #include "four_tensors.h"
+#include "base/bytes.h"
 #include "narrow.h"
 #include "ranks.h"
 #include "thinned.h"
@@ -34,9 +35,15 @@ static void scatter(struct scattered *s, unsigned cut, const int *types, unsigne
 		const int type = types[(i + cut) % n_types];
 		const uint64_t length = lengths[cut % 4][i % 6],
 			       here = length < COUNT - at ? length : COUNT - at;
-		uint8_t *data = (uint8_t *)&s->memory[word] + (type == SLUICE_F32 ? 4 : 2);
+		const int eight = type != SLUICE_F32 && narrow_bytes(type) == 1;
+		uint8_t *data = (uint8_t *)&s->memory[word] + (type == SLUICE_F32 ? 4 :
+							       eight              ? 3 :
+										    2);
 		CHECK(s->n < PIECES_MOST);
-		s->of[s->n++] = (sluice_segment){ here ? data : NULL, here, type };
+		s->of[s->n++] = (sluice_segment){ .data = here ? data : NULL,
+						  .count = here,
+						  .type = type,
+						  .scale = eight && i % 2 ? 0.05f : 0 };
 		at += here;
 		word += here * (type == SLUICE_F32 ? 4 : 2) / 8 + 2;
 	}
@@ -44,8 +51,12 @@ static void scatter(struct scattered *s, unsigned cut, const int *types, unsigne
 
 static float get(const sluice_segment *p, uint64_t i)
 {
-	return p->type == SLUICE_F32 ? ((const float *)p->data)[i] :
-				       narrow_value(((const uint16_t *)p->data)[i], p->type);
+	if (p->type == SLUICE_F32)
+		return ((const float *)p->data)[i];
+	if (narrow_bytes(p->type) == 2)
+		return narrow_value(((const uint16_t *)p->data)[i], p->type);
+	return (p->scale > 0 ? p->scale : narrow_scale(p->type)) *
+	       narrow_value(((const uint8_t *)p->data)[i], p->type);
 }
 
 static void read_all(const struct scattered *s, float *to)
@@ -83,8 +94,12 @@ static void set(const sluice_segment *p, uint64_t i, float v)
 {
 	if (p->type == SLUICE_F32)
 		((float *)p->data)[i] = v;
-	else
+	else if (narrow_bytes(p->type) == 2)
 		((uint16_t *)p->data)[i] = nearest(v, p->type);
+	else if (isfinite(v)) /* some code */
+		narrow_put(p->data, i, narrow_code(float_bits(v) * 2654435761u, p->type), p->type);
+	else
+		narrow_put(p->data, i, narrow_spoilt(p->type, isnan(v)), p->type);
 }
 
 static void write_all(const struct scattered *s, const float *from)
@@ -139,6 +154,7 @@ static const struct types {
 	{ { SLUICE_F32, SLUICE_F32 }, { SLUICE_F32, SLUICE_F32 }, SLUICE_F32 },
 	{ { SLUICE_F32, SLUICE_BF16 }, { SLUICE_BF16, SLUICE_F32 }, SLUICE_BF16 },
 	{ { SLUICE_F16, SLUICE_BF16 }, { SLUICE_F16, SLUICE_F16 }, SLUICE_F16 },
+	{ { SLUICE_F8_E4M3FN, SLUICE_F8_E5M2 }, { SLUICE_F32, SLUICE_F32 }, SLUICE_F32 },
 };
 enum { KINDS = sizeof kinds / sizeof *kinds };
 
@@ -185,6 +201,7 @@ static void train_both(sluice_job *job, int rank, const char *recipe, const stru
 	attr.n_segments = params.n;
 	CHECK_OK(sluice_model_open(job, &attr, NULL, &b));
 	check_rounded(&params, flat);
+	CHECK_OK(sluice_set_grad_scale(b, narrow_scale(SLUICE_F8_E4M3FN)));
 	sluice_model_stats had = { .size = sizeof had }, has = { .size = sizeof has };
 	CHECK_OK(sluice_stats(a, &had));
 	CHECK_OK(sluice_stats(b, &has));
@@ -430,7 +447,7 @@ static int call_wrongly(int rank, void *argument)
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = attributes("up=topk(0.1) down=all", 3);
-	sluice_segment two[] = { { grad, 700, SLUICE_F32 }, { grad + 700, 800, SLUICE_F32 } };
+	sluice_segment two[] = { { grad, 700, SLUICE_F32, 0 }, { grad + 700, 800, SLUICE_F32, 0 } };
 	uint8_t *odd = (uint8_t *)mean + 1;
 	(void)rank;
 	(void)argument;
@@ -446,16 +463,16 @@ static int call_wrongly(int rank, void *argument)
 	CHECK(error_says("segment 1 reaches beyond", NULL));
 	two[1].count = UINT64_MAX;
 	CHECK(sluice_push_segments(model, two, 2) == SLUICE_EINVAL);
-	two[1] = (sluice_segment){ NULL, 800, SLUICE_F32 };
+	two[1] = (sluice_segment){ NULL, 800, SLUICE_F32, 0 };
 	CHECK(sluice_push_segments(model, two, 2) == SLUICE_EINVAL);
 	CHECK(error_says("segment 1 of 800 elements has no data", NULL));
-	two[1] = (sluice_segment){ odd, 800, SLUICE_F16 };
+	two[1] = (sluice_segment){ odd, 800, SLUICE_F16, 0 };
 	CHECK(sluice_push_segments(model, two, 2) == SLUICE_EINVAL);
 	CHECK(error_says("segment 1 are not aligned", NULL));
-	two[1] = (sluice_segment){ grad + 700, 800, 77 };
+	two[1] = (sluice_segment){ grad + 700, 800, 77, 0 };
 	CHECK(sluice_push_segments(model, two, 2) == SLUICE_EINVAL);
 	CHECK(error_says("segments[1].type=77, must be", NULL));
-	two[1] = (sluice_segment){ grad + 700, 800, SLUICE_F32 };
+	two[1] = (sluice_segment){ grad + 700, 800, SLUICE_F32, 0 };
 	CHECK(sluice_pull_segments(model, two, 2) == SLUICE_EINVAL);
 	CHECK(error_says("nothing was pushed", NULL));
 	CHECK_OK(sluice_push_segments(model, two, 2));
@@ -467,7 +484,7 @@ static int call_wrongly(int rank, void *argument)
 	CHECK(sluice_pull_segments(model, two, 2) == SLUICE_EINVAL);
 	CHECK(error_says("opened without param_type", NULL));
 	CHECK(sluice_pull_begin_segments(model, two, 2) == SLUICE_EINVAL);
-	two[1] = (sluice_segment){ params + 700, 800, SLUICE_F32 };
+	two[1] = (sluice_segment){ params + 700, 800, SLUICE_F32, 0 };
 	two[0].data = params;
 	CHECK_OK(sluice_pull_begin_segments(model, two, 2));
 	CHECK(sluice_pull_segments(model, two, 2) == SLUICE_EINVAL);
@@ -518,7 +535,7 @@ static int open_narrow(int rank, void *argument)
 	float params[700] = { 0 };
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
-	sluice_segment two[] = { { params, 700, SLUICE_F32 }, { codes, 800, SLUICE_BF16 } };
+	sluice_segment two[] = { { params, 700, SLUICE_F32, 0 }, { codes, 800, SLUICE_BF16, 0 } };
 	(void)argument;
 	log_capture();
 	memset(codes, 0x3f, sizeof codes);

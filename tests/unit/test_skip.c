@@ -32,8 +32,8 @@ static void push(sluice_model *model, const float *grad, enum way way)
 	}
 	if (way == SEGMENTS) {
 		memcpy(bucket, grad, sizeof bucket);
-		const sluice_segment pieces[] = { { bucket, 3, SLUICE_F32 },
-						  { bucket + 3, COUNT - 3, SLUICE_F32 } };
+		const sluice_segment pieces[] = { { bucket, 3, SLUICE_F32, 0 },
+						  { bucket + 3, COUNT - 3, SLUICE_F32, 0 } };
 		CHECK_OK(sluice_push_segments(model, pieces, 2));
 	}
 }
