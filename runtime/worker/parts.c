@@ -139,7 +139,7 @@ void parts_keep(sluice_model *model, const void *grad, uint64_t begin, uint64_t 
 
 struct gradient parts_kept(const sluice_model *model)
 {
-	return gradient_of(model, model->worker->parts->kept);
+	return signal_gradient(model, model->worker->parts->kept);
 }
 
 /* The accumulator is one vector. */

@@ -57,7 +57,7 @@ int signal_overflowed(sluice_model *model, int held)
 	return rc;
 }
 
-struct gradient gradient_of(const sluice_model *model, const void *data)
+struct gradient signal_gradient(const sluice_model *model, const void *data)
 {
 	return (struct gradient){ .data = data,
 				  .type = model_pushed_type(model),

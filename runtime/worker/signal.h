@@ -15,7 +15,7 @@ struct gradient {
 };
 
 /* One vector as the program pushes it. */
-struct gradient gradient_of(const sluice_model *model, const void *data);
+struct gradient signal_gradient(const sluice_model *model, const void *data);
 
 /* What a fold leaves to the selection that follows it. */
 struct signal {

@@ -250,7 +250,7 @@ int sluice_push(sluice_model *model, const void *grad)
 		device_scope_begin(grad, on_device_stream(model), &scope);
 		return device_scope_end(&scope, on_device_capture(model, grad));
 	}
-	struct gradient whole = gradient_of(model, grad);
+	struct gradient whole = signal_gradient(model, grad);
 	return push(model, unwanted ? NULL : &whole, NULL);
 }
 
@@ -311,7 +311,8 @@ int sluice_push_pair(sluice_model *model, const void *grad, const void *before)
 			  "sluice_push with the full gradient of this worker's data");
 	if (rc)
 		return rc;
-	struct gradient newest = gradient_of(model, grad), older = gradient_of(model, before);
+	struct gradient newest = signal_gradient(model, grad),
+			older = signal_gradient(model, before);
 	return push(model, &newest, &older);
 }
 
@@ -376,7 +377,7 @@ static int collect_range(sluice_model *model, const void *grad, uint64_t begin, 
 		return rc;
 	parts_clear(model, PARTS_PUSHED);
 	w->in_step = STEP_DONE;
-	struct gradient whole = gradient_of(model, on_device_collected(model));
+	struct gradient whole = signal_gradient(model, on_device_collected(model));
 	return push(model, &whole, NULL);
 }
 
@@ -405,7 +406,7 @@ static int push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 	if (w->in_step == STEP_DONE)
 		step_begin(model, 1);
 	struct signal signal;
-	const struct gradient range = gradient_of(model, grad);
+	const struct gradient range = signal_gradient(model, grad);
 	if ((rc = signal_fold(model, &range, NULL, begin, count, &signal)))
 		return rc;
 	w->in_step = STEP_PUSHING;
