@@ -446,12 +446,68 @@ static void push__sum_on_the_gpu_overflows__ends_the_job_with_every_value_type(v
 		run_ranks(2, overflow, recipes[i]);
 }
 
+/* ---- codes of 8 bits that are not finite ------------------------------------- */
+
+struct spoilt {
+	int type;
+	uint8_t code;
+	float scale;
+	const char *is;
+};
+
+static int push_spoilt(int rank, void *argument)
+{
+	static float params[COUNT];
+	static uint8_t codes[COUNT];
+	const struct spoilt *s = argument;
+	const struct device_ops *ops = device();
+	struct memory grad_memory;
+	float *grad_there = device_vector(ops, &grad_memory);
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = COUNT,
+				   .recipe = "up=topk(0.02) down=all memory=residual",
+				   .grad_type = s->type };
+	(void)rank;
+	log_capture();
+	codes[5] = s->code;
+	CHECK_OK(ops->copy(grad_there, codes, sizeof codes, NULL));
+	CHECK_OK(ops->wait(NULL));
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	CHECK_OK(sluice_set_grad_scale(model, s->scale));
+	int rc = sluice_push(model, grad_there);
+	CHECK(rc || on_device_selects(model));
+	rc = rc ? rc : sluice_set_grad_scale(model, 1); /* it has its own */
+	rc = rc ? rc : sluice_pull(model, params);
+	CHECK(rc == SLUICE_ENUMERIC && error_says(s->is, NULL));
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	ops->release(&grad_memory);
+	return 0;
+}
+
+static void push__code_of_8_bits_on_a_gpu_is_not_finite__is_named(void **state)
+{
+	static struct spoilt all[] = {
+		{ SLUICE_F8_E4M3FN, 0xff, 0.5f, "is NaN at index 5" },
+		{ SLUICE_F8_E4M3FN, 0x7e, 1e36f, "is infinite at index 5" },
+		{ SLUICE_F8_E5M2, 0x7c, 1e-9f, "is infinite at index 5" },
+		{ SLUICE_F8_E5M2, 0x7d, 1, "is NaN at index 5" },
+		{ SLUICE_F8_E5M2, 0xfb, 1e34f, "is infinite at index 5" },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
+		run_ranks(1, push_spoilt, &all[i]);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(push_and_pull__gpu_memory_gives_the_bits_of_host_memory),
 		cmocka_unit_test(
 			push__sum_on_the_gpu_overflows__ends_the_job_with_every_value_type),
+		cmocka_unit_test(push__code_of_8_bits_on_a_gpu_is_not_finite__is_named),
 		cmocka_unit_test(model_open__stream_is_taken_where_the_size_covers_it),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
