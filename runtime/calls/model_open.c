@@ -407,8 +407,8 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 								model->recipe.placement };
 	model->update.tensors = tensors_ruled(model->tensors) ? model->tensors : NULL;
 	model->lr = attr->lr > 0 ? attr->lr : 0.01f;
-	model->grad_type = (enum value_type)attr->grad_type;
-	model->grad_scale = 1;
+	model->grad.type = (enum value_type)attr->grad_type;
+	model->grad.scale = 1;
 	plan_make(&model->plan, &model->recipe, model_pushed_type(model), job->members.elastic);
 	model->schema = schema_of(model);
 	uint64_t need = model_memory(&model->layout, &model->recipe, job->rank);

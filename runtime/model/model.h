@@ -36,9 +36,11 @@ struct sluice_model {
 	struct tensors *tensors;
 	uint64_t schema; /* digest of everything that all ranks must agree on */
 	float lr;
-	/* Type of the gradients that are pushed here; parameters (update=average) are floats. */
-	enum value_type grad_type;
-	float grad_scale;           /* of gradients of 8 bits */
+	/* Gradients that are pushed here; parameters (update=average) are floats. */
+	struct {
+		enum value_type type;
+		float scale; /* of 8 bits: what their codes are multiplied by */
+	} grad;
 	enum value_type param_type; /* of one vector of parameters, or of a mean */
 	uint64_t step;              /* completed steps */
 	uint64_t first_step;        /* exchanges completed at open or at the restored checkpoint */
@@ -70,7 +72,7 @@ enum { FLAG_GRADIENT = 0x80 };
 /* The type of the values in a push, not one of few bits. */
 static inline enum value_type model_pushed_type(const sluice_model *model)
 {
-	return model->recipe.update == UPDATE_AVERAGE ? VALUE_F32 : model->grad_type;
+	return model->recipe.update == UPDATE_AVERAGE ? VALUE_F32 : model->grad.type;
 }
 
 /* A phase of the step. */

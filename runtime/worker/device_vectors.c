@@ -164,7 +164,7 @@ struct device_select on_device_select_of(const sluice_model *model, const void *
 		.residual = d->residual.address,
 		.grad = grad,
 		.grad_type = (int)model_pushed_type(model),
-		.grad_scale = value_eight(model_pushed_type(model)) ? model->grad_scale : 1,
+		.grad_scale = value_eight(model_pushed_type(model)) ? model->grad.scale : 1,
 		.scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f,
 		.judge = zero                                 ? DEVICE_JUDGE_NOT :
 			 recipe->nonfinite == NONFINITE_ABORT ? DEVICE_JUDGE_LATE :

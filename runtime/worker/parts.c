@@ -166,7 +166,7 @@ int parts_pieces(sluice_model *model, const sluice_segment *segments, size_t n,
 {
 	struct parts *p = model->worker->parts;
 	struct segments *s = &p->pieces;
-	int rc = segments_set(s, segments, n, model->layout.count, model->grad_scale, function);
+	int rc = segments_set(s, segments, n, model->layout.count, model->grad.scale, function);
 
 	if (!rc)
 		rc = check_no_accumulator(model, function);

@@ -61,7 +61,7 @@ struct gradient signal_gradient(const sluice_model *model, const void *data)
 {
 	return (struct gradient){ .data = data,
 				  .type = model_pushed_type(model),
-				  .scale = model->grad_scale };
+				  .scale = model->grad.scale };
 }
 
 const float *gradient_read(const struct gradient *grad, uint64_t at, size_t n, float *room)

@@ -482,7 +482,7 @@ int sluice_set_grad_scale(sluice_model *model, float scale)
 		return fail(SLUICE_EINVAL,
 			    "sluice_set_grad_scale: a gradient has one scale, and ranges of this "
 			    "one are pushed already: call it before the first or after the last");
-	model->grad_scale = scale;
+	model->grad.scale = scale;
 	return 0;
 }
 

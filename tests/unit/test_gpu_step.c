@@ -74,7 +74,7 @@ static int push_one(sluice_model *model, const void *grad, const float *params, 
 	if (!in_ranges)
 		return sluice_push(model, grad);
 	const uint8_t *bytes = grad;
-	int rc = sluice_push_range(model, bytes + 2000 * value_bytes(model->grad_type), 2000,
+	int rc = sluice_push_range(model, bytes + 2000 * value_bytes(model->grad.type), 2000,
 				   COUNT - 2000);
 	return rc ? rc : sluice_push_range(model, grad, 0, 2000);
 }
