@@ -33,7 +33,7 @@ static struct ofi_fabric *fabric;
 static struct operation receives[RECEIVES], current;
 static unsigned refused, accepted, sent, answers;
 
-static void give_up(const char *what, const char *why)
+static _Noreturn void give_up(const char *what, const char *why)
 {
 	fprintf(stderr, "intruder: %s: %s; before that %u puts were refused, %u accepted\n", what,
 		why, refused, accepted);
