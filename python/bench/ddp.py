@@ -31,7 +31,8 @@ NAMES = ["no exchange", "gloo", "gloo, fp16 hook", "gloo, PowerSGD rank 2", "com
          f"compress: {SPARSE}", f"optimizer: {SPARSE} update=none", f"optimizer: {SPARSE} update=sgd"]
 WARM = 6
 LENGTH = 32  # characters of a row of the GPT
-PASSES = ("aten::copy_", "aten::mul_", "aten::mul", "aten::div_", "aten::div", "aten::add_", "aten::zero_", "aten::clone")
+PASSES = ("aten::copy_", "aten::mul_", "aten::mul", "aten::div_", "aten::div", "aten::add_", "aten::zero_",
+          "aten::clone")
 
 
 def mlp(widths):

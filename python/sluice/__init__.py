@@ -23,7 +23,7 @@ from .job import Job
 from .model import Model
 from .recipe import Recipe
 
-__all__ = ["BF16", "BootError", "Bootstrap", "DeviceError", "Error", "F16", "F32", "F8_E4M3FN", "F8_E5M2", "FileError", "Folder", "GPUError",
-           "InvalidError", "Job", "Model", "NotSupportedError", "NumericError", "OutOfMemoryError",
-           "PeerError", "Recipe", "WaitTimeoutError", "WireError", "__version__", "errors",
-           "library_path", "library_version"]
+__all__ = ["BF16", "BootError", "Bootstrap", "DeviceError", "Error", "F16", "F32", "F8_E4M3FN", "F8_E5M2",
+           "FileError", "Folder", "GPUError", "InvalidError", "Job", "Model", "NotSupportedError",
+           "NumericError", "OutOfMemoryError", "PeerError", "Recipe", "WaitTimeoutError", "WireError",
+           "__version__", "errors", "library_path", "library_version"]
