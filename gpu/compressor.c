@@ -5,6 +5,9 @@
  * Nothing is allocated after the compressor is opened. Everything that was selected stays in the
  * residual until report or cuda_settle() subtracts what the messages hold.
  *
+ * Where all coordinates are sent, split, dense (and quantize), seal and report are enqueued, and
+ * dense updates the residual.
+ *
  * With a recipe whose workers send sketches, the host knows the lengths of all payloads. The first
  * push makes each part's count sketch in its payload. When the shards have said which coordinates
  * they want, the second push sends the values of these. */
@@ -49,7 +52,7 @@ struct device_compressor {
 	uint32_t turn;                       /* number of the last push; 0 before the first */
 	uint8_t *widths;                     /* on the device, of all parts' delta blocks */
 	/* How many blocks of the kernels fit on a multiprocessor. */
-	unsigned pack_each, quantize_each;
+	unsigned pack_each, quantize_each, dense_each;
 	int device;                      /* for messages about what is waited for */
 	int few_bits, captured_few_bits; /* whether the values are in few bits */
 	int known;                       /* whether the host knows the lengths of the payloads */
@@ -78,12 +81,13 @@ static int allocate_results(struct device_compressor *c, size_t bytes)
 	const size_t widths = selector_view(c->s).room / DELTA_BLOCK + c->parts + 1;
 	enum cudaStreamCaptureMode mode;
 	void *pinned = NULL, *landing = NULL;
-	int rc, packing, quantizing;
+	int rc, packing, quantizing, dense;
 
 	capture_allow(&mode);
 	/* Kernels reach pinned memory by the host's address. */
 	rc = cuda_check(pack_push_residents(&packing), "loading the kernel pack") ||
 	     cuda_check(quantize_push_residents(&quantizing), "loading the kernel quantize") ||
+	     cuda_check(dense_push_residents(&dense), "loading the kernel dense") ||
 	     cuda_check(cudaMalloc((void **)&c->results, bytes + widths), "allocating a push") ||
 	     cuda_check(cudaHostAlloc(&pinned, SIGNS_BYTES + bytes, cudaHostAllocDefault),
 			"allocating pinned memory") ||
@@ -99,6 +103,7 @@ static int allocate_results(struct device_compressor *c, size_t bytes)
 	c->widths = (uint8_t *)c->results + bytes;
 	c->pack_each = (unsigned)packing;
 	c->quantize_each = (unsigned)quantizing;
+	c->dense_each = (unsigned)dense;
 	return 0;
 }
 
@@ -170,6 +175,28 @@ static uint32_t most_entries(const struct device_compressor *c, const struct dev
 	return sum < room ? (uint32_t)sum : room;
 }
 
+/* Encodes the values of all parts in few bits. index NULL: value is the whole vector. */
+static int quantize_parts(struct device_compressor *c, const struct device_values *values,
+			  const uint32_t *index, float *value, uint32_t most, void *stream)
+{
+	const struct selector_view v = selector_view(c->s);
+	const struct push_quantize_args args = { .index = index,
+						 .value = value,
+						 .place = c->places,
+						 .part = c->results->part,
+						 .parts = (uint32_t)c->parts,
+						 .coding = coding_of(values),
+						 .most = &c->results->summary.largest,
+						 .stream = { values->purpose, values->rank,
+							     values->step, values->seed } };
+	const unsigned wanted = quantize_grid(most, v.multiprocessors, c->quantize_each);
+	const unsigned grid = push_grid((uint32_t)c->parts, wanted, v.multiprocessors,
+					c->quantize_each);
+
+	return cuda_check(quantize_push_enqueue(&args, fewer_blocks(grid, v.blocks), stream),
+			  "starting the kernel quantize");
+}
+
 /* Packs all parts, and encodes their values if they are in few bits: a launch each. */
 static int pack_parts(struct device_compressor *c, const struct device_push *push, void *stream)
 {
@@ -183,19 +210,9 @@ static int pack_parts(struct device_compressor *c, const struct device_push *pus
 					     .values = coding_of(values),
 					     .block_sums = v.block_sums,
 					     .widths = c->widths };
-	const struct push_quantize_args quantize = { .index = v.index,
-						     .value = v.value,
-						     .place = c->places,
-						     .part = c->results->part,
-						     .parts = (uint32_t)c->parts,
-						     .coding = coding_of(values),
-						     .most = &c->results->summary.largest,
-						     .stream = { values->purpose, values->rank,
-								 values->step, values->seed } };
 	const uint32_t most = most_entries(c, push);
 	const unsigned for_pack = pack_grid(most, DELTA_BLOCK, WARPS_OF_BLOCK, v.multiprocessors,
 					    c->pack_each);
-	const unsigned for_values = quantize_grid(most, v.multiprocessors, c->quantize_each);
 
 	if (cuda_check(pack_push_enqueue(&pack,
 					 fewer_blocks(push_grid((uint32_t)c->parts, for_pack,
@@ -204,15 +221,7 @@ static int pack_parts(struct device_compressor *c, const struct device_push *pus
 					 stream),
 		       "starting the kernel pack"))
 		return -1;
-	if (!c->few_bits)
-		return 0;
-	return cuda_check(
-		quantize_push_enqueue(&quantize,
-				      fewer_blocks(push_grid((uint32_t)c->parts, for_values,
-							     v.multiprocessors, c->quantize_each),
-						   v.blocks),
-				      stream),
-		"starting the kernel quantize");
+	return c->few_bits ? quantize_parts(c, values, v.index, v.value, most, stream) : 0;
 }
 
 /* Notes the host's request where the device reads it. */
@@ -278,19 +287,21 @@ static int send_places(struct device_compressor *c, void *stream)
 			  "clearing a push");
 }
 
-/* Enqueues the selection and the copy of its result. With splits, also determines each part's range
- * in it. */
-static int enqueue_selection(struct device_compressor *c, const struct device_select *call,
-			     const struct push_place *asked, int splits, void *stream)
+enum split { SPLIT_NOTHING, SPLIT_SELECTION, SPLIT_VECTOR };
+
+/* Enqueues the copy of the selection's result, and determines each part's range in it, or in the
+ * vector. */
+static int enqueue_split(struct device_compressor *c, const struct device_select *call,
+			 const struct push_place *asked, enum split split, void *stream)
 {
 	const struct selector_view v = selector_view(c->s);
-	const struct device_selection selection = { .call = *call };
 	const struct split_args args = { .selection = v.selection,
 					 .index = v.index,
 					 .asked = asked,
 					 .place = c->places,
 					 .parts = (uint32_t)c->parts,
-					 .splits = splits,
+					 .splits = split == SPLIT_SELECTION,
+					 .whole = split == SPLIT_VECTOR,
 					 .scale = call->scale,
 					 .grad_scale = call->grad_scale,
 					 .room = v.room,
@@ -299,9 +310,19 @@ static int enqueue_selection(struct device_compressor *c, const struct device_se
 					 .selected = &c->signs->selected,
 					 .number = v.pushes };
 
+	return cuda_check(split_enqueue(&args, stream), "starting the kernel split");
+}
+
+/* Enqueues the selection and the copy of its result. With splits, also determines each part's range
+ * in it. */
+static int enqueue_selection(struct device_compressor *c, const struct device_select *call,
+			     const struct push_place *asked, int splits, void *stream)
+{
+	const struct device_selection selection = { .call = *call };
+
 	if (cuda_select(c->s, &selection, stream))
 		return -1;
-	return cuda_check(split_enqueue(&args, stream), "starting the kernel split");
+	return enqueue_split(c, call, asked, splits ? SPLIT_SELECTION : SPLIT_NOTHING, stream);
 }
 
 /* Enqueues the checksums and copies of all payloads, which together have at most so many words. A
@@ -327,7 +348,8 @@ static int report(struct device_compressor *c, const struct device_push *push, v
 	const struct device_select *call = &push->select;
 	const int adds = push->payload != DEVICE_VALUES;
 	const int settles = push->payload == DEVICE_PAIRS && push->settle;
-	const struct report_args args = { .settle = { .residual = settles ? call->residual : NULL,
+	const struct report_args args = { .settled = push->payload == DEVICE_DENSE,
+					  .settle = { .residual = settles ? call->residual : NULL,
 						      .velocity = settles ? push->masked : NULL,
 						      .index = v.index,
 						      .value = v.value,
@@ -353,10 +375,61 @@ static int report(struct device_compressor *c, const struct device_push *push, v
 			  "starting the kernel report");
 }
 
+/* Which places a push has: those of a graph are its own. */
+static struct push_place *places_asked(const struct device_compressor *c,
+				       const struct device_push *push)
+{
+	return push->captured ? c->captured : c->asked;
+}
+
+/* Adds the gradient and makes the payloads of all parts. */
+static int enqueue_sum(struct device_compressor *c, const struct device_push *push, int folded,
+		       void *stream)
+{
+	const struct selector_view v = selector_view(c->s);
+	const struct device_select *call = &push->select;
+	const struct push_dense_args args = { .grad = call->grad,
+					      .grad_type = (enum value_type)call->grad_type,
+					      .grad_scale = call->grad_scale,
+					      .scale = call->scale,
+					      .adds = !folded,
+					      .keep = !call->fresh,
+					      .judge = call->judge,
+					      .sends_left = push->sends_left,
+					      .residual = call->residual,
+					      .n = v.n,
+					      .place = c->places,
+					      .part = c->results->part,
+					      .parts = (uint32_t)c->parts,
+					      .values = coding_of(&push->values),
+					      .summary = &c->results->summary,
+					      .barrier = v.barrier };
+	const unsigned wanted = list_grid(v.n, THREADS, v.multiprocessors, c->dense_each);
+	const unsigned grid = push_grid((uint32_t)c->parts, wanted, v.multiprocessors,
+					c->dense_each);
+
+	return cuda_check(dense_push_enqueue(&args, fewer_blocks(grid, v.blocks), stream),
+			  "starting the kernel dense");
+}
+
+static int enqueue_dense(struct device_compressor *c, const struct device_push *push, void *stream)
+{
+	const struct selector_view v = selector_view(c->s);
+	const struct device_select *call = &push->select;
+	int folded;
+
+	if (selector_fold(c->s, call, &folded, stream) ||
+	    enqueue_split(c, call, places_asked(c, push), SPLIT_VECTOR, stream) ||
+	    enqueue_sum(c, push, folded, stream) ||
+	    (c->few_bits && quantize_parts(c, &push->values, NULL, call->residual, v.n, stream)))
+		return -1;
+	return enqueue_seal(c, v.n, stream);
+}
+
 static int enqueue_selected(struct device_compressor *c, const struct device_push *push,
 			    void *stream)
 {
-	if (enqueue_selection(c, &push->select, push->captured ? c->captured : c->asked, 1, stream))
+	if (enqueue_selection(c, &push->select, places_asked(c, push), 1, stream))
 		return -1;
 	return push->payload == DEVICE_PAIRS &&
 			       (pack_parts(c, push, stream) ||
@@ -421,11 +494,13 @@ static int enqueue_push(struct device_compressor *c, const struct device_push *p
 {
 	int rc;
 
-	ask(c, push->captured ? c->captured : c->asked, push->parts);
+	ask(c, places_asked(c, push), push->parts);
 	if (push->payload == DEVICE_SKETCHES)
 		rc = enqueue_sketches(c, push, stream);
 	else if (push->payload == DEVICE_VALUES)
 		rc = enqueue_values(c, push, stream);
+	else if (push->payload == DEVICE_DENSE)
+		rc = enqueue_dense(c, push, stream);
 	else
 		rc = enqueue_selected(c, push, stream);
 	return rc ? -1 : report(c, push, stream);
@@ -434,13 +509,14 @@ static int enqueue_push(struct device_compressor *c, const struct device_push *p
 int cuda_push(struct device_compressor *c, const struct device_push *push, void *stream)
 {
 	const struct value_coding coding = coding_of(&push->values);
+	const int encodes = push->payload == DEVICE_PAIRS || push->payload == DEVICE_DENSE;
 	int before, rc;
 
-	if (push->captured && push->payload != DEVICE_PAIRS)
-		return cuda_refuse("a captured push of something else than pairs");
+	if (push->captured && !encodes)
+		return cuda_refuse("a captured push of something else than pairs or everything");
 	c->found = 0;
 	c->known = push->payload == DEVICE_SKETCHES || push->payload == DEVICE_VALUES;
-	c->few_bits = push->payload == DEVICE_PAIRS && value_few_bits(coding.type);
+	c->few_bits = encodes && value_few_bits(coding.type);
 	if (c->few_bits && quantize_refuse(&coding))
 		return -1;
 	if (push->payload == DEVICE_SKETCHES && (!c->sketch || !push->rows))
@@ -471,8 +547,8 @@ static int is_done(const struct device_compressor *c)
 	return c->turn && __atomic_load_n(&c->signs->done, __ATOMIC_ACQUIRE) == c->turn;
 }
 
-static const char kernels[] = "a kernel of the push (topk, split, pack, quantize, sketch, gather, "
-			      "seal or report), or one before it,";
+static const char kernels[] = "a kernel of the push (topk, split, pack, dense, quantize, sketch, "
+			      "gather, seal or report), or one before it,";
 
 static int refuse_unreported(const struct device_compressor *c)
 {
@@ -523,7 +599,7 @@ void cuda_stage(const struct device_compressor *c, char *text, size_t cap)
 	snprintf(text, cap, "GPU %d: %s", c->device,
 		 c->known ? "its sketches or values (kernels sketch, gather, seal, report), or "
 			    "what is before them in the stream" :
-		 selected ? "its messages (kernels pack, quantize, seal, report)" :
+		 selected ? "its messages (kernels pack, dense, quantize, seal, report)" :
 			    "its selection (kernels fold, topk, gaussian, draw), or what is before "
 			    "it in the stream");
 }
