@@ -113,6 +113,7 @@ static void use_card(void)
 	card.poll = card_poll;
 	card.arm = card_arm;
 	card.address = NULL;
+	card.readable = NULL;
 	card.in_place = card_in_place;
 	card.copies_at_post = 0;
 }
@@ -181,6 +182,7 @@ static void push__card_that_reads_gpu_memory_late_sends_the_bits_of_host_memory(
 	for (reads = -1; reads <= 1; reads++) {
 		run_ranks(RANKS, train_both, "up=topk(0.05) down=topk(0.1) memory=residual");
 		run_ranks(RANKS, train_both, "up=topk(0.2),bf16 down=all memory=residual");
+		run_ranks(RANKS, train_both, "up=all,f16 down=all memory=residual");
 	}
 }
 
