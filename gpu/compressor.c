@@ -14,6 +14,7 @@
 #include "gpu/compressor.h"
 #include "gpu/apply.h"
 #include "gpu/context.h"
+#include "gpu/encoder.h"
 #include "gpu/failure.h"
 #include "base/bytes.h"
 #include "gpu/selector.h"
@@ -26,9 +27,7 @@
 enum {
 	THREADS = 256,
 	WARPS_OF_BLOCK = 8,
-	BLOCKS_EACH = 2,
 	GATHER_BLOCKS_EACH = 8,
-	ENTRY_WORDS = 2,
 	CELL_BYTES = 4,
 	LANDED_BYTES = 8, /* an index and a value */
 	SIGNS_BYTES = 64  /* the words have a cache line of their own */
@@ -50,15 +49,12 @@ struct device_compressor {
 	struct push_place *asked, *captured; /* captured: those of pushes in graphs */
 	struct push_signs *signs;            /* pinned memory, in front of `arrived` */
 	uint32_t turn;                       /* number of the last push; 0 before the first */
-	uint8_t *widths;                     /* on the device, of all parts' delta blocks */
-	/* How many blocks of the kernels fit on a multiprocessor. */
-	unsigned pack_each, quantize_each, dense_each;
+	struct encoder *encoder;
 	int device;                      /* for messages about what is waited for */
 	int few_bits, captured_few_bits; /* whether the values are in few bits */
 	int known;                       /* whether the host knows the lengths of the payloads */
 	/* Number of selected coordinates in the push that cuda_pushed() waited for last. */
 	uint32_t found;
-	uint32_t power[CHECKSUM_POWERS];
 	/* Pinned memory for lists that kernels read, of which `landed` entries are in use. */
 	uint32_t *landing_index;
 	float *landing_value;
@@ -78,33 +74,25 @@ static size_t granules(size_t bytes)
 
 static int allocate_results(struct device_compressor *c, size_t bytes)
 {
-	const size_t widths = selector_view(c->s).room / DELTA_BLOCK + c->parts + 1;
+	const size_t widths = encoder_widths(selector_view(c->s).room, c->parts);
 	enum cudaStreamCaptureMode mode;
 	void *pinned = NULL, *landing = NULL;
-	int rc, packing, quantizing, dense;
+	int rc;
 
 	capture_allow(&mode);
 	/* Kernels reach pinned memory by the host's address. */
-	rc = cuda_check(pack_push_residents(&packing), "loading the kernel pack") ||
-	     cuda_check(quantize_push_residents(&quantizing), "loading the kernel quantize") ||
-	     cuda_check(dense_push_residents(&dense), "loading the kernel dense") ||
-	     cuda_check(cudaMalloc((void **)&c->results, bytes + widths), "allocating a push") ||
+	rc = cuda_check(cudaMalloc((void **)&c->results, bytes + widths), "allocating a push") ||
 	     cuda_check(cudaHostAlloc(&pinned, SIGNS_BYTES + bytes, cudaHostAllocDefault),
 			"allocating pinned memory") ||
 	     (c->landing_room && cuda_check(cudaHostAlloc(&landing, c->landing_room * LANDED_BYTES,
 							  cudaHostAllocDefault),
-					    "allocating pinned memory"));
+					    "allocating pinned memory")) ||
+	     encoder_open((uint8_t *)c->results + bytes, &c->encoder);
 	capture_restore(mode);
 	c->signs = pinned;
 	c->landing_index = landing;
 	c->landing_value = landing ? (float *)landing + c->landing_room : NULL;
-	if (rc)
-		return -1;
-	c->widths = (uint8_t *)c->results + bytes;
-	c->pack_each = (unsigned)packing;
-	c->quantize_each = (unsigned)quantizing;
-	c->dense_each = (unsigned)dense;
-	return 0;
+	return rc ? -1 : 0;
 }
 
 int cuda_open(const struct device_shape *shape, struct device_compressor **out)
@@ -125,7 +113,6 @@ int cuda_open(const struct device_shape *shape, struct device_compressor **out)
 	c->parts = parts;
 	c->results_bytes = results;
 	c->device = shape->device;
-	checksum_powers(c->power);
 	if (cuda_selector_open(shape, &c->s) ||
 	    (shape->sketch_columns && sketcher_open(&sketches, &c->sketch)) ||
 	    selector_enter(c->s, &before) ||
@@ -158,70 +145,11 @@ void cuda_close(struct device_compressor **compressor)
 	if (c->landing_index && cudaFreeHost(c->landing_index) != cudaSuccess)
 		cudaGetLastError();
 	capture_restore(mode);
+	encoder_close(&c->encoder);
 	cuda_sketch_close(&c->sketch);
 	cuda_selector_close(&c->s);
 	free(c);
 	*compressor = NULL;
-}
-
-/* The most entries that the messages of a push have together. */
-static uint32_t most_entries(const struct device_compressor *c, const struct device_push *push)
-{
-	const uint32_t room = selector_view(c->s).room;
-	uint64_t sum = 0;
-
-	for (size_t i = 0; i < c->parts; i++)
-		sum += push->parts[i].capacity;
-	return sum < room ? (uint32_t)sum : room;
-}
-
-/* Encodes the values of all parts in few bits. index NULL: value is the whole vector. */
-static int quantize_parts(struct device_compressor *c, const struct device_values *values,
-			  const uint32_t *index, float *value, uint32_t most, void *stream)
-{
-	const struct selector_view v = selector_view(c->s);
-	const struct push_quantize_args args = { .index = index,
-						 .value = value,
-						 .place = c->places,
-						 .part = c->results->part,
-						 .parts = (uint32_t)c->parts,
-						 .coding = coding_of(values),
-						 .most = &c->results->summary.largest,
-						 .stream = { values->purpose, values->rank,
-							     values->step, values->seed } };
-	const unsigned wanted = quantize_grid(most, v.multiprocessors, c->quantize_each);
-	const unsigned grid = push_grid((uint32_t)c->parts, wanted, v.multiprocessors,
-					c->quantize_each);
-
-	return cuda_check(quantize_push_enqueue(&args, fewer_blocks(grid, v.blocks), stream),
-			  "starting the kernel quantize");
-}
-
-/* Packs all parts, and encodes their values if they are in few bits: a launch each. */
-static int pack_parts(struct device_compressor *c, const struct device_push *push, void *stream)
-{
-	const struct selector_view v = selector_view(c->s);
-	const struct device_values *values = &push->values;
-	const struct push_pack_args pack = { .index = v.index,
-					     .value = v.value,
-					     .place = c->places,
-					     .part = c->results->part,
-					     .parts = (uint32_t)c->parts,
-					     .values = coding_of(values),
-					     .block_sums = v.block_sums,
-					     .widths = c->widths };
-	const uint32_t most = most_entries(c, push);
-	const unsigned for_pack = pack_grid(most, DELTA_BLOCK, WARPS_OF_BLOCK, v.multiprocessors,
-					    c->pack_each);
-
-	if (cuda_check(pack_push_enqueue(&pack,
-					 fewer_blocks(push_grid((uint32_t)c->parts, for_pack,
-								v.multiprocessors, c->pack_each),
-						      v.blocks),
-					 stream),
-		       "starting the kernel pack"))
-		return -1;
-	return c->few_bits ? quantize_parts(c, values, v.index, v.value, most, stream) : 0;
 }
 
 /* Notes the host's request where the device reads it. */
@@ -325,22 +253,6 @@ static int enqueue_selection(struct device_compressor *c, const struct device_se
 	return enqueue_split(c, call, asked, splits ? SPLIT_SELECTION : SPLIT_NOTHING, stream);
 }
 
-/* Enqueues the checksums and copies of all payloads, which together have at most so many words. A
- * few blocks per multiprocessor fill the bus. */
-static int enqueue_seal(struct device_compressor *c, uint64_t words, void *stream)
-{
-	const struct selector_view v = selector_view(c->s);
-	const unsigned wanted = list_grid(words, THREADS, v.multiprocessors, BLOCKS_EACH);
-	const unsigned grid = push_grid((uint32_t)c->parts, wanted, v.multiprocessors, BLOCKS_EACH);
-	struct seal_args args = { .place = c->places,
-				  .part = c->results->part,
-				  .parts = (uint32_t)c->parts };
-
-	memcpy(args.power, c->power, sizeof(args.power));
-	return cuda_check(seal_enqueue(&args, fewer_blocks(grid, v.blocks), stream),
-			  "starting the kernel seal");
-}
-
 /* Enqueues the end of a push and the copy of its results. */
 static int report(struct device_compressor *c, const struct device_push *push, void *stream)
 {
@@ -382,61 +294,39 @@ static struct push_place *places_asked(const struct device_compressor *c,
 	return push->captured ? c->captured : c->asked;
 }
 
-/* Adds the gradient and makes the payloads of all parts. */
-static int enqueue_sum(struct device_compressor *c, const struct device_push *push, int folded,
-		       void *stream)
+/* What is to be encoded in the places of this push. */
+static struct encoding encoding_of(const struct device_compressor *c,
+				   const struct device_push *push, void *stream)
 {
-	const struct selector_view v = selector_view(c->s);
-	const struct device_select *call = &push->select;
-	const struct push_dense_args args = { .grad = call->grad,
-					      .grad_type = (enum value_type)call->grad_type,
-					      .grad_scale = call->grad_scale,
-					      .scale = call->scale,
-					      .adds = !folded,
-					      .keep = !call->fresh,
-					      .judge = call->judge,
-					      .sends_left = push->sends_left,
-					      .residual = call->residual,
-					      .n = v.n,
-					      .place = c->places,
-					      .part = c->results->part,
-					      .parts = (uint32_t)c->parts,
-					      .values = coding_of(&push->values),
-					      .summary = &c->results->summary,
-					      .barrier = v.barrier };
-	const unsigned wanted = list_grid(v.n, THREADS, v.multiprocessors, c->dense_each);
-	const unsigned grid = push_grid((uint32_t)c->parts, wanted, v.multiprocessors,
-					c->dense_each);
-
-	return cuda_check(dense_push_enqueue(&args, fewer_blocks(grid, v.blocks), stream),
-			  "starting the kernel dense");
+	return (struct encoding){ .of = selector_view(c->s),
+				  .push = push,
+				  .place = c->places,
+				  .part = c->results->part,
+				  .parts = (uint32_t)c->parts,
+				  .summary = &c->results->summary,
+				  .stream = stream };
 }
 
 static int enqueue_dense(struct device_compressor *c, const struct device_push *push, void *stream)
 {
-	const struct selector_view v = selector_view(c->s);
-	const struct device_select *call = &push->select;
+	const struct encoding e = encoding_of(c, push, stream);
 	int folded;
 
-	if (selector_fold(c->s, call, &folded, stream) ||
-	    enqueue_split(c, call, places_asked(c, push), SPLIT_VECTOR, stream) ||
-	    enqueue_sum(c, push, folded, stream) ||
-	    (c->few_bits && quantize_parts(c, &push->values, NULL, call->residual, v.n, stream)))
+	if (selector_fold(c->s, &push->select, &folded, stream) ||
+	    enqueue_split(c, &push->select, places_asked(c, push), SPLIT_VECTOR, stream) ||
+	    encoder_dense(c->encoder, &e, folded))
 		return -1;
-	return enqueue_seal(c, v.n, stream);
+	return encoder_seal(c->encoder, &e, e.of.n);
 }
 
 static int enqueue_selected(struct device_compressor *c, const struct device_push *push,
 			    void *stream)
 {
+	const struct encoding e = encoding_of(c, push, stream);
+
 	if (enqueue_selection(c, &push->select, places_asked(c, push), 1, stream))
 		return -1;
-	return push->payload == DEVICE_PAIRS &&
-			       (pack_parts(c, push, stream) ||
-				enqueue_seal(c, (uint64_t)most_entries(c, push) * ENTRY_WORDS,
-					     stream)) ?
-		       -1 :
-		       0;
+	return push->payload == DEVICE_PAIRS ? encoder_pack(c->encoder, &e) : 0;
 }
 
 /* Of payloads whose lengths the host knows. */
@@ -452,6 +342,7 @@ static uint64_t all_cells(const struct device_compressor *c, const struct device
 static int enqueue_sketches(struct device_compressor *c, const struct device_push *push,
 			    void *stream)
 {
+	const struct encoding e = encoding_of(c, push, stream);
 	const uint32_t nothing = 0;
 	struct device_select adding = push->select;
 
@@ -460,13 +351,14 @@ static int enqueue_sketches(struct device_compressor *c, const struct device_pus
 	if (enqueue_selection(c, &adding, c->asked, 0, stream) ||
 	    sketcher_push(c->sketch, adding.residual, push->parts, c->places, push->rows, stream))
 		return -1;
-	return enqueue_seal(c, all_cells(c, push->parts), stream);
+	return encoder_seal(c->encoder, &e, all_cells(c, push->parts));
 }
 
 /* The coordinates of all parts go to pinned memory, from where the kernel reads them. */
 static int enqueue_values(struct device_compressor *c, const struct device_push *push, void *stream)
 {
-	const struct selector_view v = selector_view(c->s);
+	const struct encoding e = encoding_of(c, push, stream);
+	const struct selector_view v = e.of;
 	const uint64_t count = all_cells(c, push->parts);
 	const unsigned wanted = list_grid(count, THREADS, v.multiprocessors, GATHER_BLOCKS_EACH);
 	const unsigned grid = push_grid((uint32_t)c->parts, wanted, v.multiprocessors,
@@ -487,7 +379,7 @@ static int enqueue_values(struct device_compressor *c, const struct device_push 
 	    cuda_check(gather_push_enqueue(&args, fewer_blocks(grid, v.blocks), stream),
 		       "starting the kernel gather"))
 		return -1;
-	return enqueue_seal(c, count, stream);
+	return encoder_seal(c->encoder, &e, count);
 }
 
 static int enqueue_push(struct device_compressor *c, const struct device_push *push, void *stream)

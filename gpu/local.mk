@@ -3,9 +3,9 @@
 # sources also run on the CPU, in tests/gpu/emulation.
 AM_CPPFLAGS += -DSLUICE_MODULE_DIR=\"$(pkglibdir)\" -DSLUICE_LIB_DIR=\"$(libdir)\" -DSLUICE_BIN_DIR=\"$(bindir)\"
 
-gpu_c = gpu/choose.c gpu/compressor.c gpu/context.c gpu/failure.c gpu/memory.c gpu/module.c gpu/plan.c \
+gpu_c = gpu/choose.c gpu/compressor.c gpu/context.c gpu/encoder.c gpu/failure.c gpu/memory.c gpu/module.c gpu/plan.c \
 	gpu/selector.c gpu/sketcher.c
-gpu_headers = gpu/apply.h gpu/checksum.h gpu/choose.h gpu/compressor.h gpu/context.h gpu/failure.h gpu/fold.h gpu/histogram.h gpu/in_order.h \
+gpu_headers = gpu/apply.h gpu/checksum.h gpu/choose.h gpu/compressor.h gpu/context.h gpu/encoder.h gpu/failure.h gpu/fold.h gpu/histogram.h gpu/in_order.h \
 	gpu/kernel.h gpu/memory.h gpu/moments.h gpu/pack.h gpu/plan.h gpu/quantize.h gpu/sample.h gpu/selector.h \
 	gpu/sketch.h gpu/sweep.h gpu/tile.h gpu/topk.h gpu/values.h
 gpu_kernels = gpu/apply.cu gpu/dense.cu gpu/draw.cu gpu/fold.cu gpu/gaussian.cu gpu/pack.cu gpu/parts.cu gpu/quantize.cu \

@@ -533,7 +533,7 @@ static int measure_point(struct bench *b)
 	return 0;
 }
 
-static int one_of_axes(void *all, const struct axes_point *point)
+static int step_of_axes(void *all, const struct axes_point *point)
 {
 	struct axes *a = all;
 	char recipe[RECIPE_BYTES];
@@ -560,12 +560,12 @@ static int one_of_axes(void *all, const struct axes_point *point)
 }
 
 /* Without K in the recipe, there is one point for each number of elements. */
-static int run_axes(sluice_job *job, const struct options *o)
+static int steps_of_axes(sluice_job *job, const struct options *o)
 {
 	struct axes a = { .given = o, .job = job };
 	const int counts = !o->recipe || strchr(o->recipe, 'K');
 	int rc = axes_run(o->count, counts ? AXES_COORDINATES_MOST : AXES_COORDINATES_LEAST,
-			  one_of_axes, &a);
+			  step_of_axes, &a);
 
 	if (a.rows && o->json && sluice_rank(job) == 0)
 		printf("\n]}\n");
@@ -578,7 +578,7 @@ int step_run(sluice_job *job, const struct options *o)
 	int rc;
 
 	if (o->axes)
-		return run_axes(job, o);
+		return steps_of_axes(job, o);
 	rc = open_vectors(&b);
 	if (!rc)
 		rc = with_model(&b, work);
