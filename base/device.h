@@ -125,25 +125,34 @@ enum device_payload {
 	DEVICE_PAIRS,    /* the selection, encoded as by message_encode() (message.h) */
 	DEVICE_SKETCHES, /* nothing is selected; the payload is the part's count sketch, with rows
 			    times bytes / 4 / rows cells and the part's number as seed */
-	DEVICE_VALUES /* nothing is added or selected; the payload is the values of `vector` at the
-			 parts' bytes / 4 coordinates, as f32, of all parts together at most as
-			 many as are landed */
+	DEVICE_VALUES, /* nothing is added or selected; the payload is the values of `vector` at the
+			  parts' bytes / 4 coordinates, as f32, of all parts together at most as
+			  many as are landed */
+	/* Everything: the payload is the sum of residual and gradient at all coordinates of the
+	 * part, encoded without positions as by message_encode(). The residual keeps what the
+	 * messages leave, unless select.fresh. Nothing is selected, so of select only the members
+	 * count that say how the gradient is added. Where it is refused, the payloads are those of
+	 * messages without coordinates. */
+	DEVICE_DENSE
 };
 
 struct device_push {
 	enum device_payload payload;
 	struct device_select select;
+	struct device_values values; /* for pairs and everything */
 	/* For pairs: with settle, and if every part was packed, what the messages hold is
 	 * subtracted from the residual as settle() does it. masked is the velocity for that. */
-	struct device_values values;
 	int settle;
 	float *masked;
-	uint32_t rows;       /* for sketches */
+	int sends_left; /* for everything: where the gradient is refused, the payloads hold what is
+			   in the residual */
+	uint32_t rows;  /* for sketches */
 	const float *vector; /* for values */
 	const struct device_part *parts;
 	/* The stream is being captured: the push becomes part of the graph, each launch of which is
 	 * a push of what is in grad then. The places of the parts stay as they are now, and
-	 * launched() has to follow each launch. Only pushes of pairs can be captured. */
+	 * launched() has to follow each launch. Only pushes of pairs or everything can be
+	 * captured. */
 	int captured;
 };
 

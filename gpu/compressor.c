@@ -5,12 +5,16 @@
  * Nothing is allocated after the compressor is opened. Everything that was selected stays in the
  * residual until report or cuda_settle() subtracts what the messages hold.
  *
+ * Where all coordinates are sent, split, dense (and quantize), seal and report are enqueued, and
+ * dense updates the residual.
+ *
  * With a recipe whose workers send sketches, the host knows the lengths of all payloads. The first
  * push makes each part's count sketch in its payload. When the shards have said which coordinates
  * they want, the second push sends the values of these. */
 #include "gpu/compressor.h"
 #include "gpu/apply.h"
 #include "gpu/context.h"
+#include "gpu/encoder.h"
 #include "gpu/failure.h"
 #include "base/bytes.h"
 #include "gpu/selector.h"
@@ -23,9 +27,7 @@
 enum {
 	THREADS = 256,
 	WARPS_OF_BLOCK = 8,
-	BLOCKS_EACH = 2,
 	GATHER_BLOCKS_EACH = 8,
-	ENTRY_WORDS = 2,
 	CELL_BYTES = 4,
 	LANDED_BYTES = 8, /* an index and a value */
 	SIGNS_BYTES = 64  /* the words have a cache line of their own */
@@ -47,15 +49,12 @@ struct device_compressor {
 	struct push_place *asked, *captured; /* captured: those of pushes in graphs */
 	struct push_signs *signs;            /* pinned memory, in front of `arrived` */
 	uint32_t turn;                       /* number of the last push; 0 before the first */
-	uint8_t *widths;                     /* on the device, of all parts' delta blocks */
-	/* How many blocks of the kernels fit on a multiprocessor. */
-	unsigned pack_each, quantize_each;
+	struct encoder *encoder;
 	int device;                      /* for messages about what is waited for */
 	int few_bits, captured_few_bits; /* whether the values are in few bits */
 	int known;                       /* whether the host knows the lengths of the payloads */
 	/* Number of selected coordinates in the push that cuda_pushed() waited for last. */
 	uint32_t found;
-	uint32_t power[CHECKSUM_POWERS];
 	/* Pinned memory for lists that kernels read, of which `landed` entries are in use. */
 	uint32_t *landing_index;
 	float *landing_value;
@@ -75,31 +74,25 @@ static size_t granules(size_t bytes)
 
 static int allocate_results(struct device_compressor *c, size_t bytes)
 {
-	const size_t widths = selector_view(c->s).room / DELTA_BLOCK + c->parts + 1;
+	const size_t widths = encoder_widths(selector_view(c->s).room, c->parts);
 	enum cudaStreamCaptureMode mode;
 	void *pinned = NULL, *landing = NULL;
-	int rc, packing, quantizing;
+	int rc;
 
 	capture_allow(&mode);
 	/* Kernels reach pinned memory by the host's address. */
-	rc = cuda_check(pack_push_residents(&packing), "loading the kernel pack") ||
-	     cuda_check(quantize_push_residents(&quantizing), "loading the kernel quantize") ||
-	     cuda_check(cudaMalloc((void **)&c->results, bytes + widths), "allocating a push") ||
+	rc = cuda_check(cudaMalloc((void **)&c->results, bytes + widths), "allocating a push") ||
 	     cuda_check(cudaHostAlloc(&pinned, SIGNS_BYTES + bytes, cudaHostAllocDefault),
 			"allocating pinned memory") ||
 	     (c->landing_room && cuda_check(cudaHostAlloc(&landing, c->landing_room * LANDED_BYTES,
 							  cudaHostAllocDefault),
-					    "allocating pinned memory"));
+					    "allocating pinned memory")) ||
+	     encoder_open((uint8_t *)c->results + bytes, &c->encoder);
 	capture_restore(mode);
 	c->signs = pinned;
 	c->landing_index = landing;
 	c->landing_value = landing ? (float *)landing + c->landing_room : NULL;
-	if (rc)
-		return -1;
-	c->widths = (uint8_t *)c->results + bytes;
-	c->pack_each = (unsigned)packing;
-	c->quantize_each = (unsigned)quantizing;
-	return 0;
+	return rc ? -1 : 0;
 }
 
 int cuda_open(const struct device_shape *shape, struct device_compressor **out)
@@ -120,7 +113,6 @@ int cuda_open(const struct device_shape *shape, struct device_compressor **out)
 	c->parts = parts;
 	c->results_bytes = results;
 	c->device = shape->device;
-	checksum_powers(c->power);
 	if (cuda_selector_open(shape, &c->s) ||
 	    (shape->sketch_columns && sketcher_open(&sketches, &c->sketch)) ||
 	    selector_enter(c->s, &before) ||
@@ -153,66 +145,11 @@ void cuda_close(struct device_compressor **compressor)
 	if (c->landing_index && cudaFreeHost(c->landing_index) != cudaSuccess)
 		cudaGetLastError();
 	capture_restore(mode);
+	encoder_close(&c->encoder);
 	cuda_sketch_close(&c->sketch);
 	cuda_selector_close(&c->s);
 	free(c);
 	*compressor = NULL;
-}
-
-/* The most entries that the messages of a push have together. */
-static uint32_t most_entries(const struct device_compressor *c, const struct device_push *push)
-{
-	const uint32_t room = selector_view(c->s).room;
-	uint64_t sum = 0;
-
-	for (size_t i = 0; i < c->parts; i++)
-		sum += push->parts[i].capacity;
-	return sum < room ? (uint32_t)sum : room;
-}
-
-/* Packs all parts, and encodes their values if they are in few bits: a launch each. */
-static int pack_parts(struct device_compressor *c, const struct device_push *push, void *stream)
-{
-	const struct selector_view v = selector_view(c->s);
-	const struct device_values *values = &push->values;
-	const struct push_pack_args pack = { .index = v.index,
-					     .value = v.value,
-					     .place = c->places,
-					     .part = c->results->part,
-					     .parts = (uint32_t)c->parts,
-					     .values = coding_of(values),
-					     .block_sums = v.block_sums,
-					     .widths = c->widths };
-	const struct push_quantize_args quantize = { .index = v.index,
-						     .value = v.value,
-						     .place = c->places,
-						     .part = c->results->part,
-						     .parts = (uint32_t)c->parts,
-						     .coding = coding_of(values),
-						     .most = &c->results->summary.largest,
-						     .stream = { values->purpose, values->rank,
-								 values->step, values->seed } };
-	const uint32_t most = most_entries(c, push);
-	const unsigned for_pack = pack_grid(most, DELTA_BLOCK, WARPS_OF_BLOCK, v.multiprocessors,
-					    c->pack_each);
-	const unsigned for_values = quantize_grid(most, v.multiprocessors, c->quantize_each);
-
-	if (cuda_check(pack_push_enqueue(&pack,
-					 fewer_blocks(push_grid((uint32_t)c->parts, for_pack,
-								v.multiprocessors, c->pack_each),
-						      v.blocks),
-					 stream),
-		       "starting the kernel pack"))
-		return -1;
-	if (!c->few_bits)
-		return 0;
-	return cuda_check(
-		quantize_push_enqueue(&quantize,
-				      fewer_blocks(push_grid((uint32_t)c->parts, for_values,
-							     v.multiprocessors, c->quantize_each),
-						   v.blocks),
-				      stream),
-		"starting the kernel quantize");
 }
 
 /* Notes the host's request where the device reads it. */
@@ -278,19 +215,21 @@ static int send_places(struct device_compressor *c, void *stream)
 			  "clearing a push");
 }
 
-/* Enqueues the selection and the copy of its result. With splits, also determines each part's range
- * in it. */
-static int enqueue_selection(struct device_compressor *c, const struct device_select *call,
-			     const struct push_place *asked, int splits, void *stream)
+enum split { SPLIT_NOTHING, SPLIT_SELECTION, SPLIT_VECTOR };
+
+/* Enqueues the copy of the selection's result, and determines each part's range in it, or in the
+ * vector. */
+static int enqueue_split(struct device_compressor *c, const struct device_select *call,
+			 const struct push_place *asked, enum split split, void *stream)
 {
 	const struct selector_view v = selector_view(c->s);
-	const struct device_selection selection = { .call = *call };
 	const struct split_args args = { .selection = v.selection,
 					 .index = v.index,
 					 .asked = asked,
 					 .place = c->places,
 					 .parts = (uint32_t)c->parts,
-					 .splits = splits,
+					 .splits = split == SPLIT_SELECTION,
+					 .whole = split == SPLIT_VECTOR,
 					 .scale = call->scale,
 					 .grad_scale = call->grad_scale,
 					 .room = v.room,
@@ -299,25 +238,19 @@ static int enqueue_selection(struct device_compressor *c, const struct device_se
 					 .selected = &c->signs->selected,
 					 .number = v.pushes };
 
-	if (cuda_select(c->s, &selection, stream))
-		return -1;
 	return cuda_check(split_enqueue(&args, stream), "starting the kernel split");
 }
 
-/* Enqueues the checksums and copies of all payloads, which together have at most so many words. A
- * few blocks per multiprocessor fill the bus. */
-static int enqueue_seal(struct device_compressor *c, uint64_t words, void *stream)
+/* Enqueues the selection and the copy of its result. With splits, also determines each part's range
+ * in it. */
+static int enqueue_selection(struct device_compressor *c, const struct device_select *call,
+			     const struct push_place *asked, int splits, void *stream)
 {
-	const struct selector_view v = selector_view(c->s);
-	const unsigned wanted = list_grid(words, THREADS, v.multiprocessors, BLOCKS_EACH);
-	const unsigned grid = push_grid((uint32_t)c->parts, wanted, v.multiprocessors, BLOCKS_EACH);
-	struct seal_args args = { .place = c->places,
-				  .part = c->results->part,
-				  .parts = (uint32_t)c->parts };
+	const struct device_selection selection = { .call = *call };
 
-	memcpy(args.power, c->power, sizeof(args.power));
-	return cuda_check(seal_enqueue(&args, fewer_blocks(grid, v.blocks), stream),
-			  "starting the kernel seal");
+	if (cuda_select(c->s, &selection, stream))
+		return -1;
+	return enqueue_split(c, call, asked, splits ? SPLIT_SELECTION : SPLIT_NOTHING, stream);
 }
 
 /* Enqueues the end of a push and the copy of its results. */
@@ -327,7 +260,8 @@ static int report(struct device_compressor *c, const struct device_push *push, v
 	const struct device_select *call = &push->select;
 	const int adds = push->payload != DEVICE_VALUES;
 	const int settles = push->payload == DEVICE_PAIRS && push->settle;
-	const struct report_args args = { .settle = { .residual = settles ? call->residual : NULL,
+	const struct report_args args = { .settled = push->payload == DEVICE_DENSE,
+					  .settle = { .residual = settles ? call->residual : NULL,
 						      .velocity = settles ? push->masked : NULL,
 						      .index = v.index,
 						      .value = v.value,
@@ -353,17 +287,46 @@ static int report(struct device_compressor *c, const struct device_push *push, v
 			  "starting the kernel report");
 }
 
+/* Which places a push has: those of a graph are its own. */
+static struct push_place *places_asked(const struct device_compressor *c,
+				       const struct device_push *push)
+{
+	return push->captured ? c->captured : c->asked;
+}
+
+/* What is to be encoded in the places of this push. */
+static struct encoding encoding_of(const struct device_compressor *c,
+				   const struct device_push *push, void *stream)
+{
+	return (struct encoding){ .of = selector_view(c->s),
+				  .push = push,
+				  .place = c->places,
+				  .part = c->results->part,
+				  .parts = (uint32_t)c->parts,
+				  .summary = &c->results->summary,
+				  .stream = stream };
+}
+
+static int enqueue_dense(struct device_compressor *c, const struct device_push *push, void *stream)
+{
+	const struct encoding e = encoding_of(c, push, stream);
+	int folded;
+
+	if (selector_fold(c->s, &push->select, &folded, stream) ||
+	    enqueue_split(c, &push->select, places_asked(c, push), SPLIT_VECTOR, stream) ||
+	    encoder_dense(c->encoder, &e, folded))
+		return -1;
+	return encoder_seal(c->encoder, &e, e.of.n);
+}
+
 static int enqueue_selected(struct device_compressor *c, const struct device_push *push,
 			    void *stream)
 {
-	if (enqueue_selection(c, &push->select, push->captured ? c->captured : c->asked, 1, stream))
+	const struct encoding e = encoding_of(c, push, stream);
+
+	if (enqueue_selection(c, &push->select, places_asked(c, push), 1, stream))
 		return -1;
-	return push->payload == DEVICE_PAIRS &&
-			       (pack_parts(c, push, stream) ||
-				enqueue_seal(c, (uint64_t)most_entries(c, push) * ENTRY_WORDS,
-					     stream)) ?
-		       -1 :
-		       0;
+	return push->payload == DEVICE_PAIRS ? encoder_pack(c->encoder, &e) : 0;
 }
 
 /* Of payloads whose lengths the host knows. */
@@ -379,6 +342,7 @@ static uint64_t all_cells(const struct device_compressor *c, const struct device
 static int enqueue_sketches(struct device_compressor *c, const struct device_push *push,
 			    void *stream)
 {
+	const struct encoding e = encoding_of(c, push, stream);
 	const uint32_t nothing = 0;
 	struct device_select adding = push->select;
 
@@ -387,13 +351,14 @@ static int enqueue_sketches(struct device_compressor *c, const struct device_pus
 	if (enqueue_selection(c, &adding, c->asked, 0, stream) ||
 	    sketcher_push(c->sketch, adding.residual, push->parts, c->places, push->rows, stream))
 		return -1;
-	return enqueue_seal(c, all_cells(c, push->parts), stream);
+	return encoder_seal(c->encoder, &e, all_cells(c, push->parts));
 }
 
 /* The coordinates of all parts go to pinned memory, from where the kernel reads them. */
 static int enqueue_values(struct device_compressor *c, const struct device_push *push, void *stream)
 {
-	const struct selector_view v = selector_view(c->s);
+	const struct encoding e = encoding_of(c, push, stream);
+	const struct selector_view v = e.of;
 	const uint64_t count = all_cells(c, push->parts);
 	const unsigned wanted = list_grid(count, THREADS, v.multiprocessors, GATHER_BLOCKS_EACH);
 	const unsigned grid = push_grid((uint32_t)c->parts, wanted, v.multiprocessors,
@@ -414,18 +379,20 @@ static int enqueue_values(struct device_compressor *c, const struct device_push 
 	    cuda_check(gather_push_enqueue(&args, fewer_blocks(grid, v.blocks), stream),
 		       "starting the kernel gather"))
 		return -1;
-	return enqueue_seal(c, count, stream);
+	return encoder_seal(c->encoder, &e, count);
 }
 
 static int enqueue_push(struct device_compressor *c, const struct device_push *push, void *stream)
 {
 	int rc;
 
-	ask(c, push->captured ? c->captured : c->asked, push->parts);
+	ask(c, places_asked(c, push), push->parts);
 	if (push->payload == DEVICE_SKETCHES)
 		rc = enqueue_sketches(c, push, stream);
 	else if (push->payload == DEVICE_VALUES)
 		rc = enqueue_values(c, push, stream);
+	else if (push->payload == DEVICE_DENSE)
+		rc = enqueue_dense(c, push, stream);
 	else
 		rc = enqueue_selected(c, push, stream);
 	return rc ? -1 : report(c, push, stream);
@@ -434,13 +401,14 @@ static int enqueue_push(struct device_compressor *c, const struct device_push *p
 int cuda_push(struct device_compressor *c, const struct device_push *push, void *stream)
 {
 	const struct value_coding coding = coding_of(&push->values);
+	const int encodes = push->payload == DEVICE_PAIRS || push->payload == DEVICE_DENSE;
 	int before, rc;
 
-	if (push->captured && push->payload != DEVICE_PAIRS)
-		return cuda_refuse("a captured push of something else than pairs");
+	if (push->captured && !encodes)
+		return cuda_refuse("a captured push of something else than pairs or everything");
 	c->found = 0;
 	c->known = push->payload == DEVICE_SKETCHES || push->payload == DEVICE_VALUES;
-	c->few_bits = push->payload == DEVICE_PAIRS && value_few_bits(coding.type);
+	c->few_bits = encodes && value_few_bits(coding.type);
 	if (c->few_bits && quantize_refuse(&coding))
 		return -1;
 	if (push->payload == DEVICE_SKETCHES && (!c->sketch || !push->rows))
@@ -471,8 +439,8 @@ static int is_done(const struct device_compressor *c)
 	return c->turn && __atomic_load_n(&c->signs->done, __ATOMIC_ACQUIRE) == c->turn;
 }
 
-static const char kernels[] = "a kernel of the push (topk, split, pack, quantize, sketch, gather, "
-			      "seal or report), or one before it,";
+static const char kernels[] = "a kernel of the push (topk, split, pack, dense, quantize, sketch, "
+			      "gather, seal or report), or one before it,";
 
 static int refuse_unreported(const struct device_compressor *c)
 {
@@ -523,7 +491,7 @@ void cuda_stage(const struct device_compressor *c, char *text, size_t cap)
 	snprintf(text, cap, "GPU %d: %s", c->device,
 		 c->known ? "its sketches or values (kernels sketch, gather, seal, report), or "
 			    "what is before them in the stream" :
-		 selected ? "its messages (kernels pack, quantize, seal, report)" :
+		 selected ? "its messages (kernels pack, dense, quantize, seal, report)" :
 			    "its selection (kernels fold, topk, gaussian, draw), or what is before "
 			    "it in the stream");
 }

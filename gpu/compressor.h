@@ -56,6 +56,7 @@ struct split_args {
 	struct push_place *place;
 	uint32_t parts, room; /* room: entries of index */
 	int splits;           /* 0: the parts have no entries */
+	int whole;            /* instead, the entries of a part are all its coordinates */
 	/* By which the selection multiplied the gradient, and its codes before. */
 	float scale, grad_scale;
 	struct push_summary *summary;
@@ -76,8 +77,28 @@ struct push_pack_args {
 	uint8_t *widths;      /* an entry per delta block of all parts */
 };
 
+/* All parts whole: the sum of gradient and residual, in the payload and out of the residual. */
+struct push_dense_args {
+	const void *grad;
+	enum value_type grad_type;
+	float grad_scale; /* of 8 bits */
+	float scale;
+	int adds;       /* 0: the residual is the sum already */
+	int keep;       /* 0: there is no memory, and what the residual held is not added */
+	int judge;      /* enum device_judge; with FIRST also where the sum was made before */
+	int sends_left; /* where the gradient is refused, what the residual holds is sent */
+	float *residual;
+	uint32_t n;
+	const struct push_place *place;
+	struct push_part *part;
+	uint32_t parts;
+	struct value_coding values;
+	struct push_summary *summary;
+	uint32_t *barrier; /* 0 before the launch */
+};
+
 struct push_quantize_args {
-	const uint32_t *index;
+	const uint32_t *index; /* NULL: the list is the whole vector */
 	float *value;
 	const struct push_place *place;
 	struct push_part *part;
@@ -118,6 +139,7 @@ struct report_args {
 	/* Applied if all parts are packed, unless residual is NULL. count is an upper bound: the
 	 * room in the lists. */
 	struct settle_args settle;
+	int settled; /* the residual was updated where the payloads were made */
 	struct push_summary *summary;
 	const struct push_part *part;
 	uint32_t parts;
@@ -141,6 +163,9 @@ cudaError_t parts_load(void);
 cudaError_t pack_push_residents(int *blocks_each);
 cudaError_t pack_push_enqueue(const struct push_pack_args *args, unsigned grid,
 			      cudaStream_t stream);
+cudaError_t dense_push_residents(int *blocks_each);
+cudaError_t dense_push_enqueue(const struct push_dense_args *args, unsigned grid,
+			       cudaStream_t stream);
 cudaError_t quantize_push_residents(int *blocks_each);
 cudaError_t quantize_push_enqueue(const struct push_quantize_args *args, unsigned grid,
 				  cudaStream_t stream);

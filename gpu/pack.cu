@@ -7,7 +7,7 @@
 #include "gpu/pack.h"
 #include "gpu/compressor.h"
 #include "gpu/kernel.h"
-#include "runtime/compress/value_codes.h"
+#include "gpu/values.h"
 
 struct pack_shared {
 	uint32_t gap[WARPS][DELTA_BLOCK];
@@ -126,39 +126,10 @@ __device__ static inline uint64_t threads_of_team(struct team t)
 	return (uint64_t)t.blocks * BLOCK;
 }
 
-__device__ static inline void put_word(uint8_t *p, uint32_t word)
-{
-	*(uint32_t *)(void *)p = word; /* devices are little-endian */
-}
-
 __device__ static inline void write_zeros(struct team t, uint8_t *to, uint64_t bytes)
 {
 	for (uint64_t i = 4 * thread_of_team(t); i < bytes; i += 4 * threads_of_team(t))
 		put_word(to + i, 0);
-}
-
-/* Writes the code of one value. Returns what it decodes to. */
-__device__ static inline float write_value(const struct pack_args *a, float scale, float limit,
-					   float v, uint8_t *to)
-{
-	uint16_t code;
-	float scaled, decoded;
-
-	switch (a->values.type) {
-	case VALUE_F32: put_word(to, float_bits(v)); return v;
-	case VALUE_F16:
-		scaled = v * scale;
-		scaled = scaled > limit ? limit : scaled < -limit ? -limit : scaled;
-		code = f16_encode_inline(scaled);
-		decoded = f16_decode_inline(code) * (1 / scale);
-		break;
-	default:
-		code = bf16_encode_inline(v);
-		decoded = bf16_decode_inline(code);
-		break;
-	}
-	*(uint16_t *)(void *)to = code;
-	return decoded;
 }
 
 /* Writes the values in a row, or each at its place among zeros. */
@@ -170,7 +141,8 @@ __device__ static inline void write_values(const struct pack_args *a, struct tea
 
 	for (uint64_t i = thread_of_team(t); i < a->count; i += threads_of_team(t)) {
 		uint64_t at = scattered ? a->index[i] - a->base : i;
-		float v = a->value[i], decoded = write_value(a, scale, limit, v, to + width * at);
+		float v = a->value[i],
+		      decoded = write_value(a->values.type, scale, limit, v, to + width * at);
 
 		a->decoded[i] = a->leave_rest ? v - decoded : decoded;
 	}
@@ -242,12 +214,6 @@ __device__ static inline void write_delta(const struct pack_args *a, struct run 
 		before += all;
 		/* block_before() of the next turn is a barrier before offset is written again. */
 	}
-}
-
-__device__ static inline void zero_between(uint8_t *payload, uint64_t from, uint64_t to)
-{
-	for (uint64_t i = from; i < to; i++)
-		payload[i] = 0;
 }
 
 /* One thread writes the padding. */

@@ -67,8 +67,9 @@ KERNEL(split, split_args)
 		for (unsigned w = 0; w < sizeof(*part) / sizeof(*words); w++)
 			words[w] = 0;
 		a.place[p] = place;
-		part->range.first = first;
-		part->range.count = a.splits ? below(a.index, found, begin + place.span) - first :
+		part->range.first = a.whole ? place.begin : first;
+		part->range.count = a.whole  ? place.span :
+				    a.splits ? below(a.index, found, begin + place.span) - first :
 					       0;
 	}
 	if (threadIdx.x == 0) {
@@ -261,7 +262,7 @@ KERNEL(report_push, report_args)
 		last = atomicAdd(&a.summary->blocks, 1u) == gridDim.x - 1;
 	__syncthreads();
 	if (last)
-		tell(&a, settles);
+		tell(&a, settles || a.settled);
 }
 
 /* ---- for C ----------------------------------------------------------------- */

@@ -201,7 +201,7 @@ KERNEL(quantize_push, push_quantize_args)
 
 		if (part->packing.verdict != PACK_DONE)
 			continue;
-		here.index = a.index + part->range.first;
+		here.index = a.index ? a.index + part->range.first : NULL;
 		here.value = a.value + part->range.first;
 		here.decoded = a.value + part->range.first;
 		here.leave_rest = 1;
@@ -211,7 +211,7 @@ KERNEL(quantize_push, push_quantize_args)
 		here.range = 0;
 		here.most = a.most;
 		here.stream = a.stream;
-		here.first = 0;
+		here.first = a.index ? 0 : part->range.first;
 		here.state = &part->quantizing;
 		quantize_list(&here, t);
 	}

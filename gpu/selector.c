@@ -184,19 +184,30 @@ static int launch(struct device_selector *s, const struct device_select *call,
 
 /* Whether the gradient is processed further than by adding it, which has to happen before the
  * selection. */
-static int folds(const struct device_selection *selection)
+static int needs_fold(const struct device_select *call)
 {
-	const struct device_select *call = &selection->call;
-
-	return !selection->x && (call->velocity || call->clip > 0 || call->zero);
+	return call->velocity || call->clip > 0 || call->zero;
 }
 
-static int enqueue_fold(struct device_selector *s, const struct device_select *call,
-			const struct topk_args *args, void *stream)
+static int folds(const struct device_selection *selection)
 {
+	return !selection->x && needs_fold(&selection->call);
+}
+
+static int clear_state(struct device_selector *s, void *stream)
+{
+	struct selector_state *there = part(s, s->plan.state);
+
+	return cuda_check(cudaMemsetAsync(&there->state, 0, sizeof(there->state), stream),
+			  "clearing a selector");
+}
+
+static int enqueue_fold(struct device_selector *s, const struct device_select *call, void *stream)
+{
+	struct selector_state *there = part(s, s->plan.state);
 	const struct fold_args f = { .grad = call->grad,
-				     .grad_type = args->grad_type,
-				     .grad_scale = args->grad_scale,
+				     .grad_type = (enum value_type)call->grad_type,
+				     .grad_scale = call->grad_scale,
 				     .scale = call->scale,
 				     .judge = call->judge,
 				     .zero = call->zero,
@@ -205,10 +216,10 @@ static int enqueue_fold(struct device_selector *s, const struct device_select *c
 				     .keep = !call->fresh,
 				     .velocity = call->velocity,
 				     .momentum = call->momentum,
-				     .n = args->n,
-				     .state = args->state,
-				     .tile_sums = args->tile_sums,
-				     .group_sums = args->group_sums };
+				     .n = (uint32_t)s->plan.n,
+				     .state = &there->state,
+				     .tile_sums = part(s, s->plan.tile_sums),
+				     .group_sums = part(s, s->plan.group_sums) };
 
 	return cuda_check(fold_enqueue(&f, s->fold_grid, stream), "starting the kernel fold");
 }
@@ -227,9 +238,7 @@ static int enqueue_kernels(struct device_selector *s, const struct device_select
 	const unsigned grid = list_grid(call->listed, APPLY_BLOCK, s->multiprocessors,
 					APPLY_BLOCKS_EACH);
 
-	if (cuda_check(cudaMemsetAsync(args->state, 0, sizeof(*args->state), stream),
-		       "clearing a selector") ||
-	    (folds(selection) && enqueue_fold(s, call, args, stream)) ||
+	if (clear_state(s, stream) || (folds(selection) && enqueue_fold(s, call, stream)) ||
 	    (call->fresh && !folds(selection) && args->n &&
 	     cuda_check(cudaMemsetAsync(args->residual, 0, args->n * sizeof(float), stream),
 			"clearing a residual")) ||
@@ -305,6 +314,19 @@ int cuda_select(struct device_selector *s, const struct device_selection *select
 	if (enter_device(s, &before))
 		return -1;
 	return leave_device(s, before, enqueue_kernels(s, selection, &args, stream));
+}
+
+int selector_fold(struct device_selector *s, const struct device_select *call, int *folded,
+		  void *stream)
+{
+	int before;
+
+	*folded = needs_fold(call);
+	if (enter_device(s, &before))
+		return -1;
+	return leave_device(
+		s, before,
+		clear_state(s, stream) || (*folded && enqueue_fold(s, call, stream)) ? -1 : 0);
 }
 
 static int take_selected(struct device_selector *s, uint32_t *index, float *value,
@@ -499,9 +521,11 @@ struct selector_view selector_view(const struct device_selector *s)
 	struct selector_state *there = part(s, s->plan.state);
 
 	return (struct selector_view){ .device = s->device,
+				       .n = (uint32_t)s->plan.n,
 				       .blocks = s->blocks,
 				       .multiprocessors = s->multiprocessors,
 				       .selection = &there->state,
+				       .barrier = &there->state.barrier,
 				       .pushes = &there->pushes,
 				       .index = part(s, s->plan.index),
 				       .value = part(s, s->plan.value),

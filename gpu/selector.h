@@ -18,6 +18,11 @@ int cuda_quantized(struct device_selector *s, float *scale, void *stream);
 struct apply_args;
 int selector_apply(struct device_selector *s, const struct apply_args *args, void *stream);
 
+/* What precedes a push of all coordinates: the state is cleared, and the gradient is added to the
+ * residual where that takes more than an addition (*folded). */
+int selector_fold(struct device_selector *s, const struct device_select *call, int *folded,
+		  void *stream);
+
 /* Returns -1 if quantize.cu cannot encode such values, else 0. */
 struct value_coding;
 int quantize_refuse(const struct value_coding *c);
@@ -28,8 +33,11 @@ struct topk_state;
 struct selector_view {
 	int device;
 	unsigned multiprocessors, blocks; /* blocks: most that a kernel takes; 0: any number */
+	uint32_t n;                       /* coordinates of the vector */
 	struct topk_state *selection;
-	uint32_t *pushes; /* number of the last push; 0 when the selector is opened */
+	uint32_t *barrier; /* one that no kernel has used since the state was cleared, if nothing
+			      is selected */
+	uint32_t *pushes;  /* number of the last push; 0 when the selector is opened */
 	uint32_t *index;
 	float *value;
 	uint32_t room;   /* entries of the lists */

@@ -286,7 +286,7 @@ static void say_columns(struct text *t, enum path from, enum path end, uint64_t 
 		[PATH_DENSE_PUSH] = "the gradient is written where it is sent from, in one pass",
 		[PATH_DENSE_SUM] = "a shard adds all messages up in one pass",
 		[PATH_DENSE_PULL] = "what is published whole is added from where it lies",
-		[PATH_DEVICE] = "a gradient in GPU memory is selected there",
+		[PATH_DEVICE] = "a gradient in GPU memory is compressed there",
 		[PATH_ACCUMULATOR] = "sluice_accumulator() is allowed",
 		[PATH_RANGES] = "sluice_push_range() is allowed",
 		[PATH_UNEVEN] = "workers may run out of gradients, and call sluice_join()",

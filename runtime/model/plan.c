@@ -41,11 +41,11 @@ const char *const plan_trait_names[TRAITS] = {
 	[TRAIT_LAZY] = "when=lazy or lazy-server",
 	[TRAIT_ASYNC] = "when=async",
 	[TRAIT_AUTO] = "auto",
-	[TRAIT_RESET] = "reset=",
 	[TRAIT_LEADER] = "up=cyclic",
 	[TRAIT_SKETCH] = "up=sketch",
 	[TRAIT_GLOBAL] = "up= or down=global",
 	[TRAIT_HOST_SELECTOR] = "selector unknown to devices",
+	[TRAIT_ROUNDED_WHOLE] = "up=all in round",
 	[TRAIT_DRAWN_GRID] = "grid of drawn values",
 	[TRAIT_SELECTOR_ADDS_NOT] = "selector that does not add",
 	[TRAIT_HALF_GRADIENTS] = "gradients of 16 or 8 bits",
@@ -54,7 +54,6 @@ const char *const plan_trait_names[TRAITS] = {
 	[TRAIT_MEASURED] = "sluice_measure() is on",
 	[TRAIT_ACCUMULATES] = "sluice_accumulator() was called",
 	[TRAIT_DEVICE_SELECTS] = "gradient selected on a device",
-	[TRAIT_DEVICE_TARGET] = "parameters on a device",
 	[TRAIT_COUNTED] = "some messages are summed",
 };
 
@@ -164,7 +163,6 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 			  [PATH_UNEVEN] = "with when=async workers need not make equal numbers of "
 					  "steps" },
 	[TRAIT_AUTO] = { [PATH_DEVICE] = device_whole },
-	[TRAIT_RESET] = { [PATH_DEVICE] = device_whole },
 	[TRAIT_LEADER] = { [PATH_DENSE_PUSH] = agreed,
 			   [PATH_DENSE_SUM] = agreed,
 			   [PATH_DENSE_PULL] = agreed,
@@ -178,6 +176,8 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 			   [PATH_DENSE_SUM] = histograms,
 			   [PATH_DENSE_PULL] = histograms },
 	[TRAIT_HOST_SELECTOR] = { [PATH_DEVICE] = "this recipe's selection is made on the host" },
+	[TRAIT_ROUNDED_WHOLE] = { [PATH_DEVICE] = "how many bits all values take in round is found "
+						  "on the host" },
 	[TRAIT_DRAWN_GRID] = { [PATH_DEVICE] = "the range of a grid is of what was drawn" },
 	[TRAIT_SELECTOR_ADDS_NOT] = { [PATH_FOLD] = "this selector reads the finished sum" },
 	[TRAIT_HALF_GRADIENTS] = { [PATH_FOLD] = "gradients of 16 or 8 bits are made floats first",
@@ -194,7 +194,6 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 	[TRAIT_ACCUMULATES] = { [PATH_DEVICE] =
 					"the residual was given out by sluice_accumulator()" },
 	[TRAIT_DEVICE_SELECTS] = { [PATH_DENSE_PUSH] = "the gradient is on a device" },
-	[TRAIT_DEVICE_TARGET] = { [PATH_DENSE_PULL] = "the parameters are on a device" },
 	[TRAIT_COUNTED] = { [PATH_DENSE_SUM] = "some messages of the step are summed already" },
 };
 
@@ -208,10 +207,11 @@ const char *plan_why_not(enum path path, uint64_t traits)
 
 /* ---- what a recipe has ------------------------------------------------------ */
 
-/* Whether the device can select by this rule. */
+/* Whether the device can select by this rule, if there is anything to select. */
 static int device_knows(const struct recipe *recipe)
 {
 	switch (recipe->up.select) {
+	case SELECT_ALL:
 	case SELECT_TOPK:
 	case SELECT_THRESHOLD:
 	case SELECT_GAUSSIANK:
@@ -263,6 +263,8 @@ static uint64_t selector_traits(const struct recipe *recipe)
 		traits |= TRAIT(GLOBAL);
 	if (!device_knows(recipe))
 		traits |= TRAIT(HOST_SELECTOR);
+	if (recipe->up.values.type == VALUE_ROUND && recipe->up.select == SELECT_ALL)
+		traits |= TRAIT(ROUNDED_WHOLE);
 	if (recipe->up.values.type == VALUE_GRID && up->unbiased)
 		traits |= TRAIT(DRAWN_GRID);
 	if (!up->adds)
@@ -289,7 +291,6 @@ void plan_make(struct path_plan *plan, const struct recipe *recipe, enum value_t
 		{ recipe->update == UPDATE_AVERAGE, TRAIT(AVERAGE) },
 		{ recipe->update == UPDATE_ACCELERATED, TRAIT(ACCELERATED) },
 		{ recipe->automatic, TRAIT(AUTO) },
-		{ recipe->reset != 0, TRAIT(RESET) },
 		{ pushed != VALUE_F32, TRAIT(HALF_GRADIENTS) },
 		{ elastic, TRAIT(ELASTIC) },
 		{ __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__, TRAIT(BIG_ENDIAN) },

@@ -16,7 +16,7 @@ enum path {
 	PATH_DENSE_SUM, /* shard_dense.c: one pass over all messages of a step */
 	/* dense.c: a publication is added directly from where its owner wrote it. */
 	PATH_DENSE_PULL,
-	PATH_DEVICE,      /* device.h: a gradient on a GPU is selected there */
+	PATH_DEVICE,      /* device.h: a gradient on a GPU is compressed there */
 	PATH_ACCUMULATOR, /* sluice_accumulator() */
 	PATH_RANGES,      /* sluice_push_range() */
 	/* Attributes of a model, which only traits of the recipe exclude. */
@@ -57,11 +57,11 @@ enum trait {
 	TRAIT_LAZY,
 	TRAIT_ASYNC,
 	TRAIT_AUTO,
-	TRAIT_RESET,
 	TRAIT_LEADER, /* the support is agreed by one worker's selection */
 	TRAIT_SKETCH, /* the support is agreed by sketches */
 	TRAIT_GLOBAL,
 	TRAIT_HOST_SELECTOR, /* the device does not have this selector */
+	TRAIT_ROUNDED_WHOLE, /* everything is sent, in values of round */
 	TRAIT_DRAWN_GRID,
 	TRAIT_SELECTOR_ADDS_NOT,
 	/* Traits of the job and the machine, which plan_make() sets as well. */
@@ -72,7 +72,6 @@ enum trait {
 	TRAIT_MEASURED,       /* sluice_measure() is on */
 	TRAIT_ACCUMULATES,    /* sluice_accumulator() returned the residual */
 	TRAIT_DEVICE_SELECTS, /* this gradient is selected on a device */
-	TRAIT_DEVICE_TARGET,  /* this pull adds to device memory */
 	TRAIT_COUNTED,        /* some messages of the step have already been summed */
 	TRAITS
 };

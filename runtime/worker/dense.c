@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A step in which every coordinate goes up as a float, or comes down as one, where the memory that
  * messages cross is mapped here: the gradient is read once and written where the shard's owner
- * finds it, and what the owner published is added from where it lies. Called by step.c and
- * worker.c, to whose messages these are the same bit for bit. */
+ * finds it, and what the owner published is added from where it lies. Parameters on a device get it
+ * in one pass from wherever it lies. Called by step.c and worker.c, to whose messages these are the
+ * same bit for bit. */
 #include "worker/worker.h"
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -105,12 +106,16 @@ int dense_push(sluice_model *model, const struct gradient *grad)
 
 /* ---- pull ------------------------------------------------------------------ */
 
-static int pull_fits(const sluice_model *model)
+/* Whether the message of so many bytes is one that is added as it is. */
+static int pull_fits(const sluice_model *model, uint32_t shard, const uint8_t *entry,
+		     const struct dense_expect *expect, struct message *m, uint32_t *crc)
 {
-	const struct worker *w = model->worker;
-	const uint64_t live = on_device_pulls(model) ? TRAIT(DEVICE_TARGET) : 0;
+	const char *why;
 
-	return plan_takes(&model->plan, PATH_DENSE_PULL, w->rule.traits | live);
+	return plan_takes(&model->plan, PATH_DENSE_PULL, model->worker->rule.traits) && entry &&
+	       !message_peek(entry, lane_last_bytes(model, shard), m, crc, &why) &&
+	       dense_plain(m) && !message_check(m, &expect->want, &why) &&
+	       !expect->welcome(model, shard, m);
 }
 
 /* first: a coordinate of the whole vector. */
@@ -145,27 +150,71 @@ static const char *add_checked(const sluice_model *model, const uint8_t *payload
 	return nonfinite ? message_nonfinite : NULL;
 }
 
-int dense_pull(sluice_model *model, uint32_t shard, const struct message_expect *want,
-	       const char *(*welcome)(const sluice_model *model, uint32_t shard,
-				      const struct message *m),
+/* The payload is checked while it is moved to where the device reads it, so that it is read once,
+ * and nothing is added unless all of it is right. Returns 0, or an error of the device; *why is
+ * NULL, or why the payload is refused. */
+static int move_to_device(sluice_model *model, const struct message *m, const uint8_t *payload,
+			  uint32_t payload_crc, const char **why)
+{
+	const struct shard_layout *at = &model->layout.shards[m->shard];
+	struct entries to;
+	uint32_t crc = 0;
+	int nonfinite = 0, rc = on_device_entries(model, m->span, &to);
+
+	*why = NULL;
+	for (uint32_t i = 0, n; i < m->span && !rc; i += n) {
+		n = dense_here(m->span, i);
+		nonfinite |= dense_take(payload + sizeof *to.value * i, n, to.value + i, &crc);
+	}
+	if (rc)
+		return rc;
+	if (crc != payload_crc)
+		*why = "the payload's checksum is wrong";
+	else if (nonfinite)
+		*why = message_nonfinite;
+	return *why ? 0 :
+		      on_device_apply(model, target_flat(model), at->begin, NULL, to.value,
+				      m->span);
+}
+
+/* Adds a payload that lies in a log which is mapped here. */
+static int add_entry(sluice_model *model, const struct message *m, const uint8_t *payload,
+		     uint32_t crc, const char **why)
+{
+	const struct shard_layout *at = &model->layout.shards[m->shard];
+
+	*why = NULL;
+	if (on_device_pulls(model))
+		return move_to_device(model, m, payload, crc, why);
+	if (at->owner != model->job->rank)
+		*why = add_checked(model, payload, m->span, crc, at->begin);
+	else /* this rank's log, which it alone can write, and wrote nothing infinite to */
+		apply(model, at->begin, (const float *)(const void *)payload, m->span);
+	return 0;
+}
+
+static int device_ends(sluice_model *model, int rc)
+{
+	job_fail(model->job, rc, model->job->rank, "%s", sluice_last_error());
+	return 1;
+}
+
+int dense_pull(sluice_model *model, uint32_t shard, const struct dense_expect *expect,
 	       struct message *m)
 {
 	struct worker *w = model->worker;
 	const struct shard_layout *at = &model->layout.shards[shard];
-	const uint32_t bytes = lane_last_bytes(model, shard);
-	const int own = at->owner == model->job->rank;
-	const uint8_t *entry, *payload;
-	const char *why = NULL;
+	const uint8_t *entry = lane_entry(model, shard);
+	const char *why;
 	uint32_t crc;
+	int rc;
 
-	if (!pull_fits(model) || !(entry = lane_entry(model, shard)) ||
-	    message_peek(entry, bytes, m, &crc, &why) || !dense_plain(m) ||
-	    message_check(m, want, &why) || welcome(model, shard, m))
+	if (!pull_fits(model, shard, entry, expect, m, &crc))
 		return 0;
-	payload = entry + MESSAGE_HEADER_BYTES;
-	if (own) /* this rank's log, which it alone can write, and wrote nothing infinite to */
-		apply(model, at->begin, (const float *)(const void *)payload, m->span);
-	else if ((why = add_checked(model, payload, m->span, crc, at->begin))) {
+	rc = add_entry(model, m, entry + MESSAGE_HEADER_BYTES, crc, &why);
+	if (rc)
+		return device_ends(model, rc);
+	if (why) {
 		job_fail(model->job, SLUICE_EWIRE, at->owner,
 			 "version %llu of shard %u from %s was refused: %s",
 			 (unsigned long long)w->step, shard, rank_text(model->job, at->owner), why);
@@ -174,6 +223,22 @@ int dense_pull(sluice_model *model, uint32_t shard, const struct message_expect 
 	struct transport_counters *counters =
 		&model->remote_logs[at->owner]->endpoint->transport->counters;
 	counters->gets++;
-	counters->get_bytes += bytes;
+	counters->get_bytes += lane_last_bytes(model, shard);
 	return 1;
+}
+
+int dense_pull_read(sluice_model *model, uint32_t shard, const struct dense_expect *expect,
+		    struct message *m)
+{
+	const uint8_t *entry = on_device_pulls(model) ? lane_fresh(model, shard) : NULL;
+	const char *why;
+	uint32_t crc;
+	int rc;
+
+	if (!pull_fits(model, shard, entry, expect, m, &crc))
+		return 0;
+	rc = move_to_device(model, m, entry + MESSAGE_HEADER_BYTES, crc, &why);
+	if (rc)
+		return device_ends(model, rc);
+	return !why; /* else the READ found it half written, or it is refused by name */
 }

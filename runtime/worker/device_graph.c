@@ -60,6 +60,8 @@ static const char *changes_by_step(const sluice_model *model)
 	if (select == SELECT_RANDOM || select == SELECT_VARIANCE ||
 	    recipe->up.values.type == VALUE_UNIFORM)
 		return "with this recipe each step draws other random numbers";
+	if (recipe->reset)
+		return "with reset= some steps send everything";
 	if (recipe->warmup > 0)
 		return "with warmup= the density changes";
 	if (model->worker->census)

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A push whose gradient is selected on the device (device.h). The device folds and selects, cuts
- * the selection into the shards' parts, packs each part's payload and writes it where it is posted
- * from or read: into the shard's inbox itself where that is mapped here (shared memory), nowhere
- * else where the card reads device memory in place, else into the pinned staging slot. Counts,
- * lengths and checksums come back, which nobody waits for here: when they have come, the host
- * writes the headers.
+ * A push whose gradient is selected on the device (device.h). The device folds and selects, or
+ * takes everything, cuts that into the shards' parts, packs each part's payload and writes it where
+ * it is posted from or read: into the shard's inbox itself where that is mapped here (shared
+ * memory), nowhere else where the card reads device memory in place, else into the pinned staging
+ * slot. Counts, lengths and checksums come back, which nobody waits for here: when they have come,
+ * the host writes the headers.
  *
  * Order: a kernel's writes to host memory, and to device memory for those who read it over PCIe,
  * are complete once the device has reported (gpu/parts.cu); the transport is told after that, so
@@ -71,11 +71,19 @@ static struct outbox *outbox_of(const sluice_model *model)
 }
 
 /* The host's encoder writes a seeded support without positions, tries Rice, and counts the bits of
- * what is rounded. */
+ * what is rounded. A message of everything has no positions. */
 int outbox_packs(const struct recipe *recipe)
 {
-	return !selection_kinds[recipe->up.select].seeded && recipe->coding != CODING_SMALL &&
-	       recipe->up.values.type != VALUE_ROUND;
+	return recipe->up.select == SELECT_ALL ||
+	       (!selection_kinds[recipe->up.select].seeded && recipe->coding != CODING_SMALL &&
+		recipe->up.values.type != VALUE_ROUND);
+}
+
+/* What a message of a step with reset= has, else that of the recipe. */
+static struct value_coding coding_of_step(const sluice_model *model)
+{
+	return model->worker->rule.reset ? (struct value_coding){ VALUE_F32, 0, 0, 0 } :
+					   model->recipe.up.values;
 }
 
 /* ---- opening and closing --------------------------------------------------- */
@@ -295,10 +303,10 @@ static void aim(sluice_model *model)
 /* As upload_head() has them. */
 static struct device_values values_of(const sluice_model *model)
 {
-	const struct value_coding *c = &model->recipe.up.values;
-	return (struct device_values){ .type = (int)c->type,
-				       .bits = c->bits,
-				       .block = c->block,
+	const struct value_coding c = coding_of_step(model);
+	return (struct device_values){ .type = (int)c.type,
+				       .bits = c.bits,
+				       .block = c.block,
 				       .purpose = RANDOM_ROUND,
 				       .rank = (uint32_t)model->job->rank,
 				       .step = model->worker->step,
@@ -316,11 +324,13 @@ static struct device_push push_of(const sluice_model *model, const void *grad)
 	const struct on_device *d = model->worker->device;
 	return (struct device_push){
 		.payload = on_device_sketches(model)    ? DEVICE_SKETCHES :
+			   model->worker->rule.all_up   ? DEVICE_DENSE :
 			   outbox_packs(&model->recipe) ? DEVICE_PAIRS :
 							  DEVICE_LISTS,
 		.select = on_device_select_of(model, grad),
 		.values = values_of(model),
 		.settle = 1,
+		.sends_left = model->worker->rule.reset,
 		.masked = masks(model) ? d->velocity.address : NULL,
 		.rows = model->recipe.up.sketch_rows,
 		.parts = d->outbox->parts,
@@ -517,6 +527,7 @@ static void stage_made(sluice_model *model, uint32_t shard, struct message *m)
 static void stage_packed(sluice_model *model, uint32_t shard, const struct device_sent *sent)
 {
 	struct message m = head_of(model, shard);
+	m.values = coding_of_step(model);
 	m.count = sent->count;
 	m.coding = (enum index_coding)sent->coding;
 	stage_made(model, shard, &m);

@@ -409,6 +409,13 @@ int lane_arrived(const sluice_model *model, uint32_t shard)
 	return lane_of(model, shard)->down == DOWN_ARRIVED;
 }
 
+const uint8_t *lane_fresh(const sluice_model *model, uint32_t shard)
+{
+	const struct lane *lane = lane_of(model, shard);
+
+	return lane_arrived(model, shard) && !lane->read_status ? lane->buffer : NULL;
+}
+
 int lane_take(sluice_model *model, uint32_t shard, struct message *m, uint8_t **copy)
 {
 	const struct shard_layout *at = &model->layout.shards[shard];
@@ -432,6 +439,7 @@ void lane_took(sluice_model *model, uint32_t shard, uint64_t taken, uint64_t bas
 {
 	struct lane *lane = lane_of(model, shard);
 
+	lane->down = DOWN_IDLE;
 	lane->have = taken;
 	lane->base = base;
 	lane->torn = 0;

@@ -75,6 +75,8 @@ const uint8_t *lane_entry(const sluice_model *model, uint32_t shard);
 void lane_read(sluice_model *model, uint32_t shard);
 /* 1 if a READ has ended, of which nothing is taken yet. */
 int lane_arrived(const sluice_model *model, uint32_t shard);
+/* What such a READ brought, unchecked; NULL: it failed. */
+const uint8_t *lane_fresh(const sluice_model *model, uint32_t shard);
 /* Of such a READ: 1 if it brought a message whose checksums are right; *m describes it, and *copy
  * is this rank's own copy of it. 0: it was torn, and is read again, a bounded number of times. */
 int lane_take(sluice_model *model, uint32_t shard, struct message *m, uint8_t **copy);

@@ -353,23 +353,34 @@ static void take_delta(sluice_model *model, uint32_t shard, struct message *m, u
 	publication_ends(model, shard, m);
 }
 
-/* What a shard has announced is added from where it lies, or READ. */
-static void fetch_delta(sluice_model *model, uint32_t shard)
+/* Whether one of the ways of dense.c has added the publication, or failed in it. */
+static int added_whole(sluice_model *model, uint32_t shard,
+		       int (*add)(sluice_model *model, uint32_t shard,
+				  const struct dense_expect *expect, struct message *m))
 {
-	const uint64_t start = now_ns();
-	const struct message_expect want = expect(model, shard);
+	const struct dense_expect expected = { expect(model, shard), welcome };
 	struct message m;
 
-	if (!dense_pull(model, shard, &want, welcome, &m)) {
-		lane_read(model, shard);
-		model->stats.pull_ns += now_ns() - start;
-		return;
-	}
+	if (!add(model, shard, &expected, &m))
+		return 0;
 	if (!model->job->failure.code) {
 		count_delta(model, shard, &m);
 		publication_ends(model, shard, &m);
 	}
-	model->stats.apply_ns += now_ns() - start;
+	return 1;
+}
+
+/* What a shard has announced is added from where it lies, or READ. */
+static void fetch_delta(sluice_model *model, uint32_t shard)
+{
+	const uint64_t start = now_ns();
+
+	if (added_whole(model, shard, dense_pull)) {
+		model->stats.apply_ns += now_ns() - start;
+		return;
+	}
+	lane_read(model, shard);
+	model->stats.pull_ns += now_ns() - start;
 }
 
 /* Returns 1 when the version of this step is applied for every shard. */
@@ -389,7 +400,8 @@ static int take_deltas(sluice_model *model)
 		if (lane_arrived(model, s)) {
 			const uint64_t start = now_ns();
 
-			if (lane_take(model, s, &m, &copy))
+			if (!added_whole(model, s, dense_pull_read) &&
+			    lane_take(model, s, &m, &copy))
 				take_delta(model, s, &m, copy);
 			model->stats.apply_ns += now_ns() - start;
 		}

@@ -104,13 +104,18 @@ void worker_describe(void *context, char *text, size_t cap);
 int dense_push_fits(const sluice_model *model);
 /* Judges, encodes and posts grad for all shards. As signal_fold(). */
 int dense_push(sluice_model *model, const struct gradient *grad);
-/* What a shard published is added to the target from where it lies, if it is as `want` says and
- * `welcome` (NULL, or why it may not come now): 1, or the job has failed; *m is its header. 0: it
- * is to be READ and judged first. Token held. */
-int dense_pull(sluice_model *model, uint32_t shard, const struct message_expect *want,
-	       const char *(*welcome)(const sluice_model *model, uint32_t shard,
-				      const struct message *m),
+/* What a publication must be. welcome: NULL, or why it may not come now. */
+struct dense_expect {
+	struct message_expect want;
+	const char *(*welcome)(const sluice_model *model, uint32_t shard, const struct message *m);
+};
+/* What a shard published is added to the target from where it lies, if it is as expected: 1, or the
+ * job has failed; *m is its header. 0: it is to be READ and judged first. Token held. */
+int dense_pull(sluice_model *model, uint32_t shard, const struct dense_expect *expect,
 	       struct message *m);
+/* The same of what a READ has brought, for parameters on a device. 0: it is to be taken. */
+int dense_pull_read(sluice_model *model, uint32_t shard, const struct dense_expect *expect,
+		    struct message *m);
 
 /* ---- step.c ---- */
 /* Refuses a call of `function` that this rank cannot make at all or cannot make now: SLUICE_EINVAL,

@@ -50,7 +50,7 @@ TESTS += tests/gpu/bench.sh tests/gpu/resources.sh tests/gpu/train.sh
 if !WITH_SANITIZER
 TESTS += tests/gpu/digest.sh
 endif
-EXTRA_DIST += tests/gpu/pack tests/gpu/run tests/gpu/silicon.cu tests/gpu/speed.cu tests/gpu/torch_topk.py
+EXTRA_DIST += tests/gpu/pack tests/gpu/rivals.cu tests/gpu/run tests/gpu/silicon.cu tests/gpu/speed.cu tests/gpu/torch_topk.py
 
 .PHONY: check-gpu
 check-gpu: all

@@ -1,19 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Times the module's kernels beside the device's own copy, CUB's radix sort and, where the headers
- * have it, CUB's DeviceTopK, in one run: medians of repetitions, by events on one stream. Prints
- * rows "what | n | density | ms | GB/s | of copy". With "axes" in place of N, it prints selections
- * of every size and number with keys of every entropy instead, beside DeviceTopK. Built and run by
- * tests/gpu/run: speed MODULE [N | axes]. */
+ * Times the module's kernels beside the device's own copy and the selections of rivals.cu, in one
+ * run: medians of repetitions, by events on one stream. Prints rows "what | n | density | ms | GB/s
+ * | of copy". sluice-bench has what a program gets, for every size, number and entropy. Built, with
+ * rivals.cu, and run by tests/gpu/run: speed MODULE [N]. */
 #include "base/device_kernels.h"
+#include "tools/bench/rivals.h"
 #include <algorithm>
-#if __has_include(<cub/device/device_radix_sort.cuh>)
-#include <cub/device/device_radix_sort.cuh>
-#define HAVE_CUB 1
-#endif
-#if __has_include(<cub/device/device_topk.cuh>)
-#include <cub/device/device_topk.cuh>
-#define HAVE_CUB_TOPK 1
-#endif
 #include <cuda_runtime.h>
 #include <dlfcn.h>
 #include <stdio.h>
@@ -74,15 +66,6 @@ __global__ static void fill(float *x, size_t n, enum data data)
 						cospi(2 * uniform(2 * i + 1)));
 }
 
-__global__ static void keys_of(const float *x, uint32_t *key, uint32_t *index, size_t n)
-{
-	for (size_t i = blockIdx.x * (size_t)BLOCK + threadIdx.x; i < n;
-	     i += (size_t)gridDim.x * BLOCK) {
-		key[i] = __float_as_uint(x[i]) & 0x7fffffff;
-		index[i] = (uint32_t)i;
-	}
-}
-
 template <class Work> static double median_ms(Work work)
 {
 	std::vector<float> times;
@@ -125,16 +108,16 @@ static void measure_copy(float *to, const float *from, size_t n)
 	row("copy", n, 1, ms, 8.0 * n);
 }
 
-/* residual += grad and top-k. same: of the same gradient each time, else of another. */
-static double select_ms(struct device_selector *s, float *residual, const float *pool, size_t n,
-			size_t k, int forget, int same)
+/* residual += grad and top-k as a row, 12 bytes a coordinate. */
+static double select(const char *what, struct device_selector *s, float *residual,
+		     const float *pool, size_t n, size_t k, int forget)
 {
 	cudaMemsetAsync(residual, 0, n * 4, stream);
-	return median_ms([&](int i) {
+	const double ms = median_ms([&](int i) {
 		struct device_selection call = {};
 
 		call.call.residual = residual;
-		call.call.grad = pool + (same ? 0 : i % SHIFTS * SHIFT);
+		call.call.grad = pool + i % SHIFTS * SHIFT;
 		call.call.scale = 1;
 		call.clear = 1;
 		call.forget = forget;
@@ -142,13 +125,6 @@ static double select_ms(struct device_selector *s, float *residual, const float 
 		call.call.k = k;
 		need(!kernels->select(s, &call, stream), "select");
 	});
-}
-
-/* The same as a row, 12 bytes a coordinate. */
-static double select(const char *what, struct device_selector *s, float *residual,
-		     const float *pool, size_t n, size_t k, int forget)
-{
-	const double ms = select_ms(s, residual, pool, n, k, forget, 0);
 
 	row(what, n, (double)k / n, ms, 12.0 * n);
 	return ms;
@@ -319,145 +295,37 @@ static void sketches(const float *x, size_t n)
 	cudaFree(call.cells);
 }
 
-#ifndef HAVE_CUB
-static void sort(const float *, size_t, double)
+extern "C" const struct rivals_ops *sluice_bench_rivals(void);
+
+/* One of the rivals' selections, each with the addition; bytes: what is counted a coordinate. */
+static void rival(const char *what, bool sorts, const float *x, float *residual, size_t n, size_t k,
+		  double bytes, double ours)
 {
-	printf("  CUB is not among the headers, so its sort was not measured\n");
-}
-#else
-static void sort(const float *x, size_t n, double ours)
-{
-	uint32_t *memory = (uint32_t *)device_memory(n * 16);
-	void *scratch = NULL;
-	size_t bytes = 0;
+	const struct rivals_ops *rivals = sluice_bench_rivals();
+	const auto work = sorts ? rivals->sort : rivals->topk;
+	struct rivals *r;
 
-	keys_of<<<GRID, BLOCK, 0, stream>>>(x, memory, memory + n, n);
-	cub::DeviceRadixSort::SortPairsDescending(NULL, bytes, memory, memory + 2 * n, memory + n,
-						  memory + 3 * n, n, 0, 31, stream);
-	scratch = device_memory(bytes);
-	double ms = median_ms([&](int) {
-		cub::DeviceRadixSort::SortPairsDescending(scratch, bytes, memory, memory + 2 * n,
-							  memory + n, memory + 3 * n, n, 0, 31,
-							  stream);
-	});
-	row("CUB radix sort of pairs", n, 1, ms, 16.0 * n);
-	printf("  %.1f times as long as select with a hint, 0.1 %%\n", ms / ours);
-	cudaFree(scratch);
-	cudaFree(memory);
-}
-#endif
-
-#ifdef HAVE_CUB_TOPK
-__global__ static void add(float *residual, const float *grad, size_t n)
-{
-	for (size_t i = blockIdx.x * (size_t)BLOCK + threadIdx.x; i < n;
-	     i += (size_t)gridDim.x * BLOCK)
-		residual[i] += grad[i];
-}
-
-/* CUB's top-k of keys that are there already, and the addition, which it does not do. memory: n
- * keys and n positions, followed by as much room. */
-static double cub_topk_ms(uint32_t *memory, float *residual, const float *grad, size_t n, size_t k)
-{
-	const auto environment = cuda::std::execution::env{
-		cuda::stream_ref{ stream },
-		cuda::execution::require(cuda::execution::determinism::not_guaranteed,
-					 cuda::execution::output_ordering::unsorted)
-	};
-	void *scratch = NULL;
-	size_t bytes = 0;
-	const auto topk = [&] {
-		return cub::DeviceTopK::MaxPairs(scratch, bytes, memory, memory + 2 * n, memory + n,
-						 memory + 3 * n, (uint32_t)n, (uint32_t)k,
-						 environment);
-	};
-
-	need(topk() == cudaSuccess, "CUB DeviceTopK");
-	scratch = device_memory(bytes);
-	const double ms = median_ms([&](int) {
-		add<<<GRID, BLOCK, 0, stream>>>(residual, grad, n);
-		need(topk() == cudaSuccess, "CUB DeviceTopK");
-	});
-	cudaFree(scratch);
-	return ms;
-}
-#endif
-
-static void cub_topk(const float *x, float *residual, size_t n, size_t k, double ours)
-{
-#ifndef HAVE_CUB_TOPK
-	(void)x, (void)residual, (void)n, (void)k, (void)ours;
-	printf("  CUB's DeviceTopK is not among the headers, so it was not measured\n");
-#else
-	uint32_t *memory = (uint32_t *)device_memory(n * 16);
-
-	keys_of<<<GRID, BLOCK, 0, stream>>>(x, memory, memory + n, n);
-	const double ms = cub_topk_ms(memory, residual, x, n, k);
-	row("CUB DeviceTopK and an addition", n, (double)k / n, ms, 12.0 * n);
-	printf("  %.2f times as long as select with a hint\n", ms / ours);
-	cudaFree(memory);
-#endif
-}
-
-/* Finite keys: random words, of which `ands` more are combined by and, so that bits are rarer. */
-__global__ static void fill_bits(float *x, size_t n, int ands)
-{
-	for (size_t i = blockIdx.x * (size_t)BLOCK + threadIdx.x; i < n;
-	     i += (size_t)gridDim.x * BLOCK) {
-		uint32_t word = 0xffffffff;
-
-		for (int w = 0; w <= ands; w++)
-			word &= (uint32_t)(uniform((uint64_t)w << 40 | i) * 4294967296.0);
-		x[i] = __uint_as_float(word & 0x3fffffff);
+	if (!work) {
+		printf("  %s is not among the headers, so it was not measured\n", what);
+		return;
 	}
+	need(!rivals->open(n, k, &r) && !rivals->keys(r, x, stream), rivals->error());
+	const double ms = median_ms(
+		[&](int) { need(!work(r, residual, x, stream), rivals->error()); });
+	row(what, n, (double)k / n, ms, bytes * n);
+	printf("  %.2f times as long as select with a hint\n", ms / ours);
+	rivals->close(&r);
 }
 
-/* The axes of CUB's own benchmark. The bits of a key have these entropies after so many ands. */
-static void axes(void)
-{
-	static const double entropy[] = { 1, 0.811, 0.544, 0.337, 0.201 };
-	const size_t most = (size_t)1 << 28;
-	float *x = (float *)device_memory(most * 4), *residual = (float *)device_memory(most * 4);
-#ifdef HAVE_CUB_TOPK
-	uint32_t *memory = (uint32_t *)device_memory(most * 16);
-#endif
-
-	printf("%4s %4s %7s | %9s %9s | %9s %7s\n", "n", "k", "entropy", "hint ms", "none ms",
-	       "CUB ms", "of none");
-	for (int ands = 0; ands < 5; ands += 2)
-		for (int n_bits = 16; n_bits <= 28; n_bits += 4)
-			for (int k_bits = 3; k_bits <= 23 && k_bits < n_bits; k_bits += 5) {
-				const size_t n = (size_t)1 << n_bits, k = (size_t)1 << k_bits;
-				struct device_selector *s;
-				double ms[2], cub = 0;
-
-				fill_bits<<<GRID, BLOCK, 0, stream>>>(x, n, ands);
-				need(open_selector(n, k, &s), "selector");
-				for (int forget = 0; forget < 2; forget++)
-					ms[forget] = select_ms(s, residual, x, n, k, forget, 1);
-				kernels->selector_close(&s);
-#ifdef HAVE_CUB_TOPK
-				keys_of<<<GRID, BLOCK, 0, stream>>>(x, memory, memory + n, n);
-				cub = cub_topk_ms(memory, residual, x, n, k);
-#endif
-				printf("2^%-2d 2^%-2d %7.3f | %9.4f %9.4f | %9.4f %7.2f\n", n_bits,
-				       k_bits, entropy[ands], ms[0], ms[1], cub, cub / ms[1]);
-				fflush(stdout);
-			}
-	cudaFree(x);
-	cudaFree(residual);
-#ifdef HAVE_CUB_TOPK
-	cudaFree(memory);
-#endif
-}
-
-/* A whole push, settled, with its payloads in device memory, beside the selection alone. */
-static void push(float *residual, const float *pool, size_t n, size_t k, double select_ms)
+/* A whole push, settled, with its payloads in device memory, beside the selection alone. k 0: of
+ * all coordinates, beside the copy. */
+static void push(float *residual, const float *pool, size_t n, size_t k, double beside_ms)
 {
 	for (uint32_t parts = 1; parts <= 64; parts *= 8) {
 		/* Positions and values of all that a part may have, and its bitmap at most. */
-		const size_t room = (2 * k / parts + 1024) * 8 / 64 * 64 + n / parts / 8 / 64 * 64 +
-				    4096;
+		const size_t room = k ? (2 * k / parts + 1024) * 8 / 64 * 64 +
+						    n / parts / 8 / 64 * 64 + 4096 :
+					(n / parts + 64) * 4 / 64 * 64;
 		std::vector<struct device_part> part(parts);
 		uint8_t *payloads = (uint8_t *)device_memory(room * parts);
 		struct device_shape shape = {};
@@ -479,7 +347,7 @@ static void push(float *residual, const float *pool, size_t n, size_t k, double 
 		shape.k = k;
 		shape.parts = parts;
 		need(!ops->open(&shape, &c), "compressor");
-		call.payload = DEVICE_PAIRS;
+		call.payload = k ? DEVICE_PAIRS : DEVICE_DENSE;
 		call.select.residual = residual;
 		call.select.scale = 1;
 		call.select.judge = DEVICE_JUDGE_LATE;
@@ -497,8 +365,9 @@ static void push(float *residual, const float *pool, size_t n, size_t k, double 
 			packed += sent[p].packed;
 		char what[64];
 		snprintf(what, sizeof(what), "push to %u shards, %zu packed", parts, packed);
-		row(what, n, (double)k / n, ms, 12.0 * n);
-		printf("  %.2f times as long as the selection alone\n", ms / select_ms);
+		row(what, n, k ? (double)k / n : 1, ms, 12.0 * n);
+		printf("  %.2f times as long as the %s alone\n", ms / beside_ms,
+		       k ? "selection" : "copy");
 		ops->close(&c);
 		cudaFree(payloads);
 	}
@@ -510,7 +379,7 @@ int main(int argc, char **argv)
 	void *module = argc > 1 ? dlopen(argv[1], RTLD_NOW) : NULL;
 	char text[512];
 
-	need(module != NULL, "usage: speed MODULE [N | axes]");
+	need(module != NULL, "usage: speed MODULE [N]");
 	ops = ((device_module_fn *)dlsym(module, DEVICE_MODULE_SYMBOL))();
 	kernels = ((device_kernels_fn *)dlsym(module, DEVICE_KERNELS_SYMBOL))();
 	need(ops->size == sizeof(*ops) && kernels->size == sizeof(*kernels) &&
@@ -518,10 +387,6 @@ int main(int argc, char **argv)
 	     "no device");
 	printf("%s\n", text);
 	cudaStreamCreate(&stream);
-	if (argc > 2 && !strcmp(argv[2], "axes")) {
-		axes();
-		return 0;
-	}
 	float *pool = (float *)device_memory((n + SHIFTS * SHIFT) * 4),
 	      *residual = (float *)device_memory(n * 4);
 	struct device_selector *s;
@@ -551,13 +416,15 @@ int main(int argc, char **argv)
 		messages(s, pool, n, k);
 		kernels->selector_close(&s);
 		push(residual, pool, n, k, percent ? at_percent : hinted);
-		cub_topk(pool, residual, n, k, percent ? at_percent : hinted);
+		rival("CUB DeviceTopK and an addition", false, pool, residual, n, k, 12,
+		      percent ? at_percent : hinted);
 	}
+	push(residual, pool, n, 0, 8e-6 * n / copy_speed);
 	need(open_selector(small, small / 100, &s), "selector");
 	select("select + residual, hint", s, residual, pool, small, small / 1000, 0);
 	select_in_graph(s, residual, pool, small, small / 1000);
 	kernels->selector_close(&s);
 	sketches(pool, n / 10);
-	sort(pool, n, hinted);
+	rival("CUB radix sort and an addition", true, pool, residual, n, n / 1000, 28, hinted);
 	return 0;
 }

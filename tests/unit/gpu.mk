@@ -7,11 +7,12 @@ AM_CPPFLAGS += -DEMULATED_MODULE=\"$(abs_top_builddir)/.libs/libsluice_emulated.
 slow_in_valgrind = tests/unit/test_gpu_select tests/unit/test_gpu_gradient tests/unit/test_gpu_fold \
 	tests/unit/test_gpu_messages tests/unit/test_gpu_step tests/unit/test_gpu_failing tests/unit/test_gpu_enqueue \
 	tests/unit/test_gpu_late tests/unit/test_gpu_in_place tests/unit/test_gpu_approximate tests/unit/test_gpu_sketch \
-	tests/unit/test_gpu_capture
+	tests/unit/test_gpu_capture tests/unit/test_gpu_dense
 on_emulated_gpu = \
 	tests/unit/test_device \
 	tests/unit/test_gpu_approximate \
 	tests/unit/test_gpu_capture \
+	tests/unit/test_gpu_dense \
 	tests/unit/test_gpu_enqueue \
 	tests/unit/test_gpu_failing \
 	tests/unit/test_gpu_fold \
@@ -30,6 +31,7 @@ $(on_emulated_gpu): libsluice_emulated.la
 gpu = tests/unit/gpu.c tests/unit/gpu.h tests/unit/random.h
 gpu_vectors = tests/unit/gpu_vectors.c tests/unit/gpu_vectors.h tests/unit/vector_kinds.h $(gpu)
 tests_unit_test_gpu_approximate_SOURCES = tests/unit/test_gpu_approximate.c $(gpu_vectors)
+tests_unit_test_gpu_dense_SOURCES = tests/unit/test_gpu_dense.c tests/unit/narrow.h $(gpu)
 tests_unit_test_gpu_fold_SOURCES = tests/unit/test_gpu_fold.c tests/unit/narrow.h $(gpu)
 tests_unit_test_gpu_gradient_SOURCES = tests/unit/test_gpu_gradient.c tests/unit/narrow.h $(gpu)
 tests_unit_test_gpu_messages_SOURCES = tests/unit/test_gpu_messages.c $(gpu)

@@ -77,7 +77,9 @@ tests_unit_test_step_SOURCES = tests/unit/test_step.c $(ranks)
 dense_values = tests/unit/dense_values.h $(ranks)
 tests_unit_test_dense_SOURCES = tests/unit/test_dense.c $(dense_values)
 # Spoils bytes between who makes and who reads them.
-tests_unit_test_dense_spoilt_SOURCES = tests/unit/test_dense_spoilt.c $(dense_values)
+tests_unit_test_dense_spoilt_SOURCES = tests/unit/test_dense_spoilt.c tests/unit/gpu_rank.c tests/unit/gpu_rank.h $(dense_values)
+spoilt_on_emulated_gpu = tests/unit/test_dense_spoilt
+$(spoilt_on_emulated_gpu): libsluice_emulated.la
 tests_unit_test_dense_step_SOURCES = tests/unit/test_dense_step.c $(dense_values)
 tests_unit_test_dense_spoilt_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dense_put -Wl,--wrap=message_head
 tests_unit_test_token_SOURCES = tests/unit/test_token.c

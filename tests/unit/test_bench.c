@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The command line of sluice-bench, and its percentiles. */
+#include "tools/bench/axes.h"
 #include "tools/bench/options.h"
+#include "tools/bench/rivals.h"
 #include "tools/bench/samples.h"
 #include <math.h>
 #include <setjmp.h>
@@ -155,6 +157,9 @@ static void options__of_another_test__are_refused(void **state)
 		{ "--threads", "2", "select" },
 		{ "--device", "cuda", "step select" },
 		{ "--messages", "2", "reduce" },
+		{ "--axes", NULL, "step select" },
+		{ "--rivals", "file.so", "select" },
+		{ "--torch", "python3", "select" },
 		{ "--steps", "2", "put get notify step select codec reduce" },
 		{ "--repeat", "2", "put get notify step select codec reduce" },
 		{ "--seconds", "2", "put get notify step select codec reduce" },
@@ -166,9 +171,15 @@ static void options__of_another_test__are_refused(void **state)
 	for (enum test test = TEST_PUT; test <= TEST_REDUCE; test++)
 		for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
 			char complaint[COMPLAINT_BYTES] = "";
+			const int on_gpu = (test == TEST_STEP || test == TEST_SELECT) &&
+					   strstr("--axes --rivals --torch", own[i].option);
 			const char *words[] = { own[i].option,
 						own[i].argument ? own[i].argument : test_name(test),
-						own[i].argument ? test_name(test) : NULL, NULL };
+						own[i].argument ? test_name(test) :
+						on_gpu          ? "--device=cuda" :
+								  NULL,
+						own[i].argument && on_gpu ? "--device=cuda" : NULL,
+						NULL };
 			int taken = strstr(own[i].tests, test_name(test)) != NULL;
 			struct options o;
 
@@ -210,6 +221,150 @@ static void options__contradictions__are_refused(void **state)
 	assert_int_equal(PARSE(&o, complaint, "select", "--distribution", "hintwrong"), 0);
 }
 
+static void options__of_axes__need_a_gpu_and_vary_the_vectors(void **state)
+{
+	char complaint[COMPLAINT_BYTES] = "";
+	struct options o;
+
+	(void)state;
+	assert_int_equal(PARSE(&o, complaint, "select", "--device", "cuda", "--axes"), 0);
+	assert_true(o.axes && o.n == AXES_ELEMENTS_MOST && o.k == 0 && o.seconds < 1);
+	assert_int_equal(PARSE(&o, complaint, "select", "--device", "cuda", "--axes", "--n", "1M",
+			       "--k", "300", "--rivals", "r.so", "--torch", "python3 t.py"),
+			 0);
+	assert_int_equal(o.n, 1 << 20);
+	assert_int_equal(o.k, 300);
+	assert_string_equal(o.rivals, "r.so");
+	assert_string_equal(o.torch, "python3 t.py");
+	assert_int_equal(PARSE(&o, complaint, "step", "--device", "cuda", "--axes"), 0);
+	assert_int_equal(o.count, AXES_ELEMENTS_MOST);
+	assert_int_equal(
+		PARSE(&o, complaint, "step", "--device", "cuda", "--axes", "--count", "2M"), 0);
+	assert_int_equal(o.count, 2 << 20);
+	assert_int_equal(PARSE(&o, complaint, "select", "--axes"), -1);
+	assert_non_null(strstr(complaint, "--axes needs --device \"cuda\""));
+	assert_int_equal(PARSE(&o, complaint, "select", "--rivals", "r.so"), -1);
+	assert_non_null(strstr(complaint, "--rivals needs"));
+	assert_int_equal(PARSE(&o, complaint, "select", "--torch", "python3"), -1);
+	assert_non_null(strstr(complaint, "--torch needs"));
+	assert_int_equal(
+		PARSE(&o, complaint, "select", "--device", "cuda", "--axes", "--density", "0.1"),
+		-1);
+	assert_non_null(strstr(complaint, "not with \"density\""));
+	assert_int_equal(
+		PARSE(&o, complaint, "step", "--device", "cuda", "--axes", "--gradient", "laplace"),
+		-1);
+	assert_non_null(strstr(complaint, "not with \"gradient\""));
+	assert_int_equal(PARSE(&o, complaint, "step", "--device", "cuda", "--axes", "--limit"), -1);
+	assert_non_null(strstr(complaint, "not with \"limit\""));
+	assert_int_equal(
+		PARSE(&o, complaint, "select", "--device", "cuda", "--axes", "--n", "65535"), -1);
+	assert_non_null(strstr(complaint, "more with \"--n\""));
+	assert_int_equal(
+		PARSE(&o, complaint, "step", "--device", "cuda", "--axes", "--count", "65535"), -1);
+	assert_non_null(strstr(complaint, "more with \"--count\""));
+}
+
+/* ---- axes --------------------------------------------------------------------- */
+
+struct seen {
+	size_t points, longest, most;
+	struct axes_point last;
+	size_t ends_at; /* 0: never */
+};
+
+static int see_point(void *context, const struct axes_point *point)
+{
+	struct seen *seen = context;
+
+	assert_true(point->k < point->n);
+	assert_true(point->n != seen->last.n || point->k > seen->last.k ||
+		    point->ands != seen->last.ands);
+	seen->points++;
+	seen->longest = point->n > seen->longest ? point->n : seen->longest;
+	seen->most = point->k > seen->most ? point->k : seen->most;
+	seen->last = *point;
+	return seen->points == seen->ends_at ? 7 : 0;
+}
+
+static void axes__points__reach_from_the_least_to_the_most(void **state)
+{
+	struct seen all = { 0 }, some = { 0 }, ended = { .ends_at = 4 };
+
+	(void)state;
+	assert_int_equal(axes_run(AXES_ELEMENTS_MOST, AXES_COORDINATES_MOST, see_point, &all), 0);
+	assert_int_equal(all.longest, 1 << 28);
+	assert_int_equal(all.most, 1 << 23);
+	assert_int_equal(all.points, 3 * (3 + 4 + 5 + 5));
+	assert_int_equal(axes_run(AXES_ELEMENTS_LEAST, AXES_COORDINATES_LEAST, see_point, &some),
+			 0);
+	assert_int_equal(some.points, 3);
+	assert_int_equal(some.last.n, 1 << 16);
+	assert_int_equal(some.last.k, 8);
+	assert_int_equal(axes_run(AXES_ELEMENTS_MOST, AXES_COORDINATES_MOST, see_point, &ended), 7);
+	assert_int_equal(ended.points, 4);
+}
+
+/* The share of ones is 2^-(ands + 1). */
+static void axes__bits_of_keys__have_the_entropy_of_their_point(void **state)
+{
+	enum { N = 20000, BITS = 30 };
+	static float x[N], again[N];
+
+	(void)state;
+	for (int ands = 0; ands <= 4; ands += 2) {
+		const double share = pow(0.5, ands + 1);
+		size_t ones = 0;
+
+		axes_fill(ands, 5, x, N);
+		axes_fill(ands, 5, again, N);
+		assert_memory_equal(x, again, sizeof x);
+		for (size_t i = 0; i < N; i++) {
+			uint32_t bits;
+
+			memcpy(&bits, &x[i], sizeof bits);
+			assert_true(isfinite(x[i]) && !(bits >> BITS));
+			ones += (size_t)__builtin_popcount(bits);
+		}
+		assert_true(fabs((double)ones / (N * BITS) - share) < 0.01);
+	}
+}
+
+/* ---- --torch -------------------------------------------------------------------- */
+
+static void torch__command_answers__each_point_has_its_time(void **state)
+{
+	struct torch_times t = { NULL, 0, 0 };
+
+	(void)state;
+	for (size_t k = 1; k <= 40; k++)
+		assert_int_equal(torch_ask(&t, 1000, k, -1), 0);
+	assert_int_equal(torch_ask(&t, 1000, 5, 2), 0);
+	assert_int_equal(torch_run(&t, "sh -c 'for p; do IFS=:; set -- $p; "
+				       "echo $1 $2 $3 $2.5; done' torch"),
+			 0);
+	assert_true(torch_ms(&t, 1000, 1, -1) == 1.5 && torch_ms(&t, 1000, 40, -1) == 40.5);
+	assert_true(torch_ms(&t, 1000, 5, 2) == 5.5 && isnan(torch_ms(&t, 1000, 5, 3)));
+	torch_close(&t);
+	assert_null(t.of);
+}
+
+static void torch__command_fails_or_leaves_points_out__is_refused(void **state)
+{
+	struct torch_times t = { NULL, 0, 0 };
+
+	(void)state;
+	assert_int_equal(torch_ask(&t, 1000, 5, -1), 0);
+	assert_int_equal(torch_ask(&t, 1000, 6, -1), 0);
+	assert_int_equal(torch_run(&t, "echo 1000 5 -1 2 #"), -1);
+	assert_int_equal(torch_run(&t, "false"), -1);
+	torch_close(&t);
+	assert_int_equal(torch_ask(&t, 1000, 5, -1), 0);
+	assert_int_equal(torch_run(&t, "echo 1000 5 -1 2; exit 3;"), -1);
+	assert_int_equal(torch_run(&t, "echo 1000 5 -1 0 #"), -1);
+	torch_close(&t);
+}
+
 static void percentiles__known_samples__are_by_nearest_rank(void **state)
 {
 	struct samples s;
@@ -242,6 +397,11 @@ int main(void)
 		cmocka_unit_test(options__of_another_test__are_refused),
 		cmocka_unit_test(options__misspelt__is_answered_with_the_nearest),
 		cmocka_unit_test(options__contradictions__are_refused),
+		cmocka_unit_test(options__of_axes__need_a_gpu_and_vary_the_vectors),
+		cmocka_unit_test(axes__points__reach_from_the_least_to_the_most),
+		cmocka_unit_test(axes__bits_of_keys__have_the_entropy_of_their_point),
+		cmocka_unit_test(torch__command_answers__each_point_has_its_time),
+		cmocka_unit_test(torch__command_fails_or_leaves_points_out__is_refused),
 		cmocka_unit_test(percentiles__known_samples__are_by_nearest_rank),
 	};
 

@@ -6,6 +6,7 @@
 #include "shard/shard.h"
 #include "worker/worker.h"
 #include "dense_values.h"
+#include "gpu_rank.h"
 #include "ranks.h"
 #include <math.h>
 #include <setjmp.h>
@@ -19,6 +20,7 @@ struct attack {
 	int nan;     /* a NaN under the right checksum, else a bit under the wrong one */
 	void (*header)(struct message *m);
 	int from_log; /* the delta, else the push */
+	int on_gpu;   /* parameters there, to which nothing of a delta is added that is spoilt */
 };
 enum {
 	VICTIM,
@@ -77,6 +79,15 @@ static uintptr_t delta_here(const sluice_model *model)
 	return (uintptr_t)model->log->base + at->log_offset + position + MESSAGE_HEADER_BYTES;
 }
 
+/* The parameters, if they are in GPU memory. */
+static void from_there(const struct memory *there, float params[COUNT])
+{
+	if (!there->address)
+		return;
+	CHECK_OK(device()->copy(params, there->address, COUNT * sizeof *params, NULL));
+	CHECK_OK(device()->wait(NULL));
+}
+
 static int under_attack(int rank, void *argument)
 {
 	const struct attack *attack = argument;
@@ -89,13 +100,16 @@ static int under_attack(int rank, void *argument)
 				   .lr = 0.1f,
 				   .recipe = attack->recipe };
 	int rc = 0;
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	struct memory there = { 0 };
+	float *target = attack->on_gpu ? device_floats(device(), &there, params, COUNT) : params;
+	CHECK_OK(sluice_model_open(job, &attr, target, &model));
 	CHECK(model->layout.shards[VICTIM].span == SPAN &&
 	      model->layout.shards[ATTACKER].owner == ATTACKER);
 	log_capture();
 	for (uint64_t step = 1; step <= STEP && !rc; step++) {
 		fill(grad, COUNT, 10 * step + (uint64_t)rank);
 		CHECK_OK(sluice_barrier(job));
+		from_there(&there, params);
 		memcpy(before, params, sizeof params);
 		if (step == STEP && rank == ATTACKER) {
 			spoil_begin = attack->from_log ? delta_here(model) : push_there(model);
@@ -103,7 +117,7 @@ static int under_attack(int rank, void *argument)
 		}
 		rc = sluice_push(model, grad);
 		if (!rc)
-			rc = sluice_pull(model, params);
+			rc = sluice_pull(model, target);
 		if (!rc && step == STEP) /* some had their part before it was noticed */
 			rc = sluice_barrier(job);
 	}
@@ -113,11 +127,15 @@ static int under_attack(int rank, void *argument)
 	CHECK(!harmed || model->step == STEP - 1);
 	CHECK(sluice_push(model, grad) && error_says("rank 1 (node n1)", attack->says));
 	CHECK(attack->from_log || rank != VICTIM || model->shards[0].version == STEP - 1);
-	if (harmed && (!attack->from_log || attack->header)) { /* else some of it was added */
+	from_there(&there, params);
+	if (harmed && (!attack->from_log || attack->header ||
+		       attack->on_gpu)) { /* else some of it was added */
 		const uint64_t of = attack->from_log ? ATTACKER : VICTIM;
 		CHECK(!memcmp(params + of * SPAN, before + of * SPAN, SPAN * sizeof *params));
 	}
 	sluice_model_close(&model);
+	if (there.address)
+		device()->release(&there);
 	sluice_finalize(&job);
 	return 0;
 }
@@ -211,6 +229,22 @@ static void delta__that_does_not_check__is_refused_by_name_and_ends_the_job(void
 		  .from_log = 1,
 		  .at = SPAN - 1,
 		  .nan = 1 },
+		{ .recipe = SGD,
+		  .says = "shard 1 from rank 1 (node n1) was refused: the payload's checksum is "
+			  "wrong",
+		  .from_log = 1,
+		  .at = SPAN - 1,
+		  .on_gpu = 1 },
+		{ .recipe = MOMENTUM,
+		  .says = "a value is NaN or infinite",
+		  .from_log = 1,
+		  .nan = 1,
+		  .on_gpu = 1 },
+		{ .recipe = SGD,
+		  .says = "another version",
+		  .from_log = 1,
+		  .header = of_another_version,
+		  .on_gpu = 1 },
 		{ .recipe = SGD,
 		  .says = "rank 2 where 1 is expected",
 		  .from_log = 1,

@@ -319,7 +319,9 @@ static void push_and_pull__stream_is_captured__refused_and_made_again_outside(vo
 		{ "up=topk(0.02),uniform(4,16) down=all", "random numbers" },
 		{ "up=random(0.02) down=all memory=none", "random numbers" },
 		{ "up=randk(0.02) down=all", "host takes part" },
-		{ "up=all down=all", "no push on this GPU" },
+		{ "up=all,round(0.1) down=all memory=residual", "no push on this GPU" },
+		{ "up=all,uniform(4) down=all memory=residual", "random numbers" },
+		{ "up=topk(0.02) down=all memory=residual reset=9", "some steps send everything" },
 	};
 	for (size_t i = 0; i < sizeof trains / sizeof *trains; i++)
 		run_ranks(1, train_beside, &trains[i]);
@@ -399,6 +401,9 @@ static void push__captured_into_a_graph__each_launch_is_a_push(void **state)
 		"up=gaussiank(0.02),grid(4) down=all",
 		"up=threshold(9),bf16 down=topk(0.1)",
 		"up=topk(0.1) down=all memory=none",
+		"up=all down=all",
+		"up=all,f16 down=all memory=residual signal=momentum(0.9) clip=9 nonfinite=skip",
+		"up=all,grid(4) down=topk(0.1) memory=residual",
 	};
 	(void)state;
 	for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
@@ -765,7 +770,7 @@ static int train_on_two(int rank, void *argument)
 		}
 	}
 	for (int g = 0; g < 2; g++) {
-		CHECK(on_device_selects(gpu[g]) == !strstr(argument, "up=all"));
+		CHECK(on_device_selects(gpu[g]) == !strstr(argument, "round"));
 		sluice_model_close(&gpu[g]);
 		CHECK_OK(cuda.destroy(stream[g]));
 		cuda.ops->release(&params_memory[g]);
@@ -781,6 +786,7 @@ static void push_and_pull__on_two_gpus_of_one_thread__each_on_its_own(void **sta
 	(void)state;
 	run_ranks(1, train_on_two, "up=topk(0.02) down=topk(0.1) signal=momentum(0.9)");
 	run_ranks(1, train_on_two, "up=all down=all");
+	run_ranks(1, train_on_two, "up=all,round(0.1) down=all memory=residual");
 }
 
 /* The same with vectors in pieces, of which some are in host memory, and parameters of 16 bits:

@@ -100,6 +100,8 @@ static void pull__device_lags__waits_and_gives_the_bits_of_host_memory(void **st
 		  .nan_at = 2 },
 		{ .recipe = "up=random(0.05) down=all signal=momentum(0.5) memory=none" },
 		{ .recipe = "up=randk(0.05) down=all memory=residual" },
+		{ .recipe = "up=all down=all" },
+		{ .recipe = "up=all,uniform(4) down=all memory=residual clip=2 nonfinite=skip" },
 		{ .recipe = "up=topk(0.05),round(0.02) down=all memory=residual" },
 		{ .recipe = "up=topk(0.02) down=all coding=small memory=residual" },
 		{ .recipe = "up=sketch(0.05) down=all signal=momentum(0.5) clip=3" },

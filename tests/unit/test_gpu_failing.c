@@ -149,6 +149,8 @@ static void push__nan_in_gpu_memory_is_named(void **state)
 	(void)state;
 	run_ranks(1, push_nan, "up=topk(0.02) down=all memory=residual");
 	run_ranks(1, push_nan, "up=all down=all");
+	run_ranks(1, push_nan, "up=all,f16 down=all memory=residual signal=momentum(0.9)");
+	run_ranks(1, push_nan, "up=all,round(0.1) down=all memory=residual");
 }
 
 /* 1: a push in which CUDA failed has ended the job. 0: it was refused before anything was changed,
@@ -306,6 +308,12 @@ static void push_and_pull__any_cuda_call_failing__is_EGPU_and_ends_the_job_or_ch
 		  .step = 2,
 		  .least = 5,
 		  .pulls = 1 },
+		{ .recipe = "up=all,f16 down=all memory=residual", .step = 1, .least = 20 },
+		{ .recipe = "up=all,grid(4) down=all memory=residual clip=1 nonfinite=skip",
+		  .step = 2,
+		  .least = 9,
+		  .nan = 1 },
+		{ .recipe = "up=all down=all", .step = 2, .least = 5, .pulls = 1 },
 		{ .recipe = "up=sketch(0.02,1) down=all memory=residual",
 		  .step = 1,
 		  .least = 15,

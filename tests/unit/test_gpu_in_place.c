@@ -2,7 +2,7 @@
  * Messages that a card reads from GPU memory: over a transport that, as a network does, reads local
  * memory some time after post() returned, whole or not at all when its queue is full. The bits are
  * those of host memory, with all payloads in place, with a card that cannot read them, and with
- * some owners of each kind. */
+ * some owners of each kind. Some READs bring an entry that is half written. */
 #include "base/error.h"
 #include "base/device.h"
 #include "gpu_rank.h"
@@ -21,7 +21,9 @@ enum {
 	COUNT = 6000,
 	STEPS = 8,
 	RANKS = 3,
-	SHARDS = 6
+	SHARDS = 6,
+	TORN_EVERY = 7,
+	TORN_HEADER = 10
 };
 
 /* ---- shm, but later, and able to read the device's memory ------------------ */
@@ -33,7 +35,8 @@ struct waiting {
 	int polls;
 };
 static struct waiting queue[QUEUE];
-static unsigned head, tail, from_device, full;
+static unsigned head, tail, from_device, full, gets, torn;
+static int steps; /* of the models; before, snapshots are READ */
 static struct transport_ops card;
 static const struct device_ops *ops;
 static int reads; /* whether the card reaches device memory: -1: of even ranks */
@@ -85,7 +88,11 @@ static int move(const struct waiting *w)
 		x.local_region = &here;
 		from_device++;
 	}
-	return shm_transport.post(w->endpoint, &x);
+	const int rc = shm_transport.post(w->endpoint, &x);
+	if (!rc && x.kind == TRANSFER_GET && steps &&
+	    gets++ % TORN_EVERY == 0) /* it is read again */
+		((uint8_t *)x.local)[torn++ % 2 ? x.bytes - 1 : TORN_HEADER] ^= 1;
+	return rc;
 }
 
 static int card_poll(struct transport *t, struct event *events, int n)
@@ -113,6 +120,7 @@ static void use_card(void)
 	card.poll = card_poll;
 	card.arm = card_arm;
 	card.address = NULL;
+	card.readable = NULL;
 	card.in_place = card_in_place;
 	card.copies_at_post = 0;
 }
@@ -143,6 +151,7 @@ static int train_both(int rank, void *argument)
 	float *grad_there = device_floats(ops, &grad_memory, grad, COUNT);
 	CHECK_OK(sluice_model_open(job, &attr, params, &host));
 	CHECK_OK(sluice_model_open(job, &attr, there, &gpu));
+	steps = 1;
 	for (int step = 1; step <= STEPS; step++) {
 		for (size_t i = 0; i < COUNT; i++)
 			grad[i] = noise(2, (uint64_t)step, (uint64_t)rank, i);
@@ -166,6 +175,7 @@ static int train_both(int rank, void *argument)
 	CHECK(from_device == STEPS * in_place);
 	CHECK(full >
 	      0); /* a header had to wait for its queue, and its payload was not sent twice */
+	CHECK(torn > 1);
 	sluice_model_close(&gpu);
 	sluice_model_close(&host);
 	sluice_finalize(&job);
@@ -181,6 +191,7 @@ static void push__card_that_reads_gpu_memory_late_sends_the_bits_of_host_memory(
 	for (reads = -1; reads <= 1; reads++) {
 		run_ranks(RANKS, train_both, "up=topk(0.05) down=topk(0.1) memory=residual");
 		run_ranks(RANKS, train_both, "up=topk(0.2),bf16 down=all memory=residual");
+		run_ranks(RANKS, train_both, "up=all,f16 down=all memory=residual");
 	}
 }
 

@@ -27,8 +27,10 @@ static void expect_packed(const sluice_model *gpu, const struct shape *shape)
 {
 	const struct recipe *recipe = &gpu->recipe;
 	const struct selection_kind *kind = &selection_kinds[recipe->up.select];
-	const int whole = recipe->up.values.type != VALUE_ROUND && recipe->coding != CODING_SMALL &&
-			  !kind->seeded;
+	const int whole = recipe->up.select == SELECT_ALL ||
+			  (recipe->up.values.type != VALUE_ROUND &&
+			   recipe->coding != CODING_SMALL && !kind->seeded) ||
+			  gpu->worker->rule.reset;
 	for (uint32_t s = 0; s < gpu->layout.n_shards; s++) /* all ranks are on this machine */
 		CHECK(on_device_way(gpu, s) == PAYLOAD_PLACED);
 	if (whole && kind->varies) /* some may have more than their slot holds */
@@ -255,7 +257,49 @@ static void push_and_pull__gpu_memory_gives_the_bits_of_host_memory(void **state
 		  .on_gpu = 1 },
 		{ .recipe = "up=randk(0.05) down=all memory=none update=sgd" },
 		{ .recipe = "up=topk(0.05) down=all memory=none update=sgd", .on_gpu = 1 },
-		{ .recipe = "up=all down=all update=sgd" },
+		{ .recipe = "up=all down=all update=sgd", .on_gpu = 1 },
+		{ .recipe = "up=all down=all memory=residual update=momentum(0.9)",
+		  .on_gpu = 1,
+		  .home_at = 4,
+		  .ranges_at = 2 },
+		{ .recipe = "up=all,f16 down=all memory=residual clip=2",
+		  .on_gpu = 1,
+		  .measured_at = 4 },
+		{ .recipe = "up=all,f16 down=all,f16 memory=none nonfinite=skip",
+		  .on_gpu = 1,
+		  .nan_at = 2 },
+		{ .recipe = "up=all,bf16 down=all,bf16 memory=residual signal=momentum(0.9)",
+		  .on_gpu = 1,
+		  .ranges_at = 3 },
+		{ .recipe =
+			  "up=all,bf16 down=topk(0.1) memory=residual nonfinite=zero coding=small",
+		  .on_gpu = 1,
+		  .nan_at = 3,
+		  .narrow = SLUICE_BF16 },
+		{ .recipe = "up=all,uniform(4,16) down=all,uniform(8) memory=residual(inside)",
+		  .on_gpu = 1,
+		  .home_at = 3 },
+		{ .recipe = "up=all,uniform(1,64) down=all memory=residual nonfinite=skip clip=3",
+		  .on_gpu = 1,
+		  .nan_at = 2 },
+		{ .recipe = "up=all,grid(5) down=all memory=none signal=momentum(0.5) "
+			    "nonfinite=skip",
+		  .on_gpu = 1,
+		  .nan_at = 3 },
+		{ .recipe = "up=all,grid(3) down=all memory=residual update=none",
+		  .on_gpu = 1,
+		  .narrow = SLUICE_F8_E4M3FN },
+		{ .recipe = "up=all,round(0.02) down=all memory=residual" },
+		{ .recipe = "up=all,uniform(2) down=topk(0.1) memory=residual reset=3 "
+			    "nonfinite=skip",
+		  .on_gpu = 1,
+		  .nan_at = 3 },
+		{ .recipe = "up=topk(0.02),f16 down=topk(0.1) memory=residual reset=2 clip=2 "
+			    "signal=momentum(0.9)",
+		  .on_gpu = 1 },
+		{ .recipe = "up=randk(0.05) down=all memory=residual reset=3", .on_gpu = 1 },
+		{ .recipe = "up=topk(0.02),round(0.1) down=all memory=residual reset=3",
+		  .on_gpu = 1 },
 		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd",
 		  .on_gpu = 1,
 		  .ranges_at = 3 },
@@ -323,7 +367,7 @@ static void push_and_pull__gpu_memory_gives_the_bits_of_host_memory(void **state
 		  .home_at = 4,
 		  .ranges_at = 2,
 		  .nan_at = 3 },
-		{ .recipe = "up=all down=all update=sgd", .narrow = SLUICE_F8_E5M2 },
+		{ .recipe = "up=all down=all update=sgd", .on_gpu = 1, .narrow = SLUICE_F8_E5M2 },
 		{ .recipe = "up=topk(0.02) down=all memory=residual clip=1 nonfinite=zero",
 		  .on_gpu = 1,
 		  .narrow = SLUICE_F16,
@@ -334,7 +378,7 @@ static void push_and_pull__gpu_memory_gives_the_bits_of_host_memory(void **state
 		{ .recipe = "up=all down=all signal=igt(0.25) update=ema(0.25)" },
 		{ .recipe = "up=all down=all signal=storm(0.25) update=ema(0.25)" },
 		{ .recipe = "up=topk(0.05) down=topk(0.05) reset=4 signal=gradient,noise(0.5)" },
-		{ .recipe = "up=topk(0.05) down=topk(0.05) reset=4" },
+		{ .recipe = "up=topk(0.05) down=topk(0.05) reset=4", .on_gpu = 1 },
 		{ .recipe = "up=sketch(0.05) down=all signal=momentum(0.5) clip=3", .on_gpu = 1 },
 		{ .recipe = "up=sketch(0.05) down=all memory=residual", .on_gpu = 1 },
 		{ .recipe = "up=sketch(0.02,3,2,2) down=all memory=residual(inside) dense=bias",

@@ -19,6 +19,7 @@ static const char *const recipes[] = {
 	"up=all,bf16 down=all memory=none",
 	"up=all down=all,bf16 memory=none",
 	"up=all,uniform(4) down=all memory=residual reset=3",
+	"up=all,round(0.1) down=all memory=residual",
 	"up=topk(0.1) down=topk(0.1)",
 	"up=topk(0.1) down=all memory=none",
 	"up=topk(0.1) down=all memory=lowpass(0.5)",
@@ -153,14 +154,15 @@ static int may_select_on_device(const struct asked *a)
 {
 	const struct recipe *r = &a->recipe;
 	const enum selection s = r->up.select;
-	const int known = s == SELECT_TOPK || s == SELECT_THRESHOLD || s == SELECT_GAUSSIANK ||
+	const int known = (s == SELECT_ALL && r->up.values.type != VALUE_ROUND) ||
+			  s == SELECT_TOPK || s == SELECT_THRESHOLD || s == SELECT_GAUSSIANK ||
 			  s == SELECT_RANDOM || s == SELECT_VARIANCE || s == SELECT_SKETCH ||
 			  (s == SELECT_RANDK && r->memory == MEMORY_RESIDUAL);
 
 	return known && (r->memory == MEMORY_RESIDUAL || r->memory == MEMORY_NONE) &&
 	       (r->signal == SIGNAL_GRADIENT || r->signal == SIGNAL_MOMENTUM) && !(r->noise > 0) &&
-	       r->update != UPDATE_AVERAGE && !r->automatic && !r->reset &&
-	       r->when == WHEN_ALWAYS && r->nonfinite != NONFINITE_SKIP_ALL &&
+	       r->update != UPDATE_AVERAGE && !r->automatic && r->when == WHEN_ALWAYS &&
+	       r->nonfinite != NONFINITE_SKIP_ALL &&
 	       !(r->up.values.type == VALUE_GRID && selection_kinds[s].unbiased);
 }
 
@@ -257,7 +259,6 @@ static void plan__of_the_moment__each_trait_excludes_what_it_names(void **state)
 		{ "up=topk(0.1)", TRAIT(MEASURED), PATH_DEVICE },
 		{ "up=topk(0.1)", TRAIT(ACCUMULATES), PATH_DEVICE },
 		{ "up=all down=all", TRAIT(DEVICE_SELECTS), PATH_DENSE_PUSH },
-		{ "up=all down=all", TRAIT(DEVICE_TARGET), PATH_DENSE_PULL },
 		{ "up=all down=all", TRAIT(COUNTED), PATH_DENSE_SUM },
 	};
 

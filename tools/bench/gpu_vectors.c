@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See gpu_vectors.h. */
 #include "tools/bench/gpu_vectors.h"
+#include "base/clock.h"
+#include "tools/bench/samples.h"
 #include <string.h>
 
 const struct device_ops *gpu_open(char *device, size_t cap)
@@ -43,5 +45,23 @@ int gpu_vector(const struct device_ops *ops, const float *from, size_t n, struct
 		    ops->zero(out->address, n * sizeof(float), NULL)) ||
 	    ops->wait(NULL))
 		return gpu_failed(ops);
+	return 0;
+}
+
+int gpu_copy_ms(const struct device_ops *ops, float *to, const float *from, size_t n, double *ms)
+{
+	enum { WARM = 1, TIMES = 7 };
+	double values[TIMES];
+	struct samples s = { .values = values, .capacity = TIMES };
+
+	for (int i = 0; i < WARM + TIMES; i++) {
+		const uint64_t began = now_ns();
+
+		if (ops->copy(to, from, n * sizeof(float), NULL) || ops->wait(NULL))
+			return gpu_failed(ops);
+		if (i >= WARM)
+			samples_add(&s, (double)(now_ns() - began) * 1e-6);
+	}
+	*ms = samples_summary(&s).p50;
 	return 0;
 }

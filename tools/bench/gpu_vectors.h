@@ -13,6 +13,9 @@ const struct device_ops *gpu_open(char *device, size_t cap);
 const struct device_kernels *gpu_kernels(void);
 /* n floats with the bytes of from, or (NULL) zeros. 0, or -1 after saying what failed. */
 int gpu_vector(const struct device_ops *ops, const float *from, size_t n, struct memory *out);
+/* The median time of copies of n floats on the GPU, from the call until it is idle. 0, or -1 after
+ * saying what failed. */
+int gpu_copy_ms(const struct device_ops *ops, float *to, const float *from, size_t n, double *ms);
 /* After an operation of the table: says what failed. -1. */
 int gpu_failed(const struct device_ops *ops);
 #endif

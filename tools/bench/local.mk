@@ -5,7 +5,9 @@ EXTRA_DIST += tools/bench/RESULTS.md tools/bench/peers.py tools/bench/allreduce.
 	tools/bench/network.py tools/bench/race.py tools/bench/race_moves.py tools/bench/race_train.py
 # What needs no job, for the unit tests too.
 noinst_LTLIBRARIES += libbench.la
-libbench_la_SOURCES = tools/bench/options.c tools/bench/options.h \
+libbench_la_SOURCES = tools/bench/axes.c tools/bench/axes.h \
+	tools/bench/options.c tools/bench/options.h \
+	tools/bench/rivals.c tools/bench/rivals.h \
 	tools/bench/samples.c tools/bench/samples.h \
 	base/nearest.c base/nearest.h tools/refused_option.h tools/json.h
 sluice_bench_SOURCES = tools/bench/main.c \

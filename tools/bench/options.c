@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See options.h. */
 #include "tools/bench/options.h"
+#include "tools/bench/axes.h"
 #include "tools/refused_option.h"
 #include <ctype.h>
 #include <errno.h>
@@ -82,6 +83,16 @@ void options_print_help(void)
 	      "step, select\n"
 	      "  --device NAME    cpu, or cuda: vectors in GPU memory, select beside a copy there; "
 	      "default cpu\n"
+	      "  --axes           with --device cuda: 2^16 to 2^28 elements (at most --n or "
+	      "--count), 2^3 to 2^23\n"
+	      "                   coordinates (of select at most --k), bits of three entropies; of "
+	      "step, K in the\n"
+	      "                   recipe is the number of coordinates\n"
+	      "  --rivals FILE    of select on a GPU: others' selections beside Sluice's, by a "
+	      "module built from\n"
+	      "                   tests/gpu/rivals.cu\n"
+	      "  --torch COMMAND  and torch.topk, by a command such as 'python3 "
+	      "tests/gpu/torch_topk.py'\n"
 	      "\n"
 	      "All\n"
 	      "  --steps N, --repeat N  rounds per size, or steps; default: as many as fit into "
@@ -179,6 +190,9 @@ static const struct option table[] = { { "sizes", required_argument, NULL, 'z' }
 				       { "threads", required_argument, NULL, 't' },
 				       { "messages", required_argument, NULL, 'm' },
 				       { "device", required_argument, NULL, 'v' },
+				       { "axes", no_argument, NULL, 'x' },
+				       { "rivals", required_argument, NULL, 'R' },
+				       { "torch", required_argument, NULL, 'T' },
 				       { "shards", required_argument, NULL, 'p' },
 				       { "accumulate", no_argument, NULL, 'a' },
 				       { "limit", no_argument, NULL, 'l' },
@@ -209,7 +223,10 @@ static unsigned tests_with(int key)
 	case 'k':
 	case 'y':
 	case 'b': return VECTORS;
+	case 'R':
+	case 'T':
 	case 't': return 1 << TEST_SELECT;
+	case 'x':
 	case 'v': return 1 << TEST_SELECT | STEP;
 	case 'm': return 1 << TEST_REDUCE;
 	case 'l': return MOVES | STEP;
@@ -254,6 +271,8 @@ static int take(int key, const char *text, struct options *o)
 		o->distribution = (enum distribution)(kind < 0 ? 0 : kind);
 		return kind < 0 ? -1 : 0;
 	case 'v': o->cuda = !strcmp(text, "cuda"); return o->cuda || !strcmp(text, "cpu") ? 0 : -1;
+	case 'R': o->rivals = text; return 0;
+	case 'T': o->torch = text; return 0;
 	case 't':
 		if (parse_count(text, strlen(text), 1, 256, &number))
 			return -1;
@@ -296,7 +315,30 @@ static int check_together(const struct options *o, const char *given,
 	if (o->accumulate && o->cuda)
 		return complain(complaint, "--accumulate adds in host memory: not with --device",
 				"cuda");
+	if ((o->axes || o->rivals || o->torch) && !o->cuda) {
+		snprintf(what, sizeof what, "--%s",
+			 o->axes   ? "axes" :
+			 o->rivals ? "rivals" :
+				     "torch");
+		return complain(complaint, strcat(what, " needs --device"), "cuda");
+	}
+	for (int i = 0; table[i].name && o->axes; i++)
+		if (given[i] && strchr("ybgl", table[i].val))
+			return complain(complaint, "--axes varies the vectors itself: not with",
+					table[i].name);
+	if (o->axes && (o->test == TEST_STEP ? o->count : o->n) < AXES_ELEMENTS_LEAST)
+		return complain(complaint, "--axes begins at 65536 elements: more with",
+				o->test == TEST_STEP ? "--count" : "--n");
 	return 0;
+}
+
+/* Where the command line does not say how long the longest vector of the axes is. */
+static void set_axes(struct options *o, const char *given)
+{
+	for (int i = 0; table[i].name; i++) {
+		o->n = !given[i] && table[i].val == 'n' ? AXES_ELEMENTS_MOST : o->n;
+		o->count = !given[i] && table[i].val == 'c' ? AXES_ELEMENTS_MOST : o->count;
+	}
 }
 
 int options_parse(int argc, char **argv, struct options *out, char complaint[COMPLAINT_BYTES])
@@ -325,11 +367,14 @@ int options_parse(int argc, char **argv, struct options *out, char complaint[COM
 		o.json |= key == 'j';
 		o.limit |= key == 'l';
 		o.accumulate |= key == 'a';
+		o.axes |= key == 'x';
 		given_warmup |= key == 'u';
 		snprintf(what, sizeof what, "--%s cannot take", table[index].name);
 		if (optarg && take(key, optarg, &o))
 			return complain(complaint, what, optarg);
 	}
+	if (o.axes)
+		set_axes(&o, given);
 	if (o.action == ACTION_RUN) {
 		if (optind == argc)
 			return complain(
@@ -349,7 +394,7 @@ int options_parse(int argc, char **argv, struct options *out, char complaint[COM
 	if (!given_warmup)
 		o.warmup = o.test == TEST_STEP ? 5 : o.test >= TEST_SELECT ? 3 : 20;
 	if (o.seconds == 0)
-		o.seconds = o.test >= TEST_STEP ? 3 : 0.3;
+		o.seconds = o.test >= TEST_STEP && !o.axes ? 3 : 0.3;
 	*out = o;
 	return 0;
 }

@@ -35,6 +35,9 @@ struct options {
 	double seconds;  /* per measurement */
 	int json, limit;
 	int cuda;                   /* select, step: vectors in GPU memory */
+	int axes;                   /* and of many sizes, with n or count as the largest */
+	const char *rivals;         /* select on a GPU: a module, or NULL */
+	const char *torch;          /* and a command, or NULL */
 	uint64_t count;             /* step: parameters */
 	const char *recipe;         /* step: NULL: SLUICE_RECIPE, else the library's */
 	enum distribution gradient; /* step: the first few of these */

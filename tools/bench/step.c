@@ -3,6 +3,7 @@
  * Sluice's and not the waiting for a rank that makes its gradient slowly. */
 #include "tools/bench/step.h"
 #include "base/clock.h"
+#include "tools/bench/axes.h"
 #include "tools/bench/gpu_vectors.h"
 #include "tools/bench/samples.h"
 #include "tools/bench/select_data.h"
@@ -37,6 +38,9 @@ struct bench {
 	const struct device_ops *gpu; /* --device cuda: of the next two; else NULL */
 	struct memory gpu_params, gpu_pool;
 	char device[256];
+	const struct axes *axes; /* of --axes; NULL without */
+	struct axes_point at;
+	double copy_ms; /* with --axes: of a copy of the gradient on the GPU */
 	struct samples ms;
 	struct step_limits limits; /* with --limit */
 	struct resident before_open;
@@ -352,50 +356,232 @@ static void free_vectors(struct bench *b)
 	}
 }
 
-int step_run(sluice_job *job, const struct options *o)
+static size_t pool_of(const struct options *o)
 {
-	struct bench b = { .options = o, .job = job };
-	size_t pool = (size_t)o->count + SHIFTS * SHIFT;
+	return (size_t)o->count + SHIFTS * SHIFT;
+}
+
+/* 0, or -1: there is no memory, or no GPU. */
+static int make_vectors(struct bench *b)
+{
+	const struct options *o = b->options;
+	const size_t pool = pool_of(o);
+	const uint64_t seed = o->seed * 1000003 + (uint64_t)sluice_rank(b->job);
+
+	b->params = malloc((size_t)o->count * sizeof(float));
+	b->pool = malloc(pool * sizeof(float));
+	if (!b->params || !b->pool)
+		return -1;
+	/* Resident before the model is: not promised, as by calloc(), which these two would
+	 * become. */
+	__asm__ volatile("" : : "r"(b->params) : "memory");
+	memset(b->params, 0, (size_t)o->count * sizeof(float));
+	if (o->axes)
+		axes_fill(b->at.ands, seed, b->pool, pool);
+	else
+		data_fill(o->gradient, seed, b->pool, pool);
+	return to_gpu(b, pool);
+}
+
+/* On all workers, or an error on all. */
+static int open_vectors(struct bench *b)
+{
+	const struct options *o = b->options;
+	double failed = sluice_is_worker(b->job) && make_vectors(b);
+	int rc = sluice_sum(b->job, &failed, 1);
+
+	if (rc || !(failed > 0))
+		return rc;
+	if (sluice_rank(b->job) == 0)
+		fprintf(stderr, "sluice-bench: %.0f workers have no %s for %llu parameters\n",
+			failed, o->cuda ? "GPU, or no memory there," : "memory",
+			(unsigned long long)o->count);
+	return SLUICE_ENOMEM;
+}
+
+/* Opens a model with these vectors, and works with it. */
+static int with_model(struct bench *b, int (*then)(struct bench *b))
+{
+	const struct options *o = b->options;
 	sluice_model_attr attr = { .size = sizeof attr,
 				   .count = o->count,
 				   .recipe = o->recipe,
 				   .lr = 0.01f,
 				   .shards = (uint32_t)o->shards };
-	int worker = sluice_is_worker(job), rc;
-	double failed = 0;
+	int rc;
 
-	if (worker) {
-		b.params = malloc((size_t)o->count * sizeof(float));
-		b.pool = malloc(pool * sizeof(float));
-		failed = !b.params || !b.pool;
-		if (failed == 0) {
-			/* Resident before the model is: not promised, as by calloc(), which these
-			 * two would become. */
-			__asm__ volatile("" : : "r"(b.params) : "memory");
-			memset(b.params, 0, (size_t)o->count * sizeof(float));
-			data_fill(o->gradient, o->seed * 1000003 + (uint64_t)sluice_rank(job),
-				  b.pool, pool);
-			failed = to_gpu(&b, pool) != 0;
+	if (resident_now(&b->before_open))
+		b->before_open = (struct resident){ 0 };
+	rc = sluice_model_open(b->job, &attr, b->params, &b->model);
+	if (!rc)
+		rc = sluice_is_worker(b->job) ? then(b) : sluice_serve(b->model);
+	sluice_model_close(&b->model);
+	samples_close(&b->ms);
+	step_limits_close(&b->limits);
+	return rc;
+}
+
+/* ---- --axes ------------------------------------------------------------------ */
+
+enum { RECIPE_BYTES = 1024 };
+
+/* All points, one after another. */
+struct axes {
+	const struct options *given;
+	sluice_job *job;
+	int rows;
+};
+
+/* The recipe with the number for each word K. 0, or -1: it is too long. */
+static int recipe_of(const char *given, size_t k, char text[RECIPE_BYTES])
+{
+	const char *from = given ? given : "up=topk(k=K) down=topk(k=K) memory=residual";
+	size_t at = 0;
+
+	for (; *from && at + 1 < RECIPE_BYTES; from++)
+		if (*from == 'K')
+			at += (size_t)snprintf(text + at, RECIPE_BYTES - at, "%zu", k);
+		else
+			text[at++] = *from;
+	if (*from || at >= RECIPE_BYTES)
+		return -1;
+	text[at] = '\0';
+	return 0;
+}
+
+static int measure_copy(struct bench *b)
+{
+	const size_t n = (size_t)b->options->count;
+
+	if (gpu_copy_ms(b->gpu, b->params, b->pool, n, &b->copy_ms) ||
+	    b->gpu->zero(b->params, n * sizeof(float), NULL) || b->gpu->wait(NULL))
+		return -1;
+	return 0;
+}
+
+enum { TIME_COLUMNS = 7 }; /* which precede those of bytes */
+
+static void print_point(const struct axes *a, struct bench *b, const double s[SUMS])
+{
+	const struct summary ms = samples_summary(&b->ms);
+	const struct {
+		const char *name, *head;
+		double value;
+	} columns[] = { { "copy_ms", "copy ms", b->copy_ms },
+			{ "ms_p50", "step ms", ms.p50 },
+			{ "of_copy", "of copy", ms.p50 / b->copy_ms },
+			{ "compress_ms", "compress", s[COMPRESS] },
+			{ "wait_ms", "wait", s[WAIT] },
+			{ "device_ms", "GPU", s[DEVICE] },
+			{ "apply_ms", "apply", s[APPLY] },
+			{ "pushed_bytes", "up bytes", s[PUSHED] },
+			{ "pulled_bytes", "down bytes", s[PULLED] } };
+	const size_t n = sizeof(columns) / sizeof(columns[0]);
+
+	if (b->options->json) {
+		printf("%s\n{\"n\":%zu,\"k\":%zu,\"entropy\":%.3f,\"steps\":%zu,\"recipe\":",
+		       a->rows ? "," : "", b->at.n, b->at.k, b->at.entropy, ms.n);
+		json_text(stdout, sluice_recipe(b->model));
+		for (size_t i = 0; i < n; i++) {
+			printf(",\"%s\":", columns[i].name);
+			json_number(stdout, columns[i].value);
 		}
+		putchar('}');
+		return;
 	}
-	rc = sluice_sum(job, &failed, 1);
-	if (!rc && failed != 0) {
-		if (sluice_rank(job) == 0)
-			fprintf(stderr,
-				"sluice-bench: %.0f workers have no %s for %llu parameters\n",
-				failed, o->cuda ? "GPU, or no memory there," : "memory",
-				(unsigned long long)o->count);
-		rc = SLUICE_ENOMEM;
+	if (!a->rows) {
+		printf("%10s %10s %7s", "n", "k", "entropy");
+		for (size_t i = 0; i < n; i++)
+			printf(" %10s", columns[i].head);
+		putchar('\n');
 	}
-	if (!rc && resident_now(&b.before_open))
-		b.before_open = (struct resident){ 0 };
+	printf("%10zu %10zu %7.3f", b->at.n, b->at.k, b->at.entropy);
+	for (size_t i = 0; i < n; i++)
+		printf(" %10.*f", i < TIME_COLUMNS ? 4 : 0, columns[i].value);
+	putchar('\n');
+	fflush(stdout);
+}
+
+static void print_axes_head(const struct axes *a, const struct bench *b)
+{
+	if (!a->given->json) {
+		printf("step: %d workers, %d servers, vectors in the memory of a GPU; rank 0: %s; "
+		       "medians, the rest means of a worker; of copy: the step as a multiple of a "
+		       "copy of the gradient there; Sluice %s\n",
+		       sluice_workers(b->job), sluice_size(b->job) - sluice_workers(b->job),
+		       b->device, sluice_version());
+		return;
+	}
+	printf("{\"tool\":\"sluice-bench\",\"version\":");
+	json_text(stdout, sluice_version());
+	printf(",\"test\":\"step\",\"workers\":%d,\"servers\":%d,\"device\":",
+	       sluice_workers(b->job), sluice_size(b->job) - sluice_workers(b->job));
+	json_text(stdout, b->device);
+	printf(",\"seed\":%llu,\"rows\":[", (unsigned long long)a->given->seed);
+}
+
+static int measure_point(struct bench *b)
+{
+	double s[SUMS];
+	int rc = measure(b);
+
 	if (!rc)
-		rc = sluice_model_open(job, &attr, b.params, &b.model);
+		rc = sums(b, s);
+	if (rc || sluice_rank(b->job) != 0)
+		return rc;
+	print_point(b->axes, b, s);
+	return 0;
+}
+
+static int step_of_axes(void *all, const struct axes_point *point)
+{
+	struct axes *a = all;
+	char recipe[RECIPE_BYTES];
+	struct options here = *a->given;
+	struct bench b = { .options = &here, .job = a->job, .at = *point, .axes = a };
+	int rc;
+
+	here.count = point->n;
+	here.recipe = recipe;
+	if (recipe_of(a->given->recipe, point->k, recipe)) {
+		fprintf(stderr, "sluice-bench: the recipe is too long\n");
+		return SLUICE_EINVAL;
+	}
+	rc = open_vectors(&b);
+	if (!rc && b.gpu && measure_copy(&b))
+		rc = SLUICE_EGPU;
+	if (!rc && !a->rows && sluice_rank(a->job) == 0)
+		print_axes_head(a, &b);
 	if (!rc)
-		rc = worker ? work(&b) : sluice_serve(b.model);
-	sluice_model_close(&b.model);
-	samples_close(&b.ms);
-	step_limits_close(&b.limits);
+		rc = with_model(&b, measure_point);
+	a->rows++;
+	free_vectors(&b);
+	return rc;
+}
+
+/* Without K in the recipe, there is one point for each number of elements. */
+static int steps_of_axes(sluice_job *job, const struct options *o)
+{
+	struct axes a = { .given = o, .job = job };
+	const int counts = !o->recipe || strchr(o->recipe, 'K');
+	int rc = axes_run(o->count, counts ? AXES_COORDINATES_MOST : AXES_COORDINATES_LEAST,
+			  step_of_axes, &a);
+
+	if (a.rows && o->json && sluice_rank(job) == 0)
+		printf("\n]}\n");
+	return rc;
+}
+
+int step_run(sluice_job *job, const struct options *o)
+{
+	struct bench b = { .options = o, .job = job };
+	int rc;
+
+	if (o->axes)
+		return steps_of_axes(job, o);
+	rc = open_vectors(&b);
+	if (!rc)
+		rc = with_model(&b, work);
 	free_vectors(&b);
 	return rc;
 }

@@ -9,3 +9,4 @@
 #include "gpu/fold.cu"
 #include "gpu/sketch.cu"
 #include "gpu/quantize.cu"
+#include "gpu/dense.cu"
