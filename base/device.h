@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The interface to accelerators: one table of functions, which the module built from gpu/ fills.
  * The module is loaded when device memory is first seen, so one package serves nodes with and
- * without CUDA. Called by runtime/worker/device*.c, sluice-info, sluice-bench and the tests. Only
+ * without CUDA. Called by runtime/worker/device*.c, runtime/shard/shard_device.c, sluice-info,
+ * sluice-bench and the tests. Only
  * gpu/ sees CUDA's types. base/device_kernels.h has single kernels for measurements and tests.
  *
  * An operation returns 0 or -1. After -1, error() returns a sentence with the operation, the
@@ -178,6 +179,22 @@ struct device_rounded {
 	uint32_t count;
 };
 
+/* How the sum of a step's messages becomes the change of a shard, by the update rule, as
+ * update_apply() does it (runtime/model/update.h). At each coordinate, with the roundings of this
+ * order:
+ *
+ *     mean     = sum * share, plus decay * params
+ *     velocity = keep * velocity + take * mean
+ *     sum      = by * mean, by * velocity, or with ahead by * (mean + keep * velocity) */
+struct device_change {
+	float *sum;          /* becomes the change */
+	float *velocity;     /* NULL: the rule has none */
+	const float *params; /* read if decay is above 0 */
+	uint32_t count;
+	float share, decay, keep, take, by;
+	int ahead;
+};
+
 struct device_ops {
 	size_t size; /* sizeof(struct device_ops); a module with another size is from another build
 			and refused */
@@ -218,6 +235,9 @@ struct device_ops {
 	int (*copy)(void *to, const void *from, size_t bytes, void *stream);
 	int (*zero)(void *to, size_t bytes, void *stream);
 	int (*wait)(void *stream);
+	/* A stream of the current device, which does not wait for the default one. */
+	int (*stream_open)(void **stream);
+	void (*stream_close)(void *stream);
 	/* Returns -1 if the stream is being captured into a graph, or cannot be used beside a
 	 * stream that is. Then neither push nor anything that waits may be called. Asking does not
 	 * invalidate a capture, and neither do the functions that open, allocate, close or
@@ -272,6 +292,8 @@ struct device_ops {
 	/* The same of vectors of 16 bits. */
 	int (*apply_rounded)(struct device_compressor *c, const struct device_rounded *call,
 			     void *stream);
+	/* The update rule of a shard. */
+	int (*change)(struct device_compressor *c, const struct device_change *call, void *stream);
 };
 
 /* The type of the function by which a module returns its table, and that function's name. */

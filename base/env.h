@@ -29,6 +29,7 @@ struct settings {
 	char gpu[256];       /* SLUICE_GPU: "auto", "off", or the file of the GPU module */
 	char library[1024];  /* SLUICE_LIBRARY: read by the Python package before this library */
 	int gpu_blocks;      /* SLUICE_GPU_BLOCKS, 0 = as many as are resident */
+	char shards[8];      /* SLUICE_SHARDS: "host" or "device" */
 	uint64_t memory_bytes; /* SLUICE_MEMORY, 0 = no limit; "8G", "512M", bytes */
 };
 

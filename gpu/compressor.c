@@ -173,6 +173,18 @@ static void ask(struct device_compressor *c, struct push_place *asked,
 
 /* ---- lists in pinned memory -------------------------------------------------- */
 
+/* Does not spoil a capture that another thread has begun of another stream. */
+static int wait_beside_captures(void *stream)
+{
+	enum cudaStreamCaptureMode mode;
+	int rc;
+
+	capture_allow(&mode);
+	rc = cuda_check(cudaStreamSynchronize(stream), "a kernel or copy before");
+	capture_restore(mode);
+	return rc;
+}
+
 /* Waits for the stream where the room is used up: then everything that lies there was read. */
 static int land(struct device_compressor *c, uint64_t count, uint32_t **index, float **value,
 		void *stream)
@@ -181,7 +193,7 @@ static int land(struct device_compressor *c, uint64_t count, uint32_t **index, f
 		return cuda_refuse("a list of %llu entries, but the compressor was opened for %zu",
 				   (unsigned long long)count, c->landing_room);
 	if (count > c->landing_room - c->landed) {
-		if (cuda_check(cudaStreamSynchronize(stream), "a kernel or copy before"))
+		if (wait_beside_captures(stream))
 			return -1;
 		c->landed = 0;
 	}
@@ -656,4 +668,9 @@ int cuda_apply_rounded(struct device_compressor *c, const struct device_rounded 
 					 .narrow_type = (enum value_type)call->narrow_type };
 
 	return selector_apply(c->s, &args, stream);
+}
+
+int cuda_change(struct device_compressor *c, const struct device_change *call, void *stream)
+{
+	return selector_change(c->s, call, stream);
 }

@@ -198,4 +198,5 @@ int cuda_apply(struct device_compressor *c, float *vector, const uint32_t *index
 	       const float *value, uint32_t count, int assign, void *stream);
 int cuda_apply_rounded(struct device_compressor *c, const struct device_rounded *call,
 		       void *stream);
+int cuda_change(struct device_compressor *c, const struct device_change *call, void *stream);
 #endif

@@ -269,3 +269,22 @@ int cuda_wait(void *stream)
 {
 	return cuda_check(cudaStreamSynchronize(stream), "a kernel or copy before");
 }
+
+int cuda_stream_open(void **stream)
+{
+	enum cudaStreamCaptureMode mode;
+	cudaStream_t made = NULL;
+	int rc;
+
+	capture_allow(&mode);
+	rc = capture_stream_open(&made);
+	capture_restore(mode);
+	*stream = made;
+	return rc;
+}
+
+void cuda_stream_close(void *stream)
+{
+	if (stream && cudaStreamDestroy(stream) != cudaSuccess)
+		cudaGetLastError(); /* the application must not see this error */
+}

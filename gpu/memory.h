@@ -14,4 +14,6 @@ void cuda_unpin(void *host);
 int cuda_copy(void *to, const void *from, size_t bytes, void *stream);
 int cuda_zero(void *to, size_t bytes, void *stream);
 int cuda_wait(void *stream);
+int cuda_stream_open(void **stream);
+void cuda_stream_close(void *stream);
 #endif

@@ -48,6 +48,8 @@ static const struct device_ops ops = {
 	.copy = cuda_copy,
 	.zero = cuda_zero,
 	.wait = cuda_wait,
+	.stream_open = cuda_stream_open,
+	.stream_close = cuda_stream_close,
 	.ready = cuda_ready,
 	.captured = cuda_captured,
 	.open = cuda_open,
@@ -62,6 +64,7 @@ static const struct device_ops ops = {
 	.land = cuda_land,
 	.apply = cuda_apply,
 	.apply_rounded = cuda_apply_rounded,
+	.change = cuda_change,
 };
 
 static const struct device_kernels kernels = {

@@ -4,6 +4,7 @@
  * the next. */
 #include "gpu/selector.h"
 #include "gpu/apply.h"
+#include "gpu/change.h"
 #include "gpu/compressor.h"
 #include "gpu/context.h"
 #include "gpu/failure.h"
@@ -66,7 +67,8 @@ static int allocate_memory(struct device_selector *s, const struct device_span *
 	    cuda_check(quantize_residents(&quantizing_each), "loading the kernel quantize") ||
 	    cuda_check(pack_residents(&packing_each), "loading the kernel pack") ||
 	    cuda_check(parts_load(), "loading the kernels split, seal, settle and report") ||
-	    cuda_check(apply_load(), "loading the kernels apply and gather"))
+	    cuda_check(apply_load(), "loading the kernels apply and gather") ||
+	    cuda_check(change_load(), "loading the kernel change"))
 		return -1;
 	s->multiprocessors = (unsigned)multiprocessors;
 	s->pack_residents = (unsigned)packing_each;
@@ -512,6 +514,19 @@ int selector_apply(struct device_selector *s, const struct apply_args *args, voi
 	return leave_device(s, before,
 			    cuda_check(apply_enqueue(args, fewer_blocks(grid, s->blocks), stream),
 				       "starting the kernel apply"));
+}
+
+int selector_change(struct device_selector *s, const struct device_change *call, void *stream)
+{
+	const unsigned grid = list_grid(call->count, APPLY_BLOCK, s->multiprocessors,
+					APPLY_BLOCKS_EACH);
+	int before;
+
+	if (enter_device(s, &before))
+		return -1;
+	return leave_device(s, before,
+			    cuda_check(change_enqueue(call, fewer_blocks(grid, s->blocks), stream),
+				       "starting the kernel change"));
 }
 
 /* ---- for compressor.c ------------------------------------------------------ */

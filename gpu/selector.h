@@ -17,6 +17,8 @@ int cuda_quantized(struct device_selector *s, float *scale, void *stream);
 /* See device_ops.apply. */
 struct apply_args;
 int selector_apply(struct device_selector *s, const struct apply_args *args, void *stream);
+/* See device_ops.change. */
+int selector_change(struct device_selector *s, const struct device_change *call, void *stream);
 
 /* What precedes a push of all coordinates: the state is cleared, and the gradient is added to the
  * residual where that takes more than an addition (*folded). */

@@ -95,6 +95,7 @@ library_sources += \
 	runtime/shard/shard_async.c runtime/shard/shard_async.h \
 	runtime/shard/shard_census.c runtime/shard/shard_census.h \
 	runtime/shard/shard_dense.c runtime/shard/shard_dense.h \
+	runtime/shard/shard_device.c runtime/shard/shard_device.h \
 	runtime/shard/shard_hooks.c runtime/shard/shard_hooks.h \
 	runtime/shard/shard_setup.c
 

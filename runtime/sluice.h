@@ -212,6 +212,10 @@ typedef struct sluice_model_attr {
 	const sluice_segment *segments;
 	size_t n_segments;
 	const sluice_tensor_rule *rules; /* optional, one for each of tensors; copied */
+	/* 1: the shards of this rank sum, update and publish on a GPU: that of params, else the one
+	 * that SLURM_LOCALID selects, which becomes the calling thread's. 0: SLUICE_SHARDS,
+	 * else on the host. Ranks may differ: the bits are the same. */
+	int device_shards;
 } sluice_model_attr;
 
 /* Opens a model. Collective over all ranks, with equal attributes; a difference is named. The

@@ -95,6 +95,7 @@ class sluice_model_attr(Structure):
         ("segments", POINTER(sluice_segment)),
         ("n_segments", c_size_t),
         ("rules", POINTER(sluice_tensor_rule)),
+        ("device_shards", c_int),
     ]
 
 

@@ -36,6 +36,7 @@ class Model:
     uneven: workers may run out of gradients, see join().
     rules: for each of tensors a factor of the learning rate, and the weight decay in place of that of
         the recipe. See sluice_model_open(3), also for recipes that cannot have them.
+    device_shards: the shards of this rank sum, update and publish on a GPU.
 
     Each step is one push and then one pull. A model is used by one thread at a time.
     """
@@ -44,7 +45,8 @@ class Model:
                  count: Optional[int] = None, tensors: Optional[Tensors] = None, shards: int = 0,
                  lr: float = 0.0, steps_per_epoch: int = 0, memory_bytes: int = 0,
                  stream: Optional[int] = None, grad_type: int = F32, uneven: bool = False,
-                 param_type: Optional[int] = None, rules: Optional[Rules] = None) -> None:
+                 param_type: Optional[int] = None, rules: Optional[Rules] = None,
+                 device_shards: bool = False) -> None:
         self._handle: Optional[ctypes.c_void_p] = None
         if grad_type not in GRADIENTS:
             raise ValueError(f"grad_type is {grad_type}: needed is "
@@ -71,7 +73,7 @@ class Model:
         self._missing = 0  # coordinates of a pull in ranges
         attr = attributes(count, None if recipe is None else str(recipe), tensors, shards, lr,
                           steps_per_epoch, memory_bytes, stream, grad_type, uneven, self._param_type,
-                          self._pieces, rules)
+                          self._pieces, rules, device_shards)
         handle = ctypes.c_void_p()
         check(lib.sluice_model_open(job._at(), ctypes.byref(attr),
                                     None if start is None else start.address, ctypes.byref(handle)))

@@ -15,7 +15,8 @@ Rules = Sequence[Tuple[float, float]]
 def attributes(count: int, recipe: Optional[str], tensors: Optional[Tensors], shards: int, lr: float,
                steps_per_epoch: int, memory_bytes: int = 0, stream: Optional[int] = None,
                grad_type: int = 0, uneven: bool = False, param_type: int = 0,
-               pieces: Any = None, rules: Optional[Rules] = None) -> sluice_model_attr:
+               pieces: Any = None, rules: Optional[Rules] = None,
+               device_shards: bool = False) -> sluice_model_attr:
     """A filled sluice_model_attr. It refers to the memory of what it was made of."""
     attr = sluice_model_attr()
     attr.size = ctypes.sizeof(attr)
@@ -29,6 +30,7 @@ def attributes(count: int, recipe: Optional[str], tensors: Optional[Tensors], sh
     attr.shards, attr.lr, attr.steps_per_epoch = shards, lr, steps_per_epoch
     attr.memory_bytes, attr.stream, attr.grad_type = memory_bytes, stream, grad_type
     attr.uneven, attr.param_type = int(uneven), param_type
+    attr.device_shards = int(device_shards)
     if pieces is not None:
         attr.segments, attr.n_segments = pieces.array, pieces.n
     if rules is not None:

@@ -86,6 +86,7 @@ static int check_recipe(const sluice_model_attr *attr, const struct recipe *reci
 		{ attr->param_type != SLUICE_F32, PATH_PARAM_TYPE, "a param_type of 16 bits is",
 		  "set it to SLUICE_F32" },
 		{ attr->rules != NULL, PATH_RULES, "rules are", "leave them out" },
+		{ attr->device_shards, PATH_DEVICE_SHARDS, "device_shards=1 is", "set it to 0" },
 	};
 	struct path_plan plan;
 
@@ -99,6 +100,11 @@ static int check_recipe(const sluice_model_attr *attr, const struct recipe *reci
 				    "change the recipe",
 				    function, attributes[i].what, why, attributes[i].otherwise);
 	}
+	if (attr->device_shards && attr->rules)
+		return fail(SLUICE_EINVAL,
+			    "%s: device_shards=1 and rules are not possible together, because "
+			    "the rates of tensors are applied on the host: leave one of them out",
+			    function);
 	return attr->rules ? check_rules(attr, function) : 0;
 }
 
@@ -432,6 +438,7 @@ void model_free(sluice_model *model)
 {
 	sluice_job *job = model->job;
 	on_device_close(model); /* the device may still write to the windows */
+	shard_devices_close(model);
 	for (int p = 0; p < job->size; p++) {
 		const struct transport_ops *ops = job->peers[p].endpoint->transport->ops;
 		if (model->remote_windows && model->remote_windows[p])
@@ -455,6 +462,11 @@ void model_free(sluice_model *model)
 	free(model);
 }
 
+static const void *first_piece(const sluice_model_attr *attr)
+{
+	return attr->n_segments ? attr->segments[0].data : NULL;
+}
+
 static int open_model(sluice_job *job, const sluice_model_attr *given, void *params,
 		      sluice_model **model_out)
 {
@@ -474,6 +486,7 @@ static int open_model(sluice_job *job, const sluice_model_attr *given, void *par
 	model->job = job;
 	error_hold(); /* until collective_agree() knows which other ranks have this error */
 	const int wrong = model_take_attributes(given, "sluice_model_open", attr);
+	attr->device_shards |= !strcmp(job->settings.shards, "device");
 	if ((rc = on_device_open(model, attr->stream))) {
 		error_release(LOG_ERROR);
 		free(model->worker);
@@ -504,6 +517,8 @@ static int open_model(sluice_job *job, const sluice_model_attr *given, void *par
 		rc = open_regions(model);
 		if (!rc)
 			rc = shards_open(model);
+		if (!rc && attr->device_shards)
+			rc = shard_devices_open(model, params ? params : first_piece(attr));
 		if (!rc && sluice_is_worker(job))
 			rc = worker_open(model);
 		rc = collective_agree(job, rc, "open the model");

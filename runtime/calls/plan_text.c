@@ -292,13 +292,14 @@ static void say_columns(struct text *t, enum path from, enum path end, uint64_t 
 		[PATH_UNEVEN] = "workers may run out of gradients, and call sluice_join()",
 		[PATH_RULES] = "tensors may have a learning rate and decay of their own",
 		[PATH_PARAM_TYPE] = "the program's parameters may have 16 bits",
+		[PATH_DEVICE_SHARDS] = "shards may sum, update and publish on a GPU",
 	};
 	const int copied = (traits & TRAITS_OF_WHOLE_GRADIENTS) != 0;
 
 	for (enum path p = from; p < end; p++) {
 		const char *why = plan_why_not(p, traits);
 
-		say(t, "  %-11s %-3s %s%s\n", plan_path_names[p], why ? "no:" : "yes",
+		say(t, "  %-13s %-3s %s%s\n", plan_path_names[p], why ? "no:" : "yes",
 		    why ? why : what[p],
 		    !why && copied && p == PATH_RANGES ?
 			    ": the first range takes memory for a copy of the whole gradient" :

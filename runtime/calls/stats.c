@@ -54,8 +54,11 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 		now.residual_norm = sqrt(sum);
 	}
 	if (size >=
-	    offsetof(sluice_model_stats, shard_residual_norm) + sizeof now.shard_residual_norm)
+	    offsetof(sluice_model_stats, shard_residual_norm) + sizeof now.shard_residual_norm) {
+		if ((rc = shard_devices_fetch(model)))
+			return rc;
 		shard_norms(model, &now);
+	}
 	memcpy(stats, &now, size < sizeof now ? size : sizeof now);
 	return 0;
 }

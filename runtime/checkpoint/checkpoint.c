@@ -47,6 +47,16 @@ static int check_versions(const struct contents *c, const struct meeting *m)
 
 /* ---- checkpoint ------------------------------------------------------------ */
 
+/* What GPUs keep comes to the host's vectors. */
+static int fetch_kept(sluice_model *model)
+{
+	int rc = on_device_fetch_residual(model);
+
+	if (!rc)
+		rc = on_device_fetch_velocity(model);
+	return rc ? rc : shard_devices_fetch(model);
+}
+
 /* The shards are idle until this call returns on every worker. Their vectors are therefore read
  * without the token, so that heartbeats continue while the disk works. */
 static int write_own_file(struct meeting *m)
@@ -55,9 +65,7 @@ static int write_own_file(struct meeting *m)
 	struct contents contents;
 	struct checkpoint_sum sum = { 0 };
 	struct checkpoint_identity identity = identity_of(m);
-	int rc = on_device_fetch_residual(m->model);
-	if (!rc)
-		rc = on_device_fetch_velocity(m->model);
+	int rc = fetch_kept(m->model);
 	if (rc)
 		return rc;
 	progress_take(m->model->job);
@@ -410,9 +418,7 @@ static int fill_state(struct meeting *m, uint8_t *state, size_t bytes)
 {
 	struct checkpoint_identity identity = identity_of(m);
 	struct contents contents;
-	int rc = on_device_fetch_residual(m->model);
-	if (!rc)
-		rc = on_device_fetch_velocity(m->model);
+	int rc = fetch_kept(m->model);
 	if (rc)
 		return rc;
 	progress_take(m->model->job);

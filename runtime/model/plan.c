@@ -7,11 +7,17 @@
 /* ---- the table -------------------------------------------------------------- */
 
 const char *const plan_path_names[PATHS] = {
-	[PATH_FOLD] = "fold",           [PATH_DENSE_PUSH] = "dense push",
-	[PATH_DENSE_SUM] = "dense sum", [PATH_DENSE_PULL] = "dense pull",
-	[PATH_DEVICE] = "device",       [PATH_ACCUMULATOR] = "accumulator",
-	[PATH_RANGES] = "ranges",       [PATH_UNEVEN] = "uneven",
-	[PATH_RULES] = "rules",         [PATH_PARAM_TYPE] = "param_type",
+	[PATH_FOLD] = "fold",
+	[PATH_DENSE_PUSH] = "dense push",
+	[PATH_DENSE_SUM] = "dense sum",
+	[PATH_DENSE_PULL] = "dense pull",
+	[PATH_DEVICE] = "device",
+	[PATH_ACCUMULATOR] = "accumulator",
+	[PATH_RANGES] = "ranges",
+	[PATH_UNEVEN] = "uneven",
+	[PATH_RULES] = "rules",
+	[PATH_PARAM_TYPE] = "param_type",
+	[PATH_DEVICE_SHARDS] = "device_shards",
 };
 
 const char *const plan_trait_names[TRAITS] = {
@@ -47,6 +53,7 @@ const char *const plan_trait_names[TRAITS] = {
 	[TRAIT_HOST_SELECTOR] = "selector unknown to devices",
 	[TRAIT_ROUNDED_WHOLE] = "up=all in round",
 	[TRAIT_DRAWN_GRID] = "grid of drawn values",
+	[TRAIT_HOST_DOWN] = "delta that devices do not make",
 	[TRAIT_SELECTOR_ADDS_NOT] = "selector that does not add",
 	[TRAIT_HALF_GRADIENTS] = "gradients of 16 or 8 bits",
 	[TRAIT_ELASTIC] = "on_failure=continue",
@@ -54,6 +61,7 @@ const char *const plan_trait_names[TRAITS] = {
 	[TRAIT_MEASURED] = "sluice_measure() is on",
 	[TRAIT_ACCUMULATES] = "sluice_accumulator() was called",
 	[TRAIT_DEVICE_SELECTS] = "gradient selected on a device",
+	[TRAIT_SHARD_ON_DEVICE] = "the shard is on a device",
 	[TRAIT_COUNTED] = "some messages are summed",
 };
 
@@ -76,6 +84,7 @@ static const char asynchronous[] = "when=async exchanges with one worker at a ti
 static const char pushes_parameters[] = "update=average pushes parameters";
 static const char at_parameters[] = "the signal looks back at parameters";
 static const char when_not_always[] = "when= asks for local or lazy steps";
+static const char shard_keeps[] = "the shard keeps the sum of what workers sent before";
 static const char order[] = "floats in messages are little-endian";
 
 const char *const plan_refusals[TRAITS][PATHS] = {
@@ -101,7 +110,8 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 			[PATH_DEVICE] = device_adds,
 			[PATH_ACCUMULATOR] = made_of_each,
 			[PATH_PARAM_TYPE] = at_parameters },
-	[TRAIT_INNOVATION] = { [PATH_FOLD] = added_apart,
+	[TRAIT_INNOVATION] = { [PATH_DEVICE_SHARDS] = shard_keeps,
+			       [PATH_FOLD] = added_apart,
 			       [PATH_DENSE_PUSH] = two_passes,
 			       [PATH_DENSE_SUM] = "a push is added to the sum of earlier ones",
 			       [PATH_DENSE_PULL] = "when=lazy looks at each change of the model",
@@ -137,7 +147,8 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 			     [PATH_ACCUMULATOR] = no_sum },
 	[TRAIT_NO_UPDATE] = { [PATH_RULES] = "with update=none the program has an optimizer of its "
 					     "own" },
-	[TRAIT_AVERAGE] = { [PATH_DEVICE] = device_adds,
+	[TRAIT_AVERAGE] = { [PATH_DEVICE_SHARDS] = pushes_parameters,
+			    [PATH_DEVICE] = device_adds,
 			    [PATH_ACCUMULATOR] = pushes_parameters,
 			    [PATH_RANGES] = over_the_whole,
 			    [PATH_UNEVEN] = pushes_parameters,
@@ -151,34 +162,43 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 	[TRAIT_PERIOD] = { [PATH_ACCUMULATOR] = "when=every makes a step of each gradient" },
 	[TRAIT_OWN_MODEL] = { [PATH_FOLD] = "the gradients of a period are summed apart",
 			      [PATH_DENSE_PUSH] = "the gradients of a period are summed first" },
-	[TRAIT_LAZY] = { [PATH_DEVICE] = device_whole,
+	[TRAIT_LAZY] = { [PATH_DEVICE_SHARDS] = shard_keeps,
+			 [PATH_DEVICE] = device_whole,
 			 [PATH_RANGES] = over_the_whole,
 			 [PATH_UNEVEN] = when_not_always,
 			 [PATH_RULES] = when_not_always },
-	[TRAIT_ASYNC] = { [PATH_DENSE_PUSH] = asynchronous,
+	[TRAIT_ASYNC] = { [PATH_DEVICE_SHARDS] = asynchronous,
+			  [PATH_DENSE_PUSH] = asynchronous,
 			  [PATH_DENSE_SUM] = asynchronous,
 			  [PATH_DENSE_PULL] = asynchronous,
 			  [PATH_DEVICE] = device_whole,
 			  [PATH_RANGES] = over_the_whole,
 			  [PATH_UNEVEN] = "with when=async workers need not make equal numbers of "
 					  "steps" },
-	[TRAIT_AUTO] = { [PATH_DEVICE] = device_whole },
-	[TRAIT_LEADER] = { [PATH_DENSE_PUSH] = agreed,
+	[TRAIT_AUTO] = { [PATH_DEVICE_SHARDS] = "recipe=auto chooses by times of the host",
+			 [PATH_DEVICE] = device_whole },
+	[TRAIT_LEADER] = { [PATH_DEVICE_SHARDS] = agreed,
+			   [PATH_DENSE_PUSH] = agreed,
 			   [PATH_DENSE_SUM] = agreed,
 			   [PATH_DENSE_PULL] = agreed,
 			   [PATH_DEVICE] = device_whole },
-	[TRAIT_SKETCH] = { [PATH_DENSE_PUSH] = agreed,
+	[TRAIT_SKETCH] = { [PATH_DEVICE_SHARDS] = agreed,
+			   [PATH_DENSE_PUSH] = agreed,
 			   [PATH_DENSE_SUM] = agreed,
 			   [PATH_DENSE_PULL] = agreed,
 			   [PATH_RULES] = "with up=sketch workers clear what is published of their "
 					  "sum" },
-	[TRAIT_GLOBAL] = { [PATH_DENSE_PUSH] = histograms,
+	[TRAIT_GLOBAL] = { [PATH_DEVICE_SHARDS] = histograms,
+			   [PATH_DENSE_PUSH] = histograms,
 			   [PATH_DENSE_SUM] = histograms,
 			   [PATH_DENSE_PULL] = histograms },
 	[TRAIT_HOST_SELECTOR] = { [PATH_DEVICE] = "this recipe's selection is made on the host" },
 	[TRAIT_ROUNDED_WHOLE] = { [PATH_DEVICE] = "how many bits all values take in round is found "
 						  "on the host" },
 	[TRAIT_DRAWN_GRID] = { [PATH_DEVICE] = "the range of a grid is of what was drawn" },
+	[TRAIT_HOST_DOWN] = { [PATH_DEVICE_SHARDS] = "a GPU makes deltas with down=all, topk or "
+						     "threshold, in f32, f16 or bf16, and without "
+						     "coding=small" },
 	[TRAIT_SELECTOR_ADDS_NOT] = { [PATH_FOLD] = "this selector reads the finished sum" },
 	[TRAIT_HALF_GRADIENTS] = { [PATH_FOLD] = "gradients of 16 or 8 bits are made floats first",
 				   [PATH_DENSE_PUSH] =
@@ -194,6 +214,7 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 	[TRAIT_ACCUMULATES] = { [PATH_DEVICE] =
 					"the residual was given out by sluice_accumulator()" },
 	[TRAIT_DEVICE_SELECTS] = { [PATH_DENSE_PUSH] = "the gradient is on a device" },
+	[TRAIT_SHARD_ON_DEVICE] = { [PATH_DENSE_SUM] = "the shard is on a device" },
 	[TRAIT_COUNTED] = { [PATH_DENSE_SUM] = "some messages of the step are summed already" },
 };
 
@@ -222,6 +243,17 @@ static int device_knows(const struct recipe *recipe)
 		return recipe->memory == MEMORY_RESIDUAL;
 	default: return 0;
 	}
+}
+
+/* Whether a device can make the deltas. */
+static int device_publishes(const struct recipe *recipe)
+{
+	const enum value_type type = recipe->down.values.type;
+	const int select = recipe->down.select;
+
+	return (select == SELECT_ALL || select == SELECT_TOPK || select == SELECT_THRESHOLD) &&
+	       (type == VALUE_F32 || type == VALUE_F16 || type == VALUE_BF16) &&
+	       recipe->coding != CODING_SMALL;
 }
 
 static uint64_t signal_trait(enum signal_kind signal)
@@ -267,6 +299,8 @@ static uint64_t selector_traits(const struct recipe *recipe)
 		traits |= TRAIT(ROUNDED_WHOLE);
 	if (recipe->up.values.type == VALUE_GRID && up->unbiased)
 		traits |= TRAIT(DRAWN_GRID);
+	if (!device_publishes(recipe))
+		traits |= TRAIT(HOST_DOWN);
 	if (!up->adds)
 		traits |= TRAIT(SELECTOR_ADDS_NOT);
 	return traits;

@@ -23,7 +23,8 @@ enum path {
 	PATH_ATTRIBUTES,
 	PATH_UNEVEN = PATH_ATTRIBUTES,
 	PATH_RULES,
-	PATH_PARAM_TYPE, /* parameters of 16 bits */
+	PATH_PARAM_TYPE,    /* parameters of 16 bits */
+	PATH_DEVICE_SHARDS, /* shards on a GPU */
 	PATHS
 };
 
@@ -63,16 +64,18 @@ enum trait {
 	TRAIT_HOST_SELECTOR, /* the device does not have this selector */
 	TRAIT_ROUNDED_WHOLE, /* everything is sent, in values of round */
 	TRAIT_DRAWN_GRID,
+	TRAIT_HOST_DOWN, /* the device does not make this recipe's deltas */
 	TRAIT_SELECTOR_ADDS_NOT,
 	/* Traits of the job and the machine, which plan_make() sets as well. */
 	TRAIT_HALF_GRADIENTS, /* gradients are of 16 bits or 8 */
 	TRAIT_ELASTIC,        /* on_failure=continue */
 	TRAIT_BIG_ENDIAN,
 	/* Traits of the moment, which the caller adds. */
-	TRAIT_MEASURED,       /* sluice_measure() is on */
-	TRAIT_ACCUMULATES,    /* sluice_accumulator() returned the residual */
-	TRAIT_DEVICE_SELECTS, /* this gradient is selected on a device */
-	TRAIT_COUNTED,        /* some messages of the step have already been summed */
+	TRAIT_MEASURED,        /* sluice_measure() is on */
+	TRAIT_ACCUMULATES,     /* sluice_accumulator() returned the residual */
+	TRAIT_DEVICE_SELECTS,  /* this gradient is selected on a device */
+	TRAIT_SHARD_ON_DEVICE, /* the sum of the step is a device's */
+	TRAIT_COUNTED,         /* some messages of the step have already been summed */
 	TRAITS
 };
 #define TRAIT(name) (UINT64_C(1) << TRAIT_##name)

@@ -40,12 +40,30 @@ int update_scales(const struct update *u, unsigned divisor, float lr, float *sha
 	return 1;
 }
 
+/* A decay that is part of what messages of placement "inside" would include. */
+static float decay_of(const struct update *u, float lr)
+{
+	return u->placement == STEP_INSIDE ? u->decay * lr : u->decay;
+}
+
+struct update_factors update_factors_of(const struct update *u, unsigned divisor, float lr)
+{
+	const int mean = u->kind == UPDATE_NONE || u->kind == UPDATE_AVERAGE,
+		  ema = u->kind == UPDATE_EMA;
+
+	return (struct update_factors){ .share = 1.0f / (float)divisor,
+					.decay = decay_of(u, lr),
+					.keep = ema ? 1 - u->alpha : u->momentum,
+					.take = ema ? u->alpha : 1,
+					.by = mean ? 1.0f : -step_of(u, lr) };
+}
+
 /* Handles a piece that stays in the first-level cache from one rule to the next. */
 static void apply_piece(const struct update *u, float *restrict sum, float *restrict velocity,
 			const float *restrict params, size_t n, float share, float step, float lr)
 {
 	const float m = u->momentum;
-	const float decay = u->placement == STEP_INSIDE ? u->decay * lr : u->decay;
+	const float decay = decay_of(u, lr);
 
 	for (size_t i = 0; i < n; i++)
 		sum[i] *= share;

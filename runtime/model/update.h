@@ -31,4 +31,14 @@ struct update update_of_step(const struct update *u, uint64_t step, uint64_t fir
 /* Returns 1 if the change at each coordinate is exactly *by * (sum * *share), so that a sum of zero
  * means no change. Returns 0 if the rule is more complex. */
 int update_scales(const struct update *u, unsigned divisor, float lr, float *share, float *by);
+/* What update_apply() multiplies by where no tensor has a rule of its own, for a device that does
+ * the same: with v the velocity,
+ *
+ *     mean = sum * share, plus decay * params if decay is above 0
+ *     v    = keep * v + take * mean
+ *     sum  = by * mean, by * v (momentum, ema), or by * (mean + keep * v) (nesterov) */
+struct update_factors {
+	float share, decay, keep, take, by;
+};
+struct update_factors update_factors_of(const struct update *u, unsigned divisor, float lr);
 #endif

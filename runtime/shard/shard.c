@@ -5,6 +5,7 @@
  * computes. */
 #include "shard/shard.h"
 #include "base/log.h"
+#include "shard/shard_device.h"
 #include "shard/shard_hooks.h"
 #include <stdio.h>
 #include <string.h>
@@ -15,11 +16,13 @@ static const char *take_pairs(sluice_model *model, struct shard *shard, int work
 			      const struct message *m)
 {
 	const struct entries got = scratch_entries(shard->scratch);
+	const uint32_t *index = m->coding == CODING_DENSE ? NULL : got.index;
 
-	(void)model;
 	(void)worker;
-	reduction_add(&shard->reduction, m->coding == CODING_DENSE ? NULL : got.index, got.value,
-		      m->count);
+	if (shard_device_takes(model, shard))
+		shard_device_add(model, shard, index, got.value, m->count);
+	else
+		reduction_add(&shard->reduction, index, got.value, m->count);
 	return NULL;
 }
 
@@ -162,6 +165,8 @@ static void add_to_copy(const sluice_model *model, struct shard *shard, const st
  * and the job ends. */
 static int answer_change(sluice_model *model, struct shard *shard)
 {
+	if (shard_device_takes(model, shard))
+		return shard_device_answer(model, shard);
 	struct pick pick = pick_down(model, shard);
 	struct message m = publish_delta(model, shard, (uint32_t)pick.n);
 	m.anchor = shard_hooks_mark(shard);
@@ -235,6 +240,16 @@ int shard_advance(sluice_model *model, struct shard *shard)
 
 /* ---- explain --------------------------------------------------------------- */
 
+/* What the GPU is doing for a shard that waits for no worker. */
+static void describe_device(const struct shard *shard, char *text, size_t cap)
+{
+	char stage[256];
+
+	if (shard_device_busy(shard, stage, sizeof stage))
+		snprintf(text, cap, "; shard %u here waits for step %llu of %s", shard->id,
+			 (unsigned long long)shard->version + 1, stage);
+}
+
 /* Names up to four workers whose push of this step has not come; returns how many there are. */
 static int missing_workers(const sluice_model *model, const struct shard *shard, char *who,
 			   size_t cap)
@@ -265,6 +280,8 @@ void shards_describe_waits(const sluice_model *model, char *text, size_t cap)
 			snprintf(text, cap,
 				 "; shard %u here waits for the push of step %llu from %s",
 				 shard->id, (unsigned long long)shard->version + 1, who);
+		else
+			describe_device(shard, text, cap);
 	}
 }
 

@@ -20,6 +20,7 @@
 #include "shard/shard_async.h"
 #include "shard/shard_census.h"
 #include "shard/shard_dense.h"
+#include "shard/shard_device.h"
 
 struct shard {
 	const struct shard_layout *at;
@@ -49,7 +50,8 @@ struct shard {
 	struct agreed *agreed;
 	struct async_shard *async;
 	struct shard_census *census;
-	struct dense_sum *dense; /* always there: any recipe may send all */
+	struct dense_sum *dense;     /* always there: any recipe may send all */
+	struct device_shard *device; /* NULL: all steps are made on the host */
 };
 
 /* What was not published yet; NULL where the recipe keeps nothing. */

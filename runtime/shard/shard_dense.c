@@ -36,10 +36,11 @@ struct dense_sum {
 #define NONE_BAD UINT32_MAX
 
 /* Both ways and the state of this step allow it. The workers may still send something else. */
-static int expected(const sluice_model *model, struct shard *shard)
+static int expected(sluice_model *model, struct shard *shard)
 {
 	const uint64_t version = shard->version + 1,
 		       live = (gather_counted(shard) ? TRAIT(COUNTED) : 0) |
+			      (shard_device_takes(model, shard) ? TRAIT(SHARD_ON_DEVICE) : 0) |
 			      (model->measure.on ? TRAIT(MEASURED) : 0);
 	struct dense_sum *dense = shard->dense;
 

@@ -31,6 +31,7 @@ void shard_restart(sluice_model *model, struct shard *shard, uint64_t version)
 	candidates_forget(compressor_candidates(shard->compressor));
 	inboxes_restart(model, shard);
 	gather_restart(shard);
+	shard_device_restart(model, shard);
 	shard_hooks_restart(model, shard);
 }
 

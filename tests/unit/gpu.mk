@@ -7,7 +7,7 @@ AM_CPPFLAGS += -DEMULATED_MODULE=\"$(abs_top_builddir)/.libs/libsluice_emulated.
 slow_in_valgrind = tests/unit/test_gpu_select tests/unit/test_gpu_gradient tests/unit/test_gpu_fold \
 	tests/unit/test_gpu_messages tests/unit/test_gpu_step tests/unit/test_gpu_failing tests/unit/test_gpu_enqueue \
 	tests/unit/test_gpu_late tests/unit/test_gpu_in_place tests/unit/test_gpu_approximate tests/unit/test_gpu_sketch \
-	tests/unit/test_gpu_capture tests/unit/test_gpu_dense
+	tests/unit/test_gpu_capture tests/unit/test_gpu_dense tests/unit/test_gpu_shard
 on_emulated_gpu = \
 	tests/unit/test_device \
 	tests/unit/test_gpu_approximate \
@@ -22,6 +22,7 @@ on_emulated_gpu = \
 	tests/unit/test_gpu_messages \
 	tests/unit/test_gpu_segments \
 	tests/unit/test_gpu_select \
+	tests/unit/test_gpu_shard \
 	tests/unit/test_gpu_sketch \
 	tests/unit/test_gpu_step
 check_PROGRAMS += $(on_emulated_gpu) tests/unit/test_gpu_plan
@@ -50,6 +51,7 @@ tests_unit_test_gpu_enqueue_SOURCES = tests/unit/test_gpu_enqueue.c $(gpu_lag)
 tests_unit_test_gpu_failing_SOURCES = tests/unit/test_gpu_failing.c tests/unit/scratch.h $(gpu_step)
 tests_unit_test_gpu_in_place_SOURCES = tests/unit/test_gpu_in_place.c $(gpu_rank)
 tests_unit_test_gpu_late_SOURCES = tests/unit/test_gpu_late.c $(gpu_lag)
+tests_unit_test_gpu_shard_SOURCES = tests/unit/test_gpu_shard.c tests/unit/scratch.h $(gpu_step)
 tests_unit_test_gpu_step_SOURCES = tests/unit/test_gpu_step.c tests/unit/narrow.h $(gpu_step)
 
 # Its name and version give it the soname of CUDA's driver.

@@ -206,6 +206,21 @@ static int may_narrow_params(const struct asked *a)
 	return r->update != UPDATE_AVERAGE && !recipe_pairs(r) && !recipe_looks_back(r);
 }
 
+static int may_be_on_device(const struct asked *a)
+{
+	const struct recipe *r = &a->recipe;
+	const enum value_type type = r->down.values.type;
+	const struct selection_kind *up = &selection_kinds[r->up.select],
+				    *down = &selection_kinds[r->down.select];
+
+	return (r->down.select == SELECT_ALL || r->down.select == SELECT_TOPK ||
+		r->down.select == SELECT_THRESHOLD) &&
+	       (type == VALUE_F32 || type == VALUE_F16 || type == VALUE_BF16) &&
+	       r->coding == CODING_FAST && r->signal != SIGNAL_INNOVATION &&
+	       (r->when == WHEN_ALWAYS || r->when == WHEN_EVERY) && r->update != UPDATE_AVERAGE &&
+	       !r->automatic && up->exchange == EXCHANGE_OWN && !up->global && !down->global;
+}
+
 static int (*const may[PATHS])(const struct asked *a) = {
 	[PATH_FOLD] = may_fold,
 	[PATH_DENSE_PUSH] = may_push_dense,
@@ -217,6 +232,7 @@ static int (*const may[PATHS])(const struct asked *a) = {
 	[PATH_UNEVEN] = may_be_uneven,
 	[PATH_RULES] = may_have_rules,
 	[PATH_PARAM_TYPE] = may_narrow_params,
+	[PATH_DEVICE_SHARDS] = may_be_on_device,
 };
 
 static void plan__any_recipe_and_path__is_taken_or_has_its_reason(void **state)
@@ -373,7 +389,7 @@ static void sluice_plan__each_method__names_its_recipe_and_each_path_with_its_re
 		for (int p = 0; p < PATHS; p++) {
 			const char *why = plan_why_not(p, a.rule.traits);
 
-			snprintf(line, sizeof(line), "\n  %-11s %-3s %s", plan_path_names[p],
+			snprintf(line, sizeof(line), "\n  %-13s %-3s %s", plan_path_names[p],
 				 why ? "no:" : "yes", why ? why : "");
 			if (!strstr(text, line))
 				fail_msg("\"%s\": \"%s\" is missing in %s", recipe, line + 1, text);
@@ -410,16 +426,19 @@ static void sluice_plan__attributes_that_a_recipe_excludes__are_refused_as_at_op
 	static char text[8192];
 
 	(void)state;
-	for (size_t i = 0; i < (RECIPES + n_methods) * 3; i++) {
-		const enum path path = PATH_ATTRIBUTES + i % 3;
-		const struct asked a = ask(recipe_number(i / 3), 1000, VALUE_F32, 0);
+	enum { ATTRIBUTES = PATHS - PATH_ATTRIBUTES };
+
+	for (size_t i = 0; i < (RECIPES + n_methods) * ATTRIBUTES; i++) {
+		const enum path path = PATH_ATTRIBUTES + i % ATTRIBUTES;
+		const struct asked a = ask(recipe_number(i / ATTRIBUTES), 1000, VALUE_F32, 0);
 		const char *why = plan_why_not(path, a.rule.traits);
 		const sluice_model_attr attr = { .size = sizeof(attr),
 						 .count = COUNT,
-						 .recipe = recipe_number(i / 3),
+						 .recipe = recipe_number(i / ATTRIBUTES),
 						 .tensors = &tensor,
 						 .n_tensors = 1,
 						 .uneven = path == PATH_UNEVEN,
+						 .device_shards = path == PATH_DEVICE_SHARDS,
 						 .rules = path == PATH_RULES ? &rule : NULL,
 						 .param_type = path == PATH_PARAM_TYPE ?
 								       SLUICE_F16 :

@@ -4,6 +4,7 @@
 #include "gpu/pack.cu"
 #include "gpu/parts.cu"
 #include "gpu/apply.cu"
+#include "gpu/change.cu"
 #include "gpu/gaussian.cu"
 #include "gpu/draw.cu"
 #include "gpu/fold.cu"

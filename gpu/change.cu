@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The update rule of a shard, as update_apply() has it (runtime/model/update.c). One thread handles
+ * each coordinate, with the roundings of the CPU in the CPU's order, so the bits are the same. 256
+ * threads, any grid, one coordinate per thread and turn. Memory per coordinate: the sum is read and
+ * written, and so is the velocity of a rule that has one; with a decay, the parameters are read. */
+#include "gpu/change.h"
+#include "gpu/tile.h"
+
+KERNEL(change, device_change)
+{
+	for (uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < a.count;
+	     i += (uint64_t)gridDim.x * BLOCK) {
+		float mean = a.sum[i] * a.share, moved;
+
+		if (a.decay > 0)
+			mean = mean + a.decay * a.params[i];
+		if (!a.velocity) {
+			a.sum[i] = a.by * mean;
+			continue;
+		}
+		moved = a.keep * a.velocity[i] + a.take * mean;
+		a.velocity[i] = moved;
+		a.sum[i] = a.by * (a.ahead ? mean + a.keep * moved : moved);
+	}
+}
+
+FROM_C cudaError_t change_load(void)
+{
+	const void *const kernels[] = { (const void *)change };
+
+	return load_kernels(kernels, sizeof(kernels) / sizeof(*kernels));
+}
+
+FROM_C cudaError_t change_enqueue(const struct device_change *args, unsigned grid,
+				  cudaStream_t stream)
+{
+	void *arguments[] = { (void *)args };
+
+	return cudaLaunchKernel((const void *)change, blocks_of(grid), blocks_of(BLOCK), arguments,
+				0, stream);
+}

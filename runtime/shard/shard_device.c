@@ -1,0 +1,515 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See shard_device.h. All shards of a rank share a stream, in which their work is done in the order
+ * in which it was asked for. A shard has the messages of a step added as they come, and then asks
+ * for its change once. The payload arrives in pinned memory, and is copied into the log when it is
+ * complete, so nothing but this rank's host writes where peers read. */
+#include "shard/shard_device.h"
+#include "base/clock.h"
+#include "base/device.h"
+#include "base/error.h"
+#include "base/log.h"
+#include "shard/shard.h"
+#include "shard/shard_hooks.h"
+#include <float.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { ASK_CUDA_EVERY_NS = 10000000 };
+
+enum shard_at {
+	SHARD_STALE,   /* the host's residual and velocity are newer */
+	SHARD_GATHERS, /* messages are added as they come */
+	SHARD_ASKED    /* the change is being made */
+};
+
+struct device_shard {
+	const struct device_ops *ops;
+	void *stream; /* of all shards of the rank */
+	struct device_compressor *compressor;
+	struct memory sum, residual;
+	struct memory velocity, params; /* empty: the update rule needs none */
+	struct memory payload, landing; /* of a delta, on the GPU and in pinned memory */
+	enum shard_at at;
+	int away;            /* this step and those that follow are the host's */
+	struct message head; /* of the change that was asked for */
+	struct device_part part;
+	uint64_t asked_ns; /* when CUDA was asked whether it failed */
+};
+
+/* ---- the device of the calling thread ---------------------------------------- */
+
+static void shard_enter(const struct device_shard *d, struct device_scope *scope)
+{
+	device_scope_begin(d->sum.address, d->stream, scope);
+}
+
+static int shard_fails(sluice_model *model, const struct shard *shard)
+{
+	sluice_job *job = model->job;
+
+	return job_fail(job, SLUICE_EGPU, job->rank,
+			"shard %u of %s failed on its GPU at step %llu: %s; start the job again, "
+			"from a checkpoint if there is one",
+			shard->id, rank_text(job, job->rank),
+			(unsigned long long)shard->version + 1, shard->device->ops->error());
+}
+
+/* ---- opening and closing ------------------------------------------------------ */
+
+static size_t vector_bytes_of(const struct shard *shard)
+{
+	return shard->at->span * sizeof(float);
+}
+
+static int open_device_compressor(const sluice_model *model, struct shard *shard)
+{
+	struct device_shard *d = shard->device;
+	struct device_span *exempt = calloc(shard->n_spans + 1, sizeof *exempt);
+	struct device_shape shape = {
+		.n = shard->at->span,
+		.k = shard->at->down_capacity,
+		.exempt = exempt,
+		.parts = 1,
+		.blocks = (unsigned)model->job->settings.gpu_blocks,
+		.landed = layout_largest(&model->layout, model->job->rank).room
+	};
+
+	if (!exempt)
+		return fail(SLUICE_ENOMEM, "no memory for %zu spans", shard->n_spans);
+	for (size_t i = 0; i < shard->n_spans; i++)
+		if (shard->spans[i].exempt)
+			exempt[shape.n_exempt++] = (struct device_span){
+				(uint32_t)shard->spans[i].begin, (uint32_t)shard->spans[i].end
+			};
+	const int rc = d->ops->find(d->sum.address, &shape.device) < 0 ||
+		       d->ops->open(&shape, &d->compressor);
+	free(exempt);
+	return rc ? device_fail(d->ops, "opening a shard on a GPU") : 0;
+}
+
+static int open_on_device(const sluice_model *model, struct shard *shard,
+			  const struct device_ops *ops, void *stream)
+{
+	struct device_shard *d = shard->device = calloc(1, sizeof *d);
+	const size_t bytes = vector_bytes_of(shard), payload = shard->at->delta_bytes;
+
+	if (!d)
+		return fail(SLUICE_ENOMEM, "no memory for shard %u", shard->id);
+	d->ops = ops;
+	d->stream = stream;
+	if (ops->alloc(MEMORY_DEVICE, bytes, &d->sum) ||
+	    ops->alloc(MEMORY_DEVICE, bytes, &d->residual) ||
+	    (shard->velocity && ops->alloc(MEMORY_DEVICE, bytes, &d->velocity)) ||
+	    (model->update.decay > 0 && ops->alloc(MEMORY_DEVICE, bytes, &d->params)) ||
+	    ops->alloc(MEMORY_DEVICE, payload, &d->payload) ||
+	    ops->alloc(MEMORY_HOST, payload, &d->landing))
+		return device_fail(ops, "a shard on a GPU");
+	d->part = (struct device_part){ .span = shard->at->span,
+					.capacity = shard->at->down_capacity,
+					.payload = d->payload.address,
+					.copy = d->landing.address };
+	return open_device_compressor(model, shard);
+}
+
+/* Makes the GPU of params current, or the one of this rank. *before is to be given to leave(), if
+ * *entered. */
+static int choose_for_shards(const void *params, const struct device_ops **ops, int *entered,
+			     int *before)
+{
+	const char *why = NULL;
+	char text[256];
+	int rc = device_of(params, ops);
+
+	*entered = 0;
+	if (rc)
+		return rc;
+	if (*ops) {
+		*entered = (*ops)->enter(params, before);
+		return 0;
+	}
+	*ops = device_load(&why);
+	if (!*ops)
+		return fail(SLUICE_EGPU, "sluice_model_open: device_shards=1, but %s", why);
+	if ((*ops)->choose(text, sizeof text))
+		return device_fail(*ops, "sluice_model_open: device_shards=1");
+	log_line(LOG_INFO, "runtime", "shards are on %s", text);
+	return 0;
+}
+
+int shard_devices_open(sluice_model *model, const void *params)
+{
+	const struct device_ops *ops = NULL;
+	void *stream = NULL;
+	int entered, before, rc;
+
+	if (!model->n_own)
+		return 0;
+	if ((rc = choose_for_shards(params, &ops, &entered, &before)))
+		return rc;
+	rc = ops->stream_open(&stream) ? device_fail(ops, "a stream for shards") : 0;
+	for (uint32_t i = 0; i < model->n_own && !rc; i++)
+		rc = open_on_device(model, &model->shards[i], ops, stream);
+	if (stream && !model->shards[0].device)
+		ops->stream_close(stream);
+	if (entered)
+		ops->leave(before);
+	return rc;
+}
+
+static void shard_becomes(sluice_model *model, struct device_shard *d, enum shard_at at)
+{
+	const int more = (at == SHARD_ASKED) - (d->at == SHARD_ASKED);
+
+	d->at = at;
+	if (more)
+		progress_unannounced(model->job, more);
+}
+
+static int poll_change(struct device_shard *d)
+{
+	const uint64_t now = now_ns();
+	const int asks = now - d->asked_ns > ASK_CUDA_EVERY_NS;
+
+	if (asks)
+		d->asked_ns = now;
+	return d->ops->poll(d->compressor, asks, d->stream);
+}
+
+static void close_on_device(sluice_model *model, struct shard *shard, uint64_t until)
+{
+	struct device_shard *d = shard->device;
+	const struct device_ops *ops = d->ops;
+	struct device_scope scope;
+
+	shard_enter(d, &scope);
+	while (d->at == SHARD_ASKED && !poll_change(d) && now_ns() < until)
+		progress_nap(); /* only after a failure: the memory may still be written to */
+	progress_take(model->job);
+	shard_becomes(model, d, SHARD_STALE);
+	shard->device = NULL;
+	progress_release(model->job);
+	ops->close(&d->compressor);
+	ops->release(&d->sum);
+	ops->release(&d->residual);
+	ops->release(&d->velocity);
+	ops->release(&d->params);
+	ops->release(&d->payload);
+	ops->release(&d->landing);
+	free(d);
+	device_scope_end(&scope, 0);
+}
+
+void shard_devices_close(sluice_model *model)
+{
+	const uint64_t until = now_ns() + model->job->budget.wait_timeout_ns;
+	const struct device_ops *ops = NULL;
+	void *stream = NULL;
+
+	for (uint32_t i = 0; i < model->n_own; i++) {
+		if (!model->shards[i].device)
+			continue;
+		ops = model->shards[i].device->ops;
+		stream = model->shards[i].device->stream;
+		close_on_device(model, &model->shards[i], until);
+	}
+	if (ops)
+		ops->stream_close(stream);
+}
+
+/* ---- what is kept -------------------------------------------------------------- */
+
+static int fetch_vector(struct device_shard *d, float *to, const struct memory *from, size_t bytes)
+{
+	return to && from->address && d->ops->copy(to, from->address, bytes, d->stream);
+}
+
+/* Residual and velocity, where those of the GPU are newer. */
+static int fetch_one(const struct shard *shard)
+{
+	struct device_shard *d = shard->device;
+	const size_t bytes = vector_bytes_of(shard);
+	struct device_scope scope;
+	int rc;
+
+	if (!d || d->at == SHARD_STALE)
+		return 0;
+	shard_enter(d, &scope);
+	rc = fetch_vector(d, shard_residual(shard), &d->residual, bytes) ||
+	     fetch_vector(d, shard->velocity, &d->velocity, bytes) || d->ops->wait(d->stream);
+	return device_scope_end(&scope, rc ? device_fail(d->ops, "a shard on a GPU") : 0);
+}
+
+int shard_devices_fetch(sluice_model *model)
+{
+	int rc = 0;
+
+	progress_take(model->job);
+	for (uint32_t i = 0; i < model->n_own && !rc; i++)
+		rc = fetch_one(&model->shards[i]);
+	progress_release(model->job);
+	return rc;
+}
+
+void shard_device_restart(sluice_model *model, struct shard *shard)
+{
+	if (shard->device)
+		shard_becomes(model, shard->device, SHARD_STALE);
+}
+
+/* Enqueues what the first step after an opening or a restore begins with. */
+static int take_up_kept(struct shard *shard)
+{
+	struct device_shard *d = shard->device;
+	const struct device_ops *ops = d->ops;
+	const size_t bytes = vector_bytes_of(shard);
+	const float *residual = shard_residual(shard);
+
+	if (ops->zero(d->sum.address, bytes, d->stream) ||
+	    (residual ? ops->copy(d->residual.address, residual, bytes, d->stream) :
+			ops->zero(d->residual.address, bytes, d->stream)) ||
+	    (d->velocity.address &&
+	     ops->copy(d->velocity.address, shard->velocity, bytes, d->stream)) ||
+	    (d->params.address && ops->copy(d->params.address, shard->copy, bytes, d->stream)))
+		return -1;
+	d->at = SHARD_GATHERS;
+	return 0;
+}
+
+/* sluice_measure() looks at the whole change of a shard, on the host. */
+int shard_device_takes(sluice_model *model, struct shard *shard)
+{
+	struct device_shard *d = shard->device;
+
+	if (!d)
+		return 0;
+	if (d->away == model->measure.on || d->at == SHARD_ASKED || gather_counted(shard))
+		return !d->away;
+	if (fetch_one(shard)) {
+		shard_fails(model, shard);
+		return 1;
+	}
+	d->away = model->measure.on;
+	d->at = SHARD_STALE;
+	return !d->away;
+}
+
+/* ---- a step --------------------------------------------------------------------- */
+
+/* Adds a list to a vector on the GPU, by way of pinned memory. */
+static int apply_list(struct device_shard *d, float *vector, const uint32_t *index,
+		      const float *value, uint32_t count)
+{
+	uint32_t *to_index;
+	float *to_value;
+
+	if (!count)
+		return 0;
+	if (d->ops->land(d->compressor, count, &to_index, &to_value, d->stream))
+		return -1;
+	if (index)
+		memcpy(to_index, index, count * sizeof *index);
+	memcpy(to_value, value, count * sizeof *value);
+	return d->ops->apply(d->compressor, vector, index ? to_index : NULL, to_value, count, 0,
+			     d->stream);
+}
+
+int shard_device_add(sluice_model *model, struct shard *shard, const uint32_t *index,
+		     const float *value, uint32_t count)
+{
+	struct device_shard *d = shard->device;
+	struct device_scope scope;
+	int rc;
+
+	shard_enter(d, &scope);
+	rc = (d->at == SHARD_STALE && take_up_kept(shard)) ||
+	     apply_list(d, d->sum.address, index, value, count);
+	device_scope_end(&scope, 0);
+	return rc ? shard_fails(model, shard) : 0;
+}
+
+/* How the change of this step is selected: as pick_down() in shard.c. */
+static struct device_select select_change(const sluice_model *model, const struct shard *shard,
+					  const struct step_rule *rule)
+{
+	const struct recipe *recipe = &model->recipe;
+	const struct device_shard *d = shard->device;
+	const uint32_t of = shard->at->span - shard->at->exempt;
+	const uint64_t k = shard_hooks_count(model, shard, rule->down, of);
+	const int by_level = rule->all_down || recipe->down.select == SELECT_THRESHOLD;
+
+	return (struct device_select){ .residual = d->residual.address,
+				       .grad = d->sum.address,
+				       .grad_type = VALUE_F32,
+				       .grad_scale = 1,
+				       .scale = 1,
+				       .judge = DEVICE_JUDGE_LATE,
+				       .fresh = !shard_residual(shard),
+				       .k = k ? k : schedule_count(rule->down, of),
+				       .by_level = by_level,
+				       .level = rule->all_down ? 0 : recipe->down.level };
+}
+
+/* The sum becomes the change. Where the rule is one factor, the selection's own pass multiplies. */
+static int enqueue_change(const sluice_model *model, const struct shard *shard,
+			  struct device_select *select)
+{
+	struct device_shard *d = shard->device;
+	const struct update update = update_of_step(&model->update, shard->version + 1,
+						    shard->at->begin);
+	const unsigned divisor = (unsigned)gather_counted(shard);
+	const struct update_factors f = update_factors_of(&update, divisor, gather_lr(shard));
+	const struct device_change call = { .sum = d->sum.address,
+					    .velocity = d->velocity.address,
+					    .params = d->params.address,
+					    .count = shard->at->span,
+					    .share = f.share,
+					    .decay = f.decay,
+					    .keep = f.keep,
+					    .take = f.take,
+					    .by = f.by,
+					    .ahead = update.kind == UPDATE_NESTEROV };
+	float share, by;
+
+	if (update_scales(&update, divisor, gather_lr(shard), &share, &by) &&
+	    (by == 1 || by == -1 || share == 1)) {
+		select->scale = by * share;
+		return 0;
+	}
+	return d->ops->change(d->compressor, &call, d->stream);
+}
+
+static int ask_for_change(sluice_model *model, struct shard *shard)
+{
+	struct device_shard *d = shard->device;
+	const struct step_rule rule = model_rule(model, shard->version + 1, shard->chosen);
+	struct device_push push = { .payload = rule.all_down && rule.all_up ? DEVICE_DENSE :
+									      DEVICE_PAIRS,
+				    .select = select_change(model, shard, &rule),
+				    .settle = 1,
+				    .parts = &d->part };
+
+	d->head = publish_delta(model, shard, 0);
+	d->head.anchor = shard_hooks_mark(shard);
+	push.values = (struct device_values){ .type = (int)d->head.values.type };
+	d->asked_ns = now_ns();
+	/* Simulated ranks would wait for one that waits for no rank. */
+	if ((d->at == SHARD_STALE && take_up_kept(shard)) ||
+	    enqueue_change(model, shard, &push.select) ||
+	    d->ops->push(d->compressor, &push, d->stream) ||
+	    (model->job->seat && d->ops->wait(d->stream)))
+		return -1;
+	shard_becomes(model, d, SHARD_ASKED);
+	return 0;
+}
+
+/* ---- what became of it ------------------------------------------------------------ */
+
+/* The first coordinate of the residual that is not finite; 0 if that cannot be found out. */
+static uint32_t first_bad(const struct shard *shard)
+{
+	struct device_shard *d = shard->device;
+	float *here = malloc(vector_bytes_of(shard));
+	size_t at = 0;
+
+	if (here && !d->ops->copy(here, d->residual.address, vector_bytes_of(shard), d->stream) &&
+	    !d->ops->wait(d->stream))
+		at = first_nonfinite(here, shard->at->span);
+	free(here);
+	return at < shard->at->span ? (uint32_t)at : 0;
+}
+
+/* The copy follows as the workers' parameters will, and so does the GPU's, where the update rule
+ * reads it. */
+static int follow_delta(sluice_model *model, struct shard *shard, const uint8_t *entry)
+{
+	struct device_shard *d = shard->device;
+	const struct message *m = &d->head;
+	const struct entries got = scratch_entries(shard->scratch);
+	const uint32_t *index = m->coding == CODING_DENSE ? NULL : got.index;
+	const char *why;
+
+	if (message_decode(m, entry, got.index, got.value, &why)) {
+		job_fail(model->job, SLUICE_EGPU, model->job->rank,
+			 "the GPU of %s made a delta of shard %u that cannot be read: %s",
+			 rank_text(model->job, model->job->rank), shard->id, why);
+		return 0;
+	}
+	sparse_add(shard->copy, index, got.value, m->count);
+	return d->params.address ? apply_list(d, d->params.address, index, got.value, m->count) : 0;
+}
+
+static int publish_made(sluice_model *model, struct shard *shard, const struct device_sent *sent)
+{
+	struct device_shard *d = shard->device;
+	struct message *m = &d->head;
+	uint8_t *entry = publish_reserve(shard, READERS_EVERYBODY);
+
+	m->coding = (enum index_coding)sent->coding;
+	m->count = m->coding == CODING_DENSE ? shard->at->span : sent->count;
+	m->scale = sent->scale;
+	m->payload_bytes = sent->payload_bytes;
+	memcpy(entry + MESSAGE_HEADER_BYTES, d->landing.address, sent->payload_bytes);
+	publish_commit(model, shard, READERS_EVERYBODY, m, message_head(m, sent->crc, entry));
+	if (follow_delta(model, shard, entry) ||
+	    d->ops->zero(d->sum.address, vector_bytes_of(shard), d->stream))
+		return -1;
+	shard_hooks_step_ends(shard);
+	publish_step_ends(shard);
+	return 0;
+}
+
+/* Returns 1 if the change was published, -1 if the device failed. */
+static int take_made(sluice_model *model, struct shard *shard)
+{
+	struct device_shard *d = shard->device;
+	struct device_selected got;
+	struct device_sent sent;
+
+	if (d->ops->pushed(d->compressor, &got, &sent, d->stream))
+		return -1;
+	shard_becomes(model, d, SHARD_GATHERS);
+	if (got.nonfinite || got.nan || !(got.largest <= FLT_MAX)) {
+		publish_overflowed(model, shard,
+				   got.nonfinite ? (uint32_t)got.first_nonfinite :
+						   first_bad(shard));
+		return 0;
+	}
+	if (!sent.packed || !got.settled) {
+		job_fail(model->job, SLUICE_EGPU, model->job->rank,
+			 "the GPU of %s selected more of shard %u at step %llu than the %u "
+			 "coordinates that a delta has room for",
+			 rank_text(model->job, model->job->rank), shard->id,
+			 (unsigned long long)shard->version + 1, shard->at->down_capacity);
+		return 0;
+	}
+	return publish_made(model, shard, &sent) ? -1 : 1;
+}
+
+int shard_device_answer(sluice_model *model, struct shard *shard)
+{
+	struct device_shard *d = shard->device;
+	struct device_scope scope;
+	int rc = 0;
+
+	shard_enter(d, &scope);
+	if (d->at != SHARD_ASKED)
+		rc = ask_for_change(model, shard);
+	if (!rc)
+		rc = poll_change(d);
+	if (rc > 0)
+		rc = take_made(model, shard);
+	device_scope_end(&scope, 0);
+	if (rc < 0)
+		shard_fails(model, shard);
+	return rc > 0;
+}
+
+int shard_device_busy(const struct shard *shard, char *text, size_t cap)
+{
+	const struct device_shard *d = shard->device;
+
+	if (!d || d->at != SHARD_ASKED)
+		return 0;
+	d->ops->stage(d->compressor, text, cap);
+	return 1;
+}

@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Shards on a GPU (device_shards): two models in one job get the same gradients, the shards of one
+ * of them are on the GPU. Parameters, deltas and what shards keep stay the same bits, over
+ * checkpoints too; what cannot be is refused, and failing calls end the job. */
+#include "gpu_step.h"
+#include "ranks.h"
+#include "scratch.h"
+#include "shard/shard.h"
+#include <float.h>
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+static const sluice_tensor tensors[] = { { "weight", 4100 }, { "bias", 40 }, { "head", 860 } };
+
+static sluice_model_attr attr_of(const char *recipe, int device_shards)
+{
+	return (sluice_model_attr){ .size = sizeof(sluice_model_attr),
+				    .count = COUNT,
+				    .tensors = tensors,
+				    .n_tensors = sizeof tensors / sizeof tensors[0],
+				    .recipe = recipe,
+				    .shards = SHARDS,
+				    .device_shards = device_shards };
+}
+
+/* All vectors that the shards of both models keep, and what their deltas say. */
+static void expect_same_shards(sluice_model *host, sluice_model *gpu)
+{
+	CHECK_OK(shard_devices_fetch(gpu));
+	for (uint32_t i = 0; i < host->n_own; i++) {
+		const struct shard *a = &host->shards[i], *b = &gpu->shards[i];
+
+		CHECK(a->version == b->version && a->published == b->published);
+		for (int k = 0; k < KEPTS; k++) {
+			CHECK(!a->kept.of[k] == !b->kept.of[k]);
+			CHECK(!a->kept.of[k] || !memcmp(a->kept.of[k], b->kept.of[k],
+							a->kept.count * kept_rows[k].element));
+		}
+	}
+}
+
+/* ---- steps ------------------------------------------------------------------- */
+
+struct variant {
+	const char *recipe;
+	int measured_at; /* sluice_measure() is on from this step on, for two steps */
+	int on_gpu;      /* the parameters of the second model are there */
+};
+
+static int pull(sluice_model *model, float *vector)
+{
+	return model->recipe.update == UPDATE_NONE ? sluice_pull_mean(model, vector) :
+						     sluice_pull(model, vector);
+}
+
+static void train_both(int rank, sluice_job *job, const struct variant *v)
+{
+	static float grad[COUNT], params[COUNT], other[COUNT];
+	const struct device_ops *ops = device();
+	struct memory memory = { 0 };
+	float *there = other;
+	sluice_model *host = NULL, *gpu = NULL;
+	sluice_model_attr of_host = attr_of(v->recipe, 0), of_gpu = attr_of(v->recipe, 1);
+
+	memset(params, 0, sizeof params);
+	memset(other, 0, sizeof other);
+	if (v->on_gpu)
+		there = device_vector(ops, &memory);
+	CHECK_OK(sluice_model_open(job, &of_host, params, &host));
+	CHECK_OK(sluice_model_open(job, &of_gpu, there, &gpu));
+	for (int step = 1; step <= STEPS; step++) {
+		const int measured = v->measured_at && step >= v->measured_at &&
+				     step < v->measured_at + 2;
+
+		CHECK_OK(sluice_measure(host, measured));
+		CHECK_OK(sluice_measure(gpu, measured));
+		gradient(grad, rank, step, &(struct shape){ 0 });
+		CHECK_OK(sluice_push(host, grad));
+		CHECK_OK(sluice_push(gpu, grad));
+		CHECK_OK(pull(host, params));
+		CHECK_OK(pull(gpu, there));
+		if (v->on_gpu)
+			expect_on_device(ops, there, params);
+		else
+			CHECK(!memcmp(params, there, sizeof params));
+		CHECK_OK(sluice_barrier(job));
+		expect_same_shards(host, gpu);
+		expect_same_stats(host, gpu, 0);
+		CHECK_OK(sluice_barrier(job));
+	}
+	sluice_model_close(&gpu);
+	sluice_model_close(&host);
+	if (v->on_gpu)
+		ops->release(&memory);
+}
+
+static const struct variant variants[] = {
+	{ .recipe = "up=topk(0.02) down=all memory=residual update=sgd" },
+	{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd", .on_gpu = 1 },
+	{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual(inside) update=sgd" },
+	{ .recipe = "up=topk(0.02),f16 down=topk(0.05),f16 memory=residual update=momentum(0.9)" },
+	{ .recipe = "up=topk(0.1) down=topk(0.05),bf16 memory=residual update=nesterov(0.9)" },
+	{ .recipe = "up=topk(0.02) down=threshold(0.1) memory=residual update=sgd" },
+	{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=momentum(0.5) decay=0.01",
+	  .on_gpu = 1 },
+	{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual(inside) update=sgd decay=0.1" },
+	{ .recipe = "up=topk(0.3) down=all memory=none update=sgd" },
+	{ .recipe = "up=topk(0.02) down=topk(0.05) memory=none update=sgd" },
+	{ .recipe = "up=topk(0.02) down=all memory=residual update=none" },
+	{ .recipe = "up=topk(0.05) down=topk(0.1) memory=residual update=ema(0.3)" },
+	{ .recipe = "up=topk(0.05) down=topk(0.1) memory=residual update=sgd dense=none warmup=3" },
+	{ .recipe = "up=topk(0.02) down=topk(0.1),f16 memory=residual update=sgd reset=3" },
+	{ .recipe = "up=all down=all update=sgd" },
+	{ .recipe = "up=all down=all memory=residual update=momentum(0.9)", .on_gpu = 1 },
+	{ .recipe = "up=all,bf16 down=topk(0.05) memory=residual update=sgd" },
+	{ .recipe = "up=all down=all,f16 memory=residual update=sgd" },
+	{ .recipe = "up=topk(0.02),uniform(4,16) down=topk(0.05) memory=residual update=sgd" },
+	{ .recipe = "up=randk(0.05) down=all memory=residual update=sgd" },
+	{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd when=every(2)" },
+	{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=momentum(0.9)",
+	  .measured_at = 3 },
+	{ .recipe = "up=all down=all update=sgd", .measured_at = 2 },
+};
+
+static int train_variants(int rank, void *argument)
+{
+	device();
+	sluice_job *job = rank_join(NULL);
+
+	(void)argument;
+	for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
+		check_of = variants[i].recipe;
+		train_both(rank, job, &variants[i]);
+	}
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void device_shards__any_recipe__have_the_bits_of_the_host(void **state)
+{
+	(void)state;
+	run_ranks(RANKS, train_variants, NULL);
+}
+
+/* ---- checkpoints --------------------------------------------------------------- */
+
+static const char kept_recipe[] =
+	"up=topk(0.02) down=topk(0.05) memory=residual update=momentum(0.9) decay=0.01";
+
+static void train_from(sluice_model *model, int rank, int first, int last, float *params)
+{
+	static float grad[COUNT];
+
+	for (int step = first; step <= last; step++) {
+		gradient(grad, rank, step, &(struct shape){ 0 });
+		CHECK_OK(sluice_push(model, grad));
+		CHECK_OK(sluice_pull(model, params));
+	}
+}
+
+/* A checkpoint of shards on the GPU is continued by those of the host, and the other way round. */
+static int change_places(int rank, void *argument)
+{
+	static float params[COUNT], last[COUNT];
+	device();
+	sluice_job *job = rank_join(NULL);
+
+	for (int life = 0; life < 4; life++) {
+		/* 0 and 2 save, 1 and 3 restore; 1 and 2 are on the GPU. */
+		const sluice_model_attr attr = attr_of(kept_recipe, life == 1 || life == 2);
+		sluice_model *model = NULL;
+		uint64_t step = 0;
+
+		memset(params, 0, sizeof params);
+		CHECK_OK(sluice_model_open(job, &attr, params, &model));
+		if (life % 2) {
+			CHECK_OK(sluice_restore(model, argument, params, &step));
+			CHECK(step == STEPS / 2);
+		} else {
+			train_from(model, rank, 1, STEPS / 2, params);
+			CHECK_OK(sluice_checkpoint(model, argument));
+		}
+		train_from(model, rank, STEPS / 2 + 1, STEPS, params);
+		CHECK(!life || !memcmp(params, last, sizeof params));
+		memcpy(last, params, sizeof params);
+		sluice_model_close(&model);
+	}
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void checkpoint__of_device_shards__is_that_of_the_host(void **state)
+{
+	char dir[SCRATCH_PATH];
+
+	(void)state;
+	assert_int_equal(scratch_make(dir), 0);
+	run_ranks(2, change_places, dir);
+	scratch_remove(dir);
+}
+
+/* ---- what is refused or fails ----------------------------------------------------- */
+
+static int refuse(int rank, void *argument)
+{
+	static const struct {
+		const char *recipe, *says;
+	} rows[] = {
+		{ "up=topk(0.1) down=topk(0.1),uniform(4) memory=residual", "a GPU makes deltas" },
+		{ "up=topk(0.1) down=randk(0.1) memory=residual", "a GPU makes deltas" },
+		{ "up=topk(0.1) down=all coding=small", "without coding=small" },
+		{ "up=all down=all when=async(3)", "when=async" },
+		{ "up=all down=all when=every(2) update=average", "update=average" },
+		{ "up=sketch(0.1) down=all memory=residual", "agreed support" },
+		{ "up=global(0.1) down=all memory=residual", "histograms" },
+	};
+	static const sluice_tensor_rule rules[] = { { 1, 0 }, { 1, 0 }, { 0.5f, 0 } };
+	static float params[COUNT];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr;
+
+	(void)rank;
+	(void)argument;
+	log_capture();
+	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+		check_of = rows[i].recipe;
+		attr = attr_of(rows[i].recipe, 1);
+		CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EINVAL);
+		CHECK(error_says("device_shards=1 is not possible", rows[i].says));
+	}
+	attr = attr_of(kept_recipe, 1);
+	attr.rules = rules;
+	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EINVAL);
+	CHECK(error_says("device_shards=1 and rules", "leave one of them out"));
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void device_shards__what_a_gpu_does_not_make__is_refused(void **state)
+{
+	(void)state;
+	run_ranks(2, refuse, NULL);
+}
+
+static int open_without_module(int rank, void *argument)
+{
+	static float params[COUNT];
+	const sluice_model_attr attr = attr_of(kept_recipe, 0);
+	sluice_model *model = NULL;
+
+	(void)rank;
+	(void)argument;
+	setenv("SLUICE_GPU", "off", 1);
+	setenv("SLUICE_SHARDS", "device", 1);
+	sluice_job *job = rank_join(NULL);
+	log_capture();
+	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EGPU);
+	CHECK(error_says("device_shards=1, but", "SLUICE_GPU"));
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void device_shards__without_the_module__say_so(void **state)
+{
+	(void)state;
+	run_ranks(2, open_without_module, NULL);
+}
+
+/* Two workers whose sum is beyond the floats, at coordinate 4105. */
+static int overflow(int rank, void *argument)
+{
+	static float grad[COUNT], params[COUNT];
+	sluice_model_attr attr = attr_of(argument, 1);
+	device();
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+
+	(void)rank;
+	log_capture();
+	attr.lr = 1;
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	memset(grad, 0, sizeof grad);
+	grad[4105] = FLT_MAX;
+	int rc = sluice_push(model, grad);
+	if (!rc)
+		rc = sluice_pull(model, params);
+	CHECK(rc == SLUICE_ENUMERIC || rc == SLUICE_EPEER); /* where the shard is, or is not */
+	CHECK(error_says("is NaN or infinite at index 5 of tensor bias", "its sums overflowed"));
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void device_shards__overflowing_sums__are_named(void **state)
+{
+	(void)state;
+	run_ranks(2, overflow, "up=topk(0.02) down=topk(0.05) memory=residual update=sgd");
+	run_ranks(2, overflow, "up=all down=all update=momentum(0.9)");
+}
+
+static void (*fail_later)(unsigned, int);
+
+/* Each call of CUDA of the owner fails in turn, in step 2: all ranks are told of the shard, and
+ * none waits. Where no call failed, the step is made. */
+static int fail_each(int rank, void *argument)
+{
+	enum { CALLS = 60, QUIET = 6 };
+	static float grad[COUNT], params[COUNT];
+	int ended = 0, quiet = 0;
+
+	(void)argument;
+	device();
+	device_look_up("emulated_fail", &fail_later);
+	log_capture();
+	for (unsigned after = 0; after < CALLS && quiet < QUIET; after++) {
+		const sluice_model_attr attr = attr_of(kept_recipe, 1);
+		sluice_job *job = rank_join(NULL);
+		sluice_model *model = NULL;
+		int rc;
+
+		memset(params, 0, sizeof params);
+		CHECK_OK(sluice_model_open(job, &attr, params, &model));
+		train_from(model, rank, 1, 1, params);
+		gradient(grad, rank, 2, &(struct shape){ 0 });
+		/* The shard takes the messages in the order of the ranks, so it begins below. */
+		if (rank == 1)
+			CHECK_OK(sluice_push(model, grad));
+		fail_later(rank == 1 ? after : 1u << 30, 719);
+		CHECK_OK(sluice_barrier(job));
+		if (rank == 0)
+			CHECK_OK(sluice_push(model, grad));
+		rc = sluice_pull(model, params);
+		if (rc == SLUICE_EGPU && error_says("asking whose memory", NULL))
+			rc = sluice_pull(model, params); /* refused before anything was done */
+		fail_later(1u << 30, 0);
+		CHECK(!rc || rc == SLUICE_EGPU || rc == SLUICE_EPEER);
+		CHECK(!rc || error_says("failed on its GPU at step 2", "cudaErrorLaunchFailure"));
+		CHECK(!rc || error_says("of rank 1", "start the job again"));
+		ended += rc != 0;
+		quiet = rc ? 0 : quiet + 1;
+		sluice_model_close(&model);
+		sluice_finalize(&job);
+	}
+	CHECK(ended > 8);
+	CHECK(quiet == QUIET);
+	return 0;
+}
+
+static void device_shards__a_call_of_cuda_fails__all_ranks_are_told(void **state)
+{
+	(void)state;
+	if (device_is_real())
+		skip();
+	run_ranks(2, fail_each, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(device_shards__any_recipe__have_the_bits_of_the_host),
+		cmocka_unit_test(checkpoint__of_device_shards__is_that_of_the_host),
+		cmocka_unit_test(device_shards__what_a_gpu_does_not_make__is_refused),
+		cmocka_unit_test(device_shards__without_the_module__say_so),
+		cmocka_unit_test(device_shards__overflowing_sums__are_named),
+		cmocka_unit_test(device_shards__a_call_of_cuda_fails__all_ranks_are_told),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
