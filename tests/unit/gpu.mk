@@ -51,7 +51,7 @@ tests_unit_test_gpu_enqueue_SOURCES = tests/unit/test_gpu_enqueue.c $(gpu_lag)
 tests_unit_test_gpu_failing_SOURCES = tests/unit/test_gpu_failing.c tests/unit/scratch.h $(gpu_step)
 tests_unit_test_gpu_in_place_SOURCES = tests/unit/test_gpu_in_place.c $(gpu_rank)
 tests_unit_test_gpu_late_SOURCES = tests/unit/test_gpu_late.c $(gpu_lag)
-tests_unit_test_gpu_shard_SOURCES = tests/unit/test_gpu_shard.c tests/unit/scratch.h $(gpu_step)
+tests_unit_test_gpu_shard_SOURCES = tests/unit/test_gpu_shard.c tests/unit/scratch.h $(gpu_lag)
 tests_unit_test_gpu_step_SOURCES = tests/unit/test_gpu_step.c tests/unit/narrow.h $(gpu_step)
 
 # Its name and version give it the soname of CUDA's driver.

@@ -2,7 +2,7 @@
  * Shards on a GPU (device_shards): two models in one job get the same gradients, the shards of one
  * of them are on the GPU. Parameters, deltas and what shards keep stay the same bits, over
  * checkpoints too; what cannot be is refused, and failing calls end the job. */
-#include "gpu_step.h"
+#include "gpu_lag.h"
 #include "ranks.h"
 #include "scratch.h"
 #include "shard/shard.h"
@@ -358,6 +358,77 @@ static void device_shards__a_call_of_cuda_fails__all_ranks_are_told(void **state
 	run_ranks(2, fail_each, NULL);
 }
 
+/* ---- a device that lags ------------------------------------------------------------- */
+
+/* The device works beside the host: what is asked of it is not there when the call returns. */
+static int train_beside(int rank, void *argument)
+{
+	static float grad[COUNT], params[COUNT], other[COUNT];
+	const sluice_model_attr of_host = attr_of(argument, 0), of_gpu = attr_of(argument, 1);
+	sluice_model *host = NULL, *gpu = NULL;
+
+	begin_emulated();
+	sluice_job *job = rank_join(NULL);
+	CHECK_OK(sluice_model_open(job, &of_host, params, &host));
+	CHECK_OK(sluice_model_open(job, &of_gpu, other, &gpu));
+	emulated.lag(BESIDE);
+	for (int step = 1; step <= STEPS; step++) {
+		gradient(grad, rank, step, &(struct shape){ 0 });
+		CHECK_OK(sluice_push(host, grad));
+		CHECK_OK(sluice_push(gpu, grad));
+		CHECK_OK(sluice_pull(host, params));
+		CHECK_OK(sluice_pull(gpu, other));
+		CHECK(!memcmp(params, other, sizeof params));
+	}
+	CHECK_OK(sluice_barrier(job));
+	expect_same_shards(host, gpu);
+	sluice_model_close(&gpu);
+	sluice_model_close(&host);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void device_shards__device_works_beside__have_the_bits_of_the_host(void **state)
+{
+	(void)state;
+	if (device_is_real())
+		skip();
+	run_ranks(2, train_beside, (void *)(uintptr_t)kept_recipe);
+	run_ranks(2, train_beside, "up=all down=all update=sgd");
+}
+
+static int hang(int rank, void *argument)
+{
+	enum { SHORT_MS = 300 };
+	static float grad[COUNT], params[COUNT];
+	const sluice_model_attr attr = attr_of(argument, 1);
+	sluice_model *model = NULL;
+
+	begin_emulated();
+	sluice_job *job = rank_join(NULL);
+	log_capture();
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	gradient(grad, rank, 1, &(struct shape){ 0 });
+	emulated.lag(LAGGING);
+	CHECK_OK(sluice_push(model, grad));
+	be_impatient(job, SHORT_MS);
+	CHECK(sluice_pull(model, params) == SLUICE_ETIMEDOUT);
+	CHECK(error_says("SLUICE_WAIT_TIMEOUT",
+			 "shard 0 here waits for step 1 of GPU 0: its selection (kernels"));
+	sluice_model_close(&model);
+	emulated.lag(AT_ONCE);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void pull__device_of_a_shard_hangs__shard_and_gpu_are_named(void **state)
+{
+	(void)state;
+	if (device_is_real())
+		skip();
+	run_ranks(1, hang, (void *)(uintptr_t)kept_recipe);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -367,6 +438,8 @@ int main(void)
 		cmocka_unit_test(device_shards__without_the_module__say_so),
 		cmocka_unit_test(device_shards__overflowing_sums__are_named),
 		cmocka_unit_test(device_shards__a_call_of_cuda_fails__all_ranks_are_told),
+		cmocka_unit_test(device_shards__device_works_beside__have_the_bits_of_the_host),
+		cmocka_unit_test(pull__device_of_a_shard_hangs__shard_and_gpu_are_named),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
