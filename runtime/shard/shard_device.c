@@ -275,17 +275,49 @@ static int take_up_kept(struct shard *shard)
 	return 0;
 }
 
-/* sluice_measure() looks at the whole change of a shard, on the host. */
+/* What was summed in this step goes on in the host's sum. */
+static int bring_sum(struct shard *shard)
+{
+	struct device_shard *d = shard->device;
+	float *sum = malloc(vector_bytes_of(shard));
+	int rc = 0;
+
+	if (!sum)
+		return fail(SLUICE_ENOMEM, "no memory for the sum of shard %u", shard->id);
+	if (d->ops->copy(sum, d->sum.address, vector_bytes_of(shard), d->stream) ||
+	    d->ops->wait(d->stream))
+		rc = device_fail(d->ops, "a shard on a GPU");
+	else
+		reduction_add(&shard->reduction, NULL, sum, shard->at->span);
+	free(sum);
+	return rc;
+}
+
+static int leave_for_host(struct shard *shard)
+{
+	struct device_scope scope;
+	int rc = fetch_one(shard);
+
+	if (rc || shard->device->at == SHARD_STALE || !gather_counted(shard))
+		return rc;
+	shard_enter(shard->device, &scope);
+	return device_scope_end(&scope, bring_sum(shard));
+}
+
+/* sluice_measure() looks at the whole change of a shard, on the host: from the publication on that
+ * is made next. */
 int shard_device_takes(sluice_model *model, struct shard *shard)
 {
 	struct device_shard *d = shard->device;
+	int rc;
 
 	if (!d)
 		return 0;
-	if (d->away == model->measure.on || d->at == SHARD_ASKED || gather_counted(shard))
+	if (d->away == model->measure.on || d->at == SHARD_ASKED ||
+	    (d->away && gather_counted(shard)))
 		return !d->away;
-	if (fetch_one(shard)) {
-		shard_fails(model, shard);
+	if (!d->away && (rc = leave_for_host(shard))) {
+		job_fail(model->job, rc, model->job->rank, "%s", sluice_last_error());
 		return 1;
 	}
 	d->away = model->measure.on;

@@ -21,8 +21,8 @@ int shard_devices_fetch(sluice_model *model);
 
 /* The host's vectors are newer: the next step begins with them. */
 void shard_device_restart(sluice_model *model, struct shard *shard);
-/* Whether the step under way, or, before its first message is counted, the next one, is made on the
- * GPU. */
+/* Whether messages are added, and the change is made, on the GPU now. Where sluice_measure() was
+ * called, what was added so far moves to the host. */
 int shard_device_takes(sluice_model *model, struct shard *shard);
 /* Adds one message, as reduction_add(). Returns -1 if the job has failed. */
 int shard_device_add(sluice_model *model, struct shard *shard, const uint32_t *index,

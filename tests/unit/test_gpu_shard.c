@@ -11,6 +11,7 @@
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
+#include <unistd.h>
 #include <cmocka.h>
 
 static const sluice_tensor tensors[] = { { "weight", 4100 }, { "bias", 40 }, { "head", 860 } };
@@ -200,6 +201,62 @@ static void checkpoint__of_device_shards__is_that_of_the_host(void **state)
 	assert_int_equal(scratch_make(dir), 0);
 	run_ranks(2, change_places, dir);
 	scratch_remove(dir);
+}
+
+/* ---- servers, and workers that are lost ---------------------------------------------- */
+
+enum { WORKERS = 3, SERVER = WORKERS, VICTIM = 1, LOST_AT = 3 };
+
+static void train_or_die(sluice_job *job, sluice_model *model, int rank, float *params)
+{
+	static float grad[COUNT];
+
+	for (int step = 1; step <= STEPS; step++) {
+		gradient(grad, rank, step, &(struct shape){ 0 });
+		CHECK_OK(sluice_push(model, grad));
+		if (rank == VICTIM && step == LOST_AT)
+			_exit(0);
+		CHECK_OK(sluice_pull(model, params));
+	}
+	CHECK(sluice_living(job) == WORKERS - 1);
+}
+
+/* The shards are those of a dedicated server, which has no parameters that name a GPU. */
+static int lose_worker(int rank, void *argument)
+{
+	static float params[COUNT];
+	const sluice_job_attr attr_of_job = { .size = sizeof attr_of_job,
+					      .servers = 1,
+					      .on_failure = SLUICE_CONTINUE };
+	const sluice_model_attr attr = attr_of(kept_recipe, rank == SERVER);
+	sluice_model *model = NULL;
+
+	uint64_t *digests = argument;
+
+	device();
+	log_capture();
+	sluice_job *job = rank_join(&attr_of_job);
+	CHECK_OK(sluice_model_open(job, &attr, rank == SERVER ? NULL : params, &model));
+	if (rank == SERVER) {
+		CHECK_OK(sluice_serve(model));
+		CHECK(model->shards[0].version == STEPS);
+		CHECK(model->shards[0].device);
+	} else {
+		train_or_die(job, model, rank, params);
+		digests[rank] = sluice_digest(params, sizeof params);
+	}
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void device_shards__of_a_server__continue_without_a_lost_worker(void **state)
+{
+	(void)state;
+	uint64_t *digests = shared_memory(WORKERS * sizeof *digests);
+
+	run_ranks(WORKERS + 1, lose_worker, digests);
+	assert_true(digests[0] && digests[0] == digests[2] && !digests[VICTIM]);
 }
 
 /* ---- what is refused or fails ----------------------------------------------------- */
@@ -434,6 +491,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(device_shards__any_recipe__have_the_bits_of_the_host),
 		cmocka_unit_test(checkpoint__of_device_shards__is_that_of_the_host),
+		cmocka_unit_test(device_shards__of_a_server__continue_without_a_lost_worker),
 		cmocka_unit_test(device_shards__what_a_gpu_does_not_make__is_refused),
 		cmocka_unit_test(device_shards__without_the_module__say_so),
 		cmocka_unit_test(device_shards__overflowing_sums__are_named),
