@@ -106,13 +106,20 @@ cudaError_t lag_state(void)
 	return state;
 }
 
+void lag_do(const struct node *node)
+{
+	pthread_mutex_lock(&lag.running);
+	emulated_do(node);
+	pthread_mutex_unlock(&lag.running);
+}
+
 cudaError_t lag_put(const struct node *node)
 {
 	struct waiting w = { .node = *node };
 	if (node->kind == NODE_COPY && !emulated_knows(node->to)) {
 		const cudaError_t error = lag_drain();
 		if (!error)
-			emulated_do(node);
+			lag_do(node);
 		return error;
 	}
 	if (node->kernel)

@@ -7,6 +7,8 @@
 int lag_lags(void);
 /* Takes its place in the queue; or, where CUDA would wait for it, is done after what is there. */
 cudaError_t lag_put(const struct node *node);
+/* Does it at once, when the device is free. */
+void lag_do(const struct node *node);
 /* Does all there is; what of it failed. */
 cudaError_t lag_drain(void);
 /* The same, not asking. */

@@ -24,11 +24,12 @@ static struct {
 	pthread_mutex_t lock;
 	struct allocation *all;
 	unsigned fail_in;
-	cudaError_t failure, last;
+	cudaError_t failure;
 	int devices, exports;
 	struct emulated_counts counts;
 } runtime = { .lock = PTHREAD_MUTEX_INITIALIZER, .devices = 1 };
 static _Thread_local int current_device;
+static _Thread_local cudaError_t last;
 
 static cudaError_t answer(cudaError_t error)
 {
@@ -50,8 +51,8 @@ static void let(int access)
 
 void emulated_fail(unsigned after, cudaError_t error)
 {
-	runtime.fail_in = after + 1;
 	runtime.failure = error;
+	__atomic_store_n(&runtime.fail_in, after + 1, __ATOMIC_SEQ_CST);
 }
 
 void emulated_device(int present)
@@ -97,14 +98,25 @@ void emulated_let(int touch)
 	let(touch ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
+/* Whether this is the call that fails; threads may call at once. */
+static int its_turn(void)
+{
+	unsigned left = __atomic_load_n(&runtime.fail_in, __ATOMIC_SEQ_CST);
+
+	while (left && !__atomic_compare_exchange_n(&runtime.fail_in, &left, left - 1, 0,
+						    __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST))
+		;
+	return left == 1;
+}
+
 cudaError_t emulated_answer(cudaError_t error)
 {
 	if (!runtime.devices)
 		error = cudaErrorInsufficientDriver;
-	else if (runtime.fail_in && !--runtime.fail_in)
+	else if (its_turn())
 		error = runtime.failure;
 	if (error)
-		runtime.last = error;
+		last = error;
 	return error;
 }
 
@@ -151,10 +163,10 @@ const char *cudaGetErrorString(cudaError_t error)
 
 cudaError_t cudaGetLastError(void)
 {
-	cudaError_t last = runtime.last;
+	cudaError_t got = last;
 
-	runtime.last = cudaSuccess;
-	return last;
+	last = cudaSuccess;
+	return got;
 }
 
 cudaError_t cudaGetDeviceCount(int *n)
@@ -383,8 +395,8 @@ static void count(const struct node *node)
 	if (node->kind == NODE_COPY && node->bytes &&
 	    (!emulated_knows(node->to) || !emulated_knows(node->from)))
 		__atomic_fetch_add(&c->pageable, 1, __ATOMIC_RELAXED);
-	if (node->kernel && node->grid.x > c->widest)
-		c->widest = node->grid.x;
+	if (node->kernel && node->grid.x > __atomic_load_n(&c->widest, __ATOMIC_RELAXED))
+		__atomic_store_n(&c->widest, node->grid.x, __ATOMIC_RELAXED);
 	if (node->kernel && !emulated_load(node->kernel))
 		__atomic_fetch_add(&c->loaded_late, 1, __ATOMIC_RELAXED);
 }
@@ -403,7 +415,7 @@ static cudaError_t enqueue(cudaStream_t stream, cudaError_t error, struct node n
 		return error;
 	if (lag_lags())
 		return answer(lag_put(&node));
-	emulated_do(&node);
+	lag_do(&node);
 	return cudaSuccess;
 }
 
