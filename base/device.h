@@ -177,6 +177,7 @@ struct device_rounded {
 	const uint32_t *index;
 	const float *value;
 	uint32_t count;
+	int assign; /* instead, narrow[index[i]] becomes value[i], rounded; vector is NULL */
 };
 
 /* How the sum of a step's messages becomes the change of a shard, by the update rule, as

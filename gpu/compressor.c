@@ -664,6 +664,7 @@ int cuda_apply_rounded(struct device_compressor *c, const struct device_rounded 
 					 .index = call->index,
 					 .value = call->value,
 					 .count = call->count,
+					 .assign = call->assign,
 					 .narrow = call->narrow,
 					 .narrow_type = (enum value_type)call->narrow_type };
 

@@ -128,6 +128,24 @@ void *segments_given(const struct segments *s, size_t i)
 	return s->of[i].given;
 }
 
+uint64_t segments_count(const struct segments *s, size_t i)
+{
+	return s->of[i].end - s->of[i].begin;
+}
+
+enum value_type segments_type(const struct segments *s, size_t i)
+{
+	return s->of[i].type;
+}
+
+int segments_alike(const struct segments *s, enum value_type type, float scale)
+{
+	for (size_t i = 0; i < s->n; i++)
+		if (s->of[i].type != type || (value_eight(type) && s->of[i].scale != scale))
+			return 0;
+	return 1;
+}
+
 size_t segments_bytes(const struct segments *s, size_t i)
 {
 	return (s->of[i].end - s->of[i].begin) * value_bytes(s->of[i].type);

@@ -38,6 +38,10 @@ size_t segments_number(const struct segments *s);
 uint64_t segments_begin(const struct segments *s, size_t i);
 void *segments_given(const struct segments *s, size_t i);
 size_t segments_bytes(const struct segments *s, size_t i);
+uint64_t segments_count(const struct segments *s, size_t i);
+enum value_type segments_type(const struct segments *s, size_t i);
+/* Whether all pieces have elements of this type, and, if it has 8 bits, of this scale. */
+int segments_alike(const struct segments *s, enum value_type type, float scale);
 /* Puts `copy` in the place of piece i for all that follows; and that copy, or NULL. */
 void segments_replace(struct segments *s, size_t i, void *copy);
 void *segments_copy(const struct segments *s, size_t i);

@@ -95,7 +95,7 @@ int on_device_come_home(sluice_model *model)
 /* ---- recipes that select there --------------------------------------------- */
 
 /* Why the recipe's selection is made on the host; NULL: it can be made on the device. */
-static const char *why_not(const sluice_model *model)
+const char *on_device_why_not(const sluice_model *model)
 {
 	const uint64_t traits = model->plan.traits |
 				(model->worker->accumulates ? TRAIT(ACCUMULATES) : 0) |
@@ -154,7 +154,7 @@ int on_device_gradient(sluice_model *model, const void **grad, const void **befo
 {
 	struct on_device *d = model->worker->device;
 	const struct device_ops *ops;
-	const char *why = why_not(model);
+	const char *why = on_device_why_not(model);
 	int rc = device_of(*grad, &ops);
 	if (!rc && ops)
 		rc = on_device_check_stream(ops, d->stream, "sluice_push");
@@ -184,7 +184,7 @@ int on_device_range(sluice_model *model, const void **grad, uint64_t count, int 
 	if (!rc && ops)
 		rc = on_device_check_stream(ops, d->stream, "sluice_push_range");
 	if (!rc && first)
-		d->collects = ops && !why_not(model);
+		d->collects = ops && !on_device_why_not(model);
 	if (!rc && d->collects && first) {
 		d->ops = ops;
 		rc = on_device_selects(model) ? 0 : begin_selecting(model, *grad);

@@ -19,6 +19,7 @@ struct on_device {
 	struct memory velocity;    /* and the momentum, if the recipe has one */
 	struct memory collected;   /* a gradient that comes in ranges; empty: none did */
 	int collects;              /* this step's does */
+	int told;                  /* it is logged that pieces of gradients go to the host */
 	struct memory copies[2];   /* of gradients, pinned; empty: none was needed */
 	float *params;             /* of the pull under way, where it is made on the host, */
 	struct memory params_copy; /* and its copy there, pinned */
@@ -32,6 +33,8 @@ void on_device_become(sluice_model *model, enum on_device_state state);
 /* Whether the progress thread has to look; whether the device is at something. */
 int on_device_goes_on(enum on_device_state state);
 int on_device_at_work(enum on_device_state state);
+/* Why the recipe compresses gradients on the host; NULL: it can be done on the device. */
+const char *on_device_why_not(const sluice_model *model);
 /* up=sketch: the messages of a push are sketches, and the pull asks for values. */
 int on_device_sketches(const sluice_model *model);
 /* bytes from the device, waited for. */

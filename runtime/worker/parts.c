@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "model/tiling.h"
+#include "worker/device.h"
 #include "worker/staged.h"
 #include "worker/worker.h"
 #include <stdlib.h>
@@ -166,15 +167,16 @@ int parts_pieces(sluice_model *model, const sluice_segment *segments, size_t n,
 {
 	struct parts *p = model->worker->parts;
 	struct segments *s = &p->pieces;
+	const void *whole = NULL;
 	int rc = segments_set(s, segments, n, model->layout.count, model->grad.scale, function);
 
 	if (!rc)
 		rc = check_no_accumulator(model, function);
 	if (!rc)
-		rc = staged_take(&p->staged, s, model->layout.count, on_device_stream(model),
-				 function);
-	if (!rc)
-		rc = staged_read(&p->staged, s, function);
-	*out = (struct gradient){ .pieces = s };
-	return rc;
+		rc = on_device_pieces(model, s, &whole);
+	*out = whole ? signal_gradient(model, whole) : (struct gradient){ .pieces = s };
+	if (rc || whole)
+		return rc;
+	rc = staged_take(&p->staged, s, model->layout.count, on_device_stream(model), function);
+	return rc ? rc : staged_read(&p->staged, s, function);
 }

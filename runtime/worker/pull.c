@@ -113,7 +113,7 @@ static int pull_here(sluice_model *model, int asks)
 static int pull_noted(sluice_model *model, int asks)
 {
 	struct device_scope scope;
-	device_scope_begin(target_vector(model), on_device_stream(model), &scope);
+	device_scope_begin(target_memory(model), on_device_stream(model), &scope);
 	return device_scope_end(&scope, pull_here(model, asks));
 }
 

@@ -17,6 +17,7 @@ struct target {
 	struct segments given; /* none: vector */
 	void *vector;
 	int narrow_there; /* which has 16 bits and is on a device that rounds them itself */
+	int pieces_there; /* the pieces are on a device that can do all that the pull does */
 	/* What it adds to, once it waits. */
 	float *flat;
 	const struct segments *pieces;
@@ -49,11 +50,7 @@ int target_open(sluice_model *model, const sluice_model_attr *attr)
 	int rc = segments_set(&t->opened, attr->segments, attr->n_segments, attr->count, 0,
 			      function);
 
-	if (!rc)
-		rc = check_types(model, &t->opened, function);
-	return rc ? rc :
-		    staged_take(&t->opened_staged, &t->opened, attr->count, on_device_stream(model),
-				function);
+	return rc ? rc : check_types(model, &t->opened, function);
 }
 
 void target_close(sluice_model *model)
@@ -132,20 +129,33 @@ static const struct segments *pieces_of(const sluice_model *model)
 	return t->vector ? NULL : &t->opened;
 }
 
-/* Those of them that are on a device. */
-static const struct staged *staged_of(const sluice_model *model)
-{
-	const struct target *t = model->worker->into;
-
-	return segments_number(&t->given) ? &t->given_staged : &t->opened_staged;
-}
-
 /* Where the recipe reads or sets all parameters by itself. */
 static int looks_at_all(const sluice_model *model)
 {
 	const struct worker *w = model->worker;
 
 	return w->local || w->async || w->kept.of[KEPT_PREVIOUS];
+}
+
+/* Whether they are on a device that can do all that the recipe does with parameters. */
+static int note_pieces(sluice_model *model)
+{
+	struct target *t = model->worker->into;
+	const struct segments *pieces = pieces_of(model);
+	int rc = 0;
+
+	if (pieces && !looks_at_all(model) && model->recipe.update != UPDATE_AVERAGE)
+		rc = on_device_holds(model, pieces);
+	t->pieces_there = rc > 0;
+	return rc < 0 ? rc : 0;
+}
+
+/* Those of them that are on a device. */
+static const struct staged *staged_of(const sluice_model *model)
+{
+	const struct target *t = model->worker->into;
+
+	return segments_number(&t->given) ? &t->given_staged : &t->opened_staged;
 }
 
 /* Whether the vector of 16 bits that was noted is on a device that can do all that the recipe does
@@ -166,6 +176,19 @@ static int note_narrow(sluice_model *model, void *vector)
 	return rc;
 }
 
+/* The pieces of the noted pull, as far as they are on a device. */
+static int stage(sluice_model *model, const char *function)
+{
+	struct target *t = model->worker->into;
+	const int given = segments_number(&t->given) > 0;
+
+	if (!pieces_of(model))
+		return 0;
+	return staged_take(given ? &t->given_staged : &t->opened_staged,
+			   given ? &t->given : &t->opened, model->layout.count,
+			   on_device_stream(model), function);
+}
+
 int target_note(sluice_model *model, void *vector, const sluice_segment *given, size_t n,
 		const char *function)
 {
@@ -181,7 +204,7 @@ int target_note(sluice_model *model, void *vector, const sluice_segment *given, 
 				    "");
 	segments_clear(&t->given);
 	t->vector = vector;
-	t->narrow_there = 0;
+	t->narrow_there = t->pieces_there = 0;
 	if (given)
 		rc = segments_set(&t->given, given, n, model->layout.count, 0, function);
 	else if (vector && model->param_type != VALUE_F32)
@@ -190,17 +213,21 @@ int target_note(sluice_model *model, void *vector, const sluice_segment *given, 
 		rc = note_narrow(model, vector);
 	if (!rc && segments_number(&t->given))
 		rc = check_types(model, &t->given, function);
-	if (!rc && segments_number(&t->given))
-		rc = staged_take(&t->given_staged, &t->given, model->layout.count,
-				 on_device_stream(model), function);
+	if (!rc && !t->narrow_there)
+		rc = note_pieces(model);
+	if (!rc && !t->narrow_there && !t->pieces_there)
+		rc = stage(model, function);
 	if (rc)
 		segments_clear(&t->given);
 	return rc;
 }
 
-const void *target_vector(const sluice_model *model)
+const void *target_memory(const sluice_model *model)
 {
-	return model->worker->into->vector;
+	const struct target *t = model->worker->into;
+	const struct segments *pieces = pieces_of(model);
+
+	return !pieces || t->vector ? t->vector : segments_given(pieces, 0);
 }
 
 /* Where the recipe reads or sets all parameters by itself, or all of them leave for a device. */
@@ -213,7 +240,8 @@ static int writes_all(const sluice_model *model)
 
 int target_whole(const sluice_model *model)
 {
-	return pieces_of(model) && (looks_at_all(model) || staged_any(staged_of(model)));
+	return pieces_of(model) && (looks_at_all(model) || model->worker->into->pieces_there ||
+				    staged_any(staged_of(model)));
 }
 
 /* Copies the pieces together. */
@@ -237,10 +265,14 @@ static int gather(sluice_model *model, const struct segments *pieces)
 }
 
 /* The copy in 32 bits lives where the parameters are. */
-static int begin_narrow(sluice_model *model, float **flat)
+static int begin_there(sluice_model *model, float **flat)
 {
 	struct target *t = model->worker->into;
-	int rc = on_device_target_narrow(model, t->vector, t->away ? NULL : t->master, flat);
+	const float *copy = t->away ? NULL : t->master;
+	const int gathers = !t->master && model->recipe.update != UPDATE_NONE;
+	int rc = t->narrow_there ?
+			 on_device_target_narrow(model, t->vector, copy, flat) :
+			 on_device_target_pieces(model, pieces_of(model), gathers, copy, flat);
 
 	if (!rc && t->master && !t->away) {
 		vector_discard(t->master, model->layout.count);
@@ -265,8 +297,10 @@ int target_begin(sluice_model *model, float **flat, const struct segments **piec
 
 	*pieces = pieces_of(model);
 	*flat = t->vector;
-	if (t->narrow_there)
-		return begin_narrow(model, flat);
+	if (t->pieces_there)
+		*pieces = NULL;
+	if (t->narrow_there || t->pieces_there)
+		return begin_there(model, flat);
 	if (!*pieces)
 		return on_device_target(model, flat);
 	*flat = NULL;
@@ -293,7 +327,9 @@ int target_end(sluice_model *model, int rc)
 	const struct segments *pieces = pieces_of(model);
 	const float *flat = t->master ? t->master : t->together;
 
-	if (!pieces)
+	if (!rc && t->pieces_there)
+		return on_device_scatter(model, pieces);
+	if (!pieces || t->pieces_there)
 		return on_device_pulled(model, rc);
 	if (!rc && writes_all(model))
 		segments_write(pieces, 0, flat, model->layout.count);
@@ -354,7 +390,7 @@ int params_borrow(const sluice_model *model, void *vector, const char *function,
 	out->staged = vector ? &out->one_staged : &t->opened_staged;
 	if (vector)
 		rc = one_piece(model, vector, &out->one, function);
-	if (!rc && vector)
+	if (!rc)
 		rc = staged_take(out->staged, out->pieces, count, on_device_stream(model),
 				 function);
 	if (!rc)
@@ -382,7 +418,7 @@ int params_return(struct params *p, int failed)
 			rc = staged_write(p->staged, p->pieces, p->function);
 		free(p->host);
 		segments_free(&p->one);
-		staged_close(&p->one_staged);
+		staged_close(p->staged); /* a pull takes it again, if it has to */
 	}
 	*p = (struct params){ 0 };
 	return rc;

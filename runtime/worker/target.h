@@ -6,8 +6,9 @@
  * A publication is added to pieces of floats in place. Of parameters in 16 bits the library keeps a
  * copy in 32, adds to it, and rounds what changed. Where the recipe itself looks at all parameters
  * (when=every, when=async, signal=igt), pieces are copied together before a pull and written back
- * behind it. A mean is written into zeros. Pieces on a GPU are staged (staged.h); one vector of 16
- * bits there, and its copy in 32, stay there. */
+ * behind it. A mean is written into zeros. Pieces on a GPU, and one vector of 16 bits
+ * there, follow a vector of floats that is there too; where the recipe looks at all parameters, or
+ * only some pieces are on a GPU, these are staged (staged.h). */
 #ifndef RUNTIME_WORKER_TARGET_H
 #define RUNTIME_WORKER_TARGET_H
 #include "model/segments.h"
@@ -29,8 +30,8 @@ extern const struct step_hooks target_hooks;
  * EGPU: nothing is noted. */
 int target_note(sluice_model *model, void *vector, const sluice_segment *given, size_t n,
 		const char *function);
-/* The vector that was noted; NULL: pieces. */
-const void *target_vector(const sluice_model *model);
+/* The vector that was noted, or the first of the pieces: on whose device the pull is made. */
+const void *target_memory(const sluice_model *model);
 /* Begins to write there. *flat: the vector to which publications are added, or NULL if they are
  * added to *pieces. *pieces: NULL if flat is the program's vector. */
 int target_begin(sluice_model *model, float **flat, const struct segments **pieces);

@@ -15,12 +15,14 @@
 enum { STEPS = 3, PIECES = 4 };
 
 static const uint64_t lengths[PIECES] = { 701, 1, 598, 200 };
-static const int on_device[PIECES] = { 1, 0, 1, 1 };
+static const int some[PIECES] = { 1, 0, 1, 1 }, every[PIECES] = { 1, 1, 1, 1 },
+		 none_there[PIECES] = { 0 };
 
 /* A vector in pieces, and the same in host memory. */
 struct pieces {
 	sluice_segment of[PIECES];
 	struct memory memory[PIECES];
+	const int *on_device; /* which of them are */
 	uint8_t here[PIECES][COUNT * sizeof(float)];
 };
 
@@ -29,8 +31,9 @@ static size_t bytes_of(const sluice_segment *s)
 	return s->count * (s->type == SLUICE_F32 ? sizeof(float) : sizeof(uint16_t));
 }
 
-static void open_pieces(struct pieces *p, const int types[2])
+static void open_pieces(struct pieces *p, const int types[2], const int on_device[PIECES])
 {
+	p->on_device = on_device;
 	for (int i = 0; i < PIECES; i++) {
 		p->of[i] = (sluice_segment){ p->here[i], lengths[i], types[i % 2], 0 };
 		if (!on_device[i])
@@ -43,7 +46,7 @@ static void open_pieces(struct pieces *p, const int types[2])
 static void close_pieces(struct pieces *p)
 {
 	for (int i = 0; i < PIECES; i++)
-		if (on_device[i])
+		if (p->on_device[i])
 			device()->release(&p->memory[i]);
 }
 
@@ -51,7 +54,7 @@ static void move(struct pieces *p, int home)
 {
 	for (int i = 0; i < PIECES; i++) {
 		void *here = p->here[i], *there = p->of[i].data;
-		if (on_device[i])
+		if (p->on_device[i])
 			CHECK_OK(device()->copy(home ? here : there, home ? there : here,
 						bytes_of(&p->of[i]), NULL));
 	}
@@ -106,8 +109,8 @@ static void train(sluice_job *job, int rank, const char *recipe, const int types
 	sluice_model *a = NULL, *b = NULL;
 	sluice_model_attr attr = attributes(recipe, 3);
 	check_of = recipe;
-	open_pieces(&params, types);
-	open_pieces(&grads, types);
+	open_pieces(&params, types, some);
+	open_pieces(&grads, types, some);
 	for (int i = 0; i < COUNT; i++)
 		flat[i] = noise(2, 0, 0, (uint64_t)i);
 	shorten(flat);
@@ -144,6 +147,63 @@ static void train(sluice_job *job, int rank, const char *recipe, const int types
 	check_of = NULL;
 }
 
+/* Pieces that are all in GPU memory, beside the same in host memory: the same bytes. */
+static void train_there(sluice_job *job, int rank, const char *recipe, const int types[2],
+			int in_ranges)
+{
+	static struct pieces params[2], grads[2];
+	float flat[COUNT], grad[COUNT];
+	const int none = strstr(recipe, "update=none") != NULL;
+	const int compressed_there = types[0] == types[1] && !strstr(recipe, "every");
+	sluice_model *model[2] = { NULL, NULL };
+
+	check_of = recipe;
+	for (int i = 0; i < COUNT; i++)
+		flat[i] = noise(2, 0, 0, (uint64_t)i) * (i % 7 ? 1.0f : -0.0f);
+	shorten(flat);
+	for (int m = 0; m < 2; m++) {
+		sluice_model_attr attr = attributes(recipe, 3);
+		open_pieces(&params[m], types, m ? every : none_there);
+		open_pieces(&grads[m], types, m ? every : none_there);
+		put(&params[m], flat);
+		attr.segments = params[m].of;
+		attr.n_segments = PIECES;
+		attr.param_type = types[1];
+		attr.grad_type = types[0] == types[1] ? types[0] : SLUICE_F32;
+		CHECK_OK(sluice_model_open(job, &attr, NULL, &model[m]));
+	}
+	for (uint64_t step = 1; step <= STEPS; step++) {
+		fill_gradient(grad, rank, step, flat);
+		shorten(grad);
+		for (int m = 0; m < 2; m++) {
+			struct pieces *to = none ? &grads[m] : &params[m];
+			put(&grads[m], grad);
+			CHECK_OK(sluice_push_segments(model[m], grads[m].of, PIECES));
+			if (in_ranges) {
+				CHECK_OK(sluice_pull_begin_segments(model[m], to->of, PIECES));
+				CHECK_OK(sluice_pull_range(model[m], 100, COUNT - 100));
+				CHECK_OK(sluice_pull_range(model[m], 0, 100));
+			} else if (none || step % 2) {
+				CHECK_OK(sluice_pull_segments(model[m], to->of, PIECES));
+			} else {
+				CHECK_OK(sluice_pull(model[m], NULL));
+			}
+			move(to, 1);
+		}
+		CHECK(on_device_selects(model[1]) == compressed_there);
+		for (int i = 0; i < PIECES; i++)
+			CHECK(!memcmp((none ? grads : params)[0].here[i],
+				      (none ? grads : params)[1].here[i],
+				      bytes_of(&params[0].of[i])));
+	}
+	for (int m = 0; m < 2; m++) {
+		sluice_model_close(&model[m]);
+		close_pieces(&params[m]);
+		close_pieces(&grads[m]);
+	}
+	check_of = NULL;
+}
+
 static int train_all(int rank, void *argument)
 {
 	static const char *const recipes[] = { "up=all down=all", "up=topk(0.05) down=topk(0.1)",
@@ -156,6 +216,35 @@ static int train_all(int rank, void *argument)
 		train(job, rank, recipes[i / 4], kinds[i % 2], i / 2 % 2);
 	sluice_finalize(&job);
 	return 0;
+}
+
+static int train_all_there(int rank, void *argument)
+{
+	static const char *const recipes[] = {
+		"up=all down=all",
+		"up=topk(0.05) down=topk(0.1)",
+		"up=topk(0.05) down=all update=none clip=1",
+		"up=topk(0.05),f16 down=all signal=momentum(0.9) update=momentum(0.5)",
+		"up=topk(0.05) down=all when=every(2)",
+	};
+	static const int types[][2] = { { SLUICE_F32, SLUICE_F32 },
+					{ SLUICE_BF16, SLUICE_BF16 },
+					{ SLUICE_F32, SLUICE_BF16 } };
+
+	(void)argument;
+	device();
+	sluice_job *job = rank_join(NULL);
+	for (size_t r = 0; r < sizeof recipes / sizeof recipes[0]; r++)
+		for (size_t t = 0; t < sizeof types / sizeof types[0]; t++)
+			train_there(job, rank, recipes[r], types[t], (r + t) % 2 != 0);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void push_and_pull__all_pieces_on_a_gpu__stay_there(void **state)
+{
+	(void)state;
+	run_ranks(2, train_all_there, NULL);
 }
 
 static void push_and_pull__pieces_on_a_gpu__as_in_host_memory(void **state)
@@ -460,6 +549,7 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(push_and_pull__pieces_on_a_gpu__as_in_host_memory),
+		cmocka_unit_test(push_and_pull__all_pieces_on_a_gpu__stay_there),
 		cmocka_unit_test(pull__of_16_bits_on_a_gpu__as_in_host_memory),
 		cmocka_unit_test(pull__of_16_bits_on_a_gpu__the_bits_of_16_bits_in_host_memory),
 		cmocka_unit_test(pull__of_16_bits__calls_of_a_gpu_fail__it_is_said),
