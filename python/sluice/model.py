@@ -21,8 +21,8 @@ class Model:
 
     params: [count], a tensor or anything with the buffer protocol or __dlpack__, in host or CUDA
         memory, of float32, float16 or bfloat16; or a list of such vectors that together are one. For 16
-        bits the library keeps a copy in float32. Those of rank 0 become version 0 on every rank and are written into params. A dedicated
-        server may pass None, and then gives count and param_type.
+        bits the library keeps a copy in float32. Those of rank 0 become version 0 on every rank and are
+        written into params. A dedicated server may pass None, and then gives count and param_type.
     recipe: see sluice_recipe(7); None takes SLUICE_RECIPE, else the default.
     tensors: (name, elements) of the parts of the vector, for messages and for dense=.
     shards: 0 takes the smaller of the number of workers and count / 65536, rounded up.

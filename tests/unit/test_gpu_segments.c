@@ -460,6 +460,57 @@ static int pull_failing(int rank, void *argument)
 	return 0;
 }
 
+/* The same of a whole step of pieces there. */
+static int step_failing(int rank, void *argument)
+{
+	enum { CALLS = 90 };
+	static const int types[2] = { SLUICE_F32, SLUICE_BF16 };
+	static void (*fail_later)(unsigned, int);
+	static struct pieces params, grads;
+	static float flat[COUNT];
+	int failed = 0, succeeded = 0;
+	(void)rank;
+	(void)argument;
+	device_look_up("emulated_fail", &fail_later);
+	open_pieces(&params, types, every);
+	open_pieces(&grads, (const int[]){ SLUICE_F32, SLUICE_F32 }, every);
+	fill_gradient(flat, 0, 1, flat);
+	put(&params, flat);
+	put(&grads, flat);
+	log_capture();
+	for (unsigned call = 0; call < CALLS; call++) {
+		sluice_job *job = rank_join(NULL);
+		sluice_model *model = NULL;
+		sluice_model_attr attr = attributes("up=topk(0.1) down=all", 1);
+		attr.segments = params.of;
+		attr.n_segments = PIECES;
+		attr.param_type = SLUICE_BF16;
+		CHECK_OK(sluice_model_open(job, &attr, NULL, &model));
+		fail_later(call, 719);
+		int rc = sluice_push_segments(model, grads.of, PIECES);
+		if (!rc)
+			rc = sluice_pull(model, NULL);
+		fail_later(1u << 30, 0);
+		CHECK(!rc || (rc == SLUICE_EGPU && error_says("cudaErrorLaunchFailure", NULL)));
+		failed += rc != 0;
+		succeeded += !rc;
+		sluice_model_close(&model);
+		sluice_finalize(&job);
+	}
+	CHECK(failed > 30 && succeeded > 3);
+	close_pieces(&params);
+	close_pieces(&grads);
+	return 0;
+}
+
+static void step__of_pieces__calls_of_a_gpu_fail__it_is_said(void **state)
+{
+	(void)state;
+	if (device_is_real())
+		skip();
+	run_ranks(1, step_failing, NULL);
+}
+
 static void pull__of_16_bits__calls_of_a_gpu_fail__it_is_said(void **state)
 {
 	(void)state;
@@ -553,6 +604,7 @@ int main(void)
 		cmocka_unit_test(pull__of_16_bits_on_a_gpu__as_in_host_memory),
 		cmocka_unit_test(pull__of_16_bits_on_a_gpu__the_bits_of_16_bits_in_host_memory),
 		cmocka_unit_test(pull__of_16_bits__calls_of_a_gpu_fail__it_is_said),
+		cmocka_unit_test(step__of_pieces__calls_of_a_gpu_fail__it_is_said),
 		cmocka_unit_test(broadcast__from_and_to_a_gpu__as_in_host_memory),
 		cmocka_unit_test(broadcast__calls_of_a_gpu_fail_on_one_rank__all_hear_of_it),
 	};
