@@ -132,7 +132,7 @@ static int choose_for_shards(const void *params, const struct device_ops **ops, 
 		return fail(SLUICE_EGPU, "sluice_model_open: device_shards=1, but %s", why);
 	if ((*ops)->choose(text, sizeof text))
 		return device_fail(*ops, "sluice_model_open: device_shards=1");
-	log_line(LOG_INFO, "runtime", "shards are on %s", text);
+	log_line(LOG_INFO, "runtime", "shards are put on %s", text);
 	return 0;
 }
 
@@ -149,6 +149,9 @@ int shard_devices_open(sluice_model *model, const void *params)
 	rc = ops->stream_open(&stream) ? device_fail(ops, "a stream for shards") : 0;
 	for (uint32_t i = 0; i < model->n_own && !rc; i++)
 		rc = open_on_device(model, &model->shards[i], ops, stream);
+	if (!rc)
+		log_line(LOG_INFO, "runtime", "model %u: %u shards are on a GPU", model->id,
+			 model->n_own);
 	if (stream && !model->shards[0].device)
 		ops->stream_close(stream);
 	if (entered)

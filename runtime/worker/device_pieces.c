@@ -34,7 +34,7 @@ int on_device_holds(const sluice_model *model, const struct segments *s)
 
 /* ---- gradients --------------------------------------------------------------- */
 
-static int collect(sluice_model *model, const struct segments *s, const void **whole)
+static int collect_pieces(sluice_model *model, const struct segments *s, const void **whole)
 {
 	const void *first = segments_given(s, 0);
 	int rc = on_device_range(model, &first, 0, 1);
@@ -70,7 +70,7 @@ int on_device_pieces(sluice_model *model, const struct segments *s, const void *
 		return 0;
 	}
 	device_scope_begin(segments_given(s, 0), on_device_stream(model), &scope);
-	return device_scope_end(&scope, collect(model, s, whole));
+	return device_scope_end(&scope, collect_pieces(model, s, whole));
 }
 
 /* ---- parameters and means ------------------------------------------------------ */

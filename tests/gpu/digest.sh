@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
-# Trains twice with the same gradients, with vectors in host memory and in GPU memory: the parameters must end
-# as the same bits. digest.sh [MODULE [DATA]]: the module, by default the one whose kernels run on the CPU, and a
-# folder with Fashion-MNIST, by default a few made-up rows. Run in the build folder.
+# Trains with the same gradients, with vectors in host memory, in GPU memory, and with the shards on the GPU too: the
+# parameters must end as the same bits. digest.sh [MODULE [DATA]]: the module, by default the one whose kernels run on
+# the CPU, and a folder with Fashion-MNIST, by default a few made-up rows. Run in the build folder.
 set -u
 here=$(cd "$(dirname "$0")" && pwd)
 module=${1-$PWD/.libs/libsluice_emulated.so} data=${2-}
@@ -35,5 +35,15 @@ for recipe in 'up=topk(0.01) down=topk(0.05) memory=residual update=sgd' \
 	grep -q 'GPU' "$rows.gpu.err" || { echo "wrong: no gradient was in GPU memory"; exit 1; }
 	cmp -s "$rows.host.digest" "$rows.gpu.digest" ||
 		{ echo "wrong: $recipe: digests differ"; diff "$rows.host.digest" "$rows.gpu.digest"; exit 1; }
+	case $recipe in
+	*sketch*) ;; # not of these shards
+	*)
+		SLUICE_SHARDS=device SLUICE_GPU=$module SLUICE_LOG=runtime+info LD_PRELOAD=$preload \
+			train "$rows.shards" "$recipe"
+		grep -q 'shards are on a GPU' "$rows.shards.err" || { echo "wrong: no shard was on a GPU"; exit 1; }
+		cmp -s "$rows.host.digest" "$rows.shards.digest" ||
+			{ echo "wrong: $recipe: digests differ with shards on a GPU"; exit 1; }
+		;;
+	esac
 	echo "same digest: $recipe: $(grep -o '[0-9a-f]*$' "$rows.gpu.digest")"
 done
