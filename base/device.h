@@ -284,6 +284,8 @@ struct device_ops {
 	 * Waits if the stream has not come to earlier lists yet that lie where there is room. */
 	int (*land)(struct device_compressor *c, uint32_t count, uint32_t **index, float **value,
 		    void *stream);
+	/* Returns 1 if land() would not wait for such a list now, and 0 if it would. */
+	int (*lands)(struct device_compressor *c, uint32_t count, void *stream);
 	/* vector[index[i]] += value[i], or = value[i] with assign. vector is device memory. Lists
 	 * are in device memory or come from land(), and must stay as they are until the stream has
 	 * come to them. If index is NULL, the coordinates are 0 .. count - 1. If value is NULL, the

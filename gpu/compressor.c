@@ -185,6 +185,22 @@ static int wait_beside_captures(void *stream)
 	return rc;
 }
 
+/* Returns 1 if everything in the stream is done, 0 if not, -1 if it failed. */
+static int stream_idle(void *stream, const char *what)
+{
+	enum cudaStreamCaptureMode mode;
+	cudaError_t error;
+
+	capture_allow(&mode);
+	error = cudaStreamQuery(stream);
+	capture_restore(mode);
+	if (error == cudaErrorNotReady) {
+		cudaGetLastError(); /* this is not an error */
+		return 0;
+	}
+	return cuda_check(error, what) ? -1 : 1;
+}
+
 /* Waits for the stream where the room is used up: then everything that lies there was read. */
 static int land(struct device_compressor *c, uint64_t count, uint32_t **index, float **value,
 		void *stream)
@@ -211,6 +227,17 @@ int cuda_land(struct device_compressor *c, uint32_t count, uint32_t **index, flo
 	if (selector_enter(c->s, &before))
 		return -1;
 	return selector_leave(c->s, before, land(c, count, index, value, stream));
+}
+
+int cuda_lands(struct device_compressor *c, uint32_t count, void *stream)
+{
+	int before;
+
+	if (count <= c->landing_room - c->landed)
+		return 1;
+	if (selector_enter(c->s, &before))
+		return -1;
+	return selector_leave(c->s, before, stream_idle(stream, "a kernel or copy before"));
 }
 
 /* ---- the parts of a push ----------------------------------------------------- */
@@ -464,20 +491,13 @@ static int refuse_unreported(const struct device_compressor *c)
 /* Returns 1 if the stream is idle, 0 if it is busy, -1 if it failed. */
 static int query_stream(const struct device_compressor *c, void *stream)
 {
-	enum cudaStreamCaptureMode mode;
-	cudaError_t error;
+	int idle;
 
 	if (cuda_ready(stream)) /* asking would invalidate the capture */
 		return 0;
-	capture_allow(&mode);
-	error = cudaStreamQuery(stream);
-	capture_restore(mode);
-	if (error == cudaErrorNotReady) {
-		cudaGetLastError(); /* this is not an error */
-		return 0;
-	}
-	if (cuda_check(error, kernels))
-		return -1;
+	idle = stream_idle(stream, kernels);
+	if (idle <= 0)
+		return idle;
 	return is_done(c) ? 0 : refuse_unreported(c);
 }
 

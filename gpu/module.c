@@ -62,6 +62,7 @@ static const struct device_ops ops = {
 	.fetch = cuda_fetch,
 	.settle = cuda_settle,
 	.land = cuda_land,
+	.lands = cuda_lands,
 	.apply = cuda_apply,
 	.apply_rounded = cuda_apply_rounded,
 	.change = cuda_change,

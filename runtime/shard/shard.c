@@ -49,7 +49,7 @@ static int take_push(sluice_model *model, struct shard *shard)
 	}
 	if (model->job->peers[worker].state == PEER_LOST)
 		return 0; /* about to be dropped */
-	if (!inbox_has(shard, worker) ||
+	if (!inbox_has(shard, worker) || !shard_device_ready(model, shard) ||
 	    inbox_take(model, shard, worker, &gather_intake, INBOX_DECODE, &t))
 		return 0;
 	why = shard_hooks_note(model, shard, inbox_next_seq(shard, worker),

@@ -11,10 +11,11 @@
 #include "shard/shard.h"
 #include "shard/shard_hooks.h"
 #include <float.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ASK_CUDA_EVERY_NS = 10000000 };
+enum { ASK_CUDA_EVERY_NS = 10000000, LISTS_ENOUGH = 1 << 20 /* entries of 8 bytes */ };
 
 enum shard_at {
 	SHARD_STALE,   /* the host's residual and velocity are newer */
@@ -30,6 +31,8 @@ struct device_shard {
 	struct memory velocity, params; /* empty: the update rule needs none */
 	struct memory payload, landing; /* of a delta, on the GPU and in pinned memory */
 	enum shard_at at;
+	int full;            /* the GPU is still to read lists in the place of the next one */
+	uint32_t longest;    /* of a list */
 	int away;            /* this step and those that follow are the host's */
 	struct message head; /* of the change that was asked for */
 	struct device_part part;
@@ -61,18 +64,25 @@ static size_t vector_bytes_of(const struct shard *shard)
 	return shard->at->span * sizeof(float);
 }
 
+/* Few of a step's messages wait for each other, unless they are long. */
+static size_t room_of_lists(const sluice_model *model, uint32_t longest)
+{
+	const uint64_t all = ((uint64_t)model->job->workers + 1) * longest;
+	const uint64_t most = longest > LISTS_ENOUGH ? longest : LISTS_ENOUGH;
+
+	return (size_t)(all < most ? all : most);
+}
+
 static int open_device_compressor(const sluice_model *model, struct shard *shard)
 {
 	struct device_shard *d = shard->device;
 	struct device_span *exempt = calloc(shard->n_spans + 1, sizeof *exempt);
-	struct device_shape shape = {
-		.n = shard->at->span,
-		.k = shard->at->down_capacity,
-		.exempt = exempt,
-		.parts = 1,
-		.blocks = (unsigned)model->job->settings.gpu_blocks,
-		.landed = layout_largest(&model->layout, model->job->rank).room
-	};
+	struct device_shape shape = { .n = shard->at->span,
+				      .k = shard->at->down_capacity,
+				      .exempt = exempt,
+				      .parts = 1,
+				      .blocks = (unsigned)model->job->settings.gpu_blocks,
+				      .landed = room_of_lists(model, d->longest) };
 
 	if (!exempt)
 		return fail(SLUICE_ENOMEM, "no memory for %zu spans", shard->n_spans);
@@ -104,6 +114,7 @@ static int open_on_device(const sluice_model *model, struct shard *shard,
 	    ops->alloc(MEMORY_DEVICE, payload, &d->payload) ||
 	    ops->alloc(MEMORY_HOST, payload, &d->landing))
 		return device_fail(ops, "a shard on a GPU");
+	d->longest = (uint32_t)layout_largest(&model->layout, model->job->rank).room;
 	d->part = (struct device_part){ .span = shard->at->span,
 					.capacity = shard->at->down_capacity,
 					.payload = d->payload.address,
@@ -168,6 +179,13 @@ static void shard_becomes(sluice_model *model, struct device_shard *d, enum shar
 		progress_unannounced(model->job, more);
 }
 
+static void set_full(sluice_model *model, struct device_shard *d, int full)
+{
+	if (full != d->full)
+		progress_unannounced(model->job, full - d->full);
+	d->full = full;
+}
+
 static int poll_change(struct device_shard *d)
 {
 	const uint64_t now = now_ns();
@@ -189,6 +207,7 @@ static void close_on_device(sluice_model *model, struct shard *shard, uint64_t u
 		progress_nap(); /* only after a failure: the memory may still be written to */
 	progress_take(model->job);
 	shard_becomes(model, d, SHARD_STALE);
+	set_full(model, d, 0);
 	shard->device = NULL;
 	progress_release(model->job);
 	ops->close(&d->compressor);
@@ -242,11 +261,33 @@ static int fetch_one(const struct shard *shard)
 	return device_scope_end(&scope, rc ? device_fail(d->ops, "a shard on a GPU") : 0);
 }
 
+static int none_asked(void *context)
+{
+	const sluice_model *model = context;
+
+	for (uint32_t i = 0; i < model->n_own; i++)
+		if (model->shards[i].device && model->shards[i].device->at == SHARD_ASKED)
+			return 0;
+	return 1;
+}
+
+static void describe_asked(void *context, char *text, size_t cap)
+{
+	const sluice_model *model = context;
+
+	*text = 0;
+	for (uint32_t i = 0; i < model->n_own && !*text; i++)
+		shard_device_busy(&model->shards[i], text, cap);
+}
+
 int shard_devices_fetch(sluice_model *model)
 {
 	int rc = 0;
 
+	if (!model->n_own || !model->shards[0].device)
+		return 0;
 	progress_take(model->job);
+	rc = progress_until(model->job, none_asked, describe_asked, model);
 	for (uint32_t i = 0; i < model->n_own && !rc; i++)
 		rc = fetch_one(&model->shards[i]);
 	progress_release(model->job);
@@ -255,8 +296,10 @@ int shard_devices_fetch(sluice_model *model)
 
 void shard_device_restart(sluice_model *model, struct shard *shard)
 {
-	if (shard->device)
-		shard_becomes(model, shard->device, SHARD_STALE);
+	if (!shard->device)
+		return;
+	shard_becomes(model, shard->device, SHARD_STALE);
+	set_full(model, shard->device, 0);
 }
 
 /* Enqueues what the first step after an opening or a restore begins with. */
@@ -325,6 +368,7 @@ int shard_device_takes(sluice_model *model, struct shard *shard)
 	}
 	d->away = model->measure.on;
 	d->at = SHARD_STALE;
+	set_full(model, d, 0);
 	return !d->away;
 }
 
@@ -346,6 +390,20 @@ static int apply_list(struct device_shard *d, float *vector, const uint32_t *ind
 	memcpy(to_value, value, count * sizeof *value);
 	return d->ops->apply(d->compressor, vector, index ? to_index : NULL, to_value, count, 0,
 			     d->stream);
+}
+
+int shard_device_ready(sluice_model *model, struct shard *shard)
+{
+	struct device_shard *d = shard->device;
+	int rc;
+
+	if (!shard_device_takes(model, shard))
+		return 1;
+	rc = d->ops->lands(d->compressor, d->longest, d->stream);
+	if (rc < 0)
+		shard_fails(model, shard);
+	set_full(model, d, !rc);
+	return rc > 0;
 }
 
 int shard_device_add(sluice_model *model, struct shard *shard, const uint32_t *index,
@@ -543,8 +601,11 @@ int shard_device_busy(const struct shard *shard, char *text, size_t cap)
 {
 	const struct device_shard *d = shard->device;
 
-	if (!d || d->at != SHARD_ASKED)
+	if (d && d->at == SHARD_ASKED)
+		d->ops->stage(d->compressor, text, cap);
+	else if (d && d->full)
+		snprintf(text, cap, "its GPU, which is to add what workers sent");
+	else
 		return 0;
-	d->ops->stage(d->compressor, text, cap);
 	return 1;
 }

@@ -16,7 +16,8 @@ struct device_shard; /* shard.device; NULL: the shard is on the host */
 int shard_devices_open(sluice_model *model, const void *params);
 /* Waits for the GPU, for a bounded time. Without the token. */
 void shard_devices_close(sluice_model *model);
-/* What the GPU keeps comes to the host's vectors, for those who read them. 0 or SLUICE_EGPU. */
+/* What the GPU keeps comes to the host's vectors, for those who read them, after the change that is
+ * being made. SLUICE_EGPU, ETIMEDOUT, or the job's error. */
 int shard_devices_fetch(sluice_model *model);
 
 /* The host's vectors are newer: the next step begins with them. */
@@ -24,12 +25,14 @@ void shard_device_restart(sluice_model *model, struct shard *shard);
 /* Whether messages are added, and the change is made, on the GPU now. Where sluice_measure() was
  * called, what was added so far moves to the host. */
 int shard_device_takes(sluice_model *model, struct shard *shard);
+/* Whether the next message can be taken: the GPU has room for it. */
+int shard_device_ready(sluice_model *model, struct shard *shard);
 /* Adds one message, as reduction_add(). Returns -1 if the job has failed. */
 int shard_device_add(sluice_model *model, struct shard *shard, const uint32_t *index,
 		     const float *value, uint32_t count);
 /* All messages of the step are in the sum: asks the GPU for the change, or publishes it when it is
  * there. Returns 1 if it was published. */
 int shard_device_answer(sluice_model *model, struct shard *shard);
-/* Whether the GPU is making a change; text says what it is doing. */
+/* Whether a shard waits for its GPU; text says what that is doing. */
 int shard_device_busy(const struct shard *shard, char *text, size_t cap);
 #endif

@@ -478,6 +478,77 @@ static int hang(int rank, void *argument)
 	return 0;
 }
 
+/* ---- messages that the GPU has no room for beside others ------------------------------ */
+
+enum { LONG = 1100000 };
+
+static sluice_model_attr attr_of_long(int device_shards)
+{
+	return (sluice_model_attr){ .size = sizeof(sluice_model_attr),
+				    .count = LONG,
+				    .recipe = "up=all down=all update=sgd",
+				    .shards = 1,
+				    .device_shards = device_shards };
+}
+
+static float *long_vector(int rank)
+{
+	float *v = calloc(LONG, sizeof *v);
+
+	CHECK(v != NULL);
+	for (size_t i = 0; rank >= 0 && i < LONG; i++)
+		v[i] = noise(5, 1, (uint64_t)rank, i);
+	return v;
+}
+
+/* hangs: the device does nothing. Else the second message is added when it has added the first. */
+static int push_long(int rank, void *argument)
+{
+	const int *hangs = argument;
+	const sluice_model_attr of_host = attr_of_long(0), of_gpu = attr_of_long(1);
+	float *grad = long_vector(rank), *params = long_vector(-1), *other = long_vector(-1);
+	sluice_model *host = NULL, *gpu = NULL;
+
+	begin_emulated();
+	sluice_job *job = rank_join(NULL);
+	CHECK_OK(sluice_model_open(job, &of_host, params, &host));
+	CHECK_OK(sluice_model_open(job, &of_gpu, other, &gpu));
+	emulated.lag(*hangs ? LAGGING : BESIDE);
+	CHECK_OK(sluice_push(host, grad));
+	CHECK_OK(sluice_pull(host, params));
+	CHECK_OK(sluice_push(gpu, grad));
+	if (*hangs) {
+		if (rank == 0)
+			be_impatient(job, 300);
+		CHECK(sluice_pull(gpu, other) == (rank ? SLUICE_EPEER : SLUICE_ETIMEDOUT));
+		CHECK(rank == 1 || error_says("SLUICE_WAIT_TIMEOUT",
+					      "shard 0 here waits for step 1 of its GPU, which"));
+	} else {
+		CHECK_OK(sluice_pull(gpu, other));
+		CHECK(!memcmp(params, other, LONG * sizeof *params));
+	}
+	sluice_model_close(&gpu);
+	sluice_model_close(&host);
+	emulated.lag(AT_ONCE);
+	sluice_finalize(&job);
+	free(grad);
+	free(params);
+	free(other);
+	return 0;
+}
+
+static void push__gpu_of_the_shard_has_no_room__waits_with_a_limit(void **state)
+{
+	int hangs = 0;
+
+	(void)state;
+	if (device_is_real())
+		skip();
+	run_ranks(2, push_long, &hangs);
+	hangs = 1;
+	run_ranks(2, push_long, &hangs);
+}
+
 static void pull__device_of_a_shard_hangs__shard_and_gpu_are_named(void **state)
 {
 	(void)state;
@@ -497,6 +568,7 @@ int main(void)
 		cmocka_unit_test(device_shards__overflowing_sums__are_named),
 		cmocka_unit_test(device_shards__a_call_of_cuda_fails__all_ranks_are_told),
 		cmocka_unit_test(device_shards__device_works_beside__have_the_bits_of_the_host),
+		cmocka_unit_test(push__gpu_of_the_shard_has_no_room__waits_with_a_limit),
 		cmocka_unit_test(pull__device_of_a_shard_hangs__shard_and_gpu_are_named),
 	};
 
