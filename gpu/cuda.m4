@@ -32,7 +32,10 @@ AC_DEFUN([SLUICE_TRY_NVCC], [
 			[GENCODE="$GENCODE -gencode arch=compute_100,code=sm_100 -gencode arch=compute_100,code=compute_100"],
 			[GENCODE="$GENCODE -gencode arch=compute_90,code=compute_90"])
 	])
-	AS_IF([test -d "$cuda_dir/lib64"], [cuda_lib=$cuda_dir/lib64], [cuda_lib=$cuda_dir/lib])
+	# NVIDIA's packages have lib64, those of Debian and Ubuntu a folder for the architecture.
+	for cuda_lib in "$cuda_dir/lib/$($CC -print-multiarch 2>/dev/null)" "$cuda_dir/lib" "$cuda_dir/lib64"; do
+		test ! -f "$cuda_lib/libcudart_static.a" || break
+	done
 	CUDA_CPPFLAGS="-I$cuda_dir/include -DCUDA_LIBRARY_FOLDER='\"$cuda_lib\"'"
 	CUDA_LIBS="$cuda_lib/libcudart_static.a -ldl -lrt"
 	# Same bits as the CPU: no contraction to multiply-add, denormals kept. No C++ runtime in the module.
