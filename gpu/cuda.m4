@@ -33,7 +33,7 @@ AC_DEFUN([SLUICE_TRY_NVCC], [
 			[GENCODE="$GENCODE -gencode arch=compute_90,code=compute_90"])
 	])
 	# NVIDIA's packages have lib64, those of Debian and Ubuntu a folder for the architecture.
-	for cuda_lib in "$cuda_dir/lib/$($CC -print-multiarch 2>/dev/null)" "$cuda_dir/lib" "$cuda_dir/lib64"; do
+	for cuda_lib in "$cuda_dir/lib64" "$cuda_dir/lib/$($CC -print-multiarch 2>/dev/null)" "$cuda_dir/lib"; do
 		test ! -f "$cuda_lib/libcudart_static.a" || break
 	done
 	CUDA_CPPFLAGS="-I$cuda_dir/include -DCUDA_LIBRARY_FOLDER='\"$cuda_lib\"'"

@@ -93,7 +93,7 @@ class Recipes(unittest.TestCase):
         self.assertEqual(caught.exception.code, -1)
 
     def test_plan(self):
-        self.assertIn("accumulator yes", sluice.Recipe("up=topk(0.01)").plan(1000))
+        self.assertRegex(sluice.Recipe("up=topk(0.01)").plan(1000), r"\n  accumulator +yes ")
 
 
 class Steps(unittest.TestCase):
@@ -134,6 +134,10 @@ class Steps(unittest.TestCase):
             self.job.open(params, rules=[(1, 0)], **options)
         with self.assertRaisesRegex(sluice.InvalidError, "rules are not possible with .* with update=none"):
             self.job.open(params, "up=all down=all update=none", rules=[(1, 0)] * 2, **options)
+
+    def test_device_shards(self):
+        with self.assertRaisesRegex(sluice.InvalidError, "device_shards=1 is not possible with .* coding=small"):
+            self.job.open(floats(1, 2), "up=topk(0.5) coding=small", device_shards=True)
 
     def test_mean_by_ranges(self):
         mean = floats(0, 0, 0, 0)
