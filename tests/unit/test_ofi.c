@@ -11,6 +11,7 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -91,6 +92,8 @@ static void ends_by(int signal)
 	kill(child, signal);
 	if (signal == SIGKILL)
 		child_status(child);
+	else /* its threads may run on for a moment */
+		CHECK(waitpid(child, NULL, WUNTRACED) == child);
 	loses_it(&side, theirs);
 	if (signal != SIGKILL) {
 		kill(child, SIGKILL);
