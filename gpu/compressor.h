@@ -112,7 +112,7 @@ struct seal_args {
 	const struct push_place *place;
 	struct push_part *part;
 	uint32_t parts;
-	uint32_t power[CHECKSUM_POWERS];
+	struct checksum_powers power;
 };
 
 /* The values of all parts at the listed coordinates, which count from a part's begin, to their

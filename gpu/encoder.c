@@ -3,7 +3,6 @@
 #include "gpu/encoder.h"
 #include "gpu/failure.h"
 #include <stdlib.h>
-#include <string.h>
 
 enum { THREADS = 256, WARPS_OF_BLOCK = 8, SEAL_BLOCKS_EACH = 2, ENTRY_WORDS = 2 };
 
@@ -11,7 +10,7 @@ struct encoder {
 	uint8_t *widths; /* of all parts' delta blocks */
 	/* How many blocks of the kernels fit on a multiprocessor. */
 	unsigned pack_each, quantize_each, dense_each;
-	uint32_t power[CHECKSUM_POWERS];
+	struct checksum_powers power;
 };
 
 size_t encoder_widths(uint32_t room, size_t parts)
@@ -34,7 +33,7 @@ int encoder_open(uint8_t *widths, struct encoder **out)
 	e->pack_each = (unsigned)packing;
 	e->quantize_each = (unsigned)quantizing;
 	e->dense_each = (unsigned)dense;
-	checksum_powers(e->power);
+	checksum_powers(&e->power);
 	return 0;
 }
 
@@ -145,15 +144,16 @@ int encoder_dense(const struct encoder *e, const struct encoding *what, int fold
 	return quantize_parts(e, what, NULL, call->residual, v->n);
 }
 
-/* A few blocks per multiprocessor fill the bus. */
+/* A few blocks per multiprocessor fill the bus; no more than there are powers for. */
 int encoder_seal(const struct encoder *e, const struct encoding *what, uint64_t words)
 {
 	const unsigned wanted = list_grid(words, THREADS, what->of.multiprocessors,
 					  SEAL_BLOCKS_EACH);
-	struct seal_args args = { .place = what->place, .part = what->part, .parts = what->parts };
+	const unsigned grid = fewer_blocks(grid_of(what, wanted, SEAL_BLOCKS_EACH),
+					   CHECKSUM_FAR - 1);
+	const struct seal_args args = {
+		.place = what->place, .part = what->part, .parts = what->parts, .power = e->power
+	};
 
-	memcpy(args.power, e->power, sizeof(args.power));
-	return cuda_check(
-		seal_enqueue(&args, grid_of(what, wanted, SEAL_BLOCKS_EACH), what->stream),
-		"starting the kernel seal");
+	return cuda_check(seal_enqueue(&args, grid, what->stream), "starting the kernel seal");
 }

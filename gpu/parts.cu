@@ -108,17 +108,27 @@ KERNEL(gather_push, push_gather_args)
 
 /* ---- seal ------------------------------------------------------------------ */
 
-/* table[b][v]: the value v at byte b, multiplied for the distance between a thread's words. */
+/* table[b][v]: the value v at byte b, multiplied for the distance between a thread's words. It is
+ * made where threads have several. */
 enum { BYTES_OF_WORD = 4, BYTE_VALUES = 256 };
 
 struct seal_shared {
 	uint32_t table[BYTES_OF_WORD][BYTE_VALUES];
 };
 
+/* The bit 31 - i of a word stands for x^i. */
 __device__ static inline void make_table(struct seal_shared *sh, uint32_t stride)
 {
+	uint32_t made[BYTES_OF_WORD] = { 0, 0, 0, 0 };
+
+	UNROLL
+	for (unsigned i = 0; i < 32; i++, stride = checksum_times_x(stride)) {
+		const unsigned bit = 31 - i;
+
+		made[bit / 8] ^= (0 - (threadIdx.x >> bit % 8 & 1)) & stride;
+	}
 	for (unsigned b = 0; b < BYTES_OF_WORD; b++)
-		sh->table[b][threadIdx.x] = checksum_times(threadIdx.x << 8 * b, stride);
+		sh->table[b][threadIdx.x] = made[b];
 	__syncthreads();
 }
 
@@ -138,19 +148,23 @@ __device__ static inline uint32_t seal_words(const struct seal_shared *sh,
 {
 	const uint32_t *from = (const uint32_t *)(const void *)place->payload;
 	uint32_t *to = (uint32_t *)(void *)place->copy;
-	uint32_t sum = 0;
+	uint64_t i = (words - 1 - mine) % stride;
+	uint32_t sum = i == 0 ? CHECKSUM_BEGIN : 0;
 
 	if (mine >= words)
 		return 0;
-	for (uint64_t i = (words - 1 - mine) % stride; i < words; i += stride) {
+	for (;;) {
 		const uint32_t word = from[i]; /* devices are little-endian */
 
 		if (to)
 			to[i] = word;
 		*largest = (word & KEY_MASK) > *largest ? word & KEY_MASK : *largest;
-		sum = times_stride(sh, sum) ^ word;
+		sum ^= word;
+		i += stride;
+		if (i >= words)
+			return sum;
+		sum = times_stride(sh, sum);
 	}
-	return sum;
 }
 
 KERNEL(seal, seal_args)
@@ -159,23 +173,27 @@ KERNEL(seal, seal_args)
 	uint32_t p;
 	const struct team t = team_of(a.parts, &p);
 	const uint32_t mine = t.block * BLOCK + threadIdx.x, stride = t.blocks * BLOCK;
-	const uint32_t distance = checksum_shift(a.power, mine + 1);
+	const uint32_t near = a.power.near[threadIdx.x];
+	const uint32_t distance = t.block ? checksum_times(near, a.power.far[t.block]) : near;
+	int made = 0;
 
-	make_table(&sh, checksum_shift(a.power, stride));
 	for (; p < a.parts; p += gridDim.x) {
 		const uint32_t bytes = a.place[p].bytes ? a.place[p].bytes :
 							  a.part[p].packing.payload_bytes;
 		const uint32_t words = bytes / BYTES_OF_WORD;
 		uint32_t largest = 0, sum;
 
+		if (words > stride && !made) {
+			make_table(&sh, a.power.far[t.blocks]);
+			made = 1;
+		}
 		sum = seal_words(&sh, &a.place[p], words, mine, stride, &largest);
 		sum = checksum_times(sum, distance);
 
 		if (a.place[p].bytes && largest >= KEY_INFINITY)
 			atomicOr(&a.part[p].nonfinite, 1u);
-		if (mine == 0)
-			sum ^= checksum_times(CHECKSUM_BEGIN, checksum_shift(a.power, words)) ^
-			       CHECKSUM_BEGIN;
+		if (mine == 0 && words)
+			sum ^= CHECKSUM_BEGIN;
 		sum = __reduce_xor_sync(ALL_LANES, sum);
 		if (lane_id() == 0 && sum)
 			atomicXor(&a.part[p].crc, sum);
