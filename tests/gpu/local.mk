@@ -4,6 +4,10 @@
 emulation = tests/gpu/emulation/coroutine.h tests/gpu/emulation/counts.h tests/gpu/emulation/cuda_runtime.h \
 	tests/gpu/emulation/cuda_runtime_api.h tests/gpu/emulation/graph.h \
 	tests/gpu/emulation/lag.h tests/gpu/emulation/runtime.h
+# What nvcc made of the kernels, executed in their place (tests/gpu/ptx.sh).
+ptx_machine = tests/gpu/ptx/compute.c tests/gpu/ptx/compute.h tests/gpu/ptx/machine.c tests/gpu/ptx/machine.h \
+	tests/gpu/ptx/program.c tests/gpu/ptx/program.h tests/gpu/ptx/shared.c tests/gpu/ptx/shared.h
+ptx = tests/gpu/ptx/run.c $(ptx_machine)
 # The module asks the runtime in place of CUDA's driver.
 emulated_CPPFLAGS = -I$(top_srcdir)/tests/gpu/emulation $(AM_CPPFLAGS) \
 	-DDRIVER_FILE=\"libcudart_emulated.so\"
@@ -13,10 +17,11 @@ emulated_LDFLAGS = $(AM_LDFLAGS) -avoid-version -shared -rpath /nowhere
 # One runtime, and so one device memory, for all modules of a process.
 check_LTLIBRARIES += libcudart_emulated.la
 libcudart_emulated_la_SOURCES = tests/gpu/emulation/emulation.c tests/gpu/emulation/graph.c \
-	tests/gpu/emulation/lag.c tests/gpu/emulation/runtime.c $(emulation)
+	tests/gpu/emulation/lag.c tests/gpu/emulation/runtime.c $(emulation) $(ptx)
 libcudart_emulated_la_CPPFLAGS = $(emulated_CPPFLAGS)
 libcudart_emulated_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default
 libcudart_emulated_la_LDFLAGS = $(emulated_LDFLAGS)
+libcudart_emulated_la_LIBADD = -lm
 
 check_LTLIBRARIES += libsluice_emulated.la
 libsluice_emulated_la_SOURCES = $(gpu_c) $(gpu_headers) $(emulation) tests/gpu/emulation/kernels.c
@@ -44,13 +49,13 @@ check_LTLIBRARIES += tests/gpu/preload.la
 tests_gpu_preload_la_SOURCES = tests/gpu/preload.c
 tests_gpu_preload_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
 
-dist_check_SCRIPTS += tests/gpu/bench.sh tests/gpu/digest.sh tests/gpu/resources.sh tests/gpu/train.sh
-TESTS += tests/gpu/bench.sh tests/gpu/resources.sh tests/gpu/train.sh
+dist_check_SCRIPTS += tests/gpu/bench.sh tests/gpu/digest.sh tests/gpu/ptx.sh tests/gpu/resources.sh tests/gpu/train.sh
+TESTS += tests/gpu/bench.sh tests/gpu/ptx.sh tests/gpu/resources.sh tests/gpu/train.sh
 # A preloaded library would need the sanitizers' own to come first.
 if !WITH_SANITIZER
 TESTS += tests/gpu/digest.sh
 endif
-EXTRA_DIST += tests/gpu/pack tests/gpu/rivals.cu tests/gpu/run tests/gpu/silicon.cu tests/gpu/speed.cu tests/gpu/torch_topk.py
+EXTRA_DIST += tests/gpu/pack tests/gpu/ptx/faults.ptx tests/gpu/rivals.cu tests/gpu/run tests/gpu/silicon.cu tests/gpu/speed.cu tests/gpu/torch_topk.py
 
 .PHONY: check-gpu
 check-gpu: all

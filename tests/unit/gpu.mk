@@ -54,6 +54,11 @@ tests_unit_test_gpu_late_SOURCES = tests/unit/test_gpu_late.c $(gpu_lag)
 tests_unit_test_gpu_shard_SOURCES = tests/unit/test_gpu_shard.c tests/unit/scratch.h $(gpu_lag)
 tests_unit_test_gpu_step_SOURCES = tests/unit/test_gpu_step.c tests/unit/narrow.h $(gpu_step)
 
+# The machine that executes PTX.
+check_PROGRAMS += tests/unit/test_ptx
+tests_unit_test_ptx_SOURCES = tests/unit/test_ptx.c $(ptx_machine)
+tests_unit_test_ptx_CPPFLAGS = $(AM_CPPFLAGS) -DFAULTS=\"$(abs_top_srcdir)/tests/gpu/ptx/faults.ptx\"
+
 # Its name and version give it the soname of CUDA's driver.
 check_LTLIBRARIES += tests/unit/libcuda.la
 tests_unit_libcuda_la_SOURCES = tests/unit/fake_driver.c

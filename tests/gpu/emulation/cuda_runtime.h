@@ -26,14 +26,14 @@ __attribute__((visibility("default"))) void emulated_touch(unsigned bytes);
 	}                                                                                          \
 	__attribute__((constructor)) static void name##_known(void)                                \
 	{                                                                                          \
-		emulated_kernel((const void *)name, sizeof(struct args));                          \
+		emulated_kernel((const void *)name, sizeof(struct args), #name);                   \
 	}                                                                                          \
 	static void name##_of(const struct args a)
 
 #define KERNEL_OF_SUMS(name, args) KERNEL(name, args)
 
-/* How large its arguments are, which a graph must copy. */
-void emulated_kernel(const void *kernel, size_t bytes);
+/* How large its arguments are, which a graph must copy, and what it is called. */
+void emulated_kernel(const void *kernel, size_t bytes, const char *name);
 
 struct emulated_place {
 	dim3 thread, block, grid, threads;

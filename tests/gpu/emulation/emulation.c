@@ -245,6 +245,8 @@ void emulated_run_kernel(const void *kernel, unsigned grid, unsigned threads, co
 	struct launch l = { .args = args, .grid = grid, .threads = threads };
 	pthread_t workers[EMULATED_MULTIPROCESSORS];
 
+	if (emulated_run_ptx(kernel, grid, threads, args, at_once))
+		return;
 	memcpy(&l.kernel, &kernel, sizeof kernel);
 	if (threads > THREADS_MOST || threads % WARP || at_once > EMULATED_MULTIPROCESSORS)
 		abort();

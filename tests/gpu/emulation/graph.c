@@ -25,12 +25,13 @@ static _Thread_local int captures_here;
 static struct {
 	const void *kernel;
 	size_t bytes;
+	const char *name;
 	int loaded;
 } known[KERNELS_MOST];
 
 /* ---- kernels' arguments ---------------------------------------------------- */
 
-void emulated_kernel(const void *kernel, size_t bytes)
+void emulated_kernel(const void *kernel, size_t bytes, const char *name)
 {
 	unsigned i = 0;
 
@@ -40,6 +41,7 @@ void emulated_kernel(const void *kernel, size_t bytes)
 		abort();
 	known[i].kernel = kernel;
 	known[i].bytes = bytes;
+	known[i].name = name;
 }
 
 static unsigned number_of(const void *kernel)
@@ -51,6 +53,14 @@ static unsigned number_of(const void *kernel)
 	if (i == KERNELS_MOST)
 		abort();
 	return i;
+}
+
+const char *emulated_name(const void *kernel, size_t *bytes)
+{
+	const unsigned i = number_of(kernel);
+
+	*bytes = known[i].bytes;
+	return known[i].name;
 }
 
 int emulated_load(const void *kernel)

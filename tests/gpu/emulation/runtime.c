@@ -384,6 +384,18 @@ int emulated_knows(const void *p)
 	return known;
 }
 
+int emulated_allocation(const void *p, const char **base, size_t *bytes)
+{
+	pthread_mutex_lock(&runtime.lock);
+	const struct allocation *a = allocation_of(p);
+	if (a) {
+		*base = a->base;
+		*bytes = a->bytes;
+	}
+	pthread_mutex_unlock(&runtime.lock);
+	return a != NULL;
+}
+
 static void count(const struct node *node)
 {
 	struct emulated_counts *c = &runtime.counts;

@@ -17,4 +17,12 @@ int emulated_load(const void *kernel);
 cudaError_t emulated_answer(cudaError_t error);
 /* Whether p is memory of the device, or pinned. */
 int emulated_knows(const void *p);
+/* The same, with the allocation. */
+int emulated_allocation(const void *p, const char **base, size_t *bytes);
+/* The name of a kernel, and the size of its arguments. */
+const char *emulated_name(const void *kernel, size_t *bytes);
+/* Runs it as nvcc translated it, if EMULATED_PTX names a folder of .ptx files; else returns 0.
+ * With EMULATED_PTX_LOG, says on stderr what it took. */
+int emulated_run_ptx(const void *kernel, unsigned grid, unsigned threads, const void *args,
+		     unsigned at_once);
 #endif
