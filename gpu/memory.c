@@ -43,15 +43,37 @@ enum {
 	DRIVER_OK = 0
 };
 
+/* Returns NULL if no driver is in the process. One that is there is kept there: a step asks for
+ * each of the application's tensors whose memory it is, and a search goes through all libraries. */
+static void *driver_in_process(void)
+{
+	static void *_Atomic kept;
+	void *driver = kept;
+
+	if (!driver)
+		kept = driver = dlopen(DRIVER_FILE, RTLD_NOW | RTLD_NOLOAD);
+	return driver;
+}
+
 /* *function becomes NULL if no driver is in the process, or if it lacks the function. */
 static void driver_function(const char *name, void *function)
 {
-	void *driver = dlopen(DRIVER_FILE, RTLD_NOW | RTLD_NOLOAD);
+	void *driver = driver_in_process();
 	void *symbol = driver ? dlsym(driver, name) : NULL;
 
 	memcpy(function, &symbol, sizeof(symbol));
-	if (driver)
-		dlclose(driver); /* whoever loaded it keeps it */
+}
+
+static pointer_attributes_fn *pointer_attributes(void)
+{
+	static pointer_attributes_fn *_Atomic known;
+	pointer_attributes_fn *function = known;
+
+	if (!function) {
+		driver_function("cuPointerGetAttributes", &function);
+		known = function;
+	}
+	return function;
 }
 
 /* Whether the driver answers so where the process cannot have device memory: the driver does not
@@ -103,10 +125,9 @@ static int owner_of(const void *p, int *owner, int *is_managed)
 	uint32_t type = 0, managed = 0;
 	int error;
 	void *results[] = { &type, &managed, owner };
-	pointer_attributes_fn *ask;
+	pointer_attributes_fn *const ask = pointer_attributes();
 
 	*owner = 0;
-	driver_function("cuPointerGetAttributes", &ask);
 	error = ask ? ask(3, attributes, results, (unsigned long long)(uintptr_t)p) : DRIVER_OK;
 	if (driver_has_no_memory(error))
 		return 0;
