@@ -16,12 +16,18 @@ done | xargs -P 2 -I FILE sh -c '"$0" $1 -arch=$2 -I"$3" -ptx FILE -o "$4/$(base
 	"$nvcc" "$(variable NVCCFLAGS)" "$architecture" "$source" "$folder" || { echo "wrong: no PTX"; exit 1; }
 all=$(grep -h '^\.visible \.entry' "$folder"/*.ptx | sed 's/.*entry //; s/(.*//' | sort) all_are_due=$((!$#)) bad=0
 [ $# -gt 0 ] || set -- test_gpu_messages test_gpu_sketch test_gpu_shard test_gpu_dense test_gpu_approximate
-for test; do
-	started=$(date +%s)
-	EMULATED_PTX=$folder EMULATED_PTX_LOG=1 "tests/unit/$test" >"$folder/$test.log" 2>&1 ||
-		{ bad=1; grep -av ' blocks, .* instructions, ' "$folder/$test.log" | tail -n 40; }
-	echo "$architecture: $test: $(grep -a 'test(s)\.' "$folder/$test.log" | tail -n 1) ($(($(date +%s) - started)) s)"
-done
+# Its line is all that a test that passed prints.
+try() {
+	local test=$1 started=$SECONDS status
+	EMULATED_PTX=$folder EMULATED_PTX_LOG=1 "tests/unit/$test" >"$folder/$test.log" 2>&1
+	status=$?
+	[ $status = 0 ] || grep -av ' blocks, .* instructions, ' "$folder/$test.log" | tail -n 40
+	echo "$architecture: $test: $(grep -a 'test(s)\.' "$folder/$test.log" | tail -n 1) ($((SECONDS - started)) s)"
+	return $status
+}
+export -f try
+export folder architecture
+printf '%s\n' "$@" | xargs -P "$(nproc)" -I TEST bash -c 'try TEST' || bad=1
 launched=$(grep -ah ' blocks, .* instructions, ' "$folder"/*.log | sed 's/:.*//' | sort -u)
 echo "launched: "$launched
 if [ $all_are_due = 1 ] && [ "$all" != "$launched" ]; then
