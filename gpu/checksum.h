@@ -11,7 +11,6 @@
 /* Bit 31 is the coefficient of 1, bit 0 that of x^31, as in the checksum itself. */
 #define CHECKSUM_POLYNOMIAL 0x82f63b78u
 #define CHECKSUM_ONE        0x80000000u
-/* The checksum starts with this before the first word, and this is added after the last. */
 /* The checksum starts with this, which is the same as to add it to the first word, and it is added
  * after the last. */
 #define CHECKSUM_BEGIN 0xffffffffu

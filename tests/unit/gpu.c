@@ -110,3 +110,10 @@ int gpu_count(struct emulated_counts *out)
 	count(out);
 	return 1;
 }
+
+int gpu_counts_vectors(void)
+{
+	struct emulated_counts unused;
+
+	return gpu_count(&unused) && !getenv("EMULATED_PTX");
+}

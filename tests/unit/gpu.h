@@ -20,4 +20,6 @@ void gpu_free(void *there);
 void gpu_fetch(void *to, const void *there, size_t bytes);
 /* What the device was asked to do since the last call. On a GPU nobody counts: 0. */
 int gpu_count(struct emulated_counts *out);
+/* Whether what kernels read and write of vectors is counted, too: where their source runs. */
+int gpu_counts_vectors(void);
 #endif
