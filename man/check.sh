@@ -57,6 +57,36 @@ lint() {
 	done
 }
 
+# page_text FORMATTER COLUMNS PAGE: as a terminal of that width shows it.
+page_text() {
+	case $1 in
+	mandoc) mandoc -T ascii -O width="$2" "$3" ;;
+	groff) groff -mdoc -T ascii -P-cbou -rLL="$2"n "$3" ;;
+	esac 2>/dev/null | sed 's/.\x08//g'
+}
+
+# Each row of a table is one line, at any width: its cells are whole and apart, and only the last one may continue.
+tables() {
+	for page in $pages; do
+		grep -q '^\.Bl -column' "$page" || continue
+		awk '/^\.Bl -column/ { inside = 1 } /^\.El/ { inside = 0 } inside && /^\.It/' "$page" |
+			sed -E 's/^\.It //; s/(^|Ta )(Em|Dv|Va|Li|Cm) /\1/g; s/ Fa k No / k /; s/\\-/-/g' |
+			awk -F ' Ta ' -v OFS=' Ta ' '{ sub(/ .*/, "", $NF); gsub(/[][()^$.*+?{}|\\]/, "\\\\&")
+				for (i = 1; i < NF; i++) printf "%s  +", $i
+				print $NF "( |$)" }' >"$tmp/rows"
+		for formatter in mandoc groff; do
+			command -v $formatter >/dev/null || continue
+			for columns in 60 80 100; do
+				page_text $formatter $columns "$page" >"$tmp/text"
+				while read -r row; do
+					grep -qE -- "$row" "$tmp/text" ||
+						wrong "$page, $formatter with $columns columns: no line is $row"
+				done <"$tmp/rows"
+			done
+		done
+	done
+}
+
 order_of_sections() {
 	for page in "$man"/*.3; do
 		found=$(sed -n 's/^\.Sh //p' "$page" | sed 's/\\&//' | tr '\n' ',')
@@ -228,6 +258,7 @@ recipe_keys() {
 }
 
 lint
+tables
 order_of_sections
 prototypes
 names
