@@ -168,6 +168,15 @@ references() {
 	done
 }
 
+# "man NAME" opens section 3 before section 7, so a name is in one section only.
+shadows() {
+	{ for page in $pages; do basename "$page"; done
+	  sed 's/.* //' "$tmp/aliases"; } | sort -u >"$tmp/installed"
+	for name in $(sed 's/\.[1-9]$//' "$tmp/installed" | sort | uniq -d); do
+		wrong "man $name: there is more than one page:$(grep "^$name\.[1-9]\$" "$tmp/installed" | tr '\n' ' ' | sed 's/^/ /')"
+	done
+}
+
 # Codes with their values, and the fields of public structures.
 codes_and_fields() {
 	sed -n 's/^	\(SLUICE_[A-Z]*\) = \(-\{0,1\}[0-9]*\).*/\1 \2/p' "$header" >"$tmp/codes"
@@ -263,6 +272,7 @@ order_of_sections
 prototypes
 names
 references
+shadows
 codes_and_fields
 examples
 options

@@ -234,7 +234,7 @@ SLUICE_API void sluice_model_close(sluice_model **model);
 
 /* Returns the recipe in use with all defaults spelled out; the text belongs to the model. Thread
  * class: object. */
-SLUICE_API const char *sluice_recipe(const sluice_model *model);
+SLUICE_API const char *sluice_recipe_text(const sluice_model *model);
 
 /* Returns the number of completed steps, including those before a sluice_restore(). Thread class:
  * object. */

@@ -179,7 +179,7 @@ PROTOTYPES = {
                                   POINTER(c_size_t)]),
     "sluice_model_open": (c_int, [_job, POINTER(sluice_model_attr), c_void_p, _handle]),
     "sluice_model_close": (None, [_handle]),
-    "sluice_recipe": (c_char_p, [_model]),
+    "sluice_recipe_text": (c_char_p, [_model]),
     "sluice_step": (c_uint64, [_model]),
     "sluice_plan": (c_int, [POINTER(sluice_model_attr), c_int, c_int, c_char_p,
                             c_size_t]),

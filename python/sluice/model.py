@@ -254,7 +254,7 @@ class Model:
     @property
     def recipe(self) -> Recipe:
         """The recipe in use, with all defaults spelled out."""
-        return Recipe(lib.sluice_recipe(self._at()).decode())
+        return Recipe(lib.sluice_recipe_text(self._at()).decode())
 
     @property
     def step(self) -> int:

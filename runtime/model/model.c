@@ -47,7 +47,7 @@ uint64_t sluice_step(const sluice_model *model)
 {
 	return model->step;
 }
-const char *sluice_recipe(const sluice_model *model)
+const char *sluice_recipe_text(const sluice_model *model)
 {
 	return model->recipe_text;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The tables of words of the recipe language, its numbers, and the printer. Ranks compare the
- * printed recipe, checkpoints store it and sluice_recipe() returns it, so the locale must not
+ * printed recipe, checkpoints store it and sluice_recipe_text() returns it, so the locale must not
  * change it. */
 #include "recipe/recipe_words.h"
 

@@ -132,7 +132,7 @@ static int collect(const struct seat *seat, struct outcome *out)
 	out->sum.control_bytes += stats.control_bytes;
 	if (!seat->rank) {
 		out->steps = stats.steps;
-		snprintf(out->recipe, sizeof out->recipe, "%s", sluice_recipe(seat->model));
+		snprintf(out->recipe, sizeof out->recipe, "%s", sluice_recipe_text(seat->model));
 		memcpy(out->x, seat->x, seat->run->problem->count * sizeof *out->x);
 	}
 	return rc;

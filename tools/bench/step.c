@@ -209,7 +209,7 @@ static void print_json(struct bench *b, const double s[SUMS], struct summary ms)
 	       (unsigned long long)b->options->count, distribution_name(b->options->gradient));
 	json_text(stdout, b->gpu ? b->device : "cpu");
 	printf(",\"accumulate\":%s,\"recipe\":", b->options->accumulate ? "true" : "false");
-	json_text(stdout, sluice_recipe(b->model));
+	json_text(stdout, sluice_recipe_text(b->model));
 	printf(",\"steps\":%zu,\"ms_p50\":", ms.n);
 	json_number(stdout, ms.p50);
 	printf(",\"ms_p99\":");
@@ -274,7 +274,7 @@ static void print_text(struct bench *b, const double s[SUMS], struct summary ms)
 	       sluice_version());
 	if (b->gpu)
 		printf("vectors in the memory of a GPU; rank 0: %s\n", b->device);
-	printf("recipe: %s\n", sluice_recipe(b->model));
+	printf("recipe: %s\n", sluice_recipe_text(b->model));
 	if (b->options->accumulate)
 		puts("gradients are added to the residual by the program, outside of the measured "
 		     "time");
@@ -481,7 +481,7 @@ static void print_point(const struct axes *a, struct bench *b, const double s[SU
 	if (b->options->json) {
 		printf("%s\n{\"n\":%zu,\"k\":%zu,\"entropy\":%.3f,\"steps\":%zu,\"recipe\":",
 		       a->rows ? "," : "", b->at.n, b->at.k, b->at.entropy, ms.n);
-		json_text(stdout, sluice_recipe(b->model));
+		json_text(stdout, sluice_recipe_text(b->model));
 		for (size_t i = 0; i < n; i++) {
 			printf(",\"%s\":", columns[i].name);
 			json_number(stdout, columns[i].value);

@@ -157,7 +157,7 @@ static int take_rows(struct training *t)
 /* A signal that looks back takes its gradient, or a second one, elsewhere than at params. */
 static int prepare_signal(struct training *t, struct complaint *complaint)
 {
-	const char *recipe = sluice_recipe(t->model);
+	const char *recipe = sluice_recipe_text(t->model);
 	int svrg = strstr(recipe, "signal=svrg") != NULL,
 	    igt = strstr(recipe, "signal=igt") != NULL;
 	int pairs = svrg || strstr(recipe, "signal=storm") != NULL;
@@ -214,8 +214,8 @@ static int resume(struct training *t)
 /* What the recipe asks of the job beside a gradient. */
 static int prepare_steps(struct training *t)
 {
-	t->averages = strstr(sluice_recipe(t->model), "update=average") != NULL;
-	t->async = strstr(sluice_recipe(t->model), "when=async") != NULL;
+	t->averages = strstr(sluice_recipe_text(t->model), "update=average") != NULL;
+	t->async = strstr(sluice_recipe_text(t->model), "when=async") != NULL;
 	return t->options.smoothness > 0 ? sluice_set_smoothness(t->model, t->options.smoothness) :
 					   0;
 }
@@ -226,7 +226,7 @@ static int work(struct training *t)
 	const struct options *o = &t->options;
 	int rc, workers = sluice_workers(t->job);
 
-	if (strstr(sluice_recipe(t->model), "update=none")) {
+	if (strstr(sluice_recipe_text(t->model), "update=none")) {
 		if (sluice_rank(t->job) == 0)
 			fputs("sluice-train: update=none leaves the step to the job, and "
 			      "sluice-train has no optimizer of its own: use update=sgd, "
@@ -253,7 +253,7 @@ static int work(struct training *t)
 		   "per epoch; recipe %s",
 		   o->model, t->network.count, t->train.rows, o->data, workers,
 		   workers == 1 ? "" : "s", (unsigned long long)o->batch,
-		   (unsigned long long)t->steps_per_epoch, sluice_recipe(t->model));
+		   (unsigned long long)t->steps_per_epoch, sluice_recipe_text(t->model));
 	if (!t->compute.ops->in_host)
 		report_say(&t->report, "rank %d trains on %s", sluice_rank(t->job), t->device);
 	if (t->test.dropped)
