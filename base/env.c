@@ -98,7 +98,8 @@ const struct env_entry env_table[] = {
 	{ "SLUICE_GPU", ENV_TEXT, "auto", "auto, off or a file",
 	  "The module for gradients and parameters in GPU memory, loaded when such memory is first "
 	  "seen. auto means the one that was installed with the library, also if the whole "
-	  "installation was moved. off loads none.",
+	  "installation was moved; it is refused if users other than root, the user of the process "
+	  "and the owner of the library could have changed it. off loads none.",
 	  FIELD(gpu) },
 	{ "SLUICE_LIBRARY", ENV_TEXT, "", "the file of libsluice.so",
 	  "The library that the Python package loads. Without it the package looks for "

@@ -1,15 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See module.h. An installation that is moved as a whole keeps its relative paths: the folder of
  * the library's modules is as far from the library as configure decided, and that of a program's
- * modules as far from the program. */
+ * modules as far from the program. A module becomes a part of this process, so it is loaded only if
+ * no other user could have put it there. */
 #include "base/module.h"
 #include <dlfcn.h>
+#include <errno.h>
 #include <limits.h>
 #include <link.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* The length of the beginning that two paths share, in whole components. */
@@ -25,57 +28,161 @@ static size_t common_length(const char *a, const char *b)
 	}
 }
 
-/* Writes the folder of modules in the installation that the object with this code belongs to.
- * Returns -1 if the folder cannot be determined. */
-static int folder_beside(char *folder, size_t cap)
+/* Writes the path of the object that this code belongs to, a library or the program itself, and
+ * where configure put it. Returns -1 if that cannot be determined; self is then "". */
+static int find_self(char self[PATH_MAX], const char **home)
 {
-	const char *home = SLUICE_LIB_DIR, *file;
-	char self[PATH_MAX], *slash;
+	const char *file;
 	struct link_map *map;
-	size_t common;
 	Dl_info info;
 
-	if (!dladdr1((const void *)(uintptr_t)folder_beside, &info, (void **)&map, RTLD_DL_LINKMAP))
+	*self = 0;
+	*home = SLUICE_LIB_DIR;
+	if (!dladdr1((const void *)(uintptr_t)find_self, &info, (void **)&map, RTLD_DL_LINKMAP))
 		return -1;
 	file = map->l_name;
-	if (!*file) { /* the object is the program itself, whose recorded name may be relative to
-			 any folder */
-		home = SLUICE_BIN_DIR;
+	if (!*file) { /* the program itself, whose recorded name may be relative to any folder */
+		*home = SLUICE_BIN_DIR;
 		file = "/proc/self/exe";
 	}
-	if (!realpath(file, self))
+	if (realpath(file, self))
+		return 0;
+	*self = 0;
+	return -1;
+}
+
+/* Writes the folder of modules in the installation that self belongs to. Returns -1 if self does
+ * not lie as in an installation: in another user's reach, a folder beside it could be anybody's. */
+static int folder_beside(const char *self, const char *home, char *folder, size_t cap)
+{
+	const size_t common = common_length(home, SLUICE_MODULE_DIR), tail = strlen(home + common);
+	const char *slash = strrchr(self, '/');
+	const size_t n = slash ? (size_t)(slash - self) : 0;
+
+	if (!slash || n < tail || memcmp(self + n - tail, home + common, tail) != 0)
 		return -1;
-	common = common_length(home, SLUICE_MODULE_DIR);
-	for (const char *up = home + common;; up++) {
-		if (*up && *up != '/')
-			continue;
-		slash = strrchr(self, '/'); /* cuts off the file's name first, then one folder for
-					       each component of home */
-		if (!slash)
-			return -1;
-		*slash = 0;
-		if (!*up)
-			break;
+	return snprintf(folder, cap, "%.*s%s", (int)(n - tail), self, &SLUICE_MODULE_DIR[common]) <
+			       (int)cap ?
+		       0 :
+		       -1;
+}
+
+/* ---- whose module is it? --------------------------------------------------- */
+
+/* Who could put any code into this process anyway: root, the process's user, and the owner of the
+ * object that this code belongs to. The owner of "/" stands for root where a user namespace does
+ * not have root. */
+struct owners {
+	uid_t of[4];
+};
+
+static struct owners find_owners(const char *self)
+{
+	struct owners owners = { { 0, geteuid(), 0, 0 } };
+	struct stat status;
+
+	if (!stat("/", &status))
+		owners.of[2] = status.st_uid;
+	if (*self && !stat(self, &status))
+		owners.of[3] = status.st_uid;
+	return owners;
+}
+
+static int is_owner(const struct owners *owners, uid_t user)
+{
+	for (size_t i = 0; i < sizeof(owners->of) / sizeof(owners->of[0]); i++)
+		if (owners->of[i] == user)
+			return 1;
+	return 0;
+}
+
+/* Returns -1 and why if other users could change what lies at path. near_module: path is the module
+ * or its folder. A folder above that may be as /tmp is, where nobody can replace what belongs to
+ * another user. A group with the number of the owner is the owner's private group. */
+static int check_owner(const char *path, int near_module, const struct owners *owners, char *why,
+		       size_t cap)
+{
+	struct stat status;
+
+	if (lstat(path, &status)) {
+		snprintf(why, cap, "%s cannot be examined: %s", path, strerror(errno));
+		return -1;
 	}
-	return snprintf(folder, cap, "%s%s", self, &SLUICE_MODULE_DIR[common]) < (int)cap ? 0 : -1;
+	if (!is_owner(owners, status.st_uid)) {
+		snprintf(
+			why, cap,
+			"%s belongs to user %u, and not to user %u, to root or to the owner of the "
+			"installation",
+			path, (unsigned)status.st_uid, (unsigned)geteuid());
+		return -1;
+	}
+	if (!(status.st_mode & S_IWOTH) &&
+	    (!(status.st_mode & S_IWGRP) || status.st_gid == status.st_uid))
+		return 0;
+	if (!near_module && S_ISDIR(status.st_mode) && (status.st_mode & S_ISVTX))
+		return 0;
+	snprintf(why, cap, "%s can be written by others (mode %04o)", path,
+		 (unsigned)status.st_mode & 07777);
+	return -1;
+}
+
+/* Checks an absolute path without symbolic links: the file, and each folder that leads to it. */
+static int check_owners(const char *path, const struct owners *owners, char *why, size_t cap)
+{
+	const char *last = strrchr(path, '/');
+	char part[PATH_MAX];
+
+	for (const char *slash = path; slash; slash = slash[1] ? strchr(slash + 1, '/') : NULL) {
+		const size_t n = slash == path ? 1 : (size_t)(slash - path);
+
+		memcpy(part, path, n);
+		part[n] = 0;
+		if (check_owner(part, slash == last, owners, why, cap))
+			return -1;
+	}
+	return check_owner(path, 1, owners, why, cap);
+}
+
+/* Returns 1 and the path if the folder has the file, 0 if not, -1 and why if the file is not to be
+ * loaded. The path has no symbolic links, so that what is loaded is what was examined. */
+static int look_in(const char *folder, const char *file, const struct owners *owners, char *path,
+		   size_t cap)
+{
+	char named[PATH_MAX], found[PATH_MAX], why[PATH_MAX + 128];
+
+	if (snprintf(named, sizeof(named), "%s/%s", folder, file) >= (int)sizeof(named) ||
+	    !realpath(named, found))
+		return 0;
+	if (check_owners(found, owners, why, sizeof(why))) {
+		snprintf(path, cap, "%s is not loaded, because %s", named, why);
+		return -1;
+	}
+	return snprintf(path, cap, "%s", found) < (int)cap;
 }
 
 int module_find(const char *file, char *path, size_t cap)
 {
-	char beside[PATH_MAX];
-	int known = !folder_beside(beside, sizeof(beside));
+	char self[PATH_MAX], beside[PATH_MAX];
+	const char *home;
+	const int known = !find_self(self, &home),
+		  installed = known && !folder_beside(self, home, beside, sizeof(beside));
+	const struct owners owners = find_owners(self);
+	int found = installed ? look_in(beside, file, &owners, path, cap) : 0;
 
-	if (known) {
-		snprintf(path, cap, "%s/%s", beside, file);
-		if (!access(path, F_OK))
-			return 0;
-	}
-	snprintf(path, cap, "%s/%s", SLUICE_MODULE_DIR, file);
-	if (!access(path, F_OK))
-		return 0;
-	if (known && strcmp(beside, SLUICE_MODULE_DIR))
+	if (!found)
+		found = look_in(SLUICE_MODULE_DIR, file, &owners, path, cap);
+	if (found)
+		return found < 0 ? -1 : 0;
+	if (installed && strcmp(beside, SLUICE_MODULE_DIR) != 0)
 		snprintf(path, cap, "%s is neither in %s nor in %s", file, beside,
 			 SLUICE_MODULE_DIR);
+	else if (known && !installed)
+		snprintf(
+			path, cap,
+			"%s is not in %s, and %s is not in a folder that ends in %s, as that of an "
+			"installation does",
+			file, SLUICE_MODULE_DIR, self,
+			home + common_length(home, SLUICE_MODULE_DIR));
 	else
 		snprintf(path, cap, "%s is not in %s", file, SLUICE_MODULE_DIR);
 	return -1;

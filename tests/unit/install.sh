@@ -12,7 +12,13 @@ failed=0
 for tool in "${CC%% *}" make pkg-config readelf; do
 	command -v "$tool" >/dev/null || skip "$tool is not installed"
 done
-tmp=$(cd "${TMPDIR:-.}" && mktemp -d "$PWD/install.XXXXXX") || exit 1
+where=$(cd "${TMPDIR:-.}" && pwd -P)
+above=$where
+while [ "$above" != / ]; do # below another user's folder the library refuses modules
+	case $(stat -c %u "$above") in 0 | "$(id -u)") ;; *) where=/tmp ;; esac
+	above=$(dirname "$above")
+done
+tmp=$(mktemp -d "$where/install.XXXXXX") || exit 1
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 1' HUP INT TERM
 

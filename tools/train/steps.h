@@ -17,7 +17,7 @@ struct training {
 	struct network network;
 	struct compute compute; /* where vectors are and layers are worked out; none at a dedicated
 				   server */
-	char device[256];       /* which device that is, and why */
+	char device[COMPLAINT_BYTES]; /* which device that is, and why */
 	struct workspace *workspace;
 	float *params, *grad; /* memory of compute, as are the next two */
 	float *params_here;   /* where params are copied to be looked at; NULL: they are host
