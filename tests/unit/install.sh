@@ -1,8 +1,8 @@
 #!/bin/bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Installs what was built into a temporary folder, moves it, and works with it as a user does: a program is compiled
-# by what pkg-config says, against libsluice.so and against libsluice.a, and is run; the GPU module is found where the
-# installation now is. Run in the build folder.
+# by what pkg-config says without any other package, against libsluice.so and against libsluice.a, and is run; the
+# programs find the library, and the library the GPU module, where the installation now is. Run in the build folder.
 set -u
 top_srcdir=${top_srcdir:-${srcdir:-$(dirname "$0")/../..}}
 CC=${CC:-cc}
@@ -25,16 +25,17 @@ trap 'exit 1' HUP INT TERM
 # The installation is one folder that is nowhere near the prefix which configure was told.
 env -u MAKEFLAGS -u MFLAGS -u MAKELEVEL make install DESTDIR="$tmp/staged" >"$tmp/log" 2>&1 ||
 	{ tail -n 20 "$tmp/log"; wrong "make install"; exit 1; }
-prefix=$(sed -n 's/^prefix=//p' runtime/sluice.pc)
+prefix=$(sed -n 's/^prefix = //p' Makefile)
 mv "$tmp/staged$prefix" "$tmp/moved" || exit 1
 pc=$(find "$tmp/moved" -name sluice.pc)
 lib=${pc%/pkgconfig/sluice.pc}
 modules=$lib/sluice
 there=$prefix${modules#"$tmp/moved"} # where configure put the modules
-export PKG_CONFIG_PATH=${pc%/sluice.pc}${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
-unset SLUICE_GPU
+# Only this package is there, as on a node without the -dev packages of others.
+export PKG_CONFIG_LIBDIR=${pc%/sluice.pc}
+unset SLUICE_GPU PKG_CONFIG_PATH
 
-flags() { pkg-config --define-prefix "$@" sluice; }
+flags() { pkg-config "$@" sluice; }
 program() { # FILE FLAG...: compiles the example of sluice(7)
 	local file=$1
 	shift
@@ -43,6 +44,11 @@ program() { # FILE FLAG...: compiles the example of sluice(7)
 }
 needs() { readelf -d "$1" | grep -q 'NEEDED.*\[libsluice\.so'; }
 
+flags --cflags --libs >"$tmp/log" 2>&1 || { cat "$tmp/log"; wrong "pkg-config fails without other packages"; }
+for binary in "$tmp"/moved/bin/*; do
+	case $(readelf -d "$binary" 2>/dev/null) in *R*PATH*"$prefix"*) wrong "$binary has a RUNPATH below $prefix" ;; esac
+	"$binary" --version >"$tmp/log" 2>&1 || { cat "$tmp/log"; wrong "${binary##*/} does not run where it was moved to"; }
+done
 for how in '' --static; do
 	# shellcheck disable=SC2086
 	case $(flags $how --libs) in *rpath*) wrong "pkg-config $how --libs names an rpath: $(flags $how --libs)" ;; esac

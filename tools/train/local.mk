@@ -27,6 +27,7 @@ sluice_train_SOURCES = tools/train/agree.c tools/train/agree.h \
 	tools/train/signals.c tools/train/signals.h \
 	tools/train/steps.c tools/train/steps.h \
 	tools/train/training.c tools/train/training.h
+sluice_train_LDFLAGS = $(AM_LDFLAGS) $(RPATH_LDFLAGS)
 sluice_train_LDADD = libtrain.la libsluice.la -lm
 
 # The module of --device cuda, so that sluice-train itself needs no CUDA. It also runs on the CPU, in tests/gpu.
