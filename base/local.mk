@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Errors, log lines, environment, bytes: what every other folder stands on.
 library_sources += \
+	base/arguments.c base/arguments.h \
 	base/both.h \
 	base/bytes.c base/bytes.h \
 	base/clock.h \

@@ -12,7 +12,7 @@
  * same sentence is in the log. A failed call leaves its outputs untouched unless a comment says
  * otherwise. A function that closes or finalizes takes the address of the handle, accepts NULL, and
  * sets the handle to NULL. A struct of attributes begins with its own size; a field that is zero
- * takes its default.
+ * takes its default. Vectors are aligned to their elements. Another size or address is EINVAL.
  *
  * Each function has a thread class: "any" may be called by any thread at any time, "object" by one
  * thread at a time per handle, "main" by one thread before and after the job. A collective call is
@@ -539,7 +539,8 @@ SLUICE_API int sluice_region_post_get(sluice_region *region, int rank, size_t of
 SLUICE_API int sluice_region_flush(sluice_region *region);
 
 /* Waits until rank has notified this rank at least count times since the region was opened. Errors:
- * EINVAL, EDEVICE, EPEER, ETIMEDOUT. Thread class: object. */
+ * EINVAL (also if rank is this rank, which has notified itself less often), EDEVICE, EPEER,
+ * ETIMEDOUT. Thread class: object. */
 SLUICE_API int sluice_region_wait(sluice_region *region, int rank, uint64_t count);
 
 /* ---- selection without a job: sluice_topk(3), sluice_digest(3) ----------------- */

@@ -8,6 +8,7 @@
  *
  * The callbacks run on the calling thread, because programs such as Python's are particular about
  * the threads that call them. */
+#include "base/arguments.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -260,9 +261,11 @@ int callbacks_open(const sluice_bootstrap *given, int timeout_ms, struct launche
 	struct callbacks *c;
 	const char *name;
 
-	if (given->size < sizeof(*given))
-		return fail(SLUICE_EINVAL, "sluice_init: the size field of the bootstrap is not "
-					   "set (size = sizeof(sluice_bootstrap))");
+	int rc = argument_size(given->size, sizeof(*given), _Alignof(sluice_bootstrap),
+			       "sluice_bootstrap", "sluice_init");
+
+	if (rc)
+		return rc;
 	if (!given->put || !given->get)
 		return fail(SLUICE_EINVAL, "sluice_init: %s of the bootstrap is NULL",
 			    given->put ? "get" : "put");

@@ -247,7 +247,9 @@ class Steps(unittest.TestCase):
             for wrong, kind, why in ((3, TypeError, "grad is a int: needed is a tensor"),
                                      (array.array("d", [1, 2, 3]), TypeError, "elements 'd'"),
                                      (floats(1, 2), ValueError, "grad has 2 elements: needed are 3"),
-                                     (memoryview(floats(*range(6)))[::2], ValueError, "contiguous")):
+                                     (memoryview(floats(*range(6)))[::2], ValueError, "contiguous"),
+                                     (memoryview(bytearray(13))[1:].cast("f"), sluice.Error,
+                                      "sluice_push: grad .* not aligned")):
                 with self.assertRaisesRegex(kind, why):
                     model.push(wrong)
             model.push(floats(1, 2, 3))

@@ -3,6 +3,7 @@
  * memory and exchanges windows. Collective. A rank that cannot do its part is named on all
  * others. */
 #include "calls/model_open.h"
+#include "base/arguments.h"
 #include "base/bytes.h"
 #include "base/log.h"
 #include "base/room.h"
@@ -41,11 +42,11 @@ int model_take_attributes(const sluice_model_attr *given, const char *function,
 			  sluice_model_attr *out)
 {
 	*out = (sluice_model_attr){ 0 };
-	if (!given || given->size < offsetof(sluice_model_attr, stream))
-		return fail(
-			SLUICE_EINVAL,
-			"%s: attr is NULL or its size field is not set (attr.size = sizeof attr)",
-			function);
+	int rc = given ? argument_size(given->size, offsetof(sluice_model_attr, stream),
+				       _Alignof(sluice_model_attr), "sluice_model_attr", function) :
+			 fail(SLUICE_EINVAL, "%s: attr is NULL", function);
+	if (rc)
+		return rc;
 	memcpy(out, given, given->size < sizeof(*out) ? given->size : sizeof(*out));
 	return check_attributes(out, function);
 }

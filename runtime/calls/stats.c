@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * sluice_stats(): what both halves have counted, and norms that are computed on request. */
+#include "base/arguments.h"
 #include "shard/shard.h"
 #include "worker/worker.h"
 #include <math.h>
@@ -24,9 +25,12 @@ static void shard_norms(sluice_model *model, sluice_model_stats *stats)
 
 int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 {
-	if (!model || !stats || stats->size < sizeof stats->size)
-		return fail(SLUICE_EINVAL, "sluice_stats: NULL, or stats->size is not set");
+	if (!model || !stats)
+		return fail(SLUICE_EINVAL, "sluice_stats: model or stats is NULL");
 	int rc = job_check(model->job, "sluice_stats");
+	if (!rc)
+		rc = argument_size(stats->size, sizeof stats->size, _Alignof(sluice_model_stats),
+				   "sluice_model_stats", "sluice_stats");
 	if (rc)
 		return rc;
 	size_t size = stats->size;

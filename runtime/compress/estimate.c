@@ -2,6 +2,7 @@
  * What a referee can conclude from the few bits that many servers send about a distribution p over
  * 0 .. n - 1 (Diakonikolas et al., NIPS 2017; the protocols are reconstructed). These are pure
  * public functions. Beside each is the error bound that its test checks. */
+#include "base/arguments.h"
 #include "base/error.h"
 #include "random.h"
 #include "sluice_estimate.h"
@@ -15,6 +16,9 @@ static int check_samples(const char *function, const uint32_t *sample, size_t se
 		return fail(SLUICE_EINVAL,
 			    "%s: an argument is NULL, or there are no samples or no elements",
 			    function);
+	int rc = argument_aligned(sample, sizeof(*sample), "sample", function);
+	if (rc)
+		return rc;
 	for (size_t i = 0; i < servers; i++)
 		if (sample[i] >= n)
 			return fail(SLUICE_EINVAL, "%s: sample %zu is %u, not below n=%u", function,
@@ -35,6 +39,8 @@ SLUICE_API int sluice_estimate_samples(const uint32_t *sample, size_t servers, u
 		return rc;
 	if (!p)
 		return fail(SLUICE_EINVAL, "sluice_estimate_samples: p is NULL");
+	if ((rc = argument_aligned(p, sizeof(*p), "p", "sluice_estimate_samples")))
+		return rc;
 	memset(p, 0, n * sizeof(*p));
 	for (size_t i = 0; i < servers; i++)
 		p[sample[i]] += 1;
@@ -76,6 +82,9 @@ SLUICE_API int sluice_estimate_bits(uint64_t seed, const uint8_t *bit, size_t se
 	if (!bit || !servers || servers > UINT32_MAX || !n || !p)
 		return fail(SLUICE_EINVAL, "sluice_estimate_bits: an argument is NULL, there are "
 					   "no elements, or no or 2^32 servers");
+	int rc = argument_aligned(p, sizeof(*p), "p", "sluice_estimate_bits");
+	if (rc)
+		return rc;
 	memset(p, 0, n * sizeof(*p));
 	for (size_t i = 0; i < servers; i++) {
 		uint32_t four[4];
@@ -120,6 +129,8 @@ SLUICE_API int sluice_intervals_cut(const uint32_t *sample, size_t servers, uint
 		return rc;
 	if (!intervals || !end || !intervals_out || servers > UINT32_MAX || intervals > UINT32_MAX)
 		return fail(SLUICE_EINVAL, "%s: an argument is NULL, 0 or beyond 32 bits", here);
+	if ((rc = argument_aligned(end, sizeof(*end), "end", here)))
+		return rc;
 
 	uint32_t *sorted = malloc(servers * sizeof(*sorted));
 
@@ -160,6 +171,9 @@ SLUICE_API int sluice_intervals_grow(uint32_t n, double growth, uint32_t *end, s
 			    "sluice_intervals_grow: growth=%g is not above 0 and at most 1, n is "
 			    "0, or an argument is NULL",
 			    growth);
+	int rc = argument_aligned(end, sizeof(*end), "end", "sluice_intervals_grow");
+	if (rc)
+		return rc;
 	for (; at < n; length *= 1 + growth) {
 		if (found == room)
 			return fail(SLUICE_EINVAL, "sluice_intervals_grow: more than %zu intervals",
@@ -197,6 +211,13 @@ SLUICE_API int sluice_estimate_intervals(const uint32_t *end, const uint64_t *co
 	if (!end || !count || !intervals || !p)
 		return fail(SLUICE_EINVAL, "%s: an argument is NULL, or there are no intervals",
 			    here);
+	int rc = argument_aligned(end, sizeof(*end), "end", here);
+	if (!rc)
+		rc = argument_aligned(count, sizeof(*count), "count", here);
+	if (!rc)
+		rc = argument_aligned(p, sizeof(*p), "p", here);
+	if (rc)
+		return rc;
 	for (size_t i = 0; i < intervals; i++) {
 		if (end[i] <= (i ? end[i - 1] : 0) || end[i] > n)
 			return fail(SLUICE_EINVAL,

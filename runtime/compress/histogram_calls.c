@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The histogram and the coding of counts as public functions: they check the arguments and call
  * histogram.c and counts.c. */
+#include "base/arguments.h"
 #include "base/error.h"
 #include "histogram.h"
 #include "select.h"
@@ -63,6 +64,9 @@ SLUICE_API int sluice_histogram_add(sluice_histogram *histogram, const float *a,
 	if (!histogram || (n && !a) || n > UINT32_MAX)
 		return fail(SLUICE_EINVAL,
 			    "sluice_histogram_add: histogram or a is NULL, or n is 2^32 or more");
+	int rc = argument_aligned(a, sizeof(*a), "a", "sluice_histogram_add");
+	if (rc)
+		return rc;
 	histogram_see(histogram, a, n);
 	if (histogram_take(histogram)) {
 		size_t bad = first_nonfinite(a, n);
@@ -152,6 +156,8 @@ SLUICE_API int sluice_counts_encode(const uint64_t *count, size_t n, int bits, u
 		rc = fail(SLUICE_EINVAL, "%s: an argument is NULL, or n=%zu is above %d", here, n,
 			  COUNTS_MOST);
 	if (!rc)
+		rc = argument_aligned(count, sizeof(*count), "count", here);
+	if (!rc)
 		rc = check_text_room(here, counts_bound(n, (unsigned)bits), room);
 	if (!rc)
 		rc = check_counts(here, count, n);
@@ -167,6 +173,9 @@ SLUICE_API int sluice_counts_merge(uint64_t *count, size_t n, const void *messag
 
 	if ((n && !count) || !message)
 		return fail(SLUICE_EINVAL, "sluice_counts_merge: an argument is NULL");
+	int rc = argument_aligned(count, sizeof(*count), "count", "sluice_counts_merge");
+	if (rc)
+		return rc;
 	if (counts_merge(message, bytes, NO_HISTOGRAM, count, n, &why))
 		return fail(SLUICE_EWIRE, "sluice_counts_merge: refused: %s", why);
 	return 0;

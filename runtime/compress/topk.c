@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Top-k as public functions: the selection without a push. */
+#include "base/arguments.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "select.h"
@@ -27,11 +28,12 @@ static int fail_nan(const char *function, const char *name, const float *x, size
 }
 
 static int check_output(const char *function, size_t n, size_t k, const uint32_t *index,
-			const size_t *selected)
+			const float *value, const size_t *selected)
 {
 	if ((n && k && !index) || !selected)
 		return fail(SLUICE_EINVAL, "%s: index and selected must not be NULL", function);
-	return 0;
+	int rc = argument_aligned(index, sizeof(*index), "index", function);
+	return rc ? rc : argument_aligned(value, sizeof(*value), "value", function);
 }
 
 /* ---- with a selector ---- */
@@ -42,9 +44,13 @@ SLUICE_API int sluice_selector_open(const sluice_selector_attr *attr,
 	sluice_selector *s;
 	int rc;
 
-	if (!attr || attr->size < sizeof(*attr) || !selector_out)
-		return fail(SLUICE_EINVAL, "sluice_selector_open: attr (with its size set) and "
-					   "selector_out must not be NULL");
+	if (!attr || !selector_out)
+		return fail(SLUICE_EINVAL, "sluice_selector_open: attr and selector_out must not "
+					   "be NULL");
+	rc = argument_size(attr->size, sizeof(*attr), _Alignof(sluice_selector_attr),
+			   "sluice_selector_attr", "sluice_selector_open");
+	if (rc)
+		return rc;
 	if (attr->n > UINT32_MAX)
 		return fail(SLUICE_EINVAL, "sluice_selector_open: n is %zu, the largest is %u",
 			    attr->n, UINT32_MAX);
@@ -91,10 +97,12 @@ static int select_for(const char *function, sluice_selector *selector, const flo
 {
 	int nan, rc = check_k(function, selector, k);
 
-	if (rc || (rc = check_output(function, selector->n, k, index, selected)))
+	if (rc || (rc = check_output(function, selector->n, k, index, value, selected)))
 		return rc;
 	if (selector->n && !x)
 		return fail(SLUICE_EINVAL, "%s: x must not be NULL", function);
+	if ((rc = argument_aligned(x, sizeof(*x), "x", function)))
+		return rc;
 
 	const struct span whole = { .begin = 0, .end = selector->n };
 	const struct select_call call = { .x = x,
@@ -124,11 +132,14 @@ static int select_residual_for(const char *function, sluice_selector *selector, 
 {
 	int nan, rc = check_k(function, selector, k);
 
-	if (rc || (rc = check_output(function, selector->n, k, index, selected)))
+	if (rc || (rc = check_output(function, selector->n, k, index, value, selected)))
 		return rc;
 	if (selector->n && (!grad || !residual || (k && !value)))
 		return fail(SLUICE_EINVAL, "%s: grad, residual and value must not be NULL",
 			    function);
+	if ((rc = argument_aligned(grad, sizeof(*grad), "grad", function)) ||
+	    (rc = argument_aligned(residual, sizeof(*residual), "residual", function)))
+		return rc;
 
 	const struct span whole = { .begin = 0, .end = selector->n };
 	const struct select_call call = { .residual = residual,

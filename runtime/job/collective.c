@@ -20,6 +20,7 @@
  * So all ranks use the same rows in the same round, whenever they learn of a loss, and no round is
  * ever repeated. A worker counts if it lived when the round was closed, even if it dies before it
  * learns of that. It does not matter which worker is lost, rank 0 or another, or how many. */
+#include "base/arguments.h"
 #include "job/job.h"
 #include "base/bytes.h"
 #include <stdio.h>
@@ -297,6 +298,8 @@ int sluice_sum(sluice_job *job, double *values, size_t n)
 		return rc;
 	if (!values && n)
 		return fail(SLUICE_EINVAL, "sluice_sum: values is NULL");
+	if ((rc = argument_aligned(values, sizeof *values, "values", "sluice_sum")))
+		return rc;
 	double *rows = malloc((size_t)job->size * MAIL_BYTES);
 	if (!rows)
 		return fail(SLUICE_ENOMEM, "sluice_sum: no memory for %d rows", job->size);

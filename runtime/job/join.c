@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Joining a job, for sluice_init(): settings, transports, the exchange of cards, the job's secret,
  * and the connections with all peers at once. */
+#include "base/arguments.h"
 #include "job/job.h"
 #include "job/reach.h"
 #include "base/bytes.h"
@@ -533,10 +534,10 @@ int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **bo
 	if (rc)
 		return rc;
 	struct settings *s = &job->settings;
-	if (attr && attr->size < offsetof(sluice_job_attr, on_failure))
-		return fail(
-			SLUICE_EINVAL,
-			"sluice_init: the size field of attr is not set (attr.size = sizeof attr)");
+	if (attr &&
+	    (rc = argument_size(attr->size, offsetof(sluice_job_attr, on_failure),
+				_Alignof(sluice_job_attr), "sluice_job_attr", "sluice_init")))
+		return rc;
 	if (attr) {
 		s->servers = attr->servers ? attr->servers : s->servers;
 		s->lost_after_ms = attr->lost_after_ms ? attr->lost_after_ms : s->lost_after_ms;

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * sluice_transports(): how many bytes were sent and received over which transport. */
+#include "base/arguments.h"
 #include "job/job.h"
 #include <stddef.h>
 #include <string.h>
@@ -15,11 +16,9 @@ int sluice_transports(sluice_job *job, sluice_transport_stats *stats, size_t n, 
 		return fail(SLUICE_EINVAL, "sluice_transports: stats or n_out is NULL");
 	/* A program that was compiled with another header has elements of another size. */
 	size_t stride = n ? stats->size : 0;
-	if (n && (stride < LEAST_SIZE || stride % sizeof(uint64_t)))
-		return fail(SLUICE_EINVAL,
-			    "sluice_transports: stats[0].size is %zu: set it to "
-			    "sizeof(sluice_transport_stats)",
-			    stride);
+	if (n && (rc = argument_size(stride, LEAST_SIZE, _Alignof(sluice_transport_stats),
+				     "sluice_transport_stats", "sluice_transports")))
+		return rc;
 	progress_take(job);
 	for (size_t t = 0; t < n && t < (size_t)job->n_transports; t++) {
 		const struct transport_counters *c = &job->transports[t]->counters;

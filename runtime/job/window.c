@@ -204,6 +204,13 @@ int sluice_region_wait(sluice_region *region, int rank, uint64_t count)
 	int rc = window_holds(region, rank, 0, 0) ?
 			 0 :
 			 window_check(region, rank, 0, 0, "sluice_region_wait");
+	if (!rc && rank == region->job->rank && count > region->notifies_own)
+		rc = fail(SLUICE_EINVAL,
+			  "sluice_region_wait: count=%llu of rank %d, which is this rank and has "
+			  "notified itself %llu times: no other rank can do so, and the wait would "
+			  "not end",
+			  (unsigned long long)count, rank,
+			  (unsigned long long)region->notifies_own);
 	if (rc)
 		return rc;
 	progress_take(region->job);

@@ -17,6 +17,7 @@ struct sluice_region {
 	int spoilt;                  /* a late get may still write into this bounce buffer */
 	struct remote **remotes;     /* [rank] */
 	uint64_t *notified;          /* [rank] */
+	uint64_t notifies_own;       /* puts by which this rank notified itself */
 	uint32_t *flying;            /* [rank] transfers whose EVENT_DONE is still to come */
 	uint32_t in_flight;          /* sum of flying[] */
 	int slot_user[BOUNCE_SLOTS]; /* the rank that uses it + 1; 0: free */

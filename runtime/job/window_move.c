@@ -345,6 +345,13 @@ static int check_both(const sluice_region *region, int rank, size_t offset, size
 	return rc ? rc : check_window_range(region, local_offset, bytes, function);
 }
 
+/* Only this rank's own puts notify it of itself: sluice_region_wait() knows how many will. */
+static int count_own(sluice_region *region, int rank, int notify)
+{
+	region->notifies_own += notify && rank == region->job->rank;
+	return 0;
+}
+
 int sluice_region_post_put(sluice_region *region, int rank, size_t offset, size_t local_offset,
 			   size_t bytes, int notify)
 {
@@ -354,8 +361,9 @@ int sluice_region_post_put(sluice_region *region, int rank, size_t offset, size_
 				"sluice_region_post_put");
 	if (rc || (!bytes && !notify))
 		return rc;
-	return put_from(region, rank, offset, region->window,
-			(uint8_t *)region->window->base + local_offset, bytes, notify);
+	rc = put_from(region, rank, offset, region->window,
+		      (uint8_t *)region->window->base + local_offset, bytes, notify);
+	return rc ? rc : count_own(region, rank, notify);
 }
 
 int sluice_region_post_get(sluice_region *region, int rank, size_t offset, size_t local_offset,
@@ -469,14 +477,9 @@ static int in_own_window(const sluice_region *region, const void *data, size_t b
 	       bytes <= region->window->bytes - (at - base);
 }
 
-int sluice_region_put(sluice_region *region, int rank, size_t offset, const void *data,
-		      size_t bytes, int notify)
+static int put(sluice_region *region, int rank, size_t offset, const void *data, size_t bytes,
+	       int notify)
 {
-	int rc = window_check(region, rank, offset, bytes, "sluice_region_put");
-	if (!rc && !data && bytes)
-		rc = fail(SLUICE_EINVAL, "sluice_region_put: data is NULL");
-	if (rc || (!bytes && !notify))
-		return rc;
 	/* The const is cast away for struct transfer, which also serves gets. A put only reads. */
 	uint8_t *local = (uint8_t *)(uintptr_t)data;
 	struct region anywhere = { .base = local, .bytes = bytes };
@@ -484,8 +487,19 @@ int sluice_region_put(sluice_region *region, int rank, size_t offset, const void
 		return put_from(region, rank, offset, &anywhere, local, bytes, notify);
 	if (!in_own_window(region, data, bytes))
 		return bounce_put(region, rank, offset, data, bytes, notify);
-	rc = move(region, TRANSFER_PUT, rank, offset, region->window, local, bytes, notify);
+	int rc = move(region, TRANSFER_PUT, rank, offset, region->window, local, bytes, notify);
 	return rc ? rc : sluice_region_flush(region);
+}
+
+int sluice_region_put(sluice_region *region, int rank, size_t offset, const void *data,
+		      size_t bytes, int notify)
+{
+	int rc = window_check(region, rank, offset, bytes, "sluice_region_put");
+	if (!rc && !data && bytes)
+		rc = fail(SLUICE_EINVAL, "sluice_region_put: data is NULL");
+	if (!rc && (bytes || notify))
+		rc = put(region, rank, offset, data, bytes, notify);
+	return rc ? rc : count_own(region, rank, notify);
 }
 
 int sluice_region_get(sluice_region *region, int rank, size_t offset, void *data, size_t bytes)

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See segments.h. */
 #include "model/segments.h"
+#include "base/arguments.h"
 #include "base/error.h"
 #include "compress/few_bits.h"
 #include "compress/sparse.h"
@@ -38,11 +39,9 @@ static int check_segment(const sluice_segment *given, size_t i, int gradient, co
 	if (given->count && !given->data)
 		return fail(SLUICE_EINVAL, "%s: segment %zu of %llu elements has no data", function,
 			    i, (unsigned long long)given->count);
-	if ((uintptr_t)given->data % value_bytes((enum value_type)type))
-		return fail(SLUICE_EINVAL,
-			    "%s: the data of segment %zu are not aligned to their elements of %zu "
-			    "bytes",
-			    function, i, value_bytes((enum value_type)type));
+	snprintf(field, sizeof(field), "segments[%zu].data", i);
+	if (argument_aligned(given->data, value_bytes((enum value_type)type), field, function))
+		return SLUICE_EINVAL;
 	if (value_eight((enum value_type)type) && !(given->scale >= 0 && isfinite(given->scale)))
 		return fail(SLUICE_EINVAL,
 			    "%s: segment %zu has scale=%g, must be finite, and above 0 or 0 for "

@@ -2,6 +2,7 @@
  * The calls of a training step on a worker. They judge the order in which they may come, and wait
  * for the worker half (worker.c) to come through the phases. */
 #include "worker/worker.h"
+#include "base/arguments.h"
 #include "base/clock.h"
 #include "base/device.h"
 #include "base/error.h"
@@ -229,6 +230,12 @@ static int push(sluice_model *model, struct gradient *grad, struct gradient *bef
 	return device_scope_end(&scope, push_here(model, grad, before));
 }
 
+static int gradient_aligned(const sluice_model *model, const void *grad, const char *argument,
+			    const char *function)
+{
+	return argument_aligned(grad, value_bytes(model_pushed_type(model)), argument, function);
+}
+
 int sluice_push(sluice_model *model, const void *grad)
 {
 	const int unwanted = model && !sluice_wanted(model);
@@ -241,6 +248,8 @@ int sluice_push(sluice_model *model, const void *grad)
 			  "sluice_push: the recipe says signal=%s: call sluice_push_pair with the "
 			  "gradients at params and at the point of sluice_point",
 			  model->recipe.signal == SIGNAL_STORM ? "storm" : "svrg");
+	if (!rc)
+		rc = gradient_aligned(model, grad, "grad", "sluice_push");
 	if (!rc)
 		rc = accumulator_check(model, grad, 0, "sluice_push");
 	if (rc)
@@ -293,6 +302,8 @@ int sluice_push_params(sluice_model *model, const float *params)
 	int rc = step_check(model, params, "sluice_push_params", STEP_DONE);
 	if (!rc && model->recipe.update != UPDATE_AVERAGE)
 		rc = fail(SLUICE_EINVAL, "sluice_push_params: needs a recipe with update=average");
+	if (!rc)
+		rc = gradient_aligned(model, params, "params", "sluice_push_params");
 	return rc ? rc : push(model, &(struct gradient){ .data = params }, NULL);
 }
 
@@ -309,6 +320,10 @@ int sluice_push_pair(sluice_model *model, const void *grad, const void *before)
 		rc = fail(SLUICE_EINVAL,
 			  "sluice_push_pair: an anchor is due (sluice_anchor_due): call "
 			  "sluice_push with the full gradient of this worker's data");
+	if (!rc)
+		rc = gradient_aligned(model, grad, "grad", "sluice_push_pair");
+	if (!rc)
+		rc = gradient_aligned(model, before, "before", "sluice_push_pair");
 	if (rc)
 		return rc;
 	struct gradient newest = signal_gradient(model, grad),
@@ -386,6 +401,8 @@ static int push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 	int rc = step_check(model, grad, "sluice_push_range", STEP_PUSHING);
 	if (!rc)
 		rc = check_recipe(model);
+	if (!rc)
+		rc = gradient_aligned(model, grad, "grad", "sluice_push_range");
 	if (!rc)
 		rc = accumulator_check(model, grad, begin, "sluice_push_range");
 	if (rc)
@@ -518,6 +535,10 @@ int sluice_point(sluice_model *model, const float *params, float *point)
 	if (!model || !params || !point)
 		return fail(SLUICE_EINVAL, "sluice_point: an argument is NULL");
 	int rc = step_check(model, params, "sluice_point", STEP_DONE);
+	if (!rc)
+		rc = argument_aligned(params, sizeof *params, "params", "sluice_point");
+	if (!rc)
+		rc = argument_aligned(point, sizeof *point, "point", "sluice_point");
 	if (rc)
 		return rc;
 	struct borrowed from = { 0 }, to = { 0 };

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See target.h. */
 #include "worker/target.h"
+#include "base/arguments.h"
 #include "base/log.h"
 #include "compress/sparse.h"
 #include "worker/worker.h"
@@ -108,6 +109,12 @@ const struct step_hooks target_hooks = { .open = open_copy,
 
 /* ---- a pull ------------------------------------------------------------------ */
 
+static int vector_aligned(const sluice_model *model, const void *vector, const char *function)
+{
+	return argument_aligned(vector, value_bytes(model->param_type),
+				model->recipe.update == UPDATE_NONE ? "mean" : "params", function);
+}
+
 /* One vector in the type of the model's parameters, as pieces. */
 static int one_piece(const sluice_model *model, void *vector, struct segments *s,
 		     const char *function)
@@ -202,6 +209,9 @@ int target_note(sluice_model *model, void *vector, const sluice_segment *given, 
 				    ", and with update=none the model's segments are "
 				    "parameters, not means" :
 				    "");
+	rc = vector_aligned(model, vector, function);
+	if (rc)
+		return rc;
 	segments_clear(&t->given);
 	t->vector = vector;
 	t->narrow_there = t->pieces_there = 0;
@@ -381,6 +391,8 @@ int params_borrow(const sluice_model *model, void *vector, const char *function,
 	int rc = 0;
 
 	*out = (struct params){ .model = model, .function = function };
+	if ((rc = argument_aligned(vector, value_bytes(model->param_type), "params", function)))
+		return rc;
 	if (vector ? model->param_type == VALUE_F32 : !segments_number(&t->opened)) {
 		rc = on_device_borrow(model, vector, count, &out->device);
 		out->host = out->device.host;

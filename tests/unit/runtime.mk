@@ -47,6 +47,7 @@ check_PROGRAMS += \
 	tests/unit/test_last_error \
 	tests/unit/test_phases \
 	tests/unit/test_lazy \
+	tests/unit/test_arguments \
 	tests/unit/test_overflow \
 	tests/unit/test_async \
 	tests/unit/test_svrg \
@@ -126,6 +127,7 @@ async_problem = tests/unit/async_problem.c tests/unit/async_problem.h $(ranks)
 tests_unit_test_async_SOURCES = tests/unit/test_async.c $(async_problem)
 tests_unit_test_svrg_SOURCES = tests/unit/test_svrg.c $(async_problem)
 tests_unit_test_svrg_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=upload_head
+tests_unit_test_arguments_SOURCES = tests/unit/test_arguments.c $(ranks)
 tests_unit_test_overflow_SOURCES = tests/unit/test_overflow.c $(ranks)
 tests_unit_test_lazy_SOURCES = tests/unit/test_lazy.c tests/unit/scratch.h $(ranks)
 tests_unit_test_simulate_SOURCES = tests/unit/test_simulate.c $(ranks)

@@ -360,10 +360,12 @@ static void two_processes_with_one_rank__are_told(void **state)
 static void wrong_attributes__are_refused(void **state)
 {
 	struct player p[6];
-	static const char *const says[] = {
-		"size field",        "put of the bootstrap is NULL", "get of the bootstrap is NULL",
-		"rank=2 of ranks=2", "rank=-1 of ranks=2",           "rank=0 of ranks=0"
-	};
+	static const char *const says[] = { "size of sluice_bootstrap is set to 8",
+					    "put of the bootstrap is NULL",
+					    "get of the bootstrap is NULL",
+					    "rank=2 of ranks=2",
+					    "rank=-1 of ranks=2",
+					    "rank=0 of ranks=0" };
 
 	(void)state;
 	for (int i = 0; i < 6; i++)

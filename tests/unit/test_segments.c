@@ -468,7 +468,7 @@ static int call_wrongly(int rank, void *argument)
 	CHECK(error_says("segment 1 of 800 elements has no data", NULL));
 	two[1] = (sluice_segment){ odd, 800, SLUICE_F16, 0 };
 	CHECK(sluice_push_segments(model, two, 2) == SLUICE_EINVAL);
-	CHECK(error_says("segment 1 are not aligned", NULL));
+	CHECK(error_says("segments[1].data", "not aligned"));
 	two[1] = (sluice_segment){ grad + 700, 800, 77, 0 };
 	CHECK(sluice_push_segments(model, two, 2) == SLUICE_EINVAL);
 	CHECK(error_says("segments[1].type=77, must be", NULL));

@@ -1,0 +1,15 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Checks that public functions share: vectors, and structs that begin with their size. Both return
+ * 0, or SLUICE_EINVAL with a sentence that names function and argument. */
+#ifndef BASE_ARGUMENTS_H
+#define BASE_ARGUMENTS_H
+#include <stddef.h>
+
+/* address, which may be NULL, must be a multiple of `bytes`, the size of an element. */
+int argument_aligned(const void *address, size_t bytes, const char *argument, const char *function);
+
+/* Structs grow at their end, and the size of each version is a multiple of their alignment, at
+ * which no member is cut. least: the size of the oldest version. */
+int argument_size(size_t size, size_t least, size_t alignment, const char *type,
+		  const char *function);
+#endif

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Arguments that a caller can get wrong without the compiler noticing: vectors that are not aligned
+ * to their elements, sizes of structs that no header has, and counts that nobody can reach. All are
+ * refused at once, by name, and the job goes on. */
+#include "ranks.h"
+#include "sluice.h"
+#include "sluice_estimate.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { COUNT = 64 };
+
+/* One byte behind an address that suits every type. */
+static _Alignas(16) char memory[COUNT * sizeof(double) + 16];
+#define CROOKED ((void *)(memory + 1))
+
+static int refused(int rc, const char *function, const char *what)
+{
+	return rc == SLUICE_EINVAL && error_says(function, what);
+}
+
+/* ---- vectors ----------------------------------------------------------------- */
+
+static sluice_model *open_model(sluice_job *job, const char *recipe, int grad_type, int param_type,
+				void *params)
+{
+	const sluice_model_attr attr = { .size = sizeof attr,
+					 .count = COUNT,
+					 .recipe = recipe,
+					 .grad_type = grad_type,
+					 .param_type = param_type };
+	sluice_model *model = NULL;
+
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	return model;
+}
+
+static void refuse_of_a_step(sluice_job *job)
+{
+	static float params[COUNT], grad[COUNT];
+	sluice_model *model = open_model(job, "up=all down=all", 0, 0, params);
+	size_t bytes;
+
+	CHECK(refused(sluice_push(model, CROOKED), "sluice_push: grad", "not aligned"));
+	CHECK(refused(sluice_push_range(model, CROOKED, 0, 1), "sluice_push_range: grad",
+		      "not aligned"));
+	CHECK(refused(sluice_point(model, CROOKED, grad), "sluice_point: params", "not aligned"));
+	CHECK(refused(sluice_point(model, params, CROOKED), "sluice_point: point", "not aligned"));
+	CHECK_OK(sluice_push(model, grad));
+	CHECK(refused(sluice_pull(model, CROOKED), "sluice_pull: params", "not aligned"));
+	CHECK(refused(sluice_pull_begin(model, CROOKED), "sluice_pull_begin: params",
+		      "not aligned"));
+	CHECK_OK(sluice_pull(model, params));
+	CHECK_OK(sluice_state_size(model, &bytes));
+	sluice_model_close(&model);
+
+	model = open_model(job, "up=all down=all update=none", SLUICE_BF16, SLUICE_F16, params);
+	CHECK(refused(sluice_push(model, CROOKED), "sluice_push: grad", "2 bytes"));
+	CHECK_OK(sluice_push(model, memory + 2));
+	CHECK(refused(sluice_pull_mean(model, CROOKED), "sluice_pull_mean: mean", "2 bytes"));
+	CHECK_OK(sluice_pull_mean(model, memory + 2));
+	sluice_model_close(&model);
+	memset(memory, 0, sizeof memory);
+
+	model = open_model(job, "up=all down=all", SLUICE_F8_E5M2, 0, params);
+	CHECK_OK(sluice_push(model, CROOKED)); /* bytes are always aligned */
+	CHECK_OK(sluice_pull(model, params));
+	sluice_model_close(&model);
+
+	model = open_model(job, "up=all down=all update=average", 0, 0, params);
+	CHECK(refused(sluice_push_params(model, CROOKED), "sluice_push_params: params",
+		      "not aligned"));
+	sluice_model_close(&model);
+
+	model = open_model(job, "up=all down=all signal=storm(0.1) update=ema(0.1)", 0, 0, params);
+	CHECK(refused(sluice_push_pair(model, CROOKED, grad), "sluice_push_pair: grad",
+		      "not aligned"));
+	CHECK(refused(sluice_push_pair(model, grad, CROOKED), "sluice_push_pair: before",
+		      "not aligned"));
+	sluice_model_close(&model);
+}
+
+static int step_with_crooked_vectors(int rank, void *argument)
+{
+	sluice_job *job = rank_join(NULL);
+	const sluice_model_attr attr = { .size = sizeof attr, .count = COUNT };
+	sluice_model *model = NULL;
+
+	(void)rank;
+	(void)argument;
+	log_capture();
+	CHECK(refused(sluice_model_open(job, &attr, CROOKED, &model), "sluice_model_open: params",
+		      "not aligned"));
+	CHECK(refused(sluice_sum(job, CROOKED, 1), "sluice_sum: values", "8 bytes"));
+	refuse_of_a_step(job);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void step__vector_that_is_not_aligned__is_refused_by_name(void **state)
+{
+	(void)state;
+	run_ranks(1, step_with_crooked_vectors, NULL);
+}
+
+static void no_job__vector_that_is_not_aligned__is_refused_by_name(void **state)
+{
+	float good[4] = { 1, 2, 3, 4 };
+	uint32_t index[4];
+	uint64_t counts[4] = { 1 };
+	double p[4];
+	size_t n;
+	sluice_histogram *histogram = NULL;
+
+	(void)state;
+	log_capture();
+	assert_true(
+		refused(sluice_topk(CROOKED, 4, 1, index, NULL, &n), "sluice_topk: x", "4 bytes"));
+	assert_true(refused(sluice_topk(good, 4, 1, CROOKED, NULL, &n), "sluice_topk: index",
+			    "4 bytes"));
+	assert_true(refused(sluice_topk(good, 4, 1, index, CROOKED, &n), "sluice_topk: value",
+			    "4 bytes"));
+	assert_true(refused(sluice_topk_residual(CROOKED, good, 4, 1, index, good, &n),
+			    "sluice_topk_residual: grad", "4 bytes"));
+	assert_true(refused(sluice_topk_residual(good, CROOKED, 4, 1, index, good, &n),
+			    "sluice_topk_residual: residual", "4 bytes"));
+	assert_int_equal(sluice_histogram_open(0, &histogram), 0);
+	assert_true(refused(sluice_histogram_add(histogram, CROOKED, 4), "sluice_histogram_add: a",
+			    "4 bytes"));
+	sluice_histogram_close(&histogram);
+	assert_true(refused(sluice_counts_encode(CROOKED, 1, 8, 1, good, sizeof good, &n),
+			    "sluice_counts_encode: count", "8 bytes"));
+	assert_true(refused(sluice_counts_merge(CROOKED, 1, good, 4), "sluice_counts_merge: count",
+			    "8 bytes"));
+	assert_true(refused(sluice_estimate_samples(CROOKED, 1, 4, p),
+			    "sluice_estimate_samples: sample", "4 bytes"));
+	assert_true(refused(sluice_estimate_samples((uint32_t[]){ 0 }, 1, 4, CROOKED),
+			    "sluice_estimate_samples: p", "8 bytes"));
+	assert_true(refused(sluice_estimate_bits(1, (uint8_t[]){ 0 }, 1, 4, CROOKED),
+			    "sluice_estimate_bits: p", "8 bytes"));
+	assert_true(refused(sluice_intervals_cut((uint32_t[]){ 0 }, 1, 4, 1, CROOKED, &n),
+			    "sluice_intervals_cut: end", "4 bytes"));
+	assert_true(refused(sluice_intervals_grow(4, 1, CROOKED, 4, &n),
+			    "sluice_intervals_grow: end", "4 bytes"));
+	assert_true(refused(sluice_estimate_intervals(CROOKED, counts, 1, 4, p),
+			    "sluice_estimate_intervals: end", "4 bytes"));
+	assert_true(refused(sluice_estimate_intervals((uint32_t[]){ 4 }, CROOKED, 1, 4, p),
+			    "sluice_estimate_intervals: count", "8 bytes"));
+}
+
+/* ---- sizes ------------------------------------------------------------------- */
+
+static int open_with_sizes(int rank, void *argument)
+{
+	static const char says[] = "which no version of sluice.h has";
+	sluice_job *job = rank_join(NULL);
+	static float params[COUNT];
+	sluice_model *model = NULL;
+	sluice_model_stats stats;
+	sluice_job *second = NULL;
+
+	(void)rank;
+	(void)argument;
+	log_capture();
+	for (size_t size = 0; size <= sizeof(sluice_model_attr); size++) {
+		const sluice_model_attr attr = { .size = size, .count = COUNT };
+		const int fits = size >= offsetof(sluice_model_attr, stream) && size % 8 == 0;
+		const int rc = sluice_model_open(job, &attr, params, &model);
+
+		CHECK(fits ? !rc :
+			     refused(rc, "sluice_model_open: the size of sluice_model_attr", says));
+		sluice_model_close(&model);
+	}
+	model = open_model(job, "up=all down=all", 0, 0, params);
+	for (size_t size = 0; size <= sizeof stats; size++) {
+		stats.size = size;
+		const int rc = sluice_stats(model, &stats);
+
+		CHECK(size >= sizeof(size_t) && size % 8 == 0 ?
+			      !rc :
+			      refused(rc, "sluice_stats: the size of sluice_model_stats", says));
+	}
+	sluice_model_close(&model);
+	for (size_t size = 0; size < sizeof(sluice_job_attr); size++) {
+		const sluice_job_attr attr = { .size = size };
+
+		if (size >= offsetof(sluice_job_attr, on_failure) && size % 8 == 0)
+			continue;
+		CHECK(refused(sluice_init(&attr, &second),
+			      "sluice_init: the size of sluice_job_attr", says));
+	}
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void open__size_that_ends_inside_a_member__is_refused(void **state)
+{
+	(void)state;
+	run_ranks(1, open_with_sizes, NULL);
+}
+
+/* ---- counts ------------------------------------------------------------------ */
+
+static int wait_for_myself(int rank, void *argument)
+{
+	sluice_job *job = rank_join(NULL);
+	sluice_region *region = NULL;
+
+	(void)argument;
+	log_capture();
+	CHECK_OK(sluice_region_open(job, 64, &region));
+	CHECK(refused(sluice_region_wait(region, rank, 1), "sluice_region_wait", "this rank"));
+	CHECK_OK(sluice_region_put(region, rank, 0, "a", 1, 1));
+	CHECK_OK(sluice_region_post_put(region, rank, 0, 8, 8, 1));
+	CHECK_OK(sluice_region_put(region, rank, 0, "a", 1, 0));
+	CHECK_OK(sluice_region_wait(region, rank, 2));
+	CHECK(refused(sluice_region_wait(region, rank, 3), "notified itself 2 times", "count=3"));
+	CHECK_OK(sluice_region_wait(region, rank, 2));
+	CHECK_OK(sluice_region_put(region, 1 - rank, 0, "a", 1, 1)); /* counts there, not here */
+	CHECK_OK(sluice_region_wait(region, 1 - rank, 1));
+	CHECK(refused(sluice_region_wait(region, rank, 3), "notified itself 2 times", "count=3"));
+	CHECK_OK(sluice_barrier(job));
+	sluice_region_close(&region);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void region_wait__count_that_this_rank_cannot_reach__is_refused_at_once(void **state)
+{
+	(void)state;
+	run_ranks(2, wait_for_myself, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(step__vector_that_is_not_aligned__is_refused_by_name),
+		cmocka_unit_test(no_job__vector_that_is_not_aligned__is_refused_by_name),
+		cmocka_unit_test(open__size_that_ends_inside_a_member__is_refused),
+		cmocka_unit_test(
+			region_wait__count_that_this_rank_cannot_reach__is_refused_at_once),
+	};
+	return cmocka_run_group_tests_name("arguments", tests, NULL, NULL);
+}
