@@ -2,7 +2,6 @@
  * See ofi_flow.h. Transfers stay in a ring until all their pieces are complete: the oldest is at
  * `oldest`, the first that is not posted whole at `next`, the next free place at `end`. */
 #include "rdma/ofi_flow.h"
-#include "base/bytes.h"
 #include "base/error.h"
 #include "rdma/ofi_stream.h"
 #include "rdma/transfer.h"
@@ -154,7 +153,7 @@ static ssize_t post_message(struct ofi_flow *f, struct entry *e)
 	if (f->puts_out > 0)
 		return -FI_EAGAIN;
 	put_le32(notice, e->x.imm);
-	put_le32(notice + 4, f->token);
+	put_le32(notice + 4, ofi_flow_mix(f->token, e->x.imm));
 	rc = ofi_fabric_inject(f->config.fabric, notice, sizeof(notice), f->config.address);
 	e->whole = !rc;
 	return rc;
@@ -183,9 +182,9 @@ static ssize_t post_piece(struct ofi_flow *f, struct entry *e, uint64_t now_ns)
 		.to = f->config.address,
 		.address = e->target.address + x->offset + e->posted,
 		.key = e->target.key,
-		.data = (uint64_t)f->token << 32 | x->imm,
+		.data = (uint64_t)ofi_flow_mix(f->token, x->imm) << 32 | x->imm,
 		.announce = x->kind == TRANSFER_PUT_NOTIFY && n == left,
-		.placed = x->report || !f->ordered || large > 0,
+		.placed = x->report || !f->ordered || f->stream,
 	};
 	const int by_message = is_told_by_message(f, e);
 	ssize_t rc;

@@ -10,13 +10,15 @@
  * so many large pieces are under way as ofi_stream.h says, and a put counts until it is in place.
  *
  * A notice is 64 bits: the immediate, and a token that the receiver made for the sender of it. It
- * names the sender, as libfabric does not, and nobody else knows it. A provider that has room for
- * 32 bits names the sender itself. Where a put cannot announce itself, a message of those 64 bits
- * follows when the put, and all before it, are in place.
+ * names the sender, as libfabric does not, and nobody else knows it. Its upper half is mixed with a
+ * checksum of the immediate, so that one which was changed on the way is nobody's notice. A
+ * provider that has room for 32 bits names the sender itself. Where a put cannot announce itself, a
+ * message of those 64 bits follows when the put, and all before it, are in place.
  *
  * Called by ofi_peer.c with the transport's lock held. Nothing is allocated after opening. */
 #ifndef RDMA_OFI_FLOW_H
 #define RDMA_OFI_FLOW_H
+#include "base/bytes.h"
 #include "rdma/event_queue.h"
 #include "rdma/ofi_fabric.h"
 #include "rdma/ofi_memory.h"
@@ -25,6 +27,16 @@
 enum { FLOW_NOTICE_BYTES = 8, FLOW_TRANSFERS = 256, FLOW_PIECES = 32, FLOW_PIECE_BYTES = 1 << 20 };
 
 struct ofi_flow;
+
+/* The token of a notice with this immediate, from that of the sender, and back. The bits of a token
+ * that are a rank are among the lower 16. */
+static inline uint32_t ofi_flow_mix(uint32_t token, uint32_t imm)
+{
+	uint8_t bytes[4];
+
+	put_le32(bytes, imm);
+	return token ^ (crc32c(0, bytes, sizeof(bytes)) & 0xffff0000u);
+}
 
 struct ofi_flow_config {
 	int peer;

@@ -264,7 +264,7 @@ int ofi_peer_control(struct ofi_peer *p, struct remote **out)
 
 int ofi_peer_noticed(struct ofi_peer *p, uint32_t token, uint32_t imm, uint64_t now_ns)
 {
-	if (p->token != token)
+	if (p->token != ofi_flow_mix(token, imm))
 		return 0;
 	ofi_peer_noticed_by_name(p, imm, now_ns);
 	return 1;
@@ -308,7 +308,7 @@ int ofi_peer_post(struct ofi_peer *p, const struct transfer *x)
 	rc = ofi_flow_append(p->flow, x, now);
 	if (rc)
 		return rc;
-	transfer_count(p->all->transport, x);
+	transfer_count(&p->endpoint, x);
 	ofi_peer_push(p, now);
 	return SLUICE_OK;
 }

@@ -288,7 +288,7 @@ static int self_post(struct endpoint *e, const struct transfer *x)
 		memcpy(x->local, there, x->bytes);
 	else if (x->bytes > 0)
 		memcpy(there, x->local, x->bytes);
-	transfer_count(&self->transport, x);
+	transfer_count(e, x);
 	if (x->kind == TRANSFER_PUT_NOTIFY)
 		queue_event(
 			peer, &peer->imms,

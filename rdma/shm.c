@@ -169,7 +169,7 @@ static int shm_post(struct endpoint *e, const struct transfer *x)
 		memcpy(x->local, there, x->bytes);
 	else if (x->bytes > 0)
 		memcpy(there, x->local, x->bytes);
-	transfer_count(&shm->transport, x);
+	transfer_count(e, x);
 	if (x->kind == TRANSFER_PUT_NOTIFY)
 		notify(peer, x->imm);
 	if (ends)

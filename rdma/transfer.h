@@ -56,10 +56,12 @@ static inline int transfer_ends(const struct transfer *transfer)
 	return transfer->kind == TRANSFER_GET ? !transfer->quiet : transfer->report;
 }
 
-/* For the final statistics: called once for each transfer that was accepted. */
-static inline void transfer_count(struct transport *t, const struct transfer *transfer)
+/* For the final statistics and for arrivals (runtime/job/heart.c): called once for each transfer
+ * that was accepted. */
+static inline void transfer_count(struct endpoint *e, const struct transfer *transfer)
 {
-	struct transport_counters *c = &t->counters;
+	struct transport_counters *c = &e->transport->counters;
+	const int notifies = transfer->kind == TRANSFER_PUT_NOTIFY;
 
 	if (transfer->kind == TRANSFER_GET) {
 		c->gets++;
@@ -68,6 +70,7 @@ static inline void transfer_count(struct transport *t, const struct transfer *tr
 	}
 	c->puts++;
 	c->put_bytes += transfer->bytes;
-	c->notifies += transfer->kind == TRANSFER_PUT_NOTIFY;
+	c->notifies += (uint64_t)notifies;
+	e->notifies += (uint64_t)notifies;
 }
 #endif

@@ -138,7 +138,9 @@ struct transport_ops {
 	/* Posts one transfer. SLUICE_EAGAIN when a queue is full (poll, then post again),
 	 * SLUICE_EINVAL out of bounds or not permitted, SLUICE_EPEER after EVENT_GONE. Never
 	 * allocates, never blocks. A put's local bytes must stay unchanged until the peer has
-	 * acknowledged them by protocol. */
+	 * acknowledged them by protocol. Where the peer answers a get, it has received every
+	 * PUT_NOTIFY that was posted before, unless the network lost it; a transport without
+	 * that order may be late by one piece. */
 	int (*post)(struct endpoint *e, const struct transfer *transfer);
 	/* Hands out up to n events, and never sleeps. */
 	int (*poll)(struct transport *t, struct event *events, int n);
@@ -187,6 +189,7 @@ struct transport {
 struct endpoint {
 	struct transport *transport;
 	int peer;
+	uint64_t notifies; /* PUT_NOTIFYs that post() accepted, for the job's check of arrivals */
 };
 struct remote {
 	struct endpoint *endpoint;

@@ -322,7 +322,7 @@ static int verbs_post(struct endpoint *e, const struct transfer *x)
 			return rc;
 	}
 	sendlog_append(ep->log, x, lkey, rights_target(x->remote));
-	transfer_count(e->transport, x);
+	transfer_count(e, x);
 	return SLUICE_OK;
 }
 

@@ -3,7 +3,8 @@
  * memory; the other ranks read the count there. It takes no lock that work can hold and calls no
  * transport, so nothing holds it up but the end or the stop of the process.
  *
- * A pulse has two numbers, because a process can be alive and get nowhere:
+ * A pulse has three numbers. Two of them tell whether the rank lives, because a process can be
+ * alive and get nowhere:
  *
  *   beats     counted by the thread. They stand still if the process ended, was stopped (SIGSTOP,
  *             a debugger, a frozen control group) or its node hangs. Such a rank is lost after
@@ -13,6 +14,16 @@
  *             holder waits for something that never comes. Nobody can tell the two apart from
  *             outside, so a rank whose heart beats is lost only after budget.stalled_ns, which is
  *             long.
+ *
+ *   received  how many notifies this rank has taken from the peer that reads the pulse, counted up
+ *             to the last change of progress. A peer that has sent more waits for an answer that
+ *             may never come: a connection was reset and made again, or bits were changed on the
+ *             way. Where a peer answers a READ, the notifies that were posted before it are there
+ *             (rdma/transport.h); when that peer then polls and counts progress a few times, it
+ *             has counted them. If not, they are lost, and so is the peer. No time is involved,
+ *             so neither a slow network nor a long step is mistaken for a loss.
+ *
+ * Only the sender of notifies judges: it names the peer, and failure.c tells all others.
  *
  * An application that computes outside of Sluice holds no token: the progress thread then counts
  * progress. A pulse lies in each peer's own line of the control region, because a transport may
@@ -26,8 +37,17 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+/* A rank polls at least once from one count of progress to the next. The others are for transports
+ * that answer a READ before the last piece of a put, and for queues that one poll does not empty.
+ */
+enum { PROGRESS_TO_COUNT = 6 };
+
 struct heard {
-	uint64_t beats, progress;       /* as read last */
+	uint64_t beats, progress;     /* as read last */
+	uint64_t received;            /* notifies: by this rank from the peer, */
+	uint64_t shown;               /* and by the peer from this rank, as read last */
+	uint64_t sent;                /* to the peer, when the READ that is under way was posted */
+	uint64_t owed, owed_progress; /* the peer must show `owed` soon after this progress */
 	uint64_t beats_ns, progress_ns; /* when each was last seen to change */
 	int asked;                      /* a READ of it is under way */
 	int failing;                    /* the last READ that ended has failed */
@@ -47,14 +67,28 @@ struct heart {
 
 /* ---- beating --------------------------------------------------------------- */
 
-/* One number of this rank's pulse, into the line of each peer. */
-static void show(const sluice_job *job, size_t at, uint64_t value)
+/* One number of this rank's pulse, into the line of a peer. */
+static void show(const sluice_job *job, int peer, size_t at, uint64_t value)
+{
+	uint8_t *line = line_of(job, peer);
+	uint64_t bytes;
+	put_le64((uint8_t *)&bytes, value);
+	__atomic_store_n((uint64_t *)(void *)(line + at), bytes, __ATOMIC_RELAXED);
+}
+
+/* The check of progress and received at `counts`: a peer may read one before and the other after a
+ * change. */
+static uint64_t check_of(const uint8_t *counts)
+{
+	return crc32c(0, counts, LINE_CHECK - LINE_PROGRESS);
+}
+
+static void show_counts(const sluice_job *job)
 {
 	for (int p = 0; p < job->size; p++) {
-		uint8_t *line = line_of(job, p);
-		uint64_t bytes;
-		put_le64((uint8_t *)&bytes, value);
-		__atomic_store_n((uint64_t *)(void *)(line + at), bytes, __ATOMIC_RELAXED);
+		show(job, p, LINE_PROGRESS, job->heart->progress);
+		show(job, p, LINE_RECEIVED, job->heart->heard[p].received);
+		show(job, p, LINE_CHECK, check_of(line_of(job, p) + LINE_PROGRESS));
 	}
 }
 
@@ -65,7 +99,8 @@ static void *beat(void *argument)
 	const uint64_t period = job->budget.heartbeat_ns;
 	pthread_mutex_lock(&heart->lock);
 	for (uint64_t beats = 1; !heart->over; beats++) {
-		show(job, LINE_BEATS, beats);
+		for (int p = 0; p < job->size; p++)
+			show(job, p, LINE_BEATS, beats);
 		const uint64_t next = now_ns() + period;
 		const struct timespec at = { (time_t)(next / 1000000000),
 					     (long)(next % 1000000000) };
@@ -145,6 +180,12 @@ void heart_met(sluice_job *job, int peer)
 		job->heart->heard[peer].beats_ns = job->heart->heard[peer].progress_ns = now_ns();
 }
 
+void heart_noticed(sluice_job *job, int peer)
+{
+	if (job->heart)
+		job->heart->heard[peer].received++;
+}
+
 uint64_t heart_progress(const sluice_job *job)
 {
 	return job->heart->progress;
@@ -164,6 +205,7 @@ static void ask(sluice_job *job, int peer)
 			      .bytes = PULSE_BYTES,
 			      .cookie = cookie_make(COOKIE_PULSE, 0, (uint32_t)peer),
 			      .quiet = e->transport->ops->copies_at_post };
+	heart->heard[peer].sent = e->notifies;
 	int rc = e->transport->ops->post(e, &t);
 	if (rc == SLUICE_EAGAIN || rc == SLUICE_EPEER)
 		return; /* a lost peer is reported by its own event */
@@ -201,7 +243,8 @@ void heart_tick(sluice_job *job, uint64_t now)
 	/* If this process itself was stopped, silence of the others proves nothing. */
 	const int was_stopped = now - heart->last_tick_ns > job->budget.stopped_ns;
 	heart->last_tick_ns = now;
-	show(job, LINE_PROGRESS, ++heart->progress);
+	heart->progress++;
+	show_counts(job);
 	for (int p = 0; p < job->size; p++) {
 		if (p == job->rank || !job->peers[p].control || !peers_matter(job, p))
 			continue; /* control: not connected yet */
@@ -210,6 +253,34 @@ void heart_tick(sluice_job *job, uint64_t now)
 		if (!heart->heard[p].asked)
 			ask(job, p);
 		judge_unanswered(job, p, now);
+	}
+}
+
+/* Whether all that the peer must have counted by now is in what it shows. */
+static void judge_received(sluice_job *job, int peer, uint64_t received)
+{
+	struct heard *h = &job->heart->heard[peer];
+	const uint64_t sent = job->peers[peer].endpoint->notifies;
+	char why[240];
+	if (received > sent || received < h->shown) {
+		job_blame(job, SLUICE_EWIRE, peer,
+			  "%s shows that it received %llu notifies after %llu before, and this "
+			  "rank sent %llu",
+			  rank_text(job, peer), (unsigned long long)received,
+			  (unsigned long long)h->shown, (unsigned long long)sent);
+		return;
+	}
+	h->shown = received;
+	if (received >= h->owed) {
+		h->owed = h->sent;
+		h->owed_progress = h->progress;
+	} else if (h->progress - h->owed_progress >= PROGRESS_TO_COUNT) {
+		snprintf(why, sizeof(why),
+			 "of %llu notifies that this rank sent to it %llu never arrived: the "
+			 "network lost what it had taken (a connection was reset, or bits were "
+			 "changed on the way)",
+			 (unsigned long long)h->owed, (unsigned long long)(h->owed - received));
+		peers_lost(job, peer, why);
 	}
 }
 
@@ -230,8 +301,11 @@ void heart_heard(sluice_job *job, int peer, int status)
 		h->beats = get_le64(pulse);
 		h->beats_ns = now;
 	}
-	if (get_le64(pulse + 8) != h->progress) {
-		h->progress = get_le64(pulse + 8);
+	/* Counts that do not check were changed while they were read, or on the way: they are read
+	 * again at the next tick. */
+	const int counts = get_le64(pulse + LINE_CHECK) == check_of(pulse + LINE_PROGRESS);
+	if (counts && get_le64(pulse + LINE_PROGRESS) != h->progress) {
+		h->progress = get_le64(pulse + LINE_PROGRESS);
 		h->progress_ns = now;
 	}
 	if (now - h->beats_ns > job->budget.silent_ns) {
@@ -246,5 +320,7 @@ void heart_heard(sluice_job *job, int peer, int status)
 			 "(half of SLUICE_WAIT_TIMEOUT)",
 			 (double)(now - h->progress_ns) / 1e9);
 		peers_lost(job, peer, why);
+	} else if (counts && peers_matter(job, peer)) {
+		judge_received(job, peer, get_le64(pulse + LINE_RECEIVED));
 	}
 }

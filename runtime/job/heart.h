@@ -24,6 +24,8 @@ void heart_met(sluice_job *job, int peer);
 void heart_tick(sluice_job *job, uint64_t now);
 /* The pulse of this peer was read, or could not be (status). */
 void heart_heard(sluice_job *job, int peer, int status);
+/* A notify of this peer was taken from its transport. */
+void heart_noticed(sluice_job *job, int peer);
 /* How often heart_tick() noted progress. */
 uint64_t heart_progress(const sluice_job *job);
 #endif

@@ -46,11 +46,12 @@ static inline uint64_t cookie_of_group(uint32_t number)
 enum {
 	MAIL_BYTES = 1024,
 	MAIL_HEADER_BYTES = 32, /* seq u64, op u32, length u32, crc u32, zeros */
-	/* Two counters of 8 bytes. This rank itself writes them into each line, and the peer reads
-	 * them. */
-	LINE_BEATS = 0,
-	LINE_PROGRESS = 8,
-	PULSE_BYTES = 16, /* size of both counters */
+	/* The pulse (heart.c). This rank itself writes it into each line, and the peer reads it. */
+	LINE_BEATS = 0,     /* u64 */
+	LINE_PROGRESS = 8,  /* u64 */
+	LINE_RECEIVED = 16, /* u64: notifies from that peer */
+	LINE_CHECK = 24,    /* u64: CRC32C of progress and received */
+	PULSE_BYTES = 32,
 	LINE_STATUS = 64, /* state u32, culprit u32, crc u32, length u32, text */
 	STATUS_TEXT_BYTES = 432,
 	LINE_REPORT = 512, /* crc u32, length u32, text: whom a shard of the writer waits for */

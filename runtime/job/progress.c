@@ -178,6 +178,7 @@ static void poll_events(sluice_job *job)
 			for (int i = 0; i < n; i++)
 				switch (events[i].kind) {
 				case EVENT_IMM:
+					heart_noticed(job, events[i].peer);
 					dispatch_imm(job, events[i].peer, events[i].imm);
 					break;
 				case EVENT_DONE:

@@ -90,3 +90,47 @@ all_name() { # NAME START LIMIT_MS LOST...
 processor_time() { # PID
 	sed 's/.*) //' "/proc/$1/stat" | awk '{ print $12 + $13 }'
 }
+
+# ---- damage while a job trains: test_reset and test_flips --------------------------------------------
+
+# The connections of the job's ranks on NODE to those of other nodes: lines "FROM TO", each "ADDRESS:PORT".
+connections() { # NODE
+	on "$1" ss -Htnp state established | awk '/sluice-train/ {
+		from = $3; to = $4
+		sub(/:[0-9]*$/, "", from); sub(/:[0-9]*$/, "", to)
+		if (from != to && to ~ /^198\.1[89]\./) print $3, $4 }'
+}
+
+# Waits for a job that was damaged, and sets how: "right digest", or "ended and named" where each rank has named
+# a rank and its node (one does, if the training is done). Status 1: neither, or SECONDS passed without a step and without the end.
+how_it_ended() { # NAME SECONDS
+	local name=$1 limit=$(($2 * 1000)) start=$(now_ms) steps=0 now status least named
+	while kill -0 "$job_pid" 2>/dev/null; do
+		now=$(wc -l 2>/dev/null <"$SCRATCH/$name.metrics")
+		[ "$now" = "$steps" ] || steps=$now start=$(now_ms)
+		if [ $(($(now_ms) - start)) -gt "$limit" ]; then
+			kill -KILL $(ranks | awk '{ print $2 }') 2>/dev/null
+			wait "$job_pid"
+			how="it hangs: no step and no end in $2 s"
+			return 1
+		fi
+		sleep 0.05
+	done
+	wait "$job_pid"
+	status=$?
+	how="wrong digest"
+	[ ! -s "$SCRATCH/$name.out" ] || (same_digest "$name") >/dev/null || return 1
+	how="right digest"
+	[ $status != 0 ] || return 0
+	how="ended and named" least=4
+	[ ! -s "$SCRATCH/$name.out" ] || how="right digest, and named at the end" least=1
+	named=$(grep -lE "rank [0-3] \(node n[1-4]\)" "$SCRATCH/$name".err.* | wc -l)
+	[ "$named" -lt $least ] || return 0
+	how="ended with status $status, named by $named ranks"
+	return 1
+}
+
+# What each of the tries was, "HOW" per line of FILE: the counts.
+counts() { # FILE
+	sort "$1" | uniq -c | awk '{ n = $1; $1 = ""; printf "%s%s: %d", (NR > 1 ? "," : ""), $0, n }'
+}

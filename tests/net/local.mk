@@ -1,13 +1,15 @@
 # Tests on four nodes that share nothing but a network; they need Slurm, and root to make the nodes.
-EXTRA_DIST += tests/net/run tests/net/lib.sh \
+EXTRA_DIST += tests/net/run tests/net/lib.sh tests/net/flipping_cable \
 	tests/net/test_bare.sh \
 	tests/net/test_bytes.sh \
 	tests/net/test_digest.sh \
+	tests/net/test_flips.sh \
 	tests/net/test_intruder.sh \
 	tests/net/test_kill.sh \
 	tests/net/test_link.sh \
 	tests/net/test_lossy.sh \
 	tests/net/test_race.sh \
+	tests/net/test_reset.sh \
 	tests/net/test_stopped.sh \
 	tests/net/test_strangers.sh
 

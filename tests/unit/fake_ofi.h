@@ -35,6 +35,8 @@ struct fake_ofi_settings {
 	int late;                 /* so many polls of the peer pass before an operation is done */
 	atomic_int holds;         /* nothing is done while it is set */
 	atomic_int refuses;       /* EAGAIN for ever for what goes to another endpoint */
+	atomic_int resets;        /* the next put of another endpoint is lost with its connection */
+	atomic_uint flips;        /* bits of an immediate that are changed on the way */
 	atomic_int fails;         /* the next operation of another endpoint ends with this error */
 	unsigned fail_call;       /* the number of the fallible call that fails, once; 0: none */
 };

@@ -89,7 +89,7 @@ static int tell_notice(struct endpoint_ *e, const struct op *op)
 {
 	struct fi_cq_err_entry entry = { .flags = FI_REMOTE_CQ_DATA | FI_RMA | FI_REMOTE_WRITE,
 					 .len = op->n,
-					 .data = op->data };
+					 .data = op->data ^ fake_ofi.flips };
 	void *at;
 	size_t n;
 
@@ -122,6 +122,11 @@ static int do_op(struct endpoint_ *e, struct op *op)
 	uint8_t *at = NULL;
 	int error = 0;
 
+	if (fake_ofi.resets && op->from != e && op->kind == PUT) {
+		fake_ofi.resets = 0;
+		fake_ofi_end_op(op, op->tells ? FI_ECONNRESET : 0);
+		return 1;
+	}
 	if (fake_ofi.fails && op->from != e) {
 		error = fake_ofi.fails;
 		fake_ofi.fails = 0;

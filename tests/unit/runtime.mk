@@ -53,6 +53,7 @@ check_PROGRAMS += \
 	tests/unit/test_svrg \
 	tests/unit/test_simulate \
 	tests/unit/test_slow_rank \
+	tests/unit/test_lost_notice \
 	tests/unit/test_hostile_rank \
 	tests/unit/test_unload \
 	tests/unit/example
@@ -132,6 +133,7 @@ tests_unit_test_overflow_SOURCES = tests/unit/test_overflow.c $(ranks)
 tests_unit_test_lazy_SOURCES = tests/unit/test_lazy.c tests/unit/scratch.h $(ranks)
 tests_unit_test_simulate_SOURCES = tests/unit/test_simulate.c $(ranks)
 tests_unit_test_slow_rank_SOURCES = tests/unit/test_slow_rank.c $(ranks)
+tests_unit_test_lost_notice_SOURCES = tests/unit/test_lost_notice.c $(ranks)
 tests_unit_test_hostile_rank_SOURCES = tests/unit/test_hostile_rank.c $(ranks)
 
 # Loads the shared library at run time, and nothing else of it.

@@ -564,6 +564,45 @@ static void put__completion_with_an_error__peer_is_gone_with_the_reason(void **s
 	check_closed(&p);
 }
 
+/* libfabric makes the connection again, and what the kernel had taken is gone. */
+static void put__lost_with_its_connection__peer_is_gone_with_the_reason(void **state)
+{
+	for (int notifies = 0; notifies < 2; notifies++) {
+		struct pair p;
+
+		(void)state;
+		fake_ofi_reset();
+		must_open(&p);
+		fake_ofi.resets = 1;
+		assert_int_equal(post(&p, notifies ? TRANSFER_PUT_NOTIFY : TRANSFER_PUT, 0, 64, 5),
+				 0);
+		assert_int_equal(wait_for(&p, 0, EVENT_GONE, 1), 0);
+		assert_non_null(strstr(p.events[0][p.n[0] - 1].text, "the connection to it broke"));
+		check_closed(&p);
+	}
+}
+
+static void notice__immediate_changed_on_the_way__is_dropped(void **state)
+{
+	(void)state;
+	for (int bit = 0; bit < 32; bit++) {
+		struct pair p;
+
+		fake_ofi_reset();
+		logged[0] = '\0';
+		must_open(&p);
+		fake_ofi.flips = 1u << bit;
+		assert_int_equal(post(&p, TRANSFER_PUT_NOTIFY, 0, 64, 5), 0);
+		const uint64_t until = now_ns() + (uint64_t)WAIT_MS * 1000000;
+		while (!strstr(logged, "that no rank of this job sent is dropped") &&
+		       !count(&p, 1, EVENT_IMM) && now_ns() < until)
+			poll_both(&p);
+		assert_non_null(strstr(logged, "that no rank of this job sent is dropped"));
+		assert_int_equal(count(&p, 1, EVENT_IMM), 0);
+		check_closed(&p);
+	}
+}
+
 static void put__after_revoke__is_refused(void **state)
 {
 	struct pair p;
@@ -806,6 +845,8 @@ int main(void)
 		FRESH(notices__refused_after_the_trial_agreed__messages_follow),
 		FRESH(put__refused_for_ever__peer_is_gone_by_name),
 		FRESH(put__completion_with_an_error__peer_is_gone_with_the_reason),
+		FRESH(put__lost_with_its_connection__peer_is_gone_with_the_reason),
+		FRESH(notice__immediate_changed_on_the_way__is_dropped),
 		FRESH(put__after_revoke__is_refused),
 		FRESH(describe__no_random_key__says_that_and_not_what_libfabric_would),
 		FRESH(every_call__fails_once__error_with_a_message_or_recovery_and_nothing_left),

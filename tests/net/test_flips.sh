@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# A cable that changes bits, behind the back of the TCP checksum: no result is wrong, and nobody waits for what was
+# lost with them. FLIPS_RANDOM and FLIPS_AIMED: tries with a bit anywhere, and in the key of a small put.
+# limit: 7200 s
+. "$TOP/tests/net/lib.sh"
+anywhere=${FLIPS_RANDOM:-$(repeats 6)} aimed=${FLIPS_AIMED:-$(repeats 2)}
+options="$small --shards 4 --digest --epochs 40"
+
+on_one_node undisturbed $options --recipe "$sparse"
+export FLIPS=$SCRATCH/flips sparse options anywhere aimed DEVCLUSTER_CABLE=$TOP/tests/net/flipping_cable
+"$TOP/slurm/devcluster" run -n 4 -c 8 --net unlimited,0ms -- bash -c '
+	. "$TOP/tests/net/lib.sh"
+	export SLUICE_LOST_AFTER=5s
+	for ((try = 0; try < anywhere + aimed; try++)); do
+		where=any kind=anywhere
+		[ $((RANDOM % 2)) = 0 ] || where=head
+		[ $try -lt $anywhere ] || where=at:46:80 kind=aimed
+		rm -f flips.log
+		job_start flips 4 $options --recipe "$sparse" --metrics "$SCRATCH/flips.metrics"
+		wait_lines flips.metrics 10 60 || { show flips; fail "no step was done within 60 s"; }
+		ports=$(for node in n1 n2 n3 n4; do connections $node; done | sed "s/[^ ]*://g")
+		echo "1 $((RANDOM % 100)) $where" $ports >flips.new && mv flips.new flips
+		how_it_ended flips 10 || { show flips; touch wrong; }
+		[ -e flips.log ] || how="nothing flipped"
+		echo "$kind, $how" >>flips.tries
+		echo "$how: $(cat flips.log 2>/dev/null | head -n 1)"
+		rm -f flips.[emos]* flips
+	done' || fail "the tries did not end"
+echo "| $anywhere bits anywhere and $aimed in the key of a put: $(counts flips.tries)"
+[ ! -e wrong ] || fail "see above"
