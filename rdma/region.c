@@ -29,8 +29,8 @@ static int make_file(const char *name)
 	char label[64];
 	int fd;
 
-	/* What /proc/PID/maps shows, so that a user can see whose memory it is. */
-	snprintf(label, sizeof(label), "sluice-%s", name);
+	/* /proc/PID/maps shows the name, so that a user can see whose memory it is. */
+	snprintf(label, sizeof(label), "sluice-%d-%s", (int)getpid(), name);
 	fd = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
 	if (fd < 0 && errno == EINVAL) /* a kernel before 6.3 */
 		fd = memfd_create(label, MFD_CLOEXEC | MFD_ALLOW_SEALING);
@@ -189,6 +189,8 @@ int region_open(size_t bytes, unsigned access, const char *name, struct region *
 	call = "fcntl(F_ADD_SEALS)";
 	if (seal(region) < 0)
 		goto failed;
+	if (!access) /* no peer maps it */
+		region_close_file(region);
 	*out = region;
 	return SLUICE_OK;
 
@@ -227,6 +229,14 @@ int region_open_device(const struct memory *memory, unsigned access, struct regi
 	return SLUICE_OK;
 }
 
+void region_close_file(struct region *region)
+{
+	if (region && region->fd >= 0)
+		close(region->fd);
+	if (region)
+		region->fd = -1;
+}
+
 void region_close(struct region **region)
 {
 	struct region *r = region ? *region : NULL;
@@ -244,8 +254,7 @@ void region_close(struct region **region)
 		common_release(&r->common);
 	else if (r->base && !r->device && !taken_over)
 		munmap(r->base, r->bytes);
-	if (r->fd >= 0)
-		close(r->fd);
+	region_close_file(r);
 	free(r);
 	*region = NULL;
 }

@@ -29,7 +29,8 @@ struct region {
 	void *base;
 	size_t bytes;
 	unsigned access; /* REGION_* mask; 0: only local use (staging, read buffers) */
-	int fd;          /* sealed memfd, close-on-exec; -1: device memory, or a simulated rank's */
+	int fd; /* sealed memfd, close-on-exec; -1: device memory, a simulated rank's, or no
+		 * peer will map it any more */
 	struct common *common; /* memory of a simulated rank, reached by address (in_process.h);
 				  else NULL */
 	const struct memory *device; /* NULL: host memory. Else base is an address of the device,
@@ -42,6 +43,9 @@ int region_open(size_t bytes, unsigned access, const char *name, struct region *
 /* A region over device memory, which stays its allocator's and outlives the region. It is a source
  * of puts and nothing else: access is 0, as peers reach host memory only. */
 int region_open_device(const struct memory *memory, unsigned access, struct region **out);
+/* All peers that are to map the region have mapped it: it takes no file number any more. NULL is
+ * allowed. */
+void region_close_file(struct region *region);
 /* Ends the registrations, unmaps, frees. Nothing that is posted may still use the region. */
 void region_close(struct region **region);
 

@@ -898,6 +898,41 @@ def rank_fsdp(job, folder):
     torch.distributed.destroy_process_group()
 
 
+def rank_fsdp_deep(job, folder):
+    """More modules than a notify once had bits for: a model each, all open at once."""
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    torch.distributed.init_process_group("gloo", rank=job.rank, world_size=FSDP_RANKS,
+                                         store=torch.distributed.FileStore(folder + "/store", FSDP_RANKS))
+    mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
+
+    def deep():
+        torch.manual_seed(3)
+        return torch.nn.Sequential(*(torch.nn.Linear(4, 4) for _ in range(20)))
+
+    def batch(rank):
+        return torch.full((2, 4), 1.0 + rank)
+
+    model, alone = deep(), deep()
+    for layer in (*model, model):
+        fully_shard(layer, mesh=mesh["shard"])
+    state = sluice.torch.replicate(model, mesh["shard"], DENSE, job=job)
+    optimizer, reference = sgd(model), sgd(alone)
+    for _ in range(3):
+        for net, one, x in ((model, optimizer, batch(job.rank)),
+                            (alone, reference, torch.cat([batch(r) for r in range(FSDP_RANKS)]))):
+            one.zero_grad()
+            net(x).pow(2).mean().backward()
+            one.step()
+    for (name, p), wanted in zip(model.named_parameters(), alone.parameters()):
+        assert torch.allclose(p.full_tensor(), wanted, atol=1e-5), name
+    state.verify()
+    state.close()
+    job.close()
+    torch.distributed.destroy_process_group()
+
+
 # ---- ends ------------------------------------------------------------------------------------------
 
 class Stumbles(torch.autograd.Function):
@@ -961,6 +996,10 @@ class Torch(unittest.TestCase):
     @needs_torch_2_6
     def test_fsdp(self):
         ranks.run(FSDP_RANKS, "rank_fsdp").all_well()
+
+    @needs_torch_2_6
+    def test_fsdp_of_21_modules(self):
+        ranks.run(FSDP_RANKS, "rank_fsdp_deep").all_well()
 
     def test_exception_in_a_backward(self):
         (status, said), (status_1, said_1) = ranks.run(RANKS, "rank_stumbles")

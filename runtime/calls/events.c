@@ -71,63 +71,78 @@ static void route_read(sluice_job *job, uint32_t id, uint32_t index, int status)
 
 /* ---- all models (token held) ----------------------------------------------- */
 
+/* Whether the model can move without a notify, a READ or a call. */
+static int is_at_work(const sluice_model *model)
+{
+	int works = step_works(model);
+	for (uint32_t i = 0; i < model->n_own && !works; i++)
+		works = shard_works(model, &model->shards[i]);
+	return works;
+}
+
 static void advance_models(sluice_job *job)
 {
-	for (int m = 0; m < clients_models_end(&job->clients); m++) {
-		sluice_model *model = clients_model(&job->clients, (uint32_t)m);
-		if (model) {
-			on_device_advance(model);
-			step_advance(model);
-		}
-		for (uint32_t i = 0; model && i < model->n_own; i++)
-			shard_advance(model, &model->shards[i]);
+	for (uint32_t i = 0; i < clients_n_stirred(&job->clients);) {
+		sluice_model *model = clients_stirred(&job->clients, i);
+		int moved = 0;
+		on_device_advance(model);
+		step_advance(model);
+		for (uint32_t s = 0; s < model->n_own; s++)
+			moved |= shard_advance(model, &model->shards[s]);
+		if (moved)
+			clients_count_advance(&job->clients);
+		if (moved || is_at_work(model))
+			i++;
+		else
+			clients_rest(&job->clients, i);
 	}
 }
 
 static void drop_worker(sluice_job *job, int worker)
 {
-	for (int m = 0; m < clients_models_end(&job->clients); m++) {
-		sluice_model *model = clients_model(&job->clients, (uint32_t)m);
+	for (uint32_t m = 0; m < clients_models_end(&job->clients); m++) {
+		sluice_model *model = clients_model(&job->clients, m);
 		for (uint32_t i = 0; model && i < model->n_own; i++)
 			inbox_drop(model, &model->shards[i], worker);
 	}
+	clients_stir_all(&job->clients); /* none waits for that worker any more */
 }
 
 static int park_models(sluice_job *job)
 {
 	int rc = 0;
-	for (int m = 0; m < clients_models_end(&job->clients) && !rc; m++)
-		if (clients_model(&job->clients, (uint32_t)m) && sluice_is_worker(job)) {
-			rc = on_device_park(clients_model(&job->clients, (uint32_t)m));
-			if (!rc)
-				rc = async_park(clients_model(&job->clients, (uint32_t)m));
-		}
+	for (uint32_t m = 0; m < clients_models_end(&job->clients) && !rc; m++) {
+		sluice_model *model = clients_model(&job->clients, m);
+		if (!model || !sluice_is_worker(job))
+			continue;
+		rc = on_device_park(model);
+		if (!rc)
+			rc = async_park(model);
+	}
 	return rc;
 }
 
+/* A shard that waits is at work, so its model is stirred. */
 static int shard_waits(const sluice_job *job)
 {
 	int any = 0;
-	for (int m = 0; m < clients_models_end(&job->clients); m++)
-		any |= clients_model(&job->clients, (uint32_t)m) &&
-		       shards_wait(clients_model(&job->clients, (uint32_t)m));
+	for (uint32_t i = 0; i < clients_n_stirred(&job->clients) && !any; i++)
+		any = shards_wait(clients_stirred(&job->clients, i));
 	return any;
 }
 
 static void explain_shard_waits(sluice_job *job, uint64_t now, int always)
 {
-	for (int m = 0; m < clients_models_end(&job->clients); m++)
-		if (clients_model(&job->clients, (uint32_t)m))
-			shards_explain(clients_model(&job->clients, (uint32_t)m), now, always);
+	for (uint32_t i = 0; i < clients_n_stirred(&job->clients); i++)
+		shards_explain(clients_stirred(&job->clients, i), now, always);
 }
 
 static void describe_shard_waits(const sluice_job *job, char *text, size_t cap)
 {
 	*text = 0;
-	for (int m = 0; m < clients_models_end(&job->clients); m++)
-		if (clients_model(&job->clients, (uint32_t)m))
-			shards_describe_waits(clients_model(&job->clients, (uint32_t)m),
-					      text + strlen(text), cap - strlen(text));
+	for (uint32_t i = 0; i < clients_n_stirred(&job->clients); i++)
+		shards_describe_waits(clients_stirred(&job->clients, i), text + strlen(text),
+				      cap - strlen(text));
 }
 
 static const struct job_client models = {
@@ -149,7 +164,7 @@ void events_begin(sluice_model *model)
 	sluice_job *job = model->job;
 	progress_take(job);
 	clients_tell(&job->clients, &models);
-	clients_add_model(&job->clients, model->id, model);
+	clients_add_model(&job->clients, model->id, model, model->channel, model->layout.n_shards);
 	progress_release(job);
 }
 

@@ -125,6 +125,7 @@ static uint64_t schema_of(const sluice_model *model)
 enum {
 	TOLD_SCHEMA,
 	TOLD_ORDER,
+	TOLD_CHANNEL,
 	TOLD_UNEVEN,
 	TOLD_PARAM_TYPE,
 	TOLD_COUNT,
@@ -135,7 +136,7 @@ enum {
 };
 enum {
 	TOLD_TEXT = 8 * TOLD_NUMBERS,
-	TOLD_TEXT_BYTES = 952,
+	TOLD_TEXT_BYTES = 944,
 	TOLD_BYTES = TOLD_TEXT + TOLD_TEXT_BYTES,
 	TOLD_SAME = 8 * TOLD_COUNT /* what these bytes hold is equal in equal models */
 };
@@ -148,6 +149,7 @@ static void tell_difference(const uint8_t *a, const uint8_t *b, char *text, size
 		const char *what;
 	} numbers[] = {
 		{ TOLD_ORDER, "as number %llu and as number %llu" },
+		{ TOLD_CHANNEL, "after models of %llu and %llu shards" },
 		{ TOLD_UNEVEN, "with uneven=%llu and uneven=%llu in the attributes" },
 		{ TOLD_PARAM_TYPE, "with param_type=%llu and param_type=%llu in the attributes" },
 		{ TOLD_COUNT, "of %llu and %llu parameters" },
@@ -182,6 +184,7 @@ static int compare_models(sluice_model *model)
 	/* A restored model may go on with other rates, but not with different ones on its ranks. */
 	put_le64(mine + 8 * TOLD_SCHEMA, model->schema + tensors_rules_digest(model->tensors));
 	put_le64(mine + 8 * TOLD_ORDER, model->id);
+	put_le64(mine + 8 * TOLD_CHANNEL, model->channel);
 	put_le64(mine + 8 * TOLD_UNEVEN, (uint64_t)model->uneven);
 	put_le64(mine + 8 * TOLD_PARAM_TYPE, (uint64_t)model->param_type);
 	put_le64(mine + 8 * TOLD_COUNT, model->layout.count);
@@ -235,6 +238,15 @@ static int open_regions(sluice_model *model)
 	if (!rc && layout_log_bytes(l, job->rank))
 		rc = region_open(layout_log_bytes(l, job->rank), REGION_READ, "log", &model->log);
 	return rc;
+}
+
+/* Every peer has mapped what it reaches. A job has file numbers for few regions, and memory for
+ * many. */
+static void close_files(const sluice_model *model)
+{
+	for (int p = 0; p < model->job->size; p++)
+		region_close_file(model->windows[p]);
+	region_close_file(model->log);
 }
 
 static int open_remote(sluice_model *model, int peer, const uint8_t *descriptor, uint64_t need,
@@ -435,6 +447,17 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 	return 0;
 }
 
+/* The channels of the model's shards. */
+static int reserve(sluice_model *model)
+{
+	sluice_job *job = model->job;
+	progress_take(job);
+	int rc = clients_reserve(&job->clients, model->id, model->layout.n_shards,
+				 job->group ? GROUP_INDEX_MOST : IMM_INDEX_MOST, &model->channel);
+	progress_release(job);
+	return rc;
+}
+
 void model_free(sluice_model *model)
 {
 	sluice_job *job = model->job;
@@ -497,15 +520,22 @@ static int open_model(sluice_job *job, const sluice_model_attr *given, void *par
 	model->id = clients_free_model(&job->clients);
 	rc = model->id < JOB_MODELS ?
 		     wrong :
-		     fail(SLUICE_EINVAL, "sluice_model_open: %d models are open already",
+		     fail(SLUICE_EINVAL,
+			  "sluice_model_open: %d models are open already, which is the most of a "
+			  "job or group: close some, or make one model of several parts (its "
+			  "tensors)",
 			  JOB_MODELS);
 	if (!rc && job->group && attr->shards > GROUP_INDEX_MOST)
-		rc = fail(SLUICE_EINVAL, "sluice_model_open: shards=%u, in a group at most %d",
+		rc = fail(SLUICE_EINVAL,
+			  "sluice_model_open: shards=%u, but all models of a group together have "
+			  "%d at most",
 			  attr->shards, GROUP_INDEX_MOST);
 	if (!rc && !params && !attr->segments && sluice_is_worker(job))
 		rc = fail(SLUICE_EINVAL, "sluice_model_open: params is NULL on a worker");
 	if (!rc)
 		rc = prepare_model(model, attr);
+	if (!rc)
+		rc = reserve(model);
 	if (!rc)
 		rc = target_open(model, attr);
 	struct params host = { 0 };
@@ -527,6 +557,7 @@ static int open_model(sluice_job *job, const sluice_model_attr *given, void *par
 	if (!rc)
 		rc = collective_agree(job, exchange_regions(model), "open the model");
 	if (!rc) {
+		close_files(model);
 		events_begin(model);
 		rc = model_spread(model, host.host);
 		if (!rc && sluice_is_worker(job))

@@ -13,24 +13,14 @@
  * that the wait and its time limit begin anew. */
 struct serving {
 	const sluice_job *job;
-	uint64_t published;
+	uint64_t advanced;
 };
-
-static uint64_t published(const sluice_job *job)
-{
-	uint64_t sum = 0;
-	for (int m = 0; m < clients_models_end(&job->clients); m++) {
-		const sluice_model *model = clients_model(&job->clients, (uint32_t)m);
-		for (uint32_t i = 0; model && i < model->n_own; i++)
-			sum += model->shards[i].version + model->shards[i].published;
-	}
-	return sum;
-}
 
 static int must_look(void *context)
 {
 	const struct serving *serving = context;
-	return collective_pending(serving->job) || published(serving->job) != serving->published;
+	return collective_pending(serving->job) ||
+	       clients_advanced(&serving->job->clients) != serving->advanced;
 }
 
 static void describe_serving(void *context, char *text, size_t cap)
@@ -55,7 +45,7 @@ static int serve(sluice_model *model)
 		progress_take(job);
 		uint32_t op;
 		do {
-			struct serving serving = { job, published(job) };
+			struct serving serving = { job, clients_advanced(&job->clients) };
 			rc = progress_until(job, must_look, describe_serving, &serving);
 			op = collective_pending(job);
 		} while (!rc && !op);

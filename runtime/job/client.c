@@ -2,6 +2,9 @@
  * Which models and regions are open, and the table of a job without models: nothing waits there,
  * and events for a model that does not exist are ignored. */
 #include "job/client.h"
+#include "base/error.h"
+#include "job/lines.h"
+#include <stdlib.h>
 
 static void idle_advance(sluice_job *job)
 {
@@ -94,35 +97,156 @@ void clients_tell(struct clients *clients, const struct job_client *client)
 	clients->told = client;
 }
 
+void clients_close(struct clients *clients)
+{
+	free(clients->models);
+	free(clients->stirred);
+	free(clients->channels);
+}
+
 /* ---- models ---------------------------------------------------------------- */
+
+enum { FIRST_ROOM = 64 };
 
 int clients_have_models(const struct clients *clients)
 {
-	for (int m = 0; m < JOB_MODELS; m++)
-		if (clients->models[m])
-			return 1;
+	return clients->models_open != 0;
+}
+
+uint32_t clients_free_model(struct clients *clients)
+{
+	while (clients_model(clients, clients->models_free))
+		clients->models_free++;
+	return clients->models_free;
+}
+
+/* At least `wanted`, and so much more that a table grows seldom. */
+static uint32_t more_room(uint32_t room, uint32_t wanted)
+{
+	uint64_t more = room ? room : FIRST_ROOM;
+
+	while (more < wanted)
+		more *= 2;
+	return more > UINT32_MAX ? wanted : (uint32_t)more;
+}
+
+static int grow_models(struct clients *clients, uint32_t wanted)
+{
+	const uint32_t room = more_room(clients->models_room, wanted);
+
+	if (wanted <= clients->models_room)
+		return 0;
+	struct client_model *models = realloc(clients->models, room * sizeof(*models));
+	if (models)
+		clients->models = models;
+	uint32_t *stirred = realloc(clients->stirred, room * sizeof(*stirred));
+	if (stirred)
+		clients->stirred = stirred;
+	if (!models || !stirred)
+		return fail(SLUICE_ENOMEM, "no memory for the table of %u models", wanted);
+	clients->models_room = room;
 	return 0;
 }
 
-uint32_t clients_free_model(const struct clients *clients)
+static int grow_channels(struct clients *clients, uint32_t wanted)
 {
-	uint32_t id = 0;
-	while (id < JOB_MODELS && clients->models[id])
-		id++;
-	return id;
+	const uint32_t room = more_room(clients->channels_room, wanted);
+
+	if (wanted <= clients->channels_room)
+		return 0;
+	uint16_t *channels = realloc(clients->channels, room * sizeof(*channels));
+	if (!channels)
+		return fail(SLUICE_ENOMEM, "no memory for the table of %u shards", wanted);
+	clients->channels = channels;
+	clients->channels_room = room;
+	return 0;
 }
 
-void clients_add_model(struct clients *clients, uint32_t id, sluice_model *model)
+int clients_reserve(struct clients *clients, uint32_t id, uint32_t n, uint32_t most,
+		    uint32_t *channel)
 {
-	clients->models[id] = model;
-	if (clients->models_end <= (int)id)
-		clients->models_end = (int)id + 1;
+	uint32_t at = clients->channels_free, run = 0;
+
+	for (; at < clients->channels_end && run < n; at++)
+		run = clients->channels[at] ? 0 : run + 1;
+	at -= run;
+	if (n > most || at > most - n)
+		return fail(SLUICE_EINVAL,
+			    "%u shards are too many beside those of the %u models that are open: "
+			    "all models of a job have %u shards at most, those of a group %u; give "
+			    "the models fewer shards (attr.shards), or close some",
+			    n, clients->models_open, IMM_INDEX_MOST, GROUP_INDEX_MOST);
+	*channel = at;
+	int rc = grow_models(clients, id + 1);
+	return rc ? rc : grow_channels(clients, at + n);
+}
+
+void clients_add_model(struct clients *clients, uint32_t id, sluice_model *model, uint32_t channel,
+		       uint32_t n)
+{
+	while (clients->models_end <= id)
+		clients->models[clients->models_end++] = (struct client_model){ .model = NULL };
+	while (clients->channels_end < channel + n)
+		clients->channels[clients->channels_end++] = 0;
+	clients->models[id] = (struct client_model){ .model = model,
+						     .channel = channel,
+						     .n_channels = n };
+	clients->models_open++;
+	for (uint32_t c = channel; c < channel + n; c++)
+		clients->channels[c] = (uint16_t)(id + 1);
+	while (clients->channels_free < clients->channels_end &&
+	       clients->channels[clients->channels_free])
+		clients->channels_free++;
 }
 
 void clients_drop_model(struct clients *clients, uint32_t id, const sluice_model *model)
 {
-	if (id < JOB_MODELS && clients->models[id] == model)
-		clients->models[id] = NULL;
+	if (!model || clients_model(clients, id) != model)
+		return;
+	struct client_model *m = &clients->models[id];
+	for (uint32_t c = m->channel; c < m->channel + m->n_channels; c++)
+		clients->channels[c] = 0;
+	if (clients->channels_free > m->channel)
+		clients->channels_free = m->channel;
+	for (uint32_t i = 0; m->stirred && i < clients->n_stirred; i++)
+		if (clients->stirred[i] == id)
+			clients_rest(clients, i);
+	m->model = NULL;
+	clients->models_open--;
+	if (clients->models_free > id)
+		clients->models_free = id;
+}
+
+int clients_at_channel(const struct clients *clients, uint32_t channel, uint32_t *id,
+		       uint32_t *shard)
+{
+	if (channel >= clients->channels_end)
+		return -1;
+	if (!clients->channels[channel])
+		return 0;
+	*id = clients->channels[channel] - 1u;
+	*shard = channel - clients->models[*id].channel;
+	return 1;
+}
+
+void clients_stir(struct clients *clients, uint32_t id)
+{
+	if (!clients_model(clients, id) || clients->models[id].stirred)
+		return;
+	clients->models[id].stirred = 1;
+	clients->stirred[clients->n_stirred++] = id;
+}
+
+void clients_stir_all(struct clients *clients)
+{
+	for (uint32_t id = 0; id < clients->models_end; id++)
+		clients_stir(clients, id);
+}
+
+void clients_rest(struct clients *clients, uint32_t i)
+{
+	clients->models[clients->stirred[i]].stirred = 0;
+	clients->stirred[i] = clients->stirred[--clients->n_stirred];
 }
 
 /* ---- regions --------------------------------------------------------------- */

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 struct job_client {
-	/* Called at every poll: does whatever can be done without waiting. */
+	/* Called at every poll: does whatever the stirred models can do without waiting. */
 	void (*advance)(sluice_job *job);
 	/* A peer's notify for model `id` arrived: it pushed to a shard here, or it published a
 	 * version of its shard. */
@@ -47,17 +47,38 @@ struct region_client {
 	void (*done)(sluice_region *region, uint32_t index, int status);
 };
 
-enum { JOB_MODELS = 16, JOB_REGIONS = 64 };
+/* Models of one job or group. A number of a model fits into the 16 bits of a cookie. */
+enum { JOB_MODELS = 65535, JOB_REGIONS = 64 };
 
+/* Each shard of each open model has a channel, by which notifies name it: the model's first channel
+ * plus the number of the shard. All ranks open and close the same models in the same order, so they
+ * give the same channels without a message. A table leads from a channel to its model.
+ *
+ * A poll advances only the stirred models: a notify, a READ or a call has touched them, and they
+ * did not come to rest since. The others cost nothing. */
 struct clients {
 	const struct job_client *told; /* never NULL */
-	sluice_model *models[JOB_MODELS];
-	int models_end; /* all models have numbers below this */
+	struct client_model *models;   /* models_end entries, room for models_room */
+	uint32_t models_end, models_room, models_open;
+	uint32_t models_free; /* all numbers below are taken */
+	uint32_t *stirred;    /* numbers of models; room for models_room */
+	uint32_t n_stirred;
+	uint64_t advanced;  /* how often a shard moved */
+	uint16_t *channels; /* 1 + the number of the model; 0: free */
+	uint32_t channels_end, channels_room;
+	uint32_t channels_free; /* all channels below are taken */
 	const struct region_client *regions_told;
 	sluice_region *regions[JOB_REGIONS];
 };
 
+struct client_model {
+	sluice_model *model; /* NULL: this number is free */
+	uint32_t channel, n_channels;
+	int stirred;
+};
+
 void clients_init(struct clients *clients);
+void clients_close(struct clients *clients);
 /* The table that receives the models' events. */
 static inline const struct job_client *clients_told(const struct clients *clients)
 {
@@ -68,18 +89,52 @@ void clients_tell(struct clients *clients, const struct job_client *client);
 /* NULL if there is no model of this number. All models have numbers below clients_models_end(). */
 static inline sluice_model *clients_model(const struct clients *clients, uint32_t id)
 {
-	return id < JOB_MODELS ? clients->models[id] : NULL;
+	return id < clients->models_end ? clients->models[id].model : NULL;
 }
-static inline int clients_models_end(const struct clients *clients)
+static inline uint32_t clients_models_end(const struct clients *clients)
 {
 	return clients->models_end;
 }
 int clients_have_models(const struct clients *clients);
 /* The lowest free number; JOB_MODELS if none is free. */
-uint32_t clients_free_model(const struct clients *clients);
-void clients_add_model(struct clients *clients, uint32_t id, sluice_model *model);
+uint32_t clients_free_model(struct clients *clients);
+/* Finds n channels in a row, of which the last is `most` or less, and makes room for a model of
+ * number id. 0, SLUICE_EINVAL: too few are free, or SLUICE_ENOMEM. */
+int clients_reserve(struct clients *clients, uint32_t id, uint32_t n, uint32_t most,
+		    uint32_t *channel);
+/* channel and n are those of clients_reserve(), which was called since another model was added. */
+void clients_add_model(struct clients *clients, uint32_t id, sluice_model *model, uint32_t channel,
+		       uint32_t n);
 /* Does nothing if the model was not added. */
 void clients_drop_model(struct clients *clients, uint32_t id, const sluice_model *model);
+/* The model and shard of a channel. 1, 0: the model was closed, or -1: no model had this channel,
+ * and the peer that names it is wrong. */
+int clients_at_channel(const struct clients *clients, uint32_t channel, uint32_t *id,
+		       uint32_t *shard);
+
+/* The next polls advance the model until it rests. */
+void clients_stir(struct clients *clients, uint32_t id);
+void clients_stir_all(struct clients *clients);
+static inline uint32_t clients_n_stirred(const struct clients *clients)
+{
+	return clients->n_stirred;
+}
+static inline sluice_model *clients_stirred(const struct clients *clients, uint32_t i)
+{
+	return clients->models[clients->stirred[i]].model;
+}
+/* Stirred model i has nothing to do before the next event. Another one takes its place in the
+ * list. */
+void clients_rest(struct clients *clients, uint32_t i);
+/* Counts shards that moved, for a server whose wait then begins again. */
+static inline void clients_count_advance(struct clients *clients)
+{
+	clients->advanced++;
+}
+static inline uint64_t clients_advanced(const struct clients *clients)
+{
+	return clients->advanced;
+}
 
 /* The lowest free number; JOB_REGIONS if none is free. */
 uint32_t clients_free_region(const struct clients *clients);

@@ -74,7 +74,7 @@ static void announce(sluice_job *job, enum line_state state, int culprit, const 
 		if (p != job->rank && job->peers[p].control &&
 		    (job->peers[p].state != PEER_LEFT || state == LINE_BYE))
 			lines_put(job, p, LINE_STATUS, status, 16 + length,
-				  job_imm(job, IMM_STATUS, 0, 0));
+				  job_imm(job, IMM_STATUS, 0));
 }
 
 void failure_announce(sluice_job *job, int culprit, const char *text)

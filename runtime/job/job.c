@@ -37,6 +37,7 @@ static void free_job(sluice_job *job)
 	lines_close(&job->lines);
 	mails_close(&job->mails);
 	members_close(&job->members);
+	clients_close(&job->clients);
 	free(job->peers);
 	free(job->cards);
 	if (job->page_of_this_process)

@@ -131,10 +131,9 @@ void peers_report(sluice_job *job, const char *text);
 void peers_reported(sluice_job *job, int peer, int waits);
 
 /* ---- what tells a notify or GET of this job from those of its groups ---- */
-static inline uint32_t job_imm(const sluice_job *job, enum imm_kind kind, uint32_t model,
-			       uint32_t index)
+static inline uint32_t job_imm(const sluice_job *job, enum imm_kind kind, uint32_t index)
 {
-	return imm_make(kind, model, index) | job->imm_of_group;
+	return imm_make(kind, index) | job->imm_of_group;
 }
 static inline uint64_t job_cookie(const sluice_job *job, enum cookie_kind kind, uint32_t id,
 				  uint32_t index)

@@ -9,7 +9,8 @@
 #include "sluice.h"
 #include <stdint.h>
 
-/* The 32 bits of a notify hold a kind, the model (or 0), and an index (shard or region). */
+/* The 32 bits of a notify hold a kind and an index: of a shard of a model its channel (client.h),
+ * of a region its number, of others 0. */
 enum imm_kind {
 	IMM_MAIL = 1,
 	IMM_STATUS,
@@ -19,28 +20,29 @@ enum imm_kind {
 	IMM_REPORT,
 	IMM_MEMBERS
 };
-static inline uint32_t imm_make(enum imm_kind kind, uint32_t model, uint32_t index)
+enum { IMM_KIND_SHIFT = 28, IMM_INDEX_MOST = (1 << IMM_KIND_SHIFT) - 1 };
+static inline uint32_t imm_make(enum imm_kind kind, uint32_t index)
 {
-	return (uint32_t)kind << 28 | model << 24 | index;
+	return (uint32_t)kind << IMM_KIND_SHIFT | index;
 }
 /* A notify within a group (group.h) has the highest bit set, and the group's number in the upper
  * eight bits of the index. */
-enum { GROUPS_MAX = 256, GROUP_INDEX_MOST = 0xffff };
+enum { GROUPS_MAX = 256, IMM_GROUP_SHIFT = 20, GROUP_INDEX_MOST = (1 << IMM_GROUP_SHIFT) - 1 };
 static inline uint32_t imm_of_group(uint32_t number)
 {
-	return number ? 1u << 31 | number << 16 : 0;
+	return number ? 1u << 31 | number << IMM_GROUP_SHIFT : 0;
 }
 
-/* The cookie of a GET says who is told when it is done. */
+/* The cookie of a GET says who is told when it is done: 8 bits of kind, 8 of the group, 16 of the
+ * model or region, and 32 of an index. */
 enum cookie_kind { COOKIE_MODEL = 1, COOKIE_REGION, COOKIE_PULSE };
 static inline uint64_t cookie_make(enum cookie_kind kind, uint32_t id, uint32_t index)
 {
 	return (uint64_t)kind << 56 | (uint64_t)id << 32 | index;
 }
-/* The number of a group lies above the eight bits of the id. */
 static inline uint64_t cookie_of_group(uint32_t number)
 {
-	return (uint64_t)number << 40;
+	return (uint64_t)number << 48;
 }
 
 enum {

@@ -67,7 +67,7 @@ int mails_put(sluice_job *job, int peer, uint64_t seq, uint32_t op, const uint8_
 		memcpy(mail + MAIL_HEADER_BYTES, bytes, n);
 	put_le32(mail + 16, crc32c(crc32c(0, mail, 16), mail + MAIL_HEADER_BYTES, n));
 	return lines_put(job, peer, mail_offset(seq), mail, MAIL_HEADER_BYTES + n,
-			 job_imm(job, IMM_MAIL, 0, 0));
+			 job_imm(job, IMM_MAIL, 0));
 }
 
 int mails_has(const sluice_job *job, int peer, uint64_t seq)

@@ -86,7 +86,7 @@ void members_close(struct membership *m)
 static int post_members(sluice_job *job, int peer)
 {
 	return lines_put(job, peer, LINE_MEMBERS, outbox_members(job), MEMBERS_BLOCK_BYTES,
-			 imm_make(IMM_MEMBERS, 0, 0));
+			 imm_make(IMM_MEMBERS, 0));
 }
 
 static void make_due(sluice_job *job, int peer)

@@ -145,7 +145,7 @@ void peers_report(sluice_job *job, const char *text)
 	for (int p = 0; p < job->size; p++)
 		if (p != job->rank && job->peers[p].state == PEER_ALIVE)
 			lines_put(job, p, LINE_REPORT, report, 8 + length,
-				  job_imm(job, IMM_REPORT, 0, 0));
+				  job_imm(job, IMM_REPORT, 0));
 }
 
 void peers_reported(sluice_job *job, int peer, int waits)

@@ -78,37 +78,61 @@ static void refuse_imm(sluice_job *job, int peer, uint32_t imm)
  * NULL if there is none, because this rank has left it. */
 static sluice_job *group_of_imm(sluice_job *root, int *peer, uint32_t *imm)
 {
-	const uint32_t kind = *imm >> 28 & 7;
+	const uint32_t kind = *imm >> IMM_KIND_SHIFT & 7;
 	if (!kind || kind == IMM_MEMBERS) { /* no group goes on without a lost rank */
 		refuse_imm(root, *peer, *imm);
 		return NULL;
 	}
-	sluice_job *group = groups_at(root, *imm >> 16 & (GROUPS_MAX - 1));
+	sluice_job *group = groups_at(root, *imm >> IMM_GROUP_SHIFT & (GROUPS_MAX - 1));
 	int rank = group ? group_rank_of(group, *peer) : -1;
 	if (group && rank < 0)
 		job_blame(root, SLUICE_EWIRE, *peer,
 			  "%s sent a notify in a group to which it does not belong",
 			  rank_text(root, *peer));
 	*peer = rank;
-	*imm &= ~(1u << 31 | (GROUPS_MAX - 1) << 16);
+	*imm &= ~(1u << 31 | (uint32_t)(GROUPS_MAX - 1) << IMM_GROUP_SHIFT);
 	return rank < 0 ? NULL : group;
+}
+
+/* A push to a shard of a model, or a notice of one. */
+static void dispatch_model(sluice_job *job, int peer, enum imm_kind kind, uint32_t channel)
+{
+	const struct job_client *client = clients_told(&job->clients);
+	uint32_t id = 0, shard = 0;
+	const int found = clients_at_channel(&job->clients, channel, &id, &shard);
+	if (!job_living(job, peer)) { /* stopped, dropped, and awake again: it counts for nothing */
+		if (found > 0 && kind == IMM_PUSH)
+			client->push_refused(job, id);
+		return;
+	}
+	if (found < 0)
+		job_blame(job, SLUICE_EWIRE, peer,
+			  "%s sent a notify of shard number %u of all open models, which is not "
+			  "here",
+			  rank_text(job, peer), channel);
+	if (found <= 0)
+		return;
+	clients_stir(&job->clients, id);
+	(kind == IMM_PUSH ? client->push_arrived : client->notice_arrived)(job, id, peer, shard);
 }
 
 static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 {
 	if (imm >> 31 && !(job = group_of_imm(job, &peer, &imm)))
 		return;
-	uint32_t id = imm >> 24 & 15, index = imm & 0xffffff;
-	if (!job_living(job, peer)) { /* stopped, dropped, and awake again: it counts for nothing */
-		if (imm >> 28 == IMM_PUSH)
-			clients_told(&job->clients)->push_refused(job, id);
+	const uint32_t index = imm & IMM_INDEX_MOST;
+	const enum imm_kind kind = (enum imm_kind)(imm >> IMM_KIND_SHIFT);
+	if (kind == IMM_PUSH || kind == IMM_NOTICE) {
+		dispatch_model(job, peer, kind, index);
 		return;
 	}
-	switch ((enum imm_kind)(imm >> 28)) {
+	if (!job_living(job, peer))
+		return;
+	switch (kind) {
+	case IMM_PUSH:
+	case IMM_NOTICE: return;
 	case IMM_MAIL: mails_arrived(job, peer, progress_waits(job)); return;
 	case IMM_STATUS: peers_status(job, peer); return;
-	case IMM_PUSH: clients_told(&job->clients)->push_arrived(job, id, peer, index); return;
-	case IMM_NOTICE: clients_told(&job->clients)->notice_arrived(job, id, peer, index); return;
 	case IMM_REPORT: peers_reported(job, peer, progress_waits(job)); return;
 	case IMM_REGION: clients_notified(&job->clients, index, peer); return;
 	case IMM_MEMBERS:
@@ -122,13 +146,14 @@ static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 
 static void dispatch_done(sluice_job *job, uint64_t cookie, int status)
 {
-	uint32_t id = cookie >> 32 & 0xff, index = (uint32_t)cookie;
-	const uint32_t group = cookie >> 40 & (GROUPS_MAX - 1);
+	uint32_t id = cookie >> 32 & 0xffff, index = (uint32_t)cookie;
+	const uint32_t group = cookie >> 48 & (GROUPS_MAX - 1);
 	if (group && !(job = groups_at(job, group)))
 		return;
-	if (cookie >> 56 == COOKIE_MODEL)
+	if (cookie >> 56 == COOKIE_MODEL) {
+		clients_stir(&job->clients, id);
 		clients_told(&job->clients)->read_done(job, id, index, status);
-	else if (cookie >> 56 == COOKIE_REGION)
+	} else if (cookie >> 56 == COOKIE_REGION)
 		clients_moved(&job->clients, id, index, status);
 	else if (cookie >> 56 == COOKIE_PULSE)
 		heart_heard(job, (int)index, status);

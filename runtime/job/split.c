@@ -57,6 +57,7 @@ static void group_free(sluice_job *group)
 	lines_close(&group->lines);
 	mails_close(&group->mails);
 	members_close(&group->members);
+	clients_close(&group->clients);
 	free(group->peers);
 	free(group->cards);
 	group_close(group);

@@ -27,6 +27,7 @@ enum { READ_BLOCKING = 0x7fffffff };
 struct sluice_model {
 	sluice_job *job;
 	uint32_t id;
+	uint32_t channel; /* of shard 0 (job/client.h) */
 	struct recipe recipe;
 	char recipe_text[RECIPE_TEXT_BYTES];
 	struct schedule schedule;
@@ -68,6 +69,12 @@ struct sluice_model {
 
 /* The flag of sluice_raise() that tells sluice_join() that a worker has brought a gradient. */
 enum { FLAG_GRADIENT = 0x80 };
+
+/* The next polls advance the model, until it rests. Token held. */
+static inline void model_stir(sluice_model *model)
+{
+	clients_stir(&model->job->clients, model->id);
+}
 
 /* The type of the values in a push, not one of few bits. */
 static inline enum value_type model_pushed_type(const sluice_model *model)

@@ -172,7 +172,7 @@ static int notify(sluice_model *model, const struct shard *shard, int worker)
 			      .offset = layout_notice_offset(&model->layout, worker, shard->at),
 			      .local = line,
 			      .bytes = sizeof(line),
-			      .imm = job_imm(model->job, IMM_NOTICE, model->id, shard->id) };
+			      .imm = job_imm(model->job, IMM_NOTICE, model->channel + shard->id) };
 
 	put_le64(line, inbox->newest.version);
 	put_le64(line + 8, inbox->newest.log_end);
@@ -210,6 +210,15 @@ int inboxes_notify(sluice_model *model, struct shard *shard)
 			model->stats.control_bytes += NOTICE_BYTES;
 	}
 	return sent;
+}
+
+int inboxes_have_work(const sluice_model *model, const struct shard *shard)
+{
+	int work = 0;
+
+	for (int w = 0; w < model->job->workers && !work; w++)
+		work = inbox_has(shard, w) || inbox_of(shard, w)->notice_due;
+	return work;
 }
 
 /* ---- for tests -------------------------------------------------------------- */

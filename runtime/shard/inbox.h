@@ -71,6 +71,9 @@ void inbox_announce(struct shard *shard, int worker, struct announced newest, in
 /* Sends the notices that are due; 1 if any was sent. */
 int inboxes_notify(sluice_model *model, struct shard *shard);
 
+/* Whether a message waits to be taken, or a notice to be sent. */
+int inboxes_have_work(const sluice_model *model, const struct shard *shard);
+
 /* ---- for tests ---- */
 uint64_t inbox_arrivals(const struct shard *shard, int worker);
 struct announced inbox_newest(const struct shard *shard, int worker);

@@ -238,6 +238,14 @@ int shard_advance(sluice_model *model, struct shard *shard)
 	return inboxes_notify(model, shard) | moved;
 }
 
+int shard_works(const sluice_model *model, const struct shard *shard)
+{
+	char stage[256];
+
+	return inboxes_waiting_since(shard) || inboxes_have_work(model, shard) ||
+	       shard_device_busy(shard, stage, sizeof(stage));
+}
+
 /* ---- explain --------------------------------------------------------------- */
 
 /* What the GPU is doing for a shard that waits for no worker. */

@@ -64,6 +64,8 @@ static inline float *shard_residual(const struct shard *shard)
 /* Gathers the messages that have come, publishes when they are complete, and sends the notices;
  * returns 1 if something moved. Never waits. */
 int shard_advance(sluice_model *model, struct shard *shard);
+/* Whether shard_advance() has something to do, or will without another message from a worker. */
+int shard_works(const sluice_model *model, const struct shard *shard);
 /* For struct job_client's waits, explain and describe_waits. */
 int shards_wait(const sluice_model *model);
 void shards_explain(sluice_model *model, uint64_t now, int always);

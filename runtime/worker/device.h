@@ -167,6 +167,8 @@ int on_device_packed(const sluice_model *model, uint32_t shard);
 int on_device_leave(sluice_model *model, uint64_t start_ns);
 /* What can be done of it without waiting. Any thread; token held. */
 void on_device_advance(sluice_model *model);
+/* Whether on_device_advance() has something to do, or will without a call. */
+int on_device_works(const sluice_model *model);
 /* Waits until all is posted. Errors are the job's, or SLUICE_EGPU while the stream is captured:
  * then the push stands. Of the application's calls; on_device_park(): token held. */
 int on_device_await(sluice_model *model);

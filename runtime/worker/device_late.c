@@ -44,6 +44,11 @@ void on_device_advance(sluice_model *model)
 		on_device_become(model, DEVICE_IDLE);
 }
 
+int on_device_works(const sluice_model *model)
+{
+	return on_device_goes_on(on_device_state(model));
+}
+
 /* ---- waiting for it: token held -------------------------------------------- */
 
 /* What CUDA said in the calling thread just now ends the push and the job. */

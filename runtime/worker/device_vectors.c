@@ -34,8 +34,10 @@ int on_device_at_work(enum on_device_state state)
 void on_device_become(sluice_model *model, enum on_device_state state)
 {
 	const int more = on_device_goes_on(state) - on_device_goes_on(on_device_state(model));
-	if (more) /* then the token is held */
+	if (more) { /* then the token is held */
 		progress_unannounced(model->job, more);
+		model_stir(model);
+	}
 	atomic_store_explicit(&model->worker->device->state, (int)state, memory_order_release);
 }
 

@@ -189,7 +189,7 @@ int lane_post(sluice_model *model, uint32_t shard)
 			      .local_region = lanes_staging(model),
 			      .local = lane->staging + slot,
 			      .bytes = lane->bytes,
-			      .imm = job_imm(model->job, IMM_PUSH, model->id, shard) };
+			      .imm = job_imm(model->job, IMM_PUSH, model->channel + shard) };
 	int rc = 0;
 
 	if (lane->up == UP_POSTED)

@@ -196,6 +196,7 @@ static int pull_begin(sluice_model *model, void *vector, const sluice_segment *s
 	if (kind == PULL_BY_SHARD) {
 		w->raised = 0;
 		target_ask(model, flat, pieces);
+		model_stir(model);
 		step_advance(model);
 	}
 	progress_release(model->job);
@@ -219,6 +220,12 @@ void step_advance(sluice_model *model)
 	TOKEN_HELD(model->job);
 	if (parts_pull_kind(model) == PULL_BY_SHARD && !model->job->failure.code)
 		worker_advance(model, model->schedule.n_phases);
+}
+
+int step_works(const sluice_model *model)
+{
+	return sluice_is_worker(model->job) &&
+	       (parts_pull_kind(model) == PULL_BY_SHARD || on_device_works(model));
 }
 
 struct pulled_range {

@@ -133,6 +133,8 @@ uint64_t step_in_vain(const sluice_model *model, uint64_t pushed);
 /* ---- pull.c ---- */
 /* Goes on with a pull in ranges while the program computes. Token held. */
 void step_advance(sluice_model *model);
+/* Whether a push that the device makes, or a pull in ranges, goes on without a call. */
+int step_works(const sluice_model *model);
 
 /* ---- watch.c ---- */
 /* A pull has ended: its step is measured; after the first few there is a proposal, or a verdict. */

@@ -127,7 +127,7 @@ static void push_regardless(sluice_model *model, int times)
 					      .offset = at->slots_offset,
 					      .local = nonsense,
 					      .bytes = sizeof nonsense,
-					      .imm = imm_make(IMM_PUSH, model->id, s) };
+					      .imm = imm_make(IMM_PUSH, model->channel + s) };
 			CHECK_OK(e->transport->ops->post(e, &t));
 		}
 }

@@ -80,7 +80,7 @@ static void push_spoilt(sluice_model *model, void (*spoil)(struct message *m), s
 	put(model->remote_windows[VICTIM],
 	    at->slots_offset +
 		    ring_offset(at->slot_depth, at->slot_bytes, lane_next_seq(model, VICTIM)),
-	    bytes, n, imm_make(IMM_PUSH, model->id, VICTIM));
+	    bytes, n, imm_make(IMM_PUSH, model->channel + VICTIM));
 }
 
 static void push_noise(sluice_model *model, const struct attack *attack)
@@ -92,7 +92,7 @@ static void push_noise(sluice_model *model, const struct attack *attack)
 	for (size_t i = 0; i < sizeof bytes; i++)
 		bytes[i] = (uint8_t)(255 * noise(1, 0, 0, i));
 	put(model->remote_windows[VICTIM], at->slots_offset, bytes, at->slot_depth * at->slot_bytes,
-	    imm_make(IMM_PUSH, model->id, VICTIM));
+	    imm_make(IMM_PUSH, model->channel + VICTIM));
 }
 
 static void push_a_flipped_bit(sluice_model *model, const struct attack *attack)
@@ -186,7 +186,7 @@ static void notify_again_and_again(sluice_model *model, const struct attack *att
 {
 	(void)attack;
 	for (int i = 0; i < 10; i++)
-		notify(model, imm_make(IMM_PUSH, model->id, VICTIM));
+		notify(model, imm_make(IMM_PUSH, model->channel + VICTIM));
 }
 
 /* ---- notices and deltas ---------------------------------------------------- */
@@ -202,7 +202,7 @@ static void put_notice(sluice_model *model, uint64_t version, uint64_t log_end, 
 	put_le32(line + 28, crc32c(0, line, 28) ^ damage);
 	put(model->remote_windows[VICTIM],
 	    layout_notice_offset(&model->layout, VICTIM, &model->layout.shards[ATTACKER]), line,
-	    sizeof line, imm_make(IMM_NOTICE, model->id, ATTACKER));
+	    sizeof line, imm_make(IMM_NOTICE, model->channel + ATTACKER));
 }
 
 static void notice_that_does_not_check(sluice_model *model, const struct attack *attack)
@@ -278,7 +278,7 @@ static void mail_noise(sluice_model *model, const struct attack *attack)
 	(void)attack;
 	memset(mails, 0x33, sizeof mails);
 	put(model->job->peers[VICTIM].control, ATTACKER * LINE_BYTES + LINE_MAIL, mails,
-	    sizeof mails, imm_make(IMM_MAIL, 0, 0));
+	    sizeof mails, imm_make(IMM_MAIL, 0));
 }
 
 /* Header and CRC are right, the length is not. */
@@ -294,7 +294,7 @@ static void mail_that_is_too_long(sluice_model *model, const struct attack *atta
 	put_le32(mail + 16, crc32c(0, mail, 16));
 	put(job->peers[VICTIM].control,
 	    ATTACKER * LINE_BYTES + LINE_MAIL + (seq & 1) * (MAIL_HEADER_BYTES + MAIL_BYTES), mail,
-	    sizeof mail, imm_make(IMM_MAIL, 0, 0));
+	    sizeof mail, imm_make(IMM_MAIL, 0));
 }
 
 static void report_noise(sluice_model *model, const struct attack *attack)
@@ -303,7 +303,7 @@ static void report_noise(sluice_model *model, const struct attack *attack)
 	(void)attack;
 	memset(report, 0xff, sizeof report);
 	put(model->job->peers[VICTIM].control, ATTACKER * LINE_BYTES + LINE_REPORT, report,
-	    sizeof report, imm_make(IMM_REPORT, 0, 0));
+	    sizeof report, imm_make(IMM_REPORT, 0));
 }
 
 static void status_noise(sluice_model *model, const struct attack *attack)
@@ -313,7 +313,7 @@ static void status_noise(sluice_model *model, const struct attack *attack)
 	memset(status, 0x44, sizeof status);
 	put_le32(status, LINE_GAVE_UP);
 	put(model->job->peers[VICTIM].control, ATTACKER * LINE_BYTES + LINE_STATUS, status,
-	    sizeof status, imm_make(IMM_STATUS, 0, 0));
+	    sizeof status, imm_make(IMM_STATUS, 0));
 }
 
 /* ---- the job under attack -------------------------------------------------- */
@@ -416,17 +416,17 @@ static void notify__of_what_does_not_exist__is_refused_naming_the_rank(void **st
 {
 	struct attack attacks[] = {
 		{ .launch = notify_as_said,
-		  .imm = imm_make(IMM_PUSH, 0, 1),
+		  .imm = imm_make(IMM_PUSH, 1),
 		  .says = "shard 1, which is not here" },
 		{ .launch = notify_as_said,
-		  .imm = imm_make(IMM_PUSH, 0, 0xffffff),
+		  .imm = imm_make(IMM_PUSH, 0xffffff),
 		  .says = "not here" },
 		{ .launch = notify_as_said,
-		  .imm = imm_make(IMM_NOTICE, 0, 2),
+		  .imm = imm_make(IMM_NOTICE, 2),
 		  .says = "it does not own" },
 		{ .launch = notify_as_said,
-		  .imm = imm_make(IMM_NOTICE, 0, 0xffffff),
-		  .says = "it does not own" },
+		  .imm = imm_make(IMM_NOTICE, 0xfffffff),
+		  .says = "shard number 268435455 of all open models, which is not here" },
 		{ .launch = notify_as_said, .imm = 0x00000001, .says = "unknown kind 0x00000001" },
 		{ .launch = notify_as_said, .imm = 0x7fffffff, .says = "unknown kind 0x7fffffff" },
 		{ .launch = notify_as_said, .imm = 0xffffffff, .says = "unknown kind 0xffffffff" },
@@ -464,11 +464,9 @@ static void mail__that_does_not_check__is_refused_naming_the_rank(void **state)
 static void notify__of_nothing_that_matters__does_no_harm(void **state)
 {
 	struct attack attacks[] = {
-		{ .launch = notify_as_said, .imm = imm_make(IMM_REGION, 0, 5) },
-		{ .launch = notify_as_said, .imm = imm_make(IMM_REGION, 15, 0xffffff) },
-		{ .launch = notify_as_said, .imm = imm_make(IMM_PUSH, 7, 0) }, /* no such model */
-		{ .launch = notify_as_said, .imm = imm_make(IMM_NOTICE, 15, 0) },
-		{ .launch = notify_as_said, .imm = imm_make(IMM_STATUS, 0, 0) }, /* alive */
+		{ .launch = notify_as_said, .imm = imm_make(IMM_REGION, 5) },
+		{ .launch = notify_as_said, .imm = imm_make(IMM_REGION, 0xfffffff) },
+		{ .launch = notify_as_said, .imm = imm_make(IMM_STATUS, 0) }, /* alive */
 		{ .launch = status_noise },
 		{ .launch = report_noise },
 	};

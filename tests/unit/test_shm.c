@@ -180,7 +180,7 @@ static int connect_with_files(int more)
 	setrlimit(RLIMIT_NOFILE, &old);
 	ops->close(&t[0]);
 	ops->close(&t[1]);
-	if (open_files() != files || mappings_of("memfd:sluice-mailbox") != 0)
+	if (open_files() != files || mappings_of("memfd:sluice-") != 0)
 		return -1;
 	if (rc == 0)
 		return 1;

@@ -252,7 +252,7 @@ static int poll_flooded(struct transport *t, struct event *events, int n)
 	for (int i = 0; i < n; i++)
 		events[i] = (struct event){ .kind = EVENT_IMM,
 					    .peer = 0,
-					    .imm = imm_make(IMM_REGION, 0, JOB_REGIONS - 1) };
+					    .imm = imm_make(IMM_REGION, JOB_REGIONS - 1) };
 	return n;
 }
 

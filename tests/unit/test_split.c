@@ -348,7 +348,7 @@ static int call_wrongly(int rank, void *argument)
 	sluice_job *job = rank_join(NULL);
 	float params[10] = { 0 };
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = 70000, .shards = 65536 };
+	sluice_model_attr attr = { .size = sizeof attr, .count = 1 << 21, .shards = 1 << 20 };
 	(void)argument;
 	(void)rank;
 	log_capture();
@@ -356,7 +356,7 @@ static int call_wrongly(int rank, void *argument)
 	CHECK(sluice_split(job, 0, 0, NULL) == SLUICE_EINVAL && error_says("sub is NULL", NULL));
 	CHECK_OK(sluice_split(job, 0, 0, &sub));
 	CHECK(sluice_model_open(sub, &attr, params, &model) == SLUICE_EINVAL);
-	CHECK(error_says("shards=65536", "65535"));
+	CHECK(error_says("shards=1048576", "1048575"));
 	sluice_finalize(&job); /* before its group */
 	CHECK(log_saw("sluice_finalize with a group still open", NULL, NULL, NULL));
 	return 0;
@@ -398,10 +398,10 @@ static int write_as_a_stranger(int rank, void *argument)
 	if (rank == 2) {
 		progress_take(job);
 		lines_put(job, 0, LINE_REPORT, outbox_at(job, LINE_REPORT), 8,
-			  imm_make(IMM_PUSH, 0, 0) | imm_of_group(1));
+			  imm_make(IMM_PUSH, 0) | imm_of_group(1));
 		/* Of a group that nobody has, it is not looked at. */
 		lines_put(job, 1, LINE_REPORT, outbox_at(job, LINE_REPORT), 8,
-			  imm_make(IMM_PUSH, 0, 0) | imm_of_group(200));
+			  imm_make(IMM_PUSH, 0) | imm_of_group(200));
 		progress_release(job);
 	}
 	sluice_barrier(job); /* it may end before the notify is seen */

@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See resident.h. Called by step.c and by the test that compares it with what is announced. */
 #include "tools/bench/resident.h"
-#include <dirent.h>
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* Counted page by page; the counters of /proc/self/status may lag behind. */
@@ -26,26 +25,55 @@ static int anonymous(uint64_t *bytes_out)
 	return 0;
 }
 
-/* A region's file stays open while the region lives; of another's, only the mapping does. */
+struct seen {
+	uint64_t *inodes;
+	size_t n, room;
+};
+
+/* Returns 1 for the first time, 0 for others, -1 without memory. */
+static int see(struct seen *seen, uint64_t inode)
+{
+	for (size_t i = 0; i < seen->n; i++)
+		if (seen->inodes[i] == inode)
+			return 0;
+	if (seen->n == seen->room) {
+		const size_t room = 2 * seen->room + 64;
+		uint64_t *inodes = realloc(seen->inodes, room * sizeof(*inodes));
+
+		if (!inodes)
+			return -1;
+		seen->inodes = inodes;
+		seen->room = room;
+	}
+	seen->inodes[seen->n++] = inode;
+	return 1;
+}
+
+/* All pages of a region are backed when it is opened, so it counts with the size of its mapping.
+ * Its name holds the process that made it, which may map it twice, as its own peer. */
 static int regions(uint64_t *bytes_out)
 {
-	static const char label[] = "/memfd:sluice-";
-	DIR *folder = opendir("/proc/self/fd");
-	const struct dirent *entry;
+	FILE *file = fopen("/proc/self/maps", "re");
+	struct seen seen = { NULL, 0, 0 };
+	uint64_t begin, end, inode;
+	char line[512], label[64];
+	int rc = file ? 0 : -1;
 
-	if (!folder)
-		return -1;
+	snprintf(label, sizeof(label), "/memfd:sluice-%d-", (int)getpid());
 	*bytes_out = 0;
-	while ((entry = readdir(folder)) != NULL) {
-		char target[sizeof label] = "";
-		struct stat st;
-
-		if (readlinkat(dirfd(folder), entry->d_name, target, sizeof target - 1) > 0 &&
-		    !strcmp(target, label) && !fstatat(dirfd(folder), entry->d_name, &st, 0))
-			*bytes_out += (uint64_t)st.st_blocks * 512;
+	while (rc >= 0 && file && fgets(line, sizeof(line), file)) {
+		if (!strstr(line, label) ||
+		    sscanf(line, "%" SCNx64 "-%" SCNx64 " %*s %*s %*s %" SCNu64, &begin, &end,
+			   &inode) != 3)
+			continue;
+		rc = see(&seen, inode);
+		if (rc > 0)
+			*bytes_out += end - begin;
 	}
-	closedir(folder);
-	return 0;
+	if (file)
+		fclose(file);
+	free(seen.inodes);
+	return rc < 0 ? -1 : 0;
 }
 
 int resident_now(struct resident *out)

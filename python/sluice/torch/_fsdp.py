@@ -168,8 +168,8 @@ def replicate(module: torch.nn.Module, mesh: Any, recipe: Union[str, Recipe, Non
         sluice.torch.replicate(model, mesh["shard"], "up=topk(0.01) down=topk(0.05)")
 
     Collective over all ranks, after fully_shard() and before the first backward. Each rank gets the
-    parameters of the first replica. A group has up to 16 models, so up to 16 modules may be
-    sharded on their own.
+    parameters of the first replica. Each module that was sharded on its own becomes a model; a group
+    has up to 65535 of them.
 
     mesh: the one that fully_shard() got, of one dimension. Ranks of equal place in it are replicas.
     recipe, job, shards, steps_per_epoch, memory_bytes: as for compress().
