@@ -42,17 +42,28 @@ static void notice_arrived(sluice_job *job, uint32_t id, int peer, uint32_t shar
 			  rank_text(job, peer), shard);
 }
 
-static void model_closed(sluice_job *job, uint32_t id, int peer, uint64_t steps)
+/* The peer pushes no more to this model before this rank joins its collective, and this rank does
+ * not before the peer's push: the one would wait for the other. */
+static void peer_is_in(sluice_job *job, int peer, uint32_t op, uint32_t id, uint64_t steps)
 {
 	sluice_model *model = clients_model(&job->clients, id);
 	const uint64_t step = model && peer < job->workers ? step_in_vain(model, steps) : 0;
-	if (step)
+	const char *here = rank_text(job, job->rank);
+	if (step && op == COLLECTIVE_CLOSE)
 		job_blame(job, SLUICE_EPEER, peer,
 			  "%s closed model %u after %llu steps, but %s waits for step %llu, which "
 			  "needs a push of every worker: let all workers make the same number of "
 			  "steps",
-			  rank_text(job, peer), id, (unsigned long long)steps,
-			  rank_text(job, job->rank), (unsigned long long)step);
+			  rank_text(job, peer), id, (unsigned long long)steps, here,
+			  (unsigned long long)step);
+	else if (step)
+		job_blame(job, SLUICE_EPEER, peer,
+			  "%s is in %s of model %u after %llu steps, but %s is in sluice_pull and "
+			  "waits for step %llu, which needs a push of every worker: let all ranks "
+			  "make the same calls; where one of them depends on a file, let rank 0 "
+			  "look and tell the others by sluice_broadcast",
+			  rank_text(job, peer), collective_name(op), id, (unsigned long long)steps,
+			  here, (unsigned long long)step);
 }
 
 static void route_read(sluice_job *job, uint32_t id, uint32_t index, int status)
@@ -152,7 +163,7 @@ static const struct job_client models = {
 	.push_refused = count_refused_push,
 	.read_done = route_read,
 	.worker_dropped = drop_worker,
-	.closed = model_closed,
+	.is_in = peer_is_in,
 	.park = park_models,
 	.waits = shard_waits,
 	.explain = explain_shard_waits,

@@ -89,7 +89,9 @@ void sluice_model_close(sluice_model **model_pointer)
 	struct error_scope scope;
 	error_begin(&scope);
 	/* After a failure, this returns at once without waiting for any rank. */
-	int rc = collective_close(job, model->id, step_pushed(model));
+	int rc = collective_run_about(job, COLLECTIVE_CLOSE,
+				      (struct about){ model->id, step_pushed(model) }, NULL, 0, 0,
+				      NULL);
 	events_end(model);
 	model_free(model);
 	error_end(&scope, rc);

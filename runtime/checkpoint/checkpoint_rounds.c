@@ -3,6 +3,7 @@
  * they decide by the same rows. */
 #include "checkpoint/checkpoint_rounds.h"
 #include "base/bytes.h"
+#include "worker/worker.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -94,7 +95,9 @@ int meeting_speak(struct meeting *m, const struct checkpoint_sum *sums)
 		}
 		write_row(&m->mine, m->said + (size_t)p * ROW_BYTES);
 	}
-	int rc = collective_run(m->model->job, m->op, m->said, ROW_BYTES, ROW_BYTES, m->heard);
+	const struct about about = { m->model->id, step_pushed(m->model) };
+	int rc = collective_run_about(m->model->job, m->op, about, m->said, ROW_BYTES, ROW_BYTES,
+				      m->heard);
 	for (int w = 0; !rc && m->op == COLLECTIVE_RESTORE && w < job->workers; w++)
 		if (m->complete && !round_has(job, w))
 			rc = refuse_to_meet(m->model, w, "was lost in the middle of a restore");

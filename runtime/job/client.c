@@ -39,11 +39,12 @@ static void idle_dropped(sluice_job *job, int worker)
 	(void)worker;
 }
 
-static void idle_closed(sluice_job *job, uint32_t id, int peer, uint64_t steps)
+static void idle_is_in(sluice_job *job, int peer, uint32_t op, uint32_t id, uint64_t steps)
 {
 	(void)job;
-	(void)id;
 	(void)peer;
+	(void)op;
+	(void)id;
 	(void)steps;
 }
 
@@ -80,7 +81,7 @@ static const struct job_client idle_client = {
 	.push_refused = idle_refused,
 	.read_done = idle_read,
 	.worker_dropped = idle_dropped,
-	.closed = idle_closed,
+	.is_in = idle_is_in,
 	.park = idle_park,
 	.waits = idle_waits,
 	.explain = idle_explain,

@@ -22,9 +22,9 @@ struct job_client {
 	void (*read_done)(sluice_job *job, uint32_t id, uint32_t index, int status);
 	/* This worker was dropped: refuse its unread pushes and ignore its notices. */
 	void (*worker_dropped)(sluice_job *job, int worker);
-	/* A peer closes model `id` after its worker pushed the gradients of `steps` steps. A call
-	 * of this rank is waiting; it fails if it waits for more of them. */
-	void (*closed)(sluice_job *job, uint32_t id, int peer, uint64_t steps);
+	/* A peer is in collective `op` about model `id`, after its worker pushed the gradients of
+	 * `steps` steps. A call of this rank is waiting; it fails if it waits for more of them. */
+	void (*is_in)(sluice_job *job, int peer, uint32_t op, uint32_t id, uint64_t steps);
 	/* Called before this rank waits for something other than shards. It posts what was pushed,
 	 * and releases shards from waiting for this rank. Returns an error of the job. */
 	int (*park)(sluice_job *job);

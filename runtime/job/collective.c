@@ -30,6 +30,7 @@ struct round {
 	sluice_job *job;
 	uint64_t seq;
 	uint32_t op;
+	struct about about;
 	int next_post; /* peers below this one have our mail */
 	const uint8_t *mine;
 	size_t stride, bytes;
@@ -65,7 +66,7 @@ static int post_mails(struct round *r)
 		if (job->peers[p].state != PEER_ALIVE)
 			continue; /* the wait for its mail will name it, or it will be
 				     dropped */
-		int rc = mails_put(job, p, r->seq, r->op,
+		int rc = mails_put(job, p, r->seq, r->op, r->about,
 				   r->bytes ? r->mine + r->stride * (size_t)p : NULL, r->bytes);
 		if (rc == SLUICE_EAGAIN || rc == SLUICE_EPEER)
 			return rc;
@@ -83,10 +84,33 @@ static int first_missing(const struct round *r)
 	return -1;
 }
 
+static int differs(const struct round *r, int peer, const struct mail *mail)
+{
+	return job_fail(r->job, SLUICE_EINVAL, peer,
+			"collectives differ: %s is in %s (%u bytes), this rank in %s (%zu bytes)",
+			rank_text(r->job, peer), collective_name(mail->op), mail->bytes,
+			collective_name(r->op), r->bytes);
+}
+
+/* A rank that came with another call is named at once, however long others take to come. Where
+ * workers may be dropped, it only counts if its mail does, which take_mails() learns. */
+static int one_differs(const struct round *r)
+{
+	struct mail mail;
+	for (int p = 0; p < r->job->size && !r->job->members.elastic; p++)
+		if (mails_has(r->job, p, r->seq) && mails_op(r->job, p, r->seq) != r->op &&
+		    !mails_read(r->job, p, r->seq, &mail) && mail.op != r->op)
+			return differs(r, p, &mail);
+	return 0;
+}
+
 static int round_done(void *context)
 {
 	struct round *r = context;
-	if (post_mails(r) || first_missing(r) >= 0)
+	const int unposted = post_mails(r), rc = one_differs(r);
+	if (rc)
+		return rc;
+	if (unposted || first_missing(r) >= 0)
 		return 0;
 	if (!r->job->members.elastic)
 		return 1;
@@ -132,11 +156,7 @@ static int take_mails(struct round *r, uint8_t *all)
 		int fits = r->mine && (p < job->workers || mail.bytes) ? mail.bytes == r->bytes :
 									 mail.bytes <= r->bytes;
 		if (mail.op != r->op || !fits)
-			return job_fail(job, SLUICE_EINVAL, p,
-					"collectives differ: %s is in %s (%u bytes), this rank in "
-					"%s (%zu bytes)",
-					rank_text(job, p), collective_name(mail.op), mail.bytes,
-					collective_name(r->op), r->bytes);
+			return differs(r, p, &mail);
 		if (all) {
 			memset(all + (size_t)p * r->bytes, 0, r->bytes);
 			memcpy(all + (size_t)p * r->bytes, mail.copy + MAIL_HEADER_BYTES,
@@ -144,16 +164,6 @@ static int take_mails(struct round *r, uint8_t *all)
 		}
 	}
 	return 0;
-}
-
-/* ---- closing a model ------------------------------------------------------- */
-
-int collective_close(sluice_job *job, uint32_t model, uint64_t steps)
-{
-	uint8_t mine[CLOSING_BYTES];
-	put_le32(mine, model);
-	put_le64(mine + 4, steps);
-	return collective_run(job, COLLECTIVE_CLOSE, mine, 0, sizeof(mine), NULL);
 }
 
 uint32_t collective_pending(const sluice_job *job)
@@ -191,12 +201,15 @@ static int park_all(sluice_job *job)
 
 /* If mine is NULL, this rank takes part but sends nothing; bytes then limits what the others may
  * send. */
-int collective_run(sluice_job *job, enum collective op, const void *mine, size_t stride,
-		   size_t bytes, void *all)
+int collective_run_about(sluice_job *job, enum collective op, struct about about, const void *mine,
+			 size_t stride, size_t bytes, void *all)
 {
-	struct round r = {
-		.job = job, .op = op, .mine = mine, .stride = stride, .bytes = mine ? bytes : 0
-	};
+	struct round r = { .job = job,
+			   .op = op,
+			   .about = about,
+			   .mine = mine,
+			   .stride = stride,
+			   .bytes = mine ? bytes : 0 };
 	progress_take(job);
 	int rc = job->failure.code ? job_failed(job) : 0;
 	if (!rc && mails_claimed(job))
@@ -217,6 +230,13 @@ int collective_run(sluice_job *job, enum collective op, const void *mine, size_t
 	mails_free(job);
 	progress_release(job);
 	return rc;
+}
+
+int collective_run(sluice_job *job, enum collective op, const void *mine, size_t stride,
+		   size_t bytes, void *all)
+{
+	return collective_run_about(job, op, (struct about){ ABOUT_NO_MODEL, 0 }, mine, stride,
+				    bytes, all);
 }
 
 /* A rank tells the others of its error by code, text as far as it fits, and digest of the text. */

@@ -169,13 +169,14 @@ static inline int round_leader(const sluice_job *job)
  * that of a lost worker. round_has() says whose rows count, on all ranks alike. Token not held. */
 int collective_run(sluice_job *job, enum collective op, const void *mine, size_t stride,
 		   size_t bytes, void *all);
+/* The same for an operation on one model, to which this rank's worker has pushed the gradients of
+ * about.steps steps. Ranks that wait for more steps learn of it at once. */
+int collective_run_about(sluice_job *job, enum collective op, struct about about, const void *mine,
+			 size_t stride, size_t bytes, void *all);
 /* Collective: returns 0 if every rank came with rc 0, so that no rank is left waiting for one that
  * failed. Otherwise returns the rank's own rc if that is not 0, else SLUICE_EPEER with a message
  * that names the first rank that could not do `what` ("open the model"), and why. */
 int collective_agree(sluice_job *job, int rc, const char *what);
-/* Closes a model whose worker on this rank pushed the gradients of so many steps. Ranks that wait
- * for more steps learn of it at once. */
-int collective_close(sluice_job *job, uint32_t model, uint64_t steps);
 /* The operation that the lowest living worker has begun and this rank has not joined; 0 if there is
  * none. A server joins it. */
 uint32_t collective_pending(const sluice_job *job);

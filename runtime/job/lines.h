@@ -47,7 +47,10 @@ static inline uint64_t cookie_of_group(uint32_t number)
 
 enum {
 	MAIL_BYTES = 1024,
-	MAIL_HEADER_BYTES = 32, /* seq u64, op u32, length u32, crc u32, zeros */
+	/* seq u64, op u32, length u32, model u32, steps u64, crc u32 of all of this and the bytes
+	 */
+	MAIL_HEADER_BYTES = 32,
+	MAIL_CRC = 28,
 	/* The pulse (heart.c). This rank itself writes it into each line, and the peer reads it. */
 	LINE_BEATS = 0,     /* u64 */
 	LINE_PROGRESS = 8,  /* u64 */

@@ -56,16 +56,18 @@ void mails_free(sluice_job *job)
 }
 
 /* The mail stays in the outbox, unchanged, until round seq + 2. */
-int mails_put(sluice_job *job, int peer, uint64_t seq, uint32_t op, const uint8_t *bytes, size_t n)
+int mails_put(sluice_job *job, int peer, uint64_t seq, uint32_t op, struct about about,
+	      const uint8_t *bytes, size_t n)
 {
 	uint8_t *mail = outbox_mail(job, peer, (int)(seq & 1));
-	memset(mail, 0, MAIL_HEADER_BYTES);
 	put_le64(mail, seq);
 	put_le32(mail + 8, op);
 	put_le32(mail + 12, (uint32_t)n);
+	put_le32(mail + 16, about.model);
+	put_le64(mail + 20, about.steps);
 	if (n)
 		memcpy(mail + MAIL_HEADER_BYTES, bytes, n);
-	put_le32(mail + 16, crc32c(crc32c(0, mail, 16), mail + MAIL_HEADER_BYTES, n));
+	put_le32(mail + MAIL_CRC, crc32c(crc32c(0, mail, MAIL_CRC), mail + MAIL_HEADER_BYTES, n));
 	return lines_put(job, peer, mail_offset(seq), mail, MAIL_HEADER_BYTES + n,
 			 job_imm(job, IMM_MAIL, 0));
 }
@@ -80,9 +82,10 @@ int mails_read(const sluice_job *job, int peer, uint64_t seq, struct mail *out)
 	memcpy(out->copy, mail_from(job, peer, seq), sizeof(out->copy));
 	out->op = get_le32(out->copy + 8);
 	out->bytes = get_le32(out->copy + 12);
+	out->about = (struct about){ get_le32(out->copy + 16), get_le64(out->copy + 20) };
 	return get_le64(out->copy) != seq || out->bytes > MAIL_BYTES ||
-	       get_le32(out->copy + 16) !=
-		       crc32c(crc32c(0, out->copy, 16), out->copy + MAIL_HEADER_BYTES, out->bytes);
+	       get_le32(out->copy + MAIL_CRC) != crc32c(crc32c(0, out->copy, MAIL_CRC),
+							out->copy + MAIL_HEADER_BYTES, out->bytes);
 }
 
 uint32_t mails_op(const sluice_job *job, int peer, uint64_t seq)
@@ -90,40 +93,28 @@ uint32_t mails_op(const sluice_job *job, int peer, uint64_t seq)
 	return get_le32(mail_from(job, peer, seq) + 8);
 }
 
-/* Whether the rank wrote in this round that it closes a model, and what it said. */
-static int says_closing(const sluice_job *job, int rank, uint64_t seq, uint32_t *model,
-			uint64_t *steps)
+/* If this peer is in a collective about a model, the client hears of it. Whoever takes the mail
+ * judges one that does not check. */
+static void tell_about(sluice_job *job, int peer)
 {
 	struct mail mail;
-	if (mails_read(job, rank, seq, &mail) || mail.op != COLLECTIVE_CLOSE ||
-	    mail.bytes != CLOSING_BYTES)
-		return 0; /* whoever takes it judges it */
-	*model = get_le32(mail.copy + MAIL_HEADER_BYTES);
-	*steps = get_le64(mail.copy + MAIL_HEADER_BYTES + 4);
-	return 1;
-}
-
-/* If what this peer waits for is that all close a model, the client hears of it. */
-static void tell_closing(sluice_job *job, int peer)
-{
-	uint32_t model;
-	uint64_t steps;
-	if (says_closing(job, peer, mails_next(job), &model, &steps))
-		clients_told(&job->clients)->closed(job, model, peer, steps);
+	if (!mails_read(job, peer, mails_next(job), &mail) && mail.about.model != ABOUT_NO_MODEL)
+		clients_told(&job->clients)
+			->is_in(job, peer, mail.op, mail.about.model, mail.about.steps);
 }
 
 /* The notify of the mail may not be here yet: the checksum tells whether the mail is. */
 int mails_closing_text(const sluice_job *job, int rank, char *text, size_t cap)
 {
-	uint32_t model;
-	uint64_t steps;
+	struct mail mail;
 	const int mine = rank == job->rank;
 	*text = 0;
 	if ((mine && !mails_claimed(job)) ||
-	    !says_closing(job, rank, mine ? job->mails.seq : mails_next(job), &model, &steps))
+	    mails_read(job, rank, mine ? job->mails.seq : mails_next(job), &mail) ||
+	    mail.op != COLLECTIVE_CLOSE || mail.about.model == ABOUT_NO_MODEL)
 		return 0;
-	snprintf(text, cap, "it closed model %u after %llu steps", model,
-		 (unsigned long long)steps);
+	snprintf(text, cap, "it closed model %u after %llu steps", mail.about.model,
+		 (unsigned long long)mail.about.steps);
 	return 1;
 }
 
@@ -134,12 +125,22 @@ void mails_arrived(sluice_job *job, int peer, int waits)
 		return;
 	job->mails.ahead++;
 	if (waits)
-		tell_closing(job, peer);
+		tell_about(job, peer);
 }
 
-void mails_closings(sluice_job *job)
+void mails_tell(sluice_job *job)
 {
 	for (int p = 0; job->mails.ahead && p < job->size; p++)
 		if (job->mails.came[p] > job->mails.seq && job_living(job, p))
-			tell_closing(job, p);
+			tell_about(job, p);
+}
+
+void mails_ahead_text(const sluice_job *job, char *text, size_t cap)
+{
+	*text = 0;
+	for (int p = 0; job->mails.ahead && p < job->size && !*text; p++)
+		if (job->mails.came[p] > job->mails.seq && job_living(job, p))
+			snprintf(text, cap, "; %s is in %s and waits for this rank",
+				 rank_text(job, p),
+				 collective_name(mails_op(job, p, mails_next(job))));
 }

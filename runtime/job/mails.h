@@ -30,12 +30,18 @@ enum collective {
 	COLLECTIVE_SPLIT
 };
 
-/* The mail of a rank that closes a model holds: model u32, steps u64. */
-enum { CLOSING_BYTES = 12 };
+/* Which model a collective is about, and the gradients of how many steps this rank's worker has
+ * pushed to it. Until the collective ends, the worker pushes no more to this model. */
+struct about {
+	uint32_t model;
+	uint64_t steps;
+};
+enum { ABOUT_NO_MODEL = UINT32_MAX };
 
 /* A private copy of a mail, whose length and checksum are right. */
 struct mail {
 	uint32_t op, bytes;
+	struct about about;
 	uint8_t copy[MAIL_HEADER_BYTES + MAIL_BYTES];
 };
 
@@ -53,19 +59,24 @@ void mails_claim(sluice_job *job);
 void mails_free(sluice_job *job);
 
 /* Writes a mail to a peer. Returns what the transport's post() returns. */
-int mails_put(sluice_job *job, int peer, uint64_t seq, uint32_t op, const uint8_t *bytes, size_t n);
+int mails_put(sluice_job *job, int peer, uint64_t seq, uint32_t op, struct about about,
+	      const uint8_t *bytes, size_t n);
 int mails_has(const sluice_job *job, int peer, uint64_t seq);
 /* Returns 0 if the mail of that round is valid. */
 int mails_read(const sluice_job *job, int peer, uint64_t seq, struct mail *out);
 /* The operation of a mail that has arrived. It is not validated. */
 uint32_t mails_op(const sluice_job *job, int peer, uint64_t seq);
-/* Handles IMM_MAIL: a mail of this peer has arrived. If a call of this rank waits, and the peer has
- * begun to close a model, the client is told. */
+/* Handles IMM_MAIL: a mail of this peer has arrived. If a call of this rank waits, and the peer is
+ * in a collective about a model, the client is told. */
 void mails_arrived(sluice_job *job, int peer, int waits);
 /* "it closed model 0 after 3 steps" of a peer that has begun to close a model and this rank has
  * not, or of this rank itself while it closes one; else "". Returns whether there is such a text.
  */
 int mails_closing_text(const sluice_job *job, int rank, char *text, size_t cap);
-/* Tells the client of all peers that have begun to close a model, because a call now waits. */
-void mails_closings(sluice_job *job);
+/* Tells the client of all peers that are in a collective about a model, because a call now waits.
+ */
+void mails_tell(sluice_job *job);
+/* "; rank 1 (node n1) is in sluice_barrier and waits for this rank", of the first peer in a
+ * collective that this rank has not begun; "" if there is none. */
+void mails_ahead_text(const sluice_job *job, char *text, size_t cap);
 #endif

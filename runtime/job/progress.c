@@ -364,6 +364,21 @@ static int take_turns(sluice_job *job, struct wait *wait)
 	return rc;
 }
 
+/* A peer waits in a collective for this rank, which waits for something else: that may be all
+ * right, if another thread of the peer works, so both only say it. */
+static void report_ahead(sluice_job *job, const struct wait *wait)
+{
+	char ahead[256], text[REPORT_TEXT_BYTES];
+	mails_ahead_text(job, ahead, sizeof(ahead));
+	if (!*ahead)
+		return;
+	wait->describe(wait->context, text, sizeof(text));
+	log_line(LOG_WARN, "runtime", "this rank waits for %s%s", text, ahead);
+	char report[REPORT_TEXT_BYTES];
+	snprintf(report, sizeof(report), "it is in no collective and waits for %.*s", 320, text);
+	peers_report(job, report);
+}
+
 static int wait_until(sluice_job *job, int (*done)(void *),
 		      void (*describe)(void *, char *, size_t), void *context)
 {
@@ -384,7 +399,7 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 			return over < 0 ? over : 0;
 	}
 	wait.since_ns = wait.turn_ns = now_ns();
-	mails_closings(job);
+	mails_tell(job);
 	if (job->seat && !job->failure.code)
 		return take_turns(job, &wait);
 	begin_wait(root, &wait);
@@ -411,6 +426,7 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 			clients_told(&job->clients)
 				->describe_waits(job, text + strlen(text),
 						 sizeof text - strlen(text));
+			mails_ahead_text(job, text + strlen(text), sizeof text - strlen(text));
 			rc = job_fail(job, SLUICE_ETIMEDOUT, job->rank,
 				      "%s waited %.0f s (SLUICE_WAIT_TIMEOUT) for %s",
 				      rank_text(job, job->rank),
@@ -420,6 +436,7 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 		if (now >= warn_at) {
 			error_release(LOG_ERROR); /* it may be why the others do not come */
 			explain(root, 0);
+			report_ahead(job, &wait);
 			warn_at = now + warn_every;
 		}
 		if (turn_over(root, &wait, now)) {

@@ -94,8 +94,8 @@ static void seal_message(uint8_t *p, size_t n)
 static void seal_mail(uint8_t *p, size_t n)
 {
 	if (n >= MAIL_HEADER_BYTES)
-		put_le32(p + 16, crc32c(crc32c(0, p, 16), p + MAIL_HEADER_BYTES,
-					shorter(get_le32(p + 12), n - MAIL_HEADER_BYTES)));
+		put_le32(p + MAIL_CRC, crc32c(crc32c(0, p, MAIL_CRC), p + MAIL_HEADER_BYTES,
+					      shorter(get_le32(p + 12), n - MAIL_HEADER_BYTES)));
 }
 
 static void seal_status(uint8_t *p, size_t n)

@@ -21,7 +21,7 @@ tests_unit_test_checkpoint_crash_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=open -Wl,--w
 	-Wl,--wrap=unlinkat -Wl,--wrap=rmdir
 checkpoint_ranks = tests/unit/checkpoint_ranks.c tests/unit/checkpoint_ranks.h tests/unit/checkpoint_fakes.c \
 	tests/unit/quiet.h tests/unit/scratch.h
-checkpoint_fakes = -Wl,--wrap=collective_run \
+checkpoint_fakes = -Wl,--wrap=collective_run_about \
 	-Wl,--wrap=job_check -Wl,--wrap=job_fail -Wl,--wrap=job_failed -Wl,--wrap=rank_text \
 	-Wl,--wrap=sluice_is_worker -Wl,--wrap=progress_take -Wl,--wrap=progress_release \
 	-Wl,--wrap=progress_poll \

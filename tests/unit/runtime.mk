@@ -37,6 +37,7 @@ check_PROGRAMS += \
 	tests/unit/test_collective \
 	tests/unit/test_split \
 	tests/unit/test_many_models \
+	tests/unit/test_different_calls \
 	tests/unit/test_join \
 	tests/unit/test_region_api \
 	tests/unit/test_continue \
@@ -106,6 +107,7 @@ tests_unit_test_conservation_SOURCES = tests/unit/test_conservation.c tests/unit
 tests_unit_test_dynamics_SOURCES = tests/unit/test_dynamics.c tests/unit/sent.h tests/unit/scratch.h $(ranks)
 tests_unit_test_stats_SOURCES = tests/unit/test_stats.c tests/unit/sent.h $(ranks)
 tests_unit_test_join_SOURCES = tests/unit/test_join.c $(ranks)
+tests_unit_test_different_calls_SOURCES = tests/unit/test_different_calls.c $(ranks)
 tests_unit_test_many_models_SOURCES = tests/unit/test_many_models.c $(ranks)
 tests_unit_test_split_SOURCES = tests/unit/test_split.c $(ranks)
 tests_unit_test_collective_SOURCES = tests/unit/test_collective.c $(ranks)

@@ -291,7 +291,7 @@ static void mail_that_is_too_long(sluice_model *model, const struct attack *atta
 	put_le64(mail, seq);
 	put_le32(mail + 8, COLLECTIVE_BARRIER);
 	put_le32(mail + 12, UINT32_MAX);
-	put_le32(mail + 16, crc32c(0, mail, 16));
+	put_le32(mail + MAIL_CRC, crc32c(0, mail, MAIL_CRC));
 	put(job->peers[VICTIM].control,
 	    ATTACKER * LINE_BYTES + LINE_MAIL + (seq & 1) * (MAIL_HEADER_BYTES + MAIL_BYTES), mail,
 	    sizeof mail, imm_make(IMM_MAIL, 0));

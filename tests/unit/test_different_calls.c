@@ -1,0 +1,177 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Ranks in calls that cannot end together: both learn both names, without waiting for a limit. */
+#include "job/job.h"
+#include "ranks.h"
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <cmocka.h>
+
+enum { N = 100 };
+
+static sluice_model *open_one(sluice_job *job, float *params)
+{
+	const sluice_model_attr attr = { .size = sizeof(attr),
+					 .count = N,
+					 .recipe = "up=topk(0.1) down=topk(0.1)" };
+	sluice_model *model = NULL;
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	return model;
+}
+
+static int make_step(sluice_model *model, float *params)
+{
+	const float grad[N] = { 1 };
+	const int rc = sluice_push(model, grad);
+	return rc ? rc : sluice_pull(model, params);
+}
+
+static void leave(sluice_job *job, sluice_model *model)
+{
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+}
+
+/* ---- a model against a checkpoint ------------------------------------------- */
+
+struct pair {
+	int steps, restores;
+	const char *call;
+};
+
+/* Rank 0 makes one step more than rank 1, which saves or restores. */
+static int step_against_checkpoint(int rank, void *argument)
+{
+	const struct pair *pair = argument;
+	float params[N] = { 0 };
+	uint64_t step;
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = open_one(job, params);
+	int rc;
+	for (int s = 0; s < pair->steps; s++)
+		CHECK_OK(make_step(model, params));
+	log_capture();
+	if (!rank)
+		rc = make_step(model, params);
+	else if (pair->restores)
+		rc = sluice_restore(model, "/nonexistent", params, &step);
+	else
+		rc = sluice_checkpoint(model, "/nonexistent");
+	CHECK(rc == SLUICE_EPEER && error_says(pair->call, "sluice_pull"));
+	CHECK(error_says("rank 0 (node n1)", "rank 1 (node n1)"));
+	CHECK(!log_saw("SLUICE_WAIT_TIMEOUT", NULL, NULL, NULL));
+	leave(job, model);
+	return 0;
+}
+
+static void step__against_a_checkpoint__both_learn_both_calls(void **state)
+{
+	struct pair first = { 0, 1, "sluice_restore of model 0 after 0 steps" },
+		    restore = { 2, 1, "sluice_restore of model 0 after 2 steps" },
+		    save = { 3, 0, "sluice_checkpoint of model 0 after 3 steps" };
+	(void)state;
+	run_ranks(2, step_against_checkpoint, &first);
+	run_ranks(2, step_against_checkpoint, &restore);
+	run_ranks(2, step_against_checkpoint, &save);
+}
+
+/* ---- two collectives, and a rank that comes to none -------------------------- */
+
+static int third_never_comes(int rank, void *argument)
+{
+	atomic_int *told = argument;
+	double one = 1;
+	sluice_job *job = rank_join(NULL);
+	log_capture();
+	if (rank < 2) {
+		const int rc = rank ? sluice_sum(job, &one, 1) : sluice_barrier(job);
+		CHECK(rc == SLUICE_EINVAL || rc == SLUICE_EPEER);
+		CHECK(error_says("sluice_barrier", "sluice_sum"));
+		CHECK(!log_saw("SLUICE_WAIT_TIMEOUT", NULL, NULL, NULL));
+		atomic_fetch_add(told, 1);
+	} else {
+		while (atomic_load(told) < 2)
+			sleep_ms(1);
+	}
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void collectives__that_differ__are_named_though_a_third_rank_computes(void **state)
+{
+	(void)state;
+	run_ranks(3, third_never_comes, shared_memory(sizeof(atomic_int)));
+}
+
+/* ---- a step against a call that another thread's push may end ---------------- */
+
+static int step_against_barrier(int rank, void *argument)
+{
+	float params[N] = { 0 };
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = open_one(job, params);
+	(void)argument;
+	log_capture();
+	if (!rank) {
+		be_impatient(job, 300);
+		CHECK(make_step(model, params) == SLUICE_ETIMEDOUT);
+		CHECK(error_says("step 1", "rank 1 (node n1) is in sluice_barrier and waits"));
+	} else {
+		CHECK(sluice_barrier(job) == SLUICE_EPEER);
+		CHECK(error_says("rank 0 (node n1)", "is in sluice_barrier and waits"));
+	}
+	leave(job, model);
+	return 0;
+}
+
+static void step__against_a_barrier__the_limit_names_both(void **state)
+{
+	(void)state;
+	run_ranks(2, step_against_barrier, NULL);
+}
+
+/* ---- what is right ------------------------------------------------------------ */
+
+/* Rank 1 is always the first to end a step, and already saves or sums while rank 0 still pulls. */
+static int hurry(int rank, void *argument)
+{
+	float params[N] = { 0 };
+	double one;
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = open_one(job, params);
+	const char *folder = argument;
+	for (int s = 0; s < 20; s++) {
+		const float grad[N] = { 1 };
+		CHECK_OK(sluice_push(model, grad));
+		if (!rank)
+			sleep_ms(2);
+		CHECK_OK(sluice_pull(model, params));
+		one = 1;
+		CHECK_OK(s % 2 ? sluice_checkpoint(model, folder) : sluice_sum(job, &one, 1));
+	}
+	leave(job, model);
+	return 0;
+}
+
+static void collectives__that_one_rank_reaches_first__are_right(void **state)
+{
+	char folder[] = "/tmp/sluice-calls-XXXXXX", command[64];
+	(void)state;
+	assert_non_null(mkdtemp(folder));
+	run_ranks(2, hurry, folder);
+	snprintf(command, sizeof(command), "rm -r %s", folder);
+	assert_int_equal(system(command), 0);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(step__against_a_checkpoint__both_learn_both_calls),
+		cmocka_unit_test(collectives__that_differ__are_named_though_a_third_rank_computes),
+		cmocka_unit_test(step__against_a_barrier__the_limit_names_both),
+		cmocka_unit_test(collectives__that_one_rank_reaches_first__are_right),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
