@@ -277,9 +277,10 @@ SLUICE_API int sluice_push_launched(sluice_model *model);
  * may have failed after it returned. Thread class: object. */
 SLUICE_API int sluice_pull(sluice_model *model, void *params);
 
-/* Sets the learning rate of the following pushes: finite, positive, and equal on all workers of a
- * step. Unequal rates end the job with a message that names ranks and rates. Errors: EINVAL.
- * Thread class: object. */
+/* Sets the learning rate of the following pushes: finite, 0 or above, and equal on all workers of a
+ * step. Unequal rates end the job with a message that names ranks and rates. A step with rate 0
+ * moves no parameter and loses nothing that waits in a residual; recipes that cannot have such a
+ * step refuse the rate with the reason. Errors: EINVAL. Thread class: object. */
 SLUICE_API int sluice_set_lr(sluice_model *model, float lr);
 
 /* Of gradients of 8 bits: what each of their codes is multiplied by in the following pushes, as a

@@ -185,7 +185,10 @@ class Model:
         check(lib.sluice_serve(self._at()))
 
     def set_lr(self, lr: float) -> None:
-        """The learning rate of the following pushes, equal on all workers."""
+        """The learning rate of the following pushes, 0 or above and equal on all workers.
+
+        A step with the rate 0 moves no parameter and loses nothing that waits in a residual.
+        """
         check(lib.sluice_set_lr(self._at(), lr))
 
     def set_grad_scale(self, scale: Any) -> None:

@@ -567,6 +567,24 @@ def optimizer_steps(job, make, steps, before=None):
     return model, optimizer, digest
 
 
+def optimizer_rate_zero(job):
+    """A schedule from 0 to 0: a step with rate 0 changes nothing."""
+    rates = (0.0, 0.05, 0.1, 0.05, 0.0)
+    for begin in (0.0, 0.1):
+        model, alone = network(), network()
+        optimizer = sluice.torch.Optimizer(model, DENSE, lr=begin, job=job)
+        reference = torch.optim.SGD(alone.parameters(), lr=1.0)
+        for step, rate in enumerate(rates):
+            optimizer.param_groups[0]["lr"] = reference.param_groups[0]["lr"] = rate
+            step_of(model, optimizer, rows(step, job.rank))
+            step_of(alone, reference, all_rows(step))
+            check_close(model, alone)
+        optimizer.close()
+    refused(lambda: sluice.torch.Optimizer(network(), DENSE, lr=-1, job=job), "lr=-1, must be finite and >= 0")
+    refused(lambda: sluice.torch.Optimizer([{"params": network().parameters(), "lr": 0.1}], DENSE, lr=0, job=job),
+            "lr=0, but a group has another lr")
+
+
 def rank_optimizer(job, folder):
     def shards(model, **options):
         return sluice.torch.Optimizer(model, DENSE + " update=momentum(0.9)", lr=0.1, job=job, **options)
@@ -734,6 +752,8 @@ def rank_optimizer(job, folder):
     optimizer = sparse(model)
     optimizer.load_state_dict(saved)
     assert go_on(model, optimizer) == whole
+
+    optimizer_rate_zero(job)
 
     # two momenta
     for recipe, warned in ((DENSE + " signal=momentum(0.9)", True), ("sketched", True), ("scalecom", False)):

@@ -289,6 +289,7 @@ static void say_columns(struct text *t, enum path from, enum path end, uint64_t 
 		[PATH_DEVICE] = "a gradient in GPU memory is compressed there",
 		[PATH_ACCUMULATOR] = "sluice_accumulator() is allowed",
 		[PATH_RANGES] = "sluice_push_range() is allowed",
+		[PATH_RATE_ZERO] = "a step may have the learning rate 0",
 		[PATH_UNEVEN] = "workers may run out of gradients, and call sluice_join()",
 		[PATH_RULES] = "tensors may have a learning rate and decay of their own",
 		[PATH_PARAM_TYPE] = "the program's parameters may have 16 bits",

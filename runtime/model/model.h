@@ -100,6 +100,15 @@ static inline int model_async(const sluice_model *model)
 	return model->recipe.when == WHEN_ASYNC;
 }
 
+/* Whether a step of this rate stands still: what waits in a residual neither moves the parameters
+ * nor is lost, because nothing is added to it, sent or published. Without a residual, a rate of 0
+ * needs no care: the update multiplies by it. */
+static inline int model_stands(const sluice_model *model, float lr)
+{
+	return lr <= 0 && model->recipe.memory != MEMORY_NONE &&
+	       model->recipe.update != UPDATE_NONE && model->recipe.update != UPDATE_AVERAGE;
+}
+
 /* The epoch that a message must have; MESSAGE_ANY where ranks may be in different epochs. */
 static inline uint64_t model_epoch(const sluice_model *model)
 {

@@ -19,6 +19,7 @@ enum path {
 	PATH_DEVICE,      /* device.h: a gradient on a GPU is compressed there */
 	PATH_ACCUMULATOR, /* sluice_accumulator() */
 	PATH_RANGES,      /* sluice_push_range() */
+	PATH_RATE_ZERO,   /* sluice_set_lr(model, 0) */
 	/* Attributes of a model, which only traits of the recipe exclude. */
 	PATH_ATTRIBUTES,
 	PATH_UNEVEN = PATH_ATTRIBUTES,

@@ -18,6 +18,8 @@ static const char *judge(const sluice_model *model, const struct shard *shard, i
 		return "it chooses what there is not";
 	if (!epoch_exists(model->job, m->epoch))
 		return "it carries an epoch that the job was never in";
+	if (m->count && model_stands(model, m->lr))
+		return "it brings coordinates in a step with the learning rate 0";
 	if (m->have_version != shard->published)
 		return "the worker holds another version than this shard published";
 	return NULL;

@@ -165,9 +165,11 @@ static void add_to_copy(const sluice_model *model, struct shard *shard, const st
  * and the job ends. */
 static int answer_change(sluice_model *model, struct shard *shard)
 {
-	if (shard_device_takes(model, shard))
+	const int stands = model_stands(model, gather_lr(shard));
+
+	if (!stands && shard_device_takes(model, shard))
 		return shard_device_answer(model, shard);
-	struct pick pick = pick_down(model, shard);
+	struct pick pick = stands ? pick_none(shard->copy) : pick_down(model, shard);
 	struct message m = publish_delta(model, shard, (uint32_t)pick.n);
 	m.anchor = shard_hooks_mark(shard);
 	const uint8_t *entry = publish_pick(model, shard, &m, &pick);

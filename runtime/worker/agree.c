@@ -74,7 +74,8 @@ int agree_send_indices(sluice_model *model, const struct signal *signal)
 	size_t from = 0;
 
 	(void)signal;
-	if (model->job->rank != schedule_leader(w->step, model->job->workers)) {
+	if (model->job->rank != schedule_leader(w->step, model->job->workers) ||
+	    model_stands(model, model->lr)) {
 		upload_empty(model, MESSAGE_SUPPORT);
 		return 0;
 	}

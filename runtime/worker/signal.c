@@ -260,7 +260,9 @@ int signal_fold(sluice_model *model, const struct gradient *grad, const struct g
 		uint64_t begin, uint64_t count, struct signal *out)
 {
 	*out = (struct signal){ .addend = NULL };
-	model->worker->skip = 0;
+	model->worker->skip = model_stands(model, model->lr);
+	if (model->worker->skip)
+		return 0;
 	if (model->worker->accumulates && grad->data == worker_residual(model) + begin) {
 		const struct gradient sum = { .data = grad->data, .type = VALUE_F32 };
 		out->summed = count == model->layout.count && selection_adds(model, &sum);

@@ -123,7 +123,9 @@ int sluice_accumulator(sluice_model *model, float **accumulator, float *scale)
 		return rc;
 	model->worker->accumulates = 1;
 	*accumulator = worker_residual(model);
-	*scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f;
+	*scale = model->update.placement == STEP_INSIDE || model_stands(model, model->lr) ?
+			 model->lr :
+			 1.0f;
 	return 0;
 }
 
@@ -191,6 +193,7 @@ int sluice_skipped(const sluice_model *model)
 /* grad NULL: there is none. before: the second gradient of a pair, or NULL. */
 static int push_here(sluice_model *model, struct gradient *grad, struct gradient *before)
 {
+	const int stands = model_stands(model, model->lr);
 	int alone = local_step(model), rc = agree_to_skip(model, grad, before);
 	struct signal signal = { .addend = NULL };
 	if (rc)
@@ -198,10 +201,11 @@ static int push_here(sluice_model *model, struct gradient *grad, struct gradient
 	if (!alone && (rc = lanes_await_slots(model)))
 		return rc;
 	uint64_t start = now_ns(), pushing = model->stats.push_ns;
-	if (grad && (rc = to_host_or_device(model, grad, before)))
+	if (grad &&
+	    (rc = stands ? on_device_come_home(model) : to_host_or_device(model, grad, before)))
 		return rc; /* which may be a refusal: the step has not begun */
 	step_begin(model, grad != NULL);
-	if (!grad) /* not wanted, or there is none */
+	if (!grad || stands) /* not wanted, there is none, or it counts for nothing */
 		model->worker->skip = 1;
 	else if (!alone && dense_push_fits(model)) {
 		if ((rc = dense_push(model, grad)))
@@ -230,6 +234,18 @@ static int push(sluice_model *model, struct gradient *grad, struct gradient *bef
 	return device_scope_end(&scope, push_here(model, grad, before));
 }
 
+/* A captured step has its work fixed. */
+static int check_launch(const sluice_model *model, const char *function)
+{
+	if (!model_stands(model, model->lr))
+		return 0;
+	return fail(
+		SLUICE_EINVAL,
+		"%s: a step with the learning rate 0 sends nothing, and cannot be part of a CUDA "
+		"graph: push it without the graph",
+		function);
+}
+
 static int gradient_aligned(const sluice_model *model, const void *grad, const char *argument,
 			    const char *function)
 {
@@ -256,6 +272,8 @@ int sluice_push(sluice_model *model, const void *grad)
 		return rc;
 	if (!unwanted && on_device_captured(model)) {
 		struct device_scope scope;
+		if ((rc = check_launch(model, "sluice_push")))
+			return rc;
 		device_scope_begin(grad, on_device_stream(model), &scope);
 		return device_scope_end(&scope, on_device_capture(model, grad));
 	}
@@ -284,6 +302,8 @@ int sluice_push_segments(sluice_model *model, const sluice_segment *segments, si
 int sluice_push_launched(sluice_model *model)
 {
 	int rc = step_check(model, model, "sluice_push_launched", STEP_DONE);
+	if (!rc)
+		rc = check_launch(model, "sluice_push_launched");
 	if (!rc)
 		rc = lanes_await_slots(model);
 	if (rc)
@@ -478,14 +498,20 @@ int sluice_join(sluice_model *model, void *target, int *more_out)
 
 int sluice_set_lr(sluice_model *model, float lr)
 {
-	if (!model || !(lr > 0) || !isfinite(lr))
-		return fail(SLUICE_EINVAL, "sluice_set_lr: lr=%g, must be finite and > 0",
+	if (!model || !(lr >= 0) || !isfinite(lr))
+		return fail(SLUICE_EINVAL, "sluice_set_lr: lr=%g, must be finite and >= 0",
 			    (double)lr);
+	const char *why = lr > 0 ? NULL : plan_why_not(PATH_RATE_ZERO, model->plan.traits);
+	if (why)
+		return fail(SLUICE_EINVAL,
+			    "sluice_set_lr: lr=0 is not possible with this recipe: %s: leave the "
+			    "step out, or give it a small rate",
+			    why);
 	if (model->worker->in_step == STEP_PUSHING)
 		return fail(SLUICE_EINVAL,
 			    "sluice_set_lr: a step has one rate, and ranges of this one are pushed "
 			    "already: call it before the first or after the last");
-	model->lr = lr;
+	model->lr = lr + 0.0f; /* -0 is 0: ranks compare bits */
 	return 0;
 }
 

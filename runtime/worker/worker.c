@@ -87,7 +87,9 @@ int worker_send_shard(sluice_model *model, uint32_t shard)
 	const struct shard_layout *at = &model->layout.shards[shard];
 	struct pick pick = pick_all(worker_residual(model), at->span);
 
-	if (!w->rule.all_up) /* nothing is added: it cannot fail */
+	if (model_stands(model, model->lr))
+		pick = pick_none(worker_residual(model));
+	else if (!w->rule.all_up) /* nothing is added: it cannot fail */
 		pick_up(model, &(struct signal){ .addend = NULL }, w->spans,
 			spans_of(model, at, w->spans), &pick);
 	return send_to_shard(model, shard, pick);
@@ -114,7 +116,7 @@ static int send_selection(sluice_model *model, const struct signal *signal)
 {
 	struct worker *w = model->worker;
 	const struct layout *l = &model->layout;
-	const int left_out = w->skip && !w->rule.reset;
+	const int left_out = (w->skip && !w->rule.reset) || model_stands(model, model->lr);
 	struct pick all = pick_none(worker_residual(model));
 	size_t from = 0;
 	int rc = left_out || w->rule.all_up ? 0 : pick_up(model, signal, NULL, 0, &all);

@@ -19,6 +19,7 @@ check_PROGRAMS += \
 	tests/unit/test_dense_step \
 	tests/unit/test_grad_type \
 	tests/unit/test_accumulator \
+	tests/unit/test_rate_zero \
 	tests/unit/test_push_range \
 	tests/unit/test_pull_range \
 	tests/unit/test_segments \
@@ -94,6 +95,7 @@ tests_unit_test_place_LDADD = $(LDADD) $(HWLOC_LIBS)
 tests_unit_test_worth_SOURCES = tests/unit/test_worth.c $(ranks)
 tests_unit_test_worth_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=worth_note
 tests_unit_test_grad_type_SOURCES = tests/unit/test_grad_type.c tests/unit/narrow.h $(ranks)
+tests_unit_test_rate_zero_SOURCES = tests/unit/test_rate_zero.c tests/unit/four_tensors.h $(ranks)
 tests_unit_test_accumulator_SOURCES = tests/unit/test_accumulator.c tests/unit/four_tensors.h $(ranks)
 tests_unit_test_push_range_SOURCES = tests/unit/test_push_range.c tests/unit/four_tensors.h $(ranks)
 tests_unit_test_state_SOURCES = tests/unit/test_state.c tests/unit/four_tensors.h $(ranks)

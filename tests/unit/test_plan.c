@@ -221,6 +221,15 @@ static int may_be_on_device(const struct asked *a)
 	       !r->automatic && up->exchange == EXCHANGE_OWN && !up->global && !down->global;
 }
 
+static int may_stand_still(const struct asked *a)
+{
+	const struct recipe *r = &a->recipe;
+
+	return (r->signal == SIGNAL_GRADIENT || r->signal == SIGNAL_MOMENTUM) && !own_model(r) &&
+	       (r->when == WHEN_ALWAYS || r->when == WHEN_EVERY) &&
+	       r->update != UPDATE_ACCELERATED && r->up.select != SELECT_SKETCH;
+}
+
 static int (*const may[PATHS])(const struct asked *a) = {
 	[PATH_FOLD] = may_fold,
 	[PATH_DENSE_PUSH] = may_push_dense,
@@ -233,6 +242,7 @@ static int (*const may[PATHS])(const struct asked *a) = {
 	[PATH_RULES] = may_have_rules,
 	[PATH_PARAM_TYPE] = may_narrow_params,
 	[PATH_DEVICE_SHARDS] = may_be_on_device,
+	[PATH_RATE_ZERO] = may_stand_still,
 };
 
 static void plan__any_recipe_and_path__is_taken_or_has_its_reason(void **state)

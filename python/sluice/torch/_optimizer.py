@@ -59,7 +59,7 @@ class Optimizer(torch.optim.Optimizer):
         weight_decay has that of the recipe's decay=. Not all recipes can have groups, see rules in
         sluice_model_open(3).
     lr: the learning rate of the shards. A scheduler may change ``param_groups[0]["lr"]``, or the rates of
-        all groups by one factor.
+        all groups by one factor. A step with rate 0 changes no parameter.
     inner: an optimizer over the same parameters and no others. It steps on the mean gradient, and
         update=none is added to the recipe. Its ``param_groups`` are those of this optimizer.
     job: None takes sluice.torch.default_job().
@@ -85,8 +85,8 @@ class Optimizer(torch.optim.Optimizer):
         if (lr is None) == (inner is None):
             raise InvalidError("sluice.torch.Optimizer takes either lr=, with which the shards step, or "
                                "inner=, an optimizer that steps on the mean gradient")
-        if lr is not None and not lr > 0:
-            raise InvalidError(f"sluice.torch.Optimizer: lr={lr}, must be > 0")
+        if lr is not None and not 0 <= lr < float("inf"):
+            raise InvalidError(f"sluice.torch.Optimizer: lr={lr}, must be finite and >= 0")
         groups = _groups(params)
         if inner is not None and any(own for _, own in groups):
             raise InvalidError("sluice.torch.Optimizer: with inner= its groups say lr and weight_decay: give here "
@@ -124,7 +124,7 @@ class Optimizer(torch.optim.Optimizer):
                                    lr=lr or 0.0, steps_per_epoch=steps_per_epoch,
                                    memory_bytes=memory_bytes, stream=stream, grad_type=TYPES[dtype],
                                    uneven=uneven, rules=rules)
-        self._lr, self._uneven = lr, uneven
+        self._lr, self._uneven = lr or None, uneven  # 0 takes the library's default here, and is set before a push
         self._views = [self.layout.view(self._grad, i) for i in range(len(parameters))]
         if inner is None:
             if self.model.recipe.get("update") == "none":
@@ -148,7 +148,10 @@ class Optimizer(torch.optim.Optimizer):
 
     def _rules(self, recipe: Any, lr: Any, steps_per_epoch: int) -> Optional[List[Tuple[float, float]]]:
         """Of each tensor, if a group has a rate or a weight decay of its own."""
-        self._factors = [group["lr"] / lr for group in self.param_groups]
+        if not lr and any(group["lr"] for group in self.param_groups):
+            raise InvalidError("sluice.torch.Optimizer: lr=0, but a group has another lr: the shards keep the proportions "
+                               "of the rates, so give lr above 0 and let a scheduler begin at 0")
+        self._factors = [group["lr"] / lr if lr else 1.0 for group in self.param_groups]
         self._decays = [group.get("weight_decay") for group in self.param_groups]
         # The group from whose rate that of the shards follows: if possible, one that has just that.
         self._leading = self._factors.index(1.0 if 1.0 in self._factors else max(self._factors))

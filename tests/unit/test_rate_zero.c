@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Steps with the learning rate 0: they move no parameter and leave what waits as it is, so that the
+ * training goes on as if they had not been; without a residual, momentum is as in torch's SGD;
+ * rates that differ, and recipes that cannot have such steps, are refused by name. */
+#include "base/error.h"
+#include "four_tensors.h"
+#include "ranks.h"
+#include "shard/shard.h"
+#include "thinned.h"
+#include "worker/worker.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+enum { STEPS = 6, WORKERS = 2 };
+
+/* again: a step's choices do not depend on its number. */
+static const struct {
+	const char *recipe;
+	int again;
+} recipes[] = {
+	{ "up=topk(0.01) down=topk(0.05)", 1 },
+	{ "up=topk(0.01) down=topk(0.05) memory=residual(outside)", 1 },
+	{ "up=topk(0.02) down=topk(0.1) signal=momentum(0.9)", 1 },
+	{ "up=topk(0.02) down=all signal=momentum(0.9),nomask memory=residual(outside)", 1 },
+	{ "up=topk(0.02) down=topk(0.1) update=momentum(0.9)", 1 },
+	{ "up=topk(0.02) down=all update=nesterov(0.9) memory=residual(outside) decay=0.1", 1 },
+	{ "up=all down=all memory=residual", 1 },
+	{ "up=all down=topk(0.02) memory=residual(outside)", 1 },
+	{ "up=topk(0.02) down=topk(0.1) memory=lowpass(0.5)", 1 },
+	{ "up=threshold(0.002) down=threshold(0.001)", 1 },
+	{ "up=gaussiank(0.05) down=topk(0.05)", 1 },
+	{ "up=topk(0.02),grid(4) down=topk(0.1) clip=1", 1 },
+	{ "up=topk(0.05) down=topk(0.05) reset=2", 0 },
+	{ "up=topk(0.02),uniform(4) down=topk(0.1) warmup=4", 0 },
+	{ "up=randk(0.05) down=all memory=residual", 0 },
+	{ "up=cyclic(0.02) down=all", 0 },
+	{ "up=global(0.02) down=global(0.02)", 0 },
+	{ "up=topk(0.02) down=all nonfinite=skip-all", 1 },
+};
+enum { RECIPES = sizeof(recipes) / sizeof(*recipes), WAYS = 3 };
+
+static uint64_t digest_of(const float *vector, uint64_t n)
+{
+	return vector ? sluice_digest(vector, n * sizeof(*vector)) : 0;
+}
+
+/* A digest of everything that this rank keeps from step to step. */
+static uint64_t kept_here(const sluice_model *model)
+{
+	uint64_t digest = digest_of(worker_residual(model), COUNT);
+
+	digest ^= 3 * digest_of(compressor_velocity(model->worker->compressor), COUNT);
+	for (uint32_t i = 0; i < model->n_own; i++) {
+		const struct shard *shard = &model->shards[i];
+
+		digest = 5 * digest ^ digest_of(shard->copy, shard->at->span);
+		digest = 7 * digest ^ digest_of(shard_residual(shard), shard->at->span);
+		digest = 11 * digest ^ digest_of(shard->velocity, shard->at->span);
+	}
+	return digest;
+}
+
+/* The whole gradient, ranges of it, or the accumulator where there can be one. */
+static void push(sluice_model *model, int way, const float *grad)
+{
+	if (way == 1 && !plan_why_not(PATH_RANGES, model->plan.traits)) {
+		CHECK_OK(sluice_push_range(model, grad + 700, 700, COUNT - 700));
+		CHECK_OK(sluice_push_range(model, grad, 0, 700));
+	} else if (way == 2 && !plan_why_not(PATH_ACCUMULATOR, model->plan.traits)) {
+		float *sum = NULL, scale = 1;
+
+		CHECK_OK(sluice_accumulator(model, &sum, &scale));
+		for (size_t i = 0; i < COUNT; i++)
+			sum[i] += scale * grad[i];
+		CHECK_OK(sluice_push(model, sum));
+	} else {
+		CHECK_OK(sluice_push(model, grad));
+	}
+}
+
+/* A training in which steps of rate 0 come before each other step, or never. */
+static uint64_t train(sluice_job *job, const char *recipe, int way, int zeros)
+{
+	const int rank = sluice_rank(job);
+	float params[COUNT], grad[COUNT], before[COUNT];
+	sluice_model_attr attr = attributes(recipe, 3);
+	sluice_model *model = NULL;
+
+	for (int i = 0; i < COUNT; i++)
+		params[i] = noise(2, 0, 0, (uint64_t)i);
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	for (uint64_t step = 1; step <= STEPS; step++) {
+		for (int zero = 0; zero < zeros && step != 3; zero++) {
+			const uint64_t kept = kept_here(model);
+
+			memcpy(before, params, sizeof(params));
+			fill_gradient(grad, rank, 1000 + step, params);
+			CHECK_OK(sluice_set_lr(model, step % 2 ? 0.0f : -0.0f));
+			push(model, way, grad);
+			CHECK_OK(sluice_pull(model, params));
+			CHECK(!memcmp(before, params, sizeof(params)));
+			CHECK(kept == kept_here(model));
+		}
+		fill_gradient(grad, rank, step, params);
+		CHECK_OK(sluice_set_lr(model, 0.05f / (float)step));
+		push(model, way, grad);
+		CHECK_OK(sluice_pull(model, params));
+	}
+	const uint64_t digest = check_same(job, params, sizeof(params));
+	sluice_model_close(&model);
+	return digest;
+}
+
+static int stand_still(int rank, void *argument)
+{
+	sluice_job *job = rank_join(NULL);
+
+	(void)rank;
+	(void)argument;
+	for (int i = 0; i < RECIPES * WAYS; i++) {
+		if (thinned((size_t)i, 4))
+			continue;
+		check_of = recipes[i / WAYS].recipe;
+		const uint64_t digest = train(job, check_of, i % WAYS, 2);
+		CHECK(!recipes[i / WAYS].again || digest == train(job, check_of, i % WAYS, 0));
+	}
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void rate_zero__with_a_residual__moves_nothing_and_loses_nothing(void **state)
+{
+	(void)state;
+	run_ranks(WORKERS, stand_still, NULL);
+}
+
+/* ---- without a residual -------------------------------------------------------- */
+
+static int step_as_torch(int rank, void *argument)
+{
+	static const float rates[] = { 0, 0.5f, 0, 0.25f };
+	sluice_job *job = rank_join(NULL);
+	float params[COUNT] = { 0 }, want[COUNT] = { 0 }, velocity[COUNT] = { 0 }, grad[COUNT];
+	sluice_model_attr attr = attributes("up=all down=all update=momentum(0.5)", 2);
+	sluice_model *model = NULL;
+
+	(void)rank;
+	(void)argument;
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	for (size_t step = 0; step < sizeof(rates) / sizeof(*rates); step++) {
+		fill_gradient(grad, 0, step, params);
+		CHECK_OK(sluice_set_lr(model, rates[step]));
+		CHECK_OK(sluice_push(model, grad));
+		CHECK_OK(sluice_pull(model, params));
+		for (int i = 0; i < COUNT; i++) {
+			velocity[i] = 0.5f * velocity[i] + grad[i];
+			want[i] -= rates[step] * velocity[i];
+		}
+		CHECK(!memcmp(params, want, sizeof(want)));
+	}
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void rate_zero__without_a_residual__updates_momentum_as_torch_does(void **state)
+{
+	(void)state;
+	run_ranks(1, step_as_torch, NULL);
+}
+
+/* ---- refusals -------------------------------------------------------------------- */
+
+static int be_refused(int rank, void *argument)
+{
+	static const char *const refused[][2] = {
+		{ "up=all down=all signal=storm(0.1) update=ema(0.1)", "looks back" },
+		{ "up=all down=all when=every(3)", "period" },
+		{ "up=all signal=innovation when=lazy(10,0.1)", "looks back" },
+		{ "up=all down=all when=async(4)", "one worker at a time" },
+		{ "up=sketch(0.1)", "sketch" },
+	};
+	sluice_job *job = rank_join(NULL);
+	float params[COUNT] = { 0 };
+
+	(void)rank;
+	(void)argument;
+	for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++) {
+		sluice_model_attr attr = attributes(refused[i][0], 2);
+		sluice_model *model = NULL;
+
+		check_of = refused[i][0];
+		CHECK_OK(sluice_model_open(job, &attr, params, &model));
+		CHECK(sluice_set_lr(model, 0) == SLUICE_EINVAL &&
+		      error_says("lr=0", refused[i][1]));
+		CHECK(sluice_set_lr(model, -1) == SLUICE_EINVAL);
+		CHECK(sluice_set_lr(model, INFINITY) == SLUICE_EINVAL);
+		CHECK_OK(sluice_set_lr(model, 0.1f));
+		sluice_model_close(&model);
+	}
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void rate_zero__of_recipes_that_cannot_stand_still__is_refused_with_the_reason(void **state)
+{
+	(void)state;
+	run_ranks(1, be_refused, NULL);
+}
+
+static int differ(int rank, void *argument)
+{
+	sluice_job *job = rank_join(NULL);
+	float params[COUNT] = { 0 }, grad[COUNT];
+	sluice_model_attr attr = attributes("up=topk(0.1) down=topk(0.1)", 2);
+	sluice_model *model = NULL;
+	int rc = 0;
+
+	(void)argument;
+	log_capture();
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	fill_gradient(grad, rank, 1, params);
+	CHECK_OK(sluice_set_lr(model, rank ? 0.0f : 0.25f));
+	for (int step = 0; step < 50 && !rc; step++) {
+		rc = sluice_push(model, grad);
+		if (!rc)
+			rc = sluice_pull(model, params);
+	}
+	CHECK(rc == SLUICE_EINVAL || rc == SLUICE_EPEER);
+	CHECK(error_says("learning rates differ", "rank 1 (node n1) pushed 0;"));
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void rate_zero__on_one_worker_only__is_refused_by_name(void **state)
+{
+	(void)state;
+	run_ranks(WORKERS, differ, NULL);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(rate_zero__with_a_residual__moves_nothing_and_loses_nothing),
+		cmocka_unit_test(rate_zero__without_a_residual__updates_momentum_as_torch_does),
+		cmocka_unit_test(
+			rate_zero__of_recipes_that_cannot_stand_still__is_refused_with_the_reason),
+		cmocka_unit_test(rate_zero__on_one_worker_only__is_refused_by_name),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
