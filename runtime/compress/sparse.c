@@ -77,18 +77,34 @@ void vector_discard(float *vector, size_t n)
 typedef float lanes __attribute__((vector_size(16), aligned(4), may_alias));
 enum { LANES = sizeof(lanes) / sizeof(float) };
 
+/* not_finite() of four values, with the signs. */
+typedef uint32_t lane_bits __attribute__((vector_size(16)));
+
 /* Unrolled, these loops take half the time where both vectors are in the first cache; and they
  * count in size_t, because a counter of 32 bits is widened at each of its uses. */
-static void add_all(float *vector, const float *value, uint32_t count)
+static inline __attribute__((always_inline)) int add_all(float *vector, const float *value,
+							 uint32_t count, int judges)
 {
 	const size_t n = count;
+	lane_bits of_lanes = { 0 };
+	uint32_t bits = 0;
 	size_t i = 0;
 
 #pragma GCC unroll 4
-	for (; i + LANES <= n; i += LANES)
-		*(lanes *)(vector + i) += *(const lanes *)(value + i);
-	for (; i < n; i++)
+	for (; i + LANES <= n; i += LANES) {
+		const lanes sum = *(lanes *)(vector + i) + *(const lanes *)(value + i);
+
+		*(lanes *)(vector + i) = sum;
+		if (judges)
+			of_lanes |= (lane_bits)(sum - sum);
+	}
+	for (; i < n; i++) {
 		vector[i] += value[i];
+		bits |= judges ? not_finite(vector[i]) : 0;
+	}
+	for (i = 0; judges && i < LANES; i++)
+		bits |= of_lanes[i] & INT32_MAX;
+	return !bits;
 }
 
 static void subtract_all(float *vector, const float *value, uint32_t count)
@@ -108,20 +124,35 @@ static uint32_t with_one_ahead(uint32_t count)
 	return count > AHEAD ? count - AHEAD : 0;
 }
 
-void sparse_add(float *vector, const uint32_t *index, const float *value, uint32_t count)
+static inline __attribute__((always_inline)) int add(float *vector, const uint32_t *index,
+						     const float *value, uint32_t count, int judges)
 {
-	uint32_t i = 0;
+	uint32_t i = 0, bits = 0;
 
-	if (!index) {
-		add_all(vector, value, count);
-		return;
-	}
+	if (!index)
+		return add_all(vector, value, count, judges);
 	for (uint32_t end = with_one_ahead(count); i < end; i++) {
 		__builtin_prefetch(vector + index[i + AHEAD], TO_WRITE);
-		vector[index[i]] += value[i];
+		const float sum = vector[index[i]] += value[i];
+
+		bits |= judges ? not_finite(sum) : 0;
 	}
-	for (; i < count; i++)
-		vector[index[i]] += value[i];
+	for (; i < count; i++) {
+		const float sum = vector[index[i]] += value[i];
+
+		bits |= judges ? not_finite(sum) : 0;
+	}
+	return !bits;
+}
+
+void sparse_add(float *vector, const uint32_t *index, const float *value, uint32_t count)
+{
+	add(vector, index, value, count, 0);
+}
+
+int sparse_add_finite(float *vector, const uint32_t *index, const float *value, uint32_t count)
+{
+	return add(vector, index, value, count, 1);
 }
 
 void sparse_set(float *vector, const uint32_t *index, const float *value, uint32_t count)

@@ -43,17 +43,46 @@ void publish_commit(sluice_model *model, struct shard *shard, struct readers rea
 		inbox_announce(shard, w, newest, job_living(model->job, w));
 }
 
+/* As the workers count steps. */
+static unsigned long long step_of_change(const sluice_model *model, const struct shard *shard)
+{
+	return (shard->version + 1) * (unsigned long long)model->recipe.period;
+}
+
 void publish_overflowed(sluice_model *model, const struct shard *shard, uint32_t at)
 {
 	job_fail(model->job, SLUICE_ENUMERIC, model->job->rank,
 		 "the change of shard %u at %s in step %llu is NaN or infinite at %s: its sums "
 		 "overflowed; lower the learning rate or clip= the gradients",
-		 shard->id, rank_text(model->job, model->job->rank),
-		 (unsigned long long)shard->version + 1, model_place(model, shard->at->begin + at));
+		 shard->id, rank_text(model->job, model->job->rank), step_of_change(model, shard),
+		 model_place(model, shard->at->begin + at));
+}
+
+int publish_follow(const sluice_model *model, struct shard *shard, uint32_t at,
+		   const uint32_t *index, const float *value, uint32_t n)
+{
+	if (model->recipe.update == UPDATE_AVERAGE)
+		sparse_set(shard->copy + at, index, value, n);
+	else
+		return sparse_add_finite(shard->copy + at, index, value, n) ||
+		       model->recipe.update == UPDATE_NONE; /* means belong to no parameters */
+	return 1;
+}
+
+void publish_param_overflowed(sluice_model *model, const struct shard *shard)
+{
+	const size_t at = first_nonfinite(shard->copy, shard->at->span);
+
+	job_fail(model->job, SLUICE_ENUMERIC, model->job->rank,
+		 "step %llu makes %g of the parameter of shard %u at %s that is %s, which leaves "
+		 "the range of floats; lower the learning rate or clip= the gradients",
+		 step_of_change(model, shard), (double)shard->copy[at], shard->id,
+		 rank_text(model->job, model->job->rank),
+		 model_place(model, shard->at->begin + at));
 }
 
 const uint8_t *publish_pick(sluice_model *model, struct shard *shard, struct message *m,
-			    struct pick *p)
+			    struct pick *p, size_t *bytes_out)
 {
 	const uint32_t span = shard->at->span;
 	uint8_t *entry = publish_reserve(shard, READERS_EVERYBODY);
@@ -64,8 +93,7 @@ const uint8_t *publish_pick(sluice_model *model, struct shard *shard, struct mes
 		publish_overflowed(model, shard, m->bad);
 		return NULL;
 	}
-	bytes += census_note_delta(model, shard, entry + bytes);
-	publish_commit(model, shard, READERS_EVERYBODY, m, bytes);
+	*bytes_out = bytes + census_note_delta(model, shard, entry + bytes);
 	return entry;
 }
 

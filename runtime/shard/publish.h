@@ -17,14 +17,14 @@ struct readers {
 enum { READERS_ALL = -1 };
 #define READERS_EVERYBODY ((struct readers){ READERS_ALL, 0 })
 
-/* The three functions that follow encode m into the log and announce it.
+/* The three functions that follow encode m into the log.
  *
- * Publishes a delta for all, of a pick whose positions count from the shard's first coordinate,
- * with a note (model/census.h) behind it if the step has one. *p is then what was emitted. Returns
- * where the message lies in the log. NULL: a value is NaN or infinite, nothing is announced, and
- * the job ends. */
+ * A delta for all, of a pick whose positions count from the shard's first coordinate, with a note
+ * (model/census.h) behind it if the step has one. *p is then what was emitted. Returns where the
+ * message lies in the log: publish_commit() announces its *bytes_out. NULL: a value is NaN or
+ * infinite, and the job ends. */
 const uint8_t *publish_pick(sluice_model *model, struct shard *shard, struct message *m,
-			    struct pick *p);
+			    struct pick *p, size_t *bytes_out);
 /* Publishes the values of all coordinates. Returns 1, or 0 where publish_pick() returns NULL. What
  * the readers decode is then in the scratch. */
 int publish_all_of(sluice_model *model, struct shard *shard, struct readers readers,
@@ -40,6 +40,12 @@ void publish_commit(sluice_model *model, struct shard *shard, struct readers rea
 		    const struct message *m, size_t bytes);
 /* Ends the job, because what is to be published is not finite at this coordinate of the shard. */
 void publish_overflowed(sluice_model *model, const struct shard *shard, uint32_t at);
+/* Moves the copy from its coordinate `at` on, with the functions that move the workers' parameters.
+ * Returns 1, or 0 if a parameter is no longer finite: the delta must not be announced then, and
+ * publish_param_overflowed() ends the job. */
+int publish_follow(const sluice_model *model, struct shard *shard, uint32_t at,
+		   const uint32_t *index, const float *value, uint32_t n);
+void publish_param_overflowed(sluice_model *model, const struct shard *shard);
 
 /* The header of this step's delta, which has n coordinates. The fields that depend on them are set
  * when it is encoded. */

@@ -138,9 +138,9 @@ static void measure_published(const sluice_model *model, struct shard *shard,
 			   loss_spared(x, emitted->index, emitted->value, (uint32_t)emitted->n);
 }
 
-/* The copy follows as the workers' parameters will. */
-static void add_to_copy(const sluice_model *model, struct shard *shard, const struct message *m,
-			const uint8_t *entry, const struct pick *emitted)
+/* Returns publish_follow(). */
+static int add_to_copy(const sluice_model *model, struct shard *shard, const struct message *m,
+		       const uint8_t *entry, const struct pick *emitted)
 {
 	float *value = scratch_entries(shard->scratch).value;
 	const uint32_t *index = emitted->index;
@@ -154,15 +154,12 @@ static void add_to_copy(const sluice_model *model, struct shard *shard, const st
 		index = NULL;
 		n = shard->at->span;
 	}
-	if (model->recipe.update == UPDATE_AVERAGE)
-		sparse_set(shard->copy, index, value, n);
-	else
-		sparse_add(shard->copy, index, value, n);
+	return publish_follow(model, shard, 0, index, value, n);
 }
 
 /* The change becomes a delta: encoded into the log, taken out of the shard's residual as the
- * workers will decode it, added to the copy with the workers' own function. 0: it has overflowed,
- * and the job ends. */
+ * workers will decode it, added to the copy with the workers' own function, announced. 0: it or a
+ * parameter has overflowed, and the job ends. */
 static int answer_change(sluice_model *model, struct shard *shard)
 {
 	const int stands = model_stands(model, gather_lr(shard));
@@ -172,13 +169,18 @@ static int answer_change(sluice_model *model, struct shard *shard)
 	struct pick pick = stands ? pick_none(shard->copy) : pick_down(model, shard);
 	struct message m = publish_delta(model, shard, (uint32_t)pick.n);
 	m.anchor = shard_hooks_mark(shard);
-	const uint8_t *entry = publish_pick(model, shard, &m, &pick);
+	size_t bytes;
+	const uint8_t *entry = publish_pick(model, shard, &m, &pick, &bytes);
 
 	if (!entry)
 		return 0;
 	measure_published(model, shard, &pick);
 	compressor_settle(shard->compressor, &pick, 0, 0);
-	add_to_copy(model, shard, &m, entry, &pick);
+	if (!add_to_copy(model, shard, &m, entry, &pick)) {
+		publish_param_overflowed(model, shard);
+		return 0;
+	}
+	publish_commit(model, shard, READERS_EVERYBODY, &m, bytes);
 	reduction_clear(&shard->reduction);
 	shard_hooks_step_ends(shard);
 	publish_step_ends(shard);

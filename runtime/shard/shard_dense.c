@@ -132,15 +132,6 @@ static uint32_t look_for_bad(uint32_t bad, uint32_t at, const float *change, uin
 	return bad == NONE_BAD && finite < n ? at + finite : bad;
 }
 
-static void add_to_copy(const sluice_model *model, struct shard *shard, uint32_t at,
-			const float *value, uint32_t n)
-{
-	if (model->recipe.update == UPDATE_AVERAGE)
-		sparse_set(shard->copy + at, NULL, value, n);
-	else
-		sparse_add(shard->copy + at, NULL, value, n);
-}
-
 /* Where a residual is left from sparse steps, it goes out with the change. It is zero already in
  * all steps but the first. */
 static void with_residual(struct shard *shard, uint32_t at, float *change, uint32_t n)
@@ -156,9 +147,10 @@ static void with_residual(struct shard *shard, uint32_t at, float *change, uint3
 		memset(residual, 0, n * sizeof *residual);
 }
 
-/* The pass. Returns the first coordinate at which the change is not finite, or NONE_BAD. */
+/* The pass. Returns the first coordinate at which the change is not finite, or NONE_BAD. *left: a
+ * parameter is not. */
 static uint32_t change_all(const sluice_model *model, struct shard *shard, uint8_t *payload,
-			   uint32_t *crc)
+			   uint32_t *crc, int *left)
 {
 	struct update update = update_of_step(&model->update, shard->version + 1, shard->at->begin);
 	const unsigned divisor = (unsigned)model->job->workers;
@@ -175,7 +167,7 @@ static uint32_t change_all(const sluice_model *model, struct shard *shard, uint8
 		with_residual(shard, at, change, n);
 		bad = look_for_bad(bad, at, change, n);
 		dense_put(change, n, payload + sizeof *change * at, crc, dense_large(span));
-		add_to_copy(model, shard, at, change, n);
+		*left |= !publish_follow(model, shard, at, NULL, change, n);
 	}
 	dense_put_end();
 	return bad;
@@ -205,6 +197,7 @@ enum dense_outcome shard_dense_advance(sluice_model *model, struct shard *shard)
 	const struct shard_layout *at = shard->at;
 	struct message m;
 	uint32_t crc = 0;
+	int left = 0;
 
 	if (!expected(model, shard))
 		return DENSE_NONE;
@@ -213,13 +206,15 @@ enum dense_outcome shard_dense_advance(sluice_model *model, struct shard *shard)
 		return seen;
 	uint8_t *entry = publish_reserve(shard, READERS_EVERYBODY);
 	candidates_forget(compressor_candidates(shard->compressor));
-	const uint32_t bad = change_all(model, shard, entry + MESSAGE_HEADER_BYTES, &crc);
+	const uint32_t bad = change_all(model, shard, entry + MESSAGE_HEADER_BYTES, &crc, &left);
 	if (!all_right(model, shard))
 		return DENSE_WAITS;
-	if (bad != NONE_BAD) {
+	if (bad != NONE_BAD)
 		publish_overflowed(model, shard, bad);
+	else if (left)
+		publish_param_overflowed(model, shard);
+	if (bad != NONE_BAD || left)
 		return DENSE_WAITS;
-	}
 	if (!count_all(model, shard))
 		return DENSE_WAITS;
 	m = publish_delta(model, shard, at->span);

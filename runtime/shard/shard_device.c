@@ -512,7 +512,7 @@ static uint32_t first_bad(const struct shard *shard)
 }
 
 /* The copy follows as the workers' parameters will, and so does the GPU's, where the update rule
- * reads it. */
+ * reads it. Returns 1; 0 if the job has failed, -1 if the device failed. */
 static int follow_delta(sluice_model *model, struct shard *shard, const uint8_t *entry)
 {
 	struct device_shard *d = shard->device;
@@ -527,10 +527,16 @@ static int follow_delta(sluice_model *model, struct shard *shard, const uint8_t 
 			 rank_text(model->job, model->job->rank), shard->id, why);
 		return 0;
 	}
-	sparse_add(shard->copy, index, got.value, m->count);
-	return d->params.address ? apply_list(d, d->params.address, index, got.value, m->count) : 0;
+	if (!publish_follow(model, shard, 0, index, got.value, m->count)) {
+		publish_param_overflowed(model, shard);
+		return 0;
+	}
+	if (d->params.address && apply_list(d, d->params.address, index, got.value, m->count))
+		return -1;
+	return 1;
 }
 
+/* As take_made(). */
 static int publish_made(sluice_model *model, struct shard *shard, const struct device_sent *sent)
 {
 	struct device_shard *d = shard->device;
@@ -542,16 +548,19 @@ static int publish_made(sluice_model *model, struct shard *shard, const struct d
 	m->scale = sent->scale;
 	m->payload_bytes = sent->payload_bytes;
 	memcpy(entry + MESSAGE_HEADER_BYTES, d->landing.address, sent->payload_bytes);
-	publish_commit(model, shard, READERS_EVERYBODY, m, message_head(m, sent->crc, entry));
-	if (follow_delta(model, shard, entry) ||
-	    d->ops->zero(d->sum.address, vector_bytes_of(shard), d->stream))
+	const size_t bytes = message_head(m, sent->crc, entry);
+	const int rc = follow_delta(model, shard, entry);
+	if (rc <= 0)
+		return rc;
+	publish_commit(model, shard, READERS_EVERYBODY, m, bytes);
+	if (d->ops->zero(d->sum.address, vector_bytes_of(shard), d->stream))
 		return -1;
 	shard_hooks_step_ends(shard);
 	publish_step_ends(shard);
-	return 0;
+	return 1;
 }
 
-/* Returns 1 if the change was published, -1 if the device failed. */
+/* Returns 1 if the change was published, 0 if the job has failed, -1 if the device failed. */
 static int take_made(sluice_model *model, struct shard *shard)
 {
 	struct device_shard *d = shard->device;
@@ -575,7 +584,7 @@ static int take_made(sluice_model *model, struct shard *shard)
 			 (unsigned long long)shard->version + 1, shard->at->down_capacity);
 		return 0;
 	}
-	return publish_made(model, shard, &sent) ? -1 : 1;
+	return publish_made(model, shard, &sent);
 }
 
 int shard_device_answer(sluice_model *model, struct shard *shard)

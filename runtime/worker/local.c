@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See local.h. */
 #include "worker/local.h"
+#include "compress/select.h"
+#include "compress/sparse.h"
 #include "worker/worker.h"
 #include <stdlib.h>
 #include <string.h>
@@ -81,12 +83,34 @@ static void local_sent(sluice_model *model, uint64_t elements)
 		memset(velocity, 0, model->layout.count * sizeof(*velocity));
 }
 
-void local_pull(sluice_model *model, float *params)
+static int params_overflowed(sluice_model *model, const float *params)
+{
+	const size_t at = first_nonfinite(params, model->layout.count);
+	sluice_job *job = model->job;
+
+	progress_take(job);
+	const int rc = job->failure.code ?
+			       job_failed(job) :
+			       job_fail(job, SLUICE_ENUMERIC, job->rank,
+					"step %llu makes %g of the parameter at %s that is %s, "
+					"which leaves the range of floats; lower the learning rate "
+					"or clip= the gradients",
+					(unsigned long long)model->step + 1, (double)params[at],
+					rank_text(job, job->rank), model_place(model, at));
+	progress_release(job);
+	return rc;
+}
+
+int local_pull(sluice_model *model, float *params)
 {
 	const struct local *local = model->worker->local;
+	uint32_t bits = 0;
 
-	for (uint64_t i = 0; i < model->layout.count && local; i++)
+	for (uint64_t i = 0; i < model->layout.count && local; i++) {
 		params[i] = local->base[i] - local->sum[i];
+		bits |= not_finite(params[i]);
+	}
+	return bits ? params_overflowed(model, params) : 0;
 }
 
 int sluice_in_sync(const sluice_model *model)

@@ -14,8 +14,9 @@ int local_step(const sluice_model *model);
 float *local_sum(const struct local *local);
 /* The common model, into which a pull adds. */
 float *local_base(const struct local *local);
-/* Ends a step that was this worker's own: params become the common model less the period's sum. */
-void local_pull(sluice_model *model, float *params);
+/* Ends a step that was this worker's own: params become the common model less the period's sum.
+ * SLUICE_ENUMERIC: a parameter has left the range of floats, and the job ends. */
+int local_pull(sluice_model *model, float *params);
 
 extern const struct step_hooks local_hooks;
 #endif

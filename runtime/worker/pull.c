@@ -51,8 +51,8 @@ static int pull_into(sluice_model *model, float *target, const struct segments *
 	float *params = target;
 	if (local_step(model)) {
 		w->raised = 0; /* flags travel with exchanges */
-		local_pull(model, params);
-		return step_ends(model);
+		const int rc = local_pull(model, params);
+		return rc ? rc : step_ends(model);
 	}
 	if (w->local)
 		target = local_base(w->local);

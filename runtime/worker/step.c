@@ -200,6 +200,8 @@ static int push_here(sluice_model *model, struct gradient *grad, struct gradient
 		return rc < 0 ? rc : 0;
 	if (!alone && (rc = lanes_await_slots(model)))
 		return rc;
+	if (alone && has_failed(model->job)) /* this step meets nothing that reports it */
+		return job_failed(model->job);
 	uint64_t start = now_ns(), pushing = model->stats.push_ns;
 	if (grad &&
 	    (rc = stands ? on_device_come_home(model) : to_host_or_device(model, grad, before)))

@@ -456,6 +456,39 @@ static void device_shards__device_works_beside__have_the_bits_of_the_host(void *
 	run_ranks(2, train_beside, "up=all down=all update=sgd");
 }
 
+/* Parameter 0 leaves the range of floats by a delta that is finite. */
+static int leave_range(int rank, void *argument)
+{
+	static float grad[COUNT], params[COUNT] = { 3e38f };
+	sluice_model_attr attr = attr_of(argument, 1);
+	sluice_model *model = NULL;
+
+	begin_emulated();
+	sluice_job *job = rank_join(NULL);
+	log_capture();
+	attr.lr = 1;
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	grad[0] = -1e38f;
+	int rc = sluice_push(model, grad); /* the others may be through before it returns */
+	if (!rc)
+		rc = sluice_pull(model, params);
+	CHECK(rc == (rank ? SLUICE_EPEER : SLUICE_ENUMERIC));
+	CHECK(error_says("step 1 makes inf of the parameter of shard 0 at rank 0",
+			 "index 0 of tensor weight"));
+	CHECK(params[0] == 3e38f);
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void device_shards__delta_makes_a_parameter_infinite__ends_the_job_before_it_is_added(
+	void **state)
+{
+	(void)state;
+	run_ranks(2, leave_range, "up=topk(0.01) down=topk(0.01) memory=residual update=sgd");
+	run_ranks(2, leave_range, "up=all down=all memory=residual update=sgd");
+}
+
 static int hang(int rank, void *argument)
 {
 	enum { SHORT_MS = 300 };
@@ -571,6 +604,8 @@ int main(void)
 		cmocka_unit_test(device_shards__without_the_module__say_so),
 		cmocka_unit_test(device_shards__overflowing_sums__are_named),
 		cmocka_unit_test(device_shards__a_call_of_cuda_fails__all_ranks_are_told),
+		cmocka_unit_test(
+			device_shards__delta_makes_a_parameter_infinite__ends_the_job_before_it_is_added),
 		cmocka_unit_test(device_shards__device_works_beside__have_the_bits_of_the_host),
 		cmocka_unit_test(push__gpu_of_the_shard_has_no_room__waits_with_a_limit),
 		cmocka_unit_test(pull__device_of_a_shard_hangs__shard_and_gpu_are_named),

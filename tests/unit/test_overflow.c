@@ -49,12 +49,14 @@ static int push_and_pull(sluice_model *model, const struct trial *trial, const f
 	return rc ? rc : sluice_pull(model, params);
 }
 
-/* One step that goes well, then the one that does not; nothing of shard 1 is added. */
-static void train(sluice_job *job, const struct trial *trial, float large, float lr, int culprit,
-		  const char *says)
+/* One step that goes well, then the one that does not; nothing of shard 1 is added. The parameter
+ * at BAD begins with first. */
+static void train(sluice_job *job, const struct trial *trial, float first, float large, float lr,
+		  int culprit, const char *says)
 {
 	static float params[COUNT], before[COUNT], grad[COUNT];
 	log_capture();
+	params[BAD] = first;
 	sluice_model *model = open_model(job, trial->recipe, params);
 	for (int i = 0; i < COUNT; i++)
 		grad[i] = noise(3, (uint64_t)sluice_rank(job), 0, (uint64_t)i);
@@ -72,8 +74,10 @@ static void train(sluice_job *job, const struct trial *trial, float large, float
 		rc = sluice_barrier(job);
 	CHECK(rc == (sluice_rank(job) == culprit ? SLUICE_ENUMERIC : SLUICE_EPEER));
 	CHECK(error_says(says, "index 3993 of tensor bias"));
-	CHECK(error_says("overflowed", "lower the learning rate"));
-	CHECK(!memcmp(params + SPAN, before + SPAN, SPAN * sizeof *params));
+	CHECK(error_says(first > 0 ? "range of floats" : "overflowed", "lower the learning rate"));
+	/* A worker's own step has written the parameters that are wrong. */
+	CHECK(strstr(trial->recipe, "when=every") ||
+	      !memcmp(params + SPAN, before + SPAN, SPAN * sizeof *params));
 	CHECK(sluice_push(model, grad) == rc); /* the job is over */
 	sluice_model_close(&model);
 }
@@ -82,7 +86,7 @@ static int overflow_at_a_worker(int rank, void *argument)
 {
 	sluice_job *job = rank_join(NULL);
 	/* The step size is inside of the memory: it multiplies what is finite. */
-	train(job, argument, rank == CULPRIT ? -1e38f : 1, 10, CULPRIT,
+	train(job, argument, 0, rank == CULPRIT ? -1e38f : 1, 10, CULPRIT,
 	      "the gradient of rank 1 (node n1) at step 2");
 	sluice_finalize(&job);
 	return 0;
@@ -92,7 +96,7 @@ static int overflow_at_a_shard(int rank, void *argument)
 {
 	sluice_job *job = rank_join(NULL);
 	(void)rank;
-	train(job, argument, 3e38f, 1, CULPRIT,
+	train(job, argument, 0, 3e38f, 1, CULPRIT,
 	      "shard 1 at rank 1 (node n1) in step 2 is NaN or infinite");
 	sluice_finalize(&job);
 	return 0;
@@ -150,6 +154,54 @@ static void publish__sum_that_overflowed__ends_the_job_by_name_and_nothing_is_ad
 		run_ranks(RANKS, overflow_at_a_shard, &trials[i]);
 }
 
+static int overflow_of_a_parameter(int rank, void *argument)
+{
+	sluice_job *job = rank_join(NULL);
+	(void)rank;
+	/* All workers send this, and neither their sum nor their mean overflows. */
+	train(job, argument, 3e38f, -1e38f, 1, CULPRIT,
+	      "step 2 makes inf of the parameter of shard 1 at rank 1 (node n1)");
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void publish__delta_that_makes_a_parameter_infinite__ends_the_job_before_it_is_added(
+	void **state)
+{
+	static struct trial trials[] = {
+		{ "up=all down=all memory=none update=sgd", 0 },
+		{ "up=all down=all memory=none update=sgd", 1 },
+		{ "up=all,bf16 down=all memory=none update=sgd", 0 },
+		{ "up=all down=all,bf16 memory=none update=sgd", 0 },
+		{ "up=all down=all,uniform(8) memory=none update=momentum(0.9)", 0 },
+		{ "up=topk(0.01) down=topk(0.01) memory=residual update=sgd", 0 },
+		{ "up=topk(0.01) down=all memory=residual update=sgd", 0 },
+		{ "up=topk(0.6) down=all memory=residual(inside)", 0 },
+		{ "up=topk(0.01) down=topk(0.01),bf16 memory=residual update=ema(0.9)", 0 },
+		{ "up=cyclic(0.01) down=all memory=residual update=sgd", 0 },
+		{ "up=all down=all when=every(2)", 0 },
+	};
+	(void)state;
+	for (size_t i = 0; i < sizeof trials / sizeof *trials; i++)
+		run_ranks(RANKS, overflow_of_a_parameter, &trials[i]);
+}
+
+static int overflow_of_a_local_step(int rank, void *argument)
+{
+	sluice_job *job = rank_join(NULL);
+	train(job, argument, 3e38f, rank == CULPRIT ? -1e38f : 0, 1, CULPRIT,
+	      "step 2 makes inf of the parameter at rank 1 (node n1)");
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void pull__own_step_that_makes_a_parameter_infinite__ends_the_job_by_name(void **state)
+{
+	static struct trial trial = { "up=all down=all when=every(3)", 0 };
+	(void)state;
+	run_ranks(RANKS, overflow_of_a_local_step, &trial);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -157,6 +209,10 @@ int main(void)
 			push__sum_that_overflowed__ends_the_job_by_name_with_every_value_type),
 		cmocka_unit_test(
 			publish__sum_that_overflowed__ends_the_job_by_name_and_nothing_is_added),
+		cmocka_unit_test(
+			publish__delta_that_makes_a_parameter_infinite__ends_the_job_before_it_is_added),
+		cmocka_unit_test(
+			pull__own_step_that_makes_a_parameter_infinite__ends_the_job_by_name),
 	};
 	return cmocka_run_group_tests_name("overflow", tests, NULL, NULL);
 }
