@@ -45,6 +45,7 @@ library_sources += \
 	runtime/model/census.c runtime/model/census.h \
 	runtime/model/delta_log.c runtime/model/delta_log.h \
 	runtime/model/compressor.c runtime/model/compressor.h \
+	runtime/model/growth.c runtime/model/growth.h \
 	runtime/model/kept.c runtime/model/kept.h \
 	runtime/model/plan.c runtime/model/plan.h \
 	runtime/model/layout.c runtime/model/layout.h \
@@ -69,6 +70,7 @@ library_sources += \
 	runtime/worker/device_graph.c runtime/worker/device_late.c runtime/worker/device_pieces.c runtime/worker/device_push.c \
 	runtime/worker/device_state.h runtime/worker/device_vectors.c \
 	runtime/worker/local.c runtime/worker/local.h \
+	runtime/worker/guard.c runtime/worker/guard.h \
 	runtime/worker/hooks.c runtime/worker/hooks.h \
 	runtime/worker/parts.c runtime/worker/parts.h \
 	runtime/worker/pull.c \

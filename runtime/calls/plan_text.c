@@ -253,6 +253,21 @@ static void say_messages(struct text *t, const struct layout *l)
 	    l->n_shards, slot, delta);
 }
 
+/* Error feedback overshoots where a step is large compared with its delay. */
+static void say_delay(struct text *t, const struct recipe *r)
+{
+	const double density = r->up.density < r->down.density ? r->up.density : r->down.density;
+
+	if (r->memory == MEMORY_NONE || density >= 1)
+		return;
+	say(t,
+	    "step size\n"
+	    "  a coordinate is sent once in about %.0f steps: the learning rate times the "
+	    "curvature "
+	    "must stay below about %.2g\n",
+	    1 / density, 2 * density);
+}
+
 static void say_memory(struct text *t, const struct layout *l, const struct recipe *recipe)
 {
 	uint64_t most = 0;
@@ -372,6 +387,7 @@ static void say_plan(struct text *t, const sluice_model_attr *attr, const struct
 	say_vectors(t, recipe, l, HALF_WORKER);
 	say_vectors(t, recipe, l, HALF_SHARD);
 	say_messages(t, l);
+	say_delay(t, recipe);
 	say_memory(t, l, recipe);
 	say_all_paths(t, recipe, &plan, schedule);
 	say(t, "attributes\n");

@@ -38,7 +38,9 @@
  *   when=       always (default) | every(P) | lazy(WINDOW,WEIGHT[,LONGEST])
  *               | lazy-server(WINDOW,WEIGHT[,LONGEST]) | async(TAU[,whole]). TAU >= 1; see lazy.h
  *               and shard_async.h
- *   seed=       N, 0 (default) to 2^32 - 1 */
+ *   seed=       N, 0 (default) to 2^32 - 1
+ *   guard=      warn (default) | none. It changes nothing that ranks must agree on or a checkpoint
+ *               holds, and is not printed */
 enum signal_kind {
 	SIGNAL_GRADIENT,
 	SIGNAL_MOMENTUM,
@@ -62,6 +64,7 @@ enum when_kind { WHEN_ALWAYS, WHEN_EVERY, WHEN_LAZY, WHEN_LAZY_SERVER, WHEN_ASYN
 enum nonfinite_policy { NONFINITE_ABORT, NONFINITE_SKIP, NONFINITE_ZERO, NONFINITE_SKIP_ALL };
 enum { LAZY_WINDOW_MAX = 100 }; /* model changes that when=lazy looks back on */
 enum coding_choice { CODING_FAST, CODING_SMALL };
+enum guard_kind { GUARD_WARN, GUARD_NONE };
 enum warmup_unit { WARMUP_STEPS, WARMUP_EPOCHS };
 
 struct direction {
@@ -102,6 +105,7 @@ struct recipe {
 	/* Up and down are chosen in the first steps of the job; here they are topk(1). */
 	int automatic;
 	uint32_t seed; /* the seed of all random numbers */
+	enum guard_kind guard;
 	enum when_kind when;
 	uint32_t period;                    /* steps between exchanges; 1 unless when=every */
 	uint32_t lazy_window, lazy_longest; /* longest: 0 means no bound */

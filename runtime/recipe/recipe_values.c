@@ -136,6 +136,15 @@ static int read_coding(const struct word *w, struct draft *d)
 	return choice < 0 ? choice : SLUICE_OK;
 }
 
+static int read_guard(const struct word *w, struct draft *d)
+{
+	int choice = read_choice(w);
+
+	if (choice >= 0)
+		d->recipe.guard = (enum guard_kind)choice;
+	return choice < 0 ? choice : SLUICE_OK;
+}
+
 static int read_seed(const struct word *w, struct draft *d)
 {
 	static const char rule[] = "a seed is a whole number from 0 to 4294967295";
@@ -215,6 +224,7 @@ int read_value(enum axis_id id, struct word *w, struct draft *d)
 	case AXIS_RESET: return read_reset(w, d);
 	case AXIS_SEED: return read_seed(w, d);
 	case AXIS_WHEN: return read_when(w, d);
+	case AXIS_GUARD: return read_guard(w, d);
 	case AXES: break;
 	}
 	return SLUICE_EINVAL;

@@ -23,6 +23,7 @@ enum axis_id {
 	AXIS_RESET,
 	AXIS_SEED,
 	AXIS_WHEN,
+	AXIS_GUARD,
 	AXES
 };
 

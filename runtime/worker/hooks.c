@@ -3,6 +3,7 @@
 #include "worker/hooks.h"
 #include "worker/agree.h"
 #include "worker/async.h"
+#include "worker/guard.h"
 #include "worker/lazy.h"
 #include "worker/local.h"
 #include "worker/parts.h"
@@ -13,7 +14,7 @@
 /* A step goes through them in this order. */
 static const struct step_hooks *const rows[] = { &local_hooks,  &measure_hooks, &census_hooks,
 						 &agree_hooks,  &lazy_hooks,    &async_hooks,
-						 &target_hooks, &parts_hooks };
+						 &target_hooks, &parts_hooks,   &guard_hooks };
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 
 int hooks_open(sluice_model *model)

@@ -23,7 +23,7 @@ static struct worth_step step_taken(sluice_model *model)
 				    .dense_bytes = now.dense_bytes - before.dense_bytes };
 }
 
-static int is_first_worker(const sluice_job *job)
+int is_first_worker(const sluice_job *job)
 {
 	int first = 0;
 	while (first < job->rank && !job_living(job, first))

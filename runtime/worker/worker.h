@@ -44,6 +44,7 @@ struct worker {
 	struct async *async;
 	struct agreed *agreed;
 	struct worker_census *census;
+	struct guard *guard;
 
 	/* The step under way. */
 	uint64_t step; /* the one that was pushed last, counted from 1 */
@@ -139,6 +140,8 @@ int step_works(const sluice_model *model);
 /* ---- watch.c ---- */
 /* A pull has ended: its step is measured; after the first few there is a proposal, or a verdict. */
 void watch_step(sluice_model *model);
+/* Whether this is the worker that speaks for all. */
+int is_first_worker(const sluice_job *job);
 /* A delta said how to go on. */
 void watch_chosen(sluice_model *model, unsigned chosen);
 #endif

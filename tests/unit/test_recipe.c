@@ -326,6 +326,22 @@ static void recipe_parse__warmups_in_every_form(void **state)
 	}
 }
 
+static void recipe_parse__guard__is_read_and_not_printed(void **state)
+{
+	(void)state;
+	assert_int_equal(parsed("up=topk(0.01)").guard, GUARD_WARN);
+	assert_int_equal(parsed("guard=warn up=topk(0.01)").guard, GUARD_WARN);
+	assert_int_equal(parsed("up=topk(0.01) guard=none").guard, GUARD_NONE);
+	assert_int_equal(parsed("auto guard=none").guard, GUARD_NONE);
+	char with[RECIPE_TEXT_BYTES], without[RECIPE_TEXT_BYTES];
+	const struct recipe none = parsed("up=topk(0.01) guard=none"),
+			    warn = parsed("up=topk(0.01)");
+
+	recipe_print(&none, with);
+	recipe_print(&warn, without);
+	assert_string_equal(with, without);
+}
+
 static void recipe_parse__doubtful_combinations_warn_once(void **state)
 {
 	int before;
@@ -401,6 +417,7 @@ int main(void)
 		cmocka_unit_test(
 			recipe_parse__global__takes_a_density_and_steps_between_histograms),
 		cmocka_unit_test(recipe_parse__warmups_in_every_form),
+		cmocka_unit_test(recipe_parse__guard__is_read_and_not_printed),
 		cmocka_unit_test(recipe_sends_whole__matches_patterns),
 	};
 

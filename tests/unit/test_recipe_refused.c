@@ -27,8 +27,8 @@ static void recipe_parse__unknown_words_are_answered_with_the_nearest(void **sta
 	expect_refused("automatic", "begin with the word auto or the name of a method");
 	expect_refused("ups=all", "unknown key \"ups\"|did you mean \"up\"?|keys are up, down,");
 	expect_refused("colour=red", "unknown key \"colour\" in \"colour=red\": keys are up");
-	expect_refused("colour=red", "keys are up, |, reset, seed and when"); /* all of them */
-	expect_refused("block", "\"block\" has no \"=\"|keys are up, |, seed and when");
+	expect_refused("colour=red", "keys are up, |, seed, when and guard"); /* all of them */
+	expect_refused("block", "\"block\" has no \"=\"|keys are up, |, seed, when and guard");
 	expect_refused("scalcom", "\"scalcom\" has no \"=\"|the method \"scalecom\"?");
 	expect_refused("topk(0.1) down=all", "did you mean up=topk(0.1) or down=topk(0.1)?");
 	expect_refused("=all", "unknown key \"\"");

@@ -29,3 +29,6 @@ tests_unit_test_train_cuda_CPPFLAGS = $(AM_CPPFLAGS) \
 	-DEMULATED_TRAIN_MODULE=\"$(abs_top_builddir)/.libs/libsluice_train_emulated.so\"
 tests_unit_test_train_cuda_DEPENDENCIES = libtrain.la libsluice_train_emulated.la libcublas_emulated.la
 tests_unit_test_train_cuda_LDADD = libtrain.la $(CMOCKA_LIBS) -lm -ldl
+# With the program itself.
+dist_check_SCRIPTS += tests/unit/diverging.sh
+TESTS += tests/unit/diverging.sh

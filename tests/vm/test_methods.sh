@@ -6,7 +6,7 @@
 
 for method in global scalecom sketched ecx laq pqasgd sparse-average; do
 	for transport in shm verbs; do
-		SLUICE_TRANSPORT=$transport job_ok "$method-$transport" 4 "$train" "${small[@]}" --digest --method "$method"
+		SLUICE_TRANSPORT=$transport job_ok "$method-$transport" 4 "$train" "${small[@]}" --digest --method "$method" --lr 0.002
 	done
 	shm=$(final "$method-shm" digest) verbs=$(final "$method-verbs" digest)
 	echo "| $method: digest over shm $shm, over verbs $verbs; bytes over verbs $(bytes_over "$method-verbs" verbs)"

@@ -34,6 +34,7 @@ struct training {
 	uint64_t saved;                  /* step of the last checkpoint */
 	int stopped;                     /* by a signal, at some rank */
 	struct score score;              /* last measurement, over all workers */
+	double first_loss;               /* before the first step; 0 in a resumed job */
 	struct traffic total;            /* at the last measurement, over all workers */
 	struct carried carried;          /* the same */
 	uint64_t measured;               /* step of that */

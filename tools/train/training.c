@@ -8,6 +8,7 @@
 #include "tools/train/folder.h"
 #include "tools/train/steps.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -263,6 +264,11 @@ static int work(struct training *t)
 			   (unsigned long long)t->test.dropped);
 	if (t->async && (rc = sluice_pull(t->model, t->params))) /* all have prepared themselves */
 		return rc;
+	if (!sluice_step(t->model)) {
+		if ((rc = measure(t)))
+			return rc;
+		t->first_loss = t->score.loss / t->score.rows;
+	}
 	if ((rc = train(t)))
 		return rc;
 	if (t->stopped && sluice_step(t->model) < t->steps)
@@ -277,6 +283,30 @@ static int work(struct training *t)
 		       0;
 }
 
+/* Whether the training made the model worse than no training, by more than rounding and chance. */
+static int has_diverged(const struct training *t)
+{
+	const double loss = t->score.loss / t->score.rows;
+
+	return !isfinite(loss) || (t->first_loss > 0 && loss > 1.01 * t->first_loss);
+}
+
+/* After the last line. Every worker returns -1, and one of them says why. */
+static int report_diverged(const struct training *t)
+{
+	if (t->report.leads)
+		fprintf(stderr,
+			"sluice-train: the training diverged: the loss is %.6g after %llu steps "
+			"and "
+			"was %.6g before the first; lower --lr, which a sparse recipe divides by "
+			"its "
+			"density, send more coordinates, or give the recipe a warmup= "
+			"(sluice_recipe(7), CHOOSING)\n",
+			t->score.loss / t->score.rows, (unsigned long long)sluice_step(t->model),
+			t->first_loss);
+	return -1;
+}
+
 /* The last line. 0, or -1 when the job did not end as it should. */
 static int conclude(struct training *t)
 {
@@ -288,6 +318,8 @@ static int conclude(struct training *t)
 	if (!t->stopped) {
 		report_carried(&t->report, &t->carried);
 		rc = report_final(&t->report, step, &t->score, &t->total, t->digest);
+		if (!rc && has_diverged(t))
+			rc = report_diverged(t);
 	} else if (t->options.checkpoint) {
 		report_say(&t->report,
 			   "checkpoint written at step %llu; run with --resume to go on",

@@ -1,0 +1,49 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Recognises a training that diverges because error feedback overshoots: what a step sends grows
+ * from delay to delay, and coordinates come back with the other sign. Growth alone is no sign of
+ * it, because residuals fill up, learning rates rise and gradients grow on the way out of a saddle;
+ * in all of these a coordinate keeps its sign. Pure: worker/guard.c passes in what was sent.
+ *
+ * A window is one delay: the steps in which each direction sends as many coordinates as the model
+ * has. The norm is exact. Signs are those of up to GROWTH_SAMPLES coordinates at equal distances.
+ * So n comparisons give the share of changed signs with a standard deviation of at most
+ * 1 / (2 sqrt(n)). */
+#ifndef RUNTIME_GROWTH_H
+#define RUNTIME_GROWTH_H
+#include <stdint.h>
+
+enum { GROWTH_SAMPLES = 1 << 14, GROWTH_WINDOWS = 8 };
+
+struct growth {
+	int8_t sign[GROWTH_SAMPLES];     /* of what was sent last; 0: nothing was sent yet */
+	unsigned shift;                  /* a coordinate is a sample if this many low bits are 0 */
+	double rate;                     /* the largest learning rate so far */
+	double squares;                  /* of the step under way */
+	uint64_t turned, repeated;       /* signs in the window under way, of samples sent before */
+	double share;                    /* of changed signs, in the last complete window */
+	double window;                   /* squared norms of the steps of the window under way */
+	uint64_t begun;                  /* step in which that window began */
+	double norm[GROWTH_WINDOWS + 1]; /* of the last windows, root mean square; newest last */
+	uint64_t ended[GROWTH_WINDOWS + 1];
+	unsigned n;     /* complete windows, at most GROWTH_WINDOWS + 1 */
+	double first;   /* the largest norm of the first steps */
+	uint64_t steps; /* in which something was sent */
+};
+
+/* The figures of a report. */
+struct growth_verdict {
+	double then, now;  /* norms of what a step sent, over the rate and times the largest one */
+	uint64_t from, to; /* their steps */
+	double share;      /* of the coordinates whose sign changed */
+};
+
+void growth_open(struct growth *g, uint64_t count);
+/* What a step sends: n values of the coordinates first + index[]. */
+void growth_see(struct growth *g, uint64_t first, const uint32_t *index, const float *value,
+		uint64_t n);
+/* The step has ended. lr: its rate. delay: it completes a window. Returns 1, with *out, if what is
+ * sent grows without bound. */
+int growth_step(struct growth *g, uint64_t step, double lr, int delay, struct growth_verdict *out);
+/* The windows so far tell nothing of those to come, because the density changes. */
+void growth_forget(struct growth *g, uint64_t step);
+#endif

@@ -1,0 +1,205 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The guard against divergence by error feedback: the criterion on made-up steps, and jobs that
+ * diverge or converge. The warning comes once, from one rank, before values overflow, and changes
+ * no bit of the training. */
+#include "base/error.h"
+#include "model/growth.h"
+#include "worker/worker.h"
+#include "ranks.h"
+#include "thinned.h"
+#include <math.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <string.h>
+#include <cmocka.h>
+
+/* ---- the criterion ----------------------------------------------------------- */
+
+enum { COORDINATES = 400, SENT = 4, DELAY = COORDINATES / SENT, LONG = 40 * DELAY };
+
+struct course {
+	double (*norm)(double delays); /* of what is sent */
+	double (*lr)(double delays);
+	int turns; /* of 10 values, how many come back with the other sign */
+	int grows;
+};
+
+static double constant(double t)
+{
+	(void)t;
+	return 0.1;
+}
+static double geometric(double t)
+{
+	return pow(1.3, t);
+}
+static double explosive(double t)
+{
+	return pow(10, 10 * t);
+}
+static double filling(double t)
+{
+	return sqrt(t + 0.01);
+}
+static double adding(double t)
+{
+	return t + 0.01;
+}
+static double falling(double t)
+{
+	return pow(0.9, t);
+}
+static double noisy(double t)
+{
+	return 1 + 0.5 * sin(7 * t) + 0.02 * t;
+}
+static double stepped(double t)
+{
+	return t < 15 ? 1 : 10;
+}
+static double ramp(double t)
+{
+	return 0.01 * (t + 0.01);
+}
+static double cosine(double t)
+{
+	return 0.05 * (1 + cos(M_PI * t * DELAY / LONG));
+}
+
+/* The step at which growth is seen, or 0. */
+static uint64_t seen_at(const struct course *c)
+{
+	static struct growth g;
+	struct growth_verdict v;
+
+	growth_open(&g, COORDINATES);
+	for (uint64_t step = 1; step <= LONG; step++) {
+		const double t = (double)(step - 1) / DELAY, size = c->norm(t) / 2;
+
+		for (uint32_t i = 0; i < SENT; i++) {
+			const uint32_t at = (uint32_t)((step - 1) % DELAY) * SENT + i;
+			const uint64_t times = (step - 1) / DELAY;
+			const int turned = (int)(at % 10) < c->turns && times % 2;
+			const float value = (float)(turned ? -size : size);
+
+			growth_see(&g, 0, &at, &value, 1);
+		}
+		if (growth_step(&g, step, c->lr(t), step % DELAY == 0, &v)) {
+			assert_true(v.now > 3 * v.then && v.to == step && v.from < v.to);
+			return step;
+		}
+	}
+	return 0;
+}
+
+static void growth__of_any_course__is_seen_where_signs_turn_and_norms_grow_geometrically(
+	void **state)
+{
+	static const struct course courses[] = {
+		{ geometric, constant, 10, 1 }, { geometric, constant, 5, 1 },
+		{ geometric, constant, 1, 0 }, /* out of a saddle: the signs stay */
+		{ geometric, constant, 0, 0 },  { filling, constant, 5, 0 },
+		{ filling, constant, 10, 0 },   { adding, constant, 10, 0 },
+		{ falling, constant, 10, 0 },   { constant, constant, 10, 0 },
+		{ noisy, constant, 5, 0 },      { stepped, constant, 10, 0 },
+		{ ramp, ramp, 10, 0 },          { cosine, cosine, 10, 0 },
+		{ constant, cosine, 10, 0 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(courses) / sizeof(*courses); i++)
+		if (courses[i].grows != (seen_at(&courses[i]) != 0))
+			fail_msg("course %zu: %s", i, courses[i].grows ? "not seen" : "seen");
+}
+
+static void growth__within_the_first_delays__is_seen_before_floats_overflow(void **state)
+{
+	const struct course c = { explosive, constant, 10, 1 };
+
+	(void)state;
+	/* The signs turn from the second delay on, where the norms are 1e10. */
+	assert_in_range(seen_at(&c), DELAY, 2 * DELAY);
+}
+
+/* ---- jobs ------------------------------------------------------------------------ */
+
+enum { COUNT = 600, STEPS = 2000, WORKERS = 2 };
+
+struct trial {
+	const char *recipe, *without;
+	float lr;
+	int warns;
+};
+
+/* |x - t|^2 / 2, the same on all workers but for a little noise. */
+static uint64_t descend(sluice_job *job, const char *recipe, float lr)
+{
+	static float params[COUNT], grad[COUNT];
+	sluice_model_attr attr = {
+		.size = sizeof(attr), .count = COUNT, .recipe = recipe, .lr = lr
+	};
+	const uint64_t rank = (uint64_t)sluice_rank(job);
+	sluice_model *model = NULL;
+
+	memset(params, 0, sizeof(params));
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	for (uint64_t step = 1; step <= STEPS; step++) {
+		for (uint64_t i = 0; i < COUNT; i++)
+			grad[i] = params[i] - noise(1, 0, 0, i) + 0.1f * noise(2, step, rank, i);
+		CHECK_OK(sluice_push(model, grad));
+		CHECK_OK(sluice_pull(model, params));
+	}
+	const uint64_t digest = check_same(job, params, sizeof(params));
+	sluice_model_close(&model);
+	return digest;
+}
+
+static int watch(int rank, void *argument)
+{
+	const struct trial *trial = argument;
+	sluice_job *job = rank_join(NULL);
+
+	check_of = trial->recipe;
+	log_capture();
+	const uint64_t without = descend(job, trial->without, trial->lr);
+	CHECK(!log_saw("diverges", NULL, NULL, NULL));
+	const uint64_t with = descend(job, trial->recipe, trial->lr);
+	CHECK(log_saw("diverges", "learning rate", "density", "warmup=") ==
+	      (trial->warns && rank == 0));
+	CHECK(with == without);
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void guard__of_a_job__warns_on_rank_0_where_error_feedback_diverges(void **state)
+{
+#define SPARSE "up=topk(0.01) down=topk(0.05)"
+#define UP     "up=topk(0.05) down=all signal=momentum(0.5)"
+#define DOWN   "up=all down=topk(0.02) memory=residual(outside)"
+	static const struct trial trials[] = {
+		{ SPARSE, SPARSE " guard=none", 0.1f, 1 },
+		{ SPARSE " guard=warn", SPARSE " guard=none", 0.002f, 0 },
+		{ UP, UP " guard=none", 0.3f, 1 },
+		{ UP, UP " guard=none", 0.005f, 0 },
+		{ DOWN, DOWN " guard=none", 0.2f, 1 },
+		{ DOWN, DOWN " guard=none", 0.005f, 0 },
+		{ "scalecom", "scalecom guard=none", 0.1f, 1 },
+		{ "up=all down=all", "up=all down=all guard=none", 0.1f, 0 },
+	};
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(trials) / sizeof(*trials); i++)
+		if (!thinned(i, 4))
+			run_ranks(WORKERS, watch, (void *)(uintptr_t)&trials[i]);
+}
+
+int main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(
+			growth__of_any_course__is_seen_where_signs_turn_and_norms_grow_geometrically),
+		cmocka_unit_test(growth__within_the_first_delays__is_seen_before_floats_overflow),
+		cmocka_unit_test(guard__of_a_job__warns_on_rank_0_where_error_feedback_diverges),
+	};
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
