@@ -370,11 +370,14 @@ SLUICE_API int sluice_restore(sluice_model *model, const char *dir, void *params
  * keeps what it was given and loads it as the same rank of an equal job, without dedicated servers.
  * sluice_state_size() sets *bytes_out, which stays the same for a model. sluice_state_save() fills
  * state[0..bytes), where bytes is that size; it is called between two steps. sluice_state_load()
- * does what sluice_restore() does. Save and load are collective over the workers. Errors: as for
- * sluice_checkpoint() and sluice_restore(), and ENOSUPP (dedicated servers). Thread class: object.
+ * does what sluice_restore() does. Save and load are collective over the workers.
+ * sluice_state_part() fills state without the other ranks, and waits for nobody; the parts of all
+ * workers after one step are one save. Errors: as for sluice_checkpoint() and sluice_restore(), and
+ * ENOSUPP (dedicated servers; of a part also signal=innovation and global). Thread class: object.
  */
 SLUICE_API int sluice_state_size(sluice_model *model, size_t *bytes_out);
 SLUICE_API int sluice_state_save(sluice_model *model, void *state, size_t bytes);
+SLUICE_API int sluice_state_part(sluice_model *model, void *state, size_t bytes);
 SLUICE_API int sluice_state_load(sluice_model *model, const void *state, size_t bytes, void *params,
 				 uint64_t *step_out);
 

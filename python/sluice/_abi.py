@@ -203,6 +203,7 @@ PROTOTYPES = {
     "sluice_restore": (c_int, [_model, c_char_p, c_void_p, POINTER(c_uint64)]),
     "sluice_state_size": (c_int, [_model, POINTER(c_size_t)]),
     "sluice_state_save": (c_int, [_model, c_void_p, c_size_t]),
+    "sluice_state_part": (c_int, [_model, c_void_p, c_size_t]),
     "sluice_state_load": (c_int, [_model, c_void_p, c_size_t, c_void_p, POINTER(c_uint64)]),
     "sluice_stats": (c_int, [_model, POINTER(sluice_model_stats)]),
     "sluice_measure": (c_int, [_model, c_int]),

@@ -238,17 +238,31 @@ class Model:
 
         Collective over the workers, between two steps, in a job without dedicated servers.
         """
+        return self._state(lib.sluice_state_save)
+
+    def state_part(self) -> bytearray:
+        """This rank's part of the state without the other ranks: not collective, between two steps.
+
+        The parts that all workers take after the same step are one save. One part alone cannot be loaded.
+        Not with signal=innovation and global in the recipe.
+        """
+        return self._state(lib.sluice_state_part)
+
+    def _state(self, save: Any) -> bytearray:
         size = ctypes.c_size_t()
         check(lib.sluice_state_size(self._at(), ctypes.byref(size)))
         state = bytearray(size.value)
         at = (ctypes.c_char * len(state)).from_buffer(state)
-        check(lib.sluice_state_save(self._at(), ctypes.addressof(at), len(state)))
+        check(save(self._at(), ctypes.addressof(at), len(state)))
         return state
 
     def state_load(self, state: Any, params: Any) -> int:
-        """Loads what state_save() gave to the same rank, as restore() does; returns the completed steps."""
-        state, steps = bytes(state), ctypes.c_uint64()
-        check(lib.sluice_state_load(self._at(), state, len(state), self._params(params, "params"),
+        """Loads what state_save() or state_part() gave to the same rank; returns the completed steps.
+
+        Collective over the workers, as restore(). If a rank has no part, it gives None, and all ranks fail.
+        """
+        found, steps = None if state is None else bytes(state), ctypes.c_uint64()
+        check(lib.sluice_state_load(self._at(), found, len(found or b""), self._params(params, "params"),
                                     ctypes.byref(steps)))
         return steps.value
 

@@ -417,13 +417,44 @@ def ddp_resumed(job, folder):
         resumed, _ = part(range(6, 10), saved, as_bytes=as_bytes)
         assert resumed == whole, f"the resumed run ends with other parameters (as bytes: {as_bytes})"
     _, state = wrapped(job, network(), SPARSE)
-    try:
-        state.load_state_dict({f"rank{1 - job.rank}": torch.zeros(8, dtype=torch.uint8)})
-    except sluice.InvalidError as error:
-        assert f"and not of rank {job.rank}" in str(error), error
-    else:
-        raise AssertionError("the part of another rank was not refused")
+    refused(lambda: state.load_state_dict({f"rank{1 - job.rank}": torch.zeros(8, dtype=torch.uint8)}),
+            f"and not of rank {job.rank}")
     state.close()
+
+
+def state_of_rank_0(job):
+    """if rank == 0: save(state_dict()) waits for nobody, and what it saved is refused by name on all ranks."""
+    def ddp(model):
+        wrapper, state = wrapped(job, model, SPARSE)
+        return wrapper, sgd(wrapper), state
+
+    def plain(model):
+        optimizer = sluice.torch.Optimizer(model, SPARSE, inner=sgd(model), job=job)
+        return model, optimizer, optimizer
+
+    for make in (ddp, plain):
+        model, optimizer, state = make(network())
+        parts = []
+        for step in range(6):
+            step_of(model, optimizer, rows(step, job.rank))
+            if step == 2 and job.rank == 0:
+                only = state.state_dict()
+            if step == 3:
+                parts = [state.state_dict(), state.collective_state_dict()]
+        state.verify()
+        state.close()
+        if job.rank:
+            only = {**parts[0], "compression": {"rank0": torch.zeros(8, dtype=torch.uint8)}} if make is plain else {
+                "rank0": torch.zeros(8, dtype=torch.uint8)}
+        _, _, state = make(network())
+        refused(lambda: state.load_state_dict(only), "rank 1 (node n1): sluice_state_load: state is NULL"
+                if job.rank == 0 else "the state is of rank0 and not of rank 1: every rank saves its own part")
+        for part in parts:
+            state.load_state_dict(part)
+            assert state.model.step == 4
+            state.close()
+            _, _, state = make(network())
+        state.close()
 
 
 def ddp_workers_of_a_loader(job):
@@ -548,6 +579,7 @@ def rank_ddp(job, folder):
         print(check.__name__, flush=True)
         check(job)
     ddp_resumed(job, folder)
+    state_of_rank_0(job)
     job.close()
 
 

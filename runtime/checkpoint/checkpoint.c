@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "checkpoint/checkpoint_contents.h"
 #include "checkpoint/checkpoint_rounds.h"
+#include "model/census.h"
 #include "shard/shard.h"
 #include "worker/hooks.h"
 #include "worker/worker.h"
@@ -414,7 +415,9 @@ static int restore(sluice_model *model, const char *dir, float *params, int fail
 
 static const char state_place[] = "the state of the first rank";
 
-static int fill_state(struct meeting *m, uint8_t *state, size_t bytes)
+/* The token is held while the vectors are copied: where the other ranks go on, their next pushes
+ * are here already. Those change none of these vectors before this rank pushes too. */
+static int fill_state(struct meeting *m, const char *function, uint8_t *state, size_t bytes)
 {
 	struct checkpoint_identity identity = identity_of(m);
 	struct contents contents;
@@ -423,20 +426,75 @@ static int fill_state(struct meeting *m, uint8_t *state, size_t bytes)
 		return rc;
 	progress_take(m->model->job);
 	rc = contents_of(m->model, &contents);
+	if (!rc) {
+		const uint64_t need = checkpoint_bytes_size(identity.recipe, contents.sections,
+							    contents.n);
+		rc = check_versions(&contents, m);
+		if (!rc && bytes != need)
+			rc = fail(SLUICE_EINVAL,
+				  "%s: bytes=%zu, but the state has %llu: see sluice_state_size",
+				  function, bytes, (unsigned long long)need);
+		if (!rc)
+			rc = checkpoint_bytes_write(state, &identity, contents.sections,
+						    contents.n);
+		contents_free(&contents);
+	}
 	progress_release(m->model->job);
+	return rc;
+}
+
+/* Whether this rank can save now. */
+static int check_between_steps(const sluice_model *model, const char *function, const void *state)
+{
+	int rc = model_whole(model, function);
 	if (rc)
 		return rc;
-	const uint64_t need = checkpoint_bytes_size(identity.recipe, contents.sections, contents.n);
-	rc = check_versions(&contents, m);
-	if (!rc && bytes != need)
-		rc = fail(SLUICE_EINVAL,
-			  "sluice_state_save: bytes=%zu, but the state has %llu: see "
-			  "sluice_state_size",
-			  bytes, (unsigned long long)need);
+	if (!state)
+		return fail(SLUICE_EINVAL, "%s: state is NULL", function);
+	if (model->worker->in_step)
+		return fail(SLUICE_EINVAL, "%s: the last push was not pulled yet", function);
+	if (!sluice_in_sync(model))
+		return fail(SLUICE_EINVAL,
+			    "%s: the workers hold different parameters, of which only the common "
+			    "ones are saved",
+			    function);
+	return 0;
+}
+
+/* The generation of parts that ranks save alone. It is the same on all ranks of a job at one step,
+ * and differs in another job, whose first rank has other addresses. */
+static uint32_t common_generation(const sluice_model *model)
+{
+	const struct card *card = &model->job->cards[0];
+	const uint64_t of[] = { digest64(card->payload, card->payload_bytes), model->id,
+				model->step };
+
+	return (uint32_t)digest64(of, sizeof(of));
+}
+
+/* The next push of another rank may already have changed what is saved. */
+static int check_alone(const sluice_model *model)
+{
+	const struct recipe *r = &model->recipe;
+
+	if (r->signal != SIGNAL_INNOVATION && !census_room(r, 0))
+		return 0;
+	return fail(SLUICE_ENOSUPP,
+		    "sluice_state_part: not with signal=innovation or global in the recipe, where "
+		    "other ranks change a shard before this rank pushes: call sluice_state_save on "
+		    "all workers");
+}
+
+static int save_part(sluice_model *model, uint8_t *state, size_t bytes)
+{
+	struct meeting alone = { .model = model,
+				 .place = { .step = model->step,
+					    .generation = common_generation(model) } };
+	int rc = check_between_steps(model, "sluice_state_part", state);
+
 	if (!rc)
-		rc = checkpoint_bytes_write(state, &identity, contents.sections, contents.n);
-	contents_free(&contents);
-	return rc;
+		rc = check_alone(model);
+	return rc ? rc : fill_state(&alone, "sluice_state_part", state, bytes);
 }
 
 static int save_state(sluice_model *model, uint8_t *state, size_t bytes)
@@ -448,21 +506,12 @@ static int save_state(sluice_model *model, uint8_t *state, size_t bytes)
 	m->mine.step = model->step;
 	m->mine.digest = digest64(state_place, sizeof(state_place));
 	snprintf(m->mine.text, sizeof(m->mine.text), "%s", state_place);
-	m->mine.status = model_whole(model, "sluice_state_save");
-	if (!m->mine.status && !state)
-		m->mine.status = fail(SLUICE_EINVAL, "sluice_state_save: state is NULL");
-	else if (!m->mine.status && model->worker->in_step)
-		m->mine.status = fail(SLUICE_EINVAL,
-				      "sluice_state_save: the last push was not pulled yet");
-	else if (!m->mine.status && !sluice_in_sync(model))
-		m->mine.status = fail(SLUICE_EINVAL,
-				      "sluice_state_save: the workers hold different parameters, "
-				      "of which only the common ones are saved");
+	m->mine.status = check_between_steps(model, "sluice_state_save", state);
 	if (getrandom(&m->mine.generation, sizeof(m->mine.generation), GRND_NONBLOCK) < 0)
 		m->mine.generation = (uint32_t)now_ns();
 	rc = meeting_agree(m, NULL, "sluice_state_save", &again);
 	if (!rc) {
-		m->mine.status = fill_state(m, state, bytes);
+		m->mine.status = fill_state(m, "sluice_state_save", state, bytes);
 		rc = meeting_speak(m, NULL);
 	}
 	if (!rc)
@@ -596,6 +645,14 @@ int sluice_state_save(sluice_model *model, void *state, size_t bytes)
 	error_begin(&scope);
 	int rc = check_state_call(model, "sluice_state_save");
 	return error_end(&scope, rc ? rc : save_state(model, state, bytes));
+}
+
+int sluice_state_part(sluice_model *model, void *state, size_t bytes)
+{
+	struct error_scope scope;
+	error_begin(&scope);
+	int rc = check_state_call(model, "sluice_state_part");
+	return error_end(&scope, rc ? rc : save_part(model, state, bytes));
 }
 
 int sluice_state_load(sluice_model *model, const void *state, size_t bytes, void *params,

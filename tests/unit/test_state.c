@@ -19,6 +19,7 @@ static const char *const recipes[] = {
 enum { RECIPES = sizeof recipes / sizeof *recipes };
 
 struct saved {
+	int part; /* saved by sluice_state_part(), while other ranks go on */
 	size_t bytes[RECIPES][RANKS];
 	uint8_t state[RECIPES][RANKS][STATE_MOST];
 	float params[RECIPES][COUNT]; /* of update=none, which the program keeps */
@@ -52,8 +53,12 @@ static int train_whole(int rank, void *argument)
 				continue;
 			CHECK_OK(sluice_state_size(model, &saved->bytes[r][rank]));
 			CHECK(saved->bytes[r][rank] < STATE_MOST);
-			CHECK_OK(sluice_state_save(model, saved->state[r][rank],
-						   saved->bytes[r][rank]));
+			/* The other ranks' pushes of the next step are here when rank 0, which is
+			 * the first in each sum, and rank 1 save. */
+			if (saved->part && rank < RANKS - 1)
+				sleep_ms(rank ? 20 : 40);
+			CHECK_OK((saved->part ? sluice_state_part : sluice_state_save)(
+				model, saved->state[r][rank], saved->bytes[r][rank]));
 			memcpy(saved->params[r], params, sizeof params);
 		}
 		const uint64_t digest = check_same(job, params, sizeof params);
@@ -102,6 +107,86 @@ static void load__of_a_saved_state__goes_on_with_the_same_bits(void **state)
 	run_ranks(RANKS, train_rest, saved);
 	for (int r = 0; r < RECIPES; r++)
 		assert_true(saved->whole[r] && saved->whole[r] == saved->resumed[r]);
+}
+
+static int load_mixed(int rank, void *argument)
+{
+	struct saved *saved = argument;
+	float params[COUNT] = { 0 };
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = attributes(recipes[0], 4);
+	log_capture();
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	CHECK(sluice_state_load(model, saved->state[0][rank], saved->bytes[0][rank], params,
+				NULL) == SLUICE_EWIRE);
+	CHECK(error_says("belongs to another checkpoint", NULL));
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+/* A part waits for nobody: no other rank calls. */
+static int take_part_alone(int rank, void *argument)
+{
+	static uint8_t bytes[STATE_MOST];
+	const char *const refused[] = { "up=topk(0.1) down=all signal=innovation",
+					"up=global(0.1) down=all" };
+	float params[COUNT] = { 0 }, grad[COUNT] = { 0 };
+	size_t n = 0;
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	sluice_model_attr attr = attributes(recipes[0], 2);
+	(void)argument;
+	log_capture();
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	CHECK_OK(sluice_state_size(model, &n));
+	if (!rank) {
+		CHECK_OK(sluice_state_part(model, bytes, n));
+		CHECK(sluice_state_part(model, bytes, n - 1) == SLUICE_EINVAL);
+		CHECK(error_says("sluice_state_part: bytes=", NULL));
+		CHECK(sluice_state_part(model, NULL, n) == SLUICE_EINVAL);
+		CHECK_OK(sluice_push(model, grad));
+		CHECK(sluice_state_part(model, bytes, n) == SLUICE_EINVAL);
+		CHECK(error_says("sluice_state_part: the last push was not pulled yet", NULL));
+	} else {
+		CHECK_OK(sluice_push(model, grad));
+	}
+	CHECK_OK(sluice_pull(model, params));
+	sluice_model_close(&model);
+	for (size_t i = 0; i < sizeof refused / sizeof *refused; i++) {
+		attr = attributes(refused[i], 2);
+		CHECK_OK(sluice_model_open(job, &attr, params, &model));
+		CHECK_OK(sluice_state_size(model, &n));
+		CHECK(sluice_state_part(model, bytes, n) == SLUICE_ENOSUPP);
+		CHECK(error_says("sluice_state_save on all workers", NULL));
+		sluice_model_close(&model);
+	}
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void part__of_one_rank__waits_for_nobody(void **state)
+{
+	(void)state;
+	run_ranks(2, take_part_alone, NULL);
+}
+
+static void load__of_parts__goes_on_with_the_same_bits(void **state)
+{
+	struct saved *saved = shared_memory(sizeof *saved);
+	(void)state;
+	saved->part = 1;
+	run_ranks(RANKS, train_whole, saved);
+	run_ranks(RANKS, train_rest, saved);
+	for (int r = 0; r < RECIPES; r++)
+		assert_true(saved->whole[r] && saved->whole[r] == saved->resumed[r]);
+	/* Parts of another run are no part of this save. */
+	struct saved *other = shared_memory(sizeof *other);
+	other->part = 1;
+	run_ranks(RANKS, train_whole, other);
+	memcpy(saved->state[0][1], other->state[0][1], sizeof saved->state[0][1]);
+	run_ranks(RANKS, load_mixed, saved);
 }
 
 /* ---- refusals -------------------------------------------------------------- */
@@ -234,6 +319,8 @@ int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(load__of_a_saved_state__goes_on_with_the_same_bits),
+		cmocka_unit_test(part__of_one_rank__waits_for_nobody),
+		cmocka_unit_test(load__of_parts__goes_on_with_the_same_bits),
 		cmocka_unit_test(load__of_other_bytes__is_refused_on_all_ranks),
 		cmocka_unit_test(calls__that_are_wrong__are_refused),
 		cmocka_unit_test(state__with_dedicated_servers__is_refused),

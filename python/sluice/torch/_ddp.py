@@ -232,14 +232,22 @@ class Compression:
         return self.model.restore(folder, self._vector())
 
     def state_dict(self) -> Dict[str, torch.Tensor]:
-        """What checkpoint() writes, as one uint8 tensor: this rank's part. Collective, between two steps.
+        """This rank's part of what checkpoint() writes, as one uint8 tensor, between two steps.
 
-        Its name has the rank, so that torch.distributed.checkpoint keeps the parts of all ranks.
+        It waits for no other rank. To go on, every rank needs the part that it saved itself after the same
+        step. The tensor's name has the rank, so that torch.distributed.checkpoint keeps the parts of all.
         """
         return saved_state(self.job, self.model)
 
+    def collective_state_dict(self) -> Dict[str, torch.Tensor]:
+        """state_dict() on all ranks together, which fails on all of them if they are not at the same step."""
+        return saved_state(self.job, self.model, together=True)
+
     def load_state_dict(self, state: Dict[str, torch.Tensor]) -> int:
-        """Loads what state_dict() gave to this rank, before the first step; returns the completed steps."""
+        """Loads what state_dict() gave to this rank, before the first step; returns the completed steps.
+
+        Collective: if a rank has not its own part of the same step, it fails on all ranks.
+        """
         return load_state(self.job, self.model, state, self._vector())
 
     def verify(self) -> int:

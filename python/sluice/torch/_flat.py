@@ -8,7 +8,7 @@ import torch
 
 from .._library import lib
 from .._vector import BF16, F16, F32
-from ..errors import InvalidError
+from ..errors import Error, InvalidError
 from ..job import Job
 from ..model import Model
 from ..recipe import Recipe
@@ -115,16 +115,21 @@ def verify(job: Job, named: Iterable[Tuple[str, torch.Tensor]]) -> int:
     return lib.sluice_digest(mine, ctypes.sizeof(mine))
 
 
-def saved_state(job: Job, model: Model) -> Dict[str, torch.Tensor]:
+def saved_state(job: Job, model: Model, together: bool = False) -> Dict[str, torch.Tensor]:
     """This rank's part of a model's state, as uint8, under a name that no other rank uses."""
-    return {f"rank{job.rank}": torch.frombuffer(model.state_save(), dtype=torch.uint8)}
+    part = model.state_save() if together else model.state_part()
+    return {f"rank{job.rank}": torch.frombuffer(part, dtype=torch.uint8)}
 
 
 def load_state(job: Job, model: Model, state: Dict[str, torch.Tensor], params: torch.Tensor) -> int:
     mine = state.get(f"rank{job.rank}")
     if mine is None:
-        raise InvalidError(f"the state is of {', '.join(sorted(state)) or 'no rank'} and not of rank {job.rank}: "
-                           "every rank loads the part that it saved itself")
+        try:
+            model.state_load(None, params)  # so that the other ranks fail too, and do not wait
+        except Error:
+            pass
+        raise InvalidError(f"the state is of {', '.join(sorted(state)) or 'no rank'} and not of rank {job.rank}: every "
+                           "rank saves its own part and loads it again, so save state_dict() on all ranks")
     return model.state_load(bytes_of(mine), params)
 
 

@@ -6,7 +6,7 @@ all-reduce hook is then called with this rank's piece. The ranks that hold the s
 of their own, and the hook of each module pushes and pulls in a model of that group.
 """
 import os
-from typing import Any, Dict, Iterator, List, Optional, Tuple, Union
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple, Union
 
 import torch
 
@@ -115,14 +115,21 @@ class Replication:
         self.restored = os.fspath(folder)
 
     def state_dict(self) -> Dict[str, torch.Tensor]:
-        """What checkpoint() writes, as a uint8 tensor for each module: this rank's parts.
+        """This rank's parts of what checkpoint() writes, as a uint8 tensor for each module.
 
-        Collective, between two steps, after the first one, which opens the models.
+        Between two steps, after the first one, which opens the models. It waits for no other rank.
         """
+        return self._state_dict(Model.state_part)
+
+    def collective_state_dict(self) -> Dict[str, torch.Tensor]:
+        """state_dict() on all ranks together, which fails on all of them if they are not at the same step."""
+        return self._state_dict(Model.state_save)
+
+    def _state_dict(self, save: Callable[[Model], bytearray]) -> Dict[str, torch.Tensor]:
         if not self._models():
             raise InvalidError("Replication.state_dict: no step was made yet, so there is no state: call it "
                                "after a backward")
-        return {piece.key: torch.frombuffer(piece.model.state_save(), dtype=torch.uint8)
+        return {piece.key: torch.frombuffer(save(piece.model), dtype=torch.uint8)
                 for piece in self._pieces if piece.model is not None}
 
     def load_state_dict(self, state: Dict[str, torch.Tensor]) -> None:

@@ -289,13 +289,24 @@ class Optimizer(torch.optim.Optimizer):
 
     def state_dict(self) -> Dict[str, Any]:
         """"optimizer": the state of inner, or the learning rate; "compression": this rank's part of what
-        checkpoint() writes. Collective, between two steps: every rank saves a state of its own.
+        checkpoint() writes. Between two steps. It waits for no other rank, but to go on every rank needs the
+        state that it saved itself after the same step.
         """
+        return self._state_dict(False)
+
+    def collective_state_dict(self) -> Dict[str, Any]:
+        """state_dict() on all ranks together, which fails on all of them if they are not at the same step."""
+        return self._state_dict(True)
+
+    def _state_dict(self, together: bool) -> Dict[str, Any]:
         own = super().state_dict() if self.inner is None else self.inner.state_dict()
-        return {"optimizer": own, "compression": saved_state(self.job, self.model)}
+        return {"optimizer": own, "compression": saved_state(self.job, self.model, together)}
 
     def load_state_dict(self, state_dict: Dict[str, Any]) -> None:
-        """Loads what state_dict() gave to this rank, before the first step. Collective."""
+        """Loads what state_dict() gave to this rank, before the first step.
+
+        Collective: if a rank has not its own part of the same step, it fails on all ranks.
+        """
         load_state(self.job, self.model, state_dict["compression"], self._flat)
         if self.inner is None:
             super().load_state_dict(state_dict["optimizer"])
