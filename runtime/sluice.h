@@ -411,7 +411,7 @@ typedef struct sluice_model_stats {
 	double threshold_up;       /* up=global, down=global: the newest threshold, or 0 */
 	double threshold_down;
 	double shard_residual_norm;    /* 2-norm over the residuals of this rank's shards */
-	double compression_error;      /* of the last push, by sluice_measure(); else 0 */
+	double compression_error;      /* of the last push, by sluice_measure(); else NaN */
 	double compression_error_down; /* of the last versions of this rank's shards */
 	uint64_t staleness_most;       /* the largest number of versions behind */
 	uint64_t memory_bytes;         /* the most that the library takes for the model here */

@@ -64,7 +64,7 @@ def main():
     if rank == 0:
         print(f"final accuracy={accuracy:.4f} loss={total / steps:.6f} "
               f"ms_a_step={1000 * seconds / (steps * args.epochs):.2f} "
-              f"pushed={stats['pushed_bytes']} pulled={stats['pulled_bytes']} digest={digest:016x}")
+              f"pushed={stats['all_pushed_bytes']} pulled={stats['all_pulled_bytes']} digest={digest:016x}")
 
 
 if __name__ == "__main__":

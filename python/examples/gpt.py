@@ -119,8 +119,8 @@ def main():
         torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, saved)
     stats, digest = optimizer.stats(), optimizer.verify()
     if job.rank == 0:
-        print(f"final pushed={stats['pushed_bytes']} pulled={stats['pulled_bytes']} "
-              f"dense={stats['dense_bytes']} digest={digest:016x}")
+        print(f"final pushed={stats['all_pushed_bytes']} pulled={stats['all_pulled_bytes']} "
+              f"dense={stats['all_dense_bytes']} digest={digest:016x}")
 
 
 if __name__ == "__main__":

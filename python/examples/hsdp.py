@@ -62,8 +62,8 @@ def main():
         accuracy = (model(test_x).argmax(1) == test_y).float().mean().item()
     stats, digest = state.stats(), state.verify()
     if job.rank == 0:
-        print(f"final accuracy={accuracy:.4f} loss={total / steps:.6f} pushed={stats['pushed_bytes']} "
-              f"pulled={stats['pulled_bytes']} dense={stats['dense_bytes']} digest={digest:016x}")
+        print(f"final accuracy={accuracy:.4f} loss={total / steps:.6f} pushed={stats['all_pushed_bytes']} "
+              f"pulled={stats['all_pulled_bytes']} dense={stats['all_dense_bytes']} digest={digest:016x}")
     state.close()
     dist.destroy_process_group()
 

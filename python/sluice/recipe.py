@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ctypes
-from typing import Any, Dict, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, Optional, Sequence, Tuple, Union
 
 from ._abi import sluice_model_attr, sluice_tensor, sluice_tensor_rule
 from ._library import check, lib
@@ -74,6 +74,10 @@ class Recipe:
 
     def __contains__(self, key: str) -> bool:
         return key in self._words
+
+    def keys(self) -> Iterable[str]:
+        """The keys of its words, and the names of methods."""
+        return self._words.keys()
 
     def get(self, key: str, default: Optional[str] = None) -> Optional[str]:
         """The value of a word as it was written, or default where the recipe leaves it out."""

@@ -383,6 +383,27 @@ def rank_means(job, _):
     job.close()
 
 
+def rank_figures(job, _):
+    """Rank 0 owns the only shard, and has figures nevertheless."""
+    params = array.array("f", [1.0] * 100)
+    with job.open(params, "up=topk(0.1) down=topk(0.1)", lr=0.1) as model:
+        first = model.stats()
+        assert first["saved"] is None and first["compression_error"] is None, first
+        model.measure()
+        for _ in range(3):
+            model.push(array.array("f", range(100)))
+            model.pull(params)
+        stats = model.stats()
+        assert bool(stats["pushed_bytes"]) == (job.rank == 1), stats
+        assert stats["all_pushed_bytes"] > 0 and stats["all_dense_bytes"] > 3 * 800, stats
+        assert 0 < stats["saved"] < 1 and 0 < stats["compression_error"] < 1, stats
+        figures = [stats["all_pushed_bytes"], stats["all_dense_bytes"]]
+        assert job.sum(figures) == [2 * value for value in figures], figures
+    job.open(params).close()
+    job.open(params, "memory=none").close()
+    job.close()
+
+
 def rank_pieces(job, _):
     """Parameters, gradients and changes in pieces have the bits of vectors; one rank overflows in one step."""
     recipe = "up=topk(0.4) down=all nonfinite=skip-all"
@@ -528,6 +549,11 @@ def rank_differs(job, _):
 class Ranks(unittest.TestCase):
     def test_means(self):
         ranks.run(2, "rank_means", flags=["-X", "dev"]).all_well()
+
+    def test_figures(self):
+        advised = [said.count("no recipe was given, so each step sends the whole gradient, 0.0 MB")
+                   for _, said in ranks.run(2, "rank_figures", SLUICE_ADVICE="yes").all_well()]
+        self.assertEqual(advised, [1, 0])
 
     def test_pieces(self):
         ranks.run(2, "rank_pieces", flags=["-X", "dev"]).all_well()

@@ -432,6 +432,7 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 	model->schema = schema_of(model);
 	uint64_t need = model_memory(&model->layout, &model->recipe, job->rank);
 	model->stats.memory_bytes = need;
+	model->stats.compression_error = model->stats.compression_error_down = NAN;
 	uint64_t limit = attr->memory_bytes ? attr->memory_bytes : job->settings.memory_bytes;
 	if (limit && need > limit)
 		return fail(SLUICE_ENOMEM,

@@ -20,7 +20,7 @@ static void shard_norms(sluice_model *model, sluice_model_stats *stats)
 	}
 	progress_release(model->job);
 	stats->shard_residual_norm = sqrt(sum);
-	stats->compression_error_down = loss_share(loss);
+	stats->compression_error_down = model->measure.on ? loss_share(loss) : NAN;
 }
 
 int sluice_stats(sluice_model *model, sluice_model_stats *stats)

@@ -25,6 +25,8 @@ SLUICE_API int sluice_measure(sluice_model *model, int on)
 				    (unsigned long long)model->layout.count);
 	}
 	progress_take(model->job); /* shards call this as well */
+	if (!m->on != !on) /* what an earlier step lost is not what the last one did */
+		model->stats.compression_error = NAN;
 	m->on = on != 0;
 	progress_release(model->job);
 	if (!on) {

@@ -5,6 +5,7 @@
 #ifndef RUNTIME_MEASURE_H
 #define RUNTIME_MEASURE_H
 #include "sluice.h"
+#include <math.h>
 
 /* Squared norms of the step under way or of the last one. */
 struct loss {
@@ -18,9 +19,10 @@ struct measure {
 	struct loss up;
 };
 
+/* NaN if nothing was measured, or if there was nothing to lose. */
 static inline double loss_share(struct loss l)
 {
-	return l.all > 0 ? l.lost / l.all : 0;
+	return l.all > 0 ? l.lost / l.all : NAN;
 }
 
 double loss_squares(const float *x, uint64_t n);

@@ -13,7 +13,7 @@ import torch
 from .._vector import F32
 from ..errors import InvalidError
 from ..job import Job
-from ..model import Model
+from ..model import Model, with_totals
 from ..recipe import Recipe
 from ._flat import TYPES, bytes_of, verify, with_update_none
 from ._group import broadcast, default_job
@@ -151,14 +151,16 @@ class Replication:
         return verify(self.group, self._locals())
 
     def stats(self) -> Dict[str, Any]:
-        """steps, the bytes of all modules together, and copied_bytes, which the hooks copied."""
+        """steps, the bytes of all modules together as in Model.stats(), and copied_bytes, which the hooks copied."""
         found: Dict[str, Any] = {"steps": 0, "copied_bytes": self.copied_bytes}
+        keys = [own + key for own in ("", "own_") for key in ("pushed_bytes", "pulled_bytes", "dense_bytes")]
+        found.update(dict.fromkeys(keys, 0))
         for model in self._models():
             stats = model.stats()
             found["steps"] = max(found["steps"], stats["steps"])
-            for key in ("pushed_bytes", "pulled_bytes", "dense_bytes"):
-                found[key] = found.get(key, 0) + stats[key]
-        return found
+            for key in keys:
+                found[key] += stats[key]
+        return with_totals(found)
 
     def close(self) -> None:
         """Closes models and group, collectively, after the same number of steps on all ranks."""
