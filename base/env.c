@@ -101,6 +101,12 @@ const struct env_entry env_table[] = {
 	  "installation was moved; it is refused if users other than root, the user of the process "
 	  "and the owner of the library could have changed it. off loads none.",
 	  FIELD(gpu) },
+	{ "SLUICE_KEY_FILE", ENV_TEXT, "", "a file",
+	  "A file of 32 to 4096 random bytes, the same for all ranks of a job. A rank that lacks "
+	  "it, or has another one, is refused by name when the job begins, also if it knows all "
+	  "that the launcher or the store told the ranks. The file must be a regular file that "
+	  "belongs to the user or to root and has mode 0600.",
+	  FIELD(key_file) },
 	{ "SLUICE_LIBRARY", ENV_TEXT, "", "the file of libsluice.so",
 	  "The library that the Python package loads. Without it the package looks for "
 	  "libsluice.so.0 "

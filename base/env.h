@@ -27,6 +27,7 @@ struct settings {
 	char placement[8];   /* SLUICE_PLACEMENT: "auto" or "no" */
 	char kernels[16];    /* SLUICE_KERNELS: "auto", or the one version of the kernels to use */
 	char gpu[256];       /* SLUICE_GPU: "auto", "off", or the file of the GPU module */
+	char key_file[1024]; /* SLUICE_KEY_FILE, "": there is none */
 	char library[1024];  /* SLUICE_LIBRARY: read by the Python package before this library */
 	int gpu_blocks;      /* SLUICE_GPU_BLOCKS, 0 = as many as are resident */
 	char shards[8];      /* SLUICE_SHARDS: "host" or "device" */

@@ -12,7 +12,7 @@
 #include <sys/random.h>
 
 enum {
-	HASH_BYTES = 32,
+	HASH_BYTES = AUTH_KEY_BYTES,
 	NONCE_TIME_BYTES = 4,
 	NONCE_HASH_BYTES = AUTH_NONCE_BYTES - NONCE_TIME_BYTES
 };
@@ -34,8 +34,8 @@ int auth_random(void *bytes, size_t n)
 	return SLUICE_OK;
 }
 
-static int hash(const uint8_t key[AUTH_KEY_BYTES], const uint8_t *bytes, size_t n,
-		uint8_t out[HASH_BYTES])
+int auth_hmac(const uint8_t key[AUTH_KEY_BYTES], const void *bytes, size_t n,
+	      uint8_t out[HASH_BYTES])
 {
 	unsigned int len = 0;
 
@@ -43,6 +43,11 @@ static int hash(const uint8_t key[AUTH_KEY_BYTES], const uint8_t *bytes, size_t 
 	    len != HASH_BYTES)
 		return fail(SLUICE_ENOSUPP, "the crypto library refuses HMAC-SHA256");
 	return SLUICE_OK;
+}
+
+int auth_equal(const void *a, const void *b, size_t n)
+{
+	return CRYPTO_memcmp(a, b, n) == 0;
 }
 
 int auth_tag(const struct job_secret *secret, enum auth_label label,
@@ -70,7 +75,7 @@ int auth_tag(const struct job_secret *secret, enum auth_label label,
 	memcpy(bytes + NONCES_AT + AUTH_NONCE_BYTES, context->nonce_server, AUTH_NONCE_BYTES);
 	if (n > 0)
 		memcpy(bytes + EXTRA_AT, extra, n);
-	rc = hash(secret->key, bytes, EXTRA_AT + n, whole);
+	rc = auth_hmac(secret->key, bytes, EXTRA_AT + n, whole);
 	if (!rc)
 		memcpy(tag, whole, AUTH_TAG_BYTES);
 	return rc;
@@ -83,7 +88,7 @@ int auth_check(const struct job_secret *secret, enum auth_label label,
 	uint8_t expected[AUTH_TAG_BYTES];
 
 	return auth_tag(secret, label, context, extra, n, expected) == SLUICE_OK &&
-	       CRYPTO_memcmp(tag, expected, AUTH_TAG_BYTES) == 0;
+	       auth_equal(tag, expected, AUTH_TAG_BYTES);
 }
 
 static int nonce_hash(const uint8_t key[AUTH_KEY_BYTES], uint32_t client,
@@ -95,7 +100,7 @@ static int nonce_hash(const uint8_t key[AUTH_KEY_BYTES], uint32_t client,
 	put_le32(bytes, client);
 	put_le64(bytes + 4, made_ms);
 	memcpy(bytes + 12, nonce_client, AUTH_NONCE_BYTES);
-	return hash(key, bytes, sizeof(bytes), out);
+	return auth_hmac(key, bytes, sizeof(bytes), out);
 }
 
 int auth_nonce_make(const uint8_t key[AUTH_KEY_BYTES], uint32_t client,
@@ -125,7 +130,7 @@ int auth_nonce_check(const uint8_t key[AUTH_KEY_BYTES], uint32_t client,
 	if (age > max_age_ms || made_ms > now_ms)
 		return 0;
 	if (nonce_hash(key, client, nonce_client, made_ms, whole) != SLUICE_OK ||
-	    CRYPTO_memcmp(nonce + NONCE_TIME_BYTES, whole, NONCE_HASH_BYTES) != 0)
+	    !auth_equal(nonce + NONCE_TIME_BYTES, whole, NONCE_HASH_BYTES))
 		return 0;
 	*made_ms_out = made_ms;
 	return 1;

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The proof that a peer belongs to the job: HMAC-SHA256 with the job's key, cut to 16 bytes, and
  * the nonce of the accepting side, which that side can recognise without having kept it (no state
- * before the proof, so nothing to exhaust). Called by proof.c and ofi_proof.c. */
+ * before the proof, so nothing to exhaust). Called by proof.c, ofi_proof.c and
+ * runtime/job/key_file.c. */
 #ifndef RDMA_AUTH_H
 #define RDMA_AUTH_H
 #include "rdma/transport.h"
@@ -20,6 +21,12 @@ struct auth_context {
 
 /* 0, or SLUICE_EDEVICE (no random numbers). */
 int auth_random(void *bytes, size_t n);
+
+/* HMAC-SHA256; out may be key. 0, or SLUICE_ENOSUPP (no crypto library has it). */
+int auth_hmac(const uint8_t key[AUTH_KEY_BYTES], const void *bytes, size_t n,
+	      uint8_t out[AUTH_KEY_BYTES]);
+/* 1 if the bytes are equal; takes the same time whatever differs. */
+int auth_equal(const void *a, const void *b, size_t n);
 
 /* The tag over label, job, ranks, nonces, wire version and n <= AUTH_EXTRA_MAX further bytes. 0, or
  * SLUICE_ENOSUPP (the crypto library has no HMAC-SHA256). */

@@ -5,6 +5,7 @@ library_sources += \
 	rdma/mailbox.c rdma/mailbox.h \
 	rdma/mapping.c rdma/mapping.h \
 	rdma/nearness.c rdma/nearness.h \
+	rdma/no_auth.c \
 	rdma/process.c rdma/process.h \
 	rdma/region.c rdma/region.h \
 	rdma/ring.c rdma/ring.h \

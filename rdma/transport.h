@@ -70,8 +70,8 @@ struct transport_config {
 };
 
 /* What both ends of a connection prove to know before a queue pair exists or a key is sent. The
- * bootstrap tells it. The key never leaves memory: it is not in arguments, the environment, logs or
- * checkpoints. */
+ * bootstrap tells it, and SLUICE_KEY_FILE adds to it what the bootstrap does not know. The key
+ * never leaves memory: it is not in arguments, the environment, logs or checkpoints. */
 struct job_secret {
 	uint8_t key[32]; /* rank 0 made it with getrandom(2) */
 	char job[64];    /* "slurm 123.0", part of what is proved */

@@ -24,6 +24,7 @@ library_sources += \
 	runtime/job/heart.c runtime/job/heart.h \
 	runtime/job/job.c runtime/job/job.h \
 	runtime/job/join.c \
+	runtime/job/key_file.c runtime/job/key_file.h \
 	runtime/job/lines.c runtime/job/lines.h \
 	runtime/job/mails.c runtime/job/mails.h \
 	runtime/job/members.c runtime/job/members.h \

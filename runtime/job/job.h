@@ -75,8 +75,9 @@ struct sluice_job {
 
 	struct seat *seat; /* for a simulated rank; NULL in a real job */
 	struct settings settings;
-	struct budget budget; /* all timers, from settings */
-	struct card *cards;   /* size */
+	struct budget budget;      /* all timers, from settings */
+	struct key_file *key_file; /* until all ranks have met; NULL without SLUICE_KEY_FILE */
+	struct card *cards;        /* size */
 	struct transport *transports[JOB_TRANSPORTS];
 	int n_transports;
 	/* Why transports are missing that the user did not ask for by name. */

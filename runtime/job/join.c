@@ -3,6 +3,7 @@
  * and the connections with all peers at once. */
 #include "base/arguments.h"
 #include "job/job.h"
+#include "job/key_file.h"
 #include "job/reach.h"
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -136,12 +137,30 @@ static int make_secret(const sluice_job *job, struct job_secret *secret)
 }
 
 enum { SECRET_BYTES = 32 + 64, REASON_BYTES = ERROR_TEXT_BYTES };
-static const char secret_name[8] = "secret", failed_name[8] = "failed";
+static const char secret_name[8] = "secret", failed_name[8] = "failed", proof_name[8] = "proof";
 
 /* The settings that all ranks must share, as the first word of the payload holds them. */
 static uint32_t terms(const sluice_job *job)
 {
 	return (uint32_t)job->servers | (uint32_t)job->members.elastic << 16;
+}
+
+/* With SLUICE_KEY_FILE, the last entry of the payload proves the rest. */
+static int add_proof(const sluice_job *job, int first, uint8_t payload[CARD_PAYLOAD_BYTES],
+		     size_t *bytes)
+{
+	const struct key_context context = { (uint32_t)job->rank, (uint32_t)job->size,
+					     (uint32_t)first };
+	uint8_t *entry = payload + *bytes;
+	if (!job->key_file)
+		return 0;
+	if (*bytes + 12 + KEY_PROOF_BYTES > CARD_PAYLOAD_BYTES)
+		return fail(SLUICE_EINVAL, "the transports' addresses leave no room for a proof");
+	int rc = key_file_prove(job->key_file, &context, payload, *bytes, entry + 12);
+	memcpy(entry, proof_name, sizeof proof_name);
+	put_le32(entry + 8, KEY_PROOF_BYTES);
+	*bytes += 12 + KEY_PROOF_BYTES;
+	return rc;
 }
 
 /* Writes the card's payload: the terms, then for each transport its name (8 bytes), a length and
@@ -179,7 +198,7 @@ static int write_payload(sluice_job *job, int first, uint8_t payload[CARD_PAYLOA
 		at += 12 + SECRET_BYTES;
 	}
 	*bytes_out = at;
-	return 0;
+	return add_proof(job, first, payload, bytes_out);
 }
 
 static size_t write_reason(const sluice_job *job, const char *reason,
@@ -400,6 +419,37 @@ static int check_cards(sluice_job *job)
 	return 0;
 }
 
+/* Refuses ranks that do not hold the key of this rank's SLUICE_KEY_FILE. */
+static int check_proofs(sluice_job *job, int first)
+{
+	const char *own = job->key_file ? "a key" : "none";
+	for (int r = 0; r < job->size; r++) {
+		const struct card *card = &job->cards[r];
+		const struct key_context context = { (uint32_t)r, (uint32_t)job->size,
+						     (uint32_t)first };
+		size_t bytes = 0;
+		const uint8_t *proof = card_find(card, proof_name, &bytes);
+		if (!proof != !job->key_file)
+			return fail(
+				SLUICE_EPEER,
+				"%s has %s, but %s has %s: set SLUICE_KEY_FILE on all ranks, to "
+				"files of the same bytes, or on none",
+				rank_text(job, r), proof ? "a key" : "no key",
+				rank_text(job, job->rank), own);
+		if (proof && (bytes != KEY_PROOF_BYTES ||
+			      proof + bytes != card->payload + card->payload_bytes ||
+			      !key_file_check(job->key_file, &context, card->payload,
+					      (size_t)(proof - 12 - card->payload), proof)))
+			return fail(
+				SLUICE_EPEER,
+				"%s holds another key than %s, or its card was changed on the "
+				"way: give all ranks the same file by SLUICE_KEY_FILE, and look "
+				"for strangers who can write to where the ranks meet",
+				rank_text(job, r), rank_text(job, job->rank));
+	}
+	return 0;
+}
+
 /* Opens what this rank needs for its card, and writes the card's payload. */
 static int prepare_card(sluice_job *job, uint8_t payload[CARD_PAYLOAD_BYTES], size_t *payload_bytes)
 {
@@ -421,7 +471,7 @@ static int prepare_card(sluice_job *job, uint8_t payload[CARD_PAYLOAD_BYTES], si
 /* Gives this rank's card to all, and takes theirs in place of those that came before. A rank that
  * failed, with rc, exchanges cards as well. Otherwise the others would wait for it until their
  * timeout. */
-static int exchange(sluice_job *job, struct bootstrap *boot, int rc,
+static int exchange(sluice_job *job, struct bootstrap *boot, int rc, int first,
 		    uint8_t payload[CARD_PAYLOAD_BYTES], size_t bytes)
 {
 	char reason[ERROR_TEXT_BYTES];
@@ -438,6 +488,8 @@ static int exchange(sluice_job *job, struct bootstrap *boot, int rc,
 		return fail_quietly(rc, "%s", reason);
 	if (!err)
 		err = check_reasons(job);
+	if (!err)
+		err = check_proofs(job, first);
 	if (!err)
 		err = check_cards(job);
 	if (err && job->cards) /* nobody will take the secret out of it */
@@ -468,7 +520,7 @@ static int meet_again(sluice_job *job, struct bootstrap *boot, struct reach *rea
 	int rc = open_what_is_missing(job, reach);
 	if (!rc)
 		rc = write_payload(job, 0, payload, &bytes);
-	rc = exchange(job, boot, rc, payload, bytes);
+	rc = exchange(job, boot, rc, 0, payload, bytes);
 	if (rc)
 		return rc;
 	reach_fill(reach, job->cards);
@@ -484,10 +536,14 @@ static int meet(sluice_job *job, struct bootstrap *boot, struct reach **reach)
 	size_t bytes = 0;
 	int rc = reach_open(job->size, job->seat != NULL, reach), left = 0;
 	if (!rc)
+		rc = key_file_open(job->settings.key_file, &job->key_file);
+	if (!rc)
 		rc = prepare_card(job, payload, &bytes);
-	rc = exchange(job, boot, rc, payload, bytes);
+	rc = exchange(job, boot, rc, 1, payload, bytes);
 	if (!rc)
 		rc = take_secret(job, &secret);
+	if (!rc && job->key_file)
+		rc = key_file_mix(job->key_file, &secret);
 	if (!rc) { /* all that follows comes out alike on all ranks */
 		reach_fill(*reach, job->cards);
 		rc = check_ways(job, *reach);
@@ -499,6 +555,7 @@ static int meet(sluice_job *job, struct bootstrap *boot, struct reach **reach)
 	if (!rc)
 		rc = left ? left : hand_out_secret(job, &secret);
 	explicit_bzero(&secret, sizeof secret);
+	key_file_close(&job->key_file);
 	return rc;
 }
 

@@ -1,7 +1,8 @@
 # Bootstrap: cards, and the conversation with a launcher, against a fake of PMIx.
-check_PROGRAMS += tests/unit/test_card tests/unit/test_callbacks
+check_PROGRAMS += tests/unit/test_card tests/unit/test_callbacks tests/unit/test_key_file
 tests_unit_test_callbacks_SOURCES = tests/unit/test_callbacks.c
 tests_unit_test_card_SOURCES = tests/unit/test_card.c
+tests_unit_test_key_file_SOURCES = tests/unit/test_key_file.c tests/unit/thinned.h
 
 if HAVE_PMIX
 check_PROGRAMS += tests/unit/test_bootstrap
