@@ -309,6 +309,19 @@ int pmix_supported(void)
 
 static void leave_and_drop(struct pmix_launcher *l);
 
+/* Another library of this process, such as MPI, may call PMIx_Init after our PMIx_Finalize. In
+ * libpmix 3 and 4 the module ds21 cannot start a second time. Init then takes ds12, for which the
+ * server has no data of this job, and finds nothing. Without ds12 it takes the module that asks the
+ * server. libpmix reads the variable only once, at the first Init of a process, so it is set here;
+ * libpmix itself sets others in its Init. */
+static void let_pmix_init_again(void)
+{
+	const char *modules = getenv("PMIX_GDS_MODULE");
+
+	if (modules && strstr(modules, "ds21") && !PMIx_Initialized())
+		setenv("PMIX_MCA_gds", "^ds12", 0);
+}
+
 int pmix_open(int timeout_ms, struct launcher **out)
 {
 	struct pmix_launcher *l;
@@ -324,6 +337,7 @@ int pmix_open(int timeout_ms, struct launcher **out)
 	if (!l)
 		return fail(SLUICE_ENOMEM, "no memory for the launcher's state");
 	name_version(l->name, sizeof(l->name));
+	let_pmix_init_again();
 	err = run_bounded(l, PHASE_INIT, init_body, timeout_ms);
 	if (err == SLUICE_ETIMEDOUT)
 		err = fail(SLUICE_ETIMEDOUT,

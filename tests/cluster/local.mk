@@ -1,5 +1,6 @@
 # Tests under a real Slurm; not part of check, because they need its daemons and minutes.
 EXTRA_DIST += tests/other_version tests/cluster/run tests/cluster/lib.sh \
+	tests/cluster/beside_mpi.c \
 	tests/cluster/test_accounting.sh \
 	tests/cluster/test_accuracy.sh \
 	tests/cluster/test_async.sh \
@@ -11,6 +12,7 @@ EXTRA_DIST += tests/other_version tests/cluster/run tests/cluster/lib.sh \
 	tests/cluster/test_kill.sh \
 	tests/cluster/test_kill_early.sh \
 	tests/cluster/test_methods.sh \
+	tests/cluster/test_mpi.sh \
 	tests/cluster/test_no_pmix.sh \
 	tests/cluster/test_other_user.sh \
 	tests/cluster/test_resume.sh \
