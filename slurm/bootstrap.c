@@ -5,6 +5,7 @@
  * runtime/job/join.c. */
 #include "slurm/bootstrap.h"
 #include "base/error.h"
+#include "base/log.h"
 #include "base/wire_version.h"
 #include "sluice.h"
 #include "slurm/card.h"
@@ -70,6 +71,44 @@ static long step_tasks(void)
 	return tasks >= 0 ? tasks : environment_count("SLURM_NTASKS");
 }
 
+/* Launchers that start several processes set one of these to their number. */
+static const struct {
+	const char *size, *rank, *remedy;
+	int of_allocation; /* a step within it has its number of tasks elsewhere */
+} launchers_of_several[] = {
+	{ "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
+	  "use srun --mpi=pmix, or an mpirun that serves PMIx", 0 },
+	{ "MPI_LOCALNRANKS", "MPI_LOCALRANKID", "use srun --mpi=pmix, or set attr.bootstrap", 0 },
+	{ "MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK",
+	  "use srun --mpi=pmix, or set attr.bootstrap", 0 },
+	{ "WORLD_SIZE", "RANK",
+	  "under torchrun and similar launchers set attr.bootstrap (in Python: call "
+	  "sluice.torch.process_group())",
+	  0 },
+	{ "SLURM_NTASKS", "SLURM_PROCID", "start the program by srun --mpi=pmix", 1 },
+};
+
+/* A program that its user meant to be one of several would train alone without a word. Only the
+ * process that the launcher calls rank 0 warns. */
+static void warn_if_meant_for_several(void)
+{
+	for (size_t i = 0; i < sizeof(launchers_of_several) / sizeof(launchers_of_several[0]);
+	     i++) {
+		const char *variable = launchers_of_several[i].size;
+		const long n = environment_count(variable);
+
+		if (n <= 1 || (launchers_of_several[i].of_allocation && step_tasks() >= 0))
+			continue;
+		if (environment_count(launchers_of_several[i].rank) <= 0)
+			log_line(LOG_WARN, "slurm",
+				 "this process is a job of one rank and exchanges nothing, but "
+				 "%s=%ld: it was started as one of several and found neither PMIx "
+				 "nor a bootstrap; %s, or unset %s if one rank is intended",
+				 variable, n, launchers_of_several[i].remedy, variable);
+		return;
+	}
+}
+
 /* Called if no launcher serves this process. Returns 0 if it is a job of one rank, else
  * SLUICE_EBOOT with the remedy. */
 static int check_alone(void)
@@ -95,27 +134,33 @@ static int check_alone(void)
 			"the launcher started %ld processes with PMI, but not with PMIx, which "
 			"Sluice needs: run `srun --mpi=pmix ...`, or an mpirun that serves PMIx",
 			environment_count("PMI_SIZE"));
+	warn_if_meant_for_several();
 	return 0;
 }
 
 /* ---- opening --------------------------------------------------------------- */
 
-static void name_node(struct bootstrap *b)
+static void set_node(struct bootstrap *b, const char *name)
 {
-	const char *name = b->launcher ? b->launcher->ops->node(b->launcher) : "";
-	char own[256] = "";
 	size_t i;
 
-	if (!*name && getenv("SLURMD_NODENAME"))
-		name = getenv("SLURMD_NODENAME");
-	if (!*name) {
-		if (gethostname(own, sizeof(own) - 1) != 0 || !*own)
-			strcpy(own, "localhost");
-		name = own;
-	}
 	for (i = 0; i + 1 < sizeof(b->node) && name[i]; i++)
 		b->node[i] = isprint((unsigned char)name[i]) ? name[i] : '?';
 	b->node[i] = 0;
+}
+
+/* The node's name for as long as no launcher has given one. */
+static void name_node(struct bootstrap *b)
+{
+	const char *name = getenv("SLURMD_NODENAME");
+	char host[256] = "";
+
+	if (!name || !*name) {
+		if (gethostname(host, sizeof(host) - 1) != 0 || !*host)
+			strcpy(host, "localhost");
+		name = host;
+	}
+	set_node(b, name);
 }
 
 static void name_origin(struct bootstrap *b)
@@ -138,8 +183,9 @@ int bootstrap_open(const sluice_bootstrap *callbacks, int timeout_ms, struct boo
 
 	if (!b)
 		return fail(SLUICE_ENOMEM, "no memory for the bootstrap's state");
+	name_node(b);
 	err = callbacks ? callbacks_open(callbacks, timeout_ms, &b->launcher) :
-			  pmix_open(timeout_ms, &b->launcher);
+			  pmix_open(timeout_ms, b->node, &b->launcher);
 	if (!err && !b->launcher)
 		err = check_alone();
 	if (err) {
@@ -148,7 +194,8 @@ int bootstrap_open(const sluice_bootstrap *callbacks, int timeout_ms, struct boo
 	}
 	b->rank = b->launcher ? b->launcher->ops->rank(b->launcher) : 0;
 	b->size = b->launcher ? b->launcher->ops->size(b->launcher) : 1;
-	name_node(b);
+	if (b->launcher && *b->launcher->ops->node(b->launcher))
+		set_node(b, b->launcher->ops->node(b->launcher));
 	name_origin(b);
 	*out = b;
 	return 0;

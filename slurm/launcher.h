@@ -42,8 +42,9 @@ struct launcher_ops {
 /* Returns 1 if this build supports PMIx, else 0. */
 int pmix_supported(void);
 /* Joins the PMIx launcher that started this process. Returns 0 with *out NULL if none did.
- * SLUICE_EBOOT, SLUICE_ETIMEDOUT or SLUICE_ENOMEM with the message set. */
-int pmix_open(int timeout_ms, struct launcher **out);
+ * SLUICE_EBOOT, SLUICE_ETIMEDOUT or SLUICE_ENOMEM with the message set. Messages name the node as
+ * in `node` unless the launcher gives another name. */
+int pmix_open(int timeout_ms, const char *node, struct launcher **out);
 
 /* Uses the program's callbacks, which are copied. SLUICE_EINVAL or SLUICE_ENOMEM. */
 int callbacks_open(const sluice_bootstrap *callbacks, int timeout_ms, struct launcher **out);

@@ -9,9 +9,10 @@ int pmix_supported(void)
 	return 0;
 }
 
-int pmix_open(int timeout_ms, struct launcher **out)
+int pmix_open(int timeout_ms, const char *node, struct launcher **out)
 {
 	(void)timeout_ms;
+	(void)node;
 	*out = NULL;
 	return 0;
 }

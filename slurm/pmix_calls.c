@@ -56,10 +56,11 @@ struct pmix_launcher {
 	int size;
 	char node[256];
 	char name[64];
-	char *present; /* [size], by PHASE_SEARCH: the launcher has these ranks' cards */
-	int n_answers; /* in PHASE_SEARCH */
-	char *local;   /* "0,1,5": the ranks on this node; NULL if the launcher does not say */
-	int rounds;    /* of exchanges that were begun */
+	char settings[400]; /* PMIX_MCA_* before Init, which sets some itself */
+	char *present;      /* [size], by PHASE_SEARCH: the launcher has these ranks' cards */
+	int n_answers;      /* in PHASE_SEARCH */
+	char *local;        /* "0,1,5": the ranks on this node; NULL if the launcher does not say */
+	int rounds;         /* of exchanges that were begun */
 
 	pmix_value_t **value;      /* [size], by PHASE_COLLECT */
 	int n_values;              /* how many are set */
@@ -215,9 +216,9 @@ static pmix_status_t ask_size_and_node(struct pmix_launcher *l)
 	if (size < 1 || size > MAX_RANKS || l->self.rank >= size)
 		return PMIX_ERR_BAD_PARAM;
 	l->size = (int)size;
-	/* This is optional, because bootstrap.c has other ways to find the node. */
+	/* This is optional, because the caller has other ways to find the node. */
 	if (get_value(l, l->self.rank, PMIX_HOSTNAME, &value) == PMIX_SUCCESS) {
-		if (value->type == PMIX_STRING && value->data.string)
+		if (value->type == PMIX_STRING && value->data.string && *value->data.string)
 			snprintf(l->node, sizeof(l->node), "%s", value->data.string);
 		PMIX_VALUE_RELEASE(value);
 	}
@@ -287,19 +288,35 @@ static void name_version(char *name, size_t bytes)
 	snprintf(name, bytes, "PMIx %.*s", (int)strcspn(digit, ", "), digit);
 }
 
+/* A user's PMIX_MCA_* variables reach this process and not Slurm's daemon, so the two may disagree
+ * for instance about the method of security. Writes "PMIX_MCA_psec=none PMIX_MCA_gds=hash". */
+static void list_pmix_settings(char *text, size_t bytes)
+{
+	static const char prefix[] = "PMIX_MCA_";
+	size_t used = 0;
+
+	*text = '\0';
+	for (char **at = environ; *at && used < bytes; at++)
+		if (!strncmp(*at, prefix, sizeof(prefix) - 1))
+			used += (size_t)snprintf(text + used, bytes - used, "%s%.80s",
+						 used ? " " : "", *at);
+}
+
 static int init_failed(const struct pmix_launcher *l)
 {
 	const char *served = getenv("PMIX_VERSION");
 	pmix_status_t status = l->status[PHASE_INIT];
 
 	return fail(SLUICE_EBOOT,
-		    "%s failed: %s (%d). The environment says that a launcher with PMIx %s started "
-		    "this process (PMIX_NAMESPACE=%s, PMIX_RANK=%s), and this library uses %s: "
+		    "%s failed on node %s: %s (%d). A launcher with PMIx %s started this process "
+		    "(PMIX_NAMESPACE=%s, PMIX_RANK=%s), and this library uses %s: %s%s%s"
 		    "start it by `srun --mpi=pmix` directly, with libpmix of one major version on "
 		    "both sides, or unset PMIX_NAMESPACE to run alone",
-		    l->call, PMIx_Error_string(status), status,
+		    l->call, l->node, PMIx_Error_string(status), status,
 		    served ? served : "of unknown version", getenv("PMIX_NAMESPACE"),
-		    getenv("PMIX_RANK") ? getenv("PMIX_RANK") : "", l->name);
+		    getenv("PMIX_RANK") ? getenv("PMIX_RANK") : "", l->name,
+		    *l->settings ? "unset what the launcher may not have (" : "", l->settings,
+		    *l->settings ? "), " : "");
 }
 
 int pmix_supported(void)
@@ -322,7 +339,7 @@ static void let_pmix_init_again(void)
 		setenv("PMIX_MCA_gds", "^ds12", 0);
 }
 
-int pmix_open(int timeout_ms, struct launcher **out)
+int pmix_open(int timeout_ms, const char *node, struct launcher **out)
 {
 	struct pmix_launcher *l;
 	int err;
@@ -337,6 +354,8 @@ int pmix_open(int timeout_ms, struct launcher **out)
 	if (!l)
 		return fail(SLUICE_ENOMEM, "no memory for the launcher's state");
 	name_version(l->name, sizeof(l->name));
+	snprintf(l->node, sizeof(l->node), "%s", node);
+	list_pmix_settings(l->settings, sizeof(l->settings));
 	let_pmix_init_again();
 	err = run_bounded(l, PHASE_INIT, init_body, timeout_ms);
 	if (err == SLUICE_ETIMEDOUT)
@@ -540,7 +559,8 @@ static int fence_timed_out(struct pmix_launcher *l)
 	return fail(SLUICE_ETIMEDOUT,
 		    "rank %u on node %s waited %.1f s for all %d ranks of the job in "
 		    "sluice_init(), and %s%s: look for a rank that ended or hangs before it (its "
-		    "output; sstat or sacct of this step), or allow more time with "
+		    "output; sstat or sacct of this step) and for a second process under one rank "
+		    "(a script that starts two programs at once), or allow more time with "
 		    "SLUICE_BOOT_TIMEOUT",
 		    l->self.rank, l->node, l->timeout_ms / 1e3, l->size,
 		    *missing ? "these are missing: " : "at least one did not reach it", missing);

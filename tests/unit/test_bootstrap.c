@@ -29,6 +29,12 @@ static void swallow(int level, const char *line, void *context)
 	(void)context;
 }
 
+static void keep_line(int level, const char *line, void *context)
+{
+	(void)level;
+	snprintf(context, 512, "%s", line);
+}
+
 static void sleep_ms(int ms)
 {
 	struct timespec t = { ms / 1000, (long)(ms % 1000) * 1000000 };
@@ -39,9 +45,11 @@ static void sleep_ms(int ms)
 static int setup(void **state)
 {
 	static const char *const unset[] = {
-		"PMIX_NAMESPACE", "PMIX_VERSION",         "PMI_SIZE",     "SLURM_STEP_ID",
-		"SLURM_STEPID",   "SLURM_STEP_NUM_TASKS", "SLURM_NTASKS", "SLURM_PROCID",
-		"SLURM_MPI_TYPE", "SLURMD_NODENAME",      "SLURM_JOB_ID"
+		"PMIX_NAMESPACE",       "PMIX_VERSION", "PMI_SIZE",
+		"SLURM_STEP_ID",        "SLURM_STEPID", "SLURM_STEP_NUM_TASKS",
+		"SLURM_NTASKS",         "SLURM_PROCID", "SLURM_MPI_TYPE",
+		"SLURMD_NODENAME",      "SLURM_JOB_ID", "WORLD_SIZE",
+		"OMPI_COMM_WORLD_SIZE", "RANK",         "OMPI_COMM_WORLD_RANK"
 	};
 	size_t i;
 
@@ -297,7 +305,12 @@ static void open__server_unreachable__fails_EBOOT_with_both_versions(void **stat
 	assert_null(b);
 	assert_non_null(strstr(sluice_last_error(), "3.1.5"));
 	assert_non_null(strstr(sluice_last_error(), "9.8.7"));
+	assert_null(strstr(sluice_last_error(), "unset what"));
 	assert_int_equal(fake_pmix.finalizes, 0);
+	setenv("PMIX_MCA_psec", "none", 1);
+	assert_int_equal(bootstrap_open(NULL, TIMEOUT_MS, &b), SLUICE_EBOOT);
+	unsetenv("PMIX_MCA_psec");
+	assert_non_null(strstr(sluice_last_error(), "launcher may not have (PMIX_MCA_psec=none)"));
 }
 
 static void open__init_hangs__times_out_and_leaves_when_it_ends(void **state)
@@ -325,6 +338,12 @@ static void exchange__fence_never_answers__times_out_and_a_late_answer_is_harmle
 	assert_non_null(strstr(sluice_last_error(), "rank 3 on node n7"));
 	assert_non_null(strstr(sluice_last_error(), "missing: rank 1: "));
 	assert_int_equal(fake_pmix.finalizes, 1);
+	fake_pmix_answer_fence();
+	served(4, 3); /* Slurm 22.05 gives no host name */
+	fake_pmix.fence = FENCE_NEVER;
+	fake_pmix.node = NULL;
+	setenv("SLURMD_NODENAME", "n9", 1);
+	exchange_fails(SHORT_MS, SLUICE_ETIMEDOUT, "rank 3 on node n9");
 	fake_pmix_answer_fence();
 }
 
@@ -538,6 +557,51 @@ static void open__srun_without_pmix__fails_with_the_remedy(void **state)
 	assert_null(b);
 }
 
+/* Nothing serves the process, so it trains alone; its user may have meant otherwise. */
+static void open__alone_under_a_launcher_of_several__warns(void **state)
+{
+	static const char *const several[] = { "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE",
+					       "SLURM_NTASKS" };
+	char line[512];
+	struct bootstrap *b;
+
+	(void)state;
+	fake_pmix_reset(4, 0);
+	log_set_sink(keep_line, line);
+	for (size_t i = 0; i < sizeof(several) / sizeof(several[0]); i++) {
+		char variable[64];
+
+		snprintf(variable, sizeof(variable), "%s=4", several[i]);
+		for (int n = 0; n < 3; n++) {
+			static const char *const values[] = { "4", "1", "x" };
+
+			*line = '\0';
+			setenv(several[i], values[n], 1);
+			b = opened(TIMEOUT_MS);
+			bootstrap_close(&b);
+			assert_int_equal(strstr(line, variable) != NULL, n == 0);
+		}
+		unsetenv(several[i]);
+	}
+	/* Rank 0 speaks for all. */
+	*line = '\0';
+	setenv("WORLD_SIZE", "4", 1);
+	setenv("RANK", "3", 1);
+	b = opened(TIMEOUT_MS);
+	bootstrap_close(&b);
+	assert_string_equal(line, "");
+	unsetenv("WORLD_SIZE");
+	unsetenv("RANK");
+	/* A step of one task within a larger allocation is what its user asked for. */
+	*line = '\0';
+	setenv("SLURM_NTASKS", "4", 1);
+	setenv("SLURM_STEP_ID", "0", 1);
+	setenv("SLURM_STEP_NUM_TASKS", "1", 1);
+	b = opened(TIMEOUT_MS);
+	bootstrap_close(&b);
+	assert_string_equal(line, "");
+}
+
 static void open__allocation_without_a_step__is_a_job_of_one(void **state)
 {
 	static const char *const steps[] = { NULL, "4294967291", "4294967290", "batch" };
@@ -614,6 +678,7 @@ int main(int argc, char **argv)
 		cmocka_unit_test_setup(exchange__other_versions__are_EPEER_naming_both, setup),
 		cmocka_unit_test_setup(open__no_launcher__is_a_job_of_one, setup),
 		cmocka_unit_test_setup(open__srun_without_pmix__fails_with_the_remedy, setup),
+		cmocka_unit_test_setup(open__alone_under_a_launcher_of_several__warns, setup),
 		cmocka_unit_test_setup(open__allocation_without_a_step__is_a_job_of_one, setup),
 		cmocka_unit_test_setup(open__srun_of_one_task_without_pmix__is_a_job_of_one, setup),
 		cmocka_unit_test_setup(open__another_launcher_with_pmi__fails_EBOOT, setup),
