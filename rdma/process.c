@@ -84,6 +84,37 @@ static int fail_to_watch(int rank, pid_t pid, int err)
 	}
 }
 
+/* In another time namespace the same process shows another start time. 0 also where that cannot be
+ * found out. */
+static int in_other_time(pid_t pid)
+{
+	struct stat mine, theirs;
+	char path[48];
+
+	snprintf(path, sizeof(path), "/proc/%d/ns/time", (int)pid);
+	return !stat("/proc/self/ns/time", &mine) && !stat(path, &theirs) &&
+	       mine.st_ino != theirs.st_ino;
+}
+
+/* stat_rc: what read_stat() returned; 0: the start time is another one. */
+static int fail_other(const struct process *process, int rank, int stat_rc)
+{
+	const int pid = (int)process->pid;
+
+	if (stat_rc < 0 && stat_rc != -ENOENT && stat_rc != -ESRCH)
+		return fail(SLUICE_EDEVICE, "cannot read /proc/%d/stat of rank %d: %s", pid, rank,
+			    errno_text(-stat_rc));
+	if (!stat_rc && in_other_time(process->pid))
+		return fail(SLUICE_ENOSUPP,
+			    "rank %d (pid %d) runs in another time namespace of this machine, "
+			    "where clocks differ; start the ranks of a node in one container, or "
+			    "share its time namespace",
+			    rank, pid);
+	return fail(SLUICE_EPEER, "rank %d's process (pid %d) has ended%s", rank, pid,
+		    stat_rc < 0 ? ", or /proc hides it (mount option hidepid)" :
+				  " and its pid belongs to another one now");
+}
+
 int process_watch(const struct process *process, int rank, int *pidfd_out)
 {
 	struct process me;
@@ -109,13 +140,7 @@ int process_watch(const struct process *process, int rank, int *pidfd_out)
 	if (rc < 0 || start != process->start_time) {
 		if (pidfd >= 0)
 			close(pidfd);
-		if (rc < 0 && rc != -ENOENT && rc != -ESRCH)
-			return fail(SLUICE_EDEVICE, "cannot read /proc/%d/stat of rank %d: %s",
-				    (int)process->pid, rank, errno_text(-rc));
-		return fail(SLUICE_EPEER, "rank %d's process (pid %d) has ended%s", rank,
-			    (int)process->pid,
-			    rc < 0 ? ", or /proc hides it (mount option hidepid)" :
-				     " and its pid belongs to another one now");
+		return fail_other(process, rank, rc);
 	}
 	*pidfd_out = pidfd;
 	return SLUICE_OK;

@@ -19,7 +19,8 @@ int process_identify(struct process *out);
 /* A pidfd of the process, readable once it ended; checked to be this very process and not a later
  * one of the same number. -1 where there is no pidfd_open(2) (Linux before 5.3, a sandbox, valgrind
  * before 3.20): then ask process_ended() from time to time. rank is for messages. Errors:
- * SLUICE_EPEER (ended), SLUICE_ENOSUPP (other pid namespace), SLUICE_ENOMEM (descriptors). */
+ * SLUICE_EPEER (ended), SLUICE_ENOSUPP (other pid or time namespace), SLUICE_ENOMEM (descriptors).
+ */
 int process_watch(const struct process *process, int rank, int *pidfd_out);
 
 /* 1 once the process has ended, reaped or not. */

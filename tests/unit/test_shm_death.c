@@ -2,6 +2,7 @@
  * The shm transport when the process at the other end is killed, leaves, or was never there: its
  * last messages come first, it is reported once, sleepers wake, and nobody dies along with it. */
 #include "base/clock.h"
+#include "rdma/process.h"
 #include "rdma/transport.h"
 #include "rdma_pair.h"
 #include "sluice.h"
@@ -10,6 +11,7 @@
 #include <linux/filter.h>
 #include <linux/seccomp.h>
 #include <setjmp.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <string.h>
@@ -334,6 +336,75 @@ static void connect__process_ended_since__is_EPEER(void **state)
 	CHECK(open_files() == files);
 }
 
+static void watch__other_start_time__is_a_later_process(void **state)
+{
+	struct process me;
+	int pidfd = -1;
+
+	(void)state;
+	quiet_log();
+	CHECK(process_identify(&me) == 0);
+	me.start_time++;
+	CHECK(process_watch(&me, 1, &pidfd) == SLUICE_EPEER);
+	CHECK(strstr(sluice_last_error(), "its pid belongs to another one now") != NULL);
+}
+
+/* Starts a process whose clock since boot is 1000 s ahead; *who is how it identifies itself. 0:
+ * that is not permitted here. */
+static int start_in_other_time(struct process *who, pid_t *child, int *hold)
+{
+	int ends[2], held[2];
+
+	CHECK(pipe2(ends, O_CLOEXEC) == 0 && pipe2(held, O_CLOEXEC) == 0);
+	*child = fork();
+	if (*child == 0) {
+		static const char ahead[] = "boottime 1000 0";
+		char end;
+		close(held[1]);
+		if (unshare(CLONE_NEWTIME) && unshare(CLONE_NEWUSER | CLONE_NEWTIME))
+			_exit(0);
+		const int fd = open("/proc/self/timens_offsets", O_WRONLY | O_CLOEXEC);
+		if (fd < 0 || write(fd, ahead, strlen(ahead)) < 0)
+			_exit(0);
+		close(fd);
+		const pid_t other = fork(); /* children are in the new namespace */
+		if (other == 0) {
+			const int told = !process_identify(who) &&
+					 write(ends[1], who, sizeof *who) > 0;
+			_exit(told && read(held[0], &end, 1) < 0); /* when the test is over */
+		}
+		waitpid(other, NULL, 0);
+		_exit(0);
+	}
+	close(ends[1]);
+	close(held[0]);
+	*hold = held[1];
+	const ssize_t got = read(ends[0], who, sizeof *who);
+	close(ends[0]);
+	return got == (ssize_t)sizeof *who;
+}
+
+static void watch__process_in_another_time_namespace__is_not_called_dead(void **state)
+{
+	struct process other;
+	pid_t child;
+	int pidfd = -1, hold, rc = 0, started;
+
+	(void)state;
+	quiet_log();
+	started = start_in_other_time(&other, &child, &hold);
+	if (started)
+		rc = process_watch(&other, 1, &pidfd);
+	close(hold);
+	CHECK(child_status(child) == 0);
+	if (!started) {
+		print_message("skipped: time namespaces are not permitted here\n");
+		skip();
+	}
+	CHECK(rc == SLUICE_ENOSUPP);
+	CHECK(strstr(sluice_last_error(), "runs in another time namespace") != NULL);
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
@@ -344,6 +415,8 @@ int main(void)
 		cmocka_unit_test(notify__receiver_died_asleep__gives_no_SIGPIPE),
 		cmocka_unit_test(peer__ended__its_memory_stays_until_closed),
 		cmocka_unit_test(connect__process_ended_since__is_EPEER),
+		cmocka_unit_test(watch__other_start_time__is_a_later_process),
+		cmocka_unit_test(watch__process_in_another_time_namespace__is_not_called_dead),
 	};
 
 	return cmocka_run_group_tests_name("shm and death", tests, NULL, NULL);
