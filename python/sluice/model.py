@@ -248,7 +248,7 @@ class Model:
         """Writes the whole state below folder, which all ranks see under the same name.
 
         Collective over the workers, between two steps. The checkpoint before stays valid until the
-        new one is complete.
+        new one is complete. Its files have mode 0600.
         """
         check(lib.sluice_checkpoint(self._at(), os.fsencode(folder)))
 

@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 static const char *remedy(int err)
@@ -43,8 +44,12 @@ int durable_open(struct durable *file, const char *path, const char *draft)
 	}
 	memcpy(file->path, path, strlen(path) + 1);
 	file->fd = open(file->temporary, O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC,
-			0666);
-	return file->fd < 0 ? durable_failed("open", file->temporary) : 0;
+			0600);
+	if (file->fd < 0)
+		return durable_failed("open", file->temporary);
+	/* A crash may have left the file with another mode. A file system without modes refuses. */
+	fchmod(file->fd, 0600);
+	return 0;
 }
 
 void durable_abandon(struct durable *file)

@@ -11,6 +11,7 @@
 #include "quiet.h"
 #include "scratch.h"
 #include "sluice.h"
+#include <sys/stat.h>
 
 struct fixture {
 	char dir[SCRATCH_PATH], latest[SCRATCH_PATH + 16];
@@ -98,6 +99,22 @@ static void manifest__replaced_by_the_next(void **state)
 	assert_true(m.step == 7);
 	free(m.sums);
 	assert_int_equal(scratch_count(f->dir).files, 1);
+}
+
+static void manifest__is_for_its_owner_only(void **state)
+{
+	struct fixture *f = *state;
+	char draft[SCRATCH_PATH + 32];
+	const mode_t mask = umask(0);
+	struct stat status;
+
+	snprintf(draft, sizeof draft, "%s.tmp", f->latest);
+	assert_int_equal(scratch_write(draft, "of a crash", 10), 0);
+	assert_int_equal(chmod(draft, 0666), 0);
+	assert_int_equal(checkpoint_manifest_write(f->dir, &f->manifest, NULL, NULL), 0);
+	assert_int_equal(stat(f->latest, &status), 0);
+	assert_int_equal(status.st_mode & 0777, 0600);
+	umask(mask);
 }
 
 static void manifest__missing_is_EIO_naming_the_directory(void **state)
@@ -358,6 +375,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		CASE(manifest__round_trip),
 		CASE(manifest__replaced_by_the_next),
+		CASE(manifest__is_for_its_owner_only),
 		CASE(manifest__missing_is_EIO_naming_the_directory),
 		CASE(manifest__every_truncation_is_refused),
 		CASE(manifest__every_flipped_byte_is_refused),

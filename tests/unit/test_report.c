@@ -6,6 +6,7 @@
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 #include <cmocka.h>
 
@@ -90,11 +91,36 @@ static void report_epoch__two_ranks__says_what_crossed_between_them(void **state
 	assert_non_null(strstr(text, "so far up 12.3 kB down 12.3 kB (dense 24.6 kB); "));
 }
 
+static void metrics_open__a_new_file_is_for_its_owner_only(void **state)
+{
+	const mode_t mask = umask(0);
+	struct complaint complaint;
+	struct metrics metrics;
+	struct stat status;
+	char path[] = "/tmp/sluice-metrics.XXXXXX";
+
+	(void)state;
+	close(mkstemp(path));
+	for (int append = 0; append < 2; append++) {
+		assert_int_equal(unlink(path), 0);
+		assert_int_equal(metrics_open(&metrics, path, append, &complaint), 0);
+		assert_int_equal(fclose(metrics.file), 0);
+		assert_int_equal(stat(path, &status), 0);
+		assert_int_equal(status.st_mode & 0777, 0600);
+	}
+	umask(mask);
+	assert_int_equal(unlink(path), 0);
+	assert_int_equal(metrics_open(&metrics, "/nowhere/metrics", 0, &complaint), -1);
+	assert_string_equal(complaint.text, "cannot write metrics to /nowhere/metrics: No such "
+					    "file or directory");
+}
+
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(report_epoch__job_of_one__says_what_passes_within_the_rank),
 		cmocka_unit_test(report_epoch__two_ranks__says_what_crossed_between_them),
+		cmocka_unit_test(metrics_open__a_new_file_is_for_its_owner_only),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,9 +4,11 @@
 #include "tools/train/metrics.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <math.h>
 #include <stddef.h>
 #include <string.h>
+#include <unistd.h>
 
 int traffic_own(sluice_model *model, struct traffic *own)
 {
@@ -52,9 +54,16 @@ int carried_own(sluice_job *job, struct carried *own)
 int metrics_open(struct metrics *metrics, const char *path, int append, struct complaint *complaint)
 {
 	metrics->path = path;
-	metrics->file = fopen(path, append ? "ae" : "we");
-	if (!metrics->file)
-		return complain(complaint, "cannot write metrics to %s: %s", path, strerror(errno));
+	/* A new file is for its owner only. */
+	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (append ? O_APPEND : O_TRUNC), 0600);
+
+	metrics->file = fd < 0 ? NULL : fdopen(fd, append ? "a" : "w");
+	if (!metrics->file) {
+		complain(complaint, "cannot write metrics to %s: %s", path, strerror(errno));
+		if (fd >= 0)
+			close(fd);
+		return -1;
+	}
 	return 0;
 }
 
