@@ -8,8 +8,12 @@ from __future__ import annotations
 
 import ctypes
 import os
+import re
+import secrets
+import stat
 import time
-from typing import Any, List, Union
+from typing import Any, Dict, List, Optional, Set, Union
+from urllib.parse import quote
 
 from . import _abi
 
@@ -32,34 +36,190 @@ class Bootstrap:
         """Waits until the key was put, at most timeout seconds. TimeoutError: it was not."""
         raise NotImplementedError
 
+    def end(self, joined: bool) -> None:
+        """Ends the exchange of one job. joined: all ranks have got all values, which can be removed.
+
+        Otherwise other ranks may still need the values, to learn why this rank failed.
+        """
+
+
+_TOKEN_BYTES = 16
+_RUN, _HELLO, _VALUE = "sluice-run", "sluice-hello.", "sluice-value."
+_POLL_S, _POLL_MOST_S = 0.002, 0.05
+
 
 class Folder(Bootstrap):
-    """The ranks meet in a folder that all of them see, and that is empty before: a file for each key."""
+    """The ranks meet in a folder that all of them see.
+
+    The folder belongs to the user of the job, and others cannot write to it. One job at a time meets
+    there; what an earlier job left is not read. The files are readable for their owner only, because one
+    of them holds the key of the job, and they are removed when all ranks have joined.
+    """
+
+    # Each job has a random run number, which is part of the name of every value. Rank 0 makes it. The
+    # other ranks each write a random token (_HELLO + rank), and rank 0 writes the run number and the
+    # tokens that it has read (_RUN). A rank takes the run number from a file that holds its token: no
+    # file of an earlier job does. Rank 0 reads the tokens as long as it waits for a value, because those
+    # that it read at first may have been of an earlier job.
 
     def __init__(self, folder: Union[str, "os.PathLike[str]"], rank: int, ranks: int,
                  node: str = "") -> None:
         super().__init__(rank, ranks, node)
         self._folder = os.fspath(folder)
+        self._at: Optional[int] = None  # the folder's descriptor, from the first put or get to the end
+        self._forget()
 
-    def _path(self, key: str) -> str:
-        return os.path.join(self._folder, key.replace("/", "_"))
+    def _forget(self) -> None:
+        self._run = b""
+        self._token = secrets.token_bytes(_TOKEN_BYTES)
+        self._answered: Set[bytes] = set()
+        self._unwritten: Dict[str, bytes] = {}  # values that wait for the run number
+        self._written: List[str] = []  # names of files
+
+    # ---- files ----------------------------------------------------------------------------------
+
+    def _open(self) -> None:
+        if self._at is not None:
+            return
+        at = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        status = os.fstat(at)
+        if status.st_uid != os.geteuid():
+            why = f"belongs to user {status.st_uid}, and this process to user {os.geteuid()}"
+        elif status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            why = f"can be written by others (mode {stat.S_IMODE(status.st_mode):04o})"
+        else:
+            self._at = at
+            return
+        os.close(at)
+        raise PermissionError(f"rank {self.rank} refuses the folder {self._folder}, which {why}: give a folder that "
+                              "belongs to the user of the job, with mode 0700")
+
+    def _create(self, name: str, data: bytes) -> None:
+        """Writes a new file. Readers that meet it too early see from its length that it is not complete."""
+        file = os.open(name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600,
+                       dir_fd=self._at)
+        with open(file, "wb") as stream:
+            stream.write(len(data).to_bytes(8, "little") + data)
+
+    def _replace(self, name: str, data: bytes) -> None:
+        part = f"sluice-part.{secrets.token_hex(_TOKEN_BYTES)}"
+        self._create(part, data)
+        os.rename(part, name, src_dir_fd=self._at, dst_dir_fd=self._at)
+        if name not in self._written:
+            self._written.append(name)
+
+    def _read(self, name: str) -> Optional[bytes]:
+        """What the file holds. None: there is no such file yet, or it is not complete."""
+        try:
+            file = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC, dir_fd=self._at)
+        except FileNotFoundError:
+            return None
+        except OSError as error:
+            raise PermissionError(f"rank {self.rank} cannot read {os.path.join(self._folder, name)} "
+                                  f"({error.strerror}): give the ranks an empty folder") from None
+        with open(file, "rb") as stream:
+            status = os.fstat(file)
+            if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
+                raise PermissionError(f"{os.path.join(self._folder, name)} is no file of this user: give the "
+                                      "ranks an empty folder")
+            data = stream.read()
+        return data[8:] if len(data) >= 8 and int.from_bytes(data[:8], "little") == len(data) - 8 else None
+
+    def _remove(self, name: str) -> None:
+        try:
+            os.unlink(name, dir_fd=self._at)
+        except FileNotFoundError:
+            pass
+
+    # ---- the run number -------------------------------------------------------------------------
+
+    def _begin(self) -> None:
+        """Rank 0 makes the run number; the others ask for it."""
+        self._open()
+        if self.rank != 0:
+            self._replace(f"{_HELLO}{self.rank}", self._token)
+            return
+        for name in os.listdir(self._at):
+            if name.startswith(_VALUE):  # of an earlier job: those of this one need the run number
+                self._remove(name)
+        self._run = secrets.token_bytes(_TOKEN_BYTES)
+        self._replace(_RUN, self._run)
+
+    def _meet(self) -> None:
+        """Rank 0 answers the ranks that ask for the run number; the others look for the answer."""
+        answer = self._read(_RUN)
+        if self.rank != 0:
+            if self._read(f"{_HELLO}{self.rank}") != self._token:
+                raise self._rival()
+            tokens = answer or b""
+            if self._token in (tokens[at:at + _TOKEN_BYTES] for at in range(_TOKEN_BYTES, len(tokens), _TOKEN_BYTES)):
+                self._run = tokens[:_TOKEN_BYTES]
+            return
+        if answer is None or answer[:_TOKEN_BYTES] != self._run:
+            raise self._rival()
+        asked = {self._read(name) for name in os.listdir(self._at)
+                 if re.fullmatch(re.escape(_HELLO) + "[0-9]+", name)}
+        tokens = {token for token in asked if token is not None and len(token) == _TOKEN_BYTES}
+        if tokens - self._answered:
+            self._answered |= tokens
+            self._replace(_RUN, self._run + b"".join(sorted(tokens)))
+
+    def _rival(self) -> RuntimeError:
+        return RuntimeError(f"another process meets in {self._folder} as rank {self.rank}: give every process of a "
+                            "job its own rank, and every job that starts at the same time its own folder")
+
+    # ---- values ---------------------------------------------------------------------------------
+
+    def _name(self, key: str) -> str:
+        return f"{_VALUE}{self._run.hex()}.{quote(key, safe='')}"
+
+    def _write_values(self) -> None:
+        for key, value in self._unwritten.items():
+            try:
+                self._create(self._name(key), value)
+            except FileExistsError:
+                raise self._rival() from None
+            self._written.append(self._name(key))
+        self._unwritten.clear()
 
     def put(self, key: str, value: bytes) -> None:
-        path = self._path(key)
-        with open(f"{path}.{self.rank}.part", "wb") as file:
-            file.write(value)
-        os.rename(f"{path}.{self.rank}.part", path)
+        if self._at is None:
+            self._begin()
+        self._unwritten[key] = bytes(value)
+        if self._run:
+            self._write_values()
 
     def get(self, key: str, timeout: float) -> bytes:
-        end = time.monotonic() + timeout
+        if self._at is None:
+            self._begin()
+        end, pause = time.monotonic() + timeout, _POLL_S
         while True:
-            try:
-                with open(self._path(key), "rb") as file:
-                    return file.read()
-            except FileNotFoundError:
-                if time.monotonic() >= end:
-                    raise TimeoutError(f"no {self._path(key)}") from None
-                time.sleep(0.005)
+            if key in self._unwritten:
+                return self._unwritten[key]
+            if self.rank == 0 or not self._run:
+                self._meet()
+            if self._run:
+                self._write_values()
+                found = self._read(self._name(key))
+                if found is not None:
+                    return found
+            if time.monotonic() >= end:
+                raise TimeoutError(f"no {key} in {self._folder}" if self._run else
+                                   f"rank 0 of this job is not in {self._folder}")
+            time.sleep(pause)
+            pause = min(pause * 1.5, _POLL_MOST_S)
+
+    def end(self, joined: bool) -> None:
+        if self._at is None:
+            return
+        try:
+            if joined:
+                for name in self._written:
+                    self._remove(name)
+        finally:
+            os.close(self._at)
+            self._at = None
+            self._forget()
 
 
 class Callbacks:
@@ -80,6 +240,12 @@ class Callbacks:
         _jobs += 1
         self.struct.put = _abi.put_function(self._put)
         self.struct.get = _abi.get_function(self._get)
+
+    def end(self, joined: bool) -> None:
+        """sluice_init() has returned."""
+        end = getattr(self._bootstrap, "end", None)
+        if end is not None:
+            end(joined)
 
     def _put(self, _: Any, key: bytes, value: int, size: int) -> int:
         try:

@@ -48,10 +48,13 @@ class Job:
             callbacks = Callbacks(bootstrap)
             attr.bootstrap = ctypes.pointer(callbacks.struct)
         code = lib.sluice_init(ctypes.byref(attr), ctypes.byref(handle))
+        if code >= 0:
+            self._handle = handle
+            _open_jobs.add(self)
+        if callbacks is not None:
+            callbacks.end(code >= 0)
         if code < 0:
             raise failure(code) from (callbacks.errors[0] if callbacks and callbacks.errors else None)
-        self._handle = handle
-        _open_jobs.add(self)
 
     def _begin(self) -> None:
         self._handle: Optional[ctypes.c_void_p] = None

@@ -2,7 +2,8 @@
 """Jobs of several processes without a launcher, for the tests: they meet in a folder.
 
 A test calls run(N, "name", ...) with the name of a function of its own file, which is called in each
-rank as function(job, folder, ...) and ends in time or is killed. "node R" names the ranks' nodes.
+rank as function(job, folder, ...) and ends in time or is killed. "node R" names the ranks' nodes. Where
+the file has a class Meeting, the ranks meet by it in place of sluice.Folder.
 """
 import importlib
 import os
@@ -29,7 +30,7 @@ def run(ranks, function, *arguments, flags=(), **environment):
     """Runs a function of the calling test on so many ranks; returns Results."""
     test = os.path.abspath(sys.modules["__main__"].__file__)
     with tempfile.TemporaryDirectory(prefix="sluice-ranks-") as folder:
-        os.mkdir(os.path.join(folder, "meet"))
+        os.mkdir(os.path.join(folder, "meet"), 0o700)
         processes = []
         for rank in range(ranks):
             said = open(os.path.join(folder, f"said.{rank}"), "w+", encoding="utf-8")
@@ -58,8 +59,8 @@ def main(test, function, folder, rank, ranks, *arguments):
 
     sys.path.insert(0, os.path.dirname(test))
     module = importlib.import_module(os.path.basename(test)[:-3])
-    job = sluice.Job(bootstrap=sluice.Folder(os.path.join(folder, "meet"), int(rank), int(ranks),
-                                             f"n{rank}"))
+    meeting = getattr(module, "Meeting", sluice.Folder)
+    job = sluice.Job(bootstrap=meeting(os.path.join(folder, "meet"), int(rank), int(ranks), f"n{rank}"))
     getattr(module, function)(job, folder, *arguments)
 
 

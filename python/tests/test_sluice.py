@@ -546,6 +546,144 @@ def rank_differs(job, _):
     job.open(floats(*range(2 + job.rank)), "up=all down=all")
 
 
+class Meeting(sluice.Folder):
+    """Knows the key of the job, which is in the card of rank 0, and which files others could read."""
+
+    key, open_to_others = b"", set()
+
+    def _look(self, value):
+        at = value.find(b"secret\0\0")
+        if at >= 0:
+            Meeting.key = value[at + 12:at + 44]
+        for name in os.listdir(self._folder):
+            try:
+                if os.lstat(os.path.join(self._folder, name)).st_mode & 0o077:
+                    self.open_to_others.add(name)
+            except FileNotFoundError:
+                pass
+        return value
+
+    def put(self, key, value):
+        super().put(key, value)
+        self._look(value)
+
+    def get(self, key, timeout):
+        return self._look(super().get(key, timeout))
+
+
+def rank_leaves_no_key(job, folder):
+    """No file that the job writes, nor the memory that its ranks share, has the key of the job."""
+    assert len(Meeting.key) == 32 and not Meeting.open_to_others, Meeting.open_to_others
+    job.barrier()
+    assert not os.listdir(os.path.join(folder, "meet")), os.listdir(os.path.join(folder, "meet"))
+    checkpoint, params = os.path.join(folder, "checkpoint"), floats(*range(1000))
+    with job.open(params, "up=topk(0.1) down=topk(0.1)", lr=0.1) as model:
+        for _ in range(3):
+            model.push(params)
+            model.pull(params)
+        model.checkpoint(checkpoint)
+        with open(os.path.join(folder, f"state{job.rank}"), "wb") as file:
+            file.write(model.state_save())
+        job.explain()
+        sys.stderr.flush()
+        job.barrier()
+        looked_at = 0
+        for top, _, names in [*os.walk(folder), *os.walk("/dev/shm")]:
+            for name in names:
+                path = os.path.join(top, name)
+                try:
+                    with open(path, "rb") as file:
+                        data = file.read()
+                except OSError:
+                    assert not path.startswith(folder), path
+                    continue  # of somebody else
+                for key in (Meeting.key, Meeting.key.hex().encode(), Meeting.key.hex().upper().encode()):
+                    assert key not in data, f"{path} has the key of the job"
+                looked_at += path.startswith(folder)
+                if path.startswith(checkpoint):
+                    assert os.stat(path).st_mode & 0o777 == 0o600, f"{path}: {os.stat(path).st_mode:o}"
+        assert looked_at >= 7, looked_at  # logs, states and a checkpoint of several files
+        job.barrier()
+    job.close()
+
+
+class Folders(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory(prefix="sluice-folder-")
+        self.addCleanup(folder.cleanup)
+        self.folder = folder.name
+
+    def start(self, rank, ranks=2, **environment):
+        """A process that joins a job in the folder, and says the sum of what the ranks gave."""
+        code = ("import sys, sluice\n"
+                "with sluice.Job(bootstrap=sluice.Folder(sys.argv[1], int(sys.argv[2]), int(sys.argv[3]))) as job:\n"
+                "    print(job.sum([1 + job.rank]))\n")
+        process = subprocess.Popen([sys.executable, "-c", code, self.folder, str(rank), str(ranks)], text=True,
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                   env=dict(os.environ, **environment))
+        self.addCleanup(process.stdout.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        return process
+
+    def join(self, *processes):
+        for process in processes:
+            self.assertEqual((process.communicate(timeout=120)[0], process.returncode), ("[3.0]\n", 0))
+
+    def refused(self, why):
+        process = self.start(0, SLUICE_BOOT_TIMEOUT="300ms")
+        self.assertRegex(process.communicate(timeout=120)[0], why)
+        self.assertEqual(process.returncode, 1)
+
+    def test_no_file_of_a_job_has_its_key(self):
+        ranks.run(2, "rank_leaves_no_key", SLUICE_LOG="debug").all_well()
+
+    def test_files_of_an_earlier_job_are_not_met(self):
+        self.refused("TimeoutError: .*rank 1")
+        self.assertTrue(os.listdir(self.folder))  # rank 0's, of a job that did not begin
+        for late in (0, 1):
+            early = self.start(1 - late)
+            time.sleep(0.5)  # it finds no other files than those of the earlier job
+            self.join(early, self.start(late))
+            self.assertEqual(os.listdir(self.folder), [])
+
+    def test_without_rank_0(self):
+        said = self.start(1, 3, SLUICE_BOOT_TIMEOUT="300ms").communicate(timeout=120)[0]
+        self.assertRegex(said, f"TimeoutError: rank 0 of this job is not in {self.folder}")
+        self.assertRegex(said, "WaitTimeoutError: .*missing: rank 0")
+
+    def test_symbolic_links_are_not_followed(self):
+        victim = os.path.join(self.folder, "victim")
+        with open(victim, "w", encoding="ascii") as file:
+            file.write("precious")
+        for name in ("sluice0.card.0", "sluice0.card.0.0.part", "sluice0.card.1.1.part"):
+            os.symlink(victim, os.path.join(self.folder, name))
+        self.join(self.start(0), self.start(1))
+        os.symlink(victim, os.path.join(self.folder, "sluice-hello.1"))
+        self.refused("PermissionError: rank 0 cannot read .*sluice-hello.1")
+        with open(victim, encoding="ascii") as file:
+            self.assertEqual(file.read(), "precious")
+
+    def test_others_can_write_to_the_folder(self):
+        os.chmod(self.folder, 0o770)
+        self.refused(r"PermissionError: rank 0 refuses the folder .* can be written by others \(mode 0770\)")
+
+    @unittest.skipIf(os.geteuid(), "only root can make a folder of another user")
+    def test_folder_of_another_user(self):
+        os.chown(self.folder, 65534, -1)
+        self.refused("PermissionError: rank 0 refuses the folder .* belongs to user 65534")
+
+    def test_two_processes_of_one_rank(self):
+        rivals = [self.start(1), self.start(1)]
+        end = time.monotonic() + 60
+        while all(process.poll() is None for process in rivals) and time.monotonic() < end:
+            time.sleep(0.01)
+        loser, winner = sorted(rivals, key=lambda process: process.poll() is None)
+        self.assertIn(f"RuntimeError: another process meets in {self.folder} as rank 1",
+                      loser.communicate(timeout=120)[0])
+        self.join(self.start(0), winner)
+
+
 class Ranks(unittest.TestCase):
     def test_means(self):
         ranks.run(2, "rank_means", flags=["-X", "dev"]).all_well()
