@@ -4,8 +4,10 @@
 python/tests/abi.sh compares each of them with the header.
 """
 import ctypes
+import operator
 from ctypes import (POINTER, Structure, c_char_p, c_double, c_float, c_int, c_size_t, c_uint,
                     c_uint32, c_uint64, c_void_p)
+from typing import Any
 
 CONSTANTS = {
     "SLUICE_OK": 0,
@@ -32,6 +34,43 @@ CONSTANTS = {
 }
 
 
+# What ctypes would cut in silence: integers, to as many bits as the C type has, and texts, at the
+# first character 0.
+_LIMITS = {kind: (-2**(bits - 1), 2**(bits - 1) - 1) if kind(-1).value < 0 else (0, 2**bits - 1)
+           for kind in (c_int, c_uint, c_size_t, c_uint32, c_uint64)
+           for bits in (8 * ctypes.sizeof(kind),)}
+_ADDRESSES = (0, 2**(8 * ctypes.sizeof(c_void_p)) - 1)
+
+
+def checked(what: str, kind: Any, value: Any) -> Any:
+    """The value, if C can have all of it. ValueError, TypeError: it cannot; what names it."""
+    if kind is c_char_p:
+        if isinstance(value, bytes) and b"\0" in value:
+            raise ValueError(f"{what} has a character 0 at position {value.index(0)}: a text for C ends there, so "
+                             "leave it out")
+        return value
+    limits = _ADDRESSES if kind is c_void_p and isinstance(value, int) else _LIMITS.get(kind)
+    if limits is None or isinstance(value, ctypes._SimpleCData):
+        return value
+    try:
+        number = operator.index(value)
+    except TypeError:
+        raise TypeError(f"{what} is {value!r}: needed is a whole number") from None
+    if not limits[0] <= number <= limits[1]:
+        raise ValueError(f"{what} is {number}: needed is a whole number from {limits[0]} to {limits[1]}")
+    return number
+
+
+class _Struct(Structure):
+    """A struct whose members are checked when they are set."""
+
+    def __init_subclass__(cls) -> None:
+        cls._kinds = {field[0]: field[1] for field in cls._fields_}
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        super().__setattr__(name, checked(f"{name} of {type(self).__name__}", self._kinds.get(name), value))
+
+
 # Callbacks take a value's address as an integer.
 put_function = ctypes.CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p, c_size_t)
 get_function = ctypes.CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p, c_size_t, POINTER(c_size_t),
@@ -39,7 +78,7 @@ get_function = ctypes.CFUNCTYPE(c_int, c_void_p, c_char_p, c_void_p, c_size_t, P
 fence_function = ctypes.CFUNCTYPE(c_int, c_void_p, c_int)
 
 
-class sluice_bootstrap(Structure):
+class sluice_bootstrap(_Struct):
     _fields_ = [
         ("size", c_size_t),
         ("rank", c_int),
@@ -53,7 +92,7 @@ class sluice_bootstrap(Structure):
     ]
 
 
-class sluice_job_attr(Structure):
+class sluice_job_attr(_Struct):
     _fields_ = [
         ("size", c_size_t),
         ("servers", c_int),
@@ -65,19 +104,19 @@ class sluice_job_attr(Structure):
     ]
 
 
-class sluice_tensor(Structure):
+class sluice_tensor(_Struct):
     _fields_ = [("name", c_char_p), ("count", c_uint64)]
 
 
-class sluice_tensor_rule(Structure):
+class sluice_tensor_rule(_Struct):
     _fields_ = [("lr", c_float), ("decay", c_float)]
 
 
-class sluice_segment(Structure):
+class sluice_segment(Structure):  # of vectors that were checked; there are many in every step
     _fields_ = [("data", c_void_p), ("count", c_uint64), ("type", c_int), ("scale", c_float)]
 
 
-class sluice_model_attr(Structure):
+class sluice_model_attr(_Struct):
     _fields_ = [
         ("size", c_size_t),
         ("count", c_uint64),
@@ -99,7 +138,7 @@ class sluice_model_attr(Structure):
     ]
 
 
-class sluice_model_stats(Structure):
+class sluice_model_stats(_Struct):
     _fields_ = [
         ("size", c_size_t),
         ("steps", c_uint64),
@@ -137,7 +176,7 @@ class sluice_model_stats(Structure):
     ]
 
 
-class sluice_transport_stats(Structure):
+class sluice_transport_stats(_Struct):
     _fields_ = [
         ("size", c_size_t),
         ("name", c_char_p),
@@ -212,9 +251,39 @@ PROTOTYPES = {
 }
 
 
+# What the arguments of a function are called in Python, for messages.
+_ARGUMENTS = {
+    "sluice_split": ("job", "color", "key"),
+    "sluice_node": ("job", "rank"),
+    "sluice_broadcast": ("job", "data", "bytes", "root"),
+    "sluice_plan": ("attr", "workers", "servers"),
+    "sluice_push_range": ("model", "grad", "begin", "count"),
+    "sluice_pull_range": ("model", "begin", "count"),
+    "sluice_raise": ("model", "flags"),
+    "sluice_checkpoint": ("model", "folder"),
+    "sluice_restore": ("model", "folder"),
+}
+
+
+def _checking(name: str, function: Any, kinds: Any) -> Any:
+    """The function, or one that checks its integers and texts before."""
+    names = _ARGUMENTS.get(name, ())
+    checks = [(at, names[at] if at < len(names) else f"argument {at + 1} of {name}", kind)
+              for at, kind in enumerate(kinds) if kind in _LIMITS or kind is c_char_p]
+
+    def call(*values: Any) -> Any:
+        found = list(values)
+        for at, what, kind in checks:
+            found[at] = checked(what, kind, found[at])
+        return function(*found)
+
+    return call if checks else function
+
+
 def declare(library: ctypes.CDLL) -> None:
     """Gives each function of the library its prototype. AttributeError: the library lacks one."""
     for name, (result, arguments) in PROTOTYPES.items():
         function = getattr(library, name)
         function.restype = result
         function.argtypes = arguments
+        setattr(library, name, _checking(name, function, arguments))

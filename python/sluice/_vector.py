@@ -70,6 +70,8 @@ def _of_torch(tensor: Any, what: str) -> Vector:
     if kind is None:
         raise TypeError(f"{what} is a tensor of {tensor.dtype}: needed is float32, float16 or bfloat16, "
                         "or float8_e4m3fn or float8_e5m2 of a gradient")
+    if getattr(tensor, "is_neg", bool)():  # its memory has the other sign
+        raise ValueError(f"{what} is a tensor with the negative bit: pass what its resolve_neg() returns")
     if not tensor.is_contiguous():
         raise ValueError(f"{what} is a tensor with gaps: pass a contiguous one")
     if tensor.device.type not in ("cpu", "cuda"):

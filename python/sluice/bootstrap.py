@@ -257,13 +257,15 @@ class Callbacks:
 
     def _get(self, _: Any, key: bytes, value: int, room: int, size: Any, timeout_ms: int) -> int:
         try:
-            found = self._bootstrap.get(key.decode(), timeout_ms / 1000)
-        except TimeoutError:
-            return _ETIMEDOUT
+            given = self._bootstrap.get(key.decode(), timeout_ms / 1000)
+            if not isinstance(given, (bytes, bytearray, memoryview)):
+                raise TypeError(f"{type(self._bootstrap).__name__}.get() returned {type(given).__name__} for "
+                                f"{key.decode()}: needed are bytes")
+            found = bytes(given)
+            size[0] = len(found)
+            if len(found) <= room:
+                ctypes.memmove(value, found, len(found))
         except BaseException as error:  # pylint: disable=broad-except
             self.errors.append(error)
-            return _REFUSED
-        size[0] = len(found)
-        if len(found) <= room:
-            ctypes.memmove(value, found, len(found))
+            return _ETIMEDOUT if isinstance(error, TimeoutError) else _REFUSED
         return 0

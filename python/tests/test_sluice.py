@@ -607,6 +607,79 @@ def rank_leaves_no_key(job, folder):
     job.close()
 
 
+class Arguments(unittest.TestCase):
+    """What a C function could take only in part is refused, with the argument's name."""
+
+    def setUp(self):
+        self.job = sluice.Job()
+        self.addCleanup(self.job.close)
+        self.params = floats(1, 2, 3)
+        self.model = self.job.open(self.params, "up=all down=all", lr=0.5)
+
+    def refused(self, why, call, *arguments, **named):
+        with self.assertRaisesRegex(ValueError, why):
+            call(*arguments, **named)
+
+    def test_integers(self):
+        job, model, params = self.job, self.model, self.params
+        for number in (2**31, 2**32, 2**40, -2**31 - 1):
+            self.refused(f"color is {number}: needed is a whole number from -2147483648 to 2147483647",
+                         job.split, number)
+            self.refused("key is ", job.split, 0, number)
+            self.refused("root is ", job.broadcast, b"x", number)
+            self.refused("rank is ", job.node, number)
+            self.refused("workers is ", sluice.Recipe("up=all").plan, 10, number)
+            self.refused("servers of sluice_job_attr is ", sluice.Job, servers=number)
+        for number in (-1, 2**32, 2**40):
+            self.refused(f"flags is {number}: needed is a whole number from 0 to 4294967295", model.raise_flags, number)
+            self.refused("shards of sluice_model_attr is ", job.open, params, shards=number)
+        for number in (-1, 2**64):
+            self.refused("steps_per_epoch of sluice_model_attr is ", job.open, params, steps_per_epoch=number)
+            self.refused("memory_bytes of sluice_model_attr is ", job.open, params, memory_bytes=number)
+            self.refused("stream of sluice_model_attr is ", job.open, params, stream=number)
+            self.refused("count of sluice_model_attr is ", job.open, None, count=number)
+            self.refused("count of sluice_tensor is ", job.open, params, tensors=[("a", number)])
+            self.refused("begin is ", model.push_range, params, number, 3)
+            self.refused("begin is ", model.pull_range, number, 3)
+            self.refused("count is ", model.pull_range, 0, number)
+        for wrong in ("1", 1.0, None):
+            with self.assertRaisesRegex(TypeError, f"color is {wrong!r}: needed is a whole number"):
+                job.split(wrong)
+        self.assertEqual((model.raised, job.split(True).size), (0, 1))
+
+    def test_texts(self):
+        job, model, params = self.job, self.model, self.params
+        with tempfile.TemporaryDirectory(prefix="sluice-texts-") as folder:
+            for call, more in ((model.checkpoint, ()), (model.restore, (params,))):
+                self.refused("folder has a character 0", call, folder + "/a\0b", *more)
+            self.assertEqual(os.listdir(folder), [])
+        self.refused("recipe of sluice_model_attr has a character 0", job.open, params, "up=all\0x")
+        self.refused("recipe of sluice_model_attr has a character 0", sluice.Recipe("up=all\0x").complete)
+        self.refused("name of sluice_tensor has a character 0", job.open, params, tensors=[("a\0", 3)])
+        self.refused("node of sluice_bootstrap has a character 0", sluice.Job,
+                     bootstrap=sluice.Folder("/nowhere", 0, 2, "n\0"))
+
+    def test_bootstrap_that_gives_no_bytes(self):
+        class Wrong(sluice.Bootstrap):
+            def __init__(self, value):
+                super().__init__(0, 2)
+                self.value = value
+
+            def put(self, key, value):
+                pass
+
+            def get(self, key, timeout):
+                return self.value
+
+        for value in (None, "text", 7, [1]):
+            with self.assertRaisesRegex(sluice.BootError, r"get\(\) of the bootstrap .* returned 1 on rank 0") as caught:
+                sluice.Job(bootstrap=Wrong(value))
+            self.assertRegex(str(caught.exception.__cause__),
+                             f"Wrong.get.. returned {type(value).__name__} for sluice[0-9]*.card.0: needed are bytes")
+        with self.assertRaisesRegex(sluice.WireError, "refuses the 3 bytes that get"):
+            sluice.Job(bootstrap=Wrong(memoryview(b"abc")))
+
+
 class Folders(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory(prefix="sluice-folder-")

@@ -1132,6 +1132,22 @@ class Torch(unittest.TestCase):
                               stderr=subprocess.STDOUT, text=True, timeout=120)
         self.assertEqual(done.returncode, 0, done.stdout)
 
+    def test_negative_bit(self):
+        """A view that torch negates when it reads it, which has the memory of what it was made of."""
+        with sluice.Job() as job:
+            mean, ones = torch.zeros(3), torch._neg_view(torch.ones(3))
+            with job.open(mean, "up=all down=all update=none") as model:
+                for call in (model.push, model.pull_mean):
+                    with self.assertRaisesRegex(ValueError, r"is a tensor with the negative bit: pass what its resolve_neg"):
+                        call(ones)
+                model.push(ones.resolve_neg())
+                model.pull_mean(mean)
+            self.assertEqual(mean.tolist(), [-1, -1, -1])
+            sluice.torch._group.broadcast(job, ones, 0)
+            self.assertEqual(ones.tolist(), [-1, -1, -1])
+            self.assertEqual(sluice.torch._flat.digests([ones]), sluice.torch._flat.digests([-torch.ones(3)]))
+            self.assertEqual(sluice.torch._flat.bytes_of(ones), sluice.torch._flat.bytes_of(-torch.ones(3)))
+
     def test_torchrun(self):
         """The variables that torchrun sets, whose store is rank 0's here."""
         with socket.socket() as free:

@@ -81,9 +81,14 @@ class Layout:
                 p.copy_(self.view(flat, i))
 
 
+def host_of(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor in host memory, which holds what torch reads: views may negate it when it is read."""
+    return tensor.detach().resolve_conj().resolve_neg().cpu().contiguous()
+
+
 def bytes_of(tensor: torch.Tensor) -> bytes:
     """A copy of a tensor's bytes. Torch itself offers them through numpy only."""
-    host = tensor.detach().cpu().contiguous()
+    host = host_of(tensor)
     return ctypes.string_at(host.data_ptr(), host.numel() * host.element_size())
 
 
@@ -91,7 +96,7 @@ def digests(tensors: Iterable[torch.Tensor]) -> List[int]:
     """A 64-bit hash of each tensor's bytes."""
     found = []
     for tensor in tensors:
-        host = tensor.detach().cpu().contiguous()
+        host = host_of(tensor)
         found.append(lib.sluice_digest(host.data_ptr(), host.numel() * host.element_size()))
     return found
 

@@ -19,7 +19,7 @@ from .._library import check, lib
 from ..bootstrap import Bootstrap
 from ..errors import InvalidError
 from ..job import Job
-from ._flat import bytes_of
+from ._flat import bytes_of, host_of
 
 _default_job: Optional[Job] = None
 
@@ -74,7 +74,7 @@ def _fill(tensor: torch.Tensor, data: bytes) -> None:
 
 def broadcast(job: Job, tensor: torch.Tensor, root: int) -> None:
     """Copies a tensor of worker root to all workers."""
-    host = tensor.detach().cpu().contiguous()
+    host = host_of(tensor)
     if host.numel():
         check(lib.sluice_broadcast(job._at(), host.data_ptr(), host.numel() * host.element_size(), root))
     if host.data_ptr() != tensor.data_ptr():
