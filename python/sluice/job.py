@@ -16,6 +16,8 @@ from .recipe import Recipe, Rules, Tensors
 
 ON_FAILURE = {"": 0, "abort": _abi.CONSTANTS["SLUICE_ABORT"],
               "continue": _abi.CONSTANTS["SLUICE_CONTINUE"]}
+# By these torch's env:// meets; torchrun and other launchers set them.
+RENDEZVOUS = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 _open_jobs: Set[Job] = set()  # until they are closed, also those that the program has no name for
 
 
@@ -55,6 +57,21 @@ class Job:
             callbacks.end(code >= 0)
         if code < 0:
             raise failure(code) from (callbacks.errors[0] if callbacks and callbacks.errors else None)
+        if bootstrap is None:
+            self._check_alone()
+
+    def _check_alone(self) -> None:
+        """Refuses to train alone where the launcher of torch has started several processes."""
+        world = os.environ.get("WORLD_SIZE", "")
+        if self.size > 1 or not world.isdecimal() or int(world) < 2:
+            return
+        self.close()
+        missing = [name for name in RENDEZVOUS if not os.environ.get(name)]
+        raise InvalidError(
+            f"WORLD_SIZE={world}, but this process is a job of one, because there is no PMIx"
+            + (f" and {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not set" if missing else "")
+            + ": start with srun --mpi=pmix, or set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT and join with "
+            "sluice.torch.process_group(), or give bootstrap=. For a job of one, unset WORLD_SIZE")
 
     def _begin(self) -> None:
         self._handle: Optional[ctypes.c_void_p] = None

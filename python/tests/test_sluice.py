@@ -12,6 +12,7 @@ import tempfile
 import threading
 import time
 import unittest
+import unittest.mock
 import warnings
 
 import ranks
@@ -799,6 +800,14 @@ class Ranks(unittest.TestCase):
         with self.assertRaisesRegex(sluice.Error, "put") as caught:
             sluice.Job(bootstrap=Broken(0, 2))
         self.assertEqual(str(caught.exception.__cause__), "no store here")
+
+    def test_alone_where_a_launcher_started_several(self):
+        with unittest.mock.patch.dict(os.environ, WORLD_SIZE="2", RANK="1"):
+            with self.assertRaisesRegex(sluice.InvalidError, "WORLD_SIZE=2, but this process is a job of one, because "
+                                        "there is no PMIx and MASTER_ADDR, MASTER_PORT are not set"):
+                sluice.Job()
+        with unittest.mock.patch.dict(os.environ, WORLD_SIZE="1"):
+            sluice.Job().close()
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tracemalloc
 import unittest
+import unittest.mock
 import warnings
 
 import torch
@@ -1148,21 +1149,70 @@ class Torch(unittest.TestCase):
             self.assertEqual(sluice.torch._flat.digests([ones]), sluice.torch._flat.digests([-torch.ones(3)]))
             self.assertEqual(sluice.torch._flat.bytes_of(ones), sluice.torch._flat.bytes_of(-torch.ones(3)))
 
-    def test_torchrun(self):
-        """The variables that torchrun sets, whose store is rank 0's here."""
+    def test_store_keeps_no_key_of_a_job(self):
+        code = ("import sys, datetime, sluice.torch, torch.distributed as dist\n"
+                "rank, port = map(int, sys.argv[1:])\n"
+                "store = dist.TCPStore('localhost', port, 2, rank == 0, datetime.timedelta(seconds=60))\n"
+                "bootstrap = sluice.torch.StoreBootstrap(store, rank, 2)\n"
+                "job = sluice.Job(bootstrap=bootstrap)\n"
+                "job.barrier()\n"
+                "try:\n"
+                "    print(bootstrap.get('sluice0.card.0', 0.1))\n"
+                "except TimeoutError:\n"
+                "    print('no card')\n"
+                "job.barrier()\n")
         with socket.socket() as free:
             free.bind(("localhost", 0))
             port = free.getsockname()[1]
-        code = ("import sluice.torch, torch\nsluice.torch.process_group()\n"
-                "job = sluice.torch.default_job()\n"
-                "assert job.sum([job.rank + 1]) == [3.0] and torch.distributed.get_world_size() == 2\n")
-        processes = [subprocess.Popen(
-            [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-            env=dict(os.environ, RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="localhost",
-                     MASTER_PORT=str(port), TORCHELASTIC_RUN_ID="test")) for rank in range(2)]
+        processes = [subprocess.Popen([sys.executable, "-c", code, str(rank), str(port)], text=True,
+                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for rank in range(2)]
         for process in processes:
             said, _ = process.communicate(timeout=120)
-            self.assertEqual(process.returncode, 0, said)
+            self.assertEqual((process.returncode, said.splitlines()[-1]), (0, "no card"), said)
+
+    def environment(self, code, status=0, **more):
+        """Two processes with the variables by which torch's env:// meets; returns what they said."""
+        with socket.socket() as free:
+            free.bind(("localhost", 0))
+            port = free.getsockname()[1]
+        processes = [subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            env={**os.environ, "RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "localhost",
+                 "MASTER_PORT": str(port), **more}) for rank in range(2)]
+        texts = []
+        for process in processes:
+            said, _ = process.communicate(timeout=120)
+            self.assertEqual(process.returncode, status, said)
+            texts.append(said)
+        return texts
+
+    MEETS = ("import sluice.torch, torch\nsluice.torch.process_group()\n"
+             "job = sluice.torch.default_job()\n"
+             "assert job.sum([job.rank + 1]) == [3.0] and torch.distributed.get_world_size() == 2\n")
+
+    def test_torchrun(self):
+        """The variables that torchrun sets, whose store is rank 0's here."""
+        self.environment(self.MEETS, TORCHELASTIC_RUN_ID="test")
+
+    def test_environment(self):
+        """The same variables from another launcher, and some of them: nobody trains alone."""
+        self.environment(self.MEETS)
+        for said in self.environment(self.MEETS, 1, MASTER_PORT=""):
+            self.assertIn("InvalidError: WORLD_SIZE=2, but this process is a job of one, because there is no PMIx and "
+                          "MASTER_PORT is not set", said)
+        for said in self.environment(self.MEETS, 1, RANK="2"):
+            self.assertIn("InvalidError: RANK=2 and WORLD_SIZE=2 do not fit together", said)
+
+    def test_restart_with_old_keys(self):
+        """torchrun's store outlives the processes of an attempt, and has their keys."""
+        store = torch.distributed.HashStore()
+        for attempt in ("0", "1"):
+            with unittest.mock.patch.dict(os.environ, TORCHELASTIC_RESTART_COUNT=attempt):
+                bootstrap = sluice.torch.StoreBootstrap(store, 0, 1)
+            with self.assertRaises(TimeoutError):
+                bootstrap.get("sluice0/0", 0.1)
+            bootstrap.put("sluice0/0", b"x")
+            self.assertEqual(bootstrap.get("sluice0/0", 1), b"x")
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ import torch.distributed as dist
 from .._library import check, lib
 from ..bootstrap import Bootstrap
 from ..errors import InvalidError
-from ..job import Job
+from ..job import RENDEZVOUS, Job
 from ._flat import bytes_of, host_of
 
 _default_job: Optional[Job] = None
@@ -29,10 +29,13 @@ class StoreBootstrap(Bootstrap):
 
     def __init__(self, store: Any, rank: int, ranks: int, node: str = "") -> None:
         super().__init__(rank, ranks, node)
-        self._store = store
+        # torchrun's store keeps the keys of the attempt that failed.
+        self._store = dist.PrefixStore(f"sluice.{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+        self._keys: List[str] = []
 
     def put(self, key: str, value: bytes) -> None:
         self._store.set(key, value)
+        self._keys.append(key)
 
     def get(self, key: str, timeout: float) -> bytes:
         try:
@@ -43,22 +46,43 @@ class StoreBootstrap(Bootstrap):
             raise
         return self._store.get(key)
 
+    def end(self, joined: bool) -> None:
+        """Rank 0 removes its values, because one of them holds the key of the job."""
+        keys, self._keys = self._keys, []
+        if self.rank != 0 or not joined:
+            return
+        try:
+            for key in keys:
+                self._store.delete_key(key)
+        except RuntimeError:
+            pass  # the process that holds the store has ended, and the values with it
+
 
 def _join() -> Job:
     if dist.is_initialized() and dist.get_backend() != "sluice":
         store = dist.distributed_c10d._get_default_store()
         return Job(bootstrap=StoreBootstrap(store, dist.get_rank(), dist.get_world_size()))
-    if os.environ.get("TORCHELASTIC_RUN_ID"):
+    if all(os.environ.get(name) for name in RENDEZVOUS):
+        _check_rendezvous()
         store, rank, ranks = next(dist.rendezvous("env://"))
         return Job(bootstrap=StoreBootstrap(store, rank, ranks))
     return Job()
 
 
+def _check_rendezvous() -> None:
+    """Refuses numbers with which torch would wait for ranks that do not exist."""
+    rank, ranks = os.environ["RANK"], os.environ["WORLD_SIZE"]
+    if not (rank.isdecimal() and ranks.isdecimal() and int(rank) < int(ranks)):
+        raise InvalidError(f"RANK={rank} and WORLD_SIZE={ranks} do not fit together: RANK must be a number from 0 to "
+                           "WORLD_SIZE - 1, so correct what the launcher sets")
+
+
 def default_job() -> Job:
     """The job that sluice.torch uses where none is given; the first call joins it, collectively.
 
-    Its ranks are those of the default process group, if there is one; else those of torchrun, if that
-    started this process; else those of the srun step; else this process alone.
+    Its ranks are those of the default process group, if there is one. Otherwise they meet by ``env://``, as
+    in ``init_process_group()``, if RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT are all set. Otherwise they
+    are those of the srun step. A process without any of these is a job of one.
     """
     global _default_job
     if _default_job is None or _default_job.closed:
