@@ -24,6 +24,7 @@ import sluice.torch
 DENSE = "up=all down=all"
 SPARSE = "up=topk(0.1) down=topk(0.2)"
 RANKS = 2
+torch_version = [int(n) for n in torch.__version__.split(".")[:2]]
 
 
 def network(seed=0):
@@ -571,12 +572,68 @@ def recipe_of_environment(job):
         del os.environ["SLUICE_RECIPE"]
 
 
+def ddp_twice(job):
+    """Another recipe in the middle of a training, and a copy of the model."""
+    model = network()
+    ddp, state = wrapped(job, model, DENSE)
+    refused(lambda: sluice.torch.compress(ddp, SPARSE, job=job), "this model is compressed already: call close()")
+    optimizer = sgd(ddp)
+    for step in range(2):
+        step_of(ddp, optimizer, rows(step, job.rank))
+    file = io.BytesIO()
+    torch.save(ddp, file)
+    options = {"weights_only": False} if torch_version >= [2, 0] else {}
+    for other in (copy.deepcopy(ddp), torch.load(io.BytesIO(file.getvalue()), **options)):
+        step_of(other, sgd(other), rows(2, job.rank))  # plain DDP
+        compressed = sluice.torch.compress(other, SPARSE, job=job)
+        step_of(other, sgd(other), rows(3, job.rank))
+        assert compressed.verify() and compressed.stats()["steps"] == 1
+        compressed.close()
+    assert state.stats()["steps"] == 2
+    state.close()
+    state = sluice.torch.compress(ddp, DENSE, job=job)
+    for step in range(2, 4):
+        step_of(ddp, optimizer, rows(step, job.rank))
+    check_close(model, expected(4))
+    assert state.stats()["steps"] == 2
+    state.close()
+
+
+class Table(nn.Module):
+    def __init__(self, sparse):
+        super().__init__()
+        torch.manual_seed(0)
+        self.table, self.last = nn.Embedding(12, 8, sparse=sparse), nn.Linear(8, 4)
+        self.nothing = nn.Parameter(torch.zeros(0))
+
+    def forward(self, x):
+        return self.last(self.table(x.argmax(1))) + self.nothing.sum()
+
+
+def ddp_sparse_and_empty(job):
+    """Sparse gradients are refused by name; a parameter without elements is no obstacle."""
+    refused(lambda: wrapped(job, Table(True), DENSE), "table.weight has sparse gradients")
+    ddp, state = wrapped(job, Table(False), SPARSE)
+    optimizer = sgd(ddp)
+    for step in range(3):
+        step_of(ddp, optimizer, rows(step, job.rank))
+    state.verify()
+    state.close()
+    model = Table(True)
+    optimizer = sluice.torch.Optimizer(model, SPARSE, inner=sgd(model), job=job)
+    for step in range(3):
+        step_of(model, optimizer, rows(step, job.rank))
+    optimizer.verify()
+    optimizer.close()
+
+
 def rank_ddp(job, folder):
     join(job)
     for check in (ddp_dense, ddp_sparse, ddp_accumulates, ddp_unused, ddp_frozen, ddp_other_order,
                   ddp_range_by_range, ddp_whole_vector, ddp_bfloat16, ddp_mixed_types, ddp_overflow,
                   skip_all, ddp_two_models, ddp_workers_of_a_loader,
-                  ddp_buffers, ddp_refused, ddp_two_momenta, recipe_of_environment, uneven):
+                  ddp_buffers, ddp_refused, ddp_two_momenta, recipe_of_environment, uneven, ddp_twice,
+                  ddp_sparse_and_empty):
         print(check.__name__, flush=True)
         check(job)
     ddp_resumed(job, folder)
@@ -837,6 +894,21 @@ def rank_scaler(job, _):
     job.close()
 
 
+def rank_compile(job, _):
+    join(job)
+    digests = []
+    for compiled in (False, True):
+        ddp, state = wrapped(job, network(), DENSE)
+        forward = torch.compile(ddp, backend="aot_eager") if compiled else ddp
+        optimizer = sgd(ddp)
+        for step in range(3):
+            step_of(forward, optimizer, rows(step, job.rank))
+        digests.append(state.verify())
+        state.close()
+    assert digests[0] == digests[1]
+    job.close()
+
+
 def rank_distributed_checkpoint(job, folder):
     import torch.distributed.checkpoint as checkpoint
     from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
@@ -1027,8 +1099,7 @@ def resident_kib():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") // 1024
 
 
-needs_torch_2_6 = unittest.skipIf([int(n) for n in torch.__version__.split(".")[:2]] < [2, 6],
-                                  "it needs torch 2.6 or later")
+needs_torch_2_6 = unittest.skipIf(torch_version < [2, 6], "it needs torch 2.6 or later")
 
 
 class Torch(unittest.TestCase):
@@ -1041,6 +1112,10 @@ class Torch(unittest.TestCase):
     @needs_torch_2_6
     def test_scaler(self):
         ranks.run(RANKS, "rank_scaler").all_well()
+
+    @needs_torch_2_6
+    def test_compile(self):
+        ranks.run(RANKS, "rank_compile").all_well()
 
     @needs_torch_2_6
     def test_distributed_checkpoint(self):

@@ -34,6 +34,20 @@ def warn_of_two_momenta(recipe: Recipe, optimizer: Any) -> None:
                       "SGD without momentum, or an optimizer with momentum and no signal=", stacklevel=3)
 
 
+class _Slot:
+    """The state of DDP's hook, which torch registers once: the compression that is open now.
+
+    A copy of the DDP model has its own reducer without a hook, and an empty slot.
+    """
+
+    def __init__(self) -> None:
+        self.reducer: Any = None
+        self.compression: Optional["Compression"] = None
+
+    def __reduce__(self) -> Any:
+        return _Slot, ()
+
+
 class Compression:
     """What sluice.torch.compress() returns: the model of the job, and the state of the hook."""
 
@@ -49,6 +63,7 @@ class Compression:
         self._named = [(n, p) for n, p in ddp.module.named_parameters() if n not in ignored]
         # Back-propagation ends with the first layer, so most buckets are one range of this order.
         self.layout = Layout((n, p) for n, p in reversed(self._named) if p.requires_grad)
+        self._check_dense(ddp)
         self._scaler = scaler
         wanted = with_update_none(recipe, "sluice.torch.compress")
         types = {p.dtype for p in self.layout.parameters}
@@ -81,6 +96,15 @@ class Compression:
         self.skipped = False  # see compress()
         self.skipped_steps = 0
 
+    def _check_dense(self, ddp: Any) -> None:
+        trained = {id(p): name for name, p in self._named if p.requires_grad}
+        for layer in ddp.module.modules():
+            name = trained.get(id(layer.weight)) if getattr(layer, "sparse", False) is True else None
+            if name:
+                raise InvalidError(f"sluice.torch.compress: {name} has sparse gradients, which DistributedDataParallel does "
+                                   "not give to a hook: make the layer with sparse=False, or use "
+                                   "sluice.torch.Optimizer(inner=) without DistributedDataParallel")
+
     def _vector(self) -> torch.Tensor:
         return torch.empty(self.layout.count, dtype=torch.float32, device=self._device)
 
@@ -108,6 +132,8 @@ class Compression:
             found, offset = [], 0
             for p in parameters:
                 begin, count = self.layout.begins[self.layout.place(p)], p.numel()
+                if not count:
+                    continue
                 if found and found[-1][1] + found[-1][2] == begin:
                     found[-1] = (*found[-1][:2], found[-1][2] + count)
                 else:
@@ -259,7 +285,10 @@ class Compression:
         return dict(self.model.stats(), copied_bytes=self.copied_bytes, skipped_steps=self.skipped_steps)
 
     def close(self) -> None:
-        """Closes the model, collectively, after the same number of steps on all ranks."""
+        """Closes the model, collectively, after the same number of steps on all ranks.
+
+        compress() may then be called again, with another recipe.
+        """
         self.model.close()
 
     def __enter__(self) -> "Compression":
@@ -270,8 +299,22 @@ class Compression:
             self.close()
 
 
-def _hook(state, bucket):  # DDP compares annotations, so there are none
-    return state._bucket(bucket)
+def _hook(slot, bucket):  # DDP compares annotations, so there are none
+    return slot.compression._bucket(bucket)
+
+
+def _register(ddp: Any, state: Compression) -> None:
+    """Makes state the model's compression. Torch takes a hook once for a model."""
+    slot = getattr(ddp, "_sluice", None)
+    if slot is None or slot.reducer is not ddp.reducer:
+        slot = _Slot()
+        ddp.register_comm_hook(slot, _hook)
+        slot.reducer, ddp._sluice = ddp.reducer, slot
+    slot.compression = state
+
+
+def _is_open(slot: Optional[_Slot]) -> bool:
+    return slot is not None and slot.compression is not None and not slot.compression.model.closed
 
 
 def compress(ddp: Any, recipe: Union[str, Recipe, None] = None, *, job: Optional[Job] = None,
@@ -283,9 +326,10 @@ def compress(ddp: Any, recipe: Union[str, Recipe, None] = None, *, job: Optional
         model = DistributedDataParallel(model)
         sluice.torch.compress(model, "up=topk(0.01) down=topk(0.05)")
 
-    Collective over the workers, once per model, before the first backward. Every rank gets the
-    parameters of rank 0. Afterwards each ``p.grad`` is the mean over the workers as the recipe sends
-    it, of the same bits on all of them.
+    Collective over the workers. Every rank gets the parameters of rank 0. Afterwards each ``p.grad`` is
+    the mean over the workers as the recipe sends it, of the same bits on all of them. A model has one
+    compression at a time: close() the first one before compress() with another recipe. A copy or a
+    pickle of the model is a plain DistributedDataParallel model, which may be compressed too.
 
     With nonfinite=skip-all in the recipe, or with scaler, all ranks skip a step if a gradient of any of
     them was not finite. Afterwards ``skipped`` of what is returned is True, and the program leaves the
@@ -303,8 +347,15 @@ def compress(ddp: Any, recipe: Union[str, Recipe, None] = None, *, job: Optional
     if not hasattr(ddp, "register_comm_hook"):
         raise TypeError(f"sluice.torch.compress: {type(ddp).__name__} is no DistributedDataParallel: wrap "
                         "the model in one, or use sluice.torch.Optimizer")
+    if _is_open(getattr(ddp, "_sluice", None)):
+        raise InvalidError("sluice.torch.compress: this model is compressed already: call close() of what the first "
+                           "compress() returned, on all ranks after the same step, before another one")
     state = Compression(ddp, recipe, job, scaler, optimizer,
                         {"shards": shards, "steps_per_epoch": steps_per_epoch,
                          "memory_bytes": memory_bytes, "uneven": uneven})
-    ddp.register_comm_hook(state, _hook)
+    try:
+        _register(ddp, state)
+    except BaseException:
+        state.close()
+        raise
     return state

@@ -40,7 +40,8 @@ class Layout:
         self._place: Dict[int, int] = {id(p): i for i, p in enumerate(self.parameters)}
 
     def tensors(self) -> List[Tuple[str, int]]:
-        return [(name, p.numel()) for name, p in zip(self.names, self.parameters)]
+        """Those that have elements: a tensor of the library is never empty."""
+        return [(name, p.numel()) for name, p in zip(self.names, self.parameters) if p.numel()]
 
     def place(self, parameter: torch.nn.Parameter) -> int:
         """Its index in the three lists."""

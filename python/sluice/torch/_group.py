@@ -144,6 +144,10 @@ class _Store(dist.Store):
         pass
 
 
+# torch.compile() calls these methods as they are: it cannot trace what they do with the library.
+_uncompiled: Any = getattr(torch, "_disable_dynamo", None) or (lambda method: method)
+
+
 class _Group(dist.ProcessGroup):
     def __init__(self, job: Job) -> None:
         super().__init__(job.rank, job.workers)
@@ -151,6 +155,11 @@ class _Group(dist.ProcessGroup):
 
     def getBackendName(self) -> str:
         return "sluice"
+
+    @property
+    def group_name(self) -> str:
+        """For torch.compile(), which finds a group by it; torch's own has one for each backend."""
+        return dist.distributed_c10d._get_process_group_name(self)
 
     def rank(self) -> int:
         return self._rank
@@ -162,12 +171,14 @@ class _Group(dist.ProcessGroup):
         return InvalidError(f"sluice.torch.process_group() has no {what}: use Gloo or NCCL for it, and "
                             "give DistributedDataParallel its group by process_group=")
 
+    @_uncompiled
     def broadcast(self, tensors: List[torch.Tensor], opts: Any) -> Any:
         root = opts.rootRank if hasattr(opts, "rootRank") else int(opts)
         for tensor in tensors:
             broadcast(self._job, tensor, root)
         return _done(tensors)
 
+    @_uncompiled
     def allreduce(self, tensors: List[torch.Tensor], opts: Any = None) -> Any:
         op = dist.ReduceOp.SUM if opts is None else getattr(opts, "reduceOp", opts)
         for tensor in tensors:
@@ -195,6 +206,7 @@ class _Group(dist.ProcessGroup):
             rows.append(row)
         return rows
 
+    @_uncompiled
     def allgather(self, outputs: List[List[torch.Tensor]], inputs: List[torch.Tensor],
                   opts: Any = None) -> Any:
         for output, tensor in zip(outputs, inputs):
@@ -202,6 +214,7 @@ class _Group(dist.ProcessGroup):
                 place.detach().copy_(row)
         return _done(outputs)
 
+    @_uncompiled
     def barrier(self, opts: Any = None) -> Any:
         self._job.barrier()
         return _done([])
