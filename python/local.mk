@@ -19,8 +19,10 @@ python_torch = \
 	python/sluice/torch/_flat.py \
 	python/sluice/torch/_fsdp.py \
 	python/sluice/torch/_group.py \
-	python/sluice/torch/_optimizer.py
+	python/sluice/torch/_optimizer.py \
+	python/sluice/torch/_watch.py
 python_examples = \
+	python/bench/clipping.py \
 	python/bench/ddp.py \
 	python/bench/fashion.py \
 	python/bench/measure \

@@ -572,6 +572,85 @@ def recipe_of_environment(job):
         del os.environ["SLUICE_RECIPE"]
 
 
+def warned_of_clipping(run):
+    """What run() returns, and the number of warnings that a gradient was made smaller."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        result = run()
+    return result, sum("was made smaller" in str(w.message) for w in caught)
+
+
+def clip(model):
+    return nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+
+
+def ddp_clip(job):
+    """compress(clip=) is the recipe's clip=."""
+    digests = []
+    for recipe, limit in ((SPARSE + " clip=0.5", None), (SPARSE, 0.5), (SPARSE + " clip=0.5", 0.5)):
+        ddp, state = wrapped(job, network(), recipe, clip=limit)
+        optimizer = sgd(ddp)
+        for step in range(4):
+            step_of(ddp, optimizer, rows(step, job.rank))
+        digests.append(state.verify())
+        state.close()
+    assert len(set(digests)) == 1, digests
+    refused(lambda: wrapped(job, network(), SPARSE + " clip=1", clip=0.5), "clip=0.5, but the recipe says clip=1")
+    refused(lambda: wrapped(job, network(), SPARSE, clip=0), "clip=0, must be finite and > 0")
+
+
+def ddp_clipped_mean(job):
+    """A mean with momentum that the script makes smaller is told once, and no optimizer is taken for that."""
+    def train(recipe, make, between, with_view=False, scaler=None):
+        ddp, state = wrapped(job, network(), recipe, gradient_as_bucket_view=with_view, scaler=scaler)
+        optimizer = make(ddp.parameters())
+        other = torch.optim.SGD([nn.Parameter(torch.ones(3))], lr=0.1)
+        for step in range(4):
+            optimizer.zero_grad(set_to_none=step % 2 == 0)
+            x, y = rows(step, job.rank)
+            (cross_entropy(ddp(x), y) * (scaler.scale if scaler else 1)).backward()
+            between(ddp)
+            other.step()
+            optimizer.step()
+        state.verify()
+        state.close()
+
+    momentum = SPARSE + " signal=momentum(0.9)"
+    newer = torch_version >= [2, 0]
+
+    def plain(parameters):
+        return torch.optim.SGD(parameters, lr=0.1)
+
+    for recipe, wanted in ((momentum, newer), (SPARSE, 0)):
+        for with_view in (False, True):
+            _, warned = warned_of_clipping(lambda: train(recipe, plain, clip, with_view))
+            assert warned == wanted, (recipe, with_view, warned)
+    makers = [plain, lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=0.1, maximize=True),
+              lambda p: torch.optim.AdamW(p, lr=0.01), lambda p: torch.optim.Adam(p, lr=0.01, weight_decay=0.1)]
+    if newer:
+        makers += [lambda p: torch.optim.AdamW(p, lr=0.01, foreach=True),
+                   lambda p: torch.optim.SGD(p, lr=0.1, weight_decay=0.1, foreach=True)]
+    if torch_version >= [2, 6]:
+        makers.append(lambda p: torch.optim.AdamW(p, lr=0.01, weight_decay=0.1, fused=True))
+    for make in makers:
+        for with_view in (False, True):
+            _, warned = warned_of_clipping(lambda: train(momentum, make, lambda ddp: None, with_view))
+            assert warned == 0, make(network().parameters())
+
+    # the scale of a GradScaler is taken out by the script, without and with clipping
+    scaler = Scaler()
+
+    def unscale(ddp):
+        for p in ddp.parameters():
+            p.grad.mul_(1 / scaler.scale)
+
+    for with_view in (False, True):
+        _, warned = warned_of_clipping(lambda: train(momentum, plain, unscale, with_view, scaler))
+        assert warned == 0, with_view
+        _, warned = warned_of_clipping(lambda: train(momentum, plain, lambda ddp: (unscale(ddp), clip(ddp)), with_view, scaler))
+        assert warned == newer, with_view
+
+
 def ddp_twice(job):
     """Another recipe in the middle of a training, and a copy of the model."""
     model = network()
@@ -632,8 +711,8 @@ def rank_ddp(job, folder):
     for check in (ddp_dense, ddp_sparse, ddp_accumulates, ddp_unused, ddp_frozen, ddp_other_order,
                   ddp_range_by_range, ddp_whole_vector, ddp_bfloat16, ddp_mixed_types, ddp_overflow,
                   skip_all, ddp_two_models, ddp_workers_of_a_loader,
-                  ddp_buffers, ddp_refused, ddp_two_momenta, recipe_of_environment, uneven, ddp_twice,
-                  ddp_sparse_and_empty):
+                  ddp_buffers, ddp_refused, ddp_two_momenta, recipe_of_environment, uneven, ddp_clip,
+                  ddp_clipped_mean, ddp_twice, ddp_sparse_and_empty):
         print(check.__name__, flush=True)
         check(job)
     ddp_resumed(job, folder)
@@ -655,6 +734,65 @@ def optimizer_steps(job, make, steps, before=None):
         optimizer.step()
     digest = optimizer.verify()
     return model, optimizer, digest
+
+
+def optimizer_clips(job):
+    """The mean is clipped, as over Gloo, and not each rank's gradient."""
+    def train(between, recipe=DENSE, clip_one=None):
+        model = network(job.rank)
+        optimizer = sluice.torch.Optimizer(model, recipe, inner=sgd(model), clip=clip_one, job=job)
+        for step in range(4):
+            (optimizer if step % 2 else model).zero_grad()
+            x, y = rows(step, job.rank)
+            cross_entropy(model(x), y).backward()
+            between(model, optimizer)
+            optimizer.step()
+        assert optimizer.stats()["steps"] == 4
+        optimizer.verify()
+        optimizer.close()
+        return model
+
+    alone = network()
+    reference = sgd(alone)
+    for step in range(4):
+        reference.zero_grad()
+        x, y = all_rows(step)
+        cross_entropy(alone(x), y).backward()
+        clip(alone)
+        reference.step()
+
+    def synchronized(model, optimizer):
+        optimizer.synchronize()
+        clip(model)
+
+    for between in (lambda _, optimizer: optimizer.clip_grad_norm_(0.01), synchronized):
+        model, warned = warned_of_clipping(lambda: train(between))
+        check_close(model, alone, 1e-6)
+        assert warned == 0
+        _, warned = warned_of_clipping(lambda: train(between, SPARSE + " signal=momentum(0.9)"))
+        assert warned == 1, warned
+    assert warned_of_clipping(lambda: train(lambda model, _: clip(model)))[1] == 1
+    assert warned_of_clipping(lambda: train(lambda *_: None, SPARSE + " signal=momentum(0.9)", 0.5))[1] == 0
+
+    # a backward after synchronize() makes the mean stale, and a skipped step() is none
+    model = network()
+    optimizer = sluice.torch.Optimizer(model, DENSE, inner=sgd(model), job=job)
+    for step in range(3):
+        model.zero_grad()
+        cross_entropy(model(rows(step, job.rank)[0]), rows(step, job.rank)[1]).backward()
+        optimizer.synchronize()
+    optimizer.step()
+    assert optimizer.stats()["steps"] == 3
+    optimizer.close()
+    model = network()
+    optimizer = sluice.torch.Optimizer(model, DENSE, lr=0.1, job=job)
+    refused(lambda: optimizer.clip_grad_norm_(1.0), "the shards make the step")
+    optimizer.close()
+    refused(lambda: sluice.torch.Optimizer(model, DENSE, inner=torch.optim.LBFGS(model.parameters()), job=job),
+            "inner=LBFGS computes several gradients in a step")
+    optimizer = sluice.torch.Optimizer(model, DENSE, inner=sgd(model), job=job)
+    torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=4)  # it asks for the momentum of inner
+    optimizer.close()
 
 
 def optimizer_rate_zero(job):
@@ -843,6 +981,7 @@ def rank_optimizer(job, folder):
     optimizer.load_state_dict(saved)
     assert go_on(model, optimizer) == whole
 
+    optimizer_clips(job)
     optimizer_rate_zero(job)
 
     # two momenta
@@ -891,6 +1030,36 @@ def rank_scaler(job, _):
         assert (stats["steps"], stats["skipped_steps"]) == (5, 1), stats
         assert scaler.get_scale() == (512.0 if with_ddp or job.rank == 1 else 1024.0), scaler.get_scale()
         state.close()
+
+    # unscale_() is not taken for clipping, and the mean is clipped without the scale
+    def train(between, overflows):
+        model, scaler = network(), torch.amp.GradScaler("cpu", init_scale=1024.0)
+        optimizer = sluice.torch.Optimizer(model, DENSE + " nonfinite=skip-all", inner=sgd(model), job=job)
+        for step in range(6):
+            optimizer.zero_grad()
+            x, y = rows(step, job.rank)
+            loss = cross_entropy(model(x), y)
+            scaler.scale(loss * 1e39 if overflows and job.rank == 1 and step == 3 else loss).backward()
+            between(scaler, model, optimizer)
+            scaler.step(optimizer)
+            scaler.update()
+        assert optimizer.verify() and optimizer.stats()["skipped_steps"] == overflows
+        optimizer.close()
+
+    def unscaled(scaler, _, optimizer):
+        scaler.unscale_(optimizer)
+
+    def clipped(scaler, _, optimizer):
+        scaler.unscale_(optimizer)
+        assert optimizer.clip_grad_norm_(0.01) < 10
+
+    def clipped_here(scaler, model, optimizer):
+        scaler.unscale_(optimizer)
+        clip(model)
+
+    for between, overflows, wanted in ((unscaled, 1, 0), (clipped, 1, 0), (clipped_here, 0, 1)):
+        assert warned_of_clipping(lambda: train(between, overflows))[1] == wanted, between
+    refused(lambda: train(lambda *parts: parts[2].synchronize(), 0), "call scaler.unscale_(optimizer) before")
     job.close()
 
 

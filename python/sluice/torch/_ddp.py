@@ -7,6 +7,7 @@ the future of each bucket is completed as soon as the mean of its parameters is 
 later buckets still travel. DDP calls the hooks of all buckets before it waits for a future.
 """
 import warnings
+import weakref
 from typing import Any, Callable, Dict, List, Optional, Tuple, Union
 
 import torch
@@ -16,6 +17,7 @@ from ..job import Job
 from ..recipe import Recipe
 from ._flat import TYPES, Layout, load_state, saved_state, verify, with_update_none
 from ._group import default_job
+from ._watch import Watch, after_backward, before_steps
 
 _Segments = List[Tuple[int, int, int]]  # of a bucket: offset in it, begin in the flat vector, count
 _Waiting = List[Tuple[Any, torch.Tensor, _Segments]]  # a future, its bucket, and where that lies
@@ -32,6 +34,19 @@ def warn_of_two_momenta(recipe: Recipe, optimizer: Any) -> None:
         warnings.warn(f"the recipe says signal={recipe.get('signal')} and {type(optimizer).__name__} has "
                       "momentum too: steps are amplified twice. Use one of them: signal=momentum(0.9) with "
                       "SGD without momentum, or an optimizer with momentum and no signal=", stacklevel=3)
+
+
+def has_signal_momentum(recipe: Recipe) -> bool:
+    return "momentum" in (recipe.get("signal") or "")
+
+
+def warn_of_clipped_mean(recipe: Recipe, where: str) -> None:
+    """Once for a model, whose open recipe it is."""
+    warnings.warn(
+        f"the mean gradient was made smaller {where}, and the recipe says signal={recipe.get('signal')}: the limit then "
+        "holds for gradients with momentum, and what it cuts off is lost, which costs accuracy. Leave clip_grad_norm_() "
+        "out and give clip=1.0 (or another limit) to sluice.torch, which clips each rank's gradient before momentum and "
+        "compression", stacklevel=3)
 
 
 class _Slot:
@@ -52,7 +67,7 @@ class Compression:
     """What sluice.torch.compress() returns: the model of the job, and the state of the hook."""
 
     def __init__(self, ddp: Any, recipe: Union[str, Recipe, None], job: Optional[Job], scaler: Any,
-                 optimizer: Any, options: Dict[str, Any]) -> None:
+                 optimizer: Any, clip: Optional[float], options: Dict[str, Any]) -> None:
         self.job = default_job() if job is None else job
         if not self.job.is_worker:
             raise InvalidError(f"rank {self.job.rank} is a dedicated server: it has no gradients, and "
@@ -65,7 +80,7 @@ class Compression:
         self.layout = Layout((n, p) for n, p in reversed(self._named) if p.requires_grad)
         self._check_dense(ddp)
         self._scaler = scaler
-        wanted = with_update_none(recipe, "sluice.torch.compress")
+        wanted = with_update_none(recipe, "sluice.torch.compress", clip)
         types = {p.dtype for p in self.layout.parameters}
         self._dtype = min(types, key=str) if len(types) == 1 else torch.float32
         device = self.layout.parameters[0].device
@@ -95,6 +110,11 @@ class Compression:
         self.copied_bytes = 0
         self.skipped = False  # see compress()
         self.skipped_steps = 0
+        self._watch: Optional[Watch] = None
+        if before_steps is not None and has_signal_momentum(self.model.recipe):
+            self._watch = Watch(self.layout.parameters)
+            me = weakref.ref(self)
+            self._watching = before_steps(lambda stepping, *_: _before_step(me(), stepping))
 
     def _check_dense(self, ddp: Any) -> None:
         trained = {id(p): name for name, p in self._named if p.requires_grad}
@@ -104,6 +124,21 @@ class Compression:
                 raise InvalidError(f"sluice.torch.compress: {name} has sparse gradients, which DistributedDataParallel does "
                                    "not give to a hook: make the layer with sparse=False, or use "
                                    "sluice.torch.Optimizer(inner=) without DistributedDataParallel")
+
+    def _check_clipping(self, optimizer: torch.optim.Optimizer) -> None:
+        """Before each step of any optimizer."""
+        if self._watch is None or self.model.closed or not self._watch.steps(optimizer):
+            return
+        if self._watch.smaller():
+            self._stop_watching()
+            warn_of_clipped_mean(self.model.recipe, "between backward() and the step")
+        else:
+            self._watch.forget()  # the optimizer itself may write to gradients
+
+    def _stop_watching(self) -> None:
+        if self._watch is not None:
+            self._watch = None
+            self._watching.remove()
 
     def _vector(self) -> torch.Tensor:
         return torch.empty(self.layout.count, dtype=torch.float32, device=self._device)
@@ -167,6 +202,7 @@ class Compression:
 
     def _finish(self) -> None:
         waiting, self._waiting = self._waiting, []
+        self._note_after_backward()
         if self._scaler is not None and not self._unscaled(waiting):
             return
         if self._mean is not None:
@@ -196,6 +232,14 @@ class Compression:
                 buffer[offset:offset + count].copy_(mean[begin:begin + count])
             self.copied_bytes += buffer.numel() * buffer.element_size()
             future.set_result(self._scaled(buffer))
+
+    def _note_after_backward(self) -> None:
+        if self._watch is not None:
+            self._watch.forget()
+            try:
+                after_backward(self._watch.note)
+            except RuntimeError:  # in DDP's join(), which calls the hook without a backward
+                pass
 
     def _note_skipped(self) -> None:
         self.skipped = self.model.skipped
@@ -228,6 +272,8 @@ class Compression:
         Returns the number of steps. Needs uneven=True.
         """
         steps, whole = 0, self._vector()
+        if self._watch is not None:
+            self._watch.forget()
         while self.model.join(whole):
             self._note_skipped()
             if not self.skipped:
@@ -289,6 +335,7 @@ class Compression:
 
         compress() may then be called again, with another recipe.
         """
+        self._stop_watching()
         self.model.close()
 
     def __enter__(self) -> "Compression":
@@ -297,6 +344,11 @@ class Compression:
     def __exit__(self, kind: Any, *_: Any) -> None:
         if kind is None:
             self.close()
+
+
+def _before_step(compression: Optional[Compression], optimizer: torch.optim.Optimizer) -> None:
+    if compression is not None:
+        compression._check_clipping(optimizer)
 
 
 def _hook(slot, bucket):  # DDP compares annotations, so there are none
@@ -318,8 +370,8 @@ def _is_open(slot: Optional[_Slot]) -> bool:
 
 
 def compress(ddp: Any, recipe: Union[str, Recipe, None] = None, *, job: Optional[Job] = None,
-             scaler: Any = None, optimizer: Any = None, shards: int = 0, steps_per_epoch: int = 0,
-             memory_bytes: int = 0, uneven: bool = False) -> Compression:
+             scaler: Any = None, optimizer: Any = None, clip: Optional[float] = None, shards: int = 0,
+             steps_per_epoch: int = 0, memory_bytes: int = 0, uneven: bool = False) -> Compression:
     """Lets a DistributedDataParallel model exchange its gradients through Sluice.
 
         sluice.torch.process_group()
@@ -341,6 +393,9 @@ def compress(ddp: Any, recipe: Union[str, Recipe, None] = None, *, job: Optional
     scaler: the GradScaler of mixed precision. Gradients are pushed without its scale, and if those of
         a rank are not finite, the step is skipped on all ranks before anything is pushed.
     optimizer: if given, there is a warning where recipe and optimizer both have momentum.
+    clip: the limit of each rank's gradient norm, as clip= in the recipe. With signal=momentum use it in place
+        of clip_grad_norm_(); if a script makes the mean smaller there, a warning says so once (torch 2.0 or
+        later).
     uneven: ranks may have unequal numbers of steps; see Compression.join().
     shards, steps_per_epoch, memory_bytes: see sluice.Model.
     """
@@ -350,7 +405,7 @@ def compress(ddp: Any, recipe: Union[str, Recipe, None] = None, *, job: Optional
     if _is_open(getattr(ddp, "_sluice", None)):
         raise InvalidError("sluice.torch.compress: this model is compressed already: call close() of what the first "
                            "compress() returned, on all ranks after the same step, before another one")
-    state = Compression(ddp, recipe, job, scaler, optimizer,
+    state = Compression(ddp, recipe, job, scaler, optimizer, clip,
                         {"shards": shards, "steps_per_epoch": steps_per_epoch,
                          "memory_bytes": memory_bytes, "uneven": uneven})
     try:

@@ -2,7 +2,7 @@
 """Where each parameter lies in the flat vector of a model."""
 import ctypes
 import os
-from typing import Any, Dict, Iterable, List, Tuple
+from typing import Any, Dict, Iterable, List, Optional, Tuple
 
 import torch
 
@@ -139,13 +139,30 @@ def load_state(job: Job, model: Model, state: Dict[str, torch.Tensor], params: t
     return model.state_load(bytes_of(mine), params)
 
 
-def with_update_none(text: Any, what: str) -> Any:
+def with_clip(text: Any, clip: Optional[float], what: str) -> Any:
+    """The recipe, or that of SLUICE_RECIPE, with clip=, which must not contradict what the recipe says."""
+    if clip is None:
+        return text
+    if not 0 < clip < float("inf"):
+        raise InvalidError(f"{what}: clip={clip}, must be finite and > 0")
+    recipe = Recipe(str(text or "").strip() or os.environ.get("SLUICE_RECIPE"))
+    said = recipe.get("clip", "none")
+    try:
+        agrees = said == "none" or float(str(said)) == clip
+    except ValueError:
+        agrees = True  # the library refuses the word
+    if not agrees:
+        raise InvalidError(f"{what}: clip={clip}, but the recipe says clip={said}: give one of the two")
+    return recipe if said != "none" else Recipe(recipe, clip=repr(float(clip)))
+
+
+def with_update_none(text: Any, what: str, clip: Optional[float] = None) -> Any:
     """The recipe, or that of SLUICE_RECIPE, with update=none, which an optimizer of torch needs.
 
-    Another update is refused.
+    Another update is refused. clip: as in with_clip().
     """
     given = str(text or "").strip()
-    recipe = Recipe(given or os.environ.get("SLUICE_RECIPE"))
+    recipe = Recipe(with_clip(given or os.environ.get("SLUICE_RECIPE"), clip, what))
     update = recipe.get("update", "none")
     if update != "none":
         raise InvalidError(f"{what}: {'the recipe' if given else 'SLUICE_RECIPE'} says update={update}, but a "

@@ -4,7 +4,10 @@
 All gradients are views of one flat vector, which is pushed as it lies. Without inner= the parameters
 are views of another one, which the pull changes in place, and the shards make the step.
 """
+import inspect
 import os
+import warnings
+import weakref
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Optional, Tuple, Union
 
 import torch
@@ -12,9 +15,10 @@ import torch
 from ..errors import InvalidError
 from ..job import Job
 from ..recipe import Recipe
-from ._ddp import warn_of_two_momenta
-from ._flat import TYPES, Layout, load_state, saved_state, verify, with_update_none
+from ._ddp import has_signal_momentum, warn_of_clipped_mean, warn_of_two_momenta
+from ._flat import TYPES, Layout, load_state, saved_state, verify, with_clip, with_update_none
 from ._group import broadcast, default_job
+from ._watch import Watch, after_backward
 
 
 _Named = List[Tuple[str, torch.nn.Parameter]]
@@ -42,6 +46,18 @@ def _groups(params: Any) -> List[Tuple[_Named, Dict[str, Any]]]:
     return found
 
 
+def _check_inner(inner: torch.optim.Optimizer) -> None:
+    closure = inspect.signature(inner.step).parameters.get("closure")
+    if closure is not None and closure.default is inspect.Parameter.empty:
+        raise InvalidError(f"sluice.torch.Optimizer: inner={type(inner).__name__} computes several gradients in a step, and "
+                           "Sluice exchanges one: take an optimizer whose step() needs no closure")
+
+
+def _backward_of(optimizer: Optional["Optimizer"]) -> None:
+    if optimizer is not None:
+        optimizer._note_backward()
+
+
 class Optimizer(torch.optim.Optimizer):
     """Exchanges gradients through Sluice and makes the step.
 
@@ -63,6 +79,7 @@ class Optimizer(torch.optim.Optimizer):
     inner: an optimizer over the same parameters and no others. It steps on the mean gradient, and
         update=none is added to the recipe. Its ``param_groups`` are those of this optimizer.
     job: None takes sluice.torch.default_job().
+    clip: the limit of each rank's gradient norm, as clip= in the recipe.
     uneven: ranks may have unequal numbers of steps; see join().
     shards, steps_per_epoch, memory_bytes: see sluice.Model.
 
@@ -76,8 +93,8 @@ class Optimizer(torch.optim.Optimizer):
     def __init__(self, params: Union[torch.nn.Module, Iterable[Any]],
                  recipe: Union[str, Recipe, None] = None, *, lr: Optional[float] = None,
                  inner: Optional[torch.optim.Optimizer] = None, job: Optional[Job] = None,
-                 shards: int = 0, steps_per_epoch: int = 0, memory_bytes: int = 0,
-                 uneven: bool = False) -> None:
+                 clip: Optional[float] = None, shards: int = 0, steps_per_epoch: int = 0,
+                 memory_bytes: int = 0, uneven: bool = False) -> None:
         self.job = default_job() if job is None else job
         if not self.job.is_worker:
             raise InvalidError(f"rank {self.job.rank} is a dedicated server: it has no gradients, and "
@@ -87,6 +104,8 @@ class Optimizer(torch.optim.Optimizer):
                                "inner=, an optimizer that steps on the mean gradient")
         if lr is not None and not 0 <= lr < float("inf"):
             raise InvalidError(f"sluice.torch.Optimizer: lr={lr}, must be finite and >= 0")
+        if inner is not None:
+            _check_inner(inner)
         groups = _groups(params)
         if inner is not None and any(own for _, own in groups):
             raise InvalidError("sluice.torch.Optimizer: with inner= its groups say lr and weight_decay: give here "
@@ -100,11 +119,13 @@ class Optimizer(torch.optim.Optimizer):
             raise InvalidError("sluice.torch.Optimizer: the parameters are on several devices or of several "
                                "types: open one optimizer for each")
         super().__init__([{"params": [p for _, p in pairs if p.requires_grad], **own} for pairs, own in groups],
-                         {"lr": lr})
+                         {"lr": lr} if inner is None else inner.defaults)
         self.inner = inner
+        if inner is None:
+            recipe = with_clip(recipe, clip, "sluice.torch.Optimizer")
         rules = None if inner is not None else self._rules(recipe, lr, steps_per_epoch)
         if inner is not None:
-            recipe = with_update_none(recipe, "sluice.torch.Optimizer with inner=")
+            recipe = with_update_none(recipe, "sluice.torch.Optimizer with inner=", clip)
             known = {id(p) for group in inner.param_groups for p in group["params"]}
             for name, p in zip(self.layout.names, parameters):
                 if id(p) not in known:
@@ -144,6 +165,12 @@ class Optimizer(torch.optim.Optimizer):
                 broadcast(self.job, p, 0)
         self.copied_bytes = 0
         self.skipped_steps = 0
+        self._exchanged = False  # by synchronize(), since the last backward
+        self._own = Watch(parameters) if inner is not None else None  # the gradients of this rank
+        self._mean = Watch(parameters) if inner is not None and has_signal_momentum(self.model.recipe) else None
+        if inner is not None:
+            me, self._in_backward = weakref.ref(self), False
+            self._hooks = [p.register_hook(lambda _: _backward_of(me())) for p in parameters]
         self.zero_grad()
 
     def _rules(self, recipe: Any, lr: Any, steps_per_epoch: int) -> Optional[List[Tuple[float, float]]]:
@@ -180,6 +207,36 @@ class Optimizer(torch.optim.Optimizer):
         self._grad.zero_()
         for p, view in zip(self.layout.parameters, self._views):
             p.grad = view
+
+    def _note_backward(self) -> None:
+        """At each gradient of a backward: the mean that was there is no longer what a step is made with."""
+        if not self._in_backward:
+            self._in_backward, self._exchanged = True, False
+            after_backward(self._backward_ended)
+
+    def _backward_ended(self) -> None:
+        self._in_backward = False
+        if self._own is not None:
+            self._own.note()
+
+    def _check_own(self) -> None:
+        """Before a push with inner."""
+        if self._own is not None and self._own.smaller():
+            self._own = None
+            warnings.warn("this rank's gradient was made smaller after backward() and before the ranks exchange it. If "
+                          "torch's clip_grad_norm_() did so, it clips each rank's gradient and not the mean: call "
+                          "optimizer.clip_grad_norm_(1.0) (or another limit) in its place, or with signal=momentum in "
+                          "the recipe give clip=1.0 to sluice.torch.Optimizer", stacklevel=4)
+        elif self._own is not None:
+            self._own.forget()
+
+    def _check_mean(self) -> None:
+        """Before inner steps."""
+        if self._mean is not None and self._mean.smaller():
+            self._mean = None
+            warn_of_clipped_mean(self.model.recipe, "between synchronize() and the step")
+        elif self._mean is not None:
+            self._mean.forget()
 
     def _collect(self) -> None:
         """Brings gradients that are no views of the flat vector, as model.zero_grad() leaves them."""
@@ -233,25 +290,72 @@ class Optimizer(torch.optim.Optimizer):
         if closure is not None:
             with torch.enable_grad():
                 loss = closure()
+        if self.inner is not None:
+            self._in_backward = False  # also after a backward that an exception ended
+            if self._exchanged and getattr(self, "grad_scale", None) is not None:
+                raise InvalidError("sluice.torch.Optimizer: the gradients had the scale of the GradScaler when "
+                                   "synchronize() sent them: call scaler.unscale_(optimizer) before synchronize()")
+            if self._exchanged or self._exchange():
+                self._check_mean()
+                if not self.model.skipped:
+                    self.inner.step()
+            self._exchanged = False
+            return loss
         self._collect()
         if self._overflowed():
             return loss
         self._tell_rate()
-        if self.inner is None:
-            self.model.push(self._grad)
-            self.model.pull(self._flat)
-            self._check_views()
-        else:
-            self.model.push(self._grad)
-            self.model.pull_mean([self._grad] if self._pieces else self._flat)
+        self.model.push(self._grad)
+        self.model.pull(self._flat)
+        self._check_views()
+        self.skipped_steps += self.model.skipped
+        return loss
+
+    def _exchange(self) -> bool:
+        """Makes the mean over the workers of the gradients. False: the ranks agree to skip the step."""
+        self._check_own()
+        self._collect()
+        if self._overflowed():
+            return False
+        self.model.push(self._grad)
+        self.model.pull_mean([self._grad] if self._pieces else self._flat)
+        if self._flat is not self._grad and not self._pieces:
+            self._grad.copy_(self._flat)
+            self.copied_bytes += self._grad.numel() * self._grad.element_size()
         if self.model.skipped:
             self.skipped_steps += 1
-        elif self.inner is not None:
-            if self._flat is not self._grad and not self._pieces:
-                self._grad.copy_(self._flat)
-                self.copied_bytes += self._grad.numel() * self._grad.element_size()
-            self.inner.step()
-        return loss
+            return False
+        return True
+
+    @torch.no_grad()
+    def synchronize(self) -> None:
+        """Makes each ``p.grad`` the mean over the workers, which step() then steps on. Collective.
+
+            loss.backward()
+            optimizer.synchronize()
+            torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+            optimizer.step()
+
+        Without it step() exchanges the gradients. Needs inner=, because otherwise the shards step. With a
+        GradScaler call ``scaler.unscale_(optimizer)`` before, and say nonfinite=skip-all in the recipe.
+        """
+        if self.inner is None:
+            raise InvalidError("sluice.torch.Optimizer.synchronize: the shards make the step, so no rank sees the mean: "
+                               "give clip= to sluice.torch.Optimizer, or make the step with inner=")
+        if self._exchanged:
+            return
+        self._exchange()
+        self._exchanged = True
+        if self._mean is not None:
+            self._mean.note()
+
+    def clip_grad_norm_(self, max_norm: float, norm_type: float = 2.0) -> torch.Tensor:
+        """Clips the norm of the mean over the workers; returns what it was. Collective, as synchronize().
+
+        With signal=momentum in the recipe use clip= in its place.
+        """
+        self.synchronize()
+        return torch.nn.utils.clip_grad_norm_(self.layout.parameters, max_norm, norm_type)
 
     def join(self, after_step: Optional[Callable[[], Any]] = None) -> int:
         """Makes the steps that other ranks still have rows for, with their gradients.
@@ -344,4 +448,6 @@ class Optimizer(torch.optim.Optimizer):
 
     def close(self) -> None:
         """Closes the model, collectively, after the same number of steps on all ranks."""
+        for hook in getattr(self, "_hooks", ()):
+            hook.remove()
         self.model.close()
