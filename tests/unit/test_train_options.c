@@ -108,6 +108,7 @@ static void parse__numbers_are_strict(void **state)
 	refuse("--batch", "-1", "\"-1\"");
 	refuse("--limit", "4294967296", "--limit");
 	refuse("--seed", "99999999999999999999", "--seed");
+	refuse("--metrics", "-", "name a file");
 	refuse("--lr", "0", "--lr takes a number above 0");
 	refuse("--lr", "nan", "--lr");
 	refuse("--lr", "inf", "--lr");

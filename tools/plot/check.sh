@@ -27,6 +27,10 @@ run one.jsonl 200 1000000
 run two.jsonl 100 2000
 run 'odd=name_{"}.jsonl' 3 1
 
+version=$(sed -n 's/^AC_INIT(\[sluice\], \[\([^]]*\)\].*/\1/p' "$here/../../configure.ac")
+[ "$("$here/sluice-plot" --version)" = "sluice-plot (Sluice) $version" ] ||
+	wrong "sluice-plot --version says $("$here/sluice-plot" --version 2>&1), and configure.ac $version"
+
 # plot STATUS PATTERN ARGUMENT...: the status, and what it says on standard error
 plot() {
 	local status=$1 pattern=$2 got

@@ -296,7 +296,12 @@ static int take_option(int key, const char *name, const char *text, struct optio
 		o->recipe = text;
 		o->explain = 1;
 		break;
-	case OPTION_METRICS: o->metrics = text; break;
+	case OPTION_METRICS:
+		o->metrics = text;
+		if (!strcmp(text, "-"))
+			rc = complain(complaint, "--metrics - is not possible, because standard "
+						 "output has other lines: name a file, or ./-");
+		break;
 	case OPTION_CHECKPOINT: o->checkpoint = text; break;
 	case OPTION_DIGEST: o->digest = 1; break;
 	case OPTION_MEASURE: o->measure = 1; break;
