@@ -418,6 +418,7 @@ typedef struct sluice_model_stats {
 	uint64_t device_ns;            /* part of wait_ns: waiting for a GPU to finish the push */
 	/* The bytes of messages to and from this rank's own shards, which are not sent. */
 	uint64_t own_pushed_bytes, own_pulled_bytes, own_dense_bytes;
+	uint64_t guard_raises; /* guard=raise: how often the densities have been doubled */
 } sluice_model_stats;
 
 /* Fills *stats up to stats->size. It makes one pass over the residual, and one over those of this

@@ -173,6 +173,7 @@ class sluice_model_stats(_Struct):
         ("own_pushed_bytes", c_uint64),
         ("own_pulled_bytes", c_uint64),
         ("own_dense_bytes", c_uint64),
+        ("guard_raises", c_uint64),
     ]
 
 

@@ -266,6 +266,11 @@ static void say_delay(struct text *t, const struct recipe *r)
 	    "curvature "
 	    "must stay below about %.2g\n",
 	    1 / density, 2 * density);
+	if (r->guard == GUARD_RAISE)
+		say(t,
+		    "  guard=raise doubles the densities up to %u times where it does not; dense "
+		    "messages have room\n",
+		    schedule_raises_most(r));
 }
 
 static void say_memory(struct text *t, const struct layout *l, const struct recipe *recipe)

@@ -272,7 +272,7 @@ static void hear_rate(struct meeting *m)
 		struct word w;
 		meeting_heard(m, r, &w);
 		float lr = bits_float((uint32_t)w.digest);
-		if (w.digest >> 32 == HAS_RATE && isfinite(lr) && lr > 0) {
+		if (w.digest >> 32 == HAS_RATE && isfinite(lr) && lr >= 0) {
 			m->model->lr = lr;
 			return;
 		}

@@ -4,6 +4,7 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "shard/shard.h"
+#include "worker/guard.h"
 #include "worker/worker.h"
 #include <math.h>
 #include <stdlib.h>
@@ -48,6 +49,7 @@ void contents_free(struct contents *c)
 	free(c->sections);
 	free(c->numbers);
 	free(c->census);
+	free(c->guard);
 }
 
 static uint64_t *shard_census(const struct contents *c, uint32_t own)
@@ -79,6 +81,31 @@ static int add_census(const sluice_model *model, struct contents *c)
 	return 0;
 }
 
+static uint64_t *shard_doublings(const struct contents *c, uint32_t own)
+{
+	return c->guard + GUARD_NUMBERS + own;
+}
+
+/* Adds what guard=raise has changed and seen. */
+static int add_guard(const sluice_model *model, struct contents *c)
+{
+	if (!model->schedule.raises)
+		return 0;
+	c->guard = calloc(GUARD_NUMBERS + model->n_own, sizeof(*c->guard));
+	if (!c->guard)
+		return fail(SLUICE_ENOMEM, "no memory for the guard of a checkpoint");
+	if (sluice_is_worker(model->job)) {
+		guard_save(model, c->guard);
+		c->sections[c->n++] = (struct checkpoint_section){ SECTION_WORKER_GUARD, 0,
+								   GUARD_NUMBERS, NULL, c->guard };
+	}
+	for (uint32_t i = 0; i < model->n_own; i++) {
+		*shard_doublings(c, i) = model->shards[i].chosen;
+		add_number(c, SECTION_SHARD_GUARD, model->shards[i].id, shard_doublings(c, i));
+	}
+	return 0;
+}
+
 /* ---- the worker's counters ---- */
 
 enum { REFRESH_BIT = 32 };
@@ -92,8 +119,10 @@ static const char *judge_counters(const sluice_model *model, uint64_t counters)
 {
 	const float lr = bits_float((uint32_t)counters);
 
-	if (!(isfinite(lr) && lr > 0))
-		return "the learning rate is not finite and above 0";
+	if (!(isfinite(lr) && lr >= 0))
+		return "the learning rate is negative or not finite";
+	if (!(lr > 0) && plan_why_not(PATH_RATE_ZERO, model->plan.traits))
+		return "the learning rate is 0, which this recipe cannot have";
 	if (counters >> (REFRESH_BIT + 1))
 		return "a bit is set that has no meaning";
 	if (counters >> REFRESH_BIT && !model->worker->lazy)
@@ -114,6 +143,11 @@ static const char *judge_section(const sluice_model *model, const struct checkpo
 		return lazy_judge(lazy_rule_of(model->worker->lazy), step, s->numbers);
 	case SECTION_WORKER_CENSUS: return census_judge_worker(model, s->numbers);
 	case SECTION_SHARD_CENSUS: return census_judge_shard(model, version, s->numbers);
+	case SECTION_WORKER_GUARD: return guard_judge(model, s->numbers, version);
+	case SECTION_SHARD_GUARD:
+		return s->numbers[0] <= schedule_raises_most(&model->recipe) ?
+			       NULL :
+			       "the density was doubled more often than it can be";
 	case SECTION_SHARD:
 		return s->numbers[0] == version ?
 			       NULL :
@@ -139,9 +173,13 @@ void contents_restore_numbers(sluice_model *model, const struct contents *c)
 		model->lr = bits_float((uint32_t)c->numbers[0]);
 		if (c->census)
 			census_restore_worker(model, c->census);
+		if (c->guard)
+			guard_restore(model, c->guard);
 	}
 	for (uint32_t i = 0; c->census && i < model->n_own; i++)
 		census_restore_shard(model, i, shard_census(c, i));
+	for (uint32_t i = 0; c->guard && i < model->n_own; i++)
+		model->shards[i].chosen = (unsigned)*shard_doublings(c, i);
 }
 
 void contents_restore_window(sluice_model *model, const struct contents *c)
@@ -157,7 +195,7 @@ int contents_of(sluice_model *model, struct contents *c)
 {
 	struct worker *w = model->worker;
 	*c = (struct contents){
-		.sections = calloc(10 + 6 * (size_t)model->n_own, sizeof *c->sections),
+		.sections = calloc(11 + 7 * (size_t)model->n_own, sizeof *c->sections),
 		.numbers = calloc(1 + (size_t)model->n_own + LAZY_NUMBERS, sizeof *c->numbers)
 	};
 	if (!c->sections || !c->numbers) {
@@ -183,6 +221,8 @@ int contents_of(sluice_model *model, struct contents *c)
 		add_vectors(c, model, &s->kept, s->id);
 	}
 	int rc = add_census(model, c);
+	if (!rc)
+		rc = add_guard(model, c);
 	if (rc)
 		contents_free(c);
 	return rc;

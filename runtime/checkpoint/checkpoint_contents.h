@@ -11,6 +11,7 @@ struct contents {
 	/* The worker's counters, the shards' versions, and those of lazy_save(). */
 	uint64_t *numbers;
 	uint64_t *census; /* of the worker, then of each shard; NULL if there are none */
+	uint64_t *guard;  /* the same of guard=raise */
 	uint32_t n;
 };
 

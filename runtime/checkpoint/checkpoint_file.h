@@ -49,7 +49,9 @@ enum section_kind {
 	SECTION_WORKER_LAZY, /* numbers: lazy_save() */
 	SECTION_SHARD_RUNNING,
 	SECTION_WORKER_CENSUS = 16, /* numbers of census_save_worker() and census_save_shard() */
-	SECTION_SHARD_CENSUS
+	SECTION_SHARD_CENSUS,
+	SECTION_WORKER_GUARD, /* numbers: guard_save() */
+	SECTION_SHARD_GUARD   /* numbers: how often the density was doubled */
 };
 
 /* A section: what is written, or where the contents go when it is read. One table serves both. */

@@ -88,7 +88,7 @@ struct message {
 	int seeded;  /* for message_encode: index[] is the seeded support and is not sent */
 	int agreed;  /* for message_encode: the receiver knows index[], so it is not sent */
 	uint8_t raised;
-	uint8_t chosen; /* recipe=auto: 1 + the choice that the sender continues with; else 0 */
+	uint8_t chosen; /* model_rule(): what the sender chooses for the next step */
 	uint16_t phase, part, parts;
 	uint32_t rank, epoch, model, shard;
 	uint64_t seq;          /* push: ring sequence; delta and snapshot: version */

@@ -5,18 +5,27 @@
 #include <string.h>
 
 /* Steps that say how large a step is at first. */
-enum { FIRST_STEPS = 8, LEAST_SIGNS = 8 };
+enum { FIRST_STEPS = 8, LEAST_SIGNS = 8, TREATED_FALLS = 3, CIRCLES = 4 };
 
 /* Growth over all windows, and of each over the one before it: noise grows less, or not in each.
  * The second half of the windows must grow nearly as fast as the first, because a residual that
  * fills up grows more and more slowly. A constant gradient adds up to no more than the number of
- * steps times its size, so that far_beyond times that is no residual that fills up. */
+ * steps times its size, so that far_beyond times that is no residual that fills up.
+ *
+ * An eager caller does no harm if it is wrong, so it need not be as sure: a residual that fills up
+ * at most doubles from one window to the next, and does not do so twice. After a doubling of
+ * densities what waited goes out first, and what is sent may fall before it grows on: until a few
+ * windows have fallen each that rises is growth, and later one that is as large as right after the
+ * doubling. Nor does it wait for growth where nearly all coordinates change sign each time and
+ * steps stay larger than the first ones: the training overshoots in circles. */
 static const double growth_over_all = 3, growth_of_each = 1.03, second_half = 0.7, far_beyond = 1e4,
-		    turned_least = 0.3;
+		    turned_least = 0.3, eager_growth = 3, eager_beyond = 10, treated_growth = 1.1,
+		    circling_turned = 0.9, circling_norm = 0.9;
 
-void growth_open(struct growth *g, uint64_t count)
+void growth_open(struct growth *g, uint64_t count, int eager)
 {
 	memset(g, 0, sizeof(*g));
+	g->eager = eager;
 	while (count >> g->shift > GROWTH_SAMPLES)
 		g->shift++;
 	g->begun = 1;
@@ -53,6 +62,15 @@ void growth_forget(struct growth *g, uint64_t step)
 	g->turned = g->repeated = 0;
 }
 
+void growth_treated(struct growth *g, uint64_t step)
+{
+	growth_forget(g, step);
+	g->treated = 1;
+	g->to_fall = TREATED_FALLS;
+	g->first = 0;
+	g->steps = 0;
+}
+
 static double share_turned(const struct growth *g)
 {
 	const uint64_t signs = g->turned + g->repeated;
@@ -71,9 +89,25 @@ static void end_window(struct growth *g, uint64_t step)
 	g->ended[last] = step;
 	g->n += g->n <= last;
 	g->share = share_turned(g);
+	g->circles = g->share >= circling_turned ? g->circles + 1 : 0;
+	if (g->to_fall && g->n >= 2 && g->norm[last] < g->norm[last - 1])
+		g->to_fall--;
 	g->window = 0;
 	g->begun = step + 1;
 	g->turned = g->repeated = 0;
+}
+
+/* Whether each of the last windows has at least `factor` times the norm of the one before it. */
+static int grew(const struct growth *g, unsigned windows, double factor)
+{
+	const unsigned last = GROWTH_WINDOWS;
+
+	if (g->n < windows || !(g->norm[last + 1 - windows] > 0))
+		return 0;
+	for (unsigned i = last + 1 - windows; i < last; i++)
+		if (g->norm[i + 1] < factor * g->norm[i])
+			return 0;
+	return 1;
 }
 
 /* Geometric growth over the last windows. */
@@ -81,20 +115,42 @@ static int grows_steadily(const struct growth *g)
 {
 	const unsigned last = GROWTH_WINDOWS, half = last / 2;
 
-	if (g->n <= last || !(g->norm[0] > 0) || g->share < turned_least ||
-	    g->norm[last] < growth_over_all * g->norm[0])
+	return grew(g, last + 1, growth_of_each) && g->norm[last] >= growth_over_all * g->norm[0] &&
+	       log(g->norm[last] / g->norm[half]) >= second_half * log(g->norm[half] / g->norm[0]);
+}
+
+/* Whether the training neither falls nor grows, at the size of its beginning or above. */
+static int circles(const struct growth *g)
+{
+	const unsigned last = GROWTH_WINDOWS, from = last + 1 - CIRCLES;
+
+	return g->n >= CIRCLES && g->circles >= CIRCLES &&
+	       g->norm[last] >= circling_norm * g->norm[from] && g->norm[last] > g->start;
+}
+
+/* Over how many windows the growth is that a caller must know of; 0: there is none. */
+static unsigned windows_of_growth(const struct growth *g)
+{
+	if (g->share < turned_least)
 		return 0;
-	for (unsigned i = 0; i < last; i++)
-		if (g->norm[i + 1] < growth_of_each * g->norm[i])
-			return 0;
-	return log(g->norm[last] / g->norm[half]) >= second_half * log(g->norm[half] / g->norm[0]);
+	if (g->to_fall && grew(g, 2, treated_growth))
+		return 2;
+	if (g->treated && g->n >= 2 && g->norm[GROWTH_WINDOWS] > g->first)
+		return 1;
+	if (g->eager && grew(g, 3, eager_growth))
+		return 3;
+	if (g->eager && circles(g))
+		return CIRCLES;
+	return grows_steadily(g) ? GROWTH_WINDOWS + 1 : 0;
 }
 
 /* Growth within a window, faster than anything that adds up. */
 static int explodes(const struct growth *g, double norm)
 {
+	const double beyond = g->eager ? eager_beyond : far_beyond;
+
 	return g->steps > FIRST_STEPS && g->first > 0 &&
-	       norm > far_beyond * (double)g->steps * g->first && share_turned(g) >= turned_least;
+	       norm > beyond * (double)g->steps * g->first && share_turned(g) >= turned_least;
 }
 
 int growth_step(struct growth *g, uint64_t step, double lr, int delay, struct growth_verdict *out)
@@ -105,22 +161,143 @@ int growth_step(struct growth *g, uint64_t step, double lr, int delay, struct gr
 	norm = g->rate > 0 ? sqrt(g->squares) / g->rate : 0;
 	g->window += norm * norm;
 	g->squares = 0;
-	if (norm > 0 && ++g->steps <= FIRST_STEPS)
+	if (norm > 0 && ++g->steps <= FIRST_STEPS) {
 		g->first = norm > g->first ? norm : g->first;
+		g->start = g->treated ? g->start : g->first;
+		g->since = step;
+	}
 
 	const int far = explodes(g, norm);
 	const double share = share_turned(g);
 
 	if (delay)
 		end_window(g, step);
+
+	const unsigned windows = delay ? windows_of_growth(g) : 0;
+	const unsigned from = GROWTH_WINDOWS + 1 - windows;
+
 	if (far)
-		*out = (struct growth_verdict){ g->first * g->rate, norm * g->rate, FIRST_STEPS,
-						step, share };
-	else if (delay && grows_steadily(g))
-		*out = (struct growth_verdict){ g->norm[0] * g->rate,
-						g->norm[GROWTH_WINDOWS] * g->rate, g->ended[0],
+		*out = (struct growth_verdict){ g->first * g->rate, norm * g->rate, g->since, step,
+						share };
+	else if (windows > 1)
+		*out = (struct growth_verdict){ g->norm[from] * g->rate,
+						g->norm[GROWTH_WINDOWS] * g->rate, g->ended[from],
 						step, g->share };
-	else
-		return 0;
-	return 1;
+	else if (windows)
+		*out = (struct growth_verdict){ g->first * g->rate,
+						g->norm[GROWTH_WINDOWS] * g->rate, g->since, step,
+						g->share };
+	return far || windows;
+}
+
+/* ---- checkpoints ------------------------------------------------------------- */
+
+static uint64_t bits_of(double x)
+{
+	uint64_t bits;
+
+	memcpy(&bits, &x, sizeof(bits));
+	return bits;
+}
+
+static double of_bits(uint64_t bits)
+{
+	double x;
+
+	memcpy(&x, &bits, sizeof(x));
+	return x;
+}
+
+/* The order of the numbers: the integers, the doubles, the windows, the signs. */
+enum {
+	AT_TURNED,
+	AT_REPEATED,
+	AT_BEGUN,
+	AT_N,
+	AT_STEPS,
+	AT_SINCE,
+	AT_TREATED,
+	AT_TO_FALL,
+	AT_CIRCLES,
+	AT_RATE,
+	AT_SHARE,
+	AT_WINDOW,
+	AT_FIRST,
+	AT_START,
+	AT_NORM,
+	AT_ENDED = AT_NORM + GROWTH_WINDOWS + 1,
+	AT_SIGN = AT_ENDED + GROWTH_WINDOWS + 1
+};
+
+void growth_save(const struct growth *g, uint64_t numbers[GROWTH_NUMBERS])
+{
+	numbers[AT_TURNED] = g->turned;
+	numbers[AT_REPEATED] = g->repeated;
+	numbers[AT_BEGUN] = g->begun;
+	numbers[AT_N] = g->n;
+	numbers[AT_STEPS] = g->steps;
+	numbers[AT_SINCE] = g->since;
+	numbers[AT_TREATED] = (uint64_t)g->treated;
+	numbers[AT_TO_FALL] = g->to_fall;
+	numbers[AT_CIRCLES] = g->circles;
+	numbers[AT_RATE] = bits_of(g->rate);
+	numbers[AT_SHARE] = bits_of(g->share);
+	numbers[AT_WINDOW] = bits_of(g->window);
+	numbers[AT_FIRST] = bits_of(g->first);
+	numbers[AT_START] = bits_of(g->start);
+	for (int i = 0; i <= GROWTH_WINDOWS; i++) {
+		numbers[AT_NORM + i] = bits_of(g->norm[i]);
+		numbers[AT_ENDED + i] = g->ended[i];
+	}
+	for (int i = 0; i < GROWTH_SAMPLES; i++) {
+		if (i % 8 == 0)
+			numbers[AT_SIGN + i / 8] = 0;
+		numbers[AT_SIGN + i / 8] |= (uint64_t)(uint8_t)g->sign[i] << i % 8 * 8;
+	}
+}
+
+static int8_t sign_in(const uint64_t *numbers, int i)
+{
+	return (int8_t)(numbers[AT_SIGN + i / 8] >> i % 8 * 8);
+}
+
+const char *growth_judge(const uint64_t numbers[GROWTH_NUMBERS], uint64_t step)
+{
+	for (int i = AT_RATE; i < AT_ENDED; i++)
+		if (!(of_bits(numbers[i]) >= 0 && isfinite(of_bits(numbers[i]))))
+			return "a norm of the guard is negative or not finite";
+	if (of_bits(numbers[AT_SHARE]) > 1)
+		return "the guard's share of changed signs is above 1";
+	if (numbers[AT_N] > GROWTH_WINDOWS + 1 || numbers[AT_BEGUN] > step + 1 ||
+	    numbers[AT_STEPS] > step || numbers[AT_SINCE] > step || numbers[AT_TREATED] > 1 ||
+	    numbers[AT_TO_FALL] > TREATED_FALLS || numbers[AT_CIRCLES] > step)
+		return "the guard has counted more than there was";
+	for (int i = 0; i < GROWTH_SAMPLES; i++)
+		if (sign_in(numbers, i) < -1 || sign_in(numbers, i) > 1)
+			return "a sign of the guard is none";
+	return NULL;
+}
+
+void growth_restore(struct growth *g, const uint64_t numbers[GROWTH_NUMBERS])
+{
+	g->turned = numbers[AT_TURNED];
+	g->repeated = numbers[AT_REPEATED];
+	g->begun = numbers[AT_BEGUN];
+	g->n = (unsigned)numbers[AT_N];
+	g->steps = numbers[AT_STEPS];
+	g->since = numbers[AT_SINCE];
+	g->treated = (int)numbers[AT_TREATED];
+	g->to_fall = (unsigned)numbers[AT_TO_FALL];
+	g->circles = numbers[AT_CIRCLES];
+	g->rate = of_bits(numbers[AT_RATE]);
+	g->share = of_bits(numbers[AT_SHARE]);
+	g->window = of_bits(numbers[AT_WINDOW]);
+	g->first = of_bits(numbers[AT_FIRST]);
+	g->start = of_bits(numbers[AT_START]);
+	for (int i = 0; i <= GROWTH_WINDOWS; i++) {
+		g->norm[i] = of_bits(numbers[AT_NORM + i]);
+		g->ended[i] = numbers[AT_ENDED + i];
+	}
+	for (int i = 0; i < GROWTH_SAMPLES; i++)
+		g->sign[i] = sign_in(numbers, i);
 }

@@ -28,6 +28,12 @@ struct growth {
 	unsigned n;     /* complete windows, at most GROWTH_WINDOWS + 1 */
 	double first;   /* the largest norm of the first steps */
 	uint64_t steps; /* in which something was sent */
+	uint64_t since; /* the last of the first steps */
+	int eager;
+	int treated;      /* the densities were doubled */
+	unsigned to_fall; /* windows that have yet to fall since */
+	uint64_t circles; /* windows in a row in which nearly all signs changed */
+	double start;     /* `first` of the beginning of the training */
 };
 
 /* The figures of a report. */
@@ -37,7 +43,8 @@ struct growth_verdict {
 	double share;      /* of the coordinates whose sign changed */
 };
 
-void growth_open(struct growth *g, uint64_t count);
+/* eager: report growth as soon as it is likely, for a caller that does something about it. */
+void growth_open(struct growth *g, uint64_t count, int eager);
 /* What a step sends: n values of the coordinates first + index[]. */
 void growth_see(struct growth *g, uint64_t first, const uint32_t *index, const float *value,
 		uint64_t n);
@@ -46,4 +53,13 @@ void growth_see(struct growth *g, uint64_t first, const uint32_t *index, const f
 int growth_step(struct growth *g, uint64_t step, double lr, int delay, struct growth_verdict *out);
 /* The windows so far tell nothing of those to come, because the density changes. */
 void growth_forget(struct growth *g, uint64_t step);
+/* The same because the densities were doubled after growth. */
+void growth_treated(struct growth *g, uint64_t step);
+
+/* For checkpoints, between two steps. growth_judge() returns why numbers cannot be what
+ * growth_save() gave after `step` steps, or NULL. */
+enum { GROWTH_NUMBERS = GROWTH_SAMPLES / 8 + 2 * (GROWTH_WINDOWS + 1) + 14 };
+void growth_save(const struct growth *g, uint64_t numbers[GROWTH_NUMBERS]);
+const char *growth_judge(const uint64_t numbers[GROWTH_NUMBERS], uint64_t step);
+void growth_restore(struct growth *g, const uint64_t numbers[GROWTH_NUMBERS]);
 #endif

@@ -14,7 +14,16 @@ struct step_rule model_rule(const sluice_model *model, uint64_t step, unsigned c
 	else
 		share = (struct candidate){ schedule_density(schedule, &recipe->up, step),
 					    schedule_density(schedule, &recipe->down, step) };
+	if (recipe->guard == GUARD_RAISE) {
+		share.up = schedule_raised(&recipe->up, share.up, chosen);
+		share.down = schedule_raised(&recipe->down, share.down, chosen);
+	}
 	return plan_step(&model->plan, recipe, schedule, step, share.up, share.down);
+}
+
+unsigned model_choices(const sluice_model *model)
+{
+	return model->recipe.automatic ? WORTH_CANDIDATES : schedule_raises_most(&model->recipe);
 }
 
 void model_count_dense(sluice_model *model, const struct shard_layout *at)

@@ -122,8 +122,12 @@ static inline struct sketch_shape model_sketch_shape(const sluice_model *model,
 }
 
 /* ---- model.c ---- */
-/* The rule of step t = 1, 2, ...; chosen: the candidate of recipe=auto, as the halves know it. */
+/* The rule of step t = 1, 2, ... chosen: with auto, 1 + the candidate that all go on with, and 0
+ * before there is one; with guard=raise, how often the densities have doubled; else 0. A worker's
+ * push proposes it, a shard decides, and its delta tells all workers. */
 struct step_rule model_rule(const sluice_model *model, uint64_t step, unsigned chosen);
+/* The largest value of chosen. */
+unsigned model_choices(const sluice_model *model);
 /* Counts what a message of this shard would be with up=all down=all. */
 void model_count_dense(sluice_model *model, const struct shard_layout *at);
 /* "index 3 of tensor w1" for messages, or "index 3" in a model without named tensors. The text

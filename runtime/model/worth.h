@@ -34,7 +34,6 @@ struct worth_step {
 struct worth {
 	struct worth_step least[WORTH_CANDIDATES]; /* the quickest step of each candidate; without
 						      auto, only the first is used */
-	unsigned proposed; /* 1 + the candidate that this worker would choose; 0: not known yet */
 	/* Cost of a dense message, measured at open; 0 if it was not measured. */
 	double wire_ns_per_byte, work_ns_per_byte;
 };

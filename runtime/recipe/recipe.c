@@ -334,6 +334,38 @@ static int refuse_beside_auto(const struct draft *d)
 	return SLUICE_OK;
 }
 
+/* guard=raise doubles the densities of what is selected while the rest waits. */
+static int refuse_raise(const struct draft *d)
+{
+	const struct recipe *r = &d->recipe;
+	const struct selection_kind *up = &selection_kinds[r->up.select];
+	const struct selection_kind *down = &selection_kinds[r->down.select];
+	const struct {
+		int refused;
+		const char *word, *why;
+	} rows[] = {
+		{ r->automatic, "auto", "auto chooses the densities itself" },
+		{ r->up.select == SELECT_ALL && r->down.select == SELECT_ALL, "all",
+		  "nothing is selected, so no density can be raised" },
+		{ r->memory == MEMORY_NONE, "memory=none",
+		  "without error feedback nothing waits that could overshoot" },
+		{ up->argument == ARGUMENT_LEVEL || down->argument == ARGUMENT_LEVEL,
+		  "threshold or variance", "these take a level in place of a density" },
+		{ up->global || down->global, "global",
+		  "its thresholds follow from the densities of earlier steps" },
+		{ up->exchange == EXCHANGE_SKETCH, "sketch",
+		  "the size of a sketch follows from its density" },
+		{ r->when == WHEN_ASYNC, "when=async", "workers are in different steps" },
+	};
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		if (rows[i].refused)
+			return fail(SLUICE_EINVAL,
+				    "recipe: guard=raise with %s: %s; write guard=warn",
+				    rows[i].word, rows[i].why);
+	return SLUICE_OK;
+}
+
 static int refuse_combinations(const struct draft *d)
 {
 	const struct recipe *r = &d->recipe;
@@ -347,6 +379,8 @@ static int refuse_combinations(const struct draft *d)
 		rc = refuse_selection(d, AXIS_UP, &r->up);
 	if (!rc)
 		rc = refuse_selection(d, AXIS_DOWN, &r->down);
+	if (!rc && r->guard == GUARD_RAISE)
+		rc = refuse_raise(d);
 	if (rc)
 		return rc;
 

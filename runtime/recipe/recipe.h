@@ -39,8 +39,8 @@
  *               | lazy-server(WINDOW,WEIGHT[,LONGEST]) | async(TAU[,whole]). TAU >= 1; see lazy.h
  *               and shard_async.h
  *   seed=       N, 0 (default) to 2^32 - 1
- *   guard=      warn (default) | none. It changes nothing that ranks must agree on or a checkpoint
- *               holds, and is not printed */
+ *   guard=      warn (default) | raise | none. warn and none change nothing that ranks must agree
+ *               on or a checkpoint holds, and are not printed */
 enum signal_kind {
 	SIGNAL_GRADIENT,
 	SIGNAL_MOMENTUM,
@@ -64,7 +64,7 @@ enum when_kind { WHEN_ALWAYS, WHEN_EVERY, WHEN_LAZY, WHEN_LAZY_SERVER, WHEN_ASYN
 enum nonfinite_policy { NONFINITE_ABORT, NONFINITE_SKIP, NONFINITE_ZERO, NONFINITE_SKIP_ALL };
 enum { LAZY_WINDOW_MAX = 100 }; /* model changes that when=lazy looks back on */
 enum coding_choice { CODING_FAST, CODING_SMALL };
-enum guard_kind { GUARD_WARN, GUARD_NONE };
+enum guard_kind { GUARD_WARN, GUARD_RAISE, GUARD_NONE };
 enum warmup_unit { WARMUP_STEPS, WARMUP_EPOCHS };
 
 struct direction {

@@ -27,7 +27,7 @@ static const char *const update_words[] = { "none", "sgd",     "momentum",   "ne
 static const char *const when_words[] = { "always", "every", "lazy", "lazy-server", "async" };
 static const char *const none_word[] = { "none" };
 static const char *const nonfinite_words[] = { "abort", "skip", "zero", "skip-all" };
-static const char *const guard_words[] = { "warn", "none" };
+static const char *const guard_words[] = { "warn", "raise", "none" };
 static const char *const coding_words[] = { "fast", "small" };
 const char *const placement_words[2] = { "inside", "outside" };
 
@@ -63,7 +63,7 @@ const struct axis recipe_axes[AXES] = {
 			"takes always, every(STEPS), lazy(WINDOW,WEIGHT[,LONGEST]) or "
 			"lazy-server(WINDOW,WEIGHT[,LONGEST]), async(TAU) or async(TAU,whole)",
 			when_words, 5 },
-	[AXIS_GUARD] = { "guard", "takes warn or none", guard_words, 2 },
+	[AXIS_GUARD] = { "guard", "takes warn, raise or none", guard_words, 3 },
 	[AXIS_SEED] = { "seed", "takes a whole number from 0 to 4294967295", NULL, 0 },
 };
 
@@ -260,6 +260,8 @@ void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES])
 	else
 		write_text(&w, "none seed=%u ", r->seed);
 	print_when(&w, r);
+	if (r->guard == GUARD_RAISE)
+		write_text(&w, " guard=raise");
 }
 
 size_t recipe_word_apart(const char *a, const char *b)

@@ -48,6 +48,7 @@ int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, int 
 				       /* Densities count exchanges and not steps. */
 				       recipe->period);
 	out->reset = recipe->reset;
+	out->raises = recipe->guard == GUARD_RAISE;
 	out->n_phases = 0;
 	out->n_downs = 0;
 	out->anchor_period = 0;
@@ -113,7 +114,25 @@ double schedule_density(const struct schedule *s, const struct direction *d, uin
 
 double schedule_largest_density(const struct schedule *s, const struct direction *d)
 {
-	return schedule_density(s, d, 1);
+	return s->raises && d->select != SELECT_ALL ? 1 : schedule_density(s, d, 1);
+}
+
+unsigned schedule_raises_most(const struct recipe *recipe)
+{
+	double least = recipe->up.density < recipe->down.density ? recipe->up.density :
+								   recipe->down.density;
+	unsigned n = 0;
+
+	for (; recipe->guard == GUARD_RAISE && least < 1; least *= 2)
+		n++;
+	return n;
+}
+
+double schedule_raised(const struct direction *d, double density, unsigned doublings)
+{
+	const double raised = ldexp(density, (int)doublings);
+
+	return d->select == SELECT_ALL ? density : raised < 1 ? raised : 1;
 }
 
 int schedule_sends_all(const struct schedule *s, uint64_t step)

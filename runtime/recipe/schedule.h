@@ -36,6 +36,7 @@ struct schedule {
 	 * the shards keep a momentum. */
 	int moves_all;
 	uint64_t warmup_steps;
+	int raises; /* guard=raise: densities may double up to 1 */
 	/* svrg: steps of a worker from anchor to anchor, including that of the anchor; else 0. */
 	uint64_t anchor_period;
 };
@@ -59,6 +60,10 @@ uint64_t schedule_publications(const struct schedule *s, uint64_t step, unsigned
 double schedule_density(const struct schedule *s, const struct direction *d, uint64_t step);
 /* The largest density of any step of the run, which determines the size of slots and logs. */
 double schedule_largest_density(const struct schedule *s, const struct direction *d);
+/* guard=raise: how often the densities can double until everything is sent; else 0. */
+unsigned schedule_raises_most(const struct recipe *recipe);
+/* A density after so many doublings. */
+double schedule_raised(const struct direction *d, double density, unsigned doublings);
 /* Whether the step sends everything that is left, in f32: in both directions because of reset=, or
  * up at an anchor. */
 int schedule_sends_all(const struct schedule *s, uint64_t step);

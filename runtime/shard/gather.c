@@ -14,7 +14,7 @@ static const char *judge(const sluice_model *model, const struct shard *shard, i
 			 const struct message *m)
 {
 	(void)worker;
-	if (m->chosen > (model->recipe.automatic ? WORTH_CANDIDATES : 0))
+	if (m->chosen > model_choices(model))
 		return "it chooses what there is not";
 	if (!epoch_exists(model->job, m->epoch))
 		return "it carries an epoch that the job was never in";
@@ -88,7 +88,8 @@ int gather_count(sluice_model *model, struct shard *shard, int worker, const str
 		return 0;
 	model->stats.staleness[0]++;
 	g->raised |= m->raised;
-	if (!g->counted++)
+	/* Of guard=raise any worker raises for all; of auto the first one decides. */
+	if (!g->counted++ || (model->schedule.raises && m->chosen > g->chosen_next))
 		g->chosen_next = m->chosen;
 	g->next_rank = worker + 1;
 	return 1;

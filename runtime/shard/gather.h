@@ -20,7 +20,7 @@ struct gathered {
 	int lr_rank;      /* the worker of the first of them, and its rate */
 	float lr;
 	unsigned raised;
-	unsigned chosen_next; /* what the message that was counted first chooses */
+	unsigned chosen_next; /* what the messages choose for the next step (gather_count) */
 };
 
 /* What a message of the shard's phase must be. */

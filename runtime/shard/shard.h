@@ -36,7 +36,7 @@ struct shard {
 	uint64_t version;   /* steps completed */
 	uint64_t published; /* publications for all, of which a step may have several */
 	unsigned phase;
-	unsigned chosen; /* recipe=auto: 1 + candidate that all go on with; 0: not known yet */
+	unsigned chosen; /* model_rule(): what all go on with */
 
 	struct inboxes *inboxes;
 	struct gathered gathered;

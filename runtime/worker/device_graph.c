@@ -64,6 +64,8 @@ static const char *changes_by_step(const sluice_model *model)
 		return "with reset= some steps send everything";
 	if (recipe->warmup > 0)
 		return "with warmup= the density changes";
+	if (model->schedule.raises)
+		return "with guard=raise the density may change";
 	if (model->worker->census)
 		return "with this recipe a note of the host follows the messages";
 	return NULL;

@@ -2,7 +2,11 @@
  * See guard.h. The criterion is growth.c's. A direction is seen where the host has its values:
  * selections made on a GPU, and publications that are added from where they lie (dense.c), are not,
  * but then the other direction is, unless both are. Nothing reads a whole vector until there is
- * something to say. */
+ * something to say.
+ *
+ * A raise goes the way of all choices (model_rule()): the worker's next push proposes one doubling
+ * more, the shards take the largest proposal, and the delta of the first shard tells all workers.
+ * So all ranks change the density after the same step, whoever saw the growth. */
 #include "worker/guard.h"
 #include "base/log.h"
 #include "model/growth.h"
@@ -16,12 +20,17 @@ enum { UP, DOWN, WAYS };
 struct guard {
 	struct growth way[WAYS];
 	uint64_t pushed, pulled; /* elements, up to the last window */
-	int warned;
+	unsigned doublings;      /* of the densities, as the windows have them */
+	/* What was seen, until the densities are doubled. With guard=warn, and where they are 1,
+	 * nothing follows. */
+	int saw;
+	int saw_way;
+	struct growth_verdict verdict;
 };
 
 static int guards(const struct recipe *recipe)
 {
-	return recipe->guard == GUARD_WARN && recipe->memory != MEMORY_NONE &&
+	return recipe->guard != GUARD_NONE && recipe->memory != MEMORY_NONE &&
 	       (recipe->up.select != SELECT_ALL || recipe->down.select != SELECT_ALL);
 }
 
@@ -30,7 +39,7 @@ static int guard_open(sluice_model *model)
 	if (!guards(&model->recipe))
 		return 0;
 	model->worker->guard = malloc(sizeof(*model->worker->guard));
-	return model->worker->guard ? 0 : fail(SLUICE_ENOMEM, "no memory for guard=warn");
+	return model->worker->guard ? 0 : fail(SLUICE_ENOMEM, "no memory for guard=");
 }
 
 static void guard_close(sluice_model *model)
@@ -52,12 +61,14 @@ static void guard_restart(sluice_model *model)
 	if (!g)
 		return;
 	for (int way = 0; way < WAYS; way++) {
-		growth_open(&g->way[way], model->layout.count);
+		growth_open(&g->way[way], model->layout.count, model->schedule.raises);
 		growth_forget(&g->way[way], model->worker->step);
 	}
 	g->pushed = model->stats.pushed_elements;
 	g->pulled = model->stats.pulled_elements;
-	g->warned = 0;
+	g->doublings = 0;
+	g->saw = 0;
+	g->verdict = (struct growth_verdict){ 0 };
 }
 
 static void guard_emitted(sluice_model *model, const struct shard_layout *at,
@@ -88,32 +99,101 @@ static double norm_of_residual(const sluice_model *model)
 	return sqrt(loss_squares(residual, model->layout.count));
 }
 
-static void warn(const sluice_model *model, int way, const struct growth_verdict *v)
+/* "the norm of what rank 0 sends in a step was 0.1 at step 8 and is 3 at step 90, and 50 % ..." */
+static void describe_growth(const sluice_model *model, char *text, size_t cap)
+{
+	const struct guard *g = model->worker->guard;
+	const struct growth_verdict *v = &g->verdict;
+	char waits[64] = "";
+
+	if (g->saw_way == UP && !on_device_selects(model))
+		snprintf(waits, sizeof(waits), " (%.3g waits in this rank's residual)",
+			 norm_of_residual(model));
+	snprintf(text, cap,
+		 "the norm of what %s in a step was %.3g at step %llu and is %.3g at step %llu%s, "
+		 "and %.0f %% of the coordinates come back with the other sign",
+		 g->saw_way == UP ? "rank 0 sends" : "the shards publish", v->then,
+		 (unsigned long long)v->from, v->now, (unsigned long long)v->to, waits,
+		 100 * v->share);
+}
+
+static void warn(const sluice_model *model)
 {
 	const struct step_rule *rule = &model->worker->rule;
 	const double density = rule->up < rule->down ? rule->up : rule->down;
-	char waits[64] = "";
+	char growth[360];
 
-	if (way == UP && !on_device_selects(model))
-		snprintf(waits, sizeof(waits), " (%.3g waits in this rank's residual)",
-			 norm_of_residual(model));
+	describe_growth(model, growth, sizeof(growth));
+	if (density < 1)
+		log_line(LOG_WARN, "runtime",
+			 "model %u: the training diverges: %s: at density %g a coordinate is "
+			 "delayed by about %.0f steps, in which the learning rate %g overshoots; "
+			 "lower the rate, raise the density, or set warmup= (sluice_recipe(7), "
+			 "CHOOSING; guard=raise raises the density, guard=none silences this)",
+			 model->id, growth, density, 1 / density, (double)model->lr);
+	else
+		log_line(LOG_WARN, "runtime",
+			 "model %u: the training diverges: %s: guard=raise has raised the "
+			 "densities to 1 already, so compression is not the cause; lower the "
+			 "learning rate %g",
+			 model->id, growth, (double)model->lr);
+}
+
+/* All ranks send more from the next step on. */
+static void report_raise(const sluice_model *model)
+{
+	const struct worker *w = model->worker;
+	const struct guard *g = w->guard;
+	const struct step_rule next = model_rule(model, w->step + 1, w->chosen);
+	char growth[360] = "the messages of another rank grow";
+
+	if (g->saw)
+		describe_growth(model, growth, sizeof(growth));
 	log_line(LOG_WARN, "runtime",
-		 "model %u: the training diverges: the norm of what %s in a step was %.3g at step "
-		 "%llu and is %.3g at step %llu%s, and %.0f %% of the coordinates come back with "
-		 "the other sign: at density %g a coordinate is delayed by about %.0f steps, in "
-		 "which the learning rate %g overshoots; lower the rate, raise the density, or set "
-		 "warmup= (sluice_recipe(7), CHOOSING; guard=none silences this)",
-		 model->id, way == UP ? "rank 0 sends" : "the shards publish", v->then,
-		 (unsigned long long)v->from, v->now, (unsigned long long)v->to, waits,
-		 100 * v->share, density, 1 / density, (double)model->lr);
+		 "model %u: the training diverges: %s: guard=raise doubles the densities to %g up "
+		 "and %g down from step %llu on (doubling %u of at most %u); to send less, lower "
+		 "the learning rate %g",
+		 model->id, growth, next.up, next.down, (unsigned long long)next.step, w->chosen,
+		 schedule_raises_most(&model->recipe), (double)model->lr);
+}
+
+/* The delta of this step has told of a doubling. */
+static void begin_again(sluice_model *model)
+{
+	struct guard *g = model->worker->guard;
+
+	if (is_first_worker(model->job))
+		report_raise(model);
+	for (int way = 0; way < WAYS; way++)
+		growth_treated(&g->way[way], model->worker->step);
+	g->pushed = model->stats.pushed_elements;
+	g->pulled = model->stats.pulled_elements;
+	g->doublings = model->worker->chosen;
+	g->saw = 0;
+	model->stats.guard_raises = g->doublings;
+}
+
+static void act(sluice_model *model)
+{
+	struct worker *w = model->worker;
+
+	if (w->chosen < schedule_raises_most(&model->recipe))
+		w->proposed = w->chosen + 1;
+	else if (is_first_worker(model->job))
+		warn(model);
 }
 
 static void guard_pulled(sluice_model *model)
 {
-	struct guard *g = model->worker->guard;
-	const uint64_t count = model->layout.count, step = model->worker->step;
+	struct worker *w = model->worker;
+	struct guard *g = w->guard;
+	const uint64_t count = model->layout.count;
 
-	if (!g || g->warned)
+	if (g && model->schedule.raises && w->chosen != g->doublings) {
+		begin_again(model);
+		return;
+	}
+	if (!g || g->saw)
 		return;
 
 	const int delay = model->stats.pushed_elements - g->pushed >= count &&
@@ -123,15 +203,71 @@ static void guard_pulled(sluice_model *model)
 		g->pushed = model->stats.pushed_elements;
 		g->pulled = model->stats.pulled_elements;
 	}
-	for (int way = 0; way < WAYS && !g->warned; way++) {
-		struct growth_verdict verdict;
-
-		g->warned = growth_step(&g->way[way], step, (double)model->lr, delay, &verdict);
-		if (step <= model->schedule.warmup_steps)
-			growth_forget(&g->way[way], step);
-		if (g->warned && is_first_worker(model->job))
-			warn(model, way, &verdict);
+	for (int way = 0; way < WAYS && !g->saw; way++) {
+		g->saw = growth_step(&g->way[way], w->step, (double)model->lr, delay, &g->verdict);
+		g->saw_way = way;
+		if (w->step <= model->schedule.warmup_steps)
+			growth_forget(&g->way[way], w->step);
 	}
+	if (g->saw)
+		act(model);
+}
+
+/* ---- checkpoints ------------------------------------------------------------- */
+
+enum { AT_CHOICE, AT_PUSHED, AT_PULLED, AT_WAYS };
+enum { CHOSEN_BITS = 8 };
+
+void guard_save(const sluice_model *model, uint64_t numbers[GUARD_NUMBERS])
+{
+	const struct worker *w = model->worker;
+	const struct guard *g = w->guard;
+
+	numbers[AT_CHOICE] = w->chosen | (uint64_t)w->proposed << CHOSEN_BITS;
+	numbers[AT_PUSHED] = model->stats.pushed_elements - g->pushed;
+	numbers[AT_PULLED] = model->stats.pulled_elements - g->pulled;
+	for (int way = 0; way < WAYS; way++)
+		growth_save(&g->way[way], numbers + AT_WAYS + way * GROWTH_NUMBERS);
+}
+
+static unsigned chosen_in(const uint64_t *numbers)
+{
+	return numbers[AT_CHOICE] & ((1u << CHOSEN_BITS) - 1);
+}
+
+static uint64_t proposed_in(const uint64_t *numbers)
+{
+	return numbers[AT_CHOICE] >> CHOSEN_BITS;
+}
+
+const char *guard_judge(const sluice_model *model, const uint64_t numbers[GUARD_NUMBERS],
+			uint64_t step)
+{
+	const char *why = NULL;
+
+	if (proposed_in(numbers) > schedule_raises_most(&model->recipe) ||
+	    proposed_in(numbers) < chosen_in(numbers) ||
+	    proposed_in(numbers) > chosen_in(numbers) + 1)
+		return "the densities were doubled more often than they can be";
+	for (int way = 0; way < WAYS && !why; way++)
+		why = growth_judge(numbers + AT_WAYS + way * GROWTH_NUMBERS, step);
+	return why;
+}
+
+void guard_restore(sluice_model *model, const uint64_t numbers[GUARD_NUMBERS])
+{
+	struct worker *w = model->worker;
+	struct guard *g = w->guard;
+
+	w->chosen = g->doublings = chosen_in(numbers);
+	w->proposed = (unsigned)proposed_in(numbers);
+	w->rule = model_rule(model, w->step + 1, w->chosen);
+	g->saw = 0; /* a doubling that was proposed comes with the next delta */
+	g->pushed = model->stats.pushed_elements - numbers[AT_PUSHED];
+	g->pulled = model->stats.pulled_elements - numbers[AT_PULLED];
+	for (int way = 0; way < WAYS; way++)
+		growth_restore(&g->way[way], numbers + AT_WAYS + way * GROWTH_NUMBERS);
+	model->stats.guard_raises = g->doublings;
 }
 
 const struct step_hooks guard_hooks = { .open = guard_open,

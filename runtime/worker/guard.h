@@ -1,10 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * guard=warn: watches what this worker sends and what the shards publish, where a part of the
- * coordinates is selected and the rest waits, and warns once if the training diverges by it. The
- * first worker of the job speaks. */
+ * guard=warn and guard=raise: the worker watches what it sends and what the shards publish, where a
+ * part of the coordinates is selected and the rest waits. If the training diverges by that, warn
+ * reports it once, and raise lets all ranks double their densities. The first worker of the job
+ * reports for all. */
 #ifndef RUNTIME_GUARD_H
 #define RUNTIME_GUARD_H
+#include "model/growth.h"
 #include "worker/hooks.h"
+
+/* For checkpoints of guard=raise, between two steps: the doublings, and what was seen since the
+ * last one. guard_judge() returns why the numbers cannot be a guard's after `step` steps, or NULL.
+ */
+enum { GUARD_NUMBERS = 3 + 2 * GROWTH_NUMBERS };
+void guard_save(const sluice_model *model, uint64_t numbers[GUARD_NUMBERS]);
+const char *guard_judge(const sluice_model *model, const uint64_t numbers[GUARD_NUMBERS],
+			uint64_t step);
+void guard_restore(sluice_model *model, const uint64_t numbers[GUARD_NUMBERS]);
 
 extern const struct step_hooks guard_hooks;
 #endif

@@ -19,7 +19,7 @@ struct message upload_head(const sluice_model *model, uint32_t shard)
 				 .densest = recipe->coding == CODING_SMALL,
 				 .seeded = kind->seeded && !kind->contiguous,
 				 .raised = (uint8_t)w->raise,
-				 .chosen = (uint8_t)(w->chosen ? w->chosen : model->worth.proposed),
+				 .chosen = (uint8_t)w->proposed,
 				 .phase = (uint16_t)w->phase,
 				 .parts = 1,
 				 .rank = (uint32_t)model->job->rank,

@@ -57,7 +57,7 @@ void watch_step(sluice_model *model)
 		const struct worth_step step = step_taken(model);
 		worth_note(&model->worth, steps, worth_candidate(steps - 1, 0), &step);
 		if (steps == WORTH_TRIAL)
-			model->worth.proposed = worth_choose(&model->worth);
+			w->proposed = worth_choose(&model->worth);
 		return;
 	}
 	if (steps < warmup || steps > warmup + WORTH_WATCHED || !compares(model) ||
@@ -75,11 +75,11 @@ void watch_chosen(sluice_model *model, unsigned chosen)
 {
 	char text[400];
 	struct worker *w = model->worker;
-	if (chosen && !w->chosen && is_first_worker(model->job)) {
+	if (chosen && !w->chosen && model->recipe.automatic && is_first_worker(model->job)) {
 		worth_explain(&model->worth, chosen, text, sizeof text);
 		log_line(chosen == 1 && advises(model) ? LOG_WARN : LOG_INFO, "runtime",
 			 "model %u: %s", model->id, text);
 	}
 	if (chosen)
-		w->chosen = chosen;
+		w->chosen = w->proposed = chosen;
 }

@@ -288,7 +288,7 @@ static const char *welcome(const sluice_model *model, uint32_t shard, const stru
 {
 	const char *why = closing_of(model)->judge(model, shard, m);
 
-	if (!why && m->chosen > (model->recipe.automatic ? WORTH_CANDIDATES : 0))
+	if (!why && m->chosen > model_choices(model))
 		why = "it chooses what there is not";
 	return why;
 }

@@ -61,8 +61,9 @@ struct worker {
 	uint64_t overflowed; /* the coordinate that could not be sent, because it is not finite */
 
 	unsigned raise, raised; /* flags of sluice_raise() that go up, and that came down */
-	unsigned chosen; /* recipe=auto: 1 + candidate that all go on with; 0: not known yet */
-	int accumulates; /* the residual was handed out: the application adds to it */
+	unsigned chosen;        /* model_rule(): what all go on with */
+	unsigned proposed; /* what the next push chooses; `chosen` unless this worker wants more */
+	int accumulates;   /* the residual was handed out: the application adds to it */
 };
 
 /* What was not sent yet, plus this step's signal. */

@@ -90,7 +90,7 @@ void worker_restart(sluice_model *model, uint64_t version)
 	w->step = version;
 	model->first_step = version;
 	model->step = version * model->recipe.period;
-	w->chosen = model->worth.proposed = 0;
+	w->chosen = w->proposed = 0;
 	w->rule = model_rule(model, version + 1, 0);
 	memset(model->worth.least, 0, sizeof model->worth.least);
 	w->in_step = STEP_DONE;

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: BSD-3-Clause
 # Trainings that diverge by error feedback alone, where dense training converges: the library warns once,
-# unless the recipe says guard=none, and sluice-train ends with status 1 and one sentence. After those that
-# converge, it says nothing and ends with status 0. Run by "make check".
+# unless the recipe says guard=none, and sluice-train ends with status 1 and one sentence. With guard=raise they
+# converge. After those that converge, it says nothing and ends with status 0. Run by "make check".
 set -u
 program=$PWD/sluice-train
 work=$(mktemp -d "${TMPDIR:-/tmp}/sluice-diverging.XXXXXX") || exit 1
@@ -48,6 +48,11 @@ for recipe in "$sparse" "up=topk(0.05) down=all" scalecom; do
 		wrong "$recipe: not one warning"
 	train 1 '' 500 0.1 --recipe "$recipe guard=none"
 	! grep -q 'warn:' said || wrong "$recipe guard=none: a warning"
+done
+# With guard=raise they converge, after as many doublings of the density as that takes.
+for recipe in "$sparse" "up=topk(0.05) down=all" scalecom; do
+	train 0 'warn: model 0: the training diverges: .*guard=raise doubles the densities' 1000 0.1 --recipe "$recipe guard=raise"
+	grep -q ' loss=0.0000 ' out || wrong "$recipe guard=raise: $(tail -n 1 out)"
 done
 for rate in 0.05 0.1 1; do # the program's own recipe
 	train 1 'warn: model 0: the training diverges' 500 $rate

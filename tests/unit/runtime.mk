@@ -29,6 +29,7 @@ check_PROGRAMS += \
 	tests/unit/test_state \
 	tests/unit/test_memory \
 	tests/unit/test_growth \
+	tests/unit/test_guard_raise \
 	tests/unit/test_worth \
 	tests/unit/test_token \
 	tests/unit/test_place \
@@ -93,6 +94,7 @@ tests_unit_test_place_SOURCES = tests/unit/test_place.c tests/unit/scratch.h
 tests_unit_test_reach_SOURCES = tests/unit/test_reach.c
 tests_unit_test_place_LDADD = $(LDADD) $(HWLOC_LIBS)
 tests_unit_test_growth_SOURCES = tests/unit/test_growth.c $(ranks)
+tests_unit_test_guard_raise_SOURCES = tests/unit/test_guard_raise.c tests/unit/scratch.h $(ranks)
 # Is told what steps took.
 tests_unit_test_worth_SOURCES = tests/unit/test_worth.c $(ranks)
 tests_unit_test_worth_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=worth_note

@@ -7,6 +7,7 @@
 #include "reseal.h"
 #include "scratch.h"
 #include "sluice.h"
+#include "worker/guard.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>
@@ -16,6 +17,7 @@
 #define GLOBAL_UP   "up=global(0.2,2) down=all memory=residual"
 #define GLOBAL_DOWN "up=topk(0.2) down=global(0.2,2) memory=residual"
 #define EVERY       "up=all down=all when=every(2)"
+#define RAISE       "up=topk(0.1) down=topk(0.1) guard=raise"
 
 enum { COUNT = 40, STEPS = 4 };
 enum { LR_IS_HALF = 0x3f000000 };
@@ -41,7 +43,8 @@ static const struct content contents[] = {
 	{ "up=topk(0.2)", SECTION_WORKER, 0, REFRESH | LR_IS_HALF, "recipe has no reference" },
 	{ INNOVATION, SECTION_WORKER, 0, 2 * REFRESH | LR_IS_HALF, "no meaning" },
 	{ "up=all down=all", SECTION_WORKER, 0, 1ull << 63 | LR_IS_HALF, "no meaning" },
-	{ "up=all down=all", SECTION_WORKER, 0, 0, "learning rate" },
+	{ "up=all down=all", SECTION_WORKER, 0, 0, NULL },
+	{ EVERY, SECTION_WORKER, 0, 0, "learning rate is 0" },
 	{ "up=all down=all", SECTION_WORKER, 0, 0x7fc00000, "learning rate" },
 	{ "up=all down=all", SECTION_WORKER, 0, 0x7f800000, "learning rate" },
 	{ "up=all down=all", SECTION_WORKER, 0, 0x80000000 | LR_IS_HALF, "learning rate" },
@@ -72,6 +75,30 @@ static const struct content contents[] = {
 	{ GLOBAL_DOWN, SECTION_SHARD_CENSUS, 0, NO_NUMBER, "share" },
 	{ GLOBAL_DOWN, SECTION_SHARD_CENSUS, 1, 1, "histogram" },
 	{ GLOBAL_DOWN, SECTION_SHARD_CENSUS, 2, 1ull << 32, "histogram" },
+	/* A density of 0.1 doubles 4 times. */
+	{ RAISE, SECTION_WORKER_GUARD, 0, 0x404, NULL },
+	{ RAISE, SECTION_WORKER_GUARD, 0, 0x403, NULL },
+	{ RAISE, SECTION_WORKER_GUARD, 0, 0x505, "more often than they can be" },
+	{ RAISE, SECTION_WORKER_GUARD, 0, 0x402, "more often than they can be" },
+	{ RAISE, SECTION_WORKER_GUARD, 0, 0x304, "more often than they can be" },
+	{ RAISE, SECTION_WORKER_GUARD, 0, 1ull << 40 | 0x404, "more often than they can be" },
+	{ RAISE, SECTION_WORKER_GUARD, 3 + 2, STEPS + 2, "counted more" },
+	{ RAISE, SECTION_WORKER_GUARD, 3 + 3, GROWTH_WINDOWS + 2, "counted more" },
+	{ RAISE, SECTION_WORKER_GUARD, 3 + 4, STEPS + 1, "counted more" },
+	{ RAISE, SECTION_WORKER_GUARD, 3 + 5, STEPS + 1, "counted more" },
+	{ RAISE, SECTION_WORKER_GUARD, 3 + 6, 2, "counted more" },
+	{ RAISE, SECTION_WORKER_GUARD, 3 + 7, 9, "counted more" },
+	{ RAISE, SECTION_WORKER_GUARD, 3 + 8, STEPS + 1, "counted more" },
+	{ RAISE, SECTION_WORKER_GUARD, 3 + 9, HALF, NULL },
+	{ RAISE, SECTION_WORKER_GUARD, 3 + 9, NEGATIVE, "norm of the guard" },
+	{ RAISE, SECTION_WORKER_GUARD, 3 + 10, 0x4000000000000000u, "share of changed signs" },
+	{ RAISE, SECTION_WORKER_GUARD, 3 + 13, NO_NUMBER, "norm of the guard" },
+	{ RAISE, SECTION_WORKER_GUARD, 3 + 14, INFINITE, "norm of the guard" },
+	{ RAISE, SECTION_WORKER_GUARD, GUARD_NUMBERS - 1, 0xff, NULL },
+	{ RAISE, SECTION_WORKER_GUARD, GUARD_NUMBERS - 1, 2, "sign of the guard" },
+	{ RAISE, SECTION_WORKER_GUARD, GUARD_NUMBERS - 1, 1ull << 63, "sign of the guard" },
+	{ RAISE, SECTION_SHARD_GUARD, 0, 4, NULL },
+	{ RAISE, SECTION_SHARD_GUARD, 0, 5, "more often than it can be" },
 };
 
 struct test {

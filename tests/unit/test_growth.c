@@ -72,7 +72,7 @@ static uint64_t seen_at(const struct course *c)
 	static struct growth g;
 	struct growth_verdict v;
 
-	growth_open(&g, COORDINATES);
+	growth_open(&g, COORDINATES, 0);
 	for (uint64_t step = 1; step <= LONG; step++) {
 		const double t = (double)(step - 1) / DELAY, size = c->norm(t) / 2;
 

@@ -326,13 +326,14 @@ static void recipe_parse__warmups_in_every_form(void **state)
 	}
 }
 
-static void recipe_parse__guard__is_read_and_not_printed(void **state)
+static void recipe_parse__guard__is_read_and_printed_where_it_changes_results(void **state)
 {
 	(void)state;
 	assert_int_equal(parsed("up=topk(0.01)").guard, GUARD_WARN);
 	assert_int_equal(parsed("guard=warn up=topk(0.01)").guard, GUARD_WARN);
 	assert_int_equal(parsed("up=topk(0.01) guard=none").guard, GUARD_NONE);
 	assert_int_equal(parsed("auto guard=none").guard, GUARD_NONE);
+	assert_int_equal(parsed("up=topk(0.01) guard=raise").guard, GUARD_RAISE);
 	char with[RECIPE_TEXT_BYTES], without[RECIPE_TEXT_BYTES];
 	const struct recipe none = parsed("up=topk(0.01) guard=none"),
 			    warn = parsed("up=topk(0.01)");
@@ -340,6 +341,11 @@ static void recipe_parse__guard__is_read_and_not_printed(void **state)
 	recipe_print(&none, with);
 	recipe_print(&warn, without);
 	assert_string_equal(with, without);
+	/* A doubled density changes the training, so ranks and checkpoints compare this one. */
+	const struct recipe raise = parsed("guard=raise up=topk(0.01)");
+
+	recipe_print(&raise, with);
+	assert_non_null(strstr(with, " when=always guard=raise"));
 }
 
 static void recipe_parse__doubtful_combinations_warn_once(void **state)
@@ -417,7 +423,7 @@ int main(void)
 		cmocka_unit_test(
 			recipe_parse__global__takes_a_density_and_steps_between_histograms),
 		cmocka_unit_test(recipe_parse__warmups_in_every_form),
-		cmocka_unit_test(recipe_parse__guard__is_read_and_not_printed),
+		cmocka_unit_test(recipe_parse__guard__is_read_and_printed_where_it_changes_results),
 		cmocka_unit_test(recipe_sends_whole__matches_patterns),
 	};
 

@@ -209,6 +209,21 @@ static void recipe_parse__misplaced_pieces_are_refused(void **state)
 	expect_refused("up=all\x01", "byte 0x01 at position 7 is a control character");
 }
 
+static void recipe_parse__guard_raise_without_a_density_to_raise__is_refused(void **state)
+{
+	(void)state;
+	expect_refused("up=all down=all guard=raise", "guard=raise with all|write guard=warn");
+	expect_refused("up=all,uniform(4) down=all guard=raise", "guard=raise with all");
+	expect_refused("up=topk(0.1) memory=none guard=raise", "with memory=none|nothing waits");
+	expect_refused("auto guard=raise", "with auto|densities itself");
+	expect_refused("up=threshold(0.1) guard=raise", "with threshold or variance|level");
+	expect_refused("up=topk(0.1) down=threshold(0.1) guard=raise", "with threshold");
+	expect_refused("up=global(0.1) guard=raise", "with global|earlier steps");
+	expect_refused("up=sketch(0.1) guard=raise", "with sketch|size of a sketch");
+	expect_refused("up=topk(0.1) down=all when=async(2) guard=raise", "with when=async");
+	expect_refused("up=topk(0.1) guard=rais", "\"rais\"|raise");
+}
+
 static void recipe_parse__combinations_without_sense_are_refused(void **state)
 {
 	(void)state;
@@ -237,6 +252,7 @@ static void recipe_parse__too_long_texts_are_refused(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(recipe_parse__guard_raise_without_a_density_to_raise__is_refused),
 		cmocka_unit_test(recipe_parse__unknown_words_are_answered_with_the_nearest),
 		cmocka_unit_test(recipe_parse__a_comma_for_the_blank__is_named_with_the_right_text),
 		cmocka_unit_test(recipe_parse__a_number_without_parentheses__is_answered_with_them),
