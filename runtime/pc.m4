@@ -39,9 +39,10 @@ AC_DEFUN([SLUICE_STATIC_LINK], [
 # SLUICE_RELOCATE: an installed tree works where it is moved to. Sets PC_PREFIX, PC_LIBDIR and PC_INCLUDEDIR for
 # runtime/sluice.pc.in, and RPATH_LDFLAGS for programs that use libsluice.so: paths relative to the file that contains
 # them. Folders that share only / with each other are named in full. Called after LT_INIT, whose own rpath names the
-# folder of configure: it is taken away, and libtool then runs programs of the build folder by LD_LIBRARY_PATH.
+# folder of configure: it is taken away, and libtool then runs programs of the build folder by LD_LIBRARY_PATH. So is
+# LD_RUN_PATH, which libtool would set in its place, and to text that has a dollar sign.
 AC_DEFUN([SLUICE_RELOCATE], [
-	hardcode_libdir_flag_spec=
+	hardcode_libdir_flag_spec= runpath_var=
 	sluice_prefix=$prefix sluice_exec_prefix=$exec_prefix
 	AS_IF([test "$prefix" = NONE], [sluice_prefix=$ac_default_prefix])
 	AS_IF([test "$exec_prefix" = NONE], [sluice_exec_prefix=$sluice_prefix])

@@ -11,8 +11,9 @@ ptx = tests/gpu/ptx/run.c $(ptx_machine)
 # The module asks the runtime in place of CUDA's driver.
 emulated_CPPFLAGS = -I$(top_srcdir)/tests/gpu/emulation $(AM_CPPFLAGS) \
 	-DDRIVER_FILE=\"libcudart_emulated.so\"
-# -rpath makes libtool build a shared object also of what is never installed.
-emulated_LDFLAGS = $(AM_LDFLAGS) -avoid-version -shared -rpath /nowhere
+# -rpath makes libtool build a shared object also of what is never installed; -Wl,-rpath names where such objects find
+# each other.
+emulated_LDFLAGS = $(AM_LDFLAGS) -avoid-version -shared -rpath /nowhere -Wl,-rpath,$(abs_top_builddir)/.libs
 
 # One runtime, and so one device memory, for all modules of a process.
 check_LTLIBRARIES += libcudart_emulated.la
