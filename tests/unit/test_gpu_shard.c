@@ -6,6 +6,7 @@
 #include "ranks.h"
 #include "scratch.h"
 #include "shard/shard.h"
+#include "worker/worker.h"
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>
@@ -49,6 +50,7 @@ struct variant {
 	const char *recipe;
 	int measured_at; /* sluice_measure() is on from this step on, for two steps */
 	int on_gpu;      /* the parameters of the second model are there */
+	int raises;      /* rank 0 asks for twice the densities in each third step */
 };
 
 static int pull(sluice_model *model, float *vector)
@@ -78,6 +80,10 @@ static void train_both(int rank, sluice_job *job, const struct variant *v)
 
 		CHECK_OK(sluice_measure(host, measured));
 		CHECK_OK(sluice_measure(gpu, measured));
+		if (v->raises && !rank && step % 3 == 0) {
+			host->worker->proposed = host->worker->chosen + 1;
+			gpu->worker->proposed = gpu->worker->chosen + 1;
+		}
 		gradient(grad, rank, step, &(struct shape){ 0 });
 		CHECK_OK(sluice_push(host, grad));
 		CHECK_OK(sluice_push(gpu, grad));
@@ -124,6 +130,10 @@ static const struct variant variants[] = {
 	{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=momentum(0.9)",
 	  .measured_at = 3 },
 	{ .recipe = "up=all down=all update=sgd", .measured_at = 2 },
+	{ .recipe = "up=topk(0.02) down=topk(0.3) memory=residual update=sgd guard=raise",
+	  .on_gpu = 1,
+	  .raises = 1 },
+	{ .recipe = "up=topk(0.4),f16 down=all memory=residual(outside) guard=raise", .raises = 1 },
 };
 
 static int train_variants(int rank, void *argument)
