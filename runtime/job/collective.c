@@ -36,26 +36,6 @@ struct round {
 	size_t stride, bytes;
 };
 
-static const char *const op_names[] = {
-	[COLLECTIVE_BARRIER] = "sluice_barrier",
-	[COLLECTIVE_SUM] = "sluice_sum",
-	[COLLECTIVE_GATHER] = "sluice_gather",
-	[COLLECTIVE_OPEN] = "opening a model or region",
-	[COLLECTIVE_EXCHANGE] = "opening a model or region",
-	[COLLECTIVE_CHECKPOINT] = "sluice_checkpoint",
-	[COLLECTIVE_RESTORE] = "sluice_restore",
-	[COLLECTIVE_CLOSE] = "closing a model or region",
-	[COLLECTIVE_FINALIZE] = "sluice_finalize",
-	[COLLECTIVE_BROADCAST] = "sluice_broadcast",
-	[COLLECTIVE_SPLIT] = "sluice_split",
-};
-
-const char *collective_name(uint32_t op)
-{
-	return op && op < sizeof op_names / sizeof *op_names ? op_names[op] :
-							       "an unknown collective";
-}
-
 /* Posts the mails that are not posted yet. Stops at a full queue, and is called again after
  * progress. */
 static int post_mails(struct round *r)

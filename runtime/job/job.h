@@ -181,8 +181,6 @@ int collective_agree(sluice_job *job, int rc, const char *what);
 /* The operation that the lowest living worker has begun and this rank has not joined; 0 if there is
  * none. A server joins it. */
 uint32_t collective_pending(const sluice_job *job);
-/* The call that an operation belongs to, for messages. */
-const char *collective_name(uint32_t op);
 
 /* ---- progress.h, for callers of which each instruction counts ---- */
 /* Takes the token for work that is not a call of the application and is not counted as one. */

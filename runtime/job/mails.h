@@ -29,6 +29,8 @@ enum collective {
 	COLLECTIVE_BROADCAST,
 	COLLECTIVE_SPLIT
 };
+/* The call that an operation belongs to, for messages. */
+const char *collective_name(uint32_t op);
 
 /* Which model a collective is about, and the gradients of how many steps this rank's worker has
  * pushed to it. Until the collective ends, the worker pushes no more to this model. */

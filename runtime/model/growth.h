@@ -45,7 +45,7 @@ struct growth_verdict {
 
 /* eager: report growth as soon as it is likely, for a caller that does something about it. */
 void growth_open(struct growth *g, uint64_t count, int eager);
-/* What a step sends: n values of the coordinates first + index[]. */
+/* A step sends n values of the coordinates first + index[]. */
 void growth_see(struct growth *g, uint64_t first, const uint32_t *index, const float *value,
 		uint64_t n);
 /* The step has ended. lr: its rate. delay: it completes a window. Returns 1, with *out, if what is

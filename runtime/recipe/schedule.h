@@ -62,7 +62,7 @@ double schedule_density(const struct schedule *s, const struct direction *d, uin
 double schedule_largest_density(const struct schedule *s, const struct direction *d);
 /* guard=raise: how often the densities can double until everything is sent; else 0. */
 unsigned schedule_raises_most(const struct recipe *recipe);
-/* A density after so many doublings. */
+/* The density after this number of doublings, at most 1. */
 double schedule_raised(const struct direction *d, double density, unsigned doublings);
 /* Whether the step sends everything that is left, in f32: in both directions because of reset=, or
  * up at an anchor. */

@@ -88,7 +88,7 @@ int gather_count(sluice_model *model, struct shard *shard, int worker, const str
 		return 0;
 	model->stats.staleness[0]++;
 	g->raised |= m->raised;
-	/* Of guard=raise any worker raises for all; of auto the first one decides. */
+	/* With guard=raise any worker raises for all, and with auto the first one decides. */
 	if (!g->counted++ || (model->schedule.raises && m->chosen > g->chosen_next))
 		g->chosen_next = m->chosen;
 	g->next_rank = worker + 1;

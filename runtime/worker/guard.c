@@ -21,8 +21,8 @@ struct guard {
 	struct growth way[WAYS];
 	uint64_t pushed, pulled; /* elements, up to the last window */
 	unsigned doublings;      /* of the densities, as the windows have them */
-	/* What was seen, until the densities are doubled. With guard=warn, and where they are 1,
-	 * nothing follows. */
+	/* The growth that was seen, until the densities are doubled. With guard=warn, and where
+	 * they are 1, nothing follows. */
 	int saw;
 	int saw_way;
 	struct growth_verdict verdict;

@@ -25,7 +25,7 @@
 enum { RANKS = 3, ROUNDS = 2, VALUE_BYTES = 4096, TEXT_BYTES = 1024, KEY_BYTES = 32 };
 enum { STRANGER = 65534 };
 
-/* What the ranks share. */
+/* Memory that the ranks share. */
 static struct shared {
 	struct {
 		atomic_int put;

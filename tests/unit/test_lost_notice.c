@@ -13,7 +13,7 @@
 enum { COUNT = 400, STEPS = 1000000 };
 
 static const struct transport_ops *whole;
-static int losses, lost_kind; /* so many notifies of a kind to another rank are lost */
+static int losses, lost_kind; /* this number of notifies of a kind to another rank are lost */
 
 /* As a connection that is reset after the kernel took the bytes: the post was accepted. */
 static int post_and_lose(struct endpoint *e, const struct transfer *x)
