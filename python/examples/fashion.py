@@ -60,11 +60,11 @@ def main():
     with torch.no_grad():
         test_x, test_y = read(args.data, "t10k")
         accuracy = (model.module(test_x).argmax(1) == test_y).float().mean().item()
-    stats, digest = state.stats(), state.verify()
+    totals, digest = state.totals(), state.verify()
     if rank == 0:
         print(f"final accuracy={accuracy:.4f} loss={total / steps:.6f} "
               f"ms_a_step={1000 * seconds / (steps * args.epochs):.2f} "
-              f"pushed={stats['all_pushed_bytes']} pulled={stats['all_pulled_bytes']} digest={digest:016x}")
+              f"pushed={totals['pushed_bytes']} pulled={totals['pulled_bytes']} digest={digest:016x}")
 
 
 if __name__ == "__main__":

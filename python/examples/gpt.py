@@ -117,10 +117,10 @@ def main():
     if args.checkpoint:
         os.makedirs(args.checkpoint, exist_ok=True)
         torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, saved)
-    stats, digest = optimizer.stats(), optimizer.verify()
+    totals, digest = optimizer.totals(), optimizer.verify()
     if job.rank == 0:
-        print(f"final pushed={stats['all_pushed_bytes']} pulled={stats['all_pulled_bytes']} "
-              f"dense={stats['all_dense_bytes']} digest={digest:016x}")
+        print(f"final pushed={totals['pushed_bytes']} pulled={totals['pulled_bytes']} "
+              f"dense={totals['dense_bytes']} digest={digest:016x}")
 
 
 if __name__ == "__main__":

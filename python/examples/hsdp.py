@@ -60,10 +60,10 @@ def main():
     test_x, test_y = (part.to(device) for part in read(args.data, "t10k"))
     with torch.no_grad():
         accuracy = (model(test_x).argmax(1) == test_y).float().mean().item()
-    stats, digest = state.stats(), state.verify()
+    totals, digest = state.totals(), state.verify()
     if job.rank == 0:
-        print(f"final accuracy={accuracy:.4f} loss={total / steps:.6f} pushed={stats['all_pushed_bytes']} "
-              f"pulled={stats['all_pulled_bytes']} dense={stats['all_dense_bytes']} digest={digest:016x}")
+        print(f"final accuracy={accuracy:.4f} loss={total / steps:.6f} pushed={totals['pushed_bytes']} "
+              f"pulled={totals['pulled_bytes']} dense={totals['dense_bytes']} digest={digest:016x}")
     state.close()
     dist.destroy_process_group()
 

@@ -85,7 +85,7 @@ class Folder(Bootstrap):
         status = os.fstat(at)
         if status.st_uid != os.geteuid():
             why = f"belongs to user {status.st_uid}, and this process to user {os.geteuid()}"
-        elif status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+        elif status.st_mode & stat.S_IWOTH or (status.st_mode & stat.S_IWGRP and status.st_gid != status.st_uid):
             why = f"can be written by others (mode {stat.S_IMODE(status.st_mode):04o})"
         else:
             self._at = at

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import logging
+import math
 import os
 from typing import TYPE_CHECKING, Any, Dict, List, Optional, Sequence, Union
 
@@ -34,13 +35,25 @@ def _advise(job: "Job", recipe: Any, count: int) -> None:
         "line out.", 4e-6 * count)
 
 
-def with_totals(stats: Dict[str, Any]) -> Dict[str, Any]:
-    """stats and what follows from them: bytes that include the shards of this rank, and the share that was saved."""
-    for key in ("pushed_bytes", "pulled_bytes", "dense_bytes"):
-        stats["all_" + key] = stats[key] + stats["own_" + key]
-    dense = stats["all_dense_bytes"]
-    stats["saved"] = 1 - (stats["all_pushed_bytes"] + stats["all_pulled_bytes"]) / dense if dense else None
+_BYTES = ("pushed_bytes", "pulled_bytes", "dense_bytes")
+
+
+def _saved(pushed: float, pulled: float, dense: float) -> Optional[float]:
+    return 1 - (pushed + pulled) / dense if dense else None
+
+
+def with_rank_bytes(stats: Dict[str, Any]) -> Dict[str, Any]:
+    """stats and the bytes of this rank that include its own shards, and the share that the recipe saved."""
+    for key in _BYTES:
+        stats["rank_" + key] = stats[key] + stats["own_" + key]
+    stats["saved"] = _saved(*(stats["rank_" + key] for key in _BYTES))
     return stats
+
+
+def totals_of(job: "Job", stats: Dict[str, Any]) -> Dict[str, Any]:
+    """The sums over the workers of the job of what with_rank_bytes() returned. Collective."""
+    sums = job.sum([float(stats["rank_" + key]) for key in _BYTES])
+    return {**{key: int(value) for key, value in zip(_BYTES, sums)}, "saved": _saved(*sums)}
 
 
 class Model:
@@ -104,7 +117,6 @@ class Model:
         check(lib.sluice_model_open(job._at(), ctypes.byref(attr),
                                     None if start is None else start.address, ctypes.byref(handle)))
         self._handle, self._job = handle, job
-        self._measures = False
         job._models.append(self)
         _advise(job, recipe, self.count)
 
@@ -315,16 +327,16 @@ class Model:
     def measure(self, on: bool = True) -> None:
         """Switches the measuring of compression errors on or off."""
         check(lib.sluice_measure(self._at(), int(on)))
-        self._measures = on
 
     def stats(self) -> Dict[str, Any]:
         """The counters of this rank since the model was opened: bytes, elements, and nanoseconds.
 
-        The keys are the members of sluice_model_stats; see sluice_stats(3). compression_error and
-        compression_error_down are None while measure() is off. all_pushed_bytes, all_pulled_bytes and
-        all_dense_bytes add the bytes for the shards that this rank owns itself, which need not travel, so
-        that a small model, whose only shard is rank 0's, has figures there too. saved is the share of
-        all_dense_bytes that the recipe saved, and None before the first step.
+        The keys are the members of sluice_model_stats; see sluice_stats(3). What was not measured is
+        None, such as compression_error while measure() is off. rank_pushed_bytes, rank_pulled_bytes and
+        rank_dense_bytes are this rank's bytes with those for the shards that it owns itself, which need not
+        travel, so that a small model, whose only shard is rank 0's, has figures there too. saved is the
+        share of rank_dense_bytes that the recipe saved, and None before the first step. totals() adds up
+        all workers.
         """
         stats = _abi.sluice_model_stats()
         stats.size = ctypes.sizeof(stats)
@@ -332,10 +344,16 @@ class Model:
         found: Dict[str, Any] = {}
         for field in _abi.sluice_model_stats._fields_[1:]:
             value = getattr(stats, field[0])
-            found[field[0]] = list(value) if isinstance(value, ctypes.Array) else value
-        if not self._measures:
-            found["compression_error"] = found["compression_error_down"] = None
-        return with_totals(found)
+            unknown = isinstance(value, float) and math.isnan(value)
+            found[field[0]] = None if unknown else list(value) if isinstance(value, ctypes.Array) else value
+        return with_rank_bytes(found)
+
+    def totals(self) -> Dict[str, Any]:
+        """pushed_bytes, pulled_bytes and dense_bytes of all workers, and the share of the last that was saved.
+
+        Collective over the workers: call it on every rank, and print on one.
+        """
+        return totals_of(self._job, self.stats())
 
     # ---- the end --------------------------------------------------------------------------------
 

@@ -337,7 +337,7 @@ class Documents(unittest.TestCase):
         changes = [line for line in difflib.unified_diff(lines("python", "examples", "fashion_gloo.py"),
                                                          lines("python", "examples", "fashion.py"), n=0)
                    if line[:1] in "+-" and not line.startswith(("+++", "---"))]
-        printed = [line for line in changes if '"""' in line or "stats" in line or "ms_a_step" in line]
+        printed = [line for line in changes if '"""' in line or "totals" in line or "ms_a_step" in line]
         self.assertEqual([line for line in changes if line not in printed], named)
 
 
@@ -396,10 +396,14 @@ def rank_figures(job, _):
             model.pull(params)
         stats = model.stats()
         assert bool(stats["pushed_bytes"]) == (job.rank == 1), stats
-        assert stats["all_pushed_bytes"] > 0 and stats["all_dense_bytes"] > 3 * 800, stats
+        assert stats["rank_pushed_bytes"] > 0 and stats["rank_dense_bytes"] > 3 * 800, stats
         assert 0 < stats["saved"] < 1 and 0 < stats["compression_error"] < 1, stats
-        figures = [stats["all_pushed_bytes"], stats["all_dense_bytes"]]
-        assert job.sum(figures) == [2 * value for value in figures], figures
+        # rank 1 owns no shard, so it has nothing to measure of one
+        assert (stats["compression_error_down"] is None) == (job.rank == 1), stats
+        keys = ("pushed_bytes", "pulled_bytes", "dense_bytes")
+        sums, totals = job.sum([stats["rank_" + key] for key in keys]), model.totals()
+        assert [totals[key] for key in keys] == sums and totals["pushed_bytes"] > stats["rank_pushed_bytes"], totals
+        assert totals["saved"] == 1 - (sums[0] + sums[1]) / sums[2], totals
     job.open(params).close()
     job.open(params, "memory=none").close()
     job.close()
@@ -739,7 +743,15 @@ class Folders(unittest.TestCase):
             self.assertEqual(file.read(), "precious")
 
     def test_others_can_write_to_the_folder(self):
+        os.chmod(self.folder, 0o757)
+        self.refused(r"PermissionError: rank 0 refuses the folder .* can be written by others \(mode 0757\)")
+
+    @unittest.skipIf(os.geteuid(), "only root can give a folder to another group")
+    def test_group_that_can_write_to_the_folder(self):
         os.chmod(self.folder, 0o770)
+        os.chown(self.folder, -1, os.getuid())  # the owner's private group
+        self.join(self.start(0), self.start(1))
+        os.chown(self.folder, -1, 65534)
         self.refused(r"PermissionError: rank 0 refuses the folder .* can be written by others \(mode 0770\)")
 
     @unittest.skipIf(os.geteuid(), "only root can make a folder of another user")

@@ -257,15 +257,15 @@ static void say_messages(struct text *t, const struct layout *l)
 static void say_delay(struct text *t, const struct recipe *r)
 {
 	const double density = r->up.density < r->down.density ? r->up.density : r->down.density;
+	const double left = (1 - (double)r->signal_momentum) * (1 - (double)r->update_momentum);
 
 	if (r->memory == MEMORY_NONE || density >= 1)
 		return;
-	say(t,
-	    "step size\n"
-	    "  a coordinate is sent once in about %.0f steps: the learning rate times the "
-	    "curvature "
-	    "must stay below about %.2g\n",
-	    1 / density, 2 * density);
+	say(t, "step size\n  a coordinate is sent once in about %.0f steps", 1 / density);
+	if (left < 1)
+		say(t, ", and momentum multiplies a step by %.3g", 1 / left);
+	say(t, ": the learning rate times the curvature must stay below about %.2g\n",
+	    2 * density * left);
 	if (r->guard == GUARD_RAISE)
 		say(t,
 		    "  guard=raise doubles the densities up to %u times where it does not; dense "

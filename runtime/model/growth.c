@@ -5,22 +5,26 @@
 #include <string.h>
 
 /* Steps that say how large a step is at first. */
-enum { FIRST_STEPS = 8, LEAST_SIGNS = 8, TREATED_FALLS = 3, CIRCLES = 4 };
+enum { FIRST_STEPS = 8, LEAST_SIGNS = 8, TREATED_FALLS = 3, EAGER_CIRCLES = 4 };
 
 /* Growth over all windows, and of each over the one before it: noise grows less, or not in each.
  * The second half of the windows must grow nearly as fast as the first, because a residual that
- * fills up grows more and more slowly. A constant gradient adds up to no more than the number of
- * steps times its size, so that far_beyond times that is no residual that fills up.
+ * fills up grows more and more slowly; and it at most doubles from one window to the next, which
+ * rapid_growth is not mistaken for. A constant gradient adds up to no more than the number of steps
+ * times its size, so that far_beyond times that is no residual that fills up.
  *
- * An eager caller does no harm if it is wrong, so it need not be as sure: a residual that fills up
- * at most doubles from one window to the next, and does not do so twice. After a doubling of
+ * Nor need the norm grow where nearly all coordinates change sign each time and steps stay larger
+ * than the first ones: the training overshoots in circles. Noise alone changes half of the signs,
+ * and a step that is just right leaves no more than noise.
+ *
+ * An eager caller does no harm if it is wrong, so it need not be as sure. After a doubling of
  * densities what waited goes out first, and what is sent may fall before it grows on: until a few
  * windows have fallen each that rises is growth, and later one that is as large as right after the
- * doubling. Nor does it wait for growth where nearly all coordinates change sign each time and
- * steps stay larger than the first ones: the training overshoots in circles. */
-static const double growth_over_all = 3, growth_of_each = 1.03, second_half = 0.7, far_beyond = 1e4,
-		    turned_least = 0.3, eager_growth = 3, eager_beyond = 10, treated_growth = 1.1,
-		    circling_turned = 0.9, circling_norm = 0.9;
+ * doubling. */
+static const double growth_over_all = 3, growth_of_each = 1.03, second_half = 0.7, rapid_growth = 3,
+		    far_beyond = 1e4, turned_least = 0.3;
+static const double eager_beyond = 10, treated_growth = 1.1, circling_turned = 0.9,
+		    circling_norm = 0.9;
 
 void growth_open(struct growth *g, uint64_t count, int eager)
 {
@@ -120,28 +124,30 @@ static int grows_steadily(const struct growth *g)
 }
 
 /* Whether the training neither falls nor grows, at the size of its beginning or above. */
-static int circles(const struct growth *g)
+static int circles(const struct growth *g, unsigned windows)
 {
-	const unsigned last = GROWTH_WINDOWS, from = last + 1 - CIRCLES;
+	const unsigned last = GROWTH_WINDOWS, from = last + 1 - windows;
 
-	return g->n >= CIRCLES && g->circles >= CIRCLES &&
+	return g->n >= windows && g->circles >= windows &&
 	       g->norm[last] >= circling_norm * g->norm[from] && g->norm[last] > g->start;
 }
 
 /* Over how many windows the growth is that a caller must know of; 0: there is none. */
 static unsigned windows_of_growth(const struct growth *g)
 {
+	const unsigned circling = g->eager ? EAGER_CIRCLES : GROWTH_WINDOWS;
+
 	if (g->share < turned_least)
 		return 0;
 	if (g->to_fall && grew(g, 2, treated_growth))
 		return 2;
 	if (g->treated && g->n >= 2 && g->norm[GROWTH_WINDOWS] > g->first)
 		return 1;
-	if (g->eager && grew(g, 3, eager_growth))
+	if (grew(g, 3, rapid_growth))
 		return 3;
-	if (g->eager && circles(g))
-		return CIRCLES;
-	return grows_steadily(g) ? GROWTH_WINDOWS + 1 : 0;
+	if (grows_steadily(g))
+		return GROWTH_WINDOWS + 1;
+	return circles(g, circling) ? circling : 0;
 }
 
 /* Growth within a window, faster than anything that adds up. */
@@ -176,17 +182,17 @@ int growth_step(struct growth *g, uint64_t step, double lr, int delay, struct gr
 	const unsigned windows = delay ? windows_of_growth(g) : 0;
 	const unsigned from = GROWTH_WINDOWS + 1 - windows;
 
-	if (far)
-		*out = (struct growth_verdict){ g->first * g->rate, norm * g->rate, g->since, step,
-						share };
-	else if (windows > 1)
-		*out = (struct growth_verdict){ g->norm[from] * g->rate,
-						g->norm[GROWTH_WINDOWS] * g->rate, g->ended[from],
-						step, g->share };
-	else if (windows)
-		*out = (struct growth_verdict){ g->first * g->rate,
-						g->norm[GROWTH_WINDOWS] * g->rate, g->since, step,
-						g->share };
+	*out = (struct growth_verdict){ .to = step, .share = far ? share : g->share };
+	if (far || windows == 1) {
+		out->then = g->first * g->rate;
+		out->from = g->since;
+	} else if (windows) {
+		out->then = g->norm[from] * g->rate;
+		out->from = g->ended[from];
+		out->circles = windows > 3 &&
+			       g->norm[GROWTH_WINDOWS] < growth_over_all * g->norm[from];
+	}
+	out->now = (far ? norm : g->norm[GROWTH_WINDOWS]) * g->rate;
 	return far || windows;
 }
 

@@ -41,6 +41,7 @@ struct growth_verdict {
 	double then, now;  /* norms of what a step sent, over the rate and times the largest one */
 	uint64_t from, to; /* their steps */
 	double share;      /* of the coordinates whose sign changed */
+	int circles; /* nearly all signs change and the norm does not fall, but it hardly grows */
 };
 
 /* eager: report growth as soon as it is likely, for a caller that does something about it. */

@@ -117,6 +117,11 @@ static void describe_growth(const sluice_model *model, char *text, size_t cap)
 		 100 * v->share);
 }
 
+static const char *what(const sluice_model *model)
+{
+	return model->worker->guard->verdict.circles ? "overshoots in circles" : "diverges";
+}
+
 static void warn(const sluice_model *model)
 {
 	const struct step_rule *rule = &model->worker->rule;
@@ -126,17 +131,17 @@ static void warn(const sluice_model *model)
 	describe_growth(model, growth, sizeof(growth));
 	if (density < 1)
 		log_line(LOG_WARN, "runtime",
-			 "model %u: the training diverges: %s: at density %g a coordinate is "
+			 "model %u: the training %s: %s: at density %g a coordinate is "
 			 "delayed by about %.0f steps, in which the learning rate %g overshoots; "
 			 "lower the rate, raise the density, or set warmup= (sluice_recipe(7), "
 			 "CHOOSING; guard=raise raises the density, guard=none silences this)",
-			 model->id, growth, density, 1 / density, (double)model->lr);
+			 model->id, what(model), growth, density, 1 / density, (double)model->lr);
 	else
 		log_line(LOG_WARN, "runtime",
-			 "model %u: the training diverges: %s: guard=raise has raised the "
+			 "model %u: the training %s: %s: guard=raise has raised the "
 			 "densities to 1 already, so compression is not the cause; lower the "
 			 "learning rate %g",
-			 model->id, growth, (double)model->lr);
+			 model->id, what(model), growth, (double)model->lr);
 }
 
 /* All ranks send more from the next step on. */
@@ -150,11 +155,11 @@ static void report_raise(const sluice_model *model)
 	if (g->saw)
 		describe_growth(model, growth, sizeof(growth));
 	log_line(LOG_WARN, "runtime",
-		 "model %u: the training diverges: %s: guard=raise doubles the densities to %g up "
+		 "model %u: the training %s: %s: guard=raise doubles the densities to %g up "
 		 "and %g down from step %llu on (doubling %u of at most %u); to send less, lower "
 		 "the learning rate %g",
-		 model->id, growth, next.up, next.down, (unsigned long long)next.step, w->chosen,
-		 schedule_raises_most(&model->recipe), (double)model->lr);
+		 model->id, what(model), growth, next.up, next.down, (unsigned long long)next.step,
+		 w->chosen, schedule_raises_most(&model->recipe), (double)model->lr);
 }
 
 /* The delta of this step has told of a doubling. */

@@ -44,17 +44,17 @@ train 0 '' 500 0.001 --recipe "$sparse"
 ! grep -q 'warn:' said || wrong "a training that converges: a warning"
 for recipe in "$sparse" "up=topk(0.05) down=all" scalecom; do
 	train 1 'the training diverged: the loss is .*before the first; lower --lr' 500 0.1 --recipe "$recipe"
-	[ "$(grep -c 'warn: model 0: the training diverges: the norm of .*lower the rate' said)" = 1 ] ||
+	[ "$(grep -c 'warn: model 0: the training .*: the norm of .*lower the rate' said)" = 1 ] ||
 		wrong "$recipe: not one warning"
 	train 1 '' 500 0.1 --recipe "$recipe guard=none"
 	! grep -q 'warn:' said || wrong "$recipe guard=none: a warning"
 done
 # With guard=raise they converge, after as many doublings of the density as that takes.
 for recipe in "$sparse" "up=topk(0.05) down=all" scalecom; do
-	train 0 'warn: model 0: the training diverges: .*guard=raise doubles the densities' 1000 0.1 --recipe "$recipe guard=raise"
+	train 0 'warn: model 0: the training .*guard=raise doubles the densities' 1000 0.1 --recipe "$recipe guard=raise"
 	grep -q ' loss=0.0000 ' out || wrong "$recipe guard=raise: $(tail -n 1 out)"
 done
 for rate in 0.05 0.1 1; do # the program's own recipe
-	train 1 'warn: model 0: the training diverges' 500 $rate
+	train 1 'warn: model 0: the training ' 500 $rate
 done
 exit $failed

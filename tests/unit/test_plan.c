@@ -407,6 +407,38 @@ static void sluice_plan__each_method__names_its_recipe_and_each_path_with_its_re
 	}
 }
 
+/* The rule of CHOOSING in sluice_recipe(7). */
+static void sluice_plan__error_feedback__says_how_large_a_step_may_be(void **state)
+{
+	static const char none[] = "step size";
+	static const struct {
+		const char *recipe, *says;
+	} rules[] = {
+		{ "up=topk(0.01) down=topk(0.05)", "100 steps: the learning rate times the "
+						   "curvature must stay below about 0.02\n" },
+		{ "up=topk(0.1) down=topk(0.05)", "20 steps: the learning rate times the "
+						  "curvature must stay below about 0.1\n" },
+		{ "up=topk(0.01) down=all signal=momentum(0.9)",
+		  "100 steps, and momentum multiplies a step by 10: the learning rate times the "
+		  "curvature must stay below about 0.002\n" },
+		{ "up=topk(0.01) down=all update=nesterov(0.5)",
+		  "multiplies a step by 2: the learning rate times the curvature must stay below "
+		  "about 0.01\n" },
+		{ "up=topk(0.01) down=all guard=raise", "doubles the densities up to 7 times" },
+		{ "up=topk(0.01) down=all memory=none", NULL },
+		{ "up=all down=all update=momentum(0.9)", NULL },
+	};
+	static char text[8192];
+
+	(void)state;
+	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
+		assert_in_range(text_of(rules[i].recipe, 4, 0, text, sizeof(text)), 1,
+				sizeof(text) - 1);
+		if (!strstr(text, rules[i].says ? rules[i].says : none) != !rules[i].says)
+			fail_msg("\"%s\": %s", rules[i].recipe, text);
+	}
+}
+
 static void sluice_plan__what_it_cannot_plan__is_refused_by_name(void **state)
 {
 	char text[8] = "as was";
@@ -522,6 +554,7 @@ int main(void)
 			sluice_plan__any_room__writes_what_fits_and_returns_the_whole_length),
 		cmocka_unit_test(
 			sluice_plan__each_method__names_its_recipe_and_each_path_with_its_reason),
+		cmocka_unit_test(sluice_plan__error_feedback__says_how_large_a_step_may_be),
 		cmocka_unit_test(sluice_plan__what_it_cannot_plan__is_refused_by_name),
 		cmocka_unit_test(
 			sluice_plan__attributes_that_a_recipe_excludes__are_refused_as_at_open),

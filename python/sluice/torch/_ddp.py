@@ -119,7 +119,8 @@ class Compression:
     def _check_dense(self, ddp: Any) -> None:
         trained = {id(p): name for name, p in self._named if p.requires_grad}
         for layer in ddp.module.modules():
-            name = trained.get(id(layer.weight)) if getattr(layer, "sparse", False) is True else None
+            sparse = getattr(layer, "sparse", False) is True
+            name = trained.get(id(getattr(layer, "weight", None))) if sparse else None
             if name:
                 raise InvalidError(f"sluice.torch.compress: {name} has sparse gradients, which DistributedDataParallel does "
                                    "not give to a hook: make the layer with sparse=False, or use "
@@ -329,6 +330,10 @@ class Compression:
     def stats(self) -> Dict[str, Any]:
         """Model.stats(), copied_bytes, which the hook itself copied between vectors, and skipped_steps."""
         return dict(self.model.stats(), copied_bytes=self.copied_bytes, skipped_steps=self.skipped_steps)
+
+    def totals(self) -> Dict[str, Any]:
+        """The bytes of all workers: see Model.totals(). Collective."""
+        return self.model.totals()
 
     def close(self) -> None:
         """Closes the model, collectively, after the same number of steps on all ranks.

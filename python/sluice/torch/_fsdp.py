@@ -13,7 +13,7 @@ import torch
 from .._vector import F32
 from ..errors import InvalidError
 from ..job import Job
-from ..model import Model, with_totals
+from ..model import Model, totals_of, with_rank_bytes
 from ..recipe import Recipe
 from ._flat import TYPES, bytes_of, verify, with_update_none
 from ._group import broadcast, default_job
@@ -80,7 +80,7 @@ class Replication:
         self.restored: Optional[str] = None
         self.loaded: Optional[Dict[str, torch.Tensor]] = None
         job = default_job() if job is None else job
-        self.rank = job.rank
+        self.job, self.rank = job, job.rank
         self.color = mesh.get_local_rank()
         group = job.split(self.color, job.rank)
         assert group is not None
@@ -160,7 +160,11 @@ class Replication:
             found["steps"] = max(found["steps"], stats["steps"])
             for key in keys:
                 found[key] += stats[key]
-        return with_totals(found)
+        return with_rank_bytes(found)
+
+    def totals(self) -> Dict[str, Any]:
+        """Model.totals() of all modules together, over all ranks of the job. Collective."""
+        return totals_of(self.job, self.stats())
 
     def close(self) -> None:
         """Closes models and group, collectively, after the same number of steps on all ranks."""

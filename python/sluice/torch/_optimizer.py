@@ -446,6 +446,10 @@ class Optimizer(torch.optim.Optimizer):
         """Model.stats(), copied_bytes, which the optimizer itself copied between vectors, and skipped_steps."""
         return dict(self.model.stats(), copied_bytes=self.copied_bytes, skipped_steps=self.skipped_steps)
 
+    def totals(self) -> Dict[str, Any]:
+        """The bytes of all workers: see Model.totals(). Collective."""
+        return self.model.totals()
+
     def close(self) -> None:
         """Closes the model, collectively, after the same number of steps on all ranks."""
         for hook in getattr(self, "_hooks", ()):
