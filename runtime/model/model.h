@@ -102,10 +102,11 @@ static inline int model_async(const sluice_model *model)
 
 /* Whether a step of this rate stands still: what waits in a residual neither moves the parameters
  * nor is lost, because nothing is added to it, sent or published. Without a residual, a rate of 0
- * needs no care: the update multiplies by it. */
+ * needs no care: the update multiplies by it. Nor does it where a period sums steps of several
+ * rates: this one adds nothing, and the sum of the others is exchanged. */
 static inline int model_stands(const sluice_model *model, float lr)
 {
-	return lr <= 0 && model->recipe.memory != MEMORY_NONE &&
+	return lr <= 0 && model->recipe.memory != MEMORY_NONE && model->recipe.period == 1 &&
 	       model->recipe.update != UPDATE_NONE && model->recipe.update != UPDATE_AVERAGE;
 }
 

@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include <errno.h>
 #include <getopt.h>
+#include <stdatomic.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <sys/utsname.h>
@@ -41,12 +42,33 @@ static const char usage[] =
 	"Exit status: 0, 1 if a criterion failed or the page could not be written, 2 for wrong "
 	"options.\n";
 
-/* What ends a run stands in its row; hundreds of ranks that warn of the same would hide it. */
-static void silence(int level, const char *line, void *context)
+/* Warnings of the guard against divergence, in this section. */
+static struct {
+	atomic_int n;
+	char first[400];
+} guard;
+
+/* A run's row states why it ended; hundreds of ranks that log the same would hide it. */
+static void listen(int level, const char *line, void *context)
 {
+	const char *warning = strstr(line, ": the training ");
+
 	(void)level;
-	(void)line;
 	(void)context;
+	if (warning && !atomic_fetch_add(&guard.n, 1))
+		snprintf(guard.first, sizeof(guard.first), "%s", warning + 2);
+}
+
+/* The guard must be silent: every run trains as it should. */
+static void judge_guard(struct page *page)
+{
+	static const struct claim silent = { "guard=warn",
+					     "no training is taken for one that diverges",
+					     "no warning in any run of the section" };
+
+	if (guard.n)
+		page_row(page, &silent, VERDICT_FAILS, "%d warnings, the first: %s", guard.n,
+			 guard.first);
 }
 
 static void write_section(const struct section *s, const struct options *options, FILE *file)
@@ -55,6 +77,7 @@ static void write_section(const struct section *s, const struct options *options
 
 	page_open(&page, s->number, options);
 	s->write(&page);
+	judge_guard(&page);
 	page_close(&page);
 	fwrite(page.rows, 1, page.rows_bytes + 1, file);
 	fwrite(page.runs, 1, page.runs_bytes + 1, file);
@@ -164,7 +187,9 @@ static void print_page(FILE *out, const struct section **wanted, size_t n, const
 		"sums over\n"
 		"all steps and workers, headers included; elements are means of a step of a "
 		"worker. Objectives\n"
-		"are evaluated in double precision at the float32 parameters.\n\n"
+		"are evaluated in double precision at the float32 parameters. A section in which "
+		"the guard\n"
+		"against divergence warned has a row that fails.\n\n"
 		"| section | method | claim | criterion | observed | verdict | recipe | bytes up / "
 		"down |\n"
 		"| --- | --- | --- | --- | --- | --- | --- | --- |\n",
@@ -279,7 +304,7 @@ int main(int argc, char **argv)
 			wanted[n++] = &sections[i];
 	if (!n)
 		return misuse("--only names no section");
-	sluice_set_log(silence, NULL);
+	sluice_set_log(listen, NULL);
 	uint64_t start = now_ns();
 	if (run_sections(wanted, n, jobs, &options, parts)) {
 		fprintf(stderr, "reproduce: the sections could not be run\n");

@@ -44,7 +44,7 @@ static const struct content contents[] = {
 	{ INNOVATION, SECTION_WORKER, 0, 2 * REFRESH | LR_IS_HALF, "no meaning" },
 	{ "up=all down=all", SECTION_WORKER, 0, 1ull << 63 | LR_IS_HALF, "no meaning" },
 	{ "up=all down=all", SECTION_WORKER, 0, 0, NULL },
-	{ EVERY, SECTION_WORKER, 0, 0, "learning rate is 0" },
+	{ INNOVATION, SECTION_WORKER, 0, 0, "learning rate is 0" },
 	{ "up=all down=all", SECTION_WORKER, 0, 0x7fc00000, "learning rate" },
 	{ "up=all down=all", SECTION_WORKER, 0, 0x7f800000, "learning rate" },
 	{ "up=all down=all", SECTION_WORKER, 0, 0x80000000 | LR_IS_HALF, "learning rate" },

@@ -225,7 +225,7 @@ static int may_stand_still(const struct asked *a)
 {
 	const struct recipe *r = &a->recipe;
 
-	return (r->signal == SIGNAL_GRADIENT || r->signal == SIGNAL_MOMENTUM) && !own_model(r) &&
+	return (r->signal == SIGNAL_GRADIENT || r->signal == SIGNAL_MOMENTUM) &&
 	       (r->when == WHEN_ALWAYS || r->when == WHEN_EVERY) &&
 	       r->update != UPDATE_ACCELERATED && r->up.select != SELECT_SKETCH;
 }

@@ -172,13 +172,65 @@ static void rate_zero__without_a_residual__updates_momentum_as_torch_does(void *
 	run_ranks(1, step_as_torch, NULL);
 }
 
+/* ---- steps of a worker's own ------------------------------------------------------ */
+
+/* Four periods of three steps. In every fifth step either the rate or the gradient is 0. */
+static uint64_t train_periods(sluice_job *job, const char *recipe, int rate_is_zero)
+{
+	float params[COUNT], grad[COUNT], before[COUNT];
+	sluice_model_attr attr = attributes(recipe, 3);
+	sluice_model *model = NULL;
+
+	memset(params, 0, sizeof(params));
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	for (uint64_t step = 1; step <= 12; step++) {
+		const int zero = step % 5 == 0;
+
+		memcpy(before, params, sizeof(params));
+		fill_gradient(grad, sluice_rank(job), step, params);
+		for (int i = 0; i < COUNT && zero && !rate_is_zero; i++)
+			grad[i] = 0;
+		CHECK_OK(sluice_set_lr(model, zero && rate_is_zero ? 0 : 0.05f / (float)step));
+		CHECK_OK(sluice_push(model, grad));
+		CHECK_OK(sluice_pull(model, params));
+		CHECK(!zero || !memcmp(before, params, sizeof(params)) || step % 3 == 0);
+	}
+	const uint64_t digest = check_same(job, params, sizeof(params));
+	sluice_model_close(&model);
+	return digest;
+}
+
+static int add_nothing(int rank, void *argument)
+{
+	static const char *const periods[] = {
+		"up=all down=all when=every(3)",
+		"up=topk(0.02) down=topk(0.1) when=every(3)",
+		"up=topk(0.02) down=all memory=residual(inside) update=momentum(0.9) when=every(3)",
+	};
+	sluice_job *job = rank_join(NULL);
+
+	(void)rank;
+	(void)argument;
+	for (size_t i = 0; i < sizeof(periods) / sizeof(*periods); i++) {
+		check_of = periods[i];
+		CHECK(train_periods(job, periods[i], 1) == train_periods(job, periods[i], 0));
+	}
+	sluice_finalize(&job);
+	return 0;
+}
+
+static void rate_zero__within_a_period__adds_nothing_to_its_sum(void **state)
+{
+	(void)state;
+	run_ranks(WORKERS, add_nothing, NULL);
+}
+
 /* ---- refusals -------------------------------------------------------------------- */
 
 static int be_refused(int rank, void *argument)
 {
 	static const char *const refused[][2] = {
 		{ "up=all down=all signal=storm(0.1) update=ema(0.1)", "looks back" },
-		{ "up=all down=all when=every(3)", "period" },
 		{ "up=all signal=innovation when=lazy(10,0.1)", "looks back" },
 		{ "up=all down=all when=async(4)", "one worker at a time" },
 		{ "up=sketch(0.1)", "sketch" },
@@ -247,6 +299,7 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(rate_zero__with_a_residual__moves_nothing_and_loses_nothing),
 		cmocka_unit_test(rate_zero__without_a_residual__updates_momentum_as_torch_does),
+		cmocka_unit_test(rate_zero__within_a_period__adds_nothing_to_its_sum),
 		cmocka_unit_test(
 			rate_zero__of_recipes_that_cannot_stand_still__is_refused_with_the_reason),
 		cmocka_unit_test(rate_zero__on_one_worker_only__is_refused_by_name),
