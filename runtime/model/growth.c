@@ -61,6 +61,7 @@ void growth_see(struct growth *g, uint64_t first, const uint32_t *index, const f
 void growth_forget(struct growth *g, uint64_t step)
 {
 	g->n = 0;
+	g->squares = 0;
 	g->window = 0;
 	g->begun = step + 1;
 	g->turned = g->repeated = 0;

@@ -21,9 +21,8 @@ struct guard {
 	struct growth way[WAYS];
 	uint64_t pushed, pulled; /* elements, up to the last window */
 	unsigned doublings;      /* of the densities, as the windows have them */
-	/* The growth that was seen, until the densities are doubled. With guard=warn, and where
-	 * they are 1, nothing follows. */
-	int saw;
+	int saw;  /* growth, and the next delta brings the doubling that follows from it */
+	int over; /* it was reported, and nothing follows */
 	int saw_way;
 	struct growth_verdict verdict;
 };
@@ -67,7 +66,7 @@ static void guard_restart(sluice_model *model)
 	g->pushed = model->stats.pushed_elements;
 	g->pulled = model->stats.pulled_elements;
 	g->doublings = 0;
-	g->saw = 0;
+	g->saw = g->over = 0;
 	g->verdict = (struct growth_verdict){ 0 };
 }
 
@@ -76,7 +75,7 @@ static void guard_emitted(sluice_model *model, const struct shard_layout *at,
 {
 	struct guard *g = model->worker->guard;
 
-	if (g && emitted->index)
+	if (g && !g->over && emitted->index)
 		growth_see(&g->way[UP], at->begin, emitted->index, emitted->value, emitted->n);
 }
 
@@ -85,13 +84,13 @@ static int guard_applied(sluice_model *model, uint32_t shard, const uint32_t *in
 {
 	struct guard *g = model->worker->guard;
 
-	if (g && index)
+	if (g && !g->over && index)
 		growth_see(&g->way[DOWN], model->layout.shards[shard].begin, index, value,
 			   m->count);
 	return 0;
 }
 
-/* Once in the life of a model. */
+/* One pass over the residual, for a report. */
 static double norm_of_residual(const sluice_model *model)
 {
 	const float *residual = worker_residual(model);
@@ -150,9 +149,9 @@ static void report_raise(const sluice_model *model)
 	const struct worker *w = model->worker;
 	const struct guard *g = w->guard;
 	const struct step_rule next = model_rule(model, w->step + 1, w->chosen);
-	char growth[360] = "the messages of another rank grow";
+	char growth[360] = "a rank has seen its messages grow"; /* another, or before a restart */
 
-	if (g->saw)
+	if (g->saw && g->verdict.to)
 		describe_growth(model, growth, sizeof(growth));
 	log_line(LOG_WARN, "runtime",
 		 "model %u: the training %s: %s: guard=raise doubles the densities to %g up "
@@ -182,7 +181,8 @@ static void act(sluice_model *model)
 {
 	struct worker *w = model->worker;
 
-	if (w->chosen < schedule_raises_most(&model->recipe))
+	w->guard->over = w->chosen >= schedule_raises_most(&model->recipe);
+	if (!w->guard->over)
 		w->proposed = w->chosen + 1;
 	else if (is_first_worker(model->job))
 		warn(model);
@@ -198,7 +198,7 @@ static void guard_pulled(sluice_model *model)
 		begin_again(model);
 		return;
 	}
-	if (!g || g->saw)
+	if (!g || g->saw || g->over)
 		return;
 
 	const int delay = model->stats.pushed_elements - g->pushed >= count &&
@@ -267,7 +267,7 @@ void guard_restore(sluice_model *model, const uint64_t numbers[GUARD_NUMBERS])
 	w->chosen = g->doublings = chosen_in(numbers);
 	w->proposed = (unsigned)proposed_in(numbers);
 	w->rule = model_rule(model, w->step + 1, w->chosen);
-	g->saw = 0; /* a doubling that was proposed comes with the next delta */
+	g->saw = w->proposed > w->chosen;
 	g->pushed = model->stats.pushed_elements - numbers[AT_PUSHED];
 	g->pulled = model->stats.pulled_elements - numbers[AT_PULLED];
 	for (int way = 0; way < WAYS; way++)

@@ -150,7 +150,7 @@ static int follow(int rank, void *argument)
 		CHECK(model->n_own == 1 &&
 		      model->shards[0].chosen == (unsigned)(number >= PROPOSED_IN));
 	}
-	CHECK(log_saw("another rank grow", "to 0.04 up and 0.2 down from step 6 on",
+	CHECK(log_saw("a rank has seen its messages grow", "to 0.04 up and 0.2 down from step 6 on",
 		      "(doubling 1 of at most 6)", NULL) == (rank == 0));
 	check_same(job, params, sizeof(params));
 	sluice_model_close(&model);
