@@ -5,12 +5,19 @@
 #include <string.h>
 
 /* Steps that say how large a step is at first. */
-enum { FIRST_STEPS = 8, LEAST_SIGNS = 8, TREATED_FALLS = 3, EAGER_CIRCLES = 4 };
+enum {
+	FIRST_STEPS = 8,
+	LEAST_SIGNS = 8,
+	TREATED_FALLS = 3,
+	EAGER_CIRCLES = 4,
+	LEAST_RAPID_STEPS = 64
+};
 
 /* Growth over all windows, and of each over the one before it: noise grows less, or not in each.
  * The second half of the windows must grow nearly as fast as the first, because a residual that
  * fills up grows more and more slowly; and it at most doubles from one window to the next, which
- * rapid_growth is not mistaken for. A constant gradient adds up to no more than the number of steps
+ * rapid_growth is not mistaken for. At high densities windows are short, and a few large gradients
+ * in a row are no rapid growth. A constant gradient adds up to no more than the number of steps
  * times its size, so that far_beyond times that is no residual that fills up.
  *
  * Nor need the norm grow where nearly all coordinates change sign each time and steps stay larger
@@ -115,6 +122,14 @@ static int grew(const struct growth *g, unsigned windows, double factor)
 	return 1;
 }
 
+static int grows_rapidly(const struct growth *g)
+{
+	const unsigned last = GROWTH_WINDOWS;
+	const uint64_t least = g->eager ? 0 : LEAST_RAPID_STEPS;
+
+	return grew(g, 3, rapid_growth) && g->ended[last] - g->ended[last - 2] >= least;
+}
+
 /* Geometric growth over the last windows. */
 static int grows_steadily(const struct growth *g)
 {
@@ -144,7 +159,7 @@ static unsigned windows_of_growth(const struct growth *g)
 		return 2;
 	if (g->treated && g->n >= 2 && g->norm[GROWTH_WINDOWS] > g->first)
 		return 1;
-	if (grew(g, 3, rapid_growth))
+	if (grows_rapidly(g))
 		return 3;
 	if (grows_steadily(g))
 		return GROWTH_WINDOWS + 1;
