@@ -46,6 +46,18 @@ HOST_AND_DEVICE static inline float bits_float(uint32_t u)
 	memcpy(&f, &u, 4);
 	return f;
 }
+static inline uint64_t double_bits(double x)
+{
+	uint64_t u;
+	memcpy(&u, &x, 8);
+	return u;
+}
+static inline double bits_double(uint64_t u)
+{
+	double x;
+	memcpy(&x, &u, 8);
+	return x;
+}
 
 /* Extends the CRC of preceding data, 0 for none, by n bytes. Uses CPU instructions where they exist
  * (checked at run time) and tables elsewhere, with the same result. */

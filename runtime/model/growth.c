@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See growth.h. */
 #include "model/growth.h"
+#include "base/bytes.h"
 #include <math.h>
 #include <string.h>
 
@@ -214,22 +215,6 @@ int growth_step(struct growth *g, uint64_t step, double lr, int delay, struct gr
 
 /* ---- checkpoints ------------------------------------------------------------- */
 
-static uint64_t bits_of(double x)
-{
-	uint64_t bits;
-
-	memcpy(&bits, &x, sizeof(bits));
-	return bits;
-}
-
-static double of_bits(uint64_t bits)
-{
-	double x;
-
-	memcpy(&x, &bits, sizeof(x));
-	return x;
-}
-
 /* The order of the numbers: the integers, the doubles, the windows, the signs. */
 enum {
 	AT_TURNED,
@@ -262,13 +247,13 @@ void growth_save(const struct growth *g, uint64_t numbers[GROWTH_NUMBERS])
 	numbers[AT_TREATED] = (uint64_t)g->treated;
 	numbers[AT_TO_FALL] = g->to_fall;
 	numbers[AT_CIRCLES] = g->circles;
-	numbers[AT_RATE] = bits_of(g->rate);
-	numbers[AT_SHARE] = bits_of(g->share);
-	numbers[AT_WINDOW] = bits_of(g->window);
-	numbers[AT_FIRST] = bits_of(g->first);
-	numbers[AT_START] = bits_of(g->start);
+	numbers[AT_RATE] = double_bits(g->rate);
+	numbers[AT_SHARE] = double_bits(g->share);
+	numbers[AT_WINDOW] = double_bits(g->window);
+	numbers[AT_FIRST] = double_bits(g->first);
+	numbers[AT_START] = double_bits(g->start);
 	for (int i = 0; i <= GROWTH_WINDOWS; i++) {
-		numbers[AT_NORM + i] = bits_of(g->norm[i]);
+		numbers[AT_NORM + i] = double_bits(g->norm[i]);
 		numbers[AT_ENDED + i] = g->ended[i];
 	}
 	for (int i = 0; i < GROWTH_SAMPLES; i++) {
@@ -286,9 +271,9 @@ static int8_t sign_in(const uint64_t *numbers, int i)
 const char *growth_judge(const uint64_t numbers[GROWTH_NUMBERS], uint64_t step)
 {
 	for (int i = AT_RATE; i < AT_ENDED; i++)
-		if (!(of_bits(numbers[i]) >= 0 && isfinite(of_bits(numbers[i]))))
+		if (!(bits_double(numbers[i]) >= 0 && isfinite(bits_double(numbers[i]))))
 			return "a norm of the guard is negative or not finite";
-	if (of_bits(numbers[AT_SHARE]) > 1)
+	if (bits_double(numbers[AT_SHARE]) > 1)
 		return "the guard's share of changed signs is above 1";
 	if (numbers[AT_N] > GROWTH_WINDOWS + 1 || numbers[AT_BEGUN] > step + 1 ||
 	    numbers[AT_STEPS] > step || numbers[AT_SINCE] > step || numbers[AT_TREATED] > 1 ||
@@ -311,13 +296,13 @@ void growth_restore(struct growth *g, const uint64_t numbers[GROWTH_NUMBERS])
 	g->treated = (int)numbers[AT_TREATED];
 	g->to_fall = (unsigned)numbers[AT_TO_FALL];
 	g->circles = numbers[AT_CIRCLES];
-	g->rate = of_bits(numbers[AT_RATE]);
-	g->share = of_bits(numbers[AT_SHARE]);
-	g->window = of_bits(numbers[AT_WINDOW]);
-	g->first = of_bits(numbers[AT_FIRST]);
-	g->start = of_bits(numbers[AT_START]);
+	g->rate = bits_double(numbers[AT_RATE]);
+	g->share = bits_double(numbers[AT_SHARE]);
+	g->window = bits_double(numbers[AT_WINDOW]);
+	g->first = bits_double(numbers[AT_FIRST]);
+	g->start = bits_double(numbers[AT_START]);
 	for (int i = 0; i <= GROWTH_WINDOWS; i++) {
-		g->norm[i] = of_bits(numbers[AT_NORM + i]);
+		g->norm[i] = bits_double(numbers[AT_NORM + i]);
 		g->ended[i] = numbers[AT_ENDED + i];
 	}
 	for (int i = 0; i < GROWTH_SAMPLES; i++)

@@ -3,6 +3,7 @@
  * rate. */
 #include "worker/lazy.h"
 #include "worker/worker.h"
+#include "base/bytes.h"
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -10,30 +11,14 @@
 
 /* ---- the rule --------------------------------------------------------------- */
 
-static uint64_t bits_of(double x)
-{
-	uint64_t bits;
-
-	memcpy(&bits, &x, sizeof(bits));
-	return bits;
-}
-
-static double double_of(uint64_t bits)
-{
-	double x;
-
-	memcpy(&x, &bits, sizeof(x));
-	return x;
-}
-
 void lazy_save(const struct lazy_rule *l, uint64_t numbers[LAZY_NUMBERS])
 {
 	numbers[0] = l->changes;
 	numbers[1] = l->skipped;
 	numbers[2] = (uint64_t)l->uploaded;
-	numbers[3] = bits_of(l->last_error);
+	numbers[3] = double_bits(l->last_error);
 	for (int i = 0; i < LAZY_WINDOW_MAX; i++)
-		numbers[4 + i] = bits_of(l->moved[i]);
+		numbers[4 + i] = double_bits(l->moved[i]);
 }
 
 const char *lazy_judge(const struct lazy_rule *l, uint64_t steps,
@@ -47,7 +32,7 @@ const char *lazy_judge(const struct lazy_rule *l, uint64_t steps,
 	if (numbers[2] > 1)
 		return "whether there was an upload is neither 0 nor 1";
 	for (int i = 3; i < LAZY_NUMBERS; i++) {
-		const double squared = double_of(numbers[i]);
+		const double squared = bits_double(numbers[i]);
 
 		if (!(squared >= 0 && squared <= DBL_MAX))
 			return "a squared norm is negative or not finite";
@@ -63,9 +48,9 @@ void lazy_load(struct lazy_rule *l, const uint64_t numbers[LAZY_NUMBERS])
 	l->changes = numbers[0];
 	l->skipped = numbers[1];
 	l->uploaded = numbers[2] != 0;
-	l->last_error = double_of(numbers[3]);
+	l->last_error = bits_double(numbers[3]);
 	for (int i = 0; i < LAZY_WINDOW_MAX; i++)
-		l->moved[i] = double_of(numbers[4 + i]);
+		l->moved[i] = bits_double(numbers[4 + i]);
 }
 
 void lazy_moved(struct lazy_rule *l, double squared)
