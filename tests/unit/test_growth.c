@@ -136,6 +136,68 @@ static void growth__within_the_first_delays__is_seen_before_floats_overflow(void
 	assert_in_range(seen_at(&c), DELAY, 2 * DELAY);
 }
 
+/* ---- checkpoints ------------------------------------------------------------------- */
+
+/* A step that sends four coordinates, some with the other sign than before. */
+static int send_step(struct growth *g, uint64_t step, struct growth_verdict *out)
+{
+	for (uint32_t i = 0; i < SENT; i++) {
+		const uint32_t at = (uint32_t)(step % DELAY) * SENT + i;
+		const float sign = (step / DELAY * 3 + at) % 5 < 2 ? -1 : 1;
+		const float value = sign * (float)pow(1.2, (double)step / DELAY);
+
+		growth_see(g, 0, &at, &value, 1);
+	}
+	return growth_step(g, step, 0.1, step % DELAY == 0, out);
+}
+
+static void check_equal(const struct growth *a, const struct growth *b)
+{
+	static uint64_t of_a[GROWTH_NUMBERS], of_b[GROWTH_NUMBERS];
+
+	growth_save(a, of_a);
+	growth_save(b, of_b);
+	assert_memory_equal(of_a, of_b, sizeof(of_a));
+}
+
+/* One of them is restored into new memory between any two steps, of which some follow a doubling
+ * that came when a step had sent already. */
+static void growth__restored_between_any_two_steps__goes_on_as_the_one_that_was_not(void **state)
+{
+	static struct growth whole, resumed;
+	static uint64_t numbers[GROWTH_NUMBERS];
+	unsigned seen = 0;
+
+	(void)state;
+	growth_open(&whole, COORDINATES, 1);
+	growth_open(&resumed, COORDINATES, 1);
+	for (uint64_t step = 1; step <= LONG; step++) {
+		struct growth_verdict a, b;
+
+		if (step % (7 * DELAY) == 0) {
+			const uint32_t at = 1;
+			const float value = 1e6f;
+
+			growth_see(&whole, 0, &at, &value, 1);
+			growth_treated(&whole, step);
+			growth_see(&resumed, 0, &at, &value, 1);
+			growth_treated(&resumed, step);
+		} else {
+			const int of_whole = send_step(&whole, step, &a);
+
+			assert_int_equal(of_whole, send_step(&resumed, step, &b));
+			assert_true(!of_whole || (a.then == b.then && a.now == b.now));
+			seen += (unsigned)of_whole;
+		}
+		growth_save(&resumed, numbers);
+		assert_null(growth_judge(numbers, step));
+		growth_open(&resumed, COORDINATES, 1);
+		growth_restore(&resumed, numbers);
+		check_equal(&whole, &resumed);
+	}
+	assert_true(seen > 0);
+}
+
 /* ---- jobs ------------------------------------------------------------------------ */
 
 enum { COUNT = 600, STEPS = 2000, WORKERS = 2 };
@@ -214,6 +276,8 @@ int main(void)
 		cmocka_unit_test(
 			growth__of_any_course__is_seen_where_signs_turn_and_norms_do_not_fall),
 		cmocka_unit_test(growth__within_the_first_delays__is_seen_before_floats_overflow),
+		cmocka_unit_test(
+			growth__restored_between_any_two_steps__goes_on_as_the_one_that_was_not),
 		cmocka_unit_test(guard__of_a_job__warns_on_rank_0_where_error_feedback_diverges),
 	};
 	return cmocka_run_group_tests(tests, NULL, NULL);
