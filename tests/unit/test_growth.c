@@ -138,12 +138,15 @@ static void growth__within_the_first_delays__is_seen_before_floats_overflow(void
 
 /* ---- checkpoints ------------------------------------------------------------------- */
 
-/* A step that sends four coordinates, some with the other sign than before. */
+/* A step that sends four coordinates, some with the other sign than before; in the second half of
+ * the steps all of them. */
 static int send_step(struct growth *g, uint64_t step, struct growth_verdict *out)
 {
 	for (uint32_t i = 0; i < SENT; i++) {
 		const uint32_t at = (uint32_t)(step % DELAY) * SENT + i;
-		const float sign = (step / DELAY * 3 + at) % 5 < 2 ? -1 : 1;
+		const uint64_t window = step / DELAY;
+		const int some = (window * 3 + at) % 5 < 2, all = window % 2 == 1;
+		const float sign = (step < LONG / 2 ? some : all) ? -1 : 1;
 		const float value = sign * (float)pow(1.2, (double)step / DELAY);
 
 		growth_see(g, 0, &at, &value, 1);
