@@ -1,5 +1,4 @@
 library_sources += \
-	rdma/bell.c rdma/bell.h \
 	rdma/event_queue.c rdma/event_queue.h \
 	rdma/in_process.c rdma/in_process.h \
 	rdma/mailbox.c rdma/mailbox.h \
@@ -14,14 +13,14 @@ library_sources += \
 	rdma/shm_card.c rdma/shm_card.h \
 	rdma/transfer.c rdma/transfer.h \
 	rdma/transport.h \
-	rdma/transports.c
+	rdma/transports.c \
+	rdma/wakeup.c rdma/wakeup.h
 if HAVE_CRYPTO
 library_sources += rdma/auth.c rdma/auth.h
 endif
 if HAVE_LIBFABRIC
 library_sources += \
 	rdma/ofi.c \
-	rdma/ofi_bell.c rdma/ofi_bell.h \
 	rdma/ofi_card.c rdma/ofi_card.h \
 	rdma/ofi_fabric.c rdma/ofi_fabric.h \
 	rdma/ofi_flow.c rdma/ofi_flow.h rdma/ofi_stream.h \

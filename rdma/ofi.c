@@ -14,7 +14,6 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "rdma/event_queue.h"
-#include "rdma/ofi_bell.h"
 #include "rdma/ofi_card.h"
 #include "rdma/ofi_fabric.h"
 #include "rdma/ofi_flow.h"
@@ -24,6 +23,7 @@
 #include "rdma/ofi_proof.h"
 #include "rdma/ofi_trial.h"
 #include "rdma/transfer.h"
+#include "rdma/wakeup.h"
 #include "sluice.h"
 #include <pthread.h>
 #include <sched.h>
@@ -67,7 +67,7 @@ struct ofi {
 	uint64_t strangers; /* notices of nobody */
 	uint64_t next_look_ns, last_look_ns, progressed_ns;
 	uint64_t lively_ns; /* when this rank polled last, or a completion came */
-	struct ofi_bell bell;
+	struct wakeup wakeup;
 
 	pthread_t thread;
 	pthread_cond_t ends;
@@ -81,7 +81,7 @@ static struct ofi *ofi_of(struct transport *t)
 
 static void ofi_wake(struct transport *t)
 {
-	ofi_bell_ring(&ofi_of(t)->bell);
+	wakeup_wake(&ofi_of(t)->wakeup);
 }
 
 /* ---- completions ------------------------------------------------------------------ */
@@ -264,8 +264,8 @@ static void *serve(void *argument)
 		if (o->over || now_ns() - o->progressed_ns < period)
 			continue;
 		progress(o);
-		if (ofi_bell_armed(&o->bell) && has_news(o))
-			ofi_bell_ring(&o->bell);
+		if (has_news(o))
+			wakeup_if_armed(&o->wakeup);
 	}
 	pthread_mutex_unlock(&o->lock);
 	return NULL;
@@ -487,14 +487,15 @@ static int tick_of(struct ofi *o)
 static int ofi_arm(struct transport *t)
 {
 	struct ofi *o = ofi_of(t);
-	int news;
+	int ids[WAKEUP_BATCH], news;
 
 	pthread_mutex_lock(&o->lock);
-	ofi_bell_clear(&o->bell);
+	/* Forgets what the completion queue's descriptor reported before this last look. */
+	wakeup_ready(&o->wakeup, ids);
 	progress(o);
 	news = has_news(o) || !ofi_fabric_may_sleep(o->fabric);
 	if (!news)
-		ofi_bell_arm(&o->bell, tick_of(o));
+		wakeup_arm(&o->wakeup, tick_of(o));
 	pthread_mutex_unlock(&o->lock);
 	return news;
 }
@@ -504,7 +505,7 @@ static void ofi_disarm(struct transport *t)
 	struct ofi *o = ofi_of(t);
 
 	pthread_mutex_lock(&o->lock);
-	ofi_bell_disarm(&o->bell);
+	wakeup_disarm(&o->wakeup);
 	pthread_mutex_unlock(&o->lock);
 }
 
@@ -513,13 +514,13 @@ static void ofi_cancel(struct transport *t)
 	struct ofi *o = ofi_of(t);
 
 	pthread_mutex_lock(&o->lock);
-	ofi_bell_cancel(&o->bell);
+	wakeup_cancel(&o->wakeup);
 	pthread_mutex_unlock(&o->lock);
 }
 
 static int ofi_fd(struct transport *t)
 {
-	return ofi_bell_fd(&ofi_of(t)->bell);
+	return wakeup_fd(&ofi_of(t)->wakeup);
 }
 
 /* ---- opening and closing ---------------------------------------------------------- */
@@ -545,6 +546,18 @@ static int open_buffers(struct ofi *o, size_t receives)
 	rc = ofi_trial_open(o->fabric, o->letters, &o->trial);
 	o->narrow = ofi_fabric_is_narrow(o->fabric);
 	return rc;
+}
+
+/* Some releases of libfabric leave their descriptor readable for good after the first completion.
+ * So only a change of it wakes, which every packet makes. */
+static int open_wakeup(struct ofi *o)
+{
+	const int fd = ofi_fabric_fd(o->fabric);
+	int rc = wakeup_open(&o->wakeup, WAKEUP_EVENT, "ofi");
+
+	if (!rc)
+		rc = wakeup_open_timer(&o->wakeup);
+	return rc || fd < 0 ? rc : wakeup_watch(&o->wakeup, fd, WAKEUP_NO_ID, 1);
 }
 
 static int start_thread(struct ofi *o)
@@ -586,7 +599,7 @@ static int open_parts(struct ofi *o, const struct transport_config *config)
 	if (!rc)
 		rc = open_buffers(o, ofi_fabric_receives(o->fabric, config->queue_depth));
 	if (!rc)
-		rc = ofi_bell_open(&o->bell, ofi_fabric_fd(o->fabric));
+		rc = open_wakeup(o);
 	if (rc)
 		return rc;
 	o->all = (struct ofi_peers){
@@ -655,7 +668,7 @@ static void ofi_close(struct transport **t)
 	ofi_memory_close(&o->memory);
 	region_close(&o->buffers);
 	ofi_letters_close(&o->letters);
-	ofi_bell_close(&o->bell);
+	wakeup_close(&o->wakeup);
 	if (o->fabric)
 		ofi_fabric_close(&o->fabric);
 	ofi_trial_close(&o->trial);
@@ -690,7 +703,7 @@ static int ofi_open(const struct transport_config *config, struct transport **ou
 	o->rank = config->rank;
 	o->size = config->size;
 	o->lost_after_ms = config->lost_after_ms;
-	o->bell = OFI_BELL_NONE;
+	o->wakeup = WAKEUP_NONE;
 	o->last_look_ns = o->progressed_ns = now_ns();
 	pthread_mutex_init(&o->lock, NULL);
 	pthread_condattr_init(&monotonic);

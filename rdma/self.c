@@ -10,11 +10,10 @@
 #include "rdma/mapping.h"
 #include "rdma/transfer.h"
 #include "rdma/transport.h"
+#include "rdma/wakeup.h"
 #include "sluice.h"
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/eventfd.h>
 #include <unistd.h>
 
 enum { CARD_MAGIC = 0x464c4553, CARD_BYTES = 12 }; /* "SELF", rank, pid */
@@ -26,8 +25,7 @@ struct self {
 	int rank, size;
 	struct neighbours *neighbours; /* NULL: none but the own rank */
 	const struct region *control;  /* the job's */
-	int wake_fd;                   /* eventfd; -1 with neighbours: nobody sleeps */
-	int armed;                     /* a sleeper wants a wake-up with the next event */
+	struct wakeup wakeup;          /* WAKEUP_NONE with neighbours: nobody sleeps */
 	struct event_queue imms, dones;
 };
 
@@ -63,8 +61,7 @@ static void self_close(struct transport **t)
 		self->neighbours->at[self->rank] = NULL;
 	event_queue_close(&self->imms);
 	event_queue_close(&self->dones);
-	if (self->wake_fd >= 0)
-		close(self->wake_fd);
+	wakeup_close(&self->wakeup);
 	free(self->endpoints);
 	free(self);
 	*t = NULL;
@@ -88,20 +85,15 @@ static int self_open(const struct transport_config *config, struct transport **o
 	self->rank = config->rank;
 	self->control = config->control;
 	self->size = config->size;
-	self->wake_fd = -1;
+	self->wakeup = WAKEUP_NONE;
 	self->endpoints = calloc((size_t)config->size, sizeof(*self->endpoints));
 	if (!self->endpoints) {
 		rc = fail(SLUICE_ENOMEM, "self: no memory for %d endpoints", config->size);
 		goto err_close;
 	}
-	if (!config->neighbours)
-		self->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (self->wake_fd < 0 && !config->neighbours) {
-		rc = fail(errno == EMFILE || errno == ENFILE ? SLUICE_ENOMEM : SLUICE_EDEVICE,
-			  "self: eventfd: %s; raise the limit on open files (ulimit -n)",
-			  errno_text(errno));
+	rc = config->neighbours ? SLUICE_OK : wakeup_open(&self->wakeup, WAKEUP_EVENT, "self");
+	if (rc)
 		goto err_close;
-	}
 	rc = event_queue_open(&self->imms, config->queue_depth);
 	if (rc)
 		goto err_close;
@@ -251,21 +243,13 @@ static void self_remote_close(struct remote **r)
 
 static void self_wake(struct transport *t)
 {
-	const uint64_t one = 1;
-	int saved = errno; /* may be called from a signal handler */
-	ssize_t ignored = write(self_of(t)->wake_fd, &one, sizeof(one));
-
-	(void)ignored; /* it fails only when fd is readable anyway */
-	errno = saved;
+	wakeup_wake(&self_of(t)->wakeup);
 }
 
 static void queue_event(struct self *self, struct event_queue *queue, const struct event *event)
 {
 	event_queue_put(queue, event);
-	if (self->armed) {
-		self->armed = 0;
-		self_wake(&self->transport);
-	}
+	wakeup_if_armed(&self->wakeup);
 }
 
 static int self_post(struct endpoint *e, const struct transfer *x)
@@ -316,28 +300,25 @@ static int self_arm(struct transport *t)
 {
 	struct self *self = self_of(t);
 
-	self->armed = event_queue_empty(&self->dones) && event_queue_empty(&self->imms);
-	return !self->armed;
+	if (!event_queue_empty(&self->dones) || !event_queue_empty(&self->imms))
+		return 1;
+	wakeup_arm(&self->wakeup, 0);
+	return 0;
 }
 
 static void self_disarm(struct transport *t)
 {
-	struct self *self = self_of(t);
-	uint64_t count;
-	ssize_t ignored = read(self->wake_fd, &count, sizeof(count));
-
-	(void)ignored; /* EAGAIN: nobody woke us */
-	self->armed = 0;
+	wakeup_disarm(&self_of(t)->wakeup);
 }
 
 static void self_cancel(struct transport *t)
 {
-	self_of(t)->armed = 0;
+	wakeup_cancel(&self_of(t)->wakeup);
 }
 
 static int self_fd(struct transport *t)
 {
-	return self_of(t)->wake_fd;
+	return wakeup_fd(&self_of(t)->wakeup);
 }
 
 /* Memory of the process's other ranks shares pages: whoever wants its address wants pages of its

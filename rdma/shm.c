@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The transport between processes of one machine. A peer's regions and its mailbox are memory files
  * opened through /proc/PID/fd and mapped here. A transfer is a copy. A notification is a word in
- * the peer's mailbox (mailbox.h), and a byte in the peer's pipe if it sleeps (bell.h). Posting and
- * polling make no system call, but one to wake a sleeper, and one to ask for ended peers every few
- * milliseconds. */
+ * the peer's mailbox (mailbox.h), and a byte in the peer's pipe if it sleeps (wakeup.h). Posting
+ * and polling make no system call, but one to wake a sleeper, and one to ask for ended peers every
+ * few milliseconds. */
 #include "rdma/shm.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "rdma/bell.h"
 #include "rdma/event_queue.h"
 #include "rdma/mailbox.h"
 #include "rdma/mapping.h"
@@ -16,6 +15,7 @@
 #include "rdma/shm_card.h"
 #include "rdma/transfer.h"
 #include "rdma/transport.h"
+#include "rdma/wakeup.h"
 #include "sluice.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -25,7 +25,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-enum { MIN_DONES = 64, MAX_DONES = 65536 };
+enum { MIN_DONES = 64, MAX_DONES = 65536, BLIND_TICK_NS = 100000000 };
 
 enum peer_state {
 	PEER_ALIVE,
@@ -37,7 +37,7 @@ enum peer_state {
 struct shm_peer {
 	struct endpoint endpoint;
 	enum peer_state state;
-	int pidfd;     /* watched by the bell while PEER_ALIVE; -1 where there are none */
+	int pidfd;     /* watched by the wakeup while PEER_ALIVE; -1 where there are none */
 	int wake_fd;   /* the peer's pipe */
 	void *mailbox; /* the peer's, mapped */
 	uint64_t mailbox_bytes;
@@ -54,8 +54,8 @@ struct shm {
 	uint32_t capacity; /* of the rings of our mailbox */
 	struct region *mailbox;
 	const struct region *control; /* the job's, told to every peer in the card */
-	struct bell bell;
-	int armed;
+	struct wakeup wakeup;
+	int blind; /* some peer has no pidfd: its end is looked for, also at each tick */
 	uint64_t next_check_ns; /* for ended peers; 0 at once */
 	unsigned polls;
 	struct event_queue dones;
@@ -112,7 +112,7 @@ static void notify(struct shm_peer *peer, uint32_t imm)
 {
 	mailbox_write(&peer->out, imm);
 	if (mailbox_claim_wake(peer->mailbox))
-		bell_ring_pipe(peer->wake_fd);
+		wakeup_write(peer->wake_fd);
 }
 
 /* A get, or a put that is to be reported, has ended. */
@@ -121,8 +121,7 @@ static void done(struct shm *shm, const struct shm_peer *peer, uint64_t cookie)
 	event_queue_put(&shm->dones, &(struct event){ .kind = EVENT_DONE,
 						      .peer = peer->endpoint.peer,
 						      .cookie = cookie });
-	if (shm->armed)
-		bell_ring(&shm->bell);
+	wakeup_if_armed(&shm->wakeup);
 }
 
 /* A hint, some way ahead of a store: a line that a peer reads again and again comes while there are
@@ -181,19 +180,20 @@ static int shm_post(struct endpoint *e, const struct transfer *x)
 
 static void unwatch(struct shm *shm, struct shm_peer *peer, enum peer_state state)
 {
-	bell_unwatch(&shm->bell, peer->pidfd);
+	if (peer->pidfd >= 0)
+		wakeup_unwatch(&shm->wakeup, peer->pidfd);
 	peer->state = state;
 }
 
 /* Asks the kernel which peers ended. */
 static void check_deaths(struct shm *shm)
 {
-	int ranks[BELL_RANKS], n, i;
+	int ranks[WAKEUP_BATCH], n, i;
 
-	while ((n = bell_ended(&shm->bell, ranks)) > 0)
+	while ((n = wakeup_ready(&shm->wakeup, ranks)) > 0)
 		for (i = 0; i < n; i++)
 			unwatch(shm, shm->by_rank[ranks[i]], PEER_ENDED);
-	if (!bell_looks(&shm->bell))
+	if (!shm->blind)
 		return;
 	for (i = 0; i < shm->n_peers; i++) {
 		struct shm_peer *peer = shm->peers[i];
@@ -295,14 +295,12 @@ static int shm_arm(struct transport *t)
 	struct shm *shm = shm_of(t);
 
 	mailbox_sleep(shm->mailbox->base);
-	shm->armed = 1;
-	if (!anything_waiting(shm)) {
-		bell_sleep(&shm->bell);
-		return 0;
+	if (anything_waiting(shm)) {
+		mailbox_awake(shm->mailbox->base);
+		return 1;
 	}
-	mailbox_awake(shm->mailbox->base);
-	shm->armed = 0;
-	return 1;
+	wakeup_arm(&shm->wakeup, shm->blind ? BLIND_TICK_NS : 0);
+	return 0;
 }
 
 static void shm_disarm(struct transport *t)
@@ -310,8 +308,7 @@ static void shm_disarm(struct transport *t)
 	struct shm *shm = shm_of(t);
 
 	mailbox_awake(shm->mailbox->base);
-	shm->armed = 0;
-	bell_awake(&shm->bell);
+	wakeup_disarm(&shm->wakeup);
 	shm->next_check_ns = 0; /* it may have been a death that woke us */
 }
 
@@ -320,17 +317,17 @@ static void shm_cancel(struct transport *t)
 	struct shm *shm = shm_of(t);
 
 	mailbox_awake(shm->mailbox->base);
-	shm->armed = 0;
+	wakeup_cancel(&shm->wakeup);
 }
 
 static int shm_fd(struct transport *t)
 {
-	return bell_fd(&shm_of(t)->bell);
+	return wakeup_fd(&shm_of(t)->wakeup);
 }
 
 static void shm_wake(struct transport *t)
 {
-	bell_ring(&shm_of(t)->bell);
+	wakeup_wake(&shm_of(t)->wakeup);
 }
 
 static void close_fd(int fd)
@@ -347,7 +344,7 @@ static void peer_free(struct shm_peer *peer)
 
 	/* By name: closing alone would leave it in the set while a forked child holds it. */
 	if (peer->state == PEER_ALIVE)
-		bell_unwatch(&shm->bell, peer->pidfd);
+		unwatch(shm, peer, PEER_GONE);
 	if (peer->mailbox)
 		mapping_close(peer->mailbox, peer->mailbox_bytes);
 	close_fd(peer->wake_fd);
@@ -368,7 +365,7 @@ static void shm_close(struct transport **t)
 	free(shm->peers);
 	free(shm->by_rank);
 	event_queue_close(&shm->dones);
-	bell_close(&shm->bell);
+	wakeup_close(&shm->wakeup);
 	region_close(&shm->mailbox);
 	free(shm);
 	*t = NULL;
@@ -402,7 +399,7 @@ static int shm_open_transport(const struct transport_config *config, struct tran
 		return fail(SLUICE_ENOMEM, "shm: no memory for %zu bytes", sizeof(*shm));
 	t = &shm->transport;
 	t->ops = &shm_transport;
-	shm->bell = BELL_NONE;
+	shm->wakeup = WAKEUP_NONE;
 	shm->rank = config->rank;
 	shm->size = config->size;
 	shm->control = config->control;
@@ -423,7 +420,7 @@ static int shm_open_transport(const struct transport_config *config, struct tran
 			 &shm->mailbox);
 	if (rc)
 		goto err_close;
-	rc = bell_open(&shm->bell);
+	rc = wakeup_open(&shm->wakeup, WAKEUP_PIPE, "shm");
 	if (rc)
 		goto err_close;
 	*out = t;
@@ -449,7 +446,7 @@ static int shm_card_of(struct transport *t, uint8_t *bytes, size_t *len_out)
 		.size = shm->size,
 		.process = shm->process,
 		.capacity = shm->capacity,
-		.wake_fd = bell_pipe(&shm->bell),
+		.wake_fd = wakeup_pipe(&shm->wakeup),
 	};
 
 	_Static_assert((int)SHM_CARD_BYTES <= (int)TRANSPORT_CARD_BYTES, "the card does not fit");
@@ -493,6 +490,19 @@ static int open_mailbox(struct shm_peer *peer, const struct descriptor *mailbox)
 	return rc;
 }
 
+static int tick_for_peers(struct shm *shm)
+{
+	int rc = wakeup_open_timer(&shm->wakeup);
+
+	if (!rc && !shm->blind)
+		log_line(LOG_WARN, "rdma",
+			 "shm: no pidfd_open (Linux 5.3) here: the end of a rank is noticed up to "
+			 "%d ms late",
+			 BLIND_TICK_NS / 1000000);
+	shm->blind |= !rc;
+	return rc;
+}
+
 static int watch_peer(struct shm *shm, struct shm_peer *peer, const struct process *process)
 {
 	int rc;
@@ -500,7 +510,8 @@ static int watch_peer(struct shm *shm, struct shm_peer *peer, const struct proce
 	rc = process_watch(process, peer->endpoint.peer, &peer->pidfd);
 	if (rc)
 		return rc;
-	rc = bell_watch(&shm->bell, peer->pidfd, peer->endpoint.peer);
+	rc = peer->pidfd < 0 ? tick_for_peers(shm) :
+			       wakeup_watch(&shm->wakeup, peer->pidfd, peer->endpoint.peer, 0);
 	if (rc)
 		return rc;
 	peer->state = PEER_ALIVE;

@@ -14,17 +14,13 @@
 #include "rdma/sendlog.h"
 #include "rdma/transfer.h"
 #include "rdma/verbs_device.h"
+#include "rdma/wakeup.h"
 #include "sluice.h"
-#include <errno.h>
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/epoll.h>
-#include <sys/eventfd.h>
-#include <sys/timerfd.h>
-#include <unistd.h>
 
 enum {
 	MAX_PEERS = 65535,
@@ -33,7 +29,7 @@ enum {
 	POLLS_PER_LOOK = 16,
 	LOOK_NS = 2000000,
 	LOOK_CONNECTING_NS = 200000,
-	TICK_MS = 10,
+	TICK_NS = 10000000,
 	CLOSE_MS = 1000
 };
 enum { CARD_MAGIC = 0x53425256, CARD_BYTES = 60 };
@@ -60,7 +56,7 @@ struct verbs {
 	struct region *slots, *copies; /* of all peers, whole pages for each */
 	size_t copies_stride;
 
-	int epoll, timer, wake_fd;
+	struct wakeup wakeup;
 	unsigned wants;        /* LINK_* */
 	int ticking;           /* some timer of a link runs */
 	uint64_t next_look_ns; /* at rdma_cm, the device and the timers */
@@ -400,16 +396,7 @@ static int verbs_poll(struct transport *t, struct event *events, int n)
 	return taken;
 }
 
-/* ---- sleeping: one epoll over the completions, rdma_cm, the device's own events, a timer and an
- * eventfd ---- */
-
-static void set_timer(const struct verbs *v, int milliseconds)
-{
-	struct timespec interval = { .tv_nsec = milliseconds * 1000000L };
-	struct itimerspec spec = { .it_interval = interval, .it_value = interval };
-
-	timerfd_settime(v->timer, 0, &spec, NULL);
-}
+/* ---- sleeping until a completion, an event of rdma_cm or of the device, or a timer ---- */
 
 static int verbs_arm(struct transport *t)
 {
@@ -420,52 +407,36 @@ static int verbs_arm(struct transport *t)
 	/* What came before the request was served makes no noise. */
 	if (queues_poll(v->queues) > 0 || !event_queue_empty(&v->events) || v->wants & LINK_SETTLES)
 		return 1;
-	if (v->ticking)
-		set_timer(v, TICK_MS);
+	wakeup_arm(&v->wakeup, v->ticking ? TICK_NS : 0);
 	return 0;
 }
 
 static void verbs_disarm(struct transport *t)
 {
 	struct verbs *v = verbs_of(t);
-	uint64_t count;
-	ssize_t ignored;
 
 	queues_disarm(v->queues);
-	set_timer(v, 0);
-	ignored = read(v->wake_fd, &count, sizeof(count));
-	(void)ignored;       /* EAGAIN: nobody woke us */
+	wakeup_disarm(&v->wakeup);
 	v->next_look_ns = 0; /* rdma_cm may have woken us */
 }
 
 static void verbs_cancel(struct transport *t)
 {
-	(void)t; /* a completion that makes noise without need is drained by the next sleeper */
+	/* A completion that makes noise without need is drained by the next sleeper. */
+	wakeup_cancel(&verbs_of(t)->wakeup);
 }
 
 static int verbs_fd(struct transport *t)
 {
-	return verbs_of(t)->epoll;
+	return wakeup_fd(&verbs_of(t)->wakeup);
 }
 
 static void verbs_wake(struct transport *t)
 {
-	const uint64_t one = 1;
-	int saved = errno; /* may be called from a signal handler */
-	ssize_t ignored = write(verbs_of(t)->wake_fd, &one, sizeof(one));
-
-	(void)ignored; /* it fails only when fd is readable anyway */
-	errno = saved;
+	wakeup_wake(&verbs_of(t)->wakeup);
 }
 
 /* ---- opening ---------------------------------------------------------------------- */
-
-static int watch(const struct verbs *v, int fd)
-{
-	struct epoll_event event = { .events = EPOLLIN };
-
-	return epoll_ctl(v->epoll, EPOLL_CTL_ADD, fd, &event);
-}
 
 /* A descriptor that rdma_cm or libibverbs made. */
 static int unblock(int fd)
@@ -480,24 +451,16 @@ static int open_watched(struct verbs *v)
 	const int theirs[] = { connect_fd(v->connect), queues_fd(v->queues),
 			       connect_context(v->connect)->async_fd };
 
-	v->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (v->wake_fd < 0)
-		return verbs_failed("eventfd");
-	v->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
-	if (v->timer < 0)
-		return verbs_failed("timerfd_create");
-	v->epoll = epoll_create1(EPOLL_CLOEXEC);
-	if (v->epoll < 0)
-		return verbs_failed("epoll_create1");
-	if (watch(v, v->wake_fd) || watch(v, v->timer))
-		return verbs_failed("epoll_ctl");
-	for (size_t i = 0; i < sizeof(theirs) / sizeof(theirs[0]); i++) {
+	int rc = wakeup_open(&v->wakeup, WAKEUP_EVENT, "verbs");
+
+	if (!rc)
+		rc = wakeup_open_timer(&v->wakeup);
+	for (size_t i = 0; !rc && i < sizeof(theirs) / sizeof(theirs[0]); i++) {
 		if (unblock(theirs[i]))
 			return verbs_failed("fcntl");
-		if (watch(v, theirs[i]))
-			return verbs_failed("epoll_ctl");
+		rc = wakeup_watch(&v->wakeup, theirs[i], WAKEUP_NO_ID, 0);
 	}
-	return SLUICE_OK;
+	return rc;
 }
 
 static int open_tables(struct verbs *v)
@@ -595,7 +558,7 @@ static int verbs_open(const struct transport_config *config, struct transport **
 	v->lost_after_ms = config->lost_after_ms > 0 ? config->lost_after_ms : 5000;
 	v->control = config->control;
 	v->control_line_bytes = config->control_line_bytes;
-	v->epoll = v->timer = v->wake_fd = -1;
+	v->wakeup = WAKEUP_NONE;
 	rc = choose_device(v, config);
 	if (!rc)
 		rc = open_parts_of_all(v, config->memory_windows);
@@ -629,12 +592,6 @@ static void flush_logs(struct verbs *v)
 	} while (waiting && now_ns() < until);
 }
 
-static void close_if_open(int fd)
-{
-	if (fd >= 0)
-		close(fd);
-}
-
 static void verbs_close(struct transport **t)
 {
 	struct verbs *v;
@@ -651,9 +608,7 @@ static void verbs_close(struct transport **t)
 	queues_close(&v->queues);
 	rights_close(&v->rights);
 	connect_close(&v->connect);
-	close_if_open(v->epoll);
-	close_if_open(v->timer);
-	close_if_open(v->wake_fd);
+	wakeup_close(&v->wakeup);
 	region_close(&v->slots);
 	region_close(&v->copies);
 	event_queue_close(&v->events);
