@@ -20,7 +20,7 @@ static inline void json_text(FILE *to, const char *text)
 	fputc('"', to);
 }
 
-/* A number, or null where there is none (JSON knows no NaN and no infinity). */
+/* Writes a number, or null for NaN and infinity, which JSON does not have. */
 static inline void json_number(FILE *to, double value)
 {
 	if (isfinite(value))

@@ -82,7 +82,7 @@ static void route_read(sluice_job *job, uint32_t id, uint32_t index, int status)
 
 /* ---- all models (token held) ----------------------------------------------- */
 
-/* Whether the model can move without a notify, a READ or a call. */
+/* Returns 1 if the model can advance without a notify, a READ or a call. */
 static int is_at_work(const sluice_model *model)
 {
 	int works = step_works(model);

@@ -121,7 +121,7 @@ static uint64_t schema_of(const sluice_model *model)
 	return digest64(parts, sizeof parts);
 }
 
-/* What ranks tell each other about their models: numbers of 8 bytes, then the recipe. */
+/* The record that ranks exchange about their models: 8-byte numbers, then the recipe. */
 enum {
 	TOLD_SCHEMA,
 	TOLD_ORDER,

@@ -9,8 +9,8 @@
 #include "worker/worker.h"
 #include <stdio.h>
 
-/* A server waits until its workers begin a collective call, or until its shards made progress, so
- * that the wait and its time limit begin anew. */
+/* A server waits until its workers begin a collective call. It also returns when its shards made
+ * progress, so that the wait and its time limit start again. */
 struct serving {
 	const sluice_job *job;
 	uint64_t advanced;

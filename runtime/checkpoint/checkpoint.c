@@ -48,7 +48,7 @@ static int check_versions(const struct contents *c, const struct meeting *m)
 
 /* ---- checkpoint ------------------------------------------------------------ */
 
-/* What GPUs keep comes to the host's vectors. */
+/* Copies the vectors that GPUs keep to the host's vectors. */
 static int fetch_kept(sluice_model *model)
 {
 	int rc = on_device_fetch_residual(model);
@@ -415,8 +415,8 @@ static int restore(sluice_model *model, const char *dir, float *params, int fail
 
 static const char state_place[] = "the state of the first rank";
 
-/* The token is held while the vectors are copied: where the other ranks go on, their next pushes
- * are here already. Those change none of these vectors before this rank pushes too. */
+/* The token is held while the vectors are copied, because the next pushes of other ranks may
+ * already be here. They change none of these vectors before this rank pushes too. */
 static int fill_state(struct meeting *m, const char *function, uint8_t *state, size_t bytes)
 {
 	struct checkpoint_identity identity = identity_of(m);
@@ -443,7 +443,7 @@ static int fill_state(struct meeting *m, const char *function, uint8_t *state, s
 	return rc;
 }
 
-/* Whether this rank can save now. */
+/* Checks that this rank can save now. */
 static int check_between_steps(const sluice_model *model, const char *function, const void *state)
 {
 	int rc = model_whole(model, function);

@@ -9,8 +9,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The section of each kept vector in a checkpoint. 0 means that no such run is saved, or that the
- * vector begins anew. */
+/* The section of each kept vector in a checkpoint. 0 means that no such run is saved, or that
+ * the vector starts again from zero. */
 static const enum section_kind section_of[KEPTS] = {
 	[KEPT_RESIDUAL] = SECTION_WORKER_RESIDUAL,
 	[KEPT_VELOCITY] = SECTION_WORKER_VELOCITY,

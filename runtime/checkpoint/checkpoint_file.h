@@ -71,7 +71,7 @@ struct checkpoint_identity {
 	const char *recipe;
 };
 
-/* What LATEST records of a file. */
+/* The size and checksum of a file, as LATEST records them. */
 struct checkpoint_sum {
 	uint64_t bytes;
 	uint32_t crc; /* its last CRC field */
@@ -97,8 +97,8 @@ int checkpoint_file_open(const char *path, const struct checkpoint_identity *ide
 /* Fills values[] of all sections, and repeats every check. If this fails, because the file changed
  * meanwhile or the disk failed, values[] are unspecified. */
 int checkpoint_file_load(struct checkpoint_file *file);
-/* The same content in memory, for programs that keep it in files of their own. Its size follows
- * from the shape of the model alone. */
+/* The same content in memory, for programs that write it to their files. Its size depends only
+ * on the shape of the model. */
 uint64_t checkpoint_bytes_size(const char *recipe, const struct checkpoint_section *sections,
 			       uint32_t n_sections);
 /* Writes exactly checkpoint_bytes_size() bytes. SLUICE_ENOMEM or SLUICE_ENUMERIC. */

@@ -30,7 +30,7 @@ static void generation_name(uint64_t step, uint32_t generation, char name[NAME_B
 	snprintf(name, NAME_BYTES, "step-%012" PRIu64 "-%08" PRIx32, step, generation);
 }
 
-/* Whether generation_name() made this name. Nothing else in DIR belongs to Sluice. */
+/* Returns 1 if generation_name() made this name. Nothing else in DIR belongs to Sluice. */
 static int is_generation(const char *name, uint64_t *step_out, uint32_t *generation_out)
 {
 	char again[NAME_BYTES];
@@ -69,7 +69,7 @@ void checkpoint_path(const struct checkpoint_place *place, uint32_t rank,
 
 /* ---- folders --------------------------------------------------------------- */
 
-/* Makes one folder of a path. A new folder is permanent once its parent is synchronised. */
+/* Creates one directory of a path. A new directory is permanent once its parent is synchronised. */
 static int make_folder(const char *path)
 {
 	if (!mkdir(path, 0777)) {
@@ -190,8 +190,8 @@ static void warn(const char *what, const char *path)
 		 errno_text(errno));
 }
 
-/* Each draft of LATEST has a name of its own. Two ranks may write one at the same time, if one of
- * them was stopped and does not know yet that the other leads now. */
+/* Each draft of LATEST has a unique name. Two ranks may write drafts at the same time if one of
+ * them was stopped and has not noticed that the other now leads. */
 static int draft_name(char draft[DRAFT_BYTES])
 {
 	uint32_t number;
@@ -362,8 +362,8 @@ int checkpoint_manifest_read(const char *dir, struct checkpoint_manifest *manife
 
 /* ---- removal --------------------------------------------------------------- */
 
-/* Removes the folder of a generation. If it contains anything other than rank files, it stays and a
- * warning is logged. */
+/* Removes the directory of a generation. If it contains anything other than rank files, it stays
+ * and a warning is logged. */
 static void remove_generation(const char *folder)
 {
 	DIR *entries = opendir(folder);

@@ -11,7 +11,8 @@
 #include "checkpoint/checkpoint_file.h"
 #include "checkpoint/durable.h"
 
-/* The longest path of DIR with its NUL. It fits into a mail and into DURABLE_PATH_BYTES. */
+/* The longest path of DIR with its NUL. It fits into a control message and into
+ * DURABLE_PATH_BYTES. */
 enum { CHECKPOINT_DIR_BYTES = 900 };
 
 struct checkpoint_place {
@@ -30,7 +31,8 @@ struct checkpoint_manifest {
 /* Writes the absolute path of dir. With make, first creates it and its parents. SLUICE_EINVAL (too
  * long), SLUICE_EIO. */
 int checkpoint_dir(const char *dir, int make, char absolute[CHECKPOINT_DIR_BYTES]);
-/* Creates the folder of a new generation and fills in place->generation. SLUICE_EIO. */
+/* Creates the directory of a new generation and fills in place->generation. Returns 0 or
+ * SLUICE_EIO. */
 int checkpoint_begin(struct checkpoint_place *place);
 /* Writes the path of a rank's file. */
 void checkpoint_path(const struct checkpoint_place *place, uint32_t rank,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A round is one mail to each peer and one from each. All ranks come to the same verdict, because
- * they decide by the same rows. */
+ * A round is one message to each peer and one from each. All ranks reach the same verdict,
+ * because they decide from the same rows. */
 #include "checkpoint/checkpoint_rounds.h"
 #include "base/bytes.h"
 #include "worker/worker.h"

@@ -12,7 +12,7 @@ _Static_assert((int)CHECKPOINT_DIR_BYTES <= (int)ROW_TEXT_BYTES &&
 		       (int)ERROR_TEXT_BYTES <= (int)ROW_TEXT_BYTES,
 	       "a directory and an error text fit a row");
 
-/* What a rank sends in a round. */
+/* The message of a rank in one round. */
 struct word {
 	int status; /* 0 or SLUICE_E*, in which case text is the error's */
 	uint32_t model;
@@ -38,7 +38,7 @@ struct meeting {
 
 int meeting_open(sluice_model *model, enum collective op, struct meeting **out);
 void meeting_close(struct meeting **m);
-/* What that rank sent in the last round; all zeros if it is lost. */
+/* Returns the message of that rank in the last round; all zeros if the rank is lost. */
 void meeting_heard(const struct meeting *m, int rank, struct word *out);
 /* All ranks send m->mine, with the thread's last error after a failure. sums: of each receiver's
  * file, or NULL. Fails only if the job does. */

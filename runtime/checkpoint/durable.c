@@ -87,7 +87,7 @@ int durable_write(struct durable *file, const void *bytes, size_t n)
 	return 0;
 }
 
-/* The folder of path; "." or "/" if path names none. */
+/* Returns the directory of path; "." or "/" if path names none. */
 static void parent_of(const char *path, char parent[DURABLE_PATH_BYTES])
 {
 	const char *slash = strrchr(path, '/');

@@ -25,7 +25,7 @@ int durable_commit(struct durable *file);
 /* Removes the temporary file and keeps the thread's last error. A second call does nothing. */
 void durable_abandon(struct durable *file);
 
-/* Makes the creation, renaming or removal of names in the folder permanent. */
+/* Makes the creation, renaming or removal of names in the directory permanent. */
 int durable_sync_folder(const char *path);
 /* Fails with SLUICE_EIO for errno: "CALL of PATH failed: REASON; REMEDY". */
 int durable_failed(const char *call, const char *path);

@@ -18,9 +18,8 @@ struct axes_point {
 	double entropy; /* of a bit of a key, therefore */
 };
 
-/* Calls one() at each point with at most so many elements and coordinates, where k < n; k varies
- * the most quickly, and the entropy least. Ends with the first result that is not 0, and returns
- * it. */
+/* Calls one() for each point with n <= n_most, k <= k_most and k < n. k varies fastest and the
+ * entropy slowest. Stops at the first result that is not 0, and returns it. */
 int axes_run(uint64_t n_most, uint64_t k_most,
 	     int (*one)(void *bench, const struct axes_point *point), void *bench);
 

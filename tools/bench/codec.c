@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See codec.h. The positions are those that sluice_select() takes of n random values. Each
- * repetition measures every quantity once, one after another, and beside them a copy of the same
- * bytes; medians. The codings are not public: sluice-bench holds a copy of the library with its
+ * See codec.h. The positions are those that sluice_select() selects from n random values. Each
+ * repetition measures every quantity once, one after another, next to a copy of the same bytes;
+ * results are medians. The codings are not public, so sluice-bench links the library with its
  * private symbols. */
 #include "tools/bench/codec.h"
 #include "base/bytes.h"
@@ -23,7 +23,7 @@
 enum { MOST = 2000, SKETCH_ROWS = 5 };
 static const double sketch_width = 1.6;
 
-/* What is written and read back, in the order of the rows. */
+/* The quantities that are written and read back, in the order of the rows. */
 enum subject {
 	RAW,
 	DELTA,
@@ -50,7 +50,8 @@ static const char *const names[SUBJECTS] = { "raw",           "delta",     "rice
 					     "grid",          "round",     "crc32c",    "message" };
 static const enum index_coding codings[] = { CODING_RAW, CODING_DELTA, CODING_RICE, CODING_BITMAP };
 
-/* A sketch of all n coordinates, as a worker and a shard take it, beside one plain read of them. */
+/* A sketch of all n coordinates as a worker and a shard use it, next to one plain read of the
+ * coordinates. */
 struct sketching {
 	struct sketch_shape shape;
 	float *cells, *estimate; /* estimate: n */

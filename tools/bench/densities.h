@@ -11,6 +11,7 @@ size_t densities_most(const struct options *options);
  * JSON list if asked for. Ends with the first one that is not 0. */
 int densities_run(const struct options *options, int (*one)(void *bench, size_t k, int first),
 		  void *bench);
-/* --repeat, else what fits into --seconds when the warm-up took so long; 5 .. most. */
+/* Returns the number of rounds: --repeat, or the number that fits into --seconds, given the time
+ * of the warm-up; from 5 to most. */
 uint64_t densities_rounds(const struct options *options, double warmup_seconds, uint64_t most);
 #endif

@@ -16,6 +16,6 @@ int gpu_vector(const struct device_ops *ops, const float *from, size_t n, struct
 /* The median time of copies of n floats on the GPU, from the call until it is idle. 0, or -1 after
  * saying what failed. */
 int gpu_copy_ms(const struct device_ops *ops, float *to, const float *from, size_t n, double *ms);
-/* After an operation of the table: says what failed. -1. */
+/* Called after a failed operation of the table. Writes its error and returns -1. */
 int gpu_failed(const struct device_ops *ops);
 #endif

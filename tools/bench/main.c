@@ -18,8 +18,8 @@
 
 enum { EXIT_BAD_USAGE = 2, BOOT_ID_BYTES = 36 };
 
-/* What a rank tells the others: its machine (two nodes of a private Slurm may be one), and the
- * processors it may run on. */
+/* The place that a rank reports to the others: its machine (two nodes of a private Slurm may be
+ * one machine), and the processors on which it may run. */
 struct place {
 	char machine[BOOT_ID_BYTES];
 	cpu_set_t processors;
@@ -81,7 +81,7 @@ static void warn_of_machine(sluice_job *job, const struct place *places, int fir
 			sluice_node(job, first));
 }
 
-/* A collective of all ranks; rank 0 says it. */
+/* Collective over all ranks. Rank 0 prints the warning. */
 static int warn_of_shared_processors(sluice_job *job)
 {
 	struct place mine, *places = calloc((size_t)sluice_workers(job), sizeof(*places));

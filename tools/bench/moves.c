@@ -181,7 +181,7 @@ static int measure_bandwidth(struct run *r, size_t bytes, struct row *row, uint6
 	return rc ? rc : sluice_barrier(p->job);
 }
 
-/* The same message sizes and numbers, by memcpy alone. */
+/* Measures memcpy with the same message sizes and counts. */
 static int measure_limit(struct run *r, size_t bytes, uint64_t rounds, uint64_t count,
 			 struct row *row)
 {

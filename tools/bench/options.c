@@ -207,7 +207,7 @@ enum {
 	VECTORS = 1 << TEST_SELECT | 1 << TEST_CODEC | 1 << TEST_REDUCE
 };
 
-/* The tests that an option says something to, a bit for each; all others refuse it. */
+/* Returns a bit mask of the tests that use an option. All other tests refuse it. */
 static unsigned tests_with(int key)
 {
 	switch (key) {
@@ -294,7 +294,7 @@ static int complain(char complaint[COMPLAINT_BYTES], const char *what, const cha
 	return -1;
 }
 
-/* What each argument alone cannot say. given: which rows of the table there were. */
+/* Checks combinations of arguments. given marks the rows of the table that were passed. */
 static int check_together(const struct options *o, const char *given,
 			  char complaint[COMPLAINT_BYTES])
 {
@@ -332,7 +332,7 @@ static int check_together(const struct options *o, const char *given,
 	return 0;
 }
 
-/* Where the command line does not say how long the longest vector of the axes is. */
+/* Sets the longest vector of the axes if the command line does not. */
 static void set_axes(struct options *o, const char *given)
 {
 	for (int i = 0; table[i].name; i++) {

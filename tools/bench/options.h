@@ -31,7 +31,8 @@ struct options {
 	size_t n_sizes;
 	int with;        /* the other rank of the pair; -1: the last one */
 	uint64_t warmup; /* rounds or steps before measuring */
-	uint64_t repeat; /* measured rounds per size, or steps; 0: as many as fit into seconds */
+	uint64_t repeat; /* measured rounds per size, or steps; 0: the number that fits into seconds
+			  */
 	double seconds;  /* per measurement */
 	int json, limit;
 	int cuda;                   /* select, step: vectors in GPU memory */

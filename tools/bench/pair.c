@@ -102,8 +102,8 @@ int stamp_poll(struct pair *pair, const uint8_t *message, size_t bytes, uint64_t
 		int rc = 0;
 
 		relax();
-		/* Who waits for memory calls the library instead of leaving it to the progress
-		 * thread. */
+		/* A rank that waits for memory calls the library and does not leave progress to
+		 * its thread. */
 		if (pair->by_polling && spins % SPINS_PER_CALL == 0)
 			rc = sluice_region_wait(pair->region, pair->other, 0);
 		if (rc)

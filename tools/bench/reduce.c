@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See reduce.h. Calls what shard.c and worker.c call, on messages that are decoded already (what
- * that costs is said by codec). Each repetition measures every quantity once, one after another,
- * and beside them the plain passes over the same memory; medians of times and of ratios within a
+ * See reduce.h. Calls the functions that shard.c and worker.c call, on decoded messages (codec
+ * measures the decoding). Each repetition measures every quantity once, one after another, next
+ * to the plain passes over the same memory. Results are medians of times, and of ratios within a
  * repetition. */
 #include "tools/bench/reduce.h"
 #include "base/clock.h"
@@ -29,7 +29,7 @@ enum {
 };
 
 static const char *const names[TIMES] = { "read", "add", "reduce", "publish", "apply" };
-/* What a time is divided by. */
+/* The quantity that each time is divided by. */
 static const int limits[TIMES] = { -1, -1, ADD, READ, ADD };
 
 struct list {

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Counted page by page; the counters of /proc/self/status may lag behind. */
+/* Counts page by page, because the counters of /proc/self/status may lag. */
 static int anonymous(uint64_t *bytes_out)
 {
 	FILE *file = fopen("/proc/self/smaps_rollup", "re");

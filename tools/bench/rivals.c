@@ -80,8 +80,8 @@ static char *with_points(const struct torch_times *t, const char *command)
 	return line;
 }
 
-/* Reads the answers. other: a line that is none, which says what is wrong. Returns how many there
- * were. */
+/* Reads the answers and returns their number. other receives a line that is not an answer, such
+ * as an error. */
 static size_t read_times(struct torch_times *t, FILE *from, char *other, size_t cap)
 {
 	char line[256];

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Selections of others on a GPU, for comparison: a module of its own (tests/gpu/rivals.cu), which
- * --rivals names, so that neither the library nor sluice-bench has anything of them. Also what
- * --torch runs. Called by select_gpu.c. */
+ * Other programs' selections on a GPU, for comparison. They are a separate module
+ * (tests/gpu/rivals.cu) that --rivals names, so neither the library nor sluice-bench contains
+ * them. Also runs the command of --torch. Called by select_gpu.c. */
 #ifndef BENCH_RIVALS_H
 #define BENCH_RIVALS_H
 #include <stddef.h>
@@ -9,9 +9,9 @@
 
 struct rivals;
 
-/* All functions return 0 or -1; then error() says why. x, residual and grad are device memory.
- * sort() and topk() are enqueued in the stream: residual += grad, and then the selection among the
- * keys, which were made before. */
+/* All functions return 0 or -1; after -1, error() returns the reason. x, residual and grad are
+ * device memory. sort() and topk() enqueue residual += grad in the stream, and then the
+ * selection among keys that were made before. */
 struct rivals_ops {
 	size_t size; /* sizeof(struct rivals_ops) */
 	const char *(*error)(void);
@@ -34,8 +34,8 @@ typedef const struct rivals_ops *rivals_module_fn(void);
 /* The table of the module in this file. NULL after saying on stderr why there is none. */
 const struct rivals_ops *rivals_load(const char *file);
 
-/* What --torch measured: the command is run with arguments "n:k:ands" (ands as in axes.h; -1:
- * Gaussian values) and prints "n k ands milliseconds" for each. */
+/* The measurements of --torch. Its command is run with arguments "n:k:ands" (ands as in axes.h;
+ * -1: Gaussian values) and prints "n k ands milliseconds" for each. */
 struct torch_time {
 	size_t n, k;
 	int ands;
@@ -45,7 +45,7 @@ struct torch_times {
 	struct torch_time *of;
 	size_t n, room;
 };
-/* A point that is to be asked for. 0, or -1: no memory. */
+/* Adds a point to the request. Returns 0, or -1 without memory. */
 int torch_ask(struct torch_times *t, size_t n, size_t k, int ands);
 /* Runs the command. -1 after saying on stderr what is wrong. */
 int torch_run(struct torch_times *t, const char *command);

@@ -29,7 +29,7 @@ enum {
 
 static const char *const names[TIMES] = { "read",          "read_threads", "select",  "select_one",
 					  "select_hinted", "add",          "residual" };
-/* What a time is divided by. */
+/* The quantity that each time is divided by. */
 static const int limits[TIMES] = { -1, READ, READ, READ, READ, -1, ADD };
 
 struct bench {

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Exact top-k of residual += gradient on a GPU, beside a copy of a vector in its memory, and what a
- * program gets from that: a whole push to one shard, with the payload made and the residual
- * settled. If they are named, selections of others with the same addition are measured beside
- * these. Each repetition measures every quantity once, from the call until the stream is idle, so
- * launches are in the times; medians. A selection is counted as 12 bytes a coordinate (gradient and
- * residual read, residual written), and so is a push; a copy as 8. */
+ * Measures exact top-k of residual += gradient on a GPU, next to a copy of a vector in GPU
+ * memory, and a whole push to one shard, which makes the payload and settles the residual. If
+ * other programs' selections are named, they are measured with the same addition. Each
+ * repetition measures every quantity once, from the call until the stream is idle, so launches
+ * are included; results are medians. A selection and a push count as 12 bytes per coordinate
+ * (gradient and residual read, residual written), and a copy counts as 8. */
 #include "tools/bench/select_gpu.h"
 #include "base/clock.h"
 #include "sluice.h"
@@ -136,7 +136,8 @@ static int is_measured(const struct bench *b, int what)
 	}
 }
 
-/* Whether it begins with an empty residual, because it would be another case after a step. */
+/* Returns 1 if each repetition begins with an empty residual, because the step before would have
+ * changed the case. */
 static int begins_empty(const struct bench *b, int what)
 {
 	return what >= EQUAL || (b->o->axes && what != COPY);
@@ -295,7 +296,7 @@ static void print_row(struct bench *b, int first)
 	fflush(stdout);
 }
 
-/* What is missing beside Sluice's own times, and how to have it. */
+/* Prints which comparisons are missing, and how to enable them. */
 static void print_missing(const struct bench *b)
 {
 	if (!b->rivals)

@@ -50,7 +50,7 @@ struct bench {
 	size_t n_transports;
 };
 
-/* What back-propagation does that writes its gradients to the residual. */
+/* Adds the gradient to the residual, as a back-propagation that accumulates does. */
 static int accumulate(struct bench *b, const float **gradient)
 {
 	float *sum, scale;
@@ -103,7 +103,8 @@ static void subtract(sluice_transport_stats *after, const sluice_transport_stats
 	after->get_bytes -= times * before->get_bytes;
 }
 
-/* What one barrier moves: it is in the counters of the steps, but no part of a step. */
+/* Measures the bytes of one barrier. The counters of the steps include it, but it is not part of
+ * a step. */
 static int barrier_alone(struct bench *b, sluice_transport_stats *barrier)
 {
 	sluice_transport_stats start[TRANSPORTS_MAX];
@@ -132,7 +133,7 @@ static int measure(struct bench *b)
 		rc = one_step(b, step, &ms);
 		worst += ms;
 	}
-	/* Rank 0 says how many steps fit; the others give 0 to the sum. */
+	/* Rank 0 decides the number of steps; the others add 0 to the sum. */
 	steps = o->repeat  ? (double)o->repeat :
 		!o->warmup ? LEAST_STEPS :
 			     floor(o->seconds * 1e3 / (worst / (double)o->warmup));
@@ -325,7 +326,8 @@ static int work(struct bench *b)
 	return rc;
 }
 
-/* Host memory becomes GPU memory, if it is asked for. What is held against it stays. */
+/* Moves the vectors to GPU memory if that is requested. The vectors for --limit stay in host
+ * memory. */
 static int to_gpu(struct bench *b, size_t pool)
 {
 	b->pool_here = b->pool;

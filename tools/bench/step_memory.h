@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The memory that a model takes on the workers of a job: what the library announced at open, beside
- * what is resident after the steps. */
+ * The memory that a model takes on the workers of a job: the amount that the library announced
+ * at open, next to the resident memory after the steps. */
 #ifndef TOOLS_BENCH_STEP_MEMORY_H
 #define TOOLS_BENCH_STEP_MEMORY_H
 #include "sluice.h"
@@ -13,8 +13,8 @@ struct step_memory {
 			 * worker */
 };
 
-/* before: of this rank, before the model was opened; beside: what the caller took since then
- * itself. All workers call it. 0, or SLUICE_E*. */
+/* before is this rank's memory before the model was opened; beside is the caller's memory
+ * allocated since. All workers must call it. Returns 0 or SLUICE_E*. */
 int step_memory_look(sluice_job *job, sluice_model *model, const struct resident *before,
 		     uint64_t beside, struct step_memory *out);
 #endif

@@ -9,7 +9,8 @@ static const char section[] = "libfabric";
 
 enum { SLOW_MTU = 1500, QUICK_MBIT = 10000 };
 
-/* The network interface behind TCP: sysfs knows none by that name where another provider has it. */
+/* Checks the network interface that TCP uses. Other providers may have no interface of this name
+ * in sysfs. */
 static void judge_interface(const struct node *node, struct report *r, const char *name, int named)
 {
 	char mtu[LINE_BYTES], speed[LINE_BYTES] = "", state[LINE_BYTES] = "unknown";

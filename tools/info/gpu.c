@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * GPUs beside RDMA: driver, the two ways to register GPU memory, and what on the PCI bus stands
- * between card and GPU (IOMMU translation, ACS redirection). Facts on nodes that have no GPU. */
+ * Checks GPUs for RDMA: the driver, the two ways to register GPU memory, and the PCI features
+ * between card and GPU (IOMMU translation, ACS redirection). On a node without GPUs, these lines
+ * are facts. */
 #include "base/device.h"
 #include "rdma/nearness.h"
 #include "tools/info/probes.h"
@@ -117,8 +118,8 @@ static void toolkit(const struct node *node, struct report *r)
 		   release ? release : text);
 }
 
-/* Whether this library can use GPU memory here: a module that is there should find the GPUs of the
- * node. */
+/* Checks whether this library can use GPU memory on this node. An installed module must find the
+ * GPUs of the node. */
 static void module(int gpu, struct report *r)
 {
 	const char *why = "";
@@ -137,8 +138,8 @@ static void module(int gpu, struct report *r)
 			   "%s", ops->error());
 }
 
-/* The cards and GPUs of this machine, with their distances. The line rdma-choice says which card is
- * used; this one says why. */
+/* Lists the cards and GPUs of this machine with their distances. They explain the choice in the
+ * line rdma-choice. */
 void probe_nearness(struct report *r)
 {
 	static struct neighbours all;

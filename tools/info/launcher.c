@@ -26,7 +26,7 @@ static const char *library_of(const char *symbol)
 static void pmix(struct report *r)
 {
 #ifdef HAVE_PMIX
-	/* By name, so that only slurm/ knows PMIx's header. */
+	/* Found by name, so that only slurm/ includes PMIx's header. */
 	const char *(*version)(void);
 	void *address = dlsym(RTLD_DEFAULT, "PMIx_Get_version");
 

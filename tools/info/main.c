@@ -9,7 +9,7 @@
 
 enum { EXIT_WARNINGS = 1, EXIT_FAILURES = 2, EXIT_BAD_USAGE = 3, PREFIX_BYTES = 320 };
 
-/* What a rank with a small model registers; --memlock asks about a larger one. */
+/* The bytes that a rank with a small model registers. --memlock asks about a larger one. */
 static const uint64_t default_need = 64 << 20;
 
 static void print_help(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The node that is looked at: files below a root ("" is this machine; tests give a tree of their
- * own) and, on this machine only, programs that are asked. */
+ * The node under examination: files below a root ("" is this machine; tests pass a directory
+ * tree of their making) and, on this machine only, the output of programs. */
 #ifndef INFO_NODE_H
 #define INFO_NODE_H
 #include <stddef.h>
@@ -30,7 +30,8 @@ struct names {
 	char name[NAMES_MAX][64];
 	size_t n;
 };
-/* Entries of a folder, hidden ones not, in order (numbers by value). Empty if it is not there. */
+/* Lists the entries of a directory in order (numbers by value), without hidden ones. The list is
+ * empty if the directory does not exist. */
 void node_list(const struct node *node, struct names *names, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 

@@ -25,9 +25,9 @@ int transport_named(const struct node *node, const char *name);
 /* The choice of the verbs transport itself, for this machine: 0 with a sentence about device, port,
  * GID and why; -1 with the reason why there is none. 1: this build has no verbs. */
 int verbs_choice(char sentence[FINDING_BYTES]);
-/* The same of the transport over libfabric: provider, interface and version; also whether it is
- * TCP, the name of the interface, or whatever the provider has in its place, and what is known to
- * be wrong with that version of the provider, with what to do (NULL: nothing). */
+/* The choice of the transport over libfabric. sentence names provider, interface and version, tcp
+ * is 1 for TCP, interface is the network interface or the provider's equivalent, and defect is a
+ * known defect of this version of the provider with its remedy (NULL: none). */
 struct fabric_choice {
 	char sentence[FINDING_BYTES], interface[NAME_BYTES];
 	int tcp;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What sluice-info found, and how it says so: a list that the probes fill and main.c prints. */
+ * The findings of sluice-info: a list that the probes fill and main.c prints. */
 #ifndef INFO_REPORT_H
 #define INFO_REPORT_H
 #include <stddef.h>
@@ -37,7 +37,7 @@ enum verdict report_verdict(const struct report *r);
 const struct finding *report_find(const struct report *r, const char *name);
 
 void report_print_text(const struct report *r, FILE *to);
-/* One judged finding per line, behind the prefix. least: what is worth a line. */
+/* Prints one finding per line after the prefix. least is the mildest verdict that is printed. */
 void report_print_check(const struct report *r, enum verdict least, const char *prefix, FILE *to);
 void report_print_json(const struct report *r, const char *version, FILE *to);
 #endif

@@ -84,7 +84,7 @@ static void take_log_line(int level, const char *line, void *context)
 		   "correct or unset it", "%s", line);
 }
 
-/* The finding says the same as the line, and which variable it is about. */
+/* Dropped, because the finding reports the same fact and names the variable. */
 static void drop_log_line(int level, const char *line, void *context)
 {
 	(void)level;
@@ -92,8 +92,8 @@ static void drop_log_line(int level, const char *line, void *context)
 	(void)context;
 }
 
-/* What SLUICE_KERNELS comes to on this processor: auto is not the same version everywhere, and not
- * every part has a version for every instruction set. */
+/* Reports the kernels that SLUICE_KERNELS selects on this processor. With auto they depend on
+ * the machine, and not every part has a version for every instruction set. */
 static void kernels(struct report *r)
 {
 	const struct select_kernels *selection = select_best();

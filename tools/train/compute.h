@@ -1,12 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the layers of a model need done to vectors: one table of operations, in host memory
- * (compute_cpu.c, with OpenBLAS) and in the memory of a GPU (cuda_module.c, with cuBLAS, a module
- * that --device cuda loads). Called by layers.c, which knows layers and no memory, and by
- * training.c for parameters and gradients.
- *
- * Matrices are row-major. Operations return 0 or -1, and after -1 error() is the sentence. On a GPU
- * they are enqueued on the stream that open() made; only get() waits. One thread at a time per
- * state. */
+ * The vector operations that the layers of a model need, as one table: in host memory
+ * (compute_cpu.c, with OpenBLAS) and in GPU memory (cuda_module.c, with cuBLAS, a module that
+ * --device cuda loads). layers.c calls it for layers, and training.c for parameters and
+ * gradients. Matrices are row-major. Operations return 0 or -1; after -1, error() returns the
+ * sentence. On a GPU they are enqueued on the stream that open() made, and only get() waits. A
+ * state is used by one thread at a time. */
 #ifndef TRAIN_COMPUTE_H
 #define TRAIN_COMPUTE_H
 #include "tools/train/loss.h"
@@ -68,8 +66,8 @@ struct compute {
 
 extern const struct compute_ops compute_cpu; /* its state is NULL */
 
-/* compute.c: "cpu", "cuda" or "cuda:FILE" (the module). text: what is used, one line. -1: text says
- * why not. */
+/* In compute.c. device is "cpu", "cuda" or "cuda:FILE" (the module). Writes one line to text:
+ * the device in use, or, with -1, the reason. */
 int compute_open(const char *device, struct compute *out, char *text, size_t cap);
 void compute_close(struct compute *compute); /* of a zeroed one: nothing */
 

@@ -31,7 +31,7 @@ static int find(void *library, const char *name, void *function_out)
 	return symbol ? 0 : cuda_refuse("cuBLAS has no %s", name);
 }
 
-/* Where the linker looks, then where CUDA was when this was built. */
+/* Tries the linker's search path, then the CUDA directory of this build. */
 static void *open_library(void)
 {
 #ifdef CUBLAS_FILE

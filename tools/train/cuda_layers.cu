@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What is done to layers beside products, as compute_cpu.c does it: every element is one thread's,
- * sums go in the order of the rows, so the bits are the CPU's (but for expf and logf, which each
- * has of its own). 256 threads, any grid, no shared memory. */
+ * The operations on layers other than products, as compute_cpu.c does them. One thread computes
+ * each element, and sums go in the order of the rows, so the bits are the CPU's, except for expf
+ * and logf. 256 threads, any grid, no shared memory. */
 #include "tools/train/cuda_layers.h"
 #include "gpu/kernel.h"
 

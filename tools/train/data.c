@@ -96,9 +96,9 @@ static int prepare_labels(enum task task, struct dataset *train, struct dataset 
 	return 0;
 }
 
-/* Both sets get the table of the training set. Without standardising (pixels from 0 to 1, say)
- * training ends less accurate, and a sparse recipe falls further behind the dense one. Integer
- * sums: the same table on every rank. */
+/* Both sets are scaled with the table of the training set. With unscaled pixels (from 0 to 1),
+ * training ends less accurate, and a sparse recipe loses more than a dense one. The sums are
+ * integers, so every rank computes the same table. */
 static void standardise(struct dataset *train, struct dataset *test)
 {
 	uint64_t times[256] = { 0 }, sum = 0, squares = 0;

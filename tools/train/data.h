@@ -49,7 +49,8 @@ void data_fill(const struct dataset *set, const uint32_t *rows, size_t n, float 
 
 /* The loaders. They leave labels as written and fill class_value. The caller zeroed *set. */
 
-/* folder/{prefix}-images-idx3-ubyte and folder/{prefix}-labels-idx1-ubyte, each plain or .gz. */
+/* Loads directory/{prefix}-images-idx3-ubyte and directory/{prefix}-labels-idx1-ubyte, each
+ * plain or .gz. */
 int idx_load(const char *folder, const char *prefix, uint64_t limit, struct dataset *set,
 	     struct complaint *complaint);
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The folder of --checkpoint: a job that cannot save must not find that out after hours. */
+ * Prepares the directory of --checkpoint, so that a job that cannot save fails at once and not
+ * after hours. */
 #include "tools/train/folder.h"
 
 #include <errno.h>
@@ -24,7 +25,7 @@ int folder_prepare(const char *path, struct complaint *complaint)
 			continue;
 		part[i] = '\0';
 		if (mkdir(part, 0777) && errno != EEXIST)
-			why = errno; /* only counts if the folder turns out to be missing */
+			why = errno; /* reported only if the directory is missing */
 		part[i] = path[i];
 	}
 	snprintf(inside, sizeof(inside), "%s/.", path);

@@ -20,7 +20,7 @@ struct idx_header {
 	size_t row_bytes;
 };
 
-/* Opens folder/name or, when that is missing, folder/name.gz. */
+/* Opens directory/name or, if that is missing, directory/name.gz. */
 static int open_either(struct input *input, const char *folder, const char *name,
 		       struct complaint *complaint)
 {
@@ -81,7 +81,7 @@ static int refuse_more(struct input *input, struct complaint *complaint)
 	return more;
 }
 
-/* All labels are read even under a limit: they tell how many classes there are. */
+/* Reads all labels even under a limit, because they determine the number of classes. */
 static int read_labels(struct input *input, size_t limit, size_t *announced, struct dataset *set,
 		       struct complaint *complaint)
 {

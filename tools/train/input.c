@@ -36,8 +36,8 @@ void input_close(struct input *input)
 	memset(input, 0, sizeof(*input));
 }
 
-/* Called when zlib returned less than asked for: says why, unless it is a proper end (returns
- * 0). */
+/* Called when zlib returned fewer bytes than requested. Fills in the complaint, or returns 0 at
+ * a proper end of the stream. */
 static int complain_about_stream(struct input *input, struct complaint *complaint)
 {
 	int code, saved = errno;

@@ -10,7 +10,7 @@
 
 enum loss_kind { LOSS_CROSS_ENTROPY, LOSS_LOGISTIC, LOSS_SQUARED };
 
-/* What a row adds to the sums; correct is 0 or 1. */
+/* One row's contribution to the sums; correct is 0 or 1. */
 struct row_score {
 	double loss, correct;
 };

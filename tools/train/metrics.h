@@ -41,7 +41,7 @@ struct metrics {
 	double last;            /* when that was */
 };
 
-/* One line's worth, besides what the model's counters tell. */
+/* The values of one line, in addition to the model's counters. */
 struct metrics_step {
 	uint64_t step, epoch;
 	double lr, images;

@@ -27,7 +27,7 @@ struct network {
 	sluice_tensor tensor[2 * MOST_LAYERS]; /* points into name: a network does not move */
 };
 
-/* What a pass over rows found; sums, so that workers can add theirs. */
+/* The result of a pass over rows. Its members are sums, so that workers can add theirs. */
 struct score {
 	double loss;    /* cross-entropy, logistic loss or squared error */
 	double correct; /* right class; linreg: prediction within 0.5 of the target */
@@ -52,13 +52,13 @@ struct workspace *workspace_new(const struct network *network, size_t batch,
 				const struct compute *compute);
 void workspace_delete(struct workspace **workspace); /* accepts NULL */
 
-/* grad[0..count) = gradient of the mean loss over the named rows; *score their sums. params and
- * grad are memory of the workspace's compute. Here and below: 0, or -1 and compute's error() says
- * what failed. */
+/* Sets grad[0..count) to the gradient of the mean loss over the given rows, and *score to their
+ * sums. params and grad are memory of the workspace's compute. This function and those below
+ * return 0, or -1 after which compute's error() returns the sentence. */
 int network_gradient(const struct network *network, struct workspace *workspace,
 		     const float *params, const struct dataset *set, const uint32_t *rows, size_t n,
 		     float *grad, struct score *score);
-/* The same, times scale, is added to sum[0..count). */
+/* Computes the same gradient and adds it, times scale, to sum[0..count). */
 int network_add_gradient(const struct network *network, struct workspace *workspace,
 			 const float *params, const struct dataset *set, const uint32_t *rows,
 			 size_t n, float scale, float *sum, struct score *score);

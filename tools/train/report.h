@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What rank 0 tells the user while training: a live line on a terminal or a plain line now and then
+ * The reports of rank 0 during training: a live line on a terminal or an occasional plain line
  * elsewhere, one line per epoch, and the machine-readable last line on stdout. */
 #ifndef TRAIN_REPORT_H
 #define TRAIN_REPORT_H
@@ -40,10 +40,10 @@ void report_step(struct report *report, sluice_model *model, uint64_t step, doub
 void report_epoch(struct report *report, const struct network *network, uint64_t epoch,
 		  const struct score *test, const struct traffic *total);
 
-/* From now on leads says whether this rank speaks for all, and lost counts lost workers. */
+/* Sets whether this rank reports for all ranks (leads), and the number of lost workers (lost). */
 void report_leader(struct report *report, int leads, int lost);
 
-/* A line of its own on stderr, from the leader. */
+/* Writes one line to stderr, on the leader only. */
 void report_say(struct report *report, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 

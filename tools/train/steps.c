@@ -117,7 +117,7 @@ static int begin_epoch(struct training *t, uint64_t epoch)
 	return sluice_set_lr(t->model, t->lr);
 }
 
-/* What follows a step: checks, measurements, reports. */
+/* Runs the checks, measurements and reports after a step. */
 static int after_step(struct training *t, uint64_t step, double loss)
 {
 	int epoch_ends = step % t->steps_per_epoch == 0;

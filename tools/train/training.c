@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One rank's part of the training job, and the example of how a job uses Sluice: take_part() loads
- * the data, opens the model and says how it ended; the loop of steps is in steps.c. Called by
- * main.c. */
+ * One rank's part of the training job, and the example of a program that uses Sluice.
+ * take_part() loads the data, opens the model and reports the result; steps.c has the loop of
+ * steps. Called by main.c. */
 #include "tools/train/training.h"
 #include "sluice.h"
 #include "tools/train/agree.h"
@@ -174,8 +174,8 @@ static int prepare_signal(struct training *t, struct complaint *complaint)
 	return agree_on_complaints(t->job, complaint);
 }
 
-/* A complete checkpoint is one that the file LATEST of its folder names; a job killed while it
- * wrote its very first one leaves none. */
+/* The file LATEST of a checkpoint directory names the complete checkpoint. A job that was killed
+ * while it wrote its first checkpoint leaves none. */
 static int has_checkpoint(const char *folder)
 {
 	char path[4096];
@@ -212,7 +212,7 @@ static int resume(struct training *t)
 
 /* ---- a worker's part ------------------------------------------------------- */
 
-/* What the recipe asks of the job beside a gradient. */
+/* Reads from the recipe how a step is made. */
 static int prepare_steps(struct training *t)
 {
 	t->averages = strstr(sluice_recipe_text(t->model), "update=average") != NULL;
@@ -283,7 +283,8 @@ static int work(struct training *t)
 		       0;
 }
 
-/* Whether the training made the model worse than no training, by more than rounding and chance. */
+/* Returns 1 if training made the model worse than no training would have, by more than rounding
+ * and chance. */
 static int has_diverged(const struct training *t)
 {
 	const double loss = t->score.loss / t->score.rows;
@@ -291,7 +292,7 @@ static int has_diverged(const struct training *t)
 	return !isfinite(loss) || (t->first_loss > 0 && loss > 1.01 * t->first_loss);
 }
 
-/* After the last line. Every worker returns -1, and one of them says why. */
+/* Called after the last line. Every worker returns -1, and only one of them writes the reason. */
 static int report_diverged(const struct training *t)
 {
 	if (t->report.leads)
@@ -394,8 +395,8 @@ int take_part(sluice_job *job, const struct options *options, struct rows *share
 	struct training *t = calloc(1, sizeof(*t));
 	int rc;
 
-	/* A rank whose options or data are bad must not leave the others waiting: all hear of
-	 * it. */
+	/* Other ranks must not wait for a rank with bad options or data, so the result is shared
+	 * by all. */
 	if (!t && !bad_usage)
 		complain_memory(complaint, "the training's state");
 	else if (t) {
