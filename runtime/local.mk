@@ -53,11 +53,11 @@ library_sources += \
 	runtime/model/measure.c runtime/model/measure.h \
 	runtime/model/model.c runtime/model/model.h \
 	runtime/model/read.c \
-	runtime/model/segments.c runtime/model/segments.h \
 	runtime/model/snapshot.c runtime/model/snapshot.h \
 	runtime/model/tensors.c runtime/model/tensors.h \
 	runtime/model/tiling.c runtime/model/tiling.h \
 	runtime/model/update.c runtime/model/update.h \
+	runtime/model/vector.c runtime/model/vector.h \
 	runtime/model/worth.c runtime/model/worth.h
 
 # The half that pushes and pulls. It and the next one do not know each other.
@@ -76,7 +76,6 @@ library_sources += \
 	runtime/worker/parts.c runtime/worker/parts.h \
 	runtime/worker/pull.c \
 	runtime/worker/signal.c runtime/worker/signal.h \
-	runtime/worker/staged.c runtime/worker/staged.h \
 	runtime/worker/step.c \
 	runtime/worker/target.c runtime/worker/target.h \
 	runtime/worker/upload.c runtime/worker/upload.h \

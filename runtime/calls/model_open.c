@@ -25,9 +25,9 @@ static int check_attributes(const sluice_model_attr *attr, const char *function)
 	if (!(attr->lr >= 0) || !isfinite(attr->lr))
 		return fail(SLUICE_EINVAL, "%s: lr=%g, must be finite and > 0", function,
 			    (double)attr->lr);
-	int rc = segments_check_type(attr->grad_type, 1, "grad_type", function);
+	int rc = vector_check_type(attr->grad_type, 1, "grad_type", function);
 	if (!rc)
-		rc = segments_check_type(attr->param_type, 0, "param_type", function);
+		rc = vector_check_type(attr->param_type, 0, "param_type", function);
 	if (!rc && attr->uneven & ~1)
 		rc = fail(SLUICE_EINVAL, "%s: uneven=%d, must be 0 or 1", function, attr->uneven);
 	if (!rc && attr->rules && !attr->n_tensors)

@@ -17,7 +17,7 @@
 #ifndef RUNTIME_WORKER_DEVICE_H
 #define RUNTIME_WORKER_DEVICE_H
 #include "compress/message.h"
-#include "model/segments.h"
+#include "model/vector.h"
 #include "model/compressor.h"
 #include "model/layout.h"
 #include "rdma/transport.h"
@@ -75,7 +75,7 @@ const void *on_device_collected(sluice_model *model);
 /* A gradient in pieces: if all of them are memory of one device, of the model's grad_type, and the
  * recipe compresses gradients there, *whole becomes the vector there to which they are copied; else
  * NULL. */
-int on_device_pieces(sluice_model *model, const struct segments *s, const void **whole);
+int on_device_pieces(sluice_model *model, const struct vector *s, const void **whole);
 /* Residual and momentum come to the host, if they live on the device: gradients are selected on the
  * host from now on. */
 int on_device_come_home(sluice_model *model);
@@ -91,14 +91,12 @@ int on_device_target(sluice_model *model, float **target);
  * begins as `copy`, unless that is NULL because it is there already. With update=none there is
  * none, and *flat means nothing. */
 int on_device_target_narrow(sluice_model *model, void *target, const float *copy, float **flat);
-/* Whether all pieces of a vector are memory of a device: 1, 0 or SLUICE_EGPU. */
-int on_device_holds(const sluice_model *model, const struct segments *s);
 /* The same of pieces there, which follow a vector of floats there when the pull ends: *flat. It
  * begins as `copy`, or, with `gathers`, as what is in the pieces, or as it is. */
-int on_device_target_pieces(sluice_model *model, const struct segments *s, int gathers,
+int on_device_target_pieces(sluice_model *model, const struct vector *s, int gathers,
 			    const float *copy, float **flat);
 /* They follow. */
-int on_device_scatter(sluice_model *model, const struct segments *s);
+int on_device_scatter(sluice_model *model, const struct vector *s);
 /* Copies that copy to the host. */
 int on_device_fetch_copy(sluice_model *model, float *copy);
 /* The same of a target that is in pieces: the pull adds to host memory. */

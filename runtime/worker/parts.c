@@ -5,7 +5,6 @@
 #include "base/log.h"
 #include "model/tiling.h"
 #include "worker/device.h"
-#include "worker/staged.h"
 #include "worker/worker.h"
 #include <stdlib.h>
 #include <string.h>
@@ -13,9 +12,8 @@
 struct parts {
 	struct tiling ranges[2]; /* of the push and of the pull */
 	enum pull_kind kind;
-	uint8_t *kept;          /* ranges of a gradient; NULL: none were kept yet */
-	struct segments pieces; /* of a gradient */
-	struct staged staged;   /* those that are on a device */
+	uint8_t *kept;        /* ranges of a gradient; NULL: none were kept yet */
+	struct vector pieces; /* of a gradient */
 };
 
 static int parts_open(sluice_model *model)
@@ -33,8 +31,7 @@ static void parts_close(sluice_model *model)
 	tiling_free(&p->ranges[PARTS_PUSHED]);
 	tiling_free(&p->ranges[PARTS_PULLED]);
 	free(p->kept);
-	segments_free(&p->pieces);
-	staged_close(&p->staged);
+	vector_free(&p->pieces);
 	free(p);
 	model->worker->parts = NULL;
 }
@@ -146,18 +143,18 @@ struct gradient parts_kept(const sluice_model *model)
 /* The accumulator is one vector. */
 static int check_no_accumulator(const sluice_model *model, const char *function)
 {
-	const struct segments *s = &model->worker->parts->pieces;
+	const struct vector *s = &model->worker->parts->pieces;
 	const uintptr_t first = (uintptr_t)worker_residual(model);
 	const uintptr_t end = (uintptr_t)(worker_residual(model) + model->layout.count);
 
-	for (size_t i = 0; i < segments_number(s) && model->worker->accumulates; i++) {
-		const uintptr_t given = (uintptr_t)segments_given(s, i);
+	for (size_t i = 0; i < vector_number(s) && model->worker->accumulates; i++) {
+		const uintptr_t given = (uintptr_t)vector_given(s, i);
 
 		if (given >= first && given < end)
 			return fail(SLUICE_EINVAL,
 				    "%s: coordinate %llu lies in what sluice_accumulator gave: "
 				    "push the accumulator with sluice_push",
-				    function, (unsigned long long)segments_begin(s, i));
+				    function, (unsigned long long)vector_begin(s, i));
 	}
 	return 0;
 }
@@ -166,9 +163,9 @@ int parts_pieces(sluice_model *model, const sluice_segment *segments, size_t n,
 		 const char *function, struct gradient *out)
 {
 	struct parts *p = model->worker->parts;
-	struct segments *s = &p->pieces;
+	struct vector *s = &p->pieces;
 	const void *whole = NULL;
-	int rc = segments_set(s, segments, n, model->layout.count, model->grad.scale, function);
+	int rc = vector_pieces(s, segments, n, model->layout.count, model->grad.scale, function);
 
 	if (!rc)
 		rc = check_no_accumulator(model, function);
@@ -177,6 +174,6 @@ int parts_pieces(sluice_model *model, const sluice_segment *segments, size_t n,
 	*out = whole ? signal_gradient(model, whole) : (struct gradient){ .pieces = s };
 	if (rc || whole)
 		return rc;
-	rc = staged_take(&p->staged, s, model->layout.count, on_device_stream(model), function);
-	return rc ? rc : staged_read(&p->staged, s, function);
+	rc = vector_stage(s, on_device_stream(model), function);
+	return rc ? rc : vector_fetch(s, function);
 }

@@ -45,7 +45,7 @@ static int pull_done(void *context)
 	return worker_advance(model, model->schedule.n_phases);
 }
 
-static int pull_into(sluice_model *model, float *target, const struct segments *pieces)
+static int pull_into(sluice_model *model, float *target, const struct vector *pieces)
 {
 	struct worker *w = model->worker;
 	float *params = target;
@@ -77,7 +77,7 @@ static int pull_into(sluice_model *model, float *target, const struct segments *
 /* Nobody pushed anything, and there is nothing to wait for: a mean is zero. */
 static int pull_nothing(sluice_model *model)
 {
-	const struct segments *pieces = NULL;
+	const struct vector *pieces = NULL;
 	float *flat = NULL;
 	int rc = 0;
 	if (model->recipe.update == UPDATE_NONE) {
@@ -96,7 +96,7 @@ static int pull_here(sluice_model *model, int asks)
 {
 	if (model->worker->skipped)
 		return pull_nothing(model);
-	const struct segments *pieces = NULL;
+	const struct vector *pieces = NULL;
 	float *flat = NULL;
 	int rc = await_device(model);
 	if (!rc && asks)
@@ -175,7 +175,7 @@ static enum pull_kind pull_kind_of(const sluice_model *model, const void *vector
 static int pull_begin(sluice_model *model, void *vector, const sluice_segment *segments, size_t n,
 		      const char *function)
 {
-	const struct segments *pieces = NULL;
+	const struct vector *pieces = NULL;
 	float *flat = NULL;
 	int rc = check_pull(model, function);
 	if (!rc)

@@ -68,7 +68,7 @@ const float *gradient_read(const struct gradient *grad, uint64_t at, size_t n, f
 {
 	const uint8_t *bytes = grad->data;
 	if (!bytes)
-		return segments_read(grad->pieces, at, n, room);
+		return vector_read(grad->pieces, at, n, room);
 	if (grad->type == VALUE_F32)
 		return (const float *)grad->data + at;
 	values_widen(grad->type, grad->scale, bytes + at * value_bytes(grad->type), n, room);

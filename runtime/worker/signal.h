@@ -4,14 +4,14 @@
 #ifndef RUNTIME_SIGNAL_H
 #define RUNTIME_SIGNAL_H
 #include "model/model.h"
-#include "model/segments.h"
+#include "model/vector.h"
 
 /* What a push reads: one vector, or several pieces of memory. */
 struct gradient {
 	const void *data; /* NULL: it lies in pieces, which are the whole vector */
 	enum value_type type;
 	float scale; /* of 8 bits */
-	const struct segments *pieces;
+	const struct vector *pieces;
 };
 
 /* One vector as the program pushes it. */

@@ -9,28 +9,26 @@
 #include <string.h>
 
 struct target {
-	float *master;          /* the parameters in 32 bits, if the program's have 16; */
-	int away;               /* they are newer on a device */
-	float *together;        /* pieces of floats, for recipes that look at all parameters */
-	struct segments opened; /* of the model's attributes */
-	struct staged opened_staged, given_staged;
+	float *master;        /* the parameters in 32 bits, if the program's have 16; */
+	int away;             /* they are newer on a device */
+	float *together;      /* pieces of floats, for recipes that look at all parameters */
+	struct vector opened; /* of the model's attributes */
 	/* Of the pull under way. */
-	struct segments given; /* none: vector */
+	struct vector given; /* none: vector */
 	void *vector;
 	int narrow_there; /* which has 16 bits and is on a device that rounds them itself */
 	int pieces_there; /* the pieces are on a device that can do all that the pull does */
 	/* What it adds to, once it waits. */
 	float *flat;
-	const struct segments *pieces;
+	const struct vector *pieces;
 };
 
 /* ---- opening ----------------------------------------------------------------- */
 
 /* Without a copy in 32 bits there is nothing that a parameter of 16 could be rounded from. */
-static int check_types(const sluice_model *model, const struct segments *s, const char *function)
+static int check_types(const sluice_model *model, const struct vector *s, const char *function)
 {
-	if (model->recipe.update == UPDATE_NONE || model->layout.narrow_params ||
-	    !segments_narrow(s))
+	if (model->recipe.update == UPDATE_NONE || model->layout.narrow_params || !vector_narrow(s))
 		return 0;
 	return fail(SLUICE_EINVAL,
 		    "%s: a segment of parameters has 16 bits, and the model was opened without "
@@ -48,8 +46,8 @@ int target_open(sluice_model *model, const sluice_model_attr *attr)
 		return fail(SLUICE_ENOMEM, "%s: no memory", function);
 	if (!attr->segments)
 		return 0;
-	int rc = segments_set(&t->opened, attr->segments, attr->n_segments, attr->count, 0,
-			      function);
+	int rc = vector_pieces(&t->opened, attr->segments, attr->n_segments, attr->count, 0,
+			       function);
 
 	return rc ? rc : check_types(model, &t->opened, function);
 }
@@ -62,10 +60,8 @@ void target_close(sluice_model *model)
 		return;
 	vector_close(t->master, model->layout.count);
 	vector_close(t->together, model->layout.count);
-	segments_free(&t->opened);
-	segments_free(&t->given);
-	staged_close(&t->opened_staged);
-	staged_close(&t->given_staged);
+	vector_free(&t->opened);
+	vector_free(&t->given);
 	free(t);
 	model->worker->into = NULL;
 }
@@ -115,23 +111,12 @@ static int vector_aligned(const sluice_model *model, const void *vector, const c
 				model->recipe.update == UPDATE_NONE ? "mean" : "params", function);
 }
 
-/* One vector in the type of the model's parameters, as pieces. */
-static int one_piece(const sluice_model *model, void *vector, struct segments *s,
-		     const char *function)
-{
-	const sluice_segment all = { .data = vector,
-				     .count = model->layout.count,
-				     .type = (int)model->param_type };
-
-	return segments_set(s, &all, 1, model->layout.count, 0, function);
-}
-
 /* The pieces of the noted pull; NULL: one vector of floats. */
-static const struct segments *pieces_of(const sluice_model *model)
+static struct vector *pieces_of(const sluice_model *model)
 {
-	const struct target *t = model->worker->into;
+	struct target *t = model->worker->into;
 
-	if (segments_number(&t->given))
+	if (vector_number(&t->given))
 		return &t->given;
 	return t->vector ? NULL : &t->opened;
 }
@@ -148,21 +133,13 @@ static int looks_at_all(const sluice_model *model)
 static int note_pieces(sluice_model *model)
 {
 	struct target *t = model->worker->into;
-	const struct segments *pieces = pieces_of(model);
+	const struct vector *pieces = pieces_of(model);
 	int rc = 0;
 
 	if (pieces && !looks_at_all(model) && model->recipe.update != UPDATE_AVERAGE)
-		rc = on_device_holds(model, pieces);
+		rc = vector_there(pieces, on_device_stream(model));
 	t->pieces_there = rc > 0;
 	return rc < 0 ? rc : 0;
-}
-
-/* Those of them that are on a device. */
-static const struct staged *staged_of(const sluice_model *model)
-{
-	const struct target *t = model->worker->into;
-
-	return segments_number(&t->given) ? &t->given_staged : &t->opened_staged;
 }
 
 /* Whether the vector of 16 bits that was noted is on a device that can do all that the recipe does
@@ -179,21 +156,8 @@ static int note_narrow(sluice_model *model, void *vector)
 	int rc = device_scope_end(&scope, device_of(vector, &ops));
 	t->narrow_there = !rc && ops;
 	if (t->narrow_there)
-		segments_clear(&t->given);
+		vector_clear(&t->given);
 	return rc;
-}
-
-/* The pieces of the noted pull, as far as they are on a device. */
-static int stage(sluice_model *model, const char *function)
-{
-	struct target *t = model->worker->into;
-	const int given = segments_number(&t->given) > 0;
-
-	if (!pieces_of(model))
-		return 0;
-	return staged_take(given ? &t->given_staged : &t->opened_staged,
-			   given ? &t->given : &t->opened, model->layout.count,
-			   on_device_stream(model), function);
 }
 
 int target_note(sluice_model *model, void *vector, const sluice_segment *given, size_t n,
@@ -203,41 +167,41 @@ int target_note(sluice_model *model, void *vector, const sluice_segment *given, 
 	int rc = 0;
 
 	if (!vector && !given &&
-	    (!segments_number(&t->opened) || model->recipe.update == UPDATE_NONE))
+	    (!vector_number(&t->opened) || model->recipe.update == UPDATE_NONE))
 		return fail(SLUICE_EINVAL, "%s: the vector is NULL%s", function,
-			    segments_number(&t->opened) ?
+			    vector_number(&t->opened) ?
 				    ", and with update=none the model's segments are "
 				    "parameters, not means" :
 				    "");
 	rc = vector_aligned(model, vector, function);
 	if (rc)
 		return rc;
-	segments_clear(&t->given);
+	vector_clear(&t->given);
 	t->vector = vector;
 	t->narrow_there = t->pieces_there = 0;
 	if (given)
-		rc = segments_set(&t->given, given, n, model->layout.count, 0, function);
+		rc = vector_pieces(&t->given, given, n, model->layout.count, 0, function);
 	else if (vector && model->param_type != VALUE_F32)
-		rc = one_piece(model, vector, &t->given, function);
-	if (!rc && vector && segments_number(&t->given))
+		vector_run(&t->given, vector, model->layout.count, model->param_type, 1);
+	if (!rc && vector && vector_number(&t->given))
 		rc = note_narrow(model, vector);
-	if (!rc && segments_number(&t->given))
+	if (!rc && vector_number(&t->given))
 		rc = check_types(model, &t->given, function);
 	if (!rc && !t->narrow_there)
 		rc = note_pieces(model);
-	if (!rc && !t->narrow_there && !t->pieces_there)
-		rc = stage(model, function);
+	if (!rc && !t->narrow_there && !t->pieces_there && pieces_of(model))
+		rc = vector_stage(pieces_of(model), on_device_stream(model), function);
 	if (rc)
-		segments_clear(&t->given);
+		vector_clear(&t->given);
 	return rc;
 }
 
 const void *target_memory(const sluice_model *model)
 {
 	const struct target *t = model->worker->into;
-	const struct segments *pieces = pieces_of(model);
+	const struct vector *pieces = pieces_of(model);
 
-	return !pieces || t->vector ? t->vector : segments_given(pieces, 0);
+	return !pieces || t->vector ? t->vector : vector_given(pieces, 0);
 }
 
 /* Where the recipe reads or sets all parameters by itself, or all of them leave for a device. */
@@ -245,17 +209,17 @@ static int writes_all(const sluice_model *model)
 {
 	const struct target *t = model->worker->into;
 
-	return looks_at_all(model) || (t->master && staged_any(staged_of(model)));
+	return looks_at_all(model) || (t->master && vector_staged(pieces_of(model)));
 }
 
 int target_whole(const sluice_model *model)
 {
 	return pieces_of(model) && (looks_at_all(model) || model->worker->into->pieces_there ||
-				    staged_any(staged_of(model)));
+				    vector_staged(pieces_of(model)));
 }
 
 /* Copies the pieces together. */
-static int gather(sluice_model *model, const struct segments *pieces)
+static int gather(sluice_model *model, const struct vector *pieces)
 {
 	struct target *t = model->worker->into;
 	const uint64_t count = model->layout.count;
@@ -270,7 +234,7 @@ static int gather(sluice_model *model, const struct segments *pieces)
 	if (!t->together)
 		return fail(SLUICE_ENOMEM, "no memory for %llu parameters in one vector",
 			    (unsigned long long)count);
-	segments_gather(pieces, t->together);
+	vector_join(pieces, t->together);
 	return 0;
 }
 
@@ -300,7 +264,7 @@ static int copy_comes_home(sluice_model *model)
 	return rc;
 }
 
-int target_begin(sluice_model *model, float **flat, const struct segments **pieces)
+int target_begin(sluice_model *model, float **flat, const struct vector **pieces)
 {
 	struct target *t = model->worker->into;
 	int rc = 0;
@@ -316,11 +280,11 @@ int target_begin(sluice_model *model, float **flat, const struct segments **piec
 	*flat = NULL;
 	rc = copy_comes_home(model);
 	if (!rc && model->recipe.update != UPDATE_NONE && !t->master)
-		rc = staged_read(staged_of(model), *pieces, "sluice_pull");
+		rc = vector_fetch(*pieces, "sluice_pull");
 	if (rc)
 		return rc;
 	if (model->recipe.update == UPDATE_NONE) {
-		segments_zero(*pieces);
+		vector_zero(*pieces);
 	} else if (t->master) {
 		*flat = t->master;
 	} else if (looks_at_all(model)) {
@@ -334,7 +298,7 @@ int target_begin(sluice_model *model, float **flat, const struct segments **piec
 int target_end(sluice_model *model, int rc)
 {
 	const struct target *t = model->worker->into;
-	const struct segments *pieces = pieces_of(model);
+	const struct vector *pieces = pieces_of(model);
 	const float *flat = t->master ? t->master : t->together;
 
 	if (!rc && t->pieces_there)
@@ -342,11 +306,11 @@ int target_end(sluice_model *model, int rc)
 	if (!pieces || t->pieces_there)
 		return on_device_pulled(model, rc);
 	if (!rc && writes_all(model))
-		segments_write(pieces, 0, flat, model->layout.count);
-	return rc ? rc : staged_write(staged_of(model), pieces, "sluice_pull");
+		vector_write(pieces, 0, flat, model->layout.count);
+	return rc ? rc : vector_send(pieces, "sluice_pull");
 }
 
-void target_ask(sluice_model *model, float *flat, const struct segments *pieces)
+void target_ask(sluice_model *model, float *flat, const struct vector *pieces)
 {
 	model->worker->into->flat = flat;
 	model->worker->into->pieces = pieces;
@@ -374,64 +338,35 @@ void target_apply(const sluice_model *model, uint64_t first, const uint32_t *ind
 	const int set = model->recipe.update == UPDATE_AVERAGE;
 
 	if (!t->flat) {
-		segments_change(t->pieces, first, index, value, n, set);
+		vector_change(t->pieces, first, index, value, n, set);
 		return;
 	}
 	(set ? sparse_set : sparse_add)(t->flat + first, index, value, n);
 	if (!writes_all(model))
-		segments_follow(t->pieces, first, index, n, t->flat);
+		vector_follow(t->pieces, first, index, n, t->flat);
 }
 
 /* ---- all parameters as floats --------------------------------------------------- */
 
 int params_borrow(const sluice_model *model, void *vector, const char *function, struct params *out)
 {
-	const uint64_t count = model->layout.count;
-	struct target *t = model->worker->into;
-	int rc = 0;
+	*out = (struct params){ .of = &out->one, .function = function };
+	int rc = argument_aligned(vector, value_bytes(model->param_type), "params", function);
 
-	*out = (struct params){ .model = model, .function = function };
-	if ((rc = argument_aligned(vector, value_bytes(model->param_type), "params", function)))
-		return rc;
-	if (vector ? model->param_type == VALUE_F32 : !segments_number(&t->opened)) {
-		rc = on_device_borrow(model, vector, count, &out->device);
-		out->host = out->device.host;
-		return rc;
-	}
-	out->pieces = vector ? &out->one : &t->opened;
-	out->staged = vector ? &out->one_staged : &t->opened_staged;
-	if (vector)
-		rc = one_piece(model, vector, &out->one, function);
-	if (!rc)
-		rc = staged_take(out->staged, out->pieces, count, on_device_stream(model),
-				 function);
-	if (!rc)
-		rc = staged_read(out->staged, out->pieces, function);
 	if (rc)
 		return rc;
-	out->host = malloc(count * sizeof(float));
-	if (!out->host)
-		return fail(SLUICE_ENOMEM, "%s: no memory for a copy of %llu parameters", function,
-			    (unsigned long long)count);
-	segments_gather(out->pieces, out->host);
-	return 0;
+	if (vector)
+		vector_run(&out->one, vector, model->layout.count, model->param_type, 1);
+	else
+		out->of = &model->worker->into->opened;
+	return vector_borrow(out->of, on_device_stream(model), function, &out->host);
 }
 
 int params_return(struct params *p, int failed)
 {
-	int rc = failed;
+	const int rc = p->of ? vector_return(p->of, p->host, failed, p->function) : failed;
 
-	if (!p->pieces) {
-		rc = on_device_return(&p->device, failed);
-	} else {
-		if (!rc)
-			segments_write(p->pieces, 0, p->host, p->model->layout.count);
-		if (!rc)
-			rc = staged_write(p->staged, p->pieces, p->function);
-		free(p->host);
-		segments_free(&p->one);
-		staged_close(p->staged); /* a pull takes it again, if it has to */
-	}
+	vector_free(&p->one);
 	*p = (struct params){ 0 };
 	return rc;
 }

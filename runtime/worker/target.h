@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Where a pull writes, if that is not one vector of floats: pieces of memory (model/segments.h), or
+ * Where a pull writes, if that is not one vector of floats: pieces of memory (model/vector.h), or
  * parameters in 16 bits. Called by pull.c for each pull, by the loop (worker.c, dense.c) for each
  * publication, and by model_open.c and checkpoint.c.
  *
@@ -8,13 +8,12 @@
  * (when=every, when=async, signal=igt), pieces are copied together before a pull and written back
  * behind it. A mean is written into zeros. Pieces on a GPU, and one vector of 16 bits
  * there, follow a vector of floats that is there too; where the recipe looks at all parameters, or
- * only some pieces are on a GPU, these are staged (staged.h). */
+ * only some pieces are on a GPU, these are staged. */
 #ifndef RUNTIME_WORKER_TARGET_H
 #define RUNTIME_WORKER_TARGET_H
-#include "model/segments.h"
+#include "model/vector.h"
 #include "worker/device.h"
 #include "worker/hooks.h"
-#include "worker/staged.h"
 
 struct target;
 
@@ -34,14 +33,14 @@ int target_note(sluice_model *model, void *vector, const sluice_segment *given, 
 const void *target_memory(const sluice_model *model);
 /* Begins to write there. *flat: the vector to which publications are added, or NULL if they are
  * added to *pieces. *pieces: NULL if flat is the program's vector. */
-int target_begin(sluice_model *model, float **flat, const struct segments **pieces);
+int target_begin(sluice_model *model, float **flat, const struct vector **pieces);
 /* Whether the pull needs all parameters in one vector, so that ranges of it cannot go on alone. */
 int target_whole(const sluice_model *model);
 /* The pull of the whole has ended with rc. */
 int target_end(sluice_model *model, int rc);
 /* What the pull under way, which has been asked for, writes to, as target_begin() said; both NULL:
  * none is. Token held. */
-void target_ask(sluice_model *model, float *flat, const struct segments *pieces);
+void target_ask(sluice_model *model, float *flat, const struct vector *pieces);
 int target_asked(const sluice_model *model);
 float *target_flat(const sluice_model *model);
 int target_in_pieces(const sluice_model *model);
@@ -53,11 +52,7 @@ void target_apply(const sluice_model *model, uint64_t first, const uint32_t *ind
  * writes back (unless failed) and frees. vector as for target_note(). */
 struct params {
 	float *host;
-	struct borrowed device;
-	const sluice_model *model;
-	struct segments *pieces;
-	struct staged *staged, one_staged;
-	struct segments one;
+	struct vector *of, one;
 	const char *function;
 };
 int params_borrow(const sluice_model *model, void *vector, const char *function,

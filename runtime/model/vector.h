@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A vector of the program: one run of memory, or several pieces, each with its element type, in
+ * host memory or on a device. The loops over a vector read and write host memory block by block,
+ * wherever a piece ends. Pieces on a device are staged first: a copy in host memory takes their
+ * place. One run of floats is the fast case, which is read and written where it lies. Called by the
+ * worker half and by checkpoint.c, for gradients, means and parameters. */
+#ifndef RUNTIME_VECTOR_H
+#define RUNTIME_VECTOR_H
+#include "base/device.h"
+#include "compress/quantize.h"
+#include "sluice.h"
+
+struct vector_piece {
+	uint8_t *data;       /* what the loops read and write: `given`, or a staged copy of it */
+	void *given;         /* the program's memory */
+	uint64_t begin, end; /* coordinates of the whole vector */
+	enum value_type type;
+	float scale; /* of 8-bit elements: what their codes are multiplied by */
+};
+
+/* Must be zeroed before the first use. The list and the staging memory are kept from one use to the
+ * next; the memory of the pieces is the program's. Only vector.c reads the members. */
+struct vector {
+	struct vector_piece one; /* the first piece */
+	struct vector_piece
+		*list; /* all pieces, if there are several: ascending and without gaps */
+	size_t n, room;
+	const struct device_ops *ops; /* of the pieces that are staged; NULL: none is */
+	void *stream;
+	struct memory copy; /* of staged pieces, pinned */
+	const struct device_ops *owner;
+};
+
+/* ---- what it consists of ---- */
+/* SLUICE_EINVAL unless type is SLUICE_F32, SLUICE_F16 or SLUICE_BF16, or, for a gradient, a type of
+ * 8 bits. field, function: the argument and the caller, for the message. */
+int vector_check_type(int type, int gradient, const char *field, const char *function);
+
+/* Makes it one run of count elements. */
+void vector_run(struct vector *v, const void *data, uint64_t count, enum value_type type,
+		float scale);
+/* Makes it n pieces, of which empty ones are dropped. scale: of pieces of 8 bits that name none; 0:
+ * the pieces are no gradient, and must not have 8 bits. SLUICE_EINVAL (no data, an invalid type or
+ * scale, or not count elements in all) or SLUICE_ENOMEM; then it has no pieces. */
+int vector_pieces(struct vector *v, const sluice_segment *given, size_t n, uint64_t count,
+		  float scale, const char *function);
+/* Forgets the pieces, and keeps the memory of list and copy. */
+void vector_clear(struct vector *v);
+void vector_free(struct vector *v);
+
+/* How many pieces there are: 0 after vector_clear(). */
+size_t vector_number(const struct vector *v);
+/* The first coordinate of piece i, and its memory as the program gave it. */
+uint64_t vector_begin(const struct vector *v, size_t i);
+void *vector_given(const struct vector *v, size_t i);
+/* Returns 1 if all pieces have elements of this type, and, if it has 8 bits, of this scale. */
+int vector_alike(const struct vector *v, enum value_type type, float scale);
+/* Returns 1 if any piece has elements of fewer than 32 bits. */
+int vector_narrow(const struct vector *v);
+
+/* ---- in host memory ---- */
+/* The floats, if the vector is one run of them, else NULL. */
+static inline float *vector_floats(const struct vector *v)
+{
+	return v->n == 1 && v->one.type == VALUE_F32 ? (float *)(void *)v->one.data : NULL;
+}
+
+/* Elements at .. at + n - 1 as floats: where they lie, or, if they are in several pieces or of
+ * fewer bits, written to room. NaN and infinity are passed on. */
+const float *vector_read(const struct vector *v, uint64_t at, size_t n, float *room);
+/* Sets elements at .. at + n - 1. Elements of 16 bits are rounded to nearest even, and what is
+ * beyond their range becomes infinite. */
+void vector_write(const struct vector *v, uint64_t at, const float *value, size_t n);
+void vector_zero(const struct vector *v);
+/* Copies all elements to one run of floats. */
+void vector_join(const struct vector *v, float *to);
+/* Adds value[i] at coordinate first + index[i], i < n; index NULL: first + i. set: the value
+ * replaces the element instead. Elements of 16 bits must be zero before something is added. */
+void vector_change(const struct vector *v, uint64_t first, const uint32_t *index,
+		   const float *value, uint32_t n, int set);
+/* Sets the element at each such coordinate to that of flat, the whole vector. */
+void vector_follow(const struct vector *v, uint64_t first, const uint32_t *index, uint32_t n,
+		   const float *flat);
+
+/* ---- on a device ----
+ * Each enters the device of a piece while it works there; the stream is the application's. */
+/* Returns 1 if all pieces are device memory, 0 if any is not, or SLUICE_EGPU. */
+int vector_there(const struct vector *v, void *stream);
+/* Puts host memory in the place of each piece on a device, and copies nothing yet. ENOMEM, EGPU
+ * (memory of another device, or the stream is being captured). */
+int vector_stage(struct vector *v, void *stream, const char *function);
+/* Returns 1 if the last vector_stage() found a piece on a device. */
+int vector_staged(const struct vector *v);
+/* Copies the staged pieces to the host, or back, and waits. SLUICE_EGPU. */
+int vector_fetch(const struct vector *v, const char *function);
+int vector_send(const struct vector *v, const char *function);
+/* These enqueue, and return 0 or -1 as an operation of the device. vector_join_there() copies all
+ * pieces, which have the same type, to one run there. vector_write_there() sets all elements to
+ * those of a run of floats there; 16 bits are rounded. */
+int vector_join_there(const struct vector *v, const struct device_ops *ops, void *to, void *stream);
+int vector_write_there(const struct vector *v, const struct device_ops *ops,
+		       struct device_compressor *c, const float *from, void *stream);
+/* All elements as floats in host memory: where they lie, or a copy. vector_return() writes a copy
+ * back, unless failed, and frees it. It returns failed or its own error. A vector without pieces
+ * gives NULL. */
+int vector_borrow(struct vector *v, void *stream, const char *function, float **host);
+int vector_return(struct vector *v, float *host, int failed, const char *function);
+#endif
