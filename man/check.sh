@@ -11,8 +11,10 @@ top_builddir=${top_builddir:-.}
 CC=${CC:-cc}
 man=$top_srcdir/man
 header=$top_srcdir/runtime/sluice.h
-headers="$header $top_srcdir/runtime/sluice_estimate.h"
-map=$top_srcdir/runtime/libsluice.map
+headers=$(echo "$top_srcdir"/runtime/sluice*.h)
+# Library, its map, and the headers of its functions.
+libraries='libsluice runtime/libsluice.map
+libsluice_estimate runtime/estimate/libsluice_estimate.map'
 tmp=$(mktemp -d "${TMPDIR:-/tmp}/sluice-man.XXXXXX") || exit 1
 trap 'rm -rf "$tmp"' EXIT
 trap 'exit 1' HUP INT TERM
@@ -124,7 +126,27 @@ prototypes() {
 		' "$page"
 	done | sed 's/\* /*/g' >"$tmp/shown"
 	same "the headers" "$tmp/declared" "SYNOPSIS of the pages" "$tmp/shown"
-	sed 's/(.*//; s/.*[ *]//' "$tmp/declared" >"$tmp/functions"
+}
+
+# library_names LIBRARY MAP: what it exports, by its headers, by its map and as it was built. Header
+# sluice_estimate.h belongs to libsluice_estimate, and every other one to libsluice.
+library_names() {
+	case $1 in
+	libsluice_estimate) grep '^sluice_estimate\.h: ' "$tmp/declared" ;;
+	*) grep -v '^sluice_estimate\.h: ' "$tmp/declared" ;;
+	esac | sed 's/(.*//; s/.*[ *]//' >"$tmp/functions"
+	sed -n 's/^	\(sluice_[a-z0-9_]*\);$/\1/p' "$top_srcdir/$2" >"$tmp/library"
+	same "the headers" "$tmp/functions" "$2" "$tmp/library"
+	built=$top_builddir/.libs/$1.so
+	if [ ! -e "$built" ]; then
+		skipped "exported symbols: $built was not built"
+	elif ! command -v nm >/dev/null; then
+		skipped "exported symbols: nm is not installed"
+	else
+		nm -D --defined-only "$built" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
+			grep -v -e '^__asan' -e '^__odr_asan' >"$tmp/exported"
+		same "$2" "$tmp/library" "$built" "$tmp/exported"
+	fi
 }
 
 names() {
@@ -139,22 +161,16 @@ names() {
 	grep -v '^#' "$man/aliases" >"$tmp/aliases"
 	same "man/aliases" "$tmp/aliases" "NAME of the pages" "$tmp/other_names"
 
-	sed -n 's/^	\(sluice_[a-z0-9_]*\);$/\1/p' "$map" >"$tmp/mapped"
-	same "the headers" "$tmp/functions" "runtime/libsluice.map" "$tmp/mapped"
+	: >"$tmp/mapped"
+	echo "$libraries" >"$tmp/libraries"
+	while read -r library map; do
+		library_names "$library" "$map"
+		cat "$tmp/library" >>"$tmp/mapped"
+	done <"$tmp/libraries"
 	sed -n '/^\.Sh THREADS/,/^\.Sh ENV/s/^\.Fn \([a-z_]*\).*/\1/p' "$man/sluice.7.in" >"$tmp/classes"
-	same "runtime/libsluice.map" "$tmp/mapped" "THREADS of sluice(7)" "$tmp/classes"
+	same "the maps" "$tmp/mapped" "THREADS of sluice(7)" "$tmp/classes"
 	grep -o '`sluice_[a-z_]*`' "$top_srcdir/NEWS.md" | tr -d '`' >"$tmp/news"
-	same "runtime/libsluice.map" "$tmp/mapped" "NEWS.md" "$tmp/news"
-	library=$top_builddir/.libs/libsluice.so
-	if [ ! -e "$library" ]; then
-		skipped "exported symbols: $library was not built"
-	elif ! command -v nm >/dev/null; then
-		skipped "exported symbols: nm is not installed"
-	else
-		nm -D --defined-only "$library" | awk '$2 != "A" { sub(/@.*/, "", $3); print $3 }' |
-			grep -v -e '^__asan' -e '^__odr_asan' >"$tmp/exported"
-		same "runtime/libsluice.map" "$tmp/mapped" "$library" "$tmp/exported"
-	fi
+	same "the maps" "$tmp/mapped" "NEWS.md" "$tmp/news"
 }
 
 # Every page of ours that another one refers to exists.
@@ -188,10 +204,10 @@ codes_and_fields() {
 			grep -q "^$code " "$tmp/codes" || wrong "$page: no code $code in runtime/sluice.h"
 		done
 	done
-	sed 's|/\*.*||' "$header" |
+	sed 's|/\*.*||' $headers |
 		sed -n '/^typedef struct sluice_[a-z_]* {/,/^}/s/^	.*[ *]\([a-z_]*\);.*/\1/p' |
 		sort -u >"$tmp/fields"
-	[ -s "$tmp/fields" ] || wrong "no fields found in runtime/sluice.h"
+	[ -s "$tmp/fields" ] || wrong "no fields found in the headers"
 	while read -r field; do
 		grep -q "Va .*\\b$field\\b" "$man"/*.3 || wrong "field $field is in no page of section 3"
 	done <"$tmp/fields"

@@ -594,55 +594,6 @@ SLUICE_API int sluice_select_residual(sluice_selector *selector, const float *gr
  * any. */
 SLUICE_API uint64_t sluice_digest(const void *bytes, size_t n);
 
-/* ---- histograms of magnitudes: sluice_histogram(3) ----------------------------- */
-
-/* Counts coordinates by magnitude, in bins of a float's exponent and highest mantissa bits. It is
- * small enough to travel; summed over ranks it gives one threshold for all of them. */
-typedef struct sluice_histogram sluice_histogram;
-
-/* mantissa_bits: 0 .. 6; there are 2^mantissa_bits bins between two powers of two. Errors: EINVAL,
- * ENOMEM. Thread class: any. */
-SLUICE_API int sluice_histogram_open(int mantissa_bits, sluice_histogram **histogram_out);
-/* Thread class: object. */
-SLUICE_API void sluice_histogram_close(sluice_histogram **histogram);
-
-/* Counts the magnitudes of a[0..n), n < 2^32. Errors: EINVAL (also NaN or infinity, which is named;
- * then nothing is counted). Thread class: object. */
-SLUICE_API int sluice_histogram_add(sluice_histogram *histogram, const float *a, size_t n);
-
-/* Returns the most bytes of a message with `bits` bits per count, 1 .. 16, or 0 for other
- * arguments. Thread class: any. */
-SLUICE_API size_t sluice_histogram_bound(const sluice_histogram *histogram, int bits);
-
-/* Writes the histogram as message[0..*bytes_out); room is at least sluice_histogram_bound(). Counts
- * below 2^bits are exact. Larger ones are rounded at random so that their mean is exact; the random
- * numbers follow from seed, which is another one for each rank and message. Errors: EINVAL (also
- * counts of 2^47 or more). Thread class: object. */
-SLUICE_API int sluice_histogram_encode(const sluice_histogram *histogram, int bits, uint64_t seed,
-				       void *message, size_t room, size_t *bytes_out);
-
-/* Adds a message; the order of messages does not matter. Errors: EINVAL, EWIRE (not a message of a
- * histogram with these bins, or a sum beyond 48 bits; then nothing is added). Thread class:
- * object. */
-SLUICE_API int sluice_histogram_merge(sluice_histogram *histogram, const void *message,
-				      size_t bytes);
-
-/* Sets *threshold_out to a magnitude that about share (above 0, at most 1) of all coordinates reach
- * or exceed; 0 if fewer coordinates than that are not zero. Errors: EINVAL (also an empty
- * histogram). Thread class: object. */
-SLUICE_API int sluice_histogram_quantile(const sluice_histogram *histogram, double share,
-					 float *threshold_out);
-
-/* Returns how many coordinates were counted, zeros included. Thread class: object. */
-SLUICE_API uint64_t sluice_histogram_total(const sluice_histogram *histogram);
-
-/* The same coding for n counts, at most 65535, of any bins that both ends know. sluice_counts_merge
- * adds the message's counts to count[0..n). Errors: EINVAL, EWIRE. Thread class: any. */
-SLUICE_API size_t sluice_counts_bound(size_t n, int bits);
-SLUICE_API int sluice_counts_encode(const uint64_t *count, size_t n, int bits, uint64_t seed,
-				    void *message, size_t room, size_t *bytes_out);
-SLUICE_API int sluice_counts_merge(uint64_t *count, size_t n, const void *message, size_t bytes);
-
 #ifdef __cplusplus
 }
 #endif

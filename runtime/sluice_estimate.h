@@ -1,14 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * Estimates of a discrete distribution from many servers that each send a few bits; see
- * sluice_estimate(3). No training step uses these functions, and none of them needs a job.
- *
- * The distribution p is over the elements 0 .. n-1. |.|_1 and |.|_2 are norms of the error of the
- * estimate p[0..n), N is the number of servers, and E is the mean. The conventions of sluice.h hold
- * here too. Thread class of all functions: any.
- *
- * Method: Diakonikolas, Grigorescu, Li, Natarajan, Onak, Schmidt, Communication-Efficient
- * Distributed Learning of Discrete Distributions, NIPS 2017.
+ * Estimates from many ranks that each send a few bits: discrete distributions, see
+ * sluice_estimate(3), and histograms of magnitudes, see sluice_histogram(3). The functions are in
+ * libsluice_estimate, which needs no job and not libsluice. The conventions of sluice.h hold, but
+ * the sentence of a failure is that of sluice_estimate_last_error().
  */
 #ifndef SLUICE_ESTIMATE_H
 #define SLUICE_ESTIMATE_H
@@ -18,6 +13,19 @@
 #ifdef __cplusplus
 extern "C" {
 #endif
+
+/* Returns the sentence of the calling thread's last failed call of a function below, or "". It is
+ * valid until the next failed call of that thread. Thread class: any. */
+SLUICE_API const char *sluice_estimate_last_error(void);
+
+/* ---- distributions: sluice_estimate(3) ------------------------------------------ */
+
+/* The distribution p is over the elements 0 .. n-1. |.|_1 and |.|_2 are norms of the error of the
+ * estimate p[0..n), N is the number of servers, and E is the mean. Thread class of the functions
+ * for distributions: any.
+ *
+ * Method: Diakonikolas, Grigorescu, Li, Natarajan, Onak, Schmidt, Communication-Efficient
+ * Distributed Learning of Discrete Distributions, NIPS 2017. */
 
 /* Estimates p from one sample of each server: E|.|_2^2 <= 1/N and E|.|_1 <= sqrt(n/N). Errors:
  * EINVAL. */
@@ -51,6 +59,55 @@ SLUICE_API size_t sluice_interval_of(const uint32_t *end, size_t intervals, uint
  * EINVAL. */
 SLUICE_API int sluice_estimate_intervals(const uint32_t *end, const uint64_t *count,
 					 size_t intervals, uint32_t n, double *p);
+
+/* ---- histograms of magnitudes: sluice_histogram(3) ----------------------------- */
+
+/* Counts coordinates by magnitude, in bins of a float's exponent and highest mantissa bits. It is
+ * small enough to travel; summed over ranks it gives one threshold for all of them. */
+typedef struct sluice_histogram sluice_histogram;
+
+/* mantissa_bits: 0 .. 6; there are 2^mantissa_bits bins between two powers of two. Errors: EINVAL,
+ * ENOMEM. Thread class: any. */
+SLUICE_API int sluice_histogram_open(int mantissa_bits, sluice_histogram **histogram_out);
+/* Thread class: object. */
+SLUICE_API void sluice_histogram_close(sluice_histogram **histogram);
+
+/* Counts the magnitudes of a[0..n), n < 2^32. Errors: EINVAL (also NaN or infinity, which is named;
+ * then nothing is counted). Thread class: object. */
+SLUICE_API int sluice_histogram_add(sluice_histogram *histogram, const float *a, size_t n);
+
+/* Returns the most bytes of a message with `bits` bits per count, 1 .. 16, or 0 for other
+ * arguments. Thread class: any. */
+SLUICE_API size_t sluice_histogram_bound(const sluice_histogram *histogram, int bits);
+
+/* Writes the histogram as message[0..*bytes_out); room is at least sluice_histogram_bound(). Counts
+ * below 2^bits are exact. Larger ones are rounded at random so that their mean is exact; the random
+ * numbers follow from seed, which is another one for each rank and message. Errors: EINVAL (also
+ * counts of 2^47 or more). Thread class: object. */
+SLUICE_API int sluice_histogram_encode(const sluice_histogram *histogram, int bits, uint64_t seed,
+				       void *message, size_t room, size_t *bytes_out);
+
+/* Adds a message; the order of messages does not matter. Errors: EINVAL, EWIRE (not a message of a
+ * histogram with these bins, or a sum beyond 48 bits; then nothing is added). Thread class:
+ * object. */
+SLUICE_API int sluice_histogram_merge(sluice_histogram *histogram, const void *message,
+				      size_t bytes);
+
+/* Sets *threshold_out to a magnitude that about share (above 0, at most 1) of all coordinates reach
+ * or exceed; 0 if fewer coordinates than that are not zero. Errors: EINVAL (also an empty
+ * histogram). Thread class: object. */
+SLUICE_API int sluice_histogram_quantile(const sluice_histogram *histogram, double share,
+					 float *threshold_out);
+
+/* Returns how many coordinates were counted, zeros included. Thread class: object. */
+SLUICE_API uint64_t sluice_histogram_total(const sluice_histogram *histogram);
+
+/* The same coding for n counts, at most 65535, of any bins that both ends know. sluice_counts_merge
+ * adds the message's counts to count[0..n). Errors: EINVAL, EWIRE. Thread class: any. */
+SLUICE_API size_t sluice_counts_bound(size_t n, int bits);
+SLUICE_API int sluice_counts_encode(const uint64_t *count, size_t n, int bits, uint64_t seed,
+				    void *message, size_t room, size_t *bytes_out);
+SLUICE_API int sluice_counts_merge(uint64_t *count, size_t n, const void *message, size_t bytes);
 
 #ifdef __cplusplus
 }

@@ -3,7 +3,6 @@
 #include "histogram.h"
 #include "base/bytes.h"
 #include "base/error.h"
-#include "select.h"
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>

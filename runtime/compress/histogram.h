@@ -9,7 +9,6 @@
 #ifndef COMPRESS_HISTOGRAM_H
 #define COMPRESS_HISTOGRAM_H
 #include "counts.h"
-#include "sluice.h"
 
 enum { HISTOGRAM_MANTISSA_MAX = 6 };
 
@@ -34,7 +33,7 @@ void histogram_see(struct sluice_histogram *h, const float *a, size_t n);
  * many values were NaN or infinite. */
 uint64_t histogram_take(struct sluice_histogram *h);
 
-/* The public functions of the same names (sluice.h), without their checks. */
+/* The public functions of the same names (sluice_estimate.h), without their checks. */
 size_t histogram_bound(const struct sluice_histogram *h, unsigned bits);
 size_t histogram_encode(const struct sluice_histogram *h, unsigned bits,
 			const struct random_stream *stream, uint8_t *out);

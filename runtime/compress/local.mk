@@ -8,12 +8,10 @@ library_sources += \
 	runtime/compress/counts.c runtime/compress/counts.h \
 	runtime/compress/dense.c runtime/compress/dense.h \
 	runtime/compress/draw_rules.h \
-	runtime/compress/estimate.c \
 	runtime/compress/few_bits.c runtime/compress/few_bits.h runtime/compress/few_bits_rules.h \
 	runtime/compress/few_bits_round.c runtime/compress/few_bits_round.h \
 	runtime/compress/gaussian_rules.h \
 	runtime/compress/histogram.c runtime/compress/histogram.h \
-	runtime/compress/histogram_calls.c \
 	runtime/compress/index_avx2.c \
 	runtime/compress/index_coding.c runtime/compress/index_coding.h \
 	runtime/compress/index_kernels.c runtime/compress/index_kernels.h \

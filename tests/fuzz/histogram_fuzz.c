@@ -3,6 +3,7 @@
  * the message. What is accepted is encoded again and must come back, small counts exactly. */
 #include "fuzz.h"
 #include "compress/histogram.h"
+#include "sluice_estimate.h"
 #include <math.h>
 
 enum { BARE_COUNTS = HISTOGRAM_MANTISSA_MAX + 1, KINDS, BARE = 100, BITS = 16 };

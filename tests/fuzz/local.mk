@@ -16,6 +16,7 @@ tests_fuzz_message_replay_SOURCES = tests/fuzz/message_fuzz.c $(fuzz_common)
 tests_fuzz_card_replay_SOURCES = tests/fuzz/card_fuzz.c $(fuzz_common)
 tests_fuzz_checkpoint_replay_SOURCES = \
 	tests/fuzz/checkpoint_fuzz.c tests/unit/reseal.h tests/unit/scratch.h $(fuzz_common)
+tests_fuzz_histogram_replay_LDADD = libestimate.la $(LDADD)
 tests_fuzz_histogram_replay_SOURCES = tests/fuzz/histogram_fuzz.c $(fuzz_common)
 tests_fuzz_recipe_replay_SOURCES = tests/fuzz/recipe_fuzz.c $(fuzz_common)
 tests_fuzz_peer_replay_SOURCES = tests/fuzz/peer_fuzz.c tests/unit/scratch.h $(fuzz_common)

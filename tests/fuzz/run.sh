@@ -27,8 +27,7 @@ sources_of()
 	message) echo $codecs ;;
 	card) echo slurm/card.c rdma/shm_card.c rdma/mapping.c rdma/mailbox.c ;;
 	histogram) echo runtime/compress/counts.c runtime/compress/histogram.c \
-		runtime/compress/histogram_calls.c runtime/compress/random*.c \
-		runtime/compress/select*.c ;;
+		runtime/estimate/histogram_calls.c runtime/compress/random*.c ;;
 	frame) echo rdma/frame.c ;;
 	restore | peer) echo "${work-}/library.a" ;; # real jobs, of simulated ranks
 	checkpoint) echo runtime/checkpoint/checkpoint_file.c runtime/checkpoint/checkpoint_folder.c \

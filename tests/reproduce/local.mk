@@ -31,7 +31,7 @@ tests_reproduce_reproduce_SOURCES = \
 	tests/reproduce/section_unbiased.c \
 	tests/reproduce/section_wire.c
 tests_reproduce_reproduce_CPPFLAGS = $(AM_CPPFLAGS) $(BLAS_CFLAGS)
-tests_reproduce_reproduce_LDADD = libtrain.la libinternal.la $(BLAS_LIBS) -lm
+tests_reproduce_reproduce_LDADD = libtrain.la libestimate.la libinternal.la $(BLAS_LIBS) -lm
 
 dist_check_SCRIPTS += tests/reproduce/check.sh
 TESTS += tests/reproduce/check.sh

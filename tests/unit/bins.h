@@ -4,6 +4,7 @@
 #define TESTS_BINS_H
 #include "base/error.h"
 #include "compress/histogram.h"
+#include "sluice_estimate.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <cmocka.h>

@@ -38,6 +38,9 @@ tests_unit_test_hostile_SOURCES = tests/unit/test_hostile.c tests/unit/hostile.c
 	tests/unit/hostile_few_bits.c tests/unit/hostile_indices.c tests/unit/hostile.h
 tests_unit_test_choose_SOURCES = tests/unit/test_choose.c tests/unit/random.h
 bins = tests/unit/bins.h tests/unit/quiet.h tests/unit/random.h
+tests_unit_test_histogram_LDADD = libestimate.la $(LDADD)
+tests_unit_test_histogram_messages_LDADD = libestimate.la $(LDADD)
+tests_unit_test_estimate_LDADD = libestimate.la $(LDADD)
 tests_unit_test_histogram_SOURCES = tests/unit/test_histogram.c $(bins)
 tests_unit_test_histogram_messages_SOURCES = tests/unit/test_histogram_messages.c $(bins)
 tests_unit_test_estimate_SOURCES = tests/unit/test_estimate.c tests/unit/random.h

@@ -8,8 +8,9 @@ top_srcdir=${top_srcdir:-${srcdir:-$(dirname "$0")/../..}}
 failed=0
 
 compile() { # COMPILER LANGUAGE STANDARD
-	for header in sluice.h sluice_estimate.h; do
-		printf '#include <%s>\n#include <%s>\nsluice_job_attr attr;\n' $header $header |
+	for header in "$top_srcdir"/runtime/sluice*.h; do
+		header=${header##*/}
+		printf '#include <%s>\n#include <%s>\nint code = SLUICE_EINVAL;\n' $header $header |
 			$1 -x "$2" -std="$3" -pedantic -Wall -Wextra -Werror -fsyntax-only \
 				-I"$top_srcdir/runtime" - || { echo "wrong: $header as $3"; failed=1; }
 	done

@@ -98,6 +98,35 @@ elif program "$tmp/shared" $(flags --cflags --libs); then
 	fi
 fi
 
+# The other library, whose program needs no libsluice and keeps its own last error.
+cat >"$tmp/estimate.c" <<'END'
+#include <sluice_estimate.h>
+#include <stdio.h>
+#include <string.h>
+int main(void)
+{
+	const uint32_t sample[4] = { 0, 1, 1, 5 };
+	double p[2];
+	int good = sluice_estimate_samples(sample, 3, 2, p) == 0 && p[1] > 0.6;
+
+	return !good || sluice_estimate_samples(sample, 4, 2, p) != SLUICE_EINVAL ||
+	       !strstr(sluice_estimate_last_error(), "sample 3 is 5, not below n=2");
+}
+END
+for how in shared static; do
+	[ $how = static ] && linked=a more=--static || linked=so more=
+	if [ ! -e "$lib/libsluice_estimate.$linked" ]; then
+		echo "not tested with libsluice_estimate.$linked: it was not built"
+		continue
+	fi
+	[ $how = shared ] || rm -f "$lib"/libsluice_estimate.so*
+	# shellcheck disable=SC2046
+	$CC -o "$tmp/estimate" "$tmp/estimate.c" $(pkg-config $more --cflags --libs sluice_estimate) \
+		>"$tmp/log" 2>&1 || { cat "$tmp/log"; wrong "a program does not link libsluice_estimate.$linked"; continue; }
+	needs "$tmp/estimate" && wrong "a program of libsluice_estimate.$linked uses libsluice.so"
+	"$tmp/estimate" >"$tmp/log" 2>&1 || { cat "$tmp/log"; wrong "the program with libsluice_estimate.$linked fails"; }
+done
+
 if [ ! -e "$lib/libsluice.a" ]; then
 	echo "not tested with libsluice.a: configured with --disable-static"
 else

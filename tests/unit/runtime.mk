@@ -138,6 +138,7 @@ async_problem = tests/unit/async_problem.c tests/unit/async_problem.h $(ranks)
 tests_unit_test_async_SOURCES = tests/unit/test_async.c $(async_problem)
 tests_unit_test_svrg_SOURCES = tests/unit/test_svrg.c $(async_problem)
 tests_unit_test_svrg_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=upload_head
+tests_unit_test_arguments_LDADD = libestimate.la $(LDADD)
 tests_unit_test_arguments_SOURCES = tests/unit/test_arguments.c $(ranks)
 tests_unit_test_overflow_SOURCES = tests/unit/test_overflow.c $(ranks)
 tests_unit_test_lazy_SOURCES = tests/unit/test_lazy.c tests/unit/scratch.h $(ranks)

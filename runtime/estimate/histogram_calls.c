@@ -3,8 +3,8 @@
  * histogram.c and counts.c. */
 #include "base/arguments.h"
 #include "base/error.h"
-#include "histogram.h"
-#include "select.h"
+#include "compress/histogram.h"
+#include "sluice_estimate.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -39,6 +39,11 @@ static struct random_stream stream_of(uint64_t seed)
 	return (struct random_stream){ .purpose = RANDOM_COUNT, .step = seed };
 }
 
+const char *sluice_estimate_last_error(void)
+{
+	return sluice_last_error();
+}
+
 /* ---- histogram ---- */
 
 SLUICE_API int sluice_histogram_open(int mantissa_bits, sluice_histogram **histogram_out)
@@ -69,8 +74,10 @@ SLUICE_API int sluice_histogram_add(sluice_histogram *histogram, const float *a,
 		return rc;
 	histogram_see(histogram, a, n);
 	if (histogram_take(histogram)) {
-		size_t bad = first_nonfinite(a, n);
+		size_t bad = 0;
 
+		while (isfinite(a[bad]))
+			bad++;
 		return fail(SLUICE_EINVAL,
 			    "sluice_histogram_add: a[%zu] is %s; nothing was counted", bad,
 			    isnan(a[bad]) ? "NaN" : "infinite");

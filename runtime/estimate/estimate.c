@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What a referee can conclude from the few bits that many servers send about a distribution p over
  * 0 .. n - 1 (Diakonikolas et al., NIPS 2017; the protocols are reconstructed). These are pure
- * public functions. Beside each is the error bound that its test checks. */
+ * public functions. The comment of each states the error bound that its test checks. */
 #include "base/arguments.h"
 #include "base/error.h"
-#include "random.h"
+#include "compress/random.h"
 #include "sluice_estimate.h"
 #include <math.h>
 #include <stdlib.h>
