@@ -173,7 +173,7 @@ void in_process_describe(const struct region *region, uint8_t out[REGION_DESCRIP
 }
 
 /* NULL: the region was closed, or is another one. */
-static struct common *find(const uint8_t descriptor[REGION_DESCRIPTOR_BYTES])
+static struct common *find_common(const uint8_t descriptor[REGION_DESCRIPTOR_BYTES])
 {
 	const uint32_t place = get_le32(descriptor + AT_PLACE);
 	struct common *common = NULL;
@@ -199,7 +199,7 @@ int in_process_reach(const uint8_t descriptor[REGION_DESCRIPTOR_BYTES], int peer
 		return fail(SLUICE_EWIRE,
 			    "simulated rank %d described a region that is not of this process",
 			    peer);
-	struct common *common = find(descriptor);
+	struct common *common = find_common(descriptor);
 
 	if (!common)
 		return fail(SLUICE_EPEER,

@@ -271,7 +271,7 @@ static void say_lost(struct link *l)
 	snprintf(l->broke, sizeof(l->broke), "%s", l->why);
 }
 
-static enum link_event begin_again(struct link *l)
+static enum link_event reconnect_later(struct link *l)
 {
 	if (!patience_lost(&l->patience, now_ns(), sendlog_moved(l->config.log)))
 		return NOTHING;
@@ -285,7 +285,7 @@ static enum link_event lose(struct link *l, struct cue *cue)
 		return try_later(l, cue);
 	say_lost(l);
 	drop_id(l);
-	return begin_again(l);
+	return reconnect_later(l);
 }
 
 /* Taking a link down says goodbye. On soft-RoCE a connection manager's message that cannot leave
@@ -299,7 +299,7 @@ static enum link_event hold(struct link *l, struct cue *cue)
 	snprintf(l->broke, sizeof(l->broke), "port %d of this rank's %s went down",
 		 l->shared->device->port, l->shared->device->name);
 	set_why(l, "the port stays down");
-	return begin_again(l);
+	return reconnect_later(l);
 }
 
 static enum link_event leave_cut(struct link *l, struct cue *cue)
@@ -331,7 +331,7 @@ static enum link_event end_link(struct link *l, struct cue *cue)
 	return NOTHING;
 }
 
-static enum link_event give_up(struct link *l, struct cue *cue)
+static enum link_event give_peer_up(struct link *l, struct cue *cue)
 {
 	char text[sizeof(l->gone)];
 
@@ -366,7 +366,8 @@ struct rule {
 };
 
 #define ENDS                                                                                       \
-	[LATE] = { give_up, GONE }, [END] = { end_link, GONE }, [EXPEL] = { leave_expelled, GONE }
+	[LATE] = { give_peer_up, GONE }, [END] = { end_link, GONE },                               \
+	[EXPEL] = { leave_expelled, GONE }
 #define FAILS                                                                                      \
 	[TIMER] = { overdue, IDLE }, [FAILURE] = { try_later, IDLE },                              \
 	[MISTRUST] = { mistrusted, IDLE }, [NOBODY] = { nobody, IDLE }

@@ -30,6 +30,7 @@ library_sources += \
 	rdma/ofi_peer.c rdma/ofi_peer.h \
 	rdma/ofi_proof.c rdma/ofi_proof.h \
 	rdma/ofi_provider.c rdma/ofi_provider.h \
+	rdma/ofi_table.c rdma/ofi_table.h \
 	rdma/ofi_trial.c rdma/ofi_trial.h
 endif
 if HAVE_VERBS

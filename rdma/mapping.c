@@ -45,7 +45,7 @@ size_t region_file_bytes(size_t bytes)
 	return page + (bytes + page - 1) / page * page;
 }
 
-static void encode(const struct descriptor *d, uint8_t out[REGION_DESCRIPTOR_BYTES])
+static void encode_descriptor(const struct descriptor *d, uint8_t out[REGION_DESCRIPTOR_BYTES])
 {
 	memset(out, 0, REGION_DESCRIPTOR_BYTES);
 	put_le32(out + AT_MAGIC, DESCRIPTOR_MAGIC);
@@ -67,7 +67,7 @@ void descriptor_of(const struct region *region, uint8_t out[REGION_DESCRIPTOR_BY
 		.nonce = region->nonce,
 	};
 
-	encode(&d, out);
+	encode_descriptor(&d, out);
 }
 
 int descriptor_decode(const uint8_t bytes[REGION_DESCRIPTOR_BYTES], int peer,
@@ -131,7 +131,7 @@ static int verify_file(int fd, int peer, const struct descriptor *d)
 			    "region of %" PRIu64,
 			    peer, (int)d->pid, d->fd, (long long)st.st_size,
 			    region_file_bytes((size_t)d->bytes), d->bytes);
-	encode(d, expected);
+	encode_descriptor(d, expected);
 	if (pread(fd, found, sizeof(found), 0) != (ssize_t)sizeof(found) ||
 	    memcmp(found, expected, sizeof(found)) != 0)
 		return fail(SLUICE_EPEER,

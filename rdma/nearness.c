@@ -12,7 +12,7 @@ static const struct nearness unknown = { -1, "not known where" };
 enum { VENDOR_NVIDIA = 0x10de, CLASS_DISPLAY = 0x03 };
 
 /* Only what the kernel's files say: the other components open devices. */
-static hwloc_topology_t load(void)
+static hwloc_topology_t load_device_topology(void)
 {
 	static const char *const others[] = { "pci",  "opencl",    "cuda", "nvml",
 					      "rsmi", "levelzero", "gl" };
@@ -83,7 +83,7 @@ static struct nearness measure(hwloc_obj_t gpu, hwloc_obj_t card)
 
 void nearness_of(const char *bus_id, const char *const *cards, size_t n, struct nearness *out)
 {
-	hwloc_topology_t t = load();
+	hwloc_topology_t t = load_device_topology();
 	hwloc_obj_t gpu = t ? hwloc_get_pcidev_by_busidstring(t, bus_id) : NULL;
 
 	for (size_t i = 0; i < n; i++)
@@ -109,7 +109,7 @@ static void list_gpus(hwloc_topology_t t, struct neighbours *out, hwloc_obj_t gp
 
 int nearness_all(struct neighbours *out)
 {
-	hwloc_topology_t t = load();
+	hwloc_topology_t t = load_device_topology();
 	hwloc_obj_t gpu[NEARNESS_GPUS], o = NULL;
 
 	memset(out, 0, sizeof(*out));

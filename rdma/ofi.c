@@ -21,6 +21,7 @@
 #include "rdma/ofi_memory.h"
 #include "rdma/ofi_peer.h"
 #include "rdma/ofi_proof.h"
+#include "rdma/ofi_table.h"
 #include "rdma/ofi_trial.h"
 #include "rdma/transfer.h"
 #include "rdma/wakeup.h"
@@ -56,15 +57,10 @@ struct ofi {
 	struct event_queue events;
 	struct region *buffers;
 	struct ofi_peers all;
-	int n_peers;
-	struct ofi_peer **peers, **by_rank;
-	/* [address]: libfabric numbers addresses from 0 as they are inserted (FI_AV_TABLE). */
-	struct ofi_peer **by_address;
-	size_t n_addresses;
+	struct ofi_table table;
 	struct ofi_trial *trial;
 	size_t letters_bytes;
-	int narrow;         /* notices have 32 bits */
-	uint64_t strangers; /* notices of nobody */
+	int narrow; /* notices have 32 bits */
 	uint64_t next_look_ns, last_look_ns, progressed_ns;
 	uint64_t lively_ns; /* when this rank polled last, or a completion came */
 	struct wakeup wakeup;
@@ -94,33 +90,7 @@ static void read_letter(struct ofi *o, const uint8_t *bytes, size_t n)
 	if (!ofi_proof_answer(o->proofs, bytes, n, now_ns(), &peer, answer))
 		return;
 	ofi_letters_write(o->letters, peer, answer);
-	ofi_peer_say(o->by_rank[peer]);
-}
-
-/* Of a narrow notice libfabric names the sender. */
-static int take_named(struct ofi *o, const struct ofi_completion *c, uint64_t now)
-{
-	struct ofi_peer *p = c->from < o->n_addresses ? o->by_address[c->from] : NULL;
-
-	if (p)
-		ofi_peer_noticed_by_name(p, (uint32_t)c->data, now);
-	return p != NULL;
-}
-
-static void take_notice(struct ofi *o, uint64_t data, const struct ofi_completion *narrow,
-			uint64_t now)
-{
-	const uint32_t token = (uint32_t)(data >> 32), rank = token & o->all.token_mask;
-	struct ofi_peer *p = rank < (uint32_t)o->size ? o->by_rank[rank] : NULL;
-
-	if (narrow ? take_named(o, narrow, now) :
-		     p && ofi_peer_noticed(p, token, (uint32_t)data, now))
-		return;
-	if (!(o->strangers & (o->strangers + 1)))
-		log_line(LOG_WARN, "rdma",
-			 "ofi: a notice that no rank of this job sent is dropped (%llu so far)",
-			 (unsigned long long)o->strangers + 1);
-	o->strangers++;
+	ofi_peer_say(o->table.by_rank[peer]);
 }
 
 /* Whether the completion is of a letter. */
@@ -134,41 +104,45 @@ static int take_letter(struct ofi *o, const struct ofi_completion *c, uint64_t n
 	case OFI_LETTER_NONE: return 0;
 	case OFI_LETTER_CAME:
 		if (n == FLOW_NOTICE_BYTES)
-			take_notice(o, get_le64(message), NULL, now);
+			ofi_table_notice(&o->table, get_le64(message), o->all.token_mask, now);
 		else
 			read_letter(o, message, n);
 		break;
-	case OFI_LETTER_SENT: ofi_peer_say(o->by_rank[rank]); break; /* what came meanwhile */
+	case OFI_LETTER_SENT: ofi_peer_say(o->table.by_rank[rank]); break; /* what came meanwhile */
 	case OFI_LETTER_SPOILT:
 		if (rank >= 0)
-			ofi_peer_unheard(o->by_rank[rank], c->text);
+			ofi_peer_unheard(o->table.by_rank[rank], c->text);
 		break;
 	}
 	return 1;
 }
 
-static void take(struct ofi *o, const struct ofi_completion *c, uint64_t now)
+static void take_completion(struct ofi *o, const struct ofi_completion *c, uint64_t now)
 {
 	if (ofi_trial_is_of(o->trial, c)) {
 		ofi_letters_reuse(o->letters, c->context);
 	} else if (c->notice && !c->error) {
-		take_notice(o, c->data, o->narrow ? c : NULL, now);
+		if (o->narrow)
+			ofi_table_narrow_notice(&o->table, c, now);
+		else
+			ofi_table_notice(&o->table, c->data, o->all.token_mask, now);
 		ofi_letters_reuse(o->letters, c->context);
 	} else if (c->context &&
 		   !take_letter(o, c, now)) /* else a peer's operation that was refused */
-		ofi_peer_completed(o->by_rank[ofi_flow_peer(ofi_flow_of(c->context))], c, now);
+		ofi_peer_completed(o->table.by_rank[ofi_flow_peer(ofi_flow_of(c->context))], c,
+				   now);
 }
 
 /* ---- progress --------------------------------------------------------------------- */
 
-static void look_around(struct ofi *o, uint64_t now)
+static void look_at_peers(struct ofi *o, uint64_t now)
 {
 	/* If this process itself was stopped, silence of the others proves nothing. */
 	const int was_stopped = now - o->last_look_ns > (uint64_t)o->lost_after_ms * NS_PER_MS / 4;
 
 	ofi_letters_receive(o->letters);
-	for (int i = 0; i < o->n_peers; i++)
-		ofi_peer_look(o->peers[i], was_stopped, now);
+	for (int i = 0; i < o->table.n; i++)
+		ofi_peer_look(o->table.peers[i], was_stopped, now);
 	o->last_look_ns = now;
 	o->next_look_ns = now + (o->all.joining ? LOOK_JOINING_NS : LOOK_NS);
 }
@@ -178,8 +152,8 @@ static int push_flows(struct ofi *o, uint64_t now)
 {
 	int waits = 0;
 
-	for (int i = 0; i < o->n_peers; i++)
-		waits |= ofi_peer_push(o->peers[i], now);
+	for (int i = 0; i < o->table.n; i++)
+		waits |= ofi_peer_push(o->table.peers[i], now);
 	return waits;
 }
 
@@ -191,15 +165,15 @@ static void progress(struct ofi *o)
 	int n = BATCH;
 
 	o->progressed_ns = now;
-	if (!o->n_peers)
+	if (!o->table.n)
 		return; /* nobody can reach this rank, and a look costs system calls */
 	if (now >= o->next_look_ns)
-		look_around(o, now);
+		look_at_peers(o, now);
 	/* Each completion makes one event at most, beside those that were promised. */
 	while (n == BATCH && event_queue_room(&o->events) >= o->all.promised + BATCH) {
 		n = ofi_fabric_poll(o->fabric, c, BATCH);
 		for (int i = 0; i < n; i++)
-			take(o, &c[i], now);
+			take_completion(o, &c[i], now);
 		if (n > 0)
 			o->lively_ns = now;
 	}
@@ -216,8 +190,8 @@ static int tell_lost(struct ofi *o, struct event *events, int n)
 {
 	int told = 0;
 
-	for (int i = 0; i < o->n_peers && told < n; i++)
-		told += ofi_peer_tell(o->peers[i], &events[told]);
+	for (int i = 0; i < o->table.n && told < n; i++)
+		told += ofi_peer_tell(o->table.peers[i], &events[told]);
 	return told;
 }
 
@@ -241,7 +215,7 @@ static int ofi_poll(struct transport *t, struct event *events, int n)
 
 /* Serves the peers while nobody polls. For a while after a poll it looks often, since bytes may be
  * under way, and they stop when a buffer of the kernel is full or empty. */
-static void *serve(void *argument)
+static void *serve_peers(void *argument)
 {
 	struct ofi *o = argument;
 	const int wanted = o->lost_after_ms / 16;
@@ -294,20 +268,6 @@ static int ofi_admit(struct transport *t, const struct job_secret *secret)
 	return SLUICE_OK;
 }
 
-/* Of two ranks with one address no notice could be told apart. */
-static int note_address(struct ofi *o, struct ofi_peer *p)
-{
-	const fi_addr_t at = ofi_peer_address(p);
-
-	if (at >= o->n_addresses || o->by_address[at])
-		return fail(SLUICE_EWIRE,
-			    "ofi: the address in the card of rank %d is that of another rank, or "
-			    "libfabric does not number it (%llu of %zu)",
-			    ofi_peer_endpoint(p)->peer, (unsigned long long)at, o->n_addresses);
-	o->by_address[at] = p;
-	return SLUICE_OK;
-}
-
 static int connect_locked(struct ofi *o, int rank, const uint8_t *card, size_t len,
 			  struct endpoint **out)
 {
@@ -316,7 +276,7 @@ static int connect_locked(struct ofi *o, int rank, const uint8_t *card, size_t l
 	enum ofi_notice notice;
 	int rc;
 
-	if (rank < 0 || rank >= o->size || rank == o->rank || o->by_rank[rank] ||
+	if (rank < 0 || rank >= o->size || rank == o->rank || o->table.by_rank[rank] ||
 	    !ofi_proofs_admitted(o->proofs))
 		return fail(SLUICE_EINVAL, "ofi: rank %d cannot connect to rank %d of %d%s",
 			    o->rank, rank, o->size,
@@ -329,14 +289,12 @@ static int connect_locked(struct ofi *o, int rank, const uint8_t *card, size_t l
 	rc = ofi_peer_open(&o->all, rank, name, notice, &p);
 	if (rc)
 		return rc;
-	rc = note_address(o, p);
+	rc = ofi_table_add(&o->table, p);
 	if (rc) {
 		o->all.joining--;
 		ofi_peer_close(&p);
 		return rc;
 	}
-	o->by_rank[rank] = p;
-	o->peers[o->n_peers++] = p;
 	o->next_look_ns = 0;
 	*out = ofi_peer_endpoint(p);
 	return SLUICE_OK;
@@ -436,7 +394,7 @@ static void drive(void *context)
 }
 
 /* Tries it, once for each region. */
-static int try_device(struct ofi *o, const struct region *region)
+static int try_device_memory(struct ofi *o, const struct region *region)
 {
 	const struct ofi_driver driver = { .progress = drive, .context = o };
 	char why[OFI_TRIAL_WHY_BYTES] = "";
@@ -469,7 +427,7 @@ static int ofi_in_place(struct endpoint *e, const struct region *region)
 	pthread_mutex_lock(&o->lock);
 	rc = ofi_memory_in_place(o->memory, region);
 	if (rc == OFI_UNTRIED)
-		rc = try_device(o, region);
+		rc = try_device_memory(o, region);
 	pthread_mutex_unlock(&o->lock);
 	return rc;
 }
@@ -479,7 +437,7 @@ static int ofi_in_place(struct endpoint *e, const struct region *region)
 /* How often somebody who sleeps is to look, beside what wakes it. */
 static int tick_of(struct ofi *o)
 {
-	if (!o->n_peers)
+	if (!o->table.n)
 		return 0;
 	return ofi_fabric_fd(o->fabric) < 0 || ofi_fabric_naps(o->fabric) ? TICK_BLIND_NS : TICK_NS;
 }
@@ -567,7 +525,7 @@ static int start_thread(struct ofi *o)
 
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
-	err = pthread_create(&o->thread, NULL, serve, o);
+	err = pthread_create(&o->thread, NULL, serve_peers, o);
 	pthread_sigmask(SIG_SETMASK, &old, NULL);
 	if (err)
 		return fail(SLUICE_ENOMEM, "ofi: cannot start a thread: %s", errno_text(err));
@@ -584,7 +542,7 @@ static uint32_t mask_for(int size)
 	return mask;
 }
 
-static int open_parts(struct ofi *o, const struct transport_config *config)
+static int open_transport_parts(struct ofi *o, const struct transport_config *config)
 {
 	const uint32_t events = config->queue_depth +
 				(uint32_t)(o->size < 64 ? o->size : 64) * FLOW_TRANSFERS;
@@ -622,19 +580,19 @@ static int open_parts(struct ofi *o, const struct transport_config *config)
 }
 
 /* What was sent last is in place at the living peers when this returns, or time is up. */
-static void flush(struct ofi *o)
+static void flush_peers(struct ofi *o)
 {
 	const uint64_t until = now_ns() + (uint64_t)CLOSE_MS * NS_PER_MS;
 	int left = 1;
 
-	for (int i = 0; i < o->n_peers; i++)
-		ofi_peer_flush(o->peers[i]);
+	for (int i = 0; i < o->table.n; i++)
+		ofi_peer_flush(o->table.peers[i]);
 	while (left && now_ns() < until) {
 		event_queue_forget(&o->events);
 		progress(o);
 		left = 0;
-		for (int i = 0; i < o->n_peers; i++)
-			left += ofi_peer_is_busy(o->peers[i], now_ns());
+		for (int i = 0; i < o->table.n; i++)
+			left += ofi_peer_is_busy(o->table.peers[i], now_ns());
 		sched_yield();
 	}
 }
@@ -659,11 +617,10 @@ static void ofi_close(struct transport **t)
 	o = ofi_of(*t);
 	stop_thread(o);
 	if (o->serving)
-		flush(o);
+		flush_peers(o);
 	if (o->fabric)
 		ofi_fabric_stop(o->fabric);
-	for (int i = 0; i < o->n_peers; i++)
-		ofi_peer_close(&o->peers[i]);
+	ofi_table_close(&o->table);
 	ofi_trial_end(o->trial);
 	ofi_memory_close(&o->memory);
 	region_close(&o->buffers);
@@ -674,9 +631,7 @@ static void ofi_close(struct transport **t)
 	ofi_trial_close(&o->trial);
 	ofi_proofs_close(&o->proofs);
 	event_queue_close(&o->events);
-	free(o->peers);
-	free(o->by_rank);
-	free(o->by_address);
+	ofi_table_free(&o->table);
 	pthread_cond_destroy(&o->ends);
 	pthread_mutex_destroy(&o->lock);
 	free(o);
@@ -710,13 +665,9 @@ static int ofi_open(const struct transport_config *config, struct transport **ou
 	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
 	pthread_cond_init(&o->ends, &monotonic);
 	pthread_condattr_destroy(&monotonic);
-	o->peers = calloc((size_t)o->size, sizeof(o->peers[0]));
-	o->by_rank = calloc((size_t)o->size, sizeof(o->by_rank[0]));
-	o->n_addresses = (size_t)o->size + 1; /* the trial inserts the own one as well */
-	o->by_address = calloc(o->n_addresses, sizeof(o->by_address[0]));
-	rc = o->peers && o->by_rank && o->by_address ?
-		     open_parts(o, config) :
-		     fail(SLUICE_ENOMEM, "ofi: no memory for a table of %d peers", o->size);
+	rc = ofi_table_open(&o->table, o->size);
+	if (!rc)
+		rc = open_transport_parts(o, config);
 	if (rc) {
 		ofi_close(&t);
 		return rc;

@@ -43,7 +43,7 @@ const char *ofi_fabric_error(const struct ofi_fabric *f, ssize_t error)
 	return f->choice.library->strerror((int)-error);
 }
 
-static int failed(const struct ofi_fabric *f, const char *call, int error)
+static int fabric_failed(const struct ofi_fabric *f, const char *call, int error)
 {
 	return fail_quietly(error == -FI_ENOMEM ? SLUICE_ENOMEM : SLUICE_EDEVICE, "%s: %s: %s",
 			    f->choice.text, call, ofi_fabric_error(f, error));
@@ -77,7 +77,7 @@ static int open_queue(struct ofi_fabric *f)
 	f->cq = NULL;
 	attr.wait_obj = FI_WAIT_NONE;
 	err = fi_cq_open(f->domain, &attr, &f->cq, NULL);
-	return err ? failed(f, "fi_cq_open", err) : SLUICE_OK;
+	return err ? fabric_failed(f, "fi_cq_open", err) : SLUICE_OK;
 }
 
 static int open_endpoint(struct ofi_fabric *f)
@@ -86,17 +86,17 @@ static int open_endpoint(struct ofi_fabric *f)
 	int err = fi_av_open(f->domain, &attr, &f->av, NULL);
 
 	if (err)
-		return failed(f, "fi_av_open", err);
+		return fabric_failed(f, "fi_av_open", err);
 	err = fi_endpoint(f->domain, f->choice.info, &f->ep, NULL);
 	if (err)
-		return failed(f, "fi_endpoint", err);
+		return fabric_failed(f, "fi_endpoint", err);
 	err = fi_ep_bind(f->ep, &f->av->fid, 0);
 	if (!err)
 		err = fi_ep_bind(f->ep, &f->cq->fid, FI_TRANSMIT | FI_RECV);
 	if (err)
-		return failed(f, "fi_ep_bind", err);
+		return fabric_failed(f, "fi_ep_bind", err);
 	err = fi_enable(f->ep);
-	return err ? failed(f, "fi_enable", err) : SLUICE_OK;
+	return err ? fabric_failed(f, "fi_enable", err) : SLUICE_OK;
 }
 
 static int open_objects(struct ofi_fabric *f)
@@ -104,10 +104,10 @@ static int open_objects(struct ofi_fabric *f)
 	int err = f->choice.library->fabric(f->choice.info->fabric_attr, &f->fabric, NULL);
 
 	if (err)
-		return failed(f, "fi_fabric", err);
+		return fabric_failed(f, "fi_fabric", err);
 	err = fi_domain(f->fabric, f->choice.info, &f->domain, NULL);
 	if (err)
-		return failed(f, "fi_domain", err);
+		return fabric_failed(f, "fi_domain", err);
 	err = open_queue(f);
 	return err ? err : open_endpoint(f);
 }
@@ -238,7 +238,7 @@ int ofi_fabric_name(const struct ofi_fabric *f, void *name, size_t cap, size_t *
 
 	*len_out = cap;
 	err = fi_getname(&f->ep->fid, name, len_out);
-	return err ? failed(f, "fi_getname", err) : SLUICE_OK;
+	return err ? fabric_failed(f, "fi_getname", err) : SLUICE_OK;
 }
 
 size_t ofi_fabric_name_bytes(const struct ofi_fabric *f)
@@ -250,7 +250,7 @@ int ofi_fabric_insert(struct ofi_fabric *f, const void *name, fi_addr_t *out)
 {
 	int n = fi_av_insert(f->av, name, 1, out, 0, NULL);
 
-	return n == 1 ? SLUICE_OK : failed(f, "fi_av_insert", n < 0 ? n : -FI_EINVAL);
+	return n == 1 ? SLUICE_OK : fabric_failed(f, "fi_av_insert", n < 0 ? n : -FI_EINVAL);
 }
 
 /* ---- memory ----------------------------------------------------------------------- */

@@ -144,7 +144,7 @@ static int is_told_by_message(const struct ofi_flow *f, const struct entry *e)
 	       (f->config.by_message || ofi_fabric_notice(f->config.fabric) == OFI_NOTICE_MESSAGE);
 }
 
-/* When all puts are in place. As post_piece(). */
+/* When all puts are in place. As post_flow_piece(). */
 static ssize_t post_message(struct ofi_flow *f, struct entry *e)
 {
 	uint8_t notice[FLOW_NOTICE_BYTES];
@@ -168,7 +168,7 @@ static size_t piece_bytes(const struct ofi_flow *f, size_t left)
 }
 
 /* 0: posted. Else what libfabric returned, -FI_EAGAIN also where it has to wait. */
-static ssize_t post_piece(struct ofi_flow *f, struct entry *e, uint64_t now_ns)
+static ssize_t post_flow_piece(struct ofi_flow *f, struct entry *e, uint64_t now_ns)
 {
 	const struct transfer *x = &e->x;
 	const size_t left = x->bytes - e->posted, n = piece_bytes(f, left);
@@ -229,7 +229,7 @@ static void tell_end(struct ofi_flow *f, const struct entry *e, int status)
 }
 
 /* If all of e is done, whoever waits for it is told. */
-static void finish(struct ofi_flow *f, const struct entry *e)
+static void finish_entry(struct ofi_flow *f, const struct entry *e)
 {
 	if (!e->whole || e->pieces)
 		return;
@@ -252,7 +252,7 @@ int ofi_flow_push(struct ofi_flow *f, uint64_t now_ns, char why[160])
 {
 	while (f->next != f->end && now_ns >= f->retry_ns) {
 		struct entry *e = entry_at(f, f->next);
-		const ssize_t rc = post_piece(f, e, now_ns);
+		const ssize_t rc = post_flow_piece(f, e, now_ns);
 
 		if (rc == -FI_EAGAIN && !f->out) {
 			f->refusals += f->refusals < REFUSALS_MAX;
@@ -273,7 +273,7 @@ int ofi_flow_push(struct ofi_flow *f, uint64_t now_ns, char why[160])
 		if (!e->whole)
 			continue;
 		f->next++;
-		finish(f, e); /* a message has no completion */
+		finish_entry(f, e); /* a message has no completion */
 	}
 	return 0;
 }
@@ -319,7 +319,7 @@ int ofi_flow_completed(struct ofi_flow *f, const struct ofi_completion *completi
 				 completion->text);
 		return -1;
 	}
-	finish(f, e);
+	finish_entry(f, e);
 	return 0;
 }
 

@@ -14,7 +14,7 @@ static struct ofi_library library;
 static int loaded;
 
 /* A pointer to an object and one to a function differ in C, and not on any system with dlsym(). */
-static int find(void *handle, const char *name, void *function_out)
+static int find_symbol(void *handle, const char *name, void *function_out)
 {
 	void *found = dlsym(handle, name);
 
@@ -28,22 +28,22 @@ static int find(void *handle, const char *name, void *function_out)
 
 static int find_all(void *handle, struct ofi_library *l)
 {
-	int rc = find(handle, "fi_version", &l->version);
+	int rc = find_symbol(handle, "fi_version", &l->version);
 
 	if (!rc)
-		rc = find(handle, "fi_getinfo", &l->getinfo);
+		rc = find_symbol(handle, "fi_getinfo", &l->getinfo);
 	if (!rc)
-		rc = find(handle, "fi_freeinfo", &l->freeinfo);
+		rc = find_symbol(handle, "fi_freeinfo", &l->freeinfo);
 	if (!rc)
-		rc = find(handle, "fi_dupinfo", &l->dupinfo);
+		rc = find_symbol(handle, "fi_dupinfo", &l->dupinfo);
 	if (!rc)
-		rc = find(handle, "fi_fabric", &l->fabric);
+		rc = find_symbol(handle, "fi_fabric", &l->fabric);
 	if (!rc)
-		rc = find(handle, "fi_strerror", &l->strerror);
+		rc = find_symbol(handle, "fi_strerror", &l->strerror);
 	return rc;
 }
 
-static int load(void)
+static int load_library(void)
 {
 	void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
 	struct ofi_library l;
@@ -80,7 +80,7 @@ int ofi_library_load(const struct ofi_library **out)
 
 	pthread_mutex_lock(&lock);
 	if (!loaded)
-		rc = load();
+		rc = load_library();
 	pthread_mutex_unlock(&lock);
 	*out = &library;
 	return rc;

@@ -14,9 +14,6 @@ enum { REGION_MAGIC = 0x4e47524f, REGION_CRC_AT = REGION_DESCRIPTOR_BYTES - 4 };
 
 struct region_memory {
 	struct registration registration;
-	struct ofi_memory *owner;
-	struct region_memory *next;
-	const struct region *region;
 	struct fid_mr *local;                                /* for our own operations */
 	enum { UNTRIED, READ_IN_PLACE, NOT_REACHED } device; /* of device memory */
 	struct {
@@ -36,9 +33,8 @@ struct vacated {
 
 struct ofi_memory {
 	struct ofi_fabric *fabric;
-	int rank, size;
-	pthread_mutex_t *lock; /* of the transport */
-	struct region_memory *regions;
+	int rank, size, closing;
+	struct registry registry; /* of struct region_memory */
 	struct vacated *vacated;
 	uint8_t *revoked; /* [rank] */
 };
@@ -55,21 +51,13 @@ static struct ofi_remote *remote_of(const struct remote *r)
 
 /* ---- registrations ---------------------------------------------------------------- */
 
-static void dereg(struct fid_mr **mr)
+static void close_mr(struct fid_mr **mr)
 {
 	int err = *mr ? fi_close(&(*mr)->fid) : 0;
 
 	if (err)
 		log_line(LOG_WARN, "rdma", "ofi: a registration cannot be ended: error %d", -err);
 	*mr = NULL;
-}
-
-static void free_region(struct region_memory *r)
-{
-	for (int p = 0; p < r->owner->size; p++)
-		dereg(&r->of[p].mr);
-	dereg(&r->local);
-	free(r);
 }
 
 /* The region's memory goes, its addresses stay. 0: they could not be kept. */
@@ -89,51 +77,17 @@ static int vacate(struct ofi_memory *m, const struct region *region)
 	return 1;
 }
 
-/* region_close() calls this. */
-static int end_region(struct registration *registration)
+static int end_region_memory(void *owner, struct registration *registration)
 {
-	struct region_memory *r = (struct region_memory *)(void *)registration, **at;
-	struct ofi_memory *m = r->owner;
-	int kept;
+	struct region_memory *r = (struct region_memory *)(void *)registration;
+	struct ofi_memory *m = owner;
+	const int kept = !m->closing && vacate(m, registration->region);
 
-	pthread_mutex_lock(m->lock);
-	for (at = &m->regions; *at != r; at = &(*at)->next)
-		;
-	*at = r->next;
-	kept = vacate(m, r->region);
-	free_region(r);
-	pthread_mutex_unlock(m->lock);
+	for (int p = 0; p < m->size; p++)
+		close_mr(&r->of[p].mr);
+	close_mr(&r->local);
+	free(r);
 	return kept;
-}
-
-static int find_or_make(struct ofi_memory *m, const struct region *region,
-			struct region_memory **out)
-{
-	struct registration *found;
-	struct region_memory *r;
-
-	if (!region->registrations)
-		return fail(SLUICE_EINVAL,
-			    "ofi: memory that is no opened region cannot be registered");
-	found = *region->registrations;
-	while (found && found->owner != m)
-		found = found->next;
-	*out = r = (struct region_memory *)(void *)found;
-	if (r)
-		return SLUICE_OK;
-	r = calloc(1, sizeof(*r) + (size_t)m->size * sizeof(r->of[0]));
-	if (!r)
-		return fail(SLUICE_ENOMEM, "ofi: no memory to register a region");
-	r->owner = m;
-	r->region = region;
-	r->next = m->regions;
-	m->regions = r;
-	r->registration = (struct registration){ .next = *region->registrations,
-						 .owner = m,
-						 .end = end_region };
-	*region->registrations = &r->registration;
-	*out = r;
-	return SLUICE_OK;
 }
 
 /* ---- what peers may do here ------------------------------------------------------- */
@@ -144,15 +98,15 @@ static uint64_t access_for(const struct region *region)
 	       (region->access & REGION_WRITE ? FI_REMOTE_WRITE : 0);
 }
 
-static void encode(const struct ofi_memory *m, int peer, const struct region_memory *r,
-		   uint8_t out[REGION_DESCRIPTOR_BYTES])
+static void encode_region(const struct ofi_memory *m, int peer, const struct region_memory *r,
+			  uint8_t out[REGION_DESCRIPTOR_BYTES])
 {
-	const uint8_t *first = (const uint8_t *)r->region->base + r->of[peer].from;
+	const uint8_t *first = (const uint8_t *)r->registration.region->base + r->of[peer].from;
 
 	memset(out, 0, REGION_DESCRIPTOR_BYTES);
 	put_le32(out, REGION_MAGIC);
-	put_le32(out + 4, r->region->access);
-	put_le64(out + 8, r->region->bytes);
+	put_le32(out + 4, r->registration.region->access);
+	put_le64(out + 8, r->registration.region->bytes);
 	/* Of the region's first byte, which may lie before the registration: modulo 2^64. */
 	put_le64(out + 16, ofi_fabric_origin(m->fabric, first) - r->of[peer].from);
 	put_le64(out + 24, fi_mr_key(r->of[peer].mr));
@@ -169,22 +123,22 @@ int ofi_memory_describe(struct ofi_memory *m, int peer, const struct region *reg
 
 	if (m->revoked[peer])
 		return fail_quietly(SLUICE_EPEER, "rank %d is gone", peer);
-	rc = find_or_make(m, region, &r);
+	rc = registry_add(&m->registry, region, &r);
 	if (!rc && !r->of[peer].mr) {
 		rc = ofi_fabric_register(m->fabric, (uint8_t *)region->base + from, n,
 					 access_for(region), "a region for peers", &r->of[peer].mr);
 		r->of[peer].from = from;
 	}
 	if (!rc)
-		encode(m, peer, r, descriptor);
+		encode_region(m, peer, r, descriptor);
 	return rc;
 }
 
 void ofi_memory_revoke(struct ofi_memory *m, int peer)
 {
 	m->revoked[peer] = 1;
-	for (struct region_memory *r = m->regions; r; r = r->next)
-		dereg(&r->of[peer].mr);
+	for (struct registration *r = m->registry.first; r; r = r->next_there)
+		close_mr(&((struct region_memory *)(void *)r)->of[peer].mr);
 }
 
 /* ---- what this rank may do there -------------------------------------------------- */
@@ -239,7 +193,8 @@ int ofi_memory_local(struct ofi_memory *m, const struct region *region, void **d
 	int rc;
 
 	*desc = NULL;
-	rc = find_or_make(m, region, &r); /* in any case, so that its end is known here */
+	rc = registry_add(&m->registry, region,
+			  &r); /* in any case, so that its end is known here */
 	if (!rc && region->device && r->device != READ_IN_PLACE)
 		return fail(SLUICE_ENOSUPP, "ofi: this device memory was not found to be readable "
 					    "where it is");
@@ -259,7 +214,7 @@ int ofi_memory_local(struct ofi_memory *m, const struct region *region, void **d
 int ofi_memory_in_place(struct ofi_memory *m, const struct region *region)
 {
 	struct region_memory *r;
-	const int rc = find_or_make(m, region, &r);
+	const int rc = registry_add(&m->registry, region, &r);
 
 	if (rc)
 		return rc;
@@ -269,7 +224,7 @@ int ofi_memory_in_place(struct ofi_memory *m, const struct region *region)
 int ofi_memory_try_device(struct ofi_memory *m, const struct region *region, struct fid_mr **mr)
 {
 	struct region_memory *r;
-	int err = find_or_make(m, region, &r) ? -FI_ENOMEM : 0;
+	int err = registry_add(&m->registry, region, &r) ? -FI_ENOMEM : 0;
 
 	if (!err && !r->local)
 		err = ofi_fabric_register_device(m->fabric, region->device, &r->local);
@@ -281,7 +236,7 @@ void ofi_memory_tried(struct ofi_memory *m, const struct region *region, int wor
 {
 	struct region_memory *r;
 
-	if (!find_or_make(m, region, &r))
+	if (!registry_add(&m->registry, region, &r))
 		r->device = works ? READ_IN_PLACE : NOT_REACHED;
 }
 
@@ -301,7 +256,14 @@ int ofi_memory_open(struct ofi_fabric *fabric, int rank, int size, pthread_mutex
 	m->fabric = fabric;
 	m->rank = rank;
 	m->size = size;
-	m->lock = lock;
+	m->registry = (struct registry){
+		.owner = m,
+		.transport = "ofi",
+		.bytes = sizeof(struct region_memory) +
+			 (size_t)size * sizeof(((struct region_memory *)0)->of[0]),
+		.lock = lock,
+		.end = end_region_memory,
+	};
 	*out = m;
 	return SLUICE_OK;
 }
@@ -312,16 +274,8 @@ void ofi_memory_close(struct ofi_memory **out)
 
 	if (!m)
 		return;
-	while (m->regions) {
-		struct region_memory *r = m->regions;
-		struct registration **at = r->region->registrations;
-
-		m->regions = r->next;
-		while (*at != &r->registration)
-			at = &(*at)->next;
-		*at = r->registration.next;
-		free_region(r);
-	}
+	m->closing = 1;
+	registry_clear(&m->registry);
 	while (m->vacated) {
 		struct vacated *v = m->vacated;
 

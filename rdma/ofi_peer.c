@@ -60,7 +60,7 @@ static int make_greeting(struct ofi_peer *p, struct ofi_greeting *out)
 				   line ? line : all->control->bytes, out->control);
 }
 
-static int open_parts(struct ofi_peer *p, const uint8_t *name, enum ofi_notice notice)
+static int open_peer(struct ofi_peer *p, const uint8_t *name, enum ofi_notice notice)
 {
 	struct ofi_peers *all = p->all;
 	const int rank = p->endpoint.peer;
@@ -96,7 +96,7 @@ int ofi_peer_open(struct ofi_peers *all, int rank, const uint8_t *name, enum ofi
 		return fail(SLUICE_ENOMEM, "ofi: no memory for %zu bytes", sizeof(*p));
 	p->all = all;
 	p->endpoint = (struct endpoint){ .transport = all->transport, .peer = rank };
-	rc = open_parts(p, name, notice);
+	rc = open_peer(p, name, notice);
 	if (rc) {
 		ofi_peer_close(&p);
 		return rc;
@@ -123,20 +123,20 @@ static int is_lost(const struct ofi_peer *p)
 	return p->state >= LOST;
 }
 
-static int gone(const struct ofi_peer *p)
+static int fail_peer_gone(const struct ofi_peer *p)
 {
 	return fail_quietly(SLUICE_EPEER, "rank %d is gone: %s", p->endpoint.peer, p->why);
 }
 
 int ofi_peer_ready(const struct ofi_peer *p)
 {
-	return is_lost(p) ? gone(p) : p->state == UP;
+	return is_lost(p) ? fail_peer_gone(p) : p->state == UP;
 }
 
 int ofi_peer_check(const struct ofi_peer *p)
 {
 	if (is_lost(p))
-		return gone(p);
+		return fail_peer_gone(p);
 	if (p->state == JOINING)
 		return fail(SLUICE_EINVAL, "ofi: rank %d is not connected yet", p->endpoint.peer);
 	return SLUICE_OK;
@@ -196,7 +196,7 @@ static void look_for_silence(struct ofi_peer *p, uint64_t now)
 
 /* ---- the proof -------------------------------------------------------------------- */
 
-static void begin(struct ofi_peer *p, const struct ofi_greeting *greeting)
+static void begin_use(struct ofi_peer *p, const struct ofi_greeting *greeting)
 {
 	static const uint8_t none[REGION_DESCRIPTOR_BYTES];
 
@@ -215,7 +215,7 @@ static void join(struct ofi_peer *p, uint64_t now)
 	uint8_t hello[OFI_FRAME_BYTES];
 
 	if (greeting)
-		begin(p, greeting);
+		begin_use(p, greeting);
 	else if (!ofi_letters_pending(p->all->letters, rank) &&
 		 ofi_proof_speak(p->all->proofs, rank, now, hello))
 		ofi_letters_write(p->all->letters, rank, hello);
@@ -298,7 +298,7 @@ int ofi_peer_push(struct ofi_peer *p, uint64_t now_ns)
 int ofi_peer_post(struct ofi_peer *p, const struct transfer *x)
 {
 	uint64_t now;
-	int rc = is_lost(p) ? gone(p) : transfer_check(&p->endpoint, x);
+	int rc = is_lost(p) ? fail_peer_gone(p) : transfer_check(&p->endpoint, x);
 
 	if (rc)
 		return rc;

@@ -114,7 +114,8 @@ static void cover(const struct ofi_greeting *greeting, uint8_t out[SIGNED_BYTES]
 }
 
 /* 1, or 0: the tag could not be made. */
-static int encode(const struct ofi_proofs *p, const struct message *m, uint8_t out[OFI_FRAME_BYTES])
+static int encode_message(const struct ofi_proofs *p, const struct message *m,
+			  uint8_t out[OFI_FRAME_BYTES])
 {
 	uint8_t covered[SIGNED_BYTES];
 
@@ -161,7 +162,7 @@ static int decode(const struct ofi_proofs *p, const uint8_t *bytes, size_t n, in
 	return 1;
 }
 
-static int tag_is_right(const struct ofi_proofs *p, const struct message *m)
+static int message_tag_is_right(const struct ofi_proofs *p, const struct message *m)
 {
 	uint8_t covered[SIGNED_BYTES];
 
@@ -190,17 +191,17 @@ int ofi_proof_speak(struct ofi_proofs *p, int peer, uint64_t now_ns, uint8_t out
 	if (auth_random(proof->context.nonce_client, AUTH_NONCE_BYTES))
 		return 0;
 	hello.context = proof->context;
-	return encode(p, &hello, out);
+	return encode_message(p, &hello, out);
 }
 
 /* The server answers the present HELLO, and holds the key: prove the same. */
-static int prove(struct ofi_proofs *p, struct proof *proof, const struct message *challenge,
-		 uint8_t out[OFI_FRAME_BYTES])
+static int answer_challenge(struct ofi_proofs *p, struct proof *proof,
+			    const struct message *challenge, uint8_t out[OFI_FRAME_BYTES])
 {
 	struct message answer = { .kind = PROOF, .context = challenge->context };
 
 	proof->context = challenge->context;
-	return encode(p, &answer, out);
+	return encode_message(p, &answer, out);
 }
 
 static int greet(struct ofi_proofs *p, struct proof *proof, const struct message *accept,
@@ -214,7 +215,7 @@ static int greet(struct ofi_proofs *p, struct proof *proof, const struct message
 		return 0; /* of an earlier try */
 	proof->theirs = accept->greeting;
 	proof->up = 1;
-	return encode(p, &answer, out);
+	return encode_message(p, &answer, out);
 }
 
 /* ---- the server ------------------------------------------------------------------- */
@@ -227,7 +228,7 @@ static int challenge(struct ofi_proofs *p, const struct message *hello, uint64_t
 	if (auth_nonce_make(p->nonce_key, hello->context.client, hello->context.nonce_client,
 			    now_ns / NS_PER_MS, answer.context.nonce_server))
 		return 0;
-	return encode(p, &answer, out);
+	return encode_message(p, &answer, out);
 }
 
 static int is_own_challenge(const struct ofi_proofs *p, const struct message *m, uint64_t now_ns)
@@ -244,12 +245,12 @@ static int accept_client(struct ofi_proofs *p, struct proof *proof, const struct
 {
 	struct message answer = { .kind = ACCEPT, .context = m->context, .greeting = proof->own };
 
-	return encode(p, &answer, out);
+	return encode_message(p, &answer, out);
 }
 
 /* ---- both ------------------------------------------------------------------------- */
 
-static int refuse(struct ofi_proofs *p, const char *why)
+static int refuse_proof(struct ofi_proofs *p, const char *why)
 {
 	/* Strangers cannot fill the log. */
 	if (!(p->refused & (p->refused + 1)))
@@ -268,7 +269,7 @@ int ofi_proof_answer(struct ofi_proofs *p, const uint8_t *bytes, size_t n, uint6
 	if (!p->admitted)
 		return 0; /* nobody can be told apart yet; who means it asks again */
 	if (!decode(p, bytes, n, peer, &m))
-		return refuse(p, "it is not one that a rank of this job would send");
+		return refuse_proof(p, "it is not one that a rank of this job would send");
 	proof = &p->peer[*peer];
 	if (!proof->begun || proof->up)
 		return 0; /* not yet; or said again, or a replay, of what is over */
@@ -278,11 +279,12 @@ int ofi_proof_answer(struct ofi_proofs *p, const uint8_t *bytes, size_t n, uint6
 	if (*peer > p->rank && !same_nonce(m.context.nonce_client, proof->context.nonce_client))
 		return 0;
 	if (*peer < p->rank && !is_own_challenge(p, &m, now_ns))
-		return refuse(p, "it answers nothing that this rank asked");
-	if (!tag_is_right(p, &m))
-		return refuse(p, "its proof is wrong: its sender does not hold this job's key");
+		return refuse_proof(p, "it answers nothing that this rank asked");
+	if (!message_tag_is_right(p, &m))
+		return refuse_proof(p,
+				    "its proof is wrong: its sender does not hold this job's key");
 	switch (m.kind) {
-	case CHALLENGE: return prove(p, proof, &m, out);
+	case CHALLENGE: return answer_challenge(p, proof, &m, out);
 	case PROOF: return accept_client(p, proof, &m, out);
 	case ACCEPT: return greet(p, proof, &m, out);
 	case GREETING:

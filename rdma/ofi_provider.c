@@ -313,7 +313,7 @@ static struct fi_info *ask_more(const struct ofi_library *l, struct fi_info *inf
 
 /* What was found; with the names of senders, where data has no room for a token, and with device
  * memory. Where it has not the first, messages do, and where it has not the second, copies. */
-static struct fi_info *settle(const struct ofi_library *l, const struct fi_info *found)
+static struct fi_info *settle_info(const struct ofi_library *l, const struct fi_info *found)
 {
 	struct fi_info *info = l->dupinfo(found);
 
@@ -408,7 +408,7 @@ int ofi_choose(const char *provider, const char *interface, struct ofi_choice *o
 	if (!rc) {
 		choice = (struct ofi_choice){ .library = l,
 					      .row = row_of(found->fabric_attr->prov_name),
-					      .info = settle(l, found) };
+					      .info = settle_info(l, found) };
 		snprintf(choice.text, sizeof(choice.text), "%s on %s%s%s (libfabric %u.%u)",
 			 found->fabric_attr->prov_name, domain_of(found),
 			 *address_text(found, address) ? ", " : "", address_text(found, address),

@@ -34,8 +34,8 @@ struct ofi_trial {
 };
 
 /* Judges a completion. *why is set where it shows that notices do not work as promised. */
-static void take(struct ofi_trial *t, const struct ofi_completion *c, int *done, int *came,
-		 const char **why)
+static void judge_completion(struct ofi_trial *t, const struct ofi_completion *c, int *done,
+			     int *came, const char **why)
 {
 	const int narrow = ofi_fabric_notice(t->fabric) == OFI_NOTICE_NARROW;
 
@@ -79,7 +79,7 @@ static const char *try_notice(struct ofi_trial *t)
 		if (rc && rc != -FI_EAGAIN)
 			why = ofi_fabric_error(t->fabric, rc);
 		else if (ofi_fabric_poll(t->fabric, &c, 1))
-			take(t, &c, &done, &came, &why);
+			judge_completion(t, &c, &done, &came, &why);
 		else
 			sched_yield();
 	}
@@ -88,7 +88,7 @@ static const char *try_notice(struct ofi_trial *t)
 }
 
 /* The own address among those of the peers. */
-static int find_self(struct ofi_trial *t)
+static int find_own_address(struct ofi_trial *t)
 {
 	uint8_t name[NAME_BYTES];
 	size_t n;
@@ -102,7 +102,7 @@ static int find_self(struct ofi_trial *t)
 
 static int prepare(struct ofi_trial *t)
 {
-	int rc = find_self(t);
+	int rc = find_own_address(t);
 
 	if (!rc)
 		rc = ofi_fabric_register(t->fabric, t->to, BYTES, FI_REMOTE_WRITE, "a trial",
@@ -144,8 +144,8 @@ int ofi_trial_open(struct ofi_fabric *fabric, struct ofi_letters *letters, struc
 /* ---- device memory ------------------------------------------------------------------ */
 
 /* One put from device memory to a part, or one get into it. 0, or -1 and why. */
-static int move(struct ofi_trial *t, int get, const struct fid_mr *mr, void *address, size_t n,
-		int part, const struct ofi_driver *driver, char why[OFI_TRIAL_WHY_BYTES])
+static int move_part(struct ofi_trial *t, int get, const struct fid_mr *mr, void *address, size_t n,
+		     int part, const struct ofi_driver *driver, char why[OFI_TRIAL_WHY_BYTES])
 {
 	const uint64_t until = now_ns() + (uint64_t)TRIAL_MS * NS_PER_MS;
 	const struct ofi_piece piece = { .local = address,
@@ -179,26 +179,26 @@ static int move(struct ofi_trial *t, int get, const struct fid_mr *mr, void *add
 
 /* As for verbs (ladder.c): what the provider wrote there is read back, and what was there is put
  * back. */
-static int prove(struct ofi_trial *t, const struct fid_mr *mr, const struct memory *memory,
-		 const struct ofi_driver *driver, char why[OFI_TRIAL_WHY_BYTES])
+static int prove_device(struct ofi_trial *t, const struct fid_mr *mr, const struct memory *memory,
+			const struct ofi_driver *driver, char why[OFI_TRIAL_WHY_BYTES])
 {
 	const size_t n = memory->bytes < PATTERN_BYTES ? memory->bytes : PATTERN_BYTES;
 	int rc;
 
 	for (size_t i = 0; i < n; i++)
 		t->device.parts[PATTERN][i] = (uint8_t)(i * 37 + 11);
-	rc = move(t, 0, mr, memory->address, n, SAVED, driver, why);
+	rc = move_part(t, 0, mr, memory->address, n, SAVED, driver, why);
 	if (!rc)
-		rc = move(t, 1, mr, memory->address, n, PATTERN, driver, why);
+		rc = move_part(t, 1, mr, memory->address, n, PATTERN, driver, why);
 	if (!rc)
-		rc = move(t, 0, mr, memory->address, n, ECHO, driver, why);
+		rc = move_part(t, 0, mr, memory->address, n, ECHO, driver, why);
 	if (!rc && memcmp(t->device.parts[PATTERN], t->device.parts[ECHO], n)) {
 		snprintf(why, OFI_TRIAL_WHY_BYTES,
 			 "what the provider wrote there is not what it reads back");
 		rc = -1;
 	}
 	if (!rc)
-		rc = move(t, 1, mr, memory->address, n, SAVED, driver, why);
+		rc = move_part(t, 1, mr, memory->address, n, SAVED, driver, why);
 	return rc;
 }
 
@@ -210,13 +210,13 @@ int ofi_trial_of_device(struct ofi_trial *t, const struct fid_mr *mr, const stru
 		snprintf(why, OFI_TRIAL_WHY_BYTES, "an earlier trial has not ended");
 		return -1;
 	}
-	if (find_self(t))
+	if (find_own_address(t))
 		return -1;
 	if (!t->device.mr &&
 	    ofi_fabric_register(t->fabric, t->device.parts, sizeof(t->device.parts),
 				FI_REMOTE_READ | FI_REMOTE_WRITE, "a trial", &t->device.mr))
 		return -1;
-	return prove(t, mr, memory, driver, why);
+	return prove_device(t, mr, memory, driver, why);
 }
 
 int ofi_trial_is_of(struct ofi_trial *t, const struct ofi_completion *c)

@@ -69,9 +69,9 @@ int qp_replay(struct queue_pair *p, uint64_t received, char why[QP_WHY_BYTES])
 	return sendlog_replay(p->config.log, received, why);
 }
 
-static int take_slot(struct queue_pair *p, const struct slot_address *slot,
-		     const uint8_t control[REGION_DESCRIPTOR_BYTES], const char *trouble,
-		     char why[QP_WHY_BYTES])
+static int take_peer_slot(struct queue_pair *p, const struct slot_address *slot,
+			  const uint8_t control[REGION_DESCRIPTOR_BYTES], const char *trouble,
+			  char why[QP_WHY_BYTES])
 {
 	if (sendlog_peer_slot(p->config.log, slot)) {
 		snprintf(why, QP_WHY_BYTES, "%s", trouble);
@@ -83,7 +83,7 @@ static int take_slot(struct queue_pair *p, const struct slot_address *slot,
 
 int qp_take_accept(struct queue_pair *p, const struct frame *accept, char why[QP_WHY_BYTES])
 {
-	if (take_slot(p, &accept->slot, accept->control, "it offers an impossible slot", why))
+	if (take_peer_slot(p, &accept->slot, accept->control, "it offers an impossible slot", why))
 		return -1;
 	return qp_replay(p, accept->received, why);
 }
@@ -138,7 +138,7 @@ int qp_take_keys(struct queue_pair *p, char why[QP_WHY_BYTES])
 	if (!p->config.client) {
 		memcpy(greeting, p->config.slot + SLOT_GREETING, sizeof(greeting));
 		greeting_decode(greeting, &slot, control);
-		if (take_slot(p, &slot, control, "its greeting is impossible", why))
+		if (take_peer_slot(p, &slot, control, "its greeting is impossible", why))
 			return -1;
 	}
 	if (rights_take_table(p->config.rights, p->config.slot + SLOT_KEYS, why))

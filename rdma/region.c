@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/resource.h>
@@ -153,7 +154,8 @@ int region_open(size_t bytes, unsigned access, const char *name, struct region *
 	if (!within_file_limit(file_bytes))
 		return fail_to_open(name, bytes, "getrlimit", EFBIG);
 
-	/* The list's head lies behind it: transports reach it through a const region. */
+	/* The list's head follows the region, so that transports reach it through a const region.
+	 */
 	region = calloc(1, sizeof(*region) + sizeof(*region->registrations));
 	if (!region)
 		return fail_to_open(name, bytes, "calloc", ENOMEM);
@@ -229,6 +231,57 @@ int region_open_device(const struct memory *memory, unsigned access, struct regi
 	return SLUICE_OK;
 }
 
+/* ---- registrations ---------------------------------------------------------------- */
+
+void *registry_find(const struct registry *registry, const struct region *region)
+{
+	struct registration *r = region->registrations ? *region->registrations : NULL;
+
+	while (r && r->registry != registry)
+		r = r->next;
+	return r;
+}
+
+int registry_add(struct registry *registry, const struct region *region, void *out)
+{
+	struct registration *r = registry_find(registry, region);
+
+	if (!region->registrations)
+		return fail(SLUICE_EINVAL,
+			    "%s: memory that is not an opened region cannot be registered",
+			    registry->transport);
+	if (!r) {
+		r = calloc(1, registry->bytes);
+		if (!r)
+			return fail(SLUICE_ENOMEM, "%s: no memory to register a region",
+				    registry->transport);
+		*r = (struct registration){ *region->registrations, registry->first, registry,
+					    region, ++registry->last_id };
+		*region->registrations = registry->first = r;
+	}
+	memcpy(out, &r, sizeof(r));
+	return SLUICE_OK;
+}
+
+static int end_registration(struct registration *r)
+{
+	struct registration **at = r->region->registrations, **there = &r->registry->first;
+
+	while (*at != r)
+		at = &(*at)->next;
+	*at = r->next;
+	while (*there != r)
+		there = &(*there)->next_there;
+	*there = r->next_there;
+	return r->registry->end(r->registry->owner, r);
+}
+
+void registry_clear(struct registry *registry)
+{
+	while (registry->first)
+		end_registration(registry->first);
+}
+
 void region_close_file(struct region *region)
 {
 	if (region && region->fd >= 0)
@@ -246,9 +299,11 @@ void region_close(struct region **region)
 		return;
 	while (*r->registrations) {
 		struct registration *first = *r->registrations;
+		pthread_mutex_t *lock = first->registry->lock;
 
-		*r->registrations = first->next;
-		taken_over |= first->end(first);
+		pthread_mutex_lock(lock);
+		taken_over |= end_registration(first);
+		pthread_mutex_unlock(lock);
 	}
 	if (r->common)
 		common_release(&r->common);

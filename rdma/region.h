@@ -8,20 +8,40 @@
 #ifndef RDMA_REGION_H
 #define RDMA_REGION_H
 #include "base/memory.h"
+#include <pthread.h>
 #include <stddef.h>
 #include <stdint.h>
 
 enum region_access { REGION_READ = 1, REGION_WRITE = 2 }; /* what peers may do */
 
-/* What a transport has made of a region, for example keys of a network card; ends before the memory
- * does. The transport that adds one keeps the list consistent under its own lock. */
+struct region;
+
+/* A transport's data about a region, such as keys of a network card: the first member of a struct
+ * of the transport. It ends before the memory does. */
 struct registration {
-	struct registration *next;
-	const void *owner; /* the transport */
-	/* region_close() calls it, already unlinked. 1: the transport has taken the addresses over
-	 * and unmaps them itself. */
-	int (*end)(struct registration *r);
+	struct registration *next, *next_there; /* of the region; of the registry */
+	struct registry *registry;
+	const struct region *region;
+	uint32_t id; /* in the registry: 1, 2, ... */
 };
+
+/* All registrations of one transport, used with its lock held. */
+struct registry {
+	void *owner; /* the transport's, for end() */
+	const char *transport;
+	size_t bytes; /* of the struct that begins with a registration */
+	pthread_mutex_t *lock;
+	/* Frees r, which is unlinked already. 1: the transport took the addresses over and unmaps
+	 * them itself. */
+	int (*end)(void *owner, struct registration *r);
+	struct registration *first;
+	uint32_t last_id;
+};
+/* The registration of a region; find() returns NULL where there is none, add() makes it. */
+void *registry_find(const struct registry *registry, const struct region *region);
+int registry_add(struct registry *registry, const struct region *region, void *out);
+/* Ends all. */
+void registry_clear(struct registry *registry);
 
 struct common;
 

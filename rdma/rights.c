@@ -30,10 +30,6 @@ struct part {
 
 struct region_rights {
 	struct registration registration;
-	struct rights *rights;
-	struct region_rights *next;
-	const struct region *region;
-	uint32_t id;      /* what peers call it when keys change */
 	struct part at[]; /* [rank] */
 };
 
@@ -44,8 +40,7 @@ struct rights {
 	int windows; /* rights by memory windows, not by a domain for each peer */
 	struct ibv_pd *pd;
 	pthread_mutex_t lock;
-	struct region_rights *regions;
-	uint32_t last_id;
+	struct registry registry; /* of struct region_rights */
 };
 
 struct rights_remote {
@@ -125,16 +120,17 @@ static unsigned window_access(const struct region *region)
 
 /* ---- registrations ---------------------------------------------------------------- */
 
-static struct region_rights *rights_in(const struct rights *rights, const struct region *region)
+static struct region_rights *first_of(const struct rights *rights)
 {
-	struct registration *r = *region->registrations;
-
-	while (r && r->owner != rights)
-		r = r->next;
-	return (struct region_rights *)(void *)r; /* its first member */
+	return (struct region_rights *)(void *)rights->registry.first; /* its first member */
 }
 
-static void dereg(struct ibv_mr **mr)
+static struct region_rights *next_of(const struct region_rights *r)
+{
+	return (struct region_rights *)(void *)r->registration.next_there;
+}
+
+static void end_mr(struct ibv_mr **mr)
 {
 	int err = *mr ? ibv_dereg_mr(*mr) : 0;
 
@@ -146,66 +142,32 @@ static void dereg(struct ibv_mr **mr)
 static void end_remote(struct part *part)
 {
 	window_end(&part->window);
-	dereg(&part->remote);
+	end_mr(&part->remote);
 	part->offered = 0;
 }
 
-static void free_region(struct region_rights *r)
+static int end_region_rights(void *owner, struct registration *registration)
 {
-	const int size = r->rights->size;
+	struct region_rights *r = (struct region_rights *)(void *)registration;
+	const int size = ((struct rights *)owner)->size;
 
 	for (int p = 0; p < size; p++)
 		window_end(&r->at[p].window); /* all of them before what they look into */
 	for (int p = 0; p < size; p++) {
 		end_remote(&r->at[p]);
-		dereg(&r->at[p].local);
+		end_mr(&r->at[p].local);
 	}
 	free(r);
-}
-
-static int end_region(struct registration *registration)
-{
-	struct region_rights *r = (struct region_rights *)(void *)registration, **at;
-	struct rights *rights = r->rights;
-
-	pthread_mutex_lock(&rights->lock);
-	for (at = &rights->regions; *at != r; at = &(*at)->next)
-		;
-	*at = r->next;
-	free_region(r);
-	pthread_mutex_unlock(&rights->lock);
 	return 0;
 }
 
-/* With the lock held. */
-static int find_or_make(struct rights_peer *p, const struct region *region,
-			struct region_rights **out)
+/* Lock held. */
+static int add_region(struct rights_peer *p, const struct region *region,
+		      struct region_rights **out)
 {
-	struct rights *rights = p->rights;
-	struct region_rights *r;
-
 	if (!p->pd)
 		return fail_quietly(SLUICE_EPEER, "rank %d is gone", p->peer);
-	if (!region->registrations)
-		return fail(SLUICE_EINVAL,
-			    "verbs: memory that is no opened region cannot be registered");
-	*out = r = rights_in(rights, region);
-	if (r)
-		return SLUICE_OK;
-	r = calloc(1, sizeof(*r) + (size_t)rights->size * sizeof(r->at[0]));
-	if (!r)
-		return fail(SLUICE_ENOMEM, "verbs: no memory to register a region");
-	r->id = ++rights->last_id;
-	r->rights = rights;
-	r->region = region;
-	r->next = rights->regions;
-	rights->regions = r;
-	r->registration = (struct registration){ .next = *region->registrations,
-						 .owner = rights,
-						 .end = end_region };
-	*region->registrations = &r->registration;
-	*out = r;
-	return SLUICE_OK;
+	return registry_add(&p->rights->registry, region, out);
 }
 
 /* ---- what the peer may do here ---------------------------------------------------- */
@@ -224,14 +186,15 @@ static int access_for_peers(const struct rights *rights, const struct region *re
 }
 
 /* What the peer reaches the region through: a registration of its own, or that of all peers. */
-static struct ibv_mr *remote_of(const struct region_rights *r, int peer)
+static struct ibv_mr *offered_mr(const struct rights *rights, const struct region_rights *r,
+				 int peer)
 {
-	return r->at[peer].remote ? r->at[peer].remote : r->at[r->rights->rank].remote;
+	return r->at[peer].remote ? r->at[peer].remote : r->at[rights->rank].remote;
 }
 
-static uint32_t key_of(const struct region_rights *r, int peer)
+static uint32_t offered_key(const struct rights *rights, const struct region_rights *r, int peer)
 {
-	return r->rights->windows ? r->at[peer].window.rkey : r->at[peer].remote->rkey;
+	return rights->windows ? r->at[peer].window.rkey : r->at[peer].remote->rkey;
 }
 
 /* With the lock held. */
@@ -242,13 +205,13 @@ static int offer_locked(struct rights_peer *p, const struct region *region, size
 	const int common = rights->windows && !from && n == region->bytes;
 	struct region_rights *r;
 	struct part *part, *holder;
-	int rc = find_or_make(p, region, &r), offered = 0;
+	int rc = add_region(p, region, &r), offered = 0;
 
 	if (rc)
 		return rc;
 	part = &r->at[p->peer];
 	holder = common ? &r->at[rights->rank] : part;
-	for (const struct region_rights *other = rights->regions; other; other = other->next)
+	for (const struct region_rights *other = first_of(rights); other; other = next_of(other))
 		offered += other->at[p->peer].offered;
 	if (!part->offered && offered >= KEYS_MAX)
 		return fail(SLUICE_ENOSUPP,
@@ -291,10 +254,10 @@ int rights_describe(struct rights_peer *p, const struct region *region,
 	const struct region_rights *r;
 
 	pthread_mutex_lock(&rights->lock);
-	r = rights_in(rights, region);
+	r = registry_find(&rights->registry, region);
 	if (r && r->at[p->peer].offered) {
-		wire.id = r->id;
-		wire.rkey = key_of(r, p->peer);
+		wire.id = r->registration.id;
+		wire.rkey = offered_key(rights, r, p->peer);
 	}
 	pthread_mutex_unlock(&rights->lock);
 	if (!wire.id)
@@ -313,7 +276,7 @@ int rights_connect(struct rights_peer *p)
 		return SLUICE_OK;
 	pthread_mutex_lock(&rights->lock);
 	rc = window_make(p, &p->slot_window);
-	for (struct region_rights *r = rights->regions; !rc && r; r = r->next) {
+	for (struct region_rights *r = first_of(rights); !rc && r; r = next_of(r)) {
 		struct part *part = &r->at[p->peer];
 
 		if (part->offered)
@@ -334,12 +297,12 @@ int rights_bind(struct rights_peer *p, struct sendlog *log)
 	rc = p->slot_window.mw ?
 		     window_bind(&p->slot_window, p->slot_mr, IBV_ACCESS_REMOTE_WRITE, log) :
 		     SLUICE_OK;
-	for (struct region_rights *r = rights->regions; !rc && r; r = r->next) {
+	for (struct region_rights *r = first_of(rights); !rc && r; r = next_of(r)) {
 		struct part *part = &r->at[p->peer];
 
 		if (part->window.mw)
-			rc = window_bind(&part->window, remote_of(r, p->peer),
-					 window_access(r->region), log);
+			rc = window_bind(&part->window, offered_mr(rights, r, p->peer),
+					 window_access(r->registration.region), log);
 	}
 	pthread_mutex_unlock(&rights->lock);
 	return rc;
@@ -352,7 +315,7 @@ void rights_disconnect(struct rights_peer *p)
 	if (!rights->windows)
 		return;
 	pthread_mutex_lock(&rights->lock);
-	for (struct region_rights *r = rights->regions; r; r = r->next)
+	for (struct region_rights *r = first_of(rights); r; r = next_of(r))
 		window_end(&r->at[p->peer].window);
 	window_end(&p->slot_window);
 	pthread_mutex_unlock(&rights->lock);
@@ -374,12 +337,12 @@ size_t rights_table(struct rights_peer *p, uint8_t out[KEY_TABLE_BYTES])
 	struct key_table table = { .link = p->link };
 
 	pthread_mutex_lock(&rights->lock);
-	for (const struct region_rights *r = rights->regions; r && table.n < KEYS_MAX;
-	     r = r->next) {
+	for (const struct region_rights *r = first_of(rights); r && table.n < KEYS_MAX;
+	     r = next_of(r)) {
 		if (!r->at[p->peer].offered)
 			continue;
-		table.key[table.n].id = r->id;
-		table.key[table.n++].rkey = key_of(r, p->peer);
+		table.key[table.n].id = r->registration.id;
+		table.key[table.n++].rkey = offered_key(rights, r, p->peer);
 	}
 	pthread_mutex_unlock(&rights->lock);
 	return key_table_encode(&table, out);
@@ -388,10 +351,10 @@ size_t rights_table(struct rights_peer *p, uint8_t out[KEY_TABLE_BYTES])
 /* With the lock held. */
 static void end_offers(struct rights_peer *p)
 {
-	for (struct region_rights *r = p->rights->regions; r; r = r->next)
+	for (struct region_rights *r = first_of(p->rights); r; r = next_of(r))
 		end_remote(&r->at[p->peer]);
 	window_end(&p->slot_window);
-	dereg(&p->slot_mr);
+	end_mr(&p->slot_mr);
 }
 
 void rights_revoke(struct rights_peer *p)
@@ -511,7 +474,7 @@ int rights_local_key(struct rights_peer *p, const struct region *region, int wri
 	struct rights *rights = p->rights;
 	/* Where there is one domain, one registration serves the requests to all peers. */
 	const int place = rights->windows ? rights->rank : p->peer;
-	struct region_rights *r = region->registrations ? rights_in(rights, region) : NULL;
+	struct region_rights *r = registry_find(&rights->registry, region);
 	const struct ibv_mr *mr = r ? r->at[place].remote : NULL;
 	struct part *part;
 	int rc;
@@ -528,7 +491,7 @@ int rights_local_key(struct rights_peer *p, const struct region *region, int wri
 		return SLUICE_OK;
 	}
 	pthread_mutex_lock(&rights->lock);
-	rc = find_or_make(p, region, &r);
+	rc = add_region(p, region, &r);
 	if (!rc) {
 		part = &r->at[place];
 		rc = region->device ?
@@ -600,9 +563,9 @@ void rights_peer_end(struct rights_peer *p)
 
 	pthread_mutex_lock(&rights->lock);
 	end_offers(p);
-	for (struct region_rights *r = rights->regions; r; r = r->next)
-		dereg(&r->at[p->peer].local);
-	dereg(&p->copies_mr);
+	for (struct region_rights *r = first_of(rights); r; r = next_of(r))
+		end_mr(&r->at[p->peer].local);
+	end_mr(&p->copies_mr);
 	err = p->pd && p->pd != rights->pd ? ibv_dealloc_pd(p->pd) : 0;
 	if (err)
 		log_line(LOG_WARN, "rdma", "verbs: ibv_dealloc_pd of rank %d: %s", p->peer,
@@ -662,6 +625,13 @@ int rights_open(struct ibv_context *context, const struct verbs_device *device, 
 	r->rank = rank;
 	r->size = size;
 	pthread_mutex_init(&r->lock, NULL);
+	r->registry = (struct registry){
+		.owner = r,
+		.transport = "verbs",
+		.bytes = sizeof(struct region_rights) + (size_t)size * sizeof(struct part),
+		.lock = &r->lock,
+		.end = end_region_rights,
+	};
 	rc = choose_way(r, windows, why);
 	if (rc)
 		rights_close(&r);
@@ -676,16 +646,7 @@ void rights_close(struct rights **rights)
 	if (!r)
 		return;
 	pthread_mutex_lock(&r->lock);
-	while (r->regions) {
-		struct region_rights *first = r->regions;
-		struct registration **at = first->region->registrations;
-
-		r->regions = first->next;
-		while (*at != &first->registration)
-			at = &(*at)->next;
-		*at = first->registration.next;
-		free_region(first);
-	}
+	registry_clear(&r->registry);
 	pthread_mutex_unlock(&r->lock);
 	if (r->pd)
 		ibv_dealloc_pd(r->pd);

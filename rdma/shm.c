@@ -108,7 +108,7 @@ static int room_for_notify(struct shm_peer *peer)
 	}
 }
 
-static void notify(struct shm_peer *peer, uint32_t imm)
+static void notify_peer(struct shm_peer *peer, uint32_t imm)
 {
 	mailbox_write(&peer->out, imm);
 	if (mailbox_claim_wake(peer->mailbox))
@@ -170,7 +170,7 @@ static int shm_post(struct endpoint *e, const struct transfer *x)
 		memcpy(there, x->local, x->bytes);
 	transfer_count(e, x);
 	if (x->kind == TRANSFER_PUT_NOTIFY)
-		notify(peer, x->imm);
+		notify_peer(peer, x->imm);
 	if (ends)
 		done(shm, peer, x->cookie);
 	return SLUICE_OK;
@@ -204,7 +204,7 @@ static void check_deaths(struct shm *shm)
 }
 
 /* Whether take_from() would find anything. */
-static inline int has_news(const struct shm_peer *peer)
+static inline int peer_has_news(const struct shm_peer *peer)
 {
 	return peer->state == PEER_ALIVE ? mailbox_waiting(&peer->in) : peer->state != PEER_GONE;
 }
@@ -270,7 +270,7 @@ static int shm_poll(struct transport *t, struct event *events, int n)
 		struct shm_peer *peer = shm->peers[at];
 
 		at = at + 1 < shm->n_peers ? at + 1 : 0;
-		if (has_news(peer))
+		if (peer_has_news(peer))
 			taken += take_from(shm, peer, events + taken, n - taken);
 	}
 	if (taken > 0)
@@ -285,7 +285,7 @@ static int anything_waiting(struct shm *shm)
 	if (!event_queue_empty(&shm->dones))
 		return 1;
 	for (i = 0; i < shm->n_peers; i++)
-		if (has_news(shm->peers[i]))
+		if (peer_has_news(shm->peers[i]))
 			return 1;
 	return 0;
 }
@@ -330,7 +330,7 @@ static void shm_wake(struct transport *t)
 	wakeup_wake(&shm_of(t)->wakeup);
 }
 
-static void close_fd(int fd)
+static void close_file(int fd)
 {
 	if (fd >= 0)
 		close(fd);
@@ -347,8 +347,8 @@ static void peer_free(struct shm_peer *peer)
 		unwatch(shm, peer, PEER_GONE);
 	if (peer->mailbox)
 		mapping_close(peer->mailbox, peer->mailbox_bytes);
-	close_fd(peer->wake_fd);
-	close_fd(peer->pidfd);
+	close_file(peer->wake_fd);
+	close_file(peer->pidfd);
 	free(peer);
 }
 

@@ -76,7 +76,7 @@ static struct verbs_endpoint *verbs_endpoint_of(struct endpoint *e)
 	return (struct verbs_endpoint *)(void *)e;
 }
 
-static int gone(const struct verbs_endpoint *ep)
+static int fail_link_gone(const struct verbs_endpoint *ep)
 {
 	return fail_quietly(SLUICE_EPEER, "rank %d is gone: %s", ep->endpoint.peer,
 			    link_why(ep->link));
@@ -158,7 +158,7 @@ static struct rights_memory memory_of(const struct verbs *v, int rank)
 	return m;
 }
 
-static int open_parts(struct verbs *v, struct verbs_endpoint *ep, struct link_config *config)
+static int open_peer_parts(struct verbs *v, struct verbs_endpoint *ep, struct link_config *config)
 {
 	const struct rights_memory memory = memory_of(v, config->peer);
 	struct sendlog_config log = { .peer = config->peer,
@@ -217,7 +217,7 @@ static int verbs_connect(struct transport *t, int rank, const uint8_t *card, siz
 	ep->endpoint = (struct endpoint){ .transport = t, .peer = rank };
 	rc = decode_card(card, len, rank, &config);
 	if (!rc)
-		rc = open_parts(v, ep, &config);
+		rc = open_peer_parts(v, ep, &config);
 	if (rc) {
 		close_parts(ep);
 		return rc;
@@ -234,7 +234,7 @@ static int verbs_ready(struct endpoint *e)
 {
 	const struct verbs_endpoint *ep = verbs_endpoint_of(e);
 
-	return link_is_gone(ep->link) ? gone(ep) : link_was_up(ep->link);
+	return link_is_gone(ep->link) ? fail_link_gone(ep) : link_was_up(ep->link);
 }
 
 /* The connection stays for our last messages to the peer, which say that it was dropped. */
@@ -260,7 +260,7 @@ static int verbs_describe(struct endpoint *e, const struct region *region,
 		return fail(SLUICE_EINVAL, "verbs: rank %d is not connected yet", e->peer);
 	poll_until_linked(verbs_of(e->transport), ep->link);
 	if (link_is_gone(ep->link))
-		return gone(ep);
+		return fail_link_gone(ep);
 	rc = rights_offer(ep->rights, region, 0, region->bytes, 1);
 	if (!rc)
 		rc = qp_bind(ep->pair);
@@ -273,7 +273,7 @@ static int verbs_remote_open(struct endpoint *e, const uint8_t descriptor[REGION
 	struct verbs_endpoint *ep = verbs_endpoint_of(e);
 
 	if (link_is_gone(ep->link))
-		return gone(ep);
+		return fail_link_gone(ep);
 	return rights_remote_open(ep->rights, e, descriptor, out);
 }
 
@@ -284,7 +284,7 @@ static int verbs_control(struct endpoint *e, struct remote **out)
 	if (!link_was_up(ep->link))
 		return fail(SLUICE_EINVAL, "verbs: rank %d is not connected yet", e->peer);
 	if (link_is_gone(ep->link))
-		return gone(ep);
+		return fail_link_gone(ep);
 	return rights_remote_open(ep->rights, e, NULL, out);
 }
 
@@ -306,7 +306,7 @@ static int verbs_post(struct endpoint *e, const struct transfer *x)
 	int rc;
 
 	if (link_is_gone(ep->link))
-		return gone(ep);
+		return fail_link_gone(ep);
 	rc = transfer_check(e, x);
 	if (rc)
 		return rc;
@@ -343,7 +343,7 @@ static void give_back(struct verbs *v)
 }
 
 /* What changes links waits until no completions are being taken. */
-static void settle(struct verbs *v)
+static void settle_links(struct verbs *v)
 {
 	v->wants &= ~(unsigned)LINK_SETTLES;
 	connect_settle(v->connect);
@@ -351,7 +351,7 @@ static void settle(struct verbs *v)
 	v->next_look_ns = 0;
 }
 
-static void look_around(struct verbs *v, uint64_t now)
+static void verbs_look(struct verbs *v, uint64_t now)
 {
 	if (!connect_admitted(v->connect))
 		return; /* nobody can be told apart yet */
@@ -363,10 +363,10 @@ static void look_around(struct verbs *v, uint64_t now)
 static void poll_until_linked(struct verbs *v, const struct link *link)
 {
 	while (!link_is_up(link) && !link_is_gone(link)) {
-		look_around(v, now_ns());
+		verbs_look(v, now_ns());
 		queues_poll(v->queues);
 		if (v->wants & LINK_SETTLES)
-			settle(v);
+			settle_links(v);
 		sched_yield();
 	}
 }
@@ -381,7 +381,7 @@ static int verbs_poll(struct transport *t, struct event *events, int n)
 		uint64_t now = now_ns();
 
 		if (now >= v->next_look_ns)
-			look_around(v, now);
+			verbs_look(v, now);
 	}
 	taken = event_queue_take(&v->events, events, n);
 	for (int more = 1; more && taken < n;) {
@@ -390,7 +390,7 @@ static int verbs_poll(struct transport *t, struct event *events, int n)
 	}
 	give_back(v);
 	if (v->wants & LINK_SETTLES) {
-		settle(v);
+		settle_links(v);
 		taken += event_queue_take(&v->events, events + taken, n - taken);
 	}
 	return taken;

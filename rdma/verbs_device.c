@@ -280,8 +280,8 @@ static int try_port(struct ibv_context *context, int gid_index, struct verbs_dev
 	return choose_gid(context, gid_index, out);
 }
 
-static int try_device(struct ibv_device *device, unsigned port, int gid_index,
-		      struct verbs_device *out)
+static int try_verbs_device(struct ibv_device *device, unsigned port, int gid_index,
+			    struct verbs_device *out)
 {
 	struct ibv_context *context;
 	int err, rc = SLUICE_ENOSUPP;
@@ -383,7 +383,7 @@ static void prefer(struct ibv_device **list, int n, struct preference *out)
 }
 
 /* place: in the order of preference. */
-static void explain(const struct preference *p, int place, int n, char *reason, size_t cap)
+static void explain_choice(const struct preference *p, int place, int n, char *reason, size_t cap)
 {
 	const struct nearness *near = &p->near[p->order[place]];
 
@@ -433,14 +433,14 @@ int verbs_device_choose(const char *device, const char *gid_index, struct verbs_
 		if (!rc || (name[0] != '\0' && strcmp(name, its) != 0))
 			continue;
 		memset(&chosen, 0, sizeof(chosen));
-		rc = try_device(list[at], port, gid, &chosen);
+		rc = try_verbs_device(list[at], port, gid, &chosen);
 		place = i;
 	}
 	if (!rc) {
 		if (name[0] != '\0')
 			snprintf(chosen.reason, sizeof(chosen.reason), "SLUICE_DEVICE=%s", device);
 		else if (place < preference.n)
-			explain(&preference, place, n, chosen.reason, sizeof(chosen.reason));
+			explain_choice(&preference, place, n, chosen.reason, sizeof(chosen.reason));
 		else
 			snprintf(chosen.reason, sizeof(chosen.reason), "the first usable of %d", n);
 		*out = chosen;

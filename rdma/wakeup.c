@@ -10,7 +10,7 @@
 #include <sys/timerfd.h>
 #include <unistd.h>
 
-static int failed(const struct wakeup *w, const char *call)
+static int wakeup_failed(const struct wakeup *w, const char *call)
 {
 	const int full = errno == EMFILE || errno == ENFILE;
 
@@ -24,7 +24,8 @@ int wakeup_watch(const struct wakeup *w, int fd, int id, int only_changes)
 	struct epoll_event event = { .events = EPOLLIN | (only_changes ? (uint32_t)EPOLLET : 0),
 				     .data.u32 = (uint32_t)id };
 
-	return epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &event) ? failed(w, "epoll_ctl") : SLUICE_OK;
+	return epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &event) ? wakeup_failed(w, "epoll_ctl") :
+								SLUICE_OK;
 }
 
 void wakeup_unwatch(const struct wakeup *w, int fd)
@@ -41,15 +42,15 @@ int wakeup_open(struct wakeup *w, enum wakeup_kind kind, const char *owner)
 	if (kind == WAKEUP_EVENT) {
 		ends[0] = ends[1] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
 		if (ends[0] < 0)
-			return failed(w, "eventfd");
+			return wakeup_failed(w, "eventfd");
 	} else if (pipe2(ends, O_CLOEXEC | O_NONBLOCK)) {
-		return failed(w, "pipe2");
+		return wakeup_failed(w, "pipe2");
 	}
 	w->read_fd = ends[0];
 	w->write_fd = ends[1];
 	w->epoll = epoll_create1(EPOLL_CLOEXEC);
 	if (w->epoll < 0)
-		return failed(w, "epoll_create1");
+		return wakeup_failed(w, "epoll_create1");
 	return wakeup_watch(w, w->read_fd, WAKEUP_NO_ID, 0);
 }
 
@@ -67,7 +68,7 @@ int wakeup_open_timer(struct wakeup *w)
 		return SLUICE_OK;
 	w->timer = timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK);
 	if (w->timer < 0)
-		return failed(w, "timerfd_create");
+		return wakeup_failed(w, "timerfd_create");
 	rc = wakeup_watch(w, w->timer, WAKEUP_NO_ID, 0);
 	if (rc) {
 		close_fd(w->timer);

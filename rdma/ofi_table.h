@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The peers of the transport over libfabric, by rank and by address, and the notices that they
+ * send. Called by ofi.c with its lock held. */
+#ifndef RDMA_OFI_TABLE_H
+#define RDMA_OFI_TABLE_H
+#include "rdma/ofi_peer.h"
+
+/* Only ofi_table.c changes it. */
+struct ofi_table {
+	int n, size;
+	struct ofi_peer **peers; /* [n], in the order in which they were added */
+	struct ofi_peer **by_rank;
+	/* [address]: libfabric numbers addresses from 0 as they are inserted (FI_AV_TABLE). */
+	struct ofi_peer **by_address;
+	size_t n_addresses;
+	uint64_t strangers; /* notices that no peer sent */
+};
+
+int ofi_table_open(struct ofi_table *table, int size);
+/* Closes all peers. ofi_table_free() comes later. */
+void ofi_table_close(struct ofi_table *table);
+void ofi_table_free(struct ofi_table *table);
+/* SLUICE_EWIRE: another rank has its address. */
+int ofi_table_add(struct ofi_table *table, struct ofi_peer *p);
+/* A notice of 64 bits, or of 32 bits, whose sender libfabric names. */
+void ofi_table_notice(struct ofi_table *table, uint64_t data, uint32_t token_mask, uint64_t now_ns);
+void ofi_table_narrow_notice(struct ofi_table *table, const struct ofi_completion *c,
+			     uint64_t now_ns);
+#endif
