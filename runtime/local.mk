@@ -64,7 +64,7 @@ library_sources += \
 library_sources += \
 	runtime/worker/agree.c runtime/worker/agree.h \
 	runtime/worker/async.c runtime/worker/async.h \
-	runtime/worker/dense.c \
+	runtime/worker/dense.c runtime/worker/dense.h \
 	runtime/worker/lane.c runtime/worker/lane.h \
 	runtime/worker/lazy.c runtime/worker/lazy.h \
 	runtime/worker/device.c runtime/worker/device.h \
@@ -74,16 +74,17 @@ library_sources += \
 	runtime/worker/guard.c runtime/worker/guard.h \
 	runtime/worker/hooks.c runtime/worker/hooks.h \
 	runtime/worker/parts.c runtime/worker/parts.h \
-	runtime/worker/pull.c \
+	runtime/worker/pull.c runtime/worker/pull.h \
+	runtime/worker/push.c \
 	runtime/worker/signal.c runtime/worker/signal.h \
-	runtime/worker/step.c \
+	runtime/worker/state.h runtime/worker/step.h \
 	runtime/worker/target.c runtime/worker/target.h \
 	runtime/worker/upload.c runtime/worker/upload.h \
-	runtime/worker/watch.c \
+	runtime/worker/watch.c runtime/worker/watch.h \
 	runtime/worker/worker.c runtime/worker/worker.h \
 	runtime/worker/worker_census.c runtime/worker/worker_census.h \
 	runtime/worker/worker_measure.c runtime/worker/worker_measure.h \
-	runtime/worker/worker_setup.c
+	runtime/worker/worker_setup.c runtime/worker/worker_setup.h
 
 # The half that sums and publishes.
 library_sources += \

@@ -3,7 +3,14 @@
 #include "calls/events.h"
 #include "job/client.h"
 #include "shard/shard.h"
-#include "worker/worker.h"
+#include "job/job.h"
+#include "model/model.h"
+#include "worker/async.h"
+#include "worker/device.h"
+#include "worker/lane.h"
+#include "worker/pull.h"
+#include "worker/state.h"
+#include "worker/step.h"
 #include <string.h>
 
 /* ---- notifies and READs (token held) --------------------------------------- */

@@ -10,7 +10,12 @@
 #include "calls/events.h"
 #include "calls/spread.h"
 #include "shard/shard.h"
-#include "worker/worker.h"
+#include "job/job.h"
+#include "model/model.h"
+#include "worker/device.h"
+#include "worker/state.h"
+#include "worker/target.h"
+#include "worker/worker_setup.h"
 #include <math.h>
 #include <stdlib.h>
 

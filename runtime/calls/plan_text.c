@@ -4,7 +4,8 @@
 #include "calls/model_open.h"
 #include "model/kept.h"
 #include "shard/shard.h"
-#include "worker/worker.h"
+#include "worker/target.h"
+#include "worker/worker_setup.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

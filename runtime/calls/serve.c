@@ -6,7 +6,8 @@
 #include "job/broadcast.h"
 #include "model/model.h"
 #include "shard/shard.h"
-#include "worker/worker.h"
+#include "job/job.h"
+#include "worker/step.h"
 #include <stdio.h>
 
 /* A server waits until its workers begin a collective call. It also returns when its shards made

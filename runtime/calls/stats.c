@@ -2,7 +2,11 @@
  * sluice_stats(): what both halves have counted, and norms that are computed on request. */
 #include "base/arguments.h"
 #include "shard/shard.h"
-#include "worker/worker.h"
+#include "job/job.h"
+#include "model/kept.h"
+#include "worker/device.h"
+#include "worker/state.h"
+#include "worker/worker_census.h"
 #include <math.h>
 #include <string.h>
 
@@ -43,10 +47,7 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 	sluice_model_stats now = model->stats;
 	progress_release(model->job);
 	now.size = size;
-	if (model->worker->census) {
-		now.threshold_up = (double)model->worker->census->up_level;
-		now.threshold_down = (double)model->worker->census->down_level;
-	}
+	census_thresholds(model, &now.threshold_up, &now.threshold_down);
 	now.lost_workers = (uint64_t)(model->job->workers - sluice_living(model->job));
 	if (residual) {
 		const float *kept = worker_residual(model);

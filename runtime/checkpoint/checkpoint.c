@@ -12,7 +12,12 @@
 #include "model/census.h"
 #include "shard/shard.h"
 #include "worker/hooks.h"
-#include "worker/worker.h"
+#include "job/job.h"
+#include "model/model.h"
+#include "worker/device.h"
+#include "worker/state.h"
+#include "worker/target.h"
+#include "worker/worker_setup.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,10 @@
 #include "base/error.h"
 #include "shard/shard.h"
 #include "worker/guard.h"
-#include "worker/worker.h"
+#include "model/kept.h"
+#include "worker/lazy.h"
+#include "worker/state.h"
+#include "worker/worker_census.h"
 #include <math.h>
 #include <stdlib.h>
 

@@ -3,7 +3,8 @@
  * because they decide from the same rows. */
 #include "checkpoint/checkpoint_rounds.h"
 #include "base/bytes.h"
-#include "worker/worker.h"
+#include "job/job.h"
+#include "worker/step.h"
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A model, as both of its halves see it. The worker half (worker/worker.h) and the shard half
+ * A model, as both of its halves see it. The worker half (worker/state.h) and the shard half
  * (shard/shard.h) add their own parts. Neither half reads the other: they meet in messages. */
 #ifndef RUNTIME_MODEL_H
 #define RUNTIME_MODEL_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Records which coordinates of a vector have arrived, in ranges of any order. Called by
- * worker/step.c. Pure. */
+ * worker/push.c. Pure. */
 #ifndef RUNTIME_TILING_H
 #define RUNTIME_TILING_H
 #include <stddef.h>

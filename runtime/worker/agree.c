@@ -3,7 +3,15 @@
 #include "worker/agree.h"
 #include "compress/sketch.h"
 #include "recipe/schedule.h"
-#include "worker/worker.h"
+#include "compress/sparse.h"
+#include "model/compressor.h"
+#include "model/model.h"
+#include "worker/device.h"
+#include "worker/hooks.h"
+#include "worker/signal.h"
+#include "worker/state.h"
+#include "worker/upload.h"
+#include "worker/worker_measure.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See async.h. */
 #include "worker/async.h"
-#include "worker/worker.h"
+#include "model/kept.h"
+#include "model/model.h"
+#include "worker/hooks.h"
+#include "worker/lane.h"
+#include "worker/state.h"
+#include "worker/target.h"
+#include "worker/upload.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,9 +2,18 @@
  * A step in which every coordinate goes up as a float, or comes down as one, where the memory that
  * messages cross is mapped here: the gradient is read once and written where the shard's owner
  * finds it, and what the owner published is added from where it lies. Parameters on a device get it
- * in one pass from wherever it lies. Called by step.c and worker.c, to whose messages these are the
+ * in one pass from wherever it lies. Called by push.c and worker.c, to whose messages these are the
  * same bit for bit. */
-#include "worker/worker.h"
+#include "compress/sparse.h"
+#include "job/job.h"
+#include "model/compressor.h"
+#include "worker/dense.h"
+#include "worker/device.h"
+#include "worker/lane.h"
+#include "worker/signal.h"
+#include "worker/state.h"
+#include "worker/target.h"
+#include "worker/upload.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "compress/dense.h"

@@ -4,7 +4,11 @@
 #include "worker/device_state.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "worker/worker.h"
+#include "job/job.h"
+#include "model/compressor.h"
+#include "model/model.h"
+#include "worker/device.h"
+#include "worker/state.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Gradients and parameters in the memory of an accelerator. Called by the calls (step.c), the loop
+ * Gradients and parameters in the memory of an accelerator. Called by the calls (push.c), the loop
  * (worker.c), agree.c, model_open.c, events.c, stats.c and checkpoint.c, each with a line or two;
  * everything else of the runtime sees host memory.
  *

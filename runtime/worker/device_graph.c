@@ -4,7 +4,8 @@
  * are copied from there to the slots. device_push.c enqueues the push, and makes messages of what
  * a launch left. */
 #include "worker/device_state.h"
-#include "worker/worker.h"
+#include "worker/device.h"
+#include "worker/state.h"
 #include <stdlib.h>
 
 struct graph_push {

@@ -10,6 +10,10 @@
  * nobody but the application touches the rest. */
 #include "worker/device_state.h"
 #include "base/clock.h"
+#include "job/job.h"
+#include "worker/device.h"
+#include "worker/signal.h"
+#include "worker/state.h"
 #include "worker/worker.h"
 
 /* Whether a push is over, or was never begun. */

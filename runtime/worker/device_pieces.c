@@ -5,7 +5,9 @@
  * target.c. */
 #include "worker/device_state.h"
 #include "base/log.h"
-#include "worker/worker.h"
+#include "model/model.h"
+#include "worker/device.h"
+#include "worker/state.h"
 
 /* ---- gradients --------------------------------------------------------------- */
 

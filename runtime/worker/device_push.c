@@ -21,7 +21,13 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "worker/worker.h"
+#include "job/job.h"
+#include "model/compressor.h"
+#include "worker/device.h"
+#include "worker/lane.h"
+#include "worker/signal.h"
+#include "worker/state.h"
+#include "worker/upload.h"
 #include <float.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -4,7 +4,12 @@
  * loop. */
 #include "worker/device_state.h"
 #include "base/clock.h"
-#include "worker/worker.h"
+#include "compress/sparse.h"
+#include "model/compressor.h"
+#include "model/kept.h"
+#include "model/model.h"
+#include "worker/device.h"
+#include "worker/state.h"
 #include <stdlib.h>
 #include <string.h>
 

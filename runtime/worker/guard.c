@@ -10,7 +10,11 @@
 #include "worker/guard.h"
 #include "base/log.h"
 #include "model/growth.h"
-#include "worker/worker.h"
+#include "model/model.h"
+#include "worker/device.h"
+#include "worker/hooks.h"
+#include "worker/state.h"
+#include "worker/watch.h"
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>

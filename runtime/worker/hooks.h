@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * What a method adds to a worker's step: a row of functions that the loop (worker.c) and the calls
- * (step.c) go through, none of which knows a method by name. A function that is NULL is left out;
+ * (push.c) go through, none of which knows a method by name. A function that is NULL is left out;
  * one of a method that the recipe does not use returns at once.
  *
  * To add a method with a state of its own: a file that owns it and defines its row, and the row's

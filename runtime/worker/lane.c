@@ -6,7 +6,9 @@
 #include "base/error.h"
 #include "model/delta_log.h"
 #include "rdma/ring.h"
-#include "worker/worker.h"
+#include "job/job.h"
+#include "model/model.h"
+#include "worker/state.h"
 #include <stdio.h>
 #include <stdlib.h>
 

@@ -2,7 +2,14 @@
  * See lazy.h. Sums are in double: squares of small steps, divided by the square of the learning
  * rate. */
 #include "worker/lazy.h"
-#include "worker/worker.h"
+#include "compress/sparse.h"
+#include "model/compressor.h"
+#include "model/kept.h"
+#include "model/model.h"
+#include "worker/hooks.h"
+#include "worker/lane.h"
+#include "worker/state.h"
+#include "worker/upload.h"
 #include "base/bytes.h"
 #include <float.h>
 #include <math.h>

@@ -3,7 +3,12 @@
 #include "worker/local.h"
 #include "compress/select.h"
 #include "compress/sparse.h"
-#include "worker/worker.h"
+#include "job/job.h"
+#include "model/compressor.h"
+#include "model/kept.h"
+#include "model/model.h"
+#include "worker/hooks.h"
+#include "worker/state.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -5,7 +5,12 @@
 #include "base/log.h"
 #include "model/tiling.h"
 #include "worker/device.h"
-#include "worker/worker.h"
+#include "job/job.h"
+#include "model/kept.h"
+#include "model/model.h"
+#include "worker/hooks.h"
+#include "worker/signal.h"
+#include "worker/state.h"
 #include <stdlib.h>
 #include <string.h>
 

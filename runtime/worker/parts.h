@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A gradient that comes in ranges or in pieces, and a pull that is asked for in ranges: what of it
- * the program has named so far in a step. Called by step.c and pull.c. */
+ * the program has named so far in a step. Called by push.c and pull.c. */
 #ifndef RUNTIME_WORKER_PARTS_H
 #define RUNTIME_WORKER_PARTS_H
 #include "worker/hooks.h"

@@ -7,7 +7,18 @@
 #include "worker/hooks.h"
 #include "worker/parts.h"
 #include "worker/target.h"
+#include "job/job.h"
+#include "model/model.h"
+#include "worker/async.h"
+#include "worker/device.h"
+#include "worker/lane.h"
+#include "worker/local.h"
+#include "worker/pull.h"
+#include "worker/state.h"
+#include "worker/step.h"
+#include "worker/watch.h"
 #include "worker/worker.h"
+#include "worker/worker_setup.h"
 #include <string.h>
 
 static int step_ends(sluice_model *model)

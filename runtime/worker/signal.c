@@ -1,7 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See signal.h. Called by step.c at the top of a push; no network. */
+ * See signal.h. Called by push.c at the top of a push; no network. */
 #include "worker/signal.h"
-#include "worker/worker.h"
+#include "job/job.h"
+#include "model/compressor.h"
+#include "model/kept.h"
+#include "model/model.h"
+#include "worker/lazy.h"
+#include "worker/local.h"
+#include "worker/state.h"
 #include "base/error.h"
 #include "compress/clip_rules.h"
 #include "compress/moments.h"

@@ -4,7 +4,10 @@
 #include "base/arguments.h"
 #include "base/log.h"
 #include "compress/sparse.h"
-#include "worker/worker.h"
+#include "model/kept.h"
+#include "worker/device.h"
+#include "worker/hooks.h"
+#include "worker/state.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,10 @@
  * See upload.h. Called by the loop (worker.c) and by the methods that make messages of their own.
  */
 #include "worker/upload.h"
-#include "worker/worker.h"
+#include "model/compressor.h"
+#include "worker/lane.h"
+#include "worker/state.h"
+#include "worker/worker_census.h"
 
 struct message upload_head(const sluice_model *model, uint32_t shard)
 {

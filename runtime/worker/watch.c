@@ -4,7 +4,9 @@
  * workers follow. With any other recipe the first worker says, once, if compression costs more than
  * it saves. The arithmetic is worth.c's. */
 #include "base/log.h"
-#include "worker/worker.h"
+#include "job/job.h"
+#include "worker/state.h"
+#include "worker/watch.h"
 #include <string.h>
 
 /* What the counters say since the last call. */

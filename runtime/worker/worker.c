@@ -1,8 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The loop of the worker half: a gradient goes down this file (pick, emit, post), a delta comes
  * back up it (notice, READ, validate, apply). Its functions never wait: they go over the schedule's
- * phases as far as they can, and the calls in step.c wait for them. What a phase carries, and how
+ * phases as far as they can, and the calls in push.c wait for them. What a phase carries, and how
  * its messages are answered, are two tables; what methods add are hooks. */
+#include "job/job.h"
+#include "model/compressor.h"
+#include "model/model.h"
+#include "worker/agree.h"
+#include "worker/async.h"
+#include "worker/dense.h"
+#include "worker/device.h"
+#include "worker/lane.h"
+#include "worker/signal.h"
+#include "worker/state.h"
+#include "worker/target.h"
+#include "worker/upload.h"
+#include "worker/watch.h"
 #include "worker/worker.h"
 #include "base/bytes.h"
 #include "base/clock.h"

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The worker half of a census (model/census.h). */
 #include "worker/worker_census.h"
-#include "worker/worker.h"
+#include "worker/hooks.h"
+#include "worker/state.h"
 #include "base/bytes.h"
 #include <float.h>
 #include <stdlib.h>
@@ -88,6 +89,16 @@ static void census_pulled(sluice_model *model)
 	c->down_level = histogram_quantile(c->shards,
 					   schedule_density(&model->schedule, down, step));
 	histogram_clear(c->shards);
+}
+
+void census_thresholds(const sluice_model *model, double *up, double *down)
+{
+	const struct worker_census *c = model->worker->census;
+
+	if (c) {
+		*up = (double)c->up_level;
+		*down = (double)c->down_level;
+	}
 }
 
 void census_save_worker(const sluice_model *model, uint64_t *numbers)

@@ -16,6 +16,9 @@ struct worker_census {
 /* Writes the note behind a push; returns its bytes. */
 size_t census_note_push(sluice_model *model, uint32_t shard, uint64_t seq, uint8_t *out);
 
+/* The newest thresholds of both directions; unchanged where the recipe takes no census. */
+void census_thresholds(const sluice_model *model, double *up, double *down);
+
 /* All that a restart needs, between two steps. judge: NULL, or why these numbers cannot be any. */
 enum { CENSUS_WORKER_NUMBERS = 2 };
 void census_save_worker(const sluice_model *model, uint64_t *numbers);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See worker_measure.h. */
 #include "worker/worker_measure.h"
-#include "worker/worker.h"
+#include "worker/hooks.h"
+#include "worker/state.h"
 #include <string.h>
 
 /* The residual is complete, and nothing is picked yet. */

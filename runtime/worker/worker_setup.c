@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Memory of the worker half: allocated once at open, none per step. */
-#include "worker/worker.h"
+#include "model/compressor.h"
+#include "model/kept.h"
+#include "model/model.h"
+#include "worker/device.h"
+#include "worker/lane.h"
+#include "worker/state.h"
+#include "worker/worker_setup.h"
 #include "base/error.h"
 #include "worker/hooks.h"
 #include <stdlib.h>

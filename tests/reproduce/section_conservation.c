@@ -6,7 +6,8 @@
 #include "tests/reproduce/draw.h"
 #include "tests/reproduce/memory.h"
 #include "shard/shard.h"
-#include "worker/worker.h"
+#include "worker/lane.h"
+#include "worker/state.h"
 #include <math.h>
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Section 4: two old errors make up for compression inside a running average, one does not. */
 #include "tests/reproduce/sections.h"
-#include "worker/worker.h"
+#include "worker/state.h"
 #include <math.h>
 #include <stdlib.h>
 

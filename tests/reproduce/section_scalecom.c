@@ -2,7 +2,7 @@
  * Section 9: one worker's selection for all. */
 #include "tests/reproduce/sections.h"
 #include "tests/reproduce/memory.h"
-#include "worker/worker.h"
+#include "worker/state.h"
 #include <math.h>
 #include <string.h>
 

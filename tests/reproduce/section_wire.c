@@ -6,7 +6,9 @@
 #include "tests/reproduce/draw.h"
 #include "tests/reproduce/memory.h"
 #include "compress/message.h"
-#include "worker/worker.h"
+#include "worker/agree.h"
+#include "worker/lane.h"
+#include "worker/state.h"
 #include <math.h>
 #include <string.h>
 

@@ -5,9 +5,11 @@
  * behave; rounds, folders and files are the real ones. */
 #ifndef TESTS_CHECKPOINT_RANKS_H
 #define TESTS_CHECKPOINT_RANKS_H
+#include "worker/step.h"
+#include "worker/device.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "shard/shard.h"
-#include "worker/worker.h"
+#include "worker/state.h"
 #include "scratch.h"
 #include <pthread.h>
 

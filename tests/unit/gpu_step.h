@@ -3,9 +3,13 @@
  * them. A rank's functions end it where something does not hold. */
 #ifndef TESTS_GPU_STEP_H
 #define TESTS_GPU_STEP_H
+#include "worker/state.h"
+#include "worker/lane.h"
+#include "worker/device.h"
+#include "model/model.h"
+#include "job/job.h"
 #include "base/error.h"
 #include "gpu_rank.h"
-#include "worker/worker.h"
 
 enum { COUNT = 5000, STEPS = 6, RANKS = 3, SHARDS = 3, SHARDS_SKEWED = 10 };
 

@@ -2,7 +2,7 @@
  * For tests that look into messages: what a push sent, as its receivers decode it. */
 #ifndef TESTS_SENT_H
 #define TESTS_SENT_H
-#include "worker/worker.h"
+#include "worker/lane.h"
 #include "ranks.h"
 #include <string.h>
 

@@ -4,7 +4,7 @@
  * places that are refused. */
 #include "base/error.h"
 #include "four_tensors.h"
-#include "worker/worker.h"
+#include "worker/state.h"
 #include "ranks.h"
 #include "scratch.h"
 #include "thinned.h"

@@ -4,7 +4,9 @@
  * none. */
 #include "base/bytes.h"
 #include "shard/shard.h"
-#include "worker/worker.h"
+#include "model/compressor.h"
+#include "worker/state.h"
+#include "worker/worker_census.h"
 #include "ranks.h"
 #include "scratch.h"
 #include "thinned.h"

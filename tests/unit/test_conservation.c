@@ -2,6 +2,7 @@
  * Nothing is lost: what is not sent is in a residual, to the bit within a step and to rounding over
  * hundreds of steps; and the textbook counterexample in which compressing both ways does better
  * than one way. */
+#include "worker/state.h"
 #include "base/bytes.h"
 #include "shard/shard.h"
 #include "sent.h"

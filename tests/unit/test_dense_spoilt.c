@@ -4,7 +4,7 @@
 #include "base/bytes.h"
 #include "compress/dense.h"
 #include "shard/shard.h"
-#include "worker/worker.h"
+#include "worker/lane.h"
 #include "dense_values.h"
 #include "gpu_rank.h"
 #include "ranks.h"

@@ -2,6 +2,7 @@
  * Memories and signals that reach over several steps: each against its recursion written out here,
  * the conservation of two-step memory, and what a checkpoint must bring back. Ranks are
  * simulated. */
+#include "worker/state.h"
 #include "base/bytes.h"
 #include "scratch.h"
 #include "sent.h"

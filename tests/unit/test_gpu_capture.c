@@ -4,7 +4,8 @@
  * spoils a capture. */
 #include "base/error.h"
 #include "base/bytes.h"
-#include "worker/worker.h"
+#include "worker/device.h"
+#include "worker/state.h"
 #include "base/device_kernels.h"
 #include "gpu_rank.h"
 #include "narrow.h"

@@ -8,7 +8,8 @@
 #include "gpu_rank.h"
 #include "ranks.h"
 #include "rdma/transport.h"
-#include "worker/worker.h"
+#include "worker/device.h"
+#include "worker/state.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>

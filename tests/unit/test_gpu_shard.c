@@ -6,7 +6,8 @@
 #include "ranks.h"
 #include "scratch.h"
 #include "shard/shard.h"
-#include "worker/worker.h"
+#include "model/kept.h"
+#include "worker/state.h"
 #include <float.h>
 #include <math.h>
 #include <setjmp.h>

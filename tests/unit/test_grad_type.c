@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "narrow.h"
 #include "ranks.h"
-#include "worker/worker.h"
+#include "worker/state.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

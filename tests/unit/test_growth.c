@@ -4,7 +4,6 @@
  * no bit of the training. */
 #include "base/error.h"
 #include "model/growth.h"
-#include "worker/worker.h"
 #include "ranks.h"
 #include "thinned.h"
 #include <math.h>

@@ -7,7 +7,7 @@
 #include "scratch.h"
 #include "shard/shard.h"
 #include "thinned.h"
-#include "worker/worker.h"
+#include "worker/state.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

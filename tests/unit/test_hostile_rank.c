@@ -4,7 +4,8 @@
  * three shards. */
 #include "base/bytes.h"
 #include "shard/shard.h"
-#include "worker/worker.h"
+#include "job/job.h"
+#include "worker/lane.h"
 #include "ranks.h"
 #include <setjmp.h>
 #include <stdarg.h>

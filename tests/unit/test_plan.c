@@ -3,7 +3,8 @@
  * decisions are those that the paths themselves need, and a run does what the table says. */
 #include "compress/choose.h"
 #include "recipe/methods.h"
-#include "worker/worker.h"
+#include "worker/lane.h"
+#include "worker/state.h"
 #include "ranks.h"
 #include <limits.h>
 #include <setjmp.h>

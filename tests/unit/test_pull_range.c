@@ -5,7 +5,8 @@
 #include "four_tensors.h"
 #include "ranks.h"
 #include "thinned.h"
-#include "worker/worker.h"
+#include "job/job.h"
+#include "worker/lane.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdatomic.h>

@@ -5,7 +5,8 @@
 #include "base/error.h"
 #include "four_tensors.h"
 #include "model/tiling.h"
-#include "worker/worker.h"
+#include "worker/lane.h"
+#include "worker/state.h"
 #include "ranks.h"
 #include "thinned.h"
 #include <math.h>

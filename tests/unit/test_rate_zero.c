@@ -7,7 +7,9 @@
 #include "ranks.h"
 #include "shard/shard.h"
 #include "thinned.h"
-#include "worker/worker.h"
+#include "model/compressor.h"
+#include "model/kept.h"
+#include "worker/state.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

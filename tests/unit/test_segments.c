@@ -6,7 +6,7 @@
 #include "narrow.h"
 #include "ranks.h"
 #include "thinned.h"
-#include "worker/worker.h"
+#include "worker/state.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>

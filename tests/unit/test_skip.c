@@ -5,7 +5,7 @@
 #include "four_tensors.h"
 #include "ranks.h"
 #include "thinned.h"
-#include "worker/worker.h"
+#include "worker/state.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

@@ -3,7 +3,9 @@
  * long ends, and a waiting rank says on request for whom. */
 #include "ranks.h"
 #include "base/clock.h"
-#include "worker/worker.h"
+#include "job/job.h"
+#include "model/kept.h"
+#include "worker/lane.h"
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

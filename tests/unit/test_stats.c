@@ -2,7 +2,8 @@
  * The counters of a model against the messages themselves: exact, and a rank's own shard is not
  * traffic. */
 #include "shard/shard.h"
-#include "worker/worker.h"
+#include "worker/lane.h"
+#include "worker/state.h"
 #include "ranks.h"
 #include "sent.h"
 #include <math.h>

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Asynchronous steps with anchors: they follow the paper, reach the exact minimum in few bits, and
  * what is of another anchor is counted and not used. */
+#include "compress/message.h"
+#include "worker/upload.h"
 #include "base/error.h"
 #include "async_problem.h"
-#include "worker/worker.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>

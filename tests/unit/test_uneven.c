@@ -3,7 +3,8 @@
  * that has joined counts like one with zeros and keeps its residual, and refusals. */
 #include "four_tensors.h"
 #include "ranks.h"
-#include "worker/worker.h"
+#include "model/kept.h"
+#include "worker/state.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>

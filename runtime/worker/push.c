@@ -1,6 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The calls of a training step on a worker. They judge the order in which they may come, and wait
  * for the worker half (worker.c) to come through the phases. */
+#include "job/job.h"
+#include "model/kept.h"
+#include "model/model.h"
+#include "worker/dense.h"
+#include "worker/device.h"
+#include "worker/lane.h"
+#include "worker/local.h"
+#include "worker/signal.h"
+#include "worker/state.h"
+#include "worker/step.h"
 #include "worker/worker.h"
 #include "base/arguments.h"
 #include "base/clock.h"

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The order of the calls of a step, and what other ranks need to know of it; see push.c. */
+#ifndef RUNTIME_STEP_H
+#define RUNTIME_STEP_H
+#include "worker/state.h"
+
+/* Refuses a call of `function` that this rank cannot make at all or cannot make now: SLUICE_EINVAL,
+ * or why the job has ended. `expected` is the state in which the call may come. STEP_PUSHING stands
+ * for a push of a range: this may begin a step (STEP_DONE) or continue one. While the ranges of a
+ * step are not complete, every other call is refused. */
+int step_check(sluice_model *model, const void *vector, const char *function,
+	       enum step_state expected);
+/* Steps of which this rank pushed the whole gradient. */
+uint64_t step_pushed(const sluice_model *model);
+/* The step whose pull waits here, if it cannot end because a worker pushed the gradients of so many
+ * steps and will push no more; else 0. Token held. */
+uint64_t step_in_vain(const sluice_model *model, uint64_t pushed);
+#endif
