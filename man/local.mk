@@ -17,11 +17,11 @@ dist_man_MANS += \
 	man/sluice_push_segments.3 \
 	man/sluice_wanted.3 \
 	man/sluice_region_open.3 \
+	man/sluice_select.3 \
 	man/sluice_simulate.3 \
 	man/sluice_split.3 \
 	man/sluice_stats.3 \
 	man/sluice_strerror.3 \
-	man/sluice_topk.3 \
 	man/sluice_recipe.7 \
 	man/sluice-bench.1 \
 	man/sluice-info.1 \

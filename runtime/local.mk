@@ -1,5 +1,5 @@
 # Lowest first: a folder uses those above it.
-library_sources += runtime/sluice.h runtime/sluice_estimate.h
+library_sources += $(include_HEADERS)
 
 # The text of a recipe, and what it says of each step.
 library_sources += \

@@ -136,7 +136,7 @@ static void get_chunk(struct broadcast *b, sluice_region *region, size_t offset,
 {
 	uint8_t *host = b->ops ? (uint8_t *)sluice_region_base(region) + offset : b->bytes + at;
 
-	b->rc = sluice_region_get(region, b->root, offset, host, n);
+	b->rc = sluice_region_get(region, b->root, offset, host, n, 0);
 	if (b->ops)
 		copy(b, b->bytes + at, host, n);
 }

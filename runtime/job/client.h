@@ -5,7 +5,7 @@
  * held. client.c and this file own struct clients. */
 #ifndef RUNTIME_CLIENT_H
 #define RUNTIME_CLIENT_H
-#include "sluice.h"
+#include "sluice_region.h"
 #include <stddef.h>
 #include <stdint.h>
 

@@ -5,6 +5,7 @@
 #define RUNTIME_WINDOW_H
 #include "base/error.h"
 #include "job/job.h"
+#include "sluice_region.h"
 
 /* Bytes outside of this rank's own window go through a slot of a bounce buffer. */
 enum { BOUNCE_SLOTS = 16, SLOT_BYTES = 64 << 10 };

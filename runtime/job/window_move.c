@@ -85,15 +85,6 @@ static int take_failure(sluice_region *region)
 			0;
 }
 
-static int check_window_range(const sluice_region *region, size_t offset, size_t bytes,
-			      const char *function)
-{
-	if (!window_has(region, offset, bytes))
-		return fail(SLUICE_EINVAL, "%s: %zu bytes at %zu end outside the window of %zu",
-			    function, bytes, offset, region->window->bytes);
-	return 0;
-}
-
 int window_check(const sluice_region *region, int rank, size_t offset, size_t bytes,
 		 const char *function)
 {
@@ -108,7 +99,8 @@ int window_check(const sluice_region *region, int rank, size_t offset, size_t by
 	if (rank < 0 || rank >= region->job->size)
 		return fail(SLUICE_EINVAL, "%s: there is no rank %d: ranks are 0 to %d", function,
 			    rank, region->job->size - 1);
-	return check_window_range(region, offset, bytes, function);
+	return fail(SLUICE_EINVAL, "%s: %zu bytes at %zu end outside the window of %zu", function,
+		    bytes, offset, region->window->bytes);
 }
 
 /* ---- one piece ------------------------------------------------------------- */
@@ -338,44 +330,6 @@ int sluice_region_flush(sluice_region *region)
 	return rc;
 }
 
-static int check_both(const sluice_region *region, int rank, size_t offset, size_t local_offset,
-		      size_t bytes, const char *function)
-{
-	int rc = window_check(region, rank, offset, bytes, function);
-	return rc ? rc : check_window_range(region, local_offset, bytes, function);
-}
-
-/* Only this rank's own puts notify it of itself: sluice_region_wait() knows how many will. */
-static int count_own(sluice_region *region, int rank, int notify)
-{
-	region->notifies_own += notify && rank == region->job->rank;
-	return 0;
-}
-
-int sluice_region_post_put(sluice_region *region, int rank, size_t offset, size_t local_offset,
-			   size_t bytes, int notify)
-{
-	int rc = 0;
-	if (!window_holds(region, rank, offset, bytes) || !window_has(region, local_offset, bytes))
-		rc = check_both(region, rank, offset, local_offset, bytes,
-				"sluice_region_post_put");
-	if (rc || (!bytes && !notify))
-		return rc;
-	rc = put_from(region, rank, offset, region->window,
-		      (uint8_t *)region->window->base + local_offset, bytes, notify);
-	return rc ? rc : count_own(region, rank, notify);
-}
-
-int sluice_region_post_get(sluice_region *region, int rank, size_t offset, size_t local_offset,
-			   size_t bytes)
-{
-	int rc = check_both(region, rank, offset, local_offset, bytes, "sluice_region_post_get");
-	if (rc || !bytes)
-		return rc;
-	return move(region, TRANSFER_GET, rank, offset, region->window,
-		    (uint8_t *)region->window->base + local_offset, bytes, 0);
-}
-
 /* ---- through the bounce buffer --------------------------------------------- */
 
 static int slot_free(void *context)
@@ -477,12 +431,45 @@ static int in_own_window(const sluice_region *region, const void *data, size_t b
 	       bytes <= region->window->bytes - (at - base);
 }
 
+/* Reports what is wrong with a transfer; called if something is. */
+static int refuse(const sluice_region *region, int rank, size_t offset, const void *data,
+		  size_t bytes, int flags, int known, const char *function)
+{
+	int rc = window_check(region, rank, offset, bytes, function);
+
+	if (rc)
+		return rc;
+	if (flags & ~known)
+		return fail(SLUICE_EINVAL, "%s: there is no flag 0x%x", function,
+			    (unsigned)(flags & ~known));
+	if (!data)
+		return fail(SLUICE_EINVAL, "%s: data is NULL", function);
+	return fail(SLUICE_EINVAL,
+		    "%s: the %zu bytes at %p are not inside this rank's window, where those of a "
+		    "posted transfer lie: put them there (sluice_region_base()), or leave "
+		    "SLUICE_POSTED out",
+		    function, bytes, data);
+}
+
+static inline int may_move(const sluice_region *region, int rank, size_t offset, const void *data,
+			   size_t bytes, int flags, int known)
+{
+	return window_holds(region, rank, offset, bytes) && !(flags & ~known) &&
+	       (!bytes ||
+		(data && (!(flags & SLUICE_POSTED) || in_own_window(region, data, bytes))));
+}
+
+/* Bytes that a transport copies at post are reusable then, so only others are waited for. */
 static int put(sluice_region *region, int rank, size_t offset, const void *data, size_t bytes,
-	       int notify)
+	       int flags)
 {
 	/* The const is cast away for struct transfer, which also serves gets. A put only reads. */
 	uint8_t *local = (uint8_t *)(uintptr_t)data;
+	const int notify = flags & SLUICE_NOTIFY;
 	struct region anywhere = { .base = local, .bytes = bytes };
+
+	if (flags & SLUICE_POSTED)
+		return put_from(region, rank, offset, region->window, local, bytes, notify);
 	if (copies(region, rank) || bytes <= TRANSFER_INLINE_BYTES)
 		return put_from(region, rank, offset, &anywhere, local, bytes, notify);
 	if (!in_own_window(region, data, bytes))
@@ -492,28 +479,34 @@ static int put(sluice_region *region, int rank, size_t offset, const void *data,
 }
 
 int sluice_region_put(sluice_region *region, int rank, size_t offset, const void *data,
-		      size_t bytes, int notify)
+		      size_t bytes, int flags)
 {
-	int rc = window_check(region, rank, offset, bytes, "sluice_region_put");
-	if (!rc && !data && bytes)
-		rc = fail(SLUICE_EINVAL, "sluice_region_put: data is NULL");
-	if (!rc && (bytes || notify))
-		rc = put(region, rank, offset, data, bytes, notify);
-	return rc ? rc : count_own(region, rank, notify);
+	const int known = SLUICE_NOTIFY | SLUICE_POSTED;
+
+	if (!may_move(region, rank, offset, data, bytes, flags, known))
+		return refuse(region, rank, offset, data, bytes, flags, known, "sluice_region_put");
+	int rc = bytes || flags & SLUICE_NOTIFY ? put(region, rank, offset, data, bytes, flags) : 0;
+	/* Only this rank's own puts notify it of itself: sluice_region_wait() knows how many
+	 * will. */
+	if (!rc && rank == region->job->rank)
+		region->notifies_own += flags & SLUICE_NOTIFY;
+	return rc;
 }
 
-int sluice_region_get(sluice_region *region, int rank, size_t offset, void *data, size_t bytes)
+int sluice_region_get(sluice_region *region, int rank, size_t offset, void *data, size_t bytes,
+		      int flags)
 {
-	int rc = window_check(region, rank, offset, bytes, "sluice_region_get");
-	if (!rc && !data && bytes)
-		rc = fail(SLUICE_EINVAL, "sluice_region_get: data is NULL");
-	if (rc || !bytes)
-		return rc;
+	const int known = SLUICE_POSTED;
+
+	if (!may_move(region, rank, offset, data, bytes, flags, known))
+		return refuse(region, rank, offset, data, bytes, flags, known, "sluice_region_get");
+	if (!bytes)
+		return 0;
 	struct region anywhere = { .base = data, .bytes = bytes };
-	if (copies(region, rank))
+	if (!(flags & SLUICE_POSTED) && copies(region, rank))
 		return move(region, TRANSFER_GET, rank, offset, &anywhere, data, bytes, 0);
-	if (!in_own_window(region, data, bytes))
+	if (!(flags & SLUICE_POSTED) && !in_own_window(region, data, bytes))
 		return bounce_get(region, rank, offset, data, bytes);
-	rc = move(region, TRANSFER_GET, rank, offset, region->window, data, bytes, 0);
-	return rc ? rc : sluice_region_flush(region);
+	int rc = move(region, TRANSFER_GET, rank, offset, region->window, data, bytes, 0);
+	return rc || flags & SLUICE_POSTED ? rc : sluice_region_flush(region);
 }

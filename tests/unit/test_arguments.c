@@ -5,6 +5,8 @@
 #include "ranks.h"
 #include "sluice.h"
 #include "sluice_estimate.h"
+#include "sluice_region.h"
+#include "sluice_select.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -114,19 +116,23 @@ static void no_job__vector_that_is_not_aligned__is_refused_by_name(void **state)
 	double p[4];
 	size_t n;
 	sluice_histogram *histogram = NULL;
+	const sluice_selector_attr attr = { .size = sizeof(attr), .n = 4, .k = 1 };
+	sluice_selector *s = NULL;
 
 	(void)state;
 	log_capture();
-	assert_true(
-		refused(sluice_topk(CROOKED, 4, 1, index, NULL, &n), "sluice_topk: x", "4 bytes"));
-	assert_true(refused(sluice_topk(good, 4, 1, CROOKED, NULL, &n), "sluice_topk: index",
+	assert_int_equal(sluice_selector_open(&attr, &s), 0);
+	assert_true(refused(sluice_select(s, CROOKED, NULL, 1, index, NULL, &n), "sluice_select: x",
 			    "4 bytes"));
-	assert_true(refused(sluice_topk(good, 4, 1, index, CROOKED, &n), "sluice_topk: value",
+	assert_true(refused(sluice_select(s, good, NULL, 1, CROOKED, NULL, &n),
+			    "sluice_select: index", "4 bytes"));
+	assert_true(refused(sluice_select(s, good, NULL, 1, index, CROOKED, &n),
+			    "sluice_select: value", "4 bytes"));
+	assert_true(refused(sluice_select(s, CROOKED, good, 1, index, good, &n), "sluice_select: x",
 			    "4 bytes"));
-	assert_true(refused(sluice_topk_residual(CROOKED, good, 4, 1, index, good, &n),
-			    "sluice_topk_residual: grad", "4 bytes"));
-	assert_true(refused(sluice_topk_residual(good, CROOKED, 4, 1, index, good, &n),
-			    "sluice_topk_residual: residual", "4 bytes"));
+	assert_true(refused(sluice_select(s, good, CROOKED, 1, index, good, &n),
+			    "sluice_select: residual", "4 bytes"));
+	sluice_selector_close(&s);
 	assert_int_equal(sluice_histogram_open(0, &histogram), 0);
 	assert_true(refused(sluice_histogram_add(histogram, CROOKED, 4), "sluice_histogram_add: a",
 			    "4 bytes"));
@@ -214,7 +220,8 @@ static int wait_for_myself(int rank, void *argument)
 	CHECK_OK(sluice_region_open(job, 64, &region));
 	CHECK(refused(sluice_region_wait(region, rank, 1), "sluice_region_wait", "this rank"));
 	CHECK_OK(sluice_region_put(region, rank, 0, "a", 1, 1));
-	CHECK_OK(sluice_region_post_put(region, rank, 0, 8, 8, 1));
+	CHECK_OK(sluice_region_put(region, rank, 0, (char *)sluice_region_base(region) + 8, 8,
+				   SLUICE_POSTED | SLUICE_NOTIFY));
 	CHECK_OK(sluice_region_put(region, rank, 0, "a", 1, 0));
 	CHECK_OK(sluice_region_wait(region, rank, 2));
 	CHECK(refused(sluice_region_wait(region, rank, 3), "notified itself 2 times", "count=3"));

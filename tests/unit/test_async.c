@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "async_problem.h"
 #include "recipe/recipe.h"
+#include "sluice_region.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The public header: stands alone as C11, and the parts of it that are ABI do not move. */
 #include "sluice.h"
+#include "sluice_region.h"
+#include "sluice_select.h"
 
 /* Nothing may be needed before it; what the test itself needs comes after. */
 #include <setjmp.h>

@@ -43,7 +43,7 @@ static int go_well(int rank, void *argument)
 	SAYS_THE_SAME(sluice_region_open(job, sizeof bytes, &region));
 	SAYS_THE_SAME(sluice_region_put(region, !rank, 0, bytes, sizeof bytes, 1));
 	SAYS_THE_SAME(sluice_region_wait(region, !rank, 1));
-	SAYS_THE_SAME(sluice_region_get(region, !rank, 0, bytes, sizeof bytes));
+	SAYS_THE_SAME(sluice_region_get(region, !rank, 0, bytes, sizeof bytes, 0));
 	SAYS_THE_SAME((sluice_region_close(&region), 0));
 	sluice_model *model = NULL;
 	SAYS_THE_SAME(sluice_model_open(job, &shape, params, &model));

@@ -3,6 +3,7 @@
  * there is nothing else between them. Each trains to the bits that it trains to over shared
  * memory. */
 #include "ranks.h"
+#include "sluice_region.h"
 #include "rdma/transport.h"
 #include "thinned.h"
 #include <fcntl.h>

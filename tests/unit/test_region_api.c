@@ -52,7 +52,7 @@ static int ring_of_puts(int rank, void *argument)
 		CHECK(is_filled(own + offset, n, s * 10 + (unsigned)previous));
 		CHECK(!own[offset + n] || s > 0);
 		/* What the next one holds is what this rank put there. */
-		CHECK_OK(sluice_region_get(region, next, offset, buffer, n));
+		CHECK_OK(sluice_region_get(region, next, offset, buffer, n, 0));
 		CHECK(is_filled(buffer, n, s * 10 + (unsigned)rank));
 		CHECK_OK(sluice_barrier(job));
 	}
@@ -60,7 +60,7 @@ static int ring_of_puts(int rank, void *argument)
 	memset(buffer, 0xee, 8);
 	CHECK_OK(sluice_region_put(region, next, 0, NULL, 0, 0));
 	CHECK_OK(sluice_region_put(region, next, WINDOW, buffer, 0, 1));
-	CHECK_OK(sluice_region_get(region, next, WINDOW, buffer, 0));
+	CHECK_OK(sluice_region_get(region, next, WINDOW, buffer, 0, 0));
 	CHECK_OK(sluice_region_wait(region, previous, SIZES + 1));
 	CHECK(buffer[0] == 0xee);
 	/* To oneself it is the same. */
@@ -96,19 +96,19 @@ static int posted_both_ways(int rank, void *argument)
 	fill(own + OUT, OUT, (unsigned)rank);
 	CHECK_OK(sluice_region_flush(region)); /* of nothing */
 	for (size_t b = 0; b < BLOCKS; b++)
-		CHECK_OK(sluice_region_post_put(region, peer, b * BLOCK, OUT + b * BLOCK, BLOCK,
-						b == BLOCKS - 1));
+		CHECK_OK(sluice_region_put(region, peer, b * BLOCK, own + OUT + b * BLOCK, BLOCK,
+					   SLUICE_POSTED | (b == BLOCKS - 1 ? SLUICE_NOTIFY : 0)));
 	CHECK_OK(sluice_region_flush(region));
 	CHECK_OK(sluice_region_wait(region, peer, 1));
 	CHECK(is_filled(own, OUT, (unsigned)peer));
 	for (size_t b = 0; b < BLOCKS; b++)
-		CHECK_OK(sluice_region_post_get(region, peer, b * BLOCK, 2 * OUT + b * BLOCK,
-						BLOCK));
+		CHECK_OK(sluice_region_get(region, peer, b * BLOCK, own + 2 * OUT + b * BLOCK,
+					   BLOCK, SLUICE_POSTED));
 	CHECK_OK(sluice_region_flush(region));
 	CHECK(is_filled(own + 2 * OUT, OUT, (unsigned)rank));
 	/* Blocking, from and to the own window, more than a piece at once. */
 	memset(own + 2 * OUT, 0, OUT);
-	CHECK_OK(sluice_region_get(region, peer, OUT, own + 2 * OUT, OUT));
+	CHECK_OK(sluice_region_get(region, peer, OUT, own + 2 * OUT, OUT, 0));
 	CHECK(is_filled(own + 2 * OUT, OUT, (unsigned)peer));
 	CHECK_OK(sluice_barrier(job));
 	memset(own, 0, OUT);
@@ -117,13 +117,17 @@ static int posted_both_ways(int rank, void *argument)
 	CHECK_OK(sluice_region_wait(region, peer, 2));
 	CHECK(is_filled(own, OUT, (unsigned)peer));
 	/* Nothing, and what does not fit on either side. */
-	CHECK_OK(sluice_region_post_put(region, peer, 0, WHOLE, 0, 1));
+	CHECK_OK(sluice_region_put(region, peer, 0, own + WHOLE, 0, SLUICE_POSTED | SLUICE_NOTIFY));
 	CHECK_OK(sluice_region_wait(region, peer, 3));
-	CHECK_OK(sluice_region_post_get(region, peer, WHOLE, 0, 0));
-	CHECK(sluice_region_post_put(region, peer, WHOLE - 1, 0, 2, 0) == SLUICE_EINVAL);
-	CHECK(sluice_region_post_put(region, peer, 0, WHOLE - 1, 2, 0) == SLUICE_EINVAL);
-	CHECK(sluice_region_post_get(region, peer, 0, SIZE_MAX, 2) == SLUICE_EINVAL);
-	CHECK(sluice_region_post_get(region, 2, 0, 0, 2) == SLUICE_EINVAL);
+	CHECK_OK(sluice_region_get(region, peer, WHOLE, own, 0, SLUICE_POSTED));
+	CHECK(sluice_region_put(region, peer, WHOLE - 1, own, 2, SLUICE_POSTED) == SLUICE_EINVAL);
+	CHECK(sluice_region_put(region, peer, 0, own + WHOLE - 1, 2, SLUICE_POSTED) ==
+	      SLUICE_EINVAL);
+	CHECK(sluice_region_get(region, peer, 0, &peer, 2, SLUICE_POSTED) == SLUICE_EINVAL);
+	CHECK(error_says("not inside this rank's window", "SLUICE_POSTED"));
+	CHECK(sluice_region_get(region, peer, 0, own, 2, SLUICE_NOTIFY) == SLUICE_EINVAL);
+	CHECK(sluice_region_put(region, peer, 0, own, 2, 4) == SLUICE_EINVAL);
+	CHECK(sluice_region_get(region, 2, 0, own, 2, SLUICE_POSTED) == SLUICE_EINVAL);
 	CHECK(sluice_region_flush(NULL) == SLUICE_EINVAL);
 	CHECK_OK(sluice_region_flush(region));
 	CHECK_OK(sluice_barrier(job));
@@ -222,12 +226,12 @@ static int outside(int rank, void *argument)
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		CHECK(sluice_region_put(region, bad[i].rank, bad[i].offset, bytes, bad[i].bytes,
 					1) == SLUICE_EINVAL);
-		CHECK(sluice_region_get(region, bad[i].rank, bad[i].offset, bytes, bad[i].bytes) ==
-		      SLUICE_EINVAL);
+		CHECK(sluice_region_get(region, bad[i].rank, bad[i].offset, bytes, bad[i].bytes,
+					0) == SLUICE_EINVAL);
 	}
 	CHECK(error_says("there is no rank 2: ranks are 0 to 1", NULL));
 	CHECK(sluice_region_put(region, 0, 0, NULL, 1, 0) == SLUICE_EINVAL);
-	CHECK(sluice_region_get(NULL, 0, 0, bytes, 1) == SLUICE_EINVAL);
+	CHECK(sluice_region_get(NULL, 0, 0, bytes, 1, 0) == SLUICE_EINVAL);
 	CHECK(sluice_region_wait(region, 2, 0) == SLUICE_EINVAL);
 	CHECK(sluice_region_wait(NULL, 0, 0) == SLUICE_EINVAL);
 	CHECK_OK(sluice_region_wait(region, 1 - rank, 0)); /* no refused put has notified */
@@ -320,7 +324,8 @@ static int put_to_one_that_is_lost(int rank, void *argument)
 		CHECK(sluice_region_put(region, 1, 0, bytes[i] ? data : NULL, bytes[i], 1) ==
 		      SLUICE_EPEER);
 		CHECK(error_says("rank 1 (node n1)", "lost"));
-		CHECK(sluice_region_post_put(region, 1, 0, 0, bytes[i], 1) == SLUICE_EPEER);
+		CHECK(sluice_region_put(region, 1, 0, sluice_region_base(region), bytes[i],
+					SLUICE_POSTED | SLUICE_NOTIFY) == SLUICE_EPEER);
 		CHECK_OK(sluice_region_put(region, SERVER, 0, bytes[i] ? data : NULL, bytes[i], 1));
 	}
 	if (rank)

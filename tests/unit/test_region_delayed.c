@@ -3,6 +3,7 @@
  * post() returned: what is posted waits in a short queue and is copied at later polls. Memory that
  * is reused too early shows as wrong bytes at the peer. */
 #include "ranks.h"
+#include "sluice_region.h"
 #include "rdma/transport.h"
 #include <setjmp.h>
 #include <signal.h>
@@ -126,7 +127,7 @@ static int bounce(int rank, void *argument)
 		memset(buffer, 0, n); /* reusable at once */
 		CHECK_OK(sluice_region_wait(region, peer, s + 1));
 		CHECK(is_filled(own + s, n, s * 10 + (unsigned)peer));
-		CHECK_OK(sluice_region_get(region, peer, s, buffer, n));
+		CHECK_OK(sluice_region_get(region, peer, s, buffer, n, 0));
 		CHECK(is_filled(buffer, n, s * 10 + (unsigned)rank));
 		CHECK_OK(sluice_barrier(job));
 	}
@@ -168,12 +169,12 @@ static int late_get(int rank, void *argument)
 	if (rank == 0) {
 		silent = 2;
 		CHECK_OK(sluice_region_put(region, 2, 0, buffer, 8, 1));
-		CHECK(sluice_region_get(region, 2, 0, buffer, ALL_SLOTS) == SLUICE_EPEER);
+		CHECK(sluice_region_get(region, 2, 0, buffer, ALL_SLOTS, 0) == SLUICE_EPEER);
 		CHECK(n_unanswered > 4);
 		answers_late = 1;
 		CHECK_OK(sluice_region_put(region, 1, 0, buffer, 8, 1)); /* it has filled its own */
 		CHECK_OK(sluice_region_wait(region, 1, 1));
-		CHECK_OK(sluice_region_get(region, 1, 64, buffer, ALL_SLOTS - 64));
+		CHECK_OK(sluice_region_get(region, 1, 64, buffer, ALL_SLOTS - 64, 0));
 		fill(sluice_region_base(region), ALL_SLOTS, 1);
 		CHECK(!memcmp(buffer, (uint8_t *)sluice_region_base(region) + 64, ALL_SLOTS - 64));
 		answers_late = 0;
@@ -215,15 +216,17 @@ static int own_window(int rank, void *argument)
 	for (unsigned round = 0; round < 3; round++) {
 		fill(own + OUT, OUT, round * 2 + (unsigned)rank);
 		for (size_t b = 0; b < BLOCKS; b++)
-			CHECK_OK(sluice_region_post_put(region, peer, b * BLOCK, OUT + b * BLOCK,
-							BLOCK, b == BLOCKS - 1));
+			CHECK_OK(sluice_region_put(
+				region, peer, b * BLOCK, own + OUT + b * BLOCK, BLOCK,
+				SLUICE_POSTED | (b == BLOCKS - 1 ? SLUICE_NOTIFY : 0)));
 		CHECK_OK(sluice_region_flush(region));
 		memset(own + OUT, 0, OUT);
 		CHECK_OK(sluice_region_wait(region, peer, round + 1));
 		CHECK(is_filled(own, OUT, round * 2 + (unsigned)peer));
 		for (size_t b = 0; b < BLOCKS; b++)
-			CHECK_OK(sluice_region_post_get(region, peer, b * BLOCK,
-							2 * OUT + b * BLOCK, BLOCK));
+			CHECK_OK(sluice_region_get(region, peer, b * BLOCK,
+						   own + 2 * OUT + b * BLOCK, BLOCK,
+						   SLUICE_POSTED));
 		CHECK_OK(sluice_region_flush(region));
 		CHECK(is_filled(own + 2 * OUT, OUT, round * 2 + (unsigned)rank));
 		CHECK_OK(sluice_barrier(job));
@@ -234,7 +237,7 @@ static int own_window(int rank, void *argument)
 	memset(own + OUT, 0, OUT);
 	CHECK_OK(sluice_region_wait(region, peer, 4));
 	CHECK(is_filled(own, OUT, 77));
-	CHECK_OK(sluice_region_get(region, peer, 0, own + 2 * OUT, OUT));
+	CHECK_OK(sluice_region_get(region, peer, 0, own + 2 * OUT, OUT, 0));
 	CHECK(is_filled(own + 2 * OUT, OUT, 77));
 	CHECK_OK(sluice_barrier(job));
 	CHECK(longest == QUEUE); /* the queue was full: EAGAIN was met */

@@ -10,7 +10,7 @@
 #include "base/bytes.h"
 #include "compress/select.h"
 #include "random.h"
-#include "sluice.h"
+#include "sluice_select.h"
 #include "thinned.h"
 #include "topk_oracle.h"
 #include <math.h>
@@ -345,6 +345,19 @@ static void first_nonfinite__finds_the_first_anywhere(void **state)
 	}
 }
 
+static int select_once(const float *x, size_t n, size_t k, uint32_t *index, float *value,
+		       size_t *selected)
+{
+	const sluice_selector_attr attr = { .size = sizeof(attr), .n = n, .k = k };
+	sluice_selector *s = NULL;
+	int rc = sluice_selector_open(&attr, &s);
+
+	if (!rc)
+		rc = sluice_select(s, x, NULL, k, index, value, selected);
+	sluice_selector_close(&s);
+	return rc;
+}
+
 static void topk__random_vector_equals_sort_and_gives_values(void **state)
 {
 	const struct span whole = { .begin = 0, .end = 5000 };
@@ -353,14 +366,14 @@ static void topk__random_vector_equals_sort_and_gives_values(void **state)
 	size_t selected = 99;
 
 	(void)state;
-	assert_int_equal(sluice_topk(x, 5000, 50, index, value, &selected), 0);
+	assert_int_equal(select_once(x, 5000, 50, index, value, &selected), 0);
 	assert_int_equal(selected, 50);
 	oracle(x, &whole, 1, 50, expected, 5000);
 	assert_memory_equal(index, expected, sizeof(index));
 	for (size_t i = 0; i < 50; i++)
 		assert_true(value[i] == x[index[i]]);
-	assert_int_equal(sluice_topk(x, 5000, 50, index, NULL, &selected), 0);
-	assert_int_equal(sluice_topk(NULL, 0, 50, index, NULL, &selected), 0);
+	assert_int_equal(select_once(x, 5000, 50, index, NULL, &selected), 0);
+	assert_int_equal(select_once(NULL, 0, 50, index, NULL, &selected), 0);
 	assert_int_equal(selected, 0);
 	free(x);
 }
@@ -372,7 +385,7 @@ static void topk__infinities_are_largest(void **state)
 	size_t selected;
 
 	(void)state;
-	assert_int_equal(sluice_topk(x, 4, 3, index, NULL, &selected), 0);
+	assert_int_equal(select_once(x, 4, 3, index, NULL, &selected), 0);
 	assert_int_equal(selected, 3);
 	assert_int_equal(index[0], 1);
 	assert_int_equal(index[1], 2);
@@ -387,7 +400,7 @@ static void topk__nan_fails_EINVAL_names_the_index_and_selects_nothing(void **st
 
 	(void)state;
 	x[37] = -NAN;
-	assert_int_equal(sluice_topk(x, 40, 2, index, NULL, &selected), SLUICE_EINVAL);
+	assert_int_equal(select_once(x, 40, 2, index, NULL, &selected), SLUICE_EINVAL);
 	assert_int_equal(selected, 99);
 	assert_non_null(strstr(sluice_last_error(), "x[37]"));
 }
@@ -399,10 +412,10 @@ static void topk__bad_arguments_fail_EINVAL(void **state)
 	size_t selected = 99;
 
 	(void)state;
-	assert_int_equal(sluice_topk(NULL, 1, 1, index, NULL, &selected), SLUICE_EINVAL);
-	assert_int_equal(sluice_topk(x, 1, 1, NULL, NULL, &selected), SLUICE_EINVAL);
-	assert_int_equal(sluice_topk(x, 1, 1, index, NULL, NULL), SLUICE_EINVAL);
-	assert_int_equal(sluice_topk(x, (size_t)1 << 32, 1, index, NULL, &selected), SLUICE_EINVAL);
+	assert_int_equal(select_once(NULL, 1, 1, index, NULL, &selected), SLUICE_EINVAL);
+	assert_int_equal(select_once(x, 1, 1, NULL, NULL, &selected), SLUICE_EINVAL);
+	assert_int_equal(select_once(x, 1, 1, index, NULL, NULL), SLUICE_EINVAL);
+	assert_int_equal(select_once(x, (size_t)1 << 32, 1, index, NULL, &selected), SLUICE_EINVAL);
 	assert_int_equal(selected, 99);
 }
 

@@ -3,7 +3,7 @@
  * against a sort. */
 #include "base/bytes.h"
 #include "compress/select_sweep.h"
-#include "sluice.h"
+#include "sluice_select.h"
 #include "topk_oracle.h"
 #include "thinned.h"
 #include "vector_kinds.h"
@@ -267,8 +267,7 @@ static void select__drifting_residual_with_hints_equals_sort_every_step(void **s
 			shadow[i] += grad[i];
 		}
 		assert_int_equal(topk_oracle(shadow, N, &whole, 1, K, chosen), K);
-		assert_int_equal(sluice_select_residual(s, grad, residual, K, index, value, &found),
-				 0);
+		assert_int_equal(sluice_select(s, grad, residual, K, index, value, &found), 0);
 		assert_int_equal(found, K);
 		for (size_t i = 0; i < N; i++)
 			if (chosen[i]) {

@@ -2,7 +2,7 @@
  * The public calls of a selector: what they refuse, what they leave alone then, what a selector
  * takes. */
 #include "compress/select_sweep.h"
-#include "sluice.h"
+#include "sluice_select.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -29,13 +29,12 @@ static void select__nan_fails_EINVAL_names_the_index(void **state)
 				x[i] = residual[i] = (float)i - 200;
 			x[bad] = bad & 1 ? NAN : -NAN;
 			snprintf(name, sizeof name, "x[%zu]", bad);
-			assert_int_equal(sluice_select(s, x, k, index, value, &selected),
+			assert_int_equal(sluice_select(s, x, NULL, k, index, value, &selected),
 					 SLUICE_EINVAL);
 			assert_non_null(strstr(sluice_last_error(), name));
 			snprintf(name, sizeof name, "residual[%zu]", bad);
-			assert_int_equal(
-				sluice_select_residual(s, x, residual, k, index, value, &selected),
-				SLUICE_EINVAL);
+			assert_int_equal(sluice_select(s, x, residual, k, index, value, &selected),
+					 SLUICE_EINVAL);
 			assert_non_null(strstr(sluice_last_error(), name));
 			assert_int_equal(selected, 99);
 			for (size_t i = 0; i < 400; i++) /* the sum, nothing cleared */
@@ -67,52 +66,59 @@ static void select__bad_arguments_fail_EINVAL_and_change_nothing(void **state)
 	attr.threads = 0;
 	assert_null(s);
 	assert_int_equal(sluice_selector_open(&attr, &s), 0);
-	assert_int_equal(sluice_select(NULL, x, 2, index, value, &selected), SLUICE_EINVAL);
-	assert_int_equal(sluice_select(s, NULL, 2, index, value, &selected), SLUICE_EINVAL);
-	assert_int_equal(sluice_select(s, x, 3, index, value, &selected), SLUICE_EINVAL);
-	assert_int_equal(sluice_select(s, x, 2, NULL, value, &selected), SLUICE_EINVAL);
-	assert_int_equal(sluice_select(s, x, 2, index, value, NULL), SLUICE_EINVAL);
-	assert_int_equal(sluice_select_residual(s, x, residual, 2, index, NULL, &selected),
-			 SLUICE_EINVAL);
-	assert_int_equal(sluice_select_residual(s, NULL, residual, 2, index, value, &selected),
+	assert_int_equal(sluice_select(NULL, x, NULL, 2, index, value, &selected), SLUICE_EINVAL);
+	assert_int_equal(sluice_select(s, NULL, NULL, 2, index, value, &selected), SLUICE_EINVAL);
+	assert_int_equal(sluice_select(s, x, NULL, 3, index, value, &selected), SLUICE_EINVAL);
+	assert_int_equal(sluice_select(s, x, NULL, 2, NULL, value, &selected), SLUICE_EINVAL);
+	assert_int_equal(sluice_select(s, x, NULL, 2, index, value, NULL), SLUICE_EINVAL);
+	assert_int_equal(sluice_select(s, x, residual, 2, index, NULL, &selected), SLUICE_EINVAL);
+	assert_int_equal(sluice_select(s, NULL, residual, 2, index, value, &selected),
 			 SLUICE_EINVAL);
 	assert_true(residual[0] == 1 && residual[3] == 1 && selected == 99);
-	assert_int_equal(sluice_select(s, x, 0, NULL, NULL, &selected), 0);
+	assert_int_equal(sluice_select(s, x, NULL, 0, NULL, NULL, &selected), 0);
 	assert_int_equal(selected, 0);
 	sluice_selector_close(&s);
 	sluice_selector_close(&s);
 	sluice_selector_close(NULL);
 }
 
-static void topk_residual__small_vector_adds_selects_and_clears(void **state)
+static void select__residual_of_a_small_vector_adds_selects_and_clears(void **state)
 {
 	const float grad[] = { 1, -5, 0.5f, 2 };
+	const sluice_selector_attr attr = { .size = sizeof(attr), .n = 4, .k = 2 };
 	float residual[] = { 1, 1, 0, -2 }, value[2];
 	uint32_t index[2];
 	size_t selected;
+	sluice_selector *s = NULL;
 
 	(void)state;
-	assert_int_equal(sluice_topk_residual(grad, residual, 4, 2, index, value, &selected), 0);
+	assert_int_equal(sluice_selector_open(&attr, &s), 0);
+	assert_int_equal(sluice_select(s, grad, residual, 2, index, value, &selected), 0);
+	sluice_selector_close(&s);
 	assert_int_equal(selected, 2);
 	assert_true(index[0] == 0 && index[1] == 1 && value[0] == 2 && value[1] == -4);
 	assert_true(residual[0] == 0 && residual[1] == 0 && residual[2] == 0.5f &&
 		    residual[3] == 0);
 }
 
-static void topk__bad_arguments__the_call_is_named(void **state)
+static void select__bad_arguments__the_argument_is_named(void **state)
 {
 	const float grad[] = { 1, 2 };
+	const sluice_selector_attr attr = { .size = sizeof(attr), .n = 2, .k = 2 };
 	float residual[] = { 1, NAN }, value[1];
 	uint32_t index[2];
 	size_t selected;
+	sluice_selector *s = NULL;
 
 	(void)state;
-	assert_int_equal(sluice_topk(NULL, 4, 2, index, NULL, &selected), SLUICE_EINVAL);
-	assert_non_null(strstr(sluice_last_error(), "sluice_topk: x"));
-	assert_int_equal(sluice_topk_residual(grad, residual, 2, 1, index, value, &selected),
+	assert_int_equal(sluice_selector_open(&attr, &s), 0);
+	assert_int_equal(sluice_select(s, NULL, NULL, 2, index, NULL, &selected), SLUICE_EINVAL);
+	assert_non_null(strstr(sluice_last_error(), "sluice_select: x"));
+	assert_int_equal(sluice_select(s, grad, residual, 1, index, value, &selected),
 			 SLUICE_EINVAL);
-	assert_non_null(strstr(sluice_last_error(),
-			       "sluice_topk_residual: residual + grad: residual[1] is NaN"));
+	assert_non_null(
+		strstr(sluice_last_error(), "sluice_select: residual + x: residual[1] is NaN"));
+	sluice_selector_close(&s);
 }
 
 static void selector_open__says_what_it_takes(void **state)
@@ -134,8 +140,8 @@ int main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(select__nan_fails_EINVAL_names_the_index),
 		cmocka_unit_test(select__bad_arguments_fail_EINVAL_and_change_nothing),
-		cmocka_unit_test(topk_residual__small_vector_adds_selects_and_clears),
-		cmocka_unit_test(topk__bad_arguments__the_call_is_named),
+		cmocka_unit_test(select__residual_of_a_small_vector_adds_selects_and_clears),
+		cmocka_unit_test(select__bad_arguments__the_argument_is_named),
 		cmocka_unit_test(selector_open__says_what_it_takes),
 	};
 

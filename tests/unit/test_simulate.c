@@ -3,6 +3,7 @@
  * wrong. */
 #include "base/error.h"
 #include "ranks.h"
+#include "sluice_region.h"
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -208,7 +209,7 @@ static int exchange_regions(sluice_job *job, void *context)
 	if (!(rc = sluice_region_put(region, next, 8, &given, sizeof given, 0)))
 		rc = sluice_region_flush(region);
 	if (!rc && !(rc = sluice_barrier(job)))
-		rc = sluice_region_get(region, next, 8, &got, sizeof got);
+		rc = sluice_region_get(region, next, 8, &got, sizeof got, 0);
 	if (!rc && got != given)
 		rc = 1;
 	if (!rc)

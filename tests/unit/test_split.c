@@ -207,7 +207,7 @@ static int use_region(int rank, void *argument)
 	CHECK_OK(sluice_region_wait(two, peer, 1));
 	CHECK(*(int *)sluice_region_base(two) == (rank + 2) % 4);
 	CHECK(*(int *)sluice_region_base(all) == 0);
-	CHECK_OK(sluice_region_get(two, peer, 0, &theirs, sizeof theirs));
+	CHECK_OK(sluice_region_get(two, peer, 0, &theirs, sizeof theirs, 0));
 	CHECK(theirs == rank);
 	sluice_region_close(&two);
 	sluice_region_close(&all);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * sluice_transports(): what is counted where, and what is refused. */
 #include "ranks.h"
+#include "sluice_region.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -33,7 +34,7 @@ static int count(int rank, void *argument)
 		for (int i = 0; i < 5; i++)
 			CHECK_OK(sluice_region_put(region, 1, 0, bytes, 1000, i == 0));
 		CHECK_OK(sluice_region_put(region, 1, 0, bytes, sizeof bytes, 0));
-		CHECK_OK(sluice_region_get(region, 1, 0, bytes, 70000));
+		CHECK_OK(sluice_region_get(region, 1, 0, bytes, 70000, 0));
 		CHECK_OK(sluice_region_put(region, 0, 0, bytes, 123, 1));
 		CHECK(sluice_region_put(region, 1, 1, bytes, sizeof bytes, 0) == SLUICE_EINVAL);
 	}

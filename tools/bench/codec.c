@@ -9,7 +9,7 @@
 #include "runtime/compress/few_bits.h"
 #include "runtime/compress/index_coding.h"
 #include "runtime/compress/sketch.h"
-#include "sluice.h"
+#include "sluice_select.h"
 #include "tools/bench/densities.h"
 #include "tools/bench/samples.h"
 #include "tools/bench/select_data.h"
@@ -191,7 +191,7 @@ static int repeat(struct bench *b)
 {
 	uint64_t began = now_ns();
 	size_t selected;
-	int rc = sluice_select(b->selector, b->x, b->k, b->index, b->value, &selected);
+	int rc = sluice_select(b->selector, b->x, NULL, b->k, b->index, b->value, &selected);
 
 	if (rc)
 		return rc;

@@ -61,7 +61,7 @@ static int round_get(struct run *r, size_t bytes)
 	struct pair *p = &r->pair;
 
 	return p->role == ROLE_FIRST ?
-		       sluice_region_get(p->region, p->other, p->half, p->in, bytes) :
+		       sluice_region_get(p->region, p->other, p->half, p->in, bytes, 0) :
 		       0;
 }
 
@@ -99,8 +99,8 @@ static int burst(struct run *r, size_t bytes, uint64_t count, double *took_out)
 	} else if (p->role == ROLE_FIRST) {
 		for (uint64_t i = 0; i < count && !rc; i++)
 			rc = test == TEST_GET ?
-				     sluice_region_post_get(p->region, p->other, p->half, 0,
-							    bytes) :
+				     sluice_region_get(p->region, p->other, p->half, p->in, bytes,
+						       SLUICE_POSTED) :
 				     pair_put(p, bytes, test == TEST_NOTIFY || i == count - 1);
 		if (!rc && test != TEST_GET)
 			rc = pair_wait(p);

@@ -71,7 +71,8 @@ int pair_agree(struct pair *pair, double *value)
 
 int pair_put(struct pair *pair, size_t bytes, int notify)
 {
-	return sluice_region_post_put(pair->region, pair->other, 0, pair->half, bytes, notify);
+	return sluice_region_put(pair->region, pair->other, 0, pair->out, bytes,
+				 SLUICE_POSTED | (notify ? SLUICE_NOTIFY : 0));
 }
 
 int pair_wait(struct pair *pair)

@@ -2,7 +2,7 @@
  * Two ranks and the window between them; all other ranks only take part in the collectives. */
 #ifndef BENCH_PAIR_H
 #define BENCH_PAIR_H
-#include "sluice.h"
+#include "sluice_region.h"
 #include <stddef.h>
 #include <stdint.h>
 

@@ -79,13 +79,17 @@ def sluice(path, n, k):
     lib = ctypes.CDLL(path)
     index, value = np.empty(k, np.uint32), np.empty(k, np.float32)
     selected = ctypes.c_size_t()
+    size = 3 * ctypes.sizeof(ctypes.c_size_t) + 2 * ctypes.sizeof(ctypes.c_int)
+    attr = (ctypes.c_size_t * 4)(size, n, k, 0)  # sluice_selector_attr
 
     def run(x):
-        rc = lib.sluice_topk(pointer(x, ctypes.c_float), ctypes.c_size_t(n), ctypes.c_size_t(k),
-                             pointer(index, ctypes.c_uint32), pointer(value, ctypes.c_float),
-                             ctypes.byref(selected))
+        selector = ctypes.c_void_p()
+        rc = lib.sluice_selector_open(attr, ctypes.byref(selector)) or lib.sluice_select(
+            selector, pointer(x, ctypes.c_float), None, ctypes.c_size_t(k), pointer(index, ctypes.c_uint32),
+            pointer(value, ctypes.c_float), ctypes.byref(selected))
+        lib.sluice_selector_close(ctypes.byref(selector))
         if rc:
-            sys.exit("sluice_topk failed")
+            sys.exit("sluice_select failed")
         return index[: selected.value]
 
     return run
@@ -171,7 +175,7 @@ def nth_element(n, k):
 
 def methods_for(args, k):
     n = args.n
-    found = {"read": lambda x: (np.max(x), None)[1], "sluice_topk": sluice(args.lib, n, k)}
+    found = {"read": lambda x: (np.max(x), None)[1], "sluice_select": sluice(args.lib, n, k)}
     found["numpy argpartition"] = lambda x: np.argpartition(np.abs(x), n - k)[n - k:]
     found["numpy partition, values only"] = lambda x: (np.partition(np.abs(x), n - k), None)[1]
     nth = nth_element(n, k)
@@ -221,7 +225,7 @@ def main():
                     sys.exit(f"{name}: another answer than numpy's")
         for name in methods:
             ratio = statistics.median(t / r for t, r in zip(times[name], times["read"]))
-            own = statistics.median(t / s for t, s in zip(times[name], times["sluice_topk"]))
+            own = statistics.median(t / s for t, s in zip(times[name], times["sluice_select"]))
             rows.append({"density": density, "method": name, "ms": statistics.median(times[name]) * 1e3,
                          "x_read": ratio, "x_sluice": own})
     if args.json:

@@ -4,7 +4,7 @@
  * touched before. */
 #include "tools/bench/select.h"
 #include "base/clock.h"
-#include "sluice.h"
+#include "sluice_select.h"
 #include "tools/bench/densities.h"
 #include "tools/bench/samples.h"
 #include "tools/bench/select_data.h"
@@ -23,7 +23,7 @@ enum {
 	SELECT_ONE,    /* the same by one thread */
 	SELECT_HINTED, /* with the hint of the call before */
 	ADD,           /* residual += grad, one thread */
-	RESIDUAL,      /* sluice_select_residual() with a hint */
+	RESIDUAL,      /* sluice_select() with a residual and a hint */
 	TIMES
 };
 
@@ -60,19 +60,18 @@ static int repeat(struct bench *b, double ms[TIMES])
 	began[READ_THREADS] = now_ns();
 	b->sink ^= pass_read(x, o->n, (unsigned)o->threads);
 	began[SELECT] = now_ns();
-	rc = sluice_select(b->fresh, x, b->k, b->index, b->value, &b->selected);
+	rc = sluice_select(b->fresh, x, NULL, b->k, b->index, b->value, &b->selected);
 	began[SELECT_ONE] = now_ns();
 	if (!rc)
-		rc = sluice_select(b->one, x, b->k, b->index, b->value, &found);
+		rc = sluice_select(b->one, x, NULL, b->k, b->index, b->value, &found);
 	began[SELECT_HINTED] = now_ns();
 	if (!rc)
-		rc = sluice_select(b->hinted, x, b->k, b->index, b->value, &found);
+		rc = sluice_select(b->hinted, x, NULL, b->k, b->index, b->value, &found);
 	began[ADD] = now_ns();
 	pass_add(b->plain, grad, o->n);
 	began[RESIDUAL] = now_ns();
 	if (!rc)
-		rc = sluice_select_residual(b->hinted, grad, b->residual, b->k, b->index, b->value,
-					    &found);
+		rc = sluice_select(b->hinted, grad, b->residual, b->k, b->index, b->value, &found);
 	began[TIMES] = now_ns();
 	for (int i = 0; i < TIMES; i++)
 		ms[i] = (double)(began[i + 1] - began[i]) * 1e-6;

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ *
+ * The selection of a recipe's topk as a function that needs no job. See sluice_select(3); the
+ * conventions of sluice.h hold.
+ */
+#ifndef SLUICE_SELECT_H
+#define SLUICE_SELECT_H
+
+#include <sluice.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Scratch memory and threads for selections from vectors of one length. It also remembers at which
+ * magnitude the last selection ended, which makes the next one faster; results are the same. */
+typedef struct sluice_selector sluice_selector;
+
+typedef struct sluice_selector_attr {
+	size_t size; /* sizeof(sluice_selector_attr) */
+	size_t n;    /* elements of the vectors, < 2^32 */
+	size_t k;    /* the largest k of a call */
+	int threads; /* threads that work on a call, the caller's included; 0: 1 */
+	int forget;  /* 1: do not use what earlier calls found; for measurements */
+} sluice_selector_attr;
+
+/* Errors: EINVAL, ENOMEM, ENOSUPP (the processor lacks what SLUICE_KERNELS names). Thread class:
+ * any. */
+SLUICE_API int sluice_selector_open(const sluice_selector_attr *attr,
+				    sluice_selector **selector_out);
+
+/* Thread class: object. */
+SLUICE_API void sluice_selector_close(sluice_selector **selector);
+
+/* Selects the k coordinates of x[0..n) that are largest in magnitude; of equal ones those with the
+ * lowest indices, and never a zero. index[0..*selected) ascends, and value[i] is the coordinate at
+ * index[i], unless value is NULL. *selected is at most k. With a residual, x is first added to
+ * residual[0..n), the selection is from the sum, and what it selected becomes 0 in residual; value
+ * is then not NULL. Allocates nothing. Errors: EINVAL (also NaN: index and value are then undefined,
+ * and residual is the sum, with nothing cleared). Thread class: object. */
+SLUICE_API int sluice_select(sluice_selector *selector, const float *x, float *residual, size_t k,
+			     uint32_t *index, float *value, size_t *selected);
+
+#ifdef __cplusplus
+}
+#endif
+#endif
