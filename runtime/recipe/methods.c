@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The table of published methods. Every entry works: tests/unit/test_methods.c parses each of
+ * The table of published methods. Every entry works: tests/unit/recipe/test_methods.c parses each of
  * them. */
 #include "recipe/methods.h"
 #include "base/nearest.h"

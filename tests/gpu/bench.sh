@@ -25,7 +25,7 @@ case $out in *"vectors in the memory of a GPU; rank 0: GPU 0 of 1 ("*) ;; *) wro
 out=$(./sluice-bench step --device cuda --count 3000 --steps 2 --json 2>&1) || wrong "step failed: $out"
 case $out in *'"device":"GPU 0 of 1 ('*) ;; *) wrong "no device in $out" ;; esac
 # The axes, as far as they are short here: three entropies of 2^16 elements.
-axes() { ./sluice-bench select --device cuda --axes --n 65536 --k 8 --repeat 1 --warmup 0 --rivals "$PWD/tests/unit/.libs/rivals.so" "$@"; }
+axes() { ./sluice-bench select --device cuda --axes --n 65536 --k 8 --repeat 1 --warmup 0 --rivals "$PWD/tests/gpu/.libs/rivals.so" "$@"; }
 out=$(axes --json --torch "printf '65536 8 %d 2.5\n' 0 2 4 #") || wrong "select --axes failed"
 for part in '"n":65536,"entropy":1.000,"k":8,"selected":8,' '"entropy":0.544,' '"entropy":0.201,' '"push_ms":' '"push_of_copy":' \
 	'"radix_sort_ms":' '"radix_sort_of_push":' '"cub_topk_of_push":' '"torch_topk_ms":2.5,"torch_topk_of_push":'; do

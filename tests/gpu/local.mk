@@ -50,6 +50,11 @@ check_LTLIBRARIES += tests/gpu/preload.la
 tests_gpu_preload_la_SOURCES = tests/gpu/preload.c
 tests_gpu_preload_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
 
+# Others' selections, for sluice-bench --rivals in bench.sh.
+check_LTLIBRARIES += tests/gpu/rivals.la
+tests_gpu_rivals_la_SOURCES = tests/gpu/fake_rivals.c
+tests_gpu_rivals_la_LDFLAGS = $(AM_LDFLAGS) -module -avoid-version -shared -rpath /nowhere
+
 dist_check_SCRIPTS += tests/gpu/bench.sh tests/gpu/digest.sh tests/gpu/resources.sh tests/gpu/train.sh
 # ptx.sh executes what was built, for minutes if nothing was optimized: distcheck has test_ptx in its place.
 TESTS += tests/gpu/bench.sh tests/gpu/ptx.sh tests/gpu/resources.sh tests/gpu/train.sh

@@ -2,7 +2,6 @@
 if HAVE_CMOCKA
 check_PROGRAMS += tests/oracle/processes
 tests_oracle_processes_SOURCES = tests/oracle/processes.c $(ranks)
-tests_oracle_processes_CPPFLAGS = -I$(top_srcdir)/tests/unit $(AM_CPPFLAGS)
 endif
 
 # The program alone skips: it is the script that gives it what numpy computed.

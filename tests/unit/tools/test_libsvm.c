@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * LIBSVM text, good and bad: a line that does not parse is named by its number. */
-#include "tests/unit/train_files.h"
+#include "train_files.h"
 #include "tools/train/data.h"
 
 #include <setjmp.h>

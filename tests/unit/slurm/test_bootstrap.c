@@ -4,7 +4,7 @@
 #include "base/bytes.h"
 #include "base/log.h"
 #include "compress/message.h"
-#include "fake_pmix.h"
+#include "tests/fakes/pmix/fake_pmix.h"
 #include "sluice.h"
 #include "slurm/bootstrap.h"
 #include "slurm/card.h"

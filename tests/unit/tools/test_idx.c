@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * IDX folders, good and bad: each bad one is answered with a sentence that names file and fault. */
-#include "tests/unit/train_files.h"
+#include "train_files.h"
 #include "tools/train/data.h"
 
 #include <setjmp.h>

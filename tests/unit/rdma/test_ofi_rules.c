@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "base/memory.h"
-#include "fake_ofi.h"
+#include "tests/fakes/ofi/fake_ofi.h"
 #include "rdma/ofi_library.h"
 #include "rdma/ofi_provider.h"
 #include "rdma/transport.h"

@@ -3,7 +3,7 @@
  * libibverbs lists fake0 first. GPUs are those of the emulated module; SLURM_LOCALID says which is
  * this process's. */
 #include "base/device.h"
-#include "fake_fabric.h"
+#include "tests/fakes/verbs/fake_fabric.h"
 #include "rdma/nearness.h"
 #include "rdma/verbs_device.h"
 #include "scratch.h"

@@ -3,7 +3,7 @@
  * through the public interface. Counted: what a steady-state step posts. */
 #include "base/error.h"
 #include "base/log.h"
-#include "fake_fabric.h"
+#include "tests/fakes/verbs/fake_fabric.h"
 #include "sluice.h"
 #include "compress/message.h"
 #include "slurm/bootstrap.h"

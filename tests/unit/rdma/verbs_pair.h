@@ -3,7 +3,7 @@
  * turn, closed. For the tests of rdma/verbs*.c. */
 #ifndef TESTS_VERBS_PAIR_H
 #define TESTS_VERBS_PAIR_H
-#include "fake_fabric.h"
+#include "tests/fakes/verbs/fake_fabric.h"
 #include "rdma/transport.h"
 
 enum { PAIR_EVENTS = 4096, PAIR_LOST_MS = 1500, PAIR_LINE = 256 };

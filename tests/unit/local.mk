@@ -1,0 +1,50 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# What the unit tests of several folders share. A folder here has the tests of the folder of that name in the library, and its
+# own local.mk; all programs are built in tests/unit. Programs with several ranks fork them (ranks.c) and need no launcher.
+AM_CPPFLAGS += -I$(top_srcdir)/tests/unit
+ranks = tests/unit/ranks.c tests/unit/ranks.h tests/unit/thinned.h
+dense_values = tests/unit/dense_values.h $(ranks)
+async_problem = tests/unit/async_problem.c tests/unit/async_problem.h $(ranks)
+# Take down what the shards count.
+survivors = tests/unit/survivors.c tests/unit/survivors_oracle.c tests/unit/survivors.h tests/unit/scratch.h $(ranks)
+# A rank with vectors in GPU memory; two models, of which one has them there; on a device that lags.
+gpu_rank = tests/unit/gpu_rank.c tests/unit/gpu_rank.h $(ranks)
+gpu_step = tests/unit/gpu_step.c tests/unit/gpu_step.h $(gpu_rank)
+gpu_lag = tests/unit/gpu_lag.c tests/unit/gpu_lag.h $(gpu_step)
+
+# Known to all sources, so that a file which tests share is compiled once and not for each of them.
+AM_CPPFLAGS += -DEMULATED_MODULE=\"$(abs_top_builddir)/.libs/libsluice_emulated.so\" \
+	-DEMULATED_RUNTIME=\"$(abs_top_builddir)/.libs/libcudart_emulated.so\"
+# Every thread of a block is a coroutine there: minutes each. The sanitizers see them.
+slow_in_valgrind = \
+	tests/unit/test_gpu_approximate \
+	tests/unit/test_gpu_capture \
+	tests/unit/test_gpu_dense \
+	tests/unit/test_gpu_enqueue \
+	tests/unit/test_gpu_failing \
+	tests/unit/test_gpu_fold \
+	tests/unit/test_gpu_gradient \
+	tests/unit/test_gpu_in_place \
+	tests/unit/test_gpu_late \
+	tests/unit/test_gpu_messages \
+	tests/unit/test_gpu_select \
+	tests/unit/test_gpu_shard \
+	tests/unit/test_gpu_sketch \
+	tests/unit/test_gpu_step
+on_emulated_gpu = $(slow_in_valgrind) \
+	tests/unit/test_dense_spoilt \
+	tests/unit/test_device \
+	tests/unit/test_gpu_segments
+$(on_emulated_gpu): libsluice_emulated.la
+
+# The program of README and sluice(7): public header and library only, and nothing of the tests.
+check_PROGRAMS += tests/unit/example
+tests_unit_example_SOURCES = tests/unit/example.c
+tests_unit_example_LDADD = libsluice.la
+
+TESTS += tests/unit/header_alone.sh tests/unit/layers.sh
+# A program that links the installed library would need the sanitizers' flags, and a preloaded library them first.
+if !WITH_SANITIZER
+TESTS += tests/unit/install.sh
+endif
+EXTRA_DIST += tests/unit/header_alone.sh tests/unit/install.sh tests/unit/layers.sh tests/unit/valgrind.supp

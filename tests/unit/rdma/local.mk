@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Unit tests of rdma/.
+check_PROGRAMS += \
+	tests/unit/test_region \
+	tests/unit/test_ring \
+	tests/unit/test_self \
+	tests/unit/test_shm \
+	tests/unit/test_shm_death \
+	tests/unit/test_shm_hostile \
+	tests/unit/test_shm_processes \
+	tests/unit/test_shm_sleep
+rdma_pair = tests/unit/rdma/rdma_pair.c tests/unit/rdma/rdma_pair.h
+shm_trio = tests/unit/rdma/shm_trio.c tests/unit/rdma/shm_trio.h $(rdma_pair)
+tests_unit_test_region_SOURCES = tests/unit/rdma/test_region.c $(rdma_pair)
+tests_unit_test_ring_SOURCES = tests/unit/rdma/test_ring.c
+tests_unit_test_self_SOURCES = tests/unit/rdma/test_self.c $(rdma_pair)
+tests_unit_test_shm_SOURCES = tests/unit/rdma/test_shm.c $(shm_trio)
+tests_unit_test_shm_death_SOURCES = tests/unit/rdma/test_shm_death.c $(rdma_pair)
+tests_unit_test_shm_hostile_SOURCES = tests/unit/rdma/test_shm_hostile.c $(shm_trio)
+tests_unit_test_shm_processes_SOURCES = tests/unit/rdma/test_shm_processes.c $(rdma_pair)
+tests_unit_test_shm_sleep_SOURCES = tests/unit/rdma/test_shm_sleep.c $(shm_trio)
+
+if HAVE_LIBFABRIC
+check_PROGRAMS += \
+	tests/unit/test_ofi \
+	tests/unit/test_ofi_job \
+	tests/unit/test_ofi_proof \
+	tests/unit/test_ofi_rules \
+	tests/unit/test_ofi_stream
+tests_unit_test_ofi_SOURCES = tests/unit/rdma/test_ofi.c $(rdma_pair)
+# libfabric, which is loaded at run time, is to find its connect().
+tests_unit_test_ofi_LDFLAGS = $(AM_LDFLAGS) -Wl,--export-dynamic
+tests_unit_test_ofi_job_SOURCES = tests/unit/rdma/test_ofi_job.c $(ranks)
+tests_unit_test_ofi_proof_SOURCES = tests/unit/rdma/test_ofi_proof.c $(rdma_pair)
+tests_unit_test_ofi_rules_SOURCES = tests/unit/rdma/test_ofi_rules.c $(fake_ofi)
+tests_unit_test_ofi_rules_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dlopen -Wl,--wrap=dlsym -Wl,--wrap=dlclose -Wl,--wrap=getrandom
+tests_unit_test_ofi_stream_SOURCES = tests/unit/rdma/test_ofi_stream.c
+else
+EXTRA_DIST += \
+	tests/unit/rdma/test_ofi.c \
+	tests/unit/rdma/test_ofi_job.c \
+	tests/unit/rdma/test_ofi_proof.c \
+	tests/unit/rdma/test_ofi_rules.c \
+	tests/unit/rdma/test_ofi_stream.c \
+	$(fake_ofi)
+endif
+
+verbs_pair = tests/unit/rdma/verbs_pair.c tests/unit/rdma/verbs_pair.h $(fake_fabric)
+verbs_two = tests/unit/rdma/verbs_two.c tests/unit/rdma/verbs_two.h $(verbs_pair)
+if HAVE_VERBS
+check_PROGRAMS += \
+	tests/unit/test_nearness \
+	tests/unit/test_verbs \
+	tests/unit/test_verbs_broken \
+	tests/unit/test_verbs_job \
+	tests/unit/test_verbs_keys \
+	tests/unit/test_verbs_ladder \
+	tests/unit/test_verbs_rights \
+	tests/unit/test_verbs_walk
+tests_unit_test_nearness_SOURCES = tests/unit/rdma/test_nearness.c tests/unit/two_gpus.h tests/unit/scratch.h $(fake_fabric)
+tests_unit_test_nearness_DEPENDENCIES = libinternal.la libsluice_emulated.la
+tests_unit_test_nearness_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
+tests_unit_test_verbs_SOURCES = tests/unit/rdma/test_verbs.c $(verbs_two)
+tests_unit_test_verbs_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
+tests_unit_test_verbs_broken_SOURCES = tests/unit/rdma/test_verbs_broken.c $(verbs_two)
+tests_unit_test_verbs_broken_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
+# Brings its own bootstrap: ranks are threads.
+tests_unit_test_verbs_job_SOURCES = tests/unit/rdma/test_verbs_job.c $(fake_fabric)
+tests_unit_test_verbs_job_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
+tests_unit_test_verbs_keys_SOURCES = tests/unit/rdma/test_verbs_keys.c $(verbs_two)
+tests_unit_test_verbs_keys_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
+tests_unit_test_verbs_ladder_SOURCES = tests/unit/rdma/test_verbs_ladder.c $(verbs_pair)
+tests_unit_test_verbs_ladder_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
+tests_unit_test_verbs_rights_SOURCES = tests/unit/rdma/test_verbs_rights.c $(verbs_two)
+tests_unit_test_verbs_rights_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
+tests_unit_test_verbs_walk_SOURCES = tests/unit/rdma/test_verbs_walk.c $(verbs_pair)
+tests_unit_test_verbs_walk_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access -Wl,--wrap=calloc
+else
+EXTRA_DIST += \
+	tests/unit/rdma/test_nearness.c \
+	tests/unit/rdma/test_verbs.c \
+	tests/unit/rdma/test_verbs_broken.c \
+	tests/unit/rdma/test_verbs_job.c \
+	tests/unit/rdma/test_verbs_keys.c \
+	tests/unit/rdma/test_verbs_ladder.c \
+	tests/unit/rdma/test_verbs_rights.c \
+	tests/unit/rdma/test_verbs_walk.c \
+	tests/unit/two_gpus.h $(verbs_two)
+endif
