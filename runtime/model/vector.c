@@ -133,10 +133,18 @@ void vector_clear(struct vector *v)
 	v->ops = NULL;
 }
 
-void vector_free(struct vector *v)
+static void unstage(struct vector *v)
 {
+	for (size_t i = 0; i < v->n; i++)
+		pieces_of(v)[i].data = pieces_of(v)[i].given;
 	if (v->copy.address)
 		v->owner->release(&v->copy);
+	v->ops = NULL;
+}
+
+void vector_free(struct vector *v)
+{
+	unstage(v);
 	free(v->list);
 	*v = (struct vector){ 0 };
 }
@@ -529,5 +537,6 @@ int vector_return(struct vector *v, float *host, int failed, const char *functio
 		rc = vector_send(v, copying(function, what));
 	if (copied)
 		free(host);
+	unstage(v);
 	return rc;
 }

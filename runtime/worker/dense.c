@@ -127,17 +127,6 @@ static int pull_fits(const sluice_model *model, uint32_t shard, const uint8_t *e
 	       !expect->welcome(model, shard, m);
 }
 
-/* first: a coordinate of the whole vector. */
-static void apply(const sluice_model *model, uint64_t first, const float *value, uint32_t n)
-{
-	if (target_in_pieces(model))
-		target_apply(model, first, NULL, value, n);
-	else if (model->recipe.update == UPDATE_AVERAGE)
-		sparse_set(target_flat(model) + first, NULL, value, n);
-	else
-		sparse_add(target_flat(model) + first, NULL, value, n);
-}
-
 /* Adds the payload while it is checked, so that another rank's memory is read once. The checksum is
  * known when all is added: then a wrong one ends the job, and the target is worth nothing. An
  * honest owner does not write to the entry meanwhile, because its next publication needs this
@@ -152,7 +141,7 @@ static const char *add_checked(const sluice_model *model, const uint8_t *payload
 	for (uint32_t i = 0, n; i < span; i += n) {
 		n = dense_here(span, i);
 		nonfinite |= dense_take(payload + sizeof *value * i, n, value, &crc);
-		apply(model, first + i, value, n);
+		target_add(model, first + i, NULL, value, n);
 	}
 	if (crc != payload_crc)
 		return "the payload's checksum is wrong";
@@ -181,9 +170,7 @@ static int move_to_device(sluice_model *model, const struct message *m, const ui
 		*why = "the payload's checksum is wrong";
 	else if (nonfinite)
 		*why = message_nonfinite;
-	return *why ? 0 :
-		      on_device_apply(model, target_flat(model), at->begin, NULL, to.value,
-				      m->span);
+	return *why ? 0 : target_add(model, at->begin, NULL, to.value, m->span);
 }
 
 /* Adds a payload that lies in a log which is mapped here. */
@@ -193,12 +180,12 @@ static int add_entry(sluice_model *model, const struct message *m, const uint8_t
 	const struct shard_layout *at = &model->layout.shards[m->shard];
 
 	*why = NULL;
-	if (on_device_pulls(model))
+	if (target_there(model))
 		return move_to_device(model, m, payload, crc, why);
 	if (at->owner != model->job->rank)
 		*why = add_checked(model, payload, m->span, crc, at->begin);
 	else /* this rank's log, which it alone can write, and wrote nothing infinite to */
-		apply(model, at->begin, (const float *)(const void *)payload, m->span);
+		target_add(model, at->begin, NULL, (const float *)(const void *)payload, m->span);
 	return 0;
 }
 
@@ -239,7 +226,7 @@ int dense_pull(sluice_model *model, uint32_t shard, const struct dense_expect *e
 int dense_pull_read(sluice_model *model, uint32_t shard, const struct dense_expect *expect,
 		    struct message *m)
 {
-	const uint8_t *entry = on_device_pulls(model) ? lane_fresh(model, shard) : NULL;
+	const uint8_t *entry = target_there(model) ? lane_fresh(model, shard) : NULL;
 	const char *why;
 	uint32_t crc;
 	int rc;

@@ -75,8 +75,6 @@ void on_device_close(sluice_model *model)
 		d->ops->release(&d->collected);
 		d->ops->release(&d->copies[0]);
 		d->ops->release(&d->copies[1]);
-		d->ops->release(&d->params_copy);
-		d->ops->release(&d->master);
 	}
 	free(d);
 	model->worker->device = NULL;

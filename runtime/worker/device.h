@@ -53,8 +53,6 @@ void on_device_close(sluice_model *model);
 enum on_device_state on_device_state(const sluice_model *model);
 /* 1: gradients are selected on the device. */
 int on_device_selects(const sluice_model *model);
-/* 1: the target of the pull under way is there. */
-int on_device_pulls(const sluice_model *model);
 void *on_device_stream(const sluice_model *model);
 /* Residual and momentum in host memory are newer from now on. */
 void on_device_renewed(sluice_model *model);
@@ -83,50 +81,19 @@ int on_device_come_home(sluice_model *model);
 int on_device_fetch_residual(sluice_model *model);
 int on_device_fetch_velocity(sluice_model *model);
 
-/* The target of a pull: *target stays where it is, or, where the recipe does more with parameters
- * than adding deltas, becomes a copy in host memory, which on_device_pulled() brings back unless rc
- * is an error. */
-int on_device_target(sluice_model *model, float **target);
-/* The same of a vector of 16 bits there, which follows a copy in 32 that is there too: *flat. It
- * begins as `copy`, unless that is NULL because it is there already. With update=none there is
- * none, and *flat means nothing. */
-int on_device_target_narrow(sluice_model *model, void *target, const float *copy, float **flat);
-/* The same of pieces there, which follow a vector of floats there when the pull ends: *flat. It
- * begins as `copy`, or, with `gathers`, as what is in the pieces, or as it is. */
-int on_device_target_pieces(sluice_model *model, const struct vector *s, int gathers,
-			    const float *copy, float **flat);
-/* They follow. */
-int on_device_scatter(sluice_model *model, const struct vector *s);
-/* Copies that copy to the host. */
-int on_device_fetch_copy(sluice_model *model, float *copy);
-/* The same of a target that is in pieces: the pull adds to host memory. */
-void on_device_target_host(sluice_model *model);
-int on_device_pulled(sluice_model *model, int rc);
+/* For the pull of a vector on a device: its operations, and the selection's part there, opened. */
+int on_device_use(sluice_model *model, const void *pointer, const struct device_ops **ops,
+		  struct device_compressor **compressor);
+/* Copies bytes from the device to the host, and waits. */
+int on_device_copy_home(sluice_model *model, void *to, const void *from, size_t bytes);
 /* Whether messages are decoded to where the device reads them, and where one of so many coordinates
  * is: otherwise the entries of the worker's compressor. */
 int on_device_lands(const sluice_model *model);
 int on_device_entries(sluice_model *model, uint32_t count, struct entries *to);
-/* What a decoded delta does to the target, wherever it is, from coordinate `first` on. The lists
- * lie where on_device_entries() said. */
-int on_device_apply(sluice_model *model, float *flat, uint64_t first, const uint32_t *index,
-		    const float *value, uint32_t count);
-/* Zeros, as many as the model has coordinates. */
-int on_device_zero(sluice_model *model, float *flat);
 /* up=sketch: what was published begins anew; index is relative to the shard and lies where
  * on_device_entries() said, NULL: all but the zeros of the received values. */
 int on_device_clear(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
 		    uint32_t n);
-
-/* Host memory with the n parameters, which may be on a device: *host is params itself, or a copy
- * that on_device_return() writes back (unless failed) and frees. */
-struct borrowed {
-	float *host, *params;
-	const struct device_ops *ops;
-	void *stream;
-	size_t n;
-};
-int on_device_borrow(const sluice_model *model, float *params, size_t n, struct borrowed *out);
-int on_device_return(struct borrowed *b, int failed);
 
 /* ---- device_push.c: a push on the device ---- */
 /* Whether the model's stream is being captured into a CUDA graph, in which a push of gradients in

@@ -49,37 +49,3 @@ int on_device_pieces(sluice_model *model, const struct vector *s, const void **w
 	device_scope_begin(vector_given(s, 0), on_device_stream(model), &scope);
 	return device_scope_end(&scope, collect_pieces(model, s, whole));
 }
-
-/* ---- parameters and means ------------------------------------------------------ */
-
-int on_device_target_pieces(sluice_model *model, const struct vector *s, int gathers,
-			    const float *copy, float **flat)
-{
-	struct on_device *d = model->worker->device;
-	const size_t bytes = model->layout.count * sizeof(float);
-	int rc = device_of(vector_given(s, 0), &d->target);
-
-	if (!rc)
-		rc = on_device_check_stream(d->target, d->stream, "sluice_pull");
-	if (rc)
-		return rc;
-	d->narrow = NULL;
-	d->ops = d->target;
-	if ((rc = on_device_open_compressor(model, vector_given(s, 0))))
-		return rc;
-	if ((!d->master.address && d->ops->alloc(MEMORY_DEVICE, bytes, &d->master)) ||
-	    (copy && d->ops->copy(d->master.address, copy, bytes, d->stream)) ||
-	    (gathers && vector_join_there(s, d->ops, d->master.address, d->stream)))
-		return device_fail(d->ops, "parameters in pieces on the GPU");
-	*flat = d->master.address;
-	return 0;
-}
-
-int on_device_scatter(sluice_model *model, const struct vector *s)
-{
-	const struct on_device *d = model->worker->device;
-
-	return vector_write_there(s, d->ops, d->compressor, d->master.address, d->stream) ?
-		       device_fail(d->ops, "sluice_pull") :
-		       0;
-}

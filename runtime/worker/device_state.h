@@ -10,23 +10,18 @@
 /* ---- device_vectors.c ---- */
 /* The accelerator's side of a worker half. Its members are read by the device files alone. */
 struct on_device {
-	void *stream;                    /* the application's */
-	const struct device_ops *ops;    /* of the gradients so far; NULL: they were host memory */
-	const struct device_ops *target; /* of the pull under way; NULL: host memory */
+	void *stream;                 /* the application's */
+	const struct device_ops *ops; /* of the gradients so far; NULL: they were host memory */
 	struct device_compressor *compressor;
-	atomic_int state;          /* enum on_device_state; changed with the token held */
-	struct memory residual;    /* where gradients are selected on the device, or a graph is */
-	struct memory velocity;    /* and the momentum, if the recipe has one */
-	struct memory collected;   /* a gradient that comes in ranges; empty: none did */
-	int collects;              /* this step's does */
-	int told;                  /* it is logged that pieces of gradients go to the host */
-	struct memory copies[2];   /* of gradients, pinned; empty: none was needed */
-	float *params;             /* of the pull under way, where it is made on the host, */
-	struct memory params_copy; /* and its copy there, pinned */
-	uint16_t *narrow;          /* of the pull under way: its target has 16 bits; or NULL */
-	struct memory master;      /* the parameters in 32 bits; empty: they never were here */
-	struct graph_push *graph;  /* device_graph.c's; NULL: no push was captured */
-	struct outbox *outbox;     /* device_push.c's; NULL: gradients are selected on the host */
+	atomic_int state;         /* enum on_device_state; changed with the token held */
+	struct memory residual;   /* where gradients are selected on the device, or a graph is */
+	struct memory velocity;   /* and the momentum, if the recipe has one */
+	struct memory collected;  /* a gradient that comes in ranges; empty: none did */
+	int collects;             /* this step's does */
+	int told;                 /* it is logged that pieces of gradients go to the host */
+	struct memory copies[2];  /* of gradients, pinned; empty: none was needed */
+	struct graph_push *graph; /* device_graph.c's; NULL: no push was captured */
+	struct outbox *outbox;    /* device_push.c's; NULL: gradients are selected on the host */
 };
 /* Token held, but for what the application's calls do while nothing is under way. */
 void on_device_become(sluice_model *model, enum on_device_state state);
@@ -37,8 +32,6 @@ int on_device_at_work(enum on_device_state state);
 const char *on_device_why_not(const sluice_model *model);
 /* up=sketch: the messages of a push are sketches, and the pull asks for values. */
 int on_device_sketches(const sluice_model *model);
-/* bytes from the device, waited for. */
-int on_device_copy_home(sluice_model *model, void *to, const void *from, size_t bytes);
 /* Residual and momentum go to the device, where those of the host are newer; enqueued. 0, or -1 as
  * an operation of the device. */
 int on_device_take_up(sluice_model *model);

@@ -10,6 +10,7 @@
 #include "model/model.h"
 #include "worker/device.h"
 #include "worker/state.h"
+#include "worker/target.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -49,11 +50,6 @@ void on_device_become(sluice_model *model, enum on_device_state state)
 int on_device_selects(const sluice_model *model)
 {
 	return on_device_state(model) != DEVICE_AWAY;
-}
-
-int on_device_pulls(const sluice_model *model)
-{
-	return model->worker->device->target != NULL;
 }
 
 void *on_device_stream(const sluice_model *model)
@@ -264,86 +260,27 @@ int on_device_clear(sluice_model *model, const struct shard_layout *at, const ui
 	return 0;
 }
 
-/* ---- parameters ------------------------------------------------------------ */
+/* ---- pulls ------------------------------------------------------------------- */
 
-/* Parameters that the recipe also keeps, mixes or looks back at are handled on the host. */
-static int target_is_host(const sluice_model *model)
-{
-	const struct worker *w = model->worker;
-	return w->local || w->kept.of[KEPT_PREVIOUS] || w->async;
-}
-
-void on_device_target_host(sluice_model *model)
-{
-	model->worker->device->target = NULL;
-	model->worker->device->narrow = NULL;
-}
-
-int on_device_target_narrow(sluice_model *model, void *target, const float *copy, float **flat)
+int on_device_use(sluice_model *model, const void *pointer, const struct device_ops **ops,
+		  struct device_compressor **compressor)
 {
 	struct on_device *d = model->worker->device;
-	const size_t bytes = vector_bytes(model);
-	int rc = device_of(target, &d->target);
+	int rc = device_of(pointer, ops);
+
 	if (!rc)
-		rc = on_device_check_stream(d->target, d->stream, "sluice_pull");
-	d->narrow = target;
-	*flat = target;
+		rc = on_device_check_stream(*ops, d->stream, "sluice_pull");
 	if (rc)
 		return rc;
-	d->ops = d->target;
-	if ((rc = on_device_open_compressor(model, target)) || model->recipe.update == UPDATE_NONE)
-		return rc;
-	if ((!d->master.address && d->ops->alloc(MEMORY_DEVICE, bytes, &d->master)) ||
-	    (copy && d->ops->copy(d->master.address, copy, bytes, d->stream)))
-		return device_fail(d->ops, "a copy of the parameters in 32 bits on the GPU");
-	*flat = d->master.address;
-	return 0;
-}
-
-int on_device_fetch_copy(sluice_model *model, float *copy)
-{
-	return on_device_copy_home(model, copy, model->worker->device->master.address,
-				   vector_bytes(model));
-}
-
-int on_device_target(sluice_model *model, float **target)
-{
-	struct on_device *d = model->worker->device;
-	const size_t bytes = vector_bytes(model);
-	int rc = device_of(*target, &d->target);
-	d->narrow = NULL;
-	if (rc || !d->target || (rc = on_device_check_stream(d->target, d->stream, "sluice_pull")))
-		return rc;
-	d->ops = d->target;
-	if (!target_is_host(model))
-		return on_device_open_compressor(model, *target);
-	d->target = NULL;
-	if (!d->params_copy.address && d->ops->alloc(MEMORY_HOST, bytes, &d->params_copy))
-		return device_fail(d->ops, "a copy of the parameters");
-	rc = on_device_copy_home(model, d->params_copy.address, *target, bytes);
-	if (rc)
-		return rc;
-	d->params = *target;
-	*target = d->params_copy.address;
-	return 0;
-}
-
-int on_device_pulled(sluice_model *model, int rc)
-{
-	if (!model)
-		return rc;
-	struct on_device *d = model->worker->device;
-	if (!rc && d->params &&
-	    (d->ops->copy(d->params, d->params_copy.address, vector_bytes(model), d->stream) ||
-	     d->ops->wait(d->stream)))
-		rc = device_fail(d->ops, "sluice_pull");
-	d->params = NULL;
+	d->ops = *ops;
+	rc = on_device_open_compressor(model, pointer);
+	*compressor = d->compressor;
 	return rc;
 }
 
 int on_device_lands(const sluice_model *model)
 {
-	return on_device_pulls(model) || (on_device_selects(model) && on_device_sketches(model));
+	return target_there(model) || (on_device_selects(model) && on_device_sketches(model));
 }
 
 /* The device reads them in stream order, so they are not where the next message is decoded. */
@@ -357,84 +294,4 @@ int on_device_entries(sluice_model *model, uint32_t count, struct entries *to)
 	if (d->ops->land(d->compressor, count, &to->index, &to->value, d->stream))
 		return device_fail(d->ops, "sluice_pull");
 	return 0;
-}
-
-/* Parameters that are pushed (update=average) have 32 bits. */
-static int apply_rounded(const sluice_model *model, float *flat, uint64_t first,
-			 const uint32_t *index, const float *value, uint32_t count)
-{
-	const struct on_device *d = model->worker->device;
-	const struct device_rounded call = { .vector = model->recipe.update == UPDATE_NONE ?
-							       NULL :
-							       flat + first,
-					     .narrow = d->narrow + first,
-					     .narrow_type = (int)model->param_type,
-					     .index = index,
-					     .value = value,
-					     .count = count };
-	return d->target->apply_rounded(d->compressor, &call, d->stream);
-}
-
-int on_device_apply(sluice_model *model, float *flat, uint64_t first, const uint32_t *index,
-		    const float *value, uint32_t count)
-{
-	struct on_device *d = model->worker->device;
-	const int average = model->recipe.update == UPDATE_AVERAGE;
-	if (!d->target) {
-		(average ? sparse_set : sparse_add)(flat + first, index, value, count);
-		return 0;
-	}
-	int failed = d->narrow ? apply_rounded(model, flat, first, index, value, count) :
-				 d->target->apply(d->compressor, flat + first, index, value, count,
-						  average, d->stream);
-	return failed ? device_fail(d->target, "sluice_pull") : 0;
-}
-
-int on_device_zero(sluice_model *model, float *flat)
-{
-	struct on_device *d = model->worker->device;
-	void *target = d->narrow ? (void *)d->narrow : flat;
-	const size_t bytes = model->layout.count * (d->narrow ? sizeof(*d->narrow) : sizeof(*flat));
-	if (!d->target)
-		memset(target, 0, bytes);
-	else if (d->target->zero(target, bytes, d->stream))
-		return device_fail(d->target, "sluice_pull_mean");
-	return 0;
-}
-
-static int borrow(const sluice_model *model, float *params, size_t n, struct borrowed *out)
-{
-	void *stream = model->worker->device->stream;
-	const struct device_ops *ops = NULL;
-	int rc = params ? device_of(params, &ops) : 0;
-	*out = (struct borrowed){ .host = params, .params = params, .stream = stream, .n = n };
-	if (rc || !ops || (rc = on_device_check_stream(ops, stream, "parameters")))
-		return rc;
-	out->ops = ops;
-	out->host = malloc(n * sizeof(float));
-	if (!out->host)
-		return fail(SLUICE_ENOMEM, "no memory for a copy of %zu parameters", n);
-	if (out->ops->copy(out->host, params, n * sizeof(float), stream) || out->ops->wait(stream))
-		return device_fail(out->ops, "a copy of the parameters");
-	return 0;
-}
-
-int on_device_borrow(const sluice_model *model, float *params, size_t n, struct borrowed *out)
-{
-	struct device_scope scope;
-	device_scope_begin(params, model->worker->device->stream, &scope);
-	return device_scope_end(&scope, borrow(model, params, n, out));
-}
-
-int on_device_return(struct borrowed *b, int failed)
-{
-	int rc = failed;
-	if (!b->ops)
-		return rc;
-	if (!rc && (b->ops->copy(b->params, b->host, b->n * sizeof(float), b->stream) ||
-		    b->ops->wait(b->stream)))
-		rc = device_fail(b->ops, "a copy of the parameters");
-	free(b->host);
-	*b = (struct borrowed){ 0 };
-	return rc;
 }

@@ -88,9 +88,8 @@ static void local_sent(sluice_model *model, uint64_t elements)
 		memset(velocity, 0, model->layout.count * sizeof(*velocity));
 }
 
-static int params_overflowed(sluice_model *model, const float *params)
+static int params_overflowed(sluice_model *model, uint64_t at, float value)
 {
-	const size_t at = first_nonfinite(params, model->layout.count);
 	sluice_job *job = model->job;
 
 	progress_take(job);
@@ -100,22 +99,30 @@ static int params_overflowed(sluice_model *model, const float *params)
 					"step %llu makes %g of the parameter at %s that is %s, "
 					"which leaves the range of floats; lower the learning rate "
 					"or clip= the gradients",
-					(unsigned long long)model->step + 1, (double)params[at],
+					(unsigned long long)model->step + 1, (double)value,
 					rank_text(job, job->rank), model_place(model, at));
 	progress_release(job);
 	return rc;
 }
 
-int local_pull(sluice_model *model, float *params)
+int local_pull(sluice_model *model, const struct vector *params)
 {
+	enum { CHUNK = 2048 };
 	const struct local *local = model->worker->local;
-	uint32_t bits = 0;
+	const uint64_t count = model->layout.count;
+	float value[CHUNK];
 
-	for (uint64_t i = 0; i < model->layout.count && local; i++) {
-		params[i] = local->base[i] - local->sum[i];
-		bits |= not_finite(params[i]);
+	for (uint64_t at = 0; at < count && local; at += CHUNK) {
+		const size_t n = count - at < CHUNK ? count - at : CHUNK;
+
+		for (size_t i = 0; i < n; i++)
+			value[i] = local->base[at + i] - local->sum[at + i];
+		const size_t finite = first_nonfinite(value, n);
+		if (finite < n)
+			return params_overflowed(model, at + finite, value[finite]);
+		vector_write(params, at, value, n);
 	}
-	return bits ? params_overflowed(model, params) : 0;
+	return 0;
 }
 
 int sluice_in_sync(const sluice_model *model)

@@ -4,6 +4,7 @@
  * steps, which are kept apart, so that after an exchange all replicas have the same bits. */
 #ifndef RUNTIME_LOCAL_H
 #define RUNTIME_LOCAL_H
+#include "model/vector.h"
 #include "worker/hooks.h"
 
 struct local; /* worker.local is NULL unless the recipe has a period and no average */
@@ -16,7 +17,7 @@ float *local_sum(const struct local *local);
 float *local_base(const struct local *local);
 /* Ends a step that was this worker's own: params become the common model less the period's sum.
  * SLUICE_ENUMERIC: a parameter has left the range of floats, and the job ends. */
-int local_pull(sluice_model *model, float *params);
+int local_pull(sluice_model *model, const struct vector *params);
 
 extern const struct step_hooks local_hooks;
 #endif

@@ -56,47 +56,34 @@ static int pull_done(void *context)
 	return worker_advance(model, model->schedule.n_phases);
 }
 
-static int pull_into(sluice_model *model, float *target, const struct vector *pieces)
+static int pull_begun(sluice_model *model)
 {
 	struct worker *w = model->worker;
-	float *params = target;
 	if (local_step(model)) {
 		w->raised = 0; /* flags travel with exchanges */
-		const int rc = local_pull(model, params);
+		const int rc = local_pull(model, target_vector(model));
 		return rc ? rc : step_ends(model);
 	}
-	if (w->local)
-		target = local_base(w->local);
 	uint64_t start = now_ns(), busy = model->stats.pull_ns + model->stats.apply_ns;
 	progress_take(model->job);
-	target_ask(model, target, pieces);
+	target_ask(model, 1);
 	w->raised = 0;
 	int rc = progress_until(model->job, pull_done, worker_describe, model);
-	target_ask(model, NULL, NULL);
+	target_ask(model, 0);
 	progress_release(model->job);
 	busy = model->stats.pull_ns + model->stats.apply_ns - busy;
 	model->stats.wait_ns += now_ns() - start - busy;
-	if (rc)
+	if (rc || w->in_step == STEP_DONE) /* nothing was pushed */
 		return rc;
-	if (w->local)
-		memcpy(params, target, model->layout.count * sizeof *params);
-	if (w->in_step == STEP_DONE) /* nothing was pushed */
-		return 0;
 	return pull_ends(model);
 }
 
 /* Nobody pushed anything, and there is nothing to wait for: a mean is zero. */
 static int pull_nothing(sluice_model *model)
 {
-	const struct vector *pieces = NULL;
-	float *flat = NULL;
 	int rc = 0;
-	if (model->recipe.update == UPDATE_NONE) {
-		rc = target_begin(model, &flat, &pieces);
-		if (!rc && flat)
-			rc = on_device_zero(model, flat);
-		rc = target_end(model, rc);
-	}
+	if (model->recipe.update == UPDATE_NONE)
+		rc = target_end(model, target_begin(model));
 	if (!rc)
 		model->worker->in_step = STEP_DONE;
 	return rc;
@@ -107,18 +94,12 @@ static int pull_here(sluice_model *model, int asks)
 {
 	if (model->worker->skipped)
 		return pull_nothing(model);
-	const struct vector *pieces = NULL;
-	float *flat = NULL;
 	int rc = await_device(model);
 	if (!rc && asks)
 		rc = async_ask(model);
 	if (!rc)
-		rc = target_begin(model, &flat, &pieces);
-	if (!rc && model->recipe.update != UPDATE_NONE)
-		model_remember(model, flat);
-	else if (!rc && flat)
-		rc = on_device_zero(model, flat);
-	return target_end(model, rc ? rc : pull_into(model, flat, pieces));
+		rc = target_begin(model);
+	return rc ? rc : target_end(model, pull_begun(model));
 }
 
 static int pull_noted(sluice_model *model, int asks)
@@ -171,42 +152,33 @@ int sluice_pull_segments(sluice_model *model, const sluice_segment *segments, si
  * program works with a range that is complete. Where a step is more than one message up and one
  * down per shard, or a GPU takes part, the first range waits for the whole pull. */
 
-static enum pull_kind pull_kind_of(const sluice_model *model, const void *vector)
+static enum pull_kind pull_kind_of(const sluice_model *model)
 {
-	const struct device_ops *ops = NULL;
-	struct device_scope scope;
-	device_scope_begin(vector, on_device_stream(model), &scope);
-	int whole = model->schedule.n_phases != 2 || model_async(model) || model->worker->local ||
-		    model->worker->skipped || on_device_selects(model) || target_whole(model) ||
-		    (vector && (device_of(vector, &ops) || ops));
-	whole = device_scope_end(&scope, whole);
-	return whole ? PULL_AT_ONCE : PULL_BY_SHARD;
+	return model->schedule.n_phases != 2 || model_async(model) || model->worker->local ||
+			       model->worker->skipped || on_device_selects(model) ||
+			       target_whole(model) ?
+		       PULL_AT_ONCE :
+		       PULL_BY_SHARD;
 }
 
 static int pull_begin(sluice_model *model, void *vector, const sluice_segment *segments, size_t n,
 		      const char *function)
 {
-	const struct vector *pieces = NULL;
-	float *flat = NULL;
 	int rc = check_pull(model, function);
 	if (!rc)
 		rc = target_note(model, vector, segments, n, function);
 	if (rc)
 		return rc;
 	struct worker *w = model->worker;
-	const enum pull_kind kind = pull_kind_of(model, vector);
-	if (kind == PULL_BY_SHARD && (rc = target_begin(model, &flat, &pieces)))
+	const enum pull_kind kind = pull_kind_of(model);
+	if (kind == PULL_BY_SHARD && (rc = target_begin(model)))
 		return rc;
 	w->in_step = STEP_PULLING;
-	if (kind == PULL_BY_SHARD && model->recipe.update != UPDATE_NONE)
-		model_remember(model, flat);
-	else if (flat)
-		memset(flat, 0, model->layout.count * sizeof(*flat));
 	progress_take(model->job);
 	parts_set_pull(model, kind);
 	if (kind == PULL_BY_SHARD) {
 		w->raised = 0;
-		target_ask(model, flat, pieces);
+		target_ask(model, 1);
 		model_stir(model);
 		step_advance(model);
 	}
@@ -293,7 +265,7 @@ static int pull_by_shard(sluice_model *model, uint64_t begin, uint64_t count, in
 	int rc = progress_until(model->job, range_done, describe_range, &range);
 	const uint64_t worked = model->stats.pull_ns + model->stats.apply_ns - busy;
 	if (rc || last) {
-		target_ask(model, NULL, NULL);
+		target_ask(model, 0);
 		parts_set_pull(model, PULL_NONE);
 	}
 	progress_release(model->job);

@@ -89,7 +89,7 @@ static void step_begin(sluice_model *model, int with_gradient)
 	w->step = model->step / model->recipe.period + 1;
 	w->phase = 0;
 	w->encoded = 0;
-	target_ask(model, NULL, NULL);
+	target_ask(model, 0);
 	w->shards_done = 0;
 	w->rule = model_rule(model, w->step, w->chosen);
 	model->stats.density_up = w->rule.up;
@@ -579,14 +579,19 @@ int sluice_point(sluice_model *model, const float *params, float *point)
 		rc = argument_aligned(point, sizeof *point, "point", "sluice_point");
 	if (rc)
 		return rc;
-	struct borrowed from = { 0 }, to = { 0 };
-	rc = on_device_borrow(model, (float *)params, model->layout.count, &from); /* only read */
+	struct vector from = { .n = 0 }, to = { .n = 0 };
+	float *here, *there = NULL;
+	vector_run(&from, params, model->layout.count, VALUE_F32, 1);
+	vector_run(&to, point, model->layout.count, VALUE_F32, 1);
+	rc = vector_borrow(&from, on_device_stream(model), "sluice_point", &here);
 	if (!rc)
-		rc = on_device_borrow(model, point, model->layout.count, &to);
+		rc = vector_borrow(&to, on_device_stream(model), "sluice_point", &there);
 	if (!rc)
-		point_at(model, from.host, to.host);
-	on_device_return(&from, SLUICE_EINVAL); /* unchanged: nothing to bring back */
-	return on_device_return(&to, rc);
+		point_at(model, here, there);
+	rc = vector_return(&to, there, rc, "sluice_point");
+	vector_free(&from);
+	vector_free(&to);
+	return rc;
 }
 
 /* ---- unequal numbers of steps ---------------------------------------------- */

@@ -7,23 +7,33 @@
 #include "model/kept.h"
 #include "worker/device.h"
 #include "worker/hooks.h"
+#include "worker/local.h"
 #include "worker/state.h"
 #include <stdlib.h>
 #include <string.h>
 
+/* How the program's vector gets what is added to `flat`. */
+enum follow {
+	FOLLOW_ITSELF,  /* flat is that vector, or NULL: deltas are added to its elements */
+	FOLLOW_CHANGES, /* what changes is rounded into it at once */
+	FOLLOW_END      /* all of it is written when the pull ends */
+};
+
 struct target {
-	float *master;        /* the parameters in 32 bits, if the program's have 16; */
-	int away;             /* they are newer on a device */
-	float *together;      /* pieces of floats, for recipes that look at all parameters */
-	struct vector opened; /* of the model's attributes */
+	struct vector opened;     /* of the model's attributes; no pieces: there are none */
+	struct vector given;      /* with the pull */
+	float *master;            /* the parameters in 32 bits, if the program's have 16 */
+	int away;                 /* they are newer in copy_there */
+	float *together;          /* pieces of floats, for recipes that look at all parameters */
+	struct memory copy_there; /* floats on a device, which the vector there follows */
+	const struct device_ops *ops;
+	struct device_compressor *compressor;
 	/* Of the pull under way. */
-	struct vector given; /* none: vector */
-	void *vector;
-	int narrow_there; /* which has 16 bits and is on a device that rounds them itself */
-	int pieces_there; /* the pieces are on a device that can do all that the pull does */
-	/* What it adds to, once it waits. */
+	struct vector *vector;
+	int there; /* it is on a device that can do all that the pull does */
+	enum follow follow;
 	float *flat;
-	const struct vector *pieces;
+	int asked; /* it waits, and deltas may be added; token held */
 };
 
 /* ---- opening ----------------------------------------------------------------- */
@@ -63,16 +73,20 @@ void target_close(sluice_model *model)
 		return;
 	vector_close(t->master, model->layout.count);
 	vector_close(t->together, model->layout.count);
+	if (t->copy_there.address)
+		t->ops->release(&t->copy_there);
 	vector_free(&t->opened);
 	vector_free(&t->given);
 	free(t);
 	model->worker->into = NULL;
 }
 
-/* Means are rounded where they are written. */
+/* Means are rounded where they are written, and parameters that follow a worker's own model are
+ * rounded from that. */
 static int keeps_copy(const struct layout *l, const struct recipe *recipe)
 {
-	return l->narrow_params && recipe->update != UPDATE_NONE;
+	return l->narrow_params && recipe->update != UPDATE_NONE &&
+	       !kept_rows[KEPT_BASE].needed(recipe);
 }
 
 static int open_copy(sluice_model *model)
@@ -85,6 +99,14 @@ static int open_copy(sluice_model *model)
 	return t->master ? 0 :
 			   fail(SLUICE_ENOMEM, "no memory for the parameters in 32 bits: %llu",
 				(unsigned long long)model->layout.count);
+}
+
+void target_remember(sluice_model *model, const float *params)
+{
+	float *previous = model->worker->kept.of[KEPT_PREVIOUS];
+
+	if (previous)
+		memcpy(previous, params, model->layout.count * sizeof(*params));
 }
 
 static void begin_copy(sluice_model *model, const float *params)
@@ -106,25 +128,14 @@ const struct step_hooks target_hooks = { .open = open_copy,
 					 .begin = begin_copy,
 					 .memory = copy_bytes };
 
-/* ---- a pull ------------------------------------------------------------------ */
+/* ---- the vector of a pull ------------------------------------------------------ */
 
-static int vector_aligned(const sluice_model *model, const void *vector, const char *function)
+static int pulls_mean(const sluice_model *model)
 {
-	return argument_aligned(vector, value_bytes(model->param_type),
-				model->recipe.update == UPDATE_NONE ? "mean" : "params", function);
+	return model->recipe.update == UPDATE_NONE;
 }
 
-/* The pieces of the noted pull; NULL: one vector of floats. */
-static struct vector *pieces_of(const sluice_model *model)
-{
-	struct target *t = model->worker->into;
-
-	if (vector_number(&t->given))
-		return &t->given;
-	return t->vector ? NULL : &t->opened;
-}
-
-/* Where the recipe reads or sets all parameters by itself. */
+/* Returns 1 if the recipe itself reads or sets all parameters. */
 static int looks_at_all(const sluice_model *model)
 {
 	const struct worker *w = model->worker;
@@ -132,97 +143,153 @@ static int looks_at_all(const sluice_model *model)
 	return w->local || w->async || w->kept.of[KEPT_PREVIOUS];
 }
 
-/* Whether they are on a device that can do all that the recipe does with parameters. */
-static int note_pieces(sluice_model *model)
+/* Decides where deltas are added: on the device of the vector, or in host memory. Parameters that
+ * are pushed have no copy there that pieces could follow. */
+static int choose_place(sluice_model *model, const char *function)
 {
 	struct target *t = model->worker->into;
-	const struct vector *pieces = pieces_of(model);
+	const int follows = model->recipe.update == UPDATE_AVERAGE && !vector_floats(t->vector);
 	int rc = 0;
 
-	if (pieces && !looks_at_all(model) && model->recipe.update != UPDATE_AVERAGE)
-		rc = vector_there(pieces, on_device_stream(model));
-	t->pieces_there = rc > 0;
-	return rc < 0 ? rc : 0;
+	if (!looks_at_all(model) && !follows)
+		rc = vector_there(t->vector, on_device_stream(model));
+	t->there = rc > 0;
+	return rc ? (rc < 0 ? rc : 0) : vector_stage(t->vector, on_device_stream(model), function);
 }
 
-/* Whether the vector of 16 bits that was noted is on a device that can do all that the recipe does
- * with parameters: then it is not staged. */
-static int note_narrow(sluice_model *model, void *vector)
+static int note(sluice_model *model, void *vector, const sluice_segment *given, size_t n,
+		const char *function)
 {
 	struct target *t = model->worker->into;
-	const struct device_ops *ops = NULL;
-	struct device_scope scope;
+	int rc = 0;
 
-	if (looks_at_all(model))
-		return 0;
-	device_scope_begin(vector, on_device_stream(model), &scope);
-	int rc = device_scope_end(&scope, device_of(vector, &ops));
-	t->narrow_there = !rc && ops;
-	if (t->narrow_there)
-		vector_clear(&t->given);
-	return rc;
+	if (given)
+		rc = vector_pieces(&t->given, given, n, model->layout.count, 0, function);
+	else if (vector)
+		vector_run(&t->given, vector, model->layout.count, model->param_type, 1);
+	if (!rc && t->vector == &t->given)
+		rc = check_types(model, &t->given, function);
+	return rc ? rc : choose_place(model, function);
 }
 
 int target_note(sluice_model *model, void *vector, const sluice_segment *given, size_t n,
 		const char *function)
 {
 	struct target *t = model->worker->into;
-	int rc = 0;
+	const int opened = vector_number(&t->opened) > 0;
 
-	if (!vector && !given &&
-	    (!vector_number(&t->opened) || model->recipe.update == UPDATE_NONE))
+	if (!vector && !given && (!opened || pulls_mean(model)))
 		return fail(SLUICE_EINVAL, "%s: the vector is NULL%s", function,
-			    vector_number(&t->opened) ?
-				    ", and with update=none the model's segments are "
-				    "parameters, not means" :
-				    "");
-	rc = vector_aligned(model, vector, function);
+			    opened ? ", and with update=none the model's segments are "
+				     "parameters, not means" :
+				     "");
+	int rc = argument_aligned(vector, value_bytes(model->param_type),
+				  pulls_mean(model) ? "mean" : "params", function);
 	if (rc)
 		return rc;
-	vector_clear(&t->given);
-	t->vector = vector;
-	t->narrow_there = t->pieces_there = 0;
-	if (given)
-		rc = vector_pieces(&t->given, given, n, model->layout.count, 0, function);
-	else if (vector && model->param_type != VALUE_F32)
-		vector_run(&t->given, vector, model->layout.count, model->param_type, 1);
-	if (!rc && vector && vector_number(&t->given))
-		rc = note_narrow(model, vector);
-	if (!rc && vector_number(&t->given))
-		rc = check_types(model, &t->given, function);
-	if (!rc && !t->narrow_there)
-		rc = note_pieces(model);
-	if (!rc && !t->narrow_there && !t->pieces_there && pieces_of(model))
-		rc = vector_stage(pieces_of(model), on_device_stream(model), function);
-	if (rc)
-		vector_clear(&t->given);
-	return rc;
+	t->vector = vector || given ? &t->given : &t->opened;
+	return note(model, vector, given, n, function);
 }
 
 const void *target_memory(const sluice_model *model)
 {
-	const struct target *t = model->worker->into;
-	const struct vector *pieces = pieces_of(model);
-
-	return !pieces || t->vector ? t->vector : vector_given(pieces, 0);
+	return vector_given(model->worker->into->vector, 0);
 }
 
-/* Where the recipe reads or sets all parameters by itself, or all of them leave for a device. */
-static int writes_all(const sluice_model *model)
+const struct vector *target_vector(const sluice_model *model)
 {
-	const struct target *t = model->worker->into;
+	return model->worker->into->vector;
+}
 
-	return looks_at_all(model) || (t->master && vector_staged(pieces_of(model)));
+int target_there(const sluice_model *model)
+{
+	return model->worker->into->there;
 }
 
 int target_whole(const sluice_model *model)
 {
-	return pieces_of(model) && (looks_at_all(model) || model->worker->into->pieces_there ||
-				    vector_staged(pieces_of(model)));
+	const struct target *t = model->worker->into;
+
+	return t->there || vector_staged(t->vector) ||
+	       (looks_at_all(model) && !vector_floats(t->vector));
 }
 
+/* ---- a pull on a device --------------------------------------------------------- */
+
+/* The copy in 32 bits lives where the parameters are. gathers: there is none, and it becomes what
+ * the pieces hold. */
+static int make_copy_there(sluice_model *model, int gathers)
+{
+	struct target *t = model->worker->into;
+	const size_t bytes = model->layout.count * sizeof(float);
+	void *stream = on_device_stream(model);
+
+	if ((!t->copy_there.address && t->ops->alloc(MEMORY_DEVICE, bytes, &t->copy_there)) ||
+	    (t->master && !t->away &&
+	     t->ops->copy(t->copy_there.address, t->master, bytes, stream)) ||
+	    (gathers && vector_join_there(t->vector, t->ops, t->copy_there.address, stream)))
+		return device_fail(t->ops, "a copy of the parameters in 32 bits on the GPU");
+	if (t->master && !t->away)
+		vector_discard(t->master, model->layout.count);
+	t->away = t->master != NULL;
+	t->flat = t->copy_there.address;
+	return 0;
+}
+
+static int begin_there(sluice_model *model)
+{
+	struct target *t = model->worker->into;
+	const int run = vector_number(t->vector) == 1;
+	int rc = on_device_use(model, vector_given(t->vector, 0), &t->ops, &t->compressor);
+
+	if (rc)
+		return rc;
+	t->flat = t->master ? NULL : vector_floats(t->vector);
+	t->follow = t->flat ? FOLLOW_ITSELF : run ? FOLLOW_CHANGES : FOLLOW_END;
+	if (t->flat || (run && pulls_mean(model)))
+		return 0;
+	return make_copy_there(model, !t->master && !pulls_mean(model));
+}
+
+static int zero_there(const sluice_model *model)
+{
+	const struct target *t = model->worker->into;
+	void *to = t->flat ? (void *)t->flat : vector_given(t->vector, 0);
+	const size_t width = t->flat ? sizeof(*t->flat) : value_bytes(model->param_type);
+
+	return t->ops->zero(to, model->layout.count * width, on_device_stream(model)) ?
+		       device_fail(t->ops, "sluice_pull_mean") :
+		       0;
+}
+
+static int add_there(const sluice_model *model, uint64_t first, const uint32_t *index,
+		     const float *value, uint32_t n)
+{
+	const struct target *t = model->worker->into;
+	void *stream = on_device_stream(model);
+	int failed;
+
+	if (t->follow == FOLLOW_CHANGES) {
+		const struct device_rounded call = {
+			.vector = t->flat ? t->flat + first : NULL,
+			.narrow = (uint16_t *)vector_given(t->vector, 0) + first,
+			.narrow_type = (int)model->param_type,
+			.index = index,
+			.value = value,
+			.count = n
+		};
+		failed = t->ops->apply_rounded(t->compressor, &call, stream);
+	} else {
+		failed = t->ops->apply(t->compressor, t->flat + first, index, value, n,
+				       model->recipe.update == UPDATE_AVERAGE, stream);
+	}
+	return failed ? device_fail(t->ops, "sluice_pull") : 0;
+}
+
+/* ---- a pull in host memory ------------------------------------------------------- */
+
 /* Copies the pieces together. */
-static int gather(sluice_model *model, const struct vector *pieces)
+static int gather(sluice_model *model)
 {
 	struct target *t = model->worker->into;
 	const uint64_t count = model->layout.count;
@@ -237,91 +304,90 @@ static int gather(sluice_model *model, const struct vector *pieces)
 	if (!t->together)
 		return fail(SLUICE_ENOMEM, "no memory for %llu parameters in one vector",
 			    (unsigned long long)count);
-	vector_join(pieces, t->together);
+	vector_join(t->vector, t->together);
+	t->flat = t->together;
+	t->follow = FOLLOW_END;
 	return 0;
-}
-
-/* The copy in 32 bits lives where the parameters are. */
-static int begin_there(sluice_model *model, float **flat)
-{
-	struct target *t = model->worker->into;
-	const float *copy = t->away ? NULL : t->master;
-	const int gathers = !t->master && model->recipe.update != UPDATE_NONE;
-	int rc = t->narrow_there ?
-			 on_device_target_narrow(model, t->vector, copy, flat) :
-			 on_device_target_pieces(model, pieces_of(model), gathers, copy, flat);
-
-	if (!rc && t->master && !t->away) {
-		vector_discard(t->master, model->layout.count);
-		t->away = 1;
-	}
-	return rc;
 }
 
 static int copy_comes_home(sluice_model *model)
 {
 	struct target *t = model->worker->into;
-	int rc = t->away ? on_device_fetch_copy(model, t->master) : 0;
+	int rc = t->away ? on_device_copy_home(model, t->master, t->copy_there.address,
+					       model->layout.count * sizeof(float)) :
+			   0;
 
 	t->away = t->away && rc;
 	return rc;
 }
 
-int target_begin(sluice_model *model, float **flat, const struct vector **pieces)
+static int begin_here(sluice_model *model)
 {
 	struct target *t = model->worker->into;
-	int rc = 0;
+	const struct local *local = model->worker->local;
+	int rc = copy_comes_home(model);
 
-	*pieces = pieces_of(model);
-	*flat = t->vector;
-	if (t->pieces_there)
-		*pieces = NULL;
-	if (t->narrow_there || t->pieces_there)
-		return begin_there(model, flat);
-	if (!*pieces)
-		return on_device_target(model, flat);
-	*flat = NULL;
-	rc = copy_comes_home(model);
-	if (!rc && model->recipe.update != UPDATE_NONE && !t->master)
-		rc = vector_fetch(*pieces, "sluice_pull");
+	t->follow = FOLLOW_ITSELF;
+	t->flat = NULL;
+	if (rc || (local && local_step(model)))
+		return rc; /* local_pull() writes to the vector */
+	if (local) {
+		t->flat = local_base(local);
+		t->follow = FOLLOW_END;
+		return 0;
+	}
+	if (t->master) {
+		t->flat = t->master;
+		t->follow = looks_at_all(model) || vector_staged(t->vector) ? FOLLOW_END :
+									      FOLLOW_CHANGES;
+		return 0;
+	}
+	if (!pulls_mean(model))
+		rc = vector_fetch(t->vector, "sluice_pull");
+	t->flat = vector_floats(t->vector);
+	return !rc && !t->flat && looks_at_all(model) ? gather(model) : rc;
+}
+
+/* ---- a pull ---------------------------------------------------------------------- */
+
+int target_begin(sluice_model *model)
+{
+	const struct target *t = model->worker->into;
+	int rc = t->there ? begin_there(model) : begin_here(model);
+
 	if (rc)
 		return rc;
-	if (model->recipe.update == UPDATE_NONE) {
-		vector_zero(*pieces);
-	} else if (t->master) {
-		*flat = t->master;
-	} else if (looks_at_all(model)) {
-		rc = gather(model, *pieces);
-		*flat = t->together;
-	}
-	on_device_target_host(model); /* pieces there are staged */
+	if (!pulls_mean(model))
+		target_remember(model, t->flat);
+	else if (t->there)
+		rc = zero_there(model);
+	else
+		vector_zero(t->vector);
 	return rc;
 }
 
 int target_end(sluice_model *model, int rc)
 {
 	const struct target *t = model->worker->into;
-	const struct vector *pieces = pieces_of(model);
-	const float *flat = t->master ? t->master : t->together;
 
-	if (!rc && t->pieces_there)
-		return on_device_scatter(model, pieces);
-	if (!pieces || t->pieces_there)
-		return on_device_pulled(model, rc);
-	if (!rc && writes_all(model))
-		vector_write(pieces, 0, flat, model->layout.count);
-	return rc ? rc : vector_send(pieces, "sluice_pull");
+	if (!rc && t->follow == FOLLOW_END && t->there &&
+	    vector_write_there(t->vector, t->ops, t->compressor, t->flat, on_device_stream(model)))
+		return device_fail(t->ops, "sluice_pull");
+	if (rc || t->there)
+		return rc;
+	if (t->follow == FOLLOW_END)
+		vector_write(t->vector, 0, t->flat, model->layout.count);
+	return vector_send(t->vector, "sluice_pull");
 }
 
-void target_ask(sluice_model *model, float *flat, const struct vector *pieces)
+void target_ask(sluice_model *model, int asked)
 {
-	model->worker->into->flat = flat;
-	model->worker->into->pieces = pieces;
+	model->worker->into->asked = asked;
 }
 
 int target_asked(const sluice_model *model)
 {
-	return target_flat(model) || target_in_pieces(model);
+	return model->worker->into->asked;
 }
 
 float *target_flat(const sluice_model *model)
@@ -329,24 +395,21 @@ float *target_flat(const sluice_model *model)
 	return model->worker->into->flat;
 }
 
-int target_in_pieces(const sluice_model *model)
-{
-	return model->worker->into->pieces != NULL;
-}
-
-void target_apply(const sluice_model *model, uint64_t first, const uint32_t *index,
-		  const float *value, uint32_t n)
+int target_add(const sluice_model *model, uint64_t first, const uint32_t *index, const float *value,
+	       uint32_t n)
 {
 	const struct target *t = model->worker->into;
 	const int set = model->recipe.update == UPDATE_AVERAGE;
 
-	if (!t->flat) {
-		vector_change(t->pieces, first, index, value, n, set);
-		return;
-	}
-	(set ? sparse_set : sparse_add)(t->flat + first, index, value, n);
-	if (!writes_all(model))
-		vector_follow(t->pieces, first, index, n, t->flat);
+	if (t->there)
+		return add_there(model, first, index, value, n);
+	if (!t->flat)
+		vector_change(t->vector, first, index, value, n, set);
+	else
+		(set ? sparse_set : sparse_add)(t->flat + first, index, value, n);
+	if (t->follow == FOLLOW_CHANGES)
+		vector_follow(t->vector, first, index, n, t->flat);
+	return 0;
 }
 
 /* ---- all parameters as floats --------------------------------------------------- */

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Where a pull writes, if that is not one vector of floats: pieces of memory (model/vector.h), or
- * parameters in 16 bits. Called by pull.c for each pull, by the loop (worker.c, dense.c) for each
- * publication, and by model_open.c and checkpoint.c.
+ * Where a pull writes: a vector of the program (model/vector.h), and the floats to which the deltas
+ * are added. Called by pull.c for each pull, by the loop (worker.c, dense.c) for each publication,
+ * and by model_open.c and checkpoint.c.
  *
- * A publication is added to pieces of floats in place. Of parameters in 16 bits the library keeps a
- * copy in 32, adds to it, and rounds what changed. Where the recipe itself looks at all parameters
- * (when=every, when=async, signal=igt), pieces are copied together before a pull and written back
- * behind it. A mean is written into zeros. Pieces on a GPU, and one vector of 16 bits
- * there, follow a vector of floats that is there too; where the recipe looks at all parameters, or
- * only some pieces are on a GPU, these are staged. */
+ * One run of floats is added to where it lies, in host memory or on a device. A publication is
+ * added to pieces of floats in place, too. For parameters in 16 bits the library keeps a copy in
+ * 32, adds to it, and rounds what changed. Where the recipe itself looks at all parameters
+ * (when=every, when=async, signal=igt), they are one run of floats in host memory, from which the
+ * vector is written when the pull ends. A mean is added to zeros. Pieces on a device, and one run
+ * of 16 bits there, follow a run of floats on that device; where the recipe looks at all
+ * parameters, or only some pieces are on a device, these are staged. */
 #ifndef RUNTIME_WORKER_TARGET_H
 #define RUNTIME_WORKER_TARGET_H
 #include "model/vector.h"
@@ -29,24 +30,29 @@ extern const struct step_hooks target_hooks;
  * EGPU: nothing is noted. */
 int target_note(sluice_model *model, void *vector, const sluice_segment *given, size_t n,
 		const char *function);
-/* The vector that was noted, or the first of the pieces: on whose device the pull is made. */
+/* Memory of the vector that was noted: on whose device the pull is made. */
 const void *target_memory(const sluice_model *model);
-/* Begins to write there. *flat: the vector to which publications are added, or NULL if they are
- * added to *pieces. *pieces: NULL if flat is the program's vector. */
-int target_begin(sluice_model *model, float **flat, const struct vector **pieces);
-/* Whether the pull needs all parameters in one vector, so that ranges of it cannot go on alone. */
+const struct vector *target_vector(const sluice_model *model);
+/* Returns 1 if the deltas are added on a device, whose stream reads their lists. */
+int target_there(const sluice_model *model);
+/* Returns 1 if the pull needs all parameters in one vector, so that ranges of it cannot go on
+ * alone. */
 int target_whole(const sluice_model *model);
-/* The pull of the whole has ended with rc. */
+/* Prepares the vector that was noted for deltas. ENOMEM, EGPU. */
+int target_begin(sluice_model *model);
+/* The pull of the whole has ended with rc. Returns rc or an error. */
 int target_end(sluice_model *model, int rc);
-/* What the pull under way, which has been asked for, writes to, as target_begin() said; both NULL:
- * none is. Token held. */
-void target_ask(sluice_model *model, float *flat, const struct vector *pieces);
+/* For sluice_point(): params are those of the step before from now on. */
+void target_remember(sluice_model *model, const float *params);
+/* Whether a pull is under way that waits for deltas. Token held. */
+void target_ask(sluice_model *model, int asked);
 int target_asked(const sluice_model *model);
+/* The floats to which deltas are added; NULL: they are added to the vector's elements. */
 float *target_flat(const sluice_model *model);
-int target_in_pieces(const sluice_model *model);
-/* What a decoded delta does to a target in pieces, from coordinate `first` on. Token held. */
-void target_apply(const sluice_model *model, uint64_t first, const uint32_t *index,
-		  const float *value, uint32_t n);
+/* Adds a decoded delta from coordinate `first` on. The lists lie where on_device_entries() said. 0,
+ * or an error of the device. Token held. */
+int target_add(const sluice_model *model, uint64_t first, const uint32_t *index, const float *value,
+	       uint32_t n);
 
 /* Host memory with all parameters as floats: those of the program, or a copy that params_return()
  * writes back (unless failed) and frees. vector as for target_note(). */

@@ -234,15 +234,10 @@ static int apply_of_step(sluice_model *model, uint32_t shard, const struct messa
 	const uint32_t *index = m->coding == CODING_DENSE  ? NULL :
 				m->coding == CODING_AGREED ? agree_support(model, shard, &agreed) :
 							     got.index;
-	int rc = 0;
 
 	if (m->coding == CODING_AGREED && on_device_lands(model)) /* the device reads it, too */
 		index = memcpy(got.index, index, m->count * sizeof(*index));
-	if (target_in_pieces(model))
-		target_apply(model, at->begin, index, got.value, m->count);
-	else
-		rc = on_device_apply(model, target_flat(model), at->begin, index, got.value,
-				     m->count);
+	const int rc = target_add(model, at->begin, index, got.value, m->count);
 	return rc ? rc : hooks_applied(model, shard, index, got.value, m);
 }
 

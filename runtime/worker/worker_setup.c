@@ -6,6 +6,7 @@
 #include "worker/device.h"
 #include "worker/lane.h"
 #include "worker/state.h"
+#include "worker/target.h"
 #include "worker/worker_setup.h"
 #include "base/error.h"
 #include "worker/hooks.h"
@@ -129,16 +130,8 @@ uint64_t worker_memory(const struct layout *l, const struct recipe *recipe)
 	       compressor_bytes(&attr) + hooks_memory(l, recipe) + lanes_memory(l);
 }
 
-void model_remember(sluice_model *model, const float *params)
-{
-	float *previous = model->worker->kept.of[KEPT_PREVIOUS];
-
-	if (previous)
-		memcpy(previous, params, model->layout.count * sizeof(*params));
-}
-
 void worker_begin(sluice_model *model, const float *params)
 {
-	model_remember(model, params);
+	target_remember(model, params);
 	hooks_begin(model, params);
 }

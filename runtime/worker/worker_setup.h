@@ -12,6 +12,4 @@ uint64_t worker_memory(const struct layout *l, const struct recipe *recipe);
 void worker_restart(sluice_model *model, uint64_t version);
 /* All workers begin with params. */
 void worker_begin(sluice_model *model, const float *params);
-/* For sluice_point(): params are those of the step before from now on. */
-void model_remember(sluice_model *model, const float *params);
 #endif

@@ -6,7 +6,7 @@
 #include "gpu_rank.h"
 #include "narrow.h"
 #include "ranks.h"
-#include "worker/device.h"
+#include "worker/target.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>
@@ -376,11 +376,11 @@ static void train_rounded(sluice_job *job, int rank, const struct narrow_case *c
 		if (step == HOME_AT) {
 			codes_there(codes, memory.address, 1);
 			pull_narrow(b, codes, none, 0);
-			CHECK(!on_device_pulls(b));
+			CHECK(!target_there(b));
 			codes_there(codes, memory.address, 0);
 		} else {
 			pull_narrow(b, memory.address, none, step == RANGES_AT);
-			CHECK(on_device_pulls(b) == !c->staged);
+			CHECK(target_there(b) == !c->staged);
 			codes_there(codes, memory.address, 1);
 		}
 		CHECK(!memcmp(codes, here, sizeof here));
