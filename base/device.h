@@ -76,7 +76,6 @@ struct device_selected {
 	int overfull;    /* by_level, gaussian, draw: more coordinates qualified than there is room
 			    for; n is then 0 */
 	int settled;     /* in a push: the residual was updated, as the call requested by settle */
-	float scale, grad_scale; /* in a push: those of the call, which may be in a graph */
 };
 
 /* ---- a compressor: the selections of a model's gradients, and its messages ---- */
@@ -150,11 +149,6 @@ struct device_push {
 	uint32_t rows;  /* for sketches */
 	const float *vector; /* for values */
 	const struct device_part *parts;
-	/* The stream is being captured: the push becomes part of the graph, each launch of which is
-	 * a push of what is in grad then. The places of the parts stay as they are now, and
-	 * launched() has to follow each launch. Only pushes of pairs or everything can be
-	 * captured. */
-	int captured;
 };
 
 /* The outcome of a push for one part. */
@@ -244,8 +238,6 @@ struct device_ops {
 	 * invalidate a capture, and neither do the functions that open, allocate, close or
 	 * release. */
 	int (*ready)(void *stream);
-	/* Returns 1 if the stream is being captured into a graph. */
-	int (*captured)(void *stream);
 
 	/* -- compressors -- */
 	int (*open)(const struct device_shape *shape, struct device_compressor **out);
@@ -255,8 +247,6 @@ struct device_ops {
 	 * order. What was selected stays in the residual until settle() or push->settle subtracts
 	 * it. */
 	int (*push)(struct device_compressor *c, const struct device_push *push, void *stream);
-	/* A graph with a captured push was launched: that is the last push now. */
-	void (*launched)(struct device_compressor *c);
 	/* Returns 1 when the device has reported the last push: all results can be read, and
 	 * pushed() will not wait. Returns 0 before. Reads one word of host memory without calling
 	 * CUDA, so any thread may call it while another one pushes. With asks, CUDA is asked as

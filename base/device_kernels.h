@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The kernels of a GPU module one by one. No push of the library calls them: they are for
  * sluice-bench, for tests/gpu/speed.cu and for the tests that compare each kernel with its
- * counterpart on the CPU. All can be captured into a graph, except for those that wait and for
- * selections of a list. Operations return values as in base/device.h. */
+ * counterpart on the CPU. Operations return values as in base/device.h. */
 #ifndef BASE_DEVICE_KERNELS_H
 #define BASE_DEVICE_KERNELS_H
 #include "base/device.h"

@@ -45,14 +45,14 @@ struct device_compressor {
 	size_t parts, results_bytes;
 	struct results *results; /* on the device, followed by the places */
 	struct push_place *places;
-	struct results *arrived;             /* pinned memory, followed by the places to be sent */
-	struct push_place *asked, *captured; /* captured: those of pushes in graphs */
-	struct push_signs *signs;            /* pinned memory, in front of `arrived` */
-	uint32_t turn;                       /* number of the last push; 0 before the first */
+	struct results *arrived; /* pinned memory, followed by the places to be sent */
+	struct push_place *asked;
+	struct push_signs *signs; /* pinned memory, in front of `arrived` */
+	uint32_t turn;            /* number of the last push; 0 before the first */
 	struct encoder *encoder;
-	int device;                      /* for messages about what is waited for */
-	int few_bits, captured_few_bits; /* whether the values are in few bits */
-	int known;                       /* whether the host knows the lengths of the payloads */
+	int device;   /* for messages about what is waited for */
+	int few_bits; /* whether the values are in few bits */
+	int known;    /* whether the host knows the lengths of the payloads */
 	/* Number of selected coordinates in the push that cuda_pushed() waited for last. */
 	uint32_t found;
 	/* Pinned memory for lists that kernels read, of which `landed` entries are in use. */
@@ -117,7 +117,7 @@ int cuda_open(const struct device_shape *shape, struct device_compressor **out)
 	    (shape->sketch_columns && sketcher_open(&sketches, &c->sketch)) ||
 	    selector_enter(c->s, &before) ||
 	    selector_leave(c->s, before,
-			   allocate_results(c, results + 2 * parts * sizeof(struct push_place)))) {
+			   allocate_results(c, results + parts * sizeof(struct push_place)))) {
 		cuda_close(&c);
 		return -1;
 	}
@@ -125,7 +125,6 @@ int cuda_open(const struct device_shape *shape, struct device_compressor **out)
 	c->arrived = (struct results *)(void *)((char *)c->signs + SIGNS_BYTES);
 	c->places = (struct push_place *)(void *)((char *)c->results + results);
 	c->asked = (struct push_place *)(void *)((char *)c->arrived + results);
-	c->captured = c->asked + parts;
 	*out = c;
 	return 0;
 }
@@ -152,21 +151,26 @@ void cuda_close(struct device_compressor **compressor)
 	*compressor = NULL;
 }
 
+/* The number of the push that is enqueued now. 0 stands for no push. */
+static uint32_t next_turn(const struct device_compressor *c)
+{
+	return c->turn + 1 ? c->turn + 1 : 1;
+}
+
 /* Notes the host's request where the device reads it. */
-static void ask(struct device_compressor *c, struct push_place *asked,
-		const struct device_part *parts)
+static void ask(struct device_compressor *c, const struct device_part *parts)
 {
 	uint32_t listed = 0;
 
 	/* The last push was waited for, so its places have been read. */
 	for (size_t i = 0; i < c->parts; i++) {
-		asked[i] = (struct push_place){ .begin = parts[i].begin,
-						.span = parts[i].span,
-						.capacity = parts[i].capacity,
-						.payload = parts[i].payload,
-						.copy = parts[i].copy,
-						.bytes = c->known ? parts[i].bytes : 0,
-						.listed = listed };
+		c->asked[i] = (struct push_place){ .begin = parts[i].begin,
+						   .span = parts[i].span,
+						   .capacity = parts[i].capacity,
+						   .payload = parts[i].payload,
+						   .copy = parts[i].copy,
+						   .bytes = c->known ? parts[i].bytes : 0,
+						   .listed = listed };
 		listed += parts[i].bytes / CELL_BYTES;
 	}
 }
@@ -258,38 +262,34 @@ enum split { SPLIT_NOTHING, SPLIT_SELECTION, SPLIT_VECTOR };
 
 /* Enqueues the copy of the selection's result, and determines each part's range in it, or in the
  * vector. */
-static int enqueue_split(struct device_compressor *c, const struct device_select *call,
-			 const struct push_place *asked, enum split split, void *stream)
+static int enqueue_split(struct device_compressor *c, enum split split, void *stream)
 {
 	const struct selector_view v = selector_view(c->s);
 	const struct split_args args = { .selection = v.selection,
 					 .index = v.index,
-					 .asked = asked,
+					 .asked = c->asked,
 					 .place = c->places,
 					 .parts = (uint32_t)c->parts,
 					 .splits = split == SPLIT_SELECTION,
 					 .whole = split == SPLIT_VECTOR,
-					 .scale = call->scale,
-					 .grad_scale = call->grad_scale,
 					 .room = v.room,
 					 .summary = &c->results->summary,
 					 .part = c->results->part,
 					 .selected = &c->signs->selected,
-					 .number = v.pushes };
+					 .number = next_turn(c) };
 
 	return cuda_check(split_enqueue(&args, stream), "starting the kernel split");
 }
 
-/* Enqueues the selection and the copy of its result. With splits, also determines each part's range
- * in it. */
+/* Enqueues the selection, and what enqueue_split() does. */
 static int enqueue_selection(struct device_compressor *c, const struct device_select *call,
-			     const struct push_place *asked, int splits, void *stream)
+			     enum split split, void *stream)
 {
 	const struct device_selection selection = { .call = *call };
 
 	if (cuda_select(c->s, &selection, stream))
 		return -1;
-	return enqueue_split(c, call, asked, splits ? SPLIT_SELECTION : SPLIT_NOTHING, stream);
+	return enqueue_split(c, split, stream);
 }
 
 /* Enqueues the end of a push and the copy of its results. */
@@ -318,19 +318,12 @@ static int report(struct device_compressor *c, const struct device_push *push, v
 					  .to = (uint32_t *)(void *)c->arrived,
 					  .words = (uint32_t)(c->results_bytes / sizeof(uint32_t)),
 					  .done = &c->signs->done,
-					  .number = v.pushes };
+					  .number = next_turn(c) };
 	const unsigned grid = list_grid(settles ? v.room : 1, THREADS, v.multiprocessors,
 					WARPS_OF_BLOCK);
 
 	return cuda_check(report_enqueue(&args, fewer_blocks(grid, v.blocks), stream),
 			  "starting the kernel report");
-}
-
-/* Which places a push has: those of a graph are its own. */
-static struct push_place *places_asked(const struct device_compressor *c,
-				       const struct device_push *push)
-{
-	return push->captured ? c->captured : c->asked;
 }
 
 /* What is to be encoded in the places of this push. */
@@ -352,8 +345,7 @@ static int enqueue_dense(struct device_compressor *c, const struct device_push *
 	int folded;
 
 	if (selector_fold(c->s, &push->select, &folded, stream) ||
-	    enqueue_split(c, &push->select, places_asked(c, push), SPLIT_VECTOR, stream) ||
-	    encoder_dense(c->encoder, &e, folded))
+	    enqueue_split(c, SPLIT_VECTOR, stream) || encoder_dense(c->encoder, &e, folded))
 		return -1;
 	return encoder_seal(c->encoder, &e, e.of.n);
 }
@@ -363,7 +355,7 @@ static int enqueue_selected(struct device_compressor *c, const struct device_pus
 {
 	const struct encoding e = encoding_of(c, push, stream);
 
-	if (enqueue_selection(c, &push->select, places_asked(c, push), 1, stream))
+	if (enqueue_selection(c, &push->select, SPLIT_SELECTION, stream))
 		return -1;
 	return push->payload == DEVICE_PAIRS ? encoder_pack(c->encoder, &e) : 0;
 }
@@ -387,7 +379,7 @@ static int enqueue_sketches(struct device_compressor *c, const struct device_pus
 
 	adding.list = &nothing;
 	adding.listed = 0;
-	if (enqueue_selection(c, &adding, c->asked, 0, stream) ||
+	if (enqueue_selection(c, &adding, SPLIT_NOTHING, stream) ||
 	    sketcher_push(c->sketch, adding.residual, push->parts, c->places, push->rows, stream))
 		return -1;
 	return encoder_seal(c->encoder, &e, all_cells(c, push->parts));
@@ -425,7 +417,7 @@ static int enqueue_push(struct device_compressor *c, const struct device_push *p
 {
 	int rc;
 
-	ask(c, places_asked(c, push), push->parts);
+	ask(c, push->parts);
 	if (push->payload == DEVICE_SKETCHES)
 		rc = enqueue_sketches(c, push, stream);
 	else if (push->payload == DEVICE_VALUES)
@@ -443,8 +435,6 @@ int cuda_push(struct device_compressor *c, const struct device_push *push, void 
 	const int encodes = push->payload == DEVICE_PAIRS || push->payload == DEVICE_DENSE;
 	int before, rc;
 
-	if (push->captured && !encodes)
-		return cuda_refuse("a captured push of something else than pairs or everything");
 	c->found = 0;
 	c->known = push->payload == DEVICE_SKETCHES || push->payload == DEVICE_VALUES;
 	c->few_bits = encodes && value_few_bits(coding.type);
@@ -454,21 +444,10 @@ int cuda_push(struct device_compressor *c, const struct device_push *push, void 
 		return cuda_refuse("sketches without rows, or of a compressor opened without them");
 	if (selector_enter(c->s, &before))
 		return -1;
-	/* The host takes part in a push unless it is captured. */
-	rc = !push->captured && cuda_ready(stream) ? -1 : enqueue_push(c, push, stream);
-	if (!rc && push->captured)
-		c->captured_few_bits = c->few_bits;
-	else if (!rc)
-		c->turn = push_after(c->turn);
+	rc = cuda_ready(stream) ? -1 : enqueue_push(c, push, stream);
+	if (!rc)
+		c->turn = next_turn(c);
 	return selector_leave(c->s, before, rc);
-}
-
-void cuda_launched(struct device_compressor *c)
-{
-	c->turn = push_after(c->turn);
-	c->found = 0;
-	c->known = 0;
-	c->few_bits = c->captured_few_bits;
 }
 
 /* ---- what became of it ----------------------------------------------------- */
@@ -483,9 +462,7 @@ static const char kernels[] = "a kernel of the push (topk, split, pack, dense, q
 
 static int refuse_unreported(const struct device_compressor *c)
 {
-	return cuda_refuse("%s ended on GPU %d without its report: a graph with a push in it was "
-			   "launched less or more than once for a push",
-			   kernels, c->device);
+	return cuda_refuse("%s ended on GPU %d without its report", kernels, c->device);
 }
 
 /* Returns 1 if the stream is idle, 0 if it is busy, -1 if it failed. */
@@ -547,9 +524,7 @@ int cuda_pushed(struct device_compressor *c, struct device_selected *out, struct
 		return -1;
 	if (!is_done(c))
 		return refuse_unreported(c);
-	*out = (struct device_selected){ .scale = got->scale,
-					 .grad_scale = got->grad_scale,
-					 .n = got->found,
+	*out = (struct device_selected){ .n = got->found,
 					 .nan = got->nan != 0,
 					 .passes = got->passes,
 					 .largest = bits_float(got->largest),

@@ -30,18 +30,11 @@ struct push_part {
 
 /* The result of the selection, from struct topk_state. */
 struct push_summary {
-	float scale, grad_scale; /* of the selection's arguments */
 	uint32_t found, nan, largest, passes, nonfinite, inverted_first;
 	uint32_t blocks;  /* how many blocks of report are done */
 	uint32_t settled; /* whether what the messages hold was subtracted from the residual */
 	float bad;        /* the first value that is not finite */
 };
-
-/* The device counts pushes, because a launch of a graph brings no arguments. Number 0 is none. */
-HOST_AND_DEVICE static inline uint32_t push_after(uint32_t number)
-{
-	return number + 1 ? number + 1 : 1;
-}
 
 /* Pinned words into which the device writes the number of the push when it reaches a stage. */
 struct push_signs {
@@ -57,12 +50,10 @@ struct split_args {
 	uint32_t parts, room; /* room: entries of index */
 	int splits;           /* 0: the parts have no entries */
 	int whole;            /* instead, the entries of a part are all its coordinates */
-	/* By which the selection multiplied the gradient, and its codes before. */
-	float scale, grad_scale;
 	struct push_summary *summary;
 	struct push_part *part;
-	uint32_t *selected;     /* the address of push_signs.selected */
-	const uint32_t *number; /* of the push before this one */
+	uint32_t *selected; /* the address of push_signs.selected */
+	uint32_t number;    /* of this push */
 };
 
 /* All parts, packed and quantised. value receives what the messages leave unsent. */
@@ -151,8 +142,8 @@ struct report_args {
 	const uint32_t *from;         /* the results, as a number of words */
 	uint32_t *to;                 /* where the host reads them */
 	uint32_t words;
-	/* *number becomes that of this push, and then *done as well. */
-	uint32_t *done, *number;
+	uint32_t *done; /* becomes number, that of this push, when everything else is written */
+	uint32_t number;
 };
 
 #ifdef __cplusplus
@@ -182,7 +173,6 @@ cudaError_t report_enqueue(const struct report_args *args, unsigned grid, cudaSt
 int cuda_open(const struct device_shape *shape, struct device_compressor **out);
 void cuda_close(struct device_compressor **compressor);
 int cuda_push(struct device_compressor *c, const struct device_push *push, void *stream);
-void cuda_launched(struct device_compressor *c);
 int cuda_poll(struct device_compressor *c, int asks, void *stream);
 void cuda_stage(const struct device_compressor *c, char *text, size_t cap);
 int cuda_pushed(struct device_compressor *c, struct device_selected *out, struct device_sent *sent,

@@ -23,15 +23,6 @@ int cuda_ready(void *stream)
 		"would not when the graph is launched: call outside of the capture");
 }
 
-int cuda_captured(void *stream)
-{
-	enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
-
-	if (cudaStreamIsCapturing(stream, &status) != cudaSuccess)
-		cudaGetLastError(); /* whoever uses the stream is told */
-	return status == cudaStreamCaptureStatusActive;
-}
-
 void capture_allow(enum cudaStreamCaptureMode *before)
 {
 	*before = cudaStreamCaptureModeRelaxed;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Coexistence with an application that uses CUDA, too. The application may capture a stream into a
- * graph while the library works on this stream or another one. Kernels can be captured, but nothing
- * that waits or copies for the host. The application's current device may also differ from the
+ * graph while the library works on another one: the library's own work is refused on a stream that
+ * is captured, and spoils no capture. The application's current device may also differ from the
  * device of an object. Called by the host code of gpu/. */
 #ifndef GPU_CONTEXT_H
 #define GPU_CONTEXT_H
@@ -11,7 +11,6 @@
  * stream is being captured, or is the default stream while another one is captured. Asking does not
  * invalidate a capture. */
 int cuda_ready(void *stream);
-int cuda_captured(void *stream);
 
 /* Used in pairs around allocations and similar calls. In CUDA's default mode, such a call would
  * invalidate the capture of any other stream. This thread may declare it safe, because what it

@@ -73,8 +73,6 @@ KERNEL(split, split_args)
 					       0;
 	}
 	if (threadIdx.x == 0) {
-		a.summary->scale = a.scale;
-		a.summary->grad_scale = a.grad_scale;
 		a.summary->found = got->found;
 		a.summary->nan = got->nan;
 		a.summary->largest = got->largest;
@@ -83,7 +81,7 @@ KERNEL(split, split_args)
 		a.summary->inverted_first = got->inverted_first;
 		a.summary->blocks = a.summary->settled = 0;
 		a.summary->bad = 0;
-		tell_host(a.selected, push_after(*a.number));
+		tell_host(a.selected, a.number);
 	}
 }
 
@@ -257,10 +255,8 @@ __device__ static inline void tell(const struct report_args *a, int settled)
 		selection[i] = 0;
 	__threadfence_system();
 	__syncthreads();
-	if (threadIdx.x == 0) {
-		*a->number = push_after(*a->number);
-		tell_host(a->done, *a->number);
-	}
+	if (threadIdx.x == 0)
+		tell_host(a->done, a->number);
 }
 
 KERNEL(report_push, report_args)

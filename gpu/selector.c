@@ -24,7 +24,6 @@ struct selector_state {
 	struct topk_state state;
 	struct select_hint hint;
 	struct quantize_state quantize;
-	uint32_t pushes; /* number of the last push */
 };
 
 struct device_selector {
@@ -541,7 +540,6 @@ struct selector_view selector_view(const struct device_selector *s)
 				       .multiprocessors = s->multiprocessors,
 				       .selection = &there->state,
 				       .barrier = &there->state.barrier,
-				       .pushes = &there->pushes,
 				       .index = part(s, s->plan.index),
 				       .value = part(s, s->plan.value),
 				       .room = s->plan.room,

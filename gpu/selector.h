@@ -39,7 +39,6 @@ struct selector_view {
 	struct topk_state *selection;
 	uint32_t *barrier; /* one that no kernel has used since the state was cleared, if nothing
 			      is selected */
-	uint32_t *pushes;  /* number of the last push; 0 when the selector is opened */
 	uint32_t *index;
 	float *value;
 	uint32_t room;   /* entries of the lists */

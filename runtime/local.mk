@@ -68,7 +68,7 @@ library_sources += \
 	runtime/worker/lane.c runtime/worker/lane.h \
 	runtime/worker/lazy.c runtime/worker/lazy.h \
 	runtime/worker/device.c runtime/worker/device.h \
-	runtime/worker/device_graph.c runtime/worker/device_late.c runtime/worker/device_pieces.c runtime/worker/device_push.c \
+	runtime/worker/device_late.c runtime/worker/device_pieces.c runtime/worker/device_push.c \
 	runtime/worker/device_state.h runtime/worker/device_vectors.c \
 	runtime/worker/local.c runtime/worker/local.h \
 	runtime/worker/guard.c runtime/worker/guard.h \

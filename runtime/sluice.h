@@ -256,19 +256,10 @@ SLUICE_API int sluice_plan(const sluice_model_attr *attr, int workers, int serve
  * GPU memory, for later work of the model's stream. Each step is one push and then one pull.
  * Errors: EINVAL (the last push was not pulled), ENUMERIC (NaN or infinity; tensor and index are
  * named), EPEER, EWIRE, EDEVICE, ETIMEDOUT, EGPU (CUDA failed; or the call is refused, because grad
- * is memory of another GPU, or the stream is captured and the recipe does not allow that). All but
- * EINVAL and a refusal end the job.
+ * is memory of another GPU, or the stream is being captured into a graph). All but EINVAL and a
+ * refusal end the job.
  * Thread class: object. */
 SLUICE_API int sluice_push(sluice_model *model, const void *grad);
-
-/* A CUDA graph was launched that holds a push of this model: that push is this step's, as if
- * sluice_push() had been called with what the gradient held then. A push comes into a graph by
- * calling sluice_push() while the model's stream is captured; nothing is sent then. What a graph
- * writes stays allocated until the model is closed. Errors: EINVAL (the last push was not pulled;
- * no push was captured; the state was restored, or the last push had its gradient not in one piece
- * of GPU memory: one outside of the graph comes first), otherwise as for sluice_push(). Thread
- * class: object. */
-SLUICE_API int sluice_push_launched(sluice_model *model);
 
 /* Waits until the shards have answered the last push, and adds the decoded change to
  * params[0..count): the same bits on every worker. params must still hold what the last pull, open

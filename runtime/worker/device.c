@@ -51,15 +51,11 @@ static void abandon(sluice_model *model)
 	progress_release(job);
 }
 
-/* Residual, momentum and messages leave the device. A graph that was captured can be launched again
- * at any time, and writes to its payloads, to residual and momentum: their memory stays until the
- * model is closed. */
+/* Residual, momentum and messages leave the device. */
 static void stop_selecting(sluice_model *model)
 {
 	struct on_device *d = model->worker->device;
 	outbox_close(model);
-	if (d->graph)
-		return;
 	d->ops->release(&d->velocity);
 	d->ops->release(&d->residual);
 }
@@ -69,7 +65,6 @@ void on_device_close(sluice_model *model)
 	struct on_device *d = model->worker->device;
 	if (d && d->ops) {
 		abandon(model);
-		graph_close(model);
 		stop_selecting(model);
 		d->ops->close(&d->compressor);
 		d->ops->release(&d->collected);

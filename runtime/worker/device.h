@@ -11,8 +11,7 @@
  *
  * device_vectors.c owns struct on_device: where vectors live, and how they move. device_push.c owns
  * what a push makes: how a gradient is folded and selected, and its messages. device.c decides for
- * each gradient where it is selected, and opens and closes. device_graph.c has pushes in CUDA
- * graphs. device_late.c drives a push whose call
+ * each gradient where it is selected, and opens and closes. device_late.c drives a push whose call
  * has returned; it stands above worker.c, the first two stand below it. */
 #ifndef RUNTIME_WORKER_DEVICE_H
 #define RUNTIME_WORKER_DEVICE_H
@@ -96,15 +95,6 @@ int on_device_clear(sluice_model *model, const struct shard_layout *at, const ui
 		    uint32_t n);
 
 /* ---- device_push.c: a push on the device ---- */
-/* Whether the model's stream is being captured into a CUDA graph, in which a push of gradients in
- * device memory is to be put; puts it there, or SLUICE_EGPU says why not. Nothing is pushed. */
-int on_device_captured(const sluice_model *model);
-int on_device_capture(sluice_model *model, const void *grad);
-/* A graph with a push was launched, which is to be this step's push. on_device_launched() refuses a
- * launch that cannot be that, and comes before the step begins; on_device_take_launched() makes it
- * the push, and on_device_leave() follows. */
-int on_device_launched(sluice_model *model);
-void on_device_take_launched(sluice_model *model);
 /* What signal_fold() does, the selection and the payloads, enqueued on the model's stream. On
  * failure the job has ended. */
 int on_device_fold(sluice_model *model, const void *grad);

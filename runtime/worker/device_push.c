@@ -59,8 +59,6 @@ struct outbox {
 	struct memory payloads; /* where parts are packed */
 	struct region *region;  /* over payloads, if any is posted from there; else NULL */
 	struct window staging;  /* the lanes' staging region, pinned */
-	const uint8_t *landed; /* payloads of a graph that was launched as the last push, or NULL */
-	float scale, grad_scale; /* by which that graph is to have multiplied the gradient */
 	struct memory landing; /* a simulated rank's, whose pages others share: staged payloads come
 				  here */
 	uint32_t *listed;      /* selected_most: positions that the host encodes, */
@@ -269,8 +267,7 @@ void outbox_close(sluice_model *model)
 
 enum payload_way on_device_way(const sluice_model *model, uint32_t shard)
 {
-	const struct outbox *o = outbox_of(model);
-	return o->landed ? PAYLOAD_STAGED : o->lanes[shard].way;
+	return outbox_of(model)->lanes[shard].way;
 }
 
 int on_device_packed(const sluice_model *model, uint32_t shard)
@@ -350,7 +347,6 @@ int on_device_fold(sluice_model *model, const void *grad)
 	struct outbox *o = d->outbox;
 	w->skip = 0;
 	const struct device_push push = push_of(model, grad);
-	o->landed = NULL;
 	aim(model);
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		o->heads[s] = upload_head(model, s);
@@ -360,42 +356,6 @@ int on_device_fold(sluice_model *model, const void *grad)
 	if (on_device_take_up(model) || d->ops->push(d->compressor, &push, d->stream))
 		return outbox_failed(model, 0);
 	return 0;
-}
-
-int outbox_capture(sluice_model *model, const void *grad, const struct device_part *parts)
-{
-	const struct on_device *d = model->worker->device;
-	struct device_push push = push_of(model, grad);
-	push.parts = parts;
-	push.captured = 1;
-	return d->ops->push(d->compressor, &push, d->stream) ? device_fail(d->ops, "sluice_push") :
-							       0;
-}
-
-const struct device_part *outbox_parts(const sluice_model *model)
-{
-	return outbox_of(model)->parts;
-}
-
-size_t outbox_landing_at(const sluice_model *model, uint32_t shard)
-{
-	size_t bytes = 0;
-	for (uint32_t s = 0; s < shard; s++)
-		bytes += model->layout.shards[s].slot_bytes - MESSAGE_HEADER_BYTES;
-	return bytes;
-}
-
-void outbox_launched(sluice_model *model, const uint8_t *landing)
-{
-	struct outbox *o = outbox_of(model);
-	model->worker->skip = 0;
-	o->landed = landing;
-	const struct device_select now = on_device_select_of(model, NULL);
-	o->scale = now.scale;
-	o->grad_scale = now.grad_scale;
-	for (uint32_t s = 0; s < model->layout.n_shards; s++)
-		o->heads[s] = upload_head(model, s);
-	o->asked_ns = now_ns();
 }
 
 int outbox_failed(sluice_model *model, int held)
@@ -446,17 +406,6 @@ static int refuse_nonfinite(sluice_model *model, const struct device_selected *g
 	return signal_nonfinite_held(model, got->first_nonfinite, got->nonfinite, got->bad);
 }
 
-/* What the graph selected has left the residual, and is not this step's. Token held. */
-static int factor_changed(sluice_model *model, const char *what, const char *call, float had,
-			  float now)
-{
-	return job_fail(model->job, SLUICE_EINVAL, model->job->rank,
-			"sluice_push_launched: the graph multiplies gradients by the %s %g, "
-			"which is %g now: after %s() the push has to be captured again before "
-			"the graph is launched",
-			what, (double)had, (double)now, call);
-}
-
 int outbox_take(sluice_model *model)
 {
 	struct worker *w = model->worker;
@@ -465,12 +414,6 @@ int outbox_take(sluice_model *model)
 	/* The push is done, so this does not ask CUDA. */
 	if (d->ops->pushed(d->compressor, &got, d->outbox->sent, d->stream))
 		return outbox_failed(model, 1);
-	if (d->outbox->landed && got.scale != d->outbox->scale)
-		return factor_changed(model, "learning rate", "sluice_set_lr", got.scale,
-				      d->outbox->scale);
-	if (d->outbox->landed && got.grad_scale != d->outbox->grad_scale)
-		return factor_changed(model, "scale of their codes", "sluice_set_grad_scale",
-				      got.grad_scale, d->outbox->grad_scale);
 	d->outbox->settled = got.settled;
 	w->range = got.largest; /* for a grid */
 	int rc = got.nonfinite ? refuse_nonfinite(model, &got) : 0;
@@ -506,7 +449,7 @@ static struct message head_of(const sluice_model *model, uint32_t shard)
 }
 
 /* The device has made the payload of this message: the header goes into the shard's staging slot.
- * The payload lies there already, unless it landed elsewhere. */
+ * The payload lies there already, unless a simulated rank's came to `landing`. */
 static void stage_made(sluice_model *model, uint32_t shard, struct message *m)
 {
 	const struct outbox *o = outbox_of(model);
@@ -514,17 +457,14 @@ static void stage_made(sluice_model *model, uint32_t shard, struct message *m)
 	static const enum lane_way ways[] = { [PAYLOAD_STAGED] = LANE_STAGED,
 					      [PAYLOAD_PLACED] = LANE_PLACED,
 					      [PAYLOAD_IN_PLACE] = LANE_BESIDE };
-	const enum payload_way way = o->landed ? PAYLOAD_STAGED : o->lanes[shard].way;
+	const enum payload_way way = o->lanes[shard].way;
 	const struct lane_payload payload = { .way = ways[way],
 					      .region = o->region,
 					      .bytes = o->parts[shard].payload };
 	uint8_t *slot = lane_slot(model, shard, m->seq);
 	m->payload_bytes = sent->payload_bytes;
 	m->scale = sent->scale;
-	if (o->landed)
-		memcpy(slot + MESSAGE_HEADER_BYTES, o->landed + outbox_landing_at(model, shard),
-		       sent->payload_bytes);
-	else if (o->landing.address && way == PAYLOAD_STAGED)
+	if (o->landing.address && way == PAYLOAD_STAGED)
 		memcpy(slot + MESSAGE_HEADER_BYTES, o->parts[shard].copy, sent->payload_bytes);
 	message_head(m, sent->crc, slot);
 	upload_stage(model, m, &payload);
@@ -648,7 +588,6 @@ static int ask_for_values(sluice_model *model)
 	const struct device_push push = { .payload = DEVICE_VALUES,
 					  .vector = d->residual.address,
 					  .parts = o->parts };
-	o->landed = NULL;
 	aim(model);
 	o->asked_ns = now_ns();
 	/* Simulated ranks would wait for one that waits for no rank. */

@@ -13,15 +13,14 @@ struct on_device {
 	void *stream;                 /* the application's */
 	const struct device_ops *ops; /* of the gradients so far; NULL: they were host memory */
 	struct device_compressor *compressor;
-	atomic_int state;         /* enum on_device_state; changed with the token held */
-	struct memory residual;   /* where gradients are selected on the device, or a graph is */
-	struct memory velocity;   /* and the momentum, if the recipe has one */
-	struct memory collected;  /* a gradient that comes in ranges; empty: none did */
-	int collects;             /* this step's does */
-	int told;                 /* it is logged that pieces of gradients go to the host */
-	struct memory copies[2];  /* of gradients, pinned; empty: none was needed */
-	struct graph_push *graph; /* device_graph.c's; NULL: no push was captured */
-	struct outbox *outbox;    /* device_push.c's; NULL: gradients are selected on the host */
+	atomic_int state;        /* enum on_device_state; changed with the token held */
+	struct memory residual;  /* where gradients are selected on the device */
+	struct memory velocity;  /* and the momentum, if the recipe has one */
+	struct memory collected; /* a gradient that comes in ranges; empty: none did */
+	int collects;            /* this step's does */
+	int told;                /* it is logged that pieces of gradients go to the host */
+	struct memory copies[2]; /* of gradients, pinned; empty: none was needed */
+	struct outbox *outbox;   /* device_push.c's; NULL: gradients are selected on the host */
 };
 /* Token held, but for what the application's calls do while nothing is under way. */
 void on_device_become(sluice_model *model, enum on_device_state state);
@@ -41,20 +40,12 @@ int on_device_open_compressor(sluice_model *model, const void *pointer);
 /* What the recipe does to the gradient of this step, and what is selected from the sum. */
 struct device_select on_device_select_of(const sluice_model *model, const void *grad);
 /* SLUICE_EGPU, unless the host may take part in work on the stream, or on the model's stream, now:
- * it is not captured into a graph, which would hold one step's messages for ever. */
+ * a stream that is captured into a graph would repeat one step's messages at each launch. */
 int on_device_check_stream(const struct device_ops *ops, void *stream, const char *function);
 int on_device_ready(const sluice_model *model, const char *function);
 
 /* ---- device_push.c ---- */
 int outbox_open(sluice_model *model);
-/* What is asked of the device for each shard in this or the last step. */
-const struct device_part *outbox_parts(const sluice_model *model);
-/* The captured push of this gradient is enqueued, to these places. A graph with it was launched:
- * that is the push of this step, and landing is where its payloads come to. */
-int outbox_capture(sluice_model *model, const void *grad, const struct device_part *parts);
-void outbox_launched(sluice_model *model, const uint8_t *landing);
-/* Where in the landing the payload of a shard is; of n_shards: the size of the landing. */
-size_t outbox_landing_at(const sluice_model *model, uint32_t shard);
 void outbox_close(sluice_model *model);
 /* Whether the device packs the messages, where they fit; else the host encodes them from what was
  * selected. */
@@ -69,7 +60,4 @@ int outbox_complete(const sluice_model *model);
 /* CUDA failed in a push, as the calling thread was just told: the job ends, because CUDA's errors
  * stay with the process. SLUICE_EGPU. held: the token is. */
 int outbox_failed(sluice_model *model, int held);
-
-/* ---- device_graph.c ---- */
-void graph_close(sluice_model *model);
 #endif

@@ -181,7 +181,6 @@ struct device_select on_device_select_of(const sluice_model *model, const void *
 	return call;
 }
 
-/* The stream is not captured into a graph, which would hold one step's messages for ever. */
 int on_device_check_stream(const struct device_ops *ops, void *stream, const char *function)
 {
 	return ops->ready(stream) ? device_fail(ops, function) : 0;

@@ -246,18 +246,6 @@ static int push(sluice_model *model, struct gradient *grad, struct gradient *bef
 	return device_scope_end(&scope, push_here(model, grad, before));
 }
 
-/* A captured step has its work fixed. */
-static int check_launch(const sluice_model *model, const char *function)
-{
-	if (!model_stands(model, model->lr))
-		return 0;
-	return fail(
-		SLUICE_EINVAL,
-		"%s: a step with the learning rate 0 sends nothing, and cannot be part of a CUDA "
-		"graph: push it without the graph",
-		function);
-}
-
 static int gradient_aligned(const sluice_model *model, const void *grad, const char *argument,
 			    const char *function)
 {
@@ -282,13 +270,6 @@ int sluice_push(sluice_model *model, const void *grad)
 		rc = accumulator_check(model, grad, 0, "sluice_push");
 	if (rc)
 		return rc;
-	if (!unwanted && on_device_captured(model)) {
-		struct device_scope scope;
-		if ((rc = check_launch(model, "sluice_push")))
-			return rc;
-		device_scope_begin(grad, on_device_stream(model), &scope);
-		return device_scope_end(&scope, on_device_capture(model, grad));
-	}
 	struct gradient whole = signal_gradient(model, grad);
 	return push(model, unwanted ? NULL : &whole, NULL);
 }
@@ -309,24 +290,6 @@ int sluice_push_segments(sluice_model *model, const sluice_segment *segments, si
 	if (rc)
 		return rc;
 	return push(model, sluice_wanted(model) ? &whole : NULL, NULL);
-}
-
-int sluice_push_launched(sluice_model *model)
-{
-	int rc = step_check(model, model, "sluice_push_launched", STEP_DONE);
-	if (!rc)
-		rc = check_launch(model, "sluice_push_launched");
-	if (!rc)
-		rc = lanes_await_slots(model);
-	if (rc)
-		return rc;
-	const uint64_t start = now_ns();
-	rc = on_device_launched(model);
-	if (rc)
-		return rc;
-	step_begin(model, 1);
-	on_device_take_launched(model);
-	return on_device_leave(model, start);
 }
 
 int sluice_push_params(sluice_model *model, const float *params)

@@ -2,7 +2,7 @@
 # The GPU module with its kernels run on the CPU (tests/gpu/emulation), for make check; and the ring for
 # machines with a GPU (tests/gpu/run).
 emulation = tests/gpu/emulation/coroutine.h tests/gpu/emulation/counts.h tests/gpu/emulation/cuda_runtime.h \
-	tests/gpu/emulation/cuda_runtime_api.h tests/gpu/emulation/graph.h \
+	tests/gpu/emulation/cuda_runtime_api.h tests/gpu/emulation/stream.h \
 	tests/gpu/emulation/lag.h tests/gpu/emulation/runtime.h
 # What nvcc made of the kernels, executed in their place (tests/gpu/ptx.sh).
 ptx_machine = tests/gpu/ptx/compute.c tests/gpu/ptx/compute.h tests/gpu/ptx/machine.c tests/gpu/ptx/machine.h \
@@ -17,7 +17,7 @@ emulated_LDFLAGS = $(AM_LDFLAGS) -avoid-version -shared -rpath /nowhere -Wl,-rpa
 
 # One runtime, and so one device memory, for all modules of a process.
 check_LTLIBRARIES += libcudart_emulated.la
-libcudart_emulated_la_SOURCES = tests/gpu/emulation/emulation.c tests/gpu/emulation/graph.c \
+libcudart_emulated_la_SOURCES = tests/gpu/emulation/emulation.c tests/gpu/emulation/stream.c \
 	tests/gpu/emulation/lag.c tests/gpu/emulation/runtime.c $(emulation) $(ptx)
 libcudart_emulated_la_CPPFLAGS = $(emulated_CPPFLAGS)
 libcudart_emulated_la_CFLAGS = $(AM_CFLAGS) -fvisibility=default

@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What only a GPU can decide, because the emulation takes turns or has no such case: replays of a
- * captured graph, streams and processes beside each other, threads and default streams of their
- * own, addresses at odd offsets, the largest vector, a kernel of another stream that does not end,
- * and what the driver does with contexts, managed and pageable memory. Selections are compared with
- * a sort on the host, bit by bit. One line for each; built and run by tests/gpu/run: silicon
- * MODULE. */
+ * What only a GPU can decide, because the emulation takes turns or has no such case: streams and
+ * processes beside each other, threads and default streams of their own, addresses at odd offsets,
+ * the largest vector, a kernel of another stream that does not end, and what the driver does with
+ * contexts, managed and pageable memory. Selections are compared with a sort on the host, bit by
+ * bit. One line for each; built and run by tests/gpu/run: silicon MODULE. */
 #include "base/device_kernels.h"
 #include <algorithm>
 #include <cmath>
@@ -160,30 +159,6 @@ static std::string steps(trial &t, cudaStream_t stream)
 }
 
 /* ---- the checks ---- */
-
-static std::string replays()
-{
-	trial t;
-	cudaStream_t stream;
-	cudaGraph_t graph;
-	cudaGraphExec_t ready;
-	std::string said = begin(t);
-
-	TRY(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking));
-	TRY(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal));
-	said = said.empty() ? enqueue(t, stream) : said;
-	TRY(cudaStreamEndCapture(stream, &graph));
-	TRY(cudaGraphInstantiate(&ready, graph, 0));
-	for (int step = 0; step < STEPS && said.empty(); step++) {
-		said = new_gradient(t, step);
-		TRY(cudaGraphLaunch(ready, stream));
-		said = said.empty() ? compare(t, stream) : said;
-	}
-	cudaGraphExecDestroy(ready);
-	cudaGraphDestroy(graph);
-	cudaStreamDestroy(stream);
-	return said;
-}
 
 static std::string two_streams()
 {
@@ -431,7 +406,6 @@ int main(int argc, char **argv)
 		printf("there is no GPU\n");
 		return 77;
 	}
-	check("replays of a captured graph", replays);
 	check("two streams beside each other", two_streams);
 	check("another thread, which never chose a device", [] { return own_thread(NULL); });
 	check("the thread's own default stream", [] { return own_thread(cudaStreamPerThread); });

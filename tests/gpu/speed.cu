@@ -156,28 +156,6 @@ static void fold(struct device_selector *s, float *residual, const float *pool, 
 	cudaFree(velocity);
 }
 
-static void select_in_graph(struct device_selector *s, float *residual, const float *pool, size_t n,
-			    size_t k)
-{
-	struct device_selection call = {};
-	cudaGraph_t graph;
-	cudaGraphExec_t ready;
-
-	call.call.residual = residual;
-	call.call.grad = pool;
-	call.call.scale = 1;
-	call.clear = 1;
-	call.call.k = k;
-	need(cudaStreamBeginCapture(stream, cudaStreamCaptureModeGlobal) == cudaSuccess, "capture");
-	need(!kernels->select(s, &call, stream), "select");
-	need(cudaStreamEndCapture(stream, &graph) == cudaSuccess, "capture");
-	need(cudaGraphInstantiate(&ready, graph, 0) == cudaSuccess, "graph");
-	row("select, captured graph", n, (double)k / n,
-	    median_ms([&](int) { cudaGraphLaunch(ready, stream); }), 12.0 * n);
-	cudaGraphExecDestroy(ready);
-	cudaGraphDestroy(graph);
-}
-
 /* gaussiank and a draw of the same density, whose bytes are those of one sweep; their further
  * passes show as time. */
 static void approximate(struct device_selector *s, float *residual, const float *pool, size_t n,
@@ -422,7 +400,6 @@ int main(int argc, char **argv)
 	push(residual, pool, n, 0, 8e-6 * n / copy_speed);
 	need(open_selector(small, small / 100, &s), "selector");
 	select("select + residual, hint", s, residual, pool, small, small / 1000, 0);
-	select_in_graph(s, residual, pool, small, small / 1000);
 	kernels->selector_close(&s);
 	sketches(pool, n / 10);
 	rival("CUB radix sort and an addition", true, pool, residual, n, n / 1000, 28, hinted);

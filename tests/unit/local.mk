@@ -18,7 +18,6 @@ AM_CPPFLAGS += -DEMULATED_MODULE=\"$(abs_top_builddir)/.libs/libsluice_emulated.
 # Every thread of a block is a coroutine there: minutes each. The sanitizers see them.
 slow_in_valgrind = \
 	tests/unit/test_gpu_approximate \
-	tests/unit/test_gpu_capture \
 	tests/unit/test_gpu_dense \
 	tests/unit/test_gpu_enqueue \
 	tests/unit/test_gpu_failing \
@@ -34,6 +33,8 @@ slow_in_valgrind = \
 on_emulated_gpu = $(slow_in_valgrind) \
 	tests/unit/test_dense_spoilt \
 	tests/unit/test_device \
+	tests/unit/test_gpu_capture \
+	tests/unit/test_gpu_devices \
 	tests/unit/test_gpu_segments
 $(on_emulated_gpu): libsluice_emulated.la
 

@@ -32,7 +32,7 @@ __attribute__((visibility("default"))) void emulated_touch(unsigned bytes);
 
 #define KERNEL_OF_SUMS(name, args) KERNEL(name, args)
 
-/* How large its arguments are, which a graph must copy, and what it is called. */
+/* How large its arguments are, which a queue must copy, and what it is called. */
 void emulated_kernel(const void *kernel, size_t bytes, const char *name);
 
 struct emulated_place {

@@ -24,7 +24,6 @@ typedef enum {
 } cudaError_t;
 typedef struct emulated_stream *cudaStream_t;
 typedef struct emulated_graph *cudaGraph_t;
-typedef struct emulated_graph *cudaGraphExec_t;
 typedef struct {
 	unsigned x, y, z;
 } dim3;
@@ -78,9 +77,6 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out);
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status);
 cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode);
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags);
-cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream);
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph);
 cudaError_t cudaGraphDestroy(cudaGraph_t graph);
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device);
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device);

@@ -123,7 +123,7 @@ cudaError_t lag_put(const struct node *node)
 		return error;
 	}
 	if (node->kernel)
-		w.node.from = w.copy = graph_copy_of_arguments(node);
+		w.node.from = w.copy = stream_copy_of_arguments(node);
 	else if (node->kind == NODE_COPY && !emulated_knows(node->from)) {
 		if (!(w.copy = malloc(node->bytes)))
 			abort();

@@ -2,7 +2,7 @@
  * A device that lags behind the host (lag.c). Called by runtime.c. */
 #ifndef EMULATED_LAG_H
 #define EMULATED_LAG_H
-#include "graph.h"
+#include "stream.h"
 
 int lag_lags(void);
 /* Takes its place in the queue; or, where CUDA would wait for it, is done after what is there. */

@@ -2,7 +2,7 @@
  * Stands in for CUDA's runtime: devices, memory, and what is enqueued, which happens at once, or
  * later (lag.h). Kernels are run by emulation.c. */
 #include "runtime.h"
-#include "graph.h"
+#include "stream.h"
 #include "lag.h"
 #include <pthread.h>
 #include <stdio.h>
@@ -233,7 +233,7 @@ static struct allocation *allocation_of(const void *p)
 static cudaError_t allocate(void **out, size_t bytes, enum cudaMemoryType type)
 {
 	struct allocation *a;
-	cudaError_t error = answer(graph_unsafe());
+	cudaError_t error = answer(stream_unsafe());
 
 	emulated_context();
 	if (error)
@@ -264,7 +264,7 @@ static cudaError_t allocate(void **out, size_t bytes, enum cudaMemoryType type)
 static cudaError_t release(void *p)
 {
 	struct allocation **at = &runtime.all, *a;
-	cudaError_t error = graph_unsafe();
+	cudaError_t error = stream_unsafe();
 
 	if (error)
 		return answer(error);
@@ -309,7 +309,7 @@ cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
 {
 	const uintptr_t from = (uintptr_t)p / PAGE * PAGE,
 			to = ((uintptr_t)p + bytes + PAGE - 1) / PAGE * PAGE;
-	cudaError_t error = answer(graph_unsafe());
+	cudaError_t error = answer(stream_unsafe());
 	struct allocation *a;
 
 	(void)flags;
@@ -418,11 +418,9 @@ static cudaError_t enqueue(cudaStream_t stream, cudaError_t error, struct node n
 	if (!stream)
 		emulated_context();
 	count(&node);
-	if (node.kernel && !graph_is_here(stream))
+	if (node.kernel && !stream_is_here(stream))
 		error = cudaErrorInvalidValue;
-	error = answer(error ? error : graph_enqueues(stream));
-	if (!error && graph_records(stream))
-		return graph_record(stream, node);
+	error = answer(error ? error : stream_enqueues(stream));
 	if (error || ((node.kind == NODE_COPY || node.kind == NODE_SET) && !node.bytes))
 		return error;
 	if (lag_lags())
@@ -473,7 +471,7 @@ cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 thre
 
 cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 {
-	const cudaError_t error = answer(graph_waits(stream));
+	const cudaError_t error = answer(stream_enqueues(stream));
 
 	if (!stream)
 		emulated_context();
@@ -482,7 +480,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream)
 
 cudaError_t cudaStreamQuery(cudaStream_t stream)
 {
-	const cudaError_t error = answer(graph_waits(stream));
+	const cudaError_t error = answer(stream_enqueues(stream));
 
 	if (!stream)
 		emulated_context();

@@ -7,6 +7,7 @@ check_PROGRAMS += \
 	tests/unit/test_dense_step \
 	tests/unit/test_dynamics \
 	tests/unit/test_gpu_capture \
+	tests/unit/test_gpu_devices \
 	tests/unit/test_gpu_enqueue \
 	tests/unit/test_gpu_failing \
 	tests/unit/test_gpu_in_place \
@@ -32,7 +33,8 @@ tests_unit_test_dense_spoilt_SOURCES = tests/unit/worker/test_dense_spoilt.c tes
 tests_unit_test_dense_spoilt_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dense_put -Wl,--wrap=message_head
 tests_unit_test_dense_step_SOURCES = tests/unit/worker/test_dense_step.c $(dense_values)
 tests_unit_test_dynamics_SOURCES = tests/unit/worker/test_dynamics.c tests/unit/worker/sent.h tests/unit/scratch.h $(ranks)
-tests_unit_test_gpu_capture_SOURCES = tests/unit/worker/test_gpu_capture.c tests/unit/narrow.h $(gpu_rank)
+tests_unit_test_gpu_capture_SOURCES = tests/unit/worker/test_gpu_capture.c $(gpu_rank)
+tests_unit_test_gpu_devices_SOURCES = tests/unit/worker/test_gpu_devices.c tests/unit/narrow.h $(gpu_rank)
 tests_unit_test_gpu_enqueue_SOURCES = tests/unit/worker/test_gpu_enqueue.c $(gpu_lag)
 tests_unit_test_gpu_failing_SOURCES = tests/unit/worker/test_gpu_failing.c tests/unit/scratch.h $(gpu_step)
 tests_unit_test_gpu_in_place_SOURCES = tests/unit/worker/test_gpu_in_place.c $(gpu_rank)

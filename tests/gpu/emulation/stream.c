@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See graph.h. One stream is captured at a time, by one thread. */
-#include "graph.h"
+ * See stream.h. One stream is captured at a time, by one thread. */
+#include "stream.h"
 #include <stdlib.h>
 
-enum { NODES_MOST = 64, KERNELS_MOST = 32 };
+enum { KERNELS_MOST = 32 };
 
 struct emulated_graph {
-	struct node node[NODES_MOST];
-	unsigned n, owners;
+	int nothing;
 };
 
 struct emulated_stream {
@@ -18,7 +17,6 @@ static struct {
 	cudaStream_t stream; /* the captured one; NULL: none is */
 	enum cudaStreamCaptureMode mode;
 	int spoilt;
-	struct emulated_graph *graph;
 } capture;
 static _Thread_local enum cudaStreamCaptureMode thread_mode;
 static _Thread_local int captures_here;
@@ -68,7 +66,7 @@ int emulated_load(const void *kernel)
 	return __atomic_exchange_n(&known[number_of(kernel)].loaded, 1, __ATOMIC_SEQ_CST);
 }
 
-void *graph_copy_of_arguments(const struct node *node)
+void *stream_copy_of_arguments(const struct node *node)
 {
 	const unsigned i = number_of(node->kernel);
 	void *copy = malloc(known[i].bytes);
@@ -86,7 +84,7 @@ static cudaError_t spoil(cudaError_t error)
 	return error;
 }
 
-cudaError_t graph_unsafe(void)
+cudaError_t stream_unsafe(void)
 {
 	const int of_this = captures_here && capture.mode != cudaStreamCaptureModeRelaxed;
 	const int of_others = capture.mode == cudaStreamCaptureModeGlobal &&
@@ -104,42 +102,22 @@ static int is_implicit(cudaStream_t stream)
 	return !stream && capture.stream && capture.stream->blocking;
 }
 
-cudaError_t graph_enqueues(cudaStream_t stream)
-{
-	if (is_implicit(stream))
-		return spoil(cudaErrorStreamCaptureImplicit);
-	return stream && stream == capture.stream && capture.spoilt ?
-		       cudaErrorStreamCaptureInvalidated :
-		       cudaSuccess;
-}
-
-cudaError_t graph_waits(cudaStream_t stream)
-{
-	if (is_implicit(stream))
-		return spoil(cudaErrorStreamCaptureImplicit);
-	return stream && stream == capture.stream ? spoil(cudaErrorStreamCaptureUnsupported) :
-						    cudaSuccess;
-}
-
-int graph_is_here(cudaStream_t stream)
-{
-	return !stream || stream->device == emulated_current();
-}
-
-int graph_records(cudaStream_t stream)
+static int is_captured(cudaStream_t stream)
 {
 	return stream && stream == capture.stream;
 }
 
-cudaError_t graph_record(cudaStream_t stream, struct node node)
+/* CUDA would record the work. Here it is an error, because the library enqueues nothing there. */
+cudaError_t stream_enqueues(cudaStream_t stream)
 {
-	(void)stream;
-	if (capture.graph->n == NODES_MOST)
-		abort();
-	if (node.kernel)
-		node.from = graph_copy_of_arguments(&node);
-	capture.graph->node[capture.graph->n++] = node;
-	return cudaSuccess;
+	if (is_implicit(stream))
+		return spoil(cudaErrorStreamCaptureImplicit);
+	return is_captured(stream) ? spoil(cudaErrorStreamCaptureUnsupported) : cudaSuccess;
+}
+
+int stream_is_here(cudaStream_t stream)
+{
+	return !stream || stream->device == emulated_current();
 }
 
 /* ---- streams --------------------------------------------------------------- */
@@ -169,10 +147,6 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
 {
 	if (!stream || capture.stream)
 		return emulated_answer(cudaErrorStreamCaptureUnsupported);
-	capture.graph = calloc(1, sizeof *capture.graph);
-	if (!capture.graph)
-		return emulated_answer(cudaErrorMemoryAllocation);
-	capture.graph->owners = 1;
 	capture.stream = stream;
 	capture.mode = mode;
 	capture.spoilt = 0;
@@ -182,25 +156,21 @@ cudaError_t cudaStreamBeginCapture(cudaStream_t stream, enum cudaStreamCaptureMo
 
 cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t *out)
 {
-	if (!stream || stream != capture.stream)
+	if (!is_captured(stream))
 		return emulated_answer(cudaErrorInvalidValue);
 	capture.stream = NULL;
 	captures_here = 0;
-	*out = capture.graph;
-	if (!capture.spoilt)
-		return emulated_answer(cudaSuccess);
-	*out = NULL;
-	cudaGraphDestroy(capture.graph);
-	return emulated_answer(cudaErrorStreamCaptureInvalidated);
+	*out = capture.spoilt ? NULL : malloc(sizeof **out);
+	return emulated_answer(!capture.spoilt ? cudaSuccess : cudaErrorStreamCaptureInvalidated);
 }
 
 cudaError_t cudaStreamIsCapturing(cudaStream_t stream, enum cudaStreamCaptureStatus *status)
 {
 	if (!stream)
 		emulated_context();
-	*status = !graph_records(stream) ? cudaStreamCaptureStatusNone :
-		  capture.spoilt         ? cudaStreamCaptureStatusInvalidated :
-					   cudaStreamCaptureStatusActive;
+	*status = !is_captured(stream) ? cudaStreamCaptureStatusNone :
+		  capture.spoilt       ? cudaStreamCaptureStatusInvalidated :
+					 cudaStreamCaptureStatusActive;
 	return emulated_answer(is_implicit(stream) ? cudaErrorStreamCaptureImplicit : cudaSuccess);
 }
 
@@ -216,54 +186,8 @@ cudaError_t cudaThreadExchangeStreamCaptureMode(enum cudaStreamCaptureMode *mode
 	return cudaSuccess;
 }
 
-/* ---- graphs ---------------------------------------------------------------- */
-
-cudaError_t cudaGraphInstantiate(cudaGraphExec_t *out, cudaGraph_t graph, unsigned long long flags)
-{
-	(void)flags;
-	graph->owners++;
-	*out = graph;
-	return emulated_answer(cudaSuccess);
-}
-
-cudaError_t cudaGraphLaunch(cudaGraphExec_t graph, cudaStream_t stream)
-{
-	cudaError_t error = graph_records(stream) ? cudaErrorStreamCaptureUnsupported : cudaSuccess;
-
-	for (unsigned i = 0; i < graph->n && !error; i++) {
-		const struct node *n = &graph->node[i];
-		void *args[] = { (void *)n->from };
-
-		switch (n->kind) {
-		case NODE_COPY:
-			error = cudaMemcpyAsync(n->to, n->from, n->bytes, cudaMemcpyDefault,
-						stream);
-			break;
-		case NODE_SET: error = cudaMemsetAsync(n->to, n->byte, n->bytes, stream); break;
-		case NODE_KERNEL:
-			error = cudaLaunchKernel(n->kernel, n->grid, n->threads, args, 0, stream);
-			break;
-		case NODE_TOGETHER:
-			error = cudaLaunchCooperativeKernel(n->kernel, n->grid, n->threads, args, 0,
-							    stream);
-			break;
-		}
-	}
-	return emulated_answer(error);
-}
-
 cudaError_t cudaGraphDestroy(cudaGraph_t graph)
 {
-	if (--graph->owners)
-		return emulated_answer(cudaSuccess);
-	for (unsigned i = 0; i < graph->n; i++)
-		if (graph->node[i].kernel)
-			free((void *)graph->node[i].from);
 	free(graph);
 	return emulated_answer(cudaSuccess);
-}
-
-cudaError_t cudaGraphExecDestroy(cudaGraphExec_t graph)
-{
-	return cudaGraphDestroy(graph);
 }
