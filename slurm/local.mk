@@ -1,4 +1,4 @@
-# Who am I, who are my peers; and Slurm for one machine.
+# Who am I, and who are my peers.
 library_sources += \
 	slurm/bootstrap.c slurm/bootstrap.h \
 	slurm/callbacks.c \
@@ -8,4 +8,4 @@ library_sources += \
 	slurm/pmix_calls.c \
 	slurm/siblings.c slurm/siblings.h
 
-EXTRA_DIST += slurm/pmix.m4 slurm/cable slurm/devcluster slurm/train.sbatch
+EXTRA_DIST += slurm/pmix.m4 slurm/train.sbatch

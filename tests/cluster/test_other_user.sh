@@ -4,7 +4,7 @@
 # could replace the cluster's is refused.
 # limit: 120 s
 . "$TOP/tests/cluster/lib.sh"
-devcluster=$(cat "$TOP/slurm/devcluster") # the other users need not be able to read the source tree
+devcluster=$(cat "$TOP/tools/devcluster/devcluster") # the other users need not be able to read the source tree
 outside=$(mktemp -d /tmp/sluice-other-user.XXXXXX) || fail "no folder in /tmp"
 chmod 711 "$outside"
 owned=

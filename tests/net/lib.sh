@@ -6,7 +6,7 @@ nodes=4
 unset SLUICE_TRANSPORT # that libfabric is needed is found out by the job
 export SLUICE_LOST_AFTER=30s # where a test does not say otherwise: the machine may be busy
 
-on() { "$TOP/slurm/devcluster" exec "$@"; } # NODE COMMAND...
+on() { "$TOP/tools/devcluster/devcluster" exec "$@"; } # NODE COMMAND...
 
 # on_one_node NAME OPTION...: the job of four ranks on one node, which reach each other through shm.
 on_one_node() {

@@ -4,7 +4,7 @@
 # limit: 60 s
 . "$TOP/tests/net/lib.sh"
 
-cluster="$TOP/slurm/devcluster" dir=$SCRATCH/bare
+cluster="$TOP/tools/devcluster/devcluster" dir=$SCRATCH/bare
 links() { ip -o link show type veth | grep -c sluice-; }
 rate_of() { "$cluster" exec -d "$dir" "$1" tc qdisc show dev wire | sed -n 's/.* rate \([0-9A-Za-z]*\) .*/\1/p'; }
 said=$(on n1 "$cluster" stop 2>&1) && fail "n1 stopped the cluster with Slurm in which it is: $said"

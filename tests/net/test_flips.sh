@@ -8,7 +8,7 @@ options="$small --shards 4 --digest --epochs 40"
 
 on_one_node undisturbed $options --recipe "$sparse"
 export FLIPS=$SCRATCH/flips sparse options anywhere aimed DEVCLUSTER_CABLE=$TOP/tests/net/flipping_cable
-"$TOP/slurm/devcluster" run -n 4 -c 8 --net unlimited,0ms -- bash -c '
+"$TOP/tools/devcluster/devcluster" run -n 4 -c 8 --net unlimited,0ms -- bash -c '
 	. "$TOP/tests/net/lib.sh"
 	export SLUICE_LOST_AFTER=5s
 	misses=0 # jobs that ended before a bit was changed; they are repeated

@@ -8,7 +8,7 @@ options="$small --limit 1000 --shards 4 --digest"
 on_one_node undisturbed $options --recipe "$sparse"
 for ((round = 1; round <= ${LOSSY_ROUNDS:-1}; round++)); do
 	for net in 100mbit,0ms,1% 100mbit,0ms,3% 100mbit,20ms/5ms; do
-		"$TOP/slurm/devcluster" run -n 4 -c 8 --net "$net" -- bash -c '
+		"$TOP/tools/devcluster/devcluster" run -n 4 -c 8 --net "$net" -- bash -c '
 			. "$TOP/tests/net/lib.sh"
 			job_ok lossy 4 "$@"' - $options --recipe "$sparse" || fail "no job over $net"
 		same_digest lossy "over $net"

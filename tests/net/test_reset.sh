@@ -8,7 +8,7 @@ options="$small --shards 4 --digest --epochs 4"
 
 on_one_node undisturbed $options --recipe "$sparse"
 export SLUICE_LOST_AFTER=5s sparse options resets
-"$TOP/slurm/devcluster" run -n 4 -c 8 --net 100mbit,10ms -- bash -c '
+"$TOP/tools/devcluster/devcluster" run -n 4 -c 8 --net 100mbit,10ms -- bash -c '
 	. "$TOP/tests/net/lib.sh"
 	export SLUICE_LOST_AFTER=5s
 	for ((try = 0; try < resets; try++)); do

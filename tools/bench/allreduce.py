@@ -2,7 +2,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Steps of Sluice beside the dense allreduce of the MPIs on this machine, on the same cores.
 
-    slurm/devcluster run -n 1 -- python3 tools/bench/allreduce.py [--count 10000000] [--ranks 2,4] [--cores 0,1]
+    tools/devcluster/devcluster run -n 1 -- python3 tools/bench/allreduce.py [--count 10000000] [--ranks 2,4] [--cores 0,1]
 
 Needs srun with PMIx for sluice-bench, and mpicc and mpirun of Open MPI (mpicc.openmpi, mpirun.openmpi) or MPICH
 (mpicc.mpich, mpirun.mpich), as Debian names them; one that is missing is left out. Open MPI yields when idle, all

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
 """Hosts on one machine that share nothing but a network, for race.py, race_moves.py and race_train.py: the nodes of
-slurm/devcluster --net, without its Slurm. Open MPI's mpirun starts programs there; it is also the PMIx server that
+devcluster --net, without its Slurm. Open MPI's mpirun starts programs there; it is also the PMIx server that
 Sluice joins. Needs root."""
 import contextlib
 import os
@@ -12,7 +12,7 @@ import threading
 # The rates of links, as devcluster takes them, and in bits per second.
 BITS = {"100mbit": 1e8, "1gbit": 1e9, "10gbit": 1e10, "unlimited": None}
 CARD = "wire"
-CLUSTER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../slurm/devcluster")
+CLUSTER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/devcluster/devcluster")
 
 
 class Unavailable(Exception):

@@ -9,7 +9,7 @@
 Rows are added to race.jsonl, and what is in it is not run again: to go on, call it once more. --fresh begins anew.
 A cell, which is all systems with one rate, number of ranks and number of parameters, is run as a whole.
 
-Hosts are network namespaces of this machine (slurm/devcluster), so root is needed. One rank runs on each, and they share
+Hosts are network namespaces of this machine (tools/devcluster), so root is needed. One rank runs on each, and they share
 the processors. In each round every system runs once, one after another; the figures are medians of the rounds'
 medians, and ratios are medians of the ratios within a round. Systems:
 

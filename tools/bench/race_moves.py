@@ -4,7 +4,7 @@
 
     tools/bench/race_moves.py [--rate 1gbit] [--rounds 3]
 
-Hosts are network namespaces of this machine (slurm/devcluster), so root is needed, and mpirun.openmpi. In each round all
+Hosts are network namespaces of this machine (tools/devcluster), so root is needed, and mpirun.openmpi. In each round all
 run once, one after another; medians of the rounds, and of the ratios within a round. Bandwidths are compared with
 iperf3 (one stream of TCP), and the latency of 8 bytes with fi_pingpong (libfabric-bin) over the same provider of
 libfabric, both ends of which spin. fi_pingpong sends messages: its half round trip is that of a put with notify.

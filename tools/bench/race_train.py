@@ -5,7 +5,7 @@
     tools/bench/race_train.py [--rates 100mbit,1gbit] [--ranks 4] [--accuracy 0.87]
 
 The network of Fashion-MNIST and the two recipes are those of ./quickstart. Hosts are network namespaces of this
-machine (slurm/devcluster), so root is needed, and mpirun.openmpi. Seconds are the trainer's own, from the first step, and
+machine (tools/devcluster), so root is needed, and mpirun.openmpi. Seconds are the trainer's own, from the first step, and
 contain computing: the hosts share this machine's processors. Accuracy is measured after each epoch.
 """
 import argparse
