@@ -79,15 +79,17 @@ static int check_rules(const sluice_model_attr *attr, const char *function)
 			       function, attr->n_tensors);
 }
 
-/* Refuses attributes that the recipe excludes (plan.h). */
+/* Refuses attributes of the model and of the job that the recipe excludes (plan.h). */
 static int check_recipe(const sluice_model_attr *attr, const struct recipe *recipe,
-			const char *function)
+			const struct model_of *of)
 {
+	const char *const function = of->function;
 	const struct {
 		int asked;
 		enum path path;
 		const char *what, *otherwise;
 	} attributes[] = {
+		{ of->elastic, PATH_CONTINUE, "on_failure=continue is", "use on_failure=abort" },
 		{ attr->uneven, PATH_UNEVEN, "uneven=1 is", "set it to 0" },
 		{ attr->param_type != SLUICE_F32, PATH_PARAM_TYPE, "a param_type of 16 bits is",
 		  "set it to SLUICE_F32" },
@@ -108,9 +110,9 @@ static int check_recipe(const sluice_model_attr *attr, const struct recipe *reci
 	}
 	if (attr->device_shards && attr->rules)
 		return fail(SLUICE_EINVAL,
-			    "%s: device_shards=1 and rules are not possible together, because "
-			    "the rates of tensors are applied on the host: leave one of them out",
-			    function);
+			    "%s: device_shards=1 and rules are not possible together, because %s: "
+			    "leave one of them out",
+			    function, plan_why_not(PATH_DEVICE_SHARDS, TRAIT(RULES)));
 	return attr->rules ? check_rules(attr, function) : 0;
 }
 
@@ -348,36 +350,15 @@ static int check_memory(const sluice_model *model, uint64_t need)
 	return 0;
 }
 
-/* Refuses recipes that such a job cannot follow. */
-static int check_job(const struct recipe *recipe, const struct model_of *of)
+/* Each worker may have a gradient under way while those of the others are counted. */
+static int check_staleness(const struct recipe *recipe, const struct model_of *of)
 {
-	const int async = recipe->when == WHEN_ASYNC;
-
-	if (of->elastic && recipe->signal == SIGNAL_INNOVATION)
-		return fail(SLUICE_EINVAL,
-			    "%s: signal=innovation with on_failure=continue: what a "
-			    "lost worker gave stays in the shards' sum; use on_failure=abort, or "
-			    "another signal",
-			    of->function);
-	if (of->elastic && selection_kinds[recipe->up.select].exchange == EXCHANGE_LEADER)
-		return fail(SLUICE_EINVAL,
-			    "%s: up=cyclic with on_failure=continue: "
-			    "the step whose leader is lost could not be finished; "
-			    "use on_failure=abort, or another selector",
-			    of->function);
-	if (async && of->elastic)
-		return fail(SLUICE_EINVAL,
-			    "%s: when=async with on_failure=continue: what a lost "
-			    "worker had under way could not be told from what is late; use "
-			    "on_failure=abort",
-			    of->function);
-	if (async && recipe->staleness + 1 < (uint32_t)of->workers)
-		return fail(SLUICE_EINVAL,
-			    "%s: when=async(%u) with %d workers: each of them may "
-			    "be under way with a gradient while the others are counted; write "
-			    "async(%d) or more",
-			    of->function, recipe->staleness, of->workers, of->workers - 1);
-	return 0;
+	if (recipe->when != WHEN_ASYNC || recipe->staleness + 1 >= (uint32_t)of->workers)
+		return 0;
+	return fail(SLUICE_EINVAL,
+		    "%s: when=async(%u) with %d workers: each of them may be under way with a "
+		    "gradient while the others are counted; write async(%d) or more",
+		    of->function, recipe->staleness, of->workers, of->workers - 1);
 }
 
 int model_shape(const sluice_model_attr *attr, const struct model_of *of, struct recipe *recipe,
@@ -386,9 +367,9 @@ int model_shape(const sluice_model_attr *attr, const struct model_of *of, struct
 	int rc = recipe_parse(of->text, recipe);
 
 	if (!rc)
-		rc = check_job(recipe, of);
+		rc = check_staleness(recipe, of);
 	if (!rc)
-		rc = check_recipe(attr, recipe, of->function);
+		rc = check_recipe(attr, recipe, of);
 	if (!rc)
 		rc = schedule_compile(recipe, attr->steps_per_epoch, tensors_decay(attr), schedule);
 	if (!rc)

@@ -311,10 +311,14 @@ static void say_columns(struct text *t, enum path from, enum path end, uint64_t 
 		[PATH_ACCUMULATOR] = "sluice_accumulator() is allowed",
 		[PATH_RANGES] = "sluice_push_range() is allowed",
 		[PATH_RATE_ZERO] = "a step may have the learning rate 0",
+		[PATH_PULL_RANGES] =
+			"sluice_pull_begin() lets the first range come before the rest",
+		[PATH_IN_PLACE] = "pieces, and parameters in GPU memory, change where they are",
 		[PATH_UNEVEN] = "workers may run out of gradients, and call sluice_join()",
 		[PATH_RULES] = "tensors may have a learning rate and decay of their own",
 		[PATH_PARAM_TYPE] = "the program's parameters may have 16 bits",
 		[PATH_DEVICE_SHARDS] = "shards may sum, update and publish on a GPU",
+		[PATH_CONTINUE] = "a job may have on_failure=continue",
 	};
 	const int copied = (traits & TRAITS_OF_WHOLE_GRADIENTS) != 0;
 
@@ -397,7 +401,7 @@ static void say_plan(struct text *t, const sluice_model_attr *attr, const struct
 	say_memory(t, l, recipe);
 	say_all_paths(t, recipe, &plan, schedule);
 	say(t, "attributes\n");
-	say_columns(t, PATH_ATTRIBUTES, PATHS, plan.traits);
+	say_columns(t, PATH_ATTRIBUTES, PATHS, plan.traits | (attr->rules ? TRAIT(RULES) : 0));
 }
 
 int sluice_plan(const sluice_model_attr *given, int workers, int servers, char *text, size_t cap)

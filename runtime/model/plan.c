@@ -15,10 +15,13 @@ const char *const plan_path_names[PATHS] = {
 	[PATH_ACCUMULATOR] = "accumulator",
 	[PATH_RANGES] = "ranges",
 	[PATH_RATE_ZERO] = "lr=0",
+	[PATH_PULL_RANGES] = "pull ranges",
+	[PATH_IN_PLACE] = "in place",
 	[PATH_UNEVEN] = "uneven",
 	[PATH_RULES] = "rules",
 	[PATH_PARAM_TYPE] = "param_type",
 	[PATH_DEVICE_SHARDS] = "device_shards",
+	[PATH_CONTINUE] = "continue",
 };
 
 const char *const plan_trait_names[TRAITS] = {
@@ -59,11 +62,14 @@ const char *const plan_trait_names[TRAITS] = {
 	[TRAIT_HALF_GRADIENTS] = "gradients of 16 or 8 bits",
 	[TRAIT_ELASTIC] = "on_failure=continue",
 	[TRAIT_BIG_ENDIAN] = "big-endian machine",
+	[TRAIT_RULES] = "rules",
 	[TRAIT_MEASURED] = "sluice_measure() is on",
 	[TRAIT_ACCUMULATES] = "sluice_accumulator() was called",
 	[TRAIT_DEVICE_SELECTS] = "gradient selected on a device",
 	[TRAIT_SHARD_ON_DEVICE] = "the shard is on a device",
 	[TRAIT_COUNTED] = "some messages are summed",
+	[TRAIT_SKIPPED] = "the step is skipped",
+	[TRAIT_WRITTEN_LATE] = "parameters written at the end",
 };
 
 static const char sent_as_encoded[] = "values other than f32 are encoded";
@@ -85,8 +91,11 @@ static const char asynchronous[] = "when=async exchanges with one worker at a ti
 static const char pushes_parameters[] = "update=average pushes parameters";
 static const char at_parameters[] = "the signal looks back at parameters";
 static const char when_not_always[] = "when= asks for local or lazy steps";
+static const char own_model[] = "a worker trains a local model between exchanges";
 static const char shard_keeps[] = "the shard keeps the sum of what workers sent before";
 static const char looks_back[] = "signal= looks back at the step before";
+static const char reads_parameters[] = "the signal needs the parameters of the step before on the "
+				       "host";
 static const char order[] = "floats in messages are little-endian";
 
 const char *const plan_refusals[TRAITS][PATHS] = {
@@ -104,6 +113,7 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 			  [PATH_RANGES] = "signal=storm takes two whole gradients",
 			  [PATH_UNEVEN] = "signal=storm looks back at the step before",
 			  [PATH_PARAM_TYPE] = at_parameters,
+			  [PATH_IN_PLACE] = reads_parameters,
 			  [PATH_RATE_ZERO] = looks_back },
 	[TRAIT_MOMENTUM] = { [PATH_FOLD] = added_apart,
 			     [PATH_DENSE_PUSH] = two_passes,
@@ -113,6 +123,7 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 			[PATH_DEVICE] = device_adds,
 			[PATH_ACCUMULATOR] = made_of_each,
 			[PATH_PARAM_TYPE] = at_parameters,
+			[PATH_IN_PLACE] = reads_parameters,
 			[PATH_RATE_ZERO] = looks_back },
 	[TRAIT_INNOVATION] = { [PATH_DEVICE_SHARDS] = shard_keeps,
 			       [PATH_RATE_ZERO] = looks_back,
@@ -123,7 +134,9 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 			       [PATH_DEVICE] = device_adds,
 			       [PATH_ACCUMULATOR] = made_of_each,
 			       [PATH_RANGES] = over_the_whole,
-			       [PATH_UNEVEN] = "signal=innovation looks back at the step before" },
+			       [PATH_UNEVEN] = "signal=innovation looks back at the step before",
+			       [PATH_CONTINUE] = "with signal=innovation the shards' sum keeps "
+						 "what a lost worker sent" },
 	[TRAIT_SVRG] = { [PATH_RATE_ZERO] = looks_back,
 			 [PATH_FOLD] = added_apart,
 			 [PATH_DENSE_PUSH] = two_passes,
@@ -168,7 +181,9 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 			  [PATH_RULES] = when_not_always },
 	[TRAIT_PERIOD] = { [PATH_ACCUMULATOR] = "when=every makes a step of each gradient" },
 	[TRAIT_OWN_MODEL] = { [PATH_FOLD] = "the gradients of a period are summed apart",
-			      [PATH_DENSE_PUSH] = "the gradients of a period are summed first" },
+			      [PATH_DENSE_PUSH] = "the gradients of a period are summed first",
+			      [PATH_PULL_RANGES] = own_model,
+			      [PATH_IN_PLACE] = own_model },
 	[TRAIT_LAZY] = { [PATH_RATE_ZERO] = "lazy steps divide by the rate",
 			 [PATH_DEVICE_SHARDS] = shard_keeps,
 			 [PATH_DEVICE] = device_whole,
@@ -182,20 +197,28 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 			  [PATH_DENSE_PULL] = asynchronous,
 			  [PATH_DEVICE] = device_whole,
 			  [PATH_RANGES] = over_the_whole,
+			  [PATH_PULL_RANGES] = asynchronous,
+			  [PATH_IN_PLACE] = "when=async computes the parameters from their anchor",
 			  [PATH_UNEVEN] = "with when=async workers need not make equal numbers of "
-					  "steps" },
+					  "steps",
+			  [PATH_CONTINUE] = "with when=async the late pushes of a lost worker "
+					    "cannot be recognized" },
 	[TRAIT_AUTO] = { [PATH_DEVICE_SHARDS] = "recipe=auto chooses by times of the host",
 			 [PATH_DEVICE] = device_whole },
 	[TRAIT_LEADER] = { [PATH_DEVICE_SHARDS] = agreed,
 			   [PATH_DENSE_PUSH] = agreed,
 			   [PATH_DENSE_SUM] = agreed,
 			   [PATH_DENSE_PULL] = agreed,
-			   [PATH_DEVICE] = device_whole },
+			   [PATH_DEVICE] = device_whole,
+			   [PATH_PULL_RANGES] = agreed,
+			   [PATH_CONTINUE] = "with up=cyclic a step cannot end without its "
+					     "leader" },
 	[TRAIT_SKETCH] = { [PATH_RATE_ZERO] = "a sketch is of the whole residual",
 			   [PATH_DEVICE_SHARDS] = agreed,
 			   [PATH_DENSE_PUSH] = agreed,
 			   [PATH_DENSE_SUM] = agreed,
 			   [PATH_DENSE_PULL] = agreed,
+			   [PATH_PULL_RANGES] = agreed,
 			   [PATH_RULES] = "with up=sketch workers clear what is published of their "
 					  "sum" },
 	[TRAIT_GLOBAL] = { [PATH_DEVICE_SHARDS] = histograms,
@@ -218,14 +241,19 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 	[TRAIT_BIG_ENDIAN] = { [PATH_DENSE_PUSH] = order,
 			       [PATH_DENSE_SUM] = order,
 			       [PATH_DENSE_PULL] = order },
+	[TRAIT_RULES] = { [PATH_DEVICE_SHARDS] = "the rates of tensors are applied on the host" },
 	[TRAIT_MEASURED] = { [PATH_DENSE_PUSH] = measured,
 			     [PATH_DENSE_SUM] = measured,
 			     [PATH_DEVICE] = "sluice_measure() looks at the whole residual" },
 	[TRAIT_ACCUMULATES] = { [PATH_DEVICE] =
 					"the residual was given out by sluice_accumulator()" },
-	[TRAIT_DEVICE_SELECTS] = { [PATH_DENSE_PUSH] = "the gradient is on a device" },
+	[TRAIT_DEVICE_SELECTS] = { [PATH_DENSE_PUSH] = "the gradient is on a device",
+				   [PATH_PULL_RANGES] = "the residual is on a device" },
 	[TRAIT_SHARD_ON_DEVICE] = { [PATH_DENSE_SUM] = "the shard is on a device" },
 	[TRAIT_COUNTED] = { [PATH_DENSE_SUM] = "some messages of the step are summed already" },
+	[TRAIT_SKIPPED] = { [PATH_PULL_RANGES] = "this worker pushed no gradient in this step" },
+	[TRAIT_WRITTEN_LATE] = { [PATH_PULL_RANGES] = "the parameters are written when the pull "
+						      "ends" },
 };
 
 const char *plan_why_not(enum path path, uint64_t traits)

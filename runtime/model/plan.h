@@ -20,12 +20,15 @@ enum path {
 	PATH_ACCUMULATOR, /* sluice_accumulator() */
 	PATH_RANGES,      /* sluice_push_range() */
 	PATH_RATE_ZERO,   /* sluice_set_lr(model, 0) */
-	/* Attributes of a model, which only traits of the recipe exclude. */
+	PATH_PULL_RANGES, /* a pull in ranges takes the shards one by one */
+	PATH_IN_PLACE,    /* a pull changes pieces or a GPU's parameters where they are */
+	/* Attributes of a model, which traits of the recipe and of other attributes exclude. */
 	PATH_ATTRIBUTES,
 	PATH_UNEVEN = PATH_ATTRIBUTES,
 	PATH_RULES,
 	PATH_PARAM_TYPE,    /* parameters of 16 bits */
 	PATH_DEVICE_SHARDS, /* shards on a GPU */
+	PATH_CONTINUE,      /* an attribute of the job: on_failure=continue */
 	PATHS
 };
 
@@ -71,12 +74,15 @@ enum trait {
 	TRAIT_HALF_GRADIENTS, /* gradients are of 16 bits or 8 */
 	TRAIT_ELASTIC,        /* on_failure=continue */
 	TRAIT_BIG_ENDIAN,
+	TRAIT_RULES, /* tensors have rules; the open adds it */
 	/* Traits of the moment, which the caller adds. */
 	TRAIT_MEASURED,        /* sluice_measure() is on */
 	TRAIT_ACCUMULATES,     /* sluice_accumulator() returned the residual */
 	TRAIT_DEVICE_SELECTS,  /* this gradient is selected on a device */
 	TRAIT_SHARD_ON_DEVICE, /* the sum of the step is a device's */
 	TRAIT_COUNTED,         /* some messages of the step have already been summed */
+	TRAIT_SKIPPED,         /* this worker has pushed no gradient in this step */
+	TRAIT_WRITTEN_LATE,    /* the parameters are written when the pull ends */
 	TRAITS
 };
 #define TRAIT(name) (UINT64_C(1) << TRAIT_##name)

@@ -154,11 +154,11 @@ int sluice_pull_segments(sluice_model *model, const sluice_segment *segments, si
 
 static enum pull_kind pull_kind_of(const sluice_model *model)
 {
-	return model->schedule.n_phases != 2 || model_async(model) || model->worker->local ||
-			       model->worker->skipped || on_device_selects(model) ||
-			       target_whole(model) ?
-		       PULL_AT_ONCE :
-		       PULL_BY_SHARD;
+	const uint64_t traits = model->plan.traits | (model->worker->skipped ? TRAIT(SKIPPED) : 0) |
+				(on_device_selects(model) ? TRAIT(DEVICE_SELECTS) : 0) |
+				(target_whole(model) ? TRAIT(WRITTEN_LATE) : 0);
+
+	return plan_takes(&model->plan, PATH_PULL_RANGES, traits) ? PULL_BY_SHARD : PULL_AT_ONCE;
 }
 
 static int pull_begin(sluice_model *model, void *vector, const sluice_segment *segments, size_t n,

@@ -138,9 +138,7 @@ static int pulls_mean(const sluice_model *model)
 /* Returns 1 if the recipe itself reads or sets all parameters. */
 static int looks_at_all(const sluice_model *model)
 {
-	const struct worker *w = model->worker;
-
-	return w->local || w->async || w->kept.of[KEPT_PREVIOUS];
+	return !plan_takes(&model->plan, PATH_IN_PLACE, model->plan.traits);
 }
 
 /* Decides where deltas are added: on the device of the vector, or in host memory. Parameters that

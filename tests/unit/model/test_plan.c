@@ -231,6 +231,28 @@ static int may_stand_still(const struct asked *a)
 	       r->update != UPDATE_ACCELERATED && r->up.select != SELECT_SKETCH;
 }
 
+static int may_pull_by_shard(const struct asked *a)
+{
+	const struct recipe *r = &a->recipe;
+
+	return a->schedule.n_phases == 2 && r->when != WHEN_ASYNC && !own_model(r);
+}
+
+static int may_change_in_place(const struct asked *a)
+{
+	const struct recipe *r = &a->recipe;
+
+	return r->when != WHEN_ASYNC && !own_model(r) && !recipe_looks_back(r);
+}
+
+static int may_lose_a_worker(const struct asked *a)
+{
+	const struct recipe *r = &a->recipe;
+
+	return r->when != WHEN_ASYNC && r->signal != SIGNAL_INNOVATION &&
+	       selection_kinds[r->up.select].exchange != EXCHANGE_LEADER;
+}
+
 static int (*const may[PATHS])(const struct asked *a) = {
 	[PATH_FOLD] = may_fold,
 	[PATH_DENSE_PUSH] = may_push_dense,
@@ -244,6 +266,9 @@ static int (*const may[PATHS])(const struct asked *a) = {
 	[PATH_PARAM_TYPE] = may_narrow_params,
 	[PATH_DEVICE_SHARDS] = may_be_on_device,
 	[PATH_RATE_ZERO] = may_stand_still,
+	[PATH_PULL_RANGES] = may_pull_by_shard,
+	[PATH_IN_PLACE] = may_change_in_place,
+	[PATH_CONTINUE] = may_lose_a_worker,
 };
 
 static void plan__any_recipe_and_path__is_taken_or_has_its_reason(void **state)
@@ -287,6 +312,10 @@ static void plan__of_the_moment__each_trait_excludes_what_it_names(void **state)
 		{ "up=topk(0.1)", TRAIT(ACCUMULATES), PATH_DEVICE },
 		{ "up=all down=all", TRAIT(DEVICE_SELECTS), PATH_DENSE_PUSH },
 		{ "up=all down=all", TRAIT(COUNTED), PATH_DENSE_SUM },
+		{ "up=topk(0.1)", TRAIT(DEVICE_SELECTS), PATH_PULL_RANGES },
+		{ "up=topk(0.1)", TRAIT(SKIPPED), PATH_PULL_RANGES },
+		{ "up=topk(0.1)", TRAIT(WRITTEN_LATE), PATH_PULL_RANGES },
+		{ "up=topk(0.1)", TRAIT(RULES), PATH_DEVICE_SHARDS },
 	};
 
 	(void)state;
@@ -469,7 +498,7 @@ static void sluice_plan__attributes_that_a_recipe_excludes__are_refused_as_at_op
 	static char text[8192];
 
 	(void)state;
-	enum { ATTRIBUTES = PATHS - PATH_ATTRIBUTES };
+	enum { ATTRIBUTES = PATH_CONTINUE - PATH_ATTRIBUTES }; /* without that of the job */
 
 	for (size_t i = 0; i < (RECIPES + n_methods) * ATTRIBUTES; i++) {
 		const enum path path = PATH_ATTRIBUTES + i % ATTRIBUTES;
