@@ -117,11 +117,11 @@ const struct env_entry env_table[] = {
 	  "work can "
 	  "run beside them. With 0 they take as many as are resident, which is the whole GPU.",
 	  FIELD(gpu_blocks) },
-	{ "SLUICE_SHARDS", ENV_CHOICE, "host", "host|device",
-	  "Where the shards of a rank sum, update and publish. device is a GPU: that of the "
+	{ "SLUICE_DEVICE_SHARDS", ENV_CHOICE, "no", "no|yes",
+	  "yes makes the shards of a rank sum, update and publish on a GPU: that of the "
 	  "parameters, "
 	  "else the one that SLURM_LOCALID selects. See device_shards in sluice_model_open(3).",
-	  FIELD(shards) },
+	  FIELD(device_shards) },
 	{ "SLUICE_MEMORY", ENV_BYTES, "0", "0 .. 1024T",
 	  "A model that needs more memory than this on a rank is not opened. 0 sets no limit.",
 	  FIELD(memory_bytes) },

@@ -497,7 +497,7 @@ static int open_model(sluice_job *job, const sluice_model_attr *given, void *par
 	model->job = job;
 	error_hold(); /* until collective_agree() knows which other ranks have this error */
 	const int wrong = model_take_attributes(given, "sluice_model_open", attr);
-	attr->device_shards |= !strcmp(job->settings.shards, "device");
+	attr->device_shards |= !strcmp(job->settings.device_shards, "yes");
 	if ((rc = on_device_open(model, attr->stream))) {
 		error_release(LOG_ERROR);
 		free(model->worker);

@@ -38,7 +38,7 @@ for recipe in 'up=topk(0.01) down=topk(0.05) memory=residual update=sgd' \
 	case $recipe in
 	*sketch*) ;; # not of these shards
 	*)
-		SLUICE_SHARDS=device SLUICE_GPU=$module SLUICE_LOG=runtime+info LD_PRELOAD=$preload \
+		SLUICE_DEVICE_SHARDS=yes SLUICE_GPU=$module SLUICE_LOG=runtime+info LD_PRELOAD=$preload \
 			train "$rows.shards" "$recipe"
 		grep -q 'shards are on a GPU' "$rows.shards.err" || { echo "wrong: no shard was on a GPU"; exit 1; }
 		cmp -s "$rows.host.digest" "$rows.shards.digest" ||

@@ -323,7 +323,7 @@ static int open_without_module(int rank, void *argument)
 	(void)rank;
 	(void)argument;
 	setenv("SLUICE_GPU", "off", 1);
-	setenv("SLUICE_SHARDS", "device", 1);
+	setenv("SLUICE_DEVICE_SHARDS", "yes", 1);
 	sluice_job *job = rank_join(NULL);
 	log_capture();
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EGPU);
