@@ -213,7 +213,7 @@ typedef struct sluice_model_attr {
 	size_t n_segments;
 	const sluice_tensor_rule *rules; /* optional, one for each of tensors; copied */
 	/* 1: the shards of this rank sum, update and publish on a GPU: that of params, else the one
-	 * that SLURM_LOCALID selects, which becomes the calling thread's. 0: SLUICE_SHARDS,
+	 * that SLURM_LOCALID selects, which becomes the calling thread's. 0: SLUICE_DEVICE_SHARDS,
 	 * else on the host. Ranks may differ: the bits are the same. */
 	int device_shards;
 } sluice_model_attr;
@@ -240,14 +240,19 @@ SLUICE_API const char *sluice_recipe_text(const sluice_model *model);
  * object. */
 SLUICE_API uint64_t sluice_step(const sluice_model *model);
 
-/* Writes what a recipe will do on so many workers and dedicated servers, without training and
- * without a job: stages, exchanges, vectors, messages, memory, and which quicker paths are taken
- * and attributes possible, or why not. See sluice_plan(3). text[0..cap) receives as much as fits,
- * with a zero behind it; cap may be 0. on_failure=abort is assumed. Returns the length of the whole
- * text, without the zero, as snprintf() does. Errors: EINVAL (attributes, recipe, as for
+enum {
+	SLUICE_PLAN_TEXT = 0, /* for people: its words may change */
+	SLUICE_PLAN_KEYS = 1  /* for programs: lines KEY=VALUE, see sluice_plan(3) */
+};
+
+/* Describes what a recipe does in a job of this size, without training and without a job: stages,
+ * exchanges, vectors, messages, memory, and which quicker paths it takes and attributes it can
+ * have, or why not. form is one of the constants above. Writes at most cap bytes to text, including
+ * the terminating zero; cap may be 0. Assumes on_failure=abort. Returns the length of the whole
+ * text without the zero, as snprintf() does. Errors: EINVAL (form, attributes, recipe, as for
  * sluice_model_open()), ENOMEM. Thread class: any. */
-SLUICE_API int sluice_plan(const sluice_model_attr *attr, int workers, int servers, char *text,
-			   size_t cap);
+SLUICE_API int sluice_plan(const sluice_model_attr *attr, int workers, int servers, int form,
+			   char *text, size_t cap);
 
 /* ---- step: sluice_push(3) ----------------------------------------------------- */
 

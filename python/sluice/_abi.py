@@ -31,6 +31,8 @@ CONSTANTS = {
     "SLUICE_ABORT": 1,
     "SLUICE_CONTINUE": 2,
     "SLUICE_GATHER_MAX": 512,
+    "SLUICE_PLAN_TEXT": 0,
+    "SLUICE_PLAN_KEYS": 1,
 }
 
 
@@ -221,7 +223,7 @@ PROTOTYPES = {
     "sluice_model_close": (None, [_handle]),
     "sluice_recipe_text": (c_char_p, [_model]),
     "sluice_step": (c_uint64, [_model]),
-    "sluice_plan": (c_int, [POINTER(sluice_model_attr), c_int, c_int, c_char_p,
+    "sluice_plan": (c_int, [POINTER(sluice_model_attr), c_int, c_int, c_int, c_char_p,
                             c_size_t]),
     "sluice_push": (c_int, [_model, c_void_p]),
     "sluice_push_range": (c_int, [_model, c_void_p, c_uint64, c_uint64]),
@@ -257,7 +259,7 @@ _ARGUMENTS = {
     "sluice_split": ("job", "color", "key"),
     "sluice_node": ("job", "rank"),
     "sluice_broadcast": ("job", "data", "bytes", "root"),
-    "sluice_plan": ("attr", "workers", "servers"),
+    "sluice_plan": ("attr", "workers", "servers", "form"),
     "sluice_push_range": ("model", "grad", "begin", "count"),
     "sluice_pull_range": ("model", "begin", "count"),
     "sluice_raise": ("model", "flags"),

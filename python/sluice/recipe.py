@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 from typing import Any, Dict, Iterable, Optional, Sequence, Tuple, Union
 
-from ._abi import sluice_model_attr, sluice_tensor, sluice_tensor_rule
+from ._abi import CONSTANTS, sluice_model_attr, sluice_tensor, sluice_tensor_rule
 from ._library import check, lib
 
 Tensors = Sequence[Tuple[str, int]]
@@ -89,20 +89,30 @@ class Recipe:
 
         It needs no job. Raises InvalidError with the library's sentence if a word is wrong.
         """
+        return self._plan(CONSTANTS["SLUICE_PLAN_TEXT"], count, workers, servers, tensors, shards, steps_per_epoch)
+
+    def plan_items(self, count: int, workers: int = 4, servers: int = 0,
+                   tensors: Optional[Tensors] = None, shards: int = 0,
+                   steps_per_epoch: int = 0) -> Dict[str, str]:
+        """The same for programs: the keys of sluice_plan(3) and their values.
+
+        >>> Recipe("up=topk(0.01)").plan_items(1000)["ranges"]
+        'yes'
+        """
+        text = self._plan(CONSTANTS["SLUICE_PLAN_KEYS"], count, workers, servers, tensors, shards,
+                          steps_per_epoch)
+        return {key: value for key, _, value in (line.partition("=") for line in text.splitlines())}
+
+    def _plan(self, form: int, count: int, workers: int, servers: int, tensors: Optional[Tensors],
+              shards: int, steps_per_epoch: int) -> str:
         attr = attributes(count, str(self), tensors, shards, 0.0, steps_per_epoch)
-        length = lib.sluice_plan(ctypes.byref(attr), workers, servers, None, 0)
+        length = lib.sluice_plan(ctypes.byref(attr), workers, servers, form, None, 0)
         check(length)
         text = ctypes.create_string_buffer(length + 1)
-        check(lib.sluice_plan(ctypes.byref(attr), workers, servers, text, length + 1))
+        check(lib.sluice_plan(ctypes.byref(attr), workers, servers, form, text, length + 1))
         return text.value.decode()
 
     def complete(self, count: int = 1 << 20, workers: int = 4, servers: int = 0,
                  steps_per_epoch: int = 1000) -> "Recipe":
         """This recipe with all defaults spelled out. Raises InvalidError if a word is wrong."""
-        lines = self.plan(count, workers, servers, steps_per_epoch=steps_per_epoch).splitlines()
-        words = lines[0].split()[1:]
-        for line in lines[1:]:
-            if "=" not in line.split(" ")[-1]:
-                break
-            words += line.split()
-        return Recipe(" ".join(words))
+        return Recipe(self.plan_items(count, workers, servers, steps_per_epoch=steps_per_epoch)["recipe"])

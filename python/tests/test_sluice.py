@@ -95,6 +95,9 @@ class Recipes(unittest.TestCase):
 
     def test_plan(self):
         self.assertRegex(sluice.Recipe("up=topk(0.01)").plan(1000), r"\n  accumulator +yes ")
+        items = sluice.Recipe("up=topk(0.01) clip=1").plan_items(1000, workers=3)
+        self.assertEqual((items["ranges"], items["workers"], items["lr_0"]), ("copied", "3", "yes"))
+        self.assertTrue(items["recipe"].startswith("up=topk(0.01),f32 down=all,f32 "))
 
 
 class Steps(unittest.TestCase):

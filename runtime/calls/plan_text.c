@@ -34,131 +34,45 @@ static void say(struct text *t, const char *format, ...)
 
 /* ---- stages ----------------------------------------------------------------- */
 
-static int in_every_step(const struct recipe *r)
-{
-	(void)r;
-	return 1;
-}
-
-static int decides_together(const struct recipe *r)
-{
-	return r->nonfinite == NONFINITE_SKIP_ALL;
-}
-
-static int clips(const struct recipe *r)
-{
-	return r->clip > 0;
-}
-
-static int adds_noise(const struct recipe *r)
-{
-	return r->noise > 0;
-}
-
-static int makes_signal(const struct recipe *r)
-{
-	return r->signal != SIGNAL_GRADIENT;
-}
-
-static int is_filtered(const struct recipe *r)
-{
-	return r->memory == MEMORY_LOWPASS || r->memory == MEMORY_TWOSTEP;
-}
-
-static int remembers(const struct recipe *r)
-{
-	return r->memory != MEMORY_NONE;
-}
-
-static int sums_periods(const struct recipe *r)
-{
-	return r->period > 1;
-}
-
-static int decides_lazily(const struct recipe *r)
-{
-	return r->when == WHEN_LAZY || r->when == WHEN_LAZY_SERVER;
-}
-
-static int selects_alone(const struct recipe *r)
-{
-	return r->up.select != SELECT_ALL && selection_kinds[r->up.select].exchange == EXCHANGE_OWN;
-}
-
-static int follows_leader(const struct recipe *r)
-{
-	return selection_kinds[r->up.select].exchange == EXCHANGE_LEADER;
-}
-
-static int sends_sketches(const struct recipe *r)
-{
-	return selection_kinds[r->up.select].exchange == EXCHANGE_SKETCH;
-}
-
-static int answers_any_one(const struct recipe *r)
-{
-	return r->when == WHEN_ASYNC;
-}
-
-static int is_sync(const struct recipe *r)
-{
-	return r->when != WHEN_ASYNC;
-}
-
-static int has_references(const struct recipe *r)
-{
-	return r->signal == SIGNAL_INNOVATION;
-}
-
-static int decays(const struct recipe *r)
-{
-	return r->decay > 0;
-}
-
-static int keeps_unpublished(const struct recipe *r)
-{
-	return kept_rows[KEPT_SHARD_RESIDUAL].needed(r);
-}
-
-static int selects_down(const struct recipe *r)
-{
-	return r->down.select != SELECT_ALL;
-}
-
-/* key is the word of the recipe that asks for the stage. */
+/* key is the word of the recipe that asks for the stage. A step has the stage if it has one of the
+ * traits `with`, or `with` is 0, and none of the traits `without`. */
 struct stage {
 	const char *key, *what;
-	int (*has)(const struct recipe *recipe);
+	uint64_t with, without;
 };
 
+#define TRAITS_OF_SIGNALS                                                                          \
+	(TRAIT(MOMENTUM) | TRAIT(STORM) | TRAIT(IGT) | TRAIT(INNOVATION) | TRAIT(SVRG))
+#define TRAITS_OF_NO_SHARD_RESIDUAL (TRAIT(NO_MEMORY) | TRAIT(ASYNC) | TRAIT(SKETCH))
+
 static const struct stage push_stages[] = {
-	{ "nonfinite", "look for values that are NaN or infinite", in_every_step },
-	{ "nonfinite", "agree with all workers whether any has found one", decides_together },
-	{ "clip", "scale the gradient down to this norm", clips },
-	{ "signal", "add noise", adds_noise },
-	{ "signal", "make the signal of the gradient", makes_signal },
-	{ "memory", "filter what was not sent yet", is_filtered },
-	{ "memory", "add the signal to what was not sent yet", remembers },
-	{ "when", "sum the steps up to the next exchange", sums_periods },
-	{ "up", "select coordinates", selects_alone },
-	{ "up", "in turn, one worker selects coordinates for all", follows_leader },
+	{ "nonfinite", "look for values that are NaN or infinite", 0, 0 },
+	{ "nonfinite", "agree with all workers whether any has found one", TRAIT(SKIP_ALL), 0 },
+	{ "clip", "scale the gradient down to this norm", TRAIT(CLIP), 0 },
+	{ "signal", "add noise", TRAIT(NOISE), 0 },
+	{ "signal", "make the signal of the gradient", TRAITS_OF_SIGNALS, 0 },
+	{ "memory", "filter what was not sent yet", TRAIT(FILTERED), 0 },
+	{ "memory", "add the signal to what was not sent yet", 0, TRAIT(NO_MEMORY) },
+	{ "when", "sum the steps up to the next exchange", TRAIT(PERIOD), 0 },
+	{ "up", "select coordinates", TRAIT(SELECTS_UP), TRAIT(LEADER) | TRAIT(SKETCH) },
+	{ "up", "in turn, one worker selects coordinates for all", TRAIT(LEADER), 0 },
 	{ "up", "add a sketch of everything up at the shards, which ask for coordinates",
-	  sends_sketches },
-	{ "when", "leave the values out where little has changed", decides_lazily },
-	{ "up", "encode one message for each shard", in_every_step },
-	{ "memory", "subtract what the shards decode", remembers },
+	  TRAIT(SKETCH), 0 },
+	{ "when", "leave the values out where little has changed", TRAIT(LAZY), 0 },
+	{ "up", "encode one message for each shard", 0, 0 },
+	{ "memory", "subtract what the shards decode", 0, TRAIT(NO_MEMORY) },
 };
 static const struct stage publication_stages[] = {
-	{ "when", "take the message of one worker", answers_any_one },
-	{ "when", "add the messages of all workers up in rank order", is_sync },
-	{ "signal", "add to that what the shards have of each worker", has_references },
-	{ "decay", "add this multiple of the parameters", decays },
-	{ "update", "make the change of the parameters", in_every_step },
-	{ "memory", "add what was not published yet", keeps_unpublished },
-	{ "down", "select coordinates", selects_down },
-	{ "down", "encode one publication for all workers", is_sync },
-	{ "down", "encode one publication for this worker", answers_any_one },
-	{ "memory", "keep what was not published", keeps_unpublished },
+	{ "when", "take the message of one worker", TRAIT(ASYNC), 0 },
+	{ "when", "add the messages of all workers up in rank order", 0, TRAIT(ASYNC) },
+	{ "signal", "add to that what the shards have of each worker", TRAIT(INNOVATION), 0 },
+	{ "decay", "add this multiple of the parameters", TRAIT(DECAY), 0 },
+	{ "update", "make the change of the parameters", 0, 0 },
+	{ "memory", "add what was not published yet", 0, TRAITS_OF_NO_SHARD_RESIDUAL },
+	{ "down", "select coordinates", TRAIT(SELECTS_DOWN), 0 },
+	{ "down", "encode one publication for all workers", 0, TRAIT(ASYNC) },
+	{ "down", "encode one publication for this worker", TRAIT(ASYNC), 0 },
+	{ "memory", "keep what was not published", 0, TRAITS_OF_NO_SHARD_RESIDUAL },
 };
 
 /* Finds the word KEY=... in a printed recipe. Its length may be 0. */
@@ -177,15 +91,17 @@ static const char *word_of(const char *recipe, const char *key, int *length)
 	return "";
 }
 
-static void say_stages(struct text *t, const struct recipe *recipe, const char *printed,
+static void say_stages(struct text *t, uint64_t traits, const char *printed,
 		       const struct stage *stages, size_t n)
 {
 	int number = 1, length;
 
 	for (size_t i = 0; i < n; i++) {
-		if (!stages[i].has(recipe))
+		if ((stages[i].with && !(stages[i].with & traits)) || stages[i].without & traits)
 			continue;
+
 		const char *word = word_of(printed, stages[i].key, &length);
+
 		say(t, "  %2d %s%s%.*s\n", number++, stages[i].what, length ? ": " : "", length,
 		    word);
 	}
@@ -239,19 +155,33 @@ static void say_vectors(struct text *t, const struct recipe *recipe, const struc
 		    "in 32 bits, from which the program's are rounded");
 }
 
-static void say_messages(struct text *t, const struct layout *l)
+/* What a shard's message takes at most: of a worker, and of the shard. */
+struct message_room {
+	size_t slot, delta;
+};
+
+static struct message_room largest_messages(const struct layout *l)
 {
-	size_t slot = 0, delta = 0;
+	struct message_room most = { 0, 0 };
 
 	for (uint32_t s = 0; s < l->n_shards; s++) {
-		slot = l->shards[s].slot_bytes > slot ? l->shards[s].slot_bytes : slot;
-		delta = l->shards[s].delta_bytes > delta ? l->shards[s].delta_bytes : delta;
+		const struct shard_layout *at = &l->shards[s];
+
+		most.slot = at->slot_bytes > most.slot ? at->slot_bytes : most.slot;
+		most.delta = at->delta_bytes > most.delta ? at->delta_bytes : most.delta;
 	}
+	return most;
+}
+
+static void say_messages(struct text *t, const struct layout *l)
+{
+	const struct message_room most = largest_messages(l);
+
 	say(t,
 	    "messages\n"
 	    "  a worker sends one to each of %u shards in each exchange up, of at most %zu bytes\n"
 	    "  a shard publishes one in each exchange down, of at most %zu bytes\n",
-	    l->n_shards, slot, delta);
+	    l->n_shards, most.slot, most.delta);
 }
 
 /* Error feedback overshoots where a step is large compared with its delay. */
@@ -274,17 +204,26 @@ static void say_delay(struct text *t, const struct recipe *r)
 		    schedule_raises_most(r));
 }
 
-static void say_memory(struct text *t, const struct layout *l, const struct recipe *recipe)
+/* The rank whose shards need most memory; the first of several. */
+static int largest_owner(const struct layout *l, const struct recipe *recipe, uint64_t *most)
 {
-	uint64_t most = 0;
 	int owner = 0;
 
+	*most = 0;
 	for (int r = 0; r < l->size; r++) {
 		const uint64_t bytes = shards_memory(l, recipe, r);
 
-		owner = bytes > most ? r : owner;
-		most = bytes > most ? bytes : most;
+		owner = bytes > *most ? r : owner;
+		*most = bytes > *most ? bytes : *most;
 	}
+	return owner;
+}
+
+static void say_memory(struct text *t, const struct layout *l, const struct recipe *recipe)
+{
+	uint64_t most;
+	const int owner = largest_owner(l, recipe, &most);
+
 	say(t,
 	    "memory\n"
 	    "  the vectors and messages of a worker  %10.3f MiB\n"
@@ -339,100 +278,164 @@ static void say_paths(struct text *t, const char *steps, const struct step_rule 
 	say_columns(t, 0, PATH_ATTRIBUTES, rule->traits);
 }
 
-/* Describes the paths of a usual step after the warm-up, and of other kinds of step that the recipe
- * has. */
-static void say_all_paths(struct text *t, const struct recipe *recipe, const struct path_plan *plan,
-			  const struct schedule *schedule)
+/* A step after the warm-up that is no reset and no anchor. */
+static struct step_rule usual_step(const struct path_plan *plan, const struct recipe *recipe,
+				   const struct schedule *schedule, double up, double down)
 {
-	const struct direction *up = &recipe->up, *down = &recipe->down;
-	const uint64_t period = schedule->anchor_period > recipe->reset ? schedule->anchor_period :
-									  recipe->reset;
 	uint64_t step = 2;
-	struct step_rule rule;
 
 	while (schedule_sends_all(schedule, step) && step < 8)
 		step++;
+	return plan_step(plan, recipe, schedule, step, up, down);
+}
+
+/* A usual step. With auto it is a sparse one. */
+static struct step_rule usual_rule(const struct path_plan *plan, const struct recipe *recipe,
+				   const struct schedule *schedule)
+{
+	const struct candidate *sparse = &worth_candidates[1];
+
+	return recipe->automatic ?
+		       usual_step(plan, recipe, schedule, sparse->up, sparse->down) :
+		       usual_step(plan, recipe, schedule, recipe->up.density, recipe->down.density);
+}
+
+/* Describes the paths of a usual step, and of other kinds of step that the recipe has. */
+static void say_all_paths(struct text *t, const struct recipe *recipe, const struct path_plan *plan,
+			  const struct schedule *schedule)
+{
+	const uint64_t period = schedule->anchor_period > recipe->reset ? schedule->anchor_period :
+									  recipe->reset;
+	struct step_rule rule;
+
 	if (recipe->automatic) {
-		rule = plan_step(plan, recipe, schedule, step, worth_candidates[0].up,
-				 worth_candidates[0].down);
+		rule = usual_step(plan, recipe, schedule, worth_candidates[0].up,
+				  worth_candidates[0].down);
 		say_paths(t, " of a dense step", &rule);
-		rule = plan_step(plan, recipe, schedule, step, worth_candidates[1].up,
-				 worth_candidates[1].down);
-		say_paths(t, " of a sparse step", &rule);
-		return;
 	}
-	rule = plan_step(plan, recipe, schedule, step, up->density, down->density);
-	say_paths(t, period ? " of most steps" : "", &rule);
-	if (!period)
+	rule = usual_rule(plan, recipe, schedule);
+	say_paths(t,
+		  recipe->automatic ? " of a sparse step" :
+		  period            ? " of most steps" :
+				      "",
+		  &rule);
+	if (recipe->automatic || !period)
 		return;
-	rule = plan_step(plan, recipe, schedule, recipe->reset ? recipe->reset : 1, up->density,
-			 down->density);
+	rule = plan_step(plan, recipe, schedule, recipe->reset ? recipe->reset : 1,
+			 recipe->up.density, recipe->down.density);
 	say_paths(t, " of a step that sends everything", &rule);
 }
 
 /* ---- the call --------------------------------------------------------------- */
 
-static void say_plan(struct text *t, const sluice_model_attr *attr, const struct recipe *recipe,
-		     const struct schedule *schedule, const struct layout *l)
-{
-	const int pushed = recipe->update == UPDATE_AVERAGE ? VALUE_F32 : attr->grad_type;
-	const int servers = l->size - l->workers;
-	char printed[RECIPE_TEXT_BYTES];
+/* Everything that is known of a model before it is opened. */
+struct planned {
+	const sluice_model_attr *attr;
+	struct recipe recipe;
+	struct schedule schedule;
+	struct layout layout;
 	struct path_plan plan;
+	char printed[RECIPE_TEXT_BYTES];
+};
 
-	plan_make(&plan, recipe, (enum value_type)pushed, 0);
-	recipe_print(recipe, printed);
-	say(t, "recipe %s\n", printed);
+static void say_text(struct text *t, const struct planned *m)
+{
+	const struct step_rule usual = usual_rule(&m->plan, &m->recipe, &m->schedule);
+	const struct layout *l = &m->layout;
+	const int servers = l->size - l->workers;
+
+	say(t, "recipe %s\n", m->printed);
 	say(t, "%llu parameters on %d worker%s and %d server%s\n", (unsigned long long)l->count,
 	    l->workers, l->workers == 1 ? "" : "s", servers, servers == 1 ? "" : "s");
 	say(t, "stages of a push\n");
-	say_stages(t, recipe, printed, push_stages, sizeof(push_stages) / sizeof(push_stages[0]));
+	say_stages(t, usual.traits, m->printed, push_stages,
+		   sizeof(push_stages) / sizeof(push_stages[0]));
 	say(t, "stages of a publication\n");
-	say_stages(t, recipe, printed, publication_stages,
+	say_stages(t, usual.traits, m->printed, publication_stages,
 		   sizeof(publication_stages) / sizeof(publication_stages[0]));
-	if (attr->rules)
+	if (m->attr->rules)
 		say(t, "  the update has a learning rate and decay for each of %zu tensors\n",
-		    attr->n_tensors);
-	say_phases(t, schedule);
-	say_vectors(t, recipe, l, HALF_WORKER);
-	say_vectors(t, recipe, l, HALF_SHARD);
+		    m->attr->n_tensors);
+	say_phases(t, &m->schedule);
+	say_vectors(t, &m->recipe, l, HALF_WORKER);
+	say_vectors(t, &m->recipe, l, HALF_SHARD);
 	say_messages(t, l);
-	say_delay(t, recipe);
-	say_memory(t, l, recipe);
-	say_all_paths(t, recipe, &plan, schedule);
+	say_delay(t, &m->recipe);
+	say_memory(t, l, &m->recipe);
+	say_all_paths(t, &m->recipe, &m->plan, &m->schedule);
 	say(t, "attributes\n");
-	say_columns(t, PATH_ATTRIBUTES, PATHS, plan.traits | (attr->rules ? TRAIT(RULES) : 0));
+	say_columns(t, PATH_ATTRIBUTES, PATHS, m->plan.traits);
 }
 
-int sluice_plan(const sluice_model_attr *given, int workers, int servers, char *text, size_t cap)
+/* Programs read these lines, so their keys stay as they are (sluice_plan(3)). */
+static void say_keys(struct text *t, const struct planned *m)
+{
+	const uint64_t traits = usual_rule(&m->plan, &m->recipe, &m->schedule).traits;
+	const struct layout *l = &m->layout;
+	const struct message_room most = largest_messages(l);
+	uint64_t shards;
+	const int owner = largest_owner(l, &m->recipe, &shards);
+
+	say(t, "recipe=%s\n", m->printed);
+	say(t, "count=%llu\nworkers=%d\nservers=%d\nshards=%u\n", (unsigned long long)l->count,
+	    l->workers, l->size - l->workers, l->n_shards);
+	say(t, "push_bytes=%zu\npublication_bytes=%zu\n", most.slot, most.delta);
+	say(t, "worker_bytes=%llu\nshard_bytes=%llu\nrank_bytes=%llu\n",
+	    (unsigned long long)worker_memory(l, &m->recipe), (unsigned long long)shards,
+	    (unsigned long long)model_memory(l, &m->recipe, owner));
+	for (enum path p = 0; p < PATHS; p++) {
+		const char *const name = plan_path_names[p];
+
+		for (size_t i = 0; name[i]; i++)
+			say(t, "%c", name[i] == ' ' || name[i] == '=' ? '_' : name[i]);
+		say(t, "=%s\n",
+		    plan_why_not(p, traits)                                ? "no" :
+		    p == PATH_RANGES && traits & TRAITS_OF_WHOLE_GRADIENTS ? "copied" :
+									     "yes");
+	}
+}
+
+int sluice_plan(const sluice_model_attr *given, int workers, int servers, int form, char *text,
+		size_t cap)
 {
 	sluice_model_attr attributes, *attr = &attributes;
+	struct planned m = { .attr = attr };
 	struct text t = { text, cap, 0 };
-	struct schedule schedule;
-	struct recipe recipe;
-	struct layout layout;
 
 	if (cap && !text)
 		return fail(SLUICE_EINVAL, "sluice_plan: text is NULL, but cap is %zu", cap);
+	if (form != SLUICE_PLAN_TEXT && form != SLUICE_PLAN_KEYS)
+		return fail(SLUICE_EINVAL,
+			    "sluice_plan: form=%d, must be SLUICE_PLAN_TEXT or SLUICE_PLAN_KEYS",
+			    form);
 	if (workers < 1 || servers < 0 || workers > PLAN_RANKS_MOST ||
 	    servers > PLAN_RANKS_MOST - workers)
 		return fail(SLUICE_EINVAL,
 			    "sluice_plan: workers=%d, servers=%d: there must be 1 worker or more, "
 			    "and %d ranks at most",
 			    workers, servers, PLAN_RANKS_MOST);
+
 	int rc = model_take_attributes(given, "sluice_plan", attr);
+
 	if (rc)
 		return rc;
+
 	const char *recipe_text = attr->recipe && *attr->recipe ? attr->recipe :
 								  getenv("SLUICE_RECIPE");
 	const struct model_of made = { .text = recipe_text,
 				       .function = "sluice_plan",
 				       .size = workers + servers,
 				       .workers = workers };
-	rc = model_shape(attr, &made, &recipe, &schedule, &layout);
+
+	rc = model_shape(attr, &made, &m.recipe, &m.schedule, &m.layout);
 	if (rc)
 		return rc;
-	say_plan(&t, attr, &recipe, &schedule, &layout);
-	layout_free(&layout);
+	plan_make(&m.plan, &m.recipe,
+		  m.recipe.update == UPDATE_AVERAGE ? VALUE_F32 : (enum value_type)attr->grad_type,
+		  0);
+	m.plan.traits |= attr->rules ? TRAIT(RULES) : 0;
+	recipe_print(&m.recipe, m.printed);
+	(form == SLUICE_PLAN_KEYS ? say_keys : say_text)(&t, &m);
+	layout_free(&m.layout);
 	return (int)t.length;
 }

@@ -57,6 +57,7 @@ enum trait {
 	TRAIT_AVERAGE,
 	TRAIT_ACCELERATED,
 	TRAIT_EVERY,
+	TRAIT_DECAY,     /* of all weights */
 	TRAIT_PERIOD,    /* several steps between exchanges */
 	TRAIT_OWN_MODEL, /* in which a worker trains on a model of its own */
 	TRAIT_LAZY,

@@ -28,7 +28,7 @@ enum option_key {
 	OPTION_DENSE,
 	OPTION_METHOD,
 	OPTION_METHODS,
-	OPTION_EXPLAIN,
+	OPTION_PLAN,
 	OPTION_EPOCHS,
 	OPTION_LIMIT,
 	OPTION_BATCH,
@@ -64,7 +64,7 @@ static const struct option option_table[] = {
 	{ "dense", no_argument, NULL, OPTION_DENSE },
 	{ "method", required_argument, NULL, OPTION_METHOD },
 	{ "methods", no_argument, NULL, OPTION_METHODS },
-	{ "explain", required_argument, NULL, OPTION_EXPLAIN },
+	{ "plan", required_argument, NULL, OPTION_PLAN },
 	{ "accumulate", no_argument, NULL, OPTION_ACCUMULATE },
 	{ "epochs", required_argument, NULL, OPTION_EPOCHS },
 	{ "limit", required_argument, NULL, OPTION_LIMIT },
@@ -117,7 +117,7 @@ void options_print_help(void)
 	      "  --dense             the same as --recipe \"" DENSE_RECIPE "\"\n"
 	      "  --method NAME       a published method: its recipe with its usual values\n"
 	      "  --methods           list them with paper, recipe and cost, and end\n"
-	      "  --explain TEXT      print what this recipe will do to the model, and end without "
+	      "  --plan TEXT         print what this recipe will do to the model, and end without "
 	      "training\n"
 	      "  --accumulate        gradients are added to what was not sent yet where they are "
 	      "computed,\n"
@@ -292,9 +292,9 @@ static int take_option(int key, const char *name, const char *text, struct optio
 	case OPTION_METHOD: rc = take_method(text, o, complaint); break;
 	case OPTION_DEVICE: rc = parse_device(text, &o->device, complaint); break;
 	case OPTION_METHODS: *action = OPTIONS_METHODS; break;
-	case OPTION_EXPLAIN:
+	case OPTION_PLAN:
 		o->recipe = text;
-		o->explain = 1;
+		o->plan = 1;
 		break;
 	case OPTION_METRICS:
 		o->metrics = text;

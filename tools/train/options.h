@@ -27,7 +27,7 @@ struct options {
 	float lr, lr_decay;
 	float smoothness; /* 0: not given */
 	int digest, measure, resume, quiet, accumulate;
-	int explain; /* print what the recipe will do, and do not train */
+	int plan; /* print what the recipe will do, and do not train */
 	enum progress_kind progress;
 	int64_t sleep_rank, nan_rank;  /* -1: nobody */
 	uint64_t sleep_step, nan_step; /* steps count from 1 */

@@ -353,25 +353,26 @@ static void free_training(struct training *t)
 	free_rows(t);
 }
 
-/* --explain: rank 0 prints what the others would say, too. */
-static int explain(const struct training *t, struct complaint *complaint)
+/* --plan: rank 0 prints the plan, which is the same on all ranks. */
+static int print_plan(const struct training *t, struct complaint *complaint)
 {
 	const sluice_model_attr attr = attributes(t);
 	const int workers = sluice_workers(t->job), servers = sluice_size(t->job) - workers;
 	char *text = NULL;
 
 	if (!sluice_rank(t->job)) {
-		const int length = sluice_plan(&attr, workers, servers, NULL, 0);
+		const int length = sluice_plan(&attr, workers, servers, SLUICE_PLAN_TEXT, NULL, 0);
 
 		if (length < 0)
-			complain(complaint, "--explain: %s", sluice_last_error());
+			complain(complaint, "--plan: %s", sluice_last_error());
 		else if (!(text = malloc((size_t)length + 1)))
 			complain_memory(complaint, "the plan");
 		else
-			sluice_plan(&attr, workers, servers, text, (size_t)length + 1);
+			sluice_plan(&attr, workers, servers, SLUICE_PLAN_TEXT, text,
+				    (size_t)length + 1);
 	}
 	if (text && (fputs(text, stdout) < 0 || fflush(stdout)))
-		complain(complaint, "--explain: the plan could not be written");
+		complain(complaint, "--plan: the plan could not be written");
 	free(text);
 	return agree_on_complaints(t->job, complaint);
 }
@@ -410,7 +411,7 @@ int take_part(sluice_job *job, const struct options *options, struct rows *share
 	if (!t)
 		return rc ? rc : -1;
 	if (!rc)
-		rc = options->explain ? explain(t, complaint) : run(t, complaint);
+		rc = options->plan ? print_plan(t, complaint) : run(t, complaint);
 	sluice_model_close(&t->model);
 	free_training(t);
 	free(t);

@@ -97,12 +97,11 @@ class Compression:
         self.layout.scatter(start)  # those of rank 0
         if optimizer is not None:
             warn_of_two_momenta(self.model.recipe, optimizer)
-        plan = wanted.plan(self.layout.count, self.job.workers,
-                           steps_per_epoch=options.get("steps_per_epoch", 0))
+        plan = wanted.plan_items(self.layout.count, self.job.workers,
+                                 steps_per_epoch=options.get("steps_per_epoch", 0))
         # Whether buckets are pushed one by one: they have one type, and the recipe does not need them all,
         # for which the library would copy them.
-        self._ranges = len(types) == 1 and any(
-            line.split()[:2] == ["ranges", "yes"] and " copy " not in line for line in plan.splitlines())
+        self._ranges = len(types) == 1 and plan["ranges"] == "yes"
         # Pieces in the memory of a GPU would travel through host memory, and one vector need not.
         self._mean = start if device.type == "cuda" else None
         self._segments: Dict[Tuple[int, ...], _Segments] = {}

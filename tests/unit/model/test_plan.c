@@ -392,7 +392,7 @@ static int text_of(const char *recipe, int workers, int servers, char *text, siz
 {
 	const sluice_model_attr attr = { .size = sizeof(attr), .count = COUNT, .recipe = recipe };
 
-	return sluice_plan(&attr, workers, servers, text, cap);
+	return sluice_plan(&attr, workers, servers, SLUICE_PLAN_TEXT, text, cap);
 }
 
 static void sluice_plan__any_room__writes_what_fits_and_returns_the_whole_length(void **state)
@@ -469,6 +469,44 @@ static void sluice_plan__error_feedback__says_how_large_a_step_may_be(void **sta
 	}
 }
 
+/* The lines KEY=VALUE in their order. */
+static void sluice_plan__keys__are_lines_that_a_program_can_read(void **state)
+{
+	static const char wanted[] =
+		"recipe=up=topk(0.1),f32 down=all,f32 signal=gradient memory=residual(inside) "
+		"update=sgd warmup=0steps dense=*bias* clip=1 decay=0 nonfinite=abort coding=fast "
+		"reset=none seed=0 when=always\n"
+		"count=3000\nworkers=3\nservers=1\nshards=1\n";
+	static const char paths[] = "\nfold=yes\ndense_push=no\ndense_sum=no\ndense_pull=yes\n"
+				    "device=yes\naccumulator=no\nranges=copied\nlr_0=yes\n"
+				    "pull_ranges=yes\nin_place=yes\nuneven=yes\nrules=yes\n"
+				    "param_type=yes\ndevice_shards=yes\ncontinue=yes\n";
+	static const char *const numbers[] = { "\npush_bytes=", "\npublication_bytes=",
+					       "\nworker_bytes=", "\nshard_bytes=",
+					       "\nrank_bytes=" };
+	sluice_model_attr attr = { .size = sizeof(attr),
+				   .count = COUNT,
+				   .recipe = "up=topk(0.1) down=all clip=1" };
+	static char text[4096];
+
+	(void)state;
+	assert_in_range(sluice_plan(&attr, 3, 1, SLUICE_PLAN_KEYS, text, sizeof(text)), 1,
+			sizeof(text) - 1);
+	assert_memory_equal(text, wanted, strlen(wanted));
+	assert_string_equal(text + strlen(text) - strlen(paths), paths);
+	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
+		const char *at = strstr(text, numbers[i]);
+
+		assert_non_null(at);
+		assert_true(strtoull(at + strlen(numbers[i]), NULL, 10) > 0);
+	}
+	attr.recipe = "auto";
+	assert_true(sluice_plan(&attr, 3, 1, SLUICE_PLAN_KEYS, text, sizeof(text)) > 0);
+	assert_non_null(strstr(text, "\nfold=yes\n")); /* of a sparse step */
+	assert_int_equal(sluice_plan(&attr, 3, 1, 2, text, sizeof(text)), SLUICE_EINVAL);
+	assert_true(error_says("sluice_plan", "form=2"));
+}
+
 static void sluice_plan__what_it_cannot_plan__is_refused_by_name(void **state)
 {
 	char text[8] = "as was";
@@ -485,7 +523,8 @@ static void sluice_plan__what_it_cannot_plan__is_refused_by_name(void **state)
 	assert_int_equal(text_of("up=all down=all when=async(1)", 4, 0, text, sizeof(text)),
 			 SLUICE_EINVAL);
 	assert_true(error_says("sluice_plan", "async(3) or more"));
-	assert_int_equal(sluice_plan(NULL, 2, 0, text, sizeof(text)), SLUICE_EINVAL);
+	assert_int_equal(sluice_plan(NULL, 2, 0, SLUICE_PLAN_TEXT, text, sizeof(text)),
+			 SLUICE_EINVAL);
 	assert_true(error_says("sluice_plan", "attr is NULL"));
 	assert_string_equal(text, "as was");
 }
@@ -515,7 +554,7 @@ static void sluice_plan__attributes_that_a_recipe_excludes__are_refused_as_at_op
 						 .param_type = path == PATH_PARAM_TYPE ?
 								       SLUICE_F16 :
 								       0 };
-		const int length = sluice_plan(&attr, 4, 0, text, sizeof(text));
+		const int length = sluice_plan(&attr, 4, 0, SLUICE_PLAN_TEXT, text, sizeof(text));
 
 		assert_true(why ? length == SLUICE_EINVAL : length > 0);
 		assert_true(!why || error_says(why, plan_path_names[path]));
@@ -585,6 +624,7 @@ int main(void)
 		cmocka_unit_test(
 			sluice_plan__each_method__names_its_recipe_and_each_path_with_its_reason),
 		cmocka_unit_test(sluice_plan__error_feedback__says_how_large_a_step_may_be),
+		cmocka_unit_test(sluice_plan__keys__are_lines_that_a_program_can_read),
 		cmocka_unit_test(sluice_plan__what_it_cannot_plan__is_refused_by_name),
 		cmocka_unit_test(
 			sluice_plan__attributes_that_a_recipe_excludes__are_refused_as_at_open),

@@ -265,25 +265,26 @@ static void plan__wrong_rules__are_refused_by_name(void **state)
 	(void)state;
 	memcpy(rules, mixed, sizeof rules);
 	attr.rules = rules;
-	assert_true(sluice_plan(&attr, 2, 0, text, sizeof text) > 0);
+	assert_true(sluice_plan(&attr, 2, 0, SLUICE_PLAN_TEXT, text, sizeof text) > 0);
 	assert_non_null(strstr(text, "learning rate and decay for each of 4 tensors"));
 	for (size_t i = 0; i < sizeof impossible / sizeof *impossible; i++) {
 		attr.recipe = impossible[i];
-		assert_int_equal(sluice_plan(&attr, 2, 0, NULL, 0), SLUICE_EINVAL);
+		assert_int_equal(sluice_plan(&attr, 2, 0, SLUICE_PLAN_TEXT, NULL, 0),
+				 SLUICE_EINVAL);
 		assert_true(
 			error_says("sluice_plan: rules are not possible with this recipe", NULL));
 	}
 	attr.recipe = "up=all down=all";
 	rules[1].lr = -1;
-	assert_int_equal(sluice_plan(&attr, 2, 0, NULL, 0), SLUICE_EINVAL);
+	assert_int_equal(sluice_plan(&attr, 2, 0, SLUICE_PLAN_TEXT, NULL, 0), SLUICE_EINVAL);
 	assert_true(error_says("lr=-1", "b1.bias"));
 	rules[1] = (sluice_tensor_rule){ 1, NAN };
-	assert_int_equal(sluice_plan(&attr, 2, 0, NULL, 0), SLUICE_EINVAL);
+	assert_int_equal(sluice_plan(&attr, 2, 0, SLUICE_PLAN_TEXT, NULL, 0), SLUICE_EINVAL);
 	memset(rules, 0, sizeof rules);
-	assert_int_equal(sluice_plan(&attr, 2, 0, NULL, 0), SLUICE_EINVAL);
+	assert_int_equal(sluice_plan(&attr, 2, 0, SLUICE_PLAN_TEXT, NULL, 0), SLUICE_EINVAL);
 	assert_true(error_says("nothing would be trained", NULL));
 	attr.n_tensors = 0;
-	assert_int_equal(sluice_plan(&attr, 2, 0, NULL, 0), SLUICE_EINVAL);
+	assert_int_equal(sluice_plan(&attr, 2, 0, SLUICE_PLAN_TEXT, NULL, 0), SLUICE_EINVAL);
 	assert_true(error_says("without tensors", NULL));
 }
 

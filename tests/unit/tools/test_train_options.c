@@ -57,17 +57,17 @@ static void parse__nothing_gives_defaults(void **state)
 	assert_int_equal(options.measure, 0);
 	assert_int_equal(parse("--measure", NULL, NULL), 0);
 	assert_int_equal(options.measure, 1);
-	assert_int_equal(options.explain, 0);
+	assert_int_equal(options.plan, 0);
 }
 
-static void parse__explain_takes_the_recipe_it_explains(void **state)
+static void parse__plan_takes_the_recipe_that_it_describes(void **state)
 {
 	(void)state;
-	assert_int_equal(parse("--explain", "up=all", NULL), 0);
+	assert_int_equal(parse("--plan", "up=all", NULL), 0);
 	assert_int_equal(action, OPTIONS_TRAIN); /* whose data says how large the model is */
-	assert_int_equal(options.explain, 1);
+	assert_int_equal(options.plan, 1);
 	assert_string_equal(options.recipe, "up=all");
-	refuse("--explain", NULL, "needs an argument");
+	refuse("--plan", NULL, "needs an argument");
 }
 
 static void parse__accumulate__goes_with_the_cpu_only(void **state)
@@ -206,7 +206,7 @@ static void folder_prepare__makes_it_or_says_why_not(void **state)
 int main(void)
 {
 	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(parse__explain_takes_the_recipe_it_explains),
+		cmocka_unit_test(parse__plan_takes_the_recipe_that_it_describes),
 		cmocka_unit_test(parse__nothing_gives_defaults),
 		cmocka_unit_test(parse__on_failure__takes_its_two_words),
 		cmocka_unit_test(parse__accumulate__goes_with_the_cpu_only),

@@ -427,17 +427,21 @@ static void plan__of_16_bits__announces_the_copy(void **state)
 	sluice_model_attr attr = attributes("up=all down=all", 2);
 	char text[8192];
 	(void)state;
-	assert_true(sluice_plan(&attr, 2, 0, text, sizeof text) < (int)sizeof text);
+	assert_true(sluice_plan(&attr, 2, 0, SLUICE_PLAN_TEXT, text, sizeof text) <
+		    (int)sizeof text);
 	assert_null(strstr(text, "from which the program's are rounded"));
 	attr.param_type = SLUICE_BF16;
-	assert_true(sluice_plan(&attr, 2, 0, text, sizeof text) < (int)sizeof text);
+	assert_true(sluice_plan(&attr, 2, 0, SLUICE_PLAN_TEXT, text, sizeof text) <
+		    (int)sizeof text);
 	assert_non_null(
 		strstr(text, "0.006 MiB  in 32 bits, from which the program's are rounded"));
 	attr.recipe = "up=all down=all update=none";
-	assert_true(sluice_plan(&attr, 2, 0, text, sizeof text) < (int)sizeof text);
+	assert_true(sluice_plan(&attr, 2, 0, SLUICE_PLAN_TEXT, text, sizeof text) <
+		    (int)sizeof text);
 	assert_null(strstr(text, "from which the program's are rounded"));
 	attr.recipe = "up=all down=all update=average";
-	assert_int_equal(sluice_plan(&attr, 2, 0, text, sizeof text), SLUICE_EINVAL);
+	assert_int_equal(sluice_plan(&attr, 2, 0, SLUICE_PLAN_TEXT, text, sizeof text),
+			 SLUICE_EINVAL);
 }
 
 /* ---- refusals ---------------------------------------------------------------- */

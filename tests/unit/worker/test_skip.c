@@ -173,7 +173,8 @@ static void recipe__skip_all_where_workers_step_alone__is_refused(void **state)
 	(void)state;
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
 		sluice_model_attr attr = attributes(wrong[i], 1);
-		assert_int_equal(sluice_plan(&attr, 2, 0, NULL, 0), SLUICE_EINVAL);
+		assert_int_equal(sluice_plan(&attr, 2, 0, SLUICE_PLAN_TEXT, NULL, 0),
+				 SLUICE_EINVAL);
 	}
 }
 
