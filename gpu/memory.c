@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See memory.h. A buffer that a network card is to read is exported as a dma-buf (file, offset,
- * length) where driver and device support that. If they do not, rdma/ladder.c registers it in
+ * length) where driver and device support that. If they do not, rdma/register.c registers it in
  * another way, or its content is staged.
  *
  * A network card reads device memory and never writes it. It reads completed data: the writes of a

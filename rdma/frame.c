@@ -175,7 +175,7 @@ int key_table_find(const struct key_table *table, uint32_t id, uint32_t *rkey_ou
 
 /* ---- regions ----------------------------------------------------------------- */
 
-void wire_region_encode(const struct wire_region *region, uint8_t out[REGION_DESCRIPTOR_BYTES])
+void verbs_region_encode(const struct verbs_region *region, uint8_t out[REGION_DESCRIPTOR_BYTES])
 {
 	memset(out, 0, REGION_DESCRIPTOR_BYTES);
 	put_le32(out, REGION_MAGIC);
@@ -190,10 +190,10 @@ void wire_region_encode(const struct wire_region *region, uint8_t out[REGION_DES
 	put_le32(out + REGION_CRC_AT, crc32c(0, out, REGION_CRC_AT));
 }
 
-int wire_region_decode(const uint8_t bytes[REGION_DESCRIPTOR_BYTES], uint32_t owner, uint32_t user,
-		       struct wire_region *out)
+int verbs_region_decode(const uint8_t bytes[REGION_DESCRIPTOR_BYTES], uint32_t owner, uint32_t user,
+			struct verbs_region *out)
 {
-	struct wire_region region = {
+	struct verbs_region region = {
 		.access = get_le32(bytes + 4),
 		.bytes = get_le64(bytes + 8),
 		.address = get_le64(bytes + 16),

@@ -91,15 +91,15 @@ int key_table_decode(const uint8_t bytes[KEY_TABLE_BYTES], struct key_table *out
 int key_table_find(const struct key_table *table, uint32_t id, uint32_t *rkey_out);
 
 /* How a region is reached through a network card. */
-struct wire_region {
+struct verbs_region {
 	uint64_t address, bytes;
 	uint32_t rkey, owner, user; /* ranks: whose it is, who may use the key */
 	unsigned access;            /* REGION_* */
 	uint32_t id;                /* the owner's number for it, for as long as it is open */
 	uint32_t link; /* which connection of the owner to the user the key is of: 1, 2, ... */
 };
-void wire_region_encode(const struct wire_region *region, uint8_t out[REGION_DESCRIPTOR_BYTES]);
+void verbs_region_encode(const struct verbs_region *region, uint8_t out[REGION_DESCRIPTOR_BYTES]);
 /* SLUICE_EWIRE unless it is a region of owner for user. */
-int wire_region_decode(const uint8_t bytes[REGION_DESCRIPTOR_BYTES], uint32_t owner, uint32_t user,
-		       struct wire_region *out);
+int verbs_region_decode(const uint8_t bytes[REGION_DESCRIPTOR_BYTES], uint32_t owner, uint32_t user,
+			struct verbs_region *out);
 #endif

@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "rdma/queue_pair.h"
-#include "rdma/patience.h"
+#include "rdma/retry.h"
 #include "sluice.h"
 #include <endian.h>
 #include <errno.h>
@@ -57,7 +57,7 @@ struct link {
 	enum link_state state;
 	enum link_event noted; /* by completions, to be raised when the poll is over */
 	struct proof *proof; /* ASKING: its id asks for a challenge; later it has the queue pair */
-	struct patience patience;
+	struct retry retry;
 	char why[200];   /* the last trouble */
 	char broke[200]; /* why the connection was lost, while it is being made again */
 	char gone[256];
@@ -100,7 +100,7 @@ static void drop_id(struct link *l)
 		return;
 	end_pair(l);
 	proof_end_id(l->proof);
-	patience_rest(&l->patience);
+	retry_rest(&l->retry);
 }
 
 static int make_pair(struct link *l)
@@ -119,22 +119,22 @@ static int make_pair(struct link *l)
 
 static enum link_event begin_try(struct link *l, struct cue *cue)
 {
-	if (proof_start(l->proof, patience_try_ms(&l->patience), l->why))
+	if (proof_start(l->proof, retry_try_ms(&l->retry), l->why))
 		return FAILURE;
-	patience_await(&l->patience, cue->now);
+	retry_await(&l->retry, cue->now);
 	return NOTHING;
 }
 
 static enum link_event find_route(struct link *l, struct cue *cue)
 {
 	(void)cue;
-	return proof_route(l->proof, patience_try_ms(&l->patience), l->why) ? FAILURE : NOTHING;
+	return proof_route(l->proof, retry_try_ms(&l->retry), l->why) ? FAILURE : NOTHING;
 }
 
 static enum link_event send_hello(struct link *l, struct cue *cue)
 {
 	(void)cue;
-	return proof_say_hello(l->proof, l->why) ? FAILURE : NOTHING;
+	return proof_send_hello(l->proof, l->why) ? FAILURE : NOTHING;
 }
 
 static enum link_event begin_proof(struct link *l, struct cue *cue)
@@ -146,7 +146,7 @@ static enum link_event begin_proof(struct link *l, struct cue *cue)
 static enum link_event wait_for_client(struct link *l, struct cue *cue)
 {
 	drop_id(l);
-	patience_sleep(&l->patience, cue->now, PATIENCE_PROBE_MS);
+	retry_sleep(&l->retry, cue->now, RETRY_PROBE_MS);
 	return NOTHING;
 }
 
@@ -159,11 +159,11 @@ static enum link_event send_proof(struct link *l, struct cue *cue)
 }
 
 /* The peer noticed first that the connection is broken. It may be heard of no more. */
-static enum link_event make_way(struct link *l, struct cue *cue)
+static enum link_event yield_to_peer(struct link *l, struct cue *cue)
 {
 	log_line(LOG_DEBUG, "rdma", "verbs: rank %d connects again", l->config.peer);
 	drop_id(l);
-	if (patience_hurry(&l->patience, cue->now))
+	if (retry_hurry(&l->retry, cue->now))
 		snprintf(l->broke, sizeof(l->broke), "it gave the connection up");
 	return NOTHING;
 }
@@ -183,7 +183,7 @@ static enum link_event accept_peer(struct link *l, struct cue *cue)
 	    !proof_accept(l->proof, cue->cm, cue->frame, cue->now, qp_received(l->config.pair),
 			  &slot, control, &answered, l->why)) {
 		cue->refusal = 0;
-		patience_await(&l->patience, cue->now);
+		retry_await(&l->retry, cue->now);
 		return NOTHING;
 	}
 	if (answered) {
@@ -195,15 +195,15 @@ static enum link_event accept_peer(struct link *l, struct cue *cue)
 	return FAILURE;
 }
 
-static enum link_event say_ready(struct link *l, struct cue *cue)
+static enum link_event send_ready(struct link *l, struct cue *cue)
 {
 	(void)cue;
-	return qp_say_ready(l->config.pair, l->why) ? FAILURE : NOTHING;
+	return qp_send_ready(l->config.pair, l->why) ? FAILURE : NOTHING;
 }
 
 static enum link_event take_accept(struct link *l, struct cue *cue)
 {
-	return qp_take_accept(l->config.pair, cue->frame, l->why) ? END : say_ready(l, cue);
+	return qp_take_accept(l->config.pair, cue->frame, l->why) ? END : send_ready(l, cue);
 }
 
 static enum link_event send_keys(struct link *l, struct cue *cue)
@@ -221,8 +221,8 @@ static enum link_event take_keys(struct link *l, struct cue *cue)
 		return FAILURE;
 	if (sendlog_credit_due(l->config.log)) /* for what came right behind its greeting */
 		*l->shared->wants |= LINK_OWES_CREDIT;
-	qp_start(l->config.pair, patience_was_up(&l->patience));
-	patience_succeeded(&l->patience);
+	qp_start(l->config.pair, retry_was_up(&l->retry));
+	retry_succeeded(&l->retry);
 	return NOTHING;
 }
 
@@ -233,7 +233,7 @@ static enum link_event try_later(struct link *l, struct cue *cue)
 	(void)cue;
 	drop_id(l);
 	log_line(LOG_DEBUG, "rdma", "verbs: rank %d: try %u: %s", l->config.peer,
-		 patience_failed(&l->patience, now_ns()), l->why);
+		 retry_failed(&l->retry, now_ns()), l->why);
 	return NOTHING;
 }
 
@@ -251,19 +251,19 @@ static enum link_event overdue(struct link *l, struct cue *cue)
 
 static enum link_event mistrusted(struct link *l, struct cue *cue)
 {
-	return patience_refused(&l->patience) ? END : try_later(l, cue);
+	return retry_refused(&l->retry) ? END : try_later(l, cue);
 }
 
 static enum link_event nobody(struct link *l, struct cue *cue)
 {
-	if (patience_alone(&l->patience)) {
+	if (retry_alone(&l->retry)) {
 		set_why(l, "its process ended: nobody listens at its address");
 		return END;
 	}
 	return try_later(l, cue);
 }
 
-static void say_lost(struct link *l)
+static void log_lost(struct link *l)
 {
 	log_line(LOG_INFO, "rdma",
 		 "verbs: lost the connection to rank %d: %s; trying for %.1f s to make it again",
@@ -273,7 +273,7 @@ static void say_lost(struct link *l)
 
 static enum link_event reconnect_later(struct link *l)
 {
-	if (!patience_lost(&l->patience, now_ns(), sendlog_moved(l->config.log)))
+	if (!retry_lost(&l->retry, now_ns(), sendlog_moved(l->config.log)))
 		return NOTHING;
 	set_why(l, "its connection breaks again and again");
 	return END;
@@ -281,9 +281,9 @@ static enum link_event reconnect_later(struct link *l)
 
 static enum link_event lose(struct link *l, struct cue *cue)
 {
-	if (!patience_was_up(&l->patience))
+	if (!retry_was_up(&l->retry))
 		return try_later(l, cue);
-	say_lost(l);
+	log_lost(l);
 	drop_id(l);
 	return reconnect_later(l);
 }
@@ -294,7 +294,7 @@ static enum link_event lose(struct link *l, struct cue *cue)
 static enum link_event hold(struct link *l, struct cue *cue)
 {
 	(void)cue;
-	say_lost(l);
+	log_lost(l);
 	sendlog_detach(l->config.log);
 	snprintf(l->broke, sizeof(l->broke), "port %d of this rank's %s went down",
 		 l->shared->device->port, l->shared->device->name);
@@ -305,7 +305,7 @@ static enum link_event hold(struct link *l, struct cue *cue)
 static enum link_event leave_cut(struct link *l, struct cue *cue)
 {
 	drop_id(l);
-	patience_sleep(&l->patience, cue->now, 0);
+	retry_sleep(&l->retry, cue->now, 0);
 	return NOTHING;
 }
 
@@ -371,7 +371,8 @@ struct rule {
 #define FAILS                                                                                      \
 	[TIMER] = { overdue, IDLE }, [FAILURE] = { try_later, IDLE },                              \
 	[MISTRUST] = { mistrusted, IDLE }, [NOBODY] = { nobody, IDLE }
-#define HAS_PAIR [LOSS] = { lose, IDLE }, [CUT_OFF] = { hold, CUT }, [NEWER] = { make_way, IDLE }
+#define HAS_PAIR                                                                                   \
+	[LOSS] = { lose, IDLE }, [CUT_OFF] = { hold, CUT }, [NEWER] = { yield_to_peer, IDLE }
 
 /* clang-format off */
 static const struct rule rules[STATES][EVENTS] = {
@@ -386,7 +387,7 @@ static const struct rule rules[STATES][EVENTS] = {
 		[ROUTE]     = { send_hello,      ASKING },
 		[CHALLENGE] = { begin_proof,     ROUTING },
 		[ALIVE]     = { wait_for_client, IDLE },
-		[NEWER]     = { make_way,        IDLE },
+		[NEWER]     = { yield_to_peer,        IDLE },
 		FAILS, ENDS,
 	},
 	[ROUTING] = {
@@ -399,7 +400,7 @@ static const struct rule rules[STATES][EVENTS] = {
 		HAS_PAIR, FAILS, ENDS,
 	},
 	[ACCEPTED] = {
-		[READY]     = { say_ready,       TRADING },
+		[READY]     = { send_ready,       TRADING },
 		HAS_PAIR, FAILS, ENDS,
 	},
 	[GREETING] = {
@@ -424,7 +425,7 @@ static const struct rule rules[STATES][EVENTS] = {
 	},
 	[CUT] = {
 		[TIMER]     = { leave_cut,       IDLE },
-		[NEWER]     = { make_way,        IDLE },
+		[NEWER]     = { yield_to_peer,        IDLE },
 		ENDS,
 	},
 };
@@ -448,7 +449,7 @@ static void raise_event(struct link *l, enum link_event event, struct cue *cue)
 static enum link_event loss_event(struct link *l, const char *why)
 {
 	set_why(l, why);
-	return patience_was_up(&l->patience) && !port_active(l) ? CUT_OFF : LOSS;
+	return retry_was_up(&l->retry) && !port_active(l) ? CUT_OFF : LOSS;
 }
 
 static enum link_event event_of_answer(const struct link *l, enum proof_answer answer)
@@ -618,9 +619,9 @@ int link_tick(struct link *l, uint64_t now)
 
 	if (!has_timers(l))
 		return 0;
-	if (patience_is_over(&l->patience, now))
+	if (retry_is_over(&l->retry, now))
 		raise_event(l, LATE, &cue);
-	else if (patience_is_due(&l->patience, now) &&
+	else if (retry_is_due(&l->retry, now) &&
 		 ((l->state != IDLE && l->state != CUT) || port_active(l)))
 		raise_event(l, TIMER, &cue);
 	return has_timers(l);
@@ -643,7 +644,7 @@ int link_refuses(const struct link *l)
 
 int link_was_up(const struct link *l)
 {
-	return patience_was_up(&l->patience);
+	return retry_was_up(&l->retry);
 }
 
 const char *link_why(const struct link *l)
@@ -675,7 +676,7 @@ int link_open(const struct link_shared *shared, const struct link_config *config
 		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*l));
 	l->shared = shared;
 	l->config = *config;
-	l->patience = patience_begin(shared->lost_after_ms, config->client, now_ns());
+	l->retry = retry_begin(shared->lost_after_ms, config->client, now_ns());
 	rc = proof_open(shared->proofs, config->peer, &config->address, l, &l->proof);
 	if (rc) {
 		link_close(&l);

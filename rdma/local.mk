@@ -10,7 +10,7 @@ library_sources += \
 	rdma/ring.c rdma/ring.h \
 	rdma/self.c \
 	rdma/shm.c rdma/shm.h \
-	rdma/shm_card.c rdma/shm_card.h \
+	rdma/shm_record.c rdma/shm_record.h \
 	rdma/transfer.c rdma/transfer.h \
 	rdma/transport.h \
 	rdma/transports.c \
@@ -21,15 +21,15 @@ endif
 if HAVE_LIBFABRIC
 library_sources += \
 	rdma/ofi.c \
-	rdma/ofi_card.c rdma/ofi_card.h \
 	rdma/ofi_fabric.c rdma/ofi_fabric.h \
 	rdma/ofi_flow.c rdma/ofi_flow.h rdma/ofi_stream.h \
-	rdma/ofi_letters.c rdma/ofi_letters.h \
 	rdma/ofi_library.c rdma/ofi_library.h \
 	rdma/ofi_memory.c rdma/ofi_memory.h \
+	rdma/ofi_messages.c rdma/ofi_messages.h \
 	rdma/ofi_peer.c rdma/ofi_peer.h \
 	rdma/ofi_proof.c rdma/ofi_proof.h \
 	rdma/ofi_provider.c rdma/ofi_provider.h \
+	rdma/ofi_record.c rdma/ofi_record.h \
 	rdma/ofi_table.c rdma/ofi_table.h \
 	rdma/ofi_trial.c rdma/ofi_trial.h
 endif
@@ -37,12 +37,12 @@ if HAVE_VERBS
 library_sources += \
 	rdma/connect.c rdma/connect.h \
 	rdma/frame.c rdma/frame.h \
-	rdma/ladder.c rdma/ladder.h \
 	rdma/link.c rdma/link.h \
-	rdma/patience.c rdma/patience.h \
 	rdma/proof.c rdma/proof.h \
 	rdma/queue_pair.c rdma/queue_pair.h \
 	rdma/queues.c rdma/queues.h \
+	rdma/register.c rdma/register.h \
+	rdma/retry.c rdma/retry.h \
 	rdma/rights.c rdma/rights.h \
 	rdma/sendlog.c rdma/sendlog.h \
 	rdma/verbs.c \

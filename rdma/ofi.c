@@ -14,10 +14,10 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "rdma/event_queue.h"
-#include "rdma/ofi_card.h"
+#include "rdma/ofi_record.h"
 #include "rdma/ofi_fabric.h"
 #include "rdma/ofi_flow.h"
-#include "rdma/ofi_letters.h"
+#include "rdma/ofi_messages.h"
 #include "rdma/ofi_memory.h"
 #include "rdma/ofi_peer.h"
 #include "rdma/ofi_proof.h"
@@ -53,16 +53,16 @@ struct ofi {
 	struct ofi_fabric *fabric;
 	struct ofi_memory *memory;
 	struct ofi_proofs *proofs;
-	struct ofi_letters *letters;
+	struct ofi_messages *messages;
 	struct event_queue events;
 	struct region *buffers;
 	struct ofi_peers all;
 	struct ofi_table table;
 	struct ofi_trial *trial;
-	size_t letters_bytes;
+	size_t messages_bytes;
 	int narrow; /* notices have 32 bits */
 	uint64_t next_look_ns, last_look_ns, progressed_ns;
-	uint64_t lively_ns; /* when this rank polled last, or a completion came */
+	uint64_t active_ns; /* when this rank polled last, or a completion came */
 	struct wakeup wakeup;
 
 	pthread_t thread;
@@ -82,36 +82,38 @@ static void ofi_wake(struct transport *t)
 
 /* ---- completions ------------------------------------------------------------------ */
 
-static void read_letter(struct ofi *o, const uint8_t *bytes, size_t n)
+static void read_message(struct ofi *o, const uint8_t *bytes, size_t n)
 {
 	uint8_t answer[OFI_FRAME_BYTES];
 	int peer;
 
 	if (!ofi_proof_answer(o->proofs, bytes, n, now_ns(), &peer, answer))
 		return;
-	ofi_letters_write(o->letters, peer, answer);
-	ofi_peer_say(o->table.by_rank[peer]);
+	ofi_messages_write(o->messages, peer, answer);
+	ofi_peer_send(o->table.by_rank[peer]);
 }
 
 /* Whether the completion is of a letter. */
-static int take_letter(struct ofi *o, const struct ofi_completion *c, uint64_t now)
+static int take_message(struct ofi *o, const struct ofi_completion *c, uint64_t now)
 {
 	uint8_t message[OFI_FRAME_BYTES];
 	size_t n;
 	int rank;
 
-	switch (ofi_letters_take(o->letters, c, &rank, message, &n)) {
-	case OFI_LETTER_NONE: return 0;
-	case OFI_LETTER_CAME:
+	switch (ofi_messages_take(o->messages, c, &rank, message, &n)) {
+	case OFI_MESSAGE_NONE: return 0;
+	case OFI_MESSAGE_CAME:
 		if (n == FLOW_NOTICE_BYTES)
 			ofi_table_notice(&o->table, get_le64(message), o->all.token_mask, now);
 		else
-			read_letter(o, message, n);
+			read_message(o, message, n);
 		break;
-	case OFI_LETTER_SENT: ofi_peer_say(o->table.by_rank[rank]); break; /* what came meanwhile */
-	case OFI_LETTER_SPOILT:
+	case OFI_MESSAGE_SENT:
+		ofi_peer_send(o->table.by_rank[rank]);
+		break; /* what came meanwhile */
+	case OFI_MESSAGE_FAILED:
 		if (rank >= 0)
-			ofi_peer_unheard(o->table.by_rank[rank], c->text);
+			ofi_peer_send_failed(o->table.by_rank[rank], c->text);
 		break;
 	}
 	return 1;
@@ -120,15 +122,15 @@ static int take_letter(struct ofi *o, const struct ofi_completion *c, uint64_t n
 static void take_completion(struct ofi *o, const struct ofi_completion *c, uint64_t now)
 {
 	if (ofi_trial_is_of(o->trial, c)) {
-		ofi_letters_reuse(o->letters, c->context);
+		ofi_messages_reuse(o->messages, c->context);
 	} else if (c->notice && !c->error) {
 		if (o->narrow)
 			ofi_table_narrow_notice(&o->table, c, now);
 		else
 			ofi_table_notice(&o->table, c->data, o->all.token_mask, now);
-		ofi_letters_reuse(o->letters, c->context);
+		ofi_messages_reuse(o->messages, c->context);
 	} else if (c->context &&
-		   !take_letter(o, c, now)) /* else a peer's operation that was refused */
+		   !take_message(o, c, now)) /* else a peer's operation that was refused */
 		ofi_peer_completed(o->table.by_rank[ofi_flow_peer(ofi_flow_of(c->context))], c,
 				   now);
 }
@@ -140,7 +142,7 @@ static void look_at_peers(struct ofi *o, uint64_t now)
 	/* If this process itself was stopped, silence of the others proves nothing. */
 	const int was_stopped = now - o->last_look_ns > (uint64_t)o->lost_after_ms * NS_PER_MS / 4;
 
-	ofi_letters_receive(o->letters);
+	ofi_messages_receive(o->messages);
 	for (int i = 0; i < o->table.n; i++)
 		ofi_peer_look(o->table.peers[i], was_stopped, now);
 	o->last_look_ns = now;
@@ -175,7 +177,7 @@ static void progress(struct ofi *o)
 		for (int i = 0; i < n; i++)
 			take_completion(o, &c[i], now);
 		if (n > 0)
-			o->lively_ns = now;
+			o->active_ns = now;
 	}
 	push_flows(o, now);
 }
@@ -183,15 +185,15 @@ static void progress(struct ofi *o)
 /* Whether somebody who sleeps is to be woken. */
 static int has_news(const struct ofi *o)
 {
-	return !event_queue_empty(&o->events) || o->all.untold;
+	return !event_queue_empty(&o->events) || o->all.unreported;
 }
 
-static int tell_lost(struct ofi *o, struct event *events, int n)
+static int report_lost(struct ofi *o, struct event *events, int n)
 {
 	int told = 0;
 
 	for (int i = 0; i < o->table.n && told < n; i++)
-		told += ofi_peer_tell(o->table.peers[i], &events[told]);
+		told += ofi_peer_report(o->table.peers[i], &events[told]);
 	return told;
 }
 
@@ -204,11 +206,11 @@ static int ofi_poll(struct transport *t, struct event *events, int n)
 	taken = event_queue_take(&o->events, events, n);
 	if (taken < n) {
 		progress(o);
-		o->lively_ns = o->progressed_ns;
+		o->active_ns = o->progressed_ns;
 		taken += event_queue_take(&o->events, events + taken, n - taken);
 	}
-	if (o->all.untold && taken < n) /* after the last that it sent */
-		taken += tell_lost(o, events + taken, n - taken);
+	if (o->all.unreported && taken < n) /* after the last that it sent */
+		taken += report_lost(o, events + taken, n - taken);
 	pthread_mutex_unlock(&o->lock);
 	return taken;
 }
@@ -227,7 +229,7 @@ static void *serve_peers(void *argument)
 	pthread_mutex_lock(&o->lock);
 	while (!o->over) {
 		const uint64_t now = now_ns();
-		const uint64_t period = now - o->lively_ns < longest ?
+		const uint64_t period = now - o->active_ns < longest ?
 						(uint64_t)SERVE_MIN_MS * NS_PER_MS :
 						longest;
 		const uint64_t next = now + period;
@@ -247,13 +249,13 @@ static void *serve_peers(void *argument)
 
 /* ---- meeting peers ---------------------------------------------------------------- */
 
-static int ofi_card(struct transport *t, uint8_t *bytes, size_t *len_out)
+static int ofi_record(struct transport *t, uint8_t *bytes, size_t *len_out)
 {
 	struct ofi *o = ofi_of(t);
 	int rc;
 
 	pthread_mutex_lock(&o->lock);
-	rc = ofi_card_write(o->fabric, o->rank, bytes, len_out);
+	rc = ofi_record_write(o->fabric, o->rank, bytes, len_out);
 	pthread_mutex_unlock(&o->lock);
 	return rc;
 }
@@ -268,7 +270,7 @@ static int ofi_admit(struct transport *t, const struct job_secret *secret)
 	return SLUICE_OK;
 }
 
-static int connect_locked(struct ofi *o, int rank, const uint8_t *card, size_t len,
+static int connect_locked(struct ofi *o, int rank, const uint8_t *record, size_t len,
 			  struct endpoint **out)
 {
 	struct ofi_peer *p;
@@ -283,7 +285,7 @@ static int connect_locked(struct ofi *o, int rank, const uint8_t *card, size_t l
 			    ofi_proofs_admitted(o->proofs) ?
 				    "" :
 				    ": it does not know the job's key yet");
-	name = ofi_card_judge(o->fabric, o->rank, rank, card, len, &notice, &rc);
+	name = ofi_record_check(o->fabric, o->rank, rank, record, len, &notice, &rc);
 	if (!name)
 		return rc;
 	rc = ofi_peer_open(&o->all, rank, name, notice, &p);
@@ -300,14 +302,14 @@ static int connect_locked(struct ofi *o, int rank, const uint8_t *card, size_t l
 	return SLUICE_OK;
 }
 
-static int ofi_connect(struct transport *t, int rank, const uint8_t *card, size_t len,
+static int ofi_connect(struct transport *t, int rank, const uint8_t *record, size_t len,
 		       struct endpoint **out)
 {
 	struct ofi *o = ofi_of(t);
 	int rc;
 
 	pthread_mutex_lock(&o->lock);
-	rc = connect_locked(o, rank, card, len, out);
+	rc = connect_locked(o, rank, record, len, out);
 	pthread_mutex_unlock(&o->lock);
 	return rc;
 }
@@ -489,19 +491,19 @@ static int open_buffers(struct ofi *o, size_t receives)
 	void *desc = NULL;
 	int rc;
 
-	o->letters_bytes = ofi_letters_bytes(o->size, receives);
-	rc = region_open(o->letters_bytes + (size_t)o->size * ofi_flow_copy_bytes(), 0, "ofi",
+	o->messages_bytes = ofi_messages_bytes(o->size, receives);
+	rc = region_open(o->messages_bytes + (size_t)o->size * ofi_flow_copy_bytes(), 0, "ofi",
 			 &o->buffers);
 
 	if (!rc)
 		rc = ofi_memory_local(o->memory, o->buffers, &desc);
 	if (!rc)
-		rc = ofi_letters_open(o->fabric, o->size, receives, o->buffers->base, desc,
-				      &o->letters);
+		rc = ofi_messages_open(o->fabric, o->size, receives, o->buffers->base, desc,
+				       &o->messages);
 	if (rc)
 		return rc;
-	ofi_letters_receive(o->letters);
-	rc = ofi_trial_open(o->fabric, o->letters, &o->trial);
+	ofi_messages_receive(o->messages);
+	rc = ofi_trial_open(o->fabric, o->messages, &o->trial);
 	o->narrow = ofi_fabric_is_narrow(o->fabric);
 	return rc;
 }
@@ -570,10 +572,10 @@ static int open_transport_parts(struct ofi *o, const struct transport_config *co
 		.fabric = o->fabric,
 		.memory = o->memory,
 		.proofs = o->proofs,
-		.letters = o->letters,
+		.messages = o->messages,
 		.events = &o->events,
 		.buffers = o->buffers,
-		.copies = (uint8_t *)o->buffers->base + o->letters_bytes,
+		.copies = (uint8_t *)o->buffers->base + o->messages_bytes,
 	};
 	o->transport.caution = ofi_fabric_caution(o->fabric);
 	return start_thread(o);
@@ -624,7 +626,7 @@ static void ofi_close(struct transport **t)
 	ofi_trial_end(o->trial);
 	ofi_memory_close(&o->memory);
 	region_close(&o->buffers);
-	ofi_letters_close(&o->letters);
+	ofi_messages_close(&o->messages);
 	wakeup_close(&o->wakeup);
 	if (o->fabric)
 		ofi_fabric_close(&o->fabric);
@@ -682,7 +684,7 @@ const struct transport_ops ofi_transport = {
 	.last_resort = 1,
 	.open = ofi_open,
 	.close = ofi_close,
-	.card = ofi_card,
+	.record = ofi_record,
 	.admit = ofi_admit,
 	.connect = ofi_connect,
 	.ready = ofi_ready,

@@ -138,7 +138,7 @@ static int waits_for_order(const struct ofi_flow *f, const struct entry *e, int 
 }
 
 /* Whether a message is to follow the bytes of e, as puts cannot announce themselves. */
-static int is_told_by_message(const struct ofi_flow *f, const struct entry *e)
+static int needs_message(const struct ofi_flow *f, const struct entry *e)
 {
 	return e->x.kind == TRANSFER_PUT_NOTIFY &&
 	       (f->config.by_message || ofi_fabric_notice(f->config.fabric) == OFI_NOTICE_MESSAGE);
@@ -186,7 +186,7 @@ static ssize_t post_flow_piece(struct ofi_flow *f, struct entry *e, uint64_t now
 		.announce = x->kind == TRANSFER_PUT_NOTIFY && n == left,
 		.placed = x->report || !f->ordered || f->stream,
 	};
-	const int by_message = is_told_by_message(f, e);
+	const int by_message = needs_message(f, e);
 	ssize_t rc;
 
 	if (by_message && !left)
@@ -217,7 +217,7 @@ static ssize_t post_flow_piece(struct ofi_flow *f, struct entry *e, uint64_t now
 	return 0;
 }
 
-static void tell_end(struct ofi_flow *f, const struct entry *e, int status)
+static void report_end(struct ofi_flow *f, const struct entry *e, int status)
 {
 	if (!transfer_ends(&e->x))
 		return;
@@ -233,7 +233,7 @@ static void finish_entry(struct ofi_flow *f, const struct entry *e)
 {
 	if (!e->whole || e->pieces)
 		return;
-	tell_end(f, e, 0);
+	report_end(f, e, 0);
 	while (f->oldest != f->next && !entry_at(f, f->oldest)->pieces)
 		f->oldest++;
 }
@@ -242,7 +242,7 @@ static void finish_entry(struct ofi_flow *f, const struct entry *e)
 static int cannot_announce(struct ofi_flow *f, const struct entry *e, ssize_t rc)
 {
 	if (e->x.kind != TRANSFER_PUT_NOTIFY || (rc != -FI_ENOSYS && rc != -FI_EOPNOTSUPP) ||
-	    is_told_by_message(f, e))
+	    needs_message(f, e))
 		return 0;
 	ofi_fabric_use_notice(f->config.fabric, OFI_NOTICE_MESSAGE);
 	return 1;
@@ -340,7 +340,7 @@ void ofi_flow_abandon(struct ofi_flow *f)
 		const struct entry *e = entry_at(f, i);
 
 		if (!e->whole || e->pieces) /* else its end was told */
-			tell_end(f, e, SLUICE_EPEER);
+			report_end(f, e, SLUICE_EPEER);
 	}
 	f->oldest = f->next = f->end;
 	f->out = f->puts_out = 0;

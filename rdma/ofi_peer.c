@@ -147,18 +147,18 @@ void ofi_peer_lose(struct ofi_peer *p, const char *why)
 	if (is_lost(p))
 		return;
 	p->all->joining -= p->state == JOINING;
-	p->all->untold++;
+	p->all->unreported++;
 	p->state = LOST;
 	snprintf(p->why, sizeof(p->why), "%s", why);
 	ofi_flow_abandon(p->flow);
 }
 
-int ofi_peer_tell(struct ofi_peer *p, struct event *out)
+int ofi_peer_report(struct ofi_peer *p, struct event *out)
 {
 	if (p->state != LOST)
 		return 0;
 	p->state = GONE;
-	p->all->untold--;
+	p->all->unreported--;
 	*out = (struct event){
 		.kind = EVENT_GONE, .peer = p->endpoint.peer, .status = SLUICE_EPEER, .text = p->why
 	};
@@ -216,9 +216,9 @@ static void join(struct ofi_peer *p, uint64_t now)
 
 	if (greeting)
 		begin_use(p, greeting);
-	else if (!ofi_letters_pending(p->all->letters, rank) &&
-		 ofi_proof_speak(p->all->proofs, rank, now, hello))
-		ofi_letters_write(p->all->letters, rank, hello);
+	else if (!ofi_messages_pending(p->all->messages, rank) &&
+		 ofi_proof_hello(p->all->proofs, rank, now, hello))
+		ofi_messages_write(p->all->messages, rank, hello);
 }
 
 void ofi_peer_look(struct ofi_peer *p, int was_stopped, uint64_t now_ns)
@@ -229,15 +229,15 @@ void ofi_peer_look(struct ofi_peer *p, int was_stopped, uint64_t now_ns)
 		join(p, now_ns);
 	else if (p->state == UP)
 		look_for_silence(p, now_ns);
-	ofi_peer_say(p);
+	ofi_peer_send(p);
 }
 
-void ofi_peer_say(struct ofi_peer *p)
+void ofi_peer_send(struct ofi_peer *p)
 {
-	ofi_letters_send(p->all->letters, p->endpoint.peer, p->address);
+	ofi_messages_send(p->all->messages, p->endpoint.peer, p->address);
 }
 
-void ofi_peer_unheard(struct ofi_peer *p, const char *why)
+void ofi_peer_send_failed(struct ofi_peer *p, const char *why)
 {
 	char text[OFI_WHY_BYTES];
 

@@ -7,7 +7,7 @@
 #include "rdma/event_queue.h"
 #include "rdma/ofi_fabric.h"
 #include "rdma/ofi_flow.h"
-#include "rdma/ofi_letters.h"
+#include "rdma/ofi_messages.h"
 #include "rdma/ofi_memory.h"
 #include "rdma/ofi_proof.h"
 #include "rdma/transport.h"
@@ -26,12 +26,13 @@ struct ofi_peers {
 	struct ofi_fabric *fabric;
 	struct ofi_memory *memory;
 	struct ofi_proofs *proofs;
-	struct ofi_letters *letters;
+	struct ofi_messages *messages;
 	struct event_queue *events;
 	const struct region *buffers;
-	uint8_t *copies;     /* for small puts, size times ofi_flow_copy_bytes() in the buffers */
-	uint32_t promised;   /* events that transfers of all flows will make */
-	int joining, untold; /* peers that have not proved themselves; that are lost, unbeknown */
+	uint8_t *copies;   /* for small puts, size times ofi_flow_copy_bytes() in the buffers */
+	uint32_t promised; /* events that transfers of all flows will make */
+	int joining,
+		unreported; /* peers that have not proved themselves; that are lost, unbeknown */
 };
 
 /* name: its address, from its card; notice: how it can be told of puts. */
@@ -47,14 +48,14 @@ int ofi_peer_ready(const struct ofi_peer *p);
 int ofi_peer_check(const struct ofi_peer *p);
 void ofi_peer_lose(struct ofi_peer *p, const char *why);
 /* 1 and its EVENT_GONE, once. */
-int ofi_peer_tell(struct ofi_peer *p, struct event *out);
+int ofi_peer_report(struct ofi_peer *p, struct event *out);
 
 /* Now and then: says what a proof needs said, and loses it if it is silent for too long. */
 void ofi_peer_look(struct ofi_peer *p, int was_stopped, uint64_t now_ns);
-/* Says what was written for it (ofi_letters.h). */
-void ofi_peer_say(struct ofi_peer *p);
+/* Says what was written for it (ofi_messages.h). */
+void ofi_peer_send(struct ofi_peer *p);
 /* The message that went to it last has failed. */
-void ofi_peer_unheard(struct ofi_peer *p, const char *why);
+void ofi_peer_send_failed(struct ofi_peer *p, const char *why);
 
 /* The peer's control region; NULL: it has none. */
 int ofi_peer_control(struct ofi_peer *p, struct remote **out);

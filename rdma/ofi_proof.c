@@ -31,7 +31,7 @@ static const enum auth_label labels[] = { [CHALLENGE] = AUTH_CHALLENGE,
 
 struct proof {
 	int begun, up;
-	uint64_t speak_ns; /* when the client says HELLO, again */
+	uint64_t hello_ns; /* when the client says HELLO, again */
 	struct auth_context context;
 	struct ofi_greeting own, theirs;
 };
@@ -178,14 +178,14 @@ static int same_nonce(const uint8_t a[AUTH_NONCE_BYTES], const uint8_t b[AUTH_NO
 
 /* ---- the client ------------------------------------------------------------------- */
 
-int ofi_proof_speak(struct ofi_proofs *p, int peer, uint64_t now_ns, uint8_t out[OFI_FRAME_BYTES])
+int ofi_proof_hello(struct ofi_proofs *p, int peer, uint64_t now_ns, uint8_t out[OFI_FRAME_BYTES])
 {
 	struct proof *proof = &p->peer[peer];
 	struct message hello = { .kind = HELLO };
 
-	if (!proof->begun || proof->up || peer < p->rank || now_ns < proof->speak_ns)
+	if (!proof->begun || proof->up || peer < p->rank || now_ns < proof->hello_ns)
 		return 0;
-	proof->speak_ns = now_ns + (uint64_t)AGAIN_MS * NS_PER_MS;
+	proof->hello_ns = now_ns + (uint64_t)AGAIN_MS * NS_PER_MS;
 	proof->context = (struct auth_context){ .client = (uint32_t)p->rank,
 						.server = (uint32_t)peer };
 	if (auth_random(proof->context.nonce_client, AUTH_NONCE_BYTES))

@@ -43,7 +43,7 @@ const struct ofi_greeting *ofi_proof_greeting(const struct ofi_proofs *p, int pe
 
 /* Both return 1 with a message for the peer, or 0. */
 /* What is to be said without being asked; a message that may be lost is said again. */
-int ofi_proof_speak(struct ofi_proofs *p, int peer, uint64_t now_ns,
+int ofi_proof_hello(struct ofi_proofs *p, int peer, uint64_t now_ns,
 		    uint8_t message[OFI_FRAME_BYTES]);
 /* The answer to a message that came from anybody: *peer is whom it is for. */
 int ofi_proof_answer(struct ofi_proofs *p, const uint8_t *bytes, size_t n, uint64_t now_ns,

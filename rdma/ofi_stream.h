@@ -18,7 +18,7 @@ enum {
 
 struct ofi_stream {
 	int now, most;
-	uint64_t quickest_ns; /* what a piece of full size took at least; 0: none has ended */
+	uint64_t fastest_ns; /* what a piece of full size took at least; 0: none has ended */
 	/* The ends since then; idle: there was room for more meanwhile, so they tell no rate. */
 	uint64_t since_ns;
 	int ends, idle;
@@ -40,7 +40,7 @@ static inline void ofi_stream_post(struct ofi_stream *s)
 static inline void ofi_stream_adapt(struct ofi_stream *s, uint64_t now_ns)
 {
 	const uint64_t each = (now_ns - s->since_ns) / (uint64_t)s->ends;
-	const uint64_t most = each ? 1 + (s->quickest_ns + STREAM_WAIT_NS) / each : STREAM_MOST;
+	const uint64_t most = each ? 1 + (s->fastest_ns + STREAM_WAIT_NS) / each : STREAM_MOST;
 
 	s->most = most < STREAM_LEAST ? STREAM_LEAST : most > STREAM_MOST ? STREAM_MOST : (int)most;
 }
@@ -49,8 +49,8 @@ static inline void ofi_stream_adapt(struct ofi_stream *s, uint64_t now_ns)
 static inline void ofi_stream_end(struct ofi_stream *s, size_t bytes, uint64_t took_ns,
 				  uint64_t now_ns)
 {
-	if (bytes == STREAM_PIECE_BYTES && (!s->quickest_ns || took_ns < s->quickest_ns))
-		s->quickest_ns = took_ns;
+	if (bytes == STREAM_PIECE_BYTES && (!s->fastest_ns || took_ns < s->fastest_ns))
+		s->fastest_ns = took_ns;
 	s->idle |= !ofi_stream_is_full(s);
 	s->now--;
 	if (++s->ends < s->most)

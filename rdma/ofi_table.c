@@ -41,7 +41,7 @@ int ofi_table_add(struct ofi_table *table, struct ofi_peer *p)
 
 	if (at >= table->n_addresses || table->by_address[at])
 		return fail(SLUICE_EWIRE,
-			    "ofi: the address in the card of rank %d is that of another rank, or "
+			    "ofi: the address in the record of rank %d is that of another rank, or "
 			    "libfabric does not number it (%llu of %zu)",
 			    rank, (unsigned long long)at, table->n_addresses);
 	table->by_address[at] = table->by_rank[rank] = table->peers[table->n++] = p;

@@ -19,7 +19,7 @@ static const uint64_t data = 0x5354554c8badf00dULL;
 
 struct ofi_trial {
 	struct ofi_fabric *fabric;
-	struct ofi_letters *letters;
+	struct ofi_messages *messages;
 	fi_addr_t self;
 	struct fid_mr *mr, *local;
 	struct fi_context2 put;
@@ -39,7 +39,7 @@ static void judge_completion(struct ofi_trial *t, const struct ofi_completion *c
 {
 	const int narrow = ofi_fabric_notice(t->fabric) == OFI_NOTICE_NARROW;
 
-	ofi_letters_reuse(t->letters, c->context); /* the receive that the notice used up */
+	ofi_messages_reuse(t->messages, c->context); /* the receive that the notice used up */
 	if (c->error) {
 		if (!c->broken)
 			*why = ofi_fabric_error(t->fabric, -c->error);
@@ -114,7 +114,7 @@ static int prepare(struct ofi_trial *t)
 	return rc;
 }
 
-int ofi_trial_open(struct ofi_fabric *fabric, struct ofi_letters *letters, struct ofi_trial **out)
+int ofi_trial_open(struct ofi_fabric *fabric, struct ofi_messages *messages, struct ofi_trial **out)
 {
 	struct ofi_trial *t = *out = calloc(1, sizeof(*t));
 	const char *why;
@@ -124,7 +124,7 @@ int ofi_trial_open(struct ofi_fabric *fabric, struct ofi_letters *letters, struc
 		return fail(SLUICE_ENOMEM, "ofi: no memory for %zu bytes", sizeof(*t));
 	t->fabric = fabric;
 	t->self = FI_ADDR_NOTAVAIL;
-	t->letters = letters;
+	t->messages = messages;
 	if (ofi_fabric_notice(fabric) == OFI_NOTICE_MESSAGE)
 		return SLUICE_OK;
 	rc = prepare(t);
@@ -177,7 +177,7 @@ static int move_part(struct ofi_trial *t, int get, const struct fid_mr *mr, void
 	return -1;
 }
 
-/* As for verbs (ladder.c): what the provider wrote there is read back, and what was there is put
+/* As for verbs (register.c): what the provider wrote there is read back, and what was there is put
  * back. */
 static int prove_device(struct ofi_trial *t, const struct fid_mr *mr, const struct memory *memory,
 			const struct ofi_driver *driver, char why[OFI_TRIAL_WHY_BYTES])

@@ -8,13 +8,14 @@
 #ifndef RDMA_OFI_TRIAL_H
 #define RDMA_OFI_TRIAL_H
 #include "rdma/ofi_fabric.h"
-#include "rdma/ofi_letters.h"
+#include "rdma/ofi_messages.h"
 
 struct ofi_trial;
 
 /* Tries what is promised, and has the fabric use messages where it does not work. Receives must be
  * posted. 0 or SLUICE_E*, with *out to be closed in either case. */
-int ofi_trial_open(struct ofi_fabric *fabric, struct ofi_letters *letters, struct ofi_trial **out);
+int ofi_trial_open(struct ofi_fabric *fabric, struct ofi_messages *messages,
+		   struct ofi_trial **out);
 /* What drives the transport while a trial waits for a completion, which comes by
  * ofi_trial_is_of(). */
 struct ofi_driver {

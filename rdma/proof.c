@@ -222,7 +222,7 @@ static int send_request(struct proof *p, const struct frame *frame, uint32_t qpn
 	return rdma_connect(p->id, &param) ? why_call_failed("rdma_connect", why) : 0;
 }
 
-int proof_say_hello(struct proof *p, char why[PROOF_WHY_BYTES])
+int proof_send_hello(struct proof *p, char why[PROOF_WHY_BYTES])
 {
 	struct frame frame = { .kind = FRAME_HELLO, .rank = p->proofs->rank };
 	uint32_t qpn = 1;

@@ -60,7 +60,7 @@ void proof_end_id(struct proof *p);
 int proof_start(struct proof *p, int timeout_ms, char why[PROOF_WHY_BYTES]);
 int proof_route(struct proof *p, int timeout_ms, char why[PROOF_WHY_BYTES]);
 /* When the route is known. */
-int proof_say_hello(struct proof *p, char why[PROOF_WHY_BYTES]);
+int proof_send_hello(struct proof *p, char why[PROOF_WHY_BYTES]);
 /* With a queue pair. received: notifies that came from the peer so far. */
 int proof_request(struct proof *p, uint64_t received, char why[PROOF_WHY_BYTES]);
 

@@ -53,7 +53,7 @@ void qp_end(struct queue_pair *p)
 
 uint64_t qp_received(struct queue_pair *p)
 {
-	return sendlog_tell_received(p->config.log);
+	return sendlog_report_received(p->config.log);
 }
 
 int qp_greeting(struct queue_pair *p, struct slot_address *slot,
@@ -107,7 +107,7 @@ int qp_bind(struct queue_pair *p)
 	return rc;
 }
 
-int qp_say_ready(struct queue_pair *p, char why[QP_WHY_BYTES])
+int qp_send_ready(struct queue_pair *p, char why[QP_WHY_BYTES])
 {
 	return qp_bind(p) || sendlog_greet(p->config.log, GREETING_READY, NULL, 0) ?
 		       qp_failed(why) :

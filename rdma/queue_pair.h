@@ -45,7 +45,7 @@ int qp_take_accept(struct queue_pair *p, const struct frame *accept, char why[QP
  * SLUICE_E*. */
 int qp_bind(struct queue_pair *p);
 /* Binds all keys, and says so. */
-int qp_say_ready(struct queue_pair *p, char why[QP_WHY_BYTES]);
+int qp_send_ready(struct queue_pair *p, char why[QP_WHY_BYTES]);
 int qp_send_keys(struct queue_pair *p, char why[QP_WHY_BYTES]);
 /* The peer's. -1: they cannot be. */
 int qp_take_keys(struct queue_pair *p, char why[QP_WHY_BYTES]);

@@ -6,7 +6,7 @@
 #include "rdma/rights.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "rdma/ladder.h"
+#include "rdma/register.h"
 #include "sluice.h"
 #include <errno.h>
 #include <pthread.h>
@@ -245,12 +245,12 @@ int rights_describe(struct rights_peer *p, const struct region *region,
 		    uint8_t descriptor[REGION_DESCRIPTOR_BYTES])
 {
 	struct rights *rights = p->rights;
-	struct wire_region wire = { .address = (uintptr_t)region->base,
-				    .bytes = region->bytes,
-				    .access = region->access,
-				    .owner = (uint32_t)rights->rank,
-				    .user = (uint32_t)p->peer,
-				    .link = p->link };
+	struct verbs_region wire = { .address = (uintptr_t)region->base,
+				     .bytes = region->bytes,
+				     .access = region->access,
+				     .owner = (uint32_t)rights->rank,
+				     .user = (uint32_t)p->peer,
+				     .link = p->link };
 	const struct region_rights *r;
 
 	pthread_mutex_lock(&rights->lock);
@@ -262,7 +262,7 @@ int rights_describe(struct rights_peer *p, const struct region *region,
 	pthread_mutex_unlock(&rights->lock);
 	if (!wire.id)
 		return fail(SLUICE_EPEER, "verbs: a region was taken back from rank %d", p->peer);
-	wire_region_encode(&wire, descriptor);
+	verbs_region_encode(&wire, descriptor);
 	return SLUICE_OK;
 }
 
@@ -396,7 +396,7 @@ int rights_take_table(struct rights_peer *p, const uint8_t table[KEY_TABLE_BYTES
 }
 
 /* The present key of a region that the peer described, perhaps before the connection broke. */
-static int present_key(const struct rights_peer *p, const struct wire_region *wire, uint32_t *rkey)
+static int present_key(const struct rights_peer *p, const struct verbs_region *wire, uint32_t *rkey)
 {
 	*rkey = wire->rkey;
 	if (wire->link == p->peer_keys.link || rights_key_of(p, wire->id, rkey))
@@ -411,10 +411,10 @@ int rights_remote_open(struct rights_peer *p, struct endpoint *e, const uint8_t 
 		       struct remote **out)
 {
 	struct rights_remote *r;
-	struct wire_region wire;
+	struct verbs_region wire;
 	uint32_t rkey;
-	int rc = wire_region_decode(descriptor ? descriptor : p->peer_control, (uint32_t)p->peer,
-				    (uint32_t)p->rights->rank, &wire);
+	int rc = verbs_region_decode(descriptor ? descriptor : p->peer_control, (uint32_t)p->peer,
+				     (uint32_t)p->rights->rank, &wire);
 
 	if (!rc)
 		rc = present_key(p, &wire, &rkey);
@@ -463,7 +463,7 @@ static int register_device(const struct rights_peer *p, const struct region *reg
 	int rc = SLUICE_ENOSUPP;
 
 	if (!part->unreachable)
-		rc = ladder_register(p->pd, p->rights->device, region->device, &part->local);
+		rc = register_device_memory(p->pd, p->rights->device, region->device, &part->local);
 	part->unreachable = rc == SLUICE_ENOSUPP;
 	return rc;
 }
@@ -584,7 +584,7 @@ void rights_peer_close(struct rights_peer **p)
 }
 
 /* why: what speaks against windows, where they are not used. */
-static int choose_way(struct rights *r, const char *wanted, char why[PROVE_WHY_BYTES])
+static int choose_protection(struct rights *r, const char *wanted, char why[PROVE_WHY_BYTES])
 {
 	r->pd = ibv_alloc_pd(r->context);
 	if (!r->pd)
@@ -632,7 +632,7 @@ int rights_open(struct ibv_context *context, const struct verbs_device *device, 
 		.lock = &r->lock,
 		.end = end_region_rights,
 	};
-	rc = choose_way(r, windows, why);
+	rc = choose_protection(r, windows, why);
 	if (rc)
 		rights_close(&r);
 	*out = r;

@@ -16,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { CARD_MAGIC = 0x464c4553, CARD_BYTES = 12 }; /* "SELF", rank, pid */
+enum { RECORD_MAGIC = 0x464c4553, RECORD_BYTES = 12 }; /* "SELF", rank, pid */
 enum { MAX_QUEUE_DEPTH = 1 << 20 };
 
 struct self {
@@ -111,25 +111,25 @@ err_close:
 	return rc;
 }
 
-static void write_card(int rank, uint8_t *bytes, size_t *len_out)
+static void write_record(int rank, uint8_t *bytes, size_t *len_out)
 {
-	put_le32(bytes, CARD_MAGIC);
+	put_le32(bytes, RECORD_MAGIC);
 	put_le32(bytes + 4, (uint32_t)rank);
 	put_le32(bytes + 8, (uint32_t)getpid());
-	*len_out = CARD_BYTES;
+	*len_out = RECORD_BYTES;
 }
 
-static int self_card(struct transport *t, uint8_t *bytes, size_t *len_out)
+static int self_record(struct transport *t, uint8_t *bytes, size_t *len_out)
 {
-	write_card(self_of(t)->rank, bytes, len_out);
+	write_record(self_of(t)->rank, bytes, len_out);
 	return SLUICE_OK;
 }
 
-static int self_connect(struct transport *t, int peer, const uint8_t *card, size_t len,
+static int self_connect(struct transport *t, int peer, const uint8_t *record, size_t len,
 			struct endpoint **out)
 {
 	struct self *self = self_of(t);
-	uint8_t expected[TRANSPORT_CARD_BYTES];
+	uint8_t expected[TRANSPORT_RECORD_BYTES];
 	size_t expected_len;
 
 	if (peer < 0 || peer >= self->size || (peer != self->rank && !self->neighbours))
@@ -137,12 +137,13 @@ static int self_connect(struct transport *t, int peer, const uint8_t *card, size
 			    peer);
 	if (self->endpoints[peer].transport)
 		return fail(SLUICE_EINVAL, "self: rank %d is connected already", peer);
-	write_card(peer, expected, &expected_len);
-	if (len != expected_len || memcmp(card, expected, expected_len) != 0)
-		return fail(SLUICE_EWIRE,
-			    "self: the card of rank %d came back changed; do two processes believe "
-			    "to be that rank?",
-			    peer);
+	write_record(peer, expected, &expected_len);
+	if (len != expected_len || memcmp(record, expected, expected_len) != 0)
+		return fail(
+			SLUICE_EWIRE,
+			"self: the record of rank %d came back changed; do two processes believe "
+			"to be that rank?",
+			peer);
 	self->endpoints[peer] = (struct endpoint){ .transport = t, .peer = peer };
 	*out = &self->endpoints[peer];
 	return SLUICE_OK;
@@ -342,7 +343,7 @@ const struct transport_ops self_transport = {
 	.farthest = DISTANCE_PROCESS,
 	.open = self_open,
 	.close = self_close,
-	.card = self_card,
+	.record = self_record,
 	.connect = self_connect,
 	.control = self_control,
 	.describe = self_describe,

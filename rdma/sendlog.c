@@ -47,7 +47,7 @@ struct sendlog {
 	const uint8_t *slot;
 	uint64_t notify_sent, notify_done; /* numbers; done: its entry has left the log */
 	uint64_t credit_seen;              /* notifies that the peer says it has taken */
-	uint64_t received, told;           /* notifies taken here; last told to the peer */
+	uint64_t received, reported;       /* notifies taken here; last told to the peer */
 };
 
 static struct sent *sent_at(const struct sendlog *log, uint64_t n)
@@ -297,7 +297,7 @@ int sendlog_received(struct sendlog *log, uint32_t imm)
 
 int sendlog_credit_due(const struct sendlog *log)
 {
-	return log->received - log->told >= log->sizes.credits / 2;
+	return log->received - log->reported >= log->sizes.credits / 2;
 }
 
 int sendlog_give_credit(struct sendlog *log)
@@ -306,7 +306,7 @@ int sendlog_give_credit(struct sendlog *log)
 	int rc = sendlog_write_slot(log, SLOT_CREDIT, &word, sizeof(word));
 
 	if (!rc)
-		log->told = log->received;
+		log->reported = log->received;
 	return rc;
 }
 
@@ -324,9 +324,9 @@ void sendlog_detach(struct sendlog *log)
 	log->running = 0;
 }
 
-uint64_t sendlog_tell_received(struct sendlog *log)
+uint64_t sendlog_report_received(struct sendlog *log)
 {
-	log->told = log->received;
+	log->reported = log->received;
 	return log->received;
 }
 

@@ -38,7 +38,7 @@ void sendlog_close(struct sendlog **log);
 /* A new queue pair: requests that are not transfers may be posted from here on. */
 void sendlog_attach(struct sendlog *log, struct ibv_qp *qp);
 /* How many notifies were received here, for the peer that is told it with the connection. */
-uint64_t sendlog_tell_received(struct sendlog *log);
+uint64_t sendlog_report_received(struct sendlog *log);
 /* The peer received so many of this rank's notifies: these transfers are in place, the others will
  * be posted again. -1 and why: the count cannot be. */
 int sendlog_replay(struct sendlog *log, uint64_t received, char why[200]);

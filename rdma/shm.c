@@ -12,7 +12,7 @@
 #include "rdma/mailbox.h"
 #include "rdma/mapping.h"
 #include "rdma/process.h"
-#include "rdma/shm_card.h"
+#include "rdma/shm_record.h"
 #include "rdma/transfer.h"
 #include "rdma/transport.h"
 #include "rdma/wakeup.h"
@@ -53,7 +53,7 @@ struct shm {
 	struct process process;
 	uint32_t capacity; /* of the rings of our mailbox */
 	struct region *mailbox;
-	const struct region *control; /* the job's, told to every peer in the card */
+	const struct region *control; /* the job's, told to every peer in the record */
 	struct wakeup wakeup;
 	int blind; /* some peer has no pidfd: its end is looked for, also at each tick */
 	uint64_t next_check_ns; /* for ended peers; 0 at once */
@@ -438,10 +438,10 @@ struct mailbox_ring *shm_ring_to(struct endpoint *e)
 
 /* ---- meeting peers --------------------------------------------------------- */
 
-static int shm_card_of(struct transport *t, uint8_t *bytes, size_t *len_out)
+static int shm_record_of(struct transport *t, uint8_t *bytes, size_t *len_out)
 {
 	struct shm *shm = shm_of(t);
-	struct shm_card card = {
+	struct shm_record record = {
 		.rank = shm->rank,
 		.size = shm->size,
 		.process = shm->process,
@@ -449,12 +449,13 @@ static int shm_card_of(struct transport *t, uint8_t *bytes, size_t *len_out)
 		.wake_fd = wakeup_pipe(&shm->wakeup),
 	};
 
-	_Static_assert((int)SHM_CARD_BYTES <= (int)TRANSPORT_CARD_BYTES, "the card does not fit");
-	descriptor_of(shm->mailbox, card.mailbox);
+	_Static_assert((int)SHM_RECORD_BYTES <= (int)TRANSPORT_RECORD_BYTES,
+		       "the record does not fit");
+	descriptor_of(shm->mailbox, record.mailbox);
 	if (shm->control)
-		descriptor_of(shm->control, card.control);
-	shm_card_encode(&card, bytes);
-	*len_out = SHM_CARD_BYTES;
+		descriptor_of(shm->control, record.control);
+	shm_record_encode(&record, bytes);
+	*len_out = SHM_RECORD_BYTES;
 	return SLUICE_OK;
 }
 
@@ -469,9 +470,10 @@ static int open_wake_pipe(struct shm_peer *peer, int number)
 	if (rc)
 		return rc;
 	if (fstat(peer->wake_fd, &st) < 0 || !S_ISFIFO(st.st_mode))
-		return fail(SLUICE_EPEER,
-			    "file %d of rank %d (pid %d) is not the wake-up pipe its card promised",
-			    number, peer->endpoint.peer, (int)peer->process.pid);
+		return fail(
+			SLUICE_EPEER,
+			"file %d of rank %d (pid %d) is not the wake-up pipe its record promised",
+			number, peer->endpoint.peer, (int)peer->process.pid);
 	return SLUICE_OK;
 }
 
@@ -523,7 +525,7 @@ static int shm_connect(struct transport *t, int rank, const uint8_t *bytes, size
 {
 	struct shm *shm = shm_of(t);
 	struct descriptor mailbox;
-	struct shm_card card;
+	struct shm_record record;
 	struct shm_peer *peer;
 	int rc;
 
@@ -533,30 +535,30 @@ static int shm_connect(struct transport *t, int rank, const uint8_t *bytes, size
 			    rank >= 0 && rank < shm->size && rank != shm->rank ?
 				    ": it is connected already" :
 				    "");
-	rc = shm_card_decode(bytes, len, rank, shm->size, &card, &mailbox);
+	rc = shm_record_decode(bytes, len, rank, shm->size, &record, &mailbox);
 	if (rc)
 		return rc;
 	peer = calloc(1, sizeof(*peer));
 	if (!peer)
 		return fail(SLUICE_ENOMEM, "shm: no memory for %zu bytes", sizeof(*peer));
 	peer->endpoint = (struct endpoint){ .transport = t, .peer = rank };
-	peer->process = card.process;
-	memcpy(peer->control, card.control, sizeof(peer->control));
+	peer->process = record.process;
+	memcpy(peer->control, record.control, sizeof(peer->control));
 	peer->pidfd = peer->wake_fd = -1;
 	peer->state = PEER_GONE; /* not watched yet */
 	/* The pidfd first: if it is readable later, all that was opened below belonged to it. */
-	rc = watch_peer(shm, peer, &card.process);
+	rc = watch_peer(shm, peer, &record.process);
 	if (rc)
 		goto err_free;
 	rc = open_mailbox(peer, &mailbox);
 	if (rc)
 		goto err_free;
-	rc = open_wake_pipe(peer, card.wake_fd);
+	rc = open_wake_pipe(peer, record.wake_fd);
 	if (rc)
 		goto err_free;
 	mailbox_writer_init(&peer->out,
-			    mailbox_ring(peer->mailbox, (uint32_t)shm->rank, card.capacity),
-			    card.capacity);
+			    mailbox_ring(peer->mailbox, (uint32_t)shm->rank, record.capacity),
+			    record.capacity);
 	mailbox_reader_init(&peer->in,
 			    mailbox_ring(shm->mailbox->base, (uint32_t)rank, shm->capacity),
 			    shm->capacity);
@@ -650,7 +652,7 @@ const struct transport_ops shm_transport = {
 	.farthest = DISTANCE_KERNEL,
 	.open = shm_open_transport,
 	.close = shm_close,
-	.card = shm_card_of,
+	.record = shm_record_of,
 	.connect = shm_connect,
 	.control = shm_control,
 	.describe = shm_describe,

@@ -85,7 +85,7 @@ struct transport_counters {
 	uint64_t puts, put_bytes, notifies, gets, get_bytes;
 };
 
-enum { TRANSPORT_CARD_BYTES = 256 };
+enum { TRANSPORT_RECORD_BYTES = 256 };
 
 /* How far one rank is from another one. */
 enum distance {
@@ -106,14 +106,14 @@ struct transport_ops {
 	/* open() makes what peers need before they can connect. Neither call waits for a peer. */
 	int (*open)(const struct transport_config *config, struct transport **out);
 	void (*close)(struct transport **t);
-	/* Writes this transport's part of the rank's card, at most TRANSPORT_CARD_BYTES. */
-	int (*card)(struct transport *t, uint8_t *bytes, size_t *len_out);
+	/* Writes this transport's part of the rank's card, at most TRANSPORT_RECORD_BYTES. */
+	int (*record)(struct transport *t, uint8_t *bytes, size_t *len_out);
 	/* Tells the job's secret after the bootstrap, before the first connect(). NULL: on one
 	 * machine there is nothing to prove. */
 	int (*admit)(struct transport *t, const struct job_secret *secret);
 	/* Begins to connect, and never waits for the peer. Both sides call it. The card came
 	 * through the bootstrap and is hostile input. The endpoint is owned by t. */
-	int (*connect)(struct transport *t, int peer, const uint8_t *card, size_t len,
+	int (*connect)(struct transport *t, int peer, const uint8_t *record, size_t len,
 		       struct endpoint **out);
 	/* Returns 1 once the peer is connected and control() may be called, 0 before (poll, then
 	 * ask again), else SLUICE_E*. NULL: connect() has done it all. */

@@ -32,7 +32,7 @@ enum {
 	TICK_NS = 10000000,
 	CLOSE_MS = 1000
 };
-enum { CARD_MAGIC = 0x53425256, CARD_BYTES = 60 };
+enum { RECORD_MAGIC = 0x53425256, RECORD_BYTES = 60 };
 
 struct verbs_endpoint {
 	struct endpoint endpoint;
@@ -85,7 +85,7 @@ static int fail_link_gone(const struct verbs_endpoint *ep)
 /* ---- meeting peers ---------------------------------------------------------------- */
 
 /* magic, rank, family 4 or 6 u8, zero, port u16, address 16, device name 32 */
-static int verbs_card(struct transport *t, uint8_t *bytes, size_t *len_out)
+static int verbs_record(struct transport *t, uint8_t *bytes, size_t *len_out)
 {
 	struct verbs *v = verbs_of(t);
 	const struct sockaddr_storage *own = connect_address(v->connect);
@@ -93,8 +93,8 @@ static int verbs_card(struct transport *t, uint8_t *bytes, size_t *len_out)
 	const struct sockaddr_in6 *in6 = (const void *)own;
 	const int v4 = own->ss_family == AF_INET;
 
-	memset(bytes, 0, CARD_BYTES);
-	put_le32(bytes, CARD_MAGIC);
+	memset(bytes, 0, RECORD_BYTES);
+	put_le32(bytes, RECORD_MAGIC);
 	put_le32(bytes + 4, (uint32_t)v->rank);
 	bytes[8] = v4 ? 4 : 6;
 	put_le16(bytes + 10, connect_port(v->connect));
@@ -103,20 +103,20 @@ static int verbs_card(struct transport *t, uint8_t *bytes, size_t *len_out)
 	else
 		memcpy(bytes + 12, &in6->sin6_addr, 16);
 	memcpy(bytes + 28, v->device.name, strnlen(v->device.name, 31));
-	*len_out = CARD_BYTES;
+	*len_out = RECORD_BYTES;
 	return SLUICE_OK;
 }
 
-static int decode_card(const uint8_t *bytes, size_t len, int rank, struct link_config *out)
+static int decode_record(const uint8_t *bytes, size_t len, int rank, struct link_config *out)
 {
 	struct sockaddr_in *in = (void *)&out->address;
 	struct sockaddr_in6 *in6 = (void *)&out->address;
 
-	if (len != CARD_BYTES || get_le32(bytes) != CARD_MAGIC ||
+	if (len != RECORD_BYTES || get_le32(bytes) != RECORD_MAGIC ||
 	    get_le32(bytes + 4) != (uint32_t)rank || (bytes[8] != 4 && bytes[8] != 6) ||
 	    !get_le16(bytes + 10))
 		return fail(SLUICE_EWIRE,
-			    "verbs: the address in the card of rank %d is not one (%zu bytes)",
+			    "verbs: the address in the record of rank %d is not one (%zu bytes)",
 			    rank, len);
 	if (bytes[8] == 4) {
 		in->sin_family = AF_INET;
@@ -198,7 +198,7 @@ static void close_parts(struct verbs_endpoint *ep)
 	free(ep);
 }
 
-static int verbs_connect(struct transport *t, int rank, const uint8_t *card, size_t len,
+static int verbs_connect(struct transport *t, int rank, const uint8_t *record, size_t len,
 			 struct endpoint **out)
 {
 	struct verbs *v = verbs_of(t);
@@ -215,7 +215,7 @@ static int verbs_connect(struct transport *t, int rank, const uint8_t *card, siz
 	if (!ep)
 		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*ep));
 	ep->endpoint = (struct endpoint){ .transport = t, .peer = rank };
-	rc = decode_card(card, len, rank, &config);
+	rc = decode_record(record, len, rank, &config);
 	if (!rc)
 		rc = open_peer_parts(v, ep, &config);
 	if (rc) {
@@ -517,7 +517,7 @@ static int open_parts_of_all(struct verbs *v, const char *memory_windows)
 	return open_watched(v);
 }
 
-static void say_opened(const struct verbs *v)
+static void log_opened(const struct verbs *v)
 {
 	const struct verbs_device *d = &v->device;
 	char text[80];
@@ -566,7 +566,7 @@ static int verbs_open(const struct transport_config *config, struct transport **
 		verbs_close(&t);
 		return rc;
 	}
-	say_opened(v);
+	log_opened(v);
 	*out = t;
 	return SLUICE_OK;
 }
@@ -623,7 +623,7 @@ const struct transport_ops verbs_transport = {
 	.farthest = DISTANCE_NETWORK,
 	.open = verbs_open,
 	.close = verbs_close,
-	.card = verbs_card,
+	.record = verbs_record,
 	.admit = verbs_admit,
 	.connect = verbs_connect,
 	.ready = verbs_ready,

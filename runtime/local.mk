@@ -16,6 +16,7 @@ library_sources += \
 
 # Ranks, their progress, collectives and windows; alone in a process or as a simulated one.
 library_sources += \
+	runtime/job/broadcast.c runtime/job/broadcast.h \
 	runtime/job/budget.c runtime/job/budget.h \
 	runtime/job/client.c runtime/job/client.h \
 	runtime/job/collective.c \
@@ -26,32 +27,31 @@ library_sources += \
 	runtime/job/join.c \
 	runtime/job/key_file.c runtime/job/key_file.h \
 	runtime/job/lines.c runtime/job/lines.h \
-	runtime/job/mails.c runtime/job/mails.h \
 	runtime/job/members.c runtime/job/members.h \
+	runtime/job/messages.c runtime/job/messages.h \
 	runtime/job/peers.c \
 	runtime/job/place.c runtime/job/place.h \
 	runtime/job/progress.c runtime/job/progress.h \
 	runtime/job/reach.c runtime/job/reach.h \
-	runtime/job/seat.c runtime/job/seat.h \
+	runtime/job/sim_rank.c runtime/job/sim_rank.h \
 	runtime/job/simulate.c \
 	runtime/job/split.c \
 	runtime/job/token.c runtime/job/token.h \
 	runtime/job/traffic.c \
-	runtime/job/broadcast.c runtime/job/broadcast.h \
 	runtime/job/window.c runtime/job/window.h \
 	runtime/job/window_move.c
 
 # What both halves of a model share: where everything lies, and what they say to each other.
 library_sources += \
 	runtime/model/census.c runtime/model/census.h \
-	runtime/model/delta_log.c runtime/model/delta_log.h \
 	runtime/model/compressor.c runtime/model/compressor.h \
+	runtime/model/delta_log.c runtime/model/delta_log.h \
 	runtime/model/growth.c runtime/model/growth.h \
 	runtime/model/kept.c runtime/model/kept.h \
-	runtime/model/plan.c runtime/model/plan.h \
 	runtime/model/layout.c runtime/model/layout.h \
 	runtime/model/measure.c runtime/model/measure.h \
 	runtime/model/model.c runtime/model/model.h \
+	runtime/model/plan.c runtime/model/plan.h \
 	runtime/model/read.c \
 	runtime/model/snapshot.c runtime/model/snapshot.h \
 	runtime/model/tensors.c runtime/model/tensors.h \
@@ -65,14 +65,14 @@ library_sources += \
 	runtime/worker/agree.c runtime/worker/agree.h \
 	runtime/worker/async.c runtime/worker/async.h \
 	runtime/worker/dense.c runtime/worker/dense.h \
-	runtime/worker/lane.c runtime/worker/lane.h \
-	runtime/worker/lazy.c runtime/worker/lazy.h \
 	runtime/worker/device.c runtime/worker/device.h \
 	runtime/worker/device_late.c runtime/worker/device_pieces.c runtime/worker/device_push.c \
 	runtime/worker/device_state.h runtime/worker/device_vectors.c \
-	runtime/worker/local.c runtime/worker/local.h \
 	runtime/worker/guard.c runtime/worker/guard.h \
 	runtime/worker/hooks.c runtime/worker/hooks.h \
+	runtime/worker/lane.c runtime/worker/lane.h \
+	runtime/worker/lazy.c runtime/worker/lazy.h \
+	runtime/worker/local.c runtime/worker/local.h \
 	runtime/worker/parts.c runtime/worker/parts.h \
 	runtime/worker/pull.c runtime/worker/pull.h \
 	runtime/worker/push.c \
@@ -105,9 +105,9 @@ library_sources += \
 # What outlives the job.
 library_sources += \
 	runtime/checkpoint/checkpoint.c runtime/checkpoint/checkpoint.h \
+	runtime/checkpoint/checkpoint_contents.c runtime/checkpoint/checkpoint_contents.h \
 	runtime/checkpoint/checkpoint_file.c runtime/checkpoint/checkpoint_file.h \
 	runtime/checkpoint/checkpoint_folder.c runtime/checkpoint/checkpoint_folder.h \
-	runtime/checkpoint/checkpoint_contents.c runtime/checkpoint/checkpoint_contents.h \
 	runtime/checkpoint/checkpoint_rounds.c runtime/checkpoint/checkpoint_rounds.h \
 	runtime/checkpoint/durable.c runtime/checkpoint/durable.h
 

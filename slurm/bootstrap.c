@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Determines rank, size and node, and exchanges one card per rank; see bootstrap.h. The launcher is
- * PMIx (pmix_calls.c) or the program's own store (callbacks.c), and card.c encodes the cards. This
- * file decides what a missing launcher means and what this rank's card contains. Called by
+ * Determines rank, size and node, and exchanges one record per rank; see bootstrap.h. The launcher
+ * is PMIx (pmix_calls.c) or the program's own store (callbacks.c), and record.c encodes the records.
+ * This file decides what a missing launcher means and what this rank's record contains. Called by
  * runtime/job/join.c. */
 #include "slurm/bootstrap.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "base/wire_version.h"
 #include "sluice.h"
-#include "slurm/card.h"
+#include "slurm/record.h"
 #include "slurm/launcher.h"
 
 #include <ctype.h>
@@ -31,7 +31,7 @@
 #else
 #define BUILD_OPTIMIZED " not optimized"
 #endif
-/* The text is cut to the size of the card's field, so the important parts come first. */
+/* The text is cut to the size of the record's field, so the important parts come first. */
 #define SLUICE_BUILD_ID BUILD_COMPILER __VERSION__ BUILD_OPTIMIZED
 #endif
 
@@ -242,7 +242,7 @@ void bootstrap_close(struct bootstrap **b)
 	*b = NULL;
 }
 
-/* ---- cards ----------------------------------------------------------------- */
+/* ---- records ----------------------------------------------------------------- */
 
 /* The running kernel's boot id. If it cannot be read, one is made up that equals no other. */
 static void read_boot_id(uint8_t id[16])
@@ -273,75 +273,77 @@ static void read_boot_id(uint8_t id[16])
 	}
 }
 
-static void fill_card(const struct bootstrap *b, const uint8_t *payload, size_t n,
-		      struct card *card)
+static void fill_record(const struct bootstrap *b, const uint8_t *payload, size_t n,
+			struct rank_record *record)
 {
-	memset(card, 0, sizeof(*card));
-	card->wire_version = SLUICE_WIRE_VERSION;
-	snprintf(card->version, sizeof(card->version), "%s", PACKAGE_VERSION);
-	snprintf(card->build, sizeof(card->build), "%s", SLUICE_BUILD_ID);
-	read_boot_id(card->boot_id);
-	memcpy(card->node, b->node, sizeof(card->node));
-	card->payload_bytes = (uint32_t)n;
+	memset(record, 0, sizeof(*record));
+	record->wire_version = SLUICE_WIRE_VERSION;
+	snprintf(record->version, sizeof(record->version), "%s", PACKAGE_VERSION);
+	snprintf(record->build, sizeof(record->build), "%s", SLUICE_BUILD_ID);
+	read_boot_id(record->boot_id);
+	memcpy(record->node, b->node, sizeof(record->node));
+	record->payload_bytes = (uint32_t)n;
 	if (n)
-		memcpy(card->payload, payload, n);
+		memcpy(record->payload, payload, n);
 }
 
 struct taking {
 	const struct bootstrap *b;
-	struct card *cards;
+	struct rank_record *records;
 };
 
-static int take_card(void *context, int rank, const uint8_t *bytes, size_t n)
+static int take_record(void *context, int rank, const uint8_t *bytes, size_t n)
 {
 	struct taking *t = context;
 	const char *why;
-	int err = card_decode(bytes, n, (uint32_t)rank, &t->cards[rank], &why);
+	int err = record_decode(bytes, n, (uint32_t)rank, &t->records[rank], &why);
 
 	if (err)
-		return fail(err,
-			    "rank %d on node %s refuses the card of rank %d (%zu bytes): %s; start "
-			    "all ranks with the same libsluice",
-			    t->b->rank, t->b->node, rank, n, why);
+		return fail(
+			err,
+			"rank %d on node %s refuses the record of rank %d (%zu bytes): %s; start "
+			"all ranks with the same libsluice",
+			t->b->rank, t->b->node, rank, n, why);
 	return 0;
 }
 
 int bootstrap_exchange(struct bootstrap *b, const uint8_t *payload, size_t payload_bytes,
-		       struct card **cards_out)
+		       struct rank_record **records_out)
 {
 	struct taking taking = { .b = b };
-	struct card own;
-	uint8_t bytes[CARD_MAX_BYTES];
+	struct rank_record own;
+	uint8_t bytes[RECORD_MAX_BYTES];
 	size_t n;
 	int err;
 
-	if (payload_bytes > CARD_PAYLOAD_BYTES)
+	if (payload_bytes > RECORD_PAYLOAD_BYTES)
 		return fail(SLUICE_EINVAL,
-			    "the transports' addresses take %zu bytes, a card holds %d",
-			    payload_bytes, (int)CARD_PAYLOAD_BYTES);
+			    "the transports' addresses take %zu bytes, a record holds %d",
+			    payload_bytes, (int)RECORD_PAYLOAD_BYTES);
 	if (b->size > 1 && !b->launcher)
-		return fail(SLUICE_EINVAL, "the launcher of this job was left, so no cards can be "
-					   "exchanged");
-	taking.cards = calloc((size_t)b->size, sizeof(*taking.cards));
-	if (!taking.cards)
-		return fail(SLUICE_ENOMEM, "no memory for the cards of %d ranks", b->size);
-	fill_card(b, payload, payload_bytes, &own);
-	n = card_encode(&own, (uint32_t)b->rank, bytes);
+		return fail(SLUICE_EINVAL,
+			    "the launcher of this job was left, so no records can be "
+			    "exchanged");
+	taking.records = calloc((size_t)b->size, sizeof(*taking.records));
+	if (!taking.records)
+		return fail(SLUICE_ENOMEM, "no memory for the records of %d ranks", b->size);
+	fill_record(b, payload, payload_bytes, &own);
+	n = record_encode(&own, (uint32_t)b->rank, bytes);
 	if (b->launcher)
-		err = b->launcher->ops->exchange(b->launcher, bytes, n, take_card, &taking);
+		err = b->launcher->ops->exchange(b->launcher, bytes, n, take_record, &taking);
 	else
-		err = take_card(&taking, 0, bytes, n);
-	/* Rank 0's card may hold the key of the job. */
+		err = take_record(&taking, 0, bytes, n);
+	/* Rank 0's record may hold the key of the job. */
 	explicit_bzero(&own, sizeof(own));
 	explicit_bzero(bytes, sizeof(bytes));
 	if (!err)
-		err = card_compare(taking.cards, b->size, b->rank);
+		err = record_compare(taking.records, b->size, b->rank);
 	if (err) {
 		bootstrap_leave(b);
-		explicit_bzero(&taking.cards[0], sizeof(taking.cards[0]));
-		free(taking.cards);
+		explicit_bzero(&taking.records[0], sizeof(taking.records[0]));
+		free(taking.records);
 		return err;
 	}
-	*cards_out = taking.cards;
+	*records_out = taking.records;
 	return 0;
 }

@@ -10,17 +10,17 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { CARD_PAYLOAD_BYTES = 1024, NODE_NAME_BYTES = 64 };
+enum { RECORD_PAYLOAD_BYTES = 1024, NODE_NAME_BYTES = 64 };
 
 /* One per rank. bootstrap.c fills in and compares everything but the payload. */
-struct card {
+struct rank_record {
 	uint32_t wire_version;
 	char version[32];           /* version of the package */
 	char build[48];             /* build id: compiler and flags, but no date */
 	uint8_t boot_id[16];        /* of the kernel */
 	char node[NODE_NAME_BYTES]; /* from the launcher, else from gethostname() */
 	uint32_t payload_bytes;
-	uint8_t payload[CARD_PAYLOAD_BYTES]; /* addresses of the transports, from the caller */
+	uint8_t payload[RECORD_PAYLOAD_BYTES]; /* addresses of the transports, from the caller */
 };
 
 struct bootstrap;
@@ -36,13 +36,13 @@ const char *bootstrap_node(const struct bootstrap *b);
 /* For the log, for example "PMIx 4.2.2 (Slurm 22.05.8)" or "alone". */
 const char *bootstrap_origin(const struct bootstrap *b);
 
-/* Sends this rank's payload and receives every rank's card: cards_out[size], malloc'ed, freed by
- * the caller. Collective. Runs one collecting fence, limited by timeout_ms. The cards are validated
- * (sizes, magic, CRC). If wire version or package version differ anywhere, returns SLUICE_EPEER
- * with a message that names both versions and both ranks. It may be called again with another
- * payload; an error ends it, as bootstrap_leave() does. */
+/* Sends this rank's payload and receives every rank's record: records_out[size], malloc'ed, freed
+ * by the caller. Collective. Runs one collecting fence, limited by timeout_ms. The records are
+ * validated (sizes, magic, CRC). If wire version or package version differ anywhere, returns
+ * SLUICE_EPEER with a message that names both versions and both ranks. It may be called again with
+ * another payload; an error ends it, as bootstrap_leave() does. */
 int bootstrap_exchange(struct bootstrap *b, const uint8_t *payload, size_t payload_bytes,
-		       struct card **cards_out);
+		       struct rank_record **records_out);
 /* After the last exchange: finalizes PMIx. From here on the death of a rank is the job's to notice,
  * and does not end the step. */
 int bootstrap_leave(struct bootstrap *b);

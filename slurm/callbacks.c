@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The launcher of a program that brings a store of its own (sluice_bootstrap of sluice.h), such as
  * a TCPStore or a shared folder. Each rank puts one value, "NAME.card.RANK", and gets those of all
- * ranks; the same with "NAME.card2.RANK" where cards are exchanged again. What the store returns
+ * ranks; the same with "NAME.card2.RANK" where records are exchanged again. What the store returns
  * comes from other processes and is hostile:
  *
  *   the bytes of the rank, then 4 bytes size of the job, 4 bytes CRC32C of everything before them
@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 enum { MAX_RANKS = 1 << 20, NAME_BYTES = 128, KEY_BYTES = NAME_BYTES + 32 };
-/* ROOM is more than a card of any version has. */
+/* ROOM is more than a record of any version has. */
 enum { TRAILER_BYTES = 8, ROOM = 72 * 1024 };
 /* After its timeout, a rank looks for so long for the values of the others, to name the missing
  * ones. */
@@ -62,7 +62,7 @@ static const char *callbacks_node(const struct launcher *l)
 	return callbacks_of(l)->node;
 }
 
-/* They may hold the key of the job, which rank 0's card brings. */
+/* They may hold the key of the job, which rank 0's record brings. */
 static void forget_values(struct callbacks *c)
 {
 	if (c->own)
@@ -218,7 +218,7 @@ static int put_own(struct callbacks *c, const uint8_t *mine, size_t n)
 	c->own = malloc(c->own_bytes);
 	c->value = malloc(ROOM);
 	if (!c->own || !c->value)
-		return fail(SLUICE_ENOMEM, "no memory for the card of rank %d", c->given.rank);
+		return fail(SLUICE_ENOMEM, "no memory for the record of rank %d", c->given.rank);
 	memcpy(c->own, mine, n);
 	put_le32(c->own + n, (uint32_t)c->given.ranks);
 	put_le32(c->own + n + 4, crc32c(0, c->own, n + 4));

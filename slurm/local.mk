@@ -2,10 +2,10 @@
 library_sources += \
 	slurm/bootstrap.c slurm/bootstrap.h \
 	slurm/callbacks.c \
-	slurm/card.c slurm/card.h \
 	slurm/launcher.h \
 	slurm/no_launcher.c \
 	slurm/pmix_calls.c \
+	slurm/record.c slurm/record.h \
 	slurm/siblings.c slurm/siblings.h
 
 EXTRA_DIST += slurm/pmix.m4 slurm/train.sbatch

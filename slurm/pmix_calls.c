@@ -34,12 +34,12 @@ enum phase {
 enum { FINALIZE_TIMEOUT_MS = 5000, MAX_RANKS = 1 << 20 };
 /* While a rank waits for the others, it checks so often whether those on its node are alive. */
 enum { LOOK_MS = 1000 };
-/* After its timeout, a rank asks for so long for the cards of the others, to name the missing
+/* After its timeout, a rank asks for so long for the records of the others, to name the missing
  * ones. */
 enum { SEARCH_TIMEOUT_MS = 3000, MOST_MISSING = 8 };
 
 /* By the round of the exchange: what was put cannot be put again. */
-static const char *const card_keys[LAUNCHER_ROUNDS] = { "sluice.card", "sluice.card2" };
+static const char *const record_keys[LAUNCHER_ROUNDS] = { "sluice.card", "sluice.card2" };
 
 struct pmix_launcher {
 	struct launcher base;
@@ -57,7 +57,7 @@ struct pmix_launcher {
 	char node[256];
 	char name[64];
 	char settings[400]; /* PMIX_MCA_* before Init, which sets some itself */
-	char *present;      /* [size], by PHASE_SEARCH: the launcher has these ranks' cards */
+	char *present;      /* [size], by PHASE_SEARCH: the launcher has these ranks' records */
 	int n_answers;      /* in PHASE_SEARCH */
 	char *local;        /* "0,1,5": the ranks on this node; NULL if the launcher does not say */
 	int rounds;         /* of exchanges that were begun */
@@ -450,9 +450,9 @@ static int call_failed(const struct pmix_launcher *l, const char *call, pmix_sta
 		    call, l->self.rank, PMIx_Error_string(status), status, l->node);
 }
 
-static const char *card_key(const struct pmix_launcher *l)
+static const char *record_key(const struct pmix_launcher *l)
 {
-	return card_keys[l->rounds - 1];
+	return record_keys[l->rounds - 1];
 }
 
 static int offer(struct pmix_launcher *l, const uint8_t *mine, size_t n)
@@ -462,13 +462,13 @@ static int offer(struct pmix_launcher *l, const uint8_t *mine, size_t n)
 	char *copy = malloc(n);
 
 	if (!copy)
-		return fail(SLUICE_ENOMEM, "no memory for the card of rank %u", l->self.rank);
+		return fail(SLUICE_ENOMEM, "no memory for the record of rank %u", l->self.rank);
 	memcpy(copy, mine, n);
 	PMIX_VALUE_CONSTRUCT(&value);
 	value.type = PMIX_BYTE_OBJECT;
 	value.data.bo.bytes = copy;
 	value.data.bo.size = n;
-	status = PMIx_Put(PMIX_GLOBAL, card_key(l), &value);
+	status = PMIx_Put(PMIX_GLOBAL, record_key(l), &value);
 	free(copy);
 	if (status != PMIX_SUCCESS)
 		return call_failed(l, "PMIx_Put", status);
@@ -476,13 +476,13 @@ static int offer(struct pmix_launcher *l, const uint8_t *mine, size_t n)
 	return status == PMIX_SUCCESS ? 0 : call_failed(l, "PMIx_Commit", status);
 }
 
-struct question { /* asks for the card of one rank; freed when it is answered */
+struct question { /* asks for the record of one rank; freed when it is answered */
 	struct pmix_launcher *l;
 	int rank;
 	pmix_info_t limit;
 };
 
-static void card_answered(pmix_status_t status, pmix_value_t *value, void *context)
+static void record_answered(pmix_status_t status, pmix_value_t *value, void *context)
 {
 	struct question *q = context;
 	struct pmix_launcher *l = q->l;
@@ -499,7 +499,7 @@ static void card_answered(pmix_status_t status, pmix_value_t *value, void *conte
 	drop(l);
 }
 
-/* The launcher has a rank's card as soon as that rank offered it. All are asked for at the same
+/* The launcher has a rank's record as soon as that rank offered it. All are asked for at the same
  * time, because a question about a missing rank may never be answered. */
 static void *search_body(void *argument)
 {
@@ -520,17 +520,17 @@ static void *search_body(void *argument)
 		pthread_mutex_lock(&l->lock);
 		l->holders++;
 		pthread_mutex_unlock(&l->lock);
-		status = PMIx_Get_nb(&proc, card_key(l), &q->limit, 1, card_answered, q);
+		status = PMIx_Get_nb(&proc, record_key(l), &q->limit, 1, record_answered, q);
 		if (status != PMIX_SUCCESS) /* then the question will not be answered */
-			card_answered(status == PMIX_OPERATION_SUCCEEDED ? PMIX_SUCCESS : status,
-				      NULL, q);
+			record_answered(status == PMIX_OPERATION_SUCCEEDED ? PMIX_SUCCESS : status,
+					NULL, q);
 	}
 	drop(l);
 	return NULL;
 }
 
-/* Names the ranks whose card the launcher does not have, such as "rank 3, rank 5 and 2 more"; "" if
- * it has all. */
+/* Names the ranks whose record the launcher does not have, such as "rank 3, rank 5 and 2 more"; ""
+ * if it has all. */
 static void name_missing(struct pmix_launcher *l, char *text, size_t bytes)
 {
 	int rank, missing = 0;
@@ -655,7 +655,7 @@ static void *collect_body(void *argument)
 	pmix_status_t status = PMIX_SUCCESS;
 
 	while (l->n_values < l->size && status == PMIX_SUCCESS) {
-		status = get_value(l, (pmix_rank_t)l->n_values, card_key(l),
+		status = get_value(l, (pmix_rank_t)l->n_values, record_key(l),
 				   &l->value[l->n_values]);
 		if (status == PMIX_SUCCESS)
 			l->n_values++;
@@ -671,11 +671,11 @@ static int collect(struct pmix_launcher *l, launcher_take_fn take, void *context
 
 	l->value = calloc((size_t)l->size, sizeof(*l->value));
 	if (!l->value)
-		return fail(SLUICE_ENOMEM, "no memory for the cards of %d ranks", l->size);
+		return fail(SLUICE_ENOMEM, "no memory for the records of %d ranks", l->size);
 	err = run_bounded(l, PHASE_COLLECT, collect_body, l->timeout_ms);
 	if (err == SLUICE_ETIMEDOUT)
 		return fail(err,
-			    "rank %u on node %s: PMIx_Get of the ranks' cards did not end within "
+			    "rank %u on node %s: PMIx_Get of the ranks' records did not end within "
 			    "%.1f s; look at slurmd's log on this node, or allow more time with "
 			    "SLUICE_BOOT_TIMEOUT",
 			    l->self.rank, l->node, l->timeout_ms / 1e3);
@@ -683,7 +683,7 @@ static int collect(struct pmix_launcher *l, launcher_take_fn take, void *context
 		return err;
 	if (l->status[PHASE_COLLECT] != PMIX_SUCCESS)
 		return fail(SLUICE_EBOOT,
-			    "PMIx_Get of the card of rank %d failed on rank %u: %s (%d)",
+			    "PMIx_Get of the record of rank %d failed on rank %u: %s (%d)",
 			    l->n_values, l->self.rank, PMIx_Error_string(l->status[PHASE_COLLECT]),
 			    l->status[PHASE_COLLECT]);
 	for (rank = 0; rank < l->size; rank++) {
@@ -691,7 +691,8 @@ static int collect(struct pmix_launcher *l, launcher_take_fn take, void *context
 
 		if (v->type != PMIX_BYTE_OBJECT || !v->data.bo.bytes)
 			return fail(SLUICE_EWIRE,
-				    "the launcher returned no bytes as the card of rank %d", rank);
+				    "the launcher returned no bytes as the record of rank %d",
+				    rank);
 		err = take(context, rank, (const uint8_t *)v->data.bo.bytes, v->data.bo.size);
 		if (err)
 			return err;
@@ -706,7 +707,7 @@ static int pmix_exchange(struct launcher *launcher, const uint8_t *mine, size_t 
 	int err;
 
 	if (l->rounds == LAUNCHER_ROUNDS)
-		return fail(SLUICE_EINVAL, "PMIx: cards are exchanged at most %d times",
+		return fail(SLUICE_EINVAL, "PMIx: records are exchanged at most %d times",
 			    LAUNCHER_ROUNDS);
 	l->rounds++;
 	/* An earlier round has succeeded, so that none of its helpers is left. */

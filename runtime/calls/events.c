@@ -181,7 +181,7 @@ void events_begin(sluice_model *model)
 {
 	sluice_job *job = model->job;
 	progress_take(job);
-	clients_tell(&job->clients, &models);
+	clients_set_handler(&job->clients, &models);
 	clients_add_model(&job->clients, model->id, model, model->channel, model->layout.n_shards);
 	progress_release(job);
 }

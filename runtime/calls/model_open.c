@@ -390,7 +390,7 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 				     .elastic = job->members.elastic };
 	int rc = model_shape(attr, &of, &model->recipe, &model->schedule, &model->layout);
 
-	if (!rc && model->recipe.automatic && job->seat)
+	if (!rc && model->recipe.automatic && job->sim_rank)
 		rc = fail(SLUICE_EINVAL, "recipe: auto chooses by times, which a simulated job "
 					 "does not have: name up= and down=");
 	model->uneven = attr->uneven;

@@ -55,7 +55,7 @@ static int serve(sluice_model *model)
 			return 0;
 		if (!rc &&
 		    (op == COLLECTIVE_BARRIER || op == COLLECTIVE_SUM || op == COLLECTIVE_GATHER))
-			rc = collective_run(job, op, NULL, 0, MAIL_BYTES, NULL);
+			rc = collective_run(job, op, NULL, 0, COLLECTIVE_BYTES, NULL);
 		else if (!rc && op == COLLECTIVE_BROADCAST)
 			rc = broadcast_serve(job);
 		else if (!rc && (op == COLLECTIVE_CHECKPOINT || op == COLLECTIVE_RESTORE))

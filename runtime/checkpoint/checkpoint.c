@@ -470,8 +470,8 @@ static int check_between_steps(const sluice_model *model, const char *function, 
  * and differs in another job, whose first rank has other addresses. */
 static uint32_t common_generation(const sluice_model *model)
 {
-	const struct card *card = &model->job->cards[0];
-	const uint64_t of[] = { digest64(card->payload, card->payload_bytes), model->id,
+	const struct rank_record *record = &model->job->records[0];
+	const uint64_t of[] = { digest64(record->payload, record->payload_bytes), model->id,
 				model->step };
 
 	return (uint32_t)digest64(of, sizeof(of));

@@ -7,7 +7,7 @@
 #include "checkpoint/checkpoint_folder.h"
 #include "model/model.h"
 
-enum { ROW_BYTES = MAIL_BYTES, ROW_TEXT = 40, ROW_TEXT_BYTES = ROW_BYTES - ROW_TEXT };
+enum { ROW_BYTES = COLLECTIVE_BYTES, ROW_TEXT = 40, ROW_TEXT_BYTES = ROW_BYTES - ROW_TEXT };
 _Static_assert((int)CHECKPOINT_DIR_BYTES <= (int)ROW_TEXT_BYTES &&
 		       (int)ERROR_TEXT_BYTES <= (int)ROW_TEXT_BYTES,
 	       "a directory and an error text fit a row");

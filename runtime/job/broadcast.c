@@ -18,7 +18,7 @@ enum {
 	AT_FAILED = 4,
 	AT_SIZE = 8,
 	AT_BYTES = 16,
-	FIRST_BYTES = MAIL_BYTES - AT_BYTES
+	FIRST_BYTES = COLLECTIVE_BYTES - AT_BYTES
 };
 enum { CHUNK_BYTES = 4 << 20 };
 
@@ -47,12 +47,12 @@ static int compare(const struct broadcast *b, const uint8_t *rows)
 {
 	const sluice_job *job = b->job;
 	const int first = round_leader(job);
-	const uint8_t *a = rows + (size_t)first * MAIL_BYTES;
+	const uint8_t *a = rows + (size_t)first * COLLECTIVE_BYTES;
 	int rc = 0;
 
 	error_hold();
 	for (int r = first; r < job->workers && !rc; r++) {
-		const uint8_t *row = rows + (size_t)r * MAIL_BYTES;
+		const uint8_t *row = rows + (size_t)r * COLLECTIVE_BYTES;
 
 		if (!round_has(job, r))
 			continue;
@@ -78,7 +78,7 @@ static int compare(const struct broadcast *b, const uint8_t *rows)
 /* A server learns size and root from the workers' mails. */
 static int learn(struct broadcast *b, const uint8_t *rows)
 {
-	const uint8_t *row = rows + (size_t)round_leader(b->job) * MAIL_BYTES;
+	const uint8_t *row = rows + (size_t)round_leader(b->job) * COLLECTIVE_BYTES;
 	const uint32_t root = get_le32(row + AT_ROOT);
 
 	if (root >= (uint32_t)b->job->workers)
@@ -95,8 +95,8 @@ static int begin(struct broadcast *b)
 {
 	sluice_job *job = b->job;
 	const size_t first = b->size < FIRST_BYTES ? (size_t)b->size : FIRST_BYTES;
-	uint8_t mine[MAIL_BYTES] = { 0 };
-	uint8_t *rows = malloc((size_t)job->size * MAIL_BYTES);
+	uint8_t mine[COLLECTIVE_BYTES] = { 0 };
+	uint8_t *rows = malloc((size_t)job->size * COLLECTIVE_BYTES);
 
 	if (!rows && !b->rc)
 		b->rc = fail(SLUICE_ENOMEM, "sluice_broadcast: no memory for %d rows", job->size);
@@ -105,8 +105,8 @@ static int begin(struct broadcast *b)
 	put_le32(mine + AT_ROOT, (uint32_t)b->root);
 	put_le32(mine + AT_FAILED, b->rc != 0);
 	put_le64(mine + AT_SIZE, b->size);
-	int rc = collective_run(job, COLLECTIVE_BROADCAST, b->bytes ? mine : NULL, 0, MAIL_BYTES,
-				rows);
+	int rc = collective_run(job, COLLECTIVE_BROADCAST, b->bytes ? mine : NULL, 0,
+				COLLECTIVE_BYTES, rows);
 	if (b->rc) {
 		free(rows);
 		return b->rc;
@@ -120,7 +120,7 @@ static int begin(struct broadcast *b)
 			  "sluice_broadcast: %s was lost before the others had its bytes",
 			  rank_text(job, b->root));
 	if (!rc && b->bytes && job->rank != b->root)
-		copy(b, b->bytes, rows + (size_t)b->root * MAIL_BYTES + AT_BYTES, first);
+		copy(b, b->bytes, rows + (size_t)b->root * COLLECTIVE_BYTES + AT_BYTES, first);
 	free(rows);
 	return rc;
 }

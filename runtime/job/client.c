@@ -90,12 +90,12 @@ static const struct job_client idle_client = {
 
 void clients_init(struct clients *clients)
 {
-	clients->told = &idle_client;
+	clients->handler = &idle_client;
 }
 
-void clients_tell(struct clients *clients, const struct job_client *client)
+void clients_set_handler(struct clients *clients, const struct job_client *client)
 {
-	clients->told = client;
+	clients->handler = client;
 }
 
 void clients_close(struct clients *clients)
@@ -263,7 +263,7 @@ uint32_t clients_free_region(const struct clients *clients)
 void clients_add_region(struct clients *clients, const struct region_client *client, uint32_t id,
 			sluice_region *region)
 {
-	clients->regions_told = client;
+	clients->region_handler = client;
 	clients->regions[id] = region;
 }
 
@@ -275,11 +275,11 @@ void clients_drop_region(struct clients *clients, uint32_t id)
 void clients_notified(const struct clients *clients, uint32_t id, int peer)
 {
 	if (id < JOB_REGIONS && clients->regions[id])
-		clients->regions_told->notified(clients->regions[id], peer);
+		clients->region_handler->notified(clients->regions[id], peer);
 }
 
 void clients_moved(const struct clients *clients, uint32_t id, uint32_t index, int status)
 {
 	if (id < JOB_REGIONS && clients->regions[id])
-		clients->regions_told->done(clients->regions[id], index, status);
+		clients->region_handler->done(clients->regions[id], index, status);
 }

@@ -57,8 +57,8 @@ enum { JOB_MODELS = 65535, JOB_REGIONS = 64 };
  * A poll advances only the stirred models: a notify, a READ or a call has touched them, and they
  * did not come to rest since. The others cost nothing. */
 struct clients {
-	const struct job_client *told; /* never NULL */
-	struct client_model *models;   /* models_end entries, room for models_room */
+	const struct job_client *handler; /* never NULL */
+	struct client_model *models;      /* models_end entries, room for models_room */
 	uint32_t models_end, models_room, models_open;
 	uint32_t models_free; /* all numbers below are taken */
 	uint32_t *stirred;    /* numbers of models; room for models_room */
@@ -67,7 +67,7 @@ struct clients {
 	uint16_t *channels; /* 1 + the number of the model; 0: free */
 	uint32_t channels_end, channels_room;
 	uint32_t channels_free; /* all channels below are taken */
-	const struct region_client *regions_told;
+	const struct region_client *region_handler;
 	sluice_region *regions[JOB_REGIONS];
 };
 
@@ -80,11 +80,11 @@ struct client_model {
 void clients_init(struct clients *clients);
 void clients_close(struct clients *clients);
 /* The table that receives the models' events. */
-static inline const struct job_client *clients_told(const struct clients *clients)
+static inline const struct job_client *clients_handler(const struct clients *clients)
 {
-	return clients->told;
+	return clients->handler;
 }
-void clients_tell(struct clients *clients, const struct job_client *client);
+void clients_set_handler(struct clients *clients, const struct job_client *client);
 
 /* NULL if there is no model of this number. All models have numbers below clients_models_end(). */
 static inline sluice_model *clients_model(const struct clients *clients, uint32_t id)

@@ -38,7 +38,7 @@ struct round {
 
 /* Posts the mails that are not posted yet. Stops at a full queue, and is called again after
  * progress. */
-static int post_mails(struct round *r)
+static int post_messages(struct round *r)
 {
 	sluice_job *job = r->job;
 	for (; r->next_post < job->size; r->next_post++) {
@@ -46,8 +46,8 @@ static int post_mails(struct round *r)
 		if (job->peers[p].state != PEER_ALIVE)
 			continue; /* the wait for its mail will name it, or it will be
 				     dropped */
-		int rc = mails_put(job, p, r->seq, r->op, r->about,
-				   r->bytes ? r->mine + r->stride * (size_t)p : NULL, r->bytes);
+		int rc = messages_put(job, p, r->seq, r->op, r->about,
+				      r->bytes ? r->mine + r->stride * (size_t)p : NULL, r->bytes);
 		if (rc == SLUICE_EAGAIN || rc == SLUICE_EPEER)
 			return rc;
 		if (rc)
@@ -59,35 +59,35 @@ static int post_mails(struct round *r)
 static int first_missing(const struct round *r)
 {
 	for (int p = 0; p < r->job->size; p++)
-		if (!mails_has(r->job, p, r->seq) && job_living(r->job, p))
+		if (!messages_has(r->job, p, r->seq) && job_living(r->job, p))
 			return p;
 	return -1;
 }
 
-static int differs(const struct round *r, int peer, const struct mail *mail)
+static int differs(const struct round *r, int peer, const struct collective_message *message)
 {
 	return job_fail(r->job, SLUICE_EINVAL, peer,
 			"collectives differ: %s is in %s (%u bytes), this rank in %s (%zu bytes)",
-			rank_text(r->job, peer), collective_name(mail->op), mail->bytes,
+			rank_text(r->job, peer), collective_name(message->op), message->bytes,
 			collective_name(r->op), r->bytes);
 }
 
 /* A rank that came with another call is named at once, however long others take to come. Where
- * workers may be dropped, it only counts if its mail does, which take_mails() learns. */
+ * workers may be dropped, it only counts if its mail does, which take_messages() learns. */
 static int one_differs(const struct round *r)
 {
-	struct mail mail;
+	struct collective_message message;
 	for (int p = 0; p < r->job->size && !r->job->members.elastic; p++)
-		if (mails_has(r->job, p, r->seq) && mails_op(r->job, p, r->seq) != r->op &&
-		    !mails_read(r->job, p, r->seq, &mail) && mail.op != r->op)
-			return differs(r, p, &mail);
+		if (messages_has(r->job, p, r->seq) && messages_op(r->job, p, r->seq) != r->op &&
+		    !messages_read(r->job, p, r->seq, &message) && message.op != r->op)
+			return differs(r, p, &message);
 	return 0;
 }
 
 static int round_done(void *context)
 {
 	struct round *r = context;
-	const int unposted = post_mails(r), rc = one_differs(r);
+	const int unposted = post_messages(r), rc = one_differs(r);
 	if (rc)
 		return rc;
 	if (unposted || first_missing(r) >= 0)
@@ -105,7 +105,7 @@ static void round_describe(void *context, char *text, size_t cap)
 	struct round *r = context;
 	int missing = 0, first = first_missing(r);
 	for (int p = 0; p < r->job->size; p++)
-		missing += !mails_has(r->job, p, r->seq) && job_living(r->job, p);
+		missing += !messages_has(r->job, p, r->seq) && job_living(r->job, p);
 	if (first < 0 && members_hold(r->job, r->seq))
 		snprintf(text, cap, "%s: some rank misses a mail, or %s does not close the round",
 			 collective_name(r->op), rank_text(r->job, r->job->workers));
@@ -119,28 +119,29 @@ static void round_describe(void *context, char *text, size_t cap)
 
 /* Copies the mails out of memory that the peers can write, and validates each copy before it is
  * used. */
-static int take_mails(struct round *r, uint8_t *all)
+static int take_messages(struct round *r, uint8_t *all)
 {
 	sluice_job *job = r->job;
-	struct mail mail;
+	struct collective_message message;
 	for (int p = 0; p < job->size; p++) {
 		if (!round_has(job, p)) {
 			if (all)
 				memset(all + (size_t)p * r->bytes, 0, r->bytes);
 			continue;
 		}
-		if (mails_read(job, p, r->seq, &mail))
+		if (messages_read(job, p, r->seq, &message))
 			return job_fail(job, SLUICE_EWIRE, p, "%s wrote a mail that does not check",
 					rank_text(job, p));
 		/* Dedicated servers may send nothing; workers send as much as this rank does. */
-		int fits = r->mine && (p < job->workers || mail.bytes) ? mail.bytes == r->bytes :
-									 mail.bytes <= r->bytes;
-		if (mail.op != r->op || !fits)
-			return differs(r, p, &mail);
+		int fits = r->mine && (p < job->workers || message.bytes) ?
+				   message.bytes == r->bytes :
+				   message.bytes <= r->bytes;
+		if (message.op != r->op || !fits)
+			return differs(r, p, &message);
 		if (all) {
 			memset(all + (size_t)p * r->bytes, 0, r->bytes);
-			memcpy(all + (size_t)p * r->bytes, mail.copy + MAIL_HEADER_BYTES,
-			       mail.bytes);
+			memcpy(all + (size_t)p * r->bytes, message.copy + COLLECTIVE_HEADER_BYTES,
+			       message.bytes);
 		}
 	}
 	return 0;
@@ -148,16 +149,18 @@ static int take_mails(struct round *r, uint8_t *all)
 
 uint32_t collective_pending(const sluice_job *job)
 {
-	uint64_t seq = mails_next(job);
+	uint64_t seq = messages_next(job);
 	int first = 0;
 	while (first < job->workers && !job_living(job, first))
 		first++;
-	return first < job->workers && mails_has(job, first, seq) ? mails_op(job, first, seq) : 0;
+	return first < job->workers && messages_has(job, first, seq) ?
+		       messages_op(job, first, seq) :
+		       0;
 }
 
 static int none_collects(void *context)
 {
-	return !mails_claimed(context);
+	return !messages_claimed(context);
 }
 
 static void describe_other(void *context, char *text, size_t cap)
@@ -171,11 +174,11 @@ static void describe_other(void *context, char *text, size_t cap)
 static int park_all(sluice_job *job)
 {
 	sluice_job *root = job->root;
-	int rc = clients_told(&job->clients)->park(job);
+	int rc = clients_handler(&job->clients)->park(job);
 	uint32_t at = 0;
 	for (sluice_job *one; (one = groups_next(root, &at));)
 		if (one != job)
-			clients_told(&one->clients)->park(one);
+			clients_handler(&one->clients)->park(one);
 	return rc;
 }
 
@@ -192,22 +195,22 @@ int collective_run_about(sluice_job *job, enum collective op, struct about about
 			   .bytes = mine ? bytes : 0 };
 	progress_take(job);
 	int rc = job->failure.code ? job_failed(job) : 0;
-	if (!rc && mails_claimed(job))
+	if (!rc && messages_claimed(job))
 		rc = progress_until(job, none_collects, describe_other, job);
 	if (rc) {
 		progress_release(job);
 		return rc;
 	}
-	mails_claim(job);
+	messages_claim(job);
 	rc = park_all(job);
 	if (!rc) {
-		r.seq = mails_begin(job);
+		r.seq = messages_begin(job);
 		rc = progress_until(job, round_done, round_describe, &r);
 	}
 	r.bytes = bytes;
 	if (!rc)
-		rc = take_mails(&r, all);
-	mails_free(job);
+		rc = take_messages(&r, all);
+	messages_free(job);
 	progress_release(job);
 	return rc;
 }
@@ -220,13 +223,13 @@ int collective_run(sluice_job *job, enum collective op, const void *mine, size_t
 }
 
 /* A rank tells the others of its error by code, text as far as it fits, and digest of the text. */
-enum { TOLD_TEXT = 4, TOLD_DIGEST = 248, TOLD_BYTES = 256 };
+enum { ROW_TEXT = 4, ROW_DIGEST = 248, ROW_BYTES = 256 };
 
 /* Whether no lower rank told the same error. */
 static int is_first(const sluice_job *job, const uint8_t *rows, const uint8_t *mine)
 {
 	for (int r = 0; r < job->rank; r++)
-		if (round_has(job, r) && !memcmp(rows + (size_t)r * TOLD_BYTES, mine, TOLD_BYTES))
+		if (round_has(job, r) && !memcmp(rows + (size_t)r * ROW_BYTES, mine, ROW_BYTES))
 			return 0;
 	return 1;
 }
@@ -236,28 +239,27 @@ static int is_first(const sluice_job *job, const uint8_t *rows, const uint8_t *m
  * (error_hold), and for the ranks that fail because another one did. */
 int collective_agree(sluice_job *job, int rc, const char *what)
 {
-	uint8_t mine[TOLD_BYTES] = { 0 };
+	uint8_t mine[ROW_BYTES] = { 0 };
 	put_le32(mine, (uint32_t)rc);
 	if (rc) {
-		snprintf((char *)mine + TOLD_TEXT, TOLD_DIGEST - TOLD_TEXT, "%s",
-			 sluice_last_error());
-		put_le64(mine + TOLD_DIGEST,
+		snprintf((char *)mine + ROW_TEXT, ROW_DIGEST - ROW_TEXT, "%s", sluice_last_error());
+		put_le64(mine + ROW_DIGEST,
 			 digest64(sluice_last_error(), strlen(sluice_last_error())));
 	} else {
 		/* No error is held back, so from now on errors are logged at once. */
 		error_release(LOG_ERROR);
 	}
-	uint8_t *rows = malloc((size_t)job->size * TOLD_BYTES);
-	int all = rows ? collective_run(job, COLLECTIVE_OPEN, mine, 0, TOLD_BYTES, rows) :
+	uint8_t *rows = malloc((size_t)job->size * ROW_BYTES);
+	int all = rows ? collective_run(job, COLLECTIVE_OPEN, mine, 0, ROW_BYTES, rows) :
 			 fail(SLUICE_ENOMEM, "no memory for %d rows", job->size);
 	enum log_level level = all || is_first(job, rows, mine) ? LOG_ERROR : LOG_INFO;
 	for (int r = 0; r < job->size && !all && !rc; r++) {
-		const uint8_t *row = rows + (size_t)r * TOLD_BYTES;
+		const uint8_t *row = rows + (size_t)r * ROW_BYTES;
 		if (!get_le32(row))
 			continue;
 		error_hold();
 		all = fail(SLUICE_EPEER, "%s could not %s: %.*s", rank_text(job, r), what,
-			   TOLD_DIGEST - TOLD_TEXT - 1, (const char *)row + TOLD_TEXT);
+			   ROW_DIGEST - ROW_TEXT - 1, (const char *)row + ROW_TEXT);
 	}
 	error_release(level);
 	free(rows);
@@ -292,7 +294,7 @@ int sluice_gather(sluice_job *job, const void *mine, size_t bytes, void *all)
 
 int sluice_sum(sluice_job *job, double *values, size_t n)
 {
-	enum { CHUNK = MAIL_BYTES / sizeof(double) };
+	enum { CHUNK = COLLECTIVE_BYTES / sizeof(double) };
 	int rc = job_check(job, "sluice_sum");
 	if (rc)
 		return rc;
@@ -300,7 +302,7 @@ int sluice_sum(sluice_job *job, double *values, size_t n)
 		return fail(SLUICE_EINVAL, "sluice_sum: values is NULL");
 	if ((rc = argument_aligned(values, sizeof *values, "values", "sluice_sum")))
 		return rc;
-	double *rows = malloc((size_t)job->size * MAIL_BYTES);
+	double *rows = malloc((size_t)job->size * COLLECTIVE_BYTES);
 	if (!rows)
 		return fail(SLUICE_ENOMEM, "sluice_sum: no memory for %d rows", job->size);
 	for (size_t at = 0; at < n && !rc; at += CHUNK) {

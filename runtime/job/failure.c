@@ -51,7 +51,7 @@ int sluice_is_worker(const sluice_job *job)
 
 const char *sluice_node(const sluice_job *job, int rank)
 {
-	return job && job->cards && rank >= 0 && rank < job->size ? job->cards[rank].node : "";
+	return job && job->records && rank >= 0 && rank < job->size ? job->records[rank].node : "";
 }
 
 /* ---- failure --------------------------------------------------------------- */
@@ -118,7 +118,7 @@ int failure_finalize(sluice_job *job)
 	return job->failure.finalizing;
 }
 
-void failure_say_bye(sluice_job *job)
+void failure_announce_end(sluice_job *job)
 {
 	job->failure.said_bye = 1;
 	announce(job, LINE_BYE, job->rank, "");

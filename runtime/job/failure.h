@@ -29,8 +29,8 @@ void failure_announce(sluice_job *job, int culprit, const char *text);
 int failure_finalize(sluice_job *job);
 /* Tells every peer that this rank is done, after all ranks came to sluice_finalize(). Token
  * held. */
-void failure_say_bye(sluice_job *job);
-/* Whether failure_finalize() succeeded, and whether failure_say_bye() was called. */
+void failure_announce_end(sluice_job *job);
+/* Whether failure_finalize() succeeded, and whether failure_announce_end() was called. */
 int failure_finalizing(const sluice_job *job);
 int failure_said_bye(const sluice_job *job);
 #endif

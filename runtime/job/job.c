@@ -35,11 +35,11 @@ static void free_job(sluice_job *job)
 		job->transports[t]->ops->close(&job->transports[t]);
 	heart_close(job); /* the heart beats until the connections end */
 	lines_close(&job->lines);
-	mails_close(&job->mails);
+	messages_close(&job->messages);
 	members_close(&job->members);
 	clients_close(&job->clients);
 	free(job->peers);
-	free(job->cards);
+	free(job->records);
 	if (job->page_of_this_process)
 		munmap(job->page_of_this_process, (size_t)sysconf(_SC_PAGESIZE));
 	free(job);
@@ -115,7 +115,7 @@ void sluice_finalize(sluice_job **job_pointer)
 	const int left = finalizing && !collective_run(job, COLLECTIVE_FINALIZE, NULL, 0, 0, NULL);
 	if (left) {
 		progress_take(job);
-		failure_say_bye(job);
+		failure_announce_end(job);
 		progress_release(job);
 	}
 	error_end(&scope, !left);

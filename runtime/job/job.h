@@ -25,10 +25,10 @@
 #include "job/group.h"
 #include "job/heart.h"
 #include "job/lines.h"
-#include "job/mails.h"
+#include "job/messages.h"
 #include "job/members.h"
 #include "job/progress.h"
-#include "job/seat.h"
+#include "job/sim_rank.h"
 #include "rdma/transport.h"
 #include "slurm/bootstrap.h"
 #include "sluice.h"
@@ -64,7 +64,7 @@ struct sluice_job {
 	atomic_uint membership_epoch;
 	struct membership members;
 	struct lines lines;
-	struct mails mails;
+	struct collective_messages messages;
 	struct heart *heart; /* NULL in a simulated rank */
 	struct clients clients;
 	struct groups groups; /* all groups of a root */
@@ -73,11 +73,11 @@ struct sluice_job {
 	uint32_t imm_of_group;
 	uint64_t cookie_of_group;
 
-	struct seat *seat; /* for a simulated rank; NULL in a real job */
+	struct sim_rank *sim_rank; /* for a simulated rank; NULL in a real job */
 	struct settings settings;
-	struct budget budget;      /* all timers, from settings */
-	struct key_file *key_file; /* until all ranks have met; NULL without SLUICE_KEY_FILE */
-	struct card *cards;        /* size */
+	struct budget budget;        /* all timers, from settings */
+	struct key_file *key_file;   /* until all ranks have met; NULL without SLUICE_KEY_FILE */
+	struct rank_record *records; /* size */
 	struct transport *transports[JOB_TRANSPORTS];
 	int n_transports;
 	/* Why transports are missing that the user did not ask for by name. */
@@ -164,10 +164,11 @@ static inline int round_leader(const sluice_job *job)
 }
 
 /* ---- collective.c ---- */
-/* Exchanges `bytes` bytes (<= MAIL_BYTES) with each peer. Peer p gets mine + stride * p (stride 0:
- * all get the same), and all + r * bytes receives what rank r sent to this rank (`all` may be
- * NULL). The row of a rank that sends fewer bytes (a server in a sum of workers) is zero, and so is
- * that of a lost worker. round_has() says whose rows count, on all ranks alike. Token not held. */
+/* Exchanges `bytes` bytes (<= COLLECTIVE_BYTES) with each peer. Peer p gets mine + stride * p
+ * (stride 0: all get the same), and all + r * bytes receives what rank r sent to this rank (`all`
+ * may be NULL). The row of a rank that sends fewer bytes (a server in a sum of workers) is zero,
+ * and so is that of a lost worker. round_has() says whose rows count, on all ranks alike. Token not
+ * held. */
 int collective_run(sluice_job *job, enum collective op, const void *mine, size_t stride,
 		   size_t bytes, void *all);
 /* The same for an operation on one model, to which this rank's worker has pushed the gradients of

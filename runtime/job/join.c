@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Joining a job, for sluice_init(): settings, transports, the exchange of cards, the job's secret,
- * and the connections with all peers at once. */
+ * Joining a job, for sluice_init(): settings, transports, the exchange of records, the job's
+ * secret, and the connections with all peers at once. */
 #include "base/arguments.h"
 #include "job/job.h"
 #include "job/key_file.h"
@@ -51,20 +51,21 @@ static struct transport *opened(const sluice_job *job, const struct transport_op
  * missing is reported when a rank cannot be reached without it. */
 static int open_transport(sluice_job *job, const struct transport_ops *ops)
 {
-	struct transport_config config = { .rank = job->rank,
-					   .size = job->size,
-					   .queue_depth = NOTIFY_QUEUE_DEPTH,
-					   .control = lines_region(job),
-					   .control_line_bytes = LINE_BYTES,
-					   .device = job->settings.device,
-					   .gid_index = job->settings.gid_index,
-					   .memory_windows = job->settings.memory_windows,
-					   .provider = job->settings.provider,
-					   .interface = job->settings.interface,
-					   .neighbours = job->seat ? seat_neighbours(job->seat) :
-								     NULL,
-					   .lost_after_ms = job->settings.lost_after_ms };
-	if (job->seat)
+	struct transport_config config = {
+		.rank = job->rank,
+		.size = job->size,
+		.queue_depth = NOTIFY_QUEUE_DEPTH,
+		.control = lines_region(job),
+		.control_line_bytes = LINE_BYTES,
+		.device = job->settings.device,
+		.gid_index = job->settings.gid_index,
+		.memory_windows = job->settings.memory_windows,
+		.provider = job->settings.provider,
+		.interface = job->settings.interface,
+		.neighbours = job->sim_rank ? sim_rank_neighbours(job->sim_rank) : NULL,
+		.lost_after_ms = job->settings.lost_after_ms
+	};
+	if (job->sim_rank)
 		config.queue_depth = SIMULATED_QUEUE_DEPTH +
 				     SIMULATED_QUEUE_PER_PEER * (uint32_t)job->size;
 	int rc = ops->open(&config, &job->transports[job->n_transports]);
@@ -104,7 +105,7 @@ static int miss_transport(sluice_job *job, const struct transport_ops *ops)
 
 static int open_transports(sluice_job *job)
 {
-	if (job->seat)
+	if (job->sim_rank)
 		return open_transport(job, &self_transport);
 	for (int i = 0; transports[i]; i++) {
 		const struct transport_ops *ops = transports[i];
@@ -117,7 +118,7 @@ static int open_transports(sluice_job *job)
 	return 0;
 }
 
-/* Rank 0 makes the secret of the job, which the others get in rank 0's card. */
+/* Rank 0 makes the secret of the job, which the others get in rank 0's record. */
 static int make_secret(const sluice_job *job, struct job_secret *secret)
 {
 	const char *id = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
@@ -146,7 +147,7 @@ static uint32_t terms(const sluice_job *job)
 }
 
 /* With SLUICE_KEY_FILE, the last entry of the payload proves the rest. */
-static int add_proof(const sluice_job *job, int first, uint8_t payload[CARD_PAYLOAD_BYTES],
+static int add_proof(const sluice_job *job, int first, uint8_t payload[RECORD_PAYLOAD_BYTES],
 		     size_t *bytes)
 {
 	const struct key_context context = { (uint32_t)job->rank, (uint32_t)job->size,
@@ -154,7 +155,7 @@ static int add_proof(const sluice_job *job, int first, uint8_t payload[CARD_PAYL
 	uint8_t *entry = payload + *bytes;
 	if (!job->key_file)
 		return 0;
-	if (*bytes + 12 + KEY_PROOF_BYTES > CARD_PAYLOAD_BYTES)
+	if (*bytes + 12 + KEY_PROOF_BYTES > RECORD_PAYLOAD_BYTES)
 		return fail(SLUICE_EINVAL, "the transports' addresses leave no room for a proof");
 	int rc = key_file_prove(job->key_file, &context, payload, *bytes, entry + 12);
 	memcpy(entry, proof_name, sizeof proof_name);
@@ -163,10 +164,10 @@ static int add_proof(const sluice_job *job, int first, uint8_t payload[CARD_PAYL
 	return rc;
 }
 
-/* Writes the card's payload: the terms, then for each transport its name (8 bytes), a length and
+/* Writes the record's payload: the terms, then for each transport its name (8 bytes), a length and
  * its address; no address: it is put off. Rank 0 adds the job's secret in the same form, to its
- * first card. A rank that cannot take part writes the reason instead. */
-static int write_payload(sluice_job *job, int first, uint8_t payload[CARD_PAYLOAD_BYTES],
+ * first record. A rank that cannot take part writes the reason instead. */
+static int write_payload(sluice_job *job, int first, uint8_t payload[RECORD_PAYLOAD_BYTES],
 			 size_t *bytes_out)
 {
 	size_t at = 4;
@@ -179,7 +180,7 @@ static int write_payload(sluice_job *job, int first, uint8_t payload[CARD_PAYLOA
 			continue;
 		memset(payload + at, 0, 8);
 		memcpy(payload + at, ops->name, strnlen(ops->name, 7));
-		int rc = t ? ops->card(t, payload + at + 12, &bytes) : 0;
+		int rc = t ? ops->record(t, payload + at + 12, &bytes) : 0;
 		if (rc)
 			return rc;
 		put_le32(payload + at + 8, (uint32_t)bytes);
@@ -202,7 +203,7 @@ static int write_payload(sluice_job *job, int first, uint8_t payload[CARD_PAYLOA
 }
 
 static size_t write_reason(const sluice_job *job, const char *reason,
-			   uint8_t payload[CARD_PAYLOAD_BYTES])
+			   uint8_t payload[RECORD_PAYLOAD_BYTES])
 {
 	size_t bytes = strnlen(reason, REASON_BYTES);
 	put_le32(payload, terms(job));
@@ -212,18 +213,18 @@ static size_t write_reason(const sluice_job *job, const char *reason,
 	return 16 + bytes;
 }
 
-/* Takes the secret out of rank 0's card, in which nothing of it is left. */
+/* Takes the secret out of rank 0's record, in which nothing of it is left. */
 static int take_secret(sluice_job *job, struct job_secret *secret)
 {
 	size_t bytes = 0;
-	const uint8_t *found = card_find(&job->cards[0], secret_name, &bytes);
+	const uint8_t *found = record_find(&job->records[0], secret_name, &bytes);
 	if (!found || bytes != SECRET_BYTES)
-		return fail(SLUICE_EWIRE, "%s sent no job key in its card", rank_text(job, 0));
+		return fail(SLUICE_EWIRE, "%s sent no job key in its record", rank_text(job, 0));
 	*secret = (struct job_secret){ .wire_version = SLUICE_WIRE_VERSION };
 	memcpy(secret->key, found, sizeof secret->key);
 	memcpy(secret->job, found + sizeof secret->key, sizeof secret->job);
 	secret->job[sizeof secret->job - 1] = 0;
-	explicit_bzero(job->cards[0].payload + (found - job->cards[0].payload), SECRET_BYTES);
+	explicit_bzero(job->records[0].payload + (found - job->records[0].payload), SECRET_BYTES);
 	return 0;
 }
 
@@ -237,13 +238,13 @@ static int hand_out_secret(sluice_job *job, const struct job_secret *secret)
 	return rc;
 }
 
-/* " self shm": what a rank's card offers. */
-static void list_offers(const struct card *card, char *text, size_t cap)
+/* " self shm": what a rank's record offers. */
+static void list_offers(const struct rank_record *record, char *text, size_t cap)
 {
 	size_t bytes, used = 0;
 	*text = 0;
 	for (int i = 0; transports[i] && used < cap; i++)
-		if (card_find(card, transports[i]->name, &bytes))
+		if (record_find(record, transports[i]->name, &bytes))
 			used += (size_t)snprintf(text + used, cap - used, " %s",
 						 transports[i]->name);
 }
@@ -252,8 +253,8 @@ static void list_offers(const struct card *card, char *text, size_t cap)
 static int unreachable(const sluice_job *job, int a, int b)
 {
 	char of_a[64], of_b[64];
-	list_offers(&job->cards[a], of_a, sizeof of_a);
-	list_offers(&job->cards[b], of_b, sizeof of_b);
+	list_offers(&job->records[a], of_a, sizeof of_a);
+	list_offers(&job->records[b], of_b, sizeof of_b);
 	return fail(SLUICE_ENOSUPP,
 		    "no transport reaches %s from %s: rank %d offers%s, rank %d%s, of which self "
 		    "and shm reach ranks of one machine only;%s allowed on rank %d: "
@@ -264,7 +265,7 @@ static int unreachable(const sluice_job *job, int a, int b)
 
 /* Fails on all ranks if two of them have no way to each other, so that nobody waits for a rank that
  * fails alone. A rank that has none to some peer names that one. */
-static int check_ways(const sluice_job *job, const struct reach *reach)
+static int check_reachable(const sluice_job *job, const struct reach *reach)
 {
 	int a, b;
 	return reach_cut(reach, job->rank, &a, &b) ? unreachable(job, a, b) : 0;
@@ -273,10 +274,10 @@ static int check_ways(const sluice_job *job, const struct reach *reach)
 /* Begins to connect over the first transport that reaches the peer. */
 static int connect_peer(sluice_job *job, const struct reach *reach, int peer)
 {
-	const int way = reach_way(reach, job->rank, peer);
+	const int way = reach_transport(reach, job->rank, peer);
 	struct transport *t = way < 0 ? NULL : opened(job, transports[way]);
 	size_t bytes = 0;
-	const uint8_t *address = t ? card_find(&job->cards[peer], t->ops->name, &bytes) : NULL;
+	const uint8_t *address = t ? record_find(&job->records[peer], t->ops->name, &bytes) : NULL;
 	if (!address)
 		return unreachable(job, job->rank, peer);
 	int rc = t->ops->connect(t, peer, address, bytes, &job->peers[peer].endpoint);
@@ -364,8 +365,8 @@ static int connect_all(sluice_job *job, const struct reach *reach)
 			     .give_up_ns = now_ns() +
 					   (uint64_t)job->settings.boot_timeout_ms * 1000000 };
 	progress_take(job); /* the progress thread waits until all endpoints exist */
-	int rc = job->seat ? 0 : heart_start(job);
-	if (!rc && !job->seat)
+	int rc = job->sim_rank ? 0 : heart_start(job);
+	if (!rc && !job->sim_rank)
 		rc = progress_start(job);
 	for (int p = 0; p < job->size && !rc; p++)
 		rc = connect_peer(job, reach, p);
@@ -390,7 +391,7 @@ static int check_reasons(sluice_job *job)
 {
 	for (int r = 0; r < job->size; r++) {
 		size_t bytes = 0;
-		const uint8_t *reason = card_find(&job->cards[r], failed_name, &bytes);
+		const uint8_t *reason = record_find(&job->records[r], failed_name, &bytes);
 		char text[REASON_BYTES + 1];
 		if (!reason || bytes > REASON_BYTES)
 			continue;
@@ -402,12 +403,12 @@ static int check_reasons(sluice_job *job)
 	return 0;
 }
 
-/* Checks the cards: every rank applies the same rule to all of them. */
-static int check_cards(sluice_job *job)
+/* Checks the records: every rank applies the same rule to all of them. */
+static int check_records(sluice_job *job)
 {
 	for (int r = 0; r < job->size; r++) {
-		const struct card *card = &job->cards[r];
-		uint32_t theirs = card->payload_bytes < 4 ? 0xffff : get_le32(card->payload);
+		const struct rank_record *record = &job->records[r];
+		uint32_t theirs = record->payload_bytes < 4 ? 0xffff : get_le32(record->payload);
 		if (theirs != terms(job))
 			return fail(SLUICE_EPEER,
 				    "%s has servers=%d and on_failure=%s, %s has servers=%d and "
@@ -424,11 +425,11 @@ static int check_proofs(sluice_job *job, int first)
 {
 	const char *own = job->key_file ? "a key" : "none";
 	for (int r = 0; r < job->size; r++) {
-		const struct card *card = &job->cards[r];
+		const struct rank_record *record = &job->records[r];
 		const struct key_context context = { (uint32_t)r, (uint32_t)job->size,
 						     (uint32_t)first };
 		size_t bytes = 0;
-		const uint8_t *proof = card_find(card, proof_name, &bytes);
+		const uint8_t *proof = record_find(record, proof_name, &bytes);
 		if (!proof != !job->key_file)
 			return fail(
 				SLUICE_EPEER,
@@ -437,12 +438,12 @@ static int check_proofs(sluice_job *job, int first)
 				rank_text(job, r), proof ? "a key" : "no key",
 				rank_text(job, job->rank), own);
 		if (proof && (bytes != KEY_PROOF_BYTES ||
-			      proof + bytes != card->payload + card->payload_bytes ||
-			      !key_file_check(job->key_file, &context, card->payload,
-					      (size_t)(proof - 12 - card->payload), proof)))
+			      proof + bytes != record->payload + record->payload_bytes ||
+			      !key_file_check(job->key_file, &context, record->payload,
+					      (size_t)(proof - 12 - record->payload), proof)))
 			return fail(
 				SLUICE_EPEER,
-				"%s holds another key than %s, or its card was changed on the "
+				"%s holds another key than %s, or its record was changed on the "
 				"way: give all ranks the same file by SLUICE_KEY_FILE, and look "
 				"for strangers who can write to where the ranks meet",
 				rank_text(job, r), rank_text(job, job->rank));
@@ -450,8 +451,9 @@ static int check_proofs(sluice_job *job, int first)
 	return 0;
 }
 
-/* Opens what this rank needs for its card, and writes the card's payload. */
-static int prepare_card(sluice_job *job, uint8_t payload[CARD_PAYLOAD_BYTES], size_t *payload_bytes)
+/* Opens what this rank needs for its record, and writes the record's payload. */
+static int prepare_record(sluice_job *job, uint8_t payload[RECORD_PAYLOAD_BYTES],
+			  size_t *payload_bytes)
 {
 	int rc;
 	if ((rc = check_servers(job)) || (rc = members_open(job)))
@@ -461,29 +463,29 @@ static int prepare_card(sluice_job *job, uint8_t payload[CARD_PAYLOAD_BYTES], si
 	job->peers = calloc((size_t)job->size, sizeof *job->peers);
 	if (!job->peers)
 		return fail(SLUICE_ENOMEM, "no memory for %d peers", job->size);
-	if ((rc = mails_open(job)) || (rc = lines_open(job)) ||
-	    (!job->seat && (rc = heart_open(job))) || (rc = lines_open_outbox(job)) ||
+	if ((rc = messages_open(job)) || (rc = lines_open(job)) ||
+	    (!job->sim_rank && (rc = heart_open(job))) || (rc = lines_open_outbox(job)) ||
 	    (rc = open_transports(job)))
 		return rc;
 	return write_payload(job, 1, payload, payload_bytes);
 }
 
-/* Gives this rank's card to all, and takes theirs in place of those that came before. A rank that
- * failed, with rc, exchanges cards as well. Otherwise the others would wait for it until their
+/* Gives this rank's record to all, and takes theirs in place of those that came before. A rank that
+ * failed, with rc, exchanges records as well. Otherwise the others would wait for it until their
  * timeout. */
 static int exchange(sluice_job *job, struct bootstrap *boot, int rc, int first,
-		    uint8_t payload[CARD_PAYLOAD_BYTES], size_t bytes)
+		    uint8_t payload[RECORD_PAYLOAD_BYTES], size_t bytes)
 {
 	char reason[ERROR_TEXT_BYTES];
 	if (rc) {
 		snprintf(reason, sizeof reason, "%s", sluice_last_error());
 		bytes = write_reason(job, reason, payload);
 	}
-	free(job->cards);
-	job->cards = NULL;
-	int err = job->seat ? seat_exchange(job->seat, payload, bytes, &job->cards) :
-			      bootstrap_exchange(boot, payload, bytes, &job->cards);
-	explicit_bzero(payload, CARD_PAYLOAD_BYTES);
+	free(job->records);
+	job->records = NULL;
+	int err = job->sim_rank ? sim_rank_exchange(job->sim_rank, payload, bytes, &job->records) :
+				  bootstrap_exchange(boot, payload, bytes, &job->records);
+	explicit_bzero(payload, RECORD_PAYLOAD_BYTES);
 	if (rc)
 		return fail_quietly(rc, "%s", reason);
 	if (!err)
@@ -491,9 +493,9 @@ static int exchange(sluice_job *job, struct bootstrap *boot, int rc, int first,
 	if (!err)
 		err = check_proofs(job, first);
 	if (!err)
-		err = check_cards(job);
-	if (err && job->cards) /* nobody will take the secret out of it */
-		explicit_bzero(job->cards[0].payload, sizeof(job->cards[0].payload));
+		err = check_records(job);
+	if (err && job->records) /* nobody will take the secret out of it */
+		explicit_bzero(job->records[0].payload, sizeof(job->records[0].payload));
 	return err;
 }
 
@@ -512,10 +514,11 @@ static int open_what_is_missing(sluice_job *job, const struct reach *reach)
 	return rc;
 }
 
-/* Some ranks have no way to each other but one that is a last resort: all exchange cards again. */
+/* Some ranks have no way to each other but one that is a last resort: all exchange records again.
+ */
 static int meet_again(sluice_job *job, struct bootstrap *boot, struct reach *reach)
 {
-	uint8_t payload[CARD_PAYLOAD_BYTES];
+	uint8_t payload[RECORD_PAYLOAD_BYTES];
 	size_t bytes = 0;
 	int rc = open_what_is_missing(job, reach);
 	if (!rc)
@@ -523,34 +526,34 @@ static int meet_again(sluice_job *job, struct bootstrap *boot, struct reach *rea
 	rc = exchange(job, boot, rc, 0, payload, bytes);
 	if (rc)
 		return rc;
-	reach_fill(reach, job->cards);
-	return check_ways(job, reach);
+	reach_fill(reach, job->records);
+	return check_reachable(job, reach);
 }
 
 /* Learns of all ranks how they are reached, and hands out what proves that a rank is one of them.
  * The caller closes *reach. */
 static int meet(sluice_job *job, struct bootstrap *boot, struct reach **reach)
 {
-	uint8_t payload[CARD_PAYLOAD_BYTES];
+	uint8_t payload[RECORD_PAYLOAD_BYTES];
 	struct job_secret secret;
 	size_t bytes = 0;
-	int rc = reach_open(job->size, job->seat != NULL, reach), left = 0;
+	int rc = reach_open(job->size, job->sim_rank != NULL, reach), left = 0;
 	if (!rc)
 		rc = key_file_open(job->settings.key_file, &job->key_file);
 	if (!rc)
-		rc = prepare_card(job, payload, &bytes);
+		rc = prepare_record(job, payload, &bytes);
 	rc = exchange(job, boot, rc, 1, payload, bytes);
 	if (!rc)
 		rc = take_secret(job, &secret);
 	if (!rc && job->key_file)
 		rc = key_file_mix(job->key_file, &secret);
 	if (!rc) { /* all that follows comes out alike on all ranks */
-		reach_fill(*reach, job->cards);
-		rc = check_ways(job, *reach);
+		reach_fill(*reach, job->records);
+		rc = check_reachable(job, *reach);
 	}
 	if (!rc && reach_is_incomplete(*reach))
 		rc = meet_again(job, boot, *reach);
-	if (!job->seat)
+	if (!job->sim_rank)
 		left = bootstrap_leave(boot);
 	if (!rc)
 		rc = left ? left : hand_out_secret(job, &secret);
@@ -567,13 +570,13 @@ static int meet(sluice_job *job, struct bootstrap *boot, struct reach **reach)
  * to. */
 static int find_place(sluice_job *job, const sluice_bootstrap *callbacks, struct bootstrap **boot)
 {
-	job->seat = seat_of_thread();
-	if (job->seat && callbacks)
+	job->sim_rank = sim_rank_of_thread();
+	if (job->sim_rank && callbacks)
 		return fail(SLUICE_EINVAL, "sluice_init: the attributes have a bootstrap, but a "
 					   "simulated rank is given its place by "
 					   "sluice_simulate()");
-	if (job->seat)
-		return seat_take(job->seat, &job->rank, &job->size);
+	if (job->sim_rank)
+		return sim_rank_claim(job->sim_rank, &job->rank, &job->size);
 	int rc = bootstrap_open(callbacks, job->settings.boot_timeout_ms, boot);
 	if (rc)
 		return rc;

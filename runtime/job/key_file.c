@@ -15,7 +15,7 @@
 #include <unistd.h>
 
 enum { LEAST_BYTES = 32, MOST_BYTES = 4096 };
-enum { LABEL_CARD = 1, LABEL_SECRET };
+enum { LABEL_RECORD = 1, LABEL_SECRET };
 
 struct key_file {
 	uint8_t key[AUTH_KEY_BYTES]; /* made of the file's bytes */
@@ -122,18 +122,18 @@ int key_file_prove(const struct key_file *k, const struct key_context *context,
 		   const uint8_t *payload, size_t n, uint8_t proof[KEY_PROOF_BYTES])
 {
 	enum { HEAD_BYTES = 16 };
-	uint8_t bytes[HEAD_BYTES + CARD_PAYLOAD_BYTES];
+	uint8_t bytes[HEAD_BYTES + RECORD_PAYLOAD_BYTES];
 	int rc;
 
-	if (n > CARD_PAYLOAD_BYTES)
+	if (n > RECORD_PAYLOAD_BYTES)
 		return fail(SLUICE_EINVAL, "%zu bytes are too many to prove", n);
-	put_le32(bytes, LABEL_CARD);
+	put_le32(bytes, LABEL_RECORD);
 	put_le32(bytes + 4, context->rank);
 	put_le32(bytes + 8, context->size);
 	put_le32(bytes + 12, context->round);
 	memcpy(bytes + HEAD_BYTES, payload, n);
 	rc = auth_hmac(k->key, bytes, HEAD_BYTES + n, proof);
-	explicit_bzero(bytes, sizeof(bytes)); /* rank 0's card has the key that it made */
+	explicit_bzero(bytes, sizeof(bytes)); /* rank 0's record has the key that it made */
 	return rc;
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The key of SLUICE_KEY_FILE, which the ranks of a job share before it begins. A store through
  * which ranks meet, such as torchrun's, may be open to strangers, who then know the key that rank 0
- * made. With this key a rank proves that its card is of the job, and what the transports prove with
- * depends on both keys. Used by join.c, until all ranks have met. */
+ * made. With this key a rank proves that its record is of the job, and what the transports prove
+ * with depends on both keys. Used by join.c, until all ranks have met. */
 #ifndef RUNTIME_KEY_FILE_H
 #define RUNTIME_KEY_FILE_H
 #include "rdma/transport.h"
@@ -12,7 +12,7 @@
 struct key_file;
 enum { KEY_PROOF_BYTES = 32 };
 
-/* Which card the proof is about, so that none can stand for another. */
+/* Which record the proof is about, so that none can stand for another. */
 struct key_context {
 	uint32_t rank, size, round;
 };
@@ -23,7 +23,7 @@ struct key_context {
 int key_file_open(const char *path, struct key_file **out);
 /* Erases the key. */
 void key_file_close(struct key_file **k);
-/* The proof for the first n bytes of a card's payload. */
+/* The proof for the first n bytes of a record's payload. */
 int key_file_prove(const struct key_file *k, const struct key_context *context,
 		   const uint8_t *payload, size_t n, uint8_t proof[KEY_PROOF_BYTES]);
 /* 1 if proof is that proof. */

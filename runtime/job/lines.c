@@ -12,8 +12,8 @@ int lines_open(sluice_job *job)
 
 int lines_open_outbox(sluice_job *job)
 {
-	size_t mails = (size_t)job->size * 2 * (MAIL_HEADER_BYTES + MAIL_BYTES);
-	return region_open(LINE_MAIL + mails + MEMBERS_BLOCK_BYTES, 0, "outbox",
+	size_t messages = (size_t)job->size * 2 * (COLLECTIVE_HEADER_BYTES + COLLECTIVE_BYTES);
+	return region_open(LINE_COLLECTIVE + messages + MEMBERS_BLOCK_BYTES, 0, "outbox",
 			   &job->lines.outbox);
 }
 
@@ -43,10 +43,11 @@ uint8_t *outbox_at(const sluice_job *job, size_t offset_in_line)
 	return (uint8_t *)job->lines.outbox->base + offset_in_line;
 }
 
-uint8_t *outbox_mail(const sluice_job *job, int peer, int parity)
+uint8_t *outbox_collective(const sluice_job *job, int peer, int parity)
 {
-	return outbox_at(job, LINE_MAIL + ((size_t)peer * 2 + (size_t)parity) *
-						  (MAIL_HEADER_BYTES + MAIL_BYTES));
+	return outbox_at(job,
+			 LINE_COLLECTIVE + ((size_t)peer * 2 + (size_t)parity) *
+						   (COLLECTIVE_HEADER_BYTES + COLLECTIVE_BYTES));
 }
 
 uint8_t *outbox_members(const sluice_job *job)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Control lines. Each rank has a region with one line for each peer, which only that peer writes,
  * and an outbox, from which it writes to its own lines at the peers. This file defines the layout
- * of a line, and lines.c owns both regions. failure.c, members.c, peers.c, mails.c and heart.c know
- * what the parts of a line mean. */
+ * of a line, and lines.c owns both regions. failure.c, members.c, peers.c, messages.c and heart.c
+ * know what the parts of a line mean. */
 #ifndef RUNTIME_LINES_H
 #define RUNTIME_LINES_H
 #include "rdma/transport.h"
@@ -12,7 +12,7 @@
 /* The 32 bits of a notify hold a kind and an index: of a shard of a model its channel (client.h),
  * of a region its number, of others 0. */
 enum imm_kind {
-	IMM_MAIL = 1,
+	IMM_COLLECTIVE = 1,
 	IMM_STATUS,
 	IMM_PUSH,
 	IMM_NOTICE,
@@ -46,11 +46,11 @@ static inline uint64_t cookie_of_group(uint32_t number)
 }
 
 enum {
-	MAIL_BYTES = 1024,
+	COLLECTIVE_BYTES = 1024,
 	/* seq u64, op u32, length u32, model u32, steps u64, crc u32 of all of this and the bytes
 	 */
-	MAIL_HEADER_BYTES = 32,
-	MAIL_CRC = 28,
+	COLLECTIVE_HEADER_BYTES = 32,
+	COLLECTIVE_CRC = 28,
 	/* The pulse (heart.c). This rank itself writes it into each line, and the peer reads it. */
 	LINE_BEATS = 0,     /* u64 */
 	LINE_PROGRESS = 8,  /* u64 */
@@ -61,9 +61,9 @@ enum {
 	STATUS_TEXT_BYTES = 432,
 	LINE_REPORT = 512, /* crc u32, length u32, text: whom a shard of the writer waits for */
 	REPORT_TEXT_BYTES = 376,
-	LINE_MAIL = 896,
+	LINE_COLLECTIVE = 896,
 	/* epoch u32, CRC32C of the rest u32, round u64, zeros; then two bitmaps (members.c) */
-	LINE_MEMBERS = LINE_MAIL + 2 * (MAIL_HEADER_BYTES + MAIL_BYTES),
+	LINE_MEMBERS = LINE_COLLECTIVE + 2 * (COLLECTIVE_HEADER_BYTES + COLLECTIVE_BYTES),
 	MEMBERS_MAX = 4096, /* most workers with on_failure=continue */
 	MEMBERS_BYTES = MEMBERS_MAX / 8,
 	MEMBERS_HEADER_BYTES = 64,
@@ -90,7 +90,7 @@ struct region *lines_region(const sluice_job *job);
 uint8_t *line_of(const sluice_job *job, int peer);
 /* The place in the outbox from which this rank writes that part of its lines at the peers. */
 uint8_t *outbox_at(const sluice_job *job, size_t offset_in_line);
-uint8_t *outbox_mail(const sluice_job *job, int peer, int parity);
+uint8_t *outbox_collective(const sluice_job *job, int peer, int parity);
 uint8_t *outbox_members(const sluice_job *job);
 
 /* Writes bytes of the outbox to this rank's line at a peer. Returns what the transport's post()

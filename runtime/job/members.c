@@ -141,10 +141,10 @@ static void dropped(sluice_job *job, int worker)
 	if (e && e->transport->ops->revoke)
 		e->transport->ops->revoke(e);
 	atomic_fetch_sub(&job->members.n_living, 1);
-	clients_told(&job->clients)->worker_dropped(job, worker);
+	clients_handler(&job->clients)->worker_dropped(job, worker);
 }
 
-static void say_epoch(const sluice_job *job)
+static void log_epoch(const sluice_job *job)
 {
 	log_line(LOG_INFO, "runtime", "epoch %u: %d of %d workers", job->membership_epoch,
 		 sluice_living(job), job->workers);
@@ -174,7 +174,7 @@ int members_lost(sluice_job *job, int peer, const char *why)
 		m->living[peer / 8] &= (uint8_t) ~(1 << peer % 8);
 		job->membership_epoch++;
 		dropped(job, peer);
-		say_epoch(job);
+		log_epoch(job);
 	}
 	write_members(job);
 	if (job->rank == announcer(job))
@@ -246,7 +246,7 @@ static void adopt(sluice_job *job, int from, const uint8_t *block)
 		return;
 	if (sluice_is_worker(job) && !members_bit(living, job->rank)) {
 		char why[ERROR_TEXT_BYTES];
-		const int closing = mails_closing_text(job, job->rank, closed, sizeof(closed));
+		const int closing = messages_closing_text(job, job->rank, closed, sizeof(closed));
 		snprintf(why, sizeof(why),
 			 "%s dropped this rank: %s%sit was silent or broke the rules, and the job "
 			 "goes on without it (SLUICE_ON_FAILURE=continue)",
@@ -258,7 +258,7 @@ static void adopt(sluice_job *job, int from, const uint8_t *block)
 	for (int w = 0; w < job->workers; w++) {
 		if (!members_bit(m->living, w) || members_bit(living, w))
 			continue;
-		const int closing = mails_closing_text(job, w, closed, sizeof(closed));
+		const int closing = messages_closing_text(job, w, closed, sizeof(closed));
 		/* This rank has not noticed the loss itself. */
 		if (job->peers[w].state != PEER_LOST)
 			log_line(LOG_WARN, "runtime",
@@ -271,7 +271,7 @@ static void adopt(sluice_job *job, int from, const uint8_t *block)
 	}
 	if (epoch > job->membership_epoch) {
 		job->membership_epoch = epoch;
-		say_epoch(job);
+		log_epoch(job);
 	}
 	if (closed_seq > m->closed_seq) {
 		memcpy(m->closed, block + MEMBERS_HEADER_BYTES + MEMBERS_BYTES, sizeof m->closed);

@@ -153,7 +153,7 @@ void peers_reported(sluice_job *job, int peer, int waits)
 	uint8_t copy[8 + REPORT_TEXT_BYTES];
 	memcpy(copy, line_of(job, peer) + LINE_REPORT, sizeof copy);
 	uint32_t length = get_le32(copy + 4);
-	if (clients_told(&job->clients)->waits(job) || !waits || length >= REPORT_TEXT_BYTES ||
+	if (clients_handler(&job->clients)->waits(job) || !waits || length >= REPORT_TEXT_BYTES ||
 	    get_le32(copy) != crc32c(0, copy + 4, 4 + length))
 		return;
 	for (uint8_t *c = copy + 8; c < copy + 8 + length; c++)
@@ -178,7 +178,7 @@ void peers_members(sluice_job *job, int peer)
 		char why[384], closed[96];
 		if (!members_unheard(job, peer, block, w))
 			continue;
-		const int closing = mails_closing_text(job, w, closed, sizeof(closed));
+		const int closing = messages_closing_text(job, w, closed, sizeof(closed));
 		snprintf(why, sizeof(why), "%s%s%s reported it, and its log says why", closed,
 			 closing ? ", and " : "", rank_text(job, peer));
 		peers_lost(job, w, why);

@@ -32,7 +32,7 @@ static hwloc_obj_t package_of(hwloc_topology_t t, hwloc_const_bitmap_t here)
 	return NULL;
 }
 
-static void say_settled(const char *processors, const char *device, char why[PLACE_WHY_BYTES])
+static void explain_settled(const char *processors, const char *device, char why[PLACE_WHY_BYTES])
 {
 	snprintf(why, PLACE_WHY_BYTES,
 		 "as the launcher left it: all processors of this rank (%s) are beside %s",
@@ -73,7 +73,7 @@ int place_settled(const char *root, hwloc_const_bitmap_t allowed, int here, cons
 		snprintf(why, PLACE_WHY_BYTES,
 			 "as the launcher left it: this rank has one processor (%s)", list);
 	else if (settled)
-		say_settled(list, device, why);
+		explain_settled(list, device, why);
 	return settled;
 }
 
@@ -105,7 +105,7 @@ int place_choose(hwloc_topology_t t, hwloc_const_bitmap_t allowed, hwloc_const_b
 		return 0;
 	}
 	if (hwloc_bitmap_isequal(chosen, allowed)) {
-		say_settled(list, device, why);
+		explain_settled(list, device, why);
 		return 0;
 	}
 	snprintf(why, PLACE_WHY_BYTES, "on processors %s, beside %s", list,

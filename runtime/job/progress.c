@@ -97,7 +97,7 @@ static sluice_job *group_of_imm(sluice_job *root, int *peer, uint32_t *imm)
 /* A push to a shard of a model, or a notice of one. */
 static void dispatch_model(sluice_job *job, int peer, enum imm_kind kind, uint32_t channel)
 {
-	const struct job_client *client = clients_told(&job->clients);
+	const struct job_client *client = clients_handler(&job->clients);
 	uint32_t id = 0, shard = 0;
 	const int found = clients_at_channel(&job->clients, channel, &id, &shard);
 	if (!job_living(job, peer)) { /* stopped, dropped, and awake again: it counts for nothing */
@@ -131,7 +131,7 @@ static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 	switch (kind) {
 	case IMM_PUSH:
 	case IMM_NOTICE: return;
-	case IMM_MAIL: mails_arrived(job, peer, progress_waits(job)); return;
+	case IMM_COLLECTIVE: messages_arrived(job, peer, progress_waits(job)); return;
 	case IMM_STATUS: peers_status(job, peer); return;
 	case IMM_REPORT: peers_reported(job, peer, progress_waits(job)); return;
 	case IMM_REGION: clients_notified(&job->clients, index, peer); return;
@@ -152,7 +152,7 @@ static void dispatch_done(sluice_job *job, uint64_t cookie, int status)
 		return;
 	if (cookie >> 56 == COOKIE_MODEL) {
 		clients_stir(&job->clients, id);
-		clients_told(&job->clients)->read_done(job, id, index, status);
+		clients_handler(&job->clients)->read_done(job, id, index, status);
 	} else if (cookie >> 56 == COOKIE_REGION)
 		clients_moved(&job->clients, id, index, status);
 	else if (cookie >> 56 == COOKIE_PULSE)
@@ -163,7 +163,7 @@ static void explain_shards(sluice_job *job, uint64_t now, int always)
 {
 	uint32_t at = 0;
 	for (sluice_job *one; (one = groups_next(job, &at));)
-		clients_told(&one->clients)->explain(one, now, always);
+		clients_handler(&one->clients)->explain(one, now, always);
 }
 
 static void explain(sluice_job *job, int always)
@@ -219,7 +219,7 @@ static void poll_events(sluice_job *job)
 		members_post(job);
 	uint32_t at = 0;
 	for (sluice_job *one; (one = groups_next(job, &at));)
-		clients_told(&one->clients)->advance(one);
+		clients_handler(&one->clients)->advance(one);
 	if (atomic_load_explicit(&job->progress.explain, memory_order_relaxed) &&
 	    atomic_exchange(&job->progress.explain, 0))
 		explain(job, 1);
@@ -341,7 +341,7 @@ static int take_turns(sluice_job *job, struct wait *wait)
 	int rc, over;
 	begin_wait(root, wait);
 	for (;;) {
-		if (!seat_hand_over(job->seat)) {
+		if (!sim_rank_yield(job->sim_rank)) {
 			wait->describe(wait->context, text, sizeof text);
 			rc = job_fail(job, SLUICE_ETIMEDOUT, job->rank,
 				      "%s waits for %s, but no simulated rank can go on: do all of "
@@ -359,7 +359,7 @@ static int take_turns(sluice_job *job, struct wait *wait)
 			break;
 		}
 	}
-	seat_moved(job->seat);
+	sim_rank_progressed(job->sim_rank);
 	end_wait(root, wait);
 	return rc;
 }
@@ -369,7 +369,7 @@ static int take_turns(sluice_job *job, struct wait *wait)
 static void report_ahead(sluice_job *job, const struct wait *wait)
 {
 	char ahead[256], text[REPORT_TEXT_BYTES];
-	mails_ahead_text(job, ahead, sizeof(ahead));
+	messages_ahead_text(job, ahead, sizeof(ahead));
 	if (!*ahead)
 		return;
 	wait->describe(wait->context, text, sizeof(text));
@@ -391,7 +391,7 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 	for (int polls = 0; polls < POLLS_PER_LOOK && !job->failure.code; polls++) {
 		/* Who keeps the token and never has to wait (a server) looks at the clock here
 		 * alone. */
-		if (!job->seat && ++root->progress.quick_polls % POLLS_PER_LOOK == 0)
+		if (!job->sim_rank && ++root->progress.quick_polls % POLLS_PER_LOOK == 0)
 			tick(root, now_ns());
 		poll_events(root);
 		if ((over = done(
@@ -399,8 +399,8 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 			return over < 0 ? over : 0;
 	}
 	wait.since_ns = wait.turn_ns = now_ns();
-	mails_tell(job);
-	if (job->seat && !job->failure.code)
+	messages_report(job);
+	if (job->sim_rank && !job->failure.code)
 		return take_turns(job, &wait);
 	begin_wait(root, &wait);
 	uint64_t spin_until = wait.since_ns + (uint64_t)job->settings.spin_us * 1000;
@@ -423,10 +423,10 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 			char text[512];
 			describe(context, text, sizeof text);
 			/* Who keeps own shards waiting may be to blame. */
-			clients_told(&job->clients)
+			clients_handler(&job->clients)
 				->describe_waits(job, text + strlen(text),
 						 sizeof text - strlen(text));
-			mails_ahead_text(job, text + strlen(text), sizeof text - strlen(text));
+			messages_ahead_text(job, text + strlen(text), sizeof text - strlen(text));
 			rc = job_fail(job, SLUICE_ETIMEDOUT, job->rank,
 				      "%s waited %.0f s (SLUICE_WAIT_TIMEOUT) for %s",
 				      rank_text(job, job->rank),

@@ -13,7 +13,7 @@ enum { TERMS_BYTES = 4, NAME_BYTES = 8, HEAD_BYTES = NAME_BYTES + 4 };
 /* Transports as bits, by their number in the table. */
 struct offer {
 	uint32_t open, possible; /* has an address; could have one */
-	uint8_t boot_id[sizeof(((struct card *)0)->boot_id)];
+	uint8_t boot_id[sizeof(((struct rank_record *)0)->boot_id)];
 };
 
 /* Ranks with equal offers. Pairs of kinds are compared, not of ranks, which are many more. */
@@ -28,13 +28,13 @@ struct reach {
 	struct kind *kinds;   /* room for size */
 };
 
-const uint8_t *card_find(const struct card *card, const char *name, size_t *bytes_out)
+const uint8_t *record_find(const struct rank_record *record, const char *name, size_t *bytes_out)
 {
-	for (size_t at = TERMS_BYTES; at + HEAD_BYTES <= card->payload_bytes;) {
-		const uint8_t *entry = card->payload + at;
+	for (size_t at = TERMS_BYTES; at + HEAD_BYTES <= record->payload_bytes;) {
+		const uint8_t *entry = record->payload + at;
 		const size_t bytes = get_le32(entry + NAME_BYTES);
 
-		if (bytes > card->payload_bytes - at - HEAD_BYTES)
+		if (bytes > record->payload_bytes - at - HEAD_BYTES)
 			return NULL;
 		*bytes_out = bytes;
 		if (!strncmp((const char *)entry, name, NAME_BYTES - 1))
@@ -56,7 +56,7 @@ int reach_open(int size, int simulated, struct reach **out)
 	}
 	return r && r->offers && r->kinds ?
 		       SLUICE_OK :
-		       fail(SLUICE_ENOMEM, "no memory to compare the cards of %d ranks", size);
+		       fail(SLUICE_ENOMEM, "no memory to compare the records of %d ranks", size);
 }
 
 void reach_close(struct reach **r)
@@ -69,15 +69,15 @@ void reach_close(struct reach **r)
 	*r = NULL;
 }
 
-static struct offer offer_of(const struct card *card)
+static struct offer offer_of(const struct rank_record *record)
 {
 	struct offer o = { 0 };
 
-	memcpy(o.boot_id, card->boot_id, sizeof(o.boot_id));
+	memcpy(o.boot_id, record->boot_id, sizeof(o.boot_id));
 	for (int t = 0; transports[t]; t++) {
 		size_t bytes;
 
-		if (!card_find(card, transports[t]->name, &bytes))
+		if (!record_find(record, transports[t]->name, &bytes))
 			continue;
 		o.open |= bytes ? 1u << t : 0;
 		o.possible |= 1u << t;
@@ -102,12 +102,12 @@ static int by_offer_and_rank(const void *one, const void *other)
 	return order ? order : (a->first > b->first) - (a->first < b->first);
 }
 
-void reach_fill(struct reach *r, const struct card *cards)
+void reach_fill(struct reach *r, const struct rank_record *records)
 {
 	struct kind *last = r->kinds;
 
 	for (int rank = 0; rank < r->size; rank++) {
-		r->offers[rank] = offer_of(&cards[rank]);
+		r->offers[rank] = offer_of(&records[rank]);
 		r->kinds[rank] = (struct kind){ r->offers[rank], rank, -1 };
 	}
 	qsort(r->kinds, (size_t)r->size, sizeof(*r->kinds), by_offer_and_rank);
@@ -143,21 +143,21 @@ static int first_of(const struct reach *r, uint32_t those, int a, int b)
 	return -1;
 }
 
-int reach_way(const struct reach *r, int a, int b)
+int reach_transport(const struct reach *r, int a, int b)
 {
 	return first_of(r, r->offers[a].open & r->offers[b].open, a, b);
 }
 
 int reach_missing(const struct reach *r, int a, int b)
 {
-	if (reach_way(r, a, b) >= 0)
+	if (reach_transport(r, a, b) >= 0)
 		return -1;
 	return first_of(r, r->offers[a].possible & r->offers[b].possible, a, b);
 }
 
 static int is_cut(const struct reach *r, int a, int b)
 {
-	return reach_way(r, a, b) < 0 && reach_missing(r, a, b) < 0;
+	return reach_transport(r, a, b) < 0 && reach_missing(r, a, b) < 0;
 }
 
 /* Some rank of a kind, but not this one; -1: it has no other. */
@@ -220,7 +220,8 @@ int reach_first_user(const struct reach *r, int transport)
 		for (int j = 0; j < r->n_kinds; j++) {
 			const int a = r->kinds[i].first, b = other_than(&r->kinds[j], a);
 
-			if (b >= 0 && reach_way(r, a, b) == transport && (user < 0 || a < user))
+			if (b >= 0 && reach_transport(r, a, b) == transport &&
+			    (user < 0 || a < user))
 				user = a;
 		}
 	return user;

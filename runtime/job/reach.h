@@ -1,29 +1,29 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Which transport carries what two ranks send each other. Every rank reads it out of the cards of
+ * Which transport carries what two ranks send each other. Every rank reads it out of the records of
  * all ranks, so that all decide alike. Called by join.c.
  *
- * A card has the address of each transport that its rank has opened. Where there is a name without
- * an address, the rank can open that transport: a last resort (rdma/transport.h), which costs
- * something, and which most jobs do not need. */
+ * A record has the address of each transport that its rank has opened. Where there is a name
+ * without an address, the rank can open that transport: a last resort (rdma/transport.h), which
+ * costs something, and which most jobs do not need. */
 #ifndef RUNTIME_REACH_H
 #define RUNTIME_REACH_H
 #include "slurm/bootstrap.h"
 #include <stddef.h>
 #include <stdint.h>
 
-/* What a card says under a name of at most 7 characters; NULL: it has no such name. */
-const uint8_t *card_find(const struct card *card, const char *name, size_t *bytes_out);
+/* What a record says under a name of at most 7 characters; NULL: it has no such name. */
+const uint8_t *record_find(const struct rank_record *record, const char *name, size_t *bytes_out);
 
 struct reach;
 /* simulated: the ranks are threads of one process. Nobody reaches anybody before reach_fill(). */
 int reach_open(int size, int simulated, struct reach **out);
-/* Reads the cards of all ranks, also again. They are not needed afterwards. */
-void reach_fill(struct reach *r, const struct card *cards);
+/* Reads the records of all ranks, also again. They are not needed afterwards. */
+void reach_fill(struct reach *r, const struct rank_record *records);
 void reach_close(struct reach **r);
 
 /* The number, in the table of transports, of the first one that both ranks have opened and that
  * reaches from one to the other; -1: there is none. */
-int reach_way(const struct reach *r, int a, int b);
+int reach_transport(const struct reach *r, int a, int b);
 /* Where there is none: the first one that reaches, and that both have opened or can open; -1: there
  * is none either, or none is needed. */
 int reach_missing(const struct reach *r, int a, int b);

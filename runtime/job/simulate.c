@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice_simulate(): runs a job whose ranks are threads of this process that take turns (seat.h).
- * Results are those of a real job in every order of its messages. */
-#include "job/seat.h"
+ * sluice_simulate(): runs a job whose ranks are threads of this process that take turns
+ * (sim_rank.h). Results are those of a real job in every order of its messages. */
+#include "job/sim_rank.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "job/job.h"
@@ -16,14 +16,14 @@ struct simulation {
 	const sluice_job_attr *attr;
 	int (*rank_main)(sluice_job *job, void *context);
 	void *context;
-	struct seats *seats;
+	struct sim_ranks *sim_ranks;
 	struct player *players; /* size */
 };
 
 /* The thread of one rank, and how it ended. */
 struct player {
 	const struct simulation *simulation;
-	struct seat *seat;
+	struct sim_rank *sim_rank;
 	int rank;
 	pthread_t thread;
 	int rc;
@@ -54,12 +54,12 @@ static int live(struct player *player)
 static void *rank_thread(void *argument)
 {
 	struct player *player = argument;
-	if (!seat_enter(player->seat))
+	if (!sim_rank_enter(player->sim_rank))
 		return NULL;
 	player->rc = live(player);
 	if (player->rc && !*player->error)
 		snprintf(player->error, sizeof player->error, "%s", sluice_last_error());
-	seat_leave(player->seat);
+	sim_rank_leave(player->sim_rank);
 	return NULL;
 }
 
@@ -73,7 +73,7 @@ static int start(struct simulation *s)
 		err = pthread_create(&s->players[started].thread, &attributes, rank_thread,
 				     &s->players[started]);
 	pthread_attr_destroy(&attributes);
-	seats_begin(s->seats, !err);
+	sim_ranks_begin(s->sim_ranks, !err);
 	for (int r = 0; r < started; r++)
 		pthread_join(s->players[r].thread, NULL);
 	log_identify(-1, NULL);
@@ -105,24 +105,24 @@ int sluice_simulate(const sluice_job_attr *attr, int size,
 		return fail(SLUICE_EINVAL, "sluice_simulate: %s",
 			    rank_main ? "the number of ranks must be 1 .. 4096" :
 					"rank_main is NULL");
-	if (seat_of_thread())
+	if (sim_rank_of_thread())
 		return fail(SLUICE_EINVAL, "sluice_simulate: called by a simulated rank");
 	struct simulation s = {
 		.size = size, .attr = attr, .rank_main = rank_main, .context = context
 	};
-	int rc = seats_open(size, &s.seats);
+	int rc = sim_ranks_open(size, &s.sim_ranks);
 	s.players = calloc((size_t)size, sizeof *s.players);
 	if (!rc && !s.players)
 		rc = fail(SLUICE_ENOMEM, "no memory to simulate %d ranks", size);
 	for (int r = 0; r < size && !rc; r++)
 		s.players[r] = (struct player){ .simulation = &s,
-						.seat = seats_at(s.seats, r),
+						.sim_rank = sim_ranks_at(s.sim_ranks, r),
 						.rank = r };
 	if (!rc)
 		rc = start(&s);
 	if (!rc)
 		rc = first_cause(&s);
 	free(s.players);
-	seats_close(&s.seats);
+	sim_ranks_close(&s.sim_ranks);
 	return rc;
 }

@@ -55,11 +55,11 @@ static void group_free(sluice_job *group)
 			group->peers[p].endpoint->transport->ops->remote_close(
 				&group->peers[p].control);
 	lines_close(&group->lines);
-	mails_close(&group->mails);
+	messages_close(&group->messages);
 	members_close(&group->members);
 	clients_close(&group->clients);
 	free(group->peers);
-	free(group->cards);
+	free(group->records);
 	group_close(group);
 	free(group);
 }
@@ -69,7 +69,7 @@ static int fill(sluice_job *group, const sluice_job *parent, const int *members)
 {
 	group->pid = parent->pid;
 	group->page_of_this_process = parent->page_of_this_process;
-	group->seat = parent->seat;
+	group->sim_rank = parent->sim_rank;
 	group->settings = parent->settings;
 	group->budget = parent->budget;
 	memcpy(group->transports, parent->transports, sizeof(group->transports));
@@ -77,13 +77,13 @@ static int fill(sluice_job *group, const sluice_job *parent, const int *members)
 	group->membership_epoch = 1;
 	clients_init(&group->clients);
 	group->peers = calloc((size_t)group->size, sizeof(*group->peers));
-	group->cards = calloc((size_t)group->size, sizeof(*group->cards));
-	if (!group->peers || !group->cards)
+	group->records = calloc((size_t)group->size, sizeof(*group->records));
+	if (!group->peers || !group->records)
 		return fail(SLUICE_ENOMEM, "no memory for a group of %d ranks", group->size);
 	for (int r = 0; r < group->size; r++) {
 		group->peers[r].endpoint = parent->peers[members[r]].endpoint;
 		group->peers[r].state = parent->peers[members[r]].state;
-		group->cards[r] = parent->cards[members[r]];
+		group->records[r] = parent->records[members[r]];
 		group->workers += members[r] < parent->workers;
 		if (members[r] == parent->rank)
 			group->rank = r;
@@ -96,7 +96,7 @@ static int fill(sluice_job *group, const sluice_job *parent, const int *members)
 			    group_color(group));
 	int rc = members_open(group);
 	if (!rc)
-		rc = mails_open(group);
+		rc = messages_open(group);
 	if (!rc)
 		rc = lines_open(group);
 	return rc ? rc : lines_open_outbox(group);

@@ -150,7 +150,7 @@ int model_read_snapshots(sluice_model *model, uint64_t version, float *params)
 	int rc = region_open(layout_part_bytes(&model->layout), 0, "snapshot", &buffer);
 	for (uint32_t i = 0; i < n && !rc; i++)
 		rc = read_snapshot(model, (first + i) % n, version, buffer, params, &taking_ns);
-	if (!rc && !model->job->seat)
+	if (!rc && !model->job->sim_rank)
 		rc = measure_dense(model, version, buffer, params);
 	region_close(&buffer);
 	return rc;

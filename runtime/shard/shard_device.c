@@ -489,7 +489,7 @@ static int ask_for_change(sluice_model *model, struct shard *shard)
 	if ((d->at == SHARD_STALE && take_up_kept(shard)) ||
 	    enqueue_change(model, shard, &push.select) ||
 	    d->ops->push(d->compressor, &push, d->stream) ||
-	    (model->job->seat && d->ops->wait(d->stream)))
+	    (model->job->sim_rank && d->ops->wait(d->stream)))
 		return -1;
 	shard_becomes(model, d, SHARD_ASKED);
 	return 0;

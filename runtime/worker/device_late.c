@@ -77,7 +77,7 @@ static int await(sluice_model *model)
 	const struct on_device *d = model->worker->device;
 	sluice_job *job = model->job;
 	/* Simulated ranks would wait for one that waits for no rank. */
-	if (job->seat && on_device_state(model) == DEVICE_ENQUEUED && d->ops->wait(d->stream))
+	if (job->sim_rank && on_device_state(model) == DEVICE_ENQUEUED && d->ops->wait(d->stream))
 		give_up(model);
 	int rc = progress_until(job, came_to_rest, worker_describe, model);
 	return !rc && job->failure.code ? job_failed(job) : rc;
@@ -152,7 +152,8 @@ int on_device_leave(sluice_model *model, uint64_t start_ns)
 	int rc = job->failure.code ? job_failed(job) : 0;
 	progress_release(job);
 	if (rc || at_rest(model) ||
-	    (on_device_state(model) != DEVICE_LISTED && outbox_packs(&model->recipe) && !job->seat))
+	    (on_device_state(model) != DEVICE_LISTED && outbox_packs(&model->recipe) &&
+	     !job->sim_rank))
 		return rc;
 	start_ns = now_ns();
 	rc = await_all(model, 1);

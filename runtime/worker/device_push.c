@@ -592,7 +592,7 @@ static int ask_for_values(sluice_model *model)
 	o->asked_ns = now_ns();
 	/* Simulated ranks would wait for one that waits for no rank. */
 	if (d->ops->push(d->compressor, &push, d->stream) ||
-	    (model->job->seat && d->ops->wait(d->stream)))
+	    (model->job->sim_rank && d->ops->wait(d->stream)))
 		return device_fail(d->ops, "sluice_pull");
 	on_device_become(model, DEVICE_ASKED);
 	return 0;

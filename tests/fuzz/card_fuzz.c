@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Fuzz target for what ranks tell each other at the start: cards through the launcher, and in them
- * the shm transport's card and region descriptors. Input: one byte that chooses the decoder, one of
- * options, then the bytes as another process sent them. What is accepted is encoded again and must
- * be the same. */
+ * Fuzz target for what ranks tell each other at the start: records through the launcher, and in
+ * them the shm transport's record and region descriptors. Input: one byte that chooses the decoder,
+ * one of options, then the bytes as another process sent them. What is accepted is encoded again
+ * and must be the same. */
 #include "fuzz.h"
 #include "base/bytes.h"
 #include "compress/message.h"
 #include "rdma/mailbox.h"
-#include "rdma/shm_card.h"
-#include "slurm/card.h"
+#include "rdma/shm_record.h"
+#include "slurm/record.h"
 
 /* Options. Checksums and lengths are put right unless the fuzzer asks not to. */
 enum { LEAVE_CRC = 1, LEAVE_LENGTHS = 2, LEAVE_INNER_CRC = 4 };
@@ -19,17 +19,17 @@ static void seal(uint8_t *bytes, size_t at)
 	put_le32(bytes + at, crc32c(0, bytes, at));
 }
 
-/* ---- cards ----------------------------------------------------------------- */
+/* ---- records ----------------------------------------------------------------- */
 
 static void fix_card(uint8_t *bytes, size_t n, unsigned options)
 {
-	if (n < CARD_HEADER_BYTES + 4)
+	if (n < RECORD_HEADER_BYTES + 4)
 		return;
 	if (!(options & LEAVE_LENGTHS)) {
 		uint32_t header = get_le32(bytes + 4);
 
-		if (header < CARD_HEADER_BYTES || header > n - 4)
-			header = CARD_HEADER_BYTES;
+		if (header < RECORD_HEADER_BYTES || header > n - 4)
+			header = RECORD_HEADER_BYTES;
 		memcpy(bytes, "SLCD", 4);
 		put_le32(bytes + 4, header);
 		put_le32(bytes + 8, (uint32_t)(n - 4 - header));
@@ -48,54 +48,56 @@ static void expect_text(const char *text, size_t bytes)
 			"a text that cannot be printed was accepted");
 }
 
-/* What bootstrap.c does with cards next: compare them, and say in print how they differ. */
-static void compare(const struct card *card)
+/* What bootstrap.c does with records next: compare them, and say in print how they differ. */
+static void compare(const struct rank_record *record)
 {
-	static const struct card own = { .wire_version = SLUICE_WIRE_VERSION,
-					 .version = "1.2.3",
-					 .build = "fuzz",
-					 .node = "n0" };
-	const struct card cards[2] = { own, *card };
+	static const struct rank_record own = { .wire_version = SLUICE_WIRE_VERSION,
+						.version = "1.2.3",
+						.build = "fuzz",
+						.node = "n0" };
+	const struct rank_record records[2] = { own, *record };
 	int rc;
 
 	begin();
-	rc = card_compare(cards, 2, 0);
+	rc = record_compare(records, 2, 0);
 	if (rc)
 		expect_refusal(rc, SLUICE_EPEER, SLUICE_EPEER);
-	require(!rc == (card->wire_version == own.wire_version &&
-			!strcmp(card->version, own.version)),
+	require(!rc == (record->wire_version == own.wire_version &&
+			!strcmp(record->version, own.version)),
 		"versions were compared wrongly");
 }
 
 static void fuzz_card(uint8_t *bytes, size_t n, unsigned options)
 {
-	struct card card, again;
-	uint8_t out[CARD_MAX_BYTES];
+	struct rank_record record, again;
+	uint8_t out[RECORD_MAX_BYTES];
 	const char *why = NULL;
 	size_t length;
 	int rc;
 
 	fix_card(bytes, n, options);
-	memset(&card, 0xa5, sizeof(card));
-	rc = card_decode(bytes, n, RANK, &card, &why);
+	memset(&record, 0xa5, sizeof(record));
+	rc = record_decode(bytes, n, RANK, &record, &why);
 	if (rc) {
 		require(rc == SLUICE_EWIRE && why && *why, "refused without a reason");
 		return;
 	}
-	expect_text(card.version, sizeof(card.version));
-	expect_text(card.build, sizeof(card.build));
-	expect_text(card.node, sizeof(card.node));
-	require(card.payload_bytes <= CARD_PAYLOAD_BYTES, "too long a payload was accepted");
-	require(card.wire_version == SLUICE_WIRE_VERSION || !card.payload_bytes,
+	expect_text(record.version, sizeof(record.version));
+	expect_text(record.build, sizeof(record.build));
+	expect_text(record.node, sizeof(record.node));
+	require(record.payload_bytes <= RECORD_PAYLOAD_BYTES, "too long a payload was accepted");
+	require(record.wire_version == SLUICE_WIRE_VERSION || !record.payload_bytes,
 		"a payload of another wire version was accepted");
 
-	length = card_encode(&card, RANK, out);
-	require(length == CARD_HEADER_BYTES + card.payload_bytes + 4, "length of the encoded card");
-	if (get_le32(bytes + 4) == CARD_HEADER_BYTES && card.wire_version == SLUICE_WIRE_VERSION)
-		require(length == n && !memcmp(out, bytes, n), "the encoded card differs");
-	require(!card_decode(out, length, RANK, &again, &why), "own card refused");
-	require(!memcmp(&card, &again, sizeof(card)), "the card changed");
-	compare(&card);
+	length = record_encode(&record, RANK, out);
+	require(length == RECORD_HEADER_BYTES + record.payload_bytes + 4,
+		"length of the encoded record");
+	if (get_le32(bytes + 4) == RECORD_HEADER_BYTES &&
+	    record.wire_version == SLUICE_WIRE_VERSION)
+		require(length == n && !memcmp(out, bytes, n), "the encoded record differs");
+	require(!record_decode(out, length, RANK, &again, &why), "own record refused");
+	require(!memcmp(&record, &again, sizeof(record)), "the record changed");
+	compare(&record);
 }
 
 /* ---- regions --------------------------------------------------------------- */
@@ -144,11 +146,11 @@ static void fuzz_descriptor(uint8_t *bytes, size_t n, unsigned options)
 	free(exact);
 }
 
-/* ---- cards of the shm transport -------------------------------------------- */
+/* ---- records of the shm transport -------------------------------------------- */
 
 static void fix_shm_card(uint8_t *bytes, size_t n, unsigned options)
 {
-	if (n != SHM_CARD_BYTES)
+	if (n != SHM_RECORD_BYTES)
 		return;
 	if (!(options & LEAVE_LENGTHS))
 		put_le64(bytes + 48 + 16, mailbox_bytes(RANKS, get_le32(bytes + 20)));
@@ -157,7 +159,7 @@ static void fix_shm_card(uint8_t *bytes, size_t n, unsigned options)
 		seal(bytes, n - 4);
 }
 
-static void expect_same_shm_card(const struct shm_card *a, const struct shm_card *b)
+static void expect_same_shm_card(const struct shm_record *a, const struct shm_record *b)
 {
 	require(a->rank == b->rank && a->size == b->size && a->capacity == b->capacity &&
 			a->wake_fd == b->wake_fd && a->process.pid == b->process.pid &&
@@ -166,36 +168,36 @@ static void expect_same_shm_card(const struct shm_card *a, const struct shm_card
 			a->process.pid_namespace == b->process.pid_namespace &&
 			!memcmp(a->mailbox, b->mailbox, sizeof(a->mailbox)) &&
 			!memcmp(a->control, b->control, sizeof(a->control)),
-		"the shm card changed");
+		"the shm record changed");
 }
 
 static void fuzz_shm_card(uint8_t *bytes, size_t n, unsigned options)
 {
 	struct descriptor mailbox, mailbox_again;
-	struct shm_card card, again;
-	uint8_t out[SHM_CARD_BYTES];
+	struct shm_record record, again;
+	uint8_t out[SHM_RECORD_BYTES];
 	int rc;
 
 	fix_shm_card(bytes, n, options);
 	begin();
-	rc = shm_card_decode(bytes, n, RANK, RANKS, &card, &mailbox);
+	rc = shm_record_decode(bytes, n, RANK, RANKS, &record, &mailbox);
 	if (rc) {
 		expect_refusal(rc, SLUICE_EWIRE, SLUICE_EWIRE);
 		return;
 	}
-	expect_descriptor(&mailbox, card.mailbox);
-	require(card.rank == RANK && card.size == RANKS && card.process.pid > 0 &&
-			card.process.pid == mailbox.pid && card.wake_fd >= 0,
-		"an impossible card was accepted");
-	require(card.capacity && mailbox_capacity(card.capacity) == card.capacity &&
+	expect_descriptor(&mailbox, record.mailbox);
+	require(record.rank == RANK && record.size == RANKS && record.process.pid > 0 &&
+			record.process.pid == mailbox.pid && record.wake_fd >= 0,
+		"an impossible record was accepted");
+	require(record.capacity && mailbox_capacity(record.capacity) == record.capacity &&
 			mailbox.access == REGION_WRITE &&
-			mailbox.bytes == mailbox_bytes(RANKS, card.capacity),
+			mailbox.bytes == mailbox_bytes(RANKS, record.capacity),
 		"a wrong mailbox was accepted");
 
-	shm_card_encode(&card, out);
-	require(!shm_card_decode(out, sizeof(out), RANK, RANKS, &again, &mailbox_again),
-		"own shm card refused");
-	expect_same_shm_card(&card, &again);
+	shm_record_encode(&record, out);
+	require(!shm_record_decode(out, sizeof(out), RANK, RANKS, &again, &mailbox_again),
+		"own shm record refused");
+	expect_same_shm_card(&record, &again);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -30,21 +30,21 @@ static void run_frame(const uint8_t *bytes, size_t n)
 static void run_region(const uint8_t *data, size_t n, unsigned options)
 {
 	uint8_t bytes[REGION_DESCRIPTOR_BYTES] = { 0 }, again[REGION_DESCRIPTOR_BYTES];
-	struct wire_region region;
+	struct verbs_region region;
 	int rc;
 
 	memcpy(bytes, data, n < sizeof(bytes) ? n : sizeof(bytes));
 	if (!(options & LEAVE_CRC))
 		put_le32(bytes + sizeof(bytes) - 4, crc32c(0, bytes, sizeof(bytes) - 4));
 	begin();
-	rc = wire_region_decode(bytes, OWNER, USER, &region);
+	rc = verbs_region_decode(bytes, OWNER, USER, &region);
 	if (rc) {
 		expect_refusal(rc, SLUICE_EWIRE, SLUICE_EWIRE);
 		return;
 	}
 	require(region.bytes && region.address + region.bytes >= region.address,
 		"a region that wraps was accepted");
-	wire_region_encode(&region, again);
+	verbs_region_encode(&region, again);
 	require(memcmp(again, bytes, 44) == 0, "an accepted region differs when it is encoded");
 }
 

@@ -93,9 +93,10 @@ static void seal_message(uint8_t *p, size_t n)
 
 static void seal_mail(uint8_t *p, size_t n)
 {
-	if (n >= MAIL_HEADER_BYTES)
-		put_le32(p + MAIL_CRC, crc32c(crc32c(0, p, MAIL_CRC), p + MAIL_HEADER_BYTES,
-					      shorter(get_le32(p + 12), n - MAIL_HEADER_BYTES)));
+	if (n >= COLLECTIVE_HEADER_BYTES)
+		put_le32(p + COLLECTIVE_CRC,
+			 crc32c(crc32c(0, p, COLLECTIVE_CRC), p + COLLECTIVE_HEADER_BYTES,
+				shorter(get_le32(p + 12), n - COLLECTIVE_HEADER_BYTES)));
 }
 
 static void seal_status(uint8_t *p, size_t n)
@@ -108,7 +109,7 @@ static void seal_status(uint8_t *p, size_t n)
 static void seal(uint8_t *p, size_t n, unsigned kind)
 {
 	switch (kind) {
-	case IMM_MAIL: seal_mail(p, n); break;
+	case IMM_COLLECTIVE: seal_mail(p, n); break;
 	case IMM_STATUS: seal_status(p, n); break;
 	case IMM_PUSH:
 	case GOT: seal_message(p, n); break;

@@ -25,7 +25,7 @@ sources_of()
 {
 	case $1 in
 	message) echo $codecs ;;
-	card) echo slurm/card.c rdma/shm_card.c rdma/mapping.c rdma/mailbox.c ;;
+	card) echo slurm/record.c rdma/shm_record.c rdma/mapping.c rdma/mailbox.c ;;
 	histogram) echo runtime/compress/counts.c runtime/compress/histogram.c \
 		runtime/estimate/histogram_calls.c runtime/compress/random*.c ;;
 	frame) echo rdma/frame.c ;;
@@ -78,7 +78,7 @@ library()
 	[ ! -e "$work/library.a" ] || return 0
 	mkdir -p "$work/objects"
 	(cd "$top" && ls runtime/*/*.c slurm/*.c base/*.c rdma/*.c |
-		grep -Ev '^rdma/(auth|connect|frame|ladder|loop|ofi|verbs)|^base/envdoc' |
+		grep -Ev '^rdma/(auth|connect|frame|register|loop|ofi|verbs)|^base/envdoc' |
 		CLANG=$clang FLAGS=$flags WORK=$work xargs -P "$(nproc)" -I{} sh -c \
 			'exec $CLANG $FLAGS -fsanitize=fuzzer-no-link -c {} -o "$WORK/objects/$(echo {} | tr / _).o"')
 	ar rcs "$work/library.a" "$work"/objects/*.o

@@ -26,7 +26,7 @@ enum { DEADLINE_MS = 180000, SILENCE_MS = 5000, LINES = 256, LINE_CHARACTERS = 5
 struct meeting {
 	int size;
 	atomic_int arrived, left; /* counted over all joins of all ranks */
-	struct card cards[RANKS_MAX];
+	struct rank_record cards[RANKS_MAX];
 };
 
 struct bootstrap {
@@ -95,14 +95,14 @@ static int wait_for(atomic_int *counter, int value, int timeout_ms)
 }
 
 int bootstrap_exchange(struct bootstrap *b, const uint8_t *payload, size_t payload_bytes,
-		       struct card **cards_out)
+		       struct rank_record **cards_out)
 {
 	int size = bootstrap_size(b);
-	struct card *cards = calloc((size_t)size, sizeof *cards);
-	struct card mine = { .wire_version = SLUICE_WIRE_VERSION,
-			     .version = PACKAGE_VERSION,
-			     .boot_id = "one kernel",
-			     .payload_bytes = (uint32_t)payload_bytes };
+	struct rank_record *cards = calloc((size_t)size, sizeof *cards);
+	struct rank_record mine = { .wire_version = SLUICE_WIRE_VERSION,
+				    .version = PACKAGE_VERSION,
+				    .boot_id = "one kernel",
+				    .payload_bytes = (uint32_t)payload_bytes };
 	int rc = cards ? 0 : fail_quietly(SLUICE_ENOMEM, "no memory");
 	if (rc)
 		return rc;

@@ -79,7 +79,7 @@ static int mails_left;
 
 static int post_and_die(struct endpoint *e, const struct transfer *t)
 {
-	if (t->kind == TRANSFER_PUT_NOTIFY && t->imm >> 28 == IMM_MAIL && !mails_left--)
+	if (t->kind == TRANSFER_PUT_NOTIFY && t->imm >> 28 == IMM_COLLECTIVE && !mails_left--)
 		kill(getpid(), SIGKILL);
 	return real_ops->post(e, t);
 }

@@ -171,8 +171,8 @@ static int reached(struct side *side, const int *counter, int least)
 
 static void start(struct side *side)
 {
-	struct card {
-		uint8_t bytes[TRANSPORT_CARD_BYTES];
+	struct rank_record {
+		uint8_t bytes[TRANSPORT_RECORD_BYTES];
 		size_t n;
 	} cards[RANKS] = { 0 };
 	struct job_secret secret = { .key = "a key of the test, no secret",
@@ -189,7 +189,7 @@ static void start(struct side *side)
 	config.control = side->control;
 	WANT(side, ops->open(&config, &side->t) == 0);
 	access_errors = 0; /* where windows were proved to refuse */
-	WANT(side, ops->card(side->t, cards[side->rank].bytes, &cards[side->rank].n) == 0);
+	WANT(side, ops->record(side->t, cards[side->rank].bytes, &cards[side->rank].n) == 0);
 	if (side->rank == 0) {
 		for (int i = 1; i < RANKS; i++)
 			take(side, i, &cards[i], sizeof(cards[i]));

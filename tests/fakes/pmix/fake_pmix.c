@@ -80,10 +80,10 @@ pmix_status_t PMIx_Put(pmix_scope_t scope, const char key[], pmix_value_t *value
 	note_call();
 	fake_pmix.puts++;
 	if (scope != PMIX_GLOBAL || !is_card(key) || value->type != PMIX_BYTE_OBJECT ||
-	    value->data.bo.size > FAKE_CARD_BYTES)
+	    value->data.bo.size > FAKE_RECORD_BYTES)
 		return PMIX_ERR_BAD_PARAM;
-	memcpy(fake_pmix.card[fake_pmix.rank], value->data.bo.bytes, value->data.bo.size);
-	fake_pmix.card_bytes[fake_pmix.rank] = value->data.bo.size;
+	memcpy(fake_pmix.record[fake_pmix.rank], value->data.bo.bytes, value->data.bo.size);
+	fake_pmix.record_bytes[fake_pmix.rank] = value->data.bo.size;
 	return fake_pmix.put_status;
 }
 
@@ -170,18 +170,18 @@ static pmix_status_t give_card(pmix_rank_t rank, pmix_value_t *v)
 
 	if (rank == fake_pmix.get_fails_at)
 		return fake_pmix.get_status;
-	n = rank < FAKE_RANKS ? fake_pmix.card_bytes[rank] : 0;
+	n = rank < FAKE_RANKS ? fake_pmix.record_bytes[rank] : 0;
 	if (!n)
 		return PMIX_ERR_NOT_FOUND;
 	if (fake_pmix.card_is_text) {
 		v->type = PMIX_STRING;
-		v->data.string = strdup("a card?");
+		v->data.string = strdup("a record?");
 		return PMIX_SUCCESS;
 	}
 	v->type = PMIX_BYTE_OBJECT;
 	v->data.bo.bytes = malloc(n);
 	v->data.bo.size = n;
-	memcpy(v->data.bo.bytes, fake_pmix.card[rank], n);
+	memcpy(v->data.bo.bytes, fake_pmix.record[rank], n);
 	return PMIX_SUCCESS;
 }
 

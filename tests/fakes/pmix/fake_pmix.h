@@ -9,21 +9,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { FAKE_RANKS = 8, FAKE_CARD_BYTES = 4096 };
+enum { FAKE_RANKS = 8, FAKE_RECORD_BYTES = 4096 };
 enum fake_fence { FENCE_ANSWERS, FENCE_AT_ONCE, FENCE_NEVER };
 
 struct fake_pmix {
 	/* the job */
 	int size;
 	pmix_rank_t rank;
-	const char *node;                          /* NULL: the server does not tell */
-	const char *local;                         /* the ranks on this node; NULL: not told */
-	pmix_data_type_t size_type;                /* of PMIX_JOB_SIZE */
-	uint8_t card[FAKE_RANKS][FAKE_CARD_BYTES]; /* of the peers; the own one comes by Put */
-	size_t card_bytes[FAKE_RANKS];             /* 0: Get finds none */
+	const char *node;                              /* NULL: the server does not tell */
+	const char *local;                             /* the ranks on this node; NULL: not told */
+	pmix_data_type_t size_type;                    /* of PMIX_JOB_SIZE */
+	uint8_t record[FAKE_RANKS][FAKE_RECORD_BYTES]; /* of the peers; the own one comes by Put */
+	size_t record_bytes[FAKE_RANKS];               /* 0: Get finds none */
 	/* what goes wrong */
 	pmix_status_t init_status, put_status, commit_status, fence_status, get_status;
-	pmix_rank_t get_fails_at; /* get_status is for the card of this rank */
+	pmix_rank_t get_fails_at; /* get_status is for the record of this rank */
 	int init_sleeps_ms, get_sleeps_ms, finalize_sleeps_ms;
 	int card_is_text; /* Get gives a string */
 	enum fake_fence fence;

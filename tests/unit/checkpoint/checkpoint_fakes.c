@@ -38,7 +38,7 @@ int __wrap_collective_run_about(sluice_job *job, enum collective op, struct abou
 	world.bytes[job->rank] = bytes;
 	pthread_barrier_wait(&world.barrier);
 	for (int r = 0; r < world.size; r++) {
-		if (world.op[r] != op || world.bytes[r] != bytes || bytes > MAIL_BYTES)
+		if (world.op[r] != op || world.bytes[r] != bytes || bytes > COLLECTIVE_BYTES)
 			rc = fail_quietly(SLUICE_EINVAL, "collectives differ");
 		else
 			memcpy((uint8_t *)all + (size_t)r * bytes,

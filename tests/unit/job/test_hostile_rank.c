@@ -275,27 +275,28 @@ static void notify_as_said(sluice_model *model, const struct attack *attack)
 
 static void mail_noise(sluice_model *model, const struct attack *attack)
 {
-	uint8_t mails[2 * (MAIL_HEADER_BYTES + MAIL_BYTES)];
+	uint8_t mails[2 * (COLLECTIVE_HEADER_BYTES + COLLECTIVE_BYTES)];
 	(void)attack;
 	memset(mails, 0x33, sizeof mails);
-	put(model->job->peers[VICTIM].control, ATTACKER * LINE_BYTES + LINE_MAIL, mails,
-	    sizeof mails, imm_make(IMM_MAIL, 0));
+	put(model->job->peers[VICTIM].control, ATTACKER * LINE_BYTES + LINE_COLLECTIVE, mails,
+	    sizeof mails, imm_make(IMM_COLLECTIVE, 0));
 }
 
 /* Header and CRC are right, the length is not. */
 static void mail_that_is_too_long(sluice_model *model, const struct attack *attack)
 {
 	sluice_job *job = model->job;
-	uint8_t mail[MAIL_HEADER_BYTES] = { 0 };
-	uint64_t seq = mails_next(job);
+	uint8_t mail[COLLECTIVE_HEADER_BYTES] = { 0 };
+	uint64_t seq = messages_next(job);
 	(void)attack;
 	put_le64(mail, seq);
 	put_le32(mail + 8, COLLECTIVE_BARRIER);
 	put_le32(mail + 12, UINT32_MAX);
-	put_le32(mail + MAIL_CRC, crc32c(0, mail, MAIL_CRC));
+	put_le32(mail + COLLECTIVE_CRC, crc32c(0, mail, COLLECTIVE_CRC));
 	put(job->peers[VICTIM].control,
-	    ATTACKER * LINE_BYTES + LINE_MAIL + (seq & 1) * (MAIL_HEADER_BYTES + MAIL_BYTES), mail,
-	    sizeof mail, imm_make(IMM_MAIL, 0));
+	    ATTACKER * LINE_BYTES + LINE_COLLECTIVE +
+		    (seq & 1) * (COLLECTIVE_HEADER_BYTES + COLLECTIVE_BYTES),
+	    mail, sizeof mail, imm_make(IMM_COLLECTIVE, 0));
 }
 
 static void report_noise(sluice_model *model, const struct attack *attack)

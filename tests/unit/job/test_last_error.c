@@ -94,10 +94,10 @@ static int fail_meanwhile(int rank, void *argument)
 	(void)argument;
 	log_capture();
 	progress_take(job);
-	whole_client = clients_told(&job->clients);
+	whole_client = clients_handler(&job->clients);
 	client = *whole_client;
 	client.advance = advance_and_fail;
-	clients_tell(&job->clients, &client);
+	clients_set_handler(&job->clients, &client);
 	CHECK(!*sluice_last_error());
 	CHECK_OK(progress_until(job, at_once, describe_nothing, NULL));
 	CHECK(!*sluice_last_error());

@@ -99,7 +99,7 @@ static int wait_in_a_barrier(int rank, void *argument)
 	sluice_job *job = join();
 	(void)argument;
 	if (rank == 0)
-		lose(job, IMM_MAIL, STEPS);
+		lose(job, IMM_COLLECTIVE, STEPS);
 	int rc = 0;
 	while (!rc)
 		rc = sluice_barrier(job);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What all ranks read out of the cards: which transport goes between two ranks, and whether a last
- * resort must be opened. A job is written as a text per rank: the letter of its kernel, then a
+ * What all ranks read out of the records: which transport goes between two ranks, and whether a
+ * last resort must be opened. A job is written as a text per rank: the letter of its kernel, then a
  * letter per transport, upper case where it is open, lower case where it can be opened. */
 #include "base/bytes.h"
 #include "job/reach.h"
@@ -34,32 +34,32 @@ static const char *name_of(char letter)
 	}
 }
 
-static void add(struct card *card, const char *name, int open)
+static void add(struct rank_record *record, const char *name, int open)
 {
-	uint8_t *at = card->payload + card->payload_bytes;
+	uint8_t *at = record->payload + record->payload_bytes;
 
 	memset(at, 0, 8);
 	memcpy(at, name, strlen(name));
 	put_le32(at + 8, open ? 5 : 0);
 	memset(at + 12, 0xaa, 5);
-	card->payload_bytes += open ? 17 : 12;
+	record->payload_bytes += open ? 17 : 12;
 }
 
 static struct reach *reach_of(const char *const *ranks, int size)
 {
-	struct card *cards = calloc((size_t)size, sizeof(*cards));
+	struct rank_record *records = calloc((size_t)size, sizeof(*records));
 	struct reach *r = NULL;
 
 	for (int i = 0; i < size; i++) {
-		memset(cards[i].boot_id, ranks[i][0], sizeof(cards[i].boot_id));
-		cards[i].payload_bytes = 4;
-		add(&cards[i], "self", 1);
+		memset(records[i].boot_id, ranks[i][0], sizeof(records[i].boot_id));
+		records[i].payload_bytes = 4;
+		add(&records[i], "self", 1);
 		for (const char *c = ranks[i] + 1; *c; c++)
-			add(&cards[i], name_of(*c), *c >= 'A' && *c <= 'Z');
+			add(&records[i], name_of(*c), *c >= 'A' && *c <= 'Z');
 	}
 	assert_int_equal(reach_open(size, 0, &r), 0);
-	reach_fill(r, cards);
-	free(cards);
+	reach_fill(r, records);
+	free(records);
 	return r;
 }
 
@@ -85,7 +85,7 @@ static void jobs__of_many_kinds__all_get_the_cheapest_ways(void **state)
 		/* two machines without */
 		{ { "aSo", "bSo" }, 1, "ofi", NULL, 3, -1, NULL },
 		{ { "aSo", "aSo", "bSo", "bSo" }, 1, NULL, "shm", 15, -1, NULL },
-		/* only one of them has a card: who has RDMA to one keeps it */
+		/* only one of them has a record: who has RDMA to one keeps it */
 		{ { "aSVo", "bSVo", "cSo" }, 1, NULL, "verbs", 7, -1, NULL },
 		{ { "aSVo", "bSo" }, 1, "ofi", NULL, 3, -1, NULL },
 		/* it was opened, in both cases or in one, as users named it */
@@ -115,15 +115,16 @@ static void jobs__of_many_kinds__all_get_the_cheapest_ways(void **state)
 		assert_int_equal(reach_missing(r, 0, 1),
 				 j->missing_01 ? number_of(j->missing_01) : -1);
 		for (int a = 0; a < n; a++) {
-			assert_int_equal(reach_way(r, a, a), number_of("self"));
+			assert_int_equal(reach_transport(r, a, a), number_of("self"));
 			for (int b = 0; b < n; b++) {
-				assert_int_equal(reach_way(r, a, b), reach_way(r, b, a));
+				assert_int_equal(reach_transport(r, a, b),
+						 reach_transport(r, b, a));
 				assert_int_equal(reach_missing(r, a, b), reach_missing(r, b, a));
 			}
 			wants |= (unsigned)reach_wants(r, a, number_of("ofi")) << a;
 			assert_int_equal(reach_wants(r, a, number_of("shm")), 0);
 		}
-		assert_int_equal(reach_way(r, 0, 1), j->way_01 ? number_of(j->way_01) : -1);
+		assert_int_equal(reach_transport(r, 0, 1), j->way_01 ? number_of(j->way_01) : -1);
 		assert_int_equal(wants, j->wants);
 		for (int own = 0; own < n; own++) {
 			int a, b;
@@ -132,7 +133,7 @@ static void jobs__of_many_kinds__all_get_the_cheapest_ways(void **state)
 				fail_msg("job %zu is %scut", i, j->cut ? "" : "not ");
 			if (!j->cut)
 				continue;
-			assert_true(reach_way(r, a, b) < 0 && reach_missing(r, a, b) < 0);
+			assert_true(reach_transport(r, a, b) < 0 && reach_missing(r, a, b) < 0);
 			assert_true(a == own || (a == j->cut[0] - '0' && b == j->cut[1] - '0'));
 		}
 		assert_int_equal(reach_first_user(r, number_of("ofi")), j->first_on_ofi);
@@ -143,51 +144,51 @@ static void jobs__of_many_kinds__all_get_the_cheapest_ways(void **state)
 
 static void simulated_ranks__reach_each_other_by_self(void **state)
 {
-	struct card cards[3] = { { .payload_bytes = 4 },
-				 { .payload_bytes = 4 },
-				 { .payload_bytes = 4 } };
+	struct rank_record records[3] = { { .payload_bytes = 4 },
+					  { .payload_bytes = 4 },
+					  { .payload_bytes = 4 } };
 	struct reach *r;
 
 	(void)state;
 	for (int i = 0; i < 3; i++)
-		add(&cards[i], "self", 1);
+		add(&records[i], "self", 1);
 	for (int simulated = 0; simulated < 2; simulated++) {
 		assert_int_equal(reach_open(3, simulated, &r), 0);
-		reach_fill(r, cards);
-		assert_int_equal(reach_way(r, 1, 1), 0);
-		assert_int_equal(reach_way(r, 0, 2), simulated ? 0 : -1);
+		reach_fill(r, records);
+		assert_int_equal(reach_transport(r, 1, 1), 0);
+		assert_int_equal(reach_transport(r, 0, 2), simulated ? 0 : -1);
 		assert_int_equal(reach_is_incomplete(r), 0);
 		reach_close(&r);
 	}
 }
 
-/* Whatever a card says, nothing beyond its payload is read. */
+/* Whatever a record says, nothing beyond its payload is read. */
 static void card_find__damaged_lengths__finds_nothing(void **state)
 {
-	struct card *card = calloc(1, sizeof(*card));
+	struct rank_record *record = calloc(1, sizeof(*record));
 	size_t bytes = 0;
 
 	(void)state;
-	card->payload_bytes = 4;
-	add(card, "self", 1);
-	add(card, "shm", 1);
-	assert_ptr_equal(card_find(card, "shm", &bytes), card->payload + 4 + 17 + 12);
+	record->payload_bytes = 4;
+	add(record, "self", 1);
+	add(record, "shm", 1);
+	assert_ptr_equal(record_find(record, "shm", &bytes), record->payload + 4 + 17 + 12);
 	assert_int_equal(bytes, 5);
-	assert_null(card_find(card, "ofi", &bytes));
-	assert_null(card_find(card, "sh", &bytes));
-	for (uint32_t n = card->payload_bytes - 1; n > 0; n--) {
-		card->payload_bytes = n;
-		assert_null(card_find(card, "shm", &bytes));
+	assert_null(record_find(record, "ofi", &bytes));
+	assert_null(record_find(record, "sh", &bytes));
+	for (uint32_t n = record->payload_bytes - 1; n > 0; n--) {
+		record->payload_bytes = n;
+		assert_null(record_find(record, "shm", &bytes));
 	}
-	card->payload_bytes = 38;
+	record->payload_bytes = 38;
 	for (uint32_t wrong = 1; wrong; wrong <<= 1) {
-		put_le32(card->payload + 4 + 8, 5 + wrong);
-		assert_null(card_find(card, "shm", &bytes));
+		put_le32(record->payload + 4 + 8, 5 + wrong);
+		assert_null(record_find(record, "shm", &bytes));
 	}
-	memset(card->payload, 0xff, sizeof(card->payload));
-	card->payload_bytes = sizeof(card->payload);
-	assert_null(card_find(card, "shm", &bytes));
-	free(card);
+	memset(record->payload, 0xff, sizeof(record->payload));
+	record->payload_bytes = sizeof(record->payload);
+	assert_null(record_find(record, "shm", &bytes));
+	free(record);
 }
 
 int main(void)

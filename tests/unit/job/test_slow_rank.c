@@ -107,10 +107,10 @@ static void hold_the_token_by(sluice_job *job, void (*by)(sluice_job *job))
 {
 	static struct job_client client;
 	progress_take(job);
-	whole_client = clients_told(&job->clients);
+	whole_client = clients_handler(&job->clients);
 	client = *whole_client;
 	client.advance = advance_and_hold;
-	clients_tell(&job->clients, &client);
+	clients_set_handler(&job->clients, &client);
 	hold = by;
 	progress_release(job);
 }

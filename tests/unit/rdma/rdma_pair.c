@@ -68,13 +68,13 @@ static void side_open(struct side *side, uint32_t queue_depth)
 					   .lost_after_ms = pair_lost_after_ms };
 	const struct job_secret secret = { .key = { 1, 2, 3 }, .job = "a pair" };
 	struct {
-		uint8_t bytes[TRANSPORT_CARD_BYTES];
+		uint8_t bytes[TRANSPORT_RECORD_BYTES];
 		size_t len;
 	} mine = { { 0 }, 0 }, theirs;
 	const struct transport_ops *ops = pair_ops;
 
 	CHECK(ops->open(&config, &side->t) == 0);
-	CHECK(ops->card(side->t, mine.bytes, &mine.len) == 0);
+	CHECK(ops->record(side->t, mine.bytes, &mine.len) == 0);
 	swap_bytes(side, &mine, &theirs, sizeof(mine));
 	if (ops->admit)
 		CHECK(ops->admit(side->t, &secret) == 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See shm_trio.h. */
 #include "shm_trio.h"
-#include "rdma/shm_card.h"
+#include "rdma/shm_record.h"
 #include "sluice.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -10,13 +10,13 @@
 
 struct endpoint *connect_to(struct transport *t, struct transport *to, int rank)
 {
-	uint8_t card[TRANSPORT_CARD_BYTES];
+	uint8_t record[TRANSPORT_RECORD_BYTES];
 	struct endpoint *e = NULL;
 	size_t len;
 
-	assert_int_equal(ops->card(to, card, &len), 0);
-	assert_int_equal(len, SHM_CARD_BYTES);
-	assert_int_equal(ops->connect(t, rank, card, len, &e), 0);
+	assert_int_equal(ops->record(to, record, &len), 0);
+	assert_int_equal(len, SHM_RECORD_BYTES);
+	assert_int_equal(ops->connect(t, rank, record, len, &e), 0);
 	assert_int_equal(e->peer, rank);
 	return e;
 }

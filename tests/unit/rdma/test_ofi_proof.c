@@ -53,7 +53,7 @@ static void exchange_up_to(struct exchange *x, int n, uint8_t message[OFI_FRAME_
 {
 	uint8_t next[OFI_FRAME_BYTES];
 
-	assert_int_equal(ofi_proof_speak(x->side[CLIENT], SERVER, x->now_ns, message), 1);
+	assert_int_equal(ofi_proof_hello(x->side[CLIENT], SERVER, x->now_ns, message), 1);
 	for (int i = 2; i <= n; i++) {
 		assert_int_equal(hand(x, i % 2 ? CLIENT : SERVER, message, next), 1);
 		memcpy(message, next, sizeof(next));
@@ -83,7 +83,7 @@ static void exchange__same_key__both_learn_the_greeting_of_the_other(void **stat
 		assert_int_equal(ofi_proofs_refused(x.side[i]), 0);
 	}
 	/* What is over is not begun again. */
-	assert_int_equal(ofi_proof_speak(x.side[CLIENT], SERVER, x.now_ns + SECOND_NS, none), 0);
+	assert_int_equal(ofi_proof_hello(x.side[CLIENT], SERVER, x.now_ns + SECOND_NS, none), 0);
 	close_exchange(&x);
 }
 
@@ -198,16 +198,16 @@ static void hello__unanswered__is_said_again_with_another_nonce(void **state)
 	(void)state;
 	open_exchange(&x, &secret);
 	exchange_up_to(&x, 1, first);
-	assert_int_equal(ofi_proof_speak(x.side[CLIENT], SERVER, x.now_ns, second), 0);
+	assert_int_equal(ofi_proof_hello(x.side[CLIENT], SERVER, x.now_ns, second), 0);
 	x.now_ns += SECOND_NS;
-	assert_int_equal(ofi_proof_speak(x.side[CLIENT], SERVER, x.now_ns, second), 1);
+	assert_int_equal(ofi_proof_hello(x.side[CLIENT], SERVER, x.now_ns, second), 1);
 	assert_memory_not_equal(first, second, OFI_FRAME_BYTES);
 	/* The answer to the first is late: it is no longer what the client asked. */
 	assert_int_equal(hand(&x, SERVER, first, answer), 1);
 	assert_int_equal(hand(&x, CLIENT, answer, first), 0);
 	assert_int_equal(hand(&x, SERVER, second, answer), 1);
 	assert_int_equal(hand(&x, CLIENT, answer, first), 1);
-	assert_int_equal(ofi_proof_speak(x.side[SERVER], CLIENT, x.now_ns, first), 0);
+	assert_int_equal(ofi_proof_hello(x.side[SERVER], CLIENT, x.now_ns, first), 0);
 	close_exchange(&x);
 }
 

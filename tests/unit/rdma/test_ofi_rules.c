@@ -143,13 +143,13 @@ static int open_side(struct pair *p, int r, uint8_t *card, size_t *n)
 		rc = ops->open(&config, &p->t[r]);
 	if (!rc)
 		rc = ops->admit(p->t[r], &secret);
-	return rc ? rc : ops->card(p->t[r], card, n);
+	return rc ? rc : ops->record(p->t[r], card, n);
 }
 
 /* 0, -1 after many seconds, or SLUICE_E*. What is open stays open until close_pair(). */
 static int open_pair(struct pair *p)
 {
-	uint8_t cards[2][TRANSPORT_CARD_BYTES], descriptor[REGION_DESCRIPTOR_BYTES];
+	uint8_t cards[2][TRANSPORT_RECORD_BYTES], descriptor[REGION_DESCRIPTOR_BYTES];
 	size_t n[2];
 	int rc = 0;
 

@@ -37,15 +37,15 @@ static int set_up(void **state)
 {
 	static struct own own;
 	struct transport_config config = { .rank = 2, .size = 4, .queue_depth = DEPTH };
-	uint8_t card[TRANSPORT_CARD_BYTES];
+	uint8_t record[TRANSPORT_RECORD_BYTES];
 	size_t len;
 
 	quiet_log();
 	assert_int_equal(region_open(BYTES, REGION_WRITE, "inbox", &own.inbox), 0);
 	config.control = own.inbox;
 	assert_int_equal(ops->open(&config, &own.t), 0);
-	assert_int_equal(ops->card(own.t, card, &len), 0);
-	assert_int_equal(ops->connect(own.t, 2, card, len, &own.e), 0);
+	assert_int_equal(ops->record(own.t, record, &len), 0);
+	assert_int_equal(ops->connect(own.t, 2, record, len, &own.e), 0);
 	assert_int_equal(region_open(BYTES, REGION_READ, "log", &own.log), 0);
 	assert_int_equal(region_open(BYTES, 0, "staging", &own.local), 0);
 	own.to_inbox = reach(&own, own.inbox);
@@ -340,22 +340,22 @@ static void connect__other_rank_or_changed_card__is_refused(void **state)
 	struct transport *t = NULL;
 	struct endpoint *e = NULL;
 	struct remote *control = NULL;
-	uint8_t card[TRANSPORT_CARD_BYTES];
+	uint8_t record[TRANSPORT_RECORD_BYTES];
 	size_t len, i;
 
 	(void)state;
 	assert_int_equal(ops->open(&config, &t), 0);
-	assert_int_equal(ops->card(t, card, &len), 0);
-	assert_int_equal(ops->connect(t, 0, card, len, &e), SLUICE_EINVAL);
+	assert_int_equal(ops->record(t, record, &len), 0);
+	assert_int_equal(ops->connect(t, 0, record, len, &e), SLUICE_EINVAL);
 	for (i = 0; i < len; i++) {
-		assert_int_equal(ops->connect(t, 1, card, i, &e), SLUICE_EWIRE);
-		card[i] ^= 1;
-		assert_int_equal(ops->connect(t, 1, card, len, &e), SLUICE_EWIRE);
-		card[i] ^= 1;
+		assert_int_equal(ops->connect(t, 1, record, i, &e), SLUICE_EWIRE);
+		record[i] ^= 1;
+		assert_int_equal(ops->connect(t, 1, record, len, &e), SLUICE_EWIRE);
+		record[i] ^= 1;
 	}
 	assert_null(e);
-	assert_int_equal(ops->connect(t, 1, card, len, &e), 0);
-	assert_int_equal(ops->connect(t, 1, card, len, &e), SLUICE_EINVAL);
+	assert_int_equal(ops->connect(t, 1, record, len, &e), 0);
+	assert_int_equal(ops->connect(t, 1, record, len, &e), SLUICE_EINVAL);
 	assert_int_equal(ops->control(e, &control), SLUICE_EINVAL); /* opened without one */
 	assert_null(control);
 	ops->close(&t);

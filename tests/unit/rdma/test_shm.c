@@ -157,7 +157,7 @@ static int connect_with_files(int more)
 {
 	struct transport *t[2] = { NULL, NULL };
 	struct endpoint *e = NULL;
-	uint8_t card[TRANSPORT_CARD_BYTES];
+	uint8_t record[TRANSPORT_RECORD_BYTES];
 	int files = open_files(), rc = 0, r;
 	struct rlimit old, low;
 	size_t len;
@@ -174,9 +174,9 @@ static int connect_with_files(int more)
 		rc = ops->open(&config, &t[r]);
 	}
 	if (rc == 0)
-		rc = ops->card(t[1], card, &len);
+		rc = ops->record(t[1], record, &len);
 	if (rc == 0)
-		rc = ops->connect(t[0], 1, card, len, &e);
+		rc = ops->connect(t[0], 1, record, len, &e);
 	setrlimit(RLIMIT_NOFILE, &old);
 	ops->close(&t[0]);
 	ops->close(&t[1]);

@@ -300,8 +300,8 @@ static void peer__ended__its_memory_stays_until_closed(void **state)
 	CHECK(mappings_of("memfd:sluice-") == 0);
 }
 
-struct dead_card {
-	uint8_t bytes[TRANSPORT_CARD_BYTES];
+struct dead_record {
+	uint8_t bytes[TRANSPORT_RECORD_BYTES];
 	size_t len;
 };
 
@@ -310,7 +310,7 @@ static void connect__process_ended_since__is_EPEER(void **state)
 	struct transport_config config = { .rank = 0, .size = 2, .queue_depth = 1 };
 	struct transport *t = NULL;
 	struct endpoint *e = NULL;
-	struct dead_card card = { .len = 0 };
+	struct dead_record record = { .len = 0 };
 	int ends[2], files = open_files();
 	pid_t child;
 
@@ -320,17 +320,17 @@ static void connect__process_ended_since__is_EPEER(void **state)
 	child = fork();
 	if (child == 0) {
 		config.rank = 1;
-		if (ops->open(&config, &t) < 0 || ops->card(t, card.bytes, &card.len) < 0 ||
-		    write(ends[1], &card, sizeof(card)) != (ssize_t)sizeof(card))
+		if (ops->open(&config, &t) < 0 || ops->record(t, record.bytes, &record.len) < 0 ||
+		    write(ends[1], &record, sizeof(record)) != (ssize_t)sizeof(record))
 			_exit(1);
 		_exit(0);
 	}
 	CHECK(child_status(child) == 0);
-	CHECK(read(ends[0], &card, sizeof(card)) == (ssize_t)sizeof(card));
+	CHECK(read(ends[0], &record, sizeof(record)) == (ssize_t)sizeof(record));
 	close(ends[0]);
 	close(ends[1]);
 	CHECK(ops->open(&config, &t) == 0);
-	CHECK(ops->connect(t, 1, card.bytes, card.len, &e) == SLUICE_EPEER);
+	CHECK(ops->connect(t, 1, record.bytes, record.len, &e) == SLUICE_EPEER);
 	CHECK(strstr(sluice_last_error(), "ended") != NULL);
 	ops->close(&t);
 	CHECK(open_files() == files);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The shm transport against a hostile peer: damaged and forged cards and descriptors, and a mailbox
- * whose positions lie. */
+ * The shm transport against a hostile peer: damaged and forged records and descriptors, and a
+ * mailbox whose positions lie. */
 #include "base/bytes.h"
-#include "rdma/shm_card.h"
+#include "rdma/shm_record.h"
 #include "shm_trio.h"
 #include "sluice.h"
 #include <setjmp.h>
@@ -11,29 +11,29 @@
 #include <unistd.h>
 #include <cmocka.h>
 
-/* ---- cards and descriptors ------------------------------------------------- */
+/* ---- records and descriptors ------------------------------------------------- */
 
 static void connect__own_rank_outside_or_twice__is_EINVAL(void **state)
 {
 	struct trio *trio = *state;
-	uint8_t card[TRANSPORT_CARD_BYTES];
+	uint8_t record[TRANSPORT_RECORD_BYTES];
 	struct endpoint *e = NULL;
 	size_t len;
 
-	assert_int_equal(ops->card(trio->t[1], card, &len), 0);
-	assert_int_equal(ops->connect(trio->t[0], 1, card, len, &e), SLUICE_EINVAL);
-	assert_int_equal(ops->connect(trio->t[1], 1, card, len, &e), SLUICE_EINVAL);
-	assert_int_equal(ops->connect(trio->t[0], -1, card, len, &e), SLUICE_EINVAL);
-	assert_int_equal(ops->connect(trio->t[0], RANKS, card, len, &e), SLUICE_EINVAL);
+	assert_int_equal(ops->record(trio->t[1], record, &len), 0);
+	assert_int_equal(ops->connect(trio->t[0], 1, record, len, &e), SLUICE_EINVAL);
+	assert_int_equal(ops->connect(trio->t[1], 1, record, len, &e), SLUICE_EINVAL);
+	assert_int_equal(ops->connect(trio->t[0], -1, record, len, &e), SLUICE_EINVAL);
+	assert_int_equal(ops->connect(trio->t[0], RANKS, record, len, &e), SLUICE_EINVAL);
 	assert_null(e);
 }
 
-/* Rank 1 tries to connect to rank 2 by what is left of rank 2's card after a change. */
-static int connect_by(struct trio *trio, const uint8_t *card, size_t len)
+/* Rank 1 tries to connect to rank 2 by what is left of rank 2's record after a change. */
+static int connect_by(struct trio *trio, const uint8_t *record, size_t len)
 {
 	struct endpoint *e = NULL;
 	int files = open_files();
-	int rc = ops->connect(trio->t[1], 2, card, len, &e);
+	int rc = ops->connect(trio->t[1], 2, record, len, &e);
 
 	assert_true(rc < 0);
 	assert_null(e);
@@ -44,14 +44,14 @@ static int connect_by(struct trio *trio, const uint8_t *card, size_t len)
 static void connect__damaged_or_short_card__is_EWIRE(void **state)
 {
 	struct trio *trio = *state;
-	uint8_t card[TRANSPORT_CARD_BYTES], bad[TRANSPORT_CARD_BYTES];
+	uint8_t record[TRANSPORT_RECORD_BYTES], bad[TRANSPORT_RECORD_BYTES];
 	size_t len, i;
 
-	assert_int_equal(ops->card(trio->t[2], card, &len), 0);
+	assert_int_equal(ops->record(trio->t[2], record, &len), 0);
 	for (i = 0; i < len; i++)
-		assert_int_equal(connect_by(trio, card, i), SLUICE_EWIRE);
+		assert_int_equal(connect_by(trio, record, i), SLUICE_EWIRE);
 	for (i = 0; i < len * 8; i++) {
-		memcpy(bad, card, sizeof(bad));
+		memcpy(bad, record, sizeof(bad));
 		bad[i / 8] ^= (uint8_t)(1 << i % 8);
 		assert_int_equal(connect_by(trio, bad, len), SLUICE_EWIRE);
 	}
@@ -61,14 +61,14 @@ static void connect__damaged_or_short_card__is_EWIRE(void **state)
 /* One field changed and the CRCs made to agree. */
 static int connect_forged(struct trio *trio, size_t at, uint32_t value)
 {
-	uint8_t card[TRANSPORT_CARD_BYTES];
+	uint8_t record[TRANSPORT_RECORD_BYTES];
 	size_t len;
 
-	assert_int_equal(ops->card(trio->t[2], card, &len), 0);
-	put_le32(card + at, value);
-	put_le32(card + 48 + 60, crc32c(0, card + 48, 60));
-	put_le32(card + len - 4, crc32c(0, card, len - 4));
-	return connect_by(trio, card, len);
+	assert_int_equal(ops->record(trio->t[2], record, &len), 0);
+	put_le32(record + at, value);
+	put_le32(record + 48 + 60, crc32c(0, record + 48, 60));
+	put_le32(record + len - 4, crc32c(0, record, len - 4));
+	return connect_by(trio, record, len);
 }
 
 static void connect__forged_card__is_refused(void **state)

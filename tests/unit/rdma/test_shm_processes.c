@@ -349,8 +349,8 @@ static void read_region__peer_process_wants_to_write__transport_and_kernel_refus
 	pair_end(&side, child);
 }
 
-/* As another user, with the card of a process of root. */
-static int connect_as_nobody(const uint8_t *card, size_t len)
+/* As another user, with the record of a process of root. */
+static int connect_as_nobody(const uint8_t *record, size_t len)
 {
 	struct transport_config config = { .rank = 1, .size = 2, .queue_depth = 1 };
 	struct transport *t = NULL;
@@ -360,7 +360,7 @@ static int connect_as_nobody(const uint8_t *card, size_t len)
 	if (setresgid(65534, 65534, 65534) < 0 || setresuid(65534, 65534, 65534) < 0 ||
 	    ops->open(&config, &t) < 0)
 		return 2;
-	rc = ops->connect(t, 0, card, len, &e);
+	rc = ops->connect(t, 0, record, len, &e);
 	ops->close(&t);
 	return rc == SLUICE_EDEVICE && strstr(sluice_last_error(), "one user") != NULL ? 0 : 1;
 }
@@ -369,7 +369,7 @@ static void connect__process_of_another_user__is_refused_with_the_reason(void **
 {
 	struct transport_config config = { .rank = 0, .size = 2, .queue_depth = 1 };
 	struct transport *t = NULL;
-	uint8_t card[TRANSPORT_CARD_BYTES];
+	uint8_t record[TRANSPORT_RECORD_BYTES];
 	size_t len;
 	pid_t child;
 
@@ -380,10 +380,10 @@ static void connect__process_of_another_user__is_refused_with_the_reason(void **
 	}
 	quiet_log();
 	CHECK(ops->open(&config, &t) == 0);
-	CHECK(ops->card(t, card, &len) == 0);
+	CHECK(ops->record(t, record, &len) == 0);
 	child = fork();
 	if (child == 0)
-		_exit(connect_as_nobody(card, len));
+		_exit(connect_as_nobody(record, len));
 	CHECK(child_status(child) == 0);
 	ops->close(&t);
 }

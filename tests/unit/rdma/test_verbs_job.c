@@ -32,7 +32,7 @@ struct bootstrap {
 };
 
 static _Thread_local int my_rank;
-static struct card cards[RANKS];
+static struct rank_record cards[RANKS];
 static pthread_barrier_t meeting;
 
 int bootstrap_open(const sluice_bootstrap *callbacks, int timeout_ms, struct bootstrap **out)
@@ -69,9 +69,9 @@ const char *bootstrap_origin(const struct bootstrap *b)
 }
 
 int bootstrap_exchange(struct bootstrap *b, const uint8_t *payload, size_t n,
-		       struct card **cards_out)
+		       struct rank_record **cards_out)
 {
-	struct card *card = &cards[b->rank];
+	struct rank_record *card = &cards[b->rank];
 
 	memset(card, 0, sizeof(*card));
 	card->wire_version = SLUICE_WIRE_VERSION;

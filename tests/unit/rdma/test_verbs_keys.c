@@ -156,13 +156,13 @@ static void window__of_a_region_for_reading__cannot_be_bound_for_writing(void **
 /* ---- a new connection ------------------------------------------------------ */
 
 /* The present key of rank 1's region, as its description tells it to rank 0. */
-static struct wire_region described(const struct region *region)
+static struct verbs_region described(const struct region *region)
 {
 	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
-	struct wire_region wire;
+	struct verbs_region wire;
 
 	assert_int_equal(verbs_transport.describe(pair.e[1], region, descriptor), 0);
-	assert_int_equal(wire_region_decode(descriptor, 1, 0, &wire), 0);
+	assert_int_equal(verbs_region_decode(descriptor, 1, 0, &wire), 0);
 	return wire;
 }
 
@@ -172,7 +172,7 @@ static void flap__open_remotes__go_on_with_new_keys_and_the_old_ones_are_dead(vo
 	for (int windows = 0; windows < 2; windows++) {
 		struct region *inbox, *near;
 		struct remote *to_inbox;
-		struct wire_region old, now;
+		struct verbs_region old, now;
 
 		setup(state);
 		pair_memory_windows = windows ? "yes" : "no";
@@ -193,7 +193,7 @@ static void flap__open_remotes__go_on_with_new_keys_and_the_old_ones_are_dead(vo
 
 			verbs_transport.remote_close(&to_inbox);
 			now.rkey = old.rkey;
-			wire_region_encode(&now, forged);
+			verbs_region_encode(&now, forged);
 			assert_int_equal(verbs_transport.remote_open(pair.e[0], forged, &to_inbox),
 					 0);
 			memset(near->base, 2, SMALL);

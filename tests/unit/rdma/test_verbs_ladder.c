@@ -5,7 +5,7 @@
  * not at all. */
 #include "base/error.h"
 #include "base/log.h"
-#include "rdma/ladder.h"
+#include "rdma/register.h"
 #include "sluice.h"
 #include "verbs_pair.h"
 #include <setjmp.h>
@@ -101,7 +101,7 @@ static void ladder__rungs_refused_or_dead__takes_the_first_that_moves_bytes(void
 		struct ibv_mr *mr;
 
 		logged[0] = '\0';
-		assert_int_equal(ladder_register(pd, &device, &m, &mr),
+		assert_int_equal(register_device_memory(pd, &device, &m, &mr),
 				 cases[i].reached ? 0 : SLUICE_ENOSUPP);
 		assert_int_equal(mr != NULL, cases[i].reached);
 		assert_non_null(

@@ -24,7 +24,7 @@ const char *pair_memory_windows = "auto";
 int pair_open(struct verbs_pair *p, uint32_t queue_depth)
 {
 	struct job_secret secret = { .job = "a test", .wire_version = 1 };
-	uint8_t cards[2][TRANSPORT_CARD_BYTES];
+	uint8_t cards[2][TRANSPORT_RECORD_BYTES];
 	size_t n[2];
 	int rc = 0;
 
@@ -45,7 +45,7 @@ int pair_open(struct verbs_pair *p, uint32_t queue_depth)
 		if (rc == 0)
 			rc = verbs_transport.admit(p->t[r], &secret);
 		if (rc == 0)
-			rc = verbs_transport.card(p->t[r], cards[r], &n[r]);
+			rc = verbs_transport.record(p->t[r], cards[r], &n[r]);
 	}
 	for (int r = 0; r < 2 && rc == 0; r++)
 		rc = verbs_transport.connect(p->t[r], 1 - r, cards[1 - r], n[1 - r], &p->e[r]);

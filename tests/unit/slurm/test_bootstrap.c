@@ -7,7 +7,7 @@
 #include "tests/fakes/pmix/fake_pmix.h"
 #include "sluice.h"
 #include "slurm/bootstrap.h"
-#include "slurm/card.h"
+#include "slurm/record.h"
 
 #include <setjmp.h>
 #include <signal.h>
@@ -60,9 +60,9 @@ static int setup(void **state)
 	return 0;
 }
 
-static void peer_card(int rank, const char *version, uint32_t wire)
+static void peer_record(int rank, const char *version, uint32_t wire)
 {
-	struct card c;
+	struct rank_record c;
 
 	memset(&c, 0, sizeof(c));
 	c.wire_version = wire;
@@ -70,7 +70,7 @@ static void peer_card(int rank, const char *version, uint32_t wire)
 	snprintf(c.node, sizeof(c.node), "n%d", rank);
 	c.payload_bytes = 4;
 	put_le32(c.payload, (uint32_t)rank * 11);
-	fake_pmix.card_bytes[rank] = card_encode(&c, (uint32_t)rank, fake_pmix.card[rank]);
+	fake_pmix.record_bytes[rank] = record_encode(&c, (uint32_t)rank, fake_pmix.record[rank]);
 }
 
 /* A job of `size`, this process being rank, all peers equal to it. */
@@ -82,7 +82,7 @@ static void served(int size, int rank)
 	setenv("PMIX_NAMESPACE", "fake", 1);
 	for (peer = 0; peer < size; peer++)
 		if (peer != rank)
-			peer_card(peer, PACKAGE_VERSION, SLUICE_WIRE_VERSION);
+			peer_record(peer, PACKAGE_VERSION, SLUICE_WIRE_VERSION);
 }
 
 static struct bootstrap *opened(int timeout_ms)
@@ -97,10 +97,10 @@ static struct bootstrap *opened(int timeout_ms)
 static void exchange_fails(int timeout_ms, int code, const char *with)
 {
 	struct bootstrap *b = opened(timeout_ms);
-	struct card *cards = NULL;
+	struct rank_record *records = NULL;
 
-	assert_int_equal(bootstrap_exchange(b, NULL, 0, &cards), code);
-	assert_null(cards);
+	assert_int_equal(bootstrap_exchange(b, NULL, 0, &records), code);
+	assert_null(records);
 	assert_non_null(strstr(sluice_last_error(), with));
 	assert_int_equal(fake_pmix.finalizes, 1);
 	bootstrap_close(&b);
@@ -113,7 +113,7 @@ static void exchange__four_ranks__gives_all_cards_and_leaves_pmix(void **state)
 {
 	uint8_t payload[4];
 	struct bootstrap *b;
-	struct card *cards;
+	struct rank_record *records;
 	int rank;
 
 	(void)state;
@@ -124,15 +124,15 @@ static void exchange__four_ranks__gives_all_cards_and_leaves_pmix(void **state)
 	assert_string_equal(bootstrap_node(b), "n7");
 	assert_string_equal(bootstrap_origin(b), "PMIx 9.8.7");
 	put_le32(payload, 22);
-	assert_int_equal(bootstrap_exchange(b, payload, 4, &cards), 0);
+	assert_int_equal(bootstrap_exchange(b, payload, 4, &records), 0);
 	for (rank = 0; rank < 4; rank++) {
-		assert_int_equal(cards[rank].payload_bytes, 4);
-		assert_int_equal(get_le32(cards[rank].payload), rank * 11);
-		assert_string_equal(cards[rank].version, PACKAGE_VERSION);
+		assert_int_equal(records[rank].payload_bytes, 4);
+		assert_int_equal(get_le32(records[rank].payload), rank * 11);
+		assert_string_equal(records[rank].version, PACKAGE_VERSION);
 	}
-	assert_string_equal(cards[2].node, "n7");
-	assert_string_equal(cards[3].node, "n3");
-	free(cards);
+	assert_string_equal(records[2].node, "n7");
+	assert_string_equal(records[3].node, "n3");
+	free(records);
 	assert_int_equal(fake_pmix.fences, 1);
 	assert_true(fake_pmix.collected);
 	assert_true(fake_pmix.fence_timeout_s * 1000 > TIMEOUT_MS);
@@ -147,21 +147,21 @@ static void exchange__four_ranks__gives_all_cards_and_leaves_pmix(void **state)
 static void exchange__fence_done_at_once__is_a_success(void **state)
 {
 	struct bootstrap *b;
-	struct card *cards;
+	struct rank_record *records;
 
 	(void)state;
 	served(2, 0);
 	fake_pmix.fence = FENCE_AT_ONCE;
 	b = opened(TIMEOUT_MS);
-	assert_int_equal(bootstrap_exchange(b, NULL, 0, &cards), 0);
-	free(cards);
+	assert_int_equal(bootstrap_exchange(b, NULL, 0, &records), 0);
+	free(records);
 	bootstrap_close(&b);
 }
 
 static void exchange__twice__gives_the_cards_of_the_second_time(void **state)
 {
 	struct bootstrap *b;
-	struct card *cards;
+	struct rank_record *records;
 	int round;
 
 	(void)state;
@@ -170,12 +170,12 @@ static void exchange__twice__gives_the_cards_of_the_second_time(void **state)
 	for (round = 1; round <= 2; round++) {
 		uint8_t payload = (uint8_t)(10 * round);
 
-		peer_card(1, PACKAGE_VERSION, SLUICE_WIRE_VERSION);
-		assert_int_equal(bootstrap_exchange(b, &payload, 1, &cards), 0);
-		assert_int_equal(cards[0].payload_bytes, 1);
-		assert_int_equal(cards[0].payload[0], 10 * round);
-		assert_int_equal(get_le32(cards[1].payload), 11);
-		free(cards);
+		peer_record(1, PACKAGE_VERSION, SLUICE_WIRE_VERSION);
+		assert_int_equal(bootstrap_exchange(b, &payload, 1, &records), 0);
+		assert_int_equal(records[0].payload_bytes, 1);
+		assert_int_equal(records[0].payload[0], 10 * round);
+		assert_int_equal(get_le32(records[1].payload), 11);
+		free(records);
 		assert_int_equal(fake_pmix.fences, round);
 		assert_int_equal(fake_pmix.commits, round);
 		assert_int_equal(fake_pmix.finalizes, 0);
@@ -188,7 +188,7 @@ static void exchange__twice__gives_the_cards_of_the_second_time(void **state)
 static void exchange__third_time_or_after_leaving__fails_EINVAL(void **state)
 {
 	struct bootstrap *b;
-	struct card *cards;
+	struct rank_record *records;
 	int leaves, round;
 
 	(void)state;
@@ -196,12 +196,12 @@ static void exchange__third_time_or_after_leaving__fails_EINVAL(void **state)
 		served(2, 0);
 		b = opened(TIMEOUT_MS);
 		for (round = 0; round < (leaves ? 1 : 2); round++) {
-			assert_int_equal(bootstrap_exchange(b, NULL, 0, &cards), 0);
-			free(cards);
+			assert_int_equal(bootstrap_exchange(b, NULL, 0, &records), 0);
+			free(records);
 		}
 		if (leaves)
 			assert_int_equal(bootstrap_leave(b), 0);
-		assert_int_equal(bootstrap_exchange(b, NULL, 0, &cards), SLUICE_EINVAL);
+		assert_int_equal(bootstrap_exchange(b, NULL, 0, &records), SLUICE_EINVAL);
 		bootstrap_close(&b);
 		assert_int_equal(fake_pmix.finalizes, 1);
 	}
@@ -210,15 +210,15 @@ static void exchange__third_time_or_after_leaving__fails_EINVAL(void **state)
 static void exchange__second_fence_fails__fails_and_leaves(void **state)
 {
 	struct bootstrap *b;
-	struct card *cards;
+	struct rank_record *records;
 
 	(void)state;
 	served(2, 0);
 	b = opened(TIMEOUT_MS);
-	assert_int_equal(bootstrap_exchange(b, NULL, 0, &cards), 0);
-	free(cards);
+	assert_int_equal(bootstrap_exchange(b, NULL, 0, &records), 0);
+	free(records);
 	fake_pmix.fence_status = PMIX_ERR_LOST_CONNECTION;
-	assert_int_equal(bootstrap_exchange(b, NULL, 0, &cards), SLUICE_EBOOT);
+	assert_int_equal(bootstrap_exchange(b, NULL, 0, &records), SLUICE_EBOOT);
 	assert_non_null(strstr(sluice_last_error(), "PMIx_Fence"));
 	assert_int_equal(fake_pmix.finalizes, 1);
 	bootstrap_close(&b);
@@ -227,14 +227,14 @@ static void exchange__second_fence_fails__fails_and_leaves(void **state)
 
 static void exchange__payload_over_the_card__fails_EINVAL_and_close_leaves(void **state)
 {
-	uint8_t payload[CARD_PAYLOAD_BYTES + 1] = { 0 };
+	uint8_t payload[RECORD_PAYLOAD_BYTES + 1] = { 0 };
 	struct bootstrap *b;
-	struct card *cards;
+	struct rank_record *records;
 
 	(void)state;
 	served(2, 0);
 	b = opened(TIMEOUT_MS);
-	assert_int_equal(bootstrap_exchange(b, payload, sizeof(payload), &cards), SLUICE_EINVAL);
+	assert_int_equal(bootstrap_exchange(b, payload, sizeof(payload), &records), SLUICE_EINVAL);
 	assert_int_equal(fake_pmix.puts, 0);
 	bootstrap_close(&b);
 	assert_int_equal(fake_pmix.finalizes, 1);
@@ -333,7 +333,7 @@ static void exchange__fence_never_answers__times_out_and_a_late_answer_is_harmle
 	(void)state;
 	served(4, 3);
 	fake_pmix.fence = FENCE_NEVER;
-	fake_pmix.card_bytes[1] = 0;
+	fake_pmix.record_bytes[1] = 0;
 	exchange_fails(SHORT_MS, SLUICE_ETIMEDOUT, "all 4 ranks");
 	assert_non_null(strstr(sluice_last_error(), "rank 3 on node n7"));
 	assert_non_null(strstr(sluice_last_error(), "missing: rank 1: "));
@@ -352,7 +352,7 @@ static void exchange__fence_never_answers__times_out_and_a_late_answer_is_harmle
 static int wait_for_sibling(void)
 {
 	struct bootstrap *b = NULL;
-	struct card *cards = NULL;
+	struct rank_record *records = NULL;
 	const char *expected = getenv("EXPECTED");
 	int err;
 
@@ -362,7 +362,7 @@ static int wait_for_sibling(void)
 	fake_pmix.fence = FENCE_NEVER;
 	if (bootstrap_open(NULL, 3500, &b))
 		return 2;
-	err = bootstrap_exchange(b, NULL, 0, &cards);
+	err = bootstrap_exchange(b, NULL, 0, &records);
 	if (fake_pmix.aborts != (err == SLUICE_EPEER) || fake_pmix.finalizes != 1)
 		return 3;
 	bootstrap_close(&b);
@@ -462,7 +462,7 @@ static void exchange__get_fails__names_the_rank(void **state)
 	served(4, 0);
 	fake_pmix.get_fails_at = 2;
 	fake_pmix.get_status = PMIX_ERR_NOT_FOUND;
-	exchange_fails(TIMEOUT_MS, SLUICE_EBOOT, "card of rank 2");
+	exchange_fails(TIMEOUT_MS, SLUICE_EBOOT, "record of rank 2");
 }
 
 static void exchange__get_hangs__times_out(void **state)
@@ -472,9 +472,9 @@ static void exchange__get_hangs__times_out(void **state)
 	fake_pmix.get_sleeps_ms = 1500;
 	{
 		struct bootstrap *b = opened(SHORT_MS);
-		struct card *cards = NULL;
+		struct rank_record *records = NULL;
 
-		assert_int_equal(bootstrap_exchange(b, NULL, 0, &cards), SLUICE_ETIMEDOUT);
+		assert_int_equal(bootstrap_exchange(b, NULL, 0, &records), SLUICE_ETIMEDOUT);
 		assert_non_null(strstr(sluice_last_error(), "PMIx_Get"));
 		assert_int_equal(fake_pmix.finalizes, 1);
 		bootstrap_close(&b);
@@ -488,10 +488,11 @@ static void exchange__card_damaged_or_no_bytes__is_EWIRE(void **state)
 {
 	(void)state;
 	served(4, 0);
-	fake_pmix.card[3][40] ^= 1;
-	exchange_fails(TIMEOUT_MS, SLUICE_EWIRE, "card of rank 3");
+	fake_pmix.record[3][40] ^= 1;
+	exchange_fails(TIMEOUT_MS, SLUICE_EWIRE, "record of rank 3");
 	served(4, 0);
-	memcpy(fake_pmix.card[3], fake_pmix.card[1], FAKE_CARD_BYTES); /* sent by someone else */
+	memcpy(fake_pmix.record[3], fake_pmix.record[1],
+	       FAKE_RECORD_BYTES); /* sent by someone else */
 	exchange_fails(TIMEOUT_MS, SLUICE_EWIRE, "names another rank");
 	served(4, 0);
 	fake_pmix.card_is_text = 1;
@@ -502,10 +503,10 @@ static void exchange__other_versions__are_EPEER_naming_both(void **state)
 {
 	(void)state;
 	served(4, 3);
-	peer_card(1, PACKAGE_VERSION, SLUICE_WIRE_VERSION + 1);
+	peer_record(1, PACKAGE_VERSION, SLUICE_WIRE_VERSION + 1);
 	exchange_fails(TIMEOUT_MS, SLUICE_EPEER, "rank 1 on node n1");
 	served(4, 1); /* this time the own rank is the one that differs from rank 0 */
-	peer_card(0, "0.0.1", SLUICE_WIRE_VERSION);
+	peer_record(0, "0.0.1", SLUICE_WIRE_VERSION);
 	exchange_fails(TIMEOUT_MS, SLUICE_EPEER, "rank 0 on node n0 runs Sluice 0.0.1");
 	assert_non_null(
 		strstr(sluice_last_error(), "rank 1 on node n7 runs Sluice " PACKAGE_VERSION));
@@ -514,7 +515,7 @@ static void exchange__other_versions__are_EPEER_naming_both(void **state)
 static void open__no_launcher__is_a_job_of_one(void **state)
 {
 	struct bootstrap *b;
-	struct card *cards;
+	struct rank_record *records;
 
 	(void)state;
 	fake_pmix_reset(4, 0);
@@ -524,10 +525,10 @@ static void open__no_launcher__is_a_job_of_one(void **state)
 	assert_int_equal(bootstrap_size(b), 1);
 	assert_string_equal(bootstrap_origin(b), "alone");
 	assert_true(strlen(bootstrap_node(b)) > 0);
-	assert_int_equal(bootstrap_exchange(b, (const uint8_t *)"me", 2, &cards), 0);
-	assert_int_equal(cards[0].payload_bytes, 2);
-	assert_memory_equal(cards[0].payload, "me", 2);
-	free(cards);
+	assert_int_equal(bootstrap_exchange(b, (const uint8_t *)"me", 2, &records), 0);
+	assert_int_equal(records[0].payload_bytes, 2);
+	assert_memory_equal(records[0].payload, "me", 2);
+	free(records);
 	bootstrap_close(&b);
 	assert_null(b);
 	bootstrap_close(&b);

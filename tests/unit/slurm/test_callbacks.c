@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A job whose ranks meet in a store of the program: the good way, and each way a store, a callback
- * or a rank can fail. The ranks of most cases are threads that exchange cards; the last case is a
+ * or a rank can fail. The ranks of most cases are threads that exchange records; the last case is a
  * real job of processes. */
 #include "base/log.h"
 #include "sluice.h"
@@ -146,12 +146,12 @@ static sluice_bootstrap callbacks(int rank, int ranks)
 /* A rank that only exchanges cards. */
 struct player {
 	sluice_bootstrap callbacks;
-	int timeout_ms, again; /* again: it exchanges cards once more */
+	int timeout_ms, again; /* again: it exchanges records once more */
 	pthread_t thread;
 	int rc;
 	char error[1024];
 	char node[NODE_NAME_BYTES], origin[128];
-	struct card *cards;
+	struct rank_record *records;
 };
 
 static void *exchange(void *argument)
@@ -164,13 +164,13 @@ static void *exchange(void *argument)
 	if (!p->rc) {
 		snprintf(p->node, sizeof(p->node), "%s", bootstrap_node(b));
 		snprintf(p->origin, sizeof(p->origin), "%s", bootstrap_origin(b));
-		p->rc = bootstrap_exchange(b, payload, sizeof(payload), &p->cards);
+		p->rc = bootstrap_exchange(b, payload, sizeof(payload), &p->records);
 	}
 	if (!p->rc && p->again) {
-		free(p->cards);
-		p->cards = NULL;
+		free(p->records);
+		p->records = NULL;
 		payload[0] = 9;
-		p->rc = bootstrap_exchange(b, payload, sizeof(payload), &p->cards);
+		p->rc = bootstrap_exchange(b, payload, sizeof(payload), &p->records);
 	}
 	if (p->rc)
 		snprintf(p->error, sizeof(p->error), "%s", sluice_last_error());
@@ -194,7 +194,7 @@ static void fails(struct player *p, int code, const char *a, const char *b)
 	if (p->rc != code || !strstr(p->error, a) || !strstr(p->error, b))
 		fail_msg("expected %d with \"%s\" and \"%s\", got %d: %s", code, a, b, p->rc,
 			 p->error);
-	assert_null(p->cards);
+	assert_null(p->records);
 }
 
 static void exchange__four_ranks__each_gets_all_cards(void **state)
@@ -212,11 +212,11 @@ static void exchange__four_ranks__each_gets_all_cards(void **state)
 		for (int r = 0; r < RANKS; r++) {
 			assert_int_equal(players[r].rc, 0);
 			for (int p = 0; p < RANKS; p++) {
-				assert_int_equal(players[r].cards[p].payload_bytes, 2);
-				assert_int_equal(players[r].cards[p].payload[1], p);
+				assert_int_equal(players[r].records[p].payload_bytes, 2);
+				assert_int_equal(players[r].records[p].payload[1], p);
 			}
-			assert_string_equal(players[r].cards[2].node, "blue");
-			free(players[r].cards);
+			assert_string_equal(players[r].records[2].node, "blue");
+			free(players[r].records);
 		}
 		assert_string_equal(players[3].node, "blue");
 		assert_string_not_equal(players[0].node, "");
@@ -241,17 +241,17 @@ static void exchange__again__each_gets_all_second_cards(void **state)
 		for (int r = 0; r < RANKS; r++) {
 			assert_int_equal(players[r].rc, 0);
 			for (int p = 0; p < RANKS; p++) {
-				assert_int_equal(players[r].cards[p].payload[0], 9);
-				assert_int_equal(players[r].cards[p].payload[1], p);
+				assert_int_equal(players[r].records[p].payload[0], 9);
+				assert_int_equal(players[r].records[p].payload[1], p);
 			}
-			free(players[r].cards);
+			free(players[r].records);
 		}
 		teardown(state);
 		setup(state);
 	}
 }
 
-/* Two ranks, of which rank 0 meets the trouble when it gets the card of rank 1. */
+/* Two ranks, of which rank 0 meets the trouble when it gets the record of rank 1. */
 static struct player troubled(enum trouble trouble)
 {
 	struct player players[2] = { { .callbacks = callbacks(0, 2) },
@@ -262,7 +262,7 @@ static struct player troubled(enum trouble trouble)
 	store->get = trouble;
 	players[1].timeout_ms = SHORT_MS;
 	play(players, 2);
-	free(players[1].cards);
+	free(players[1].records);
 	return players[0];
 }
 
@@ -344,7 +344,8 @@ static void two_processes_with_one_rank__are_told(void **state)
 	struct player second = first;
 
 	(void)state;
-	play(&first, 1); /* rank 0 is missing; the second one then replaces the card of the first */
+	play(&first,
+	     1); /* rank 0 is missing; the second one then replaces the record of the first */
 	fails(&first, SLUICE_ETIMEDOUT, "missing: rank 0", "");
 	first.timeout_ms = 4 * SHORT_MS;
 	first.callbacks.name = second.callbacks.name = "again";

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Cards: what is written is read back; what a faulty or hostile process could write is refused. */
+ * Records: what is written is read back; what a faulty or hostile process could write is refused.
+ */
 #include "base/bytes.h"
 #include "base/log.h"
 #include "compress/message.h"
 #include "sluice.h"
-#include "slurm/card.h"
+#include "slurm/record.h"
 
 #include <setjmp.h>
 #include <stdarg.h>
@@ -32,9 +33,9 @@ static int setup(void **state)
 	return 0;
 }
 
-static struct card example(const char *node)
+static struct rank_record example(const char *node)
 {
-	struct card c;
+	struct rank_record c;
 
 	memset(&c, 0, sizeof(c));
 	c.wire_version = SLUICE_WIRE_VERSION;
@@ -47,12 +48,12 @@ static struct card example(const char *node)
 	return c;
 }
 
-/* A correct card of rank 3, and its length. */
+/* A correct record of rank 3, and its length. */
 static size_t example_bytes(uint8_t *bytes)
 {
-	struct card c = example("n2");
+	struct rank_record c = example("n2");
 
-	return card_encode(&c, 3, bytes);
+	return record_encode(&c, 3, bytes);
 }
 
 static void seal(uint8_t *bytes, size_t n)
@@ -62,68 +63,68 @@ static void seal(uint8_t *bytes, size_t n)
 
 static void refused(const uint8_t *bytes, size_t n, const char *because)
 {
-	struct card out;
+	struct rank_record out;
 	const char *why = "";
 	uint8_t *exact = malloc(n ? n : 1); /* so that a sanitizer sees a read past the end */
 
 	memcpy(exact, bytes, n);
-	assert_int_equal(card_decode(exact, n, 3, &out, &why), SLUICE_EWIRE);
+	assert_int_equal(record_decode(exact, n, 3, &out, &why), SLUICE_EWIRE);
 	assert_non_null(strstr(why, because));
 	free(exact);
 }
 
 static void decode__what_encode_wrote__gives_the_same_card(void **state)
 {
-	uint8_t bytes[CARD_MAX_BYTES];
-	struct card in = example("n2"), out;
+	uint8_t bytes[RECORD_MAX_BYTES];
+	struct rank_record in = example("n2"), out;
 	const char *why;
-	size_t n = card_encode(&in, 3, bytes);
+	size_t n = record_encode(&in, 3, bytes);
 
 	(void)state;
-	assert_int_equal(n, CARD_HEADER_BYTES + 5 + 4);
-	assert_int_equal(card_decode(bytes, n, 3, &out, &why), 0);
+	assert_int_equal(n, RECORD_HEADER_BYTES + 5 + 4);
+	assert_int_equal(record_decode(bytes, n, 3, &out, &why), 0);
 	assert_memory_equal(&in, &out, sizeof(in));
 }
 
 static void decode__full_payload__is_kept_and_empty_one_too(void **state)
 {
-	uint8_t bytes[CARD_MAX_BYTES];
-	struct card in = example("n2"), out;
+	uint8_t bytes[RECORD_MAX_BYTES];
+	struct rank_record in = example("n2"), out;
 	const char *why;
 	size_t n;
 
 	(void)state;
-	in.payload_bytes = CARD_PAYLOAD_BYTES;
+	in.payload_bytes = RECORD_PAYLOAD_BYTES;
 	memset(in.payload, 0xa5, sizeof(in.payload));
-	n = card_encode(&in, 0, bytes);
-	assert_int_equal(n, CARD_MAX_BYTES);
-	assert_int_equal(card_decode(bytes, n, 0, &out, &why), 0);
+	n = record_encode(&in, 0, bytes);
+	assert_int_equal(n, RECORD_MAX_BYTES);
+	assert_int_equal(record_decode(bytes, n, 0, &out, &why), 0);
 	assert_memory_equal(&in, &out, sizeof(in));
 
 	in.payload_bytes = 0;
-	n = card_encode(&in, 0, bytes);
-	assert_int_equal(card_decode(bytes, n, 0, &out, &why), 0);
+	n = record_encode(&in, 0, bytes);
+	assert_int_equal(record_decode(bytes, n, 0, &out, &why), 0);
 	assert_int_equal(out.payload_bytes, 0);
 }
 
 static void encode__text_with_control_characters__sends_question_marks(void **state)
 {
-	uint8_t bytes[CARD_MAX_BYTES];
-	struct card in = example("n\x1b[31m\n"), out;
+	uint8_t bytes[RECORD_MAX_BYTES];
+	struct rank_record in = example("n\x1b[31m\n"), out;
 	const char *why;
 	size_t n;
 
 	(void)state;
 	memset(in.version, '7', sizeof(in.version)); /* not even ended */
-	n = card_encode(&in, 0, bytes);
-	assert_int_equal(card_decode(bytes, n, 0, &out, &why), 0);
+	n = record_encode(&in, 0, bytes);
+	assert_int_equal(record_decode(bytes, n, 0, &out, &why), 0);
 	assert_string_equal(out.node, "n?[31m?");
 	assert_int_equal(strlen(out.version), sizeof(out.version) - 1);
 }
 
 static void decode__every_shorter_length__is_refused(void **state)
 {
-	uint8_t bytes[CARD_MAX_BYTES];
+	uint8_t bytes[RECORD_MAX_BYTES];
 	size_t n = example_bytes(bytes), cut;
 
 	(void)state;
@@ -133,7 +134,7 @@ static void decode__every_shorter_length__is_refused(void **state)
 
 static void decode__every_single_bit_flipped__is_refused(void **state)
 {
-	uint8_t bytes[CARD_MAX_BYTES];
+	uint8_t bytes[RECORD_MAX_BYTES];
 	size_t n = example_bytes(bytes), bit;
 
 	(void)state;
@@ -171,7 +172,7 @@ static void decode__sealed_lies__are_refused_by_name(void **state)
 
 	(void)state;
 	for (i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
-		uint8_t bytes[CARD_MAX_BYTES];
+		uint8_t bytes[RECORD_MAX_BYTES];
 
 		n = example_bytes(bytes);
 		put_le32(bytes + lies[i].offset, lies[i].value);
@@ -182,28 +183,28 @@ static void decode__sealed_lies__are_refused_by_name(void **state)
 
 static void decode__payload_over_the_limit__is_refused(void **state)
 {
-	uint8_t bytes[CARD_MAX_BYTES + 1];
-	struct card in = example("n2");
+	uint8_t bytes[RECORD_MAX_BYTES + 1];
+	struct rank_record in = example("n2");
 	size_t n;
 
 	(void)state;
-	in.payload_bytes = CARD_PAYLOAD_BYTES;
-	n = card_encode(&in, 3, bytes);
+	in.payload_bytes = RECORD_PAYLOAD_BYTES;
+	n = record_encode(&in, 3, bytes);
 	bytes[n - 4] = 0;
-	put_le32(bytes + 8, CARD_PAYLOAD_BYTES + 1);
+	put_le32(bytes + 8, RECORD_PAYLOAD_BYTES + 1);
 	seal(bytes, n + 1);
 	refused(bytes, n + 1, "payload");
 }
 
 static void decode__more_than_any_card__is_refused(void **state)
 {
-	uint8_t *bytes = calloc(1, CARD_ACCEPT_BYTES + 1);
+	uint8_t *bytes = calloc(1, RECORD_ACCEPT_BYTES + 1);
 
 	(void)state;
 	example_bytes(bytes);
-	put_le32(bytes + 8, CARD_ACCEPT_BYTES + 1 - CARD_HEADER_BYTES - 4);
-	seal(bytes, CARD_ACCEPT_BYTES + 1);
-	refused(bytes, CARD_ACCEPT_BYTES + 1, "too long");
+	put_le32(bytes + 8, RECORD_ACCEPT_BYTES + 1 - RECORD_HEADER_BYTES - 4);
+	seal(bytes, RECORD_ACCEPT_BYTES + 1);
+	refused(bytes, RECORD_ACCEPT_BYTES + 1, "too long");
 	free(bytes);
 }
 
@@ -211,17 +212,17 @@ static void decode__later_version_with_longer_header_and_payload__tells_its_vers
 {
 	enum { N = 4096 };
 	uint8_t bytes[N] = { 0 };
-	struct card out;
+	struct rank_record out;
 	const char *why;
 
 	(void)state;
 	example_bytes(bytes);
-	memset(bytes + CARD_HEADER_BYTES, 0xee, N - CARD_HEADER_BYTES);
-	put_le32(bytes + 4, CARD_HEADER_BYTES + 64);
-	put_le32(bytes + 8, N - CARD_HEADER_BYTES - 64 - 4);
+	memset(bytes + RECORD_HEADER_BYTES, 0xee, N - RECORD_HEADER_BYTES);
+	put_le32(bytes + 4, RECORD_HEADER_BYTES + 64);
+	put_le32(bytes + 8, N - RECORD_HEADER_BYTES - 64 - 4);
 	put_le32(bytes + 12, SLUICE_WIRE_VERSION + 1);
 	seal(bytes, N);
-	assert_int_equal(card_decode(bytes, N, 3, &out, &why), 0);
+	assert_int_equal(record_decode(bytes, N, 3, &out, &why), 0);
 	assert_int_equal(out.wire_version, SLUICE_WIRE_VERSION + 1);
 	assert_string_equal(out.version, "0.1.0");
 	assert_string_equal(out.node, "n2");
@@ -230,25 +231,26 @@ static void decode__later_version_with_longer_header_and_payload__tells_its_vers
 
 static void compare__equal_cards__is_silent(void **state)
 {
-	struct card cards[3] = { example("n1"), example("n1"), example("n2") };
+	struct rank_record records[3] = { example("n1"), example("n1"), example("n2") };
 
 	(void)state;
-	assert_int_equal(card_compare(cards, 3, 0), 0);
-	assert_int_equal(card_compare(cards, 1, 0), 0);
+	assert_int_equal(record_compare(records, 3, 0), 0);
+	assert_int_equal(record_compare(records, 1, 0), 0);
 	assert_int_equal(n_lines, 0);
 }
 
 static void compare__other_wire_version__every_rank_says_the_same(void **state)
 {
-	struct card cards[4] = { example("n1"), example("n1"), example("n2"), example("n3") };
+	struct rank_record records[4] = { example("n1"), example("n1"), example("n2"),
+					  example("n3") };
 	char first[1024], own[80];
 	int rank;
 
 	(void)state;
-	cards[2].wire_version = 99;
-	cards[3].wire_version = 98;
+	records[2].wire_version = 99;
+	records[3].wire_version = 98;
 	for (rank = 0; rank < 4; rank++) {
-		assert_int_equal(card_compare(cards, 4, rank), SLUICE_EPEER);
+		assert_int_equal(record_compare(records, 4, rank), SLUICE_EPEER);
 		if (rank == 0)
 			strcpy(first, sluice_last_error());
 		assert_string_equal(sluice_last_error(), first);
@@ -262,24 +264,24 @@ static void compare__other_wire_version__every_rank_says_the_same(void **state)
 
 static void compare__other_package_version_of_rank_0__names_rank_1(void **state)
 {
-	struct card cards[3] = { example("n1"), example("n1"), example("n2") };
+	struct rank_record records[3] = { example("n1"), example("n1"), example("n2") };
 
 	(void)state;
-	strcpy(cards[0].version, "0.0.9");
-	assert_int_equal(card_compare(cards, 3, 2), SLUICE_EPEER);
+	strcpy(records[0].version, "0.0.9");
+	assert_int_equal(record_compare(records, 3, 2), SLUICE_EPEER);
 	assert_non_null(strstr(sluice_last_error(), "rank 0 on node n1 runs Sluice 0.0.9"));
 	assert_non_null(strstr(sluice_last_error(), "rank 1 on node n1 runs Sluice 0.1.0"));
 }
 
 static void compare__other_build__is_one_warning_of_rank_0(void **state)
 {
-	struct card cards[3] = { example("n1"), example("n1"), example("n2") };
+	struct rank_record records[3] = { example("n1"), example("n1"), example("n2") };
 
 	(void)state;
-	strcpy(cards[2].build, "clang 14.0.6 optimized");
-	assert_int_equal(card_compare(cards, 3, 1), 0);
+	strcpy(records[2].build, "clang 14.0.6 optimized");
+	assert_int_equal(record_compare(records, 3, 1), 0);
 	assert_int_equal(n_lines, 0);
-	assert_int_equal(card_compare(cards, 3, 0), 0);
+	assert_int_equal(record_compare(records, 3, 0), 0);
 	assert_int_equal(n_lines, 1);
 	assert_non_null(strstr(last_line, "clang 14.0.6"));
 	assert_non_null(strstr(last_line, "n2"));

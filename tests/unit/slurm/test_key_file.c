@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * SLUICE_KEY_FILE: ranks that hold the same key join. A rank with another key or without one is
  * refused by name, also one that has read the whole store and takes a rank's place there, and a
- * card that was changed in the store. Each rank is a process. */
+ * record that was changed in the store. Each rank is a process. */
 #include "base/bytes.h"
 #include "base/log.h"
 #include "compress/message.h"
@@ -33,7 +33,7 @@ static struct shared {
 		uint8_t value[VALUE_BYTES];
 	} slots[ROUNDS][RANKS];
 	int copies; /* of the key in the memory of rank 0, which has joined */
-	int spoilt; /* the rank whose card is changed in the store; -1: none */
+	int spoilt; /* the rank whose record is changed in the store; -1: none */
 	char said[RANKS][TEXT_BYTES];
 	int codes[RANKS];
 } * shared;
@@ -73,11 +73,11 @@ static int slot_of(const char *key, int *rank)
 /* Changes the process id in the address of the transport self, and makes all checksums right. */
 static void spoil(uint8_t *value, size_t bytes)
 {
-	size_t card = bytes - 8; /* behind it the size of the job, and a checksum */
-	uint8_t *self = memmem(value, card, "self\0\0\0\0", 8);
+	size_t record = bytes - 8; /* behind it the size of the job, and a checksum */
+	uint8_t *self = memmem(value, record, "self\0\0\0\0", 8);
 
 	self[16] ^= 1;
-	put_le32(value + card - 4, crc32c(0, value, card - 4));
+	put_le32(value + record - 4, crc32c(0, value, record - 4));
 	put_le32(value + bytes - 4, crc32c(0, value, bytes - 4));
 }
 
@@ -296,7 +296,7 @@ static void join__another_key__is_refused_by_name(void **state)
 	(void)state;
 	run("key", "other");
 	refused("rank 1 (node n) holds another key than rank ",
-		"rank 0 (node n) holds another key than rank 1 (node n), or its card was changed "
+		"rank 0 (node n) holds another key than rank 1 (node n), or its record was changed "
 		"on "
 		"the way");
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See shm_card.h. Fixed little-endian fields, CRC32C at the end. */
-#include "rdma/shm_card.h"
+ * See shm_record.h. Fixed little-endian fields, CRC32C at the end. */
+#include "rdma/shm_record.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "rdma/mailbox.h"
@@ -9,8 +9,8 @@
 #include <limits.h>
 #include <string.h>
 
-enum { CARD_MAGIC = 0x4d484c53 }; /* "SLHM" */
-enum {                            /* byte offsets */
+enum { RECORD_MAGIC = 0x4d484c53 }; /* "SLHM" */
+enum {                              /* byte offsets */
        AT_MAGIC = 0,
        AT_RANK = 4,
        AT_SIZE = 8,
@@ -25,41 +25,43 @@ enum {                            /* byte offsets */
        AT_CRC = 188
 };
 
-void shm_card_encode(const struct shm_card *card, uint8_t out[SHM_CARD_BYTES])
+void shm_record_encode(const struct shm_record *record, uint8_t out[SHM_RECORD_BYTES])
 {
-	memset(out, 0, SHM_CARD_BYTES);
-	put_le32(out + AT_MAGIC, CARD_MAGIC);
-	put_le32(out + AT_RANK, (uint32_t)card->rank);
-	put_le32(out + AT_SIZE, (uint32_t)card->size);
-	put_le32(out + AT_PID, (uint32_t)card->process.pid);
-	put_le32(out + AT_UID, card->process.uid);
-	put_le32(out + AT_CAPACITY, card->capacity);
-	put_le32(out + AT_WAKE, (uint32_t)card->wake_fd);
-	put_le64(out + AT_START, card->process.start_time);
-	put_le64(out + AT_NAMESPACE, card->process.pid_namespace);
-	memcpy(out + AT_MAILBOX, card->mailbox, REGION_DESCRIPTOR_BYTES);
-	memcpy(out + AT_CONTROL, card->control, REGION_DESCRIPTOR_BYTES);
+	memset(out, 0, SHM_RECORD_BYTES);
+	put_le32(out + AT_MAGIC, RECORD_MAGIC);
+	put_le32(out + AT_RANK, (uint32_t)record->rank);
+	put_le32(out + AT_SIZE, (uint32_t)record->size);
+	put_le32(out + AT_PID, (uint32_t)record->process.pid);
+	put_le32(out + AT_UID, record->process.uid);
+	put_le32(out + AT_CAPACITY, record->capacity);
+	put_le32(out + AT_WAKE, (uint32_t)record->wake_fd);
+	put_le64(out + AT_START, record->process.start_time);
+	put_le64(out + AT_NAMESPACE, record->process.pid_namespace);
+	memcpy(out + AT_MAILBOX, record->mailbox, REGION_DESCRIPTOR_BYTES);
+	memcpy(out + AT_CONTROL, record->control, REGION_DESCRIPTOR_BYTES);
 	put_le32(out + AT_CRC, crc32c(0, out, AT_CRC));
 }
 
-int shm_card_decode(const uint8_t *bytes, size_t len, int peer, int size, struct shm_card *out,
-		    struct descriptor *mailbox_out)
+int shm_record_decode(const uint8_t *bytes, size_t len, int peer, int size, struct shm_record *out,
+		      struct descriptor *mailbox_out)
 {
 	struct descriptor mailbox;
 	uint32_t rank, of, pid, capacity, wake_fd;
 	int rc;
 
-	if (len != SHM_CARD_BYTES || get_le32(bytes + AT_MAGIC) != CARD_MAGIC)
+	if (len != SHM_RECORD_BYTES || get_le32(bytes + AT_MAGIC) != RECORD_MAGIC)
 		return fail(SLUICE_EWIRE,
-			    "the %zu bytes that rank %d gave as its shm card are none", len, peer);
+			    "the %zu bytes that rank %d gave as its shm record are none", len,
+			    peer);
 	if (get_le32(bytes + AT_CRC) != crc32c(0, bytes, AT_CRC))
-		return fail(SLUICE_EWIRE, "the shm card of rank %d is damaged (its CRC differs)",
+		return fail(SLUICE_EWIRE, "the shm record of rank %d is damaged (its CRC differs)",
 			    peer);
 	rank = get_le32(bytes + AT_RANK);
 	of = get_le32(bytes + AT_SIZE);
 	if (rank != (uint32_t)peer || of != (uint32_t)size)
 		return fail(SLUICE_EWIRE,
-			    "the shm card of rank %d of %d says it is rank %" PRIu32 " of %" PRIu32,
+			    "the shm record of rank %d of %d says it is rank %" PRIu32
+			    " of %" PRIu32,
 			    peer, size, rank, of);
 	rc = descriptor_decode(bytes + AT_MAILBOX, peer, &mailbox);
 	if (rc)
@@ -71,7 +73,7 @@ int shm_card_decode(const uint8_t *bytes, size_t len, int peer, int size, struct
 	    mailbox_capacity(capacity) != capacity || capacity == 0 ||
 	    mailbox.access != REGION_WRITE || mailbox.bytes != mailbox_bytes(of, capacity))
 		return fail(SLUICE_EWIRE,
-			    "the shm card of rank %d is impossible: pid %" PRIu32
+			    "the shm record of rank %d is impossible: pid %" PRIu32
 			    ", mailbox of %" PRIu64 " bytes for %" PRIu32 " entries a rank",
 			    peer, pid, mailbox.bytes, capacity);
 	out->rank = peer;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See patience.h. */
-#include "rdma/patience.h"
+ * See retry.h. */
+#include "rdma/retry.h"
 
 enum {
 	REFUSALS_MAX = 5, /* wrong proofs before a peer is given up */
@@ -12,22 +12,22 @@ enum {
 	NS_PER_MS = 1000000
 };
 
-static unsigned doublings(const struct patience *p)
+static unsigned doublings(const struct retry *p)
 {
 	return p->tries < DOUBLINGS_MAX ? p->tries : DOUBLINGS_MAX;
 }
 
-struct patience patience_begin(int lost_after_ms, int client, uint64_t now)
+struct retry retry_begin(int lost_after_ms, int client, uint64_t now)
 {
-	struct patience p = { .lost_after_ms = lost_after_ms, .client = client };
+	struct retry p = { .lost_after_ms = lost_after_ms, .client = client };
 
-	patience_sleep(&p, now, client ? 0 : 2 * PATIENCE_PROBE_MS);
+	retry_sleep(&p, now, client ? 0 : 2 * RETRY_PROBE_MS);
 	return p;
 }
 
 /* Each try may take longer, as a busy peer answers late. But when a connection is made again, time
  * is short, and a request that was lost is sent again by nobody for seconds. */
-int patience_try_ms(const struct patience *p)
+int retry_try_ms(const struct retry *p)
 {
 	int longest = p->lost_after_ms / 2, ms = p->lost_after_ms / 10;
 
@@ -38,61 +38,60 @@ int patience_try_ms(const struct patience *p)
 	return ms < longest ? ms : longest;
 }
 
-void patience_await(struct patience *p, uint64_t now)
+void retry_await(struct retry *p, uint64_t now)
 {
-	patience_sleep(p, now, (uint32_t)patience_try_ms(p));
+	retry_sleep(p, now, (uint32_t)retry_try_ms(p));
 }
 
-void patience_sleep(struct patience *p, uint64_t now, uint32_t ms)
+void retry_sleep(struct retry *p, uint64_t now, uint32_t ms)
 {
 	p->timer_ns = now + (uint64_t)ms * NS_PER_MS;
 }
 
-void patience_rest(struct patience *p)
+void retry_rest(struct retry *p)
 {
 	p->timer_ns = 0;
 }
 
-int patience_is_due(const struct patience *p, uint64_t now)
+int retry_is_due(const struct retry *p, uint64_t now)
 {
 	return p->timer_ns && now >= p->timer_ns;
 }
 
-int patience_is_over(const struct patience *p, uint64_t now)
+int retry_is_over(const struct retry *p, uint64_t now)
 {
 	return p->give_up_ns && now >= p->give_up_ns;
 }
 
-unsigned patience_failed(struct patience *p, uint64_t now)
+unsigned retry_failed(struct retry *p, uint64_t now)
 {
-	patience_sleep(p, now,
-		       p->client ? (uint32_t)WAIT_LEAST_MS << doublings(p) : PATIENCE_PROBE_MS);
+	retry_sleep(p, now, p->client ? (uint32_t)WAIT_LEAST_MS << doublings(p) : RETRY_PROBE_MS);
 	return ++p->tries;
 }
 
-int patience_refused(struct patience *p)
+int retry_refused(struct retry *p)
 {
 	return ++p->refusals >= REFUSALS_MAX;
 }
 
-int patience_alone(const struct patience *p)
+int retry_alone(const struct retry *p)
 {
 	return p->was_up || p->tries >= NOBODY_MAX;
 }
 
-void patience_succeeded(struct patience *p)
+void retry_succeeded(struct retry *p)
 {
 	p->was_up = 1;
 	p->tries = p->refusals = 0;
 	p->timer_ns = p->give_up_ns = 0;
 }
 
-int patience_was_up(const struct patience *p)
+int retry_was_up(const struct retry *p)
 {
 	return p->was_up;
 }
 
-int patience_hurry(struct patience *p, uint64_t now)
+int retry_hurry(struct retry *p, uint64_t now)
 {
 	if (!p->was_up || p->give_up_ns)
 		return 0;
@@ -100,12 +99,12 @@ int patience_hurry(struct patience *p, uint64_t now)
 	return 1;
 }
 
-int patience_lost(struct patience *p, uint64_t now, uint64_t moved)
+int retry_lost(struct retry *p, uint64_t now, uint64_t moved)
 {
 	if (moved != p->moved)
 		p->breaks = 0;
 	p->moved = moved;
-	patience_hurry(p, now);
+	retry_hurry(p, now);
 	p->timer_ns = now;
 	return ++p->breaks > BREAKS_MAX;
 }

@@ -3,8 +3,8 @@
  * between two queue pairs of this process before anybody relies on it. A GPU's memory, which is
  * only ever a source of puts, is registered by its dma-buf, else through the driver's peer memory.
  * Called by rights.c. */
-#ifndef RDMA_LADDER_H
-#define RDMA_LADDER_H
+#ifndef RDMA_REGISTER_H
+#define RDMA_REGISTER_H
 #include "base/memory.h"
 #include "rdma/verbs_device.h"
 
@@ -19,8 +19,8 @@ int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const
  * the card has really written that memory and read it back; what was there is put back. Logs which
  * rung was taken, and why not one above it, whenever that changes. SLUICE_ENOSUPP, which is not
  * logged: the card does not reach that memory; the message says what was tried. */
-int ladder_register(struct ibv_pd *pd, const struct verbs_device *device,
-		    const struct memory *memory, struct ibv_mr **out);
+int register_device_memory(struct ibv_pd *pd, const struct verbs_device *device,
+			   const struct memory *memory, struct ibv_mr **out);
 
 /* 0: the device has memory windows of type 2B, and a window for writing refuses to be read. -1 and
  * why not. */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Encodes and decodes cards, and checks whether the cards of a job agree. card.h has the layout. */
-#include "slurm/card.h"
+ * Encodes and decodes records, and checks whether the records of a job agree. record.h has the
+ * layout. */
+#include "slurm/record.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -51,100 +52,101 @@ static int get_text(char *to, const uint8_t *from, size_t bytes)
 	return 1;
 }
 
-size_t card_encode(const struct card *card, uint32_t rank, uint8_t out[CARD_MAX_BYTES])
+size_t record_encode(const struct rank_record *record, uint32_t rank, uint8_t out[RECORD_MAX_BYTES])
 {
-	size_t n = CARD_HEADER_BYTES;
+	size_t n = RECORD_HEADER_BYTES;
 
 	memcpy(out + AT_MAGIC, magic, sizeof(magic));
-	put_le32(out + AT_HEADER, CARD_HEADER_BYTES);
-	put_le32(out + AT_PAYLOAD, card->payload_bytes);
-	put_le32(out + AT_WIRE, card->wire_version);
+	put_le32(out + AT_HEADER, RECORD_HEADER_BYTES);
+	put_le32(out + AT_PAYLOAD, record->payload_bytes);
+	put_le32(out + AT_WIRE, record->wire_version);
 	put_le32(out + AT_RANK, rank);
-	put_text(out + AT_VERSION, sizeof(card->version), card->version);
-	put_text(out + AT_BUILD, sizeof(card->build), card->build);
-	memcpy(out + AT_BOOT, card->boot_id, sizeof(card->boot_id));
-	put_text(out + AT_NODE, sizeof(card->node), card->node);
-	memcpy(out + n, card->payload, card->payload_bytes);
-	n += card->payload_bytes;
+	put_text(out + AT_VERSION, sizeof(record->version), record->version);
+	put_text(out + AT_BUILD, sizeof(record->build), record->build);
+	memcpy(out + AT_BOOT, record->boot_id, sizeof(record->boot_id));
+	put_text(out + AT_NODE, sizeof(record->node), record->node);
+	memcpy(out + n, record->payload, record->payload_bytes);
+	n += record->payload_bytes;
 	put_le32(out + n, crc32c(0, out, n));
 	return n + 4;
 }
 
-static int refuse_card(const char *text, const char **why)
+static int refuse_record(const char *text, const char **why)
 {
 	*why = text;
 	return SLUICE_EWIRE;
 }
 
-int card_decode(const uint8_t *bytes, size_t n, uint32_t rank, struct card *out, const char **why)
+int record_decode(const uint8_t *bytes, size_t n, uint32_t rank, struct rank_record *out,
+		  const char **why)
 {
 	uint64_t header, payload;
 
-	if (n < CARD_HEADER_BYTES + 4)
-		return refuse_card("it is too short", why);
-	if (n > CARD_ACCEPT_BYTES)
-		return refuse_card("it is too long", why);
+	if (n < RECORD_HEADER_BYTES + 4)
+		return refuse_record("it is too short", why);
+	if (n > RECORD_ACCEPT_BYTES)
+		return refuse_record("it is too long", why);
 	if (memcmp(bytes + AT_MAGIC, magic, sizeof(magic)) != 0)
-		return refuse_card("it does not begin with the magic of a Sluice card", why);
+		return refuse_record("it does not begin with the magic of a Sluice record", why);
 	header = get_le32(bytes + AT_HEADER);
 	payload = get_le32(bytes + AT_PAYLOAD);
-	if (header < CARD_HEADER_BYTES || header + payload + 4 != n)
-		return refuse_card("its lengths disagree", why);
+	if (header < RECORD_HEADER_BYTES || header + payload + 4 != n)
+		return refuse_record("its lengths disagree", why);
 	if (get_le32(bytes + n - 4) != crc32c(0, bytes, n - 4))
-		return refuse_card("its checksum is wrong", why);
+		return refuse_record("its checksum is wrong", why);
 	if (get_le32(bytes + AT_RANK) != rank)
-		return refuse_card("it names another rank", why);
+		return refuse_record("it names another rank", why);
 	memset(out, 0, sizeof(*out));
 	out->wire_version = get_le32(bytes + AT_WIRE);
 	if (!get_text(out->version, bytes + AT_VERSION, sizeof(out->version)) ||
 	    !get_text(out->build, bytes + AT_BUILD, sizeof(out->build)) ||
 	    !get_text(out->node, bytes + AT_NODE, sizeof(out->node)))
-		return refuse_card("a text in it is not printable or not ended", why);
+		return refuse_record("a text in it is not printable or not ended", why);
 	memcpy(out->boot_id, bytes + AT_BOOT, sizeof(out->boot_id));
 	if (out->wire_version != SLUICE_WIRE_VERSION)
 		return 0;
-	if (payload > CARD_PAYLOAD_BYTES)
-		return refuse_card("its payload is longer than any transport's", why);
+	if (payload > RECORD_PAYLOAD_BYTES)
+		return refuse_record("its payload is longer than any transport's", why);
 	out->payload_bytes = (uint32_t)payload;
 	memcpy(out->payload, bytes + header, payload);
 	return 0;
 }
 
-static void warn_of_builds(const struct card *cards, int size)
+static void warn_of_builds(const struct rank_record *records, int size)
 {
 	int rank;
 
 	for (rank = 1; rank < size; rank++)
-		if (strcmp(cards[rank].build, cards[0].build) != 0) {
+		if (strcmp(records[rank].build, records[0].build) != 0) {
 			log_line(LOG_WARN, "slurm",
 				 "rank 0 on node %s runs a build by '%s', rank %d on node %s one "
 				 "by '%s': the versions agree, but use one build to get the same "
 				 "results everywhere",
-				 cards[0].node, cards[0].build, rank, cards[rank].node,
-				 cards[rank].build);
+				 records[0].node, records[0].build, rank, records[rank].node,
+				 records[rank].build);
 			return;
 		}
 }
 
-static int differs(const struct card *a, const struct card *b)
+static int differs(const struct rank_record *a, const struct rank_record *b)
 {
 	return a->wire_version != b->wire_version || strcmp(a->version, b->version) != 0;
 }
 
-int card_compare(const struct card *cards, int size, int own_rank)
+int record_compare(const struct rank_record *records, int size, int own_rank)
 {
 	int rank = 1;
 
-	while (rank < size && !differs(&cards[0], &cards[rank]))
+	while (rank < size && !differs(&records[0], &records[rank]))
 		rank++;
 	if (rank < size)
 		return fail(SLUICE_EPEER,
 			    "rank 0 on node %s runs Sluice %s (wire %u), but rank %d on node %s "
 			    "runs Sluice %s (wire %u): start all ranks with the same libsluice "
 			    "(compare LD_LIBRARY_PATH and the installed packages of these nodes)",
-			    cards[0].node, cards[0].version, cards[0].wire_version, rank,
-			    cards[rank].node, cards[rank].version, cards[rank].wire_version);
+			    records[0].node, records[0].version, records[0].wire_version, rank,
+			    records[rank].node, records[rank].version, records[rank].wire_version);
 	if (own_rank == 0)
-		warn_of_builds(cards, size);
+		warn_of_builds(records, size);
 	return 0;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See ofi_card.h. A card: magic u32, rank u32, name of the provider 32, how puts announce
+ * See ofi_record.h. A record: magic u32, rank u32, name of the provider 32, how puts announce
  * themselves u32, bytes of the address u32, address; little-endian. */
-#include "rdma/ofi_card.h"
+#include "rdma/ofi_record.h"
 #include "base/bytes.h"
 #include "base/error.h"
 #include "sluice.h"
@@ -15,16 +15,16 @@ enum {
 	NOTICE_AT = PROVIDER_AT + PROVIDER_BYTES,
 	NAME_AT = NOTICE_AT + 8,
 	NAME_BYTES = 128,
-	CARD_BYTES = NAME_AT + NAME_BYTES
+	RECORD_BYTES = NAME_AT + NAME_BYTES
 };
-_Static_assert((int)CARD_BYTES <= (int)TRANSPORT_CARD_BYTES, "the card does not fit");
+_Static_assert((int)RECORD_BYTES <= (int)TRANSPORT_RECORD_BYTES, "the record does not fit");
 
-int ofi_card_write(const struct ofi_fabric *fabric, int rank, uint8_t *bytes, size_t *len_out)
+int ofi_record_write(const struct ofi_fabric *fabric, int rank, uint8_t *bytes, size_t *len_out)
 {
 	size_t n;
 	int rc;
 
-	memset(bytes, 0, CARD_BYTES);
+	memset(bytes, 0, RECORD_BYTES);
 	put_le32(bytes, MAGIC);
 	put_le32(bytes + 4, (uint32_t)rank);
 	snprintf((char *)bytes + PROVIDER_AT, PROVIDER_BYTES, "%s", ofi_fabric_provider(fabric));
@@ -37,20 +37,21 @@ int ofi_card_write(const struct ofi_fabric *fabric, int rank, uint8_t *bytes, si
 	return SLUICE_OK;
 }
 
-const uint8_t *ofi_card_judge(const struct ofi_fabric *fabric, int own_rank, int rank,
-			      const uint8_t *card, size_t len, enum ofi_notice *notice, int *rc)
+const uint8_t *ofi_record_check(const struct ofi_fabric *fabric, int own_rank, int rank,
+				const uint8_t *record, size_t len, enum ofi_notice *notice, int *rc)
 {
 	const char *own = ofi_fabric_provider(fabric);
 	char provider[PROVIDER_BYTES];
 
-	if (len < NAME_AT || len > CARD_BYTES || get_le32(card) != MAGIC ||
-	    get_le32(card + 4) != (uint32_t)rank || get_le32(card + NAME_AT - 4) != len - NAME_AT) {
+	if (len < NAME_AT || len > RECORD_BYTES || get_le32(record) != MAGIC ||
+	    get_le32(record + 4) != (uint32_t)rank ||
+	    get_le32(record + NAME_AT - 4) != len - NAME_AT) {
 		*rc = fail(SLUICE_EWIRE,
-			   "ofi: the address in the card of rank %d is not one (%zu bytes)", rank,
+			   "ofi: the address in the record of rank %d is not one (%zu bytes)", rank,
 			   len);
 		return NULL;
 	}
-	memcpy(provider, card + PROVIDER_AT, sizeof(provider));
+	memcpy(provider, record + PROVIDER_AT, sizeof(provider));
 	provider[sizeof(provider) - 1] = '\0';
 	for (char *c = provider; *c; c++)
 		*c = (char)(*c < ' ' || *c > '~' ? '?' : *c);
@@ -69,8 +70,8 @@ const uint8_t *ofi_card_judge(const struct ofi_fabric *fabric, int own_rank, int
 		return NULL;
 	}
 	/* Two of different widths, of different versions, understand messages only. */
-	*notice = get_le32(card + NOTICE_AT) == (uint32_t)ofi_fabric_notice(fabric) ?
+	*notice = get_le32(record + NOTICE_AT) == (uint32_t)ofi_fabric_notice(fabric) ?
 			  ofi_fabric_notice(fabric) :
 			  OFI_NOTICE_MESSAGE;
-	return card + NAME_AT;
+	return record + NAME_AT;
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See ladder.h. */
-#include "rdma/ladder.h"
+ * See register.h. */
+#include "rdma/register.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -292,11 +292,11 @@ out:
 
 /* ---- registering ------------------------------------------------------------------- */
 
-enum rung { DMABUF, PEER_MEMORY, NOT_REACHED };
-static const char *const rung_names[] = { "dma-buf", "peer memory" };
+enum method { DMABUF, PEER_MEMORY, NOT_REACHED };
+static const char *const method_names[] = { "dma-buf", "peer memory" };
 static const char *const outcomes[] = { "reads it by dma-buf", "reads it through peer memory",
 					"does not reach it" };
-static atomic_int last_rung = -1;
+static atomic_int last_method = -1;
 
 int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const char *what,
 		  struct ibv_mr **out)
@@ -319,8 +319,8 @@ int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const
 }
 
 /* Registers by one rung and proves it. NULL: why says what was wrong. */
-static struct ibv_mr *try_rung(struct ibv_pd *pd, const struct verbs_device *device,
-			       const struct memory *memory, enum rung rung, char why[200])
+static struct ibv_mr *try_method(struct ibv_pd *pd, const struct verbs_device *device,
+				 const struct memory *memory, enum method method, char why[200])
 {
 	/* The proof writes what it has saved of that memory back to it. */
 	const int access = IBV_ACCESS_LOCAL_WRITE;
@@ -328,15 +328,15 @@ static struct ibv_mr *try_rung(struct ibv_pd *pd, const struct verbs_device *dev
 	struct ibv_mr *mr;
 	char reason[PROVE_WHY_BYTES];
 
-	if (rung == DMABUF && memory->fd < 0) {
+	if (method == DMABUF && memory->fd < 0) {
 		snprintf(why, 200, "it was not exported");
 		return NULL;
 	}
-	mr = rung == DMABUF ? ibv_reg_dmabuf_mr(pd, memory->fd_offset, memory->bytes, address,
-						memory->fd, access) :
-			      ibv_reg_mr(pd, memory->address, memory->bytes, access);
+	mr = method == DMABUF ? ibv_reg_dmabuf_mr(pd, memory->fd_offset, memory->bytes, address,
+						  memory->fd, access) :
+				ibv_reg_mr(pd, memory->address, memory->bytes, access);
 	if (!mr) {
-		snprintf(why, 200, "%s: %s", rung == DMABUF ? "ibv_reg_dmabuf_mr" : "ibv_reg_mr",
+		snprintf(why, 200, "%s: %s", method == DMABUF ? "ibv_reg_dmabuf_mr" : "ibv_reg_mr",
 			 errno_text(errno));
 		return NULL;
 	}
@@ -347,28 +347,28 @@ static struct ibv_mr *try_rung(struct ibv_pd *pd, const struct verbs_device *dev
 	return NULL;
 }
 
-int ladder_register(struct ibv_pd *pd, const struct verbs_device *device,
-		    const struct memory *memory, struct ibv_mr **out)
+int register_device_memory(struct ibv_pd *pd, const struct verbs_device *device,
+			   const struct memory *memory, struct ibv_mr **out)
 {
 	char reasons[480] = "";
-	enum rung rung = DMABUF;
+	enum method method = DMABUF;
 	int level;
 
 	*out = NULL;
-	for (; rung < NOT_REACHED; rung++) {
+	for (; method < NOT_REACHED; method++) {
 		size_t used = strlen(reasons);
 		char why[200];
 
-		*out = try_rung(pd, device, memory, rung, why);
+		*out = try_method(pd, device, memory, method, why);
 		if (*out)
 			break;
 		snprintf(reasons + used, sizeof(reasons) - used, "%s%s: %s", used > 0 ? "; " : "",
-			 rung_names[rung], why);
+			 method_names[method], why);
 	}
 	/* Once: every peer's registration of every region mostly comes to the same. */
-	level = atomic_exchange(&last_rung, (int)rung) == (int)rung ? LOG_DEBUG : LOG_INFO;
+	level = atomic_exchange(&last_method, (int)method) == (int)method ? LOG_DEBUG : LOG_INFO;
 	log_line(level, "rdma", "%zu bytes of device memory: %s %s%s%s", memory->bytes,
-		 device->name, outcomes[rung], reasons[0] ? ", because " : "", reasons);
+		 device->name, outcomes[method], reasons[0] ? ", because " : "", reasons);
 	return *out ? SLUICE_OK :
 		      fail_quietly(SLUICE_ENOSUPP, "%s does not reach this device memory: %s",
 				   device->name, reasons);

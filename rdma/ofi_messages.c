@@ -1,0 +1,152 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See ofi_messages.h. */
+#include "rdma/ofi_messages.h"
+#include "base/error.h"
+#include "sluice.h"
+#include <stdlib.h>
+#include <string.h>
+
+struct buffer {
+	struct fi_context2 context; /* libfabric's, first */
+	uint8_t *bytes;             /* OFI_FRAME_BYTES */
+	int busy;                   /* libfabric has it */
+};
+
+struct outgoing {
+	uint8_t words[OFI_FRAME_BYTES];
+	int pending;
+};
+
+struct ofi_messages {
+	struct ofi_fabric *fabric;
+	void *desc;
+	int size;
+	size_t receives;
+	struct outgoing *outgoing; /* [size] */
+	struct buffer buffers[];   /* so many receives, then one to each rank */
+};
+
+size_t ofi_messages_bytes(int size, size_t receives)
+{
+	return (receives + (size_t)size) * OFI_FRAME_BYTES;
+}
+
+int ofi_messages_open(struct ofi_fabric *fabric, int size, size_t receives, uint8_t *memory,
+		      void *desc, struct ofi_messages **out)
+{
+	const size_t n = receives + (size_t)size;
+	struct ofi_messages *l = calloc(1, sizeof(*l) + n * sizeof(l->buffers[0]));
+
+	if (l)
+		l->outgoing = calloc((size_t)size, sizeof(l->outgoing[0]));
+	if (!l || !l->outgoing) {
+		free(l);
+		return fail(SLUICE_ENOMEM, "ofi: no memory for messages to %d ranks", size);
+	}
+	l->fabric = fabric;
+	l->size = size;
+	l->receives = receives;
+	l->desc = desc;
+	for (size_t i = 0; i < n; i++)
+		l->buffers[i].bytes = memory + i * OFI_FRAME_BYTES;
+	*out = l;
+	return SLUICE_OK;
+}
+
+void ofi_messages_close(struct ofi_messages **l)
+{
+	if (!*l)
+		return;
+	free((*l)->outgoing);
+	free(*l);
+	*l = NULL;
+}
+
+static struct ofi_piece piece_of(const struct ofi_messages *l, struct buffer *buffer)
+{
+	return (struct ofi_piece){ .local = buffer->bytes,
+				   .bytes = OFI_FRAME_BYTES,
+				   .desc = l->desc,
+				   .context = &buffer->context };
+}
+
+static void receive(struct ofi_messages *l, struct buffer *buffer)
+{
+	const struct ofi_piece piece = piece_of(l, buffer);
+
+	if (!buffer->busy)
+		buffer->busy = !ofi_fabric_receive(l->fabric, &piece);
+}
+
+void ofi_messages_receive(struct ofi_messages *l)
+{
+	for (size_t i = 0; i < l->receives; i++)
+		receive(l, &l->buffers[i]);
+}
+
+static int is_buffer(const struct ofi_messages *l, const void *context)
+{
+	const uintptr_t at = (uintptr_t)context, first = (uintptr_t)l->buffers;
+
+	return at >= first && at < (uintptr_t)(l->buffers + l->receives + l->size);
+}
+
+void ofi_messages_reuse(struct ofi_messages *l, void *context)
+{
+	struct buffer *buffer = context;
+
+	if (!is_buffer(l, context) || buffer >= l->buffers + l->receives)
+		return;
+	buffer->busy = 0;
+	receive(l, buffer);
+}
+
+void ofi_messages_write(struct ofi_messages *l, int rank, const uint8_t message[OFI_FRAME_BYTES])
+{
+	memcpy(l->outgoing[rank].words, message, OFI_FRAME_BYTES);
+	l->outgoing[rank].pending = 1;
+}
+
+int ofi_messages_pending(const struct ofi_messages *l, int rank)
+{
+	return l->outgoing[rank].pending;
+}
+
+void ofi_messages_send(struct ofi_messages *l, int rank, fi_addr_t to)
+{
+	struct outgoing *out = &l->outgoing[rank];
+	struct buffer *buffer = &l->buffers[l->receives + (size_t)rank];
+	struct ofi_piece piece = piece_of(l, buffer);
+	ssize_t rc;
+
+	if (!out->pending || buffer->busy)
+		return;
+	memcpy(buffer->bytes, out->words, OFI_FRAME_BYTES);
+	piece.to = to;
+	rc = ofi_fabric_send(l->fabric, &piece);
+	buffer->busy = !rc;
+	if (!rc)
+		out->pending =
+			0; /* else again at the next look: the last message is said once only */
+}
+
+enum ofi_message ofi_messages_take(struct ofi_messages *l, const struct ofi_completion *c,
+				   int *rank, uint8_t message[OFI_FRAME_BYTES], size_t *n)
+{
+	struct buffer *buffer = c->context;
+	size_t number;
+
+	if (!is_buffer(l, buffer))
+		return OFI_MESSAGE_NONE;
+	buffer->busy = 0;
+	number = (size_t)(buffer - l->buffers);
+	if (number >= l->receives) {
+		*rank = (int)(number - l->receives);
+		return c->error ? OFI_MESSAGE_FAILED : OFI_MESSAGE_SENT;
+	}
+	*rank = -1;
+	*n = c->bytes < OFI_FRAME_BYTES ? c->bytes : OFI_FRAME_BYTES;
+	memcpy(message, buffer->bytes, *n);
+	receive(l, buffer);
+	return c->error ? OFI_MESSAGE_FAILED : OFI_MESSAGE_CAME;
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The part of a rank's record that says how libfabric reaches it. It comes through the bootstrap,
+ * and is hostile until it was judged. Called by ofi.c. */
+#ifndef RDMA_OFI_CARD_H
+#define RDMA_OFI_CARD_H
+#include "rdma/ofi_fabric.h"
+#include <stddef.h>
+#include <stdint.h>
+
+/* 0 or SLUICE_E*; bytes holds TRANSPORT_RECORD_BYTES. */
+int ofi_record_write(const struct ofi_fabric *fabric, int rank, uint8_t *bytes, size_t *len_out);
+/* Where the address begins in the record of that rank, which is one that this rank's provider can
+ * use, and how it can be told of puts; else NULL with the error set, and *rc. */
+const uint8_t *ofi_record_check(const struct ofi_fabric *fabric, int own_rank, int rank,
+				const uint8_t *record, size_t len, enum ofi_notice *notice,
+				int *rc);
+#endif
