@@ -46,6 +46,7 @@ library_sources += \
 	runtime/model/census.c runtime/model/census.h \
 	runtime/model/compressor.c runtime/model/compressor.h \
 	runtime/model/delta_log.c runtime/model/delta_log.h \
+	runtime/model/device_half.c runtime/model/device_half.h \
 	runtime/model/growth.c runtime/model/growth.h \
 	runtime/model/kept.c runtime/model/kept.h \
 	runtime/model/layout.c runtime/model/layout.h \
@@ -66,8 +67,7 @@ library_sources += \
 	runtime/worker/async.c runtime/worker/async.h \
 	runtime/worker/dense.c runtime/worker/dense.h \
 	runtime/worker/device.c runtime/worker/device.h \
-	runtime/worker/device_late.c runtime/worker/device_pieces.c runtime/worker/device_push.c \
-	runtime/worker/device_state.h runtime/worker/device_vectors.c \
+	runtime/worker/device_push.c runtime/worker/device_state.h runtime/worker/device_vectors.c \
 	runtime/worker/guard.c runtime/worker/guard.h \
 	runtime/worker/hooks.c runtime/worker/hooks.h \
 	runtime/worker/lane.c runtime/worker/lane.h \

@@ -52,7 +52,7 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 	if (residual) {
 		const float *kept = worker_residual(model);
 		double sum = 0;
-		if ((rc = on_device_fetch_residual(model)))
+		if ((rc = on_device_fetch(model)))
 			return rc;
 		for (uint64_t i = 0; i < model->layout.count; i++)
 			sum += (double)kept[i] * kept[i];

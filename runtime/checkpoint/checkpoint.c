@@ -56,10 +56,8 @@ static int check_versions(const struct contents *c, const struct meeting *m)
 /* Copies the vectors that GPUs keep to the host's vectors. */
 static int fetch_kept(sluice_model *model)
 {
-	int rc = on_device_fetch_residual(model);
+	const int rc = on_device_fetch(model);
 
-	if (!rc)
-		rc = on_device_fetch_velocity(model);
 	return rc ? rc : shard_devices_fetch(model);
 }
 

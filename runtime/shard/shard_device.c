@@ -8,6 +8,7 @@
 #include "base/device.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "model/device_half.h"
 #include "shard/shard.h"
 #include "shard/shard_hooks.h"
 #include <float.h>
@@ -15,7 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ASK_CUDA_EVERY_NS = 10000000, LISTS_ENOUGH = 1 << 20 /* entries of 8 bytes */ };
+enum { LISTS_ENOUGH = 1 << 20 /* entries of 8 bytes */ };
 
 enum shard_at {
 	SHARD_STALE,   /* the host's residual and velocity are newer */
@@ -24,11 +25,9 @@ enum shard_at {
 };
 
 struct device_shard {
-	const struct device_ops *ops;
-	void *stream; /* of all shards of the rank */
-	struct device_compressor *compressor;
-	struct memory sum, residual;
-	struct memory velocity, params; /* empty: the update rule needs none */
+	struct device_half half; /* its stream serves all shards of the rank */
+	struct memory sum;
+	struct memory params;           /* empty: the update rule reads none */
 	struct memory payload, landing; /* of a delta, on the GPU and in pinned memory */
 	enum shard_at at;
 	int full;            /* the GPU is still to read lists in the place of the next one */
@@ -36,14 +35,13 @@ struct device_shard {
 	int away;            /* this step and those that follow are the host's */
 	struct message head; /* of the change that was asked for */
 	struct device_part part;
-	uint64_t asked_ns; /* when CUDA was asked whether it failed */
 };
 
 /* ---- the device of the calling thread ---------------------------------------- */
 
 static void shard_enter(const struct device_shard *d, struct device_scope *scope)
 {
-	device_scope_begin(d->sum.address, d->stream, scope);
+	device_scope_begin(d->sum.address, d->half.stream, scope);
 }
 
 static int shard_fails(sluice_model *model, const struct shard *shard)
@@ -54,7 +52,7 @@ static int shard_fails(sluice_model *model, const struct shard *shard)
 			"shard %u of %s failed on its GPU at step %llu: %s; start the job again, "
 			"from a checkpoint if there is one",
 			shard->id, rank_text(job, job->rank),
-			(unsigned long long)shard->version + 1, shard->device->ops->error());
+			(unsigned long long)shard->version + 1, shard->device->half.ops->error());
 }
 
 /* ---- opening and closing ------------------------------------------------------ */
@@ -73,30 +71,6 @@ static size_t room_of_lists(const sluice_model *model, uint32_t longest)
 	return (size_t)(all < most ? all : most);
 }
 
-static int open_device_compressor(const sluice_model *model, struct shard *shard)
-{
-	struct device_shard *d = shard->device;
-	struct device_span *exempt = calloc(shard->n_spans + 1, sizeof *exempt);
-	struct device_shape shape = { .n = shard->at->span,
-				      .k = shard->at->down_capacity,
-				      .exempt = exempt,
-				      .parts = 1,
-				      .blocks = (unsigned)model->job->settings.gpu_blocks,
-				      .landed = room_of_lists(model, d->longest) };
-
-	if (!exempt)
-		return fail(SLUICE_ENOMEM, "no memory for %zu spans", shard->n_spans);
-	for (size_t i = 0; i < shard->n_spans; i++)
-		if (shard->spans[i].exempt)
-			exempt[shape.n_exempt++] = (struct device_span){
-				(uint32_t)shard->spans[i].begin, (uint32_t)shard->spans[i].end
-			};
-	const int rc = d->ops->find(d->sum.address, &shape.device) < 0 ||
-		       d->ops->open(&shape, &d->compressor);
-	free(exempt);
-	return rc ? device_fail(d->ops, "opening a shard on a GPU") : 0;
-}
-
 static int open_on_device(const sluice_model *model, struct shard *shard,
 			  const struct device_ops *ops, void *stream)
 {
@@ -105,11 +79,11 @@ static int open_on_device(const sluice_model *model, struct shard *shard,
 
 	if (!d)
 		return fail(SLUICE_ENOMEM, "no memory for shard %u", shard->id);
-	d->ops = ops;
-	d->stream = stream;
+	d->half.ops = ops;
+	d->half.stream = stream;
+	if (half_keep(&d->half, shard_residual(shard), shard->velocity, shard->at->span))
+		return SLUICE_EGPU;
 	if (ops->alloc(MEMORY_DEVICE, bytes, &d->sum) ||
-	    ops->alloc(MEMORY_DEVICE, bytes, &d->residual) ||
-	    (shard->velocity && ops->alloc(MEMORY_DEVICE, bytes, &d->velocity)) ||
 	    (model->update.decay > 0 && ops->alloc(MEMORY_DEVICE, bytes, &d->params)) ||
 	    ops->alloc(MEMORY_DEVICE, payload, &d->payload) ||
 	    ops->alloc(MEMORY_HOST, payload, &d->landing))
@@ -119,7 +93,13 @@ static int open_on_device(const sluice_model *model, struct shard *shard,
 					.capacity = shard->at->down_capacity,
 					.payload = d->payload.address,
 					.copy = d->landing.address };
-	return open_device_compressor(model, shard);
+	const struct device_shape shape = { .n = shard->at->span,
+					    .k = shard->at->down_capacity,
+					    .parts = 1,
+					    .blocks = (unsigned)model->job->settings.gpu_blocks,
+					    .landed = room_of_lists(model, d->longest) };
+	return half_open(&d->half, d->sum.address, shape, shard->spans, shard->n_spans,
+			 "opening a shard on a GPU");
 }
 
 /* Makes the GPU of params current, or the one of this rank. *before is to be given to leave(), if
@@ -186,34 +166,22 @@ static void set_full(sluice_model *model, struct device_shard *d, int full)
 	d->full = full;
 }
 
-static int poll_change(struct device_shard *d)
-{
-	const uint64_t now = now_ns();
-	const int asks = now - d->asked_ns > ASK_CUDA_EVERY_NS;
-
-	if (asks)
-		d->asked_ns = now;
-	return d->ops->poll(d->compressor, asks, d->stream);
-}
-
 static void close_on_device(sluice_model *model, struct shard *shard, uint64_t until)
 {
 	struct device_shard *d = shard->device;
-	const struct device_ops *ops = d->ops;
+	const struct device_ops *ops = d->half.ops;
 	struct device_scope scope;
 
 	shard_enter(d, &scope);
-	while (d->at == SHARD_ASKED && !poll_change(d) && now_ns() < until)
-		progress_nap(); /* only after a failure: the memory may still be written to */
+	if (d->at == SHARD_ASKED) /* only after a failure of the job */
+		half_abandon(&d->half, until);
 	progress_take(model->job);
 	shard_becomes(model, d, SHARD_STALE);
 	set_full(model, d, 0);
 	shard->device = NULL;
 	progress_release(model->job);
-	ops->close(&d->compressor);
+	half_close(&d->half);
 	ops->release(&d->sum);
-	ops->release(&d->residual);
-	ops->release(&d->velocity);
 	ops->release(&d->params);
 	ops->release(&d->payload);
 	ops->release(&d->landing);
@@ -230,8 +198,8 @@ void shard_devices_close(sluice_model *model)
 	for (uint32_t i = 0; i < model->n_own; i++) {
 		if (!model->shards[i].device)
 			continue;
-		ops = model->shards[i].device->ops;
-		stream = model->shards[i].device->stream;
+		ops = model->shards[i].device->half.ops;
+		stream = model->shards[i].device->half.stream;
 		close_on_device(model, &model->shards[i], until);
 	}
 	if (ops)
@@ -240,25 +208,16 @@ void shard_devices_close(sluice_model *model)
 
 /* ---- what is kept -------------------------------------------------------------- */
 
-static int fetch_vector(struct device_shard *d, float *to, const struct memory *from, size_t bytes)
-{
-	return to && from->address && d->ops->copy(to, from->address, bytes, d->stream);
-}
-
 /* Residual and velocity, where those of the GPU are newer. */
 static int fetch_one(const struct shard *shard)
 {
 	struct device_shard *d = shard->device;
-	const size_t bytes = vector_bytes_of(shard);
 	struct device_scope scope;
-	int rc;
 
 	if (!d || d->at == SHARD_STALE)
 		return 0;
 	shard_enter(d, &scope);
-	rc = fetch_vector(d, shard_residual(shard), &d->residual, bytes) ||
-	     fetch_vector(d, shard->velocity, &d->velocity, bytes) || d->ops->wait(d->stream);
-	return device_scope_end(&scope, rc ? device_fail(d->ops, "a shard on a GPU") : 0);
+	return device_scope_end(&scope, half_fetch(&d->half));
 }
 
 static int none_asked(void *context)
@@ -306,16 +265,11 @@ void shard_device_restart(sluice_model *model, struct shard *shard)
 static int take_up_kept(struct shard *shard)
 {
 	struct device_shard *d = shard->device;
-	const struct device_ops *ops = d->ops;
+	const struct device_ops *ops = d->half.ops;
 	const size_t bytes = vector_bytes_of(shard);
-	const float *residual = shard_residual(shard);
 
-	if (ops->zero(d->sum.address, bytes, d->stream) ||
-	    (residual ? ops->copy(d->residual.address, residual, bytes, d->stream) :
-			ops->zero(d->residual.address, bytes, d->stream)) ||
-	    (d->velocity.address &&
-	     ops->copy(d->velocity.address, shard->velocity, bytes, d->stream)) ||
-	    (d->params.address && ops->copy(d->params.address, shard->copy, bytes, d->stream)))
+	if (ops->zero(d->sum.address, bytes, d->half.stream) || half_take_up(&d->half) ||
+	    (d->params.address && ops->copy(d->params.address, shard->copy, bytes, d->half.stream)))
 		return -1;
 	d->at = SHARD_GATHERS;
 	return 0;
@@ -330,10 +284,8 @@ static int bring_sum(struct shard *shard)
 
 	if (!sum)
 		return fail(SLUICE_ENOMEM, "no memory for the sum of shard %u", shard->id);
-	if (d->ops->copy(sum, d->sum.address, vector_bytes_of(shard), d->stream) ||
-	    d->ops->wait(d->stream))
-		rc = device_fail(d->ops, "a shard on a GPU");
-	else
+	rc = half_copy_home(&d->half, sum, d->sum.address, vector_bytes_of(shard));
+	if (!rc)
 		reduction_add(&shard->reduction, NULL, sum, shard->at->span);
 	free(sum);
 	return rc;
@@ -383,13 +335,13 @@ static int apply_list(struct device_shard *d, float *vector, const uint32_t *ind
 
 	if (!count)
 		return 0;
-	if (d->ops->land(d->compressor, count, &to_index, &to_value, d->stream))
+	if (d->half.ops->land(d->half.compressor, count, &to_index, &to_value, d->half.stream))
 		return -1;
 	if (index)
 		memcpy(to_index, index, count * sizeof *index);
 	memcpy(to_value, value, count * sizeof *value);
-	return d->ops->apply(d->compressor, vector, index ? to_index : NULL, to_value, count, 0,
-			     d->stream);
+	return d->half.ops->apply(d->half.compressor, vector, index ? to_index : NULL, to_value,
+				  count, 0, d->half.stream);
 }
 
 int shard_device_ready(sluice_model *model, struct shard *shard)
@@ -399,7 +351,7 @@ int shard_device_ready(sluice_model *model, struct shard *shard)
 
 	if (!shard_device_takes(model, shard))
 		return 1;
-	rc = d->ops->lands(d->compressor, d->longest, d->stream);
+	rc = d->half.ops->lands(d->half.compressor, d->longest, d->half.stream);
 	if (rc < 0)
 		shard_fails(model, shard);
 	set_full(model, d, !rc);
@@ -430,7 +382,7 @@ static struct device_select select_change(const sluice_model *model, const struc
 	const uint64_t k = shard_hooks_count(model, shard, rule->down, of);
 	const int by_level = rule->all_down || recipe->down.select == SELECT_THRESHOLD;
 
-	return (struct device_select){ .residual = d->residual.address,
+	return (struct device_select){ .residual = d->half.residual.address,
 				       .grad = d->sum.address,
 				       .grad_type = VALUE_F32,
 				       .grad_scale = 1,
@@ -452,7 +404,7 @@ static int enqueue_change(const sluice_model *model, const struct shard *shard,
 	const unsigned divisor = (unsigned)gather_counted(shard);
 	const struct update_factors f = update_factors_of(&update, divisor, gather_lr(shard));
 	const struct device_change call = { .sum = d->sum.address,
-					    .velocity = d->velocity.address,
+					    .velocity = d->half.velocity.address,
 					    .params = d->params.address,
 					    .count = shard->at->span,
 					    .share = f.share,
@@ -468,7 +420,7 @@ static int enqueue_change(const sluice_model *model, const struct shard *shard,
 		select->scale = by * share;
 		return 0;
 	}
-	return d->ops->change(d->compressor, &call, d->stream);
+	return d->half.ops->change(d->half.compressor, &call, d->half.stream);
 }
 
 static int ask_for_change(sluice_model *model, struct shard *shard)
@@ -484,12 +436,10 @@ static int ask_for_change(sluice_model *model, struct shard *shard)
 	d->head = publish_delta(model, shard, 0);
 	d->head.anchor = shard_hooks_mark(shard);
 	push.values = (struct device_values){ .type = (int)d->head.values.type };
-	d->asked_ns = now_ns();
 	/* Simulated ranks would wait for one that waits for no rank. */
 	if ((d->at == SHARD_STALE && take_up_kept(shard)) ||
 	    enqueue_change(model, shard, &push.select) ||
-	    d->ops->push(d->compressor, &push, d->stream) ||
-	    (model->job->sim_rank && d->ops->wait(d->stream)))
+	    half_push(&d->half, &push, model->job->sim_rank != NULL))
 		return -1;
 	shard_becomes(model, d, SHARD_ASKED);
 	return 0;
@@ -500,13 +450,11 @@ static int ask_for_change(sluice_model *model, struct shard *shard)
 /* The first coordinate of the residual that is not finite; 0 if that cannot be found out. */
 static uint32_t first_bad(const struct shard *shard)
 {
-	struct device_shard *d = shard->device;
 	float *here = malloc(vector_bytes_of(shard));
 	size_t at = 0;
 
-	if (here && !d->ops->copy(here, d->residual.address, vector_bytes_of(shard), d->stream) &&
-	    !d->ops->wait(d->stream))
-		at = first_nonfinite(here, shard->at->span);
+	if (here)
+		half_bad(&shard->device->half, here, 0, shard->at->span, &at);
 	free(here);
 	return at < shard->at->span ? (uint32_t)at : 0;
 }
@@ -553,7 +501,7 @@ static int publish_made(sluice_model *model, struct shard *shard, const struct d
 	if (rc <= 0)
 		return rc;
 	publish_commit(model, shard, READERS_EVERYBODY, m, bytes);
-	if (d->ops->zero(d->sum.address, vector_bytes_of(shard), d->stream))
+	if (d->half.ops->zero(d->sum.address, vector_bytes_of(shard), d->half.stream))
 		return -1;
 	shard_hooks_step_ends(shard);
 	publish_step_ends(shard);
@@ -567,7 +515,7 @@ static int take_made(sluice_model *model, struct shard *shard)
 	struct device_selected got;
 	struct device_sent sent;
 
-	if (d->ops->pushed(d->compressor, &got, &sent, d->stream))
+	if (d->half.ops->pushed(d->half.compressor, &got, &sent, d->half.stream))
 		return -1;
 	shard_becomes(model, d, SHARD_GATHERS);
 	if (got.nonfinite || got.nan || !(got.largest <= FLT_MAX)) {
@@ -597,7 +545,7 @@ int shard_device_answer(sluice_model *model, struct shard *shard)
 	if (d->at != SHARD_ASKED)
 		rc = ask_for_change(model, shard);
 	if (!rc)
-		rc = poll_change(d);
+		rc = half_poll(&d->half, 1);
 	if (rc > 0)
 		rc = take_made(model, shard);
 	device_scope_end(&scope, 0);
@@ -611,7 +559,7 @@ int shard_device_busy(const struct shard *shard, char *text, size_t cap)
 	const struct device_shard *d = shard->device;
 
 	if (d && d->at == SHARD_ASKED)
-		d->ops->stage(d->compressor, text, cap);
+		d->half.ops->stage(d->half.compressor, text, cap);
 	else if (d && d->full)
 		snprintf(text, cap, "its GPU, which is to add what workers sent");
 	else

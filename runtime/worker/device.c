@@ -1,6 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Gradients in the memory of an accelerator (device.h): where a push selects them, and how they
- * come to the host where the recipe has to see them there. It stands above device_push.c. */
+ * Gradients in the memory of an accelerator (device.h): where a push selects them, how they come to
+ * the host where the recipe must see them there, and what follows when the device has finished a
+ * push that returned before. It stands above device_push.c and the loop (worker.c).
+ *
+ * The messages of such a push are staged and posted by the progress thread or by the application's
+ * next call on the model, whichever comes first. The device reports by writing a word of host
+ * memory, so looking for it calls no function of CUDA: only the application's own thread has set
+ * CUDA up, and a capture elsewhere forbids many calls. Therefore only the application's calls ask
+ * whether the device failed, and encode what the device did not pack. The state changes with the
+ * token held. While nothing is under way, only the application touches the rest. */
 #include "worker/device_state.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -8,14 +16,11 @@
 #include "model/compressor.h"
 #include "model/model.h"
 #include "worker/device.h"
+#include "worker/signal.h"
 #include "worker/state.h"
+#include "worker/worker.h"
 #include <stdlib.h>
 #include <string.h>
-
-static size_t vector_bytes(const sluice_model *model)
-{
-	return model->layout.count * sizeof(float);
-}
 
 /* ---- opening and closing --------------------------------------------------- */
 
@@ -24,7 +29,7 @@ int on_device_open(sluice_model *model, void *stream)
 	struct on_device *d = calloc(1, sizeof(*d));
 	if (!d)
 		return fail(SLUICE_ENOMEM, "sluice_model_open: no memory");
-	d->stream = stream;
+	d->half.stream = stream;
 	model->worker->device = d;
 	return 0;
 }
@@ -38,9 +43,8 @@ static void abandon(sluice_model *model)
 	if (on_device_state(model) <= DEVICE_IDLE)
 		return;
 	/* Only after a failure of the job: nobody waits for the messages any more. */
-	while (on_device_at_work(on_device_state(model)) && !outbox_poll(model, 1) &&
-	       now_ns() < until)
-		progress_nap();
+	if (on_device_at_work(on_device_state(model)))
+		half_abandon(&model->worker->device->half, until);
 	if (now_ns() >= until && on_device_busy(model, text, sizeof(text)))
 		log_line(LOG_ERROR, "runtime",
 			 "model %u is closed after %.0f s (SLUICE_WAIT_TIMEOUT) although the "
@@ -54,22 +58,20 @@ static void abandon(sluice_model *model)
 /* Residual, momentum and messages leave the device. */
 static void stop_selecting(sluice_model *model)
 {
-	struct on_device *d = model->worker->device;
 	outbox_close(model);
-	d->ops->release(&d->velocity);
-	d->ops->release(&d->residual);
+	half_drop(&model->worker->device->half);
 }
 
 void on_device_close(sluice_model *model)
 {
 	struct on_device *d = model->worker->device;
-	if (d && d->ops) {
+	if (d && d->half.ops) {
 		abandon(model);
-		stop_selecting(model);
-		d->ops->close(&d->compressor);
-		d->ops->release(&d->collected);
-		d->ops->release(&d->copies[0]);
-		d->ops->release(&d->copies[1]);
+		outbox_close(model);
+		half_close(&d->half);
+		d->half.ops->release(&d->collected);
+		d->half.ops->release(&d->copies[0]);
+		d->half.ops->release(&d->copies[1]);
 	}
 	free(d);
 	model->worker->device = NULL;
@@ -79,9 +81,7 @@ int on_device_come_home(sluice_model *model)
 {
 	if (!on_device_selects(model))
 		return 0;
-	int rc = on_device_fetch_residual(model);
-	if (!rc)
-		rc = on_device_fetch_velocity(model);
+	int rc = on_device_fetch(model);
 	if (rc)
 		return rc;
 	on_device_become(model, DEVICE_AWAY);
@@ -111,11 +111,8 @@ static int begin_selecting(sluice_model *model, const void *grad)
 	int rc = on_device_open_compressor(model, grad);
 	if (rc)
 		return rc;
-	if (!d->residual.address && d->ops->alloc(MEMORY_DEVICE, vector_bytes(model), &d->residual))
-		rc = device_fail(d->ops, "a residual on the GPU");
-	if (!rc && compressor_velocity(model->worker->compressor) && !d->velocity.address &&
-	    d->ops->alloc(MEMORY_DEVICE, vector_bytes(model), &d->velocity))
-		rc = device_fail(d->ops, "momentum on the GPU");
+	rc = half_keep(&d->half, worker_residual(model),
+		       compressor_velocity(model->worker->compressor), model->layout.count);
 	if (!rc)
 		rc = outbox_open(model);
 	if (rc) {
@@ -135,13 +132,13 @@ static int gradient_home(sluice_model *model, int which, const void **grad, uint
 	int rc = *grad ? device_of(*grad, &ops) : 0;
 	if (rc || !*grad || !ops)
 		return rc;
-	if ((rc = on_device_check_stream(ops, d->stream, "sluice_push")))
+	if ((rc = on_device_check_stream(ops, d->half.stream, "sluice_push")))
 		return rc;
-	d->ops = ops;
+	d->half.ops = ops;
 	const size_t width = value_bytes(model_pushed_type(model)), bytes = count * width;
 	struct memory *copy = &d->copies[which];
 	if ((!copy->address && ops->alloc(MEMORY_HOST, model->layout.count * width, copy)) ||
-	    ops->copy(copy->address, *grad, bytes, d->stream) || ops->wait(d->stream))
+	    ops->copy(copy->address, *grad, bytes, d->half.stream) || ops->wait(d->half.stream))
 		return outbox_failed(model, 0);
 	*grad = copy->address;
 	return 0;
@@ -154,9 +151,9 @@ int on_device_gradient(sluice_model *model, const void **grad, const void **befo
 	const char *why = on_device_why_not(model);
 	int rc = device_of(*grad, &ops);
 	if (!rc && ops)
-		rc = on_device_check_stream(ops, d->stream, "sluice_push");
+		rc = on_device_check_stream(ops, d->half.stream, "sluice_push");
 	if (!rc && ops && !why) {
-		d->ops = ops;
+		d->half.ops = ops;
 		rc = on_device_selects(model) ? 0 : begin_selecting(model, *grad);
 		return rc == SLUICE_EGPU ? outbox_failed(model, 0) : rc;
 	}
@@ -179,11 +176,11 @@ int on_device_range(sluice_model *model, const void **grad, uint64_t count, int 
 	const struct device_ops *ops;
 	int rc = device_of(*grad, &ops);
 	if (!rc && ops)
-		rc = on_device_check_stream(ops, d->stream, "sluice_push_range");
+		rc = on_device_check_stream(ops, d->half.stream, "sluice_push_range");
 	if (!rc && first)
 		d->collects = ops && !on_device_why_not(model);
 	if (!rc && d->collects && first) {
-		d->ops = ops;
+		d->half.ops = ops;
 		rc = on_device_selects(model) ? 0 : begin_selecting(model, *grad);
 		if (!rc && !d->collected.address &&
 		    ops->alloc(MEMORY_DEVICE,
@@ -207,8 +204,8 @@ int on_device_collect(sluice_model *model, const void *grad, uint64_t begin, uin
 {
 	struct on_device *d = model->worker->device;
 	const size_t width = value_bytes(model_pushed_type(model));
-	if (d->ops->copy((uint8_t *)d->collected.address + begin * width, grad, count * width,
-			 d->stream))
+	if (d->half.ops->copy((uint8_t *)d->collected.address + begin * width, grad, count * width,
+			      d->half.stream))
 		return outbox_failed(model, 0);
 	return 0;
 }
@@ -218,4 +215,194 @@ const void *on_device_collected(sluice_model *model)
 	struct on_device *d = model->worker->device;
 	d->collects = 0;
 	return d->collected.address;
+}
+
+/* ---- gradients in pieces ------------------------------------------------------ */
+
+static int collect_pieces(sluice_model *model, const struct vector *s, const void **whole)
+{
+	const void *first = vector_given(s, 0);
+	int rc = on_device_range(model, &first, 0, 1);
+
+	if (rc || !on_device_collects(model))
+		return rc;
+	if (vector_join_there(s, model->worker->device->half.ops,
+			      model->worker->device->collected.address, on_device_stream(model)))
+		rc = outbox_failed(model, 0);
+	*whole = on_device_collected(model);
+	return rc;
+}
+
+int on_device_pieces(sluice_model *model, const struct vector *s, const void **whole)
+{
+	const char *why = on_device_why_not(model);
+	struct on_device *d = model->worker->device;
+	const int there = vector_there(s, on_device_stream(model));
+	struct device_scope scope;
+
+	*whole = NULL;
+	if (there <= 0)
+		return there;
+	if (!why && !vector_alike(s, model_pushed_type(model), model->grad.scale))
+		why = "they are not all of the model's grad_type and of one scale";
+	if (why && !d->told)
+		log_line(LOG_INFO, "runtime",
+			 "model %u: segments of gradients are copied from the GPU to the host each "
+			 "step: %s",
+			 model->id, why);
+	if (why) {
+		d->told = 1;
+		return 0;
+	}
+	device_scope_begin(vector_given(s, 0), on_device_stream(model), &scope);
+	return device_scope_end(&scope, collect_pieces(model, s, whole));
+}
+
+/* ---- a push whose call has returned --------------------------------------------- */
+
+/* Whether a push is over, or was never begun. */
+static int at_rest(const sluice_model *model)
+{
+	return on_device_state(model) <= DEVICE_IDLE;
+}
+
+void on_device_advance(sluice_model *model)
+{
+	const uint64_t start = now_ns();
+	if (!on_device_goes_on(on_device_state(model)) || model->job->failure.code)
+		return;
+	if (on_device_state(model) == DEVICE_ASKED) /* the pull sees to it */
+		return;
+	if (on_device_state(model) == DEVICE_ENQUEUED) {
+		if (!half_poll(&model->worker->device->half, 0))
+			return;
+		if (outbox_take(model)) {
+			on_device_become(model, DEVICE_IDLE);
+			return;
+		}
+		if (!outbox_complete(model)) {
+			on_device_become(model, DEVICE_LISTED);
+			return;
+		}
+		worker_send(model, NULL); /* headers: it asks nothing of CUDA, and cannot fail */
+		model->stats.compress_ns += now_ns() - start;
+		on_device_become(model, DEVICE_STAGED);
+	}
+	if (worker_advance(model, 1))
+		on_device_become(model, DEVICE_IDLE);
+}
+
+int on_device_works(const sluice_model *model)
+{
+	return on_device_goes_on(on_device_state(model));
+}
+
+/* ---- waiting for it: token held -------------------------------------------- */
+
+/* What CUDA said in the calling thread just now ends the push and the job. */
+static void give_up(sluice_model *model)
+{
+	outbox_failed(model, 1);
+	on_device_become(model, DEVICE_IDLE);
+}
+
+static int came_to_rest(void *context)
+{
+	sluice_model *model = context;
+	on_device_advance(model);
+	/* A device that failed says nothing: it has to be asked. */
+	if (on_device_state(model) == DEVICE_ENQUEUED &&
+	    half_poll(&model->worker->device->half, 1) < 0)
+		give_up(model);
+	return !on_device_goes_on(on_device_state(model));
+}
+
+static int await(sluice_model *model)
+{
+	const struct on_device *d = model->worker->device;
+	sluice_job *job = model->job;
+	/* Simulated ranks would wait for one that waits for no rank. */
+	if (job->sim_rank && on_device_state(model) == DEVICE_ENQUEUED &&
+	    d->half.ops->wait(d->half.stream))
+		give_up(model);
+	int rc = progress_until(job, came_to_rest, worker_describe, model);
+	return !rc && job->failure.code ? job_failed(job) : rc;
+}
+
+/* What worker_send() said of a push that the host had to encode. */
+static void sent_listed(sluice_model *model, int rc)
+{
+	if (rc == SLUICE_ENUMERIC)
+		signal_overflowed(model, 1);
+	else if (rc)
+		give_up(model);
+	else
+		on_device_become(model, DEVICE_STAGED);
+}
+
+/* ---- the application's calls ----------------------------------------------- */
+
+/* pushing: the stream is known to be ready. */
+static int await_all(sluice_model *model, int pushing)
+{
+	sluice_job *job = model->job;
+	if (at_rest(model))
+		return 0;
+	progress_take(job);
+	int rc = await(model);
+	const int listed = !rc && on_device_state(model) == DEVICE_LISTED;
+	progress_release(job);
+	if (!listed)
+		return rc;
+	if (!pushing && (rc = on_device_ready(model, "messages that the host encodes")))
+		return rc; /* the push stands */
+	const uint64_t start = now_ns();
+	rc = worker_send(model, NULL);
+	progress_take(job);
+	model->stats.compress_ns += now_ns() - start;
+	sent_listed(model, rc);
+	rc = await(model);
+	progress_release(job);
+	return rc;
+}
+
+int on_device_await(sluice_model *model)
+{
+	return await_all(model, 0);
+}
+
+int on_device_park(sluice_model *model)
+{
+	const struct on_device *d = model->worker->device;
+	if (at_rest(model))
+		return 0;
+	int rc = await(model);
+	/* While the stream is captured it is left to the pull, after that. */
+	if (!rc && on_device_state(model) == DEVICE_LISTED && !d->half.ops->ready(d->half.stream)) {
+		sent_listed(model, worker_send(model, NULL));
+		rc = await(model);
+	}
+	return rc;
+}
+
+int on_device_leave(sluice_model *model, uint64_t start_ns)
+{
+	struct worker *w = model->worker;
+	sluice_job *job = model->job;
+	w->raise = 0;
+	w->in_step = STEP_PUSHED;
+	progress_take(job);
+	model->stats.compress_ns += now_ns() - start_ns;
+	on_device_become(model, DEVICE_ENQUEUED);
+	on_device_advance(model); /* it may be through already */
+	int rc = job->failure.code ? job_failed(job) : 0;
+	progress_release(job);
+	if (rc || at_rest(model) ||
+	    (on_device_state(model) != DEVICE_LISTED && outbox_packs(&model->recipe) &&
+	     !job->sim_rank))
+		return rc;
+	start_ns = now_ns();
+	rc = await_all(model, 1);
+	model->stats.compress_ns += now_ns() - start_ns;
+	return rc;
 }

@@ -9,10 +9,9 @@
  * encoder meets what the device does not pack. With other recipes the gradient is copied to the
  * host.
  *
- * device_vectors.c owns struct on_device: where vectors live, and how they move. device_push.c owns
- * what a push makes: how a gradient is folded and selected, and its messages. device.c decides for
- * each gradient where it is selected, and opens and closes. device_late.c drives a push whose call
- * has returned; it stands above worker.c, the first two stand below it. */
+ * device_vectors.c owns struct on_device and its state. device_push.c owns what a push makes: how a
+ * gradient is folded and selected, and its messages. device.c decides for each gradient where it is
+ * selected, and drives a push whose call has returned. The first two stand below worker.c. */
 #ifndef RUNTIME_WORKER_DEVICE_H
 #define RUNTIME_WORKER_DEVICE_H
 #include "compress/message.h"
@@ -76,9 +75,8 @@ int on_device_pieces(sluice_model *model, const struct vector *s, const void **w
 /* Residual and momentum come to the host, if they live on the device: gradients are selected on the
  * host from now on. */
 int on_device_come_home(sluice_model *model);
-/* Copies the residual, or the momentum, to the host, if it lives on the device. */
-int on_device_fetch_residual(sluice_model *model);
-int on_device_fetch_velocity(sluice_model *model);
+/* Copies residual and momentum to the host, if they live on the device. */
+int on_device_fetch(sluice_model *model);
 
 /* For the pull of a vector on a device: its operations, and the selection's part there, opened. */
 int on_device_use(sluice_model *model, const void *pointer, const struct device_ops **ops,
@@ -115,7 +113,7 @@ int on_device_busy(const sluice_model *model, char *text, size_t cap);
 enum payload_way on_device_way(const sluice_model *model, uint32_t shard);
 int on_device_packed(const sluice_model *model, uint32_t shard);
 
-/* ---- device_late.c: a push whose call has returned ---- */
+/* ---- device.c: a push whose call has returned ---- */
 /* After on_device_fold(): sluice_push() returns, and the rest follows by itself; but where the host
  * encodes, or of what the device finishes meanwhile, it is done. start_ns: when the push began, for
  * the stats. */

@@ -33,8 +33,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ASK_EVERY_NS = 10000000 };
-
 /* How the payloads of one shard's messages leave. */
 struct payload_lane {
 	enum payload_way way;
@@ -63,10 +61,9 @@ struct outbox {
 				  here */
 	uint32_t *listed;      /* selected_most: positions that the host encodes, */
 	float *rest;           /* and what their messages leave of them */
-	uint32_t *unsent;  /* the same: which of them keep their momentum; NULL: the recipe masks
-			      none */
-	int settled;       /* what the last push's messages hold has left the residual */
-	uint64_t asked_ns; /* when CUDA was asked whether it failed */
+	uint32_t *unsent; /* the same: which of them keep their momentum; NULL: the recipe masks
+			     none */
+	int settled;      /* what the last push's messages hold has left the residual */
 };
 
 static struct outbox *outbox_of(const sluice_model *model)
@@ -113,9 +110,9 @@ static uint8_t *window_there(sluice_model *model, uint32_t shard)
 	void *host = ops->address && remote ? ops->address(remote) : NULL;
 	if (!host || window->host)
 		return host ? window->there : NULL;
-	if (d->ops->pin(host, remote->bytes, &window->there)) {
+	if (d->half.ops->pin(host, remote->bytes, &window->there)) {
 		log_line(LOG_INFO, "runtime", "model %u: messages to %s are staged: %s", model->id,
-			 rank_text(model->job, owner), d->ops->error());
+			 rank_text(model->job, owner), d->half.ops->error());
 		return NULL;
 	}
 	window->host = host;
@@ -183,8 +180,8 @@ static int open_payloads(sluice_model *model)
 		o->lanes[s].offset = bytes;
 		bytes += o->lanes[s].depth * payload_room(&l->shards[s]);
 	}
-	if (d->ops->alloc(place, bytes, &o->payloads))
-		return device_fail(d->ops, "messages on the GPU");
+	if (d->half.ops->alloc(place, bytes, &o->payloads))
+		return device_fail(d->half.ops, "messages on the GPU");
 	for (uint32_t s = 0; s < l->n_shards; s++)
 		o->parts[s] = (struct device_part){ .begin = (uint32_t)l->shards[s].begin,
 						    .span = l->shards[s].span,
@@ -208,9 +205,9 @@ static int open_staging(sluice_model *model)
 	struct outbox *o = d->outbox;
 	if (!any_staged(model))
 		return 0;
-	if (staging->common ? d->ops->alloc(MEMORY_HOST, o->payloads.bytes, &o->landing) :
-			      d->ops->pin(staging->base, staging->bytes, &o->staging.there))
-		return device_fail(d->ops, "staging memory");
+	if (staging->common ? d->half.ops->alloc(MEMORY_HOST, o->payloads.bytes, &o->landing) :
+			      d->half.ops->pin(staging->base, staging->bytes, &o->staging.there))
+		return device_fail(d->half.ops, "staging memory");
 	o->staging.host = staging->common ? NULL : staging->base;
 	return 0;
 }
@@ -247,12 +244,12 @@ void outbox_close(sluice_model *model)
 	struct outbox *o = d->outbox;
 	if (!o)
 		return;
-	d->ops->unpin(o->staging.host);
+	d->half.ops->unpin(o->staging.host);
 	for (int r = 0; o->windows && r < model->job->size; r++)
-		d->ops->unpin(o->windows[r].host);
-	d->ops->release(&o->landing);
+		d->half.ops->unpin(o->windows[r].host);
+	d->half.ops->release(&o->landing);
 	region_close(&o->region);
-	d->ops->release(&o->payloads);
+	d->half.ops->release(&o->payloads);
 	free(o->parts);
 	free(o->sent);
 	free(o->heads);
@@ -334,7 +331,7 @@ static struct device_push push_of(const sluice_model *model, const void *grad)
 		.values = values_of(model),
 		.settle = 1,
 		.sends_left = model->worker->rule.reset,
-		.masked = masks(model) ? d->velocity.address : NULL,
+		.masked = masks(model) ? d->half.velocity.address : NULL,
 		.rows = model->recipe.up.sketch_rows,
 		.parts = d->outbox->parts,
 	};
@@ -352,8 +349,7 @@ int on_device_fold(sluice_model *model, const void *grad)
 		o->heads[s] = upload_head(model, s);
 		o->parts[s].bytes = model->layout.shards[s].sketch_cells * (uint32_t)sizeof(float);
 	}
-	o->asked_ns = now_ns();
-	if (on_device_take_up(model) || d->ops->push(d->compressor, &push, d->stream))
+	if (on_device_take_up(model) || half_push(&d->half, &push, 0))
 		return outbox_failed(model, 0);
 	return 0;
 }
@@ -361,7 +357,7 @@ int on_device_fold(sluice_model *model, const void *grad)
 int outbox_failed(sluice_model *model, int held)
 {
 	sluice_job *job = model->job;
-	const char *said = model->worker->device->ops->error();
+	const char *said = model->worker->device->half.ops->error();
 	if (!held)
 		progress_take(job);
 	int rc = job->failure.code ?
@@ -379,23 +375,13 @@ int outbox_failed(sluice_model *model, int held)
 
 /* ---- what became of it ----------------------------------------------------- */
 
-int outbox_poll(sluice_model *model, int asks)
-{
-	struct on_device *d = model->worker->device;
-	const uint64_t now = now_ns();
-	asks = asks && now - d->outbox->asked_ns > ASK_EVERY_NS;
-	if (asks)
-		d->outbox->asked_ns = now;
-	return d->ops->poll(d->compressor, asks, d->stream);
-}
-
 int on_device_busy(const sluice_model *model, char *text, size_t cap)
 {
 	const struct on_device *d = model->worker->device;
 	char stage[256];
 	if (!on_device_at_work(on_device_state(model)))
 		return 0;
-	d->ops->stage(d->compressor, stage, sizeof(stage));
+	d->half.ops->stage(d->half.compressor, stage, sizeof(stage));
 	snprintf(text, cap, "step %llu: %s", (unsigned long long)model->worker->step, stage);
 	return 1;
 }
@@ -412,7 +398,7 @@ int outbox_take(sluice_model *model)
 	struct on_device *d = w->device;
 	struct device_selected got;
 	/* The push is done, so this does not ask CUDA. */
-	if (d->ops->pushed(d->compressor, &got, d->outbox->sent, d->stream))
+	if (d->half.ops->pushed(d->half.compressor, &got, d->outbox->sent, d->half.stream))
 		return outbox_failed(model, 1);
 	d->outbox->settled = got.settled;
 	w->range = got.largest; /* for a grid */
@@ -492,8 +478,9 @@ static int stage_listed(sluice_model *model, uint32_t shard, const struct device
 	struct pick pick = { .index = listed, .vector = residual, .n = sent->count };
 	struct message m = head_of(model, shard);
 	const int marks = masks(model);
-	if (d->ops->fetch(d->compressor, sent->first, sent->count, listed, rest, d->stream))
-		return device_fail(d->ops, "sluice_push");
+	if (d->half.ops->fetch(d->half.compressor, sent->first, sent->count, listed, rest,
+			       d->half.stream))
+		return device_fail(d->half.ops, "sluice_push");
 	for (uint32_t i = 0; i < sent->count; i++)
 		residual[listed[i]] = rest[i];
 	for (uint32_t i = 0; i < sent->count && marks; i++)
@@ -515,9 +502,10 @@ static int settle(sluice_model *model)
 	struct on_device *d = model->worker->device;
 	const struct outbox *o = d->outbox;
 	const int marks = masks(model);
-	if (d->ops->settle(d->compressor, d->residual.address, marks ? d->velocity.address : NULL,
-			   o->sent, o->rest, marks ? o->unsent : NULL, d->stream))
-		return device_fail(d->ops, "sluice_push");
+	if (d->half.ops->settle(d->half.compressor, d->half.residual.address,
+				marks ? d->half.velocity.address : NULL, o->sent, o->rest,
+				marks ? o->unsent : NULL, d->half.stream))
+		return device_fail(d->half.ops, "sluice_push");
 	return 0;
 }
 
@@ -545,12 +533,11 @@ int on_device_emit_pairs(sluice_model *model)
 static int sketch_overflowed(sluice_model *model, const struct shard_layout *at)
 {
 	struct worker *w = model->worker;
-	const float *there = (const float *)w->device->residual.address + at->begin;
-	float *here = worker_residual(model) + at->begin;
-	int rc = on_device_copy_home(model, here, there, at->span * sizeof(*there));
+	size_t i = at->span;
+	int rc = half_bad(&w->device->half, worker_residual(model) + at->begin, at->begin, at->span,
+			  &i);
 	if (rc)
 		return rc;
-	const size_t i = first_nonfinite(here, at->span);
 	w->overflowed = i < at->span ? at->begin + i : COORDINATE_UNKNOWN;
 	return SLUICE_ENUMERIC;
 }
@@ -586,14 +573,12 @@ static int ask_for_values(sluice_model *model)
 	struct on_device *d = w->device;
 	struct outbox *o = d->outbox;
 	const struct device_push push = { .payload = DEVICE_VALUES,
-					  .vector = d->residual.address,
+					  .vector = d->half.residual.address,
 					  .parts = o->parts };
 	aim(model);
-	o->asked_ns = now_ns();
 	/* Simulated ranks would wait for one that waits for no rank. */
-	if (d->ops->push(d->compressor, &push, d->stream) ||
-	    (model->job->sim_rank && d->ops->wait(d->stream)))
-		return device_fail(d->ops, "sluice_pull");
+	if (half_push(&d->half, &push, model->job->sim_rank != NULL))
+		return device_fail(d->half.ops, "sluice_pull");
 	on_device_become(model, DEVICE_ASKED);
 	return 0;
 }
@@ -603,8 +588,8 @@ static int stage_values(sluice_model *model)
 	struct worker *w = model->worker;
 	struct on_device *d = w->device;
 	struct device_selected nothing;
-	if (d->ops->pushed(d->compressor, &nothing, d->outbox->sent, d->stream))
-		return device_fail(d->ops, "sluice_pull");
+	if (d->half.ops->pushed(d->half.compressor, &nothing, d->outbox->sent, d->half.stream))
+		return device_fail(d->half.ops, "sluice_pull");
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		struct message m = upload_head(model, s);
 		m.count = d->outbox->parts[s].bytes / (uint32_t)sizeof(float);
@@ -626,10 +611,10 @@ int on_device_valued(sluice_model *model)
 	int rc = 0;
 	if (on_device_state(model) != DEVICE_ASKED)
 		return 1;
-	const int done = outbox_poll(model, 1);
+	const int done = half_poll(&d->half, 1);
 	if (!done)
 		return 0;
-	rc = done > 0 ? stage_values(model) : device_fail(d->ops, "sluice_pull");
+	rc = done > 0 ? stage_values(model) : device_fail(d->half.ops, "sluice_pull");
 	on_device_become(model, DEVICE_IDLE);
 	return !end_job(model, rc);
 }

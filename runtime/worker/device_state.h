@@ -4,18 +4,16 @@
 #define RUNTIME_WORKER_DEVICE_STATE_H
 #include "base/device.h"
 #include "base/error.h"
+#include "model/device_half.h"
 #include "worker/device.h"
 #include <stdatomic.h>
 
 /* ---- device_vectors.c ---- */
 /* The accelerator's side of a worker half. Its members are read by the device files alone. */
 struct on_device {
-	void *stream;                 /* the application's */
-	const struct device_ops *ops; /* of the gradients so far; NULL: they were host memory */
-	struct device_compressor *compressor;
+	struct device_half half; /* its stream is the application's, its device that of the last
+				    vector there */
 	atomic_int state;        /* enum on_device_state; changed with the token held */
-	struct memory residual;  /* where gradients are selected on the device */
-	struct memory velocity;  /* and the momentum, if the recipe has one */
 	struct memory collected; /* a gradient that comes in ranges; empty: none did */
 	int collects;            /* this step's does */
 	int told;                /* it is logged that pieces of gradients go to the host */
@@ -50,9 +48,6 @@ void outbox_close(sluice_model *model);
 /* Whether the device packs the messages, where they fit; else the host encodes them from what was
  * selected. */
 int outbox_packs(const struct recipe *recipe);
-/* asks: CUDA is asked as well. 1: the device is through with what it was given last; 0: not yet;
- * -1: it never will be. */
-int outbox_poll(sluice_model *model, int asks);
 /* The device is through: what it found. Not 0: the job has failed. Token held. */
 int outbox_take(sluice_model *model);
 /* 1: the messages are complete but for their headers, and the residual is settled. */

@@ -14,11 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static size_t vector_bytes(const sluice_model *model)
-{
-	return model->layout.count * sizeof(float);
-}
-
 /* ---- the state ------------------------------------------------------------- */
 
 enum on_device_state on_device_state(const sluice_model *model)
@@ -54,7 +49,7 @@ int on_device_selects(const sluice_model *model)
 
 void *on_device_stream(const sluice_model *model)
 {
-	return model->worker->device->stream;
+	return model->worker->device->half.stream;
 }
 
 void on_device_renewed(sluice_model *model)
@@ -88,30 +83,18 @@ static size_t most_landed(const struct layout *l)
 
 int on_device_open_compressor(sluice_model *model, const void *pointer)
 {
-	struct on_device *d = model->worker->device;
 	const struct layout *l = &model->layout;
-	struct device_span *exempt = d->compressor ? NULL : calloc(l->n_spans + 1, sizeof(*exempt));
 	/* k: what is selected, or asked for */
-	struct device_shape shape = { .n = l->count,
-				      .k = l->selected_most > l->support_most ? l->selected_most :
-										l->support_most,
-				      .exempt = exempt,
-				      .parts = l->n_shards,
-				      .blocks = (unsigned)model->job->settings.gpu_blocks,
-				      .sketch_columns = sketch_columns(model),
-				      .landed = most_landed(l) };
-	if (d->compressor)
-		return 0;
-	if (!exempt)
-		return fail(SLUICE_ENOMEM, "no memory for %zu spans", l->n_spans);
-	for (size_t i = 0; i < l->n_spans; i++)
-		if (l->spans[i].exempt)
-			exempt[shape.n_exempt++] = (struct device_span){
-				(uint32_t)l->spans[i].begin, (uint32_t)l->spans[i].end
-			};
-	int rc = d->ops->find(pointer, &shape.device) < 0 || d->ops->open(&shape, &d->compressor);
-	free(exempt);
-	return rc ? device_fail(d->ops, "opening a model on a GPU") : 0;
+	const struct device_shape shape = { .n = l->count,
+					    .k = l->selected_most > l->support_most ?
+							 l->selected_most :
+							 l->support_most,
+					    .parts = l->n_shards,
+					    .blocks = (unsigned)model->job->settings.gpu_blocks,
+					    .sketch_columns = sketch_columns(model),
+					    .landed = most_landed(l) };
+	return half_open(&model->worker->device->half, pointer, shape, l->spans, l->n_spans,
+			 "opening a model on a GPU");
 }
 
 /* Coordinates that are drawn at random, but follow from step and shard alone: the host makes the
@@ -164,7 +147,7 @@ struct device_select on_device_select_of(const sluice_model *model, const void *
 	const struct recipe *recipe = &model->recipe;
 	const int zero = recipe->nonfinite == NONFINITE_ZERO;
 	struct device_select call = {
-		.residual = d->residual.address,
+		.residual = d->half.residual.address,
 		.grad = grad,
 		.grad_type = (int)model_pushed_type(model),
 		.grad_scale = value_eight(model_pushed_type(model)) ? model->grad.scale : 1,
@@ -174,7 +157,7 @@ struct device_select on_device_select_of(const sluice_model *model, const void *
 								DEVICE_JUDGE_FIRST,
 		.zero = zero,
 		.clip = recipe->clip,
-		.velocity = d->velocity.address,
+		.velocity = d->half.velocity.address,
 		.momentum = recipe->signal_momentum,
 	};
 	rule_of(model, &call);
@@ -189,49 +172,27 @@ int on_device_check_stream(const struct device_ops *ops, void *stream, const cha
 int on_device_ready(const sluice_model *model, const char *function)
 {
 	const struct on_device *d = model->worker->device;
-	return on_device_check_stream(d->ops, d->stream, function);
+	return on_device_check_stream(d->half.ops, d->half.stream, function);
 }
 
 /* ---- residual and momentum ------------------------------------------------- */
 
 int on_device_copy_home(sluice_model *model, void *to, const void *from, size_t bytes)
 {
-	struct on_device *d = model->worker->device;
-	if (d->ops->ready(d->stream) || d->ops->copy(to, from, bytes, d->stream) ||
-	    d->ops->wait(d->stream))
-		return device_fail(d->ops, "a copy from the GPU");
-	return 0;
+	return half_copy_home(&model->worker->device->half, to, from, bytes);
 }
 
-int on_device_fetch_residual(sluice_model *model)
+int on_device_fetch(sluice_model *model)
 {
-	struct worker *w = model->worker;
-	return on_device_state(model) <= DEVICE_STALE ?
-		       0 :
-		       on_device_copy_home(model, worker_residual(model),
-					   w->device->residual.address, vector_bytes(model));
-}
-
-int on_device_fetch_velocity(sluice_model *model)
-{
-	struct worker *w = model->worker;
-	return on_device_state(model) <= DEVICE_STALE || !w->device->velocity.address ?
-		       0 :
-		       on_device_copy_home(model, compressor_velocity(w->compressor),
-					   w->device->velocity.address, vector_bytes(model));
+	return on_device_state(model) <= DEVICE_STALE ? 0 :
+							half_fetch(&model->worker->device->half);
 }
 
 int on_device_take_up(sluice_model *model)
 {
-	struct worker *w = model->worker;
-	struct on_device *d = w->device;
-	const size_t bytes = vector_bytes(model);
 	if (on_device_state(model) != DEVICE_STALE)
 		return 0;
-	if (d->ops->copy(d->residual.address, worker_residual(model), bytes, d->stream) ||
-	    (d->velocity.address &&
-	     d->ops->copy(d->velocity.address, compressor_velocity(w->compressor), bytes,
-			  d->stream)))
+	if (half_take_up(&model->worker->device->half))
 		return -1;
 	on_device_become(model, DEVICE_IDLE);
 	return 0;
@@ -242,8 +203,8 @@ int on_device_clear(sluice_model *model, const struct shard_layout *at, const ui
 {
 	struct worker *w = model->worker;
 	struct on_device *d = w->device;
-	float *residual = (float *)d->residual.address + at->begin;
-	float *velocity = (float *)d->velocity.address;
+	float *residual = (float *)d->half.residual.address + at->begin;
+	float *velocity = (float *)d->half.velocity.address;
 	const struct entries got = w->received;
 	uint32_t published = index ? n : 0;
 	for (uint32_t i = 0; !index && i < n; i++)
@@ -251,11 +212,12 @@ int on_device_clear(sluice_model *model, const struct shard_layout *at, const ui
 			got.index[published++] = i;
 	if (!index)
 		index = got.index;
-	if (d->ops->apply(d->compressor, residual, index, NULL, published, 1, d->stream) ||
+	if (d->half.ops->apply(d->half.compressor, residual, index, NULL, published, 1,
+			       d->half.stream) ||
 	    (velocity && model->recipe.mask &&
-	     d->ops->apply(d->compressor, velocity + at->begin, index, NULL, published, 1,
-			   d->stream)))
-		return device_fail(d->ops, "sluice_pull");
+	     d->half.ops->apply(d->half.compressor, velocity + at->begin, index, NULL, published, 1,
+				d->half.stream)))
+		return device_fail(d->half.ops, "sluice_pull");
 	return 0;
 }
 
@@ -268,12 +230,12 @@ int on_device_use(sluice_model *model, const void *pointer, const struct device_
 	int rc = device_of(pointer, ops);
 
 	if (!rc)
-		rc = on_device_check_stream(*ops, d->stream, "sluice_pull");
+		rc = on_device_check_stream(*ops, d->half.stream, "sluice_pull");
 	if (rc)
 		return rc;
-	d->ops = *ops;
+	d->half.ops = *ops;
 	rc = on_device_open_compressor(model, pointer);
-	*compressor = d->compressor;
+	*compressor = d->half.compressor;
 	return rc;
 }
 
@@ -290,7 +252,7 @@ int on_device_entries(sluice_model *model, uint32_t count, struct entries *to)
 	*to = compressor_entries(w->compressor);
 	if (!on_device_lands(model))
 		return 0;
-	if (d->ops->land(d->compressor, count, &to->index, &to->value, d->stream))
-		return device_fail(d->ops, "sluice_pull");
+	if (d->half.ops->land(d->half.compressor, count, &to->index, &to->value, d->half.stream))
+		return device_fail(d->half.ops, "sluice_pull");
 	return 0;
 }

@@ -233,12 +233,11 @@ static int push_failing(int rank, void *argument)
 			if (!rc) {
 				expect_same_messages(host, gpu);
 				expect_on_device(ops, there, params);
-				CHECK_OK(on_device_fetch_residual(gpu));
+				CHECK_OK(on_device_fetch(gpu));
 				/* without a memory it is scratch */
 				CHECK(host->recipe.memory == MEMORY_NONE ||
 				      !memcmp(worker_residual(gpu), worker_residual(host),
 					      sizeof params));
-				CHECK_OK(on_device_fetch_velocity(gpu));
 				CHECK(!compressor_velocity(host->worker->compressor) ||
 				      !memcmp(compressor_velocity(gpu->worker->compressor),
 					      compressor_velocity(host->worker->compressor),

@@ -164,7 +164,7 @@ static int train_both(int rank, void *argument)
 		CHECK_OK(ops->copy(got, there, sizeof got, NULL));
 		CHECK_OK(ops->wait(NULL));
 		CHECK(!memcmp(got, params, sizeof got));
-		CHECK_OK(on_device_fetch_residual(gpu));
+		CHECK_OK(on_device_fetch(gpu));
 		CHECK(!memcmp(worker_residual(gpu), worker_residual(host), sizeof got));
 	}
 	unsigned in_place = 0;

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What one half of a model has on a device: a worker for its gradients, a shard for its change.
+ * Residual and momentum live there, and the device folds, selects, encodes and settles, in one call
+ * of half_push(), what model/compressor.h does on the host in four. Called by worker/device*.c and
+ * shard/shard_device.c, which alone read the members. */
+#ifndef RUNTIME_DEVICE_HALF_H
+#define RUNTIME_DEVICE_HALF_H
+#include "base/device.h"
+#include "compress/select.h"
+
+struct device_half {
+	const struct device_ops *ops; /* NULL: no device was used yet */
+	void *stream;
+	struct device_compressor *compressor; /* NULL: it is not open */
+	float *host_residual, *host_velocity; /* NULL: the recipe has none */
+	struct memory residual, velocity;     /* on the device; velocity may be empty */
+	size_t bytes;                         /* of each of these vectors */
+	uint64_t asked_ns;                    /* when CUDA was asked last whether it failed */
+};
+
+/* Opens the compressor on the device that has the memory `pointer`, unless it is open. The exempt
+ * ones among the spans, and the device, are added to the shape. what: for the error's text. */
+int half_open(struct device_half *h, const void *pointer, struct device_shape shape,
+	      const struct span *spans, size_t n_spans, const char *what);
+/* Memory on the device for a residual, and for a momentum if `velocity` is not NULL. The host's
+ * vectors stay the caller's. */
+int half_keep(struct device_half *h, float *residual, float *velocity, uint64_t count);
+/* Frees what half_keep() allocated. */
+void half_drop(struct device_half *h);
+/* Closes the compressor, and drops the vectors. */
+void half_close(struct device_half *h);
+
+/* Enqueues copies of the host's residual and momentum to the device, where a missing residual is
+ * zero. Returns 0 or -1. */
+int half_take_up(const struct device_half *h);
+/* Copies residual and momentum to the host, and waits. SLUICE_EGPU while the stream is captured. */
+int half_fetch(const struct device_half *h);
+int half_copy_home(const struct device_half *h, void *to, const void *from, size_t bytes);
+/* Copies count coordinates of the residual to `to`, and sets *bad to the first one among them that
+ * is not finite; to count if all are. */
+int half_bad(const struct device_half *h, float *to, uint64_t begin, size_t count, size_t *bad);
+
+/* Enqueues a push. waits: also waits for it, as simulated ranks do. Returns 0 or -1. */
+int half_push(struct device_half *h, const struct device_push *push, int waits);
+/* Returns what device_ops.poll() does. asks: CUDA is asked too, at most every 10 ms. */
+int half_poll(struct device_half *h, int asks);
+/* Waits until the device has done the last push, before memory is freed that it may still write
+ * to, but not beyond until_ns. */
+void half_abandon(struct device_half *h, uint64_t until_ns);
+#endif
