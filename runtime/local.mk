@@ -48,6 +48,7 @@ library_sources += \
 	runtime/model/delta_log.c runtime/model/delta_log.h \
 	runtime/model/device_half.c runtime/model/device_half.h \
 	runtime/model/growth.c runtime/model/growth.h \
+	runtime/model/home.c runtime/model/home.h \
 	runtime/model/kept.c runtime/model/kept.h \
 	runtime/model/layout.c runtime/model/layout.h \
 	runtime/model/measure.c runtime/model/measure.h \

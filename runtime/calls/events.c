@@ -40,10 +40,8 @@ static void notice_arrived(sluice_job *job, uint32_t id, int peer, uint32_t shar
 	sluice_model *model = clients_model(&job->clients, id);
 	if (!model)
 		return;
-	if (shard < model->layout.n_shards && model->layout.shards[shard].owner == peer &&
-	    sluice_is_worker(job))
-		lane_notice(model, shard);
-	else
+	if (shard >= model->layout.n_shards || !sluice_is_worker(job) ||
+	    !lane_notice(model, shard, peer))
 		job_blame(job, SLUICE_EWIRE, peer,
 			  "%s sent a notice of shard %u, which it does not own",
 			  rank_text(job, peer), shard);
@@ -79,8 +77,7 @@ static void route_read(sluice_job *job, uint32_t id, uint32_t index, int status)
 	if (!model)
 		return;
 	if (index == READ_BLOCKING) {
-		model->read_pending = 0;
-		model->read_status = status;
+		model_read_ended(model, status);
 		return;
 	}
 	if (index < model->layout.n_shards && model->worker->lanes)

@@ -225,93 +225,14 @@ static int compare_models(sluice_model *model)
 	return rc;
 }
 
-/* Opens one window per peer that writes here, and one log for all readers. */
-static int open_regions(sluice_model *model)
-{
-	sluice_job *job = model->job;
-	const struct layout *l = &model->layout;
-	size_t n = (size_t)job->size;
-	model->windows = calloc(n, sizeof *model->windows);
-	model->remote_windows = calloc(n, sizeof *model->remote_windows);
-	model->remote_logs = calloc(n, sizeof *model->remote_logs);
-	if (!model->windows || !model->remote_windows || !model->remote_logs)
-		return fail(SLUICE_ENOMEM, "no memory for %zu windows", n);
-	int rc = 0;
-	for (int p = 0; p < job->size && !rc; p++) {
-		size_t bytes = layout_window_bytes(l, job->rank, p);
-		if (bytes)
-			rc = region_open(bytes, REGION_WRITE, "window", &model->windows[p]);
-	}
-	if (!rc && layout_log_bytes(l, job->rank))
-		rc = region_open(layout_log_bytes(l, job->rank), REGION_READ, "log", &model->log);
-	return rc;
-}
-
-/* Every peer has mapped what it reaches. A job has file numbers for few regions, and memory for
- * many. */
-static void close_files(const sluice_model *model)
-{
-	for (int p = 0; p < model->job->size; p++)
-		region_close_file(model->windows[p]);
-	region_close_file(model->log);
-}
-
-static int open_remote(sluice_model *model, int peer, const uint8_t *descriptor, uint64_t need,
-		       struct remote **out)
-{
-	if (!need || !round_has(model->job, peer))
-		return 0;
-	struct endpoint *e = model->job->peers[peer].endpoint;
-	int rc = e->transport->ops->remote_open(e, descriptor, out);
-	if (rc == SLUICE_EPEER && model->job->members.elastic && peer < model->job->workers)
-		return 0; /* the peer ended meanwhile, and its event will arrive */
-	if (!rc && (*out)->bytes < need)
-		rc = fail(SLUICE_EWIRE, "%s offers a region of %llu bytes where %llu are needed",
-			  rank_text(model->job, peer), (unsigned long long)(*out)->bytes,
-			  (unsigned long long)need);
-	return rc;
-}
-
-/* Tells each peer how to reach its window here, and the log. */
-static int exchange_regions(sluice_model *model)
-{
-	enum { ROW = 2 * REGION_DESCRIPTOR_BYTES };
-	sluice_job *job = model->job;
-	uint8_t *mine = calloc((size_t)job->size, ROW), *theirs = calloc((size_t)job->size, ROW);
-	int rc = mine && theirs ? 0 : fail(SLUICE_ENOMEM, "no memory to exchange regions");
-	for (int p = 0; p < job->size && !rc; p++) {
-		struct endpoint *e = job->peers[p].endpoint;
-		const struct transport_ops *ops = e->transport->ops;
-		if (model->windows[p])
-			rc = ops->describe(e, model->windows[p], mine + (size_t)p * ROW);
-		if (!rc && model->log)
-			rc = ops->describe(e, model->log, mine + (size_t)p * ROW + ROW / 2);
-	}
-	rc = collective_agree(job, rc, "open the model");
-	if (!rc)
-		rc = collective_run(job, COLLECTIVE_EXCHANGE, mine, ROW, ROW, theirs);
-	for (int p = 0; p < job->size && !rc; p++) {
-		const uint8_t *row = theirs + (size_t)p * ROW;
-		rc = open_remote(model, p, row, layout_window_bytes(&model->layout, p, job->rank),
-				 &model->remote_windows[p]);
-		if (!rc)
-			rc = open_remote(model, p, row + ROW / 2,
-					 layout_log_bytes(&model->layout, p),
-					 &model->remote_logs[p]);
-	}
-	free(mine);
-	free(theirs);
-	return rc;
-}
-
 uint64_t model_memory(const struct layout *l, const struct recipe *recipe, int rank)
 {
-	uint64_t bytes = layout_log_bytes(l, rank) + shards_memory(l, recipe, rank);
+	uint64_t bytes = holdings_log_bytes(l->holdings, rank) + shards_memory(l, recipe, rank);
 	/* The buffer into which spread.c and read.c read for a short time. The region that rank 0
 	 * opens for this is closed before its accumulator is touched. */
 	bytes += layout_part_bytes(l);
 	for (int peer = 0; peer < l->size; peer++)
-		bytes += layout_window_bytes(l, rank, peer);
+		bytes += holdings_window_bytes(l->holdings, rank, peer);
 	return rank < l->workers ? bytes + worker_memory(l, recipe) : bytes;
 }
 
@@ -447,22 +368,9 @@ static int reserve(sluice_model *model)
 
 void model_free(sluice_model *model)
 {
-	sluice_job *job = model->job;
 	on_device_close(model); /* the device may still write to the windows */
 	shard_devices_close(model);
-	for (int p = 0; p < job->size; p++) {
-		const struct transport_ops *ops = job->peers[p].endpoint->transport->ops;
-		if (model->remote_windows && model->remote_windows[p])
-			ops->remote_close(&model->remote_windows[p]);
-		if (model->remote_logs && model->remote_logs[p])
-			ops->remote_close(&model->remote_logs[p]);
-		if (model->windows)
-			region_close(&model->windows[p]);
-	}
-	region_close(&model->log);
-	free(model->windows);
-	free(model->remote_windows);
-	free(model->remote_logs);
+	home_close(&model->home);
 	worker_close(model);
 	target_close(model);
 	free(model->worker);
@@ -532,7 +440,7 @@ static int open_model(sluice_job *job, const sluice_model_attr *given, void *par
 	if (!rc)
 		rc = compare_models(model);
 	if (!rc) {
-		rc = open_regions(model);
+		rc = home_open(job, &model->layout, &model->home);
 		if (!rc)
 			rc = shards_open(model);
 		if (!rc && attr->device_shards)
@@ -542,9 +450,8 @@ static int open_model(sluice_job *job, const sluice_model_attr *given, void *par
 		rc = collective_agree(job, rc, "open the model");
 	}
 	if (!rc)
-		rc = collective_agree(job, exchange_regions(model), "open the model");
+		rc = home_exchange(model->home);
 	if (!rc) {
-		close_files(model);
 		events_begin(model);
 		rc = model_spread(model, host.host);
 		if (!rc && sluice_is_worker(job))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The arithmetic of layout.h. Called by model_open.c; worker.c and shard.c only read the result. */
 #include "model/layout.h"
+#include "model/home.h"
 #include "base/error.h"
 #include "model/census.h"
 #include "compress/message.h"
@@ -221,22 +222,16 @@ static void shape_sketch(struct shard_layout *s, const struct recipe *recipe)
 static int make_shards(struct layout *l, const struct recipe *recipe,
 		       const struct schedule *schedule)
 {
-	int owners = l->workers < l->size ? l->size - l->workers : l->size;
-	int first = l->workers < l->size ? l->workers : 0;
 	l->shards = calloc(l->n_shards, sizeof *l->shards);
-	size_t *slots = calloc((size_t)l->size * 3, sizeof *slots);
 	struct span *spans = calloc(l->n_spans, sizeof *spans);
-	if (!l->shards || !slots || !spans) {
-		free(slots);
+	if (!l->shards || !spans) {
 		free(spans);
 		return fail(SLUICE_ENOMEM, "no memory for %u shards", l->n_shards);
 	}
-	size_t *logs = slots + l->size, *owned = logs + l->size;
 	for (uint32_t i = 0; i < l->n_shards; i++) {
 		struct shard_layout *s = &l->shards[i];
 		s->begin = l->count * i / l->n_shards;
 		s->span = (uint32_t)(l->count * (i + 1) / l->n_shards - s->begin);
-		s->owner = first + (int)((uint64_t)i * (uint64_t)owners / l->n_shards);
 		size_t n = layout_shard_spans(l, s, spans);
 		for (size_t j = 0; j < n; j++)
 			if (spans[j].exempt)
@@ -251,7 +246,6 @@ static int make_shards(struct layout *l, const struct recipe *recipe,
 		s->slot_depth = recipe->when == WHEN_ASYNC ? ASYNC_SLOT_DEPTH : SLOT_DEPTH;
 		size_messages(s, recipe, census_room(recipe, i));
 		if (s->slot_bytes > UINT32_MAX || s->delta_bytes > UINT32_MAX) {
-			free(slots);
 			free(spans);
 			return fail(SLUICE_EINVAL,
 				    "a message of shard %u would need %zu bytes, 4 GiB or more: "
@@ -261,19 +255,12 @@ static int make_shards(struct layout *l, const struct recipe *recipe,
 				    l->n_shards);
 		}
 		s->room = message_room(l, s, recipe, schedule);
-		s->slots_offset = slots[s->owner];
-		slots[s->owner] += s->slot_depth * s->slot_bytes;
-		s->notice_index = owned[s->owner]++;
-		s->log_offset = logs[s->owner];
 		/* An asynchronous worker reads what was published for it alone. */
 		s->log_bytes = (recipe->when == WHEN_ASYNC ? (size_t)l->workers : LOG_ENTRIES + 1) *
 			       s->delta_bytes;
-		s->snapshot_offset = s->log_offset + s->log_bytes;
-		logs[s->owner] = s->snapshot_offset + s->snapshot_bytes;
 	}
-	free(slots);
 	free(spans);
-	return 0;
+	return holdings_make(l, 1, &l->holdings);
 }
 
 int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
@@ -332,41 +319,9 @@ void layout_free(struct layout *l)
 {
 	free(l->shards);
 	free(l->spans);
+	holdings_free(&l->holdings);
 	l->shards = NULL;
 	l->spans = NULL;
-}
-
-/* Bytes of the slots that the shards of a rank have for one worker. */
-static size_t slots_bytes(const struct layout *l, int rank)
-{
-	size_t bytes = 0;
-	for (uint32_t i = 0; i < l->n_shards; i++)
-		if (l->shards[i].owner == rank)
-			bytes += l->shards[i].slot_depth * l->shards[i].slot_bytes;
-	return bytes;
-}
-
-size_t layout_notice_offset(const struct layout *l, int rank, const struct shard_layout *of_peer)
-{
-	return slots_bytes(l, rank) + of_peer->notice_index * NOTICE_BYTES;
-}
-
-size_t layout_window_bytes(const struct layout *l, int rank, int peer)
-{
-	size_t bytes = slots_bytes(l, rank);
-	for (uint32_t i = 0; i < l->n_shards; i++)
-		if (l->shards[i].owner == peer)
-			bytes += NOTICE_BYTES;
-	return bytes;
-}
-
-size_t layout_log_bytes(const struct layout *l, int rank)
-{
-	size_t bytes = 0;
-	for (uint32_t i = 0; i < l->n_shards; i++)
-		if (l->shards[i].owner == rank)
-			bytes = l->shards[i].snapshot_offset + l->shards[i].snapshot_bytes;
-	return bytes;
 }
 
 size_t layout_part_bytes(const struct layout *l)
@@ -378,12 +333,12 @@ size_t layout_part_bytes(const struct layout *l)
 	return most;
 }
 
-struct layout_largest layout_largest(const struct layout *l, int owner_or_any)
+struct layout_largest layout_largest(const struct layout *l, int rank_or_any)
 {
 	struct layout_largest most = { 0 };
 	for (uint32_t i = 0; i < l->n_shards; i++) {
 		const struct shard_layout *s = &l->shards[i];
-		if (owner_or_any >= 0 && s->owner != owner_or_any)
+		if (rank_or_any >= 0 && !holdings_has(l->holdings, i, rank_or_any))
 			continue;
 		most.span = s->span > most.span ? s->span : most.span;
 		most.room = s->room > most.room ? s->room : most.room;

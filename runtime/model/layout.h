@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Where every part of a model is: shards and their owners, slots, logs, notices. This is pure
- * arithmetic that every rank repeats, so that both ends of a transfer agree without asking. */
+ * Shapes and capacities of a model's shards and of their messages. This is pure arithmetic that
+ * every rank repeats, so that both ends of a transfer agree without asking. */
 #ifndef RUNTIME_LAYOUT_H
 #define RUNTIME_LAYOUT_H
 #include "compress/select.h"
@@ -17,10 +17,11 @@ enum {
 	SHARD_ELEMENTS_MAX = 1 << 28
 };
 
+struct holdings;
+
 struct shard_layout {
 	uint64_t begin;            /* first coordinate */
 	uint32_t span;             /* coordinates */
-	int owner;                 /* rank */
 	uint32_t exempt;           /* coordinates that are sent whole (dense=) */
 	uint32_t up_capacity;      /* most coordinates of a push message */
 	uint32_t down_capacity;    /* most coordinates of a delta message */
@@ -29,11 +30,7 @@ struct shard_layout {
 	uint32_t slot_depth;                   /* slots in each worker's ring */
 	/* Most coordinates that a message of any phase is encoded from or decoded to. */
 	uint32_t room;
-	size_t slot_bytes, delta_bytes, snapshot_bytes;
-	/* The same in the owner's window for every worker. */
-	size_t slots_offset;
-	size_t notice_index;                           /* number among the owner's shards */
-	size_t log_offset, log_bytes, snapshot_offset; /* in the owner's log region */
+	size_t slot_bytes, delta_bytes, log_bytes, snapshot_bytes;
 };
 
 struct layout {
@@ -41,6 +38,7 @@ struct layout {
 	int size, workers;
 	uint32_t n_shards;
 	struct shard_layout *shards;
+	struct holdings *holdings; /* home.h: who holds them, and where */
 	/* The whole vector, exempt or not, in ascending order, with adjacent spans merged. */
 	struct span *spans;
 	size_t n_spans;
@@ -56,20 +54,14 @@ int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 		const struct schedule *schedule, int size, int workers, struct layout *out);
 void layout_free(struct layout *l);
 
-/* A window: what `peer` may write at `rank`. First the slots of rank's shards (for workers), then
- * the notice lines for peer's shards. */
-size_t layout_window_bytes(const struct layout *l, int rank, int peer);
-size_t layout_notice_offset(const struct layout *l, int rank, const struct shard_layout *of_peer);
-size_t layout_log_bytes(const struct layout *l, int rank);
-/* The largest sizes over the owner's shards, for scratch memory that its shards share. owner -1:
- * over all shards. */
+/* The most bytes of a part of any shard's snapshot. */
 size_t layout_part_bytes(const struct layout *l);
-/* What the halves share out among their shards: room for the largest one at a time. owner: -1 for
- * any. */
+/* The largest sizes over the shards that a rank holds, for scratch memory that these share. rank
+ * -1: over all shards. */
 struct layout_largest {
 	size_t span, room, slot_bytes, up_capacity;
 };
-struct layout_largest layout_largest(const struct layout *l, int owner);
+struct layout_largest layout_largest(const struct layout *l, int rank_or_any);
 /* The spans of one shard, shard-relative; room for n_spans entries. Returns how many. */
 size_t layout_shard_spans(const struct layout *l, const struct shard_layout *shard,
 			  struct span *out);

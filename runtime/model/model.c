@@ -26,12 +26,10 @@ unsigned model_choices(const sluice_model *model)
 	return model->recipe.automatic ? WORTH_CANDIDATES : schedule_raises_most(&model->recipe);
 }
 
-void model_count_dense(sluice_model *model, const struct shard_layout *at)
+void model_count_dense(sluice_model *model, uint32_t span, int own)
 {
-	uint64_t *count = at->owner == model->job->rank ? &model->stats.own_dense_bytes :
-							  &model->stats.dense_bytes;
-
-	*count += MESSAGE_HEADER_BYTES + 4ull * at->span;
+	*(own ? &model->stats.own_dense_bytes : &model->stats.dense_bytes) += MESSAGE_HEADER_BYTES +
+									      4ull * span;
 }
 
 const char *model_place(const sluice_model *model, uint64_t i)

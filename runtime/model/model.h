@@ -7,6 +7,7 @@
 #include "compress/select.h"
 #include "compress/sketch.h"
 #include "job/job.h"
+#include "model/home.h"
 #include "model/layout.h"
 #include "model/measure.h"
 #include "model/plan.h"
@@ -14,6 +15,7 @@
 #include "model/update.h"
 #include "model/worth.h"
 
+struct blocking_read;
 struct worker;
 struct shard;
 
@@ -50,13 +52,8 @@ struct sluice_model {
 	struct worth worth;        /* the worker half's */
 	struct worth_step watched; /* sums up to the last step */
 
-	/* [peer]: what the peer may write here; NULL if it may write nothing. */
-	struct region **windows;
-	struct remote **remote_windows;
-	struct region *log; /* deltas and snapshots of this rank's shards; NULL if it has none */
-	struct remote **remote_logs;
-
-	int read_pending, read_status; /* the READ that the caller waits for (READ_BLOCKING) */
+	struct home *home;
+	struct blocking_read *reading; /* the READ that the caller waits for (READ_BLOCKING) */
 
 	struct worker *worker; /* every rank has one; that of a server is not used */
 	struct shard *shards;  /* this rank's n_own shards */
@@ -129,8 +126,9 @@ static inline struct sketch_shape model_sketch_shape(const sluice_model *model,
 struct step_rule model_rule(const sluice_model *model, uint64_t step, unsigned chosen);
 /* The largest value of chosen. */
 unsigned model_choices(const sluice_model *model);
-/* Counts what a message of this shard would be with up=all down=all. */
-void model_count_dense(sluice_model *model, const struct shard_layout *at);
+/* Counts what a message of a shard of this span would be with up=all down=all. own: the shard is at
+ * this rank. */
+void model_count_dense(sluice_model *model, uint32_t span, int own);
 /* "index 3 of tensor w1" for messages, or "index 3" in a model without named tensors. The text
  * belongs to the thread and is valid until its next call. */
 const char *model_place(const sluice_model *model, uint64_t i);
@@ -142,6 +140,8 @@ int model_whole(const sluice_model *model, const char *function);
 /* Reads from the peer's region into local (inside region), and waits for it. */
 int model_read(sluice_model *model, int peer, struct remote *remote, uint64_t offset,
 	       const struct region *region, void *local, size_t bytes);
+/* That READ has ended. Token held. */
+void model_read_ended(sluice_model *model, int status);
 /* Reads every shard's snapshot of `version` into params. All ranks must call this in the same
  * order. */
 int model_read_snapshots(sluice_model *model, uint64_t version, float *params);

@@ -11,7 +11,7 @@ struct blocking_read {
 	sluice_model *model;
 	int peer;
 	struct transfer transfer;
-	int posted, rc;
+	int posted, ended, rc;
 };
 
 static int blocking_read_done(void *context)
@@ -22,7 +22,7 @@ static int blocking_read_done(void *context)
 		r->rc = SLUICE_EPEER;
 	if (!r->posted && !r->rc) {
 		struct endpoint *e = model->job->peers[r->peer].endpoint;
-		model->read_pending = 1;
+		model->reading = r;
 		r->rc = e->transport->ops->post(e, &r->transfer);
 		if (r->rc == SLUICE_EAGAIN || r->rc == SLUICE_EPEER) {
 			r->rc = 0;
@@ -33,7 +33,7 @@ static int blocking_read_done(void *context)
 		if (!r->rc)
 			return 0;
 	}
-	return r->rc || !model->read_pending;
+	return r->rc || r->ended;
 }
 
 static void describe_read(void *context, char *text, size_t cap)
@@ -58,12 +58,20 @@ int model_read(sluice_model *model, int peer, struct remote *remote, uint64_t of
 								      model->id, READ_BLOCKING) } };
 	progress_take(model->job);
 	int rc = progress_until(model->job, blocking_read_done, describe_read, &r);
-	if (!rc && (r.rc || model->read_status))
-		rc = job_fail(model->job, r.rc ? r.rc : model->read_status, peer,
-			      "a READ of %zu bytes from %s failed", bytes,
+	if (!rc && r.rc)
+		rc = job_fail(model->job, r.rc, peer, "a READ of %zu bytes from %s failed", bytes,
 			      rank_text(model->job, peer));
+	model->reading = NULL;
 	progress_release(model->job);
 	return rc;
+}
+
+void model_read_ended(sluice_model *model, int status)
+{
+	if (!model->reading)
+		return;
+	model->reading->ended = 1;
+	model->reading->rc = status;
 }
 
 /* Decodes a part of a snapshot from private memory into the parameters. */
@@ -73,7 +81,7 @@ static int take_part(const sluice_model *model, uint32_t s, uint64_t version, ui
 	const struct shard_layout *at = &model->layout.shards[s];
 	const char *why = "";
 	struct message_expect want = { .kind = MESSAGE_SNAPSHOT,
-				       .rank = (uint64_t)at->owner,
+				       .rank = (uint64_t)home_rank(model->home, s),
 				       .epoch = model_epoch(model),
 				       .model = model->id,
 				       .shard = s,
@@ -82,8 +90,17 @@ static int take_part(const sluice_model *model, uint32_t s, uint64_t version, ui
 				       .phase = 0 };
 	if (snapshot_take(&want, bytes, part, params + at->begin, at->span, &why))
 		return fail(SLUICE_EWIRE, "the snapshot of shard %u from %s was refused: %s", s,
-			    rank_text(model->job, at->owner), why);
+			    rank_text(model->job, home_rank(model->home, s)), why);
 	return 0;
+}
+
+static int read_part(sluice_model *model, uint32_t s, struct snapshot_part part,
+		     const struct region *buffer)
+{
+	const struct holder *from = home_current(model->home, s);
+
+	return model_read(model, from->at.rank, from->log, from->at.snapshot_offset + part.offset,
+			  buffer, buffer->base, part.bytes);
 }
 
 /* Reads one part after the other through a buffer for one. *taking_ns receives the time that
@@ -96,9 +113,7 @@ static int read_snapshot(sluice_model *model, uint32_t s, uint64_t version,
 	*taking_ns = 0;
 	for (uint32_t i = 0; i < snapshot_parts(at->span) && !rc; i++) {
 		const struct snapshot_part part = snapshot_part(at->span, i);
-		rc = model_read(model, at->owner, model->remote_logs[at->owner],
-				at->snapshot_offset + part.offset, buffer, buffer->base,
-				part.bytes);
+		rc = read_part(model, s, part, buffer);
 		uint64_t start = now_ns();
 		if (!rc)
 			rc = take_part(model, s, version, i, buffer->base, params);
@@ -118,16 +133,14 @@ static int measure_dense(sluice_model *model, uint64_t version, const struct reg
 	uint64_t taking_ns;
 	int rc = read_snapshot(model, last, version, buffer, params, &taking_ns);
 	model->worth.work_ns_per_byte = (double)taking_ns / (double)l->shards[last].snapshot_bytes;
-	while (s < l->n_shards && l->shards[s].owner == model->job->rank)
+	while (s < l->n_shards && home_is_here(model->home, s))
 		s++;
 	if (rc || s == l->n_shards)
 		return rc;
-	const struct shard_layout *at = &l->shards[s];
-	const size_t bytes = snapshot_part_bytes(at->span);
+	const struct snapshot_part part = snapshot_part(l->shards[s].span, 0);
 	uint64_t start = now_ns();
-	rc = model_read(model, at->owner, model->remote_logs[at->owner], at->snapshot_offset,
-			buffer, buffer->base, bytes);
-	model->worth.wire_ns_per_byte = (double)(now_ns() - start) / (double)bytes;
+	rc = read_part(model, s, part, buffer);
+	model->worth.wire_ns_per_byte = (double)(now_ns() - start) / (double)part.bytes;
 	return rc;
 }
 
@@ -137,7 +150,7 @@ static uint32_t first_to_read(const sluice_model *model)
 {
 	const struct layout *l = &model->layout;
 	uint32_t s = 0;
-	while (s < l->n_shards && l->shards[s].owner != model->job->rank)
+	while (s < l->n_shards && !home_is_here(model->home, s))
 		s++;
 	return s < l->n_shards ? s : l->n_shards * (uint32_t)model->job->rank / (uint32_t)l->size;
 }

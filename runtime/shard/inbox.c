@@ -50,7 +50,7 @@ void inboxes_restart(const sluice_model *model, struct shard *shard)
 		struct inbox *inbox = inbox_of(shard, w);
 
 		ring_reader_init(&inbox->ring, at->slot_depth, at->slot_bytes);
-		inbox->slots = (const uint8_t *)model->windows[w]->base + at->slots_offset;
+		inbox->slots = home_slots(model->home, shard->id, w);
 		inbox->arrived = 0;
 		inbox->newest = (struct announced){ shard->published, 0, 0 };
 		inbox->notice_due = 0;
@@ -168,17 +168,18 @@ static int notify(sluice_model *model, const struct shard *shard, int worker)
 	struct endpoint *e = model->job->peers[worker].endpoint;
 	uint8_t line[NOTICE_BYTES];
 	struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
-			      .remote = model->remote_windows[worker],
-			      .offset = layout_notice_offset(&model->layout, worker, shard->at),
 			      .local = line,
 			      .bytes = sizeof(line),
 			      .imm = job_imm(model->job, IMM_NOTICE, model->channel + shard->id) };
 
+	t.remote = home_notice_to(model->home, shard->id, worker, &t.offset);
 	put_le64(line, inbox->newest.version);
 	put_le64(line + 8, inbox->newest.log_end);
 	put_le64(line + 16, ring_reader_consumed(&inbox->ring));
 	put_le32(line + 24, inbox->newest.bytes);
 	put_le32(line + 28, crc32c(0, line, 28));
+	if (!t.remote)
+		return SLUICE_EPEER;
 	return e->transport->ops->post(e, &t);
 }
 
@@ -193,8 +194,7 @@ int inboxes_notify(sluice_model *model, struct shard *shard)
 	for (int w = 0; w < job->workers; w++) {
 		struct inbox *inbox = inbox_of(shard, w);
 
-		if (!inbox->notice_due || job->peers[w].state == PEER_LOST ||
-		    !model->remote_windows[w])
+		if (!inbox->notice_due || job->peers[w].state == PEER_LOST)
 			continue;
 		const int rc = notify(model, shard, w);
 		if (rc == SLUICE_EAGAIN || rc == SLUICE_EPEER)

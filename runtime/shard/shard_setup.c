@@ -17,15 +17,14 @@ struct shard *shard_find(sluice_model *model, uint32_t id)
 void shard_restart(sluice_model *model, struct shard *shard, uint64_t version)
 {
 	const struct shard_layout *at = shard->at;
-	uint8_t *base = model->log->base;
 	shard->version = version;
 	shard->published = version * model->schedule.n_downs;
 	shard->phase = 0;
 	shard->chosen = 0;
 	model->first_step = version;
-	shard->log = (struct delta_log){ .ring = base + at->log_offset,
+	shard->log = (struct delta_log){ .ring = home_log(model->home, shard->id),
 					 .ring_bytes = at->log_bytes };
-	shard->snapshot = base + at->snapshot_offset;
+	shard->snapshot = home_snapshot(model->home, shard->id);
 	shard->reduction.whole = 1; /* whatever was added */
 	reduction_clear(&shard->reduction);
 	candidates_forget(compressor_candidates(shard->compressor));
@@ -119,7 +118,7 @@ int shards_open(sluice_model *model)
 	uint32_t n = 0, own = 0;
 
 	for (uint32_t s = 0; s < l->n_shards; s++)
-		n += l->shards[s].owner == model->job->rank;
+		n += (uint32_t)holdings_has(l->holdings, s, model->job->rank);
 	if (!n)
 		return 0;
 	model->shards = calloc(n, sizeof *model->shards);
@@ -128,7 +127,7 @@ int shards_open(sluice_model *model)
 	model->n_own = n;
 	int rc = open_scratch(model, layout_largest(l, model->job->rank));
 	for (uint32_t s = 0; s < l->n_shards && !rc; s++)
-		if (l->shards[s].owner == model->job->rank)
+		if (holdings_has(l->holdings, s, model->job->rank))
 			rc = open_shard(model, &model->shards[own++], s);
 	return rc ? rc : shard_census_open(model);
 }
@@ -165,7 +164,7 @@ uint64_t shards_memory(const struct layout *l, const struct recipe *recipe, int 
 	bytes = scratch_bytes(own.slot_bytes, own.room, own.span);
 	for (uint32_t i = 0; i < l->n_shards; i++) {
 		const struct shard_layout *at = &l->shards[i];
-		if (at->owner != rank)
+		if (!holdings_has(l->holdings, i, rank))
 			continue;
 		n_own++;
 		bytes += vectors_bytes(recipe, HALF_SHARD, at->span) + reduction_bytes(at->span) +

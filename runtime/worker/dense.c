@@ -96,8 +96,7 @@ int dense_push(sluice_model *model, const struct gradient *grad)
 	/* Own shards last: what the others wait for is cold by then, and this is not. */
 	for (int own = 0; own < 2; own++)
 		for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-			if ((model->layout.shards[s].owner == model->job->rank) == own &&
-			    encode(model, s, grad, scale)) {
+			if (home_is_here(model->home, s) == own && encode(model, s, grad, scale)) {
 				/* The gradient itself, or what it was added to. */
 				int rc = signal_judge_sum(model, grad);
 				return rc ? rc : signal_overflowed(model, 0);
@@ -182,7 +181,7 @@ static int add_entry(sluice_model *model, const struct message *m, const uint8_t
 	*why = NULL;
 	if (target_there(model))
 		return move_to_device(model, m, payload, crc, why);
-	if (at->owner != model->job->rank)
+	if (!home_is_here(model->home, m->shard))
 		*why = add_checked(model, payload, m->span, crc, at->begin);
 	else /* this rank's log, which it alone can write, and wrote nothing infinite to */
 		target_add(model, at->begin, NULL, (const float *)(const void *)payload, m->span);
@@ -198,8 +197,6 @@ static int device_ends(sluice_model *model, int rc)
 int dense_pull(sluice_model *model, uint32_t shard, const struct dense_expect *expect,
 	       struct message *m)
 {
-	struct worker *w = model->worker;
-	const struct shard_layout *at = &model->layout.shards[shard];
 	const uint8_t *entry = lane_entry(model, shard);
 	const char *why;
 	uint32_t crc;
@@ -211,13 +208,11 @@ int dense_pull(sluice_model *model, uint32_t shard, const struct dense_expect *e
 	if (rc)
 		return device_ends(model, rc);
 	if (why) {
-		job_fail(model->job, SLUICE_EWIRE, at->owner,
-			 "version %llu of shard %u from %s was refused: %s",
-			 (unsigned long long)w->step, shard, rank_text(model->job, at->owner), why);
+		lane_refuse(model, shard, why);
 		return 1;
 	}
 	struct transport_counters *counters =
-		&model->remote_logs[at->owner]->endpoint->transport->counters;
+		&home_current(model->home, shard)->endpoint->transport->counters;
 	counters->gets++;
 	counters->get_bytes += lane_last_bytes(model, shard);
 	return 1;

@@ -96,16 +96,17 @@ static size_t payload_room(const struct shard_layout *at)
 
 static struct endpoint *owner_of(const sluice_model *model, uint32_t shard)
 {
-	return model->job->peers[model->layout.shards[shard].owner].endpoint;
+	return home_holder(model->home, shard, 0)->endpoint;
 }
 
 /* The owner's window as the device reaches it; NULL: it is not mapped here, or cannot be pinned. */
 static uint8_t *window_there(sluice_model *model, uint32_t shard)
 {
 	struct on_device *d = model->worker->device;
-	const int owner = model->layout.shards[shard].owner;
-	const struct transport_ops *ops = owner_of(model, shard)->transport->ops;
-	struct remote *remote = model->remote_windows[owner];
+	const struct holder *holder = home_holder(model->home, shard, 0);
+	const int owner = holder->at.rank;
+	const struct transport_ops *ops = holder->endpoint->transport->ops;
+	struct remote *remote = holder->window;
 	struct window *window = &d->outbox->windows[owner];
 	void *host = ops->address && remote ? ops->address(remote) : NULL;
 	if (!host || window->host)
@@ -138,7 +139,7 @@ static void choose_lane(sluice_model *model, uint32_t shard)
 		return;
 	if ((there = window_there(model, shard))) {
 		lane->way = PAYLOAD_PLACED;
-		lane->there = there + at->slots_offset;
+		lane->there = there + home_holder(model->home, shard, 0)->at.slots_offset;
 	} else if (may_read(owner_of(model, shard))) {
 		lane->way = PAYLOAD_IN_PLACE;
 		lane->depth = at->slot_depth; /* until the shard has taken the message */

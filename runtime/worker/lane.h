@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A lane joins this worker to one shard: messages go up into the worker's inbox there, and
- * publications come down from the shard's log. lane.c owns the ring, the staging slots, the newest
- * notice and the READ under way. It knows a message by its header only, and no method. */
+ * A lane joins this worker to one holder of a shard. A message of the shard is made once, and goes
+ * up the lanes to all its holders; publications come down from the log of its current holder
+ * (model/home.h). lane.c owns the rings, the staging slots, the newest notices and the READ under
+ * way. It knows a message by its header only, and no method. */
 #ifndef RUNTIME_LANE_H
 #define RUNTIME_LANE_H
 #include "model/model.h"
@@ -9,11 +10,14 @@
 
 struct lanes; /* of all shards, and the staging region that their transfers read and write */
 
-int lanes_open(const struct layout *l, struct lanes **out); /* 0 or SLUICE_ENOMEM */
+/* 0 or SLUICE_ENOMEM. */
+int lanes_open(const struct layout *l, const struct home *home, struct lanes **out);
 void lanes_close(struct lanes **lanes);
 uint64_t lanes_memory(const struct layout *l);
 /* All rings are empty, and each shard has published `publications` times. */
 void lanes_restart(sluice_model *model, uint64_t publications);
+/* The job is in a new epoch: publications come from the current holders. */
+void lanes_follow(sluice_model *model);
 /* A device pins it: messages are staged there. */
 struct region *lanes_staging(const sluice_model *model);
 
@@ -22,7 +26,7 @@ struct region *lanes_staging(const sluice_model *model);
 /* Where the payload of a staged message lies. Its header is always in the staging slot. */
 enum lane_way {
 	LANE_STAGED, /* behind the header: one transfer posts both */
-	LANE_PLACED, /* in the owner's slot already */
+	LANE_PLACED, /* in the slot of the only holder already */
 	LANE_BESIDE  /* in another region of this rank, from where it is posted before the header */
 };
 struct lane_payload {
@@ -35,29 +39,31 @@ struct lane_payload {
 uint64_t lane_next_seq(const sluice_model *model, uint32_t shard);
 /* The staging slot of message `seq`, in which it is made. */
 uint8_t *lane_slot(const sluice_model *model, uint32_t shard, uint64_t seq);
-/* The slot of message `seq` in the owner's window, where that memory is mapped here; else NULL. */
+/* The slot of message `seq` in the window of the shard's only holder, where that memory is mapped
+ * here; else NULL. */
 uint8_t *lane_slot_there(const sluice_model *model, uint32_t shard, uint64_t seq);
 /* The next message is complete; `bytes` counts header, payload and what follows them. payload NULL
  * stands for LANE_STAGED. */
 void lane_stage(sluice_model *model, uint32_t shard, const struct message *m, size_t bytes,
 		const struct lane_payload *payload);
-/* Forgets what is staged for any shard and not posted. */
+/* Forgets what is staged for any shard, of which nothing is posted yet. */
 void lanes_forget(sluice_model *model);
-/* Posts the staged message, if there is one: one WRITE with notify. 1: nothing is left to post.
- * Token held. */
+/* Posts the staged message, if there is one, to all holders: one WRITE with notify each. 1: nothing
+ * is left to post. Token held. */
 int lane_post(sluice_model *model, uint32_t shard);
 /* The same for all lanes; 0 also if the job has failed. */
 int lanes_post(sluice_model *model);
 /* 1 if nothing is staged that is not posted. */
 int lane_posted(const sluice_model *model, uint32_t shard);
-/* Waits until each shard has a free slot. 0, or why the job has ended. */
+/* Waits until each shard has a free slot at all its holders. 0, or why the job has ended. */
 int lanes_await_slots(sluice_model *model);
 
 /* ---- down ---- */
 
-/* A notice of the shard has been written into this rank's window. It is validated and taken over,
- * and ends the job if it is wrong. */
-void lane_notice(sluice_model *model, uint32_t shard);
+/* The peer has written a notice of the shard into this rank's window. It is validated and taken
+ * over, and ends the job if it is wrong. What it announces counts while the peer is the current
+ * holder. Returns 0 if the peer does not hold the shard. */
+int lane_notice(sluice_model *model, uint32_t shard, int peer);
 /* The READ of this lane has ended. */
 void lane_read_ended(sluice_model *model, uint32_t shard, int status);
 /* lane_have() is the newest publication that this worker has taken, and lane_base() what its pushes
@@ -80,12 +86,14 @@ const uint8_t *lane_fresh(const sluice_model *model, uint32_t shard);
 /* Of such a READ: 1 if it brought a message whose checksums are right; *m describes it, and *copy
  * is this rank's own copy of it. 0: it was torn, and is read again, a bounded number of times. */
 int lane_take(sluice_model *model, uint32_t shard, struct message *m, uint8_t **copy);
+/* Ends the job, because the current holder's publication cannot be taken. */
+void lane_refuse(sluice_model *model, uint32_t shard, const char *why);
 /* The worker has dealt with publication `taken`; its next push says that it is based on `base`. */
 void lane_took(sluice_model *model, uint32_t shard, uint64_t taken, uint64_t base);
 
 /* ---- for tests and tools that look into messages ---- */
 struct ring_writer *lane_ring(const sluice_model *model, uint32_t shard);
-/* The last message that was posted, as its owner finds it; the last publication that was taken. */
+/* The last message that was posted, as its holders find it; the last publication that was taken. */
 const uint8_t *lane_sent(const sluice_model *model, uint32_t shard, size_t *bytes);
 enum lane_way lane_sent_way(const sluice_model *model, uint32_t shard);
 const uint8_t *lane_received(const sluice_model *model, uint32_t shard, size_t *bytes);

@@ -279,7 +279,7 @@ static struct message_expect expect(const sluice_model *model, uint32_t shard)
 {
 	const struct shard_layout *at = &model->layout.shards[shard];
 	struct message_expect want = { .kind = MESSAGE_DELTA,
-				       .rank = (uint64_t)at->owner,
+				       .rank = (uint64_t)home_rank(model->home, shard),
 				       .epoch = model_epoch(model),
 				       .model = model->id,
 				       .shard = shard,
@@ -316,7 +316,8 @@ static void publication_ends(sluice_model *model, uint32_t shard, const struct m
 static void count_delta(sluice_model *model, uint32_t shard, const struct message *m)
 {
 	model->stats.pulled_elements += m->count;
-	model_count_dense(model, &model->layout.shards[shard]);
+	model_count_dense(model, model->layout.shards[shard].span,
+			  home_is_here(model->home, shard));
 }
 
 static int apply_delta(sluice_model *model, uint32_t shard, const struct message *m)
@@ -332,7 +333,6 @@ static int apply_delta(sluice_model *model, uint32_t shard, const struct message
 static void take_delta(sluice_model *model, uint32_t shard, struct message *m, uint8_t *copy)
 {
 	sluice_job *job = model->job;
-	const struct shard_layout *at = &model->layout.shards[shard];
 	struct entries to = { NULL, NULL };
 	const struct message_expect want = expect(model, shard);
 	const size_t note = message_bytes(m);
@@ -348,10 +348,7 @@ static void take_delta(sluice_model *model, uint32_t shard, struct message *m, u
 	}
 	if (why || message_decode(m, copy, to.index, to.value, &why) ||
 	    hooks_note(model, shard, copy + note, lane_last_bytes(model, shard) - note, &why)) {
-		job_fail(job, SLUICE_EWIRE, at->owner,
-			 "version %llu of shard %u from %s was refused: %s",
-			 (unsigned long long)model->worker->step, shard, rank_text(job, at->owner),
-			 why);
+		lane_refuse(model, shard, why);
 		return;
 	}
 	model->worker->received = to;
@@ -454,8 +451,8 @@ void worker_describe(void *context, char *text, size_t cap)
 		if (missing && !waiting++)
 			first = s;
 	}
-	int owner = model->layout.shards[first].owner;
 	snprintf(text, cap, "step %llu: %s shard %u of %s%s", (unsigned long long)w->step,
 		 down ? "the new version of" : "a free slot at", first,
-		 rank_text(model->job, owner), waiting > 1 ? " and of others" : "");
+		 rank_text(model->job, home_rank(model->home, first)),
+		 waiting > 1 ? " and of others" : "");
 }

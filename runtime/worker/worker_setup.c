@@ -85,7 +85,7 @@ int worker_open(sluice_model *model)
 	if (!rc)
 		rc = hooks_open(model);
 	if (!rc)
-		rc = lanes_open(l, &w->lanes);
+		rc = lanes_open(l, model->home, &w->lanes);
 	if (!rc)
 		worker_restart(model, 0);
 	return rc;

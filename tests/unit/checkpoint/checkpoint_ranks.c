@@ -71,8 +71,7 @@ static void open_rank(int rank, uint64_t step)
 	for (uint32_t s = 0; s < SHARDS; s++) {
 		r->layout[s].begin = COUNT * s / SHARDS;
 		r->layout[s].span = (uint32_t)(COUNT * (s + 1) / SHARDS - r->layout[s].begin);
-		r->layout[s].owner = first + (int)s * owners / SHARDS;
-		if (r->layout[s].owner == rank)
+		if (first + (int)s * owners / SHARDS == rank)
 			r->shards[model->n_own++] = (struct shard){
 				.at = &r->layout[s],
 				.id = s,

@@ -120,11 +120,11 @@ static void push_regardless(sluice_model *model, int times)
 	static uint8_t nonsense[64] = { 0x5a };
 	for (int i = 0; i < times; i++)
 		for (uint32_t s = 0; s < SHARDS; s++) {
-			const struct shard_layout *at = &model->layout.shards[s];
-			struct endpoint *e = model->job->peers[at->owner].endpoint;
+			const struct holder *to = home_holder(model->home, s, 0);
+			struct endpoint *e = to->endpoint;
 			struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
-					      .remote = model->remote_windows[at->owner],
-					      .offset = at->slots_offset,
+					      .remote = to->window,
+					      .offset = to->at.slots_offset,
 					      .local = nonsense,
 					      .bytes = sizeof nonsense,
 					      .imm = imm_make(IMM_PUSH, model->channel + s) };

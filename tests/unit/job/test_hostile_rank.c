@@ -78,8 +78,8 @@ static void push_spoilt(sluice_model *model, void (*spoil)(struct message *m), s
 	CHECK(n <= at->slot_bytes);
 	if (flip)
 		bytes[flip % n] ^= 0x10;
-	put(model->remote_windows[VICTIM],
-	    at->slots_offset +
+	put(home_holder(model->home, VICTIM, 0)->window,
+	    home_holder(model->home, VICTIM, 0)->at.slots_offset +
 		    ring_offset(at->slot_depth, at->slot_bytes, lane_next_seq(model, VICTIM)),
 	    bytes, n, imm_make(IMM_PUSH, model->channel + VICTIM));
 }
@@ -92,8 +92,9 @@ static void push_noise(sluice_model *model, const struct attack *attack)
 	CHECK(at->slot_depth * at->slot_bytes <= sizeof bytes);
 	for (size_t i = 0; i < sizeof bytes; i++)
 		bytes[i] = (uint8_t)(255 * noise(1, 0, 0, i));
-	put(model->remote_windows[VICTIM], at->slots_offset, bytes, at->slot_depth * at->slot_bytes,
-	    imm_make(IMM_PUSH, model->channel + VICTIM));
+	put(home_holder(model->home, VICTIM, 0)->window,
+	    home_holder(model->home, VICTIM, 0)->at.slots_offset, bytes,
+	    at->slot_depth * at->slot_bytes, imm_make(IMM_PUSH, model->channel + VICTIM));
 }
 
 static void push_a_flipped_bit(sluice_model *model, const struct attack *attack)
@@ -201,9 +202,9 @@ static void put_notice(sluice_model *model, uint64_t version, uint64_t log_end, 
 	put_le64(line + 16, consumed);
 	put_le32(line + 24, last_bytes);
 	put_le32(line + 28, crc32c(0, line, 28) ^ damage);
-	put(model->remote_windows[VICTIM],
-	    layout_notice_offset(&model->layout, VICTIM, &model->layout.shards[ATTACKER]), line,
-	    sizeof line, imm_make(IMM_NOTICE, model->channel + ATTACKER));
+	uint64_t offset;
+	struct remote *window = home_notice_to(model->home, ATTACKER, VICTIM, &offset);
+	put(window, offset, line, sizeof line, imm_make(IMM_NOTICE, model->channel + ATTACKER));
 }
 
 static void notice_that_does_not_check(sluice_model *model, const struct attack *attack)

@@ -3,6 +3,7 @@
  * must. That the memory which is announced is the memory that is taken: test_open_memory.c. */
 #include "compress/message.h"
 #include "layout_recipes.h"
+#include "model/home.h"
 #include "model/layout.h"
 #include "shard/shard.h"
 #include <setjmp.h>
@@ -55,10 +56,11 @@ static void check_shards(const struct layout *l, int servers)
 		at += s->span;
 		least = s->span < least ? s->span : least;
 		most = s->span > most ? s->span : most;
-		assert_true(s->owner >= owner && s->owner < l->size);
-		owner = s->owner;
+		const int rank = holdings_at(l->holdings, i, 0)->rank;
+		assert_true(rank >= owner && rank < l->size);
+		owner = rank;
 		if (servers)
-			assert_true(s->owner >= l->workers);
+			assert_true(owner >= l->workers);
 		assert_true(s->up_capacity >= 1 && s->up_capacity <= s->span);
 		assert_true(s->down_capacity >= 1 && s->down_capacity <= s->span);
 		assert_true(s->exempt <= s->up_capacity && s->exempt <= s->down_capacity);
@@ -73,16 +75,17 @@ static void check_shards(const struct layout *l, int servers)
 static void check_window(const struct layout *l, int rank, int peer)
 {
 	struct piece *pieces = calloc(l->n_shards * (ASYNC_SLOT_DEPTH + 1), sizeof *pieces);
-	size_t n = 0, total = layout_window_bytes(l, rank, peer);
+	size_t n = 0, total = holdings_window_bytes(l->holdings, rank, peer);
 	assert_non_null(pieces);
 	for (uint32_t i = 0; i < l->n_shards; i++) {
 		const struct shard_layout *s = &l->shards[i];
-		for (uint64_t slot = 0; slot < s->slot_depth && s->owner == rank; slot++) {
-			uint64_t begin = s->slots_offset + slot * s->slot_bytes;
+		const struct holding *at = holdings_at(l->holdings, i, 0);
+		for (uint64_t slot = 0; slot < s->slot_depth && at->rank == rank; slot++) {
+			uint64_t begin = at->slots_offset + slot * s->slot_bytes;
 			pieces[n++] = (struct piece){ begin, begin + s->slot_bytes };
 		}
-		if (s->owner == peer) {
-			uint64_t begin = layout_notice_offset(l, rank, s);
+		if (at->rank == peer) {
+			uint64_t begin = holdings_notice_offset(l->holdings, rank, at);
 			pieces[n++] = (struct piece){ begin, begin + NOTICE_BYTES };
 		}
 	}
@@ -97,13 +100,14 @@ static void check_log(const struct layout *l, int rank)
 	assert_non_null(pieces);
 	for (uint32_t i = 0; i < l->n_shards; i++) {
 		const struct shard_layout *s = &l->shards[i];
-		if (s->owner != rank)
+		const struct holding *at = holdings_at(l->holdings, i, 0);
+		if (at->rank != rank)
 			continue;
-		pieces[n++] = (struct piece){ s->log_offset, s->log_offset + s->log_bytes };
-		pieces[n++] = (struct piece){ s->snapshot_offset,
-					      s->snapshot_offset + s->snapshot_bytes };
+		pieces[n++] = (struct piece){ at->log_offset, at->log_offset + s->log_bytes };
+		pieces[n++] = (struct piece){ at->snapshot_offset,
+					      at->snapshot_offset + s->snapshot_bytes };
 	}
-	check_tiles(pieces, n, layout_log_bytes(l, rank));
+	check_tiles(pieces, n, holdings_log_bytes(l->holdings, rank));
 	free(pieces);
 }
 
@@ -169,10 +173,10 @@ static void make__more_owners_than_shards__spreads_them(void **state)
 	struct layout l;
 	(void)state;
 	assert_int_equal(make(&attr, recipes[0], 4, 4, &recipe, &l), 0);
-	assert_int_equal(l.shards[0].owner, 0);
-	assert_int_equal(l.shards[1].owner, 2);
-	assert_int_equal(layout_log_bytes(&l, 1), 0);
-	assert_int_equal(layout_window_bytes(&l, 1, 3), 0);
+	assert_int_equal(holdings_at(l.holdings, 0, 0)->rank, 0);
+	assert_int_equal(holdings_at(l.holdings, 1, 0)->rank, 2);
+	assert_int_equal(holdings_log_bytes(l.holdings, 1), 0);
+	assert_int_equal(holdings_window_bytes(l.holdings, 1, 3), 0);
 	layout_free(&l);
 }
 

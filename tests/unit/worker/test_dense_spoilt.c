@@ -76,7 +76,7 @@ static uintptr_t delta_here(const sluice_model *model)
 	const struct shard_layout *at = &model->layout.shards[ATTACKER];
 	const size_t entry = (MESSAGE_HEADER_BYTES + SPAN * sizeof(float) + 7) & ~(size_t)7;
 	const uint64_t position = (STEP - 1) * entry % at->log_bytes; /* the log holds three */
-	return (uintptr_t)model->log->base + at->log_offset + position + MESSAGE_HEADER_BYTES;
+	return (uintptr_t)home_log(model->home, ATTACKER) + position + MESSAGE_HEADER_BYTES;
 }
 
 /* The parameters, if they are in GPU memory. */
@@ -104,7 +104,7 @@ static int under_attack(int rank, void *argument)
 	float *target = attack->on_gpu ? device_floats(device(), &there, params, COUNT) : params;
 	CHECK_OK(sluice_model_open(job, &attr, target, &model));
 	CHECK(model->layout.shards[VICTIM].span == SPAN &&
-	      model->layout.shards[ATTACKER].owner == ATTACKER);
+	      home_rank(model->home, ATTACKER) == ATTACKER);
 	log_capture();
 	for (uint64_t step = 1; step <= STEP && !rc; step++) {
 		fill(grad, COUNT, 10 * step + (uint64_t)rank);

@@ -169,7 +169,7 @@ static int train_both(int rank, void *argument)
 	}
 	unsigned in_place = 0;
 	for (uint32_t s = 0; s < SHARDS; s++) {
-		const enum payload_way way = way_to(gpu->layout.shards[s].owner, rank);
+		const enum payload_way way = way_to(home_rank(gpu->home, s), rank);
 		CHECK(on_device_way(gpu, s) == way);
 		in_place += way == PAYLOAD_IN_PLACE;
 	}

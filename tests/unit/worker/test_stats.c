@@ -41,7 +41,7 @@ static void count_push(const sluice_model *model, struct tally *t)
 		size_t bytes;
 		const uint8_t *sent = lane_sent(model, s, &bytes);
 		t->pushed_elements += elements_of(sent, bytes);
-		const int own = at->owner == model->job->rank;
+		const int own = home_is_here(model->home, s);
 		*(own ? &t->own_pushed : &t->pushed) += bytes;
 		*(own ? &t->own_dense : &t->dense) += MESSAGE_HEADER_BYTES + 4ull * at->span;
 	}
@@ -54,7 +54,7 @@ static void count_pull(const sluice_model *model, struct tally *t)
 		size_t bytes;
 		const uint8_t *delta = lane_received(model, s, &bytes);
 		t->pulled_elements += elements_of(delta, bytes);
-		const int own = at->owner == model->job->rank;
+		const int own = home_is_here(model->home, s);
 		*(own ? &t->own_pulled : &t->pulled) += bytes;
 		*(own ? &t->own_dense : &t->dense) += MESSAGE_HEADER_BYTES + 4ull * at->span;
 	}
