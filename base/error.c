@@ -157,7 +157,29 @@ const char *sluice_strerror(int code)
 	return "not a Sluice error code";
 }
 
-const char *sluice_version(void)
+_Static_assert(__builtin_strcmp(PACKAGE_VERSION, SLUICE_VERSION) == 0,
+	       "sluice.h has the version of configure.ac");
+
+/* Returns 1 and the three numbers of MAJOR.MINOR.PATCH; text may go on after a space. */
+static int read_version(const char *text, unsigned number[3])
 {
-	return PACKAGE_VERSION " (wire " TEXT_OF_VALUE(SLUICE_WIRE_VERSION) ")";
+	char end = '\0';
+	int n = sscanf(text, "%u.%u.%u%c", &number[0], &number[1], &number[2], &end);
+
+	return n == 3 || (n == 4 && end == ' ');
+}
+
+const char *sluice_version(const char *at_least)
+{
+	static const unsigned own[3] = { SLUICE_VERSION_MAJOR, SLUICE_VERSION_MINOR,
+					 SLUICE_VERSION_PATCH };
+	unsigned asked[3] = { 0 };
+	int i = 0;
+
+	if (at_least && !read_version(at_least, asked))
+		return NULL;
+	while (at_least && i < 2 && asked[i] == own[i])
+		i++;
+	return asked[i] > own[i] ? NULL :
+				   SLUICE_VERSION " (wire " TEXT_OF_VALUE(SLUICE_WIRE_VERSION) ")";
 }

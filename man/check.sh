@@ -195,7 +195,7 @@ shadows() {
 
 # Codes with their values, and the fields of public structures.
 codes_and_fields() {
-	sed -n 's/^	\(SLUICE_[A-Z]*\) = \(-\{0,1\}[0-9]*\).*/\1 \2/p' "$header" >"$tmp/codes"
+	sed -n 's/^	\(SLUICE_[A-Z]*\) = \(-\{0,1\}[0-9]*\).*/\1 \2/p' "$header" | grep -e '^SLUICE_OK ' -e ' -' >"$tmp/codes"
 	sed -n 's/^\.It Dv \(SLUICE_[A-Z]*\) Ta \([-0-9]*\) Ta .*/\1 \2/p' \
 		"$man/sluice_strerror.3" >"$tmp/table"
 	same "runtime/sluice.h" "$tmp/codes" "sluice_strerror(3)" "$tmp/table"

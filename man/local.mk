@@ -5,17 +5,17 @@ dist_man_MANS += \
 	man/sluice_checkpoint.3 \
 	man/sluice_digest.3 \
 	man/sluice_estimate.3 \
-	man/sluice_explain.3 \
+	man/sluice_log_waits.3 \
 	man/sluice_histogram.3 \
 	man/sluice_init.3 \
-	man/sluice_join.3 \
+	man/sluice_idle_step.3 \
 	man/sluice_model_open.3 \
 	man/sluice_plan.3 \
 	man/sluice_point.3 \
 	man/sluice_push.3 \
 	man/sluice_push_params.3 \
 	man/sluice_push_segments.3 \
-	man/sluice_wanted.3 \
+	man/sluice_set.3 \
 	man/sluice_region_open.3 \
 	man/sluice_select.3 \
 	man/sluice_simulate.3 \

@@ -118,5 +118,6 @@ library_sources += \
 	runtime/calls/model_open.c runtime/calls/model_open.h \
 	runtime/calls/plan_text.c \
 	runtime/calls/serve.c \
+	runtime/calls/set.c \
 	runtime/calls/spread.c runtime/calls/spread.h \
 	runtime/calls/stats.c

@@ -60,8 +60,16 @@ SLUICE_API const char *sluice_strerror(int code);
  * failed call of that thread. Thread class: any. */
 SLUICE_API const char *sluice_last_error(void);
 
-/* Returns "MAJOR.MINOR.PATCH (wire N)", a static string. Thread class: any. */
-SLUICE_API const char *sluice_version(void);
+/* The version of this header. */
+#define SLUICE_VERSION       "0.1.0"
+#define SLUICE_VERSION_MAJOR 0
+#define SLUICE_VERSION_MINOR 1
+#define SLUICE_VERSION_PATCH 0
+
+/* Returns the version of the library, "MAJOR.MINOR.PATCH (wire N)", a static string; or NULL if it
+ * is older than at_least, for example SLUICE_VERSION, or if at_least is no version. NULL asks for
+ * nothing. Thread class: any. */
+SLUICE_API const char *sluice_version(const char *at_least);
 
 /* Receives one log line without its newline. level: 0 error, 1 warning, 2 information, 3 debug. */
 typedef void (*sluice_log_fn)(int level, const char *line, void *context);
@@ -125,14 +133,18 @@ SLUICE_API int sluice_init(const sluice_job_attr *attr, sluice_job **job_out);
  * Thread class: main. */
 SLUICE_API void sluice_finalize(sluice_job **job);
 
-/* Thread class of the following six: any. */
-SLUICE_API int sluice_rank(const sluice_job *job);      /* this process, 0 .. size-1 */
-SLUICE_API int sluice_size(const sluice_job *job);      /* number of ranks */
-SLUICE_API int sluice_workers(const sluice_job *job);   /* ranks 0 .. workers-1 are workers */
-SLUICE_API int sluice_living(const sluice_job *job);    /* workers not lost, as known here now */
-SLUICE_API int sluice_is_worker(const sluice_job *job); /* 1 or 0 */
+/* Thread class of the following five: any. */
+SLUICE_API int sluice_rank(const sluice_job *job);    /* this process, 0 .. size-1 */
+SLUICE_API int sluice_size(const sluice_job *job);    /* number of ranks */
+SLUICE_API int sluice_workers(const sluice_job *job); /* ranks 0 .. workers-1 are workers */
+SLUICE_API int sluice_living(const sluice_job *job);  /* workers not lost, as known here now */
 /* Node name of a rank, "" if there is no such rank; the string belongs to the job. */
 SLUICE_API const char *sluice_node(const sluice_job *job, int rank);
+/* Returns 1 if this rank trains, 0 if it is a dedicated server. */
+static inline int sluice_is_worker(const sluice_job *job)
+{
+	return sluice_rank(job) < sluice_workers(job);
+}
 
 /* Makes groups: jobs of those ranks that give the same color, 0 or more, numbered by key and then
  * by rank, with dedicated servers last. A rank with a negative color is in no group, and *sub
@@ -189,7 +201,7 @@ typedef struct sluice_segment {
 	void *data; /* only read in a push */
 	uint64_t count;
 	int type;
-	float scale; /* of 8 bits, read of no other type; 0: that of sluice_set_grad_scale() */
+	float scale; /* of 8 bits, read of no other type; 0: that of SLUICE_GRAD_SCALE */
 } sluice_segment;
 
 typedef struct sluice_model_attr {
@@ -204,7 +216,7 @@ typedef struct sluice_model_attr {
 	uint64_t memory_bytes; /* open fails above this per rank; 0: SLUICE_MEMORY, else no limit */
 	void *stream;          /* cudaStream_t for vectors in GPU memory; NULL: the default one */
 	int grad_type;         /* of the gradients that this rank pushes; 0: SLUICE_F32 */
-	int uneven;            /* 1: workers may run out of gradients, see sluice_join() */
+	int uneven;            /* 1: workers may run out of gradients, see sluice_idle_step() */
 	/* The type of params and mean, equal on all workers; 0: SLUICE_F32. Parameters of 16 bits
 	 * are rounded from a copy in 32 that the library keeps and adds to. */
 	int param_type;
@@ -235,10 +247,6 @@ SLUICE_API void sluice_model_close(sluice_model **model);
 /* Returns the recipe in use with all defaults spelled out; the text belongs to the model. Thread
  * class: object. */
 SLUICE_API const char *sluice_recipe_text(const sluice_model *model);
-
-/* Returns the number of completed steps, including those before a sluice_restore(). Thread class:
- * object. */
-SLUICE_API uint64_t sluice_step(const sluice_model *model);
 
 enum {
 	SLUICE_PLAN_TEXT = 0, /* for people: its words may change */
@@ -273,16 +281,53 @@ SLUICE_API int sluice_push(sluice_model *model, const void *grad);
  * may have failed after it returned. Thread class: object. */
 SLUICE_API int sluice_pull(sluice_model *model, void *params);
 
-/* Sets the learning rate of the following pushes: finite, 0 or above, and equal on all workers of a
- * step. Unequal rates end the job with a message that names ranks and rates. A step with rate 0
- * moves no parameter and loses nothing that waits in a residual; recipes that cannot have such a
- * step refuse the rate with the reason. Errors: EINVAL. Thread class: object. */
-SLUICE_API int sluice_set_lr(sluice_model *model, float lr);
+/* ---- what a program sets and asks between steps: sluice_set(3) ------------------ */
 
-/* Of gradients of 8 bits: what each of their codes is multiplied by in the following pushes, as a
- * float, before all else. Finite and above 0; 1 at first. Each worker has its own. Errors: EINVAL.
- * Thread class: object. */
-SLUICE_API int sluice_set_grad_scale(sluice_model *model, float scale);
+/* What sluice_set() sets. The values are part of the ABI. */
+enum {
+	/* The learning rate of the following pushes: finite, 0 or above, and equal on all workers
+	 * of a step. Unequal rates end the job with a message that names ranks and rates. A step
+	 * with rate 0 moves no parameter and loses nothing that waits in a residual; recipes that
+	 * cannot have such a step refuse the rate with the reason. */
+	SLUICE_LR = 1,
+	/* The scale of 8-bit gradients for the following pushes: an element is scale * code. Finite
+	 * and above 0; initially 1. Each worker has its own. */
+	SLUICE_GRAD_SCALE = 2,
+	/* For when=lazy-server: the Lipschitz constant of the gradient of this worker's loss,
+	 * finite and above 0. Until it is set, every gradient is wanted. */
+	SLUICE_SMOOTHNESS = 3,
+	/* 1: measure compression errors from the next push on; 0: do not. An error is
+	 * |a - C(a)|^2 / |a|^2, where a is what a step would have sent and C(a) what the receivers
+	 * decode. Measuring takes one or two passes over the vectors in each step; the training is
+	 * the same. */
+	SLUICE_MEASURE = 4
+};
+
+/* Sets one of them, to x as a float. Errors: EINVAL, ENOMEM. Thread class: object. */
+SLUICE_API int sluice_set(sluice_model *model, int what, double x);
+
+/* Where a worker is between two steps. */
+typedef struct sluice_model_step {
+	size_t size;     /* sizeof(sluice_model_step), set by the caller */
+	uint64_t steps;  /* completed, including those before a sluice_restore() */
+	unsigned raised; /* the flags that any worker raised in the last step, see sluice_raise() */
+	/* 1, on all workers alike, if the last push was skipped because a gradient of some worker
+	 * held NaN or infinity (nonfinite=skip-all): nothing was exchanged and nothing changed, a
+	 * mean is zero, and `steps` does not count it. */
+	int skipped;
+	/* 1 if params has the same bits on all workers after the last pull. It always has, unless
+	 * the recipe says when=every, when=async or up=block. */
+	int in_sync;
+	/* 0 if the next step needs no gradient (when=lazy-server): sluice_push() then accepts NULL.
+	 * Else 1. */
+	int wanted;
+	/* 1 if the next push is at an anchor (signal=svrg) and takes the full gradient of this
+	 * worker's data, by sluice_push(); else 0. */
+	int anchor_due;
+} sluice_model_step;
+
+/* Fills *step up to step->size. Errors: EINVAL. Thread class: object. */
+SLUICE_API int sluice_step_info(const sluice_model *model, sluice_model_step *step);
 
 /* Pushes the gradient of the coordinates begin .. begin + count - 1, as back-propagation finishes
  * them. The ranges of a step may come in any order and must cover every coordinate exactly once;
@@ -321,12 +366,6 @@ SLUICE_API int sluice_pull_segments(sluice_model *model, const sluice_segment *s
 SLUICE_API int sluice_pull_begin_segments(sluice_model *model, const sluice_segment *segments,
 					  size_t n);
 
-/* For nonfinite=skip-all: returns 1, on all workers alike, if the last push was skipped because a
- * gradient of some worker held NaN or infinity. Then nothing was exchanged and nothing changed, the
- * pull returns at once (a mean is zero), and sluice_step() does not count the step. Thread class:
- * object. */
-SLUICE_API int sluice_skipped(const sluice_model *model);
-
 /* Serves the shards of a dedicated server until the workers close the model, and then returns 0.
  * Errors: as for sluice_pull(). Thread class: object. */
 SLUICE_API int sluice_serve(sluice_model *model);
@@ -337,14 +376,13 @@ SLUICE_API int sluice_serve(sluice_model *model);
  * all workers alike. Called until then, it lets all workers end with the same step and parameters.
  * Needs a model with uneven=1. Errors: as for sluice_push() and sluice_pull(), and EINVAL. Thread
  * class: object. */
-SLUICE_API int sluice_join(sluice_model *model, void *target, int *more_out);
+SLUICE_API int sluice_idle_step(sluice_model *model, void *target, int *more_out);
 
-/* Adds flags, of which the low eight bits travel with the next push. After the pull of that step
- * sluice_raised() returns, on every worker alike, the flags that any worker raised. So the workers
- * agree to write a checkpoint or to stop. In a model with uneven=1 it is the low seven bits. Thread
- * class: object. */
+/* Adds flags, of which the low eight bits travel with the next push; the low seven in a model with
+ * uneven=1. After the pull of that step sluice_step_info() tells every worker alike the flags that
+ * any worker raised. So the workers agree to write a checkpoint or to stop. Thread class: object.
+ */
 SLUICE_API void sluice_raise(sluice_model *model, unsigned flags);
-SLUICE_API unsigned sluice_raised(const sluice_model *model);
 
 /* ---- checkpoints: sluice_checkpoint(3) ---------------------------------------- */
 
@@ -407,7 +445,7 @@ typedef struct sluice_model_stats {
 	double threshold_up;       /* up=global, down=global: the newest threshold, or 0 */
 	double threshold_down;
 	double shard_residual_norm;    /* 2-norm over the residuals of this rank's shards */
-	double compression_error;      /* of the last push, by sluice_measure(); else NaN */
+	double compression_error;      /* of the last push, with SLUICE_MEASURE; else NaN */
 	double compression_error_down; /* of the last versions of this rank's shards */
 	uint64_t staleness_most;       /* the largest number of versions behind */
 	uint64_t memory_bytes;         /* the most that the library takes for the model here */
@@ -420,12 +458,6 @@ typedef struct sluice_model_stats {
 /* Fills *stats up to stats->size. It makes one pass over the residual, and one over those of this
  * rank's shards, if size covers the fields of their norms. Errors: EINVAL. Thread class: object. */
 SLUICE_API int sluice_stats(sluice_model *model, sluice_model_stats *stats);
-
-/* Switches the measuring of compression errors on or off, from the next push on. An error is
- * |a - C(a)|^2 / |a|^2, where a is what a step would have sent and C(a) what the receivers decode.
- * Measuring takes one or two passes over the vectors in each step; the training is the same.
- * Errors: EINVAL, ENOMEM. Thread class: object. */
-SLUICE_API int sluice_measure(sluice_model *model, int on);
 
 /* What one transport has moved for this rank since sluice_init(), including what Sluice sends for
  * itself. */
@@ -449,7 +481,7 @@ SLUICE_API int sluice_transports(sluice_job *job, sluice_transport_stats *stats,
 
 /* Asks the progress thread to log every wait of this rank: for whom, for what, since when. It may
  * be called from a signal handler. Thread class: any. */
-SLUICE_API void sluice_explain(sluice_job *job);
+SLUICE_API void sluice_log_waits(sluice_job *job);
 
 /* ---- gradients added in place: sluice_accumulator(3) -------------------------- */
 
@@ -461,7 +493,7 @@ SLUICE_API void sluice_explain(sluice_job *job);
  * and pull, or a recipe that does more with a gradient than add it), EGPU. Thread class: object. */
 SLUICE_API int sluice_accumulator(sluice_model *model, float **accumulator, float *scale);
 
-/* ---- recipes that ask for more: sluice_point(3), _push_params(3), _wanted(3) -- */
+/* ---- recipes that ask for more: sluice_point(3), _push_params(3) ----------- */
 
 /* For signal=storm and svrg: pushes the gradients of one and the same sample at params (grad) and
  * at the point of sluice_point() (before). Both are the caller's again on return. Errors: as for
@@ -474,26 +506,10 @@ SLUICE_API int sluice_push_pair(sluice_model *model, const void *grad, const voi
  * object. */
 SLUICE_API int sluice_point(sluice_model *model, const float *params, float *point);
 
-/* For signal=svrg: returns 1 if the next push is at an anchor and takes the full gradient of this
- * worker's data, by sluice_push(); else 0. Thread class: object. */
-SLUICE_API int sluice_anchor_due(const sluice_model *model);
-
 /* For update=average: pushes what the recipe selects of this worker's own params[0..count), in
  * place of sluice_push(). The next sluice_pull() sets these coordinates to their mean over the
  * workers. Errors: as for sluice_push(). Thread class: object. */
 SLUICE_API int sluice_push_params(sluice_model *model, const float *params);
-
-/* Returns 1 if params has the same bits on all workers after the last pull. It always has, unless
- * the recipe says when=every, when=async or up=block. Thread class: object. */
-SLUICE_API int sluice_in_sync(const sluice_model *model);
-
-/* For when=lazy-server: returns 1 if the next step wants a gradient; else sluice_push() may be
- * called with NULL. Returns 1 with any other recipe. Thread class: object. */
-SLUICE_API int sluice_wanted(const sluice_model *model);
-
-/* Sets the Lipschitz constant of the gradient of this worker's loss, finite and positive. Until it
- * is set, every gradient is wanted. Errors: EINVAL. Thread class: object. */
-SLUICE_API int sluice_set_smoothness(sluice_model *model, float smoothness);
 
 /* ---- many ranks in one process: sluice_simulate(3) ---------------------------- */
 

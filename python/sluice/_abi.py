@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""The part of runtime/sluice.h that this package uses: constants, structs and prototypes.
+"""The part of the public headers that this package uses: constants, structs and prototypes.
 
-python/tests/abi.sh compares each of them with the header.
+python/tests/abi.sh compares each of them with the headers.
 """
 import ctypes
 import operator
@@ -33,6 +33,10 @@ CONSTANTS = {
     "SLUICE_GATHER_MAX": 512,
     "SLUICE_PLAN_TEXT": 0,
     "SLUICE_PLAN_KEYS": 1,
+    "SLUICE_LR": 1,
+    "SLUICE_GRAD_SCALE": 2,
+    "SLUICE_SMOOTHNESS": 3,
+    "SLUICE_MEASURE": 4,
 }
 
 
@@ -140,6 +144,18 @@ class sluice_model_attr(_Struct):
     ]
 
 
+class sluice_model_step(_Struct):
+    _fields_ = [
+        ("size", c_size_t),
+        ("steps", c_uint64),
+        ("raised", c_uint),
+        ("skipped", c_int),
+        ("in_sync", c_int),
+        ("wanted", c_int),
+        ("anchor_due", c_int),
+    ]
+
+
 class sluice_model_stats(_Struct):
     _fields_ = [
         ("size", c_size_t),
@@ -193,7 +209,8 @@ class sluice_transport_stats(_Struct):
 
 
 STRUCTS = (sluice_bootstrap, sluice_job_attr, sluice_tensor, sluice_tensor_rule,
-           sluice_segment, sluice_model_attr, sluice_model_stats, sluice_transport_stats)
+           sluice_segment, sluice_model_attr, sluice_model_step, sluice_model_stats,
+           sluice_transport_stats)
 
 _job = _model = c_void_p
 _handle = POINTER(c_void_p)
@@ -202,7 +219,7 @@ _handle = POINTER(c_void_p)
 PROTOTYPES = {
     "sluice_strerror": (c_char_p, [c_int]),
     "sluice_last_error": (c_char_p, []),
-    "sluice_version": (c_char_p, []),
+    "sluice_version": (c_char_p, [c_char_p]),
     "sluice_init": (c_int, [POINTER(sluice_job_attr), _handle]),
     "sluice_split": (c_int, [_job, c_int, c_int, _handle]),
     "sluice_finalize": (None, [_handle]),
@@ -210,37 +227,33 @@ PROTOTYPES = {
     "sluice_size": (c_int, [_job]),
     "sluice_workers": (c_int, [_job]),
     "sluice_living": (c_int, [_job]),
-    "sluice_is_worker": (c_int, [_job]),
     "sluice_node": (c_char_p, [_job, c_int]),
     "sluice_barrier": (c_int, [_job]),
     "sluice_sum": (c_int, [_job, POINTER(c_double), c_size_t]),
     "sluice_gather": (c_int, [_job, c_void_p, c_size_t, c_void_p]),
     "sluice_broadcast": (c_int, [_job, c_void_p, c_size_t, c_int]),
-    "sluice_explain": (None, [_job]),
+    "sluice_log_waits": (None, [_job]),
     "sluice_transports": (c_int, [_job, POINTER(sluice_transport_stats), c_size_t,
                                   POINTER(c_size_t)]),
     "sluice_model_open": (c_int, [_job, POINTER(sluice_model_attr), c_void_p, _handle]),
     "sluice_model_close": (None, [_handle]),
     "sluice_recipe_text": (c_char_p, [_model]),
-    "sluice_step": (c_uint64, [_model]),
+    "sluice_set": (c_int, [_model, c_int, c_double]),
+    "sluice_step_info": (c_int, [_model, POINTER(sluice_model_step)]),
     "sluice_plan": (c_int, [POINTER(sluice_model_attr), c_int, c_int, c_int, c_char_p,
                             c_size_t]),
     "sluice_push": (c_int, [_model, c_void_p]),
     "sluice_push_range": (c_int, [_model, c_void_p, c_uint64, c_uint64]),
     "sluice_pull": (c_int, [_model, c_void_p]),
     "sluice_pull_mean": (c_int, [_model, c_void_p]),
-    "sluice_skipped": (c_int, [_model]),
     "sluice_push_segments": (c_int, [_model, POINTER(sluice_segment), c_size_t]),
     "sluice_pull_segments": (c_int, [_model, POINTER(sluice_segment), c_size_t]),
     "sluice_pull_begin": (c_int, [_model, c_void_p]),
     "sluice_pull_range": (c_int, [_model, c_uint64, c_uint64]),
     "sluice_pull_begin_segments": (c_int, [_model, POINTER(sluice_segment), c_size_t]),
-    "sluice_join": (c_int, [_model, c_void_p, POINTER(c_int)]),
-    "sluice_set_grad_scale": (c_int, [_model, c_float]),
-    "sluice_set_lr": (c_int, [_model, c_float]),
+    "sluice_idle_step": (c_int, [_model, c_void_p, POINTER(c_int)]),
     "sluice_serve": (c_int, [_model]),
     "sluice_raise": (None, [_model, c_uint]),
-    "sluice_raised": (c_uint, [_model]),
     "sluice_checkpoint": (c_int, [_model, c_char_p]),
     "sluice_restore": (c_int, [_model, c_char_p, c_void_p, POINTER(c_uint64)]),
     "sluice_state_size": (c_int, [_model, POINTER(c_size_t)]),
@@ -248,8 +261,6 @@ PROTOTYPES = {
     "sluice_state_part": (c_int, [_model, c_void_p, c_size_t]),
     "sluice_state_load": (c_int, [_model, c_void_p, c_size_t, c_void_p, POINTER(c_uint64)]),
     "sluice_stats": (c_int, [_model, POINTER(sluice_model_stats)]),
-    "sluice_measure": (c_int, [_model, c_int]),
-    "sluice_in_sync": (c_int, [_model]),
     "sluice_digest": (c_uint64, [c_void_p, c_size_t]),
 }
 

@@ -55,7 +55,7 @@ def _load() -> Tuple[ctypes.CDLL, str]:
 
 def _check_version(library: ctypes.CDLL, path: str) -> str:
     library.sluice_version.restype = ctypes.c_char_p
-    text = library.sluice_version().decode()
+    text = library.sluice_version(None).decode()
     match = re.match(r"(\d+)\.(\d+)\.", text)
     wanted = VERSION.split(".")
     if not match or list(match.groups()) != wanted[:2]:

@@ -127,7 +127,7 @@ class Job:
 
     @property
     def is_worker(self) -> bool:
-        return bool(lib.sluice_is_worker(self._at()))
+        return self.rank < self.workers
 
     def node(self, rank: int) -> str:
         """Node name of a rank; "" if there is no such rank."""
@@ -192,9 +192,9 @@ class Job:
         names = [name for name, _ in _abi.sluice_transport_stats._fields_ if name not in ("size", "name")]
         return {row.name.decode(): {name: getattr(row, name) for name in names} for row in rows}
 
-    def explain(self) -> None:
+    def log_waits(self) -> None:
         """Logs every wait of this rank: for whom, for what, since when."""
-        lib.sluice_explain(self._at())
+        lib.sluice_log_waits(self._at())
 
     # ---- the end --------------------------------------------------------------------------------
 

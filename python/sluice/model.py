@@ -72,7 +72,7 @@ class Model:
     stream: a cudaStream_t, as ``torch.cuda.Stream.cuda_stream``.
     grad_type: sluice.F32, F16, BF16, F8_E4M3FN or F8_E5M2, the type of all gradients in one vector.
     param_type: that of params, and of the mean with update=none. None: what params has.
-    uneven: workers may run out of gradients, see join().
+    uneven: workers may run out of gradients, see idle_step().
     rules: for each of tensors a factor of the learning rate, and the weight decay in place of that of
         the recipe. See sluice_model_open(3), also for recipes that cannot have them.
     device_shards: the shards of this rank sum, update and publish on a GPU.
@@ -211,26 +211,35 @@ class Model:
         if self._missing == 0:
             self._pushed.clear()
 
-    def join(self, target: Any) -> bool:
+    def idle_step(self, target: Any) -> bool:
         """Makes a step without a gradient of this worker, which has none left, and pulls into target.
 
         target: the params of pull(), or the mean of pull_mean(), in one vector. Returns whether any
         worker pushed a gradient: each worker calls it until none did. Needs uneven=True.
         """
         more = ctypes.c_int()
-        check(lib.sluice_join(self._at(), self._params(target, "target"), ctypes.byref(more)))
+        check(lib.sluice_idle_step(self._at(), self._params(target, "target"), ctypes.byref(more)))
         return bool(more.value)
 
     def serve(self) -> None:
         """Serves the shards of a dedicated server until the workers close the model."""
         check(lib.sluice_serve(self._at()))
 
+    def _set(self, what: str, value: float) -> None:
+        check(lib.sluice_set(self._at(), _abi.CONSTANTS[what], value))
+
+    def _step(self) -> _abi.sluice_model_step:
+        step = _abi.sluice_model_step()
+        step.size = ctypes.sizeof(step)
+        check(lib.sluice_step_info(self._at(), ctypes.byref(step)))
+        return step
+
     def set_lr(self, lr: float) -> None:
         """The learning rate of the following pushes, 0 or above and equal on all workers.
 
         A step with the rate 0 moves no parameter and loses nothing that waits in a residual.
         """
-        check(lib.sluice_set_lr(self._at(), lr))
+        self._set("SLUICE_LR", lr)
 
     def set_grad_scale(self, scale: Any) -> None:
         """What the codes of gradients of 8 bits are multiplied by in the following pushes; 1 at first.
@@ -238,7 +247,7 @@ class Model:
         This is the scale of torch._scaled_mm, by which what was made small is made large again. A
         tensor of one element is read, for which the host waits if it is on a GPU.
         """
-        check(lib.sluice_set_grad_scale(self._at(), float(scale)))
+        self._set("SLUICE_GRAD_SCALE", float(scale))
 
     def raise_flags(self, flags: int) -> None:
         """Adds flags, of which the low eight bits travel with the next push."""
@@ -247,12 +256,26 @@ class Model:
     @property
     def raised(self) -> int:
         """The flags that any worker raised for the last completed step, alike on all workers."""
-        return lib.sluice_raised(self._at())
+        return self._step().raised
 
     @property
     def skipped(self) -> bool:
         """With nonfinite=skip-all: whether the last push was left out by all workers, for NaN or infinity in one."""
-        return bool(lib.sluice_skipped(self._at()))
+        return bool(self._step().skipped)
+
+    @property
+    def wanted(self) -> bool:
+        """With when=lazy-server: whether the next step wants a gradient; else True."""
+        return bool(self._step().wanted)
+
+    @property
+    def anchor_due(self) -> bool:
+        """With signal=svrg: whether the next push is at an anchor and takes the full gradient."""
+        return bool(self._step().anchor_due)
+
+    def set_smoothness(self, smoothness: float) -> None:
+        """With when=lazy-server: the Lipschitz constant of the gradient of this worker's loss."""
+        self._set("SLUICE_SMOOTHNESS", smoothness)
 
     # ---- state ----------------------------------------------------------------------------------
 
@@ -317,16 +340,16 @@ class Model:
     @property
     def step(self) -> int:
         """Completed steps, including those before a restore."""
-        return lib.sluice_step(self._at())
+        return self._step().steps
 
     @property
     def in_sync(self) -> bool:
         """Whether the parameters have the same bits on all workers after the last pull."""
-        return bool(lib.sluice_in_sync(self._at()))
+        return bool(self._step().in_sync)
 
     def measure(self, on: bool = True) -> None:
         """Switches the measuring of compression errors on or off."""
-        check(lib.sluice_measure(self._at(), int(on)))
+        self._set("SLUICE_MEASURE", on)
 
     def stats(self) -> Dict[str, Any]:
         """The counters of this rank since the model was opened: bytes, elements, and nanoseconds.

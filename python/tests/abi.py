@@ -1,24 +1,33 @@
 # SPDX-License-Identifier: BSD-3-Clause
-"""Compares sluice/_abi.py with runtime/sluice.h; run by abi.sh.
+"""Compares sluice/_abi.py with the public headers; run by abi.sh.
 
-layout HEADER: prints a C program that prints constants and layouts, as the header has them.
-compare HEADER FILE: compares with what it printed, and the prototypes with the header's text.
+layout FOLDER: prints a C program that prints constants and layouts, as the headers in it have them.
+compare FOLDER FILE: compares with what it printed, and the prototypes with the headers' text.
 """
 import ctypes
+import glob
+import os
 import re
 import sys
 
 from sluice import _abi
 
 
-def text_of(header):
-    with open(header, encoding="ascii") as file:
-        return re.sub(r"/\*.*?\*/", " ", file.read(), flags=re.DOTALL)
+def headers(folder):
+    return sorted(glob.glob(os.path.join(folder, "sluice*.h")))
 
 
-def members(header, name):
+def text_of(folder):
+    text = ""
+    for header in headers(folder):
+        with open(header, encoding="ascii") as file:
+            text += re.sub(r"/\*.*?\*/", " ", file.read(), flags=re.DOTALL)
+    return text
+
+
+def members(folder, name):
     """The members of a struct, in order, as the header's text has them."""
-    body = re.search(r"typedef struct %s \{(.*?)\}" % name, text_of(header), re.DOTALL).group(1)
+    body = re.search(r"typedef struct %s \{(.*?)\}" % name, text_of(folder), re.DOTALL).group(1)
     found = []
     for line in body.split(";"):
         for part in line.split(","):
@@ -31,14 +40,16 @@ def members(header, name):
     return found
 
 
-def layout(header):
-    print('#include "sluice.h"\n#include <stddef.h>\n#include <stdio.h>\nint main(void)\n{')
+def layout(folder):
+    for header in headers(folder):
+        print(f'#include "{os.path.basename(header)}"')
+    print('#include <stddef.h>\n#include <stdio.h>\nint main(void)\n{')
     for name in _abi.CONSTANTS:
         print(f'\tprintf("{name} %lld\\n", (long long){name});')
     for kind in _abi.STRUCTS:
         name = kind.__name__
         print(f'\tprintf("sizeof {name} %zu\\n", sizeof({name}));')
-        for member in members(header, name):
+        for member in members(folder, name):
             print(f'\tprintf("{name}.{member} %zu %zu\\n", offsetof({name}, {member}), '
                   f'sizeof((({name} *)0)->{member}));')
     print("\treturn 0;\n}")
@@ -69,12 +80,12 @@ def agrees(c, python):
     return SCALARS[c.replace("const ", "").strip()] is python
 
 
-def wrong_prototypes(header):
-    text = text_of(header)
+def wrong_prototypes(folder):
+    text = text_of(folder)
     for name, (result, arguments) in _abi.PROTOTYPES.items():
         found = re.search(r"SLUICE_API\s+([\w\s]+?[\s*]+)%s\((.*?)\);" % name, text, re.DOTALL)
         if not found:
-            yield f"{name} is not in the header"
+            yield f"{name} is in no header"
             continue
         returns, given = (" ".join(part.split()) for part in found.groups())
         given = [] if given == "void" else given.split(",")
@@ -90,13 +101,13 @@ def wrong_prototypes(header):
                 yield f"{name}: an argument is {c} in the header and {python} in _abi.py"
 
 
-def compare(header, file):
+def compare(folder, file):
     with open(file, encoding="ascii") as lines:
         there = set(lines.read().splitlines())
     here = set(layout_here())
-    wrong = [f"the header has: {line}" for line in sorted(there - here)]
+    wrong = [f"the headers have: {line}" for line in sorted(there - here)]
     wrong += [f"_abi.py has: {line}" for line in sorted(here - there)]
-    wrong += wrong_prototypes(header)
+    wrong += wrong_prototypes(folder)
     print("\n".join(wrong) or
           f"{len(there)} constants, sizes and offsets and {len(_abi.PROTOTYPES)} prototypes agree")
     return bool(wrong)

@@ -1,14 +1,14 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Compares what the Python package knows of runtime/sluice.h with what a C compiler makes of that header.
+# Compares what the Python package knows of the public headers with what a C compiler makes of them.
 . "$(dirname "$0")/run.sh"
 CC=${CC:-cc}
 command -v "${CC%% *}" >/dev/null || skip "${CC%% *} is not installed"
 find_python ctypes python3
 tmp=$(mktemp -d "${TMPDIR:-.}/sluice-abi-XXXXXX") || exit 1
 trap 'rm -rf "$tmp"' EXIT
-header=${tests%/python/tests}/runtime/sluice.h
-"$python" "$tests/abi.py" layout "$header" >"$tmp/layout.c" || exit 1
-$CC -I"${header%/*}" -o "$tmp/layout" "$tmp/layout.c" || exit 1
+headers=${tests%/python/tests}/runtime
+"$python" "$tests/abi.py" layout "$headers" >"$tmp/layout.c" || exit 1
+$CC -I"$headers" -o "$tmp/layout" "$tmp/layout.c" || exit 1
 "$tmp/layout" >"$tmp/layout.txt" || exit 1
-"$python" "$tests/abi.py" compare "$header" "$tmp/layout.txt"
+"$python" "$tests/abi.py" compare "$headers" "$tmp/layout.txt"

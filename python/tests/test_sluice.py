@@ -592,7 +592,7 @@ def rank_leaves_no_key(job, folder):
         model.checkpoint(checkpoint)
         with open(os.path.join(folder, f"state{job.rank}"), "wb") as file:
             file.write(model.state_save())
-        job.explain()
+        job.log_waits()
         sys.stderr.flush()
         job.barrier()
         looked_at = 0

@@ -253,7 +253,7 @@ static void say_columns(struct text *t, enum path from, enum path end, uint64_t 
 		[PATH_PULL_RANGES] =
 			"sluice_pull_begin() lets the first range come before the rest",
 		[PATH_IN_PLACE] = "pieces, and parameters in GPU memory, change where they are",
-		[PATH_UNEVEN] = "workers may run out of gradients, and call sluice_join()",
+		[PATH_UNEVEN] = "workers may run out of gradients, and call sluice_idle_step()",
 		[PATH_RULES] = "tensors may have a learning rate and decay of their own",
 		[PATH_PARAM_TYPE] = "the program's parameters may have 16 bits",
 		[PATH_DEVICE_SHARDS] = "shards may sum, update and publish on a GPU",

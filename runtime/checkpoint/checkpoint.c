@@ -11,6 +11,7 @@
 #include "checkpoint/checkpoint_rounds.h"
 #include "model/census.h"
 #include "shard/shard.h"
+#include "worker/local.h"
 #include "worker/hooks.h"
 #include "job/job.h"
 #include "model/model.h"
@@ -143,7 +144,7 @@ static int save_in_rounds(struct meeting *m, const char *dir)
 	if (sluice_is_worker(model->job) && model->worker->in_step)
 		m->mine.status = fail(SLUICE_EINVAL,
 				      "sluice_checkpoint: the last push was not pulled yet");
-	else if (sluice_is_worker(model->job) && !sluice_in_sync(model))
+	else if (sluice_is_worker(model->job) && !local_in_sync(model))
 		m->mine.status = fail(
 			SLUICE_EINVAL,
 			"sluice_checkpoint: the workers hold different parameters, of which only "
@@ -456,7 +457,7 @@ static int check_between_steps(const sluice_model *model, const char *function, 
 		return fail(SLUICE_EINVAL, "%s: state is NULL", function);
 	if (model->worker->in_step)
 		return fail(SLUICE_EINVAL, "%s: the last push was not pulled yet", function);
-	if (!sluice_in_sync(model))
+	if (!local_in_sync(model))
 		return fail(SLUICE_EINVAL,
 			    "%s: the workers hold different parameters, of which only the common "
 			    "ones are saved",

@@ -327,7 +327,7 @@ static int get_header(struct checkpoint_file *f, uint64_t *schema_out, uint32_t 
 			    "the checkpoint file %s has format version %u, this Sluice (%s) reads "
 			    "version %d: use "
 			    "the release that wrote it",
-			    f->path, get_le32(h + 4), sluice_version(), CHECKPOINT_VERSION);
+			    f->path, get_le32(h + 4), sluice_version(NULL), CHECKPOINT_VERSION);
 	if ((rc = get_crc(f, "the header")))
 		return rc;
 	if (get_le32(h + 12) != want->size)

@@ -311,7 +311,7 @@ static int parse_manifest(const char *path, const char *text, size_t bytes,
 			    "%s has format version %d, this Sluice (%s) reads version %d: use the "
 			    "release that "
 			    "wrote it",
-			    path, version, sluice_version(), CHECKPOINT_VERSION);
+			    path, version, sluice_version(NULL), CHECKPOINT_VERSION);
 	if (sscanf(text,
 		   "sluice checkpoint %9d\nfolder step-%20" SCNu64 "-%8" SCNx32 "\nstep %20" SCNu64
 		   "\nranks %9" SCNu32 "\n",

@@ -44,10 +44,6 @@ int sluice_workers(const sluice_job *job)
 {
 	return job->workers;
 }
-int sluice_is_worker(const sluice_job *job)
-{
-	return job->rank < job->workers;
-}
 
 const char *sluice_node(const sluice_job *job, int rank)
 {

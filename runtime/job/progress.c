@@ -598,8 +598,10 @@ void progress_stop(sluice_job *job)
 	job->progress.epoll_fd = -1;
 }
 
-void sluice_explain(sluice_job *job)
+void sluice_log_waits(sluice_job *job)
 {
+	if (!job)
+		return;
 	job = job->root;
 	atomic_store(&job->progress.explain, 1);
 	if (job->n_transports)

@@ -33,7 +33,7 @@ struct progress {
 	struct wait *waiting; /* the waits of all threads in progress_until(), the last one first */
 	pthread_t thread;
 	atomic_int stop;    /* ends the progress thread */
-	atomic_int explain; /* sluice_explain() was called */
+	atomic_int explain; /* sluice_log_waits() was called */
 	int epoll_fd;
 	uint32_t longest_doze_ns;
 };

@@ -5,27 +5,19 @@
 #include "model/model.h"
 #include <stdlib.h>
 
-SLUICE_API int sluice_measure(sluice_model *model, int on)
+int measure_switch(sluice_model *model, int on)
 {
-	if (!model)
-		return fail(SLUICE_EINVAL, "sluice_measure: the model is NULL");
-
-	int rc = job_check(model->job, "sluice_measure");
-
-	if (rc)
-		return rc;
-
 	struct measure *m = &model->measure;
 	int copies = on && sluice_is_worker(model->job) && model->recipe.memory == MEMORY_NONE;
 
 	if (copies && !m->before) {
 		m->before = malloc(model->layout.count * sizeof(*m->before));
 		if (!m->before)
-			return fail(SLUICE_ENOMEM, "sluice_measure: no memory for %llu coordinates",
+			return fail(SLUICE_ENOMEM, "sluice_set: no memory for %llu coordinates",
 				    (unsigned long long)model->layout.count);
 	}
 	progress_take(model->job); /* shards call this as well */
-	if (!m->on != !on) /* what an earlier step lost is not what the last one did */
+	if (!m->on != !on)         /* what an earlier step lost is not what the last one did */
 		model->stats.compression_error = NAN;
 	m->on = on != 0;
 	progress_release(model->job);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * How much compression loses: |a - C(a)|^2 / |a|^2 of what a worker pushes or a shard publishes.
- * This takes passes over the vectors, so it is done only on request (sluice_measure). Called by
+ * This takes passes over the vectors, so it is done only on request (SLUICE_MEASURE). Called by
  * worker_measure.c and shard.c. */
 #ifndef RUNTIME_MEASURE_H
 #define RUNTIME_MEASURE_H
@@ -24,6 +24,9 @@ static inline double loss_share(struct loss l)
 {
 	return l.all > 0 ? l.lost / l.all : NAN;
 }
+
+/* SLUICE_MEASURE of sluice_set(). */
+int measure_switch(sluice_model *model, int on);
 
 double loss_squares(const float *x, uint64_t n);
 /* By how much the loss shrinks if, of x, decoded[0..n) is sent for the coordinates index[] (NULL:

@@ -50,10 +50,6 @@ int model_whole(const sluice_model *model, const char *function)
 		    function);
 }
 
-uint64_t sluice_step(const sluice_model *model)
-{
-	return model->step;
-}
 const char *sluice_recipe_text(const sluice_model *model)
 {
 	return model->recipe_text;

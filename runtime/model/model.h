@@ -64,7 +64,7 @@ struct sluice_model {
 	sluice_model_stats stats;
 };
 
-/* The flag of sluice_raise() that tells sluice_join() that a worker has brought a gradient. */
+/* The flag of sluice_raise() that tells sluice_idle_step() that a worker has brought a gradient. */
 enum { FLAG_GRADIENT = 0x80 };
 
 /* The next polls advance the model, until it rests. Token held. */

@@ -64,7 +64,7 @@ const char *const plan_trait_names[TRAITS] = {
 	[TRAIT_ELASTIC] = "on_failure=continue",
 	[TRAIT_BIG_ENDIAN] = "big-endian machine",
 	[TRAIT_RULES] = "rules",
-	[TRAIT_MEASURED] = "sluice_measure() is on",
+	[TRAIT_MEASURED] = "SLUICE_MEASURE is on",
 	[TRAIT_ACCUMULATES] = "sluice_accumulator() was called",
 	[TRAIT_DEVICE_SELECTS] = "gradient selected on a device",
 	[TRAIT_SHARD_ON_DEVICE] = "the shard is on a device",
@@ -87,7 +87,7 @@ static const char over_the_whole[] = "signal=innovation, when= other than always
 				     "update=average decide over the whole vector";
 static const char agreed[] = "a step has several exchanges, of an agreed support";
 static const char histograms[] = "messages of global carry histograms";
-static const char measured[] = "sluice_measure() looks at what is left in each step";
+static const char measured[] = "SLUICE_MEASURE looks at what is left in each step";
 static const char asynchronous[] = "when=async exchanges with one worker at a time";
 static const char pushes_parameters[] = "update=average pushes parameters";
 static const char at_parameters[] = "the signal looks back at parameters";
@@ -245,7 +245,7 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 	[TRAIT_RULES] = { [PATH_DEVICE_SHARDS] = "the rates of tensors are applied on the host" },
 	[TRAIT_MEASURED] = { [PATH_DENSE_PUSH] = measured,
 			     [PATH_DENSE_SUM] = measured,
-			     [PATH_DEVICE] = "sluice_measure() looks at the whole residual" },
+			     [PATH_DEVICE] = "SLUICE_MEASURE looks at the whole residual" },
 	[TRAIT_ACCUMULATES] = { [PATH_DEVICE] =
 					"the residual was given out by sluice_accumulator()" },
 	[TRAIT_DEVICE_SELECTS] = { [PATH_DENSE_PUSH] = "the gradient is on a device",

@@ -19,7 +19,7 @@ enum path {
 	PATH_DEVICE,      /* device.h: a gradient on a GPU is compressed there */
 	PATH_ACCUMULATOR, /* sluice_accumulator() */
 	PATH_RANGES,      /* sluice_push_range() */
-	PATH_RATE_ZERO,   /* sluice_set_lr(model, 0) */
+	PATH_RATE_ZERO,   /* the learning rate 0 */
 	PATH_PULL_RANGES, /* a pull in ranges takes the shards one by one */
 	PATH_IN_PLACE,    /* a pull changes pieces or a GPU's parameters where they are */
 	/* Attributes of a model, which traits of the recipe and of other attributes exclude. */
@@ -77,7 +77,7 @@ enum trait {
 	TRAIT_BIG_ENDIAN,
 	TRAIT_RULES, /* tensors have rules; the open adds it */
 	/* Traits of the moment, which the caller adds. */
-	TRAIT_MEASURED,        /* sluice_measure() is on */
+	TRAIT_MEASURED,        /* SLUICE_MEASURE is on */
 	TRAIT_ACCUMULATES,     /* sluice_accumulator() returned the residual */
 	TRAIT_DEVICE_SELECTS,  /* this gradient is selected on a device */
 	TRAIT_SHARD_ON_DEVICE, /* the sum of the step is a device's */

@@ -45,7 +45,7 @@ static int check_segment(const sluice_segment *given, size_t i, int gradient, co
 	if (value_eight((enum value_type)type) && !(given->scale >= 0 && isfinite(given->scale)))
 		return fail(SLUICE_EINVAL,
 			    "%s: segment %zu has scale=%g, must be finite, and above 0 or 0 for "
-			    "that of sluice_set_grad_scale",
+			    "that of SLUICE_GRAD_SCALE",
 			    function, i, (double)given->scale);
 	return 0;
 }

@@ -74,7 +74,7 @@ int gather_same_rate(sluice_model *model, struct shard *shard, int worker, float
 		return 1;
 	job_fail(model->job, SLUICE_EINVAL, worker,
 		 "learning rates differ at step %llu: %s pushed %.9g, %s pushed %.9g; call "
-		 "sluice_set_lr with the same value on all workers",
+		 "sluice_set(model, SLUICE_LR, x) with the same value on all workers",
 		 (unsigned long long)shard->version + 1, rank_text(model->job, g->lr_rank),
 		 (double)g->lr, rank_text(model->job, worker), (double)lr);
 	return 0;

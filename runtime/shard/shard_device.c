@@ -302,7 +302,7 @@ static int leave_for_host(struct shard *shard)
 	return device_scope_end(&scope, bring_sum(shard));
 }
 
-/* sluice_measure() looks at the whole change of a shard, on the host: from the publication on that
+/* SLUICE_MEASURE looks at the whole change of a shard, on the host: from the publication on that
  * is made next. */
 int shard_device_takes(sluice_model *model, struct shard *shard)
 {

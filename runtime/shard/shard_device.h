@@ -22,7 +22,7 @@ int shard_devices_fetch(sluice_model *model);
 
 /* The host's vectors are newer: the next step begins with them. */
 void shard_device_restart(sluice_model *model, struct shard *shard);
-/* Whether messages are added, and the change is made, on the GPU now. Where sluice_measure() was
+/* Whether messages are added, and the change is made, on the GPU now. Where SLUICE_MEASURE was
  * called, what was added so far moves to the host. */
 int shard_device_takes(sluice_model *model, struct shard *shard);
 /* Whether the next message can be taken: the GPU has room for it. */

@@ -53,9 +53,9 @@ static void async_begin(sluice_model *model, const float *params)
 	a->parked = 0;
 }
 
-int sluice_anchor_due(const sluice_model *model)
+int async_anchor_due(const sluice_model *model)
 {
-	return model && schedule_at_anchor(&model->schedule, model->step + 1);
+	return schedule_at_anchor(&model->schedule, model->step + 1);
 }
 
 /* ---- answers ---------------------------------------------------------------- */

@@ -371,22 +371,20 @@ void lazy_restore(sluice_model *model, const uint64_t *numbers, int refresh)
 	measure_distance(model, lazy);
 }
 
-/* ---- calls ------------------------------------------------------------------ */
-
-int sluice_wanted(const sluice_model *model)
+int lazy_wants(const sluice_model *model)
 {
-	if (!model || model->recipe.when != WHEN_LAZY_SERVER || !sluice_is_worker(model->job))
+	if (model->recipe.when != WHEN_LAZY_SERVER || !sluice_is_worker(model->job))
 		return 1;
 	const struct lazy *lazy = model->worker->lazy;
 	return lazy->refresh || !(lazy->smoothness > 0) ||
 	       !lazy_skips_unseen(&lazy->rule, model->lr, lazy->smoothness, lazy->distance);
 }
 
-int sluice_set_smoothness(sluice_model *model, float smoothness)
+int lazy_set_smoothness(sluice_model *model, float smoothness)
 {
-	if (!model || !(smoothness > 0) || !isfinite(smoothness))
+	if (!(smoothness > 0) || !isfinite(smoothness))
 		return fail(SLUICE_EINVAL,
-			    "sluice_set_smoothness: smoothness=%g, must be finite and > 0",
+			    "sluice_set: SLUICE_SMOOTHNESS is %g, must be finite and > 0",
 			    (double)smoothness);
 	if (model->worker->lazy)
 		model->worker->lazy->smoothness = smoothness;

@@ -58,5 +58,9 @@ const struct lazy_rule *lazy_rule_of(const struct lazy *lazy); /* NULL: no uploa
 /* numbers: what lazy_save() gave; NULL where there is no rule. */
 void lazy_restore(sluice_model *model, const uint64_t *numbers, int refresh);
 
+/* 0 if the next step needs no gradient (when=lazy-server), else 1. */
+int lazy_wants(const sluice_model *model);
+int lazy_set_smoothness(sluice_model *model, float smoothness);
+
 extern const struct step_hooks lazy_hooks;
 #endif

@@ -125,10 +125,9 @@ int local_pull(sluice_model *model, const struct vector *params)
 	return 0;
 }
 
-int sluice_in_sync(const sluice_model *model)
+int local_in_sync(const sluice_model *model)
 {
-	return model && model->worker->in_step == STEP_DONE &&
-	       model->step % model->recipe.period == 0 &&
+	return model->worker->in_step == STEP_DONE && model->step % model->recipe.period == 0 &&
 	       !selection_kinds[model->recipe.up.select].contiguous &&
 	       (!model_async(model) || !model->step ||
 		schedule_before_anchor(&model->schedule, model->step));

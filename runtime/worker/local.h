@@ -15,6 +15,8 @@ int local_step(const sluice_model *model);
 float *local_sum(const struct local *local);
 /* The common model, into which a pull adds. */
 float *local_base(const struct local *local);
+/* 1 if the parameters have the same bits on all workers. */
+int local_in_sync(const sluice_model *model);
 /* Ends a step that was this worker's own: params become the common model less the period's sum.
  * SLUICE_ENUMERIC: a parameter has left the range of floats, and the job ends. */
 int local_pull(sluice_model *model, const struct vector *params);

@@ -17,6 +17,8 @@
 #include "base/device.h"
 #include "base/error.h"
 #include "worker/hooks.h"
+#include "worker/lazy.h"
+#include "worker/async.h"
 #include "worker/parts.h"
 #include "worker/target.h"
 #include <math.h>
@@ -195,9 +197,9 @@ static int agree_to_skip(sluice_model *model, struct gradient *grad, struct grad
 	return 1;
 }
 
-int sluice_skipped(const sluice_model *model)
+int step_skipped(const sluice_model *model)
 {
-	return model && model->worker->skipped;
+	return model->worker->skipped;
 }
 
 /* grad NULL: there is none. before: the second gradient of a pair, or NULL. */
@@ -254,12 +256,12 @@ static int gradient_aligned(const sluice_model *model, const void *grad, const c
 
 int sluice_push(sluice_model *model, const void *grad)
 {
-	const int unwanted = model && !sluice_wanted(model);
+	const int unwanted = model && !lazy_wants(model);
 	int rc = step_check(model, unwanted ? model : grad, "sluice_push", STEP_DONE);
 	if (!rc && model->recipe.update == UPDATE_AVERAGE)
 		rc = fail(SLUICE_EINVAL, "sluice_push: the recipe says update=average: call "
 					 "sluice_push_params with the parameters");
-	if (!rc && recipe_pairs(&model->recipe) && !sluice_anchor_due(model))
+	if (!rc && recipe_pairs(&model->recipe) && !async_anchor_due(model))
 		rc = fail(SLUICE_EINVAL,
 			  "sluice_push: the recipe says signal=%s: call sluice_push_pair with the "
 			  "gradients at params and at the point of sluice_point",
@@ -289,7 +291,7 @@ int sluice_push_segments(sluice_model *model, const sluice_segment *segments, si
 		rc = parts_pieces(model, segments, n, function, &whole);
 	if (rc)
 		return rc;
-	return push(model, sluice_wanted(model) ? &whole : NULL, NULL);
+	return push(model, lazy_wants(model) ? &whole : NULL, NULL);
 }
 
 int sluice_push_params(sluice_model *model, const float *params)
@@ -311,9 +313,9 @@ int sluice_push_pair(sluice_model *model, const void *grad, const void *before)
 		rc = fail(
 			SLUICE_EINVAL,
 			"sluice_push_pair: needs a recipe with signal=storm(ALPHA) or svrg(STEPS)");
-	if (!rc && sluice_anchor_due(model))
+	if (!rc && async_anchor_due(model))
 		rc = fail(SLUICE_EINVAL,
-			  "sluice_push_pair: an anchor is due (sluice_anchor_due): call "
+			  "sluice_push_pair: an anchor is due (sluice_step_info): call "
 			  "sluice_push with the full gradient of this worker's data");
 	if (!rc)
 		rc = gradient_aligned(model, grad, "grad", "sluice_push_pair");
@@ -447,18 +449,18 @@ int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 
 /* ---- a step without a gradient ------------------------------------------------ */
 
-int sluice_join(sluice_model *model, void *target, int *more_out)
+int sluice_idle_step(sluice_model *model, void *target, int *more_out)
 {
-	int rc = step_check(model, model, "sluice_join", STEP_DONE);
+	int rc = step_check(model, model, "sluice_idle_step", STEP_DONE);
 	if (rc)
 		return rc;
 	if (!more_out || !model->uneven)
-		return fail(SLUICE_EINVAL, "sluice_join: %s",
+		return fail(SLUICE_EINVAL, "sluice_idle_step: %s",
 			    more_out ? "the model was not opened with uneven=1 "
-				       "(sluice_model_attr), so nobody could tell when all have "
-				       "joined" :
+				       "(sluice_model_attr), so nobody could tell when all are "
+				       "idle" :
 				       "more_out is NULL");
-	rc = target_note(model, target, NULL, 0, "sluice_join");
+	rc = target_note(model, target, NULL, 0, "sluice_idle_step");
 	if (!rc)
 		rc = on_device_come_home(model);
 	if (!rc)
@@ -471,34 +473,35 @@ int sluice_join(sluice_model *model, void *target, int *more_out)
 	return rc;
 }
 
-int sluice_set_lr(sluice_model *model, float lr)
+int step_set_lr(sluice_model *model, float lr)
 {
-	if (!model || !(lr >= 0) || !isfinite(lr))
-		return fail(SLUICE_EINVAL, "sluice_set_lr: lr=%g, must be finite and >= 0",
+	if (!(lr >= 0) || !isfinite(lr))
+		return fail(SLUICE_EINVAL, "sluice_set: SLUICE_LR is %g, must be finite and >= 0",
 			    (double)lr);
 	const char *why = lr > 0 ? NULL : plan_why_not(PATH_RATE_ZERO, model->plan.traits);
 	if (why)
-		return fail(SLUICE_EINVAL,
-			    "sluice_set_lr: lr=0 is not possible with this recipe: %s: leave the "
-			    "step out, or give it a small rate",
-			    why);
+		return fail(
+			SLUICE_EINVAL,
+			"sluice_set: SLUICE_LR 0 is not possible with this recipe: %s: leave the "
+			"step out, or give it a small rate",
+			why);
 	if (model->worker->in_step == STEP_PUSHING)
 		return fail(SLUICE_EINVAL,
-			    "sluice_set_lr: a step has one rate, and ranges of this one are pushed "
+			    "sluice_set: a step has one rate, and ranges of this one are pushed "
 			    "already: call it before the first or after the last");
 	model->lr = lr + 0.0f; /* -0 is 0: ranks compare bits */
 	return 0;
 }
 
-int sluice_set_grad_scale(sluice_model *model, float scale)
+int step_set_grad_scale(sluice_model *model, float scale)
 {
-	if (!model || !(scale > 0) || !isfinite(scale))
+	if (!(scale > 0) || !isfinite(scale))
 		return fail(SLUICE_EINVAL,
-			    "sluice_set_grad_scale: scale=%g, must be finite and > 0",
+			    "sluice_set: SLUICE_GRAD_SCALE is %g, must be finite and > 0",
 			    (double)scale);
 	if (model->worker->in_step == STEP_PUSHING)
 		return fail(SLUICE_EINVAL,
-			    "sluice_set_grad_scale: a gradient has one scale, and ranges of this "
+			    "sluice_set: a gradient has one scale, and ranges of this "
 			    "one are pushed already: call it before the first or after the last");
 	model->grad.scale = scale;
 	return 0;
@@ -508,7 +511,8 @@ void sluice_raise(sluice_model *model, unsigned flags)
 {
 	model->worker->raise |= flags & (model->uneven ? FLAG_GRADIENT - 1 : 0xff);
 }
-unsigned sluice_raised(const sluice_model *model)
+
+unsigned step_raised(const sluice_model *model)
 {
 	return model->worker->raised & (model->uneven ? FLAG_GRADIENT - 1 : 0xff);
 }

@@ -39,10 +39,10 @@ struct worker {
 	struct step_rule rule;
 	enum step_state in_step;
 	unsigned phase;
-	int encoded; /* the messages of this phase are made */
-	int skip;    /* nonfinite=skip or sluice_wanted(): this step's messages are empty */
-	int skipped; /* nonfinite=skip-all: nothing is exchanged for the last push */
-	uint32_t shards_done;    /* those whose publication of this phase is dealt with */
+	int encoded;          /* the messages of this phase are made */
+	int skip;             /* nonfinite=skip or lazy_wants(): this step's messages are empty */
+	int skipped;          /* nonfinite=skip-all: nothing is exchanged for the last push */
+	uint32_t shards_done; /* those whose publication of this phase is dealt with */
 	struct entries received; /* the message that was decoded last */
 	float range;   /* grid: largest magnitude of the whole vector, the same for all shards */
 	uint32_t mark; /* what its messages say as `anchor`: a method's count */

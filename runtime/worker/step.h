@@ -10,6 +10,11 @@
  * step are not complete, every other call is refused. */
 int step_check(sluice_model *model, const void *vector, const char *function,
 	       enum step_state expected);
+int step_set_lr(sluice_model *model, float lr);
+int step_set_grad_scale(sluice_model *model, float scale);
+/* What sluice_step_info() reports of the last step. */
+int step_skipped(const sluice_model *model);
+unsigned step_raised(const sluice_model *model);
 /* Steps of which this rank pushed the whole gradient. */
 uint64_t step_pushed(const sluice_model *model);
 /* The step whose pull waits here, if it cannot end because a worker pushed the gradients of so many

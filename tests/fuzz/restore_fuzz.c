@@ -5,6 +5,7 @@
  * is accepted the model must make steps, or say that its values have left the range of floats; and
  * what it holds is what the file held. */
 #include "fuzz.h"
+#include "tools/step_of.h"
 #include "base/bytes.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "tests/unit/reseal.h"
@@ -251,12 +252,12 @@ static int restore(sluice_job *job, void *context)
 	int rc = sluice_restore(model, files.dir, x, NULL);
 	if (rc) {
 		expect_refusal(rc, SLUICE_EWIRE, SLUICE_EWIRE);
-		require(!sluice_step(model) && !memcmp(x, untouched, sizeof(x)),
+		require(!step_of(model).steps && !memcmp(x, untouched, sizeof(x)),
 			"refused, but something was stored");
 		begin();
 		require(!train(model, x, 2), "no step after a refusal");
 	} else {
-		require(sluice_step(model) == run->place.step, "restored another step");
+		require(step_of(model).steps == run->place.step, "restored another step");
 		expect_same_state(model, run);
 		begin();
 		rc = train(model, x, 6);

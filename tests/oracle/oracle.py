@@ -25,6 +25,7 @@ RANKS = 1, 2, 3, 7
 SHAPES = (1, 1), (2, 1), (31, 1), (31, 3), (1009, 1), (1009, 3)  # parameters, shards
 STEPS = 14
 # The rate falls twice, to numbers that no float32 holds exactly.
+SLUICE_LR = 1  # of sluice.h
 RATES = np.array([0.1] * 5 + [0.07] * 5 + [0.003] * 4, np.float32)
 
 
@@ -74,7 +75,8 @@ class Library:
         self.c = ctypes.CDLL(path)
         self.c.sluice_last_error.restype = ctypes.c_char_p
         self.c.sluice_version.restype = ctypes.c_char_p
-        self.c.sluice_set_lr.argtypes = ctypes.c_void_p, ctypes.c_float
+        self.c.sluice_version.argtypes = [ctypes.c_char_p]
+        self.c.sluice_set.argtypes = ctypes.c_void_p, ctypes.c_int, ctypes.c_double
         for name in "push", "pull":
             getattr(self.c, f"sluice_{name}").argtypes = ctypes.c_void_p, ctypes.c_void_p
         self.c.sluice_rank.argtypes = [ctypes.c_void_p]
@@ -95,7 +97,7 @@ class Library:
                                          ctypes.c_void_p(params.ctypes.data), ctypes.byref(model)))
         for t in range(STEPS):
             grad = np.ascontiguousarray(case.gradients[t, rank])
-            self.ok(self.c.sluice_set_lr(model, float(RATES[t])))
+            self.ok(self.c.sluice_set(model, SLUICE_LR, float(RATES[t])))
             self.ok(self.c.sluice_push(model, grad.ctypes.data))
             self.ok(self.c.sluice_pull(model, params.ctypes.data))
             got[t] = params
@@ -158,7 +160,7 @@ def main_simulate(path):
         wrong += compare("simulated", all_cases, library.simulate(ranks, all_cases))
         if ranks == 1:
             wrong += compare("alone", all_cases, library.alone(all_cases))
-    print(f"{library.c.sluice_version().decode()}: {total} jobs of {STEPS} steps, "
+    print(f"{library.c.sluice_version(None).decode()}: {total} jobs of {STEPS} steps, "
           f"{wrong} differences")
     return wrong != 0
 

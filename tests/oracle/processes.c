@@ -98,7 +98,7 @@ static void train(const struct cases *all, const struct one_case *c, sluice_job 
 		floats(all->rates, t, 1, &lr);
 		floats(c->gradients, ((size_t)t * c->ranks + rank) * c->count, c->count, grad);
 		floats(c->expected, (size_t)t * c->count, c->count, expected);
-		CHECK_OK(sluice_set_lr(model, lr));
+		CHECK_OK(sluice_set(model, SLUICE_LR, lr));
 		CHECK_OK(sluice_push(model, grad));
 		CHECK_OK(sluice_pull(model, params));
 		int same = 1;

@@ -107,7 +107,7 @@ static int train(struct running *r, struct seat *seat)
 			break;
 		if (run->decay > 0) {
 			seat->lr = (float)((double)run->lr / (1 + (double)seat->step / run->decay));
-			rc = sluice_set_lr(seat->model, seat->lr);
+			rc = sluice_set(seat->model, SLUICE_LR, seat->lr);
 		}
 		if (!rc)
 			rc = run->step ? run->step(seat) : step_push_pull(seat);

@@ -3,7 +3,7 @@
  * shards, so that every message crosses between ranks and is counted. Called by the sections. */
 #ifndef REPRODUCE_HARNESS_H
 #define REPRODUCE_HARNESS_H
-#include "sluice.h"
+#include "tools/step_of.h"
 #include "tests/reproduce/problem.h"
 
 struct seat;

@@ -22,9 +22,9 @@ static int push_if_wanted(struct seat *seat)
 {
 	const struct trace *t = seat->run->context;
 	int rc = seat->step ? 0 :
-			      sluice_set_smoothness(seat->model,
-						    (float)t->descent->smoothness_of[seat->rank]);
-	int wanted = sluice_wanted(seat->model);
+			      sluice_set(seat->model, SLUICE_SMOOTHNESS,
+					 (float)t->descent->smoothness_of[seat->rank]);
+	int wanted = step_of(seat->model).wanted;
 
 	if (wanted)
 		seat_gradient(seat, seat->x, seat->grad);

@@ -35,7 +35,7 @@ static int step(struct seat *seat)
 	const struct sample part = { .worker = seat->rank, .workers = seat->run->workers };
 	int rc;
 
-	if (sluice_anchor_due(seat->model)) {
+	if (step_of(seat->model).anchor_due) {
 		t->all.gradient(&t->all, seat->x, &part, seat->grad);
 		rc = sluice_push(seat->model, seat->grad);
 	} else {

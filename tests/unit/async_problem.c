@@ -78,10 +78,10 @@ int async_push(sluice_model *model, int rank, const float *params)
 {
 	static const uint64_t stride = 7;
 	float grad[COUNT], before[COUNT], point[COUNT];
-	uint64_t row = (sluice_step(model) * stride + (uint64_t)rank) % ROWS;
+	uint64_t row = (step_of(model).steps * stride + (uint64_t)rank) % ROWS;
 	int rc;
 
-	if (sluice_anchor_due(model)) {
+	if (step_of(model).anchor_due) {
 		full_gradient(rank, params, grad);
 		return sluice_push(model, grad);
 	}
@@ -129,9 +129,9 @@ int async_run(sluice_job *job, struct plan *plan, async_step_function step, int 
 		rc = sluice_barrier(job);
 	if (!rc)
 		rc = async_collect(model, plan);
-	if (!rc && together && sluice_in_sync(model) && plan->apart)
+	if (!rc && together && step_of(model).in_sync && plan->apart)
 		check_same(job, params, COUNT * sizeof *params);
-	else if (!rc && together && sluice_in_sync(model))
+	else if (!rc && together && step_of(model).in_sync)
 		plan->different |= memcmp(params, plan->x[0], COUNT * sizeof *params) != 0;
 	if (!rc && !rank)
 		plan->distance = rows_distance(sluice_workers(job), params);

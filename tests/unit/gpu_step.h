@@ -19,7 +19,7 @@ struct shape {
 	int nan_at;      /* step whose gradient holds a NaN; 0: none */
 	int home_at;     /* from this step on the gradient is in host memory; 0: never */
 	int ranges_at;   /* in this step it comes in ranges; 0: never */
-	int measured_at; /* from this step on sluice_measure() is on; 0: never */
+	int measured_at; /* from this step on SLUICE_MEASURE is on; 0: never */
 	int narrow;      /* gradients of a type of 16 or 8 bits; 0: of 32 */
 	int skewed;      /* the heavy coordinates are one shard's, whose slot they overflow */
 };

@@ -5,7 +5,7 @@
  * ... Inside a rank only CHECK() may be used, not cmocka's assertions. */
 #ifndef TESTS_RANKS_H
 #define TESTS_RANKS_H
-#include "sluice.h"
+#include "tools/step_of.h"
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>

@@ -191,7 +191,7 @@ int survivors_train(int rank, void *argument)
 			CHECK(waited < 60000);
 			sleep_ms(1);
 		}
-		CHECK_OK(sluice_set_lr(model, worker_rate(step)));
+		CHECK_OK(sluice_set(model, SLUICE_LR, worker_rate(step)));
 		rc = sluice_push(model, grad);
 		if (!rc)
 			rc = sluice_pull(model, params);
@@ -213,7 +213,7 @@ int survivors_train(int rank, void *argument)
 	}
 	if (rc)
 		return dropped_too_late(job, model, params, rc);
-	CHECK(sluice_step(model) == plan->steps);
+	CHECK(step_of(model).steps == plan->steps);
 	plan->digest[rank] = sluice_digest(params, sizeof params);
 	plan->finished[rank] = 1;
 	survivors_note(job, model, rank);

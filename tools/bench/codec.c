@@ -310,7 +310,7 @@ static void print_head(const struct options *o)
 {
 	if (o->json) {
 		printf("{\"tool\":\"sluice-bench\",\"version\":");
-		json_text(stdout, sluice_version());
+		json_text(stdout, sluice_version(NULL));
 		printf(",\"test\":\"codec\",\"n\":%llu,\"distribution\":\"%s\",\"seed\":%llu,"
 		       "\"rows\":[",
 		       (unsigned long long)o->n, distribution_name(o->distribution),
@@ -319,7 +319,7 @@ static void print_head(const struct options *o)
 	}
 	printf("codec: n %llu, %s, one thread, medians; GB/s of 4-byte positions or values; Sluice "
 	       "%s\n",
-	       (unsigned long long)o->n, distribution_name(o->distribution), sluice_version());
+	       (unsigned long long)o->n, distribution_name(o->distribution), sluice_version(NULL));
 }
 
 /* ---- one density after another --------------------------------------------- */

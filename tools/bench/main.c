@@ -116,7 +116,7 @@ int main(int argc, char **argv)
 		if (options.action == ACTION_HELP)
 			options_print_help();
 		else
-			printf("sluice-bench (Sluice) %s\n", sluice_version());
+			printf("sluice-bench (Sluice) %s\n", sluice_version(NULL));
 		return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
 	}
 	if (options.test < TEST_SELECT && sluice_init(NULL, &job))

@@ -184,7 +184,7 @@ static void print_head(const struct options *o)
 {
 	if (o->json) {
 		printf("{\"tool\":\"sluice-bench\",\"version\":");
-		json_text(stdout, sluice_version());
+		json_text(stdout, sluice_version(NULL));
 		printf(",\"test\":\"reduce\",\"n\":%llu,\"messages\":%d,\"distribution\":\"%s\","
 		       "\"seed\":%llu,\"rows\":[",
 		       (unsigned long long)o->n, o->messages, distribution_name(o->distribution),
@@ -194,7 +194,7 @@ static void print_head(const struct options *o)
 	printf("reduce: shard of %llu, %d messages of k a step and k published, %s, one thread, "
 	       "medians; Sluice %s\n",
 	       (unsigned long long)o->n, o->messages, distribution_name(o->distribution),
-	       sluice_version());
+	       sluice_version(NULL));
 }
 
 /* ---- one density after another --------------------------------------------- */

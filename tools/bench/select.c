@@ -141,7 +141,7 @@ static void print_head(const struct options *o)
 {
 	if (o->json) {
 		printf("{\"tool\":\"sluice-bench\",\"version\":");
-		json_text(stdout, sluice_version());
+		json_text(stdout, sluice_version(NULL));
 		printf(",\"test\":\"select\",\"n\":%llu,\"distribution\":\"%s\",\"threads\":%d,"
 		       "\"seed\":%llu,\"rows\":[",
 		       (unsigned long long)o->n, distribution_name(o->distribution), o->threads,
@@ -150,7 +150,7 @@ static void print_head(const struct options *o)
 	}
 	printf("select: n %llu, %s, %d thread%s, medians; Sluice %s\n", (unsigned long long)o->n,
 	       distribution_name(o->distribution), o->threads, o->threads > 1 ? "s" : "",
-	       sluice_version());
+	       sluice_version(NULL));
 }
 
 /* ---- one k after another --------------------------------------------------- */

@@ -323,12 +323,12 @@ static void print_head(const struct bench *b, const char *device)
 			       distribution_name(o->distribution));
 		printf(", medians with launch; of copy: bandwidth, 12 bytes a coordinate; Sluice "
 		       "%s\n",
-		       sluice_version());
+		       sluice_version(NULL));
 		print_missing(b);
 		return;
 	}
 	printf("{\"tool\":\"sluice-bench\",\"version\":");
-	json_text(stdout, sluice_version());
+	json_text(stdout, sluice_version(NULL));
 	printf(",\"test\":\"select\",\"device\":");
 	json_text(stdout, device);
 	if (!o->axes)

@@ -203,7 +203,7 @@ static void print_json(struct bench *b, const double s[SUMS], struct summary ms)
 						 "density_up",   "density_down" };
 
 	printf("{\"tool\":\"sluice-bench\",\"version\":");
-	json_text(stdout, sluice_version());
+	json_text(stdout, sluice_version(NULL));
 	printf(",\"test\":\"step\",\"workers\":%d,\"servers\":%d,\"count\":%llu,\"gradient\":\"%"
 	       "s\",\"device\":",
 	       sluice_workers(b->job), sluice_size(b->job) - sluice_workers(b->job),
@@ -272,7 +272,7 @@ static void print_text(struct bench *b, const double s[SUMS], struct summary ms)
 	printf("step: %d workers, %d servers, %llu parameters, %s gradients; Sluice %s\n",
 	       sluice_workers(b->job), sluice_size(b->job) - sluice_workers(b->job),
 	       (unsigned long long)b->options->count, distribution_name(b->options->gradient),
-	       sluice_version());
+	       sluice_version(NULL));
 	if (b->gpu)
 		printf("vectors in the memory of a GPU; rank 0: %s\n", b->device);
 	printf("recipe: %s\n", sluice_recipe_text(b->model));
@@ -511,11 +511,11 @@ static void print_axes_head(const struct axes *a, const struct bench *b)
 		       "medians, the rest means of a worker; of copy: the step as a multiple of a "
 		       "copy of the gradient there; Sluice %s\n",
 		       sluice_workers(b->job), sluice_size(b->job) - sluice_workers(b->job),
-		       b->device, sluice_version());
+		       b->device, sluice_version(NULL));
 		return;
 	}
 	printf("{\"tool\":\"sluice-bench\",\"version\":");
-	json_text(stdout, sluice_version());
+	json_text(stdout, sluice_version(NULL));
 	printf(",\"test\":\"step\",\"workers\":%d,\"servers\":%d,\"device\":",
 	       sluice_workers(b->job), sluice_size(b->job) - sluice_workers(b->job));
 	json_text(stdout, b->device);

@@ -33,7 +33,7 @@ void table_begin(const struct options *o, sluice_job *job, int second, const cha
 	with_limits = limits;
 	if (o->json) {
 		printf("{\"tool\":\"sluice-bench\",\"version\":");
-		json_text(stdout, sluice_version());
+		json_text(stdout, sluice_version(NULL));
 		printf(",\"test\":\"%s\",\"transport\":", test_name(o->test));
 		json_text(stdout, transport);
 		printf(",\"ranks\":[0,%d],\"nodes\":[", second);
@@ -44,7 +44,8 @@ void table_begin(const struct options *o, sluice_job *job, int second, const cha
 		return;
 	}
 	printf("%s: rank 0 (%s) with rank %d (%s) over %s; Sluice %s\n", test_name(o->test),
-	       sluice_node(job, 0), second, sluice_node(job, second), transport, sluice_version());
+	       sluice_node(job, 0), second, sluice_node(job, second), transport,
+	       sluice_version(NULL));
 	if (limits)
 		puts("limit: memcpy and cache-line ping-pong between the same two processes, same "
 		     "run; "

@@ -86,7 +86,7 @@ int main(int argc, char **argv)
 		switch (key) {
 		case 'h': print_help(); return fflush(stdout) ? EXIT_FAILURES : EXIT_SUCCESS;
 		case 'V':
-			printf("sluice-info (Sluice) %s\n", sluice_version());
+			printf("sluice-info (Sluice) %s\n", sluice_version(NULL));
 			return fflush(stdout) ? EXIT_FAILURES : EXIT_SUCCESS;
 		case 'v': node.needs_verbs = 1; break;
 		case 's': node.root = optarg; break;
@@ -131,7 +131,7 @@ int main(int argc, char **argv)
 	probe_launcher(&node, &report);
 	probe_gpu(&node, &report);
 	if (mode == 'j')
-		report_print_json(&report, sluice_version(), stdout);
+		report_print_json(&report, sluice_version(NULL), stdout);
 	else if (mode == 'p')
 		report_print_check(&report, VERDICT_WARN,
 				   line_prefix("print sluice-info: ", prefix), stdout);

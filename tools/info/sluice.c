@@ -154,7 +154,7 @@ void probe_sluice(const struct node *node, struct report *r)
 
 	report_add(r, VERDICT_INFO, section, "node", NULL, "%s", node_name());
 	report_add(r, VERDICT_INFO, section, "version", NULL, "%s, compiled by %s",
-		   sluice_version(), COMPILER);
+		   sluice_version(NULL), COMPILER);
 	for (int i = 0; transports[i]; i++) {
 		const char *name = transports[i]->name;
 

@@ -2,7 +2,7 @@
 # What needs no job is a library of its own, which the unit tests link too.
 noinst_LTLIBRARIES += libtrain.la
 libtrain_la_SOURCES = base/module.c base/module.h base/nearest.c base/nearest.h \
-	runtime/recipe/methods.c runtime/recipe/methods.h tools/refused_option.h \
+	runtime/recipe/methods.c runtime/recipe/methods.h tools/refused_option.h tools/step_of.h \
 	tools/train/complaint.c tools/train/complaint.h \
 	tools/train/compute.c tools/train/compute.h \
 	tools/train/compute_cpu.c \

@@ -52,7 +52,7 @@ int main(int argc, char **argv)
 		else if (action == OPTIONS_METHODS)
 			options_print_methods();
 		else
-			printf("sluice-train (Sluice) %s\n", sluice_version());
+			printf("sluice-train (Sluice) %s\n", sluice_version(NULL));
 		return fflush(stdout) ? EXIT_FAILURE : EXIT_SUCCESS;
 	}
 	catch_signals();

@@ -13,7 +13,7 @@ static void on_signal(int number)
 	if (number != SIGUSR2)
 		stop_asked = number;
 	else if (signalled_job)
-		sluice_explain(signalled_job);
+		sluice_log_waits(signalled_job);
 }
 
 int stop_was_asked(void)

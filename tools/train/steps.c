@@ -37,15 +37,15 @@ int digest_params(struct training *t, uint64_t *digest_out)
 
 static int save(struct training *t)
 {
-	if (!t->options.checkpoint || t->saved == sluice_step(t->model))
+	if (!t->options.checkpoint || t->saved == step_of(t->model).steps)
 		return 0;
-	if (!sluice_in_sync(t->model)) {
+	if (!step_of(t->model).in_sync) {
 		report_say(&t->report,
 			   "no checkpoint at step %llu: the workers hold models of their own",
-			   (unsigned long long)sluice_step(t->model));
+			   (unsigned long long)step_of(t->model).steps);
 		return 0;
 	}
-	t->saved = sluice_step(t->model);
+	t->saved = step_of(t->model).steps;
 	return sluice_checkpoint(t->model, t->options.checkpoint);
 }
 
@@ -87,7 +87,7 @@ int measure(struct training *t)
 	t->score = (struct score){ sums[0], sums[1], sums[2] };
 	memcpy(&t->total, sums + 3, sizeof(t->total));
 	memcpy(t->carried.bytes, sums + 3 + TRAFFIC_SUMS, sizeof(carried.bytes));
-	t->measured = sluice_step(t->model);
+	t->measured = step_of(t->model).steps;
 	return find_leader(t);
 }
 
@@ -114,7 +114,7 @@ static int begin_epoch(struct training *t, uint64_t epoch)
 {
 	order_shuffle(t->order, t->train.rows, t->options.seed, epoch);
 	t->lr = t->options.lr * powf(t->options.lr_decay, (float)epoch);
-	return sluice_set_lr(t->model, t->lr);
+	return sluice_set(t->model, SLUICE_LR, t->lr);
 }
 
 /* Runs the checks, measurements and reports after a step. */
@@ -124,7 +124,7 @@ static int after_step(struct training *t, uint64_t step, double loss)
 	uint64_t epoch = (step - 1) / t->steps_per_epoch + 1;
 	int rc = 0;
 
-	if (t->options.digest && sluice_in_sync(t->model)) {
+	if (t->options.digest && step_of(t->model).in_sync) {
 		uint64_t digest;
 
 		rc = digest_params(t, &digest);
@@ -187,13 +187,13 @@ static int push(struct training *t, const uint32_t *rows, uint64_t step, struct 
 
 	if (t->options.accumulate)
 		return push_accumulated(t, rows, step, score);
-	if (sluice_anchor_due(t->model)) {
+	if (step_of(t->model).anchor_due) {
 		rc = gradient(t, t->params, t->part, t->part_rows, t->grad, score);
 		if (rc || (rc = disturb(t, t->grad, step)))
 			return rc;
 		return sluice_push(t->model, t->grad);
 	}
-	if (!sluice_wanted(t->model))
+	if (!step_of(t->model).wanted)
 		return sluice_push(t->model, NULL);
 	if (t->point && (rc = sluice_point(t->model, t->params, t->point)))
 		return rc;
@@ -224,11 +224,12 @@ static int meet(struct training *t)
 	return rc ? rc : sluice_pull(t->model, t->params);
 }
 
-/* The loop: from sluice_step() to the last step, or until a signal asks to stop. */
+/* The loop: from the first step that is missing to the last step, or until a signal asks to stop.
+ */
 int train(struct training *t)
 {
 	uint64_t workers = (uint64_t)sluice_workers(t->job), batch = t->options.batch;
-	uint64_t step = sluice_step(t->model), epoch = UINT64_MAX;
+	uint64_t step = step_of(t->model).steps, epoch = UINT64_MAX;
 	struct score score = { 0 };
 	int rc;
 
@@ -249,13 +250,13 @@ int train(struct training *t)
 		if ((rc = sluice_pull(t->model, t->params)))
 			return rc;
 
-		step = sluice_step(t->model);
-		t->stopped = !!(sluice_raised(t->model) & FLAG_STOP); /* on all workers alike */
+		step = step_of(t->model).steps;
+		t->stopped = !!(step_of(t->model).raised & FLAG_STOP); /* on all workers alike */
 		if ((rc = after_step(t, step, score.rows > 0 ? score.loss / score.rows : 0)))
 			return rc;
 		if (t->async && step % t->steps_per_epoch == 0 && (rc = meet(t)))
 			return rc;
-		if (t->options.every && step % t->options.every == 0 && sluice_in_sync(t->model) &&
+		if (t->options.every && step % t->options.every == 0 && step_of(t->model).in_sync &&
 		    (rc = save(t)))
 			return rc;
 	}

@@ -43,7 +43,8 @@ struct training {
 	struct report report;
 };
 
-/* From sluice_step() to the last step, or until a signal asks to stop; with the last checkpoint. */
+/* From the first step that is missing to the last, or until a signal asks to stop; with the last
+ * checkpoint. */
 int train(struct training *t);
 /* Computes the digest of the parameters. Returns 0, or -1 after printing what failed. */
 int digest_params(struct training *t, uint64_t *digest_out);

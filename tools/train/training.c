@@ -139,7 +139,7 @@ static int open_model(struct training *t)
 	sluice_model_attr attr = attributes(t);
 	int rc = sluice_model_open(t->job, &attr, t->params, &t->model);
 
-	return rc || !t->options.measure ? rc : sluice_measure(t->model, 1);
+	return rc || !t->options.measure ? rc : sluice_set(t->model, SLUICE_MEASURE, 1);
 }
 
 /* The rows of which this worker's full gradients are. */
@@ -206,7 +206,7 @@ static int resume(struct training *t)
 		fprintf(stderr, "sluice-train: going on from step %llu of %llu, saved in %s\n",
 			(unsigned long long)step, (unsigned long long)t->steps,
 			t->options.checkpoint);
-	t->saved = sluice_step(t->model);
+	t->saved = step_of(t->model).steps;
 	return rc;
 }
 
@@ -217,8 +217,9 @@ static int prepare_steps(struct training *t)
 {
 	t->averages = strstr(sluice_recipe_text(t->model), "update=average") != NULL;
 	t->async = strstr(sluice_recipe_text(t->model), "when=async") != NULL;
-	return t->options.smoothness > 0 ? sluice_set_smoothness(t->model, t->options.smoothness) :
-					   0;
+	return t->options.smoothness > 0 ?
+		       sluice_set(t->model, SLUICE_SMOOTHNESS, t->options.smoothness) :
+		       0;
 }
 
 /* A worker's life after open. */
@@ -247,7 +248,7 @@ static int work(struct training *t)
 	}
 	if (o->resume && (rc = resume(t)))
 		return rc;
-	report_begin(&t->report, o, sluice_rank(t->job), sluice_step(t->model), t->steps,
+	report_begin(&t->report, o, sluice_rank(t->job), step_of(t->model).steps, t->steps,
 		     t->steps_per_epoch, (double)workers * (double)o->batch);
 	report_say(&t->report,
 		   "%s with %zu parameters, %zu rows of %s, %d worker%s x %llu rows, %llu steps "
@@ -264,22 +265,22 @@ static int work(struct training *t)
 			   (unsigned long long)t->test.dropped);
 	if (t->async && (rc = sluice_pull(t->model, t->params))) /* all have prepared themselves */
 		return rc;
-	if (!sluice_step(t->model)) {
+	if (!step_of(t->model).steps) {
 		if ((rc = measure(t)))
 			return rc;
 		t->first_loss = t->score.loss / t->score.rows;
 	}
 	if ((rc = train(t)))
 		return rc;
-	if (t->stopped && sluice_step(t->model) < t->steps)
+	if (t->stopped && step_of(t->model).steps < t->steps)
 		return 0;
 	t->stopped = 0; /* the signal came with the last step: nothing is left to do */
-	if ((!t->measured || t->measured != sluice_step(t->model)) && (rc = measure(t)))
+	if ((!t->measured || t->measured != step_of(t->model).steps) && (rc = measure(t)))
 		return rc;
 	if ((rc = digest_params(t, &t->digest)))
 		return rc;
-	return sluice_in_sync(t->model) ?
-		       agree_on_digest(t->job, t->digest, sluice_step(t->model)) :
+	return step_of(t->model).in_sync ?
+		       agree_on_digest(t->job, t->digest, step_of(t->model).steps) :
 		       0;
 }
 
@@ -303,7 +304,7 @@ static int report_diverged(const struct training *t)
 			"its "
 			"density, send more coordinates, or give the recipe a warmup= "
 			"(sluice_recipe(7), CHOOSING)\n",
-			t->score.loss / t->score.rows, (unsigned long long)sluice_step(t->model),
+			t->score.loss / t->score.rows, (unsigned long long)step_of(t->model).steps,
 			t->first_loss);
 	return -1;
 }
@@ -311,7 +312,7 @@ static int report_diverged(const struct training *t)
 /* The last line. 0, or -1 when the job did not end as it should. */
 static int conclude(struct training *t)
 {
-	uint64_t step = sluice_step(t->model);
+	uint64_t step = step_of(t->model).steps;
 	int rc = find_leader(t);
 
 	if (rc)

@@ -2,7 +2,7 @@
  * One rank's part of the training job. */
 #ifndef TRAIN_TRAINING_H
 #define TRAIN_TRAINING_H
-#include "sluice.h"
+#include "tools/step_of.h"
 #include "tools/train/data.h"
 #include "tools/train/options.h"
 

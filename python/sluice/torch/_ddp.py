@@ -274,7 +274,7 @@ class Compression:
         steps, whole = 0, self._vector()
         if self._watch is not None:
             self._watch.forget()
-        while self.model.join(whole):
+        while self.model.idle_step(whole):
             self._note_skipped()
             if not self.skipped:
                 with torch.no_grad():

@@ -368,7 +368,7 @@ class Optimizer(torch.optim.Optimizer):
         steps = 0
         while True:
             self._tell_rate()
-            if not self.model.join(self._flat):
+            if not self.model.idle_step(self._flat):
                 return steps
             if self.model.skipped:
                 self.skipped_steps += 1

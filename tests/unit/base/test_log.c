@@ -330,9 +330,9 @@ static void strerror__every_code_has_its_own_text(void **state)
 static void version__names_package_and_wire(void **state)
 {
 	(void)state;
-	assert_memory_equal(sluice_version(), PACKAGE_VERSION " (wire ",
+	assert_memory_equal(sluice_version(NULL), PACKAGE_VERSION " (wire ",
 			    strlen(PACKAGE_VERSION " (wire "));
-	int wire = atoi(sluice_version() + strlen(PACKAGE_VERSION " (wire "));
+	int wire = atoi(sluice_version(NULL) + strlen(PACKAGE_VERSION " (wire "));
 
 	assert_true(wire >= 1);
 }

@@ -99,8 +99,23 @@ static void structures__keep_their_layout(void **state)
 static void version__says_package_and_wire(void **state)
 {
 	(void)state;
-	assert_non_null(strstr(sluice_version(), PACKAGE_VERSION));
-	assert_non_null(strstr(sluice_version(), "(wire "));
+	assert_non_null(strstr(sluice_version(NULL), PACKAGE_VERSION));
+	assert_non_null(strstr(sluice_version(NULL), "(wire "));
+}
+
+static void version__older_than_asked_for__is_null(void **state)
+{
+	(void)state;
+	assert_int_equal(SLUICE_VERSION_MAJOR, atoi(SLUICE_VERSION));
+	assert_string_equal(sluice_version(SLUICE_VERSION), sluice_version(NULL));
+	assert_string_equal(sluice_version(sluice_version(NULL)), sluice_version(NULL));
+	assert_non_null(sluice_version("0.0.99"));
+	assert_null(sluice_version("0.1.1"));
+	assert_null(sluice_version("0.2.0"));
+	assert_null(sluice_version("1.0.0"));
+	assert_null(sluice_version("0.1"));
+	assert_null(sluice_version("0.1.0-rc1"));
+	assert_null(sluice_version(""));
 }
 
 static void destroy__accepts_null_and_pointer_to_null(void **state)
@@ -126,6 +141,7 @@ int main(void)
 		cmocka_unit_test(strerror__unknown_codes_are_named_too),
 		cmocka_unit_test(structures__keep_their_layout),
 		cmocka_unit_test(version__says_package_and_wire),
+		cmocka_unit_test(version__older_than_asked_for__is_null),
 		cmocka_unit_test(destroy__accepts_null_and_pointer_to_null),
 	};
 

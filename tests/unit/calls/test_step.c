@@ -114,7 +114,7 @@ static int train_all(int rank, void *argument)
 			fill_gradient(grad, COUNT, rank, step, params);
 			CHECK_OK(sluice_push(model, grad));
 			CHECK_OK(sluice_pull(model, params));
-			CHECK(sluice_step(model) == step);
+			CHECK(step_of(model).steps == step);
 			digest = check_same(job, params, sizeof params);
 		}
 		check_copies(model, params);
@@ -186,7 +186,7 @@ static int dense_oracle(int rank, void *argument)
 				sum[i] += grad[i];
 		}
 		fill_gradient(grad, COUNT, rank, step, params);
-		CHECK_OK(sluice_set_lr(model, lr));
+		CHECK_OK(sluice_set(model, SLUICE_LR, lr));
 		CHECK_OK(sluice_push(model, grad));
 		memset(grad, 0, sizeof grad); /* the caller's again */
 		CHECK_OK(sluice_pull(model, params));
@@ -361,8 +361,8 @@ static int two_models(int rank, void *argument)
 			check_same(job, a, sizeof a);
 			check_same(job, b, sizeof b);
 		}
-		CHECK(sluice_step(first) == 10u * ((unsigned)round + 1) &&
-		      sluice_step(second) == 10);
+		CHECK(step_of(first).steps == 10u * ((unsigned)round + 1) &&
+		      step_of(second).steps == 10);
 		sluice_model_close(&second);
 	}
 	sluice_model_close(&first);
@@ -392,7 +392,7 @@ static int raise_flags(int rank, void *argument)
 			sluice_raise(model, 0x180); /* eight flags only */
 		CHECK_OK(sluice_push(model, grad));
 		CHECK_OK(sluice_pull(model, params));
-		CHECK(sluice_raised(model) == want);
+		CHECK(step_of(model).raised == want);
 	}
 	sluice_model_close(&model);
 	sluice_finalize(&job);

@@ -6,6 +6,7 @@
 #include "quiet.h"
 #include "reseal.h"
 #include "scratch.h"
+#include "tools/step_of.h"
 #include "sluice.h"
 #include "worker/guard.h"
 #include <setjmp.h>
@@ -194,7 +195,7 @@ static int live(sluice_job *job, void *context)
 	else if (why && (rc != SLUICE_EWIRE || !strstr(sluice_last_error(), why)))
 		snprintf(test->verdict, sizeof test->verdict, "%d where \"%s\" is due: %s", rc, why,
 			 rc ? sluice_last_error() : "accepted");
-	else if (why && (sluice_step(model) || memcmp(x, before, sizeof x)))
+	else if (why && (step_of(model).steps || memcmp(x, before, sizeof x)))
 		snprintf(test->verdict, sizeof test->verdict, "refused, but something was stored");
 	else if (step(model, x))
 		snprintf(test->verdict, sizeof test->verdict, "no step after it: %s",

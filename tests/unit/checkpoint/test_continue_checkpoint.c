@@ -21,7 +21,8 @@ static int go_on_from_it(int rank, void *argument)
 	if (!sluice_is_worker(job)) {
 		CHECK_OK(sluice_serve(model));
 	} else {
-		CHECK_OK(sluice_set_lr(model, 0.125f)); /* the checkpoint's rate must win, on all */
+		CHECK_OK(sluice_set(model, SLUICE_LR,
+				    0.125f)); /* the checkpoint's rate must win, on all */
 		CHECK_OK(sluice_restore(model, plan->dir, params, &at));
 		CHECK(at && at % 5 == 0);
 		CHECK(log_saw("made without this rank", NULL, NULL, NULL) ==

@@ -30,7 +30,7 @@ static void step(sluice_model *model, int rank, int step, float *params, int non
 {
 	float grad[COUNT], mean[COUNT];
 	fill_gradient(grad, rank, (uint64_t)step, params);
-	CHECK_OK(sluice_set_lr(model, 0.05f / (float)step));
+	CHECK_OK(sluice_set(model, SLUICE_LR, 0.05f / (float)step));
 	CHECK_OK(sluice_push(model, grad));
 	CHECK_OK(none ? sluice_pull_mean(model, mean) : sluice_pull(model, params));
 	for (int i = 0; i < COUNT && none; i++)
@@ -85,7 +85,7 @@ static int train_rest(int rank, void *argument)
 		CHECK_OK(sluice_state_size(model, &bytes));
 		CHECK(bytes == saved->bytes[r][rank]);
 		CHECK_OK(sluice_state_load(model, saved->state[r][rank], bytes, params, &done));
-		CHECK(done == HALF && sluice_step(model) == HALF);
+		CHECK(done == HALF && step_of(model).steps == HALF);
 		if (none)
 			memcpy(params, saved->params[r], sizeof params);
 		for (int s = HALF + 1; s <= STEPS; s++)
@@ -231,7 +231,7 @@ static int load_wrong(int rank, void *argument)
 	CHECK(error_says("with \"up=all,f32\" in the recipe", NULL));
 	CHECK(sluice_state_load(model, NULL, n, params, &done) == SLUICE_EINVAL);
 	CHECK(sluice_state_load(model, saved->state[0][rank], n, NULL, &done) == SLUICE_EINVAL);
-	CHECK(done == 99 && sluice_step(model) == 0);
+	CHECK(done == 99 && step_of(model).steps == 0);
 	CHECK_OK(sluice_state_load(model, saved->state[0][rank], n, params, NULL));
 	/* Of another save at the same step. */
 	CHECK_OK(sluice_state_save(model, other, n));

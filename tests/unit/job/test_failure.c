@@ -236,7 +236,7 @@ static int make_unequal_steps(int rank, void *argument)
 		return 0;
 	}
 	for (; !rc && step < u->steps[rank]; step++) {
-		if (sluice_anchor_due(model) || !strstr(u->recipe, "svrg"))
+		if (step_of(model).anchor_due || !strstr(u->recipe, "svrg"))
 			rc = sluice_push(model, grad);
 		else
 			rc = sluice_push_pair(model, grad, grad);
@@ -453,19 +453,24 @@ static int push_at_another_rate(int rank, void *argument)
 	int rc = 0;
 	(void)argument;
 	log_capture();
-	CHECK(sluice_set_lr(model, -1) == SLUICE_EINVAL &&
-	      sluice_set_lr(model, NAN) == SLUICE_EINVAL &&
-	      sluice_set_lr(NULL, 1) == SLUICE_EINVAL);
+	CHECK(sluice_set(model, SLUICE_LR, -1) == SLUICE_EINVAL &&
+	      sluice_set(model, SLUICE_LR, NAN) == SLUICE_EINVAL &&
+	      sluice_set(NULL, SLUICE_LR, 1) == SLUICE_EINVAL &&
+	      sluice_set(model, 99, 1) == SLUICE_EINVAL && error_says("99 is not", NULL));
+	CHECK(sluice_step_info(NULL, &(sluice_model_step){ .size = sizeof(sluice_model_step) }) ==
+		      SLUICE_EINVAL &&
+	      sluice_step_info(model, NULL) == SLUICE_EINVAL &&
+	      sluice_step_info(model, &(sluice_model_step){ .size = 1 }) == SLUICE_EINVAL);
 	for (int step = 1; !rc && step < PLENTY; step++) {
 		if (step == 4)
-			CHECK_OK(sluice_set_lr(model, rank == 2 ? 0.25f : 0.125f));
+			CHECK_OK(sluice_set(model, SLUICE_LR, rank == 2 ? 0.25f : 0.125f));
 		rc = sluice_push(model, grad);
 		if (!rc)
 			rc = sluice_pull(model, params);
 	}
 	CHECK(rc == SLUICE_EINVAL || rc == SLUICE_EPEER); /* found here, or told by who found it */
 	CHECK(error_says("learning rates differ at step 4", "rank 0 (node n1) pushed 0.125"));
-	CHECK(error_says("rank 2 (node n2) pushed 0.25", "sluice_set_lr"));
+	CHECK(error_says("rank 2 (node n2) pushed 0.25", "SLUICE_LR"));
 	leave(job, model);
 	return 0;
 }
@@ -599,7 +604,7 @@ static int fork_in_the_middle(int rank, void *argument)
 				CHECK(sluice_barrier(job) == SLUICE_EINVAL);
 				sluice_model_stats stats = { .size = sizeof stats };
 				CHECK(sluice_stats(model, &stats) == SLUICE_EINVAL);
-				CHECK(sluice_measure(model, 1) == SLUICE_EINVAL);
+				CHECK(sluice_set(model, SLUICE_MEASURE, 1) == SLUICE_EINVAL);
 				sluice_model_close(&model);
 				sluice_finalize(&job);
 				CHECK(!model && !job);

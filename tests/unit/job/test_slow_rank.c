@@ -492,7 +492,7 @@ static sluice_job *asked_job;
 static void on_signal(int number)
 {
 	(void)number;
-	sluice_explain(asked_job);
+	sluice_log_waits(asked_job);
 }
 
 struct asking {

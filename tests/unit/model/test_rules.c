@@ -64,7 +64,7 @@ static int follow_reference(int rank, void *argument)
 		for (uint64_t step = 1; step <= STEPS; step++) {
 			const float lr = 0.05f / (float)step;
 			fill_gradient(grad, 0, step, params);
-			CHECK_OK(sluice_set_lr(model, lr));
+			CHECK_OK(sluice_set(model, SLUICE_LR, lr));
 			CHECK_OK(sluice_push(model, grad));
 			CHECK_OK(sluice_pull(model, params));
 			for (int i = 0; i < COUNT; i++)

@@ -73,7 +73,7 @@ static int train(int rank, void *argument)
 		CHECK_OK(sluice_restore(model, plan->dir, params, &step));
 	while (step < (uint64_t)plan->steps) {
 		if (++step == (uint64_t)plan->slower_at)
-			CHECK_OK(sluice_set_lr(model, 0.01f));
+			CHECK_OK(sluice_set(model, SLUICE_LR, 0.01f));
 		for (uint64_t i = 0; i < D; i++)
 			grad[i] = gradient_of(plan, rank, step, i);
 		memcpy(before, params, sizeof before);

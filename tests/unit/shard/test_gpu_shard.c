@@ -49,7 +49,7 @@ static void expect_same_shards(sluice_model *host, sluice_model *gpu)
 
 struct variant {
 	const char *recipe;
-	int measured_at; /* sluice_measure() is on from this step on, for two steps */
+	int measured_at; /* SLUICE_MEASURE is on from this step on, for two steps */
 	int on_gpu;      /* the parameters of the second model are there */
 	int raises;      /* rank 0 asks for twice the densities in each third step */
 };
@@ -79,8 +79,8 @@ static void train_both(int rank, sluice_job *job, const struct variant *v)
 		const int measured = v->measured_at && step >= v->measured_at &&
 				     step < v->measured_at + 2;
 
-		CHECK_OK(sluice_measure(host, measured));
-		CHECK_OK(sluice_measure(gpu, measured));
+		CHECK_OK(sluice_set(host, SLUICE_MEASURE, measured));
+		CHECK_OK(sluice_set(gpu, SLUICE_MEASURE, measured));
 		if (v->raises && !rank && step % 3 == 0) {
 			host->worker->proposed = host->worker->chosen + 1;
 			gpu->worker->proposed = gpu->worker->chosen + 1;

@@ -29,10 +29,6 @@ int sluice_workers(const sluice_job *job)
 {
 	return job->workers;
 }
-int sluice_is_worker(const sluice_job *job)
-{
-	return job->rank < job->workers;
-}
 
 int sluice_gather(sluice_job *job, const void *mine, size_t bytes, void *all)
 {

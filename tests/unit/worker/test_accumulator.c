@@ -83,7 +83,7 @@ static int train(int rank, void *argument)
 			params[j] = noise(2, 0, 0, (uint64_t)j);
 		CHECK_OK(sluice_model_open(job, &attr, params, &model));
 		for (uint64_t step = 1; step <= STEPS; step++) {
-			CHECK_OK(sluice_set_lr(model, 0.05f / (float)step));
+			CHECK_OK(sluice_set(model, SLUICE_LR, 0.05f / (float)step));
 			fill_gradient(grad, rank, step, params);
 			push(model, trial->way == 3 ? rank % 2 : trial->way, grad, step);
 			CHECK_OK(sluice_pull(model, params));
@@ -276,7 +276,7 @@ static int refuse_places(int rank, void *argument)
 	      error_says("accumulator is NULL", NULL));
 	CHECK(sluice_accumulator(model, &sum, NULL) == SLUICE_EINVAL &&
 	      error_says("scale is NULL", NULL));
-	CHECK_OK(sluice_set_lr(model, 0.25f));
+	CHECK_OK(sluice_set(model, SLUICE_LR, 0.25f));
 	CHECK_OK(sluice_accumulator(model, &sum, &scale));
 	CHECK((uintptr_t)sum % 64 == 0 && !memcmp(&scale, &(float){ 0.25f }, sizeof scale));
 	for (int i = 0; i < COUNT; i++)

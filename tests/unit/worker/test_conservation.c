@@ -198,7 +198,7 @@ static int balance(int rank, void *argument)
 	for (uint64_t step = 1; step <= steps; step++) {
 		if (step == steps / 2) {
 			lr = 0.02f; /* residuals keep the rate at which they arose */
-			CHECK_OK(sluice_set_lr(model, lr));
+			CHECK_OK(sluice_set(model, SLUICE_LR, lr));
 		}
 		for (int i = 0; i < D; i++)
 			grad[i] = 0.1f * (params[i] - (float)rank) +

@@ -60,8 +60,8 @@ static int both_ways(int rank, void *argument)
 			params[m][i] = noise(1, 0, 0, i);
 		CHECK_OK(sluice_model_open(job, &attr, params[m], &model[m]));
 	}
-	CHECK_OK(sluice_measure(model[1],
-				1)); /* which looks at each message, and at the accumulator */
+	CHECK_OK(sluice_set(model[1], SLUICE_MEASURE,
+			    1)); /* which looks at each message, and at the accumulator */
 	for (uint64_t step = 1; step <= STEPS; step++) {
 		for (uint64_t i = 0; i < shape->count; i++)
 			grad[i] = value_of(shape, step, rank, i);

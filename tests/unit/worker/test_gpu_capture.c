@@ -218,7 +218,7 @@ static void push_and_pull__stream_is_captured__refused_and_made_again_outside(vo
 		run_ranks(1, train_beside, recipes[i]);
 }
 
-/* A call that is refused brought no gradient: sluice_join() finds that nobody has one. */
+/* A call that is refused brought no gradient: sluice_idle_step() finds that nobody has one. */
 static int join_after_refusals(int rank, void *argument)
 {
 	static float params[N], grad[N];
@@ -242,14 +242,14 @@ static int join_after_refusals(int rank, void *argument)
 	CHECK_OK(sluice_model_open(job, &attr, there, &gpu));
 	const uint64_t before = gpu->worker->step;
 	CHECK(gpu->worker->step == before && !gpu->worker->raise);
-	CHECK_OK(sluice_join(gpu, there, &more));
+	CHECK_OK(sluice_idle_step(gpu, there, &more));
 	CHECK(!more);
 	CHECK_OK(cuda.begin(stream, GLOBAL));
 	CHECK(sluice_push(gpu, grad_there) == SLUICE_EGPU);
 	end_capture(stream);
 	CHECK(!gpu->worker->raise);
-	CHECK_OK(sluice_join(gpu, there, &more));
-	CHECK(!more && sluice_step(gpu) == 2);
+	CHECK_OK(sluice_idle_step(gpu, there, &more));
+	CHECK(!more && step_of(gpu).steps == 2);
 	CHECK_OK(sluice_push(gpu, grad_there));
 	CHECK_OK(sluice_pull(gpu, there));
 	sluice_model_close(&gpu);

@@ -158,9 +158,9 @@ static int train_pieces_on_two(int rank, void *argument)
 		memcpy(mine[1], grad + THERE, sizeof mine[1]);
 		CHECK_OK(cuda.ops->copy(grad_there, grad, sizeof grad, stream));
 		if (step == STEPS) {
-			CHECK_OK(sluice_join(host, params, &more));
-			CHECK_OK(sluice_join(whole, NULL, &more));
-			CHECK_OK(sluice_join(narrow, code_memory.address, &more));
+			CHECK_OK(sluice_idle_step(host, params, &more));
+			CHECK_OK(sluice_idle_step(whole, NULL, &more));
+			CHECK_OK(sluice_idle_step(narrow, code_memory.address, &more));
 		} else {
 			CHECK_OK(sluice_push(host, grad));
 			CHECK_OK(sluice_pull(host, params));

@@ -15,8 +15,8 @@ static int lag_and_post(int rank, void *argument)
 	open_pair(&p, argument, NULL, 0);
 	for (int step = 1; step <= 3; step++) {
 		new_gradient(&p, step);
-		CHECK_OK(sluice_set_lr(p.host, 0.125f));
-		CHECK_OK(sluice_set_lr(p.gpu, 0.125f));
+		CHECK_OK(sluice_set(p.host, SLUICE_LR, 0.125f));
+		CHECK_OK(sluice_set(p.gpu, SLUICE_LR, 0.125f));
 		sluice_raise(p.host, 1u << rank);
 		sluice_raise(p.gpu, 1u << rank);
 		CHECK_OK(sluice_push(p.host, p.grad));
@@ -28,8 +28,8 @@ static int lag_and_post(int rank, void *argument)
 		CHECK(sluice_push(p.gpu, p.grad_there) == SLUICE_EINVAL);
 		CHECK(sluice_push_range(p.gpu, p.grad_there, 0, COUNT) == SLUICE_EINVAL);
 		/* of the next push */
-		CHECK_OK(sluice_set_lr(p.host, 0.25f));
-		CHECK_OK(sluice_set_lr(p.gpu, 0.25f));
+		CHECK_OK(sluice_set(p.host, SLUICE_LR, 0.25f));
+		CHECK_OK(sluice_set(p.gpu, SLUICE_LR, 0.25f));
 		sluice_raise(p.gpu, 0x80);
 		sluice_raise(p.host, 0x80);
 		sleep_ms(5);
@@ -41,7 +41,7 @@ static int lag_and_post(int rank, void *argument)
 		emulated.lag(AT_ONCE);
 		CHECK_OK(sluice_pull(p.host, p.params));
 		CHECK_OK(sluice_pull(p.gpu, p.there));
-		CHECK(sluice_raised(p.gpu) == sluice_raised(p.host) && sluice_raised(p.gpu) & 1);
+		CHECK(step_of(p.gpu).raised == step_of(p.host).raised && step_of(p.gpu).raised & 1);
 		expect_same_pair(&p);
 		expect_same_stats(p.host, p.gpu, p.shape->skewed);
 	}

@@ -167,7 +167,7 @@ static int infinite_sketch(int rank, void *argument)
 		int rc = sluice_barrier(
 			p.job); /* whoever is through first may have failed before the other is */
 		CHECK(!rc || rank != CULPRIT);
-		CHECK_OK(sluice_set_lr(p.gpu, 10));
+		CHECK_OK(sluice_set(p.gpu, SLUICE_LR, 10));
 		new_gradient(&p, 2);
 		for (int at = 0; at < COUNT && rank == CULPRIT; at++)
 			p.grad[at] = at == BAD && !of_cell ? -1e38f : of_cell ? 3e37f : 0;

@@ -106,7 +106,7 @@ static int train_both(int rank, void *argument)
 	CHECK_OK(sluice_model_open(job, &attr, params, &host));
 	attr.grad_type = shape->narrow;
 	CHECK_OK(sluice_model_open(job, &attr, there, &gpu));
-	CHECK_OK(sluice_set_grad_scale(gpu, narrow_scale(shape->narrow)));
+	CHECK_OK(sluice_set(gpu, SLUICE_GRAD_SCALE, narrow_scale(shape->narrow)));
 	expect_on_device(ops, there, params);
 	for (int step = 1; step <= STEPS; step++) {
 		int home = shape->home_at && step >= shape->home_at;
@@ -115,8 +115,8 @@ static int train_both(int rank, void *argument)
 			narrow_gradient(codes, grad, shape->narrow);
 		int ranges = step == shape->ranges_at,
 		    measured = shape->measured_at && step >= shape->measured_at;
-		CHECK_OK(sluice_measure(host, measured));
-		CHECK_OK(sluice_measure(gpu, measured));
+		CHECK_OK(sluice_set(host, SLUICE_MEASURE, measured));
+		CHECK_OK(sluice_set(gpu, SLUICE_MEASURE, measured));
 		CHECK_OK(sluice_point(host, params, point));
 		CHECK_OK(sluice_point(gpu, there, grad_there)); /* lies there for a moment */
 		expect_on_device(ops, grad_there, point);
@@ -459,7 +459,7 @@ static int overflow(int rank, void *argument)
 	CHECK_OK(sluice_barrier(job));
 	grad[2 * COUNT / 3] = rank ? 1 : -1e38f; /* finite, until the step size multiplies it */
 	to_device(ops, grad_there, grad);
-	CHECK_OK(sluice_set_lr(model, 10));
+	CHECK_OK(sluice_set(model, SLUICE_LR, 10));
 	int rc = sluice_push(model, grad_there);
 	rc = rc ? rc : sluice_pull(model, there);
 	CHECK(rc == (rank ? SLUICE_EPEER : SLUICE_ENUMERIC));
@@ -519,10 +519,10 @@ static int push_spoilt(int rank, void *argument)
 	CHECK_OK(ops->copy(grad_there, codes, sizeof codes, NULL));
 	CHECK_OK(ops->wait(NULL));
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
-	CHECK_OK(sluice_set_grad_scale(model, s->scale));
+	CHECK_OK(sluice_set(model, SLUICE_GRAD_SCALE, s->scale));
 	int rc = sluice_push(model, grad_there);
 	CHECK(rc || on_device_selects(model));
-	rc = rc ? rc : sluice_set_grad_scale(model, 1); /* it has its own */
+	rc = rc ? rc : sluice_set(model, SLUICE_GRAD_SCALE, 1); /* it has its own */
 	rc = rc ? rc : sluice_pull(model, params);
 	CHECK(rc == SLUICE_ENUMERIC && error_says(s->is, NULL));
 	sluice_model_close(&model);

@@ -105,7 +105,7 @@ static int train_both(int rank, void *argument)
 		CHECK_OK(sluice_model_open(job, &attr, wide, &a));
 		attr.grad_type = rank == 1 ? g.type : SLUICE_F32; /* each rank has its own */
 		CHECK_OK(sluice_model_open(job, &attr, narrow, &b));
-		CHECK_OK(sluice_set_grad_scale(b, narrow_scale(g.type)));
+		CHECK_OK(sluice_set(b, SLUICE_GRAD_SCALE, narrow_scale(g.type)));
 		for (int step = 1; step <= STEPS; step++) {
 			sluice_model_stats x = { .size = sizeof x }, y = { .size = sizeof y };
 			fill(&g, step, rank, recipe);
@@ -159,7 +159,7 @@ static int send_every_code(int rank, void *argument)
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	for (int scaled = 0; scaled < 2; scaled++) {
 		if (scaled)
-			CHECK_OK(sluice_set_grad_scale(model, narrow_scale(type)));
+			CHECK_OK(sluice_set(model, SLUICE_GRAD_SCALE, narrow_scale(type)));
 		CHECK_OK(sluice_push(model, code));
 		CHECK_OK(sluice_pull_mean(model, mean));
 		for (uint32_t i = 0; i < codes; i++) {
@@ -210,7 +210,7 @@ static int push_spoilt_codes(int rank, void *argument)
 	(void)rank;
 	log_capture();
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
-	CHECK_OK(sluice_set_grad_scale(model, c->scale));
+	CHECK_OK(sluice_set(model, SLUICE_GRAD_SCALE, c->scale));
 	CHECK(sluice_push(model, code) == SLUICE_ENUMERIC);
 	CHECK(error_says(c->is, NULL));
 	sluice_model_close(&model);
@@ -242,18 +242,18 @@ static int set_scales(int rank, void *argument)
 	log_capture();
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
-		CHECK(sluice_set_grad_scale(model, bad[i]) == SLUICE_EINVAL);
-		CHECK(error_says("sluice_set_grad_scale: scale=", "must be finite and > 0"));
+		CHECK(sluice_set(model, SLUICE_GRAD_SCALE, bad[i]) == SLUICE_EINVAL);
+		CHECK(error_says("sluice_set: SLUICE_GRAD_SCALE is ", "must be finite and > 0"));
 		piece.scale = bad[i];
 		CHECK(!i || sluice_push_segments(model, &piece, 1) == SLUICE_EINVAL);
 		CHECK(!i || error_says("segment 0 has scale=", "must be finite"));
 	}
-	CHECK(sluice_set_grad_scale(NULL, 1) == SLUICE_EINVAL);
+	CHECK(sluice_set(NULL, SLUICE_GRAD_SCALE, 1) == SLUICE_EINVAL);
 	CHECK_OK(sluice_push_range(model, code, 0, 9));
-	CHECK(sluice_set_grad_scale(model, 2) == SLUICE_EINVAL);
+	CHECK(sluice_set(model, SLUICE_GRAD_SCALE, 2) == SLUICE_EINVAL);
 	CHECK(error_says("a gradient has one scale", "ranges of this one are pushed"));
 	CHECK_OK(sluice_push_range(model, code, 9, COUNT - 9));
-	CHECK_OK(sluice_set_grad_scale(model, 2)); /* the push has its scale */
+	CHECK_OK(sluice_set(model, SLUICE_GRAD_SCALE, 2)); /* the push has its scale */
 	CHECK_OK(sluice_pull_mean(model, mean));
 	CHECK(mean[0] == 1 && mean[COUNT - 1] == 1);
 	piece.scale = 0;

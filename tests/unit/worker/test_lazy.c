@@ -147,9 +147,9 @@ static int solve(sluice_job *job, void *context)
 	if ((rc = sluice_model_open(job, &attr, x, &model)))
 		return rc;
 	if (model->recipe.when == WHEN_LAZY_SERVER)
-		rc = sluice_set_smoothness(model, curvature(rank));
+		rc = sluice_set(model, SLUICE_SMOOTHNESS, curvature(rank));
 	for (int step = 1; step <= run->steps && !rc; step++) {
-		int wanted = sluice_wanted(model);
+		int wanted = step_of(model).wanted;
 		for (int i = 0; i < D; i++)
 			grad[i] = wanted ? curvature(rank) * (x[i] - centre(rank, i)) : NAN;
 		if (!(rc = sluice_push(model, wanted ? grad : NULL)))
@@ -163,7 +163,7 @@ static int solve(sluice_job *job, void *context)
 		if (step % run->period)
 			run->apart_between |= apart;
 		else
-			run->apart |= apart || !sluice_in_sync(model);
+			run->apart |= apart || !step_of(model).in_sync;
 		if (!rc)
 			rc = sluice_barrier(job);
 	}
@@ -379,7 +379,7 @@ static int flags_and_noise(sluice_job *job, void *context)
 			sluice_raise(model, 4);
 		if (!(rc = sluice_push(model, grad)))
 			rc = sluice_pull(model, x);
-		raised[step] = sluice_raised(model);
+		raised[step] = step_of(model).raised;
 		for (int i = 0; i < D; i++)
 			moved[step][i] = x[i] - before[i];
 		memcpy(before, x, sizeof x);

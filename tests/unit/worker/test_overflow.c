@@ -65,7 +65,7 @@ static void train(sluice_job *job, const struct trial *trial, float first, float
 	int rc = sluice_barrier(
 		job); /* the culprit may be through, and have failed, before the others are */
 	if (!rc)
-		rc = sluice_set_lr(model, lr);
+		rc = sluice_set(model, SLUICE_LR, lr);
 	CHECK(!rc || sluice_rank(job) != culprit);
 	grad[BAD] = large;
 	if (!rc)

@@ -75,9 +75,9 @@ static int train(int rank, void *argument)
 			else
 				CHECK_OK(none ? sluice_pull_mean(model, mean) :
 						sluice_pull(model, params));
-			CHECK(sluice_step(model) == step);
+			CHECK(step_of(model).steps == step);
 			if (!strstr(recipes[i / 2], "every"))
-				CHECK(sluice_raised(model) == 1u << step);
+				CHECK(step_of(model).raised == 1u << step);
 			for (int j = 0; j < COUNT && none; j++)
 				params[j] -= 0.1f * mean[j];
 		}
@@ -151,11 +151,11 @@ static int go_on_early(int rank, void *argument)
 			CHECK(waited < 60000);
 			sleep_ms(1);
 		}
-		CHECK(sluice_step(model) == (uint64_t)step - 1);
+		CHECK(step_of(model).steps == (uint64_t)step - 1);
 		CHECK_OK(sluice_pull_range(model, 0, 10));
 		CHECK_OK(sluice_pull_range(model, SHARD, SHARD));
 		CHECK(params[COUNT - 1] == -1.5f * (float)step && params[0] == params[10]);
-		CHECK(sluice_step(model) == (uint64_t)step);
+		CHECK(step_of(model).steps == (uint64_t)step);
 	}
 	sluice_model_close(&model);
 	sluice_finalize(&job);

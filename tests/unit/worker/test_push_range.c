@@ -247,7 +247,7 @@ static int refuse_ranges(int rank, void *argument)
 	CHECK(sluice_push_range(model, grad, 7, 0) == SLUICE_EINVAL && error_says("empty", NULL));
 	CHECK(sluice_push_range(model, NULL, 0, 5) == SLUICE_EINVAL);
 	CHECK(sluice_push_range(NULL, grad, 0, 5) == SLUICE_EINVAL);
-	CHECK_OK(sluice_set_lr(model, 0.05f)); /* nothing has begun */
+	CHECK_OK(sluice_set(model, SLUICE_LR, 0.05f)); /* nothing has begun */
 	CHECK_OK(sluice_push_range(model, grad + 100, 100, 200));
 	memcpy(residual, worker_residual(model), sizeof residual);
 	CHECK(sluice_push_range(model, grad + 50, 50, 51) == SLUICE_EINVAL &&
@@ -259,8 +259,8 @@ static int refuse_ranges(int rank, void *argument)
 	      error_says("leave out coordinate 0", NULL));
 	CHECK(sluice_pull(model, params) == SLUICE_EINVAL &&
 	      error_says("sluice_pull:", "leave out coordinate 0"));
-	CHECK(sluice_set_lr(model, 0.5f) == SLUICE_EINVAL && error_says("one rate", NULL));
-	CHECK(sluice_step(model) == 0);
+	CHECK(sluice_set(model, SLUICE_LR, 0.5f) == SLUICE_EINVAL && error_says("one rate", NULL));
+	CHECK(step_of(model).steps == 0);
 	CHECK(!memcmp(residual, worker_residual(model), sizeof residual)); /* nothing changed */
 	CHECK_OK(sluice_push_range(model, grad, 0, 100));
 	CHECK(sluice_pull(model, params) == SLUICE_EINVAL &&

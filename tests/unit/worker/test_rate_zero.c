@@ -100,14 +100,14 @@ static uint64_t train(sluice_job *job, const char *recipe, int way, int zeros)
 
 			memcpy(before, params, sizeof(params));
 			fill_gradient(grad, rank, 1000 + step, params);
-			CHECK_OK(sluice_set_lr(model, step % 2 ? 0.0f : -0.0f));
+			CHECK_OK(sluice_set(model, SLUICE_LR, step % 2 ? 0.0f : -0.0f));
 			push(model, way, grad);
 			CHECK_OK(sluice_pull(model, params));
 			CHECK(!memcmp(before, params, sizeof(params)));
 			CHECK(kept == kept_here(model));
 		}
 		fill_gradient(grad, rank, step, params);
-		CHECK_OK(sluice_set_lr(model, 0.05f / (float)step));
+		CHECK_OK(sluice_set(model, SLUICE_LR, 0.05f / (float)step));
 		push(model, way, grad);
 		CHECK_OK(sluice_pull(model, params));
 	}
@@ -154,7 +154,7 @@ static int step_as_torch(int rank, void *argument)
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	for (size_t step = 0; step < sizeof(rates) / sizeof(*rates); step++) {
 		fill_gradient(grad, 0, step, params);
-		CHECK_OK(sluice_set_lr(model, rates[step]));
+		CHECK_OK(sluice_set(model, SLUICE_LR, rates[step]));
 		CHECK_OK(sluice_push(model, grad));
 		CHECK_OK(sluice_pull(model, params));
 		for (int i = 0; i < COUNT; i++) {
@@ -192,7 +192,8 @@ static uint64_t train_periods(sluice_job *job, const char *recipe, int rate_is_z
 		fill_gradient(grad, sluice_rank(job), step, params);
 		for (int i = 0; i < COUNT && zero && !rate_is_zero; i++)
 			grad[i] = 0;
-		CHECK_OK(sluice_set_lr(model, zero && rate_is_zero ? 0 : 0.05f / (float)step));
+		CHECK_OK(sluice_set(model, SLUICE_LR,
+				    zero && rate_is_zero ? 0 : 0.05f / (float)step));
 		CHECK_OK(sluice_push(model, grad));
 		CHECK_OK(sluice_pull(model, params));
 		CHECK(!zero || !memcmp(before, params, sizeof(params)) || step % 3 == 0);
@@ -248,11 +249,11 @@ static int be_refused(int rank, void *argument)
 
 		check_of = refused[i][0];
 		CHECK_OK(sluice_model_open(job, &attr, params, &model));
-		CHECK(sluice_set_lr(model, 0) == SLUICE_EINVAL &&
-		      error_says("lr=0", refused[i][1]));
-		CHECK(sluice_set_lr(model, -1) == SLUICE_EINVAL);
-		CHECK(sluice_set_lr(model, INFINITY) == SLUICE_EINVAL);
-		CHECK_OK(sluice_set_lr(model, 0.1f));
+		CHECK(sluice_set(model, SLUICE_LR, 0) == SLUICE_EINVAL &&
+		      error_says("SLUICE_LR 0", refused[i][1]));
+		CHECK(sluice_set(model, SLUICE_LR, -1) == SLUICE_EINVAL);
+		CHECK(sluice_set(model, SLUICE_LR, INFINITY) == SLUICE_EINVAL);
+		CHECK_OK(sluice_set(model, SLUICE_LR, 0.1f));
 		sluice_model_close(&model);
 	}
 	sluice_finalize(&job);
@@ -277,7 +278,7 @@ static int differ(int rank, void *argument)
 	log_capture();
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	fill_gradient(grad, rank, 1, params);
-	CHECK_OK(sluice_set_lr(model, rank ? 0.0f : 0.25f));
+	CHECK_OK(sluice_set(model, SLUICE_LR, rank ? 0.0f : 0.25f));
 	for (int step = 0; step < 50 && !rc; step++) {
 		rc = sluice_push(model, grad);
 		if (!rc)

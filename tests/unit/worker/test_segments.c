@@ -201,7 +201,7 @@ static void train_both(sluice_job *job, int rank, const char *recipe, const stru
 	attr.n_segments = params.n;
 	CHECK_OK(sluice_model_open(job, &attr, NULL, &b));
 	check_rounded(&params, flat);
-	CHECK_OK(sluice_set_grad_scale(b, narrow_scale(SLUICE_F8_E4M3FN)));
+	CHECK_OK(sluice_set(b, SLUICE_GRAD_SCALE, narrow_scale(SLUICE_F8_E4M3FN)));
 	sluice_model_stats had = { .size = sizeof had }, has = { .size = sizeof has };
 	CHECK_OK(sluice_stats(a, &had));
 	CHECK_OK(sluice_stats(b, &has));
@@ -234,7 +234,7 @@ static void train_both(sluice_job *job, int rank, const char *recipe, const stru
 			pull(b, &params, (int)(step + cut) % 4, 0);
 			check_rounded(&params, flat);
 		}
-		CHECK(sluice_step(b) == step);
+		CHECK(step_of(b).steps == step);
 	}
 	sluice_model_close(&a);
 	sluice_model_close(&b);
@@ -399,8 +399,8 @@ static int load_and_join(int rank, void *argument)
 	for (int step = 2; step <= 3; step++) {
 		fill_gradient(grad, rank, (uint64_t)step, flat);
 		if (rank) {
-			CHECK_OK(sluice_join(model, flat, &more));
-			CHECK_OK(sluice_join(again, NULL, &more));
+			CHECK_OK(sluice_idle_step(model, flat, &more));
+			CHECK_OK(sluice_idle_step(again, NULL, &more));
 			CHECK(more);
 		} else {
 			CHECK_OK(sluice_push(model, grad));

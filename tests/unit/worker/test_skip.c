@@ -88,21 +88,21 @@ static int skip_steps(int rank, void *argument)
 				if (rank == (int)(step + bad) % ranks)
 					spoilt[bad ? 0 : COUNT - 1] = bad ? NAN : -INFINITY;
 				push(b, spoilt, c % WAYS);
-				CHECK(sluice_skipped(b));
+				CHECK(step_of(b).skipped);
 				sluice_raise(b, 2); /* travels with the next exchange */
 				memset(mean, 0x7f, sizeof mean);
 				pull(b, params[1], mean, none, (int)(step + bad) % 2);
 				CHECK(!none || (mean[0] == 0 && mean[COUNT - 1] == 0));
-				CHECK(sluice_step(b) == step - 1 && !sluice_raised(b));
+				CHECK(step_of(b).steps == step - 1 && !step_of(b).raised);
 				CHECK(!memcmp(params[0], params[1], sizeof params[0]));
 			}
 			push(a, grad, WHOLE);
 			push(b, grad, c % WAYS);
-			CHECK(!sluice_skipped(b));
+			CHECK(!step_of(b).skipped);
 			pull(a, params[0], mean, none, 0);
 			pull(b, params[1], mean, none, step % 2);
 			CHECK(!memcmp(params[0], params[1], sizeof params[0]));
-			CHECK(sluice_raised(b) == (step % 3 ? 2 : 0) && sluice_step(b) == step);
+			CHECK(step_of(b).raised == (step % 3 ? 2 : 0) && step_of(b).steps == step);
 		}
 		CHECK(a->recipe.memory == MEMORY_NONE ||
 		      !memcmp(worker_residual(a), worker_residual(b), sizeof grad));
@@ -142,17 +142,17 @@ static int join_skipped(int rank, void *argument)
 		if (step == 2)
 			grad[77] = NAN;
 		if (rank) {
-			CHECK_OK(sluice_join(model, params, &more));
+			CHECK_OK(sluice_idle_step(model, params, &more));
 			CHECK(more); /* also of a step that was skipped */
 		} else {
 			CHECK_OK(sluice_push(model, grad));
 			CHECK_OK(sluice_pull(model, params));
 		}
-		CHECK(sluice_skipped(model) == (step == 2));
+		CHECK(step_of(model).skipped == (step == 2));
 		CHECK(!memcmp(before, params, sizeof before) == (step == 2));
 	}
-	CHECK_OK(sluice_join(model, params, &more));
-	CHECK(!more && sluice_step(model) == 3);
+	CHECK_OK(sluice_idle_step(model, params, &more));
+	CHECK(!more && step_of(model).steps == 3);
 	check_same(job, params, sizeof params);
 	sluice_model_close(&model);
 	sluice_finalize(&job);

@@ -223,7 +223,7 @@ static int measure_error(int rank, void *argument)
 	for (uint64_t step = 1; step <= 6; step++) {
 		int on = step != 1 && step != 6;
 		double error = 0;
-		CHECK_OK(sluice_measure(model, on));
+		CHECK_OK(sluice_set(model, SLUICE_MEASURE, on));
 		for (uint64_t i = 0; i < COUNT; i++) {
 			grad[i] = noise(12, step, (uint64_t)rank, i);
 			before[i] = (keeps ? worker_residual(model)[i] : 0) + rate * grad[i];
@@ -301,7 +301,7 @@ static int digest_of_training(int rank, void *argument)
 					   .recipe = "up=topk(0.03) down=topk(0.05)" };
 		memset(params, 0, sizeof params);
 		CHECK_OK(sluice_model_open(job, &attr, params, &model));
-		CHECK_OK(sluice_measure(model, on));
+		CHECK_OK(sluice_set(model, SLUICE_MEASURE, on));
 		for (uint64_t step = 1; step <= 20; step++) {
 			for (uint64_t i = 0; i < COUNT; i++)
 				grad[i] = noise(13, step, (uint64_t)rank, i);
@@ -311,7 +311,7 @@ static int digest_of_training(int rank, void *argument)
 		digests[on] = check_same(job, params, sizeof params);
 		sluice_model_close(&model);
 	}
-	CHECK(sluice_measure(NULL, 1) == SLUICE_EINVAL);
+	CHECK(sluice_set(NULL, SLUICE_MEASURE, 1) == SLUICE_EINVAL);
 	sluice_finalize(&job);
 	return 0;
 }

@@ -65,7 +65,7 @@ static int train(int rank, void *argument)
 					CHECK_OK(sluice_push(model, grad)); /* clip= */
 				CHECK_OK(none ? sluice_pull_mean(model, mean) :
 						sluice_pull(model, params));
-				CHECK(sluice_raised(model) == 0x7f);
+				CHECK(step_of(model).raised == 0x7f);
 				if (none)
 					apply(params, mean);
 			}
@@ -73,7 +73,7 @@ static int train(int rank, void *argument)
 								       sizeof params) :
 							 0;
 			for (; more; joined++) {
-				CHECK_OK(sluice_join(model, target, &more));
+				CHECK_OK(sluice_idle_step(model, target, &more));
 				if (none)
 					apply(params, mean);
 			}
@@ -82,7 +82,7 @@ static int train(int rank, void *argument)
 			      residual == sluice_digest(worker_residual(model), sizeof params));
 			check_same(job, params, sizeof params);
 		}
-		CHECK(sluice_step(model) == LAST_STEP);
+		CHECK(step_of(model).steps == LAST_STEP);
 		sluice_model_close(&model);
 	}
 	sluice_finalize(&job);
@@ -117,7 +117,7 @@ static int train_with_zeros(int rank, void *argument)
 		if (has)
 			fill_gradient(grad, rank, step, params);
 		if (zeros->joins && !has) {
-			CHECK_OK(sluice_join(model, params, &more));
+			CHECK_OK(sluice_idle_step(model, params, &more));
 			CHECK(more == (step < 4));
 		} else {
 			CHECK_OK(sluice_push(model, grad));
@@ -159,7 +159,7 @@ static int call_wrongly(int rank, void *argument)
 	log_capture();
 	sluice_model_attr attr = attributes("up=all down=all", 2);
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
-	CHECK(sluice_join(model, params, &more) == SLUICE_EINVAL);
+	CHECK(sluice_idle_step(model, params, &more) == SLUICE_EINVAL);
 	CHECK(error_says("not opened with uneven=1", NULL));
 	sluice_model_close(&model);
 	attr.uneven = 2;
@@ -177,16 +177,16 @@ static int call_wrongly(int rank, void *argument)
 	attr = attributes("up=all down=all", 2);
 	attr.uneven = 1;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
-	CHECK(sluice_join(NULL, params, &more) == SLUICE_EINVAL);
-	CHECK(sluice_join(model, NULL, &more) == SLUICE_EINVAL);
-	CHECK(sluice_join(model, params, NULL) == SLUICE_EINVAL);
+	CHECK(sluice_idle_step(NULL, params, &more) == SLUICE_EINVAL);
+	CHECK(sluice_idle_step(model, NULL, &more) == SLUICE_EINVAL);
+	CHECK(sluice_idle_step(model, params, NULL) == SLUICE_EINVAL);
 	CHECK_OK(sluice_push(model, grad));
-	CHECK(sluice_join(model, params, &more) == SLUICE_EINVAL);
+	CHECK(sluice_idle_step(model, params, &more) == SLUICE_EINVAL);
 	CHECK(error_says("the last push was not pulled yet", NULL));
 	CHECK_OK(sluice_pull(model, params));
 	CHECK(more == 7);
-	CHECK_OK(sluice_join(model, params, &more));
-	CHECK(!more && sluice_step(model) == 2);
+	CHECK_OK(sluice_idle_step(model, params, &more));
+	CHECK(!more && step_of(model).steps == 2);
 	sluice_model_close(&model);
 	sluice_finalize(&job);
 	return 0;

@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * sluice_set() and sluice_step_info(): what a program sets and asks between two steps. Each value
+ * belongs to another file, which judges it. */
+#include "base/arguments.h"
+#include "base/error.h"
+#include "model/measure.h"
+#include "worker/async.h"
+#include "worker/lazy.h"
+#include "worker/local.h"
+#include "worker/step.h"
+#include <string.h>
+
+int sluice_set(sluice_model *model, int what, double x)
+{
+	int rc;
+
+	if (!model)
+		return fail(SLUICE_EINVAL, "sluice_set: the model is NULL");
+	if ((rc = job_check(model->job, "sluice_set")))
+		return rc;
+	switch (what) {
+	case SLUICE_LR: return step_set_lr(model, (float)x);
+	case SLUICE_GRAD_SCALE: return step_set_grad_scale(model, (float)x);
+	case SLUICE_SMOOTHNESS: return lazy_set_smoothness(model, (float)x);
+	case SLUICE_MEASURE: return measure_switch(model, x != 0);
+	}
+	return fail(SLUICE_EINVAL, "sluice_set: %d is not SLUICE_LR or another value of its list",
+		    what);
+}
+
+int sluice_step_info(const sluice_model *model, sluice_model_step *step)
+{
+	int rc;
+
+	if (!model || !step)
+		return fail(SLUICE_EINVAL, "sluice_step_info: model or step is NULL");
+	rc = argument_size(step->size, sizeof(step->size), _Alignof(sluice_model_step),
+			   "sluice_model_step", "sluice_step_info");
+	if (rc)
+		return rc;
+
+	const sluice_model_step now = { .size = step->size,
+					.steps = model->step,
+					.raised = step_raised(model),
+					.skipped = step_skipped(model),
+					.in_sync = local_in_sync(model),
+					.wanted = lazy_wants(model),
+					.anchor_due = async_anchor_due(model) };
+
+	memcpy(step, &now, step->size < sizeof(now) ? step->size : sizeof(now));
+	return 0;
+}
