@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The proof that a peer belongs to the job: HMAC-SHA256 with the job's key, cut to 16 bytes, and
- * the nonce of the accepting side, which that side can recognise without having kept it (no state
- * before the proof, so nothing to exhaust). Called by proof.c, ofi_proof.c and
- * runtime/job/key_file.c. */
+ * the nonce of the accepting side. That side recognises its nonce without storing it, so strangers
+ * cannot exhaust memory. Called by proof.c, ofi_proof.c and runtime/job/key_file.c. */
 #ifndef RDMA_AUTH_H
 #define RDMA_AUTH_H
 #include "rdma/transport.h"
@@ -11,7 +10,7 @@
 
 enum { AUTH_NONCE_BYTES = 12, AUTH_TAG_BYTES = 16, AUTH_KEY_BYTES = 32, AUTH_EXTRA_MAX = 128 };
 
-/* What a tag is about, so that none can stand for another. */
+/* The purpose of a tag, so that none can stand for another. */
 enum auth_label { AUTH_CHALLENGE = 1, AUTH_PROOF, AUTH_ACCEPT, AUTH_GREETING };
 
 struct auth_context {
@@ -22,29 +21,29 @@ struct auth_context {
 /* 0, or SLUICE_EDEVICE (no random numbers). */
 int auth_random(void *bytes, size_t n);
 
-/* HMAC-SHA256; out may be key. 0, or SLUICE_ENOSUPP (no crypto library has it). */
+/* HMAC-SHA256; out may be key. SLUICE_ENOSUPP: the crypto library lacks it. */
 int auth_hmac(const uint8_t key[AUTH_KEY_BYTES], const void *bytes, size_t n,
 	      uint8_t out[AUTH_KEY_BYTES]);
-/* 1 if the bytes are equal; takes the same time whatever differs. */
+/* Returns 1 if the bytes are equal, in constant time. */
 int auth_equal(const void *a, const void *b, size_t n);
 
-/* The tag over label, job, ranks, nonces, wire version and n <= AUTH_EXTRA_MAX further bytes. 0, or
- * SLUICE_ENOSUPP (the crypto library has no HMAC-SHA256). */
+/* The tag over label, job, ranks, nonces, wire version and n <= AUTH_EXTRA_MAX further bytes.
+ * SLUICE_ENOSUPP: the crypto library has no HMAC-SHA256. */
 int auth_tag(const struct job_secret *secret, enum auth_label label,
 	     const struct auth_context *context, const void *extra, size_t n,
 	     uint8_t tag[AUTH_TAG_BYTES]);
-/* 1 if tag is that tag; takes the same time whatever differs. */
+/* Returns 1 if tag is that tag, in constant time. */
 int auth_check(const struct job_secret *secret, enum auth_label label,
 	       const struct auth_context *context, const void *extra, size_t n,
 	       const uint8_t tag[AUTH_TAG_BYTES]);
 
-/* The accepting side's nonce: the time and a keyed hash of it, the client's rank and nonce. key is
- * random and stays in this process. */
+/* The accepting side's nonce: the time, and a keyed hash of the time, the client's rank and its
+ * nonce. key is random and stays in this process. */
 int auth_nonce_make(const uint8_t key[AUTH_KEY_BYTES], uint32_t client,
 		    const uint8_t nonce_client[AUTH_NONCE_BYTES], uint64_t now_ms,
 		    uint8_t nonce[AUTH_NONCE_BYTES]);
-/* 1 and the time it was made if this key made it for this client and nonce, at most max_age_ms
- * ago. */
+/* Returns 1 and the time the nonce was made, if this key made it for this client and client nonce
+ * at most max_age_ms ago. */
 int auth_nonce_check(const uint8_t key[AUTH_KEY_BYTES], uint32_t client,
 		     const uint8_t nonce_client[AUTH_NONCE_BYTES], uint64_t now_ms,
 		     uint32_t max_age_ms, const uint8_t nonce[AUTH_NONCE_BYTES],

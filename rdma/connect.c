@@ -14,7 +14,7 @@ enum {
 	BACKLOG = 128,
 	EVENTS_AT_ONCE = 64,
 	RETRIES = QUEUES_RETRIES,
-	REFUSALS_LOGGED = 10, /* and then one in so many: */
+	REFUSALS_LOGGED = 10, /* then one in this many: */
 	REFUSALS_EVERY = 1000
 };
 
@@ -39,7 +39,7 @@ static void refuse_request(struct connect *c, struct rdma_cm_id *id, enum frame_
 	char text[80];
 
 	c->refused++;
-	/* Whoever floods this rank must not flood its log. */
+	/* Flooding this rank with requests must not flood its log. */
 	if (c->refused <= REFUSALS_LOGGED || c->refused % REFUSALS_EVERY == 0)
 		log_line(reason == REFUSAL_PROOF ? LOG_WARN : LOG_DEBUG, "rdma",
 			 "verbs: refused a connection from %s: %s (%llu refused so far)",
@@ -54,7 +54,7 @@ static void answer_hello(struct connect *c, struct rdma_cm_id *id, const struct 
 	const struct link *l = c->by_rank[hello->rank];
 
 	if (l && link_refuses(l))
-		refuse_request(c, id, REFUSAL_GONE, "a rank that was given up");
+		refuse_request(c, id, REFUSAL_GONE, "this rank has given it up");
 	else if (proofs_challenge(c->proofs, id, hello, now))
 		refuse_request(c, id, REFUSAL_FAILED, "no challenge could be made");
 }
@@ -73,7 +73,7 @@ static void answer_proof(struct connect *c, const struct cm_event *event, const 
 		why = "this rank does not expect it yet";
 	} else if (!why && link_refuses(l)) {
 		reason = REFUSAL_GONE;
-		why = "a rank that was given up";
+		why = "this rank has given it up";
 	} else if (!why) {
 		reason = link_accept(l, event, proof, made_ms, now, &why);
 		if (!reason)
@@ -92,7 +92,7 @@ static void answer_request(struct connect *c, const struct cm_event *event, uint
 	if (frame_decode(event->bytes, event->n, &frame, &why))
 		refuse_request(c, id, REFUSAL_PROOF, why);
 	else if (frame.rank >= (uint32_t)c->size || frame.rank == (uint32_t)c->rank)
-		refuse_request(c, id, REFUSAL_PROOF, "it is no rank of this job");
+		refuse_request(c, id, REFUSAL_PROOF, "its rank is not in this job");
 	else if (frame.kind == FRAME_HELLO)
 		answer_hello(c, id, &frame, now);
 	else if (frame.kind == FRAME_PROOF)
@@ -116,7 +116,8 @@ static void end_listener(struct connect *c)
 	c->listener = NULL;
 }
 
-/* Copies the event and acknowledges it at once: an id cannot end before. 0: there was none. */
+/* Copies the event and acknowledges it at once, because an id cannot end before. 0: there was none.
+ */
 static int next_event(struct connect *c, struct cm_event *out)
 {
 	struct rdma_cm_event *event;
@@ -203,8 +204,7 @@ void connect_settle(struct connect *c)
 
 /* ---- opening and closing ---------------------------------------------------------- */
 
-/* An error completion comes within two fifths of the job's budget; the rest is for connecting
- * again. */
+/* An error completion comes within two fifths of the job's budget; the rest is for reconnecting. */
 static uint8_t choose_ack_timeout(int lost_after_ms)
 {
 	double budget_us = lost_after_ms * 1000.0 * 2 / 5 / (RETRIES + 1);
@@ -339,8 +339,8 @@ int connect_add(struct connect *c, const struct link_config *config, struct link
 	return SLUICE_OK;
 }
 
-/* Taking a link down polls, which concerns all links: none may be closed before the last is down.
- */
+/* Taking a link down polls, which concerns all links, so none may be closed before the last is
+ * down. */
 void connect_down(struct connect *c)
 {
 	end_listener(c);

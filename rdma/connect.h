@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * All connections of the verbs transport: the listener, the events of rdma_cm and of the device,
- * and the timers, each handed to the link that it concerns (link.h). Nothing is kept for whoever
- * has not proved to belong to the job: a hello is answered and forgotten. Called by verbs.c. */
+ * All connections of the verbs transport: passes the events of the listener, rdma_cm and the
+ * device, and the timers, to the link that each concerns (link.h). It keeps no state for a peer
+ * before its proof: a hello is answered and forgotten. Called by verbs.c. */
 #ifndef RDMA_CONNECT_H
 #define RDMA_CONNECT_H
 #include "rdma/link.h"
@@ -17,24 +17,24 @@ struct ibv_context *connect_context(const struct connect *c);
 const struct sockaddr_storage *connect_address(const struct connect *c);
 uint16_t connect_port(const struct connect *c);
 int connect_fd(const struct connect *c);
-/* What the links use, before the first is added. */
+/* Sets what the links use, before the first is added. */
 void connect_use(struct connect *c, struct queues *queues, const struct queue_sizes *sizes,
 		 struct event_queue *events, unsigned *wants);
-/* The job's key is known: peers can be told from strangers. */
+/* Sets the job's key, by which peers are recognised. */
 void connect_admit(struct connect *c, const struct job_secret *secret);
 int connect_admitted(const struct connect *c);
-/* Seconds after which a request that nobody answers fails. */
+/* Seconds until an unanswered request fails. */
 double connect_fails_after(const struct connect *c);
-/* Begins to connect to a peer. The link is c's. */
+/* Begins to connect to a peer. c owns the link. */
 int connect_add(struct connect *c, const struct link_config *config, struct link **out);
 
-/* Handles what rdma_cm and the device report, and the timers. Returns whether timers run. */
+/* Handles the events of rdma_cm and the device, and the timers. Returns whether timers run. */
 int connect_look(struct connect *c, uint64_t now);
-/* What completions noted, when a link wanted LINK_SETTLES. */
+/* Handles what completions noted, when a link wanted LINK_SETTLES. */
 void connect_settle(struct connect *c);
 
-/* Nobody can connect any more, and all links are down. */
+/* Stops listening, and takes all links down. */
 void connect_down(struct connect *c);
-/* The links are closed. After connect_down(). */
+/* Closes the links, after connect_down(). */
 void connect_close(struct connect **c);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A bounded queue of events that a transport makes for itself, such as finished gets and own
- * notifications. One thread at a time uses it, and memory is taken at open only. */
+ * A bounded queue of events that a transport makes itself, such as finished gets. One thread at a
+ * time uses it. It allocates only at open. */
 #ifndef RDMA_EVENT_QUEUE_H
 #define RDMA_EVENT_QUEUE_H
 #include "rdma/transport.h"
@@ -34,8 +34,8 @@ static inline void event_queue_forget(struct event_queue *queue)
 /* Needs a queue that is not full. */
 void event_queue_put(struct event_queue *queue, const struct event *event);
 int event_queue_drain(struct event_queue *queue, struct event *events, int n);
-/* Moves up to n of the oldest events out; returns how many. Asked at every poll, so not a call for
- * nothing. */
+/* Moves up to n of the oldest events out and returns their number. Called at every poll, so the
+ * empty case is inline. */
 static inline int event_queue_take(struct event_queue *queue, struct event *events, int n)
 {
 	return queue->count ? event_queue_drain(queue, events, n) : 0;

@@ -85,11 +85,11 @@ int frame_decode(const uint8_t *bytes, size_t n, struct frame *out, const char *
 	struct frame frame;
 
 	if (!bytes || n < FRAME_HEADER_BYTES) {
-		*why = "it says nothing";
+		*why = "it sent no Sluice handshake";
 		return -1;
 	}
 	if (bytes[0] != 'S' || bytes[1] != 'L') {
-		*why = "it does not speak as Sluice does";
+		*why = "its first bytes are not a Sluice handshake";
 		return -1;
 	}
 	if (body_bytes(bytes[2]) == 0 || bytes[3] != FRAME_HEADER_BYTES + body_bytes(bytes[2])) {
@@ -206,11 +206,13 @@ int verbs_region_decode(const uint8_t bytes[REGION_DESCRIPTOR_BYTES], uint32_t o
 
 	if (get_le32(bytes) != REGION_MAGIC ||
 	    get_le32(bytes + REGION_CRC_AT) != crc32c(0, bytes, REGION_CRC_AT))
-		return fail(SLUICE_EWIRE, "rank %u described a region in bytes that do not check",
+		return fail(SLUICE_EWIRE, "rank %u described a region with a wrong checksum",
 			    owner);
 	if (region.access == 0 || region.access & ~(unsigned)(REGION_READ | REGION_WRITE) ||
 	    region.bytes == 0 || region.address + region.bytes < region.address)
-		return fail(SLUICE_EWIRE, "rank %u described a region that cannot be", owner);
+		return fail(SLUICE_EWIRE,
+			    "rank %u described a region of impossible access, size or address",
+			    owner);
 	if (region.owner != owner || region.user != user)
 		return fail(SLUICE_EWIRE, "rank %u gave rank %u a region of rank %u for rank %u",
 			    owner, user, region.owner, region.user);

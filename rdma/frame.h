@@ -25,7 +25,7 @@ enum frame_reason { REFUSAL_PROOF = 1, REFUSAL_GONE, REFUSAL_NOT_YET, REFUSAL_FA
 struct slot_address {
 	uint64_t address;
 	uint32_t rkey;
-	uint32_t credits; /* notifies that may be outstanding at the owner of the slot */
+	uint32_t credits; /* limit of unprocessed notifies at the owner of the slot */
 };
 
 struct frame {
@@ -52,9 +52,9 @@ enum {
 
 /* Returns the length. */
 size_t frame_encode(const struct frame *frame, uint8_t out[FRAME_MAX]);
-/* 0, or -1 with *why. n may be larger than the frame: padding is not looked at. */
+/* 0, or -1 with *why. n may exceed the frame: padding is ignored. */
 int frame_decode(const uint8_t *bytes, size_t n, struct frame *out, const char **why);
-/* The bytes beside ranks and nonces that the tag of a PROOF or ACCEPT covers. Returns their
+/* The bytes, besides ranks and nonces, that the tag of a PROOF or ACCEPT covers. Returns their
  * number. */
 size_t frame_signed(const struct frame *frame, uint8_t out[ACCEPT_SIGNED_BYTES]);
 
@@ -63,40 +63,40 @@ void greeting_encode(const struct slot_address *slot,
 void greeting_decode(const uint8_t bytes[GREETING_BYTES], struct slot_address *slot_out,
 		     uint8_t control_out[REGION_DESCRIPTOR_BYTES]);
 
-/* A slot is what a peer may write here: its greeting, how many notifies it has taken, and the keys
- * of its regions. */
+/* A slot is memory that a peer may write here: its greeting, its number of taken notifies, and the
+ * keys of its regions. */
 enum { SLOT_GREETING = 0, SLOT_CREDIT = 128, SLOT_KEYS = 256, SLOT_BYTES = 4096 };
 _Static_assert((int)GREETING_BYTES <= (int)SLOT_CREDIT, "the greeting overlaps the credit");
 
-/* The immediates of two ranks that become connected, each side in this order; link.c draws it. */
+/* The immediates by which two ranks become connected, in this order on each side; see link.h. */
 enum greeting { GREETING_READY = 1, GREETING_KEYS = 2 };
 
-/* The present keys of all regions that a rank offers to a peer. In the slot: connection u32, n u32,
+/* The current keys of all regions that a rank offers to a peer. In the slot: connection u32, n u32,
  * n times (id u32, rkey u32). */
 enum { KEYS_MAX = 448, KEY_TABLE_BYTES = 8 + 8 * KEYS_MAX };
 _Static_assert((int)KEY_TABLE_BYTES <= (int)SLOT_BYTES - (int)SLOT_KEYS,
 	       "the table of keys does not fit into the slot");
 
 struct key_table {
-	uint32_t link, n; /* link: which connection of the owner to the user the keys are of */
+	uint32_t link, n; /* link: the number of the connection that the keys belong to */
 	struct {
 		uint32_t id, rkey;
 	} key[KEYS_MAX];
 };
 /* Returns the length. */
 size_t key_table_encode(const struct key_table *table, uint8_t out[KEY_TABLE_BYTES]);
-/* 0, or -1 and why; then out is as it was. bytes may change meanwhile. */
+/* 0, or -1 with why and out unchanged. The peer may change bytes meanwhile. */
 int key_table_decode(const uint8_t bytes[KEY_TABLE_BYTES], struct key_table *out, char why[80]);
-/* 1 and the key of a region, or 0: the table does not name it. */
+/* Returns 1 and the key of a region, or 0 if the table lacks it. */
 int key_table_find(const struct key_table *table, uint32_t id, uint32_t *rkey_out);
 
 /* How a region is reached through a network card. */
 struct verbs_region {
 	uint64_t address, bytes;
-	uint32_t rkey, owner, user; /* ranks: whose it is, who may use the key */
+	uint32_t rkey, owner, user; /* ranks: the owner, and the user of the key */
 	unsigned access;            /* REGION_* */
-	uint32_t id;                /* the owner's number for it, for as long as it is open */
-	uint32_t link; /* which connection of the owner to the user the key is of: 1, 2, ... */
+	uint32_t id;                /* the owner's number for it while it is open */
+	uint32_t link; /* the number of the connection that the key belongs to: 1, 2, ... */
 };
 void verbs_region_encode(const struct verbs_region *region, uint8_t out[REGION_DESCRIPTOR_BYTES]);
 /* SLUICE_EWIRE unless it is a region of owner for user. */

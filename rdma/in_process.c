@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Regions of ranks that live in one process; see in_process.h. A descriptor names a place in a
- * table of this process, and whose turn it was there: a rank may have closed a region, because its
- * part of a collective call failed, when another one opens what it was told of it. */
+ * Regions of ranks in one process; see in_process.h. A descriptor names a place in a table of this
+ * process and how often that place was reused: a rank may close a region, because its part of a
+ * collective call failed, before another rank opens it. */
 #include "rdma/in_process.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 enum { MAGIC = 0x50494c53 }; /* "SLIP" */
-enum {                       /* byte offsets of a descriptor; between the turn and the CRC zeros */
+enum {                       /* byte offsets of a descriptor; zeros between turn and CRC */
        AT_MAGIC = 0,
        AT_ACCESS = 4,
        AT_PID = 8,
@@ -30,7 +30,7 @@ struct common {
 	uint32_t place;
 };
 
-/* All regions of this kind; a place is taken again, in its next turn. */
+/* All regions of this kind. Places are reused. */
 static struct {
 	pthread_mutex_t lock;
 	struct place {
@@ -96,8 +96,7 @@ int in_process_regions_on(void)
 	return regions_on;
 }
 
-/* Page-aligned as other regions are, unless it is so small that thousands of them would waste most
- * of a page. */
+/* Page-aligned like other regions, unless it is so small that most of a page would be wasted. */
 static void *zeroed(size_t bytes)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), alignment = bytes < page ? LINE_BYTES : page;
@@ -172,7 +171,7 @@ void in_process_describe(const struct region *region, uint8_t out[REGION_DESCRIP
 	put_le32(out + AT_CRC, crc32c(0, out, AT_CRC));
 }
 
-/* NULL: the region was closed, or is another one. */
+/* Returns NULL if the region was closed, or differs. */
 static struct common *find_common(const uint8_t descriptor[REGION_DESCRIPTOR_BYTES])
 {
 	const uint32_t place = get_le32(descriptor + AT_PLACE);

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What ranks share that live in one process (a simulated job, runtime/job/simulate.c): a list of
- * each other's transports, and regions that are reached by address instead of by a memory file,
- * because hundreds of ranks would need more mappings than a process may have. Used by region.c and
- * self.c. One thread at a time. */
+ * State shared by ranks in one process (a simulated job, runtime/job/simulate.c): a list of each
+ * other's transports, and regions reached by address. Memory files would need more mappings for
+ * hundreds of ranks than a process may have. Used by region.c and self.c. One thread at a time. */
 #ifndef RDMA_IN_PROCESS_H
 #define RDMA_IN_PROCESS_H
 #include "rdma/region.h"
@@ -13,16 +12,16 @@ struct neighbours {
 	struct transport **at; /* [rank]; NULL: not open yet, or closed */
 };
 
-/* region_open() on this thread makes regions of this kind from now on (1), or memory files (0). */
+/* 1: region_open() on this thread makes regions of this kind; 0: memory files. */
 void in_process_regions(int on);
 int in_process_regions_on(void);
 
-struct common; /* memory that lasts until its last user is gone */
+struct common; /* memory that lives until its last user releases it */
 int in_process_region_open(size_t bytes, unsigned access, const char *name, struct region **out);
 void *common_base(struct common *common);
 void common_release(struct common **common);
 
-/* A region, for a neighbour. */
+/* Describes a region to a neighbour. */
 void in_process_describe(const struct region *region, uint8_t out[REGION_DESCRIPTOR_BYTES]);
 /* SLUICE_EWIRE unless this process wrote it, SLUICE_EPEER if it was closed since. The caller uses
  * *common_out until common_release(). */

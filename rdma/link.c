@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See link.h, which draws the exchange, and the table `rules` below. */
+ * See link.h for the exchange, and the table `rules` below. */
 #include "rdma/link.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -14,40 +14,40 @@
 #include <string.h>
 
 enum link_state {
-	IDLE,     /* no try is under way; the timer begins one, or a server's look for the client */
-	ASKING,   /* a hello is on its way; a challenge is to come */
-	ROUTING,  /* client, challenged: on its way to send the proof */
-	PROVING,  /* client: there is a queue pair, the proof is out */
-	ACCEPTED, /* server: there is a queue pair, the client's READY is to come */
-	GREETING, /* client: READY is out, the server's is to come */
-	TRADING,  /* both sides are READY, the peer's KEYS are to come */
+	IDLE,     /* no try runs; the timer starts one, or a server's check of the client */
+	ASKING,   /* a hello was sent; waits for a challenge */
+	ROUTING,  /* client, challenged: finds the route for its proof */
+	PROVING,  /* client: has a queue pair, and sent the proof */
+	ACCEPTED, /* server: has a queue pair, and waits for the client's READY */
+	GREETING, /* client: has sent READY and waits for the server's */
+	TRADING,  /* both sides are READY; waits for the peer's KEYS */
 	UP,
 	EXPELLED, /* up for the last messages to a peer that was dropped from the job */
-	CUT,      /* broken while the own port is down: nothing is sent before that is up */
+	CUT,      /* broken while this rank's port is down: sends nothing until the port is up */
 	GONE,
 	STATES
 };
 
 enum link_event {
 	NOTHING,
-	TIMER,     /* the state's timer has run out */
-	LATE,      /* the time to make a lost connection again is over */
+	TIMER,     /* the state's timer expired */
+	LATE,      /* the time to reconnect is over */
 	ADDRESS,   /* rdma_cm knows the peer's address */
 	ROUTE,     /* rdma_cm knows the route to it */
 	CHALLENGE, /* the client's hello is answered */
 	ALIVE,     /* the server's hello is answered: the client lives, and will come */
 	ACCEPT,    /* the proof is answered */
-	PROOF,     /* the peer asks to be connected, and has proved who it is */
-	NEWER, /* the peer asks so while an older try or connection is there; comes before PROOF */
-	READY, /* the greeting that the peer's keys work */
-	KEYS,  /* the greeting that its table of keys is written */
-	FAILURE,  /* this try came to nothing */
-	MISTRUST, /* one of the two does not accept the other's proof */
-	NOBODY,   /* nobody listens at the peer's address */
-	LOSS,     /* the queue pair does not work any more */
-	CUT_OFF,  /* the same, as the own port is down, after the link was up */
-	EXPEL,    /* this rank drops the peer */
-	END,      /* the peer is lost for good */
+	PROOF,     /* the peer asks to connect, with a valid proof */
+	NEWER,     /* as PROOF, while an older try or connection exists; raised before it */
+	READY,     /* greeting: the peer's keys work */
+	KEYS,      /* greeting: its table of keys is written */
+	FAILURE,   /* this try failed */
+	MISTRUST,  /* one side rejects the other's proof */
+	NOBODY,    /* nobody listens at the peer's address */
+	LOSS,      /* the queue pair is broken */
+	CUT_OFF,   /* as LOSS of a link that was up, while this rank's port is down */
+	EXPEL,     /* this rank drops the peer */
+	END,       /* the peer is lost for good */
 	EVENTS
 };
 
@@ -55,20 +55,21 @@ struct link {
 	const struct link_shared *shared;
 	struct link_config config;
 	enum link_state state;
-	enum link_event noted; /* by completions, to be raised when the poll is over */
-	struct proof *proof; /* ASKING: its id asks for a challenge; later it has the queue pair */
+	enum link_event noted; /* by completions; raised when the poll is over */
+	struct proof
+		*proof; /* ASKING: its id asks for a challenge; later its id has the queue pair */
 	struct retry retry;
 	char why[200];   /* the last trouble */
-	char broke[200]; /* why the connection was lost, while it is being made again */
+	char broke[200]; /* why the connection was lost, while reconnecting */
 	char gone[256];
 };
 
-/* What comes with an event. */
+/* The data of an event. */
 struct cue {
 	uint64_t now;
 	const struct cm_event *cm;
 	const struct frame *frame;
-	enum frame_reason refusal; /* PROOF: why the request is refused, 0 if it is not */
+	enum frame_reason refusal; /* PROOF: why the request is refused, or 0 */
 };
 
 /* ---- the id and its queue pair
@@ -85,7 +86,7 @@ static int port_active(const struct link *l)
 	return verbs_port_active(l->shared->context, l->shared->device);
 }
 
-/* What completes while a queue pair ends says nothing new. */
+/* Completions while a queue pair ends carry no news. */
 static void end_pair(struct link *l)
 {
 	l->noted = LOSS;
@@ -93,7 +94,7 @@ static void end_pair(struct link *l)
 	l->noted = NOTHING;
 }
 
-/* Ends the id, and the queue pair if there is one; hands out everything that arrived before. */
+/* Ends the id, and its queue pair if there is one; delivers everything that arrived before. */
 static void drop_id(struct link *l)
 {
 	if (!proof_id(l->proof))
@@ -158,7 +159,7 @@ static enum link_event send_proof(struct link *l, struct cue *cue)
 	return NOTHING;
 }
 
-/* The peer noticed first that the connection is broken. It may be heard of no more. */
+/* The peer noticed the loss first, and may never come back. */
 static enum link_event yield_to_peer(struct link *l, struct cue *cue)
 {
 	log_line(LOG_DEBUG, "rdma", "verbs: rank %d connects again", l->config.peer);
@@ -219,7 +220,8 @@ static enum link_event take_keys(struct link *l, struct cue *cue)
 		return END;
 	if (!l->config.client && qp_send_keys(l->config.pair, l->why))
 		return FAILURE;
-	if (sendlog_credit_due(l->config.log)) /* for what came right behind its greeting */
+	if (sendlog_credit_due(
+		    l->config.log)) /* for notifies that followed its greeting directly */
 		*l->shared->wants |= LINK_OWES_CREDIT;
 	qp_start(l->config.pair, retry_was_up(&l->retry));
 	retry_succeeded(&l->retry);
@@ -288,8 +290,8 @@ static enum link_event lose(struct link *l, struct cue *cue)
 	return reconnect_later(l);
 }
 
-/* Taking a link down says goodbye. On soft-RoCE a connection manager's message that cannot leave
- * ends the device's connection manager for good, so the link waits for the port, within the same
+/* Taking a link down sends a message. On soft-RoCE a connection manager's message that cannot leave
+ * breaks the device's connection manager for good, so the link waits for the port, within the same
  * time. */
 static enum link_event hold(struct link *l, struct cue *cue)
 {
@@ -358,8 +360,8 @@ static enum link_event leave_expelled(struct link *l, struct cue *cue)
 
 /* ---- the table -------------------------------------------------------------------- */
 
-/* An action returns NOTHING, and the link goes to the next state, or an event that is raised
- * instead, in the state as it is. An event that has no rule in a state changes nothing. */
+/* An action returns NOTHING, and the link enters the next state, or it returns another event to
+ * raise in the current state. An event without a rule changes nothing. */
 struct rule {
 	enum link_event (*act)(struct link *l, struct cue *cue);
 	enum link_state next;
@@ -480,7 +482,7 @@ static enum link_event event_of(struct link *l, const struct cm_event *cm, struc
 		return event_of_answer(l, proof_judge_accept(l->proof, cm, frame, l->why));
 	case RDMA_CM_EVENT_DISCONNECTED:
 		return loss_event(l, "it was disconnected by the other side");
-	case RDMA_CM_EVENT_CONNECT_RESPONSE: /* somebody accepts a hello: no server of ours */
+	case RDMA_CM_EVENT_CONNECT_RESPONSE: /* a listener that is not Sluice accepts a hello */
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
@@ -511,7 +513,7 @@ int link_accept(struct link *l, const struct cm_event *request, const struct fra
 {
 	struct cue cue = { .now = now, .cm = request, .frame = proof };
 
-	*why_out = "a proof that was used before";
+	*why_out = "its proof was used before";
 	if (!proof_is_new(l->proof, made_ms))
 		return REFUSAL_PROOF;
 	raise_event(l, NEWER, &cue);
@@ -527,7 +529,7 @@ static int noted_failure(const struct link *l)
 	return l->noted == LOSS || l->noted == END;
 }
 
-/* The first failure tells why; those after it are flushed. */
+/* The first failure gives the reason; later ones are flushed. */
 static void note(struct link *l, enum link_event event, const char *why)
 {
 	if (noted_failure(l))
@@ -558,8 +560,8 @@ static void note_status(struct link *l, const struct ibv_wc *wc)
 	note(l, survives ? LOSS : END, text);
 }
 
-/* Which greeting the peer owes; 0: none, an immediate is a notify. Right behind its last greeting
- * there may be notifies. */
+/* The greeting expected next; 0: none, so an immediate is a notify. Notifies may follow the last
+ * greeting directly. */
 static uint32_t greeting_due(const struct link *l)
 {
 	switch (l->state) {

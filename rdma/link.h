@@ -14,10 +14,10 @@
  *     <-  KEYS, and is up
  *     takes them over, is up
  *
- * READY needs no key itself, as it has no bytes. A lost connection is made again the same way while
- * there is time. A server that lost one says HELLO too: a challenge tells that the client's process
- * lives, "nobody listens" that it ended. All that rdma_cm or a peer says is input, and what may
- * never come (a stopped process answers nothing) has a timer.
+ * READY needs no key, because it has no bytes. A lost connection is restored the same way while
+ * there is time. A server that lost one sends HELLO too: a challenge shows that the client's
+ * process lives, "nobody listens" that it ended. Everything from rdma_cm or a peer is input, and
+ * every answer that may never come has a timer, since a stopped process answers nothing.
  *
  * link.c is a table of state and event. It moves the peer's log (sendlog.h) and rights (rights.h)
  * from one queue pair to the next. Called by connect.c, which has the events of rdma_cm and the
@@ -35,10 +35,10 @@
 
 struct link;
 
-/* What a link wants of the next poll. */
+/* Requests of a link to the next poll. */
 enum { LINK_SETTLES = 1, LINK_OWES_CREDIT = 2 };
 
-/* What all links of a transport use. */
+/* State that all links of a transport use. */
 struct link_shared {
 	int lost_after_ms;
 	const struct verbs_device *device;
@@ -47,7 +47,7 @@ struct link_shared {
 	struct queues *queues;
 	const struct queue_sizes *sizes;
 	struct event_queue *events;
-	unsigned *wants; /* LINK_*: set by links, taken back by who polls */
+	unsigned *wants; /* LINK_*: set by links, cleared by the poll */
 };
 
 struct link_config {
@@ -56,41 +56,43 @@ struct link_config {
 	char device[32];                 /* of the peer, for messages */
 	struct sendlog *log;
 	struct rights_peer *rights;
-	struct queue_pair *pair; /* which joins these two */
+	struct queue_pair *pair; /* joins log and rights */
 };
 
-/* shared stays where it is until the link is closed. */
+/* shared must stay valid until the link is closed. */
 int link_open(const struct link_shared *shared, const struct link_config *config,
 	      struct link **out);
-/* Takes the connection down. No link may be closed before all are down. */
+/* Takes the connection down. Take all links down before closing any. */
 void link_down(struct link *l);
 void link_close(struct link **l);
 
 /* ---- questions ---- */
 /* It works both ways. */
 int link_is_up(const struct link *l);
-/* It is lost for good; link_why() says why. */
+/* The link is lost for good; link_why() gives the reason. */
 int link_is_gone(const struct link *l);
 /* The peer was given up, or dropped from the job. */
 int link_refuses(const struct link *l);
-/* It has been up, and is or will be again unless it is gone. */
+/* It has been up, and is or will be up again unless it is gone. */
 int link_was_up(const struct link *l);
 const char *link_why(const struct link *l);
 
 /* ---- what happens ---- */
 void link_cm_event(struct link *l, const struct cm_event *event, uint64_t now);
-/* The peer asks to be connected, and its proof is right. made_ms: of its challenge. 0, and the
- * request's id is the link's; or why it is refused, and *why_out, and the id is the caller's. */
+/* The peer asks to connect, and its proof is right. made_ms: the time of its challenge. Returns 0,
+ * and the link then owns the request's id; or the reason for a refusal with *why_out, and the
+ * caller keeps the id. */
 int link_accept(struct link *l, const struct cm_event *request, const struct frame *proof,
 		uint64_t made_ms, uint64_t now, const char **why_out);
-/* A completion of its queue pair, as queues.h gives it. Links change when the poll is over. */
+/* A completion of its queue pair, as queues.h passes it. Links change state when the poll is over.
+ */
 void link_completed(void *link, const struct ibv_wc *wc);
-/* What completions noted, after a poll that ended with LINK_SETTLES. */
+/* Handles what completions noted, after a poll that ended with LINK_SETTLES. */
 void link_settle(struct link *l);
-/* Runs the timers. Returns whether there are any. */
+/* Runs the timers. Returns whether any run. */
 int link_tick(struct link *l, uint64_t now);
-/* The peer is dropped from the job: its keys end. The connection stays for the last messages to it,
- * and is not made again. */
+/* Drops the peer from the job: its keys end. The connection stays for the last messages to it, and
+ * is not restored. */
 void link_expel(struct link *l);
 /* The peer is lost. */
 void link_end(struct link *l, const char *why);

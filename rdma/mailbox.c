@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Rings of words between processes and the sleeping flag: what is not on the way of each notify;
- * see mailbox.h. */
+ * The parts of a mailbox that are not on the path of each notify; see mailbox.h. */
 #include "rdma/mailbox.h"
 
 uint32_t mailbox_capacity(uint32_t queue_depth)

@@ -3,17 +3,17 @@
  * a flag "the receiver sleeps" and one single-producer single-consumer ring of 32-bit words per
  * sender. Only layout and memory ordering are here; shm.c maps the memory and uses it.
  *
- * An entry is a word and, above it, how many times the sender has come round the ring, this time
- * included: so one cache line goes from sender to receiver, and not another one with a position.
- * Memory begins as zeros, which is what entries look like before the first time.
+ * An entry is a word and, above it, the sender's round through the ring, from 1. So only one cache
+ * line goes from sender to receiver, and no second one with a position. Memory starts as zeros,
+ * which matches round 0.
  *
  * No wake-up is lost: the sender stores the entry and then loads the flag, the receiver stores the
  * flag and then loads the entries, all four sequentially consistent; in the one order of these
  * four, at least one side sees the other's store.
  *
- * Neither side believes the other: positions live in private memory, what is read from the shared
- * words only tells how far the other side claims to be, and every index is masked. What a notify
- * passes through is inline: calls were a tenth of its time. */
+ * Neither side trusts the other: positions live in private memory, the shared words only show how
+ * far the other side claims to be, and every index is masked. The path of a notify is inline,
+ * because calls took a tenth of its time. */
 #ifndef RDMA_MAILBOX_H
 #define RDMA_MAILBOX_H
 #include <stdalign.h>
@@ -22,28 +22,29 @@
 #include <stdint.h>
 
 enum { MAILBOX_MAX_CAPACITY = 1 << 20, MAILBOX_MAX_SENDERS = 1 << 16 };
-enum { MAILBOX_LINE = 64 }; /* bytes of a cache line: what sender, receiver and all write apart */
+enum { MAILBOX_LINE = 64 }; /* bytes of a cache line; keeps apart what different processes write */
 
 struct mailbox_header {
 	alignas(MAILBOX_LINE) _Atomic uint32_t sleeping;
 };
 
 struct mailbox_ring {
-	alignas(MAILBOX_LINE) _Atomic uint64_t head;      /* words ever taken, the receiver's */
+	alignas(MAILBOX_LINE) _Atomic uint64_t
+		head; /* number of words taken, written by the receiver */
 	alignas(MAILBOX_LINE) _Atomic uint64_t entries[]; /* the sender's */
 };
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "an entry is shared between processes");
 
 /* Entries per sender for a queue depth: the next power of two; 0 if depth is 0 or too large. */
 uint32_t mailbox_capacity(uint32_t queue_depth);
-/* Bytes of a mailbox; senders <= MAILBOX_MAX_SENDERS, capacity from mailbox_capacity(). */
+/* Size of a mailbox; senders <= MAILBOX_MAX_SENDERS, capacity from mailbox_capacity(). */
 size_t mailbox_bytes(uint32_t senders, uint32_t capacity);
 struct mailbox_ring *mailbox_ring(void *mailbox, uint32_t sender, uint32_t capacity);
 
-/* Receiver: before sleeping, then look into all rings once more, and after it. */
+/* Receiver: call mailbox_sleep(), look into all rings once more, sleep, call mailbox_awake(). */
 void mailbox_sleep(void *mailbox);
 void mailbox_awake(void *mailbox);
-/* Sender, after mailbox_write(): 1 if the receiver sleeps and this caller is the one to wake it. */
+/* Sender, after mailbox_write(): returns 1 if the receiver sleeps and this caller must wake it. */
 static inline int mailbox_claim_wake(void *mailbox)
 {
 	struct mailbox_header *header = mailbox;
@@ -52,8 +53,8 @@ static inline int mailbox_claim_wake(void *mailbox)
 	return atomic_load(&header->sleeping) != 0 && atomic_exchange(&header->sleeping, 0) != 0;
 }
 
-/* The side of a sender or of a receiver. next, round: where entry number `position` is, and the
- * round it is of, from 1. */
+/* The state of a sender or of a receiver. next, round: the place of entry number `position`, and
+ * its round. */
 struct mailbox_end {
 	struct mailbox_ring *ring;
 	_Atomic uint64_t *next;
@@ -80,14 +81,14 @@ void mailbox_writer_init(struct mailbox_writer *w, struct mailbox_ring *ring, ui
 void mailbox_reader_init(struct mailbox_reader *r, struct mailbox_ring *ring, uint32_t capacity);
 
 int mailbox_room_now(struct mailbox_writer *w);
-/* 1 if there is room for a word, 0 if not, -1 if the receiver's position is impossible. Looks at
- * that position only where what was seen of it does not do. */
+/* Returns 1 if there is room for a word, 0 if not, -1 if the receiver's position is impossible.
+ * Reads that position only if the last one seen leaves no room. */
 static inline int mailbox_room(struct mailbox_writer *w)
 {
 	return w->at.position - w->head_seen < w->at.capacity ? 1 : mailbox_room_now(w);
 }
 
-/* Needs room. All that this thread wrote before is visible to whoever takes the word. */
+/* Needs room. Earlier stores of this thread are visible to the receiver of the word. */
 static inline void mailbox_write(struct mailbox_writer *w, uint32_t word)
 {
 	/* Release orders all data copied before; seq_cst for mailbox_claim_wake(). */
@@ -95,7 +96,7 @@ static inline void mailbox_write(struct mailbox_writer *w, uint32_t word)
 	mailbox_move(&w->at, w->at.position + 1);
 }
 
-/* 1 and the oldest word, 0 if there is none, -1 if what lies there is impossible. */
+/* Returns 1 and the oldest word, 0 if there is none, -1 if the entry is impossible. */
 static inline int mailbox_take(struct mailbox_reader *r, uint32_t *word_out)
 {
 	/* Acquire pairs with the store in mailbox_write(); seq_cst with mailbox_sleep(). */
@@ -111,8 +112,7 @@ static inline int mailbox_take(struct mailbox_reader *r, uint32_t *word_out)
 	return 1;
 }
 
-/* Nonzero if mailbox_take() would not return 0: the entry is not that of the round before. Pairs
- * with mailbox_sleep(). */
+/* Returns nonzero if mailbox_take() would not return 0. Pairs with mailbox_sleep(). */
 static inline int mailbox_waiting(const struct mailbox_reader *r)
 {
 	return (uint32_t)(atomic_load(r->at.next) >> 32) != r->at.round - 1;

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Descriptor bytes and checked mappings; see mapping.h. A process that ended and whose number and
- * file numbers were given to another one is found out here: the random nonce in front of the memory
- * differs. */
+ * Descriptor bytes and checked mappings; see mapping.h. If a process ended and its number and file
+ * numbers now belong to another one, the random nonce in front of the memory differs. */
 #include "rdma/mapping.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -20,7 +19,7 @@
 #endif
 
 enum { DESCRIPTOR_MAGIC = 0x47524c53 }; /* "SLRG" */
-enum {                                  /* byte offsets; all between nonce and crc is zero */
+enum {                                  /* byte offsets; zeros between nonce and CRC */
        AT_MAGIC = 0,
        AT_ACCESS = 4,
        AT_PID = 8,
@@ -78,7 +77,7 @@ int descriptor_decode(const uint8_t bytes[REGION_DESCRIPTOR_BYTES], int peer,
 	uint32_t access, pid, fd;
 	uint64_t size;
 
-	memcpy(in, bytes, sizeof(in)); /* the caller's bytes may lie in memory a peer writes */
+	memcpy(in, bytes, sizeof(in)); /* the caller's bytes may lie in memory that a peer writes */
 	if (get_le32(in + AT_MAGIC) != DESCRIPTOR_MAGIC)
 		return fail(SLUICE_EWIRE, "rank %d sent %d bytes that are no region descriptor",
 			    peer, REGION_DESCRIPTOR_BYTES);
@@ -106,7 +105,7 @@ int descriptor_decode(const uint8_t bytes[REGION_DESCRIPTOR_BYTES], int peer,
 	return SLUICE_OK;
 }
 
-/* Is fd the file that descriptor speaks of, and one that cannot shrink under a mapping? */
+/* Checks that fd is the described file, and that it cannot shrink under a mapping. */
 static int verify_file(int fd, int peer, const struct descriptor *d)
 {
 	uint8_t expected[REGION_DESCRIPTOR_BYTES], found[REGION_DESCRIPTOR_BYTES];

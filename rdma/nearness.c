@@ -11,7 +11,7 @@ static const struct nearness unknown = { -1, "not known where" };
 
 enum { VENDOR_NVIDIA = 0x10de, CLASS_DISPLAY = 0x03 };
 
-/* Only what the kernel's files say: the other components open devices. */
+/* Uses only the kernel's files, because the other components open devices. */
 static hwloc_topology_t load_device_topology(void)
 {
 	static const char *const others[] = { "pci",  "opencl",    "cuda", "nvml",
@@ -41,7 +41,7 @@ static hwloc_obj_t find_card(hwloc_topology_t t, const char *name)
 	return NULL;
 }
 
-/* Objects above it. hwloc's own depth says nothing of I/O objects. */
+/* Number of its ancestors. hwloc's own depth does not cover I/O objects. */
 static int height(hwloc_obj_t o)
 {
 	int n = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * auth.h for a build without a crypto library: it has no transport that leaves the machine, and so
- * nothing but SLUICE_KEY_FILE that needs one. */
+ * auth.h for a build without a crypto library. Such a build has no transport to other machines, so
+ * only SLUICE_KEY_FILE needs one. */
 #include "rdma/auth.h"
 #include "base/error.h"
 #include "sluice.h"

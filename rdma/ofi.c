@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The transport over libfabric: TCP, and the fabrics without reliable connections of verbs. One
- * endpoint for reliable datagrams reaches all peers. A peer (ofi_peer.h) is a proof (ofi_proof.h:
- * that it belongs to the job), a flow (ofi_flow.h: what is sent) and rights (ofi_memory.h: what it
- * may reach).
+ * The transport over libfabric: TCP, and the fabrics that have no reliable connections of verbs.
+ * One endpoint for reliable datagrams reaches all peers. A peer (ofi_peer.h) has a proof
+ * (ofi_proof.h), a flow (ofi_flow.h: its transfers) and rights (ofi_memory.h: access to memory).
  *
- * Providers that work by software serve a peer's get only while this rank calls libfabric. So a
- * thread of the transport does that where nobody else has for a while: a rank that computes is
- * reached, and one that does not answer for lost_after is lost, because nothing else tells of its
- * end. One lock keeps these two and region_close() apart, as libfabric is told that one thread at a
- * time is in it. */
+ * Software providers serve a peer's get only while this rank calls libfabric. So a thread of the
+ * transport calls it when no other thread did for a while: then a rank that computes can be
+ * reached, and a peer that does not answer for lost_after is lost, because nothing else reports its
+ * end. One lock serialises both threads and region_close(), because libfabric was told that one
+ * thread at a time uses it. */
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -49,7 +48,7 @@ enum {
 struct ofi {
 	struct transport transport;
 	int rank, size, lost_after_ms;
-	pthread_mutex_t lock; /* all below, and all of libfabric */
+	pthread_mutex_t lock; /* for all members below, and all of libfabric */
 	struct ofi_fabric *fabric;
 	struct ofi_memory *memory;
 	struct ofi_proofs *proofs;
@@ -62,7 +61,7 @@ struct ofi {
 	size_t messages_bytes;
 	int narrow; /* notices have 32 bits */
 	uint64_t next_look_ns, last_look_ns, progressed_ns;
-	uint64_t active_ns; /* when this rank polled last, or a completion came */
+	uint64_t active_ns; /* when this rank last polled or got a completion */
 	struct wakeup wakeup;
 
 	pthread_t thread;
@@ -93,7 +92,7 @@ static void read_message(struct ofi *o, const uint8_t *bytes, size_t n)
 	ofi_peer_send(o->table.by_rank[peer]);
 }
 
-/* Whether the completion is of a letter. */
+/* Returns 1 if the completion is of a message. */
 static int take_message(struct ofi *o, const struct ofi_completion *c, uint64_t now)
 {
 	uint8_t message[OFI_FRAME_BYTES];
@@ -130,7 +129,7 @@ static void take_completion(struct ofi *o, const struct ofi_completion *c, uint6
 			ofi_table_notice(&o->table, c->data, o->all.token_mask, now);
 		ofi_messages_reuse(o->messages, c->context);
 	} else if (c->context &&
-		   !take_message(o, c, now)) /* else a peer's operation that was refused */
+		   !take_message(o, c, now)) /* otherwise an operation of a peer that was refused */
 		ofi_peer_completed(o->table.by_rank[ofi_flow_peer(ofi_flow_of(c->context))], c,
 				   now);
 }
@@ -139,7 +138,7 @@ static void take_completion(struct ofi *o, const struct ofi_completion *c, uint6
 
 static void look_at_peers(struct ofi *o, uint64_t now)
 {
-	/* If this process itself was stopped, silence of the others proves nothing. */
+	/* If this process was stopped, silence of the others proves nothing. */
 	const int was_stopped = now - o->last_look_ns > (uint64_t)o->lost_after_ms * NS_PER_MS / 4;
 
 	ofi_messages_receive(o->messages);
@@ -147,16 +146,6 @@ static void look_at_peers(struct ofi *o, uint64_t now)
 		ofi_peer_look(o->table.peers[i], was_stopped, now);
 	o->last_look_ns = now;
 	o->next_look_ns = now + (o->all.joining ? LOOK_JOINING_NS : LOOK_NS);
-}
-
-/* Posts what waits. Returns whether anything waits still. */
-static int push_flows(struct ofi *o, uint64_t now)
-{
-	int waits = 0;
-
-	for (int i = 0; i < o->table.n; i++)
-		waits |= ofi_peer_push(o->table.peers[i], now);
-	return waits;
 }
 
 /* With the lock held. */
@@ -168,10 +157,10 @@ static void progress(struct ofi *o)
 
 	o->progressed_ns = now;
 	if (!o->table.n)
-		return; /* nobody can reach this rank, and a look costs system calls */
+		return; /* no rank can reach this one, and a look costs system calls */
 	if (now >= o->next_look_ns)
 		look_at_peers(o, now);
-	/* Each completion makes one event at most, beside those that were promised. */
+	/* Each completion makes at most one event, besides the promised ones. */
 	while (n == BATCH && event_queue_room(&o->events) >= o->all.promised + BATCH) {
 		n = ofi_fabric_poll(o->fabric, c, BATCH);
 		for (int i = 0; i < n; i++)
@@ -179,10 +168,11 @@ static void progress(struct ofi *o)
 		if (n > 0)
 			o->active_ns = now;
 	}
-	push_flows(o, now);
+	for (int i = 0; i < o->table.n; i++)
+		ofi_peer_push(o->table.peers[i], now);
 }
 
-/* Whether somebody who sleeps is to be woken. */
+/* Returns 1 if a sleeper must be woken. */
 static int has_news(const struct ofi *o)
 {
 	return !event_queue_empty(&o->events) || o->all.unreported;
@@ -209,14 +199,14 @@ static int ofi_poll(struct transport *t, struct event *events, int n)
 		o->active_ns = o->progressed_ns;
 		taken += event_queue_take(&o->events, events + taken, n - taken);
 	}
-	if (o->all.unreported && taken < n) /* after the last that it sent */
+	if (o->all.unreported && taken < n) /* after its last messages */
 		taken += report_lost(o, events + taken, n - taken);
 	pthread_mutex_unlock(&o->lock);
 	return taken;
 }
 
-/* Serves the peers while nobody polls. For a while after a poll it looks often, since bytes may be
- * under way, and they stop when a buffer of the kernel is full or empty. */
+/* Serves the peers while no other thread polls. It looks often for a while after a poll, because
+ * bytes may be under way, which stop when a buffer of the kernel is full or empty. */
 static void *serve_peers(void *argument)
 {
 	struct ofi *o = argument;
@@ -325,7 +315,7 @@ static int ofi_ready(struct endpoint *e)
 	return rc;
 }
 
-/* The peer's address stays for our last messages to it, which say that it was dropped. */
+/* The peer's address stays for the last messages to it, which tell it that it was dropped. */
 static void ofi_revoke(struct endpoint *e)
 {
 	struct ofi *o = ofi_of(e->transport);
@@ -395,7 +385,7 @@ static void drive(void *context)
 	progress(context);
 }
 
-/* Tries it, once for each region. */
+/* Tests it, once for each region. */
 static int try_device_memory(struct ofi *o, const struct region *region)
 {
 	const struct ofi_driver driver = { .progress = drive, .context = o };
@@ -436,7 +426,7 @@ static int ofi_in_place(struct endpoint *e, const struct region *region)
 
 /* ---- sleeping ---------------------------------------------------------------------- */
 
-/* How often somebody who sleeps is to look, beside what wakes it. */
+/* The period in which a sleeper must look, besides other wake-ups. */
 static int tick_of(struct ofi *o)
 {
 	if (!o->table.n)
@@ -450,7 +440,7 @@ static int ofi_arm(struct transport *t)
 	int ids[WAKEUP_BATCH], news;
 
 	pthread_mutex_lock(&o->lock);
-	/* Forgets what the completion queue's descriptor reported before this last look. */
+	/* Clears what the completion queue's descriptor reported before this last look. */
 	wakeup_ready(&o->wakeup, ids);
 	progress(o);
 	news = has_news(o) || !ofi_fabric_may_sleep(o->fabric);
@@ -485,7 +475,7 @@ static int ofi_fd(struct transport *t)
 
 /* ---- opening and closing ---------------------------------------------------------- */
 
-/* What libfabric reads and writes for messages and small puts. */
+/* The memory of libfabric for messages and small puts. */
 static int open_buffers(struct ofi *o, size_t receives)
 {
 	void *desc = NULL;
@@ -508,8 +498,8 @@ static int open_buffers(struct ofi *o, size_t receives)
 	return rc;
 }
 
-/* Some releases of libfabric leave their descriptor readable for good after the first completion.
- * So only a change of it wakes, which every packet makes. */
+/* In some releases of libfabric the descriptor stays readable after the first completion. So only a
+ * change of it wakes, which every packet makes. */
 static int open_wakeup(struct ofi *o)
 {
 	const int fd = ofi_fabric_fd(o->fabric);
@@ -581,7 +571,7 @@ static int open_transport_parts(struct ofi *o, const struct transport_config *co
 	return start_thread(o);
 }
 
-/* What was sent last is in place at the living peers when this returns, or time is up. */
+/* When this returns, the last messages are in place at the living peers, or time is up. */
 static void flush_peers(struct ofi *o)
 {
 	const uint64_t until = now_ns() + (uint64_t)CLOSE_MS * NS_PER_MS;

@@ -22,8 +22,9 @@ struct ofi_fabric {
 	struct fid_av *av;
 	struct fid_cq *cq;
 	struct fid_ep *ep;
-	int fd;                   /* -1: there is none */
-	enum ofi_notice promised; /* what comes in is read so, whatever a trial shows */
+	int fd; /* -1: there is none */
+	enum ofi_notice
+		promised; /* incoming notices are read this way, even after a failed trial */
 	enum ofi_notice notice;
 	char caution[CAUTION_BYTES]; /* "": none */
 };
@@ -59,7 +60,7 @@ static void end(struct fid *fid)
 		log_line(LOG_WARN, "rdma", "ofi: fi_close: error %d", -err);
 }
 
-/* With a descriptor to sleep on, if the provider has one. */
+/* Opens it with a descriptor to sleep on, if the provider has one. */
 static int open_queue(struct ofi_fabric *f)
 {
 	struct fi_cq_attr attr = { .size = QUEUE_ENTRIES,
@@ -112,15 +113,14 @@ static int open_objects(struct ofi_fabric *f)
 	return err ? err : open_endpoint(f);
 }
 
-/* Nobody is to measure TCP and take it for the best that there is. */
+/* Warns users who might measure TCP and take it for the best transport. */
 static void write_caution(struct ofi_fabric *f)
 {
-	snprintf(
-		f->caution, sizeof(f->caution),
-		"ofi: other ranks are reached over TCP (%s), which is slower than RDMA; faster are "
-		"cards for RDMA on all nodes (the transport verbs) or a fabric with a provider of "
-		"its own; SLUICE_PROVIDER=%s says that TCP is meant, and leaves this out",
-		ofi_fabric_text(f), ofi_fabric_provider(f));
+	snprintf(f->caution, sizeof(f->caution),
+		 "ofi: this rank reaches others over TCP (%s), which is slower than RDMA: use RDMA "
+		 "cards on all nodes (the transport verbs), or a fabric that has its own provider; "
+		 "set SLUICE_PROVIDER=%s to accept TCP without this warning",
+		 ofi_fabric_text(f), ofi_fabric_provider(f));
 }
 
 int ofi_fabric_open(const char *provider, const char *interface, struct ofi_fabric **out)
@@ -265,13 +265,13 @@ static int random_key(const struct ofi_fabric *f, uint64_t *key)
 	return rc;
 }
 
-/* What libfabric says of it is in *err. Returns the code of what failed before it was asked. */
+/* *err is libfabric's result. Returns the code of a failure before libfabric was called. */
 static int register_by(struct ofi_fabric *f, struct fi_mr_attr *attr, struct fid_mr **out, int *err)
 {
 	const struct iovec *at = attr->mr_iov;
 
 	*err = -FI_ENOKEY;
-	/* Keys of few bits can meet. */
+	/* Keys of few bits can collide. */
 	for (int tries = 0; *err == -FI_ENOKEY && tries < KEY_TRIES; tries++) {
 		int rc = 0;
 
@@ -392,7 +392,7 @@ ssize_t ofi_fabric_receive(struct ofi_fabric *f, const struct ofi_piece *p)
 
 /* ---- completions ------------------------------------------------------------------ */
 
-/* Nobody answers at the other end, or not any more. */
+/* Returns 1 if the other end does not answer, or no longer. */
 static int is_broken(int error)
 {
 	switch (error) {

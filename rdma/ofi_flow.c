@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See ofi_flow.h. Transfers stay in a ring until all their pieces are complete: the oldest is at
- * `oldest`, the first that is not posted whole at `next`, the next free place at `end`. */
+ * See ofi_flow.h. Transfers stay in a ring until all their pieces are complete: `oldest` is the
+ * oldest one, `next` the first one that is not fully posted, `end` the next free place. */
 #include "rdma/ofi_flow.h"
 #include "base/error.h"
 #include "rdma/ofi_stream.h"
@@ -24,7 +24,7 @@ struct piece {
 	struct fi_context2 context; /* libfabric's, first */
 	struct ofi_flow *flow;
 	struct entry *entry;
-	size_t large;       /* its bytes, if it is counted in `large` of the flow */
+	size_t large;       /* its bytes, if `large` of the flow counts it */
 	uint64_t since_ns;  /* it is under way */
 	struct piece *free; /* the next free one */
 };
@@ -33,12 +33,12 @@ struct ofi_flow {
 	struct ofi_flow_config config;
 	uint32_t token;
 	int ordered, abandoned;
-	int stream;                  /* everything goes to the peer through one stream of bytes */
-	struct ofi_stream large[2];  /* pieces of puts, and of gets */
+	int stream;                  /* all bytes for the peer go through one stream */
+	struct ofi_stream large[2];  /* [0]: pieces of puts, [1]: of gets */
 	uint32_t oldest, next, end;  /* modulo 2^32; FLOW_TRANSFERS divides it */
 	int out, puts_out;           /* pieces */
-	uint64_t moved_ns, retry_ns; /* of what is refused though nothing is under way: */
-	int refusals;                /* each try to connect anew costs system calls */
+	uint64_t moved_ns, retry_ns; /* for a transfer refused while nothing is under way: */
+	int refusals;                /* each try to reconnect costs system calls */
 	struct piece *free;
 	struct piece pieces[FLOW_PIECES];
 	struct entry ring[FLOW_TRANSFERS];
@@ -130,21 +130,21 @@ int ofi_flow_append(struct ofi_flow *f, const struct transfer *x, uint64_t now_n
 	return SLUICE_OK;
 }
 
-/* Whether the next piece of e must wait for the puts before it to be in place. */
+/* Returns 1 if the next piece of e must wait until the puts before it are in place. */
 static int waits_for_order(const struct ofi_flow *f, const struct entry *e, int last)
 {
 	return !f->ordered && e->x.kind != TRANSFER_GET && f->puts_out > 0 &&
 	       (e->posted == 0 || last);
 }
 
-/* Whether a message is to follow the bytes of e, as puts cannot announce themselves. */
+/* Returns 1 if a message must follow the bytes of e, because puts cannot announce themselves. */
 static int needs_message(const struct ofi_flow *f, const struct entry *e)
 {
 	return e->x.kind == TRANSFER_PUT_NOTIFY &&
 	       (f->config.by_message || ofi_fabric_notice(f->config.fabric) == OFI_NOTICE_MESSAGE);
 }
 
-/* When all puts are in place. As post_flow_piece(). */
+/* Posts the notice of e, once all puts are in place. Returns what post_flow_piece() does. */
 static ssize_t post_message(struct ofi_flow *f, struct entry *e)
 {
 	uint8_t notice[FLOW_NOTICE_BYTES];
@@ -159,7 +159,7 @@ static ssize_t post_message(struct ofi_flow *f, struct entry *e)
 	return rc;
 }
 
-/* Of what is left of a transfer, the next piece. */
+/* The size of the next piece of a transfer with this many bytes left. */
 static size_t piece_bytes(const struct ofi_flow *f, size_t left)
 {
 	const size_t most = f->stream ? STREAM_PIECE_BYTES : FLOW_PIECE_BYTES;
@@ -167,7 +167,7 @@ static size_t piece_bytes(const struct ofi_flow *f, size_t left)
 	return left < most ? left : most;
 }
 
-/* 0: posted. Else what libfabric returned, -FI_EAGAIN also where it has to wait. */
+/* 0: posted. Otherwise libfabric's result; also -FI_EAGAIN if the piece must wait. */
 static ssize_t post_flow_piece(struct ofi_flow *f, struct entry *e, uint64_t now_ns)
 {
 	const struct transfer *x = &e->x;
@@ -228,7 +228,7 @@ static void report_end(struct ofi_flow *f, const struct entry *e, int status)
 							   .status = status });
 }
 
-/* If all of e is done, whoever waits for it is told. */
+/* If all of e is done, reports its end. */
 static void finish_entry(struct ofi_flow *f, const struct entry *e)
 {
 	if (!e->whole || e->pieces)
@@ -238,7 +238,7 @@ static void finish_entry(struct ofi_flow *f, const struct entry *e)
 		f->oldest++;
 }
 
-/* Some providers agree to data with a put, and then have none: messages do for that. */
+/* Some providers accept data with a put and then lack it; messages replace it. */
 static int cannot_announce(struct ofi_flow *f, const struct entry *e, ssize_t rc)
 {
 	if (e->x.kind != TRANSFER_PUT_NOTIFY || (rc != -FI_ENOSYS && rc != -FI_EOPNOTSUPP) ||
@@ -308,7 +308,7 @@ int ofi_flow_completed(struct ofi_flow *f, const struct ofi_completion *completi
 	f->moved_ns = now_ns;
 	e->pieces--;
 	if (completion->error) {
-		e->whole = 0; /* ofi_flow_abandon() tells of it */
+		e->whole = 0; /* ofi_flow_abandon() reports it */
 		if (completion->broken)
 			snprintf(why, 160,
 				 "its process ended, or the connection to it broke (%.80s)",
@@ -339,7 +339,7 @@ void ofi_flow_abandon(struct ofi_flow *f)
 	for (uint32_t i = f->oldest; i != f->end; i++) {
 		const struct entry *e = entry_at(f, i);
 
-		if (!e->whole || e->pieces) /* else its end was told */
+		if (!e->whole || e->pieces) /* otherwise its end was reported */
 			report_end(f, e, SLUICE_EPEER);
 	}
 	f->oldest = f->next = f->end;

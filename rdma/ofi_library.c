@@ -13,7 +13,7 @@ static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ofi_library library;
 static int loaded;
 
-/* A pointer to an object and one to a function differ in C, and not on any system with dlsym(). */
+/* C distinguishes pointers to objects and to functions; systems with dlsym() do not. */
 static int find_symbol(void *handle, const char *name, void *function_out)
 {
 	void *found = dlsym(handle, name);

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * libfabric, loaded when the first transport over it is opened, so that nothing needs it to start.
- * Most of its interface are inline calls through tables of its objects; these are the few functions
- * that a program finds by name. Called by ofi_provider.c and ofi_fabric.c. */
+ * Loads libfabric when the first transport over it is opened, so that programs start without it.
+ * Most of its interface consists of inline calls through tables of its objects; these are the few
+ * functions that are found by name. Called by ofi_provider.c and ofi_fabric.c. */
 #ifndef RDMA_OFI_LIBRARY_H
 #define RDMA_OFI_LIBRARY_H
 #include <rdma/fabric.h>
 #include <stdint.h>
 
-/* The interface that Sluice asks for: the oldest version with a usable TCP provider. */
+/* The version of the interface: the oldest one with a usable TCP provider. */
 #define OFI_API FI_VERSION(1, 17)
 
 struct ofi_library {
@@ -20,7 +20,7 @@ struct ofi_library {
 	const char *(*strerror)(int error);
 };
 
-/* Loads it at the first call; it stays loaded, because its providers may have threads.
+/* Loads it at the first call. It stays loaded, because its providers may have threads.
  * SLUICE_ENOSUPP with a sentence that says what is missing and what to do. */
 int ofi_library_load(const struct ofi_library **out);
 #endif

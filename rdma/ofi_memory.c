@@ -14,17 +14,17 @@ enum { REGION_MAGIC = 0x4e47524f, REGION_CRC_AT = REGION_DESCRIPTOR_BYTES - 4 };
 
 struct region_memory {
 	struct registration registration;
-	struct fid_mr *local;                                /* for our own operations */
+	struct fid_mr *local;                                /* for operations of this rank */
 	enum { UNTRIED, READ_IN_PLACE, NOT_REACHED } device; /* of device memory */
 	struct {
-		struct fid_mr *mr; /* what the peer reaches the region through */
+		struct fid_mr *mr; /* the registration for the peer */
 		size_t from;       /* its first byte */
 	} of[];                    /* [rank] */
 };
 
-/* Addresses of a region that was closed. libfabric knows no way to end a transfer with one peer: a
- * get that was given up is answered late, and a put that had begun to arrive goes on. So these
- * addresses stay mapped, to pages that nobody reads, until the endpoint has ended. */
+/* Addresses of a closed region. libfabric cannot end a transfer with one peer: a get that was given
+ * up may be answered late, and a put that has begun to arrive continues. So these addresses stay
+ * mapped, to unused pages, until the endpoint has ended. */
 struct vacated {
 	struct vacated *next;
 	void *base;
@@ -60,7 +60,7 @@ static void close_mr(struct fid_mr **mr)
 	*mr = NULL;
 }
 
-/* The region's memory goes, its addresses stay. 0: they could not be kept. */
+/* Frees the region's memory and keeps its addresses. 0: they could not be kept. */
 static int vacate(struct ofi_memory *m, const struct region *region)
 {
 	struct vacated *v = region->common || region->device ? NULL : malloc(sizeof(*v));
@@ -107,7 +107,8 @@ static void encode_region(const struct ofi_memory *m, int peer, const struct reg
 	put_le32(out, REGION_MAGIC);
 	put_le32(out + 4, r->registration.region->access);
 	put_le64(out + 8, r->registration.region->bytes);
-	/* Of the region's first byte, which may lie before the registration: modulo 2^64. */
+	/* The address of the region's first byte, which may lie before the registration: modulo
+	 * 2^64. */
 	put_le64(out + 16, ofi_fabric_origin(m->fabric, first) - r->of[peer].from);
 	put_le64(out + 24, fi_mr_key(r->of[peer].mr));
 	put_le32(out + 32, (uint32_t)m->rank);
@@ -153,11 +154,13 @@ int ofi_memory_reach(struct ofi_memory *m, struct endpoint *e,
 	memcpy(d, descriptor, sizeof(d));
 	if (get_le32(d) != REGION_MAGIC ||
 	    get_le32(d + REGION_CRC_AT) != crc32c(0, d, REGION_CRC_AT))
-		return fail(SLUICE_EWIRE, "rank %d described a region in bytes that do not check",
+		return fail(SLUICE_EWIRE, "rank %d described a region with a wrong checksum",
 			    owner);
 	if (!get_le32(d + 4) || get_le32(d + 4) & ~(unsigned)(REGION_READ | REGION_WRITE) ||
 	    !get_le64(d + 8))
-		return fail(SLUICE_EWIRE, "rank %d described a region that cannot be", owner);
+		return fail(SLUICE_EWIRE,
+			    "rank %d described a region of impossible access, size or address",
+			    owner);
 	if (get_le32(d + 32) != (uint32_t)owner || get_le32(d + 36) != (uint32_t)m->rank)
 		return fail(SLUICE_EWIRE, "rank %d gave rank %d a region of rank %u for rank %u",
 			    owner, m->rank, get_le32(d + 32), get_le32(d + 36));

@@ -23,7 +23,7 @@ struct ofi_messages {
 	int size;
 	size_t receives;
 	struct outgoing *outgoing; /* [size] */
-	struct buffer buffers[];   /* so many receives, then one to each rank */
+	struct buffer buffers[];   /* first the receives, then one for each rank */
 };
 
 size_t ofi_messages_bytes(int size, size_t receives)
@@ -126,8 +126,8 @@ void ofi_messages_send(struct ofi_messages *l, int rank, fi_addr_t to)
 	rc = ofi_fabric_send(l->fabric, &piece);
 	buffer->busy = !rc;
 	if (!rc)
-		out->pending =
-			0; /* else again at the next look: the last message is said once only */
+		out->pending = 0; /* otherwise the next look sends it again, because the last
+				     message is written once */
 }
 
 enum ofi_message ofi_messages_take(struct ofi_messages *l, const struct ofi_completion *c,

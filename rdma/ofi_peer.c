@@ -12,9 +12,9 @@
 enum { NS_PER_MS = 1000000, REFUSED_MS = 900, CLOSED_MS = 5 /* at the end of a job */ };
 
 enum state {
-	JOINING, /* it has not proved itself */
+	JOINING, /* its proof is not complete */
 	UP,
-	LOST, /* no EVENT_GONE was handed out yet */
+	LOST, /* EVENT_GONE was not delivered yet */
 	GONE
 };
 
@@ -23,9 +23,9 @@ struct ofi_peer {
 	struct ofi_peers *all;
 	enum state state;
 	fi_addr_t address;
-	uint32_t token; /* which its notices carry */
+	uint32_t token; /* which its notices must carry */
 	struct ofi_flow *flow;
-	struct remote *control;  /* its; NULL: it has none */
+	struct remote *control;  /* the peer's; NULL: none */
 	char why[OFI_WHY_BYTES]; /* it is lost */
 };
 
@@ -41,7 +41,7 @@ struct endpoint *ofi_peer_endpoint(struct ofi_peer *p)
 
 /* ---- opening and closing ---------------------------------------------------------- */
 
-/* What the peer is told once it has proved itself. */
+/* Makes the greeting that the peer gets after its proof. */
 static int make_greeting(struct ofi_peer *p, struct ofi_greeting *out)
 {
 	const struct ofi_peers *all = p->all;
@@ -165,7 +165,7 @@ int ofi_peer_report(struct ofi_peer *p, struct event *out)
 	return 1;
 }
 
-/* A connection is made in milliseconds, however long the job waits for a peer that is stopped. */
+/* Connecting takes milliseconds, however long the job waits for a peer that is stopped. */
 static uint64_t refused_for(uint64_t lost_after)
 {
 	const uint64_t most = (uint64_t)REFUSED_MS * NS_PER_MS;
@@ -179,8 +179,8 @@ static void look_for_silence(struct ofi_peer *p, uint64_t now)
 	const uint64_t lost_after = (uint64_t)p->all->lost_after_ms * NS_PER_MS;
 	char why[OFI_WHY_BYTES];
 
-	/* Nothing is under way, and nothing more is taken: the connection below, which was there
-	 * when the peer proved itself, broke, and is not made again. */
+	/* Nothing is under way, and nothing more is accepted: the connection, which worked during
+	 * the proof, broke and was not restored. */
 	if (ofi_flow_is_refused(p->flow) && silent > refused_for(lost_after)) {
 		ofi_peer_lose(p, "its process ended, or the connection to it broke for good");
 		return;
@@ -205,7 +205,7 @@ static void begin_use(struct ofi_peer *p, const struct ofi_greeting *greeting)
 	ofi_flow_use_token(p->flow, greeting->token);
 	if (memcmp(greeting->control, none, sizeof(none)) &&
 	    ofi_memory_reach(p->all->memory, &p->endpoint, greeting->control, &p->control))
-		ofi_peer_lose(p, "the control region that it told of cannot be");
+		ofi_peer_lose(p, "its description of the control region is invalid");
 }
 
 static void join(struct ofi_peer *p, uint64_t now)
@@ -242,7 +242,7 @@ void ofi_peer_send_failed(struct ofi_peer *p, const char *why)
 	char text[OFI_WHY_BYTES];
 
 	if (p->state != UP)
-		return; /* it is said again when it is due */
+		return; /* it is sent again when it is due */
 	snprintf(text, sizeof(text), "the last message of the proof failed: %.100s", why);
 	ofi_peer_lose(p, text);
 }
@@ -284,15 +284,14 @@ fi_addr_t ofi_peer_address(const struct ofi_peer *p)
 	return p->address;
 }
 
-int ofi_peer_push(struct ofi_peer *p, uint64_t now_ns)
+void ofi_peer_push(struct ofi_peer *p, uint64_t now_ns)
 {
 	char why[OFI_WHY_BYTES];
 
 	if (!ofi_flow_waits(p->flow))
-		return 0;
+		return;
 	if (ofi_flow_push(p->flow, now_ns, why))
-		ofi_peer_lose(p, why); /* whoever waits for a transfer is told so */
-	return ofi_flow_waits(p->flow);
+		ofi_peer_lose(p, why); /* this ends all its transfers with an error */
 }
 
 int ofi_peer_post(struct ofi_peer *p, const struct transfer *x)
@@ -331,7 +330,7 @@ void ofi_peer_flush(struct ofi_peer *p)
 
 int ofi_peer_is_busy(const struct ofi_peer *p, uint64_t now_ns)
 {
-	/* Each try to reach a peer that has closed would make a connection that is refused. */
+	/* Each try to reach a closed peer would make a connection that is refused. */
 	const int closed = ofi_flow_is_refused(p->flow) &&
 			   ofi_flow_silent_ns(p->flow, now_ns) > (uint64_t)CLOSED_MS * NS_PER_MS;
 

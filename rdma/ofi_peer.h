@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One peer of the transport over libfabric, from the proof that it belongs to the job until it is
- * lost: its address, its flow, and the token that its notices carry. Called by ofi.c with its lock
- * held. */
+ * One peer of the transport over libfabric, from its proof until its loss: its address, its flow,
+ * and the token that its notices carry. Called by ofi.c with its lock held. */
 #ifndef RDMA_OFI_PEER_H
 #define RDMA_OFI_PEER_H
 #include "rdma/event_queue.h"
@@ -16,7 +15,7 @@ enum { OFI_WHY_BYTES = 160 };
 
 struct ofi_peer;
 
-/* What all peers share. */
+/* State that all peers share. */
 struct ofi_peers {
 	struct transport *transport;
 	int size, lost_after_ms;
@@ -29,47 +28,49 @@ struct ofi_peers {
 	struct ofi_messages *messages;
 	struct event_queue *events;
 	const struct region *buffers;
-	uint8_t *copies;   /* for small puts, size times ofi_flow_copy_bytes() in the buffers */
-	uint32_t promised; /* events that transfers of all flows will make */
+	uint8_t *copies;   /* for small puts: ofi_flow_copy_bytes() for each rank, in the buffers */
+	uint32_t promised; /* number of events that transfers of all flows will make */
 	int joining,
-		unreported; /* peers that have not proved themselves; that are lost, unbeknown */
+		unreported; /* peers without a complete proof; lost ones without their EVENT_GONE */
 };
 
-/* name: its address, from its card; notice: how it can be told of puts. */
+/* name: the peer's address from its record; notice: how puts announce themselves to it. */
 int ofi_peer_open(struct ofi_peers *all, int rank, const uint8_t *name, enum ofi_notice notice,
 		  struct ofi_peer **out);
 void ofi_peer_close(struct ofi_peer **peer);
 struct endpoint *ofi_peer_endpoint(struct ofi_peer *p);
 struct ofi_peer *ofi_peer_of(struct endpoint *e);
 
-/* 1: it has proved itself. 0: not yet. SLUICE_EPEER: it is lost. */
+/* 1: its proof is complete. 0: not yet. SLUICE_EPEER: it is lost. */
 int ofi_peer_ready(const struct ofi_peer *p);
-/* 0, or SLUICE_E*: nothing can be done with it now. */
+/* 0, or SLUICE_E*: the peer cannot be used now. */
 int ofi_peer_check(const struct ofi_peer *p);
 void ofi_peer_lose(struct ofi_peer *p, const char *why);
-/* 1 and its EVENT_GONE, once. */
+/* Returns 1 and the peer's EVENT_GONE, once. */
 int ofi_peer_report(struct ofi_peer *p, struct event *out);
 
-/* Now and then: says what a proof needs said, and loses it if it is silent for too long. */
+/* Called from time to time: sends what the proof needs, and declares the peer lost after long
+ * silence. */
 void ofi_peer_look(struct ofi_peer *p, int was_stopped, uint64_t now_ns);
-/* Says what was written for it (ofi_messages.h). */
+/* Sends the message that was written for it (ofi_messages.h). */
 void ofi_peer_send(struct ofi_peer *p);
-/* The message that went to it last has failed. */
+/* The last message to the peer failed. */
 void ofi_peer_send_failed(struct ofi_peer *p, const char *why);
 
-/* The peer's control region; NULL: it has none. */
+/* Opens the peer's control region. */
 int ofi_peer_control(struct ofi_peer *p, struct remote **out);
-/* A notice with this token came. 0: the token is not this peer's. */
+/* Takes a notice with this token. 0: the token is not this peer's. */
 int ofi_peer_noticed(struct ofi_peer *p, uint32_t token, uint32_t imm, uint64_t now_ns);
-/* The same of a notice whose sender libfabric named. */
+/* Takes a notice whose sender libfabric named. */
 void ofi_peer_noticed_by_name(struct ofi_peer *p, uint32_t imm, uint64_t now_ns);
 fi_addr_t ofi_peer_address(const struct ofi_peer *p);
 int ofi_peer_post(struct ofi_peer *p, const struct transfer *x);
-/* Posts what waits. Returns whether anything waits still. */
-int ofi_peer_push(struct ofi_peer *p, uint64_t now_ns);
+/* Posts waiting transfers. */
+void ofi_peer_push(struct ofi_peer *p, uint64_t now_ns);
 void ofi_peer_completed(struct ofi_peer *p, const struct ofi_completion *c, uint64_t now_ns);
-/* For the end of a job: what completes after all before it; then whether anything is under way. */
+/* For the end of a job: posts a put that completes after all before it; then returns whether
+ * anything is under way. */
 void ofi_peer_flush(struct ofi_peer *p);
-/* A peer that takes nothing any more, because it has closed before, keeps nobody busy. */
+/* A peer that has closed, and accepts nothing, is not busy. */
 int ofi_peer_is_busy(const struct ofi_peer *p, uint64_t now_ns);
 #endif

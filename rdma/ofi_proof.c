@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See ofi_proof.h. A message, little-endian: 0 OFI_FRAME_MAGIC, 4 kind, 8 rank of the sender, 12
  * nonce of the client, 24 nonce of the server, 36 tag, 52 token, 56 descriptor of the control
- * region. What a kind does not need is zero. */
+ * region. Fields that a kind does not need are zero. */
 #include "rdma/ofi_proof.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -23,7 +23,7 @@ _Static_assert(CONTROL_AT + REGION_DESCRIPTOR_BYTES == OFI_FRAME_BYTES,
 	       "a message has another size");
 enum { AGAIN_MS = 500, CHALLENGE_AGE_MS = 60000, NS_PER_MS = 1000000 };
 
-/* What the tag of each kind of message stands for. */
+/* The label of each kind's tag. */
 static const enum auth_label labels[] = { [CHALLENGE] = AUTH_CHALLENGE,
 					  [PROOF] = AUTH_PROOF,
 					  [ACCEPT] = AUTH_ACCEPT,
@@ -31,7 +31,7 @@ static const enum auth_label labels[] = { [CHALLENGE] = AUTH_CHALLENGE,
 
 struct proof {
 	int begun, up;
-	uint64_t hello_ns; /* when the client says HELLO, again */
+	uint64_t hello_ns; /* when the client sends its next HELLO */
 	struct auth_context context;
 	struct ofi_greeting own, theirs;
 };
@@ -113,7 +113,7 @@ static void cover(const struct ofi_greeting *greeting, uint8_t out[SIGNED_BYTES]
 	memcpy(out + 8, greeting->control, REGION_DESCRIPTOR_BYTES);
 }
 
-/* 1, or 0: the tag could not be made. */
+/* Returns 1, or 0 if the tag could not be made. */
 static int encode_message(const struct ofi_proofs *p, const struct message *m,
 			  uint8_t out[OFI_FRAME_BYTES])
 {
@@ -134,7 +134,7 @@ static int encode_message(const struct ofi_proofs *p, const struct message *m,
 			 out + TAG_AT);
 }
 
-/* 1, or 0: it is no message to this rank. The tag is not judged yet. */
+/* Returns 1, or 0 if it is not a message to this rank. Does not check the tag. */
 static int decode(const struct ofi_proofs *p, const uint8_t *bytes, size_t n, int *sender,
 		  struct message *m)
 {
@@ -194,7 +194,7 @@ int ofi_proof_hello(struct ofi_proofs *p, int peer, uint64_t now_ns, uint8_t out
 	return encode_message(p, &hello, out);
 }
 
-/* The server answers the present HELLO, and holds the key: prove the same. */
+/* The server answers the current HELLO, and holds the key: send the same proof. */
 static int answer_challenge(struct ofi_proofs *p, struct proof *proof,
 			    const struct message *challenge, uint8_t out[OFI_FRAME_BYTES])
 {
@@ -267,19 +267,19 @@ int ofi_proof_answer(struct ofi_proofs *p, const uint8_t *bytes, size_t n, uint6
 	struct message m;
 
 	if (!p->admitted)
-		return 0; /* nobody can be told apart yet; who means it asks again */
+		return 0; /* the key is not known yet; a peer sends its HELLO again */
 	if (!decode(p, bytes, n, peer, &m))
-		return refuse_proof(p, "it is not one that a rank of this job would send");
+		return refuse_proof(p, "it is not a message from a rank of this job");
 	proof = &p->peer[*peer];
 	if (!proof->begun || proof->up)
-		return 0; /* not yet; or said again, or a replay, of what is over */
+		return 0; /* too early; or a repeated or replayed message of a finished exchange */
 	if (m.kind == HELLO)
 		return challenge(p, &m, now_ns, out);
-	/* Only what belongs to this try is worth a look at its tag. */
+	/* Checks the tag only of messages that belong to this try. */
 	if (*peer > p->rank && !same_nonce(m.context.nonce_client, proof->context.nonce_client))
 		return 0;
 	if (*peer < p->rank && !is_own_challenge(p, &m, now_ns))
-		return refuse_proof(p, "it answers nothing that this rank asked");
+		return refuse_proof(p, "its challenge is too old, or was not made by this rank");
 	if (!message_tag_is_right(p, &m))
 		return refuse_proof(p,
 				    "its proof is wrong: its sender does not hold this job's key");

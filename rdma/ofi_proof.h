@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The exchange of messages in which two ranks prove to each other that they hold the job's key,
- * before either tells a key of its memory. The rank with the lower number begins:
+ * before either sends a key of its memory. The lower rank begins:
  *
  *   client                          server
  *     HELLO      nonce         ->
@@ -9,10 +9,10 @@
  *                              <-   ACCEPT     tag; its greeting
  *     GREETING   tag; its greeting ->
  *
- * A message says who sends it, and what it says is believed after its tag was checked. Every answer
- * goes to the address in the rank's card, so who claims to be another rank gets none. The server
- * recognises its challenge without having kept it (auth.h), and strangers cost no memory. Messages
- * to and from libfabric are ofi.c's part. */
+ * A message names its sender, and is trusted only after its tag was checked. Every answer goes to
+ * the address in the rank's record, so an impostor gets none. The server recognises its challenge
+ * without storing it (auth.h), so strangers cost no memory. ofi.c sends and receives the messages.
+ */
 #ifndef RDMA_OFI_PROOF_H
 #define RDMA_OFI_PROOF_H
 #include "rdma/auth.h"
@@ -20,34 +20,34 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Of each message; and its first four bytes, little-endian: "SLUO". */
+/* The size of each message, and its first four bytes, little-endian: "SLUO". */
 enum { OFI_FRAME_BYTES = 120, OFI_FRAME_MAGIC = 0x4f554c53 };
 
-/* What a rank tells its peer with the connection. */
+/* What a rank sends its peer when they become connected. */
 struct ofi_greeting {
-	uint32_t token;                           /* the peer's notices carry it (ofi_flow.h) */
-	uint8_t control[REGION_DESCRIPTOR_BYTES]; /* all zero: there is no control region */
+	uint32_t token; /* the peer's notices must carry it (ofi_flow.h) */
+	uint8_t control[REGION_DESCRIPTOR_BYTES]; /* all zero: no control region */
 };
 
 struct ofi_proofs; /* of this rank */
 int ofi_proofs_open(int rank, int size, struct ofi_proofs **out);
 void ofi_proofs_close(struct ofi_proofs **p);
-/* The job's key is known from here on. */
+/* Sets the job's key. */
 void ofi_proofs_admit(struct ofi_proofs *p, const struct job_secret *secret);
 int ofi_proofs_admitted(const struct ofi_proofs *p);
 
-/* Begins with a peer, to whom this greeting may be told once it has proved itself. */
+/* Begins with a peer, which gets this greeting after its proof. */
 void ofi_proof_begin(struct ofi_proofs *p, int peer, const struct ofi_greeting *own);
-/* The peer has proved itself, and this is its greeting; else NULL. */
+/* The peer's greeting once its proof is complete, otherwise NULL. */
 const struct ofi_greeting *ofi_proof_greeting(const struct ofi_proofs *p, int peer);
 
 /* Both return 1 with a message for the peer, or 0. */
-/* What is to be said without being asked; a message that may be lost is said again. */
+/* The client's HELLO, if it is due. It is repeated, because it may be lost. */
 int ofi_proof_hello(struct ofi_proofs *p, int peer, uint64_t now_ns,
 		    uint8_t message[OFI_FRAME_BYTES]);
-/* The answer to a message that came from anybody: *peer is whom it is for. */
+/* The answer to a message from any sender, for rank *peer. */
 int ofi_proof_answer(struct ofi_proofs *p, const uint8_t *bytes, size_t n, uint64_t now_ns,
 		     int *peer, uint8_t message[OFI_FRAME_BYTES]);
-/* Messages that were no part of such an exchange, or whose tag was wrong. */
+/* Counts messages that did not belong to such an exchange, or had a wrong tag. */
 uint64_t ofi_proofs_refused(const struct ofi_proofs *p);
 #endif

@@ -12,32 +12,32 @@
 
 enum wait { WAIT_FD, WAIT_FD_RACES, WAIT_TIMER };
 enum {
-	OFFSETS = 0, /* a peer names memory by its distance from the region's beginning */
+	OFFSETS = 0, /* a peer names memory by its offset in the region */
 	OF_CARDS = FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY
 };
 
 struct ofi_row {
 	const char *name; /* as libfabric has it */
-	int unasked;      /* may be taken where SLUICE_PROVIDER names none */
+	int unasked;      /* chosen without SLUICE_PROVIDER */
 	int tcp;
-	int mr_mode; /* what it may ask for when memory is registered */
+	int mr_mode; /* what it may require for registrations */
 	enum wait wait;
 	enum fi_progress progress;
 	size_t key_bytes;
-	enum ofi_notice notice; /* the best one that is tried */
-	int takes_receives;     /* a notice uses up a receive, whether or not it says so */
-	int device_memory;      /* it may read puts from a GPU's memory, which is then tried */
-	uint32_t since;         /* the first version of libfabric in which it is usable */
+	enum ofi_notice notice; /* the best one to try */
+	int takes_receives;     /* a notice uses up a receive, even if it does not say so */
+	int device_memory;      /* it may read puts from a GPU's memory, which is then tested */
+	uint32_t since;         /* the first usable version of libfabric */
 	const char *why;        /* not before that */
 };
 
-/* The version of a provider of libfabric's own tree, such as 1.18.1, as it tells it. */
+/* The version of a provider in libfabric's own tree, such as 1.18.1, as it reports it. */
 #define TREE(major, minor, patch) FI_VERSION((major)*100 + (minor), (patch)*10)
 
 struct defect {
 	const char *provider;
 	uint32_t first, mended; /* TREE() */
-	const char *text;       /* what is wrong, and what to do */
+	const char *text;       /* the defect, and the remedy */
 };
 
 static const struct defect defects[] = {
@@ -58,7 +58,7 @@ static const struct defect defects[] = {
 };
 enum { DEFECTS = sizeof(defects) / sizeof(defects[0]) };
 
-/* In the order in which they are tried. A provider without a row can be named. */
+/* In order of preference. A provider without a row can be named. */
 static const struct ofi_row rows[] = {
 	{ "efa", 1, 0, FI_MR_LOCAL | OF_CARDS, WAIT_FD, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_NARROW, 1,
 	  1, FI_VERSION(1, 18), "has no puts that announce themselves" },
@@ -68,7 +68,7 @@ static const struct ofi_row rows[] = {
 	  "" },
 	{ "psm3", 1, 0, OF_CARDS, WAIT_FD, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_WIDE, 0, 1, OFI_API,
 	  "" },
-	/* Reliable datagrams over TCP were a provider of their own before they were merged. */
+	/* Reliable datagrams over TCP were a separate provider until they were merged. */
 	{ "tcp", 1, 1, OFFSETS, WAIT_FD, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_WIDE, 0, 0,
 	  FI_VERSION(1, 18), "has connections only" },
 	{ "net", 1, 1, OFFSETS, WAIT_FD, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_WIDE, 0, 0, OFI_API,
@@ -77,7 +77,8 @@ static const struct ofi_row rows[] = {
 	  OFI_API, "" },
 };
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
-/* Of one that a user names and that has no row: whatever it asks for, and nothing is trusted. */
+/* For a provider that the user names and that has no row: grant what it asks for, rely on nothing.
+ */
 static const struct ofi_row unknown = {
 	"",
 	0,
@@ -93,8 +94,7 @@ static const struct ofi_row unknown = {
 	"",
 };
 
-/* Beginnings of the names of interfaces that lead to containers or virtual machines of this node.
- */
+/* Prefixes of interfaces that lead to containers or virtual machines of this node. */
 static const char *const inward[] = { "docker", "br-",    "virbr", "veth",
 				      "cni",    "podman", "lxcbr", "flannel" };
 
@@ -108,7 +108,7 @@ static const struct ofi_row *row_of(const char *provider)
 
 /* ---- interfaces ------------------------------------------------------------------- */
 
-/* "" where the addresses of the provider are not those of IP. */
+/* "" if the provider does not use IP addresses. */
 static const char *address_text(const struct fi_info *info, char text[INET6_ADDRSTRLEN])
 {
 	const struct sockaddr_in *in = info->src_addr;
@@ -154,7 +154,7 @@ static int interface_fits(const struct fi_info *info, const char *interface)
 
 /* ---- the choice ------------------------------------------------------------------- */
 
-/* What Sluice can do without is left out: order, and events that the notices make unnecessary. */
+/* The hints leave out what Sluice does not need: order, and events that the notices replace. */
 static struct fi_info *hints_for(const struct ofi_library *l, const char *provider)
 {
 	const struct ofi_row *row = row_of(provider);
@@ -174,7 +174,7 @@ static struct fi_info *hints_for(const struct ofi_library *l, const char *provid
 	return hints;
 }
 
-/* The first one of the list that the provider and the interface leave; IPv4 before IPv6. */
+/* The first entry for the provider and the interface; IPv4 before IPv6. */
 static struct fi_info *first_fit(struct fi_info *list, const char *provider, const char *interface)
 {
 	struct fi_info *found = NULL;
@@ -288,7 +288,7 @@ static int choose_any(struct fi_info *list, const char *interface, uint32_t vers
 		FI_MAJOR(version), FI_MINOR(version), *there ? there : "none at all");
 }
 
-/* info, or what libfabric gives in its place where more is asked for; it is freed then. */
+/* Returns info, or what libfabric gives for it with more capabilities; then info is freed. */
 static struct fi_info *ask_more(const struct ofi_library *l, struct fi_info *info, uint64_t caps,
 				int mr_mode)
 {
@@ -311,8 +311,8 @@ static struct fi_info *ask_more(const struct ofi_library *l, struct fi_info *inf
 	return info;
 }
 
-/* What was found; with the names of senders, where data has no room for a token, and with device
- * memory. Where it has not the first, messages do, and where it has not the second, copies. */
+/* Adds the names of senders, if data has no room for a token, and device memory. Without the first,
+ * messages announce puts; without the second, device memory is copied. */
 static struct fi_info *settle_info(const struct ofi_library *l, const struct fi_info *found)
 {
 	struct fi_info *info = l->dupinfo(found);

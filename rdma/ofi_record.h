@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The part of a rank's record that says how libfabric reaches it. It comes through the bootstrap,
- * and is hostile until it was judged. Called by ofi.c. */
+ * The part of a rank's record that describes how libfabric reaches it. It comes through the
+ * bootstrap, and is hostile until it was checked. Called by ofi.c. */
 #ifndef RDMA_OFI_CARD_H
 #define RDMA_OFI_CARD_H
 #include "rdma/ofi_fabric.h"
@@ -9,8 +9,8 @@
 
 /* 0 or SLUICE_E*; bytes holds TRANSPORT_RECORD_BYTES. */
 int ofi_record_write(const struct ofi_fabric *fabric, int rank, uint8_t *bytes, size_t *len_out);
-/* Where the address begins in the record of that rank, which is one that this rank's provider can
- * use, and how it can be told of puts; else NULL with the error set, and *rc. */
+/* The address in the record of that rank, if this rank's provider can use it, and how puts announce
+ * themselves to the peer. Otherwise NULL, with the error set, and *rc. */
 const uint8_t *ofi_record_check(const struct ofi_fabric *fabric, int own_rank, int rank,
 				const uint8_t *record, size_t len, enum ofi_notice *notice,
 				int *rc);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * How many large pieces of a kind (puts, or gets) are under way to a peer over TCP, where
- * everything goes through one stream. As many as fill the way there and back, so that a long way is
- * used whole, and what the link carries in STREAM_WAIT_NS: more would only make all else wait
- * behind them. Both are measured. Called by ofi_flow.c. */
+ * Limits the large pieces of a kind (puts, or gets) under way to a peer over TCP, which has one
+ * stream for everything. The limit is the number that fills a round trip, so that a long path is
+ * fully used, plus what the link carries in STREAM_WAIT_NS: more would only delay everything else.
+ * Both are measured. Called by ofi_flow.c. */
 #ifndef RDMA_OFI_STREAM_H
 #define RDMA_OFI_STREAM_H
 #include <stddef.h>
@@ -10,16 +10,16 @@
 
 enum {
 	STREAM_PIECE_BYTES = 1 << 19, /* at most */
-	STREAM_SMALL_BYTES = 1 << 17, /* pieces up to here do not count */
+	STREAM_SMALL_BYTES = 1 << 17, /* pieces up to this size do not count */
 	STREAM_LEAST = 2,
-	STREAM_MOST = 16, /* 8 MiB: more than Linux buffers unless it was told so (tcp_wmem) */
+	STREAM_MOST = 16, /* 8 MiB: more than Linux buffers by default (tcp_wmem) */
 	STREAM_WAIT_NS = 5000000
 };
 
 struct ofi_stream {
 	int now, most;
-	uint64_t fastest_ns; /* what a piece of full size took at least; 0: none has ended */
-	/* The ends since then; idle: there was room for more meanwhile, so they tell no rate. */
+	uint64_t fastest_ns; /* fastest piece of full size; 0: none has ended */
+	/* The ends since then. idle: there was room for more meanwhile, so they show no rate. */
 	uint64_t since_ns;
 	int ends, idle;
 };
@@ -36,7 +36,7 @@ static inline void ofi_stream_post(struct ofi_stream *s)
 	s->now++;
 }
 
-/* What the way and the wait hold at the rate of the last ends. */
+/* The limit at the rate of the last ends. */
 static inline void ofi_stream_adapt(struct ofi_stream *s, uint64_t now_ns)
 {
 	const uint64_t each = (now_ns - s->since_ns) / (uint64_t)s->ends;

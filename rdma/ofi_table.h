@@ -5,7 +5,7 @@
 #define RDMA_OFI_TABLE_H
 #include "rdma/ofi_peer.h"
 
-/* Only ofi_table.c changes it. */
+/* Only ofi_table.c changes the members. */
 struct ofi_table {
 	int n, size;
 	struct ofi_peer **peers; /* [n], in the order in which they were added */
@@ -17,7 +17,7 @@ struct ofi_table {
 };
 
 int ofi_table_open(struct ofi_table *table, int size);
-/* Closes all peers. ofi_table_free() comes later. */
+/* Closes all peers; ofi_table_free() frees the table. */
 void ofi_table_close(struct ofi_table *table);
 void ofi_table_free(struct ofi_table *table);
 /* SLUICE_EWIRE: another rank has its address. */

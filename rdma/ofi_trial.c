@@ -11,10 +11,10 @@
 #include <string.h>
 
 enum { BYTES = 16, TRIAL_MS = 500, NS_PER_MS = 1000000, NAME_BYTES = 256, PATTERN_BYTES = 256 };
-/* What the trial of device memory keeps in host memory. */
+/* The parts of host memory in a test of device memory. */
 enum { PATTERN, ECHO, SAVED, PARTS };
 
-/* The whole of it arrives, or notices are not as wide as was promised. */
+/* If not all of it arrives, notices are narrower than promised. */
 static const uint64_t data = 0x5354554c8badf00dULL;
 
 struct ofi_trial {
@@ -33,7 +33,7 @@ struct ofi_trial {
 	} device;
 };
 
-/* Judges a completion. *why is set where it shows that notices do not work as promised. */
+/* Checks a completion. Sets *why if notices do not work as promised. */
 static void judge_completion(struct ofi_trial *t, const struct ofi_completion *c, int *done,
 			     int *came, const char **why)
 {
@@ -51,10 +51,10 @@ static void judge_completion(struct ofi_trial *t, const struct ofi_completion *c
 	*came = 1;
 	if (c->data != (narrow ? (uint32_t)data : data) || (narrow && c->from != t->self) ||
 	    memcmp(t->from, t->to, BYTES))
-		*why = "what arrived is not what was sent";
+		*why = "other bytes arrived than were sent";
 }
 
-/* NULL: notices work as promised, or why they do not. */
+/* Returns NULL if notices work as promised, otherwise the reason. */
 static const char *try_notice(struct ofi_trial *t)
 {
 	const uint64_t until = now_ns() + (uint64_t)TRIAL_MS * NS_PER_MS;
@@ -83,11 +83,11 @@ static const char *try_notice(struct ofi_trial *t)
 		else
 			sched_yield();
 	}
-	/* One that never ended shows only that a rank cannot reach itself here. */
+	/* If the put never ended, a rank just cannot reach itself here. */
 	return !why && done && !came ? "it did not arrive" : why;
 }
 
-/* The own address among those of the peers. */
+/* Finds this rank's address among those of the peers. */
 static int find_own_address(struct ofi_trial *t)
 {
 	uint8_t name[NAME_BYTES];
@@ -143,7 +143,7 @@ int ofi_trial_open(struct ofi_fabric *fabric, struct ofi_messages *messages, str
 
 /* ---- device memory ------------------------------------------------------------------ */
 
-/* One put from device memory to a part, or one get into it. 0, or -1 and why. */
+/* Puts from device memory to a part, or gets a part. 0, or -1 and why. */
 static int move_part(struct ofi_trial *t, int get, const struct fid_mr *mr, void *address, size_t n,
 		     int part, const struct ofi_driver *driver, char why[OFI_TRIAL_WHY_BYTES])
 {
@@ -177,8 +177,7 @@ static int move_part(struct ofi_trial *t, int get, const struct fid_mr *mr, void
 	return -1;
 }
 
-/* As for verbs (register.c): what the provider wrote there is read back, and what was there is put
- * back. */
+/* As for verbs (register.c): writes a pattern, reads it back, and restores the old content. */
 static int prove_device(struct ofi_trial *t, const struct fid_mr *mr, const struct memory *memory,
 			const struct ofi_driver *driver, char why[OFI_TRIAL_WHY_BYTES])
 {
@@ -194,7 +193,7 @@ static int prove_device(struct ofi_trial *t, const struct fid_mr *mr, const stru
 		rc = move_part(t, 0, mr, memory->address, n, ECHO, driver, why);
 	if (!rc && memcmp(t->device.parts[PATTERN], t->device.parts[ECHO], n)) {
 		snprintf(why, OFI_TRIAL_WHY_BYTES,
-			 "what the provider wrote there is not what it reads back");
+			 "the provider read back other bytes than it wrote");
 		rc = -1;
 	}
 	if (!rc)

@@ -34,8 +34,8 @@ struct proof {
 	struct sockaddr_storage address; /* of the peer's listener */
 	void *owner;
 	struct rdma_cm_id *id;
-	struct auth_context context; /* of the exchange that is under way */
-	uint64_t accepted_ms; /* when its last proof was accepted: older challenges are void */
+	struct auth_context context; /* of the running exchange */
+	uint64_t accepted_ms; /* when its last proof was accepted; older challenges are void */
 };
 
 int proofs_open(int rank, const struct verbs_device *device, struct proofs **out)
@@ -151,11 +151,11 @@ const char *proofs_judge(const struct proofs *p, const struct frame *request, ui
 	const struct auth_context context = context_of(p, request);
 
 	if (request->rank >= p->rank)
-		return "a rank that does not connect to this one";
+		return "only lower ranks connect to this one";
 	if (!auth_nonce_check(p->nonce_key, request->rank, request->nonce_client,
 			      now_ns / NS_PER_MS, CHALLENGE_AGE_MS, request->nonce_server,
 			      made_ms_out))
-		return "an answer to no challenge of ours, or to an old one";
+		return "its challenge is too old, or was not made by this rank";
 	if (!tag_is_right(p, AUTH_PROOF, &context, request))
 		return "its proof is wrong: it does not hold this job's key";
 	return NULL;
@@ -169,7 +169,7 @@ static int why_call_failed(const char *call, char why[PROOF_WHY_BYTES])
 	return -1;
 }
 
-/* The reason is the last error's. */
+/* Takes the reason from the last error. */
 static int why_last_error(char why[PROOF_WHY_BYTES])
 {
 	snprintf(why, PROOF_WHY_BYTES, "%s", sluice_last_error());
@@ -179,14 +179,15 @@ static int why_last_error(char why[PROOF_WHY_BYTES])
 int proof_start(struct proof *p, int timeout_ms, char why[PROOF_WHY_BYTES])
 {
 	const struct proofs *shared = p->proofs;
-	/* Without our own address the route may begin at another device of this machine. */
+	/* Without this address the route may start at another device of this machine. */
 	struct sockaddr_storage own = shared->device->address;
 	uint8_t timeout = shared->ack_timeout;
 	struct rdma_cm_id *id;
 
 	if (rdma_create_id(shared->channel, &id, p->owner, RDMA_PS_TCP))
 		return why_call_failed("rdma_create_id", why);
-	/* Before the route, as it becomes part of it. With devices that cannot, theirs counts. */
+	/* Set before the route, which includes it. Devices without the option use their own value.
+	 */
 	rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout));
 	if (rdma_resolve_addr(id, (struct sockaddr *)&own, (struct sockaddr *)&p->address,
 			      timeout_ms)) {
@@ -216,7 +217,7 @@ static int send_request(struct proof *p, const struct frame *frame, uint32_t qpn
 		.retry_count = QUEUES_RETRIES,
 		.rnr_retry_count = QUEUES_RETRIES,
 		.srq = 1,
-		.qp_num = qpn, /* counts only where the id has no queue pair */
+		.qp_num = qpn, /* ignored if the id has a queue pair */
 	};
 
 	return rdma_connect(p->id, &param) ? why_call_failed("rdma_connect", why) : 0;
@@ -231,7 +232,7 @@ int proof_send_hello(struct proof *p, char why[PROOF_WHY_BYTES])
 	if (auth_random(p->context.nonce_client, AUTH_NONCE_BYTES))
 		return why_last_error(why);
 	memcpy(frame.nonce_client, p->context.nonce_client, AUTH_NONCE_BYTES);
-	/* There is no queue pair yet, but one number from everybody would look like one stale
+	/* There is no queue pair yet, but the same number from all ranks would look like one stale
 	 * connection. */
 	auth_random(&qpn, sizeof(qpn));
 	return send_request(p, &frame, (qpn & 0xffffff) | 1, why);
@@ -346,7 +347,7 @@ enum proof_answer proof_judge_reject(struct proof *p, const struct cm_event *eve
 enum proof_answer proof_judge_accept(struct proof *p, const struct cm_event *event,
 				     struct frame *frame_out, char why[PROOF_WHY_BYTES])
 {
-	const char *reason = "its answer is of another kind";
+	const char *reason = "its answer is not an acceptance";
 
 	if (frame_decode(event->bytes, event->n, frame_out, &reason) ||
 	    frame_out->kind != FRAME_ACCEPT)

@@ -17,7 +17,7 @@ struct queue_pair {
 	struct rdma_cm_id *id; /* NULL: there is no queue pair */
 };
 
-/* The reason is the last error's. */
+/* Takes the reason from the last error. */
 static int qp_failed(char why[QP_WHY_BYTES])
 {
 	snprintf(why, QP_WHY_BYTES, "%s", sluice_last_error());
@@ -129,7 +129,7 @@ int qp_send_keys(struct queue_pair *p, char why[QP_WHY_BYTES])
 	return 0;
 }
 
-/* The client says in its greeting where its slot is; the server said it when it accepted. */
+/* The client's greeting contains its slot; the server's acceptance did. */
 int qp_take_keys(struct queue_pair *p, char why[QP_WHY_BYTES])
 {
 	uint8_t greeting[GREETING_BYTES], control[REGION_DESCRIPTOR_BYTES];

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The queue pair of a connection, and what moves to it from the one before: the peer's log
- * (sendlog.h) and rights (rights.h). Over a new queue pair both sides say READY, when the keys that
- * they sent work, and then KEYS, when the table of all keys is written; link.h draws it. Called by
- * link.c, which says when. */
+ * The queue pair of a connection, and the state that moves to it from the one before: the peer's
+ * log (sendlog.h) and rights (rights.h). On a new queue pair both sides send READY, when the keys
+ * that they sent work, and then KEYS, when the table of all keys is written; see link.h. link.c
+ * calls these functions in that order. */
 #ifndef RDMA_QUEUE_PAIR_H
 #define RDMA_QUEUE_PAIR_H
 #include "rdma/frame.h"
@@ -18,37 +18,36 @@ struct queue_pair_config {
 	const struct queue_sizes *sizes;
 	struct sendlog *log;
 	struct rights_peer *rights;
-	const uint8_t *slot; /* which the peer writes */
+	const uint8_t *slot; /* written by the peer */
 };
 
 struct queue_pair;
 int qp_open(const struct queue_pair_config *config, struct queue_pair **out);
 void qp_close(struct queue_pair **p);
 
-/* All that return an int: 0, or -1 and why, unless told otherwise. */
+/* Functions that return an int return 0, or -1 and why, unless stated otherwise. */
 
-/* The queue pair of an id, whose completions go to owner. */
+/* Makes the queue pair of an id, whose completions go to owner. */
 int qp_make(struct queue_pair *p, struct rdma_cm_id *id, void *owner, char why[QP_WHY_BYTES]);
-/* Hands out everything that arrived before. Does nothing where there is no queue pair. */
+/* Delivers everything that arrived before. Does nothing without a queue pair. */
 void qp_end(struct queue_pair *p);
-/* What the peer is told when the connection is made: notifies received so far, and what it needs to
- * reach this rank. */
+/* For the peer: notifies received so far, and what it needs to reach this rank. */
 uint64_t qp_received(struct queue_pair *p);
 int qp_greeting(struct queue_pair *p, struct slot_address *slot,
 		uint8_t control[REGION_DESCRIPTOR_BYTES], char why[QP_WHY_BYTES]);
-/* What the peer tells: notifies that it received; where its slot and control region are. -1: these
- * cannot be. */
+/* From the peer: notifies that it received; its slot and control region. -1: they are impossible.
+ */
 int qp_replay(struct queue_pair *p, uint64_t received, char why[QP_WHY_BYTES]);
 int qp_take_accept(struct queue_pair *p, const struct frame *accept, char why[QP_WHY_BYTES]);
 
-/* Makes keys work that the peer was given. Polls for room, at most a second without any. 0 or
+/* Makes the peer's keys work. Polls for room, and gives up after a second without any. 0 or
  * SLUICE_E*. */
 int qp_bind(struct queue_pair *p);
-/* Binds all keys, and says so. */
+/* Binds all keys, then sends READY. */
 int qp_send_ready(struct queue_pair *p, char why[QP_WHY_BYTES]);
 int qp_send_keys(struct queue_pair *p, char why[QP_WHY_BYTES]);
-/* The peer's. -1: they cannot be. */
+/* Takes the peer's keys. -1: they are impossible. */
 int qp_take_keys(struct queue_pair *p, char why[QP_WHY_BYTES]);
-/* The connection is up. Logs it; again: it was up before. */
+/* Starts transfers over the new connection and logs it. again: it was up before. */
 void qp_start(struct queue_pair *p, int again);
 #endif

@@ -33,7 +33,7 @@ struct queues {
 	struct event_queue *events;
 	void (*completed)(void *owner, const struct ibv_wc *wc);
 	uint32_t receives_missing;
-	struct owned *pairs; /* [n_pairs], in no order */
+	struct owned *pairs; /* [n_pairs], unordered */
 	uint32_t n_pairs;
 	uint32_t mask;         /* of by_qpn, which is at most a quarter full */
 	struct owned **by_qpn; /* open addressing */
@@ -69,7 +69,7 @@ int queue_sizes_choose(const struct verbs_device *device, int ranks, uint32_t qu
 	struct queue_sizes s = { 0 };
 
 	/* When a connection breaks every work request completes, signalled or not, so the
-	 * completion queue has a place for each of them. */
+	 * completion queue has a place for each. */
 	s.log_entries = lesser(LOG_MOST, counted(a->max_qp_wr));
 	s.log_entries = lesser(s.log_entries, cqe / 2 / peers);
 	s.receives = lesser(counted(a->max_srq_wr),
@@ -112,7 +112,7 @@ static uint32_t place_of_qpn(const struct queues *q, uint32_t qpn)
 	return at;
 }
 
-/* Queue pairs change rarely, and the table is a few pointers: it is made anew each time. */
+/* Queue pairs change rarely, and the table has few pointers, so it is rebuilt each time. */
 static void index_pairs(struct queues *q)
 {
 	memset(q->by_qpn, 0, (q->mask + 1) * sizeof(*q->by_qpn));
@@ -153,12 +153,12 @@ void queues_pair_stop(struct queues *q, struct rdma_cm_id *id)
 	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
 
 	ibv_modify_qp(id->qp, &error, IBV_QP_STATE);
-	rdma_disconnect(id); /* fails where it was never connected */
+	rdma_disconnect(id); /* fails if it was never connected */
 	drain(q);
 }
 
-/* What arrived is counted, as the peer will be told how many. So the queue is drained once more
- * after the queue pair has ended: a software device may have been in the middle of a packet. */
+/* The peer learns how many notifies arrived. So the queue is drained once more after the queue pair
+ * has ended: a software device may have been in the middle of a packet. */
 void queues_pair_end(struct queues *q, struct rdma_cm_id *id)
 {
 	struct owned *pair = q->by_qpn[place_of_qpn(q, id->qp->qp_num)];
@@ -194,13 +194,13 @@ const char *queues_explain(enum ibv_wc_status status, int *survives_out)
 	case IBV_WC_WR_FLUSH_ERR:
 		*survives_out = 1;
 		return "the connection was closed under a transfer";
-	case IBV_WC_LOC_QP_OP_ERR: /* soft-RoCE, when the own interface is down */
+	case IBV_WC_LOC_QP_OP_ERR: /* soft-RoCE, when this rank's interface is down */
 	case IBV_WC_RESP_TIMEOUT_ERR:
 	case IBV_WC_GENERAL_ERR:
 	case IBV_WC_FATAL_ERR:
 	case IBV_WC_REM_ABORT_ERR:
 		*survives_out = 1;
-		return "the device says that the connection failed";
+		return "the device reports that the connection failed";
 	case IBV_WC_REM_ACCESS_ERR:
 		return "it refused an access of this rank (key, bounds or rights): a remote access "
 		       "error";
@@ -232,7 +232,7 @@ int queues_poll(struct queues *q)
 		const struct owned *pair = q->by_qpn[place_of_qpn(q, wc[i].qp_num)];
 
 		q->receives_missing += wc[i].wr_id == QUEUES_RECEIVE;
-		if (pair) /* else it is of a queue pair that is no more */
+		if (pair) /* otherwise its queue pair has ended */
 			q->completed(pair->owner, &wc[i]);
 	}
 	return n;
@@ -301,7 +301,7 @@ void queues_disarm(struct queues *q)
 
 /* ---- opening and closing ---------------------------------------------------------- */
 
-/* Only a queue pair knows how many bytes fit into a work request. */
+/* Only a queue pair shows how many bytes fit into a work request. */
 static int probe_inline(struct queues *q, struct ibv_pd *pd)
 {
 	static const uint32_t wishes[] = { INLINE_WISH, TRANSFER_INLINE_BYTES, 32, 0 };

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Regions: memory of this process that peers may reach, made of one sealed memory file each. No
- * file name exists anywhere, so nothing can outlive the processes that hold it. The runtime opens
- * regions, the transports describe them; how a peer comes to map one is in mapping.c. */
+ * Regions: memory of this process that peers may reach. Each is one sealed memory file without a
+ * name, so nothing can outlive the processes that hold it. The runtime opens regions, and the
+ * transports describe them; mapping.c maps a peer's region. */
 #include "rdma/region.h"
 #include "base/error.h"
 #include "rdma/in_process.h"
@@ -38,7 +38,7 @@ static int make_file(const char *name)
 	return fd;
 }
 
-/* ftruncate() beyond the file size limit would kill the process by SIGXFSZ: ask first. */
+/* ftruncate() beyond the file size limit would kill the process by SIGXFSZ. */
 static int within_file_limit(size_t file_bytes)
 {
 	struct rlimit limit;
@@ -48,8 +48,8 @@ static int within_file_limit(size_t file_bytes)
 	return file_bytes <= limit.rlim_cur;
 }
 
-/* Where memory is overcommitted without limit, asking for more than there is would end the process
- * (or another one) instead of failing. */
+/* If memory is overcommitted without limit, allocating more than exists would kill a process
+ * instead of failing. */
 static int within_machine(size_t file_bytes)
 {
 	long pages = sysconf(_SC_PHYS_PAGES);
@@ -106,15 +106,14 @@ static int back_with_memory(int fd, size_t file_bytes)
 
 	if (ftruncate(fd, (off_t)file_bytes) < 0)
 		return -1;
-	/* All pages now: memory that is not there must fail here, not as SIGBUS in a peer's
-	 * copy. */
+	/* Allocates all pages: missing memory must fail here, not as SIGBUS in a peer's copy. */
 	do
 		rc = fallocate(fd, 0, 0, (off_t)file_bytes);
 	while (rc && errno == EINTR);
 	return rc;
 }
 
-/* The descriptor goes in front of the memory, where whoever maps it looks for it. */
+/* Writes the descriptor in front of the memory, where mapping_open() checks it. */
 static int write_header(const struct region *region)
 {
 	uint8_t header[REGION_DESCRIPTOR_BYTES];
@@ -125,8 +124,7 @@ static int write_header(const struct region *region)
 	return 0;
 }
 
-/* No truncation under a peer's feet, no more seals, and without REGION_WRITE no writable mapping
- * by anyone but the one that exists already. */
+/* Forbids truncation, other seals, and without REGION_WRITE every new writable mapping. */
 static int seal(const struct region *region)
 {
 	int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;

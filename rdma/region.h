@@ -1,10 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Memory that peers reach one-sidedly. Library-owned, zeroed, page-aligned, shared-memory backed,
- * not inherited by forked children (MADV_DONTFORK), gone when the last process that maps it ends.
+ * Memory that peers reach one-sidedly: zeroed, page-aligned, backed by shared memory, not inherited
+ * by forked children (MADV_DONTFORK), freed when the last process that maps it ends.
  *
  * A region is opened for reading or for writing by peers, never both by accident: model memory is
- * only ever in REGION_READ regions, which the kernel refuses to map writable
- * (F_SEAL_FUTURE_WRITE). */
+ * only in REGION_READ regions, which the kernel refuses to map writable (F_SEAL_FUTURE_WRITE). */
 #ifndef RDMA_REGION_H
 #define RDMA_REGION_H
 #include "base/memory.h"
@@ -27,17 +26,17 @@ struct registration {
 
 /* All registrations of one transport, used with its lock held. */
 struct registry {
-	void *owner; /* the transport's, for end() */
+	void *owner; /* passed to end() */
 	const char *transport;
 	size_t bytes; /* of the struct that begins with a registration */
 	pthread_mutex_t *lock;
-	/* Frees r, which is unlinked already. 1: the transport took the addresses over and unmaps
-	 * them itself. */
+	/* Frees r, which is unlinked already. Returns 1 if the transport took the addresses over
+	 * and unmaps them itself. */
 	int (*end)(void *owner, struct registration *r);
 	struct registration *first;
 	uint32_t last_id;
 };
-/* The registration of a region; find() returns NULL where there is none, add() makes it. */
+/* The registration of a region. find() returns NULL if there is none, add() makes it. */
 void *registry_find(const struct registry *registry, const struct region *region);
 int registry_add(struct registry *registry, const struct region *region, void *out);
 /* Ends all. */
@@ -49,26 +48,25 @@ struct region {
 	void *base;
 	size_t bytes;
 	unsigned access; /* REGION_* mask; 0: only local use (staging, read buffers) */
-	int fd; /* sealed memfd, close-on-exec; -1: device memory, a simulated rank's, or no
-		 * peer will map it any more */
-	struct common *common; /* memory of a simulated rank, reached by address (in_process.h);
-				  else NULL */
-	const struct memory *device; /* NULL: host memory. Else base is an address of the device,
-					not to be read here */
-	uint64_t nonce; /* random; a mapping made from a descriptor must find it (see shm.c) */
+	int fd; /* sealed memfd, close-on-exec; -1: device memory, memory of a simulated rank, or no
+		   further peer will map it */
+	struct common *
+		common; /* memory of a simulated rank, reached by address (in_process.h), or NULL */
+	const struct memory *device; /* NULL: host memory. Otherwise base is a device address, which
+					the host cannot read */
+	uint64_t nonce;              /* random; a mapping made from a descriptor must find it */
 	struct registration **registrations; /* the head of their list */
 };
 
 int region_open(size_t bytes, unsigned access, const char *name, struct region **out);
-/* A region over device memory, which stays its allocator's and outlives the region. It is a source
- * of puts and nothing else: access is 0, as peers reach host memory only. */
+/* A region over device memory, which its allocator keeps longer than the region. It can only be a
+ * source of puts: access is 0, because peers reach host memory only. */
 int region_open_device(const struct memory *memory, unsigned access, struct region **out);
-/* All peers that are to map the region have mapped it: it takes no file number any more. NULL is
- * allowed. */
+/* Closes the file once all peers that map the region have done so. Accepts NULL. */
 void region_close_file(struct region *region);
-/* Ends the registrations, unmaps, frees. Nothing that is posted may still use the region. */
+/* Ends the registrations, unmaps, frees. No posted transfer may still use the region. */
 void region_close(struct region **region);
 
-/* What a peer needs to reach a region: made for one endpoint, sent to that peer by any means. */
+/* What a peer needs to reach a region. Made for one endpoint and sent to that peer by any means. */
 enum { REGION_DESCRIPTOR_BYTES = 64 };
 #endif

@@ -12,7 +12,7 @@
 #include <string.h>
 
 enum { RUN_MS = 2000, RETRIES = 6, PAGE_BYTES = 4096, PATTERN_BYTES = 256, WINDOW_BYTES = 64 };
-/* Where prove_memory() keeps what in the page. */
+/* Offsets of prove_memory() in the page. */
 enum { PATTERN_AT = 0, ECHO_AT = PATTERN_BYTES, SAVED_AT = 2 * PATTERN_BYTES };
 
 /* ---- two queue pairs that are connected to each other --------------------------- */
@@ -69,7 +69,7 @@ static int join_qp(struct ibv_qp *qp, const struct verbs_device *device, uint32_
 	return err;
 }
 
-/* Accepts a loop that is all zero, or opened in part. */
+/* Accepts a loop that is zero, or partly opened. */
 static void loop_close(struct loop *loop)
 {
 	for (int i = 0; i < 2; i++)
@@ -152,8 +152,8 @@ static int loop_run(struct loop *loop, int side, struct ibv_send_wr *wr, char wh
 
 /* ---- memory ---------------------------------------------------------------------- */
 
-/* Memory under proof is only ever a local buffer: a queue pair READs a pattern into it and WRITEs
- * it back to the page, so that nobody else needs a right to it. */
+/* The tested memory is only a local buffer: a queue pair READs a pattern into it and WRITEs it back
+ * to the page, so that no other rank needs a right to it. */
 static int transfer(struct loop *loop, enum ibv_wr_opcode opcode, const struct ibv_mr *mr,
 		    uint64_t address, uint32_t n, size_t page_at, char why[PROVE_WHY_BYTES])
 {
@@ -197,8 +197,7 @@ static int prove_memory(struct ibv_pd *pd, const struct verbs_device *device,
 	if (!rc)
 		rc = transfer(&loop, IBV_WR_RDMA_WRITE, mr, address, n, ECHO_AT, why);
 	if (!rc && memcmp(page + PATTERN_AT, page + ECHO_AT, n)) {
-		snprintf(why, PROVE_WHY_BYTES,
-			 "what the card wrote there is not what it reads back");
+		snprintf(why, PROVE_WHY_BYTES, "the card read back other bytes than it wrote");
 		rc = -1;
 	}
 	if (!rc)
@@ -210,8 +209,8 @@ out_close:
 
 /* ---- memory windows -------------------------------------------------------------- */
 
-/* Of the requests through the window only the write, which it allows, may succeed. The read, which
- * must fail, breaks the loop and comes last. */
+/* Through the window only the write may succeed, which it allows. The read must fail, which breaks
+ * the loop, so it comes last. */
 static int try_window(struct loop *loop, struct ibv_mw *mw, struct ibv_mr *mr,
 		      char why[PROVE_WHY_BYTES])
 {
@@ -318,11 +317,11 @@ int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const
 		    errno == ENOMEM ? "; look at the limit on locked memory (ulimit -l)" : "");
 }
 
-/* Registers by one rung and proves it. NULL: why says what was wrong. */
+/* Registers by one method and tests it. NULL: why holds the reason. */
 static struct ibv_mr *try_method(struct ibv_pd *pd, const struct verbs_device *device,
 				 const struct memory *memory, enum method method, char why[200])
 {
-	/* The proof writes what it has saved of that memory back to it. */
+	/* The test writes the saved content of that memory back. */
 	const int access = IBV_ACCESS_LOCAL_WRITE;
 	const uint64_t address = (uintptr_t)memory->address;
 	struct ibv_mr *mr;
@@ -365,7 +364,7 @@ int register_device_memory(struct ibv_pd *pd, const struct verbs_device *device,
 		snprintf(reasons + used, sizeof(reasons) - used, "%s%s: %s", used > 0 ? "; " : "",
 			 method_names[method], why);
 	}
-	/* Once: every peer's registration of every region mostly comes to the same. */
+	/* Logged at info level only if it changes: most registrations give the same result. */
 	level = atomic_exchange(&last_method, (int)method) == (int)method ? LOG_DEBUG : LOG_INFO;
 	log_line(level, "rdma", "%zu bytes of device memory: %s %s%s%s", memory->bytes,
 		 device->name, outcomes[method], reasons[0] ? ", because " : "", reasons);

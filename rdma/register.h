@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Registering memory with a card, by what the card is seen to do: what it says it can do is tried
- * between two queue pairs of this process before anybody relies on it. A GPU's memory, which is
- * only ever a source of puts, is registered by its dma-buf, else through the driver's peer memory.
- * Called by rights.c. */
+ * Registers memory with a card. A capability that the card claims is tested between two queue pairs
+ * of this process before Sluice relies on it. A GPU's memory, which can only be a source of puts,
+ * is registered by its dma-buf, or else through the driver's peer memory. Called by rights.c. */
 #ifndef RDMA_REGISTER_H
 #define RDMA_REGISTER_H
 #include "base/memory.h"
@@ -10,15 +9,14 @@
 
 enum { PROVE_WHY_BYTES = 160 };
 
-/* ibv_reg_mr of host memory, with the memory limit checked before it, and an error that says what
- * to do. */
+/* ibv_reg_mr of host memory. Checks the memory limit first, and its error says what to do. */
 int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const char *what,
 		  struct ibv_mr **out);
 
-/* Registers device memory in pd, whose open device is described by device. A rung counts only after
- * the card has really written that memory and read it back; what was there is put back. Logs which
- * rung was taken, and why not one above it, whenever that changes. SLUICE_ENOSUPP, which is not
- * logged: the card does not reach that memory; the message says what was tried. */
+/* Registers device memory in pd, whose open device is described by device. A method counts only
+ * after the card has written that memory and read it back; the old content is restored. Logs the
+ * method, and why no better one works, whenever that changes. SLUICE_ENOSUPP, not logged: the card
+ * does not reach that memory; the message lists what was tried. */
 int register_device_memory(struct ibv_pd *pd, const struct verbs_device *device,
 			   const struct memory *memory, struct ibv_mr **out);
 

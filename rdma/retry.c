@@ -3,9 +3,9 @@
 #include "rdma/retry.h"
 
 enum {
-	REFUSALS_MAX = 5, /* wrong proofs before a peer is given up */
-	NOBODY_MAX = 3,   /* the same for "nobody listens" before it was ever connected */
-	BREAKS_MAX = 8,   /* in a row, without one transfer between */
+	REFUSALS_MAX = 5, /* wrong proofs until a peer is given up */
+	NOBODY_MAX = 3,   /* "nobody listens" until then, if it was never connected */
+	BREAKS_MAX = 8,   /* in a row, without a transfer in between */
 	DOUBLINGS_MAX = 4,
 	TRY_LEAST_MS = 200,
 	WAIT_LEAST_MS = 20,
@@ -25,8 +25,8 @@ struct retry retry_begin(int lost_after_ms, int client, uint64_t now)
 	return p;
 }
 
-/* Each try may take longer, as a busy peer answers late. But when a connection is made again, time
- * is short, and a request that was lost is sent again by nobody for seconds. */
+/* Each try may take longer, because a busy peer answers late. But reconnecting has little time, and
+ * nobody repeats a lost request for seconds. */
 int retry_try_ms(const struct retry *p)
 {
 	int longest = p->lost_after_ms / 2, ms = p->lost_after_ms / 10;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See rights.h. A window lives as long as its queue pair: it is made after it, bound as soon as
- * requests can be posted, and ends before it (soft-RoCE hangs for a minute in destroying a queue
- * pair that has windows). Its key is known before it is bound. Some devices check whose a window
- * is, but not where it ends (soft-RoCE again), so each covers a whole registration. */
+ * requests can be posted, and ended before it (soft-RoCE hangs for a minute when a queue pair that
+ * has windows is destroyed). Its key is known before it is bound. Some devices check who uses a
+ * window but not its bounds (soft-RoCE again), so each window covers a whole registration. */
 #include "rdma/rights.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -19,13 +19,13 @@ struct window {
 	uint32_t rkey;
 };
 
-/* One peer's part in a region. At the own rank's place: what is common to all peers. */
+/* One peer's part in a region. The entry of this rank holds what all peers share. */
 struct part {
-	struct ibv_mr *remote; /* covers what the peer may reach, and nothing more */
-	struct ibv_mr *local;  /* for our own work requests */
-	struct window window;  /* over remote, for the present queue pair of the peer */
-	int offered;     /* the peer was given a key, and gets the new one when that changes */
-	int unreachable; /* device memory: the card was seen not to reach it */
+	struct ibv_mr *remote; /* covers exactly what the peer may reach */
+	struct ibv_mr *local;  /* for work requests of this rank */
+	struct window window;  /* over remote, for the peer's current queue pair */
+	int offered;           /* the peer has a key, and gets the new one when it changes */
+	int unreachable;       /* device memory: a test showed that the card does not reach it */
 };
 
 struct region_rights {
@@ -37,7 +37,7 @@ struct rights {
 	struct ibv_context *context;
 	const struct verbs_device *device;
 	int rank, size;
-	int windows; /* rights by memory windows, not by a domain for each peer */
+	int windows; /* 1: rights by memory windows; 0: by a domain for each peer */
 	struct ibv_pd *pd;
 	pthread_mutex_t lock;
 	struct registry registry; /* of struct region_rights */
@@ -59,7 +59,7 @@ struct rights_peer {
 	struct ibv_mr *slot_mr, *copies_mr;
 	struct window slot_window;
 	const struct region *control;
-	uint32_t link; /* queue pairs made for the peer so far */
+	uint32_t link; /* number of queue pairs made for the peer */
 	uint8_t peer_control[REGION_DESCRIPTOR_BYTES];
 	struct key_table peer_keys;
 	struct rights_remote *remotes; /* of the peer, open */
@@ -74,8 +74,8 @@ static int window_make(const struct rights_peer *p, struct window *w)
 	w->mw = ibv_alloc_mw(r->pd, IBV_MW_TYPE_2);
 	if (!w->mw)
 		return fail(SLUICE_EDEVICE,
-			    "verbs: ibv_alloc_mw for rank %d on %s, which says it has %d: %s; "
-			    "SLUICE_MEMORY_WINDOWS=no does without",
+			    "verbs: ibv_alloc_mw for rank %d on %s, which claims to have %d: %s; "
+			    "SLUICE_MEMORY_WINDOWS=no avoids them",
 			    p->peer, r->device->name, r->device->attr.max_mw, errno_text(errno));
 	w->rkey = ibv_inc_rkey(w->mw->rkey);
 	return SLUICE_OK;
@@ -90,7 +90,7 @@ static void window_end(struct window *w)
 	w->mw = NULL;
 }
 
-/* Posts the binding of a window to the whole of mr, unless that is done. */
+/* Posts the binding of a window to all of mr, unless it is bound. */
 static int window_bind(struct window *w, struct ibv_mr *mr, unsigned access, struct sendlog *log)
 {
 	struct ibv_send_wr wr = {
@@ -152,7 +152,7 @@ static int end_region_rights(void *owner, struct registration *registration)
 	const int size = ((struct rights *)owner)->size;
 
 	for (int p = 0; p < size; p++)
-		window_end(&r->at[p].window); /* all of them before what they look into */
+		window_end(&r->at[p].window); /* windows end before their registrations */
 	for (int p = 0; p < size; p++) {
 		end_remote(&r->at[p]);
 		end_mr(&r->at[p].local);
@@ -172,11 +172,11 @@ static int add_region(struct rights_peer *p, const struct region *region,
 
 /* ---- what the peer may do here ---------------------------------------------------- */
 
-/* With windows nobody but the peers' windows reaches a registration, and without local write none
- * of them can be for writing. */
+/* With windows only the peers' windows reach a registration, and without local write none of them
+ * can allow writing. */
 static int access_for_peers(const struct rights *rights, const struct region *region)
 {
-	/* The interface wants remote and local write together. */
+	/* The interface requires local write with remote write. */
 	const int write = region->access & REGION_WRITE ? IBV_ACCESS_LOCAL_WRITE : 0;
 
 	if (rights->windows)
@@ -185,7 +185,7 @@ static int access_for_peers(const struct rights *rights, const struct region *re
 	       (region->access & REGION_READ ? IBV_ACCESS_REMOTE_READ : 0);
 }
 
-/* What the peer reaches the region through: a registration of its own, or that of all peers. */
+/* The peer's registration, or the one of all peers. */
 static struct ibv_mr *offered_mr(const struct rights *rights, const struct region_rights *r,
 				 int peer)
 {
@@ -395,7 +395,7 @@ int rights_take_table(struct rights_peer *p, const uint8_t table[KEY_TABLE_BYTES
 	return 0;
 }
 
-/* The present key of a region that the peer described, perhaps before the connection broke. */
+/* The current key of a region that the peer described, perhaps before the connection broke. */
 static int present_key(const struct rights_peer *p, const struct verbs_region *wire, uint32_t *rkey)
 {
 	*rkey = wire->rkey;
@@ -455,8 +455,7 @@ struct sendlog_target rights_target(const struct remote *remote)
 
 /* ---- what the card may do for this rank ------------------------------------------- */
 
-/* Device memory that the card does not reach is proved not to be reached once, as a proof takes
- * time. */
+/* A test takes time, so unreachable device memory is tested once. */
 static int register_device(const struct rights_peer *p, const struct region *region,
 			   struct part *part)
 {
@@ -472,19 +471,19 @@ int rights_local_key(struct rights_peer *p, const struct region *region, int wri
 		     uint32_t *lkey_out)
 {
 	struct rights *rights = p->rights;
-	/* Where there is one domain, one registration serves the requests to all peers. */
+	/* With one domain, one registration serves requests to all peers. */
 	const int place = rights->windows ? rights->rank : p->peer;
 	struct region_rights *r = registry_find(&rights->registry, region);
 	const struct ibv_mr *mr = r ? r->at[place].remote : NULL;
 	struct part *part;
 	int rc;
 
-	/* The usual case, without a lock: only this thread changes this region's keys. */
+	/* The usual case takes no lock: only this thread changes this region's keys. */
 	if (r && r->at[place].local) {
 		*lkey_out = r->at[place].local->lkey;
 		return SLUICE_OK;
 	}
-	/* The peers' registration, where it is of the whole region and permits as much. */
+	/* The peers' registration, if it covers the whole region and allows the access. */
 	if (mr && mr->addr == region->base && mr->length == region->bytes &&
 	    (!write || region->access & REGION_WRITE)) {
 		*lkey_out = mr->lkey;
@@ -583,7 +582,7 @@ void rights_peer_close(struct rights_peer **p)
 	*p = NULL;
 }
 
-/* why: what speaks against windows, where they are not used. */
+/* why: the reason against windows, if they are not used. */
 static int choose_protection(struct rights *r, const char *wanted, char why[PROVE_WHY_BYTES])
 {
 	r->pd = ibv_alloc_pd(r->context);
@@ -596,7 +595,8 @@ static int choose_protection(struct rights *r, const char *wanted, char why[PROV
 		why[0] = '\0';
 	} else if (wanted && !strcmp(wanted, "yes")) {
 		return fail(SLUICE_ENOSUPP,
-			    "verbs: SLUICE_MEMORY_WINDOWS=yes, but of %s: %s; auto or no uses a "
+			    "verbs: SLUICE_MEMORY_WINDOWS=yes, but %s has none that work: %s; auto "
+			    "or no uses a "
 			    "protection domain for each peer instead",
 			    r->device->name, why);
 	}
@@ -606,7 +606,7 @@ static int choose_protection(struct rights *r, const char *wanted, char why[PROV
 				    r->device->name, r->size - 1, r->device->attr.max_pd);
 	log_line(LOG_INFO, "rdma", "verbs: each peer's rights are %s%s%s%s",
 		 r->windows ? "memory windows of type 2B, bound to its queue pair" :
-			      "a protection domain and a registration of its own",
+			      "its own protection domain and registrations",
 		 why[0] ? " (no memory windows: " : "", why, why[0] ? ")" : "");
 	return SLUICE_OK;
 }

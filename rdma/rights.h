@@ -1,17 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the card may reach for whom: registrations of regions, the keys that each peer was given,
- * and the keys that it gave. There are two ways to keep a peer within its rights. With memory
- * windows of type 2B there is one protection domain and one registration of a region, and each peer
- * has a window to it that is bound to its queue pair and ends with that. Without windows each peer
- * has a domain, and registrations in it, of its own. Either way a key made for one peer is of no
- * use to another.
+ * What the card may reach for each peer: registrations of regions, the keys that each peer was
+ * given, and the keys that it gave. There are two methods to restrict a peer. With memory windows
+ * of type 2B there is one protection domain and one registration of a region, and each peer gets a
+ * window that is bound to its queue pair and ends with it. Without windows each peer gets its own
+ * domain and registrations. Either way no other peer can use a key.
  *
- * Keys change with the connection. When two ranks are connected again, each writes a table of its
- * regions' new keys into the other's slot before anything else.
+ * Keys change with the connection. When two ranks reconnect, each first writes a table of its
+ * regions' new keys into the other's slot.
  *
  * Called by verbs.c, and by link.c as connections come and go. A region ends its registrations when
- * it closes, which may be in another thread than the one that polls, hence a lock, which posting
- * does not take. */
+ * it closes, perhaps in another thread than the one that polls, hence a lock, which posting does
+ * not take. */
 #ifndef RDMA_RIGHTS_H
 #define RDMA_RIGHTS_H
 #include "rdma/frame.h"
@@ -22,17 +21,17 @@
 struct rights;      /* of the transport */
 struct rights_peer; /* of one peer */
 
-/* windows: "auto" or NULL, "yes" or "no". Logs which way it is, and why not by windows. */
+/* windows: "auto" or NULL, "yes" or "no". Logs the method, and why it is not windows. */
 int rights_open(struct ibv_context *context, const struct verbs_device *device, int rank, int size,
 		const char *windows, struct rights **out);
-/* All registrations end, and regions forget them. After the last peer was closed. */
+/* Ends all registrations. Close all peers before. */
 void rights_close(struct rights **rights);
-/* The domain of what no peer owns. */
+/* The domain of shared objects. */
 struct ibv_pd *rights_domain(const struct rights *rights);
 
 struct rights_memory {
 	uint8_t *slot;   /* SLOT_BYTES, which the peer may write */
-	uint8_t *copies; /* what is sent to it from there */
+	uint8_t *copies; /* source of small puts to the peer */
 	size_t copies_bytes;
 	/* The control region, or NULL, and the part of it that the peer may write. */
 	const struct region *control;
@@ -40,42 +39,43 @@ struct rights_memory {
 };
 int rights_peer_open(struct rights *rights, int peer, const struct rights_memory *memory,
 		     struct rights_peer **out);
-/* Everything that was registered for the peer ends. */
+/* Ends everything that was registered for the peer. */
 void rights_peer_end(struct rights_peer *p);
-/* Ends it, and frees it. Remotes that are open are their holder's to close before. */
+/* Ends it, and frees it. Close its open remotes before. */
 void rights_peer_close(struct rights_peer **p);
 struct ibv_pd *rights_peer_domain(const struct rights_peer *p);
 uint32_t rights_copies_key(const struct rights_peer *p);
 
 /* ---- what the peer may do here ---- */
-/* Offers bytes [from, from + n) of a region to the peer. connected: there is a queue pair to give a
- * key for now; it works once rights_bind() has returned 0. Else the next connection gives it. */
+/* Offers bytes [from, from + n) of a region to the peer. connected: there is a queue pair to make a
+ * key for; it works once rights_bind() has returned 0. Otherwise the next connection makes the key.
+ */
 int rights_offer(struct rights_peer *p, const struct region *region, size_t from, size_t n,
 		 int connected);
-/* What the peer needs to know of a region that it was offered. */
+/* What the peer needs to reach a region that it was offered. */
 int rights_describe(struct rights_peer *p, const struct region *region,
 		    uint8_t descriptor[REGION_DESCRIPTOR_BYTES]);
-/* The keys of a new queue pair for all that the peer was offered before. */
+/* Makes the keys of a new queue pair for everything that the peer was offered. */
 int rights_connect(struct rights_peer *p);
-/* Posts what makes them work. 0; SLUICE_EAGAIN: the queue is full, poll and call again; or another
- * SLUICE_E*. */
+/* Posts the bindings that make them work. 0, SLUICE_EAGAIN (the queue is full: poll and call
+ * again), or another SLUICE_E*. */
 int rights_bind(struct rights_peer *p, struct sendlog *log);
-/* Before the queue pair ends. */
+/* Ends the windows, before the queue pair ends. */
 void rights_disconnect(struct rights_peer *p);
-/* No key that the peer was given works any more, and it gets no other. */
+/* Makes all keys of the peer invalid, and refuses it new ones. */
 void rights_revoke(struct rights_peer *p);
-/* What the peer is told with a connection: where its slot and its control region are. */
+/* The slot and control region, for the peer at connection. */
 int rights_greeting(struct rights_peer *p, uint32_t credits, struct slot_address *slot,
 		    uint8_t control[REGION_DESCRIPTOR_BYTES]);
 /* The table of its keys. Returns the length. */
 size_t rights_table(struct rights_peer *p, uint8_t out[KEY_TABLE_BYTES]);
 
 /* ---- what this rank may do there ---- */
-/* Takes over what the peer said with the connection, and the table that it wrote; the remotes that
- * are open go on with its keys. -1 and why: the table cannot be. */
+/* Takes what the peer sent with the connection, and the table that it wrote; open remotes continue
+ * with its keys. -1 and why: the table is invalid. */
 void rights_take_control(struct rights_peer *p, const uint8_t control[REGION_DESCRIPTOR_BYTES]);
 int rights_take_table(struct rights_peer *p, const uint8_t table[KEY_TABLE_BYTES], char why[200]);
-/* The present key of the peer's region number id, as sendlog_renew_keys() asks for it. */
+/* The current key of the peer's region number id, for sendlog_renew_keys(). */
 int rights_key_of(const void *rights_peer, uint32_t id, uint32_t *rkey);
 /* descriptor NULL: the peer's control region. */
 int rights_remote_open(struct rights_peer *p, struct endpoint *e, const uint8_t *descriptor,
@@ -84,8 +84,8 @@ void rights_remote_close(struct remote **remote);
 struct sendlog_target rights_target(const struct remote *remote);
 
 /* ---- what the card may do for this rank ---- */
-/* The key for local use of a region towards the peer; registers it at its first use. write: the
- * card fills it. SLUICE_ENOSUPP: it is device memory that the card does not reach. */
+/* The key for local use of a region in requests to the peer; registers it at its first use. write:
+ * the card fills it. SLUICE_ENOSUPP: device memory that the card does not reach. */
 int rights_local_key(struct rights_peer *p, const struct region *region, int write,
 		     uint32_t *lkey_out);
 #endif

@@ -44,9 +44,9 @@ int ring_writer_acknowledge(struct ring_writer *w, int peer, uint64_t consumed_s
 {
 	if (consumed_seq < w->consumed_seq || consumed_seq >= w->next_seq)
 		return fail(SLUICE_EWIRE,
-			    "rank %d says it has read message %" PRIu64
-			    " of this rank; it had said %" PRIu64
-			    " and the last one written is %" PRIu64,
+			    "rank %d reports that it has read message %" PRIu64
+			    " of this rank, after %" PRIu64
+			    ", but the last one written is %" PRIu64,
 			    peer, consumed_seq, w->consumed_seq, w->next_seq - 1);
 	w->consumed_seq = consumed_seq;
 	return SLUICE_OK;

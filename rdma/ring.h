@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The slot ring: fixed-size slots in the reader's region, written by one peer, a message per slot.
- * This is its arithmetic alone; bytes travel by a transport, and worker.c and shard.c hold one of
+ * This is only its arithmetic; a transport moves the bytes, and worker.c and shard.c have one of
  * these structures per pair.
  *
  * Messages carry sequence numbers 1, 2, 3, ... (64 bits: they never wrap); number seq lives in slot
- * seq mod depth. The reader takes them in order and tells how far it is (consumed_seq, in a
- * notice); that is the writer's credit: a slot, and the staging buffer behind it, is free once
- * consumed_seq has passed the message in it. So at most depth messages are ever unread.
+ * seq mod depth. The reader takes them in order and reports its progress (consumed_seq, in a
+ * notice), which is the writer's credit: a slot and its staging buffer are free once
+ * consumed_seq has passed the message in it. So at most depth messages are unread.
  *
  *      consumed_seq             next_seq
  *   ... 4   5 | 6   7   8   9 | 10 ...          depth 8: 10 to 13 may be written
@@ -21,20 +21,20 @@ struct ring_writer {
 	uint32_t depth;
 	size_t slot_bytes;
 	uint64_t next_seq;     /* of the next message, >= 1 */
-	uint64_t consumed_seq; /* the reader's last word, < next_seq */
+	uint64_t consumed_seq; /* last reported by the reader; < next_seq */
 };
 
 struct ring_reader {
 	uint32_t depth;
 	size_t slot_bytes;
-	uint64_t next_seq; /* the only one that may come now, >= 1 */
+	uint64_t next_seq; /* the only one accepted now, >= 1 */
 };
 
 /* SLUICE_EINVAL if depth or slot_bytes is 0 or the ring is larger than an address space. */
 int ring_writer_init(struct ring_writer *w, uint32_t depth, size_t slot_bytes);
 int ring_reader_init(struct ring_reader *r, uint32_t depth, size_t slot_bytes);
 
-/* Where message seq lives, in bytes from the start of the ring (or of its staging copy). */
+/* The place of message seq, in bytes from the start of the ring or of its staging copy. */
 static inline uint64_t ring_offset(uint32_t depth, size_t slot_bytes, uint64_t seq)
 {
 	return seq % depth * slot_bytes;
@@ -46,19 +46,19 @@ static inline int ring_writer_free(const struct ring_writer *w)
 	return w->next_seq - w->consumed_seq <= w->depth;
 }
 
-/* Takes the next sequence number into use, for a message that has been posted (peek at
- * w->next_seq while preparing it). Needs ring_writer_free(). */
+/* Uses the next sequence number, for a message that has been posted (w->next_seq while preparing
+ * it). Needs ring_writer_free(). */
 uint64_t ring_writer_advance(struct ring_writer *w);
 
-/* Takes over consumed_seq from peer's notice: hostile. The same value again is fine. SLUICE_EWIRE
- * and no change if it went back or passed what was written. */
+/* Takes consumed_seq from peer's notice, which is hostile. The same value again is fine.
+ * SLUICE_EWIRE and no change if it decreases or exceeds what was written. */
 int ring_writer_acknowledge(struct ring_writer *w, int peer, uint64_t consumed_seq);
 
 /* Checks the sequence number of a message of peer and moves on to the next. SLUICE_EWIRE and no
- * change if it is any other than next_seq: repeated, reordered, or missing messages before it. */
+ * change if it is not next_seq. */
 int ring_reader_accept(struct ring_reader *r, int peer, uint64_t seq);
 
-/* What to tell the writer: everything up to here has been copied out of the ring. */
+/* For the writer: all messages up to this one have been copied out of the ring. */
 static inline uint64_t ring_reader_consumed(const struct ring_reader *r)
 {
 	return r->next_seq - 1;

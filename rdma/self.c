@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The transport to the own rank, so that a rank's worker half and shard half talk as any two ranks
- * do, and to the other ranks of a simulated job, who live in the same process. Copies go through a
- * second mapping of the region: the kernel keeps a read-only region read-only here too, and a
- * remote stays valid until it is closed. Simulated ranks reach memory by its address. */
+ * The transport of a rank to itself, so that its worker half and shard half talk as two ranks do,
+ * and to the other ranks of a simulated job in the same process. Copies go through a second mapping
+ * of the region: the kernel keeps a read-only region read-only here too, and a remote stays valid
+ * until it is closed. Simulated ranks reach memory by its address. */
 #include "base/bytes.h"
 #include "base/error.h"
 #include "rdma/event_queue.h"
@@ -23,7 +23,7 @@ struct self {
 	struct transport transport;
 	struct endpoint *endpoints; /* [rank]; with a transport once connected */
 	int rank, size;
-	struct neighbours *neighbours; /* NULL: none but the own rank */
+	struct neighbours *neighbours; /* NULL: only this rank */
 	const struct region *control;  /* the job's */
 	struct wakeup wakeup;          /* WAKEUP_NONE with neighbours: nobody sleeps */
 	struct event_queue imms, dones;
@@ -40,7 +40,8 @@ static struct self *self_of(struct transport *t)
 	return (struct self *)(void *)t; /* its first member */
 }
 
-/* Who is behind an endpoint: this rank, or one of the same process; NULL: it is closed. */
+/* The transport at the other end of an endpoint: this rank's, or one of the same process; NULL:
+ * closed. */
 static struct self *neighbour(const struct endpoint *e)
 {
 	struct self *self = self_of(e->transport);
@@ -263,8 +264,7 @@ static int self_post(struct endpoint *e, const struct transfer *x)
 	if (rc)
 		return rc;
 	if (!peer)
-		return SLUICE_EPEER; /* a simulated rank that has left: nobody looks at its
-				      * memory */
+		return SLUICE_EPEER; /* a simulated rank that has left does not read its memory */
 	if ((x->kind == TRANSFER_PUT_NOTIFY && event_queue_full(&peer->imms)) ||
 	    (ends && event_queue_full(&self->dones)))
 		return SLUICE_EAGAIN;
@@ -291,8 +291,7 @@ static int self_poll(struct transport *t, struct event *events, int n)
 	int taken;
 
 	if (event_queue_empty(&self->dones) && event_queue_empty(&self->imms))
-		return 0; /* most often; who polls for another rank's news learns of them the
-			   * sooner */
+		return 0; /* the usual case */
 	taken = event_queue_take(&self->dones, events, n);
 	return taken + event_queue_take(&self->imms, events + taken, n - taken);
 }
@@ -322,8 +321,7 @@ static int self_fd(struct transport *t)
 	return wakeup_fd(&self_of(t)->wakeup);
 }
 
-/* Memory of the process's other ranks shares pages: whoever wants its address wants pages of its
- * own. */
+/* Memory of the process's other ranks shares pages, and a caller of this wants whole pages. */
 static void *self_address(struct remote *remote)
 {
 	const struct self_remote *r = (const struct self_remote *)(const void *)remote;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See sendlog.h. The log counts what the send queue holds by itself, because some devices do not
+ * See sendlog.h. The log counts the entries of the send queue itself, because some devices do not
  * notice when it is full. */
 #include "rdma/sendlog.h"
 #include "base/error.h"
@@ -12,17 +12,17 @@
 #include <string.h>
 
 struct sent {
-	uint64_t remote_address, bytes, posted; /* posted: bytes whose work requests are out */
-	uint64_t last_wr; /* the number of its last work request, once all are out */
-	uint64_t notify;  /* its number among the notifies to this peer, 0: none */
+	uint64_t remote_address, bytes, posted; /* posted: bytes in posted work requests */
+	uint64_t last_wr; /* number of its last work request, once all are posted */
+	uint64_t notify;  /* its number among the notifies to this peer; 0: none */
 	uint64_t cookie;
 	const uint8_t *local;
 	uint32_t lkey, rkey, imm;
-	uint32_t region; /* the peer's number of the region, in case its key changes */
+	uint32_t region; /* the peer's number for the region, in case its key changes */
 	uint8_t kind, report;
-	uint8_t copied;   /* local is in the log's own memory */
-	uint8_t started;  /* a work request of it is out */
-	uint8_t in_place; /* the peer has it, as a new connection told: it is not posted again */
+	uint8_t copied;   /* local is in the log's memory */
+	uint8_t started;  /* at least one work request is posted */
+	uint8_t in_place; /* a new connection showed that the peer has it; not posted again */
 };
 
 struct sendlog {
@@ -32,7 +32,7 @@ struct sendlog {
 	void (*broken)(void *owner, const char *why);
 	void *owner;
 
-	/* The entries [first, end), of which those before next are in the queue pair. */
+	/* The entries [first, end); those before next are in the queue pair. */
 	struct sent *sent;
 	uint64_t first, next, end;
 	uint8_t *memory; /* TRANSFER_INLINE_BYTES for each entry, then a slot's bytes */
@@ -46,8 +46,8 @@ struct sendlog {
 	struct slot_address peer_slot;
 	const uint8_t *slot;
 	uint64_t notify_sent, notify_done; /* numbers; done: its entry has left the log */
-	uint64_t credit_seen;              /* notifies that the peer says it has taken */
-	uint64_t received, reported;       /* notifies taken here; last told to the peer */
+	uint64_t credit_seen;              /* notifies that the peer reports as taken */
+	uint64_t received, reported;       /* notifies taken here; last reported to the peer */
 };
 
 static struct sent *sent_at(const struct sendlog *log, uint64_t n)
@@ -55,7 +55,7 @@ static struct sent *sent_at(const struct sendlog *log, uint64_t n)
 	return &log->sent[n & (log->sizes.log_entries - 1)];
 }
 
-/* Whether somebody waits for the EVENT_DONE of this transfer. */
+/* Returns 1 if the transfer needs an EVENT_DONE. */
 static int reports(const struct sent *s)
 {
 	return s->kind == TRANSFER_GET || s->report;
@@ -63,7 +63,7 @@ static int reports(const struct sent *s)
 
 /* ---- posting ---------------------------------------------------------------------- */
 
-/* Unsignalled work requests cost no completion, but the queue empties by completions only: one in a
+/* Unsignalled work requests save completions, but only completions empty the queue, so one in a
  * quarter of the queue is signalled. */
 static int time_to_signal(const struct sendlog *log)
 {
@@ -98,7 +98,7 @@ static int post_one(struct sendlog *log, struct ibv_send_wr *wr, int signalled)
 	return SLUICE_OK;
 }
 
-/* The next work request of one entry. */
+/* Posts the next work request of one entry. */
 static int post_piece(struct sendlog *log, struct sent *s)
 {
 	uint64_t left = s->bytes - s->posted;
@@ -134,7 +134,7 @@ static int post_piece(struct sendlog *log, struct sent *s)
 	return SLUICE_OK;
 }
 
-/* Turns entries into work requests as far as there is room. */
+/* Posts entries while there is room. */
 static void post_entries(struct sendlog *log)
 {
 	while (log->next < log->end) {
@@ -147,7 +147,7 @@ static void post_entries(struct sendlog *log)
 		}
 		if (s->kind == TRANSFER_GET && !s->started) {
 			if (log->reads >= log->reads_max)
-				return; /* a replay: posting new ones asks before */
+				return; /* a replay: new ones check this before */
 			log->reads++;
 			s->started = 1;
 		}
@@ -202,7 +202,7 @@ int sendlog_greet(struct sendlog *log, enum greeting greeting, const void *bytes
 
 /* ---- transfers -------------------------------------------------------------------- */
 
-/* Notifies that the peer has taken; it writes that word itself, so it is believed within bounds. */
+/* Notifies that the peer has taken. The peer writes that word, so it is bounded. */
 static uint64_t credit(struct sendlog *log)
 {
 	const uint64_t *word = (const uint64_t *)(const void *)(log->slot + SLOT_CREDIT);
@@ -330,8 +330,8 @@ uint64_t sendlog_report_received(struct sendlog *log)
 	return log->received;
 }
 
-/* Bytes arrive in order, so whatever was posted before a notify that the peer has is in place as
- * well, gets apart. */
+/* Bytes arrive in order, so everything posted before a notify that the peer has is in place too,
+ * except gets. */
 static void rewind_entries(struct sendlog *log, uint64_t received)
 {
 	uint64_t known = log->first;
@@ -354,7 +354,7 @@ static void rewind_entries(struct sendlog *log, uint64_t received)
 int sendlog_replay(struct sendlog *log, uint64_t received, char why[200])
 {
 	if (received < log->notify_done || received > log->notify_sent) {
-		snprintf(why, 200, "it says it received %llu notifies; %llu to %llu are possible",
+		snprintf(why, 200, "it reports %llu received notifies; %llu to %llu are possible",
 			 (unsigned long long)received, (unsigned long long)log->notify_done,
 			 (unsigned long long)log->notify_sent);
 		return -1;
@@ -389,7 +389,7 @@ void sendlog_start(struct sendlog *log, uint32_t reads)
 	log->reads_max = reads;
 	log->running = 1;
 	post_entries(log);
-	sendlog_completed(log, 0); /* what is in place ends here */
+	sendlog_completed(log, 0); /* ends what is in place */
 }
 
 void sendlog_abandon(struct sendlog *log)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The transport between processes of one machine. A peer's regions and its mailbox are memory files
- * opened through /proc/PID/fd and mapped here. A transfer is a copy. A notification is a word in
- * the peer's mailbox (mailbox.h), and a byte in the peer's pipe if it sleeps (wakeup.h). Posting
- * and polling make no system call, but one to wake a sleeper, and one to ask for ended peers every
- * few milliseconds. */
+ * The transport between processes of one machine. A peer's regions and its mailbox are memory
+ * files, opened through /proc/PID/fd and mapped here. A transfer is a copy. A notify is a word in
+ * the peer's mailbox (mailbox.h), and a byte in the peer's pipe if it sleeps (wakeup.h). The only
+ * system calls of posting and polling wake a sleeper, or ask for ended peers every few
+ * milliseconds. */
 #include "rdma/shm.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -29,21 +29,21 @@ enum { MIN_DONES = 64, MAX_DONES = 65536, BLIND_TICK_NS = 100000000 };
 
 enum peer_state {
 	PEER_ALIVE,
-	PEER_ENDED,  /* its process ended; what it sent before is still handed out */
-	PEER_BROKEN, /* it broke the mailbox; nothing more is taken from it */
-	PEER_GONE    /* EVENT_GONE was handed out */
+	PEER_ENDED,  /* the process ended; its earlier messages are still delivered */
+	PEER_BROKEN, /* the peer corrupted the mailbox; its messages are ignored */
+	PEER_GONE    /* EVENT_GONE was delivered */
 };
 
 struct shm_peer {
 	struct endpoint endpoint;
 	enum peer_state state;
-	int pidfd;     /* watched by the wakeup while PEER_ALIVE; -1 where there are none */
+	int pidfd;     /* watched while PEER_ALIVE; -1: none */
 	int wake_fd;   /* the peer's pipe */
 	void *mailbox; /* the peer's, mapped */
 	uint64_t mailbox_bytes;
 	struct process process;
-	uint8_t control[REGION_DESCRIPTOR_BYTES]; /* of its control region; judged when opened */
-	struct mailbox_writer out;                /* our ring in its mailbox */
+	uint8_t control[REGION_DESCRIPTOR_BYTES]; /* of its control region; validated when opened */
+	struct mailbox_writer out;                /* this rank's ring in its mailbox */
 	struct mailbox_reader in;                 /* its ring in ours */
 };
 
@@ -51,15 +51,15 @@ struct shm {
 	struct transport transport;
 	int rank, size;
 	struct process process;
-	uint32_t capacity; /* of the rings of our mailbox */
+	uint32_t capacity; /* of the rings of this rank's mailbox */
 	struct region *mailbox;
-	const struct region *control; /* the job's, told to every peer in the record */
+	const struct region *control; /* the job's; every peer finds it in the record */
 	struct wakeup wakeup;
-	int blind; /* some peer has no pidfd: its end is looked for, also at each tick */
-	uint64_t next_check_ns; /* for ended peers; 0 at once */
+	int blind;              /* some peer has no pidfd, so each tick asks whether it ended */
+	uint64_t next_check_ns; /* when to ask for ended peers; 0: now */
 	unsigned polls;
 	struct event_queue dones;
-	int n_peers, first;        /* first: where the next poll starts, so that none starves */
+	int n_peers, first;        /* first: where the next poll starts, so that no peer starves */
 	struct shm_peer **peers;   /* [size], the first n_peers connected, in that order */
 	struct shm_peer **by_rank; /* [size] */
 };
@@ -90,12 +90,12 @@ static int shm_fail_gone(const struct shm_peer *peer)
 			    (int)peer->process.pid);
 }
 
-/* A polling rank asks the kernel for ended peers this often; a sleeping one is woken by it. */
+/* A polling rank asks the kernel for ended peers this often. The kernel wakes a sleeping one. */
 enum { DEATH_CHECK_NS = 2000000, POLLS_PER_LOOK = 64 /* at the clock */ };
 
 /* ---- moving bytes ---------------------------------------------------------- */
 
-/* 1 if the peer's mailbox takes a word, else SLUICE_E*. */
+/* Returns 1 if the peer's mailbox has room for a word, else SLUICE_E*. */
 static int room_for_notify(struct shm_peer *peer)
 {
 	switch (mailbox_room(&peer->out)) {
@@ -115,7 +115,7 @@ static void notify_peer(struct shm_peer *peer, uint32_t imm)
 		wakeup_write(peer->wake_fd);
 }
 
-/* A get, or a put that is to be reported, has ended. */
+/* Reports the end of a get, or of a put that asks for it. */
 static void done(struct shm *shm, const struct shm_peer *peer, uint64_t cookie)
 {
 	event_queue_put(&shm->dones, &(struct event){ .kind = EVENT_DONE,
@@ -124,13 +124,11 @@ static void done(struct shm *shm, const struct shm_peer *peer, uint64_t cookie)
 	wakeup_if_armed(&shm->wakeup);
 }
 
-/* A hint, some way ahead of a store: a line that a peer reads again and again comes while there are
- * other things to do. */
+/* A hint, some time before a store: fetches a line that a peer reads again and again. */
 static inline void fetch_to_write(const void *line)
 {
 #if defined(__x86_64__)
-	/* __builtin_prefetch() asks for a copy to read, unless the processor is named to the
-	 * compiler. */
+	/* __builtin_prefetch() fetches for writing only if the compiler knows the processor. */
 	__asm__ volatile("prefetchw (%0)" : : "r"(line));
 #else
 	__builtin_prefetch(line, 1);
@@ -142,7 +140,7 @@ static inline void fetch_what_is_written(const struct shm_peer *peer, const stru
 	if (x->kind == TRANSFER_PUT_NOTIFY)
 		fetch_to_write((const void *)peer->out.at.next);
 	if (x->kind != TRANSFER_GET &&
-	    x->remote) /* nothing is checked yet: a hint may point anywhere */
+	    x->remote) /* x is not validated yet, but a hint may point anywhere */
 		fetch_to_write(
 			(const void *)((uintptr_t)shm_remote_of(x->remote)->base + x->offset));
 }
@@ -203,14 +201,14 @@ static void check_deaths(struct shm *shm)
 	}
 }
 
-/* Whether take_from() would find anything. */
+/* Returns 1 if take_from() would find an event. */
 static inline int peer_has_news(const struct shm_peer *peer)
 {
 	return peer->state == PEER_ALIVE ? mailbox_waiting(&peer->in) : peer->state != PEER_GONE;
 }
 
-/* What one peer sent, and after the last of it that it is gone. That a process ended is known
- * before its ring is looked at here, so its last messages are never missed. */
+/* Returns the messages of one peer, and then its end. The end of its process is known before its
+ * ring is read here, so its last messages are not missed. */
 static int take_from(struct shm *shm, struct shm_peer *peer, struct event *events, int n)
 {
 	int taken = 0;
@@ -255,8 +253,7 @@ static __attribute__((noinline)) void look_for_ended(struct shm *shm)
 	shm->next_check_ns = now + DEATH_CHECK_NS;
 }
 
-/* Most often there is nothing, and who waits learns of what comes next the sooner the sooner this
- * returns. */
+/* Usually there is no event, and a waiting caller polls again the sooner this returns. */
 static int shm_poll(struct transport *t, struct event *events, int n)
 {
 	struct shm *shm = shm_of(t);
@@ -264,8 +261,8 @@ static int shm_poll(struct transport *t, struct event *events, int n)
 
 	if (taken < n && (shm->next_check_ns == 0 || ++shm->polls % POLLS_PER_LOOK == 0))
 		look_for_ended(shm);
-	/* In turns, each time from another peer on. No division: it takes as long as a line from
-	 * another core. */
+	/* Starts at another peer each time. A division would take as long as a line from another
+	 * core. */
 	for (left = shm->n_peers; left > 0 && taken < n; left--) {
 		struct shm_peer *peer = shm->peers[at];
 
@@ -309,7 +306,7 @@ static void shm_disarm(struct transport *t)
 
 	mailbox_awake(shm->mailbox->base);
 	wakeup_disarm(&shm->wakeup);
-	shm->next_check_ns = 0; /* it may have been a death that woke us */
+	shm->next_check_ns = 0; /* the end of a peer may have woken this rank */
 }
 
 static void shm_cancel(struct transport *t)
@@ -342,7 +339,7 @@ static void peer_free(struct shm_peer *peer)
 {
 	struct shm *shm = shm_of(peer->endpoint.transport);
 
-	/* By name: closing alone would leave it in the set while a forked child holds it. */
+	/* Closing alone would leave the descriptor in the set while a forked child holds it. */
 	if (peer->state == PEER_ALIVE)
 		unwatch(shm, peer, PEER_GONE);
 	if (peer->mailbox)
@@ -371,7 +368,7 @@ static void shm_close(struct transport **t)
 	*t = NULL;
 }
 
-/* Gets finish at once and wait in a queue only until the next poll. */
+/* Gets finish at once, so they are queued only until the next poll. */
 static uint32_t done_capacity(uint32_t capacity, int size)
 {
 	uint64_t wanted = (uint64_t)capacity * (uint32_t)size;
@@ -459,7 +456,7 @@ static int shm_record_of(struct transport *t, uint8_t *bytes, size_t *len_out)
 	return SLUICE_OK;
 }
 
-/* Reading and writing: as a reader of the pipe this process gets no SIGPIPE when the peer ends. */
+/* Also opened for reading: as a reader this process gets no SIGPIPE when the peer ends. */
 static int open_wake_pipe(struct shm_peer *peer, int number)
 {
 	struct stat st;
@@ -546,7 +543,8 @@ static int shm_connect(struct transport *t, int rank, const uint8_t *bytes, size
 	memcpy(peer->control, record.control, sizeof(peer->control));
 	peer->pidfd = peer->wake_fd = -1;
 	peer->state = PEER_GONE; /* not watched yet */
-	/* The pidfd first: if it is readable later, all that was opened below belonged to it. */
+	/* The pidfd comes first: if it is not readable at the end, all files below belong to this
+	 * peer. */
 	rc = watch_peer(shm, peer, &record.process);
 	if (rc)
 		goto err_free;

@@ -51,16 +51,16 @@ int shm_record_decode(const uint8_t *bytes, size_t len, int peer, int size, stru
 
 	if (len != SHM_RECORD_BYTES || get_le32(bytes + AT_MAGIC) != RECORD_MAGIC)
 		return fail(SLUICE_EWIRE,
-			    "the %zu bytes that rank %d gave as its shm record are none", len,
-			    peer);
+			    "rank %d sent %zu bytes that are not a valid shm address record", peer,
+			    len);
 	if (get_le32(bytes + AT_CRC) != crc32c(0, bytes, AT_CRC))
-		return fail(SLUICE_EWIRE, "the shm record of rank %d is damaged (its CRC differs)",
-			    peer);
+		return fail(SLUICE_EWIRE,
+			    "the shm address record of rank %d is damaged (its CRC differs)", peer);
 	rank = get_le32(bytes + AT_RANK);
 	of = get_le32(bytes + AT_SIZE);
 	if (rank != (uint32_t)peer || of != (uint32_t)size)
 		return fail(SLUICE_EWIRE,
-			    "the shm record of rank %d of %d says it is rank %" PRIu32
+			    "the shm address record of rank %d of %d names rank %" PRIu32
 			    " of %" PRIu32,
 			    peer, size, rank, of);
 	rc = descriptor_decode(bytes + AT_MAILBOX, peer, &mailbox);
@@ -73,7 +73,7 @@ int shm_record_decode(const uint8_t *bytes, size_t len, int peer, int size, stru
 	    mailbox_capacity(capacity) != capacity || capacity == 0 ||
 	    mailbox.access != REGION_WRITE || mailbox.bytes != mailbox_bytes(of, capacity))
 		return fail(SLUICE_EWIRE,
-			    "the shm record of rank %d is impossible: pid %" PRIu32
+			    "the shm address record of rank %d is impossible: pid %" PRIu32
 			    ", mailbox of %" PRIu64 " bytes for %" PRIu32 " entries a rank",
 			    peer, pid, mailbox.bytes, capacity);
 	out->rank = peer;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The record of the shm transport: how a peer on this machine finds the process, its mailbox and
- * the pipe that wakes it. Written and read by shm.c only. */
+ * The address record of the shm transport: how a peer on this machine finds the process, its
+ * mailbox and the pipe that wakes it. Only shm.c uses it. */
 #ifndef RDMA_SHM_CARD_H
 #define RDMA_SHM_CARD_H
 #include "rdma/mapping.h"
@@ -13,14 +13,14 @@ struct shm_record {
 	uint32_t capacity; /* of each ring of the mailbox, a power of two */
 	int wake_fd;       /* write end of the pipe, in the process's table */
 	uint8_t mailbox[REGION_DESCRIPTOR_BYTES];
-	uint8_t control[REGION_DESCRIPTOR_BYTES]; /* the job's control region, zeros for none */
+	uint8_t control[REGION_DESCRIPTOR_BYTES]; /* the job's control region; zeros: none */
 };
 
 enum { SHM_RECORD_BYTES = 192 };
 
 void shm_record_encode(const struct shm_record *record, uint8_t out[SHM_RECORD_BYTES]);
-/* Hostile input. SLUICE_EWIRE unless it is a possible record of rank peer in a job of that size;
- * the mailbox's descriptor is decoded along and checked against capacity and size. */
+/* Hostile input. SLUICE_EWIRE unless the record is valid for rank peer in a job of that size. The
+ * mailbox's descriptor is checked against capacity and size. */
 int shm_record_decode(const uint8_t *bytes, size_t len, int peer, int size, struct shm_record *out,
 		      struct descriptor *mailbox_out);
 #endif

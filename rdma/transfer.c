@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What is wrong with a transfer; see transfer.h. */
+ * Explains why a transfer is invalid; see transfer.h. */
 #include "rdma/transfer.h"
 #include "base/error.h"
 #include "sluice.h"

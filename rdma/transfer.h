@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The checks every transport makes before it posts, so that all refuse the same things. */
+ * The checks that every transport makes before it posts, so that all refuse the same transfers. */
 #ifndef RDMA_TRANSFER_H
 #define RDMA_TRANSFER_H
 #include "rdma/transport.h"
 
-/* Puts of at most so many bytes need no local region (verbs sends them inline). */
+/* Puts up to this size need no local region (verbs sends them inline). */
 enum { TRANSFER_INLINE_BYTES = 64 };
 
 static inline int transfer_permitted(const struct transfer *x)
 {
 	const unsigned needed = x->kind == TRANSFER_GET ? REGION_READ : REGION_WRITE;
 
-	/* A notification without bytes touches no memory: any open region carries it. */
+	/* A notify without bytes touches no memory, so any open region carries it. */
 	return x->bytes == 0 || (x->remote->access & needed) != 0;
 }
 
@@ -33,8 +33,8 @@ static inline int transfer_within_local(const struct transfer *x)
 	       local - (uintptr_t)region->base <= region->bytes - x->bytes;
 }
 
-/* Whether transfer_check() finds nothing wrong. It is inline for the transports that copy. Device
- * memory can only be the source of a put, on a transport whose card reads it where it is. */
+/* Returns 1 if transfer_check() would succeed. Inline for the transports that copy. Device memory
+ * can only be the source of a put, on a transport whose card reads it directly. */
 static inline int transfer_right(const struct endpoint *e, const struct transfer *x)
 {
 	const struct region *region = x->local_region;
@@ -45,19 +45,19 @@ static inline int transfer_right(const struct endpoint *e, const struct transfer
 		(x->kind != TRANSFER_GET && e->transport->ops->in_place));
 }
 
-/* 0, or SLUICE_EINVAL: the remote is not this endpoint's, the transfer reaches beyond its end, its
- * access does not permit the transfer, or the local bytes lie outside the local region.
- * SLUICE_ENOSUPP: the local bytes are device memory, and this transport cannot read them there. */
+/* SLUICE_EINVAL: the remote belongs to another endpoint, its bounds or access do not allow the
+ * transfer, or the local bytes lie outside the local region. SLUICE_ENOSUPP: this transport cannot
+ * read the local bytes, which are device memory. */
 int transfer_check(const struct endpoint *e, const struct transfer *transfer);
 
-/* Whether an EVENT_DONE tells its end. */
+/* Returns 1 if the transfer ends with an EVENT_DONE. */
 static inline int transfer_ends(const struct transfer *transfer)
 {
 	return transfer->kind == TRANSFER_GET ? !transfer->quiet : transfer->report;
 }
 
-/* For the final statistics and for arrivals (runtime/job/heart.c): called once for each transfer
- * that was accepted. */
+/* Counts an accepted transfer, for the statistics and for the check of arrivals
+ * (runtime/job/heart.c). */
 static inline void transfer_count(struct endpoint *e, const struct transfer *transfer)
 {
 	struct transport_counters *c = &e->transport->counters;

@@ -6,7 +6,7 @@
 static const struct transport_ops verbs_transport = {
 	.name = "verbs",
 	.farthest = DISTANCE_NETWORK,
-	.absent = "install libibverbs-dev, librdmacm-dev and libssl-dev and configure anew",
+	.absent = "install libibverbs-dev, librdmacm-dev and libssl-dev and configure again",
 };
 #endif
 #ifndef HAVE_LIBFABRIC
@@ -14,7 +14,7 @@ static const struct transport_ops ofi_transport = {
 	.name = "ofi",
 	.farthest = DISTANCE_NETWORK,
 	.last_resort = 1,
-	.absent = "install libfabric-dev and libssl-dev and configure anew",
+	.absent = "install libfabric-dev and libssl-dev and configure again",
 };
 #endif
 

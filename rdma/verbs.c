@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The transport over libibverbs and librdmacm. A peer is a link (link.h: the connection), a log
- * (sendlog.h: what is sent and received) and rights (rights.h: what may be reached). All peers
- * share the queues of one card (queues.h) and one listener (connect.h). Here these are opened,
- * polled and closed, and make up a transport. */
+ * (sendlog.h: transfers and notifies) and rights (rights.h: access to memory). All peers share the
+ * queues of one card (queues.h) and one listener (connect.h). This file opens, polls and closes
+ * these parts. */
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -25,7 +25,8 @@
 enum {
 	MAX_PEERS = 65535,
 	PAGE_BYTES = 4096,
-	QUEUE_PAIR_ESTIMATE = 128, /* a card's queue per work request, which counts as locked too */
+	QUEUE_PAIR_ESTIMATE =
+		128, /* a card's memory per work request, which counts as locked too */
 	POLLS_PER_LOOK = 16,
 	LOOK_NS = 2000000,
 	LOOK_CONNECTING_NS = 200000,
@@ -36,7 +37,7 @@ enum { RECORD_MAGIC = 0x53425256, RECORD_BYTES = 60 };
 
 struct verbs_endpoint {
 	struct endpoint endpoint;
-	struct link *link; /* which connect.c closes */
+	struct link *link; /* closed by connect.c */
 	struct sendlog *log;
 	struct rights_peer *rights;
 	struct queue_pair *pair;
@@ -58,7 +59,7 @@ struct verbs {
 
 	struct wakeup wakeup;
 	unsigned wants;        /* LINK_* */
-	int ticking;           /* some timer of a link runs */
+	int ticking;           /* some link has a running timer */
 	uint64_t next_look_ns; /* at rdma_cm, the device and the timers */
 	uint32_t polls;
 
@@ -139,7 +140,7 @@ static int verbs_admit(struct transport *t, const struct job_secret *secret)
 	return SLUICE_OK;
 }
 
-/* What the peer may use from its first day: its slot and its line of the control region. */
+/* The memory that the peer may always use: its slot and its line of the control region. */
 static struct rights_memory memory_of(const struct verbs *v, int rank)
 {
 	const size_t at = (size_t)rank, line = v->control_line_bytes;
@@ -237,7 +238,7 @@ static int verbs_ready(struct endpoint *e)
 	return link_is_gone(ep->link) ? fail_link_gone(ep) : link_was_up(ep->link);
 }
 
-/* The connection stays for our last messages to the peer, which say that it was dropped. */
+/* The connection stays for the last messages to the peer, which tell it that it was dropped. */
 static void verbs_revoke(struct endpoint *e)
 {
 	link_expel(verbs_endpoint_of(e)->link);
@@ -324,8 +325,8 @@ static int verbs_post(struct endpoint *e, const struct transfer *x)
 
 /* ---- polling ---------------------------------------------------------------------- */
 
-/* Receives first, then the peers' credit, so that whoever has credit finds a receive. Rarely: a
- * peer is told when it has used half of what it may send. */
+/* Posts receives first and then returns the peers' credit, so that a peer with credit finds a
+ * receive. This is rare: a peer gets credit when it has used half of it. */
 static void give_back(struct verbs *v)
 {
 	const int owed = v->wants & LINK_OWES_CREDIT;
@@ -342,7 +343,7 @@ static void give_back(struct verbs *v)
 	}
 }
 
-/* What changes links waits until no completions are being taken. */
+/* Links change state only when no completions are being taken. */
 static void settle_links(struct verbs *v)
 {
 	v->wants &= ~(unsigned)LINK_SETTLES;
@@ -354,12 +355,12 @@ static void settle_links(struct verbs *v)
 static void verbs_look(struct verbs *v, uint64_t now)
 {
 	if (!connect_admitted(v->connect))
-		return; /* nobody can be told apart yet */
+		return; /* peers cannot be recognised yet */
 	v->ticking = connect_look(v->connect, now);
 	v->next_look_ns = now + (v->ticking ? LOOK_CONNECTING_NS : LOOK_NS);
 }
 
-/* Serves all links until this one, which was up before, is up or gone; the events wait. */
+/* Serves all links until this one, which was up before, is up or gone; events wait. */
 static void poll_until_linked(struct verbs *v, const struct link *link)
 {
 	while (!link_is_up(link) && !link_is_gone(link)) {
@@ -376,7 +377,7 @@ static int verbs_poll(struct transport *t, struct event *events, int n)
 	struct verbs *v = verbs_of(t);
 	int taken;
 
-	/* The clock costs more than the rest of a poll that finds nothing. */
+	/* Reading the clock costs more than the rest of a poll that finds nothing. */
 	if (v->ticking || !v->next_look_ns || ++v->polls % POLLS_PER_LOOK == 0) {
 		uint64_t now = now_ns();
 
@@ -404,7 +405,7 @@ static int verbs_arm(struct transport *t)
 
 	if (!event_queue_empty(&v->events) || queues_arm(v->queues))
 		return 1;
-	/* What came before the request was served makes no noise. */
+	/* Completions before the request make no event. */
 	if (queues_poll(v->queues) > 0 || !event_queue_empty(&v->events) || v->wants & LINK_SETTLES)
 		return 1;
 	wakeup_arm(&v->wakeup, v->ticking ? TICK_NS : 0);
@@ -417,12 +418,12 @@ static void verbs_disarm(struct transport *t)
 
 	queues_disarm(v->queues);
 	wakeup_disarm(&v->wakeup);
-	v->next_look_ns = 0; /* rdma_cm may have woken us */
+	v->next_look_ns = 0; /* rdma_cm may have woken this rank */
 }
 
 static void verbs_cancel(struct transport *t)
 {
-	/* A completion that makes noise without need is drained by the next sleeper. */
+	/* The next sleeper drains an event that was not needed. */
 	wakeup_cancel(&verbs_of(t)->wakeup);
 }
 
@@ -438,7 +439,7 @@ static void verbs_wake(struct transport *t)
 
 /* ---- opening ---------------------------------------------------------------------- */
 
-/* A descriptor that rdma_cm or libibverbs made. */
+/* For a descriptor that rdma_cm or libibverbs made. */
 static int unblock(int fd)
 {
 	int flags = fcntl(fd, F_GETFL);
@@ -477,13 +478,13 @@ static int open_tables(struct verbs *v)
 						  1024);
 	if (rc)
 		return rc;
-	/* Whole pages for each peer: what one may write is never next to what another may. */
+	/* Whole pages for each peer keep their writable memory apart. */
 	v->copies_stride = (sendlog_memory(&v->sizes) + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
 	rc = region_open(peers * PAGE_BYTES, REGION_WRITE, "slots", &v->slots);
 	return rc ? rc : region_open(peers * v->copies_stride, 0, "copies", &v->copies);
 }
 
-/* All that can be refused is refused before anything is made. */
+/* Refuses whatever can be refused before anything is made. */
 static int choose_device(struct verbs *v, const struct transport_config *config)
 {
 	size_t locked = v->control ? v->control->bytes : 0;
@@ -573,7 +574,7 @@ static int verbs_open(const struct transport_config *config, struct transport **
 
 /* ---- closing ---------------------------------------------------------------------- */
 
-/* The last messages are posted and the process ends next: they get a second to leave. */
+/* Gives the last messages a second to leave, because the process ends next. */
 static void flush_logs(struct verbs *v)
 {
 	const uint64_t until = now_ns() + (uint64_t)CLOSE_MS * 1000000;
@@ -585,7 +586,7 @@ static void flush_logs(struct verbs *v)
 	do {
 		waiting = 0;
 		queues_poll(v->queues);
-		event_queue_forget(&v->events); /* nobody takes them any more */
+		event_queue_forget(&v->events); /* no caller takes them any more */
 		for (i = 0; i < v->n_peers; i++)
 			waiting |= link_is_up(v->peers[i]->link) &&
 				   !sendlog_flushed(v->peers[i]->log);

@@ -52,7 +52,7 @@ int verbs_failed(const char *call)
 
 /* ---- locked memory --------------------------------------------------------- */
 
-/* A field of /proc/self/status: in kilobytes, or hexadecimal. 0 if it is not there. */
+/* A field of /proc/self/status: in kilobytes, or hexadecimal. 0: absent. */
 static uint64_t status_field(const char *name, int base)
 {
 	FILE *file = fopen("/proc/self/status", "re");
@@ -77,7 +77,7 @@ int verbs_memlock_check(size_t bytes, const char *what)
 	if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
 		return SLUICE_OK;
 	if (status_field("CapEff", 16) >> CAP_IPC_LOCK_BIT & 1)
-		return SLUICE_OK; /* the kernel does not ask for the limit then */
+		return SLUICE_OK; /* then the kernel ignores the limit */
 	pinned = status_field("VmPin", 10) * 1024;
 	if (bytes <= limit.rlim_cur && pinned <= limit.rlim_cur - bytes)
 		return SLUICE_OK;
@@ -92,7 +92,7 @@ int verbs_memlock_check(size_t bytes, const char *what)
 		getenv("SLURM_JOB_ID") != NULL ?
 			"set LimitMEMLOCK=infinity in slurmd.service and "
 			"PropagateResourceLimitsExcept=MEMLOCK in slurm.conf" :
-			"set \"* - memlock unlimited\" in /etc/security/limits.d and log in anew");
+			"set \"* - memlock unlimited\" in /etc/security/limits.d and log in again");
 }
 
 /* ---- what is there --------------------------------------------------------- */
@@ -179,8 +179,8 @@ static void address_of_gid(const union ibv_gid *gid, struct sockaddr_storage *ou
 	}
 }
 
-/* Better is larger; 0 is unusable. rdma_cm connects by IP address, so link-local ones and RoCEv1,
- * which no router passes, will not do. */
+/* Larger is better; 0 is unusable. rdma_cm connects by IP address, which excludes link-local ones
+ * and RoCEv1, which no router passes. */
 static int gid_quality(const struct ibv_gid_entry *entry)
 {
 	if (entry->gid_type != IBV_GID_TYPE_ROCE_V2 || is_link_local(&entry->gid))
@@ -221,7 +221,7 @@ static int choose_gid(struct ibv_context *context, int wanted, struct verbs_devi
 	return SLUICE_OK;
 }
 
-/* InfiniBand: which IP address leads to this device and port? Asked by binding each. */
+/* InfiniBand: finds the IP address of this device and port by binding each. */
 static int find_ipoib(struct verbs_device *out)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
@@ -295,7 +295,7 @@ static int try_verbs_device(struct ibv_device *device, unsigned port, int gid_in
 				    out->name, errno_text(errno));
 	err = ibv_query_device(context, &out->attr);
 	if (err) {
-		fail_quietly(SLUICE_ENOSUPP, "%s does not say what it can: %s", out->name,
+		fail_quietly(SLUICE_ENOSUPP, "%s cannot be queried: %s", out->name,
 			     errno_text(err));
 		goto out_close;
 	}
@@ -350,11 +350,11 @@ static int parse_gid_index(const char *text, int *out)
 	return SLUICE_OK;
 }
 
-/* In which order devices are tried: the nearest to the GPU first, else as libibverbs lists them. */
+/* The order of trying devices: nearest to the GPU first, otherwise as libibverbs lists them. */
 struct preference {
 	int order[DEVICES_MOST], n;
 	struct nearness near[DEVICES_MOST]; /* of list[i] */
-	char gpu[BUS_ID_TEXT];              /* "": there is none to be near to */
+	char gpu[BUS_ID_TEXT];              /* "": none */
 };
 
 static void prefer(struct ibv_device **list, int n, struct preference *out)
@@ -382,7 +382,7 @@ static void prefer(struct ibv_device **list, int n, struct preference *out)
 		}
 }
 
-/* place: in the order of preference. */
+/* place: its index in the order of preference. */
 static void explain_choice(const struct preference *p, int place, int n, char *reason, size_t cap)
 {
 	const struct nearness *near = &p->near[p->order[place]];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Which device, port and address the verbs transport uses, and what that device can do. Nothing
- * here registers memory or talks to a peer, so that every refusal comes before that. */
+ * The device, port and address that the verbs transport uses, and the capabilities of that device.
+ * Nothing here registers memory or talks to a peer, so every refusal comes before that. */
 #ifndef RDMA_VERBS_DEVICE_H
 #define RDMA_VERBS_DEVICE_H
 #include <infiniband/verbs.h>
@@ -11,29 +11,29 @@
 struct verbs_device {
 	char name[64];
 	uint8_t port;
-	int gid_index; /* -1 on InfiniBand, where the address is found by name */
+	int gid_index; /* -1 on InfiniBand, which uses the IP address */
 	union ibv_gid gid;
-	struct sockaddr_storage address; /* what rdma_cm binds: port number 0 */
+	struct sockaddr_storage address; /* bound by rdma_cm; its port number is 0 */
 	int infiniband;                  /* link layer; else Ethernet (RoCE) */
 	struct ibv_device_attr attr;
 	struct ibv_port_attr port_attr;
-	char reason[192]; /* why this one, for the log */
+	char reason[192]; /* why it was chosen, for the log */
 };
 
-/* Chooses by device ("name[:port]"; "" or NULL: the usable one that is nearest to this process's
- * GPU, without a GPU the first usable one) and gid_index ("auto" or NULL: the first routable RoCEv2
- * one). SLUICE_ENOSUPP with a sentence that says what is missing and what to do; not logged: the
- * caller knows whether it matters. */
+/* Chooses by device ("name[:port]"; "" or NULL: the usable one nearest to this process's GPU,
+ * without a GPU the first usable one) and gid_index ("auto" or NULL: the first routable RoCEv2
+ * one). SLUICE_ENOSUPP, not logged, with a sentence that says what is missing and what to do. */
 int verbs_device_choose(const char *device, const char *gid_index, struct verbs_device *out);
 
-/* Whether the port of an open device is up, or cannot be asked. */
+/* Returns 1 if the port of an open device is up, or cannot be queried. */
 int verbs_port_active(struct ibv_context *context, const struct verbs_device *device);
 
-/* May this process pin so many bytes more? 0, or SLUICE_ENOMEM: need, limit, origin, remedy. */
+/* Checks that this process may pin this many more bytes. SLUICE_ENOMEM: need, limit, origin,
+ * remedy. */
 int verbs_memlock_check(size_t bytes, const char *what);
 
-/* After a call of libibverbs or of the system failed: a message with the call, errno and a remedy.
- * SLUICE_ENOMEM or SLUICE_EDEVICE. */
+/* Reports a failed call of libibverbs or of the system, with errno and a remedy. SLUICE_ENOMEM or
+ * SLUICE_EDEVICE. */
 int verbs_failed(const char *call);
 
 /* "10.3.0.1 port 1234" */

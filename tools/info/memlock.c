@@ -118,7 +118,7 @@ void probe_memlock(const struct node *node, struct report *r)
 				"set LimitMEMLOCK=infinity in slurmd.service and "
 				"PropagateResourceLimitsExcept=MEMLOCK in slurm.conf" :
 				"write \"* - memlock unlimited\" into a file of "
-				"/etc/security/limits.d and log in anew; for jobs, "
+				"/etc/security/limits.d and log in again; for jobs, "
 				"LimitMEMLOCK=infinity in slurmd.service and "
 				"PropagateResourceLimitsExcept=MEMLOCK in slurm.conf",
 			"locked memory: need %s, limit %s (RLIMIT_MEMLOCK, hard limit %s), from %s",

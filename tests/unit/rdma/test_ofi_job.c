@@ -231,7 +231,7 @@ static void be_default(void)
 	log_capture();
 }
 
-static const char tcp_is_slow[] = "other ranks are reached over TCP";
+static const char tcp_is_slow[] = "reaches others over TCP";
 
 static int default_on_two_nodes(int rank, void *argument)
 {
