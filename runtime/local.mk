@@ -78,6 +78,7 @@ library_sources += \
 	runtime/worker/pull.c runtime/worker/pull.h \
 	runtime/worker/push.c \
 	runtime/worker/signal.c runtime/worker/signal.h \
+	runtime/worker/source.c runtime/worker/source.h \
 	runtime/worker/state.h runtime/worker/step.h \
 	runtime/worker/target.c runtime/worker/target.h \
 	runtime/worker/upload.c runtime/worker/upload.h \

@@ -324,7 +324,7 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 	/* Without a residual, or with an optimizer of the worker's own, no kept vector includes a
 	 * step size. */
 	int outside = (model->recipe.memory == MEMORY_NONE && model->recipe.when != WHEN_EVERY) ||
-		      model->recipe.update == UPDATE_NONE;
+		      recipe_pulls_mean(&model->recipe);
 	model->update = (struct update){ .kind = model->recipe.update,
 					 .momentum = model->recipe.update_momentum,
 					 .decay = model->recipe.decay,

@@ -431,7 +431,7 @@ int sluice_plan(const sluice_model_attr *given, int workers, int servers, int fo
 	if (rc)
 		return rc;
 	plan_make(&m.plan, &m.recipe,
-		  m.recipe.update == UPDATE_AVERAGE ? VALUE_F32 : (enum value_type)attr->grad_type,
+		  recipe_pushes_params(&m.recipe) ? VALUE_F32 : (enum value_type)attr->grad_type,
 		  0);
 	m.plan.traits |= attr->rules ? TRAIT(RULES) : 0;
 	recipe_print(&m.recipe, m.printed);

@@ -325,7 +325,7 @@ static int load_all(struct meeting *m, const struct contents *contents,
 		hear_rate(m);
 	/* With update=none, the shards publish means, and the parameters belong to the
 	 * application. */
-	if (sluice_is_worker(m->model->job) && m->model->recipe.update != UPDATE_NONE)
+	if (sluice_is_worker(m->model->job) && !recipe_pulls_mean(&m->model->recipe))
 		m->mine.status = model_read_snapshots(
 			m->model, m->place.step / m->model->recipe.period, params);
 	if (!m->mine.status && file) /* which held what a worker remembers */

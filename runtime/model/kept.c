@@ -42,7 +42,7 @@ static int is_lazy_unseen(const struct recipe *r)
 /* A worker trains on a model of its own between exchanges. */
 static int steps_alone(const struct recipe *r)
 {
-	return r->period > 1 && r->update != UPDATE_AVERAGE;
+	return r->period > 1 && !recipe_pushes_params(r);
 }
 
 /* Without a memory, the residual itself holds the sum. */

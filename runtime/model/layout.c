@@ -118,8 +118,7 @@ static int publishes_union(const struct recipe *recipe, const struct schedule *s
 	       selection_kinds[recipe->up.select].exchange == EXCHANGE_OWN &&
 	       recipe->when != WHEN_ASYNC && recipe->signal != SIGNAL_INNOVATION &&
 	       !recipe->automatic && !recipe->reset && !recipe->svrg_steps &&
-	       !schedule->moves_all &&
-	       (recipe->update == UPDATE_NONE || recipe->update == UPDATE_SGD);
+	       !schedule->moves_all && (recipe_pulls_mean(recipe) || recipe->update == UPDATE_SGD);
 }
 
 /* Whether a step publishes exactly the coordinates that workers and shards agreed on. */

@@ -76,7 +76,7 @@ static inline void model_stir(sluice_model *model)
 /* The type of the values in a push, not one of few bits. */
 static inline enum value_type model_pushed_type(const sluice_model *model)
 {
-	return model->recipe.update == UPDATE_AVERAGE ? VALUE_F32 : model->grad.type;
+	return recipe_pushes_params(&model->recipe) ? VALUE_F32 : model->grad.type;
 }
 
 /* A phase of the step. */
@@ -104,7 +104,7 @@ static inline int model_async(const sluice_model *model)
 static inline int model_stands(const sluice_model *model, float lr)
 {
 	return lr <= 0 && model->recipe.memory != MEMORY_NONE && model->recipe.period == 1 &&
-	       model->recipe.update != UPDATE_NONE && model->recipe.update != UPDATE_AVERAGE;
+	       !recipe_pulls_mean(&model->recipe) && !recipe_pushes_params(&model->recipe);
 }
 
 /* The epoch that a message must have; MESSAGE_ANY where ranks may be in different epochs. */

@@ -312,8 +312,7 @@ static uint64_t when_traits(const struct recipe *recipe)
 	switch (recipe->when) {
 	case WHEN_EVERY:
 		return TRAIT(EVERY) | (recipe->period > 1 ? TRAIT(PERIOD) : 0) |
-		       (recipe->period > 1 && recipe->update != UPDATE_AVERAGE ? TRAIT(OWN_MODEL) :
-										 0);
+		       (recipe->period > 1 && !recipe_pushes_params(recipe) ? TRAIT(OWN_MODEL) : 0);
 	case WHEN_LAZY:
 	case WHEN_LAZY_SERVER: return TRAIT(LAZY);
 	case WHEN_ASYNC: return TRAIT(ASYNC);
@@ -360,8 +359,8 @@ void plan_make(struct path_plan *plan, const struct recipe *recipe, enum value_t
 		{ recipe->memory == MEMORY_NONE, TRAIT(NO_MEMORY) },
 		{ recipe->memory == MEMORY_LOWPASS || recipe->memory == MEMORY_TWOSTEP,
 		  TRAIT(FILTERED) },
-		{ recipe->update == UPDATE_NONE, TRAIT(NO_UPDATE) },
-		{ recipe->update == UPDATE_AVERAGE, TRAIT(AVERAGE) },
+		{ recipe_pulls_mean(recipe), TRAIT(NO_UPDATE) },
+		{ recipe_pushes_params(recipe), TRAIT(AVERAGE) },
 		{ recipe->update == UPDATE_ACCELERATED, TRAIT(ACCELERATED) },
 		{ recipe->decay > 0, TRAIT(DECAY) },
 		{ recipe->automatic, TRAIT(AUTO) },

@@ -40,5 +40,10 @@ int update_scales(const struct update *u, unsigned divisor, float lr, float *sha
 struct update_factors {
 	float share, decay, keep, take, by;
 };
+/* The factor of what a worker pushes: the step size, where messages include it. */
+static inline float update_pushed(const struct update *u, float lr)
+{
+	return u->placement == STEP_INSIDE ? lr : 1.0f;
+}
 struct update_factors update_factors_of(const struct update *u, unsigned divisor, float lr);
 #endif

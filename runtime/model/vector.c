@@ -81,6 +81,19 @@ void vector_run(struct vector *v, const void *data, uint64_t count, enum value_t
 	v->ops = NULL;
 }
 
+struct vector vector_of(const void *data, uint64_t count, enum value_type type, float scale)
+{
+	struct vector v = { .n = 0 };
+
+	vector_run(&v, data, count, type, scale);
+	return v;
+}
+
+void vector_move(struct vector *v, const void *data)
+{
+	v->one.data = (uint8_t *)data;
+}
+
 static void add_piece(struct vector *v, const sluice_segment *given, uint64_t begin, float scale)
 {
 	const enum value_type type = (enum value_type)given->type;
@@ -156,7 +169,7 @@ size_t vector_number(const struct vector *v)
 
 uint64_t vector_begin(const struct vector *v, size_t i)
 {
-	return pieces_of(v)[i].begin;
+	return i < v->n ? pieces_of(v)[i].begin : pieces_of(v)[v->n - 1].end;
 }
 
 void *vector_given(const struct vector *v, size_t i)

@@ -36,7 +36,8 @@ struct vector {
  * 8 bits. field, function: the argument and the caller, for the message. */
 int vector_check_type(int type, int gradient, const char *field, const char *function);
 
-/* Makes it one run of count elements. */
+/* One run of count elements. vector_run() keeps the memory of list and copy. */
+struct vector vector_of(const void *data, uint64_t count, enum value_type type, float scale);
 void vector_run(struct vector *v, const void *data, uint64_t count, enum value_type type,
 		float scale);
 /* Makes it n pieces, of which empty ones are dropped. scale: of pieces of 8 bits that name none; 0:
@@ -50,7 +51,7 @@ void vector_free(struct vector *v);
 
 /* How many pieces there are: 0 after vector_clear(). */
 size_t vector_number(const struct vector *v);
-/* The first coordinate of piece i, and its memory as the program gave it. */
+/* The first coordinate of piece i, or the number of elements; its memory as the program gave it. */
 uint64_t vector_begin(const struct vector *v, size_t i);
 void *vector_given(const struct vector *v, size_t i);
 /* Returns 1 if all pieces have elements of this type, and, if it has 8 bits, of this scale. */
@@ -64,6 +65,14 @@ static inline float *vector_floats(const struct vector *v)
 {
 	return v->n == 1 && v->one.type == VALUE_F32 ? (float *)(void *)v->one.data : NULL;
 }
+
+/* The memory of one run, NULL if there are several pieces; and other memory that takes its place.
+ */
+static inline const void *vector_memory(const struct vector *v)
+{
+	return v->n == 1 ? v->one.data : NULL;
+}
+void vector_move(struct vector *v, const void *data);
 
 /* Elements at .. at + n - 1 as floats: where they lie, or, if they are in several pieces or of
  * fewer bits, written to room. NaN and infinity are passed on. */

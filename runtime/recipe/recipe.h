@@ -151,6 +151,24 @@ static inline int recipe_pairs(const struct recipe *r)
 {
 	return r->signal == SIGNAL_STORM || r->signal == SIGNAL_SVRG;
 }
+/* What the recipe's workers push. */
+enum source { SOURCE_GRADIENT, SOURCE_PAIR, SOURCE_PARAMS, SOURCES };
+static inline enum source recipe_source(const struct recipe *r)
+{
+	return r->update == UPDATE_AVERAGE ? SOURCE_PARAMS :
+	       recipe_pairs(r)             ? SOURCE_PAIR :
+					     SOURCE_GRADIENT;
+}
+/* Returns 1 if workers push parameters, and what is published replaces those of the program. */
+static inline int recipe_pushes_params(const struct recipe *r)
+{
+	return recipe_source(r) == SOURCE_PARAMS;
+}
+/* Returns 1 if a pull gives the mean of what was pushed, and the library has no parameters. */
+static inline int recipe_pulls_mean(const struct recipe *r)
+{
+	return r->update == UPDATE_NONE;
+}
 /* Whether the tensor name matches one of the dense= patterns. */
 int recipe_sends_whole(const struct recipe *r, const char *tensor_name);
 #endif

@@ -61,11 +61,11 @@ void publish_overflowed(sluice_model *model, const struct shard *shard, uint32_t
 int publish_follow(const sluice_model *model, struct shard *shard, uint32_t at,
 		   const uint32_t *index, const float *value, uint32_t n)
 {
-	if (model->recipe.update == UPDATE_AVERAGE)
+	if (recipe_pushes_params(&model->recipe))
 		sparse_set(shard->copy + at, index, value, n);
 	else
 		return sparse_add_finite(shard->copy + at, index, value, n) ||
-		       model->recipe.update == UPDATE_NONE; /* means belong to no parameters */
+		       recipe_pulls_mean(&model->recipe); /* means belong to no parameters */
 	return 1;
 }
 

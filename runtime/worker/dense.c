@@ -57,7 +57,7 @@ static int signal_piece(const sluice_model *model, uint64_t at, const float *gra
 }
 
 /* 0, or what is to be sent is not finite: nothing was posted. */
-static int encode(sluice_model *model, uint32_t shard, const struct gradient *grad, float scale)
+static int encode(sluice_model *model, uint32_t shard, const struct vector *grad, float scale)
 {
 	const struct shard_layout *at = &model->layout.shards[shard];
 	const struct lane_payload placed = { .way = LANE_PLACED };
@@ -70,8 +70,8 @@ static int encode(sluice_model *model, uint32_t shard, const struct gradient *gr
 
 	for (uint32_t i = 0, n; i < at->span; i += n) {
 		n = dense_here(at->span, i);
-		if (signal_piece(model, at->begin + i, gradient_read(grad, at->begin + i, n, room),
-				 n, scale, value))
+		if (signal_piece(model, at->begin + i, vector_read(grad, at->begin + i, n, room), n,
+				 scale, value))
 			return SLUICE_ENUMERIC;
 		dense_put(value, n, payload + sizeof *value * i, &crc,
 			  there && dense_large(at->span));
@@ -87,9 +87,9 @@ static int encode(sluice_model *model, uint32_t shard, const struct gradient *gr
 	return 0;
 }
 
-int dense_push(sluice_model *model, const struct gradient *grad)
+int dense_push(sluice_model *model, const struct vector *grad)
 {
-	const float scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f;
+	const float scale = update_pushed(&model->update, model->lr);
 	struct worker *w = model->worker;
 
 	w->skip = 0;

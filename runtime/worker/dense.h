@@ -8,7 +8,7 @@
 /* 1 if a step that sends a whole gradient of host memory can be dense_push(). */
 int dense_push_fits(const sluice_model *model);
 /* Judges, encodes and posts grad for all shards. As signal_fold(). */
-int dense_push(sluice_model *model, const struct gradient *grad);
+int dense_push(sluice_model *model, const struct vector *grad);
 /* What a publication must be. welcome: NULL, or why it may not come now. */
 struct dense_expect {
 	struct message_expect want;

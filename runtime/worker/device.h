@@ -55,6 +55,8 @@ void *on_device_stream(const sluice_model *model);
 /* Residual and momentum in host memory are newer from now on. */
 void on_device_renewed(sluice_model *model);
 
+/* Why the recipe compresses gradients on the host; NULL: it can be done on the device. */
+const char *on_device_why_not(const sluice_model *model);
 /* Makes the gradients of a push host memory (before may be NULL, and then stays it), or leaves
  * *grad where it is if it is selected there: then on_device_selects(). What CUDA fails in ends the
  * job. */
@@ -68,10 +70,6 @@ int on_device_collects(const sluice_model *model);
 int on_device_collect(sluice_model *model, const void *grad, uint64_t begin, uint64_t count);
 /* All ranges are there: the gradient, which the next range begins anew. */
 const void *on_device_collected(sluice_model *model);
-/* A gradient in pieces: if all of them are memory of one device, of the model's grad_type, and the
- * recipe compresses gradients there, *whole becomes the vector there to which they are copied; else
- * NULL. */
-int on_device_pieces(sluice_model *model, const struct vector *s, const void **whole);
 /* Residual and momentum come to the host, if they live on the device: gradients are selected on the
  * host from now on. */
 int on_device_come_home(sluice_model *model);

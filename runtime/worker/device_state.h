@@ -16,7 +16,6 @@ struct on_device {
 	atomic_int state;        /* enum on_device_state; changed with the token held */
 	struct memory collected; /* a gradient that comes in ranges; empty: none did */
 	int collects;            /* this step's does */
-	int told;                /* it is logged that pieces of gradients go to the host */
 	struct memory copies[2]; /* of gradients, pinned; empty: none was needed */
 	struct outbox *outbox;   /* device_push.c's; NULL: gradients are selected on the host */
 };
@@ -25,8 +24,6 @@ void on_device_become(sluice_model *model, enum on_device_state state);
 /* Whether the progress thread has to look; whether the device is at something. */
 int on_device_goes_on(enum on_device_state state);
 int on_device_at_work(enum on_device_state state);
-/* Why the recipe compresses gradients on the host; NULL: it can be done on the device. */
-const char *on_device_why_not(const sluice_model *model);
 /* up=sketch: the messages of a push are sketches, and the pull asks for values. */
 int on_device_sketches(const sluice_model *model);
 /* Residual and momentum go to the device, where those of the host are newer; enqueued. 0, or -1 as

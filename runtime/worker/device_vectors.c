@@ -151,7 +151,7 @@ struct device_select on_device_select_of(const sluice_model *model, const void *
 		.grad = grad,
 		.grad_type = (int)model_pushed_type(model),
 		.grad_scale = value_eight(model_pushed_type(model)) ? model->grad.scale : 1,
-		.scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f,
+		.scale = update_pushed(&model->update, model->lr),
 		.judge = zero                                 ? DEVICE_JUDGE_NOT :
 			 recipe->nonfinite == NONFINITE_ABORT ? DEVICE_JUDGE_LATE :
 								DEVICE_JUDGE_FIRST,

@@ -19,6 +19,7 @@ struct parts {
 	enum pull_kind kind;
 	uint8_t *kept;        /* ranges of a gradient; NULL: none were kept yet */
 	struct vector pieces; /* of a gradient */
+	int told;             /* it is logged that pieces on a device go to the host */
 };
 
 static int parts_open(sluice_model *model)
@@ -140,9 +141,9 @@ void parts_keep(sluice_model *model, const void *grad, uint64_t begin, uint64_t 
 	memcpy(model->worker->parts->kept + begin * width, grad, count * width);
 }
 
-struct gradient parts_kept(const sluice_model *model)
+struct vector parts_kept(const sluice_model *model)
 {
-	return signal_gradient(model, model->worker->parts->kept);
+	return signal_vector(model, model->worker->parts->kept, model->layout.count);
 }
 
 /* The accumulator is one vector. */
@@ -164,21 +165,72 @@ static int check_no_accumulator(const sluice_model *model, const char *function)
 	return 0;
 }
 
-int parts_pieces(sluice_model *model, const sluice_segment *segments, size_t n,
-		 const char *function, struct gradient *out)
+/* Why pieces there are not put together in one gradient there; NULL: they are. */
+static const char *why_apart(const sluice_model *model, const struct vector *pieces)
+{
+	const char *why = on_device_why_not(model);
+
+	return !why && !vector_alike(pieces, model_pushed_type(model), model->grad.scale) ?
+		       "they are not all of the model's grad_type and of one scale" :
+		       why;
+}
+
+/* Enqueues copies of the pieces to one gradient on their device. */
+static int join_there(sluice_model *model, const struct vector *pieces, const void **whole)
+{
+	const void *first = vector_given(pieces, 0);
+	int rc = on_device_range(model, &first, 0, 1);
+
+	if (rc || !on_device_collects(model))
+		return rc;
+	for (size_t i = 0; i < vector_number(pieces) && !rc; i++) {
+		const uint64_t begin = vector_begin(pieces, i);
+
+		rc = on_device_collect(model, vector_given(pieces, i), begin,
+				       vector_begin(pieces, i + 1) - begin);
+	}
+	*whole = on_device_collected(model);
+	return rc;
+}
+
+/* *whole: the gradient to which pieces on a device that compresses were copied, or NULL. */
+static int pieces_there(sluice_model *model, const struct vector *pieces, const void **whole)
 {
 	struct parts *p = model->worker->parts;
-	struct vector *s = &p->pieces;
+	const int there = vector_there(pieces, on_device_stream(model));
+	const char *why = there > 0 ? why_apart(model, pieces) : NULL;
+	struct device_scope scope;
+
+	*whole = NULL;
+	if (there <= 0)
+		return there;
+	if (why && !p->told)
+		log_line(LOG_INFO, "runtime",
+			 "model %u: segments of gradients are copied from the GPU to the host each "
+			 "step: %s",
+			 model->id, why);
+	p->told |= why != NULL;
+	if (why)
+		return 0;
+	device_scope_begin(vector_given(pieces, 0), on_device_stream(model), &scope);
+	return device_scope_end(&scope, join_there(model, pieces, whole));
+}
+
+int parts_pieces(sluice_model *model, const sluice_segment *segments, size_t n,
+		 const char *function, struct vector *joined, struct vector **out)
+{
+	struct vector *v = &model->worker->parts->pieces;
 	const void *whole = NULL;
-	int rc = vector_pieces(s, segments, n, model->layout.count, model->grad.scale, function);
+	int rc = vector_pieces(v, segments, n, model->layout.count, model->grad.scale, function);
 
 	if (!rc)
 		rc = check_no_accumulator(model, function);
 	if (!rc)
-		rc = on_device_pieces(model, s, &whole);
-	*out = whole ? signal_gradient(model, whole) : (struct gradient){ .pieces = s };
+		rc = pieces_there(model, v, &whole);
+	*joined = signal_vector(model, whole, model->layout.count);
+	*out = whole ? joined : v;
 	if (rc || whole)
 		return rc;
-	rc = vector_stage(s, on_device_stream(model), function);
-	return rc ? rc : vector_fetch(s, function);
+	rc = vector_stage(v, on_device_stream(model), function);
+	return rc ? rc : vector_fetch(v, function);
 }

@@ -33,8 +33,9 @@ void parts_set_pull(sluice_model *model, enum pull_kind kind);
 int parts_keeps(const sluice_model *model);
 int parts_room(sluice_model *model);
 void parts_keep(sluice_model *model, const void *grad, uint64_t begin, uint64_t count);
-struct gradient parts_kept(const sluice_model *model);
-/* A gradient in pieces, which are copied as a list. EINVAL, ENOMEM, EGPU. */
+struct vector parts_kept(const sluice_model *model);
+/* A gradient in pieces: *out is the vector of them, in host memory, or *joined, one run on their
+ * device if the recipe compresses there. The list is copied. EINVAL, ENOMEM, EGPU. */
 int parts_pieces(sluice_model *model, const sluice_segment *segments, size_t n,
-		 const char *function, struct gradient *out);
+		 const char *function, struct vector *joined, struct vector **out);
 #endif

@@ -82,7 +82,7 @@ static int pull_begun(sluice_model *model)
 static int pull_nothing(sluice_model *model)
 {
 	int rc = 0;
-	if (model->recipe.update == UPDATE_NONE)
+	if (recipe_pulls_mean(&model->recipe))
 		rc = target_end(model, target_begin(model));
 	if (!rc)
 		model->worker->in_step = STEP_DONE;
@@ -118,7 +118,7 @@ int sluice_pull(sluice_model *model, void *params)
 {
 	int asks = model && model_async(model) && model->worker->in_step == STEP_DONE;
 	int rc = step_check(model, model, "sluice_pull", asks ? STEP_DONE : STEP_PUSHED);
-	if (!rc && model->recipe.update == UPDATE_NONE)
+	if (!rc && recipe_pulls_mean(&model->recipe))
 		rc = fail(SLUICE_EINVAL,
 			  "sluice_pull: the recipe says update=none: call sluice_pull_mean");
 	if (!rc)
@@ -129,7 +129,7 @@ int sluice_pull(sluice_model *model, void *params)
 int sluice_pull_mean(sluice_model *model, void *mean)
 {
 	int rc = check_pull(model, "sluice_pull_mean");
-	if (!rc && model->recipe.update != UPDATE_NONE)
+	if (!rc && !recipe_pulls_mean(&model->recipe))
 		rc = fail(SLUICE_EINVAL, "sluice_pull_mean: needs a recipe with update=none");
 	if (!rc)
 		rc = target_note(model, mean, NULL, 0, "sluice_pull_mean");

@@ -20,6 +20,7 @@
 #include "worker/lazy.h"
 #include "worker/async.h"
 #include "worker/parts.h"
+#include "worker/source.h"
 #include "worker/target.h"
 #include <math.h>
 #include <stdio.h>
@@ -135,9 +136,8 @@ int sluice_accumulator(sluice_model *model, float **accumulator, float *scale)
 		return rc;
 	model->worker->accumulates = 1;
 	*accumulator = worker_residual(model);
-	*scale = model->update.placement == STEP_INSIDE || model_stands(model, model->lr) ?
-			 model->lr :
-			 1.0f;
+	*scale = model_stands(model, model->lr) ? model->lr :
+						  update_pushed(&model->update, model->lr);
 	return 0;
 }
 
@@ -161,20 +161,21 @@ static int accumulator_check(const sluice_model *model, const void *grad, uint64
 /* ---- push --------------------------------------------------------------------- */
 
 /* Where the selection is made, and the host memory if it is made there. */
-static int to_host_or_device(sluice_model *model, struct gradient *grad, struct gradient *before)
+static int to_host_or_device(sluice_model *model, struct vector *grad, struct vector *before)
 {
-	const void *older = before ? before->data : NULL;
-	if (!grad->data)
+	const void *newest = vector_memory(grad), *older = before ? vector_memory(before) : NULL;
+	if (!newest)
 		return on_device_come_home(model);
-	int rc = on_device_gradient(model, &grad->data, &older);
+	int rc = on_device_gradient(model, &newest, &older);
+	vector_move(grad, newest);
 	if (before)
-		before->data = older;
+		vector_move(before, older);
 	return rc;
 }
 
 /* nonfinite=skip-all: 1 if any worker has a gradient with NaN or infinity. Then nothing changes,
  * and no step is made: the next pull returns at once. */
-static int agree_to_skip(sluice_model *model, struct gradient *grad, struct gradient *before)
+static int agree_to_skip(sluice_model *model, struct vector *grad, struct vector *before)
 {
 	enum { SPOILT, BROUGHT, NUMBERS };
 	double votes[NUMBERS] = { 0 };
@@ -203,7 +204,7 @@ int step_skipped(const sluice_model *model)
 }
 
 /* grad NULL: there is none. before: the second gradient of a pair, or NULL. */
-static int push_here(sluice_model *model, struct gradient *grad, struct gradient *before)
+static int push_here(sluice_model *model, struct vector *grad, struct vector *before)
 {
 	const int stands = model_stands(model, model->lr);
 	int alone = local_step(model), rc = agree_to_skip(model, grad, before);
@@ -227,7 +228,7 @@ static int push_here(sluice_model *model, struct gradient *grad, struct gradient
 		model->stats.compress_ns += now_ns() - start - (model->stats.push_ns - pushing);
 		return step_sent(model);
 	} else if (on_device_selects(model)) {
-		rc = on_device_fold(model, grad->data);
+		rc = on_device_fold(model, vector_memory(grad));
 		return rc ? rc : on_device_leave(model, start);
 	} else if ((rc = signal_fold(model, grad, before, 0, model->layout.count, &signal)))
 		return rc;
@@ -241,10 +242,10 @@ static int push_here(sluice_model *model, struct gradient *grad, struct gradient
 	return step_sent(model);
 }
 
-static int push(sluice_model *model, struct gradient *grad, struct gradient *before)
+static int push(sluice_model *model, struct vector *grad, struct vector *before)
 {
 	struct device_scope scope;
-	device_scope_begin(grad ? grad->data : NULL, on_device_stream(model), &scope);
+	device_scope_begin(grad ? vector_memory(grad) : NULL, on_device_stream(model), &scope);
 	return device_scope_end(&scope, push_here(model, grad, before));
 }
 
@@ -258,50 +259,41 @@ int sluice_push(sluice_model *model, const void *grad)
 {
 	const int unwanted = model && !lazy_wants(model);
 	int rc = step_check(model, unwanted ? model : grad, "sluice_push", STEP_DONE);
-	if (!rc && model->recipe.update == UPDATE_AVERAGE)
-		rc = fail(SLUICE_EINVAL, "sluice_push: the recipe says update=average: call "
-					 "sluice_push_params with the parameters");
-	if (!rc && recipe_pairs(&model->recipe) && !async_anchor_due(model))
-		rc = fail(SLUICE_EINVAL,
-			  "sluice_push: the recipe says signal=%s: call sluice_push_pair with the "
-			  "gradients at params and at the point of sluice_point",
-			  model->recipe.signal == SIGNAL_STORM ? "storm" : "svrg");
+	if (!rc)
+		rc = source_check(model, SOURCE_GRADIENT, "sluice_push");
 	if (!rc)
 		rc = gradient_aligned(model, grad, "grad", "sluice_push");
 	if (!rc)
 		rc = accumulator_check(model, grad, 0, "sluice_push");
 	if (rc)
 		return rc;
-	struct gradient whole = signal_gradient(model, grad);
+	struct vector whole = signal_vector(model, grad, model->layout.count);
 	return push(model, unwanted ? NULL : &whole, NULL);
 }
 
 int sluice_push_segments(sluice_model *model, const sluice_segment *segments, size_t n)
 {
 	const char *function = "sluice_push_segments";
-	struct gradient whole = { .data = NULL };
+	struct vector *whole = NULL, joined;
 	int rc = step_check(model, model, function, STEP_DONE);
-	if (!rc && (model->recipe.update == UPDATE_AVERAGE || recipe_pairs(&model->recipe)))
-		rc = fail(SLUICE_EINVAL,
-			  "%s: the recipe's %s: give sluice_push_%s vectors in one piece", function,
-			  recipe_pairs(&model->recipe) ? "signal= takes two gradients" :
-							 "update=average takes parameters",
-			  recipe_pairs(&model->recipe) ? "pair" : "params");
 	if (!rc)
-		rc = parts_pieces(model, segments, n, function, &whole);
-	if (rc)
-		return rc;
-	return push(model, lazy_wants(model) ? &whole : NULL, NULL);
+		rc = source_check_pieces(model, function);
+	if (!rc)
+		rc = parts_pieces(model, segments, n, function, &joined, &whole);
+	return rc ? rc : push(model, lazy_wants(model) ? whole : NULL, NULL);
 }
 
 int sluice_push_params(sluice_model *model, const float *params)
 {
 	int rc = step_check(model, params, "sluice_push_params", STEP_DONE);
-	if (!rc && model->recipe.update != UPDATE_AVERAGE)
-		rc = fail(SLUICE_EINVAL, "sluice_push_params: needs a recipe with update=average");
+	if (!rc)
+		rc = source_check(model, SOURCE_PARAMS, "sluice_push_params");
 	if (!rc)
 		rc = gradient_aligned(model, params, "params", "sluice_push_params");
-	return rc ? rc : push(model, &(struct gradient){ .data = params }, NULL);
+	if (rc)
+		return rc;
+	struct vector whole = signal_vector(model, params, model->layout.count);
+	return push(model, &whole, NULL);
 }
 
 int sluice_push_pair(sluice_model *model, const void *grad, const void *before)
@@ -309,22 +301,16 @@ int sluice_push_pair(sluice_model *model, const void *grad, const void *before)
 	int rc = step_check(model, grad, "sluice_push_pair", STEP_DONE);
 	if (!rc)
 		rc = step_check(model, before, "sluice_push_pair", STEP_DONE);
-	if (!rc && !recipe_pairs(&model->recipe))
-		rc = fail(
-			SLUICE_EINVAL,
-			"sluice_push_pair: needs a recipe with signal=storm(ALPHA) or svrg(STEPS)");
-	if (!rc && async_anchor_due(model))
-		rc = fail(SLUICE_EINVAL,
-			  "sluice_push_pair: an anchor is due (sluice_step_info): call "
-			  "sluice_push with the full gradient of this worker's data");
+	if (!rc)
+		rc = source_check(model, SOURCE_PAIR, "sluice_push_pair");
 	if (!rc)
 		rc = gradient_aligned(model, grad, "grad", "sluice_push_pair");
 	if (!rc)
 		rc = gradient_aligned(model, before, "before", "sluice_push_pair");
 	if (rc)
 		return rc;
-	struct gradient newest = signal_gradient(model, grad),
-			older = signal_gradient(model, before);
+	struct vector newest = signal_vector(model, grad, model->layout.count),
+		      older = signal_vector(model, before, model->layout.count);
 	return push(model, &newest, &older);
 }
 
@@ -337,18 +323,12 @@ int sluice_push_pair(sluice_model *model, const void *grad, const void *before)
 static int check_recipe(const sluice_model *model)
 {
 	const char *why = plan_why_not(PATH_RANGES, model->plan.traits);
-	const char *call = "sluice_push";
 
-	if (!why)
-		return 0;
-	if (recipe_pairs(&model->recipe))
-		call = "sluice_push_pair";
-	else if (model->recipe.update == UPDATE_AVERAGE)
-		call = "sluice_push_params";
-	return fail(SLUICE_EINVAL,
-		    "sluice_push_range: the recipe does not allow it: %s: call %s with the whole, "
-		    "or change the recipe",
-		    why, call);
+	return why ? fail(SLUICE_EINVAL,
+			  "sluice_push_range: the recipe does not allow it: %s: call %s with the "
+			  "whole, or change the recipe",
+			  why, source_rows[recipe_source(&model->recipe)].call) :
+		     0;
 }
 
 /* Shards whose last coordinates this range brought, where they need not wait for others. */
@@ -375,7 +355,7 @@ static int keep_range(sluice_model *model, const void *grad, uint64_t begin, uin
 		return 0;
 	parts_clear(model, PARTS_PUSHED);
 	w->in_step = STEP_DONE;
-	struct gradient whole = parts_kept(model);
+	struct vector whole = parts_kept(model);
 	return push(model, &whole, NULL);
 }
 
@@ -389,7 +369,7 @@ static int collect_range(sluice_model *model, const void *grad, uint64_t begin, 
 		return rc;
 	parts_clear(model, PARTS_PUSHED);
 	w->in_step = STEP_DONE;
-	struct gradient whole = signal_gradient(model, on_device_collected(model));
+	struct vector whole = signal_vector(model, on_device_collected(model), model->layout.count);
 	return push(model, &whole, NULL);
 }
 
@@ -420,7 +400,7 @@ static int push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 	if (w->in_step == STEP_DONE)
 		step_begin(model, 1);
 	struct signal signal;
-	const struct gradient range = signal_gradient(model, grad);
+	const struct vector range = signal_vector(model, grad, count);
 	if ((rc = signal_fold(model, &range, NULL, begin, count, &signal)))
 		return rc;
 	w->in_step = STEP_PUSHING;
@@ -466,8 +446,8 @@ int sluice_idle_step(sluice_model *model, void *target, int *more_out)
 	if (!rc)
 		rc = push(model, NULL, NULL);
 	if (!rc)
-		rc = model->recipe.update == UPDATE_NONE ? sluice_pull_mean(model, target) :
-							   sluice_pull(model, target);
+		rc = recipe_pulls_mean(&model->recipe) ? sluice_pull_mean(model, target) :
+							 sluice_pull(model, target);
 	if (!rc)
 		*more_out = (model->worker->raised & FLAG_GRADIENT) != 0;
 	return rc;

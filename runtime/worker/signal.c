@@ -7,6 +7,7 @@
 #include "model/model.h"
 #include "worker/lazy.h"
 #include "worker/local.h"
+#include "worker/source.h"
 #include "worker/state.h"
 #include "base/error.h"
 #include "compress/clip_rules.h"
@@ -63,32 +64,19 @@ int signal_overflowed(sluice_model *model, int held)
 	return rc;
 }
 
-struct gradient signal_gradient(const sluice_model *model, const void *data)
+struct vector signal_vector(const sluice_model *model, const void *data, uint64_t count)
 {
-	return (struct gradient){ .data = data,
-				  .type = model_pushed_type(model),
-				  .scale = model->grad.scale };
-}
-
-const float *gradient_read(const struct gradient *grad, uint64_t at, size_t n, float *room)
-{
-	const uint8_t *bytes = grad->data;
-	if (!bytes)
-		return vector_read(grad->pieces, at, n, room);
-	if (grad->type == VALUE_F32)
-		return (const float *)grad->data + at;
-	values_widen(grad->type, grad->scale, bytes + at * value_bytes(grad->type), n, room);
-	return room;
+	return vector_of(data, count, model_pushed_type(model), model->grad.scale);
 }
 
 /* Gradients with NaN or infinity. Returns as signal_nonfinite(). */
-static int judge(sluice_model *model, const struct gradient *grad, uint64_t begin, uint64_t count)
+static int judge(sluice_model *model, const struct vector *grad, uint64_t begin, uint64_t count)
 {
 	uint64_t first = 0, bad = 0;
 	float value = 0, room[CHUNK];
 	for (uint64_t at = 0; at < count; at += CHUNK) {
 		size_t n = count - at < CHUNK ? count - at : CHUNK;
-		const float *g = gradient_read(grad, at, n, room);
+		const float *g = vector_read(grad, at, n, room);
 		size_t i = first_nonfinite(g, n);
 		if (i < n && !bad) {
 			first = at + i;
@@ -102,34 +90,18 @@ static int judge(sluice_model *model, const struct gradient *grad, uint64_t begi
 
 /* What one push, or one range of it, works on. */
 struct input {
-	const struct gradient *grad, *before; /* before: storm's second gradient, else NULL */
-	uint64_t begin, count;                /* coordinates of the whole vector */
-	float newest, older;                  /* storm: their factors */
-	float clip;                           /* factor of the gradient before the noise is added */
-	float scale;                          /* step size, if it is inside */
+	struct pushed pushed;
+	const struct source_row *source;
+	uint64_t begin, count; /* coordinates of the whole vector */
+	float clip;            /* factor of the gradient before the noise is added */
 };
 
-/* Elements at ... at + n - 1 of the gradient: as they are, or made in room. */
-static const float *gradient_piece(const sluice_model *model, const struct input *in, uint64_t at,
-				   size_t n, float *room)
+/* Elements at .. at + n - 1 of the signal: where they lie, or made in room. */
+static const float *read_signal(const sluice_model *model, const struct input *in, uint64_t at,
+				size_t n, float *room)
 {
-	const int zeros = model->recipe.nonfinite == NONFINITE_ZERO;
-	if (in->before) {
-		float first[CHUNK], second[CHUNK];
-		const float *g = gradient_read(in->grad, at, n, first);
-		const float *b = gradient_read(in->before, at, n, second);
-		for (size_t i = 0; i < n; i++)
-			room[i] = zeros && !(isfinite(g[i]) && isfinite(b[i])) ?
-					  0.0f :
-					  in->newest * g[i] - in->older * b[i];
-		return room;
-	}
-	const float *g = gradient_read(in->grad, at, n, room);
-	if (!zeros)
-		return g;
-	for (size_t i = 0; i < n; i++)
-		room[i] = isfinite(g[i]) ? g[i] : 0.0f;
-	return room;
+	return in->source->read(&in->pushed, model->recipe.nonfinite == NONFINITE_ZERO, at, n,
+				room);
 }
 
 /* Factor that brings the gradient's 2-norm down to the recipe's clip=, summed up in the order that
@@ -141,7 +113,7 @@ static float clip(const sluice_model *model, const struct input *in)
 	float room[CHUNK];
 	for (uint64_t at = 0; at < in->count; at += CHUNK) {
 		size_t n = in->count - at < CHUNK ? in->count - at : CHUNK;
-		const float *g = gradient_piece(model, in, at, n, room);
+		const float *g = read_signal(model, in, at, n, room);
 		moments_add(&sum, (struct moment_terms){ 0, 0 }, g, n);
 	}
 	return clip_factor(moments_end(&sum).second, model->recipe.clip);
@@ -255,22 +227,22 @@ static void fold(const sluice_model *model, uint64_t at, const float *restrict g
 }
 
 /* Adding can be part of the selection's pass where nothing else is done to the gradient. */
-static int selection_adds(const sluice_model *model, const struct gradient *grad)
+static int selection_adds(const sluice_model *model, const struct vector *grad)
 {
 	const uint64_t traits = model->worker->rule.traits & ~TRAIT(HALF_GRADIENTS);
 
-	return grad->data && grad->type == VALUE_F32 && plan_takes(&model->plan, PATH_FOLD, traits);
+	return vector_floats(grad) && plan_takes(&model->plan, PATH_FOLD, traits);
 }
 
-int signal_fold(sluice_model *model, const struct gradient *grad, const struct gradient *before,
+int signal_fold(sluice_model *model, const struct vector *grad, const struct vector *before,
 		uint64_t begin, uint64_t count, struct signal *out)
 {
 	*out = (struct signal){ .addend = NULL };
 	model->worker->skip = model_stands(model, model->lr);
 	if (model->worker->skip)
 		return 0;
-	if (model->worker->accumulates && grad->data == worker_residual(model) + begin) {
-		const struct gradient sum = { .data = grad->data, .type = VALUE_F32 };
+	if (model->worker->accumulates && vector_memory(grad) == worker_residual(model) + begin) {
+		const struct vector sum = vector_of(vector_memory(grad), count, VALUE_F32, 1);
 		out->summed = count == model->layout.count && selection_adds(model, &sum);
 		return out->summed ? 0 : judge(model, &sum, begin, count);
 	}
@@ -287,31 +259,24 @@ int signal_fold(sluice_model *model, const struct gradient *grad, const struct g
 	model->worker->skip = rc;
 	if (rc)
 		return 0;
-	struct input in = { .grad = grad,
-			    .before = before,
+	struct input in = { .pushed = source_pushed(model, grad, before),
+			    .source = &source_rows[before ? SOURCE_PAIR : SOURCE_GRADIENT],
 			    .begin = begin,
 			    .count = count,
-			    .clip = 1,
-			    .scale = model->update.placement == STEP_INSIDE ? model->lr : 1.0f };
-	if (before && model->recipe.signal == SIGNAL_SVRG) {
-		in.newest = in.older = 1;
-	} else if (before) {
-		float alpha = update_alpha(&model->update, model->worker->step);
-		in.newest = 1 / alpha;
-		in.older = (1 - alpha) / alpha;
-	}
+			    .clip = 1 };
 	if (model->recipe.clip > 0)
 		in.clip = clip(model, &in);
-	float factor = in.scale * (model->recipe.noise > 0 ? 1 : in.clip);
+	const float scale = update_pushed(&model->update, model->lr);
+	float factor = scale * (model->recipe.noise > 0 ? 1 : in.clip);
 	if (count == model->layout.count && selection_adds(model, grad)) {
-		out->addend = grad->data;
+		out->addend = vector_floats(grad);
 		out->scale = factor;
 		return 0;
 	}
 	for (uint64_t at = 0; at < count; at += CHUNK) {
 		size_t n = count - at < CHUNK ? count - at : CHUNK;
 		float room[CHUNK];
-		const float *g = gradient_piece(model, &in, at, n, room);
+		const float *g = read_signal(model, &in, at, n, room);
 		if (late && first_nonfinite(g, n) < n)
 			return judge(model, grad, begin, count);
 		if (model->recipe.noise > 0)
@@ -322,7 +287,7 @@ int signal_fold(sluice_model *model, const struct gradient *grad, const struct g
 	return 0;
 }
 
-int signal_spoilt(sluice_model *model, const struct gradient *grad, const struct gradient *before)
+int signal_spoilt(sluice_model *model, const struct vector *grad, const struct vector *before)
 {
 	const uint64_t count = model->layout.count;
 	const int first = judge(model, grad, 0, count);
@@ -330,9 +295,10 @@ int signal_spoilt(sluice_model *model, const struct gradient *grad, const struct
 	return (before && judge(model, before, 0, count)) || first;
 }
 
-int signal_judge_sum(sluice_model *model, const struct gradient *grad)
+int signal_judge_sum(sluice_model *model, const struct vector *grad)
 {
-	const struct gradient sum = { .data = worker_residual(model), .type = VALUE_F32 };
+	const struct vector sum = vector_of(worker_residual(model), model->layout.count, VALUE_F32,
+					    1);
 
 	if (model->recipe.nonfinite != NONFINITE_ABORT)
 		return 0;

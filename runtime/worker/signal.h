@@ -6,16 +6,8 @@
 #include "model/model.h"
 #include "model/vector.h"
 
-/* What a push reads: one vector, or several pieces of memory. */
-struct gradient {
-	const void *data; /* NULL: it lies in pieces, which are the whole vector */
-	enum value_type type;
-	float scale; /* of 8 bits */
-	const struct vector *pieces;
-};
-
-/* One vector as the program pushes it. */
-struct gradient signal_gradient(const sluice_model *model, const void *data);
+/* One vector of count elements as the program pushes it. */
+struct vector signal_vector(const sluice_model *model, const void *data, uint64_t count);
 
 /* What a fold leaves to the selection that follows it. */
 struct signal {
@@ -33,20 +25,17 @@ struct signal {
  * gradient of a pair, of the same coordinates, or NULL. nonfinite=skip and clip= need the whole
  * gradient. Returns 0; worker.skip then says whether nonfinite=skip leaves this gradient out.
  * SLUICE_ENUMERIC: the job has ended. */
-int signal_fold(sluice_model *model, const struct gradient *grad, const struct gradient *before,
+int signal_fold(sluice_model *model, const struct vector *grad, const struct vector *before,
 		uint64_t begin, uint64_t count, struct signal *out);
 /* Looks for NaN and infinity where nonfinite=skip-all has to know before anything is added. Returns
  * 1 if the gradient, or the second one of a pair, has any, else 0. */
-int signal_spoilt(sluice_model *model, const struct gradient *grad, const struct gradient *before);
+int signal_spoilt(sluice_model *model, const struct vector *grad, const struct vector *before);
 /* A selection met a value that is not finite, in grad or in what grad was added to, and what it had
  * taken out of the residual has been put back. grad NULL: the application added the gradient to the
  * residual itself, which is looked at instead. Returns SLUICE_ENUMERIC if a pushed value is not
  * finite and the recipe says nonfinite=abort. Else returns 0: it is the sum that has overflowed,
  * and the encoder will say so. */
-int signal_judge_sum(sluice_model *model, const struct gradient *grad);
-/* Elements at .. at + n - 1 as floats: where they lie, or written to room. */
-const float *gradient_read(const struct gradient *grad, uint64_t at, size_t n, float *room);
-
+int signal_judge_sum(sluice_model *model, const struct vector *grad);
 /* What the recipe's nonfinite= says to n coordinates that are NaN or infinite, first at `bad` with
  * this value: 0 to go on, 1 to leave the gradient out, or an error. Token held. */
 int signal_nonfinite_held(sluice_model *model, uint64_t bad, uint64_t n, float value);

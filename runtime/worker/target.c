@@ -41,7 +41,7 @@ struct target {
 /* Without a copy in 32 bits there is nothing that a parameter of 16 could be rounded from. */
 static int check_types(const sluice_model *model, const struct vector *s, const char *function)
 {
-	if (model->recipe.update == UPDATE_NONE || model->layout.narrow_params || !vector_narrow(s))
+	if (recipe_pulls_mean(&model->recipe) || model->layout.narrow_params || !vector_narrow(s))
 		return 0;
 	return fail(SLUICE_EINVAL,
 		    "%s: a segment of parameters has 16 bits, and the model was opened without "
@@ -85,7 +85,7 @@ void target_close(sluice_model *model)
  * rounded from that. */
 static int keeps_copy(const struct layout *l, const struct recipe *recipe)
 {
-	return l->narrow_params && recipe->update != UPDATE_NONE &&
+	return l->narrow_params && !recipe_pulls_mean(recipe) &&
 	       !kept_rows[KEPT_BASE].needed(recipe);
 }
 
@@ -130,11 +130,6 @@ const struct step_hooks target_hooks = { .open = open_copy,
 
 /* ---- the vector of a pull ------------------------------------------------------ */
 
-static int pulls_mean(const sluice_model *model)
-{
-	return model->recipe.update == UPDATE_NONE;
-}
-
 /* Returns 1 if the recipe itself reads or sets all parameters. */
 static int looks_at_all(const sluice_model *model)
 {
@@ -146,7 +141,7 @@ static int looks_at_all(const sluice_model *model)
 static int choose_place(sluice_model *model, const char *function)
 {
 	struct target *t = model->worker->into;
-	const int follows = model->recipe.update == UPDATE_AVERAGE && !vector_floats(t->vector);
+	const int follows = recipe_pushes_params(&model->recipe) && !vector_floats(t->vector);
 	int rc = 0;
 
 	if (!looks_at_all(model) && !follows)
@@ -176,13 +171,13 @@ int target_note(sluice_model *model, void *vector, const sluice_segment *given, 
 	struct target *t = model->worker->into;
 	const int opened = vector_number(&t->opened) > 0;
 
-	if (!vector && !given && (!opened || pulls_mean(model)))
+	if (!vector && !given && (!opened || recipe_pulls_mean(&model->recipe)))
 		return fail(SLUICE_EINVAL, "%s: the vector is NULL%s", function,
 			    opened ? ", and with update=none the model's segments are "
 				     "parameters, not means" :
 				     "");
 	int rc = argument_aligned(vector, value_bytes(model->param_type),
-				  pulls_mean(model) ? "mean" : "params", function);
+				  recipe_pulls_mean(&model->recipe) ? "mean" : "params", function);
 	if (rc)
 		return rc;
 	t->vector = vector || given ? &t->given : &t->opened;
@@ -244,9 +239,9 @@ static int begin_there(sluice_model *model)
 		return rc;
 	t->flat = t->master ? NULL : vector_floats(t->vector);
 	t->follow = t->flat ? FOLLOW_ITSELF : run ? FOLLOW_CHANGES : FOLLOW_END;
-	if (t->flat || (run && pulls_mean(model)))
+	if (t->flat || (run && recipe_pulls_mean(&model->recipe)))
 		return 0;
-	return make_copy_there(model, !t->master && !pulls_mean(model));
+	return make_copy_there(model, !t->master && !recipe_pulls_mean(&model->recipe));
 }
 
 static int zero_there(const sluice_model *model)
@@ -279,7 +274,7 @@ static int add_there(const sluice_model *model, uint64_t first, const uint32_t *
 		failed = t->ops->apply_rounded(t->compressor, &call, stream);
 	} else {
 		failed = t->ops->apply(t->compressor, t->flat + first, index, value, n,
-				       model->recipe.update == UPDATE_AVERAGE, stream);
+				       recipe_pushes_params(&model->recipe), stream);
 	}
 	return failed ? device_fail(t->ops, "sluice_pull") : 0;
 }
@@ -340,7 +335,7 @@ static int begin_here(sluice_model *model)
 									      FOLLOW_CHANGES;
 		return 0;
 	}
-	if (!pulls_mean(model))
+	if (!recipe_pulls_mean(&model->recipe))
 		rc = vector_fetch(t->vector, "sluice_pull");
 	t->flat = vector_floats(t->vector);
 	return !rc && !t->flat && looks_at_all(model) ? gather(model) : rc;
@@ -355,7 +350,7 @@ int target_begin(sluice_model *model)
 
 	if (rc)
 		return rc;
-	if (!pulls_mean(model))
+	if (!recipe_pulls_mean(&model->recipe))
 		target_remember(model, t->flat);
 	else if (t->there)
 		rc = zero_there(model);
@@ -397,7 +392,7 @@ int target_add(const sluice_model *model, uint64_t first, const uint32_t *index,
 	       uint32_t n)
 {
 	const struct target *t = model->worker->into;
-	const int set = model->recipe.update == UPDATE_AVERAGE;
+	const int set = recipe_pushes_params(&model->recipe);
 
 	if (t->there)
 		return add_there(model, first, index, value, n);

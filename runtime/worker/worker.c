@@ -51,7 +51,7 @@ static int pick_up(sluice_model *model, const struct signal *signal, const struc
 	if (!looks || pick_finite(out))
 		return 0;
 	pick_put_back(out); /* infinity less infinity is not zero */
-	const struct gradient addend = { .data = signal->addend, .type = VALUE_F32 };
+	const struct vector addend = vector_of(signal->addend, model->layout.count, VALUE_F32, 1);
 	return signal_judge_sum(model, signal->addend ? &addend : NULL);
 }
 

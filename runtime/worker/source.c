@@ -1,0 +1,95 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See source.h. */
+#include "worker/source.h"
+#include "base/error.h"
+#include "worker/async.h"
+#include "worker/state.h"
+#include <math.h>
+
+enum { CHUNK = 2048 }; /* the most elements that a row reads at once */
+
+/* ---- reading ----------------------------------------------------------------- */
+
+static const float *read_one(const struct pushed *p, int zeros, uint64_t at, size_t n, float *room)
+{
+	const float *g = vector_read(p->vector, at, n, room);
+
+	if (!zeros)
+		return g;
+	for (size_t i = 0; i < n; i++)
+		room[i] = isfinite(g[i]) ? g[i] : 0.0f;
+	return room;
+}
+
+static const float *read_pair(const struct pushed *p, int zeros, uint64_t at, size_t n, float *room)
+{
+	float first[CHUNK], second[CHUNK];
+	const float *g = vector_read(p->vector, at, n, first);
+	const float *b = vector_read(p->before, at, n, second);
+
+	for (size_t i = 0; i < n; i++)
+		room[i] = zeros && !(isfinite(g[i]) && isfinite(b[i])) ?
+				  0.0f :
+				  p->newest * g[i] - p->older * b[i];
+	return room;
+}
+
+/* ---- the table --------------------------------------------------------------- */
+
+const struct source_row source_rows[SOURCES] = {
+	[SOURCE_GRADIENT] = { "sluice_push", NULL,
+			      "an anchor is due (sluice_step_info): call sluice_push with the "
+			      "full gradient of this worker's data",
+			      read_one },
+	[SOURCE_PAIR] = { "sluice_push_pair", "signal=storm(ALPHA) or svrg(STEPS)",
+			  "the recipe's signal= takes two gradients: call sluice_push_pair with "
+			  "the gradients at params and at the point of sluice_point",
+			  read_pair },
+	[SOURCE_PARAMS] = { "sluice_push_params", "update=average",
+			    "the recipe says update=average: call sluice_push_params with the "
+			    "parameters",
+			    read_one },
+};
+
+enum source source_of_step(const sluice_model *model)
+{
+	const enum source source = recipe_source(&model->recipe);
+
+	return source == SOURCE_PAIR && async_anchor_due(model) ? SOURCE_GRADIENT : source;
+}
+
+int source_check(const sluice_model *model, enum source given, const char *function)
+{
+	const enum source wanted = source_of_step(model);
+	const char *needs = source_rows[given].needs;
+
+	if (given == wanted)
+		return 0;
+	if (needs && given != recipe_source(&model->recipe))
+		return fail(SLUICE_EINVAL, "%s: needs a recipe with %s", function, needs);
+	return fail(SLUICE_EINVAL, "%s: %s", function, source_rows[wanted].wanted);
+}
+
+int source_check_pieces(const sluice_model *model, const char *function)
+{
+	const enum source source = recipe_source(&model->recipe);
+
+	return source == SOURCE_GRADIENT ?
+		       0 :
+		       fail(SLUICE_EINVAL, "%s: the recipe has %s: call %s with one run of memory",
+			    function, source_rows[source].needs, source_rows[source].call);
+}
+
+struct pushed source_pushed(const sluice_model *model, const struct vector *vector,
+			    const struct vector *before)
+{
+	struct pushed p = { .vector = vector, .before = before, .newest = 1, .older = 1 };
+
+	if (before && model->recipe.signal != SIGNAL_SVRG) {
+		const float alpha = update_alpha(&model->update, model->worker->step);
+
+		p.newest = 1 / alpha;
+		p.older = (1 - alpha) / alpha;
+	}
+	return p;
+}
