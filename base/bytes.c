@@ -163,8 +163,8 @@ static int have_folds(void)
 	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("vpclmulqdq");
 }
 
-__attribute__((target(FOLDS_TARGET))) static inline __m256i fold(__m256i r, __m256i by,
-								 __m256i onto)
+__attribute__((target(FOLDS_TARGET))) static inline __m256i fold_crc(__m256i r, __m256i by,
+								     __m256i onto)
 {
 	return _mm256_xor_si256(_mm256_xor_si256(_mm256_clmulepi64_epi128(r, by, 0x00),
 						 _mm256_clmulepi64_epi128(r, by, 0x11)),
@@ -193,14 +193,14 @@ __attribute__((target(FOLDS_TARGET))) static uint32_t crc32c_by_folds(uint32_t c
 	__m256i b = load_32(p + 32), c = load_32(p + 64), d = load_32(p + 96);
 
 	for (p += FOLDED, n -= FOLDED; n >= FOLDED; p += FOLDED, n -= FOLDED) {
-		a = fold(a, by_128, load_32(p));
-		b = fold(b, by_128, load_32(p + 32));
-		c = fold(c, by_128, load_32(p + 64));
-		d = fold(d, by_128, load_32(p + 96));
+		a = fold_crc(a, by_128, load_32(p));
+		b = fold_crc(b, by_128, load_32(p + 32));
+		c = fold_crc(c, by_128, load_32(p + 64));
+		d = fold_crc(d, by_128, load_32(p + 96));
 	}
-	a = fold(fold(a, by_64, c), by_32, fold(b, by_64, d));
+	a = fold_crc(fold_crc(a, by_64, c), by_32, fold_crc(b, by_64, d));
 	/* The first half of what is left stands 16 bytes to the left of the second. */
-	a = fold(a, by_16, _mm256_permute2x128_si256(a, a, 0x11));
+	a = fold_crc(a, by_16, _mm256_permute2x128_si256(a, a, 0x11));
 	const __m128i left = _mm256_castsi256_si128(a);
 	const uint32_t r = crc_of_8(crc_of_8(0, (uint64_t)_mm_cvtsi128_si64(left)),
 				    (uint64_t)_mm_extract_epi64(left, 1));

@@ -30,7 +30,7 @@ static size_t common_length(const char *a, const char *b)
 
 /* Writes the path of the object that this code belongs to, a library or the program itself, and
  * where configure put it. Returns -1 if that cannot be determined; self is then "". */
-static int find_self(char self[PATH_MAX], const char **home)
+static int find_this_library(char self[PATH_MAX], const char **home)
 {
 	const char *file;
 	struct link_map *map;
@@ -38,7 +38,8 @@ static int find_self(char self[PATH_MAX], const char **home)
 
 	*self = 0;
 	*home = SLUICE_LIB_DIR;
-	if (!dladdr1((const void *)(uintptr_t)find_self, &info, (void **)&map, RTLD_DL_LINKMAP))
+	if (!dladdr1((const void *)(uintptr_t)find_this_library, &info, (void **)&map,
+		     RTLD_DL_LINKMAP))
 		return -1;
 	file = map->l_name;
 	if (!*file) { /* the program itself, whose recorded name may be relative to any folder */
@@ -164,7 +165,7 @@ int module_find(const char *file, char *path, size_t cap)
 {
 	char self[PATH_MAX], beside[PATH_MAX];
 	const char *home;
-	const int known = !find_self(self, &home),
+	const int known = !find_this_library(self, &home),
 		  installed = known && !folder_beside(self, home, beside, sizeof(beside));
 	const struct owners owners = find_owners(self);
 	int found = installed ? look_in(beside, file, &owners, path, cap) : 0;

@@ -9,7 +9,7 @@ library_sources += \
 	rdma/region.c rdma/region.h \
 	rdma/ring.c rdma/ring.h \
 	rdma/self.c \
-	rdma/shm.c rdma/shm.h \
+	rdma/shm.c \
 	rdma/shm_record.c rdma/shm_record.h \
 	rdma/transfer.c rdma/transfer.h \
 	rdma/transport.h \

@@ -4,7 +4,6 @@
  * the peer's mailbox (mailbox.h), and a byte in the peer's pipe if it sleeps (wakeup.h). The only
  * system calls of posting and polling wake a sleeper, or ask for ended peers every few
  * milliseconds. */
-#include "rdma/shm.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -27,16 +26,16 @@
 
 enum { MIN_DONES = 64, MAX_DONES = 65536, BLIND_TICK_NS = 100000000 };
 
-enum peer_state {
-	PEER_ALIVE,
-	PEER_ENDED,  /* the process ended; its earlier messages are still delivered */
-	PEER_BROKEN, /* the peer corrupted the mailbox; its messages are ignored */
-	PEER_GONE    /* EVENT_GONE was delivered */
+enum shm_state {
+	SHM_ALIVE,
+	SHM_ENDED,  /* the process ended; its earlier messages are still delivered */
+	SHM_BROKEN, /* the peer corrupted the mailbox; its messages are ignored */
+	SHM_GONE    /* EVENT_GONE was delivered */
 };
 
 struct shm_peer {
 	struct endpoint endpoint;
-	enum peer_state state;
+	enum shm_state state;
 	int pidfd;     /* watched while PEER_ALIVE; -1: none */
 	int wake_fd;   /* the peer's pipe */
 	void *mailbox; /* the peer's, mapped */
@@ -153,7 +152,7 @@ static int shm_post(struct endpoint *e, const struct transfer *x)
 	char *there;
 
 	fetch_what_is_written(peer, x);
-	if (peer->state == PEER_GONE)
+	if (peer->state == SHM_GONE)
 		return shm_fail_gone(peer);
 	if (!transfer_right(e, x))
 		return transfer_check(e, x);
@@ -176,7 +175,7 @@ static int shm_post(struct endpoint *e, const struct transfer *x)
 
 /* ---- events ---------------------------------------------------------------- */
 
-static void unwatch(struct shm *shm, struct shm_peer *peer, enum peer_state state)
+static void unwatch(struct shm *shm, struct shm_peer *peer, enum shm_state state)
 {
 	if (peer->pidfd >= 0)
 		wakeup_unwatch(&shm->wakeup, peer->pidfd);
@@ -190,21 +189,21 @@ static void check_deaths(struct shm *shm)
 
 	while ((n = wakeup_ready(&shm->wakeup, ranks)) > 0)
 		for (i = 0; i < n; i++)
-			unwatch(shm, shm->by_rank[ranks[i]], PEER_ENDED);
+			unwatch(shm, shm->by_rank[ranks[i]], SHM_ENDED);
 	if (!shm->blind)
 		return;
 	for (i = 0; i < shm->n_peers; i++) {
 		struct shm_peer *peer = shm->peers[i];
 
-		if (peer->pidfd < 0 && peer->state == PEER_ALIVE && process_ended(&peer->process))
-			unwatch(shm, peer, PEER_ENDED);
+		if (peer->pidfd < 0 && peer->state == SHM_ALIVE && process_ended(&peer->process))
+			unwatch(shm, peer, SHM_ENDED);
 	}
 }
 
 /* Returns 1 if take_from() would find an event. */
 static inline int peer_has_news(const struct shm_peer *peer)
 {
-	return peer->state == PEER_ALIVE ? mailbox_waiting(&peer->in) : peer->state != PEER_GONE;
+	return peer->state == SHM_ALIVE ? mailbox_waiting(&peer->in) : peer->state != SHM_GONE;
 }
 
 /* Returns the messages of one peer, and then its end. The end of its process is known before its
@@ -213,10 +212,10 @@ static int take_from(struct shm *shm, struct shm_peer *peer, struct event *event
 {
 	int taken = 0;
 
-	while (taken < n && peer->state != PEER_GONE) {
+	while (taken < n && peer->state != SHM_GONE) {
 		struct event *event = &events[taken];
 		uint32_t imm = 0;
-		int got = peer->state == PEER_BROKEN ? 0 : mailbox_take(&peer->in, &imm);
+		int got = peer->state == SHM_BROKEN ? 0 : mailbox_take(&peer->in, &imm);
 
 		if (got > 0) {
 			*event = (struct event){ .kind = EVENT_IMM,
@@ -225,20 +224,20 @@ static int take_from(struct shm *shm, struct shm_peer *peer, struct event *event
 			taken++;
 			continue;
 		}
-		if (got < 0 && peer->state == PEER_ALIVE)
-			unwatch(shm, peer, PEER_BROKEN);
-		if (got == 0 && peer->state == PEER_ALIVE)
+		if (got < 0 && peer->state == SHM_ALIVE)
+			unwatch(shm, peer, SHM_BROKEN);
+		if (got == 0 && peer->state == SHM_ALIVE)
 			break;
 		*event = (struct event){
 			.kind = EVENT_GONE,
 			.peer = peer->endpoint.peer,
 			.status = SLUICE_EPEER,
-			.text = peer->state == PEER_ENDED ?
+			.text = peer->state == SHM_ENDED ?
 					"its process ended" :
 					"it wrote an impossible position into this rank's mailbox",
 		};
 		taken++;
-		peer->state = PEER_GONE;
+		peer->state = SHM_GONE;
 	}
 	return taken;
 }
@@ -340,8 +339,8 @@ static void peer_free(struct shm_peer *peer)
 	struct shm *shm = shm_of(peer->endpoint.transport);
 
 	/* Closing alone would leave the descriptor in the set while a forked child holds it. */
-	if (peer->state == PEER_ALIVE)
-		unwatch(shm, peer, PEER_GONE);
+	if (peer->state == SHM_ALIVE)
+		unwatch(shm, peer, SHM_GONE);
 	if (peer->mailbox)
 		mapping_close(peer->mailbox, peer->mailbox_bytes);
 	close_file(peer->wake_fd);
@@ -428,11 +427,6 @@ err_close:
 	return rc;
 }
 
-struct mailbox_ring *shm_ring_to(struct endpoint *e)
-{
-	return peer_of(e)->out.at.ring;
-}
-
 /* ---- meeting peers --------------------------------------------------------- */
 
 static int shm_record_of(struct transport *t, uint8_t *bytes, size_t *len_out)
@@ -513,7 +507,7 @@ static int watch_peer(struct shm *shm, struct shm_peer *peer, const struct proce
 			       wakeup_watch(&shm->wakeup, peer->pidfd, peer->endpoint.peer, 0);
 	if (rc)
 		return rc;
-	peer->state = PEER_ALIVE;
+	peer->state = SHM_ALIVE;
 	return SLUICE_OK;
 }
 
@@ -542,7 +536,7 @@ static int shm_connect(struct transport *t, int rank, const uint8_t *bytes, size
 	peer->process = record.process;
 	memcpy(peer->control, record.control, sizeof(peer->control));
 	peer->pidfd = peer->wake_fd = -1;
-	peer->state = PEER_GONE; /* not watched yet */
+	peer->state = SHM_GONE; /* not watched yet */
 	/* The pidfd comes first: if it is not readable at the end, all files below belong to this
 	 * peer. */
 	rc = watch_peer(shm, peer, &record.process);
@@ -590,7 +584,7 @@ static int shm_remote_open(struct endpoint *e, const uint8_t descriptor[REGION_D
 	struct descriptor d;
 	int fd, rc;
 
-	if (peer->state == PEER_GONE)
+	if (peer->state == SHM_GONE)
 		return shm_fail_gone(peer);
 	rc = descriptor_decode(descriptor, e->peer, &d);
 	if (rc)

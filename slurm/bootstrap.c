@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Determines rank, size and node, and exchanges one record per rank; see bootstrap.h. The launcher
- * is PMIx (pmix_calls.c) or the program's own store (callbacks.c), and record.c encodes the records.
- * This file decides what a missing launcher means and what this rank's record contains. Called by
- * runtime/job/join.c. */
+ * is PMIx (pmix_calls.c) or the program's own store (callbacks.c), and record.c encodes the
+ * records. This file decides what a missing launcher means and what this rank's record contains.
+ * Called by runtime/job/join.c. */
 #include "slurm/bootstrap.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -111,7 +111,7 @@ static void warn_if_meant_for_several(void)
 
 /* Called if no launcher serves this process. Returns 0 if it is a job of one rank, else
  * SLUICE_EBOOT with the remedy. */
-static int check_alone(void)
+static int check_single(void)
 {
 	const char *rank = getenv("SLURM_PROCID"), *type = getenv("SLURM_MPI_TYPE");
 	long tasks = step_tasks();
@@ -187,7 +187,7 @@ int bootstrap_open(const sluice_bootstrap *callbacks, int timeout_ms, struct boo
 	err = callbacks ? callbacks_open(callbacks, timeout_ms, &b->launcher) :
 			  pmix_open(timeout_ms, b->node, &b->launcher);
 	if (!err && !b->launcher)
-		err = check_alone();
+		err = check_single();
 	if (err) {
 		free(b);
 		return err;

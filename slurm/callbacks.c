@@ -96,7 +96,7 @@ static int left_ms(const struct callbacks *c)
 	return now < c->give_up_ns ? (int)((c->give_up_ns - now) / 1000000) : 0;
 }
 
-static void key_of(const struct callbacks *c, int rank, char key[KEY_BYTES])
+static void store_key(const struct callbacks *c, int rank, char key[KEY_BYTES])
 {
 	snprintf(key, KEY_BYTES, "%s.card%s.%d", c->name, c->rounds > 1 ? "2" : "", rank);
 }
@@ -107,7 +107,7 @@ static int get(struct callbacks *c, int rank, int timeout_ms, size_t *bytes)
 	char key[KEY_BYTES];
 
 	*bytes = 0;
-	key_of(c, rank, key);
+	store_key(c, rank, key);
 	return c->given.get(c->given.context, key, c->value, ROOM, bytes, timeout_ms);
 }
 
@@ -158,7 +158,7 @@ static int timed_out(struct callbacks *c, const char *call)
 		    c->name);
 }
 
-static int call_failed(const struct callbacks *c, const char *call, const char *key, int code)
+static int callback_failed(const struct callbacks *c, const char *call, const char *key, int code)
 {
 	return fail(SLUICE_EBOOT,
 		    "%s() of the bootstrap that the program gave to sluice_init() returned %d on "
@@ -166,11 +166,11 @@ static int call_failed(const struct callbacks *c, const char *call, const char *
 		    call, code, c->given.rank, *key ? ", for the key " : "", key);
 }
 
-static int refuse(const struct callbacks *c, int rank, size_t n, const char *why)
+static int refuse_value(const struct callbacks *c, int rank, size_t n, const char *why)
 {
 	char key[KEY_BYTES];
 
-	key_of(c, rank, key);
+	store_key(c, rank, key);
 	return fail(SLUICE_EWIRE,
 		    "rank %d refuses the %zu bytes that get() of its bootstrap returned for the "
 		    "key %s: %s; get() must return exactly what rank %d has put",
@@ -187,15 +187,15 @@ static int take_rank(struct callbacks *c, int rank, launcher_take_fn take, void 
 
 	if (rc == SLUICE_ETIMEDOUT)
 		return timed_out(c, "get");
-	key_of(c, rank, key);
+	store_key(c, rank, key);
 	if (rc)
-		return call_failed(c, "get", key, rc);
+		return callback_failed(c, "get", key, rc);
 	if (n > ROOM)
-		return refuse(c, rank, n, "they are more than any rank puts");
+		return refuse_value(c, rank, n, "they are more than any rank puts");
 	if (n < TRAILER_BYTES)
-		return refuse(c, rank, n, "they are too few");
+		return refuse_value(c, rank, n, "they are too few");
 	if (get_le32(c->value + n - 4) != crc32c(0, c->value, n - 4))
-		return refuse(c, rank, n, "their checksum is wrong");
+		return refuse_value(c, rank, n, "their checksum is wrong");
 	ranks = get_le32(c->value + n - TRAILER_BYTES);
 	if (ranks != (uint32_t)c->given.ranks)
 		return fail(SLUICE_EPEER,
@@ -222,9 +222,9 @@ static int put_own(struct callbacks *c, const uint8_t *mine, size_t n)
 	memcpy(c->own, mine, n);
 	put_le32(c->own + n, (uint32_t)c->given.ranks);
 	put_le32(c->own + n + 4, crc32c(0, c->own, n + 4));
-	key_of(c, c->given.rank, key);
+	store_key(c, c->given.rank, key);
 	rc = c->given.put(c->given.context, key, c->own, c->own_bytes);
-	return rc ? call_failed(c, "put", key, rc) : 0;
+	return rc ? callback_failed(c, "put", key, rc) : 0;
 }
 
 static int callbacks_exchange(struct launcher *l, const uint8_t *mine, size_t n,
@@ -241,7 +241,7 @@ static int callbacks_exchange(struct launcher *l, const uint8_t *mine, size_t n,
 		rc = c->given.fence(c->given.context, left_ms(c));
 		if (rc)
 			rc = rc == SLUICE_ETIMEDOUT ? timed_out(c, "fence") :
-						      call_failed(c, "fence", "", rc);
+						      callback_failed(c, "fence", "", rc);
 	}
 	for (rank = 0; rank < c->given.ranks && !rc; rank++)
 		rc = take_rank(c, rank, take, context);

@@ -81,7 +81,7 @@ static void free_values(struct pmix_launcher *l)
 	l->n_values = 0;
 }
 
-static void drop(struct pmix_launcher *l)
+static void release_launcher(struct pmix_launcher *l)
 {
 	int last;
 
@@ -100,7 +100,7 @@ static void drop(struct pmix_launcher *l)
 	free(l);
 }
 
-static void finish(struct pmix_launcher *l, enum phase phase, pmix_status_t status)
+static void finish_phase(struct pmix_launcher *l, enum phase phase, pmix_status_t status)
 {
 	pthread_mutex_lock(&l->lock);
 	l->status[phase] = status;
@@ -150,7 +150,7 @@ static int run_bounded(struct pmix_launcher *l, enum phase phase, void *(*body)(
 	err = pthread_create(&thread, NULL, body, l);
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 	if (err) {
-		drop(l);
+		release_launcher(l);
 		return fail(SLUICE_ENOMEM, "cannot start a thread for the launcher's calls: %s",
 			    errno_text(err));
 	}
@@ -252,7 +252,7 @@ static void *init_body(void *argument)
 	pthread_mutex_unlock(&l->lock);
 	if (abandoned && joined)
 		PMIx_Finalize(NULL, 0); /* the caller has given up */
-	drop(l);
+	release_launcher(l);
 	return NULL;
 }
 
@@ -405,8 +405,8 @@ static void *finalize_body(void *argument)
 {
 	struct pmix_launcher *l = argument;
 
-	finish(l, PHASE_FINALIZE, PMIx_Finalize(NULL, 0));
-	drop(l);
+	finish_phase(l, PHASE_FINALIZE, PMIx_Finalize(NULL, 0));
+	release_launcher(l);
 	return NULL;
 }
 
@@ -434,7 +434,7 @@ static int leave_server(struct pmix_launcher *l)
 static void leave_and_drop(struct pmix_launcher *l)
 {
 	leave_server(l);
-	drop(l);
+	release_launcher(l);
 }
 
 static void pmix_close(struct launcher *l)
@@ -496,7 +496,7 @@ static void record_answered(pmix_status_t status, pmix_value_t *value, void *con
 	pthread_mutex_unlock(&l->lock);
 	PMIX_INFO_DESTRUCT(&q->limit);
 	free(q);
-	drop(l);
+	release_launcher(l);
 }
 
 /* The launcher has a rank's record as soon as that rank offered it. All are asked for at the same
@@ -525,7 +525,7 @@ static void *search_body(void *argument)
 			record_answered(status == PMIX_OPERATION_SUCCEEDED ? PMIX_SUCCESS : status,
 					NULL, q);
 	}
-	drop(l);
+	release_launcher(l);
 	return NULL;
 }
 
@@ -570,9 +570,9 @@ static void *abort_body(void *argument)
 {
 	struct pmix_launcher *l = argument;
 
-	finish(l, PHASE_ABORT,
-	       PMIx_Abort(EXIT_FAILURE, "a rank ended before all had met", NULL, 0));
-	drop(l);
+	finish_phase(l, PHASE_ABORT,
+		     PMIx_Abort(EXIT_FAILURE, "a rank ended before all had met", NULL, 0));
+	release_launcher(l);
 	return NULL;
 }
 
@@ -617,8 +617,8 @@ static void fence_done(pmix_status_t status, void *context)
 {
 	struct pmix_launcher *l = context;
 
-	finish(l, PHASE_FENCE, status);
-	drop(l);
+	finish_phase(l, PHASE_FENCE, status);
+	release_launcher(l);
 }
 
 static int fence(struct pmix_launcher *l)
@@ -660,8 +660,8 @@ static void *collect_body(void *argument)
 		if (status == PMIX_SUCCESS)
 			l->n_values++;
 	}
-	finish(l, PHASE_COLLECT, status);
-	drop(l);
+	finish_phase(l, PHASE_COLLECT, status);
+	release_launcher(l);
 	return NULL;
 }
 

@@ -128,7 +128,7 @@ static void warn_of_builds(const struct rank_record *records, int size)
 		}
 }
 
-static int differs(const struct rank_record *a, const struct rank_record *b)
+static int versions_differ(const struct rank_record *a, const struct rank_record *b)
 {
 	return a->wire_version != b->wire_version || strcmp(a->version, b->version) != 0;
 }
@@ -137,7 +137,7 @@ int record_compare(const struct rank_record *records, int size, int own_rank)
 {
 	int rank = 1;
 
-	while (rank < size && !differs(&records[0], &records[rank]))
+	while (rank < size && !versions_differ(&records[0], &records[rank]))
 		rank++;
 	if (rank < size)
 		return fail(SLUICE_EPEER,

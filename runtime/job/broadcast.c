@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice_broadcast(): the bytes of one worker on all workers. In the first round every worker says
- * how many bytes it expects from whom, and the root adds as many bytes as its mail has room for.
- * If there are more, all ranks open a window of two chunks for the time of the call: the others get
- * one chunk from the root while the root fills the other one. Every chunk ends with a round in
- * which all agree that it arrived, so that no rank is left waiting for one that failed. */
+ * sluice_broadcast(): sends the bytes of one worker to all workers. In the first round every worker
+ * states the size and root that it expects, and the root adds as many bytes as its message has room
+ * for. For the rest, all ranks open a window of two chunks during the call: the others get one
+ * chunk from the root while the root fills the other. Every chunk ends with a round in which all
+ * agree that it arrived, so that no rank waits for one that failed. */
 #include "job/broadcast.h"
 #include "base/bytes.h"
 #include "base/device.h"
@@ -11,7 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The mail: root u32, failed u32 (this rank cannot read its bytes), size u64, then the first bytes.
+/* The message: root u32, failed u32 (this rank cannot read its bytes), size u64, then the first
+ * bytes.
  */
 enum {
 	AT_ROOT = 0,
@@ -27,12 +28,12 @@ struct broadcast {
 	uint8_t *bytes; /* NULL on a server that serves, which only takes part in the rounds */
 	uint64_t size;
 	int root;
-	const struct device_ops *ops; /* of the memory of bytes; NULL: it is the host's */
-	int rc;                       /* why this rank fails: the next round tells all others */
+	const struct device_ops *ops; /* of the memory of bytes; NULL: host memory */
+	int rc; /* why this rank fails; the next round reports it to all others */
 };
 
 /* Between bytes, which may be in GPU memory, and host memory. */
-static void copy(struct broadcast *b, void *to, const void *from, size_t n)
+static void copy_bytes(struct broadcast *b, void *to, const void *from, size_t n)
 {
 	if (b->rc || !n)
 		return;
@@ -75,7 +76,7 @@ static int compare(const struct broadcast *b, const uint8_t *rows)
 	return rc;
 }
 
-/* A server learns size and root from the workers' mails. */
+/* A server learns size and root from the workers' messages. */
 static int learn(struct broadcast *b, const uint8_t *rows)
 {
 	const uint8_t *row = rows + (size_t)round_leader(b->job) * COLLECTIVE_BYTES;
@@ -91,7 +92,7 @@ static int learn(struct broadcast *b, const uint8_t *rows)
 }
 
 /* Exchanges sizes and the first bytes. */
-static int begin(struct broadcast *b)
+static int begin_broadcast(struct broadcast *b)
 {
 	sluice_job *job = b->job;
 	const size_t first = b->size < FIRST_BYTES ? (size_t)b->size : FIRST_BYTES;
@@ -101,7 +102,7 @@ static int begin(struct broadcast *b)
 	if (!rows && !b->rc)
 		b->rc = fail(SLUICE_ENOMEM, "sluice_broadcast: no memory for %d rows", job->size);
 	if (b->bytes && job->rank == b->root)
-		copy(b, mine + AT_BYTES, b->bytes, first);
+		copy_bytes(b, mine + AT_BYTES, b->bytes, first);
 	put_le32(mine + AT_ROOT, (uint32_t)b->root);
 	put_le32(mine + AT_FAILED, b->rc != 0);
 	put_le64(mine + AT_SIZE, b->size);
@@ -120,7 +121,8 @@ static int begin(struct broadcast *b)
 			  "sluice_broadcast: %s was lost before the others had its bytes",
 			  rank_text(job, b->root));
 	if (!rc && b->bytes && job->rank != b->root)
-		copy(b, b->bytes, rows + (size_t)b->root * COLLECTIVE_BYTES + AT_BYTES, first);
+		copy_bytes(b, b->bytes, rows + (size_t)b->root * COLLECTIVE_BYTES + AT_BYTES,
+			   first);
 	free(rows);
 	return rc;
 }
@@ -130,7 +132,7 @@ static uint64_t chunk_at(const struct broadcast *b, uint64_t at)
 	return b->size - at < CHUNK_BYTES ? b->size - at : CHUNK_BYTES;
 }
 
-/* One chunk from the root's window; bytes of a GPU by way of the own window. */
+/* Gets a chunk from the root's window; bytes of a GPU go through this rank's window. */
 static void get_chunk(struct broadcast *b, sluice_region *region, size_t offset, uint64_t at,
 		      size_t n)
 {
@@ -138,10 +140,10 @@ static void get_chunk(struct broadcast *b, sluice_region *region, size_t offset,
 
 	b->rc = sluice_region_get(region, b->root, offset, host, n, 0);
 	if (b->ops)
-		copy(b, b->bytes + at, host, n);
+		copy_bytes(b, b->bytes + at, host, n);
 }
 
-/* Moves what did not fit into the mails through a window. */
+/* Moves what did not fit into the messages through a window. */
 static int move_rest(struct broadcast *b)
 {
 	sluice_job *job = b->job;
@@ -155,15 +157,15 @@ static int move_rest(struct broadcast *b)
 		return rc;
 	uint8_t *window = sluice_region_base(region);
 	if (is_root)
-		copy(b, window, b->bytes + FIRST_BYTES, (size_t)chunk);
+		copy_bytes(b, window, b->bytes + FIRST_BYTES, (size_t)chunk);
 	rc = collective_agree(job, b->rc, "broadcast");
 	for (uint64_t at = FIRST_BYTES; at < b->size && !rc; half ^= 1) {
 		const size_t n = (size_t)chunk_at(b, at), offset = half * (size_t)chunk;
 		const uint64_t next = at + n;
 
 		if (is_root && next < b->size)
-			copy(b, window + (half ^ 1) * chunk, b->bytes + next,
-			     (size_t)chunk_at(b, next));
+			copy_bytes(b, window + (half ^ 1) * chunk, b->bytes + next,
+				   (size_t)chunk_at(b, next));
 		if (!is_root && b->bytes)
 			get_chunk(b, region, offset, at, n);
 		rc = collective_agree(job, b->rc, "receive the broadcast");
@@ -173,28 +175,28 @@ static int move_rest(struct broadcast *b)
 	return rc;
 }
 
-static int move(struct broadcast *b)
+static int run_rounds(struct broadcast *b)
 {
-	int rc = begin(b);
+	int rc = begin_broadcast(b);
 
 	if (rc || b->size <= FIRST_BYTES)
 		return rc ? rc : b->rc;
 	return move_rest(b);
 }
 
-/* What the workers do wrong is theirs to hear, and does not end the job. */
+/* The workers report their own mistakes, which do not end the job. */
 int broadcast_serve(sluice_job *job)
 {
 	struct broadcast b = { .job = job };
 
-	move(&b);
+	run_rounds(&b);
 	progress_take(job);
 	int rc = job->failure.code ? job_failed(job) : 0;
 	progress_release(job);
 	return rc;
 }
 
-static int run(struct broadcast *b)
+static int run_broadcast(struct broadcast *b)
 {
 	int rc = job_check(b->job, "sluice_broadcast");
 
@@ -211,7 +213,7 @@ static int run(struct broadcast *b)
 	b->bytes = b->bytes ? b->bytes : &none;
 	if (b->ops && !b->rc && b->ops->ready(NULL))
 		b->rc = device_fail(b->ops, "sluice_broadcast");
-	return move(b);
+	return run_rounds(b);
 }
 
 int sluice_broadcast(sluice_job *job, void *bytes, size_t n, int root)
@@ -220,5 +222,5 @@ int sluice_broadcast(sluice_job *job, void *bytes, size_t n, int root)
 	struct error_scope scope;
 
 	error_begin(&scope);
-	return error_end(&scope, run(&b));
+	return error_end(&scope, run_broadcast(&b));
 }

@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The job's timers, all derived from lost_after: how long each part of noticing a lost rank may
- * take. sluice_init() computes and prints them once, and no other file computes a timer of its own.
- * Transports get lost_after (transport_config) and keep their retries and reconnects within it. */
+ * The job's timers, all derived from lost_after: the time for each part of noticing a lost rank.
+ * sluice_init() computes and prints them once, and no other file computes its own timer. Transports
+ * get lost_after (transport_config) and limit their retries and reconnects by it. */
 #ifndef RUNTIME_BUDGET_H
 #define RUNTIME_BUDGET_H
 #include "base/env.h"
 
 struct budget {
-	/* Between two of our heartbeats, and between two reads of a peer's. */
+	/* Between two of this rank's heartbeats, and between two reads of a peer's. */
 	uint64_t heartbeat_ns;
-	/* A peer that was silent for so long is lost. Shorter than lost_after. */
+	/* A peer that was silent this long is lost. Shorter than lost_after. */
 	uint64_t silent_ns;
-	uint64_t stalled_ns; /* a peer that beats but made no progress for so long is lost */
+	uint64_t stalled_ns; /* a peer that beats but made no progress this long is lost */
 	uint64_t lost_after_ns;
 	/* If our own read comes so late, this rank was stopped, and not the peers. */
 	uint64_t stopped_ns;
-	uint64_t warn_after_ns;   /* after so long, a wait for a living peer logs a warning */
+	uint64_t warn_after_ns;   /* a wait for a living peer logs a warning after this long */
 	uint64_t wait_timeout_ns; /* the longest that any call waits */
 };
 

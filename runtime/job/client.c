@@ -121,7 +121,7 @@ uint32_t clients_free_model(struct clients *clients)
 	return clients->models_free;
 }
 
-/* At least `wanted`, and so much more that a table grows seldom. */
+/* At least `wanted`, and at least doubled, so that a table grows seldom. */
 static uint32_t more_room(uint32_t room, uint32_t wanted)
 {
 	uint64_t more = room ? room : FIRST_ROOM;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * How a job calls the models and regions that are open in it, without knowing what they are. The
- * first model and the first region bring a table of functions each. Until there is a model, the
- * table of client.c is used, whose functions do nothing. All functions are called with the token
- * held. client.c and this file own struct clients. */
+ * How a job calls its open models and regions, without knowing what they are. The first model and
+ * the first region each bring a table of functions. Until there is a model, client.c's table is
+ * used, whose functions do nothing. All functions are called with the token held. client.c and this
+ * file own struct clients. */
 #ifndef RUNTIME_CLIENT_H
 #define RUNTIME_CLIENT_H
 #include "sluice_region.h"
@@ -40,7 +40,7 @@ struct job_client {
 	void (*describe_waits)(const sluice_job *job, char *text, size_t cap);
 };
 
-/* The same for the events of public regions. It is called only while a region is open. */
+/* The functions for events of public regions, called only while a region is open. */
 struct region_client {
 	void (*notified)(sluice_region *region, int peer);
 	/* A GET or PUT with this index in its cookie has ended. */

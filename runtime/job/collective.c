@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Collectives among all ranks after the bootstrap. Each rank writes one mail to each peer and waits
- * for theirs. There is room for two mails per pair of ranks, which is enough, because no rank can
- * begin round n+2 before all have finished round n. This is the control path only: gradients and
- * deltas are never sent here.
+ * Collectives among all ranks after the bootstrap. Each rank writes one message to each peer and
+ * waits for theirs. There is room for two messages per pair of ranks, which is enough, because no
+ * rank can begin round n+2 before all have finished round n. This is the control path only:
+ * gradients and deltas are never sent here.
  *
  * Where lost workers are dropped (members.c), a round has one step more. Without it, a worker that
  * died after it wrote to some ranks would count there and not on the others:
  *
- *   1. Each rank writes its mail to each living peer.
- *   2. A rank that holds the mails of all ranks that live in its epoch reports this to the
- *      announcer. The missing mail of a lost worker delays this only until the epoch without that
- *      worker is adopted.
+ *   1. Each rank writes its message to each living peer.
+ *   2. A rank that holds the messages of all ranks that live in its epoch reports this to the
+ *      announcer. The missing message of a lost worker delays this only until the epoch without
+ * that worker is adopted.
  *   3. When all living ranks have reported, the announcer closes the round with the workers that
  *      live then, and announces both. A report from an older epoch is enough, because that rank
- *      then holds more mails than it needs.
- *   4. A rank uses the mails of the workers named in 3, all of which it holds. The rows of others
- *      are zero.
+ *      then holds more messages than it needs.
+ *   4. A rank uses the messages of the workers named in 3, all of which it holds. The rows of
+ * others are zero.
  *
  * So all ranks use the same rows in the same round, whenever they learn of a loss, and no round is
  * ever repeated. A worker counts if it lived when the round was closed, even if it dies before it
@@ -31,12 +31,12 @@ struct round {
 	uint64_t seq;
 	uint32_t op;
 	struct about about;
-	int next_post; /* peers below this one have our mail */
+	int next_post; /* peers below this one have this rank's message */
 	const uint8_t *mine;
 	size_t stride, bytes;
 };
 
-/* Posts the mails that are not posted yet. Stops at a full queue, and is called again after
+/* Posts the messages that are not posted yet. Stops at a full queue, and is called again after
  * progress. */
 static int post_messages(struct round *r)
 {
@@ -44,7 +44,7 @@ static int post_messages(struct round *r)
 	for (; r->next_post < job->size; r->next_post++) {
 		int p = r->next_post;
 		if (job->peers[p].state != PEER_ALIVE)
-			continue; /* the wait for its mail will name it, or it will be
+			continue; /* the wait for its message will name it, or it will be
 				     dropped */
 		int rc = messages_put(job, p, r->seq, r->op, r->about,
 				      r->bytes ? r->mine + r->stride * (size_t)p : NULL, r->bytes);
@@ -64,7 +64,7 @@ static int first_missing(const struct round *r)
 	return -1;
 }
 
-static int differs(const struct round *r, int peer, const struct collective_message *message)
+static int call_differs(const struct round *r, int peer, const struct collective_message *message)
 {
 	return job_fail(r->job, SLUICE_EINVAL, peer,
 			"collectives differ: %s is in %s (%u bytes), this rank in %s (%zu bytes)",
@@ -72,15 +72,15 @@ static int differs(const struct round *r, int peer, const struct collective_mess
 			collective_name(r->op), r->bytes);
 }
 
-/* A rank that came with another call is named at once, however long others take to come. Where
- * workers may be dropped, it only counts if its mail does, which take_messages() learns. */
+/* A rank that came with another call is named at once, however late the others are. If workers may
+ * be dropped, its call counts only if its message does, which take_messages() finds out. */
 static int one_differs(const struct round *r)
 {
 	struct collective_message message;
 	for (int p = 0; p < r->job->size && !r->job->members.elastic; p++)
 		if (messages_has(r->job, p, r->seq) && messages_op(r->job, p, r->seq) != r->op &&
 		    !messages_read(r->job, p, r->seq, &message) && message.op != r->op)
-			return differs(r, p, &message);
+			return call_differs(r, p, &message);
 	return 0;
 }
 
@@ -107,7 +107,8 @@ static void round_describe(void *context, char *text, size_t cap)
 	for (int p = 0; p < r->job->size; p++)
 		missing += !messages_has(r->job, p, r->seq) && job_living(r->job, p);
 	if (first < 0 && members_hold(r->job, r->seq))
-		snprintf(text, cap, "%s: some rank misses a mail, or %s does not close the round",
+		snprintf(text, cap,
+			 "%s: some rank misses a message, or %s does not close the round",
 			 collective_name(r->op), rank_text(r->job, r->job->workers));
 	else if (first < 0)
 		snprintf(text, cap, "%s: all have come, but not every queue has room",
@@ -117,7 +118,7 @@ static void round_describe(void *context, char *text, size_t cap)
 			 rank_text(r->job, first), missing > 1 ? ", nor have others" : "");
 }
 
-/* Copies the mails out of memory that the peers can write, and validates each copy before it is
+/* Copies the messages out of memory that the peers can write, and validates each copy before it is
  * used. */
 static int take_messages(struct round *r, uint8_t *all)
 {
@@ -130,14 +131,15 @@ static int take_messages(struct round *r, uint8_t *all)
 			continue;
 		}
 		if (messages_read(job, p, r->seq, &message))
-			return job_fail(job, SLUICE_EWIRE, p, "%s wrote a mail that does not check",
+			return job_fail(job, SLUICE_EWIRE, p,
+					"%s sent a collective message that is not valid",
 					rank_text(job, p));
 		/* Dedicated servers may send nothing; workers send as much as this rank does. */
 		int fits = r->mine && (p < job->workers || message.bytes) ?
 				   message.bytes == r->bytes :
 				   message.bytes <= r->bytes;
 		if (message.op != r->op || !fits)
-			return differs(r, p, &message);
+			return call_differs(r, p, &message);
 		if (all) {
 			memset(all + (size_t)p * r->bytes, 0, r->bytes);
 			memcpy(all + (size_t)p * r->bytes, message.copy + COLLECTIVE_HEADER_BYTES,
@@ -169,8 +171,8 @@ static void describe_other(void *context, char *text, size_t cap)
 	snprintf(text, cap, "the collective call of another thread");
 }
 
-/* What was pushed in this job, its root and all groups goes out before this rank waits for
- * something else. Only a failure of this job matters to the call. */
+/* Sends everything pushed in this job, its root and all groups before this rank waits for something
+ * else. Only a failure of this job matters to the call. */
 static int park_all(sluice_job *job)
 {
 	sluice_job *root = job->root;
@@ -222,10 +224,10 @@ int collective_run(sluice_job *job, enum collective op, const void *mine, size_t
 				    bytes, all);
 }
 
-/* A rank tells the others of its error by code, text as far as it fits, and digest of the text. */
+/* A rank reports its error by code, the beginning of its text, and a digest of the text. */
 enum { ROW_TEXT = 4, ROW_DIGEST = 248, ROW_BYTES = 256 };
 
-/* Whether no lower rank told the same error. */
+/* Returns 1 if no lower rank reported the same error. */
 static int is_first(const sluice_job *job, const uint8_t *rows, const uint8_t *mine)
 {
 	for (int r = 0; r < job->rank; r++)
@@ -234,9 +236,9 @@ static int is_first(const sluice_job *job, const uint8_t *rows, const uint8_t *m
 	return 1;
 }
 
-/* If several ranks have an error in the same words, the lowest of them logs it as an error and the
- * others at level info. This holds for the error behind rc, if the caller held it back
- * (error_hold), and for the ranks that fail because another one did. */
+/* If several ranks have the same error text, the lowest of them logs it as an error and the others
+ * at level info. This holds for the error of rc, if the caller held it back (error_hold), and for
+ * the ranks that fail because another one did. */
 int collective_agree(sluice_job *job, int rc, const char *what)
 {
 	uint8_t mine[ROW_BYTES] = { 0 };

@@ -90,8 +90,8 @@ int failure_record(sluice_job *job, int code, int culprit, const char *text, int
 		snprintf(f->text, sizeof(f->text), "%s (reported by rank %d)", text, reporter);
 	f->code = code;
 	f->culprit = culprit;
-	/* The peers get the text without the reporter, because each of them appends the rank that
-	 * told it. */
+	/* The peers get the text without the reporter, because each appends the rank that reported
+	 * it to them. */
 	if (!f->finalizing)
 		announce(job, LINE_GAVE_UP, culprit, text);
 	return fail(code, "%s", f->text); /* comes last, because it sets sluice_last_error() */

@@ -15,19 +15,19 @@ struct failure {
 	char text[ERROR_TEXT_BYTES];
 };
 
-/* Records the first failure of the job, logs it, and tells all peers. reporter is the peer that
- * told this rank, or -1 if this rank found the failure itself. Returns code, or the code of the
+/* Records the first failure of the job, logs it, and reports it to all peers. reporter: the peer
+ * that reported it to this rank, or -1 if this rank found it. Returns code, or the code of the
  * failure that was recorded before. Token held. */
 int failure_record(sluice_job *job, int code, int culprit, const char *text, int reporter);
 /* Returns the recorded failure to a caller: sets sluice_last_error() and logs nothing. */
 int job_failed(sluice_job *job);
 const char *failure_text(const sluice_job *job);
-/* Tells every peer that has not left that this rank gave up, and which rank is to blame. Token
+/* Reports to every peer that has not left that this rank gave up, and which rank is to blame. Token
  * held. */
 void failure_announce(sluice_job *job, int culprit, const char *text);
 /* Called when the application ends the job. Returns 1 if the job has not failed. Token held. */
 int failure_finalize(sluice_job *job);
-/* Tells every peer that this rank is done, after all ranks came to sluice_finalize(). Token
+/* Reports to every peer that this rank is done, after all ranks came to sluice_finalize(). Token
  * held. */
 void failure_announce_end(sluice_job *job);
 /* Whether failure_finalize() succeeded, and whether failure_announce_end() was called. */

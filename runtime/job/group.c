@@ -109,7 +109,7 @@ void groups_add(sluice_job *job)
 		groups->end = number + 1;
 }
 
-static void drop(struct groups *groups, uint32_t number)
+static void drop_group(struct groups *groups, uint32_t number)
 {
 	groups->at[number] = NULL;
 	while (groups->end > 1 && !groups->at[groups->end - 1])
@@ -119,7 +119,7 @@ static void drop(struct groups *groups, uint32_t number)
 void groups_drop(const sluice_job *job)
 {
 	TOKEN_HELD(job);
-	drop(&job->root->groups, job->group->number);
+	drop_group(&job->root->groups, job->group->number);
 }
 
 sluice_job *groups_take(sluice_job *root)
@@ -128,7 +128,7 @@ sluice_job *groups_take(sluice_job *root)
 	sluice_job *group = groups->end > 1 ? groups->at[groups->end - 1] : NULL;
 
 	if (group)
-		drop(groups, groups->end - 1);
+		drop_group(groups, groups->end - 1);
 	return group;
 }
 

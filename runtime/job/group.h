@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Groups: jobs of some of a job's ranks. A group has its own numbering of ranks, control lines,
- * mails, models, regions and failure. It shares everything that reaches the peers with its root,
+ * messages, models, regions and failure. It shares everything that reaches the peers with its root,
  * the job of sluice_init(): connections, progress token and thread, heartbeat, timers. So a group
  * costs memory, but no connection and no thread.
  *
@@ -24,8 +24,8 @@ struct groups {
 	uint32_t end;               /* all numbers are below this, or it is 0 */
 };
 
-/* Makes what a group knows of its ranks: roots[rank] is the rank in the root of each of the group's
- * n ranks. SLUICE_ENOMEM if there is no memory. */
+/* Records the ranks of a group: roots[rank] is the rank in the root of each of the group's n ranks.
+ * SLUICE_ENOMEM. */
 int group_open(sluice_job *group, sluice_job *root, uint32_t number, int color, const int *roots,
 	       int n);
 void group_close(sluice_job *group);

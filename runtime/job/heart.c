@@ -186,14 +186,9 @@ void heart_noticed(sluice_job *job, int peer)
 		job->heart->heard[peer].received++;
 }
 
-uint64_t heart_progress(const sluice_job *job)
-{
-	return job->heart->progress;
-}
-
 /* Begins to read a peer's pulse. Where its queue has no room this is tried again at the next tick:
  * a rank is judged by what was read, never by what could not be read. */
-static void ask(sluice_job *job, int peer)
+static void ask_pulse(sluice_job *job, int peer)
 {
 	struct heart *heart = job->heart;
 	struct endpoint *e = job->peers[peer].endpoint;
@@ -251,7 +246,7 @@ void heart_tick(sluice_job *job, uint64_t now)
 		if (was_stopped)
 			heart->heard[p].beats_ns = heart->heard[p].progress_ns = now;
 		if (!heart->heard[p].asked)
-			ask(job, p);
+			ask_pulse(job, p);
 		judge_unanswered(job, p, now);
 	}
 }

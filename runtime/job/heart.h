@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The heartbeat of a rank, and what it hears of the hearts of the others; see heart.c. join.c
- * starts it, progress.c lets it look, peers.c loses the ranks that it gives up. */
+ * The heartbeat of a rank, and its view of the heartbeats of the others; see heart.c. join.c starts
+ * it, progress.c calls heart_tick(), and peers.c handles the ranks that it declares lost. */
 #ifndef RUNTIME_HEART_H
 #define RUNTIME_HEART_H
 #include "sluice.h"
 #include <stdint.h>
 
-/* Makes this rank's pulse and what it needs to read those of the others. The job's regions are
- * open. A simulated rank has no heart. */
+/* Makes this rank's pulse and the memory to read those of the others. The job's regions are open. A
+ * simulated rank has no heart. */
 int heart_open(sluice_job *job);
 /* Starts to beat. */
 int heart_start(sluice_job *job);
@@ -20,12 +20,10 @@ void heart_close(sluice_job *job);
 
 /* This peer is connected: its silence counts from now on. */
 void heart_met(sluice_job *job, int peer);
-/* Once in a heartbeat: notes that this rank makes progress, and reads the pulses of the others. */
+/* Called once in a heartbeat: counts this rank's progress, and reads the pulses of the others. */
 void heart_tick(sluice_job *job, uint64_t now);
-/* The pulse of this peer was read, or could not be (status). */
+/* The pulse of this peer was read, or the read failed (status). */
 void heart_heard(sluice_job *job, int peer, int status);
 /* A notify of this peer was taken from its transport. */
 void heart_noticed(sluice_job *job, int peer);
-/* How often heart_tick() noted progress. */
-uint64_t heart_progress(const sluice_job *job);
 #endif

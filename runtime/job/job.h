@@ -6,7 +6,7 @@
  *
  *   group                         which groups of ranks a job has
  *   lines, client, seat, budget   control lines, receivers of events, simulated ranks, timers
- *   mails                         the mails of the collectives
+ *   messages                         the messages of the collectives
  *   failure                       the job's first failure, and how a rank leaves
  *   members                       continuing without lost workers
  *   peers                         the state of each peer, and what it means for the job

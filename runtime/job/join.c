@@ -16,11 +16,10 @@
 #include <string.h>
 #include <sys/random.h>
 
-/* Most notifies of a peer that may be outstanding here: a push or notice per shard and a few
- * mails. */
+/* Limit of unprocessed notifies of a peer: a push or notice per shard and a few messages. */
 enum { NOTIFY_QUEUE_DEPTH = 4096 };
-/* The same for a simulated rank, for all peers together. Writers that find the queue full pass
- * their turn on. */
+/* The limit for a simulated rank, for all peers together. Writers that find the queue full yield.
+ */
 enum { SIMULATED_QUEUE_DEPTH = 1024, SIMULATED_QUEUE_PER_PEER = 8 };
 
 static int allowed(const struct settings *settings, const char *name)
@@ -83,7 +82,7 @@ static int open_transport(sluice_job *job, const struct transport_ops *ops)
 	return 0;
 }
 
-/* Whether it waits until a pair of ranks is found to need it. */
+/* Returns 1 if the transport is opened only when a pair of ranks needs it. */
 static int is_put_off(const sluice_job *job, const struct transport_ops *ops)
 {
 	return ops->last_resort && !ops->absent && !transports_named() &&
@@ -118,7 +117,7 @@ static int open_transports(sluice_job *job)
 	return 0;
 }
 
-/* Rank 0 makes the secret of the job, which the others get in rank 0's record. */
+/* Rank 0 makes the secret of the job, which the others get in its record. */
 static int make_secret(const sluice_job *job, struct job_secret *secret)
 {
 	const char *id = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
@@ -140,7 +139,7 @@ static int make_secret(const sluice_job *job, struct job_secret *secret)
 enum { SECRET_BYTES = 32 + 64, REASON_BYTES = ERROR_TEXT_BYTES };
 static const char secret_name[8] = "secret", failed_name[8] = "failed", proof_name[8] = "proof";
 
-/* The settings that all ranks must share, as the first word of the payload holds them. */
+/* The settings that all ranks must share, encoded as the first word of the payload. */
 static uint32_t terms(const sluice_job *job)
 {
 	return (uint32_t)job->servers | (uint32_t)job->members.elastic << 16;
@@ -165,8 +164,8 @@ static int add_proof(const sluice_job *job, int first, uint8_t payload[RECORD_PA
 }
 
 /* Writes the record's payload: the terms, then for each transport its name (8 bytes), a length and
- * its address; no address: it is put off. Rank 0 adds the job's secret in the same form, to its
- * first record. A rank that cannot take part writes the reason instead. */
+ * its address. No address means that the transport is not open yet. Rank 0 adds the job's secret in
+ * the same form to its first record. A rank that cannot take part writes the reason instead. */
 static int write_payload(sluice_job *job, int first, uint8_t payload[RECORD_PAYLOAD_BYTES],
 			 size_t *bytes_out)
 {
@@ -213,7 +212,7 @@ static size_t write_reason(const sluice_job *job, const char *reason,
 	return 16 + bytes;
 }
 
-/* Takes the secret out of rank 0's record, in which nothing of it is left. */
+/* Moves the secret out of rank 0's record. */
 static int take_secret(sluice_job *job, struct job_secret *secret)
 {
 	size_t bytes = 0;
@@ -238,7 +237,7 @@ static int hand_out_secret(sluice_job *job, const struct job_secret *secret)
 	return rc;
 }
 
-/* " self shm": what a rank's record offers. */
+/* Lists what a rank's record offers, such as " self shm". */
 static void list_offers(const struct rank_record *record, char *text, size_t cap)
 {
 	size_t bytes, used = 0;
@@ -249,7 +248,8 @@ static void list_offers(const struct rank_record *record, char *text, size_t cap
 						 transports[i]->name);
 }
 
-/* Why there is no way between two ranks, and what to do. Each knows best what is missing there. */
+/* Explains why two ranks cannot reach each other, and what to do. Each rank knows best what it
+ * lacks. */
 static int unreachable(const sluice_job *job, int a, int b)
 {
 	char of_a[64], of_b[64];
@@ -263,8 +263,8 @@ static int unreachable(const sluice_job *job, int a, int b)
 		    job->rank, job->settings.transport);
 }
 
-/* Fails on all ranks if two of them have no way to each other, so that nobody waits for a rank that
- * fails alone. A rank that has none to some peer names that one. */
+/* Fails on all ranks if two of them cannot reach each other, so that nobody waits for a rank that
+ * fails alone. A rank that cannot reach some peer names that one. */
 static int check_reachable(const sluice_job *job, const struct reach *reach)
 {
 	int a, b;
@@ -288,7 +288,7 @@ static int connect_peer(sluice_job *job, const struct reach *reach, int peer)
 	return job_fail(job, rc, peer, "%s is lost: %s", rank_text(job, peer), why);
 }
 
-/* Says what a user should know of a transport that is used: one rank of the job does. */
+/* Logs the warnings of the transports in use, on one rank of the job. */
 static void caution(const sluice_job *job, const struct reach *reach)
 {
 	for (int i = 0; transports[i]; i++) {
@@ -470,11 +470,11 @@ static int prepare_record(sluice_job *job, uint8_t payload[RECORD_PAYLOAD_BYTES]
 	return write_payload(job, 1, payload, payload_bytes);
 }
 
-/* Gives this rank's record to all, and takes theirs in place of those that came before. A rank that
- * failed, with rc, exchanges records as well. Otherwise the others would wait for it until their
- * timeout. */
-static int exchange(sluice_job *job, struct bootstrap *boot, int rc, int first,
-		    uint8_t payload[RECORD_PAYLOAD_BYTES], size_t bytes)
+/* Sends this rank's record to all, and replaces the earlier records by theirs. A rank that failed,
+ * with rc, exchanges records as well. Otherwise the others would wait for it until their timeout.
+ */
+static int exchange_records(sluice_job *job, struct bootstrap *boot, int rc, int first,
+			    uint8_t payload[RECORD_PAYLOAD_BYTES], size_t bytes)
 {
 	char reason[ERROR_TEXT_BYTES];
 	if (rc) {
@@ -494,7 +494,7 @@ static int exchange(sluice_job *job, struct bootstrap *boot, int rc, int first,
 		err = check_proofs(job, first);
 	if (!err)
 		err = check_records(job);
-	if (err && job->records) /* nobody will take the secret out of it */
+	if (err && job->records) /* the secret will not be moved out of it */
 		explicit_bzero(job->records[0].payload, sizeof(job->records[0].payload));
 	return err;
 }
@@ -514,8 +514,7 @@ static int open_what_is_missing(sluice_job *job, const struct reach *reach)
 	return rc;
 }
 
-/* Some ranks have no way to each other but one that is a last resort: all exchange records again.
- */
+/* Some ranks can reach each other only by a last resort: all exchange records again. */
 static int meet_again(sluice_job *job, struct bootstrap *boot, struct reach *reach)
 {
 	uint8_t payload[RECORD_PAYLOAD_BYTES];
@@ -523,15 +522,15 @@ static int meet_again(sluice_job *job, struct bootstrap *boot, struct reach *rea
 	int rc = open_what_is_missing(job, reach);
 	if (!rc)
 		rc = write_payload(job, 0, payload, &bytes);
-	rc = exchange(job, boot, rc, 0, payload, bytes);
+	rc = exchange_records(job, boot, rc, 0, payload, bytes);
 	if (rc)
 		return rc;
 	reach_fill(reach, job->records);
 	return check_reachable(job, reach);
 }
 
-/* Learns of all ranks how they are reached, and hands out what proves that a rank is one of them.
- * The caller closes *reach. */
+/* Learns how all ranks are reached, and sets the secret by which they are recognised. The caller
+ * closes *reach. */
 static int meet(sluice_job *job, struct bootstrap *boot, struct reach **reach)
 {
 	uint8_t payload[RECORD_PAYLOAD_BYTES];
@@ -542,7 +541,7 @@ static int meet(sluice_job *job, struct bootstrap *boot, struct reach **reach)
 		rc = key_file_open(job->settings.key_file, &job->key_file);
 	if (!rc)
 		rc = prepare_record(job, payload, &bytes);
-	rc = exchange(job, boot, rc, 1, payload, bytes);
+	rc = exchange_records(job, boot, rc, 1, payload, bytes);
 	if (!rc)
 		rc = take_secret(job, &secret);
 	if (!rc && job->key_file)
@@ -562,7 +561,7 @@ static int meet(sluice_job *job, struct bootstrap *boot, struct reach **reach)
 	return rc;
 }
 
-/* Whether the program knows this field of the attributes. */
+/* Returns 1 if the program's attributes include this field. */
 #define ATTR_HAS(attr, field)                                                                      \
 	((attr) && (attr)->size >= offsetof(sluice_job_attr, field) + sizeof((attr)->field))
 

@@ -21,7 +21,7 @@ struct key_file {
 	uint8_t key[AUTH_KEY_BYTES]; /* made of the file's bytes */
 };
 
-static int refuse(const char *path, const char *why)
+static int refuse_file(const char *path, const char *why)
 {
 	return fail(SLUICE_EINVAL,
 		    "SLUICE_KEY_FILE=%s %s: name a regular file of this user or of root, with mode "
@@ -39,15 +39,15 @@ static int check_file(int fd, const char *path)
 		return fail(SLUICE_EIO, "SLUICE_KEY_FILE=%s cannot be examined: %s", path,
 			    errno_text(errno));
 	if (!S_ISREG(status.st_mode))
-		return refuse(path, "is not a regular file");
+		return refuse_file(path, "is not a regular file");
 	if (status.st_uid != 0 && status.st_uid != geteuid()) {
 		snprintf(why, sizeof(why), "belongs to user %u", (unsigned)status.st_uid);
-		return refuse(path, why);
+		return refuse_file(path, why);
 	}
 	if (status.st_mode & 077) {
 		snprintf(why, sizeof(why), "can be read or written by others (mode %04o)",
 			 (unsigned)status.st_mode & 07777);
-		return refuse(path, why);
+		return refuse_file(path, why);
 	}
 	return 0;
 }
@@ -76,7 +76,7 @@ static int read_file(int fd, const char *path, uint8_t bytes[MOST_BYTES + 1], si
 		snprintf(why, sizeof(why), "has %zu bytes", n);
 	else
 		snprintf(why, sizeof(why), "has more than %d bytes", MOST_BYTES);
-	return refuse(path, why);
+	return refuse_file(path, why);
 }
 
 int key_file_open(const char *path, struct key_file **out)
@@ -91,7 +91,7 @@ int key_file_open(const char *path, struct key_file **out)
 		return 0;
 	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_NOCTTY | O_CLOEXEC);
 	if (fd < 0 && errno == ELOOP)
-		return refuse(path, "is a symbolic link");
+		return refuse_file(path, "is a symbolic link");
 	if (fd < 0)
 		return fail(SLUICE_EIO, "SLUICE_KEY_FILE=%s cannot be opened: %s", path,
 			    errno_text(errno));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The key of SLUICE_KEY_FILE, which the ranks of a job share before it begins. A store through
  * which ranks meet, such as torchrun's, may be open to strangers, who then know the key that rank 0
- * made. With this key a rank proves that its record is of the job, and what the transports prove
- * with depends on both keys. Used by join.c, until all ranks have met. */
+ * made. With this key a rank proves that its record belongs to the job, and the secret of the
+ * transports depends on both keys. Used by join.c, until all ranks have met. */
 #ifndef RUNTIME_KEY_FILE_H
 #define RUNTIME_KEY_FILE_H
 #include "rdma/transport.h"

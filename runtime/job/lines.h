@@ -9,8 +9,8 @@
 #include "sluice.h"
 #include <stdint.h>
 
-/* The 32 bits of a notify hold a kind and an index: of a shard of a model its channel (client.h),
- * of a region its number, of others 0. */
+/* The 32 bits of a notify hold a kind and an index: the channel (client.h) of a shard, the number
+ * of a region, 0 for others. */
 enum imm_kind {
 	IMM_COLLECTIVE = 1,
 	IMM_STATUS,
@@ -33,8 +33,8 @@ static inline uint32_t imm_of_group(uint32_t number)
 	return number ? 1u << 31 | number << IMM_GROUP_SHIFT : 0;
 }
 
-/* The cookie of a GET says who is told when it is done: 8 bits of kind, 8 of the group, 16 of the
- * model or region, and 32 of an index. */
+/* The cookie of a GET names its owner: 8 bits of kind, 8 of the group, 16 of the model or region,
+ * and 32 of an index. */
 enum cookie_kind { COOKIE_MODEL = 1, COOKIE_REGION, COOKIE_PULSE };
 static inline uint64_t cookie_make(enum cookie_kind kind, uint32_t id, uint32_t index)
 {
@@ -59,7 +59,8 @@ enum {
 	PULSE_BYTES = 32,
 	LINE_STATUS = 64, /* state u32, culprit u32, crc u32, length u32, text */
 	STATUS_TEXT_BYTES = 432,
-	LINE_REPORT = 512, /* crc u32, length u32, text: whom a shard of the writer waits for */
+	LINE_REPORT =
+		512, /* crc u32, length u32, text: the rank that a shard of the writer waits for */
 	REPORT_TEXT_BYTES = 376,
 	LINE_COLLECTIVE = 896,
 	/* epoch u32, CRC32C of the rest u32, round u64, zeros; then two bitmaps (members.c) */
@@ -74,7 +75,7 @@ enum line_state { LINE_ALIVE = 0, LINE_BYE = 1, LINE_GAVE_UP = 2 };
 
 struct lines {
 	struct region *own;    /* `size` lines; the peers write them, except for the pulse */
-	struct region *outbox; /* status, report, two mails for each peer, membership block */
+	struct region *outbox; /* status, report, two messages for each peer, membership block */
 };
 
 int lines_open(sluice_job *job);
@@ -83,7 +84,7 @@ int lines_open_outbox(sluice_job *job);
 void lines_close(struct lines *lines);
 /* Returns 0 before lines_open(). */
 int lines_are_open(const sluice_job *job);
-/* The region of which a transport hands out keys, line by line. */
+/* The region whose lines the transports make accessible to the peers, one each. */
 struct region *lines_region(const sluice_job *job);
 
 /* This rank's line that the peer writes. Its bytes may be hostile. */

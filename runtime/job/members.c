@@ -13,7 +13,7 @@
  *   announcer   drops w: the epoch grows by one, w's bit is cleared, and the block is written into
  *               the announcer's line at every rank. It is also written at w, so that a worker that
  *               was only stopped learns of it when it wakes up.
- *   every rank  adopts the epoch: w's mails, pushes and reports do not count any more. Bits are
+ *   every rank  adopts the epoch: w's messages, pushes and reports do not count any more. Bits are
  *               only ever cleared, because a lost worker does not come back. If a block is
  *               overwritten before it was read, nothing is missed, because the newer one includes
  *               it.
@@ -24,12 +24,12 @@
  * publishes one delta per step with the divisor that it counted, and all workers apply that delta.
  *
  * The same block closes the rounds of the collectives (collective.c). A rank reports that it holds
- * all mails of a round, and the announcer answers with the round's number and the workers that
+ * all messages of a round, and the announcer answers with the round's number and the workers that
  * count in it.
  *
  * The announcer's block has its epoch and the workers in it, and the last closed round and the
  * workers in that. The block of another rank has its epoch, the workers that it can reach, and the
- * last round whose mails it holds. */
+ * last round whose messages it holds. */
 #include "base/bytes.h"
 #include "base/log.h"
 #include "job/job.h"
@@ -39,7 +39,8 @@
 #include <string.h>
 
 struct member {
-	uint64_t held_seq; /* at the announcer: the last round of which this peer holds all mails */
+	uint64_t held_seq; /* at the announcer: the last round of which this peer holds all messages
+			    */
 	int due;           /* our membership block is still to be written to this peer */
 };
 
@@ -184,9 +185,9 @@ int members_lost(sluice_job *job, int peer, const char *why)
 
 /* ---- rounds ---------------------------------------------------------------- */
 
-/* Called at the announcer. It closes a round when all living ranks hold its mails, and the workers
- * that live now count. Every rank has their mails, because every rank reported, and no rank can be
- * in the next round before. */
+/* Called at the announcer. It closes a round when all living ranks hold its messages, and the
+ * workers that live now count. Every rank has their messages, because every rank reported, and no
+ * rank can be in the next round before. */
 static void close_round(sluice_job *job)
 {
 	struct membership *m = &job->members;

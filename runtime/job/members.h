@@ -12,14 +12,14 @@
 struct member; /* what is known of the membership block of one peer */
 
 struct membership {
-	int elastic;            /* on_failure=continue */
-	int due;                /* how many peers this rank's block is still to be written to */
-	atomic_int n_living;    /* living workers; for sluice_living() */
-	uint64_t held_seq;      /* this rank holds the mails of that round from all living ranks */
-	uint64_t closed_seq;    /* the last round that the announcer closed */
-	struct member *members; /* size; NULL if not elastic */
+	int elastic;         /* on_failure=continue */
+	int due;             /* number of peers that still need this rank's block */
+	atomic_int n_living; /* living workers; for sluice_living() */
+	uint64_t held_seq;   /* this rank holds the messages of that round from all living ranks */
+	uint64_t closed_seq; /* the last round that the announcer closed */
+	struct member *members;        /* size; NULL if not elastic */
 	uint8_t living[MEMBERS_BYTES]; /* workers of this epoch: bit w % 8 of byte w / 8 */
-	uint8_t closed[MEMBERS_BYTES]; /* workers whose mails count in round closed_seq */
+	uint8_t closed[MEMBERS_BYTES]; /* workers whose messages count in round closed_seq */
 };
 
 static inline int members_bit(const uint8_t *bits, int worker)
@@ -56,10 +56,10 @@ int members_arrived(sluice_job *job, int peer, uint8_t block[MEMBERS_BLOCK_BYTES
 int members_unheard(const sluice_job *job, int peer, const uint8_t *block, int worker);
 void members_taken(sluice_job *job);
 /* Called when this rank read something invalid. If this rank was stopped for a while, the others
- * may have dropped it and overwritten what it reads. In that case, the job has failed with that
- * reason when this returns. */
+ * may have dropped it and overwritten what it reads. Then the job has failed with that reason when
+ * this returns. */
 void members_overtaken(sluice_job *job);
-/* This rank holds the mails of this round from all living ranks. */
+/* This rank holds the messages of this round from all living ranks. */
 void members_held(sluice_job *job, uint64_t seq);
 /* Whether members_held() was called for this round. */
 int members_hold(const sluice_job *job, uint64_t seq);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Writes mails from the outbox and reads them from the lines; see messages.h. */
+ * Writes messages from the outbox and reads them from the lines; see messages.h. */
 #include "job/messages.h"
 #include "base/bytes.h"
 #include "job/job.h"
@@ -75,7 +75,7 @@ void messages_free(sluice_job *job)
 	job->messages.busy = 0;
 }
 
-/* The mail stays in the outbox, unchanged, until round seq + 2. */
+/* The message stays in the outbox, unchanged, until round seq + 2. */
 int messages_put(sluice_job *job, int peer, uint64_t seq, uint32_t op, struct about about,
 		 const uint8_t *bytes, size_t n)
 {
@@ -115,8 +115,8 @@ uint32_t messages_op(const sluice_job *job, int peer, uint64_t seq)
 	return get_le32(message_from(job, peer, seq) + 8);
 }
 
-/* If this peer is in a collective about a model, the client hears of it. Whoever takes the mail
- * judges one that does not check. */
+/* Reports a peer that is in a collective about a model to the client. An invalid message is refused
+ * when it is taken. */
 static void report_model(sluice_job *job, int peer)
 {
 	struct collective_message message;
@@ -126,7 +126,7 @@ static void report_model(sluice_job *job, int peer)
 			->is_in(job, peer, message.op, message.about.model, message.about.steps);
 }
 
-/* The notify of the mail may not be here yet: the checksum tells whether the mail is. */
+/* The notify of the message may not be here yet, but the checksum shows whether the message is. */
 int messages_closing_text(const sluice_job *job, int rank, char *text, size_t cap)
 {
 	struct collective_message message;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The mails of the collectives: in each round, one to each peer. There is room for two mails per
- * pair of ranks, which is enough, because no rank can begin round n+2 before all have finished
+ * The messages of the collectives: in each round, one to each peer. There is room for two messages
+ * per pair of ranks, which is enough, because no rank can begin round n+2 before all have finished
  * round n. messages.c owns struct collective_messages; collective.c builds rounds from them. All
  * functions are called with the token held. */
 #ifndef RUNTIME_MESSAGES_H
@@ -11,7 +11,7 @@
 
 struct collective_messages {
 	uint64_t seq;   /* rounds that this rank has begun */
-	uint64_t *came; /* [rank] mails up to this round have arrived completely */
+	uint64_t *came; /* [rank] messages up to this round have arrived completely */
 	int ahead;      /* how many peers have begun the next round already */
 	int busy;       /* a thread of this rank is in a round, and another one has to wait */
 };
@@ -32,15 +32,15 @@ enum collective {
 /* The call that an operation belongs to, for messages. */
 const char *collective_name(uint32_t op);
 
-/* Which model a collective is about, and the gradients of how many steps this rank's worker has
- * pushed to it. Until the collective ends, the worker pushes no more to this model. */
+/* The model of a collective, and how many steps' gradients this rank's worker has pushed to it.
+ * Until the collective ends, the worker pushes no more to this model. */
 struct about {
 	uint32_t model;
 	uint64_t steps;
 };
 enum { ABOUT_NO_MODEL = UINT32_MAX };
 
-/* A private copy of a mail, whose length and checksum are right. */
+/* A private copy of a message, whose length and checksum are right. */
 struct collective_message {
 	uint32_t op, bytes;
 	struct about about;
@@ -60,25 +60,24 @@ int messages_claimed(const sluice_job *job);
 void messages_claim(sluice_job *job);
 void messages_free(sluice_job *job);
 
-/* Writes a mail to a peer. Returns what the transport's post() returns. */
+/* Writes a message to a peer. Returns what the transport's post() returns. */
 int messages_put(sluice_job *job, int peer, uint64_t seq, uint32_t op, struct about about,
 		 const uint8_t *bytes, size_t n);
 int messages_has(const sluice_job *job, int peer, uint64_t seq);
-/* Returns 0 if the mail of that round is valid. */
+/* Returns 0 if the message of that round is valid. */
 int messages_read(const sluice_job *job, int peer, uint64_t seq, struct collective_message *out);
-/* The operation of a mail that has arrived. It is not validated. */
+/* The operation of a message that has arrived. It is not validated. */
 uint32_t messages_op(const sluice_job *job, int peer, uint64_t seq);
-/* Handles IMM_COLLECTIVE: a mail of this peer has arrived. If a call of this rank waits, and the
- * peer is in a collective about a model, the client is told. */
+/* Handles IMM_COLLECTIVE: a message of this peer has arrived. waits: a call of this rank waits, so
+ * the client learns if the peer is in a collective about a model. */
 void messages_arrived(sluice_job *job, int peer, int waits);
-/* "it closed model 0 after 3 steps" of a peer that has begun to close a model and this rank has
- * not, or of this rank itself while it closes one; else "". Returns whether there is such a text.
- */
+/* Writes "it closed model 0 after 3 steps" for a peer that has begun to close a model and this rank
+ * has not, or for this rank while it closes one; else "". Returns whether there is such a text. */
 int messages_closing_text(const sluice_job *job, int rank, char *text, size_t cap);
-/* Tells the client of all peers that are in a collective about a model, because a call now waits.
+/* Reports all peers that are in a collective about a model to the client, because a call now waits.
  */
 void messages_report(sluice_job *job);
-/* "; rank 1 (node n1) is in sluice_barrier and waits for this rank", of the first peer in a
- * collective that this rank has not begun; "" if there is none. */
+/* Writes "; rank 1 (node n1) is in sluice_barrier and waits for this rank" for the first peer in a
+ * collective that this rank has not begun, or "". */
 void messages_ahead_text(const sluice_job *job, char *text, size_t cap);
 #endif

@@ -74,7 +74,8 @@ static int read_status(sluice_job *job, int peer)
 		return 0;
 	if (length >= STATUS_TEXT_BYTES || culprit >= (uint32_t)job->size || state > LINE_GAVE_UP ||
 	    get_le32(copy + 8) != crc32c(crc32c(0, copy, 8), copy + 12, 4 + length)) {
-		log_line(LOG_WARN, "runtime", "%s left a status that does not check; ignored",
+		log_line(LOG_WARN, "runtime",
+			 "%s left a status with a wrong checksum, which is ignored",
 			 rank_text(job, peer));
 		return 0;
 	}
@@ -84,7 +85,7 @@ static int read_status(sluice_job *job, int peer)
 		peers_lost(job, peer, "it left the job before this rank was done");
 	const char *text = (const char *)copy + 16;
 	if (state == LINE_GAVE_UP && job->members.elastic && peer < job->workers) {
-		/* Whoever the worker blames, only the worker itself is dropped. */
+		/* Whichever rank the worker blames, only the worker itself is dropped. */
 		char why[STATUS_TEXT_BYTES + 32];
 		snprintf(why, sizeof why, "it gave up: %s", without_name(job, peer, text));
 		peers_lost(job, peer, why);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Chooses the processors on which the progress thread runs: those beside its RDMA device, or else
- * the package of the thread that works with the model. It never leaves the processors that the
- * launcher gave this rank. Only place.c includes hwloc. */
+ * Chooses the processors on which the progress thread runs: those next to its RDMA device, or else
+ * the package of the thread that works with the model. It stays on the processors that the launcher
+ * gave this rank. Only place.c includes hwloc. */
 #ifndef RUNTIME_PLACE_H
 #define RUNTIME_PLACE_H
 #include <pthread.h>

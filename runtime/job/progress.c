@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Who polls: the caller that waits holds the progress token and polls itself; the progress thread
- * polls while the application computes. Waits spin briefly, then sleep in the kernel until a peer's
- * notify, a peer's death, or the next heartbeat.
+ * Polling and waiting: a waiting call holds the progress token and polls itself; the progress
+ * thread polls while the application computes. Waits spin briefly, then sleep in the kernel until a
+ * peer's notify, a peer's end, or the next heartbeat.
  *
- * The progress thread is either asleep until the transports, armed, wake it; or, while the
- * application calls often, it dozes: it looks every millisecond whether somebody calls still, and
- * nothing is armed. So a call that follows another soon costs neither arming nor a thread that
- * wakes for what the caller takes itself. Of what a device does no transport tells: while it is at
- * something (progress_unannounced()) whoever would sleep naps instead. */
+ * The progress thread sleeps until the armed transports wake it. While the application calls often,
+ * it dozes instead: it checks every millisecond whether calls continue, and nothing is armed. So a
+ * call that soon follows another costs neither arming nor a thread that wakes for the caller's own
+ * events. Transports do not report what a device does, so while a device works
+ * (progress_unannounced()) waiting threads nap instead of sleeping. */
 #include "job/job.h"
 #include "job/place.h"
 #include "base/clock.h"
@@ -22,9 +22,8 @@
 #include <unistd.h>
 
 enum { EVENTS_PER_POLL = 64, ROUNDS_PER_POLL = 64, POLLS_PER_LOOK = 64 /* at the clock */ };
-/* The thread dozes while the application calls: a millisecond, as long as it may compute next, up
- * to sixteen where calls follow each other so closely that each of them polls, and where peers do
- * not wait for a poll of this rank. */
+/* While the application calls often, the thread sleeps 1 ms at a time, doubling to 16 ms if calls
+ * alone poll fast enough and peers do not wait for a poll of this rank. */
 enum {
 	NAP_NS = 100000,
 	DOZE_NS = 1000000,
@@ -32,8 +31,8 @@ enum {
 	CALLS_PER_MS = 3,
 	BUSY_DOZES = 4
 };
-/* Of several threads that wait one polls for all; without news too they take turns, so that each
- * looks at its limits. */
+/* If several threads wait, one polls for all. They rotate even when nothing arrives, so that each
+ * notices its own timeout. */
 enum { TURN_NS = 10000000, LONGEST_NAPS = 20 };
 
 /* What a thread in progress_until() waits for. */
@@ -43,8 +42,8 @@ struct wait {
 	void *context;
 	uint64_t since_ns;
 	struct wait *next; /* another thread's */
-	uint64_t turn_ns;  /* since when its thread has the token */
-	unsigned news;     /* progress.news when its thread gave the token away */
+	uint64_t turn_ns;  /* when its thread got the token */
+	unsigned news;     /* progress.news when its thread released the token */
 };
 
 void progress_init(struct progress *p)
@@ -100,7 +99,7 @@ static void dispatch_model(sluice_job *job, int peer, enum imm_kind kind, uint32
 	const struct job_client *client = clients_handler(&job->clients);
 	uint32_t id = 0, shard = 0;
 	const int found = clients_at_channel(&job->clients, channel, &id, &shard);
-	if (!job_living(job, peer)) { /* stopped, dropped, and awake again: it counts for nothing */
+	if (!job_living(job, peer)) { /* a dropped worker that was stopped and woke up */
 		if (found > 0 && kind == IMM_PUSH)
 			client->push_refused(job, id);
 		return;
@@ -166,7 +165,7 @@ static void explain_shards(sluice_job *job, uint64_t now, int always)
 		clients_handler(&one->clients)->explain(one, now, always);
 }
 
-static void explain(sluice_job *job, int always)
+static void explain_waits(sluice_job *job, int always)
 {
 	uint64_t now = now_ns();
 	for (const struct wait *w = job->progress.waiting; w; w = w->next) {
@@ -189,8 +188,8 @@ static void tick(sluice_job *job, uint64_t now)
 	heart_tick(job, now);
 }
 
-/* Without a look at the clock. Peers may write as quickly as this rank reads: it comes back all the
- * same. */
+/* Polls without reading the clock. The number of rounds is bounded, because peers may write as fast
+ * as this rank reads. */
 static void poll_events(sluice_job *job)
 {
 	struct event events[EVENTS_PER_POLL];
@@ -222,7 +221,7 @@ static void poll_events(sluice_job *job)
 		clients_handler(&one->clients)->advance(one);
 	if (atomic_load_explicit(&job->progress.explain, memory_order_relaxed) &&
 	    atomic_exchange(&job->progress.explain, 0))
-		explain(job, 1);
+		explain_waits(job, 1);
 }
 
 void progress_poll(sluice_job *job)
@@ -300,9 +299,8 @@ void progress_queue(sluice_job *job)
 	atomic_fetch_sub(&job->progress.queue, 1);
 }
 
-/* Whether another thread is to have the token: a call, or one that waits too, which alone asks its
- * done(). Something has come since it gave way, perhaps for it; or no event tells of what it waits
- * for. */
+/* Returns 1 if another thread should get the token now: a new call, or a waiter, since only its own
+ * thread evaluates its done(). */
 static int turn_over(sluice_job *job, const struct wait *own, uint64_t now)
 {
 	const uint64_t longest = job->progress.unannounced ? DOZE_NS : TURN_NS;
@@ -314,8 +312,7 @@ static int turn_over(sluice_job *job, const struct wait *own, uint64_t now)
 	return 0;
 }
 
-/* A thread that waits lets another one have the token. That one, if it then waits too, polls for
- * both. */
+/* Lets another thread have the token. If that one waits too, it then polls for both. */
 static void give_way(sluice_job *job, struct wait *own)
 {
 	own->news = job->progress.news;
@@ -323,7 +320,7 @@ static void give_way(sluice_job *job, struct wait *own)
 	token_leave(&job->progress.token);
 	for (int naps = 0; naps < LONGEST_NAPS && atomic_load(&job->progress.calls) == calls;
 	     naps++)
-		progress_nap(); /* who slept needs a while to wake and take it */
+		progress_nap(); /* a thread that slept needs a while to wake and take it */
 	token_take(&job->progress.token);
 	progress_count_call(&job->progress);
 	if (job->progress.sleeping_armed)
@@ -333,7 +330,7 @@ static void give_way(sluice_job *job, struct wait *own)
 
 /* ---- waiting --------------------------------------------------------------- */
 
-/* A simulated rank waits by letting the others run, however long that takes. */
+/* A simulated rank waits by letting the others run. */
 static int take_turns(sluice_job *job, struct wait *wait)
 {
 	sluice_job *root = job->root;
@@ -364,8 +361,8 @@ static int take_turns(sluice_job *job, struct wait *wait)
 	return rc;
 }
 
-/* A peer waits in a collective for this rank, which waits for something else: that may be all
- * right, if another thread of the peer works, so both only say it. */
+/* A peer waits in a collective for this rank, which waits for something else. That is no error if
+ * another thread of the peer works, so both only log it. */
 static void report_ahead(sluice_job *job, const struct wait *wait)
 {
 	char ahead[256], text[REPORT_TEXT_BYTES];
@@ -389,13 +386,12 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 	if (job->failure.code)
 		return job_failed(job);
 	for (int polls = 0; polls < POLLS_PER_LOOK && !job->failure.code; polls++) {
-		/* Who keeps the token and never has to wait (a server) looks at the clock here
-		 * alone. */
+		/* A server that keeps the token and never waits reads the clock only here. */
 		if (!job->sim_rank && ++root->progress.quick_polls % POLLS_PER_LOOK == 0)
 			tick(root, now_ns());
 		poll_events(root);
-		if ((over = done(
-			     context))) /* also if somebody was lost since: the next call says so */
+		if ((over = done(context))) /* even if a rank was lost since: the next call reports
+					       it */
 			return over < 0 ? over : 0;
 	}
 	wait.since_ns = wait.turn_ns = now_ns();
@@ -422,7 +418,7 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 		if (now >= give_up_at) {
 			char text[512];
 			describe(context, text, sizeof text);
-			/* Who keeps own shards waiting may be to blame. */
+			/* A rank that keeps shards of this one waiting may be to blame. */
 			clients_handler(&job->clients)
 				->describe_waits(job, text + strlen(text),
 						 sizeof text - strlen(text));
@@ -434,8 +430,9 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 			break;
 		}
 		if (now >= warn_at) {
-			error_release(LOG_ERROR); /* it may be why the others do not come */
-			explain(root, 0);
+			error_release(
+				LOG_ERROR); /* the held error may be why the others do not come */
+			explain_waits(root, 0);
 			report_ahead(job, &wait);
 			warn_at = now + warn_every;
 		}
@@ -444,8 +441,7 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 			continue;
 		}
 		if (now < spin_until) {
-			sched_yield(); /* a spinning peer on this core gets its turn, and so does
-					  the kernel */
+			sched_yield(); /* lets a spinning peer on this core, and the kernel, run */
 			for (int polls = 1; polls < POLLS_PER_LOOK && !job->failure.code; polls++) {
 				poll_events(root);
 				if (done(context))
@@ -491,8 +487,7 @@ void progress_nap(void)
 	doze(NAP_NS);
 }
 
-/* How long to doze after so many calls since the last time; 0: nobody called, so sleep until an
- * event. */
+/* The next doze after this many calls since the last one; 0: no calls, so sleep until an event. */
 static uint32_t next_doze(uint32_t doze_ns, unsigned calls, uint32_t longest_ns)
 {
 	if (!calls)
@@ -502,7 +497,7 @@ static uint32_t next_doze(uint32_t doze_ns, unsigned calls, uint32_t longest_ns)
 	return 2 * doze_ns < longest_ns ? 2 * doze_ns : longest_ns;
 }
 
-/* What the progress thread does with the token. */
+/* The progress thread's work with the token. */
 static void look_after(sluice_job *job, unsigned *calls_seen, uint64_t *warn_at)
 {
 	unsigned calls = atomic_load_explicit(&job->progress.calls, memory_order_relaxed);
@@ -520,8 +515,7 @@ static void look_after(sluice_job *job, unsigned *calls_seen, uint64_t *warn_at)
 	job->progress.doze_ns = doze_ns || !job->progress.unannounced ? doze_ns : DOZE_NS;
 }
 
-/* Whoever holds the token for long waits for somebody, and polls: then there is no need to look
- * again. */
+/* A thread that holds the token for long waits and polls, so this thread need not poll. */
 static void take_for_thread(sluice_job *job)
 {
 	for (int tries = 0; job->progress.doze_ns && tries < BUSY_DOZES; tries++) {

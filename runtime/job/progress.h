@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Who polls, and who waits: the progress token, the progress thread, and the threads of the
- * application that wait. progress.c and this file own struct progress. The inline functions below
- * stand behind those of job.h that a put or a wait needs (progress_lock() and its like), and nobody
- * else calls them. */
+ * The progress token, the progress thread, and the waiting threads of the application. progress.c
+ * and this file own struct progress. The inline functions below serve progress_lock() and similar
+ * functions of a put or a wait, and nobody else calls them. */
 #ifndef RUNTIME_PROGRESS_H
 #define RUNTIME_PROGRESS_H
 #include "job/token.h"
@@ -10,7 +9,7 @@
 #include <pthread.h>
 #include <stdint.h>
 
-struct wait; /* what one thread waits for */
+struct wait; /* the wait of one thread */
 
 /* The members up to doze_ns are read by every put; the job keeps them in one cache line with its
  * peers and its failure. */
@@ -19,16 +18,16 @@ struct progress {
 	atomic_uint calls;  /* how often the application took the token */
 	int sleeping_armed; /* transports are armed for the sleeping progress thread */
 	int thread_started;
-	uint32_t doze_ns; /* not 0: the progress thread looks by itself so often; it alone writes
-			   * this */
-	/* How much is under way of which no event tells, on a device or in a peer's queue: whoever
-	 * waits looks often. */
+	uint32_t doze_ns; /* not 0: the progress thread polls by itself with this period; only it
+			     writes this */
+	/* Number of operations, on a device or in a peer's queue, that end without an event;
+	 * waiting threads then poll often. */
 	int unannounced;
-	/* How many threads wait for the token; those in progress_until() do not count. */
+	/* Number of threads that wait for the token, except those in progress_until(). */
 	atomic_int queue;
-	atomic_int asleep;    /* who holds the token sleeps in the kernel */
+	atomic_int asleep;    /* the holder of the token sleeps in the kernel */
 	unsigned news;        /* how often a poll found something */
-	unsigned quick_polls; /* without a look at the clock */
+	unsigned quick_polls; /* without reading the clock */
 	uint64_t next_tick_ns;
 	struct wait *waiting; /* the waits of all threads in progress_until(), the last one first */
 	pthread_t thread;
@@ -52,7 +51,7 @@ static inline void progress_leave(struct progress *p)
 {
 	token_leave(&p->token);
 }
-/* In builds that check it: the calling thread holds the token. */
+/* In builds that check it: asserts that the calling thread holds the token. */
 static inline void progress_check(struct progress *p)
 {
 	token_check(&p->token);
@@ -61,36 +60,37 @@ static inline int progress_is_armed(const struct progress *p)
 {
 	return p->sleeping_armed;
 }
-/* Whether the progress thread is to sleep until an event, and needs the transports armed. */
+/* Returns 1 if the progress thread must sleep until an event, and needs the transports armed. */
 static inline int progress_wants_events(const struct progress *p)
 {
 	return p->thread_started && !p->doze_ns;
 }
 
 /* ---- for the functions of job.h ---- */
-/* Waits for the token, for a thread of the application. A holder that keeps the token because it
- * waits is asked for it. */
+/* Waits for the token, for a thread of the application. A holder that waits while it has the token
+ * is asked for it. */
 void progress_queue(sluice_job *job);
-/* The transports wake the sleeping progress thread no more. */
+/* Stops the transports from waking the sleeping progress thread. */
 void progress_cancel(sluice_job *job);
-/* The transports wake the progress thread at the next event. */
+/* Makes the transports wake the progress thread at the next event. */
 void progress_arm(sluice_job *job);
 
 /* ---- for everybody ---- */
 void progress_init(struct progress *p);
-/* Polls once, and looks at the clock. Token held. */
+/* Polls once, and reads the clock. Token held. */
 void progress_poll(sluice_job *job);
-/* The pause between two looks for what no event tells of. */
+/* Pauses between two polls for operations that end without an event. */
 void progress_nap(void);
-/* Polls, spins, sleeps until done() says so, or the job fails, or wait_timeout is over. done() is
- * asked after each poll by the thread that waits, maybe again after it said yes (1), or that the
- * call fails (SLUICE_E*). describe() writes what is missing ("version 13 of shard 2 from rank 3
- * (node n2)"). Token held; meanwhile other threads may have had it, for other objects. */
+/* Polls, spins and sleeps until done() returns nonzero, the job fails, or wait_timeout is over. The
+ * waiting thread calls done() after each poll, perhaps again after 1 (done) or SLUICE_E* (the call
+ * fails). describe() writes what is missing ("version 13 of shard 2 from rank 3 (node n2)"). Token
+ * held; other threads may have it meanwhile, for other objects. */
 int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *, char *, size_t),
 		   void *context);
-/* More (or fewer, below 0) operations are under way of which no event tells. Token held. */
+/* Adds to the number of operations that end without an event. Token held. */
 void progress_unannounced(sluice_job *job, int more);
-/* 1 if a call of this rank waits in progress_until() for longer than it spins. Token held. */
+/* Returns 1 if a call of this rank has waited in progress_until() for longer than it spins. Token
+ * held. */
 int progress_waits(const sluice_job *job);
 int progress_start(sluice_job *job);
 /* 1 from progress_start() until progress_stop(): the progress thread exists. */

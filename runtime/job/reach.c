@@ -16,10 +16,10 @@ struct offer {
 	uint8_t boot_id[sizeof(((struct rank_record *)0)->boot_id)];
 };
 
-/* Ranks with equal offers. Pairs of kinds are compared, not of ranks, which are many more. */
+/* Ranks with equal offers. Comparing pairs of kinds is cheaper than comparing pairs of ranks. */
 struct kind {
 	struct offer offer;
-	int first, second; /* the lowest two ranks; second -1: there is no other */
+	int first, second; /* the lowest two ranks; second -1: only one */
 };
 
 struct reach {
@@ -130,7 +130,7 @@ static enum distance distance_between(const struct reach *r, int a, int b)
 		       DISTANCE_KERNEL;
 }
 
-/* The first transport of those that reaches from one to the other. */
+/* The first of these transports that connects the two ranks, or -1. */
 static int first_of(const struct reach *r, uint32_t those, int a, int b)
 {
 	if (!those)
@@ -160,7 +160,7 @@ static int is_cut(const struct reach *r, int a, int b)
 	return reach_transport(r, a, b) < 0 && reach_missing(r, a, b) < 0;
 }
 
-/* Some rank of a kind, but not this one; -1: it has no other. */
+/* A rank of a kind other than this one; -1: none. */
 static int other_than(const struct kind *k, int rank)
 {
 	return k->first != rank ? k->first : k->second;

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* So many rounds may pass in which no rank's wait ends. A step's sequence of phases, and full
- * queues, need a few. */
+/* The limit of rounds in which no rank's wait ends. The phases of a step, and full queues, need a
+ * few. */
 enum { IDLE_ROUNDS = 1000 };
 enum { NOBODY = -1, ABANDONED = -2 };
 

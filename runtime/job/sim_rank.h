@@ -1,28 +1,27 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Runs the ranks of a simulated job as threads, one at a time. Each rank has a seat and passes its
- * turn on where a real rank would sleep. Turns go round by rank, so a run is the same every time.
- * join.c asks here which rank the calling thread is, progress.c waits by it, and simulate.c starts
- * the threads. */
+ * Runs the ranks of a simulated job as threads, one at a time. Each rank yields its turn where a
+ * real rank would sleep. Turns rotate by rank, so every run is the same. join.c asks which rank the
+ * calling thread is, progress.c waits by yielding, and simulate.c starts the threads. */
 #ifndef RUNTIME_SIM_RANK_H
 #define RUNTIME_SIM_RANK_H
 #include "rdma/in_process.h"
 #include "slurm/bootstrap.h"
 
-/* A seat is one simulated rank; seats are all ranks of the job. */
+/* One simulated rank; all ranks of the job. */
 struct sim_rank;
 struct sim_ranks;
 
 /* ---- of the calling thread, for a job ---- */
-/* The seat of the calling thread; NULL in a real job. */
+/* The rank of the calling thread; NULL in a real job. */
 struct sim_rank *sim_rank_of_thread(void);
-/* Gives the seat to a job. SLUICE_EINVAL if it has one already. */
+/* Assigns the rank to a job. SLUICE_EINVAL if it has one already. */
 int sim_rank_claim(struct sim_rank *sim_rank, int *rank_out, int *size_out);
 struct neighbours *sim_rank_neighbours(struct sim_rank *sim_rank);
 /* The counterpart of bootstrap_exchange(). */
 int sim_rank_exchange(struct sim_rank *sim_rank, const uint8_t *payload, size_t payload_bytes,
 		      struct rank_record **records_out);
 /* Lets the other ranks run until it is this rank's turn again. Returns 0 if every rank had many
- * turns and none of them made progress, so that none ever will. */
+ * turns without progress, so that none will ever make any. */
 int sim_rank_yield(struct sim_rank *sim_rank);
 /* Reports progress: what this rank waited for has arrived. */
 void sim_rank_progressed(struct sim_rank *sim_rank);
@@ -31,9 +30,9 @@ void sim_rank_progressed(struct sim_rank *sim_rank);
 int sim_ranks_open(int size, struct sim_ranks **out); /* 0 or SLUICE_ENOMEM */
 void sim_ranks_close(struct sim_ranks **sim_ranks);
 struct sim_rank *sim_ranks_at(struct sim_ranks *sim_ranks, int rank);
-/* Gives rank 0 the first turn. If not going, no rank ever gets one. */
+/* Gives rank 0 the first turn; if not going, no rank ever gets one. */
 void sim_ranks_begin(struct sim_ranks *sim_ranks, int going);
-/* Waits for this rank's first turn, as the calling thread. Returns 0 if it gets none. */
+/* Waits for this rank's first turn. Returns 0 if it gets none. */
 int sim_rank_enter(struct sim_rank *sim_rank);
 /* Ends this rank's thread; the others go on without it. */
 void sim_rank_leave(struct sim_rank *sim_rank);

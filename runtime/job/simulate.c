@@ -84,8 +84,8 @@ static int start(struct simulation *s)
 			   started, s->size, errno_text(err));
 }
 
-/* Returns the first failure that is a cause. A rank that only heard of a failure has SLUICE_EPEER,
- * so any other code is preferred. */
+/* Returns the first failure that is a cause. A rank to which a failure was reported has
+ * SLUICE_EPEER, so any other code is preferred. */
 static int first_cause(const struct simulation *s)
 {
 	const struct player *found = NULL;

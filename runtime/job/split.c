@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice_split(): makes groups of a job's ranks, and ends them; group.h says what a group is. All
- * ranks of the parent agree on the members of each group and on one number for all groups of the
- * call. The ranks of a group then exchange the places of their control lines through the parent's
- * mails, which is the last thing that a group needs its parent for. */
+ * sluice_split(): makes groups of a job's ranks, and ends them; see group.h. All ranks of the
+ * parent agree on the members of each group and on one number for all groups of the call. The ranks
+ * of a group then exchange the descriptors of their control lines through the parent's messages,
+ * and need the parent no more. */
 #include "base/bytes.h"
 #include "base/log.h"
 #include "job/job.h"
 #include <stdlib.h>
 #include <string.h>
 
-/* What a rank tells of itself: color i32, key i32, and a bit for each number that is free here. */
+/* The row of a rank: color i32, key i32, and a bit for each number that is free here. */
 enum { AT_COLOR = 0, AT_KEY = 4, AT_FREE = 8, ROW = AT_FREE + GROUPS_BYTES };
 
 static int color_of(const uint8_t *rows, int rank)
@@ -17,24 +17,24 @@ static int color_of(const uint8_t *rows, int rank)
 	return (int)get_le32(rows + (size_t)rank * ROW + AT_COLOR);
 }
 
-static int key_of(const uint8_t *rows, int rank)
+static int sort_key_of(const uint8_t *rows, int rank)
 {
 	return (int)get_le32(rows + (size_t)rank * ROW + AT_KEY);
 }
 
-/* Whether rank a of the parent has its place in the group before rank b: servers come last. */
+/* Returns 1 if rank a of the parent precedes rank b in the group: servers come last. */
 static int is_before(const sluice_job *parent, const uint8_t *rows, int a, int b)
 {
 	const int a_serves = a >= parent->workers, b_serves = b >= parent->workers;
 
 	if (a_serves != b_serves)
 		return b_serves;
-	if (key_of(rows, a) != key_of(rows, b))
-		return key_of(rows, a) < key_of(rows, b);
+	if (sort_key_of(rows, a) != sort_key_of(rows, b))
+		return sort_key_of(rows, a) < sort_key_of(rows, b);
 	return a < b;
 }
 
-/* The lowest number that is free on all ranks of the parent; 0 if there is none. */
+/* The lowest number that is free on all ranks of the parent, or 0. */
 static uint32_t agreed_number(const sluice_job *parent, const uint8_t *rows)
 {
 	for (uint32_t g = 1; g < GROUPS_MAX; g++) {
@@ -64,7 +64,7 @@ static void group_free(sluice_job *group)
 	free(group);
 }
 
-/* Copies what the ranks of the group are to the parent. members: their ranks in the parent. */
+/* Copies the group's ranks from the parent. members: their ranks in the parent. */
 static int fill(sluice_job *group, const sluice_job *parent, const int *members)
 {
 	group->pid = parent->pid;
@@ -102,9 +102,9 @@ static int fill(sluice_job *group, const sluice_job *parent, const int *members)
 	return rc ? rc : lines_open_outbox(group);
 }
 
-/* Tells the members where their lines are, and opens their lines. Every rank of the parent takes
- * part; group is NULL on one without a group, and members are ranks of the parent. */
-static int exchange(sluice_job *parent, sluice_job *group, const int *members, int rc)
+/* Sends the members the descriptors of their lines, and opens their lines. Every rank of the parent
+ * takes part; group is NULL on one without a group, and members are ranks of the parent. */
+static int exchange_lines(sluice_job *parent, sluice_job *group, const int *members, int rc)
 {
 	const size_t bytes = (size_t)parent->size * REGION_DESCRIPTOR_BYTES;
 	uint8_t *mine = calloc(1, bytes), *theirs = calloc(1, bytes);
@@ -230,7 +230,7 @@ static int split(sluice_job *parent, int color, int key, sluice_job **sub)
 				  GROUPS_MAX - 1);
 		if (!rc && color >= 0)
 			rc = make(parent, rows, number, members, &group);
-		rc = exchange(parent, rc ? NULL : group, members, rc);
+		rc = exchange_lines(parent, rc ? NULL : group, members, rc);
 	}
 	free(rows);
 	free(members);

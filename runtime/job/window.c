@@ -35,7 +35,7 @@ static void window_free(sluice_region *region)
 	free(region);
 }
 
-/* What each rank tells each peer when it opens a region. */
+/* The row that each rank sends each peer when it opens a region. */
 enum { ROW_STATUS = REGION_DESCRIPTOR_BYTES, ROW_BYTES = ROW_STATUS + 4, ROW = ROW_BYTES + 8 };
 
 /* Opens the peers' windows from the rows that they sent. */
@@ -76,9 +76,9 @@ static int open_remotes(sluice_region *region, const uint8_t *theirs)
 	return 0;
 }
 
-/* Tells every peer how to reach this rank's window, or by status that there is none, and learns the
- * same of theirs. */
-static int exchange(sluice_region *region, int status)
+/* Sends every peer the descriptor of this rank's window, or the status of a failure, and receives
+ * theirs. */
+static int exchange_windows(sluice_region *region, int status)
 {
 	sluice_job *job = region->job;
 	uint8_t *mine = calloc((size_t)job->size, ROW), *theirs = calloc((size_t)job->size, ROW);
@@ -126,7 +126,7 @@ static int open_region(sluice_job *job, size_t bytes, sluice_region **region_out
 		rc = region_open(bytes, REGION_READ | REGION_WRITE, "user", &region->window);
 	if (!rc)
 		rc = region_open(BOUNCE_SLOTS * SLOT_BYTES, 0, "bounce", &region->bounce);
-	rc = exchange(region, rc);
+	rc = exchange_windows(region, rc);
 	progress_take(job);
 	if (!rc)
 		clients_add_region(&job->clients, &windows, id,

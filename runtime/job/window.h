@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What window.c and window_move.c share about a public region. window.c opens, closes and waits;
- * window_move.c puts and gets. */
+ * State of a public region, shared by window.c, which opens, closes and waits, and window_move.c,
+ * which puts and gets. */
 #ifndef RUNTIME_WINDOW_H
 #define RUNTIME_WINDOW_H
 #include "base/error.h"
@@ -37,14 +37,14 @@ static inline int window_has(const sluice_region *region, size_t offset, size_t 
 {
 	return offset <= region->window->bytes && bytes <= region->window->bytes - offset;
 }
-/* Whether window_check() would find nothing wrong. */
+/* Returns 1 if window_check() would succeed. */
 static inline int window_holds(const sluice_region *region, int rank, size_t offset, size_t bytes)
 {
 	return region && !job_in_child(region->job) && rank >= 0 && rank < region->job->size &&
 	       window_has(region, offset, bytes);
 }
-/* Returns 0, or SLUICE_EINVAL if there is no such rank, or if the bytes at offset end outside of
- * the window. */
+/* Returns 0, or SLUICE_EINVAL if there is no such rank, or if the bytes at offset end outside the
+ * window. */
 int window_check(const sluice_region *region, int rank, size_t offset, size_t bytes,
 		 const char *function);
 /* For `done` of struct region_client. */

@@ -10,7 +10,7 @@
 
 enum {
 	PIECE_BYTES = 1 << 20, /* below the message limit of every device */
-	/* A transport reports at least so many completions at a time. */
+	/* A transport reports at least this many completions. */
 	IN_FLIGHT = 64,
 	OWN_MEMORY = 0xff /* in place of a slot; no call waits for this piece alone */
 };
@@ -57,8 +57,8 @@ static void give_up_on_lost(sluice_region *region)
 }
 
 /* A rank that was lost because it was silent may still live, and answer a get that was given up. So
- * the slots of that bounce buffer are not used again, but those of a new one. What is under way
- * with living ranks ends in the old one, which stays until the region closes. */
+ * this bounce buffer's slots are replaced by those of a new one. Transfers with living ranks end in
+ * the old one, which stays until the region closes. */
 static int replace_bounce(sluice_region *region)
 {
 	struct retired *r = malloc(sizeof *r);
@@ -111,7 +111,7 @@ struct piece {
 	struct transfer transfer;
 	uint32_t slot; /* slot of the bounce buffer, or OWN_MEMORY */
 	int rc;
-	int settled; /* it was posted, or it never will be */
+	int settled; /* it was posted, or never will be */
 };
 
 static struct endpoint *endpoint_of(const sluice_region *region, int rank)
@@ -142,16 +142,15 @@ static int post_window_piece(struct piece *p)
 	return p->rc;
 }
 
-/* Whether to wait before the piece is posted: a queue is full, or the rank is lost and the next
- * polls will report it. */
+/* Returns 1 if the piece must wait: a queue is full, or the rank is lost and the next polls will
+ * report it. */
 static int must_wait(const struct piece *p)
 {
 	return p->rc == SLUICE_EAGAIN ||
 	       (p->rc == SLUICE_EPEER && p->region->job->peers[p->rank].state == PEER_ALIVE);
 }
 
-/* Whoever waits asks again after a yes, because it polls once more; the notify must still be posted
- * only once. */
+/* A waiter polls once more after a yes and asks again, but the notify must be posted only once. */
 static int piece_posted(void *context)
 {
 	struct piece *p = context;
@@ -187,30 +186,28 @@ static int failed_piece(const struct piece *p)
 static int post_waiting(struct piece *p)
 {
 	sluice_job *job = p->region->job;
-	progress_unannounced(job, 1); /* no event tells when a peer takes from its queue */
+	progress_unannounced(job, 1); /* no event reports that a peer takes from its queue */
 	int rc = progress_until(job, piece_posted, describe_piece, p);
 	progress_unannounced(job, -1);
 	return p->settled && p->rc ? failed_piece(p) : rc;
 }
 
-/* Returns SLUICE_EAGAIN if the piece must be posted by post_waiting(). Token held. */
-static int post_at_once(struct piece *p)
+/* Makes no system call unless a queue is full. Token not held. */
+static int post_piece_now(struct piece *p)
 {
 	sluice_job *job = p->region->job;
-	if (job->failure.code)
-		return job_failed(job);
-	post_window_piece(p);
-	return must_wait(p) ? SLUICE_EAGAIN : failed_piece(p);
-}
+	int rc, wait = 0;
 
-/* Needs no system call of its own unless a queue is full. Token not held. */
-static int post_quickly(struct piece *p)
-{
-	sluice_job *job = p->region->job;
 	progress_lock(job);
-	int rc = post_at_once(p);
+	if (job->failure.code) {
+		rc = job_failed(job);
+	} else {
+		post_window_piece(p);
+		wait = must_wait(p);
+		rc = wait ? 0 : failed_piece(p);
+	}
 	progress_unlock(job);
-	if (rc != SLUICE_EAGAIN)
+	if (!wait)
 		return rc;
 	progress_take(job);
 	rc = post_waiting(p);
@@ -221,8 +218,8 @@ static int post_quickly(struct piece *p)
 /* ---- memory that needs no bounce ------------------------------------------- */
 
 /* Puts what fits inline: a flag, a word, or a notify alone. Returns SLUICE_EAGAIN if nothing was
- * done; the caller then takes the long way, which waits or says why it cannot. Most puts are of
- * this kind, so nothing is checked twice. */
+ * done; then move() waits or reports the error. Most puts are short, so nothing is checked
+ * twice. */
 static int put_short(sluice_region *region, int rank, size_t offset, uint8_t *local, size_t bytes,
 		     int notify)
 {
@@ -248,9 +245,9 @@ static int put_short(sluice_region *region, int rank, size_t offset, uint8_t *lo
 	return rc == SLUICE_EPEER ? SLUICE_EAGAIN : rc;
 }
 
-/* local_region contains the bytes at local. report: the end of a put is to be reported, too. */
-static int move(sluice_region *region, enum transfer_kind kind, int rank, size_t offset,
-		const struct region *local_region, uint8_t *local, size_t bytes, int notify)
+/* local_region contains the bytes at local. */
+static int move_pieces(sluice_region *region, enum transfer_kind kind, int rank, size_t offset,
+		       const struct region *local_region, uint8_t *local, size_t bytes, int notify)
 {
 	const int copied = copies(region, rank), put = kind == TRANSFER_PUT;
 	const uint64_t cookie = job_cookie(region->job, COOKIE_REGION, region->id,
@@ -279,22 +276,10 @@ static int move(sluice_region *region, enum transfer_kind kind, int rank, size_t
 					   .report = put && !inlined && !copied,
 					   .quiet = copied,
 				   } };
-		rc = post_quickly(&p);
+		rc = post_piece_now(&p);
 		at += n;
 	} while (!rc && at < bytes);
 	return rc;
-}
-
-static inline int put_from(sluice_region *region, int rank, size_t offset,
-			   const struct region *local_region, uint8_t *local, size_t bytes,
-			   int notify)
-{
-	const int rc = bytes <= TRANSFER_INLINE_BYTES ?
-			       put_short(region, rank, offset, local, bytes, notify) :
-			       SLUICE_EAGAIN;
-	return rc == SLUICE_EAGAIN ? move(region, TRANSFER_PUT, rank, offset, local_region, local,
-					  bytes, notify) :
-				     rc;
 }
 
 static int all_landed(void *context)
@@ -431,9 +416,9 @@ static int in_own_window(const sluice_region *region, const void *data, size_t b
 	       bytes <= region->window->bytes - (at - base);
 }
 
-/* Reports what is wrong with a transfer; called if something is. */
-static int refuse(const sluice_region *region, int rank, size_t offset, const void *data,
-		  size_t bytes, int flags, int known, const char *function)
+/* Reports the error of an invalid transfer. */
+static int refuse_transfer(const sluice_region *region, int rank, size_t offset, const void *data,
+			   size_t bytes, int flags, int known, const char *function)
 {
 	int rc = window_check(region, rank, offset, bytes, function);
 
@@ -460,53 +445,50 @@ static inline int may_move(const sluice_region *region, int rank, size_t offset,
 }
 
 /* Bytes that a transport copies at post are reusable then, so only others are waited for. */
-static int put(sluice_region *region, int rank, size_t offset, const void *data, size_t bytes,
-	       int flags)
+static int move(sluice_region *region, enum transfer_kind kind, int rank, size_t offset,
+		uint8_t *local, size_t bytes, int flags)
 {
-	/* The const is cast away for struct transfer, which also serves gets. A put only reads. */
-	uint8_t *local = (uint8_t *)(uintptr_t)data;
-	const int notify = flags & SLUICE_NOTIFY;
-	struct region anywhere = { .base = local, .bytes = bytes };
+	const int notify = flags & SLUICE_NOTIFY, put = kind == TRANSFER_PUT;
+	const struct region anywhere = { .base = local, .bytes = bytes };
 
-	if (flags & SLUICE_POSTED)
-		return put_from(region, rank, offset, region->window, local, bytes, notify);
-	if (copies(region, rank) || bytes <= TRANSFER_INLINE_BYTES)
-		return put_from(region, rank, offset, &anywhere, local, bytes, notify);
-	if (!in_own_window(region, data, bytes))
-		return bounce_put(region, rank, offset, data, bytes, notify);
-	int rc = move(region, TRANSFER_PUT, rank, offset, region->window, local, bytes, notify);
-	return rc ? rc : sluice_region_flush(region);
+	if (!(flags & SLUICE_POSTED) &&
+	    (copies(region, rank) || (put && bytes <= TRANSFER_INLINE_BYTES)))
+		return move_pieces(region, kind, rank, offset, &anywhere, local, bytes, notify);
+	if (!(flags & SLUICE_POSTED) && !in_own_window(region, local, bytes))
+		return put ? bounce_put(region, rank, offset, local, bytes, notify) :
+			     bounce_get(region, rank, offset, local, bytes);
+	int rc = move_pieces(region, kind, rank, offset, region->window, local, bytes, notify);
+	return rc || flags & SLUICE_POSTED ? rc : sluice_region_flush(region);
 }
 
 int sluice_region_put(sluice_region *region, int rank, size_t offset, const void *data,
 		      size_t bytes, int flags)
 {
-	const int known = SLUICE_NOTIFY | SLUICE_POSTED;
+	const int known = SLUICE_NOTIFY | SLUICE_POSTED, notify = flags & SLUICE_NOTIFY;
+	/* The const is cast away for struct transfer, which also serves gets. A put only reads. */
+	uint8_t *local = (uint8_t *)(uintptr_t)data;
+	int rc = SLUICE_EAGAIN;
 
 	if (!may_move(region, rank, offset, data, bytes, flags, known))
-		return refuse(region, rank, offset, data, bytes, flags, known, "sluice_region_put");
-	int rc = bytes || flags & SLUICE_NOTIFY ? put(region, rank, offset, data, bytes, flags) : 0;
-	/* Only this rank's own puts notify it of itself: sluice_region_wait() knows how many
-	 * will. */
+		return refuse_transfer(region, rank, offset, data, bytes, flags, known,
+				       "sluice_region_put");
+	if (!bytes && !notify)
+		return 0;
+	if (bytes <= TRANSFER_INLINE_BYTES)
+		rc = put_short(region, rank, offset, local, bytes, notify);
+	if (rc == SLUICE_EAGAIN)
+		rc = move(region, TRANSFER_PUT, rank, offset, local, bytes, flags);
+	/* Only its own puts notify this rank of itself: sluice_region_wait() counts them. */
 	if (!rc && rank == region->job->rank)
-		region->notifies_own += flags & SLUICE_NOTIFY;
+		region->notifies_own += (uint64_t)notify;
 	return rc;
 }
 
 int sluice_region_get(sluice_region *region, int rank, size_t offset, void *data, size_t bytes,
 		      int flags)
 {
-	const int known = SLUICE_POSTED;
-
-	if (!may_move(region, rank, offset, data, bytes, flags, known))
-		return refuse(region, rank, offset, data, bytes, flags, known, "sluice_region_get");
-	if (!bytes)
-		return 0;
-	struct region anywhere = { .base = data, .bytes = bytes };
-	if (!(flags & SLUICE_POSTED) && copies(region, rank))
-		return move(region, TRANSFER_GET, rank, offset, &anywhere, data, bytes, 0);
-	if (!(flags & SLUICE_POSTED) && !in_own_window(region, data, bytes))
-		return bounce_get(region, rank, offset, data, bytes);
-	int rc = move(region, TRANSFER_GET, rank, offset, region->window, data, bytes, 0);
-	return rc || flags & SLUICE_POSTED ? rc : sluice_region_flush(region);
+	if (!may_move(region, rank, offset, data, bytes, flags, SLUICE_POSTED))
+		return refuse_transfer(region, rank, offset, data, bytes, flags, SLUICE_POSTED,
+				       "sluice_region_get");
+	return bytes ? move(region, TRANSFER_GET, rank, offset, data, bytes, flags) : 0;
 }

@@ -455,9 +455,9 @@ static void notice__or_delta_that_cannot_be__is_refused_naming_the_rank(void **s
 static void mail__that_does_not_check__is_refused_naming_the_rank(void **state)
 {
 	struct attack attacks[] = {
-		{ .launch = mail_noise, .says = "mail that does not check", .in_barrier = 1 },
+		{ .launch = mail_noise, .says = "collective message that is not valid", .in_barrier = 1 },
 		{ .launch = mail_that_is_too_long,
-		  .says = "mail that does not check",
+		  .says = "collective message that is not valid",
 		  .in_barrier = 1 },
 	};
 	(void)state;

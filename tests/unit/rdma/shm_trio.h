@@ -4,7 +4,7 @@
  * test_shm_hostile.c, test_shm_sleep.c. */
 #ifndef TESTS_SHM_TRIO_H
 #define TESTS_SHM_TRIO_H
-#include "rdma/shm.h"
+#include "rdma/mailbox.h"
 #include "rdma_pair.h"
 
 enum { RANKS = 3, DEPTH = 5, CAPACITY = 8, BYTES = 5000 };

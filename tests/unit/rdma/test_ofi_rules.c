@@ -478,7 +478,7 @@ static void device_memory__of_providers_that_read_it__is_put_from_where_it_is(vo
 static void device_memory__not_registered_or_dead__is_not_used(void **state)
 {
 	static const char *const says[] = { [HMEM_NONE] = "registers no device memory",
-					    [HMEM_DEAD] = "not what it reads back",
+					    [HMEM_DEAD] = "read back other bytes",
 					    [HMEM_REFUSED] = "fi_mr_regattr" };
 	struct region *device;
 	struct pair p;

@@ -68,9 +68,9 @@ static const struct rung_case cases[] = {
 	{ .exported = 1, .reached = 1, .says = "fake0 reads it by dma-buf" },
 	{ .exported = 0, .reached = 1, .says = "through peer memory, because dma-buf: it was not" },
 	{ .exported = 1, .no_dmabuf = 1, .reached = 1, .says = "EOPNOTSUPP" },
-	{ .exported = 1, .dead_dmabuf = 1, .reached = 1, .says = "reads back" },
+	{ .exported = 1, .dead_dmabuf = 1, .reached = 1, .says = "read back other bytes" },
 	{ .exported = 1, .no_dmabuf = 1, .no_peermem = 1, .says = "EFAULT" },
-	{ .exported = 1, .dead_dmabuf = 1, .dead_peermem = 1, .says = "reads back" },
+	{ .exported = 1, .dead_dmabuf = 1, .dead_peermem = 1, .says = "read back other bytes" },
 };
 enum { CASES = sizeof(cases) / sizeof(cases[0]) };
 
