@@ -72,14 +72,14 @@ static void check_shards(const struct layout *l, int servers)
 }
 
 /* What peer may write at rank: the slots of rank's shards and the notices of peer's. */
-static void check_window(const struct layout *l, int rank, int peer)
+static void check_window(const struct layout *l, uint32_t holders, int rank, int peer)
 {
-	struct piece *pieces = calloc(l->n_shards * (ASYNC_SLOT_DEPTH + 1), sizeof *pieces);
+	struct piece *pieces = calloc(2 * l->n_shards * (ASYNC_SLOT_DEPTH + 1), sizeof *pieces);
 	size_t n = 0, total = holdings_window_bytes(l->holdings, rank, peer);
 	assert_non_null(pieces);
-	for (uint32_t i = 0; i < l->n_shards; i++) {
-		const struct shard_layout *s = &l->shards[i];
-		const struct holding *at = holdings_at(l->holdings, i, 0);
+	for (uint32_t i = 0; i < holders * l->n_shards; i++) {
+		const struct shard_layout *s = &l->shards[i / holders];
+		const struct holding *at = holdings_at(l->holdings, i / holders, i % holders);
 		for (uint64_t slot = 0; slot < s->slot_depth && at->rank == rank; slot++) {
 			uint64_t begin = at->slots_offset + slot * s->slot_bytes;
 			pieces[n++] = (struct piece){ begin, begin + s->slot_bytes };
@@ -93,14 +93,14 @@ static void check_window(const struct layout *l, int rank, int peer)
 	free(pieces);
 }
 
-static void check_log(const struct layout *l, int rank)
+static void check_log(const struct layout *l, uint32_t holders, int rank)
 {
-	struct piece *pieces = calloc(l->n_shards * 2, sizeof *pieces);
+	struct piece *pieces = calloc(2 * l->n_shards * 2, sizeof *pieces);
 	size_t n = 0;
 	assert_non_null(pieces);
-	for (uint32_t i = 0; i < l->n_shards; i++) {
-		const struct shard_layout *s = &l->shards[i];
-		const struct holding *at = holdings_at(l->holdings, i, 0);
+	for (uint32_t i = 0; i < holders * l->n_shards; i++) {
+		const struct shard_layout *s = &l->shards[i / holders];
+		const struct holding *at = holdings_at(l->holdings, i / holders, i % holders);
 		if (at->rank != rank)
 			continue;
 		pieces[n++] = (struct piece){ at->log_offset, at->log_offset + s->log_bytes };
@@ -109,6 +109,19 @@ static void check_log(const struct layout *l, int rank)
 	}
 	check_tiles(pieces, n, holdings_log_bytes(l->holdings, rank));
 	free(pieces);
+}
+
+/* Of shards that `holders` ranks hold each. */
+static void check_regions(const struct layout *l, uint32_t holders)
+{
+	for (int rank = 0; rank < l->size; rank++) {
+		check_log(l, holders, rank);
+		for (int peer = 0; peer < l->size; peer++)
+			check_window(l, holders, rank, peer);
+	}
+	for (uint32_t i = 0; i < l->n_shards && holders > 1; i++)
+		assert_int_not_equal(holdings_at(l->holdings, i, 0)->rank,
+				     holdings_at(l->holdings, i, 1)->rank);
 }
 
 static void make__any_shape__tiles_vector_windows_and_logs(void **state)
@@ -134,10 +147,12 @@ static void make__any_shape__tiles_vector_windows_and_logs(void **state)
 					if (shards[s])
 						assert_int_equal(l.n_shards, shards[s]);
 					check_shards(&l, servers);
-					for (int rank = 0; rank < workers + servers; rank++) {
-						check_log(&l, rank);
-						for (int peer = 0; peer < workers + servers; peer++)
-							check_window(&l, rank, peer);
+					check_regions(&l, 1);
+					if (servers != 1 && workers + servers > 1) {
+						holdings_free(&l.holdings);
+						assert_int_equal(holdings_make(&l, 2, &l.holdings),
+								 0);
+						check_regions(&l, 2);
 					}
 					layout_free(&l);
 				}

@@ -15,6 +15,7 @@ check_PROGRAMS += \
 	tests/unit/test_gpu_segments \
 	tests/unit/test_gpu_step \
 	tests/unit/test_grad_type \
+	tests/unit/test_home \
 	tests/unit/test_lazy \
 	tests/unit/test_overflow \
 	tests/unit/test_phases \
@@ -43,6 +44,9 @@ tests_unit_test_gpu_segments_SOURCES = tests/unit/worker/test_gpu_segments.c tes
 	tests/unit/narrow.h $(gpu_rank)
 tests_unit_test_gpu_step_SOURCES = tests/unit/worker/test_gpu_step.c tests/unit/narrow.h $(gpu_step)
 tests_unit_test_grad_type_SOURCES = tests/unit/worker/test_grad_type.c tests/unit/narrow.h $(ranks)
+tests_unit_test_home_SOURCES = tests/unit/worker/test_home.c
+tests_unit_test_home_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=collective_run -Wl,--wrap=collective_agree \
+	-Wl,--wrap=progress_take -Wl,--wrap=progress_release -Wl,--wrap=progress_until
 tests_unit_test_lazy_SOURCES = tests/unit/worker/test_lazy.c tests/unit/scratch.h $(ranks)
 tests_unit_test_overflow_SOURCES = tests/unit/worker/test_overflow.c $(ranks)
 tests_unit_test_phases_SOURCES = tests/unit/worker/test_phases.c $(ranks)
