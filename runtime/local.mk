@@ -5,12 +5,9 @@ library_sources += $(include_HEADERS)
 library_sources += \
 	runtime/recipe/methods.c runtime/recipe/methods.h \
 	runtime/recipe/recipe.c runtime/recipe/recipe.h \
-	runtime/recipe/recipe_async.c \
 	runtime/recipe/recipe_direction.c \
-	runtime/recipe/recipe_dynamics.c \
-	runtime/recipe/recipe_items.c \
+	runtime/recipe/recipe_exclusions.c \
 	runtime/recipe/recipe_values.c \
-	runtime/recipe/recipe_when.c \
 	runtime/recipe/recipe_words.c runtime/recipe/recipe_words.h \
 	runtime/recipe/schedule.c runtime/recipe/schedule.h
 

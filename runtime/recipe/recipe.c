@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The recipe parser: cuts the text into words KEY=VALUE, has each value read (recipe_values.c),
- * sets the defaults that depend on other axes, and refuses combinations that make no sense. Called
+ * The recipe parser: cuts the text into words KEY=VALUE, has each value read (recipe_values.c), and
+ * sets the defaults that depend on other axes before recipe_exclusions.c looks at the whole. Called
  * by model_open.c, and by sluice-train to check a recipe early. */
 #include "recipe/recipe_words.h"
 #include "recipe/methods.h"
@@ -41,11 +41,6 @@ static void quote_word(const char *word, char quote[QUOTE_BYTES])
 		memcpy(quote, word, QUOTE_BYTES - 4);
 		memcpy(quote + QUOTE_BYTES - 4, "...", 4);
 	}
-}
-
-static int given(const struct draft *d, enum axis_id id)
-{
-	return (d->given >> id & 1) != 0;
 }
 
 /* ---- words ----------------------------------------------------------------- */
@@ -199,7 +194,7 @@ static int read_word(struct word *w, struct draft *d)
 
 	if (rc)
 		return rc;
-	if (given(d, (enum axis_id)id))
+	if (axis_given(d, (enum axis_id)id))
 		return fail(SLUICE_EINVAL, "recipe: %s= is given twice, as \"%s\" and as \"%s\"",
 			    w->axis->key, d->quotes[id], w->quote);
 	if (!*w->value)
@@ -235,7 +230,7 @@ static void set_dependent_defaults(struct draft *d)
 {
 	struct recipe *r = &d->recipe;
 
-	if (r->automatic && !given(d, AXIS_UP) && !given(d, AXIS_DOWN))
+	if (r->automatic && !axis_given(d, AXIS_UP) && !axis_given(d, AXIS_DOWN))
 		r->up.select = r->down.select = SELECT_TOPK;
 
 	int lossy = r->up.select != SELECT_ALL || r->down.select != SELECT_ALL ||
@@ -243,7 +238,7 @@ static void set_dependent_defaults(struct draft *d)
 
 	if (selection_kinds[r->up.select].unbiased || selection_kinds[r->down.select].unbiased)
 		lossy = 0;
-	if (!given(d, AXIS_DENSE) &&
+	if (!axis_given(d, AXIS_DENSE) &&
 	    (selection_kinds[r->up.select].seeded || selection_kinds[r->down.select].seeded))
 		r->dense[0] = '\0'; /* a seeded support ignores tensors */
 
@@ -254,154 +249,10 @@ static void set_dependent_defaults(struct draft *d)
 	    r->update == UPDATE_AVERAGE)
 		lossy = 0; /* the next difference includes what was left out; parameters are not
 			      gradients */
-	if (!given(d, AXIS_MEMORY))
+	if (!axis_given(d, AXIS_MEMORY))
 		r->memory = lossy ? MEMORY_RESIDUAL : MEMORY_NONE;
 	if (!d->mask_given)
 		r->mask = r->signal == SIGNAL_MOMENTUM && r->up.select != SELECT_ALL;
-}
-
-/* Refuses what theory rules out for a selector, in either direction. */
-static int refuse_selection(const struct draft *d, enum axis_id id, const struct direction *way)
-{
-	const struct selection_kind *kind = &selection_kinds[way->select];
-
-	if (kind->unbiased && d->recipe.memory != MEMORY_NONE)
-		return fail(SLUICE_EINVAL,
-			    "recipe: \"%s\" with a residual or another memory would count twice "
-			    "what it drops: it scales up what it keeps, so that nothing is missing "
-			    "on average; write memory=none, or a selector such as topk or randk",
-			    d->quotes[id]);
-	if (kind->exchange != EXCHANGE_OWN && id == AXIS_DOWN)
-		return fail(SLUICE_EINVAL, "recipe: \"%s\": %s", d->quotes[id],
-			    kind->exchange == EXCHANGE_LEADER ?
-				    "a leader is a worker, and selects what workers push: write "
-				    "up=cyclic(DENSITY)" :
-				    "workers are who sketch: write up=sketch(DENSITY)");
-	if (kind->exchange == EXCHANGE_SKETCH &&
-	    (d->recipe.up.values.type != VALUE_F32 || d->recipe.down.values.type != VALUE_F32))
-		return fail(
-			SLUICE_EINVAL,
-			"recipe: \"%s\" with values narrower than f32 would lose their rounding: "
-			"what a sketch publishes is cleared at the workers; write f32",
-			d->quotes[id]);
-	if (kind->exchange == EXCHANGE_SKETCH && d->recipe.update != UPDATE_NONE &&
-	    (d->recipe.update != UPDATE_SGD || d->recipe.decay > 0))
-		return fail(SLUICE_EINVAL,
-			    "recipe: \"%s\" publishes the heaviest coordinates of the workers' sum "
-			    "only, which momentum or decay at the shard would spread: write "
-			    "update=sgd, and signal=momentum(M) for momentum",
-			    d->quotes[id]);
-	if (kind->exchange != EXCHANGE_OWN && d->recipe.memory == MEMORY_NONE)
-		return fail(SLUICE_EINVAL,
-			    "recipe: \"%s\" with memory=none would lose whatever the others did "
-			    "not select: write memory=residual",
-			    d->quotes[id]);
-	if (kind->exchange == EXCHANGE_SKETCH && d->recipe.memory != MEMORY_RESIDUAL)
-		return fail(SLUICE_EINVAL,
-			    "recipe: \"%s\" with \"%s\": what a sketch publishes is cleared at the "
-			    "workers, which only memory=residual is made for",
-			    d->quotes[id], d->quotes[AXIS_MEMORY]);
-	if (kind->exchange != EXCHANGE_OWN && d->recipe.reset)
-		return fail(SLUICE_EINVAL,
-			    "recipe: \"%s\" with \"%s\": where workers agree on a support they "
-			    "cannot send everything; write reset=none",
-			    d->quotes[id], d->quotes[AXIS_RESET]);
-	if (kind->seeded && d->recipe.dense[0])
-		return fail(SLUICE_EINVAL,
-			    "recipe: \"%s\" with \"%s\": a seeded support sends no positions, so "
-			    "no tensor can be exempt from it; write dense=none",
-			    d->quotes[id], d->quotes[AXIS_DENSE]);
-	return SLUICE_OK;
-}
-
-/* Refuses words for what auto chooses itself, and recipes that lack what its choices require. */
-static int refuse_beside_auto(const struct draft *d)
-{
-	static const enum axis_id chosen[] = { AXIS_UP, AXIS_DOWN, AXIS_WARMUP };
-
-	for (int i = 0; i < 3; i++)
-		if (given(d, chosen[i]) && (chosen[i] != AXIS_WARMUP || d->recipe.warmup > 0))
-			return fail(
-				SLUICE_EINVAL,
-				"recipe: \"%s\" beside auto, which chooses the densities itself, "
-				"from dense to sparse in the first steps: leave one of the two out",
-				d->quotes[chosen[i]]);
-	if (d->recipe.memory != MEMORY_RESIDUAL) /* a residual is the default */
-		return fail(SLUICE_EINVAL,
-			    "recipe: \"%s\" beside auto, whose sparse choices need "
-			    "memory=residual",
-			    d->quotes[AXIS_MEMORY]);
-	return SLUICE_OK;
-}
-
-/* guard=raise doubles the densities of what is selected while the rest waits. */
-static int refuse_raise(const struct draft *d)
-{
-	const struct recipe *r = &d->recipe;
-	const struct selection_kind *up = &selection_kinds[r->up.select];
-	const struct selection_kind *down = &selection_kinds[r->down.select];
-	const struct {
-		int refused;
-		const char *word, *why;
-	} rows[] = {
-		{ r->automatic, "auto", "auto chooses the densities itself" },
-		{ r->up.select == SELECT_ALL && r->down.select == SELECT_ALL, "all",
-		  "nothing is selected, so no density can be raised" },
-		{ r->memory == MEMORY_NONE, "memory=none",
-		  "without error feedback nothing waits that could overshoot" },
-		{ up->argument == ARGUMENT_LEVEL || down->argument == ARGUMENT_LEVEL,
-		  "threshold or variance", "these take a level in place of a density" },
-		{ up->global || down->global, "global",
-		  "its thresholds follow from the densities of earlier steps" },
-		{ up->exchange == EXCHANGE_SKETCH, "sketch",
-		  "the size of a sketch follows from its density" },
-		{ r->when == WHEN_ASYNC, "when=async", "workers are in different steps" },
-	};
-
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		if (rows[i].refused)
-			return fail(SLUICE_EINVAL,
-				    "recipe: guard=raise with %s: %s; write guard=warn",
-				    rows[i].word, rows[i].why);
-	return SLUICE_OK;
-}
-
-static int refuse_combinations(const struct draft *d)
-{
-	const struct recipe *r = &d->recipe;
-	int rc = r->automatic ? refuse_beside_auto(d) : SLUICE_OK;
-
-	if (!rc)
-		rc = refuse_dynamics(d);
-	if (!rc)
-		rc = refuse_when(d);
-	if (!rc)
-		rc = refuse_selection(d, AXIS_UP, &r->up);
-	if (!rc)
-		rc = refuse_selection(d, AXIS_DOWN, &r->down);
-	if (!rc && r->guard == GUARD_RAISE)
-		rc = refuse_raise(d);
-	if (rc)
-		return rc;
-
-	if (selection_kinds[r->up.select].exchange != EXCHANGE_OWN && r->down.select != SELECT_ALL)
-		return fail(SLUICE_EINVAL,
-			    "recipe: \"%s\" settles what is published in its own exchange, and "
-			    "\"%s\" would select again: write down=all",
-			    d->quotes[AXIS_UP], d->quotes[AXIS_DOWN]);
-	if (r->mask && r->up.select == SELECT_ALL)
-		return fail(SLUICE_EINVAL,
-			    "recipe: mask in \"%s\" with up=all would clear the whole momentum in "
-			    "every step, which leaves the plain gradient: write nomask, or "
-			    "up=topk(DENSITY)",
-			    d->quotes[AXIS_SIGNAL]);
-	if (r->update == UPDATE_NONE && r->decay > 0)
-		return fail(SLUICE_EINVAL,
-			    "recipe: \"%s\" with update=none: the shard applies no update in which "
-			    "weights could decay; leave decay to the job's own optimizer, or write "
-			    "update=sgd",
-			    d->quotes[AXIS_DECAY]);
-	return SLUICE_OK;
 }
 
 /* Whether rounding is biased. f16 and bf16 are biased as well, but only by little. */

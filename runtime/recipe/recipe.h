@@ -81,6 +81,12 @@ struct direction {
 	struct value_coding values;
 };
 
+/* when=lazy and lazy-server. window is 0 with other words. */
+struct lazy_words {
+	uint32_t window, longest; /* longest: 0 means no bound */
+	float weight;
+};
+
 struct recipe {
 	struct direction up, down;
 	enum signal_kind signal;
@@ -107,9 +113,8 @@ struct recipe {
 	uint32_t seed; /* the seed of all random numbers */
 	enum guard_kind guard;
 	enum when_kind when;
-	uint32_t period;                    /* steps between exchanges; 1 unless when=every */
-	uint32_t lazy_window, lazy_longest; /* longest: 0 means no bound */
-	float lazy_weight;
+	uint32_t period; /* steps between exchanges; 1 unless when=every */
+	struct lazy_words lazy;
 	/* async: the most updates between the parameters of a push and its arrival; else 0. */
 	uint32_t staleness;
 	int whole; /* async: parameters are published, and not their difference from the anchor */
@@ -123,8 +128,7 @@ enum { RECIPE_TEXT_BYTES = 1024 };
 /* Compiles a recipe. NULL or "" means RECIPE_DEFAULT. SLUICE_EINVAL with a message: an unknown key,
  * value or argument is answered with the nearest known one and the list. A key that is given twice,
  * a density outside (0, 1], a momentum outside [0, 1) and trailing text are named with the word at
- * fault. Combinations that make no sense are refused with the reason, for example update=none with
- * a momentum (see recipe.c). */
+ * fault. Combinations that make no sense are refused with the reason (recipe_exclusions.c). */
 int recipe_parse(const char *text, struct recipe *out);
 /* Writes the normalised text with every axis spelled out; recipe_parse() of it gives the same
  * recipe. */

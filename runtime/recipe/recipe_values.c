@@ -1,12 +1,318 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Reads the value of one recipe word. There is one function for each axis, some of them in
- * recipe_direction.c, recipe_dynamics.c and recipe_when.c. Called by recipe.c. */
+ * Reads the value of one word of a recipe into the draft. There is one function for each axis;
+ * those of up= and down= are in recipe_direction.c. Called by recipe.c. */
 #include "recipe/recipe_words.h"
 #include "base/error.h"
 #include "base/nearest.h"
 #include "sluice.h"
 
 #include <string.h>
+
+/* ---- shares and momenta ------------------------------------------------------ */
+
+static const char momentum_rule[] = "a momentum must be at least 0 and below 1, for example 0.9";
+static const char alpha_rule[] = "ALPHA, the weight of the newest step in the running average, "
+				 "must be above 0 and at most 1, or 1/t";
+static const char beta_rule[] =
+	"BETA, the share of a new error that enters the memory, must be above 0 and at most 1";
+
+static int read_number_of(const struct word *w, const struct item *item, const char *example,
+			  const char *rule, float *out)
+{
+	if (item->argument)
+		return read_float(w, item->argument, rule, out);
+	return fail(SLUICE_EINVAL, "recipe: %s lacks its number in \"%s\", write %s=%s(%s): %s",
+		    item->name, w->quote, w->axis->key, item->name, example, rule);
+}
+
+static int read_momentum(const struct word *w, const struct item *item, float *out)
+{
+	if (!item->argument)
+		return fail(SLUICE_EINVAL,
+			    "recipe: %s lacks its factor in \"%s\", write %s=%s(0.9): %s",
+			    item->name, w->quote, w->axis->key, item->name, momentum_rule);
+
+	float momentum;
+	int rc = read_float(w, item->argument, momentum_rule, &momentum);
+
+	if (rc)
+		return rc;
+	if (momentum >= 1)
+		return refuse_number(w, item->argument, momentum_rule);
+	*out = momentum;
+	return SLUICE_OK;
+}
+
+/* Reads a number above 0 and up to 1. */
+static int read_share(const struct word *w, const struct item *item, const char *rule, float *out)
+{
+	float share;
+	int rc = read_number_of(w, item, "0.1", rule, &share);
+
+	if (rc)
+		return rc;
+	if (!(share > 0 && share <= 1))
+		return refuse_number(w, item->argument, rule);
+	*out = share;
+	return SLUICE_OK;
+}
+
+static int read_alpha(const struct word *w, const struct item *item, float *out)
+{
+	if (item->argument && strcmp(item->argument, "1/t") == 0) {
+		*out = 0;
+		return SLUICE_OK;
+	}
+	return read_share(w, item, alpha_rule, out);
+}
+
+/* Reads a whole number from 1 to `most`. */
+static int read_steps(const struct word *w, const struct item *item, const char *rule,
+		      unsigned most, uint32_t *out)
+{
+	const char *text = item->argument;
+
+	if (!text)
+		return refuse_number(w, item->name, rule);
+	*out = read_whole(&text, 1, most);
+	return *text || !*out ? refuse_number(w, item->argument, rule) : SLUICE_OK;
+}
+
+/* ---- signal ------------------------------------------------------------------ */
+
+static int read_noise(const struct word *w, const struct item *item, float *out)
+{
+	static const char rule[] =
+		"noise(R) takes the standard deviation of the noise of each coordinate, above 0";
+	int rc = read_number_of(w, item, "0.01", rule, out);
+
+	return rc ? rc : *out > 0 ? SLUICE_OK : refuse_number(w, item->argument, rule);
+}
+
+static int read_svrg(const struct word *w, const struct item *item, struct recipe *r)
+{
+	static const char rule[] = "svrg(M) takes the updates from one anchor to the next, of all "
+				   "workers together, 1 to 1000000000";
+
+	return read_steps(w, item, rule, 1000000000, &r->svrg_steps);
+}
+
+/* Reads an option that may follow the signal's name. */
+static int read_signal_option(const struct word *w, const struct item *item, struct draft *d)
+{
+	struct recipe *r = &d->recipe;
+	int found = find_item(w, item), rc;
+
+	if (found < 0)
+		return found;
+	if (found == WORD_NOISE && !(r->noise > 0))
+		return read_noise(w, item, &r->noise);
+	if (r->signal == SIGNAL_MOMENTUM && !d->mask_given &&
+	    (found == WORD_MASK || found == WORD_NOMASK)) {
+		rc = refuse_argument(w, item);
+		r->mask = found == WORD_MASK;
+		d->mask_given = 1;
+		return rc;
+	}
+	if (found == WORD_MASK || found == WORD_NOMASK || found == WORD_NOISE)
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" is one value too many in \"%s\": mask and nomask are "
+			    "of momentum, and everything stands once; signal= %s",
+			    item->name, w->quote, w->axis->takes);
+	return fail(SLUICE_EINVAL, "recipe: \"%s\" is a second signal in \"%s\": signal= %s",
+		    item->name, w->quote, w->axis->takes);
+}
+
+static int read_signal(const struct word *w, struct draft *d)
+{
+	const struct item *item = &w->items[0];
+	struct recipe *r = &d->recipe;
+	int found = find_item(w, item), rc;
+
+	if (found < 0)
+		return found;
+	if (found > SIGNAL_SVRG)
+		return fail(
+			SLUICE_EINVAL,
+			"recipe: \"%s\" does not name the signal: write signal=momentum(0.9),%s",
+			w->quote, item->name);
+	r->signal = (enum signal_kind)found;
+	rc = r->signal == SIGNAL_GRADIENT || r->signal == SIGNAL_INNOVATION ?
+		     refuse_argument(w, item) :
+	     r->signal == SIGNAL_SVRG     ? read_svrg(w, item, r) :
+	     r->signal == SIGNAL_MOMENTUM ? read_momentum(w, item, &r->signal_momentum) :
+					    read_alpha(w, item, &r->signal_alpha);
+	for (size_t i = 1; i < w->n_items && i < ITEMS_MAX && !rc; i++)
+		rc = read_signal_option(w, &w->items[i], d);
+	return rc;
+}
+
+/* ---- memory ------------------------------------------------------------------ */
+
+static int read_placement(const struct word *w, const struct item *item, struct recipe *r)
+{
+	for (int p = STEP_INSIDE; p <= STEP_OUTSIDE; p++) {
+		if (strcmp(item->argument, placement_words[p]) == 0) {
+			r->placement = (enum placement)p;
+			return refuse_more_items(w, 1);
+		}
+	}
+
+	const char *near = nearest_word(item->argument, placement_words, 2);
+
+	return fail(SLUICE_EINVAL,
+		    "recipe: unknown placement \"%.40s\" in \"%s\"%s%s%s the step size is applied "
+		    "inside the residual or outside of it",
+		    item->argument, w->quote, near ? ": did you mean \"" : ":", near ? near : "",
+		    near ? "\"?" : "");
+}
+
+static int read_memory(const struct word *w, struct draft *d)
+{
+	const struct item *item = &w->items[0];
+	struct recipe *r = &d->recipe;
+	int found = find_item(w, item), rc;
+
+	if (found < 0)
+		return found;
+	if (found > MEMORY_TWOSTEP)
+		return fail(
+			SLUICE_EINVAL,
+			"recipe: \"%s\" does not say what is remembered: write memory=residual(%s)",
+			w->quote, item->name);
+	r->memory = (enum memory_kind)found;
+	if (found == MEMORY_NONE || (found == MEMORY_RESIDUAL && !item->argument)) {
+		rc = refuse_argument(w, item);
+		return rc ? rc : refuse_more_items(w, 1);
+	}
+	if (found == MEMORY_RESIDUAL)
+		return read_placement(w, item, r);
+	rc = read_share(w, item, beta_rule, &r->memory_beta);
+	if (found == MEMORY_TWOSTEP)
+		r->placement = STEP_OUTSIDE; /* its errors are those of gradients */
+	if (rc || found == MEMORY_TWOSTEP || w->n_items < 2)
+		return rc ? rc : refuse_more_items(w, 1);
+	found = find_item(w, &w->items[1]);
+	if (found < 0)
+		return found;
+	if (found != WORD_INSIDE && found != WORD_OUTSIDE)
+		return fail(SLUICE_EINVAL,
+			    "recipe: \"%s\" is a second memory in \"%s\": memory= %s",
+			    w->items[1].name, w->quote, w->axis->takes);
+	r->placement = found == WORD_INSIDE ? STEP_INSIDE : STEP_OUTSIDE;
+	rc = refuse_argument(w, &w->items[1]);
+	return rc ? rc : refuse_more_items(w, 2);
+}
+
+/* ---- update, reset ----------------------------------------------------------- */
+
+static int read_update(const struct word *w, struct draft *d)
+{
+	const struct item *item = &w->items[0];
+	int found = find_item(w, item);
+	int rc;
+
+	if (found < 0)
+		return found;
+	d->recipe.update = (enum update_kind)found;
+	if (found == UPDATE_MOMENTUM || found == UPDATE_NESTEROV)
+		rc = read_momentum(w, item, &d->recipe.update_momentum);
+	else if (found == UPDATE_EMA)
+		rc = read_alpha(w, item, &d->recipe.update_alpha);
+	else
+		rc = refuse_argument(w, item);
+	return rc ? rc : refuse_more_items(w, 1);
+}
+
+static int read_reset(const struct word *w, struct draft *d)
+{
+	static const char rule[] = "reset= takes a number of steps, 1 to 1000000000, or none";
+	const char *text = w->value;
+
+	if (strcmp(text, "none") == 0)
+		return SLUICE_OK;
+	d->recipe.reset = read_whole(&text, 1, 1000000000);
+	return *text || !d->recipe.reset ? refuse_number(w, w->value, rule) : SLUICE_OK;
+}
+
+/* ---- when -------------------------------------------------------------------- */
+
+static int read_every(const struct word *w, const struct item *item, struct recipe *r)
+{
+	return read_steps(w, item, "every(P) takes a number of steps, 1 to 1000000", 1000000,
+			  &r->period);
+}
+
+/* WINDOW,WEIGHT[,LONGEST] */
+static int read_lazy(const struct word *w, const struct item *item, struct recipe *r)
+{
+	static const char rule[] =
+		"lazy(WINDOW,WEIGHT,LONGEST) takes how many model changes it looks back on, 1 to "
+		"100; the weight of each, above 0; and, if there shall be such a bound, the "
+		"longest run of pushes that are left out";
+	char text[RECIPE_TEXT_BYTES];
+	const char *at = item->argument, *weight, *longest;
+
+	if (!at)
+		return refuse_number(w, item->name, rule);
+	r->lazy.window = read_whole(&at, 1, LAZY_WINDOW_MAX);
+	if (!r->lazy.window || *at != ',')
+		return refuse_number(w, item->argument, rule);
+	weight = at + 1;
+	longest = strchr(weight, ',');
+	memcpy(text, weight, strlen(weight) + 1);
+	if (longest)
+		text[longest - weight] = '\0';
+
+	int rc = read_float(w, text, rule, &r->lazy.weight);
+
+	if (rc)
+		return rc;
+	if (!(r->lazy.weight > 0))
+		return refuse_number(w, item->argument, rule);
+	if (!longest)
+		return SLUICE_OK;
+	at = longest + 1;
+	r->lazy.longest = read_whole(&at, 1, 1000000000);
+	return *at || !r->lazy.longest ? refuse_number(w, item->argument, rule) : SLUICE_OK;
+}
+
+static int read_async(const struct word *w, const struct item *item, struct recipe *r)
+{
+	static const char rule[] =
+		"async(TAU) takes the largest staleness, 1 to 1000000 updates, at least the number "
+		"of workers less one; async(TAU,whole) publishes parameters rather than their "
+		"difference to the anchor";
+	const char *text = item->argument;
+
+	if (!text)
+		return refuse_number(w, item->name, rule);
+	r->staleness = read_whole(&text, 1, 1000000);
+	r->whole = strcmp(text, ",whole") == 0;
+	return !r->staleness || (*text && !r->whole) ? refuse_number(w, item->argument, rule) :
+						       SLUICE_OK;
+}
+
+static int read_when(const struct word *w, struct draft *d)
+{
+	const struct item *item = &w->items[0];
+	int found = find_item(w, item), rc;
+
+	if (found < 0)
+		return found;
+	d->recipe.when = (enum when_kind)found;
+	if (found == WHEN_ALWAYS)
+		rc = refuse_argument(w, item);
+	else if (found == WHEN_EVERY)
+		rc = read_every(w, item, &d->recipe);
+	else if (found == WHEN_ASYNC)
+		rc = read_async(w, item, &d->recipe);
+	else
+		rc = read_lazy(w, item, &d->recipe);
+	return rc ? rc : refuse_more_items(w, 1);
+}
+
+/* ---- the other axes --------------------------------------------------------- */
 
 static int read_warmup(const struct word *w, struct draft *d)
 {
@@ -104,45 +410,17 @@ static int read_clip(const struct word *w, struct draft *d)
 	return SLUICE_OK;
 }
 
-/* Reads one word of the axis's list, without an argument. Returns its place in the list, or
- * SLUICE_EINVAL. */
-static int read_choice(const struct word *w)
+/* Reads one word of the axis's list, without an argument, to *out. */
+static int read_choice(const struct word *w, int *out)
 {
-	int found = find_item(w, &w->items[0]), rc;
+	int rc = 0;
 
-	if (found < 0)
-		return found;
-	rc = refuse_argument(w, &w->items[0]);
-	if (!rc)
+	*out = find_item(w, &w->items[0]);
+	if (*out >= 0)
+		rc = refuse_argument(w, &w->items[0]);
+	if (*out >= 0 && !rc)
 		rc = refuse_more_items(w, 1);
-	return rc ? rc : found;
-}
-
-static int read_nonfinite(const struct word *w, struct draft *d)
-{
-	int choice = read_choice(w);
-
-	if (choice >= 0)
-		d->recipe.nonfinite = (enum nonfinite_policy)choice;
-	return choice < 0 ? choice : SLUICE_OK;
-}
-
-static int read_coding(const struct word *w, struct draft *d)
-{
-	int choice = read_choice(w);
-
-	if (choice >= 0)
-		d->recipe.coding = (enum coding_choice)choice;
-	return choice < 0 ? choice : SLUICE_OK;
-}
-
-static int read_guard(const struct word *w, struct draft *d)
-{
-	int choice = read_choice(w);
-
-	if (choice >= 0)
-		d->recipe.guard = (enum guard_kind)choice;
-	return choice < 0 ? choice : SLUICE_OK;
+	return *out < 0 ? *out : rc;
 }
 
 static int read_seed(const struct word *w, struct draft *d)
@@ -154,7 +432,7 @@ static int read_seed(const struct word *w, struct draft *d)
 	return *text ? refuse_number(w, w->value, rule) : SLUICE_OK;
 }
 
-/* ---- values ---------------------------------------------------------------- */
+/* ---- any axis --------------------------------------------------------------- */
 
 /* Cuts w->value into items: NAME or NAME(ARGUMENT), separated by commas. */
 static int cut_items(struct word *w)
@@ -200,12 +478,10 @@ static int is_plain(enum axis_id id)
 
 int read_value(enum axis_id id, struct word *w, struct draft *d)
 {
-	if (!is_plain(id)) {
-		int rc = cut_items(w);
+	int rc = is_plain(id) ? SLUICE_OK : cut_items(w), chosen = 0;
 
-		if (rc)
-			return rc;
-	}
+	if (rc)
+		return rc;
 	switch (id) {
 	case AXIS_UP: return read_direction(w, &d->recipe.up);
 	case AXIS_DOWN: return read_direction(w, &d->recipe.down);
@@ -219,12 +495,21 @@ int read_value(enum axis_id id, struct word *w, struct draft *d)
 		return read_float(w, w->value,
 				  "decay= takes the factor of the weight decay, 0 or above",
 				  &d->recipe.decay);
-	case AXIS_NONFINITE: return read_nonfinite(w, d);
-	case AXIS_CODING: return read_coding(w, d);
+	case AXIS_NONFINITE:
+		rc = read_choice(w, &chosen);
+		d->recipe.nonfinite = (enum nonfinite_policy)chosen;
+		return rc;
+	case AXIS_CODING:
+		rc = read_choice(w, &chosen);
+		d->recipe.coding = (enum coding_choice)chosen;
+		return rc;
 	case AXIS_RESET: return read_reset(w, d);
 	case AXIS_SEED: return read_seed(w, d);
 	case AXIS_WHEN: return read_when(w, d);
-	case AXIS_GUARD: return read_guard(w, d);
+	case AXIS_GUARD:
+		rc = read_choice(w, &chosen);
+		d->recipe.guard = (enum guard_kind)chosen;
+		return rc;
 	case AXES: break;
 	}
 	return SLUICE_EINVAL;

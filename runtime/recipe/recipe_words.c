@@ -1,11 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The tables of words of the recipe language, its numbers, and the printer. Ranks compare the
- * printed recipe, checkpoints store it and sluice_recipe_text() returns it, so the locale must not
- * change it. */
+ * The tables of words of the recipe language, its items and numbers, and the printer. Every refusal
+ * is one sentence that quotes the wrong word and gives a right one. Ranks compare the printed
+ * recipe, checkpoints store it and sluice_recipe_text() returns it, so it does not depend on the
+ * locale. */
 #include "recipe/recipe_words.h"
+#include "base/error.h"
+#include "base/nearest.h"
+#include "sluice.h"
 
 #include <float.h>
 #include <locale.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -92,6 +97,35 @@ const char *read_number(const char *text, double *out)
 	return end == text ? NULL : end;
 }
 
+/* A number that a float cannot hold breaks the rule. */
+int read_float(const struct word *w, const char *text, const char *rule, float *out)
+{
+	double value;
+
+	if (text[0] == '-')
+		return refuse_number(w, text, rule);
+
+	const char *end = read_number(text, &value);
+
+	if (!end || *end)
+		return refuse_text(w, text, rule);
+	if (!isfinite((float)value))
+		return refuse_number(w, text, rule);
+	*out = (float)value;
+	return SLUICE_OK;
+}
+
+unsigned read_whole(const char **text, unsigned low, unsigned high)
+{
+	double value;
+	const char *end = read_number(*text, &value);
+
+	if (!end || !(value >= low && value <= high) || value != (double)(unsigned)value)
+		return 0;
+	*text = end;
+	return (unsigned)value;
+}
+
 enum { NUMBER_BYTES = 32 };
 
 /* The shortest decimal text that reads back as the same double or, for a float, the same float. */
@@ -115,6 +149,83 @@ static const char *shortest(double value, int is_float, char text[NUMBER_BYTES])
 	}
 	uselocale(callers);
 	return text;
+}
+
+/* ---- items ------------------------------------------------------------------ */
+
+/* For "topk0.1" or "topk=0.1", returns the word that lacks its parentheses, else NULL. */
+static const char *word_without_parentheses(const struct axis *axis, const char *name,
+					    const char **number)
+{
+	char form[QUOTE_BYTES];
+	double value;
+
+	for (size_t i = 0; i < axis->n_words; i++) {
+		size_t n = strlen(axis->words[i]);
+
+		snprintf(form, sizeof(form), "%s(", axis->words[i]);
+		if (strncmp(name, axis->words[i], n) != 0 || !strstr(axis->takes, form))
+			continue;
+		*number = name + n + strspn(name + n, "=:-_");
+		if (read_number(*number, &value))
+			return axis->words[i];
+	}
+	return NULL;
+}
+
+int find_item(const struct word *w, const struct item *item)
+{
+	const struct axis *axis = w->axis;
+
+	for (size_t i = 0; i < axis->n_words; i++)
+		if (strcmp(item->name, axis->words[i]) == 0)
+			return (int)i;
+	if (!*item->name)
+		return fail(SLUICE_EINVAL, "recipe: a value is missing in \"%s\": %s= %s", w->quote,
+			    axis->key, axis->takes);
+
+	const char *number, *bare = word_without_parentheses(axis, item->name, &number);
+
+	if (bare)
+		return fail(SLUICE_EINVAL,
+			    "recipe: unknown word \"%.40s\" in \"%s\": did you mean \"%s(%.40s)\"?",
+			    item->name, w->quote, bare, number);
+
+	const char *near = nearest_word(item->name, axis->words, axis->n_words);
+
+	return fail(SLUICE_EINVAL, "recipe: unknown word \"%.40s\" in \"%s\"%s%s%s %s= %s",
+		    item->name, w->quote, near ? ": did you mean \"" : ":", near ? near : "",
+		    near ? "\"?" : "", axis->key, axis->takes);
+}
+
+int refuse_argument(const struct word *w, const struct item *item)
+{
+	if (!item->argument)
+		return SLUICE_OK;
+	return fail(SLUICE_EINVAL,
+		    "recipe: \"%.40s\" takes no argument, but has one in \"%s\": %s= %s",
+		    item->name, w->quote, w->axis->key, w->axis->takes);
+}
+
+int refuse_more_items(const struct word *w, size_t most)
+{
+	if (w->n_items <= most)
+		return SLUICE_OK;
+	return fail(SLUICE_EINVAL, "recipe: \"%.40s\" is one value too many in \"%s\": %s= %s",
+		    w->items[most].name, w->quote, w->axis->key, w->axis->takes);
+}
+
+int refuse_number(const struct word *w, const char *text, const char *rule)
+{
+	return fail(SLUICE_EINVAL, "recipe: \"%.40s\" in \"%s\" is not possible: %s", text,
+		    w->quote, rule);
+}
+
+int refuse_text(const struct word *w, const char *text, const char *rule)
+{
+	return fail(SLUICE_EINVAL,
+		    "recipe: \"%.40s\" in \"%s\" is not a number such as 0.9 or 1e-4: %s", text,
+		    w->quote, rule);
 }
 
 /* ---- printing -------------------------------------------------------------- */
@@ -198,9 +309,9 @@ static void print_signal(struct writer *w, const struct recipe *r)
 	if (r->signal == SIGNAL_MOMENTUM)
 		write_text(w, "(%s),%s", shortest(r->signal_momentum, 1, number),
 			   signal_words[r->mask ? WORD_MASK : WORD_NOMASK]);
-	else if (recipe_looks_back(r))
+	else if (r->signal == SIGNAL_STORM || r->signal == SIGNAL_IGT)
 		write_text(w, "(%s)", alpha_text(r->signal_alpha, number));
-	if (r->signal == SIGNAL_SVRG)
+	else if (r->signal == SIGNAL_SVRG)
 		write_text(w, "(%u)", r->svrg_steps);
 	if (r->noise > 0)
 		write_text(w, ",noise(%s)", shortest(r->noise, 1, number));
@@ -215,10 +326,10 @@ static void print_when(struct writer *w, const struct recipe *r)
 	if (r->when == WHEN_EVERY)
 		write_text(w, "(%u)", r->period);
 	if (r->when == WHEN_LAZY || r->when == WHEN_LAZY_SERVER)
-		write_text(w, "(%u,%s", r->lazy_window, shortest(r->lazy_weight, 1, number));
-	if (r->lazy_longest)
-		write_text(w, ",%u", r->lazy_longest);
-	if (r->lazy_window)
+		write_text(w, "(%u,%s", r->lazy.window, shortest(r->lazy.weight, 1, number));
+	if (r->lazy.longest)
+		write_text(w, ",%u", r->lazy.longest);
+	if (r->lazy.window)
 		write_text(w, ")");
 	if (r->when == WHEN_ASYNC)
 		write_text(w, "(%u%s)", r->staleness, r->whole ? ",whole" : "");

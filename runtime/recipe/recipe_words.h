@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the files of the recipe language share; no other file includes it. recipe.c cuts the text
- * into words. recipe_values.c reads the value of each word, together with recipe_direction.c,
- * recipe_dynamics.c, recipe_when.c and recipe_async.c, from the items of recipe_items.c.
- * recipe_words.c has the tables of words and prints recipes. */
+ * Declarations that the files of the recipe language share; no other file includes it. recipe.c
+ * cuts the text into words. recipe_values.c and recipe_direction.c read the value of each word.
+ * recipe_exclusions.c refuses combinations. recipe_words.c has the tables of words, reads items and
+ * numbers, and prints recipes. */
 #ifndef RUNTIME_RECIPE_WORDS_H
 #define RUNTIME_RECIPE_WORDS_H
 #include "recipe/recipe.h"
@@ -76,12 +76,17 @@ struct draft {
 	const struct method *method; /* the method that the recipe names, or NULL */
 	unsigned given;              /* bits 1 << enum axis_id */
 	int mask_given;
-	char quotes[AXES][QUOTE_BYTES];
+	char quotes[AXES][QUOTE_BYTES]; /* the words as they were given; "" for the others */
 };
+static inline int axis_given(const struct draft *d, enum axis_id id)
+{
+	return (d->given >> id & 1) != 0;
+}
 
-/* recipe_items.c: functions for items of every axis. All set the message when they refuse. */
-int find_item(const struct word *w,
-	      const struct item *item); /* returns its place in the list of words, or < 0 */
+/* Functions for items of every axis. All set the message when they refuse. */
+
+/* Returns the item's place in the list of words, or an error. */
+int find_item(const struct word *w, const struct item *item);
 /* Returns 0 if the item has no argument. */
 int refuse_argument(const struct word *w, const struct item *item);
 /* Returns 0 if there are not more items. */
@@ -90,34 +95,16 @@ int refuse_more_items(const struct word *w, size_t most);
 int refuse_number(const struct word *w, const char *text, const char *rule);
 /* For a text that is not a number. */
 int refuse_text(const struct word *w, const char *text, const char *rule);
-int read_float(const struct word *w, const char *text, const char *rule,
-	       float *out); /* the number must not be negative */
-/* Reads a whole number of low..high at *text and moves *text behind it. Returns 0 if there is
+/* Reads a finite number that is not negative. */
+int read_float(const struct word *w, const char *text, const char *rule, float *out);
+/* Reads a whole number of low..high at *text and moves *text to its end. Returns 0 if there is
  * none. */
 unsigned read_whole(const char **text, unsigned low, unsigned high);
 
-/* recipe_direction.c: up= and down=. */
+/* Reads up= or down=. */
 int read_direction(const struct word *w, struct direction *d);
-
-/* recipe_dynamics.c: one function for each axis. */
-int read_signal(const struct word *w, struct draft *d);
-int read_memory(const struct word *w, struct draft *d);
-int read_update(const struct word *w, struct draft *d);
-int read_reset(const struct word *w, struct draft *d);
-int refuse_dynamics(const struct draft *d); /* refuses combinations of these that make no sense */
-
-/* recipe_when.c */
-int read_when(const struct word *w, struct draft *d);
-/* Refuses combinations of when=, innovations and averages. */
-int refuse_when(const struct draft *d);
-
-/* recipe_async.c */
-int read_async(const struct word *w, const struct item *item, struct recipe *r);
-int read_svrg(const struct word *w, const struct item *item, struct recipe *r);
-int refuse_async(const struct draft *d); /* refuses combinations of when=async, signal=svrg and
-					    update=accelerated */
-
-/* Reads w->value into the draft, and cuts it up meanwhile. SLUICE_EINVAL with the message of
- * fail(). */
+/* Cuts w->value up and reads it into the draft. */
 int read_value(enum axis_id id, struct word *w, struct draft *d);
+/* Refuses combinations that make no sense. */
+int refuse_combinations(const struct draft *d);
 #endif

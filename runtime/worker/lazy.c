@@ -130,9 +130,9 @@ static int lazy_open(sluice_model *model)
 		lazy->reference = kept->of[KEPT_REFERENCE];
 		lazy->since = kept->of[KEPT_SINCE];
 		lazy->moved = calloc(model->layout.n_shards, sizeof(*lazy->moved));
-		lazy->rule = (struct lazy_rule){ .window = recipe->lazy_window,
-						 .weight = (double)recipe->lazy_weight,
-						 .longest = recipe->lazy_longest };
+		lazy->rule = (struct lazy_rule){ .window = recipe->lazy.window,
+						 .weight = (double)recipe->lazy.weight,
+						 .longest = recipe->lazy.longest };
 	}
 	return lazy && lazy->moved ?
 		       0 :

@@ -45,7 +45,7 @@ static int pick_up(sluice_model *model, const struct signal *signal, const struc
 					.scale = signal->scale,
 					/* Where the shard decodes what is sent, bit for bit. */
 					.take = looks && recipe->up.values.type == VALUE_F32 &&
-						!recipe->lazy_window };
+						!recipe->lazy.window };
 
 	*out = compressor_pick(w->compressor, &call);
 	if (!looks || pick_finite(out))
@@ -71,7 +71,7 @@ static int send_to_shard(sluice_model *model, uint32_t shard, struct pick pick)
 	hooks_emitted(model, &model->layout.shards[shard], &pick);
 	upload_settle(model, shard, &pick);
 	model->stats.pushed_elements += pick.n;
-	if (w->phase || model->recipe.lazy_window)
+	if (w->phase || model->recipe.lazy.window)
 		return 0; /* the token is held, or it may be left out: posted when all are made */
 	const uint64_t start = now_ns();
 	progress_enter(model->job); /* not a call of the application: it is not counted */

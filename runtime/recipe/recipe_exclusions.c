@@ -1,0 +1,375 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Combinations of words that a recipe refuses: one table with a row and a sentence for each. Called
+ * by recipe.c when all words are read and the defaults are set. */
+#include "recipe/recipe_words.h"
+#include "base/error.h"
+#include "sluice.h"
+
+#include <string.h>
+
+/* ---- facts of a recipe ------------------------------------------------------- */
+
+/* A set of facts is a mask. The values of five axes have a bit each; HAS() are the other facts. */
+#define BIT(n)          (UINT64_C(1) << (n))
+#define SIGNAL(name)    BIT(SIGNAL_##name)
+#define MEMORY(name)    BIT(FIRST_MEMORY + MEMORY_##name)
+#define UPDATE(name)    BIT(FIRST_UPDATE + UPDATE_##name)
+#define WHEN(name)      BIT(FIRST_WHEN + WHEN_##name)
+#define NONFINITE(name) BIT(FIRST_NONFINITE + NONFINITE_##name)
+#define HAS(name)       BIT(HAS_##name)
+
+#define SIGNALS    (BIT(FIRST_MEMORY) - 1)
+#define MEMORIES   (BIT(FIRST_UPDATE) - BIT(FIRST_MEMORY))
+#define UPDATES    (BIT(FIRST_WHEN) - BIT(FIRST_UPDATE))
+#define WHENS      (BIT(FIRST_NONFINITE) - BIT(FIRST_WHEN))
+#define NONFINITES (BIT(FIRST_HAS) - BIT(FIRST_NONFINITE))
+#define LAZY       (WHEN(LAZY) | WHEN(LAZY_SERVER))
+
+enum {
+	FIRST_MEMORY = SIGNAL_SVRG + 1,
+	FIRST_UPDATE = FIRST_MEMORY + MEMORY_TWOSTEP + 1,
+	FIRST_WHEN = FIRST_UPDATE + UPDATE_ACCELERATED + 1,
+	FIRST_NONFINITE = FIRST_WHEN + WHEN_ASYNC + 1,
+	FIRST_HAS = FIRST_NONFINITE + NONFINITE_SKIP_ALL + 1,
+
+	HAS_AUTO = FIRST_HAS,
+	HAS_UP_WORD, /* up= is given */
+	HAS_DOWN_WORD,
+	HAS_WARMUP,
+	HAS_OUTSIDE, /* the step size is applied outside of the memory */
+	HAS_RESET,
+	HAS_MASK,
+	HAS_NOISE,
+	HAS_CLIP,
+	HAS_DECAY,
+	HAS_SHARD_DECAY, /* decay= and an update in which the shard applies it */
+	HAS_RAISE,
+	HAS_EXEMPT, /* dense= names tensors */
+	HAS_PERIOD, /* several steps between exchanges */
+	HAS_UP_ALL,
+	HAS_UP_SELECTS,
+	HAS_UP_BIASED, /* up= selects, and not without bias */
+	HAS_UP_UNBIASED,
+	HAS_UP_SEEDED,
+	HAS_UP_LEADER,
+	HAS_UP_SKETCH,
+	HAS_UP_GLOBAL,
+	HAS_UP_BLOCK,
+	HAS_UP_NARROW, /* values narrower than f32 */
+	HAS_DOWN_SELECTS,
+	HAS_DOWN_UNBIASED,
+	HAS_DOWN_SEEDED,
+	HAS_DOWN_LEADER,
+	HAS_DOWN_SKETCH,
+	HAS_DOWN_NARROW,
+	HAS_LEVEL,  /* up= or down= has a level in place of a density */
+	HAS_GLOBAL, /* up= or down= is global */
+	HAS_BOTH_ALL,
+	HAS_BLOCK_ONE_WAY, /* block up or down, and something else the other way */
+	HAS_OTHER_ALPHA,   /* signal= and update= have different weights */
+	HAS_DIVERGENCE,    /* twostep(1) would grow without bound */
+	HAS_UNPAIRED,      /* up= and down= name different parameters */
+	FACTS
+};
+_Static_assert(FACTS <= 64, "facts of a recipe are bits of 64");
+
+/* Whether the selection leaves so much behind that two-step memory with BETA = 1 grows without
+ * bound. */
+static int is_coarse(const struct direction *up)
+{
+	const double least_density = 0.5; /* the density is 1 for selectors that have none */
+
+	if (up->density < least_density)
+		return 1;
+	return (up->values.type == VALUE_UNIFORM || up->values.type == VALUE_GRID) &&
+	       up->values.bits < 3;
+}
+
+/* Whether an average would set other parameters than those that are pushed. */
+static int is_unpaired(const struct recipe *r)
+{
+	const int blocks = r->up.select == SELECT_BLOCK;
+
+	return r->up.select != r->down.select || (r->up.select != SELECT_ALL && !blocks) ||
+	       (blocks && r->up.density != r->down.density);
+}
+
+static uint64_t facts_of(const struct draft *d)
+{
+	const struct recipe *r = &d->recipe;
+	const enum selection up = r->up.select, down = r->down.select;
+	const struct selection_kind *u = &selection_kinds[up], *w = &selection_kinds[down];
+	const int ema = r->update == UPDATE_EMA;
+	const struct {
+		int fact, has;
+	} rows[] = {
+		{ HAS_AUTO, r->automatic },
+		{ HAS_UP_WORD, axis_given(d, AXIS_UP) },
+		{ HAS_DOWN_WORD, axis_given(d, AXIS_DOWN) },
+		{ HAS_WARMUP, r->warmup > 0 },
+		{ HAS_OUTSIDE, r->placement == STEP_OUTSIDE },
+		{ HAS_RESET, r->reset != 0 },
+		{ HAS_MASK, r->mask },
+		{ HAS_NOISE, r->noise > 0 },
+		{ HAS_CLIP, r->clip > 0 },
+		{ HAS_DECAY, r->decay > 0 },
+		{ HAS_SHARD_DECAY, r->decay > 0 && r->update != UPDATE_NONE },
+		{ HAS_RAISE, r->guard == GUARD_RAISE },
+		{ HAS_EXEMPT, *r->dense != '\0' },
+		{ HAS_PERIOD, r->period > 1 },
+		{ HAS_UP_ALL, up == SELECT_ALL },
+		{ HAS_UP_SELECTS, up != SELECT_ALL },
+		{ HAS_UP_BIASED, up != SELECT_ALL && !u->unbiased },
+		{ HAS_UP_UNBIASED, u->unbiased },
+		{ HAS_UP_SEEDED, u->seeded },
+		{ HAS_UP_LEADER, u->exchange == EXCHANGE_LEADER },
+		{ HAS_UP_SKETCH, u->exchange == EXCHANGE_SKETCH },
+		{ HAS_UP_GLOBAL, up == SELECT_GLOBAL },
+		{ HAS_UP_BLOCK, up == SELECT_BLOCK },
+		{ HAS_UP_NARROW, r->up.values.type != VALUE_F32 },
+		{ HAS_DOWN_SELECTS, down != SELECT_ALL },
+		{ HAS_DOWN_UNBIASED, w->unbiased },
+		{ HAS_DOWN_SEEDED, w->seeded },
+		{ HAS_DOWN_LEADER, w->exchange == EXCHANGE_LEADER },
+		{ HAS_DOWN_SKETCH, w->exchange == EXCHANGE_SKETCH },
+		{ HAS_DOWN_NARROW, r->down.values.type != VALUE_F32 },
+		{ HAS_LEVEL, u->argument == ARGUMENT_LEVEL || w->argument == ARGUMENT_LEVEL },
+		{ HAS_GLOBAL, u->global || w->global },
+		{ HAS_BOTH_ALL, up == SELECT_ALL && down == SELECT_ALL },
+		{ HAS_BLOCK_ONE_WAY, (up == SELECT_BLOCK) != (down == SELECT_BLOCK) },
+		{ HAS_OTHER_ALPHA, r->update_alpha != r->signal_alpha },
+		{ HAS_DIVERGENCE,
+		  ema && r->memory_beta == 1 && (r->automatic || is_coarse(&r->up)) },
+		{ HAS_UNPAIRED, is_unpaired(r) },
+	};
+	uint64_t facts = BIT(r->signal) | BIT(FIRST_MEMORY + r->memory) |
+			 BIT(FIRST_UPDATE + r->update) | BIT(FIRST_WHEN + r->when) |
+			 BIT(FIRST_NONFINITE + r->nonfinite);
+
+	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
+		facts |= rows[i].has ? BIT(rows[i].fact) : 0;
+	return facts;
+}
+
+/* ---- the table --------------------------------------------------------------- */
+
+/* A recipe is refused that has one of the facts `of` and one of the facts `with`. {KEY} in the
+ * sentence stands for the recipe's word of that key. */
+struct exclusion {
+	uint64_t of, with;
+	const char *sentence;
+};
+
+#define CHOSEN_BY_AUTO(word)                                                                       \
+	"\"{" word "}\" beside auto, which chooses the densities itself, from dense to sparse in " \
+	"the first steps: leave one of the two out"
+#define COUNTS_TWICE(way)                                                                          \
+	"\"{" way "}\" with a residual or another memory would count twice what it drops: it "     \
+	"scales up what it keeps, so that nothing is missing on average; write memory=none, or a " \
+	"selector such as topk or randk"
+#define SENDS_NO_POSITIONS(way)                                                                    \
+	"\"{" way "}\" with \"{dense}\": a seeded support sends no positions, so no tensor can "   \
+	"be exempt from it; write dense=none"
+#define DONE_TOGETHER(word)                                                                        \
+	"when=async with {" word "}, which all workers do in one step: write up=all, "             \
+	"topk(DENSITY) or random(DENSITY), and reset=none"
+#define NOT_RAISED(word, why) "guard=raise with " word ": " why "; write guard=warn"
+
+/* The first row that matches is the refusal. */
+static const struct exclusion exclusions[] = {
+	{ HAS(AUTO), HAS(UP_WORD), CHOSEN_BY_AUTO("up") },
+	{ HAS(AUTO), HAS(DOWN_WORD), CHOSEN_BY_AUTO("down") },
+	{ HAS(AUTO), HAS(WARMUP), CHOSEN_BY_AUTO("warmup") },
+	{ HAS(AUTO), MEMORIES & ~MEMORY(RESIDUAL),
+	  "\"{memory}\" beside auto, whose sparse choices need memory=residual" },
+
+	{ SIGNAL(STORM) | SIGNAL(IGT), (UPDATES & ~UPDATE(EMA)) | HAS(OTHER_ALPHA),
+	  "\"{signal}\" corrects for the running average at the shard: write update=ema(ALPHA) "
+	  "with the same ALPHA" },
+	{ HAS(RESET), MEMORIES & ~MEMORY(RESIDUAL),
+	  "\"{reset}\" needs memory=residual: it sends the residual whole, so that nothing is "
+	  "left; with another memory there is none, or it does not hold what is missing" },
+	{ MEMORY(TWOSTEP), UPDATES & ~(UPDATE(EMA) | UPDATE(SGD)),
+	  "\"{memory}\" with \"{update}\": two-step memory is made for a running average at the "
+	  "shard: write update=ema(ALPHA), or update=sgd, with which it is memory=residual" },
+	{ MEMORY(TWOSTEP), NONFINITE(SKIP),
+	  "\"{memory}\" with nonfinite=skip: two-step memory needs the errors of consecutive "
+	  "steps; write nonfinite=abort or zero" },
+	{ MEMORY(TWOSTEP), HAS(DIVERGENCE),
+	  "memory=twostep(1) with \"{up}\" diverges: the memory of a coordinate that is not sent "
+	  "grows with every step; write twostep(0.3), or send more: at least half of the "
+	  "coordinates, 3 bits a value, or round(WIDTH)" },
+
+	{ LAZY, SIGNALS & ~SIGNAL(INNOVATION),
+	  "\"{when}\" leaves out uploads, so the shards must go on with what they have of each "
+	  "worker: write signal=innovation" },
+	{ LAZY, UPDATE(NONE) | HAS(AUTO),
+	  "\"{when}\" judges by the model's changes: write update=sgd, and up= and down= in place "
+	  "of auto" },
+	{ WHEN(LAZY_SERVER), HAS(UP_SELECTS) | HAS(UP_NARROW),
+	  "\"{when}\" takes what is uploaded for exact: write up=all, or when=lazy" },
+	{ NONFINITE(SKIP_ALL), WHENS & ~WHEN(ALWAYS),
+	  "nonfinite=skip-all with \"{when}\": all workers decide on each step together, and "
+	  "these make steps alone; write when=always, or nonfinite=skip or zero" },
+
+	{ SIGNAL(INNOVATION), MEMORIES & ~MEMORY(NONE),
+	  "signal=innovation with \"{memory}\" would count twice what was not sent: it is in the "
+	  "next difference again; write memory=none" },
+	{ SIGNAL(INNOVATION), HAS(UP_UNBIASED) | HAS(UP_SEEDED),
+	  "signal=innovation with \"{up}\", which scales up what it sends, would run away from "
+	  "the gradient: write up=all or up=topk(DENSITY)" },
+	{ SIGNAL(INNOVATION), HAS(PERIOD),
+	  "signal=innovation with \"{when}\": after steps of its own a worker has no gradient of "
+	  "the common model; write when=lazy(WINDOW,WEIGHT) or when=always" },
+
+	{ UPDATE(AVERAGE), HAS(UNPAIRED),
+	  "update=average sets the parameters that are pushed, and no others, to their mean: "
+	  "write up=all down=all, or up=block(DENSITY) down=block(DENSITY) with one density" },
+	{ UPDATE(AVERAGE),
+	  (MEMORIES & ~MEMORY(NONE)) | (SIGNALS & ~SIGNAL(GRADIENT)) | LAZY | HAS(NOISE) |
+		  HAS(DECAY) | HAS(CLIP),
+	  "update=average averages parameters, not gradients: write it with memory=none, and "
+	  "without signal=, decay=, clip= and when=lazy" },
+	{ UPDATE(AVERAGE), NONFINITES & ~NONFINITE(ABORT),
+	  "update=average with {nonfinite} would count parameters that are left out as zeros: "
+	  "write nonfinite=abort" },
+	{ HAS(BLOCK_ONE_WAY), HAS(BLOCK_ONE_WAY),
+	  "block is for averages of parameters: write up=block(DENSITY) down=block(DENSITY) "
+	  "update=average" },
+	{ HAS(UP_BLOCK), UPDATES & ~UPDATE(AVERAGE),
+	  "\"{up}\" leaves most of each gradient out for good: write update=average, or "
+	  "up=randk(DENSITY)" },
+
+	{ UPDATE(ACCELERATED), SIGNALS & ~SIGNAL(SVRG),
+	  "update=accelerated moves from anchor to anchor: write signal=svrg(M) "
+	  "when=async(TAU)" },
+	{ SIGNAL(SVRG), WHENS & ~WHEN(ASYNC),
+	  "\"{signal}\" is for asynchronous steps: write when=async(TAU)" },
+	{ SIGNAL(SVRG), NONFINITE(SKIP),
+	  "signal=svrg with nonfinite=skip: no full gradient may be missing; write "
+	  "nonfinite=abort or zero" },
+	{ SIGNAL(SVRG), MEMORIES & ~MEMORY(NONE),
+	  "signal=svrg with \"{memory}\": the difference of two gradients vanishes by itself, "
+	  "and a memory would bring back what belongs to an older anchor; write memory=none" },
+	{ SIGNAL(SVRG), HAS(UP_BIASED),
+	  "signal=svrg with \"{up}\" would lose what is not sent: write up=all,uniform(4) or "
+	  "up=random(DENSITY)" },
+	{ SIGNAL(SVRG), UPDATES & ~(UPDATE(SGD) | UPDATE(ACCELERATED)),
+	  "signal=svrg with \"{update}\": write update=sgd or update=accelerated" },
+
+	{ WHEN(ASYNC), HAS(AUTO), DONE_TOGETHER("up") },
+	{ WHEN(ASYNC), HAS(RESET), DONE_TOGETHER("reset") },
+	{ WHEN(ASYNC), HAS(UP_LEADER) | HAS(UP_SKETCH) | HAS(UP_GLOBAL), DONE_TOGETHER("up") },
+	{ WHEN(ASYNC), HAS(DOWN_SELECTS),
+	  "when=async with \"{down}\": each worker is sent the model at its own time, so there is "
+	  "nothing to select that it knows already; write down=all, or down=all,uniform(4)" },
+	{ WHEN(ASYNC),
+	  UPDATE(NONE) | SIGNAL(STORM) | SIGNAL(IGT) | SIGNAL(INNOVATION) | MEMORY(LOWPASS) |
+		  MEMORY(TWOSTEP),
+	  "\"{when}\" updates after each push: write it with signal=gradient, momentum or svrg, "
+	  "memory=none or residual, and update=sgd, momentum, nesterov, ema or accelerated" },
+	{ WHEN(EVERY),
+	  UPDATE(NONE) | UPDATE(EMA) | SIGNAL(STORM) | SIGNAL(IGT) | SIGNAL(INNOVATION) |
+		  SIGNAL(SVRG) | MEMORY(LOWPASS) | MEMORY(TWOSTEP) | HAS(RESET) | HAS(OUTSIDE),
+	  "\"{when}\" makes each worker run plain SGD locally, so the learning rate must be "
+	  "applied at the worker: write it with update=sgd, momentum, nesterov or average, "
+	  "signal=gradient or momentum, and memory=none or residual(inside)" },
+	{ WHEN(EVERY), HAS(UP_LEADER) | HAS(UP_SKETCH) | HAS(AUTO),
+	  "\"{when}\" with {up}: write up=all or up=topk(DENSITY)" },
+
+	{ HAS(UP_UNBIASED), MEMORIES & ~MEMORY(NONE), COUNTS_TWICE("up") },
+	{ HAS(UP_SKETCH), HAS(UP_NARROW) | HAS(DOWN_NARROW),
+	  "\"{up}\" with values narrower than f32 would lose their rounding: what a sketch "
+	  "publishes is cleared at the workers; write f32" },
+	{ HAS(UP_SKETCH), (UPDATES & ~(UPDATE(NONE) | UPDATE(SGD))) | HAS(SHARD_DECAY),
+	  "\"{up}\" publishes the heaviest coordinates of the workers' sum only, which momentum "
+	  "or decay at the shard would spread: write update=sgd, and signal=momentum(M) for "
+	  "momentum" },
+	{ HAS(UP_LEADER) | HAS(UP_SKETCH), MEMORY(NONE),
+	  "\"{up}\" with memory=none would lose whatever the others did not select: write "
+	  "memory=residual" },
+	{ HAS(UP_SKETCH), MEMORIES & ~MEMORY(RESIDUAL),
+	  "\"{up}\" with \"{memory}\": what a sketch publishes is cleared at the workers, which "
+	  "only memory=residual is made for" },
+	{ HAS(UP_LEADER) | HAS(UP_SKETCH), HAS(RESET),
+	  "\"{up}\" with \"{reset}\": where workers agree on a support they cannot send "
+	  "everything; write reset=none" },
+	{ HAS(UP_SEEDED), HAS(EXEMPT), SENDS_NO_POSITIONS("up") },
+	{ HAS(DOWN_UNBIASED), MEMORIES & ~MEMORY(NONE), COUNTS_TWICE("down") },
+	{ HAS(DOWN_LEADER), HAS(DOWN_LEADER),
+	  "\"{down}\": a leader is a worker, and selects what workers push: write "
+	  "up=cyclic(DENSITY)" },
+	{ HAS(DOWN_SKETCH), HAS(DOWN_SKETCH),
+	  "\"{down}\": workers are who sketch: write up=sketch(DENSITY)" },
+	{ HAS(DOWN_SEEDED), HAS(EXEMPT), SENDS_NO_POSITIONS("down") },
+
+	{ HAS(RAISE), HAS(AUTO), NOT_RAISED("auto", "auto chooses the densities itself") },
+	{ HAS(RAISE), HAS(BOTH_ALL),
+	  NOT_RAISED("all", "nothing is selected, so no density can be raised") },
+	{ HAS(RAISE), MEMORY(NONE),
+	  NOT_RAISED("memory=none", "without error feedback nothing waits that could overshoot") },
+	{ HAS(RAISE), HAS(LEVEL),
+	  NOT_RAISED("threshold or variance", "these take a level in place of a density") },
+	{ HAS(RAISE), HAS(GLOBAL),
+	  NOT_RAISED("global", "its thresholds follow from the densities of earlier steps") },
+	{ HAS(RAISE), HAS(UP_SKETCH),
+	  NOT_RAISED("sketch", "the size of a sketch follows from its density") },
+	{ HAS(RAISE), WHEN(ASYNC), NOT_RAISED("when=async", "workers are in different steps") },
+
+	{ HAS(UP_LEADER) | HAS(UP_SKETCH), HAS(DOWN_SELECTS),
+	  "\"{up}\" settles what is published in its own exchange, and \"{down}\" would select "
+	  "again: write down=all" },
+	{ HAS(MASK), HAS(UP_ALL),
+	  "mask in \"{signal}\" with up=all would clear the whole momentum in every step, which "
+	  "leaves the plain gradient: write nomask, or up=topk(DENSITY)" },
+	{ UPDATE(NONE), HAS(DECAY),
+	  "\"{decay}\" with update=none: the shard applies no update in which weights could "
+	  "decay; leave decay to the job's own optimizer, or write update=sgd" },
+};
+
+/* ---- the refusal -------------------------------------------------------------- */
+
+/* The recipe's word of the key at text. auto stands in place of up= and down=. */
+static const char *word_at(const struct draft *d, const char *key, size_t n)
+{
+	for (int id = 0; id < AXES; id++) {
+		if (strlen(recipe_axes[id].key) != n || memcmp(recipe_axes[id].key, key, n) != 0)
+			continue;
+		return id <= AXIS_DOWN && !axis_given(d, (enum axis_id)id) && d->recipe.automatic ?
+			       "auto" :
+			       d->quotes[id];
+	}
+	return "";
+}
+
+static int refuse(const struct draft *d, const char *sentence)
+{
+	char text[ERROR_TEXT_BYTES];
+	size_t n = 0;
+
+	while (*sentence && n + QUOTE_BYTES < sizeof(text)) {
+		if (*sentence != '{') {
+			text[n++] = *sentence++;
+			continue;
+		}
+
+		const size_t key = strcspn(++sentence, "}");
+		const char *word = word_at(d, sentence, key);
+
+		memcpy(text + n, word, strlen(word));
+		n += strlen(word);
+		sentence += key + 1;
+	}
+	text[n] = '\0';
+	return fail(SLUICE_EINVAL, "recipe: %s", text);
+}
+
+int refuse_combinations(const struct draft *d)
+{
+	const uint64_t facts = facts_of(d);
+
+	for (size_t i = 0; i < sizeof(exclusions) / sizeof(exclusions[0]); i++)
+		if (facts & exclusions[i].of && facts & exclusions[i].with)
+			return refuse(d, exclusions[i].sentence);
+	return SLUICE_OK;
+}
