@@ -237,15 +237,9 @@ static __attribute__((target("avx2,bmi,popcnt"))) size_t ones_avx2(const uint8_t
 	return at;
 }
 
-static int index_avx2_usable(void)
-{
-	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("bmi") &&
-	       __builtin_cpu_supports("popcnt");
-}
-
-const struct index_kernels index_avx2 = { "avx2",         index_avx2_usable, largest_gap_avx2,
-					  gaps_avx2,      pack_gaps_avx2,    unpack_gaps_avx2,
-					  gap_codes_avx2, ascends_avx2,      ones_avx2 };
+const struct index_kernels index_avx2 = { "avx2",         kernels_avx2,   largest_gap_avx2,
+					  gaps_avx2,      pack_gaps_avx2, unpack_gaps_avx2,
+					  gap_codes_avx2, ascends_avx2,   ones_avx2 };
 #else
 typedef int no_avx2_on_this_machine;
 #endif

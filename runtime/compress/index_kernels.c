@@ -2,8 +2,6 @@
  * The portable version, with which the other is compared, and the choice. */
 #include "index_kernels.h"
 #include "base/bytes.h"
-#include <stdatomic.h>
-#include <stdlib.h>
 
 static uint32_t largest_gap(const uint32_t *index, uint32_t next)
 {
@@ -81,16 +79,9 @@ static size_t ones(const uint8_t *in, size_t n, uint32_t room, uint32_t *index, 
 	return at;
 }
 
-static int index_portable_usable(void)
-{
-	return 1;
-}
-
-const struct index_kernels index_portable = { "portable",  index_portable_usable,
-					      largest_gap, gaps,
-					      pack_gaps,   unpack_gaps,
-					      gap_codes,   ascends,
-					      ones };
+const struct index_kernels index_portable = { "portable", kernels_anywhere, largest_gap,
+					      gaps,       pack_gaps,        unpack_gaps,
+					      gap_codes,  ascends,          ones };
 
 /* ---- the choice ------------------------------------------------------------ */
 
@@ -101,20 +92,9 @@ const struct index_kernels *const index_versions[] = {
 	&index_portable, NULL
 };
 
-static const struct index_kernels *_Atomic chosen;
-
 const struct index_kernels *index_kernels(void)
 {
-	const struct index_kernels *kernels = atomic_load_explicit(&chosen, memory_order_relaxed);
-	const char *wanted;
+	static const void *_Atomic chosen;
 
-	if (kernels)
-		return kernels;
-	wanted = getenv("SLUICE_KERNELS");
-	kernels = wanted && !strcmp(wanted, index_portable.name) ? &index_portable :
-								   index_versions[0];
-	if (!kernels->usable())
-		kernels = &index_portable;
-	atomic_store_explicit(&chosen, kernels, memory_order_relaxed);
-	return kernels;
+	return kernels_chosen(index_versions, &chosen);
 }

@@ -4,6 +4,7 @@
  * index_coding.c, index_kernels.c, index_avx2.c and the tests. */
 #ifndef COMPRESS_INDEX_KERNELS_H
 #define COMPRESS_INDEX_KERNELS_H
+#include "kernels.h"
 #include <stddef.h>
 #include <stdint.h>
 
@@ -11,7 +12,7 @@
 enum { INDEX_BLOCK = 128, INDEX_SLACK = 16, INDEX_WIDTH_MAX = 32 };
 
 struct index_kernels {
-	const char *name; /* as for the kernels of selection */
+	const char *name;
 	int (*usable)(void);
 	/* The bitwise or of all gaps, which has as many bits as the largest gap. */
 	uint32_t (*largest)(const uint32_t *index, uint32_t next);

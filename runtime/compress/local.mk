@@ -15,6 +15,7 @@ library_sources += \
 	runtime/compress/index_avx2.c \
 	runtime/compress/index_coding.c runtime/compress/index_coding.h \
 	runtime/compress/index_kernels.c runtime/compress/index_kernels.h \
+	runtime/compress/kernels.c runtime/compress/kernels.h \
 	runtime/compress/message.c runtime/compress/message.h \
 	runtime/compress/message_rules.h \
 	runtime/compress/moments.c runtime/compress/moments.h \

@@ -16,10 +16,14 @@
 #include <arm_neon.h>
 #endif
 
-/* ---- four at once, in the compiler's own vectors: every machine of today has such registers
- * ---- */
+/* ---- four at once, in vectors of the compiler, for which every machine has registers ---- */
 
-enum { AT_ONCE = 4, DECODE_PIECE = 2048 };
+enum {
+	AT_ONCE = 4,
+	DECODE_PIECE = 2048,
+	/* Codes of several bytes are those of messages in memory, too. */
+	LITTLE_ENDIAN_FLOATS = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+};
 typedef uint32_t words __attribute__((vector_size(4 * AT_ONCE)));
 typedef uint16_t shorts __attribute__((vector_size(2 * AT_ONCE)));
 
@@ -188,11 +192,6 @@ static size_t f16_decode_fast(float scale, const uint8_t *in, size_t n, float *v
 /* ---- bf16, four at once; before that, where there is AVX2, sixteen ---- */
 
 #if defined(__x86_64__)
-static int has_avx2(void)
-{
-	return __builtin_cpu_supports("avx2");
-}
-
 /* Eight codes in lanes of 32 bits, whose upper halves are zero. */
 __attribute__((target("avx2"))) static inline __m256i bf16_codes(__m256i bits)
 {
@@ -210,7 +209,9 @@ __attribute__((target("avx2"))) static size_t bf16_encode_wide(const float *v, s
 {
 	size_t i = 0;
 
-	for (; has_avx2() && i + 16 <= n; i += 16) {
+	if (!kernels_avx2())
+		return 0;
+	for (; i + 16 <= n; i += 16) {
 		const __m256i a = bf16_codes(
 			_mm256_loadu_si256((const __m256i *)(const void *)(v + i)));
 		const __m256i b = bf16_codes(
@@ -231,7 +232,9 @@ __attribute__((target("avx2"))) static size_t bf16_decode_wide(const uint8_t *in
 {
 	size_t i = 0;
 
-	for (; has_avx2() && i + 8 <= n; i += 8) {
+	if (!kernels_avx2())
+		return 0;
+	for (; i + 8 <= n; i += 8) {
 		const __m256i code = _mm256_cvtepu16_epi32(
 			_mm_loadu_si128((const __m128i *)(const void *)(in + 2 * i)));
 
@@ -239,7 +242,7 @@ __attribute__((target("avx2"))) static size_t bf16_decode_wide(const uint8_t *in
 	}
 	return i;
 }
-#elif __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#else
 static size_t bf16_encode_wide(const float *v, size_t n, uint8_t *out, float *decoded)
 {
 	(void)v, (void)n, (void)out, (void)decoded;
@@ -253,12 +256,11 @@ static size_t bf16_decode_wide(const uint8_t *in, size_t n, float *v)
 }
 #endif
 
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 static size_t bf16_encode_fast(const float *v, size_t n, uint8_t *out, float *decoded)
 {
 	size_t i = bf16_encode_wide(v, n, out, decoded);
 
-	for (; i + AT_ONCE <= n; i += AT_ONCE) {
+	for (; LITTLE_ENDIAN_FLOATS && i + AT_ONCE <= n; i += AT_ONCE) {
 		words bits = load_words(v + i), code = (bits + 0x7fff + (bits >> 16 & 1)) >> 16;
 		words over = (words)((code & 0x7fff) > BF16_LARGEST);
 		shorts halves;
@@ -277,7 +279,7 @@ static size_t bf16_decode_fast(const uint8_t *in, size_t n, float *v)
 {
 	size_t i = bf16_decode_wide(in, n, v);
 
-	for (; i + AT_ONCE <= n; i += AT_ONCE) {
+	for (; LITTLE_ENDIAN_FLOATS && i + AT_ONCE <= n; i += AT_ONCE) {
 		shorts halves;
 		words bits;
 
@@ -287,42 +289,23 @@ static size_t bf16_decode_fast(const uint8_t *in, size_t n, float *v)
 	}
 	return i;
 }
-#else
-static size_t bf16_encode_fast(const float *v, size_t n, uint8_t *out, float *decoded)
-{
-	(void)v, (void)n, (void)out, (void)decoded;
-	return 0;
-}
-
-static size_t bf16_decode_fast(const uint8_t *in, size_t n, float *v)
-{
-	(void)in, (void)n, (void)v;
-	return 0;
-}
-#endif
 
 /* ---- many values ---- */
 
 static void f32_copy_out(const float *v, size_t n, uint8_t *out)
 {
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-	if (n)
+	if (LITTLE_ENDIAN_FLOATS && n)
 		memcpy(out, v, 4 * n);
-#else
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; !LITTLE_ENDIAN_FLOATS && i < n; i++)
 		put_le32(out + 4 * i, float_bits(v[i]));
-#endif
 }
 
 static void f32_copy_in(const uint8_t *in, size_t n, float *v)
 {
-#if __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
-	if (n)
+	if (LITTLE_ENDIAN_FLOATS && n)
 		memcpy(v, in, 4 * n);
-#else
-	for (size_t i = 0; i < n; i++)
+	for (size_t i = 0; !LITTLE_ENDIAN_FLOATS && i < n; i++)
 		v[i] = bits_float(get_le32(in + 4 * i));
-#endif
 }
 
 /* Encodes the values from `first` on, which the vector instructions left out. */

@@ -2,8 +2,6 @@
  * See random.h. philox.h has a single quad. This file has runs of them in portable C, and chooses a
  * faster version. Pure. */
 #include "random_kernels.h"
-#include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 void random_quad(const struct random_stream *s, uint64_t quad, uint32_t out[4])
@@ -27,12 +25,7 @@ static void portable_run(const struct random_stream *s, uint64_t quad, size_t n,
 		random_quad(s, quad + i / 4, out + i);
 }
 
-static int portable_usable(void)
-{
-	return 1;
-}
-
-const struct random_kernels random_portable = { "portable", portable_usable, portable_run };
+const struct random_kernels random_portable = { "portable", kernels_anywhere, portable_run };
 
 const struct random_kernels *const random_versions[] = {
 #if defined(__x86_64__)
@@ -41,24 +34,11 @@ const struct random_kernels *const random_versions[] = {
 	&random_portable, NULL
 };
 
-static const struct random_kernels *_Atomic chosen;
-
 const struct random_kernels *random_kernels(void)
 {
-	const struct random_kernels *k = atomic_load_explicit(&chosen, memory_order_relaxed);
-	const char *wanted;
-	size_t i = 0;
+	static const void *_Atomic chosen;
 
-	if (k)
-		return k;
-	wanted = getenv("SLUICE_KERNELS");
-	for (size_t j = 0; wanted && random_versions[j]; j++)
-		if (!strcmp(wanted, random_versions[j]->name))
-			i = j;
-	while (!random_versions[i]->usable())
-		i++;
-	atomic_store_explicit(&chosen, random_versions[i], memory_order_relaxed);
-	return random_versions[i];
+	return kernels_chosen(random_versions, &chosen);
 }
 
 /* ---- many ---- */

@@ -70,7 +70,7 @@ AVX2 static inline __m256i pairs(__m256i a, __m256i b)
 	return _mm256_blend_epi32(a, _mm256_slli_epi64(b, 32), 0xaa);
 }
 
-AVX2 static void run(const struct random_stream *s, uint64_t quad, size_t n, uint32_t *out)
+AVX2 static void run_avx2(const struct random_stream *s, uint64_t quad, size_t n, uint32_t *out)
 {
 	struct random_plan p;
 	__m256i low = _mm256_add_epi64(_mm256_set1_epi64x((int64_t)quad),
@@ -96,12 +96,7 @@ AVX2 static void run(const struct random_stream *s, uint64_t quad, size_t n, uin
 	}
 }
 
-static int usable(void)
-{
-	return __builtin_cpu_supports("avx2");
-}
-
-const struct random_kernels random_avx2 = { "avx2", usable, run };
+const struct random_kernels random_avx2 = { "avx2", kernels_avx2, run_avx2 };
 #else
 typedef int no_avx2_on_this_machine;
 #endif

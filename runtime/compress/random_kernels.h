@@ -3,12 +3,13 @@
  * random*.c and the tests; random.c chooses one. */
 #ifndef COMPRESS_RANDOM_KERNELS_H
 #define COMPRESS_RANDOM_KERNELS_H
+#include "kernels.h"
 #include "philox.h"
 
 enum { RANDOM_RUN = 64 /* no version generates more numbers at once */ };
 
 struct random_kernels {
-	const char *name; /* as for the kernels of selection */
+	const char *name;
 	int (*usable)(void);
 	/* The numbers of the quads quad, quad + 1, ...: n numbers, where n is a multiple of
 	 * RANDOM_RUN. */

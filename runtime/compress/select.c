@@ -9,7 +9,6 @@
 #include "select_sweep.h"
 #include "sluice.h"
 #include <assert.h>
-#include <stdatomic.h>
 #include <stdlib.h>
 
 /* ---- scratch ---- */
@@ -207,15 +206,9 @@ size_t select_topk(struct selector *s, const float *x, const struct span *spans,
 /* Chosen once, because this is called often and for vectors of any length. */
 static const struct select_kernels *usual_kernels(void)
 {
-	static const struct select_kernels *_Atomic chosen;
-	const struct select_kernels *kernels = atomic_load_explicit(&chosen, memory_order_relaxed);
+	static const void *_Atomic chosen;
 
-	if (!kernels) {
-		kernels = select_best();
-		kernels = kernels ? kernels : &select_portable;
-		atomic_store_explicit(&chosen, kernels, memory_order_relaxed);
-	}
-	return kernels;
+	return kernels_chosen(select_versions, &chosen);
 }
 
 size_t select_nonzero(const float *x, size_t n, uint32_t *index, size_t room)

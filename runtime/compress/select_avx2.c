@@ -176,14 +176,8 @@ FOR_AVX2 static size_t nonfinite_avx2(const float *x, size_t n)
 	return i + select_portable.nonfinite(x + i, n - i);
 }
 
-static int select_avx2_usable(void)
-{
-	return __builtin_cpu_supports("avx2") && __builtin_cpu_supports("popcnt") &&
-	       __builtin_cpu_supports("bmi");
-}
-
-const struct select_kernels select_avx2 = { "avx2",           select_avx2_usable, list_avx2,
-					    list_values_avx2, add_list_avx2,      add_take_avx2,
+const struct select_kernels select_avx2 = { "avx2",           kernels_avx2,  list_avx2,
+					    list_values_avx2, add_list_avx2, add_take_avx2,
 					    nonfinite_avx2 };
 #else
 typedef int no_avx2_on_this_machine;

@@ -109,7 +109,7 @@ static size_t nonfinite_avx512(const float *x, size_t n)
 
 static int select_avx512_usable(void)
 {
-	return select_avx2.usable() && __builtin_cpu_supports("avx512f");
+	return kernels_avx2() && __builtin_cpu_supports("avx512f");
 }
 
 const struct select_kernels select_avx512 = { "avx512",        select_avx512_usable,

@@ -8,6 +8,7 @@
  * >= 0. */
 #ifndef COMPRESS_SELECT_KERNELS_H
 #define COMPRESS_SELECT_KERNELS_H
+#include "kernels.h"
 #include "select_rules.h"
 #include <stddef.h>
 #include <stdint.h>
@@ -40,7 +41,7 @@ typedef void select_add_fn(float *residual, const float *grad, float scale, size
 
 struct select_kernels {
 	const char *name;
-	int (*usable)(void); /* on this processor */
+	int (*usable)(void);
 	select_list_fn *list, *list_values;
 	select_add_fn *add_list;
 	select_add_fn *add_take; /* lists values as well, and zeroes the sure ones in residual */

@@ -3,7 +3,6 @@
  * choice of a version. One test skips a block without a candidate, which is nearly every block at
  * usual densities. */
 #include "select_kernels.h"
-#include <stdlib.h>
 
 enum { BLOCK = 16, ADD = 1, VALUES = 2, CLEAR = 4 };
 
@@ -112,14 +111,8 @@ static size_t nonfinite(const float *x, size_t n)
 	return i;
 }
 
-static int select_portable_usable(void)
-{
-	return 1;
-}
-
-const struct select_kernels select_portable = {
-	"portable", select_portable_usable, list, list_values, add_list, add_take, nonfinite
-};
+const struct select_kernels select_portable = { "portable", kernels_anywhere, list,     list_values,
+						add_list,   add_take,         nonfinite };
 
 const struct select_kernels *const select_versions[] = {
 #if defined(__x86_64__)
@@ -130,12 +123,5 @@ const struct select_kernels *const select_versions[] = {
 
 const struct select_kernels *select_best(void)
 {
-	const char *wanted = getenv("SLUICE_KERNELS");
-	int any = !wanted || !*wanted || !strcmp(wanted, "auto");
-
-	for (size_t i = 0; select_versions[i]; i++)
-		if ((any || !strcmp(wanted, select_versions[i]->name)) &&
-		    select_versions[i]->usable())
-			return select_versions[i];
-	return NULL;
+	return kernels_named(select_versions);
 }

@@ -2,8 +2,6 @@
  * See sketch.h; sketch_rules.h has the hashes. Coordinates are processed in runs: first the signs
  * of a run, which all rows share, and then its buckets, row by row. */
 #include "sketch_kernels.h"
-#include <stdatomic.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- the portable version, and the choice ---- */
@@ -54,14 +52,8 @@ static void medians(float (*cells)[SKETCH_RUN], uint32_t rows, const uint32_t *s
 	}
 }
 
-static int sketch_portable_usable(void)
-{
-	return 1;
-}
-
-const struct sketch_kernels sketch_portable = { "portable", sketch_portable_usable,
-						sign_words, buckets,
-						addends,    medians };
+const struct sketch_kernels sketch_portable = { "portable", kernels_anywhere, sign_words,
+						buckets,    addends,          medians };
 
 const struct sketch_kernels *const sketch_versions[] = {
 #if defined(__x86_64__)
@@ -70,27 +62,16 @@ const struct sketch_kernels *const sketch_versions[] = {
 	&sketch_portable, NULL
 };
 
-static const struct sketch_kernels *_Atomic chosen;
+static const void *_Atomic chosen;
 
 void sketch_kernels_use(const struct sketch_kernels *kernels)
 {
 	atomic_store_explicit(&chosen, kernels, memory_order_relaxed);
 }
 
-/* Chosen at the first call according to SLUICE_KERNELS. */
 static const struct sketch_kernels *chosen_kernels(void)
 {
-	const struct sketch_kernels *k = atomic_load_explicit(&chosen, memory_order_relaxed);
-	const char *wanted;
-
-	if (k)
-		return k;
-	wanted = getenv("SLUICE_KERNELS");
-	k = wanted && !strcmp(wanted, sketch_portable.name) ? &sketch_portable : sketch_versions[0];
-	if (!k->usable())
-		k = &sketch_portable;
-	sketch_kernels_use(k);
-	return k;
+	return kernels_chosen(sketch_versions, &chosen);
 }
 
 /* ---- sketches ---- */

@@ -184,13 +184,8 @@ AVX2 static void medians_avx2(float (*cells)[SKETCH_RUN], uint32_t rows, const u
 		medians_of(cells, rows, sign, n, out);
 }
 
-static int sketch_avx2_usable(void)
-{
-	return __builtin_cpu_supports("avx2");
-}
-
-const struct sketch_kernels sketch_avx2 = { "avx2",       sketch_avx2_usable, sign_words_avx2,
-					    buckets_avx2, addends_avx2,       medians_avx2 };
+const struct sketch_kernels sketch_avx2 = { "avx2",       kernels_avx2, sign_words_avx2,
+					    buckets_avx2, addends_avx2, medians_avx2 };
 #else
 typedef int no_avx2_on_this_machine;
 #endif

@@ -4,6 +4,7 @@
 #ifndef COMPRESS_SKETCH_KERNELS_H
 #define COMPRESS_SKETCH_KERNELS_H
 #include "base/bytes.h"
+#include "kernels.h"
 #include "sketch_rules.h"
 #include <stddef.h>
 
@@ -12,7 +13,7 @@
 enum { SKETCH_GROUP = 8, SKETCH_RUN = 1024 };
 
 struct sketch_kernels {
-	const char *name; /* as for the kernels of selection */
+	const char *name;
 	int (*usable)(void);
 	/* The lower halves of sketch_signs() for the coordinates first .. first + n - 1, with whole
 	 * n. Those from 2^32 on, which no sketch has, are unspecified. */

@@ -447,15 +447,10 @@ AVX2 static void unpack_avx2(const uint8_t *in, unsigned bits, size_t n, uint8_t
 	}
 }
 
-static int value_avx2_usable(void)
-{
-	return __builtin_cpu_supports("avx2");
-}
-
-const struct value_kernels value_avx2 = { "avx2",           value_avx2_usable, largest_avx2,
-					  sums_avx2,        uniform_avx2,      signs_avx2,
-					  grid_avx2,        nearest_avx2,      uniform_values_avx2,
-					  sign_values_avx2, grid_values_avx2,  within_avx2,
+const struct value_kernels value_avx2 = { "avx2",           kernels_avx2,     largest_avx2,
+					  sums_avx2,        uniform_avx2,     signs_avx2,
+					  grid_avx2,        nearest_avx2,     uniform_values_avx2,
+					  sign_values_avx2, grid_values_avx2, within_avx2,
 					  pack_avx2,        unpack_avx2 };
 #else
 typedef int no_avx2_on_this_machine;

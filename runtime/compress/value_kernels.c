@@ -6,8 +6,6 @@
 #include "bit_pack.h"
 #include "value_codes.h"
 #include <math.h>
-#include <stdatomic.h>
-#include <stdlib.h>
 
 enum { LANES = 8 };
 
@@ -138,14 +136,9 @@ static void unpack(const uint8_t *in, unsigned bits, size_t n, uint8_t *codes)
 	bits_unpack(in, n, bits, codes);
 }
 
-static int value_portable_usable(void)
-{
-	return 1;
-}
-
 const struct value_kernels value_portable = {
-	"portable", value_portable_usable, largest,     sums,        uniform, signs, grid,
-	nearest,    uniform_values,        sign_values, grid_values, within,  pack,  unpack
+	"portable", kernels_anywhere, largest,     sums,        uniform, signs, grid,
+	nearest,    uniform_values,   sign_values, grid_values, within,  pack,  unpack
 };
 
 /* ---- the choice ---- */
@@ -157,20 +150,9 @@ const struct value_kernels *const value_versions[] = {
 	&value_portable, NULL
 };
 
-static const struct value_kernels *_Atomic chosen;
-
 const struct value_kernels *value_kernels(void)
 {
-	const struct value_kernels *kernels = atomic_load_explicit(&chosen, memory_order_relaxed);
-	const char *wanted;
+	static const void *_Atomic chosen;
 
-	if (kernels)
-		return kernels;
-	wanted = getenv("SLUICE_KERNELS");
-	kernels = wanted && !strcmp(wanted, value_portable.name) ? &value_portable :
-								   value_versions[0];
-	if (!kernels->usable())
-		kernels = &value_portable;
-	atomic_store_explicit(&chosen, kernels, memory_order_relaxed);
-	return kernels;
+	return kernels_chosen(value_versions, &chosen);
 }

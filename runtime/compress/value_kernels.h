@@ -4,6 +4,7 @@
 #ifndef COMPRESS_VALUE_KERNELS_H
 #define COMPRESS_VALUE_KERNELS_H
 #include "few_bits_rules.h"
+#include "kernels.h"
 #include "random_mix.h"
 #include <stddef.h>
 
@@ -21,7 +22,7 @@ struct value_numbers {
 };
 
 struct value_kernels {
-	const char *name; /* as for the kernels of selection */
+	const char *name;
 	int (*usable)(void);
 	/* The bits of the largest magnitude, 0 if n is 0. Any n and any values are allowed. */
 	uint32_t (*largest)(const float *v, size_t n);

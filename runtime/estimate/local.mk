@@ -9,6 +9,7 @@ libsluice_estimate_la_SOURCES = \
 	base/arguments.c base/error.c base/log.c \
 	runtime/compress/counts.c \
 	runtime/compress/histogram.c \
+	runtime/compress/kernels.c \
 	runtime/compress/random.c runtime/compress/random_avx2.c
 libsluice_estimate_la_LIBADD = libestimate.la -lm
 libsluice_estimate_la_LDFLAGS = $(AM_LDFLAGS) -version-info $(SLUICE_VERSION_INFO) \

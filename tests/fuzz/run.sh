@@ -16,7 +16,7 @@ usage()
 
 # All that writes and reads messages.
 codecs=
-for part in message index_ rice quantize value_ few_bits random seeded_support; do
+for part in kernels message index_ rice quantize value_ few_bits random seeded_support; do
 	codecs="$codecs runtime/compress/$part*.c"
 done
 
@@ -27,7 +27,7 @@ sources_of()
 	message) echo $codecs ;;
 	card) echo slurm/record.c rdma/shm_record.c rdma/mapping.c rdma/mailbox.c ;;
 	histogram) echo runtime/compress/counts.c runtime/compress/histogram.c \
-		runtime/estimate/histogram_calls.c runtime/compress/random*.c ;;
+		runtime/estimate/histogram_calls.c runtime/compress/random*.c runtime/compress/kernels.c ;;
 	frame) echo rdma/frame.c ;;
 	restore | peer) echo "${work-}/library.a" ;; # real jobs, of simulated ranks
 	checkpoint) echo runtime/checkpoint/checkpoint_file.c runtime/checkpoint/checkpoint_folder.c \

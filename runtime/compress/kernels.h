@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The choice among versions of the same kernels, for select, value, index, random and sketch. All
+ * versions give the same results; SLUICE_KERNELS names one. Each table of kernels begins with the
+ * members of struct kernel_version, and each list of versions is best first and ends with NULL. */
+#ifndef COMPRESS_KERNELS_H
+#define COMPRESS_KERNELS_H
+#include <stdatomic.h>
+
+struct kernel_version {
+	const char *name;
+	int (*usable)(void); /* on this processor */
+};
+
+/* For usable. */
+int kernels_anywhere(void);
+int kernels_avx2(void); /* with the bit instructions that come with it */
+
+/* The best version, or the one that SLUICE_KERNELS names. NULL if that one is not usable. */
+const void *kernels_named(const void *versions);
+/* The same, but the best version if the named one is not usable. Remembered in *chosen. */
+const void *kernels_choose(const void *versions, const void *_Atomic *chosen);
+
+static inline const void *kernels_chosen(const void *versions, const void *_Atomic *chosen)
+{
+	const void *k = atomic_load_explicit(chosen, memory_order_relaxed);
+
+	return k ? k : kernels_choose(versions, chosen);
+}
+#endif
