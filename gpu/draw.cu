@@ -2,7 +2,7 @@
  * Unbiased random selection on the device, fused with residual += scale * grad, in one cooperative
  * launch. Sums give lambda (draw_rules.h), and then each coordinate is drawn by its own random
  * number. The result has the same bits as those of choose_random() and choose_variance()
- * (runtime/compress/choose_random.c): a coordinate that is kept with p < 1 becomes sign / lambda,
+ * (runtime/compress/choose_level.c): a coordinate that is kept with p < 1 becomes sign / lambda,
  * in the residual, too. Memory per coordinate: 12 bytes, 4 for each further sum (at most three, or
  * more by variance), and 4 for the draw. */
 #include "gpu/in_order.h"

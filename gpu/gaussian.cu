@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * gaussiank on the device, fused with residual += scale * grad, in one cooperative launch. Mean and
  * deviation give a level, counting refines it, and the last sweep lists what is above it. The
- * selection is exactly that of choose_gaussiank() (runtime/compress/choose_threshold.c), because
+ * selection is exactly that of choose_gaussiank() (runtime/compress/choose_level.c), because
  * both use gaussian_rules.h and sum up in the order of moments.h. Memory per coordinate: 12 bytes,
  * 4 for each count (usually two or three), and 4 for the sweep. */
 #include "gpu/in_order.h"

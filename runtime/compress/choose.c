@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The table of selectors (choose.h). */
+ * The table of selectors (choose.h), and those of them that select the largest magnitudes: topk and
+ * global, tensor-topk and cyclic. */
 #include "choose.h"
+#include <math.h>
 
 const struct selection_kind selection_kinds[SELECTIONS] = {
 	[SELECT_ALL] = { .argument = ARGUMENT_NONE, .by_coordinate = 1 },
@@ -50,3 +52,89 @@ const struct selection_kind selection_kinds[SELECTIONS] = {
 			    .adds = 1,
 			    .run = choose_topk },
 };
+
+uint64_t density_count(double density, uint64_t n)
+{
+	double k = ceil(density * (double)n - 1e-9);
+
+	return k < 1 ? n > 0 : k > (double)n ? n : (uint64_t)k;
+}
+
+/* ---- topk, global ------------------------------------------------------------ */
+
+size_t choose_topk(const struct choice *c)
+{
+	const struct select_call call = { .x = c->x,
+					  .spans = c->spans,
+					  .n_spans = c->n_spans,
+					  .k = c->k,
+					  .index = c->index,
+					  .hint = c->hint };
+
+	return select_run(c->selector, &call, NULL);
+}
+
+/* ---- tensor-topk ------------------------------------------------------------- */
+
+/* k follows from each tensor's length, so that no tensor is left out because another one has larger
+ * gradients. layout.c makes a span for each tensor if a recipe uses this. */
+size_t choose_tensor_topk(const struct choice *c)
+{
+	size_t n = 0;
+
+	for (size_t s = 0; s < c->n_spans; s++) {
+		const struct span *tensor = &c->spans[s];
+		uint64_t length = tensor->end - tensor->begin;
+		size_t k = tensor->exempt ? 0 : density_count(c->density, length);
+
+		n += select_topk(c->selector, c->x, tensor, 1, k, c->index + n);
+	}
+	return n;
+}
+
+/* ---- cyclic ------------------------------------------------------------------ */
+
+/* The leader of a step selects for all workers (ScaleCom; Chen and others, NeurIPS 2020): either
+ * its top k, or the largest coordinate of each chunk of equal length, which takes one pass and no
+ * threshold. */
+
+/* The first coordinate of largest magnitude in [begin, end); end if all are zero. */
+static uint64_t first_largest(const float *x, uint64_t begin, uint64_t end)
+{
+	uint64_t at = end;
+	float most = 0;
+
+	for (uint64_t i = begin; i < end; i++)
+		if (fabsf(x[i]) > most) {
+			most = fabsf(x[i]);
+			at = i;
+		}
+	return at;
+}
+
+uint64_t chunk_length(double density)
+{
+	return density < 1 ? (uint64_t)floor(1 / density + 1e-9) : 1;
+}
+
+size_t choose_cyclic(const struct choice *c)
+{
+	const uint64_t chunk = chunk_length(c->density);
+	size_t n = 0;
+
+	if (!c->chunks)
+		return choose_topk(c);
+	for (size_t s = 0; s < c->n_spans; s++) {
+		const struct span *span = &c->spans[s];
+		uint64_t step = span->exempt ? 1 : chunk;
+
+		for (uint64_t begin = span->begin; begin < span->end; begin += step) {
+			uint64_t end = span->end - begin < step ? span->end : begin + step;
+			uint64_t at = first_largest(c->x, begin, end);
+
+			if (at < end)
+				c->index[n++] = (uint32_t)at;
+		}
+	}
+	return n;
+}

@@ -2,7 +2,7 @@
  * The selectors, which decide the coordinates of a vector that are sent. They form a table with one
  * row each. worker.c uses it for the way up and shard.c for the way down, and neither knows a
  * selector by name. Pure: no job, no network. To add one, put a name into the enum and the two
- * lists below, a row into choose.c, and its function into a file. */
+ * lists below, and a row and a function into choose.c or one of its neighbours. */
 #ifndef COMPRESS_CHOOSE_H
 #define COMPRESS_CHOOSE_H
 #include "random.h"
@@ -89,7 +89,7 @@ struct selection_kind {
 };
 extern const struct selection_kind selection_kinds[SELECTIONS];
 
-/* choose_threshold.c, choose_random.c, choose_randk.c */
+/* choose.c, choose_level.c, choose_seeded.c */
 size_t choose_topk(const struct choice *c);
 size_t choose_tensor_topk(const struct choice *c);
 size_t choose_threshold(const struct choice *c);

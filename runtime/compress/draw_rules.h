@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Unbiased random selection (choose_random.c), as the CPU and the GPU compute it: lambda follows
+ * Unbiased random selection (choose_level.c), as the CPU and the GPU compute it: lambda follows
  * from sums over the coordinates with lambda |x| < 1, and then each coordinate is drawn once. Pure,
  * inline. */
 #ifndef COMPRESS_DRAW_RULES_H

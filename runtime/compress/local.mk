@@ -2,8 +2,7 @@ library_sources += \
 	runtime/compress/bit_pack.h \
 	runtime/compress/candidates.c runtime/compress/candidates.h \
 	runtime/compress/choose.c runtime/compress/choose.h \
-	runtime/compress/choose_block.c runtime/compress/choose_cyclic.c runtime/compress/choose_randk.c runtime/compress/choose_random.c \
-	runtime/compress/choose_tensor_topk.c runtime/compress/choose_threshold.c runtime/compress/choose_topk.c \
+	runtime/compress/choose_level.c runtime/compress/choose_seeded.c \
 	runtime/compress/clip_rules.h \
 	runtime/compress/counts.c runtime/compress/counts.h \
 	runtime/compress/dense.c runtime/compress/dense.h \
@@ -28,7 +27,6 @@ library_sources += \
 	runtime/compress/rice.c runtime/compress/rice.h \
 	runtime/compress/select.c runtime/compress/select.h \
 	runtime/compress/select_avx2.c runtime/compress/select_avx512.c \
-	runtime/compress/select_estimate.c runtime/compress/select_finish.c \
 	runtime/compress/select_blocks.h runtime/compress/select_portable.c runtime/compress/select_kernels.h \
 	runtime/compress/select_pool.c runtime/compress/select_pool.h \
 	runtime/compress/select_rules.h \

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The support that belongs to a step and a shard. choose_randk.c selects it, and message.c computes
- * it again when it reads a message. */
+ * The support that belongs to a step and a shard. choose_seeded.c selects it, and message.c
+ * computes it again when it reads a message. */
 #include "choose.h"
 
 /* Selection sampling: coordinate i is selected with probability wanted / left. Only integers are

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One pass over the vector, by one thread or several (select_sweep.c). select_estimate.c estimates
- * the bounds of a pass, and select.c combines both. */
+ * One pass over the vector, by one thread or several. select.c estimates the bounds of a pass. */
 #ifndef COMPRESS_SELECT_SWEEP_H
 #define COMPRESS_SELECT_SWEEP_H
 #include "select.h"
@@ -64,7 +63,7 @@ struct sweep {
 #define BOUNDS_NONZERO ((struct select_bounds){ 0, 0 })
 
 void sweep_run(struct sweep *w);
-/* select_finish.c: completes what a good pass found. Returns the number of selected coordinates and
+/* Completes what a good pass found. Returns the number of selected coordinates and
  * the k-th largest key. near: the interval of the pass. */
 size_t sweep_finish(struct sweep *w, struct known near, uint32_t *boundary);
 
@@ -77,17 +76,4 @@ struct cut {
  * n. */
 struct cut cut_of(const float *v, size_t n, size_t need, uint32_t low, uint32_t high,
 		  uint32_t counts[BINS]);
-
-/* Estimates from a sample the interval for the next pass, which most probably holds the k-th
- * largest key. With each attempt, the sample is larger and the interval wider. */
-struct known estimate(struct selector *s, const struct select_call *call, int adding, size_t total,
-		      struct known known, unsigned attempt);
-/* Whether a small sample agrees that the boundary is within the hint, and that there is room for
- * the near coordinates. */
-int hint_agrees(struct selector *s, const struct select_call *call, int adding, size_t total,
-		struct known hinted);
-/* Finds the interval by counting, after estimates have failed: makes passes over x until there is
- * room for the near coordinates. */
-struct known narrow(struct selector *s, const float *x, const struct select_call *call,
-		    struct known known);
 #endif

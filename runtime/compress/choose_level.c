@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Selection by a magnitude that is known without sorting the vector: threshold (Sahu et al., 2021),
- * and gaussiank (Shi et al., 2019), which estimates it from mean and deviation and refines it by
- * counting (gaussian_rules.h). */
+ * Selectors that decide about each coordinate by one number for the whole vector, without sorting:
+ * threshold (Sahu et al., 2021); gaussiank (Shi et al., 2019), which estimates the number from mean
+ * and deviation and refines it by counting (gaussian_rules.h); and random and variance (Wangni et
+ * al., 2018), which draw. */
 #include "choose.h"
+#include "draw_rules.h"
 #include "gaussian_rules.h"
 #include "moments.h"
 #include <float.h>
@@ -86,4 +88,65 @@ size_t choose_gaussiank(const struct choice *c)
 	while (counting)
 		counting = gaussian_count(&g, count_above(c, (float)g.level), &cut);
 	return emit(c, cut.above, 1, cut.floor, cut.ties);
+}
+
+/* ---- random, variance -------------------------------------------------------- */
+
+/* Coordinate j is kept with probability p = min(1, lambda |x_j|) and then divided by p, so that the
+ * mean is x whatever is dropped. lambda follows either from the wanted density or from the allowed
+ * variance. */
+
+/* Draws each coordinate once. A coordinate that is kept gets its scaled value. */
+static size_t draw(const struct choice *c, double lambda)
+{
+	const float step = draw_value(lambda);
+	uint32_t four[4];
+	uint64_t have = UINT64_MAX;
+	size_t n = 0;
+
+	for (size_t s = 0; s < c->n_spans; s++)
+		for (uint64_t i = c->spans[s].begin; i < c->spans[s].end; i++) {
+			double p = draw_probability(lambda, c->x[i]);
+
+			if (c->x[i] == 0)
+				continue;
+			if (!c->spans[s].exempt && p < 1) {
+				if (have != i / 4) {
+					have = i / 4;
+					random_quad(&c->stream, have, four);
+				}
+				if (!draw_keeps(p, four[i % 4]))
+					continue;
+				c->x[i] = copysignf(step, c->x[i]);
+			}
+			c->index[n++] = (uint32_t)i;
+		}
+	return n;
+}
+
+static size_t search_and_draw(const struct choice *c, int by_variance, double wanted)
+{
+	struct moment_terms terms = { .magnitudes = 1, .factor = 0 };
+	struct moments below = moments_of(terms, c->x, c->spans, c->n_spans);
+	struct draw_search s;
+	uint64_t total = 0;
+
+	for (size_t p = 0; p < c->n_spans; p++)
+		total += c->spans[p].exempt ? 0 : c->spans[p].end - c->spans[p].begin;
+	draw_begin(&s, by_variance, wanted, total);
+	while (draw_next(&s, &below)) {
+		terms.factor = s.lambda;
+		below = moments_of(terms, c->x, c->spans, c->n_spans);
+	}
+	return draw(c, s.lambda);
+}
+
+size_t choose_random(const struct choice *c)
+{
+	return search_and_draw(c, 0, c->density);
+}
+
+size_t choose_variance(const struct choice *c)
+{
+	return search_and_draw(c, 1, (double)c->level);
 }
