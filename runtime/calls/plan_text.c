@@ -17,7 +17,7 @@ enum { PLAN_RANKS_MOST = 4096 };
 
 struct text {
 	char *at;
-	size_t cap, length; /* length is that of the whole text, which may be more than fits */
+	size_t cap, length; /* length: of the whole text, which may be longer than cap */
 };
 
 static void say(struct text *t, const char *format, ...) __attribute__((format(printf, 2, 3)));
@@ -155,7 +155,7 @@ static void say_vectors(struct text *t, const struct recipe *recipe, const struc
 		    "in 32 bits, from which the program's are rounded");
 }
 
-/* What a shard's message takes at most: of a worker, and of the shard. */
+/* The largest messages: from a worker to a shard, and from a shard. */
 struct message_room {
 	size_t slot, delta;
 };
@@ -184,7 +184,7 @@ static void say_messages(struct text *t, const struct layout *l)
 	    l->n_shards, most.slot, most.delta);
 }
 
-/* Error feedback overshoots where a step is large compared with its delay. */
+/* Error feedback overshoots if a step is large compared with its delay. */
 static void say_delay(struct text *t, const struct recipe *r)
 {
 	const double density = r->up.density < r->down.density ? r->up.density : r->down.density;

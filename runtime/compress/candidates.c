@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See candidates.h. Selection orders coordinates by magnitude, equal ones by their number. The list
- * is a beginning of that order, without zeros: whatever is not listed comes after all that is. So
- * the k largest of the list are the k largest of the residual, wherever it has that many. */
+ * See candidates.h. Selection orders coordinates by magnitude, and equal ones by their number. The
+ * list is the beginning of that order, without zeros: every coordinate that is not listed comes
+ * after all that are. So the k largest of the list are the k largest of the residual if the list
+ * has that many. */
 #include "candidates.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -10,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A new list has three times what one step takes, so that a pass serves several steps. It may
- * double, or take in what the workers of a step send, of so many coordinates one at the most: what
- * changes more is not followed (reduce.c). */
+/* A new list has three times as many coordinates as one step publishes, so that a pass serves
+ * several steps. It may double, or grow by what the workers of a step send, but by at most one of
+ * FOLLOWED coordinates: larger changes are not followed (reduce.c). */
 enum { TIMES = 3, LEAST = 64, SPARSE = 256, FOLLOWED = 64 };
-/* Coordinates whose lists are merged at once. */
+/* Coordinates that are merged into the list at once. */
 enum { WORD = 64, WINDOW = 4 * WORD * VECTOR_LINE };
-/* Behind the end of a list: after every coordinate. */
+/* Ends a list: it is after every coordinate. */
 #define NOWHERE UINT32_MAX
 
 struct candidates_size candidates_size(uint32_t of, uint64_t k, uint64_t arriving, uint32_t exempt)
@@ -90,13 +91,13 @@ void candidates_begin(struct candidates *c)
 	c->span = 0;
 	c->from = c->room - c->n;
 	if (!c->n)
-		return; /* where no list is kept, there is none to move */
+		return; /* there is no list to move */
 	memmove(c->index + c->from, c->index, c->n * sizeof *c->index);
 	memmove(c->value + c->from, c->value, c->n * sizeof *c->value);
 	c->n = 0;
 }
 
-/* Old entries before coordinate `end` are moved to the new list, but for those that became zero. */
+/* Moves old entries before coordinate `end` to the new list, except those that became zero. */
 static void pass(struct candidates *c, uint32_t end)
 {
 	for (; c->from < c->room && c->index[c->from] < end; c->from++) {
@@ -106,7 +107,7 @@ static void pass(struct candidates *c, uint32_t end)
 	}
 }
 
-/* What changed lines of a window have for the list. */
+/* The entries that the changed lines of a window add to the list. */
 struct fresh {
 	uint32_t n, index[WINDOW + 1];
 	float value[WINDOW + 1];
@@ -160,8 +161,9 @@ static void list_line(struct candidates *c, struct fresh *fresh, uint32_t at, co
 	}
 }
 
-/* The next n old and fresh entries in their order, but for zeros and old ones in changed lines.
- * Which of the two comes next is not to be foretold: there is no branch for it. */
+/* Merges the next n old and fresh entries in their order, except for zeros and for old entries in
+ * changed lines. No processor can predict which of the two comes next, so there is no branch for
+ * it. */
 static void merge(struct candidates *c, const struct fresh *fresh, uint32_t n, uint32_t begin,
 		  const uint64_t *lines)
 {
@@ -228,9 +230,9 @@ void candidates_end(struct candidates *c)
 		pass(c, NOWHERE);
 }
 
-/* Changed coordinates from number *done on and before coordinate `end`, merged with the old entries
- * between them: no branch, as in merge(). floor and ties_end: those of c, or zeros, which let in
- * all but zeros. */
+/* Merges the changed coordinates from number *done on and before coordinate `end` with the old
+ * entries between them, without a branch, as merge() does. floor and ties_end are those of c, or
+ * zeros, which admit all values but zero. */
 static void take_changed(struct candidates *c, const uint32_t *changed, const float *value,
 			 uint32_t n, uint64_t end, uint32_t floor, uint32_t ties_end,
 			 uint32_t *done)
@@ -241,7 +243,7 @@ static void take_changed(struct candidates *c, const uint32_t *changed, const fl
 		const uint32_t old = index[from], new = changed[i], is_old = old < new,
 			       is_both = old == new;
 
-		if (to == from && old > new) { /* there is no room before the old ones */
+		if (to == from && old > new) { /* there is no room before the old entries */
 			candidates_forget(c);
 			return;
 		}
@@ -331,7 +333,7 @@ static void set_floor(struct candidates *c, uint32_t wanted)
 		}
 }
 
-/* A pass over the whole residual. */
+/* Makes a pass over the whole residual. */
 static void list_anew(struct candidates *c, struct selector *s, const float *residual, int *nan)
 {
 	const struct select_call call = { .x = residual,
@@ -347,7 +349,7 @@ static void list_anew(struct candidates *c, struct selector *s, const float *res
 		set_floor(c, c->wanted);
 }
 
-/* More came than are published: the largest stay, fewer than a pass would list, because more will
+/* The list became too long: keeps the largest, and fewer than a pass would list, because more will
  * come. */
 static void shorten(struct candidates *c, struct selector *s, int *nan)
 {
@@ -402,7 +404,7 @@ void candidates_published(struct candidates *c, const float *decoded)
 
 		while (place->end <= at)
 			place++;
-		/* What fell below the floor is as good as zero to the list. */
+		/* The list treats values below the floor as zeros. */
 		c->value[at] = place->exempt || reaches(c, c->index[at], key_of(left)) ? left : 0;
 	}
 	c->n_chosen = 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The selectors, which decide the coordinates of a vector that are sent. They form a table with one
+ * The selectors, which decide which coordinates of a vector are sent. They form a table with one
  * row each. worker.c uses it for the way up and shard.c for the way down, and neither knows a
  * selector by name. Pure: no job, no network. To add one, put a name into the enum and the two
  * lists below, and a row and a function into choose.c or one of its neighbours. */
@@ -43,7 +43,7 @@ struct choice {
 	uint64_t k;     /* the same as a number, over all spans */
 	float level;    /* threshold: lambda; variance: epsilon */
 	int chunks;     /* cyclic: select the largest of each chunk instead of the top k */
-	int scale;      /* there is no memory, so scale what is sent to make its mean x */
+	int scale;      /* there is no memory, so selected values are scaled to make their mean x */
 	struct random_stream stream; /* the selector's own random numbers; for seeded selectors,
 					rank is replaced by the shard */
 	uint32_t first_shard;
@@ -100,9 +100,9 @@ size_t choose_randk(const struct choice *c);
 size_t choose_block(const struct choice *c);
 size_t choose_cyclic(const struct choice *c);
 
-/* The support of `count` of `span` coordinates that belongs to seed, step and shard: uniformly
- * random and ascending. down: it is for a delta, else for a push. Sender and receiver both call
- * this. */
+/* Computes the support of `count` of `span` coordinates for this seed, step and shard: uniformly
+ * random and ascending. down: the support is for a delta, otherwise for a push. Sender and receiver
+ * both call this. */
 void seeded_support(int down, uint32_t seed, uint64_t step, uint32_t shard, uint32_t span,
 		    uint32_t count, uint32_t *index);
 /* For gaussiank: z with P(|Z| > z) = share, for a standard normal Z. */

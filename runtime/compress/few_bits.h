@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Values in few bits: the types uniform, grid and round of quantize.h. Called by message.c, which
- * writes what is made here behind the positions of a message. Pure: no job, no network, no
- * allocation.
+ * writes the codes after the positions of a message. Pure: no job, no network, no allocation.
  *
  * uniform(b, block)  one step s per block of values, then the codes. b >= 2: code = q + L with L =
  *                    2^(b-1) - 1 and q = v / s rounded at random to one of its two neighbours, so
@@ -20,7 +19,7 @@
 #include "quantize.h"
 #include "random.h"
 
-/* Whose random numbers decide the rounding of uniform. Value i is coordinate first + index[i] of
+/* The random numbers for the rounding of uniform. Value i is coordinate first + index[i] of
  * the whole vector (first + i if index is NULL), so that the result does not depend on how the
  * vector is cut into shards. */
 struct rounding {
@@ -51,7 +50,7 @@ int few_bits_valid(const struct value_coding *c, float scale, const char **why);
 size_t few_bits_encode(const struct value_coding *c, float scale, const float *v, size_t n,
 		       const struct rounding *rounding, uint8_t *out, float *decoded);
 /* Checks everything in in[0..few_bits_bytes()): codes are in range, steps are finite and not
- * negative, spare bits are zero, and where the step is 0, all codes are zero's. Returns 0, or
+ * negative, spare bits are zero, and if the step is 0, all codes are that of zero. Returns 0, or
  * SLUICE_EWIRE and *why. */
 int few_bits_decode(const struct value_coding *c, float scale, const uint8_t *in, size_t n,
 		    float *v, const char **why);

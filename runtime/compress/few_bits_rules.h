@@ -115,8 +115,8 @@ HOST_AND_DEVICE static inline float grid_value(uint8_t code, float range, float 
 
 /* ---- lengths --------------------------------------------------------------- */
 
-/* Bytes of n codes of so many bits, and of the steps before the blocks of values. block 0: there
- * are no steps. */
+/* The length in bytes of n codes of `bits` bits, and of the steps before the blocks of values.
+ * block 0: there are no steps. */
 HOST_AND_DEVICE static inline uint64_t codes_bytes(unsigned bits, unsigned block, uint64_t n)
 {
 	const uint64_t steps = block ? n / block + (n % block != 0) : 0;

@@ -12,7 +12,7 @@
 uint64_t index_bytes(enum index_coding coding, const uint32_t *index, uint32_t count,
 		     uint32_t span);
 
-/* bytes is the result of index_bytes(); exactly so many are written. */
+/* bytes is the result of index_bytes(), and the number of bytes that are written. */
 void index_encode(enum index_coding coding, const uint32_t *index, uint32_t count, uint32_t span,
 		  uint8_t *out, uint64_t bytes);
 

@@ -8,7 +8,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* INDEX_SLACK: so many bytes more may be read by unpack and written by pack. */
+/* INDEX_SLACK: the number of bytes beyond the end that unpack may read and pack may write. */
 enum { INDEX_BLOCK = 128, INDEX_SLACK = 16, INDEX_WIDTH_MAX = 32 };
 
 struct index_kernels {

@@ -17,7 +17,7 @@
 
 enum { MAGIC = 0x31434c53, PAYLOAD_CRC_OFFSET = 80, HEADER_CRC_OFFSET = 92, COPY_STEP = 16384 };
 
-/* The length of the values of so many coordinates. A support has none. */
+/* The length of the values of `count` coordinates. A support has none. */
 static uint64_t section_of(const struct message *m, uint32_t count)
 {
 	return m->kind == MESSAGE_SUPPORT ? 0 : section_of_values(count, &m->values);
@@ -284,7 +284,7 @@ static void copy_from_peer(uint8_t *to, const uint8_t *from, size_t n)
 	__asm__ volatile("" : : "r"(to), "r"(from) : "memory");
 }
 
-/* Checks what must hold for every message, whoever receives it. */
+/* Checks what must hold for every message, whichever side receives it. */
 static int header_check(const uint8_t *h, const struct message *m, const char **why)
 {
 	const char *text;

@@ -111,14 +111,14 @@ size_t message_bound(uint32_t span, uint32_t count, struct value_coding values);
 /* The most bytes for a support of up to count coordinates. */
 size_t message_support_bound(uint32_t span, uint32_t count);
 
-/* Encodes m->count coordinates: index[], ascending and below m->span, with value[] beside it, or
- * all m->span values if index is NULL. Chooses the cheapest coding, and sets coding, scale, count,
+/* Encodes m->count coordinates: index[], ascending and below m->span, and their value[]; or all
+ * m->span values if index is NULL. Chooses the cheapest coding, and sets coding, scale, count,
  * payload_bytes and both CRCs in out. Sparse input becomes dense where that is cheaper and the
  * values are not in few bits. A support has no values, so value and decoded may be NULL. Otherwise
  * decoded[i] receives what the receiver will decode for value[i]; it may be value itself. Returns
  * the message's length, a multiple of 4 and <= message_bound(); a cap smaller than the bound is a
- * programming error (assert). Returns 0 if a value is NaN or infinite, whatever the type (a sum
- * overflowed); m->bad is its number, and out holds no message. Allocates nothing. */
+ * programming error (assert). Returns 0 if a value is NaN or infinite, which is so for any type if
+ * a sum overflowed; m->bad is its number, and out holds no message. Allocates nothing. */
 size_t message_encode(struct message *m, const uint32_t *index, const float *value, float *decoded,
 		      uint8_t *out, size_t cap);
 
@@ -131,7 +131,7 @@ size_t message_head(struct message *m, uint32_t payload_crc, uint8_t *out);
  * header, checks magic, wire version and header CRC, and that header and payload fit into
  * slot_bytes and copy_cap. Then copies the payload and checks its CRC. On success *m describes the
  * private copy in copy[], with the header at 0 and the payload at MESSAGE_HEADER_BYTES. Returns
- * SLUICE_EWIRE if the message is refused; *why says why (a static or thread-local text), and
+ * SLUICE_EWIRE if the message is refused; *why is the reason (a static or thread-local text), and
  * nothing but copy[] was written. copy may be slot itself if the slot is private memory already,
  * such as the destination of a READ. */
 int message_copy(const void *slot, size_t slot_bytes, uint8_t *copy, size_t copy_cap,
@@ -149,10 +149,10 @@ static inline size_t message_bytes(const struct message *m)
 	return MESSAGE_HEADER_BYTES + (size_t)m->payload_bytes;
 }
 
-/* What the receiver knows about a message before it reads one. Fields that are MESSAGE_ANY are not
+/* The fields that the receiver expects of a message. Fields that are MESSAGE_ANY are not
  * compared. count_max limits what message_decode will write, so it applies to a dense message's
- * span: use MESSAGE_ANY or the span with room for span values, unless the sender selects so little
- * that the message never becomes dense. */
+ * span: use MESSAGE_ANY or the span with room for span values, unless the sender selects too few
+ * for the message to become dense. */
 #define MESSAGE_ANY UINT64_MAX
 struct message_expect {
 	enum message_kind kind;

@@ -12,7 +12,7 @@ HOST_AND_DEVICE static inline uint64_t section_padded(uint64_t bytes)
 	return (bytes + 3) & ~(uint64_t)3;
 }
 
-/* The length of so many values, without padding. */
+/* The length of the values, without padding. */
 HOST_AND_DEVICE static inline uint64_t values_length(uint32_t count,
 						     const struct value_coding *values)
 {

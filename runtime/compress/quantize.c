@@ -21,7 +21,7 @@
 enum {
 	AT_ONCE = 4,
 	DECODE_PIECE = 2048,
-	/* Codes of several bytes are those of messages in memory, too. */
+	/* messages have the byte order of this machine */
 	LITTLE_ENDIAN_FLOATS = __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
 };
 typedef uint32_t words __attribute__((vector_size(4 * AT_ONCE)));
@@ -189,7 +189,7 @@ static size_t f16_decode_fast(float scale, const uint8_t *in, size_t n, float *v
 
 #endif
 
-/* ---- bf16, four at once; before that, where there is AVX2, sixteen ---- */
+/* ---- bf16: sixteen at once with AVX2, then four at once ---- */
 
 #if defined(__x86_64__)
 /* Eight codes in lanes of 32 bits, whose upper halves are zero. */
@@ -402,5 +402,6 @@ void values_widen(enum value_type type, float scale, const uint8_t *in, size_t n
 		for (size_t i = 0; i < n; i++)
 			v[i] = scale * e5m2_decode_inline(in[i]);
 	else
-		(void)values_decode(type, 1, in, n, v); /* callers look for what is not finite */
+		(void)values_decode(type, 1, in, n,
+				    v); /* callers look for values that are not finite */
 }

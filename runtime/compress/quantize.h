@@ -15,7 +15,7 @@ enum value_type {
 	VALUE_UNIFORM = 3,
 	VALUE_GRID = 4,
 	VALUE_ROUND = 5,
-	/* Of gradients alone: no message has them. */
+	/* Only gradients have these; no message does. */
 	VALUE_F8_E4M3FN = 6,
 	VALUE_F8_E5M2 = 7
 };
@@ -30,13 +30,13 @@ enum {
 /* A value type and its parameters. Parameters that the type does not use are 0. */
 struct value_coding {
 	enum value_type type;
-	/* For uniform and grid: as the recipe chose; for round: that of the message. */
+	/* for uniform and grid from the recipe; for round the message's own number */
 	unsigned bits;
 	unsigned block; /* for uniform: how many values share a scale */
 	float step;     /* for round: the width */
 };
 
-/* Whether values of this type have 8 bits, and a scale beside them. */
+/* Returns 1 if values of this type have 8 bits, and a scale for the whole vector. */
 HOST_AND_DEVICE static inline int value_eight(enum value_type type)
 {
 	return type >= VALUE_F8_E4M3FN;
@@ -61,12 +61,13 @@ void values_encode(enum value_type type, float scale, const float *v, size_t n, 
 /* Returns 0, or SLUICE_EWIRE if a value decodes to NaN or infinity. v is not written beyond n. */
 int values_decode(enum value_type type, float scale, const uint8_t *in, size_t n, float *v);
 
-/* The n elements of a gradient as floats, NaN and infinity too; of 8 bits, each multiplied by
- * scale. */
+/* Converts the n elements of a gradient to floats, including NaN and infinity. Elements of 8 bits
+ * are multiplied by scale. */
 void values_widen(enum value_type type, float scale, const uint8_t *in, size_t n, float *v);
 
-/* Functions for one value in portable C. They define the results of the vector instructions behind
- * the functions above. Encoding rounds to nearest even, and limits the result to finite values. */
+/* Functions for one value in portable C. They define the results of the vector instructions that
+ * the functions above use. Encoding rounds to nearest even, and limits the result to finite values.
+ */
 uint16_t f16_encode(float v);
 float f16_decode(uint16_t code);
 uint16_t bf16_encode(float v);

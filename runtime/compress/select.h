@@ -23,8 +23,8 @@ int selector_open(size_t n,
 void selector_close(struct selector **s);
 size_t selector_bytes(size_t n); /* bytes of memory that selector_open(n) takes */
 enum { SELECT_THREADS_MAX = 256 };
-/* The same for at most k of n coordinates, with 1 to SELECT_THREADS_MAX threads. The scratch memory
- * is n / 100 + k elements and a tile per thread. */
+/* Like selector_open(), for at most k of n coordinates, with 1 to SELECT_THREADS_MAX threads. The
+ * scratch memory is n / 100 + k elements and a tile per thread. */
 int selector_open_for(size_t n, size_t k, unsigned threads, struct selector **out);
 
 /* Selects the k coordinates of the non-exempt spans that are largest in magnitude, and all

@@ -14,10 +14,10 @@
 #define FOR_BLOCKS __attribute__((target("avx2,popcnt,bmi,prfchw"), always_inline)) static inline
 enum { LANES = 8, TURN = 4 * LANES, LINE = 16, BLOCK = 1024, ADD = 1, VALUES = 2, CLEAR = 4 };
 
-/* If so many turns of a block have a candidate, most of them have several. */
+/* If this many turns of a block have a candidate, most of them have several. */
 enum { MANY = BLOCK / TURN * 3 / 4 };
-/* How far ahead memory is prefetched: far enough that it arrives before the walk, and near enough
- * that the processor can keep so many cache lines under way. On Zen 4, distances of 48 to 96
+/* How far ahead memory is prefetched: far enough to arrive before it is read, and near enough for
+ * the number of cache lines that the processor can load at once. On Zen 4, distances of 48 to 96
  * coordinates take the same time, and 128 takes a tenth to a quarter more. */
 enum { AHEAD = 64 };
 

@@ -20,7 +20,8 @@ struct select_stage {
 struct selector {
 	const struct select_kernels *kernels;
 	size_t n, tile, near_room;
-	size_t merge_least;   /* with so many sure coordinates, each thread merges a share */
+	size_t merge_least;   /* from this number of sure coordinates on, each thread merges a share
+			       */
 	uint32_t *near_index; /* near_room entries */
 	float *near_value;    /* near_room entries; holds the sample before the pass */
 	uint32_t *counts;     /* BINS entries */

@@ -70,7 +70,8 @@ void vector_discard(float *vector, size_t n)
 	const uintptr_t end = (uintptr_t)(vector + n) / page * page;
 
 	if (end > begin)
-		(void)madvise((void *)begin, end - begin, MADV_DONTNEED); /* else it stays */
+		(void)madvise((void *)begin, end - begin,
+			      MADV_DONTNEED); /* if this remains set, no value is finite */
 }
 
 /* Four values at once, in registers that every current machine has. */
@@ -80,8 +81,8 @@ enum { LANES = sizeof(lanes) / sizeof(float) };
 /* not_finite() of four values, with the signs. */
 typedef uint32_t lane_bits __attribute__((vector_size(16)));
 
-/* Unrolled, these loops take half the time where both vectors are in the first cache; and they
- * count in size_t, because a counter of 32 bits is widened at each of its uses. */
+/* Unrolling halves the time of these loops if both vectors are in the first-level cache. They count
+ * in size_t, because a counter of 32 bits would be widened at each use. */
 static inline __attribute__((always_inline)) int add_all(float *vector, const float *value,
 							 uint32_t count, int judges)
 {

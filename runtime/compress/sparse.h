@@ -13,8 +13,8 @@ enum { VECTOR_LINE = 16 };
 float *vector_open(size_t n);
 /* n is the number that it was opened with. vector may be NULL. */
 void vector_close(float *vector, size_t n);
-/* Bits that are 0 if x is finite, to collect over many values: a finite number less itself is 0 of
- * either sign, anything else NaN. */
+/* Returns bits that are 0 if x is finite, to be combined over many values: a finite number minus
+ * itself is a zero of either sign, and anything else gives NaN. */
 static inline uint32_t not_finite(float x)
 {
 	return float_bits(x - x) & INT32_MAX;
@@ -23,10 +23,10 @@ static inline uint32_t not_finite(float x)
 /* Gives the memory back until the vector is written again: what it held is lost. */
 void vector_discard(float *vector, size_t n);
 
-/* index[0..count) are ascending coordinates of the vector, and value[] is beside it. If index is
+/* index[0..count) are ascending coordinates of the vector, and value[] their values. If index is
  * NULL, the coordinates are 0..count - 1. */
 void sparse_add(float *vector, const uint32_t *index, const float *value, uint32_t count);
-/* The same, and returns 1 if all sums are finite. */
+/* Like sparse_add(), and returns 1 if all sums are finite. */
 int sparse_add_finite(float *vector, const uint32_t *index, const float *value, uint32_t count);
 /* vector[index[i]] = value[i]. */
 void sparse_set(float *vector, const uint32_t *index, const float *value, uint32_t count);

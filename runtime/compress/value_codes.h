@@ -17,8 +17,8 @@ enum {
 	SCALED_EXPONENT = 14
 };
 
-/* The largest scaled value that decodes to a finite one. It is the largest f16, or, where f32
- * overflows before, the largest f32 of f16's precision. */
+/* The largest scaled value that decodes to a finite one. It is the largest f16, or, if f32
+ * overflows first, the largest f32 of f16's precision. */
 HOST_AND_DEVICE static inline float f16_limit(float scale)
 {
 	return scale < 0x1p-112f ? 0x1.ffcp127f * scale : 0x1.ffcp15f;
@@ -88,7 +88,7 @@ HOST_AND_DEVICE static inline uint16_t bf16_encode_inline(float v)
 	return (uint16_t)code;
 }
 
-/* As parameters and means are rounded: what is beyond the range becomes infinite. */
+/* Rounds parameters and means: values beyond the range become infinite. */
 HOST_AND_DEVICE static inline uint16_t f16_round_inline(float v)
 {
 	const uint32_t bits = float_bits(v);

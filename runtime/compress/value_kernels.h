@@ -8,9 +8,9 @@
 #include "random_mix.h"
 #include <stddef.h>
 
-/* A "whole" n is a multiple of VALUE_GROUP and at most VALUE_PIECE. VALUE_AHEAD: the largest
- * magnitudes of so many values are found before the first of them is rounded. PACK_SLACK: so many
- * bytes more may be written by pack and read by unpack. */
+/* A "whole" n is a multiple of VALUE_GROUP and at most VALUE_PIECE. VALUE_AHEAD: the number of
+ * values whose largest magnitudes are found before the first of them is rounded. PACK_SLACK: the
+ * number of bytes beyond the end that pack may write and unpack may read. */
 enum { VALUE_GROUP = 32, VALUE_PIECE = 512, VALUE_AHEAD = 2048, VALUE_SUMS = 8, PACK_SLACK = 8 };
 
 /* The random numbers of roundings: value i uses random_mix() of low + index[i], or of low + i if

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What excludes what: one table with a row for each trait of a recipe, a step or the moment, and a
- * column for each quicker path of a step and for each attribute that not all recipes can have. A
- * cell that is not NULL says why a step with this trait does not take that path, or a recipe with
- * it cannot have that attribute. Both halves and the open consult the table, and sluice_plan()
- * prints it. Pure. */
+ * Exclusions: one table with a row for each trait of a recipe, a step or the moment, and a column
+ * for each faster path of a step and for each attribute that not all recipes can have. A cell that
+ * is not NULL is the reason why a step with this trait does not take that path, or a recipe with it
+ * cannot have that attribute. Both halves and the open consult the table, and sluice_plan() prints
+ * it. Pure. */
 #ifndef RUNTIME_PLAN_H
 #define RUNTIME_PLAN_H
 #include "compress/quantize.h"
@@ -59,7 +59,7 @@ enum trait {
 	TRAIT_EVERY,
 	TRAIT_DECAY,     /* of all weights */
 	TRAIT_PERIOD,    /* several steps between exchanges */
-	TRAIT_OWN_MODEL, /* in which a worker trains on a model of its own */
+	TRAIT_OWN_MODEL, /* a worker trains a local model between exchanges */
 	TRAIT_LAZY,
 	TRAIT_ASYNC,
 	TRAIT_AUTO,

@@ -7,9 +7,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A recipe is words KEY=VALUE[(ARGUMENT)][,VALUE...], separated by blanks, in any order, each key
+/* A recipe is words KEY=VALUE[(ARGUMENT)][,VALUE...], separated by spaces, in any order, each key
  * once. DENSITY is in (0, 1] or a percentage such as "1%", or a count such as "k=31". The name of a
- * method (methods.h) is a word, too: it says the keys that are not given.
+ * method (methods.h) is a word, too: it gives the keys that the recipe leaves out.
  *
  *   up=, down=  all | topk(DENSITY) | ... [,VALUES]; all is the default. choose.h lists the
  *               selectors (SELECTION_FORMS).
@@ -69,7 +69,7 @@ enum warmup_unit { WARMUP_STEPS, WARMUP_EPOCHS };
 
 struct direction {
 	enum selection select;
-	double density; /* 1 where the selector has none, and for a count before recipe_count() */
+	double density; /* 1 if the selector has none, and for a count before recipe_count() */
 	/* Coordinates of the whole vector in place of a density; 0: a density is given. */
 	uint32_t count;
 	float level;                       /* threshold: lambda; variance: epsilon; else 0 */
@@ -115,9 +115,10 @@ struct recipe {
 	enum when_kind when;
 	uint32_t period; /* steps between exchanges; 1 unless when=every */
 	struct lazy_words lazy;
-	/* async: the most updates between the parameters of a push and its arrival; else 0. */
+	/* async: the largest number of updates between the parameters of a push and its arrival;
+	 * else 0. */
 	uint32_t staleness;
-	int whole; /* async: parameters are published, and not their difference from the anchor */
+	int whole; /* async: parameters are published instead of their difference from the anchor */
 	/* Steps between anchors, of all workers together; 0 unless signal=svrg. */
 	uint32_t svrg_steps;
 };
@@ -139,18 +140,18 @@ int recipe_count(struct recipe *r, uint64_t n);
 /* The position at which the first word begins that two printed recipes do not share. It is the same
  * in both. */
 size_t recipe_word_apart(const char *a, const char *b);
-/* Whether the worker keeps x of the last step, which sluice_point() needs. */
+/* Returns 1 if the worker keeps the parameters of the last step, which sluice_point() needs. */
 static inline int recipe_looks_back(const struct recipe *r)
 {
 	return r->signal == SIGNAL_STORM || r->signal == SIGNAL_IGT;
 }
-/* Whether the shards keep a running average of what is pushed. */
+/* Returns 1 if the shards keep a running average of the pushed gradients. */
 static inline int recipe_velocity(const struct recipe *r)
 {
 	return r->update == UPDATE_MOMENTUM || r->update == UPDATE_NESTEROV ||
 	       r->update == UPDATE_EMA;
 }
-/* Whether a step may have a second gradient, given by sluice_push_pair(). */
+/* Returns 1 if a step may have a second gradient, given by sluice_push_pair(). */
 static inline int recipe_pairs(const struct recipe *r)
 {
 	return r->signal == SIGNAL_STORM || r->signal == SIGNAL_SVRG;
@@ -173,6 +174,6 @@ static inline int recipe_pulls_mean(const struct recipe *r)
 {
 	return r->update == UPDATE_NONE;
 }
-/* Whether the tensor name matches one of the dense= patterns. */
+/* Returns 1 if the tensor name matches one of the dense= patterns. */
 int recipe_sends_whole(const struct recipe *r, const char *tensor_name);
 #endif

@@ -23,8 +23,7 @@ static void add_phase(struct schedule *s, struct phase phase)
 	s->n_downs += phase.direction == PHASE_DOWN;
 }
 
-/* In these two phases the shard says which coordinates it wants, and every worker sends its values
- * there. */
+/* Adds two phases: the shard asks for coordinates, and every worker sends its values there. */
 static void agree(struct schedule *s)
 {
 	add_phase(s, (struct phase){ PHASE_DOWN, PAYLOAD_INDICES, CLOSE_ALL_LIVING });

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a recipe means over time: the list of phases of a step, and the density of each step. */
+ * The schedule of a recipe: the list of phases of a step, and the density of each step. */
 #ifndef RUNTIME_SCHEDULE_H
 #define RUNTIME_SCHEDULE_H
 #include "recipe/recipe.h"
@@ -18,7 +18,7 @@ enum phase_payload {
 };
 enum phase_close {
 	CLOSE_ALL_LIVING, /* when the messages of all living workers are in */
-	CLOSE_ANY,        /* with each push, of whichever worker it is */
+	CLOSE_ANY,        /* with each push of any worker */
 	CLOSINGS
 };
 struct phase {
@@ -29,7 +29,7 @@ struct phase {
 
 enum { SCHEDULE_PHASES = 4 };
 struct schedule {
-	uint64_t reset; /* everything is sent every so many steps; 0: never */
+	uint64_t reset; /* steps from one that sends everything to the next; 0: there is none */
 	struct phase phases[SCHEDULE_PHASES];
 	unsigned n_phases, n_downs; /* downs: how often a shard publishes in a step */
 	/* The update rule moves coordinates that no message of the step names: weights decay, or
@@ -41,7 +41,7 @@ struct schedule {
 	uint64_t anchor_period;
 };
 
-/* decays: the weights of some tensor decay by a rule of its own, whatever decay= says.
+/* decays: some tensor has a rule with a weight decay, even if decay= is 0.
  * SLUICE_EINVAL if warmup is given in epochs and steps_per_epoch is 0. */
 int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, int decays,
 		     struct schedule *out);
@@ -60,7 +60,8 @@ uint64_t schedule_publications(const struct schedule *s, uint64_t step, unsigned
 double schedule_density(const struct schedule *s, const struct direction *d, uint64_t step);
 /* The largest density of any step of the run, which determines the size of slots and logs. */
 double schedule_largest_density(const struct schedule *s, const struct direction *d);
-/* guard=raise: how often the densities can double until everything is sent; else 0. */
+/* guard=raise: the number of times that the densities can double until everything is sent; else 0.
+ */
 unsigned schedule_raises_most(const struct recipe *recipe);
 /* The density after this number of doublings, at most 1. */
 double schedule_raised(const struct direction *d, double density, unsigned doublings);
