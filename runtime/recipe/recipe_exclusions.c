@@ -264,8 +264,8 @@ static const struct exclusion exclusions[] = {
 	  "when=async with \"{down}\": each worker is sent the model at its own time, so there is "
 	  "nothing to select that it knows already; write down=all, or down=all,uniform(4)" },
 	{ WHEN(ASYNC),
-	  UPDATE(NONE) | SIGNAL(STORM) | SIGNAL(IGT) | SIGNAL(INNOVATION) | MEMORY(LOWPASS) |
-		  MEMORY(TWOSTEP),
+	  UPDATE(NONE) | UPDATE(AVERAGE) | SIGNAL(STORM) | SIGNAL(IGT) | SIGNAL(INNOVATION) |
+		  MEMORY(LOWPASS) | MEMORY(TWOSTEP),
 	  "\"{when}\" updates after each push: write it with signal=gradient, momentum or svrg, "
 	  "memory=none or residual, and update=sgd, momentum, nesterov, ema or accelerated" },
 	{ WHEN(EVERY),

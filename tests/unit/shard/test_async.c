@@ -297,6 +297,7 @@ static void async__what_does_not_fit__is_refused(void **state)
 		"when=async(3,half)",
 		"when=async(4) down=topk(0.1)",
 		"when=async(4) update=none",
+		"when=async(4) update=average",
 		"when=async(4) up=cyclic(0.1)",
 		"when=async(4) reset=5",
 		"signal=svrg(10)",
