@@ -80,8 +80,8 @@ static int check_rules(const sluice_model_attr *attr, const char *function)
 }
 
 /* Refuses attributes of the model and of the job that the recipe excludes (plan.h). */
-static int check_recipe(const sluice_model_attr *attr, const struct recipe *recipe,
-			const struct model_of *of)
+static int check_exclusions(const sluice_model_attr *attr, const struct recipe *recipe,
+			    const struct model_of *of)
 {
 	const char *const function = of->function;
 	const struct {
@@ -290,7 +290,7 @@ int model_shape(const sluice_model_attr *attr, const struct model_of *of, struct
 	if (!rc)
 		rc = check_staleness(recipe, of);
 	if (!rc)
-		rc = check_recipe(attr, recipe, of);
+		rc = check_exclusions(attr, recipe, of);
 	if (!rc)
 		rc = schedule_compile(recipe, attr->steps_per_epoch, tensors_decay(attr), schedule);
 	if (!rc)

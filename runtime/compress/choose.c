@@ -53,13 +53,6 @@ const struct selection_kind selection_kinds[SELECTIONS] = {
 			    .run = choose_topk },
 };
 
-uint64_t density_count(double density, uint64_t n)
-{
-	double k = ceil(density * (double)n - 1e-9);
-
-	return k < 1 ? n > 0 : k > (double)n ? n : (uint64_t)k;
-}
-
 /* ---- topk, global ------------------------------------------------------------ */
 
 size_t choose_topk(const struct choice *c)

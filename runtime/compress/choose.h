@@ -7,6 +7,7 @@
 #define COMPRESS_CHOOSE_H
 #include "random.h"
 #include "select.h"
+#include <math.h>
 
 enum selection {
 	SELECT_ALL,
@@ -110,5 +111,10 @@ double gaussian_quantile(double share);
 /* For cyclic with chunks: the length of a chunk. */
 uint64_t chunk_length(double density);
 /* How many of n coordinates a density selects: rounded up, and at least 1 for n > 0. */
-uint64_t density_count(double density, uint64_t n);
+static inline uint64_t density_count(double density, uint64_t n)
+{
+	const double k = ceil(density * (double)n - 1e-9);
+
+	return k < 1 ? n > 0 : k > (double)n ? n : (uint64_t)k;
+}
 #endif

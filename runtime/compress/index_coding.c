@@ -3,6 +3,7 @@
  * bitmap, Rice. The decoders trust nothing, because their bytes come from another process. */
 #include "index_coding.h"
 #include "base/bytes.h"
+#include "bit_pack.h"
 #include "index_kernels.h"
 #include "message_rules.h"
 #include "rice.h"
@@ -63,11 +64,6 @@ static int raw_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_
 
 /* ---- delta ---- */
 
-static unsigned width_of(uint32_t largest)
-{
-	return largest ? 32 - (unsigned)__builtin_clz(largest) : 0;
-}
-
 /* The gaps of the last, incomplete block. Returns their bitwise or. `next` is the smallest index
  * that can come first. */
 static uint32_t last_gaps(const uint32_t *index, uint32_t n, uint32_t next,
@@ -88,9 +84,9 @@ static uint64_t delta_bytes(const uint32_t *index, uint32_t count)
 
 	for (uint32_t i = 0, n; i < count; i += n) {
 		n = smaller(count - i, INDEX_BLOCK);
-		bytes += delta_block_bytes(n, width_of(n == INDEX_BLOCK ?
-							       k->largest(index + i, next) :
-							       last_gaps(index + i, n, next, gap)));
+		bytes += delta_block_bytes(
+			n, bit_length(n == INDEX_BLOCK ? k->largest(index + i, next) :
+							 last_gaps(index + i, n, next, gap)));
 		next = index[i + n - 1] + 1;
 	}
 	return section_padded(bytes);
@@ -110,8 +106,8 @@ static void delta_encode(const uint32_t *index, uint32_t count, uint8_t *out, ui
 		unsigned width;
 
 		n = smaller(count - i, INDEX_BLOCK);
-		width = width_of(n == INDEX_BLOCK ? k->gaps(index + i, next, gap) :
-						    last_gaps(index + i, n, next, gap));
+		width = bit_length(n == INDEX_BLOCK ? k->gaps(index + i, next, gap) :
+						      last_gaps(index + i, n, next, gap));
 		widths[block] = (uint8_t)width;
 		/* The last byte must not contain anything of the following bytes. */
 		if (n < INDEX_BLOCK)

@@ -57,28 +57,6 @@ int value_scale_valid(enum value_type type, float scale)
 	return !(bits & 0x7fffff) && exponent >= 1 && exponent <= 253;
 }
 
-/* ---- one value ---- */
-
-uint16_t f16_encode(float v)
-{
-	return f16_encode_inline(v);
-}
-
-float f16_decode(uint16_t code)
-{
-	return f16_decode_inline(code);
-}
-
-uint16_t bf16_encode(float v)
-{
-	return bf16_encode_inline(v);
-}
-
-float bf16_decode(uint16_t code)
-{
-	return bf16_decode_inline(code);
-}
-
 /* ---- by the machine's instructions: return how many values they did, a multiple of 8 or 4 --- */
 
 #if defined(__x86_64__)
@@ -319,10 +297,10 @@ static void f16_encode_rest(float scale, const float *v, size_t first, size_t n,
 		uint16_t code;
 
 		scaled = scaled > limit ? limit : scaled < -limit ? -limit : scaled;
-		code = f16_encode(scaled);
+		code = f16_encode_inline(scaled);
 		put_le16(out + 2 * i, code);
 		if (decoded)
-			decoded[i] = f16_decode(code) * (1 / scale);
+			decoded[i] = f16_decode_inline(code) * (1 / scale);
 	}
 }
 
@@ -342,11 +320,11 @@ void values_encode(enum value_type type, float scale, const float *v, size_t n, 
 		break;
 	case VALUE_BF16:
 		for (size_t i = bf16_encode_fast(v, n, out, decoded); i < n; i++) {
-			uint16_t code = bf16_encode(v[i]);
+			uint16_t code = bf16_encode_inline(v[i]);
 
 			put_le16(out + 2 * i, code);
 			if (decoded)
-				decoded[i] = bf16_decode(code);
+				decoded[i] = bf16_decode_inline(code);
 		}
 		break;
 	case VALUE_UNIFORM:
@@ -363,11 +341,11 @@ static void decode_piece(enum value_type type, float scale, const uint8_t *in, s
 	case VALUE_F32: f32_copy_in(in, n, v); break;
 	case VALUE_F16:
 		for (size_t i = f16_decode_fast(scale, in, n, v); i < n; i++)
-			v[i] = f16_decode(get_le16(in + 2 * i)) * (1 / scale);
+			v[i] = f16_decode_inline(get_le16(in + 2 * i)) * (1 / scale);
 		break;
 	case VALUE_BF16:
 		for (size_t i = bf16_decode_fast(in, n, v); i < n; i++)
-			v[i] = bf16_decode(get_le16(in + 2 * i));
+			v[i] = bf16_decode_inline(get_le16(in + 2 * i));
 		break;
 	case VALUE_UNIFORM:
 	case VALUE_GRID:

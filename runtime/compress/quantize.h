@@ -64,12 +64,4 @@ int values_decode(enum value_type type, float scale, const uint8_t *in, size_t n
 /* Converts the n elements of a gradient to floats, including NaN and infinity. Elements of 8 bits
  * are multiplied by scale. */
 void values_widen(enum value_type type, float scale, const uint8_t *in, size_t n, float *v);
-
-/* Functions for one value in portable C. They define the results of the vector instructions that
- * the functions above use. Encoding rounds to nearest even, and limits the result to finite values.
- */
-uint16_t f16_encode(float v);
-float f16_decode(uint16_t code);
-uint16_t bf16_encode(float v);
-float bf16_decode(uint16_t code);
 #endif

@@ -112,7 +112,8 @@ struct place {
 
 /* Called in the tile's turn: determines where its lists go, or ends the pass because they cannot go
  * there. */
-static struct place reserve(struct sweep *w, const struct tile *t, const struct select_lists *l)
+static struct place reserve_place(struct sweep *w, const struct tile *t,
+				  const struct select_lists *l)
 {
 	struct place p = { w->n, l->n, w->near_stored, l->n_near };
 	const size_t room = w->s->near_room - w->near_stored;
@@ -144,7 +145,7 @@ static struct place reserve(struct sweep *w, const struct tile *t, const struct 
 
 /* Copies the lists to their place. This needs no turn, because no other thread writes there. The
  * lists may be there already. */
-static void put(const struct sweep *w, const struct place *p, const struct select_lists *l)
+static void put_lists(const struct sweep *w, const struct place *p, const struct select_lists *l)
 {
 	const struct select_call *call = w->call;
 	const struct selector *s = w->s;
@@ -213,10 +214,10 @@ static void work(void *context, unsigned worker)
 		fetch_values(w, &l);
 		if (w->s->pool)
 			await_turn(w, t.number);
-		struct place p = reserve(w, &t, &l);
+		struct place p = reserve_place(w, &t, &l);
 		if (w->s->pool)
 			__atomic_store_n(&w->turn, t.number + 1, __ATOMIC_RELEASE);
-		put(w, &p, &l);
+		put_lists(w, &p, &l);
 	}
 }
 

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Encodes and decodes one value in portable C. These functions define what quantize.c's vector
- * instructions and the GPU's kernels compute, bit by bit. */
+ * Encodes and decodes one value in portable C. These functions define the results of quantize.c's
+ * vector instructions and of the GPU's kernels. Encoding rounds to nearest even, and limits the
+ * result to finite values. */
 #ifndef COMPRESS_VALUE_CODES_H
 #define COMPRESS_VALUE_CODES_H
 #include "base/bytes.h"

@@ -84,13 +84,6 @@ static inline const struct phase *phase_now(const sluice_model *model, unsigned 
 {
 	return &model->schedule.phases[phase];
 }
-/* Whether the phase sends values for a support that an earlier phase agreed on, or agrees on
- * one. */
-static inline int phase_agrees(const struct phase *p)
-{
-	return p->payload == PAYLOAD_AGREED || p->payload == PAYLOAD_INDICES ||
-	       p->payload == PAYLOAD_SKETCH;
-}
 
 static inline int model_async(const sluice_model *model)
 {

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The table of published methods. Every entry works: tests/unit/recipe/test_methods.c parses each of
- * them. */
+ * The table of published methods. tests/unit/recipe/test_methods.c parses every entry. */
 #include "recipe/methods.h"
 #include "base/nearest.h"
 #include <string.h>

@@ -137,7 +137,7 @@ static int read_name(const struct word *w, struct draft *d)
 				    w->quote, w->quote, w->quote);
 	return fail(SLUICE_EINVAL,
 		    "recipe: \"%s\" has no \"=\"%s%s%s a recipe is made of words KEY=VALUE without "
-		    "blanks in them, and may begin with the word auto or the name of a method "
+		    "spaces in them, and may begin with the word auto or the name of a method "
 		    "(sluice-train --methods lists them); keys are %s",
 		    w->quote, near ? ": did you mean the method \"" : ":", near ? near : "",
 		    near ? "\"?" : "", all_keys(list));
@@ -157,14 +157,14 @@ static int axis_at(const char *text)
 	return id;
 }
 
-/* Refuses two words with a comma between them where a blank is meant. */
+/* Refuses two words with a comma between them where a space is meant. */
 static int refuse_comma(const struct word *w)
 {
 	for (const char *p = w->value; (p = strpbrk(p, ",;")) != NULL; p++)
 		if (axis_at(p + 1) < AXES)
 			return fail(SLUICE_EINVAL,
 				    "recipe: a \"%c\" stands between two words in \"%s\": write a "
-				    "blank there, as in \"%s=%.*s %.*s\"",
+				    "space there, as in \"%s=%.*s %.*s\"",
 				    *p, w->quote, w->axis->key,
 				    (int)(p - w->value < 80 ? p - w->value : 80), w->value,
 				    (int)strcspn(p + 1, ",;") < 80 ? (int)strcspn(p + 1, ",;") : 80,

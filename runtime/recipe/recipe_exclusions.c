@@ -25,6 +25,47 @@
 #define NONFINITES (BIT(FIRST_HAS) - BIT(FIRST_NONFINITE))
 #define LAZY       (WHEN(LAZY) | WHEN(LAZY_SERVER))
 
+/* Each fact with its condition. r is the recipe, up and down are its selectors, and of_up and
+ * of_down the kinds of these. */
+#define HAS_LIST(FACT)                                                                             \
+	FACT(AUTO, r->automatic)                                                                   \
+	FACT(UP_WORD, axis_given(d, AXIS_UP))                                                      \
+	FACT(DOWN_WORD, axis_given(d, AXIS_DOWN))                                                  \
+	FACT(WARMUP, r->warmup > 0)                                                                \
+	FACT(OUTSIDE, r->placement == STEP_OUTSIDE)                                                \
+	FACT(RESET, r->reset != 0)                                                                 \
+	FACT(MASK, r->mask)                                                                        \
+	FACT(NOISE, r->noise > 0)                                                                  \
+	FACT(CLIP, r->clip > 0)                                                                    \
+	FACT(DECAY, r->decay > 0)                                                                  \
+	FACT(SHARD_DECAY, r->decay > 0 && r->update != UPDATE_NONE)                                \
+	FACT(RAISE, r->guard == GUARD_RAISE)                                                       \
+	FACT(EXEMPT, *r->dense != '\0')                                                            \
+	FACT(PERIOD, r->period > 1)                                                                \
+	FACT(UP_ALL, up == SELECT_ALL)                                                             \
+	FACT(UP_SELECTS, up != SELECT_ALL)                                                         \
+	FACT(UP_BIASED, up != SELECT_ALL && !of_up->unbiased)                                      \
+	FACT(UP_UNBIASED, of_up->unbiased)                                                         \
+	FACT(UP_SEEDED, of_up->seeded)                                                             \
+	FACT(UP_LEADER, of_up->exchange == EXCHANGE_LEADER)                                        \
+	FACT(UP_SKETCH, of_up->exchange == EXCHANGE_SKETCH)                                        \
+	FACT(UP_GLOBAL, up == SELECT_GLOBAL)                                                       \
+	FACT(UP_BLOCK, up == SELECT_BLOCK)                                                         \
+	FACT(UP_NARROW, r->up.values.type != VALUE_F32)                                            \
+	FACT(DOWN_SELECTS, down != SELECT_ALL)                                                     \
+	FACT(DOWN_UNBIASED, of_down->unbiased)                                                     \
+	FACT(DOWN_SEEDED, of_down->seeded)                                                         \
+	FACT(DOWN_LEADER, of_down->exchange == EXCHANGE_LEADER)                                    \
+	FACT(DOWN_SKETCH, of_down->exchange == EXCHANGE_SKETCH)                                    \
+	FACT(DOWN_NARROW, r->down.values.type != VALUE_F32)                                        \
+	FACT(LEVEL, of_up->argument == ARGUMENT_LEVEL || of_down->argument == ARGUMENT_LEVEL)      \
+	FACT(GLOBAL, of_up->global || of_down->global)                                             \
+	FACT(BOTH_ALL, up == SELECT_ALL && down == SELECT_ALL)                                     \
+	FACT(BLOCK_ONE_WAY, (up == SELECT_BLOCK) != (down == SELECT_BLOCK))                        \
+	FACT(OTHER_ALPHA, r->update_alpha != r->signal_alpha)                                      \
+	FACT(DIVERGENCE, diverges(r))                                                              \
+	FACT(UNPAIRED, is_unpaired(r))
+
 enum {
 	FIRST_MEMORY = SIGNAL_SVRG + 1,
 	FIRST_UPDATE = FIRST_MEMORY + MEMORY_TWOSTEP + 1,
@@ -32,60 +73,24 @@ enum {
 	FIRST_NONFINITE = FIRST_WHEN + WHEN_ASYNC + 1,
 	FIRST_HAS = FIRST_NONFINITE + NONFINITE_SKIP_ALL + 1,
 
-	HAS_AUTO = FIRST_HAS,
-	HAS_UP_WORD, /* up= is given */
-	HAS_DOWN_WORD,
-	HAS_WARMUP,
-	HAS_OUTSIDE, /* the step size is applied outside of the memory */
-	HAS_RESET,
-	HAS_MASK,
-	HAS_NOISE,
-	HAS_CLIP,
-	HAS_DECAY,
-	HAS_SHARD_DECAY, /* decay= and an update in which the shard applies it */
-	HAS_RAISE,
-	HAS_EXEMPT, /* dense= names tensors */
-	HAS_PERIOD, /* several steps between exchanges */
-	HAS_UP_ALL,
-	HAS_UP_SELECTS,
-	HAS_UP_BIASED, /* up= selects, and not without bias */
-	HAS_UP_UNBIASED,
-	HAS_UP_SEEDED,
-	HAS_UP_LEADER,
-	HAS_UP_SKETCH,
-	HAS_UP_GLOBAL,
-	HAS_UP_BLOCK,
-	HAS_UP_NARROW, /* values narrower than f32 */
-	HAS_DOWN_SELECTS,
-	HAS_DOWN_UNBIASED,
-	HAS_DOWN_SEEDED,
-	HAS_DOWN_LEADER,
-	HAS_DOWN_SKETCH,
-	HAS_DOWN_NARROW,
-	HAS_LEVEL,  /* up= or down= has a level in place of a density */
-	HAS_GLOBAL, /* up= or down= is global */
-	HAS_BOTH_ALL,
-	HAS_BLOCK_ONE_WAY, /* block up or down, and something else the other way */
-	HAS_OTHER_ALPHA,   /* signal= and update= have different weights */
-	HAS_DIVERGENCE,    /* twostep(1) would grow without bound */
-	HAS_UNPAIRED,      /* up= and down= name different parameters */
-	FACTS
+	HAS_BEFORE = FIRST_HAS - 1,
+#define AS_NAME(name, condition) HAS_##name,
+	HAS_LIST(AS_NAME) FACTS
 };
 _Static_assert(FACTS <= 64, "facts of a recipe are bits of 64");
 
-/* Whether the selection leaves so much behind that two-step memory with BETA = 1 grows without
- * bound. */
-static int is_coarse(const struct direction *up)
+/* Two-step memory with BETA = 1 grows without bound if the selection leaves too much behind. */
+static int diverges(const struct recipe *r)
 {
+	const struct value_coding *values = &r->up.values;
+	const int few_bits = values->type == VALUE_UNIFORM || values->type == VALUE_GRID;
 	const double least_density = 0.5; /* the density is 1 for selectors that have none */
 
-	if (up->density < least_density)
-		return 1;
-	return (up->values.type == VALUE_UNIFORM || up->values.type == VALUE_GRID) &&
-	       up->values.bits < 3;
+	return r->update == UPDATE_EMA && r->memory_beta == 1 &&
+	       (r->automatic || r->up.density < least_density || (few_bits && values->bits < 3));
 }
 
-/* Whether an average would set other parameters than those that are pushed. */
+/* An average must set exactly the parameters that are pushed. */
 static int is_unpaired(const struct recipe *r)
 {
 	const int blocks = r->up.select == SELECT_BLOCK;
@@ -98,56 +103,14 @@ static uint64_t facts_of(const struct draft *d)
 {
 	const struct recipe *r = &d->recipe;
 	const enum selection up = r->up.select, down = r->down.select;
-	const struct selection_kind *u = &selection_kinds[up], *w = &selection_kinds[down];
-	const int ema = r->update == UPDATE_EMA;
-	const struct {
-		int fact, has;
-	} rows[] = {
-		{ HAS_AUTO, r->automatic },
-		{ HAS_UP_WORD, axis_given(d, AXIS_UP) },
-		{ HAS_DOWN_WORD, axis_given(d, AXIS_DOWN) },
-		{ HAS_WARMUP, r->warmup > 0 },
-		{ HAS_OUTSIDE, r->placement == STEP_OUTSIDE },
-		{ HAS_RESET, r->reset != 0 },
-		{ HAS_MASK, r->mask },
-		{ HAS_NOISE, r->noise > 0 },
-		{ HAS_CLIP, r->clip > 0 },
-		{ HAS_DECAY, r->decay > 0 },
-		{ HAS_SHARD_DECAY, r->decay > 0 && r->update != UPDATE_NONE },
-		{ HAS_RAISE, r->guard == GUARD_RAISE },
-		{ HAS_EXEMPT, *r->dense != '\0' },
-		{ HAS_PERIOD, r->period > 1 },
-		{ HAS_UP_ALL, up == SELECT_ALL },
-		{ HAS_UP_SELECTS, up != SELECT_ALL },
-		{ HAS_UP_BIASED, up != SELECT_ALL && !u->unbiased },
-		{ HAS_UP_UNBIASED, u->unbiased },
-		{ HAS_UP_SEEDED, u->seeded },
-		{ HAS_UP_LEADER, u->exchange == EXCHANGE_LEADER },
-		{ HAS_UP_SKETCH, u->exchange == EXCHANGE_SKETCH },
-		{ HAS_UP_GLOBAL, up == SELECT_GLOBAL },
-		{ HAS_UP_BLOCK, up == SELECT_BLOCK },
-		{ HAS_UP_NARROW, r->up.values.type != VALUE_F32 },
-		{ HAS_DOWN_SELECTS, down != SELECT_ALL },
-		{ HAS_DOWN_UNBIASED, w->unbiased },
-		{ HAS_DOWN_SEEDED, w->seeded },
-		{ HAS_DOWN_LEADER, w->exchange == EXCHANGE_LEADER },
-		{ HAS_DOWN_SKETCH, w->exchange == EXCHANGE_SKETCH },
-		{ HAS_DOWN_NARROW, r->down.values.type != VALUE_F32 },
-		{ HAS_LEVEL, u->argument == ARGUMENT_LEVEL || w->argument == ARGUMENT_LEVEL },
-		{ HAS_GLOBAL, u->global || w->global },
-		{ HAS_BOTH_ALL, up == SELECT_ALL && down == SELECT_ALL },
-		{ HAS_BLOCK_ONE_WAY, (up == SELECT_BLOCK) != (down == SELECT_BLOCK) },
-		{ HAS_OTHER_ALPHA, r->update_alpha != r->signal_alpha },
-		{ HAS_DIVERGENCE,
-		  ema && r->memory_beta == 1 && (r->automatic || is_coarse(&r->up)) },
-		{ HAS_UNPAIRED, is_unpaired(r) },
-	};
+	const struct selection_kind *of_up = &selection_kinds[up];
+	const struct selection_kind *of_down = &selection_kinds[down];
 	uint64_t facts = BIT(r->signal) | BIT(FIRST_MEMORY + r->memory) |
 			 BIT(FIRST_UPDATE + r->update) | BIT(FIRST_WHEN + r->when) |
 			 BIT(FIRST_NONFINITE + r->nonfinite);
 
-	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++)
-		facts |= rows[i].has ? BIT(rows[i].fact) : 0;
+#define ADD_FACT(name, condition) facts |= (condition) ? HAS(name) : 0;
+	HAS_LIST(ADD_FACT)
 	return facts;
 }
 
@@ -207,10 +170,10 @@ static const struct exclusion exclusions[] = {
 	  "\"{when}\" judges by the model's changes: write update=sgd, and up= and down= in place "
 	  "of auto" },
 	{ WHEN(LAZY_SERVER), HAS(UP_SELECTS) | HAS(UP_NARROW),
-	  "\"{when}\" takes what is uploaded for exact: write up=all, or when=lazy" },
+	  "\"{when}\" needs exact uploads: write up=all, or when=lazy" },
 	{ NONFINITE(SKIP_ALL), WHENS & ~WHEN(ALWAYS),
-	  "nonfinite=skip-all with \"{when}\": all workers decide on each step together, and "
-	  "these make steps alone; write when=always, or nonfinite=skip or zero" },
+	  "nonfinite=skip-all with \"{when}\": all workers decide on each step together, but "
+	  "these workers step alone; write when=always, or nonfinite=skip or zero" },
 
 	{ SIGNAL(INNOVATION), MEMORIES & ~MEMORY(NONE),
 	  "signal=innovation with \"{memory}\" would count twice what was not sent: it is in the "
@@ -219,8 +182,8 @@ static const struct exclusion exclusions[] = {
 	  "signal=innovation with \"{up}\", which scales up what it sends, would run away from "
 	  "the gradient: write up=all or up=topk(DENSITY)" },
 	{ SIGNAL(INNOVATION), HAS(PERIOD),
-	  "signal=innovation with \"{when}\": after steps of its own a worker has no gradient of "
-	  "the common model; write when=lazy(WINDOW,WEIGHT) or when=always" },
+	  "signal=innovation with \"{when}\": after local steps a worker has no gradient of the "
+	  "common model; write when=lazy(WINDOW,WEIGHT) or when=always" },
 
 	{ UPDATE(AVERAGE), HAS(UNPAIRED),
 	  "update=average sets the parameters that are pushed, and no others, to their mean: "
@@ -300,7 +263,7 @@ static const struct exclusion exclusions[] = {
 	  "\"{down}\": a leader is a worker, and selects what workers push: write "
 	  "up=cyclic(DENSITY)" },
 	{ HAS(DOWN_SKETCH), HAS(DOWN_SKETCH),
-	  "\"{down}\": workers are who sketch: write up=sketch(DENSITY)" },
+	  "\"{down}\": only workers make sketches: write up=sketch(DENSITY)" },
 	{ HAS(DOWN_SEEDED), HAS(EXEMPT), SENDS_NO_POSITIONS("down") },
 
 	{ HAS(RAISE), HAS(AUTO), NOT_RAISED("auto", "auto chooses the densities itself") },
@@ -330,7 +293,7 @@ static const struct exclusion exclusions[] = {
 /* ---- the refusal -------------------------------------------------------------- */
 
 /* The recipe's word of the key at text. auto stands in place of up= and down=. */
-static const char *word_at(const struct draft *d, const char *key, size_t n)
+static const char *word_of_key(const struct draft *d, const char *key, size_t n)
 {
 	for (int id = 0; id < AXES; id++) {
 		if (strlen(recipe_axes[id].key) != n || memcmp(recipe_axes[id].key, key, n) != 0)
@@ -342,7 +305,7 @@ static const char *word_at(const struct draft *d, const char *key, size_t n)
 	return "";
 }
 
-static int refuse(const struct draft *d, const char *sentence)
+static int refuse_with(const struct draft *d, const char *sentence)
 {
 	char text[ERROR_TEXT_BYTES];
 	size_t n = 0;
@@ -354,7 +317,7 @@ static int refuse(const struct draft *d, const char *sentence)
 		}
 
 		const size_t key = strcspn(++sentence, "}");
-		const char *word = word_at(d, sentence, key);
+		const char *word = word_of_key(d, sentence, key);
 
 		memcpy(text + n, word, strlen(word));
 		n += strlen(word);
@@ -370,6 +333,6 @@ int refuse_combinations(const struct draft *d)
 
 	for (size_t i = 0; i < sizeof(exclusions) / sizeof(exclusions[0]); i++)
 		if (facts & exclusions[i].of && facts & exclusions[i].with)
-			return refuse(d, exclusions[i].sentence);
+			return refuse_with(d, exclusions[i].sentence);
 	return SLUICE_OK;
 }

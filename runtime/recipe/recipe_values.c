@@ -452,7 +452,7 @@ static int cut_items(struct word *w)
 			if (!end)
 				return fail(SLUICE_EINVAL,
 					    "recipe: \"%s\" lacks a closing parenthesis; an "
-					    "argument holds no blanks, as in topk(0.01)",
+					    "argument has no spaces, as in topk(0.01)",
 					    w->quote);
 			*end++ = '\0';
 			if (*end && *end != ',')

@@ -87,7 +87,7 @@ const char *read_number(const char *text, double *out)
 {
 	char *end;
 
-	/* strtod would also accept blanks, signs, inf, nan and hexadecimal. */
+	/* strtod would also accept spaces, signs, inf, nan and hexadecimal. */
 	if (!(*text >= '0' && *text <= '9') && *text != '.')
 		return NULL;
 	if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X'))

@@ -9,6 +9,7 @@
 
 #include "base/bytes.h"
 #include "compress/quantize.h"
+#include "compress/value_codes.h"
 #include "random.h"
 #include "sluice.h"
 #include <math.h>
@@ -61,12 +62,12 @@ static int exponent_bits_of(enum value_type type)
 
 static uint16_t encode_one(enum value_type type, float v)
 {
-	return type == VALUE_F16 ? f16_encode(v) : bf16_encode(v);
+	return type == VALUE_F16 ? f16_encode_inline(v) : bf16_encode_inline(v);
 }
 
 static float decode_one(enum value_type type, uint16_t code)
 {
-	return type == VALUE_F16 ? f16_decode(code) : bf16_decode(code);
+	return type == VALUE_F16 ? f16_decode_inline(code) : bf16_decode_inline(code);
 }
 
 static const enum value_type narrow[] = { VALUE_F16, VALUE_BF16 };
@@ -137,12 +138,12 @@ static void encode__random_bit_patterns_round_to_nearest_even(void **state)
 static void encode__beyond_the_largest_saturates(void **state)
 {
 	(void)state;
-	assert_int_equal(f16_encode(65504), 0x7bff);
-	assert_int_equal(f16_encode(65519.996f), 0x7bff);
-	assert_int_equal(f16_encode(65520), 0x7bff);
-	assert_int_equal(f16_encode(-3e38f), 0xfbff);
-	assert_int_equal(bf16_encode(3.4028234e38f), 0x7f7f);
-	assert_int_equal(bf16_encode(-3.4028234e38f), 0xff7f);
+	assert_int_equal(f16_encode_inline(65504), 0x7bff);
+	assert_int_equal(f16_encode_inline(65519.996f), 0x7bff);
+	assert_int_equal(f16_encode_inline(65520), 0x7bff);
+	assert_int_equal(f16_encode_inline(-3e38f), 0xfbff);
+	assert_int_equal(bf16_encode_inline(3.4028234e38f), 0x7f7f);
+	assert_int_equal(bf16_encode_inline(-3.4028234e38f), 0xff7f);
 }
 
 /* ---- arrays ---- */
@@ -162,13 +163,14 @@ static void expect_portable_bits(const float *v, size_t n, float scale)
 	memcpy(decoded, v, 4 * n);
 	values_encode(VALUE_F16, scale, decoded, n, codes, decoded);
 	for (size_t i = 0; i < n; i++) {
-		uint16_t code = f16_encode(v[i] * scale);
+		uint16_t code = f16_encode_inline(v[i] * scale);
 
-		while (isinf(f16_decode(code) * (1 / scale))) /* saturates where f32 ends, too */
+		while (isinf(f16_decode_inline(code) *
+			     (1 / scale))) /* saturates where f32 ends, too */
 			code--;
 		assert_int_equal(get_le16(codes + 2 * i), code);
 		assert_int_equal(float_bits(decoded[i]),
-				 float_bits(f16_decode(code) * (1 / scale)));
+				 float_bits(f16_decode_inline(code) * (1 / scale)));
 	}
 	assert_int_equal(values_decode(VALUE_F16, scale, codes, n, again), 0);
 	assert_memory_equal(again, decoded, 4 * n);
@@ -188,7 +190,8 @@ static void f16_arrays__every_code_midpoint_and_neighbour_equal_portable(void **
 	(void)state;
 	assert_non_null(v);
 	for (uint32_t code = 0; code <= UINT16_MAX; code++) {
-		float x = f16_decode((uint16_t)code), next = f16_decode((uint16_t)(code + 1));
+		float x = f16_decode_inline((uint16_t)code),
+		      next = f16_decode_inline((uint16_t)(code + 1));
 
 		if ((code & 0x7fff) >= 0x7bff)
 			continue;

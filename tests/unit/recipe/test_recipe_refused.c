@@ -61,7 +61,7 @@ static void recipe_parse__a_comma_for_the_blank__is_named_with_the_right_text(vo
 	(void)state;
 	expect_refused("up=topk(0.01),down=all",
 		       "a \",\" stands between two words in \"up=topk(0.01),down=all\"|"
-		       "write a blank there, as in \"up=topk(0.01) down=all\"");
+		       "write a space there, as in \"up=topk(0.01) down=all\"");
 	expect_refused("up=topk(0.01),f16,down=topk(0.05),f16",
 		       "as in \"up=topk(0.01),f16 down=topk(0.05)\"");
 	expect_refused("up=all;down=all", "a \";\" stands between|\"up=all down=all\"");
@@ -188,7 +188,7 @@ static void recipe_parse__misplaced_pieces_are_refused(void **state)
 	expect_refused("up=all(3)", "\"all\" takes no argument");
 	expect_refused("up=all,f16(3)", "\"f16\" takes no argument");
 	expect_refused("up=topk(0.1", "lacks a closing parenthesis");
-	expect_refused("up=topk( 0.1 )", "\"up=topk(\" lacks a closing parenthesis|no blanks");
+	expect_refused("up=topk( 0.1 )", "\"up=topk(\" lacks a closing parenthesis|no spaces");
 	expect_refused("up=topk(0.1)x", "unexpected \"x\" after the parenthesis");
 	expect_refused("up=topk(0.1)(2)", "unexpected \"(2)\"");
 	expect_refused("signal=mask", "does not name the signal|momentum(0.9),mask");
