@@ -272,16 +272,6 @@ static void set_piece(const struct vector_piece *p, uint64_t at, const float *va
 			set_one(p, at + i, value[i]);
 }
 
-void vector_write(const struct vector *v, uint64_t at, const float *value, size_t n)
-{
-	const struct vector_piece *p = find(v, at);
-
-	for (size_t done = 0, here; done < n; done += here, p++) {
-		here = length_in(p, at + done, n - done);
-		set_piece(p, at + done, value + done, here);
-	}
-}
-
 void vector_join(const struct vector *v, float *to)
 {
 	enum { CHUNK = 2048 };
@@ -302,7 +292,7 @@ void vector_zero(const struct vector *v)
 		memset(pieces_of(v)[i].data, 0, bytes_of(&pieces_of(v)[i]));
 }
 
-/* ---- single coordinates ------------------------------------------------------------- */
+/* ---- runs and single coordinates --------------------------------------------- */
 
 static int holds(const struct vector_piece *p, uint64_t at)
 {
@@ -327,38 +317,42 @@ static void add_run(const struct vector_piece *p, uint64_t at, const float *valu
 			add_one(p, at + i, value[i]);
 }
 
-void vector_change(const struct vector *v, uint64_t first, const uint32_t *index,
-		   const float *value, uint32_t n, int set)
+/* whole: value is the whole vector, of which the same coordinates are taken. */
+static void change(const struct vector *v, uint64_t first, const uint32_t *index,
+		   const float *value, size_t n, int set, int whole)
 {
 	const struct vector_piece *p = n ? find(v, first) : NULL;
 
+	if (whole)
+		value += first;
 	for (size_t done = 0, here; !index && done < n; done += here, p++) {
 		here = length_in(p, first + done, n - done);
 		(set ? set_piece : add_run)(p, first + done, value + done, here);
 	}
-	for (uint32_t i = 0; index && i < n; i++) {
+	for (size_t i = 0; index && i < n; i++) {
 		const uint64_t at = first + index[i];
 
 		if (!holds(p, at))
 			p = find(v, at);
-		(set ? set_one : add_one)(p, at, value[i]);
+		(set ? set_one : add_one)(p, at, value[whole ? index[i] : i]);
 	}
+}
+
+void vector_write(const struct vector *v, uint64_t at, const float *value, size_t n)
+{
+	change(v, at, NULL, value, n, 1, 0);
+}
+
+void vector_change(const struct vector *v, uint64_t first, const uint32_t *index,
+		   const float *value, uint32_t n, int set)
+{
+	change(v, first, index, value, n, set, 0);
 }
 
 void vector_follow(const struct vector *v, uint64_t first, const uint32_t *index, uint32_t n,
 		   const float *flat)
 {
-	const struct vector_piece *p = n ? find(v, first) : NULL;
-
-	if (!index && n)
-		vector_write(v, first, flat + first, n);
-	for (uint32_t i = 0; index && i < n; i++) {
-		const uint64_t at = first + index[i];
-
-		if (!holds(p, at))
-			p = find(v, at);
-		set_one(p, at, flat[at]);
-	}
+	change(v, first, index, flat, n, 1, 1);
 }
 
 /* ---- on a device ------------------------------------------------------------- */

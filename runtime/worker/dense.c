@@ -156,7 +156,7 @@ static int move_to_device(sluice_model *model, const struct message *m, const ui
 	const struct shard_layout *at = &model->layout.shards[m->shard];
 	struct entries to;
 	uint32_t crc = 0;
-	int nonfinite = 0, rc = on_device_entries(model, m->span, &to);
+	int nonfinite = 0, rc = target_entries(model, m->span, &to);
 
 	*why = NULL;
 	for (uint32_t i = 0, n; i < m->span && !rc; i += n) {

@@ -81,12 +81,12 @@ int on_device_use(sluice_model *model, const void *pointer, const struct device_
 		  struct device_compressor **compressor);
 /* Copies bytes from the device to the host, and waits. */
 int on_device_copy_home(sluice_model *model, void *to, const void *from, size_t bytes);
-/* Whether messages are decoded to where the device reads them, and where one of so many coordinates
- * is: otherwise the entries of the worker's compressor. */
+/* Returns 1 if the device reads published coordinates (up=sketch); makes room where it reads a list
+ * of count entries, in stream order. */
 int on_device_lands(const sluice_model *model);
-int on_device_entries(sluice_model *model, uint32_t count, struct entries *to);
+int on_device_land(const sluice_model *model, uint32_t count, struct entries *to);
 /* up=sketch: what was published begins anew; index is relative to the shard and lies where
- * on_device_entries() said, NULL: all but the zeros of the received values. */
+ * on_device_land() said, NULL: all but the zeros of the received values. */
 int on_device_clear(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
 		    uint32_t n);
 

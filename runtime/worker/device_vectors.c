@@ -10,7 +10,6 @@
 #include "model/model.h"
 #include "worker/device.h"
 #include "worker/state.h"
-#include "worker/target.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -241,18 +240,14 @@ int on_device_use(sluice_model *model, const void *pointer, const struct device_
 
 int on_device_lands(const sluice_model *model)
 {
-	return target_there(model) || (on_device_selects(model) && on_device_sketches(model));
+	return on_device_selects(model) && on_device_sketches(model);
 }
 
-/* The device reads them in stream order, so they are not where the next message is decoded. */
-int on_device_entries(sluice_model *model, uint32_t count, struct entries *to)
+int on_device_land(const sluice_model *model, uint32_t count, struct entries *to)
 {
-	struct worker *w = model->worker;
-	struct on_device *d = w->device;
-	*to = compressor_entries(w->compressor);
-	if (!on_device_lands(model))
-		return 0;
-	if (d->half.ops->land(d->half.compressor, count, &to->index, &to->value, d->half.stream))
-		return device_fail(d->half.ops, "sluice_pull");
-	return 0;
+	const struct device_half *half = &model->worker->device->half;
+
+	return half->ops->land(half->compressor, count, &to->index, &to->value, half->stream) ?
+		       device_fail(half->ops, "sluice_pull") :
+		       0;
 }

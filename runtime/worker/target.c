@@ -388,6 +388,17 @@ float *target_flat(const sluice_model *model)
 	return model->worker->into->flat;
 }
 
+int target_lands(const sluice_model *model)
+{
+	return target_there(model) || on_device_lands(model);
+}
+
+int target_entries(const sluice_model *model, uint32_t count, struct entries *to)
+{
+	*to = compressor_entries(model->worker->compressor);
+	return target_lands(model) ? on_device_land(model, count, to) : 0;
+}
+
 int target_add(const sluice_model *model, uint64_t first, const uint32_t *index, const float *value,
 	       uint32_t n)
 {

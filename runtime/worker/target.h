@@ -49,7 +49,12 @@ void target_ask(sluice_model *model, int asked);
 int target_asked(const sluice_model *model);
 /* The floats to which deltas are added; NULL: they are added to the vector's elements. */
 float *target_flat(const sluice_model *model);
-/* Adds a decoded delta from coordinate `first` on. The lists lie where on_device_entries() said. 0,
+/* Where a message of count entries is decoded: if the device reads them (target_lands()), in a
+ * place where the next message is not decoded, else in the entries of the worker's compressor.
+ * EGPU. */
+int target_lands(const sluice_model *model);
+int target_entries(const sluice_model *model, uint32_t count, struct entries *to);
+/* Adds a decoded delta from coordinate `first` on. The lists lie where target_entries() said. 0,
  * or an error of the device. Token held. */
 int target_add(const sluice_model *model, uint64_t first, const uint32_t *index, const float *value,
 	       uint32_t n);

@@ -235,7 +235,7 @@ static int apply_of_step(sluice_model *model, uint32_t shard, const struct messa
 				m->coding == CODING_AGREED ? agree_support(model, shard, &agreed) :
 							     got.index;
 
-	if (m->coding == CODING_AGREED && on_device_lands(model)) /* the device reads it, too */
+	if (m->coding == CODING_AGREED && target_lands(model)) /* the device reads it, too */
 		index = memcpy(got.index, index, m->count * sizeof(*index));
 	const int rc = target_add(model, at->begin, index, got.value, m->count);
 	return rc ? rc : hooks_applied(model, shard, index, got.value, m);
@@ -341,7 +341,7 @@ static void take_delta(sluice_model *model, uint32_t shard, struct message *m, u
 
 	m->stream.seed = model->recipe.seed;
 	if (!why && !message_check(m, &want, &why))
-		rc = on_device_entries(model, m->count, &to);
+		rc = target_entries(model, m->count, &to);
 	if (rc) {
 		job_fail(job, rc, job->rank, "%s", sluice_last_error());
 		return;
