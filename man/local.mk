@@ -13,8 +13,7 @@ dist_man_MANS += \
 	man/sluice_plan.3 \
 	man/sluice_point.3 \
 	man/sluice_push.3 \
-	man/sluice_push_params.3 \
-	man/sluice_push_segments.3 \
+	man/sluice_push_vector.3 \
 	man/sluice_set.3 \
 	man/sluice_region_open.3 \
 	man/sluice_select.3 \

@@ -194,16 +194,6 @@ typedef struct sluice_tensor_rule {
  * ABI. */
 enum { SLUICE_F32 = 0, SLUICE_F16 = 1, SLUICE_BF16 = 2, SLUICE_F8_E4M3FN = 6, SLUICE_F8_E5M2 = 7 };
 
-/* A piece of a vector that lies in several places: count elements of a type of the above. Pieces
- * follow each other in the flat vector, and their counts add up to that of the model; a piece may
- * be empty. */
-typedef struct sluice_segment {
-	void *data; /* only read in a push */
-	uint64_t count;
-	int type;
-	float scale; /* of 8 bits, read of no other type; 0: that of SLUICE_GRAD_SCALE */
-} sluice_segment;
-
 typedef struct sluice_model_attr {
 	size_t size;                  /* sizeof(sluice_model_attr) */
 	uint64_t count;               /* parameters, 1 .. 2^32-1 */
@@ -221,7 +211,7 @@ typedef struct sluice_model_attr {
 	 * are rounded from a copy in 32 that the library keeps and adds to. */
 	int param_type;
 	/* The parameters in pieces: used where params is NULL. Optional; the list is copied. */
-	const sluice_segment *segments;
+	const struct sluice_segment *segments; /* sluice_vector.h */
 	size_t n_segments;
 	const sluice_tensor_rule *rules; /* optional, one for each of tensors; copied */
 	/* 1: the shards of this rank sum, update and publish on a GPU: that of params, else the one
@@ -265,21 +255,23 @@ SLUICE_API int sluice_plan(const sluice_model_attr *attr, int workers, int serve
 /* ---- step: sluice_push(3) ----------------------------------------------------- */
 
 /* Compresses grad[0..count), the mean gradient of this worker's rows, as the recipe says, and sends
- * it to the shards, which take the mean over the workers. grad is the caller's again on return; in
- * GPU memory, for later work of the model's stream. Each step is one push and then one pull.
- * Errors: EINVAL (the last push was not pulled), ENUMERIC (NaN or infinity; tensor and index are
- * named), EPEER, EWIRE, EDEVICE, ETIMEDOUT, EGPU (CUDA failed; or the call is refused, because grad
- * is memory of another GPU, or the stream is being captured into a graph). All but EINVAL and a
- * refusal end the job.
- * Thread class: object. */
+ * it to the shards, which take the mean over the workers. With update=average it is this worker's
+ * parameters, of which the recipe selects. grad is the caller's again on return; in GPU memory, for
+ * later work of the model's stream. Each step is one push and then one pull. Errors: EINVAL (the
+ * last push was not pulled), ENUMERIC (NaN or infinity; tensor and index are named), EPEER, EWIRE,
+ * EDEVICE, ETIMEDOUT, EGPU (CUDA failed; or the call is refused, because grad is memory of another
+ * GPU, or the stream is captured). All but EINVAL and a refusal end the job. Thread class:
+ * object. */
 SLUICE_API int sluice_push(sluice_model *model, const void *grad);
 
-/* Waits until the shards have answered the last push, and adds the decoded change to
- * params[0..count): the same bits on every worker. params must still hold what the last pull, open
- * or restore left there. With when=async the pull sets params, which then differ between workers;
- * without a push before it, it brings the newest ones. Errors: as for sluice_push(), which a GPU
- * may have failed after it returned. Thread class: object. */
-SLUICE_API int sluice_pull(sluice_model *model, void *params);
+/* Waits until the shards have answered the last push, and makes of target[0..count) what the recipe
+ * says, the same bits on every worker. Target is params, to which the decoded change is added; they
+ * must still hold what the last pull, open or restore left there. With update=none, target becomes
+ * the decoded mean of what the workers pushed, for the program's own optimizer. With update=average
+ * the selected parameters become their mean. With when=async the pull sets params, which then
+ * differ between workers; without a push before it, it brings the newest ones. Errors: as for
+ * sluice_push(), which a GPU may have failed after it returned. Thread class: object. */
+SLUICE_API int sluice_pull(sluice_model *model, void *target);
 
 /* ---- what a program sets and asks between steps: sluice_set(3) ------------------ */
 
@@ -329,53 +321,15 @@ typedef struct sluice_model_step {
 /* Fills *step up to step->size. Errors: EINVAL. Thread class: object. */
 SLUICE_API int sluice_step_info(const sluice_model *model, sluice_model_step *step);
 
-/* Pushes the gradient of the coordinates begin .. begin + count - 1, as back-propagation finishes
- * them. The ranges of a step may come in any order and must cover every coordinate exactly once;
- * the last one completes the push, with the bits of one sluice_push() of the whole gradient. While
- * ranges are missing, other calls of the step fail with EINVAL. With clip=, nonfinite=skip and
- * skip-all the library copies the ranges together, and pushes with the last one. Errors: as for
- * sluice_push(), EINVAL (range, or a recipe that decides over the whole vector) and ENOMEM. Thread
- * class: object. */
-SLUICE_API int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin,
-				 uint64_t count);
-
-/* For update=none, where the program has an optimizer of its own: mean[0..count) becomes the
- * decoded mean of what the workers pushed. It takes the place of sluice_pull(). Errors: as for
- * sluice_pull(). Thread class: object. */
-SLUICE_API int sluice_pull_mean(sluice_model *model, void *mean);
-
-/* Begins a pull and does not wait: target is the params of sluice_pull(), or the mean of
- * sluice_pull_mean() with update=none. Until the ranges of the step are complete, target is the
- * library's, which fills it while the program computes. Other calls of the step then fail with
- * EINVAL. Errors: as for sluice_pull(). Thread class: object. */
-SLUICE_API int sluice_pull_begin(sluice_model *model, void *target);
-
-/* Waits until the coordinates begin .. begin + count - 1 of the pull are complete, and gives them
- * back to the program. The ranges of a step may come in any order and must cover every coordinate
- * exactly once; the last one ends the step, with the bits of one sluice_pull(). Errors: as for
- * sluice_pull(), and EINVAL (range, or no pull is under way). Thread class: object. */
-SLUICE_API int sluice_pull_range(sluice_model *model, uint64_t begin, uint64_t count);
-
-/* sluice_push(), sluice_pull() or sluice_pull_mean(), and sluice_pull_begin(), of vectors in n
- * pieces, with the same bits: pieces are read and written where they lie. The list is copied; their
- * memory has the rules of one vector. Each piece has a type of its own. Errors: as there, and
- * EINVAL (counts, types, alignment; 16 bits of parameters without param_type). Thread class:
- * object. */
-SLUICE_API int sluice_push_segments(sluice_model *model, const sluice_segment *segments, size_t n);
-SLUICE_API int sluice_pull_segments(sluice_model *model, const sluice_segment *segments, size_t n);
-SLUICE_API int sluice_pull_begin_segments(sluice_model *model, const sluice_segment *segments,
-					  size_t n);
-
 /* Serves the shards of a dedicated server until the workers close the model, and then returns 0.
  * Errors: as for sluice_pull(). Thread class: object. */
 SLUICE_API int sluice_serve(sluice_model *model);
 
 /* Makes a step to which this worker brings no gradient, because it has none left while others may:
- * pushes nothing, and pulls into target, which is the params of sluice_pull() or the mean of
- * sluice_pull_mean(). *more_out becomes 1 if any worker pushed a gradient in this step, else 0, on
- * all workers alike. Called until then, it lets all workers end with the same step and parameters.
- * Needs a model with uneven=1. Errors: as for sluice_push() and sluice_pull(), and EINVAL. Thread
- * class: object. */
+ * pushes nothing, and pulls into target as sluice_pull() does. *more_out becomes 1 if any worker
+ * pushed a gradient in this step, else 0, on all workers alike. Called until then, it lets all
+ * workers end with the same step and parameters. Needs a model with uneven=1. Errors: as for
+ * sluice_push() and sluice_pull(), and EINVAL. Thread class: object. */
 SLUICE_API int sluice_idle_step(sluice_model *model, void *target, int *more_out);
 
 /* Adds flags, of which the low eight bits travel with the next push; the low seven in a model with
@@ -399,21 +353,6 @@ SLUICE_API int sluice_checkpoint(sluice_model *model, const char *dir);
  * class: object. */
 SLUICE_API int sluice_restore(sluice_model *model, const char *dir, void *params,
 			      uint64_t *step_out);
-
-/* The same state as bytes of the program, which it stores and brings back as it likes: each worker
- * keeps what it was given and loads it as the same rank of an equal job, without dedicated servers.
- * sluice_state_size() sets *bytes_out, which stays the same for a model. sluice_state_save() fills
- * state[0..bytes), where bytes is that size; it is called between two steps. sluice_state_load()
- * does what sluice_restore() does. Save and load are collective over the workers.
- * sluice_state_part() fills state without the other ranks, and waits for nobody; the parts of all
- * workers after one step are one save. Errors: as for sluice_checkpoint() and sluice_restore(), and
- * ENOSUPP (dedicated servers; of a part also signal=innovation and global). Thread class: object.
- */
-SLUICE_API int sluice_state_size(sluice_model *model, size_t *bytes_out);
-SLUICE_API int sluice_state_save(sluice_model *model, void *state, size_t bytes);
-SLUICE_API int sluice_state_part(sluice_model *model, void *state, size_t bytes);
-SLUICE_API int sluice_state_load(sluice_model *model, const void *state, size_t bytes, void *params,
-				 uint64_t *step_out);
 
 /* ---- statistics: sluice_stats(3) ---------------------------------------------- */
 
@@ -483,17 +422,7 @@ SLUICE_API int sluice_transports(sluice_job *job, sluice_transport_stats *stats,
  * be called from a signal handler. Thread class: any. */
 SLUICE_API void sluice_log_waits(sluice_job *job);
 
-/* ---- gradients added in place: sluice_accumulator(3) -------------------------- */
-
-/* Gives the worker's residual to the program, which adds *scale times its gradient to
- * (*accumulator)[0..count) and then pushes *accumulator in place of a gradient. The bits are those
- * of pushing the gradient; a vector and most of the push's memory traffic are saved. The memory is
- * the library's, in host memory, valid until the model is closed, and not to be touched between a
- * push and the end of its pull. *scale changes with the learning rate. Errors: EINVAL (between push
- * and pull, or a recipe that does more with a gradient than add it), EGPU. Thread class: object. */
-SLUICE_API int sluice_accumulator(sluice_model *model, float **accumulator, float *scale);
-
-/* ---- recipes that ask for more: sluice_point(3), _push_params(3) ----------- */
+/* ---- gradients at two points: sluice_point(3) ---------------------------------- */
 
 /* For signal=storm and svrg: pushes the gradients of one and the same sample at params (grad) and
  * at the point of sluice_point() (before). Both are the caller's again on return. Errors: as for
@@ -505,11 +434,6 @@ SLUICE_API int sluice_push_pair(sluice_model *model, const void *grad, const voi
  * else params itself. Called between a pull and the next push. Errors: EINVAL. Thread class:
  * object. */
 SLUICE_API int sluice_point(sluice_model *model, const float *params, float *point);
-
-/* For update=average: pushes what the recipe selects of this worker's own params[0..count), in
- * place of sluice_push(). The next sluice_pull() sets these coordinates to their mean over the
- * workers. Errors: as for sluice_push(). Thread class: object. */
-SLUICE_API int sluice_push_params(sluice_model *model, const float *params);
 
 /* ---- many ranks in one process: sluice_simulate(3) ---------------------------- */
 

@@ -33,6 +33,7 @@ CONSTANTS = {
     "SLUICE_GATHER_MAX": 512,
     "SLUICE_PLAN_TEXT": 0,
     "SLUICE_PLAN_KEYS": 1,
+    "SLUICE_STATE_PART": 1,
     "SLUICE_LR": 1,
     "SLUICE_GRAD_SCALE": 2,
     "SLUICE_SMOOTHNESS": 3,
@@ -122,6 +123,10 @@ class sluice_segment(Structure):  # of vectors that were checked; there are many
     _fields_ = [("data", c_void_p), ("count", c_uint64), ("type", c_int), ("scale", c_float)]
 
 
+class sluice_vector(Structure):
+    _fields_ = [("data", c_void_p), ("segments", POINTER(sluice_segment)), ("n_segments", c_size_t)]
+
+
 class sluice_model_attr(_Struct):
     _fields_ = [
         ("size", c_size_t),
@@ -209,7 +214,7 @@ class sluice_transport_stats(_Struct):
 
 
 STRUCTS = (sluice_bootstrap, sluice_job_attr, sluice_tensor, sluice_tensor_rule,
-           sluice_segment, sluice_model_attr, sluice_model_step, sluice_model_stats,
+           sluice_segment, sluice_vector, sluice_model_attr, sluice_model_step, sluice_model_stats,
            sluice_transport_stats)
 
 _job = _model = c_void_p
@@ -245,20 +250,20 @@ PROTOTYPES = {
     "sluice_push": (c_int, [_model, c_void_p]),
     "sluice_push_range": (c_int, [_model, c_void_p, c_uint64, c_uint64]),
     "sluice_pull": (c_int, [_model, c_void_p]),
-    "sluice_pull_mean": (c_int, [_model, c_void_p]),
-    "sluice_push_segments": (c_int, [_model, POINTER(sluice_segment), c_size_t]),
-    "sluice_pull_segments": (c_int, [_model, POINTER(sluice_segment), c_size_t]),
-    "sluice_pull_begin": (c_int, [_model, c_void_p]),
+    "sluice_push_pair": (c_int, [_model, c_void_p, c_void_p]),
+    "sluice_push_vector": (c_int, [_model, POINTER(sluice_vector)]),
+    "sluice_pull_vector": (c_int, [_model, POINTER(sluice_vector)]),
+    "sluice_pull_begin": (c_int, [_model, POINTER(sluice_vector)]),
     "sluice_pull_range": (c_int, [_model, c_uint64, c_uint64]),
-    "sluice_pull_begin_segments": (c_int, [_model, POINTER(sluice_segment), c_size_t]),
+    "sluice_point": (c_int, [_model, c_void_p, c_void_p]),
+    "sluice_accumulator": (c_int, [_model, POINTER(POINTER(c_float)), POINTER(c_float)]),
     "sluice_idle_step": (c_int, [_model, c_void_p, POINTER(c_int)]),
     "sluice_serve": (c_int, [_model]),
     "sluice_raise": (None, [_model, c_uint]),
     "sluice_checkpoint": (c_int, [_model, c_char_p]),
     "sluice_restore": (c_int, [_model, c_char_p, c_void_p, POINTER(c_uint64)]),
     "sluice_state_size": (c_int, [_model, POINTER(c_size_t)]),
-    "sluice_state_save": (c_int, [_model, c_void_p, c_size_t]),
-    "sluice_state_part": (c_int, [_model, c_void_p, c_size_t]),
+    "sluice_state_save": (c_int, [_model, c_void_p, c_size_t, c_int]),
     "sluice_state_load": (c_int, [_model, c_void_p, c_size_t, c_void_p, POINTER(c_uint64)]),
     "sluice_stats": (c_int, [_model, POINTER(sluice_model_stats)]),
     "sluice_digest": (c_uint64, [c_void_p, c_size_t]),

@@ -35,6 +35,11 @@ def _advise(job: "Job", recipe: Any, count: int) -> None:
         "line out.", 4e-6 * count)
 
 
+def _in_pieces(pieces: Pieces) -> Any:
+    return ctypes.byref(_abi.sluice_vector(segments=ctypes.cast(pieces.array, ctypes.POINTER(_abi.sluice_segment)),
+                                           n_segments=pieces.n))
+
+
 _BYTES = ("pushed_bytes", "pulled_bytes", "dense_bytes")
 
 
@@ -137,6 +142,8 @@ class Model:
     def push(self, grad: Any, scales: Optional[Sequence[Any]] = None) -> None:
         """Pushes grad[count], the mean gradient of this worker's rows, of the type grad_type.
 
+        With update=average it is this worker's parameters.
+
         grad: a vector, or a list of vectors that together are one, each of a type of its own.
         scales: of a list, what the codes of those of 8 bits are multiplied by; None: see
         set_grad_scale().
@@ -144,13 +151,35 @@ class Model:
         if isinstance(grad, (list, tuple)):
             pieces = Pieces(grad, "grad", self.count, types=GRADIENTS, scales=scales)
             self._pushed.append(pieces)
-            check(lib.sluice_push_segments(self._at(), pieces.array, pieces.n))
+            check(lib.sluice_push_vector(self._at(), _in_pieces(pieces)))
             return
         if scales is not None:
             raise ValueError("scales belong to a list of vectors: the scale of one is set by set_grad_scale()")
         found = vector(grad, "grad", self.count, (self._grad_type,))
         self._pushed.append(found)
         check(lib.sluice_push(self._at(), found.address))
+
+    def push_pair(self, grad: Any, before: Any) -> None:
+        """With signal=storm and svrg: pushes the gradients of one sample at params and at point()."""
+        found = [vector(each, what, self.count, (self._grad_type,)) for each, what in ((grad, "grad"), (before, "before"))]
+        self._pushed += found
+        check(lib.sluice_push_pair(self._at(), found[0].address, found[1].address))
+
+    def point(self, params: Any, point: Any) -> None:
+        """Writes into point[count] where the recipe wants a gradient, given the params of the last pull."""
+        here = vector(params, "params", self.count, (F32,))
+        there = vector(point, "point", self.count, (F32,), writable=True)
+        check(lib.sluice_point(self._at(), here.address, there.address))
+
+    def accumulator(self) -> "tuple[Any, float]":
+        """The residual, to which the program adds scale times its gradient, and scale; push() takes it then.
+
+        A ctypes array of floats, in host memory of the library, valid until the model is closed and not to
+        be touched between a push and the end of its pull. scale changes with the learning rate.
+        """
+        address, scale = ctypes.POINTER(ctypes.c_float)(), ctypes.c_float()
+        check(lib.sluice_accumulator(self._at(), ctypes.byref(address), ctypes.byref(scale)))
+        return ctypes.cast(address, ctypes.POINTER(ctypes.c_float * self.count)).contents, scale.value
 
     def push_range(self, grad: Any, begin: int, count: int) -> None:
         """Pushes the gradient of the coordinates begin .. begin+count-1; grad has count elements.
@@ -164,41 +193,30 @@ class Model:
     def pull(self, params: Any = None) -> None:
         """Waits for the shards' answer and adds the change to params[count], in place.
 
+        With update=none, params becomes the decoded mean of all gradients instead. With update=average,
+        the selected parameters become their mean.
         params: a vector, or a list of vectors that together are one; None: the list of the model.
         """
         if isinstance(params, (list, tuple)):
             pieces = Pieces(params, "params", self.count, writable=True)
-            check(lib.sluice_pull_segments(self._at(), pieces.array, pieces.n))
+            check(lib.sluice_pull_vector(self._at(), _in_pieces(pieces)))
         else:
             check(lib.sluice_pull(self._at(), self._params(params, "params")))
         self._pushed.clear()
 
-    def pull_mean(self, mean: Any) -> None:
-        """With update=none: mean[count] becomes the decoded mean of all gradients.
-
-        mean: a vector, or a list of vectors that together are one, each of a type of its own.
-        """
-        if isinstance(mean, (list, tuple)):
-            pieces = Pieces(mean, "mean", self.count, writable=True)
-            check(lib.sluice_pull_segments(self._at(), pieces.array, pieces.n))
-        else:
-            found = vector(mean, "mean", self.count, (self._param_type,), writable=True)
-            check(lib.sluice_pull_mean(self._at(), found.address))
-        self._pushed.clear()
-
     def pull_begin(self, target: Any) -> None:
-        """Begins a pull into target, the params of pull() or the mean of pull_mean(), and does not wait.
+        """Begins a pull into target, as pull() takes it, and does not wait.
 
         The library writes into target until the ranges of pull_range() cover it.
         """
         if isinstance(target, (list, tuple)):
             pieces = Pieces(target, "target", self.count, writable=True)
             self._pushed.append(pieces)
-            check(lib.sluice_pull_begin_segments(self._at(), pieces.array, pieces.n))
+            check(lib.sluice_pull_begin(self._at(), _in_pieces(pieces)))
         else:
             found = vector(target, "target", self.count, (self._param_type,), writable=True)
             self._pushed.append(found)
-            check(lib.sluice_pull_begin(self._at(), found.address))
+            check(lib.sluice_pull_begin(self._at(), ctypes.byref(_abi.sluice_vector(data=found.address))))
         self._missing = self.count
 
     def pull_range(self, begin: int, count: int) -> None:
@@ -214,7 +232,7 @@ class Model:
     def idle_step(self, target: Any) -> bool:
         """Makes a step without a gradient of this worker, which has none left, and pulls into target.
 
-        target: the params of pull(), or the mean of pull_mean(), in one vector. Returns whether any
+        target: what pull() takes, in one vector. Returns whether any
         worker pushed a gradient: each worker calls it until none did. Needs uneven=True.
         """
         more = ctypes.c_int()
@@ -302,7 +320,7 @@ class Model:
 
         Collective over the workers, between two steps, in a job without dedicated servers.
         """
-        return self._state(lib.sluice_state_save)
+        return self._state(0)
 
     def state_part(self) -> bytearray:
         """This rank's part of the state without the other ranks: not collective, between two steps.
@@ -310,14 +328,14 @@ class Model:
         The parts that all workers take after the same step are one save. One part alone cannot be loaded.
         Not with signal=innovation and global in the recipe.
         """
-        return self._state(lib.sluice_state_part)
+        return self._state(_abi.CONSTANTS["SLUICE_STATE_PART"])
 
-    def _state(self, save: Any) -> bytearray:
+    def _state(self, flags: int) -> bytearray:
         size = ctypes.c_size_t()
         check(lib.sluice_state_size(self._at(), ctypes.byref(size)))
         state = bytearray(size.value)
         at = (ctypes.c_char * len(state)).from_buffer(state)
-        check(save(self._at(), ctypes.addressof(at), len(state)))
+        check(lib.sluice_state_save(self._at(), ctypes.addressof(at), len(state), flags))
         return state
 
     def state_load(self, state: Any, params: Any) -> int:

@@ -128,6 +128,35 @@ class Steps(unittest.TestCase):
             self.assertEqual(model.recipe.get("update"), "sgd")
         self.assertTrue(model.closed)
 
+    def test_signals_of_two_gradients(self):
+        params, point, grad = (array.array("f", [0] * 4) for _ in range(3))
+        with self.job.open(params, "up=all down=all signal=storm(0.5) update=ema(0.5)", lr=0.5) as model:
+            self.assertFalse(model.anchor_due)
+            for step in range(1, 4):
+                model.point(params, point)
+                grad[0] = params[0] - 1
+                model.push_pair(grad, array.array("f", [point[0] - 1, 0, 0, 0]))
+                model.pull(params)
+                self.assertEqual((model.step, model.wanted), (step, True))
+            self.assertGreater(params[0], 0)
+
+    def test_average(self):
+        params = array.array("f", [1, 2])
+        with self.job.open(params, "up=all down=all update=average") as model:
+            params[0] = 5
+            model.push(params)
+            model.pull(params)
+        self.assertEqual(list(params), [5, 2])
+
+    def test_accumulator(self):
+        params = array.array("f", [0] * 4)
+        with self.job.open(params, "up=topk(50%) down=all", lr=0.5) as model:
+            accumulator, scale = model.accumulator()
+            accumulator[1] += scale * 2
+            model.push(accumulator)
+            model.pull(params)
+        self.assertEqual(list(params), [0, -1, 0, 0])
+
     def test_rules(self):
         params, options = floats(1, 2, 3), {"tensors": [("a", 2), ("b", 1)], "lr": 0.5}
         with self.job.open(params, "up=all down=all decay=0.5", rules=[(1, 0), (0.5, 1)], **options) as model:
@@ -149,13 +178,13 @@ class Steps(unittest.TestCase):
             grad = floats(1, 2, 3, 4)
             model.push_range(memoryview(grad)[2:], 2, 2)
             with self.assertRaisesRegex(sluice.InvalidError, "range"):
-                model.pull_mean(mean)
+                model.pull(mean)
             model.push_range(memoryview(grad)[:2], 0, 2)
             model.raise_flags(5)
-            model.pull_mean(mean)
+            model.pull(mean)
             self.assertEqual(mean, grad)
             model.push(grad)
-            model.pull_mean(mean)
+            model.pull(mean)
             self.assertEqual(model.raised, 5)
 
     def test_half_precision(self):
@@ -170,7 +199,7 @@ class Steps(unittest.TestCase):
             halves = numpy.array([1, -2], numpy.float16)
         with self.job.open(mean, "up=all down=all update=none", grad_type=sluice.F16) as model:
             model.push(halves)
-            model.pull_mean(mean)
+            model.pull(mean)
             self.assertEqual(list(mean), [1.0, -2.0])
             with self.assertRaisesRegex(TypeError, "grad holds float32: needed is float16"):
                 model.push(floats(1, 2))
@@ -197,17 +226,17 @@ class Steps(unittest.TestCase):
         e4m3fn, e5m2 = "torch.float8_e4m3fn", "torch.float8_e5m2"
         with self.job.open(mean, "up=all down=all update=none", grad_type=sluice.F8_E4M3FN) as model:
             model.push(Tensor((0x38, 0xc0, 0x7e), e4m3fn))
-            model.pull_mean(mean)
+            model.pull(mean)
             self.assertEqual(list(mean), [1.0, -2.0, 448.0])
             model.set_grad_scale(0.5)
             model.push(Tensor((0x38, 0xc0, 0x01), e4m3fn))
-            model.pull_mean(mean)
+            model.pull(mean)
             self.assertEqual(list(mean), [0.5, -1.0, 2.0 ** -10])
             model.push([Tensor((0x3c,), e5m2), floats(3), Tensor((0x7b,), e5m2)], scales=[2, 1, 0.25])
-            model.pull_mean(mean)
+            model.pull(mean)
             self.assertEqual(list(mean), [2.0, 3.0, 57344.0 / 4])
             model.push([Tensor((0x3c,), e5m2), floats(3, 4)])
-            model.pull_mean(mean)
+            model.pull(mean)
             self.assertEqual(list(mean), [0.5, 3.0, 4.0])
             with self.assertRaisesRegex(TypeError, "grad holds float8_e5m2: needed is float8_e4m3fn"):
                 model.push(Tensor((0, 0, 0), e5m2))
@@ -217,9 +246,9 @@ class Steps(unittest.TestCase):
                 model.push(floats(1, 2, 3), scales=[1])
             with self.assertRaisesRegex(sluice.Error, "must be finite and > 0"):
                 model.set_grad_scale(0)
-            with self.assertRaisesRegex(TypeError, "mean holds float8_e5m2: needed is float32"):
+            with self.assertRaisesRegex(TypeError, "params holds float8_e5m2: needed is float32"):
                 model.push(Tensor((0, 0, 0), e4m3fn))
-                model.pull_mean(Tensor((0, 0, 0), e5m2))
+                model.pull(Tensor((0, 0, 0), e5m2))
 
     def test_dlpack(self):
         try:
@@ -238,7 +267,7 @@ class Steps(unittest.TestCase):
         mean = numpy.zeros(6, numpy.float32)
         with self.job.open(mean, "up=all down=all update=none") as model:
             model.push(Other(numpy_array))
-            model.pull_mean(Other(mean))
+            model.pull(Other(mean))
             self.assertEqual(mean.tolist(), numpy_array.tolist())
             with self.assertRaisesRegex(ValueError, "gaps"):
                 model.push(Other(numpy.zeros((6, 2), numpy.float32)[:, 0]))
@@ -380,7 +409,7 @@ def rank_means(job, _):
     with job.open(mean, "up=all down=all update=none") as model:
         assert list(mean) == [0.0] * 5, mean
         model.push(floats(*[job.rank + 1] * 5))
-        model.pull_mean(mean)
+        model.pull(mean)
         assert list(mean) == [1.5] * 5, mean
     assert job.gather(bytes([job.rank] * 600)) == [bytes(600), bytes([1] * 600)]
     assert job.broadcast(b"%d" % job.rank, 1) == b"1"
@@ -455,7 +484,7 @@ def rank_groups(job, _):
     mean = floats(0)
     with group.open(mean, "up=all down=all update=none") as model:
         model.push(floats(job.rank))
-        model.pull_mean(mean)
+        model.pull(mean)
         assert mean[0] == 1 + job.rank % 2, mean
     assert job.sum([1]) == [4]
     alone = job.split(0 if job.rank == 3 else -1)
@@ -476,7 +505,7 @@ def rank_groups_and_a_killed_rank(job, folder):
 
     def step(which):
         models[which].push(floats(job.rank, 1))
-        models[which].pull_mean(means[which])
+        models[which].pull(means[which])
         first = job.rank // sizes[which] * sizes[which]
         assert list(means[which]) == [first + (sizes[which] - 1) / 2, 1.0], (which, means[which])
 
@@ -528,14 +557,14 @@ def rank_waits_with_the_interpreter_free(job, folder):
             thread = threading.Thread(target=tell)
             thread.start()
             pulling.set()
-            model.pull_mean(mean)
+            model.pull(mean)
             assert os.path.exists(told)
             thread.join()
         else:
             while not os.path.exists(told):
                 time.sleep(0.01)
             model.push(floats(2))
-            model.pull_mean(mean)
+            model.pull(mean)
         assert mean[0] == 1.5
     job.close()
 
@@ -547,7 +576,7 @@ def rank_raises(job, _):
         if job.rank == 1 and step == 2:
             raise RuntimeError("no more")
         model.push(mean)
-        model.pull_mean(mean)
+        model.pull(mean)
 
 
 def rank_differs(job, _):

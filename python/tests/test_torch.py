@@ -145,7 +145,7 @@ def ddp_range_by_range(job):
         ddp, state = wrapped(job, network(), SPARSE, bucket_cap_mb=0.0001)
         model, pull_range = state.model, state.model.pull_range
         if at_once:
-            model.pull_begin, model.pull_range = model.pull_mean, lambda begin, count: None
+            model.pull_begin, model.pull_range = model.pull, lambda begin, count: None
         else:
             model.pull_range = lambda begin, count: (ranges.append(count), pull_range(begin, count))
         optimizer = sgd(ddp)
@@ -1391,11 +1391,11 @@ class Torch(unittest.TestCase):
         with sluice.Job() as job:
             mean, ones = torch.zeros(3), torch._neg_view(torch.ones(3))
             with job.open(mean, "up=all down=all update=none") as model:
-                for call in (model.push, model.pull_mean):
+                for call in (model.push, model.pull):
                     with self.assertRaisesRegex(ValueError, r"is a tensor with the negative bit: pass what its resolve_neg"):
                         call(ones)
                 model.push(ones.resolve_neg())
-                model.pull_mean(mean)
+                model.pull(mean)
             self.assertEqual(mean.tolist(), [-1, -1, -1])
             sluice.torch._group.broadcast(job, ones, 0)
             self.assertEqual(ones.tolist(), [-1, -1, -1])

@@ -12,6 +12,7 @@
 #include "model/census.h"
 #include "shard/shard.h"
 #include "worker/local.h"
+#include "sluice_vector.h"
 #include "worker/hooks.h"
 #include "job/job.h"
 #include "model/model.h"
@@ -483,10 +484,11 @@ static int check_alone(const sluice_model *model)
 
 	if (r->signal != SIGNAL_INNOVATION && !census_room(r, 0))
 		return 0;
-	return fail(SLUICE_ENOSUPP,
-		    "sluice_state_part: not with signal=innovation or global in the recipe, where "
-		    "other ranks change a shard before this rank pushes: call sluice_state_save on "
-		    "all workers");
+	return fail(
+		SLUICE_ENOSUPP,
+		"sluice_state_save: no part with signal=innovation or global in the recipe, where "
+		"other ranks change a shard before this rank pushes: leave SLUICE_STATE_PART "
+		"out, on all workers");
 }
 
 static int save_part(sluice_model *model, uint8_t *state, size_t bytes)
@@ -494,11 +496,11 @@ static int save_part(sluice_model *model, uint8_t *state, size_t bytes)
 	struct meeting alone = { .model = model,
 				 .place = { .step = model->step,
 					    .generation = common_generation(model) } };
-	int rc = check_between_steps(model, "sluice_state_part", state);
+	int rc = check_between_steps(model, "sluice_state_save", state);
 
 	if (!rc)
 		rc = check_alone(model);
-	return rc ? rc : fill_state(&alone, "sluice_state_part", state, bytes);
+	return rc ? rc : fill_state(&alone, "sluice_state_save", state, bytes);
 }
 
 static int save_state(sluice_model *model, uint8_t *state, size_t bytes)
@@ -643,20 +645,17 @@ int sluice_state_size(sluice_model *model, size_t *bytes_out)
 	return 0;
 }
 
-int sluice_state_save(sluice_model *model, void *state, size_t bytes)
+int sluice_state_save(sluice_model *model, void *state, size_t bytes, int flags)
 {
 	struct error_scope scope;
 	error_begin(&scope);
 	int rc = check_state_call(model, "sluice_state_save");
-	return error_end(&scope, rc ? rc : save_state(model, state, bytes));
-}
-
-int sluice_state_part(sluice_model *model, void *state, size_t bytes)
-{
-	struct error_scope scope;
-	error_begin(&scope);
-	int rc = check_state_call(model, "sluice_state_part");
-	return error_end(&scope, rc ? rc : save_part(model, state, bytes));
+	if (!rc && flags & ~SLUICE_STATE_PART)
+		rc = fail(SLUICE_EINVAL, "sluice_state_save: there is no flag 0x%x",
+			  (unsigned)(flags & ~SLUICE_STATE_PART));
+	if (!rc)
+		rc = flags ? save_part(model, state, bytes) : save_state(model, state, bytes);
+	return error_end(&scope, rc);
 }
 
 int sluice_state_load(sluice_model *model, const void *state, size_t bytes, void *params,

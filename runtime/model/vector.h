@@ -8,7 +8,7 @@
 #define RUNTIME_VECTOR_H
 #include "base/device.h"
 #include "compress/quantize.h"
-#include "sluice.h"
+#include "sluice_vector.h"
 
 struct vector_piece {
 	uint8_t *data;       /* what the loops read and write: `given`, or a staged copy of it */

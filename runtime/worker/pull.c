@@ -109,40 +109,32 @@ static int pull_noted(sluice_model *model, int asks)
 	return device_scope_end(&scope, pull_here(model, asks));
 }
 
-static int check_pull(sluice_model *model, const char *function)
-{
-	return step_check(model, model, function, STEP_PUSHED);
-}
-
-int sluice_pull(sluice_model *model, void *params)
+int sluice_pull(sluice_model *model, void *target)
 {
 	int asks = model && model_async(model) && model->worker->in_step == STEP_DONE;
 	int rc = step_check(model, model, "sluice_pull", asks ? STEP_DONE : STEP_PUSHED);
-	if (!rc && recipe_pulls_mean(&model->recipe))
-		rc = fail(SLUICE_EINVAL,
-			  "sluice_pull: the recipe says update=none: call sluice_pull_mean");
 	if (!rc)
-		rc = target_note(model, params, NULL, 0, "sluice_pull");
+		rc = target_note(model, target, NULL, 0, "sluice_pull");
 	return rc ? rc : pull_noted(model, asks);
 }
 
-int sluice_pull_mean(sluice_model *model, void *mean)
-{
-	int rc = check_pull(model, "sluice_pull_mean");
-	if (!rc && !recipe_pulls_mean(&model->recipe))
-		rc = fail(SLUICE_EINVAL, "sluice_pull_mean: needs a recipe with update=none");
-	if (!rc)
-		rc = target_note(model, mean, NULL, 0, "sluice_pull_mean");
-	return rc ? rc : pull_noted(model, 0);
-}
-
-int sluice_pull_segments(sluice_model *model, const sluice_segment *segments, size_t n)
+/* Checks the call and notes where it writes. */
+static int note_vector(sluice_model *model, const sluice_vector *vector, const char *function)
 {
 	static const sluice_segment none;
-	int rc = check_pull(model, "sluice_pull_segments");
+	int rc = vector_check(vector, function);
 	if (!rc)
-		rc = target_note(model, NULL, segments ? segments : &none, segments ? n : 0,
-				 "sluice_pull_segments");
+		rc = step_check(model, model, function, STEP_PUSHED);
+	if (rc)
+		return rc;
+	if (!vector->segments && vector->n_segments)
+		return target_note(model, NULL, &none, 0, function);
+	return target_note(model, vector->data, vector->segments, vector->n_segments, function);
+}
+
+int sluice_pull_vector(sluice_model *model, const sluice_vector *vector)
+{
+	int rc = note_vector(model, vector, "sluice_pull_vector");
 	return rc ? rc : pull_noted(model, 0);
 }
 
@@ -161,12 +153,9 @@ static enum pull_kind pull_kind_of(const sluice_model *model)
 	return plan_takes(&model->plan, PATH_PULL_RANGES, traits) ? PULL_BY_SHARD : PULL_AT_ONCE;
 }
 
-static int pull_begin(sluice_model *model, void *vector, const sluice_segment *segments, size_t n,
-		      const char *function)
+int sluice_pull_begin(sluice_model *model, const sluice_vector *vector)
 {
-	int rc = check_pull(model, function);
-	if (!rc)
-		rc = target_note(model, vector, segments, n, function);
+	int rc = note_vector(model, vector, "sluice_pull_begin");
 	if (rc)
 		return rc;
 	struct worker *w = model->worker;
@@ -184,18 +173,6 @@ static int pull_begin(sluice_model *model, void *vector, const sluice_segment *s
 	}
 	progress_release(model->job);
 	return 0;
-}
-
-int sluice_pull_begin(sluice_model *model, void *target)
-{
-	return pull_begin(model, target, NULL, 0, "sluice_pull_begin");
-}
-
-int sluice_pull_begin_segments(sluice_model *model, const sluice_segment *segments, size_t n)
-{
-	static const sluice_segment none;
-	return pull_begin(model, NULL, segments ? segments : &none, segments ? n : 0,
-			  "sluice_pull_begin_segments");
 }
 
 void step_advance(sluice_model *model)

@@ -42,6 +42,16 @@ static int has_failed(sluice_job *job)
 	return failed;
 }
 
+int vector_check(const sluice_vector *vector, const char *function)
+{
+	if (!vector)
+		return fail(SLUICE_EINVAL, "%s: the vector is NULL", function);
+	if (vector->data && (vector->segments || vector->n_segments))
+		return fail(SLUICE_EINVAL, "%s: the vector has data and segments: give one of them",
+			    function);
+	return 0;
+}
+
 int step_check(sluice_model *model, const void *vector, const char *function,
 	       enum step_state expected)
 {
@@ -259,7 +269,7 @@ int sluice_push(sluice_model *model, const void *grad)
 {
 	const int unwanted = model && !lazy_wants(model);
 	int rc = step_check(model, unwanted ? model : grad, "sluice_push", STEP_DONE);
-	if (!rc)
+	if (!rc && source_of_step(model) != SOURCE_PARAMS)
 		rc = source_check(model, SOURCE_GRADIENT, "sluice_push");
 	if (!rc)
 		rc = gradient_aligned(model, grad, "grad", "sluice_push");
@@ -271,29 +281,22 @@ int sluice_push(sluice_model *model, const void *grad)
 	return push(model, unwanted ? NULL : &whole, NULL);
 }
 
-int sluice_push_segments(sluice_model *model, const sluice_segment *segments, size_t n)
+int sluice_push_vector(sluice_model *model, const sluice_vector *vector)
 {
-	const char *function = "sluice_push_segments";
+	const char *function = "sluice_push_vector";
 	struct vector *whole = NULL, joined;
-	int rc = step_check(model, model, function, STEP_DONE);
+	int rc = vector_check(vector, function);
+	if (rc)
+		return rc;
+	if (vector->data)
+		return sluice_push(model, vector->data);
+	rc = step_check(model, model, function, STEP_DONE);
 	if (!rc)
 		rc = source_check_pieces(model, function);
 	if (!rc)
-		rc = parts_pieces(model, segments, n, function, &joined, &whole);
+		rc = parts_pieces(model, vector->segments, vector->n_segments, function, &joined,
+				  &whole);
 	return rc ? rc : push(model, lazy_wants(model) ? whole : NULL, NULL);
-}
-
-int sluice_push_params(sluice_model *model, const float *params)
-{
-	int rc = step_check(model, params, "sluice_push_params", STEP_DONE);
-	if (!rc)
-		rc = source_check(model, SOURCE_PARAMS, "sluice_push_params");
-	if (!rc)
-		rc = gradient_aligned(model, params, "params", "sluice_push_params");
-	if (rc)
-		return rc;
-	struct vector whole = signal_vector(model, params, model->layout.count);
-	return push(model, &whole, NULL);
 }
 
 int sluice_push_pair(sluice_model *model, const void *grad, const void *before)
@@ -446,8 +449,7 @@ int sluice_idle_step(sluice_model *model, void *target, int *more_out)
 	if (!rc)
 		rc = push(model, NULL, NULL);
 	if (!rc)
-		rc = recipe_pulls_mean(&model->recipe) ? sluice_pull_mean(model, target) :
-							 sluice_pull(model, target);
+		rc = sluice_pull(model, target);
 	if (!rc)
 		*more_out = (model->worker->raised & FLAG_GRADIENT) != 0;
 	return rc;

@@ -45,8 +45,8 @@ const struct source_row source_rows[SOURCES] = {
 			  "the recipe's signal= takes two gradients: call sluice_push_pair with "
 			  "the gradients at params and at the point of sluice_point",
 			  read_pair },
-	[SOURCE_PARAMS] = { "sluice_push_params", "update=average",
-			    "the recipe says update=average: call sluice_push_params with the "
+	[SOURCE_PARAMS] = { "sluice_push", "update=average",
+			    "the recipe says update=average: call sluice_push with the "
 			    "parameters",
 			    read_one },
 };

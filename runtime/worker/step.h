@@ -2,6 +2,7 @@
  * The order of the calls of a step, and what other ranks need to know of it; see push.c. */
 #ifndef RUNTIME_STEP_H
 #define RUNTIME_STEP_H
+#include "sluice_vector.h"
 #include "worker/state.h"
 
 /* Refuses a call of `function` that this rank cannot make at all or cannot make now: SLUICE_EINVAL,
@@ -10,6 +11,8 @@
  * step are not complete, every other call is refused. */
 int step_check(sluice_model *model, const void *vector, const char *function,
 	       enum step_state expected);
+/* Refuses a vector that is none, or that is in one piece and in several. */
+int vector_check(const sluice_vector *vector, const char *function);
 int step_set_lr(sluice_model *model, float lr);
 int step_set_grad_scale(sluice_model *model, float scale);
 /* What sluice_step_info() reports of the last step. */

@@ -251,7 +251,7 @@ static int zero_there(const sluice_model *model)
 	const size_t width = t->flat ? sizeof(*t->flat) : value_bytes(model->param_type);
 
 	return t->ops->zero(to, model->layout.count * width, on_device_stream(model)) ?
-		       device_fail(t->ops, "sluice_pull_mean") :
+		       device_fail(t->ops, "sluice_pull") :
 		       0;
 }
 

@@ -15,7 +15,7 @@ static int step_and_average(struct seat *seat)
 	seat_gradient(seat, seat->x, seat->grad);
 	for (size_t j = 0; j < seat->run->problem->count; j++)
 		seat->x[j] -= seat->lr * seat->grad[j];
-	int rc = sluice_push_params(seat->model, seat->x);
+	int rc = sluice_push(seat->model, seat->x);
 
 	return rc ? rc : sluice_pull(seat->model, seat->x);
 }

@@ -60,7 +60,7 @@ static int push_again(struct seat *seat)
 	}
 	int rc = sluice_push(seat->model, seat->grad);
 
-	rc = rc ? rc : sluice_pull_mean(seat->model, seat->x);
+	rc = rc ? rc : sluice_pull(seat->model, seat->x);
 	for (size_t j = 0; j < n && !rc; j++) {
 		draws->sum[j] += (double)seat->x[j];
 		draws->squares += (double)seat->x[j] * (double)seat->x[j];

@@ -5,6 +5,7 @@
  * ... Inside a rank only CHECK() may be used, not cmocka's assertions. */
 #ifndef TESTS_RANKS_H
 #define TESTS_RANKS_H
+#include "sluice_vector.h"
 #include "tools/step_of.h"
 #include <stddef.h>
 #include <stdint.h>
@@ -13,6 +14,9 @@
 #include <sys/types.h>
 
 enum { RANKS_MAX = 8 };
+
+/* A vector of n pieces. */
+#define IN_PIECES(list, n) (&(sluice_vector){ .segments = (list), .n_segments = (n) })
 
 /* In a rank that goes through many cases: which one it is at, for check_at(). */
 extern const char *check_of;

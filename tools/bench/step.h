@@ -3,7 +3,7 @@
 #ifndef BENCH_STEP_H
 #define BENCH_STEP_H
 #include "tools/bench/options.h"
-#include "sluice.h"
+#include "sluice_vector.h"
 
 /* Measures and prints. Collective over all ranks; servers serve. 0 or SLUICE_E*. */
 int step_run(sluice_job *job, const struct options *options);

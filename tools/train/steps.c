@@ -2,7 +2,7 @@
  * The example of how a job uses Sluice: train() is the loop of one gradient, one push and one pull
  * per step. Called by training.c. */
 #include "tools/train/steps.h"
-#include "sluice.h"
+#include "sluice_vector.h"
 #include "tools/train/agree.h"
 #include "tools/train/order.h"
 #include "tools/train/signals.h"
@@ -211,7 +211,7 @@ static int push(struct training *t, const uint32_t *rows, uint64_t step, struct 
 		return sluice_push(t->model, t->grad);
 	if (t->compute.ops->descend(t->compute.state, t->params, t->grad, t->lr, t->network.count))
 		return failed(t);
-	return sluice_push_params(t->model, t->params);
+	return sluice_push(t->model, t->params);
 }
 
 /* Asynchronous workers agree on stopping where they meet, and go on from the newest parameters. */

@@ -225,7 +225,7 @@ class Compression:
                     mean[begin:begin + count].copy_(buffer[offset:offset + count])
                 self.copied_bytes += buffer.numel() * mean.element_size()
             self.model.push(mean if self._dtype == torch.float32 else mean.to(self._dtype))
-        self.model.pull_mean(mean)
+        self.model.pull(mean)
         self._note_skipped()
         for future, buffer, segments in waiting:
             for offset, begin, count in segments:

@@ -59,9 +59,9 @@ class _Piece:
             self.model = self._open(piece)
         self.model.push(piece)
         if self._mean is None:
-            self.model.pull_mean([piece] if self._short else piece)
+            self.model.pull([piece] if self._short else piece)
         else:
-            self.model.pull_mean(self._mean)
+            self.model.pull(self._mean)
             piece.copy_(self._mean.view_as(piece))
             self._owner.copied_bytes += piece.numel() * piece.element_size()
 

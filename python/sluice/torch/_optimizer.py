@@ -318,7 +318,7 @@ class Optimizer(torch.optim.Optimizer):
         if self._overflowed():
             return False
         self.model.push(self._grad)
-        self.model.pull_mean([self._grad] if self._pieces else self._flat)
+        self.model.pull([self._grad] if self._pieces else self._flat)
         if self._flat is not self._grad and not self._pieces:
             self._grad.copy_(self._flat)
             self.copied_bytes += self._grad.numel() * self._grad.element_size()

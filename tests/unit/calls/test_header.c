@@ -3,6 +3,7 @@
 #include "sluice.h"
 #include "sluice_region.h"
 #include "sluice_select.h"
+#include "sluice_vector.h"
 
 /* Nothing may be needed before it; what the test itself needs comes after. */
 #include <setjmp.h>

@@ -19,7 +19,7 @@ static const char *const recipes[] = {
 enum { RECIPES = sizeof recipes / sizeof *recipes };
 
 struct saved {
-	int part; /* saved by sluice_state_part(), while other ranks go on */
+	int part; /* saved by SLUICE_STATE_PART, while other ranks go on */
 	size_t bytes[RECIPES][RANKS];
 	uint8_t state[RECIPES][RANKS][STATE_MOST];
 	float params[RECIPES][COUNT]; /* of update=none, which the program keeps */
@@ -32,7 +32,7 @@ static void step(sluice_model *model, int rank, int step, float *params, int non
 	fill_gradient(grad, rank, (uint64_t)step, params);
 	CHECK_OK(sluice_set(model, SLUICE_LR, 0.05f / (float)step));
 	CHECK_OK(sluice_push(model, grad));
-	CHECK_OK(none ? sluice_pull_mean(model, mean) : sluice_pull(model, params));
+	CHECK_OK(sluice_pull(model, none ? mean : params));
 	for (int i = 0; i < COUNT && none; i++)
 		params[i] -= 0.1f * mean[i];
 }
@@ -57,8 +57,9 @@ static int train_whole(int rank, void *argument)
 			 * the first in each sum, and rank 1 save. */
 			if (saved->part && rank < RANKS - 1)
 				sleep_ms(rank ? 20 : 40);
-			CHECK_OK((saved->part ? sluice_state_part : sluice_state_save)(
-				model, saved->state[r][rank], saved->bytes[r][rank]));
+			CHECK_OK(sluice_state_save(model, saved->state[r][rank],
+						   saved->bytes[r][rank],
+						   saved->part ? SLUICE_STATE_PART : 0));
 			memcpy(saved->params[r], params, sizeof params);
 		}
 		const uint64_t digest = check_same(job, params, sizeof params);
@@ -142,13 +143,13 @@ static int take_part_alone(int rank, void *argument)
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	CHECK_OK(sluice_state_size(model, &n));
 	if (!rank) {
-		CHECK_OK(sluice_state_part(model, bytes, n));
-		CHECK(sluice_state_part(model, bytes, n - 1) == SLUICE_EINVAL);
-		CHECK(error_says("sluice_state_part: bytes=", NULL));
-		CHECK(sluice_state_part(model, NULL, n) == SLUICE_EINVAL);
+		CHECK_OK(sluice_state_save(model, bytes, n, SLUICE_STATE_PART));
+		CHECK(sluice_state_save(model, bytes, n - 1, SLUICE_STATE_PART) == SLUICE_EINVAL);
+		CHECK(error_says("sluice_state_save: bytes=", NULL));
+		CHECK(sluice_state_save(model, NULL, n, SLUICE_STATE_PART) == SLUICE_EINVAL);
 		CHECK_OK(sluice_push(model, grad));
-		CHECK(sluice_state_part(model, bytes, n) == SLUICE_EINVAL);
-		CHECK(error_says("sluice_state_part: the last push was not pulled yet", NULL));
+		CHECK(sluice_state_save(model, bytes, n, SLUICE_STATE_PART) == SLUICE_EINVAL);
+		CHECK(error_says("sluice_state_save: the last push was not pulled yet", NULL));
 	} else {
 		CHECK_OK(sluice_push(model, grad));
 	}
@@ -158,8 +159,8 @@ static int take_part_alone(int rank, void *argument)
 		attr = attributes(refused[i], 2);
 		CHECK_OK(sluice_model_open(job, &attr, params, &model));
 		CHECK_OK(sluice_state_size(model, &n));
-		CHECK(sluice_state_part(model, bytes, n) == SLUICE_ENOSUPP);
-		CHECK(error_says("sluice_state_save on all workers", NULL));
+		CHECK(sluice_state_save(model, bytes, n, SLUICE_STATE_PART) == SLUICE_ENOSUPP);
+		CHECK(error_says("SLUICE_STATE_PART out, on all workers", NULL));
 		sluice_model_close(&model);
 	}
 	sluice_finalize(&job);
@@ -234,7 +235,7 @@ static int load_wrong(int rank, void *argument)
 	CHECK(done == 99 && step_of(model).steps == 0);
 	CHECK_OK(sluice_state_load(model, saved->state[0][rank], n, params, NULL));
 	/* Of another save at the same step. */
-	CHECK_OK(sluice_state_save(model, other, n));
+	CHECK_OK(sluice_state_save(model, other, n, 0));
 	sluice_model_close(&model);
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	CHECK(sluice_state_load(model, rank ? saved->state[0][rank] : other, n, params, &done) ==
@@ -267,14 +268,14 @@ static int call_wrongly(int rank, void *argument)
 	CHECK(sluice_state_size(NULL, &n) == SLUICE_EINVAL);
 	CHECK(sluice_state_size(model, NULL) == SLUICE_EINVAL);
 	CHECK_OK(sluice_state_size(model, &n));
-	CHECK(sluice_state_save(model, bytes, n - (rank == 1)) == SLUICE_EINVAL);
+	CHECK(sluice_state_save(model, bytes, n - (rank == 1), 0) == SLUICE_EINVAL);
 	CHECK(error_says("sluice_state_size", "bytes="));
-	CHECK(sluice_state_save(model, rank ? bytes : NULL, n) == SLUICE_EINVAL);
+	CHECK(sluice_state_save(model, rank ? bytes : NULL, n, 0) == SLUICE_EINVAL);
 	CHECK_OK(sluice_push(model, grad));
-	CHECK(sluice_state_save(model, bytes, n) == SLUICE_EINVAL);
+	CHECK(sluice_state_save(model, bytes, n, 0) == SLUICE_EINVAL);
 	CHECK(error_says("the last push was not pulled yet", NULL));
 	CHECK_OK(sluice_pull(model, params));
-	CHECK_OK(sluice_state_save(model, bytes, n));
+	CHECK_OK(sluice_state_save(model, bytes, n, 0));
 	CHECK(sluice_state_load(model, bytes, n, params, NULL) == SLUICE_EINVAL);
 	CHECK(error_says("right after sluice_model_open", NULL));
 	sluice_model_close(&model);

@@ -352,9 +352,8 @@ static int run_rank(int rank, void *argument)
 	for (unsigned step = 1; step <= STEPS; step++) {
 		for (uint64_t i = 0; i < COUNT; i++)
 			grad[i] = noise(1, step, (uint64_t)rank, i);
-		CHECK_OK(model->recipe.update == UPDATE_AVERAGE ?
-				 sluice_push_params(model, params) :
-				 sluice_push(model, grad));
+		CHECK_OK(
+			sluice_push(model, model->recipe.update == UPDATE_AVERAGE ? params : grad));
 		const int planned = plan_takes(&model->plan, PATH_DENSE_PUSH,
 					       model->worker->rule.traits);
 

@@ -227,7 +227,7 @@ static int load_both_ways(int rank, void *argument)
 		CHECK_OK(sluice_pull(a, params));
 		CHECK_OK(sluice_state_size(a, &bytes));
 		CHECK(bytes <= sizeof state);
-		CHECK_OK(sluice_state_save(a, state, bytes));
+		CHECK_OK(sluice_state_save(a, state, bytes, 0));
 		attr.rules = with ? NULL : mixed;
 		CHECK_OK(sluice_model_open(job, &attr, again, &b));
 		CHECK_OK(sluice_state_size(b, &other));

@@ -56,8 +56,7 @@ struct variant {
 
 static int pull(sluice_model *model, float *vector)
 {
-	return model->recipe.update == UPDATE_NONE ? sluice_pull_mean(model, vector) :
-						     sluice_pull(model, vector);
+	return sluice_pull(model, vector);
 }
 
 static void train_both(int rank, sluice_job *job, const struct variant *v)

@@ -34,12 +34,9 @@ static float value_of(const struct shape *shape, uint64_t step, int rank, uint64
 
 static int exchange(sluice_model *model, const float *grad, float *params)
 {
-	const enum update_kind update = model->recipe.update;
-	int rc = update == UPDATE_AVERAGE ? sluice_push_params(model, params) :
-					    sluice_push(model, grad);
-	return rc                    ? rc :
-	       update == UPDATE_NONE ? sluice_pull_mean(model, params) :
-				       sluice_pull(model, params);
+	int rc = sluice_push(model, model->recipe.update == UPDATE_AVERAGE ? params : grad);
+
+	return rc ? rc : sluice_pull(model, params);
 }
 
 static int both_ways(int rank, void *argument)

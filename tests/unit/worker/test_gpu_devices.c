@@ -165,9 +165,9 @@ static int train_pieces_on_two(int rank, void *argument)
 			CHECK_OK(sluice_push(host, grad));
 			CHECK_OK(sluice_pull(host, params));
 			CHECK_OK(step % 2 ? sluice_push(whole, grad_there) :
-					    sluice_push_segments(whole, grads, 2));
+					    sluice_push_vector(whole, IN_PIECES(grads, 2)));
 			CHECK_OK(step % 2 ? sluice_pull(whole, NULL) :
-					    sluice_pull_segments(whole, pieces, 2));
+					    sluice_pull_vector(whole, IN_PIECES(pieces, 2)));
 			CHECK_OK(sluice_push(narrow, step % 2 ? grad : grad_there));
 			CHECK_OK(sluice_pull(narrow, code_memory.address));
 		}

@@ -126,15 +126,15 @@ static void train(sluice_job *job, int rank, const char *recipe, const int types
 		shorten(grad);
 		put(&grads, grad);
 		CHECK_OK(sluice_push(a, grad));
-		CHECK_OK(sluice_push_segments(b, grads.of, PIECES));
-		CHECK_OK(none ? sluice_pull_mean(a, mean) : sluice_pull(a, flat));
+		CHECK_OK(sluice_push_vector(b, IN_PIECES(grads.of, PIECES)));
+		CHECK_OK(sluice_pull(a, none ? mean : flat));
 		const sluice_segment *target = none ? grads.of : params.of;
 		if (in_ranges) {
-			CHECK_OK(sluice_pull_begin_segments(b, target, PIECES));
+			CHECK_OK(sluice_pull_begin(b, IN_PIECES(target, PIECES)));
 			CHECK_OK(sluice_pull_range(b, 100, COUNT - 100));
 			CHECK_OK(sluice_pull_range(b, 0, 100));
 		} else if (none || step % 2) {
-			CHECK_OK(sluice_pull_segments(b, target, PIECES));
+			CHECK_OK(sluice_pull_vector(b, IN_PIECES(target, PIECES)));
 		} else {
 			CHECK_OK(sluice_pull(b, NULL));
 		}
@@ -178,13 +178,13 @@ static void train_there(sluice_job *job, int rank, const char *recipe, const int
 		for (int m = 0; m < 2; m++) {
 			struct pieces *to = none ? &grads[m] : &params[m];
 			put(&grads[m], grad);
-			CHECK_OK(sluice_push_segments(model[m], grads[m].of, PIECES));
+			CHECK_OK(sluice_push_vector(model[m], IN_PIECES(grads[m].of, PIECES)));
 			if (in_ranges) {
-				CHECK_OK(sluice_pull_begin_segments(model[m], to->of, PIECES));
+				CHECK_OK(sluice_pull_begin(model[m], IN_PIECES(to->of, PIECES)));
 				CHECK_OK(sluice_pull_range(model[m], 100, COUNT - 100));
 				CHECK_OK(sluice_pull_range(model[m], 0, 100));
 			} else if (none || step % 2) {
-				CHECK_OK(sluice_pull_segments(model[m], to->of, PIECES));
+				CHECK_OK(sluice_pull_vector(model[m], IN_PIECES(to->of, PIECES)));
 			} else {
 				CHECK_OK(sluice_pull(model[m], NULL));
 			}
@@ -275,7 +275,7 @@ static int train_narrow(int rank, void *argument)
 		if (step == STEPS) {
 			CHECK_OK(sluice_state_size(b, &bytes));
 			CHECK(bytes <= sizeof state);
-			CHECK_OK(sluice_state_save(b, state, bytes));
+			CHECK_OK(sluice_state_save(b, state, bytes, 0));
 			sluice_model_close(&b);
 			CHECK_OK(device()->zero(there.address, sizeof code, NULL));
 			CHECK_OK(sluice_model_open(job, &attr, there.address, &b));
@@ -320,14 +320,14 @@ static void codes_there(uint16_t *codes, void *there, int back)
 	CHECK_OK(device()->wait(NULL));
 }
 
-static void pull_narrow(sluice_model *model, void *target, int none, int in_ranges)
+static void pull_narrow(sluice_model *model, void *target, int in_ranges)
 {
 	if (in_ranges) {
-		CHECK_OK(sluice_pull_begin(model, target));
+		CHECK_OK(sluice_pull_begin(model, &(sluice_vector){ .data = target }));
 		CHECK_OK(sluice_pull_range(model, 100, COUNT - 100));
 		CHECK_OK(sluice_pull_range(model, 0, 100));
 	} else {
-		CHECK_OK(none ? sluice_pull_mean(model, target) : sluice_pull(model, target));
+		CHECK_OK(sluice_pull(model, target));
 	}
 }
 
@@ -338,7 +338,7 @@ static void restore(sluice_job *job, const sluice_model_attr *attr, void *there,
 	size_t bytes = 0;
 	CHECK_OK(sluice_state_size(*b, &bytes));
 	CHECK(bytes <= sizeof state);
-	CHECK_OK(sluice_state_save(*b, state, bytes));
+	CHECK_OK(sluice_state_save(*b, state, bytes, 0));
 	sluice_model_close(b);
 	CHECK_OK(device()->zero(there, COUNT * sizeof(uint16_t), NULL));
 	CHECK_OK(sluice_model_open(job, attr, there, b));
@@ -369,17 +369,17 @@ static void train_rounded(sluice_job *job, int rank, const struct narrow_case *c
 		CHECK_OK(device()->copy(grad_memory.address, grad, sizeof grad, NULL));
 		CHECK_OK(device()->wait(NULL));
 		CHECK_OK(sluice_push(a, grad));
-		pull_narrow(a, here, none, 0);
+		pull_narrow(a, here, 0);
 		if (step == RESTORED_AT && !none)
 			restore(job, &attr, memory.address, &b);
 		CHECK_OK(sluice_push(b, step % 2 ? grad_memory.address : (void *)grad));
 		if (step == HOME_AT) {
 			codes_there(codes, memory.address, 1);
-			pull_narrow(b, codes, none, 0);
+			pull_narrow(b, codes, 0);
 			CHECK(!target_there(b));
 			codes_there(codes, memory.address, 0);
 		} else {
-			pull_narrow(b, memory.address, none, step == RANGES_AT);
+			pull_narrow(b, memory.address, step == RANGES_AT);
 			CHECK(target_there(b) == !c->staged);
 			codes_there(codes, memory.address, 1);
 		}
@@ -446,8 +446,7 @@ static int pull_failing(int rank, void *argument)
 		fill_gradient(grad, 0, 1, grad);
 		CHECK_OK(sluice_push(model, grad));
 		fail_later(call, 719);
-		int rc = strstr(argument, "none") ? sluice_pull_mean(model, there.address) :
-						    sluice_pull(model, there.address);
+		int rc = sluice_pull(model, there.address);
 		fail_later(1u << 30, 0);
 		CHECK(!rc || (rc == SLUICE_EGPU && error_says("cudaErrorLaunchFailure", NULL)));
 		failed += rc != 0;
@@ -487,7 +486,7 @@ static int step_failing(int rank, void *argument)
 		attr.param_type = SLUICE_BF16;
 		CHECK_OK(sluice_model_open(job, &attr, NULL, &model));
 		fail_later(call, 719);
-		int rc = sluice_push_segments(model, grads.of, PIECES);
+		int rc = sluice_push_vector(model, IN_PIECES(grads.of, PIECES));
 		if (!rc)
 			rc = sluice_pull(model, NULL);
 		fail_later(1u << 30, 0);

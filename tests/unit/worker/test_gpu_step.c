@@ -65,14 +65,14 @@ static unsigned count_pageable(void)
 	return seen.pageable;
 }
 
-/* By the call that the recipe asks for. params: what sluice_push_params() pushes. */
+/* By the call that the recipe asks for. params: what update=average pushes. */
 static int push_one(sluice_model *model, const void *grad, const float *params, int in_ranges)
 {
 	const struct recipe *recipe = &model->recipe;
 	if (recipe->signal == SIGNAL_STORM)
 		return sluice_push_pair(model, grad, grad);
 	if (recipe->update == UPDATE_AVERAGE)
-		return sluice_push_params(model, params);
+		return sluice_push(model, params);
 	if (!in_ranges)
 		return sluice_push(model, grad);
 	const uint8_t *bytes = grad;
@@ -99,7 +99,6 @@ static int train_both(int rank, void *argument)
 				   .shards = shape->skewed ? SHARDS_SKEWED : SHARDS,
 				   .tensors = tensors,
 				   .n_tensors = 2 };
-	int mean = strstr(shape->recipe, "update=none") != NULL;
 	for (size_t i = 0; i < COUNT; i++)
 		params[i] = rank ? 0 : noise(1, 0, 0, i);
 	to_device(ops, there, params);
@@ -133,9 +132,9 @@ static int train_both(int rank, void *argument)
 			expect_packed(gpu, shape);
 			expect_same_messages(host, gpu);
 		}
-		CHECK_OK(mean ? sluice_pull_mean(host, params) : sluice_pull(host, params));
+		CHECK_OK(sluice_pull(host, params));
 		count_pageable();
-		CHECK_OK(mean ? sluice_pull_mean(gpu, there) : sluice_pull(gpu, there));
+		CHECK_OK(sluice_pull(gpu, there));
 		CHECK(count_pageable() == 0 || step == 1); /* the first may open a selector */
 		expect_on_device(ops, there, params);
 		if (on_device_selects(gpu)) /* where a support was agreed, there were others */

@@ -161,7 +161,7 @@ static int send_every_code(int rank, void *argument)
 		if (scaled)
 			CHECK_OK(sluice_set(model, SLUICE_GRAD_SCALE, narrow_scale(type)));
 		CHECK_OK(sluice_push(model, code));
-		CHECK_OK(sluice_pull_mean(model, mean));
+		CHECK_OK(sluice_pull(model, mean));
 		for (uint32_t i = 0; i < codes; i++) {
 			const float value = narrow_value((uint16_t)i, type);
 			const float factor = scaled ? narrow_scale(type) : 1;
@@ -245,7 +245,7 @@ static int set_scales(int rank, void *argument)
 		CHECK(sluice_set(model, SLUICE_GRAD_SCALE, bad[i]) == SLUICE_EINVAL);
 		CHECK(error_says("sluice_set: SLUICE_GRAD_SCALE is ", "must be finite and > 0"));
 		piece.scale = bad[i];
-		CHECK(!i || sluice_push_segments(model, &piece, 1) == SLUICE_EINVAL);
+		CHECK(!i || sluice_push_vector(model, IN_PIECES(&piece, 1)) == SLUICE_EINVAL);
 		CHECK(!i || error_says("segment 0 has scale=", "must be finite"));
 	}
 	CHECK(sluice_set(NULL, SLUICE_GRAD_SCALE, 1) == SLUICE_EINVAL);
@@ -254,17 +254,17 @@ static int set_scales(int rank, void *argument)
 	CHECK(error_says("a gradient has one scale", "ranges of this one are pushed"));
 	CHECK_OK(sluice_push_range(model, code, 9, COUNT - 9));
 	CHECK_OK(sluice_set(model, SLUICE_GRAD_SCALE, 2)); /* the push has its scale */
-	CHECK_OK(sluice_pull_mean(model, mean));
+	CHECK_OK(sluice_pull(model, mean));
 	CHECK(mean[0] == 1 && mean[COUNT - 1] == 1);
 	piece.scale = 0;
-	CHECK_OK(sluice_push_segments(model, &piece, 1));
-	CHECK_OK(sluice_pull_mean(model, mean));
+	CHECK_OK(sluice_push_vector(model, IN_PIECES(&piece, 1)));
+	CHECK_OK(sluice_pull(model, mean));
 	CHECK(mean[0] == 2 && mean[COUNT - 1] == 2);
 	CHECK(sluice_push(model, code) == 0);
 	piece = (sluice_segment){ .data = mean, .count = COUNT, .type = SLUICE_F8_E5M2 };
-	CHECK(sluice_pull_segments(model, &piece, 1) == SLUICE_EINVAL);
+	CHECK(sluice_pull_vector(model, IN_PIECES(&piece, 1)) == SLUICE_EINVAL);
 	CHECK(error_says("segments[0].type=7, a type of 8 bits", "neither parameters nor means"));
-	CHECK_OK(sluice_pull_mean(model, mean));
+	CHECK_OK(sluice_pull(model, mean));
 	sluice_model_close(&model);
 	attr.param_type = SLUICE_F8_E4M3FN;
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EINVAL);

@@ -405,7 +405,7 @@ static int average(sluice_job *job, void *context)
 {
 	struct run *run = context;
 	int rank = sluice_rank(job), rc;
-	float x[D] = { 0 }, grad[D] = { 0 };
+	float x[D] = { 0 };
 	sluice_model_attr attr = {
 		.size = sizeof attr, .count = D, .recipe = run->recipe, .shards = 2
 	};
@@ -413,12 +413,15 @@ static int average(sluice_job *job, void *context)
 	if ((rc = sluice_model_open(job, &attr, x, &model)))
 		return rc;
 	log_capture();
-	if (sluice_push(model, grad) != SLUICE_EINVAL || !error_says("sluice_push_params", NULL))
+	sluice_segment half[] = { { x, D / 2, SLUICE_F32, 0 },
+				  { x + D / 2, D - D / 2, SLUICE_F32, 0 } };
+	if (sluice_push_vector(model, IN_PIECES(half, 2)) != SLUICE_EINVAL ||
+	    !error_says("the recipe has update=average", NULL))
 		rc = -1;
 	for (int step = 0; step < run->steps && !rc; step++) {
 		for (int i = 0; i < D; i++)
 			x[i] = (float)(i + 10 * rank + 100 * step); /* means are exact */
-		if (!(rc = sluice_push_params(model, x)))
+		if (!(rc = sluice_push(model, x)))
 			rc = sluice_pull(model, x);
 		memcpy(run->params[rank], x, sizeof x);
 		for (int i = 0; i < D && !rc; i++) {

@@ -40,7 +40,7 @@ static void pull_in_pieces(sluice_model *model, float *target, uint64_t step, in
 	static const uint64_t pieces[] = { 1, 2, 7, 37 };
 	const uint64_t n = pieces[(step + (uint64_t)rank) % 4], stride = n == 37 ? 10 : 1;
 	float seen[COUNT];
-	CHECK_OK(sluice_pull_begin(model, target));
+	CHECK_OK(sluice_pull_begin(model, &(sluice_vector){ .data = target }));
 	for (uint64_t i = 0; i < n; i++) {
 		const uint64_t j = step % 2 ? n - 1 - i * stride % n : i * stride % n;
 		const uint64_t begin = COUNT * j / n, end = COUNT * (j + 1) / n;
@@ -73,8 +73,7 @@ static int train(int rank, void *argument)
 			if (digests->in_pieces)
 				pull_in_pieces(model, target, step, rank);
 			else
-				CHECK_OK(none ? sluice_pull_mean(model, mean) :
-						sluice_pull(model, params));
+				CHECK_OK(sluice_pull(model, none ? mean : params));
 			CHECK(step_of(model).steps == step);
 			if (!strstr(recipes[i / 2], "every"))
 				CHECK(step_of(model).raised == 1u << step);
@@ -141,7 +140,7 @@ static int go_on_early(int rank, void *argument)
 			sleep_ms(1);
 		}
 		CHECK_OK(sluice_push_range(model, grad + SHARD, SHARD, SHARD));
-		CHECK_OK(sluice_pull_begin(model, params));
+		CHECK_OK(sluice_pull_begin(model, &(sluice_vector){ .data = params }));
 		CHECK_OK(sluice_pull_range(model, 10, SHARD - 10));
 		CHECK(params[10] == -1.5f * (float)step);
 		if (!rank)
@@ -180,15 +179,15 @@ static int call_wrongly(int rank, void *argument)
 	(void)argument;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	log_capture();
-	CHECK(sluice_pull_begin(NULL, params) == SLUICE_EINVAL);
-	CHECK(sluice_pull_begin(model, params) == SLUICE_EINVAL);
+	CHECK(sluice_pull_begin(NULL, &(sluice_vector){ .data = params }) == SLUICE_EINVAL);
+	CHECK(sluice_pull_begin(model, &(sluice_vector){ .data = params }) == SLUICE_EINVAL);
 	CHECK(error_says("nothing was pushed", NULL));
 	CHECK(sluice_pull_range(model, 0, 1) == SLUICE_EINVAL);
 	CHECK(error_says("call sluice_pull_begin first", NULL));
 	CHECK_OK(sluice_push(model, grad));
 	CHECK(sluice_pull_range(model, 0, 1) == SLUICE_EINVAL);
-	CHECK(sluice_pull_begin(model, NULL) == SLUICE_EINVAL);
-	CHECK_OK(sluice_pull_begin(model, params));
+	CHECK(sluice_pull_begin(model, &(sluice_vector){ .data = NULL }) == SLUICE_EINVAL);
+	CHECK_OK(sluice_pull_begin(model, &(sluice_vector){ .data = params }));
 	CHECK(sluice_pull_range(model, 0, 0) == SLUICE_EINVAL);
 	CHECK(sluice_pull_range(model, COUNT, 1) == SLUICE_EINVAL);
 	CHECK(sluice_pull_range(model, 1, COUNT) == SLUICE_EINVAL);
@@ -200,12 +199,12 @@ static int call_wrongly(int rank, void *argument)
 	CHECK(error_says("nobody has waited for coordinate 700", NULL));
 	CHECK(sluice_push(model, grad) == SLUICE_EINVAL);
 	CHECK(sluice_push_range(model, grad, 0, 1) == SLUICE_EINVAL);
-	CHECK(sluice_pull_begin(model, params) == SLUICE_EINVAL);
+	CHECK(sluice_pull_begin(model, &(sluice_vector){ .data = params }) == SLUICE_EINVAL);
 	CHECK(sluice_checkpoint(model, "/nonexistent") == SLUICE_EINVAL);
 	CHECK_OK(sluice_pull_range(model, 700, COUNT - 700));
 	CHECK(sluice_pull_range(model, 0, 1) == SLUICE_EINVAL);
 	CHECK_OK(sluice_push(model, grad));
-	CHECK_OK(sluice_pull_begin(model, params));
+	CHECK_OK(sluice_pull_begin(model, &(sluice_vector){ .data = params }));
 	sluice_model_close(&model); /* in the middle of a pull */
 	sluice_finalize(&job);
 	return 0;
@@ -229,7 +228,7 @@ static int wait_in_vain(int rank, void *argument)
 	log_capture();
 	for (int step = 0; step < 2 - rank; step++) {
 		CHECK_OK(sluice_push(model, grad));
-		CHECK_OK(sluice_pull_begin(model, params));
+		CHECK_OK(sluice_pull_begin(model, &(sluice_vector){ .data = params }));
 		int rc = sluice_pull_range(model, 0, COUNT);
 		CHECK(rc == (step ? SLUICE_EPEER : 0));
 		CHECK(!step || error_says("rank 1 (node n1) closed model 0 after 1 steps", NULL));

@@ -168,15 +168,15 @@ static void pull(sluice_model *model, const struct scattered *target, int way, i
 {
 	static const uint64_t cuts[] = { 0, 3, 600, 601, 1201, COUNT };
 	if (way == 0) {
-		CHECK_OK(sluice_pull_segments(model, target->of, target->n));
+		CHECK_OK(sluice_pull_vector(model, IN_PIECES(target->of, target->n)));
 	} else if (way == 1 || none) {
-		CHECK_OK(sluice_pull_begin_segments(model, target->of, target->n));
+		CHECK_OK(sluice_pull_begin(model, IN_PIECES(target->of, target->n)));
 		for (int i = 4; i >= 0; i--)
 			CHECK_OK(sluice_pull_range(model, cuts[i], cuts[i + 1] - cuts[i]));
 	} else if (way == 2) {
 		CHECK_OK(sluice_pull(model, NULL));
 	} else {
-		CHECK_OK(sluice_pull_begin(model, NULL));
+		CHECK_OK(sluice_pull_begin(model, &(sluice_vector){ .data = NULL }));
 		CHECK_OK(sluice_pull_range(model, 0, COUNT));
 	}
 }
@@ -218,7 +218,7 @@ static void train_both(sluice_job *job, int rank, const char *recipe, const stru
 					set(&grad.of[p], i, i % 3 ? NAN : INFINITY);
 		read_all(&grad, flat_grad);
 		CHECK_OK(sluice_push(a, flat_grad));
-		CHECK_OK(sluice_push_segments(b, grad.of, grad.n));
+		CHECK_OK(sluice_push_vector(b, IN_PIECES(grad.of, grad.n)));
 		CHECK(!memcmp(worker_residual(a), worker_residual(b), sizeof flat) ||
 		      a->recipe.memory == MEMORY_NONE || strstr(recipe, "up=all down=all"));
 		for (size_t p = 0; p < grad.n; p++) /* the caller's again */
@@ -226,7 +226,7 @@ static void train_both(sluice_job *job, int rank, const char *recipe, const stru
 				set(&grad.of[p], i, 99);
 		if (none) {
 			scatter(&mean, cut + (unsigned)step, types->param, 2);
-			CHECK_OK(sluice_pull_mean(a, flat_mean));
+			CHECK_OK(sluice_pull(a, flat_mean));
 			pull(b, &mean, (int)(step + cut) % 2, 1);
 			check_rounded(&mean, flat_mean);
 		} else {
@@ -311,7 +311,7 @@ static int round_all(int rank, void *argument)
 						 (int)(round * 5) % 60 - 30) :
 					  hard[i];
 		CHECK_OK(sluice_push(model, grad));
-		CHECK_OK(sluice_pull_mean(model, mean));
+		CHECK_OK(sluice_pull(model, mean));
 		for (int i = 0; i < N; i++)
 			CHECK(mean[i] == nearest(grad[i], type));
 	}
@@ -385,7 +385,7 @@ static int load_and_join(int rank, void *argument)
 	CHECK_OK(sluice_pull(model, flat));
 	CHECK_OK(sluice_state_size(model, &bytes));
 	CHECK(bytes <= sizeof state);
-	CHECK_OK(sluice_state_save(model, state, bytes));
+	CHECK_OK(sluice_state_save(model, state, bytes, 0));
 	sluice_model *again = NULL;
 	scatter(&params, 0, types, 2);
 	memset(params.memory, 0, sizeof params.memory);
@@ -458,52 +458,57 @@ static int call_wrongly(int rank, void *argument)
 	(void)argument;
 	log_capture();
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
-	CHECK(sluice_push_segments(NULL, two, 2) == SLUICE_EINVAL);
-	CHECK(sluice_push_segments(model, NULL, 2) == SLUICE_EINVAL);
+	CHECK(sluice_push_vector(NULL, IN_PIECES(two, 2)) == SLUICE_EINVAL);
+	CHECK(sluice_push_vector(model, IN_PIECES(NULL, 2)) == SLUICE_EINVAL);
 	CHECK(error_says("list of segments is NULL", NULL));
-	CHECK(sluice_push_segments(model, two, 1) == SLUICE_EINVAL);
+	CHECK(sluice_push_vector(model, NULL) == SLUICE_EINVAL);
+	CHECK(sluice_pull_vector(model, NULL) == SLUICE_EINVAL);
+	CHECK(sluice_push_vector(model, &(sluice_vector){ .data = grad, .segments = two }) ==
+	      SLUICE_EINVAL);
+	CHECK(error_says("data and segments", NULL));
+	CHECK(sluice_push_vector(model, IN_PIECES(two, 1)) == SLUICE_EINVAL);
 	CHECK(error_says("700 elements together", "1500"));
 	two[1].count = 801;
-	CHECK(sluice_push_segments(model, two, 2) == SLUICE_EINVAL);
+	CHECK(sluice_push_vector(model, IN_PIECES(two, 2)) == SLUICE_EINVAL);
 	CHECK(error_says("segment 1 reaches beyond", NULL));
 	two[1].count = UINT64_MAX;
-	CHECK(sluice_push_segments(model, two, 2) == SLUICE_EINVAL);
+	CHECK(sluice_push_vector(model, IN_PIECES(two, 2)) == SLUICE_EINVAL);
 	two[1] = (sluice_segment){ NULL, 800, SLUICE_F32, 0 };
-	CHECK(sluice_push_segments(model, two, 2) == SLUICE_EINVAL);
+	CHECK(sluice_push_vector(model, IN_PIECES(two, 2)) == SLUICE_EINVAL);
 	CHECK(error_says("segment 1 of 800 elements has no data", NULL));
 	two[1] = (sluice_segment){ odd, 800, SLUICE_F16, 0 };
-	CHECK(sluice_push_segments(model, two, 2) == SLUICE_EINVAL);
+	CHECK(sluice_push_vector(model, IN_PIECES(two, 2)) == SLUICE_EINVAL);
 	CHECK(error_says("segments[1].data", "not aligned"));
 	two[1] = (sluice_segment){ grad + 700, 800, 77, 0 };
-	CHECK(sluice_push_segments(model, two, 2) == SLUICE_EINVAL);
+	CHECK(sluice_push_vector(model, IN_PIECES(two, 2)) == SLUICE_EINVAL);
 	CHECK(error_says("segments[1].type=77, must be", NULL));
 	two[1] = (sluice_segment){ grad + 700, 800, SLUICE_F32, 0 };
-	CHECK(sluice_pull_segments(model, two, 2) == SLUICE_EINVAL);
+	CHECK(sluice_pull_vector(model, IN_PIECES(two, 2)) == SLUICE_EINVAL);
 	CHECK(error_says("nothing was pushed", NULL));
-	CHECK_OK(sluice_push_segments(model, two, 2));
-	CHECK(sluice_push_segments(model, two, 2) == SLUICE_EINVAL);
+	CHECK_OK(sluice_push_vector(model, IN_PIECES(two, 2)));
+	CHECK(sluice_push_vector(model, IN_PIECES(two, 2)) == SLUICE_EINVAL);
 	CHECK(sluice_pull(model, NULL) == SLUICE_EINVAL && error_says("vector is NULL", NULL));
-	CHECK(sluice_pull_segments(model, NULL, 2) == SLUICE_EINVAL);
-	CHECK(sluice_pull_segments(model, two, 1) == SLUICE_EINVAL);
+	CHECK(sluice_pull_vector(model, IN_PIECES(NULL, 2)) == SLUICE_EINVAL);
+	CHECK(sluice_pull_vector(model, IN_PIECES(two, 1)) == SLUICE_EINVAL);
 	two[1].type = SLUICE_BF16;
-	CHECK(sluice_pull_segments(model, two, 2) == SLUICE_EINVAL);
+	CHECK(sluice_pull_vector(model, IN_PIECES(two, 2)) == SLUICE_EINVAL);
 	CHECK(error_says("opened without param_type", NULL));
-	CHECK(sluice_pull_begin_segments(model, two, 2) == SLUICE_EINVAL);
+	CHECK(sluice_pull_begin(model, IN_PIECES(two, 2)) == SLUICE_EINVAL);
 	two[1] = (sluice_segment){ params + 700, 800, SLUICE_F32, 0 };
 	two[0].data = params;
-	CHECK_OK(sluice_pull_begin_segments(model, two, 2));
-	CHECK(sluice_pull_segments(model, two, 2) == SLUICE_EINVAL);
+	CHECK_OK(sluice_pull_begin(model, IN_PIECES(two, 2)));
+	CHECK(sluice_pull_vector(model, IN_PIECES(two, 2)) == SLUICE_EINVAL);
 	CHECK(error_says("a pull is under way", NULL));
 	CHECK_OK(sluice_pull_range(model, 0, COUNT));
 	float *accumulator, scale;
 	CHECK_OK(sluice_accumulator(model, &accumulator, &scale));
 	two[1].data = accumulator + 700;
-	CHECK(sluice_push_segments(model, two, 2) == SLUICE_EINVAL);
+	CHECK(sluice_push_vector(model, IN_PIECES(two, 2)) == SLUICE_EINVAL);
 	CHECK(error_says("coordinate 700 lies in what sluice_accumulator gave", NULL));
 	sluice_model_close(&model);
 	attr.recipe = "up=all down=all signal=storm(0.5) update=ema(0.5)";
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
-	CHECK(sluice_push_segments(model, two, 2) == SLUICE_EINVAL &&
+	CHECK(sluice_push_vector(model, IN_PIECES(two, 2)) == SLUICE_EINVAL &&
 	      error_says("push_pair", NULL));
 	sluice_model_close(&model);
 	attr.param_type = SLUICE_F16;

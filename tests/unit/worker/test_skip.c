@@ -34,18 +34,19 @@ static void push(sluice_model *model, const float *grad, enum way way)
 		memcpy(bucket, grad, sizeof bucket);
 		const sluice_segment pieces[] = { { bucket, 3, SLUICE_F32, 0 },
 						  { bucket + 3, COUNT - 3, SLUICE_F32, 0 } };
-		CHECK_OK(sluice_push_segments(model, pieces, 2));
+		CHECK_OK(sluice_push_vector(model, IN_PIECES(pieces, 2)));
 	}
 }
 
 static void pull(sluice_model *model, float *params, float *mean, int none, int in_ranges)
 {
 	if (in_ranges) {
-		CHECK_OK(sluice_pull_begin(model, none ? mean : params));
+		CHECK_OK(
+			sluice_pull_begin(model, &(sluice_vector){ .data = none ? mean : params }));
 		CHECK_OK(sluice_pull_range(model, 900, COUNT - 900));
 		CHECK_OK(sluice_pull_range(model, 0, 900));
 	} else {
-		CHECK_OK(none ? sluice_pull_mean(model, mean) : sluice_pull(model, params));
+		CHECK_OK(sluice_pull(model, none ? mean : params));
 	}
 	for (int i = 0; i < COUNT && none; i++)
 		params[i] -= 0.1f * mean[i];

@@ -63,8 +63,7 @@ static int train(int rank, void *argument)
 					CHECK_OK(sluice_push(model, grad));
 				else if (sluice_push_range(model, grad, 0, COUNT))
 					CHECK_OK(sluice_push(model, grad)); /* clip= */
-				CHECK_OK(none ? sluice_pull_mean(model, mean) :
-						sluice_pull(model, params));
+				CHECK_OK(sluice_pull(model, none ? mean : params));
 				CHECK(step_of(model).raised == 0x7f);
 				if (none)
 					apply(params, mean);
