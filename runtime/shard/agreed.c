@@ -119,19 +119,7 @@ struct message agreed_support(const sluice_model *model, struct shard *shard,
 	if (phase_now(model, shard->phase)->payload == PAYLOAD_SKETCH)
 		find_heavy(model, shard);
 	*index = shard->agreed->support;
-	return (struct message){ .kind = MESSAGE_SUPPORT,
-				 .densest = model->recipe.coding == CODING_SMALL,
-				 .phase = (uint16_t)(shard->phase + 1),
-				 .parts = 1,
-				 .rank = (uint32_t)model->job->rank,
-				 .epoch = model->job->membership_epoch,
-				 .model = model->id,
-				 .shard = shard->id,
-				 .seq = shard->published + 1,
-				 .step = shard->version + 1,
-				 .have_version = shard->published,
-				 .span = shard->at->span,
-				 .count = shard->agreed->n };
+	return publish_next(model, shard, MESSAGE_SUPPORT, shard->agreed->n);
 }
 
 /* What is published is part of the support, unless the update moves more than that. */

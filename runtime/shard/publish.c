@@ -123,39 +123,50 @@ void publish_support(sluice_model *model, struct shard *shard, struct message *m
 
 /* ---- deltas and snapshots -------------------------------------------------- */
 
+struct message publish_head(const sluice_model *model, const struct shard *shard,
+			    enum message_kind kind)
+{
+	return (struct message){ .kind = kind,
+				 .parts = 1,
+				 .rank = (uint32_t)model->job->rank,
+				 .epoch = model->job->membership_epoch,
+				 .model = model->id,
+				 .shard = shard->id,
+				 .span = shard->at->span };
+}
+
+struct message publish_next(const sluice_model *model, const struct shard *shard,
+			    enum message_kind kind, uint32_t n)
+{
+	struct message m = publish_head(model, shard, kind);
+
+	m.densest = model->recipe.coding == CODING_SMALL;
+	m.phase = (uint16_t)(shard->phase + 1);
+	m.seq = shard->published + 1;
+	m.step = shard->version + 1;
+	m.have_version = shard->published;
+	m.count = n;
+	return m;
+}
+
 struct message publish_delta(const sluice_model *model, const struct shard *shard, uint32_t n)
 {
-	const struct shard_layout *at = shard->at;
+	struct message m = publish_next(model, shard, MESSAGE_DELTA, n);
 	const struct selection_kind *down = &selection_kinds[model->recipe.down.select];
 	const struct gathered *g = gather_view(shard);
 
-	return (struct message){
-		.kind = MESSAGE_DELTA,
-		.values = schedule_sends_all(&model->schedule, shard->version + 1) ?
-				  (struct value_coding){ VALUE_F32, 0, 0, 0 } :
-				  model->recipe.down.values,
-		/* Workers are below 2^23: a shard's numbers are no worker's. */
-		.stream = { RANDOM_ROUND, 1u << 23, shard->version + 1, model->recipe.seed },
-		.first = at->begin,
-		.seeded = down->seeded && !down->contiguous,
-		.densest = model->recipe.coding == CODING_SMALL,
-		.raised = (uint8_t)g->raised,
-		.chosen = (uint8_t)g->chosen_next,
-		.phase = (uint16_t)(shard->phase + 1),
-		.parts = 1,
-		.rank = (uint32_t)model->job->rank,
-		.epoch = model->job->membership_epoch,
-		.model = model->id,
-		.shard = shard->id,
-		.seq = shard->published + 1,
-		.step = shard->version + 1,
-		.have_version = shard->published,
-		.span = at->span,
-		.count = n,
-		.agreed = phase_now(model, shard->phase + 1)->payload == PAYLOAD_AGREED,
-		.divisor = g->counted,
-		.lr = g->lr
-	};
+	if (!schedule_sends_all(&model->schedule, m.step))
+		m.values = model->recipe.down.values;
+	m.stream = (struct random_stream){ RANDOM_ROUND, SHARD_NUMBERS, m.step,
+					   model->recipe.seed };
+	m.first = shard->at->begin;
+	m.seeded = down->seeded && !down->contiguous;
+	m.raised = (uint8_t)g->raised;
+	m.chosen = (uint8_t)g->chosen_next;
+	m.agreed = phase_now(model, shard->phase + 1)->payload == PAYLOAD_AGREED;
+	m.divisor = g->counted;
+	m.lr = g->lr;
+	return m;
 }
 
 void publish_step_ends(struct shard *shard)
@@ -167,17 +178,10 @@ void publish_step_ends(struct shard *shard)
 
 int shard_publish_snapshot(sluice_model *model, struct shard *shard)
 {
-	const struct shard_layout *at = shard->at;
-	struct message m = { .kind = MESSAGE_SNAPSHOT,
-			     .values = { VALUE_F32, 0, 0, 0 },
-			     .rank = (uint32_t)model->job->rank,
-			     .epoch = model->job->membership_epoch,
-			     .model = model->id,
-			     .shard = shard->id,
-			     .seq = shard->version,
-			     .step = shard->version,
-			     .have_version = shard->version };
-	return snapshot_write(&m, shard->copy, at->span, shard->snapshot) ?
+	struct message m = publish_head(model, shard, MESSAGE_SNAPSHOT);
+
+	m.seq = m.step = m.have_version = shard->version;
+	return snapshot_write(&m, shard->copy, m.span, shard->snapshot) ?
 		       fail(SLUICE_ENUMERIC, "the parameters of shard %u are NaN or infinite",
 			    shard->id) :
 		       0;

@@ -47,6 +47,15 @@ int publish_follow(const sluice_model *model, struct shard *shard, uint32_t at,
 		   const uint32_t *index, const float *value, uint32_t n);
 void publish_param_overflowed(sluice_model *model, const struct shard *shard);
 
+/* Streams of random numbers of a shard: workers are below it. */
+enum { SHARD_NUMBERS = 1 << 23 };
+
+/* What the headers of all publications of the shard share. */
+struct message publish_head(const sluice_model *model, const struct shard *shard,
+			    enum message_kind kind);
+/* The header of the next publication of the step under way, which has n coordinates. */
+struct message publish_next(const sluice_model *model, const struct shard *shard,
+			    enum message_kind kind, uint32_t n);
 /* The header of this step's delta, which has n coordinates. The fields that depend on them are set
  * when it is encoded. */
 struct message publish_delta(const sluice_model *model, const struct shard *shard, uint32_t n);

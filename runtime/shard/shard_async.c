@@ -102,27 +102,20 @@ static void publish_for(sluice_model *model, struct shard *shard, int worker,
 	struct async_worker *of = &a->of[worker];
 	float *difference = scratch_entries(shard->scratch).value;
 	const float *value = kind == MESSAGE_SNAPSHOT ? a->anchor : shard->copy;
-	struct message m = {
-		.kind = kind,
-		.values = kind == MESSAGE_SNAPSHOT ? (struct value_coding){ VALUE_F32, 0, 0, 0 } :
-						     model->recipe.down.values,
-		/* Workers are below 2^23: a shard's numbers are no worker's. */
-		.stream = { RANDOM_ROUND, 1u << 23, shard->version, model->recipe.seed },
-		.first = at->begin,
-		.raised = (uint8_t)a->raised,
-		.parts = 1,
-		.rank = (uint32_t)model->job->rank,
-		.epoch = model->job->membership_epoch,
-		.model = model->id,
-		.shard = shard->id,
-		.seq = of->asked,
-		.step = shard->version,
-		.span = at->span,
-		.count = at->span,
-		.divisor = 1,
-		.anchor = a->anchors,
-		.lr = a->lr
-	};
+	struct message m = publish_head(model, shard, kind);
+
+	if (kind != MESSAGE_SNAPSHOT)
+		m.values = model->recipe.down.values;
+	m.stream = (struct random_stream){ RANDOM_ROUND, SHARD_NUMBERS, shard->version,
+					   model->recipe.seed };
+	m.first = at->begin;
+	m.raised = (uint8_t)a->raised;
+	m.seq = of->asked;
+	m.step = shard->version;
+	m.count = at->span;
+	m.divisor = 1;
+	m.anchor = a->anchors;
+	m.lr = a->lr;
 	if (kind != MESSAGE_SNAPSHOT && !model->recipe.whole) {
 		for (uint32_t i = 0; i < at->span; i++)
 			difference[i] = shard->copy[i] - a->anchor[i];

@@ -61,8 +61,8 @@ size_t census_note_delta(sluice_model *model, struct shard *shard, uint8_t *out)
 		histogram_clear(shard->census->workers);
 	}
 	if (census_exchanges(down, version)) {
-		const struct random_stream stream = census_stream(&model->recipe,
-								  shard->id | 1u << 23, version);
+		const struct random_stream stream = census_stream(
+			&model->recipe, shard->id | SHARD_NUMBERS, version);
 
 		note.histogram_bytes = constituent_look(
 			own_share(model, shard),

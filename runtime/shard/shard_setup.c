@@ -58,7 +58,7 @@ static int open_compressor(const sluice_model *model, struct shard *shard)
 		&(struct compressor_attr){
 			.direction = &recipe->down,
 			.down = 1,
-			.number = shard->id | 1u << 23,
+			.number = shard->id | SHARD_NUMBERS,
 			.first_shard = shard->id,
 			.seed = recipe->seed,
 			.spans = shard->spans,
