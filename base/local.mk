@@ -19,3 +19,4 @@ library_sources += \
 # Prints the list of environment variables for sluice(7); see man/local.mk.
 noinst_PROGRAMS += base/envdoc
 base_envdoc_SOURCES = base/envdoc.c
+base_envdoc_LDADD = libinternal.la

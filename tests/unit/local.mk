@@ -2,6 +2,10 @@
 # What the unit tests of several folders share. A folder here has the tests of the folder of that name in the library, and its
 # own local.mk; all programs are built in tests/unit. Programs with several ranks fork them (ranks.c) and need no launcher.
 AM_CPPFLAGS += -I$(top_srcdir)/tests/unit
+# Cases register themselves; a program without a main() gets one.
+check_LTLIBRARIES += tests/unit/libcases.la
+tests_unit_libcases_la_SOURCES = tests/unit/cases.c tests/unit/cases.h tests/unit/cases_main.c
+cases = tests/unit/libcases.la $(CMOCKA_LIBS)
 ranks = tests/unit/ranks.c tests/unit/ranks.h tests/unit/thinned.h
 dense_values = tests/unit/dense_values.h $(ranks)
 async_problem = tests/unit/async_problem.c tests/unit/async_problem.h $(ranks)

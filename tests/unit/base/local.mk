@@ -14,7 +14,7 @@ tests_unit_test_device_CPPFLAGS = $(AM_CPPFLAGS) -DFAKE_DRIVER=\"$(abs_top_build
 if HAVE_CUDA
 tests_unit_test_device_CPPFLAGS += -DREAL_MODULE=\"$(abs_top_builddir)/.libs/libsluice_cuda.so\"
 endif
-tests_unit_test_device_DEPENDENCIES = libinternal.la tests/unit/libcuda.la
+tests_unit_test_device_DEPENDENCIES = tests/unit/libcases.la libinternal.la tests/unit/libcuda.la
 tests_unit_test_env_SOURCES = tests/unit/base/test_env.c
 tests_unit_test_log_SOURCES = tests/unit/base/test_log.c
 # Configured for a folder that is on no machine; the program runs in copies of itself.
@@ -22,6 +22,6 @@ tests_unit_test_module_SOURCES = tests/unit/base/test_module.c base/module.c bas
 tests_unit_test_module_CPPFLAGS = $(AM_CPPFLAGS) -USLUICE_MODULE_DIR -USLUICE_LIB_DIR -USLUICE_BIN_DIR \
 	-DSLUICE_MODULE_DIR=\"/nowhere/p/lib/sluice\" -DSLUICE_LIB_DIR=\"/nowhere/p/lib\" \
 	-DSLUICE_BIN_DIR=\"/nowhere/p/bin\"
-tests_unit_test_module_LDADD = $(CMOCKA_LIBS) -ldl
+tests_unit_test_module_LDADD = $(cases) -ldl
 tests_unit_test_nearest_SOURCES = tests/unit/base/test_nearest.c
 tests_unit_test_room_SOURCES = tests/unit/base/test_room.c tests/unit/scratch.h

@@ -3,13 +3,10 @@
  * fields. */
 #include "base/bytes.h"
 #include "sluice.h"
+#include "cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static uint64_t random_state = 0x243F6A8885A308D3u;
 
@@ -30,11 +27,10 @@ static void fill_random(uint8_t *bytes, size_t n)
 typedef uint32_t (*crc_fn)(uint32_t, const void *, size_t);
 static const crc_fn crc_versions[] = { crc32c, crc32c_portable };
 
-static void crc32c__published_vectors_match(void **state)
+TEST(crc32c__published_vectors_match)
 {
 	uint8_t zeros[32] = { 0 }, ones[32], up[32], down[32];
 
-	(void)state;
 	memset(ones, 0xff, sizeof(ones));
 	for (unsigned i = 0; i < 32; i++) {
 		up[i] = (uint8_t)i;
@@ -50,12 +46,11 @@ static void crc32c__published_vectors_match(void **state)
 	}
 }
 
-static void crc32c__versions_agree_on_lengths_and_alignments(void **state)
+TEST(crc32c__versions_agree_on_lengths_and_alignments)
 {
 	enum { LONG = 8192 }; /* several rounds of every version's widest loop */
 	static uint8_t bytes[LONG + 16];
 
-	(void)state;
 	fill_random(bytes, sizeof(bytes));
 	for (int round = 0; round < 5000; round++) {
 		size_t offset = random_u64() % 16;
@@ -68,11 +63,10 @@ static void crc32c__versions_agree_on_lengths_and_alignments(void **state)
 	}
 }
 
-static void crc32c__pieces_give_the_crc_of_the_whole(void **state)
+TEST(crc32c__pieces_give_the_crc_of_the_whole)
 {
 	uint8_t bytes[300];
 
-	(void)state;
 	fill_random(bytes, sizeof(bytes));
 	for (size_t cut = 0; cut <= sizeof(bytes); cut++) {
 		for (size_t v = 0; v < 2; v++) {
@@ -84,11 +78,10 @@ static void crc32c__pieces_give_the_crc_of_the_whole(void **state)
 	}
 }
 
-static void digest64__any_flipped_bit_changes_it(void **state)
+TEST(digest64__any_flipped_bit_changes_it)
 {
 	uint8_t bytes[200];
 
-	(void)state;
 	for (size_t n = 1; n <= sizeof(bytes); n += 1 + n / 8) {
 		fill_random(bytes, n);
 		uint64_t before = digest64(bytes, n);
@@ -102,12 +95,11 @@ static void digest64__any_flipped_bit_changes_it(void **state)
 	}
 }
 
-static void digest64__flipped_bit_changes_about_half_of_it(void **state)
+TEST(digest64__flipped_bit_changes_about_half_of_it)
 {
 	uint8_t bytes[96];
 	long changed = 0, flips = 0;
 
-	(void)state;
 	fill_random(bytes, sizeof(bytes));
 	uint64_t before = digest64(bytes, sizeof(bytes));
 
@@ -119,11 +111,10 @@ static void digest64__flipped_bit_changes_about_half_of_it(void **state)
 	assert_in_range(changed, flips * 31, flips * 33);
 }
 
-static void digest64__alignment_does_not_matter(void **state)
+TEST(digest64__alignment_does_not_matter)
 {
 	uint8_t room[256 + 16], bytes[256];
 
-	(void)state;
 	fill_random(bytes, sizeof(bytes));
 	for (size_t n = 0; n <= sizeof(bytes); n += 7) {
 		for (size_t offset = 0; offset < 16; offset++) {
@@ -133,12 +124,11 @@ static void digest64__alignment_does_not_matter(void **state)
 	}
 }
 
-static void digest64__zeros_of_different_lengths_differ(void **state)
+TEST(digest64__zeros_of_different_lengths_differ)
 {
 	uint8_t zeros[300] = { 0 };
 	uint64_t seen[300];
 
-	(void)state;
 	for (size_t n = 0; n < 300; n++) {
 		seen[n] = digest64(zeros, n);
 		for (size_t m = 0; m < n; m++)
@@ -146,11 +136,10 @@ static void digest64__zeros_of_different_lengths_differ(void **state)
 	}
 }
 
-static void digest64__swapped_words_and_lanes_differ(void **state)
+TEST(digest64__swapped_words_and_lanes_differ)
 {
 	uint8_t bytes[128], swapped[128];
 
-	(void)state;
 	fill_random(bytes, sizeof(bytes));
 	for (size_t a = 0; a < 16; a++) {
 		for (size_t b = 0; b < a; b++) {
@@ -163,11 +152,10 @@ static void digest64__swapped_words_and_lanes_differ(void **state)
 }
 
 /* The digest is compared between machines and kept in logs: its definition must not drift. */
-static void digest64__known_values_stay(void **state)
+TEST(digest64__known_values_stay)
 {
 	uint8_t bytes[100];
 
-	(void)state;
 	for (unsigned i = 0; i < sizeof(bytes); i++)
 		bytes[i] = (uint8_t)(i * 37 + 11);
 	assert_true(digest64("", 0) == 0x790CC05C75A2D93Fu);
@@ -176,11 +164,10 @@ static void digest64__known_values_stay(void **state)
 	assert_true(sluice_digest(bytes, 100) == 0xB45643CE01A412BFu);
 }
 
-static void le_fields__round_trip_and_byte_order(void **state)
+TEST(le_fields__round_trip_and_byte_order)
 {
 	uint8_t p[8];
 
-	(void)state;
 	put_le64(p, 0x0102030405060708u);
 	assert_int_equal(p[0], 8);
 	assert_int_equal(p[7], 1);
@@ -192,22 +179,4 @@ static void le_fields__round_trip_and_byte_order(void **state)
 	put_le16(p, 0xfffeu);
 	assert_int_equal(get_le16(p), 0xfffeu);
 	assert_int_equal(float_bits(bits_float(0x80000001u)), 0x80000001u);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(crc32c__published_vectors_match),
-		cmocka_unit_test(crc32c__versions_agree_on_lengths_and_alignments),
-		cmocka_unit_test(crc32c__pieces_give_the_crc_of_the_whole),
-		cmocka_unit_test(digest64__any_flipped_bit_changes_it),
-		cmocka_unit_test(digest64__flipped_bit_changes_about_half_of_it),
-		cmocka_unit_test(digest64__alignment_does_not_matter),
-		cmocka_unit_test(digest64__zeros_of_different_lengths_differ),
-		cmocka_unit_test(digest64__swapped_words_and_lanes_differ),
-		cmocka_unit_test(digest64__known_values_stay),
-		cmocka_unit_test(le_fields__round_trip_and_byte_order),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,17 +5,14 @@
 #include "base/device.h"
 #include "sluice.h"
 #include "tests/gpu/emulation/counts.h"
+#include "cases.h"
 #include <dlfcn.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 enum { YES, NO };
 
@@ -46,9 +43,8 @@ static int host_memory_is_host_memory(void)
 	return !device_of(&here, &ops) && !ops ? YES : NO;
 }
 
-static void device_of__host_memory_without_driver_or_module(void **state)
+TEST(device_of__host_memory_without_driver_or_module)
 {
-	(void)state;
 	expect(host_memory_is_host_memory, NULL);
 	expect(host_memory_is_host_memory, "off");
 	expect(host_memory_is_host_memory, "/nowhere/libsluice_cuda.so");
@@ -81,9 +77,8 @@ static int stranger(void)
 	return load_says("libm.so.6 is no GPU module of this build", "");
 }
 
-static void device_load__what_is_missing_is_said(void **state)
+TEST(device_load__what_is_missing_is_said)
 {
-	(void)state;
 	expect(absent, "/nowhere/libsluice_cuda.so");
 	expect(switched_off, "off");
 	expect(stranger, "libm.so.6");
@@ -102,9 +97,8 @@ static int device_memory_is_found(void)
 	return memory.address ? NO : YES;
 }
 
-static void device_of__device_memory_gives_the_table(void **state)
+TEST(device_of__device_memory_gives_the_table)
 {
-	(void)state;
 	expect(device_memory_is_found, EMULATED_MODULE);
 }
 
@@ -134,9 +128,8 @@ static int another_device_is_refused(void)
 		       NO;
 }
 
-static void device_of__memory_of_another_device_than_the_current_one__is_refused(void **state)
+TEST(device_of__memory_of_another_device_than_the_current_one__is_refused)
 {
-	(void)state;
 	expect(another_device_is_refused, EMULATED_MODULE);
 }
 
@@ -171,9 +164,8 @@ static int no_context_for_host_memory(void)
 		       NO;
 }
 
-static void device_of__host_memory_makes_no_context_on_a_gpu(void **state)
+TEST(device_of__host_memory_makes_no_context_on_a_gpu)
 {
-	(void)state;
 	expect(no_context_for_host_memory, EMULATED_MODULE);
 }
 
@@ -202,9 +194,8 @@ static int failing_initialisation_is_no_device_memory(void)
 	return wrong ? NO : YES;
 }
 
-static void device_of__cuda_cannot_be_initialised__is_host_memory(void **state)
+TEST(device_of__cuda_cannot_be_initialised__is_host_memory)
 {
-	(void)state;
 	expect(failing_initialisation_is_no_device_memory, EMULATED_MODULE);
 }
 
@@ -222,9 +213,8 @@ static int managed_memory_is_the_devices(void)
 }
 
 /* The CPU could read it, but perhaps before the kernels of the stream have written it. */
-static void device_of__managed_memory_is_used_in_the_order_of_the_stream(void **state)
+TEST(device_of__managed_memory_is_used_in_the_order_of_the_stream)
 {
-	(void)state;
 	expect(managed_memory_is_the_devices, EMULATED_MODULE);
 }
 
@@ -249,9 +239,8 @@ static int dma_bufs_are_made_when_asked_for(void)
 	return YES;
 }
 
-static void alloc__dma_buf_only_of_memory_that_a_card_is_to_read(void **state)
+TEST(alloc__dma_buf_only_of_memory_that_a_card_is_to_read)
 {
-	(void)state;
 	expect(dma_bufs_are_made_when_asked_for, EMULATED_MODULE);
 }
 
@@ -331,10 +320,8 @@ static int all_calls_are_for_the_pushes_gpu(void)
 	return NO;
 }
 
-static void push__seen_to_by_another_thread__uses_no_other_gpu_and_loads_no_kernel_late(
-	void **state)
+TEST(push__seen_to_by_another_thread__uses_no_other_gpu_and_loads_no_kernel_late)
 {
-	(void)state;
 	expect(all_calls_are_for_the_pushes_gpu, EMULATED_MODULE);
 }
 
@@ -358,9 +345,8 @@ static int no_driver_is_said(void)
 	return host_memory_is_host_memory();
 }
 
-static void describe__without_a_driver_says_so(void **state)
+TEST(describe__without_a_driver_says_so)
 {
-	(void)state;
 	expect(no_driver_is_said, EMULATED_MODULE);
 }
 
@@ -380,9 +366,8 @@ static int refused_without_module(void)
 		       NO;
 }
 
-static void device_of__device_memory_without_module_is_refused(void **state)
+TEST(device_of__device_memory_without_module_is_refused)
 {
-	(void)state;
 	expect(refused_without_module, "/nowhere/libsluice_cuda.so");
 }
 
@@ -400,9 +385,8 @@ static int driver_that_comes_late_is_noticed(void)
 	return refused_without_module();
 }
 
-static void device_of__driver_loaded_between_two_calls_is_noticed(void **state)
+TEST(device_of__driver_loaded_between_two_calls_is_noticed)
 {
-	(void)state;
 	expect(driver_that_comes_late_is_noticed, "/nowhere/libsluice_cuda.so");
 }
 
@@ -424,35 +408,11 @@ static int real_module_loads(void)
 }
 #endif
 
-static void device_load__the_module_that_was_built_loads_without_a_driver(void **state)
+TEST(device_load__the_module_that_was_built_loads_without_a_driver)
 {
-	(void)state;
 #ifdef REAL_MODULE
 	expect(real_module_loads, REAL_MODULE);
 #else
 	skip();
 #endif
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(device_of__host_memory_without_driver_or_module),
-		cmocka_unit_test(device_load__what_is_missing_is_said),
-		cmocka_unit_test(device_of__device_memory_gives_the_table),
-		cmocka_unit_test(
-			device_of__memory_of_another_device_than_the_current_one__is_refused),
-		cmocka_unit_test(device_of__host_memory_makes_no_context_on_a_gpu),
-		cmocka_unit_test(device_of__cuda_cannot_be_initialised__is_host_memory),
-		cmocka_unit_test(device_of__managed_memory_is_used_in_the_order_of_the_stream),
-		cmocka_unit_test(alloc__dma_buf_only_of_memory_that_a_card_is_to_read),
-		cmocka_unit_test(
-			push__seen_to_by_another_thread__uses_no_other_gpu_and_loads_no_kernel_late),
-		cmocka_unit_test(describe__without_a_driver_says_so),
-		cmocka_unit_test(device_of__device_memory_without_module_is_refused),
-		cmocka_unit_test(device_of__driver_loaded_between_two_calls_is_noticed),
-		cmocka_unit_test(device_load__the_module_that_was_built_loads_without_a_driver),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,14 +3,11 @@
 #include "base/env.h"
 #include "base/log.h"
 #include "sluice.h"
+#include "cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static int warnings;
 static char last_warning[1024];
@@ -43,11 +40,12 @@ static int clean_environment(void **state)
 	return log_configure("warn");
 }
 
-static void env_load__defaults(void **state)
+#define CASE(name) TEST_WITH(name, clean_environment, NULL)
+
+CASE(env_load__defaults)
 {
 	struct settings s;
 
-	(void)state;
 	assert_int_equal(env_load(&s), 0);
 	assert_string_equal(s.transport, "self,shm,verbs,ofi");
 	assert_string_equal(s.log, "warn");
@@ -63,11 +61,10 @@ static void env_load__defaults(void **state)
 	assert_int_equal(warnings, 0);
 }
 
-static void env_load__empty_value_is_the_default(void **state)
+CASE(env_load__empty_value_is_the_default)
 {
 	struct settings s;
 
-	(void)state;
 	setenv("SLUICE_LOST_AFTER", "", 1);
 	setenv("SLUICE_LOG", "", 1);
 	assert_int_equal(env_load(&s), 0);
@@ -85,9 +82,8 @@ static void expect_duration(const char *text, int ms)
 	assert_int_equal(s.lost_after_ms, ms);
 }
 
-static void env_load__durations_in_every_unit(void **state)
+CASE(env_load__durations_in_every_unit)
 {
-	(void)state;
 	expect_duration("5s", 5000);
 	expect_duration("500ms", 500);
 	expect_duration("2m", 120000);
@@ -100,11 +96,10 @@ static void env_load__durations_in_every_unit(void **state)
 	expect_duration("0000005s", 5000);
 }
 
-static void env_load__plain_spin_is_microseconds(void **state)
+CASE(env_load__plain_spin_is_microseconds)
 {
 	struct settings s;
 
-	(void)state;
 	setenv("SLUICE_SPIN", "200", 1);
 	assert_int_equal(env_load(&s), 0);
 	assert_int_equal(s.spin_us, 200);
@@ -126,9 +121,8 @@ static void expect_bytes(const char *text, uint64_t bytes)
 	assert_true(s.memory_bytes == bytes);
 }
 
-static void env_load__bytes_in_every_unit(void **state)
+CASE(env_load__bytes_in_every_unit)
 {
-	(void)state;
 	expect_bytes("4096", 4096);
 	expect_bytes("1K", 1024);
 	expect_bytes("512M", 512ull << 20);
@@ -154,9 +148,8 @@ static void expect_refused(const char *name, const char *value, const char *phra
 	unsetenv(name);
 }
 
-static void env_load__values_without_meaning_are_refused(void **state)
+CASE(env_load__values_without_meaning_are_refused)
 {
-	(void)state;
 	expect_refused("SLUICE_LOST_AFTER", "soon", "is not a duration");
 	expect_refused("SLUICE_LOST_AFTER", "5x", "us, ms, s, m or h");
 	expect_refused("SLUICE_LOST_AFTER", "5 s", "is not a duration");
@@ -174,9 +167,8 @@ static void env_load__values_without_meaning_are_refused(void **state)
 	expect_refused("SLUICE_SERVERS", "1.0", "is not a whole number");
 }
 
-static void env_load__values_out_of_range_are_refused(void **state)
+CASE(env_load__values_out_of_range_are_refused)
 {
-	(void)state;
 	expect_refused("SLUICE_LOST_AFTER", "0", "is outside 100ms .. 1h");
 	expect_refused("SLUICE_LOST_AFTER", "99ms", "is outside 100ms .. 1h");
 	expect_refused("SLUICE_LOST_AFTER", "3601", "is outside 100ms .. 1h");
@@ -188,11 +180,10 @@ static void env_load__values_out_of_range_are_refused(void **state)
 	expect_refused("SLUICE_SPIN", "2s", "is outside 0us .. 1s");
 }
 
-static void env_load__transport_list(void **state)
+CASE(env_load__transport_list)
 {
 	struct settings s;
 
-	(void)state;
 	setenv("SLUICE_TRANSPORT", "shm", 1);
 	assert_int_equal(env_load(&s), 0);
 	assert_string_equal(s.transport, "self,shm"); /* self is always in it */
@@ -210,30 +201,27 @@ static void env_load__transport_list(void **state)
 		       "at most 63 fit");
 }
 
-static void env_load__choice_and_log_name_the_nearest(void **state)
+CASE(env_load__choice_and_log_name_the_nearest)
 {
-	(void)state;
 	expect_refused("SLUICE_ON_FAILURE", "abrt", "did you mean \"abort\"?");
 	expect_refused("SLUICE_LOG", "debgu", "did you mean \"debug\"?");
 }
 
-static void env_load__log_takes_effect(void **state)
+CASE(env_load__log_takes_effect)
 {
 	struct settings s;
 
-	(void)state;
 	setenv("SLUICE_LOG", "slurm+debug", 1);
 	assert_int_equal(env_load(&s), 0);
 	assert_true(log_enabled(LOG_DEBUG, "slurm"));
 	assert_false(log_enabled(LOG_DEBUG, "rdma"));
 }
 
-static void env_load__too_long_text_is_refused(void **state)
+CASE(env_load__too_long_text_is_refused)
 {
 	char text[600];
 	struct settings s;
 
-	(void)state;
 	memset(text, 'a', sizeof(text) - 1);
 	text[sizeof(text) - 1] = '\0';
 	setenv("SLUICE_RECIPE", text, 1);
@@ -241,11 +229,10 @@ static void env_load__too_long_text_is_refused(void **state)
 	assert_non_null(strstr(sluice_last_error(), "has 599 characters, at most 511 fit"));
 }
 
-static void env_load__unknown_variable_warns_with_the_nearest(void **state)
+CASE(env_load__unknown_variable_warns_with_the_nearest)
 {
 	struct settings s;
 
-	(void)state;
 	setenv("SLUICE_LOST_AFTR", "5s", 1);
 	assert_int_equal(env_load(&s), 0);
 	assert_int_equal(warnings, 1);
@@ -260,11 +247,10 @@ static void env_load__unknown_variable_warns_with_the_nearest(void **state)
 	assert_null(strstr(last_warning, "did you mean"));
 }
 
-static void env_load__unknown_variable_is_silent_at_level_error(void **state)
+CASE(env_load__unknown_variable_is_silent_at_level_error)
 {
 	struct settings s;
 
-	(void)state;
 	setenv("SLUICE_COFFEE", "black", 1);
 	setenv("SLUICE_LOG", "error", 1);
 	assert_int_equal(env_load(&s), 0);
@@ -282,12 +268,11 @@ static void dump(const struct settings *s, char *text, size_t cap)
 	fclose(file);
 }
 
-static void env_dump__shows_value_and_origin(void **state)
+CASE(env_dump__shows_value_and_origin)
 {
 	struct settings s;
 	char text[4096];
 
-	(void)state;
 	setenv("SLUICE_MEMORY", "1536M", 1);
 	setenv("SLUICE_WARN_AFTER", "2500ms", 1);
 	setenv("SLUICE_SERVERS", "2", 1);
@@ -304,12 +289,11 @@ static void env_dump__shows_value_and_origin(void **state)
 	assert_non_null(strstr(text, "SLUICE_SPIN=50us (default)\n"));
 }
 
-static void env_dump__values_read_back_to_the_same_settings(void **state)
+CASE(env_dump__values_read_back_to_the_same_settings)
 {
 	struct settings s, again;
 	char text[4096];
 
-	(void)state;
 	setenv("SLUICE_MEMORY", "123456789", 1);
 	setenv("SLUICE_SPIN", "1234us", 1);
 	setenv("SLUICE_BOOT_TIMEOUT", "90s", 1);
@@ -329,9 +313,8 @@ static void env_dump__values_read_back_to_the_same_settings(void **state)
 	assert_int_equal(warnings, 0);
 }
 
-static void env_table__entries_are_complete(void **state)
+TEST(env_table__entries_are_complete)
 {
-	(void)state;
 	for (size_t i = 0; i < env_table_size; i++) {
 		const struct env_entry *e = &env_table[i];
 
@@ -342,34 +325,4 @@ static void env_table__entries_are_complete(void **state)
 		for (size_t j = 0; j < i; j++)
 			assert_string_not_equal(e->name, env_table[j].name);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(env_load__defaults, clean_environment),
-		cmocka_unit_test_setup(env_load__empty_value_is_the_default, clean_environment),
-		cmocka_unit_test_setup(env_load__durations_in_every_unit, clean_environment),
-		cmocka_unit_test_setup(env_load__plain_spin_is_microseconds, clean_environment),
-		cmocka_unit_test_setup(env_load__bytes_in_every_unit, clean_environment),
-		cmocka_unit_test_setup(env_load__values_without_meaning_are_refused,
-				       clean_environment),
-		cmocka_unit_test_setup(env_load__values_out_of_range_are_refused,
-				       clean_environment),
-		cmocka_unit_test_setup(env_load__transport_list, clean_environment),
-		cmocka_unit_test_setup(env_load__choice_and_log_name_the_nearest,
-				       clean_environment),
-		cmocka_unit_test_setup(env_load__log_takes_effect, clean_environment),
-		cmocka_unit_test_setup(env_load__too_long_text_is_refused, clean_environment),
-		cmocka_unit_test_setup(env_load__unknown_variable_warns_with_the_nearest,
-				       clean_environment),
-		cmocka_unit_test_setup(env_load__unknown_variable_is_silent_at_level_error,
-				       clean_environment),
-		cmocka_unit_test_setup(env_dump__shows_value_and_origin, clean_environment),
-		cmocka_unit_test_setup(env_dump__values_read_back_to_the_same_settings,
-				       clean_environment),
-		cmocka_unit_test(env_table__entries_are_complete),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,18 +4,14 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "sluice.h"
+#include "cases.h"
 
 #include <errno.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 struct record {
 	int calls, level;
@@ -70,22 +66,20 @@ static void capture_end(char *text, size_t cap)
 	fclose(capture);
 }
 
-static void log_line__before_identify_has_plain_prefix(void **state)
+TEST_WITH(log_line__before_identify_has_plain_prefix, use_stderr, NULL)
 {
 	char text[256];
 
-	(void)state;
 	capture_begin();
 	log_line(LOG_WARN, "rdma", "queue is %d%% full", 90);
 	capture_end(text, sizeof(text));
 	assert_string_equal(text, "sluice: warn: queue is 90% full\n");
 }
 
-static void log_line__after_identify_has_rank_and_node(void **state)
+TEST_WITH(log_line__after_identify_has_rank_and_node, use_stderr, NULL)
 {
 	char text[256];
 
-	(void)state;
 	log_identify(3, "n2");
 	capture_begin();
 	log_line(LOG_ERROR, "runtime", "rank 1 is lost");
@@ -93,9 +87,8 @@ static void log_line__after_identify_has_rank_and_node(void **state)
 	assert_string_equal(text, "sluice[3 n2]: error: rank 1 is lost\n");
 }
 
-static void log_line__sink_gets_level_and_text_without_prefix(void **state)
+TEST_WITH(log_line__sink_gets_level_and_text_without_prefix, use_record, NULL)
 {
-	(void)state;
 	log_identify(3, "n2");
 	log_line(LOG_WARN, "runtime", "slow");
 	assert_int_equal(record.calls, 1);
@@ -103,18 +96,16 @@ static void log_line__sink_gets_level_and_text_without_prefix(void **state)
 	assert_string_equal(record.line, "slow");
 }
 
-static void log_line__control_bytes_stay_on_one_line(void **state)
+TEST_WITH(log_line__control_bytes_stay_on_one_line, use_record, NULL)
 {
-	(void)state;
 	log_line(LOG_WARN, "runtime", "node \"a\nsluice: error: forged\x1b[31m\"");
 	assert_string_equal(record.line, "node \"a sluice: error: forged [31m\"");
 }
 
-static void log_line__too_long_text_is_cut_and_marked(void **state)
+TEST_WITH(log_line__too_long_text_is_cut_and_marked, use_record, NULL)
 {
 	char text[2000];
 
-	(void)state;
 	memset(text, 'x', sizeof(text) - 1);
 	text[sizeof(text) - 1] = '\0';
 	log_line(LOG_WARN, "runtime", "%s", text);
@@ -124,25 +115,22 @@ static void log_line__too_long_text_is_cut_and_marked(void **state)
 	assert_string_equal(record.line + n - 4, "x...");
 }
 
-static void log_line__errno_survives(void **state)
+TEST_WITH(log_line__errno_survives, use_record, NULL)
 {
-	(void)state;
 	errno = ENOSPC;
 	log_line(LOG_WARN, "runtime", "text");
 	assert_int_equal(errno, ENOSPC);
 }
 
-static void log_line__below_level_is_silent(void **state)
+TEST_WITH(log_line__below_level_is_silent, use_record, NULL)
 {
-	(void)state;
 	log_line(LOG_INFO, "runtime", "text");
 	log_line(LOG_DEBUG, "rdma", "text");
 	assert_int_equal(record.calls, 0);
 }
 
-static void log_configure__one_level_holds_for_all_modules(void **state)
+TEST_WITH(log_configure__one_level_holds_for_all_modules, use_record, NULL)
 {
-	(void)state;
 	assert_int_equal(log_configure("info"), 0);
 	assert_true(log_enabled(LOG_INFO, "compress"));
 	assert_false(log_enabled(LOG_DEBUG, "compress"));
@@ -150,9 +138,8 @@ static void log_configure__one_level_holds_for_all_modules(void **state)
 	assert_false(log_enabled(LOG_WARN, "runtime"));
 }
 
-static void log_configure__modules_differ_and_others_stay_at_warn(void **state)
+TEST_WITH(log_configure__modules_differ_and_others_stay_at_warn, use_record, NULL)
 {
-	(void)state;
 	assert_int_equal(log_configure("rdma+debug,slurm+error"), 0);
 	assert_true(log_enabled(LOG_DEBUG, "rdma"));
 	assert_false(log_enabled(LOG_WARN, "slurm"));
@@ -171,9 +158,8 @@ static void expect_refused(const char *text, const char *phrase)
 		fail_msg("\"%s\" lacks \"%s\"", sluice_last_error(), phrase);
 }
 
-static void log_configure__typos_are_refused_and_nothing_changes(void **state)
+TEST_WITH(log_configure__typos_are_refused_and_nothing_changes, use_record, NULL)
 {
-	(void)state;
 	assert_int_equal(log_configure("rdma+debug"), 0);
 	expect_refused("wran", "unknown level \"wran\", did you mean \"warn\"?");
 	expect_refused("all+loud", "levels are error, warn, info and debug");
@@ -187,9 +173,8 @@ static void log_configure__typos_are_refused_and_nothing_changes(void **state)
 	assert_true(log_enabled(LOG_DEBUG, "rdma"));
 }
 
-static void fail__sets_sentence_logs_once_and_returns_code(void **state)
+TEST_WITH(fail__sets_sentence_logs_once_and_returns_code, use_record, NULL)
 {
-	(void)state;
 	errno = EBADF;
 	assert_int_equal((fail)(SLUICE_EPEER, "rank %d on %s is lost", 2, "n1"), SLUICE_EPEER);
 	assert_int_equal(errno, EBADF);
@@ -199,17 +184,15 @@ static void fail__sets_sentence_logs_once_and_returns_code(void **state)
 	assert_string_equal(record.line, "rank 2 on n1 is lost");
 }
 
-static void fail_quietly__sets_sentence_without_line(void **state)
+TEST_WITH(fail_quietly__sets_sentence_without_line, use_record, NULL)
 {
-	(void)state;
 	assert_int_equal(fail_quietly(SLUICE_EIO, "file"), SLUICE_EIO);
 	assert_string_equal(sluice_last_error(), "file");
 	assert_int_equal(record.calls, 0);
 }
 
-static void error_hold__error_is_logged_at_the_level_of_its_release(void **state)
+TEST_WITH(error_hold__error_is_logged_at_the_level_of_its_release, use_record, NULL)
 {
-	(void)state;
 	error_hold();
 	assert_int_equal((fail)(SLUICE_EIO, "held"), SLUICE_EIO);
 	assert_string_equal(sluice_last_error(), "held");
@@ -232,9 +215,9 @@ static void error_hold__error_is_logged_at_the_level_of_its_release(void **state
 	assert_int_equal(record.calls, 3);
 }
 
-static void error_hold__later_errors_are_logged_at_once_and_the_first_one_comes_back(void **state)
+TEST_WITH(error_hold__later_errors_are_logged_at_once_and_the_first_one_comes_back, use_record,
+	  NULL)
 {
-	(void)state;
 	error_hold();
 	(fail)(SLUICE_EIO, "first");
 	(fail)(SLUICE_EIO, "second");
@@ -249,19 +232,17 @@ static void error_hold__later_errors_are_logged_at_once_and_the_first_one_comes_
 	assert_string_equal(sluice_last_error(), "first");
 }
 
-static void fail__may_quote_the_previous_sentence(void **state)
+TEST_WITH(fail__may_quote_the_previous_sentence, use_record, NULL)
 {
-	(void)state;
 	(fail)(SLUICE_EIO, "inner");
 	(fail)(SLUICE_EIO, "outer: %s", sluice_last_error());
 	assert_string_equal(sluice_last_error(), "outer: inner");
 }
 
-static void fail__too_long_sentence_is_cut_and_marked(void **state)
+TEST_WITH(fail__too_long_sentence_is_cut_and_marked, use_record, NULL)
 {
 	char text[3000];
 
-	(void)state;
 	memset(text, 'y', sizeof(text) - 1);
 	text[sizeof(text) - 1] = '\0';
 	(fail)(SLUICE_EIO, "%s", text);
@@ -276,12 +257,11 @@ static void *fail_elsewhere(void *seen_first)
 	return NULL;
 }
 
-static void last_error__belongs_to_its_thread(void **state)
+TEST_WITH(last_error__belongs_to_its_thread, use_record, NULL)
 {
 	char seen_first[64];
 	pthread_t thread;
 
-	(void)state;
 	fail_quietly(SLUICE_EIO, "this thread");
 	assert_int_equal(pthread_create(&thread, NULL, fail_elsewhere, seen_first), 0);
 	pthread_join(thread, NULL);
@@ -296,13 +276,12 @@ static void *log_many(void *unused)
 	return unused;
 }
 
-static void log_line__lines_of_threads_do_not_mix(void **state)
+TEST_WITH(log_line__lines_of_threads_do_not_mix, use_stderr, NULL)
 {
 	static char text[200000];
 	pthread_t threads[4];
 	int lines = 0;
 
-	(void)state;
 	capture_begin();
 	for (int t = 0; t < 4; t++)
 		pthread_create(&threads[t], NULL, log_many, NULL);
@@ -315,9 +294,8 @@ static void log_line__lines_of_threads_do_not_mix(void **state)
 	assert_int_equal(lines, 800);
 }
 
-static void strerror__every_code_has_its_own_text(void **state)
+TEST_WITH(strerror__every_code_has_its_own_text, use_record, NULL)
 {
-	(void)state;
 	for (int code = SLUICE_EIO; code <= SLUICE_OK; code++) {
 		assert_memory_equal(sluice_strerror(code), "SLUICE_", 7);
 		for (int other = SLUICE_EIO; other < code; other++)
@@ -327,9 +305,8 @@ static void strerror__every_code_has_its_own_text(void **state)
 	assert_string_equal(sluice_strerror(7), "not a Sluice error code");
 }
 
-static void version__names_package_and_wire(void **state)
+TEST_WITH(version__names_package_and_wire, use_record, NULL)
 {
-	(void)state;
 	assert_memory_equal(sluice_version(NULL), PACKAGE_VERSION " (wire ",
 			    strlen(PACKAGE_VERSION " (wire "));
 	int wire = atoi(sluice_version(NULL) + strlen(PACKAGE_VERSION " (wire "));
@@ -337,44 +314,8 @@ static void version__names_package_and_wire(void **state)
 	assert_true(wire >= 1);
 }
 
-static void errno_text__names_the_error(void **state)
+TEST_WITH(errno_text__names_the_error, use_record, NULL)
 {
-	(void)state;
 	assert_non_null(strstr(errno_text(ENOENT), "No such file"));
 	assert_non_null(strstr(errno_text(123456), "123456"));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(log_line__before_identify_has_plain_prefix, use_stderr),
-		cmocka_unit_test_setup(log_line__after_identify_has_rank_and_node, use_stderr),
-		cmocka_unit_test_setup(log_line__lines_of_threads_do_not_mix, use_stderr),
-		cmocka_unit_test_setup(log_line__sink_gets_level_and_text_without_prefix,
-				       use_record),
-		cmocka_unit_test_setup(log_line__control_bytes_stay_on_one_line, use_record),
-		cmocka_unit_test_setup(log_line__too_long_text_is_cut_and_marked, use_record),
-		cmocka_unit_test_setup(log_line__errno_survives, use_record),
-		cmocka_unit_test_setup(log_line__below_level_is_silent, use_record),
-		cmocka_unit_test_setup(log_configure__one_level_holds_for_all_modules, use_record),
-		cmocka_unit_test_setup(log_configure__modules_differ_and_others_stay_at_warn,
-				       use_record),
-		cmocka_unit_test_setup(log_configure__typos_are_refused_and_nothing_changes,
-				       use_record),
-		cmocka_unit_test_setup(fail__sets_sentence_logs_once_and_returns_code, use_record),
-		cmocka_unit_test_setup(fail_quietly__sets_sentence_without_line, use_record),
-		cmocka_unit_test_setup(error_hold__error_is_logged_at_the_level_of_its_release,
-				       use_record),
-		cmocka_unit_test_setup(
-			error_hold__later_errors_are_logged_at_once_and_the_first_one_comes_back,
-			use_record),
-		cmocka_unit_test_setup(fail__may_quote_the_previous_sentence, use_record),
-		cmocka_unit_test_setup(fail__too_long_sentence_is_cut_and_marked, use_record),
-		cmocka_unit_test_setup(last_error__belongs_to_its_thread, use_record),
-		cmocka_unit_test_setup(strerror__every_code_has_its_own_text, use_record),
-		cmocka_unit_test_setup(version__names_package_and_wire, use_record),
-		cmocka_unit_test_setup(errno_text__names_the_error, use_record),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

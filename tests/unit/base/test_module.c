@@ -3,14 +3,11 @@
  * installations and runs there, as another user where that matters: module_find() goes by the path
  * of the program. The Makefile says that it is configured for /nowhere/p. */
 #include "base/module.h"
+#include "cases.h"
 
 #include <fcntl.h>
 #include <ftw.h>
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,7 +15,6 @@
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 #define MODULE "libsluice_cuda.so"
 enum { USER = 65533, STRANGER = 65534, TEXT_BYTES = 2 * PATH_MAX };
@@ -152,19 +148,19 @@ static void need_root(void)
 	skip();
 }
 
-static void find__program_in_bin__the_module_of_its_prefix(void **state)
+#define CASE(name) TEST_WITH(name, setup, teardown)
+
+CASE(find__program_in_bin__the_module_of_its_prefix)
 {
-	(void)state;
 	found("bin/program", 0, "lib/sluice/" MODULE);
 	assert_int_equal(unlink(at("lib/sluice/" MODULE)), 0);
 	assert_non_null(strstr(find("bin/program", 0), MODULE " is neither in "));
 }
 
-static void find__program_elsewhere__does_not_climb(void **state)
+CASE(find__program_elsewhere__does_not_climb)
 {
 	static const char *const folders[] = { "any", "bin/below", "sbin" };
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(folders) / sizeof(folders[0]); i++) {
 		char program[64], expected[256];
 
@@ -179,7 +175,7 @@ static void find__program_elsewhere__does_not_climb(void **state)
 	}
 }
 
-static void find__others_can_write__is_refused(void **state)
+CASE(find__others_can_write__is_refused)
 {
 	static const struct {
 		const char *name;
@@ -189,7 +185,6 @@ static void find__others_can_write__is_refused(void **state)
 			       { "lib/sluice", 01777 }, /* others can make files there */
 			       { "lib/sluice/" MODULE, 0757 } };
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(open_to_others) / sizeof(open_to_others[0]); i++) {
 		char because[64];
 
@@ -203,9 +198,8 @@ static void find__others_can_write__is_refused(void **state)
 	found("bin/program", 0, "lib/sluice/" MODULE);
 }
 
-static void find__a_group_can_write__is_refused_unless_it_is_the_owners(void **state)
+CASE(find__a_group_can_write__is_refused_unless_it_is_the_owners)
 {
-	(void)state;
 	need_root();
 	assert_int_equal(lchown(at("lib"), 0, USER), 0);
 	assert_int_equal(chmod(at("lib"), 0775), 0);
@@ -214,11 +208,10 @@ static void find__a_group_can_write__is_refused_unless_it_is_the_owners(void **s
 	found("bin/program", USER, "lib/sluice/" MODULE);
 }
 
-static void find__of_another_user__is_refused(void **state)
+CASE(find__of_another_user__is_refused)
 {
 	static const char *const names[] = { "lib", "lib/sluice", ("lib/sluice/" MODULE) };
 
-	(void)state;
 	need_root();
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
 		give_to(names[i], STRANGER);
@@ -236,9 +229,8 @@ static void find__of_another_user__is_refused(void **state)
 
 /* A program that a user has copied to a folder in /tmp, beside which every user can make a folder
  * named lib. */
-static void find__copy_beside_a_strangers_lib__loads_nothing(void **state)
+CASE(find__copy_beside_a_strangers_lib__loads_nothing)
 {
-	(void)state;
 	need_root();
 	give_to("lib", STRANGER);
 	give_to("lib/sluice", STRANGER);
@@ -253,9 +245,8 @@ static void find__copy_beside_a_strangers_lib__loads_nothing(void **state)
 	assert_int_equal(find("bin/program", USER)[0], '-');
 }
 
-static void find__symbolic_link__gives_what_it_leads_to(void **state)
+CASE(find__symbolic_link__gives_what_it_leads_to)
 {
-	(void)state;
 	make_folder("store", 0755);
 	make_module("store/" MODULE);
 	assert_int_equal(unlink(at("lib/sluice/" MODULE)), 0);
@@ -267,16 +258,6 @@ static void find__symbolic_link__gives_what_it_leads_to(void **state)
 
 int main(int argc, char **argv)
 {
-	static const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-		TEST(find__program_in_bin__the_module_of_its_prefix),
-		TEST(find__program_elsewhere__does_not_climb),
-		TEST(find__others_can_write__is_refused),
-		TEST(find__a_group_can_write__is_refused_unless_it_is_the_owners),
-		TEST(find__of_another_user__is_refused),
-		TEST(find__copy_beside_a_strangers_lib__loads_nothing),
-		TEST(find__symbolic_link__gives_what_it_leads_to),
-	};
 	char path[PATH_MAX];
 
 	if (argc == 2 && !strcmp(argv[1], "find")) {
@@ -284,5 +265,5 @@ int main(int argc, char **argv)
 		printf("%s", path);
 		return 0;
 	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return run_cases(NULL, NULL);
 }

@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Which known word is offered for a mistyped one. */
 #include "base/nearest.h"
+#include "cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 static const char *const known[] = { "all",      "topk",     "f32",      "f16",
 				     "bf16",     "gradient", "momentum", "residual",
@@ -26,9 +22,8 @@ static void expect(const char *word, const char *wanted)
 		assert_string_equal(near, wanted);
 }
 
-static void nearest_word__one_letter_off_is_found(void **state)
+TEST(nearest_word__one_letter_off_is_found)
 {
-	(void)state;
 	expect("topkk", "topk");
 	expect("top", "topk");
 	expect("tpok", "topk"); /* swapped neighbours count once */
@@ -38,33 +33,29 @@ static void nearest_word__one_letter_off_is_found(void **state)
 	expect("bf61", "bf16");
 }
 
-static void nearest_word__case_is_ignored(void **state)
+TEST(nearest_word__case_is_ignored)
 {
-	(void)state;
 	expect("TopK", "topk");
 	expect("F16", "f16");
 }
 
-static void nearest_word__beginning_is_found(void **state)
+TEST(nearest_word__beginning_is_found)
 {
-	(void)state;
 	expect("resid", "residual");
 	expect("nest", "nesterov");
 }
 
-static void nearest_word__closest_of_several_wins(void **state)
+TEST(nearest_word__closest_of_several_wins)
 {
-	(void)state;
 	expect("nmask", "nomask");
 	expect("maks", "mask");
 	expect("f31", "f32"); /* equally near: the first known one */
 }
 
-static void nearest_word__unrelated_words_have_none(void **state)
+TEST(nearest_word__unrelated_words_have_none)
 {
 	char longest[400];
 
-	(void)state;
 	memset(longest, 'a', sizeof(longest) - 1);
 	longest[sizeof(longest) - 1] = '\0';
 	expect("sketch", NULL);
@@ -74,25 +65,10 @@ static void nearest_word__unrelated_words_have_none(void **state)
 	assert_null(nearest_word("topk", known, 0));
 }
 
-static void nearest_word__one_letter_words_are_not_exchanged(void **state)
+TEST(nearest_word__one_letter_words_are_not_exchanged)
 {
 	static const char *const letters[] = { "a", "b" };
 
-	(void)state;
 	assert_null(nearest_word("c", letters, 2));
 	assert_string_equal(nearest_word("A", letters, 2), "a");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(nearest_word__one_letter_off_is_found),
-		cmocka_unit_test(nearest_word__case_is_ignored),
-		cmocka_unit_test(nearest_word__beginning_is_found),
-		cmocka_unit_test(nearest_word__closest_of_several_wins),
-		cmocka_unit_test(nearest_word__unrelated_words_have_none),
-		cmocka_unit_test(nearest_word__one_letter_words_are_not_exchanged),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,14 +3,12 @@
  * them. */
 #include "base/room.h"
 #include "scratch.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <cmocka.h>
 
 static char root[SCRATCH_PATH];
 
@@ -49,17 +47,17 @@ static int close_root(void **state)
 	return 0;
 }
 
-static void node__no_groups__is_what_the_machine_has(void **state)
+#define CASE(name) TEST_WITH(name, open_root, close_root)
+
+CASE(node__no_groups__is_what_the_machine_has)
 {
-	(void)state;
 	struct room room = room_left(root);
 	assert_int_equal(room.node, 5000 * 1024);
 	assert_string_equal(room.node_limit, "the machine");
 }
 
-static void node__group_of_version_2__is_limit_minus_use_but_droppable_pages(void **state)
+CASE(node__group_of_version_2__is_limit_minus_use_but_droppable_pages)
 {
-	(void)state;
 	write_file("/proc/self/cgroup", "0::/slurm/job_7/step_0\n");
 	write_file("/sys/fs/cgroup/slurm/job_7/memory.max", "1000000\n");
 	write_file("/sys/fs/cgroup/slurm/job_7/memory.current", "700000\n");
@@ -78,9 +76,8 @@ static void node__group_of_version_2__is_limit_minus_use_but_droppable_pages(voi
 	assert_int_equal(room_left(root).node, 5000 * 1024);
 }
 
-static void node__group_of_version_1_or_of_a_container__is_found(void **state)
+CASE(node__group_of_version_1_or_of_a_container__is_found)
 {
-	(void)state;
 	write_file("/proc/self/cgroup", "5:devices:/\n4:memory:/docker/abc\n0::/\n");
 	write_file("/sys/fs/cgroup/memory/memory.limit_in_bytes", "2000000\n");
 	write_file("/sys/fs/cgroup/memory/memory.usage_in_bytes", "1500000\n");
@@ -96,20 +93,18 @@ static void node__group_of_version_1_or_of_a_container__is_found(void **state)
 	assert_int_equal(room_left(root).node, 5000 * 1024);
 }
 
-static void room__nothing_readable_or_garbled__is_no_limit(void **state)
+CASE(room__nothing_readable_or_garbled__is_no_limit)
 {
-	(void)state;
 	write_file("/proc/meminfo", "garbage\nMemAvailable\n");
 	write_file("/proc/self/cgroup", "\n::::\n4:memory\nx\n0::\n");
 	assert_true(room_left(root).node == UINT64_MAX);
 	assert_true(room_left("/nowhere").node == UINT64_MAX);
 }
 
-static void process__limit_on_the_address_space__is_limit_minus_size(void **state)
+CASE(process__limit_on_the_address_space__is_limit_minus_size)
 {
 	struct rlimit before, limit;
 
-	(void)state;
 	write_file("/proc/self/statm", "10 5 3 1 0 4 0\n");
 	assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
 	limit = before;
@@ -120,25 +115,4 @@ static void process__limit_on_the_address_space__is_limit_minus_size(void **stat
 	uint64_t left = room_left(root).process;
 	setrlimit(RLIMIT_AS, &before);
 	assert_true(left == (1ull << 46) - 10 * (uint64_t)sysconf(_SC_PAGESIZE));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(node__no_groups__is_what_the_machine_has, open_root,
-						close_root),
-		cmocka_unit_test_setup_teardown(
-			node__group_of_version_2__is_limit_minus_use_but_droppable_pages, open_root,
-			close_root),
-		cmocka_unit_test_setup_teardown(
-			node__group_of_version_1_or_of_a_container__is_found, open_root,
-			close_root),
-		cmocka_unit_test_setup_teardown(room__nothing_readable_or_garbled__is_no_limit,
-						open_root, close_root),
-		cmocka_unit_test_setup_teardown(
-			process__limit_on_the_address_space__is_limit_minus_size, open_root,
-			close_root),
-	};
-
-	return cmocka_run_group_tests_name("room", tests, NULL, NULL);
 }

@@ -14,5 +14,5 @@ tests_unit_test_step_SOURCES = tests/unit/calls/test_step.c $(ranks)
 # Loads the shared library at run time, and nothing else of it.
 tests_unit_test_unload_SOURCES = tests/unit/calls/test_unload.c
 tests_unit_test_unload_CPPFLAGS = $(AM_CPPFLAGS) -DLIBRARY=\"$(abs_top_builddir)/.libs/libsluice.so\"
-tests_unit_test_unload_LDADD = $(CMOCKA_LIBS) -ldl
-tests_unit_test_unload_DEPENDENCIES = libsluice.la
+tests_unit_test_unload_LDADD = $(cases) -ldl
+tests_unit_test_unload_DEPENDENCIES = tests/unit/libcases.la libsluice.la

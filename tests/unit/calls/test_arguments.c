@@ -7,11 +7,8 @@
 #include "sluice_estimate.h"
 #include "sluice_region.h"
 #include "sluice_select.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "cases.h"
 #include <string.h>
-#include <cmocka.h>
 
 enum { COUNT = 64 };
 
@@ -101,13 +98,12 @@ static int step_with_crooked_vectors(int rank, void *argument)
 	return 0;
 }
 
-static void step__vector_that_is_not_aligned__is_refused_by_name(void **state)
+TEST(step__vector_that_is_not_aligned__is_refused_by_name)
 {
-	(void)state;
 	run_ranks(1, step_with_crooked_vectors, NULL);
 }
 
-static void no_job__vector_that_is_not_aligned__is_refused_by_name(void **state)
+TEST(no_job__vector_that_is_not_aligned__is_refused_by_name)
 {
 	float good[4] = { 1, 2, 3, 4 };
 	uint32_t index[4];
@@ -118,7 +114,6 @@ static void no_job__vector_that_is_not_aligned__is_refused_by_name(void **state)
 	const sluice_selector_attr attr = { .size = sizeof(attr), .n = 4, .k = 1 };
 	sluice_selector *s = NULL;
 
-	(void)state;
 	log_capture();
 	assert_int_equal(sluice_selector_open(&attr, &s), 0);
 	assert_true(refused(sluice_select(s, CROOKED, NULL, 1, index, NULL, &n), "sluice_select: x",
@@ -201,9 +196,8 @@ static int open_with_sizes(int rank, void *argument)
 	return 0;
 }
 
-static void open__size_that_ends_inside_a_member__is_refused(void **state)
+TEST(open__size_that_ends_inside_a_member__is_refused)
 {
-	(void)state;
 	run_ranks(1, open_with_sizes, NULL);
 }
 
@@ -234,20 +228,7 @@ static int wait_for_myself(int rank, void *argument)
 	return 0;
 }
 
-static void region_wait__count_that_this_rank_cannot_reach__is_refused_at_once(void **state)
+TEST(region_wait__count_that_this_rank_cannot_reach__is_refused_at_once)
 {
-	(void)state;
 	run_ranks(2, wait_for_myself, NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(step__vector_that_is_not_aligned__is_refused_by_name),
-		cmocka_unit_test(no_job__vector_that_is_not_aligned__is_refused_by_name),
-		cmocka_unit_test(open__size_that_ends_inside_a_member__is_refused),
-		cmocka_unit_test(
-			region_wait__count_that_this_rank_cannot_reach__is_refused_at_once),
-	};
-	return cmocka_run_group_tests_name("arguments", tests, NULL, NULL);
 }

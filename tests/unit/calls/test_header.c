@@ -4,15 +4,11 @@
 #include "sluice_region.h"
 #include "sluice_select.h"
 #include "sluice_vector.h"
+#include "cases.h"
 
 /* Nothing may be needed before it; what the test itself needs comes after. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 _Static_assert(SLUICE_OK == 0, "success is 0");
 _Static_assert(SLUICE_GATHER_MAX == 512, "programs size buffers by it");
@@ -22,7 +18,7 @@ _Static_assert(offsetof(sluice_job_attr, size) == 0, "size is first");
 _Static_assert(offsetof(sluice_model_attr, size) == 0, "size is first");
 _Static_assert(offsetof(sluice_model_stats, size) == 0, "size is first");
 
-static void error_values__are_pinned(void **state)
+TEST(error_values__are_pinned)
 {
 	static const struct {
 		int code, value;
@@ -43,25 +39,22 @@ static void error_values__are_pinned(void **state)
 		{ SLUICE_EIO, -12, "SLUICE_EIO" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(pinned) / sizeof(pinned[0]); i++) {
 		assert_int_equal(pinned[i].code, pinned[i].value);
 		assert_non_null(strstr(sluice_strerror(pinned[i].code), pinned[i].name));
 	}
 }
 
-static void strerror__unknown_codes_are_named_too(void **state)
+TEST(strerror__unknown_codes_are_named_too)
 {
-	(void)state;
 	assert_non_null(sluice_strerror(1));
 	assert_non_null(sluice_strerror(-13));
 	assert_non_null(sluice_strerror(INT32_MIN));
 	assert_true(strlen(sluice_strerror(-13)) > 0);
 }
 
-static void structures__keep_their_layout(void **state)
+TEST(structures__keep_their_layout)
 {
-	(void)state;
 	if (sizeof(void *) != 8)
 		skip();
 	assert_int_equal(sizeof(sluice_job_attr), 40);
@@ -97,16 +90,14 @@ static void structures__keep_their_layout(void **state)
 	assert_int_equal(sizeof(sluice_model_stats), 328);
 }
 
-static void version__says_package_and_wire(void **state)
+TEST(version__says_package_and_wire)
 {
-	(void)state;
 	assert_non_null(strstr(sluice_version(NULL), PACKAGE_VERSION));
 	assert_non_null(strstr(sluice_version(NULL), "(wire "));
 }
 
-static void version__older_than_asked_for__is_null(void **state)
+TEST(version__older_than_asked_for__is_null)
 {
-	(void)state;
 	assert_int_equal(SLUICE_VERSION_MAJOR, atoi(SLUICE_VERSION));
 	assert_string_equal(sluice_version(SLUICE_VERSION), sluice_version(NULL));
 	assert_string_equal(sluice_version(sluice_version(NULL)), sluice_version(NULL));
@@ -119,13 +110,12 @@ static void version__older_than_asked_for__is_null(void **state)
 	assert_null(sluice_version(""));
 }
 
-static void destroy__accepts_null_and_pointer_to_null(void **state)
+TEST(destroy__accepts_null_and_pointer_to_null)
 {
 	sluice_job *job = NULL;
 	sluice_model *model = NULL;
 	sluice_region *region = NULL;
 
-	(void)state;
 	sluice_finalize(NULL);
 	sluice_finalize(&job);
 	sluice_model_close(NULL);
@@ -133,18 +123,4 @@ static void destroy__accepts_null_and_pointer_to_null(void **state)
 	sluice_region_close(NULL);
 	sluice_region_close(&region);
 	assert_null(job);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(error_values__are_pinned),
-		cmocka_unit_test(strerror__unknown_codes_are_named_too),
-		cmocka_unit_test(structures__keep_their_layout),
-		cmocka_unit_test(version__says_package_and_wire),
-		cmocka_unit_test(version__older_than_asked_for__is_null),
-		cmocka_unit_test(destroy__accepts_null_and_pointer_to_null),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

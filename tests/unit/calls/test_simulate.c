@@ -4,11 +4,9 @@
 #include "base/error.h"
 #include "ranks.h"
 #include "sluice_region.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 static const char *const recipes[] = {
 	"up=all down=all",
@@ -92,15 +90,13 @@ static void compare(int servers)
 		assert_int_not_equal(threads.outcomes[i][0].digest, 0);
 }
 
-static void simulate__same_job__digests_and_bytes_of_processes(void **state)
+TEST(simulate__same_job__digests_and_bytes_of_processes)
 {
-	(void)state;
 	compare(0);
 }
 
-static void simulate__dedicated_server__digests_and_bytes_of_processes(void **state)
+TEST(simulate__dedicated_server__digests_and_bytes_of_processes)
 {
-	(void)state;
 	compare(1);
 }
 
@@ -127,11 +123,10 @@ static int many(sluice_job *job, void *context)
 	return 0;
 }
 
-static void simulate__two_hundred_ranks__sum_and_step(void **state)
+TEST(simulate__two_hundred_ranks__sum_and_step)
 {
 	enum { MANY = 200 };
 	static double out[MANY];
-	(void)state;
 	assert_int_equal(sluice_simulate(NULL, MANY, many, out), 0);
 	for (int r = 1; r < MANY; r++)
 		assert_true(out[r] == out[0]);
@@ -147,9 +142,8 @@ static int fails_at_two(sluice_job *job, void *context)
 	return sluice_barrier(job);
 }
 
-static void simulate__one_rank_returns_seven__seven_and_its_name(void **state)
+TEST(simulate__one_rank_returns_seven__seven_and_its_name)
 {
-	(void)state;
 	log_capture();
 	assert_int_equal(sluice_simulate(NULL, 4, fails_at_two, NULL), 7);
 	assert_true(error_says("rank 2 (node simulated)", "returned 7"));
@@ -170,10 +164,8 @@ static int one_does_not_push(sluice_job *job, void *context)
 	return rc;
 }
 
-static void simulate__ranks_wait_for_different_things__times_out_at_once_and_says_for_what(
-	void **state)
+TEST(simulate__ranks_wait_for_different_things__times_out_at_once_and_says_for_what)
 {
-	(void)state;
 	log_capture();
 	assert_int_equal(sluice_simulate(NULL, 3, one_does_not_push, NULL), SLUICE_ETIMEDOUT);
 	assert_true(error_says("no simulated rank can go on", "waits for"));
@@ -189,9 +181,8 @@ static int joins_twice(sluice_job *job, void *context)
 	return sluice_simulate(NULL, 1, joins_twice, context) == SLUICE_EINVAL ? 0 : 2;
 }
 
-static void simulate__within_a_simulated_rank__refused(void **state)
+TEST(simulate__within_a_simulated_rank__refused)
 {
-	(void)state;
 	log_capture();
 	assert_int_equal(sluice_simulate(NULL, 2, joins_twice, NULL), 0);
 	assert_int_equal(sluice_simulate(NULL, 0, joins_twice, NULL), SLUICE_EINVAL);
@@ -218,23 +209,7 @@ static int exchange_regions(sluice_job *job, void *context)
 	return rc;
 }
 
-static void simulate__regions__put_and_get_between_ranks(void **state)
+TEST(simulate__regions__put_and_get_between_ranks)
 {
-	(void)state;
 	assert_int_equal(sluice_simulate(NULL, 5, exchange_regions, NULL), 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(simulate__same_job__digests_and_bytes_of_processes),
-		cmocka_unit_test(simulate__dedicated_server__digests_and_bytes_of_processes),
-		cmocka_unit_test(simulate__two_hundred_ranks__sum_and_step),
-		cmocka_unit_test(simulate__one_rank_returns_seven__seven_and_its_name),
-		cmocka_unit_test(
-			simulate__ranks_wait_for_different_things__times_out_at_once_and_says_for_what),
-		cmocka_unit_test(simulate__within_a_simulated_rank__refused),
-		cmocka_unit_test(simulate__regions__put_and_get_between_ranks),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

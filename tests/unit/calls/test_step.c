@@ -6,10 +6,8 @@
 #include "shard/shard.h"
 #include "ranks.h"
 #include "thinned.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <string.h>
-#include <cmocka.h>
 
 static const char *const recipes[] = {
 	"up=all down=all",
@@ -149,21 +147,18 @@ static void same_digests_with_and_without_servers(int workers)
 	assert_true(first->digests[0][0] != first->digests[2][0]);
 }
 
-static void step__one_worker__same_bits_as_with_servers_and_again(void **state)
+TEST(step__one_worker__same_bits_as_with_servers_and_again)
 {
-	(void)state;
 	same_digests_with_and_without_servers(1);
 }
 
-static void step__two_workers__same_bits_everywhere_and_with_servers(void **state)
+TEST(step__two_workers__same_bits_everywhere_and_with_servers)
 {
-	(void)state;
 	same_digests_with_and_without_servers(2);
 }
 
-static void step__four_workers__same_bits_everywhere_and_with_servers(void **state)
+TEST(step__four_workers__same_bits_everywhere_and_with_servers)
 {
-	(void)state;
 	same_digests_with_and_without_servers(4);
 }
 
@@ -200,9 +195,8 @@ static int dense_oracle(int rank, void *argument)
 	return 0;
 }
 
-static void step__dense__is_plain_sgd_in_rank_order_to_the_bit(void **state)
+TEST(step__dense__is_plain_sgd_in_rank_order_to_the_bit)
 {
-	(void)state;
 	run_ranks(1, dense_oracle, NULL);
 	run_ranks(3, dense_oracle, NULL);
 	run_ranks(4, dense_oracle, NULL);
@@ -231,11 +225,10 @@ static int read_late(int rank, void *argument)
 	return 0;
 }
 
-static void step__one_rank_reads_late__no_publication_overtakes_it(void **state)
+TEST(step__one_rank_reads_late__no_publication_overtakes_it)
 {
 	static char cyclic[] = "up=cyclic(0.02) down=all", sketch[] = "up=sketch(0.02) down=all",
 		    topk[] = "up=topk(0.02)";
-	(void)state;
 	run_ranks(3, read_late, cyclic);
 	run_ranks(3, read_late, sketch);
 	run_ranks(3, read_late, topk);
@@ -282,9 +275,8 @@ static int pull_means(int rank, void *argument)
 	return 0;
 }
 
-static void pull_mean__update_none__is_the_exact_mean(void **state)
+TEST(pull_mean__update_none__is_the_exact_mean)
 {
-	(void)state;
 	run_ranks(1, pull_means, NULL);
 	run_ranks(2, pull_means, NULL);
 	run_ranks(4, pull_means, NULL);
@@ -325,9 +317,8 @@ static int tiny_shards(int rank, void *argument)
 	return 0;
 }
 
-static void step__shards_of_a_few_coordinates__same_bits_everywhere(void **state)
+TEST(step__shards_of_a_few_coordinates__same_bits_everywhere)
 {
-	(void)state;
 	run_ranks(3, tiny_shards, NULL);
 }
 
@@ -364,9 +355,8 @@ static int two_models(int rank, void *argument)
 	return 0;
 }
 
-static void step__two_models_in_turn__do_not_disturb_each_other(void **state)
+TEST(step__two_models_in_turn__do_not_disturb_each_other)
 {
-	(void)state;
 	run_ranks(3, two_models, NULL);
 }
 
@@ -393,24 +383,7 @@ static int raise_flags(int rank, void *argument)
 	return 0;
 }
 
-static void raise__on_one_rank__is_seen_by_all_after_that_pull_only(void **state)
+TEST(raise__on_one_rank__is_seen_by_all_after_that_pull_only)
 {
-	(void)state;
 	run_ranks(3, raise_flags, NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(step__one_worker__same_bits_as_with_servers_and_again),
-		cmocka_unit_test(step__two_workers__same_bits_everywhere_and_with_servers),
-		cmocka_unit_test(step__four_workers__same_bits_everywhere_and_with_servers),
-		cmocka_unit_test(step__one_rank_reads_late__no_publication_overtakes_it),
-		cmocka_unit_test(step__dense__is_plain_sgd_in_rank_order_to_the_bit),
-		cmocka_unit_test(pull_mean__update_none__is_the_exact_mean),
-		cmocka_unit_test(step__shards_of_a_few_coordinates__same_bits_everywhere),
-		cmocka_unit_test(step__two_models_in_turn__do_not_disturb_each_other),
-		cmocka_unit_test(raise__on_one_rank__is_seen_by_all_after_that_pull_only),
-	};
-	return cmocka_run_group_tests_name("steps", tests, NULL, NULL);
 }

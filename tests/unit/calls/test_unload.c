@@ -3,17 +3,14 @@
  * interpreter does after an exception: the progress thread still runs the library's code. Knows the
  * library by its file alone. */
 #include "sluice.h"
+#include "cases.h"
 #include <dirent.h>
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 enum { LIMIT_S = 30 };
 
@@ -52,7 +49,7 @@ static long sleeps_of_others(void)
 	return sum;
 }
 
-static void dlclose__with_an_open_job__the_progress_thread_goes_on(void **state)
+TEST(dlclose__with_an_open_job__the_progress_thread_goes_on)
 {
 	int (*init)(const sluice_job_attr *, sluice_job **);
 	void (*finalize)(sluice_job **);
@@ -61,7 +58,6 @@ static void dlclose__with_an_open_job__the_progress_thread_goes_on(void **state)
 	long before;
 	time_t end;
 
-	(void)state;
 	if (!library)
 		fail_msg("%s", dlerror());
 	find(library, "sluice_init", &init, sizeof(init));
@@ -82,13 +78,4 @@ static void dlclose__with_an_open_job__the_progress_thread_goes_on(void **state)
 	finalize(&job);
 	assert_null(job);
 	assert_int_equal(dlclose(library), 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(dlclose__with_an_open_job__the_progress_thread_goes_on),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -11,6 +11,7 @@
 #include "shard/shard.h"
 #include "worker/state.h"
 #include "scratch.h"
+#include "cases.h"
 #include <pthread.h>
 
 enum { COUNT = 40, SHARDS = 3, RANKS_MAX = 3 };
@@ -51,7 +52,7 @@ extern _Thread_local struct rank_state *self;
 /* A test's setup and teardown: RANKS_MAX workers who are servers too, in an empty directory. */
 int world_open(void **state);
 int world_close(void **state);
-#define CASE(name) cmocka_unit_test_setup_teardown(name, world_open, world_close)
+#define CASE(name) TEST_WITH(name, world_open, world_close)
 
 /* All ranks as they are after `step` steps; step 0: freshly opened, all zero. */
 void open_job(int size, int workers, uint64_t step);

@@ -5,6 +5,7 @@
 #define TESTS_RANK_FILE_H
 #include "checkpoint/checkpoint_folder.h"
 #include "scratch.h"
+#include "cases.h"
 
 enum { COUNT = 13, SPAN = 7, SECTIONS = 6 };
 #define RECIPE "up=topk(0.01) down=topk(0.05)"
@@ -26,7 +27,7 @@ struct fixture {
 /* A test's setup and teardown: *state is a fixture whose file is saved. */
 int rank_file_open(void **state);
 int rank_file_close(void **state);
-#define CASE(name) cmocka_unit_test_setup_teardown(name, rank_file_open, rank_file_close)
+#define CASE(name) TEST_WITH(name, rank_file_open, rank_file_close)
 
 struct checkpoint_identity identity(void);
 void sections_of(struct state *s, struct checkpoint_section out[SECTIONS]);

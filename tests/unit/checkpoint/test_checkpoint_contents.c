@@ -9,9 +9,7 @@
 #include "tools/step_of.h"
 #include "sluice.h"
 #include "worker/guard.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
+#include "cases.h"
 
 #define INNOVATION  "up=all down=all signal=innovation"
 #define LAZY        INNOVATION " when=lazy(3,0.5)"
@@ -217,9 +215,8 @@ static void run(struct test *test)
 			 rc ? sluice_last_error() : test->verdict);
 }
 
-static void restore__a_number_that_cannot_be__refused_and_nothing_stored(void **state)
+TEST(restore__a_number_that_cannot_be__refused_and_nothing_stored)
 {
-	(void)state;
 	for (size_t i = 0; i < sizeof contents / sizeof *contents; i++) {
 		struct test test = { .content = &contents[i], .why = contents[i].why };
 
@@ -228,33 +225,25 @@ static void restore__a_number_that_cannot_be__refused_and_nothing_stored(void **
 }
 
 /* The versions of the shards agree with the step, rounded down. */
-static void restore__a_step_within_a_period__refused(void **state)
+TEST(restore__a_step_within_a_period__refused)
 {
 	static const struct content content = { EVERY, SECTION_SHARD, 0, STEPS / 2, NULL };
 	struct test test = { .content = &content, .step = STEPS + 1, .why = "no multiple of 2" };
 
-	(void)state;
 	run(&test);
 }
 
-static void restore__more_steps_than_a_job_can_make__refused(void **state)
+TEST(restore__more_steps_than_a_job_can_make__refused)
 {
 	static const struct content content = { "up=all down=all", SECTION_SHARD, 0, 1ull << 63,
 						NULL };
 	struct test test = { .content = &content, .step = 1ull << 63, .why = "any job can make" };
 
-	(void)state;
 	run(&test);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(restore__a_number_that_cannot_be__refused_and_nothing_stored),
-		cmocka_unit_test(restore__a_step_within_a_period__refused),
-		cmocka_unit_test(restore__more_steps_than_a_job_can_make__refused),
-	};
-
 	sluice_set_log(swallow_line, NULL);
-	return cmocka_run_group_tests_name("checkpoint contents", tests, NULL, NULL);
+	return run_cases(NULL, NULL);
 }

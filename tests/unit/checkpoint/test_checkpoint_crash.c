@@ -6,13 +6,11 @@
 #include "faulty_disk.h"
 #include "quiet.h"
 #include "sluice.h"
+#include "cases.h"
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 enum { RANKS = 2, COUNT = 50, CALLS_MAX = 500 };
 
@@ -149,11 +147,12 @@ static void assert_tidy(const char *dir)
 
 /* ---- tests ----------------------------------------------------------------- */
 
-static void without_faults__old_then_new_and_nothing_else(void **state)
+#define CASE(name) TEST_WITH(name, NULL, remove_current)
+
+CASE(without_faults__old_then_new_and_nothing_else)
 {
 	char dir[SCRATCH_PATH];
 
-	(void)state;
 	fresh(dir);
 	assert_int_equal(restart(dir), -1);
 	for (uint64_t step = 5; step < 8; step++) {
@@ -202,31 +201,28 @@ static int sweep_crashes(int with_old, int seen[2])
 	return 0;
 }
 
-static void crash_at_every_call__old_or_new_never_mixed(void **state)
+CASE(crash_at_every_call__old_or_new_never_mixed)
 {
 	int seen[2] = { 0, 0 };
 
-	(void)state;
 	int calls = sweep_crashes(1, seen);
 	print_message("%d calls: %d restarts with the old state, %d with the new\n", calls, seen[0],
 		      seen[1]);
 	assert_true(calls > 20 && seen[0] > 10 && seen[1] > 3);
 }
 
-static void crash_at_every_call_of_the_first_checkpoint__none_or_new(void **state)
+CASE(crash_at_every_call_of_the_first_checkpoint__none_or_new)
 {
 	int seen[2] = { 0, 0 };
 
-	(void)state;
 	int calls = sweep_crashes(0, seen);
 	assert_true(calls > 20 && seen[0] > 10 && seen[1] > 0);
 }
 
-static void everything_is_on_disk_before_LATEST_names_it(void **state)
+CASE(everything_is_on_disk_before_LATEST_names_it)
 {
 	char dir[SCRATCH_PATH];
 
-	(void)state;
 	fresh(dir);
 	assert_int_equal(take(dir, 4), 0);
 	arm(FAULT_ERROR, 0, 0); /* counts, never strikes */
@@ -282,23 +278,20 @@ static void sweep_errors(int error, const char *name)
 	fail_msg("no checkpoint got through");
 }
 
-static void disk_full_at_every_call__old_stays_and_nothing_partial(void **state)
+CASE(disk_full_at_every_call__old_stays_and_nothing_partial)
 {
-	(void)state;
 	sweep_errors(ENOSPC, "ENOSPC");
 }
 
-static void io_error_at_every_call__old_stays_and_nothing_partial(void **state)
+CASE(io_error_at_every_call__old_stays_and_nothing_partial)
 {
-	(void)state;
 	sweep_errors(EIO, "EIO");
 }
 
-static void short_and_interrupted_writes__same_file(void **state)
+CASE(short_and_interrupted_writes__same_file)
 {
 	char dir[SCRATCH_PATH];
 
-	(void)state;
 	fresh(dir);
 	arm(FAULT_SHORT, 0, 0);
 	assert_int_equal(take(dir, 5), 0);
@@ -306,12 +299,11 @@ static void short_and_interrupted_writes__same_file(void **state)
 	assert_int_equal(restart(dir), 5);
 }
 
-static void folders_that_cannot_be_synchronised__accepted(void **state)
+CASE(folders_that_cannot_be_synchronised__accepted)
 {
 	char dir[SCRATCH_PATH];
 	int accepted = 0;
 
-	(void)state;
 	fresh(dir);
 	for (int n = 1; n < 12; n++) {
 		arm(FAULT_ERROR, n, EINVAL);
@@ -321,21 +313,8 @@ static void folders_that_cannot_be_synchronised__accepted(void **state)
 	assert_true(accepted > 0);
 }
 
-#define CASE(name) cmocka_unit_test_teardown(name, remove_current)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(without_faults__old_then_new_and_nothing_else),
-		CASE(crash_at_every_call__old_or_new_never_mixed),
-		CASE(crash_at_every_call_of_the_first_checkpoint__none_or_new),
-		CASE(everything_is_on_disk_before_LATEST_names_it),
-		CASE(disk_full_at_every_call__old_stays_and_nothing_partial),
-		CASE(io_error_at_every_call__old_stays_and_nothing_partial),
-		CASE(short_and_interrupted_writes__same_file),
-		CASE(folders_that_cannot_be_synchronised__accepted),
-	};
-
 	sluice_set_log(swallow_line, NULL);
-	return cmocka_run_group_tests_name("checkpoint, crashes", tests, NULL, NULL);
+	return run_cases(NULL, NULL);
 }

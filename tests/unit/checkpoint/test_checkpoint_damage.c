@@ -5,12 +5,10 @@
 #include "quiet.h"
 #include "rank_file.h"
 #include "sluice.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <string.h>
-#include <cmocka.h>
 
-static void truncated__every_length_is_refused(void **state)
+CASE(truncated__every_length_is_refused)
 {
 	struct fixture *f = *state;
 
@@ -21,7 +19,7 @@ static void truncated__every_length_is_refused(void **state)
 }
 
 /* LATEST may be damaged in the same way as the file: the length alone must not save us. */
-static void truncated__every_length_is_refused_also_when_LATEST_agrees(void **state)
+CASE(truncated__every_length_is_refused_also_when_LATEST_agrees)
 {
 	struct fixture *f = *state;
 
@@ -32,7 +30,7 @@ static void truncated__every_length_is_refused_also_when_LATEST_agrees(void **st
 	}
 }
 
-static void longer_file__refused(void **state)
+CASE(longer_file__refused)
 {
 	struct fixture *f = *state;
 
@@ -40,7 +38,7 @@ static void longer_file__refused(void **state)
 	assert_refused(f, SLUICE_EWIRE, "longer");
 }
 
-static void flipped__every_byte_is_refused(void **state)
+CASE(flipped__every_byte_is_refused)
 {
 	static const uint8_t masks[] = { 0x01, 0x80, 0xff };
 	struct fixture *f = *state;
@@ -55,7 +53,7 @@ static void flipped__every_byte_is_refused(void **state)
 	}
 }
 
-static void flipped__message_names_the_section(void **state)
+CASE(flipped__message_names_the_section)
 {
 	struct fixture *f = *state;
 
@@ -64,7 +62,7 @@ static void flipped__message_names_the_section(void **state)
 	assert_refused(f, SLUICE_EWIRE, "the residual of shard 3: its CRC32C");
 }
 
-static void file_of_another_attempt__same_lengths_refused_by_the_sum(void **state)
+CASE(file_of_another_attempt__same_lengths_refused_by_the_sum)
 {
 	struct fixture *f = *state;
 	struct checkpoint_sum first = f->sum;
@@ -77,7 +75,7 @@ static void file_of_another_attempt__same_lengths_refused_by_the_sum(void **stat
 	assert_refused(f, SLUICE_EWIRE, "another file than LATEST names");
 }
 
-static void changed_between_open_and_load__refused(void **state)
+CASE(changed_between_open_and_load__refused)
 {
 	struct fixture *f = *state;
 	struct checkpoint_section sections[SECTIONS];
@@ -128,7 +126,7 @@ enum { /* offsets in the fixture's file */
        RESIDUAL_AT = WORKER_AT + CHECKPOINT_SECTION_BYTES + 8
 };
 
-static void resealed_unchanged__accepted(void **state)
+CASE(resealed_unchanged__accepted)
 {
 	struct fixture *f = *state;
 
@@ -136,7 +134,7 @@ static void resealed_unchanged__accepted(void **state)
 	assert_int_equal(load(f), 0);
 }
 
-static void resealed_magic__refused(void **state)
+CASE(resealed_magic__refused)
 {
 	struct fixture *f = *state;
 
@@ -145,7 +143,7 @@ static void resealed_magic__refused(void **state)
 	assert_refused(f, SLUICE_EWIRE, "no checkpoint file of Sluice");
 }
 
-static void resealed_version__refused_naming_both(void **state)
+CASE(resealed_version__refused_naming_both)
 {
 	struct fixture *f = *state;
 
@@ -155,7 +153,7 @@ static void resealed_version__refused_naming_both(void **state)
 	assert_non_null(strstr(sluice_last_error(), "reads version 1"));
 }
 
-static void resealed_reserved_field_and_length__refused(void **state)
+CASE(resealed_reserved_field_and_length__refused)
 {
 	struct fixture *f = *state;
 
@@ -168,7 +166,7 @@ static void resealed_reserved_field_and_length__refused(void **state)
 	assert_refused(f, SLUICE_EWIRE, "the header");
 }
 
-static void resealed_bytes_after_the_last_section__refused(void **state)
+CASE(resealed_bytes_after_the_last_section__refused)
 {
 	struct fixture *f = *state;
 
@@ -179,7 +177,7 @@ static void resealed_bytes_after_the_last_section__refused(void **state)
 	assert_refused(f, SLUICE_EWIRE, "bytes follow the last section");
 }
 
-static void resealed_number_of_sections__refused(void **state)
+CASE(resealed_number_of_sections__refused)
 {
 	struct fixture *f = *state;
 
@@ -192,7 +190,7 @@ static void resealed_number_of_sections__refused(void **state)
 	}
 }
 
-static void resealed_section_kind_id_and_duplicates__refused(void **state)
+CASE(resealed_section_kind_id_and_duplicates__refused)
 {
 	struct fixture *f = *state;
 
@@ -209,7 +207,7 @@ static void resealed_section_kind_id_and_duplicates__refused(void **state)
 	assert_refused(f, SLUICE_EWIRE, "another section is in its place");
 }
 
-static void resealed_section_length__refused(void **state)
+CASE(resealed_section_length__refused)
 {
 	static const uint64_t lengths[] = { 0,
 					    4,
@@ -229,7 +227,7 @@ static void resealed_section_length__refused(void **state)
 	}
 }
 
-static void resealed_recipe_length__refused(void **state)
+CASE(resealed_recipe_length__refused)
 {
 	static const uint64_t lengths[] = { 1024, UINT32_MAX, UINT64_MAX };
 	struct fixture *f = *state;
@@ -241,7 +239,7 @@ static void resealed_recipe_length__refused(void **state)
 	}
 }
 
-static void resealed_recipe_with_NUL__refused(void **state)
+CASE(resealed_recipe_with_NUL__refused)
 {
 	struct fixture *f = *state;
 
@@ -250,7 +248,7 @@ static void resealed_recipe_with_NUL__refused(void **state)
 	assert_refused(f, SLUICE_EWIRE, "NUL");
 }
 
-static void resealed_values_not_finite__refused(void **state)
+CASE(resealed_values_not_finite__refused)
 {
 	static const uint32_t bits[] = { 0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001,
 					 0xffffffff };
@@ -265,27 +263,6 @@ static void resealed_values_not_finite__refused(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(truncated__every_length_is_refused),
-		CASE(truncated__every_length_is_refused_also_when_LATEST_agrees),
-		CASE(longer_file__refused),
-		CASE(flipped__every_byte_is_refused),
-		CASE(flipped__message_names_the_section),
-		CASE(file_of_another_attempt__same_lengths_refused_by_the_sum),
-		CASE(changed_between_open_and_load__refused),
-		CASE(resealed_unchanged__accepted),
-		CASE(resealed_magic__refused),
-		CASE(resealed_version__refused_naming_both),
-		CASE(resealed_reserved_field_and_length__refused),
-		CASE(resealed_bytes_after_the_last_section__refused),
-		CASE(resealed_number_of_sections__refused),
-		CASE(resealed_section_kind_id_and_duplicates__refused),
-		CASE(resealed_section_length__refused),
-		CASE(resealed_recipe_length__refused),
-		CASE(resealed_recipe_with_NUL__refused),
-		CASE(resealed_values_not_finite__refused),
-	};
-
 	sluice_set_log(swallow_line, NULL);
-	return cmocka_run_group_tests_name("checkpoint file, damaged", tests, NULL, NULL);
+	return run_cases(NULL, NULL);
 }

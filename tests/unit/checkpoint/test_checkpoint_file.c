@@ -5,13 +5,11 @@
 #include "quiet.h"
 #include "rank_file.h"
 #include "sluice.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
-static void round_trip__every_value_comes_back_bit_by_bit(void **state)
+CASE(round_trip__every_value_comes_back_bit_by_bit)
 {
 	struct fixture *f = *state;
 
@@ -20,7 +18,7 @@ static void round_trip__every_value_comes_back_bit_by_bit(void **state)
 	assert_int_equal(scratch_count(f->dir).files, 1);
 }
 
-static void round_trip__sections_larger_than_the_buffer(void **state)
+CASE(round_trip__sections_larger_than_the_buffer)
 {
 	enum { MANY = 400003 };
 	struct fixture *f = *state;
@@ -46,7 +44,7 @@ static void round_trip__sections_larger_than_the_buffer(void **state)
 	free(loaded);
 }
 
-static void round_trip__no_sections_at_all(void **state)
+CASE(round_trip__no_sections_at_all)
 {
 	struct fixture *f = *state;
 	struct checkpoint_identity who = identity();
@@ -58,7 +56,7 @@ static void round_trip__no_sections_at_all(void **state)
 	checkpoint_file_close(&file);
 }
 
-static void write__same_state_gives_same_bytes(void **state)
+CASE(write__same_state_gives_same_bytes)
 {
 	struct fixture *f = *state;
 	uint8_t again[SCRATCH_FILE];
@@ -70,7 +68,7 @@ static void write__same_state_gives_same_bytes(void **state)
 	assert_int_equal(first.crc, f->sum.crc);
 }
 
-static void write__not_finite_is_ENUMERIC_and_the_old_file_stays(void **state)
+CASE(write__not_finite_is_ENUMERIC_and_the_old_file_stays)
 {
 	struct fixture *f = *state;
 	struct checkpoint_sum before = f->sum;
@@ -83,7 +81,7 @@ static void write__not_finite_is_ENUMERIC_and_the_old_file_stays(void **state)
 	assert_int_equal(load(f), 0);
 }
 
-static void write__missing_folder_is_EIO(void **state)
+CASE(write__missing_folder_is_EIO)
 {
 	struct fixture *f = *state;
 
@@ -95,7 +93,7 @@ static void write__missing_folder_is_EIO(void **state)
 	assert_non_null(strstr(sluice_last_error(), "all ranks see"));
 }
 
-static void write__link_in_place_of_the_temporary_file_is_EIO(void **state)
+CASE(write__link_in_place_of_the_temporary_file_is_EIO)
 {
 	struct fixture *f = *state;
 	char tmp[SCRATCH_PATH + 32];
@@ -108,7 +106,7 @@ static void write__link_in_place_of_the_temporary_file_is_EIO(void **state)
 	assert_int_equal(load(f), 0);
 }
 
-static void missing_file__EIO(void **state)
+CASE(missing_file__EIO)
 {
 	struct fixture *f = *state;
 
@@ -116,7 +114,7 @@ static void missing_file__EIO(void **state)
 	assert_refused(f, SLUICE_EIO, "ENOENT");
 }
 
-static void no_regular_file__refused_without_waiting(void **state)
+CASE(no_regular_file__refused_without_waiting)
 {
 	struct fixture *f = *state;
 
@@ -134,7 +132,7 @@ static void assert_other(struct fixture *f, const struct checkpoint_identity *wh
 		fail_msg("\"%s\" lacks \"%s\" or \"%s\"", sluice_last_error(), first, second);
 }
 
-static void other_shape__EINVAL_naming_both(void **state)
+CASE(other_shape__EINVAL_naming_both)
 {
 	struct fixture *f = *state;
 	struct checkpoint_identity who = identity();
@@ -152,7 +150,7 @@ static void other_shape__EINVAL_naming_both(void **state)
 	assert_other(f, &who, SLUICE_EINVAL, "13 parameters", "has 14");
 }
 
-static void other_recipe__EINVAL_naming_both(void **state)
+CASE(other_recipe__EINVAL_naming_both)
 {
 	struct fixture *f = *state;
 	struct checkpoint_identity who = identity();
@@ -163,7 +161,7 @@ static void other_recipe__EINVAL_naming_both(void **state)
 }
 
 /* Recipes are long and differ in one word: only that one is told of both. */
-static void other_word_of_the_recipe__EINVAL_naming_the_word(void **state)
+CASE(other_word_of_the_recipe__EINVAL_naming_the_word)
 {
 	struct fixture *f = *state;
 	struct checkpoint_identity who = identity();
@@ -174,7 +172,7 @@ static void other_word_of_the_recipe__EINVAL_naming_the_word(void **state)
 		     "this model has \"down=all\"");
 }
 
-static void other_schema__EINVAL(void **state)
+CASE(other_schema__EINVAL)
 {
 	struct fixture *f = *state;
 	struct checkpoint_identity who = identity();
@@ -183,7 +181,7 @@ static void other_schema__EINVAL(void **state)
 	assert_other(f, &who, SLUICE_EINVAL, "1122334455667788", "1122334455667789");
 }
 
-static void other_rank_step_or_generation__EWIRE(void **state)
+CASE(other_rank_step_or_generation__EWIRE)
 {
 	struct fixture *f = *state;
 	struct checkpoint_identity who = identity();
@@ -200,23 +198,6 @@ static void other_rank_step_or_generation__EWIRE(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(round_trip__every_value_comes_back_bit_by_bit),
-		CASE(round_trip__sections_larger_than_the_buffer),
-		CASE(round_trip__no_sections_at_all),
-		CASE(write__same_state_gives_same_bytes),
-		CASE(write__not_finite_is_ENUMERIC_and_the_old_file_stays),
-		CASE(write__missing_folder_is_EIO),
-		CASE(write__link_in_place_of_the_temporary_file_is_EIO),
-		CASE(missing_file__EIO),
-		CASE(no_regular_file__refused_without_waiting),
-		CASE(other_shape__EINVAL_naming_both),
-		CASE(other_recipe__EINVAL_naming_both),
-		CASE(other_word_of_the_recipe__EINVAL_naming_the_word),
-		CASE(other_schema__EINVAL),
-		CASE(other_rank_step_or_generation__EWIRE),
-	};
-
 	sluice_set_log(swallow_line, NULL);
-	return cmocka_run_group_tests_name("checkpoint file", tests, NULL, NULL);
+	return run_cases(NULL, NULL);
 }

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The directory of checkpoints: LATEST read back, LATEST damaged, folders made and removed. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "base/bytes.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "quiet.h"
 #include "scratch.h"
 #include "sluice.h"
+#include "cases.h"
 #include <sys/stat.h>
 
 struct fixture {
@@ -71,7 +67,9 @@ static int read_text(struct fixture *f, const char *text)
 
 /* ---- LATEST ---------------------------------------------------------------- */
 
-static void manifest__round_trip(void **state)
+#define CASE(name) TEST_WITH(name, setup, teardown)
+
+CASE(manifest__round_trip)
 {
 	struct fixture *f = *state;
 	struct checkpoint_manifest m;
@@ -88,7 +86,7 @@ static void manifest__round_trip(void **state)
 	assert_non_null(strstr((char *)f->bytes, "folder step-1234567890123456-00c0ffee\n"));
 }
 
-static void manifest__replaced_by_the_next(void **state)
+CASE(manifest__replaced_by_the_next)
 {
 	struct fixture *f = *state;
 	struct checkpoint_manifest m;
@@ -101,7 +99,7 @@ static void manifest__replaced_by_the_next(void **state)
 	assert_int_equal(scratch_count(f->dir).files, 1);
 }
 
-static void manifest__is_for_its_owner_only(void **state)
+CASE(manifest__is_for_its_owner_only)
 {
 	struct fixture *f = *state;
 	char draft[SCRATCH_PATH + 32];
@@ -117,7 +115,7 @@ static void manifest__is_for_its_owner_only(void **state)
 	umask(mask);
 }
 
-static void manifest__missing_is_EIO_naming_the_directory(void **state)
+CASE(manifest__missing_is_EIO_naming_the_directory)
 {
 	struct fixture *f = *state;
 	struct checkpoint_manifest m;
@@ -128,7 +126,7 @@ static void manifest__missing_is_EIO_naming_the_directory(void **state)
 	assert_non_null(strstr(sluice_last_error(), f->dir));
 }
 
-static void manifest__every_truncation_is_refused(void **state)
+CASE(manifest__every_truncation_is_refused)
 {
 	struct fixture *f = *state;
 
@@ -139,7 +137,7 @@ static void manifest__every_truncation_is_refused(void **state)
 	assert_int_equal(read_bytes(f, f->bytes, f->n), 0);
 }
 
-static void manifest__every_flipped_byte_is_refused(void **state)
+CASE(manifest__every_flipped_byte_is_refused)
 {
 	struct fixture *f = *state;
 
@@ -152,7 +150,7 @@ static void manifest__every_flipped_byte_is_refused(void **state)
 	}
 }
 
-static void manifest__valid_crc_but_odd_text_is_refused(void **state)
+CASE(manifest__valid_crc_but_odd_text_is_refused)
 {
 	struct fixture *f = *state;
 	const char *good =
@@ -191,7 +189,7 @@ static void manifest__valid_crc_but_odd_text_is_refused(void **state)
 			fail_msg("accepted:\n%s", bad[i]);
 }
 
-static void manifest__other_version_names_both(void **state)
+CASE(manifest__other_version_names_both)
 {
 	struct fixture *f = *state;
 
@@ -200,7 +198,7 @@ static void manifest__other_version_names_both(void **state)
 	assert_non_null(strstr(sluice_last_error(), "reads version 1"));
 }
 
-static void manifest__a_directory_in_its_place_is_refused(void **state)
+CASE(manifest__a_directory_in_its_place_is_refused)
 {
 	struct fixture *f = *state;
 	struct checkpoint_manifest m;
@@ -215,7 +213,7 @@ static void manifest__a_directory_in_its_place_is_refused(void **state)
 
 /* ---- folders --------------------------------------------------------------- */
 
-static void dir__missing_parents_are_made(void **state)
+CASE(dir__missing_parents_are_made)
 {
 	struct fixture *f = *state;
 	char given[2 * SCRATCH_PATH], absolute[CHECKPOINT_DIR_BYTES], expected[2 * SCRATCH_PATH];
@@ -227,7 +225,7 @@ static void dir__missing_parents_are_made(void **state)
 	assert_int_equal(checkpoint_dir(given, 1, absolute), 0); /* there already */
 }
 
-static void dir__missing_and_not_to_be_made_is_EIO(void **state)
+CASE(dir__missing_and_not_to_be_made_is_EIO)
 {
 	struct fixture *f = *state;
 	char given[2 * SCRATCH_PATH], absolute[CHECKPOINT_DIR_BYTES] = "untouched";
@@ -238,11 +236,10 @@ static void dir__missing_and_not_to_be_made_is_EIO(void **state)
 	assert_string_equal(absolute, "untouched");
 }
 
-static void dir__NULL_empty_or_too_long_is_EINVAL(void **state)
+CASE(dir__NULL_empty_or_too_long_is_EINVAL)
 {
 	char given[2 * CHECKPOINT_DIR_BYTES], absolute[CHECKPOINT_DIR_BYTES];
 
-	(void)state;
 	assert_int_equal(checkpoint_dir(NULL, 1, absolute), SLUICE_EINVAL);
 	assert_int_equal(checkpoint_dir("", 1, absolute), SLUICE_EINVAL);
 	memset(given, 'x', sizeof given);
@@ -251,7 +248,7 @@ static void dir__NULL_empty_or_too_long_is_EINVAL(void **state)
 	assert_non_null(strstr(sluice_last_error(), "1799 bytes long, at most 899"));
 }
 
-static void dir__a_file_in_its_place_is_EIO(void **state)
+CASE(dir__a_file_in_its_place_is_EIO)
 {
 	struct fixture *f = *state;
 	char absolute[CHECKPOINT_DIR_BYTES];
@@ -275,7 +272,7 @@ static struct checkpoint_place begin(const struct fixture *f, uint64_t step)
 	return place;
 }
 
-static void begin__two_attempts_at_one_step_differ(void **state)
+CASE(begin__two_attempts_at_one_step_differ)
 {
 	struct fixture *f = *state;
 	struct checkpoint_place a = begin(f, 5), b = begin(f, 5);
@@ -284,7 +281,7 @@ static void begin__two_attempts_at_one_step_differ(void **state)
 	assert_int_equal(scratch_count(f->dir).folders, 2);
 }
 
-static void clean__only_other_generations_go(void **state)
+CASE(clean__only_other_generations_go)
 {
 	struct fixture *f = *state;
 	char path[DURABLE_PATH_BYTES], *slash;
@@ -331,7 +328,7 @@ static int refuse(void *context)
 	return SLUICE_EPEER;
 }
 
-static void manifest__not_to_be_the_valid_one_any_more__stays_a_draft_and_is_removed(void **state)
+CASE(manifest__not_to_be_the_valid_one_any_more__stays_a_draft_and_is_removed)
 {
 	struct fixture *f = *state;
 	struct checkpoint_manifest read = { 0 };
@@ -351,7 +348,7 @@ static void manifest__not_to_be_the_valid_one_any_more__stays_a_draft_and_is_rem
 	assert_int_equal(scratch_count(f->dir).partial, 0);
 }
 
-static void drop__removes_unless_LATEST_names_it(void **state)
+CASE(drop__removes_unless_LATEST_names_it)
 {
 	struct fixture *f = *state;
 	struct checkpoint_place failed = begin(f, 5), named = begin(f, 6);
@@ -368,30 +365,8 @@ static void drop__removes_unless_LATEST_names_it(void **state)
 	assert_int_equal(scratch_count(f->dir).folders, 0);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(manifest__round_trip),
-		CASE(manifest__replaced_by_the_next),
-		CASE(manifest__is_for_its_owner_only),
-		CASE(manifest__missing_is_EIO_naming_the_directory),
-		CASE(manifest__every_truncation_is_refused),
-		CASE(manifest__every_flipped_byte_is_refused),
-		CASE(manifest__valid_crc_but_odd_text_is_refused),
-		CASE(manifest__other_version_names_both),
-		CASE(manifest__a_directory_in_its_place_is_refused),
-		CASE(dir__missing_parents_are_made),
-		CASE(dir__missing_and_not_to_be_made_is_EIO),
-		CASE(dir__NULL_empty_or_too_long_is_EINVAL),
-		CASE(dir__a_file_in_its_place_is_EIO),
-		CASE(begin__two_attempts_at_one_step_differ),
-		CASE(clean__only_other_generations_go),
-		CASE(manifest__not_to_be_the_valid_one_any_more__stays_a_draft_and_is_removed),
-		CASE(drop__removes_unless_LATEST_names_it),
-	};
-
 	sluice_set_log(swallow_line, NULL);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return run_cases(NULL, NULL);
 }

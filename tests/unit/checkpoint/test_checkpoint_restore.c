@@ -5,10 +5,8 @@
 #include "base/error.h"
 #include "quiet.h"
 #include "sluice.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <stdio.h>
-#include <cmocka.h>
 
 /* A restore that is refused before anything is stored. */
 static void restore_refused(int code, const char *text)
@@ -18,19 +16,17 @@ static void restore_refused(int code, const char *text)
 	assert_state(0);
 }
 
-static void restore_without_a_checkpoint__EIO_on_all_ranks(void **state)
+CASE(restore_without_a_checkpoint__EIO_on_all_ranks)
 {
-	(void)state;
 	open_job(RANKS_MAX, RANKS_MAX, 0);
 	restore_refused(SLUICE_EIO, "no checkpoint in");
 }
 
-static void restore_of_a_damaged_file__EWIRE_on_all_ranks_nothing_stored(void **state)
+CASE(restore_of_a_damaged_file__EWIRE_on_all_ranks_nothing_stored)
 {
 	char path[DURABLE_PATH_BYTES];
 	uint8_t bytes[SCRATCH_FILE];
 
-	(void)state;
 	for (uint32_t bad = 0; bad < RANKS_MAX; bad++) {
 		world.workers = 2;
 		checkpoint_at(12);
@@ -43,11 +39,10 @@ static void restore_of_a_damaged_file__EWIRE_on_all_ranks_nothing_stored(void **
 	}
 }
 
-static void restore_with_a_missing_file__EIO_on_all_ranks(void **state)
+CASE(restore_with_a_missing_file__EIO_on_all_ranks)
 {
 	char path[DURABLE_PATH_BYTES];
 
-	(void)state;
 	checkpoint_at(12);
 	file_of(1, path);
 	assert_int_equal(unlink(path), 0);
@@ -55,9 +50,8 @@ static void restore_with_a_missing_file__EIO_on_all_ranks(void **state)
 	restore_refused(SLUICE_EIO, "ENOENT");
 }
 
-static void restore_into_another_job_or_model__EINVAL_naming_both(void **state)
+CASE(restore_into_another_job_or_model__EINVAL_naming_both)
 {
-	(void)state;
 	checkpoint_at(12);
 	open_job(2, 2, 0);
 	restore_refused(SLUICE_EINVAL, "made by 3 ranks, this job has 2");
@@ -72,9 +66,8 @@ static void restore_into_another_job_or_model__EINVAL_naming_both(void **state)
 			"\"up=topk(0.01)\" in the recipe, this model has \"up=all\"");
 }
 
-static void restore_after_steps__EINVAL(void **state)
+CASE(restore_after_steps__EINVAL)
 {
-	(void)state;
 	checkpoint_at(12);
 	run_job(1);
 	assert_all(SLUICE_EINVAL, "steps already");
@@ -93,9 +86,8 @@ int __wrap_checkpoint_file_load(struct checkpoint_file *file)
 	return __real_checkpoint_file_load(file);
 }
 
-static void restore_that_fails_while_it_loads__the_model_can_only_be_closed(void **state)
+CASE(restore_that_fails_while_it_loads__the_model_can_only_be_closed)
 {
-	(void)state;
 	checkpoint_at(12);
 	for (failing = 0; failing < RANKS_MAX; failing++) {
 		open_job(RANKS_MAX, RANKS_MAX, 0);
@@ -122,15 +114,6 @@ static void restore_that_fails_while_it_loads__the_model_can_only_be_closed(void
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(restore_without_a_checkpoint__EIO_on_all_ranks),
-		CASE(restore_of_a_damaged_file__EWIRE_on_all_ranks_nothing_stored),
-		CASE(restore_with_a_missing_file__EIO_on_all_ranks),
-		CASE(restore_into_another_job_or_model__EINVAL_naming_both),
-		CASE(restore_after_steps__EINVAL),
-		CASE(restore_that_fails_while_it_loads__the_model_can_only_be_closed),
-	};
-
 	sluice_set_log(swallow_line, NULL);
-	return cmocka_run_group_tests_name("checkpoint, refused restores", tests, NULL, NULL);
+	return run_cases(NULL, NULL);
 }

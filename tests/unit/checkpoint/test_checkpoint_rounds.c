@@ -4,16 +4,13 @@
 #include "checkpoint_ranks.h"
 #include "quiet.h"
 #include "sluice.h"
+#include "cases.h"
 #include <errno.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
-static void colocated__checkpoint_and_restore_bit_by_bit(void **state)
+CASE(colocated__checkpoint_and_restore_bit_by_bit)
 {
-	(void)state;
 	checkpoint_at(12);
 	restore_gives(12);
 	checkpoint_at(13);
@@ -23,25 +20,22 @@ static void colocated__checkpoint_and_restore_bit_by_bit(void **state)
 	restore_gives(13);
 }
 
-static void dedicated_server__takes_part_in_both(void **state)
+CASE(dedicated_server__takes_part_in_both)
 {
-	(void)state;
 	world.workers = 2;
 	checkpoint_at(12);
 	restore_gives(12);
 }
 
-static void one_rank__works_alone(void **state)
+CASE(one_rank__works_alone)
 {
-	(void)state;
 	world.size = world.workers = 1;
 	checkpoint_at(3);
 	restore_gives(3);
 }
 
-static void memory_none__residual_is_not_saved(void **state)
+CASE(memory_none__residual_is_not_saved)
 {
-	(void)state;
 	world.size = world.workers = 1;
 	checkpoint_at(3);
 	char path[DURABLE_PATH_BYTES];
@@ -57,9 +51,8 @@ static void memory_none__residual_is_not_saved(void **state)
 	assert_int_equal(with.st_size - without.st_size, CHECKPOINT_SECTION_BYTES + 4 * COUNT);
 }
 
-static void one_disk_full__all_ranks_EIO_and_the_old_checkpoint_stays(void **state)
+CASE(one_disk_full__all_ranks_EIO_and_the_old_checkpoint_stays)
 {
-	(void)state;
 	for (int bad = 0; bad < RANKS_MAX; bad++) {
 		char who[64];
 		world.workers = 2; /* rank 2 serves */
@@ -78,9 +71,8 @@ static void one_disk_full__all_ranks_EIO_and_the_old_checkpoint_stays(void **sta
 	}
 }
 
-static void diverged__ENUMERIC_on_all_ranks(void **state)
+CASE(diverged__ENUMERIC_on_all_ranks)
 {
-	(void)state;
 	checkpoint_at(12);
 	open_job(RANKS_MAX, RANKS_MAX, 13);
 	world.ranks[1].residual[7] = NAN;
@@ -89,9 +81,8 @@ static void diverged__ENUMERIC_on_all_ranks(void **state)
 	restore_gives(12);
 }
 
-static void inside_a_step__EINVAL_on_all_ranks(void **state)
+CASE(inside_a_step__EINVAL_on_all_ranks)
 {
-	(void)state;
 	open_job(RANKS_MAX, RANKS_MAX, 13);
 	world.ranks[2].model.worker->in_step = 1;
 	run_job(0);
@@ -99,9 +90,8 @@ static void inside_a_step__EINVAL_on_all_ranks(void **state)
 	assert_int_equal(scratch_count(world.dir).folders, 0);
 }
 
-static void different_steps__EINVAL_naming_both(void **state)
+CASE(different_steps__EINVAL_naming_both)
 {
-	(void)state;
 	open_job(RANKS_MAX, RANKS_MAX, 13);
 	world.ranks[2].model.step = 14;
 	run_job(0);
@@ -109,11 +99,10 @@ static void different_steps__EINVAL_naming_both(void **state)
 	assert_int_equal(scratch_count(world.dir).folders, 0);
 }
 
-static void different_or_missing_directories__EINVAL(void **state)
+CASE(different_or_missing_directories__EINVAL)
 {
 	const char *dirs[] = { "/elsewhere", "", NULL };
 
-	(void)state;
 	for (int restore = 0; restore < 2; restore++) {
 		for (int r = 0; r < RANKS_MAX; r++) {
 			for (size_t i = restore ? 1 : 0; i < 3; i++) {
@@ -130,20 +119,18 @@ static void different_or_missing_directories__EINVAL(void **state)
 	}
 }
 
-static void different_models__EINVAL(void **state)
+CASE(different_models__EINVAL)
 {
-	(void)state;
 	open_job(RANKS_MAX, RANKS_MAX, 13);
 	world.ranks[1].model.id = 3;
 	run_job(0);
 	assert_all(SLUICE_EINVAL, "for model 3");
 }
 
-static void directory_that_cannot_be_made__EIO_on_all_ranks(void **state)
+CASE(directory_that_cannot_be_made__EIO_on_all_ranks)
 {
 	char path[SCRATCH_PATH + 16];
 
-	(void)state;
 	snprintf(path, sizeof path, "%s/file", world.dir);
 	assert_int_equal(scratch_write(path, "x", 1), 0);
 	open_job(RANKS_MAX, RANKS_MAX, 13);
@@ -153,9 +140,8 @@ static void directory_that_cannot_be_made__EIO_on_all_ranks(void **state)
 	assert_all(SLUICE_EIO, "ENOTDIR");
 }
 
-static void peer_lost_in_any_round__old_or_new_stays(void **state)
+CASE(peer_lost_in_any_round__old_or_new_stays)
 {
-	(void)state;
 	for (int round = 1; round <= 3; round++) {
 		world.size = 1; /* the barrier would wait for a rank that has left */
 		world.workers = 1;
@@ -171,9 +157,8 @@ static void peer_lost_in_any_round__old_or_new_stays(void **state)
 	}
 }
 
-static void server_after_a_lost_peer__stops_serving(void **state)
+CASE(server_after_a_lost_peer__stops_serving)
 {
-	(void)state;
 	open_job(1, 0, 13);
 	world.lost_in_round = 1;
 	run_job(0);
@@ -181,9 +166,8 @@ static void server_after_a_lost_peer__stops_serving(void **state)
 	assert_int_equal(world.ranks[0].code, SLUICE_EPEER);
 }
 
-static void on_a_server_or_NULL__EINVAL_at_once(void **state)
+CASE(on_a_server_or_NULL__EINVAL_at_once)
 {
-	(void)state;
 	open_job(2, 1, 0);
 	self = &world.ranks[1];
 	assert_int_equal(sluice_checkpoint(&world.ranks[1].model, world.dir), SLUICE_EINVAL);
@@ -195,23 +179,6 @@ static void on_a_server_or_NULL__EINVAL_at_once(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(colocated__checkpoint_and_restore_bit_by_bit),
-		CASE(dedicated_server__takes_part_in_both),
-		CASE(one_rank__works_alone),
-		CASE(memory_none__residual_is_not_saved),
-		CASE(one_disk_full__all_ranks_EIO_and_the_old_checkpoint_stays),
-		CASE(diverged__ENUMERIC_on_all_ranks),
-		CASE(inside_a_step__EINVAL_on_all_ranks),
-		CASE(different_steps__EINVAL_naming_both),
-		CASE(different_or_missing_directories__EINVAL),
-		CASE(different_models__EINVAL),
-		CASE(directory_that_cannot_be_made__EIO_on_all_ranks),
-		CASE(peer_lost_in_any_round__old_or_new_stays),
-		CASE(server_after_a_lost_peer__stops_serving),
-		CASE(on_a_server_or_NULL__EINVAL_at_once),
-	};
-
 	sluice_set_log(swallow_line, NULL);
-	return cmocka_run_group_tests_name("checkpoint, rounds", tests, NULL, NULL);
+	return run_cases(NULL, NULL);
 }

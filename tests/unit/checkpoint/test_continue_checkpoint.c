@@ -3,12 +3,10 @@
 #include "survivors.h"
 #include "thinned.h"
 #include "checkpoint/checkpoint_folder.h"
-#include <setjmp.h>
+#include "cases.h"
 #include <signal.h>
-#include <stdarg.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 static int go_on_from_it(int rank, void *argument)
 {
@@ -38,9 +36,8 @@ static int go_on_from_it(int rank, void *argument)
 	return survivors_leave(job, model);
 }
 
-static void checkpoint__with_a_loss_on_the_way__goes_on_and_a_full_job_restores_it(void **state)
+TEST(checkpoint__with_a_loss_on_the_way__goes_on_and_a_full_job_restores_it)
 {
-	(void)state;
 	for (int round = 0; round < 12; round++) {
 		if (thinned((size_t)round, 4))
 			continue;
@@ -101,9 +98,8 @@ static int lead_and_stop(int rank, void *argument)
 }
 
 /* It wakes up when the others have made checkpoints without it: the newest stays the valid one. */
-static void stop__the_leader_of_a_checkpoint__wakes_up_and_spoils_no_later_one(void **state)
+TEST(stop__the_leader_of_a_checkpoint__wakes_up_and_spoils_no_later_one)
 {
-	(void)state;
 	for (where = 1; where <= 2; where++) {
 		int status[RANKS_MAX];
 		struct plan *p = new_plan(0, 1);
@@ -142,25 +138,11 @@ static int restore_after_a_loss(int rank, void *argument)
 	return survivors_leave(job, model);
 }
 
-static void restore__after_a_loss__fails_EINVAL_and_the_job_goes_on(void **state)
+TEST(restore__after_a_loss__fails_EINVAL_and_the_job_goes_on)
 {
 	int status[RANKS_MAX];
 	struct plan *p = new_plan(0, 2);
-	(void)state;
 	run_ranks_status(RANKS, restore_after_a_loss, p, NULL, 60000, status);
 	check_ends(status, 1 << 1);
 	munmap(p, sizeof *p);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(
-			checkpoint__with_a_loss_on_the_way__goes_on_and_a_full_job_restores_it),
-		cmocka_unit_test(
-			stop__the_leader_of_a_checkpoint__wakes_up_and_spoils_no_later_one),
-		cmocka_unit_test(restore__after_a_loss__fails_EINVAL_and_the_job_goes_on),
-	};
-
-	return cmocka_run_group_tests_name("going on, checkpoints", tests, NULL, NULL);
 }

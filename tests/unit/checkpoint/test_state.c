@@ -4,10 +4,8 @@
 #include "four_tensors.h"
 #include "ranks.h"
 #include "thinned.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <string.h>
-#include <cmocka.h>
 
 enum { RANKS = 3, STATE_MOST = 64 << 10, HALF = 3, STEPS = 6 };
 
@@ -100,10 +98,9 @@ static int train_rest(int rank, void *argument)
 	return 0;
 }
 
-static void load__of_a_saved_state__goes_on_with_the_same_bits(void **state)
+TEST(load__of_a_saved_state__goes_on_with_the_same_bits)
 {
 	struct saved *saved = shared_memory(sizeof *saved);
-	(void)state;
 	run_ranks(RANKS, train_whole, saved);
 	run_ranks(RANKS, train_rest, saved);
 	for (int r = 0; r < RECIPES; r++)
@@ -167,16 +164,14 @@ static int take_part_alone(int rank, void *argument)
 	return 0;
 }
 
-static void part__of_one_rank__waits_for_nobody(void **state)
+TEST(part__of_one_rank__waits_for_nobody)
 {
-	(void)state;
 	run_ranks(2, take_part_alone, NULL);
 }
 
-static void load__of_parts__goes_on_with_the_same_bits(void **state)
+TEST(load__of_parts__goes_on_with_the_same_bits)
 {
 	struct saved *saved = shared_memory(sizeof *saved);
-	(void)state;
 	saved->part = 1;
 	run_ranks(RANKS, train_whole, saved);
 	run_ranks(RANKS, train_rest, saved);
@@ -246,10 +241,9 @@ static int load_wrong(int rank, void *argument)
 	return 0;
 }
 
-static void load__of_other_bytes__is_refused_on_all_ranks(void **state)
+TEST(load__of_other_bytes__is_refused_on_all_ranks)
 {
 	struct saved *saved = shared_memory(sizeof *saved);
-	(void)state;
 	run_ranks(RANKS, train_whole, saved);
 	run_ranks(RANKS, load_wrong, saved);
 }
@@ -283,9 +277,8 @@ static int call_wrongly(int rank, void *argument)
 	return 0;
 }
 
-static void calls__that_are_wrong__are_refused(void **state)
+TEST(calls__that_are_wrong__are_refused)
 {
-	(void)state;
 	run_ranks(2, call_wrongly, NULL);
 }
 
@@ -310,21 +303,7 @@ static int ask_with_servers(int rank, void *argument)
 	return 0;
 }
 
-static void state__with_dedicated_servers__is_refused(void **state)
+TEST(state__with_dedicated_servers__is_refused)
 {
-	(void)state;
 	run_ranks(3, ask_with_servers, NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(load__of_a_saved_state__goes_on_with_the_same_bits),
-		cmocka_unit_test(part__of_one_rank__waits_for_nobody),
-		cmocka_unit_test(load__of_parts__goes_on_with_the_same_bits),
-		cmocka_unit_test(load__of_other_bytes__is_refused_on_all_ranks),
-		cmocka_unit_test(calls__that_are_wrong__are_refused),
-		cmocka_unit_test(state__with_dedicated_servers__is_refused),
-	};
-	return cmocka_run_group_tests_name("state as bytes", tests, NULL, NULL);
 }

@@ -4,12 +4,10 @@
 #include "compress/choose.h"
 #include "compress/message.h"
 #include "random.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { N = 20000 };
 static float x[N], work[N];
@@ -44,12 +42,11 @@ static void fill(enum shape shape)
 	}
 }
 
-static void random_quad__other_counters__other_numbers_and_again_the_same(void **state)
+TEST(random_quad__other_counters__other_numbers_and_again_the_same)
 {
 	struct random_stream s = { 1, 2, 3, 0 }, other = s;
 	uint32_t a[4], b[4];
 
-	(void)state;
 	random_quad(&s, 7, a);
 	random_quad(&s, 7, b);
 	assert_memory_equal(a, b, sizeof a);
@@ -64,13 +61,12 @@ static void random_quad__other_counters__other_numbers_and_again_the_same(void *
 	}
 }
 
-static void random_run__any_beginning_and_length__is_the_same_as_one_at_a_time(void **state)
+TEST(random_run__any_beginning_and_length__is_the_same_as_one_at_a_time)
 {
 	const struct random_stream s = { 1, 2, (uint64_t)3 << 32 | 4, 5 };
 	const uint64_t firsts[] = { 0, 1, 6, ((uint64_t)1 << 34) - 23, ((uint64_t)1 << 34) - 4 };
 	uint32_t run[200];
 
-	(void)state;
 	for (size_t f = 0; f < sizeof(firsts) / sizeof(firsts[0]); f++)
 		for (size_t n = 0; n <= 200; n++) {
 			random_run(&s, firsts[f], n, run);
@@ -79,13 +75,12 @@ static void random_run__any_beginning_and_length__is_the_same_as_one_at_a_time(v
 		}
 }
 
-static void random_normal_run__any_beginning_and_length__is_the_transform_of_its_pair(void **state)
+TEST(random_normal_run__any_beginning_and_length__is_the_transform_of_its_pair)
 {
 	const struct random_stream s = { RANDOM_NOISE, 2, 3, 5 };
 	const double turn = 2 * acos(-1);
 	float run[400], again[400];
 
-	(void)state;
 	random_normal_run(&s, 0, 400, run);
 	for (int i = 0; i < 400; i += 2) {
 		double radius = sqrt(
@@ -102,14 +97,13 @@ static void random_normal_run__any_beginning_and_length__is_the_transform_of_its
 		}
 }
 
-static void random_normal_run__100000_numbers__are_normal(void **state)
+TEST(random_normal_run__100000_numbers__are_normal)
 {
 	enum { COUNT = 100000 };
 	static float v[COUNT];
 	const struct random_stream s = { RANDOM_NOISE, 0, 1, 0 };
 	double mean = 0, square = 0, fourth = 0, beyond = 0;
 
-	(void)state;
 	random_normal_run(&s, 0, COUNT, v);
 	for (int i = 0; i < COUNT; i++) {
 		double z = (double)v[i];
@@ -124,12 +118,11 @@ static void random_normal_run__100000_numbers__are_normal(void **state)
 	assert_true(fabs(beyond - 0.05) < 5 * sqrt(0.05 * 0.95 / COUNT));
 }
 
-static void random_quad__bits__are_even(void **state)
+TEST(random_quad__bits__are_even)
 {
 	struct random_stream s = { 1, 0, 1, 0 };
 	double sum = 0;
 
-	(void)state;
 	for (uint64_t q = 0; q < 25000; q++) {
 		uint32_t four[4];
 
@@ -140,22 +133,20 @@ static void random_quad__bits__are_even(void **state)
 	assert_true(fabs(sum / 100000 - 0.5) < 5 * sqrt(1 / 12.0 / 100000));
 }
 
-static void choose_threshold__at_the_threshold__is_taken_zeros_are_not(void **state)
+TEST(choose_threshold__at_the_threshold__is_taken_zeros_are_not)
 {
 	float v[] = { 0.5f, -0.5f, 0.49f, 0, 2, -0.0f, 1e-20f };
 	const struct span spans[] = { { 0, 5, 0 }, { 5, 7, 1 } };
 	struct choice c = { .x = v, .spans = spans, .n_spans = 2, .level = 0.5f, .index = chosen };
 
-	(void)state;
 	assert_int_equal(choose_threshold(&c), 4);
 	assert_true(chosen[0] == 0 && chosen[1] == 1 && chosen[2] == 4 && chosen[3] == 6);
 }
 
-static void choose_gaussiank__every_shape__count_is_within_a_third(void **state)
+TEST(choose_gaussiank__every_shape__count_is_within_a_third)
 {
 	const double densities[] = { 0.001, 0.01, 0.1 };
 
-	(void)state;
 	for (int shape = 0; shape < SHAPES; shape++) {
 		fill((enum shape)shape);
 		for (int i = 0; i < 3; i++) {
@@ -173,9 +164,8 @@ static void choose_gaussiank__every_shape__count_is_within_a_third(void **state)
 	}
 }
 
-static void choose_variance__ratio__is_one_plus_epsilon(void **state)
+TEST(choose_variance__ratio__is_one_plus_epsilon)
 {
-	(void)state;
 	for (int shape = 0; shape < UNIFORM; shape++) {
 		double square = 0, expected = 0, least = 0;
 
@@ -237,9 +227,8 @@ static void mean_is_x(size_t (*run)(const struct choice *), struct choice c)
 	assert_true(expected > 0 && off < 2 * expected && off > expected / 2);
 }
 
-static void choose__unbiased_selectors_4000_draws__mean_is_the_vector(void **state)
+TEST(choose__unbiased_selectors_4000_draws__mean_is_the_vector)
 {
-	(void)state;
 	mean_is_x(choose_variance,
 		  (struct choice){ .level = 1, .stream = { RANDOM_KEEP, 3, 0, 0 } });
 	mean_is_x(choose_random,
@@ -249,9 +238,8 @@ static void choose__unbiased_selectors_4000_draws__mean_is_the_vector(void **sta
 						 .stream = { RANDOM_SUPPORT_UP, 0, 0, 0 } });
 }
 
-static void choose_random__density__is_met(void **state)
+TEST(choose_random__density__is_met)
 {
-	(void)state;
 	for (int shape = 0; shape < CONSTANT; shape++) {
 		fill((enum shape)shape);
 		memcpy(work, x, sizeof x);
@@ -267,7 +255,7 @@ static void choose_random__density__is_met(void **state)
 	}
 }
 
-static void message__seeded_support__is_read_without_an_index_on_the_wire(void **state)
+TEST(message__seeded_support__is_read_without_an_index_on_the_wire)
 {
 	enum { SPAN = 1000, K = 37 };
 	static uint8_t bytes[8192], copy[8192];
@@ -283,7 +271,6 @@ static void message__seeded_support__is_read_without_an_index_on_the_wire(void *
 		       back;
 	const char *why;
 
-	(void)state;
 	seeded_support(0, 0, 12, 3, SPAN, K, index);
 	for (int i = 0; i < K; i++) {
 		assert_true(index[i] < SPAN && (!i || index[i] > index[i - 1]));
@@ -300,12 +287,11 @@ static void message__seeded_support__is_read_without_an_index_on_the_wire(void *
 }
 
 /* Ten tensors, the later ones with ever smaller values: each sends its own share. */
-static void choose__tensor_topk__each_tensor_sends_its_share(void **state)
+TEST(choose__tensor_topk__each_tensor_sends_its_share)
 {
 	struct span tensors[11];
 	struct selector *selector;
 
-	(void)state;
 	fill(GAUSSIAN);
 	for (int t = 0; t < 10; t++) {
 		tensors[t] = (struct span){ (uint64_t)t * 1500, (uint64_t)t * 1500 + 1500, t == 3 };
@@ -342,25 +328,4 @@ static void choose__tensor_topk__each_tensor_sends_its_share(void **state)
 		assert_true(least_sent >= largest_kept);
 	}
 	selector_close(&selector);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(random_quad__other_counters__other_numbers_and_again_the_same),
-		cmocka_unit_test(
-			random_run__any_beginning_and_length__is_the_same_as_one_at_a_time),
-		cmocka_unit_test(
-			random_normal_run__any_beginning_and_length__is_the_transform_of_its_pair),
-		cmocka_unit_test(random_normal_run__100000_numbers__are_normal),
-		cmocka_unit_test(random_quad__bits__are_even),
-		cmocka_unit_test(choose_threshold__at_the_threshold__is_taken_zeros_are_not),
-		cmocka_unit_test(choose_gaussiank__every_shape__count_is_within_a_third),
-		cmocka_unit_test(choose_variance__ratio__is_one_plus_epsilon),
-		cmocka_unit_test(choose__tensor_topk__each_tensor_sends_its_share),
-		cmocka_unit_test(choose__unbiased_selectors_4000_draws__mean_is_the_vector),
-		cmocka_unit_test(choose_random__density__is_met),
-		cmocka_unit_test(message__seeded_support__is_read_without_an_index_on_the_wire),
-	};
-	return cmocka_run_group_tests_name("choose", tests, NULL, NULL);
 }

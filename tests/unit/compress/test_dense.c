@@ -4,20 +4,17 @@
 #include "base/error.h"
 #include "compress/message.h"
 #include "dense_values.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { ROOM = DENSE_PIECE + 8 };
 static const uint32_t lengths[] = { 0, 1, 3, 4, 5, 255, DENSE_PIECE - 1, DENSE_PIECE };
 
-static void put__every_length_and_place__same_bytes_and_checksum_and_none_beside(void **state)
+TEST(put__every_length_and_place__same_bytes_and_checksum_and_none_beside)
 {
 	float value[ROOM];
 	uint8_t room[sizeof(float) * (ROOM + 8)], expected[sizeof room];
-	(void)state;
 	fill(value, ROOM, 1);
 	for (size_t l = 0; l < COUNT_OF(lengths); l++)
 		for (size_t place = 0; place < 4; place++)
@@ -35,10 +32,9 @@ static void put__every_length_and_place__same_bytes_and_checksum_and_none_beside
 			}
 }
 
-static void take__every_length__copies_and_continues_the_checksum(void **state)
+TEST(take__every_length__copies_and_continues_the_checksum)
 {
 	float from[ROOM], value[ROOM], expected[ROOM];
-	(void)state;
 	fill(from, ROOM, 2);
 	for (size_t l = 0; l < COUNT_OF(lengths); l++) {
 		uint32_t crc = 5;
@@ -51,12 +47,11 @@ static void take__every_length__copies_and_continues_the_checksum(void **state)
 	}
 }
 
-static void take__a_value_that_is_not_finite_anywhere__is_refused(void **state)
+TEST(take__a_value_that_is_not_finite_anywhere__is_refused)
 {
 	static const float bad[] = { NAN, INFINITY, -INFINITY };
 	float from[DENSE_PIECE], value[DENSE_PIECE];
 	uint32_t crc = 0;
-	(void)state;
 	for (size_t l = 1; l < COUNT_OF(lengths); l++)
 		for (size_t b = 0; b < COUNT_OF(bad); b++)
 			for (uint32_t at = 0; at < lengths[l]; at += at + 3 < lengths[l] ? 3 : 1) {
@@ -68,10 +63,9 @@ static void take__a_value_that_is_not_finite_anywhere__is_refused(void **state)
 			}
 }
 
-static void scaled__every_length__is_the_product(void **state)
+TEST(scaled__every_length__is_the_product)
 {
 	float from[ROOM], value[ROOM];
-	(void)state;
 	fill(from, ROOM, 4);
 	for (size_t l = 0; l < COUNT_OF(lengths); l++) {
 		memset(value, 0x5a, sizeof value);
@@ -82,7 +76,7 @@ static void scaled__every_length__is_the_product(void **state)
 	}
 }
 
-static void peek__a_header__is_what_a_copy_says_whatever_the_payload_is(void **state)
+TEST(peek__a_header__is_what_a_copy_says_whatever_the_payload_is)
 {
 	static uint8_t bytes[4096], copy[4096];
 	float value[100];
@@ -90,7 +84,6 @@ static void peek__a_header__is_what_a_copy_says_whatever_the_payload_is(void **s
 		       seen, copied;
 	const char *why = "";
 	uint32_t crc = 0;
-	(void)state;
 	fill(value, 100, 5);
 	size_t n = message_encode(&m, NULL, value, value, bytes, sizeof bytes);
 	assert_int_equal(message_copy(bytes, n, copy, sizeof copy, &copied, &why), 0);
@@ -108,17 +101,4 @@ static void peek__a_header__is_what_a_copy_says_whatever_the_payload_is(void **s
 	bytes[12] ^= 1;
 	assert_int_equal(message_peek(bytes, n, &seen, &crc, &why), SLUICE_EWIRE);
 	assert_non_null(strstr(why, "header's checksum"));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(
-			put__every_length_and_place__same_bytes_and_checksum_and_none_beside),
-		cmocka_unit_test(take__every_length__copies_and_continues_the_checksum),
-		cmocka_unit_test(take__a_value_that_is_not_finite_anywhere__is_refused),
-		cmocka_unit_test(scaled__every_length__is_the_product),
-		cmocka_unit_test(peek__a_header__is_what_a_copy_says_whatever_the_payload_is),
-	};
-	return cmocka_run_group_tests_name("dense", tests, NULL, NULL);
 }

@@ -6,17 +6,17 @@
 #include "compress/message.h"
 #include "few_bits_values.h"
 #include "sluice.h"
+#include "cases.h"
 #include <float.h>
 #include <stdlib.h>
 
 static uint8_t again[BYTES];
 
-static void bits__every_width_and_length__come_back_and_take_no_more(void **state)
+TEST(bits__every_width_and_length__come_back_and_take_no_more)
 {
 	struct random r = { 1 };
 	uint8_t codes[80], back[88];
 
-	(void)state;
 	for (unsigned bits = 1; bits <= 8; bits++)
 		for (size_t n = 0; n <= 70; n++) {
 			for (size_t i = 0; i < n; i++)
@@ -39,9 +39,8 @@ static void bits__every_width_and_length__come_back_and_take_no_more(void **stat
 		}
 }
 
-static void grid__every_width__is_the_nearest_of_its_points(void **state)
+TEST(grid__every_width__is_the_nearest_of_its_points)
 {
-	(void)state;
 	fill(7, 10);
 	for (unsigned bits = 1; bits <= 8; bits++) {
 		struct value_coding c = grid(bits);
@@ -57,21 +56,19 @@ static void grid__every_width__is_the_nearest_of_its_points(void **state)
 	}
 }
 
-static void grid__range_given__is_used_where_it_is_larger(void **state)
+TEST(grid__range_given__is_used_where_it_is_larger)
 {
 	struct value_coding c = grid(4);
 
-	(void)state;
 	fill(8, 0);
 	assert_true(few_bits_fit(&c, v, N, 100) == 100);
 	assert_true(few_bits_fit(&c, v, N, 1e-3f) == largest_magnitude(v, N));
 }
 
-static void round__any_width__is_the_nearest_multiple_in_the_fewest_bits(void **state)
+TEST(round__any_width__is_the_nearest_multiple_in_the_fewest_bits)
 {
 	const float widths[] = { 0.5f, 1, 3, 1e-4f, 1e4f, 0.1f };
 
-	(void)state;
 	fill(9, 4);
 	for (size_t w = 0; w < sizeof(widths) / sizeof(widths[0]); w++) {
 		struct value_coding c = rounded(widths[w]);
@@ -91,7 +88,7 @@ static void round__any_width__is_the_nearest_multiple_in_the_fewest_bits(void **
 	}
 }
 
-static void few_bits__extremes__stay_finite(void **state)
+TEST(few_bits__extremes__stay_finite)
 {
 	const float extremes[] = { 0, -0.0f, FLT_MAX, -FLT_MAX, FLT_MIN, -0x1p-149f, 1, 0x1p-130f };
 	const struct value_coding codings[] = {
@@ -99,7 +96,6 @@ static void few_bits__extremes__stay_finite(void **state)
 		grid(8),       rounded(FLT_MAX), rounded(0x1p-149f), rounded(3e38f)
 	};
 
-	(void)state;
 	for (size_t c = 0; c < sizeof(codings) / sizeof(codings[0]); c++)
 		for (size_t n = 0; n <= 8; n++)
 			for (size_t from = 0; from + n <= 8; from++) {
@@ -113,12 +109,11 @@ static void few_bits__extremes__stay_finite(void **state)
 }
 
 /* A sum that overflowed is not sent as a large number, but refused. */
-static void few_bits__infinite_value__is_told_and_receiver_refuses(void **state)
+TEST(few_bits__infinite_value__is_told_and_receiver_refuses)
 {
 	const struct value_coding codings[] = { uniform(1, 8), uniform(2, 8), uniform(8, 8) };
 	const struct rounding rounding = { .stream = { RANDOM_ROUND, 3, 1, 0 } };
 
-	(void)state;
 	for (size_t c = 0; c < sizeof(codings) / sizeof(codings[0]); c++)
 		for (int sign = -1; sign <= 1; sign += 2) {
 			const char *why = "";
@@ -146,7 +141,7 @@ static void few_bits__infinite_value__is_told_and_receiver_refuses(void **state)
 	}
 }
 
-static void message__few_bits__sparse_and_dense_come_back(void **state)
+TEST(message__few_bits__sparse_and_dense_come_back)
 {
 	const struct value_coding codings[] = { uniform(1, 8), uniform(2, 512), uniform(5, 64),
 						grid(3),       grid(8),         rounded(0.01f),
@@ -154,7 +149,6 @@ static void message__few_bits__sparse_and_dense_come_back(void **state)
 	struct random r = { 11 };
 	static uint32_t index[N], back[N];
 
-	(void)state;
 	fill(10, 2);
 	for (size_t c = 0; c < sizeof(codings) / sizeof(codings[0]); c++)
 		for (unsigned share = 1; share <= 1024; share *= 2) {
@@ -188,19 +182,4 @@ static void message__few_bits__sparse_and_dense_come_back(void **state)
 				assert_true(message_bound(N, k, codings[c]) >=
 					    message_bound(N, k - 1, codings[c]));
 		}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(bits__every_width_and_length__come_back_and_take_no_more),
-		cmocka_unit_test(grid__every_width__is_the_nearest_of_its_points),
-		cmocka_unit_test(grid__range_given__is_used_where_it_is_larger),
-		cmocka_unit_test(round__any_width__is_the_nearest_multiple_in_the_fewest_bits),
-		cmocka_unit_test(few_bits__extremes__stay_finite),
-		cmocka_unit_test(few_bits__infinite_value__is_told_and_receiver_refuses),
-		cmocka_unit_test(message__few_bits__sparse_and_dense_come_back),
-	};
-
-	return cmocka_run_group_tests_name("few bits", tests, NULL, NULL);
 }

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Each hostile message is refused at its stage with its reason, and nothing is stored outside the
  * receiver's arrays. "test_hostile --write DIR" writes seeds for the fuzz target. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "base/bytes.h"
 #include "compress/message.h"
 #include "hostile.h"
 #include "sluice.h"
+#include "cases.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -85,12 +81,11 @@ static enum stage receive(const struct slot *s, const struct message_expect *wan
 	return refused_by;
 }
 
-static void hostile__each_is_refused_where_and_why_it_should(void **state)
+TEST(hostile__each_is_refused_where_and_why_it_should)
 {
 	const struct hostile *h;
 	struct slot *s = malloc(sizeof(*s));
 
-	(void)state;
 	assert_non_null(s);
 	for (size_t i = 0; (h = hostile_message(i)) != NULL; i++) {
 		struct message_expect want = expected;
@@ -108,11 +103,10 @@ static void hostile__each_is_refused_where_and_why_it_should(void **state)
 }
 
 /* Every one-bit error in a whole message is found by one of the two checksums (or earlier). */
-static void bit_flip__anywhere_is_refused_by_copy(void **state)
+TEST(bit_flip__anywhere_is_refused_by_copy)
 {
 	struct slot s;
 
-	(void)state;
 	make("good-delta", &s);
 	for (size_t bit = 0; bit < 8 * (MESSAGE_HEADER_BYTES + (size_t)s.payload_bytes); bit++) {
 		const char *why = "";
@@ -124,12 +118,11 @@ static void bit_flip__anywhere_is_refused_by_copy(void **state)
 }
 
 /* Every payload byte to every value, checksums right: refused or decoded, never out of bounds. */
-static void payload_byte__any_value_stays_within_bounds(void **state)
+TEST(payload_byte__any_value_stays_within_bounds)
 {
 	const char *const good[] = { "good-raw", "good-raw-f16", "good-delta", "good-bitmap" };
 	struct slot s;
 
-	(void)state;
 	for (size_t g = 0; g < sizeof(good) / sizeof(good[0]); g++) {
 		make(good[g], &s);
 		for (uint32_t at = 0, n = s.payload_bytes; at < n; at++)
@@ -144,7 +137,7 @@ static void payload_byte__any_value_stays_within_bounds(void **state)
 	}
 }
 
-static void check__any_field_left_open_is_not_compared(void **state)
+TEST(check__any_field_left_open_is_not_compared)
 {
 	const struct message_expect any = { MESSAGE_PUSH,
 					    MESSAGE_ANY,
@@ -166,19 +159,17 @@ static void check__any_field_left_open_is_not_compared(void **state)
 				   .count = 9 };
 	const char *why = "";
 
-	(void)state;
 	assert_int_equal(message_check(&m, &any, &why), 0);
 	assert_string_equal(why, "");
 }
 
-static void copy__slot_or_buffer_too_small_is_refused(void **state)
+TEST(copy__slot_or_buffer_too_small_is_refused)
 {
 	uint8_t copy[SLOT_BYTES];
 	const char *why = "";
 	struct message m;
 	struct slot s;
 
-	(void)state;
 	make("good-raw", &s);
 	for (size_t n = 0; n < MESSAGE_HEADER_BYTES + (size_t)s.payload_bytes; n++) {
 		uint8_t *exact = malloc(n + !n); /* ASan sees a byte too many */
@@ -275,15 +266,7 @@ static int write_corpus(const char *folder)
 
 int main(int argc, char **argv)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(hostile__each_is_refused_where_and_why_it_should),
-		cmocka_unit_test(bit_flip__anywhere_is_refused_by_copy),
-		cmocka_unit_test(payload_byte__any_value_stays_within_bounds),
-		cmocka_unit_test(check__any_field_left_open_is_not_compared),
-		cmocka_unit_test(copy__slot_or_buffer_too_small_is_refused),
-	};
-
 	if (argc == 3 && !strcmp(argv[1], "--write"))
 		return write_corpus(argv[2]);
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return run_cases(NULL, NULL);
 }

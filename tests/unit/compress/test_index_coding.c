@@ -3,9 +3,10 @@
  * the design says. */
 #include "index_layout.h"
 #include "message_example.h"
+#include "cases.h"
 #include <math.h>
 
-static void every_coding__reads_back_what_it_wrote(void **state)
+TEST(every_coding__reads_back_what_it_wrote)
 {
 	const double densities[] = { 0, 0.003, 0.1, 0.7, 1 };
 	const uint32_t spans[] = { 0, 1, 127, 128, 129, 5000 };
@@ -13,7 +14,6 @@ static void every_coding__reads_back_what_it_wrote(void **state)
 	struct random r = { 3 };
 	const char *why;
 
-	(void)state;
 	for (size_t s = 0; s < COUNT_OF(spans); s++)
 		for (size_t d = 0; d < COUNT_OF(densities); d++)
 			for (size_t c = 1; c < CODINGS; c++) {
@@ -40,14 +40,13 @@ static void every_coding__reads_back_what_it_wrote(void **state)
 }
 
 /* Within 0.3 bit of the least that random positions can cost. */
-static void size__rice_costs_little_more_than_the_entropy(void **state)
+TEST(size__rice_costs_little_more_than_the_entropy)
 {
 	const double densities[] = { 1e-3, 1e-2, 0.1 };
 	const uint32_t span = 2000000;
 	uint32_t *index = get_memory(4 * (size_t)span);
 	struct random r = { 5 };
 
-	(void)state;
 	for (size_t i = 0; i < COUNT_OF(densities); i++) {
 		uint32_t count = random_support(&r, span, densities[i], index);
 		double p = (double)count / span;
@@ -60,7 +59,7 @@ static void size__rice_costs_little_more_than_the_entropy(void **state)
 }
 
 /* Bits per coordinate on uniformly random supports of 2e6, as computed for the design. */
-static void size__delta_costs_what_the_design_says(void **state)
+TEST(size__delta_costs_what_the_design_says)
 {
 	const struct {
 		double density, bits;
@@ -69,7 +68,6 @@ static void size__delta_costs_what_the_design_says(void **state)
 	uint32_t *index = get_memory(4 * (size_t)span);
 	struct random r = { 4 };
 
-	(void)state;
 	for (size_t i = 0; i < COUNT_OF(expected); i++) {
 		uint32_t count = random_support(&r, span, expected[i].density, index);
 		double bits = 8.0 * (double)index_bytes(CODING_DELTA, index, count, span) / count;
@@ -86,15 +84,4 @@ static void size__delta_costs_what_the_design_says(void **state)
 		free(out);
 	}
 	free(index);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(every_coding__reads_back_what_it_wrote),
-		cmocka_unit_test(size__rice_costs_little_more_than_the_entropy),
-		cmocka_unit_test(size__delta_costs_what_the_design_says),
-	};
-
-	return cmocka_run_group_tests_name("index codings", tests, NULL, NULL);
 }

@@ -4,10 +4,8 @@
 #include "base/bytes.h"
 #include "compress/index_kernels.h"
 #include "random.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <string.h>
-#include <cmocka.h>
 
 enum { ROUNDS = 200, BYTES_MAX = 16 * INDEX_WIDTH_MAX, GUARD = 0x5a };
 
@@ -170,53 +168,32 @@ static void check_ones(const struct index_kernels *k)
 	}
 }
 
-static void ascends__one_pair_not_in_order__is_seen(void **state)
+TEST(ascends__one_pair_not_in_order__is_seen)
 {
-	(void)state;
 	each_version(check_ascends);
 }
 
-static void ones__any_bytes_and_room__are_listed_within_it(void **state)
+TEST(ones__any_bytes_and_room__are_listed_within_it)
 {
-	(void)state;
 	each_version(check_ones);
 }
 
-static void pack__every_version_and_width__writes_what_the_portable_one_does(void **state)
+TEST(pack__every_version_and_width__writes_what_the_portable_one_does)
 {
-	(void)state;
 	each_version(check_pack);
 }
 
-static void unpack__any_bytes__reads_what_the_portable_one_does_without_wrapping(void **state)
+TEST(unpack__any_bytes__reads_what_the_portable_one_does_without_wrapping)
 {
-	(void)state;
 	each_version(check_unpack);
 }
 
-static void gaps__every_version__are_the_differences(void **state)
+TEST(gaps__every_version__are_the_differences)
 {
-	(void)state;
 	each_version(check_gaps);
 }
 
-static void pack_unpack__there_and_back__same_indices(void **state)
+TEST(pack_unpack__there_and_back__same_indices)
 {
-	(void)state;
 	each_version(check_there_and_back);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(pack__every_version_and_width__writes_what_the_portable_one_does),
-		cmocka_unit_test(
-			unpack__any_bytes__reads_what_the_portable_one_does_without_wrapping),
-		cmocka_unit_test(gaps__every_version__are_the_differences),
-		cmocka_unit_test(pack_unpack__there_and_back__same_indices),
-		cmocka_unit_test(ascends__one_pair_not_in_order__is_seen),
-		cmocka_unit_test(ones__any_bytes_and_room__are_listed_within_it),
-	};
-
-	return cmocka_run_group_tests_name("index kernels", tests, NULL, NULL);
 }

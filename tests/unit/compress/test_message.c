@@ -5,6 +5,7 @@
 #include "base/bytes.h"
 #include "message_example.h"
 #include "sluice.h"
+#include "cases.h"
 #include <math.h>
 #include <signal.h>
 #include <string.h>
@@ -12,7 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-static void header__fields_are_at_their_offsets(void **state)
+TEST(header__fields_are_at_their_offsets)
 {
 	const float value[] = { 1.5f, -40 };
 	const uint32_t index[] = { 2, 70000 };
@@ -21,7 +22,6 @@ static void header__fields_are_at_their_offsets(void **state)
 	uint8_t h[256];
 	size_t length;
 
-	(void)state;
 	m.kind = MESSAGE_DELTA;
 	m.divisor = 8;
 	length = message_encode(&m, index, value, decoded, h, sizeof(h));
@@ -53,9 +53,8 @@ static void header__fields_are_at_their_offsets(void **state)
 	assert_int_equal(get_le32(h + 92), crc32c(0, h, 92));
 }
 
-static void bound__grows_with_count_and_holds_a_header(void **state)
+TEST(bound__grows_with_count_and_holds_a_header)
 {
-	(void)state;
 	for (uint32_t span = 0; span < 200; span++)
 		for (enum value_type type = VALUE_F32; type <= VALUE_BF16; type++) {
 			assert_true(message_bound(span, 0, plain(type)) >= MESSAGE_HEADER_BYTES);
@@ -69,13 +68,12 @@ static void bound__grows_with_count_and_holds_a_header(void **state)
 			 96 + ((size_t)4 << 32));
 }
 
-static void canonical__all_values_with_or_without_index_give_equal_bytes(void **state)
+TEST(canonical__all_values_with_or_without_index_give_equal_bytes)
 {
 	const uint32_t index[] = { 0, 1, 2, 3, 4 };
 	const float value[] = { 1, 2, 3, 4, 5 };
 	uint8_t with[256], without[256];
 
-	(void)state;
 	for (uint32_t span = 0; span <= 5; span++) {
 		struct message a = example(span, span, VALUE_F16), b = example(span, 0, VALUE_F16);
 		float decoded[5];
@@ -87,7 +85,7 @@ static void canonical__all_values_with_or_without_index_give_equal_bytes(void **
 	}
 }
 
-static void choice__of_equal_lengths_raw_before_bitmap_before_delta_before_dense(void **state)
+TEST(choice__of_equal_lengths_raw_before_bitmap_before_delta_before_dense)
 {
 	const struct {
 		uint32_t span, count, index[3];
@@ -103,7 +101,6 @@ static void choice__of_equal_lengths_raw_before_bitmap_before_delta_before_dense
 	const float value[3] = { 1, 2, 3 };
 	uint8_t out[256];
 
-	(void)state;
 	for (size_t i = 0; i < COUNT_OF(equal); i++) {
 		struct message m = example(equal[i].span, equal[i].count, VALUE_F32);
 		float decoded[3];
@@ -113,12 +110,11 @@ static void choice__of_equal_lengths_raw_before_bitmap_before_delta_before_dense
 	}
 }
 
-static void decoded__may_alias_value(void **state)
+TEST(decoded__may_alias_value)
 {
 	const uint32_t few[] = { 3, 900 }, most[] = { 0, 2 };
 	uint8_t out[256];
 
-	(void)state;
 	for (enum value_type type = VALUE_F32; type <= VALUE_BF16; type++) {
 		float value[] = { 0.1f, -70.3f }, decoded[2], in_place[2];
 		struct message sparse = example(1000, 2, type), dense = example(3, 2, type);
@@ -134,7 +130,7 @@ static void decoded__may_alias_value(void **state)
 }
 
 /* Whatever they are to become: they are not made large numbers in silence. */
-static void encode__value_that_is_not_finite__makes_no_message_and_says_which(void **state)
+TEST(encode__value_that_is_not_finite__makes_no_message_and_says_which)
 {
 	enum { SPAN = 9000, BOUND = 96 + 4 * SPAN + 8 };
 	static const struct value_coding codings[] = {
@@ -148,7 +144,6 @@ static void encode__value_that_is_not_finite__makes_no_message_and_says_which(vo
 	static uint32_t index[SPAN];
 	static uint8_t out[BOUND];
 
-	(void)state;
 	for (size_t c = 0; c < COUNT_OF(codings); c++)
 		for (size_t b = 0; b < COUNT_OF(bad) * COUNT_OF(places); b++)
 			for (int aliased = 0; aliased < 2; aliased++)
@@ -176,7 +171,7 @@ static void encode__value_that_is_not_finite__makes_no_message_and_says_which(vo
 }
 
 /* A peer that rewrites its slot all the time: what is accepted is one of the messages it meant. */
-static void copy__slot_changing_meanwhile_gives_one_whole_message_or_none(void **state)
+TEST(copy__slot_changing_meanwhile_gives_one_whole_message_or_none)
 {
 	enum { SPAN = 9000, BOUND = 96 + 4 * SPAN + 8, TRIES = 3000 };
 	uint8_t *slot = mmap(NULL, BOUND, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
@@ -187,7 +182,6 @@ static void copy__slot_changing_meanwhile_gives_one_whole_message_or_none(void *
 	size_t length;
 	pid_t peer;
 
-	(void)state;
 	assert_true(slot != MAP_FAILED);
 	for (int i = 0; i < SPAN; i++)
 		value[i] = (float)i;
@@ -220,20 +214,4 @@ static void copy__slot_changing_meanwhile_gives_one_whole_message_or_none(void *
 	free(copy);
 	free(value);
 	free(decoded);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(header__fields_are_at_their_offsets),
-		cmocka_unit_test(bound__grows_with_count_and_holds_a_header),
-		cmocka_unit_test(canonical__all_values_with_or_without_index_give_equal_bytes),
-		cmocka_unit_test(
-			choice__of_equal_lengths_raw_before_bitmap_before_delta_before_dense),
-		cmocka_unit_test(decoded__may_alias_value),
-		cmocka_unit_test(encode__value_that_is_not_finite__makes_no_message_and_says_which),
-		cmocka_unit_test(copy__slot_changing_meanwhile_gives_one_whole_message_or_none),
-	};
-
-	return cmocka_run_group_tests_name("message", tests, NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #include "base/bytes.h"
 #include "index_layout.h"
 #include "message_example.h"
+#include "cases.h"
 #include <string.h>
 
 static int densest; /* what senders allow */
@@ -107,7 +108,7 @@ static void expect_round_trip(const uint32_t *index, const float *value, uint32_
 	free(got_value);
 }
 
-static void round_trip__all_densities_spans_and_types(void **state)
+TEST(round_trip__all_densities_spans_and_types)
 {
 	const uint32_t spans[] = { 0, 1, 2, 31, 32, 33, 127, 128, 129, 255, 256, 257, 1000, 20000 };
 	const double densities[] = { 0,   1e-3, 1e-2, 0.05, 0.1,   0.18, 0.25,
@@ -116,7 +117,6 @@ static void round_trip__all_densities_spans_and_types(void **state)
 	float value[20000];
 	struct random r = { 1 };
 
-	(void)state;
 	for (size_t i = 0; i < COUNT_OF(value); i++)
 		value[i] = random_normal(&r);
 	for (size_t s = 0; s < COUNT_OF(spans); s++)
@@ -129,7 +129,7 @@ static void round_trip__all_densities_spans_and_types(void **state)
 		}
 }
 
-static void round_trip__a_million_elements(void **state)
+TEST(round_trip__a_million_elements)
 {
 	const double densities[] = { 0, 1e-6, 1e-4, 1e-2, 0.2, 0.97, 1 };
 	const uint32_t span = 1000000;
@@ -137,7 +137,6 @@ static void round_trip__a_million_elements(void **state)
 	float *value = get_memory(4 * (size_t)span);
 	struct random r = { 2 };
 
-	(void)state;
 	for (uint32_t i = 0; i < span; i++)
 		value[i] = random_normal(&r);
 	for (size_t d = 0; d < COUNT_OF(densities); d++)
@@ -150,12 +149,11 @@ static void round_trip__a_million_elements(void **state)
 	free(value);
 }
 
-static void round_trip__gaps_of_every_width(void **state)
+TEST(round_trip__gaps_of_every_width)
 {
 	const float value[300] = { 1 };
 	uint32_t index[300];
 
-	(void)state;
 	for (unsigned width = 0; width < 32; width++)
 		for (uint32_t count = 1; count <= 300; count += count < 4 ? 1 : 37) {
 			uint64_t at = width ? (uint64_t)1 << (width - 1) : 0;
@@ -176,11 +174,10 @@ static void round_trip__gaps_of_every_width(void **state)
 	expect_round_trip(index, value, 1, UINT32_MAX, VALUE_F32);
 }
 
-static void round_trip__every_subset_of_small_spans_fits_the_bound(void **state)
+TEST(round_trip__every_subset_of_small_spans_fits_the_bound)
 {
 	const float value[12] = { 1, -2, 3, -4, 5, -6, 7, -8, 9, -10, 11, -12 };
 
-	(void)state;
 	for (uint32_t span = 0; span <= 9; span++)
 		for (uint32_t subset = 0; subset < 1u << span; subset++)
 			for (enum value_type type = VALUE_F32; type <= VALUE_BF16; type++) {
@@ -195,16 +192,8 @@ static void round_trip__every_subset_of_small_spans_fits_the_bound(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(round_trip__all_densities_spans_and_types),
-		cmocka_unit_test(round_trip__a_million_elements),
-		cmocka_unit_test(round_trip__gaps_of_every_width),
-		cmocka_unit_test(round_trip__every_subset_of_small_spans_fits_the_bound),
-	};
-
-	int failed = cmocka_run_group_tests_name("message, round trips", tests, NULL, NULL);
+	int failed = run_cases(NULL, NULL);
 
 	densest = 1;
-	return failed + cmocka_run_group_tests_name("message, round trips, densest codings", tests,
-						    NULL, NULL);
+	return failed + run_cases(NULL, NULL);
 }

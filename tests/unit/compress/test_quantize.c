@@ -1,17 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Rounding of values against a double-precision oracle that knows nothing of bit tricks: the two
  * neighbouring codes are compared by distance, ties by the parity of the code. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "base/bytes.h"
 #include "compress/quantize.h"
 #include "compress/value_codes.h"
 #include "random.h"
 #include "sluice.h"
+#include "cases.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -72,9 +68,8 @@ static float decode_one(enum value_type type, uint16_t code)
 
 static const enum value_type narrow[] = { VALUE_F16, VALUE_BF16 };
 
-static void decode__every_code_gives_its_value_and_encodes_back(void **state)
+TEST(decode__every_code_gives_its_value_and_encodes_back)
 {
-	(void)state;
 	for (size_t t = 0; t < COUNT_OF(narrow); t++)
 		for (uint32_t code = 0; code <= UINT16_MAX; code++) {
 			float v = decode_one(narrow[t], (uint16_t)code);
@@ -99,9 +94,8 @@ static void expect_nearest(enum value_type type, float v)
 				 nearest_code((double)v, exponent_bits_of(type)));
 }
 
-static void encode__around_every_code_and_midpoint_rounds_to_nearest_even(void **state)
+TEST(encode__around_every_code_and_midpoint_rounds_to_nearest_even)
 {
-	(void)state;
 	for (size_t t = 0; t < COUNT_OF(narrow); t++)
 		for (uint32_t code = 0; code <= UINT16_MAX; code++) {
 			float v = decode_one(narrow[t], (uint16_t)code);
@@ -119,11 +113,10 @@ static void encode__around_every_code_and_midpoint_rounds_to_nearest_even(void *
 		}
 }
 
-static void encode__random_bit_patterns_round_to_nearest_even(void **state)
+TEST(encode__random_bit_patterns_round_to_nearest_even)
 {
 	struct random r = { 1 };
 
-	(void)state;
 	for (int i = 0; i < 1000000; i++) {
 		uint32_t bits = random_bits(&r);
 
@@ -135,9 +128,8 @@ static void encode__random_bit_patterns_round_to_nearest_even(void **state)
 	}
 }
 
-static void encode__beyond_the_largest_saturates(void **state)
+TEST(encode__beyond_the_largest_saturates)
 {
-	(void)state;
 	assert_int_equal(f16_encode_inline(65504), 0x7bff);
 	assert_int_equal(f16_encode_inline(65519.996f), 0x7bff);
 	assert_int_equal(f16_encode_inline(65520), 0x7bff);
@@ -181,13 +173,12 @@ static void expect_portable_bits(const float *v, size_t n, float scale)
 	free(again);
 }
 
-static void f16_arrays__every_code_midpoint_and_neighbour_equal_portable(void **state)
+TEST(f16_arrays__every_code_midpoint_and_neighbour_equal_portable)
 {
 	enum { N = 65536 * 4 };
 	float *v = malloc(N * sizeof(*v));
 	size_t n = 0;
 
-	(void)state;
 	assert_non_null(v);
 	for (uint32_t code = 0; code <= UINT16_MAX; code++) {
 		float x = f16_decode_inline((uint16_t)code),
@@ -207,13 +198,12 @@ static void f16_arrays__every_code_midpoint_and_neighbour_equal_portable(void **
 	free(v);
 }
 
-static void f16_arrays__random_bits_and_all_lengths_equal_portable(void **state)
+TEST(f16_arrays__random_bits_and_all_lengths_equal_portable)
 {
 	const float scales[] = { 1, 0x1p-113f, 0x1p125f, 0x1p14f };
 	struct random r = { 2 };
 	float v[70];
 
-	(void)state;
 	for (int repeat = 0; repeat < 20; repeat++)
 		for (size_t n = 0; n <= COUNT_OF(v); n++) {
 			float scale = scales[random_bits(&r) % COUNT_OF(scales)];
@@ -227,13 +217,12 @@ static void f16_arrays__random_bits_and_all_lengths_equal_portable(void **state)
 		}
 }
 
-static void arrays__decoded_is_what_decode_gives_for_every_type(void **state)
+TEST(arrays__decoded_is_what_decode_gives_for_every_type)
 {
 	struct random r = { 3 };
 	float v[333], decoded[333], again[333];
 	uint8_t codes[4 * 333];
 
-	(void)state;
 	for (int repeat = 0; repeat < 200; repeat++)
 		for (enum value_type type = VALUE_F32; type <= VALUE_BF16; type++) {
 			float spread = (float)(random_bits(&r) % 80), scale;
@@ -254,13 +243,12 @@ static void arrays__decoded_is_what_decode_gives_for_every_type(void **state)
 }
 
 /* The residual keeps what rounding took: a - q must be exact, or mass would be lost. */
-static void residual__sent_plus_kept_is_the_value_bit_by_bit(void **state)
+TEST(residual__sent_plus_kept_is_the_value_bit_by_bit)
 {
 	struct random r = { 4 };
 	float v[256], q[256];
 	uint8_t codes[4 * 256];
 
-	(void)state;
 	for (int repeat = 0; repeat < 2000; repeat++)
 		for (enum value_type type = VALUE_F32; type <= VALUE_BF16; type++) {
 			int shift = (int)(random_bits(&r) % 160) - 80;
@@ -279,11 +267,10 @@ static void residual__sent_plus_kept_is_the_value_bit_by_bit(void **state)
 		}
 }
 
-static void scale__brings_the_largest_into_range_as_a_power_of_two(void **state)
+TEST(scale__brings_the_largest_into_range_as_a_power_of_two)
 {
 	struct random r = { 5 };
 
-	(void)state;
 	for (int i = 0; i < 100000; i++) {
 		float v[3] = { 0 }, scale;
 		int exponent;
@@ -302,22 +289,20 @@ static void scale__brings_the_largest_into_range_as_a_power_of_two(void **state)
 	}
 }
 
-static void scale__zeros_and_nothing_give_one(void **state)
+TEST(scale__zeros_and_nothing_give_one)
 {
 	const float zeros[] = { 0, -0.0f };
 
-	(void)state;
 	assert_true(value_scale(VALUE_F16, zeros, 2) == 1);
 	assert_true(value_scale(VALUE_F16, NULL, 0) == 1);
 }
 
-static void scale__denormals_and_extremes_survive_the_round_trip(void **state)
+TEST(scale__denormals_and_extremes_survive_the_round_trip)
 {
 	const float extremes[] = { 0x1p-149f,     -0x1.8p-149f * 4, 0x1p-126f,
 				   3.4028234e38f, 0x1p-112f,        -0x1.ffdp127f,
 				   -0x1.ffep127f, 0x1.ffefffp127f,  0x1.ffbp127f };
 
-	(void)state;
 	for (size_t i = 0; i < COUNT_OF(extremes); i++) {
 		float v = extremes[i], decoded, scale = value_scale(VALUE_F16, &v, 1);
 		uint8_t code[2];
@@ -329,12 +314,11 @@ static void scale__denormals_and_extremes_survive_the_round_trip(void **state)
 	}
 }
 
-static void scale_valid__refuses_all_but_powers_of_two(void **state)
+TEST(scale_valid__refuses_all_but_powers_of_two)
 {
 	const float bad[] = { 0,        -0.0f,     -1,        1.5f,      NAN,
 			      INFINITY, -INFINITY, 0x1p-149f, 0x1p-127f, 0x1p127f };
 
-	(void)state;
 	for (size_t i = 0; i < COUNT_OF(bad); i++)
 		for (enum value_type type = VALUE_F32; type <= VALUE_BF16; type++)
 			assert_false(value_scale_valid(type, bad[i]));
@@ -343,7 +327,7 @@ static void scale_valid__refuses_all_but_powers_of_two(void **state)
 	assert_false(value_scale_valid(VALUE_BF16, 2));
 }
 
-static void decode__nonfinite_code_anywhere_fails_EWIRE(void **state)
+TEST(decode__nonfinite_code_anywhere_fails_EWIRE)
 {
 	const uint32_t bad[VALUE_TYPES][3] = {
 		[VALUE_F32] = { 0x7f800000, 0xffc00000, 0x7f800001 },
@@ -353,7 +337,6 @@ static void decode__nonfinite_code_anywhere_fails_EWIRE(void **state)
 	uint8_t codes[4 * 40];
 	float v[40];
 
-	(void)state;
 	for (enum value_type type = VALUE_F32; type <= VALUE_BF16; type++)
 		for (size_t n = 1; n <= COUNT_OF(v); n++)
 			for (size_t at = 0; at < n; at++) {
@@ -369,33 +352,10 @@ static void decode__nonfinite_code_anywhere_fails_EWIRE(void **state)
 			}
 }
 
-static void decode__scale_that_overflows_fails_EWIRE(void **state)
+TEST(decode__scale_that_overflows_fails_EWIRE)
 {
 	const uint8_t largest[2] = { 0xff, 0x7b };
 	float v;
 
-	(void)state;
 	assert_int_equal(values_decode(VALUE_F16, 0x1p-113f, largest, 1, &v), SLUICE_EWIRE);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(decode__every_code_gives_its_value_and_encodes_back),
-		cmocka_unit_test(encode__around_every_code_and_midpoint_rounds_to_nearest_even),
-		cmocka_unit_test(encode__random_bit_patterns_round_to_nearest_even),
-		cmocka_unit_test(encode__beyond_the_largest_saturates),
-		cmocka_unit_test(f16_arrays__every_code_midpoint_and_neighbour_equal_portable),
-		cmocka_unit_test(f16_arrays__random_bits_and_all_lengths_equal_portable),
-		cmocka_unit_test(arrays__decoded_is_what_decode_gives_for_every_type),
-		cmocka_unit_test(residual__sent_plus_kept_is_the_value_bit_by_bit),
-		cmocka_unit_test(scale__brings_the_largest_into_range_as_a_power_of_two),
-		cmocka_unit_test(scale__zeros_and_nothing_give_one),
-		cmocka_unit_test(scale__denormals_and_extremes_survive_the_round_trip),
-		cmocka_unit_test(scale_valid__refuses_all_but_powers_of_two),
-		cmocka_unit_test(decode__nonfinite_code_anywhere_fails_EWIRE),
-		cmocka_unit_test(decode__scale_that_overflows_fails_EWIRE),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,12 +5,10 @@
  * six standard deviations of what is independent. */
 #include "compress/random_mix.h"
 #include "random.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 /* Rounding compares from the top, and with 8 bits looks at 24. Below LEAST_EVEN bits are too even
  * where coordinates follow one another; below LEAST_TURNED one that is turned shows. */
@@ -69,13 +67,12 @@ static struct random_stream some_stream(struct random *r)
 				       random_bits(r) };
 }
 
-static void random_mixed__any_stream_and_coordinate__is_as_defined(void **state)
+TEST(random_mixed__any_stream_and_coordinate__is_as_defined)
 {
 	static const uint64_t firsts[] = { 0, 1000, 0xfffffff0, 0x7fffffff80000000 >> 20,
 					   1ull << 35 };
 	struct random r = { 41 };
 
-	(void)state;
 	for (int round = 0; round < 500; round++) {
 		const struct random_stream s = some_stream(&r);
 		const uint64_t first = firsts[round % 5];
@@ -144,9 +141,8 @@ static void assert_independent(const uint32_t *x, const uint32_t *y)
 	assert_true(fabs(sum) < 5 * sqrt(N) / 12);
 }
 
-static void numbers__coordinates_2_k_apart__are_even(void **state)
+TEST(numbers__coordinates_2_k_apart__are_even)
 {
-	(void)state;
 	for (unsigned k = 0; k < 32; k++) {
 		const struct random_stream s = { RANDOM_ROUND, 0, 1 + k, 0 };
 		double mean = 0, square = 0;
@@ -163,9 +159,8 @@ static void numbers__coordinates_2_k_apart__are_even(void **state)
 	}
 }
 
-static void numbers__of_coordinates_2_k_apart__are_independent(void **state)
+TEST(numbers__of_coordinates_2_k_apart__are_independent)
 {
-	(void)state;
 	for (unsigned k = 0; k < 32; k++)
 		for (unsigned among = 0; among < 32; among += 5) {
 			const struct random_stream s = { RANDOM_ROUND, 1, k, among };
@@ -185,11 +180,10 @@ static void numbers__of_coordinates_2_k_apart__are_independent(void **state)
 		}
 }
 
-static void numbers__of_other_steps_ranks_and_seeds__are_independent(void **state)
+TEST(numbers__of_other_steps_ranks_and_seeds__are_independent)
 {
 	struct random_stream s = { RANDOM_ROUND, 0, 1, 0 };
 
-	(void)state;
 	for (int round = 0; round < 32; round++)
 		for (int field = 0; field < 3; field++) {
 			struct random_stream other = s;
@@ -206,9 +200,8 @@ static void numbers__of_other_steps_ranks_and_seeds__are_independent(void **stat
 }
 
 /* One coordinate, step after step: what averages a rounding out. And rank after rank. */
-static void numbers__one_coordinate_of_all_steps_or_ranks__are_even_and_independent(void **state)
+TEST(numbers__one_coordinate_of_all_steps_or_ranks__are_even_and_independent)
 {
-	(void)state;
 	for (int by_rank = 0; by_rank < 2; by_rank++)
 		for (uint64_t coordinate = 0; coordinate < 1000000;
 		     coordinate = 10 * coordinate + 3) {
@@ -226,13 +219,12 @@ static void numbers__one_coordinate_of_all_steps_or_ranks__are_even_and_independ
 		}
 }
 
-static void numbers__a_bit_of_the_coordinate_turned__turns_half_of_the_upper_bits(void **state)
+TEST(numbers__a_bit_of_the_coordinate_turned__turns_half_of_the_upper_bits)
 {
 	enum { TRIALS = 1 << 12 };
 	static uint32_t turned[32][32];
 	struct random r = { 43 };
 
-	(void)state;
 	memset(turned, 0, sizeof turned);
 	for (int trial = 0; trial < TRIALS; trial++) {
 		const struct random_key key = { random_bits(&r), random_bits(&r),
@@ -249,20 +241,4 @@ static void numbers__a_bit_of_the_coordinate_turned__turns_half_of_the_upper_bit
 	for (int from = 0; from < 32; from++)
 		for (int to = LEAST_TURNED; to < 32; to++)
 			assert_true(fabs(turned[from][to] - TRIALS / 2.0) < 6 * sqrt(TRIALS) / 2);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(random_mixed__any_stream_and_coordinate__is_as_defined),
-		cmocka_unit_test(numbers__coordinates_2_k_apart__are_even),
-		cmocka_unit_test(numbers__of_coordinates_2_k_apart__are_independent),
-		cmocka_unit_test(numbers__of_other_steps_ranks_and_seeds__are_independent),
-		cmocka_unit_test(
-			numbers__one_coordinate_of_all_steps_or_ranks__are_even_and_independent),
-		cmocka_unit_test(
-			numbers__a_bit_of_the_coordinate_turned__turns_half_of_the_upper_bits),
-	};
-
-	return cmocka_run_group_tests_name("random numbers of roundings", tests, NULL, NULL);
 }

@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Selection against a sort: the oracle orders all coordinates by (magnitude descending, index
  * ascending), drops zeros and takes the first k. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "base/bytes.h"
 #include "compress/select.h"
@@ -13,6 +8,7 @@
 #include "sluice_select.h"
 #include "thinned.h"
 #include "topk_oracle.h"
+#include "cases.h"
 #include <math.h>
 #include <stdlib.h>
 
@@ -143,11 +139,10 @@ static float *vector_of(value_fn *value, size_t n, uint64_t seed)
 	return x;
 }
 
-static void select__any_vector_small_sizes_equals_sort(void **state)
+TEST(select__any_vector_small_sizes_equals_sort)
 {
 	const size_t sizes[] = { 0, 1, 2, 3, 15, 16, 17, 31, 32, 33, 100, 1000 };
 
-	(void)state;
 	for (size_t kind = 0; kind < COUNT_OF(kinds); kind++)
 		for (size_t i = 0; i < COUNT_OF(sizes); i++)
 			for (uint64_t seed = 1; seed <= 10; seed++) {
@@ -160,11 +155,10 @@ static void select__any_vector_small_sizes_equals_sort(void **state)
 			}
 }
 
-static void select__any_vector_around_a_chunk_equals_sort(void **state)
+TEST(select__any_vector_around_a_chunk_equals_sort)
 {
 	const size_t sizes[] = { 1023, 1024, 1025, 4095, 4096, 4097, 20011 };
 
-	(void)state;
 	for (size_t kind = 0; kind < COUNT_OF(kinds); kind++)
 		for (size_t i = 0; i < COUNT_OF(sizes); i++) {
 			float *x = vector_of(kinds[kind], sizes[i], 77 + i);
@@ -174,9 +168,8 @@ static void select__any_vector_around_a_chunk_equals_sort(void **state)
 		}
 }
 
-static void select__every_k_of_a_short_vector_equals_sort(void **state)
+TEST(select__every_k_of_a_short_vector_equals_sort)
 {
-	(void)state;
 	for (size_t kind = 0; kind < COUNT_OF(kinds); kind++) {
 		const struct span whole = { .begin = 0, .end = 300 };
 		float *x = vector_of(kinds[kind], 300, 5);
@@ -188,7 +181,7 @@ static void select__every_k_of_a_short_vector_equals_sort(void **state)
 }
 
 /* Large vectors: the oracle sorts once, then each k is a prefix of the order. */
-static void select__million_gaussians_equals_sort(void **state)
+TEST(select__million_gaussians_equals_sort)
 {
 	const size_t n = 1000007;
 	const size_t ks[] = { 1, 1000, 10000, 50000, 130000, 250000, 500000, n - 1, n };
@@ -198,7 +191,6 @@ static void select__million_gaussians_equals_sort(void **state)
 	uint8_t *chosen = malloc(n);
 	struct selector *s = NULL;
 
-	(void)state;
 	assert_non_null(order);
 	assert_non_null(got);
 	assert_non_null(chosen);
@@ -230,9 +222,8 @@ static void select__million_gaussians_equals_sort(void **state)
 	free(chosen);
 }
 
-static void select__exempt_spans_sends_their_nonzeros_outside_k(void **state)
+TEST(select__exempt_spans_sends_their_nonzeros_outside_k)
 {
-	(void)state;
 	for (uint64_t seed = 1; seed <= 300; seed++) {
 		if (thinned(seed, 5))
 			continue;
@@ -258,17 +249,16 @@ static void select__exempt_spans_sends_their_nonzeros_outside_k(void **state)
 	}
 }
 
-static void select__only_exempt_spans_and_no_spans(void **state)
+TEST(select__only_exempt_spans_and_no_spans)
 {
 	const struct span exempt = { .begin = 0, .end = 4, .exempt = 1 };
 	const float x[] = { 0, -1, -0.0f, 2 };
 
-	(void)state;
 	expect_oracle(x, 4, &exempt, 1, 3);
 	expect_oracle(x, 4, NULL, 0, 3);
 }
 
-static void select__known_vector_ties_go_to_lower_index(void **state)
+TEST(select__known_vector_ties_go_to_lower_index)
 {
 	const float x[] = { 1, -2, 2, -0.0f, 2, INFINITY, 0, -1e-45f };
 	const struct span whole = { .begin = 0, .end = 8 };
@@ -276,7 +266,6 @@ static void select__known_vector_ties_go_to_lower_index(void **state)
 	struct selector *s = NULL;
 	uint32_t got[8];
 
-	(void)state;
 	assert_int_equal(selector_open(8, &s), 0);
 	assert_int_equal(select_topk(s, x, &whole, 1, 3, got), 3);
 	assert_memory_equal(got, expected, sizeof(expected));
@@ -285,20 +274,18 @@ static void select__known_vector_ties_go_to_lower_index(void **state)
 	selector_close(&s);
 }
 
-static void selector_open__too_many_coordinates_fails_EINVAL(void **state)
+TEST(selector_open__too_many_coordinates_fails_EINVAL)
 {
 	struct selector *s = NULL;
 
-	(void)state;
 	assert_int_equal(selector_open((size_t)1 << 32, &s), SLUICE_EINVAL);
 	assert_null(s);
 	selector_close(&s);
 	selector_close(NULL);
 }
 
-static void select_nonzero__equals_definition(void **state)
+TEST(select_nonzero__equals_definition)
 {
-	(void)state;
 	for (size_t kind = 0; kind < COUNT_OF(kinds); kind++) {
 		const size_t n = 3001;
 		float *x = vector_of(kinds[kind], n, 9);
@@ -329,11 +316,10 @@ static void select_nonzero__equals_definition(void **state)
 	}
 }
 
-static void first_nonfinite__finds_the_first_anywhere(void **state)
+TEST(first_nonfinite__finds_the_first_anywhere)
 {
 	float x[70];
 
-	(void)state;
 	for (size_t n = 0; n <= COUNT_OF(x); n++) {
 		for (size_t i = 0; i < COUNT_OF(x); i++)
 			x[i] = i % 2 ? 3.4028234e38f : -1e-45f;
@@ -358,14 +344,13 @@ static int select_once(const float *x, size_t n, size_t k, uint32_t *index, floa
 	return rc;
 }
 
-static void topk__random_vector_equals_sort_and_gives_values(void **state)
+TEST(topk__random_vector_equals_sort_and_gives_values)
 {
 	const struct span whole = { .begin = 0, .end = 5000 };
 	float *x = vector_of(any_gaussian, 5000, 4), value[50];
 	uint32_t index[50], expected[5000];
 	size_t selected = 99;
 
-	(void)state;
 	assert_int_equal(select_once(x, 5000, 50, index, value, &selected), 0);
 	assert_int_equal(selected, 50);
 	oracle(x, &whole, 1, 50, expected, 5000);
@@ -378,13 +363,12 @@ static void topk__random_vector_equals_sort_and_gives_values(void **state)
 	free(x);
 }
 
-static void topk__infinities_are_largest(void **state)
+TEST(topk__infinities_are_largest)
 {
 	const float x[] = { 1, -INFINITY, 3, INFINITY };
 	uint32_t index[3];
 	size_t selected;
 
-	(void)state;
 	assert_int_equal(select_once(x, 4, 3, index, NULL, &selected), 0);
 	assert_int_equal(selected, 3);
 	assert_int_equal(index[0], 1);
@@ -392,51 +376,27 @@ static void topk__infinities_are_largest(void **state)
 	assert_int_equal(index[2], 3);
 }
 
-static void topk__nan_fails_EINVAL_names_the_index_and_selects_nothing(void **state)
+TEST(topk__nan_fails_EINVAL_names_the_index_and_selects_nothing)
 {
 	float x[40] = { 1, INFINITY };
 	uint32_t index[2];
 	size_t selected = 99;
 
-	(void)state;
 	x[37] = -NAN;
 	assert_int_equal(select_once(x, 40, 2, index, NULL, &selected), SLUICE_EINVAL);
 	assert_int_equal(selected, 99);
 	assert_non_null(strstr(sluice_last_error(), "x[37]"));
 }
 
-static void topk__bad_arguments_fail_EINVAL(void **state)
+TEST(topk__bad_arguments_fail_EINVAL)
 {
 	const float x[1] = { 1 };
 	uint32_t index[1];
 	size_t selected = 99;
 
-	(void)state;
 	assert_int_equal(select_once(NULL, 1, 1, index, NULL, &selected), SLUICE_EINVAL);
 	assert_int_equal(select_once(x, 1, 1, NULL, NULL, &selected), SLUICE_EINVAL);
 	assert_int_equal(select_once(x, 1, 1, index, NULL, NULL), SLUICE_EINVAL);
 	assert_int_equal(select_once(x, (size_t)1 << 32, 1, index, NULL, &selected), SLUICE_EINVAL);
 	assert_int_equal(selected, 99);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(select__known_vector_ties_go_to_lower_index),
-		cmocka_unit_test(select__any_vector_small_sizes_equals_sort),
-		cmocka_unit_test(select__any_vector_around_a_chunk_equals_sort),
-		cmocka_unit_test(select__every_k_of_a_short_vector_equals_sort),
-		cmocka_unit_test(select__million_gaussians_equals_sort),
-		cmocka_unit_test(select__exempt_spans_sends_their_nonzeros_outside_k),
-		cmocka_unit_test(select__only_exempt_spans_and_no_spans),
-		cmocka_unit_test(selector_open__too_many_coordinates_fails_EINVAL),
-		cmocka_unit_test(select_nonzero__equals_definition),
-		cmocka_unit_test(first_nonfinite__finds_the_first_anywhere),
-		cmocka_unit_test(topk__random_vector_equals_sort_and_gives_values),
-		cmocka_unit_test(topk__infinities_are_largest),
-		cmocka_unit_test(topk__nan_fails_EINVAL_names_the_index_and_selects_nothing),
-		cmocka_unit_test(topk__bad_arguments_fail_EINVAL),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

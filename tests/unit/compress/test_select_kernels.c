@@ -4,11 +4,9 @@
 #include "compress/select_sweep.h"
 #include "sluice.h"
 #include "vector_kinds.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 struct listed {
 	uint32_t *index, *near_index;
@@ -107,19 +105,17 @@ static void expect_portable_lists(const struct select_kernels *version)
 	}
 }
 
-static void kernels__any_version_lists_what_the_portable_one_lists(void **state)
+TEST(kernels__any_version_lists_what_the_portable_one_lists)
 {
-	(void)state;
 	for (size_t v = 0; select_versions[v]; v++)
 		if (select_versions[v]->usable())
 			expect_portable_lists(select_versions[v]);
 }
 
-static void kernels__variable_names_one__is_used_or_refused(void **state)
+TEST(kernels__variable_names_one__is_used_or_refused)
 {
 	struct selector *s = NULL;
 
-	(void)state;
 	for (size_t v = 0; select_versions[v]; v++) {
 		setenv("SLUICE_KERNELS", select_versions[v]->name, 1);
 		if (select_versions[v]->usable()) {
@@ -138,14 +134,4 @@ static void kernels__variable_names_one__is_used_or_refused(void **state)
 	unsetenv("SLUICE_KERNELS");
 	assert_int_equal(selector_open(8, &s), 0);
 	selector_close(&s);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(kernels__any_version_lists_what_the_portable_one_lists),
-		cmocka_unit_test(kernels__variable_names_one__is_used_or_refused),
-	};
-
-	return cmocka_run_group_tests_name("kernels of selection", tests, NULL, NULL);
 }

@@ -7,12 +7,10 @@
 #include "topk_oracle.h"
 #include "thinned.h"
 #include "vector_kinds.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { SPANS_MAX = 6, UNALIGNED = 3 };
 
@@ -118,11 +116,10 @@ static void expect_oracle(const struct trial *t, struct selector *s, struct sele
 	free(sum);
 }
 
-static void select__any_kernels_threads_tiles_room_spans_and_hints_equal_sort(void **state)
+TEST(select__any_kernels_threads_tiles_room_spans_and_hints_equal_sort)
 {
 	uint32_t versions = 0;
 
-	(void)state;
 	while (select_versions[versions])
 		versions++;
 	for (uint64_t seed = 1; seed <= 2500; seed++) {
@@ -169,13 +166,12 @@ static void select__any_kernels_threads_tiles_room_spans_and_hints_equal_sort(vo
 
 /* A hint that a glance at the sample does not refute, but the pass does: the boundary is off by
  * less than a sample can see. And data made so that the usual guesses fail. */
-static void select__two_levels_at_the_boundary_equal_sort(void **state)
+TEST(select__two_levels_at_the_boundary_equal_sort)
 {
 	enum { N = 60000 };
 	float *x = malloc(N * sizeof(*x)), *zero = calloc(N, sizeof(*zero));
 	uint8_t *chosen = malloc(N);
 
-	(void)state;
 	assert_true(x && zero && chosen);
 	for (uint64_t seed = 1; seed <= 12; seed++) {
 		struct random r = { seed };
@@ -208,7 +204,7 @@ static void select__two_levels_at_the_boundary_equal_sort(void **state)
 
 /* Ties end with a tile, one before, one behind it; they fit the room, or are looked for a second
  * time. */
-static void select__ties_that_end_at_a_tile_equal_sort(void **state)
+TEST(select__ties_that_end_at_a_tile_equal_sort)
 {
 	enum { N = 60000, SMALL_TILE = 4096 };
 	static const size_t counts[] = { SMALL_TILE - 1,     SMALL_TILE, SMALL_TILE + 1,
@@ -216,7 +212,6 @@ static void select__ties_that_end_at_a_tile_equal_sort(void **state)
 	float *x = malloc(N * sizeof(*x)), *zero = calloc(N, sizeof(*zero));
 	uint8_t *chosen = malloc(N);
 
-	(void)state;
 	assert_true(x && zero && chosen);
 	for (size_t i = 0; i < N; i++)
 		x[i] = i % 3 ? -1.0f : 1.0f;
@@ -244,7 +239,7 @@ static void select__ties_that_end_at_a_tile_equal_sort(void **state)
 	free(chosen);
 }
 
-static void select__drifting_residual_with_hints_equals_sort_every_step(void **state)
+TEST(select__drifting_residual_with_hints_equals_sort_every_step)
 {
 	enum { N = 50000, K = 500 };
 	const struct span whole = { 0, N, 0 };
@@ -256,7 +251,6 @@ static void select__drifting_residual_with_hints_equals_sort_every_step(void **s
 	sluice_selector *s = NULL;
 	const sluice_selector_attr attr = { .size = sizeof attr, .n = N, .k = K, .threads = 2 };
 
-	(void)state;
 	assert_true(residual && shadow && grad && chosen);
 	assert_int_equal(sluice_selector_open(&attr, &s), 0);
 	for (int step = 0; step < 12; step++) {
@@ -283,16 +277,4 @@ static void select__drifting_residual_with_hints_equals_sort_every_step(void **s
 	free(shadow);
 	free(grad);
 	free(chosen);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(select__any_kernels_threads_tiles_room_spans_and_hints_equal_sort),
-		cmocka_unit_test(select__two_levels_at_the_boundary_equal_sort),
-		cmocka_unit_test(select__ties_that_end_at_a_tile_equal_sort),
-		cmocka_unit_test(select__drifting_residual_with_hints_equals_sort_every_step),
-	};
-
-	return cmocka_run_group_tests_name("selections", tests, NULL, NULL);
 }

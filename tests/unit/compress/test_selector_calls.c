@@ -3,14 +3,12 @@
  * takes. */
 #include "compress/select_sweep.h"
 #include "sluice_select.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
-static void select__nan_fails_EINVAL_names_the_index(void **state)
+TEST(select__nan_fails_EINVAL_names_the_index)
 {
 	float x[400], residual[400];
 	uint32_t index[9];
@@ -19,7 +17,6 @@ static void select__nan_fails_EINVAL_names_the_index(void **state)
 	sluice_selector *s = NULL;
 	const sluice_selector_attr attr = { .size = sizeof attr, .n = 400, .k = 9 };
 
-	(void)state;
 	assert_int_equal(sluice_selector_open(&attr, &s), 0);
 	for (size_t k = 0; k <= 9; k += 3)
 		for (size_t bad = 0; bad < 400; bad += 57) {
@@ -44,7 +41,7 @@ static void select__nan_fails_EINVAL_names_the_index(void **state)
 	sluice_selector_close(&s);
 }
 
-static void select__bad_arguments_fail_EINVAL_and_change_nothing(void **state)
+TEST(select__bad_arguments_fail_EINVAL_and_change_nothing)
 {
 	sluice_selector *s = NULL;
 	sluice_selector_attr attr = { .size = sizeof attr, .n = 4, .k = 2 };
@@ -52,7 +49,6 @@ static void select__bad_arguments_fail_EINVAL_and_change_nothing(void **state)
 	uint32_t index[2];
 	size_t selected = 99;
 
-	(void)state;
 	assert_int_equal(sluice_selector_open(NULL, &s), SLUICE_EINVAL);
 	assert_int_equal(sluice_selector_open(&attr, NULL), SLUICE_EINVAL);
 	attr.size = 8;
@@ -82,7 +78,7 @@ static void select__bad_arguments_fail_EINVAL_and_change_nothing(void **state)
 	sluice_selector_close(NULL);
 }
 
-static void select__residual_of_a_small_vector_adds_selects_and_clears(void **state)
+TEST(select__residual_of_a_small_vector_adds_selects_and_clears)
 {
 	const float grad[] = { 1, -5, 0.5f, 2 };
 	const sluice_selector_attr attr = { .size = sizeof(attr), .n = 4, .k = 2 };
@@ -91,7 +87,6 @@ static void select__residual_of_a_small_vector_adds_selects_and_clears(void **st
 	size_t selected;
 	sluice_selector *s = NULL;
 
-	(void)state;
 	assert_int_equal(sluice_selector_open(&attr, &s), 0);
 	assert_int_equal(sluice_select(s, grad, residual, 2, index, value, &selected), 0);
 	sluice_selector_close(&s);
@@ -101,7 +96,7 @@ static void select__residual_of_a_small_vector_adds_selects_and_clears(void **st
 		    residual[3] == 0);
 }
 
-static void select__bad_arguments__the_argument_is_named(void **state)
+TEST(select__bad_arguments__the_argument_is_named)
 {
 	const float grad[] = { 1, 2 };
 	const sluice_selector_attr attr = { .size = sizeof(attr), .n = 2, .k = 2 };
@@ -110,7 +105,6 @@ static void select__bad_arguments__the_argument_is_named(void **state)
 	size_t selected;
 	sluice_selector *s = NULL;
 
-	(void)state;
 	assert_int_equal(sluice_selector_open(&attr, &s), 0);
 	assert_int_equal(sluice_select(s, NULL, NULL, 2, index, NULL, &selected), SLUICE_EINVAL);
 	assert_non_null(strstr(sluice_last_error(), "sluice_select: x"));
@@ -121,9 +115,8 @@ static void select__bad_arguments__the_argument_is_named(void **state)
 	sluice_selector_close(&s);
 }
 
-static void selector_open__says_what_it_takes(void **state)
+TEST(selector_open__says_what_it_takes)
 {
-	(void)state;
 	/* 1 % of n plus k elements, and what does not grow with n */
 	for (size_t n = 1000000; n <= 100000000; n *= 10)
 		for (size_t k = n / 1000; k <= n / 10; k *= 10) {
@@ -133,17 +126,4 @@ static void selector_open__says_what_it_takes(void **state)
 			assert_true(2 * s->near_room <= n / 100 + k + 2 * 4096);
 			selector_close(&s);
 		}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(select__nan_fails_EINVAL_names_the_index),
-		cmocka_unit_test(select__bad_arguments_fail_EINVAL_and_change_nothing),
-		cmocka_unit_test(select__residual_of_a_small_vector_adds_selects_and_clears),
-		cmocka_unit_test(select__bad_arguments__the_argument_is_named),
-		cmocka_unit_test(selector_open__says_what_it_takes),
-	};
-
-	return cmocka_run_group_tests_name("selector, calls", tests, NULL, NULL);
 }

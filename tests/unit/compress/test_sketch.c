@@ -4,11 +4,9 @@
 #include "base/bytes.h"
 #include "compress/sketch_kernels.h"
 #include "vector_kinds.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 static void each_version(void (*check)(const struct sketch_kernels *))
 {
@@ -111,9 +109,8 @@ static void check_definition(const struct sketch_kernels *version)
 	sketch_kernels_use(NULL);
 }
 
-static void sketch__any_shape_and_values__is_as_defined_coordinate_by_coordinate(void **state)
+TEST(sketch__any_shape_and_values__is_as_defined_coordinate_by_coordinate)
 {
-	(void)state;
 	each_version(check_definition);
 }
 
@@ -154,9 +151,8 @@ static void check_hashes(const struct sketch_kernels *version)
 	}
 }
 
-static void signs_and_buckets__any_version__are_as_portable(void **state)
+TEST(signs_and_buckets__any_version__are_as_portable)
 {
-	(void)state;
 	each_version(check_hashes);
 }
 
@@ -183,9 +179,8 @@ static void check_addends(const struct sketch_kernels *version)
 	}
 }
 
-static void addends__any_version__are_as_portable(void **state)
+TEST(addends__any_version__are_as_portable)
 {
-	(void)state;
 	each_version(check_addends);
 }
 
@@ -213,21 +208,7 @@ static void check_medians(const struct sketch_kernels *version)
 }
 
 /* NaN and zeros of both signs among them. */
-static void medians__any_version__are_as_portable(void **state)
+TEST(medians__any_version__are_as_portable)
 {
-	(void)state;
 	each_version(check_medians);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(
-			sketch__any_shape_and_values__is_as_defined_coordinate_by_coordinate),
-		cmocka_unit_test(signs_and_buckets__any_version__are_as_portable),
-		cmocka_unit_test(addends__any_version__are_as_portable),
-		cmocka_unit_test(medians__any_version__are_as_portable),
-	};
-
-	return cmocka_run_group_tests_name("sketch", tests, NULL, NULL);
 }

@@ -5,11 +5,11 @@
 #include "compress/few_bits_rules.h"
 #include "compress/random_mix.h"
 #include "few_bits_values.h"
+#include "cases.h"
 #include <float.h>
 
-static void uniform__every_width__is_a_neighbour_on_the_block_s_levels(void **state)
+TEST(uniform__every_width__is_a_neighbour_on_the_block_s_levels)
 {
-	(void)state;
 	fill(2, 20);
 	for (unsigned bits = 2; bits <= 8; bits++) {
 		struct value_coding c = uniform(bits, 24);
@@ -32,12 +32,11 @@ static void uniform__every_width__is_a_neighbour_on_the_block_s_levels(void **st
 	}
 }
 
-static void uniform__4000_draws__mean_is_the_value(void **state)
+TEST(uniform__4000_draws__mean_is_the_value)
 {
 	enum { D = 600, DRAWS = 4000 };
 	static double sum[D];
 
-	(void)state;
 	fill(3, 6);
 	for (unsigned bits = 2; bits <= 8; bits += 3) {
 		struct value_coding c = uniform(bits, 64);
@@ -79,11 +78,10 @@ static double expected_level(float value, const struct uniform_scale *s, unsigne
 	return least - uniform_levels(bits) + (numbers / step - high) / (numbers / step);
 }
 
-static void uniform__all_numbers__mean_is_the_value_and_no_code_is_out_of_range(void **state)
+TEST(uniform__all_numbers__mean_is_the_value_and_no_code_is_out_of_range)
 {
 	struct random r = { 31 };
 
-	(void)state;
 	for (int round = 0; round < 40000; round++) {
 		const unsigned bits = 2 + (unsigned)round % 7;
 		float most = bits_float(random_bits(&r) & 0x7fffffff), step, value;
@@ -109,14 +107,12 @@ static void uniform__all_numbers__mean_is_the_value_and_no_code_is_out_of_range(
 }
 
 /* Errors of neighbours add up as those of independent roundings do. */
-static void uniform__one_value_everywhere__errors_have_the_variance_of_independent_draws(
-	void **state)
+TEST(uniform__one_value_everywhere__errors_have_the_variance_of_independent_draws)
 {
 	enum { GROUP = 50, GROUPS = N / GROUP, STEPS = 200 };
 	const float shares[] = { 0.03f, 0.3f, 0.5f, 0.77f };
 	struct value_coding c = uniform(4, 64);
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(shares) / sizeof(shares[0]); i++) {
 		const double p = (double)shares[i], count = (double)GROUPS * STEPS;
 		double mean = 0, square = 0;
@@ -143,11 +139,10 @@ static void uniform__one_value_everywhere__errors_have_the_variance_of_independe
 	}
 }
 
-static void uniform_1__signs__have_the_mean_magnitude_of_their_block(void **state)
+TEST(uniform_1__signs__have_the_mean_magnitude_of_their_block)
 {
 	struct value_coding c = uniform(1, 512);
 
-	(void)state;
 	fill(4, 3);
 	there_and_back(&c, N, 1);
 	for (int b = 0; b < N; b += 512) {
@@ -163,12 +158,11 @@ static void uniform_1__signs__have_the_mean_magnitude_of_their_block(void **stat
 	}
 }
 
-static void uniform__cut_at_a_block__rounds_the_same(void **state)
+TEST(uniform__cut_at_a_block__rounds_the_same)
 {
 	struct value_coding c = uniform(3, 64);
 	struct rounding rounding = { .stream = { RANDOM_ROUND, 1, 9, 0 }, .first = 1001 };
 
-	(void)state;
 	fill(5, 0);
 	few_bits_encode(&c, 1, v, N, &rounding, bytes, sent);
 	rounding.first += 640;
@@ -191,8 +185,7 @@ static float by_rules(unsigned bits, float step, float value, const struct rando
 			     uniform_levels(bits));
 }
 
-static void uniform__any_first_and_length__each_value_takes_the_number_of_its_coordinate(
-	void **state)
+TEST(uniform__any_first_and_length__each_value_takes_the_number_of_its_coordinate)
 {
 	static const uint64_t firsts[] = {
 		0, 5, 0xffffffffull - 100, 0x3fffffff0ull, 0x3ffffffffull, 1ull << 32
@@ -200,7 +193,6 @@ static void uniform__any_first_and_length__each_value_takes_the_number_of_its_co
 	static uint32_t index[N];
 	struct random r = { 32 };
 
-	(void)state;
 	fill(12, 0);
 	for (int round = 0; round < 150; round++) {
 		struct value_coding c = uniform(2 + (unsigned)round % 7, round % 2 ? 64 : 520);
@@ -239,7 +231,7 @@ static double correlation(const float *here, const float *there, size_t n, doubl
 	return sum / (p * (1 - p));
 }
 
-static void uniform__errors_of_other_coordinates_steps_and_ranks__are_not_correlated(void **state)
+TEST(uniform__errors_of_other_coordinates_steps_and_ranks__are_not_correlated)
 {
 	enum { STEPS = 30, LAGS = 4 };
 	static uint32_t index[N];
@@ -247,7 +239,6 @@ static void uniform__errors_of_other_coordinates_steps_and_ranks__are_not_correl
 	const double p = 0.3, bound = 5 * sqrt((double)N * STEPS);
 	const struct value_coding c = uniform(4, 4096);
 
-	(void)state;
 	for (unsigned apart = 0; apart <= 20;
 	     apart++) { /* neighbours, and coordinates 2^k from one another */
 		double neighbours[LAGS] = { 0 }, steps = 0, ranks = 0, mean = 0;
@@ -278,14 +269,13 @@ static void uniform__errors_of_other_coordinates_steps_and_ranks__are_not_correl
 	}
 }
 
-static void uniform__positions_given__round_by_the_numbers_of_their_coordinates(void **state)
+TEST(uniform__positions_given__round_by_the_numbers_of_their_coordinates)
 {
 	struct value_coding c = uniform(4, 4096);
 	struct rounding all = { .stream = { RANDOM_ROUND, 1, 9, 0 } }, some = all;
 	uint32_t index[N];
 	uint32_t n = 0;
 
-	(void)state;
 	fill(6, 0);
 	few_bits_encode(&c, 1, v, N, &all, bytes, sent);
 	for (uint32_t i = 0; i < N; i++)
@@ -297,26 +287,4 @@ static void uniform__positions_given__round_by_the_numbers_of_their_coordinates(
 	few_bits_encode(&c, 1, v, n, &some, bytes, got);
 	for (uint32_t i = 0; i < n; i++)
 		assert_true(got[i] == sent[index[i]]);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(uniform__every_width__is_a_neighbour_on_the_block_s_levels),
-		cmocka_unit_test(uniform__4000_draws__mean_is_the_value),
-		cmocka_unit_test(
-			uniform__all_numbers__mean_is_the_value_and_no_code_is_out_of_range),
-		cmocka_unit_test(
-			uniform__one_value_everywhere__errors_have_the_variance_of_independent_draws),
-		cmocka_unit_test(uniform_1__signs__have_the_mean_magnitude_of_their_block),
-		cmocka_unit_test(uniform__cut_at_a_block__rounds_the_same),
-		cmocka_unit_test(
-			uniform__any_first_and_length__each_value_takes_the_number_of_its_coordinate),
-		cmocka_unit_test(
-			uniform__errors_of_other_coordinates_steps_and_ranks__are_not_correlated),
-		cmocka_unit_test(
-			uniform__positions_given__round_by_the_numbers_of_their_coordinates),
-	};
-
-	return cmocka_run_group_tests_name("uniform", tests, NULL, NULL);
 }

@@ -5,11 +5,9 @@
 #include "compress/random_kernels.h"
 #include "compress/value_kernels.h"
 #include "random.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { ROUNDS = 300, GUARD = 0x5a, N = VALUE_PIECE };
 static const size_t wholes[] = { VALUE_GROUP, 2 * VALUE_GROUP, 3 * VALUE_GROUP, N };
@@ -218,37 +216,32 @@ static void each_version(void (*check)(const struct value_kernels *))
 			check(value_versions[i]);
 }
 
-static void to_codes__any_version__is_as_portable(void **state)
+TEST(to_codes__any_version__is_as_portable)
 {
-	(void)state;
 	each_version(check_to_codes);
 }
 
-static void from_codes__any_version__is_as_portable(void **state)
+TEST(from_codes__any_version__is_as_portable)
 {
-	(void)state;
 	each_version(check_from_codes);
 }
 
-static void largest__any_length__is_as_portable(void **state)
+TEST(largest__any_length__is_as_portable)
 {
-	(void)state;
 	each_version(check_largest);
 }
 
-static void sums__any_rows_and_length__are_as_portable_in_this_order(void **state)
+TEST(sums__any_rows_and_length__are_as_portable_in_this_order)
 {
-	(void)state;
 	each_version(check_sums);
 }
 
-static void pack__every_width__comes_back_and_takes_no_more(void **state)
+TEST(pack__every_width__comes_back_and_takes_no_more)
 {
-	(void)state;
 	each_version(check_pack);
 }
 
-static void random__any_version__is_as_portable(void **state)
+TEST(random__any_version__is_as_portable)
 {
 	enum { MOST = 4 * RANDOM_RUN };
 	static const uint64_t firsts[] = {
@@ -257,7 +250,6 @@ static void random__any_version__is_as_portable(void **state)
 	static uint32_t wanted[MOST], got_numbers[MOST + 1];
 	struct random r = { 25 };
 
-	(void)state;
 	for (size_t i = 0; random_versions[i]; i++)
 		for (unsigned round = 0; round < 60 && random_versions[i]->usable(); round++) {
 			const struct random_stream s = { round, random_bits(&r),
@@ -272,18 +264,4 @@ static void random__any_version__is_as_portable(void **state)
 			assert_memory_equal(got_numbers, wanted, n * sizeof *wanted);
 			assert_int_equal(got_numbers[n], GUARD);
 		}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(to_codes__any_version__is_as_portable),
-		cmocka_unit_test(from_codes__any_version__is_as_portable),
-		cmocka_unit_test(largest__any_length__is_as_portable),
-		cmocka_unit_test(sums__any_rows_and_length__are_as_portable_in_this_order),
-		cmocka_unit_test(pack__every_width__comes_back_and_takes_no_more),
-		cmocka_unit_test(random__any_version__is_as_portable),
-	};
-
-	return cmocka_run_group_tests_name("value kernels", tests, NULL, NULL);
 }

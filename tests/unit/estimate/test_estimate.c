@@ -4,13 +4,10 @@
 #include "base/error.h"
 #include "random.h"
 #include "sluice_estimate.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 /* ---- distributions to draw from ---- */
 
@@ -89,11 +86,10 @@ static const struct {
 	int runs;
 } sizes[] = { { 1000, 100 }, { 10000, 60 }, { 100000, 40 } };
 
-static void estimate_samples__1e3_to_1e5_servers__error_is_the_binomial_one(void **state)
+TEST(estimate_samples__1e3_to_1e5_servers__error_is_the_binomial_one)
 {
 	struct random random = { 1 };
 
-	(void)state;
 	for (int s = 0; s < 3; s++) {
 		double servers = (double)sizes[s].servers, first = 0, second = 0, expected = 0;
 
@@ -115,12 +111,11 @@ static void estimate_samples__1e3_to_1e5_servers__error_is_the_binomial_one(void
 	}
 }
 
-static void estimate_bits__1e3_to_1e5_servers__unbiased_with_the_variance_of_one_bit(void **state)
+TEST(estimate_bits__1e3_to_1e5_servers__unbiased_with_the_variance_of_one_bit)
 {
 	static uint8_t bit[100000];
 	struct random random = { 2 };
 
-	(void)state;
 	for (int s = 0; s < 3; s++) {
 		double servers = (double)sizes[s].servers, second = 0, expected = 0,
 		       mean[N] = { 0 };
@@ -148,11 +143,10 @@ static void estimate_bits__1e3_to_1e5_servers__unbiased_with_the_variance_of_one
 	}
 }
 
-static void subset_bit__any_server__half_of_the_elements_and_independent(void **state)
+TEST(subset_bit__any_server__half_of_the_elements_and_independent)
 {
 	int in = 0, same = 0, total = 0;
 
-	(void)state;
 	for (uint64_t server = 0; server < 40; server++)
 		for (uint32_t j = 0; j < 1000; j++, total++) {
 			int bit = sluice_subset_bit(9, server, j);
@@ -222,12 +216,11 @@ static struct outcome two_phases(struct random *random, double epsilon)
 	return out;
 }
 
-static void two_phases__8_pieces_of_65536__l1_within_epsilon_for_a_few_bits(void **state)
+TEST(two_phases__8_pieces_of_65536__l1_within_epsilon_for_a_few_bits)
 {
 	const double epsilons[] = { 0.2, 0.1 };
 	struct random random = { 3 };
 
-	(void)state;
 	for (int e = 0; e < 2; e++) {
 		struct outcome sum = { 0, 0, 0 };
 		const int runs = 30;
@@ -254,14 +247,13 @@ static void two_phases__8_pieces_of_65536__l1_within_epsilon_for_a_few_bits(void
 	}
 }
 
-static void intervals_cut__one_heavy_element__is_an_interval_of_its_own(void **state)
+TEST(intervals_cut__one_heavy_element__is_an_interval_of_its_own)
 {
 	uint32_t end[20];
 	uint64_t count[20] = { 0 };
 	size_t found = 0;
 	struct random random = { 4 };
 
-	(void)state;
 	for (uint32_t j = 0; j < 1000; j++)
 		truth[j] = j == 300 ? 999 : 1;
 	normalise(1000);
@@ -298,14 +290,13 @@ static void shape(int which, uint32_t n, struct random *random)
 	normalise(n);
 }
 
-static void intervals_grow__any_falling_shape__flat_costs_at_most_twice_the_growth(void **state)
+TEST(intervals_grow__any_falling_shape__flat_costs_at_most_twice_the_growth)
 {
 	static uint32_t end[MOST];
 	static uint64_t count[MOST];
 	const double growths[] = { 0.02, 0.1, 0.25, 0.5, 1 };
 	struct random random = { 5 };
 
-	(void)state;
 	for (int g = 0; g < 5; g++)
 		for (int which = 0; which < 12; which++) {
 			const uint32_t n = which % 2 ? MOST : 5003;
@@ -327,13 +318,12 @@ static void intervals_grow__any_falling_shape__flat_costs_at_most_twice_the_grow
 		}
 }
 
-static void intervals_grow__1e5_samples_of_zipf__within_flatness_and_sampling(void **state)
+TEST(intervals_grow__1e5_samples_of_zipf__within_flatness_and_sampling)
 {
 	static uint32_t end[1000];
 	struct random random = { 6 };
 	size_t found = 0;
 
-	(void)state;
 	shape(0, MOST, &random);
 	assert_int_equal(sluice_intervals_grow(MOST, 0.05, end, 1000, &found), 0);
 	double mean = 0, bound = 2 * 0.05 + sqrt((double)found / 100000);
@@ -358,7 +348,7 @@ static void intervals_grow__1e5_samples_of_zipf__within_flatness_and_sampling(vo
 
 /* ---- arguments ---- */
 
-static void estimates__wrong_arguments__refused(void **state)
+TEST(estimates__wrong_arguments__refused)
 {
 	const uint32_t samples[] = { 1, 5 }, good[] = { 3, 6 }, falling[] = { 3, 3 },
 		       short_[] = { 3, 5 };
@@ -368,7 +358,6 @@ static void estimates__wrong_arguments__refused(void **state)
 	double p[8];
 	size_t found = 77;
 
-	(void)state;
 	assert_int_equal(sluice_estimate_samples(samples, 2, 5, p), SLUICE_EINVAL);
 	assert_int_equal(sluice_estimate_samples(samples, 0, 6, p), SLUICE_EINVAL);
 	assert_int_equal(sluice_estimate_samples(NULL, 2, 6, p), SLUICE_EINVAL);
@@ -389,22 +378,4 @@ static void estimates__wrong_arguments__refused(void **state)
 	assert_int_equal(sluice_interval_of(good, 2, 2), 0);
 	assert_int_equal(sluice_interval_of(good, 2, 3), 1);
 	assert_int_equal(sluice_interval_of(good, 2, 6), 2);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(estimate_samples__1e3_to_1e5_servers__error_is_the_binomial_one),
-		cmocka_unit_test(
-			estimate_bits__1e3_to_1e5_servers__unbiased_with_the_variance_of_one_bit),
-		cmocka_unit_test(subset_bit__any_server__half_of_the_elements_and_independent),
-		cmocka_unit_test(two_phases__8_pieces_of_65536__l1_within_epsilon_for_a_few_bits),
-		cmocka_unit_test(intervals_cut__one_heavy_element__is_an_interval_of_its_own),
-		cmocka_unit_test(
-			intervals_grow__any_falling_shape__flat_costs_at_most_twice_the_growth),
-		cmocka_unit_test(intervals_grow__1e5_samples_of_zipf__within_flatness_and_sampling),
-		cmocka_unit_test(estimates__wrong_arguments__refused),
-	};
-
-	return cmocka_run_group_tests_name("estimate", tests, NULL, NULL);
 }

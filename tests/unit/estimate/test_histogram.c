@@ -4,6 +4,7 @@
 #include "bins.h"
 #include "quiet.h"
 #include "random.h"
+#include "cases.h"
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -25,7 +26,7 @@ static uint32_t bin_of(float a, int mantissa_bits)
 
 /* ---- counting -------------------------------------------------------------- */
 
-static void add__any_float__falls_into_its_bin(void **state)
+TEST(add__any_float__falls_into_its_bin)
 {
 	const float some[] = {
 		0.0f,  -0.0f, FLT_TRUE_MIN, FLT_MIN / 2,      FLT_MIN, nextafterf(FLT_MIN, 0),
@@ -33,7 +34,6 @@ static void add__any_float__falls_into_its_bin(void **state)
 		3e-39f
 	};
 
-	(void)state;
 	for (int s = 0; s <= HISTOGRAM_MANTISSA_MAX; s++)
 		for (size_t i = 0; i < sizeof(some) / sizeof(some[0]); i++) {
 			sluice_histogram *h = open_bins(s);
@@ -46,13 +46,12 @@ static void add__any_float__falls_into_its_bin(void **state)
 		}
 }
 
-static void add__any_length_and_place__same_counts_as_one_by_one(void **state)
+TEST(add__any_length_and_place__same_counts_as_one_by_one)
 {
 	enum { N = 9001 };
 	static float a[N + 1];
 	struct random random = { 1 };
 
-	(void)state;
 	for (int i = 0; i <= N; i++) {
 		int kind = (int)(random_bits(&random) % 8);
 
@@ -76,12 +75,11 @@ static void add__any_length_and_place__same_counts_as_one_by_one(void **state)
 		}
 }
 
-static void add__nan_or_infinity__is_named_and_nothing_is_counted(void **state)
+TEST(add__nan_or_infinity__is_named_and_nothing_is_counted)
 {
 	const float bad[] = { NAN, -NAN, INFINITY, -INFINITY };
 	float a[6] = { 1, 2, 0, 4, 5, 6 };
 
-	(void)state;
 	for (int i = 0; i < 4; i++) {
 		sluice_histogram *h = open_bins(3);
 
@@ -96,14 +94,13 @@ static void add__nan_or_infinity__is_named_and_nothing_is_counted(void **state)
 	}
 }
 
-static void calls__wrong_arguments__refused(void **state)
+TEST(calls__wrong_arguments__refused)
 {
 	sluice_histogram *h = NULL;
 	float threshold;
 	uint8_t message[4096];
 	size_t bytes;
 
-	(void)state;
 	assert_int_equal(sluice_histogram_open(-1, &h), SLUICE_EINVAL);
 	assert_int_equal(sluice_histogram_open(7, &h), SLUICE_EINVAL);
 	assert_int_equal(sluice_histogram_open(2, NULL), SLUICE_EINVAL);
@@ -169,12 +166,11 @@ static double gathered(sluice_histogram *all, int mantissa_bits, int b)
 	return 8.0 * (double)sum / WORKERS;
 }
 
-static void gather__16_workers_8_bits_a_count__l1_below_2_percent_in_300_bits(void **state)
+TEST(gather__16_workers_8_bits_a_count__l1_below_2_percent_in_300_bits)
 {
 	sluice_histogram *all = open_bins(0), *exact = open_bins(0);
 	double bits = gathered(all, 0, 8), l1 = 0;
 
-	(void)state;
 	for (int w = 0; w < WORKERS; w++)
 		assert_int_equal(sluice_histogram_add(exact, gradient[w], EACH), 0);
 	for (uint32_t i = 0; i < exact->bins; i++)
@@ -186,13 +182,12 @@ static void gather__16_workers_8_bits_a_count__l1_below_2_percent_in_300_bits(vo
 	sluice_histogram_close(&exact);
 }
 
-static void quantile__16_workers_4_bins_an_octave__selects_within_5_percent(void **state)
+TEST(quantile__16_workers_4_bins_an_octave__selects_within_5_percent)
 {
 	const double shares[] = { 0.001, 0.01, 0.1, 0.5, 1 };
 	sluice_histogram *all = open_bins(2);
 	float last = INFINITY;
 
-	(void)state;
 	gathered(all, 2, 8);
 	for (int s = 0; s < 5; s++) {
 		float threshold = 0;
@@ -210,13 +205,12 @@ static void quantile__16_workers_4_bins_an_octave__selects_within_5_percent(void
 	sluice_histogram_close(&all);
 }
 
-static void quantile__fewer_non_zeros_than_asked_for__is_zero(void **state)
+TEST(quantile__fewer_non_zeros_than_asked_for__is_zero)
 {
 	const float a[] = { 0, 0, 0, 1, 2 };
 	sluice_histogram *h = open_bins(2);
 	float threshold = -1;
 
-	(void)state;
 	assert_int_equal(sluice_histogram_add(h, a, 5), 0);
 	assert_int_equal(sluice_histogram_quantile(h, 0.6, &threshold), 0);
 	assert_true(threshold == 0);
@@ -242,7 +236,7 @@ static double energy(const float *a, int n)
 }
 
 /* As many coordinates in all, chosen by one threshold or equally many by each worker. */
-static void quantile__one_threshold__captures_more_than_local_topk_of_the_same_total(void **state)
+TEST(quantile__one_threshold__captures_more_than_local_topk_of_the_same_total)
 {
 	static float sorted[EACH];
 	sluice_histogram *all = open_bins(2);
@@ -250,7 +244,6 @@ static void quantile__one_threshold__captures_more_than_local_topk_of_the_same_t
 	float threshold = 0;
 	int n[WORKERS], sum = 0;
 
-	(void)state;
 	gathered(all, 2, 8);
 	assert_int_equal(sluice_histogram_quantile(all, 0.01, &threshold), 0);
 	for (int w = 0; w < WORKERS; w++) {
@@ -274,17 +267,5 @@ static void quantile__one_threshold__captures_more_than_local_topk_of_the_same_t
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(add__any_float__falls_into_its_bin),
-		cmocka_unit_test(add__any_length_and_place__same_counts_as_one_by_one),
-		cmocka_unit_test(add__nan_or_infinity__is_named_and_nothing_is_counted),
-		cmocka_unit_test(calls__wrong_arguments__refused),
-		cmocka_unit_test(gather__16_workers_8_bits_a_count__l1_below_2_percent_in_300_bits),
-		cmocka_unit_test(quantile__16_workers_4_bins_an_octave__selects_within_5_percent),
-		cmocka_unit_test(quantile__fewer_non_zeros_than_asked_for__is_zero),
-		cmocka_unit_test(
-			quantile__one_threshold__captures_more_than_local_topk_of_the_same_total),
-	};
-
-	return cmocka_run_group_tests_name("histogram", tests, make_gradients, NULL);
+	return run_cases(make_gradients, NULL);
 }

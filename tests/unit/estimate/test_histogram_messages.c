@@ -4,20 +4,20 @@
 #include "bins.h"
 #include "quiet.h"
 #include "random.h"
+#include "cases.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { N = 300, BOUND = 8192 };
 
-static void counts__below_two_to_the_bits__are_exact(void **state)
+TEST(counts__below_two_to_the_bits__are_exact)
 {
 	struct random random = { 2 };
 	uint8_t message[BOUND];
 	uint64_t count[N], back[N];
 	size_t bytes;
 
-	(void)state;
 	for (int round = 0; round < 400; round++) {
 		int bits = 1 + round % 16, size = (int)(random_bits(&random) % (N + 1));
 
@@ -44,7 +44,7 @@ static void counts__below_two_to_the_bits__are_exact(void **state)
 }
 
 /* Mean and error of what is read back over many draws, against the bounds of the header. */
-static void counts__large_ones_4000_draws__mean_is_the_count_error_is_within_the_scale(void **state)
+TEST(counts__large_ones_4000_draws__mean_is_the_count_error_is_within_the_scale)
 {
 	enum { DRAWS = 4000 };
 	const uint64_t count[] = { 3, 255, 256, 257, 1000, 77777, 123456, 1048575, 40, 5 };
@@ -52,7 +52,6 @@ static void counts__large_ones_4000_draws__mean_is_the_count_error_is_within_the
 	const double scale = 1 << (20 - 8); /* the largest has 20 bits, 8 are kept */
 	double sum[16] = { 0 }, squares[16] = { 0 };
 
-	(void)state;
 	for (uint64_t draw = 0; draw < DRAWS; draw++) {
 		uint8_t message[BOUND];
 		uint64_t back[16] = { 0 };
@@ -80,14 +79,13 @@ static void counts__large_ones_4000_draws__mean_is_the_count_error_is_within_the
 	assert_true(squares[2] > 0); /* a count of 256 is rounded, to 0 or to the scale */
 }
 
-static void counts__as_many_as_there_may_be__come_back(void **state)
+TEST(counts__as_many_as_there_may_be__come_back)
 {
 	enum { MOST = 65535 };
 	static uint64_t count[MOST], back[MOST];
 	static uint8_t message[MOST * 4];
 	size_t bytes;
 
-	(void)state;
 	for (int i = 0; i < MOST; i++)
 		count[i] = (uint64_t)(i % 7 ? 0 : i % 200);
 	count[MOST - 1] = 1;
@@ -102,7 +100,7 @@ static void counts__as_many_as_there_may_be__come_back(void **state)
 	assert_true(llabs((long long)(count[MOST - 2] - back[MOST - 2])) < 1ll << 31);
 }
 
-static void encode__same_seed__same_bytes_another_seed__others(void **state)
+TEST(encode__same_seed__same_bytes_another_seed__others)
 {
 	static float a[100000];
 	uint8_t one[BOUND], two[BOUND], other[BOUND];
@@ -110,7 +108,6 @@ static void encode__same_seed__same_bytes_another_seed__others(void **state)
 	struct random random = { 3 };
 	sluice_histogram *h = open_bins(0);
 
-	(void)state;
 	for (int i = 0; i < 100000; i++)
 		a[i] = random_normal(&random);
 	assert_int_equal(sluice_histogram_add(h, a, 100000), 0);
@@ -123,7 +120,7 @@ static void encode__same_seed__same_bytes_another_seed__others(void **state)
 	sluice_histogram_close(&h);
 }
 
-static void merge__any_order__is_the_sum(void **state)
+TEST(merge__any_order__is_the_sum)
 {
 	enum { W = 5, EACH = 500 };
 	struct random random = { 4 };
@@ -131,7 +128,6 @@ static void merge__any_order__is_the_sum(void **state)
 	uint8_t message[W][BOUND];
 	size_t bytes[W];
 
-	(void)state;
 	for (int w = 0; w < W; w++) {
 		sluice_histogram *h = open_bins(2);
 		float a[EACH];
@@ -158,20 +154,19 @@ static void merge__any_order__is_the_sum(void **state)
 	sluice_histogram_close(&down);
 }
 
-static void merge__empty_histogram__adds_nothing(void **state)
+TEST(merge__empty_histogram__adds_nothing)
 {
 	sluice_histogram *h = open_bins(2);
 	uint8_t message[BOUND];
 	size_t bytes;
 
-	(void)state;
 	assert_int_equal(sluice_histogram_encode(h, 8, 0, message, sizeof message, &bytes), 0);
 	assert_int_equal(sluice_histogram_merge(h, message, bytes), 0);
 	assert_int_equal(sluice_histogram_total(h), 0);
 	sluice_histogram_close(&h);
 }
 
-static void merge__message_of_other_bins_or_of_bare_counts__refused(void **state)
+TEST(merge__message_of_other_bins_or_of_bare_counts__refused)
 {
 	sluice_histogram *h = open_bins(2), *finer = open_bins(3);
 	const uint64_t count[] = { 1, 2, 3 };
@@ -179,7 +174,6 @@ static void merge__message_of_other_bins_or_of_bare_counts__refused(void **state
 	uint8_t message[BOUND];
 	size_t bytes;
 
-	(void)state;
 	assert_int_equal(sluice_histogram_add(finer, a, 3), 0);
 	assert_int_equal(sluice_histogram_encode(finer, 8, 0, message, sizeof message, &bytes), 0);
 	assert_int_equal(sluice_histogram_merge(h, message, bytes), SLUICE_EWIRE);
@@ -191,14 +185,13 @@ static void merge__message_of_other_bins_or_of_bare_counts__refused(void **state
 }
 
 /* What a peer could write instead: never a crash, never a half addition. */
-static void merge__cut_extended_or_flipped__refused_whole_or_added_whole(void **state)
+TEST(merge__cut_extended_or_flipped__refused_whole_or_added_whole)
 {
 	struct random random = { 5 };
 	uint64_t count[40], before[40], into[40];
 	uint8_t message[BOUND], wrong[BOUND];
 	size_t bytes, refused = 0, tried = 0;
 
-	(void)state;
 	for (int i = 0; i < 40; i++) {
 		count[i] = random_bits(&random) >> (random_bits(&random) % 32);
 		before[i] = random_bits(&random);
@@ -231,7 +224,7 @@ static void merge__cut_extended_or_flipped__refused_whole_or_added_whole(void **
 	assert_true(refused > tried / 4);
 }
 
-static void merge__sum_beyond_48_bits__refused_and_untouched(void **state)
+TEST(merge__sum_beyond_48_bits__refused_and_untouched)
 {
 	const uint64_t most = ((uint64_t)1 << 47) - 1, small[2] = { 1, 1 };
 	uint64_t count[2] = { 5, most }, into[2] = { 0, 0 },
@@ -239,7 +232,6 @@ static void merge__sum_beyond_48_bits__refused_and_untouched(void **state)
 	uint8_t message[BOUND];
 	size_t bytes;
 
-	(void)state;
 	assert_int_equal(sluice_counts_encode(count, 2, 16, 0, message, sizeof message, &bytes), 0);
 	assert_int_equal(sluice_counts_merge(into, 2, message, bytes), 0);
 	assert_int_equal(into[0], 5);
@@ -254,19 +246,6 @@ static void merge__sum_beyond_48_bits__refused_and_untouched(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(counts__below_two_to_the_bits__are_exact),
-		cmocka_unit_test(
-			counts__large_ones_4000_draws__mean_is_the_count_error_is_within_the_scale),
-		cmocka_unit_test(counts__as_many_as_there_may_be__come_back),
-		cmocka_unit_test(encode__same_seed__same_bytes_another_seed__others),
-		cmocka_unit_test(merge__any_order__is_the_sum),
-		cmocka_unit_test(merge__empty_histogram__adds_nothing),
-		cmocka_unit_test(merge__message_of_other_bins_or_of_bare_counts__refused),
-		cmocka_unit_test(merge__cut_extended_or_flipped__refused_whole_or_added_whole),
-		cmocka_unit_test(merge__sum_beyond_48_bits__refused_and_untouched),
-	};
-
 	sluice_set_log(swallow_line, NULL);
-	return cmocka_run_group_tests_name("histogram, messages", tests, NULL, NULL);
+	return run_cases(NULL, NULL);
 }

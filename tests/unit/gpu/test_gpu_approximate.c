@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Approximate and random selection on the device against choose.h's on the CPU, bit by bit:
  * gaussiank, random and variance. The kernels run on the CPU here and on a GPU in tests/gpu/run. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "compress/choose.h"
 #include "compress/moments.h"
 #include "gpu.h"
 #include "gpu_vectors.h"
+#include "cases.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -110,11 +106,10 @@ static void compare(enum way way, int kind, size_t n, double wanted, uint64_t se
 	pair_free(&grad);
 }
 
-static void select__any_way_size_and_kind_gives_the_bits_of_the_cpu(void **state)
+TEST(select__any_way_size_and_kind_gives_the_bits_of_the_cpu)
 {
 	static const double wanted[] = { 0.3, 0.01 };
 
-	(void)state;
 	for (int way = 0; way < WAYS; way++)
 		for (size_t s = 0; s < SIZES; s++)
 			for (int kind = 0; kind < KINDS; kind++) {
@@ -131,7 +126,7 @@ static void select__any_way_size_and_kind_gives_the_bits_of_the_cpu(void **state
 }
 
 /* Infinities may be in the vector; a NaN may not, and selects nothing. */
-static void gaussian__infinities_give_the_choice_of_the_cpu_and_nan_none(void **state)
+TEST(gaussian__infinities_give_the_choice_of_the_cpu_and_nan_none)
 {
 	const size_t n = 3000;
 	struct pair x = pair_new(n, 0);
@@ -140,7 +135,6 @@ static void gaussian__infinities_give_the_choice_of_the_cpu_and_nan_none(void **
 	struct device_selected out;
 	struct span whole = { 0, n, 0 };
 
-	(void)state;
 	assert_int_equal(gpu_selector(n, n, NULL, 0, &s), 0);
 	for (int nan = 0; nan < 2; nan++) {
 		struct lists cpu = lists_new(n), got = lists_new(n);
@@ -175,7 +169,7 @@ static void gaussian__infinities_give_the_choice_of_the_cpu_and_nan_none(void **
 	pair_free(&x);
 }
 
-static void select__what_must_be_written_and_may_not_is_refused(void **state)
+TEST(select__what_must_be_written_and_may_not_is_refused)
 {
 	const float zeros[32] = { 0 };
 	float *x = gpu_memory(zeros, sizeof(zeros));
@@ -185,7 +179,6 @@ static void select__what_must_be_written_and_may_not_is_refused(void **state)
 						.call.wanted = 0.5 };
 	const struct device_selection fresh = { .x = x, .call.fresh = 1, .call.k = 1 };
 
-	(void)state;
 	assert_int_equal(gpu_selector(32, 32, NULL, 0, &s), 0);
 	assert_int_equal(gpu_kernels()->select(s, &drawn, NULL), -1);
 	assert_int_equal(gpu_kernels()->select(s, &fresh, NULL), -1);
@@ -226,11 +219,10 @@ static double sum_by_the_book(const double *term, size_t n)
 	return all[0];
 }
 
-static void moments__any_size_and_spans__sums_in_the_stated_order(void **state)
+TEST(moments__any_size_and_spans__sums_in_the_stated_order)
 {
 	static const size_t lengths[] = { 1, 1023, 1025, 40000, 2 * 1024 * 1024 + 77 };
 
-	(void)state;
 	for (size_t l = 0; l < sizeof(lengths) / sizeof(lengths[0]); l++)
 		for (int magnitudes = 0; magnitudes < 2; magnitudes++) {
 			const struct moment_terms terms = { magnitudes, 0.7 };
@@ -263,16 +255,4 @@ static void moments__any_size_and_spans__sums_in_the_stated_order(void **state)
 			free(first);
 			free(second);
 		}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(select__any_way_size_and_kind_gives_the_bits_of_the_cpu),
-		cmocka_unit_test(gaussian__infinities_give_the_choice_of_the_cpu_and_nan_none),
-		cmocka_unit_test(select__what_must_be_written_and_may_not_is_refused),
-		cmocka_unit_test(moments__any_size_and_spans__sums_in_the_stated_order),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

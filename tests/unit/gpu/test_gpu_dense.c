@@ -2,11 +2,6 @@
  * Pushes of all coordinates on the device: each part's payload, checksum and scale are those of
  * message_encode(), and the residual keeps what the messages leave, for every coding, type of
  * gradients and treatment of NaN, and for parts that begin anywhere. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "base/bytes.h"
 #include "compress/few_bits.h"
@@ -14,6 +9,7 @@
 #include "gpu.h"
 #include "narrow.h"
 #include "random.h"
+#include "cases.h"
 #include <float.h>
 #include <math.h>
 #include <stdlib.h>
@@ -306,9 +302,8 @@ static const struct value_coding codings[] = {
 };
 enum { CODINGS = sizeof(codings) / sizeof(codings[0]) };
 
-static void push_dense__any_coding__has_the_bytes_of_the_encoder(void **state)
+TEST(push_dense__any_coding__has_the_bytes_of_the_encoder)
 {
-	(void)state;
 	for (size_t c = 0; c < CODINGS; c++)
 		for (int fresh = 0; fresh < 2; fresh++)
 			for (int velocity = 0; velocity < 2; velocity++)
@@ -320,11 +315,10 @@ static void push_dense__any_coding__has_the_bytes_of_the_encoder(void **state)
 }
 
 /* A team of blocks for each part, or several parts for each block. */
-static void push_dense__any_number_of_parts_and_blocks__has_the_bytes_of_the_encoder(void **state)
+TEST(push_dense__any_number_of_parts_and_blocks__has_the_bytes_of_the_encoder)
 {
 	static const size_t numbers[] = { 1, 2, 3, PARTS_MOST };
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++)
 		for (size_t c = 0; c < CODINGS; c++)
 			run(&(struct variant){ .coding = codings[c],
@@ -333,12 +327,11 @@ static void push_dense__any_number_of_parts_and_blocks__has_the_bytes_of_the_enc
 					       .bad_step = STEPS });
 }
 
-static void push_dense__any_type_of_gradients__has_the_bytes_of_the_encoder(void **state)
+TEST(push_dense__any_type_of_gradients__has_the_bytes_of_the_encoder)
 {
 	static const int types[] = { SLUICE_F32, SLUICE_F16, SLUICE_BF16, SLUICE_F8_E4M3FN,
 				     SLUICE_F8_E5M2 };
 
-	(void)state;
 	for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++)
 		for (size_t c = 0; c < CODINGS; c += 2)
 			run(&(struct variant){ .coding = codings[c],
@@ -349,9 +342,8 @@ static void push_dense__any_type_of_gradients__has_the_bytes_of_the_encoder(void
 					       .bad_step = STEPS });
 }
 
-static void push_dense__of_a_refused_gradient__is_empty_and_changes_nothing(void **state)
+TEST(push_dense__of_a_refused_gradient__is_empty_and_changes_nothing)
 {
-	(void)state;
 	for (size_t c = 0; c < CODINGS; c++)
 		for (int velocity = 0; velocity < 2; velocity++)
 			run(&(struct variant){ .coding = codings[c],
@@ -362,9 +354,8 @@ static void push_dense__of_a_refused_gradient__is_empty_and_changes_nothing(void
 					       .bad_step = 1 });
 }
 
-static void push_dense__of_a_refused_gradient__may_send_what_is_left(void **state)
+TEST(push_dense__of_a_refused_gradient__may_send_what_is_left)
 {
-	(void)state;
 	for (int velocity = 0; velocity < 2; velocity++)
 		run(&(struct variant){ .coding = { .type = VALUE_F32 },
 				       .parts = 3,
@@ -374,9 +365,8 @@ static void push_dense__of_a_refused_gradient__may_send_what_is_left(void **stat
 				       .bad_step = 1 });
 }
 
-static void push_dense__bad_values_as_zeros__are_counted(void **state)
+TEST(push_dense__bad_values_as_zeros__are_counted)
 {
-	(void)state;
 	for (size_t c = 0; c < CODINGS; c += 3)
 		run(&(struct variant){ .coding = codings[c],
 				       .parts = 2,
@@ -386,7 +376,7 @@ static void push_dense__bad_values_as_zeros__are_counted(void **state)
 }
 
 /* One that is judged as it is added, or that is finite itself. */
-static void push_dense__whose_sum_is_not_finite__says_so(void **state)
+TEST(push_dense__whose_sum_is_not_finite__says_so)
 {
 	const struct variant v = { .coding = { .type = VALUE_F32 },
 				   .parts = 3,
@@ -397,7 +387,6 @@ static void push_dense__whose_sum_is_not_finite__says_so(void **state)
 	struct random r = { 5 };
 	struct side s;
 
-	(void)state;
 	side_open(&v, &s, &r);
 	make_gradient(&v, &s, 0, &r);
 	push_and_count(&v, &s, 0);
@@ -419,7 +408,7 @@ static void push_dense__whose_sum_is_not_finite__says_so(void **state)
 }
 
 /* From the second push on, nothing is left of earlier ones. */
-static void push_dense__reads_and_writes_each_vector_once(void **state)
+TEST(push_dense__reads_and_writes_each_vector_once)
 {
 	static const struct {
 		struct variant v;
@@ -434,7 +423,6 @@ static void push_dense__reads_and_writes_each_vector_once(void **state)
 	struct device_selected selected;
 	struct emulated_counts seen;
 
-	(void)state;
 	if (!gpu_counts_vectors())
 		skip();
 	for (size_t i = 0; i < sizeof(rows) / sizeof(rows[0]); i++) {
@@ -460,21 +448,4 @@ static void push_dense__reads_and_writes_each_vector_once(void **state)
 		assert_int_equal(seen.vector_bytes, (uint64_t)rows[i].bytes * COUNT);
 		side_close(&s);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(push_dense__any_coding__has_the_bytes_of_the_encoder),
-		cmocka_unit_test(
-			push_dense__any_number_of_parts_and_blocks__has_the_bytes_of_the_encoder),
-		cmocka_unit_test(push_dense__any_type_of_gradients__has_the_bytes_of_the_encoder),
-		cmocka_unit_test(push_dense__of_a_refused_gradient__is_empty_and_changes_nothing),
-		cmocka_unit_test(push_dense__of_a_refused_gradient__may_send_what_is_left),
-		cmocka_unit_test(push_dense__bad_values_as_zeros__are_counted),
-		cmocka_unit_test(push_dense__whose_sum_is_not_finite__says_so),
-		cmocka_unit_test(push_dense__reads_and_writes_each_vector_once),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

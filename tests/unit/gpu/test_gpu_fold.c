@@ -2,17 +2,13 @@
  * Momentum, clipping and NaN that become 0 on the device, before a selection: the bits of the
  * formulas of runtime/worker/signal.c, for sizes around warps, tiles and groups of tiles, and
  * gradients that lie anywhere. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "compress/clip_rules.h"
 #include "compress/moments.h"
 #include "gpu.h"
 #include "narrow.h"
 #include "random.h"
+#include "cases.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -177,14 +173,13 @@ static const struct fold folds[] = {
 	{ .clip = 1e9f, .zero = 1 },
 };
 
-static void select__gradient_is_folded_before_it__the_bits_of_the_cpu(void **state)
+TEST(select__gradient_is_folded_before_it__the_bits_of_the_cpu)
 {
 	static const size_t sizes[] = { 0, 1, 31, 32, 33, 127, 128, 129, 1023, 1024, 1025, 5000 };
 	static const int types[] = { SLUICE_F32, SLUICE_F16, SLUICE_BF16, SLUICE_F8_E4M3FN,
 				     SLUICE_F8_E5M2 };
 	struct random r = { 5 };
 
-	(void)state;
 	for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++)
 		for (size_t t = 0; t < sizeof(types) / sizeof(types[0]); t++)
 			for (size_t f = 0; f < sizeof(folds) / sizeof(folds[0]); f++)
@@ -192,25 +187,14 @@ static void select__gradient_is_folded_before_it__the_bits_of_the_cpu(void **sta
 }
 
 /* More than one group of tiles, the last one not whole. */
-static void select__norm_of_many_tiles__the_bits_of_the_cpu(void **state)
+TEST(select__norm_of_many_tiles__the_bits_of_the_cpu)
 {
 	struct random r = { 6 };
 
-	(void)state;
 	compare(GROUP + 2000, 0, SLUICE_F32, &folds[3], &r);
 	if (gpu_slow())
 		return;
 	for (size_t f = 0; f < sizeof(folds) / sizeof(folds[0]); f++)
 		compare(100u * GROUP / 3 + 7, f % 2, f % 3 ? SLUICE_F32 : SLUICE_BF16, &folds[f],
 			&r);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(select__gradient_is_folded_before_it__the_bits_of_the_cpu),
-		cmocka_unit_test(select__norm_of_many_tiles__the_bits_of_the_cpu),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

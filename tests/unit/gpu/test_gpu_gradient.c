@@ -2,16 +2,12 @@
  * Selection on the device from gradients in 16 and 8 bits: the bits of selecting from the floats
  * that they mean, for sizes around warps and tiles, gradients that lie anywhere, and values of
  * every kind. Gradients that are not finite, judged before the sum is made or after it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "gpu.h"
 #include "gpu/plan.h"
 #include "narrow.h"
 #include "random.h"
+#include "cases.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -105,14 +101,13 @@ static void compare(size_t n, size_t shift, int type, int any_code, struct rando
 	free(codes);
 }
 
-static void select__gradient_in_few_bits_gives_the_bits_of_its_floats(void **state)
+TEST(select__gradient_in_few_bits_gives_the_bits_of_its_floats)
 {
 	static const size_t sizes[] = {
 		1, 31, 32, 33, 127, 128, 129, 1023, 1024, 1025, 5000, 20001
 	};
 	struct random r = { 3 };
 
-	(void)state;
 	for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++)
 		for (size_t shift = 0; shift < 4; shift++)
 			for (int any_code = 0; any_code < 2; any_code++) {
@@ -199,12 +194,11 @@ static void expect_same_judgement(const struct rule *rule, const float *values, 
 	free(residual);
 }
 
-static void select__judged_late__gives_the_verdict_of_judging_first(void **state)
+TEST(select__judged_late__gives_the_verdict_of_judging_first)
 {
 	struct random r = { 5 };
 	float *values = malloc(LONG * 4);
 
-	(void)state;
 	assert_non_null(values);
 	for (size_t i = 0; i < LONG; i++)
 		values[i] = random_normal(&r);
@@ -214,13 +208,12 @@ static void select__judged_late__gives_the_verdict_of_judging_first(void **state
 	free(values);
 }
 
-static void select__finite_gradient_judged_late__is_read_once(void **state)
+TEST(select__finite_gradient_judged_late__is_read_once)
 {
 	struct random r = { 6 };
 	float *values = calloc(LONG + 1, 4);
 	struct emulated_counts before;
 
-	(void)state;
 	gpu();
 	if (!gpu_counts_vectors())
 		skip();
@@ -260,15 +253,4 @@ static void select__finite_gradient_judged_late__is_read_once(void **state)
 		gpu_free(velocity);
 	}
 	free(values);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(select__gradient_in_few_bits_gives_the_bits_of_its_floats),
-		cmocka_unit_test(select__judged_late__gives_the_verdict_of_judging_first),
-		cmocka_unit_test(select__finite_gradient_judged_late__is_read_once),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Packing on the device against message_encode(), byte by byte, and sparse updates against
  * runtime/compress/sparse.c. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "base/bytes.h"
 #include "compress/few_bits.h"
@@ -14,6 +9,7 @@
 #include "gpu.h"
 #include "random.h"
 #include "compress/sparse.h"
+#include "cases.h"
 #include <float.h>
 #include <stdlib.h>
 #include <string.h>
@@ -125,13 +121,12 @@ static void expect_same_bytes(const struct list *l, enum value_type type,
 	free(shifted);
 }
 
-static void pack__any_list_gives_the_bytes_of_the_encoder(void **state)
+TEST(pack__any_list_gives_the_bytes_of_the_encoder)
 {
 	static const uint32_t spans[] = { 1, 31, 32, 33, 127, 128, 129, 1000, 40000, 100001 };
 	static const uint32_t every[] = { 1, 2, 3, 10, 40, 1000, 30000 };
 	size_t seen[CODING_RUN + 1] = { 0 };
 
-	(void)state;
 	for (size_t s = 0; s < sizeof(spans) / sizeof(spans[0]); s++)
 		for (size_t e = 0; e < sizeof(every) / sizeof(every[0]); e++) {
 			int kind = (int)(s + e);
@@ -149,11 +144,10 @@ static void pack__any_list_gives_the_bytes_of_the_encoder(void **state)
 }
 
 /* Gaps of every width up to the widest that a shard can have. */
-static void pack__any_width_of_gaps(void **state)
+TEST(pack__any_width_of_gaps)
 {
 	size_t seen[CODING_RUN + 1] = { 0 };
 
-	(void)state;
 	for (unsigned width = 0; width <= 31; width++) {
 		struct random r = { width + 1 };
 		struct list l = { .index = memory(400 * 4),
@@ -382,7 +376,7 @@ static void push_steps(size_t n, size_t k, struct value_coding coding, struct ra
 	free(got);
 }
 
-static void push__each_part_has_the_bytes_and_the_checksum_of_the_encoder(void **state)
+TEST(push__each_part_has_the_bytes_and_the_checksum_of_the_encoder)
 {
 	static const size_t ks[] = { 0, 1, 50, 3000, 5 * PART };
 	static const struct value_coding codings[] = {
@@ -397,7 +391,6 @@ static void push__each_part_has_the_bytes_and_the_checksum_of_the_encoder(void *
 	};
 	struct random r = { 77 };
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(ks) / sizeof(ks[0]); i++)
 		for (size_t c = 0; c < sizeof(codings) / sizeof(codings[0]); c++)
 			push_steps(5 * PART, ks[i], codings[c], &r);
@@ -405,7 +398,7 @@ static void push__each_part_has_the_bytes_and_the_checksum_of_the_encoder(void *
 
 /* A team of blocks for each part, or several parts for each block. That no push takes more
  * operations than OPERATIONS_MOST is asserted in all of them. */
-static void push__any_number_of_parts_has_the_bytes_of_the_encoder(void **state)
+TEST(push__any_number_of_parts_has_the_bytes_of_the_encoder)
 {
 	static const size_t numbers[] = { 1, 2, 3, PARTS_MOST };
 	static const struct value_coding codings[] = {
@@ -415,7 +408,6 @@ static void push__any_number_of_parts_has_the_bytes_of_the_encoder(void **state)
 	};
 	struct random r = { 78 };
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(numbers) / sizeof(numbers[0]); i++) {
 		n_parts = numbers[i];
 		for (size_t c = 0; c < sizeof(codings) / sizeof(codings[0]); c++)
@@ -424,11 +416,10 @@ static void push__any_number_of_parts_has_the_bytes_of_the_encoder(void **state)
 	n_parts = PARTS;
 }
 
-static void push__takes_no_more_blocks_than_it_may(void **state)
+TEST(push__takes_no_more_blocks_than_it_may)
 {
 	struct random r = { 79 };
 
-	(void)state;
 	for (most_blocks = 1; most_blocks < 3; most_blocks++)
 		push_steps(5 * PART, 3000,
 			   (struct value_coding){ .type = VALUE_UNIFORM, .bits = 3, .block = 8 },
@@ -436,7 +427,7 @@ static void push__takes_no_more_blocks_than_it_may(void **state)
 	most_blocks = 0;
 }
 
-static void push__values_that_no_message_may_carry_are_refused(void **state)
+TEST(push__values_that_no_message_may_carry_are_refused)
 {
 	const struct device_shape shape = { .n = 32, .k = 1, .parts = 1 };
 	float *there = gpu_memory(NULL, 32 * sizeof(float));
@@ -447,7 +438,6 @@ static void push__values_that_no_message_may_carry_are_refused(void **state)
 				    .parts = &part };
 	struct device_compressor *c;
 
-	(void)state;
 	assert_int_equal(gpu()->open(&shape, &c), 0);
 	assert_int_equal(gpu()->push(c, &push, NULL), -1); /* blocks are multiples of eight */
 	push.values.bits = 9;
@@ -501,11 +491,10 @@ static void compare_update(size_t n, uint32_t every, int dense, int assign)
 	free(l.value);
 }
 
-static void apply__any_size_gives_the_bits_of_the_cpu(void **state)
+TEST(apply__any_size_gives_the_bits_of_the_cpu)
 {
 	static const size_t sizes[] = { 1, 31, 32, 33, 255, 256, 257, 4095, 4097, 30000 };
 
-	(void)state;
 	for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++)
 		for (int way = 0; way < 4; way++) {
 			compare_update(sizes[s], 3, way & 1, way >> 1);
@@ -586,14 +575,13 @@ static void compare_quantize(struct value_coding c, uint32_t n, int kind, int li
 	free(got);
 }
 
-static void quantize__any_bits_size_and_kind_gives_the_bytes_of_the_encoder(void **state)
+TEST(quantize__any_bits_size_and_kind_gives_the_bytes_of_the_encoder)
 {
 	static const uint32_t sizes[] = {
 		0, 1, 7, 8, 9, 31, 32, 33, 511, 512, 513, 2047, 2049, 5000
 	};
 	static const unsigned blocks[] = { 8, 40, 512, UNIFORM_BLOCK_MAX };
 
-	(void)state;
 	for (unsigned bits = 1; bits <= VALUE_BITS_MAX; bits++)
 		for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
 			const int kind = (int)(s + bits) % 7;
@@ -609,34 +597,16 @@ static void quantize__any_bits_size_and_kind_gives_the_bytes_of_the_encoder(void
 	compare_quantize((struct value_coding){ VALUE_GRID, 3, 0, 0 }, 100007, 0, 1);
 }
 
-static void quantize__what_no_message_may_carry_is_refused(void **state)
+TEST(quantize__what_no_message_may_carry_is_refused)
 {
 	const struct device_quantize wide = { .value_type = VALUE_GRID, .bits = 9 };
 	const struct device_quantize odd = { .value_type = VALUE_UNIFORM, .bits = 4, .block = 12 };
 	const struct device_quantize other = { .value_type = VALUE_ROUND, .bits = 4 };
 	struct device_selector *s;
 
-	(void)state;
 	assert_int_equal(gpu_selector(32, 1, NULL, 0, &s), 0);
 	assert_int_equal(gpu_kernels()->quantize(s, &wide, NULL), -1);
 	assert_int_equal(gpu_kernels()->quantize(s, &odd, NULL), -1);
 	assert_int_equal(gpu_kernels()->quantize(s, &other, NULL), -1);
 	gpu_kernels()->selector_close(&s);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(pack__any_list_gives_the_bytes_of_the_encoder),
-		cmocka_unit_test(pack__any_width_of_gaps),
-		cmocka_unit_test(quantize__any_bits_size_and_kind_gives_the_bytes_of_the_encoder),
-		cmocka_unit_test(quantize__what_no_message_may_carry_is_refused),
-		cmocka_unit_test(push__each_part_has_the_bytes_and_the_checksum_of_the_encoder),
-		cmocka_unit_test(push__any_number_of_parts_has_the_bytes_of_the_encoder),
-		cmocka_unit_test(push__takes_no_more_blocks_than_it_may),
-		cmocka_unit_test(push__values_that_no_message_may_carry_are_refused),
-		cmocka_unit_test(apply__any_size_gives_the_bits_of_the_cpu),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,12 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Sizes and launch parameters of the kernels. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "gpu/plan.h"
+#include "cases.h"
 
 enum { STATE = 50000, PACKING = 20, GRANULE = 256 };
 
@@ -42,12 +38,11 @@ static void expect_apart(const struct select_plan *p, size_t n_exempt)
 	}
 }
 
-static void select_plan__arrays_lie_apart_and_within(void **state)
+TEST(select_plan__arrays_lie_apart_and_within)
 {
 	static const size_t sizes[] = { 0,    1,    31,      32,        1023,
 					1024, 1025, 1000007, 250000000, 4294967295u };
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
 		for (size_t k = 0; k <= sizes[i]; k = k ? 100 * k : 1) {
 			struct select_plan p = select_plan(sizes[i], k, 0, 0, STATE, PACKING);
@@ -64,27 +59,24 @@ static void select_plan__arrays_lie_apart_and_within(void **state)
 		}
 }
 
-static void select_plan__more_asked_for_than_there_is(void **state)
+TEST(select_plan__more_asked_for_than_there_is)
 {
 	struct select_plan p = select_plan(100, 1000, 0, 0, STATE, PACKING);
 
-	(void)state;
 	assert_int_equal(p.k, 100);
 	assert_int_equal(p.room, 100);
 }
 
-static void select_plan__scratch_is_a_thirtieth_of_the_vector_and_the_selection(void **state)
+TEST(select_plan__scratch_is_a_thirtieth_of_the_vector_and_the_selection)
 {
 	const size_t n = 250000000, k = n / 1000;
 	struct select_plan p = select_plan(n, k, 0, 0, STATE, PACKING);
 
-	(void)state;
 	assert_true(p.bytes < 4 * n / 12 + 16 * k);
 }
 
-static void select_grid__is_resident_and_has_work(void **state)
+TEST(select_grid__is_resident_and_has_work)
 {
-	(void)state;
 	assert_int_equal(select_grid(0, 8, 132, 4), 1);
 	assert_int_equal(select_grid(1, 8, 132, 4), 1);
 	assert_int_equal(select_grid(8, 8, 132, 4), 1);
@@ -94,36 +86,32 @@ static void select_grid__is_resident_and_has_work(void **state)
 	assert_int_equal(select_grid(1000, 8, 132, 0), 1);
 }
 
-static void pack_grid__a_warp_takes_a_block_of_gaps(void **state)
+TEST(pack_grid__a_warp_takes_a_block_of_gaps)
 {
-	(void)state;
 	assert_int_equal(pack_grid(0, 128, 8, 132, 5), 1);
 	assert_int_equal(pack_grid(1024, 128, 8, 132, 5), 1);
 	assert_int_equal(pack_grid(1025, 128, 8, 132, 5), 2);
 	assert_int_equal(pack_grid(UINT32_MAX, 128, 8, 132, 5), 660);
 }
 
-static void list_grid__one_thread_an_entry_in_turns_if_many(void **state)
+TEST(list_grid__one_thread_an_entry_in_turns_if_many)
 {
-	(void)state;
 	assert_int_equal(list_grid(0, 256, 132, 8), 1);
 	assert_int_equal(list_grid(256, 256, 132, 8), 1);
 	assert_int_equal(list_grid(257, 256, 132, 8), 2);
 	assert_int_equal(list_grid(UINT32_MAX, 256, 132, 8), 1056);
 }
 
-static void quantize_grid__eight_values_a_thread(void **state)
+TEST(quantize_grid__eight_values_a_thread)
 {
-	(void)state;
 	assert_int_equal(quantize_grid(0, 132, 4), 1);
 	assert_int_equal(quantize_grid(2048, 132, 4), 1);
 	assert_int_equal(quantize_grid(2049, 132, 4), 2);
 	assert_int_equal(quantize_grid(UINT32_MAX, 132, 4), 528);
 }
 
-static void sketch_plan__arrays_lie_apart_and_within(void **state)
+TEST(sketch_plan__arrays_lie_apart_and_within)
 {
-	(void)state;
 	for (uint32_t n = 0; n < 4000000000u; n = 3 * n + 1) {
 		const uint32_t columns = n / 3 + 1;
 		struct sketch_plan p = sketch_plan(n, columns, 100);
@@ -137,21 +125,4 @@ static void sketch_plan__arrays_lie_apart_and_within(void **state)
 		if (n > UINT32_MAX / 3)
 			break;
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(select_plan__arrays_lie_apart_and_within),
-		cmocka_unit_test(select_plan__more_asked_for_than_there_is),
-		cmocka_unit_test(
-			select_plan__scratch_is_a_thirtieth_of_the_vector_and_the_selection),
-		cmocka_unit_test(select_grid__is_resident_and_has_work),
-		cmocka_unit_test(pack_grid__a_warp_takes_a_block_of_gaps),
-		cmocka_unit_test(quantize_grid__eight_values_a_thread),
-		cmocka_unit_test(sketch_plan__arrays_lie_apart_and_within),
-		cmocka_unit_test(list_grid__one_thread_an_entry_in_turns_if_many),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,17 +2,13 @@
  * Selection on the device against selection on the CPU (select_run), bit by bit: sizes around warps
  * and tiles, ties, zeros, denormals, infinities, NaN, right and wrong hints, unaligned vectors. The
  * kernels run on the CPU here and on a GPU in tests/gpu/run. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "base/bytes.h"
 #include "compress/choose.h"
 #include "gpu/plan.h"
 #include "gpu.h"
 #include "gpu_vectors.h"
+#include "cases.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -98,12 +94,11 @@ static unsigned compare(int kind, size_t n, size_t k, uint64_t seed, int steps, 
 	return passes;
 }
 
-static void select__any_size_and_kind_gives_the_bits_of_the_cpu(void **state)
+TEST(select__any_size_and_kind_gives_the_bits_of_the_cpu)
 {
 	static const size_t sizes[] = { 0,    1,    31,   32,   33,   255,  256,  257,   1023,
 					1024, 1025, 3071, 3073, 8191, 8192, 8193, 24575, 24577 };
 
-	(void)state;
 	for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++)
 		for (int kind = 0; kind < KINDS; kind++) {
 			uint64_t seed = s * KINDS + (size_t)kind + 1;
@@ -116,9 +111,8 @@ static void select__any_size_and_kind_gives_the_bits_of_the_cpu(void **state)
 		}
 }
 
-static void select__no_or_all_coordinates_asked_for(void **state)
+TEST(select__no_or_all_coordinates_asked_for)
 {
-	(void)state;
 	for (int kind = 0; kind < KINDS; kind++) {
 		compare(kind, 5000, 0, 3, 2, 1, 1);
 		compare(kind, 5000, 5000, 4, 2, 1, 0);
@@ -127,9 +121,8 @@ static void select__no_or_all_coordinates_asked_for(void **state)
 }
 
 /* Room for candidates is k + n / 64 + 4096: these have more ties than that. */
-static void select__more_ties_than_room_takes_the_first(void **state)
+TEST(select__more_ties_than_room_takes_the_first)
 {
-	(void)state;
 	for (int adding = 0; adding < 2; adding++) {
 		compare(2, 60000, 100, 11, 2, adding, 1);
 		compare(9, 60000, 1000, 12, 2, adding, 1);
@@ -138,17 +131,15 @@ static void select__more_ties_than_room_takes_the_first(void **state)
 	}
 }
 
-static void select__a_sequence_with_hints_right_and_wrong(void **state)
+TEST(select__a_sequence_with_hints_right_and_wrong)
 {
-	(void)state;
 	compare(0, 40000, 400, 20, 11, 1, 1); /* seed % 5 == 0: jumps */
 	compare(0, 40000, 40, 21, 12, 1, 1);
 	compare(10, 40000, 4000, 25, 9, 1, 0);
 }
 
-static void select__a_steady_sequence_takes_one_pass_a_step(void **state)
+TEST(select__a_steady_sequence_takes_one_pass_a_step)
 {
-	(void)state;
 	/* The first is too short for a sample. */
 	assert_int_equal(compare(0, 10000, 400, 21, 1, 1, 1), 2);
 	assert_int_equal(compare(0, 10000, 400, 21, 12, 1, 1), 1);
@@ -158,11 +149,10 @@ static void select__a_steady_sequence_takes_one_pass_a_step(void **state)
 
 /* Without a hint the first step is a sweep where a sample says. Only of kinds where most magnitudes
  * are equal it cannot say; and where it misleads, one more sweep follows. */
-static void select__without_a_hint__a_sample_takes_one_pass(void **state)
+TEST(select__without_a_hint__a_sample_takes_one_pass)
 {
 	static const size_t ks[] = { 1, 60, 600, 6000, 30000, 59990 };
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(ks) / sizeof(ks[0]); i++)
 		for (int adding = 0; adding < 2; adding++) {
 			assert_int_equal(compare(0, 60000, ks[i], 22 + i, 1, adding, 1), 1);
@@ -174,12 +164,11 @@ static void select__without_a_hint__a_sample_takes_one_pass(void **state)
 }
 
 /* The sample sees heavier values than there are, or lighter ones. */
-static void select__sample_misleads__the_result_is_exact(void **state)
+TEST(select__sample_misleads__the_result_is_exact)
 {
 	const size_t n = 40000, k = 4000;
 	const uint32_t samples = sample_count(n);
 
-	(void)state;
 	assert_in_range(samples, 1, n);
 	for (int lighter = 0; lighter < 2; lighter++) {
 		struct pair residual = pair_new(n, 0), grad = pair_new(n, 0);
@@ -208,9 +197,8 @@ static void select__sample_misleads__the_result_is_exact(void **state)
 	}
 }
 
-static void select__a_million_and_seven(void **state)
+TEST(select__a_million_and_seven)
 {
-	(void)state;
 	if (getenv("GPU_TEST_SMALL"))
 		skip();
 	compare(0, 1000007, 1000, 31, gpu_slow() ? 2 : 5, 1, 1);
@@ -222,12 +210,11 @@ static void select__a_million_and_seven(void **state)
 }
 
 /* As many as the device has room for, up to a thousand million. */
-static void select__a_thousand_million(void **state)
+TEST(select__a_thousand_million)
 {
 	size_t n = 1000000000;
 	struct memory room;
 
-	(void)state;
 	if (gpu_slow())
 		skip();
 	while (n > 1000007 && gpu()->alloc(MEMORY_DEVICE, n * 16, &room))
@@ -236,9 +223,8 @@ static void select__a_thousand_million(void **state)
 	compare(6, n, n / 1000, 51, 2, 1, 1);
 }
 
-static void select__nan_in_the_sum_selects_nothing(void **state)
+TEST(select__nan_in_the_sum_selects_nothing)
 {
-	(void)state;
 	for (size_t at = 0; at < 5000; at += 1237)
 		for (int hinted = 0; hinted < 2; hinted++) {
 			struct random r = { at + 1 };
@@ -266,9 +252,8 @@ static void select__nan_in_the_sum_selects_nothing(void **state)
 		}
 }
 
-static void select__judged_gradient_with_infinity_changes_nothing(void **state)
+TEST(select__judged_gradient_with_infinity_changes_nothing)
 {
-	(void)state;
 	struct pair residual = pair_new(3000, 0), grad = pair_new(3000, 0);
 	struct device_selector *device;
 	struct device_selected got;
@@ -308,11 +293,10 @@ static void select__judged_gradient_with_infinity_changes_nothing(void **state)
 	pair_free(&grad);
 }
 
-static void select_by_level__selects_what_the_threshold_selector_does(void **state)
+TEST(select_by_level__selects_what_the_threshold_selector_does)
 {
 	static const float levels[] = { 0, 1e-40f, 0.25f, 1, 2.5f, INFINITY };
 
-	(void)state;
 	for (int kind = 0; kind < KINDS; kind++)
 		for (size_t l = 0; l < sizeof(levels) / sizeof(levels[0]); l++) {
 			const size_t n = 6000;
@@ -351,7 +335,7 @@ static void select_by_level__selects_what_the_threshold_selector_does(void **sta
 		}
 }
 
-static void select_by_level__more_than_the_room_is_said(void **state)
+TEST(select_by_level__more_than_the_room_is_said)
 {
 	const size_t n = 60000;
 	struct pair x = pair_new(n, 0);
@@ -359,7 +343,6 @@ static void select_by_level__more_than_the_room_is_said(void **state)
 	struct device_selected got;
 	uint32_t *index = malloc(n * 4);
 
-	(void)state;
 	assert_non_null(index);
 	for (size_t i = 0; i < n; i++)
 		x.here[i] = 1;
@@ -375,25 +358,4 @@ static void select_by_level__more_than_the_room_is_said(void **state)
 	gpu_kernels()->selector_close(&s);
 	pair_free(&x);
 	free(index);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(select__any_size_and_kind_gives_the_bits_of_the_cpu),
-		cmocka_unit_test(select__no_or_all_coordinates_asked_for),
-		cmocka_unit_test(select__more_ties_than_room_takes_the_first),
-		cmocka_unit_test(select__a_sequence_with_hints_right_and_wrong),
-		cmocka_unit_test(select__a_steady_sequence_takes_one_pass_a_step),
-		cmocka_unit_test(select__without_a_hint__a_sample_takes_one_pass),
-		cmocka_unit_test(select__sample_misleads__the_result_is_exact),
-		cmocka_unit_test(select__a_million_and_seven),
-		cmocka_unit_test(select__a_thousand_million),
-		cmocka_unit_test(select__nan_in_the_sum_selects_nothing),
-		cmocka_unit_test(select__judged_gradient_with_infinity_changes_nothing),
-		cmocka_unit_test(select_by_level__selects_what_the_threshold_selector_does),
-		cmocka_unit_test(select_by_level__more_than_the_room_is_said),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -1,16 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Count sketches on the device against runtime/compress/sketch.c, bit by bit: alone, and as the
  * payloads of a push, with the values that are asked for after it. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "base/bytes.h"
 #include "compress/sketch.h"
 #include "gpu.h"
 #include "random.h"
+#include "cases.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,11 +67,10 @@ static void compare_sketch(uint32_t n, uint32_t rows, uint32_t columns, int kind
 	free(got);
 }
 
-static void sketch__any_shape_gives_the_bits_of_the_cpu(void **state)
+TEST(sketch__any_shape_gives_the_bits_of_the_cpu)
 {
 	static const uint32_t sizes[] = { 0, 1, 31, 32, 33, 255, 257, 8191, 100007 };
 
-	(void)state;
 	for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
 		compare_sketch(sizes[s], 5, sizes[s] / 20 + 1, 0);
 		compare_sketch(sizes[s], 1, 1, 1); /* one list of all */
@@ -84,13 +79,12 @@ static void sketch__any_shape_gives_the_bits_of_the_cpu(void **state)
 	compare_sketch(3000, SKETCH_ROWS_MAX, 257, 0);
 }
 
-static void sketch__more_than_it_was_opened_for_is_refused(void **state)
+TEST(sketch__more_than_it_was_opened_for_is_refused)
 {
 	const struct device_sketch_call call = { .n = 33, .rows = 1, .columns = 4 };
 	const struct device_sketch_call wide = { .n = 32, .rows = 1, .columns = 5 };
 	struct device_sketch *s;
 
-	(void)state;
 	assert_int_equal(gpu_kernels()->sketch_open(0, 32, 4, &s), 0);
 	assert_int_equal(gpu_kernels()->sketch_add(s, &call, NULL), -1);
 	assert_int_equal(gpu_kernels()->sketch_add(s, &wide, NULL), -1);
@@ -229,7 +223,7 @@ static void ask_for_values(struct sketched *g, const float *residual, struct ran
 		expect_payload(g, p, wanted[p], &sent[p]);
 }
 
-static void push_sketches__each_part_has_its_sketch_and_then_its_values(void **state)
+TEST(push_sketches__each_part_has_its_sketch_and_then_its_values)
 {
 	struct random r = { 5 };
 	float *residual = memory(N * sizeof(float)), *grad = memory(N * sizeof(float));
@@ -237,7 +231,6 @@ static void push_sketches__each_part_has_its_sketch_and_then_its_values(void **s
 	struct device_sent sent[PARTS];
 	struct sketched g;
 
-	(void)state;
 	for (size_t i = 0; i < N; i++)
 		residual[i] = random_normal(&r);
 	open_sketched(&g, residual);
@@ -282,7 +275,7 @@ static void push_sketches__each_part_has_its_sketch_and_then_its_values(void **s
 }
 
 /* One coordinate of part 2, in whose sketch it is in one cell a row. */
-static void push_sketches__infinity_or_nan__part_is_named(void **state)
+TEST(push_sketches__infinity_or_nan__part_is_named)
 {
 	static const float bad[] = { INFINITY, -INFINITY, NAN };
 	struct device_selected selected;
@@ -290,7 +283,6 @@ static void push_sketches__infinity_or_nan__part_is_named(void **state)
 	struct sketched g;
 	float *residual = memory(N * sizeof(float));
 
-	(void)state;
 	for (size_t b = 0; b < sizeof(bad) / sizeof(bad[0]); b++) {
 		for (size_t i = 0; i < N; i++)
 			residual[i] = 1;
@@ -314,14 +306,13 @@ static void push_sketches__infinity_or_nan__part_is_named(void **state)
 	free(residual);
 }
 
-static void push_values__more_than_there_is_room_for_is_refused(void **state)
+TEST(push_values__more_than_there_is_room_for_is_refused)
 {
 	static const uint32_t index[N];
 	struct sketched g;
 	float *residual = memory(N * sizeof(float));
 	struct device_push push = { .payload = DEVICE_VALUES, .parts = g.parts };
 
-	(void)state;
 	open_sketched(&g, residual);
 	for (size_t p = 0; p < PARTS; p++) {
 		g.parts[p].bytes = ROOM;
@@ -333,17 +324,4 @@ static void push_values__more_than_there_is_room_for_is_refused(void **state)
 	assert_int_equal(gpu()->push(g.c, &push, NULL), -1);
 	close_sketched(&g);
 	free(residual);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sketch__any_shape_gives_the_bits_of_the_cpu),
-		cmocka_unit_test(sketch__more_than_it_was_opened_for_is_refused),
-		cmocka_unit_test(push_sketches__each_part_has_its_sketch_and_then_its_values),
-		cmocka_unit_test(push_sketches__infinity_or_nan__part_is_named),
-		cmocka_unit_test(push_values__more_than_there_is_room_for_is_refused),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

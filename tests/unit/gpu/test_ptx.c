@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The machine that executes nvcc's translation of the kernels (tests/gpu/ptx): what a GPU would do
  * right is done, and what it would fault on ends the process with a message that says why. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-#include <cmocka.h>
 
 #include "tests/gpu/ptx/machine.h"
+#include "cases.h"
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -41,9 +37,8 @@ static struct ptx_counts run(const char *name, int together)
 	return ptx_run(k, 2, WORDS, &params, together, known);
 }
 
-static void kernel__that_is_right__computes_and_is_counted(void **state)
+TEST(kernel__that_is_right__computes_and_is_counted)
 {
-	(void)state;
 	for (int together = 0; together < 2; together++) {
 		memset(words, 0xff, sizeof words);
 		const struct ptx_counts done = run("right", together);
@@ -85,7 +80,7 @@ static void ends_saying(const char *name, const char *why)
 		fail_msg("%s: status %x, said: %s", name, (unsigned)status, said);
 }
 
-static void kernel__that_a_gpu_would_fault_on__is_named_with_the_reason(void **state)
+TEST(kernel__that_a_gpu_would_fault_on__is_named_with_the_reason)
 {
 	static const struct {
 		const char *name, *why;
@@ -100,16 +95,11 @@ static void kernel__that_a_gpu_would_fault_on__is_named_with_the_reason(void **s
 		{ "shared_beyond", "are beyond the 1020 bytes of shared memory" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof faults / sizeof *faults; i++)
 		ends_saying(faults[i].name, faults[i].why);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(kernel__that_is_right__computes_and_is_counted),
-		cmocka_unit_test(kernel__that_a_gpu_would_fault_on__is_named_with_the_reason),
-	};
-	return cmocka_run_group_tests(tests, read_kernels, NULL);
+	return run_cases(read_kernels, NULL);
 }

@@ -2,12 +2,10 @@
  * Barrier, sum, gather and broadcast: rank order to the bit, all sizes, servers that mirror them,
  * and ranks that call different ones. */
 #include "ranks.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 static int meet(int rank, void *argument)
 {
@@ -25,9 +23,8 @@ static int meet(int rank, void *argument)
 	return 0;
 }
 
-static void barrier__one_rank_late__nobody_passes_before_it(void **state)
+TEST(barrier__one_rank_late__nobody_passes_before_it)
 {
-	(void)state;
 	for (int size = 1; size <= 4; size++)
 		run_ranks(size, meet, shared_memory(sizeof(atomic_int)));
 }
@@ -63,9 +60,8 @@ static int sum_in_order(int rank, void *argument)
 	return 0;
 }
 
-static void sum__0_to_1000_values__are_added_in_rank_order(void **state)
+TEST(sum__0_to_1000_values__are_added_in_rank_order)
 {
-	(void)state;
 	for (int size = 1; size <= 4; size++)
 		run_ranks(size, sum_in_order, NULL);
 }
@@ -96,9 +92,8 @@ static int gather_rows(int rank, void *argument)
 	return 0;
 }
 
-static void gather__0_to_512_bytes__row_r_is_rank_rs(void **state)
+TEST(gather__0_to_512_bytes__row_r_is_rank_rs)
 {
-	(void)state;
 	for (int size = 1; size <= 4; size++)
 		run_ranks(size, gather_rows, NULL);
 }
@@ -135,9 +130,8 @@ static int broadcast_sizes(int rank, void *argument)
 	return 0;
 }
 
-static void broadcast__of_any_size__arrives_on_all(void **state)
+TEST(broadcast__of_any_size__arrives_on_all)
 {
-	(void)state;
 	for (int size = 1; size <= 4; size += 1 + (size == 2))
 		run_ranks(size, broadcast_sizes, NULL);
 }
@@ -164,9 +158,8 @@ static int broadcast_wrongly(int rank, void *argument)
 	return 0;
 }
 
-static void broadcast__of_different_sizes_or_roots__names_two_ranks_on_all(void **state)
+TEST(broadcast__of_different_sizes_or_roots__names_two_ranks_on_all)
 {
-	(void)state;
 	run_ranks(3, broadcast_wrongly, NULL);
 }
 
@@ -188,9 +181,8 @@ static int broadcast_to_nobody(int rank, void *argument)
 	return 0;
 }
 
-static void broadcast__to_a_rank_that_ended__fails_naming_it(void **state)
+TEST(broadcast__to_a_rank_that_ended__fails_naming_it)
 {
-	(void)state;
 	run_ranks(3, broadcast_to_nobody, NULL);
 }
 
@@ -213,9 +205,8 @@ static int mixed(int rank, void *argument)
 	return 0;
 }
 
-static void collectives__hundreds_in_a_row__mails_are_never_mixed_up(void **state)
+TEST(collectives__hundreds_in_a_row__mails_are_never_mixed_up)
 {
-	(void)state;
 	run_ranks(4, mixed, NULL);
 }
 
@@ -237,9 +228,8 @@ static int call_different_ones(int rank, void *argument)
 	return 0;
 }
 
-static void collectives__different_ones__fail_on_both_naming_both(void **state)
+TEST(collectives__different_ones__fail_on_both_naming_both)
 {
-	(void)state;
 	run_ranks(2, call_different_ones, NULL);
 }
 
@@ -256,9 +246,8 @@ static int give_different_lengths(int rank, void *argument)
 	return 0;
 }
 
-static void gather__of_different_lengths__fails_on_all(void **state)
+TEST(gather__of_different_lengths__fails_on_all)
 {
-	(void)state;
 	run_ranks(3, give_different_lengths, NULL);
 }
 
@@ -309,9 +298,8 @@ static int with_servers(int rank, void *argument)
 	return 0;
 }
 
-static void collectives__with_dedicated_servers__count_workers_only(void **state)
+TEST(collectives__with_dedicated_servers__count_workers_only)
 {
-	(void)state;
 	run_ranks(4, with_servers, NULL);
 }
 
@@ -337,26 +325,7 @@ static int too_many_servers(int rank, void *argument)
 	return 0;
 }
 
-static void init__servers_impossible_or_different__is_refused_by_name(void **state)
+TEST(init__servers_impossible_or_different__is_refused_by_name)
 {
-	(void)state;
 	run_ranks(2, too_many_servers, NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(barrier__one_rank_late__nobody_passes_before_it),
-		cmocka_unit_test(sum__0_to_1000_values__are_added_in_rank_order),
-		cmocka_unit_test(gather__0_to_512_bytes__row_r_is_rank_rs),
-		cmocka_unit_test(broadcast__of_any_size__arrives_on_all),
-		cmocka_unit_test(broadcast__of_different_sizes_or_roots__names_two_ranks_on_all),
-		cmocka_unit_test(broadcast__to_a_rank_that_ended__fails_naming_it),
-		cmocka_unit_test(collectives__hundreds_in_a_row__mails_are_never_mixed_up),
-		cmocka_unit_test(collectives__different_ones__fail_on_both_naming_both),
-		cmocka_unit_test(gather__of_different_lengths__fails_on_all),
-		cmocka_unit_test(collectives__with_dedicated_servers__count_workers_only),
-		cmocka_unit_test(init__servers_impossible_or_different__is_refused_by_name),
-	};
-	return cmocka_run_group_tests_name("collectives", tests, NULL, NULL);
 }

@@ -3,11 +3,9 @@
  * oracle of survivors.h says; without a server or without any worker nobody can. */
 #include "survivors.h"
 #include "thinned.h"
-#include <setjmp.h>
+#include "cases.h"
 #include <signal.h>
-#include <stdarg.h>
 #include <sys/mman.h>
-#include <cmocka.h>
 
 static void run(struct plan *p)
 {
@@ -19,10 +17,8 @@ static void run(struct plan *p)
 
 /* ---- killed ---------------------------------------------------------------- */
 
-static void kill__any_worker_at_any_moment__fifty_times__others_go_on_and_equal_the_oracle(
-	void **state)
+TEST(kill__any_worker_at_any_moment__fifty_times__others_go_on_and_equal_the_oracle)
 {
-	(void)state;
 	for (unsigned round = 0; round < 50; round++) {
 		if (thinned(round, 11)) /* no divisor of 2, 3 or WORKERS: all kinds stay */
 			continue;
@@ -34,10 +30,9 @@ static void kill__any_worker_at_any_moment__fifty_times__others_go_on_and_equal_
 	}
 }
 
-static void kill__two_or_three_at_once__the_others_go_on(void **state)
+TEST(kill__two_or_three_at_once__the_others_go_on)
 {
 	static const unsigned sets[] = { 0x3, 0x6, 0xc, 0x9, 0x7, 0xe, 0xd };
-	(void)state;
 	for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
 		if (thinned(i, 5)) /* one of each recipe, with sums and without */
 			continue;
@@ -47,9 +42,8 @@ static void kill__two_or_three_at_once__the_others_go_on(void **state)
 	}
 }
 
-static void die__in_the_middle_of_a_collective__all_survivors_get_the_same_sums(void **state)
+TEST(die__in_the_middle_of_a_collective__all_survivors_get_the_same_sums)
 {
-	(void)state;
 	for (int worker = 0; worker < WORKERS; worker++)
 		for (int mails = 1; mails <= RANKS - 1; mails++) {
 			if (thinned((size_t)(worker * RANKS + mails), 5))
@@ -63,11 +57,10 @@ static void die__in_the_middle_of_a_collective__all_survivors_get_the_same_sums(
 
 /* ---- stopped --------------------------------------------------------------- */
 
-static void stop__a_worker__is_dropped_and_learns_it_and_harms_nobody(void **state)
+TEST(stop__a_worker__is_dropped_and_learns_it_and_harms_nobody)
 {
 	static const unsigned sets[] = { 0x2, 0x6, 0x1, 0x4, 0x8 };
 	size_t n = slowness() > 1 ? 2 : sizeof sets / sizeof *sets;
-	(void)state;
 	for (size_t i = 0; i < n; i++) {
 		struct plan *p = new_plan(sets[i] == 0x2, sets[i]);
 		p->stops = 1;
@@ -76,10 +69,8 @@ static void stop__a_worker__is_dropped_and_learns_it_and_harms_nobody(void **sta
 	}
 }
 
-static void stop__a_worker_in_the_middle_of_a_delta_that_is_then_overwritten__learns_it_too(
-	void **state)
+TEST(stop__a_worker_in_the_middle_of_a_delta_that_is_then_overwritten__learns_it_too)
 {
-	(void)state;
 	for (int shard = 0; shard < SHARDS; shard++) {
 		struct plan *p = new_plan(0, 1u << shard);
 		p->stops = p->stops_itself = 1;
@@ -125,16 +116,14 @@ static void end_by_losing(unsigned victims)
 	munmap(p, sizeof *p);
 }
 
-static void kill__a_server__ends_the_job_naming_it(void **state)
+TEST(kill__a_server__ends_the_job_naming_it)
 {
-	(void)state;
 	end_by_losing(1u << 4);
 	end_by_losing(1u << 5);
 }
 
-static void kill__all_workers__ends_the_servers(void **state)
+TEST(kill__all_workers__ends_the_servers)
 {
-	(void)state;
 	end_by_losing(15);
 }
 
@@ -152,9 +141,8 @@ static int ask_without_servers(int rank, void *argument)
 	return 0;
 }
 
-static void init__continue_without_servers__fails_EINVAL_saying_why(void **state)
+TEST(init__continue_without_servers__fails_EINVAL_saying_why)
 {
-	(void)state;
 	run_ranks(2, ask_without_servers, NULL);
 }
 
@@ -171,28 +159,7 @@ static int differ(int rank, void *argument)
 	return 0;
 }
 
-static void init__policies_that_differ__are_refused_on_all(void **state)
+TEST(init__policies_that_differ__are_refused_on_all)
 {
-	(void)state;
 	run_ranks(3, differ, NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(
-			kill__any_worker_at_any_moment__fifty_times__others_go_on_and_equal_the_oracle),
-		cmocka_unit_test(kill__two_or_three_at_once__the_others_go_on),
-		cmocka_unit_test(
-			die__in_the_middle_of_a_collective__all_survivors_get_the_same_sums),
-		cmocka_unit_test(stop__a_worker__is_dropped_and_learns_it_and_harms_nobody),
-		cmocka_unit_test(
-			stop__a_worker_in_the_middle_of_a_delta_that_is_then_overwritten__learns_it_too),
-		cmocka_unit_test(kill__a_server__ends_the_job_naming_it),
-		cmocka_unit_test(kill__all_workers__ends_the_servers),
-		cmocka_unit_test(init__continue_without_servers__fails_EINVAL_saying_why),
-		cmocka_unit_test(init__policies_that_differ__are_refused_on_all),
-	};
-
-	return cmocka_run_group_tests_name("going on", tests, NULL, NULL);
 }

@@ -4,12 +4,10 @@
  * nobody. */
 #include "survivors.h"
 #include "shard/shard.h"
-#include <setjmp.h>
+#include "cases.h"
 #include <signal.h>
-#include <stdarg.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 /* check_same() knows no lost ones. */
 static void check_same_among_living(sluice_job *job, const float *params)
@@ -101,15 +99,13 @@ static void lose_after_push(unsigned victims, unsigned counted, uint64_t refused
 	munmap(p, sizeof *p);
 }
 
-static void lose__after_its_push_was_added__it_counts_in_that_step_and_never_again(void **state)
+TEST(lose__after_its_push_was_added__it_counts_in_that_step_and_never_again)
 {
-	(void)state;
 	lose_after_push(1, 15, 0);
 }
 
-static void lose__before_its_push_was_added__it_is_refused_and_counted_as_such(void **state)
+TEST(lose__before_its_push_was_added__it_is_refused_and_counted_as_such)
 {
-	(void)state;
 	lose_after_push(2, 15 & ~2u, 1);
 }
 
@@ -169,11 +165,10 @@ static void wake_it(const pid_t *pids, void *argument)
 	kill(pids[1], SIGCONT);
 }
 
-static void wake__and_push_ten_times__all_are_refused_and_counted_and_nothing_breaks(void **state)
+TEST(wake__and_push_ten_times__all_are_refused_and_counted_and_nothing_breaks)
 {
 	int status[RANKS_MAX];
 	struct plan *p = new_plan(0, 2);
-	(void)state;
 	p->stops = 1;
 	run_ranks_status(RANKS, wake_up_and_push, p, wake_it, 60000, status);
 	check_ends(status, 0);
@@ -217,26 +212,10 @@ static int break_the_rules(int rank, void *argument)
 	return survivors_leave(job, model);
 }
 
-static void push__nonsense__costs_the_worker_its_membership_and_nothing_else(void **state)
+TEST(push__nonsense__costs_the_worker_its_membership_and_nothing_else)
 {
 	struct plan *p = new_plan(0, 4);
-	(void)state;
 	run_ranks(RANKS, break_the_rules, p);
 	assert_true(p->refused[4] || p->refused[5]); /* whoever saw it first says why */
 	munmap(p, sizeof *p);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(
-			lose__after_its_push_was_added__it_counts_in_that_step_and_never_again),
-		cmocka_unit_test(
-			lose__before_its_push_was_added__it_is_refused_and_counted_as_such),
-		cmocka_unit_test(
-			wake__and_push_ten_times__all_are_refused_and_counted_and_nothing_breaks),
-		cmocka_unit_test(push__nonsense__costs_the_worker_its_membership_and_nothing_else),
-	};
-
-	return cmocka_run_group_tests_name("going on, pushes refused", tests, NULL, NULL);
 }

@@ -2,12 +2,10 @@
  * Ranks in calls that cannot end together: both learn both names, without waiting for a limit. */
 #include "job/job.h"
 #include "ranks.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 enum { N = 100 };
 
@@ -66,12 +64,11 @@ static int step_against_checkpoint(int rank, void *argument)
 	return 0;
 }
 
-static void step__against_a_checkpoint__both_learn_both_calls(void **state)
+TEST(step__against_a_checkpoint__both_learn_both_calls)
 {
 	struct pair first = { 0, 1, "sluice_restore of model 0 after 0 steps" },
 		    restore = { 2, 1, "sluice_restore of model 0 after 2 steps" },
 		    save = { 3, 0, "sluice_checkpoint of model 0 after 3 steps" };
-	(void)state;
 	run_ranks(2, step_against_checkpoint, &first);
 	run_ranks(2, step_against_checkpoint, &restore);
 	run_ranks(2, step_against_checkpoint, &save);
@@ -99,9 +96,8 @@ static int third_never_comes(int rank, void *argument)
 	return 0;
 }
 
-static void collectives__that_differ__are_named_though_a_third_rank_computes(void **state)
+TEST(collectives__that_differ__are_named_though_a_third_rank_computes)
 {
-	(void)state;
 	run_ranks(3, third_never_comes, shared_memory(sizeof(atomic_int)));
 }
 
@@ -126,9 +122,8 @@ static int step_against_barrier(int rank, void *argument)
 	return 0;
 }
 
-static void step__against_a_barrier__the_limit_names_both(void **state)
+TEST(step__against_a_barrier__the_limit_names_both)
 {
-	(void)state;
 	run_ranks(2, step_against_barrier, NULL);
 }
 
@@ -155,23 +150,11 @@ static int hurry(int rank, void *argument)
 	return 0;
 }
 
-static void collectives__that_one_rank_reaches_first__are_right(void **state)
+TEST(collectives__that_one_rank_reaches_first__are_right)
 {
 	char folder[] = "/tmp/sluice-calls-XXXXXX", command[64];
-	(void)state;
 	assert_non_null(mkdtemp(folder));
 	run_ranks(2, hurry, folder);
 	snprintf(command, sizeof(command), "rm -r %s", folder);
 	assert_int_equal(system(command), 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(step__against_a_checkpoint__both_learn_both_calls),
-		cmocka_unit_test(collectives__that_differ__are_named_though_a_third_rank_computes),
-		cmocka_unit_test(step__against_a_barrier__the_limit_names_both),
-		cmocka_unit_test(collectives__that_one_rank_reaches_first__are_right),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,15 +2,13 @@
  * Ranks that die, leave, or differ: everybody learns who it was and where, at once, and nobody
  * hangs. The kills are real. Slow and stopped ranks are in test_slow_rank.c. */
 #include "ranks.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 /* Long before a rank is lost because nothing is heard of it. */
 enum { COUNT = 1200, IN_TIME = 30000, PLENTY = 1000000 };
@@ -105,15 +103,13 @@ static void kill_each(int size, int servers)
 	}
 }
 
-static void kill__each_of_four_ranks__others_end_at_once_naming_it(void **state)
+TEST(kill__each_of_four_ranks__others_end_at_once_naming_it)
 {
-	(void)state;
 	kill_each(4, 0);
 }
 
-static void kill__each_of_two_workers_and_two_servers__others_end_at_once_naming_it(void **state)
+TEST(kill__each_of_two_workers_and_two_servers__others_end_at_once_naming_it)
 {
-	(void)state;
 	kill_each(4, 2);
 }
 
@@ -171,16 +167,14 @@ static void leave_by(void (*go)(sluice_job *, sluice_model *), const char *says,
 			fail_msg("rank %d: status 0x%x", r, (unsigned)status[r]);
 }
 
-static void exit__without_closing__is_a_loss_for_the_others(void **state)
+TEST(exit__without_closing__is_a_loss_for_the_others)
 {
-	(void)state;
 	/* Over libfabric the connection may have broken, too. */
 	leave_by(just_exit, "its process ended", "; look for the cause in its own output");
 }
 
-static void finalize__with_a_model_open__is_told_to_the_others(void **state)
+TEST(finalize__with_a_model_open__is_told_to_the_others)
 {
-	(void)state;
 	leave_by(finalize_with_the_model_open, "sluice_finalize with a model still open", NULL);
 }
 
@@ -271,7 +265,7 @@ static void make_steps(const struct unequal *u, int size)
 
 static const char default_recipe[] = "up=topk(0.1) down=topk(0.1)";
 
-static void close__before_the_others__they_fail_at_once_and_name_it_and_its_steps(void **state)
+TEST(close__before_the_others__they_fail_at_once_and_name_it_and_its_steps)
 {
 	const struct unequal first = { default_recipe,
 				       0,
@@ -283,77 +277,69 @@ static void close__before_the_others__they_fail_at_once_and_name_it_and_its_step
 					0,
 					{ 6, 5, 6 },
 					"rank 1 (node n1) closed model 0 after 5 steps" };
-	(void)state;
 	make_steps(&first, 3);
 	make_steps(&middle, 3);
 }
 
-static void close__before_its_first_step__is_named_too(void **state)
+TEST(close__before_its_first_step__is_named_too)
 {
 	const struct unequal u = {
 		default_recipe, 0, 0, { 1, 0, 1 }, "rank 1 (node n1) closed model 0 after 0 steps"
 	};
-	(void)state;
 	make_steps(&u, 3);
 }
 
-static void close__early_with_a_server__workers_fail_at_once_and_name_it(void **state)
+TEST(close__early_with_a_server__workers_fail_at_once_and_name_it)
 {
 	const struct unequal u = {
 		default_recipe, 1, 0, { 3, 5 }, "rank 0 (node n1) closed model 0 after 3 steps"
 	};
-	(void)state;
 	make_steps(&u, 3);
 }
 
-static void close__early_where_the_job_may_lose_workers__they_go_on_without_it(void **state)
+TEST(close__early_where_the_job_may_lose_workers__they_go_on_without_it)
 {
 	const struct unequal u = { default_recipe,
 				   1,
 				   SLUICE_CONTINUE,
 				   { 3, 6, 6 },
 				   "rank 0 (node n1) closed model 0 after 3 steps" };
-	(void)state;
 	found_out = shared_memory(sizeof *found_out);
 	make_steps(&u, 4);
 	assert_in_range(atomic_load(found_out), 1, 2);
 }
 
-static void close__early_with_local_steps__counts_the_steps_of_the_application(void **state)
+TEST(close__early_with_local_steps__counts_the_steps_of_the_application)
 {
 	const struct unequal u = { "up=all down=all when=every(2)",
 				   0,
 				   0,
 				   { 5, 8, 8 },
 				   "rank 0 (node n1) closed model 0 after 5 steps" };
-	(void)state;
 	make_steps(&u, 3);
 }
 
-static void close__after_equal_steps__is_silent(void **state)
+TEST(close__after_equal_steps__is_silent)
 {
 	const struct unequal u = { default_recipe, 0, 0, { 4, 4, 4 }, NULL },
 			     served = { default_recipe, 1, 0, { 4, 4 }, NULL };
-	(void)state;
 	make_steps(&u, 3);
 	make_steps(&served, 3);
 }
 
-static void close__early_in_an_asynchronous_model__the_others_go_on(void **state)
+TEST(close__early_in_an_asynchronous_model__the_others_go_on)
 {
 	const struct unequal u = { "up=all down=all when=async(3)", 0, 0, { 3, 40, 20 }, NULL };
-	(void)state;
 	make_steps(&u, 3);
 }
 
-static void close__before_an_asynchronous_anchor__the_others_fail_at_once(void **state)
+TEST(close__before_an_asynchronous_anchor__the_others_fail_at_once)
 {
 	const struct unequal u = { "up=all down=all signal=svrg(6) when=async(3)",
 				   0,
 				   0,
 				   { 3, 40, 40 },
 				   "rank 0 (node n1) closed model 0 after 3 steps" };
-	(void)state;
 	make_steps(&u, 3);
 }
 
@@ -389,10 +375,9 @@ static int push_not_finite(int rank, void *argument)
 	return 0;
 }
 
-static void push__nan_or_infinity__aborts_naming_rank_tensor_and_index(void **state)
+TEST(push__nan_or_infinity__aborts_naming_rank_tensor_and_index)
 {
 	float bad[] = { NAN, INFINITY, -INFINITY };
-	(void)state;
 	for (int i = 0; i < 3; i++)
 		run_ranks(3, push_not_finite, &bad[i]);
 }
@@ -429,7 +414,7 @@ static int go_on_without(int rank, void *argument)
 	return 0;
 }
 
-static void push__nan_with_zero_or_skip__leaves_out_the_coordinates_or_the_gradient(void **state)
+TEST(push__nan_with_zero_or_skip__leaves_out_the_coordinates_or_the_gradient)
 {
 	static struct policy policies[] = {
 		{ "up=all down=all nonfinite=zero", 0 },
@@ -438,7 +423,6 @@ static void push__nan_with_zero_or_skip__leaves_out_the_coordinates_or_the_gradi
 		{ "up=topk(1.0) down=all nonfinite=skip", 1 },
 		{ "up=topk(1.0) down=topk(1.0) memory=none nonfinite=skip", 1 },
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof policies / sizeof *policies; i++)
 		run_ranks(2, go_on_without, &policies[i]);
 }
@@ -475,9 +459,8 @@ static int push_at_another_rate(int rank, void *argument)
 	return 0;
 }
 
-static void push__unequal_learning_rates__are_refused_by_name(void **state)
+TEST(push__unequal_learning_rates__are_refused_by_name)
 {
-	(void)state;
 	run_ranks(3, push_at_another_rate, NULL);
 }
 
@@ -542,9 +525,8 @@ static int open_differently(int rank, void *argument)
 	return 0;
 }
 
-static void open__attributes_that_differ__are_refused_by_name_on_all(void **state)
+TEST(open__attributes_that_differ__are_refused_by_name_on_all)
 {
-	(void)state;
 	run_ranks(3, open_differently, NULL);
 }
 
@@ -573,9 +555,8 @@ static int call_out_of_order(int rank, void *argument)
 	return 0;
 }
 
-static void push__twice_without_pull__fails_EINVAL_and_the_job_goes_on(void **state)
+TEST(push__twice_without_pull__fails_EINVAL_and_the_job_goes_on)
 {
-	(void)state;
 	run_ranks(2, call_out_of_order, NULL);
 }
 
@@ -620,38 +601,7 @@ static int fork_in_the_middle(int rank, void *argument)
 	return 0;
 }
 
-static void fork__child_exits_or_finalizes__does_no_harm(void **state)
+TEST(fork__child_exits_or_finalizes__does_no_harm)
 {
-	(void)state;
 	run_ranks(3, fork_in_the_middle, NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(kill__each_of_four_ranks__others_end_at_once_naming_it),
-		cmocka_unit_test(
-			kill__each_of_two_workers_and_two_servers__others_end_at_once_naming_it),
-		cmocka_unit_test(exit__without_closing__is_a_loss_for_the_others),
-		cmocka_unit_test(finalize__with_a_model_open__is_told_to_the_others),
-		cmocka_unit_test(
-			close__before_the_others__they_fail_at_once_and_name_it_and_its_steps),
-		cmocka_unit_test(close__before_its_first_step__is_named_too),
-		cmocka_unit_test(close__early_with_a_server__workers_fail_at_once_and_name_it),
-		cmocka_unit_test(
-			close__early_where_the_job_may_lose_workers__they_go_on_without_it),
-		cmocka_unit_test(
-			close__early_with_local_steps__counts_the_steps_of_the_application),
-		cmocka_unit_test(close__after_equal_steps__is_silent),
-		cmocka_unit_test(close__early_in_an_asynchronous_model__the_others_go_on),
-		cmocka_unit_test(close__before_an_asynchronous_anchor__the_others_fail_at_once),
-		cmocka_unit_test(push__nan_or_infinity__aborts_naming_rank_tensor_and_index),
-		cmocka_unit_test(
-			push__nan_with_zero_or_skip__leaves_out_the_coordinates_or_the_gradient),
-		cmocka_unit_test(push__unequal_learning_rates__are_refused_by_name),
-		cmocka_unit_test(open__attributes_that_differ__are_refused_by_name_on_all),
-		cmocka_unit_test(push__twice_without_pull__fails_EINVAL_and_the_job_goes_on),
-		cmocka_unit_test(fork__child_exits_or_finalizes__does_no_harm),
-	};
-	return cmocka_run_group_tests_name("failures", tests, NULL, NULL);
 }

@@ -7,10 +7,8 @@
 #include "job/job.h"
 #include "worker/lane.h"
 #include "ranks.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <string.h>
-#include <cmocka.h>
 
 enum { COUNT = 600, VICTIM = 0, ATTACKER = 1, STEP = 4 };
 
@@ -393,7 +391,7 @@ static void all(struct attack *attacks, size_t n)
 		run_ranks(3, under_attack, &attacks[i]);
 }
 
-static void push__that_is_not_what_it_should_be__is_refused_naming_the_rank(void **state)
+TEST(push__that_is_not_what_it_should_be__is_refused_naming_the_rank)
 {
 	struct attack attacks[] = {
 		{ .launch = push_noise, .says = "push of step 4" },
@@ -411,11 +409,10 @@ static void push__that_is_not_what_it_should_be__is_refused_naming_the_rank(void
 		{ .launch = push_a_run, .says = "85 coordinates where at most 80 are expected" },
 		{ .launch = notify_again_and_again, .says = "shard 0" },
 	};
-	(void)state;
 	all(attacks, sizeof attacks / sizeof *attacks);
 }
 
-static void notify__of_what_does_not_exist__is_refused_naming_the_rank(void **state)
+TEST(notify__of_what_does_not_exist__is_refused_naming_the_rank)
 {
 	struct attack attacks[] = {
 		{ .launch = notify_as_said,
@@ -434,11 +431,10 @@ static void notify__of_what_does_not_exist__is_refused_naming_the_rank(void **st
 		{ .launch = notify_as_said, .imm = 0x7fffffff, .says = "unknown kind 0x7fffffff" },
 		{ .launch = notify_as_said, .imm = 0xffffffff, .says = "unknown kind 0xffffffff" },
 	};
-	(void)state;
 	all(attacks, sizeof attacks / sizeof *attacks);
 }
 
-static void notice__or_delta_that_cannot_be__is_refused_naming_the_rank(void **state)
+TEST(notice__or_delta_that_cannot_be__is_refused_naming_the_rank)
 {
 	struct attack attacks[] = {
 		{ .launch = notice_that_does_not_check, .says = "notice of shard 1" },
@@ -448,23 +444,23 @@ static void notice__or_delta_that_cannot_be__is_refused_naming_the_rank(void **s
 		{ .launch = publish_noise, .says = "version 4 of shard 1" },
 		{ .launch = publish_another_step, .says = "version 4 of shard 1" },
 	};
-	(void)state;
 	all(attacks, sizeof attacks / sizeof *attacks);
 }
 
-static void mail__that_does_not_check__is_refused_naming_the_rank(void **state)
+TEST(mail__that_does_not_check__is_refused_naming_the_rank)
 {
 	struct attack attacks[] = {
-		{ .launch = mail_noise, .says = "collective message that is not valid", .in_barrier = 1 },
+		{ .launch = mail_noise,
+		  .says = "collective message that is not valid",
+		  .in_barrier = 1 },
 		{ .launch = mail_that_is_too_long,
 		  .says = "collective message that is not valid",
 		  .in_barrier = 1 },
 	};
-	(void)state;
 	all(attacks, sizeof attacks / sizeof *attacks);
 }
 
-static void notify__of_nothing_that_matters__does_no_harm(void **state)
+TEST(notify__of_nothing_that_matters__does_no_harm)
 {
 	struct attack attacks[] = {
 		{ .launch = notify_as_said, .imm = imm_make(IMM_REGION, 5) },
@@ -473,18 +469,5 @@ static void notify__of_nothing_that_matters__does_no_harm(void **state)
 		{ .launch = status_noise },
 		{ .launch = report_noise },
 	};
-	(void)state;
 	all(attacks, sizeof attacks / sizeof *attacks);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(push__that_is_not_what_it_should_be__is_refused_naming_the_rank),
-		cmocka_unit_test(notify__of_what_does_not_exist__is_refused_naming_the_rank),
-		cmocka_unit_test(notice__or_delta_that_cannot_be__is_refused_naming_the_rank),
-		cmocka_unit_test(mail__that_does_not_check__is_refused_naming_the_rank),
-		cmocka_unit_test(notify__of_nothing_that_matters__does_no_harm),
-	};
-	return cmocka_run_group_tests_name("hostile rank", tests, NULL, NULL);
 }

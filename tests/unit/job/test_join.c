@@ -2,12 +2,10 @@
  * A rank that cannot take part in the job tells the others, who need not wait for it until their
  * time-out. */
 #include "ranks.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 /* As if the process held as many files as it may. */
 static int init_without_a_free_file(sluice_job **job)
@@ -42,9 +40,8 @@ static int join_where_one_fails(int rank, void *argument)
 	return 0;
 }
 
-static void init__one_rank_cannot_open_files__all_others_name_it_and_why(void **state)
+TEST(init__one_rank_cannot_open_files__all_others_name_it_and_why)
 {
-	(void)state;
 	for (int culprit = 0; culprit < 3; culprit++)
 		run_ranks(3, join_where_one_fails, &culprit);
 }
@@ -62,9 +59,8 @@ static int join_with_bad_terms(int rank, void *argument)
 	return 0;
 }
 
-static void init__one_rank_asks_for_impossible_servers__all_others_name_it(void **state)
+TEST(init__one_rank_asks_for_impossible_servers__all_others_name_it)
 {
-	(void)state;
 	run_ranks(3, join_with_bad_terms, NULL);
 }
 
@@ -129,9 +125,8 @@ static int join_two_jobs(int rank, void *argument)
 	return 0;
 }
 
-static void init__while_a_job_is_open__a_second_job_of_the_same_ranks(void **state)
+TEST(init__while_a_job_is_open__a_second_job_of_the_same_ranks)
 {
-	(void)state;
 	run_ranks(3, join_two_jobs, NULL);
 }
 
@@ -145,34 +140,20 @@ static int join_again(sluice_job *job, void *context)
 	return sluice_barrier(job);
 }
 
-static void init__in_a_simulated_rank__EINVAL_and_its_job_goes_on(void **state)
+TEST(init__in_a_simulated_rank__EINVAL_and_its_job_goes_on)
 {
-	(void)state;
 	assert_int_equal(sluice_simulate(NULL, 3, join_again, NULL), 0);
 }
 
 /* Without it, servers=1 would be overlooked in silence. */
-static void init__attributes_without_their_size__EINVAL(void **state)
+TEST(init__attributes_without_their_size__EINVAL)
 {
 	sluice_job_attr attr = { .servers = 1 };
 	sluice_job *job = NULL;
-	(void)state;
 	assert_int_equal(sluice_init(&attr, &job), SLUICE_EINVAL);
 	assert_null(job);
 	assert_non_null(strstr(sluice_last_error(), "size of sluice_job_attr is set to 0"));
 	attr = (sluice_job_attr){ .size = sizeof attr, .warn_after_ms = -1 };
 	assert_int_equal(sluice_init(&attr, &job), SLUICE_EINVAL);
 	assert_non_null(strstr(sluice_last_error(), "negative"));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(init__one_rank_cannot_open_files__all_others_name_it_and_why),
-		cmocka_unit_test(init__attributes_without_their_size__EINVAL),
-		cmocka_unit_test(init__one_rank_asks_for_impossible_servers__all_others_name_it),
-		cmocka_unit_test(init__while_a_job_is_open__a_second_job_of_the_same_ranks),
-		cmocka_unit_test(init__in_a_simulated_rank__EINVAL_and_its_job_goes_on),
-	};
-	return cmocka_run_group_tests_name("joining", tests, NULL, NULL);
 }

@@ -5,11 +5,9 @@
 #include "base/bytes.h"
 #include "base/error.h"
 #include "job/job.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { COUNT = 1200, IN_TIME = 30000 };
 
@@ -57,9 +55,8 @@ static int go_well(int rank, void *argument)
 	return 0;
 }
 
-static void last_error__calls_that_succeed__leave_it_as_it_was(void **state)
+TEST(last_error__calls_that_succeed__leave_it_as_it_was)
 {
-	(void)state;
 	run_ranks(2, go_well, "");
 	run_ranks(2, go_well, "sluice_barrier: the job is NULL");
 }
@@ -108,9 +105,8 @@ static int fail_meanwhile(int rank, void *argument)
 	return 0;
 }
 
-static void last_error__job_fails_while_a_call_succeeds__the_next_call_says_it(void **state)
+TEST(last_error__job_fails_while_a_call_succeeds__the_next_call_says_it)
 {
-	(void)state;
 	run_ranks(1, fail_meanwhile, NULL);
 }
 
@@ -150,18 +146,16 @@ static int hear_of_a_loss(int rank, void *argument)
 	return 0;
 }
 
-static void last_error__peer_reports_a_loss__is_told_to_others_without_the_reporter(void **state)
+TEST(last_error__peer_reports_a_loss__is_told_to_others_without_the_reporter)
 {
-	(void)state;
 	run_ranks(3, hear_of_a_loss, "rank 0 (node n0) is lost: its process ended");
 }
 
 /* ---- scopes ---------------------------------------------------------------- */
 
-static void scope__ends_well__takes_back_what_failed_in_it(void **state)
+TEST(scope__ends_well__takes_back_what_failed_in_it)
 {
 	struct error_scope outer, inner;
-	(void)state;
 	fail_quietly(SLUICE_EIO, "before");
 	error_begin(&outer);
 	fail_quietly(SLUICE_EIO, "first");
@@ -174,11 +168,9 @@ static void scope__ends_well__takes_back_what_failed_in_it(void **state)
 	assert_string_equal(sluice_last_error(), "before");
 }
 
-static void scope__ends_with_an_error__keeps_its_sentence_and_the_one_around_takes_it_back(
-	void **state)
+TEST(scope__ends_with_an_error__keeps_its_sentence_and_the_one_around_takes_it_back)
 {
 	struct error_scope outer, inner;
-	(void)state;
 	fail_quietly(SLUICE_EIO, "before");
 	error_begin(&outer);
 	error_begin(&inner);
@@ -262,9 +254,8 @@ static int open_wrongly(int rank, void *argument)
 	return 0;
 }
 
-static void open__an_error_of_several_ranks__is_said_by_the_lowest_of_them(void **state)
+TEST(open__an_error_of_several_ranks__is_said_by_the_lowest_of_them)
 {
-	(void)state;
 	setenv("SLUICE_LOG", "info", 1);
 	run_ranks(4, open_wrongly, NULL);
 	unsetenv("SLUICE_LOG");
@@ -288,9 +279,8 @@ static int open_late(int rank, void *argument)
 	return 0;
 }
 
-static void open__the_others_do_not_come__an_error_is_said_all_the_same(void **state)
+TEST(open__the_others_do_not_come__an_error_is_said_all_the_same)
 {
-	(void)state;
 	run_ranks(2, open_late, shared_memory(sizeof(int)));
 }
 
@@ -310,26 +300,7 @@ static int push_nan_without_tensors(int rank, void *argument)
 	return 0;
 }
 
-static void push__nan_in_a_model_without_tensors__is_named_by_its_index(void **state)
+TEST(push__nan_in_a_model_without_tensors__is_named_by_its_index)
 {
-	(void)state;
 	run_ranks(1, push_nan_without_tensors, NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(last_error__calls_that_succeed__leave_it_as_it_was),
-		cmocka_unit_test(
-			last_error__job_fails_while_a_call_succeeds__the_next_call_says_it),
-		cmocka_unit_test(
-			last_error__peer_reports_a_loss__is_told_to_others_without_the_reporter),
-		cmocka_unit_test(scope__ends_well__takes_back_what_failed_in_it),
-		cmocka_unit_test(
-			scope__ends_with_an_error__keeps_its_sentence_and_the_one_around_takes_it_back),
-		cmocka_unit_test(open__an_error_of_several_ranks__is_said_by_the_lowest_of_them),
-		cmocka_unit_test(open__the_others_do_not_come__an_error_is_said_all_the_same),
-		cmocka_unit_test(push__nan_in_a_model_without_tensors__is_named_by_its_index),
-	};
-	return cmocka_run_group_tests_name("last error", tests, NULL, NULL);
 }

@@ -5,10 +5,8 @@
 #include "base/bytes.h"
 #include "job/job.h"
 #include "rdma/transfer.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <string.h>
-#include <cmocka.h>
 
 enum { COUNT = 400, STEPS = 1000000 };
 
@@ -80,17 +78,15 @@ static int train_with_a_loss(int rank, void *argument)
 	return 0;
 }
 
-static void push__its_notify_is_lost__ends_with_the_name_of_the_rank(void **state)
+TEST(push__its_notify_is_lost__ends_with_the_name_of_the_rank)
 {
 	struct loss loss = { IMM_PUSH, 1 };
-	(void)state;
 	run_ranks(2, train_with_a_loss, &loss);
 }
 
-static void pull__the_notice_of_the_version_is_lost__ends_with_the_name_of_the_rank(void **state)
+TEST(pull__the_notice_of_the_version_is_lost__ends_with_the_name_of_the_rank)
 {
 	struct loss loss = { IMM_NOTICE, 1 };
-	(void)state;
 	run_ranks(2, train_with_a_loss, &loss);
 }
 
@@ -109,9 +105,8 @@ static int wait_in_a_barrier(int rank, void *argument)
 	return 0;
 }
 
-static void barrier__a_message_of_it_is_lost__ends_with_the_name_of_the_rank(void **state)
+TEST(barrier__a_message_of_it_is_lost__ends_with_the_name_of_the_rank)
 {
-	(void)state;
 	run_ranks(2, wait_in_a_barrier, NULL);
 }
 
@@ -134,9 +129,8 @@ static int show_too_much(int rank, void *argument)
 	return 0;
 }
 
-static void pulse__more_received_than_sent__is_refused_by_name(void **state)
+TEST(pulse__more_received_than_sent__is_refused_by_name)
 {
-	(void)state;
 	run_ranks(2, show_too_much, NULL);
 }
 
@@ -156,21 +150,7 @@ static int spoil_own_pulse(int rank, void *argument)
 	return 0;
 }
 
-static void pulse__counts_that_do_not_check__are_read_again(void **state)
+TEST(pulse__counts_that_do_not_check__are_read_again)
 {
-	(void)state;
 	run_ranks(2, spoil_own_pulse, NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(push__its_notify_is_lost__ends_with_the_name_of_the_rank),
-		cmocka_unit_test(
-			pull__the_notice_of_the_version_is_lost__ends_with_the_name_of_the_rank),
-		cmocka_unit_test(barrier__a_message_of_it_is_lost__ends_with_the_name_of_the_rank),
-		cmocka_unit_test(pulse__more_received_than_sent__is_refused_by_name),
-		cmocka_unit_test(pulse__counts_that_do_not_check__are_read_again),
-	};
-	return cmocka_run_group_tests_name("lost notices", tests, NULL, NULL);
 }

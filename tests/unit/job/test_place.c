@@ -3,13 +3,10 @@
  * network card, and ranks that the launcher bound to all, some or one of their processors. */
 #include "job/place.h"
 #include "scratch.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
+#include "cases.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 #ifdef HAVE_HWLOC
 #include <hwloc.h>
@@ -71,18 +68,16 @@ static void expect(hwloc_topology_t t, const char *allowed, int here, const char
 	hwloc_bitmap_free(chosen);
 }
 
-static void place__one_package_and_no_card__left_as_it_is(void **state)
+TEST(place__one_package_and_no_card__left_as_it_is)
 {
 	hwloc_topology_t t = synthetic("pack:1 numa:1 core:4 pu:2");
-	(void)state;
 	expect(t, "0-7", 3, NULL, "", "one package and no RDMA device");
 	hwloc_topology_destroy(t);
 }
 
-static void place__two_packages_and_no_card__the_callers_within_its_binding(void **state)
+TEST(place__two_packages_and_no_card__the_callers_within_its_binding)
 {
 	hwloc_topology_t t = synthetic("pack:2 numa:1 core:4 pu:2");
-	(void)state;
 	expect(t, "0-15", 3, NULL, "0-7", "on processors 0-7, beside the calling thread");
 	expect(t, "0-15", 9, NULL, "8-15", "beside the calling thread");
 	expect(t, "6-9", 8, NULL, "8-9", "beside the calling thread");
@@ -91,10 +86,9 @@ static void place__two_packages_and_no_card__the_callers_within_its_binding(void
 	hwloc_topology_destroy(t);
 }
 
-static void place__card__beside_it_wherever_the_caller_runs(void **state)
+TEST(place__card__beside_it_wherever_the_caller_runs)
 {
 	hwloc_topology_t t = with_card("pack:2 numa:1 core:4 pu:2");
-	(void)state;
 	expect(t, "0-15", 3, "mlx5_0", "8-15", "on processors 8-15, beside mlx5_0");
 	expect(t, "4-11", 4, "mlx5_0", "8-11", "beside mlx5_0");
 	expect(t, "10-11", 10, "mlx5_0", "",
@@ -102,19 +96,17 @@ static void place__card__beside_it_wherever_the_caller_runs(void **state)
 	hwloc_topology_destroy(t);
 }
 
-static void place__bound_away_from_the_card_or_card_unknown__left_as_it_is(void **state)
+TEST(place__bound_away_from_the_card_or_card_unknown__left_as_it_is)
 {
 	hwloc_topology_t t = with_card("pack:2 numa:1 core:4 pu:2");
-	(void)state;
 	expect(t, "0-7", 3, "mlx5_0", "", "bound this rank to processors 0-7, away from mlx5_0");
 	expect(t, "0-15", 3, "rxe0", "", "not known where rxe0 is");
 	hwloc_topology_destroy(t);
 }
 
-static void place__card_of_the_only_package__left_as_it_is(void **state)
+TEST(place__card_of_the_only_package__left_as_it_is)
 {
 	hwloc_topology_t t = with_card("pack:1 numa:1 core:4 pu:2");
-	(void)state;
 	expect(t, "0-7", 3, "mlx5_0", "", "all processors of this rank (0-7) are beside mlx5_0");
 	hwloc_topology_destroy(t);
 }
@@ -148,10 +140,9 @@ static void expect_settled(const char *root, const char *allowed, int here, cons
 
 /* Two packages of eight processors, the card at the second: cpu 12 knows its package by the older
  * name. */
-static void settled__kernels_files__say_when_there_is_nothing_to_choose(void **state)
+TEST(settled__kernels_files__say_when_there_is_nothing_to_choose)
 {
 	char root[SCRATCH_PATH];
-	(void)state;
 	assert_int_equal(scratch_make(root), 0);
 	write_mask(root, "sys/devices/system/cpu/cpu3/topology/package_cpus", "00ff\n");
 	write_mask(root, "sys/devices/system/cpu/cpu12/topology/core_siblings", "ff00\n");
@@ -179,12 +170,11 @@ static void *wait_here(void *mutex)
 }
 
 /* On this machine, whatever it is. */
-static void place_thread__this_machine__stays_within_the_binding(void **state)
+TEST(place_thread__this_machine__stays_within_the_binding)
 {
 	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 	pthread_t thread;
 	cpu_set_t own, its, both;
-	(void)state;
 	pthread_mutex_lock(&mutex);
 	assert_int_equal(pthread_create(&thread, NULL, wait_here, &mutex), 0);
 	place_thread(thread, NULL);
@@ -196,20 +186,4 @@ static void place_thread__this_machine__stays_within_the_binding(void **state)
 	pthread_mutex_unlock(&mutex);
 	pthread_join(thread, NULL);
 	pthread_mutex_destroy(&mutex);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-#ifdef HAVE_HWLOC
-		cmocka_unit_test(place__one_package_and_no_card__left_as_it_is),
-		cmocka_unit_test(place__two_packages_and_no_card__the_callers_within_its_binding),
-		cmocka_unit_test(place__card__beside_it_wherever_the_caller_runs),
-		cmocka_unit_test(place__bound_away_from_the_card_or_card_unknown__left_as_it_is),
-		cmocka_unit_test(place__card_of_the_only_package__left_as_it_is),
-		cmocka_unit_test(settled__kernels_files__say_when_there_is_nothing_to_choose),
-#endif
-		cmocka_unit_test(place_thread__this_machine__stays_within_the_binding),
-	};
-	return cmocka_run_group_tests_name("place", tests, NULL, NULL);
 }

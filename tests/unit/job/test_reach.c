@@ -6,11 +6,9 @@
 #include "job/reach.h"
 #include "rdma/transport.h"
 #include "sluice.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { RANKS_MAX = 8 };
 
@@ -73,7 +71,7 @@ struct job {
 	const char *cut; /* "02": the first two ranks without a way */
 };
 
-static void jobs__of_many_kinds__all_get_the_cheapest_ways(void **state)
+TEST(jobs__of_many_kinds__all_get_the_cheapest_ways)
 {
 	static const struct job jobs[] = {
 		/* one machine: nothing is opened */
@@ -100,7 +98,6 @@ static void jobs__of_many_kinds__all_get_the_cheapest_ways(void **state)
 		{ { "aV", "aS" }, 0, NULL, NULL, 0, -1, "01" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(jobs) / sizeof(jobs[0]); i++) {
 		const struct job *j = &jobs[i];
 		unsigned wants = 0;
@@ -142,14 +139,13 @@ static void jobs__of_many_kinds__all_get_the_cheapest_ways(void **state)
 	}
 }
 
-static void simulated_ranks__reach_each_other_by_self(void **state)
+TEST(simulated_ranks__reach_each_other_by_self)
 {
 	struct rank_record records[3] = { { .payload_bytes = 4 },
 					  { .payload_bytes = 4 },
 					  { .payload_bytes = 4 } };
 	struct reach *r;
 
-	(void)state;
 	for (int i = 0; i < 3; i++)
 		add(&records[i], "self", 1);
 	for (int simulated = 0; simulated < 2; simulated++) {
@@ -163,12 +159,11 @@ static void simulated_ranks__reach_each_other_by_self(void **state)
 }
 
 /* Whatever a record says, nothing beyond its payload is read. */
-static void card_find__damaged_lengths__finds_nothing(void **state)
+TEST(card_find__damaged_lengths__finds_nothing)
 {
 	struct rank_record *record = calloc(1, sizeof(*record));
 	size_t bytes = 0;
 
-	(void)state;
 	record->payload_bytes = 4;
 	add(record, "self", 1);
 	add(record, "shm", 1);
@@ -189,15 +184,4 @@ static void card_find__damaged_lengths__finds_nothing(void **state)
 	record->payload_bytes = sizeof(record->payload);
 	assert_null(record_find(record, "shm", &bytes));
 	free(record);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(jobs__of_many_kinds__all_get_the_cheapest_ways),
-		cmocka_unit_test(simulated_ranks__reach_each_other_by_self),
-		cmocka_unit_test(card_find__damaged_lengths__finds_nothing),
-	};
-
-	return cmocka_run_group_tests_name("ways between ranks", tests, NULL, NULL);
 }

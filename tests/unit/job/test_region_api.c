@@ -2,14 +2,12 @@
  * Public regions between ranks: put, get, notify, wait; all sizes; what is refused. */
 #include "ranks.h"
 #include "job/window.h"
+#include "cases.h"
 #include <pthread.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 enum { MIB = 1 << 20, WINDOW = 3 * MIB + 100, RANKS = 3 };
 
@@ -76,9 +74,8 @@ static int ring_of_puts(int rank, void *argument)
 	return 0;
 }
 
-static void put_and_get__0_bytes_to_3_MiB__arrive_before_the_notify(void **state)
+TEST(put_and_get__0_bytes_to_3_MiB__arrive_before_the_notify)
 {
-	(void)state;
 	run_ranks(RANKS, ring_of_puts, NULL);
 }
 
@@ -136,9 +133,8 @@ static int posted_both_ways(int rank, void *argument)
 	return 0;
 }
 
-static void posted_transfers__200_both_ways__are_in_place_after_the_flush(void **state)
+TEST(posted_transfers__200_both_ways__are_in_place_after_the_flush)
 {
-	(void)state;
 	run_ranks(2, posted_both_ways, NULL);
 }
 
@@ -165,9 +161,8 @@ static int flood(int rank, void *argument)
 	return 0;
 }
 
-static void put__to_a_queue_that_fills_and_drains__each_notify_counts_once(void **state)
+TEST(put__to_a_queue_that_fills_and_drains__each_notify_counts_once)
 {
-	(void)state;
 	run_ranks(2, flood, NULL);
 }
 
@@ -198,9 +193,8 @@ static int many_regions(int rank, void *argument)
 	return 0;
 }
 
-static void open__64_regions__keep_their_notifies_apart_and_the_65th_is_refused(void **state)
+TEST(open__64_regions__keep_their_notifies_apart_and_the_65th_is_refused)
 {
-	(void)state;
 	run_ranks(2, many_regions, NULL);
 }
 
@@ -241,9 +235,8 @@ static int outside(int rank, void *argument)
 	return 0;
 }
 
-static void put_and_get__outside_the_window__fail_EINVAL_and_the_job_goes_on(void **state)
+TEST(put_and_get__outside_the_window__fail_EINVAL_and_the_job_goes_on)
 {
-	(void)state;
 	run_ranks(2, outside, NULL);
 }
 
@@ -261,9 +254,8 @@ static int unequal(int rank, void *argument)
 	return 0;
 }
 
-static void open__of_unequal_sizes__fails_EPEER_on_both(void **state)
+TEST(open__of_unequal_sizes__fails_EPEER_on_both)
 {
-	(void)state;
 	run_ranks(2, unequal, NULL);
 }
 
@@ -295,9 +287,8 @@ static void run_three_without_1(int (*body)(int rank, void *argument))
 	assert_true(WIFEXITED(status[2]) && !WEXITSTATUS(status[2]));
 }
 
-static void wait__for_a_rank_that_dies__fails_EPEER_naming_it(void **state)
+TEST(wait__for_a_rank_that_dies__fails_EPEER_naming_it)
 {
-	(void)state;
 	run_three_without_1(lose_one);
 }
 
@@ -337,9 +328,8 @@ static int put_to_one_that_is_lost(int rank, void *argument)
 	return 0;
 }
 
-static void put__to_a_rank_that_is_lost__fails_EPEER_at_any_size_and_the_job_goes_on(void **state)
+TEST(put__to_a_rank_that_is_lost__fails_EPEER_at_any_size_and_the_job_goes_on)
 {
-	(void)state;
 	run_three_without_1(put_to_one_that_is_lost);
 }
 
@@ -360,9 +350,8 @@ static int time_out(int rank, void *argument)
 	return 0;
 }
 
-static void wait__for_a_notify_that_never_comes__times_out_naming_the_rank(void **state)
+TEST(wait__for_a_notify_that_never_comes__times_out_naming_the_rank)
 {
-	(void)state;
 	run_ranks(2, time_out, NULL);
 }
 
@@ -407,9 +396,8 @@ static int two_threads(int rank, void *argument)
 	return 0;
 }
 
-static void put__by_two_threads_on_a_region_each__all_arrive(void **state)
+TEST(put__by_two_threads_on_a_region_each__all_arrive)
 {
-	(void)state;
 	run_ranks(2, two_threads, NULL);
 }
 
@@ -449,30 +437,9 @@ static int wait_in_two_threads(int rank, void *argument)
 	return 0;
 }
 
-static void wait__in_two_threads_on_a_region_each__both_go_on(void **state)
+TEST(wait__in_two_threads_on_a_region_each__both_go_on)
 {
 	int spin_us[] = { 50, 0 };
-	(void)state;
 	for (int i = 0; i < 2; i++)
 		run_ranks(2, wait_in_two_threads, &spin_us[i]);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(put_and_get__0_bytes_to_3_MiB__arrive_before_the_notify),
-		cmocka_unit_test(posted_transfers__200_both_ways__are_in_place_after_the_flush),
-		cmocka_unit_test(put__to_a_queue_that_fills_and_drains__each_notify_counts_once),
-		cmocka_unit_test(
-			open__64_regions__keep_their_notifies_apart_and_the_65th_is_refused),
-		cmocka_unit_test(put_and_get__outside_the_window__fail_EINVAL_and_the_job_goes_on),
-		cmocka_unit_test(open__of_unequal_sizes__fails_EPEER_on_both),
-		cmocka_unit_test(wait__for_a_rank_that_dies__fails_EPEER_naming_it),
-		cmocka_unit_test(
-			put__to_a_rank_that_is_lost__fails_EPEER_at_any_size_and_the_job_goes_on),
-		cmocka_unit_test(wait__for_a_notify_that_never_comes__times_out_naming_the_rank),
-		cmocka_unit_test(put__by_two_threads_on_a_region_each__all_arrive),
-		cmocka_unit_test(wait__in_two_threads_on_a_region_each__both_go_on),
-	};
-	return cmocka_run_group_tests_name("regions between ranks", tests, NULL, NULL);
 }

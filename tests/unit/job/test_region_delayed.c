@@ -5,12 +5,10 @@
 #include "ranks.h"
 #include "sluice_region.h"
 #include "rdma/transport.h"
-#include <setjmp.h>
+#include "cases.h"
 #include <signal.h>
-#include <stdarg.h>
 #include <string.h>
 #include <sys/wait.h>
-#include <cmocka.h>
 
 enum { QUEUE = 24, POLLS_OF_DELAY = 3, INLINE_BYTES = 64 };
 
@@ -188,19 +186,17 @@ static int late_get(int rank, void *argument)
 	return 0;
 }
 
-static void get__answered_after_its_rank_was_lost__spoils_no_other_get(void **state)
+TEST(get__answered_after_its_rank_was_lost__spoils_no_other_get)
 {
 	int status[LATE_RANKS];
-	(void)state;
 	run_ranks_status(LATE_RANKS, late_get, NULL, NULL, 120000, status);
 	for (int r = 0; r < LATE_RANKS; r++)
 		assert_true(r == 2 ? WIFSIGNALED(status[r]) :
 				     WIFEXITED(status[r]) && !WEXITSTATUS(status[r]));
 }
 
-static void put_and_get__from_foreign_memory__the_buffer_is_reusable_on_return(void **state)
+TEST(put_and_get__from_foreign_memory__the_buffer_is_reusable_on_return)
 {
-	(void)state;
 	run_ranks(2, bounce, NULL);
 }
 
@@ -246,21 +242,13 @@ static int own_window(int rank, void *argument)
 	return 0;
 }
 
-static void own_window__500_blocks_in_flight__the_flush_waits_for_the_last(void **state)
+TEST(own_window__500_blocks_in_flight__the_flush_waits_for_the_last)
 {
-	(void)state;
 	run_ranks(2, own_window, NULL);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(
-			put_and_get__from_foreign_memory__the_buffer_is_reusable_on_return),
-		cmocka_unit_test(get__answered_after_its_rank_was_lost__spoils_no_other_get),
-		cmocka_unit_test(own_window__500_blocks_in_flight__the_flush_waits_for_the_last),
-	};
 	use_delayed();
-	return cmocka_run_group_tests_name("regions over a transport that copies late", tests, NULL,
-					   NULL);
+	return run_cases(NULL, NULL);
 }

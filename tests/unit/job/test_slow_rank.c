@@ -7,14 +7,12 @@
 #include "job/job.h"
 #include "model/kept.h"
 #include "worker/lane.h"
-#include <setjmp.h>
+#include "cases.h"
 #include <signal.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 enum { COUNT = 400 };
 
@@ -79,10 +77,9 @@ static void wake_it_when_the_others_gave_up(const pid_t *pids, void *argument)
 	kill(pids[1], SIGCONT);
 }
 
-static void stop__one_rank__others_name_it_lost_and_it_learns_that_it_was_dropped(void **state)
+TEST(stop__one_rank__others_name_it_lost_and_it_learns_that_it_was_dropped)
 {
 	int status[3];
-	(void)state;
 	run_ranks_status(3, stop_one, shared_memory(sizeof(atomic_int)),
 			 wake_it_when_the_others_gave_up, 60000, status);
 	for (int r = 0; r < 3; r++)
@@ -182,17 +179,15 @@ static int hang_in_a_step(int rank, void *argument)
 	return 0;
 }
 
-static void step__hangs_under_the_token__its_rank_is_lost_although_its_heart_beats(void **state)
+TEST(step__hangs_under_the_token__its_rank_is_lost_although_its_heart_beats)
 {
-	(void)state;
 	run_ranks(2, hang_in_a_step, shared_memory(sizeof(atomic_int)));
 }
 
-static void budget__from_lost_after_and_wait_timeout__leaves_long_steps_their_time(void **state)
+TEST(budget__from_lost_after_and_wait_timeout__leaves_long_steps_their_time)
 {
 	struct settings settings = { .lost_after_ms = 5000, .wait_timeout_ms = 600000 };
 	struct budget budget;
-	(void)state;
 	budget_make(&settings, &budget);
 	assert_true(budget.stalled_ns == 300000000000); /* half of wait_timeout */
 	settings.wait_timeout_ms = 1000;
@@ -200,9 +195,8 @@ static void budget__from_lost_after_and_wait_timeout__leaves_long_steps_their_ti
 	assert_true(budget.stalled_ns == 20000000000); /* four times lost_after */
 }
 
-static void step__three_times_lost_after_under_the_token__its_rank_is_not_lost(void **state)
+TEST(step__three_times_lost_after_under_the_token__its_rank_is_not_lost)
 {
-	(void)state;
 	run_ranks(2, work_long_in_a_step, NULL);
 }
 
@@ -243,9 +237,8 @@ static int never_wait(int rank, void *argument)
 	return 0;
 }
 
-static void wait__over_at_once_again_and_again__the_heart_beats(void **state)
+TEST(wait__over_at_once_again_and_again__the_heart_beats)
 {
-	(void)state;
 	run_ranks(1, never_wait, NULL);
 }
 
@@ -284,9 +277,8 @@ static int flooded(int rank, void *argument)
 	return 0;
 }
 
-static void poll__notifies_without_end__comes_back_to_look_at_the_clock(void **state)
+TEST(poll__notifies_without_end__comes_back_to_look_at_the_clock)
 {
-	(void)state;
 	run_ranks(1, flooded, NULL);
 }
 
@@ -326,17 +318,15 @@ static int wait_for_a_slow_one(int rank, void *argument)
 	return 0;
 }
 
-static void sleep__alive_but_slow__others_log_whom_they_wait_for_and_go_on(void **state)
+TEST(sleep__alive_but_slow__others_log_whom_they_wait_for_and_go_on)
 {
 	int servers = 0;
-	(void)state;
 	run_ranks(4, wait_for_a_slow_one, &servers);
 }
 
-static void sleep__alive_but_slow_worker__server_logs_whom_it_waits_for(void **state)
+TEST(sleep__alive_but_slow_worker__server_logs_whom_it_waits_for)
 {
 	int servers = 1;
-	(void)state;
 	run_ranks(4, wait_for_a_slow_one, &servers);
 }
 
@@ -367,9 +357,8 @@ static int wait_too_long(int rank, void *argument)
 	return 0;
 }
 
-static void pull__beyond_wait_timeout__names_the_rank_that_has_not_pushed(void **state)
+TEST(pull__beyond_wait_timeout__names_the_rank_that_has_not_pushed)
 {
-	(void)state;
 	run_ranks(3, wait_too_long, shared_memory(sizeof(atomic_int)));
 }
 
@@ -396,9 +385,8 @@ static int fill_the_slots_of_one_shard(int rank, void *argument)
 	return 0;
 }
 
-static void push__slots_of_one_shard_stay_full__timeout_names_that_shard(void **state)
+TEST(push__slots_of_one_shard_stay_full__timeout_names_that_shard)
 {
-	(void)state;
 	run_ranks(3, fill_the_slots_of_one_shard, NULL);
 }
 
@@ -450,10 +438,9 @@ static int serve_for_long(int rank, void *argument)
 
 /* A machine on which a worker did not run for half of the limit has proved nothing: the server may
  * have given up with good reason. There it is tried again with a longer limit. */
-static void serve__longer_than_wait_timeout_while_workers_train__goes_on(void **state)
+TEST(serve__longer_than_wait_timeout_while_workers_train__goes_on)
 {
 	struct serving *serving = shared_memory(sizeof *serving);
-	(void)state;
 	for (serving->limit_ms = 1000; serving->limit_ms <= 32000; serving->limit_ms *= 2) {
 		atomic_store(&serving->failed, 0);
 		atomic_store(&serving->slow_worker, 0);
@@ -486,9 +473,8 @@ static int wait_too_long_in_a_barrier(int rank, void *argument)
 	return 0;
 }
 
-static void barrier__beyond_wait_timeout__names_who_has_not_come(void **state)
+TEST(barrier__beyond_wait_timeout__names_who_has_not_come)
 {
-	(void)state;
 	run_ranks(3, wait_too_long_in_a_barrier, NULL);
 }
 
@@ -548,36 +534,11 @@ static void ask(const pid_t *pids, void *argument)
 	}
 }
 
-static void explain__from_a_signal_handler__tells_what_a_rank_waits_for(void **state)
+TEST(explain__from_a_signal_handler__tells_what_a_rank_waits_for)
 {
 	int status[2];
-	(void)state;
 	run_ranks_status(2, explain_itself, shared_memory(sizeof(struct asking)), ask, 60000,
 			 status);
 	for (int r = 0; r < 2; r++)
 		assert_true(WIFEXITED(status[r]) && !WEXITSTATUS(status[r]));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(
-			stop__one_rank__others_name_it_lost_and_it_learns_that_it_was_dropped),
-		cmocka_unit_test(
-			step__three_times_lost_after_under_the_token__its_rank_is_not_lost),
-		cmocka_unit_test(
-			step__hangs_under_the_token__its_rank_is_lost_although_its_heart_beats),
-		cmocka_unit_test(
-			budget__from_lost_after_and_wait_timeout__leaves_long_steps_their_time),
-		cmocka_unit_test(wait__over_at_once_again_and_again__the_heart_beats),
-		cmocka_unit_test(poll__notifies_without_end__comes_back_to_look_at_the_clock),
-		cmocka_unit_test(sleep__alive_but_slow__others_log_whom_they_wait_for_and_go_on),
-		cmocka_unit_test(sleep__alive_but_slow_worker__server_logs_whom_it_waits_for),
-		cmocka_unit_test(pull__beyond_wait_timeout__names_the_rank_that_has_not_pushed),
-		cmocka_unit_test(push__slots_of_one_shard_stay_full__timeout_names_that_shard),
-		cmocka_unit_test(serve__longer_than_wait_timeout_while_workers_train__goes_on),
-		cmocka_unit_test(barrier__beyond_wait_timeout__names_who_has_not_come),
-		cmocka_unit_test(explain__from_a_signal_handler__tells_what_a_rank_waits_for),
-	};
-	return cmocka_run_group_tests_name("waiting", tests, NULL, NULL);
 }

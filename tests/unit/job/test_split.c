@@ -4,12 +4,10 @@
  * and how they end. */
 #include "job/job.h"
 #include "ranks.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <stdatomic.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 enum { N = 3000, STEPS = 6 };
 
@@ -43,9 +41,8 @@ static int number_ranks(int rank, void *argument)
 	return 0;
 }
 
-static void split__by_color_and_key__numbers_the_ranks(void **state)
+TEST(split__by_color_and_key__numbers_the_ranks)
 {
-	(void)state;
 	run_ranks(4, number_ranks, NULL);
 }
 
@@ -72,9 +69,8 @@ static int split_twice(int rank, void *argument)
 	return 0;
 }
 
-static void split__of_a_group__is_a_group_of_the_job(void **state)
+TEST(split__of_a_group__is_a_group_of_the_job)
 {
-	(void)state;
 	run_ranks(6, split_twice, NULL);
 }
 
@@ -140,10 +136,9 @@ static int train_alone(int rank, void *argument)
 	return 0;
 }
 
-static void training__in_a_group__has_the_bits_of_a_job_of_its_own(void **state)
+TEST(training__in_a_group__has_the_bits_of_a_job_of_its_own)
 {
 	struct outcome *outcome = shared_memory(sizeof *outcome);
-	(void)state;
 	run_ranks(4, train_in_groups, outcome);
 	run_ranks(2, train_alone, outcome);
 	for (int r = 0; r < 2; r++)
@@ -187,9 +182,8 @@ static int train_in_many(int rank, void *argument)
 	return 0;
 }
 
-static void models__in_thirty_groups__step_at_the_same_time(void **state)
+TEST(models__in_thirty_groups__step_at_the_same_time)
 {
-	(void)state;
 	run_ranks(4, train_in_many, NULL);
 }
 
@@ -216,9 +210,8 @@ static int use_region(int rank, void *argument)
 	return 0;
 }
 
-static void regions__of_a_group__reach_its_ranks_only(void **state)
+TEST(regions__of_a_group__reach_its_ranks_only)
 {
-	(void)state;
 	run_ranks(4, use_region, NULL);
 }
 
@@ -256,9 +249,8 @@ static int serve_in_groups(int rank, void *argument)
 	return 0;
 }
 
-static void split__with_dedicated_servers__puts_them_last(void **state)
+TEST(split__with_dedicated_servers__puts_them_last)
 {
-	(void)state;
 	run_ranks(6, serve_in_groups, NULL);
 }
 
@@ -297,11 +289,10 @@ static int lose_one(int rank, void *argument)
 	return 0;
 }
 
-static void loss__of_a_rank__fails_the_groups_that_hold_it(void **state)
+TEST(loss__of_a_rank__fails_the_groups_that_hold_it)
 {
 	atomic_int *told = shared_memory(sizeof *told);
 	int status[4];
-	(void)state;
 	run_ranks_status(4, lose_one, told, NULL, 60000, status);
 	for (int r = 0; r < 4; r++)
 		assert_int_equal(status[r], 0);
@@ -334,9 +325,8 @@ static int fail_in_group(int rank, void *argument)
 	return 0;
 }
 
-static void failure__inside_of_a_group__stays_in_it(void **state)
+TEST(failure__inside_of_a_group__stays_in_it)
 {
-	(void)state;
 	run_ranks(4, fail_in_group, NULL);
 }
 
@@ -362,9 +352,8 @@ static int call_wrongly(int rank, void *argument)
 	return 0;
 }
 
-static void calls__that_are_wrong__are_refused(void **state)
+TEST(calls__that_are_wrong__are_refused)
 {
-	(void)state;
 	run_ranks(2, call_wrongly, NULL);
 }
 
@@ -381,9 +370,8 @@ static int split_elastic(int rank, void *argument)
 	return 0;
 }
 
-static void split__of_a_job_that_goes_on_without_lost_ranks__is_refused(void **state)
+TEST(split__of_a_job_that_goes_on_without_lost_ranks__is_refused)
 {
-	(void)state;
 	run_ranks(3, split_elastic, NULL);
 }
 
@@ -412,9 +400,8 @@ static int write_as_a_stranger(int rank, void *argument)
 	return 0;
 }
 
-static void notify__of_a_stranger_in_a_group__is_refused_by_name(void **state)
+TEST(notify__of_a_stranger_in_a_group__is_refused_by_name)
 {
-	(void)state;
 	run_ranks(3, write_as_a_stranger, NULL);
 }
 
@@ -451,31 +438,11 @@ static int simulated(sluice_job *job, void *context)
 	return 0;
 }
 
-static void simulated_groups__have_the_bits_of_real_ones(void **state)
+TEST(simulated_groups__have_the_bits_of_real_ones)
 {
 	struct outcome *outcome = shared_memory(sizeof *outcome);
 	uint64_t digest = 0;
-	(void)state;
 	run_ranks(2, train_alone, outcome);
 	assert_int_equal(sluice_simulate(NULL, 4, simulated, &digest), 0);
 	assert_true(digest == outcome->alone[0]);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(split__by_color_and_key__numbers_the_ranks),
-		cmocka_unit_test(split__of_a_group__is_a_group_of_the_job),
-		cmocka_unit_test(training__in_a_group__has_the_bits_of_a_job_of_its_own),
-		cmocka_unit_test(models__in_thirty_groups__step_at_the_same_time),
-		cmocka_unit_test(regions__of_a_group__reach_its_ranks_only),
-		cmocka_unit_test(split__with_dedicated_servers__puts_them_last),
-		cmocka_unit_test(loss__of_a_rank__fails_the_groups_that_hold_it),
-		cmocka_unit_test(failure__inside_of_a_group__stays_in_it),
-		cmocka_unit_test(calls__that_are_wrong__are_refused),
-		cmocka_unit_test(split__of_a_job_that_goes_on_without_lost_ranks__is_refused),
-		cmocka_unit_test(notify__of_a_stranger_in_a_group__is_refused_by_name),
-		cmocka_unit_test(simulated_groups__have_the_bits_of_real_ones),
-	};
-	return cmocka_run_group_tests_name("groups", tests, NULL, NULL);
 }

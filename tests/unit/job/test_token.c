@@ -1,13 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The progress token between threads that ask for nothing else. */
 #include "job/token.h"
+#include "cases.h"
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <time.h>
-#include <cmocka.h>
 
 enum { THREADS = 4, ROUNDS = 5000 };
 
@@ -17,11 +13,10 @@ struct shared {
 	unsigned count; /* with the token */
 };
 
-static void try__token_that_is_held__is_refused(void **state)
+TEST(try__token_that_is_held__is_refused)
 {
 	struct token token = { 0 };
 
-	(void)state;
 	assert_true(token_try(&token));
 	assert_false(token_try(&token));
 	token_leave(&token);
@@ -52,25 +47,23 @@ static void join(const pthread_t threads[THREADS])
 		assert_int_equal(pthread_join(threads[i], NULL), 0);
 }
 
-static void take__threads_that_count__lose_no_count(void **state)
+TEST(take__threads_that_count__lose_no_count)
 {
 	pthread_t threads[THREADS];
 	struct shared s = { .rounds = ROUNDS };
 
-	(void)state;
 	start(threads, &s);
 	join(threads);
 	assert_int_equal(s.count, THREADS * ROUNDS);
 }
 
 /* Held long enough that all of them sleep. */
-static void take__several_sleepers__each_has_it_once(void **state)
+TEST(take__several_sleepers__each_has_it_once)
 {
 	const struct timespec rest = { 0, 35000000 };
 	pthread_t threads[THREADS];
 	struct shared s = { .rounds = 1 };
 
-	(void)state;
 	token_take(&s.token);
 	start(threads, &s);
 	nanosleep(&rest, NULL);
@@ -78,15 +71,4 @@ static void take__several_sleepers__each_has_it_once(void **state)
 	token_leave(&s.token);
 	join(threads);
 	assert_int_equal(s.count, THREADS);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(try__token_that_is_held__is_refused),
-		cmocka_unit_test(take__threads_that_count__lose_no_count),
-		cmocka_unit_test(take__several_sleepers__each_has_it_once),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

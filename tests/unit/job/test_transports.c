@@ -2,10 +2,8 @@
  * sluice_transports(): what is counted where, and what is refused. */
 #include "ranks.h"
 #include "sluice_region.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <string.h>
-#include <cmocka.h>
 
 static sluice_transport_stats of(sluice_job *job, const char *name)
 {
@@ -56,9 +54,8 @@ static int count(int rank, void *argument)
 	return 0;
 }
 
-static void puts_and_gets__known_sizes__are_counted_exactly_by_transport(void **state)
+TEST(puts_and_gets__known_sizes__are_counted_exactly_by_transport)
 {
-	(void)state;
 	run_ranks(2, count, NULL);
 }
 
@@ -96,17 +93,7 @@ static int arguments(int rank, void *argument)
 	return 0;
 }
 
-static void arguments__of_older_and_newer_programs__are_served_or_refused(void **state)
+TEST(arguments__of_older_and_newer_programs__are_served_or_refused)
 {
-	(void)state;
 	run_ranks(1, arguments, NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(puts_and_gets__known_sizes__are_counted_exactly_by_transport),
-		cmocka_unit_test(arguments__of_older_and_newer_programs__are_served_or_refused),
-	};
-	return cmocka_run_group_tests_name("bytes per transport", tests, NULL, NULL);
 }

@@ -3,12 +3,10 @@
 #include "model/delta_log.h"
 #include "random.h"
 #include "sluice.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { KEPT = 2 }; /* LOG_ENTRIES: versions that stay readable in a ring of one entry more */
 
@@ -33,10 +31,9 @@ static uint8_t *located(const struct delta_log *log, const struct entry *e)
 	return log->ring + offset;
 }
 
-static void append__100000_random_entries__newest_two_are_located_whole(void **state)
+TEST(append__100000_random_entries__newest_two_are_located_whole)
 {
 	struct random random = { 3 };
-	(void)state;
 	for (size_t max = 8; max <= 4096; max *= 8) {
 		uint8_t *ring = malloc((KEPT + 1) * max);
 		assert_non_null(ring);
@@ -66,12 +63,11 @@ static void append__100000_random_entries__newest_two_are_located_whole(void **s
 	}
 }
 
-static void append__entry_that_would_wrap__starts_at_the_front(void **state)
+TEST(append__entry_that_would_wrap__starts_at_the_front)
 {
 	uint8_t ring[96];
 	struct delta_log log = { .ring = ring, .ring_bytes = sizeof ring };
 	uint64_t offset;
-	(void)state;
 	assert_ptr_equal(delta_log_reserve(&log, 64), ring);
 	assert_int_equal(delta_log_commit(&log, 36), 40);
 	/* 56 bytes are left, 64 may be needed. */
@@ -81,7 +77,7 @@ static void append__entry_that_would_wrap__starts_at_the_front(void **state)
 	assert_int_equal(offset, 0);
 }
 
-static void locate__impossible_notice__is_refused_and_writes_nothing(void **state)
+TEST(locate__impossible_notice__is_refused_and_writes_nothing)
 {
 	static const struct {
 		uint64_t log_end;
@@ -98,7 +94,6 @@ static void locate__impossible_notice__is_refused_and_writes_nothing(void **stat
 		{ UINT64_MAX, 8 },
 		{ UINT64_MAX - 7, 97 },
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		uint64_t offset = 12345;
 		assert_int_equal(delta_log_locate(bad[i].log_end, bad[i].last_bytes, 96, &offset),
@@ -107,11 +102,10 @@ static void locate__impossible_notice__is_refused_and_writes_nothing(void **stat
 	}
 }
 
-static void locate__any_numbers__never_reach_outside_the_ring(void **state)
+TEST(locate__any_numbers__never_reach_outside_the_ring)
 {
 	struct random random = { 4 };
 	unsigned accepted = 0;
-	(void)state;
 	for (unsigned i = 0; i < 200000; i++) {
 		uint64_t end = next_random(&random) >> next_random(&random) % 64, offset = 0;
 		uint32_t bytes = (uint32_t)(next_random(&random) >>
@@ -123,15 +117,4 @@ static void locate__any_numbers__never_reach_outside_the_ring(void **state)
 		assert_true(offset < ring && bytes <= ring - offset);
 	}
 	assert_true(accepted > 1000);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(append__100000_random_entries__newest_two_are_located_whole),
-		cmocka_unit_test(append__entry_that_would_wrap__starts_at_the_front),
-		cmocka_unit_test(locate__impossible_notice__is_refused_and_writes_nothing),
-		cmocka_unit_test(locate__any_numbers__never_reach_outside_the_ring),
-	};
-	return cmocka_run_group_tests_name("delta log", tests, NULL, NULL);
 }

@@ -6,11 +6,9 @@
 #include "model/growth.h"
 #include "ranks.h"
 #include "thinned.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 /* ---- the criterion ----------------------------------------------------------- */
 
@@ -97,7 +95,7 @@ static uint64_t seen_at(const struct course *c)
 	return 0;
 }
 
-static void growth__of_any_course__is_seen_where_signs_turn_and_norms_do_not_fall(void **state)
+TEST(growth__of_any_course__is_seen_where_signs_turn_and_norms_do_not_fall)
 {
 	static const struct course courses[] = {
 		{ geometric, constant, 10, GROWS },
@@ -120,17 +118,15 @@ static void growth__of_any_course__is_seen_where_signs_turn_and_norms_do_not_fal
 		{ constant, cosine, 10, QUIET },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(courses) / sizeof(*courses); i++)
 		if ((courses[i].seen != QUIET) != (seen_at(&courses[i]) != 0))
 			fail_msg("course %zu: %s", i, courses[i].seen ? "not seen" : "seen");
 }
 
-static void growth__within_the_first_delays__is_seen_before_floats_overflow(void **state)
+TEST(growth__within_the_first_delays__is_seen_before_floats_overflow)
 {
 	const struct course c = { explosive, constant, 10, GROWS };
 
-	(void)state;
 	/* The signs turn from the second delay on, where the norms are 1e10. */
 	assert_in_range(seen_at(&c), DELAY, 2 * DELAY);
 }
@@ -164,13 +160,12 @@ static void check_equal(const struct growth *a, const struct growth *b)
 
 /* One of them is restored into new memory between any two steps, of which some follow a doubling
  * that came when a step had sent already. */
-static void growth__restored_between_any_two_steps__goes_on_as_the_one_that_was_not(void **state)
+TEST(growth__restored_between_any_two_steps__goes_on_as_the_one_that_was_not)
 {
 	static struct growth whole, resumed;
 	static uint64_t numbers[GROWTH_NUMBERS];
 	unsigned seen = 0;
 
-	(void)state;
 	growth_open(&whole, COORDINATES, 1);
 	growth_open(&resumed, COORDINATES, 1);
 	for (uint64_t step = 1; step <= LONG; step++) {
@@ -250,7 +245,7 @@ static int watch(int rank, void *argument)
 	return 0;
 }
 
-static void guard__of_a_job__warns_on_rank_0_where_error_feedback_diverges(void **state)
+TEST(guard__of_a_job__warns_on_rank_0_where_error_feedback_diverges)
 {
 #define SPARSE "up=topk(0.01) down=topk(0.05)"
 #define UP     "up=topk(0.05) down=all signal=momentum(0.5)"
@@ -266,21 +261,7 @@ static void guard__of_a_job__warns_on_rank_0_where_error_feedback_diverges(void 
 		{ "up=all down=all", "up=all down=all guard=none", 0.1f, 0 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(trials) / sizeof(*trials); i++)
 		if (!thinned(i, 4))
 			run_ranks(WORKERS, watch, (void *)(uintptr_t)&trials[i]);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(
-			growth__of_any_course__is_seen_where_signs_turn_and_norms_do_not_fall),
-		cmocka_unit_test(growth__within_the_first_delays__is_seen_before_floats_overflow),
-		cmocka_unit_test(
-			growth__restored_between_any_two_steps__goes_on_as_the_one_that_was_not),
-		cmocka_unit_test(guard__of_a_job__warns_on_rank_0_where_error_feedback_diverges),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -8,11 +8,9 @@
 #include "shard/shard.h"
 #include "thinned.h"
 #include "worker/state.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { COUNT = 600, STEPS = 2000, SHARDS = 3 };
 
@@ -102,7 +100,7 @@ static int converge(int rank, void *argument)
 	return 0;
 }
 
-static void raise__training_that_diverges__converges_at_a_higher_density(void **state)
+TEST(raise__training_that_diverges__converges_at_a_higher_density)
 {
 	static const struct trial trials[] = {
 		{ "up=topk(0.01) down=topk(0.05) guard=raise", 0.3f, 0, 1 },
@@ -117,7 +115,6 @@ static void raise__training_that_diverges__converges_at_a_higher_density(void **
 		{ "up=tensor-topk(0.02) down=topk(0.1) guard=raise", 0.4f, 0, 1 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(trials) / sizeof(*trials); i++)
 		if (!thinned(i, 5))
 			run_ranks(2 + (int)(i % 2) + trials[i].servers, converge,
@@ -158,9 +155,8 @@ static int follow(int rank, void *argument)
 	return 0;
 }
 
-static void raise__proposed_by_one_rank__is_followed_by_all_in_the_next_step(void **state)
+TEST(raise__proposed_by_one_rank__is_followed_by_all_in_the_next_step)
 {
-	(void)state;
 	run_ranks(SHARDS, follow, NULL);
 }
 
@@ -185,9 +181,8 @@ static int diverge(int rank, void *argument)
 	return 0;
 }
 
-static void raise__training_that_diverges_without_compression_too__says_so(void **state)
+TEST(raise__training_that_diverges_without_compression_too__says_so)
 {
-	(void)state;
 	run_ranks(2, diverge, NULL);
 }
 
@@ -277,24 +272,12 @@ static int resume(int rank, void *argument)
 	return 0;
 }
 
-static void raise__resumed_at_any_step__doubles_in_the_same_steps(void **state)
+TEST(raise__resumed_at_any_step__doubles_in_the_same_steps)
 {
 	struct saved *saved = shared_memory(sizeof(*saved));
 
-	(void)state;
 	assert_int_equal(scratch_make(saved->dir), 0);
 	run_ranks(RANKS, train_whole, saved);
 	run_ranks(RANKS, resume, saved);
 	scratch_remove(saved->dir);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(raise__training_that_diverges__converges_at_a_higher_density),
-		cmocka_unit_test(raise__proposed_by_one_rank__is_followed_by_all_in_the_next_step),
-		cmocka_unit_test(raise__training_that_diverges_without_compression_too__says_so),
-		cmocka_unit_test(raise__resumed_at_any_step__doubles_in_the_same_steps),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,11 +6,9 @@
 #include "model/home.h"
 #include "model/layout.h"
 #include "shard/shard.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 static int make(const sluice_model_attr *attr, const char *text, int size, int workers,
 		struct recipe *recipe, struct layout *out)
@@ -124,11 +122,10 @@ static void check_regions(const struct layout *l, uint32_t holders)
 				     holdings_at(l->holdings, i, 1)->rank);
 }
 
-static void make__any_shape__tiles_vector_windows_and_logs(void **state)
+TEST(make__any_shape__tiles_vector_windows_and_logs)
 {
 	static const uint64_t counts[] = { 1, 2, 7, 64, 1000, 65536, 65537, 1000003 };
 	static const uint32_t shards[] = { 0, 1, 2, 3, 5, 16, 64 };
-	(void)state;
 	for (size_t c = 0; c < 8; c++)
 		for (int workers = 1; workers <= 5; workers++)
 			for (int servers = 0; servers <= 2; servers++)
@@ -158,7 +155,7 @@ static void make__any_shape__tiles_vector_windows_and_logs(void **state)
 				}
 }
 
-static void make__default_shards__are_one_per_65536_up_to_the_workers(void **state)
+TEST(make__default_shards__are_one_per_65536_up_to_the_workers)
 {
 	static const struct {
 		uint64_t count;
@@ -168,7 +165,6 @@ static void make__default_shards__are_one_per_65536_up_to_the_workers(void **sta
 		{ 1, 4, 1 },         { 65536, 4, 1 },       { 65537, 4, 2 }, { 1000000, 4, 4 },
 		{ 1000000, 32, 16 }, { 1ull << 31, 4, 16 }, /* no shard of 2^28 or more */
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		sluice_model_attr attr = { .size = sizeof attr, .count = cases[i].count };
 		struct recipe recipe;
@@ -181,12 +177,11 @@ static void make__default_shards__are_one_per_65536_up_to_the_workers(void **sta
 	}
 }
 
-static void make__more_owners_than_shards__spreads_them(void **state)
+TEST(make__more_owners_than_shards__spreads_them)
 {
 	sluice_model_attr attr = { .size = sizeof attr, .count = 100, .shards = 2 };
 	struct recipe recipe;
 	struct layout l;
-	(void)state;
 	assert_int_equal(make(&attr, recipes[0], 4, 4, &recipe, &l), 0);
 	assert_int_equal(holdings_at(l.holdings, 0, 0)->rank, 0);
 	assert_int_equal(holdings_at(l.holdings, 1, 0)->rank, 2);
@@ -195,7 +190,7 @@ static void make__more_owners_than_shards__spreads_them(void **state)
 	layout_free(&l);
 }
 
-static void make__impossible_shards_or_tensors__fails_EINVAL(void **state)
+TEST(make__impossible_shards_or_tensors__fails_EINVAL)
 {
 	const sluice_tensor too_long[] = { { "a", 5 }, { "b", 6 } },
 			    too_short[] = { { "a", 5 }, { "b", 4 } };
@@ -213,7 +208,6 @@ static void make__impossible_shards_or_tensors__fails_EINVAL(void **state)
 		{ { .count = 10, .tensors = nameless, .n_tensors = 1 }, "tensor 0" },
 		{ { .count = 10, .tensors = overflowing, .n_tensors = 2 }, "tensor 1 (b)" },
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct recipe recipe;
 		struct layout l;
@@ -223,12 +217,11 @@ static void make__impossible_shards_or_tensors__fails_EINVAL(void **state)
 	}
 }
 
-static void make__sketch_whose_message_has_4_gib__fails_EINVAL(void **state)
+TEST(make__sketch_whose_message_has_4_gib__fails_EINVAL)
 {
 	sluice_model_attr attr = { .size = sizeof attr, .count = 1ull << 30, .shards = 5 };
 	struct recipe recipe;
 	struct layout l;
-	(void)state;
 	assert_int_equal(make(&attr, "up=sketch(0.5,15,2,1)", 5, 5, &recipe, &l), SLUICE_EINVAL);
 	assert_non_null(strstr(sluice_last_error(), "shard 0"));
 	attr.shards = 20;
@@ -236,7 +229,7 @@ static void make__sketch_whose_message_has_4_gib__fails_EINVAL(void **state)
 	layout_free(&l);
 }
 
-static void make__exempt_tensors__are_spans_counted_outside_of_the_density(void **state)
+TEST(make__exempt_tensors__are_spans_counted_outside_of_the_density)
 {
 	const sluice_tensor tensors[] = { { "w1", 500 }, { "w1.bias", 10 }, { "bias2", 0 },
 					  { "w2", 480 }, { "b.bias", 6 },   { "c.bias", 4 } };
@@ -246,7 +239,6 @@ static void make__exempt_tensors__are_spans_counted_outside_of_the_density(void 
 	struct recipe recipe;
 	struct layout l;
 	struct span spans[8];
-	(void)state;
 	assert_int_equal(make(&attr, "up=topk(0.01) down=topk(0.01)", 3, 3, &recipe, &l), 0);
 	assert_int_equal(l.n_spans, 4); /* the last two biases are one */
 	assert_int_equal(l.exempt, 20);
@@ -276,12 +268,11 @@ static void make__exempt_tensors__are_spans_counted_outside_of_the_density(void 
 	layout_free(&l);
 }
 
-static void make__residual_or_none__slots_hold_four_means_or_everything(void **state)
+TEST(make__residual_or_none__slots_hold_four_means_or_everything)
 {
 	sluice_model_attr attr = { .size = sizeof attr, .count = 8000, .shards = 8 };
 	struct recipe recipe;
 	struct layout l;
-	(void)state;
 	assert_int_equal(make(&attr, "up=topk(0.01)", 4, 4, &recipe, &l), 0);
 	assert_int_equal(l.shards[0].up_capacity, 4 * 10);
 	layout_free(&l);
@@ -294,13 +285,12 @@ static void make__residual_or_none__slots_hold_four_means_or_everything(void **s
 }
 
 /* Where the shards' update moves nothing else. */
-static void make__agreed_support__is_all_that_is_published_and_decoded(void **state)
+TEST(make__agreed_support__is_all_that_is_published_and_decoded)
 {
 	sluice_model_attr attr = { .size = sizeof attr, .count = 8000, .shards = 8 };
 	struct recipe recipe;
 	struct layout l;
 	const struct shard_layout *at;
-	(void)state;
 	assert_int_equal(make(&attr, "up=cyclic(0.01) down=all", 4, 4, &recipe, &l), 0);
 	assert_int_equal(l.shards[0].down_capacity, 4 * 10);
 	assert_int_equal(l.shards[0].room, 80); /* a leader's selection may all be in one shard */
@@ -323,10 +313,9 @@ static void make__agreed_support__is_all_that_is_published_and_decoded(void **st
 	layout_free(&l);
 }
 
-static void make__capacities__bound_what_messages_need(void **state)
+TEST(make__capacities__bound_what_messages_need)
 {
 	sluice_model_attr attr = { .size = sizeof attr, .count = 3001, .shards = 7 };
-	(void)state;
 	for (size_t i = 0; i < RECIPES; i++) {
 		struct recipe recipe;
 		struct layout l;
@@ -345,21 +334,4 @@ static void make__capacities__bound_what_messages_need(void **state)
 		}
 		layout_free(&l);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(make__any_shape__tiles_vector_windows_and_logs),
-		cmocka_unit_test(make__default_shards__are_one_per_65536_up_to_the_workers),
-		cmocka_unit_test(make__more_owners_than_shards__spreads_them),
-		cmocka_unit_test(make__impossible_shards_or_tensors__fails_EINVAL),
-		cmocka_unit_test(make__sketch_whose_message_has_4_gib__fails_EINVAL),
-		cmocka_unit_test(make__exempt_tensors__are_spans_counted_outside_of_the_density),
-		cmocka_unit_test(make__residual_or_none__slots_hold_four_means_or_everything),
-		cmocka_unit_test(make__agreed_support__is_all_that_is_published_and_decoded),
-		cmocka_unit_test(make__capacities__bound_what_messages_need),
-	};
-
-	return cmocka_run_group_tests_name("layout", tests, NULL, NULL);
 }

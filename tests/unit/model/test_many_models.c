@@ -7,11 +7,9 @@
 #include "model/model.h"
 #include "ranks.h"
 #include "thinned.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <stdlib.h>
 #include <sys/resource.h>
-#include <cmocka.h>
 
 enum { MODELS = 300, FEW = 40, N = 48, STEPS = 2, FILES = 200 };
 
@@ -149,9 +147,8 @@ static int train_in_job_and_group(int rank, void *argument)
 	return 0;
 }
 
-static void models__many_in_a_job_and_in_a_group__all_train(void **state)
+TEST(models__many_in_a_job_and_in_a_group__all_train)
 {
-	(void)state;
 	run_ranks(2, train_in_job_and_group, NULL);
 }
 
@@ -178,9 +175,8 @@ static int notify_of_closed(int rank, void *argument)
 	return 0;
 }
 
-static void notify__of_a_model_that_was_closed__does_no_harm(void **state)
+TEST(notify__of_a_model_that_was_closed__does_no_harm)
 {
-	(void)state;
 	run_ranks(2, notify_of_closed, NULL);
 }
 
@@ -219,17 +215,15 @@ static int open_too_many(int rank, void *argument)
 	return 0;
 }
 
-static void models__more_than_the_limit__are_refused_by_name(void **state)
+TEST(models__more_than_the_limit__are_refused_by_name)
 {
-	(void)state;
 	run_ranks(1, open_too_many, NULL);
 }
 
-static void shards__more_than_a_notify_can_name__are_refused_by_name(void **state)
+TEST(shards__more_than_a_notify_can_name__are_refused_by_name)
 {
 	struct clients clients = { .models_open = 0 };
 	uint32_t channel;
-	(void)state;
 	clients_init(&clients);
 	log_capture();
 	assert_int_equal(clients_reserve(&clients, 0, GROUP_INDEX_MOST, GROUP_INDEX_MOST, &channel),
@@ -240,15 +234,4 @@ static void shards__more_than_a_notify_can_name__are_refused_by_name(void **stat
 			 SLUICE_EINVAL);
 	assert_true(error_says("2 shards are too many", "attr.shards"));
 	clients_close(&clients);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(models__many_in_a_job_and_in_a_group__all_train),
-		cmocka_unit_test(notify__of_a_model_that_was_closed__does_no_harm),
-		cmocka_unit_test(models__more_than_the_limit__are_refused_by_name),
-		cmocka_unit_test(shards__more_than_a_notify_can_name__are_refused_by_name),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,13 +5,11 @@
 #include "ranks.h"
 #include "scratch.h"
 #include "tools/bench/resident.h"
+#include "cases.h"
 #include <malloc.h>
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <string.h>
-#include <cmocka.h>
 
 /* Shards of several snapshot parts. SMALL: what is not announced, names and the allocator's own. */
 enum { COUNT = 3000000, STEPS = 3, SMALL = 512 << 10 };
@@ -115,9 +113,8 @@ static int stays_within(int rank, void *argument)
 	return 0;
 }
 
-static void memory__announced__is_never_exceeded_and_nearly_used(void **state)
+TEST(memory__announced__is_never_exceeded_and_nearly_used)
 {
-	(void)state;
 	if (slowness() > 1) /* their shadows are resident too */
 		skip();
 	/* What is freed is given back, however large: else the allocator keeps some of it. */
@@ -168,13 +165,11 @@ static int fill_one_shard(int rank, void *argument)
 	return 0;
 }
 
-static void publish__every_slot_full_and_no_coordinate_twice__fits_in_what_is_announced(
-	void **state)
+TEST(publish__every_slot_full_and_no_coordinate_twice__fits_in_what_is_announced)
 {
 	static char sums[] = "up=topk(0.01) down=all",
 		    mean[] = "up=topk(0.01) down=all update=sgd memory=residual(inside)";
 
-	(void)state;
 	run_ranks(PUSHERS, fill_one_shard, sums);
 	run_ranks(PUSHERS, fill_one_shard, mean);
 }
@@ -196,9 +191,8 @@ static const struct message_expect expected = {
 	.kind = MESSAGE_SNAPSHOT, .rank = 2, .epoch = 1, .shard = 3, .seq = 4, .step = 4
 };
 
-static void snapshot__any_span__comes_back_part_by_part(void **state)
+TEST(snapshot__any_span__comes_back_part_by_part)
 {
-	(void)state;
 	for (int s = 0; s < SPANS; s++) {
 		uint32_t span = spans[s];
 		size_t bytes = snapshot_bytes(span), at = 0;
@@ -228,7 +222,7 @@ static void snapshot__any_span__comes_back_part_by_part(void **state)
 	}
 }
 
-static void snapshot__part_of_another_place_or_version__is_refused(void **state)
+TEST(snapshot__part_of_another_place_or_version__is_refused)
 {
 	const uint32_t span = 2 * SNAPSHOT_PART + 5;
 	float *vector = calloc(span, sizeof *vector);
@@ -236,7 +230,6 @@ static void snapshot__part_of_another_place_or_version__is_refused(void **state)
 	struct message_expect newer = expected;
 	const char *why = NULL;
 
-	(void)state;
 	assert_true(vector && snapshot);
 	newer.seq = 5;
 	snapshot_write(&like, vector, span, snapshot);
@@ -250,16 +243,4 @@ static void snapshot__part_of_another_place_or_version__is_refused(void **state)
 	assert_non_null(strstr(why, "checksum"));
 	free(vector);
 	free(snapshot);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(
-			publish__every_slot_full_and_no_coordinate_twice__fits_in_what_is_announced),
-		cmocka_unit_test(memory__announced__is_never_exceeded_and_nearly_used),
-		cmocka_unit_test(snapshot__any_span__comes_back_part_by_part),
-		cmocka_unit_test(snapshot__part_of_another_place_or_version__is_refused),
-	};
-	return cmocka_run_group_tests_name("memory", tests, NULL, NULL);
 }

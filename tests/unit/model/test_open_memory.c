@@ -7,13 +7,11 @@
 #include "layout_recipes.h"
 #include "ranks.h"
 #include "shard/shard.h"
+#include "cases.h"
 #include <malloc.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 static uint64_t counted; /* bytes of heap and regions that are held now */
 static int counting;
@@ -112,11 +110,10 @@ static int measure(int rank, void *argument)
 	return 0;
 }
 
-static void memory__of_workers_owners_and_servers__is_what_open_allocates(void **state)
+TEST(memory__of_workers_owners_and_servers__is_what_open_allocates)
 {
 	sluice_job_attr colocated = { .size = sizeof colocated };
 	sluice_job_attr dedicated = { .size = sizeof dedicated, .servers = 1 };
-	(void)state;
 	run_ranks(1, measure, &colocated);
 	run_ranks(2, measure, &colocated);
 	run_ranks(3, measure, &dedicated);
@@ -147,9 +144,8 @@ static int open_beyond_limit(int rank, void *argument)
 	return 0;
 }
 
-static void open__above_the_memory_limit_of_one_rank__is_refused_on_all(void **state)
+TEST(open__above_the_memory_limit_of_one_rank__is_refused_on_all)
 {
-	(void)state;
 	run_ranks(2, open_beyond_limit, NULL);
 }
 
@@ -215,15 +211,13 @@ static int open_without_a_region(int rank, void *argument)
 	return 0;
 }
 
-static void open__without_one_of_its_regions_on_one_rank__fails_on_all_and_works_again(void **state)
+TEST(open__without_one_of_its_regions_on_one_rank__fails_on_all_and_works_again)
 {
-	(void)state;
 	run_ranks(2, open_without_a_region, NULL);
 }
 
-static void open__beyond_the_address_space_of_one_rank__is_refused_on_all(void **state)
+TEST(open__beyond_the_address_space_of_one_rank__is_refused_on_all)
 {
-	(void)state;
 	run_ranks(3, open_beyond_address_space, NULL);
 }
 
@@ -251,23 +245,7 @@ static int open_beyond_machine(int rank, void *argument)
 	return 0;
 }
 
-static void open__beyond_the_memory_of_the_machine__is_refused_before_it_is_taken(void **state)
+TEST(open__beyond_the_memory_of_the_machine__is_refused_before_it_is_taken)
 {
-	(void)state;
 	run_ranks(2, open_beyond_machine, NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(memory__of_workers_owners_and_servers__is_what_open_allocates),
-		cmocka_unit_test(open__above_the_memory_limit_of_one_rank__is_refused_on_all),
-		cmocka_unit_test(
-			open__beyond_the_memory_of_the_machine__is_refused_before_it_is_taken),
-		cmocka_unit_test(open__beyond_the_address_space_of_one_rank__is_refused_on_all),
-		cmocka_unit_test(
-			open__without_one_of_its_regions_on_one_rank__fails_on_all_and_works_again),
-	};
-
-	return cmocka_run_group_tests_name("memory of an open", tests, NULL, NULL);
 }

@@ -6,12 +6,10 @@
 #include "worker/lane.h"
 #include "worker/state.h"
 #include "ranks.h"
+#include "cases.h"
 #include <limits.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 /* Recipes beside the named methods: one for each axis that a method leaves out. */
 static const char *const recipes[] = {
@@ -271,12 +269,11 @@ static int (*const may[PATHS])(const struct asked *a) = {
 	[PATH_CONTINUE] = may_lose_a_worker,
 };
 
-static void plan__any_recipe_and_path__is_taken_or_has_its_reason(void **state)
+TEST(plan__any_recipe_and_path__is_taken_or_has_its_reason)
 {
 	static const enum value_type types[] = { VALUE_F32, VALUE_BF16 };
 	unsigned taken[PATHS] = { 0 }, refused[PATHS] = { 0 };
 
-	(void)state;
 	/* Steps 1 to 6 cover a reset, an anchor and a warm-up. */
 	for (size_t i = 0; i < (RECIPES + n_methods) * 6 * 4; i++) {
 		const char *text = recipe_number(i / 24);
@@ -299,7 +296,7 @@ static void plan__any_recipe_and_path__is_taken_or_has_its_reason(void **state)
 		assert_true(taken[p] && refused[p]);
 }
 
-static void plan__of_the_moment__each_trait_excludes_what_it_names(void **state)
+TEST(plan__of_the_moment__each_trait_excludes_what_it_names)
 {
 	static const struct {
 		const char *recipe;
@@ -318,7 +315,6 @@ static void plan__of_the_moment__each_trait_excludes_what_it_names(void **state)
 		{ "up=topk(0.1)", TRAIT(RULES), PATH_DEVICE_SHARDS },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(moments) / sizeof(moments[0]); i++) {
 		const struct asked a = ask(moments[i].recipe, 1, VALUE_F32, 0);
 		const uint64_t then = a.rule.traits | moments[i].trait;
@@ -367,7 +363,7 @@ static int run_rank(int rank, void *argument)
 	return 0;
 }
 
-static void plan__of_a_run__places_messages_exactly_where_it_says(void **state)
+TEST(plan__of_a_run__places_messages_exactly_where_it_says)
 {
 	static struct run runs[] = { { "up=all down=all", 0x1e },
 				     { "up=all down=all memory=residual", 0x1e },
@@ -380,7 +376,6 @@ static void plan__of_a_run__places_messages_exactly_where_it_says(void **state)
 				     { "up=topk(0.1) down=all reset=2", 0x14 },
 				     { "up=all down=global(0.1)", 0 } };
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++)
 		run_ranks(2, run_rank, &runs[i]);
 }
@@ -394,12 +389,11 @@ static int text_of(const char *recipe, int workers, int servers, char *text, siz
 	return sluice_plan(&attr, workers, servers, SLUICE_PLAN_TEXT, text, cap);
 }
 
-static void sluice_plan__any_room__writes_what_fits_and_returns_the_whole_length(void **state)
+TEST(sluice_plan__any_room__writes_what_fits_and_returns_the_whole_length)
 {
 	static char whole[8192], part[8192];
 	const int length = text_of("up=topk(0.1) down=all", 3, 1, NULL, 0);
 
-	(void)state;
 	assert_in_range(length, 500, sizeof(whole) - 1);
 	assert_int_equal(text_of("up=topk(0.1) down=all", 3, 1, whole, sizeof(whole)), length);
 	assert_int_equal(strlen(whole), length);
@@ -412,11 +406,10 @@ static void sluice_plan__any_room__writes_what_fits_and_returns_the_whole_length
 	}
 }
 
-static void sluice_plan__each_method__names_its_recipe_and_each_path_with_its_reason(void **state)
+TEST(sluice_plan__each_method__names_its_recipe_and_each_path_with_its_reason)
 {
 	static char text[8192], line[512];
 
-	(void)state;
 	for (size_t i = 0; i < RECIPES + n_methods; i++) {
 		const char *recipe = recipe_number(i);
 		const struct asked a = ask(recipe, 1000, VALUE_F32, 0);
@@ -437,7 +430,7 @@ static void sluice_plan__each_method__names_its_recipe_and_each_path_with_its_re
 }
 
 /* The rule of CHOOSING in sluice_recipe(7). */
-static void sluice_plan__error_feedback__says_how_large_a_step_may_be(void **state)
+TEST(sluice_plan__error_feedback__says_how_large_a_step_may_be)
 {
 	static const char none[] = "step size";
 	static const struct {
@@ -459,7 +452,6 @@ static void sluice_plan__error_feedback__says_how_large_a_step_may_be(void **sta
 	};
 	static char text[8192];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(rules) / sizeof(rules[0]); i++) {
 		assert_in_range(text_of(rules[i].recipe, 4, 0, text, sizeof(text)), 1,
 				sizeof(text) - 1);
@@ -469,7 +461,7 @@ static void sluice_plan__error_feedback__says_how_large_a_step_may_be(void **sta
 }
 
 /* The lines KEY=VALUE in their order. */
-static void sluice_plan__keys__are_lines_that_a_program_can_read(void **state)
+TEST(sluice_plan__keys__are_lines_that_a_program_can_read)
 {
 	static const char wanted[] =
 		"recipe=up=topk(0.1),f32 down=all,f32 signal=gradient memory=residual(inside) "
@@ -488,7 +480,6 @@ static void sluice_plan__keys__are_lines_that_a_program_can_read(void **state)
 				   .recipe = "up=topk(0.1) down=all clip=1" };
 	static char text[4096];
 
-	(void)state;
 	assert_in_range(sluice_plan(&attr, 3, 1, SLUICE_PLAN_KEYS, text, sizeof(text)), 1,
 			sizeof(text) - 1);
 	assert_memory_equal(text, wanted, strlen(wanted));
@@ -506,11 +497,10 @@ static void sluice_plan__keys__are_lines_that_a_program_can_read(void **state)
 	assert_true(error_says("sluice_plan", "form=2"));
 }
 
-static void sluice_plan__what_it_cannot_plan__is_refused_by_name(void **state)
+TEST(sluice_plan__what_it_cannot_plan__is_refused_by_name)
 {
 	char text[8] = "as was";
 
-	(void)state;
 	assert_int_equal(text_of("up=nothing", 2, 0, text, sizeof(text)), SLUICE_EINVAL);
 	assert_true(error_says("up=nothing", NULL));
 	assert_int_equal(text_of("up=all", 0, 0, text, sizeof(text)), SLUICE_EINVAL);
@@ -529,13 +519,12 @@ static void sluice_plan__what_it_cannot_plan__is_refused_by_name(void **state)
 }
 
 /* What opening a model would refuse, sluice_plan() refuses in the same words. */
-static void sluice_plan__attributes_that_a_recipe_excludes__are_refused_as_at_open(void **state)
+TEST(sluice_plan__attributes_that_a_recipe_excludes__are_refused_as_at_open)
 {
 	static const sluice_tensor tensor = { "all", COUNT };
 	static const sluice_tensor_rule rule = { 1, 0.1f };
 	static char text[8192];
 
-	(void)state;
 	enum { ATTRIBUTES = PATH_CONTINUE - PATH_ATTRIBUTES }; /* without that of the job */
 
 	for (size_t i = 0; i < (RECIPES + n_methods) * ATTRIBUTES; i++) {
@@ -598,37 +587,15 @@ static void check_item(const char *page, enum path path)
 				 wanted >> t & 1 ? "in sluice_recipe(7)" : "in plan.c");
 }
 
-static void sluice_recipe_7__table_of_paths__is_that_of_the_library(void **state)
+TEST(sluice_recipe_7__table_of_paths__is_that_of_the_library)
 {
 	static char page[1 << 18];
 	FILE *f = fopen(RECIPE_PAGE, "r");
 
-	(void)state;
 	assert_non_null(f);
 	const size_t n = fread(page, 1, sizeof(page) - 1, f);
 	fclose(f);
 	assert_in_range(n, 1, sizeof(page) - 2);
 	for (int p = 0; p < PATHS; p++)
 		check_item(page, p);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(plan__any_recipe_and_path__is_taken_or_has_its_reason),
-		cmocka_unit_test(plan__of_the_moment__each_trait_excludes_what_it_names),
-		cmocka_unit_test(plan__of_a_run__places_messages_exactly_where_it_says),
-		cmocka_unit_test(
-			sluice_plan__any_room__writes_what_fits_and_returns_the_whole_length),
-		cmocka_unit_test(
-			sluice_plan__each_method__names_its_recipe_and_each_path_with_its_reason),
-		cmocka_unit_test(sluice_plan__error_feedback__says_how_large_a_step_may_be),
-		cmocka_unit_test(sluice_plan__keys__are_lines_that_a_program_can_read),
-		cmocka_unit_test(sluice_plan__what_it_cannot_plan__is_refused_by_name),
-		cmocka_unit_test(
-			sluice_plan__attributes_that_a_recipe_excludes__are_refused_as_at_open),
-		cmocka_unit_test(sluice_recipe_7__table_of_paths__is_that_of_the_library),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -5,11 +5,9 @@
 #include "ranks.h"
 #include "thinned.h"
 #include "model/tensors.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { STEPS = 5, TENSORS = 4 };
 
@@ -81,9 +79,8 @@ static int follow_reference(int rank, void *argument)
 	return 0;
 }
 
-static void update__with_rules__is_that_of_a_scalar_reference(void **state)
+TEST(update__with_rules__is_that_of_a_scalar_reference)
 {
-	(void)state;
 	run_ranks(1, follow_reference, NULL);
 }
 
@@ -143,9 +140,8 @@ static int compare(int rank, void *argument)
 	return 0;
 }
 
-static void update__with_rules_that_change_nothing__has_the_same_bits(void **state)
+TEST(update__with_rules_that_change_nothing__has_the_same_bits)
 {
-	(void)state;
 	run_ranks(1, compare, NULL);
 	run_ranks(3, compare, NULL);
 }
@@ -201,9 +197,8 @@ static int decay_both_ways(int rank, void *argument)
 	return 0;
 }
 
-static void update__decay_in_all_rules__is_that_of_the_recipe(void **state)
+TEST(update__decay_in_all_rules__is_that_of_the_recipe)
 {
-	(void)state;
 	run_ranks(1, decay_both_ways, NULL);
 	run_ranks(3, decay_both_ways, NULL);
 }
@@ -244,15 +239,14 @@ static int load_both_ways(int rank, void *argument)
 	return 0;
 }
 
-static void state__saved_with_or_without_rules__is_loaded_without_or_with_them(void **state)
+TEST(state__saved_with_or_without_rules__is_loaded_without_or_with_them)
 {
-	(void)state;
 	run_ranks(2, load_both_ways, NULL);
 }
 
 /* ---- refusals ---------------------------------------------------------------- */
 
-static void plan__wrong_rules__are_refused_by_name(void **state)
+TEST(plan__wrong_rules__are_refused_by_name)
 {
 	static const char lazy[] = "up=all down=all signal=innovation when=lazy(10,0.1)";
 	static const char *const impossible[] = { "up=all down=all update=none",
@@ -262,7 +256,6 @@ static void plan__wrong_rules__are_refused_by_name(void **state)
 	sluice_tensor_rule rules[TENSORS];
 	sluice_model_attr attr = attributes("up=all down=all", 1);
 	char text[8192];
-	(void)state;
 	memcpy(rules, mixed, sizeof rules);
 	attr.rules = rules;
 	assert_true(sluice_plan(&attr, 2, 0, SLUICE_PLAN_TEXT, text, sizeof text) > 0);
@@ -306,22 +299,7 @@ static int differ(int rank, void *argument)
 	return 0;
 }
 
-static void open__with_other_rules_on_a_rank__is_refused_on_all(void **state)
+TEST(open__with_other_rules_on_a_rank__is_refused_on_all)
 {
-	(void)state;
 	run_ranks(2, differ, NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(update__with_rules__is_that_of_a_scalar_reference),
-		cmocka_unit_test(update__with_rules_that_change_nothing__has_the_same_bits),
-		cmocka_unit_test(update__decay_in_all_rules__is_that_of_the_recipe),
-		cmocka_unit_test(
-			state__saved_with_or_without_rules__is_loaded_without_or_with_them),
-		cmocka_unit_test(plan__wrong_rules__are_refused_by_name),
-		cmocka_unit_test(open__with_other_rules_on_a_rank__is_refused_on_all),
-	};
-	return cmocka_run_group_tests_name("rules of tensors", tests, NULL, NULL);
 }

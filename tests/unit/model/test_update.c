@@ -3,13 +3,11 @@
 #include "model/update.h"
 #include "base/bytes.h"
 #include "random.h"
+#include "cases.h"
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { N = 257, STEPS = 8 };
 
@@ -75,13 +73,12 @@ static void compare_with_oracle(const struct update *u, unsigned divisor, float 
 	}
 }
 
-static void apply__each_rule_and_placement__is_the_double_precision_rule(void **state)
+TEST(apply__each_rule_and_placement__is_the_double_precision_rule)
 {
 	static const enum update_kind kinds[] = { UPDATE_NONE, UPDATE_SGD, UPDATE_MOMENTUM,
 						  UPDATE_NESTEROV, UPDATE_EMA };
 	static const float decays[] = { 0, 0.01f };
 	static const unsigned divisors[] = { 1, 2, 3, 7, 64 };
-	(void)state;
 	for (size_t k = 0; k < 5; k++)
 		for (size_t d = 0; d < 2; d++)
 			for (size_t w = 0; w < 5; w++)
@@ -97,13 +94,12 @@ static void apply__each_rule_and_placement__is_the_double_precision_rule(void **
 						divisors[w], 0.05f);
 }
 
-static void update_of_step__ema__weighs_the_first_step_whole_then_alpha(void **state)
+TEST(update_of_step__ema__weighs_the_first_step_whole_then_alpha)
 {
 	const struct update constant = { .kind = UPDATE_EMA, .alpha = 0.25f },
 			    falling = { .kind = UPDATE_EMA };
 	const struct update other = { .kind = UPDATE_MOMENTUM, .momentum = 0.5f };
 
-	(void)state;
 	assert_true(update_of_step(&constant, 1, 0).alpha == 1 &&
 		    update_of_step(&constant, 2, 0).alpha == 0.25f);
 	assert_true(update_of_step(&falling, 1, 0).alpha == 1 &&
@@ -112,11 +108,10 @@ static void update_of_step__ema__weighs_the_first_step_whole_then_alpha(void **s
 	assert_true(update_alpha(&other, 9) == 1);
 }
 
-static void apply__sgd_one_worker_lr_power_of_two__is_exact_to_the_bit(void **state)
+TEST(apply__sgd_one_worker_lr_power_of_two__is_exact_to_the_bit)
 {
 	const struct update u = { .kind = UPDATE_SGD, .placement = STEP_OUTSIDE };
 	struct random random = { 5 };
-	(void)state;
 	for (int e = -12; e <= 3; e++) {
 		float sum[N], want[N], lr = ldexpf(1, e);
 		for (int i = 0; i < N; i++) {
@@ -129,10 +124,9 @@ static void apply__sgd_one_worker_lr_power_of_two__is_exact_to_the_bit(void **st
 	}
 }
 
-static void apply__none_two_or_four_workers__is_the_exact_mean(void **state)
+TEST(apply__none_two_or_four_workers__is_the_exact_mean)
 {
 	const struct update u = { .kind = UPDATE_NONE, .placement = STEP_OUTSIDE };
-	(void)state;
 	for (unsigned divisor = 1; divisor <= 4; divisor *= 2) {
 		float sum[N];
 		for (int i = 0; i < N; i++)
@@ -143,23 +137,20 @@ static void apply__none_two_or_four_workers__is_the_exact_mean(void **state)
 	}
 }
 
-static void apply__placement_inside__leaves_lr_out_of_the_gradient_but_not_of_the_decay(
-	void **state)
+TEST(apply__placement_inside__leaves_lr_out_of_the_gradient_but_not_of_the_decay)
 {
 	const struct update u = { .kind = UPDATE_SGD, .decay = 0.5f, .placement = STEP_INSIDE };
 	float sum[2] = { 8, 0 }, params[2] = { 0, 4 };
-	(void)state;
 	update_apply(&u, sum, NULL, params, 2, 1, 0.25f);
 	assert_true(sum[0] == -8 && sum[1] == -0.5f * 0.25f * 4);
 }
 
-static void apply__momentum_zero_gradient__keeps_moving_and_nothing_else_does(void **state)
+TEST(apply__momentum_zero_gradient__keeps_moving_and_nothing_else_does)
 {
 	const struct update u = { .kind = UPDATE_MOMENTUM,
 				  .momentum = 0.5f,
 				  .placement = STEP_OUTSIDE };
 	float sum[2] = { 4, 0 }, velocity[2] = { 0, 0 };
-	(void)state;
 	update_apply(&u, sum, velocity, NULL, 2, 2, 1);
 	assert_true(sum[0] == -2 && velocity[0] == 2 && sum[1] == 0);
 	sum[0] = sum[1] = 0;
@@ -167,24 +158,8 @@ static void apply__momentum_zero_gradient__keeps_moving_and_nothing_else_does(vo
 	assert_true(sum[0] == -1 && velocity[0] == 1 && sum[1] == 0 && velocity[1] == 0);
 }
 
-static void apply__no_elements__touches_nothing(void **state)
+TEST(apply__no_elements__touches_nothing)
 {
 	const struct update u = { .kind = UPDATE_NESTEROV, .momentum = 0.9f, .decay = 1 };
-	(void)state;
 	update_apply(&u, NULL, NULL, NULL, 0, 4, 1);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(apply__each_rule_and_placement__is_the_double_precision_rule),
-		cmocka_unit_test(update_of_step__ema__weighs_the_first_step_whole_then_alpha),
-		cmocka_unit_test(apply__sgd_one_worker_lr_power_of_two__is_exact_to_the_bit),
-		cmocka_unit_test(apply__none_two_or_four_workers__is_the_exact_mean),
-		cmocka_unit_test(
-			apply__placement_inside__leaves_lr_out_of_the_gradient_but_not_of_the_decay),
-		cmocka_unit_test(apply__momentum_zero_gradient__keeps_moving_and_nothing_else_does),
-		cmocka_unit_test(apply__no_elements__touches_nothing),
-	};
-	return cmocka_run_group_tests_name("update rules", tests, NULL, NULL);
 }

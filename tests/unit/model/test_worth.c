@@ -5,11 +5,9 @@
 #include "base/error.h"
 #include "shard/shard.h"
 #include "ranks.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 /* ---- the arithmetic -------------------------------------------------------- */
 
@@ -27,25 +25,22 @@ static unsigned choice_of(const uint64_t ms[WORTH_CANDIDATES])
 	return worth_choose(&w) - 1;
 }
 
-static void choose__dense_is_quickest__dense(void **state)
+TEST(choose__dense_is_quickest__dense)
 {
-	(void)state;
 	assert_int_equal(choice_of((uint64_t[]){ 10, 12, 14, 13 }), 0);
 	assert_int_equal(choice_of((uint64_t[]){ 100, 99, 95, 91 }), 0); /* not by a tenth */
 }
 
-static void choose__sparser_is_a_tenth_quicker_each_time__the_last_that_is(void **state)
+TEST(choose__sparser_is_a_tenth_quicker_each_time__the_last_that_is)
 {
-	(void)state;
 	assert_int_equal(choice_of((uint64_t[]){ 100, 50, 20, 5 }), 3);
 	assert_int_equal(choice_of((uint64_t[]){ 100, 50, 20, 19 }), 2);
 	assert_int_equal(choice_of((uint64_t[]){ 100, 120, 60, 58 }), 2);
 	assert_int_equal(choice_of((uint64_t[]){ 100, 90, 82, 82 }), 1);
 }
 
-static void candidate__trial_over__the_chosen_one_else_the_last(void **state)
+TEST(candidate__trial_over__the_chosen_one_else_the_last)
 {
-	(void)state;
 	assert_int_equal(worth_candidate(0, 3), 0); /* nobody chooses before the trial is over */
 	assert_int_equal(worth_candidate(WORTH_TRIES, 0), 1);
 	assert_int_equal(worth_candidate(WORTH_TRIAL - 1, 1), WORTH_CANDIDATES - 1);
@@ -67,10 +62,9 @@ static int verdict_of(double work_ms, double gigabytes_per_s, char text[400])
 	return worth_verdict(&w, 1000000, text, 400);
 }
 
-static void verdict__dense_would_take_less__said_with_both_sums(void **state)
+TEST(verdict__dense_would_take_less__said_with_both_sums)
 {
 	char text[400] = "";
-	(void)state;
 	/* Dense: 0.8 ms of work; 8 MB at 1 GB/s are 8 ms, 0.1 MB 0.1 ms. */
 	assert_int_equal(verdict_of(8.6, 1, text), 0);
 	assert_int_equal(verdict_of(9.6, 1, text), 0); /* less than a tenth */
@@ -83,7 +77,7 @@ static void verdict__dense_would_take_less__said_with_both_sums(void **state)
 	assert_int_equal(verdict_of(3, 0.1, text), 0);
 }
 
-static void verdict__nothing_measured_or_nothing_saved__silent(void **state)
+TEST(verdict__nothing_measured_or_nothing_saved__silent)
 {
 	struct worth w = { .work_ns_per_byte = 0.1 };
 	const struct worth_step step = {
@@ -93,7 +87,6 @@ static void verdict__nothing_measured_or_nothing_saved__silent(void **state)
 		.work_ns = 5000000, .wire_ns = 5, .bytes = 10, .dense_bytes = 10
 	};
 	char text[400];
-	(void)state;
 	worth_note(&w, 2, 0, &step);
 	assert_int_equal(worth_verdict(&w, 1000, text, sizeof text), 0); /* no wire */
 	w.wire_ns_per_byte = 1;
@@ -102,13 +95,12 @@ static void verdict__nothing_measured_or_nothing_saved__silent(void **state)
 	assert_int_equal(worth_verdict(&w, 1000, text, sizeof text), 0);
 }
 
-static void verdict__saving_too_small_to_matter__silent(void **state)
+TEST(verdict__saving_too_small_to_matter__silent)
 {
 	/* 31 parameters: 3 us of work where dense would take 0.3. */
 	struct worth w = { .work_ns_per_byte = 0.1, .wire_ns_per_byte = 1 };
 	struct worth_step s = { .work_ns = 3000, .wire_ns = 400, .bytes = 200, .dense_bytes = 320 };
 	char text[400];
-	(void)state;
 	worth_note(&w, 2, 0, &s);
 	assert_int_equal(worth_verdict(&w, 31, text, sizeof text), 0);
 	s.work_ns = 150000;
@@ -214,7 +206,7 @@ static int choose_together(int rank, void *argument)
 	return 0;
 }
 
-static void job__auto__all_ranks_go_on_as_the_first_one_chose(void **state)
+TEST(job__auto__all_ranks_go_on_as_the_first_one_chose)
 {
 	/* Each rank alone would choose something else. */
 	struct job_case c = {
@@ -222,7 +214,6 @@ static void job__auto__all_ranks_go_on_as_the_first_one_chose(void **state)
 		.wanted = 2,
 		.told = { { 100, 60, 30, 29 }, { 1, 2, 3, 4 }, { 9, 8, 7, 1 }, { 9, 1, 1, 1 } }
 	};
-	(void)state;
 	setenv("SLUICE_LOG", "info", 1);
 	run_ranks(3, choose_together, &c);
 	c.servers = 2;
@@ -282,18 +273,16 @@ static int hear_verdict(int rank, void *argument)
 	return 0;
 }
 
-static void job__compression_costs_more_than_it_saves__said_once_by_one_rank(void **state)
+TEST(job__compression_costs_more_than_it_saves__said_once_by_one_rank)
 {
-	(void)state;
 	run_ranks(2, hear_verdict, &(struct hearing){ "up=topk(0.01) down=topk(0.05)", 2, 0 });
 	run_ranks(3, hear_verdict,
 		  &(struct hearing){ "up=topk(0.01) down=topk(0.05) warmup=5", 3, 0 });
 	run_ranks(2, hear_verdict, &(struct hearing){ "up=all,grid(4) down=all", 2, 0 });
 }
 
-static void job__nothing_to_compare_or_nobody_to_advise__silent(void **state)
+TEST(job__nothing_to_compare_or_nobody_to_advise__silent)
 {
-	(void)state;
 	run_ranks(2, hear_verdict, &(struct hearing){ "up=all down=all", 2, -1 });
 	run_ranks(
 		2, hear_verdict,
@@ -310,20 +299,4 @@ static void job__nothing_to_compare_or_nobody_to_advise__silent(void **state)
 	setenv("SLUICE_ADVICE", "no", 1);
 	run_ranks(2, hear_verdict, &(struct hearing){ "up=topk(0.01) down=topk(0.05)", 2, -1 });
 	unsetenv("SLUICE_ADVICE");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(choose__dense_is_quickest__dense),
-		cmocka_unit_test(choose__sparser_is_a_tenth_quicker_each_time__the_last_that_is),
-		cmocka_unit_test(candidate__trial_over__the_chosen_one_else_the_last),
-		cmocka_unit_test(verdict__dense_would_take_less__said_with_both_sums),
-		cmocka_unit_test(verdict__saving_too_small_to_matter__silent),
-		cmocka_unit_test(verdict__nothing_measured_or_nothing_saved__silent),
-		cmocka_unit_test(job__auto__all_ranks_go_on_as_the_first_one_chose),
-		cmocka_unit_test(job__compression_costs_more_than_it_saves__said_once_by_one_rank),
-		cmocka_unit_test(job__nothing_to_compare_or_nobody_to_advise__silent),
-	};
-	return cmocka_run_group_tests_name("worth", tests, NULL, NULL);
 }

@@ -58,7 +58,7 @@ check_PROGRAMS += \
 	tests/unit/test_verbs_rights \
 	tests/unit/test_verbs_walk
 tests_unit_test_nearness_SOURCES = tests/unit/rdma/test_nearness.c tests/unit/two_gpus.h tests/unit/scratch.h $(fake_fabric)
-tests_unit_test_nearness_DEPENDENCIES = libinternal.la libsluice_emulated.la
+tests_unit_test_nearness_DEPENDENCIES = tests/unit/libcases.la libinternal.la libsluice_emulated.la
 tests_unit_test_nearness_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 tests_unit_test_verbs_SOURCES = tests/unit/rdma/test_verbs.c $(verbs_two)
 tests_unit_test_verbs_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access

@@ -6,6 +6,7 @@
 #define TESTS_SHM_TRIO_H
 #include "rdma/mailbox.h"
 #include "rdma_pair.h"
+#include "cases.h"
 
 enum { RANKS = 3, DEPTH = 5, CAPACITY = 8, BYTES = 5000 };
 
@@ -23,7 +24,7 @@ static const struct transport_ops *const ops = &shm_transport;
 /* A test's setup and teardown: *state is the trio. */
 int trio_open(void **state);
 int trio_close(void **state);
-#define FRESH(test) cmocka_unit_test_setup_teardown(test, trio_open, trio_close)
+#define FRESH(test) TEST_WITH(test, trio_open, trio_close)
 
 /* The endpoint of t towards to, which has this rank. */
 struct endpoint *connect_to(struct transport *t, struct transport *to, int rank);

@@ -9,13 +9,11 @@
 #include "scratch.h"
 #include "sluice.h"
 #include "two_gpus.h"
+#include "cases.h"
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 int __real_access(const char *path, int mode);
 int __wrap_access(const char *path, int mode);
@@ -78,9 +76,10 @@ static void choose(const char *local_rank, const char *device, const char *name,
 	assert_null(fake_leak());
 }
 
-static void choose__two_cards_and_two_gpus__the_nearest(void **state)
+#define CASE(name) TEST_WITH(name, fresh, NULL)
+
+CASE(choose__two_cards_and_two_gpus__the_nearest)
 {
-	(void)state;
 #ifdef HAVE_HWLOC
 	choose("0", NULL, "fake1",
 	       "below the same PCIe switch as GPU 0000:11:00.0, the nearest usable of 2");
@@ -96,9 +95,8 @@ static void choose__two_cards_and_two_gpus__the_nearest(void **state)
 #endif
 }
 
-static void choose__the_nearest_is_down__the_other(void **state)
+CASE(choose__the_nearest_is_down__the_other)
 {
-	(void)state;
 #ifdef HAVE_HWLOC
 	fake.port_down = 2;
 	choose("0", NULL, "fake0",
@@ -111,16 +109,14 @@ static void choose__the_nearest_is_down__the_other(void **state)
 #endif
 }
 
-static void choose__named__the_named_one(void **state)
+CASE(choose__named__the_named_one)
 {
-	(void)state;
 	choose("0", "fake0", "fake0", "SLUICE_DEVICE=fake0");
 	choose("1", "fake1:1", "fake1", "SLUICE_DEVICE=fake1:1");
 }
 
-static void choose__no_gpu_or_one_card__the_first(void **state)
+CASE(choose__no_gpu_or_one_card__the_first)
 {
-	(void)state;
 	setenv("SLUICE_GPU", "auto", 1); /* nothing else says that this process uses one */
 	unsetenv("CUDA_VISIBLE_DEVICES");
 	unsetenv("SLURM_STEP_GPUS");
@@ -131,20 +127,18 @@ static void choose__no_gpu_or_one_card__the_first(void **state)
 	choose("0", NULL, "fake0", "the first usable of 1");
 }
 
-static void choose__a_machine_without_these_cards__the_first_and_it_is_said(void **state)
+CASE(choose__a_machine_without_these_cards__the_first_and_it_is_said)
 {
-	(void)state;
 	unsetenv("HWLOC_XMLFILE");
 	choose("0", NULL, "fake0",
 	       "the first usable of 2; it is not known which is near GPU 0000:11:00.0");
 }
 
 #ifdef HAVE_HWLOC
-static void nearness__all_pairs__as_the_tree_has_them(void **state)
+CASE(nearness__all_pairs__as_the_tree_has_them)
 {
 	struct neighbours all;
 
-	(void)state;
 	assert_int_equal(nearness_all(&all), 0);
 	assert_int_equal(all.n_gpus, 2);
 	assert_int_equal(all.n_cards, 2);
@@ -159,12 +153,11 @@ static void nearness__all_pairs__as_the_tree_has_them(void **state)
 	assert_true(all.pair[1][1].depth > all.pair[0][1].depth);
 }
 
-static void nearness__names_that_are_not_there__not_known(void **state)
+CASE(nearness__names_that_are_not_there__not_known)
 {
 	const char *const names[] = { "mlx5_9", "fake0" };
 	struct nearness near[2];
 
-	(void)state;
 	nearness_of("0000:21:00.0", names, 2, near);
 	assert_int_equal(near[0].depth, -1);
 	assert_true(near[1].depth > 0);
@@ -177,18 +170,5 @@ static void nearness__names_that_are_not_there__not_known(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(choose__two_cards_and_two_gpus__the_nearest, fresh),
-		cmocka_unit_test_setup(choose__the_nearest_is_down__the_other, fresh),
-		cmocka_unit_test_setup(choose__named__the_named_one, fresh),
-		cmocka_unit_test_setup(choose__no_gpu_or_one_card__the_first, fresh),
-		cmocka_unit_test_setup(
-			choose__a_machine_without_these_cards__the_first_and_it_is_said, fresh),
-#ifdef HAVE_HWLOC
-		cmocka_unit_test_setup(nearness__all_pairs__as_the_tree_has_them, fresh),
-		cmocka_unit_test_setup(nearness__names_that_are_not_there__not_known, fresh),
-#endif
-	};
-
-	return cmocka_run_group_tests(tests, begin, end);
+	return run_cases(begin, end);
 }

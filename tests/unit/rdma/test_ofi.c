@@ -5,15 +5,13 @@
 #include "rdma/transport.h"
 #include "rdma_pair.h"
 #include "sluice.h"
-#include <setjmp.h>
+#include "cases.h"
 #include <signal.h>
-#include <stdarg.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 enum { BYTES = 8192, LOST_MS = 1000 };
 
@@ -105,20 +103,18 @@ static void ends_by(int signal)
 	pair_lost_after_ms = DEADLINE_MS;
 }
 
-static void get__from_a_killed_process__fails_and_the_peer_is_gone(void **state)
+TEST(get__from_a_killed_process__fails_and_the_peer_is_gone)
 {
-	(void)state;
 	ends_by(SIGKILL);
 }
 
-static void get__from_a_stopped_process__fails_and_the_peer_is_gone(void **state)
+TEST(get__from_a_stopped_process__fails_and_the_peer_is_gone)
 {
-	(void)state;
 	ends_by(SIGSTOP);
 }
 
 /* The child makes no call: its transport's own thread serves the get. */
-static void get__from_a_rank_that_computes__is_served(void **state)
+TEST(get__from_a_rank_that_computes__is_served)
 {
 	struct region *mine = new_region(BYTES, REGION_READ), *local = new_region(BYTES, 0);
 	struct remote *theirs;
@@ -126,7 +122,6 @@ static void get__from_a_rank_that_computes__is_served(void **state)
 	struct side side;
 	pid_t child = pair_start(&side, 4, wait_for_the_end);
 
-	(void)state;
 	theirs = swap_regions(&side, mine);
 	post_now(side.e, get_of(theirs, local, BYTES));
 	event = next_event(side.t);
@@ -147,14 +142,13 @@ static int closes(struct side *side)
 	return 0;
 }
 
-static void close__after_the_peer_has_closed__does_not_connect_again_and_again(void **state)
+TEST(close__after_the_peer_has_closed__does_not_connect_again_and_again)
 {
 	struct region *mine = new_region(BYTES, REGION_WRITE);
 	struct remote *theirs;
 	struct side side;
 	pid_t child = pair_start(&side, 4, closes);
 
-	(void)state;
 	theirs = swap_regions(&side, mine);
 	CHECK(child_status(child) == 0);
 	for (int i = 0; i < 100; i++) { /* libfabric sees the end of the connection */
@@ -188,7 +182,7 @@ static int serves_a_large_region(struct side *side)
 }
 
 /* As after a failure, when a job closes its regions although peers still answer. */
-static void close__a_region_that_a_get_still_fills__does_no_harm(void **state)
+TEST(close__a_region_that_a_get_still_fills__does_no_harm)
 {
 	struct region *small = new_region(BYTES, REGION_READ), *local = new_region(LARGE_BYTES, 0);
 	const volatile uint8_t *first = local->base;
@@ -196,7 +190,6 @@ static void close__a_region_that_a_get_still_fills__does_no_harm(void **state)
 	struct side side;
 	pid_t child = pair_start(&side, 4, serves_a_large_region);
 
-	(void)state;
 	theirs = swap_regions(&side, small);
 	post_now(side.e, get_of(theirs, local, LARGE_BYTES));
 	while (!*first) {
@@ -212,7 +205,7 @@ static void close__a_region_that_a_get_still_fills__does_no_harm(void **state)
 }
 
 /* Some releases of libfabric leave their descriptor readable for good once something came. */
-static void arm__after_something_came__fd_is_not_readable_for_nothing(void **state)
+TEST(arm__after_something_came__fd_is_not_readable_for_nothing)
 {
 	enum { TRIES = 1000 };
 	struct region *mine = new_region(BYTES, REGION_READ), *local = new_region(BYTES, 0);
@@ -221,7 +214,6 @@ static void arm__after_something_came__fd_is_not_readable_for_nothing(void **sta
 	int quiet = 0;
 	pid_t child = pair_start(&side, 4, wait_for_the_end);
 
-	(void)state;
 	theirs = swap_regions(&side, mine);
 	post_now(side.e, get_of(theirs, local, BYTES));
 	CHECK(next_event(side.t).kind == EVENT_DONE);
@@ -306,38 +298,23 @@ static int forged_put(size_t at, uint32_t value, uint64_t offset, int second)
 	return event.status;
 }
 
-static void put__with_a_guessed_key__is_refused_by_the_peer(void **state)
+TEST(put__with_a_guessed_key__is_refused_by_the_peer)
 {
-	(void)state;
 	CHECK(forged_put(24, 0x12345678, 0, 0) == SLUICE_EPEER);
 }
 
-static void put__beyond_the_region__is_refused_by_the_peer(void **state)
+TEST(put__beyond_the_region__is_refused_by_the_peer)
 {
-	(void)state;
 	CHECK(forged_put(8, 2 * BYTES, BYTES - 8, 0) == SLUICE_EPEER);
 }
 
-static void put__into_a_region_for_reading__is_refused_by_the_peer(void **state)
+TEST(put__into_a_region_for_reading__is_refused_by_the_peer)
 {
-	(void)state;
 	CHECK(forged_put(4, REGION_READ | REGION_WRITE, 0, 1) == SLUICE_EPEER);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(get__from_a_killed_process__fails_and_the_peer_is_gone),
-		cmocka_unit_test(get__from_a_stopped_process__fails_and_the_peer_is_gone),
-		cmocka_unit_test(get__from_a_rank_that_computes__is_served),
-		cmocka_unit_test(
-			close__after_the_peer_has_closed__does_not_connect_again_and_again),
-		cmocka_unit_test(close__a_region_that_a_get_still_fills__does_no_harm),
-		cmocka_unit_test(arm__after_something_came__fd_is_not_readable_for_nothing),
-		cmocka_unit_test(put__with_a_guessed_key__is_refused_by_the_peer),
-		cmocka_unit_test(put__beyond_the_region__is_refused_by_the_peer),
-		cmocka_unit_test(put__into_a_region_for_reading__is_refused_by_the_peer),
-	};
 	struct transport_config config = {
 		.rank = 0, .size = 2, .queue_depth = 4, .interface = "lo", .lost_after_ms = 1000
 	};
@@ -349,5 +326,5 @@ int main(void)
 		return 77;
 	}
 	ops->close(&t);
-	return cmocka_run_group_tests_name("libfabric", tests, NULL, NULL);
+	return run_cases(NULL, NULL);
 }

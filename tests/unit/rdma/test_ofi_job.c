@@ -6,15 +6,13 @@
 #include "sluice_region.h"
 #include "rdma/transport.h"
 #include "thinned.h"
+#include "cases.h"
 #include <fcntl.h>
 #include <sched.h>
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 enum { RANKS = 2, COUNT = 300000, STEPS = 6 };
 
@@ -189,15 +187,13 @@ static void compare(const char *interface, int apart)
 	}
 }
 
-static void train__over_libfabric_on_loopback__same_bits_as_over_shm(void **state)
+TEST(train__over_libfabric_on_loopback__same_bits_as_over_shm)
 {
-	(void)state;
 	compare("lo", 0);
 }
 
-static void train__between_network_namespaces__same_bits_as_over_shm(void **state)
+TEST_WITH(train__between_network_namespaces__same_bits_as_over_shm, NULL, tear_down)
 {
-	(void)state;
 	if (geteuid() || make_namespaces()) {
 		print_message("skipped: no network namespaces can be made here (root, iproute2)\n");
 		skip();
@@ -258,9 +254,8 @@ static int default_on_two_nodes(int rank, void *argument)
 	return 0;
 }
 
-static void init__default_on_two_nodes__shm_within_and_ofi_between_them(void **state)
+TEST(init__default_on_two_nodes__shm_within_and_ofi_between_them)
 {
-	(void)state;
 	run_ranks(NODES_RANKS, default_on_two_nodes, NULL);
 }
 
@@ -283,9 +278,8 @@ static int default_on_one_node(int rank, void *argument)
 	return 0;
 }
 
-static void init__default_on_one_node__libfabric_is_not_loaded(void **state)
+TEST(init__default_on_one_node__libfabric_is_not_loaded)
 {
-	(void)state;
 	run_ranks(NODES_RANKS, default_on_one_node, NULL);
 }
 
@@ -308,9 +302,8 @@ static int one_cannot(int rank, void *argument)
 	return 0;
 }
 
-static void init__one_rank_has_no_provider__all_say_so(void **state)
+TEST(init__one_rank_has_no_provider__all_say_so)
 {
-	(void)state;
 	run_ranks(NODES_RANKS, one_cannot, NULL);
 }
 
@@ -334,9 +327,8 @@ static int one_may_not(int rank, void *argument)
 	return 0;
 }
 
-static void init__a_rank_that_may_not__is_obeyed_and_fails(void **state)
+TEST(init__a_rank_that_may_not__is_obeyed_and_fails)
 {
-	(void)state;
 	run_ranks(3, one_may_not, NULL);
 }
 
@@ -361,11 +353,10 @@ static int outlive(int rank, void *argument)
 	return 0;
 }
 
-static void barrier__with_a_rank_that_was_killed__fails_naming_it(void **state)
+TEST(barrier__with_a_rank_that_was_killed__fails_naming_it)
 {
 	int status[3];
 
-	(void)state;
 	run_ranks_status(3, outlive, NULL, NULL, 120000, status);
 	assert_true(WIFEXITED(status[0]) && !WEXITSTATUS(status[0]));
 	assert_true(WIFEXITED(status[2]) && !WEXITSTATUS(status[2]));
@@ -398,18 +389,7 @@ static int ofi_opens(void)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(train__over_libfabric_on_loopback__same_bits_as_over_shm),
-		cmocka_unit_test_teardown(train__between_network_namespaces__same_bits_as_over_shm,
-					  tear_down),
-		cmocka_unit_test(init__default_on_two_nodes__shm_within_and_ofi_between_them),
-		cmocka_unit_test(init__default_on_one_node__libfabric_is_not_loaded),
-		cmocka_unit_test(init__one_rank_has_no_provider__all_say_so),
-		cmocka_unit_test(init__a_rank_that_may_not__is_obeyed_and_fails),
-		cmocka_unit_test(barrier__with_a_rank_that_was_killed__fails_naming_it),
-	};
-
 	if (!ofi_opens())
 		return 77;
-	return cmocka_run_group_tests_name("jobs over libfabric", tests, NULL, NULL);
+	return run_cases(NULL, NULL);
 }

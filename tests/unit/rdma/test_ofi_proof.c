@@ -4,10 +4,8 @@
 #include "base/bytes.h"
 #include "rdma/ofi_proof.h"
 #include "rdma_pair.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <string.h>
-#include <cmocka.h>
 
 enum { RANKS = 3, CLIENT = 0, SERVER = 1, SECOND_NS = 1000000000 };
 
@@ -65,12 +63,11 @@ static int is_up(const struct exchange *x, int side)
 	return ofi_proof_greeting(x->side[side], 1 - side) != NULL;
 }
 
-static void exchange__same_key__both_learn_the_greeting_of_the_other(void **state)
+TEST(exchange__same_key__both_learn_the_greeting_of_the_other)
 {
 	uint8_t message[OFI_FRAME_BYTES], none[OFI_FRAME_BYTES];
 	struct exchange x;
 
-	(void)state;
 	open_exchange(&x, &secret);
 	exchange_up_to(&x, 5, message);
 	assert_true(is_up(&x, CLIENT) && !is_up(&x, SERVER));
@@ -95,11 +92,10 @@ static int holds(const uint8_t *message, const void *what, size_t n)
 	return 0;
 }
 
-static void greeting__before_the_peer_has_proved_itself__is_in_no_message(void **state)
+TEST(greeting__before_the_peer_has_proved_itself__is_in_no_message)
 {
 	uint8_t message[OFI_FRAME_BYTES];
 
-	(void)state;
 	for (int n = 1; n <= 5; n++) {
 		struct exchange x;
 
@@ -111,13 +107,12 @@ static void greeting__before_the_peer_has_proved_itself__is_in_no_message(void *
 	}
 }
 
-static void exchange__other_key__neither_side_comes_up(void **state)
+TEST(exchange__other_key__neither_side_comes_up)
 {
 	struct job_secret other = secret;
 	uint8_t message[OFI_FRAME_BYTES], answer[OFI_FRAME_BYTES];
 	struct exchange x;
 
-	(void)state;
 	quiet_log();
 	other.key[31] ^= 1;
 	open_exchange(&x, &other);
@@ -130,9 +125,8 @@ static void exchange__other_key__neither_side_comes_up(void **state)
 
 /* Every bit of every message counts, but for what the receiver has no use for: the tag of a HELLO,
  * of which nothing is believed. */
-static void message__any_bit_changed__nobody_comes_up_by_it(void **state)
+TEST(message__any_bit_changed__nobody_comes_up_by_it)
 {
-	(void)state;
 	quiet_log();
 	for (int n = 2; n <= 5; n++)
 		for (int bit = 0; bit < OFI_FRAME_BYTES * 8; bit++) {
@@ -152,13 +146,12 @@ static void message__any_bit_changed__nobody_comes_up_by_it(void **state)
 		}
 }
 
-static void message__of_any_other_length__is_refused(void **state)
+TEST(message__of_any_other_length__is_refused)
 {
 	uint8_t message[OFI_FRAME_BYTES + 8] = { 0 }, answer[OFI_FRAME_BYTES];
 	struct exchange x;
 	int peer;
 
-	(void)state;
 	quiet_log();
 	open_exchange(&x, &secret);
 	exchange_up_to(&x, 3, message);
@@ -171,12 +164,11 @@ static void message__of_any_other_length__is_refused(void **state)
 	close_exchange(&x);
 }
 
-static void proof__replayed_to_another_run_of_the_server__is_refused(void **state)
+TEST(proof__replayed_to_another_run_of_the_server__is_refused)
 {
 	uint8_t message[OFI_FRAME_BYTES], answer[OFI_FRAME_BYTES];
 	struct exchange x, later;
 
-	(void)state;
 	quiet_log();
 	open_exchange(&x, &secret);
 	open_exchange(&later, &secret);
@@ -190,12 +182,11 @@ static void proof__replayed_to_another_run_of_the_server__is_refused(void **stat
 	close_exchange(&later);
 }
 
-static void hello__unanswered__is_said_again_with_another_nonce(void **state)
+TEST(hello__unanswered__is_said_again_with_another_nonce)
 {
 	uint8_t first[OFI_FRAME_BYTES], second[OFI_FRAME_BYTES], answer[OFI_FRAME_BYTES];
 	struct exchange x;
 
-	(void)state;
 	open_exchange(&x, &secret);
 	exchange_up_to(&x, 1, first);
 	assert_int_equal(ofi_proof_hello(x.side[CLIENT], SERVER, x.now_ns, second), 0);
@@ -209,19 +200,4 @@ static void hello__unanswered__is_said_again_with_another_nonce(void **state)
 	assert_int_equal(hand(&x, CLIENT, answer, first), 1);
 	assert_int_equal(ofi_proof_hello(x.side[SERVER], CLIENT, x.now_ns, first), 0);
 	close_exchange(&x);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(exchange__same_key__both_learn_the_greeting_of_the_other),
-		cmocka_unit_test(greeting__before_the_peer_has_proved_itself__is_in_no_message),
-		cmocka_unit_test(exchange__other_key__neither_side_comes_up),
-		cmocka_unit_test(message__any_bit_changed__nobody_comes_up_by_it),
-		cmocka_unit_test(message__of_any_other_length__is_refused),
-		cmocka_unit_test(proof__replayed_to_another_run_of_the_server__is_refused),
-		cmocka_unit_test(hello__unanswered__is_said_again_with_another_nonce),
-	};
-
-	return cmocka_run_group_tests_name("proofs over libfabric", tests, NULL, NULL);
 }

@@ -11,15 +11,13 @@
 #include "rdma/transport.h"
 #include "sluice.h"
 #include "thinned.h"
+#include "cases.h"
 #include <errno.h>
 #include <rdma/fi_errno.h>
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum {
 	LOST_MS = 400,
@@ -77,8 +75,6 @@ static int setup(void **state)
 	fake_ofi_reset();
 	return 0;
 }
-#define FRESH(test) cmocka_unit_test_setup(test, setup)
-
 /* ---- a pair --------------------------------------------------------------------------- */
 
 static void poll_both(struct pair *p)
@@ -216,6 +212,96 @@ static int post(struct pair *p, enum transfer_kind kind, size_t at, size_t n, ui
 						      .cookie = number });
 }
 
+#define CASE(name) TEST_WITH(name, setup, NULL)
+
+/* ---- libraries ------------------------------------------------------------------------- */
+
+static void refused_with(const char *first, const char *second)
+{
+	const struct transport_config config = { .size = 2,
+						 .queue_depth = 4,
+						 .lost_after_ms = 1000 };
+	struct transport *t = NULL;
+
+	assert_int_equal(ops->open(&config, &t), SLUICE_ENOSUPP);
+	if (!strstr(sluice_last_error(), first) || !strstr(sluice_last_error(), second))
+		fail_msg("\"%s\" lacks \"%s\" or \"%s\"", sluice_last_error(), first, second);
+	assert_null(strchr(sluice_last_error(), '\n'));
+	assert_null(fake_ofi_leak());
+}
+
+/* These come first: what was loaded stays. */
+CASE(library__absent__says_what_to_install)
+{
+	fake_ofi.absent = 1;
+	refused_with("libfabric cannot be loaded", "install it (Debian: libfabric1");
+}
+
+CASE(library__without_a_function__says_which)
+{
+	fake_ofi.lacks = "fi_dupinfo";
+	refused_with("has no function fi_dupinfo", "damaged");
+}
+
+CASE(library__too_old__says_which_version_is_needed)
+{
+	fake_ofi.version = FI_VERSION(1, 11);
+	refused_with("libfabric 1.11 is too old", "1.17 or later");
+}
+
+CASE(library__without_providers__says_so)
+{
+	fake_ofi.no_providers = 1;
+	refused_with("has none of the providers", "none at all");
+}
+
+CASE(choice__any_call_fails__nothing_or_all_is_chosen)
+{
+	unsigned n, failures = 0;
+
+	for (n = 1; n == 1 || fake_ofi_counts.failed[0]; n++) {
+		struct ofi_choice choice, zero = { 0 };
+		int rc;
+
+		memset(&choice, 0xff, sizeof(choice));
+		fake_ofi_plays_efa();
+		fake_ofi.fail_call = n;
+		rc = ofi_choose(NULL, NULL, &choice);
+		failures += rc != 0;
+		assert_int_equal(!rc, choice.info != NULL);
+		assert_true(!rc || !memcmp(&choice, &zero, sizeof(choice)));
+		ofi_choice_end(&choice);
+		assert_null(fake_ofi_leak());
+	}
+	assert_true(failures >= 3); /* the hints, what is there, and what was chosen */
+}
+
+static const char *defect_now(void)
+{
+	struct ofi_choice choice;
+	const char *text;
+
+	assert_int_equal(ofi_choose(NULL, NULL, &choice), 0);
+	text = ofi_choice_defect(&choice);
+	ofi_choice_end(&choice);
+	return text;
+}
+
+CASE(defects__of_old_versions__are_told_with_a_remedy)
+{
+	assert_non_null(strstr(defect_now(), "install libfabric 1.18.1"));
+	fake_ofi.provider = "tcp";
+	fake_ofi.version = FI_VERSION(1, 18);
+	fake_ofi.prov_version = FI_VERSION(118, 0);
+	assert_non_null(strstr(defect_now(), "install libfabric 1.18.1"));
+	fake_ofi.prov_version = FI_VERSION(118, 10);
+	assert_null(defect_now());
+	fake_ofi_plays_cxi(1);
+	assert_non_null(strstr(defect_now(), "FI_CXI_ENABLE_WRITEDATA=1"));
+	fake_ofi_plays_cxi(0);
+	assert_null(defect_now());
+}
+
 /* ---- what every provider does --------------------------------------------------------- */
 
 static void fill(struct pair *p, unsigned seed)
@@ -265,21 +351,19 @@ static void check_moves(int by_message)
 	check_closed(&p);
 }
 
-static void net__notices_of_8_bytes__all_bytes_before_each_notice(void **state)
+CASE(net__notices_of_8_bytes__all_bytes_before_each_notice)
 {
-	(void)state;
 	check_moves(0);
 }
 
-static void efa__4_bytes_no_order_receives_used_up__all_bytes_before_each_notice(void **state)
+CASE(efa__4_bytes_no_order_receives_used_up__all_bytes_before_each_notice)
 {
-	(void)state;
 	fake_ofi_plays_efa();
 	check_moves(0);
 	assert_true(fake_ofi_counts.swapped > 0 && fake_ofi_counts.receives_used > 30);
 }
 
-static void efa__senders_not_named__messages_follow(void **state)
+CASE(efa__senders_not_named__messages_follow)
 {
 	static const int errors[] = { FI_ENODATA, FI_EINVAL, FI_ENOSYS };
 
@@ -291,69 +375,24 @@ static void efa__senders_not_named__messages_follow(void **state)
 	}
 }
 
-static void cxi__registrations_of_the_endpoint_and_short_keys__all_bytes_before_each_notice(
-	void **state)
+CASE(cxi__registrations_of_the_endpoint_and_short_keys__all_bytes_before_each_notice)
 {
-	(void)state;
 	fake_ofi_plays_cxi(0);
 	check_moves(0);
 }
 
-static void old_cxi__promises_notices_and_has_none__messages_follow(void **state)
+CASE(old_cxi__promises_notices_and_has_none__messages_follow)
 {
-	(void)state;
 	fake_ofi_plays_cxi(1);
 	check_moves(1);
 	assert_non_null(strstr(logged, "Function not implemented"));
 	assert_non_null(strstr(logged, "sluice-info --check"));
 }
 
-static void opx__no_descriptor__all_bytes_before_each_notice(void **state)
+CASE(opx__no_descriptor__all_bytes_before_each_notice)
 {
-	(void)state;
 	fake_ofi_plays_opx();
 	check_moves(0);
-}
-
-static void notices__that_get_lost__messages_follow(void **state)
-{
-	(void)state;
-	fake_ofi_plays_opx();
-	fake_ofi.drops_notices = 1;
-	/* The fake counts what it drops, at the trial only. */
-	check_moves(1);
-	assert_non_null(strstr(logged, "did not arrive"));
-}
-
-/* The trial's put ends after the trial gave up on it: it is nobody's transfer, and no stranger's.
- */
-static void trial__that_ends_late__is_forgotten(void **state)
-{
-	struct pair p;
-
-	(void)state;
-	for (int i = 0; i < 2; i++) {
-		setup(NULL);
-		if (i)
-			fake_ofi_plays_efa();
-		fake_ofi.holds = 1;
-		must_open(&p);
-		move_all(&p);
-		assert_null(strstr(logged, "notice"));
-		check_closed(&p);
-	}
-}
-
-static void notices__refused_after_the_trial_agreed__messages_follow(void **state)
-{
-	struct pair p;
-
-	(void)state;
-	fake_ofi_plays_cxi(0);
-	must_open(&p);
-	fake_ofi.no_writedata = 1;
-	move_all(&p);
-	check_closed(&p);
 }
 
 /* What is under way towards a peer that does not answer yet. */
@@ -379,22 +418,20 @@ static uint64_t under_way(struct pair *p, enum transfer_kind kind)
 }
 
 /* Small messages and gets share one stream with them. */
-static void net__large_put_and_get__a_megabyte_of_each_is_under_way(void **state)
+CASE(net__large_put_and_get__a_megabyte_of_each_is_under_way)
 {
 	struct pair p;
 
-	(void)state;
 	must_open(&p);
 	assert_int_equal(under_way(&p, TRANSFER_PUT_NOTIFY), 1 << 20);
 	assert_int_equal(under_way(&p, TRANSFER_GET), 1 << 20);
 	check_closed(&p);
 }
 
-static void opx__large_get__all_of_it_is_under_way(void **state)
+CASE(opx__large_get__all_of_it_is_under_way)
 {
 	struct pair p;
 
-	(void)state;
 	fake_ofi_plays_opx();
 	must_open(&p);
 	assert_int_equal(under_way(&p, TRANSFER_GET), BYTES);
@@ -444,12 +481,11 @@ static void play_efa_with(int hmem)
 	fake_ofi.hmem = hmem;
 }
 
-static void device_memory__of_providers_that_read_it__is_put_from_where_it_is(void **state)
+CASE(device_memory__of_providers_that_read_it__is_put_from_where_it_is)
 {
 	struct region *device;
 	struct pair p;
 
-	(void)state;
 	for (int i = 0; i < 3; i++) {
 		setup(NULL);
 		if (i == 0)
@@ -475,7 +511,7 @@ static void device_memory__of_providers_that_read_it__is_put_from_where_it_is(vo
 	}
 }
 
-static void device_memory__not_registered_or_dead__is_not_used(void **state)
+CASE(device_memory__not_registered_or_dead__is_not_used)
 {
 	static const char *const says[] = { [HMEM_NONE] = "registers no device memory",
 					    [HMEM_DEAD] = "read back other bytes",
@@ -483,7 +519,6 @@ static void device_memory__not_registered_or_dead__is_not_used(void **state)
 	struct region *device;
 	struct pair p;
 
-	(void)state;
 	for (int hmem = HMEM_NONE; hmem <= HMEM_REFUSED + 1; hmem++) {
 		if (hmem == HMEM_READS)
 			continue;
@@ -511,12 +546,11 @@ static void device_memory__not_registered_or_dead__is_not_used(void **state)
 }
 
 /* The trial's put stays under way: it is told as refused, and may end whenever it does. */
-static void device_memory__trial_does_not_end__is_not_used_and_nothing_breaks(void **state)
+CASE(device_memory__trial_does_not_end__is_not_used_and_nothing_breaks)
 {
 	struct region *device;
 	struct pair p;
 
-	(void)state;
 	play_efa_with(HMEM_READS);
 	must_open(&p);
 	device = open_device();
@@ -528,13 +562,52 @@ static void device_memory__trial_does_not_end__is_not_used_and_nothing_breaks(vo
 	check_closed(&p);
 }
 
-/* ---- what goes wrong ------------------------------------------------------------------ */
+/* ---- what a trial finds -------------------------------------------------------------- */
 
-static void put__refused_for_ever__peer_is_gone_by_name(void **state)
+CASE(notices__that_get_lost__messages_follow)
+{
+	fake_ofi_plays_opx();
+	fake_ofi.drops_notices = 1;
+	/* The fake counts what it drops, at the trial only. */
+	check_moves(1);
+	assert_non_null(strstr(logged, "did not arrive"));
+}
+
+/* The trial's put ends after the trial gave up on it: it is nobody's transfer, and no stranger's.
+ */
+CASE(trial__that_ends_late__is_forgotten)
 {
 	struct pair p;
 
-	(void)state;
+	for (int i = 0; i < 2; i++) {
+		setup(NULL);
+		if (i)
+			fake_ofi_plays_efa();
+		fake_ofi.holds = 1;
+		must_open(&p);
+		move_all(&p);
+		assert_null(strstr(logged, "notice"));
+		check_closed(&p);
+	}
+}
+
+CASE(notices__refused_after_the_trial_agreed__messages_follow)
+{
+	struct pair p;
+
+	fake_ofi_plays_cxi(0);
+	must_open(&p);
+	fake_ofi.no_writedata = 1;
+	move_all(&p);
+	check_closed(&p);
+}
+
+/* ---- what goes wrong ------------------------------------------------------------------ */
+
+CASE(put__refused_for_ever__peer_is_gone_by_name)
+{
+	struct pair p;
+
 	must_open(&p);
 	fake_ofi.refuses = 1;
 	assert_int_equal(post(&p, TRANSFER_GET, 0, 64, 5), 0);
@@ -550,11 +623,10 @@ static void put__refused_for_ever__peer_is_gone_by_name(void **state)
 	check_closed(&p);
 }
 
-static void put__completion_with_an_error__peer_is_gone_with_the_reason(void **state)
+CASE(put__completion_with_an_error__peer_is_gone_with_the_reason)
 {
 	struct pair p;
 
-	(void)state;
 	fake_ofi_plays_efa();
 	must_open(&p);
 	fake_ofi.fails = FI_EIO;
@@ -565,7 +637,7 @@ static void put__completion_with_an_error__peer_is_gone_with_the_reason(void **s
 }
 
 /* libfabric makes the connection again, and what the kernel had taken is gone. */
-static void put__lost_with_its_connection__peer_is_gone_with_the_reason(void **state)
+CASE(put__lost_with_its_connection__peer_is_gone_with_the_reason)
 {
 	for (int notifies = 0; notifies < 2; notifies++) {
 		struct pair p;
@@ -582,9 +654,8 @@ static void put__lost_with_its_connection__peer_is_gone_with_the_reason(void **s
 	}
 }
 
-static void notice__immediate_changed_on_the_way__is_dropped(void **state)
+CASE(notice__immediate_changed_on_the_way__is_dropped)
 {
-	(void)state;
 	for (int bit = 0; bit < 32; bit++) {
 		struct pair p;
 
@@ -603,11 +674,10 @@ static void notice__immediate_changed_on_the_way__is_dropped(void **state)
 	}
 }
 
-static void put__after_revoke__is_refused(void **state)
+CASE(put__after_revoke__is_refused)
 {
 	struct pair p;
 
-	(void)state;
 	fake_ofi_plays_efa();
 	must_open(&p);
 	fill(&p, 3);
@@ -619,13 +689,12 @@ static void put__after_revoke__is_refused(void **state)
 	check_closed(&p);
 }
 
-static void describe__no_random_key__says_that_and_not_what_libfabric_would(void **state)
+CASE(describe__no_random_key__says_that_and_not_what_libfabric_would)
 {
 	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
 	struct region *other;
 	struct pair p;
 
-	(void)state;
 	must_open(&p);
 	assert_int_equal(region_open(64, REGION_WRITE, "other", &other), 0);
 	no_random = 1;
@@ -636,100 +705,6 @@ static void describe__no_random_key__says_that_and_not_what_libfabric_would(void
 	assert_int_equal(ops->describe(p.e[1], other, descriptor), 0);
 	region_close(&other);
 	check_closed(&p);
-}
-
-/* ---- libraries ------------------------------------------------------------------------- */
-
-static void refused_with(const char *first, const char *second)
-{
-	const struct transport_config config = { .size = 2,
-						 .queue_depth = 4,
-						 .lost_after_ms = 1000 };
-	struct transport *t = NULL;
-
-	assert_int_equal(ops->open(&config, &t), SLUICE_ENOSUPP);
-	if (!strstr(sluice_last_error(), first) || !strstr(sluice_last_error(), second))
-		fail_msg("\"%s\" lacks \"%s\" or \"%s\"", sluice_last_error(), first, second);
-	assert_null(strchr(sluice_last_error(), '\n'));
-	assert_null(fake_ofi_leak());
-}
-
-/* These come first: what was loaded stays. */
-static void library__absent__says_what_to_install(void **state)
-{
-	(void)state;
-	fake_ofi.absent = 1;
-	refused_with("libfabric cannot be loaded", "install it (Debian: libfabric1");
-}
-
-static void library__without_a_function__says_which(void **state)
-{
-	(void)state;
-	fake_ofi.lacks = "fi_dupinfo";
-	refused_with("has no function fi_dupinfo", "damaged");
-}
-
-static void library__too_old__says_which_version_is_needed(void **state)
-{
-	(void)state;
-	fake_ofi.version = FI_VERSION(1, 11);
-	refused_with("libfabric 1.11 is too old", "1.17 or later");
-}
-
-static void library__without_providers__says_so(void **state)
-{
-	(void)state;
-	fake_ofi.no_providers = 1;
-	refused_with("has none of the providers", "none at all");
-}
-
-static void choice__any_call_fails__nothing_or_all_is_chosen(void **state)
-{
-	unsigned n, failures = 0;
-
-	(void)state;
-	for (n = 1; n == 1 || fake_ofi_counts.failed[0]; n++) {
-		struct ofi_choice choice, zero = { 0 };
-		int rc;
-
-		memset(&choice, 0xff, sizeof(choice));
-		fake_ofi_plays_efa();
-		fake_ofi.fail_call = n;
-		rc = ofi_choose(NULL, NULL, &choice);
-		failures += rc != 0;
-		assert_int_equal(!rc, choice.info != NULL);
-		assert_true(!rc || !memcmp(&choice, &zero, sizeof(choice)));
-		ofi_choice_end(&choice);
-		assert_null(fake_ofi_leak());
-	}
-	assert_true(failures >= 3); /* the hints, what is there, and what was chosen */
-}
-
-static const char *defect_now(void)
-{
-	struct ofi_choice choice;
-	const char *text;
-
-	assert_int_equal(ofi_choose(NULL, NULL, &choice), 0);
-	text = ofi_choice_defect(&choice);
-	ofi_choice_end(&choice);
-	return text;
-}
-
-static void defects__of_old_versions__are_told_with_a_remedy(void **state)
-{
-	(void)state;
-	assert_non_null(strstr(defect_now(), "install libfabric 1.18.1"));
-	fake_ofi.provider = "tcp";
-	fake_ofi.version = FI_VERSION(1, 18);
-	fake_ofi.prov_version = FI_VERSION(118, 0);
-	assert_non_null(strstr(defect_now(), "install libfabric 1.18.1"));
-	fake_ofi.prov_version = FI_VERSION(118, 10);
-	assert_null(defect_now());
-	fake_ofi_plays_cxi(1);
-	assert_non_null(strstr(defect_now(), "FI_CXI_ENABLE_WRITEDATA=1"));
-	fake_ofi_plays_cxi(0);
-	assert_null(defect_now());
 }
 
 /* ---- the walk -------------------------------------------------------------------------- */
@@ -809,48 +784,12 @@ static void play_old_cxi(void)
 	fake_ofi_plays_cxi(1);
 }
 
-static void every_call__fails_once__error_with_a_message_or_recovery_and_nothing_left(void **state)
+CASE(every_call__fails_once__error_with_a_message_or_recovery_and_nothing_left)
 {
-	(void)state;
 	bytes = WALK_BYTES;
 	lost_ms = WALK_LOST_MS;
 	walk(fake_ofi_reset, 40);
 	walk(fake_ofi_plays_efa, 40);
 	walk(play_old_cxi, 40);
 	walk(play_efa_with_device_memory, 45);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		FRESH(library__absent__says_what_to_install),
-		FRESH(library__without_a_function__says_which),
-		FRESH(library__too_old__says_which_version_is_needed),
-		FRESH(library__without_providers__says_so),
-		FRESH(choice__any_call_fails__nothing_or_all_is_chosen),
-		FRESH(defects__of_old_versions__are_told_with_a_remedy),
-		FRESH(net__notices_of_8_bytes__all_bytes_before_each_notice),
-		FRESH(efa__4_bytes_no_order_receives_used_up__all_bytes_before_each_notice),
-		FRESH(efa__senders_not_named__messages_follow),
-		FRESH(cxi__registrations_of_the_endpoint_and_short_keys__all_bytes_before_each_notice),
-		FRESH(old_cxi__promises_notices_and_has_none__messages_follow),
-		FRESH(opx__no_descriptor__all_bytes_before_each_notice),
-		FRESH(net__large_put_and_get__a_megabyte_of_each_is_under_way),
-		FRESH(opx__large_get__all_of_it_is_under_way),
-		FRESH(device_memory__of_providers_that_read_it__is_put_from_where_it_is),
-		FRESH(device_memory__not_registered_or_dead__is_not_used),
-		FRESH(device_memory__trial_does_not_end__is_not_used_and_nothing_breaks),
-		FRESH(notices__that_get_lost__messages_follow),
-		FRESH(trial__that_ends_late__is_forgotten),
-		FRESH(notices__refused_after_the_trial_agreed__messages_follow),
-		FRESH(put__refused_for_ever__peer_is_gone_by_name),
-		FRESH(put__completion_with_an_error__peer_is_gone_with_the_reason),
-		FRESH(put__lost_with_its_connection__peer_is_gone_with_the_reason),
-		FRESH(notice__immediate_changed_on_the_way__is_dropped),
-		FRESH(put__after_revoke__is_refused),
-		FRESH(describe__no_random_key__says_that_and_not_what_libfabric_would),
-		FRESH(every_call__fails_once__error_with_a_message_or_recovery_and_nothing_left),
-	};
-
-	return cmocka_run_group_tests_name("libfabric's rules", tests, NULL, NULL);
 }

@@ -2,10 +2,8 @@
  * The pieces that are under way over a stream, on links that exist in arithmetic only: a rate, and
  * the time of the way there and back. */
 #include "rdma/ofi_stream.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <stdio.h>
-#include <cmocka.h>
 
 enum { PIECES = 4000, WARM = 1000 };
 
@@ -44,7 +42,7 @@ static void run(struct link *l)
 	l->used = (PIECES - WARM) * each / (ends[PIECES - 1] - ends[WARM - 1]);
 }
 
-static void links__of_all_lengths__are_used_whole_and_nothing_waits_long(void **state)
+TEST(links__of_all_lengths__are_used_whole_and_nothing_waits_long)
 {
 	static struct link links[] = {
 		{ .bits = 1e8, .way_s = 0.0002 },  { .bits = 1e8, .way_s = 0.02 },
@@ -53,7 +51,6 @@ static void links__of_all_lengths__are_used_whole_and_nothing_waits_long(void **
 		{ .bits = 1e10, .way_s = 0.0001 }, { .bits = 1e10, .way_s = 0.004 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++) {
 		struct link *l = &links[i];
 		const double each = 8 * STREAM_PIECE_BYTES / l->bits;
@@ -70,12 +67,11 @@ static void links__of_all_lengths__are_used_whole_and_nothing_waits_long(void **
 }
 
 /* No more than is reasonable is under way, however long the way. */
-static void link__very_long__gets_eight_megabytes_at_a_time(void **state)
+TEST(link__very_long__gets_eight_megabytes_at_a_time)
 {
 	struct link l = { .bits = 1e10, .way_s = 0.1 };
 	const double most = 8.0 * STREAM_MOST * STREAM_PIECE_BYTES / l.way_s / l.bits;
 
-	(void)state;
 	run(&l);
 	assert_true(l.used > 0.95 * most && l.used < 1.05 * most);
 }
@@ -92,12 +88,11 @@ static void tick(struct ofi_stream *s, int n, uint64_t each_ns, uint64_t took_ns
 	}
 }
 
-static void stream__slower_than_before__falls_to_the_least(void **state)
+TEST(stream__slower_than_before__falls_to_the_least)
 {
 	struct ofi_stream s = OFI_STREAM_NEW;
 	uint64_t now = 1;
 
-	(void)state;
 	tick(&s, 100, 1000000, 4000000, STREAM_PIECE_BYTES, &now);
 	assert_int_equal(s.most, 1 + 4 + 5);
 	tick(&s, 100, 20000000, 200000000, STREAM_PIECE_BYTES, &now);
@@ -109,12 +104,11 @@ static void stream__slower_than_before__falls_to_the_least(void **state)
 }
 
 /* A program that sends a piece now and then tells no rate. */
-static void stream__with_pauses__stays_as_it_was(void **state)
+TEST(stream__with_pauses__stays_as_it_was)
 {
 	struct ofi_stream s = OFI_STREAM_NEW;
 	uint64_t now = 1;
 
-	(void)state;
 	tick(&s, 100, 1000000, 4000000, STREAM_PIECE_BYTES, &now);
 	while (s.now)
 		ofi_stream_end(&s, STREAM_PIECE_BYTES, 4000000, now += 1000000);
@@ -124,16 +118,4 @@ static void stream__with_pauses__stays_as_it_was(void **state)
 	}
 	assert_int_equal(s.most, 1 + 4 + 5);
 	assert_int_equal(s.now, 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(links__of_all_lengths__are_used_whole_and_nothing_waits_long),
-		cmocka_unit_test(link__very_long__gets_eight_megabytes_at_a_time),
-		cmocka_unit_test(stream__slower_than_before__falls_to_the_least),
-		cmocka_unit_test(stream__with_pauses__stays_as_it_was),
-	};
-
-	return cmocka_run_group_tests_name("streams", tests, NULL, NULL);
 }

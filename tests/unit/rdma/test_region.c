@@ -3,17 +3,15 @@
 #include "rdma/region.h"
 #include "rdma_pair.h"
 #include "sluice.h"
+#include "cases.h"
 #include <errno.h>
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 static int silence(void **state)
 {
@@ -36,12 +34,11 @@ static int open_anew(const struct region *region, int flags)
 	return open(path, flags | O_CLOEXEC);
 }
 
-static void open__any_size__is_zeroed_aligned_and_exact(void **state)
+TEST(open__any_size__is_zeroed_aligned_and_exact)
 {
 	static const size_t sizes[] = { 1, 63, 4095, 4096, 4097, 1 << 20 };
 	size_t i, j;
 
-	(void)state;
 	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		struct region *region = NULL;
 		uint8_t *bytes;
@@ -59,23 +56,21 @@ static void open__any_size__is_zeroed_aligned_and_exact(void **state)
 	}
 }
 
-static void open__zero_bytes_or_unknown_access__is_EINVAL(void **state)
+TEST(open__zero_bytes_or_unknown_access__is_EINVAL)
 {
 	struct region *region = NULL;
 
-	(void)state;
 	assert_int_equal(region_open(0, REGION_READ, "test", &region), SLUICE_EINVAL);
 	assert_int_equal(region_open(8, 4, "test", &region), SLUICE_EINVAL);
 	assert_null(region);
 }
 
-static void open__more_than_the_machine_has__is_ENOMEM_and_says_how_much(void **state)
+TEST(open__more_than_the_machine_has__is_ENOMEM_and_says_how_much)
 {
 	static const size_t sizes[] = { SIZE_MAX, SIZE_MAX / 2, (size_t)1 << 50 };
 	int files = open_files();
 	size_t i;
 
-	(void)state;
 	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		struct region *region = NULL;
 		char number[32];
@@ -90,11 +85,10 @@ static void open__more_than_the_machine_has__is_ENOMEM_and_says_how_much(void **
 	assert_int_equal(open_files(), files);
 }
 
-static void nonce__two_regions__differs(void **state)
+TEST(nonce__two_regions__differs)
 {
 	struct region *a = NULL, *b = NULL;
 
-	(void)state;
 	assert_int_equal(region_open(1, REGION_READ, "a", &a), 0);
 	assert_int_equal(region_open(1, REGION_READ, "b", &b), 0);
 	assert_true(a->nonce != b->nonce);
@@ -102,13 +96,12 @@ static void nonce__two_regions__differs(void **state)
 	region_close(&b);
 }
 
-static void read_region__peer_wants_to_write__kernel_refuses(void **state)
+TEST(read_region__peer_wants_to_write__kernel_refuses)
 {
 	struct region *region = NULL;
 	void *map;
 	int fd;
 
-	(void)state;
 	assert_int_equal(region_open(8192, REGION_READ, "model", &region), 0);
 	fd = open_anew(region, O_RDWR);
 	assert_true(fd >= 0);
@@ -129,12 +122,11 @@ static void read_region__peer_wants_to_write__kernel_refuses(void **state)
 	region_close(&region);
 }
 
-static void region__peer_truncates_or_unseals__kernel_refuses(void **state)
+TEST(region__peer_truncates_or_unseals__kernel_refuses)
 {
 	struct region *region = NULL;
 	int fd;
 
-	(void)state;
 	assert_int_equal(region_open(8192, REGION_WRITE, "inbox", &region), 0);
 	fd = open_anew(region, O_RDWR);
 	assert_true(fd >= 0);
@@ -145,13 +137,12 @@ static void region__peer_truncates_or_unseals__kernel_refuses(void **state)
 	region_close(&region);
 }
 
-static void region__forked_child__has_no_mapping_and_no_fd_after_exec(void **state)
+TEST(region__forked_child__has_no_mapping_and_no_fd_after_exec)
 {
 	struct region *region = NULL;
 	int status;
 	pid_t child;
 
-	(void)state;
 	assert_int_equal(region_open(8192, REGION_WRITE, "inbox", &region), 0);
 	assert_true(fcntl(region->fd, F_GETFD) & FD_CLOEXEC);
 	child = fork();
@@ -181,11 +172,10 @@ static int open_under_limit(__rlimit_resource_t resource, rlim_t limit, const ch
 	return rc == SLUICE_ENOMEM && strstr(sluice_last_error(), expected) != NULL ? 0 : 4;
 }
 
-static void open__resource_limit_reached__is_ENOMEM_with_the_remedy(void **state)
+TEST(open__resource_limit_reached__is_ENOMEM_with_the_remedy)
 {
 	pid_t child;
 
-	(void)state;
 	child = fork();
 	if (child == 0)
 		_exit(open_under_limit(RLIMIT_NOFILE, 0, "ulimit -n"));
@@ -196,12 +186,11 @@ static void open__resource_limit_reached__is_ENOMEM_with_the_remedy(void **state
 	assert_int_equal(child_status(child), 0);
 }
 
-static void close__after_use__leaves_no_file_and_no_mapping(void **state)
+TEST(close__after_use__leaves_no_file_and_no_mapping)
 {
 	struct region *regions[10], *none = NULL;
 	int files = open_files(), i;
 
-	(void)state;
 	for (i = 0; i < 10; i++)
 		assert_int_equal(region_open(100000, REGION_READ, "gone", &regions[i]), 0);
 	assert_int_equal(open_files(), files + 10);
@@ -216,17 +205,5 @@ static void close__after_use__leaves_no_file_and_no_mapping(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(open__any_size__is_zeroed_aligned_and_exact),
-		cmocka_unit_test(open__zero_bytes_or_unknown_access__is_EINVAL),
-		cmocka_unit_test(open__more_than_the_machine_has__is_ENOMEM_and_says_how_much),
-		cmocka_unit_test(nonce__two_regions__differs),
-		cmocka_unit_test(read_region__peer_wants_to_write__kernel_refuses),
-		cmocka_unit_test(region__peer_truncates_or_unseals__kernel_refuses),
-		cmocka_unit_test(region__forked_child__has_no_mapping_and_no_fd_after_exec),
-		cmocka_unit_test(open__resource_limit_reached__is_ENOMEM_with_the_remedy),
-		cmocka_unit_test(close__after_use__leaves_no_file_and_no_mapping),
-	};
-
-	return cmocka_run_group_tests_name("region", tests, silence, NULL);
+	return run_cases(silence, NULL);
 }

@@ -3,10 +3,8 @@
 #include "base/log.h"
 #include "rdma/ring.h"
 #include "sluice.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <string.h>
-#include <cmocka.h>
 
 static void swallow(int level, const char *line, void *context)
 {
@@ -22,12 +20,11 @@ static int silence(void **state)
 	return 0;
 }
 
-static void init__impossible_shape__is_refused(void **state)
+TEST(init__impossible_shape__is_refused)
 {
 	struct ring_writer w;
 	struct ring_reader r;
 
-	(void)state;
 	assert_int_equal(ring_writer_init(&w, 0, 8), SLUICE_EINVAL);
 	assert_int_equal(ring_writer_init(&w, 8, 0), SLUICE_EINVAL);
 	assert_int_equal(ring_writer_init(&w, 3, SIZE_MAX / 2), SLUICE_EINVAL);
@@ -35,9 +32,8 @@ static void init__impossible_shape__is_refused(void **state)
 	assert_int_equal(ring_reader_init(&r, 8, 0), SLUICE_EINVAL);
 }
 
-static void offset__any_sequence__is_its_slot(void **state)
+TEST(offset__any_sequence__is_its_slot)
 {
-	(void)state;
 	assert_int_equal(ring_offset(4, 100, 1), 100);
 	assert_int_equal(ring_offset(4, 100, 4), 0);
 	assert_int_equal(ring_offset(4, 100, 7), 300);
@@ -46,12 +42,11 @@ static void offset__any_sequence__is_its_slot(void **state)
 	assert_true(ring_offset(4, (size_t)1 << 40, UINT64_MAX) == (uint64_t)3 << 40);
 }
 
-static void writer__all_slots_unread__is_full_until_acknowledged(void **state)
+TEST(writer__all_slots_unread__is_full_until_acknowledged)
 {
 	struct ring_writer w;
 	uint64_t i;
 
-	(void)state;
 	assert_int_equal(ring_writer_init(&w, 3, 64), 0);
 	for (i = 1; i <= 3; i++) {
 		assert_true(ring_writer_free(&w));
@@ -64,11 +59,10 @@ static void writer__all_slots_unread__is_full_until_acknowledged(void **state)
 	assert_false(ring_writer_free(&w));
 }
 
-static void acknowledge__beyond_written_or_back__is_refused_unchanged(void **state)
+TEST(acknowledge__beyond_written_or_back__is_refused_unchanged)
 {
 	struct ring_writer w, before;
 
-	(void)state;
 	assert_int_equal(ring_writer_init(&w, 4, 64), 0);
 	assert_int_equal(ring_writer_acknowledge(&w, 7, 0), 0);
 	assert_int_equal(ring_writer_acknowledge(&w, 7, 1), SLUICE_EWIRE);
@@ -85,11 +79,10 @@ static void acknowledge__beyond_written_or_back__is_refused_unchanged(void **sta
 	assert_int_equal(ring_writer_acknowledge(&w, 7, 2), 0);
 }
 
-static void accept__any_but_the_next__is_refused_unchanged(void **state)
+TEST(accept__any_but_the_next__is_refused_unchanged)
 {
 	struct ring_reader r;
 
-	(void)state;
 	assert_int_equal(ring_reader_init(&r, 4, 64), 0);
 	assert_int_equal(ring_reader_consumed(&r), 0);
 	assert_int_equal(ring_reader_accept(&r, 5, 0), SLUICE_EWIRE);
@@ -174,12 +167,11 @@ static void step_hostile_notice(struct model *m, struct ring_writer *w)
 	assert_memory_equal(w, &before, sizeof(before));
 }
 
-static void ring__a_million_random_moves__agree_with_the_model(void **state)
+TEST(ring__a_million_random_moves__agree_with_the_model)
 {
 	uint64_t messages = 0;
 	int schedule, move;
 
-	(void)state;
 	random_state = 1;
 	for (schedule = 0; schedule < SCHEDULES; schedule++) {
 		uint32_t depth = 1 + (uint32_t)draw(MAX_DEPTH);
@@ -215,14 +207,5 @@ static void ring__a_million_random_moves__agree_with_the_model(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(init__impossible_shape__is_refused),
-		cmocka_unit_test(offset__any_sequence__is_its_slot),
-		cmocka_unit_test(writer__all_slots_unread__is_full_until_acknowledged),
-		cmocka_unit_test(acknowledge__beyond_written_or_back__is_refused_unchanged),
-		cmocka_unit_test(accept__any_but_the_next__is_refused_unchanged),
-		cmocka_unit_test(ring__a_million_random_moves__agree_with_the_model),
-	};
-
-	return cmocka_run_group_tests_name("ring", tests, silence, NULL);
+	return run_cases(silence, NULL);
 }

@@ -4,13 +4,11 @@
 #include "rdma/transport.h"
 #include "rdma_pair.h"
 #include "sluice.h"
+#include "cases.h"
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 enum { DEPTH = 4, BYTES = 10000 };
 
@@ -88,7 +86,9 @@ static struct transfer get(struct own *own, uint64_t offset, size_t bytes, uint6
 				  .cookie = cookie };
 }
 
-static void put__then_notify__bytes_are_there_with_the_imm(void **state)
+#define CASE(name) TEST_WITH(name, set_up, tear_down)
+
+CASE(put__then_notify__bytes_are_there_with_the_imm)
 {
 	struct own *own = *state;
 	struct transfer x = put(own, 7, 1000);
@@ -113,7 +113,7 @@ static void put__then_notify__bytes_are_there_with_the_imm(void **state)
 	assert_true(filled((uint8_t *)own->inbox->base + 2000, 1000, 1));
 }
 
-static void get__whole_region__fills_and_reports_cookie(void **state)
+CASE(get__whole_region__fills_and_reports_cookie)
 {
 	struct own *own = *state;
 	struct event event;
@@ -128,7 +128,7 @@ static void get__whole_region__fills_and_reports_cookie(void **state)
 	assert_int_equal(ops->poll(own->t, &event, 1), 0);
 }
 
-static void post__queue_full__is_EAGAIN_until_polled(void **state)
+CASE(post__queue_full__is_EAGAIN_until_polled)
 {
 	struct own *own = *state;
 	struct transfer notify = put(own, 0, 0), read = get(own, 0, 8, 5);
@@ -150,7 +150,7 @@ static void post__queue_full__is_EAGAIN_until_polled(void **state)
 	assert_int_equal(ops->poll(own->t, events, 2 * DEPTH), 1);
 }
 
-static void post__out_of_bounds_or_not_permitted__is_EINVAL(void **state)
+CASE(post__out_of_bounds_or_not_permitted__is_EINVAL)
 {
 	struct own *own = *state;
 	struct transfer x;
@@ -177,7 +177,7 @@ static void post__out_of_bounds_or_not_permitted__is_EINVAL(void **state)
 	assert_int_equal(ops->post(own->e, &x), 0);
 }
 
-static void put__no_local_region__only_up_to_64_bytes(void **state)
+CASE(put__no_local_region__only_up_to_64_bytes)
 {
 	struct own *own = *state;
 	uint8_t small[65] = { 1 };
@@ -194,7 +194,7 @@ static void put__no_local_region__only_up_to_64_bytes(void **state)
 	assert_int_equal(ops->post(own->e, &x), SLUICE_EINVAL);
 }
 
-static void arm__event_there_or_posted_or_woken__fd_readable(void **state)
+CASE(arm__event_there_or_posted_or_woken__fd_readable)
 {
 	struct own *own = *state;
 	struct transfer x = put(own, 0, 0);
@@ -221,7 +221,7 @@ static void arm__event_there_or_posted_or_woken__fd_readable(void **state)
 	assert_false(readable(fd, 0));
 }
 
-static void remote_open__damaged_descriptor__is_EWIRE(void **state)
+CASE(remote_open__damaged_descriptor__is_EWIRE)
 {
 	struct own *own = *state;
 	uint8_t good[REGION_DESCRIPTOR_BYTES], bad[REGION_DESCRIPTOR_BYTES];
@@ -252,7 +252,7 @@ static int open_forged(struct own *own, size_t at, uint32_t value)
 	return rc;
 }
 
-static void remote_open__forged_descriptor__is_refused(void **state)
+CASE(remote_open__forged_descriptor__is_refused)
 {
 	struct own *own = *state;
 
@@ -272,7 +272,7 @@ static void remote_open__forged_descriptor__is_refused(void **state)
 	assert_int_equal(open_forged(own, 40, 1), SLUICE_EWIRE);          /* must be zero */
 }
 
-static void remote_open__region_closed_since__is_EPEER(void **state)
+CASE(remote_open__region_closed_since__is_EPEER)
 {
 	struct own *own = *state;
 	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
@@ -290,7 +290,7 @@ static void remote_open__region_closed_since__is_EPEER(void **state)
 }
 
 /* All as described, but its owner could truncate it under our mapping: no region of ours. */
-static void remote_open__file_without_seals__is_EPEER(void **state)
+CASE(remote_open__file_without_seals__is_EPEER)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
 	struct own *own = *state;
@@ -311,7 +311,7 @@ static void remote_open__file_without_seals__is_EPEER(void **state)
 	close(fake.fd);
 }
 
-static void describe__local_region__is_EINVAL(void **state)
+CASE(describe__local_region__is_EINVAL)
 {
 	struct own *own = *state;
 	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
@@ -319,7 +319,7 @@ static void describe__local_region__is_EINVAL(void **state)
 	assert_int_equal(ops->describe(own->e, own->local, descriptor), SLUICE_EINVAL);
 }
 
-static void control__own_rank__is_its_control_region(void **state)
+CASE(control__own_rank__is_its_control_region)
 {
 	struct own *own = *state;
 	struct remote *control = NULL;
@@ -334,7 +334,7 @@ static void control__own_rank__is_its_control_region(void **state)
 	ops->remote_close(&control);
 }
 
-static void connect__other_rank_or_changed_card__is_refused(void **state)
+TEST(connect__other_rank_or_changed_card__is_refused)
 {
 	struct transport_config config = { .rank = 1, .size = 2, .queue_depth = 1 };
 	struct transport *t = NULL;
@@ -343,7 +343,6 @@ static void connect__other_rank_or_changed_card__is_refused(void **state)
 	uint8_t record[TRANSPORT_RECORD_BYTES];
 	size_t len, i;
 
-	(void)state;
 	assert_int_equal(ops->open(&config, &t), 0);
 	assert_int_equal(ops->record(t, record, &len), 0);
 	assert_int_equal(ops->connect(t, 0, record, len, &e), SLUICE_EINVAL);
@@ -362,7 +361,7 @@ static void connect__other_rank_or_changed_card__is_refused(void **state)
 	assert_null(t);
 }
 
-static void open__impossible_configuration__is_EINVAL(void **state)
+TEST(open__impossible_configuration__is_EINVAL)
 {
 	static const struct transport_config bad[] = {
 		{ .rank = -1, .size = 2, .queue_depth = 1 },
@@ -374,56 +373,19 @@ static void open__impossible_configuration__is_EINVAL(void **state)
 	struct transport *t = NULL;
 	size_t i;
 
-	(void)state;
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		assert_int_equal(ops->open(&bad[i], &t), SLUICE_EINVAL);
 	assert_null(t);
 }
 
-static void close__after_use__leaves_no_file_and_no_mapping(void **state)
+TEST(close__after_use__leaves_no_file_and_no_mapping)
 {
 	void *own = NULL;
 	int files = open_files();
 
-	(void)state;
 	set_up(&own);
 	assert_true(open_files() > files);
 	tear_down(&own);
 	assert_int_equal(open_files(), files);
 	assert_int_equal(mappings_of("memfd:sluice-"), 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(put__then_notify__bytes_are_there_with_the_imm,
-						set_up, tear_down),
-		cmocka_unit_test_setup_teardown(get__whole_region__fills_and_reports_cookie, set_up,
-						tear_down),
-		cmocka_unit_test_setup_teardown(post__queue_full__is_EAGAIN_until_polled, set_up,
-						tear_down),
-		cmocka_unit_test_setup_teardown(post__out_of_bounds_or_not_permitted__is_EINVAL,
-						set_up, tear_down),
-		cmocka_unit_test_setup_teardown(put__no_local_region__only_up_to_64_bytes, set_up,
-						tear_down),
-		cmocka_unit_test_setup_teardown(arm__event_there_or_posted_or_woken__fd_readable,
-						set_up, tear_down),
-		cmocka_unit_test_setup_teardown(remote_open__damaged_descriptor__is_EWIRE, set_up,
-						tear_down),
-		cmocka_unit_test_setup_teardown(remote_open__forged_descriptor__is_refused, set_up,
-						tear_down),
-		cmocka_unit_test_setup_teardown(remote_open__region_closed_since__is_EPEER, set_up,
-						tear_down),
-		cmocka_unit_test_setup_teardown(remote_open__file_without_seals__is_EPEER, set_up,
-						tear_down),
-		cmocka_unit_test_setup_teardown(describe__local_region__is_EINVAL, set_up,
-						tear_down),
-		cmocka_unit_test_setup_teardown(control__own_rank__is_its_control_region, set_up,
-						tear_down),
-		cmocka_unit_test(connect__other_rank_or_changed_card__is_refused),
-		cmocka_unit_test(open__impossible_configuration__is_EINVAL),
-		cmocka_unit_test(close__after_use__leaves_no_file_and_no_mapping),
-	};
-
-	return cmocka_run_group_tests_name("self", tests, NULL, NULL);
 }

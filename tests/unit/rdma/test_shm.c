@@ -4,17 +4,15 @@
  * test_shm_processes.c. */
 #include "shm_trio.h"
 #include "sluice.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 /* ---- limits ---------------------------------------------------------------- */
 
-static void open__impossible_configuration__is_EINVAL(void **state)
+TEST(open__impossible_configuration__is_EINVAL)
 {
 	static const struct transport_config bad[] = {
 		{ .rank = -1, .size = 2, .queue_depth = 1 },
@@ -27,14 +25,13 @@ static void open__impossible_configuration__is_EINVAL(void **state)
 	struct transport *t = NULL;
 	size_t i;
 
-	(void)state;
 	quiet_log();
 	for (i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
 		assert_int_equal(ops->open(&bad[i], &t), SLUICE_EINVAL);
 	assert_null(t);
 }
 
-static void post__out_of_bounds_or_not_permitted__is_EINVAL(void **state)
+FRESH(post__out_of_bounds_or_not_permitted__is_EINVAL)
 {
 	struct trio *trio = *state;
 	struct endpoint *e = trio->to_0[1];
@@ -59,7 +56,7 @@ static void post__out_of_bounds_or_not_permitted__is_EINVAL(void **state)
 	assert_int_equal(ops->post(e, &x), 0);
 }
 
-static void notify__ring_full__is_EAGAIN_and_nothing_is_copied(void **state)
+FRESH(notify__ring_full__is_EAGAIN_and_nothing_is_copied)
 {
 	struct trio *trio = *state;
 	struct event event;
@@ -85,7 +82,7 @@ static void notify__ring_full__is_EAGAIN_and_nothing_is_copied(void **state)
 	assert_int_equal(((uint8_t *)trio->inbox->base)[100], 9);
 }
 
-static void poll__one_peer_never_silent__other_is_heard(void **state)
+FRESH(poll__one_peer_never_silent__other_is_heard)
 {
 	struct trio *trio = *state;
 	struct event event;
@@ -100,7 +97,7 @@ static void poll__one_peer_never_silent__other_is_heard(void **state)
 	assert_int_equal(heard, 1);
 }
 
-static void get__done_queue_full__is_EAGAIN_until_polled(void **state)
+FRESH(get__done_queue_full__is_EAGAIN_until_polled)
 {
 	struct trio *trio = *state;
 	struct transfer x = get(trio, 1, 8, 8);
@@ -120,7 +117,7 @@ static void get__done_queue_full__is_EAGAIN_until_polled(void **state)
 	post_now(trio->to_0[1], x);
 }
 
-static void get__quiet__is_filled_without_an_event(void **state)
+FRESH(get__quiet__is_filled_without_an_event)
 {
 	struct trio *trio = *state;
 	struct transfer x = get(trio, 1, 0, 8);
@@ -137,12 +134,11 @@ static void get__quiet__is_filled_without_an_event(void **state)
 
 /* ---- what is left behind --------------------------------------------------- */
 
-static void close__after_use__leaves_no_file_and_no_mapping(void **state)
+TEST(close__after_use__leaves_no_file_and_no_mapping)
 {
 	void *trio = NULL;
 	int files = open_files();
 
-	(void)state;
 	trio_open(&trio);
 	assert_true(open_files() > files);
 	trio_close(&trio);
@@ -187,12 +183,11 @@ static int connect_with_files(int more)
 	return rc == SLUICE_ENOMEM || rc == SLUICE_ENOSUPP || rc == SLUICE_EDEVICE ? 0 : -1;
 }
 
-static void open__every_file_limit__fails_clean_or_works(void **state)
+TEST(open__every_file_limit__fails_clean_or_works)
 {
 	int more, rc = 0;
 	pid_t child;
 
-	(void)state;
 	child = fork();
 	if (child == 0) {
 		for (more = 0; more < 20 && rc == 0; more++)
@@ -200,20 +195,4 @@ static void open__every_file_limit__fails_clean_or_works(void **state)
 		_exit(rc == 1 && more > 5 ? 0 : 1);
 	}
 	assert_int_equal(child_status(child), 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(open__impossible_configuration__is_EINVAL),
-		FRESH(post__out_of_bounds_or_not_permitted__is_EINVAL),
-		FRESH(notify__ring_full__is_EAGAIN_and_nothing_is_copied),
-		FRESH(poll__one_peer_never_silent__other_is_heard),
-		FRESH(get__done_queue_full__is_EAGAIN_until_polled),
-		FRESH(get__quiet__is_filled_without_an_event),
-		cmocka_unit_test(close__after_use__leaves_no_file_and_no_mapping),
-		cmocka_unit_test(open__every_file_limit__fails_clean_or_works),
-	};
-
-	return cmocka_run_group_tests_name("shm", tests, NULL, NULL);
 }

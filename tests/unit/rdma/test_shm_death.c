@@ -6,20 +6,18 @@
 #include "rdma/transport.h"
 #include "rdma_pair.h"
 #include "sluice.h"
+#include "cases.h"
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
-#include <setjmp.h>
 #include <sched.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 static const struct transport_ops *const ops = &shm_transport;
 
@@ -94,7 +92,7 @@ static int gone_within(struct side *side, int milliseconds)
 	return n;
 }
 
-static void peer__killed__last_words_come_first_then_gone_once(void **state)
+TEST(peer__killed__last_words_come_first_then_gone_once)
 {
 	struct region *inbox, *local;
 	struct remote *to;
@@ -104,7 +102,6 @@ static void peer__killed__last_words_come_first_then_gone_once(void **state)
 	uint32_t i;
 	pid_t child;
 
-	(void)state;
 	quiet_log();
 	child = pair_start(&side, 8, speaks_then_is_killed);
 	inbox = new_region(4096, REGION_WRITE);
@@ -142,13 +139,12 @@ static int is_killed_later(struct side *side)
 	return 1;
 }
 
-static void peer__killed_while_we_sleep__wakes(void **state)
+TEST(peer__killed_while_we_sleep__wakes)
 {
 	struct event event;
 	struct side side;
 	pid_t child;
 
-	(void)state;
 	child = pair_start(&side, 8, is_killed_later);
 	meet(&side);
 	do { /* without a pidfd the sleep may end before the peer does */
@@ -162,14 +158,13 @@ static void peer__killed_while_we_sleep__wakes(void **state)
 	side_close(&side);
 }
 
-static void peer__killed_while_we_poll__is_noticed(void **state)
+TEST(peer__killed_while_we_poll__is_noticed)
 {
 	struct event event;
 	struct side side;
 	pid_t child;
 	uint64_t deadline;
 
-	(void)state;
 	child = pair_start(&side, 8, is_killed_later);
 	meet(&side);
 	deadline = now_ns() + (uint64_t)DEADLINE_MS * 1000000;
@@ -199,7 +194,7 @@ static void forbid_pidfd_open(void)
 	CHECK(syscall(434, getpid(), 0) == -1 && errno == ENOSYS);
 }
 
-static void peer__killed_and_no_pidfd_open__is_noticed_asleep_and_polling(void **state)
+TEST(peer__killed_and_no_pidfd_open__is_noticed_asleep_and_polling)
 {
 	pid_t sandboxed = fork();
 	int status;
@@ -231,14 +226,13 @@ static int sleeps_then_is_killed(struct side *side)
 	return 1;
 }
 
-static void notify__receiver_died_asleep__gives_no_SIGPIPE(void **state)
+TEST(notify__receiver_died_asleep__gives_no_SIGPIPE)
 {
 	struct region *local;
 	struct remote *to;
 	struct side side;
 	pid_t child;
 
-	(void)state;
 	CHECK(signal(SIGPIPE, SIG_DFL) != SIG_ERR);
 	child = pair_start(&side, 8, sleeps_then_is_killed);
 	local = new_region(4096, REGION_WRITE);
@@ -269,7 +263,7 @@ static int leaves(struct side *side)
 	return 0; /* with the region open: exit must do */
 }
 
-static void peer__ended__its_memory_stays_until_closed(void **state)
+TEST(peer__ended__its_memory_stays_until_closed)
 {
 	uint8_t descriptor[REGION_DESCRIPTOR_BYTES] = { 0 };
 	struct region *mine;
@@ -279,7 +273,6 @@ static void peer__ended__its_memory_stays_until_closed(void **state)
 	struct side side;
 	pid_t child;
 
-	(void)state;
 	quiet_log();
 	child = pair_start(&side, 8, leaves);
 	mine = new_region(4096, REGION_WRITE);
@@ -305,7 +298,7 @@ struct dead_record {
 	size_t len;
 };
 
-static void connect__process_ended_since__is_EPEER(void **state)
+TEST(connect__process_ended_since__is_EPEER)
 {
 	struct transport_config config = { .rank = 0, .size = 2, .queue_depth = 1 };
 	struct transport *t = NULL;
@@ -314,7 +307,6 @@ static void connect__process_ended_since__is_EPEER(void **state)
 	int ends[2], files = open_files();
 	pid_t child;
 
-	(void)state;
 	quiet_log();
 	CHECK(pipe2(ends, O_CLOEXEC) == 0);
 	child = fork();
@@ -336,12 +328,11 @@ static void connect__process_ended_since__is_EPEER(void **state)
 	CHECK(open_files() == files);
 }
 
-static void watch__other_start_time__is_a_later_process(void **state)
+TEST(watch__other_start_time__is_a_later_process)
 {
 	struct process me;
 	int pidfd = -1;
 
-	(void)state;
 	quiet_log();
 	CHECK(process_identify(&me) == 0);
 	me.start_time++;
@@ -384,13 +375,12 @@ static int start_in_other_time(struct process *who, pid_t *child, int *hold)
 	return got == (ssize_t)sizeof *who;
 }
 
-static void watch__process_in_another_time_namespace__is_not_called_dead(void **state)
+TEST(watch__process_in_another_time_namespace__is_not_called_dead)
 {
 	struct process other;
 	pid_t child;
 	int pidfd = -1, hold, rc = 0, started;
 
-	(void)state;
 	quiet_log();
 	started = start_in_other_time(&other, &child, &hold);
 	if (started)
@@ -403,21 +393,4 @@ static void watch__process_in_another_time_namespace__is_not_called_dead(void **
 	}
 	CHECK(rc == SLUICE_ENOSUPP);
 	CHECK(strstr(sluice_last_error(), "runs in another time namespace") != NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(peer__killed__last_words_come_first_then_gone_once),
-		cmocka_unit_test(peer__killed_while_we_sleep__wakes),
-		cmocka_unit_test(peer__killed_while_we_poll__is_noticed),
-		cmocka_unit_test(peer__killed_and_no_pidfd_open__is_noticed_asleep_and_polling),
-		cmocka_unit_test(notify__receiver_died_asleep__gives_no_SIGPIPE),
-		cmocka_unit_test(peer__ended__its_memory_stays_until_closed),
-		cmocka_unit_test(connect__process_ended_since__is_EPEER),
-		cmocka_unit_test(watch__other_start_time__is_a_later_process),
-		cmocka_unit_test(watch__process_in_another_time_namespace__is_not_called_dead),
-	};
-
-	return cmocka_run_group_tests_name("shm and death", tests, NULL, NULL);
 }

@@ -5,15 +5,13 @@
 #include "rdma/shm_record.h"
 #include "shm_trio.h"
 #include "sluice.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 /* ---- records and descriptors ------------------------------------------------- */
 
-static void connect__own_rank_outside_or_twice__is_EINVAL(void **state)
+FRESH(connect__own_rank_outside_or_twice__is_EINVAL)
 {
 	struct trio *trio = *state;
 	uint8_t record[TRANSPORT_RECORD_BYTES];
@@ -41,7 +39,7 @@ static int connect_by(struct trio *trio, const uint8_t *record, size_t len)
 	return rc;
 }
 
-static void connect__damaged_or_short_card__is_EWIRE(void **state)
+FRESH(connect__damaged_or_short_card__is_EWIRE)
 {
 	struct trio *trio = *state;
 	uint8_t record[TRANSPORT_RECORD_BYTES], bad[TRANSPORT_RECORD_BYTES];
@@ -71,7 +69,7 @@ static int connect_forged(struct trio *trio, size_t at, uint32_t value)
 	return connect_by(trio, record, len);
 }
 
-static void connect__forged_card__is_refused(void **state)
+FRESH(connect__forged_card__is_refused)
 {
 	struct trio *trio = *state;
 	uint32_t pid = (uint32_t)getpid();
@@ -114,7 +112,7 @@ static int open_forged(struct trio *trio, size_t at, uint32_t value)
 	return rc;
 }
 
-static void remote_open__forged_descriptor__is_refused(void **state)
+FRESH(remote_open__forged_descriptor__is_refused)
 {
 	struct trio *trio = *state;
 
@@ -131,7 +129,7 @@ static void remote_open__forged_descriptor__is_refused(void **state)
 	assert_non_null(strstr(sluice_last_error(), "nonce"));
 }
 
-static void describe__local_region__is_EINVAL(void **state)
+FRESH(describe__local_region__is_EINVAL)
 {
 	struct trio *trio = *state;
 	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
@@ -139,7 +137,7 @@ static void describe__local_region__is_EINVAL(void **state)
 	assert_int_equal(ops->describe(trio->from_0[1], trio->local, descriptor), SLUICE_EINVAL);
 }
 
-static void control__of_a_peer__is_reached_by_the_card_alone(void **state)
+FRESH(control__of_a_peer__is_reached_by_the_card_alone)
 {
 	struct trio *trio = *state;
 	struct remote *control = NULL;
@@ -186,7 +184,7 @@ static uint64_t *entry_of(struct mailbox_ring *ring, uint32_t i)
 	return (uint64_t *)(void *)((char *)ring + 64) + i;
 }
 
-static void poll__entry_of_an_impossible_round__sender_is_gone_once(void **state)
+FRESH(poll__entry_of_an_impossible_round__sender_is_gone_once)
 {
 	static const uint32_t lies[] = { 2, 3, 0x80000000u, UINT32_MAX };
 	size_t i;
@@ -219,7 +217,7 @@ static void poll__entry_of_an_impossible_round__sender_is_gone_once(void **state
 	}
 }
 
-static void poll__sender_fills_the_ring_at_once__gives_no_more_than_its_capacity(void **state)
+FRESH(poll__sender_fills_the_ring_at_once__gives_no_more_than_its_capacity)
 {
 	struct trio *trio = *state;
 	struct event events[4 * CAPACITY];
@@ -230,7 +228,7 @@ static void poll__sender_fills_the_ring_at_once__gives_no_more_than_its_capacity
 	assert_int_equal(ops->poll(trio->t[0], events, 4 * CAPACITY), 0);
 }
 
-static void notify__receiver_position_impossible__is_EWIRE(void **state)
+FRESH(notify__receiver_position_impossible__is_EWIRE)
 {
 	struct trio *trio = *state;
 	struct transfer x = notify(trio, 1, 0);
@@ -244,7 +242,7 @@ static void notify__receiver_position_impossible__is_EWIRE(void **state)
 }
 
 /* 2^32 rounds later their numbers wrap. */
-static void mailbox__rounds_wrap__keeps_order(void **state)
+TEST(mailbox__rounds_wrap__keeps_order)
 {
 	static uint8_t memory[4096] __attribute__((aligned(64)));
 	struct mailbox_ring *ring = mailbox_ring(memory, 1, 4);
@@ -252,7 +250,6 @@ static void mailbox__rounds_wrap__keeps_order(void **state)
 	struct mailbox_reader r;
 	uint32_t i, word;
 
-	(void)state;
 	assert_int_equal(mailbox_capacity(3), 4);
 	assert_true(mailbox_bytes(2, 4) <= sizeof(memory));
 	mailbox_writer_init(&w, ring, 4);
@@ -275,22 +272,4 @@ static void mailbox__rounds_wrap__keeps_order(void **state)
 		assert_int_equal(mailbox_take(&r, &word), 1);
 	assert_int_equal(mailbox_take(&r, &word), 0);
 	assert_int_equal(mailbox_waiting(&r), 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		FRESH(connect__own_rank_outside_or_twice__is_EINVAL),
-		FRESH(connect__damaged_or_short_card__is_EWIRE),
-		FRESH(connect__forged_card__is_refused),
-		FRESH(remote_open__forged_descriptor__is_refused),
-		FRESH(describe__local_region__is_EINVAL),
-		FRESH(control__of_a_peer__is_reached_by_the_card_alone),
-		FRESH(poll__entry_of_an_impossible_round__sender_is_gone_once),
-		FRESH(poll__sender_fills_the_ring_at_once__gives_no_more_than_its_capacity),
-		FRESH(notify__receiver_position_impossible__is_EWIRE),
-		cmocka_unit_test(mailbox__rounds_wrap__keeps_order),
-	};
-
-	return cmocka_run_group_tests_name("shm, hostile peers", tests, NULL, NULL);
 }

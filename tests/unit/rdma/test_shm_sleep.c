@@ -2,13 +2,11 @@
  * The shm transport asleep: what wakes a rank, what must not, and that no word is missed in
  * between. */
 #include "shm_trio.h"
+#include "cases.h"
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <unistd.h>
-#include <cmocka.h>
 
-static void arm__imm_or_done_there__does_not_sleep(void **state)
+FRESH(arm__imm_or_done_there__does_not_sleep)
 {
 	struct trio *trio = *state;
 	struct event event;
@@ -25,7 +23,7 @@ static void arm__imm_or_done_there__does_not_sleep(void **state)
 	assert_int_equal(ops->arm(trio->t[1]), 1);
 }
 
-static void arm__imm_or_done_comes__wakes(void **state)
+FRESH(arm__imm_or_done_comes__wakes)
 {
 	struct trio *trio = *state;
 	struct event events[4];
@@ -46,7 +44,7 @@ static void arm__imm_or_done_comes__wakes(void **state)
 	assert_true(readable(ops->fd(trio->t[1]), 0));
 }
 
-static void cancel__nobody_slept__the_next_word_writes_no_byte(void **state)
+FRESH(cancel__nobody_slept__the_next_word_writes_no_byte)
 {
 	struct trio *trio = *state;
 	struct event event;
@@ -59,7 +57,7 @@ static void cancel__nobody_slept__the_next_word_writes_no_byte(void **state)
 	assert_int_equal(ops->poll(trio->t[0], &event, 1), 1);
 }
 
-static void cancel__word_came_while_armed__the_next_sleeper_wakes_and_drains(void **state)
+FRESH(cancel__word_came_while_armed__the_next_sleeper_wakes_and_drains)
 {
 	struct trio *trio = *state;
 	struct event event;
@@ -77,7 +75,7 @@ static void cancel__word_came_while_armed__the_next_sleeper_wakes_and_drains(voi
 	ops->disarm(trio->t[0]);
 }
 
-static void wake__armed_or_not_and_often__fd_readable_until_disarm(void **state)
+FRESH(wake__armed_or_not_and_often__fd_readable_until_disarm)
 {
 	struct trio *trio = *state;
 	int fd = ops->fd(trio->t[0]), i;
@@ -98,7 +96,7 @@ static void *wake_soon(void *t)
 	return NULL;
 }
 
-static void wake__from_another_thread__ends_the_sleep(void **state)
+FRESH(wake__from_another_thread__ends_the_sleep)
 {
 	struct trio *trio = *state;
 	pthread_t thread;
@@ -108,18 +106,4 @@ static void wake__from_another_thread__ends_the_sleep(void **state)
 	assert_true(readable(ops->fd(trio->t[0]), DEADLINE_MS));
 	pthread_join(thread, NULL);
 	ops->disarm(trio->t[0]);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		FRESH(arm__imm_or_done_there__does_not_sleep),
-		FRESH(arm__imm_or_done_comes__wakes),
-		FRESH(cancel__nobody_slept__the_next_word_writes_no_byte),
-		FRESH(cancel__word_came_while_armed__the_next_sleeper_wakes_and_drains),
-		FRESH(wake__armed_or_not_and_often__fd_readable_until_disarm),
-		FRESH(wake__from_another_thread__ends_the_sleep),
-	};
-
-	return cmocka_run_group_tests_name("shm, sleeping", tests, NULL, NULL);
 }

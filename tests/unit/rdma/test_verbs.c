@@ -3,18 +3,15 @@
  * a device may lack. Rights: test_verbs_rights.c; broken connections: test_verbs_broken.c. */
 #include "verbs_two.h"
 #include "sluice.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <string.h>
-#include <cmocka.h>
 
 enum { DEPTH = 64 };
 
-static void put_get_notify__two_ranks__bytes_and_immediate_arrive(void **state)
+FRESH(put_get_notify__two_ranks__bytes_and_immediate_arrive)
 {
 	struct two x;
 
-	(void)state;
 	open_pair(DEPTH);
 	x = share_two();
 	fill(x.near->base, BYTES, 1);
@@ -32,14 +29,13 @@ static void put_get_notify__two_ranks__bytes_and_immediate_arrive(void **state)
 }
 
 /* What the transport adds of its own (credits) is rare; a put, a get and a notice cost one each. */
-static void steady_step__push_pull_notice__one_work_request_each(void **state)
+FRESH(steady_step__push_pull_notice__one_work_request_each)
 {
 	struct fake_counts before;
 	struct region *notice;
 	struct remote *to_notice;
 	struct two x;
 
-	(void)state;
 	open_pair(DEPTH);
 	x = share_two();
 	assert_int_equal(region_open(4096, REGION_WRITE, "notice", &notice), 0);
@@ -62,12 +58,11 @@ static void steady_step__push_pull_notice__one_work_request_each(void **state)
 	close_pair();
 }
 
-static void many_puts__unsignalled__send_queue_never_overflows(void **state)
+FRESH(many_puts__unsignalled__send_queue_never_overflows)
 {
 	struct two x;
 	int posted = 0, tries = 0;
 
-	(void)state;
 	fake.attr.max_qp_wr = 32;
 	open_pair(DEPTH);
 	x = share_two();
@@ -92,12 +87,11 @@ static void many_puts__unsignalled__send_queue_never_overflows(void **state)
 	close_pair();
 }
 
-static void notifies_without_end__receiver_slow__no_receiver_not_ready(void **state)
+FRESH(notifies_without_end__receiver_slow__no_receiver_not_ready)
 {
 	struct two x;
 	int sent = 0;
 
-	(void)state;
 	open_pair(DEPTH);
 	x = share_two();
 	for (int i = 0; i < 3000; i++) {
@@ -118,12 +112,11 @@ static void notifies_without_end__receiver_slow__no_receiver_not_ready(void **st
 	close_pair();
 }
 
-static void read_depth_of_one__eight_gets__one_at_a_time(void **state)
+FRESH(read_depth_of_one__eight_gets__one_at_a_time)
 {
 	struct two x;
 	int posted = 0;
 
-	(void)state;
 	fake.attr.max_qp_init_rd_atom = 1;
 	open_pair(DEPTH);
 	x = share_two();
@@ -148,11 +141,10 @@ static void read_depth_of_one__eight_gets__one_at_a_time(void **state)
 	close_pair();
 }
 
-static void small_put__late_execution__carries_the_bytes_of_its_post(void **state)
+FRESH(small_put__late_execution__carries_the_bytes_of_its_post)
 {
 	static const uint32_t inlines[] = { 220, 0 };
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		struct two x;
 
@@ -174,11 +166,10 @@ static void small_put__late_execution__carries_the_bytes_of_its_post(void **stat
 	}
 }
 
-static void long_put__message_limit_4096__arrives_in_pieces_with_one_immediate(void **state)
+FRESH(long_put__message_limit_4096__arrives_in_pieces_with_one_immediate)
 {
 	struct two x;
 
-	(void)state;
 	fake.max_message = 4096;
 	open_pair(DEPTH);
 	x = share_two();
@@ -191,7 +182,7 @@ static void long_put__message_limit_4096__arrives_in_pieces_with_one_immediate(v
 	close_pair();
 }
 
-static void open__device_too_small__refused_by_name_and_nothing_left(void **state)
+FRESH(open__device_too_small__refused_by_name_and_nothing_left)
 {
 	struct {
 		int *limit, value;
@@ -206,7 +197,6 @@ static void open__device_too_small__refused_by_name_and_nothing_left(void **stat
 		{ &fake.port_down, 1, "not ACTIVE" },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		fake_reset();
 		*cases[i].limit = cases[i].value;
@@ -217,9 +207,8 @@ static void open__device_too_small__refused_by_name_and_nothing_left(void **stat
 	}
 }
 
-static void open__too_few_domains__refused_where_each_peer_needs_one(void **state)
+FRESH(open__too_few_domains__refused_where_each_peer_needs_one)
 {
-	(void)state;
 	fake.attr.max_pd = 1;
 	if (strcmp(pair_memory_windows, "no") == 0) {
 		assert_int_equal(pair_open(&pair, DEPTH), SLUICE_ENOSUPP);
@@ -230,11 +219,10 @@ static void open__too_few_domains__refused_where_each_peer_needs_one(void **stat
 	close_pair();
 }
 
-static void sleep__armed__a_notify_makes_the_descriptor_readable(void **state)
+FRESH(sleep__armed__a_notify_makes_the_descriptor_readable)
 {
 	struct two x;
 
-	(void)state;
 	open_pair(DEPTH);
 	x = share_two();
 	while (verbs_transport.arm(pair.t[1]))
@@ -250,22 +238,8 @@ static void sleep__armed__a_notify_makes_the_descriptor_readable(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		FRESH(put_get_notify__two_ranks__bytes_and_immediate_arrive),
-		FRESH(steady_step__push_pull_notice__one_work_request_each),
-		FRESH(many_puts__unsignalled__send_queue_never_overflows),
-		FRESH(notifies_without_end__receiver_slow__no_receiver_not_ready),
-		FRESH(read_depth_of_one__eight_gets__one_at_a_time),
-		FRESH(small_put__late_execution__carries_the_bytes_of_its_post),
-		FRESH(long_put__message_limit_4096__arrives_in_pieces_with_one_immediate),
-		FRESH(open__device_too_small__refused_by_name_and_nothing_left),
-		FRESH(open__too_few_domains__refused_where_each_peer_needs_one),
-		FRESH(sleep__armed__a_notify_makes_the_descriptor_readable),
-	};
-
-	int failed = cmocka_run_group_tests_name("verbs", tests, NULL, NULL);
+	int failed = run_cases(NULL, NULL);
 
 	pair_memory_windows = "no";
-	return failed +
-	       cmocka_run_group_tests_name("verbs, a domain for each peer", tests, NULL, NULL);
+	return failed + run_cases(NULL, NULL);
 }

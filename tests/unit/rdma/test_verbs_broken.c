@@ -6,11 +6,9 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "sluice.h"
+#include "cases.h"
 #include <sched.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { DEPTH = 64 };
 
@@ -48,32 +46,27 @@ static void flap(int kind)
 	close_pair();
 }
 
-static void flap__disconnect_told__every_notify_arrives_once_and_in_order(void **state)
+FRESH(flap__disconnect_told__every_notify_arrives_once_and_in_order)
 {
-	(void)state;
 	flap(0);
 }
 
-static void flap__completion_errors_only__every_notify_arrives_once_and_in_order(void **state)
+FRESH(flap__completion_errors_only__every_notify_arrives_once_and_in_order)
 {
-	(void)state;
 	flap(1);
 }
 
-static void flap__disconnected_without_completions__every_notify_arrives_once_and_in_order(
-	void **state)
+FRESH(flap__disconnected_without_completions__every_notify_arrives_once_and_in_order)
 {
-	(void)state;
 	flap(2);
 }
 
-static void completion_fails__status_of_the_link__resumes(void **state)
+FRESH(completion_fails__status_of_the_link__resumes)
 {
 	static const enum ibv_wc_status statuses[] = { IBV_WC_RETRY_EXC_ERR,
 						       IBV_WC_RNR_RETRY_EXC_ERR, IBV_WC_GENERAL_ERR,
 						       IBV_WC_FATAL_ERR };
 
-	(void)state;
 	open_pair(DEPTH);
 	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++) {
 		struct two x = share_two();
@@ -90,11 +83,10 @@ static void completion_fails__status_of_the_link__resumes(void **state)
 	close_pair();
 }
 
-static void connect__never_ends__peer_is_lost_within_its_time(void **state)
+FRESH(connect__never_ends__peer_is_lost_within_its_time)
 {
 	struct two x;
 
-	(void)state;
 	open_pair(DEPTH);
 	x = share_two();
 	fake.cm = FAKE_CM_SILENT;
@@ -108,12 +100,11 @@ static void connect__never_ends__peer_is_lost_within_its_time(void **state)
 }
 
 /* The client notices first that the connection broke, is accepted anew, and is heard of no more. */
-static void connect__again_then_silence__peer_is_lost_within_its_time(void **state)
+FRESH(connect__again_then_silence__peer_is_lost_within_its_time)
 {
 	const uint64_t most = now_ns() + 10 * (uint64_t)PAIR_LOST_MS * 1000000;
 	struct two x;
 
-	(void)state;
 	log_configure("rdma+debug");
 	open_pair(DEPTH);
 	x = share_two();
@@ -131,13 +122,12 @@ static void connect__again_then_silence__peer_is_lost_within_its_time(void **sta
 	close_pair();
 }
 
-static void cm_events__every_type_with_rubbish__connection_survives_or_is_made_again(void **state)
+FRESH(cm_events__every_type_with_rubbish__connection_survives_or_is_made_again)
 {
 	uint8_t rubbish[200];
 	struct two x;
 	int sent = 0;
 
-	(void)state;
 	fill(rubbish, sizeof(rubbish), 77);
 	open_pair(DEPTH);
 	x = share_two();
@@ -158,9 +148,8 @@ static void cm_events__every_type_with_rubbish__connection_survives_or_is_made_a
 	close_pair();
 }
 
-static void device_removed__both_ranks__peers_are_gone_and_nothing_is_left(void **state)
+FRESH(device_removed__both_ranks__peers_are_gone_and_nothing_is_left)
 {
-	(void)state;
 	open_pair(DEPTH);
 	fake_cm_event(RDMA_CM_EVENT_DEVICE_REMOVAL, 0, NULL, 0);
 	assert_int_equal(pair_wait(&pair, 0, EVENT_GONE, 1), 0);
@@ -170,21 +159,8 @@ static void device_removed__both_ranks__peers_are_gone_and_nothing_is_left(void 
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		FRESH(flap__disconnect_told__every_notify_arrives_once_and_in_order),
-		FRESH(flap__completion_errors_only__every_notify_arrives_once_and_in_order),
-		FRESH(flap__disconnected_without_completions__every_notify_arrives_once_and_in_order),
-		FRESH(completion_fails__status_of_the_link__resumes),
-		FRESH(connect__never_ends__peer_is_lost_within_its_time),
-		FRESH(connect__again_then_silence__peer_is_lost_within_its_time),
-		FRESH(cm_events__every_type_with_rubbish__connection_survives_or_is_made_again),
-		FRESH(device_removed__both_ranks__peers_are_gone_and_nothing_is_left),
-	};
-
-	int failed = cmocka_run_group_tests_name("verbs, broken connections", tests, NULL, NULL);
+	int failed = run_cases(NULL, NULL);
 
 	pair_memory_windows = "no";
-	return failed +
-	       cmocka_run_group_tests_name("verbs, broken connections, a domain for each peer",
-					   tests, NULL, NULL);
+	return failed + run_cases(NULL, NULL);
 }

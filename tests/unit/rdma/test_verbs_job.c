@@ -7,13 +7,11 @@
 #include "sluice.h"
 #include "compress/message.h"
 #include "slurm/bootstrap.h"
+#include "cases.h"
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { RANKS = 3, COUNT = 200000, WARM = 4, STEPS = 12, TIMEOUT_MS = 120000, HOUR_MS = 3600000 };
 
@@ -174,14 +172,12 @@ static void *run_rank(void *argument)
 	return NULL;
 }
 
-static void steady_state__three_ranks_three_shards__one_write_one_read_one_notice_per_pair(
-	void **state)
+TEST(steady_state__three_ranks_three_shards__one_write_one_read_one_notice_per_pair)
 {
 	const uint64_t pairs = RANKS * (RANKS - 1); /* remote (worker, shard) */
 	pthread_t threads[RANKS];
 	const char *leak;
 
-	(void)state;
 	setenv("SLUICE_TRANSPORT", "verbs", 1);
 	log_set_sink(swallow, NULL);
 	fake_reset();
@@ -203,14 +199,4 @@ static void steady_state__three_ranks_three_shards__one_write_one_read_one_notic
 	leak = fake_leak();
 	if (leak != NULL)
 		fail_msg("%s", leak);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(
-			steady_state__three_ranks_three_shards__one_write_one_read_one_notice_per_pair),
-	};
-
-	return cmocka_run_group_tests_name("verbs job", tests, NULL, NULL);
 }

@@ -8,11 +8,9 @@
 #include "rdma/frame.h"
 #include "sluice.h"
 #include "verbs_two.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { SMALL = 4096, DEPTH = 16 };
 
@@ -63,9 +61,10 @@ static void flap(void)
 
 /* ---- which of the two ------------------------------------------------------ */
 
-static void open__card_with_windows__one_domain_for_all_peers(void **state)
+#define CASE(name) TEST_WITH(name, setup, NULL)
+
+CASE(open__card_with_windows__one_domain_for_all_peers)
 {
-	(void)state;
 	open_pair(DEPTH);
 	assert_int_equal(fake_counts.pds, 2);
 	assert_true(fake_counts.mws > 0);
@@ -73,8 +72,7 @@ static void open__card_with_windows__one_domain_for_all_peers(void **state)
 	close_pair();
 }
 
-static void open__windows_missing_dead_or_unwanted__a_domain_for_each_peer_and_the_reason(
-	void **state)
+CASE(open__windows_missing_dead_or_unwanted__a_domain_for_each_peer_and_the_reason)
 {
 	static const char *const reasons[] = { "none of type 2B", "binding one",
 					       "SLUICE_MEMORY_WINDOWS=no" };
@@ -94,9 +92,8 @@ static void open__windows_missing_dead_or_unwanted__a_domain_for_each_peer_and_t
 	}
 }
 
-static void open__windows_demanded_and_dead__refused_saying_why(void **state)
+CASE(open__windows_demanded_and_dead__refused_saying_why)
 {
-	(void)state;
 	pair_memory_windows = "yes";
 	fake.no_bind = 1;
 	assert_int_equal(pair_open(&pair, DEPTH), SLUICE_ENOSUPP);
@@ -119,7 +116,7 @@ static struct fake_mr *registration_of(const struct region *region)
 	return found;
 }
 
-static void window__of_a_region_for_reading__cannot_be_bound_for_writing(void **state)
+CASE(window__of_a_region_for_reading__cannot_be_bound_for_writing)
 {
 	struct region *log = new_region(REGION_READ);
 	struct remote *to_log;
@@ -128,7 +125,6 @@ static void window__of_a_region_for_reading__cannot_be_bound_for_writing(void **
 	struct ibv_mw *window;
 	struct ibv_send_wr *bad, wr = { .opcode = IBV_WR_BIND_MW, .send_flags = IBV_SEND_SIGNALED };
 
-	(void)state;
 	open_pair(DEPTH);
 	assert_int_equal(pair_share(&pair, 1, log, &to_log), 0);
 	mr = registration_of(log);
@@ -166,9 +162,8 @@ static struct verbs_region described(const struct region *region)
 	return wire;
 }
 
-static void flap__open_remotes__go_on_with_new_keys_and_the_old_ones_are_dead(void **state)
+CASE(flap__open_remotes__go_on_with_new_keys_and_the_old_ones_are_dead)
 {
-	(void)state;
 	for (int windows = 0; windows < 2; windows++) {
 		struct region *inbox, *near;
 		struct remote *to_inbox;
@@ -209,13 +204,12 @@ static void flap__open_remotes__go_on_with_new_keys_and_the_old_ones_are_dead(vo
 	}
 }
 
-static void flap__between_description_and_use__the_present_key_is_used(void **state)
+CASE(flap__between_description_and_use__the_present_key_is_used)
 {
 	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
 	struct region *inbox = new_region(REGION_WRITE), *near = new_region(0);
 	struct remote *to_inbox;
 
-	(void)state;
 	open_pair(DEPTH);
 	assert_int_equal(verbs_transport.describe(pair.e[1], inbox, descriptor), 0);
 	flap();
@@ -237,13 +231,12 @@ static void flap__between_description_and_use__the_present_key_is_used(void **st
 }
 
 /* More windows than the send queue has room for. */
-static void flap__forty_regions_and_a_queue_of_sixteen__all_go_on(void **state)
+CASE(flap__forty_regions_and_a_queue_of_sixteen__all_go_on)
 {
 	enum { N = 40 };
 	struct region *inbox[N], *near = new_region(0);
 	struct remote *to_inbox[N];
 
-	(void)state;
 	fake.attr.max_qp_wr = 16;
 	open_pair(DEPTH);
 	for (int i = 0; i < N; i++) {
@@ -266,13 +259,12 @@ static void flap__forty_regions_and_a_queue_of_sixteen__all_go_on(void **state)
 	close_pair();
 }
 
-static void describe__more_regions_than_a_table_holds__refused(void **state)
+CASE(describe__more_regions_than_a_table_holds__refused)
 {
 	static struct region *region[KEYS_MAX + 1];
 	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
 	int n = 0, rc = 0;
 
-	(void)state;
 	open_pair(DEPTH);
 	for (; n <= KEYS_MAX && rc == 0; n++) {
 		region[n] = new_region(REGION_WRITE);
@@ -289,14 +281,13 @@ static void describe__more_regions_than_a_table_holds__refused(void **state)
 
 /* ---- hostile --------------------------------------------------------------- */
 
-static void table__longer_than_possible__refused_and_nothing_taken_over(void **state)
+CASE(table__longer_than_possible__refused_and_nothing_taken_over)
 {
 	static const uint32_t too_many[] = { KEYS_MAX + 1, UINT32_MAX };
 	static struct key_table table, before;
 	uint8_t bytes[KEY_TABLE_BYTES] = { 0 };
 	char why[80];
 
-	(void)state;
 	for (int i = 0; i < KEYS_MAX; i++) {
 		table.key[i].id = (uint32_t)i + 1;
 		table.key[i].rkey = (uint32_t)i * 7;
@@ -315,9 +306,8 @@ static void table__longer_than_possible__refused_and_nothing_taken_over(void **s
 	}
 }
 
-static void greeting__of_the_wrong_kind__peer_is_given_up(void **state)
+CASE(greeting__of_the_wrong_kind__peer_is_given_up)
 {
-	(void)state;
 	open_pair(DEPTH);
 	fake.next_imm = GREETING_KEYS; /* in place of READY */
 	fake_cm_cut(1);
@@ -325,29 +315,4 @@ static void greeting__of_the_wrong_kind__peer_is_given_up(void **state)
 	assert_non_null(strstr(pair.events[1][0].text, "greets with 0x2 instead of 1"));
 	assert_int_equal(pair_wait(&pair, 0, EVENT_GONE, 1), 0);
 	close_pair();
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(open__card_with_windows__one_domain_for_all_peers, setup),
-		cmocka_unit_test_setup(
-			open__windows_missing_dead_or_unwanted__a_domain_for_each_peer_and_the_reason,
-			setup),
-		cmocka_unit_test_setup(open__windows_demanded_and_dead__refused_saying_why, setup),
-		cmocka_unit_test_setup(window__of_a_region_for_reading__cannot_be_bound_for_writing,
-				       setup),
-		cmocka_unit_test_setup(
-			flap__open_remotes__go_on_with_new_keys_and_the_old_ones_are_dead, setup),
-		cmocka_unit_test_setup(flap__between_description_and_use__the_present_key_is_used,
-				       setup),
-		cmocka_unit_test_setup(flap__forty_regions_and_a_queue_of_sixteen__all_go_on,
-				       setup),
-		cmocka_unit_test_setup(describe__more_regions_than_a_table_holds__refused, setup),
-		cmocka_unit_test_setup(table__longer_than_possible__refused_and_nothing_taken_over,
-				       setup),
-		cmocka_unit_test_setup(greeting__of_the_wrong_kind__peer_is_given_up, setup),
-	};
-
-	return cmocka_run_group_tests_name("verbs keys", tests, NULL, NULL);
 }

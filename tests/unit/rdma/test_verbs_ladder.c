@@ -8,13 +8,11 @@
 #include "rdma/register.h"
 #include "sluice.h"
 #include "verbs_pair.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 enum { BYTES = 65536, OFFSET = 8192 };
 
@@ -87,12 +85,11 @@ static struct memory take_case(const struct rung_case *c)
 	return m;
 }
 
-static void ladder__rungs_refused_or_dead__takes_the_first_that_moves_bytes(void **state)
+TEST_WITH(ladder__rungs_refused_or_dead__takes_the_first_that_moves_bytes, setup, teardown)
 {
 	struct verbs_device device;
 	uint8_t before[BYTES];
 
-	(void)state;
 	assert_int_equal(verbs_device_choose(NULL, NULL, &device), 0);
 	memcpy(before, memory.address, BYTES);
 	for (int i = 0; i < CASES; i++) {
@@ -145,12 +142,11 @@ static int put(struct remote *remote, const struct region *near, size_t bytes)
 							.bytes = bytes });
 }
 
-static void put__device_memory_on_each_rung__bytes_move_or_it_is_refused(void **state)
+TEST_WITH(put__device_memory_on_each_rung__bytes_move_or_it_is_refused, setup, teardown)
 {
 	/* A long one, and one that would travel inline from host memory. */
 	static const size_t sizes[] = { 30000, 40 };
 
-	(void)state;
 	for (int i = 0; i < CASES; i++) {
 		struct memory m;
 		struct region *far, *near;
@@ -176,13 +172,12 @@ static void put__device_memory_on_each_rung__bytes_move_or_it_is_refused(void **
 	}
 }
 
-static void device_memory__filled_or_offered_to_peers__refused(void **state)
+TEST_WITH(device_memory__filled_or_offered_to_peers__refused, setup, teardown)
 {
 	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
 	struct region *far, *near, *none = NULL;
 	struct remote *remote;
 
-	(void)state;
 	remote = open_two(&far, &near, &memory);
 	assert_int_equal(verbs_transport.post(pair.e[0], &(struct transfer){ .kind = TRANSFER_GET,
 									     .remote = remote,
@@ -196,20 +191,4 @@ static void device_memory__filled_or_offered_to_peers__refused(void **state)
 	assert_non_null(strstr(sluice_last_error(), "peers reach host memory only"));
 	assert_null(none);
 	close_all(&remote, &far, &near);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup_teardown(
-			ladder__rungs_refused_or_dead__takes_the_first_that_moves_bytes, setup,
-			teardown),
-		cmocka_unit_test_setup_teardown(
-			put__device_memory_on_each_rung__bytes_move_or_it_is_refused, setup,
-			teardown),
-		cmocka_unit_test_setup_teardown(device_memory__filled_or_offered_to_peers__refused,
-						setup, teardown),
-	};
-
-	return cmocka_run_group_tests_name("verbs ladder", tests, NULL, NULL);
 }

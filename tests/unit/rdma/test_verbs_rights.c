@@ -3,10 +3,8 @@
  * an attempt at more ends the attacker and moves nothing. */
 #include "verbs_two.h"
 #include "sluice.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <string.h>
-#include <cmocka.h>
 
 enum { DEPTH = 64 };
 
@@ -17,9 +15,8 @@ static void steal(struct remote *remote, uint64_t offset, size_t bytes, unsigned
 	remote->access |= access;
 }
 
-static void illegal_access__each_kind__ends_the_offender_and_moves_nothing(void **state)
+FRESH(illegal_access__each_kind__ends_the_offender_and_moves_nothing)
 {
-	(void)state;
 	for (int i = 0; i < 3; i++) {
 		uint8_t before[64];
 		struct two x;
@@ -56,11 +53,10 @@ static void illegal_access__each_kind__ends_the_offender_and_moves_nothing(void 
 	}
 }
 
-static void model_memory__shared_for_reading__no_registration_lets_it_be_written(void **state)
+FRESH(model_memory__shared_for_reading__no_registration_lets_it_be_written)
 {
 	struct two x;
 
-	(void)state;
 	open_pair(DEPTH);
 	x = share_two();
 	assert_int_equal(post(0, TRANSFER_GET, x.to_log, x.near, 0, 64, 1), 0);
@@ -72,14 +68,13 @@ static void model_memory__shared_for_reading__no_registration_lets_it_be_written
 	close_pair();
 }
 
-static void key__used_after_its_peer_was_dropped__remote_access_error(void **state)
+FRESH(key__used_after_its_peer_was_dropped__remote_access_error)
 {
 	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
 	struct region *notice;
 	struct remote *to_notice;
 	struct two x;
 
-	(void)state;
 	open_pair(DEPTH);
 	x = share_two();
 	assert_int_equal(region_open(4096, REGION_WRITE, "notice", &notice), 0);
@@ -111,9 +106,8 @@ static void key__used_after_its_peer_was_dropped__remote_access_error(void **sta
 	close_pair();
 }
 
-static void dropped_peer__connects_again__refused(void **state)
+FRESH(dropped_peer__connects_again__refused)
 {
-	(void)state;
 	open_pair(DEPTH);
 	verbs_transport.revoke(pair.e[1]);
 	fake_cm_cut(1);
@@ -125,16 +119,8 @@ static void dropped_peer__connects_again__refused(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		FRESH(illegal_access__each_kind__ends_the_offender_and_moves_nothing),
-		FRESH(model_memory__shared_for_reading__no_registration_lets_it_be_written),
-		FRESH(key__used_after_its_peer_was_dropped__remote_access_error),
-		FRESH(dropped_peer__connects_again__refused),
-	};
-
-	int failed = cmocka_run_group_tests_name("verbs, rights", tests, NULL, NULL);
+	int failed = run_cases(NULL, NULL);
 
 	pair_memory_windows = "no";
-	return failed + cmocka_run_group_tests_name("verbs, rights, a domain for each peer", tests,
-						    NULL, NULL);
+	return failed + run_cases(NULL, NULL);
 }

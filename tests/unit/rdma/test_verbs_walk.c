@@ -6,13 +6,11 @@
 #include "base/log.h"
 #include "sluice.h"
 #include "verbs_pair.h"
+#include "cases.h"
 #include <errno.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { BYTES = 8192, LIVES_MAX = 2000 };
 
@@ -93,12 +91,11 @@ static void end_life(struct memories *m)
 	pair_close(&pair);
 }
 
-static void every_call__fails_once__error_with_a_message_or_recovery_and_nothing_left(void **state)
+TEST(every_call__fails_once__error_with_a_message_or_recovery_and_nothing_left)
 {
 	unsigned n, errors = 0, recoveries = 0;
 	const char *leak;
 
-	(void)state;
 	log_set_sink(swallow, NULL);
 	for (n = 1; n < LIVES_MAX; n++) {
 		struct memories m = { 0 };
@@ -132,14 +129,8 @@ static void every_call__fails_once__error_with_a_message_or_recovery_and_nothing
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(
-			every_call__fails_once__error_with_a_message_or_recovery_and_nothing_left),
-	};
-
-	int failed = cmocka_run_group_tests_name("verbs failure walk", tests, NULL, NULL);
+	int failed = run_cases(NULL, NULL);
 
 	pair_memory_windows = "no";
-	return failed + cmocka_run_group_tests_name("verbs failure walk, a domain for each peer",
-						    tests, NULL, NULL);
+	return failed + run_cases(NULL, NULL);
 }

@@ -4,6 +4,7 @@
 #ifndef TESTS_VERBS_TWO_H
 #define TESTS_VERBS_TWO_H
 #include "verbs_pair.h"
+#include "cases.h"
 
 enum { BYTES = 65536 };
 
@@ -12,7 +13,7 @@ extern char logged[65536];
 
 /* A test's setup: a new card, and nothing logged. */
 int fabric_setup(void **state);
-#define FRESH(test) cmocka_unit_test_setup(test, fabric_setup)
+#define FRESH(test) TEST_WITH(test, fabric_setup, NULL)
 void open_pair(uint32_t queue_depth);
 void close_pair(void);
 void fill(void *bytes, size_t n, unsigned seed);

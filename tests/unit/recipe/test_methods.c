@@ -3,15 +3,12 @@
 #include "recipe/methods.h"
 #include "recipe/recipe.h"
 #include "sluice.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
+#include "cases.h"
 
-static void methods__each__is_a_recipe_and_is_found_by_its_name(void **state)
+TEST(methods__each__is_a_recipe_and_is_found_by_its_name)
 {
 	struct recipe r;
 
-	(void)state;
 	for (size_t i = 0; i < n_methods; i++) {
 		assert_int_equal(recipe_parse(methods[i].recipe, &r), 0);
 		assert_ptr_equal(method_find(methods[i].name), &methods[i]);
@@ -19,11 +16,10 @@ static void methods__each__is_a_recipe_and_is_found_by_its_name(void **state)
 	assert_null(method_find("scale"));
 }
 
-static void recipe_parse__what_theory_forbids__is_refused_with_the_reason(void **state)
+TEST(recipe_parse__what_theory_forbids__is_refused_with_the_reason)
 {
 	struct recipe r;
 
-	(void)state;
 	assert_int_equal(recipe_parse("up=random(0.1) memory=residual", &r), SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("down=variance(1) memory=residual", &r), SLUICE_EINVAL);
 	assert_int_equal(recipe_parse("up=randk(0.1) dense=*bias*", &r), SLUICE_EINVAL);
@@ -68,7 +64,7 @@ static void recipe_parse__what_theory_forbids__is_refused_with_the_reason(void *
 	assert_int_equal(r.memory, MEMORY_NONE);
 }
 
-static void recipe_print__agreed_supports__reads_back_as_it_was(void **state)
+TEST(recipe_print__agreed_supports__reads_back_as_it_was)
 {
 	static const char *const texts[] = {
 		"up=cyclic(0.1)",
@@ -82,7 +78,6 @@ static void recipe_print__agreed_supports__reads_back_as_it_was(void **state)
 		"up=block(0.1) down=block(0.1) update=average"
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		char text[RECIPE_TEXT_BYTES];
 		struct recipe r, again;
@@ -93,15 +88,4 @@ static void recipe_print__agreed_supports__reads_back_as_it_was(void **state)
 		assert_memory_equal(&r, &again, sizeof(r));
 	}
 	assert_int_equal(recipe_parse("up=sketch(0.01)", &(struct recipe){ 0 }), 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(methods__each__is_a_recipe_and_is_found_by_its_name),
-		cmocka_unit_test(recipe_parse__what_theory_forbids__is_refused_with_the_reason),
-		cmocka_unit_test(recipe_print__agreed_supports__reads_back_as_it_was),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

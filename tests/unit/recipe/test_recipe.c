@@ -4,18 +4,50 @@
 #include "recipe_text.h"
 #include "recipe/methods.h"
 #include "sluice.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
-static void recipe_parse__null_empty_and_blank_are_the_default(void **state)
+/* Runs first, while nothing has been said yet. */
+TEST(recipe_parse__doubtful_combinations_warn)
+{
+	parsed("memory=none up=all");
+	parsed("signal=momentum(0.9) update=sgd");
+	assert_int_equal(warnings, 0);
+	parsed("memory=none down=topk(0.1)");
+	assert_int_equal(warnings, 1);
+	assert_non_null(strstr(last_warning, "memory=none with topk drops what is not sent"));
+	parsed("signal=momentum(0.9) update=nesterov(0.9)");
+	assert_int_equal(warnings, 2);
+	assert_non_null(strstr(last_warning, "update=nesterov apply a momentum twice"));
+	parsed("up=all,uniform(1) memory=twostep(0.3) update=ema(0.1) signal=storm(0.1)");
+	assert_int_equal(warnings, 2);
+	parsed("up=all,uniform(1) memory=twostep(0.3) update=ema(0.1)");
+	assert_int_equal(warnings, 3);
+	assert_non_null(strstr(last_warning, "may diverge unless the signal is storm or igt"));
+}
+
+TEST(recipe_parse__doubtful_combinations_warn_once)
+{
+	int before;
+
+	parsed("memory=none up=topk(0.1)");
+	before = warnings;
+	last_warning[0] = '\0';
+	parsed("memory=none up=topk(0.1)");
+	assert_int_equal(warnings, before);
+
+	parsed("signal=momentum(0.9),nomask update=momentum(0.9)");
+	before = warnings;
+	parsed("signal=momentum(0.9),nomask update=momentum(0.9)");
+	assert_int_equal(warnings, before);
+}
+
+TEST(recipe_parse__null_empty_and_blank_are_the_default)
 {
 	struct recipe wanted = parsed(RECIPE_DEFAULT);
 	struct recipe r;
 
-	(void)state;
 	assert_int_equal(recipe_parse(NULL, &r), 0);
 	assert_memory_equal(&r, &wanted, sizeof(r));
 	assert_int_equal(recipe_parse("", &r), 0);
@@ -28,11 +60,10 @@ static void recipe_parse__null_empty_and_blank_are_the_default(void **state)
 	assert_int_equal(r.update, UPDATE_SGD);
 }
 
-static void recipe_parse__axes_that_are_not_named_have_their_defaults(void **state)
+TEST(recipe_parse__axes_that_are_not_named_have_their_defaults)
 {
 	struct recipe r = parsed("update=sgd");
 
-	(void)state;
 	assert_int_equal(r.up.select, SELECT_ALL);
 	assert_true(r.up.density == 1);
 	assert_int_equal(r.up.values.type, VALUE_F32);
@@ -50,13 +81,12 @@ static void recipe_parse__axes_that_are_not_named_have_their_defaults(void **sta
 	assert_int_equal(r.coding, CODING_FAST);
 }
 
-static void recipe_parse__every_axis_is_read(void **state)
+TEST(recipe_parse__every_axis_is_read)
 {
 	struct recipe r = parsed("coding=small nonfinite=zero decay=0.0005 clip=2.5 dense=a*,b? "
 				 "warmup=2epochs update=nesterov(0.8) memory=residual(outside) "
 				 "signal=momentum(0.9),nomask down=all,bf16 up=topk(1%),f16");
 
-	(void)state;
 	assert_true(r.up.select == SELECT_TOPK && r.up.density == 0.01);
 	assert_int_equal(r.up.values.type, VALUE_F16);
 	assert_int_equal(r.down.values.type, VALUE_BF16);
@@ -76,11 +106,10 @@ static void recipe_parse__every_axis_is_read(void **state)
 	assert_int_equal(r.coding, CODING_SMALL);
 }
 
-static void recipe_parse__auto__in_place_of_both_directions(void **state)
+TEST(recipe_parse__auto__in_place_of_both_directions)
 {
 	struct recipe r = parsed("auto signal=momentum(0.9)");
 
-	(void)state;
 	assert_int_equal(r.automatic, 1);
 	assert_int_equal(r.memory, MEMORY_RESIDUAL);
 	assert_int_equal(r.up.select, SELECT_TOPK);
@@ -98,9 +127,8 @@ static void recipe_parse__auto__in_place_of_both_directions(void **state)
 	assert_memory_equal(&r, &again, sizeof(r));
 }
 
-static void recipe_parse__memory_default_follows_the_directions(void **state)
+TEST(recipe_parse__memory_default_follows_the_directions)
 {
-	(void)state;
 	assert_int_equal(parsed("up=topk(0.1)").memory, MEMORY_RESIDUAL);
 	assert_int_equal(parsed("down=topk(0.1)").memory, MEMORY_RESIDUAL);
 	assert_int_equal(parsed("up=all,f16").memory, MEMORY_RESIDUAL);
@@ -109,7 +137,7 @@ static void recipe_parse__memory_default_follows_the_directions(void **state)
 	assert_int_equal(parsed("memory=none up=all,f16").memory, MEMORY_NONE);
 }
 
-static void recipe_parse__values_in_few_bits__are_read_and_wrong_ones_refused(void **state)
+TEST(recipe_parse__values_in_few_bits__are_read_and_wrong_ones_refused)
 {
 	static const char *const wrong[] = {
 		"uniform",         "uniform(0)",    "uniform(9)",   "uniform(2.5)",
@@ -122,7 +150,6 @@ static void recipe_parse__values_in_few_bits__are_read_and_wrong_ones_refused(vo
 		"up=all,uniform(4) down=topk(0.1),uniform(8,64) seed=4294967295 when=always");
 	char text[64];
 
-	(void)state;
 	assert_true(r.up.values.type == VALUE_UNIFORM && r.up.values.bits == 4 &&
 		    r.up.values.block == 512);
 	assert_true(r.down.values.bits == 8 && r.down.values.block == 64);
@@ -140,13 +167,11 @@ static void recipe_parse__values_in_few_bits__are_read_and_wrong_ones_refused(vo
 	assert_int_equal(recipe_parse("seed=-1", &r), SLUICE_EINVAL);
 }
 
-static void recipe_parse__signals_and_memories__are_read_and_refused_where_they_do_not_fit(
-	void **state)
+TEST(recipe_parse__signals_and_memories__are_read_and_refused_where_they_do_not_fit)
 {
 	struct recipe r = parsed(
 		"up=topk(0.1) signal=storm(0.1),noise(2) memory=twostep(0.3) update=ema(0.1)");
 
-	(void)state;
 	assert_true(r.signal == SIGNAL_STORM && r.signal_alpha == 0.1f && r.noise == 2);
 	assert_true(r.memory == MEMORY_TWOSTEP && r.memory_beta == 0.3f &&
 		    r.placement == STEP_OUTSIDE);
@@ -190,9 +215,8 @@ static void recipe_parse__signals_and_memories__are_read_and_refused_where_they_
 	parsed("up=all,round(2) memory=twostep(1) update=ema(0.1)");
 }
 
-static void recipe_parse__mask_default_follows_up(void **state)
+TEST(recipe_parse__mask_default_follows_up)
 {
-	(void)state;
 	assert_int_equal(parsed("signal=momentum(0.9) up=topk(0.1)").mask, 1);
 	assert_int_equal(parsed("signal=momentum(0.9),nomask up=topk(0.1)").mask, 0);
 	assert_int_equal(parsed("signal=momentum(0.9) up=all").mask, 0);
@@ -200,9 +224,8 @@ static void recipe_parse__mask_default_follows_up(void **state)
 	assert_int_equal(parsed("signal=gradient up=topk(0.1)").mask, 0);
 }
 
-static void recipe_parse__densities_in_every_form(void **state)
+TEST(recipe_parse__densities_in_every_form)
 {
-	(void)state;
 	assert_true(parsed("up=topk(1)").up.density == 1);
 	assert_true(parsed("up=topk(100%)").up.density == 1);
 	assert_true(parsed("up=topk(1e-3)").up.density == 0.001);
@@ -211,7 +234,7 @@ static void recipe_parse__densities_in_every_form(void **state)
 	assert_true(parsed("up=topk(0.1%)").up.density == 0.001);
 }
 
-static void recipe_parse__a_count__is_kept_and_printed_as_one(void **state)
+TEST(recipe_parse__a_count__is_kept_and_printed_as_one)
 {
 	static const char *const texts[] = {
 		"up=topk(k=31),f32 down=gaussiank(k=7),f32",
@@ -223,7 +246,6 @@ static void recipe_parse__a_count__is_kept_and_printed_as_one(void **state)
 	};
 	char printed[RECIPE_TEXT_BYTES];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(texts) / sizeof(texts[0]); i++) {
 		struct recipe r = parsed(texts[i]), again;
 
@@ -236,12 +258,11 @@ static void recipe_parse__a_count__is_kept_and_printed_as_one(void **state)
 	assert_int_equal(parsed("up=topk(0.5)").up.count, 0);
 }
 
-static void recipe_count__becomes_the_density_that_gives_just_this_count(void **state)
+TEST(recipe_count__becomes_the_density_that_gives_just_this_count)
 {
 	static const uint64_t sizes[] = { 1, 3, 31, 1000, 65537, 16777213, 4294967295 };
 	struct recipe r = parsed("up=topk(k=1) down=topk(0.25)");
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++)
 		for (uint64_t k = 1; k <= sizes[i]; k = k * 7 / 2 + 1) {
 			r.up.count = (uint32_t)k;
@@ -256,9 +277,8 @@ static void recipe_count__becomes_the_density_that_gives_just_this_count(void **
 	assert_true(r.up.density == 1);
 }
 
-static void recipe_parse__a_method__is_its_words_and_what_is_said_besides(void **state)
+TEST(recipe_parse__a_method__is_its_words_and_what_is_said_besides)
 {
-	(void)state;
 	for (size_t i = 0; i < n_methods; i++) {
 		struct recipe by_name = parsed(methods[i].name),
 			      by_text = parsed(methods[i].recipe);
@@ -287,11 +307,10 @@ static void recipe_parse__a_method__is_its_words_and_what_is_said_besides(void *
 	assert_true(parsed("bitopk down=all").down.select == SELECT_ALL);
 }
 
-static void recipe_parse__global__takes_a_density_and_steps_between_histograms(void **state)
+TEST(recipe_parse__global__takes_a_density_and_steps_between_histograms)
 {
 	struct recipe r = parsed("up=global(1%) down=global(0.05,100),f16");
 
-	(void)state;
 	assert_true(r.up.select == SELECT_GLOBAL && r.up.density == 0.01 && r.up.every == 20);
 	assert_true(r.down.select == SELECT_GLOBAL && r.down.density == 0.05 &&
 		    r.down.every == 100);
@@ -300,7 +319,7 @@ static void recipe_parse__global__takes_a_density_and_steps_between_histograms(v
 	assert_int_equal(parsed("up=topk(0.01)").up.every, 0);
 }
 
-static void recipe_parse__warmups_in_every_form(void **state)
+TEST(recipe_parse__warmups_in_every_form)
 {
 	static const struct {
 		const char *text;
@@ -317,7 +336,6 @@ static void recipe_parse__warmups_in_every_form(void **state)
 		{ "warmup=1e3", 1000, WARMUP_STEPS },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(forms) / sizeof(forms[0]); i++) {
 		struct recipe r = parsed(forms[i].text);
 
@@ -326,9 +344,8 @@ static void recipe_parse__warmups_in_every_form(void **state)
 	}
 }
 
-static void recipe_parse__guard__is_read_and_printed_where_it_changes_results(void **state)
+TEST(recipe_parse__guard__is_read_and_printed_where_it_changes_results)
 {
-	(void)state;
 	assert_int_equal(parsed("up=topk(0.01)").guard, GUARD_WARN);
 	assert_int_equal(parsed("guard=warn up=topk(0.01)").guard, GUARD_WARN);
 	assert_int_equal(parsed("up=topk(0.01) guard=none").guard, GUARD_NONE);
@@ -348,48 +365,10 @@ static void recipe_parse__guard__is_read_and_printed_where_it_changes_results(vo
 	assert_non_null(strstr(with, " when=always guard=raise"));
 }
 
-static void recipe_parse__doubtful_combinations_warn_once(void **state)
-{
-	int before;
-
-	(void)state;
-	parsed("memory=none up=topk(0.1)");
-	before = warnings;
-	last_warning[0] = '\0';
-	parsed("memory=none up=topk(0.1)");
-	assert_int_equal(warnings, before);
-
-	parsed("signal=momentum(0.9),nomask update=momentum(0.9)");
-	before = warnings;
-	parsed("signal=momentum(0.9),nomask update=momentum(0.9)");
-	assert_int_equal(warnings, before);
-}
-
-/* Runs first, while nothing has been said yet. */
-static void recipe_parse__doubtful_combinations_warn(void **state)
-{
-	(void)state;
-	parsed("memory=none up=all");
-	parsed("signal=momentum(0.9) update=sgd");
-	assert_int_equal(warnings, 0);
-	parsed("memory=none down=topk(0.1)");
-	assert_int_equal(warnings, 1);
-	assert_non_null(strstr(last_warning, "memory=none with topk drops what is not sent"));
-	parsed("signal=momentum(0.9) update=nesterov(0.9)");
-	assert_int_equal(warnings, 2);
-	assert_non_null(strstr(last_warning, "update=nesterov apply a momentum twice"));
-	parsed("up=all,uniform(1) memory=twostep(0.3) update=ema(0.1) signal=storm(0.1)");
-	assert_int_equal(warnings, 2);
-	parsed("up=all,uniform(1) memory=twostep(0.3) update=ema(0.1)");
-	assert_int_equal(warnings, 3);
-	assert_non_null(strstr(last_warning, "may diverge unless the signal is storm or igt"));
-}
-
-static void recipe_sends_whole__matches_patterns(void **state)
+TEST(recipe_sends_whole__matches_patterns)
 {
 	struct recipe r = parsed("dense=*bias*,norm?,[hx]ead");
 
-	(void)state;
 	assert_int_equal(recipe_sends_whole(&r, "layer0.bias"), 1);
 	assert_int_equal(recipe_sends_whole(&r, "norm1"), 1);
 	assert_int_equal(recipe_sends_whole(&r, "norm12"), 0);
@@ -404,28 +383,5 @@ static void recipe_sends_whole__matches_patterns(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(recipe_parse__doubtful_combinations_warn),
-		cmocka_unit_test(recipe_parse__doubtful_combinations_warn_once),
-		cmocka_unit_test(recipe_parse__null_empty_and_blank_are_the_default),
-		cmocka_unit_test(recipe_parse__axes_that_are_not_named_have_their_defaults),
-		cmocka_unit_test(recipe_parse__every_axis_is_read),
-		cmocka_unit_test(recipe_parse__auto__in_place_of_both_directions),
-		cmocka_unit_test(recipe_parse__memory_default_follows_the_directions),
-		cmocka_unit_test(recipe_parse__values_in_few_bits__are_read_and_wrong_ones_refused),
-		cmocka_unit_test(
-			recipe_parse__signals_and_memories__are_read_and_refused_where_they_do_not_fit),
-		cmocka_unit_test(recipe_parse__mask_default_follows_up),
-		cmocka_unit_test(recipe_parse__densities_in_every_form),
-		cmocka_unit_test(recipe_parse__a_count__is_kept_and_printed_as_one),
-		cmocka_unit_test(recipe_count__becomes_the_density_that_gives_just_this_count),
-		cmocka_unit_test(recipe_parse__a_method__is_its_words_and_what_is_said_besides),
-		cmocka_unit_test(
-			recipe_parse__global__takes_a_density_and_steps_between_histograms),
-		cmocka_unit_test(recipe_parse__warmups_in_every_form),
-		cmocka_unit_test(recipe_parse__guard__is_read_and_printed_where_it_changes_results),
-		cmocka_unit_test(recipe_sends_whole__matches_patterns),
-	};
-
-	return cmocka_run_group_tests_name("recipe", tests, swallow_log, NULL);
+	return run_cases(swallow_log, NULL);
 }

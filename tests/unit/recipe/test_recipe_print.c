@@ -3,16 +3,13 @@
  * written by hand, at random and by mutation. */
 #include "recipe_text.h"
 #include "sluice.h"
+#include "cases.h"
 #include <locale.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
-static void recipe_print__spells_out_every_axis(void **state)
+TEST(recipe_print__spells_out_every_axis)
 {
-	(void)state;
 	expect_print("", "up=topk(0.01),f32 down=topk(0.05),f32 signal=gradient "
 			 "memory=residual(inside) update=sgd warmup=0steps dense=*bias* clip=none "
 			 "decay=0 nonfinite=abort coding=fast reset=none seed=0 when=always");
@@ -75,9 +72,8 @@ static void expect_round_trip(const struct recipe *r)
 	assert_string_equal(again, printed);
 }
 
-static void recipe_print__reads_back_to_the_same_recipe(void **state)
+TEST(recipe_print__reads_back_to_the_same_recipe)
 {
-	(void)state;
 	for (size_t i = 0; i < VALID; i++) {
 		struct recipe r = parsed(valid_recipes[i]);
 
@@ -95,13 +91,12 @@ static uint64_t random_u64(void)
 	return random_state;
 }
 
-static void recipe_print__random_recipes_read_back(void **state)
+TEST(recipe_print__random_recipes_read_back)
 {
 	static const char *const directions[] = { "all", "topk(%.17g)" };
 	static const char *const values[] = { "", ",f32", ",f16", ",bf16" };
 	static const char *const updates[] = { "none", "sgd", "momentum(%.9g)", "nesterov(%.9g)" };
 
-	(void)state;
 	for (int round = 0; round < 3000; round++) {
 		char up[64], update[64], text[512];
 		double share = (double)(random_u64() >> 11 | 1) * 0x1p-53;
@@ -120,12 +115,11 @@ static void recipe_print__random_recipes_read_back(void **state)
 	}
 }
 
-static void recipe_print__longest_recipe_fits(void **state)
+TEST(recipe_print__longest_recipe_fits)
 {
 	char text[RECIPE_TEXT_BYTES], patterns[256];
 	struct recipe r;
 
-	(void)state;
 	memset(patterns, 'p', 255);
 	patterns[255] = '\0';
 	snprintf(text, sizeof(text),
@@ -138,12 +132,11 @@ static void recipe_print__longest_recipe_fits(void **state)
 	expect_round_trip(&r);
 }
 
-static void recipe_text__does_not_depend_on_the_locale(void **state)
+TEST(recipe_text__does_not_depend_on_the_locale)
 {
 	static const char *const comma_locales[] = { "de_DE.UTF-8", "fr_FR.UTF-8", "de_DE.utf8" };
 	int found = 0;
 
-	(void)state;
 	for (size_t i = 0; i < 3 && !found; i++)
 		found = setlocale(LC_ALL, comma_locales[i]) != NULL;
 	if (!found)
@@ -188,11 +181,10 @@ static void mutate(char *text, size_t *n)
 	}
 }
 
-static void recipe_parse__mutated_recipes_are_refused_or_round_trip(void **state)
+TEST(recipe_parse__mutated_recipes_are_refused_or_round_trip)
 {
 	int accepted = 0, refused = 0;
 
-	(void)state;
 	for (int round = 0; round < 40000; round++) {
 		char text[2 * RECIPE_TEXT_BYTES];
 		size_t n = (size_t)snprintf(text, sizeof(text), "%s",
@@ -215,14 +207,5 @@ static void recipe_parse__mutated_recipes_are_refused_or_round_trip(void **state
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(recipe_print__spells_out_every_axis),
-		cmocka_unit_test(recipe_print__reads_back_to_the_same_recipe),
-		cmocka_unit_test(recipe_print__random_recipes_read_back),
-		cmocka_unit_test(recipe_print__longest_recipe_fits),
-		cmocka_unit_test(recipe_text__does_not_depend_on_the_locale),
-		cmocka_unit_test(recipe_parse__mutated_recipes_are_refused_or_round_trip),
-	};
-
-	return cmocka_run_group_tests_name("recipe, printed", tests, swallow_log, NULL);
+	return run_cases(swallow_log, NULL);
 }

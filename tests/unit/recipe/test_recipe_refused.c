@@ -2,16 +2,13 @@
  * The recipe language: every refusal by its key phrase. */
 #include "recipe_text.h"
 #include "sluice.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <string.h>
-#include <cmocka.h>
 
-static void recipe_parse__unknown_words_are_answered_with_the_nearest(void **state)
+TEST(recipe_parse__unknown_words_are_answered_with_the_nearest)
 {
 	struct recipe r;
 
-	(void)state;
 	assert_int_equal(recipe_parse("up=topkk(0.01)", &r), SLUICE_EINVAL);
 	assert_string_equal(
 		sluice_last_error(),
@@ -56,9 +53,8 @@ static void recipe_parse__unknown_words_are_answered_with_the_nearest(void **sta
 	expect_refused("nonfinite=abrot", "did you mean \"abort\"?|nonfinite= takes");
 }
 
-static void recipe_parse__a_comma_for_the_blank__is_named_with_the_right_text(void **state)
+TEST(recipe_parse__a_comma_for_the_blank__is_named_with_the_right_text)
 {
-	(void)state;
 	expect_refused("up=topk(0.01),down=all",
 		       "a \",\" stands between two words in \"up=topk(0.01),down=all\"|"
 		       "write a space there, as in \"up=topk(0.01) down=all\"");
@@ -70,9 +66,8 @@ static void recipe_parse__a_comma_for_the_blank__is_named_with_the_right_text(vo
 	parsed("dense=a=b,upper=c"); /* no key of a recipe */
 }
 
-static void recipe_parse__a_number_without_parentheses__is_answered_with_them(void **state)
+TEST(recipe_parse__a_number_without_parentheses__is_answered_with_them)
 {
-	(void)state;
 	expect_refused("up=topk0.1", "\"topk0.1\" in \"up=topk0.1\": did you mean \"topk(0.1)\"?");
 	expect_refused("up=topk=1%", "did you mean \"topk(1%)\"?");
 	expect_refused("down=tensor-topk0.1", "did you mean \"tensor-topk(0.1)\"?");
@@ -82,9 +77,8 @@ static void recipe_parse__a_number_without_parentheses__is_answered_with_them(vo
 	expect_refused("up=all,f1", "unknown word \"f1\"|up= takes all");
 }
 
-static void recipe_parse__counts_where_they_do_not_belong__are_refused(void **state)
+TEST(recipe_parse__counts_where_they_do_not_belong__are_refused)
 {
-	(void)state;
 	expect_refused("up=topk(31)", "\"31\" in \"up=topk(31)\"|at most 1|"
 				      "write topk(k=31) for 31 coordinates, or topk(31%) for 31 in "
 				      "a hundred");
@@ -101,9 +95,8 @@ static void recipe_parse__counts_where_they_do_not_belong__are_refused(void **st
 		       "block takes a density alone");
 }
 
-static void recipe_parse__two_methods_or_auto_beside_one__are_refused(void **state)
+TEST(recipe_parse__two_methods_or_auto_beside_one__are_refused)
 {
-	(void)state;
 	expect_refused("bitopk scalecom", "\"bitopk\" and \"scalecom\" are two methods");
 	expect_refused("method=bitopk scalecom", "\"bitopk\" and \"scalecom\" are two methods");
 	expect_refused("method=bitopk auto", "auto beside the method \"bitopk\"");
@@ -114,9 +107,8 @@ static void recipe_parse__two_methods_or_auto_beside_one__are_refused(void **sta
 	expect_refused("scalecom down=topk(0.1)", "write down=all");
 }
 
-static void recipe_parse__densities_outside_are_refused_with_the_reason(void **state)
+TEST(recipe_parse__densities_outside_are_refused_with_the_reason)
 {
-	(void)state;
 	expect_refused("up=topk(0)",
 		       "\"0\" in \"up=topk(0)\"|density must be above 0 and at most 1");
 	expect_refused("up=topk(2)",
@@ -138,9 +130,8 @@ static void recipe_parse__densities_outside_are_refused_with_the_reason(void **s
 	expect_refused("up=topk(0.1x)", "\"0.1x\"|is not a number");
 }
 
-static void recipe_parse__momenta_outside_are_refused_with_the_reason(void **state)
+TEST(recipe_parse__momenta_outside_are_refused_with_the_reason)
 {
-	(void)state;
 	expect_refused("signal=momentum(1)", "\"1\"|a momentum must be at least 0 and below 1");
 	expect_refused("signal=momentum(-0.5)", "\"-0.5\"|a momentum must be at least 0");
 	expect_refused("update=momentum(1.5)", "\"1.5\"|a momentum must be at least 0 and below 1");
@@ -152,9 +143,8 @@ static void recipe_parse__momenta_outside_are_refused_with_the_reason(void **sta
 	expect_refused("update=momentum(0.9%)", "\"0.9%\"|is not a number");
 }
 
-static void recipe_parse__other_numbers_outside_are_refused(void **state)
+TEST(recipe_parse__other_numbers_outside_are_refused)
 {
-	(void)state;
 	expect_refused("clip=0", "\"0\"|above 0, or none");
 	expect_refused("clip=-1", "\"-1\"|above 0, or none");
 	expect_refused("clip=1e-60", "above 0"); /* 0 as a float */
@@ -170,9 +160,8 @@ static void recipe_parse__other_numbers_outside_are_refused(void **state)
 	expect_refused("warmup=inf", "is not a length");
 }
 
-static void recipe_parse__misplaced_pieces_are_refused(void **state)
+TEST(recipe_parse__misplaced_pieces_are_refused)
 {
-	(void)state;
 	expect_refused("up", "\"up\" has no \"=\"|KEY=VALUE");
 	expect_refused("up=all garbage", "\"garbage\" has no \"=\"");
 	expect_refused("up=all up=topk(0.1)",
@@ -209,9 +198,8 @@ static void recipe_parse__misplaced_pieces_are_refused(void **state)
 	expect_refused("up=all\x01", "byte 0x01 at position 7 is a control character");
 }
 
-static void recipe_parse__guard_raise_without_a_density_to_raise__is_refused(void **state)
+TEST(recipe_parse__guard_raise_without_a_density_to_raise__is_refused)
 {
-	(void)state;
 	expect_refused("up=all down=all guard=raise", "guard=raise with all|write guard=warn");
 	expect_refused("up=all,uniform(4) down=all guard=raise", "guard=raise with all");
 	expect_refused("up=topk(0.1) memory=none guard=raise", "with memory=none|nothing waits");
@@ -224,20 +212,18 @@ static void recipe_parse__guard_raise_without_a_density_to_raise__is_refused(voi
 	expect_refused("up=topk(0.1) guard=rais", "\"rais\"|raise");
 }
 
-static void recipe_parse__combinations_without_sense_are_refused(void **state)
+TEST(recipe_parse__combinations_without_sense_are_refused)
 {
-	(void)state;
 	expect_refused("update=none decay=0.1", "\"decay=0.1\" with update=none|no update");
 	expect_refused("signal=momentum(0.9),mask", "with up=all|nomask");
 	expect_refused("up=all,f16 signal=momentum(0.9),mask", "with up=all");
 	parsed("update=none decay=0");
 }
 
-static void recipe_parse__too_long_texts_are_refused(void **state)
+TEST(recipe_parse__too_long_texts_are_refused)
 {
 	static char text[5000];
 
-	(void)state;
 	memset(text, 'a', sizeof(text) - 1);
 	expect_refused(text, "longer than 1023 characters");
 	text[1023] = '\0';
@@ -251,20 +237,5 @@ static void recipe_parse__too_long_texts_are_refused(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(recipe_parse__guard_raise_without_a_density_to_raise__is_refused),
-		cmocka_unit_test(recipe_parse__unknown_words_are_answered_with_the_nearest),
-		cmocka_unit_test(recipe_parse__a_comma_for_the_blank__is_named_with_the_right_text),
-		cmocka_unit_test(recipe_parse__a_number_without_parentheses__is_answered_with_them),
-		cmocka_unit_test(recipe_parse__counts_where_they_do_not_belong__are_refused),
-		cmocka_unit_test(recipe_parse__two_methods_or_auto_beside_one__are_refused),
-		cmocka_unit_test(recipe_parse__densities_outside_are_refused_with_the_reason),
-		cmocka_unit_test(recipe_parse__momenta_outside_are_refused_with_the_reason),
-		cmocka_unit_test(recipe_parse__other_numbers_outside_are_refused),
-		cmocka_unit_test(recipe_parse__misplaced_pieces_are_refused),
-		cmocka_unit_test(recipe_parse__combinations_without_sense_are_refused),
-		cmocka_unit_test(recipe_parse__too_long_texts_are_refused),
-	};
-
-	return cmocka_run_group_tests_name("recipe, refused", tests, swallow_log, NULL);
+	return run_cases(swallow_log, NULL);
 }

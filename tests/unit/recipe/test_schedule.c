@@ -3,12 +3,10 @@
 #include "recipe/schedule.h"
 #include "base/log.h"
 #include "sluice.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
-#include <cmocka.h>
 
 static void swallow(int level, const char *line, void *context)
 {
@@ -33,7 +31,7 @@ static struct schedule compile(const char *text, struct recipe *recipe, uint64_t
 	return s;
 }
 
-static void compile__any_recipe__is_one_phase_up_then_one_down(void **state)
+TEST(compile__any_recipe__is_one_phase_up_then_one_down)
 {
 	static const struct {
 		const char *text;
@@ -44,7 +42,6 @@ static void compile__any_recipe__is_one_phase_up_then_one_down(void **state)
 		{ "up=all down=topk(0.1)", { PAYLOAD_VALUES, PAYLOAD_PAIRS } },
 		{ "up=topk(1%) down=topk(5%)", { PAYLOAD_PAIRS, PAYLOAD_PAIRS } },
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct recipe recipe;
 		struct schedule s = compile(cases[i].text, &recipe, 0);
@@ -59,7 +56,7 @@ static void compile__any_recipe__is_one_phase_up_then_one_down(void **state)
 }
 
 /* What a leader's selection names is all that is published, unless the update moves more. */
-static void compile__agreed_support__is_published_where_nothing_else_moves(void **state)
+TEST(compile__agreed_support__is_published_where_nothing_else_moves)
 {
 	static const struct {
 		const char *text;
@@ -72,7 +69,6 @@ static void compile__agreed_support__is_published_where_nothing_else_moves(void 
 		{ "up=cyclic(0.1) down=all decay=0.1", 0, 1, PAYLOAD_VALUES },
 		{ "up=cyclic(0.1) down=all update=ema(0.5)", 0, 1, PAYLOAD_VALUES },
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct recipe recipe;
 		struct schedule s;
@@ -83,11 +79,10 @@ static void compile__agreed_support__is_published_where_nothing_else_moves(void 
 	}
 }
 
-static void compile__warmup_in_epochs_without_their_length__fails_EINVAL(void **state)
+TEST(compile__warmup_in_epochs_without_their_length__fails_EINVAL)
 {
 	struct recipe recipe;
 	struct schedule s;
-	(void)state;
 	assert_int_equal(recipe_parse("up=topk(0.01) warmup=2epochs", &recipe), 0);
 	assert_int_equal(schedule_compile(&recipe, 0, 0, &s), SLUICE_EINVAL);
 	assert_non_null(strstr(sluice_last_error(), "steps_per_epoch"));
@@ -95,10 +90,9 @@ static void compile__warmup_in_epochs_without_their_length__fails_EINVAL(void **
 	assert_int_equal(s.warmup_steps, 100);
 }
 
-static void compile__fractional_epochs__become_whole_steps(void **state)
+TEST(compile__fractional_epochs__become_whole_steps)
 {
 	struct recipe recipe;
-	(void)state;
 	assert_int_equal(compile("up=topk(0.01) warmup=0.5epoch", &recipe, 101).warmup_steps, 50);
 	assert_int_equal(compile("up=topk(0.01) warmup=7", &recipe, 101).warmup_steps, 7);
 	assert_int_equal(compile("up=topk(0.01)", &recipe, 101).warmup_steps, 0);
@@ -107,11 +101,10 @@ static void compile__fractional_epochs__become_whole_steps(void **state)
 		compile("up=topk(0.01) when=every(5) warmup=40", &recipe, 101).warmup_steps, 8);
 }
 
-static void density__without_warmup__is_the_recipes_at_every_step(void **state)
+TEST(density__without_warmup__is_the_recipes_at_every_step)
 {
 	struct recipe recipe;
 	struct schedule s = compile("up=topk(0.01) down=all", &recipe, 0);
-	(void)state;
 	for (uint64_t step = 1; step < 100; step++) {
 		assert_true(schedule_density(&s, &recipe.up, step) == 0.01);
 		assert_true(schedule_density(&s, &recipe.down, step) == 1.0);
@@ -119,11 +112,10 @@ static void density__without_warmup__is_the_recipes_at_every_step(void **state)
 	assert_true(schedule_largest_density(&s, &recipe.up) == 0.01);
 }
 
-static void density__during_warmup__falls_geometrically_from_a_quarter(void **state)
+TEST(density__during_warmup__falls_geometrically_from_a_quarter)
 {
 	struct recipe recipe;
 	struct schedule s = compile("up=topk(0.01) down=topk(0.05) warmup=100", &recipe, 0);
-	(void)state;
 	assert_true(schedule_density(&s, &recipe.up, 1) == 0.25);
 	assert_true(schedule_largest_density(&s, &recipe.up) == 0.25);
 	double ratio = schedule_density(&s, &recipe.up, 2) / 0.25;
@@ -139,20 +131,18 @@ static void density__during_warmup__falls_geometrically_from_a_quarter(void **st
 	assert_true(schedule_density(&s, &recipe.down, UINT64_MAX) == 0.05);
 }
 
-static void density__warmup_of_a_dense_direction__changes_nothing(void **state)
+TEST(density__warmup_of_a_dense_direction__changes_nothing)
 {
 	struct recipe recipe;
 	struct schedule s = compile("up=topk(0.5) down=all warmup=10", &recipe, 0);
-	(void)state;
 	for (uint64_t step = 1; step < 20; step++) {
 		assert_true(schedule_density(&s, &recipe.up, step) == 0.5);
 		assert_true(schedule_density(&s, &recipe.down, step) == 1.0);
 	}
 }
 
-static void count__density_times_n__rounds_up_and_stays_in_1_to_n(void **state)
+TEST(count__density_times_n__rounds_up_and_stays_in_1_to_n)
 {
-	(void)state;
 	assert_int_equal(schedule_count(0.01, 0), 0);
 	assert_int_equal(schedule_count(0.01, 1), 1);
 	assert_int_equal(schedule_count(0.01, 100), 1);
@@ -172,15 +162,5 @@ static void count__density_times_n__rounds_up_and_stays_in_1_to_n(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(compile__any_recipe__is_one_phase_up_then_one_down),
-		cmocka_unit_test(compile__agreed_support__is_published_where_nothing_else_moves),
-		cmocka_unit_test(compile__warmup_in_epochs_without_their_length__fails_EINVAL),
-		cmocka_unit_test(compile__fractional_epochs__become_whole_steps),
-		cmocka_unit_test(density__without_warmup__is_the_recipes_at_every_step),
-		cmocka_unit_test(density__during_warmup__falls_geometrically_from_a_quarter),
-		cmocka_unit_test(density__warmup_of_a_dense_direction__changes_nothing),
-		cmocka_unit_test(count__density_times_n__rounds_up_and_stays_in_1_to_n),
-	};
-	return cmocka_run_group_tests_name("schedule", tests, silence, NULL);
+	return run_cases(silence, NULL);
 }

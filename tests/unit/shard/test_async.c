@@ -5,14 +5,12 @@
 #include "async_problem.h"
 #include "recipe/recipe.h"
 #include "sluice_region.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <string.h>
-#include <cmocka.h>
 
 /* ---- the bound ------------------------------------------------------------- */
 
-static void async__four_workers__every_push_counts_within_the_bound(void **state)
+TEST(async__four_workers__every_push_counts_within_the_bound)
 {
 	static const struct {
 		const char *recipe;
@@ -21,7 +19,6 @@ static void async__four_workers__every_push_counts_within_the_bound(void **state
 		      { "up=all down=all when=async(6) update=momentum(0.5)", 6 },
 		      { "up=topk(0.2) down=all,f16 when=async(20)", 20 } };
 
-	(void)state;
 	for (size_t i = 0; i < 3; i++) {
 		struct plan plan = async_simulate(cases[i].recipe, 4, 50, 0.02f);
 
@@ -67,12 +64,10 @@ static int delay_one(sluice_job *job, void *context)
 	return rc;
 }
 
-static void async__one_worker_ten_steps_late__its_push_is_ten_versions_behind_and_none_is_more(
-	void **state)
+TEST(async__one_worker_ten_steps_late__its_push_is_ten_versions_behind_and_none_is_more)
 {
 	struct plan plan = { .recipe = "up=all down=all when=async(10)", .lr = 0.05f };
 
-	(void)state;
 	assert_int_equal(sluice_simulate(NULL, 2, delay_one, &plan), 0);
 	assert_int_equal(plan.staleness_most, LATE);
 	assert_int_equal(plan.refused, 0);
@@ -95,9 +90,8 @@ static int delayed_process(int rank, void *argument)
 	return 0;
 }
 
-static void async__processes_and_one_late__bound_holds(void **state)
+TEST(async__processes_and_one_late__bound_holds)
 {
-	(void)state;
 	run_ranks(2, delayed_process, NULL);
 }
 
@@ -123,9 +117,8 @@ static int ending_process(int rank, void *argument)
 	return 0;
 }
 
-static void async__a_barrier_and_a_pull_without_push_at_the_end__equal_bits_on_all(void **state)
+TEST(async__a_barrier_and_a_pull_without_push_at_the_end__equal_bits_on_all)
 {
-	(void)state;
 	run_ranks(3, ending_process, "up=all down=all when=async(10)");
 	run_ranks(3, ending_process, "up=all down=all,uniform(4) when=async(10)");
 	run_ranks(3, ending_process, "up=all down=all,uniform(4) when=async(10,whole)");
@@ -145,7 +138,7 @@ static int racing_process(int rank, void *argument)
 	return 0;
 }
 
-static void async__four_processes__bound_holds(void **state)
+TEST(async__four_processes__bound_holds)
 {
 	struct plan plain = {
 		.recipe = "up=all down=all when=async(5)", .steps = 200, .lr = 0.02f, .shards = 3
@@ -157,7 +150,6 @@ static void async__four_processes__bound_holds(void **state)
 		.shards = 3
 	};
 
-	(void)state;
 	run_ranks(4, racing_process, &plain);
 	run_ranks(4, racing_process, &anchors);
 }
@@ -198,12 +190,10 @@ static int park_one(sluice_job *job, void *context)
 	return rc;
 }
 
-static void async__worker_in_a_barrier__others_go_on_and_its_old_push_is_refused_and_counted(
-	void **state)
+TEST(async__worker_in_a_barrier__others_go_on_and_its_old_push_is_refused_and_counted)
 {
 	struct parking late = { .pulls = 0 }, fresh = { .pulls = 1 };
 
-	(void)state;
 	assert_int_equal(sluice_simulate(NULL, 2, park_one, &late), 0);
 	assert_int_equal(late.refused, 1);
 	assert_int_equal(sluice_simulate(NULL, 2, park_one, &fresh), 0);
@@ -230,14 +220,13 @@ static int push_then_barrier(sluice_job *job, void *context)
 	return async_run(job, context, barrier_before_a_pull, 0);
 }
 
-static void async__collective_between_push_and_pull__nobody_is_stuck(void **state)
+TEST(async__collective_between_push_and_pull__nobody_is_stuck)
 {
 	struct plan plain = { .recipe = "up=all down=all when=async(3)", .lr = 0.05f, .steps = 13 };
 	struct plan anchors = { .recipe = "up=all down=all signal=svrg(12) when=async(3)",
 				.lr = 0.05f,
 				.steps = 13 };
 
-	(void)state;
 	assert_int_equal(sluice_simulate(NULL, 4, push_then_barrier, &plain), 0);
 	assert_int_equal(sluice_simulate(NULL, 4, push_then_barrier, &anchors), 0);
 }
@@ -263,11 +252,10 @@ static int park_on_both_sides(sluice_job *job, void *context)
 	return async_run(job, context, barriers_around_a_push, 0);
 }
 
-static void async__collectives_around_a_push__no_slot_is_overwritten(void **state)
+TEST(async__collectives_around_a_push__no_slot_is_overwritten)
 {
 	struct plan plan = { .recipe = "up=all down=all when=async(3)", .lr = 0.05f, .steps = 13 };
 
-	(void)state;
 	assert_int_equal(sluice_simulate(NULL, 4, park_on_both_sides, &plan), 0);
 	assert_int_equal(plan.counted + plan.refused, 4 * 2 * 13 * 2);
 }
@@ -289,7 +277,7 @@ static int open_only(sluice_job *job, void *context)
 	return 0;
 }
 
-static void async__what_does_not_fit__is_refused(void **state)
+TEST(async__what_does_not_fit__is_refused)
 {
 	static const char *const wrong[] = {
 		"when=async",
@@ -315,7 +303,6 @@ static void async__what_does_not_fit__is_refused(void **state)
 	struct plan narrow = { .recipe = "up=all down=all when=async(2)" };
 	struct plan fits = { .recipe = "up=all down=all signal=svrg(10) when=async(3)" };
 
-	(void)state;
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
 		char text[200];
 
@@ -329,23 +316,4 @@ static void async__what_does_not_fit__is_refused(void **state)
 	assert_int_equal(sluice_simulate(NULL, 4, open_only, &narrow), SLUICE_EINVAL);
 	assert_non_null(strstr(sluice_last_error(), "async(3)"));
 	assert_int_equal(sluice_simulate(NULL, 4, open_only, &fits), 0);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(async__four_workers__every_push_counts_within_the_bound),
-		cmocka_unit_test(
-			async__one_worker_ten_steps_late__its_push_is_ten_versions_behind_and_none_is_more),
-		cmocka_unit_test(async__processes_and_one_late__bound_holds),
-		cmocka_unit_test(
-			async__a_barrier_and_a_pull_without_push_at_the_end__equal_bits_on_all),
-		cmocka_unit_test(async__four_processes__bound_holds),
-		cmocka_unit_test(
-			async__worker_in_a_barrier__others_go_on_and_its_old_push_is_refused_and_counted),
-		cmocka_unit_test(async__collective_between_push_and_pull__nobody_is_stuck),
-		cmocka_unit_test(async__collectives_around_a_push__no_slot_is_overwritten),
-		cmocka_unit_test(async__what_does_not_fit__is_refused),
-	};
-	return cmocka_run_group_tests_name("async", tests, NULL, NULL);
 }

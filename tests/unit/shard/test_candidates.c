@@ -6,12 +6,10 @@
 #include "compress/sparse.h"
 #include "random.h"
 #include "thinned.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { SPAN = 20011, BUDGET = 40, STEPS = 40, SPANS = 5 };
 #define ALL_OF_IT                                                                                  \
@@ -193,11 +191,10 @@ static void tell(struct story story)
 	reduction_close(&listed.reduction);
 }
 
-static void select__any_messages__takes_what_a_selection_from_all_takes(void **state)
+TEST(select__any_messages__takes_what_a_selection_from_all_takes)
 {
 	static const double densities[] = { 0, 0.00002, 0.0005, 0.002, 0.0045, 0.01 };
 
-	(void)state;
 	for (int values = NORMAL; values <= GROWING; values++)
 		for (size_t d = 0; d < sizeof densities / sizeof *densities; d++)
 			for (int variant = 0; variant < 4; variant++) {
@@ -213,9 +210,8 @@ static void select__any_messages__takes_what_a_selection_from_all_takes(void **s
 			}
 }
 
-static void select__exempt_tensors__takes_what_a_selection_from_all_takes(void **state)
+TEST(select__exempt_tensors__takes_what_a_selection_from_all_takes)
 {
-	(void)state;
 	for (int values = NORMAL; values <= GROWING; values++)
 		for (int rounds = 0; rounds < 2; rounds++)
 			tell((struct story){ .values = (enum values)values,
@@ -230,7 +226,7 @@ static void select__exempt_tensors__takes_what_a_selection_from_all_takes(void *
 							{ SPAN - 40, SPAN, 1 } } });
 }
 
-static void select__residual_changed_unseen__takes_what_a_selection_from_all_takes(void **state)
+TEST(select__residual_changed_unseen__takes_what_a_selection_from_all_takes)
 {
 	static const struct story stories[] = {
 		{ .dense_every = 7, .density = 0.001 },
@@ -246,7 +242,6 @@ static void select__residual_changed_unseen__takes_what_a_selection_from_all_tak
 		  .density = 0.001 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof stories / sizeof *stories; i++)
 		for (int values = NORMAL; values <= GROWING; values++) {
 			struct story story = stories[i];
@@ -275,7 +270,7 @@ static void open_filled(struct candidates *c, struct selector **selector, float 
 }
 
 /* A vector that must not be looked at. */
-static void select__list_is_long_enough__does_not_read_the_residual(void **state)
+TEST(select__list_is_long_enough__does_not_read_the_residual)
 {
 	static float residual[SPAN], other[SPAN], value[SPAN];
 	static uint32_t index[SPAN], first[SPAN];
@@ -289,7 +284,6 @@ static void select__list_is_long_enough__does_not_read_the_residual(void **state
 	struct random random = { 5 };
 	struct candidates c;
 
-	(void)state;
 	open_filled(&c, &selector, residual, &random);
 	size_t n = candidates_select(&c, selector, &call);
 	assert_int_equal(n, BUDGET);
@@ -317,7 +311,7 @@ static void select__list_is_long_enough__does_not_read_the_residual(void **state
 	selector_close(&selector);
 }
 
-static void select__nan_in_the_residual__takes_nothing_until_it_is_gone(void **state)
+TEST(select__nan_in_the_residual__takes_nothing_until_it_is_gone)
 {
 	static float residual[SPAN], value[SPAN];
 	static uint32_t index[SPAN];
@@ -331,7 +325,6 @@ static void select__nan_in_the_residual__takes_nothing_until_it_is_gone(void **s
 	struct random random = { 9 };
 	struct candidates c;
 
-	(void)state;
 	open_filled(&c, &selector, residual, &random);
 	assert_int_equal(candidates_select(&c, selector, &call), BUDGET);
 	for (int seen = 0; seen < 2; seen++) {
@@ -355,9 +348,8 @@ static void select__nan_in_the_residual__takes_nothing_until_it_is_gone(void **s
 	selector_close(&selector);
 }
 
-static void room__dense_or_tiny_selection__is_none(void **state)
+TEST(room__dense_or_tiny_selection__is_none)
 {
-	(void)state;
 	assert_int_equal(candidates_size(SPAN, 0, 0, 0).room, 0);
 	assert_int_equal(candidates_size(SPAN, SPAN / 10, 0, 0).room, 0);
 	assert_int_equal(candidates_size(100, 1, 0, 3).room, 0);
@@ -367,12 +359,11 @@ static void room__dense_or_tiny_selection__is_none(void **state)
 }
 
 /* More than that changes the lines of no step that is followed. */
-static void room__any_number_of_arrivals__is_less_than_one_line_in_four(void **state)
+TEST(room__any_number_of_arrivals__is_less_than_one_line_in_four)
 {
 	const struct candidates_size few = candidates_size(SPAN, 1, 0, 0),
 				     many = candidates_size(SPAN, 1, UINT64_MAX, 0);
 
-	(void)state;
 	assert_int_equal(few.wanted, many.wanted);
 	assert_true(many.room > few.room);
 	assert_true(many.room - many.wanted <= SPAN / VECTOR_LINE / 4);
@@ -380,7 +371,7 @@ static void room__any_number_of_arrivals__is_less_than_one_line_in_four(void **s
 
 /* Many workers send what is larger than all that is listed: the list takes it in, and no pass lists
  * anew. */
-static void select__many_workers_messages__are_all_listed(void **state)
+TEST(select__many_workers_messages__are_all_listed)
 {
 	enum { WORKERS = 7, LINE_WORDS = SPAN / VECTOR_LINE / 64 + 1 };
 	static float residual[SPAN], value[SPAN];
@@ -395,7 +386,6 @@ static void select__many_workers_messages__are_all_listed(void **state)
 	struct random random = { 11 };
 	struct candidates c;
 
-	(void)state;
 	for (size_t i = 0; i < SPAN; i++)
 		residual[i] = random_normal(&random);
 	assert_int_equal(
@@ -424,21 +414,4 @@ static void select__many_workers_messages__are_all_listed(void **state)
 	}
 	candidates_close(&c);
 	selector_close(&selector);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(select__any_messages__takes_what_a_selection_from_all_takes),
-		cmocka_unit_test(select__exempt_tensors__takes_what_a_selection_from_all_takes),
-		cmocka_unit_test(
-			select__residual_changed_unseen__takes_what_a_selection_from_all_takes),
-		cmocka_unit_test(select__list_is_long_enough__does_not_read_the_residual),
-		cmocka_unit_test(select__nan_in_the_residual__takes_nothing_until_it_is_gone),
-		cmocka_unit_test(room__dense_or_tiny_selection__is_none),
-		cmocka_unit_test(room__any_number_of_arrivals__is_less_than_one_line_in_four),
-		cmocka_unit_test(select__many_workers_messages__are_all_listed),
-	};
-
-	return cmocka_run_group_tests_name("candidates", tests, NULL, NULL);
 }

@@ -10,11 +10,9 @@
 #include "ranks.h"
 #include "scratch.h"
 #include "thinned.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 /* ---- training -------------------------------------------------------------- */
 
@@ -136,7 +134,7 @@ static double up_against_target(const struct plan *plan, int workers, double den
 	return (sum - 20 * steps * workers) / (steps * workers * density * (D - 20));
 }
 
-static void train__4_unequal_ranks__density_over_the_run_within_5_percent(void **state)
+TEST(train__4_unequal_ranks__density_over_the_run_within_5_percent)
 {
 	static const struct {
 		const char *recipe;
@@ -148,7 +146,6 @@ static void train__4_unequal_ranks__density_over_the_run_within_5_percent(void *
 		{ "up=global(0.02,100) down=global(0.05)", 0.02 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof runs / sizeof *runs; i++) {
 		struct plan *plan = plan_of(runs[i].recipe, long_run());
 
@@ -167,12 +164,11 @@ static void train__4_unequal_ranks__density_over_the_run_within_5_percent(void *
 }
 
 /* Gradients differ by a factor of 4 between ranks, so would thresholds of equal shares. */
-static void train__4_unequal_ranks__their_thresholds_become_one(void **state)
+TEST(train__4_unequal_ranks__their_thresholds_become_one)
 {
 	struct plan *plan = plan_of("up=global(0.02,10) down=all", long_run());
 	float least = INFINITY, most = 0;
 
-	(void)state;
 	run_ranks(W, train, plan);
 	for (int w = 0; w < W; w++) {
 		least = fminf(least, plan->own_threshold[w]);
@@ -182,13 +178,12 @@ static void train__4_unequal_ranks__their_thresholds_become_one(void **state)
 	assert_true(least > 0 && (!judged(plan) || most < 1.15f * least));
 }
 
-static void train__learning_rate_falls_to_a_tenth__density_stays_within_5_percent(void **state)
+TEST(train__learning_rate_falls_to_a_tenth__density_stays_within_5_percent)
 {
 	static const char *const recipes[] = {
 		"up=global(0.01,50) down=all",
 		"up=global(0.01,50) down=all memory=residual(outside)"
 	};
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		struct plan *plan = plan_of(recipes[i], long_run());
 
@@ -203,8 +198,7 @@ static void train__learning_rate_falls_to_a_tenth__density_stays_within_5_percen
 }
 
 /* Regions of the vector, one a shard, whose gradients differ by a factor of 16. */
-static void train__down_global_over_unequal_shards__density_holds_and_heavy_shards_get_more(
-	void **state)
+TEST(train__down_global_over_unequal_shards__density_holds_and_heavy_shards_get_more)
 {
 	static const struct {
 		const char *recipe;
@@ -212,7 +206,6 @@ static void train__down_global_over_unequal_shards__density_holds_and_heavy_shar
 	} runs[] = { { "up=topk(0.05) down=global(0.02)", 0.02 },
 		     { "up=global(0.05) down=global(0.01,10)", 0.01 } };
 
-	(void)state;
 	for (int i = 0; i < 2; i++) {
 		struct plan *plan = plan_of(runs[i].recipe, long_run());
 		const float scales[SHARDS] = { 1, 4, 8, 16 };
@@ -231,12 +224,11 @@ static void train__down_global_over_unequal_shards__density_holds_and_heavy_shar
 	}
 }
 
-static void train__dedicated_server_and_warm_up__density_follows_the_warm_up(void **state)
+TEST(train__dedicated_server_and_warm_up__density_follows_the_warm_up)
 {
 	struct plan *plan = plan_of("up=global(0.01) down=global(0.02) warmup=50", 50);
 	double want = 0;
 
-	(void)state;
 	plan->servers = 1;
 	run_ranks(W, train, plan);
 	for (int t = 0; t < 50; t++)
@@ -281,8 +273,7 @@ static int train_short(int rank, void *argument)
 	return 0;
 }
 
-static void train__density_of_less_than_half_a_coordinate__one_is_sent_and_the_loss_falls(
-	void **state)
+TEST(train__density_of_less_than_half_a_coordinate__one_is_sent_and_the_loss_falls)
 {
 	static const struct {
 		struct short_run run;
@@ -294,7 +285,6 @@ static void train__density_of_less_than_half_a_coordinate__one_is_sent_and_the_l
 		{ { "up=global(0.001) down=global(0.001)", SHORT_MOST, 0 }, 2 },
 	};
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(runs) / sizeof(*runs); i++) {
 		struct short_run *run = shared_memory(sizeof(*run));
 
@@ -306,7 +296,7 @@ static void train__density_of_less_than_half_a_coordinate__one_is_sent_and_the_l
 	}
 }
 
-static void restore__with_an_answer_under_way__same_digest_as_without_a_restart(void **state)
+TEST(restore__with_an_answer_under_way__same_digest_as_without_a_restart)
 {
 	const char *recipe =
 		"up=global(0.01,20) down=global(0.03,16)" /* shards await an answer after step 33 */
@@ -314,7 +304,6 @@ static void restore__with_an_answer_under_way__same_digest_as_without_a_restart(
 	struct plan *whole = plan_of(recipe, 70), *first = plan_of(recipe, 33),
 		    *rest = plan_of(recipe, 70);
 
-	(void)state;
 	whole->slower_at = first->slower_at = rest->slower_at = 50;
 	run_ranks(W, train, whole);
 	first->checkpoint_at = 33;
@@ -404,13 +393,12 @@ static void half_free(struct half_model *h)
 	free(h);
 }
 
-static void note__of_a_push__is_taken_as_it_was_written(void **state)
+TEST(note__of_a_push__is_taken_as_it_was_written)
 {
 	struct half_model *h = half_of("up=global(0.1) down=all");
 	uint8_t note[NOTE_ROOM];
 	const char *why;
 
-	(void)state;
 	size_t n = census_note_push(&h->model, 0, 7, note);
 	assert_true(n <= census_room(&h->model.recipe, 0) && n % 4 == 0);
 	assert_int_equal(take_push(h, 7, note, n, &why), 0);
@@ -422,13 +410,12 @@ static void note__of_a_push__is_taken_as_it_was_written(void **state)
 }
 
 /* A tenth of 500 is above; a single worker's share is all of it. */
-static void shares__one_worker_one_shard__stay_equal_parts(void **state)
+TEST(shares__one_worker_one_shard__stay_equal_parts)
 {
 	struct half_model *h = half_of("up=global(0.1) down=global(0.1)");
 	uint8_t note[NOTE_ROOM];
 	const char *why;
 
-	(void)state;
 	open_compressors(h, h->residual);
 	size_t n = census_note_push(&h->model, 0, 7, note);
 	assert_int_equal(take_push(h, 7, note, n, &why), 0);
@@ -450,13 +437,12 @@ static void shares__one_worker_one_shard__stay_equal_parts(void **state)
 	half_free(h);
 }
 
-static void note__any_bit_flipped_cut_or_of_another_message__refused(void **state)
+TEST(note__any_bit_flipped_cut_or_of_another_message__refused)
 {
 	struct half_model *h = half_of("up=global(0.1) down=all");
 	uint8_t note[NOTE_ROOM], wrong[NOTE_ROOM] = { 0 };
 	const char *why = NULL;
 
-	(void)state;
 	size_t n = census_note_push(&h->model, 0, 7, note);
 	for (size_t cut = 0; cut < n; cut++)
 		assert_int_equal(take_push(h, 7, note, cut, &why), SLUICE_EWIRE);
@@ -475,7 +461,7 @@ static void note__any_bit_flipped_cut_or_of_another_message__refused(void **stat
 }
 
 /* What a peer could say with a good checksum. */
-static void note__impossible_content_with_a_good_checksum__refused(void **state)
+TEST(note__impossible_content_with_a_good_checksum__refused)
 {
 	static const struct {
 		size_t offset;
@@ -484,7 +470,6 @@ static void note__impossible_content_with_a_good_checksum__refused(void **state)
 		     { 28, 1u << 20 },   { 28, UINT32_MAX }, { 32, 0xffffffff } };
 	uint8_t note[NOTE_ROOM];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
 		struct half_model *h = half_of("up=global(0.1) down=all");
 		const char *why = NULL;
@@ -499,14 +484,13 @@ static void note__impossible_content_with_a_good_checksum__refused(void **state)
 	}
 }
 
-static void note__histogram_where_none_was_to_come__refused(void **state)
+TEST(note__histogram_where_none_was_to_come__refused)
 {
 	struct half_model *up = half_of("up=global(0.1) down=all"),
 			  *down = half_of("up=all down=global(0.1)");
 	uint8_t note[NOTE_ROOM];
 	const char *why = NULL;
 
-	(void)state;
 	size_t n = census_note_push(&up->model, 0, 7, note);
 	down->model.worker->step = 2; /* its pushes bring a threshold then */
 	down->shard.version = 1;
@@ -517,14 +501,13 @@ static void note__histogram_where_none_was_to_come__refused(void **state)
 	half_free(down);
 }
 
-static void note__between_exchanges_or_where_nothing_is_global__is_none(void **state)
+TEST(note__between_exchanges_or_where_nothing_is_global__is_none)
 {
 	struct half_model *h = half_of("up=topk(0.1) down=topk(0.1)"),
 			  *up = half_of("up=global(0.1,5) down=all");
 	uint8_t note[NOTE_ROOM];
 	const char *why = NULL;
 
-	(void)state;
 	assert_null(h->shard.census);
 	assert_null(h->model.worker->census);
 	census_hooks.picked(&h->model);
@@ -546,13 +529,12 @@ static void note__between_exchanges_or_where_nothing_is_global__is_none(void **s
 	half_free(up);
 }
 
-static void restore__numbers_that_none_can_be__refused(void **state)
+TEST(restore__numbers_that_none_can_be__refused)
 {
 	struct half_model *h = half_of("up=global(0.1) down=global(0.1)");
 	uint64_t worker[CENSUS_WORKER_NUMBERS], shard[2000], wrong[2000];
 	const uint64_t nan_bits = 0x7ff8000000000000u, minus = 0xbff0000000000000u;
 
-	(void)state;
 	assert_true(census_shard_numbers() <= 2000);
 	census_save_worker(&h->model, worker);
 	census_save_shard(&h->model, 0, shard);
@@ -573,30 +555,4 @@ static void restore__numbers_that_none_can_be__refused(void **state)
 	wrong[5] = UINT64_MAX;
 	assert_non_null(census_judge_shard(&h->model, 1, wrong));
 	half_free(h);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(
-			train__density_of_less_than_half_a_coordinate__one_is_sent_and_the_loss_falls),
-		cmocka_unit_test(train__4_unequal_ranks__density_over_the_run_within_5_percent),
-		cmocka_unit_test(train__4_unequal_ranks__their_thresholds_become_one),
-		cmocka_unit_test(
-			train__learning_rate_falls_to_a_tenth__density_stays_within_5_percent),
-		cmocka_unit_test(
-			train__down_global_over_unequal_shards__density_holds_and_heavy_shards_get_more),
-		cmocka_unit_test(train__dedicated_server_and_warm_up__density_follows_the_warm_up),
-		cmocka_unit_test(
-			restore__with_an_answer_under_way__same_digest_as_without_a_restart),
-		cmocka_unit_test(shares__one_worker_one_shard__stay_equal_parts),
-		cmocka_unit_test(note__of_a_push__is_taken_as_it_was_written),
-		cmocka_unit_test(note__any_bit_flipped_cut_or_of_another_message__refused),
-		cmocka_unit_test(note__impossible_content_with_a_good_checksum__refused),
-		cmocka_unit_test(note__histogram_where_none_was_to_come__refused),
-		cmocka_unit_test(note__between_exchanges_or_where_nothing_is_global__is_none),
-		cmocka_unit_test(restore__numbers_that_none_can_be__refused),
-	};
-
-	return cmocka_run_group_tests_name("census", tests, NULL, NULL);
 }

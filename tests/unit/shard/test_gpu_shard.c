@@ -8,13 +8,11 @@
 #include "shard/shard.h"
 #include "model/kept.h"
 #include "worker/state.h"
+#include "cases.h"
 #include <float.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 static const sluice_tensor tensors[] = { { "weight", 4100 }, { "bias", 40 }, { "head", 860 } };
 
@@ -150,9 +148,8 @@ static int train_variants(int rank, void *argument)
 	return 0;
 }
 
-static void device_shards__any_recipe__have_the_bits_of_the_host(void **state)
+TEST(device_shards__any_recipe__have_the_bits_of_the_host)
 {
-	(void)state;
 	run_ranks(RANKS, train_variants, NULL);
 }
 
@@ -203,11 +200,10 @@ static int change_places(int rank, void *argument)
 	return 0;
 }
 
-static void checkpoint__of_device_shards__is_that_of_the_host(void **state)
+TEST(checkpoint__of_device_shards__is_that_of_the_host)
 {
 	char dir[SCRATCH_PATH];
 
-	(void)state;
 	assert_int_equal(scratch_make(dir), 0);
 	run_ranks(2, change_places, dir);
 	scratch_remove(dir);
@@ -260,9 +256,8 @@ static int lose_worker(int rank, void *argument)
 	return 0;
 }
 
-static void device_shards__of_a_server__continue_without_a_lost_worker(void **state)
+TEST(device_shards__of_a_server__continue_without_a_lost_worker)
 {
-	(void)state;
 	uint64_t *digests = shared_memory(WORKERS * sizeof *digests);
 
 	run_ranks(WORKERS + 1, lose_worker, digests);
@@ -307,9 +302,8 @@ static int refuse(int rank, void *argument)
 	return 0;
 }
 
-static void device_shards__what_a_gpu_does_not_make__is_refused(void **state)
+TEST(device_shards__what_a_gpu_does_not_make__is_refused)
 {
-	(void)state;
 	run_ranks(2, refuse, NULL);
 }
 
@@ -331,9 +325,8 @@ static int open_without_module(int rank, void *argument)
 	return 0;
 }
 
-static void device_shards__without_the_module__say_so(void **state)
+TEST(device_shards__without_the_module__say_so)
 {
-	(void)state;
 	run_ranks(2, open_without_module, NULL);
 }
 
@@ -362,9 +355,8 @@ static int overflow(int rank, void *argument)
 	return 0;
 }
 
-static void device_shards__overflowing_sums__are_named(void **state)
+TEST(device_shards__overflowing_sums__are_named)
 {
-	(void)state;
 	run_ranks(2, overflow, "up=topk(0.02) down=topk(0.05) memory=residual update=sgd");
 	run_ranks(2, overflow, "up=all down=all update=momentum(0.9)");
 }
@@ -419,9 +411,8 @@ static int fail_each(int rank, void *argument)
 	return 0;
 }
 
-static void device_shards__a_call_of_cuda_fails__all_ranks_are_told(void **state)
+TEST(device_shards__a_call_of_cuda_fails__all_ranks_are_told)
 {
-	(void)state;
 	if (device_is_real())
 		skip();
 	run_ranks(2, fail_each, NULL);
@@ -457,9 +448,8 @@ static int train_beside(int rank, void *argument)
 	return 0;
 }
 
-static void device_shards__device_works_beside__have_the_bits_of_the_host(void **state)
+TEST(device_shards__device_works_beside__have_the_bits_of_the_host)
 {
-	(void)state;
 	if (device_is_real())
 		skip();
 	run_ranks(2, train_beside, (void *)(uintptr_t)kept_recipe);
@@ -491,10 +481,8 @@ static int leave_range(int rank, void *argument)
 	return 0;
 }
 
-static void device_shards__delta_makes_a_parameter_infinite__ends_the_job_before_it_is_added(
-	void **state)
+TEST(device_shards__delta_makes_a_parameter_infinite__ends_the_job_before_it_is_added)
 {
-	(void)state;
 	run_ranks(2, leave_range, "up=topk(0.01) down=topk(0.01) memory=residual update=sgd");
 	run_ranks(2, leave_range, "up=all down=all memory=residual update=sgd");
 }
@@ -584,11 +572,10 @@ static int push_long(int rank, void *argument)
 	return 0;
 }
 
-static void push__gpu_of_the_shard_has_no_room__waits_with_a_limit(void **state)
+TEST(push__gpu_of_the_shard_has_no_room__waits_with_a_limit)
 {
 	int hangs = 0;
 
-	(void)state;
 	if (device_is_real())
 		skip();
 	run_ranks(2, push_long, &hangs);
@@ -596,30 +583,9 @@ static void push__gpu_of_the_shard_has_no_room__waits_with_a_limit(void **state)
 	run_ranks(2, push_long, &hangs);
 }
 
-static void pull__device_of_a_shard_hangs__shard_and_gpu_are_named(void **state)
+TEST(pull__device_of_a_shard_hangs__shard_and_gpu_are_named)
 {
-	(void)state;
 	if (device_is_real())
 		skip();
 	run_ranks(1, hang, (void *)(uintptr_t)kept_recipe);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(device_shards__any_recipe__have_the_bits_of_the_host),
-		cmocka_unit_test(checkpoint__of_device_shards__is_that_of_the_host),
-		cmocka_unit_test(device_shards__of_a_server__continue_without_a_lost_worker),
-		cmocka_unit_test(device_shards__what_a_gpu_does_not_make__is_refused),
-		cmocka_unit_test(device_shards__without_the_module__say_so),
-		cmocka_unit_test(device_shards__overflowing_sums__are_named),
-		cmocka_unit_test(device_shards__a_call_of_cuda_fails__all_ranks_are_told),
-		cmocka_unit_test(
-			device_shards__delta_makes_a_parameter_infinite__ends_the_job_before_it_is_added),
-		cmocka_unit_test(device_shards__device_works_beside__have_the_bits_of_the_host),
-		cmocka_unit_test(push__gpu_of_the_shard_has_no_room__waits_with_a_limit),
-		cmocka_unit_test(pull__device_of_a_shard_hangs__shard_and_gpu_are_named),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

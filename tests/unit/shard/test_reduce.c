@@ -6,11 +6,9 @@
 #include "compress/sparse.h"
 #include "random.h"
 #include "thinned.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { SPAN = 5003, STEPS = 6, MESSAGES = 5, BUDGET = 97 };
 
@@ -148,12 +146,11 @@ static void compare(const struct update *update, int with_residual, int selects,
 	selector_close(&selector);
 }
 
-static void step__any_rule_density_and_residual__is_the_plain_loops_to_the_bit(void **state)
+TEST(step__any_rule_density_and_residual__is_the_plain_loops_to_the_bit)
 {
 	static const double densities[] = { 0, 0.002, 0.01, 0.03, 0.4, 1 };
 	static const unsigned workers[] = { 1, 3, MESSAGES };
 
-	(void)state;
 	for (int kind = UPDATE_NONE; kind <= UPDATE_NESTEROV; kind++)
 		for (unsigned bits = 0; bits < 16; bits++)
 			for (size_t d = 0; d < sizeof densities / sizeof *densities; d++)
@@ -253,12 +250,11 @@ static void change_both(struct long_shard *s, unsigned divisor, int everywhere)
 		assert_int_equal(s->reduction.lines[i], 0);
 }
 
-static void change__lists_of_few_coordinates__is_the_sum_in_the_order_of_messages(void **state)
+TEST(change__lists_of_few_coordinates__is_the_sum_in_the_order_of_messages)
 {
 	struct long_shard *s = open_long();
 	struct random random = { 4 };
 
-	(void)state;
 	for (int step = 0; step < 40; step++) {
 		const unsigned workers = 1 + (unsigned)step % 7;
 
@@ -272,13 +268,11 @@ static void change__lists_of_few_coordinates__is_the_sum_in_the_order_of_message
 	close_long(s);
 }
 
-static void change__lists_that_overflow_in_the_middle__is_the_sum_in_the_order_of_messages(
-	void **state)
+TEST(change__lists_that_overflow_in_the_middle__is_the_sum_in_the_order_of_messages)
 {
 	struct long_shard *s = open_long();
 	struct random random = { 5 };
 
-	(void)state;
 	for (int step = 0; step < 30; step++) {
 		const uint32_t full = s->reduction.room;
 		const int dense = step % 3 == 1;
@@ -299,12 +293,11 @@ static void change__lists_that_overflow_in_the_middle__is_the_sum_in_the_order_o
 	close_long(s);
 }
 
-static void add__exactly_the_room_or_one_more__waits_or_is_summed(void **state)
+TEST(add__exactly_the_room_or_one_more__waits_or_is_summed)
 {
 	struct long_shard *s = open_long();
 	const uint32_t full = s->reduction.room;
 
-	(void)state;
 	assert_true(full > 100 && full < LONG / 2);
 	for (uint32_t over = 0; over < 2; over++) {
 		for (uint32_t i = 0; i < full + over; i++) {
@@ -321,12 +314,11 @@ static void add__exactly_the_room_or_one_more__waits_or_is_summed(void **state)
 	close_long(s);
 }
 
-static void add__more_messages_than_lists__is_summed(void **state)
+TEST(add__more_messages_than_lists__is_summed)
 {
 	struct long_shard *s = open_long();
 	struct random random = { 6 };
 
-	(void)state;
 	for (int more = 0; more < 3; more++) {
 		for (uint32_t l = 0; l < REDUCTION_LISTS + (uint32_t)more; l++)
 			add_both(s, fill(s, &random, l % 3, 1), 0);
@@ -336,12 +328,11 @@ static void add__more_messages_than_lists__is_summed(void **state)
 	close_long(s);
 }
 
-static void clear__messages_wait__forgets_them(void **state)
+TEST(clear__messages_wait__forgets_them)
 {
 	struct long_shard *s = open_long();
 	struct random random = { 7 };
 
-	(void)state;
 	reduction_add(&s->reduction, s->index, s->value, fill(s, &random, FEW, 1));
 	reduction_clear(&s->reduction);
 	expect_same(reduction_sum(&s->reduction), s->sum, sizeof s->sum);
@@ -350,7 +341,7 @@ static void clear__messages_wait__forgets_them(void **state)
 }
 
 /* What is left alone must stay what it was: nothing is read or written where no message came. */
-static void change__few_lines_and_a_residual__leaves_the_other_lines_alone(void **state)
+TEST(change__few_lines_and_a_residual__leaves_the_other_lines_alone)
 {
 	const struct update update = { .kind = UPDATE_SGD, .placement = STEP_OUTSIDE };
 	static float residual[SPAN], params[SPAN];
@@ -359,7 +350,6 @@ static void change__few_lines_and_a_residual__leaves_the_other_lines_alone(void 
 	struct pick_call call = { 0 };
 	struct reduction r;
 
-	(void)state;
 	assert_int_equal(reduction_open(&r, SPAN), 0);
 	for (size_t i = 0; i < SPAN; i++)
 		residual[i] = -0.0f; /* which adding a zero of the other sign would change */
@@ -380,13 +370,12 @@ static void change__few_lines_and_a_residual__leaves_the_other_lines_alone(void 
 	reduction_close(&r);
 }
 
-static void sparse__any_count__is_the_plain_loop(void **state)
+TEST(sparse__any_count__is_the_plain_loop)
 {
 	static float a[SPAN], b[SPAN], value[SPAN], got[SPAN];
 	static uint32_t index[SPAN];
 	struct random random = { 3 };
 
-	(void)state;
 	for (int round = 0; round < 40; round++) {
 		uint32_t n = make_message(&random, round / 40.0, index, value);
 
@@ -403,23 +392,4 @@ static void sparse__any_count__is_the_plain_loop(void **state)
 			b[i] -= value[i];
 		expect_same(a, b, sizeof a);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(
-			step__any_rule_density_and_residual__is_the_plain_loops_to_the_bit),
-		cmocka_unit_test(change__few_lines_and_a_residual__leaves_the_other_lines_alone),
-		cmocka_unit_test(
-			change__lists_of_few_coordinates__is_the_sum_in_the_order_of_messages),
-		cmocka_unit_test(
-			change__lists_that_overflow_in_the_middle__is_the_sum_in_the_order_of_messages),
-		cmocka_unit_test(add__exactly_the_room_or_one_more__waits_or_is_summed),
-		cmocka_unit_test(add__more_messages_than_lists__is_summed),
-		cmocka_unit_test(clear__messages_wait__forgets_them),
-		cmocka_unit_test(sparse__any_count__is_the_plain_loop),
-	};
-
-	return cmocka_run_group_tests_name("reduce", tests, NULL, NULL);
 }

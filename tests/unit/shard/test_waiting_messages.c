@@ -5,10 +5,8 @@
 #include "ranks.h"
 #include "shard/shard.h"
 #include "thinned.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <string.h>
-#include <cmocka.h>
 
 enum { COUNT = 60000, STEPS = 12, RANKS = 3 };
 
@@ -108,38 +106,29 @@ static void compare(const char *const *of, int n, int ranks, int pieces)
 	}
 }
 
-static void train__messages_wait_or_are_added_to_the_sum__same_bits(void **state)
+TEST(train__messages_wait_or_are_added_to_the_sum__same_bits)
 {
-	(void)state;
 	compare(recipes, RECIPES, 2, 0);
 	compare(recipes, RECIPES, 3, 0);
 }
 
-static void train__gradients_in_ranges__same_bits(void **state)
+TEST(train__gradients_in_ranges__same_bits)
 {
-	(void)state;
 	compare(recipes, RECIPES, 3, 1);
 }
 
 /* One worker: the order of pushes, and so the bits, are given. */
-static void train__async__same_bits(void **state)
+TEST(train__async__same_bits)
 {
 	static const char *const async[] = {
 		"up=topk(0.001) down=all,f16 when=async(4)",
 		"up=topk(0.001) down=all when=async(4) update=momentum(0.5)",
 	};
 
-	(void)state;
 	compare(async, sizeof async / sizeof *async, 1, 0);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(train__messages_wait_or_are_added_to_the_sum__same_bits),
-		cmocka_unit_test(train__gradients_in_ranges__same_bits),
-		cmocka_unit_test(train__async__same_bits),
-	};
-
-	return cmocka_run_group_tests_name("waiting messages", tests, draw, NULL);
+	return run_cases(draw, NULL);
 }

@@ -8,17 +8,15 @@
 #include "sluice.h"
 #include "slurm/bootstrap.h"
 #include "slurm/record.h"
+#include "cases.h"
 
-#include <setjmp.h>
 #include <signal.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 enum { TIMEOUT_MS = 10000, SHORT_MS = 600 };
 
@@ -109,14 +107,15 @@ static void exchange_fails(int timeout_ms, int code, const char *with)
 	assert_int_equal(fake_pmix.calls_after_finalize, 0);
 }
 
-static void exchange__four_ranks__gives_all_cards_and_leaves_pmix(void **state)
+#define CASE(name) TEST_WITH(name, setup, NULL)
+
+CASE(exchange__four_ranks__gives_all_cards_and_leaves_pmix)
 {
 	uint8_t payload[4];
 	struct bootstrap *b;
 	struct rank_record *records;
 	int rank;
 
-	(void)state;
 	served(4, 2);
 	b = opened(TIMEOUT_MS);
 	assert_int_equal(bootstrap_rank(b), 2);
@@ -144,12 +143,11 @@ static void exchange__four_ranks__gives_all_cards_and_leaves_pmix(void **state)
 	assert_int_equal(fake_pmix.calls_after_finalize, 0);
 }
 
-static void exchange__fence_done_at_once__is_a_success(void **state)
+CASE(exchange__fence_done_at_once__is_a_success)
 {
 	struct bootstrap *b;
 	struct rank_record *records;
 
-	(void)state;
 	served(2, 0);
 	fake_pmix.fence = FENCE_AT_ONCE;
 	b = opened(TIMEOUT_MS);
@@ -158,13 +156,12 @@ static void exchange__fence_done_at_once__is_a_success(void **state)
 	bootstrap_close(&b);
 }
 
-static void exchange__twice__gives_the_cards_of_the_second_time(void **state)
+CASE(exchange__twice__gives_the_cards_of_the_second_time)
 {
 	struct bootstrap *b;
 	struct rank_record *records;
 	int round;
 
-	(void)state;
 	served(2, 0);
 	b = opened(TIMEOUT_MS);
 	for (round = 1; round <= 2; round++) {
@@ -185,13 +182,12 @@ static void exchange__twice__gives_the_cards_of_the_second_time(void **state)
 	assert_int_equal(fake_pmix.calls_after_finalize, 0);
 }
 
-static void exchange__third_time_or_after_leaving__fails_EINVAL(void **state)
+CASE(exchange__third_time_or_after_leaving__fails_EINVAL)
 {
 	struct bootstrap *b;
 	struct rank_record *records;
 	int leaves, round;
 
-	(void)state;
 	for (leaves = 0; leaves < 2; leaves++) {
 		served(2, 0);
 		b = opened(TIMEOUT_MS);
@@ -207,12 +203,11 @@ static void exchange__third_time_or_after_leaving__fails_EINVAL(void **state)
 	}
 }
 
-static void exchange__second_fence_fails__fails_and_leaves(void **state)
+CASE(exchange__second_fence_fails__fails_and_leaves)
 {
 	struct bootstrap *b;
 	struct rank_record *records;
 
-	(void)state;
 	served(2, 0);
 	b = opened(TIMEOUT_MS);
 	assert_int_equal(bootstrap_exchange(b, NULL, 0, &records), 0);
@@ -225,13 +220,12 @@ static void exchange__second_fence_fails__fails_and_leaves(void **state)
 	assert_int_equal(fake_pmix.finalizes, 1);
 }
 
-static void exchange__payload_over_the_card__fails_EINVAL_and_close_leaves(void **state)
+CASE(exchange__payload_over_the_card__fails_EINVAL_and_close_leaves)
 {
 	uint8_t payload[RECORD_PAYLOAD_BYTES + 1] = { 0 };
 	struct bootstrap *b;
 	struct rank_record *records;
 
-	(void)state;
 	served(2, 0);
 	b = opened(TIMEOUT_MS);
 	assert_int_equal(bootstrap_exchange(b, payload, sizeof(payload), &records), SLUICE_EINVAL);
@@ -240,13 +234,12 @@ static void exchange__payload_over_the_card__fails_EINVAL_and_close_leaves(void 
 	assert_int_equal(fake_pmix.finalizes, 1);
 }
 
-static void open__size_in_any_integer_type__is_understood(void **state)
+CASE(open__size_in_any_integer_type__is_understood)
 {
 	static const pmix_data_type_t types[] = { PMIX_UINT32, PMIX_UINT64, PMIX_INT,
 						  PMIX_UINT16, PMIX_SIZE,   PMIX_PROC_RANK };
 	size_t i;
 
-	(void)state;
 	for (i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
 		struct bootstrap *b;
 
@@ -259,13 +252,12 @@ static void open__size_in_any_integer_type__is_understood(void **state)
 	}
 }
 
-static void open__senseless_sizes__fail_EBOOT_and_leave(void **state)
+CASE(open__senseless_sizes__fail_EBOOT_and_leave)
 {
 	static const int sizes[] = { 0, 2, -1, 1 << 30 }; /* the own rank is 2 */
 	struct bootstrap *b = NULL;
 	size_t i;
 
-	(void)state;
 	for (i = 0; i < sizeof(sizes) / sizeof(sizes[0]); i++) {
 		served(4, 2);
 		fake_pmix.size = sizes[i];
@@ -280,11 +272,10 @@ static void open__senseless_sizes__fail_EBOOT_and_leave(void **state)
 	assert_null(b);
 }
 
-static void open__server_tells_no_host_name__takes_slurms(void **state)
+CASE(open__server_tells_no_host_name__takes_slurms)
 {
 	struct bootstrap *b;
 
-	(void)state;
 	served(2, 0);
 	fake_pmix.node = NULL;
 	setenv("SLURMD_NODENAME", "node\n42", 1);
@@ -293,11 +284,10 @@ static void open__server_tells_no_host_name__takes_slurms(void **state)
 	bootstrap_close(&b);
 }
 
-static void open__server_unreachable__fails_EBOOT_with_both_versions(void **state)
+CASE(open__server_unreachable__fails_EBOOT_with_both_versions)
 {
 	struct bootstrap *b = NULL;
 
-	(void)state;
 	served(4, 0);
 	setenv("PMIX_VERSION", "3.1.5", 1);
 	fake_pmix.init_status = PMIX_ERR_UNREACH;
@@ -313,12 +303,11 @@ static void open__server_unreachable__fails_EBOOT_with_both_versions(void **stat
 	assert_non_null(strstr(sluice_last_error(), "launcher may not have (PMIX_MCA_psec=none)"));
 }
 
-static void open__init_hangs__times_out_and_leaves_when_it_ends(void **state)
+CASE(open__init_hangs__times_out_and_leaves_when_it_ends)
 {
 	struct bootstrap *b = NULL;
 	int tries;
 
-	(void)state;
 	served(4, 0);
 	fake_pmix.init_sleeps_ms = 2000;
 	assert_int_equal(bootstrap_open(NULL, SHORT_MS, &b), SLUICE_ETIMEDOUT);
@@ -328,9 +317,8 @@ static void open__init_hangs__times_out_and_leaves_when_it_ends(void **state)
 	assert_int_equal(fake_pmix.finalizes, 1);
 }
 
-static void exchange__fence_never_answers__times_out_and_a_late_answer_is_harmless(void **state)
+CASE(exchange__fence_never_answers__times_out_and_a_late_answer_is_harmless)
 {
-	(void)state;
 	served(4, 3);
 	fake_pmix.fence = FENCE_NEVER;
 	fake_pmix.record_bytes[1] = 0;
@@ -415,23 +403,20 @@ static int launch(int kill_it)
 	return WIFEXITED(status) ? WEXITSTATUS(status) : 98;
 }
 
-static void exchange__rank_on_the_node_was_killed__is_EPEER_naming_it(void **state)
+CASE(exchange__rank_on_the_node_was_killed__is_EPEER_naming_it)
 {
-	(void)state;
 	setenv("EXPECTED", "rank 1 (node n7) is lost", 1);
 	assert_int_equal(launch(1), 0);
 }
 
-static void exchange__rank_on_the_node_lives_and_hangs__times_out(void **state)
+CASE(exchange__rank_on_the_node_lives_and_hangs__times_out)
 {
-	(void)state;
 	setenv("EXPECTED", "", 1);
 	assert_int_equal(launch(0), 0);
 }
 
-static void exchange__fence_fails__is_EBOOT(void **state)
+CASE(exchange__fence_fails__is_EBOOT)
 {
-	(void)state;
 	served(2, 0);
 	fake_pmix.fence_status = PMIX_ERR_LOST_CONNECTION;
 	exchange_fails(TIMEOUT_MS, SLUICE_EBOOT, "PMIx_Fence");
@@ -444,9 +429,8 @@ static void exchange__fence_fails__is_EBOOT(void **state)
 	exchange_fails(TIMEOUT_MS, SLUICE_ETIMEDOUT, "sluice_init");
 }
 
-static void exchange__put_or_commit_fails__is_EBOOT(void **state)
+CASE(exchange__put_or_commit_fails__is_EBOOT)
 {
-	(void)state;
 	served(2, 0);
 	fake_pmix.put_status = PMIX_ERR_NOMEM;
 	exchange_fails(TIMEOUT_MS, SLUICE_EBOOT, "PMIx_Put");
@@ -456,18 +440,16 @@ static void exchange__put_or_commit_fails__is_EBOOT(void **state)
 	assert_int_equal(fake_pmix.fences, 0);
 }
 
-static void exchange__get_fails__names_the_rank(void **state)
+CASE(exchange__get_fails__names_the_rank)
 {
-	(void)state;
 	served(4, 0);
 	fake_pmix.get_fails_at = 2;
 	fake_pmix.get_status = PMIX_ERR_NOT_FOUND;
 	exchange_fails(TIMEOUT_MS, SLUICE_EBOOT, "record of rank 2");
 }
 
-static void exchange__get_hangs__times_out(void **state)
+CASE(exchange__get_hangs__times_out)
 {
-	(void)state;
 	served(2, 0);
 	fake_pmix.get_sleeps_ms = 1500;
 	{
@@ -484,9 +466,8 @@ static void exchange__get_hangs__times_out(void **state)
 	assert_int_equal(fake_pmix.cards_asked_for, 2);
 }
 
-static void exchange__card_damaged_or_no_bytes__is_EWIRE(void **state)
+CASE(exchange__card_damaged_or_no_bytes__is_EWIRE)
 {
-	(void)state;
 	served(4, 0);
 	fake_pmix.record[3][40] ^= 1;
 	exchange_fails(TIMEOUT_MS, SLUICE_EWIRE, "record of rank 3");
@@ -499,9 +480,8 @@ static void exchange__card_damaged_or_no_bytes__is_EWIRE(void **state)
 	exchange_fails(TIMEOUT_MS, SLUICE_EWIRE, "rank 0");
 }
 
-static void exchange__other_versions__are_EPEER_naming_both(void **state)
+CASE(exchange__other_versions__are_EPEER_naming_both)
 {
-	(void)state;
 	served(4, 3);
 	peer_record(1, PACKAGE_VERSION, SLUICE_WIRE_VERSION + 1);
 	exchange_fails(TIMEOUT_MS, SLUICE_EPEER, "rank 1 on node n1");
@@ -512,12 +492,11 @@ static void exchange__other_versions__are_EPEER_naming_both(void **state)
 		strstr(sluice_last_error(), "rank 1 on node n7 runs Sluice " PACKAGE_VERSION));
 }
 
-static void open__no_launcher__is_a_job_of_one(void **state)
+CASE(open__no_launcher__is_a_job_of_one)
 {
 	struct bootstrap *b;
 	struct rank_record *records;
 
-	(void)state;
 	fake_pmix_reset(4, 0);
 	b = opened(TIMEOUT_MS);
 	assert_int_equal(fake_pmix.inits, 0);
@@ -534,11 +513,10 @@ static void open__no_launcher__is_a_job_of_one(void **state)
 	bootstrap_close(&b);
 }
 
-static void open__srun_without_pmix__fails_with_the_remedy(void **state)
+CASE(open__srun_without_pmix__fails_with_the_remedy)
 {
 	struct bootstrap *b = NULL;
 
-	(void)state;
 	fake_pmix_reset(4, 0);
 	setenv("SLURM_STEP_ID", "0", 1);
 	setenv("SLURM_STEP_NUM_TASKS", "4", 1);
@@ -559,14 +537,13 @@ static void open__srun_without_pmix__fails_with_the_remedy(void **state)
 }
 
 /* Nothing serves the process, so it trains alone; its user may have meant otherwise. */
-static void open__alone_under_a_launcher_of_several__warns(void **state)
+CASE(open__alone_under_a_launcher_of_several__warns)
 {
 	static const char *const several[] = { "WORLD_SIZE", "OMPI_COMM_WORLD_SIZE",
 					       "SLURM_NTASKS" };
 	char line[512];
 	struct bootstrap *b;
 
-	(void)state;
 	fake_pmix_reset(4, 0);
 	log_set_sink(keep_line, line);
 	for (size_t i = 0; i < sizeof(several) / sizeof(several[0]); i++) {
@@ -603,12 +580,11 @@ static void open__alone_under_a_launcher_of_several__warns(void **state)
 	assert_string_equal(line, "");
 }
 
-static void open__allocation_without_a_step__is_a_job_of_one(void **state)
+CASE(open__allocation_without_a_step__is_a_job_of_one)
 {
 	static const char *const steps[] = { NULL, "4294967291", "4294967290", "batch" };
 	size_t i;
 
-	(void)state;
 	fake_pmix_reset(4, 0);
 	setenv("SLURM_JOB_ID", "7", 1);
 	setenv("SLURM_NTASKS", "4", 1);
@@ -623,11 +599,10 @@ static void open__allocation_without_a_step__is_a_job_of_one(void **state)
 	}
 }
 
-static void open__srun_of_one_task_without_pmix__is_a_job_of_one(void **state)
+CASE(open__srun_of_one_task_without_pmix__is_a_job_of_one)
 {
 	struct bootstrap *b;
 
-	(void)state;
 	fake_pmix_reset(4, 0);
 	setenv("SLURM_STEP_ID", "0", 1);
 	setenv("SLURM_STEP_NUM_TASKS", "1", 1);
@@ -636,11 +611,10 @@ static void open__srun_of_one_task_without_pmix__is_a_job_of_one(void **state)
 	bootstrap_close(&b);
 }
 
-static void open__another_launcher_with_pmi__fails_EBOOT(void **state)
+CASE(open__another_launcher_with_pmi__fails_EBOOT)
 {
 	struct bootstrap *b = NULL;
 
-	(void)state;
 	fake_pmix_reset(4, 0);
 	setenv("PMI_SIZE", "4", 1);
 	assert_int_equal(bootstrap_open(NULL, TIMEOUT_MS, &b), SLUICE_EBOOT);
@@ -649,43 +623,7 @@ static void open__another_launcher_with_pmi__fails_EBOOT(void **state)
 
 int main(int argc, char **argv)
 {
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(exchange__four_ranks__gives_all_cards_and_leaves_pmix,
-				       setup),
-		cmocka_unit_test_setup(exchange__fence_done_at_once__is_a_success, setup),
-		cmocka_unit_test_setup(exchange__twice__gives_the_cards_of_the_second_time, setup),
-		cmocka_unit_test_setup(exchange__third_time_or_after_leaving__fails_EINVAL, setup),
-		cmocka_unit_test_setup(exchange__second_fence_fails__fails_and_leaves, setup),
-		cmocka_unit_test_setup(
-			exchange__payload_over_the_card__fails_EINVAL_and_close_leaves, setup),
-		cmocka_unit_test_setup(open__size_in_any_integer_type__is_understood, setup),
-		cmocka_unit_test_setup(open__senseless_sizes__fail_EBOOT_and_leave, setup),
-		cmocka_unit_test_setup(open__server_tells_no_host_name__takes_slurms, setup),
-		cmocka_unit_test_setup(open__server_unreachable__fails_EBOOT_with_both_versions,
-				       setup),
-		cmocka_unit_test_setup(open__init_hangs__times_out_and_leaves_when_it_ends, setup),
-		cmocka_unit_test_setup(
-			exchange__fence_never_answers__times_out_and_a_late_answer_is_harmless,
-			setup),
-		cmocka_unit_test_setup(exchange__rank_on_the_node_was_killed__is_EPEER_naming_it,
-				       setup),
-		cmocka_unit_test_setup(exchange__rank_on_the_node_lives_and_hangs__times_out,
-				       setup),
-		cmocka_unit_test_setup(exchange__fence_fails__is_EBOOT, setup),
-		cmocka_unit_test_setup(exchange__put_or_commit_fails__is_EBOOT, setup),
-		cmocka_unit_test_setup(exchange__get_fails__names_the_rank, setup),
-		cmocka_unit_test_setup(exchange__get_hangs__times_out, setup),
-		cmocka_unit_test_setup(exchange__card_damaged_or_no_bytes__is_EWIRE, setup),
-		cmocka_unit_test_setup(exchange__other_versions__are_EPEER_naming_both, setup),
-		cmocka_unit_test_setup(open__no_launcher__is_a_job_of_one, setup),
-		cmocka_unit_test_setup(open__srun_without_pmix__fails_with_the_remedy, setup),
-		cmocka_unit_test_setup(open__alone_under_a_launcher_of_several__warns, setup),
-		cmocka_unit_test_setup(open__allocation_without_a_step__is_a_job_of_one, setup),
-		cmocka_unit_test_setup(open__srun_of_one_task_without_pmix__is_a_job_of_one, setup),
-		cmocka_unit_test_setup(open__another_launcher_with_pmi__fails_EBOOT, setup),
-	};
-
 	if (argc > 1 && !strcmp(argv[1], "wait-for-sibling"))
 		return wait_for_sibling();
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return run_cases(NULL, NULL);
 }

@@ -5,10 +5,9 @@
 #include "base/log.h"
 #include "sluice.h"
 #include "slurm/bootstrap.h"
+#include "cases.h"
 
 #include <pthread.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -17,7 +16,6 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 enum { RANKS = 4, SLOTS = 3 * RANKS, VALUE_BYTES = 4096, PATIENT_MS = 60000, SHORT_MS = 300 };
 
@@ -197,7 +195,9 @@ static void fails(struct player *p, int code, const char *a, const char *b)
 	assert_null(p->records);
 }
 
-static void exchange__four_ranks__each_gets_all_cards(void **state)
+#define CASE(name) TEST_WITH(name, setup, teardown)
+
+CASE(exchange__four_ranks__each_gets_all_cards)
 {
 	for (int fenced = 0; fenced < 2; fenced++) {
 		struct player players[RANKS] = { 0 };
@@ -227,7 +227,7 @@ static void exchange__four_ranks__each_gets_all_cards(void **state)
 	}
 }
 
-static void exchange__again__each_gets_all_second_cards(void **state)
+CASE(exchange__again__each_gets_all_second_cards)
 {
 	for (int fenced = 0; fenced < 2; fenced++) {
 		struct player players[RANKS] = { 0 };
@@ -266,7 +266,7 @@ static struct player troubled(enum trouble trouble)
 	return players[0];
 }
 
-static void get__returns_hostile_bytes__is_refused_naming_the_rank(void **state)
+CASE(get__returns_hostile_bytes__is_refused_naming_the_rank)
 {
 	static const struct {
 		enum trouble trouble;
@@ -287,28 +287,26 @@ static void get__returns_hostile_bytes__is_refused_naming_the_rank(void **state)
 	}
 }
 
-static void put__fails__is_named_with_its_code(void **state)
+CASE(put__fails__is_named_with_its_code)
 {
 	struct player p = { .callbacks = callbacks(0, 1) };
 
-	(void)state;
 	store->put = FAILS;
 	play(&p, 1);
 	fails(&p, SLUICE_EBOOT, "put() of the bootstrap", "returned 42 on rank 0");
 }
 
-static void fence__fails__is_named_with_its_code(void **state)
+CASE(fence__fails__is_named_with_its_code)
 {
 	struct player p = { .callbacks = callbacks(0, 1) };
 
-	(void)state;
 	store->fence = FAILS;
 	p.callbacks.fence = fence;
 	play(&p, 1);
 	fails(&p, SLUICE_EBOOT, "fence() of the bootstrap", "returned 9 on rank 0");
 }
 
-static void missing_ranks__are_named_after_the_timeout(void **state)
+CASE(missing_ranks__are_named_after_the_timeout)
 {
 	for (int fenced = 0; fenced < 2; fenced++) {
 		struct player players[2] = { { .callbacks = callbacks(0, 4) },
@@ -327,23 +325,21 @@ static void missing_ranks__are_named_after_the_timeout(void **state)
 	}
 }
 
-static void ranks_that_disagree_about_the_size__are_told_at_once(void **state)
+CASE(ranks_that_disagree_about_the_size__are_told_at_once)
 {
 	struct player players[2] = { { .callbacks = callbacks(0, 2) },
 				     { .callbacks = callbacks(1, 4) } };
 
-	(void)state;
 	play(players, 2);
 	fails(&players[0], SLUICE_EPEER, "rank 1 says that the job has 4 ranks", "rank 0");
 	fails(&players[1], SLUICE_EPEER, "rank 0 says that the job has 2 ranks", "rank 1");
 }
 
-static void two_processes_with_one_rank__are_told(void **state)
+CASE(two_processes_with_one_rank__are_told)
 {
 	struct player first = { .callbacks = callbacks(1, 2), .timeout_ms = SHORT_MS };
 	struct player second = first;
 
-	(void)state;
 	play(&first,
 	     1); /* rank 0 is missing; the second one then replaces the record of the first */
 	fails(&first, SLUICE_ETIMEDOUT, "missing: rank 0", "");
@@ -358,7 +354,7 @@ static void two_processes_with_one_rank__are_told(void **state)
 	      "again");
 }
 
-static void wrong_attributes__are_refused(void **state)
+CASE(wrong_attributes__are_refused)
 {
 	struct player p[6];
 	static const char *const says[] = { "size of sluice_bootstrap is set to 8",
@@ -368,7 +364,6 @@ static void wrong_attributes__are_refused(void **state)
 					    "rank=-1 of ranks=2",
 					    "rank=0 of ranks=0" };
 
-	(void)state;
 	for (int i = 0; i < 6; i++)
 		p[i] = (struct player){ .callbacks = callbacks(0, 2) };
 	p[0].callbacks.size = 8;
@@ -413,12 +408,11 @@ static int rank_main(int rank)
 	return 0;
 }
 
-static void job__of_four_processes_without_a_launcher__trains(void **state)
+CASE(job__of_four_processes_without_a_launcher__trains)
 {
 	pid_t pids[RANKS];
 	int status;
 
-	(void)state;
 	/* Neither takes part: the program has said who the ranks are. */
 	setenv("PMIX_NAMESPACE", "nobody.0", 1);
 	setenv("SLURM_STEP_NUM_TASKS", "99", 1);
@@ -442,33 +436,11 @@ static int simulated(sluice_job *job, void *context)
 	return 0;
 }
 
-static void simulated_rank__with_a_bootstrap__is_refused(void **state)
+CASE(simulated_rank__with_a_bootstrap__is_refused)
 {
 	const sluice_bootstrap bootstrap = callbacks(0, 1);
 	const sluice_job_attr attr = { .size = sizeof(attr), .bootstrap = &bootstrap };
 
-	(void)state;
 	assert_int_equal(sluice_simulate(&attr, 2, simulated, NULL), SLUICE_EINVAL);
 	assert_non_null(strstr(sluice_last_error(), "sluice_simulate()"));
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		CASE(exchange__four_ranks__each_gets_all_cards),
-		CASE(exchange__again__each_gets_all_second_cards),
-		CASE(get__returns_hostile_bytes__is_refused_naming_the_rank),
-		CASE(put__fails__is_named_with_its_code),
-		CASE(fence__fails__is_named_with_its_code),
-		CASE(missing_ranks__are_named_after_the_timeout),
-		CASE(ranks_that_disagree_about_the_size__are_told_at_once),
-		CASE(two_processes_with_one_rank__are_told),
-		CASE(wrong_attributes__are_refused),
-		CASE(job__of_four_processes_without_a_launcher__trains),
-		CASE(simulated_rank__with_a_bootstrap__is_refused),
-	};
-
-	return cmocka_run_group_tests_name("callbacks", tests, NULL, NULL);
 }

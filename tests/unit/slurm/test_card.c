@@ -6,12 +6,10 @@
 #include "compress/message.h"
 #include "sluice.h"
 #include "slurm/record.h"
+#include "cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <cmocka.h>
 
 static char last_line[1024];
 static int n_lines;
@@ -73,27 +71,27 @@ static void refused(const uint8_t *bytes, size_t n, const char *because)
 	free(exact);
 }
 
-static void decode__what_encode_wrote__gives_the_same_card(void **state)
+#define CASE(name) TEST_WITH(name, setup, NULL)
+
+CASE(decode__what_encode_wrote__gives_the_same_card)
 {
 	uint8_t bytes[RECORD_MAX_BYTES];
 	struct rank_record in = example("n2"), out;
 	const char *why;
 	size_t n = record_encode(&in, 3, bytes);
 
-	(void)state;
 	assert_int_equal(n, RECORD_HEADER_BYTES + 5 + 4);
 	assert_int_equal(record_decode(bytes, n, 3, &out, &why), 0);
 	assert_memory_equal(&in, &out, sizeof(in));
 }
 
-static void decode__full_payload__is_kept_and_empty_one_too(void **state)
+CASE(decode__full_payload__is_kept_and_empty_one_too)
 {
 	uint8_t bytes[RECORD_MAX_BYTES];
 	struct rank_record in = example("n2"), out;
 	const char *why;
 	size_t n;
 
-	(void)state;
 	in.payload_bytes = RECORD_PAYLOAD_BYTES;
 	memset(in.payload, 0xa5, sizeof(in.payload));
 	n = record_encode(&in, 0, bytes);
@@ -107,14 +105,13 @@ static void decode__full_payload__is_kept_and_empty_one_too(void **state)
 	assert_int_equal(out.payload_bytes, 0);
 }
 
-static void encode__text_with_control_characters__sends_question_marks(void **state)
+CASE(encode__text_with_control_characters__sends_question_marks)
 {
 	uint8_t bytes[RECORD_MAX_BYTES];
 	struct rank_record in = example("n\x1b[31m\n"), out;
 	const char *why;
 	size_t n;
 
-	(void)state;
 	memset(in.version, '7', sizeof(in.version)); /* not even ended */
 	n = record_encode(&in, 0, bytes);
 	assert_int_equal(record_decode(bytes, n, 0, &out, &why), 0);
@@ -122,22 +119,20 @@ static void encode__text_with_control_characters__sends_question_marks(void **st
 	assert_int_equal(strlen(out.version), sizeof(out.version) - 1);
 }
 
-static void decode__every_shorter_length__is_refused(void **state)
+CASE(decode__every_shorter_length__is_refused)
 {
 	uint8_t bytes[RECORD_MAX_BYTES];
 	size_t n = example_bytes(bytes), cut;
 
-	(void)state;
 	for (cut = 0; cut < n; cut++)
 		refused(bytes, cut, "");
 }
 
-static void decode__every_single_bit_flipped__is_refused(void **state)
+CASE(decode__every_single_bit_flipped__is_refused)
 {
 	uint8_t bytes[RECORD_MAX_BYTES];
 	size_t n = example_bytes(bytes), bit;
 
-	(void)state;
 	for (bit = 0; bit < n * 8; bit++) {
 		bytes[bit / 8] = (uint8_t)(bytes[bit / 8] ^ 1u << bit % 8);
 		refused(bytes, n, "");
@@ -145,7 +140,7 @@ static void decode__every_single_bit_flipped__is_refused(void **state)
 	}
 }
 
-static void decode__sealed_lies__are_refused_by_name(void **state)
+CASE(decode__sealed_lies__are_refused_by_name)
 {
 	static const struct {
 		size_t offset;
@@ -170,7 +165,6 @@ static void decode__sealed_lies__are_refused_by_name(void **state)
 	};
 	size_t i, n;
 
-	(void)state;
 	for (i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
 		uint8_t bytes[RECORD_MAX_BYTES];
 
@@ -181,13 +175,12 @@ static void decode__sealed_lies__are_refused_by_name(void **state)
 	}
 }
 
-static void decode__payload_over_the_limit__is_refused(void **state)
+CASE(decode__payload_over_the_limit__is_refused)
 {
 	uint8_t bytes[RECORD_MAX_BYTES + 1];
 	struct rank_record in = example("n2");
 	size_t n;
 
-	(void)state;
 	in.payload_bytes = RECORD_PAYLOAD_BYTES;
 	n = record_encode(&in, 3, bytes);
 	bytes[n - 4] = 0;
@@ -196,11 +189,10 @@ static void decode__payload_over_the_limit__is_refused(void **state)
 	refused(bytes, n + 1, "payload");
 }
 
-static void decode__more_than_any_card__is_refused(void **state)
+CASE(decode__more_than_any_card__is_refused)
 {
 	uint8_t *bytes = calloc(1, RECORD_ACCEPT_BYTES + 1);
 
-	(void)state;
 	example_bytes(bytes);
 	put_le32(bytes + 8, RECORD_ACCEPT_BYTES + 1 - RECORD_HEADER_BYTES - 4);
 	seal(bytes, RECORD_ACCEPT_BYTES + 1);
@@ -208,14 +200,13 @@ static void decode__more_than_any_card__is_refused(void **state)
 	free(bytes);
 }
 
-static void decode__later_version_with_longer_header_and_payload__tells_its_version(void **state)
+CASE(decode__later_version_with_longer_header_and_payload__tells_its_version)
 {
 	enum { N = 4096 };
 	uint8_t bytes[N] = { 0 };
 	struct rank_record out;
 	const char *why;
 
-	(void)state;
 	example_bytes(bytes);
 	memset(bytes + RECORD_HEADER_BYTES, 0xee, N - RECORD_HEADER_BYTES);
 	put_le32(bytes + 4, RECORD_HEADER_BYTES + 64);
@@ -229,24 +220,22 @@ static void decode__later_version_with_longer_header_and_payload__tells_its_vers
 	assert_int_equal(out.payload_bytes, 0);
 }
 
-static void compare__equal_cards__is_silent(void **state)
+CASE(compare__equal_cards__is_silent)
 {
 	struct rank_record records[3] = { example("n1"), example("n1"), example("n2") };
 
-	(void)state;
 	assert_int_equal(record_compare(records, 3, 0), 0);
 	assert_int_equal(record_compare(records, 1, 0), 0);
 	assert_int_equal(n_lines, 0);
 }
 
-static void compare__other_wire_version__every_rank_says_the_same(void **state)
+CASE(compare__other_wire_version__every_rank_says_the_same)
 {
 	struct rank_record records[4] = { example("n1"), example("n1"), example("n2"),
 					  example("n3") };
 	char first[1024], own[80];
 	int rank;
 
-	(void)state;
 	records[2].wire_version = 99;
 	records[3].wire_version = 98;
 	for (rank = 0; rank < 4; rank++) {
@@ -262,22 +251,20 @@ static void compare__other_wire_version__every_rank_says_the_same(void **state)
 	assert_null(strstr(first, "n3"));
 }
 
-static void compare__other_package_version_of_rank_0__names_rank_1(void **state)
+CASE(compare__other_package_version_of_rank_0__names_rank_1)
 {
 	struct rank_record records[3] = { example("n1"), example("n1"), example("n2") };
 
-	(void)state;
 	strcpy(records[0].version, "0.0.9");
 	assert_int_equal(record_compare(records, 3, 2), SLUICE_EPEER);
 	assert_non_null(strstr(sluice_last_error(), "rank 0 on node n1 runs Sluice 0.0.9"));
 	assert_non_null(strstr(sluice_last_error(), "rank 1 on node n1 runs Sluice 0.1.0"));
 }
 
-static void compare__other_build__is_one_warning_of_rank_0(void **state)
+CASE(compare__other_build__is_one_warning_of_rank_0)
 {
 	struct rank_record records[3] = { example("n1"), example("n1"), example("n2") };
 
-	(void)state;
 	strcpy(records[2].build, "clang 14.0.6 optimized");
 	assert_int_equal(record_compare(records, 3, 1), 0);
 	assert_int_equal(n_lines, 0);
@@ -285,30 +272,4 @@ static void compare__other_build__is_one_warning_of_rank_0(void **state)
 	assert_int_equal(n_lines, 1);
 	assert_non_null(strstr(last_line, "clang 14.0.6"));
 	assert_non_null(strstr(last_line, "n2"));
-}
-
-int main(void)
-{
-	static const struct CMUnitTest tests[] = {
-		cmocka_unit_test_setup(decode__what_encode_wrote__gives_the_same_card, setup),
-		cmocka_unit_test_setup(decode__full_payload__is_kept_and_empty_one_too, setup),
-		cmocka_unit_test_setup(encode__text_with_control_characters__sends_question_marks,
-				       setup),
-		cmocka_unit_test_setup(decode__every_shorter_length__is_refused, setup),
-		cmocka_unit_test_setup(decode__every_single_bit_flipped__is_refused, setup),
-		cmocka_unit_test_setup(decode__sealed_lies__are_refused_by_name, setup),
-		cmocka_unit_test_setup(decode__payload_over_the_limit__is_refused, setup),
-		cmocka_unit_test_setup(decode__more_than_any_card__is_refused, setup),
-		cmocka_unit_test_setup(
-			decode__later_version_with_longer_header_and_payload__tells_its_version,
-			setup),
-		cmocka_unit_test_setup(compare__equal_cards__is_silent, setup),
-		cmocka_unit_test_setup(compare__other_wire_version__every_rank_says_the_same,
-				       setup),
-		cmocka_unit_test_setup(compare__other_package_version_of_rank_0__names_rank_1,
-				       setup),
-		cmocka_unit_test_setup(compare__other_build__is_one_warning_of_rank_0, setup),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

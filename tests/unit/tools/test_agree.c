@@ -2,16 +2,11 @@
  * Agreement of the workers: complaints are printed once with their ranks, and replicas that differ
  * are named. The job is a fake: sluice_gather() gives what the test laid out. */
 #include "tools/train/agree.h"
+#include "cases.h"
 
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { MOST_WORKERS = 200 };
 
@@ -94,25 +89,24 @@ static int complaints(void)
 	return agree_on_complaints(&job, &mine);
 }
 
-static void complaints__none_is_agreement(void **state)
+#define CASE(name) TEST_WITH(name, setup, teardown)
+
+CASE(complaints__none_is_agreement)
 {
-	(void)state;
 	assert_int_equal(complaints(), 0);
 	assert_string_equal(output(), "");
 }
 
-static void complaints__the_same_of_all_is_one_line(void **state)
+CASE(complaints__the_same_of_all_is_one_line)
 {
-	(void)state;
 	for (int i = 0; i < 4; i++)
 		job.text[i] = "no data";
 	assert_int_equal(complaints(), -1);
 	assert_string_equal(output(), "sluice-train: no data\n");
 }
 
-static void complaints__different_ones_name_their_ranks(void **state)
+CASE(complaints__different_ones_name_their_ranks)
 {
-	(void)state;
 	job.text[0] = job.text[2] = job.text[3] = "no data";
 	job.text[1] = "out of memory";
 	assert_int_equal(complaints(), -1);
@@ -120,54 +114,48 @@ static void complaints__different_ones_name_their_ranks(void **state)
 				      "sluice-train: rank 1: out of memory\n");
 }
 
-static void complaints__other_ranks_fail_in_silence(void **state)
+CASE(complaints__other_ranks_fail_in_silence)
 {
-	(void)state;
 	job.rank = 2;
 	job.text[1] = "no data";
 	assert_int_equal(complaints(), -1);
 	assert_string_equal(output(), "");
 }
 
-static void complaints__of_a_server_is_printed_by_itself(void **state)
+CASE(complaints__of_a_server_is_printed_by_itself)
 {
 	struct complaint mine = { "no data" };
 
-	(void)state;
 	job.rank = 5;
 	assert_int_equal(agree_on_complaints(&job, &mine), -1);
 	assert_string_equal(output(), "sluice-train: rank 5: no data\n");
 }
 
-static void complaints__of_a_server_that_workers_share_is_not_repeated(void **state)
+CASE(complaints__of_a_server_that_workers_share_is_not_repeated)
 {
 	struct complaint mine = { "no data" };
 
-	(void)state;
 	job.rank = 5;
 	job.text[2] = "no data";
 	assert_int_equal(agree_on_complaints(&job, &mine), -1);
 	assert_string_equal(output(), "");
 }
 
-static void complaints__failed_gathering_fails(void **state)
+CASE(complaints__failed_gathering_fails)
 {
-	(void)state;
 	job.gather_result = SLUICE_EPEER;
 	assert_int_equal(complaints(), -1);
 	assert_string_equal(output(), "");
 }
 
-static void digest__equal_everywhere_is_agreement(void **state)
+CASE(digest__equal_everywhere_is_agreement)
 {
-	(void)state;
 	assert_int_equal(agree_on_digest(&job, 7, 3), 0);
 	assert_string_equal(output(), "");
 }
 
-static void digest__minority_is_named_even_when_it_holds_rank_0(void **state)
+CASE(digest__minority_is_named_even_when_it_holds_rank_0)
 {
-	(void)state;
 	job.digest[0] = 9;
 	assert_int_equal(agree_on_digest(&job, 9, 12), -1);
 	assert_string_equal(
@@ -175,11 +163,10 @@ static void digest__minority_is_named_even_when_it_holds_rank_0(void **state)
 			  "0000000000000007 that 3 of 4 workers have\n");
 }
 
-static void digest__long_lists_of_ranks_are_cut(void **state)
+CASE(digest__long_lists_of_ranks_are_cut)
 {
 	const char *text;
 
-	(void)state;
 	job.workers = MOST_WORKERS;
 	for (int i = 1; i < MOST_WORKERS; i += 2)
 		job.digest[i] = (uint64_t)i + 100;
@@ -187,24 +174,4 @@ static void digest__long_lists_of_ranks_are_cut(void **state)
 	text = output();
 	assert_non_null(strstr(text, "ranks 1,3,5,7,"));
 	assert_non_null(strstr(text, ",... without"));
-}
-
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		CASE(complaints__none_is_agreement),
-		CASE(complaints__the_same_of_all_is_one_line),
-		CASE(complaints__different_ones_name_their_ranks),
-		CASE(complaints__other_ranks_fail_in_silence),
-		CASE(complaints__of_a_server_is_printed_by_itself),
-		CASE(complaints__of_a_server_that_workers_share_is_not_repeated),
-		CASE(complaints__failed_gathering_fails),
-		CASE(digest__equal_everywhere_is_agreement),
-		CASE(digest__minority_is_named_even_when_it_holds_rank_0),
-		CASE(digest__long_lists_of_ranks_are_cut),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,18 +4,14 @@
 #include "tools/bench/options.h"
 #include "tools/bench/rivals.h"
 #include "tools/bench/samples.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <string.h>
-#include <cmocka.h>
 
-static void sizes__lists_ranges_and_units__become_bytes(void **state)
+TEST(sizes__lists_ranges_and_units__become_bytes)
 {
 	size_t sizes[SIZES_MAX], n = 0;
 
-	(void)state;
 	assert_int_equal(sizes_parse("8,64,4K,1M", sizes, &n), 0);
 	assert_int_equal(n, 4);
 	assert_int_equal(sizes[2], 4096);
@@ -31,7 +27,7 @@ static void sizes__lists_ranges_and_units__become_bytes(void **state)
 	assert_int_equal(n, 31);
 }
 
-static void sizes__malformed__are_refused(void **state)
+TEST(sizes__malformed__are_refused)
 {
 	static const char *const bad[] = { "",
 					   ",",
@@ -53,7 +49,6 @@ static void sizes__malformed__are_refused(void **state)
 					   "1.5K" };
 	size_t sizes[SIZES_MAX], n = 77;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++)
 		if (!sizes_parse(bad[i], sizes, &n))
 			fail_msg("\"%s\" was taken", bad[i]);
@@ -76,12 +71,11 @@ static int parse(struct options *o, char *complaint, const char *const *words)
 }
 #define PARSE(o, complaint, ...) parse(o, complaint, (const char *const[]){ __VA_ARGS__, NULL })
 
-static void options__good__are_taken(void **state)
+TEST(options__good__are_taken)
 {
 	char complaint[COMPLAINT_BYTES] = "";
 	struct options o;
 
-	(void)state;
 	assert_int_equal(PARSE(&o, complaint, "put"), 0);
 	assert_int_equal(o.test, TEST_PUT);
 	assert_int_equal(o.with, -1);
@@ -109,12 +103,11 @@ static void options__good__are_taken(void **state)
 	assert_int_equal(o.action, ACTION_HELP);
 }
 
-static void options__bad__are_named(void **state)
+TEST(options__bad__are_named)
 {
 	char complaint[COMPLAINT_BYTES] = "";
 	struct options o;
 
-	(void)state;
 	assert_int_equal(PARSE(&o, complaint, "--json"), -1);
 	assert_non_null(strstr(complaint, "put, get, notify, step, select, codec or reduce"));
 	assert_int_equal(PARSE(&o, complaint, "pull"), -1);
@@ -137,7 +130,7 @@ static void options__bad__are_named(void **state)
 	assert_int_equal(PARSE(&o, complaint, "step", "--coutn", "3"), -1);
 }
 
-static void options__of_another_test__are_refused(void **state)
+TEST(options__of_another_test__are_refused)
 {
 	static const struct {
 		const char *option, *argument, *tests; /* of those alone */
@@ -167,7 +160,6 @@ static void options__of_another_test__are_refused(void **state)
 		{ "--json", NULL, "put get notify step select codec reduce" },
 	};
 
-	(void)state;
 	for (enum test test = TEST_PUT; test <= TEST_REDUCE; test++)
 		for (size_t i = 0; i < sizeof own / sizeof *own; i++) {
 			char complaint[COMPLAINT_BYTES] = "";
@@ -192,12 +184,11 @@ static void options__of_another_test__are_refused(void **state)
 		}
 }
 
-static void options__misspelt__is_answered_with_the_nearest(void **state)
+TEST(options__misspelt__is_answered_with_the_nearest)
 {
 	char complaint[COMPLAINT_BYTES] = "";
 	struct options o;
 
-	(void)state;
 	assert_int_equal(PARSE(&o, complaint, "put", "--sizse", "64"), -1);
 	assert_non_null(strstr(complaint,
 			       "option --sizse, did you mean --sizes?; see sluice-bench --help"));
@@ -205,12 +196,11 @@ static void options__misspelt__is_answered_with_the_nearest(void **state)
 	assert_non_null(strstr(complaint, "an argument is missing for \"--sizes\""));
 }
 
-static void options__contradictions__are_refused(void **state)
+TEST(options__contradictions__are_refused)
 {
 	char complaint[COMPLAINT_BYTES] = "";
 	struct options o;
 
-	(void)state;
 	assert_int_equal(PARSE(&o, complaint, "select", "--k", "3", "--density", "0.1"), -1);
 	assert_non_null(strstr(complaint, "--density"));
 	assert_int_equal(PARSE(&o, complaint, "codec", "--k", "101", "--n", "100"), -1);
@@ -221,12 +211,11 @@ static void options__contradictions__are_refused(void **state)
 	assert_int_equal(PARSE(&o, complaint, "select", "--distribution", "hintwrong"), 0);
 }
 
-static void options__of_axes__need_a_gpu_and_vary_the_vectors(void **state)
+TEST(options__of_axes__need_a_gpu_and_vary_the_vectors)
 {
 	char complaint[COMPLAINT_BYTES] = "";
 	struct options o;
 
-	(void)state;
 	assert_int_equal(PARSE(&o, complaint, "select", "--device", "cuda", "--axes"), 0);
 	assert_true(o.axes && o.n == AXES_ELEMENTS_MOST && o.k == 0 && o.seconds < 1);
 	assert_int_equal(PARSE(&o, complaint, "select", "--device", "cuda", "--axes", "--n", "1M",
@@ -287,11 +276,10 @@ static int see_point(void *context, const struct axes_point *point)
 	return seen->points == seen->ends_at ? 7 : 0;
 }
 
-static void axes__points__reach_from_the_least_to_the_most(void **state)
+TEST(axes__points__reach_from_the_least_to_the_most)
 {
 	struct seen all = { 0 }, some = { 0 }, ended = { .ends_at = 4 };
 
-	(void)state;
 	assert_int_equal(axes_run(AXES_ELEMENTS_MOST, AXES_COORDINATES_MOST, see_point, &all), 0);
 	assert_int_equal(all.longest, 1 << 28);
 	assert_int_equal(all.most, 1 << 23);
@@ -306,12 +294,11 @@ static void axes__points__reach_from_the_least_to_the_most(void **state)
 }
 
 /* The share of ones is 2^-(ands + 1). */
-static void axes__bits_of_keys__have_the_entropy_of_their_point(void **state)
+TEST(axes__bits_of_keys__have_the_entropy_of_their_point)
 {
 	enum { N = 20000, BITS = 30 };
 	static float x[N], again[N];
 
-	(void)state;
 	for (int ands = 0; ands <= 4; ands += 2) {
 		const double share = pow(0.5, ands + 1);
 		size_t ones = 0;
@@ -332,11 +319,10 @@ static void axes__bits_of_keys__have_the_entropy_of_their_point(void **state)
 
 /* ---- --torch -------------------------------------------------------------------- */
 
-static void torch__command_answers__each_point_has_its_time(void **state)
+TEST(torch__command_answers__each_point_has_its_time)
 {
 	struct torch_times t = { NULL, 0, 0 };
 
-	(void)state;
 	for (size_t k = 1; k <= 40; k++)
 		assert_int_equal(torch_ask(&t, 1000, k, -1), 0);
 	assert_int_equal(torch_ask(&t, 1000, 5, 2), 0);
@@ -349,11 +335,10 @@ static void torch__command_answers__each_point_has_its_time(void **state)
 	assert_null(t.of);
 }
 
-static void torch__command_fails_or_leaves_points_out__is_refused(void **state)
+TEST(torch__command_fails_or_leaves_points_out__is_refused)
 {
 	struct torch_times t = { NULL, 0, 0 };
 
-	(void)state;
 	assert_int_equal(torch_ask(&t, 1000, 5, -1), 0);
 	assert_int_equal(torch_ask(&t, 1000, 6, -1), 0);
 	assert_int_equal(torch_run(&t, "echo 1000 5 -1 2 #"), -1);
@@ -365,12 +350,11 @@ static void torch__command_fails_or_leaves_points_out__is_refused(void **state)
 	torch_close(&t);
 }
 
-static void percentiles__known_samples__are_by_nearest_rank(void **state)
+TEST(percentiles__known_samples__are_by_nearest_rank)
 {
 	struct samples s;
 	struct summary m;
 
-	(void)state;
 	assert_int_equal(samples_open(&s, 100), 0);
 	m = samples_summary(&s);
 	assert_true(isnan(m.p50) && isnan(m.p99) && isnan(m.max));
@@ -385,25 +369,4 @@ static void percentiles__known_samples__are_by_nearest_rank(void **state)
 	m = samples_summary(&s);
 	assert_true(m.p50 == 50 && m.p99 == 99 && m.max == 100 && m.n == 100);
 	samples_close(&s);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sizes__lists_ranges_and_units__become_bytes),
-		cmocka_unit_test(sizes__malformed__are_refused),
-		cmocka_unit_test(options__good__are_taken),
-		cmocka_unit_test(options__bad__are_named),
-		cmocka_unit_test(options__of_another_test__are_refused),
-		cmocka_unit_test(options__misspelt__is_answered_with_the_nearest),
-		cmocka_unit_test(options__contradictions__are_refused),
-		cmocka_unit_test(options__of_axes__need_a_gpu_and_vary_the_vectors),
-		cmocka_unit_test(axes__points__reach_from_the_least_to_the_most),
-		cmocka_unit_test(axes__bits_of_keys__have_the_entropy_of_their_point),
-		cmocka_unit_test(torch__command_answers__each_point_has_its_time),
-		cmocka_unit_test(torch__command_fails_or_leaves_points_out__is_refused),
-		cmocka_unit_test(percentiles__known_samples__are_by_nearest_rank),
-	};
-
-	return cmocka_run_group_tests_name("sluice-bench", tests, NULL, NULL);
 }

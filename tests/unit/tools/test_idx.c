@@ -2,12 +2,7 @@
  * IDX folders, good and bad: each bad one is answered with a sentence that names file and fault. */
 #include "train_files.h"
 #include "tools/train/data.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "cases.h"
 
 enum { ROWS = 40, SIDE = 5, PIXELS = SIDE * SIDE };
 
@@ -83,9 +78,10 @@ static void expect_refusal(const char *first, const char *second)
 		fail_msg("\"%s\" lacks \"%s\" or \"%s\"", complaint.text, first, second);
 }
 
-static void load__plain_folder_gives_rows_pixels_and_classes(void **state)
+#define CASE(name) TEST_WITH(name, setup, teardown)
+
+CASE(load__plain_folder_gives_rows_pixels_and_classes)
 {
-	(void)state;
 	assert_int_equal(load(0), 0);
 	assert_int_equal(train.rows, ROWS);
 	assert_int_equal(test.rows, ROWS);
@@ -95,13 +91,12 @@ static void load__plain_folder_gives_rows_pixels_and_classes(void **state)
 	assert_memory_equal(train.pixels, images + 16, ROWS * PIXELS);
 }
 
-static void fill__pixels_are_standardised_by_the_training_set(void **state)
+CASE(fill__pixels_are_standardised_by_the_training_set)
 {
 	float x[2 * PIXELS], first, last;
 	uint32_t row;
 	double sum = 0, squares = 0;
 
-	(void)state;
 	for (size_t i = 0; i < ROWS * PIXELS; i++)
 		images[16 + i] = i == 3 ? 255 : 17;
 	files_write("t10k-images-idx3-ubyte", images, 16 + ROWS * PIXELS);
@@ -124,11 +119,10 @@ static void fill__pixels_are_standardised_by_the_training_set(void **state)
 	assert_true(x[3] == train.brightness[255] && x[4] == train.brightness[17]);
 }
 
-static void fill__uniform_pixels_become_zero(void **state)
+CASE(fill__uniform_pixels_become_zero)
 {
 	float x[PIXELS];
 
-	(void)state;
 	memset(images + 16, 200, ROWS * PIXELS);
 	files_write("train-images-idx3-ubyte", images, 16 + ROWS * PIXELS);
 	assert_int_equal(load(0), 0);
@@ -137,9 +131,8 @@ static void fill__uniform_pixels_become_zero(void **state)
 		assert_true(x[i] == 0);
 }
 
-static void load__gzip_files_give_the_same(void **state)
+CASE(load__gzip_files_give_the_same)
 {
-	(void)state;
 	unlink(files_path("train-images-idx3-ubyte"));
 	unlink(files_path("t10k-labels-idx1-ubyte"));
 	assert_int_equal(files_write_gzip("train-images-idx3-ubyte.gz", images, 16 + ROWS * PIXELS),
@@ -150,9 +143,8 @@ static void load__gzip_files_give_the_same(void **state)
 	assert_memory_equal(train.pixels, images + 16, ROWS * PIXELS);
 }
 
-static void load__limit_takes_first_rows_and_keeps_all_classes(void **state)
+CASE(load__limit_takes_first_rows_and_keeps_all_classes)
 {
-	(void)state;
 	assert_int_equal(load(2), 0);
 	assert_int_equal(train.rows, 2);
 	assert_int_equal(train.classes, 4);
@@ -163,68 +155,59 @@ static void load__limit_takes_first_rows_and_keeps_all_classes(void **state)
 	assert_int_equal(train.rows, ROWS);
 }
 
-static void load__image_magic_wrong_fails(void **state)
+CASE(load__image_magic_wrong_fails)
 {
-	(void)state;
 	files_write("train-images-idx3-ubyte", images,
 		    make_images(images, 0x804, ROWS, SIDE, ROWS));
 	expect_refusal("train-images-idx3-ubyte", "magic number 0x00000804");
 }
 
-static void load__label_magic_wrong_fails(void **state)
+CASE(load__label_magic_wrong_fails)
 {
-	(void)state;
 	files_write("t10k-labels-idx1-ubyte", labels, make_labels(labels, 0x803, ROWS, ROWS));
 	expect_refusal("t10k-labels-idx1-ubyte", "magic number 0x00000803");
 }
 
-static void load__counts_of_images_and_labels_disagree_fails(void **state)
+CASE(load__counts_of_images_and_labels_disagree_fails)
 {
-	(void)state;
 	files_write("train-images-idx3-ubyte", images,
 		    make_images(images, 0x803, ROWS - 1, SIDE, ROWS - 1));
 	expect_refusal("sizes disagree", "39 images");
 }
 
-static void load__images_shorter_than_header_fails(void **state)
+CASE(load__images_shorter_than_header_fails)
 {
-	(void)state;
 	files_cut("train-images-idx3-ubyte", 16 + ROWS * PIXELS - 3);
 	expect_refusal("train-images-idx3-ubyte is too short", "3 bytes");
 }
 
-static void load__images_longer_than_header_fails(void **state)
+CASE(load__images_longer_than_header_fails)
 {
-	(void)state;
 	files_write("train-images-idx3-ubyte", images,
 		    make_images(images, 0x803, ROWS, SIDE, ROWS + 1));
 	expect_refusal("train-images-idx3-ubyte", "longer");
 }
 
-static void load__labels_longer_than_header_fails(void **state)
+CASE(load__labels_longer_than_header_fails)
 {
-	(void)state;
 	files_write("train-labels-idx1-ubyte", labels, make_labels(labels, 0x801, ROWS, ROWS + 1));
 	expect_refusal("train-labels-idx1-ubyte", "longer");
 }
 
-static void load__header_cut_short_fails(void **state)
+CASE(load__header_cut_short_fails)
 {
-	(void)state;
 	files_cut("train-images-idx3-ubyte", 7);
 	expect_refusal("train-images-idx3-ubyte", "too short");
 }
 
-static void load__empty_file_fails(void **state)
+CASE(load__empty_file_fails)
 {
-	(void)state;
 	files_cut("train-labels-idx1-ubyte", 0);
 	expect_refusal("train-labels-idx1-ubyte", "too short");
 }
 
-static void load__sizes_beyond_any_file_fail_before_memory_is_taken(void **state)
+CASE(load__sizes_beyond_any_file_fail_before_memory_is_taken)
 {
-	(void)state;
 	files_write("train-labels-idx1-ubyte", labels,
 		    make_labels(labels, 0x801, 0xffffffff, ROWS));
 	expect_refusal("train-labels-idx1-ubyte", "4294967295 rows");
@@ -235,25 +218,22 @@ static void load__sizes_beyond_any_file_fail_before_memory_is_taken(void **state
 	expect_refusal("train-images-idx3-ubyte", "more than a file of its size");
 }
 
-static void load__zero_size_fails(void **state)
+CASE(load__zero_size_fails)
 {
-	(void)state;
 	files_write("train-images-idx3-ubyte", images, make_images(images, 0x803, ROWS, 0, 0));
 	expect_refusal("train-images-idx3-ubyte", "size of 0");
 }
 
-static void load__gzip_truncated_fails(void **state)
+CASE(load__gzip_truncated_fails)
 {
-	(void)state;
 	unlink(files_path("train-images-idx3-ubyte"));
 	files_write_gzip("train-images-idx3-ubyte.gz", images, 16 + ROWS * PIXELS);
 	files_cut("train-images-idx3-ubyte.gz", 120);
 	expect_refusal("train-images-idx3-ubyte.gz", "truncated");
 }
 
-static void load__gzip_without_its_checksum_fails(void **state)
+CASE(load__gzip_without_its_checksum_fails)
 {
-	(void)state;
 	unlink(files_path("train-labels-idx1-ubyte"));
 	files_write_gzip("train-labels-idx1-ubyte.gz", labels, 8 + ROWS);
 
@@ -266,9 +246,8 @@ static void load__gzip_without_its_checksum_fails(void **state)
 	expect_refusal("train-labels-idx1-ubyte.gz", "truncated");
 }
 
-static void load__gzip_damaged_fails(void **state)
+CASE(load__gzip_damaged_fails)
 {
-	(void)state;
 	unlink(files_path("train-images-idx3-ubyte"));
 	files_write_gzip("train-images-idx3-ubyte.gz", images, 16 + ROWS * PIXELS);
 
@@ -280,78 +259,45 @@ static void load__gzip_damaged_fails(void **state)
 	expect_refusal("train-images-idx3-ubyte.gz", "damaged");
 }
 
-static void load__file_missing_fails(void **state)
+CASE(load__file_missing_fails)
 {
-	(void)state;
 	unlink(files_path("t10k-labels-idx1-ubyte"));
 	expect_refusal("t10k-labels-idx1-ubyte.gz", "not a folder of IDX files");
 }
 
-static void load__folder_missing_fails_and_names_the_package(void **state)
+CASE(load__folder_missing_fails_and_names_the_package)
 {
 	struct data_source source = { .data = files_path("nowhere") };
 
-	(void)state;
 	assert_int_equal(data_load(&source, TASK_CLASSES, &train, &test, &complaint), -1);
 	assert_non_null(strstr(complaint.text, "nowhere"));
 	assert_non_null(strstr(complaint.text, "dataset-fashion-mnist"));
 }
 
-static void load__test_label_beyond_classes_fails(void **state)
+CASE(load__test_label_beyond_classes_fails)
 {
-	(void)state;
 	labels[8 + 17] = 9;
 	files_write("t10k-labels-idx1-ubyte", labels, 8 + ROWS);
 	expect_refusal("row 17", "label 9 is out of range");
 }
 
-static void load__test_images_of_another_size_fail(void **state)
+CASE(load__test_images_of_another_size_fail)
 {
-	(void)state;
 	files_write("t10k-images-idx3-ubyte", images,
 		    make_images(images, 0x803, ROWS, SIDE + 1, ROWS));
 	expect_refusal("sizes disagree", "36");
 }
 
-static void load__without_test_needs_no_test_files(void **state)
+CASE(load__without_test_needs_no_test_files)
 {
 	struct data_source source = { .data = files_folder, .without_test = 1 };
 
-	(void)state;
 	unlink(files_path("t10k-labels-idx1-ubyte"));
 	assert_int_equal(data_load(&source, TASK_CLASSES, &train, &test, &complaint), 0);
 	assert_int_equal(test.rows, 0);
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(load__plain_folder_gives_rows_pixels_and_classes),
-		CASE(fill__pixels_are_standardised_by_the_training_set),
-		CASE(fill__uniform_pixels_become_zero),
-		CASE(load__gzip_files_give_the_same),
-		CASE(load__limit_takes_first_rows_and_keeps_all_classes),
-		CASE(load__image_magic_wrong_fails),
-		CASE(load__label_magic_wrong_fails),
-		CASE(load__counts_of_images_and_labels_disagree_fails),
-		CASE(load__images_shorter_than_header_fails),
-		CASE(load__images_longer_than_header_fails),
-		CASE(load__labels_longer_than_header_fails),
-		CASE(load__header_cut_short_fails),
-		CASE(load__empty_file_fails),
-		CASE(load__sizes_beyond_any_file_fail_before_memory_is_taken),
-		CASE(load__zero_size_fails),
-		CASE(load__gzip_truncated_fails),
-		CASE(load__gzip_without_its_checksum_fails),
-		CASE(load__gzip_damaged_fails),
-		CASE(load__file_missing_fails),
-		CASE(load__folder_missing_fails_and_names_the_package),
-		CASE(load__test_label_beyond_classes_fails),
-		CASE(load__test_images_of_another_size_fail),
-		CASE(load__without_test_needs_no_test_files),
-	};
-
-	return cmocka_run_group_tests(tests, files_begin, files_end);
+	return run_cases(files_begin, files_end);
 }

@@ -5,10 +5,8 @@
 #include "compress/select_kernels.h"
 #include "tests/unit/scratch.h"
 #include "tests/unit/two_gpus.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <string.h>
-#include <cmocka.h>
 
 static char root[SCRATCH_PATH];
 static struct node node;
@@ -117,11 +115,12 @@ static void fails(const char *name, const char *text, const char *remedy)
 	assert_int_equal(report_verdict(&report), VERDICT_FAIL);
 }
 
-static void healthy_node__is_ok_and_takes_the_first_routable_gid(void **state)
+#define CASE(name) TEST_WITH(name, set_up, tear_down)
+
+CASE(healthy_node__is_ok_and_takes_the_first_routable_gid)
 {
 	const struct finding *f;
 
-	(void)state;
 	look();
 	f = found("rdma-gid mlx5_0:1", VERDICT_OK);
 	assert_non_null(strstr(f->text, "[3] 0000:0000:0000:0000:0000:ffff:0a03:0001"));
@@ -131,9 +130,8 @@ static void healthy_node__is_ok_and_takes_the_first_routable_gid(void **state)
 	assert_int_equal(report_verdict(&report), VERDICT_OK);
 }
 
-static void all_ports_down__fails_naming_cable_and_link(void **state)
+CASE(all_ports_down__fails_naming_cable_and_link)
 {
-	(void)state;
 	put(PORT "/state", "1: DOWN\n");
 	put(PORT "/phys_state", "3: Disabled\n");
 	look();
@@ -141,9 +139,8 @@ static void all_ports_down__fails_naming_cable_and_link(void **state)
 	found("rdma-port mlx5_0:1", VERDICT_INFO);
 }
 
-static void one_of_two_ports_down__is_ok(void **state)
+CASE(one_of_two_ports_down__is_ok)
 {
-	(void)state;
 	put(DEVICE "/ports/2/state", "1: DOWN\n");
 	put(DEVICE "/ports/2/link_layer", "Ethernet\n");
 	look();
@@ -151,33 +148,29 @@ static void one_of_two_ports_down__is_ok(void **state)
 	assert_int_equal(report_verdict(&report), VERDICT_OK);
 }
 
-static void only_link_local_gids__fails_asking_for_an_address(void **state)
+CASE(only_link_local_gids__fails_asking_for_an_address)
 {
-	(void)state;
 	put(PORT "/gids/3", NULL);
 	look();
 	fails("rdma-gid mlx5_0:1", "no usable GID among 3", "ip addr add");
 }
 
-static void no_gids_at_all__fails(void **state)
+CASE(no_gids_at_all__fails)
 {
-	(void)state;
 	put(PORT "/gids", NULL);
 	look();
 	fails("rdma-gid mlx5_0:1", "no usable GID among 0", "ip addr add");
 }
 
-static void ipv6_only__takes_the_global_one(void **state)
+CASE(ipv6_only__takes_the_global_one)
 {
-	(void)state;
 	put(PORT "/gids/3", "2001:0db8:0000:0000:0000:0000:0000:0001\n");
 	look();
 	assert_non_null(strstr(found("rdma-gid mlx5_0:1", VERDICT_OK)->text, "IPv6"));
 }
 
-static void gid_index_of_the_user__is_taken_or_refused(void **state)
+CASE(gid_index_of_the_user__is_taken_or_refused)
 {
-	(void)state;
 	setenv("SLUICE_GID_INDEX", "3", 1);
 	look();
 	assert_non_null(strstr(found("rdma-gid mlx5_0:1", VERDICT_OK)->text, "SLUICE_GID_INDEX"));
@@ -186,9 +179,8 @@ static void gid_index_of_the_user__is_taken_or_refused(void **state)
 	fails("rdma-gid mlx5_0:1", "[1]", "SLUICE_GID_INDEX");
 }
 
-static void broken_gid_entries__are_passed_over(void **state)
+CASE(broken_gid_entries__are_passed_over)
 {
-	(void)state;
 	put(PORT "/gids/0", "not a gid\n");
 	put(PORT "/gids/1", "");
 	put(PORT "/gids/2", "0000:0000:0000:0000:0000:ffff:0a03:0001:0002\n");
@@ -196,9 +188,8 @@ static void broken_gid_entries__are_passed_over(void **state)
 	found("rdma-gid mlx5_0:1", VERDICT_OK);
 }
 
-static void no_device__fails_when_verbs_is_needed_and_only_then(void **state)
+CASE(no_device__fails_when_verbs_is_needed_and_only_then)
 {
-	(void)state;
 	put("/sys/class/infiniband", NULL);
 	look();
 	fails("rdma-devices", "none", "modprobe rdma_rxe");
@@ -207,9 +198,8 @@ static void no_device__fails_when_verbs_is_needed_and_only_then(void **state)
 	assert_true(report_find(&report, "rdma-devices")->verdict < VERDICT_FAIL);
 }
 
-static void no_dev_infiniband__fails_naming_the_module(void **state)
+CASE(no_dev_infiniband__fails_naming_the_module)
 {
-	(void)state;
 	put("/dev/infiniband", NULL);
 	look();
 	fails("rdma-files", "/dev/infiniband/uverbs*", "modprobe ib_uverbs");
@@ -227,11 +217,10 @@ static void limit(const char *soft, const char *hard)
 	put("/proc/self/limits", text);
 }
 
-static void memlock_of_64_KiB__fails_with_need_limit_origin_and_remedy(void **state)
+CASE(memlock_of_64_KiB__fails_with_need_limit_origin_and_remedy)
 {
 	const struct finding *f;
 
-	(void)state;
 	limit("65536", "131072");
 	put("/etc/security/limits.d/90-site.conf", "# all users\n* - memlock 64 # KiB\n");
 	put("/etc/slurm/slurm.conf", "ClusterName=x\nPropagateResourceLimits=ALL\n");
@@ -247,9 +236,8 @@ static void memlock_of_64_KiB__fails_with_need_limit_origin_and_remedy(void **st
 	fails("memlock", "slurmd", "PropagateResourceLimitsExcept=MEMLOCK");
 }
 
-static void memlock__enough_exempt_or_without_rdma__is_ok(void **state)
+CASE(memlock__enough_exempt_or_without_rdma__is_ok)
 {
-	(void)state;
 	limit("67108864", "67108864");
 	look();
 	found("memlock", VERDICT_OK);
@@ -265,21 +253,19 @@ static void memlock__enough_exempt_or_without_rdma__is_ok(void **state)
 	found("memlock", VERDICT_OK);
 }
 
-static void no_limits_file__is_a_warning(void **state)
+CASE(no_limits_file__is_a_warning)
 {
-	(void)state;
 	put("/proc/self/limits", NULL);
 	look();
 	found("memlock", VERDICT_WARN);
 	assert_int_equal(report_verdict(&report), VERDICT_WARN);
 }
 
-static void gpu_beside_rdma__acs_and_iommu_are_warned_about(void **state)
+CASE(gpu_beside_rdma__acs_and_iommu_are_warned_about)
 {
 	char config[512] = { 0 };
 	char path[2 * SCRATCH_PATH];
 
-	(void)state;
 	put("/proc/driver/nvidia/version",
 	    "NVRM version: NVIDIA UNIX Open Kernel Module  550.54\n");
 	put("/proc/sys/kernel/osrelease", "5.10.0-28-amd64\n");
@@ -306,9 +292,8 @@ static void gpu_beside_rdma__acs_and_iommu_are_warned_about(void **state)
 	probe_gpu(&node, &report);
 }
 
-static void unknown_and_wrong_variables__are_judged(void **state)
+CASE(unknown_and_wrong_variables__are_judged)
 {
-	(void)state;
 	setenv("SLUICE_TRANSPROT", "shm", 1);
 	probe_sluice(&node, &report);
 	assert_non_null(strstr(found("environment", VERDICT_WARN)->text, "SLUICE_TRANSPORT"));
@@ -324,9 +309,8 @@ static void unknown_and_wrong_variables__are_judged(void **state)
 	assert_non_null(strstr(found("SLUICE_SPIN", VERDICT_INFO)->text, "50us (default)"));
 }
 
-static void wrong_recipe__fails_naming_variable_word_and_remedy(void **state)
+CASE(wrong_recipe__fails_naming_variable_word_and_remedy)
 {
-	(void)state;
 	setenv("SLUICE_RECIPE", "up=topq(0.01)", 1);
 	probe_sluice(&node, &report);
 	unsetenv("SLUICE_RECIPE");
@@ -339,11 +323,10 @@ static void wrong_recipe__fails_naming_variable_word_and_remedy(void **state)
 	found("environment", VERDICT_OK);
 }
 
-static void kernels__are_those_that_the_selector_takes(void **state)
+CASE(kernels__are_those_that_the_selector_takes)
 {
 	char expected[64];
 
-	(void)state;
 	probe_sluice(&node, &report);
 	snprintf(expected, sizeof(expected), "selection %s, ", select_best()->name);
 	assert_non_null(strstr(found("kernels", VERDICT_INFO)->text, expected));
@@ -354,11 +337,10 @@ static void kernels__are_those_that_the_selector_takes(void **state)
 	assert_non_null(strstr(found("kernels", VERDICT_INFO)->text, "selection portable, "));
 }
 
-static void version__names_the_compiler(void **state)
+CASE(version__names_the_compiler)
 {
 	const char *by;
 
-	(void)state;
 	probe_sluice(&node, &report);
 	by = strstr(found("version", VERDICT_INFO)->text, "compiled by ");
 	assert_non_null(by);
@@ -382,9 +364,8 @@ static void ask_slurm(const char *script)
 	free(before);
 }
 
-static void srun__absent_unconfigured_and_well__are_told_apart(void **state)
+CASE(srun__absent_unconfigured_and_well__are_told_apart)
 {
-	(void)state;
 	ask_slurm(NULL);
 	assert_string_equal(found("slurm", VERDICT_INFO)->text, "there is no srun in PATH");
 	ask_slurm("#!/bin/sh\necho 'srun: fatal: no configuration source' >&2; exit 1\n");
@@ -396,14 +377,13 @@ static void srun__absent_unconfigured_and_well__are_told_apart(void **state)
 }
 
 /* Each line of the example that sluice-info(1) gives for --check. */
-static void example_of_the_manual__is_what_the_program_prints(void **state)
+CASE(example_of_the_manual__is_what_the_program_prints)
 {
 	char line[1024], *printed = NULL;
 	size_t bytes;
 	int inside = 0, lines = 0;
 	FILE *page = fopen(SOURCE "/man/sluice-info.1", "re"), *memory;
 
-	(void)state;
 	assert_non_null(page);
 	memory = open_memstream(&printed, &bytes);
 	look();
@@ -428,11 +408,10 @@ static void example_of_the_manual__is_what_the_program_prints(void **state)
 }
 
 #ifdef HAVE_HWLOC
-static void nearness__two_gpus_and_two_cards__each_pair(void **state)
+CASE(nearness__two_gpus_and_two_cards__each_pair)
 {
 	char path[2 * SCRATCH_PATH];
 
-	(void)state;
 	put("/machine.xml", two_gpus);
 	snprintf(path, sizeof path, "%s/machine.xml", root);
 	setenv("HWLOC_XMLFILE", path, 1);
@@ -448,13 +427,12 @@ static void nearness__two_gpus_and_two_cards__each_pair(void **state)
 }
 #endif
 
-static void check_and_json__hostile_text__stay_one_line_and_valid(void **state)
+CASE(check_and_json__hostile_text__stay_one_line_and_valid)
 {
 	char *text = NULL;
 	size_t bytes;
 	FILE *memory;
 
-	(void)state;
 	report_add(&report, VERDICT_FAIL, "S", "a", "do \"this\"", "line\nbreak \\ %s", "\x01\xff");
 	report_add(&report, VERDICT_INFO, "S", "b", NULL, "fact");
 	memory = open_memstream(&text, &bytes);
@@ -470,37 +448,4 @@ static void check_and_json__hostile_text__stay_one_line_and_valid(void **state)
 		"\"finding\":\"line break \\\\ \\u0001\\u00ff\",\"remedy\":\"do \\\"this\\\"\""));
 	assert_non_null(strstr(text, "\"verdict\":\"FAIL\",\"findings\""));
 	free(text);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-#define TEST(name) cmocka_unit_test_setup_teardown(name, set_up, tear_down)
-		TEST(healthy_node__is_ok_and_takes_the_first_routable_gid),
-		TEST(all_ports_down__fails_naming_cable_and_link),
-		TEST(one_of_two_ports_down__is_ok),
-		TEST(only_link_local_gids__fails_asking_for_an_address),
-		TEST(no_gids_at_all__fails),
-		TEST(ipv6_only__takes_the_global_one),
-		TEST(gid_index_of_the_user__is_taken_or_refused),
-		TEST(broken_gid_entries__are_passed_over),
-		TEST(no_device__fails_when_verbs_is_needed_and_only_then),
-		TEST(no_dev_infiniband__fails_naming_the_module),
-		TEST(memlock_of_64_KiB__fails_with_need_limit_origin_and_remedy),
-		TEST(memlock__enough_exempt_or_without_rdma__is_ok),
-		TEST(no_limits_file__is_a_warning),
-		TEST(gpu_beside_rdma__acs_and_iommu_are_warned_about),
-		TEST(unknown_and_wrong_variables__are_judged),
-		TEST(wrong_recipe__fails_naming_variable_word_and_remedy),
-		TEST(kernels__are_those_that_the_selector_takes),
-		TEST(version__names_the_compiler),
-		TEST(srun__absent_unconfigured_and_well__are_told_apart),
-		TEST(example_of_the_manual__is_what_the_program_prints),
-#ifdef HAVE_HWLOC
-		TEST(nearness__two_gpus_and_two_cards__each_pair),
-#endif
-		TEST(check_and_json__hostile_text__stay_one_line_and_valid),
-	};
-
-	return cmocka_run_group_tests_name("sluice-info", tests, NULL, NULL);
 }

@@ -2,12 +2,7 @@
  * LIBSVM text, good and bad: a line that does not parse is named by its number. */
 #include "train_files.h"
 #include "tools/train/data.h"
-
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
-
-#include <cmocka.h>
+#include "cases.h"
 
 static struct dataset train, test;
 static struct complaint complaint;
@@ -57,11 +52,12 @@ static void expect_refusal(const char *text, const char *part)
 	data_free(&train);
 }
 
-static void load__rows_comments_and_blank_lines(void **state)
+#define CASE(name) TEST_WITH(name, setup, teardown)
+
+CASE(load__rows_comments_and_blank_lines)
 {
 	float x[2 * 5];
 
-	(void)state;
 	assert_int_equal(
 		load("+1 1:0.5 3:-2e-1\r\n\n# nothing\n-1\t5:1   # tail\n1 \n-1 2:3", TASK_SIGN),
 		0);
@@ -77,13 +73,12 @@ static void load__rows_comments_and_blank_lines(void **state)
 	assert_float_equal(x[6], 3, 0);
 }
 
-static void load__gzip_with_long_lines(void **state)
+CASE(load__gzip_with_long_lines)
 {
 	struct data_source source = { .data = files_path("train.txt") };
 	size_t at = 0, bytes = 1 << 20;
 	char *text = malloc(bytes);
 
-	(void)state;
 	assert_non_null(text);
 	for (int row = 0; row < 2; row++) {
 		at += (size_t)snprintf(text + at, bytes - at, "%d", row);
@@ -98,12 +93,11 @@ static void load__gzip_with_long_lines(void **state)
 	assert_int_equal(train.row_start[2], 40000);
 }
 
-static void load__gzip_truncated_fails(void **state)
+CASE(load__gzip_truncated_fails)
 {
 	struct data_source source = { .data = files_path("train.txt") };
 	char text[4000];
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(text); i += 8)
 		memcpy(text + i, i % 16 ? "-1 1:.5\n" : "+1 2:.7\n", 8);
 	assert_int_equal(files_write_gzip("train.txt", text, sizeof(text)), 0);
@@ -112,9 +106,8 @@ static void load__gzip_truncated_fails(void **state)
 	expect_text("truncated");
 }
 
-static void load__bad_line_fails_with_its_number(void **state)
+CASE(load__bad_line_fails_with_its_number)
 {
-	(void)state;
 	expect_refusal("1 1:1\n\nx 1:2\n", "line 3 does not parse: no label at \"x\"");
 	expect_refusal("1 1:1\n-1 2\n",
 		       "line 2 does not parse: no index from 1 followed by a colon");
@@ -132,19 +125,17 @@ static void load__bad_line_fails_with_its_number(void **state)
 	expect_refusal("1 qid:3 2:2\n", "line 1 does not parse: no index");
 }
 
-static void load__no_rows_or_no_values_fails(void **state)
+CASE(load__no_rows_or_no_values_fails)
 {
-	(void)state;
 	expect_refusal("", "holds no rows");
 	expect_refusal("# only this\n\n", "holds no rows");
 	expect_refusal("1\n-1\n", "no values");
 }
 
-static void load__nul_bytes_fail(void **state)
+CASE(load__nul_bytes_fail)
 {
 	struct data_source source = { .data = files_path("train.txt") };
 
-	(void)state;
 	files_write("train.txt", "1 1:1\n\0\n-1 1:2\n", 15);
 	assert_int_equal(data_load(&source, TASK_SIGN, &train, &test, &complaint), -1);
 	expect_text("NUL");
@@ -154,9 +145,8 @@ static void load__nul_bytes_fail(void **state)
 	expect_text("NUL");
 }
 
-static void signs__zero_one_and_minus_plus_are_taken_mixtures_not(void **state)
+CASE(signs__zero_one_and_minus_plus_are_taken_mixtures_not)
 {
-	(void)state;
 	assert_int_equal(load("0 1:1\n1 1:2\n", TASK_SIGN), 0);
 	assert_true(train.label[0] == 0 && train.label[1] == 1);
 	data_free(&train);
@@ -164,9 +154,8 @@ static void signs__zero_one_and_minus_plus_are_taken_mixtures_not(void **state)
 	expect_refusal("2 1:1\n1 1:2\n", "line 1: label 2 is out of range");
 }
 
-static void classes__whole_numbers_are_numbered_in_order(void **state)
+CASE(classes__whole_numbers_are_numbered_in_order)
 {
-	(void)state;
 	assert_int_equal(
 		load_both("7 1:1\n-3 2:2\n12 1:1\n7 1:2\n", "12 1:1\n7 2:2\n", TASK_CLASSES), 0);
 	assert_int_equal(train.classes, 3);
@@ -174,16 +163,14 @@ static void classes__whole_numbers_are_numbered_in_order(void **state)
 	assert_true(test.label[0] == 2 && test.label[1] == 1);
 }
 
-static void classes__test_label_unknown_to_training_fails(void **state)
+CASE(classes__test_label_unknown_to_training_fails)
 {
-	(void)state;
 	assert_int_equal(load_both("1 1:1\n3 2:2\n", "1 1:1\n\n2 2:2\n", TASK_CLASSES), -1);
 	expect_text("test.txt, line 3: label 2 is out of range");
 }
 
-static void classes__fractions_or_one_class_fail(void **state)
+CASE(classes__fractions_or_one_class_fail)
 {
-	(void)state;
 	assert_int_equal(load("1.5 1:1\n3 2:2\n", TASK_CLASSES), -1);
 	expect_text("not whole numbers");
 	data_free(&train);
@@ -191,62 +178,39 @@ static void classes__fractions_or_one_class_fail(void **state)
 	expect_text("only one class");
 }
 
-static void values__any_finite_label_is_a_target(void **state)
+CASE(values__any_finite_label_is_a_target)
 {
-	(void)state;
 	assert_int_equal(load("1.5 1:1\n-3e2 2:2\n", TASK_VALUE), 0);
 	assert_float_equal(train.label[1], -300, 0);
 }
 
-static void test_set__columns_unknown_to_training_are_dropped_and_counted(void **state)
+CASE(test_set__columns_unknown_to_training_are_dropped_and_counted)
 {
-	(void)state;
 	assert_int_equal(load_both("1 1:1\n-1 2:2\n", "1 1:1 3:5\n-1 2:2 7:1 9:1\n", TASK_SIGN), 0);
 	assert_int_equal(test.features, 2);
 	assert_int_equal(test.dropped, 3);
 	assert_int_equal(test.row_start[2], 2);
 }
 
-static void limit__later_bad_lines_are_not_read(void **state)
+CASE(limit__later_bad_lines_are_not_read)
 {
 	struct data_source source = { .data = files_path("train.txt"), .limit = 2 };
 
-	(void)state;
 	files_write("train.txt", "1 1:1\n-1 2:2\nbad\n", 17);
 	assert_int_equal(data_load(&source, TASK_SIGN, &train, &test, &complaint), 0);
 	assert_int_equal(train.rows, 2);
 }
 
-static void test_set__folder_beside_a_file_fails(void **state)
+CASE(test_set__folder_beside_a_file_fails)
 {
 	struct data_source source = { .data = files_path("train.txt"), .test = files_folder };
 
-	(void)state;
 	files_write("train.txt", "1 1:1\n-1 2:2\n", 13);
 	assert_int_equal(data_load(&source, TASK_SIGN, &train, &test, &complaint), -1);
 	expect_text("must both be");
 }
 
-#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
-
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		CASE(load__rows_comments_and_blank_lines),
-		CASE(load__gzip_with_long_lines),
-		CASE(load__gzip_truncated_fails),
-		CASE(load__bad_line_fails_with_its_number),
-		CASE(load__no_rows_or_no_values_fails),
-		CASE(load__nul_bytes_fail),
-		CASE(signs__zero_one_and_minus_plus_are_taken_mixtures_not),
-		CASE(classes__whole_numbers_are_numbered_in_order),
-		CASE(classes__test_label_unknown_to_training_fails),
-		CASE(classes__fractions_or_one_class_fail),
-		CASE(values__any_finite_label_is_a_target),
-		CASE(test_set__columns_unknown_to_training_are_dropped_and_counted),
-		CASE(limit__later_bad_lines_are_not_read),
-		CASE(test_set__folder_beside_a_file_fails),
-	};
-
-	return cmocka_run_group_tests(tests, files_begin, files_end);
+	return run_cases(files_begin, files_end);
 }

@@ -3,15 +3,11 @@
  * the order of the rows. */
 #include "tools/train/network.h"
 #include "tools/train/order.h"
+#include "cases.h"
 
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { ROWS = 9, FEATURES = 6, CLASSES = 4, WIDE = 600000 };
 
@@ -113,40 +109,35 @@ static void check_gradient(const char *model)
 	free_fixture(&f);
 }
 
-static void gradient__softmax_agrees_with_finite_differences(void **state)
+TEST(gradient__softmax_agrees_with_finite_differences)
 {
-	(void)state;
 	check_gradient("softmax");
 }
 
-static void gradient__logreg_agrees_with_finite_differences(void **state)
+TEST(gradient__logreg_agrees_with_finite_differences)
 {
-	(void)state;
 	check_gradient("logreg");
 }
 
-static void gradient__linreg_agrees_with_finite_differences(void **state)
+TEST(gradient__linreg_agrees_with_finite_differences)
 {
-	(void)state;
 	check_gradient("linreg");
 }
 
-static void gradient__mlp_agrees_with_finite_differences(void **state)
+TEST(gradient__mlp_agrees_with_finite_differences)
 {
-	(void)state;
 	check_gradient("mlp:8");
 	check_gradient("mlp:9,7,5");
 }
 
 /* Rows so wide that a batch takes two blocks: the sum over blocks is the gradient of the batch. */
-static void gradient__over_several_blocks_is_the_mean_over_rows(void **state)
+TEST(gradient__over_several_blocks_is_the_mean_over_rows)
 {
 	struct fixture f;
 	struct score score, one;
 	float *single;
 	double *sum;
 
-	(void)state;
 	make_fixture(&f, "logreg", WIDE);
 	single = calloc(f.network.count, sizeof(*single));
 	sum = calloc(f.network.count, sizeof(*sum));
@@ -169,14 +160,13 @@ static void gradient__over_several_blocks_is_the_mean_over_rows(void **state)
 	free_fixture(&f);
 }
 
-static void add_gradient__to_what_is_there__adds_the_scaled_one(void **state)
+TEST(add_gradient__to_what_is_there__adds_the_scaled_one)
 {
 	const float scale = 0.125f;
 	struct fixture f;
 	struct score score, added;
 	float *sum;
 
-	(void)state;
 	make_fixture(&f, "mlp:7", FEATURES);
 	sum = calloc(f.network.count, sizeof(*sum));
 	for (size_t i = 0; i < f.network.count; i++)
@@ -213,12 +203,11 @@ static struct row_score apply(enum loss_kind kind, float *z, const float *label,
 	return sum;
 }
 
-static void loss__extreme_outputs_stay_finite(void **state)
+TEST(loss__extreme_outputs_stay_finite)
 {
 	float z[4] = { 200, -200, 90, 100 }, label[2] = { 1, 3 }, sign[4] = { 0, 1, 1, 0 };
 	struct row_score score;
 
-	(void)state;
 	score = apply(LOSS_CROSS_ENTROPY, z, (float[]){ 1 }, 1, 4, 1);
 	assert_float_equal(score.loss, 400, 1e-3);
 	assert_float_equal(z[0], 1, 1e-6);
@@ -236,12 +225,11 @@ static void loss__extreme_outputs_stay_finite(void **state)
 	assert_float_equal(z[1], 0.5, 1e-6);
 }
 
-static void evaluate__counts_each_row_once(void **state)
+TEST(evaluate__counts_each_row_once)
 {
 	struct fixture f;
 	struct score whole = { 0 }, parts = { 0 };
 
-	(void)state;
 	make_fixture(&f, "mlp:5", FEATURES);
 	network_evaluate(&f.network, f.workspace, f.params, &f.set, 0, ROWS, &whole);
 	network_evaluate(&f.network, f.workspace, f.params, &f.set, 0, 4, &parts);
@@ -252,12 +240,11 @@ static void evaluate__counts_each_row_once(void **state)
 	free_fixture(&f);
 }
 
-static void descent__softmax_learns_its_rows(void **state)
+TEST(descent__softmax_learns_its_rows)
 {
 	struct fixture f;
 	struct score first, last;
 
-	(void)state;
 	make_fixture(&f, "mlp:16", FEATURES);
 	network_gradient(&f.network, f.workspace, f.params, &f.set, f.rows, ROWS, f.grad, &first);
 	for (int step = 0; step < 2000; step++) {
@@ -271,13 +258,12 @@ static void descent__softmax_learns_its_rows(void **state)
 	free_fixture(&f);
 }
 
-static void shape__tensors_are_named_and_add_up(void **state)
+TEST(shape__tensors_are_named_and_add_up)
 {
 	struct network network;
 	struct complaint complaint;
 	uint64_t sum = 0;
 
-	(void)state;
 	assert_int_equal(network_parse(&network, "mlp:256,128", &complaint), 0);
 	assert_int_equal(network_shape(&network, 784, 10, &complaint), 0);
 	assert_int_equal(network.count, 235146);
@@ -293,7 +279,7 @@ static void shape__tensors_are_named_and_add_up(void **state)
 	assert_int_equal(network.count, 7850);
 }
 
-static void parse__bad_models_are_refused(void **state)
+TEST(parse__bad_models_are_refused)
 {
 	static const char *const bad[] = {
 		"",       "soft",   "mlp",          "mlp:",
@@ -303,7 +289,6 @@ static void parse__bad_models_are_refused(void **state)
 	struct network network;
 	struct complaint complaint;
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++) {
 		complaint.text[0] = '\0';
 		if (network_parse(&network, bad[i], &complaint) != -1 || !complaint.text[0])
@@ -313,25 +298,23 @@ static void parse__bad_models_are_refused(void **state)
 			 0);
 }
 
-static void shape__too_many_parameters_are_refused(void **state)
+TEST(shape__too_many_parameters_are_refused)
 {
 	struct network network;
 	struct complaint complaint;
 
-	(void)state;
 	assert_int_equal(network_parse(&network, "mlp:1048576,1048576", &complaint), 0);
 	assert_int_equal(network_shape(&network, 784, 10, &complaint), -1);
 	assert_int_equal(network_parse(&network, "softmax", &complaint), 0);
 	assert_int_equal(network_shape(&network, 4000000000u, 2, &complaint), -1);
 }
 
-static void init__depends_on_the_seed_alone(void **state)
+TEST(init__depends_on_the_seed_alone)
 {
 	struct fixture f;
 	float *other;
 	size_t bytes;
 
-	(void)state;
 	make_fixture(&f, "mlp:8", FEATURES);
 	bytes = f.network.count * sizeof(*other);
 	other = malloc(bytes);
@@ -348,14 +331,13 @@ static void init__depends_on_the_seed_alone(void **state)
 	free_fixture(&f);
 }
 
-static void shuffle__is_a_permutation_of_its_own_per_seed_and_epoch(void **state)
+TEST(shuffle__is_a_permutation_of_its_own_per_seed_and_epoch)
 {
 	enum { N = 1000 };
 	uint32_t first[N], again[N], other[N];
 	char seen[N] = { 0 };
 	size_t moved = 0;
 
-	(void)state;
 	order_shuffle(first, N, 1, 0);
 	order_shuffle(again, N, 1, 0);
 	assert_memory_equal(first, again, sizeof(first));
@@ -369,26 +351,4 @@ static void shuffle__is_a_permutation_of_its_own_per_seed_and_epoch(void **state
 	assert_memory_not_equal(first, other, sizeof(first));
 	order_shuffle(other, N, 2, 0);
 	assert_memory_not_equal(first, other, sizeof(first));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(gradient__softmax_agrees_with_finite_differences),
-		cmocka_unit_test(gradient__logreg_agrees_with_finite_differences),
-		cmocka_unit_test(gradient__linreg_agrees_with_finite_differences),
-		cmocka_unit_test(gradient__mlp_agrees_with_finite_differences),
-		cmocka_unit_test(add_gradient__to_what_is_there__adds_the_scaled_one),
-		cmocka_unit_test(gradient__over_several_blocks_is_the_mean_over_rows),
-		cmocka_unit_test(loss__extreme_outputs_stay_finite),
-		cmocka_unit_test(evaluate__counts_each_row_once),
-		cmocka_unit_test(descent__softmax_learns_its_rows),
-		cmocka_unit_test(shape__tensors_are_named_and_add_up),
-		cmocka_unit_test(parse__bad_models_are_refused),
-		cmocka_unit_test(shape__too_many_parameters_are_refused),
-		cmocka_unit_test(init__depends_on_the_seed_alone),
-		cmocka_unit_test(shuffle__is_a_permutation_of_its_own_per_seed_and_epoch),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,13 +2,11 @@
  * What the reference trainer says of traffic: a job of one moves nothing over a wire and says what
  * passes within its rank; other jobs say what crossed. The counters are those of simulated jobs. */
 #include "tools/train/report.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
-#include <cmocka.h>
 
 enum { COUNT = 1000, STEPS = 3 };
 
@@ -61,11 +59,10 @@ static void epoch_line(const struct traffic *total, char *text, size_t cap)
 	fclose(file);
 }
 
-static void report_epoch__job_of_one__says_what_passes_within_the_rank(void **state)
+TEST(report_epoch__job_of_one__says_what_passes_within_the_rank)
 {
 	char text[512];
 
-	(void)state;
 	assert_int_equal(sluice_simulate(NULL, 1, move_some, NULL), 0);
 	assert_true(seen[0].pushed == 0 && seen[0].pulled == 0 && seen[0].dense == 0);
 	assert_true(seen[0].own_pushed > 4 * COUNT * STEPS &&
@@ -76,11 +73,10 @@ static void report_epoch__job_of_one__says_what_passes_within_the_rank(void **st
 				     "kB (dense 24.6 kB); "));
 }
 
-static void report_epoch__two_ranks__says_what_crossed_between_them(void **state)
+TEST(report_epoch__two_ranks__says_what_crossed_between_them)
 {
 	char text[512];
 
-	(void)state;
 	assert_int_equal(sluice_simulate(NULL, 2, move_some, NULL), 0);
 	assert_true(seen[0].pushed == 0 && seen[0].own_pushed > 0); /* owns the only shard */
 	assert_true(seen[1].pushed == seen[0].own_pushed && seen[1].own_pushed == 0);
@@ -91,7 +87,7 @@ static void report_epoch__two_ranks__says_what_crossed_between_them(void **state
 	assert_non_null(strstr(text, "so far up 12.3 kB down 12.3 kB (dense 24.6 kB); "));
 }
 
-static void metrics_open__a_new_file_is_for_its_owner_only(void **state)
+TEST(metrics_open__a_new_file_is_for_its_owner_only)
 {
 	const mode_t mask = umask(0);
 	struct complaint complaint;
@@ -99,7 +95,6 @@ static void metrics_open__a_new_file_is_for_its_owner_only(void **state)
 	struct stat status;
 	char path[] = "/tmp/sluice-metrics.XXXXXX";
 
-	(void)state;
 	close(mkstemp(path));
 	for (int append = 0; append < 2; append++) {
 		assert_int_equal(unlink(path), 0);
@@ -113,14 +108,4 @@ static void metrics_open__a_new_file_is_for_its_owner_only(void **state)
 	assert_int_equal(metrics_open(&metrics, "/nowhere/metrics", 0, &complaint), -1);
 	assert_string_equal(complaint.text, "cannot write metrics to /nowhere/metrics: No such "
 					    "file or directory");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(report_epoch__job_of_one__says_what_passes_within_the_rank),
-		cmocka_unit_test(report_epoch__two_ranks__says_what_crossed_between_them),
-		cmocka_unit_test(metrics_open__a_new_file_is_for_its_owner_only),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

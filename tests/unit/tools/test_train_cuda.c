@@ -4,17 +4,13 @@
  * products are its own. */
 #include "tools/train/network.h"
 #include "random.h"
+#include "cases.h"
 
 #include <dlfcn.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-#include <cmocka.h>
 
 enum { MOST = 4000 };
 static const size_t sizes[] = { 1, 31, 32, 33, 255, 256, 257, 769, MOST };
@@ -83,11 +79,10 @@ static void fill(float *x, size_t n, uint64_t seed)
 		x[40] = NAN;
 }
 
-static void elementwise__any_size_gives_the_bits_of_the_cpu(void **state)
+TEST(elementwise__any_size_gives_the_bits_of_the_cpu)
 {
 	static float a[MOST], b[MOST];
 
-	(void)state;
 	for (size_t s = 0; s < sizeof(sizes) / sizeof(*sizes); s++) {
 		const size_t n = sizes[s];
 		float *here, *there, *from_here, *from_there;
@@ -119,11 +114,10 @@ static void elementwise__any_size_gives_the_bits_of_the_cpu(void **state)
 	}
 }
 
-static void bias__any_width_gives_the_bits_of_the_cpu(void **state)
+TEST(bias__any_width_gives_the_bits_of_the_cpu)
 {
 	static float z[MOST], b[MOST];
 
-	(void)state;
 	for (size_t s = 0; s < sizeof(sizes) / sizeof(*sizes); s++) {
 		const size_t width = sizes[s], rows = MOST / width, n = rows * width;
 		float *here, *there, *bias_here, *bias_there;
@@ -144,13 +138,12 @@ static void bias__any_width_gives_the_bits_of_the_cpu(void **state)
 }
 
 /* Every transposition, of matrices that are not square, so that a wrong leading dimension shows. */
-static void product__any_transposition_gives_the_cpu_s(void **state)
+TEST(product__any_transposition_gives_the_cpu_s)
 {
 	enum { ROWS = 5, COLUMNS = 7, INNER = 11 };
 	float a[ROWS * INNER], b[INNER * COLUMNS], c[ROWS * COLUMNS];
 	struct random r = { 1 };
 
-	(void)state;
 	for (size_t i = 0; i < ROWS * INNER; i++)
 		a[i] = random_normal(&r);
 	for (size_t i = 0; i < INNER * COLUMNS; i++)
@@ -184,7 +177,7 @@ static void product__any_transposition_gives_the_cpu_s(void **state)
 	}
 }
 
-static void loss__any_kind_gives_the_cpu_s(void **state)
+TEST(loss__any_kind_gives_the_cpu_s)
 {
 	enum { ROWS = 300, CLASSES = 10 };
 	static const enum loss_kind kinds[] = { LOSS_CROSS_ENTROPY, LOSS_LOGISTIC, LOSS_SQUARED };
@@ -192,7 +185,6 @@ static void loss__any_kind_gives_the_cpu_s(void **state)
 	struct row_score scores[ROWS], got[ROWS];
 	struct random r = { 1 };
 
-	(void)state;
 	for (int k = 0; k < 3; k++) {
 		const size_t width = k ? 1 : CLASSES;
 		struct loss_call call = {
@@ -225,13 +217,12 @@ static void loss__any_kind_gives_the_cpu_s(void **state)
 }
 
 /* Any call of CUDA that fails makes the operation fail with CUDA's text. */
-static void operations__a_failing_call__minus_one_and_its_sentence(void **state)
+TEST(operations__a_failing_call__minus_one_and_its_sentence)
 {
 	void (*fail_in)(unsigned, int);
 	float x[8] = { 0 }, *p;
 	void *runtime, *symbol;
 
-	(void)state;
 	if (!emulated)
 		skip();
 	runtime = dlopen(EMULATED_RUNTIME, RTLD_NOW | RTLD_NOLOAD);
@@ -265,12 +256,11 @@ static void operations__a_failing_call__minus_one_and_its_sentence(void **state)
 	dlclose(runtime);
 }
 
-static void compute_open__what_is_missing_is_said(void **state)
+TEST(compute_open__what_is_missing_is_said)
 {
 	struct compute none;
 	char text[1024];
 
-	(void)state;
 	assert_int_equal(compute_open("cuda:/nowhere/module.so", &none, text, sizeof(text)), -1);
 	assert_non_null(strstr(text, "/nowhere/module.so"));
 	assert_non_null(strstr(text, "--with-cuda=yes"));
@@ -281,14 +271,5 @@ static void compute_open__what_is_missing_is_said(void **state)
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(elementwise__any_size_gives_the_bits_of_the_cpu),
-		cmocka_unit_test(bias__any_width_gives_the_bits_of_the_cpu),
-		cmocka_unit_test(product__any_transposition_gives_the_cpu_s),
-		cmocka_unit_test(loss__any_kind_gives_the_cpu_s),
-		cmocka_unit_test(operations__a_failing_call__minus_one_and_its_sentence),
-		cmocka_unit_test(compute_open__what_is_missing_is_said),
-	};
-
-	return cmocka_run_group_tests(tests, begin, end);
+	return run_cases(begin, end);
 }

@@ -4,18 +4,13 @@
 #include "sluice.h"
 #include "tools/train/folder.h"
 #include "tools/train/options.h"
+#include "cases.h"
 
 #include <fcntl.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-#include <cmocka.h>
 
 static struct options options;
 static enum options_action action;
@@ -40,9 +35,8 @@ static void refuse(const char *first, const char *second, const char *part)
 		fail_msg("\"%s\" lacks \"%s\"", complaint.text, part);
 }
 
-static void parse__nothing_gives_defaults(void **state)
+TEST(parse__nothing_gives_defaults)
 {
-	(void)state;
 	unsetenv("SLUICE_RECIPE");
 	assert_int_equal(parse(NULL, NULL, NULL), 0);
 	assert_int_equal(action, OPTIONS_TRAIN);
@@ -60,9 +54,8 @@ static void parse__nothing_gives_defaults(void **state)
 	assert_int_equal(options.plan, 0);
 }
 
-static void parse__plan_takes_the_recipe_that_it_describes(void **state)
+TEST(parse__plan_takes_the_recipe_that_it_describes)
 {
-	(void)state;
 	assert_int_equal(parse("--plan", "up=all", NULL), 0);
 	assert_int_equal(action, OPTIONS_TRAIN); /* whose data says how large the model is */
 	assert_int_equal(options.plan, 1);
@@ -70,9 +63,8 @@ static void parse__plan_takes_the_recipe_that_it_describes(void **state)
 	refuse("--plan", NULL, "needs an argument");
 }
 
-static void parse__accumulate__goes_with_the_cpu_only(void **state)
+TEST(parse__accumulate__goes_with_the_cpu_only)
 {
-	(void)state;
 	assert_int_equal(parse("--quiet", NULL, NULL), 0);
 	assert_int_equal(options.accumulate, 0);
 	assert_int_equal(parse("--accumulate", NULL, NULL), 0);
@@ -81,9 +73,8 @@ static void parse__accumulate__goes_with_the_cpu_only(void **state)
 	assert_non_null(strstr(complaint.text, "goes without --device cuda"));
 }
 
-static void parse__recipe_option_beats_environment_beats_default(void **state)
+TEST(parse__recipe_option_beats_environment_beats_default)
 {
-	(void)state;
 	setenv("SLUICE_RECIPE", "up=all", 1);
 	assert_int_equal(parse(NULL, NULL, NULL), 0);
 	assert_null(options.recipe); /* left to the library */
@@ -94,9 +85,8 @@ static void parse__recipe_option_beats_environment_beats_default(void **state)
 	unsetenv("SLUICE_RECIPE");
 }
 
-static void parse__numbers_are_strict(void **state)
+TEST(parse__numbers_are_strict)
 {
-	(void)state;
 	assert_int_equal(parse("--epochs=1000000", "--lr", "1e-3"), 0);
 	assert_true(options.epochs == 1000000 && options.lr == 1e-3f);
 	refuse("--epochs", "0", "--epochs takes a whole number from 1 to 1000000, not \"0\"");
@@ -116,9 +106,8 @@ static void parse__numbers_are_strict(void **state)
 	refuse("--progress", "often", "--progress takes auto, always or never");
 }
 
-static void parse__moments(void **state)
+TEST(parse__moments)
 {
-	(void)state;
 	assert_int_equal(parse("--sleep=3:10:2.5", "--nan=0:1", NULL), 0);
 	assert_true(options.sleep_rank == 3 && options.sleep_step == 10 &&
 		    options.sleep_seconds == 2.5);
@@ -131,9 +120,8 @@ static void parse__moments(void **state)
 	refuse("--nan", "3:1:1", "RANK:STEP");
 }
 
-static void parse__unknown_missing_and_stray_words_are_refused(void **state)
+TEST(parse__unknown_missing_and_stray_words_are_refused)
 {
-	(void)state;
 	refuse("--foo", NULL, "--foo; see sluice-train --help");
 	refuse("--epochs", NULL, "--epochs needs an argument");
 	refuse("--digest=1", NULL, "--digest=1");
@@ -145,27 +133,24 @@ static void parse__unknown_missing_and_stray_words_are_refused(void **state)
 	refuse("data", NULL, "\"data\" is not an option");
 }
 
-static void parse__every_and_resume_need_checkpoint(void **state)
+TEST(parse__every_and_resume_need_checkpoint)
 {
-	(void)state;
 	refuse("--every", "10", "--every needs --checkpoint");
 	refuse("--resume", NULL, "--resume needs --checkpoint");
 	assert_int_equal(parse("--checkpoint=d", "--resume", "--every=7"), 0);
 	assert_true(options.every == 7 && options.resume);
 }
 
-static void parse__help_and_version_win_over_what_follows(void **state)
+TEST(parse__help_and_version_win_over_what_follows)
 {
-	(void)state;
 	assert_int_equal(parse("--help", "--foo", NULL), 0);
 	assert_int_equal(action, OPTIONS_HELP);
 	assert_int_equal(parse("--version", NULL, NULL), 0);
 	assert_int_equal(action, OPTIONS_VERSION);
 }
 
-static void parse__on_failure__takes_its_two_words(void **state)
+TEST(parse__on_failure__takes_its_two_words)
 {
-	(void)state;
 	assert_int_equal(parse("--on-failure", "continue", NULL), 0);
 	assert_int_equal(options.on_failure, SLUICE_CONTINUE);
 	assert_int_equal(parse("--on-failure=abort", NULL, NULL), 0);
@@ -174,11 +159,10 @@ static void parse__on_failure__takes_its_two_words(void **state)
 	refuse("--on-failure", "", "abort or continue");
 }
 
-static void folder_prepare__makes_it_or_says_why_not(void **state)
+TEST(folder_prepare__makes_it_or_says_why_not)
 {
 	char top[] = "/tmp/sluice-folder.XXXXXX", path[64], file[64], below[64];
 
-	(void)state;
 	assert_non_null(mkdtemp(top));
 	snprintf(path, sizeof(path), "%s/a", top);
 	snprintf(below, sizeof(below), "%s/a/b/", top);
@@ -201,23 +185,4 @@ static void folder_prepare__makes_it_or_says_why_not(void **state)
 		strstr(complaint.text, "cannot write checkpoints to /proc/sluice/checkpoints: "));
 	assert_int_equal(folder_prepare("", &complaint), -1);
 	assert_non_null(strstr(complaint.text, "--checkpoint takes a folder"));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(parse__plan_takes_the_recipe_that_it_describes),
-		cmocka_unit_test(parse__nothing_gives_defaults),
-		cmocka_unit_test(parse__on_failure__takes_its_two_words),
-		cmocka_unit_test(parse__accumulate__goes_with_the_cpu_only),
-		cmocka_unit_test(parse__recipe_option_beats_environment_beats_default),
-		cmocka_unit_test(parse__numbers_are_strict),
-		cmocka_unit_test(parse__moments),
-		cmocka_unit_test(parse__unknown_missing_and_stray_words_are_refused),
-		cmocka_unit_test(folder_prepare__makes_it_or_says_why_not),
-		cmocka_unit_test(parse__every_and_resume_need_checkpoint),
-		cmocka_unit_test(parse__help_and_version_win_over_what_follows),
-	};
-
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

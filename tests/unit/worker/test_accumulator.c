@@ -8,11 +8,9 @@
 #include "ranks.h"
 #include "scratch.h"
 #include "thinned.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { STEPS = 8 };
 
@@ -117,9 +115,8 @@ static void same_bits(int ranks)
 					 recipes[i / 2], way);
 }
 
-static void push__of_the_accumulator__same_bits_as_of_the_gradient(void **state)
+TEST(push__of_the_accumulator__same_bits_as_of_the_gradient)
 {
-	(void)state;
 	same_bits(1);
 	same_bits(3);
 }
@@ -163,10 +160,9 @@ static int resume(int rank, void *argument)
 	return 0;
 }
 
-static void restore__of_an_accumulator__goes_on_with_the_same_bits(void **state)
+TEST(restore__of_an_accumulator__goes_on_with_the_same_bits)
 {
 	char dir[SCRATCH_PATH];
-	(void)state;
 	assert_int_equal(scratch_make(dir), 0);
 	run_ranks(2, resume, dir);
 	scratch_remove(dir);
@@ -207,7 +203,7 @@ static int meet(int rank, void *argument)
 	return 0;
 }
 
-static void push__accumulator_not_finite__tensor_and_index_named_and_it_is_still_there(void **state)
+TEST(push__accumulator_not_finite__tensor_and_index_named_and_it_is_still_there)
 {
 	static struct bad cases[] = {
 		{ "up=topk(0.01) down=topk(0.05)", NAN },
@@ -217,7 +213,6 @@ static void push__accumulator_not_finite__tensor_and_index_named_and_it_is_still
 		{ "up=gaussiank(0.01) down=all", INFINITY },
 		{ "up=all down=all memory=residual", NAN },
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
 		run_ranks(2, meet, &cases[i]);
 }
@@ -256,9 +251,8 @@ static int refuse_recipes(int rank, void *argument)
 	return 0;
 }
 
-static void accumulator__recipe_does_more_than_adding__refused_by_its_key(void **state)
+TEST(accumulator__recipe_does_more_than_adding__refused_by_its_key)
 {
-	(void)state;
 	run_ranks(1, refuse_recipes, NULL);
 }
 
@@ -300,23 +294,8 @@ static int refuse_places(int rank, void *argument)
 	return 0;
 }
 
-static void push__another_place_of_the_accumulator__refused_and_nothing_changes(void **state)
+TEST(push__another_place_of_the_accumulator__refused_and_nothing_changes)
 {
-	(void)state;
 	run_ranks(1, refuse_places, NULL);
 	run_ranks(2, refuse_places, NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(push__of_the_accumulator__same_bits_as_of_the_gradient),
-		cmocka_unit_test(restore__of_an_accumulator__goes_on_with_the_same_bits),
-		cmocka_unit_test(
-			push__accumulator_not_finite__tensor_and_index_named_and_it_is_still_there),
-		cmocka_unit_test(accumulator__recipe_does_more_than_adding__refused_by_its_key),
-		cmocka_unit_test(
-			push__another_place_of_the_accumulator__refused_and_nothing_changes),
-	};
-	return cmocka_run_group_tests_name("accumulator", tests, NULL, NULL);
 }

@@ -7,11 +7,9 @@
 #include "shard/shard.h"
 #include "sent.h"
 #include "thinned.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 /* ---- within a step --------------------------------------------------------- */
 
@@ -81,22 +79,19 @@ static void split_with(const char *recipe)
 	run_ranks(2, split_exactly, shared);
 }
 
-static void push__f32__sent_plus_residual_is_the_accumulator_to_the_bit(void **state)
+TEST(push__f32__sent_plus_residual_is_the_accumulator_to_the_bit)
 {
-	(void)state;
 	split_with("up=topk(0.1) down=topk(0.1) dense=none");
 	split_with("up=topk(0.1) down=topk(0.97)");
 }
 
-static void push__f16__rounding_stays_in_the_residual_to_the_bit(void **state)
+TEST(push__f16__rounding_stays_in_the_residual_to_the_bit)
 {
-	(void)state;
 	split_with("up=topk(0.1),f16 down=topk(0.1),f16");
 }
 
-static void push__bf16_dense__rounding_stays_in_the_residual_to_the_bit(void **state)
+TEST(push__bf16_dense__rounding_stays_in_the_residual_to_the_bit)
 {
-	(void)state;
 	split_with("up=topk(0.98),bf16 down=all,bf16");
 	split_with("up=all,bf16 down=all,bf16");
 }
@@ -143,10 +138,9 @@ static int keep_momentum(int rank, void *argument)
 	return 0;
 }
 
-static void push__momentum_signal__is_corrected_and_masked_where_it_was_sent(void **state)
+TEST(push__momentum_signal__is_corrected_and_masked_where_it_was_sent)
 {
 	int mask[] = { 0, 1 };
-	(void)state;
 	run_ranks(2, keep_momentum, &mask[0]);
 	run_ranks(2, keep_momentum, &mask[1]);
 }
@@ -245,23 +239,20 @@ static void balance_of(const char *recipe, uint32_t shards)
 }
 
 /* x_t + eps - mean e_i = x_0 - sum of lr * mean g_i, where eps is the change not published yet. */
-static void train__500_noisy_steps_topk_both_ways__mass_is_conserved(void **state)
+TEST(train__500_noisy_steps_topk_both_ways__mass_is_conserved)
 {
-	(void)state;
 	balance_of("up=topk(0.05) down=topk(0.05)", 1);
 	balance_of("up=topk(0.05) down=topk(0.05)", 7);
 }
 
-static void train__500_noisy_steps_narrow_values__mass_is_conserved(void **state)
+TEST(train__500_noisy_steps_narrow_values__mass_is_conserved)
 {
-	(void)state;
 	balance_of("up=topk(0.05),f16 down=topk(0.05),bf16", 3);
 	balance_of("up=topk(0.05) down=all", 2);
 }
 
-static void train__500_noisy_steps_other_selectors__mass_is_conserved(void **state)
+TEST(train__500_noisy_steps_other_selectors__mass_is_conserved)
 {
-	(void)state;
 	balance_of("up=threshold(0.5) down=threshold(0.1)", 3);
 	balance_of("up=gaussiank(0.05) down=gaussiank(0.1),f16", 2);
 	balance_of("up=randk(0.05) down=randk(0.1)", 3);
@@ -270,18 +261,16 @@ static void train__500_noisy_steps_other_selectors__mass_is_conserved(void **sta
 	balance_of("up=threshold(0.5),f16 down=all", 1);
 }
 
-static void train__500_noisy_steps_agreed_supports__mass_is_conserved(void **state)
+TEST(train__500_noisy_steps_agreed_supports__mass_is_conserved)
 {
-	(void)state;
 	balance_of("up=tensor-topk(0.05) down=tensor-topk(0.05),f16", 3);
 	balance_of("up=cyclic(0.05) down=all", 3);
 	balance_of("up=cyclic(0.04,chunks),f16 down=all,bf16", 2);
 	balance_of("up=sketch(0.05) down=all", 3);
 }
 
-static void train__500_noisy_steps_values_in_few_bits__mass_is_conserved(void **state)
+TEST(train__500_noisy_steps_values_in_few_bits__mass_is_conserved)
 {
-	(void)state;
 	balance_of("up=topk(0.05),uniform(4,16) down=topk(0.05),uniform(3)", 3);
 	balance_of("up=all,uniform(1,64) down=all,grid(4)", 2);
 	balance_of("up=topk(0.1),grid(3) down=all,round(0.01)", 3);
@@ -289,10 +278,8 @@ static void train__500_noisy_steps_values_in_few_bits__mass_is_conserved(void **
 	balance_of("up=cyclic(0.05),uniform(3,8) down=all,uniform(4)", 3);
 }
 
-static void train__500_noisy_steps_reset_and_noise__mass_is_conserved_and_resets_leave_none(
-	void **state)
+TEST(train__500_noisy_steps_reset_and_noise__mass_is_conserved_and_resets_leave_none)
 {
-	(void)state;
 	balance_of("up=topk(0.05) down=topk(0.05) reset=7 signal=gradient,noise(0.5)", 3);
 	balance_of("up=all,uniform(2) down=randk(0.1) reset=50 dense=none", 1);
 	balance_of("up=randk(0.05),f16 down=all reset=1 signal=gradient,noise(2) seed=5", 2);
@@ -350,10 +337,9 @@ static int counterexample(int rank, void *argument)
 	return 0;
 }
 
-static void train__three_disagreeing_workers__bidirectional_topk_gets_closer(void **state)
+TEST(train__three_disagreeing_workers__bidirectional_topk_gets_closer)
 {
 	double *gaps = shared_memory(2 * sizeof *gaps);
-	(void)state;
 	run_ranks(3, counterexample, gaps);
 	print_message("mean gap over steps 800-1000: one way %.2f, both ways %.2f\n", gaps[0],
 		      gaps[1]);
@@ -408,9 +394,8 @@ static int overflow(int rank, void *argument)
 	return 0;
 }
 
-static void push__shard_selected_beyond_its_slot__heaviest_go_rest_waits(void **state)
+TEST(push__shard_selected_beyond_its_slot__heaviest_go_rest_waits)
 {
-	(void)state;
 	run_ranks(2, overflow, NULL);
 }
 
@@ -455,30 +440,7 @@ static int flood(int rank, void *argument)
 	return 0;
 }
 
-static void push__threshold_so_low_that_all_is_selected__heaviest_go_rest_waits(void **state)
+TEST(push__threshold_so_low_that_all_is_selected__heaviest_go_rest_waits)
 {
-	(void)state;
 	run_ranks(2, flood, NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(push__f32__sent_plus_residual_is_the_accumulator_to_the_bit),
-		cmocka_unit_test(push__f16__rounding_stays_in_the_residual_to_the_bit),
-		cmocka_unit_test(push__bf16_dense__rounding_stays_in_the_residual_to_the_bit),
-		cmocka_unit_test(push__momentum_signal__is_corrected_and_masked_where_it_was_sent),
-		cmocka_unit_test(train__500_noisy_steps_topk_both_ways__mass_is_conserved),
-		cmocka_unit_test(train__500_noisy_steps_narrow_values__mass_is_conserved),
-		cmocka_unit_test(train__500_noisy_steps_other_selectors__mass_is_conserved),
-		cmocka_unit_test(train__500_noisy_steps_agreed_supports__mass_is_conserved),
-		cmocka_unit_test(
-			train__500_noisy_steps_reset_and_noise__mass_is_conserved_and_resets_leave_none),
-		cmocka_unit_test(train__500_noisy_steps_values_in_few_bits__mass_is_conserved),
-		cmocka_unit_test(
-			push__threshold_so_low_that_all_is_selected__heaviest_go_rest_waits),
-		cmocka_unit_test(train__three_disagreeing_workers__bidirectional_topk_gets_closer),
-		cmocka_unit_test(push__shard_selected_beyond_its_slot__heaviest_go_rest_waits),
-	};
-	return cmocka_run_group_tests_name("conservation", tests, NULL, NULL);
 }

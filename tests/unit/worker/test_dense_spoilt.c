@@ -8,11 +8,9 @@
 #include "dense_values.h"
 #include "gpu_rank.h"
 #include "ranks.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 struct attack {
 	const char *recipe, *says;
@@ -183,8 +181,7 @@ static void as_f16(struct message *m)
 	m->values.type = VALUE_F16;
 }
 
-static void push__that_does_not_check__is_refused_by_name_and_nothing_of_it_is_published(
-	void **state)
+TEST(push__that_does_not_check__is_refused_by_name_and_nothing_of_it_is_published)
 {
 	static const struct attack attacks[] = {
 		{ .recipe = SGD, .says = "shard 0 was refused: the payload's checksum is wrong" },
@@ -210,11 +207,10 @@ static void push__that_does_not_check__is_refused_by_name_and_nothing_of_it_is_p
 		{ .recipe = SGD, .says = "exceeds the slot", .header = beyond_the_slot },
 		{ .recipe = SGD, .says = "was refused", .header = as_f16 },
 	};
-	(void)state;
 	all(attacks, COUNT_OF(attacks));
 }
 
-static void delta__that_does_not_check__is_refused_by_name_and_ends_the_job(void **state)
+TEST(delta__that_does_not_check__is_refused_by_name_and_ends_the_job)
 {
 	static const struct attack attacks[] = {
 		{ .recipe = SGD,
@@ -260,16 +256,5 @@ static void delta__that_does_not_check__is_refused_by_name_and_ends_the_job(void
 		  .from_log = 1,
 		  .header = with_a_tail },
 	};
-	(void)state;
 	all(attacks, COUNT_OF(attacks));
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(
-			push__that_does_not_check__is_refused_by_name_and_nothing_of_it_is_published),
-		cmocka_unit_test(delta__that_does_not_check__is_refused_by_name_and_ends_the_job),
-	};
-	return cmocka_run_group_tests_name("dense_spoilt", tests, NULL, NULL);
 }

@@ -9,11 +9,9 @@
 #include "dense_values.h"
 #include "ranks.h"
 #include "thinned.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 /* ---- the same bits --------------------------------------------------------- */
 
@@ -100,7 +98,7 @@ static int both_ways(int rank, void *argument)
 	return 0;
 }
 
-static void step__any_recipe__same_bits_as_message_by_message(void **state)
+TEST(step__any_recipe__same_bits_as_message_by_message)
 {
 	static struct shape shapes[] = {
 		{ SGD, 4001, 3, 1, 1 },
@@ -123,13 +121,12 @@ static void step__any_recipe__same_bits_as_message_by_message(void **state)
 		{ "up=all down=topk(0.2)", 4001, 3, 1, 0 },
 		{ "auto", 4001, 3, 1, 1 },
 	};
-	(void)state;
 	for (size_t i = 0; i < COUNT_OF(shapes); i++)
 		if (!thinned(i, 2))
 			run_ranks(3, both_ways, &shapes[i]);
 }
 
-static void step__any_length__same_bits_as_message_by_message(void **state)
+TEST(step__any_length__same_bits_as_message_by_message)
 {
 	static struct shape shapes[] = {
 		{ SGD, 1, 1, 1, 1 },
@@ -142,7 +139,6 @@ static void step__any_length__same_bits_as_message_by_message(void **state)
 		{ SGD, 2 * (2 * DENSE_PIECE + 1) + 1, 2, 1, 1 },
 		{ SGD, (1 << 20) + 3, 1, 1, 1 }, /* past the caches */
 	};
-	(void)state;
 	for (size_t i = 0; i < COUNT_OF(shapes); i++)
 		if (!thinned(i + 1, 2))
 			run_ranks(shapes[i].count > 1 << 20 ? 2 : 3, both_ways, &shapes[i]);
@@ -182,9 +178,8 @@ static int push_nan(int rank, void *argument)
 	return 0;
 }
 
-static void push__nan_in_the_last_coordinate__ends_the_job_and_nothing_is_posted(void **state)
+TEST(push__nan_in_the_last_coordinate__ends_the_job_and_nothing_is_posted)
 {
-	(void)state;
 	run_ranks(RANKS, push_nan, NULL);
 }
 
@@ -217,21 +212,8 @@ static int overflow(int rank, void *argument)
 	return 0;
 }
 
-static void step__sums_that_overflow__end_the_job_before_anybody_adds_them(void **state)
+TEST(step__sums_that_overflow__end_the_job_before_anybody_adds_them)
 {
-	(void)state;
 	run_ranks(RANKS, overflow, SGD);
 	run_ranks(RANKS, overflow, MOMENTUM);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(step__any_recipe__same_bits_as_message_by_message),
-		cmocka_unit_test(step__any_length__same_bits_as_message_by_message),
-		cmocka_unit_test(
-			push__nan_in_the_last_coordinate__ends_the_job_and_nothing_is_posted),
-		cmocka_unit_test(step__sums_that_overflow__end_the_job_before_anybody_adds_them),
-	};
-	return cmocka_run_group_tests_name("dense_step", tests, NULL, NULL);
 }

@@ -6,10 +6,8 @@
 #include "base/bytes.h"
 #include "scratch.h"
 #include "sent.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 
 enum { W = 3, D = 210 };
 
@@ -62,11 +60,10 @@ static int lowpass(sluice_job *job, void *context)
 	return 0;
 }
 
-static void push__lowpass__memory_takes_beta_of_what_is_left(void **state)
+TEST(push__lowpass__memory_takes_beta_of_what_is_left)
 {
 	char sparse[] = "up=topk(0.1) down=all memory=lowpass(0.3)";
 	char coded[] = "up=all,uniform(2,32) down=topk(0.1) memory=lowpass(0.3),inside";
-	(void)state;
 	run_simulated(lowpass, sparse);
 	run_simulated(lowpass, coded);
 }
@@ -91,9 +88,8 @@ static int lowpass_of_one(sluice_job *job, void *context)
 	return 0;
 }
 
-static void train__lowpass_1__is_the_residual(void **state)
+TEST(train__lowpass_1__is_the_residual)
 {
-	(void)state;
 	run_simulated(lowpass_of_one, NULL);
 }
 
@@ -173,9 +169,8 @@ static void twostep_with(const char *recipe, float alpha, float beta)
 	free(b);
 }
 
-static void train__300_noisy_steps_twostep__mass_is_conserved(void **state)
+TEST(train__300_noisy_steps_twostep__mass_is_conserved)
 {
-	(void)state;
 	twostep_with("up=all,round(1) down=all memory=twostep(1) update=ema(0.1)", 0.1f, 1);
 	twostep_with("up=all,uniform(4,32) down=all memory=twostep(1) update=ema(0.2)", 0.2f, 1);
 	twostep_with("up=all,round(0.5) down=all memory=twostep(1) update=ema(1/t)", 0, 1);
@@ -183,9 +178,8 @@ static void train__300_noisy_steps_twostep__mass_is_conserved(void **state)
 		     0.2f, 1);
 }
 
-static void push__twostep_below_one__is_the_filter(void **state)
+TEST(push__twostep_below_one__is_the_filter)
 {
-	(void)state;
 	twostep_with("up=topk(0.2) down=all memory=twostep(0.3) update=ema(0.1)", 0.1f, 0.3f);
 	twostep_with(
 		"up=all,uniform(2) down=all memory=twostep(0.3) update=ema(1/t) signal=storm(1/t)",
@@ -223,12 +217,11 @@ static int look_back(sluice_job *job, void *context)
 	return 0;
 }
 
-static void point__each_signal__is_where_its_gradient_is_due(void **state)
+TEST(point__each_signal__is_where_its_gradient_is_due)
 {
 	char igt[] = "up=all down=all signal=igt(0.25) update=ema(0.25)";
 	char storm[] = "up=all down=all signal=storm(0.25) update=ema(0.25)";
 	char gradient_only[] = "up=topk(0.1) down=all";
-	(void)state;
 	run_simulated(look_back, igt);
 	run_simulated(look_back, storm);
 	run_simulated(look_back, gradient_only);
@@ -255,10 +248,9 @@ static int wrong_calls(sluice_job *job, void *context)
 	return 0;
 }
 
-static void calls__that_do_not_fit_the_signal__are_refused(void **state)
+TEST(calls__that_do_not_fit_the_signal__are_refused)
 {
 	char storm[] = "signal=storm(0.5) update=ema(0.5)", plain[] = "up=topk(0.1)";
-	(void)state;
 	run_simulated(wrong_calls, storm);
 	run_simulated(wrong_calls, plain);
 }
@@ -289,10 +281,9 @@ static int noisy(sluice_job *job, void *context)
 	return 0;
 }
 
-static void push__noise__has_its_deviation_and_differs_by_rank_and_seed(void **state)
+TEST(push__noise__has_its_deviation_and_differs_by_rank_and_seed)
 {
 	double sum[D] = { 0 }, square = 0;
-	(void)state;
 	run_simulated(noisy, sum);
 	for (int i = 0; i < D; i++)
 		square += sum[i] * sum[i];
@@ -334,7 +325,7 @@ static int cut(sluice_job *job, void *context)
 	return 0;
 }
 
-static void train__other_shards__same_bits_where_blocks_begin_with_them(void **state)
+TEST(train__other_shards__same_bits_where_blocks_begin_with_them)
 {
 	struct cuts cuts[] = {
 		{ .recipe = "up=all,uniform(3,64) down=all,uniform(4,32)", .shards = { 1, 6 } },
@@ -344,7 +335,6 @@ static void train__other_shards__same_bits_where_blocks_begin_with_them(void **s
 		{ .recipe = "up=topk(0.1) down=all signal=gradient,noise(1) memory=lowpass(0.5)",
 		  .shards = { 1, 7 } },
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof cuts / sizeof *cuts; i++) {
 		run_simulated(cut, &cuts[i]);
 		if (cuts[i].digest[0] != cuts[i].digest[1])
@@ -397,7 +387,7 @@ static int interrupt(sluice_job *job, void *context)
 	return 0;
 }
 
-static void restore__each_memory_and_signal__goes_on_bit_by_bit(void **state)
+TEST(restore__each_memory_and_signal__goes_on_bit_by_bit)
 {
 	static const char *const recipes[] = {
 		"up=topk(0.1) down=topk(0.2) memory=lowpass(0.3)",
@@ -414,27 +404,10 @@ static void restore__each_memory_and_signal__goes_on_bit_by_bit(void **state)
 		"up=all,uniform(3) down=topk(0.2) memory=none when=every(7)",
 		"up=topk(0.1) down=all when=every(7) memory=residual",
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++) {
 		struct interrupted c = { .recipe = recipes[i] };
 		assert_int_equal(scratch_make(c.dir), 0);
 		run_simulated(interrupt, &c);
 		scratch_remove(c.dir);
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(push__lowpass__memory_takes_beta_of_what_is_left),
-		cmocka_unit_test(train__lowpass_1__is_the_residual),
-		cmocka_unit_test(train__300_noisy_steps_twostep__mass_is_conserved),
-		cmocka_unit_test(push__twostep_below_one__is_the_filter),
-		cmocka_unit_test(point__each_signal__is_where_its_gradient_is_due),
-		cmocka_unit_test(calls__that_do_not_fit_the_signal__are_refused),
-		cmocka_unit_test(push__noise__has_its_deviation_and_differs_by_rank_and_seed),
-		cmocka_unit_test(train__other_shards__same_bits_where_blocks_begin_with_them),
-		cmocka_unit_test(restore__each_memory_and_signal__goes_on_bit_by_bit),
-	};
-	return cmocka_run_group_tests_name("dynamics", tests, NULL, NULL);
 }

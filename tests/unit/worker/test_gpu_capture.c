@@ -8,10 +8,8 @@
 #include "base/device_kernels.h"
 #include "gpu_rank.h"
 #include "ranks.h"
+#include "cases.h"
 #include <string.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 
 enum { N = 5000, K = 50, STEPS = 3, GLOBAL = 0, NON_BLOCKING = 1 };
 
@@ -101,9 +99,8 @@ static int allocate_beside(int rank, void *argument)
 	return 0;
 }
 
-static void open_and_close__beside_a_capture__it_is_not_spoilt(void **state)
+TEST(open_and_close__beside_a_capture__it_is_not_spoilt)
 {
-	(void)state;
 	run_ranks(1, allocate_beside, NULL);
 }
 
@@ -149,9 +146,8 @@ static int host_takes_part(int rank, void *argument)
 	return 0;
 }
 
-static void push__on_a_captured_stream__is_refused_and_does_not_spoil_it(void **state)
+TEST(push__on_a_captured_stream__is_refused_and_does_not_spoil_it)
 {
-	(void)state;
 	run_ranks(1, host_takes_part, NULL);
 }
 
@@ -202,9 +198,8 @@ static int train_beside(int rank, void *argument)
 	return 0;
 }
 
-static void push_and_pull__stream_is_captured__refused_and_made_again_outside(void **state)
+TEST(push_and_pull__stream_is_captured__refused_and_made_again_outside)
 {
-	(void)state;
 	static char recipes[][80] = {
 		"up=topk(0.02) down=topk(0.1) signal=momentum(0.9) warmup=5",
 		"up=topk(0.02),uniform(4,16) down=all",
@@ -260,23 +255,16 @@ static int join_after_refusals(int rank, void *argument)
 	return 0;
 }
 
-static void push__refused__brings_no_gradient(void **state)
+TEST(push__refused__brings_no_gradient)
 {
-	(void)state;
 	run_ranks(1, join_after_refusals, NULL);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(open_and_close__beside_a_capture__it_is_not_spoilt),
-		cmocka_unit_test(push__on_a_captured_stream__is_refused_and_does_not_spoil_it),
-		cmocka_unit_test(push_and_pull__stream_is_captured__refused_and_made_again_outside),
-		cmocka_unit_test(push__refused__brings_no_gradient),
-	};
 	if (device_is_real()) {
 		printf("skipped: needs the runtime that can be made to fail\n");
 		return 77;
 	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return run_cases(NULL, NULL);
 }

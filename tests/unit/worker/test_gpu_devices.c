@@ -7,11 +7,9 @@
 #include "narrow.h"
 #include "ranks.h"
 #include "tests/gpu/emulation/counts.h"
+#include "cases.h"
 #include <math.h>
 #include <string.h>
-#include <setjmp.h>
-#include <stdarg.h>
-#include <cmocka.h>
 
 enum { N = 5000, STEPS = 3, NON_BLOCKING = 1, FAILURE = 719 };
 
@@ -104,9 +102,8 @@ static int train_on_two(int rank, void *argument)
 	return 0;
 }
 
-static void push_and_pull__on_two_gpus_of_one_thread__each_on_its_own(void **state)
+TEST(push_and_pull__on_two_gpus_of_one_thread__each_on_its_own)
 {
-	(void)state;
 	run_ranks(1, train_on_two, "up=topk(0.02) down=topk(0.1) signal=momentum(0.9)");
 	run_ranks(1, train_on_two, "up=all down=all");
 	run_ranks(1, train_on_two, "up=all,round(0.1) down=all memory=residual");
@@ -195,9 +192,8 @@ static int train_pieces_on_two(int rank, void *argument)
 	return 0;
 }
 
-static void push_and_pull__pieces_on_another_gpu__on_that_one(void **state)
+TEST(push_and_pull__pieces_on_another_gpu__on_that_one)
 {
-	(void)state;
 	run_ranks(1, train_pieces_on_two, NULL);
 }
 
@@ -223,23 +219,17 @@ static int pin_and_fail(int rank, void *argument)
 	return 0;
 }
 
-static void pin_and_unpin__cuda_says_no__the_application_finds_no_error(void **state)
+TEST(pin_and_unpin__cuda_says_no__the_application_finds_no_error)
 {
-	(void)state;
 	run_ranks(1, pin_and_fail, NULL);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(push_and_pull__on_two_gpus_of_one_thread__each_on_its_own),
-		cmocka_unit_test(push_and_pull__pieces_on_another_gpu__on_that_one),
-		cmocka_unit_test(pin_and_unpin__cuda_says_no__the_application_finds_no_error),
-	};
 	if (device_is_real()) {
 		printf("skipped: needs the runtime that emulates two GPUs, and can be made to "
 		       "fail\n");
 		return 77;
 	}
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return run_cases(NULL, NULL);
 }

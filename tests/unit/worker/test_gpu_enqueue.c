@@ -3,11 +3,9 @@
  * device makes is posted by the progress thread, or by the next call. */
 #include "gpu_lag.h"
 #include "ranks.h"
+#include "cases.h"
 #include <dlfcn.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 static int lag_and_post(int rank, void *argument)
 {
@@ -49,7 +47,7 @@ static int lag_and_post(int rank, void *argument)
 	return 0;
 }
 
-static void push__device_lags__returns_first_and_the_progress_thread_posts(void **state)
+TEST(push__device_lags__returns_first_and_the_progress_thread_posts)
 {
 	static struct shape shapes[] = {
 		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual" },
@@ -57,7 +55,6 @@ static void push__device_lags__returns_first_and_the_progress_thread_posts(void 
 			    "memory=residual" },
 		{ .recipe = "up=sketch(0.02) down=all memory=residual" },
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
 		run_ranks(2, lag_and_post, &shapes[i]);
 }
@@ -88,7 +85,7 @@ static int train_beside(int rank, void *argument)
 	return 0;
 }
 
-static void pull__device_lags__waits_and_gives_the_bits_of_host_memory(void **state)
+TEST(pull__device_lags__waits_and_gives_the_bits_of_host_memory)
 {
 	static struct shape shapes[] = {
 		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd" },
@@ -106,7 +103,6 @@ static void pull__device_lags__waits_and_gives_the_bits_of_host_memory(void **st
 		{ .recipe = "up=topk(0.02) down=all coding=small memory=residual" },
 		{ .recipe = "up=sketch(0.05) down=all signal=momentum(0.5) clip=3" },
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
 		run_ranks(RANKS, train_beside, &shapes[i]);
 }
@@ -141,13 +137,12 @@ static int simulate_three(int rank, void *argument)
 	return 0;
 }
 
-static void push__simulated_ranks__waits(void **state)
+TEST(push__simulated_ranks__waits)
 {
 	static struct shape shapes[] = {
 		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual" },
 		{ .recipe = "up=topk(0.02) down=all memory=residual", .skewed = 1 },
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
 		run_ranks(1, simulate_three, &shapes[i]);
 }
@@ -181,11 +176,10 @@ static int overflow_and_barrier(int rank, void *argument)
 	return 0;
 }
 
-static void barrier__host_encodes_what_overflows__posted_before_it_waits(void **state)
+TEST(barrier__host_encodes_what_overflows__posted_before_it_waits)
 {
 	static struct shape shape = { .recipe = "up=topk(0.02) down=all memory=residual",
 				      .skewed = 1 };
-	(void)state;
 	run_ranks(2, overflow_and_barrier, &shape);
 }
 
@@ -203,27 +197,19 @@ static int close_early(int rank, void *argument)
 	return 0;
 }
 
-static void close__push_was_not_pulled__its_messages_are_posted_first(void **state)
+TEST(close__push_was_not_pulled__its_messages_are_posted_first)
 {
 	static struct shape shapes[] = {
 		{ .recipe = "up=topk(0.02) down=all memory=residual" },
 		{ .recipe = "up=topk(0.02) down=all memory=residual", .skewed = 1 },
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
 		run_ranks(2, close_early, &shapes[i]);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(push__device_lags__returns_first_and_the_progress_thread_posts),
-		cmocka_unit_test(pull__device_lags__waits_and_gives_the_bits_of_host_memory),
-		cmocka_unit_test(push__simulated_ranks__waits),
-		cmocka_unit_test(barrier__host_encodes_what_overflows__posted_before_it_waits),
-		cmocka_unit_test(close__push_was_not_pulled__its_messages_are_posted_first),
-	};
 	if (device_is_real())
 		return 77; /* a real one lags as it likes */
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return run_cases(NULL, NULL);
 }

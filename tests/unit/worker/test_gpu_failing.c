@@ -4,11 +4,9 @@
 #include "gpu_step.h"
 #include "ranks.h"
 #include "scratch.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { CALLS = 120, QUIET = 12 };
 
@@ -55,10 +53,9 @@ static int train_and_resume(int rank, void *argument)
 	return 0;
 }
 
-static void checkpoint__residual_and_momentum_on_the_gpu_are_restored(void **state)
+TEST(checkpoint__residual_and_momentum_on_the_gpu_are_restored)
 {
 	char dir[SCRATCH_PATH];
-	(void)state;
 	assert_int_equal(scratch_make(dir), 0);
 	run_ranks(2, train_and_resume, dir);
 	scratch_remove(dir);
@@ -102,10 +99,9 @@ static int restore_failing(int rank, void *argument)
 	return 0;
 }
 
-static void restore__parameters_of_one_rank_cannot_be_copied__all_say_so(void **state)
+TEST(restore__parameters_of_one_rank_cannot_be_copied__all_say_so)
 {
 	char dir[SCRATCH_PATH];
-	(void)state;
 	if (device_is_real())
 		skip();
 	assert_int_equal(scratch_make(dir), 0);
@@ -144,9 +140,8 @@ static int push_nan(int rank, void *argument)
 	return 0;
 }
 
-static void push__nan_in_gpu_memory_is_named(void **state)
+TEST(push__nan_in_gpu_memory_is_named)
 {
-	(void)state;
 	run_ranks(1, push_nan, "up=topk(0.02) down=all memory=residual");
 	run_ranks(1, push_nan, "up=all down=all");
 	run_ranks(1, push_nan, "up=all,f16 down=all memory=residual signal=momentum(0.9)");
@@ -262,8 +257,7 @@ static int push_failing(int rank, void *argument)
 	return 0;
 }
 
-static void push_and_pull__any_cuda_call_failing__is_EGPU_and_ends_the_job_or_changes_nothing(
-	void **state)
+TEST(push_and_pull__any_cuda_call_failing__is_EGPU_and_ends_the_job_or_changes_nothing)
 {
 	static struct failing cases[] = {
 		{ .recipe = "up=topk(0.02),f16 down=all memory=residual", .step = 1, .least = 25 },
@@ -332,7 +326,6 @@ static void push_and_pull__any_cuda_call_failing__is_EGPU_and_ends_the_job_or_ch
 		  .pulls = 1,
 		  .alone = 1 },
 	};
-	(void)state;
 	if (device_is_real())
 		skip();
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
@@ -376,23 +369,9 @@ static int push_failing_on_one(int rank, void *argument)
 	return 0;
 }
 
-static void push__gpu_of_one_rank_fails__all_learn_whose_and_why(void **state)
+TEST(push__gpu_of_one_rank_fails__all_learn_whose_and_why)
 {
-	(void)state;
 	if (device_is_real())
 		skip();
 	run_ranks(3, push_failing_on_one, "up=topk(0.02) down=all memory=residual");
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(checkpoint__residual_and_momentum_on_the_gpu_are_restored),
-		cmocka_unit_test(restore__parameters_of_one_rank_cannot_be_copied__all_say_so),
-		cmocka_unit_test(push__nan_in_gpu_memory_is_named),
-		cmocka_unit_test(
-			push_and_pull__any_cuda_call_failing__is_EGPU_and_ends_the_job_or_changes_nothing),
-		cmocka_unit_test(push__gpu_of_one_rank_fails__all_learn_whose_and_why),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

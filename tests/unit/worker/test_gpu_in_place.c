@@ -10,10 +10,8 @@
 #include "rdma/transport.h"
 #include "worker/device.h"
 #include "worker/state.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <string.h>
-#include <cmocka.h>
 
 enum {
 	QUEUE = 4,
@@ -185,22 +183,12 @@ static int train_both(int rank, void *argument)
 	return 0;
 }
 
-static void push__card_that_reads_gpu_memory_late_sends_the_bits_of_host_memory(void **state)
+TEST(push__card_that_reads_gpu_memory_late_sends_the_bits_of_host_memory)
 {
-	(void)state;
 	use_card();
 	for (reads = -1; reads <= 1; reads++) {
 		run_ranks(RANKS, train_both, "up=topk(0.05) down=topk(0.1) memory=residual");
 		run_ranks(RANKS, train_both, "up=topk(0.2),bf16 down=all memory=residual");
 		run_ranks(RANKS, train_both, "up=all,f16 down=all memory=residual");
 	}
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(
-			push__card_that_reads_gpu_memory_late_sends_the_bits_of_host_memory),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -2,10 +2,8 @@
  * What a device finds after the push has returned: the next call that waits for it says so. */
 #include "gpu_lag.h"
 #include "ranks.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <string.h>
-#include <cmocka.h>
 
 enum { QUIET = 4, SHORT_MS = 300 };
 
@@ -63,7 +61,7 @@ static int fail_one_by_one(int rank, void *argument)
 	return 0;
 }
 
-static void pull__device_failed_in_the_push__is_EGPU_and_the_job_is_over(void **state)
+TEST(pull__device_failed_in_the_push__is_EGPU_and_the_job_is_over)
 {
 	static struct shape shapes[] = {
 		{ .recipe = "up=topk(0.02),f16 down=all memory=residual" },
@@ -72,7 +70,6 @@ static void pull__device_failed_in_the_push__is_EGPU_and_the_job_is_over(void **
 		{ .recipe = "up=topk(0.02) down=all memory=residual", .skewed = 1 },
 		{ .recipe = "up=sketch(0.02,1) down=all memory=residual" },
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
 		run_ranks(1, fail_one_by_one, &shapes[i]);
 }
@@ -111,11 +108,10 @@ static int fail_listed(int rank, void *argument)
 	return 0;
 }
 
-static void barrier__cuda_failed_in_what_the_host_encodes__says_so(void **state)
+TEST(barrier__cuda_failed_in_what_the_host_encodes__says_so)
 {
 	static struct shape shape = { .recipe = "up=topk(0.02) down=all memory=residual",
 				      .skewed = 1 };
-	(void)state;
 	run_ranks(1, fail_listed, &shape);
 }
 
@@ -137,14 +133,13 @@ static int nan_later(int rank, void *argument)
 	return 0;
 }
 
-static void pull__nan_in_what_was_pushed__is_named(void **state)
+TEST(pull__nan_in_what_was_pushed__is_named)
 {
 	static struct shape shapes[] = {
 		{ .recipe = "up=topk(0.02) down=all memory=residual", .nan_at = 1 },
 		{ .recipe = "up=topk(0.02) down=all signal=momentum(0.9) clip=1", .nan_at = 1 },
 		{ .recipe = "up=sketch(0.02,1) down=all", .nan_at = 1 },
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
 		run_ranks(1, nan_later, &shapes[i]);
 }
@@ -187,12 +182,11 @@ static int infinite_sketch(int rank, void *argument)
 	return 0;
 }
 
-static void push__sketch_of_a_sum_that_overflowed__is_ENUMERIC_and_named(void **state)
+TEST(push__sketch_of_a_sum_that_overflowed__is_ENUMERIC_and_named)
 {
 	static struct shape shape = {
 		.recipe = "up=sketch(0.02,1) down=all memory=residual(inside)"
 	};
-	(void)state;
 	run_ranks(2, infinite_sketch, &shape);
 }
 
@@ -221,7 +215,7 @@ static int hang(int rank, void *argument)
 	return 0;
 }
 
-static void pull__device_hangs__gpu_and_stage_are_named(void **state)
+TEST(pull__device_hangs__gpu_and_stage_are_named)
 {
 	static struct hanging cases[] = {
 		{ .shape = { .recipe = "up=topk(0.02) down=all memory=residual" },
@@ -237,7 +231,6 @@ static void pull__device_hangs__gpu_and_stage_are_named(void **state)
 		  .runs = 2,
 		  .stage = "step 1: GPU 0: its sketches" },
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++)
 		run_ranks(1, hang, &cases[i]);
 }
@@ -260,10 +253,9 @@ static int hang_in_pull(int rank, void *argument)
 	return 0;
 }
 
-static void pull__device_hangs_at_the_values__gpu_is_named(void **state)
+TEST(pull__device_hangs_at_the_values__gpu_is_named)
 {
 	static struct shape shape = { .recipe = "up=sketch(0.02,1) down=all" };
-	(void)state;
 	run_ranks(1, hang_in_pull, &shape);
 }
 
@@ -283,10 +275,9 @@ static int fail_in_pull(int rank, void *argument)
 	return 0;
 }
 
-static void pull__device_failed_at_the_values__ends_the_job(void **state)
+TEST(pull__device_failed_at_the_values__ends_the_job)
 {
 	static struct shape shape = { .recipe = "up=sketch(0.02,1) down=all" };
-	(void)state;
 	run_ranks(1, fail_in_pull, &shape);
 }
 
@@ -318,32 +309,20 @@ static int capture_meanwhile(int rank, void *argument)
 	return 0;
 }
 
-static void pull__stream_is_captured_meanwhile__refused_and_the_capture_goes_on(void **state)
+TEST(pull__stream_is_captured_meanwhile__refused_and_the_capture_goes_on)
 {
 	static struct shape shapes[] = {
 		{ .recipe = "up=topk(0.02) down=all memory=residual" },
 		{ .recipe = "up=topk(0.02) down=all memory=residual",
 		  .skewed = 1 }, /* the host encodes some */
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof shapes / sizeof shapes[0]; i++)
 		run_ranks(1, capture_meanwhile, &shapes[i]);
 }
 
 int main(void)
 {
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(pull__device_failed_in_the_push__is_EGPU_and_the_job_is_over),
-		cmocka_unit_test(barrier__cuda_failed_in_what_the_host_encodes__says_so),
-		cmocka_unit_test(pull__nan_in_what_was_pushed__is_named),
-		cmocka_unit_test(push__sketch_of_a_sum_that_overflowed__is_ENUMERIC_and_named),
-		cmocka_unit_test(pull__device_hangs__gpu_and_stage_are_named),
-		cmocka_unit_test(pull__device_hangs_at_the_values__gpu_is_named),
-		cmocka_unit_test(pull__device_failed_at_the_values__ends_the_job),
-		cmocka_unit_test(
-			pull__stream_is_captured_meanwhile__refused_and_the_capture_goes_on),
-	};
 	if (device_is_real())
 		return 77; /* a real one lags as it likes */
-	return cmocka_run_group_tests(tests, NULL, NULL);
+	return run_cases(NULL, NULL);
 }

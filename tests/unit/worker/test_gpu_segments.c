@@ -7,10 +7,8 @@
 #include "narrow.h"
 #include "ranks.h"
 #include "worker/target.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <string.h>
-#include <cmocka.h>
 
 enum { STEPS = 3, PIECES = 4 };
 
@@ -241,15 +239,13 @@ static int train_all_there(int rank, void *argument)
 	return 0;
 }
 
-static void push_and_pull__all_pieces_on_a_gpu__stay_there(void **state)
+TEST(push_and_pull__all_pieces_on_a_gpu__stay_there)
 {
-	(void)state;
 	run_ranks(2, train_all_there, NULL);
 }
 
-static void push_and_pull__pieces_on_a_gpu__as_in_host_memory(void **state)
+TEST(push_and_pull__pieces_on_a_gpu__as_in_host_memory)
 {
-	(void)state;
 	run_ranks(2, train_all, NULL);
 }
 
@@ -298,9 +294,8 @@ static int train_narrow(int rank, void *argument)
 	return 0;
 }
 
-static void pull__of_16_bits_on_a_gpu__as_in_host_memory(void **state)
+TEST(pull__of_16_bits_on_a_gpu__as_in_host_memory)
 {
-	(void)state;
 	run_ranks(2, train_narrow, NULL);
 }
 
@@ -418,9 +413,8 @@ static int train_all_rounded(int rank, void *argument)
 	return 0;
 }
 
-static void pull__of_16_bits_on_a_gpu__the_bits_of_16_bits_in_host_memory(void **state)
+TEST(pull__of_16_bits_on_a_gpu__the_bits_of_16_bits_in_host_memory)
 {
-	(void)state;
 	run_ranks(2, train_all_rounded, NULL);
 }
 
@@ -502,17 +496,15 @@ static int step_failing(int rank, void *argument)
 	return 0;
 }
 
-static void step__of_pieces__calls_of_a_gpu_fail__it_is_said(void **state)
+TEST(step__of_pieces__calls_of_a_gpu_fail__it_is_said)
 {
-	(void)state;
 	if (device_is_real())
 		skip();
 	run_ranks(1, step_failing, NULL);
 }
 
-static void pull__of_16_bits__calls_of_a_gpu_fail__it_is_said(void **state)
+TEST(pull__of_16_bits__calls_of_a_gpu_fail__it_is_said)
 {
-	(void)state;
 	if (device_is_real())
 		skip();
 	run_ranks(1, pull_failing, "up=topk(0.1) down=all");
@@ -549,9 +541,8 @@ static int broadcast(int rank, void *argument)
 	return 0;
 }
 
-static void broadcast__from_and_to_a_gpu__as_in_host_memory(void **state)
+TEST(broadcast__from_and_to_a_gpu__as_in_host_memory)
 {
-	(void)state;
 	run_ranks(3, broadcast, NULL);
 }
 
@@ -586,26 +577,10 @@ static int broadcast_failing(int rank, void *argument)
 	return 0;
 }
 
-static void broadcast__calls_of_a_gpu_fail_on_one_rank__all_hear_of_it(void **state)
+TEST(broadcast__calls_of_a_gpu_fail_on_one_rank__all_hear_of_it)
 {
-	(void)state;
 	if (device_is_real())
 		skip();
 	for (int culprit = 0; culprit < 2; culprit++)
 		run_ranks(3, broadcast_failing, &culprit);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(push_and_pull__pieces_on_a_gpu__as_in_host_memory),
-		cmocka_unit_test(push_and_pull__all_pieces_on_a_gpu__stay_there),
-		cmocka_unit_test(pull__of_16_bits_on_a_gpu__as_in_host_memory),
-		cmocka_unit_test(pull__of_16_bits_on_a_gpu__the_bits_of_16_bits_in_host_memory),
-		cmocka_unit_test(pull__of_16_bits__calls_of_a_gpu_fail__it_is_said),
-		cmocka_unit_test(step__of_pieces__calls_of_a_gpu_fail__it_is_said),
-		cmocka_unit_test(broadcast__from_and_to_a_gpu__as_in_host_memory),
-		cmocka_unit_test(broadcast__calls_of_a_gpu_fail_on_one_rank__all_hear_of_it),
-	};
-	return cmocka_run_group_tests_name("segments on a GPU", tests, NULL, NULL);
 }

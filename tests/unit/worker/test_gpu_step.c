@@ -7,12 +7,10 @@
 #include "narrow.h"
 #include "ranks.h"
 #include "tests/gpu/emulation/counts.h"
+#include "cases.h"
 #include <dlfcn.h>
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 /* Which parts the device packed. */
 static uint32_t packed(const sluice_model *gpu)
@@ -159,7 +157,7 @@ static int train_all(int rank, void *argument)
 }
 
 /* All shapes in the same processes: each would have to open the GPU anew. */
-static void push_and_pull__gpu_memory_gives_the_bits_of_host_memory(void **state)
+TEST(push_and_pull__gpu_memory_gives_the_bits_of_host_memory)
 {
 	static struct shape shapes[] = {
 		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd",
@@ -396,7 +394,6 @@ static void push_and_pull__gpu_memory_gives_the_bits_of_host_memory(void **state
 		{ .recipe = "up=all down=all update=average memory=none" },
 		{ .recipe = NULL },
 	};
-	(void)state;
 	run_ranks(RANKS, train_all, shapes);
 }
 
@@ -424,10 +421,9 @@ static int open_without_stream(int rank, void *argument)
 	return 0;
 }
 
-static void model_open__stream_is_taken_where_the_size_covers_it(void **state)
+TEST(model_open__stream_is_taken_where_the_size_covers_it)
 {
 	static int anything;
-	(void)state;
 	run_ranks(1, open_without_stream, &anything);
 }
 
@@ -471,7 +467,7 @@ static int overflow(int rank, void *argument)
 	return 0;
 }
 
-static void push__sum_on_the_gpu_overflows__ends_the_job_with_every_value_type(void **state)
+TEST(push__sum_on_the_gpu_overflows__ends_the_job_with_every_value_type)
 {
 	static char recipes[][80] = {
 		"up=topk(0.02) down=all memory=residual(inside)",
@@ -484,7 +480,6 @@ static void push__sum_on_the_gpu_overflows__ends_the_job_with_every_value_type(v
 		"up=gaussiank(0.02),grid(3) down=all memory=residual(inside)",
 		"up=threshold(3),bf16 down=all memory=residual(inside)",
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
 		run_ranks(2, overflow, recipes[i]);
 }
@@ -530,7 +525,7 @@ static int push_spoilt(int rank, void *argument)
 	return 0;
 }
 
-static void push__code_of_8_bits_on_a_gpu_is_not_finite__is_named(void **state)
+TEST(push__code_of_8_bits_on_a_gpu_is_not_finite__is_named)
 {
 	static struct spoilt all[] = {
 		{ SLUICE_F8_E4M3FN, 0xff, 0.5f, "is NaN at index 5" },
@@ -539,19 +534,6 @@ static void push__code_of_8_bits_on_a_gpu_is_not_finite__is_named(void **state)
 		{ SLUICE_F8_E5M2, 0x7d, 1, "is NaN at index 5" },
 		{ SLUICE_F8_E5M2, 0xfb, 1e34f, "is infinite at index 5" },
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
 		run_ranks(1, push_spoilt, &all[i]);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(push_and_pull__gpu_memory_gives_the_bits_of_host_memory),
-		cmocka_unit_test(
-			push__sum_on_the_gpu_overflows__ends_the_job_with_every_value_type),
-		cmocka_unit_test(push__code_of_8_bits_on_a_gpu_is_not_finite__is_named),
-		cmocka_unit_test(model_open__stream_is_taken_where_the_size_covers_it),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -6,11 +6,8 @@
 #include "narrow.h"
 #include "ranks.h"
 #include "worker/state.h"
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
+#include "cases.h"
 #include <string.h>
-#include <cmocka.h>
 
 /* Not a multiple of any block or chunk. */
 enum { COUNT = 4999, STEPS = 5, CODES = 65536 };
@@ -132,9 +129,8 @@ static int train_both(int rank, void *argument)
 	return 0;
 }
 
-static void push__gradient_in_few_bits_gives_the_bits_of_its_floats(void **state)
+TEST(push__gradient_in_few_bits_gives_the_bits_of_its_floats)
 {
-	(void)state;
 	run_ranks(2, train_both, NULL);
 }
 
@@ -173,9 +169,8 @@ static int send_every_code(int rank, void *argument)
 	return 0;
 }
 
-static void push__every_code_means_what_the_standard_says(void **state)
+TEST(push__every_code_means_what_the_standard_says)
 {
-	(void)state;
 	for (int i = 0; i < TYPES; i++)
 		run_ranks(1, send_every_code, (void *)&types[i]);
 }
@@ -218,9 +213,8 @@ static int push_spoilt_codes(int rank, void *argument)
 	return 0;
 }
 
-static void push__code_of_8_bits_is_not_finite__is_named(void **state)
+TEST(push__code_of_8_bits_is_not_finite__is_named)
 {
-	(void)state;
 	for (int i = 0; i < 7; i++)
 		run_ranks(1, push_spoilt_codes, &i);
 }
@@ -278,9 +272,8 @@ static int set_scales(int rank, void *argument)
 	return 0;
 }
 
-static void scale__impossible_or_in_the_middle_of_a_push__is_refused(void **state)
+TEST(scale__impossible_or_in_the_middle_of_a_push__is_refused)
 {
-	(void)state;
 	run_ranks(1, set_scales, NULL);
 }
 
@@ -309,9 +302,8 @@ static int push_nan(int rank, void *argument)
 	return 0;
 }
 
-static void push__nan_in_16_bits_is_named(void **state)
+TEST(push__nan_in_16_bits_is_named)
 {
-	(void)state;
 	run_ranks(1, push_nan, "up=topk(0.02) down=all");
 	run_ranks(1, push_nan, "up=all down=all clip=1");
 }
@@ -338,21 +330,7 @@ static int open_with_types(int rank, void *argument)
 	return 0;
 }
 
-static void model_open__type_of_gradients_is_judged_where_the_size_covers_it(void **state)
+TEST(model_open__type_of_gradients_is_judged_where_the_size_covers_it)
 {
-	(void)state;
 	run_ranks(1, open_with_types, NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(push__gradient_in_few_bits_gives_the_bits_of_its_floats),
-		cmocka_unit_test(push__every_code_means_what_the_standard_says),
-		cmocka_unit_test(push__nan_in_16_bits_is_named),
-		cmocka_unit_test(push__code_of_8_bits_is_not_finite__is_named),
-		cmocka_unit_test(scale__impossible_or_in_the_middle_of_a_push__is_refused),
-		cmocka_unit_test(model_open__type_of_gradients_is_judged_where_the_size_covers_it),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

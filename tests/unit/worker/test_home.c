@@ -7,12 +7,10 @@
 #include "rdma/ring.h"
 #include "worker/lane.h"
 #include "worker/state.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { RANKS = 3, SHARDS = 2, HOLDERS = 2, REMOTE_BYTES = 1 << 20, BYTES = 256 };
 
@@ -214,9 +212,8 @@ static int rank_of(uint32_t shard, uint32_t k)
 
 /* ---- cases ------------------------------------------------------------------ */
 
-static void open__two_holders__each_shard_has_both_and_is_read_from_the_first(void **state)
+TEST(open__two_holders__each_shard_has_both_and_is_read_from_the_first)
 {
-	(void)state;
 	open_worker(HOLDERS);
 	for (uint32_t s = 0; s < SHARDS; s++) {
 		assert_int_equal(rank_of(s, 0), 1 + s);
@@ -231,9 +228,8 @@ static void open__two_holders__each_shard_has_both_and_is_read_from_the_first(vo
 	close_worker();
 }
 
-static void post__two_holders__both_get_the_same_message(void **state)
+TEST(post__two_holders__both_get_the_same_message)
 {
-	(void)state;
 	open_worker(HOLDERS);
 	push(1, 0x51);
 	for (uint32_t k = 0; k < HOLDERS; k++) {
@@ -254,9 +250,8 @@ static void post__two_holders__both_get_the_same_message(void **state)
 	close_worker();
 }
 
-static void post__one_queue_is_full__goes_to_the_other_and_once_to_each(void **state)
+TEST(post__one_queue_is_full__goes_to_the_other_and_once_to_each)
 {
-	(void)state;
 	open_worker(HOLDERS);
 	w.full[2] = 1;
 	stage(0, 1);
@@ -274,9 +269,8 @@ static void post__one_queue_is_full__goes_to_the_other_and_once_to_each(void **s
 	close_worker();
 }
 
-static void slot__one_holder_has_not_consumed__is_not_free(void **state)
+TEST(slot__one_holder_has_not_consumed__is_not_free)
 {
-	(void)state;
 	open_worker(HOLDERS);
 	for (uint8_t i = 0; i < SLOT_DEPTH; i++) {
 		assert_int_equal(lanes_await_slots(&w.model), 0);
@@ -294,9 +288,8 @@ static void slot__one_holder_has_not_consumed__is_not_free(void **state)
 	close_worker();
 }
 
-static void notice__holder_of_an_older_epoch__announces_nothing(void **state)
+TEST(notice__holder_of_an_older_epoch__announces_nothing)
 {
-	(void)state;
 	open_worker(HOLDERS);
 	notice(0, 1, 1, 0);
 	assert_false(lane_announced(&w.model, 0, 1));
@@ -315,9 +308,8 @@ static void notice__holder_of_an_older_epoch__announces_nothing(void **state)
 	close_worker();
 }
 
-static void move__second_holder_has_announced_before__its_log_is_read(void **state)
+TEST(move__second_holder_has_announced_before__its_log_is_read)
 {
-	(void)state;
 	open_worker(HOLDERS);
 	notice(1, 1, 1, 0);
 	assert_false(lane_announced(&w.model, 1, 1));
@@ -335,9 +327,8 @@ static void move__second_holder_has_announced_before__its_log_is_read(void **sta
 	close_worker();
 }
 
-static void notice__rank_that_holds_nothing__is_refused(void **state)
+TEST(notice__rank_that_holds_nothing__is_refused)
 {
-	(void)state;
 	open_worker(1);
 	assert_int_equal(lane_notice(&w.model, 0, rank_of(1, 0)), 0);
 	assert_int_equal(lane_notice(&w.model, 0, 0), 0);
@@ -346,29 +337,12 @@ static void notice__rank_that_holds_nothing__is_refused(void **state)
 }
 
 /* A payload cannot be made in the windows of two holders. */
-static void slot_there__mapped__is_that_of_an_only_holder(void **state)
+TEST(slot_there__mapped__is_that_of_an_only_holder)
 {
-	(void)state;
 	open_worker(1);
 	assert_non_null(lane_slot_there(&w.model, 0, 1));
 	close_worker();
 	open_worker(HOLDERS);
 	assert_null(lane_slot_there(&w.model, 0, 1));
 	close_worker();
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(open__two_holders__each_shard_has_both_and_is_read_from_the_first),
-		cmocka_unit_test(post__two_holders__both_get_the_same_message),
-		cmocka_unit_test(post__one_queue_is_full__goes_to_the_other_and_once_to_each),
-		cmocka_unit_test(slot__one_holder_has_not_consumed__is_not_free),
-		cmocka_unit_test(notice__holder_of_an_older_epoch__announces_nothing),
-		cmocka_unit_test(move__second_holder_has_announced_before__its_log_is_read),
-		cmocka_unit_test(notice__rank_that_holds_nothing__is_refused),
-		cmocka_unit_test(slot_there__mapped__is_that_of_an_only_holder),
-	};
-
-	return cmocka_run_group_tests_name("home", tests, NULL, NULL);
 }

@@ -9,19 +9,16 @@
 #include "ranks.h"
 #include "thinned.h"
 #include "scratch.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 /* ---- the rules ------------------------------------------------------------- */
 
-static void lazy__window_of_two__allowance_is_weighted_sum_over_lr_squared(void **state)
+TEST(lazy__window_of_two__allowance_is_weighted_sum_over_lr_squared)
 {
 	struct lazy_rule l = { .window = 2, .weight = 0.5 };
 
-	(void)state;
 	assert_true(lazy_allowance(&l, 0.5f) == 0);
 	lazy_moved(&l, 4);
 	assert_true(lazy_allowance(&l, 0.5f) == 0.5 * 4 / 0.25);
@@ -30,11 +27,10 @@ static void lazy__window_of_two__allowance_is_weighted_sum_over_lr_squared(void 
 	assert_true(lazy_allowance(&l, 0.5f) == 0.5 * 3 / 0.25);
 }
 
-static void lazy__equal_counts_as_skippable_but_not_the_first_nor_after_the_longest(void **state)
+TEST(lazy__equal_counts_as_skippable_but_not_the_first_nor_after_the_longest)
 {
 	struct lazy_rule l = { .window = 1, .weight = 1, .longest = 2 };
 
-	(void)state;
 	lazy_moved(&l, 9);
 	assert_false(lazy_skips(&l, 1, 0, 0)); /* never uploaded */
 	lazy_uploaded(&l, 2);
@@ -191,18 +187,17 @@ static struct run run_of(const char *recipe, int steps, int period)
 	return run;
 }
 
-static void push__innovation_of_everything__is_the_gradient_descent_it_stands_for(void **state)
+TEST(push__innovation_of_everything__is_the_gradient_descent_it_stands_for)
 {
 	struct run plain = run_of("up=all down=all", 60, 1);
 	struct run innovation = run_of("up=all down=all signal=innovation", 60, 1);
 
-	(void)state;
 	assert_int_equal(innovation.skipped, 0);
 	assert_true(fabs(plain.gap - innovation.gap) < 1e-5);
 	assert_true(innovation.worst_sum < 1e-5);
 }
 
-static void push__lazy_with_unequal_workers__same_point_with_fewer_uploads(void **state)
+TEST(push__lazy_with_unequal_workers__same_point_with_fewer_uploads)
 {
 	struct run all = run_of("up=all down=all", 400, 1);
 	struct run lazy = run_of("up=all down=all signal=innovation when=lazy(10,0.1)", 400, 1);
@@ -211,7 +206,6 @@ static void push__lazy_with_unequal_workers__same_point_with_fewer_uploads(void 
 	struct run quantised = run_of(
 		"up=all,grid(4) down=all signal=innovation when=lazy(10,0.08,100)", 400, 1);
 
-	(void)state;
 	assert_true(all.gap < 1e-5);
 	assert_true(lazy.gap < 1e-4 && served.gap < 1e-4 && quantised.gap < 1e-3);
 	assert_true((double)lazy.uploads < 0.6 * (double)all.uploads);
@@ -222,13 +216,12 @@ static void push__lazy_with_unequal_workers__same_point_with_fewer_uploads(void 
 	assert_true(lazy.worst_sum < 1e-4 && served.worst_sum < 1e-4 && quantised.worst_sum < 1e-4);
 }
 
-static void push__every_fourth_step__replicas_part_and_meet_again(void **state)
+TEST(push__every_fourth_step__replicas_part_and_meet_again)
 {
 	struct run local = run_of("up=all down=all when=every(4)", 200, 4);
 	struct run coarse = run_of("up=all,uniform(4) down=all memory=none when=every(4)", 200, 4);
 	struct run kept = run_of("up=topk(0.25) down=all when=every(2)", 200, 2);
 
-	(void)state;
 	assert_true(local.apart_between && coarse.apart_between && kept.apart_between);
 	assert_int_equal(local.elements, W * 50 * D);
 	/* Unequal curvatures pull the average of local models aside. */
@@ -262,26 +255,24 @@ static int skip_the_exchange_step(sluice_job *job, void *recipe)
 	return rc;
 }
 
-static void push__gradient_skipped_at_the_end_of_a_period__steps_before_it_count(void **state)
+TEST(push__gradient_skipped_at_the_end_of_a_period__steps_before_it_count)
 {
 	static char plain[] = "up=all down=all memory=none when=every(4) nonfinite=skip",
 		    kept[] = "up=topk(1) down=all when=every(4) nonfinite=skip";
 
-	(void)state;
 	assert_int_equal(sluice_simulate(NULL, 2, skip_the_exchange_step, plain), 0);
 	assert_int_equal(sluice_simulate(NULL, 2, skip_the_exchange_step, kept), 0);
 }
 
-static void push__every_step_of_one__is_plain_sgd_to_rounding(void **state)
+TEST(push__every_step_of_one__is_plain_sgd_to_rounding)
 {
 	struct run plain = run_of("up=all down=all", 50, 1),
 		   one = run_of("up=all down=all when=every(1)", 50, 1);
 
-	(void)state;
 	assert_true(fabs(plain.gap - one.gap) < 1e-5);
 }
 
-static void push__lost_or_repeated_upload__is_noticed_and_healed(void **state)
+TEST(push__lost_or_repeated_upload__is_noticed_and_healed)
 {
 	static const char *const recipes[] = {
 		"up=all down=all signal=innovation when=lazy(10,0.1)",
@@ -290,7 +281,6 @@ static void push__lost_or_repeated_upload__is_noticed_and_healed(void **state)
 		"up=topk(0.2) down=all signal=innovation"
 	};
 
-	(void)state;
 	log_capture();
 	for (int i = 0; i < 12; i++) {
 		if (thinned((size_t)i, 5)) /* one of each kind of damage */
@@ -347,11 +337,10 @@ static int interrupt(sluice_job *job, void *context)
 	return rc;
 }
 
-static void restore__before_all_have_begun_anew__it_is_still_due(void **state)
+TEST(restore__before_all_have_begun_anew__it_is_still_due)
 {
 	char dir[512];
 
-	(void)state;
 	log_capture();
 	assert_int_equal(scratch_make(dir), 0);
 	assert_int_equal(sluice_simulate(NULL, 3, interrupt, dir), 0);
@@ -393,9 +382,8 @@ static int flags_and_noise(sluice_job *job, void *context)
 	return rc ? rc : same > 3 ? 2 : 0;
 }
 
-static void push__local_steps__flags_come_with_exchanges_and_noise_is_new_each_step(void **state)
+TEST(push__local_steps__flags_come_with_exchanges_and_noise_is_new_each_step)
 {
-	(void)state;
 	assert_int_equal(sluice_simulate(NULL, 1, flags_and_noise, NULL), 0);
 }
 
@@ -441,45 +429,20 @@ static int average(sluice_job *job, void *context)
 	return rc;
 }
 
-static void push_params__all__every_parameter_becomes_the_mean(void **state)
+TEST(push_params__all__every_parameter_becomes_the_mean)
 {
 	struct run run = { .recipe = "up=all down=all update=average", .steps = 4, .period = 1 };
 
-	(void)state;
 	assert_int_equal(sluice_simulate(NULL, W, average, &run), 0);
 	assert_int_equal(run.elements, 4 * D);
 }
 
-static void push_params__blocks__one_in_three_becomes_the_mean_each_step(void **state)
+TEST(push_params__blocks__one_in_three_becomes_the_mean_each_step)
 {
 	struct run run = { .recipe = "up=block(0.34) down=block(0.34) update=average",
 			   .steps = 6,
 			   .period = 3 };
 
-	(void)state;
 	assert_int_equal(sluice_simulate(NULL, W, average, &run), 0);
 	assert_int_equal(run.elements, 6 * D / 3);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(lazy__window_of_two__allowance_is_weighted_sum_over_lr_squared),
-		cmocka_unit_test(
-			lazy__equal_counts_as_skippable_but_not_the_first_nor_after_the_longest),
-		cmocka_unit_test(
-			push__innovation_of_everything__is_the_gradient_descent_it_stands_for),
-		cmocka_unit_test(push__lazy_with_unequal_workers__same_point_with_fewer_uploads),
-		cmocka_unit_test(push__lost_or_repeated_upload__is_noticed_and_healed),
-		cmocka_unit_test(push__every_fourth_step__replicas_part_and_meet_again),
-		cmocka_unit_test(
-			push__gradient_skipped_at_the_end_of_a_period__steps_before_it_count),
-		cmocka_unit_test(push__every_step_of_one__is_plain_sgd_to_rounding),
-		cmocka_unit_test(restore__before_all_have_begun_anew__it_is_still_due),
-		cmocka_unit_test(
-			push__local_steps__flags_come_with_exchanges_and_noise_is_new_each_step),
-		cmocka_unit_test(push_params__all__every_parameter_becomes_the_mean),
-		cmocka_unit_test(push_params__blocks__one_in_three_becomes_the_mean_each_step),
-	};
-	return cmocka_run_group_tests_name("lazy", tests, NULL, NULL);
 }

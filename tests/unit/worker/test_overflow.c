@@ -4,11 +4,9 @@
  * coordinate it is. */
 #include "ranks.h"
 #include "sluice.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum {
 	RANKS = 3,
@@ -102,7 +100,7 @@ static int overflow_at_a_shard(int rank, void *argument)
 	return 0;
 }
 
-static void push__sum_that_overflowed__ends_the_job_by_name_with_every_value_type(void **state)
+TEST(push__sum_that_overflowed__ends_the_job_by_name_with_every_value_type)
 {
 	static struct trial trials[] = {
 		{ "up=topk(0.01) down=topk(0.01) memory=residual(inside)", 0 },
@@ -124,12 +122,11 @@ static void push__sum_that_overflowed__ends_the_job_by_name_with_every_value_typ
 		{ "up=threshold(0.5),f16 down=all memory=residual(inside)", 0 },
 		{ "up=threshold(0.5),f16 down=all memory=residual(inside) nonfinite=zero", 0 },
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof trials / sizeof *trials; i++)
 		run_ranks(RANKS, overflow_at_a_worker, &trials[i]);
 }
 
-static void publish__sum_that_overflowed__ends_the_job_by_name_and_nothing_is_added(void **state)
+TEST(publish__sum_that_overflowed__ends_the_job_by_name_and_nothing_is_added)
 {
 	static struct trial trials[] = {
 		{ "up=topk(0.01) down=topk(0.01) memory=residual update=sgd", 0 },
@@ -149,7 +146,6 @@ static void publish__sum_that_overflowed__ends_the_job_by_name_and_nothing_is_ad
 		{ "up=all down=all,uniform(8) memory=none update=sgd", 0 },
 		{ "up=cyclic(0.01) down=all memory=residual update=sgd", 0 },
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof trials / sizeof *trials; i++)
 		run_ranks(RANKS, overflow_at_a_shard, &trials[i]);
 }
@@ -165,8 +161,7 @@ static int overflow_of_a_parameter(int rank, void *argument)
 	return 0;
 }
 
-static void publish__delta_that_makes_a_parameter_infinite__ends_the_job_before_it_is_added(
-	void **state)
+TEST(publish__delta_that_makes_a_parameter_infinite__ends_the_job_before_it_is_added)
 {
 	static struct trial trials[] = {
 		{ "up=all down=all memory=none update=sgd", 0 },
@@ -181,7 +176,6 @@ static void publish__delta_that_makes_a_parameter_infinite__ends_the_job_before_
 		{ "up=cyclic(0.01) down=all memory=residual update=sgd", 0 },
 		{ "up=all down=all when=every(2)", 0 },
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof trials / sizeof *trials; i++)
 		run_ranks(RANKS, overflow_of_a_parameter, &trials[i]);
 }
@@ -195,24 +189,8 @@ static int overflow_of_a_local_step(int rank, void *argument)
 	return 0;
 }
 
-static void pull__own_step_that_makes_a_parameter_infinite__ends_the_job_by_name(void **state)
+TEST(pull__own_step_that_makes_a_parameter_infinite__ends_the_job_by_name)
 {
 	static struct trial trial = { "up=all down=all when=every(3)", 0 };
-	(void)state;
 	run_ranks(RANKS, overflow_of_a_local_step, &trial);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(
-			push__sum_that_overflowed__ends_the_job_by_name_with_every_value_type),
-		cmocka_unit_test(
-			publish__sum_that_overflowed__ends_the_job_by_name_and_nothing_is_added),
-		cmocka_unit_test(
-			publish__delta_that_makes_a_parameter_infinite__ends_the_job_before_it_is_added),
-		cmocka_unit_test(
-			pull__own_step_that_makes_a_parameter_infinite__ends_the_job_by_name),
-	};
-	return cmocka_run_group_tests_name("overflow", tests, NULL, NULL);
 }

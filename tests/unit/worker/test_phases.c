@@ -6,11 +6,9 @@
 #include "compress/sketch.h"
 #include "model/model.h"
 #include "ranks.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 /* ---- the sketch itself ----------------------------------------------------- */
 
@@ -51,11 +49,10 @@ static double recovered(uint32_t columns, uint64_t seed)
 	return (double)hits / K;
 }
 
-static void sketch__planted_zipf__recovers_more_with_more_columns(void **state)
+TEST(sketch__planted_zipf__recovers_more_with_more_columns)
 {
 	double few = 0, some = 0, many = 0;
 
-	(void)state;
 	for (uint64_t seed = 1; seed <= 5; seed++) {
 		few += recovered(160, seed) / 5;
 		some += recovered(400, seed) / 5;
@@ -66,11 +63,10 @@ static void sketch__planted_zipf__recovers_more_with_more_columns(void **state)
 	assert_true(few >= 0.45 && some >= 0.85 && many >= 0.97);
 }
 
-static void sketch__whole_numbers__sum_of_sketches_is_sketch_of_sum_to_the_bit(void **state)
+TEST(sketch__whole_numbers__sum_of_sketches_is_sketch_of_sum_to_the_bit)
 {
 	const struct sketch_shape shape = { 3, 700, 9 };
 
-	(void)state;
 	memset(cells_x, 0, sizeof cells_x);
 	memset(cells_y, 0, sizeof cells_y);
 	memset(cells_both, 0, sizeof cells_both);
@@ -88,7 +84,7 @@ static void sketch__whole_numbers__sum_of_sketches_is_sketch_of_sum_to_the_bit(v
 	assert_true(estimate[0] == estimate[0]);
 }
 
-static void sketch__signs_and_buckets__are_balanced_and_uncorrelated(void **state)
+TEST(sketch__signs_and_buckets__are_balanced_and_uncorrelated)
 {
 	/* One coordinate at a time: its cells tell its buckets and signs. */
 	enum { COLUMNS = 16, ROWS = 5, DRAWS = 4000 };
@@ -96,7 +92,6 @@ static void sketch__signs_and_buckets__are_balanced_and_uncorrelated(void **stat
 	static float one[DRAWS], cells[ROWS * COLUMNS];
 	int filled[ROWS][COLUMNS] = { { 0 } }, plus[ROWS] = { 0 }, agree = 0;
 
-	(void)state;
 	for (int j = 0; j < DRAWS; j++) {
 		int first = 0;
 
@@ -176,9 +171,8 @@ static struct figures simulate(const char *recipe, int workers)
 	return f;
 }
 
-static void cyclic__any_number_of_workers__exactly_k_each_way(void **state)
+TEST(cyclic__any_number_of_workers__exactly_k_each_way)
 {
-	(void)state;
 	for (int workers = 1; workers <= 16; workers *= 2) {
 		struct figures f = simulate("up=cyclic(0.01) down=all", workers);
 
@@ -190,11 +184,10 @@ static void cyclic__any_number_of_workers__exactly_k_each_way(void **state)
 	}
 }
 
-static void sketch__any_number_of_workers__pool_up_and_k_down(void **state)
+TEST(sketch__any_number_of_workers__pool_up_and_k_down)
 {
 	uint64_t bytes = 0;
 
-	(void)state;
 	for (int workers = 4; workers <= 16; workers *= 2) {
 		struct figures f = simulate("up=sketch(0.01,5,1.6,4) down=all", workers);
 
@@ -227,26 +220,11 @@ static int follow_leader(sluice_job *job, void *context)
 	return rc;
 }
 
-static void cyclic__leader_goes_round__its_choice_is_everybodys(void **state)
+TEST(cyclic__leader_goes_round__its_choice_is_everybodys)
 {
 	float seen[3];
 
-	(void)state;
 	assert_int_equal(sluice_simulate(NULL, 4, follow_leader, seen), 0);
 	assert_true(seen[0] == 0);
 	assert_true(seen[1] == -200.0f / 4 && seen[2] == seen[1]);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(sketch__planted_zipf__recovers_more_with_more_columns),
-		cmocka_unit_test(
-			sketch__whole_numbers__sum_of_sketches_is_sketch_of_sum_to_the_bit),
-		cmocka_unit_test(sketch__signs_and_buckets__are_balanced_and_uncorrelated),
-		cmocka_unit_test(cyclic__any_number_of_workers__exactly_k_each_way),
-		cmocka_unit_test(sketch__any_number_of_workers__pool_up_and_k_down),
-		cmocka_unit_test(cyclic__leader_goes_round__its_choice_is_everybodys),
-	};
-	return cmocka_run_group_tests_name("phases", tests, NULL, NULL);
 }

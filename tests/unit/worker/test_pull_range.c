@@ -7,11 +7,9 @@
 #include "thinned.h"
 #include "job/job.h"
 #include "worker/lane.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <stdatomic.h>
 #include <string.h>
-#include <cmocka.h>
 
 static const char *const recipes[] = {
 	"up=all down=all",
@@ -101,9 +99,8 @@ static void same_bits(int ranks)
 				 recipes[i / 2]);
 }
 
-static void pull_range__any_cut_and_order__same_bits_as_one_pull(void **state)
+TEST(pull_range__any_cut_and_order__same_bits_as_one_pull)
 {
-	(void)state;
 	same_bits(1);
 	same_bits(3);
 }
@@ -161,9 +158,8 @@ static int go_on_early(int rank, void *argument)
 	return 0;
 }
 
-static void pull_range__of_a_shard_that_is_there__does_not_wait_for_others(void **state)
+TEST(pull_range__of_a_shard_that_is_there__does_not_wait_for_others)
 {
-	(void)state;
 	run_ranks(2, go_on_early, shared_memory(sizeof(atomic_int)));
 }
 
@@ -210,9 +206,8 @@ static int call_wrongly(int rank, void *argument)
 	return 0;
 }
 
-static void calls__out_of_order_or_range__are_refused(void **state)
+TEST(calls__out_of_order_or_range__are_refused)
 {
-	(void)state;
 	run_ranks(2, call_wrongly, NULL);
 }
 
@@ -238,19 +233,7 @@ static int wait_in_vain(int rank, void *argument)
 	return 0;
 }
 
-static void pull_range__that_nobody_can_complete__fails_naming_who_closed(void **state)
+TEST(pull_range__that_nobody_can_complete__fails_naming_who_closed)
 {
-	(void)state;
 	run_ranks(2, wait_in_vain, NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(pull_range__any_cut_and_order__same_bits_as_one_pull),
-		cmocka_unit_test(pull_range__of_a_shard_that_is_there__does_not_wait_for_others),
-		cmocka_unit_test(calls__out_of_order_or_range__are_refused),
-		cmocka_unit_test(pull_range__that_nobody_can_complete__fails_naming_who_closed),
-	};
-	return cmocka_run_group_tests_name("pulls in ranges", tests, NULL, NULL);
 }

@@ -9,18 +9,15 @@
 #include "worker/state.h"
 #include "ranks.h"
 #include "thinned.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 /* ---- which coordinates are there ------------------------------------------- */
 
-static void tiling__ranges_in_any_order__agrees_with_a_map_of_single_coordinates(void **state)
+TEST(tiling__ranges_in_any_order__agrees_with_a_map_of_single_coordinates)
 {
 	enum { N = 64, ROUNDS = 500 };
-	(void)state;
 	for (uint64_t round = 0; round < ROUNDS; round++) {
 		struct tiling t = { 0 };
 		int there[N] = { 0 };
@@ -165,9 +162,8 @@ static void same_bits(int ranks)
 				 recipes[i / 2]);
 }
 
-static void push_range__any_cut_and_order__same_bits_as_one_push(void **state)
+TEST(push_range__any_cut_and_order__same_bits_as_one_push)
 {
-	(void)state;
 	same_bits(1);
 	same_bits(3);
 }
@@ -222,9 +218,8 @@ static int send_early(int rank, void *argument)
 	return 0;
 }
 
-static void push_range__shard_complete__its_message_goes_at_once_where_it_can(void **state)
+TEST(push_range__shard_complete__its_message_goes_at_once_where_it_can)
 {
-	(void)state;
 	run_ranks(2, send_early, NULL);
 }
 
@@ -281,10 +276,8 @@ static int refuse_ranges(int rank, void *argument)
 	return 0;
 }
 
-static void push_range__overlap_gap_outside_or_out_of_order__refused_by_name_nothing_changes(
-	void **state)
+TEST(push_range__overlap_gap_outside_or_out_of_order__refused_by_name_nothing_changes)
 {
-	(void)state;
 	run_ranks(1, refuse_ranges, NULL);
 	run_ranks(2, refuse_ranges, NULL);
 }
@@ -322,9 +315,8 @@ static int refuse_recipes(int rank, void *argument)
 	return 0;
 }
 
-static void push_range__recipe_needs_the_whole_gradient__refused_by_name(void **state)
+TEST(push_range__recipe_needs_the_whole_gradient__refused_by_name)
 {
-	(void)state;
 	run_ranks(2, refuse_recipes, NULL);
 }
 
@@ -357,24 +349,7 @@ static int meet_nan(int rank, void *argument)
 	return 0;
 }
 
-static void push_range__nan_in_a_later_range__ends_the_job_naming_tensor_and_index(void **state)
+TEST(push_range__nan_in_a_later_range__ends_the_job_naming_tensor_and_index)
 {
-	(void)state;
 	run_ranks(2, meet_nan, NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(
-			tiling__ranges_in_any_order__agrees_with_a_map_of_single_coordinates),
-		cmocka_unit_test(push_range__any_cut_and_order__same_bits_as_one_push),
-		cmocka_unit_test(push_range__shard_complete__its_message_goes_at_once_where_it_can),
-		cmocka_unit_test(
-			push_range__overlap_gap_outside_or_out_of_order__refused_by_name_nothing_changes),
-		cmocka_unit_test(push_range__recipe_needs_the_whole_gradient__refused_by_name),
-		cmocka_unit_test(
-			push_range__nan_in_a_later_range__ends_the_job_naming_tensor_and_index),
-	};
-	return cmocka_run_group_tests_name("push_range", tests, NULL, NULL);
 }

@@ -10,11 +10,9 @@
 #include "model/compressor.h"
 #include "model/kept.h"
 #include "worker/state.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { STEPS = 6, WORKERS = 2 };
 
@@ -133,9 +131,8 @@ static int stand_still(int rank, void *argument)
 	return 0;
 }
 
-static void rate_zero__with_a_residual__moves_nothing_and_loses_nothing(void **state)
+TEST(rate_zero__with_a_residual__moves_nothing_and_loses_nothing)
 {
-	(void)state;
 	run_ranks(WORKERS, stand_still, NULL);
 }
 
@@ -168,9 +165,8 @@ static int step_as_torch(int rank, void *argument)
 	return 0;
 }
 
-static void rate_zero__without_a_residual__updates_momentum_as_torch_does(void **state)
+TEST(rate_zero__without_a_residual__updates_momentum_as_torch_does)
 {
-	(void)state;
 	run_ranks(1, step_as_torch, NULL);
 }
 
@@ -222,9 +218,8 @@ static int add_nothing(int rank, void *argument)
 	return 0;
 }
 
-static void rate_zero__within_a_period__adds_nothing_to_its_sum(void **state)
+TEST(rate_zero__within_a_period__adds_nothing_to_its_sum)
 {
-	(void)state;
 	run_ranks(WORKERS, add_nothing, NULL);
 }
 
@@ -260,9 +255,8 @@ static int be_refused(int rank, void *argument)
 	return 0;
 }
 
-static void rate_zero__of_recipes_that_cannot_stand_still__is_refused_with_the_reason(void **state)
+TEST(rate_zero__of_recipes_that_cannot_stand_still__is_refused_with_the_reason)
 {
-	(void)state;
 	run_ranks(1, be_refused, NULL);
 }
 
@@ -291,21 +285,7 @@ static int differ(int rank, void *argument)
 	return 0;
 }
 
-static void rate_zero__on_one_worker_only__is_refused_by_name(void **state)
+TEST(rate_zero__on_one_worker_only__is_refused_by_name)
 {
-	(void)state;
 	run_ranks(WORKERS, differ, NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(rate_zero__with_a_residual__moves_nothing_and_loses_nothing),
-		cmocka_unit_test(rate_zero__without_a_residual__updates_momentum_as_torch_does),
-		cmocka_unit_test(rate_zero__within_a_period__adds_nothing_to_its_sum),
-		cmocka_unit_test(
-			rate_zero__of_recipes_that_cannot_stand_still__is_refused_with_the_reason),
-		cmocka_unit_test(rate_zero__on_one_worker_only__is_refused_by_name),
-	};
-	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -7,10 +7,8 @@
 #include "ranks.h"
 #include "thinned.h"
 #include "worker/state.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <string.h>
-#include <cmocka.h>
 
 /* ---- pieces ------------------------------------------------------------------ */
 
@@ -255,9 +253,8 @@ static int train_all(int rank, void *argument)
 	return 0;
 }
 
-static void push_and_pull__in_pieces_of_any_cut_and_type__same_bits_as_in_one(void **state)
+TEST(push_and_pull__in_pieces_of_any_cut_and_type__same_bits_as_in_one)
 {
-	(void)state;
 	run_ranks(1, train_all, NULL);
 }
 
@@ -277,9 +274,8 @@ static int train_some(int rank, void *argument)
 	return 0;
 }
 
-static void push_and_pull__in_pieces_cut_otherwise_on_each_rank__same_bits_as_in_one(void **state)
+TEST(push_and_pull__in_pieces_cut_otherwise_on_each_rank__same_bits_as_in_one)
 {
-	(void)state;
 	run_ranks(3, train_some, NULL);
 }
 
@@ -320,10 +316,9 @@ static int round_all(int rank, void *argument)
 	return 0;
 }
 
-static void pull_mean__of_16_bits__is_rounded_to_nearest_even(void **state)
+TEST(pull_mean__of_16_bits__is_rounded_to_nearest_even)
 {
 	static int types[] = { SLUICE_F16, SLUICE_BF16 };
-	(void)state;
 	run_ranks(1, round_all, &types[0]);
 	run_ranks(1, round_all, &types[1]);
 }
@@ -357,9 +352,8 @@ static int creep(int rank, void *argument)
 	return 0;
 }
 
-static void pull__of_16_bits__rounds_from_the_copy_and_loses_no_small_step(void **state)
+TEST(pull__of_16_bits__rounds_from_the_copy_and_loses_no_small_step)
 {
-	(void)state;
 	run_ranks(2, creep, NULL);
 }
 
@@ -416,17 +410,15 @@ static int load_and_join(int rank, void *argument)
 	return 0;
 }
 
-static void load_and_join__into_pieces_of_16_bits__as_into_floats(void **state)
+TEST(load_and_join__into_pieces_of_16_bits__as_into_floats)
 {
-	(void)state;
 	run_ranks(2, load_and_join, NULL);
 }
 
-static void plan__of_16_bits__announces_the_copy(void **state)
+TEST(plan__of_16_bits__announces_the_copy)
 {
 	sluice_model_attr attr = attributes("up=all down=all", 2);
 	char text[8192];
-	(void)state;
 	assert_true(sluice_plan(&attr, 2, 0, SLUICE_PLAN_TEXT, text, sizeof text) <
 		    (int)sizeof text);
 	assert_null(strstr(text, "from which the program's are rounded"));
@@ -529,9 +521,8 @@ static int call_wrongly(int rank, void *argument)
 	return 0;
 }
 
-static void calls__with_wrong_pieces_or_types__are_refused_and_change_nothing(void **state)
+TEST(calls__with_wrong_pieces_or_types__are_refused_and_change_nothing)
 {
-	(void)state;
 	run_ranks(2, call_wrongly, NULL);
 }
 
@@ -578,24 +569,7 @@ static int open_narrow(int rank, void *argument)
 	return 0;
 }
 
-static void open__with_16_bits_and_no_param_type__is_refused_on_all_ranks(void **state)
+TEST(open__with_16_bits_and_no_param_type__is_refused_on_all_ranks)
 {
-	(void)state;
 	run_ranks(2, open_narrow, NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(push_and_pull__in_pieces_of_any_cut_and_type__same_bits_as_in_one),
-		cmocka_unit_test(
-			push_and_pull__in_pieces_cut_otherwise_on_each_rank__same_bits_as_in_one),
-		cmocka_unit_test(pull_mean__of_16_bits__is_rounded_to_nearest_even),
-		cmocka_unit_test(pull__of_16_bits__rounds_from_the_copy_and_loses_no_small_step),
-		cmocka_unit_test(load_and_join__into_pieces_of_16_bits__as_into_floats),
-		cmocka_unit_test(plan__of_16_bits__announces_the_copy),
-		cmocka_unit_test(calls__with_wrong_pieces_or_types__are_refused_and_change_nothing),
-		cmocka_unit_test(open__with_16_bits_and_no_param_type__is_refused_on_all_ranks),
-	};
-	return cmocka_run_group_tests_name("segments", tests, NULL, NULL);
 }

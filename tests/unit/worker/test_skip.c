@@ -6,11 +6,9 @@
 #include "ranks.h"
 #include "thinned.h"
 #include "worker/state.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { STEPS = 6 };
 
@@ -119,9 +117,8 @@ static int skip_steps(int rank, void *argument)
 	return 0;
 }
 
-static void push__spoilt_on_one_rank__is_skipped_on_all_and_changes_nothing(void **state)
+TEST(push__spoilt_on_one_rank__is_skipped_on_all_and_changes_nothing)
 {
-	(void)state;
 	run_ranks(1, skip_steps, NULL);
 	run_ranks(3, skip_steps, NULL);
 }
@@ -160,18 +157,16 @@ static int join_skipped(int rank, void *argument)
 	return 0;
 }
 
-static void join__of_a_skipped_step__there_is_more(void **state)
+TEST(join__of_a_skipped_step__there_is_more)
 {
-	(void)state;
 	run_ranks(2, join_skipped, NULL);
 }
 
-static void recipe__skip_all_where_workers_step_alone__is_refused(void **state)
+TEST(recipe__skip_all_where_workers_step_alone__is_refused)
 {
 	static const char *const wrong[] = { "up=all down=all when=every(2) nonfinite=skip-all",
 					     "up=all down=all when=async(4) nonfinite=skip-all",
 					     "up=all update=average nonfinite=skip-all" };
-	(void)state;
 	for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
 		sluice_model_attr attr = attributes(wrong[i], 1);
 		assert_int_equal(sluice_plan(&attr, 2, 0, SLUICE_PLAN_TEXT, NULL, 0),
@@ -227,9 +222,8 @@ static int push_both(int rank, void *argument)
 	return 0;
 }
 
-static void push_range__recipe_that_needs_the_whole_gradient__same_bits_as_one_push(void **state)
+TEST(push_range__recipe_that_needs_the_whole_gradient__same_bits_as_one_push)
 {
-	(void)state;
 	run_ranks(1, push_both, NULL);
 	run_ranks(2, push_both, NULL);
 }
@@ -259,21 +253,7 @@ static int push_halves(int rank, void *argument)
 	return 0;
 }
 
-static void push_range__of_16_bits_that_are_clipped__same_bits_as_one_push(void **state)
+TEST(push_range__of_16_bits_that_are_clipped__same_bits_as_one_push)
 {
-	(void)state;
 	run_ranks(2, push_halves, NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(push__spoilt_on_one_rank__is_skipped_on_all_and_changes_nothing),
-		cmocka_unit_test(join__of_a_skipped_step__there_is_more),
-		cmocka_unit_test(recipe__skip_all_where_workers_step_alone__is_refused),
-		cmocka_unit_test(
-			push_range__recipe_that_needs_the_whole_gradient__same_bits_as_one_push),
-		cmocka_unit_test(push_range__of_16_bits_that_are_clipped__same_bits_as_one_push),
-	};
-	return cmocka_run_group_tests_name("skipped steps", tests, NULL, NULL);
 }

@@ -6,11 +6,9 @@
 #include "worker/state.h"
 #include "ranks.h"
 #include "sent.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 enum { COUNT = 4000, STEPS = 12 };
 
@@ -132,7 +130,7 @@ static int count_everything(int rank, void *argument)
 	return 0;
 }
 
-static void stats__every_shape__equal_the_lengths_of_the_messages(void **state)
+TEST(stats__every_shape__equal_the_lengths_of_the_messages)
 {
 	static struct shape shapes[] = {
 		{ "up=all down=all", 4, 0 },
@@ -141,7 +139,6 @@ static void stats__every_shape__equal_the_lengths_of_the_messages(void **state)
 		{ "up=topk(0.05),f16 down=topk(0.05),bf16", 7, 0 },
 		{ "up=topk(0.01) down=topk(0.05)", 4, 1 },
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof shapes / sizeof *shapes; i++)
 		for (int workers = 1; workers <= 3; workers++)
 			run_ranks(workers + shapes[i].servers, count_everything, &shapes[i]);
@@ -174,9 +171,8 @@ static int dense_is_dense(int rank, void *argument)
 	return 0;
 }
 
-static void stats__dense_recipe__moves_what_dense_bytes_say(void **state)
+TEST(stats__dense_recipe__moves_what_dense_bytes_say)
 {
-	(void)state;
 	run_ranks(2, dense_is_dense, NULL);
 }
 
@@ -271,7 +267,7 @@ static int measure_error(int rank, void *argument)
 	return 0;
 }
 
-static void measure__every_memory_and_selector__error_is_that_of_the_decoded_messages(void **state)
+TEST(measure__every_memory_and_selector__error_is_that_of_the_decoded_messages)
 {
 	static struct measured cases[] = {
 		{ "up=topk(0.1) down=topk(0.2)", 0 },
@@ -283,7 +279,6 @@ static void measure__every_memory_and_selector__error_is_that_of_the_decoded_mes
 		{ "up=global(0.1,2) down=global(0.2,3)", 0 },
 		{ "up=topk(0.1) down=topk(0.2)", 1 },
 	};
-	(void)state;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
 		run_ranks(2, measure_error, &cases[i]);
 }
@@ -316,10 +311,9 @@ static int digest_of_training(int rank, void *argument)
 	return 0;
 }
 
-static void measure__on_or_off__same_digest(void **state)
+TEST(measure__on_or_off__same_digest)
 {
 	uint64_t *digests = shared_memory(2 * sizeof *digests);
-	(void)state;
 	run_ranks(2, digest_of_training, digests);
 	assert_true(digests[0] == digests[1] && digests[0]);
 }
@@ -350,21 +344,7 @@ static int ask_wrongly(int rank, void *argument)
 	return 0;
 }
 
-static void stats__size_unset_or_short__is_refused_or_respected(void **state)
+TEST(stats__size_unset_or_short__is_refused_or_respected)
 {
-	(void)state;
 	run_ranks(1, ask_wrongly, NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(stats__every_shape__equal_the_lengths_of_the_messages),
-		cmocka_unit_test(stats__dense_recipe__moves_what_dense_bytes_say),
-		cmocka_unit_test(
-			measure__every_memory_and_selector__error_is_that_of_the_decoded_messages),
-		cmocka_unit_test(measure__on_or_off__same_digest),
-		cmocka_unit_test(stats__size_unset_or_short__is_refused_or_respected),
-	};
-	return cmocka_run_group_tests_name("stats", tests, NULL, NULL);
 }

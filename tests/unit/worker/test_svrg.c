@@ -5,11 +5,9 @@
 #include "worker/upload.h"
 #include "base/error.h"
 #include "async_problem.h"
+#include "cases.h"
 #include <math.h>
-#include <setjmp.h>
-#include <stdarg.h>
 #include <string.h>
-#include <cmocka.h>
 
 /* One worker, full precision: the rounds of the paper, in double. */
 static void follow_by_hand(double *x, int anchors, int steps, double lr, int accelerated)
@@ -54,14 +52,13 @@ static void follow_by_hand(double *x, int anchors, int steps, double lr, int acc
 	}
 }
 
-static void svrg__one_worker__follows_the_paper(void **state)
+TEST(svrg__one_worker__follows_the_paper)
 {
 	static const char *const recipes[] = {
 		"up=all down=all signal=svrg(9) when=async(1)",
 		"up=all down=all signal=svrg(9) update=accelerated when=async(1)"
 	};
 
-	(void)state;
 	for (int accelerated = 0; accelerated < 2; accelerated++) {
 		struct plan plan = async_simulate(recipes[accelerated], 1, 4 * 10, 0.05f);
 		double x[COUNT] = { 0 };
@@ -72,20 +69,19 @@ static void svrg__one_worker__follows_the_paper(void **state)
 	}
 }
 
-static void svrg__four_workers__same_anchor_everywhere_and_the_minimum(void **state)
+TEST(svrg__four_workers__same_anchor_everywhere_and_the_minimum)
 {
 	struct plan plan = async_simulate(
 		"up=all,uniform(4) down=all,uniform(4) signal=svrg(80) when=async(6)", 4, 21 * 15,
 		0.05f);
 
-	(void)state;
 	assert_int_equal(plan.different, 0);
 	assert_int_equal(plan.counted, 2 * 4 * 20 * 15);
 	assert_true(plan.staleness_most <= 6);
 	assert_true(plan.distance < 1e-10);
 }
 
-static void svrg__parameters_quantised_themselves__stay_away_from_the_minimum(void **state)
+TEST(svrg__parameters_quantised_themselves__stay_away_from_the_minimum)
 {
 	struct plan whole = async_simulate(
 		"up=all,uniform(8) down=all,uniform(8) signal=svrg(80) when=async(6,whole)", 4,
@@ -93,19 +89,17 @@ static void svrg__parameters_quantised_themselves__stay_away_from_the_minimum(vo
 	struct plan difference = async_simulate(
 		"up=all,uniform(4) down=all,uniform(4) signal=svrg(80) when=async(6)", 4, 21 * 15,
 		0.05f);
-	(void)state;
 	assert_true(difference.up_bytes < whole.up_bytes);
 	assert_true(whole.distance > 100 * difference.distance);
 }
 
-static void svrg__same_job_twice_simulated__same_bits(void **state)
+TEST(svrg__same_job_twice_simulated__same_bits)
 {
 	static const char recipe[] = "up=random(0.3),uniform(6) down=all,uniform(6) "
 				     "signal=svrg(40) update=accelerated when=async(9)";
 	struct plan a = async_simulate(recipe, 5, 36, 0.05f),
 		    b = async_simulate(recipe, 5, 36, 0.05f);
 
-	(void)state;
 	assert_memory_equal(a.x, b.x, sizeof a.x);
 }
 
@@ -140,28 +134,14 @@ static int wrong_anchor(sluice_job *job, void *context)
 	return async_run(job, context, step_with_a_wrong_anchor, 1);
 }
 
-static void svrg__push_of_another_anchor__refused_and_counted_and_the_others_go_on(void **state)
+TEST(svrg__push_of_another_anchor__refused_and_counted_and_the_others_go_on)
 {
 	struct plan plan = { .recipe = "up=all down=all signal=svrg(60) when=async(4)",
 			     .lr = 0.05f,
 			     .steps = 21 * 10 };
 
-	(void)state;
 	assert_int_equal(sluice_simulate(NULL, 3, wrong_anchor, &plan), 0);
 	assert_int_equal(plan.refused, 2); /* at each of two shards */
 	assert_int_equal(plan.counted, 2 * (3 * 20 * 10 - 1));
 	assert_true(plan.distance < 1e-8);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(svrg__one_worker__follows_the_paper),
-		cmocka_unit_test(svrg__four_workers__same_anchor_everywhere_and_the_minimum),
-		cmocka_unit_test(svrg__parameters_quantised_themselves__stay_away_from_the_minimum),
-		cmocka_unit_test(svrg__same_job_twice_simulated__same_bits),
-		cmocka_unit_test(
-			svrg__push_of_another_anchor__refused_and_counted_and_the_others_go_on),
-	};
-	return cmocka_run_group_tests_name("svrg", tests, NULL, NULL);
 }

@@ -5,10 +5,8 @@
 #include "ranks.h"
 #include "model/kept.h"
 #include "worker/state.h"
-#include <setjmp.h>
-#include <stdarg.h>
+#include "cases.h"
 #include <string.h>
-#include <cmocka.h>
 
 enum { EPOCHS = 2 };
 /* Of a rank in an epoch. */
@@ -88,9 +86,8 @@ static int train(int rank, void *argument)
 	return 0;
 }
 
-static void join__unequal_numbers_of_batches__all_end_alike(void **state)
+TEST(join__unequal_numbers_of_batches__all_end_alike)
 {
-	(void)state;
 	run_ranks(3, train, NULL);
 }
 
@@ -131,11 +128,10 @@ static int train_with_zeros(int rank, void *argument)
 	return 0;
 }
 
-static void joined_worker__counts_like_one_with_zeros(void **state)
+TEST(joined_worker__counts_like_one_with_zeros)
 {
 	struct zeros *pushed = shared_memory(sizeof *pushed),
 		     *joined = shared_memory(sizeof *joined);
-	(void)state;
 	joined->joins = 1;
 	run_ranks(2, train_with_zeros, pushed);
 	run_ranks(2, train_with_zeros, joined);
@@ -191,18 +187,7 @@ static int call_wrongly(int rank, void *argument)
 	return 0;
 }
 
-static void calls__that_are_wrong__are_refused(void **state)
+TEST(calls__that_are_wrong__are_refused)
 {
-	(void)state;
 	run_ranks(2, call_wrongly, NULL);
-}
-
-int main(void)
-{
-	const struct CMUnitTest tests[] = {
-		cmocka_unit_test(join__unequal_numbers_of_batches__all_end_alike),
-		cmocka_unit_test(joined_worker__counts_like_one_with_zeros),
-		cmocka_unit_test(calls__that_are_wrong__are_refused),
-	};
-	return cmocka_run_group_tests_name("uneven data", tests, NULL, NULL);
 }
