@@ -530,7 +530,7 @@ static int noted_failure(const struct link *l)
 }
 
 /* The first failure gives the reason; later ones are flushed. */
-static void note(struct link *l, enum link_event event, const char *why)
+static void note_event(struct link *l, enum link_event event, const char *why)
 {
 	if (noted_failure(l))
 		return;
@@ -544,7 +544,7 @@ static void note(struct link *l, enum link_event event, const char *why)
 
 static void broken(void *link, const char *why)
 {
-	note(link, LOSS, why);
+	note_event(link, LOSS, why);
 }
 
 static void note_status(struct link *l, const struct ibv_wc *wc)
@@ -557,7 +557,7 @@ static void note_status(struct link *l, const struct ibv_wc *wc)
 	log_line(LOG_INFO, "rdma", "verbs: rank %d (%s): %s: %s, vendor 0x%x, QP 0x%06x of %s",
 		 l->config.peer, l->config.device, text, ibv_wc_status_str(wc->status),
 		 wc->vendor_err, wc->qp_num, l->shared->device->name);
-	note(l, survives ? LOSS : END, text);
+	note_event(l, survives ? LOSS : END, text);
 }
 
 /* The greeting expected next; 0: none, so an immediate is a notify. Notifies may follow the last
@@ -582,10 +582,10 @@ static void note_immediate(struct link *l, uint32_t imm)
 		if (sendlog_received(l->config.log, imm))
 			*l->shared->wants |= LINK_OWES_CREDIT;
 	} else if (imm == due && !l->noted) {
-		note(l, due == GREETING_READY ? READY : KEYS, NULL);
+		note_event(l, due == GREETING_READY ? READY : KEYS, NULL);
 	} else {
 		snprintf(why, sizeof(why), "it greets with 0x%x instead of %u", imm, due);
-		note(l, END, why);
+		note_event(l, END, why);
 	}
 }
 

@@ -1,10 +1,10 @@
 library_sources += \
+	rdma/auth.c rdma/auth.h \
 	rdma/event_queue.c rdma/event_queue.h \
 	rdma/in_process.c rdma/in_process.h \
 	rdma/mailbox.c rdma/mailbox.h \
 	rdma/mapping.c rdma/mapping.h \
 	rdma/nearness.c rdma/nearness.h \
-	rdma/no_auth.c \
 	rdma/process.c rdma/process.h \
 	rdma/region.c rdma/region.h \
 	rdma/ring.c rdma/ring.h \
@@ -15,9 +15,6 @@ library_sources += \
 	rdma/transport.h \
 	rdma/transports.c \
 	rdma/wakeup.c rdma/wakeup.h
-if HAVE_CRYPTO
-library_sources += rdma/auth.c rdma/auth.h
-endif
 if HAVE_LIBFABRIC
 library_sources += \
 	rdma/ofi.c \

@@ -180,11 +180,11 @@ static int has_news(const struct ofi *o)
 
 static int report_lost(struct ofi *o, struct event *events, int n)
 {
-	int told = 0;
+	int reported = 0;
 
-	for (int i = 0; i < o->table.n && told < n; i++)
-		told += ofi_peer_report(o->table.peers[i], &events[told]);
-	return told;
+	for (int i = 0; i < o->table.n && reported < n; i++)
+		reported += ofi_peer_report(o->table.peers[i], &events[reported]);
+	return reported;
 }
 
 static int ofi_poll(struct transport *t, struct event *events, int n)

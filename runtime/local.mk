@@ -16,7 +16,7 @@ library_sources += \
 	runtime/job/broadcast.c runtime/job/broadcast.h \
 	runtime/job/budget.c runtime/job/budget.h \
 	runtime/job/client.c runtime/job/client.h \
-	runtime/job/collective.c \
+	runtime/job/collective.c runtime/job/collective.h \
 	runtime/job/failure.c runtime/job/failure.h \
 	runtime/job/group.c runtime/job/group.h \
 	runtime/job/heart.c runtime/job/heart.h \
@@ -26,13 +26,15 @@ library_sources += \
 	runtime/job/lines.c runtime/job/lines.h \
 	runtime/job/members.c runtime/job/members.h \
 	runtime/job/messages.c runtime/job/messages.h \
-	runtime/job/peers.c \
+	runtime/job/peers.c runtime/job/peers.h \
 	runtime/job/place.c runtime/job/place.h \
 	runtime/job/progress.c runtime/job/progress.h \
+	runtime/job/progress_token.h \
 	runtime/job/reach.c runtime/job/reach.h \
 	runtime/job/sim_rank.c runtime/job/sim_rank.h \
 	runtime/job/simulate.c \
 	runtime/job/split.c \
+	runtime/job/state.h \
 	runtime/job/token.c runtime/job/token.h \
 	runtime/job/traffic.c \
 	runtime/job/window.c runtime/job/window.h \

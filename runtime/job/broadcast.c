@@ -33,7 +33,7 @@ struct broadcast {
 };
 
 /* Between bytes, which may be in GPU memory, and host memory. */
-static void copy_bytes(struct broadcast *b, void *to, const void *from, size_t n)
+static void copy_between(struct broadcast *b, void *to, const void *from, size_t n)
 {
 	if (b->rc || !n)
 		return;
@@ -102,7 +102,7 @@ static int begin_broadcast(struct broadcast *b)
 	if (!rows && !b->rc)
 		b->rc = fail(SLUICE_ENOMEM, "sluice_broadcast: no memory for %d rows", job->size);
 	if (b->bytes && job->rank == b->root)
-		copy_bytes(b, mine + AT_BYTES, b->bytes, first);
+		copy_between(b, mine + AT_BYTES, b->bytes, first);
 	put_le32(mine + AT_ROOT, (uint32_t)b->root);
 	put_le32(mine + AT_FAILED, b->rc != 0);
 	put_le64(mine + AT_SIZE, b->size);
@@ -121,8 +121,8 @@ static int begin_broadcast(struct broadcast *b)
 			  "sluice_broadcast: %s was lost before the others had its bytes",
 			  rank_text(job, b->root));
 	if (!rc && b->bytes && job->rank != b->root)
-		copy_bytes(b, b->bytes, rows + (size_t)b->root * COLLECTIVE_BYTES + AT_BYTES,
-			   first);
+		copy_between(b, b->bytes, rows + (size_t)b->root * COLLECTIVE_BYTES + AT_BYTES,
+			     first);
 	free(rows);
 	return rc;
 }
@@ -140,7 +140,7 @@ static void get_chunk(struct broadcast *b, sluice_region *region, size_t offset,
 
 	b->rc = sluice_region_get(region, b->root, offset, host, n, 0);
 	if (b->ops)
-		copy_bytes(b, b->bytes + at, host, n);
+		copy_between(b, b->bytes + at, host, n);
 }
 
 /* Moves what did not fit into the messages through a window. */
@@ -157,15 +157,15 @@ static int move_rest(struct broadcast *b)
 		return rc;
 	uint8_t *window = sluice_region_base(region);
 	if (is_root)
-		copy_bytes(b, window, b->bytes + FIRST_BYTES, (size_t)chunk);
+		copy_between(b, window, b->bytes + FIRST_BYTES, (size_t)chunk);
 	rc = collective_agree(job, b->rc, "broadcast");
 	for (uint64_t at = FIRST_BYTES; at < b->size && !rc; half ^= 1) {
 		const size_t n = (size_t)chunk_at(b, at), offset = half * (size_t)chunk;
 		const uint64_t next = at + n;
 
 		if (is_root && next < b->size)
-			copy_bytes(b, window + (half ^ 1) * chunk, b->bytes + next,
-				   (size_t)chunk_at(b, next));
+			copy_between(b, window + (half ^ 1) * chunk, b->bytes + next,
+				     (size_t)chunk_at(b, next));
 		if (!is_root && b->bytes)
 			get_chunk(b, region, offset, at, n);
 		rc = collective_agree(job, b->rc, "receive the broadcast");

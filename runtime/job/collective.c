@@ -21,7 +21,10 @@
  * ever repeated. A worker counts if it lived when the round was closed, even if it dies before it
  * learns of that. It does not matter which worker is lost, rank 0 or another, or how many. */
 #include "base/arguments.h"
-#include "job/job.h"
+#include "job/collective.h"
+#include "job/failure.h"
+#include "job/peers.h"
+#include "job/progress_token.h"
 #include "base/bytes.h"
 #include <stdio.h>
 #include <stdlib.h>

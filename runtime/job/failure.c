@@ -2,7 +2,7 @@
  * Records a job's failure and writes the status from which the peers learn of it. Also answers
  * whose job it is: its ranks, their names, and the process that may use it. */
 #include "job/failure.h"
-#include "job/job.h"
+#include "job/state.h"
 #include "base/bytes.h"
 #include <stdio.h>
 #include <string.h>

@@ -33,4 +33,8 @@ void failure_announce_end(sluice_job *job);
 /* Whether failure_finalize() succeeded, and whether failure_announce_end() was called. */
 int failure_finalizing(const sluice_job *job);
 int failure_said_bye(const sluice_job *job);
+/* Returns "rank 3 (node n2)" in one of a few rotating thread-local buffers. */
+const char *rank_text(const sluice_job *job, int rank);
+/* SLUICE_EINVAL in a forked child, else 0. */
+int job_check(const sluice_job *job, const char *function);
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Which groups a root has, and which ranks of the root they hold; see group.h. */
 #include "job/group.h"
-#include "job/job.h"
+#include "job/state.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -31,7 +31,8 @@
 #include "job/heart.h"
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "job/job.h"
+#include "job/peers.h"
+#include "job/state.h"
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>

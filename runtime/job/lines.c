@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The regions of the control lines, and writing to a peer's line; see lines.h. */
 #include "job/lines.h"
-#include "job/job.h"
+#include "job/state.h"
 #include "rdma/transfer.h"
 
 int lines_open(sluice_job *job)

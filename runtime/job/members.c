@@ -32,7 +32,7 @@
  * last round whose messages it holds. */
 #include "base/bytes.h"
 #include "base/log.h"
-#include "job/job.h"
+#include "job/state.h"
 #include "job/members.h"
 #include <stdio.h>
 #include <stdlib.h>

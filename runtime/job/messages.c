@@ -2,7 +2,7 @@
  * Writes messages from the outbox and reads them from the lines; see messages.h. */
 #include "job/messages.h"
 #include "base/bytes.h"
-#include "job/job.h"
+#include "job/state.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -3,7 +3,8 @@
  * its transport reports it, the status that a peer wrote before it left, losses that other ranks
  * report, and violations of the rules. heart.c reports silent peers. failure.c records the
  * consequence for the job, and members.c handles it where the job goes on. */
-#include "job/job.h"
+#include "job/peers.h"
+#include "job/state.h"
 #include "base/bytes.h"
 #include "base/log.h"
 #include <stdio.h>

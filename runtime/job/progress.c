@@ -8,7 +8,8 @@
  * call that soon follows another costs neither arming nor a thread that wakes for the caller's own
  * events. Transports do not report what a device does, so while a device works
  * (progress_unannounced()) waiting threads nap instead of sleeping. */
-#include "job/job.h"
+#include "job/peers.h"
+#include "job/progress_token.h"
 #include "job/place.h"
 #include "base/clock.h"
 #include "base/log.h"

@@ -131,7 +131,7 @@ static enum distance distance_between(const struct reach *r, int a, int b)
 }
 
 /* The first of these transports that connects the two ranks, or -1. */
-static int first_of(const struct reach *r, uint32_t those, int a, int b)
+static int first_connecting(const struct reach *r, uint32_t those, int a, int b)
 {
 	if (!those)
 		return -1;
@@ -145,14 +145,14 @@ static int first_of(const struct reach *r, uint32_t those, int a, int b)
 
 int reach_transport(const struct reach *r, int a, int b)
 {
-	return first_of(r, r->offers[a].open & r->offers[b].open, a, b);
+	return first_connecting(r, r->offers[a].open & r->offers[b].open, a, b);
 }
 
 int reach_missing(const struct reach *r, int a, int b)
 {
 	if (reach_transport(r, a, b) >= 0)
 		return -1;
-	return first_of(r, r->offers[a].possible & r->offers[b].possible, a, b);
+	return first_connecting(r, r->offers[a].possible & r->offers[b].possible, a, b);
 }
 
 static int is_cut(const struct reach *r, int a, int b)

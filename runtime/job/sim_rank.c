@@ -73,7 +73,7 @@ static void pass_on(struct sim_ranks *s, int from)
 }
 
 /* Lock held. Returns 0 if the simulation was abandoned before it began. */
-static int await_turn(struct sim_rank *sim_rank)
+static int await_own_turn(struct sim_rank *sim_rank)
 {
 	struct sim_ranks *s = sim_rank->all;
 	while (s->turn != sim_rank->rank && s->turn != ABANDONED)
@@ -88,7 +88,7 @@ int sim_rank_yield(struct sim_rank *sim_rank)
 	int hope = ++s->idle < (uint64_t)IDLE_ROUNDS * (uint64_t)s->size;
 	if (hope) {
 		pass_on(s, sim_rank->rank);
-		await_turn(sim_rank);
+		await_own_turn(sim_rank);
 	}
 	pthread_mutex_unlock(&s->lock);
 	log_identify(sim_rank->rank, "simulated");
@@ -104,7 +104,7 @@ int sim_rank_enter(struct sim_rank *sim_rank)
 {
 	struct sim_ranks *s = sim_rank->all;
 	pthread_mutex_lock(&s->lock);
-	int begin = await_turn(sim_rank);
+	int begin = await_own_turn(sim_rank);
 	pthread_mutex_unlock(&s->lock);
 	if (!begin)
 		return 0;
@@ -152,7 +152,7 @@ int sim_rank_exchange(struct sim_rank *sim_rank, const uint8_t *payload, size_t 
 	return 0;
 }
 
-/* ---- all seats ------------------------------------------------------------- */
+/* ---- all ranks ------------------------------------------------------------- */
 
 int sim_ranks_open(int size, struct sim_ranks **out)
 {

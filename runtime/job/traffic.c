@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * sluice_transports(): how many bytes were sent and received over which transport. */
 #include "base/arguments.h"
-#include "job/job.h"
+#include "job/progress_token.h"
 #include <stddef.h>
 #include <string.h>
 

@@ -54,7 +54,7 @@ check_PROGRAMS += \
 	tests/unit/test_verbs_broken \
 	tests/unit/test_verbs_job \
 	tests/unit/test_verbs_keys \
-	tests/unit/test_verbs_ladder \
+	tests/unit/test_verbs_register \
 	tests/unit/test_verbs_rights \
 	tests/unit/test_verbs_walk
 tests_unit_test_nearness_SOURCES = tests/unit/rdma/test_nearness.c tests/unit/two_gpus.h tests/unit/scratch.h $(fake_fabric)
@@ -69,8 +69,8 @@ tests_unit_test_verbs_job_SOURCES = tests/unit/rdma/test_verbs_job.c $(fake_fabr
 tests_unit_test_verbs_job_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 tests_unit_test_verbs_keys_SOURCES = tests/unit/rdma/test_verbs_keys.c $(verbs_two)
 tests_unit_test_verbs_keys_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
-tests_unit_test_verbs_ladder_SOURCES = tests/unit/rdma/test_verbs_ladder.c $(verbs_pair)
-tests_unit_test_verbs_ladder_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
+tests_unit_test_verbs_register_SOURCES = tests/unit/rdma/test_verbs_register.c $(verbs_pair)
+tests_unit_test_verbs_register_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 tests_unit_test_verbs_rights_SOURCES = tests/unit/rdma/test_verbs_rights.c $(verbs_two)
 tests_unit_test_verbs_rights_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 tests_unit_test_verbs_walk_SOURCES = tests/unit/rdma/test_verbs_walk.c $(verbs_pair)
@@ -82,7 +82,7 @@ EXTRA_DIST += \
 	tests/unit/rdma/test_verbs_broken.c \
 	tests/unit/rdma/test_verbs_job.c \
 	tests/unit/rdma/test_verbs_keys.c \
-	tests/unit/rdma/test_verbs_ladder.c \
+	tests/unit/rdma/test_verbs_register.c \
 	tests/unit/rdma/test_verbs_rights.c \
 	tests/unit/rdma/test_verbs_walk.c \
 	tests/unit/two_gpus.h $(verbs_two)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Device memory through the verbs transport: which rung of the ladder (dma-buf, peer memory, or
+ * Device memory through the verbs transport: which method (dma-buf, peer memory, or
  * none) is taken when some are refused or only pretend to work, and that the bytes of a put move on
  * each. The device's memory is a memory file. The fake card reaches it by dma-buf, by address, or
  * not at all. */
@@ -56,13 +56,13 @@ static int teardown(void **state)
 	return 0;
 }
 
-struct rung_case {
+struct method_case {
 	int no_dmabuf, no_peermem, dead_dmabuf, dead_peermem, exported;
 	int reached;
 	const char *says; /* in the log where the card reaches the memory, else in the error */
 };
 
-static const struct rung_case cases[] = {
+static const struct method_case cases[] = {
 	{ .exported = 1, .reached = 1, .says = "fake0 reads it by dma-buf" },
 	{ .exported = 0, .reached = 1, .says = "through peer memory, because dma-buf: it was not" },
 	{ .exported = 1, .no_dmabuf = 1, .reached = 1, .says = "EOPNOTSUPP" },
@@ -72,7 +72,7 @@ static const struct rung_case cases[] = {
 };
 enum { CASES = sizeof(cases) / sizeof(cases[0]) };
 
-static struct memory take_case(const struct rung_case *c)
+static struct memory take_case(const struct method_case *c)
 {
 	struct memory m = memory;
 
@@ -85,7 +85,7 @@ static struct memory take_case(const struct rung_case *c)
 	return m;
 }
 
-TEST_WITH(ladder__rungs_refused_or_dead__takes_the_first_that_moves_bytes, setup, teardown)
+TEST_WITH(methods__refused_or_dead__takes_the_first_that_moves_bytes, setup, teardown)
 {
 	struct verbs_device device;
 	uint8_t before[BYTES];
@@ -142,7 +142,7 @@ static int put(struct remote *remote, const struct region *near, size_t bytes)
 							.bytes = bytes });
 }
 
-TEST_WITH(put__device_memory_on_each_rung__bytes_move_or_it_is_refused, setup, teardown)
+TEST_WITH(put__device_memory_by_each_method__bytes_move_or_it_is_refused, setup, teardown)
 {
 	/* A long one, and one that would travel inline from host memory. */
 	static const size_t sizes[] = { 30000, 40 };

@@ -1,0 +1,112 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The struct of a job, which consists of the structs of its files, and questions that need more
+ * than one of them. The files of job/ include this header; others include job.h. */
+#ifndef RUNTIME_JOB_STATE_H
+#define RUNTIME_JOB_STATE_H
+#include "base/env.h"
+#include "base/error.h"
+#include "job/budget.h"
+#include "job/client.h"
+#include "job/failure.h"
+#include "job/group.h"
+#include "job/heart.h"
+#include "job/lines.h"
+#include "job/messages.h"
+#include "job/members.h"
+#include "job/progress.h"
+#include "job/sim_rank.h"
+#include "rdma/transport.h"
+#include "slurm/bootstrap.h"
+#include "sluice.h"
+#include <stdatomic.h>
+#include <sys/types.h>
+#include <unistd.h>
+
+enum { JOB_TRANSPORTS = 4 };
+
+enum peer_state { PEER_ALIVE, PEER_LEFT, PEER_LOST };
+
+/* join.c connects the peers. members.c and peers.c change their states. Every file may read. */
+struct peer {
+	struct endpoint *endpoint;
+	struct remote *control; /* the peer's control region; our line in it is number `rank` */
+	enum peer_state state;
+};
+
+/* A job is a struct of structs, each of which belongs to the file of the same name. No other file
+ * reads its members, unless its header names them. The other members are set by sluice_init() and
+ * do not change until sluice_finalize(); every file may read them. */
+struct sluice_job {
+	/* The job of sluice_init() to which this one belongs: itself, unless this is a group. It
+	 * has what all its groups share: progress, heart and transports. */
+	sluice_job *root;
+	int *page_of_this_process; /* 0 in a forked child, which costs no system call to find out */
+	pid_t pid;                 /* the process that called sluice_init() */
+	int rank, size, servers, workers;
+	struct peer *peers; /* `size` entries; [rank] is this rank over `self` */
+	struct progress progress;
+	struct failure failure;
+	/* 1 after the bootstrap. A push reads it without the token. Only members.c writes it. */
+	atomic_uint membership_epoch;
+	struct membership members;
+	struct lines lines;
+	struct collective_messages messages;
+	struct heart *heart; /* NULL in a simulated rank */
+	struct clients clients;
+	struct groups groups; /* all groups of a root */
+	struct group *group;  /* of a group; NULL in a root */
+	/* What tells notifies and GETs of this group from those of others; 0 in a root. */
+	uint32_t imm_of_group;
+	uint64_t cookie_of_group;
+
+	struct sim_rank *sim_rank; /* for a simulated rank; NULL in a real job */
+	struct settings settings;
+	struct budget budget;        /* all timers, from settings */
+	struct key_file *key_file;   /* until all ranks have met; NULL without SLUICE_KEY_FILE */
+	struct rank_record *records; /* size */
+	struct transport *transports[JOB_TRANSPORTS];
+	int n_transports;
+	/* Why transports are missing that the user did not ask for by name. */
+	char unopened[ERROR_TEXT_BYTES];
+};
+
+/* In builds that check it: asserts that the calling thread holds the job's token. */
+#define TOKEN_HELD(job) progress_check(&(job)->root->progress)
+
+/* Whether this process is a forked child of the one that called sluice_init(). */
+static inline int job_in_child(const sluice_job *job)
+{
+	return job->page_of_this_process ? !*job->page_of_this_process : job->pid != getpid();
+}
+/* Notifies and GETs of a group carry its number; those of a root do not. */
+static inline uint32_t job_imm(const sluice_job *job, enum imm_kind kind, uint32_t index)
+{
+	return imm_make(kind, index) | job->imm_of_group;
+}
+static inline uint64_t job_cookie(const sluice_job *job, enum cookie_kind kind, uint32_t id,
+				  uint32_t index)
+{
+	return cookie_make(kind, id, index) | job->cookie_of_group;
+}
+
+/* Whether the rank is alive in this epoch. Servers always are, because losing one ends the job. */
+static inline int job_living(const sluice_job *job, int rank)
+{
+	return rank >= job->workers || members_living(&job->members, rank);
+}
+/* Whether the rank's contribution to the last collective counts. All ranks get the same answer. */
+static inline int round_has(const sluice_job *job, int rank)
+{
+	return rank >= job->workers || members_counted(&job->members, rank);
+}
+/* The lowest worker of the last collective, which does what only one rank must do. All ranks get
+ * the same answer. */
+static inline int round_leader(const sluice_job *job)
+{
+	int rank = 0;
+	while (!round_has(job, rank))
+		rank++;
+	return rank;
+}
+
+#endif
