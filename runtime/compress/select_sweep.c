@@ -188,7 +188,7 @@ static struct select_lists lists_for(const struct sweep *w, const struct select_
 
 /* The wait is short, because the earlier tiles are under way, unless their thread has lost its
  * core. Therefore the thread yields. */
-static void await_turn(struct sweep *w, uint64_t number)
+static void await_tile(struct sweep *w, uint64_t number)
 {
 	enum { SPINS = 1000 };
 
@@ -213,7 +213,7 @@ static void work(void *context, unsigned worker)
 		list_tile(w, &t, b, &l);
 		fetch_values(w, &l);
 		if (w->s->pool)
-			await_turn(w, t.number);
+			await_tile(w, t.number);
 		struct place p = reserve_place(w, &t, &l);
 		if (w->s->pool)
 			__atomic_store_n(&w->turn, t.number + 1, __ATOMIC_RELEASE);

@@ -123,7 +123,7 @@ static int read_signal_option(const struct word *w, const struct item *item, str
 		    item->name, w->quote, w->axis->takes);
 }
 
-static int read_signal(const struct word *w, struct draft *d)
+static int read_signal_word(const struct word *w, struct draft *d)
 {
 	const struct item *item = &w->items[0];
 	struct recipe *r = &d->recipe;
@@ -485,7 +485,7 @@ int read_value(enum axis_id id, struct word *w, struct draft *d)
 	switch (id) {
 	case AXIS_UP: return read_direction(w, &d->recipe.up);
 	case AXIS_DOWN: return read_direction(w, &d->recipe.down);
-	case AXIS_SIGNAL: return read_signal(w, d);
+	case AXIS_SIGNAL: return read_signal_word(w, d);
 	case AXIS_MEMORY: return read_memory(w, d);
 	case AXIS_UPDATE: return read_update(w, d);
 	case AXIS_WARMUP: return read_warmup(w, d);
