@@ -12,7 +12,7 @@ from ._library import check, failure, lib
 from .bootstrap import Callbacks
 from .errors import InvalidError
 from .model import Model
-from .recipe import Recipe, Rules, Tensors
+from .recipe import Recipe
 
 ON_FAILURE = {"": 0, "abort": _abi.CONSTANTS["SLUICE_ABORT"],
               "continue": _abi.CONSTANTS["SLUICE_CONTINUE"]}
@@ -167,17 +167,9 @@ class Job:
 
     # ---- models and figures ---------------------------------------------------------------------
 
-    def open(self, params: Any, recipe: Union[str, Recipe, None] = None, *,
-             count: Optional[int] = None, tensors: Optional[Tensors] = None, shards: int = 0,
-             lr: float = 0.0, steps_per_epoch: int = 0, memory_bytes: int = 0,
-             stream: Optional[int] = None, grad_type: int = 0, uneven: bool = False,
-             param_type: Optional[int] = None, rules: Optional[Rules] = None,
-             device_shards: bool = False) -> Model:
-        """Opens a model: ``Model(job, params, recipe, ...)``."""
-        return Model(self, params, recipe, count=count, tensors=tensors, shards=shards, lr=lr,
-                     steps_per_epoch=steps_per_epoch, memory_bytes=memory_bytes, stream=stream,
-                     grad_type=grad_type, uneven=uneven, param_type=param_type, rules=rules,
-                     device_shards=device_shards)
+    def open(self, params: Any, recipe: Union[str, Recipe, None] = None, **options: Any) -> Model:
+        """Opens a model: ``Model(job, params, recipe, ...)``, which has the options."""
+        return Model(self, params, recipe, **options)
 
     def transports(self) -> Dict[str, Dict[str, int]]:
         """What each transport has moved for this rank: puts, gets, notifies, and their bytes."""

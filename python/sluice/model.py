@@ -115,9 +115,10 @@ class Model:
         self._param_type = param_type or F32
         self._pushed: List[Any] = []  # what the library may still use, until the pull ends
         self._missing = 0  # coordinates of a pull in ranges
-        attr = attributes(count, None if recipe is None else str(recipe), tensors, shards, lr,
-                          steps_per_epoch, memory_bytes, stream, grad_type, uneven, self._param_type,
-                          self._pieces, rules, device_shards)
+        attr = attributes(None if recipe is None else str(recipe), tensors=tensors, pieces=self._pieces, rules=rules,
+                          count=count, shards=shards, lr=lr, steps_per_epoch=steps_per_epoch,
+                          memory_bytes=memory_bytes, stream=stream, grad_type=grad_type, uneven=bool(uneven),
+                          param_type=self._param_type, device_shards=bool(device_shards))
         handle = ctypes.c_void_p()
         check(lib.sluice_model_open(job._at(), ctypes.byref(attr),
                                     None if start is None else start.address, ctypes.byref(handle)))

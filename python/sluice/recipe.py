@@ -12,25 +12,22 @@ Tensors = Sequence[Tuple[str, int]]
 Rules = Sequence[Tuple[float, float]]
 
 
-def attributes(count: int, recipe: Optional[str], tensors: Optional[Tensors], shards: int, lr: float,
-               steps_per_epoch: int, memory_bytes: int = 0, stream: Optional[int] = None,
-               grad_type: int = 0, uneven: bool = False, param_type: int = 0,
-               pieces: Any = None, rules: Optional[Rules] = None,
-               device_shards: bool = False) -> sluice_model_attr:
-    """A filled sluice_model_attr. It refers to the memory of what it was made of."""
+def attributes(recipe: Optional[str], *, tensors: Optional[Tensors] = None, pieces: Any = None,
+               rules: Optional[Rules] = None, **members: Any) -> sluice_model_attr:
+    """A filled sluice_model_attr. It refers to the memory of what it was made of.
+
+    members: those that the struct has under the same name.
+    """
     attr = sluice_model_attr()
     attr.size = ctypes.sizeof(attr)
-    attr.count = count
+    for name, value in members.items():
+        setattr(attr, name, int(value) if isinstance(value, bool) else value)
     if tensors:
         array = (sluice_tensor * len(tensors))()
         for element, (name, size) in zip(array, tensors):
             element.name, element.count = name.encode(), size
         attr.tensors, attr.n_tensors = array, len(tensors)
     attr.recipe = None if recipe is None else recipe.encode()
-    attr.shards, attr.lr, attr.steps_per_epoch = shards, lr, steps_per_epoch
-    attr.memory_bytes, attr.stream, attr.grad_type = memory_bytes, stream, grad_type
-    attr.uneven, attr.param_type = int(uneven), param_type
-    attr.device_shards = int(device_shards)
     if pieces is not None:
         attr.segments, attr.n_segments = pieces.array, pieces.n
     if rules is not None:
@@ -105,7 +102,7 @@ class Recipe:
 
     def _plan(self, form: int, count: int, workers: int, servers: int, tensors: Optional[Tensors],
               shards: int, steps_per_epoch: int) -> str:
-        attr = attributes(count, str(self), tensors, shards, 0.0, steps_per_epoch)
+        attr = attributes(str(self), tensors=tensors, count=count, shards=shards, steps_per_epoch=steps_per_epoch)
         length = lib.sluice_plan(ctypes.byref(attr), workers, servers, form, None, 0)
         check(length)
         text = ctypes.create_string_buffer(length + 1)
