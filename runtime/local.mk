@@ -101,7 +101,8 @@ library_sources += \
 	runtime/shard/shard_dense.c runtime/shard/shard_dense.h \
 	runtime/shard/shard_device.c runtime/shard/shard_device.h \
 	runtime/shard/shard_hooks.c runtime/shard/shard_hooks.h \
-	runtime/shard/shard_setup.c
+	runtime/shard/shard_setup.c runtime/shard/shard_setup.h \
+	runtime/shard/state.h
 
 # What outlives the job.
 library_sources += \

@@ -3,7 +3,11 @@
 #include "shard/agreed.h"
 #include "base/error.h"
 #include "compress/sketch.h"
-#include "shard/shard.h"
+#include "compress/sparse.h"
+#include "model/compressor.h"
+#include "shard/publish.h"
+#include "shard/reduce.h"
+#include "shard/state.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -2,7 +2,8 @@
  * See gather.h. Called by shard.c and shard_dense.c; publish.c reads what was gathered. */
 #include "shard/gather.h"
 #include "shard/agreed.h"
-#include "shard/shard.h"
+#include "shard/inbox.h"
+#include "shard/state.h"
 
 /* Epochs begin at 1, each drops a worker, and one is left. */
 static int epoch_exists(const sluice_job *job, uint32_t epoch)

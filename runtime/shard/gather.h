@@ -14,15 +14,6 @@
 #define RUNTIME_GATHER_H
 #include "shard/inbox.h"
 
-struct gathered {
-	int next_rank;    /* the workers below it have been dealt with in this phase */
-	uint32_t counted; /* messages in the sum: the divisor */
-	int lr_rank;      /* the worker of the first of them, and its rate */
-	float lr;
-	unsigned raised;
-	unsigned chosen_next; /* what the messages choose for the next step (gather_count) */
-};
-
 /* What a message of the shard's phase must be. */
 extern const struct intake gather_intake;
 

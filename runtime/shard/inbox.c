@@ -6,7 +6,8 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "rdma/ring.h"
-#include "shard/shard.h"
+#include "model/compressor.h"
+#include "shard/state.h"
 #include <stdlib.h>
 
 struct inbox {

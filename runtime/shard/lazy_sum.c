@@ -3,7 +3,10 @@
 #include "shard/lazy_sum.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "shard/shard.h"
+#include "model/kept.h"
+#include "shard/gather.h"
+#include "shard/reduce.h"
+#include "shard/state.h"
 #include <stdlib.h>
 #include <string.h>
 

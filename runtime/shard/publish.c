@@ -3,7 +3,13 @@
 #include "shard/publish.h"
 #include "base/error.h"
 #include "model/snapshot.h"
-#include "shard/shard.h"
+#include "compress/sparse.h"
+#include "model/compressor.h"
+#include "model/delta_log.h"
+#include "shard/gather.h"
+#include "shard/inbox.h"
+#include "shard/shard_census.h"
+#include "shard/state.h"
 #include <stdatomic.h>
 #include <string.h>
 

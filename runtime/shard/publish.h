@@ -61,4 +61,6 @@ struct message publish_next(const sluice_model *model, const struct shard *shard
 struct message publish_delta(const sluice_model *model, const struct shard *shard, uint32_t n);
 /* Counts the step, whose delta is published and added to the copy. */
 void publish_step_ends(struct shard *shard);
+/* Writes the copy as a snapshot entry of the current version. */
+int shard_publish_snapshot(sluice_model *model, struct shard *shard);
 #endif

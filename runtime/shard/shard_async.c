@@ -3,7 +3,13 @@
 #include "shard/shard_async.h"
 #include "base/clock.h"
 #include "base/error.h"
-#include "shard/shard.h"
+#include "compress/sparse.h"
+#include "model/compressor.h"
+#include "model/kept.h"
+#include "shard/inbox.h"
+#include "shard/publish.h"
+#include "shard/reduce.h"
+#include "shard/state.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

@@ -12,7 +12,13 @@
 #include "shard/shard_dense.h"
 #include "base/error.h"
 #include "compress/dense.h"
-#include "shard/shard.h"
+#include "compress/sparse.h"
+#include "model/compressor.h"
+#include "shard/gather.h"
+#include "shard/inbox.h"
+#include "shard/publish.h"
+#include "shard/shard_device.h"
+#include "shard/state.h"
 #include <stdlib.h>
 #include <string.h>
 

@@ -9,7 +9,12 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "model/device_half.h"
-#include "shard/shard.h"
+#include "model/compressor.h"
+#include "model/kept.h"
+#include "shard/gather.h"
+#include "shard/publish.h"
+#include "shard/reduce.h"
+#include "shard/state.h"
 #include "shard/shard_hooks.h"
 #include <float.h>
 #include <stdio.h>

@@ -1,6 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Memory of the shard half: allocated once at open, none per step. */
-#include "shard/shard.h"
+#include "model/compressor.h"
+#include "model/delta_log.h"
+#include "model/kept.h"
+#include "shard/gather.h"
+#include "shard/inbox.h"
+#include "shard/publish.h"
+#include "shard/reduce.h"
+#include "shard/shard_census.h"
+#include "shard/shard_dense.h"
+#include "shard/shard_device.h"
+#include "shard/shard_setup.h"
+#include "shard/state.h"
 #include "base/error.h"
 #include <stdlib.h>
 

@@ -1,0 +1,14 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Opens, restarts and closes the shards of a rank. */
+#ifndef RUNTIME_SHARD_SETUP_H
+#define RUNTIME_SHARD_SETUP_H
+#include "model/model.h"
+#include "recipe/recipe.h"
+
+int shards_open(sluice_model *model);
+void shards_close(sluice_model *model);
+/* Bytes that shards_open() takes on this rank. */
+uint64_t shards_memory(const struct layout *l, const struct recipe *recipe, int rank);
+struct shard *shard_find(sluice_model *model, uint32_t id);
+void shard_restart(sluice_model *model, struct shard *shard, uint64_t version);
+#endif

@@ -1,0 +1,59 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The half of a model that sums and publishes: the state of a shard. It meets workers only in
+ * messages. */
+#ifndef RUNTIME_SHARD_STATE_H
+#define RUNTIME_SHARD_STATE_H
+#include "model/compressor.h"
+#include "model/delta_log.h"
+#include "model/kept.h"
+#include "model/measure.h"
+#include "model/model.h"
+#include "shard/reduce.h"
+
+struct gathered {
+	int next_rank;    /* the workers below it have been dealt with in this phase */
+	uint32_t counted; /* messages in the sum: the divisor */
+	int lr_rank;      /* the worker of the first of them, and its rate */
+	float lr;
+	unsigned raised;
+	unsigned chosen_next; /* what the messages choose for the next step (gather_count) */
+};
+
+struct shard {
+	const struct shard_layout *at;
+	uint32_t id;
+	struct span *spans, whole;
+	size_t n_spans;
+	struct scratch *scratch;       /* of all shards of the rank */
+	struct compressor *compressor; /* of the change of the model, over the shard */
+	struct vectors kept;
+	/* Two of the kept vectors: the parameters as all workers hold them, and the velocity of the
+	 * update rule, which is NULL where the recipe has none. */
+	float *copy, *velocity;
+	uint64_t version;   /* steps completed */
+	uint64_t published; /* publications for all, of which a step may have several */
+	unsigned phase;
+	unsigned chosen; /* model_rule(): what all go on with */
+
+	struct inboxes *inboxes;
+	struct gathered gathered;
+	struct reduction reduction;
+	struct loss loss; /* of the last version, where it is measured */
+	struct delta_log log;
+	uint8_t *snapshot; /* snapshot.h */
+
+	/* The methods' own; NULL where the recipe has none. */
+	struct lazy_sum *lazy;
+	struct agreed *agreed;
+	struct async_shard *async;
+	struct shard_census *census;
+	struct dense_sum *dense;     /* always there: any recipe may send all */
+	struct device_shard *device; /* NULL: all steps are made on the host */
+};
+
+/* What was not published yet; NULL where the recipe keeps nothing. */
+static inline float *shard_residual(const struct shard *shard)
+{
+	return compressor_residual(shard->compressor);
+}
+#endif
