@@ -64,7 +64,6 @@ struct link {
 	char gone[256];
 };
 
-/* The data of an event. */
 struct cue {
 	uint64_t now;
 	const struct cm_event *cm;
@@ -72,8 +71,7 @@ struct cue {
 	enum frame_reason refusal; /* PROOF: why the request is refused, or 0 */
 };
 
-/* ---- the id and its queue pair
- * ---------------------------------------------------------------------- */
+/* ---- the id and its queue pair ---------------------------------------------------- */
 
 static void set_why(struct link *l, const char *why)
 {
@@ -86,7 +84,6 @@ static int port_active(const struct link *l)
 	return verbs_port_active(l->shared->context, l->shared->device);
 }
 
-/* Completions while a queue pair ends carry no news. */
 static void end_pair(struct link *l)
 {
 	l->noted = LOSS;
