@@ -2,12 +2,29 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # The kernels as nvcc translates them (PTX, of which it makes the code of every GPU), executed on the CPU instruction by
 # instruction: the same tests as of the source must pass, with every address, every touch of shared memory and every
-# meeting of lanes checked as tests/gpu/ptx/machine.h says. ptx.sh [TEST ...]: by default those that are quick and
-# together launch every kernel. Run in the build folder.
+# meeting of lanes checked as tests/gpu/ptx/machine.h says. Run in the build folder:
+#   ptx.sh            the tests that are fast and together launch every kernel, unless ptx.sum says that these sources
+#                     passed before
+#   ptx.sh -f         the same tests in any case (make check-ptx); ptx.sum then records the sources that passed
+#   ptx.sh TEST...    these tests
 set -u
+record=0
+[ "${1-}" != -f ] || { record=1; shift; }
 variable() { sed -n "s/^$1 = //p" Makefile; }
 nvcc=$(variable NVCC) source=$(variable srcdir)
 [ -n "$nvcc" ] && [ -n "$(ls gpu/*.ptxas 2>/dev/null)" ] || { echo "skipped: built without the GPU module"; exit 77; }
+# The kernels, all that they include, and the machine.
+sources=$(cd "$source" && ls gpu/*.c gpu/*.cu tests/gpu/emulation/*.[ch] tests/gpu/ptx/*.[ch]) known=
+while [ "$sources" != "$known" ]; do
+	known=$sources
+	sources=$(cd "$source" && { echo "$known"; sed -n 's/^# *include "\(.*\)".*/\1/p' $known; } |
+		while read -r f; do ls "$f" "runtime/$f" 2>/dev/null; done | sort -u)
+done
+sum=$(cd "$source" && sha256sum $sources | sha256sum | sed 's/ .*//')
+if [ $# = 0 ] && [ $record = 0 ] && [ "$sum" = "$(cat "$source/tests/gpu/ptx.sum" 2>/dev/null)" ]; then
+	echo "skipped: these sources of the kernels passed before (tests/gpu/ptx.sum); make check-ptx runs them again"
+	exit 77
+fi
 folder=$(mktemp -d "${TMPDIR:-$PWD}/ptx.XXXXXX") && trap 'rm -rf "$folder"' EXIT
 architecture=$(variable GENCODE | tr ' ' '\n' | sed -n 's/^arch=\(compute_[0-9]*\),.*/\1/p' | sort -V | sed -n 1p)
 for kernel in "$source"/gpu/*.cu; do
@@ -36,4 +53,5 @@ if [ $all_are_due = 1 ] && [ "$all" != "$launched" ]; then
 	echo "wrong: not every kernel was launched: there are" $all
 	bad=1
 fi
+[ $bad != 0 ] || [ $record = 0 ] || echo "$sum" >"$source/tests/gpu/ptx.sum"
 exit $bad
