@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The interface to accelerators: one table of functions, which the module built from gpu/ fills.
  * The module is loaded when device memory is first seen, so one package serves nodes with and
- * without CUDA. Called by runtime/worker/device*.c, runtime/shard/shard_device.c, sluice-info,
- * sluice-bench and the tests. Only
- * gpu/ sees CUDA's types. base/device_kernels.h has single kernels for measurements and tests.
+ * without CUDA. Called by runtime/model/device_half.c, runtime/worker/device*.c,
+ * runtime/shard/shard_device.c, sluice-info, sluice-bench and the tests. Only gpu/ sees CUDA's
+ * types. base/device_kernels.h has single kernels for measurements and tests.
  *
  * An operation returns 0 or -1. After -1, error() returns a sentence with the operation, the
  * kernel, the device and CUDA's text. An operation that takes a stream only enqueues work there,
@@ -161,17 +161,18 @@ struct device_sent {
 	int nonfinite; /* for sketches and values: a value is NaN or infinite */
 };
 
-/* vector[index[i]] += value[i], and narrow[index[i]] becomes that sum, rounded to narrow_type (enum
- * value_type: VALUE_F16 or BF16) to nearest even; what is beyond its range becomes infinite. Lists
- * as for apply(). */
-struct device_rounded {
-	float *vector; /* NULL: zeros, which stay as they are */
+/* vector[index[i]] += value[i], or = value[i] with assign. If narrow is not NULL, narrow[index[i]]
+ * becomes the same, rounded to narrow_type to nearest even; what is beyond its range becomes
+ * infinite. Lists are in device memory or come from land(), and must stay as they are until the
+ * stream has come to them. */
+struct device_apply {
+	float *vector; /* device memory; NULL beside a narrow vector: zeros, which stay zeros */
 	uint16_t *narrow;
-	int narrow_type;
-	const uint32_t *index;
-	const float *value;
+	int narrow_type;       /* enum value_type: VALUE_F16 or BF16 */
+	const uint32_t *index; /* ascending; NULL: the coordinates 0 .. count - 1 */
+	const float *value;    /* NULL: zeros */
 	uint32_t count;
-	int assign; /* instead, narrow[index[i]] becomes value[i], rounded; vector is NULL */
+	int assign;
 };
 
 /* How the sum of a step's messages becomes the change of a shard, by the update rule, as
@@ -193,7 +194,6 @@ struct device_change {
 struct device_ops {
 	size_t size; /* sizeof(struct device_ops); a module with another size is from another build
 			and refused */
-	const char *name;           /* "cuda" */
 	const char *(*error)(void); /* the last error of the calling thread */
 
 	/* -- devices -- */
@@ -276,15 +276,7 @@ struct device_ops {
 		    void *stream);
 	/* Returns 1 if land() would not wait for such a list now, and 0 if it would. */
 	int (*lands)(struct device_compressor *c, uint32_t count, void *stream);
-	/* vector[index[i]] += value[i], or = value[i] with assign. vector is device memory. Lists
-	 * are in device memory or come from land(), and must stay as they are until the stream has
-	 * come to them. If index is NULL, the coordinates are 0 .. count - 1. If value is NULL, the
-	 * values are 0. */
-	int (*apply)(struct device_compressor *c, float *vector, const uint32_t *index,
-		     const float *value, uint32_t count, int assign, void *stream);
-	/* The same of vectors of 16 bits. */
-	int (*apply_rounded)(struct device_compressor *c, const struct device_rounded *call,
-			     void *stream);
+	int (*apply)(struct device_compressor *c, const struct device_apply *call, void *stream);
 	/* The update rule of a shard. */
 	int (*change)(struct device_compressor *c, const struct device_change *call, void *stream);
 };

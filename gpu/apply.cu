@@ -6,7 +6,7 @@
 #include "gpu/apply.h"
 #include "gpu/tile.h"
 
-KERNEL(apply, apply_args)
+KERNEL(apply, device_apply)
 {
 	for (uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < a.count;
 	     i += (uint64_t)gridDim.x * BLOCK) {
@@ -48,7 +48,8 @@ FROM_C cudaError_t gather_enqueue(const struct gather_args *args, unsigned grid,
 				0, stream);
 }
 
-FROM_C cudaError_t apply_enqueue(const struct apply_args *args, unsigned grid, cudaStream_t stream)
+FROM_C cudaError_t apply_enqueue(const struct device_apply *args, unsigned grid,
+				 cudaStream_t stream)
 {
 	void *arguments[] = { (void *)args };
 

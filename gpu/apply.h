@@ -7,18 +7,6 @@
 #include <cuda_runtime_api.h>
 #include <stdint.h>
 
-struct apply_args {
-	float *vector;
-	const uint32_t *index; /* in ascending order; NULL: the coordinates 0..count - 1 */
-	const float *value;    /* NULL: zeros */
-	uint32_t count;
-	int assign; /* vector[index[i]] = value[i] instead of += */
-	/* If not NULL: narrow[index[i]] becomes the same, rounded to narrow_type, F16 or BF16.
-	 * vector may then be NULL, which stands for zeros that stay as they are. */
-	uint16_t *narrow;
-	enum value_type narrow_type;
-};
-
 /* Sets value[i] = vector[index[i]] and *found = count, or *found = 0 if *refused is not zero. */
 struct gather_args {
 	const float *vector;
@@ -34,7 +22,7 @@ extern "C" {
 #endif
 /* Loads these kernels, on the current device. */
 cudaError_t apply_load(void);
-cudaError_t apply_enqueue(const struct apply_args *args, unsigned grid, cudaStream_t stream);
+cudaError_t apply_enqueue(const struct device_apply *args, unsigned grid, cudaStream_t stream);
 cudaError_t gather_enqueue(const struct gather_args *args, unsigned grid, cudaStream_t stream);
 #ifdef __cplusplus
 }

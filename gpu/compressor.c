@@ -61,7 +61,7 @@ struct device_compressor {
 	size_t landing_room, landed;
 };
 
-static struct value_coding coding_of(const struct device_values *values)
+static struct value_coding requested_coding(const struct device_values *values)
 {
 	return (struct value_coding){ (enum value_type)values->type, values->bits, values->block,
 				      0 };
@@ -158,7 +158,7 @@ static uint32_t next_turn(const struct device_compressor *c)
 }
 
 /* Notes the host's request where the device reads it. */
-static void ask(struct device_compressor *c, const struct device_part *parts)
+static void ask_places(struct device_compressor *c, const struct device_part *parts)
 {
 	uint32_t listed = 0;
 
@@ -417,7 +417,7 @@ static int enqueue_push(struct device_compressor *c, const struct device_push *p
 {
 	int rc;
 
-	ask(c, push->parts);
+	ask_places(c, push->parts);
 	if (push->payload == DEVICE_SKETCHES)
 		rc = enqueue_sketches(c, push, stream);
 	else if (push->payload == DEVICE_VALUES)
@@ -431,7 +431,7 @@ static int enqueue_push(struct device_compressor *c, const struct device_push *p
 
 int cuda_push(struct device_compressor *c, const struct device_push *push, void *stream)
 {
-	const struct value_coding coding = coding_of(&push->values);
+	const struct value_coding coding = requested_coding(&push->values);
 	const int encodes = push->payload == DEVICE_PAIRS || push->payload == DEVICE_DENSE;
 	int before, rc;
 
@@ -643,27 +643,9 @@ int cuda_settle(struct device_compressor *c, float *residual, float *velocity,
 			      enqueue_settle(c, residual, velocity, sent, rest, unsent, stream));
 }
 
-int cuda_apply(struct device_compressor *c, float *vector, const uint32_t *index,
-	       const float *value, uint32_t count, int assign, void *stream)
+int cuda_apply(struct device_compressor *c, const struct device_apply *call, void *stream)
 {
-	const struct apply_args args = {
-		.vector = vector, .index = index, .value = value, .count = count, .assign = assign
-	};
-
-	return selector_apply(c->s, &args, stream);
-}
-
-int cuda_apply_rounded(struct device_compressor *c, const struct device_rounded *call, void *stream)
-{
-	const struct apply_args args = { .vector = call->vector,
-					 .index = call->index,
-					 .value = call->value,
-					 .count = call->count,
-					 .assign = call->assign,
-					 .narrow = call->narrow,
-					 .narrow_type = (enum value_type)call->narrow_type };
-
-	return selector_apply(c->s, &args, stream);
+	return selector_apply(c->s, call, stream);
 }
 
 int cuda_change(struct device_compressor *c, const struct device_change *call, void *stream)

@@ -185,9 +185,6 @@ int cuda_settle(struct device_compressor *c, float *residual, float *velocity,
 int cuda_land(struct device_compressor *c, uint32_t count, uint32_t **index, float **value,
 	      void *stream);
 int cuda_lands(struct device_compressor *c, uint32_t count, void *stream);
-int cuda_apply(struct device_compressor *c, float *vector, const uint32_t *index,
-	       const float *value, uint32_t count, int assign, void *stream);
-int cuda_apply_rounded(struct device_compressor *c, const struct device_rounded *call,
-		       void *stream);
+int cuda_apply(struct device_compressor *c, const struct device_apply *call, void *stream);
 int cuda_change(struct device_compressor *c, const struct device_change *call, void *stream);
 #endif

@@ -45,7 +45,7 @@ __device__ static inline uint32_t draw_tile(const struct topk_args *a, uint32_t 
 			float each[4] = { v[j].x, v[j].y, v[j].z, v[j].w };
 			uint32_t number[4];
 
-			philox_quad(&a->stream, first / 4, number);
+			philox_quad(&a->draw.stream, first / 4, number);
 			UNROLL
 			for (unsigned c = 0; c < 4; c++) {
 				const unsigned bit = 4 * (half * HALF + j) + c;
@@ -82,7 +82,7 @@ KERNEL_OF_SUMS(draw, topk_args)
 	if (prepare(&a, &passed))
 		return;
 	if (threadIdx.x == 0)
-		draw_begin(&sh.s, a.draw == DEVICE_DRAW_VARIANCE, a.wanted,
+		draw_begin(&sh.s, a.draw.kind == DEVICE_DRAW_VARIANCE, a.draw.wanted,
 			   a.n - a.exempt_coordinates);
 	do {
 		m = moments_total(&a, terms, passes == 1 && a.adds, &state->left_out[passes - 1],

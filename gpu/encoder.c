@@ -52,7 +52,7 @@ static struct value_coding coding_of(const struct encoding *what)
 }
 
 /* A grid for all parts, of which wanted blocks were enough for all their entries. */
-static unsigned grid_of(const struct encoding *what, unsigned wanted, unsigned blocks_each)
+static unsigned encoding_grid(const struct encoding *what, unsigned wanted, unsigned blocks_each)
 {
 	return fewer_blocks(push_grid(what->parts, wanted, what->of.multiprocessors, blocks_each),
 			    what->of.blocks);
@@ -88,9 +88,10 @@ static int quantize_parts(const struct encoder *e, const struct encoding *what,
 
 	if (!value_few_bits(args.coding.type))
 		return 0;
-	return cuda_check(
-		quantize_push_enqueue(&args, grid_of(what, wanted, e->quantize_each), what->stream),
-		"starting the kernel quantize");
+	return cuda_check(quantize_push_enqueue(&args,
+						encoding_grid(what, wanted, e->quantize_each),
+						what->stream),
+			  "starting the kernel quantize");
 }
 
 int encoder_pack(const struct encoder *e, const struct encoding *what)
@@ -108,7 +109,8 @@ int encoder_pack(const struct encoder *e, const struct encoding *what)
 	const unsigned wanted = pack_grid(most, DELTA_BLOCK, WARPS_OF_BLOCK, v->multiprocessors,
 					  e->pack_each);
 
-	if (cuda_check(pack_push_enqueue(&args, grid_of(what, wanted, e->pack_each), what->stream),
+	if (cuda_check(pack_push_enqueue(&args, encoding_grid(what, wanted, e->pack_each),
+					 what->stream),
 		       "starting the kernel pack") ||
 	    quantize_parts(e, what, v->index, v->value, most))
 		return -1;
@@ -137,9 +139,9 @@ int encoder_dense(const struct encoder *e, const struct encoding *what, int fold
 					      .barrier = v->barrier };
 	const unsigned wanted = list_grid(v->n, THREADS, v->multiprocessors, e->dense_each);
 
-	if (cuda_check(
-		    dense_push_enqueue(&args, grid_of(what, wanted, e->dense_each), what->stream),
-		    "starting the kernel dense"))
+	if (cuda_check(dense_push_enqueue(&args, encoding_grid(what, wanted, e->dense_each),
+					  what->stream),
+		       "starting the kernel dense"))
 		return -1;
 	return quantize_parts(e, what, NULL, call->residual, v->n);
 }
@@ -149,7 +151,7 @@ int encoder_seal(const struct encoder *e, const struct encoding *what, uint64_t 
 {
 	const unsigned wanted = list_grid(words, THREADS, what->of.multiprocessors,
 					  SEAL_BLOCKS_EACH);
-	const unsigned grid = fewer_blocks(grid_of(what, wanted, SEAL_BLOCKS_EACH),
+	const unsigned grid = fewer_blocks(encoding_grid(what, wanted, SEAL_BLOCKS_EACH),
 					   CHECKSUM_FAR - 1);
 	const struct seal_args args = {
 		.place = what->place, .part = what->part, .parts = what->parts, .power = e->power

@@ -45,7 +45,7 @@ enum {
 
 /* Returns NULL if no driver is in the process. One that is there is kept there: a step asks for
  * each of the application's tensors whose memory it is, and a search goes through all libraries. */
-static void *driver_in_process(void)
+static void *loaded_driver(void)
 {
 	static void *_Atomic kept;
 	void *driver = kept;
@@ -58,7 +58,7 @@ static void *driver_in_process(void)
 /* *function becomes NULL if no driver is in the process, or if it lacks the function. */
 static void driver_function(const char *name, void *function)
 {
-	void *driver = driver_in_process();
+	void *driver = loaded_driver();
 	void *symbol = driver ? dlsym(driver, name) : NULL;
 
 	memcpy(function, &symbol, sizeof(symbol));
@@ -118,7 +118,7 @@ enum { DEVICE_PAGE = 2 << 20 };
 
 /* Returns 1 if p is memory that kernels can use, of device *owner, or managed; 0 if it is host
  * memory. */
-static int owner_of(const void *p, int *owner, int *is_managed)
+static int pointer_owner(const void *p, int *owner, int *is_managed)
 {
 	static const int attributes[] = { ATTRIBUTE_MEMORY_TYPE, ATTRIBUTE_IS_MANAGED,
 					  ATTRIBUTE_DEVICE_ORDINAL };
@@ -142,7 +142,7 @@ static int owner_of(const void *p, int *owner, int *is_managed)
 int cuda_find(const void *p, int *device)
 {
 	int owner, current, managed = 0;
-	const int found = owner_of(p, &owner, &managed);
+	const int found = pointer_owner(p, &owner, &managed);
 
 	if (found <= 0)
 		return found;
@@ -162,7 +162,7 @@ int cuda_enter(const void *p, int *before)
 {
 	int owner, managed = 0;
 
-	if (owner_of(p, &owner, &managed) <= 0 || managed ||
+	if (pointer_owner(p, &owner, &managed) <= 0 || managed ||
 	    cuda_check(cudaGetDevice(before), "asking for the device") || *before == owner)
 		return 0;
 	return !cuda_check(cudaSetDevice(owner), "choosing the device");

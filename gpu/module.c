@@ -33,7 +33,6 @@ static int describe_devices(char *text, size_t cap)
 
 static const struct device_ops ops = {
 	.size = sizeof(ops),
-	.name = "cuda",
 	.error = cuda_failure,
 	.describe = describe_devices,
 	.bus_id = choose_bus_id,
@@ -62,7 +61,6 @@ static const struct device_ops ops = {
 	.land = cuda_land,
 	.lands = cuda_lands,
 	.apply = cuda_apply,
-	.apply_rounded = cuda_apply_rounded,
 	.change = cuda_change,
 };
 

@@ -278,9 +278,9 @@ int cuda_select(struct device_selector *s, const struct device_selection *select
 				  .level = level_key(call->level),
 				  .state = &there->state,
 				  .quantile = call->quantile,
-				  .draw = call->draw,
-				  .wanted = call->wanted,
-				  .stream = { call->purpose, call->rank, call->step, call->seed },
+				  .draw = { call->draw,
+					    call->wanted,
+					    { call->purpose, call->rank, call->step, call->seed } },
 				  .tile_sums = part(s, s->plan.tile_sums),
 				  .group_sums = part(s, s->plan.group_sums),
 				  .hint = call->by_level || selection->forget ? NULL : &there->hint,
@@ -500,7 +500,7 @@ int cuda_quantized(struct device_selector *s, float *scale, void *stream)
 
 /* ---- sparse updates -------------------------------------------------------- */
 
-int selector_apply(struct device_selector *s, const struct apply_args *args, void *stream)
+int selector_apply(struct device_selector *s, const struct device_apply *args, void *stream)
 {
 	const unsigned grid = list_grid(args->count, APPLY_BLOCK, s->multiprocessors,
 					APPLY_BLOCKS_EACH);

@@ -15,8 +15,7 @@ int cuda_packed(struct device_selector *s, struct device_packed *out, void *stre
 int cuda_quantize(struct device_selector *s, const struct device_quantize *call, void *stream);
 int cuda_quantized(struct device_selector *s, float *scale, void *stream);
 /* See device_ops.apply. */
-struct apply_args;
-int selector_apply(struct device_selector *s, const struct apply_args *args, void *stream);
+int selector_apply(struct device_selector *s, const struct device_apply *call, void *stream);
 /* See device_ops.change. */
 int selector_change(struct device_selector *s, const struct device_change *call, void *stream);
 

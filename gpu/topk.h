@@ -34,6 +34,13 @@ struct topk_state {
 	uint32_t of_sample[SAMPLE_PASSES][BINS];
 };
 
+/* How draw.cu draws. */
+struct draw_rule {
+	int kind;                    /* enum device_draw */
+	double wanted;               /* the density or epsilon */
+	struct random_stream stream; /* whose random numbers */
+};
+
 struct topk_args {
 	const float *x; /* NULL: compute residual += scale * grad and select from residual */
 	float *residual;
@@ -52,9 +59,7 @@ struct topk_args {
 	struct topk_state *state;
 	struct select_hint *hint;       /* read and updated; NULL: none */
 	double quantile;                /* for gaussian: that of k's density (gaussian_rules.h) */
-	int draw;                       /* enum device_draw */
-	double wanted;                  /* for draw: the density or epsilon */
-	struct random_stream stream;    /* for draw: whose random numbers */
+	struct draw_rule draw;          /* for draw */
 	double *tile_sums, *group_sums; /* pairs of sums */
 	uint64_t *block_sums;
 	uint32_t *first, *counts; /* per tile: where its candidates are in the list */

@@ -490,15 +490,15 @@ int vector_write_there(const struct vector *v, const struct device_ops *ops,
 
 	for (size_t i = 0; i < v->n && !failed; i++) {
 		const struct vector_piece *p = &pieces_of(v)[i];
-		const struct device_rounded call = { .narrow = p->given,
-						     .narrow_type = (int)p->type,
-						     .value = from + p->begin,
-						     .count = (uint32_t)(p->end - p->begin),
-						     .assign = 1 };
+		const struct device_apply call = { .narrow = p->given,
+						   .narrow_type = (int)p->type,
+						   .value = from + p->begin,
+						   .count = (uint32_t)(p->end - p->begin),
+						   .assign = 1 };
 
 		failed = p->type == VALUE_F32 ?
 				 ops->copy(p->given, call.value, bytes_of(p), stream) :
-				 ops->apply_rounded(c, &call, stream);
+				 ops->apply(c, &call, stream);
 	}
 	return failed;
 }

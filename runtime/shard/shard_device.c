@@ -345,8 +345,11 @@ static int apply_list(struct device_shard *d, float *vector, const uint32_t *ind
 	if (index)
 		memcpy(to_index, index, count * sizeof *index);
 	memcpy(to_value, value, count * sizeof *value);
-	return d->half.ops->apply(d->half.compressor, vector, index ? to_index : NULL, to_value,
-				  count, 0, d->half.stream);
+	const struct device_apply call = { .vector = vector,
+					   .index = index ? to_index : NULL,
+					   .value = to_value,
+					   .count = count };
+	return d->half.ops->apply(d->half.compressor, &call, d->half.stream);
 }
 
 int shard_device_ready(sluice_model *model, struct shard *shard)

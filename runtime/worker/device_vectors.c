@@ -211,13 +211,15 @@ int on_device_clear(sluice_model *model, const struct shard_layout *at, const ui
 			got.index[published++] = i;
 	if (!index)
 		index = got.index;
-	if (d->half.ops->apply(d->half.compressor, residual, index, NULL, published, 1,
-			       d->half.stream) ||
-	    (velocity && model->recipe.mask &&
-	     d->half.ops->apply(d->half.compressor, velocity + at->begin, index, NULL, published, 1,
-				d->half.stream)))
-		return device_fail(d->half.ops, "sluice_pull");
-	return 0;
+	struct device_apply call = {
+		.vector = residual, .index = index, .count = published, .assign = 1
+	};
+	int failed = d->half.ops->apply(d->half.compressor, &call, d->half.stream);
+	if (!failed && velocity && model->recipe.mask) {
+		call.vector = velocity + at->begin;
+		failed = d->half.ops->apply(d->half.compressor, &call, d->half.stream);
+	}
+	return failed ? device_fail(d->half.ops, "sluice_pull") : 0;
 }
 
 /* ---- pulls ------------------------------------------------------------------- */

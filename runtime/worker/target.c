@@ -260,22 +260,18 @@ static int add_there(const sluice_model *model, uint64_t first, const uint32_t *
 {
 	const struct target *t = model->worker->into;
 	void *stream = on_device_stream(model);
-	int failed;
+	struct device_apply call = { .vector = t->flat ? t->flat + first : NULL,
+				     .index = index,
+				     .value = value,
+				     .count = n };
 
 	if (t->follow == FOLLOW_CHANGES) {
-		const struct device_rounded call = {
-			.vector = t->flat ? t->flat + first : NULL,
-			.narrow = (uint16_t *)vector_given(t->vector, 0) + first,
-			.narrow_type = (int)model->param_type,
-			.index = index,
-			.value = value,
-			.count = n
-		};
-		failed = t->ops->apply_rounded(t->compressor, &call, stream);
+		call.narrow = (uint16_t *)vector_given(t->vector, 0) + first;
+		call.narrow_type = (int)model->param_type;
 	} else {
-		failed = t->ops->apply(t->compressor, t->flat + first, index, value, n,
-				       recipe_pushes_params(&model->recipe), stream);
+		call.assign = recipe_pushes_params(&model->recipe);
 	}
+	const int failed = t->ops->apply(t->compressor, &call, stream);
 	return failed ? device_fail(t->ops, "sluice_pull") : 0;
 }
 

@@ -471,9 +471,12 @@ static void compare_update(size_t n, uint32_t every, int dense, int assign)
 		assert_int_equal(gpu()->land(c, l.count, &index, &value, NULL), 0);
 		memcpy(index, l.index, l.count * sizeof(*index));
 		memcpy(value, l.value, l.count * sizeof(*value));
-		assert_int_equal(
-			gpu()->apply(c, there, dense ? NULL : index, value, l.count, assign, NULL),
-			0);
+		const struct device_apply call = { .vector = there,
+						   .index = dense ? NULL : index,
+						   .value = value,
+						   .count = l.count,
+						   .assign = assign };
+		assert_int_equal(gpu()->apply(c, &call, NULL), 0);
 		if (assign)
 			for (uint32_t i = 0; i < l.count; i++)
 				vector[l.index[i]] = l.value[i];
