@@ -16,8 +16,8 @@ typedef struct sluice_region sluice_region;
 
 /* Flags of a transfer. SLUICE_NOTIFY (puts): the count of the target's sluice_region_wait() grows
  * by one once the bytes are in place. SLUICE_POSTED: the call returns as soon as the transfer is
- * under way; data lies in this rank's window, and until sluice_region_flush() has returned the bytes
- * of a put must not change and those of a get are undefined. */
+ * under way. data then lies in this rank's window. Until sluice_region_flush() has returned, the
+ * bytes of a put must not change, and those of a get are undefined. */
 enum { SLUICE_NOTIFY = 1, SLUICE_POSTED = 2 };
 
 /* Opens a window of `bytes` bytes on every rank, which all peers may put to and get from. The

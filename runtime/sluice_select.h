@@ -36,8 +36,8 @@ SLUICE_API void sluice_selector_close(sluice_selector **selector);
  * lowest indices, and never a zero. index[0..*selected) ascends, and value[i] is the coordinate at
  * index[i], unless value is NULL. *selected is at most k. With a residual, x is first added to
  * residual[0..n), the selection is from the sum, and what it selected becomes 0 in residual; value
- * is then not NULL. Allocates nothing. Errors: EINVAL (also NaN: index and value are then undefined,
- * and residual is the sum, with nothing cleared). Thread class: object. */
+ * is then not NULL. Allocates nothing. Errors: EINVAL, also for NaN, after which index and value
+ * are undefined, and residual is the sum with nothing cleared. Thread class: object. */
 SLUICE_API int sluice_select(sluice_selector *selector, const float *x, float *residual, size_t k,
 			     uint32_t *index, float *value, size_t *selected);
 

@@ -5,7 +5,6 @@
 #include "compress/sketch.h"
 #include "compress/sparse.h"
 #include "model/compressor.h"
-#include "shard/publish.h"
 #include "shard/reduce.h"
 #include "shard/state.h"
 #include <stdlib.h>
@@ -117,13 +116,12 @@ static void find_heavy(const sluice_model *model, struct shard *shard)
 	memset(a->cells, 0, at->sketch_cells * sizeof(*a->cells));
 }
 
-struct message agreed_support(const sluice_model *model, struct shard *shard,
-			      const uint32_t **index)
+uint32_t agreed_support(const sluice_model *model, struct shard *shard, const uint32_t **index_out)
 {
 	if (phase_now(model, shard->phase)->payload == PAYLOAD_SKETCH)
 		find_heavy(model, shard);
-	*index = shard->agreed->support;
-	return publish_next(model, shard, MESSAGE_SUPPORT, shard->agreed->n);
+	*index_out = shard->agreed->support;
+	return shard->agreed->n;
 }
 
 /* What is published is part of the support, unless the update moves more than that. */

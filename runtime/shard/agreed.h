@@ -20,9 +20,8 @@ const char *agreed_take_indices(sluice_model *model, struct shard *shard, int wo
 				const struct message *m);
 const char *agreed_take_values(sluice_model *model, struct shard *shard, int worker,
 			       const struct message *m);
-/* The message that carries the support, when all workers' messages are in. Its coordinates are
- * *index, and the caller sets its rate (lr). */
-struct message agreed_support(const sluice_model *model, struct shard *shard,
-			      const uint32_t **index);
+/* The support of the step, once all workers' messages are in. Returns the number of coordinates,
+ * which are in *index_out. */
+uint32_t agreed_support(const sluice_model *model, struct shard *shard, const uint32_t **index_out);
 extern const struct shard_hooks agreed_hooks;
 #endif

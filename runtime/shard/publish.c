@@ -8,7 +8,7 @@
 #include "model/delta_log.h"
 #include "shard/gather.h"
 #include "shard/inbox.h"
-#include "shard/shard_census.h"
+#include "shard/shard_hooks.h"
 #include "shard/state.h"
 #include <stdatomic.h>
 #include <string.h>
@@ -99,7 +99,7 @@ const uint8_t *publish_pick(sluice_model *model, struct shard *shard, struct mes
 		publish_overflowed(model, shard, m->bad);
 		return NULL;
 	}
-	*bytes_out = bytes + census_note_delta(model, shard, entry + bytes);
+	*bytes_out = bytes + shard_hooks_delta_note(model, shard, entry + bytes);
 	return entry;
 }
 

@@ -116,7 +116,8 @@ static struct pick pick_down(sluice_model *model, struct shard *shard)
 static int answer_support(sluice_model *model, struct shard *shard)
 {
 	const uint32_t *index;
-	struct message m = agreed_support(model, shard, &index);
+	const uint32_t n = agreed_support(model, shard, &index);
+	struct message m = publish_next(model, shard, MESSAGE_SUPPORT, n);
 
 	m.lr = gather_lr(shard);
 	publish_support(model, shard, &m, index);

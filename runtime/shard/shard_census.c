@@ -164,4 +164,6 @@ const struct sluice_histogram *shard_census_workers(const struct shard *shard)
 	return shard->census->workers;
 }
 
-const struct shard_hooks shard_census_hooks = { .note = census_note_taken, .count = census_count };
+const struct shard_hooks shard_census_hooks = { .note = census_note_taken,
+						.count = census_count,
+						.delta_note = census_note_delta };

@@ -16,8 +16,8 @@ uint64_t shard_census_memory(const struct recipe *recipe, uint32_t n_own);
 int shard_census_open(sluice_model *model); /* 0 or SLUICE_ENOMEM */
 void shard_census_close(sluice_model *model);
 
-/* Writes the note of this step's delta to out, behind the delta, and returns its bytes; 0 if there
- * is none. Called before what was selected leaves the residual, which the histogram counts. */
+/* Writes the note of this step's delta to out, after the delta, and returns its bytes; 0 if there
+ * is none. Called before the selected values leave the residual, which the histogram counts. */
 size_t census_note_delta(sluice_model *model, struct shard *shard, uint8_t *out);
 
 /* What a checkpoint holds of a shard between two steps: census_shard_numbers() numbers.

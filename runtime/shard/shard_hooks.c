@@ -87,6 +87,16 @@ uint32_t shard_hooks_mark(const struct shard *shard)
 	return mark;
 }
 
+size_t shard_hooks_delta_note(sluice_model *model, struct shard *shard, uint8_t *out)
+{
+	size_t bytes = 0;
+
+	for (int i = 0; i < ROWS; i++)
+		if (rows[i]->delta_note)
+			bytes += rows[i]->delta_note(model, shard, out + bytes);
+	return bytes;
+}
+
 void shard_hooks_step_ends(struct shard *shard)
 {
 	for (int i = 0; i < ROWS; i++)

@@ -32,6 +32,9 @@ struct shard_hooks {
 		    struct pick *out);
 	/* What the header of the delta says as `anchor`. */
 	uint32_t (*mark)(const struct shard *shard);
+	/* Writes the bytes that follow a delta in its log entry to out, and returns their number.
+	 */
+	size_t (*delta_note)(sluice_model *model, struct shard *shard, uint8_t *out);
 	/* The delta is published, and the version has not been counted yet. */
 	void (*step_ends)(struct shard *shard);
 };
@@ -50,5 +53,6 @@ uint64_t shard_hooks_count(const sluice_model *model, const struct shard *shard,
 int shard_hooks_pick(const sluice_model *model, struct shard *shard, float *vector,
 		     struct pick *out);
 uint32_t shard_hooks_mark(const struct shard *shard);
+size_t shard_hooks_delta_note(sluice_model *model, struct shard *shard, uint8_t *out);
 void shard_hooks_step_ends(struct shard *shard);
 #endif
