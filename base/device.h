@@ -19,9 +19,9 @@ struct device_span {
 	uint32_t begin, end;
 };
 
-/* What becomes of a gradient that holds NaN or infinity, of which nothing is ever selected. FIRST
- * reads it once more beforehand, and then changes nothing. LATE reads it again only if the sum
- * shows that it does; residual and velocity are then spoilt. */
+/* How a gradient with NaN or infinity is found. Nothing is ever selected from it. FIRST reads
+ * the gradient once more in advance, and changes nothing if it is bad. LATE reads it again only
+ * if the sum is bad; residual and velocity are then spoilt. */
 enum device_judge { DEVICE_JUDGE_NOT, DEVICE_JUDGE_FIRST, DEVICE_JUDGE_LATE };
 
 enum device_draw { DEVICE_DRAW_NONE, DEVICE_DRAW_DENSITY, DEVICE_DRAW_VARIANCE };
@@ -130,9 +130,9 @@ enum device_payload {
 			  many as are landed */
 	/* Everything: the payload is the sum of residual and gradient at all coordinates of the
 	 * part, encoded without positions as by message_encode(). The residual keeps what the
-	 * messages leave, unless select.fresh. Nothing is selected, so of select only the members
-	 * count that say how the gradient is added. Where it is refused, the payloads are those of
-	 * messages without coordinates. */
+	 * messages leave, unless select.fresh. Nothing is selected, so only those members of select
+	 * are used that describe how the gradient is added. If the gradient is refused, the
+	 * payloads are those of messages without coordinates, unless sends_left is set. */
 	DEVICE_DENSE
 };
 
@@ -144,8 +144,7 @@ struct device_push {
 	 * subtracted from the residual as settle() does it. masked is the velocity for that. */
 	int settle;
 	float *masked;
-	int sends_left; /* for everything: where the gradient is refused, the payloads hold what is
-			   in the residual */
+	int sends_left; /* for everything: 1 sends the residual even if the gradient is refused */
 	uint32_t rows;  /* for sketches */
 	const float *vector; /* for values */
 	const struct device_part *parts;
@@ -166,7 +165,8 @@ struct device_sent {
  * infinite. Lists are in device memory or come from land(), and must stay as they are until the
  * stream has come to them. */
 struct device_apply {
-	float *vector; /* device memory; NULL beside a narrow vector: zeros, which stay zeros */
+	float *vector; /* device memory; NULL if only narrow is used: then taken as zeros, and not
+			  written */
 	uint16_t *narrow;
 	int narrow_type;       /* enum value_type: VALUE_F16 or BF16 */
 	const uint32_t *index; /* ascending; NULL: the coordinates 0 .. count - 1 */

@@ -23,19 +23,19 @@ const struct env_entry env_table[] = {
 	  "When the variable is set, each transport it names must work on this node.",
 	  FIELD(transport) },
 	{ "SLUICE_DEVICE", ENV_TEXT, "", "NAME or NAME:PORT",
-	  "RDMA device of the verbs transport. If it is not set, Sluice takes, of the devices with "
-	  "an active port and a usable address, the one that is nearest to this rank's GPU in the "
-	  "PCIe tree, or the first one if there is no GPU.",
+	  "RDMA device of the verbs transport. If it is not set, Sluice considers the devices "
+	  "with an active port and a usable address. It takes the one nearest to this rank's GPU "
+	  "in the PCIe tree, or the first one if there is no GPU.",
 	  FIELD(device) },
 	{ "SLUICE_GID_INDEX", ENV_TEXT, "auto", "auto or 0 .. 255",
 	  "Entry of the GID table whose address the verbs transport uses on Ethernet. "
 	  "A number from 0 to 255; auto takes the first routable RoCEv2 one, IPv4 before IPv6.",
 	  FIELD(gid_index) },
 	{ "SLUICE_MEMORY_WINDOWS", ENV_CHOICE, "auto", "auto|yes|no",
-	  "How the verbs transport keeps a peer within its rights: by memory windows of type 2B, "
-	  "bound to that peer's queue pair, or (no) by a protection domain and registrations of "
-	  "its own for each peer. auto takes windows where the device has them and they keep what "
-	  "they promise.",
+	  "How the verbs transport limits the memory that a peer can access. yes uses memory "
+	  "windows of type 2B, bound to that peer's queue pair. no uses a separate protection "
+	  "domain with its registrations for each peer. auto uses windows if the device has them "
+	  "and a test shows that they work.",
 	  FIELD(memory_windows) },
 	{ "SLUICE_PROVIDER", ENV_TEXT, "", "a provider of libfabric",
 	  "Provider that the ofi transport uses. If it is not set, Sluice takes the first one of "
@@ -67,12 +67,13 @@ const struct env_entry env_table[] = {
 	  "of which none may be lost.",
 	  FIELD(on_failure) },
 	{ "SLUICE_SERVERS", ENV_COUNT, "0", "0 .. 65535",
-	  "So many of the last ranks only own shards. With 0 the workers own the shards.",
+	  "Number of dedicated servers: the last ranks, which only own shards. With 0 the workers "
+	  "own the shards.",
 	  FIELD(servers) },
 	{ "SLUICE_LOST_AFTER", ENV_MILLISECONDS, "5s", "100ms .. 1h",
-	  "A rank whose heartbeat stands still for so long is lost.", FIELD(lost_after_ms) },
+	  "A rank is lost if its heartbeat stops for this long.", FIELD(lost_after_ms) },
 	{ "SLUICE_WARN_AFTER", ENV_MILLISECONDS, "10s", "100ms .. 24h",
-	  "When a rank is alive but silent for so long, the others report that they wait for it.",
+	  "When a rank is alive but silent for this long, the others report that they wait for it.",
 	  FIELD(warn_after_ms) },
 	{ "SLUICE_WAIT_TIMEOUT", ENV_MILLISECONDS, "600s", "100ms .. 168h",
 	  "The longest wait for another rank. After it the waiting call fails. It must be longer "
@@ -85,9 +86,10 @@ const struct env_entry env_table[] = {
 	  "How long a wait polls before it sleeps. A plain number is in microseconds.",
 	  FIELD(spin_us) },
 	{ "SLUICE_PLACEMENT", ENV_CHOICE, "auto", "auto|no",
-	  "Where the progress thread runs. auto keeps it on the processors beside the RDMA device "
-	  "it serves, or, without one, on the package of the thread that called sluice_init(), "
-	  "always within what the launcher gave this rank. no leaves it to the kernel.",
+	  "Where the progress thread runs. auto keeps it on the processors next to the RDMA "
+	  "device that it serves. Without a device it stays on the package of the thread that "
+	  "called sluice_init(). It never leaves the processors that the launcher gave this rank. "
+	  "no leaves the choice to the kernel.",
 	  FIELD(placement) },
 	{ "SLUICE_KERNELS", ENV_CHOICE, "auto", "auto|avx512|avx2|portable",
 	  "Which version of the kernels for selection and for coding messages is used; all give "
@@ -102,10 +104,10 @@ const struct env_entry env_table[] = {
 	  "and the owner of the library could have changed it. off loads none.",
 	  FIELD(gpu) },
 	{ "SLUICE_KEY_FILE", ENV_TEXT, "", "a file",
-	  "A file of 32 to 4096 random bytes, the same for all ranks of a job. A rank that lacks "
-	  "it, or has another one, is refused by name when the job begins, also if it knows all "
-	  "that the launcher or the store told the ranks. The file must be a regular file that "
-	  "belongs to the user or to root and has mode 0600.",
+	  "A file of 32 to 4096 random bytes, the same for all ranks of a job. A rank without it, "
+	  "or with a different one, is refused by name when the job begins, even if it knows "
+	  "everything that the ranks received from the launcher or the store. The file must be a "
+	  "regular file that belongs to the user or to root and has mode 0600.",
 	  FIELD(key_file) },
 	{ "SLUICE_LIBRARY", ENV_TEXT, "", "the file of libsluice.so",
 	  "The library that the Python package loads. Without it the package looks for "
@@ -113,9 +115,8 @@ const struct env_entry env_table[] = {
 	  "as the dynamic linker does, and then where pkg-config says. The library ignores it.",
 	  FIELD(library) },
 	{ "SLUICE_GPU_BLOCKS", ENV_COUNT, "0", "0 .. 65535",
-	  "The kernels of pushes and pulls take at most so many blocks of a GPU, so that other "
-	  "work can "
-	  "run beside them. With 0 they take as many as are resident, which is the whole GPU.",
+	  "The most blocks of a GPU that the kernels of pushes and pulls use, so that other work "
+	  "can run at the same time. With 0 they use the whole GPU.",
 	  FIELD(gpu_blocks) },
 	{ "SLUICE_DEVICE_SHARDS", ENV_CHOICE, "no", "no|yes",
 	  "yes makes the shards of a rank sum, update and publish on a GPU: that of the "

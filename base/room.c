@@ -37,7 +37,7 @@ static uint64_t number_in_file(const char *root, const char *folder, const char 
 	return value;
 }
 
-/* Returns the sum of the numbers beside the given keys, in lines such as "KEY NUMBER" or "KEY:
+/* Returns the sum of the numbers after the given keys, in lines such as "KEY NUMBER" or "KEY:
  * NUMBER kB". */
 static uint64_t sum_of(const char *root, const char *folder, const char *name,
 		       const char *const *keys)

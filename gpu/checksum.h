@@ -30,8 +30,8 @@ HOST_AND_DEVICE static inline uint32_t checksum_times(uint32_t a, uint32_t b)
 	return product;
 }
 
-/* What a word is multiplied by for the words that follow: near[i] = x^(32 * (i + 1)), where i
- * follow it, and far[i] = x^(32 * CHECKSUM_NEAR * i) for so many times CHECKSUM_NEAR more. */
+/* The factors that account for the words after a word: near[i] = x^(32 * (i + 1)) if i words
+ * follow, and far[i] = x^(32 * CHECKSUM_NEAR * i) for another i * CHECKSUM_NEAR words. */
 struct checksum_powers {
 	uint32_t near[CHECKSUM_NEAR], far[CHECKSUM_FAR];
 };

@@ -55,7 +55,7 @@ struct device_compressor {
 	int known;    /* whether the host knows the lengths of the payloads */
 	/* Number of selected coordinates in the push that cuda_pushed() waited for last. */
 	uint32_t found;
-	/* Pinned memory for lists that kernels read, of which `landed` entries are in use. */
+	/* Pinned memory for lists that kernels read; `landed` of its entries are in use. */
 	uint32_t *landing_index;
 	float *landing_value;
 	size_t landing_room, landed;
@@ -326,7 +326,7 @@ static int report(struct device_compressor *c, const struct device_push *push, v
 			  "starting the kernel report");
 }
 
-/* What is to be encoded in the places of this push. */
+/* The encoding of this push, with the places of its payloads. */
 static struct encoding encoding_of(const struct device_compressor *c,
 				   const struct device_push *push, void *stream)
 {
@@ -360,7 +360,7 @@ static int enqueue_selected(struct device_compressor *c, const struct device_pus
 	return push->payload == DEVICE_PAIRS ? encoder_pack(c->encoder, &e) : 0;
 }
 
-/* Of payloads whose lengths the host knows. */
+/* The number of cells in all payloads, whose lengths the host knows. */
 static uint64_t all_cells(const struct device_compressor *c, const struct device_part *parts)
 {
 	uint64_t bytes = 0;

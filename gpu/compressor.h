@@ -77,7 +77,7 @@ struct push_dense_args {
 	int adds;       /* 0: the residual is the sum already */
 	int keep;       /* 0: there is no memory, and what the residual held is not added */
 	int judge;      /* enum device_judge; with FIRST also where the sum was made before */
-	int sends_left; /* where the gradient is refused, what the residual holds is sent */
+	int sends_left; /* 1: the residual is sent even if the gradient is refused */
 	float *residual;
 	uint32_t n;
 	const struct push_place *place;

@@ -51,7 +51,8 @@ static struct value_coding coding_of(const struct encoding *what)
 				      0 };
 }
 
-/* A grid for all parts, of which wanted blocks were enough for all their entries. */
+/* The grid for all parts. wanted: the number of blocks that would suffice for all entries
+ * together. */
 static unsigned encoding_grid(const struct encoding *what, unsigned wanted, unsigned blocks_each)
 {
 	return fewer_blocks(push_grid(what->parts, wanted, what->of.multiprocessors, blocks_each),

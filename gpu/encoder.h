@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * How the payloads of all parts of a push are made from what was selected, or from everything, and
- * sealed: the launches of pack.cu, dense.cu and quantize.cu, and of the kernel seal. Called by
+ * Makes and seals the payloads of all parts of a push, from the selection or from all
+ * coordinates. Launches pack.cu, dense.cu, quantize.cu and the kernel seal. Called by
  * compressor.c. */
 #ifndef GPU_ENCODER_H
 #define GPU_ENCODER_H
@@ -27,10 +27,12 @@ void encoder_close(struct encoder **encoder);
 /* room: entries of the lists of a selection. */
 size_t encoder_widths(uint32_t room, size_t parts);
 
-/* Each enqueues its launches. The selection, with its positions and sealed. */
+/* This and the next two enqueue launches. encoder_pack() packs the selection with its positions,
+ * and seals the payloads. */
 int encoder_pack(const struct encoder *e, const struct encoding *what);
-/* Everything, not sealed. folded: the residual is the sum already. */
+/* Encodes all coordinates, without sealing. folded: the residual is already the sum. */
 int encoder_dense(const struct encoder *e, const struct encoding *what, int folded);
-/* Checksums and copies of payloads, which together have at most so many words. */
+/* Computes the checksums of the payloads, and copies them to where the host wants them. words:
+ * at least the total length of all payloads. */
 int encoder_seal(const struct encoder *e, const struct encoding *what, uint64_t words);
 #endif

@@ -7,7 +7,7 @@
 /* Returns 0 for cudaSuccess. Otherwise remembers "what failed on device N: CUDA's name (CUDA's
  * text)" and returns -1. what names the operation or the kernel. */
 int cuda_check(cudaError_t error, const char *what);
-/* The same for failures for which CUDA has no code. */
+/* The same for failures that have no CUDA error code. */
 int cuda_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 const char *cuda_failure(void);
 #endif

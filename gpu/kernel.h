@@ -181,9 +181,9 @@ __device__ static inline struct team whole_grid(void)
 	return t;
 }
 
-/* The team of a block if there are so many lists, of which *list becomes the team's first. With
- * more blocks than lists, each list has a team of consecutive blocks. Otherwise each block is
- * alone, and handles every gridDim.x-th list from its first on. */
+/* The team of this block in a launch for `lists` lists. Sets *list to the team's first list.
+ * With more blocks than lists, each list has a team of consecutive blocks. Otherwise each block
+ * is alone, and handles every gridDim.x-th list from its first on. */
 __device__ static inline struct team team_of(uint32_t lists, uint32_t *list)
 {
 	struct team t;
@@ -204,7 +204,7 @@ __device__ static inline struct team team_of(uint32_t lists, uint32_t *list)
 	return t;
 }
 
-/* A barrier for so many blocks of a cooperative launch, which are resident together. arrived is
+/* A barrier for `blocks` blocks of a cooperative launch, which are resident together. arrived is
  * zero before the launch, and *passed counts the barriers that this thread's block has passed.
  * Everything that any of them wrote before the barrier is visible after it. */
 __device__ static inline void team_barrier(uint32_t *arrived, uint32_t *passed, unsigned blocks)

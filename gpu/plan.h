@@ -74,8 +74,9 @@ unsigned select_grid(uint32_t tiles, unsigned warps, unsigned multiprocessors,
 unsigned pack_grid(uint32_t count, uint32_t gaps, unsigned warps, unsigned multiprocessors,
 		   unsigned blocks_each);
 
-/* The number of blocks in a cooperative launch for all parts of a push, of which wanted blocks were
- * enough for all their entries: a block for each part, as far as they are resident. */
+/* The number of blocks in a cooperative launch for all parts of a push: at least one for each
+ * part, as far as they can be resident. wanted: the number of blocks that would suffice for all
+ * entries together. */
 unsigned push_grid(uint32_t parts, unsigned wanted, unsigned multiprocessors, unsigned blocks_each);
 
 /* The number of blocks in the cooperative launch that quantises count values, eight per thread. */

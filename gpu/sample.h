@@ -11,7 +11,7 @@
 
 enum { SAMPLE_DEVIATIONS = 4 };
 
-/* A coordinate of what is selected from, as the sweep will make it. */
+/* Coordinate i of the vector that is selected from, as the sweep will compute it. */
 __device__ static inline float sum_at(const struct topk_args *a, int adding, uint32_t i)
 {
 	const float v = one(a->x ? a->x : a->residual, i, a->n);
@@ -25,7 +25,7 @@ __device__ static inline float sum_at(const struct topk_args *a, int adding, uin
 	return v + a->scale * widened_at(a->grad, i, a->grad_type, a->grad_scale);
 }
 
-/* The key of sample j, or that of zero for an exempt coordinate. */
+/* The key of sample j, or the key of zero if its coordinate is exempt. */
 __device__ static inline uint32_t sample_key(const struct topk_args *a, int adding, uint32_t j,
 					     uint32_t samples)
 {
@@ -56,8 +56,8 @@ __device__ static inline void count_samples(const struct topk_args *a, struct hi
 	bins_up(sh, a->state->of_sample[pass]);
 }
 
-/* Sets *near to where the k-th largest key probably is. Returns 0 if the vector is too short for a
- * sample, or if there would be no room for the candidates, of which many are equal then. */
+/* Sets *near to where the k-th largest key probably is. Returns 0 if the vector is too short for
+ * a sample, or if so many candidates would be equal that there is no room for them. */
 __device__ static inline int sample_interval(const struct topk_args *a, struct histogram *sh,
 					     int adding, uint32_t *passed, struct known *near)
 {

@@ -156,7 +156,7 @@ void cuda_selector_close(struct device_selector **selector)
 	*selector = NULL;
 }
 
-/* The key of the smallest magnitude that is selected, which is never that of zero. */
+/* The key of the smallest magnitude that is selected. It is never the key of zero. */
 static uint32_t level_key(float level)
 {
 	uint32_t key = key_of(level);
@@ -247,7 +247,7 @@ static int enqueue_kernels(struct device_selector *s, const struct device_select
 					stream, "copying indices to the device")) ||
 	    launch(s, call, args, stream))
 		return -1;
-	/* The list takes the place of the selected coordinates, of which there are none. */
+	/* The caller's list replaces the selected coordinates, of which there are none here. */
 	return call->list ?
 		       cuda_check(gather_enqueue(&gather, fewer_blocks(grid, s->blocks), stream),
 				  "starting the kernel gather") :

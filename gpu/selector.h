@@ -19,8 +19,8 @@ int selector_apply(struct device_selector *s, const struct device_apply *call, v
 /* See device_ops.change. */
 int selector_change(struct device_selector *s, const struct device_change *call, void *stream);
 
-/* What precedes a push of all coordinates: the state is cleared, and the gradient is added to the
- * residual where that takes more than an addition (*folded). */
+/* Prepares a push of all coordinates: clears the state, and adds the gradient to the residual if
+ * that takes more than a simple addition (*folded). */
 int selector_fold(struct device_selector *s, const struct device_select *call, int *folded,
 		  void *stream);
 

@@ -36,8 +36,9 @@ cudaError_t sketch_enqueue(const struct sketch_args *args, unsigned grid, cudaSt
 }
 #endif
 
-/* For vectors of up to n coordinates in so many parts, whose sketches have up to so many columns
- * together. Its kernel takes at most so many blocks; 0: any number. */
+/* The sizes of a sketcher: for vectors of up to n coordinates in `parts` parts, whose sketches
+ * have up to `columns` columns together. Its kernel takes at most `blocks` blocks; 0: any
+ * number. */
 struct sketcher_shape {
 	int device;
 	uint32_t n, columns;

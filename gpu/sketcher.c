@@ -90,7 +90,7 @@ static void *part_of(const struct device_sketch *s, size_t offset)
 	return s->memory + offset;
 }
 
-/* The arguments, but for what the sketches are of and where their cells are. */
+/* The kernel's arguments, except the vector to sketch and the place of the cells. */
 static struct sketch_args args_of(const struct device_sketch *s, uint32_t rows)
 {
 	const struct sketch_plan *p = &s->plan;

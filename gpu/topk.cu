@@ -106,7 +106,7 @@ KERNEL(topk, topk_args)
 		sh.passes = 1;
 	if (prepare(&a, &passed))
 		return;
-	/* Where the hint says, and then where a sample does. */
+	/* First try the interval of the hint, then that of a sample. */
 	for (unsigned by_sample = 0; by_sample < 2 && seeks && !ready; by_sample++) {
 		if (by_sample) {
 			if (!sample_interval(&a, &sh, adding, &passed, &near))

@@ -17,8 +17,8 @@ enum { ATTEMPTS = 3, SAMPLE_PASSES = 2 };
 
 /* Must be zeroed before each launch. The host reads the members before `barrier`. */
 struct topk_state {
-	/* Number of selected coordinates; by level, gaussian and draw: how many qualified, which
-	 * may be more than the room. */
+	/* The number of selected coordinates. By level, gaussian and draw count all that
+	 * qualified, which may be more than there is room for. */
 	uint32_t found;
 	uint32_t nan;            /* the sum has NaN, and nothing is selected */
 	uint32_t largest;        /* largest key of the vector */

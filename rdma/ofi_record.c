@@ -47,7 +47,7 @@ const uint8_t *ofi_record_check(const struct ofi_fabric *fabric, int own_rank, i
 	    get_le32(record + 4) != (uint32_t)rank ||
 	    get_le32(record + NAME_AT - 4) != len - NAME_AT) {
 		*rc = fail(SLUICE_EWIRE,
-			   "ofi: the address in the record of rank %d is not one (%zu bytes)", rank,
+			   "ofi: the record of rank %d has no valid address (%zu bytes)", rank,
 			   len);
 		return NULL;
 	}
@@ -57,15 +57,15 @@ const uint8_t *ofi_record_check(const struct ofi_fabric *fabric, int own_rank, i
 		*c = (char)(*c < ' ' || *c > '~' ? '?' : *c);
 	if (strcmp(provider, own)) {
 		*rc = fail(SLUICE_ENOSUPP,
-			   "ofi: rank %d uses provider %s of libfabric, rank %d uses %s: name one "
-			   "that both have by SLUICE_PROVIDER",
+			   "ofi: rank %d uses provider %s of libfabric, rank %d uses %s: set "
+			   "SLUICE_PROVIDER to one that both have",
 			   rank, provider, own_rank, own);
 		return NULL;
 	}
 	if (len - NAME_AT != ofi_fabric_name_bytes(fabric)) {
 		*rc = fail(SLUICE_ENOSUPP,
 			   "ofi: the address of rank %d has %zu bytes, that of rank %d has %zu: "
-			   "choose interfaces with the same kind of address by SLUICE_INTERFACE",
+			   "set SLUICE_INTERFACE so that all ranks use the same kind of address",
 			   rank, len - NAME_AT, own_rank, ofi_fabric_name_bytes(fabric));
 		return NULL;
 	}

@@ -40,8 +40,8 @@ int qp_greeting(struct queue_pair *p, struct slot_address *slot,
 int qp_replay(struct queue_pair *p, uint64_t received, char why[QP_WHY_BYTES]);
 int qp_take_accept(struct queue_pair *p, const struct frame *accept, char why[QP_WHY_BYTES]);
 
-/* Makes the peer's keys work. Polls for room, and gives up after a second without any. 0 or
- * SLUICE_E*. */
+/* Posts the bindings that make the keys given to the peer valid. If the queue is full, polls
+ * until it has room, and gives up after a second without progress. Returns 0 or SLUICE_E*. */
 int qp_bind(struct queue_pair *p);
 /* Binds all keys, then sends READY. */
 int qp_send_ready(struct queue_pair *p, char why[QP_WHY_BYTES]);

@@ -20,8 +20,9 @@ int transfer_check(const struct endpoint *e, const struct transfer *x)
 			    e->peer);
 	if (!transfer_permitted(x))
 		return fail(SLUICE_EINVAL,
-			    "%s rank %d: its region does not permit that (access 0x%x)", name,
-			    e->peer, remote->access);
+			    "%s rank %d: its region does not permit this kind of transfer (access "
+			    "0x%x)",
+			    name, e->peer, remote->access);
 	if (!transfer_within_remote(x))
 		return fail(SLUICE_EINVAL,
 			    "%s rank %d: %zu bytes at offset %" PRIu64

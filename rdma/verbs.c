@@ -117,8 +117,8 @@ static int decode_record(const uint8_t *bytes, size_t len, int rank, struct link
 	    get_le32(bytes + 4) != (uint32_t)rank || (bytes[8] != 4 && bytes[8] != 6) ||
 	    !get_le16(bytes + 10))
 		return fail(SLUICE_EWIRE,
-			    "verbs: the address in the record of rank %d is not one (%zu bytes)",
-			    rank, len);
+			    "verbs: the record of rank %d has no valid address (%zu bytes)", rank,
+			    len);
 	if (bytes[8] == 4) {
 		in->sin_family = AF_INET;
 		in->sin_port = htons(get_le16(bytes + 10));

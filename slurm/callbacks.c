@@ -22,8 +22,8 @@
 enum { MAX_RANKS = 1 << 20, NAME_BYTES = 128, KEY_BYTES = NAME_BYTES + 32 };
 /* ROOM is more than a record of any version has. */
 enum { TRAILER_BYTES = 8, ROOM = 72 * 1024 };
-/* After its timeout, a rank looks for so long for the values of the others, to name the missing
- * ones. */
+/* After its timeout, a rank looks for the values of the others for this long, to name the
+ * missing ones. */
 enum { SEARCH_MS = 3000, LOOK_MS = 100, MOST_MISSING = 8 };
 
 struct callbacks {
@@ -272,7 +272,7 @@ int callbacks_open(const sluice_bootstrap *given, int timeout_ms, struct launche
 	if (given->ranks < 1 || given->ranks > MAX_RANKS || given->rank < 0 ||
 	    given->rank >= given->ranks)
 		return fail(SLUICE_EINVAL,
-			    "sluice_init: the bootstrap says rank=%d of ranks=%d, but ranks are "
+			    "sluice_init: the bootstrap has rank=%d and ranks=%d, but ranks are "
 			    "numbered from 0, and at most %d",
 			    given->rank, given->ranks, MAX_RANKS);
 	name = given->name && *given->name ? given->name : "sluice";

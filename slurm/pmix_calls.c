@@ -32,10 +32,11 @@ enum phase {
 	PHASE_COUNT
 };
 enum { FINALIZE_TIMEOUT_MS = 5000, MAX_RANKS = 1 << 20 };
-/* While a rank waits for the others, it checks so often whether those on its node are alive. */
+/* While a rank waits for the others, it checks at this interval whether the ranks on its node
+ * are alive. */
 enum { LOOK_MS = 1000 };
-/* After its timeout, a rank asks for so long for the records of the others, to name the missing
- * ones. */
+/* After its timeout, a rank asks for the records of the others for this long, to name the
+ * missing ones. */
 enum { SEARCH_TIMEOUT_MS = 3000, MOST_MISSING = 8 };
 
 /* By the round of the exchange: what was put cannot be put again. */
@@ -143,7 +144,7 @@ static int run_bounded(struct pmix_launcher *l, enum phase phase, void *(*body)(
 	pthread_mutex_lock(&l->lock);
 	l->holders++;
 	pthread_mutex_unlock(&l->lock);
-	/* The application's signals are for its own threads, and not for this one or those of
+	/* The application's signals are for its own threads, not for this thread or those of
 	 * PMIx. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
@@ -327,10 +328,11 @@ int pmix_supported(void)
 static void leave_and_drop(struct pmix_launcher *l);
 
 /* Another library of this process, such as MPI, may call PMIx_Init after our PMIx_Finalize. In
- * libpmix 3 and 4 the module ds21 cannot start a second time. Init then takes ds12, for which the
- * server has no data of this job, and finds nothing. Without ds12 it takes the module that asks the
- * server. libpmix reads the variable only once, at the first Init of a process, so it is set here;
- * libpmix itself sets others in its Init. */
+ * libpmix 3 and 4 the module ds21 cannot start a second time. The second PMIx_Init then selects
+ * ds12, for which the server has no data of this job, and the library finds nothing. With ds12
+ * excluded, libpmix selects the module that asks the server. libpmix reads PMIX_MCA_gds only in
+ * the first PMIx_Init of a process, so it must be set before ours. (libpmix itself sets other
+ * variables in PMIx_Init.) */
 static void let_pmix_init_again(void)
 {
 	const char *modules = getenv("PMIX_GDS_MODULE");

@@ -368,7 +368,7 @@ static int restore_in_rounds(struct meeting *m, const char *dir, float *params, 
 	else if (lost < model->job->workers)
 		m->mine.status = fail(
 			SLUICE_EINVAL,
-			"sluice_restore needs all ranks, and %s is lost: start the job anew",
+			"sluice_restore needs all ranks, and %s is lost: start the job again",
 			rank_text(model->job, lost));
 	else if (sluice_is_worker(model->job) && (model->worker->in_step || model->step))
 		m->mine.status = fail(SLUICE_EINVAL,

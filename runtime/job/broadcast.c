@@ -59,8 +59,8 @@ static int compare(const struct broadcast *b, const uint8_t *rows)
 			continue;
 		if (get_le32(row + AT_FAILED))
 			rc = fail(SLUICE_EPEER,
-				  "sluice_broadcast: %s cannot take part and says itself why; no "
-				  "rank has the bytes",
+				  "sluice_broadcast: %s cannot take part, and its own error "
+				  "says why; no rank has received the bytes",
 				  rank_text(job, r));
 		else if (memcmp(row, a, AT_BYTES) != 0)
 			rc = fail(SLUICE_EINVAL,

@@ -98,8 +98,8 @@ static inline uint32_t clients_models_end(const struct clients *clients)
 int clients_have_models(const struct clients *clients);
 /* The lowest free number; JOB_MODELS if none is free. */
 uint32_t clients_free_model(struct clients *clients);
-/* Finds n channels in a row, of which the last is `most` or less, and makes room for a model of
- * number id. 0, SLUICE_EINVAL: too few are free, or SLUICE_ENOMEM. */
+/* Finds n consecutive channels, none above `most`, and makes room for a model with number id. 0,
+ * SLUICE_EINVAL: too few are free, or SLUICE_ENOMEM. */
 int clients_reserve(struct clients *clients, uint32_t id, uint32_t n, uint32_t most,
 		    uint32_t *channel);
 /* channel and n are those of clients_reserve(), which was called since another model was added. */

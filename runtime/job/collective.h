@@ -13,8 +13,8 @@
  * held. */
 int collective_run(sluice_job *job, enum collective op, const void *mine, size_t stride,
 		   size_t bytes, void *all);
-/* The same for an operation on one model, to which this rank's worker has pushed the gradients of
- * about.steps steps. Ranks that wait for more steps learn of it at once. */
+/* The same for an operation on one model. about.steps is the number of steps whose gradients
+ * this rank's worker has pushed. Ranks that wait for more steps are notified at once. */
 int collective_run_about(sluice_job *job, enum collective op, struct about about, const void *mine,
 			 size_t stride, size_t bytes, void *all);
 /* Collective: returns 0 if every rank came with rc 0, so that no rank is left waiting for one that

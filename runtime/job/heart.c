@@ -214,8 +214,8 @@ static void ask_pulse(sluice_job *job, int peer)
 		heart->heard[peer].asked = 1;
 }
 
-/* A READ that is not answered, or failed, says that the node or the way to it is gone. A full queue
- * says nothing: no READ was posted then. */
+/* A READ that failed or was not answered shows that the node, or the path to it, is gone. A full
+ * queue shows nothing, because no READ was posted then. */
 static void judge_unanswered(sluice_job *job, int peer, uint64_t now)
 {
 	const struct heard *h = &job->heart->heard[peer];
@@ -289,7 +289,8 @@ void heart_heard(sluice_job *job, int peer, int status)
 	char why[200];
 	h->asked = 0;
 	h->failing = status != 0;
-	/* What was read before this process was stopped says nothing; the next tick sees that. */
+	/* A pulse read before this process was stopped is no evidence. The next tick notices the
+	 * stop. */
 	if (status || now - heart->last_tick_ns > job->budget.stopped_ns)
 		return;
 	memcpy(pulse, (uint8_t *)heart->pulses->base + (size_t)peer * PULSE_BYTES, sizeof(pulse));

@@ -444,8 +444,8 @@ static int check_proofs(sluice_job *job, int first)
 			return fail(
 				SLUICE_EPEER,
 				"%s holds another key than %s, or its record was changed on the "
-				"way: give all ranks the same file by SLUICE_KEY_FILE, and look "
-				"for strangers who can write to where the ranks meet",
+				"way: set SLUICE_KEY_FILE to the same file on all ranks, and "
+				"check who can write to the place where the ranks meet",
 				rank_text(job, r), rank_text(job, job->rank));
 	}
 	return 0;

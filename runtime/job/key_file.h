@@ -12,7 +12,7 @@
 struct key_file;
 enum { KEY_PROOF_BYTES = 32 };
 
-/* Which record the proof is about, so that none can stand for another. */
+/* The record that a proof is about, so that no proof can be used for another record. */
 struct key_context {
 	uint32_t rank, size, round;
 };

@@ -36,7 +36,7 @@ enum {
  * notices its own timeout. */
 enum { TURN_NS = 10000000, LONGEST_NAPS = 20 };
 
-/* What a thread in progress_until() waits for. */
+/* The event that a thread in progress_until() waits for. */
 struct wait {
 	int (*done)(void *context);
 	void (*describe)(void *context, char *text, size_t cap);

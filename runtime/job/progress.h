@@ -51,7 +51,7 @@ static inline void progress_leave(struct progress *p)
 {
 	token_leave(&p->token);
 }
-/* In builds that check it: asserts that the calling thread holds the token. */
+/* Asserts that the calling thread holds the token, in builds that check this. */
 static inline void progress_check(struct progress *p)
 {
 	token_check(&p->token);

@@ -55,7 +55,8 @@ struct sluice_job {
 	struct clients clients;
 	struct groups groups; /* all groups of a root */
 	struct group *group;  /* of a group; NULL in a root */
-	/* What tells notifies and GETs of this group from those of others; 0 in a root. */
+	/* These distinguish notifies and GETs of this group from those of other groups; 0 in a
+	 * root. */
 	uint32_t imm_of_group;
 	uint64_t cookie_of_group;
 
@@ -70,7 +71,7 @@ struct sluice_job {
 	char unopened[ERROR_TEXT_BYTES];
 };
 
-/* In builds that check it: asserts that the calling thread holds the job's token. */
+/* Asserts that the calling thread holds the job's token, in builds that check this. */
 #define TOKEN_HELD(job) progress_check(&(job)->root->progress)
 
 /* Whether this process is a forked child of the one that called sluice_init(). */

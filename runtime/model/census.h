@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The histogram service of a model. Where the recipe says global, one threshold over all workers
- * (or, down, over all shards) determines how many of the density's coordinates each of them
- * selects. Without a global direction, nothing is done, kept or sent. This file has what
+ * The histogram service of a model, for recipes with a global direction. One threshold over all
+ * workers (or, down, over all shards) determines how many of the density's coordinates each of them
+ * selects. Without a global direction, nothing is done, kept or sent. This file has the part that
  * worker/worker_census.c and shard/shard_census.c share.
  *
  * At intervals, each participant's histogram of magnitudes travels with its message. The sum is
@@ -44,7 +44,7 @@ struct random_stream census_stream(const struct recipe *recipe, uint32_t who, ui
 /* ---- one who selects ---- */
 struct constituent {
 	double share; /* relative to an equal part; 1 at the beginning */
-	/* Of the last exchange until it is answered, then empty. */
+	/* The counts of the last exchange, until it is answered; then empty. */
 	struct sluice_histogram *histogram;
 };
 

@@ -70,9 +70,10 @@ struct selector *scratch_selector(const struct scratch *scratch)
 
 struct compressor {
 	struct compressor_attr is;
-	struct entries picked;   /* where a pick lies; value NULL: it has no values beside it */
-	struct entries own;      /* the same, if it is not the scratch's */
-	uint32_t *fitted;        /* the places of those coordinates of a message that fit */
+	struct entries picked; /* room for a pick; value NULL: its values are not stored next to its
+				  positions */
+	struct entries own;    /* the same, if it is not the scratch's */
+	uint32_t *fitted;      /* for a message with too many coordinates: the positions that fit */
 	struct select_hint hint; /* from the last selection */
 	struct candidates candidates;
 };
@@ -247,7 +248,7 @@ int pick_finite(const struct pick *p)
 {
 	int finite = !p->nan;
 
-	/* What is infinite is picked before everything else. */
+	/* Infinite values are picked before all others, so it suffices to look at the pick. */
 	if (p->from != PICK_FROM_VECTOR)
 		return finite && first_nonfinite(p->value, p->n) == p->n;
 	for (size_t i = 0; i < p->n && finite; i++)
@@ -284,7 +285,8 @@ static size_t fit(struct compressor *c, struct entries at, size_t n, size_t most
 	return kept;
 }
 
-/* Positions that count from begin, and values; of more than `most` coordinates the heaviest. */
+/* Fills in positions that count from begin, and values. If there are more than `most`
+ * coordinates, keeps the largest. */
 static void gather_entries(struct compressor *c, struct pick *p, uint64_t begin, size_t most)
 {
 	const struct entries at = compressor_entries(c);
@@ -321,8 +323,8 @@ size_t compressor_emit(struct compressor *c, struct message *m, struct pick *p, 
 
 /* ---- settle ----------------------------------------------------------------- */
 
-/* Momentum factor masking: what was selected starts anew. Not for what is never late: tensors that
- * are sent whole every step. */
+/* Momentum factor masking: clears the momentum of the selected coordinates. Exempt tensors keep
+ * theirs, because they are sent whole in every step and nothing of them is late. */
 static void mask_momentum(const struct compressor *c, const struct pick *emitted, uint64_t begin)
 {
 	const struct span *span = c->is.spans;

@@ -1,18 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Error-feedback compression of a vector, as both halves of a model do it: a worker compresses its
- * gradients, whose vector is cut into shards, and a shard compresses its change. A step takes four
- * turns:
+ * Error-feedback compression of a vector. Both halves of a model use it: a worker compresses its
+ * gradient, which is cut into shards, and a shard compresses its change. A step has four stages:
  *
- *     fold    what is to be sent joins the residual (worker/signal.c, shard/reduce.c)
- *     pick    the recipe's selector chooses coordinates
- *     emit    a message is made of them
- *     settle  what the receiver decodes leaves the residual
+ *     fold    add the new values to the residual (worker/signal.c, shard/reduce.c)
+ *     pick    choose coordinates with the recipe's selector
+ *     emit    make a message of the chosen coordinates
+ *     settle  subtract from the residual the values that the receiver decodes
  *
- * Selectors whose row in choose.c says `adds` can do the additions of the first turn, and the
- * subtractions of the last one, in their own pass over the vector.
+ * Selectors with `adds` in choose.c can add (fold) and subtract (settle) in their own pass over the
+ * vector.
  *
- * compressor.c owns the residual and the momentum that selection masks, what the selector remembers
- * from step to step, and room for one message at a time. Pure: it knows no job and no network. */
+ * compressor.c owns the residual, the momentum that selection masks, the selector's memory from
+ * step to step, and room for one message at a time. Pure: it knows no job and no network. */
 #ifndef RUNTIME_COMPRESSOR_H
 #define RUNTIME_COMPRESSOR_H
 #include "compress/candidates.h"
@@ -32,8 +31,8 @@ struct entries {
 /* Memory that compressors share if they never work at the same time. All shards of a rank share
  * one. */
 struct scratch;
-/* copy: bytes for a private copy of a message; 0: none is needed. span: of the longest vector that
- * is selected from; 0: none is. 0 or SLUICE_ENOMEM. */
+/* copy: bytes for a private copy of a message; 0: none is needed. span: the length of the
+ * longest vector that is selected from; 0: nothing is selected. Returns 0 or SLUICE_ENOMEM. */
 int scratch_open(size_t copy, size_t entries, uint64_t span, struct scratch **out);
 void scratch_close(struct scratch **scratch);
 uint64_t scratch_bytes(size_t copy, size_t entries, uint64_t span);
@@ -46,7 +45,7 @@ struct selector *scratch_selector(const struct scratch *scratch);
 struct compressor_attr {
 	const struct direction *direction; /* of the recipe: how coordinates are chosen */
 	int down;                          /* 1: a shard's compressor; 0: a worker's */
-	uint32_t number; /* whose draws these are: a worker's rank, which is below 2^23, or
+	uint32_t number; /* identifies the random draws: a worker's rank, which is below 2^23, or
 			    2^23 + the shard's number */
 	uint32_t first_shard, seed;
 	/* spans: where a selector picks. shards: for a selector that draws a support for each
@@ -77,9 +76,10 @@ uint64_t compressor_bytes(const struct compressor_attr *attr);
 float *compressor_residual(const struct compressor *c);
 float *compressor_velocity(const struct compressor *c); /* NULL: none is masked */
 struct entries compressor_entries(const struct compressor *c);
-/* Where the last selection found its boundary. */
+/* The boundary that the last selection found between picked and other magnitudes. */
 const struct select_hint *compressor_hint(const struct compressor *c);
-/* The list follows what is added to the residual (compress/candidates.h), or forgets. */
+/* The candidate list, which is updated with the additions to the residual
+ * (compress/candidates.h), or emptied. */
 struct candidates *compressor_candidates(struct compressor *c);
 
 /* ---- pick ------------------------------------------------------------------- */
@@ -90,24 +90,25 @@ struct pick_call {
 	uint64_t k; /* the density as a number of coordinates, for selectors that take one */
 	const struct span *spans; /* NULL: those of the compressor */
 	size_t n_spans;
-	/* What is picked from: vector. Where it is NULL, the selection adds scale * grad to the
-	 * residual in its own pass, and picks from that; only selectors that say `adds` can. */
+	/* The vector that is picked from. If it is NULL, the selection adds scale * grad to the
+	 * residual in its own pass, and picks from the residual; only selectors with `adds` can
+	 * do that. */
 	float *vector;
 	const float *grad;
 	float scale;
-	int take; /* set what is picked to zero in the residual in that pass, if there is room for
-		     the values beside the positions (PICK_TAKEN) */
+	int take; /* set the picked coordinates to zero in the residual in that pass, if the values
+		     fit next to the positions (PICK_TAKEN) */
 };
 
 enum pick_from {
 	PICK_FROM_VECTOR, /* the values are in the vector */
-	PICK_BESIDE,      /* the values are beside the positions, and in the vector */
-	PICK_TAKEN        /* the values are beside the positions, and have left the vector */
+	PICK_BESIDE,      /* the values are next to the positions, and in the vector */
+	PICK_TAKEN        /* the values are next to the positions, and are zero in the vector */
 };
 /* Some coordinates of a vector. */
 struct pick {
 	const uint32_t *index; /* ascending; NULL: all n coordinates */
-	const float *value;    /* beside the positions; NULL with PICK_FROM_VECTOR */
+	const float *value;    /* next to the positions; NULL with PICK_FROM_VECTOR */
 	float *vector;
 	size_t n;
 	enum pick_from from;
@@ -119,29 +120,29 @@ struct pick {
 struct pick compressor_pick(struct compressor *c, const struct pick_call *call);
 /* All n coordinates of the vector. */
 struct pick pick_all(float *vector, size_t n);
-/* No coordinate. A message of this pick says that there is nothing to send. */
+/* No coordinate. A message of this pick reports that there is nothing to send. */
 struct pick pick_none(float *vector);
-/* The part of a pick from its entry *from up to coordinate `end`; *from becomes the entry behind
- * it. Called with rising ends, it cuts a pick into shards. */
+/* The part of a pick from its entry *from up to coordinate `end`. Advances *from to the entry
+ * after that part. Called with rising ends, it cuts a pick into shards. */
 struct pick pick_part(const struct pick *p, uint64_t end, size_t *from);
-/* Writes what a selection took out of the vector (PICK_TAKEN) back into it. */
+/* Writes the values that a selection took out of the vector (PICK_TAKEN) back into it. */
 void pick_put_back(struct pick *p);
-/* Of a pick by magnitude: 1 if everything that it was made from is finite. */
+/* For a pick by magnitude: 1 if all values from which it was made are finite. */
 int pick_finite(const struct pick *p);
 /* The support that a seeded selector draws in this step. */
 const uint32_t *compressor_support(struct compressor *c, double density, uint64_t step, size_t *n);
 
 /* ---- emit, settle ----------------------------------------------------------- */
 
-/* Encodes p as message_encode() does. `begin` is the vector's coordinate from which the message's
- * positions count: the shard's first at a worker, 0 at a shard. If p has more than `most`
- * coordinates, only the largest are encoded. *p is then what the message holds: positions that
- * count from begin, and the values that the receiver decodes. Returns the message's length. 0: the
- * value at the shard's coordinate m->bad is NaN or infinite. */
+/* Encodes p as message_encode() does. `begin` is the coordinate of the vector from which the
+ * message's positions count: the shard's first at a worker, 0 at a shard. If p has more than
+ * `most` coordinates, only the largest are encoded. On return *p is the content of the message:
+ * positions that count from begin, and the values that the receiver decodes. Returns the
+ * message's length, or 0 if the value at the shard's coordinate m->bad is NaN or infinite. */
 size_t compressor_emit(struct compressor *c, struct message *m, struct pick *p, uint64_t begin,
 		       size_t most, uint8_t *out, size_t cap);
-/* Subtracts what was emitted from the residual, unless the selection has taken it out already
- * (PICK_TAKEN) or the recipe keeps no memory. mask: also clears its momentum, but not that of the
- * coordinates that the selection exempts. */
+/* Subtracts the emitted values from the residual, unless the selection has already done so
+ * (PICK_TAKEN) or the recipe keeps no memory. mask: also clears the momentum of these
+ * coordinates, except those that the selection exempts. */
 void compressor_settle(struct compressor *c, const struct pick *emitted, uint64_t begin, int mask);
 #endif

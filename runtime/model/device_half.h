@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What one half of a model has on a device: a worker for its gradients, a shard for its change.
- * Residual and momentum live there, and the device folds, selects, encodes and settles, in one call
- * of half_push(), what model/compressor.h does on the host in four. Called by worker/device*.c and
- * shard/shard_device.c, which alone read the members. */
+ * The device state of one half of a model: of a worker for its gradients, or of a shard for its
+ * change. Residual and momentum live on the device. One call of half_push() folds, selects, encodes
+ * and settles there, which takes four calls of model/compressor.h on the host. Called by
+ * worker/device*.c and shard/shard_device.c, the only files that read the members. */
 #ifndef RUNTIME_DEVICE_HALF_H
 #define RUNTIME_DEVICE_HALF_H
 #include "base/device.h"

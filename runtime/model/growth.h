@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Recognises a training that diverges because error feedback overshoots: what a step sends grows
- * from delay to delay, and coordinates come back with the other sign. Growth alone is no sign of
- * it, because residuals fill up, learning rates rise and gradients grow on the way out of a saddle;
- * in all of these a coordinate keeps its sign. Pure: worker/guard.c passes in what was sent.
+ * Recognises a training that diverges because error feedback overshoots: the sent values grow from
+ * delay to delay, and coordinates are sent again with the other sign. Growth alone is not a
+ * symptom, because residuals fill up, learning rates rise and gradients grow on the way out of a
+ * saddle. In all of these cases a coordinate keeps its sign. Pure: worker/guard.c passes in the
+ * sent values.
  *
  * A window is one delay: the steps in which each direction sends as many coordinates as the model
  * has. The norm is exact. Signs are those of up to GROWTH_SAMPLES coordinates at equal distances.
@@ -49,12 +50,13 @@ void growth_open(struct growth *g, uint64_t count, int eager);
 /* A step sends n values of the coordinates first + index[]. */
 void growth_see(struct growth *g, uint64_t first, const uint32_t *index, const float *value,
 		uint64_t n);
-/* The step has ended. lr: its rate. delay: it completes a window. Returns 1, with *out, if what is
- * sent grows without bound. */
+/* The step has ended. lr: its rate. delay: it completes a window. Returns 1, with *out, if the
+ * sent values grow without bound. */
 int growth_step(struct growth *g, uint64_t step, double lr, int delay, struct growth_verdict *out);
-/* The windows so far tell nothing of those to come, because the density changes. */
+/* Discards the windows so far, because a new density makes them useless for predicting the next
+ * ones. */
 void growth_forget(struct growth *g, uint64_t step);
-/* The same because the densities were doubled after growth. */
+/* The same after the densities were doubled because of growth. */
 void growth_treated(struct growth *g, uint64_t step);
 
 /* For checkpoints, between two steps. growth_judge() returns why numbers cannot be what

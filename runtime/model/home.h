@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Home says which ranks hold a shard, in which window and log, and since which epoch. Today each
- * shard has one holder. All holders of a shard take the workers' messages; workers read what the
- * current holder publishes. */
+ * Home records which ranks hold a shard, in which window and log, and since which epoch. Today each
+ * shard has one holder. All holders of a shard take the workers' messages, and workers read the
+ * publications of the current holder. */
 #ifndef RUNTIME_HOME_H
 #define RUNTIME_HOME_H
 #include "model/layout.h"
@@ -25,7 +25,7 @@ int holdings_has(const struct holdings *h, uint32_t shard, int rank);
 /* A window is what `peer` may write at `rank`. First come the slots of rank's shards, for workers,
  * then the notices of peer's shards. */
 size_t holdings_window_bytes(const struct holdings *h, int rank, int peer);
-/* Where that notice of a peer's shard is in its window at `rank`. */
+/* The offset of that notice of a peer's shard in the peer's window at `rank`. */
 size_t holdings_notice_offset(const struct holdings *h, int rank, const struct holding *of_peer);
 size_t holdings_log_bytes(const struct holdings *h, int rank);
 
@@ -35,7 +35,8 @@ struct home;
 
 struct holder {
 	struct holding at;
-	/* The epoch since which workers read from it; 0: never. The newest one is current. */
+	/* The epoch from which on workers read from this holder; 0: they never have. The holder
+	 * with the newest epoch is current. */
 	uint64_t since;
 	struct endpoint *endpoint;
 	struct remote *window; /* what this rank writes there; NULL: the holder is lost */
@@ -57,12 +58,13 @@ const struct holder *home_current(const struct home *home, uint32_t shard);
 int home_rank(const struct home *home, uint32_t shard);
 /* 1 if this rank is that holder. */
 int home_is_here(const struct home *home, uint32_t shard);
-/* Workers read from holder k since `epoch`, which is newer than all before. */
+/* Makes holder k the one from which workers read. `epoch` is newer than all before. */
 void home_move(struct home *home, uint32_t shard, uint32_t k, uint64_t epoch);
 
 /* Where holder k writes its notices of the shard to this rank. */
 const uint8_t *home_notice(const struct home *home, uint32_t shard, uint32_t k);
-/* Where a notice of this rank's shard goes: the worker's window, NULL if the worker is lost. */
+/* The worker's window, and the offset of a notice of this rank's shard in it; NULL if the worker
+ * is lost. */
 struct remote *home_notice_to(const struct home *home, uint32_t shard, int worker,
 			      uint64_t *offset);
 /* Where the worker writes its messages to this rank's shard. */

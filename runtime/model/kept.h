@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The vectors that a recipe makes each half keep from step to step, as a table with a row for each.
- * The table determines what is opened and closed, how much memory is announced, and what
- * sluice_plan() prints. Pure. */
+ * The vectors that each half keeps from step to step for a recipe, as a table with a row for each
+ * vector. The table determines which vectors are opened and closed, how much memory is announced,
+ * and what sluice_plan() prints. Pure. */
 #ifndef RUNTIME_KEPT_H
 #define RUNTIME_KEPT_H
 #include "recipe/recipe.h"

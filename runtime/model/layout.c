@@ -73,15 +73,16 @@ size_t layout_shard_spans(const struct layout *l, const struct shard_layout *sha
 	return n;
 }
 
-/* Coordinates of a shard that are published from a sketch, at the largest density. */
+/* The number of coordinates that a shard publishes from a sketch, at the largest density. */
 static uint64_t sketched(const struct shard_layout *s, const struct schedule *schedule,
 			 const struct recipe *recipe)
 {
 	return schedule_count(schedule_largest_density(schedule, &recipe->up), s->span - s->exempt);
 }
 
-/* The most coordinates that a push to this shard carries. With a residual, four times the mean is
- * enough, because the rest waits there. Without one, nothing may be left out. */
+/* The most coordinates that a push to this shard can hold. With a residual, four times the mean
+ * is enough, because the rest waits in the residual. Without a residual, nothing may be left
+ * out. */
 static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s,
 			    const struct recipe *recipe, const struct schedule *schedule)
 {
@@ -97,7 +98,8 @@ static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s
 		return (uint32_t)schedule_count(density, s->span);
 	if (kind->varies && recipe->memory == MEMORY_NONE)
 		return s->span;
-	/* How many will pass the level is not known: a quarter, but all of a small shard. */
+	/* The number of values above the level is not known in advance: room for a quarter, or
+	 * for all of a small shard. */
 	if (kind->argument == ARGUMENT_LEVEL)
 		return (uint32_t)least_of(s->span,
 					  (s->span / 4 > 64 ? s->span / 4 : 64) + s->exempt);
@@ -109,8 +111,9 @@ static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s
 	return (uint32_t)least_of(s->span, pairs + s->exempt);
 }
 
-/* Whether a step publishes exactly the coordinates that the workers' messages hold together. These
- * are all that changed if the update rule changes no others and no earlier step left any. */
+/* Whether a step publishes exactly the coordinates that occur in the workers' messages. No other
+ * coordinate has changed, unless the update rule moves others or an earlier step left a
+ * residual. */
 static int publishes_union(const struct recipe *recipe, const struct schedule *schedule)
 {
 	return recipe->down.select == SELECT_ALL && recipe->down.values.type == VALUE_F32 &&
@@ -174,7 +177,7 @@ static void size_messages(struct shard_layout *s, const struct recipe *recipe, s
 	s->snapshot_bytes = snapshot_bytes(s->span);
 }
 
-/* Whether a message with at most so many coordinates is always shorter than a dense one. */
+/* Whether a message with at most `count` coordinates is always shorter than a dense one. */
 static int stays_sparse(uint32_t span, uint32_t count, struct value_coding values)
 {
 	if (value_few_bits(values.type))
@@ -281,7 +284,8 @@ int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 		shards *= 2;
 	if (attr->count / shards >= SHARD_ELEMENTS_MAX)
 		return fail(SLUICE_EINVAL,
-			    "shards=%llu gives shards of %llu elements, at most %d: ask for more",
+			    "shards=%llu gives shards of %llu elements, but a shard has at most "
+			    "%d: ask for more shards",
 			    (unsigned long long)shards, (unsigned long long)(attr->count / shards),
 			    SHARD_ELEMENTS_MAX);
 	out->n_shards = (uint32_t)shards;

@@ -17,7 +17,7 @@ int measure_switch(sluice_model *model, int on)
 				    (unsigned long long)model->layout.count);
 	}
 	progress_take(model->job); /* shards call this as well */
-	if (!m->on != !on)         /* what an earlier step lost is not what the last one did */
+	if (!m->on != !on)         /* an earlier step's loss must not pass for the last step's */
 		model->stats.compression_error = NAN;
 	m->on = on != 0;
 	progress_release(model->job);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * How much compression loses: |a - C(a)|^2 / |a|^2 of what a worker pushes or a shard publishes.
- * This takes passes over the vectors, so it is done only on request (SLUICE_MEASURE). Called by
- * worker_measure.c and shard.c. */
+ * The loss of compression: |a - C(a)|^2 / |a|^2, for the vector that a worker pushes or a shard
+ * publishes. Measuring takes passes over the vectors, so it is done only on request
+ * (SLUICE_MEASURE). Called by worker_measure.c and shard.c. */
 #ifndef RUNTIME_MEASURE_H
 #define RUNTIME_MEASURE_H
 #include "sluice.h"

@@ -39,7 +39,7 @@ struct sluice_model {
 	struct tensors *tensors;
 	uint64_t schema; /* digest of everything that all ranks must agree on */
 	float lr;
-	/* Gradients that are pushed here; parameters (update=average) are floats. */
+	/* The gradients that are pushed here. Parameters (update=average) are always floats. */
 	struct {
 		enum value_type type;
 		float scale; /* of 8 bits: what their codes are multiplied by */
@@ -67,13 +67,13 @@ struct sluice_model {
 /* The flag of sluice_raise() that tells sluice_idle_step() that a worker has brought a gradient. */
 enum { FLAG_GRADIENT = 0x80 };
 
-/* The next polls advance the model, until it rests. Token held. */
+/* Makes the next polls advance the model, until it has nothing left to do. Token held. */
 static inline void model_stir(sluice_model *model)
 {
 	clients_stir(&model->job->clients, model->id);
 }
 
-/* The type of the values in a push, not one of few bits. */
+/* The element type of the pushed vector. It is never a type of few bits. */
 static inline enum value_type model_pushed_type(const sluice_model *model)
 {
 	return recipe_pushes_params(&model->recipe) ? VALUE_F32 : model->grad.type;
@@ -90,10 +90,11 @@ static inline int model_async(const sluice_model *model)
 	return model->recipe.when == WHEN_ASYNC;
 }
 
-/* Whether a step of this rate stands still: what waits in a residual neither moves the parameters
- * nor is lost, because nothing is added to it, sent or published. Without a residual, a rate of 0
- * needs no care: the update multiplies by it. Nor does it where a period sums steps of several
- * rates: this one adds nothing, and the sum of the others is exchanged. */
+/* Whether a step with this rate leaves everything as it is. The residual then neither moves the
+ * parameters nor gets lost, because nothing is added to it, sent or published. Without a
+ * residual, a rate of 0 needs no special treatment: the update multiplies by it. Neither does it
+ * if a period sums steps of several rates: this step adds nothing, and the sum of the other
+ * steps is exchanged. */
 static inline int model_stands(const sluice_model *model, float lr)
 {
 	return lr <= 0 && model->recipe.memory != MEMORY_NONE && model->recipe.period == 1 &&
@@ -113,14 +114,15 @@ static inline struct sketch_shape model_sketch_shape(const sluice_model *model,
 }
 
 /* ---- model.c ---- */
-/* The rule of step t = 1, 2, ... chosen: with auto, 1 + the candidate that all go on with, and 0
- * before there is one; with guard=raise, how often the densities have doubled; else 0. A worker's
- * push proposes it, a shard decides, and its delta tells all workers. */
+/* The rule of step t = 1, 2, ... With auto, chosen is 1 + the adopted candidate, and 0 before
+ * one is adopted. With guard=raise, it is the number of times that the densities have doubled.
+ * Otherwise it is 0. A worker's push proposes it, a shard decides, and the shard's delta
+ * distributes it to all workers. */
 struct step_rule model_rule(const sluice_model *model, uint64_t step, unsigned chosen);
 /* The largest value of chosen. */
 unsigned model_choices(const sluice_model *model);
-/* Counts what a message of a shard of this span would be with up=all down=all. own: the shard is at
- * this rank. */
+/* Counts the bytes that a message of a shard of this span would have with up=all down=all. own:
+ * the shard is at this rank. */
 void model_count_dense(sluice_model *model, uint32_t span, int own);
 /* "index 3 of tensor w1" for messages, or "index 3" in a model without named tensors. The text
  * belongs to the thread and is valid until its next call. */

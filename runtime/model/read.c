@@ -122,9 +122,9 @@ static int read_snapshot(sluice_model *model, uint32_t s, uint64_t version,
 	return rc;
 }
 
-/* Measures what a byte of a dense message costs this rank, and what it costs on the network. For
- * this, the last snapshot is decoded again, and a part of another rank's snapshot is read again. By
- * then, all memory involved has been touched once. */
+/* Measures the cost of a byte of a dense message, on this rank and on the network. For this, it
+ * decodes the last snapshot again, and reads a part of another rank's snapshot again. By then,
+ * all memory involved has been touched once. */
 static int measure_dense(sluice_model *model, uint64_t version, const struct region *buffer,
 			 float *params)
 {
@@ -144,8 +144,9 @@ static int measure_dense(sluice_model *model, uint64_t version, const struct reg
 	return rc;
 }
 
-/* Each rank begins with its own shards, and so goes on with another owner than the others: if all
- * read from the same one, they would share its link while the others' are idle. */
+/* Each rank starts to read at its own shards, so at any time the ranks read from different
+ * owners. If all read from the same owner, they would share its link while the other links are
+ * idle. */
 static uint32_t first_to_read(const sluice_model *model)
 {
 	const struct layout *l = &model->layout;

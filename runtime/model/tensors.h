@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The tensors of a model: their names, where they end, and what each has of its own in the update
- * rule. Called where a model is opened, for messages that name a coordinate, and by update.c. */
+ * The tensors of a model: their names, where they end, and their own settings in the update rule.
+ * Called when a model is opened, for messages that name a coordinate, and by update.c. */
 #ifndef RUNTIME_TENSORS_H
 #define RUNTIME_TENSORS_H
 #include "sluice.h"

@@ -44,8 +44,8 @@ static int check_segment(const sluice_segment *given, size_t i, int gradient, co
 		return SLUICE_EINVAL;
 	if (value_eight((enum value_type)type) && !(given->scale >= 0 && isfinite(given->scale)))
 		return fail(SLUICE_EINVAL,
-			    "%s: segment %zu has scale=%g, must be finite, and above 0 or 0 for "
-			    "that of SLUICE_GRAD_SCALE",
+			    "%s: segment %zu has scale=%g, but it must be finite and above 0, "
+			    "or 0 for the value of SLUICE_GRAD_SCALE",
 			    function, i, (double)given->scale);
 	return 0;
 }
@@ -317,7 +317,7 @@ static void add_run(const struct vector_piece *p, uint64_t at, const float *valu
 			add_one(p, at + i, value[i]);
 }
 
-/* whole: value is the whole vector, of which the same coordinates are taken. */
+/* whole: value is a whole vector, and is read at the coordinates that change. */
 static void change(const struct vector *v, uint64_t first, const uint32_t *index,
 		   const float *value, size_t n, int set, int whole)
 {
@@ -503,7 +503,7 @@ int vector_write_there(const struct vector *v, const struct device_ops *ops,
 	return failed;
 }
 
-/* What a copy that fails was for. */
+/* Describes the copy, for the message about its failure. */
 static const char *copying(const char *function, char text[64])
 {
 	snprintf(text, 64, "%s: copying the parameters", function);

@@ -40,21 +40,23 @@ int vector_check_type(int type, int gradient, const char *field, const char *fun
 struct vector vector_of(const void *data, uint64_t count, enum value_type type, float scale);
 void vector_run(struct vector *v, const void *data, uint64_t count, enum value_type type,
 		float scale);
-/* Makes it n pieces, of which empty ones are dropped. scale: of pieces of 8 bits that name none; 0:
- * the pieces are no gradient, and must not have 8 bits. SLUICE_EINVAL (no data, an invalid type or
- * scale, or not count elements in all) or SLUICE_ENOMEM; then it has no pieces. */
+/* Sets the vector to n pieces, and drops the empty ones. scale applies to 8-bit pieces that name
+ * no scale. With scale 0 the pieces are not a gradient, so they must not have 8 bits. Returns 0,
+ * SLUICE_ENOMEM, or SLUICE_EINVAL (no data, an invalid type or scale, or a total that is not
+ * count). After an error the vector has no pieces. */
 int vector_pieces(struct vector *v, const sluice_segment *given, size_t n, uint64_t count,
 		  float scale, const char *function);
-/* Forgets the pieces, and keeps the memory of list and copy. */
+/* Drops the pieces, but keeps the memory of list and copy. */
 void vector_clear(struct vector *v);
 void vector_free(struct vector *v);
 
-/* How many pieces there are: 0 after vector_clear(). */
+/* The number of pieces: 0 after vector_clear(). */
 size_t vector_number(const struct vector *v);
-/* The first coordinate of piece i, or the number of elements; its memory as the program gave it. */
+/* The first coordinate of piece i (behind the last piece: the number of elements), and the
+ * piece's memory as the program gave it. */
 uint64_t vector_begin(const struct vector *v, size_t i);
 void *vector_given(const struct vector *v, size_t i);
-/* Returns 1 if all pieces have elements of this type, and, if it has 8 bits, of this scale. */
+/* Returns 1 if all pieces have this type and, if it is one of 8 bits, this scale. */
 int vector_alike(const struct vector *v, enum value_type type, float scale);
 /* Returns 1 if any piece has elements of fewer than 32 bits. */
 int vector_narrow(const struct vector *v);
@@ -66,8 +68,8 @@ static inline float *vector_floats(const struct vector *v)
 	return v->n == 1 && v->one.type == VALUE_F32 ? (float *)(void *)v->one.data : NULL;
 }
 
-/* The memory of one run, NULL if there are several pieces; and other memory that takes its place.
- */
+/* The memory of the vector if it is one run; NULL if it has several pieces. vector_move()
+ * replaces that memory. */
 static inline const void *vector_memory(const struct vector *v)
 {
 	return v->n == 1 ? v->one.data : NULL;
@@ -87,7 +89,8 @@ void vector_join(const struct vector *v, float *to);
  * replaces the element instead. Elements of 16 bits must be zero before something is added. */
 void vector_change(const struct vector *v, uint64_t first, const uint32_t *index,
 		   const float *value, uint32_t n, int set);
-/* Sets the element at each such coordinate to that of flat, the whole vector. */
+/* Sets the elements at these coordinates to the elements of flat, a whole vector, at the same
+ * coordinates. */
 void vector_follow(const struct vector *v, uint64_t first, const uint32_t *index, uint32_t n,
 		   const float *flat);
 
@@ -103,9 +106,10 @@ int vector_staged(const struct vector *v);
 /* Copies the staged pieces to the host, or back, and waits. SLUICE_EGPU. */
 int vector_fetch(const struct vector *v, const char *function);
 int vector_send(const struct vector *v, const char *function);
-/* These enqueue, and return 0 or -1 as an operation of the device. vector_join_there() copies all
- * pieces, which have the same type, to one run there. vector_write_there() sets all elements to
- * those of a run of floats there; 16 bits are rounded. */
+/* These enqueue work, and return 0 or -1 like the operations of a device. vector_join_there()
+ * copies all pieces, which must have the same type, to one run on the device.
+ * vector_write_there() sets all elements from a run of floats on the device; it rounds to 16
+ * bits if needed. */
 int vector_join_there(const struct vector *v, const struct device_ops *ops, void *to, void *stream);
 int vector_write_there(const struct vector *v, const struct device_ops *ops,
 		       struct device_compressor *c, const float *from, void *stream);

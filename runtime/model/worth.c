@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The arithmetic of worth.h. Candidates are compared by the quickest of their steps, because other
+ * The arithmetic of worth.h. Candidates are compared by the fastest of their steps, because other
  * activity on a machine only ever adds time. */
 #include "model/worth.h"
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Decides whether compression is worth its time: what recipe=auto tries in which step and chooses
- * from the measurements, and the verdict on a recipe that the user gave. Pure: watch.c passes the
- * times in. */
+ * Decides whether compression is worth its time. For recipe=auto, it determines which candidate is
+ * tried in which step, and chooses one from the measurements. For a recipe that the user gave, it
+ * only reaches a verdict. Pure: watch.c passes the times in. */
 #ifndef RUNTIME_WORTH_H
 #define RUNTIME_WORTH_H
 #include <stddef.h>

@@ -94,7 +94,7 @@ static int choose_method(struct draft *d, const struct method *method)
 	if (d->method)
 		return fail(SLUICE_EINVAL,
 			    "recipe: \"%s\" and \"%s\" are two methods: name one of them, and "
-			    "change what it says by words KEY=VALUE",
+			    "adjust it with words KEY=VALUE",
 			    d->method->name, method->name);
 	d->method = method;
 	return SLUICE_OK;
@@ -215,8 +215,8 @@ static int read_method(struct draft *d)
 
 	if (d->recipe.automatic)
 		return fail(SLUICE_EINVAL,
-			    "recipe: auto beside the method \"%s\", which says what is sent: leave "
-			    "one of the two out",
+			    "recipe: auto beside the method \"%s\", which already determines what "
+			    "is sent: remove one of the two",
 			    d->method->name);
 	while (!rc && (rest = next_word(rest, &w)) != NULL)
 		if (!(said >> axis_at(w.text) & 1))

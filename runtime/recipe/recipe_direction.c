@@ -34,7 +34,7 @@ static int refuse_density(const struct word *w, const struct item *item, double 
 		return refuse_number(w, text, density_rule);
 	return fail(SLUICE_EINVAL,
 		    "recipe: \"%.40s\" in \"%s\" is not possible: density must be above 0 and at "
-		    "most 1, the share of coordinates that is sent; write %s%s%s",
+		    "most 1, because it is the share of coordinates that is sent; write %s%s%s",
 		    text, w->quote, count, *count && *share ? ", or " : "", share);
 }
 

@@ -116,8 +116,8 @@ static int read_signal_option(const struct word *w, const struct item *item, str
 	}
 	if (found == WORD_MASK || found == WORD_NOMASK || found == WORD_NOISE)
 		return fail(SLUICE_EINVAL,
-			    "recipe: \"%s\" is one value too many in \"%s\": mask and nomask are "
-			    "of momentum, and everything stands once; signal= %s",
+			    "recipe: \"%s\" is one value too many in \"%s\": write mask or nomask "
+			    "only with momentum, and every option only once; signal= %s",
 			    item->name, w->quote, w->axis->takes);
 	return fail(SLUICE_EINVAL, "recipe: \"%s\" is a second signal in \"%s\": signal= %s",
 		    item->name, w->quote, w->axis->takes);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The shard half where a support is agreed on (worker/agree.h): the leader's indices go out as they
- * came; of sketches, what their sum shows to be heavy. agreed.c owns the support of the step and
- * the sum of the sketches. */
+ * The shard half of recipes in which workers and shards agree on a support (worker/agree.h). A
+ * shard publishes either the leader's indices as they came, or the heavy coordinates that the sum
+ * of the sketches shows. agreed.c owns the support of the step and the sum of the sketches. */
 #ifndef RUNTIME_AGREED_H
 #define RUNTIME_AGREED_H
 #include "model/compressor.h"

@@ -1,37 +1,38 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The messages of one phase of a step, whose sum closes when every living worker's is in: which
- * message may come now, how many are counted, and what they say of the step. gather.c owns struct
- * gathered.
+ * The messages of one phase of a step, whose sum is complete when every living worker's message is
+ * in it: which message may come now, how many are counted, and what they report about the step.
+ * gather.c owns struct gathered.
  *
- * A push counts exactly once, if at the moment it is taken its sender is a member of the epoch that
- * this rank is in (members.c) and its sequence number, step and version are the very next. The
- * epoch that it carries is the one its sender knew: older (sent before it learnt of a loss) or
- * newer (it learnt first) than the shard's, and no reason to refuse it; a member was a member all
- * along. A push of a lost worker, of whatever epoch, is refused and counted (refused_messages)
- * unless it was added before the loss was adopted: then it stays in the sum. The step closes when
- * every member's push is in, and its divisor is the number of pushes in the sum. */
+ * A push is counted exactly once. When it is taken, its sender must be a member in the epoch of
+ * this rank (members.c), and its sequence number, step and version must be the very next ones. The
+ * epoch in the push is the one that its sender knew. It may be older than the shard's (sent before
+ * the sender learnt of a loss) or newer (the sender learnt first), and neither is a reason to
+ * refuse the push, because the sender was a member all along. A push of a lost worker is refused
+ * and counted (refused_messages), whatever its epoch, unless it was added before the loss was
+ * adopted. Then it stays in the sum. The step closes when every member's push is in, and its
+ * divisor is the number of pushes in the sum. */
 #ifndef RUNTIME_GATHER_H
 #define RUNTIME_GATHER_H
 #include "shard/inbox.h"
 
-/* What a message of the shard's phase must be. */
+/* The checks of a message of the shard's current phase. */
 extern const struct intake gather_intake;
 
 void gather_restart(struct shard *shard);
-/* The first worker that has not been dealt with; job.workers: the phase is complete. */
+/* The first worker whose message has not been handled; job.workers: the phase is complete. */
 int gather_next(const struct shard *shard);
-/* This worker is no member of the job any more. */
+/* Skips the worker, which is no longer a member of the job. */
 void gather_pass(struct shard *shard);
-/* All workers of a step must train at one rate: 1 if this one's is that of the first. Else the job
- * has failed. */
+/* All workers of a step must train at the same rate. Returns 1 if this worker's rate equals the
+ * first one's. Otherwise the job has failed. */
 int gather_same_rate(sluice_model *model, struct shard *shard, int worker, float lr, int first);
 /* Accepts and counts the worker's next message, m; 1 if that went well. */
 int gather_count(sluice_model *model, struct shard *shard, int worker, const struct message *m);
-/* What was gathered has been published; so has the whole step. */
+/* Called after the publication that ends a phase, and after the one that ends the step. */
 void gather_phase_ends(struct shard *shard);
 void gather_step_ends(struct shard *shard);
 
-/* What the header of a publication repeats. */
+/* The fields that the header of a publication repeats. */
 const struct gathered *gather_view(const struct shard *shard);
 uint32_t gather_counted(const struct shard *shard);
 float gather_lr(const struct shard *shard);

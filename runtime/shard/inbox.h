@@ -12,21 +12,21 @@ struct inboxes; /* of all workers at one shard */
 
 int inboxes_open(int workers, struct inboxes **out); /* 0 or SLUICE_ENOMEM */
 void inboxes_close(struct inboxes **inboxes);
-/* All rings are empty, and the workers have heard of all that the shard published. */
+/* Resets: all rings are empty, and the workers know all publications of the shard. */
 void inboxes_restart(const sluice_model *model, struct shard *shard);
 
 /* ---- up ---- */
 
-/* A worker's notify says that its next message is in the ring. 0, or SLUICE_EWIRE: it wrote more
- * than the slots hold, and is blamed. */
+/* A worker's notify has announced its next message in the ring. Returns 0, or SLUICE_EWIRE: it
+ * has sent more messages than there are slots, and is blamed. */
 int inbox_arrived(sluice_model *model, struct shard *shard, int worker);
 /* 1 if a message of the worker has arrived that was not accepted. */
 int inbox_has(const struct shard *shard, int worker);
 /* The number that the worker's next message must carry. */
 uint64_t inbox_next_seq(const struct shard *shard, int worker);
 
-/* What the messages of a step must be. expect: what the header must say; m is the header as it
- * came. judge: why a message that is right by itself may not come now, NULL if it may. */
+/* The checks of a step's messages. expect: sets what the header must hold; m is the header as
+ * received. judge: returns NULL, or why a message that is valid by itself may not come now. */
 struct intake {
 	void (*expect)(const sluice_model *model, const struct shard *shard, int worker,
 		       const struct message *m, struct message_expect *want);
@@ -43,15 +43,16 @@ struct taken {
 	const uint8_t *slot;  /* where the worker wrote it, and may still write */
 	uint32_t payload_crc; /* INBOX_HEADER: what the header says */
 };
-/* Copies the next message of a worker, which must have arrived, checks it, and decodes it. 0, or
- * SLUICE_EWIRE: it is refused, and its sender is blamed. It stays next until it is accepted. */
+/* Checks and decodes a copy of a worker's next message, which must have arrived. Returns 0, or
+ * SLUICE_EWIRE: the message is refused, and its sender is blamed. It remains the next message
+ * until it is accepted. */
 int inbox_take(sluice_model *model, const struct shard *shard, int worker,
 	       const struct intake *intake, enum inbox_depth depth, struct taken *t);
-/* The next message counts: its slot is free. 0 or SLUICE_EWIRE. */
+/* Accepts the next message, which frees its slot. Returns 0 or SLUICE_EWIRE. */
 int inbox_accept(struct shard *shard, int worker);
 /* Blames the worker for its next message. Returns SLUICE_EWIRE. */
 int inbox_refuse(sluice_model *model, const struct shard *shard, int worker, const char *why);
-/* The worker is no member of the job any more: what lies in its inbox counts as refused. */
+/* The worker is no longer a member of the job: the messages in its inbox count as refused. */
 void inbox_drop(sluice_model *model, struct shard *shard, int worker);
 
 /* Since when the shard has waited for the rest of a step's messages; 0: it does not wait. The first
@@ -61,12 +62,12 @@ void inboxes_wait_since(struct shard *shard, uint64_t ns);
 
 /* ---- down ---- */
 
-/* What a notice tells: the publication's number, where it ends in the log, and its length. */
+/* The contents of a notice: the publication's number, where it ends in the log, and its length. */
 struct announced {
 	uint64_t version, log_end;
 	uint32_t bytes;
 };
-/* A publication for this worker is in the log. notify 0: the worker is not to hear of it. */
+/* A publication for this worker is in the log. notify 0: do not notify the worker. */
 void inbox_announce(struct shard *shard, int worker, struct announced newest, int notify);
 /* Sends the notices that are due; 1 if any was sent. */
 int inboxes_notify(sluice_model *model, struct shard *shard);

@@ -13,7 +13,7 @@
 struct lazy_sum {
 	float *running;
 	int refresh;        /* running lacks something */
-	uint32_t restarted; /* pushes of this step that begin it anew: none or all */
+	uint32_t restarted; /* pushes of this step that restart it: none or all */
 	uint32_t uploads[]; /* taken so far, of each worker */
 };
 
@@ -53,8 +53,8 @@ static void lazy_sum_restart(const sluice_model *model, struct shard *shard)
 	memset(shard->lazy->uploads, 0, (size_t)model->job->workers * sizeof(uint32_t));
 }
 
-/* Compares how many uploads a worker has made with how many were taken: where one is missing or
- * came twice, all workers are asked to begin anew. */
+/* Compares the number of uploads that a worker has made with the number that was taken. If one
+ * is missing or came twice, all workers are asked to restart their references. */
 static void lazy_sum_taken(const sluice_model *model, struct shard *shard, int worker,
 			   const struct message *m)
 {
@@ -71,7 +71,7 @@ static void lazy_sum_taken(const sluice_model *model, struct shard *shard, int w
 	if (m->anchor / 2 != lazy->uploads[worker]) {
 		log_line(LOG_WARN, "runtime",
 			 "step %llu: %s has made %u uploads to shard %u, which took %u: one was "
-			 "lost or came twice, and all workers will send their gradients anew",
+			 "lost or came twice, so all workers will send their whole gradients again",
 			 (unsigned long long)shard->version + 1, rank_text(model->job, worker),
 			 m->anchor / 2, shard->id, lazy->uploads[worker]);
 		lazy->refresh = 1;
@@ -86,7 +86,7 @@ static void lazy_sum_summed(struct shard *shard)
 		reduction_run(&shard->reduction, shard->lazy->running);
 }
 
-/* 1 if the sum is not that of all references, and the workers are to begin anew. */
+/* 1 if the sum differs from the sum of all references, so that the workers must restart them. */
 static uint32_t lazy_sum_mark(const struct shard *shard)
 {
 	const struct lazy_sum *lazy = shard->lazy;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The way of every publication out of a shard: a place in the log, the message in it, and the
- * workers that are to hear of it. Also the header of a delta, and snapshots. */
+ * Publishing: takes a place in the log, writes the message there, and notifies the workers. Also
+ * makes the header of a delta, and snapshots. */
 #ifndef RUNTIME_PUBLISH_H
 #define RUNTIME_PUBLISH_H
 #include "model/compressor.h"
@@ -8,8 +8,9 @@
 
 struct shard;
 
-/* Who reads a publication. A publication for all goes behind the last one in the log. One for a
- * single worker (when=async) goes where that worker has read what lay there: it waits for this. */
+/* The readers of a publication. A publication for all goes behind the last one in the log. A
+ * publication for a single worker (when=async) overwrites one that this worker has read. That is
+ * safe because the worker waits for the new one. */
 struct readers {
 	int worker;      /* READERS_ALL, or the only worker that reads it */
 	uint64_t before; /* how many publications were made for this worker alone before */
@@ -38,7 +39,7 @@ void publish_support(sluice_model *model, struct shard *shard, struct message *m
 uint8_t *publish_reserve(struct shard *shard, struct readers readers);
 void publish_commit(sluice_model *model, struct shard *shard, struct readers readers,
 		    const struct message *m, size_t bytes);
-/* Ends the job, because what is to be published is not finite at this coordinate of the shard. */
+/* Ends the job, because the value to publish at this coordinate of the shard is not finite. */
 void publish_overflowed(sluice_model *model, const struct shard *shard, uint32_t at);
 /* Moves the copy from its coordinate `at` on, with the functions that move the workers' parameters.
  * Returns 1, or 0 if a parameter is no longer finite: the delta must not be announced then, and
@@ -50,7 +51,7 @@ void publish_param_overflowed(sluice_model *model, const struct shard *shard);
 /* Streams of random numbers of a shard: workers are below it. */
 enum { SHARD_NUMBERS = 1 << 23 };
 
-/* What the headers of all publications of the shard share. */
+/* The header fields that all publications of the shard share. */
 struct message publish_head(const sluice_model *model, const struct shard *shard,
 			    enum message_kind kind);
 /* The header of the next publication of the step under way, which has n coordinates. */

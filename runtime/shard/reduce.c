@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See reduce.h. Few coordinates stay in the lists that they came in, until all are there: then the
- * lists are merged and added up, and each coordinate's change goes from there to the residual. What
- * is too much for that is added to a sum of the whole shard: where few lines of it were added to,
- * the change goes line by line; where there are many, the pass of the selection adds. */
+ * See reduce.h. While all messages together have few coordinates, they stay in the lists in which
+ * they came. When all are there, the lists are merged and added up, and each coordinate's change is
+ * added to the residual. When there are too many for that, they are added to a sum of the whole
+ * shard. If few lines of the sum were touched, the change is made line by line. If there are many,
+ * the selection adds the change in its own pass. */
 #include "shard/reduce.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -10,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* AHEAD: lines that are asked for before they are needed. SPARSE: of so many lines one is marked
- * where going line by line and going over everything take equally long. */
+/* AHEAD: the distance of prefetches, in lines. SPARSE: one pass over everything takes as long as
+ * going line by line if one of this many lines is marked. */
 enum { LINE = VECTOR_LINE, CHUNK = 1024, WORD = 64, AHEAD = 24, SPARSE = 4 };
 static uint32_t lines_of(uint32_t span)
 {
@@ -29,7 +30,7 @@ static void unmark(struct reduction *r)
 	r->added = 0;
 }
 
-/* No more are worth listing than there may be lines in change_lines(). */
+/* Lists are worthwhile only up to the number of lines that change_lines() may have. */
 static uint32_t room_of(uint32_t span)
 {
 	return lines_of(span) / SPARSE;
@@ -136,7 +137,7 @@ static uint32_t length_of(const struct reduction *r, uint32_t line)
 	return r->span - line * LINE < LINE ? r->span - line * LINE : LINE;
 }
 
-/* As update_apply(), then added to the residual; the sum is zero behind it. */
+/* Does what update_apply() does, adds the result to the residual, and clears the sum. */
 static inline void move_line(float *restrict sum, float *restrict residual, uint32_t n, float share,
 			     float by)
 {
@@ -216,8 +217,8 @@ static void copy_entries(const struct listing *to, uint32_t at, const struct lis
 	memcpy(to->value + at, from->value + begin, (end - begin) * sizeof *to->value);
 }
 
-/* Entries begin .. middle and middle .. end as one list, equal coordinates in the order of the
- * lists. Which of the two comes next is not to be foretold: there is no branch for it. */
+/* Merges entries begin .. middle with entries middle .. end. Equal coordinates keep the order of
+ * the lists. There is no branch on which list comes next, because that cannot be predicted. */
 static void merge_two(const struct listing *from, uint32_t begin, uint32_t middle, uint32_t end,
 		      const struct listing *to)
 {
@@ -236,7 +237,7 @@ static void merge_two(const struct listing *from, uint32_t begin, uint32_t middl
 	copy_entries(to, n + middle - a, from, b, end);
 }
 
-/* The lists become one, neighbour with neighbour. It lies in *at or in *spare. */
+/* Merges neighbouring lists until one is left. It lies in *at or in *spare. */
 static struct listing merge_lists(struct reduction *r, struct listing at, struct listing spare)
 {
 	while (r->n_lists > 1) {
@@ -257,8 +258,7 @@ static struct listing merge_lists(struct reduction *r, struct listing at, struct
 	return at;
 }
 
-/* The values of each coordinate are added up, from zero on. Returns how many coordinates there
- * are. */
+/* Adds up the values of each coordinate, starting from zero. Returns the number of coordinates. */
 static uint32_t add_up(const struct listing *l, uint32_t count)
 {
 	uint32_t n = 0, last = UINT32_MAX; /* which is no coordinate */
@@ -285,7 +285,8 @@ static void change_listed(const struct listing *l, uint32_t n, float *residual, 
 	}
 }
 
-/* The sum, which is zero, lends its memory: lists are short beside it. */
+/* Uses the memory of the sum, which is all zeros, as scratch. The lists are short compared with
+ * it. */
 static void change_lists(struct reduction *r, float *residual, float share, float by,
 			 struct candidates *candidates)
 {
@@ -333,8 +334,8 @@ void reduction_change(struct reduction *r, const struct change *c, struct pick_c
 		candidates_forget(c->candidates);
 	r->whole = 1;
 	if (c->selects && c->residual) {
-		/* One factor gives the bits of two where one of the two changes nothing but the
-		 * sign. */
+		/* A single factor gives the same bits as two if one of the two only changes the
+		 * sign or nothing. */
 		int one = scales && (by == 1 || by == -1 || share == 1);
 
 		if (!one)

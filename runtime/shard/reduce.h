@@ -17,8 +17,8 @@ struct reduction {
 	uint32_t span;
 	uint64_t added; /* coordinates, in sparse messages: as many lines at the most */
 	int whole;      /* something was added everywhere */
-	/* Or, while all messages together are few coordinates, nothing was added, and they wait
-	 * here one behind the other: message l ends at ends[l]. */
+	/* While all messages together have few coordinates, nothing is added: they are kept
+	 * here, one behind the other, and message l ends at ends[l]. */
 	uint32_t *index;
 	float *value;
 	uint32_t room, n_lists, ends[REDUCTION_LISTS];
@@ -32,30 +32,30 @@ uint64_t reduction_bytes(uint32_t span);
 /* Adds one message: as sparse_add(), index ascending. */
 void reduction_add(struct reduction *r, const uint32_t *index, const float *value, uint32_t count);
 
-/* The sum of all that was added: only behind this call it is in r->sum. */
+/* Completes the sum of all messages in r->sum, which is valid only after this call. */
 float *reduction_sum(struct reduction *r);
 
 /* The sum joins a running one (span), and takes its place. */
 void reduction_run(struct reduction *r, float *running);
 
-/* How the sum becomes the change of the model: as update_apply(). */
+/* The parameters for making the change from the sum, as update_apply() does. */
 struct change {
 	const struct update *update;
 	float *velocity;
 	const float *params;
 	unsigned divisor;
 	float lr;
-	float *residual; /* by vector_open(): what the change is added to; NULL: it takes the sum's
-			    place */
-	int selects;     /* a pick follows that may add */
-	struct candidates *candidates; /* follow what is added to the residual, or forget; NULL:
-					  none are kept */
-	int everywhere; /* the sign of zeros counts: the change of no line is left out */
+	float *residual; /* by vector_open(): the change is added to it; NULL: the change replaces
+			    the sum */
+	int selects;     /* a pick follows that can do the addition */
+	struct candidates *candidates; /* updated with the additions to the residual, or emptied;
+					  NULL: none are kept */
+	int everywhere; /* the sign of zeros matters, so lines without a message are changed too */
 };
 
-/* Makes the change, and sets in *call where a pick finds the vector of which a part is published:
- * call->vector, or, where adding is left to the pick's pass over the residual, grad and scale. The
- * other fields of *call stay. The same bits either way. */
+/* Makes the change, and sets in *call the input of the pick that follows. That is call->vector,
+ * or grad and scale if the pick's pass over the residual does the addition. The other fields of
+ * *call are not touched. Both ways give the same bits. */
 void reduction_change(struct reduction *r, const struct change *c, struct pick_call *call);
 
 /* After publishing: the sum is zero again, for the next step. */

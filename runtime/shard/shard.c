@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The loop of the shard half: takes the workers' messages out of their inboxes in rank order,
- * reduces them as prefixes become complete, updates, publishes a delta and tells the workers.
- * Non-blocking: whoever polls runs shard_advance(), so shards move while their rank's application
- * computes. */
+ * The loop of the shard half. It takes the workers' messages out of their inboxes in rank order,
+ * reduces them as prefixes become complete, applies the update, publishes a delta and notifies the
+ * workers. It never blocks: any thread that polls runs shard_advance(), so shards make progress
+ * while their rank's application computes. */
 #include "shard/shard.h"
 #include "base/log.h"
 #include "shard/shard_device.h"
@@ -26,17 +26,17 @@ static const char *take_pairs(sluice_model *model, struct shard *shard, int work
 	return NULL;
 }
 
-/* What a phase carries. take: adds what a worker's message of a phase up brought (the scratch's
- * entries); NULL, or why it is refused. answer: all messages of the phase before are in, and its
- * publication is made; 1 if it is. */
+/* The functions for the payload of a phase. take: adds the content of a worker's message of an
+ * up phase (the scratch's entries), and returns NULL or why it is refused. answer: called when
+ * all messages of the phase before are in, to publish the result; returns 1 if it was published. */
 static const struct payload_kind {
 	const char *(*take)(sluice_model *model, struct shard *shard, int worker,
 			    const struct message *m);
 	int (*answer)(sluice_model *model, struct shard *shard);
 } kinds[PAYLOADS];
 
-/* Takes the next worker's message out of its inbox, and adds it. 1 if it was there or is not
- * expected any more. */
+/* Takes the next worker's message out of its inbox and adds it. Returns 1 if the message was
+ * there, or if it is no longer expected. */
 static int take_push(sluice_model *model, struct shard *shard)
 {
 	const int worker = gather_next(shard);
@@ -71,7 +71,7 @@ static int take_push(sluice_model *model, struct shard *shard)
 
 /* ---- pick ------------------------------------------------------------------ */
 
-/* Of the sum's change and what earlier steps left, what is published. */
+/* Picks the coordinates to publish from the sum's change plus the residual of earlier steps. */
 static struct pick pick_down(sluice_model *model, struct shard *shard)
 {
 	const struct recipe *recipe = &model->recipe;
@@ -103,7 +103,7 @@ static struct pick pick_down(sluice_model *model, struct shard *shard)
 		return compressor_pick(shard->compressor, &call);
 	if (rule.all_up)
 		return pick_all(call.vector, shard->at->span);
-	/* The union of what the workers selected, and what earlier steps left. */
+	/* The coordinates that any worker selected, and those that earlier steps left over. */
 	return (struct pick){ .index = out.index,
 			      .vector = call.vector,
 			      .n = select_nonzero(call.vector, shard->at->span, out.index,
@@ -112,7 +112,7 @@ static struct pick pick_down(sluice_model *model, struct shard *shard)
 
 /* ---- publish --------------------------------------------------------------- */
 
-/* The support that the workers asked for, or that their sketches show. */
+/* Publishes the support that the workers asked for, or that their sketches show. */
 static int answer_support(sluice_model *model, struct shard *shard)
 {
 	const uint32_t *index;
@@ -125,13 +125,13 @@ static int answer_support(sluice_model *model, struct shard *shard)
 	return 1;
 }
 
-/* How much compression takes away of a delta (model/measure.h). */
+/* Measures how much of a delta compression loses (model/measure.h). */
 static void measure_published(const sluice_model *model, struct shard *shard,
 			      const struct pick *emitted)
 {
 	const float *x = emitted->vector;
 
-	/* An unbiased selector has scaled x already: nothing is known of what it was. */
+	/* An unbiased selector has already scaled x, so the original values are unknown. */
 	if (!model->measure.on || selection_kinds[model->recipe.down.select].unbiased)
 		return;
 	shard->loss.all = loss_squares(x, shard->at->span);
@@ -139,7 +139,8 @@ static void measure_published(const sluice_model *model, struct shard *shard,
 			   loss_spared(x, emitted->index, emitted->value, (uint32_t)emitted->n);
 }
 
-/* Returns publish_follow(). */
+/* Adds an encoded delta to the shard's copy of the parameters. Returns the result of
+ * publish_follow(). */
 static int add_to_copy(const sluice_model *model, struct shard *shard, const struct message *m,
 		       const uint8_t *entry, const struct pick *emitted)
 {
@@ -149,8 +150,8 @@ static int add_to_copy(const sluice_model *model, struct shard *shard, const str
 	const char *why;
 
 	if (index && m->coding == CODING_DENSE) {
-		/* Dense was shorter: the workers add the zeros between too, and -0 + 0 is not
-		 * -0. */
+		/* The message is dense because that was shorter. The workers then add its zeros
+		 * as well, which turns -0 into +0, so the copy must do the same. */
 		message_decode(m, entry, NULL, value, &why);
 		index = NULL;
 		n = shard->at->span;
@@ -158,9 +159,9 @@ static int add_to_copy(const sluice_model *model, struct shard *shard, const str
 	return publish_follow(model, shard, 0, index, value, n);
 }
 
-/* The change becomes a delta: encoded into the log, taken out of the shard's residual as the
- * workers will decode it, added to the copy with the workers' own function, announced. 0: it or a
- * parameter has overflowed, and the job ends. */
+/* Publishes the change as a delta: encodes it into the log, subtracts the values that workers
+ * will decode from the shard's residual, adds them to the copy with the workers' own function,
+ * and announces it. Returns 0 if a value or a parameter has overflowed, which ends the job. */
 static int answer_change(sluice_model *model, struct shard *shard)
 {
 	const int stands = model_stands(model, gather_lr(shard));
@@ -198,7 +199,8 @@ static const struct payload_kind kinds[PAYLOADS] = {
 
 /* ---- the loop -------------------------------------------------------------- */
 
-/* Where every living worker's message is awaited, in rank order. */
+/* Advances a step that needs a message of every living worker; they are taken in rank order.
+ * Returns 1 if something moved. */
 static int advance_step(sluice_model *model, struct shard *shard)
 {
 	const int workers = model->job->workers;
@@ -219,8 +221,8 @@ static int excused_from_step(const struct shard *shard, int worker)
 	return worker < gather_next(shard);
 }
 
-/* advance: gathers and publishes whatever can be; 1 if something moved. excused: 1 if the shard
- * does not wait for a message of this worker. */
+/* advance: gathers and publishes as far as possible; returns 1 if something moved. excused:
+ * returns 1 if the shard does not wait for a message of this worker. */
 static const struct closing {
 	int (*advance)(sluice_model *model, struct shard *shard);
 	int (*excused)(const struct shard *shard, int worker);
@@ -253,7 +255,7 @@ int shard_works(const sluice_model *model, const struct shard *shard)
 
 /* ---- explain --------------------------------------------------------------- */
 
-/* What the GPU is doing for a shard that waits for no worker. */
+/* Describes what the GPU is doing for a shard that waits for no worker. */
 static void describe_device(const struct shard *shard, char *text, size_t cap)
 {
 	char stage[256];
@@ -298,7 +300,8 @@ void shards_describe_waits(const sluice_model *model, char *text, size_t cap)
 	}
 }
 
-/* One line per shard that has waited since the first push of its step: for whom, since when. */
+/* Logs one line per shard that has waited since the first push of its step: for which workers,
+ * and how long. */
 void shards_explain(sluice_model *model, uint64_t now, int always)
 {
 	sluice_job *job = model->job;

@@ -15,7 +15,7 @@
 #include <string.h>
 
 struct async_worker {
-	uint64_t have_version;   /* what its gradients are computed on */
+	uint64_t have_version;   /* the version on which its gradients are computed */
 	uint64_t steps, answers; /* pushes taken or refused; publications made for it */
 	uint64_t asked;          /* the newest message that has an answer, or will have */
 	int waits;               /* a checked push is next in the ring */
@@ -34,7 +34,8 @@ struct async_shard {
 	int next_rank;    /* those of the workers below it are in the sum */
 	float lr;         /* of the last push that was taken */
 	unsigned raised;
-	uint32_t *behind; /* TAU + 1: how many workers are so many versions behind; scratch */
+	uint32_t *behind; /* TAU + 1 entries: [i] counts the workers that are i versions behind;
+			     scratch */
 	struct async_worker of[];
 };
 
@@ -99,7 +100,8 @@ void shard_async_begin(sluice_model *model, struct shard *shard)
 
 /* ---- publishing ------------------------------------------------------------ */
 
-/* For one worker, in its place of the log, where it has read what lay there: it waits for this. */
+/* Publishes for one worker, in that worker's place in the log. The worker has read the previous
+ * content, because it waits for this publication. */
 static void publish_for(sluice_model *model, struct shard *shard, int worker,
 			enum message_kind kind)
 {
@@ -142,8 +144,8 @@ static void publish_for_all(sluice_model *model, struct shard *shard, enum messa
 
 /* ---- the bound ------------------------------------------------------------- */
 
-/* 1 if all workers under way, but for one, can still be taken in the order of their parameters' age
- * when the shard is at `version`. */
+/* 1 if all workers under way, except but_for, can still be taken in the order of their
+ * parameters' age when the shard is at `version`. */
 static int fits(const sluice_model *model, const struct shard *shard, uint64_t version, int but_for)
 {
 	const uint64_t most = model->recipe.staleness;
@@ -166,8 +168,8 @@ static int fits(const sluice_model *model, const struct shard *shard, uint64_t v
 	return 1;
 }
 
-/* Of those whose push waits, the one with the oldest parameters, the lowest rank of several; -1:
- * none. */
+/* Among the workers whose push waits, the one with the oldest parameters, and of several the
+ * lowest rank; -1: none waits. */
 static int oldest_waiting(const sluice_model *model, const struct shard *shard)
 {
 	const struct async_worker *of = shard->async->of;
@@ -193,11 +195,11 @@ static const char *judge(const sluice_model *model, const struct shard *shard, i
 			 const struct message *m)
 {
 	(void)model;
-	/* Who parks behind a push has not seen its answer. */
+	/* A worker that parks right after a push has not seen the answer yet. */
 	if (m->kind != MESSAGE_PARK && m->have_version != shard->async->of[worker].have_version)
 		return "the worker holds another version than this shard published for it";
 	if (m->chosen || !isfinite(m->lr) || !(m->lr > 0))
-		return "it has a choice or a learning rate that cannot be";
+		return "its choice or its learning rate is not possible";
 	return NULL;
 }
 
@@ -212,7 +214,8 @@ static int accept(struct shard *shard, int worker, enum message_kind kind)
 	return inbox_accept(shard, worker);
 }
 
-/* What the worker pushed last before an anchor is answered with that anchor, when all are in. */
+/* Answers a push with a delta. After the last push before an anchor the worker is parked
+ * instead: the anchor is its answer, when all pushes are in. */
 static void answer_push(sluice_model *model, struct shard *shard, int worker)
 {
 	struct async_worker *of = &shard->async->of[worker];
@@ -232,7 +235,7 @@ static void drop_push(sluice_model *model, struct shard *shard, int worker)
 	answer_push(model, shard, worker);
 }
 
-/* A checked push is in front: it waits for its turn, or is none that can be counted. */
+/* A checked push is next in the ring. It waits for its turn, or it cannot be counted. */
 static void admit(sluice_model *model, struct shard *shard, int worker, const struct message *m)
 {
 	struct async_shard *a = shard->async;
@@ -275,7 +278,8 @@ static int look(sluice_model *model, struct shard *shard, int worker)
 	return 1;
 }
 
-/* The push that waits in front is decoded and added to the sum. 0, or it was blamed. */
+/* Decodes the push that waits in front, and adds it to the sum. Returns 0, or an error if its
+ * sender was blamed. */
 static int add_push(sluice_model *model, struct shard *shard, int worker)
 {
 	struct async_shard *a = shard->async;
@@ -364,7 +368,8 @@ static int step(sluice_model *model, struct shard *shard)
 
 /* ---- anchors --------------------------------------------------------------- */
 
-/* Full gradients, in rank order: the same bits whoever comes first. */
+/* Full gradients are added in rank order, so that the bits do not depend on the order of
+ * arrival. */
 static int gather(sluice_model *model, struct shard *shard)
 {
 	struct async_shard *a = shard->async;
@@ -389,7 +394,7 @@ static int gather(sluice_model *model, struct shard *shard)
 	return 1;
 }
 
-/* All have taken their part of the steps: what they reached is the next anchor. */
+/* All workers have done their part of the steps: the parameters become the next anchor. */
 static int end_of_anchor(sluice_model *model, struct shard *shard)
 {
 	struct async_shard *a = shard->async;

@@ -9,7 +9,7 @@
 struct shard;
 
 struct shard_census; /* shard.census, one for all shards of a rank; NULL unless a direction is
-		      * global */
+			global */
 
 /* Bytes that shard_census_open() takes on a rank that owns n_own shards. */
 uint64_t shard_census_memory(const struct recipe *recipe, uint32_t n_own);
@@ -20,9 +20,8 @@ void shard_census_close(sluice_model *model);
  * is none. Called before the selected values leave the residual, which the histogram counts. */
 size_t census_note_delta(sluice_model *model, struct shard *shard, uint8_t *out);
 
-/* What a checkpoint holds of a shard between two steps: census_shard_numbers() numbers.
- * census_judge_shard() returns NULL, or why these cannot be the numbers of a shard at this
- * version. */
+/* The state of a shard in a checkpoint between two steps: census_shard_numbers() numbers.
+ * census_judge_shard() returns NULL, or why a shard at this version cannot have these numbers. */
 size_t census_shard_numbers(void);
 void census_save_shard(const sluice_model *model, uint32_t own, uint64_t *numbers);
 const char *census_judge_shard(const sluice_model *model, uint64_t version,

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A step in which every worker sends every coordinate as a float, and every coordinate is
- * published: one pass over all messages at once, in rank order at each coordinate, instead of one
- * each. Called by shard.c, to whose pushes and publications these are the same bit for bit.
+ * published. Instead of one pass for each message, there is one pass over all messages at once, in
+ * rank order at each coordinate. Called by shard.c. Its pushes and publications are the same bit
+ * for bit.
  *
- * The pass also writes the change into the next log entry, and moves on what is kept: copy,
- * residual, velocity. Checksums are known when the last byte was read. A message that is wrong is
- * then refused by name, nothing is published, and the job ends: nobody reads again what is kept.
+ * The pass also writes the change into the next log entry, and updates copy, residual and velocity.
+ * Checksums are known only when the last byte was read. If a message is wrong, it is then refused
+ * by name, nothing is published, and the job ends, so the spoilt vectors are never read.
  *
- * Not where workers may be lost (on_failure=continue): there a push counts from the moment it is
- * taken, and a wrong one does not end the job. */
+ * This path is not used if workers may be lost (on_failure=continue): a push then counts from the
+ * moment it is taken, and a wrong push does not end the job. */
 #include "shard/shard_dense.h"
 #include "base/error.h"
 #include "compress/dense.h"
@@ -102,7 +103,7 @@ static void sum_piece(const sluice_model *model, struct shard *shard, uint32_t a
 	}
 }
 
-/* The pass is over: 1 if each message of another rank was what its header says. */
+/* After the pass: returns 1 if the payload of every other rank's message matches its header. */
 static int all_right(sluice_model *model, struct shard *shard)
 {
 	for (int w = 0; w < model->job->workers; w++) {
@@ -129,8 +130,8 @@ static int count_all(sluice_model *model, struct shard *shard)
 	return 1;
 }
 
-/* Of a piece of the change: the first coordinate of the shard that is not finite, if none before it
- * was. */
+/* Looks for a value that is not finite in a piece of the change. Returns the shard's coordinate
+ * of the first one; `bad`, if an earlier piece had one. */
 static uint32_t look_for_bad(uint32_t bad, uint32_t at, const float *change, uint32_t n)
 {
 	const uint32_t finite = (uint32_t)first_nonfinite(change, n);
@@ -138,8 +139,8 @@ static uint32_t look_for_bad(uint32_t bad, uint32_t at, const float *change, uin
 	return bad == NONE_BAD && finite < n ? at + finite : bad;
 }
 
-/* Where a residual is left from sparse steps, it goes out with the change. It is zero already in
- * all steps but the first. */
+/* Adds the residual that sparse steps left, if any, to the change. It is zero already in all
+ * steps but the first. */
 static void with_residual(struct shard *shard, uint32_t at, float *change, uint32_t n)
 {
 	float *residual = shard_residual(shard) ? shard_residual(shard) + at : NULL;

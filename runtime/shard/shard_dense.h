@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A step in which every worker sends every coordinate as a float, and every coordinate is
- * published, at the shard: one pass over all messages at once. shard_dense.c owns what it has read
- * of each of them. */
+ * The shard's side of a step in which every worker sends every coordinate as a float, and every
+ * coordinate is published: one pass over all messages at once. shard_dense.c owns the state of
+ * reading each message. */
 #ifndef RUNTIME_SHARD_DENSE_H
 #define RUNTIME_SHARD_DENSE_H
 #include "model/model.h"
@@ -13,8 +13,8 @@ int shard_dense_open(const sluice_model *model, struct shard *shard); /* 0 or SL
 void shard_dense_close(struct shard *shard);
 
 enum dense_outcome {
-	DENSE_NONE,  /* this step is to be gathered message by message */
-	DENSE_WAITS, /* not all messages are there, or one was refused */
+	DENSE_NONE,  /* this step must be gathered message by message */
+	DENSE_WAITS, /* not all messages have arrived, or one was refused */
 	DENSE_READY,
 	DENSE_PUBLISHED
 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See shard_device.h. All shards of a rank share a stream, in which their work is done in the order
- * in which it was asked for. A shard has the messages of a step added as they come, and then asks
- * for its change once. The payload arrives in pinned memory, and is copied into the log when it is
- * complete, so nothing but this rank's host writes where peers read. */
+ * See shard_device.h. All shards of a rank share a stream, which does their work in the order of
+ * the requests. A shard has a step's messages added as they come, and then requests its change
+ * once. The payload arrives in pinned memory and is copied into the log when it is complete, so
+ * only this rank's host writes to memory that peers read. */
 #include "shard/shard_device.h"
 #include "base/clock.h"
 #include "base/device.h"
@@ -67,7 +67,8 @@ static size_t vector_bytes_of(const struct shard *shard)
 	return shard->at->span * sizeof(float);
 }
 
-/* Few of a step's messages wait for each other, unless they are long. */
+/* Room for lists of messages. Unless messages are long, few of a step's messages wait at the
+ * same time. */
 static size_t room_of_lists(const sluice_model *model, uint32_t longest)
 {
 	const uint64_t all = ((uint64_t)model->job->workers + 1) * longest;
@@ -107,8 +108,8 @@ static int open_on_device(const sluice_model *model, struct shard *shard,
 			 "opening a shard on a GPU");
 }
 
-/* Makes the GPU of params current, or the one of this rank. *before is to be given to leave(), if
- * *entered. */
+/* Makes the GPU of params current, or the GPU of this rank. If *entered is set, pass *before to
+ * leave() afterwards. */
 static int choose_for_shards(const void *params, const struct device_ops **ops, int *entered,
 			     int *before)
 {
@@ -213,7 +214,7 @@ void shard_devices_close(sluice_model *model)
 
 /* ---- what is kept -------------------------------------------------------------- */
 
-/* Residual and velocity, where those of the GPU are newer. */
+/* Fetches residual and velocity, if the GPU's are newer. */
 static int fetch_one(const struct shard *shard)
 {
 	struct device_shard *d = shard->device;
@@ -280,7 +281,7 @@ static int take_up_kept(struct shard *shard)
 	return 0;
 }
 
-/* What was summed in this step goes on in the host's sum. */
+/* Adds the GPU's sum of this step so far to the host's sum. */
 static int bring_sum(struct shard *shard)
 {
 	struct device_shard *d = shard->device;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a method adds to a shard's step: a row of functions that the loop (shard.c) goes through
- * without knowing a method by name; the shard's counterpart of worker/hooks.h. A function that is
- * NULL is left out; one of a method that the recipe does not use returns at once. */
+ * The hooks of a method in a shard's step: a row of functions that the loop (shard.c) calls without
+ * knowing any method by name. It is the shard's counterpart of worker/hooks.h. Functions that are
+ * NULL are skipped. A function of a method that the recipe does not use returns at once. */
 #ifndef RUNTIME_SHARD_HOOKS_H
 #define RUNTIME_SHARD_HOOKS_H
 #include "model/compressor.h"
@@ -22,15 +22,17 @@ struct shard_hooks {
 	/* A worker's message is counted. */
 	void (*taken)(const sluice_model *model, struct shard *shard, int worker,
 		      const struct message *m);
-	/* All messages of the step are in the sum, of which the change is made next. */
+	/* All messages of the step are in the sum, and the change is made from it next. */
 	void (*summed)(struct shard *shard);
-	/* How many of n coordinates are picked at this density; 0: as many as the density says. */
+	/* The number of coordinates, of n, that are picked at this density; 0: the number
+	 * follows from the density. */
 	uint64_t (*count)(const sluice_model *model, const struct shard *shard, double density,
 			  uint64_t n);
-	/* Picks in place of the recipe's selector; 0: it does not in this recipe. */
+	/* Picks in place of the recipe's selector. Returns 0 if it does not do so in this
+	 * recipe. */
 	int (*pick)(const sluice_model *model, struct shard *shard, float *vector,
 		    struct pick *out);
-	/* What the header of the delta says as `anchor`. */
+	/* The value of the field `anchor` in the delta's header. */
 	uint32_t (*mark)(const struct shard *shard);
 	/* Writes the bytes that follow a delta in its log entry to out, and returns their number.
 	 */
@@ -39,7 +41,7 @@ struct shard_hooks {
 	void (*step_ends)(struct shard *shard);
 };
 
-/* Each calls the function of its name in all rows; the first error or refusal ends it. */
+/* Each calls the function of the same name in all rows, and stops at the first error or refusal. */
 int shard_hooks_open(sluice_model *model, struct shard *shard);
 void shard_hooks_close(struct shard *shard);
 void shard_hooks_restart(const sluice_model *model, struct shard *shard);

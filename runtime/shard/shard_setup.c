@@ -45,7 +45,7 @@ void shard_restart(sluice_model *model, struct shard *shard, uint64_t version)
 	shard_hooks_restart(model, shard);
 }
 
-/* Of the list that deltas are selected from, where they are a top-k of a residual; else none. */
+/* The size of the candidate list, if deltas are a top-k of a residual; otherwise none. */
 static struct candidates_size candidates_of(const struct layout *l, const struct shard_layout *at,
 					    const struct recipe *recipe)
 {

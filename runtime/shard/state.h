@@ -16,7 +16,7 @@ struct gathered {
 	int lr_rank;      /* the worker of the first of them, and its rate */
 	float lr;
 	unsigned raised;
-	unsigned chosen_next; /* what the messages choose for the next step (gather_count) */
+	unsigned chosen_next; /* the choice of the messages for the next step (gather_count) */
 };
 
 struct shard {
@@ -51,7 +51,7 @@ struct shard {
 	struct device_shard *device; /* NULL: all steps are made on the host */
 };
 
-/* What was not published yet; NULL where the recipe keeps nothing. */
+/* The residual: everything that was not published yet. NULL if the recipe keeps none. */
 static inline float *shard_residual(const struct shard *shard)
 {
 	return compressor_residual(shard->compressor);

@@ -68,8 +68,8 @@ const uint32_t *agree_support(const sluice_model *model, uint32_t shard, uint32_
 	return support->index;
 }
 
-/* One worker selects for all. That the others are ready for what it selects must be known all the
- * same, because a shard keeps the newest publication for its readers, not the one before. */
+/* One worker selects for all. The others send a message without coordinates, because the shard
+ * must know that they are ready: it keeps only the newest publication for its readers. */
 int agree_send_indices(sluice_model *model, const struct signal *signal)
 {
 	const struct layout *l = &model->layout;
@@ -101,7 +101,8 @@ int agree_send_indices(sluice_model *model, const struct signal *signal)
 	return 0;
 }
 
-/* A cell of that shard's sketch is not finite; if a coordinate is to blame, it is reported. */
+/* A cell of this shard's sketch is not finite: reports the coordinate, if a single one is to
+ * blame. */
 static int sketch_overflowed(sluice_model *model, const struct shard_layout *at)
 {
 	const size_t i = first_nonfinite(worker_residual(model) + at->begin, at->span);
@@ -132,7 +133,8 @@ int agree_send_sketches(sluice_model *model, const struct signal *signal)
 
 int agree_send_values(sluice_model *model, const struct signal *signal)
 {
-	/* What a sketch asked for may not be published: it is settled when that is known. */
+	/* After sketches, a shard may publish fewer coordinates than it asked for, so the
+	 * residual is settled when the publication arrives (clear_published). */
 	const int settles = selection_kinds[model->recipe.up.select].exchange == EXCHANGE_LEADER;
 	float *values = compressor_entries(model->worker->compressor).value;
 
@@ -182,7 +184,8 @@ int agree_apply_support(sluice_model *model, uint32_t shard, const struct messag
 	return 0;
 }
 
-/* What was published of the values that the shards asked for leaves the residual. */
+/* After sketches: clears the residual, and the momentum if it is masked, at the published
+ * coordinates. */
 static int clear_published(sluice_model *model, uint32_t shard, const uint32_t *index,
 			   const float *value, const struct message *m)
 {

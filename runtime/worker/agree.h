@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The worker half where a support is agreed on: by the indices that one worker selects for all
- * (cyclic), or by what the shards find in the sum of the workers' sketches and ask for; then the
- * values at that support. agree.c owns the supports of the step under way. */
+ * The worker half of recipes in which workers and shards agree on a support. Either one worker
+ * selects the indices for all (cyclic), or the shards find coordinates in the sum of the
+ * workers' sketches and ask for them. The workers then send their values at the support. agree.c
+ * owns the supports of the step under way. */
 #ifndef RUNTIME_AGREE_H
 #define RUNTIME_AGREE_H
 #include "worker/hooks.h"
@@ -12,13 +13,14 @@ struct agreed; /* worker.agreed is NULL where the recipe agrees on none */
  * coordinate. */
 const uint32_t *agree_support(const sluice_model *model, uint32_t shard, uint32_t *n_out);
 
-/* Each makes the messages of one phase up; they are rows of the table of payloads in worker.c. */
+/* Each function makes the messages of one up phase. The table of payloads in worker.c lists
+ * them. */
 int agree_send_indices(sluice_model *model, const struct signal *signal);
 int agree_send_sketches(sluice_model *model, const struct signal *signal);
 int agree_send_values(sluice_model *model, const struct signal *signal);
 /* Does what agree_send_values() does, where a device selects. */
 int agree_ask_device(sluice_model *model);
-/* Takes the support that a shard published: the coordinates, which are in the entries. */
+/* Takes the support that a shard published. Its coordinates are in the entries. */
 int agree_apply_support(sluice_model *model, uint32_t shard, const struct message *m);
 
 extern const struct step_hooks agree_hooks;

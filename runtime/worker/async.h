@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * when=async at the worker; shard_async.h has the protocol. An answer of a shard is a difference to
- * the anchor, or the next anchor itself. Beside gradients a worker says two things: it asks for the
- * newest parameters, and it parks before collectives. async.c owns all that a worker keeps for
- * it. */
+ * The worker half of when=async; shard_async.h has the protocol. A shard answers with a
+ * difference to the anchor, or with the next anchor itself. Besides gradients, a worker sends
+ * two kinds of message: one asks for the newest parameters, the other parks the worker before
+ * collectives. async.c owns all of the worker's state for this. */
 #ifndef RUNTIME_WORKER_ASYNC_H
 #define RUNTIME_WORKER_ASYNC_H
 #include "worker/hooks.h"
@@ -12,7 +12,7 @@ struct async; /* worker.async is NULL unless the recipe says when=async */
 /* ---- a closing (a row of worker.c): how the answer to a worker's own message is taken ---- */
 /* The message whose answer a pull waits for. */
 uint64_t async_awaited(const sluice_model *model);
-/* What an answer to the last message must be. */
+/* Sets the conditions that an answer to the last message must meet. */
 void async_expect(const sluice_model *model, uint32_t shard, struct message_expect *want);
 /* NULL, or why it is refused. */
 const char *async_judge(const sluice_model *model, uint32_t shard, const struct message *m);
@@ -24,10 +24,10 @@ uint64_t async_base(const struct message *m);
 
 /* 1 if the next push is at an anchor. */
 int async_anchor_due(const sluice_model *model);
-/* For a pull without a push: stages a message that asks each shard for its newest parameters. After
- * it the worker is no longer parked. */
+/* For a pull without a push: stages a message that asks each shard for its newest parameters.
+ * The worker is then no longer parked. */
 int async_ask(sluice_model *model);
-/* Tells the shards that they need not wait for this worker, unless they know it already. Token
+/* Tells the shards, unless they know already, that they need not wait for this worker. Token
  * held. */
 int async_park(sluice_model *model);
 

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A step in which every coordinate goes up as a float, or comes down as one, where the memory that
- * messages cross is mapped here: the gradient is read once and written where the shard's owner
- * finds it, and what the owner published is added from where it lies. Parameters on a device get it
- * in one pass from wherever it lies. Called by push.c and worker.c, to whose messages these are the
- * same bit for bit. */
+ * Fast paths for steps in which every coordinate is pushed or published as a float, if the memory
+ * for the messages is mapped here. A push reads the gradient once and writes it directly to where
+ * the shard's owner finds it. A pull adds the publication from where it lies. Parameters on a
+ * device receive it in one pass from any place. Called by push.c and worker.c. Their messages are
+ * the same bit for bit. */
 #include "compress/sparse.h"
 #include "job/job.h"
 #include "model/compressor.h"
@@ -30,9 +30,10 @@ int dense_push_fits(const sluice_model *model)
 	return plan_takes(&model->plan, PATH_DENSE_PUSH, w->rule.traits | live);
 }
 
-/* What goes out of n coordinates, as signal.c would add them up. The application may have done that
- * itself: then grad is the residual (sluice_accumulator). 0, or value[] is not finite from
- * worker.overflowed on, and nothing changed. */
+/* Computes the values to send at n coordinates, adding them up as signal.c would. If grad is the
+ * residual, the application has already added its gradient (sluice_accumulator). Returns 0, or
+ * SLUICE_ENUMERIC if a value is not finite: worker.overflowed is then the first such coordinate,
+ * and the residual has not changed. */
 static int signal_piece(const sluice_model *model, uint64_t at, const float *grad, uint32_t n,
 			float scale, float *value)
 {
@@ -48,7 +49,8 @@ static int signal_piece(const sluice_model *model, uint64_t at, const float *gra
 		model->worker->overflowed = at + finite;
 		return SLUICE_ENUMERIC;
 	}
-	/* What is sent leaves the residual, which is zero already in all steps but the first. */
+	/* Everything is sent, so the residual becomes zero. It is zero already in all steps but
+	 * the first. */
 	for (uint32_t i = 0; remembers && i < n; i++)
 		any |= float_bits(residual[i]);
 	if (any)
@@ -56,7 +58,7 @@ static int signal_piece(const sluice_model *model, uint64_t at, const float *gra
 	return 0;
 }
 
-/* 0, or what is to be sent is not finite: nothing was posted. */
+/* Returns 0, or an error if a value is not finite. Nothing has been posted then. */
 static int encode(sluice_model *model, uint32_t shard, const struct vector *grad, float scale)
 {
 	const struct shard_layout *at = &model->layout.shards[shard];
@@ -93,7 +95,8 @@ int dense_push(sluice_model *model, const struct vector *grad)
 	struct worker *w = model->worker;
 
 	w->skip = 0;
-	/* Own shards last: what the others wait for is cold by then, and this is not. */
+	/* Own shards come last: the data that the others wait for would be cold by then, and
+	 * this data stays warm. */
 	for (int own = 0; own < 2; own++)
 		for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 			if (home_is_here(model->home, s) == own && encode(model, s, grad, scale)) {
@@ -114,7 +117,7 @@ int dense_push(sluice_model *model, const struct vector *grad)
 
 /* ---- pull ------------------------------------------------------------------ */
 
-/* Whether the message of so many bytes is one that is added as it is. */
+/* Whether a message can be added directly from where it lies. */
 static int pull_fits(const sluice_model *model, uint32_t shard, const uint8_t *entry,
 		     const struct dense_expect *expect, struct message *m, uint32_t *crc)
 {
@@ -183,7 +186,7 @@ static int add_entry(sluice_model *model, const struct message *m, const uint8_t
 		return move_to_device(model, m, payload, crc, why);
 	if (!home_is_here(model->home, m->shard))
 		*why = add_checked(model, payload, m->span, crc, at->begin);
-	else /* this rank's log, which it alone can write, and wrote nothing infinite to */
+	else /* this rank's own log: only this rank can write it, and it wrote only finite values */
 		target_add(model, at->begin, NULL, (const float *)(const void *)payload, m->span);
 	return 0;
 }

@@ -5,20 +5,23 @@
 #include "model/model.h"
 #include "worker/signal.h"
 
-/* 1 if a step that sends a whole gradient of host memory can be dense_push(). */
+/* 1 if dense_push() can send a whole gradient in host memory in this step. */
 int dense_push_fits(const sluice_model *model);
-/* Judges, encodes and posts grad for all shards. As signal_fold(). */
+/* Checks, encodes and posts grad for all shards. Returns as signal_fold(). */
 int dense_push(sluice_model *model, const struct vector *grad);
-/* What a publication must be. welcome: NULL, or why it may not come now. */
+/* The conditions that a publication must meet. welcome returns NULL, or why the publication may
+ * not come now. */
 struct dense_expect {
 	struct message_expect want;
 	const char *(*welcome)(const sluice_model *model, uint32_t shard, const struct message *m);
 };
-/* What a shard published is added to the target from where it lies, if it is as expected: 1, or the
- * job has failed; *m is its header. 0: it is to be READ and judged first. Token held. */
+/* Adds a shard's publication to the target from where it lies, if it is as expected. Returns 1
+ * if it was added (*m is its header) or if the job has failed. Returns 0 if it must be READ and
+ * judged first. Token held. */
 int dense_pull(sluice_model *model, uint32_t shard, const struct dense_expect *expect,
 	       struct message *m);
-/* The same of what a READ has brought, for parameters on a device. 0: it is to be taken. */
+/* Does the same with a publication that a READ has brought, for parameters on a device. Returns
+ * 0 if it must be taken as usual. */
 int dense_pull_read(sluice_model *model, uint32_t shard, const struct dense_expect *expect,
 		    struct message *m);
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Gradients in the memory of an accelerator (device.h): where a push selects them, how they come to
- * the host where the recipe must see them there, and what follows when the device has finished a
- * push that returned before. It stands above device_push.c and the loop (worker.c).
+ * Gradients in the memory of an accelerator (device.h): decides where a push selects them, brings
+ * them to the host if the recipe must see them there, and completes a push on the device whose call
+ * has returned. Builds on device_push.c and the loop (worker.c).
  *
  * The messages of such a push are staged and posted by the progress thread or by the application's
  * next call on the model, whichever comes first. The device reports by writing a word of host
@@ -91,7 +91,7 @@ int on_device_come_home(sluice_model *model)
 
 /* ---- recipes that select there --------------------------------------------- */
 
-/* Why the recipe's selection is made on the host; NULL: it can be made on the device. */
+/* Why the host makes the recipe's selection; NULL: the device can make it. */
 const char *on_device_why_not(const sluice_model *model)
 {
 	const uint64_t traits = model->plan.traits |
@@ -104,7 +104,7 @@ const char *on_device_why_not(const sluice_model *model)
 
 /* ---- gradients ------------------------------------------------------------- */
 
-/* At a gradient in device memory that can be selected there, when none is. */
+/* At the first gradient in device memory that can be selected there. */
 static int begin_selecting(sluice_model *model, const void *grad)
 {
 	struct on_device *d = model->worker->device;
@@ -243,7 +243,8 @@ void on_device_advance(sluice_model *model)
 			on_device_become(model, DEVICE_LISTED);
 			return;
 		}
-		worker_send(model, NULL); /* headers: it asks nothing of CUDA, and cannot fail */
+		worker_send(model,
+			    NULL); /* writes headers: calls nothing of CUDA, and cannot fail */
 		model->stats.compress_ns += now_ns() - start;
 		on_device_become(model, DEVICE_STAGED);
 	}
@@ -258,7 +259,7 @@ int on_device_works(const sluice_model *model)
 
 /* ---- waiting for it: token held -------------------------------------------- */
 
-/* What CUDA said in the calling thread just now ends the push and the job. */
+/* Ends the push and the job with the error that CUDA has just reported to the calling thread. */
 static void give_up(sluice_model *model)
 {
 	outbox_failed(model, 1);
@@ -269,7 +270,7 @@ static int came_to_rest(void *context)
 {
 	sluice_model *model = context;
 	on_device_advance(model);
-	/* A device that failed says nothing: it has to be asked. */
+	/* A device that has failed does not report, so the stream is queried. */
 	if (on_device_state(model) == DEVICE_ENQUEUED &&
 	    half_poll(&model->worker->device->half, 1) < 0)
 		give_up(model);
@@ -288,7 +289,7 @@ static int await(sluice_model *model)
 	return !rc && job->failure.code ? job_failed(job) : rc;
 }
 
-/* What worker_send() said of a push that the host had to encode. */
+/* Acts on the result of worker_send() for a push that the host had to encode. */
 static void sent_listed(sluice_model *model, int rc)
 {
 	if (rc == SLUICE_ENUMERIC)
@@ -336,7 +337,7 @@ int on_device_park(sluice_model *model)
 	if (at_rest(model))
 		return 0;
 	int rc = await(model);
-	/* While the stream is captured it is left to the pull, after that. */
+	/* While the stream is captured, this is left to the pull after the capture. */
 	if (!rc && on_device_state(model) == DEVICE_LISTED && !d->half.ops->ready(d->half.stream)) {
 		sent_listed(model, worker_send(model, NULL));
 		rc = await(model);

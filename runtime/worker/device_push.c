@@ -1,22 +1,24 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A push whose gradient is selected on the device (device.h). The device folds and selects, or
- * takes everything, cuts that into the shards' parts, packs each part's payload and writes it where
- * it is posted from or read: into the shard's inbox itself where that is mapped here (shared
- * memory), nowhere else where the card reads device memory in place, else into the pinned staging
- * slot. Counts, lengths and checksums come back, which nobody waits for here: when they have come,
- * the host writes the headers.
+ * A push whose gradient is selected on the device (device.h). The device folds the gradient into
+ * the residual, selects (or takes everything), cuts the selection into the shards' parts, and packs
+ * the payload of each part. Where the payload goes depends on the path to the shard. If the shard's
+ * inbox is mapped here (shared memory), the payload is written into the inbox itself. If the
+ * network card reads device memory in place, the payload stays where it was packed. Otherwise it
+ * is written to the pinned staging slot. Counts, lengths and checksums come back to the host, and
+ * no function here waits for them. When they have arrived, the host writes the headers.
  *
- * Order: a kernel's writes to host memory, and to device memory for those who read it over PCIe,
- * are complete once the device has reported (gpu/parts.cu); the transport is told after that, so
- * what a NIC or a peer reads is complete. What messages hold leaves the residual by the launch that
- * reports, or, where the host has encoded some of them, by a later one.
+ * Order: a kernel's writes to host memory, and its writes to device memory that others read over
+ * PCIe, are complete once the device has reported (gpu/parts.cu). The transport is notified only
+ * after that, so a NIC or a peer reads complete data. The contents of messages are subtracted from
+ * the residual by the launch that reports. If the host has encoded some of the messages, a later
+ * launch does it.
  *
- * Where more was selected for a shard than its slot holds, or the device does not pack
- * (outbox_packs()), that part's list comes to the host, which encodes it as it does any other.
- * The momentum in host memory is then the place where upload_settle() says which it cleared.
+ * If more was selected for a shard than its slot holds, or if the device does not pack
+ * (outbox_packs()), the list of that part comes to the host, which encodes it like any other. The
+ * momentum in host memory then only marks the coordinates that upload_settle() clears.
  *
- * With up=sketch the push sends the shards' sketches, and the pull, when the shards have asked for
- * them, the exact values. */
+ * With up=sketch the push sends the shards' sketches. The pull sends the exact values when the
+ * shards have asked for them. */
 #include "worker/device_state.h"
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -46,24 +48,24 @@ struct window {
 	void *host, *there; /* its address here, and for the device; NULL: it is not pinned */
 };
 
-/* What the pushes of one model make, and how it leaves. */
+/* The messages that the pushes of one model make, and how they leave. */
 struct outbox {
-	struct device_part *parts; /* n_shards, as all that follows until windows */
+	struct device_part *parts; /* this and the members up to windows have n_shards entries */
 	struct device_sent *sent;
 	struct message
-		*heads; /* what the messages say that were settled when the push was called */
+		*heads; /* headers, with the fields that were fixed when the push was called */
 	struct payload_lane *lanes;
 	struct window *windows; /* [rank] of the owners */
 	struct memory payloads; /* where parts are packed */
 	struct region *region;  /* over payloads, if any is posted from there; else NULL */
 	struct window staging;  /* the lanes' staging region, pinned */
-	struct memory landing; /* a simulated rank's, whose pages others share: staged payloads come
-				  here */
-	uint32_t *listed;      /* selected_most: positions that the host encodes, */
-	float *rest;           /* and what their messages leave of them */
-	uint32_t *unsent; /* the same: which of them keep their momentum; NULL: the recipe masks
-			     none */
-	int settled;      /* what the last push's messages hold has left the residual */
+	struct memory landing;  /* for a simulated rank, whose staging pages other ranks share:
+				   staged payloads are copied here */
+	uint32_t *listed;       /* selected_most entries: positions that the host encodes, */
+	float *rest;            /* and the residual that their messages leave there */
+	uint32_t *unsent;       /* of these, 1 keeps its momentum; NULL: the recipe masks none */
+	int settled; /* 1: the contents of the last push's messages have been subtracted from the
+			residual */
 };
 
 static struct outbox *outbox_of(const sluice_model *model)
@@ -71,8 +73,8 @@ static struct outbox *outbox_of(const sluice_model *model)
 	return model->worker->device->outbox;
 }
 
-/* The host's encoder writes a seeded support without positions, tries Rice, and counts the bits of
- * what is rounded. A message of everything has no positions. */
+/* Only the host can write a seeded support without positions, try Rice, or count the bits of
+ * rounded values. A message of all coordinates has no positions. */
 int outbox_packs(const struct recipe *recipe)
 {
 	return recipe->up.select == SELECT_ALL ||
@@ -80,7 +82,7 @@ int outbox_packs(const struct recipe *recipe)
 		recipe->up.values.type != VALUE_ROUND);
 }
 
-/* What a message of a step with reset= has, else that of the recipe. */
+/* The value coding of this step: f32 in a step of reset=, otherwise the recipe's. */
 static struct value_coding coding_of_step(const sluice_model *model)
 {
 	return model->worker->rule.reset ? (struct value_coding){ VALUE_F32, 0, 0, 0 } :
@@ -120,15 +122,15 @@ static uint8_t *window_there(sluice_model *model, uint32_t shard)
 	return window->there;
 }
 
-/* Whether the card of the way to an owner may read GPU memory where it is. */
+/* Whether the network card on the path to an owner may read GPU memory in place. */
 static int may_read(struct endpoint *owner)
 {
 	const struct transport_ops *ops = owner->transport->ops;
 	return ops->in_place && ops->in_place(owner, NULL) > 0;
 }
 
-/* A note that follows the payload (up=global, down=global) is the host's: these messages are
- * staged. */
+/* Messages with a note (up=global, down=global) are staged, because the host writes the note
+ * behind the payload. */
 static void choose_lane(sluice_model *model, uint32_t shard)
 {
 	const struct shard_layout *at = &model->layout.shards[shard];
@@ -146,7 +148,7 @@ static void choose_lane(sluice_model *model, uint32_t shard)
 	}
 }
 
-/* What the card of the way to an owner cannot read where it is, is staged. */
+/* Chooses staging for owners whose network card turns out not to read the memory in place. */
 static int prove_lanes(sluice_model *model)
 {
 	struct outbox *o = outbox_of(model);
@@ -166,7 +168,8 @@ static int prove_lanes(sluice_model *model)
 	return rc < 0 ? rc : 0;
 }
 
-/* Where each part is packed, one after the other, and how it leaves. */
+/* Allocates the memory in which the parts are packed one after another, and decides how each
+ * payload leaves. */
 static int open_payloads(sluice_model *model)
 {
 	struct on_device *d = model->worker->device;
@@ -198,7 +201,8 @@ static int any_staged(const sluice_model *model)
 	return 0;
 }
 
-/* Where staged payloads come to: the staging slots themselves. */
+/* Pins the staging slots, to which the device writes staged payloads. A simulated rank shares
+ * the pages of its slots, so its payloads go to `landing` first. */
 static int open_staging(sluice_model *model)
 {
 	struct on_device *d = model->worker->device;
@@ -275,7 +279,7 @@ int on_device_packed(const sluice_model *model, uint32_t shard)
 
 /* ---- fold, select, pack ---------------------------------------------------- */
 
-/* Payloads go where this step's next messages will be posted from, or be read. */
+/* Aims each payload at the place from which this step's next message is posted or read. */
 static void aim(sluice_model *model)
 {
 	struct worker *w = model->worker;
@@ -301,7 +305,7 @@ static void aim(sluice_model *model)
 	}
 }
 
-/* As upload_head() has them. */
+/* The coding and random numbers of the values, as in upload_head(). */
 static struct device_values values_of(const sluice_model *model)
 {
 	const struct value_coding c = coding_of_step(model);
@@ -314,7 +318,7 @@ static struct device_values values_of(const sluice_model *model)
 				       .seed = model->recipe.seed };
 }
 
-/* As upload_settle() has it. */
+/* Whether the momentum of sent coordinates is cleared, as in upload_settle(). */
 static int masks(const sluice_model *model)
 {
 	return compressor_velocity(model->worker->compressor) && upload_masks(model);
@@ -406,15 +410,15 @@ int outbox_take(sluice_model *model)
 	int rc = got.nonfinite ? refuse_nonfinite(model, &got) : 0;
 	w->skip = rc > 0;
 	if (!rc && !on_device_sketches(model) &&
-	    (got.nan || !(got.largest <= FLT_MAX))) { /* where, only the device could say */
+	    (got.nan || !(got.largest <= FLT_MAX))) { /* only the device knows the coordinate */
 		w->overflowed = COORDINATE_UNKNOWN;
 		rc = signal_overflowed(model, 1);
 	}
 	return rc < 0 ? rc : 0;
 }
 
-/* Of sketches that are not finite only the application's call can say which coordinate it was: that
- * takes CUDA. */
+/* A sketch that is not finite counts as incomplete. Finding its bad coordinate takes CUDA, which
+ * only a call of the application may use. */
 int outbox_complete(const sluice_model *model)
 {
 	const struct outbox *o = outbox_of(model);
@@ -426,7 +430,8 @@ int outbox_complete(const sluice_model *model)
 
 /* ---- messages -------------------------------------------------------------- */
 
-/* What the message to a shard says. Rate and flags are those of the call of sluice_push(). */
+/* The header of the message to a shard. Rate and flags are as they were in the call of
+ * sluice_push(). */
 static struct message head_of(const sluice_model *model, uint32_t shard)
 {
 	struct message m = outbox_of(model)->heads[shard];
@@ -435,8 +440,8 @@ static struct message head_of(const sluice_model *model, uint32_t shard)
 	return m;
 }
 
-/* The device has made the payload of this message: the header goes into the shard's staging slot.
- * The payload lies there already, unless a simulated rank's came to `landing`. */
+/* The device has made the payload of this message: writes the header to the shard's staging
+ * slot. The payload is already there, except in a simulated rank, where it is in `landing`. */
 static void stage_made(sluice_model *model, uint32_t shard, struct message *m)
 {
 	const struct outbox *o = outbox_of(model);
@@ -467,8 +472,9 @@ static void stage_packed(sluice_model *model, uint32_t shard, const struct devic
 	model->stats.pushed_elements += sent->count;
 }
 
-/* Encoded here; what it leaves is noted for settle(). The momentum in host memory marks the
- * coordinates before, and those that were sent have lost the mark after. */
+/* Encodes a message on the host, and notes for settle() the residual that it leaves. The
+ * momentum in host memory only marks coordinates here: all listed ones are set to 1 first, and
+ * upload_settle() clears those that were sent. */
 static int stage_listed(sluice_model *model, uint32_t shard, const struct device_sent *sent)
 {
 	struct worker *w = model->worker;
@@ -497,7 +503,8 @@ static int stage_listed(sluice_model *model, uint32_t shard, const struct device
 	return 0;
 }
 
-/* What all messages hold leaves the residual, now that the host has encoded some. */
+/* Subtracts the contents of all messages from the residual, after the host has encoded some of
+ * them. */
 static int settle(sluice_model *model)
 {
 	struct on_device *d = model->worker->device;
@@ -530,7 +537,7 @@ int on_device_emit_pairs(sluice_model *model)
 	return rc;
 }
 
-/* A sketch is not finite: its shard's residual comes here to be looked at. */
+/* A sketch is not finite: copies its shard's residual to the host to find the coordinate. */
 static int sketch_overflowed(sluice_model *model, const struct shard_layout *at)
 {
 	struct worker *w = model->worker;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Where the vectors of a model with an accelerator live, and how they move (device.h): residual and
+ * The places and copies of a model's vectors on an accelerator (device.h): the residual and
  * momentum of the worker, and the parameters of a pull. Called by the other device files and by the
  * loop. */
 #include "worker/device_state.h"
@@ -64,7 +64,7 @@ int on_device_sketches(const sluice_model *model)
 	return model->recipe.up.select == SELECT_SKETCH;
 }
 
-/* Of up=sketch: the columns of all sketches; else 0. */
+/* The number of columns of all sketches together; 0 unless up=sketch. */
 static uint32_t sketch_columns(const sluice_model *model)
 {
 	uint32_t sum = 0;
@@ -73,7 +73,8 @@ static uint32_t sketch_columns(const sluice_model *model)
 	return sum;
 }
 
-/* The most entries of a message that comes back, and of all that shards ask for. */
+/* The largest number of entries in a published message, or in all requests of the shards
+ * together. */
 static size_t most_landed(const struct layout *l)
 {
 	const size_t room = layout_largest(l, -1).room;
@@ -96,8 +97,7 @@ int on_device_open_compressor(sluice_model *model, const void *pointer)
 			 "opening a model on a GPU");
 }
 
-/* Coordinates that are drawn at random, but follow from step and shard alone: the host makes the
- * list. */
+/* For selectors that draw coordinates from step and shard alone: the host makes the list. */
 static void list_seeded(const sluice_model *model, double density, struct device_select *call)
 {
 	const struct worker *w = model->worker;

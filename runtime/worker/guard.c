@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See guard.h. The criterion is growth.c's. A direction is seen where the host has its values:
- * selections made on a GPU, and publications that are added from where they lie (dense.c), are not,
- * but then the other direction is, unless both are. Nothing reads a whole vector until there is
- * something to say.
+ * See guard.h. growth.c has the criterion. The guard sees a direction only if the host has its
+ * values. It does not see selections made on a GPU, or publications that are added from where they
+ * lie (dense.c), but then it sees the other direction, unless this holds for both. It reads no
+ * whole vector until there is something to report.
  *
- * A raise goes the way of all choices (model_rule()): the worker's next push proposes one doubling
- * more, the shards take the largest proposal, and the delta of the first shard tells all workers.
- * So all ranks change the density after the same step, whoever saw the growth. */
+ * A raise is decided like all choices (model_rule()). The worker's next push proposes one more
+ * doubling, the shards adopt the largest proposal, and the delta of the first shard announces it to
+ * all workers. So all ranks change the density after the same step, no matter which of them saw the
+ * growth. */
 #include "worker/guard.h"
 #include "base/log.h"
 #include "model/growth.h"

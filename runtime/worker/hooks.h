@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a method adds to a worker's step: a row of functions that the loop (worker.c) and the calls
- * (push.c) go through, none of which knows a method by name. A function that is NULL is left out;
- * one of a method that the recipe does not use returns at once.
+ * The hooks of a method in a worker's step: a row of functions that the loop (worker.c) and the
+ * calls (push.c) run without knowing any method by name. Functions that are NULL are skipped. A
+ * function of a method that the recipe does not use returns at once.
  *
- * To add a method with a state of its own: a file that owns it and defines its row, and the row's
- * line in hooks.c. */
+ * To add a method with its own state, write a file that owns the state and defines the row, and add
+ * the row to hooks.c. */
 #ifndef RUNTIME_HOOKS_H
 #define RUNTIME_HOOKS_H
 #include "model/compressor.h"
@@ -25,7 +25,8 @@ struct step_hooks {
 	void (*step_begins)(sluice_model *model);
 	/* The gradient is in the residual, or left to the selection to add (*signal). */
 	void (*folded)(sluice_model *model, struct signal *signal);
-	/* How many of n coordinates are picked at this density; 0: as many as the density says. */
+	/* The number of coordinates, of n, that are picked at this density; 0: the number
+	 * follows from the density. */
 	uint64_t (*count)(const sluice_model *model, double density, uint64_t n);
 	/* Coordinates are picked for all messages, and none has been emitted. */
 	void (*picked)(sluice_model *model);
@@ -50,8 +51,9 @@ struct step_hooks {
 	void (*pulled)(sluice_model *model);
 };
 
-/* Each calls the function of its name in all rows; the first error ends it. hooks_count() takes the
- * first answer that is not 0, and the recipe's density if there is none. */
+/* Each calls the function of the same name in all rows, and stops at the first error.
+ * hooks_count() returns the first answer that is not 0, or the recipe's density if there is
+ * none. */
 int hooks_open(sluice_model *model);
 void hooks_close(sluice_model *model);
 void hooks_restart(sluice_model *model);

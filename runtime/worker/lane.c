@@ -35,7 +35,7 @@ struct shard_io {
 
 	struct lane *from; /* the current holder's */
 	uint64_t have;     /* publications taken */
-	uint64_t base;     /* what the next push is based on */
+	uint64_t base;     /* the publication that the next push is based on */
 	enum lane_down down;
 	int read_status;
 	unsigned torn;
@@ -214,7 +214,8 @@ int lane_posted(const sluice_model *model, uint32_t shard)
 	return posted;
 }
 
-/* What the message cost on its way, or would have cost. */
+/* Counts the bytes of the message, and those that a dense message would have had. Messages to
+ * this rank itself are counted separately. */
 static void count_posted(sluice_model *model, uint32_t shard, const struct lane *lane)
 {
 	const struct shard_io *io = io_of(model, shard);

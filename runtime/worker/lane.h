@@ -46,29 +46,29 @@ uint8_t *lane_slot_there(const sluice_model *model, uint32_t shard, uint64_t seq
  * stands for LANE_STAGED. */
 void lane_stage(sluice_model *model, uint32_t shard, const struct message *m, size_t bytes,
 		const struct lane_payload *payload);
-/* Forgets what is staged for any shard, of which nothing is posted yet. */
+/* Discards the staged messages of all shards. None of them has been posted yet. */
 void lanes_forget(sluice_model *model);
 /* Posts the staged message, if there is one, to all holders: one WRITE with notify each. 1: nothing
  * is left to post. Token held. */
 int lane_post(sluice_model *model, uint32_t shard);
-/* The same for all lanes; 0 also if the job has failed. */
+/* Does the same for all lanes. Returns 0 also if the job has failed. */
 int lanes_post(sluice_model *model);
-/* 1 if nothing is staged that is not posted. */
+/* 1 if every staged message has been posted. */
 int lane_posted(const sluice_model *model, uint32_t shard);
 /* Waits until each shard has a free slot at all its holders. 0, or why the job has ended. */
 int lanes_await_slots(sluice_model *model);
 
 /* ---- down ---- */
 
-/* The peer has written a notice of the shard into this rank's window. It is validated and taken
- * over, and ends the job if it is wrong. What it announces counts while the peer is the current
- * holder. Returns 0 if the peer does not hold the shard. */
+/* The peer has written a notice of the shard into this rank's window. This checks the notice and
+ * copies it. A wrong notice ends the job. Its announcement counts only while the peer is the
+ * current holder. Returns 0 if the peer does not hold the shard. */
 int lane_notice(sluice_model *model, uint32_t shard, int peer);
 /* The READ of this lane has ended. */
 void lane_read_ended(sluice_model *model, uint32_t shard, int status);
-/* lane_have() is the newest publication that this worker has taken, and lane_base() what its pushes
- * say that they are based on. lane_last_bytes() is the length in the log of the newest publication
- * that was announced. */
+/* lane_have() is the newest publication that this worker has taken. lane_base() is the one on
+ * which its pushes are based. lane_last_bytes() is the length in the log of the newest announced
+ * publication. */
 uint64_t lane_have(const sluice_model *model, uint32_t shard);
 uint64_t lane_base(const sluice_model *model, uint32_t shard);
 uint32_t lane_last_bytes(const sluice_model *model, uint32_t shard);
@@ -79,21 +79,22 @@ const uint8_t *lane_entry(const sluice_model *model, uint32_t shard);
 /* Posts the READ of the announced entry (a get in the transports' words), if the queue has room.
  * Token held. */
 void lane_read(sluice_model *model, uint32_t shard);
-/* 1 if a READ has ended, of which nothing is taken yet. */
+/* 1 if a READ has ended whose bytes have not been taken yet. */
 int lane_arrived(const sluice_model *model, uint32_t shard);
-/* What such a READ brought, unchecked; NULL: it failed. */
+/* The bytes that such a READ brought, unchecked; NULL: it failed. */
 const uint8_t *lane_fresh(const sluice_model *model, uint32_t shard);
-/* Of such a READ: 1 if it brought a message whose checksums are right; *m describes it, and *copy
- * is this rank's own copy of it. 0: it was torn, and is read again, a bounded number of times. */
+/* Checks the bytes of such a READ. Returns 1 if they are a message with the right checksums: *m
+ * describes it, and *copy is this rank's own copy. Returns 0 if it was torn. It is then read
+ * again, a bounded number of times. */
 int lane_take(sluice_model *model, uint32_t shard, struct message *m, uint8_t **copy);
 /* Ends the job, because the current holder's publication cannot be taken. */
 void lane_refuse(sluice_model *model, uint32_t shard, const char *why);
-/* The worker has dealt with publication `taken`; its next push says that it is based on `base`. */
+/* The worker has handled publication `taken`. Its next push is marked as based on `base`. */
 void lane_took(sluice_model *model, uint32_t shard, uint64_t taken, uint64_t base);
 
 /* ---- for tests and tools that look into messages ---- */
 struct ring_writer *lane_ring(const sluice_model *model, uint32_t shard);
-/* The last message that was posted, as its holders find it; the last publication that was taken. */
+/* The last posted message, as its holders find it; the last publication that was taken. */
 const uint8_t *lane_sent(const sluice_model *model, uint32_t shard, size_t *bytes);
 enum lane_way lane_sent_way(const sluice_model *model, uint32_t shard);
 const uint8_t *lane_received(const sluice_model *model, uint32_t shard, size_t *bytes);

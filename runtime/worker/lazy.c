@@ -179,7 +179,7 @@ const struct lazy_rule *lazy_rule_of(const struct lazy *lazy)
 
 /* ---- push ------------------------------------------------------------------- */
 
-/* Squared norms of what a message carries and of what it leaves of the residual. */
+/* Adds up the squared norms of a message's values and of the residual that it leaves. */
 static void weigh(const sluice_model *model, struct lazy *lazy, const struct shard_layout *at,
 		  const struct pick *emitted)
 {
@@ -200,7 +200,7 @@ static void weigh(const sluice_model *model, struct lazy *lazy, const struct sha
 	lazy->error += off + (index && all > sent ? all - sent : 0);
 }
 
-/* What the messages of this push say of the worker's uploads. */
+/* Sets the field by which the messages of this push report this worker's uploads. */
 static void set_mark(sluice_model *model, int uploading)
 {
 	struct lazy *lazy = model->worker->lazy;
@@ -210,7 +210,7 @@ static void set_mark(sluice_model *model, int uploading)
 					      2 * lazy->uploads + (uint32_t)uploading;
 }
 
-/* A reference that a shard has lost count of begins anew. */
+/* Restarts the reference if a shard has lost count of it. */
 static void lazy_step_begins(sluice_model *model)
 {
 	struct lazy *lazy = model->worker->lazy;
@@ -257,7 +257,7 @@ static void withdraw(sluice_model *model)
 	upload_empty(model, MESSAGE_PUSH);
 }
 
-/* What the shards will add, this worker adds: its own messages, decoded as theirs. */
+/* Adds this worker's own messages to its reference, decoded as the shards will decode them. */
 static void follow(sluice_model *model)
 {
 	const struct worker *w = model->worker;

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * signal=innovation and when=lazy at the worker. A worker sends how its gradient differs from what
- * the shards have of it, its reference, and the shards keep the sum of all references. So an upload
- * can be left out: the reference then stays. When it is left out is the rule of lazily aggregated
- * gradients (LAG; Chen, Giannakis, Sun, Yin, NeurIPS 2018) and of their quantised form (LAQ; Sun,
- * Chen, Giannakis, Yang, NeurIPS 2019). lazy.c owns all that a worker keeps for it. */
+ * signal=innovation and when=lazy at the worker. A worker sends the difference between its gradient
+ * and its reference, which is the gradient as the shards know it. The shards keep the sum of all
+ * references. An upload can therefore be skipped: the reference then stays as it is. The rule for
+ * skipping is that of lazily aggregated gradients (LAG; Chen, Giannakis, Sun, Yin, NeurIPS 2018)
+ * and of their quantised form (LAQ; Sun, Chen, Giannakis, Yang, NeurIPS 2019). lazy.c owns all of
+ * the worker's state for this. */
 #ifndef RUNTIME_LAZY_H
 #define RUNTIME_LAZY_H
 #include "worker/hooks.h"
@@ -26,22 +27,24 @@ struct lazy_rule {
 enum { LAZY_NUMBERS = LAZY_WINDOW_MAX + 4 };
 void lazy_save(const struct lazy_rule *l, uint64_t numbers[LAZY_NUMBERS]);
 void lazy_load(struct lazy_rule *l, const uint64_t numbers[LAZY_NUMBERS]);
-/* NULL, or why these cannot be numbers of a worker after so many steps. l: with the recipe's
+/* NULL, or why a worker cannot have these numbers after `steps` steps. l: with the recipe's
  * values. */
 const char *lazy_judge(const struct lazy_rule *l, uint64_t steps,
 		       const uint64_t numbers[LAZY_NUMBERS]);
 /* The model moved by a vector of this squared norm. */
 void lazy_moved(struct lazy_rule *l, double squared);
-/* What a stale gradient may be off, squared: weight * sum of the last changes / lr^2, for an
- * objective that is the mean over the workers. */
+/* The squared error that a stale gradient may have: weight * sum of the last changes / lr^2, for
+ * an objective that is the mean over the workers. */
 double lazy_allowance(const struct lazy_rule *l, float lr);
-/* 1 if the upload of an innovation of this squared norm, which rounding makes wrong by error
- * (squared norm), can be left out. */
+/* 1 if the upload of an innovation can be left out. innovation and error are squared norms:
+ * error is that of the rounding error in the innovation. */
 int lazy_skips(const struct lazy_rule *l, float lr, double innovation, double error);
-/* The same for a worker that knows how far (squared) the model moved since its last upload, and how
- * smooth its loss is (the Lipschitz constant of its gradient); it needs no gradient for that. */
+/* The same decision without a gradient. It uses the squared distance that the model moved since
+ * the worker's last upload, and the smoothness of the worker's loss (the Lipschitz constant of
+ * its gradient). */
 int lazy_skips_unseen(const struct lazy_rule *l, float lr, float smoothness, double distance);
-/* Tell the rule what was decided. error is what rounding took from the upload, as in last_error. */
+/* These report the decision to the rule. error is the loss of the upload to rounding, as in
+ * last_error. */
 void lazy_uploaded(struct lazy_rule *l, double error);
 void lazy_skipped(struct lazy_rule *l);
 
@@ -49,10 +52,10 @@ void lazy_skipped(struct lazy_rule *l);
 
 struct lazy;
 
-/* What a gradient is compared with; NULL: with nothing. */
+/* The vector that gradients are compared with; NULL: there is none. */
 const float *lazy_reference(const struct lazy *lazy);
-/* What a checkpoint holds beside the vectors: whether the next upload begins the references anew,
- * and the rule. */
+/* The state in a checkpoint besides the vectors: whether the next upload restarts the
+ * references, and the rule. */
 int lazy_refreshes(const struct lazy *lazy);
 const struct lazy_rule *lazy_rule_of(const struct lazy *lazy); /* NULL: no upload is left out */
 /* numbers: what lazy_save() gave; NULL where there is no rule. */

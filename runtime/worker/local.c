@@ -14,7 +14,7 @@
 
 struct local {
 	float *base; /* the common model */
-	float *sum;  /* what this worker's steps took off it since */
+	float *sum;  /* the sum of what this worker's steps have subtracted from it */
 	int apart;   /* sum is not the residual */
 };
 
@@ -60,7 +60,7 @@ static void local_begin(sluice_model *model, const float *params)
 		memcpy(model->worker->local->base, params, model->layout.count * sizeof(*params));
 }
 
-/* Before an exchange is sent, the steps of the period enter the residual. */
+/* Before an exchange is sent, adds the period's steps to the residual. */
 static void local_folded(sluice_model *model, struct signal *signal)
 {
 	struct worker *w = model->worker;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * when=every(P) at the worker: it trains on a model of its own for P steps, by plain SGD, and the
- * workers exchange what these steps did. local.c owns the common model and the sum of the period's
- * steps, which are kept apart, so that after an exchange all replicas have the same bits. */
+ * when=every(P) at the worker. The worker trains its own copy of the model for P steps, by plain
+ * SGD, and the workers then exchange the sum of these steps. local.c owns the common model and that
+ * sum. They are kept apart, so that after an exchange all replicas have the same bits. */
 #ifndef RUNTIME_LOCAL_H
 #define RUNTIME_LOCAL_H
 #include "model/vector.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A gradient that comes in ranges or in pieces, and a pull that is asked for in ranges: what of it
- * the program has named so far in a step. Called by push.c and pull.c. */
+ * A gradient that is pushed in ranges or pieces, and a pull that is made in ranges: records the
+ * parts that the program has named so far in a step. Called by push.c and pull.c. */
 #ifndef RUNTIME_WORKER_PARTS_H
 #define RUNTIME_WORKER_PARTS_H
 #include "worker/hooks.h"
@@ -11,8 +11,8 @@ extern const struct step_hooks parts_hooks;
 
 /* ---- ranges, of the push or of the pull ---- */
 enum parts_of { PARTS_PUSHED, PARTS_PULLED };
-/* Enters a range. SLUICE_EINVAL: it is empty, outside of the model, or overlaps another one of the
- * step; then nothing changed. ENOMEM. */
+/* Records a range. SLUICE_EINVAL: it is empty, outside of the model, or overlaps another range
+ * of the step, and nothing has changed. ENOMEM. */
 int parts_take(sluice_model *model, enum parts_of which, uint64_t begin, uint64_t count,
 	       const char *function);
 int parts_cover(const sluice_model *model, enum parts_of which, uint64_t begin, uint64_t end);
@@ -28,14 +28,16 @@ enum pull_kind parts_pull_kind(const sluice_model *model);
 void parts_set_pull(sluice_model *model, enum pull_kind kind);
 
 /* ---- gradients ---- */
-/* Where ranges are kept until all are there, because the recipe needs the whole gradient before it
- * adds any of it. parts_room() takes the memory once. SLUICE_ENOMEM. */
+/* parts_keeps() is 1 if ranges are kept until all have arrived, because the recipe needs the
+ * whole gradient before it adds any of it. parts_room() allocates the memory, once.
+ * SLUICE_ENOMEM. */
 int parts_keeps(const sluice_model *model);
 int parts_room(sluice_model *model);
 void parts_keep(sluice_model *model, const void *grad, uint64_t begin, uint64_t count);
 struct vector parts_kept(const sluice_model *model);
-/* A gradient in pieces: *out is the vector of them, in host memory, or *joined, one run on their
- * device if the recipe compresses there. The list is copied. EINVAL, ENOMEM, EGPU. */
+/* A gradient in pieces. *out is the vector of them, in host memory. If the recipe compresses on
+ * the device of the pieces, it is *joined instead, one run on that device. The list is copied.
+ * EINVAL, ENOMEM, EGPU. */
 int parts_pieces(sluice_model *model, const sluice_segment *segments, size_t n,
 		 const char *function, struct vector *joined, struct vector **out);
 #endif

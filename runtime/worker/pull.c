@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The calls that pull: the whole at once, or range by range while the rest travels. They wait for
- * the worker half (worker.c) to come through the phases. */
+ * The calls that pull: everything at once, or range by range while the other ranges are still on
+ * the network. They wait until the worker half (worker.c) has passed through the phases. */
 #include "base/clock.h"
 #include "base/device.h"
 #include "base/error.h"
@@ -89,7 +89,7 @@ static int pull_nothing(sluice_model *model)
 	return rc;
 }
 
-/* Where target_note() said. asks: nothing was pushed (when=async). */
+/* Pulls to the place that target_note() recorded. asks: nothing was pushed (when=async). */
 static int pull_here(sluice_model *model, int asks)
 {
 	if (model->worker->skipped)

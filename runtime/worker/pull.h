@@ -4,8 +4,9 @@
 #define RUNTIME_PULL_H
 #include "model/model.h"
 
-/* Goes on with a pull in ranges while the program computes. Token held. */
+/* Advances a pull in ranges while the program computes. Token held. */
 void step_advance(sluice_model *model);
-/* Whether a push that the device makes, or a pull in ranges, goes on without a call. */
+/* Whether a push on the device, or a pull in ranges, has work left that needs no call of the
+ * program. */
 int step_works(const sluice_model *model);
 #endif

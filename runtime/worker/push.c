@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The calls of a training step on a worker. They judge the order in which they may come, and wait
- * for the worker half (worker.c) to come through the phases. */
+ * The calls of a training step on a worker. They check the order of the calls, and wait until the
+ * worker half (worker.c) has passed through the phases. */
 #include "job/job.h"
 #include "model/kept.h"
 #include "model/model.h"
@@ -33,7 +33,7 @@ static int push_done(void *context)
 	return worker_advance(context, 1);
 }
 
-/* A failure of the job cuts a step short: then it is what to say of the next call. */
+/* If a failure of the job has cut a step short, the next call reports that failure. */
 static int has_failed(sluice_job *job)
 {
 	progress_take(job);
@@ -170,7 +170,8 @@ static int accumulator_check(const sluice_model *model, const void *grad, uint64
 
 /* ---- push --------------------------------------------------------------------- */
 
-/* Where the selection is made, and the host memory if it is made there. */
+/* Decides whether the host or the device selects. If the host does, grad and before end up in
+ * host memory. */
 static int to_host_or_device(sluice_model *model, struct vector *grad, struct vector *before)
 {
 	const void *newest = vector_memory(grad), *older = before ? vector_memory(before) : NULL;
@@ -334,7 +335,7 @@ static int check_recipe(const sluice_model *model)
 		     0;
 }
 
-/* Shards whose last coordinates this range brought, where they need not wait for others. */
+/* Sends the shards that this range completes, if they need not wait for others. */
 static int send_complete_shards(sluice_model *model, uint64_t begin, uint64_t end)
 {
 	int rc = 0;
@@ -348,7 +349,7 @@ static int send_complete_shards(sluice_model *model, uint64_t begin, uint64_t en
 	return rc;
 }
 
-/* Norm, and which values there are, have to be known before anything is added. */
+/* The norm, and the places of bad values, must be known before anything is added. */
 static int keep_range(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
 {
 	struct worker *w = model->worker;
@@ -362,7 +363,7 @@ static int keep_range(sluice_model *model, const void *grad, uint64_t begin, uin
 	return push(model, &whole, NULL);
 }
 
-/* On the device all recipes that select there have their ranges together first. */
+/* On the device, every recipe that selects there collects its ranges first. */
 static int collect_range(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
 {
 	struct worker *w = model->worker;
@@ -545,7 +546,7 @@ int sluice_point(sluice_model *model, const float *params, float *point)
 
 /* ---- unequal numbers of steps ---------------------------------------------- */
 
-/* Where a step has several phases up, only its pull completes them. */
+/* In a step with two up phases, only the pull completes the push. */
 uint64_t step_pushed(const sluice_model *model)
 {
 	const struct worker *w = model->worker;

@@ -88,7 +88,7 @@ static int judge(sluice_model *model, const struct vector *grad, uint64_t begin,
 	return bad ? signal_nonfinite(model, begin + first, bad, value) : 0;
 }
 
-/* What one push, or one range of it, works on. */
+/* The input of one push, or of one range of it. */
 struct input {
 	struct pushed pushed;
 	const struct source_row *source;
@@ -104,8 +104,8 @@ static const float *read_signal(const sluice_model *model, const struct input *i
 				room);
 }
 
-/* Factor that brings the gradient's 2-norm down to the recipe's clip=, summed up in the order that
- * GPUs follow too. */
+/* The factor that reduces the gradient's 2-norm to the recipe's clip=. The norm is summed in the
+ * order that GPUs use as well. */
 static float clip(const sluice_model *model, const struct input *in)
 {
 	_Static_assert(CHUNK % MOMENT_TILE == 0, "pieces are whole tiles");
@@ -119,11 +119,12 @@ static float clip(const sluice_model *model, const struct input *in)
 	return clip_factor(moments_end(&sum).second, model->recipe.clip);
 }
 
-/* The noise is part of the gradient: what of it is not sent is kept like the rest. */
+/* The noise is part of the gradient, so noise that is not sent stays in the residual too. */
 static const float *with_noise(const sluice_model *model, const struct input *in, uint64_t at,
 			       size_t n, const float *g, float *room)
 {
-	/* Of the step, not of the exchange: with when=every each local step has its own. */
+	/* The stream depends on the step, not on the exchange: with when=every each local step
+	 * has its own noise. */
 	const struct random_stream stream = { RANDOM_NOISE, (uint32_t)model->job->rank,
 					      model->step + 1, model->recipe.seed };
 	const float deviation = model->recipe.noise;
@@ -167,8 +168,8 @@ static void twostep(float *restrict left, float *restrict before, float *restric
 		}
 }
 
-/* Turns what the last push left in the residual's coordinates at .. at + n into what the recipe's
- * memory adds in this step. Once a step for each coordinate. */
+/* Replaces the residual that the last push left, at coordinates at .. at + n, by the term that
+ * the recipe's memory adds in this step. Called once a step for each coordinate. */
 static void recall(const sluice_model *model, uint64_t at, size_t n)
 {
 	const struct recipe *recipe = &model->recipe;
@@ -196,7 +197,7 @@ static void recall(const sluice_model *model, uint64_t at, size_t n)
 
 /* ---- the signal -------------------------------------------------------------- */
 
-/* One cache-resident piece: velocity and residual from g. */
+/* Folds n values of g into velocity and residual, while they are in the cache. */
 static void fold(const sluice_model *model, uint64_t at, const float *restrict g, size_t n,
 		 float scale)
 {
@@ -226,7 +227,7 @@ static void fold(const sluice_model *model, uint64_t at, const float *restrict g
 	}
 }
 
-/* Adding can be part of the selection's pass where nothing else is done to the gradient. */
+/* Adding can be part of the selection's pass if nothing else is done to the gradient. */
 static int selection_adds(const sluice_model *model, const struct vector *grad)
 {
 	const uint64_t traits = model->worker->rule.traits & ~TRAIT(HALF_GRADIENTS);
@@ -246,8 +247,8 @@ int signal_fold(sluice_model *model, const struct vector *grad, const struct vec
 		out->summed = count == model->layout.count && selection_adds(model, &sum);
 		return out->summed ? 0 : judge(model, &sum, begin, count);
 	}
-	/* Where a bad value ends the job anyway, it is looked for while the gradient is in the
-	 * cache. */
+	/* If a bad value ends the job anyway, it is looked for here, while the gradient is in
+	 * the cache. */
 	int late = model->recipe.nonfinite == NONFINITE_ABORT && !(model->recipe.clip > 0) &&
 		   !before;
 	int judged = model->recipe.nonfinite == NONFINITE_SKIP_ALL;

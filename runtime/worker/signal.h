@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * From a gradient to what will be compressed: judged, clipped, turned into the recipe's signal and
- * added to what earlier steps left unsent. */
+ * Turns a gradient into the vector that will be compressed: checks it, clips it, makes it the
+ * recipe's signal, and adds it to the residual of earlier steps. */
 #ifndef RUNTIME_SIGNAL_H
 #define RUNTIME_SIGNAL_H
 #include "model/model.h"
@@ -9,7 +9,7 @@
 /* One vector of count elements as the program pushes it. */
 struct vector signal_vector(const sluice_model *model, const void *data, uint64_t count);
 
-/* What a fold leaves to the selection that follows it. */
+/* The part of the addition that a fold leaves to the selection. */
 struct signal {
 	const float
 		*addend; /* the selection adds scale * addend to the residual; NULL: all is added */
@@ -18,26 +18,28 @@ struct signal {
 		       is left to add; the selection must check that the sum is finite */
 };
 
-/* The first turn of a push: count elements of grad, the coordinates from begin on, join the
- * residual as the recipe's signal. Where grad is the whole gradient and the recipe's signal is the
- * gradient itself, the addition is left to the selection, and *out says what it has to add; with
- * nonfinite=abort and without clip= the check for NaN follows there too. before is the second
- * gradient of a pair, of the same coordinates, or NULL. nonfinite=skip and clip= need the whole
- * gradient. Returns 0; worker.skip then says whether nonfinite=skip leaves this gradient out.
- * SLUICE_ENUMERIC: the job has ended. */
+/* The fold of a push: adds count elements of grad, at the coordinates from begin on, to the
+ * residual as the recipe's signal. If grad is the whole gradient and also the signal, the
+ * selection does the addition instead, and *out describes it. With nonfinite=abort and without
+ * clip=, the selection then checks for NaN as well. before is the second gradient of a pair, at
+ * the same coordinates, or NULL. nonfinite=skip and clip= need the whole gradient. Returns 0
+ * (worker.skip is set if nonfinite=skip leaves this gradient out), or SLUICE_ENUMERIC: the job
+ * has ended. */
 int signal_fold(sluice_model *model, const struct vector *grad, const struct vector *before,
 		uint64_t begin, uint64_t count, struct signal *out);
-/* Looks for NaN and infinity where nonfinite=skip-all has to know before anything is added. Returns
- * 1 if the gradient, or the second one of a pair, has any, else 0. */
+/* Looks for NaN and infinity before anything is added, as nonfinite=skip-all needs. Returns 1 if
+ * the gradient, or the second one of a pair, has any, else 0. */
 int signal_spoilt(sluice_model *model, const struct vector *grad, const struct vector *before);
-/* A selection met a value that is not finite, in grad or in what grad was added to, and what it had
- * taken out of the residual has been put back. grad NULL: the application added the gradient to the
- * residual itself, which is looked at instead. Returns SLUICE_ENUMERIC if a pushed value is not
- * finite and the recipe says nonfinite=abort. Else returns 0: it is the sum that has overflowed,
- * and the encoder will say so. */
+/* Called after a selection has met a value that is not finite, and has put back what it had
+ * taken out of the residual. The value is in grad, or in the vector to which grad was added.
+ * grad NULL: the application added the gradient to the residual itself, so the residual is
+ * checked instead. Returns SLUICE_ENUMERIC if a pushed value is not finite and the recipe has
+ * nonfinite=abort. Otherwise returns 0: the sum has overflowed, and the encoder will report
+ * that. */
 int signal_judge_sum(sluice_model *model, const struct vector *grad);
-/* What the recipe's nonfinite= says to n coordinates that are NaN or infinite, first at `bad` with
- * this value: 0 to go on, 1 to leave the gradient out, or an error. Token held. */
+/* Applies the recipe's nonfinite= to n coordinates that are NaN or infinite. The first one is
+ * `bad` and has this value. Returns 0 to go on, 1 to leave the gradient out, or an error. Token
+ * held. */
 int signal_nonfinite_held(sluice_model *model, uint64_t bad, uint64_t n, float value);
 
 /* Ends the job because worker.overflowed, a sum, has left the range of floats: SLUICE_ENUMERIC.

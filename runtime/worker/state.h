@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The half of a model that pushes and pulls: where the step under way is, and the objects that its
- * files own. It meets shards only in messages. */
+ * The half of a model that pushes and pulls: the progress of the step under way, and the objects
+ * that the files of the half own. It meets shards only in messages. */
 #ifndef RUNTIME_WORKER_STATE_H
 #define RUNTIME_WORKER_STATE_H
 #include "compress/sparse.h"
@@ -26,7 +26,8 @@ struct worker {
 	struct on_device *device; /* gradients or params in GPU memory */
 	struct target *into;      /* where pulls write */
 	struct parts *parts;      /* what was named in ranges and pieces */
-	/* What methods own, each in its file; NULL unless the recipe asks for the method. */
+	/* State of the methods. Each belongs to its own file, and is NULL unless the recipe uses
+	 * the method. */
 	struct lazy *lazy;
 	struct local *local;
 	struct async *async;
@@ -45,16 +46,17 @@ struct worker {
 	uint32_t shards_done; /* those whose publication of this phase is dealt with */
 	struct entries received; /* the message that was decoded last */
 	float range;   /* grid: largest magnitude of the whole vector, the same for all shards */
-	uint32_t mark; /* what its messages say as `anchor`: a method's count */
+	uint32_t mark; /* the field `anchor` of its messages: a method's count */
 	uint64_t overflowed; /* the coordinate that could not be sent, because it is not finite */
 
 	unsigned raise, raised; /* flags of sluice_raise() that go up, and that came down */
 	unsigned chosen;        /* model_rule(): what all go on with */
-	unsigned proposed; /* what the next push chooses; `chosen` unless this worker wants more */
+	unsigned proposed; /* the choice that the next push proposes; `chosen` unless this worker
+			      wants more */
 	int accumulates;   /* the residual was handed out: the application adds to it */
 };
 
-/* What was not sent yet, plus this step's signal. */
+/* The residual: everything that was not sent yet, plus this step's signal. */
 static inline float *worker_residual(const sluice_model *model)
 {
 	return compressor_residual(model->worker->compressor);

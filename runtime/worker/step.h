@@ -18,9 +18,9 @@ int step_set_grad_scale(sluice_model *model, float scale);
 /* What sluice_step_info() reports of the last step. */
 int step_skipped(const sluice_model *model);
 unsigned step_raised(const sluice_model *model);
-/* Steps of which this rank pushed the whole gradient. */
+/* The number of steps for which this rank has pushed the whole gradient. */
 uint64_t step_pushed(const sluice_model *model);
-/* The step whose pull waits here, if it cannot end because a worker pushed the gradients of so many
- * steps and will push no more; else 0. Token held. */
+/* If the pull that waits here cannot end, because a worker has pushed only `pushed` steps and
+ * will push no more, returns the step of the pull; otherwise 0. Token held. */
 uint64_t step_in_vain(const sluice_model *model, uint64_t pushed);
 #endif

@@ -46,7 +46,7 @@ void upload_stage(sluice_model *model, const struct message *m, const struct lan
 	lane_stage(model, m->shard, m, bytes, payload);
 }
 
-/* What was encoded is complete, or says which coordinate is not finite. */
+/* Stages the message, or, if a value was not finite, sets worker.overflowed to its coordinate. */
 static int stage_encoded(sluice_model *model, const struct message *m, size_t bytes)
 {
 	if (!bytes) {
@@ -100,7 +100,7 @@ void upload_empty(sluice_model *model, enum message_kind kind)
 
 int upload_masks(const sluice_model *model)
 {
-	/* Not while the warm-up's high density would clear most of the momentum. */
+	/* Not during the warm-up, whose high density would clear most of the momentum. */
 	return model->recipe.mask && model->worker->step > model->schedule.warmup_steps;
 }
 

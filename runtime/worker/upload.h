@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One message to one shard: what it says of itself, how it is made in a staging slot, and what
- * leaves the residual with it. */
+ * One message to one shard: its header, its encoding in a staging slot, and the update of the
+ * residual. */
 #ifndef RUNTIME_UPLOAD_H
 #define RUNTIME_UPLOAD_H
 #include "model/compressor.h"
@@ -10,23 +10,24 @@
  * the message is encoded. */
 struct message upload_head(const sluice_model *model, uint32_t shard);
 /* The message m is complete in its staging slot. Writes the note (model/census.h) behind it, if
- * this step has one, and tells the lane. payload says where the payload lies if that is not the
- * slot; else it is NULL. */
+ * this step has one, and stages it in the lane. payload is NULL if the payload is in the slot;
+ * otherwise it describes where the payload lies. */
 void upload_stage(sluice_model *model, const struct message *m, const struct lane_payload *payload);
-/* Encodes value[0..m->count) at index[] (NULL: all), which count from the shard's first coordinate,
- * and stages it; the entries then hold what the shard decodes. 0, or SLUICE_ENUMERIC: a value is
- * not finite (worker.overflowed), and nothing is staged. */
+/* Encodes value[0..m->count) at index[] (NULL: all), which counts from the shard's first
+ * coordinate, and stages the message. The entries then hold the values that the shard decodes.
+ * Returns 0, or SLUICE_ENUMERIC: a value is not finite (worker.overflowed), and nothing is
+ * staged. */
 int upload_encode(sluice_model *model, struct message *m, const uint32_t *index,
 		  const float *value);
 /* The same for a pick. Its positions count from coordinate 0, and `begin` is the shard's first
- * coordinate. *p is then what was emitted, whose positions count from the shard's first
- * coordinate. */
+ * coordinate. On return *p holds the emitted entries, with positions that count from the shard's
+ * first coordinate. */
 int upload_pick(sluice_model *model, struct message *m, struct pick *p, uint64_t begin);
-/* Stages a message without coordinates, which says nothing but its kind, for each shard. */
+/* For each shard, stages a message without coordinates, which carries only its kind. */
 void upload_empty(sluice_model *model, enum message_kind kind);
-/* What was emitted is subtracted from the residual, unless the selection has taken it out already
- * (PICK_TAKEN). Its momentum is cleared where the recipe masks it. */
+/* Subtracts the emitted values from the residual, unless the selection has already done so
+ * (PICK_TAKEN). Clears their momentum if the recipe masks it. */
 void upload_settle(sluice_model *model, uint32_t shard, const struct pick *emitted);
-/* 1 if the momentum of what this step sends is cleared. */
+/* 1 if the momentum of the coordinates sent in this step is cleared. */
 int upload_masks(const sluice_model *model);
 #endif

@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Looks at the first steps of a job: under recipe=auto each rank proposes how to go on, in its
- * pushes; a shard follows the push that it counts first, and says so in its delta, which all
- * workers follow. With any other recipe the first worker says, once, if compression costs more than
- * it saves. The arithmetic is worth.c's. */
+ * Measures the first steps of a job. Under recipe=auto each rank proposes in its pushes how to
+ * go on. A shard adopts the proposal of the push that it counts first, and all workers follow
+ * the shard's delta. With any other recipe, the first worker logs one warning if compression
+ * costs more than it saves. worth.c has the arithmetic. */
 #include "base/log.h"
 #include "job/job.h"
 #include "worker/state.h"
 #include "worker/watch.h"
 #include <string.h>
 
-/* What the counters say since the last call. */
+/* The growth of the counters since the last call. */
 static struct worth_step step_taken(sluice_model *model)
 {
 	const sluice_model_stats *s = &model->stats;
@@ -38,8 +38,8 @@ static int advises(const sluice_model *model)
 	return !strcmp(model->job->settings.advice, "yes");
 }
 
-/* Whether what a step took can be held against a dense one: all steps are alike, something is left
- * out or shortened, and somebody wants to know. */
+/* Whether to compare the cost of a step with that of a dense step. All steps must be alike, the
+ * recipe must leave out or shorten something, and advice must be enabled. */
 static int compares(const sluice_model *model)
 {
 	const struct recipe *r = &model->recipe;

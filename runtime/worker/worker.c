@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The loop of the worker half: a gradient goes down this file (pick, emit, post), a delta comes
- * back up it (notice, READ, validate, apply). Its functions never wait: they go over the schedule's
- * phases as far as they can, and the calls in push.c wait for them. What a phase carries, and how
- * its messages are answered, are two tables; what methods add are hooks. */
+ * The loop of the worker half. A gradient goes down this file (pick, emit, post), and a delta comes
+ * back up (notice, READ, validate, apply). The functions never wait: they advance through the
+ * schedule's phases as far as they can, and the calls in push.c do the waiting. Two tables have the
+ * payload of each phase and the kinds of answer to its messages. Methods add hooks. */
 #include "job/job.h"
 #include "model/compressor.h"
 #include "model/model.h"
@@ -43,7 +43,8 @@ static int pick_up(sluice_model *model, const struct signal *signal, const struc
 					.vector = signal->addend ? NULL : worker_residual(model),
 					.grad = signal->addend,
 					.scale = signal->scale,
-					/* Where the shard decodes what is sent, bit for bit. */
+					/* Only if the shard decodes exactly the values that were
+					 * picked. */
 					.take = looks && recipe->up.values.type == VALUE_F32 &&
 						!recipe->lazy.window };
 
@@ -57,7 +58,7 @@ static int pick_up(sluice_model *model, const struct signal *signal, const struc
 
 /* ---- emit ------------------------------------------------------------------ */
 
-/* Made and posted at once, so that it is on its way while the next one is made. */
+/* Each message is posted as soon as it is made, so that it travels while the next one is made. */
 static int send_to_shard(sluice_model *model, uint32_t shard, struct pick pick)
 {
 	struct worker *w = model->worker;
@@ -72,7 +73,7 @@ static int send_to_shard(sluice_model *model, uint32_t shard, struct pick pick)
 	upload_settle(model, shard, &pick);
 	model->stats.pushed_elements += pick.n;
 	if (w->phase || model->recipe.lazy.window)
-		return 0; /* the token is held, or it may be left out: posted when all are made */
+		return 0; /* the token is held; otherwise messages are posted when all are made */
 	const uint64_t start = now_ns();
 	progress_enter(model->job); /* not a call of the application: it is not counted */
 	if (!model->job->failure.code)
@@ -153,8 +154,8 @@ static int send_selection(sluice_model *model, const struct signal *signal)
 
 static int apply_delta(sluice_model *model, uint32_t shard, const struct message *m);
 
-/* send: makes the messages of a phase up; on_device: the same where a device selects, whose work is
- * enqueued. apply: does what a decoded message of a phase down says; 0 or an error. */
+/* send: makes the messages of an up phase. on_device: enqueues the same work if a device
+ * selects. apply: applies a decoded message of a down phase; returns 0 or an error. */
 static const struct payload_kind {
 	int (*send)(sluice_model *model, const struct signal *signal);
 	int (*on_device)(sluice_model *model);
@@ -224,7 +225,7 @@ static const char *judge_of_step(const sluice_model *model, uint32_t shard, cons
 		       NULL;
 }
 
-/* What the target becomes by a delta (the entries), and what methods make of it. */
+/* Adds a delta (the entries) to the target, and passes it to the methods. */
 static int apply_of_step(sluice_model *model, uint32_t shard, const struct message *m)
 {
 	struct worker *w = model->worker;
@@ -247,9 +248,9 @@ static uint64_t base_of_step(const struct message *m)
 	return m->seq;
 }
 
-/* wanted: the publication that a phase down waits for. expect: what it must be, judge: NULL, or why
- * one that is right by itself may not come now. apply: what it does to the target. base: what the
- * next push says that its gradient is based on. */
+/* wanted: the publication that a down phase waits for. expect: the conditions for its header.
+ * judge: NULL, or why a publication that is valid by itself may not come now. apply: changes the
+ * target. base: the version that the next push names as the basis of its gradient. */
 static const struct closing {
 	uint64_t (*wanted)(const sluice_model *model);
 	void (*expect)(const sluice_model *model, uint32_t shard, struct message_expect *want);
@@ -274,7 +275,7 @@ uint64_t worker_wanted(const sluice_model *model)
 	return closing_of(model)->wanted(model);
 }
 
-/* What a publication of the phase under way must be. */
+/* The conditions that a publication of the phase under way must meet. */
 static struct message_expect expect(const sluice_model *model, uint32_t shard)
 {
 	const struct shard_layout *at = &model->layout.shards[shard];
@@ -291,7 +292,7 @@ static struct message_expect expect(const sluice_model *model, uint32_t shard)
 	return want;
 }
 
-/* NULL, or why a message that is right by itself may not come now. */
+/* NULL, or why a message that is valid by itself may not come now. */
 static const char *welcome(const sluice_model *model, uint32_t shard, const struct message *m)
 {
 	const char *why = closing_of(model)->judge(model, shard, m);
@@ -360,7 +361,7 @@ static void take_delta(sluice_model *model, uint32_t shard, struct message *m, u
 	publication_ends(model, shard, m);
 }
 
-/* Whether one of the ways of dense.c has added the publication, or failed in it. */
+/* Whether one of the fast paths of dense.c has added the publication, or has failed. */
 static int added_whole(sluice_model *model, uint32_t shard,
 		       int (*add)(sluice_model *model, uint32_t shard,
 				  const struct dense_expect *expect, struct message *m))
@@ -377,7 +378,7 @@ static int added_whole(sluice_model *model, uint32_t shard,
 	return 1;
 }
 
-/* What a shard has announced is added from where it lies, or READ. */
+/* Adds an announced publication from where it lies, or starts to READ it. */
 static void fetch_delta(sluice_model *model, uint32_t shard)
 {
 	const uint64_t start = now_ns();

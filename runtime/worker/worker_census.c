@@ -27,7 +27,7 @@ static void census_picked(sluice_model *model)
 	const struct random_stream stream = census_stream(&model->recipe,
 							  (uint32_t)model->job->rank, w->step);
 
-	/* Who leaves its gradient out has no say. */
+	/* A worker that leaves its gradient out has no vote. */
 	c->message_bytes = w->skip ? 0 :
 				     constituent_look(&c->up, worker_residual(model), l->spans,
 						      l->n_spans, &stream, c->note);

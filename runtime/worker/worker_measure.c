@@ -42,7 +42,7 @@ static void measure_pulled(sluice_model *model)
 	if (!m->under_way)
 		return;
 	m->under_way = 0;
-	if (!m->before) /* what was sent has left */
+	if (!m->before) /* only what was not sent is left in the residual */
 		m->up.lost = loss_squares(worker_residual(model), model->layout.count);
 	model->stats.compression_error = loss_share(m->up);
 }

@@ -26,13 +26,14 @@ static struct compressor_attr compressor_of(const struct layout *l, const struct
 					 .n_shards = kind->seeded ? l->n_shards : 0,
 					 .remembers = recipe->memory != MEMORY_NONE,
 					 .picked = l->selected_most,
-					 /* Where one pass adds and selects. */
+					 /* With these, one pass adds and selects. */
 					 .beside = recipe->up.select == SELECT_TOPK &&
 						   recipe->memory == MEMORY_RESIDUAL,
 					 .fitted = sparse ? layout_largest(l, -1).up_capacity : 0 };
 }
 
-/* Where a seeded selector draws, and what selects shard by shard. */
+/* Allocates the spans in which a seeded selector draws, and those of a selector that works shard
+ * by shard. */
 static int open_spans(sluice_model *model)
 {
 	const struct layout *l = &model->layout;
@@ -62,7 +63,7 @@ static int open_compressor(sluice_model *model)
 	return compressor_open(&attr, &w->compressor);
 }
 
-/* Of the longest vector that a worker selects from; 0: it selects none. */
+/* The length of the longest vector that a worker selects from; 0: it selects from none. */
 static uint64_t selects_from(const struct layout *l, const struct recipe *recipe)
 {
 	return recipe->up.select == SELECT_ALL ? 0 : l->count;
