@@ -360,9 +360,9 @@ CASE(wrong_attributes__are_refused)
 	static const char *const says[] = { "size of sluice_bootstrap is set to 8",
 					    "put of the bootstrap is NULL",
 					    "get of the bootstrap is NULL",
-					    "rank=2 of ranks=2",
-					    "rank=-1 of ranks=2",
-					    "rank=0 of ranks=0" };
+					    "rank=2 and ranks=2",
+					    "rank=-1 and ranks=2",
+					    "rank=0 and ranks=0" };
 
 	for (int i = 0; i < 6; i++)
 		p[i] = (struct player){ .callbacks = callbacks(0, 2) };

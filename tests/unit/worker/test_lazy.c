@@ -298,7 +298,7 @@ TEST(push__lost_or_repeated_upload__is_noticed_and_healed)
 		assert_true(run.how == ALONE || run.worst_sum > 0.2); /* the damage was there */
 		assert_true(run.sum_after < 1e-4 && run.gap < 2e-3);
 	}
-	assert_true(log_saw("rank 1", "lost or came twice", "anew", NULL));
+	assert_true(log_saw("rank 1", "lost or came twice", "send their whole gradients again", NULL));
 	sluice_set_log(NULL, NULL);
 }
 
