@@ -55,6 +55,7 @@ library_sources += \
 	runtime/model/plan.c runtime/model/plan.h \
 	runtime/model/read.c \
 	runtime/model/snapshot.c runtime/model/snapshot.h \
+	runtime/model/stopwatch.c runtime/model/stopwatch.h \
 	runtime/model/tensors.c runtime/model/tensors.h \
 	runtime/model/tiling.c runtime/model/tiling.h \
 	runtime/model/update.c runtime/model/update.h \

@@ -4,6 +4,7 @@
 #include "shard/shard.h"
 #include "job/job.h"
 #include "model/kept.h"
+#include "model/stopwatch.h"
 #include "worker/device.h"
 #include "worker/state.h"
 #include "worker/worker_census.h"
@@ -27,6 +28,16 @@ static void shard_norms(sluice_model *model, sluice_model_stats *stats)
 	stats->compression_error_down = model->measure.on ? loss_share(loss) : NAN;
 }
 
+static void copy_times(const struct stopwatch *watch, sluice_model_stats *stats)
+{
+	stats->compress_ns = stopwatch_ns(watch, TIME_COMPRESS);
+	stats->push_ns = stopwatch_ns(watch, TIME_PUSH);
+	stats->wait_ns = stopwatch_ns(watch, TIME_WAIT);
+	stats->pull_ns = stopwatch_ns(watch, TIME_PULL);
+	stats->apply_ns = stopwatch_ns(watch, TIME_APPLY);
+	stats->device_ns = stopwatch_ns(watch, TIME_DEVICE);
+}
+
 int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 {
 	if (!model || !stats)
@@ -45,6 +56,7 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 		on_device_await(model); /* its errors belong to the job or to the next pull */
 	progress_take(model->job);
 	sluice_model_stats now = model->stats;
+	copy_times(&model->stopwatch, &now);
 	progress_release(model->job);
 	now.size = size;
 	census_thresholds(model, &now.threshold_up, &now.threshold_down);

@@ -11,6 +11,7 @@
 #include "model/layout.h"
 #include "model/measure.h"
 #include "model/plan.h"
+#include "model/stopwatch.h"
 #include "model/tensors.h"
 #include "model/update.h"
 #include "model/worth.h"
@@ -61,7 +62,8 @@ struct sluice_model {
 	struct measure measure;
 	int uneven; /* pushes of a gradient carry FLAG_GRADIENT */
 
-	sluice_model_stats stats;
+	sluice_model_stats stats; /* the stopwatch has its times */
+	struct stopwatch stopwatch;
 };
 
 /* The flag of sluice_raise() that tells sluice_idle_step() that a worker has brought a gradient. */

@@ -7,6 +7,7 @@
 #include "compress/sparse.h"
 #include "job/job.h"
 #include "model/compressor.h"
+#include "model/stopwatch.h"
 #include "worker/dense.h"
 #include "worker/device.h"
 #include "worker/lane.h"
@@ -15,7 +16,6 @@
 #include "worker/target.h"
 #include "worker/upload.h"
 #include "base/bytes.h"
-#include "base/clock.h"
 #include "compress/dense.h"
 #include <string.h>
 
@@ -106,12 +106,12 @@ int dense_push(sluice_model *model, const struct vector *grad)
 			}
 		}
 	w->encoded = 1;
-	uint64_t start = now_ns();
+	const struct lap lap = stopwatch_begin();
 	progress_enter(model->job); /* not a call of the application: it is not counted */
 	if (!model->job->failure.code)
 		lanes_post(model);
 	progress_unlock(model->job);
-	model->stats.push_ns += now_ns() - start;
+	stopwatch_end(&model->stopwatch, TIME_PUSH, &lap);
 	return 0;
 }
 

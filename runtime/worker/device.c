@@ -15,6 +15,7 @@
 #include "job/job.h"
 #include "model/compressor.h"
 #include "model/model.h"
+#include "model/stopwatch.h"
 #include "worker/device.h"
 #include "worker/signal.h"
 #include "worker/state.h"
@@ -227,12 +228,12 @@ static int at_rest(const sluice_model *model)
 
 void on_device_advance(sluice_model *model)
 {
-	const uint64_t start = now_ns();
 	if (!on_device_goes_on(on_device_state(model)) || model->job->failure.code)
 		return;
 	if (on_device_state(model) == DEVICE_ASKED) /* the pull sees to it */
 		return;
 	if (on_device_state(model) == DEVICE_ENQUEUED) {
+		const struct lap lap = stopwatch_begin();
 		if (!half_poll(&model->worker->device->half, 0))
 			return;
 		if (outbox_take(model)) {
@@ -245,7 +246,7 @@ void on_device_advance(sluice_model *model)
 		}
 		worker_send(model,
 			    NULL); /* writes headers: calls nothing of CUDA, and cannot fail */
-		model->stats.compress_ns += now_ns() - start;
+		stopwatch_end(&model->stopwatch, TIME_COMPRESS, &lap);
 		on_device_become(model, DEVICE_STAGED);
 	}
 	if (worker_advance(model, 1))
@@ -316,10 +317,10 @@ static int await_all(sluice_model *model, int pushing)
 		return rc;
 	if (!pushing && (rc = on_device_ready(model, "messages that the host encodes")))
 		return rc; /* the push stands */
-	const uint64_t start = now_ns();
+	const struct lap lap = stopwatch_begin();
 	rc = worker_send(model, NULL);
 	progress_take(job);
-	model->stats.compress_ns += now_ns() - start;
+	stopwatch_end(&model->stopwatch, TIME_COMPRESS, &lap);
 	sent_listed(model, rc);
 	rc = await(model);
 	progress_release(job);
@@ -345,14 +346,14 @@ int on_device_park(sluice_model *model)
 	return rc;
 }
 
-int on_device_leave(sluice_model *model, uint64_t start_ns)
+int on_device_leave(sluice_model *model, const struct lap *push)
 {
 	struct worker *w = model->worker;
 	sluice_job *job = model->job;
 	w->raise = 0;
 	w->in_step = STEP_PUSHED;
 	progress_take(job);
-	model->stats.compress_ns += now_ns() - start_ns;
+	stopwatch_end(&model->stopwatch, TIME_COMPRESS, push);
 	on_device_become(model, DEVICE_ENQUEUED);
 	on_device_advance(model); /* it may be through already */
 	int rc = job->failure.code ? job_failed(job) : 0;
@@ -361,8 +362,8 @@ int on_device_leave(sluice_model *model, uint64_t start_ns)
 	    (on_device_state(model) != DEVICE_LISTED && outbox_packs(&model->recipe) &&
 	     !job->sim_rank))
 		return rc;
-	start_ns = now_ns();
+	const struct lap lap = stopwatch_begin();
 	rc = await_all(model, 1);
-	model->stats.compress_ns += now_ns() - start_ns;
+	stopwatch_end(&model->stopwatch, TIME_COMPRESS, &lap);
 	return rc;
 }

@@ -17,6 +17,7 @@
 #include "model/vector.h"
 #include "model/compressor.h"
 #include "model/layout.h"
+#include "model/stopwatch.h"
 #include "rdma/transport.h"
 #include "sluice.h"
 
@@ -113,10 +114,10 @@ enum payload_way on_device_way(const sluice_model *model, uint32_t shard);
 int on_device_packed(const sluice_model *model, uint32_t shard);
 
 /* ---- device.c: a push whose call has returned ---- */
-/* After on_device_fold(). Returns at once, and the push goes on in the background. If the host
- * has to encode, or in a simulated rank, it returns only when the push is done. start_ns: when
- * the push began, for the stats. */
-int on_device_leave(sluice_model *model, uint64_t start_ns);
+/* Ends sluice_push() after on_device_fold(). Returns at once, and the push goes on in the
+ * background. If the host has to encode, or in a simulated rank, it returns only when the push is
+ * done. push: the lap of the push. */
+int on_device_leave(sluice_model *model, const struct lap *push);
 /* Does what can be done for the push without waiting. Any thread; token held. */
 void on_device_advance(sluice_model *model);
 /* Whether on_device_advance() has something to do, or will without a call. */

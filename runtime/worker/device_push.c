@@ -21,7 +21,6 @@
  * shards have asked for them. */
 #include "worker/device_state.h"
 #include "base/bytes.h"
-#include "base/clock.h"
 #include "base/log.h"
 #include "job/job.h"
 #include "model/compressor.h"

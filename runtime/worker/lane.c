@@ -2,12 +2,12 @@
  * See lane.h. Called by the loop (worker.c) and by what makes or takes messages for it. */
 #include "worker/lane.h"
 #include "base/bytes.h"
-#include "base/clock.h"
 #include "base/error.h"
 #include "model/delta_log.h"
 #include "rdma/ring.h"
 #include "job/job.h"
 #include "model/model.h"
+#include "model/stopwatch.h"
 #include "worker/state.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -332,12 +332,12 @@ static void describe_full(void *context, char *text, size_t cap)
 
 int lanes_await_slots(sluice_model *model)
 {
-	const uint64_t start = now_ns();
+	const struct lap lap = stopwatch_begin();
 
 	progress_take(model->job);
 	const int rc = progress_until(model->job, slots_free, describe_full, model);
 	progress_release(model->job);
-	model->stats.push_ns += now_ns() - start;
+	stopwatch_end(&model->stopwatch, TIME_PUSH, &lap);
 	return rc;
 }
 

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The calls that pull: everything at once, or range by range while the other ranges are still on
  * the network. They wait until the worker half (worker.c) has passed through the phases. */
-#include "base/clock.h"
 #include "base/device.h"
 #include "base/error.h"
 #include "worker/hooks.h"
@@ -9,6 +8,7 @@
 #include "worker/target.h"
 #include "job/job.h"
 #include "model/model.h"
+#include "model/stopwatch.h"
 #include "worker/async.h"
 #include "worker/device.h"
 #include "worker/lane.h"
@@ -42,11 +42,9 @@ static int await_device(sluice_model *model)
 {
 	if (!on_device_selects(model))
 		return 0;
-	uint64_t start = now_ns();
+	const struct lap lap = stopwatch_begin();
 	int rc = on_device_await(model);
-	start = now_ns() - start;
-	model->stats.wait_ns += start;
-	model->stats.device_ns += start;
+	stopwatch_end(&model->stopwatch, TIME_WAIT | TIME_DEVICE, &lap);
 	return rc;
 }
 
@@ -64,15 +62,15 @@ static int pull_begun(sluice_model *model)
 		const int rc = local_pull(model, target_vector(model));
 		return rc ? rc : step_ends(model);
 	}
-	uint64_t start = now_ns(), busy = model->stats.pull_ns + model->stats.apply_ns;
+	struct lap lap = stopwatch_begin();
+	stopwatch_without(&model->stopwatch, &lap, TIME_PULL | TIME_APPLY);
 	progress_take(model->job);
 	target_ask(model, 1);
 	w->raised = 0;
 	int rc = progress_until(model->job, pull_done, worker_describe, model);
 	target_ask(model, 0);
 	progress_release(model->job);
-	busy = model->stats.pull_ns + model->stats.apply_ns - busy;
-	model->stats.wait_ns += now_ns() - start - busy;
+	stopwatch_end(&model->stopwatch, TIME_WAIT, &lap);
 	if (rc || w->in_step == STEP_DONE) /* nothing was pushed */
 		return rc;
 	return pull_ends(model);
@@ -236,17 +234,16 @@ static int pull_at_once(sluice_model *model)
 static int pull_by_shard(sluice_model *model, uint64_t begin, uint64_t count, int last)
 {
 	struct pulled_range range = { model, begin, begin + count };
-	const uint64_t start = now_ns();
+	struct lap lap = stopwatch_begin();
 	progress_take(model->job);
-	const uint64_t busy = model->stats.pull_ns + model->stats.apply_ns;
+	stopwatch_without(&model->stopwatch, &lap, TIME_PULL | TIME_APPLY);
 	int rc = progress_until(model->job, range_done, describe_range, &range);
-	const uint64_t worked = model->stats.pull_ns + model->stats.apply_ns - busy;
+	stopwatch_end(&model->stopwatch, TIME_WAIT, &lap);
 	if (rc || last) {
 		target_ask(model, 0);
 		parts_set_pull(model, PULL_NONE);
 	}
 	progress_release(model->job);
-	model->stats.wait_ns += now_ns() - start - worked;
 	return rc;
 }
 

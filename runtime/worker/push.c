@@ -4,6 +4,7 @@
 #include "job/job.h"
 #include "model/kept.h"
 #include "model/model.h"
+#include "model/stopwatch.h"
 #include "worker/dense.h"
 #include "worker/device.h"
 #include "worker/lane.h"
@@ -13,7 +14,6 @@
 #include "worker/step.h"
 #include "worker/worker.h"
 #include "base/arguments.h"
-#include "base/clock.h"
 #include "base/device.h"
 #include "base/error.h"
 #include "worker/hooks.h"
@@ -111,14 +111,14 @@ static void step_begin(sluice_model *model, int with_gradient)
 
 static int step_sent(sluice_model *model)
 {
-	uint64_t start = now_ns();
+	const struct lap lap = stopwatch_begin();
 	model->worker->raise = 0;
 	model->worker->encoded = 1;
 	model->worker->in_step = STEP_PUSHED;
 	progress_take(model->job);
 	int rc = progress_until(model->job, push_done, worker_describe, model);
 	progress_release(model->job);
-	model->stats.push_ns += now_ns() - start;
+	stopwatch_end(&model->stopwatch, TIME_PUSH, &lap);
 	return rc;
 }
 
@@ -197,10 +197,10 @@ static int agree_to_skip(sluice_model *model, struct vector *grad, struct vector
 		return 0;
 	if (grad && (rc = to_host_or_device(model, grad, before)))
 		return rc;
-	const uint64_t start = now_ns();
+	const struct lap lap = stopwatch_begin();
 	votes[SPOILT] = grad && signal_spoilt(model, grad, before);
 	votes[BROUGHT] = grad != NULL;
-	model->stats.compress_ns += now_ns() - start;
+	stopwatch_end(&model->stopwatch, TIME_COMPRESS, &lap);
 	if ((rc = sluice_sum(model->job, votes, NUMBERS)) || !(votes[SPOILT] > 0))
 		return rc;
 	w->skipped = 1;
@@ -226,7 +226,8 @@ static int push_here(sluice_model *model, struct vector *grad, struct vector *be
 		return rc;
 	if (alone && has_failed(model->job)) /* this step meets nothing that reports it */
 		return job_failed(model->job);
-	uint64_t start = now_ns(), pushing = model->stats.push_ns;
+	struct lap lap = stopwatch_begin();
+	stopwatch_without(&model->stopwatch, &lap, TIME_PUSH);
 	if (grad &&
 	    (rc = stands ? on_device_come_home(model) : to_host_or_device(model, grad, before)))
 		return rc; /* which may be a refusal: the step has not begun */
@@ -236,11 +237,11 @@ static int push_here(sluice_model *model, struct vector *grad, struct vector *be
 	else if (!alone && dense_push_fits(model)) {
 		if ((rc = dense_push(model, grad)))
 			return rc;
-		model->stats.compress_ns += now_ns() - start - (model->stats.push_ns - pushing);
+		stopwatch_end(&model->stopwatch, TIME_COMPRESS, &lap);
 		return step_sent(model);
 	} else if (on_device_selects(model)) {
 		rc = on_device_fold(model, vector_memory(grad));
-		return rc ? rc : on_device_leave(model, start);
+		return rc ? rc : on_device_leave(model, &lap);
 	} else if ((rc = signal_fold(model, grad, before, 0, model->layout.count, &signal)))
 		return rc;
 	if (alone) {
@@ -249,7 +250,7 @@ static int push_here(sluice_model *model, struct vector *grad, struct vector *be
 	}
 	if (worker_send(model, &signal))
 		return signal_overflowed(model, 0);
-	model->stats.compress_ns += now_ns() - start - (model->stats.push_ns - pushing);
+	stopwatch_end(&model->stopwatch, TIME_COMPRESS, &lap);
 	return step_sent(model);
 }
 
@@ -400,7 +401,8 @@ static int push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 		return collect_range(model, grad, begin, count);
 	if (parts_keeps(model))
 		return keep_range(model, grad, begin, count);
-	uint64_t start = now_ns(), pushing = model->stats.push_ns;
+	struct lap lap = stopwatch_begin();
+	stopwatch_without(&model->stopwatch, &lap, TIME_PUSH);
 	if (w->in_step == STEP_DONE)
 		step_begin(model, 1);
 	struct signal signal;
@@ -417,7 +419,7 @@ static int push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 		rc = worker_send(model, &signal);
 	if (rc)
 		return signal_overflowed(model, 0);
-	model->stats.compress_ns += now_ns() - start - (model->stats.push_ns - pushing);
+	stopwatch_end(&model->stopwatch, TIME_COMPRESS, &lap);
 	if (!whole)
 		return 0;
 	parts_clear(model, PARTS_PUSHED);

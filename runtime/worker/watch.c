@@ -5,6 +5,7 @@
  * costs more than it saves. worth.c has the arithmetic. */
 #include "base/log.h"
 #include "job/job.h"
+#include "model/stopwatch.h"
 #include "worker/state.h"
 #include "worker/watch.h"
 #include <string.h>
@@ -13,10 +14,11 @@
 static struct worth_step step_taken(sluice_model *model)
 {
 	const sluice_model_stats *s = &model->stats;
-	const struct worth_step now = { .work_ns = s->compress_ns + s->apply_ns,
-					.wire_ns = s->push_ns + s->wait_ns + s->pull_ns,
-					.bytes = s->pushed_bytes + s->pulled_bytes,
-					.dense_bytes = s->dense_bytes };
+	const struct stopwatch *w = &model->stopwatch;
+	struct worth_step now = { .work_ns = stopwatch_ns(w, TIME_COMPRESS | TIME_APPLY),
+				  .wire_ns = stopwatch_ns(w, TIME_PUSH | TIME_WAIT | TIME_PULL),
+				  .bytes = s->pushed_bytes + s->pulled_bytes,
+				  .dense_bytes = s->dense_bytes };
 	const struct worth_step before = model->watched;
 	model->watched = now;
 	return (struct worth_step){ .work_ns = now.work_ns - before.work_ns,

@@ -6,6 +6,7 @@
 #include "job/job.h"
 #include "model/compressor.h"
 #include "model/model.h"
+#include "model/stopwatch.h"
 #include "worker/agree.h"
 #include "worker/async.h"
 #include "worker/dense.h"
@@ -18,7 +19,6 @@
 #include "worker/watch.h"
 #include "worker/worker.h"
 #include "base/bytes.h"
-#include "base/clock.h"
 #include "worker/hooks.h"
 #include <float.h>
 #include <stdio.h>
@@ -74,12 +74,12 @@ static int send_to_shard(sluice_model *model, uint32_t shard, struct pick pick)
 	model->stats.pushed_elements += pick.n;
 	if (w->phase || model->recipe.lazy.window)
 		return 0; /* the token is held; otherwise messages are posted when all are made */
-	const uint64_t start = now_ns();
+	const struct lap lap = stopwatch_begin();
 	progress_enter(model->job); /* not a call of the application: it is not counted */
 	if (!model->job->failure.code)
 		lane_post(model, shard);
 	progress_unlock(model->job);
-	model->stats.push_ns += now_ns() - start;
+	stopwatch_end(&model->stopwatch, TIME_PUSH, &lap);
 	return 0;
 }
 
@@ -381,14 +381,14 @@ static int added_whole(sluice_model *model, uint32_t shard,
 /* Adds an announced publication from where it lies, or starts to READ it. */
 static void fetch_delta(sluice_model *model, uint32_t shard)
 {
-	const uint64_t start = now_ns();
+	const struct lap lap = stopwatch_begin();
 
 	if (added_whole(model, shard, dense_pull)) {
-		model->stats.apply_ns += now_ns() - start;
+		stopwatch_end(&model->stopwatch, TIME_APPLY, &lap);
 		return;
 	}
 	lane_read(model, shard);
-	model->stats.pull_ns += now_ns() - start;
+	stopwatch_end(&model->stopwatch, TIME_PULL, &lap);
 }
 
 /* Returns 1 when the version of this step is applied for every shard. */
@@ -406,12 +406,12 @@ static int take_deltas(sluice_model *model)
 		if (lane_announced(model, s, publication))
 			fetch_delta(model, s);
 		if (lane_arrived(model, s)) {
-			const uint64_t start = now_ns();
+			const struct lap lap = stopwatch_begin();
 
 			if (!added_whole(model, s, dense_pull_read) &&
 			    lane_take(model, s, &m, &copy))
 				take_delta(model, s, &m, copy);
-			model->stats.apply_ns += now_ns() - start;
+			stopwatch_end(&model->stopwatch, TIME_APPLY, &lap);
 		}
 	}
 	return w->shards_done == model->layout.n_shards;

@@ -10,6 +10,7 @@ check_PROGRAMS += \
 	tests/unit/test_open_memory \
 	tests/unit/test_plan \
 	tests/unit/test_rules \
+	tests/unit/test_stopwatch \
 	tests/unit/test_update \
 	tests/unit/test_worth
 tests_unit_test_delta_log_SOURCES = tests/unit/model/test_delta_log.c tests/unit/random.h
@@ -28,6 +29,9 @@ tests_unit_test_open_memory_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=malloc -Wl,--wrap
 tests_unit_test_plan_SOURCES = tests/unit/model/test_plan.c $(ranks)
 tests_unit_test_plan_CPPFLAGS = $(AM_CPPFLAGS) -DRECIPE_PAGE=\"$(abs_top_srcdir)/man/sluice_recipe.7\"
 tests_unit_test_rules_SOURCES = tests/unit/model/test_rules.c tests/unit/four_tensors.h $(ranks)
+# Moves the clock.
+tests_unit_test_stopwatch_SOURCES = tests/unit/model/test_stopwatch.c
+tests_unit_test_stopwatch_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=clock_gettime
 tests_unit_test_update_SOURCES = tests/unit/model/test_update.c tests/unit/random.h
 # Is told what steps took.
 tests_unit_test_worth_SOURCES = tests/unit/model/test_worth.c $(ranks)
