@@ -7,6 +7,8 @@ check_LTLIBRARIES += tests/unit/libcases.la
 tests_unit_libcases_la_SOURCES = tests/unit/cases.c tests/unit/cases.h tests/unit/cases_main.c
 cases = tests/unit/libcases.la $(CMOCKA_LIBS)
 ranks = tests/unit/ranks.c tests/unit/ranks.h tests/unit/thinned.h
+# Compares two models of a recipe, step by step.
+same_bits = tests/unit/same_bits.c tests/unit/same_bits.h $(ranks)
 dense_values = tests/unit/dense_values.h $(ranks)
 async_problem = tests/unit/async_problem.c tests/unit/async_problem.h $(ranks)
 # Take down what the shards count.

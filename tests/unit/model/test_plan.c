@@ -351,7 +351,7 @@ static int run_rank(int rank, void *argument)
 		CHECK_OK(
 			sluice_push(model, model->recipe.update == UPDATE_AVERAGE ? params : grad));
 		const int planned = plan_takes(&model->plan, PATH_DENSE_PUSH,
-					       model->worker->rule.traits);
+					       model_rule(model, step, 0).traits);
 
 		CHECK(planned == (int)(run->placed >> step & 1));
 		for (uint32_t s = 0; s < 2; s++)

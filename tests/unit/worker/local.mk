@@ -27,7 +27,7 @@ check_PROGRAMS += \
 	tests/unit/test_stats \
 	tests/unit/test_svrg \
 	tests/unit/test_uneven
-tests_unit_test_accumulator_SOURCES = tests/unit/worker/test_accumulator.c tests/unit/four_tensors.h $(ranks)
+tests_unit_test_accumulator_SOURCES = tests/unit/worker/test_accumulator.c tests/unit/four_tensors.h $(same_bits)
 tests_unit_test_conservation_SOURCES = tests/unit/worker/test_conservation.c tests/unit/worker/sent.h $(ranks)
 # Spoils bytes between who makes and who reads them.
 tests_unit_test_dense_spoilt_SOURCES = tests/unit/worker/test_dense_spoilt.c tests/unit/gpu_rank.c tests/unit/gpu_rank.h $(dense_values)
@@ -50,8 +50,8 @@ tests_unit_test_home_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=collective_run -Wl,--wra
 tests_unit_test_lazy_SOURCES = tests/unit/worker/test_lazy.c tests/unit/scratch.h $(ranks)
 tests_unit_test_overflow_SOURCES = tests/unit/worker/test_overflow.c $(ranks)
 tests_unit_test_phases_SOURCES = tests/unit/worker/test_phases.c $(ranks)
-tests_unit_test_pull_range_SOURCES = tests/unit/worker/test_pull_range.c tests/unit/four_tensors.h $(ranks)
-tests_unit_test_push_range_SOURCES = tests/unit/worker/test_push_range.c tests/unit/four_tensors.h $(ranks)
+tests_unit_test_pull_range_SOURCES = tests/unit/worker/test_pull_range.c tests/unit/four_tensors.h $(same_bits)
+tests_unit_test_push_range_SOURCES = tests/unit/worker/test_push_range.c tests/unit/four_tensors.h $(same_bits)
 tests_unit_test_rate_zero_SOURCES = tests/unit/worker/test_rate_zero.c tests/unit/four_tensors.h $(ranks)
 tests_unit_test_segments_SOURCES = tests/unit/worker/test_segments.c tests/unit/four_tensors.h \
 	tests/unit/narrow.h $(ranks)

@@ -4,8 +4,7 @@
  * places that are refused. */
 #include "base/error.h"
 #include "four_tensors.h"
-#include "worker/state.h"
-#include "ranks.h"
+#include "same_bits.h"
 #include "scratch.h"
 #include "thinned.h"
 #include "cases.h"
@@ -43,82 +42,56 @@ static const char *const recipes[] = {
 	"up=sketch(0.02) down=all",
 	"up=global(0.02) down=global(0.02)",
 };
-enum { RECIPES = sizeof recipes / sizeof *recipes, WAYS = 4 };
+enum { RECIPES = sizeof recipes / sizeof *recipes };
 
-/* 0: gradients; 1: added by the application; 2: the same, pushed in ranges; 3: some ranks this way,
- * some that. */
-struct trial {
-	int way;
-	uint64_t params[RECIPES][2], residual[RECIPES][2];
-};
-
-static void push(sluice_model *model, int way, const float *grad, uint64_t step)
+static void push_sum(struct side *s, const float *grad)
 {
-	const float *sum = way ? accumulate(model, grad) : NULL;
-	if (!way) {
-		CHECK_OK(sluice_push(model, grad));
-	} else if (way == 1) {
-		CHECK_OK(sluice_push(model, sum));
-	} else {
-		uint64_t cut = 1 + 170 * step;
-		CHECK_OK(sluice_push_range(model, sum + cut, cut, COUNT - cut));
-		CHECK_OK(sluice_push_range(model, sum, 0, cut));
-	}
+	CHECK_OK(sluice_push(s->model, accumulate(s->model, grad)));
+}
+
+static void push_sum_in_ranges(struct side *s, const float *grad)
+{
+	const float *sum = accumulate(s->model, grad);
+	const uint64_t cut = 1 + 170 * s->step;
+
+	CHECK_OK(sluice_push_range(s->model, sum + cut, cut, COUNT - cut));
+	CHECK_OK(sluice_push_range(s->model, sum, 0, cut));
+}
+
+static void push_sum_of_some(struct side *s, const float *grad)
+{
+	(s->rank % 2 ? push_sum_in_ranges : side_push)(s, grad);
+}
+
+static void lower_rate(struct side *s)
+{
+	CHECK_OK(sluice_set(s->model, SLUICE_LR, 0.05f / (float)s->step));
 }
 
 static int train(int rank, void *argument)
 {
-	static const uint32_t shards[] = { 1, 5 };
-	struct trial *trial = argument;
+	static const struct way gradient = { 0 }, sums[] = { { .push = push_sum },
+							     { .push = push_sum_in_ranges },
+							     { .push = push_sum_of_some } };
 	sluice_job *job = rank_join(NULL);
-	for (int i = 0; i < RECIPES * 2; i++) {
-		float params[COUNT], grad[COUNT];
-		sluice_model_attr attr = attributes(recipes[i / 2], shards[i % 2]);
-		sluice_model *model = NULL;
-		if (thinned((size_t)i + 1, 2))
-			continue;
-		for (int j = 0; j < COUNT; j++)
-			params[j] = noise(2, 0, 0, (uint64_t)j);
-		CHECK_OK(sluice_model_open(job, &attr, params, &model));
-		for (uint64_t step = 1; step <= STEPS; step++) {
-			CHECK_OK(sluice_set(model, SLUICE_LR, 0.05f / (float)step));
-			fill_gradient(grad, rank, step, params);
-			push(model, trial->way == 3 ? rank % 2 : trial->way, grad, step);
-			CHECK_OK(sluice_pull(model, params));
-		}
-		uint64_t digest = check_same(job, params, sizeof params);
-		if (!rank) {
-			trial->params[i / 2][i % 2] = digest;
-			trial->residual[i / 2][i % 2] = sluice_digest(worker_residual(model),
-								      sizeof params);
-		}
-		sluice_model_close(&model);
-	}
+
+	(void)rank, (void)argument;
+	for (size_t i = 0; i < RECIPES * 2; i++)
+		for (int way = 0; way < 3 && !thinned(i + 1, 2); way++)
+			same_bits(job,
+				  &(struct training){
+					  .attr = attributes(recipes[i / 2], i % 2 ? 5 : 1),
+					  .steps = STEPS,
+					  .before = lower_rate },
+				  &gradient, &sums[way]);
 	sluice_finalize(&job);
 	return 0;
 }
 
-static void same_bits(int ranks)
-{
-	struct trial *trials[WAYS];
-	for (int way = 0; way < WAYS; way++) {
-		trials[way] = shared_memory(sizeof **trials);
-		trials[way]->way = way;
-		run_ranks(ranks, train, trials[way]);
-	}
-	for (int way = 1; way < WAYS; way++)
-		for (int i = 0; i < RECIPES * 2; i++)
-			if (trials[0]->params[i / 2][i % 2] != trials[way]->params[i / 2][i % 2] ||
-			    trials[0]->residual[i / 2][i % 2] !=
-				    trials[way]->residual[i / 2][i % 2])
-				fail_msg("%d ranks, \"%s\", way %d: another digest", ranks,
-					 recipes[i / 2], way);
-}
-
 TEST(push__of_the_accumulator__same_bits_as_of_the_gradient)
 {
-	same_bits(1);
-	same_bits(3);
+	run_ranks(1, train, NULL);
+	run_ranks(3, train, NULL);
 }
 
 /* ---- checkpoint ------------------------------------------------------------ */

@@ -28,7 +28,7 @@ static void expect_packed(const sluice_model *gpu, const struct shape *shape)
 	const int whole = recipe->up.select == SELECT_ALL ||
 			  (recipe->up.values.type != VALUE_ROUND &&
 			   recipe->coding != CODING_SMALL && !kind->seeded) ||
-			  gpu->worker->rule.reset;
+			  model_rule(gpu, step_of(gpu).steps + 1, 0).reset;
 	for (uint32_t s = 0; s < gpu->layout.n_shards; s++) /* all ranks are on this machine */
 		CHECK(on_device_way(gpu, s) == PAYLOAD_PLACED);
 	if (whole && kind->varies) /* some may have more than their slot holds */

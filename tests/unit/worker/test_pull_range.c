@@ -3,7 +3,7 @@
  * that goes on before others are there; the progress thread that goes on while the program
  * computes; and refusals. */
 #include "four_tensors.h"
-#include "ranks.h"
+#include "same_bits.h"
 #include "thinned.h"
 #include "job/job.h"
 #include "worker/lane.h"
@@ -26,83 +26,58 @@ static const char *const recipes[] = {
 };
 enum { RECIPES = sizeof recipes / sizeof *recipes, STEPS = 4 };
 
-struct digests {
-	int in_pieces;
-	uint64_t params[RECIPES][2];
-};
-
 /* The ways to wait that a rank goes through from step to step. What a range gave does not change
  * any more. */
-static void pull_in_pieces(sluice_model *model, float *target, uint64_t step, int rank)
+static void pull_in_pieces(struct side *s, float *target)
 {
 	static const uint64_t pieces[] = { 1, 2, 7, 37 };
-	const uint64_t n = pieces[(step + (uint64_t)rank) % 4], stride = n == 37 ? 10 : 1;
+	const uint64_t n = pieces[(s->step + (uint64_t)s->rank) % 4], stride = n == 37 ? 10 : 1;
 	float seen[COUNT];
-	CHECK_OK(sluice_pull_begin(model, &(sluice_vector){ .data = target }));
+
+	CHECK_OK(sluice_pull_begin(s->model, &(sluice_vector){ .data = target }));
 	for (uint64_t i = 0; i < n; i++) {
-		const uint64_t j = step % 2 ? n - 1 - i * stride % n : i * stride % n;
+		const uint64_t j = s->step % 2 ? n - 1 - i * stride % n : i * stride % n;
 		const uint64_t begin = COUNT * j / n, end = COUNT * (j + 1) / n;
-		CHECK_OK(sluice_pull_range(model, begin, end - begin));
+
+		CHECK_OK(sluice_pull_range(s->model, begin, end - begin));
 		memcpy(seen + begin, target + begin, (end - begin) * sizeof *seen);
 	}
 	CHECK(!memcmp(seen, target, sizeof seen));
 }
 
+static void raise_flag(struct side *s)
+{
+	sluice_raise(s->model, s->rank ? 0 : 1u << s->step);
+}
+
+static void check_flag(struct side *one, struct side *other)
+{
+	CHECK(step_of(other->model).raised == 1u << one->step || strstr(check_of, "every"));
+}
+
 static int train(int rank, void *argument)
 {
-	static const uint32_t shards[] = { 1, 7 };
-	struct digests *digests = argument;
+	static const struct way whole = { 0 }, in_pieces = { .pull = pull_in_pieces };
 	sluice_job *job = rank_join(NULL);
-	for (int i = 0; i < RECIPES * 2; i++) {
-		const int none = strstr(recipes[i / 2], "none") != NULL;
-		float params[COUNT], grad[COUNT], mean[COUNT];
-		sluice_model_attr attr = attributes(recipes[i / 2], shards[i % 2]);
-		sluice_model *model = NULL;
-		if (thinned((size_t)i + 1, 2))
-			continue;
-		for (int j = 0; j < COUNT; j++)
-			params[j] = noise(2, 0, 0, (uint64_t)j);
-		CHECK_OK(sluice_model_open(job, &attr, params, &model));
-		for (uint64_t step = 1; step <= STEPS; step++) {
-			float *target = none ? mean : params;
-			fill_gradient(grad, rank, step, params);
-			sluice_raise(model, rank ? 0 : 1u << step);
-			CHECK_OK(sluice_push(model, grad));
-			if (digests->in_pieces)
-				pull_in_pieces(model, target, step, rank);
-			else
-				CHECK_OK(sluice_pull(model, none ? mean : params));
-			CHECK(step_of(model).steps == step);
-			if (!strstr(recipes[i / 2], "every"))
-				CHECK(step_of(model).raised == 1u << step);
-			for (int j = 0; j < COUNT && none; j++)
-				params[j] -= 0.1f * mean[j];
-		}
-		if (!rank)
-			digests->params[i / 2][i % 2] = sluice_digest(params, sizeof params);
-		sluice_model_close(&model);
-	}
+
+	(void)rank, (void)argument;
+	for (size_t i = 0; i < RECIPES * 2; i++)
+		if (!thinned(i + 1, 2))
+			same_bits(job,
+				  &(struct training){
+					  .attr = attributes(recipes[i / 2], i % 2 ? 7 : 1),
+					  .steps = STEPS,
+					  .before = raise_flag,
+					  .after = check_flag },
+				  &whole, &in_pieces);
 	sluice_finalize(&job);
 	return 0;
 }
 
-static void same_bits(int ranks)
-{
-	struct digests *whole = shared_memory(sizeof *whole),
-		       *pieces = shared_memory(sizeof *pieces);
-	run_ranks(ranks, train, whole);
-	pieces->in_pieces = 1;
-	run_ranks(ranks, train, pieces);
-	for (int i = 0; i < RECIPES * 2; i++)
-		if (whole->params[i / 2][i % 2] != pieces->params[i / 2][i % 2])
-			fail_msg("%d ranks, \"%s\": another digest in ranges", ranks,
-				 recipes[i / 2]);
-}
-
 TEST(pull_range__any_cut_and_order__same_bits_as_one_pull)
 {
-	same_bits(1);
-	same_bits(3);
+	run_ranks(1, train, NULL);
+	run_ranks(3, train, NULL);
 }
 
 /* ---- before others are there ----------------------------------------------- */

@@ -7,7 +7,7 @@
 #include "model/tiling.h"
 #include "worker/lane.h"
 #include "worker/state.h"
-#include "ranks.h"
+#include "same_bits.h"
 #include "thinned.h"
 #include "cases.h"
 #include <math.h>
@@ -83,89 +83,67 @@ static const char *const recipes[] = {
 enum { RECIPES = sizeof recipes / sizeof *recipes, STEPS = 6 };
 
 /* The ways to cut a gradient that a rank goes through from step to step. */
-static void push_in_pieces(sluice_model *model, const float *grad, uint64_t step, int rank)
+static void push_in_pieces(struct side *s, const float *grad)
 {
 	static const uint64_t pieces[] = { 1, 2, 5, 37, COUNT };
-	uint64_t n = pieces[(step + (uint64_t)rank) % 5], stride = 1;
-	int backwards = step % 2;
-	if (n == 37)
-		stride = 10; /* 37 and 10 have no common divisor */
+	const uint64_t n = pieces[(s->step + (uint64_t)s->rank) % 5];
+	const uint64_t stride = n == 37 ? 10 : 1; /* 37 and 10 have no common divisor */
+
 	for (uint64_t i = 0; i < n; i++) {
-		uint64_t j = i * stride % n;
-		if (backwards)
-			j = n - 1 - j;
-		uint64_t begin = COUNT * j / n, end = COUNT * (j + 1) / n;
+		const uint64_t j = s->step % 2 ? n - 1 - i * stride % n : i * stride % n;
+		const uint64_t begin = COUNT * j / n, end = COUNT * (j + 1) / n;
 		float bucket[COUNT];
+
 		memcpy(bucket, grad + begin, (end - begin) * sizeof *bucket);
-		CHECK_OK(sluice_push_range(model, bucket, begin, end - begin));
+		CHECK_OK(sluice_push_range(s->model, bucket, begin, end - begin));
 		memset(bucket, 0x7f, sizeof bucket); /* the caller's again */
 	}
 }
 
-struct digests {
-	int in_pieces;
-	uint64_t params[RECIPES][2], residual[RECIPES][2];
-};
+static int zeroes(const struct side *s)
+{
+	return strstr(s->attr.recipe, "nonfinite=zero") != NULL;
+}
+
+static void gradient(float *grad, const float *params, const struct side *s)
+{
+	side_gradient(grad, params, s);
+	if (zeroes(s))
+		grad[100 * s->step] = s->step % 2 ? NAN : INFINITY;
+}
+
+static void count_zeroed(struct side *one, struct side *other)
+{
+	sluice_model_stats stats = { .size = sizeof stats };
+
+	(void)other;
+	CHECK_OK(sluice_stats(one->model, &stats));
+	CHECK(stats.nonfinite_elements == (zeroes(one) ? one->step : 0));
+}
 
 static int train(int rank, void *argument)
 {
-	static const uint32_t shards[] = { 1, 7 };
-	struct digests *digests = argument;
+	static const struct way whole = { 0 }, in_pieces = { .push = push_in_pieces };
 	sluice_job *job = rank_join(NULL);
-	for (int i = 0; i < RECIPES * 2; i++) {
-		float params[COUNT], grad[COUNT];
-		sluice_model_attr attr = attributes(recipes[i / 2], shards[i % 2]);
-		sluice_model *model = NULL;
-		if (thinned((size_t)i + 1, 2))
-			continue;
-		for (int j = 0; j < COUNT; j++)
-			params[j] = noise(2, 0, 0, (uint64_t)j);
-		CHECK_OK(sluice_model_open(job, &attr, params, &model));
-		for (uint64_t step = 1; step <= STEPS; step++) {
-			fill_gradient(grad, rank, step, params);
-			if (strstr(recipes[i / 2], "zero"))
-				grad[100 * step] = step % 2 ? NAN : INFINITY;
-			if (digests->in_pieces)
-				push_in_pieces(model, grad, step, rank);
-			else
-				CHECK_OK(sluice_push(model, grad));
-			CHECK_OK(sluice_pull(model, params));
-		}
-		uint64_t digest = check_same(job, params, sizeof params);
-		if (!rank) {
-			digests->params[i / 2][i % 2] = digest;
-			if (model->recipe.memory != MEMORY_NONE) /* else nothing in it is kept */
-				digests->residual[i / 2][i % 2] = sluice_digest(
-					worker_residual(model), sizeof params);
-			sluice_model_stats stats = { .size = sizeof stats };
-			CHECK_OK(sluice_stats(model, &stats));
-			CHECK((stats.nonfinite_elements == STEPS) ==
-			      !!strstr(recipes[i / 2], "zero"));
-		}
-		sluice_model_close(&model);
-	}
+
+	(void)rank, (void)argument;
+	for (size_t i = 0; i < RECIPES * 2; i++)
+		if (!thinned(i + 1, 2))
+			same_bits(job,
+				  &(struct training){
+					  .attr = attributes(recipes[i / 2], i % 2 ? 7 : 1),
+					  .steps = STEPS,
+					  .gradient = gradient,
+					  .after = count_zeroed },
+				  &whole, &in_pieces);
 	sluice_finalize(&job);
 	return 0;
 }
 
-static void same_bits(int ranks)
-{
-	struct digests *whole = shared_memory(sizeof *whole),
-		       *pieces = shared_memory(sizeof *pieces);
-	run_ranks(ranks, train, whole);
-	pieces->in_pieces = 1;
-	run_ranks(ranks, train, pieces);
-	for (int i = 0; i < RECIPES * 2; i++)
-		if (whole->params[i / 2][i % 2] != pieces->params[i / 2][i % 2] ||
-		    whole->residual[i / 2][i % 2] != pieces->residual[i / 2][i % 2])
-			fail_msg("%d ranks, \"%s\": another digest in ranges", ranks,
-				 recipes[i / 2]);
-}
-
 TEST(push_range__any_cut_and_order__same_bits_as_one_push)
 {
-	same_bits(1);
-	same_bits(3);
+	run_ranks(1, train, NULL);
+	run_ranks(3, train, NULL);
 }
 
 /* ---- early sending --------------------------------------------------------- */
@@ -174,7 +152,7 @@ static int posted(const sluice_model *model)
 {
 	int n = 0;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++)
-		n += lane_next_seq(model, s) > model->worker->step;
+		n += lane_next_seq(model, s) > step_of(model).steps + 1;
 	return n;
 }
 
