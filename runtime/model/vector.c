@@ -177,6 +177,11 @@ void *vector_given(const struct vector *v, size_t i)
 	return pieces_of(v)[i].given;
 }
 
+enum value_type vector_type(const struct vector *v, size_t i)
+{
+	return pieces_of(v)[i].type;
+}
+
 int vector_alike(const struct vector *v, enum value_type type, float scale)
 {
 	const struct vector_piece *p = pieces_of(v);

@@ -56,6 +56,8 @@ size_t vector_number(const struct vector *v);
  * piece's memory as the program gave it. */
 uint64_t vector_begin(const struct vector *v, size_t i);
 void *vector_given(const struct vector *v, size_t i);
+/* The element type of piece i. */
+enum value_type vector_type(const struct vector *v, size_t i);
 /* Returns 1 if all pieces have this type and, if it is one of 8 bits, this scale. */
 int vector_alike(const struct vector *v, enum value_type type, float scale);
 /* Returns 1 if any piece has elements of fewer than 32 bits. */

@@ -238,7 +238,9 @@ static int begin_there(sluice_model *model)
 	if (rc)
 		return rc;
 	t->flat = t->master ? NULL : vector_floats(t->vector);
-	t->follow = t->flat ? FOLLOW_ITSELF : run ? FOLLOW_CHANGES : FOLLOW_END;
+	t->follow = t->flat                         ? FOLLOW_ITSELF :
+		    run && vector_narrow(t->vector) ? FOLLOW_CHANGES :
+						      FOLLOW_END;
 	if (t->flat || (run && recipe_pulls_mean(&model->recipe)))
 		return 0;
 	return make_copy_there(model, !t->master && !recipe_pulls_mean(&model->recipe));
@@ -248,7 +250,7 @@ static int zero_there(const sluice_model *model)
 {
 	const struct target *t = model->worker->into;
 	void *to = t->flat ? (void *)t->flat : vector_given(t->vector, 0);
-	const size_t width = t->flat ? sizeof(*t->flat) : value_bytes(model->param_type);
+	const size_t width = t->flat ? sizeof(*t->flat) : value_bytes(vector_type(t->vector, 0));
 
 	return t->ops->zero(to, model->layout.count * width, on_device_stream(model)) ?
 		       device_fail(t->ops, "sluice_pull") :
@@ -267,7 +269,7 @@ static int add_there(const sluice_model *model, uint64_t first, const uint32_t *
 
 	if (t->follow == FOLLOW_CHANGES) {
 		call.narrow = (uint16_t *)vector_given(t->vector, 0) + first;
-		call.narrow_type = (int)model->param_type;
+		call.narrow_type = (int)vector_type(t->vector, 0);
 	} else {
 		call.assign = recipe_pushes_params(&model->recipe);
 	}

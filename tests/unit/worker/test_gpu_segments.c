@@ -584,3 +584,108 @@ TEST(broadcast__calls_of_a_gpu_fail_on_one_rank__all_hear_of_it)
 	for (int culprit = 0; culprit < 2; culprit++)
 		run_ranks(3, broadcast_failing, &culprit);
 }
+
+/* ---- vectors in one piece, of a type that need not be the model's ---- */
+
+/* In host memory, and the same on a device. */
+struct twin {
+	float here[COUNT], back[COUNT];
+	struct memory there;
+	size_t bytes;
+	int type;
+};
+
+static void open_twin(struct twin *t, int type, int rank, uint64_t step)
+{
+	*t = (struct twin){ .type = type, .bytes = COUNT * sizeof(float) };
+	for (size_t i = 0; i < COUNT; i++) {
+		t->here[i] = noise(1, step, (uint64_t)rank, i);
+		if (type != SLUICE_F32)
+			narrow_put(t->here, i, narrow_code((uint32_t)(i * 2654435761u), type),
+				   type);
+	}
+	if (type != SLUICE_F32)
+		t->bytes = COUNT * narrow_bytes(type);
+	CHECK_OK(device()->alloc(MEMORY_DEVICE, t->bytes, &t->there));
+	CHECK_OK(device()->copy(t->there.address, t->here, t->bytes, NULL));
+	CHECK_OK(device()->wait(NULL));
+}
+
+static void check_twin(struct twin *t)
+{
+	CHECK_OK(device()->copy(t->back, t->there.address, t->bytes, NULL));
+	CHECK_OK(device()->wait(NULL));
+	CHECK(!memcmp(t->back, t->here, t->bytes));
+}
+
+struct one_piece {
+	const char *recipe;
+	int grad, grad_type, param, param_type; /* of the pieces, and of the model */
+};
+
+static void train_one_piece(sluice_job *job, int rank, const struct one_piece *c)
+{
+	static struct twin params, grads;
+	sluice_model *model[2] = { NULL, NULL };
+	sluice_model_attr attr = attributes(c->recipe, 3);
+
+	check_of = c->recipe;
+	attr.grad_type = c->grad_type;
+	attr.param_type = c->param_type;
+	open_twin(&params, c->param, 0, 0);
+	for (int m = 0; m < 2; m++) {
+		const sluice_segment piece = { m ? params.there.address : params.here, COUNT,
+					       c->param, 0 };
+		attr.segments = &piece;
+		attr.n_segments = 1;
+		CHECK_OK(sluice_model_open(job, &attr, NULL, &model[m]));
+	}
+	for (uint64_t step = 1; step <= STEPS; step++) {
+		open_twin(&grads, c->grad, rank, step);
+		for (int m = 0; m < 2; m++) {
+			const sluice_segment grad = { m ? grads.there.address : grads.here, COUNT,
+						      c->grad, 0 };
+			const sluice_segment to = { m ? params.there.address : params.here, COUNT,
+						    c->param, 0 };
+			CHECK_OK(sluice_push_vector(model[m], IN_PIECES(&grad, 1)));
+			CHECK_OK(sluice_pull_vector(model[m], IN_PIECES(&to, 1)));
+		}
+		CHECK(on_device_selects(model[1]) ==
+		      (c->grad == c->grad_type && !strstr(c->recipe, "every")));
+		check_twin(&params);
+		device()->release(&grads.there);
+	}
+	for (int m = 0; m < 2; m++)
+		sluice_model_close(&model[m]);
+	device()->release(&params.there);
+	check_of = NULL;
+}
+
+static int train_all_of_one_piece(int rank, void *argument)
+{
+	static const char *const recipes[] = { "up=all down=all", "up=topk(0.05) down=topk(0.1)",
+					       "up=all down=all update=none",
+					       "up=topk(0.1) down=topk(0.1) update=none",
+					       "up=topk(0.1) down=all when=every(2)" };
+	static const int types[] = { SLUICE_F32, SLUICE_F16, SLUICE_BF16, SLUICE_F8_E4M3FN,
+				     SLUICE_F8_E5M2 };
+	sluice_job *job = rank_join(NULL);
+
+	(void)argument;
+	for (size_t r = 0; r < sizeof recipes / sizeof *recipes; r++)
+		for (int i = 0; i < 25; i++) {
+			struct one_piece c = { recipes[r], types[i % 5], types[i / 5], types[i % 3],
+					       types[i / 3 % 3] };
+
+			if (c.param_type == SLUICE_F32 && !strstr(c.recipe, "none"))
+				c.param = SLUICE_F32; /* of which there is a copy in 32 bits */
+			train_one_piece(job, rank, &c);
+		}
+	sluice_finalize(&job);
+	return 0;
+}
+
+TEST(step__of_one_piece_of_another_type_on_a_gpu__as_in_host_memory)
+{
+	run_ranks(2, train_all_of_one_piece, NULL);
+}
