@@ -76,7 +76,8 @@ int on_device_come_home(sluice_model *model);
 /* Copies residual and momentum to the host, if they live on the device. */
 int on_device_fetch(sluice_model *model);
 
-/* For the pull of a vector on a device: its operations, and the selection's part there, opened. */
+/* For the pull of a vector on a device: its operations, and the selection's part there, opened.
+ * *ops never becomes NULL, because it still releases the memory of earlier pulls. */
 int on_device_use(sluice_model *model, const void *pointer, const struct device_ops **ops,
 		  struct device_compressor **compressor);
 /* Copies bytes from the device to the host, and waits. */

@@ -228,13 +228,14 @@ int on_device_use(sluice_model *model, const void *pointer, const struct device_
 		  struct device_compressor **compressor)
 {
 	struct on_device *d = model->worker->device;
-	int rc = device_of(pointer, ops);
+	const struct device_ops *found;
+	int rc = device_of(pointer, &found);
 
 	if (!rc)
-		rc = on_device_check_stream(*ops, d->half.stream, "sluice_pull");
+		rc = on_device_check_stream(found, d->half.stream, "sluice_pull");
 	if (rc)
 		return rc;
-	d->half.ops = *ops;
+	d->half.ops = *ops = found;
 	rc = on_device_open_compressor(model, pointer);
 	*compressor = d->half.compressor;
 	return rc;

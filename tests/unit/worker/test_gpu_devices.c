@@ -197,6 +197,46 @@ TEST(push_and_pull__pieces_on_another_gpu__on_that_one)
 	run_ranks(1, train_pieces_on_two, NULL);
 }
 
+/* The copy in 32 bits of an earlier pull is still released with the device's own function. */
+static int pull_from_wrong_gpu(int rank, void *argument)
+{
+	static float grad[N];
+	sluice_job *job = rank_join(NULL);
+	sluice_model *model = NULL;
+	struct memory codes;
+	(void)rank;
+	begin_cuda(2);
+	CHECK_OK(cuda.ops->alloc(MEMORY_DEVICE, N * sizeof(uint16_t), &codes));
+	CHECK_OK(cuda.ops->zero(codes.address, N * sizeof(uint16_t), NULL));
+	CHECK_OK(cuda.ops->wait(NULL));
+	sluice_model_attr attr = { .size = sizeof attr,
+				   .count = N,
+				   .recipe = "up=topk(0.02) down=topk(0.1)",
+				   .param_type = SLUICE_BF16 };
+	CHECK_OK(sluice_model_open(job, &attr, codes.address, &model));
+	fill(grad, 1);
+	CHECK_OK(sluice_push(model, grad));
+	CHECK_OK(sluice_pull(model, codes.address));
+	CHECK_OK(sluice_push(model, grad));
+	CHECK_OK(sluice_pull_begin(model, &(sluice_vector){ .data = codes.address }));
+	CHECK_OK(cuda.set_device(1));
+	CHECK(sluice_pull_range(model, 0, N) == SLUICE_EGPU);
+	CHECK(strstr(sluice_last_error(), "it is on GPU 0, but the calling thread uses GPU 1"));
+	CHECK_OK(cuda.set_device(0));
+	if (argument)
+		CHECK_OK(sluice_pull_range(model, 0, N));
+	sluice_model_close(&model);
+	cuda.ops->release(&codes);
+	sluice_finalize(&job);
+	return 0;
+}
+
+TEST(pull__from_a_thread_on_another_gpu__is_refused_and_the_model_closes)
+{
+	run_ranks(1, pull_from_wrong_gpu, NULL);
+	run_ranks(1, pull_from_wrong_gpu, "and pulls again");
+}
+
 static int pin_and_fail(int rank, void *argument)
 {
 	static float x[N];
