@@ -27,7 +27,7 @@ typedef struct sluice_segment {
 /* A vector in one piece (data), or in several (segments); all zeros in a pull: the segments of the
  * model. Members that are not used are zero. */
 typedef struct sluice_vector {
-	void *data; /* as sluice_push() and sluice_pull() take it; only read in a push */
+	void *data; /* as sluice_push() and sluice_pull() take it, also NULL; only read in a push */
 	const sluice_segment *segments;
 	size_t n_segments;
 } sluice_vector;

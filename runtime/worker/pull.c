@@ -107,22 +107,15 @@ static int pull_noted(sluice_model *model, int asks)
 	return device_scope_end(&scope, pull_here(model, asks));
 }
 
-int sluice_pull(sluice_model *model, void *target)
-{
-	int asks = model && model_async(model) && model->worker->in_step == STEP_DONE;
-	int rc = step_check(model, model, "sluice_pull", asks ? STEP_DONE : STEP_PUSHED);
-	if (!rc)
-		rc = target_note(model, target, NULL, 0, "sluice_pull");
-	return rc ? rc : pull_noted(model, asks);
-}
-
-/* Checks the call and notes where it writes. */
-static int note_vector(sluice_model *model, const sluice_vector *vector, const char *function)
+/* Checks the call and notes where it writes. *asks: as for pull_here(). */
+static int note_pull(sluice_model *model, const sluice_vector *vector, const char *function,
+		     int *asks)
 {
 	static const sluice_segment none;
+	*asks = model && model_async(model) && model->worker->in_step == STEP_DONE;
 	int rc = vector_check(vector, function);
 	if (!rc)
-		rc = step_check(model, model, function, STEP_PUSHED);
+		rc = step_check(model, model, function, *asks ? STEP_DONE : STEP_PUSHED);
 	if (rc)
 		return rc;
 	if (!vector->segments && vector->n_segments)
@@ -130,10 +123,20 @@ static int note_vector(sluice_model *model, const sluice_vector *vector, const c
 	return target_note(model, vector->data, vector->segments, vector->n_segments, function);
 }
 
+static int pull(sluice_model *model, const sluice_vector *vector, const char *function)
+{
+	int asks, rc = note_pull(model, vector, function, &asks);
+	return rc ? rc : pull_noted(model, asks);
+}
+
+int sluice_pull(sluice_model *model, void *target)
+{
+	return pull(model, &(sluice_vector){ .data = target }, "sluice_pull");
+}
+
 int sluice_pull_vector(sluice_model *model, const sluice_vector *vector)
 {
-	int rc = note_vector(model, vector, "sluice_pull_vector");
-	return rc ? rc : pull_noted(model, 0);
+	return pull(model, vector, "sluice_pull_vector");
 }
 
 /* ---- a pull in ranges -----------------------------------------------------------
@@ -153,11 +156,11 @@ static enum pull_kind pull_kind_of(const sluice_model *model)
 
 int sluice_pull_begin(sluice_model *model, const sluice_vector *vector)
 {
-	int rc = note_vector(model, vector, "sluice_pull_begin");
+	int asks, rc = note_pull(model, vector, "sluice_pull_begin", &asks);
 	if (rc)
 		return rc;
 	struct worker *w = model->worker;
-	const enum pull_kind kind = pull_kind_of(model);
+	const enum pull_kind kind = asks ? PULL_ASKS : pull_kind_of(model);
 	if (kind == PULL_BY_SHARD && (rc = target_begin(model)))
 		return rc;
 	w->in_step = STEP_PULLING;
@@ -215,11 +218,11 @@ static void describe_range(void *context, char *text, size_t cap)
 }
 
 /* The whole pull, at the first range. */
-static int pull_at_once(sluice_model *model)
+static int pull_at_once(sluice_model *model, int asks)
 {
 	struct worker *w = model->worker;
-	w->in_step = STEP_PUSHED;
-	int rc = pull_noted(model, 0);
+	w->in_step = asks ? STEP_DONE : STEP_PUSHED;
+	int rc = pull_noted(model, asks);
 	w->in_step = STEP_PULLING;
 	if (rc) {
 		parts_clear(model, PARTS_PULLED); /* a pull that is refused can be made again */
@@ -259,8 +262,8 @@ int sluice_pull_range(sluice_model *model, uint64_t begin, uint64_t count)
 	const int last = parts_cover(model, PARTS_PULLED, 0, model->layout.count);
 	if (kind == PULL_BY_SHARD)
 		rc = pull_by_shard(model, begin, count, last);
-	else if (kind == PULL_AT_ONCE)
-		rc = pull_at_once(model);
+	else if (kind == PULL_AT_ONCE || kind == PULL_ASKS)
+		rc = pull_at_once(model, kind == PULL_ASKS);
 	else if (kind == PULL_NONE) /* an earlier range failed */
 		rc = job_failed(model->job);
 	if (rc || !last)

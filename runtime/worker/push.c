@@ -267,20 +267,25 @@ static int gradient_aligned(const sluice_model *model, const void *grad, const c
 	return argument_aligned(grad, value_bytes(model_pushed_type(model)), argument, function);
 }
 
-int sluice_push(sluice_model *model, const void *grad)
+static int push_run(sluice_model *model, const void *grad, const char *function)
 {
 	const int unwanted = model && !lazy_wants(model);
-	int rc = step_check(model, unwanted ? model : grad, "sluice_push", STEP_DONE);
+	int rc = step_check(model, unwanted ? model : grad, function, STEP_DONE);
 	if (!rc && source_of_step(model) != SOURCE_PARAMS)
-		rc = source_check(model, SOURCE_GRADIENT, "sluice_push");
+		rc = source_check(model, SOURCE_GRADIENT, function);
 	if (!rc)
-		rc = gradient_aligned(model, grad, "grad", "sluice_push");
+		rc = gradient_aligned(model, grad, "grad", function);
 	if (!rc)
-		rc = accumulator_check(model, grad, 0, "sluice_push");
+		rc = accumulator_check(model, grad, 0, function);
 	if (rc)
 		return rc;
 	struct vector whole = signal_vector(model, grad, model->layout.count);
 	return push(model, unwanted ? NULL : &whole, NULL);
+}
+
+int sluice_push(sluice_model *model, const void *grad)
+{
+	return push_run(model, grad, "sluice_push");
 }
 
 int sluice_push_vector(sluice_model *model, const sluice_vector *vector)
@@ -290,8 +295,8 @@ int sluice_push_vector(sluice_model *model, const sluice_vector *vector)
 	int rc = vector_check(vector, function);
 	if (rc)
 		return rc;
-	if (vector->data)
-		return sluice_push(model, vector->data);
+	if (!vector->segments && !vector->n_segments)
+		return push_run(model, vector->data, function);
 	rc = step_check(model, model, function, STEP_DONE);
 	if (!rc)
 		rc = source_check_pieces(model, function);
@@ -555,7 +560,8 @@ uint64_t step_pushed(const sluice_model *model)
 	const int whole = sluice_is_worker(model->job) && model->schedule.n_phases == 2 &&
 			  !w->skipped &&
 			  (w->in_step == STEP_PUSHED ||
-			   (w->in_step == STEP_PULLING && parts_pull_kind(model) != PULL_ENDED));
+			   (w->in_step == STEP_PULLING && parts_pull_kind(model) != PULL_ENDED &&
+			    parts_pull_kind(model) != PULL_ASKS));
 	return model->step + (uint64_t)whole;
 }
 

@@ -573,3 +573,99 @@ TEST(open__with_16_bits_and_no_param_type__is_refused_on_all_ranks)
 {
 	run_ranks(2, open_narrow, NULL);
 }
+
+/* ---- a vector with data, or of zeros ------------------------------------------ */
+
+/* Each step of one model by the plain calls, of the other by the same pointers in vectors. */
+static void push_both(sluice_model *const model[2], const void *grad, int expected)
+{
+	const sluice_vector vector = { .data = (void *)grad };
+
+	CHECK(sluice_push(model[0], grad) == expected);
+	CHECK(!expected || error_says("sluice_push: ", NULL));
+	CHECK(sluice_push_vector(model[1], &vector) == expected);
+	CHECK(!expected || error_says("sluice_push_vector: ", NULL));
+}
+
+static void pull_both(sluice_model *const model[2], float *const to[2], int in_ranges, int expected)
+{
+	const sluice_vector vector = { .data = to[1] };
+
+	CHECK(sluice_pull(model[0], to[0]) == expected);
+	CHECK(!expected || error_says("sluice_pull: ", NULL));
+	if (!in_ranges) {
+		CHECK(sluice_pull_vector(model[1], &vector) == expected);
+		CHECK(!expected || error_says("sluice_pull_vector: ", NULL));
+		return;
+	}
+	CHECK(sluice_pull_begin(model[1], &vector) == expected);
+	CHECK(!expected || error_says("sluice_pull_begin: ", NULL));
+	if (expected)
+		return;
+	CHECK_OK(sluice_pull_range(model[1], 700, COUNT - 700));
+	CHECK_OK(sluice_pull_range(model[1], 0, 700));
+}
+
+static void train_alike(sluice_job *job, const char *recipe, int in_ranges)
+{
+	static float params[2][COUNT], grad[COUNT];
+	float *const to[2] = { params[0], params[1] }, *const none[2] = { NULL, NULL };
+	const int asynchronous = strstr(recipe, "async") != NULL;
+	sluice_model *model[2] = { NULL, NULL };
+	sluice_model_attr attr = attributes(recipe, 3);
+	int unwanted = 0;
+
+	check_of = recipe;
+	memset(params, 0, sizeof params);
+	for (int m = 0; m < 2; m++) {
+		CHECK_OK(sluice_model_open(job, &attr, params[m], &model[m]));
+		if (strstr(recipe, "lazy-server"))
+			CHECK_OK(sluice_set(model[m], SLUICE_SMOOTHNESS, 1e-3));
+	}
+	for (uint64_t step = 1; step <= 6; step++) {
+		const int wanted = step_of(model[0]).wanted;
+
+		CHECK(step_of(model[1]).wanted == wanted);
+		fill_gradient(grad, 0, step, params[0]);
+		if (strstr(recipe, "average"))
+			memcpy(grad, params[0], sizeof grad);
+		pull_both(model, to, in_ranges, asynchronous ? 0 : SLUICE_EINVAL);
+		if (wanted)
+			push_both(model, NULL, SLUICE_EINVAL);
+		push_both(model, wanted ? grad : NULL, 0);
+		push_both(model, grad, SLUICE_EINVAL);
+		pull_both(model, none, in_ranges, SLUICE_EINVAL);
+		pull_both(model, to, in_ranges, 0);
+		CHECK(!memcmp(params[0], params[1], sizeof params[0]));
+		CHECK(step_of(model[0]).steps == step && step_of(model[1]).steps == step);
+		unwanted += !wanted;
+	}
+	CHECK(!strstr(recipe, "lazy-server") || unwanted);
+	for (int m = 0; m < 2; m++)
+		sluice_model_close(&model[m]);
+	check_of = NULL;
+}
+
+static int train_all_alike(int rank, void *argument)
+{
+	static const char *const recipes_of[] = {
+		"up=topk(0.1) down=all",
+		"up=topk(0.1) down=topk(0.2) update=none",
+		"up=all down=all update=average memory=none",
+		"up=all down=all when=async(3)",
+		"up=all down=all signal=innovation when=lazy-server(3,5)",
+	};
+	sluice_job *job = rank_join(NULL);
+
+	(void)rank, (void)argument;
+	log_capture();
+	for (size_t i = 0; i < 2 * sizeof recipes_of / sizeof *recipes_of; i++)
+		train_alike(job, recipes_of[i / 2], i % 2);
+	sluice_finalize(&job);
+	return 0;
+}
+
+TEST(calls__with_a_vector_that_has_data_or_nothing__as_with_the_pointer)
+{
+	run_ranks(1, train_all_alike, NULL);
+}
