@@ -145,7 +145,8 @@ class Model:
 
         With update=average it is this worker's parameters.
 
-        grad: a vector, or a list of vectors that together are one, each of a type of its own.
+        grad: a vector, or a list of vectors that together are one, each of a type of its own; None: there
+        is none, because the step does not want one (wanted).
         scales: of a list, what the codes of those of 8 bits are multiplied by; None: see
         set_grad_scale().
         """
@@ -156,6 +157,9 @@ class Model:
             return
         if scales is not None:
             raise ValueError("scales belong to a list of vectors: the scale of one is set by set_grad_scale()")
+        if grad is None:
+            check(lib.sluice_push(self._at(), None))
+            return
         found = vector(grad, "grad", self.count, (self._grad_type,))
         self._pushed.append(found)
         check(lib.sluice_push(self._at(), found.address))
@@ -284,7 +288,7 @@ class Model:
 
     @property
     def wanted(self) -> bool:
-        """With when=lazy-server: whether the next step wants a gradient; else True."""
+        """With when=lazy-server: whether the next step wants a gradient, or takes push(None); else True."""
         return bool(self._step().wanted)
 
     @property

@@ -140,6 +140,20 @@ class Steps(unittest.TestCase):
                 self.assertEqual((model.step, model.wanted), (step, True))
             self.assertGreater(params[0], 0)
 
+    def test_gradient_that_the_step_does_not_want(self):
+        params, left_out = floats(1, 1), 0
+        with self.job.open(params, "up=all down=all signal=innovation when=lazy-server(3,5)", lr=0.1) as model:
+            model.set_smoothness(1e-3)
+            self.assertTrue(model.wanted)
+            with self.assertRaisesRegex(sluice.InvalidError, "the vector is NULL"):
+                model.push(None)
+            for _ in range(6):
+                left_out += not model.wanted
+                model.push(floats(1, 1) if model.wanted else None)
+                model.pull(params)
+            self.assertGreater(left_out, 0)
+            self.assertEqual(model.stats()["skipped_pushes"], left_out)
+
     def test_average(self):
         params = array.array("f", [1, 2])
         with self.job.open(params, "up=all down=all update=average") as model:
