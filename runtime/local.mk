@@ -54,6 +54,7 @@ library_sources += \
 	runtime/model/model.c runtime/model/model.h \
 	runtime/model/plan.c runtime/model/plan.h \
 	runtime/model/read.c \
+	runtime/model/rulebook.c runtime/model/rulebook.h \
 	runtime/model/snapshot.c runtime/model/snapshot.h \
 	runtime/model/stopwatch.c runtime/model/stopwatch.h \
 	runtime/model/tensors.c runtime/model/tensors.h \

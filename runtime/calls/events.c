@@ -26,7 +26,7 @@ static void push_arrived(sluice_job *job, uint32_t id, int peer, uint32_t shard_
 			  rank_text(job, peer), shard_id);
 		return;
 	}
-	inbox_arrived(model, shard, peer);
+	inbox_arrived(shard, peer);
 }
 
 static void count_refused_push(sluice_job *job, uint32_t id)
@@ -91,7 +91,7 @@ static int is_at_work(const sluice_model *model)
 {
 	int works = step_works(model);
 	for (uint32_t i = 0; i < model->n_own && !works; i++)
-		works = shard_works(model, &model->shards[i]);
+		works = shard_works(&model->shards[i]);
 	return works;
 }
 
@@ -103,7 +103,7 @@ static void advance_models(sluice_job *job)
 		on_device_advance(model);
 		step_advance(model);
 		for (uint32_t s = 0; s < model->n_own; s++)
-			moved |= shard_advance(model, &model->shards[s]);
+			moved |= shard_advance(&model->shards[s]);
 		if (moved)
 			clients_count_advance(&job->clients);
 		if (moved || is_at_work(model))
@@ -118,7 +118,7 @@ static void drop_worker(sluice_job *job, int worker)
 	for (uint32_t m = 0; m < clients_models_end(&job->clients); m++) {
 		sluice_model *model = clients_model(&job->clients, m);
 		for (uint32_t i = 0; model && i < model->n_own; i++)
-			inbox_drop(model, &model->shards[i], worker);
+			inbox_drop(&model->shards[i], worker);
 	}
 	clients_stir_all(&job->clients); /* none waits for that worker any more */
 }

@@ -32,11 +32,11 @@ static int read_from_rank0(sluice_model *model, const uint8_t *descriptor)
 		}
 		if (!rc && shard->async) {
 			progress_take(job); /* the progress thread already looks into its inboxes */
-			shard_async_begin(model, shard);
+			shard_async_begin(shard);
 			progress_release(job);
 		}
 		if (!rc)
-			rc = shard_publish_snapshot(model, shard);
+			rc = shard_publish_snapshot(shard);
 	}
 	region_close(&buffer);
 	if (source)

@@ -296,7 +296,7 @@ static int load_state(struct meeting *m, const struct contents *contents,
 		worker_restart(model, m->place.step / model->recipe.period);
 	model->step = m->place.step;
 	for (uint32_t i = 0; i < model->n_own; i++)
-		shard_restart(model, &model->shards[i], m->place.step / model->recipe.period);
+		shard_restart(&model->shards[i], m->place.step / model->recipe.period);
 	if (file)
 		contents_restore_numbers(model, contents);
 	progress_release(job);
@@ -305,7 +305,7 @@ static int load_state(struct meeting *m, const struct contents *contents,
 		contents_restore_window(model, contents);
 	for (uint32_t i = 0; i < model->n_own && !rc; i++) {
 		progress_take(job);
-		rc = shard_publish_snapshot(model, &model->shards[i]);
+		rc = shard_publish_snapshot(&model->shards[i]);
 		progress_release(job);
 	}
 	return rc;

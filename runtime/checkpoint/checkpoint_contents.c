@@ -76,7 +76,7 @@ static int add_census(const sluice_model *model, struct contents *c)
 								   c->census };
 	}
 	for (uint32_t i = 0; i < model->n_own; i++) {
-		census_save_shard(model, i, shard_census(c, i));
+		census_save_shard(&model->shards[i], shard_census(c, i));
 		c->sections[c->n++] = (struct checkpoint_section){ SECTION_SHARD_CENSUS,
 								   model->shards[i].id, of_shard,
 								   NULL, shard_census(c, i) };
@@ -145,7 +145,8 @@ static const char *judge_section(const sluice_model *model, const struct checkpo
 	case SECTION_WORKER_LAZY:
 		return lazy_judge(lazy_rule_of(model->worker->lazy), step, s->numbers);
 	case SECTION_WORKER_CENSUS: return census_judge_worker(model, s->numbers);
-	case SECTION_SHARD_CENSUS: return census_judge_shard(model, version, s->numbers);
+	case SECTION_SHARD_CENSUS:
+		return census_judge_shard(&model->recipe.down, version, s->numbers);
 	case SECTION_WORKER_GUARD: return guard_judge(model, s->numbers, version);
 	case SECTION_SHARD_GUARD:
 		return s->numbers[0] <= schedule_raises_most(&model->recipe) ?
@@ -180,7 +181,7 @@ void contents_restore_numbers(sluice_model *model, const struct contents *c)
 			guard_restore(model, c->guard);
 	}
 	for (uint32_t i = 0; c->census && i < model->n_own; i++)
-		census_restore_shard(model, i, shard_census(c, i));
+		census_restore_shard(&model->shards[i], shard_census(c, i));
 	for (uint32_t i = 0; c->guard && i < model->n_own; i++)
 		model->shards[i].chosen = (unsigned)*shard_doublings(c, i);
 }

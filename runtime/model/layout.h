@@ -4,6 +4,7 @@
 #ifndef RUNTIME_LAYOUT_H
 #define RUNTIME_LAYOUT_H
 #include "compress/select.h"
+#include "compress/sketch.h"
 #include "recipe/schedule.h"
 #include "sluice.h"
 
@@ -65,4 +66,10 @@ struct layout_largest layout_largest(const struct layout *l, int rank_or_any);
 /* The spans of one shard, shard-relative; room for n_spans entries. Returns how many. */
 size_t layout_shard_spans(const struct layout *l, const struct shard_layout *shard,
 			  struct span *out);
+/* The shape of each worker's sketch of a shard. */
+static inline struct sketch_shape layout_sketch_shape(const struct recipe *recipe,
+						      const struct shard_layout *at, uint32_t shard)
+{
+	return (struct sketch_shape){ recipe->up.sketch_rows, at->sketch_columns, shard };
+}
 #endif

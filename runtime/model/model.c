@@ -3,27 +3,20 @@
 #include "model/model.h"
 #include "base/error.h"
 
-struct step_rule model_rule(const sluice_model *model, uint64_t step, unsigned chosen)
+struct rulebook model_rules(const sluice_model *model)
 {
-	const struct recipe *recipe = &model->recipe;
-	const struct schedule *schedule = &model->schedule;
-	struct candidate share;
-
-	if (recipe->automatic)
-		share = worth_candidates[worth_candidate(step - 1 - model->first_step, chosen)];
-	else
-		share = (struct candidate){ schedule_density(schedule, &recipe->up, step),
-					    schedule_density(schedule, &recipe->down, step) };
-	if (recipe->guard == GUARD_RAISE) {
-		share.up = schedule_raised(&recipe->up, share.up, chosen);
-		share.down = schedule_raised(&recipe->down, share.down, chosen);
-	}
-	return plan_step(&model->plan, recipe, schedule, step, share.up, share.down);
+	return (struct rulebook){ .recipe = &model->recipe,
+				  .schedule = &model->schedule,
+				  .plan = &model->plan,
+				  .update = &model->update,
+				  .first_step = model->first_step };
 }
 
-unsigned model_choices(const sluice_model *model)
+struct step_rule model_rule(const sluice_model *model, uint64_t step, unsigned chosen)
 {
-	return model->recipe.automatic ? WORTH_CANDIDATES : schedule_raises_most(&model->recipe);
+	const struct rulebook rules = model_rules(model);
+
+	return rulebook_step(&rules, step, chosen);
 }
 
 void model_count_dense(sluice_model *model, uint32_t span, int own)

@@ -5,12 +5,12 @@
 #define RUNTIME_MODEL_H
 #include "compress/message.h"
 #include "compress/select.h"
-#include "compress/sketch.h"
 #include "job/job.h"
 #include "model/home.h"
 #include "model/layout.h"
 #include "model/measure.h"
 #include "model/plan.h"
+#include "model/rulebook.h"
 #include "model/stopwatch.h"
 #include "model/tensors.h"
 #include "model/update.h"
@@ -84,7 +84,7 @@ static inline enum value_type model_pushed_type(const sluice_model *model)
 /* A phase of the step. */
 static inline const struct phase *phase_now(const sluice_model *model, unsigned phase)
 {
-	return &model->schedule.phases[phase];
+	return schedule_phase(&model->schedule, phase);
 }
 
 static inline int model_async(const sluice_model *model)
@@ -92,37 +92,23 @@ static inline int model_async(const sluice_model *model)
 	return model->recipe.when == WHEN_ASYNC;
 }
 
-/* Whether a step with this rate leaves everything as it is. The residual then neither moves the
- * parameters nor gets lost, because nothing is added to it, sent or published. Without a
- * residual, a rate of 0 needs no special treatment: the update multiplies by it. Neither does it
- * if a period sums steps of several rates: this step adds nothing, and the sum of the other
- * steps is exchanged. */
+/* rulebook_stands() of the model. */
 static inline int model_stands(const sluice_model *model, float lr)
 {
-	return lr <= 0 && model->recipe.memory != MEMORY_NONE && model->recipe.period == 1 &&
-	       !recipe_pulls_mean(&model->recipe) && !recipe_pushes_params(&model->recipe);
+	return rulebook_stands(&model->recipe, lr);
 }
 
 /* The epoch that a message must have; MESSAGE_ANY where ranks may be in different epochs. */
-static inline uint64_t model_epoch(const sluice_model *model)
+static inline uint64_t model_epoch(const sluice_job *job)
 {
-	return model->job->members.elastic ? MESSAGE_ANY : model->job->membership_epoch;
-}
-/* The shape of a worker's sketch of a shard. */
-static inline struct sketch_shape model_sketch_shape(const sluice_model *model,
-						     const struct shard_layout *at, uint32_t shard)
-{
-	return (struct sketch_shape){ model->recipe.up.sketch_rows, at->sketch_columns, shard };
+	return job->members.elastic ? MESSAGE_ANY : job->membership_epoch;
 }
 
 /* ---- model.c ---- */
-/* The rule of step t = 1, 2, ... With auto, chosen is 1 + the adopted candidate, and 0 before
- * one is adopted. With guard=raise, it is the number of times that the densities have doubled.
- * Otherwise it is 0. A worker's push proposes it, a shard decides, and the shard's delta
- * distributes it to all workers. */
+/* The rules of this model's steps. The pointers last as long as the model. */
+struct rulebook model_rules(const sluice_model *model);
+/* rulebook_step() of the model. */
 struct step_rule model_rule(const sluice_model *model, uint64_t step, unsigned chosen);
-/* The largest value of chosen. */
-unsigned model_choices(const sluice_model *model);
 /* Counts the bytes that a message of a shard of this span would have with up=all down=all. own:
  * the shard is at this rank. */
 void model_count_dense(sluice_model *model, uint32_t span, int own);

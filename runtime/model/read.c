@@ -82,7 +82,7 @@ static int take_part(const sluice_model *model, uint32_t s, uint64_t version, ui
 	const char *why = "";
 	struct message_expect want = { .kind = MESSAGE_SNAPSHOT,
 				       .rank = (uint64_t)home_rank(model->home, s),
-				       .epoch = model_epoch(model),
+				       .epoch = model_epoch(model->job),
 				       .model = model->id,
 				       .shard = s,
 				       .seq = version,

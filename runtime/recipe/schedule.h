@@ -41,6 +41,11 @@ struct schedule {
 	uint64_t anchor_period;
 };
 
+static inline const struct phase *schedule_phase(const struct schedule *s, unsigned phase)
+{
+	return &s->phases[phase];
+}
+
 /* decays: some tensor has a rule with a weight decay, even if decay= is 0.
  * SLUICE_EINVAL if warmup is given in epochs and steps_per_epoch is 0. */
 int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, int decays,

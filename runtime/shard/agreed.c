@@ -15,12 +15,11 @@ struct agreed {
 	float *cells;         /* the sum of the workers' sketches; NULL without up=sketch */
 };
 
-static int agreed_open(sluice_model *model, struct shard *shard)
+static int agreed_open(struct shard *shard)
 {
 	const struct shard_layout *at = shard->at;
 	struct agreed *a;
 
-	(void)model;
 	if (!at->support_capacity)
 		return 0;
 	a = shard->agreed = calloc(1, sizeof(*a));
@@ -44,9 +43,8 @@ static void agreed_close(struct shard *shard)
 	shard->agreed = NULL;
 }
 
-static void agreed_restart(const sluice_model *model, struct shard *shard)
+static void agreed_restart(struct shard *shard)
 {
-	(void)model;
 	if (shard->agreed)
 		shard->agreed->n = 0;
 }
@@ -56,10 +54,8 @@ uint32_t agreed_count(const struct shard *shard)
 	return shard->agreed ? shard->agreed->n : 0;
 }
 
-const char *agreed_take_sketch(sluice_model *model, struct shard *shard, int worker,
-			       const struct message *m)
+const char *agreed_take_sketch(struct shard *shard, int worker, const struct message *m)
 {
-	(void)model;
 	(void)worker;
 	if (m->coding != CODING_DENSE)
 		return "a sketch has all its cells";
@@ -67,13 +63,12 @@ const char *agreed_take_sketch(sluice_model *model, struct shard *shard, int wor
 	return NULL;
 }
 
-const char *agreed_take_indices(sluice_model *model, struct shard *shard, int worker,
-				const struct message *m)
+const char *agreed_take_indices(struct shard *shard, int worker, const struct message *m)
 {
 	const struct entries got = scratch_entries(shard->scratch);
 	struct agreed *a = shard->agreed;
 
-	if (worker != schedule_leader(shard->version + 1, model->job->workers))
+	if (worker != schedule_leader(shard->version + 1, shard->job->workers))
 		return m->count ? "another worker selects in this step" : NULL;
 	for (uint32_t i = 0; i < m->count; i++)
 		a->support[i] = m->coding == CODING_DENSE ? i : got.index[i];
@@ -81,10 +76,8 @@ const char *agreed_take_indices(sluice_model *model, struct shard *shard, int wo
 	return NULL;
 }
 
-const char *agreed_take_values(sluice_model *model, struct shard *shard, int worker,
-			       const struct message *m)
+const char *agreed_take_values(struct shard *shard, int worker, const struct message *m)
 {
-	(void)model;
 	(void)worker;
 	reduction_add(&shard->reduction, shard->agreed->support,
 		      scratch_entries(shard->scratch).value, m->count);
@@ -92,12 +85,14 @@ const char *agreed_take_values(sluice_model *model, struct shard *shard, int wor
 }
 
 /* The coordinates whose estimates are largest, and all that are exempt from selection. */
-static void find_heavy(const sluice_model *model, struct shard *shard)
+static void find_heavy(struct shard *shard)
 {
 	const struct shard_layout *at = shard->at;
-	const struct sketch_shape shape = model_sketch_shape(model, at, shard->id);
-	double density = schedule_density(&model->schedule, &model->recipe.up, shard->version + 1);
-	uint64_t k = schedule_count(density, at->span - at->exempt) * model->recipe.up.sketch_pool;
+	const struct sketch_shape shape = layout_sketch_shape(shard->rules.recipe, at, shard->id);
+	double density = schedule_density(shard->rules.schedule, &shard->rules.recipe->up,
+					  shard->version + 1);
+	uint64_t k = schedule_count(density, at->span - at->exempt) *
+		     shard->rules.recipe->up.sketch_pool;
 	struct agreed *a = shard->agreed;
 	float *estimate = reduction_sum(
 		&shard->reduction); /* nothing is added yet: a vector to write to */
@@ -116,34 +111,36 @@ static void find_heavy(const sluice_model *model, struct shard *shard)
 	memset(a->cells, 0, at->sketch_cells * sizeof(*a->cells));
 }
 
-uint32_t agreed_support(const sluice_model *model, struct shard *shard, const uint32_t **index_out)
+uint32_t agreed_support(struct shard *shard, const uint32_t **index_out)
 {
-	if (phase_now(model, shard->phase)->payload == PAYLOAD_SKETCH)
-		find_heavy(model, shard);
+	if (schedule_phase(shard->rules.schedule, shard->phase)->payload == PAYLOAD_SKETCH)
+		find_heavy(shard);
 	*index_out = shard->agreed->support;
 	return shard->agreed->n;
 }
 
 /* What is published is part of the support, unless the update moves more than that. */
-static int picks(const sluice_model *model, const struct shard *shard)
+static int picks(const struct shard *shard)
 {
-	const struct phase *last = phase_now(model, model->schedule.n_phases - 1);
+	const struct phase *last = schedule_phase(shard->rules.schedule,
+						  shard->rules.schedule->n_phases - 1);
 
-	return model->schedule.n_downs > 1 && shard->agreed &&
+	return shard->rules.schedule->n_downs > 1 && shard->agreed &&
 	       (last->payload == PAYLOAD_AGREED ||
-		selection_kinds[model->recipe.up.select].exchange == EXCHANGE_SKETCH);
+		selection_kinds[shard->rules.recipe->up.select].exchange == EXCHANGE_SKETCH);
 }
 
-static int agreed_pick(const sluice_model *model, struct shard *shard, float *x, struct pick *out)
+static int agreed_pick(struct shard *shard, float *x, struct pick *out)
 {
-	const struct direction *up = &model->recipe.up;
+	const struct direction *up = &shard->rules.recipe->up;
 	uint32_t *index = scratch_entries(shard->scratch).index;
 
-	if (!picks(model, shard))
+	if (!picks(shard))
 		return 0;
 	*out = (struct pick){ .index = shard->agreed->support, .vector = x, .n = shard->agreed->n };
 	if (selection_kinds[up->select].exchange == EXCHANGE_SKETCH) {
-		const double density = schedule_density(&model->schedule, up, shard->version + 1);
+		const double density = schedule_density(shard->rules.schedule, up,
+							shard->version + 1);
 
 		out->n = select_topk(
 			scratch_selector(shard->scratch), x, shard->spans, shard->n_spans,

@@ -14,14 +14,11 @@ struct agreed; /* shard.agreed; NULL where no support is agreed on */
 uint32_t agreed_count(const struct shard *shard);
 /* Takes what a worker's message of such a phase brought (the scratch's entries). NULL, or why it is
  * refused. */
-const char *agreed_take_sketch(sluice_model *model, struct shard *shard, int worker,
-			       const struct message *m);
-const char *agreed_take_indices(sluice_model *model, struct shard *shard, int worker,
-				const struct message *m);
-const char *agreed_take_values(sluice_model *model, struct shard *shard, int worker,
-			       const struct message *m);
+const char *agreed_take_sketch(struct shard *shard, int worker, const struct message *m);
+const char *agreed_take_indices(struct shard *shard, int worker, const struct message *m);
+const char *agreed_take_values(struct shard *shard, int worker, const struct message *m);
 /* The support of the step, once all workers' messages are in. Returns the number of coordinates,
  * which are in *index_out. */
-uint32_t agreed_support(const sluice_model *model, struct shard *shard, const uint32_t **index_out);
+uint32_t agreed_support(struct shard *shard, const uint32_t **index_out);
 extern const struct shard_hooks agreed_hooks;
 #endif

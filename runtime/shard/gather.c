@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See gather.h. Called by shard.c and shard_dense.c; publish.c reads what was gathered. */
 #include "shard/gather.h"
+#include "job/peers.h"
 #include "shard/agreed.h"
 #include "shard/inbox.h"
 #include "shard/state.h"
@@ -11,26 +12,25 @@ static int epoch_exists(const sluice_job *job, uint32_t epoch)
 	return epoch >= 1 && epoch <= (uint32_t)job->workers;
 }
 
-static const char *judge(const sluice_model *model, const struct shard *shard, int worker,
-			 const struct message *m)
+static const char *judge(const struct shard *shard, int worker, const struct message *m)
 {
 	(void)worker;
-	if (m->chosen > model_choices(model))
+	if (m->chosen > rulebook_choices(shard->rules.recipe))
 		return "it chooses what there is not";
-	if (!epoch_exists(model->job, m->epoch))
+	if (!epoch_exists(shard->job, m->epoch))
 		return "it carries an epoch that the job was never in";
-	if (m->count && model_stands(model, m->lr))
+	if (m->count && rulebook_stands(shard->rules.recipe, m->lr))
 		return "it brings coordinates in a step with the learning rate 0";
 	if (m->have_version != shard->published)
 		return "the worker holds another version than this shard published";
 	return NULL;
 }
 
-static void expect(const sluice_model *model, const struct shard *shard, int worker,
-		   const struct message *m, struct message_expect *want)
+static void expect(const struct shard *shard, int worker, const struct message *m,
+		   struct message_expect *want)
 {
 	const struct shard_layout *at = shard->at;
-	const struct phase *phase = phase_now(model, shard->phase);
+	const struct phase *phase = schedule_phase(shard->rules.schedule, shard->phase);
 	const int indices = phase->payload == PAYLOAD_INDICES;
 
 	(void)worker;
@@ -63,7 +63,7 @@ void gather_pass(struct shard *shard)
 	shard->gathered.next_rank++;
 }
 
-int gather_same_rate(sluice_model *model, struct shard *shard, int worker, float lr, int first)
+int gather_same_rate(struct shard *shard, int worker, float lr, int first)
 {
 	struct gathered *g = &shard->gathered;
 
@@ -73,24 +73,24 @@ int gather_same_rate(sluice_model *model, struct shard *shard, int worker, float
 	}
 	if (float_bits(g->lr) == float_bits(lr))
 		return 1;
-	job_fail(model->job, SLUICE_EINVAL, worker,
+	job_fail(shard->job, SLUICE_EINVAL, worker,
 		 "learning rates differ at step %llu: %s pushed %.9g, %s pushed %.9g; call "
 		 "sluice_set(model, SLUICE_LR, x) with the same value on all workers",
-		 (unsigned long long)shard->version + 1, rank_text(model->job, g->lr_rank),
-		 (double)g->lr, rank_text(model->job, worker), (double)lr);
+		 (unsigned long long)shard->version + 1, rank_text(shard->job, g->lr_rank),
+		 (double)g->lr, rank_text(shard->job, worker), (double)lr);
 	return 0;
 }
 
-int gather_count(sluice_model *model, struct shard *shard, int worker, const struct message *m)
+int gather_count(struct shard *shard, int worker, const struct message *m)
 {
 	struct gathered *g = &shard->gathered;
 
 	if (inbox_accept(shard, worker))
 		return 0;
-	model->stats.staleness[0]++;
+	shard->model.stats->staleness[0]++;
 	g->raised |= m->raised;
 	/* With guard=raise any worker raises for all, and with auto the first one decides. */
-	if (!g->counted++ || (model->schedule.raises && m->chosen > g->chosen_next))
+	if (!g->counted++ || (shard->rules.schedule->raises && m->chosen > g->chosen_next))
 		g->chosen_next = m->chosen;
 	g->next_rank = worker + 1;
 	return 1;

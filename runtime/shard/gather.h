@@ -25,9 +25,9 @@ int gather_next(const struct shard *shard);
 void gather_pass(struct shard *shard);
 /* All workers of a step must train at the same rate. Returns 1 if this worker's rate equals the
  * first one's. Otherwise the job has failed. */
-int gather_same_rate(sluice_model *model, struct shard *shard, int worker, float lr, int first);
+int gather_same_rate(struct shard *shard, int worker, float lr, int first);
 /* Accepts and counts the worker's next message, m; 1 if that went well. */
-int gather_count(sluice_model *model, struct shard *shard, int worker, const struct message *m);
+int gather_count(struct shard *shard, int worker, const struct message *m);
 /* Called after the publication that ends a phase, and after the one that ends the step. */
 void gather_phase_ends(struct shard *shard);
 void gather_step_ends(struct shard *shard);

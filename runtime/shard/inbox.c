@@ -5,8 +5,10 @@
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "job/peers.h"
 #include "rdma/ring.h"
 #include "model/compressor.h"
+#include "model/model.h"
 #include "shard/state.h"
 #include <stdlib.h>
 
@@ -42,16 +44,16 @@ void inboxes_close(struct inboxes **inboxes)
 	*inboxes = NULL;
 }
 
-void inboxes_restart(const sluice_model *model, struct shard *shard)
+void inboxes_restart(struct shard *shard)
 {
 	const struct shard_layout *at = shard->at;
 
 	shard->inboxes->waiting_since_ns = 0;
-	for (int w = 0; w < model->job->workers; w++) {
+	for (int w = 0; w < shard->job->workers; w++) {
 		struct inbox *inbox = inbox_of(shard, w);
 
 		ring_reader_init(&inbox->ring, at->slot_depth, at->slot_bytes);
-		inbox->slots = home_slots(model->home, shard->id, w);
+		inbox->slots = home_slots(shard->model.home, shard->id, w);
 		inbox->arrived = 0;
 		inbox->newest = (struct announced){ shard->published, 0, 0 };
 		inbox->notice_due = 0;
@@ -60,14 +62,14 @@ void inboxes_restart(const sluice_model *model, struct shard *shard)
 
 /* ---- up -------------------------------------------------------------------- */
 
-int inbox_arrived(sluice_model *model, struct shard *shard, int worker)
+int inbox_arrived(struct shard *shard, int worker)
 {
 	struct inbox *inbox = inbox_of(shard, worker);
 
 	if (inbox->arrived - inbox->ring.next_seq + 1 >= shard->at->slot_depth)
-		return job_blame(model->job, SLUICE_EWIRE, worker,
+		return job_blame(shard->job, SLUICE_EWIRE, worker,
 				 "%s pushed more to shard %u than its slots hold",
-				 rank_text(model->job, worker), shard->id);
+				 rank_text(shard->job, worker), shard->id);
 	inbox->arrived++;
 	if (!shard->inboxes->waiting_since_ns)
 		shard->inboxes->waiting_since_ns = now_ns();
@@ -86,24 +88,24 @@ uint64_t inbox_next_seq(const struct shard *shard, int worker)
 	return inbox_of(shard, worker)->ring.next_seq;
 }
 
-int inbox_refuse(sluice_model *model, const struct shard *shard, int worker, const char *why)
+int inbox_refuse(const struct shard *shard, int worker, const char *why)
 {
-	return job_blame(model->job, SLUICE_EWIRE, worker,
+	return job_blame(shard->job, SLUICE_EWIRE, worker,
 			 "the push of step %llu from %s to shard %u was refused: %s",
-			 (unsigned long long)shard->version + 1, rank_text(model->job, worker),
+			 (unsigned long long)shard->version + 1, rank_text(shard->job, worker),
 			 shard->id, why);
 }
 
-int inbox_take(sluice_model *model, const struct shard *shard, int worker,
-	       const struct intake *intake, enum inbox_depth depth, struct taken *t)
+int inbox_take(const struct shard *shard, int worker, const struct intake *intake,
+	       enum inbox_depth depth, struct taken *t)
 {
 	const size_t room = shard->at->slot_bytes;
 	const struct inbox *inbox = inbox_of(shard, worker);
 	uint8_t *copy = scratch_copy(shard->scratch);
 	const struct entries to = scratch_entries(shard->scratch);
 	struct message_expect want = { .rank = (uint64_t)worker,
-				       .epoch = model_epoch(model),
-				       .model = model->id,
+				       .epoch = model_epoch(shard->job),
+				       .model = shard->model.id,
 				       .shard = shard->id,
 				       .seq = inbox->ring.next_seq };
 	const char *why = "";
@@ -115,15 +117,15 @@ int inbox_take(sluice_model *model, const struct shard *shard, int worker,
 	else
 		rc = message_copy(t->slot, room, copy, room, &t->m, &why);
 	if (!rc) {
-		intake->expect(model, shard, worker, &t->m, &want);
+		intake->expect(shard, worker, &t->m, &want);
 		rc = message_check(&t->m, &want, &why);
 	}
-	t->m.stream.seed = model->recipe.seed;
+	t->m.stream.seed = shard->rules.recipe->seed;
 	if (!rc && depth == INBOX_DECODE)
 		rc = message_decode(&t->m, copy, to.index, to.value, &why);
-	if (!rc && (why = intake->judge(model, shard, worker, &t->m)))
+	if (!rc && (why = intake->judge(shard, worker, &t->m)))
 		rc = SLUICE_EWIRE;
-	return rc ? inbox_refuse(model, shard, worker, why) : 0;
+	return rc ? inbox_refuse(shard, worker, why) : 0;
 }
 
 int inbox_accept(struct shard *shard, int worker)
@@ -133,11 +135,11 @@ int inbox_accept(struct shard *shard, int worker)
 	return ring_reader_accept(&inbox->ring, worker, inbox->ring.next_seq);
 }
 
-void inbox_drop(sluice_model *model, struct shard *shard, int worker)
+void inbox_drop(struct shard *shard, int worker)
 {
 	struct inbox *inbox = inbox_of(shard, worker);
 
-	model->stats.refused_messages += inbox->arrived - ring_reader_consumed(&inbox->ring);
+	shard->model.stats->refused_messages += inbox->arrived - ring_reader_consumed(&inbox->ring);
 	inbox->notice_due = 0;
 }
 
@@ -163,17 +165,18 @@ void inbox_announce(struct shard *shard, int worker, struct announced newest, in
 
 /* Posts one notice. 0, SLUICE_EAGAIN: later, SLUICE_EPEER: its loss is reported by its own event,
  * or another error. */
-static int notify(sluice_model *model, const struct shard *shard, int worker)
+static int notify(const struct shard *shard, int worker)
 {
 	const struct inbox *inbox = inbox_of(shard, worker);
-	struct endpoint *e = model->job->peers[worker].endpoint;
+	struct endpoint *e = shard->job->peers[worker].endpoint;
 	uint8_t line[NOTICE_BYTES];
 	struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
 			      .local = line,
 			      .bytes = sizeof(line),
-			      .imm = job_imm(model->job, IMM_NOTICE, model->channel + shard->id) };
+			      .imm = job_imm(shard->job, IMM_NOTICE,
+					     shard->model.channel + shard->id) };
 
-	t.remote = home_notice_to(model->home, shard->id, worker, &t.offset);
+	t.remote = home_notice_to(shard->model.home, shard->id, worker, &t.offset);
 	put_le64(line, inbox->newest.version);
 	put_le64(line + 8, inbox->newest.log_end);
 	put_le64(line + 16, ring_reader_consumed(&inbox->ring));
@@ -187,9 +190,9 @@ static int notify(sluice_model *model, const struct shard *shard, int worker)
 /* Tells the workers of the newest publication that they do not know: one 32-byte WRITE with notify.
  * At most one is unacknowledged per worker, because the next version needs the worker's next
  * push. */
-int inboxes_notify(sluice_model *model, struct shard *shard)
+int inboxes_notify(struct shard *shard)
 {
-	sluice_job *job = model->job;
+	sluice_job *job = shard->job;
 	int sent = 0;
 
 	for (int w = 0; w < job->workers; w++) {
@@ -197,7 +200,7 @@ int inboxes_notify(sluice_model *model, struct shard *shard)
 
 		if (!inbox->notice_due || job->peers[w].state == PEER_LOST)
 			continue;
-		const int rc = notify(model, shard, w);
+		const int rc = notify(shard, w);
 		if (rc == SLUICE_EAGAIN || rc == SLUICE_EPEER)
 			continue;
 		if (rc) {
@@ -208,16 +211,16 @@ int inboxes_notify(sluice_model *model, struct shard *shard)
 		inbox->notice_due = 0;
 		sent = 1;
 		if (w != job->rank)
-			model->stats.control_bytes += NOTICE_BYTES;
+			shard->model.stats->control_bytes += NOTICE_BYTES;
 	}
 	return sent;
 }
 
-int inboxes_have_work(const sluice_model *model, const struct shard *shard)
+int inboxes_have_work(const struct shard *shard)
 {
 	int work = 0;
 
-	for (int w = 0; w < model->job->workers && !work; w++)
+	for (int w = 0; w < shard->job->workers && !work; w++)
 		work = inbox_has(shard, w) || inbox_of(shard, w)->notice_due;
 	return work;
 }

@@ -5,7 +5,7 @@
  * only, and no method. */
 #ifndef RUNTIME_INBOX_H
 #define RUNTIME_INBOX_H
-#include "model/model.h"
+#include "compress/message.h"
 
 struct shard;
 struct inboxes; /* of all workers at one shard */
@@ -13,13 +13,13 @@ struct inboxes; /* of all workers at one shard */
 int inboxes_open(int workers, struct inboxes **out); /* 0 or SLUICE_ENOMEM */
 void inboxes_close(struct inboxes **inboxes);
 /* Resets: all rings are empty, and the workers know all publications of the shard. */
-void inboxes_restart(const sluice_model *model, struct shard *shard);
+void inboxes_restart(struct shard *shard);
 
 /* ---- up ---- */
 
 /* A worker's notify has announced its next message in the ring. Returns 0, or SLUICE_EWIRE: it
  * has sent more messages than there are slots, and is blamed. */
-int inbox_arrived(sluice_model *model, struct shard *shard, int worker);
+int inbox_arrived(struct shard *shard, int worker);
 /* 1 if a message of the worker has arrived that was not accepted. */
 int inbox_has(const struct shard *shard, int worker);
 /* The number that the worker's next message must carry. */
@@ -28,10 +28,9 @@ uint64_t inbox_next_seq(const struct shard *shard, int worker);
 /* The checks of a step's messages. expect: sets what the header must hold; m is the header as
  * received. judge: returns NULL, or why a message that is valid by itself may not come now. */
 struct intake {
-	void (*expect)(const sluice_model *model, const struct shard *shard, int worker,
-		       const struct message *m, struct message_expect *want);
-	const char *(*judge)(const sluice_model *model, const struct shard *shard, int worker,
-			     const struct message *m);
+	void (*expect)(const struct shard *shard, int worker, const struct message *m,
+		       struct message_expect *want);
+	const char *(*judge)(const struct shard *shard, int worker, const struct message *m);
 };
 enum inbox_depth {
 	INBOX_HEADER, /* only the header is copied; the payload stays in the slot, unchecked */
@@ -46,14 +45,14 @@ struct taken {
 /* Checks and decodes a copy of a worker's next message, which must have arrived. Returns 0, or
  * SLUICE_EWIRE: the message is refused, and its sender is blamed. It remains the next message
  * until it is accepted. */
-int inbox_take(sluice_model *model, const struct shard *shard, int worker,
-	       const struct intake *intake, enum inbox_depth depth, struct taken *t);
+int inbox_take(const struct shard *shard, int worker, const struct intake *intake,
+	       enum inbox_depth depth, struct taken *t);
 /* Accepts the next message, which frees its slot. Returns 0 or SLUICE_EWIRE. */
 int inbox_accept(struct shard *shard, int worker);
 /* Blames the worker for its next message. Returns SLUICE_EWIRE. */
-int inbox_refuse(sluice_model *model, const struct shard *shard, int worker, const char *why);
+int inbox_refuse(const struct shard *shard, int worker, const char *why);
 /* The worker is no longer a member of the job: the messages in its inbox count as refused. */
-void inbox_drop(sluice_model *model, struct shard *shard, int worker);
+void inbox_drop(struct shard *shard, int worker);
 
 /* Since when the shard has waited for the rest of a step's messages; 0: it does not wait. The first
  * message that arrives sets it. */
@@ -70,10 +69,10 @@ struct announced {
 /* A publication for this worker is in the log. notify 0: do not notify the worker. */
 void inbox_announce(struct shard *shard, int worker, struct announced newest, int notify);
 /* Sends the notices that are due; 1 if any was sent. */
-int inboxes_notify(sluice_model *model, struct shard *shard);
+int inboxes_notify(struct shard *shard);
 
 /* Whether a message waits to be taken, or a notice to be sent. */
-int inboxes_have_work(const sluice_model *model, const struct shard *shard);
+int inboxes_have_work(const struct shard *shard);
 
 /* ---- for tests ---- */
 uint64_t inbox_arrivals(const struct shard *shard, int worker);

@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "model/kept.h"
+#include "model/model.h"
 #include "shard/gather.h"
 #include "shard/reduce.h"
 #include "shard/state.h"
@@ -17,9 +18,9 @@ struct lazy_sum {
 	uint32_t uploads[]; /* taken so far, of each worker */
 };
 
-static int lazy_sum_open(sluice_model *model, struct shard *shard)
+static int lazy_sum_open(struct shard *shard)
 {
-	const size_t workers = (size_t)model->job->workers;
+	const size_t workers = (size_t)shard->job->workers;
 	float *running = shard->kept.of[KEPT_SHARD_RUNNING];
 
 	if (!running)
@@ -45,18 +46,17 @@ static void lazy_sum_step_ends(struct shard *shard)
 	shard->lazy->restarted = 0;
 }
 
-static void lazy_sum_restart(const sluice_model *model, struct shard *shard)
+static void lazy_sum_restart(struct shard *shard)
 {
 	if (!shard->lazy)
 		return;
 	lazy_sum_step_ends(shard);
-	memset(shard->lazy->uploads, 0, (size_t)model->job->workers * sizeof(uint32_t));
+	memset(shard->lazy->uploads, 0, (size_t)shard->job->workers * sizeof(uint32_t));
 }
 
 /* Compares the number of uploads that a worker has made with the number that was taken. If one
  * is missing or came twice, all workers are asked to restart their references. */
-static void lazy_sum_taken(const sluice_model *model, struct shard *shard, int worker,
-			   const struct message *m)
+static void lazy_sum_taken(struct shard *shard, int worker, const struct message *m)
 {
 	struct lazy_sum *lazy = shard->lazy;
 
@@ -72,7 +72,7 @@ static void lazy_sum_taken(const sluice_model *model, struct shard *shard, int w
 		log_line(LOG_WARN, "runtime",
 			 "step %llu: %s has made %u uploads to shard %u, which took %u: one was "
 			 "lost or came twice, so all workers will send their whole gradients again",
-			 (unsigned long long)shard->version + 1, rank_text(model->job, worker),
+			 (unsigned long long)shard->version + 1, rank_text(shard->job, worker),
 			 m->anchor / 2, shard->id, lazy->uploads[worker]);
 		lazy->refresh = 1;
 	}

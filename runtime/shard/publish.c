@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "model/snapshot.h"
 #include "compress/sparse.h"
+#include "job/peers.h"
 #include "model/compressor.h"
 #include "model/delta_log.h"
 #include "shard/gather.h"
@@ -12,6 +13,8 @@
 #include "shard/state.h"
 #include <stdatomic.h>
 #include <string.h>
+
+enum { PLACE_BYTES = 160 };
 
 /* ---- the log --------------------------------------------------------------- */
 
@@ -28,8 +31,8 @@ uint8_t *publish_reserve(struct shard *shard, struct readers readers)
 	return entry;
 }
 
-void publish_commit(sluice_model *model, struct shard *shard, struct readers readers,
-		    const struct message *m, size_t bytes)
+void publish_commit(struct shard *shard, struct readers readers, const struct message *m,
+		    size_t bytes)
 {
 	const struct shard_layout *at = shard->at;
 	struct announced newest = { .version = m->seq, .bytes = (uint32_t)bytes };
@@ -45,50 +48,59 @@ void publish_commit(sluice_model *model, struct shard *shard, struct readers rea
 	shard->published++;
 	gather_phase_ends(shard);
 	inboxes_wait_since(shard, 0);
-	for (int w = 0; w < model->job->workers; w++)
-		inbox_announce(shard, w, newest, job_living(model->job, w));
+	for (int w = 0; w < shard->job->workers; w++)
+		inbox_announce(shard, w, newest, job_living(shard->job, w));
+}
+
+/* "index 3 of tensor w1", in text. */
+static const char *place_of(const struct shard *shard, uint32_t at, char text[PLACE_BYTES])
+{
+	tensors_place(shard->model.tensors, shard->at->begin + at, text, PLACE_BYTES);
+	return text;
 }
 
 /* As the workers count steps. */
-static unsigned long long step_of_change(const sluice_model *model, const struct shard *shard)
+static unsigned long long step_of_change(const struct shard *shard)
 {
-	return (shard->version + 1) * (unsigned long long)model->recipe.period;
+	return (shard->version + 1) * (unsigned long long)shard->rules.recipe->period;
 }
 
-void publish_overflowed(sluice_model *model, const struct shard *shard, uint32_t at)
+void publish_overflowed(const struct shard *shard, uint32_t at)
 {
-	job_fail(model->job, SLUICE_ENUMERIC, model->job->rank,
+	char place[PLACE_BYTES];
+
+	job_fail(shard->job, SLUICE_ENUMERIC, shard->job->rank,
 		 "the change of shard %u at %s in step %llu is NaN or infinite at %s: its sums "
 		 "overflowed; lower the learning rate or clip= the gradients",
-		 shard->id, rank_text(model->job, model->job->rank), step_of_change(model, shard),
-		 model_place(model, shard->at->begin + at));
+		 shard->id, rank_text(shard->job, shard->job->rank), step_of_change(shard),
+		 place_of(shard, at, place));
 }
 
-int publish_follow(const sluice_model *model, struct shard *shard, uint32_t at,
-		   const uint32_t *index, const float *value, uint32_t n)
+int publish_follow(struct shard *shard, uint32_t at, const uint32_t *index, const float *value,
+		   uint32_t n)
 {
-	if (recipe_pushes_params(&model->recipe))
+	if (recipe_pushes_params(shard->rules.recipe))
 		sparse_set(shard->copy + at, index, value, n);
 	else
 		return sparse_add_finite(shard->copy + at, index, value, n) ||
-		       recipe_pulls_mean(&model->recipe); /* means belong to no parameters */
+		       recipe_pulls_mean(shard->rules.recipe); /* means belong to no parameters */
 	return 1;
 }
 
-void publish_param_overflowed(sluice_model *model, const struct shard *shard)
+void publish_param_overflowed(const struct shard *shard)
 {
 	const size_t at = first_nonfinite(shard->copy, shard->at->span);
+	char place[PLACE_BYTES];
 
-	job_fail(model->job, SLUICE_ENUMERIC, model->job->rank,
+	job_fail(shard->job, SLUICE_ENUMERIC, shard->job->rank,
 		 "step %llu makes %g of the parameter of shard %u at %s that is %s, which leaves "
 		 "the range of floats; lower the learning rate or clip= the gradients",
-		 step_of_change(model, shard), (double)shard->copy[at], shard->id,
-		 rank_text(model->job, model->job->rank),
-		 model_place(model, shard->at->begin + at));
+		 step_of_change(shard), (double)shard->copy[at], shard->id,
+		 rank_text(shard->job, shard->job->rank), place_of(shard, (uint32_t)at, place));
 }
 
-const uint8_t *publish_pick(sluice_model *model, struct shard *shard, struct message *m,
-			    struct pick *p, size_t *bytes_out)
+const uint8_t *publish_pick(struct shard *shard, struct message *m, struct pick *p,
+			    size_t *bytes_out)
 {
 	const uint32_t span = shard->at->span;
 	uint8_t *entry = publish_reserve(shard, READERS_EVERYBODY);
@@ -96,57 +108,54 @@ const uint8_t *publish_pick(sluice_model *model, struct shard *shard, struct mes
 				       shard->at->delta_bytes);
 
 	if (!bytes) {
-		publish_overflowed(model, shard, m->bad);
+		publish_overflowed(shard, m->bad);
 		return NULL;
 	}
-	*bytes_out = bytes + shard_hooks_delta_note(model, shard, entry + bytes);
+	*bytes_out = bytes + shard_hooks_delta_note(shard, entry + bytes);
 	return entry;
 }
 
-int publish_all_of(sluice_model *model, struct shard *shard, struct readers readers,
-		   struct message *m, const float *value)
+int publish_all_of(struct shard *shard, struct readers readers, struct message *m,
+		   const float *value)
 {
 	const size_t bytes = message_encode(m, NULL, value, scratch_entries(shard->scratch).value,
 					    publish_reserve(shard, readers),
 					    shard->at->delta_bytes);
 
 	if (bytes)
-		publish_commit(model, shard, readers, m, bytes);
+		publish_commit(shard, readers, m, bytes);
 	else
-		publish_overflowed(model, shard, m->bad);
+		publish_overflowed(shard, m->bad);
 	return bytes != 0;
 }
 
-void publish_support(sluice_model *model, struct shard *shard, struct message *m,
-		     const uint32_t *index)
+void publish_support(struct shard *shard, struct message *m, const uint32_t *index)
 {
 	const size_t bytes = message_encode(m, index, NULL, NULL,
 					    publish_reserve(shard, READERS_EVERYBODY),
 					    shard->at->delta_bytes);
 
-	publish_commit(model, shard, READERS_EVERYBODY, m, bytes);
+	publish_commit(shard, READERS_EVERYBODY, m, bytes);
 }
 
 /* ---- deltas and snapshots -------------------------------------------------- */
 
-struct message publish_head(const sluice_model *model, const struct shard *shard,
-			    enum message_kind kind)
+struct message publish_head(const struct shard *shard, enum message_kind kind)
 {
 	return (struct message){ .kind = kind,
 				 .parts = 1,
-				 .rank = (uint32_t)model->job->rank,
-				 .epoch = model->job->membership_epoch,
-				 .model = model->id,
+				 .rank = (uint32_t)shard->job->rank,
+				 .epoch = shard->job->membership_epoch,
+				 .model = shard->model.id,
 				 .shard = shard->id,
 				 .span = shard->at->span };
 }
 
-struct message publish_next(const sluice_model *model, const struct shard *shard,
-			    enum message_kind kind, uint32_t n)
+struct message publish_next(const struct shard *shard, enum message_kind kind, uint32_t n)
 {
-	struct message m = publish_head(model, shard, kind);
+	struct message m = publish_head(shard, kind);
 
-	m.densest = model->recipe.coding == CODING_SMALL;
+	m.densest = shard->rules.recipe->coding == CODING_SMALL;
 	m.phase = (uint16_t)(shard->phase + 1);
 	m.seq = shard->published + 1;
 	m.step = shard->version + 1;
@@ -155,21 +164,22 @@ struct message publish_next(const sluice_model *model, const struct shard *shard
 	return m;
 }
 
-struct message publish_delta(const sluice_model *model, const struct shard *shard, uint32_t n)
+struct message publish_delta(const struct shard *shard, uint32_t n)
 {
-	struct message m = publish_next(model, shard, MESSAGE_DELTA, n);
-	const struct selection_kind *down = &selection_kinds[model->recipe.down.select];
+	struct message m = publish_next(shard, MESSAGE_DELTA, n);
+	const struct selection_kind *down = &selection_kinds[shard->rules.recipe->down.select];
 	const struct gathered *g = gather_view(shard);
 
-	if (!schedule_sends_all(&model->schedule, m.step))
-		m.values = model->recipe.down.values;
+	if (!schedule_sends_all(shard->rules.schedule, m.step))
+		m.values = shard->rules.recipe->down.values;
 	m.stream = (struct random_stream){ RANDOM_ROUND, SHARD_NUMBERS, m.step,
-					   model->recipe.seed };
+					   shard->rules.recipe->seed };
 	m.first = shard->at->begin;
 	m.seeded = down->seeded && !down->contiguous;
 	m.raised = (uint8_t)g->raised;
 	m.chosen = (uint8_t)g->chosen_next;
-	m.agreed = phase_now(model, shard->phase + 1)->payload == PAYLOAD_AGREED;
+	m.agreed = schedule_phase(shard->rules.schedule, shard->phase + 1)->payload ==
+		   PAYLOAD_AGREED;
 	m.divisor = g->counted;
 	m.lr = g->lr;
 	return m;
@@ -182,9 +192,9 @@ void publish_step_ends(struct shard *shard)
 	gather_step_ends(shard);
 }
 
-int shard_publish_snapshot(sluice_model *model, struct shard *shard)
+int shard_publish_snapshot(struct shard *shard)
 {
-	struct message m = publish_head(model, shard, MESSAGE_SNAPSHOT);
+	struct message m = publish_head(shard, MESSAGE_SNAPSHOT);
 
 	m.seq = m.step = m.have_version = shard->version;
 	return snapshot_write(&m, shard->copy, m.span, shard->snapshot) ?

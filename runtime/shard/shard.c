@@ -12,15 +12,14 @@
 
 /* ---- gather ---------------------------------------------------------------- */
 
-static const char *take_pairs(sluice_model *model, struct shard *shard, int worker,
-			      const struct message *m)
+static const char *take_pairs(struct shard *shard, int worker, const struct message *m)
 {
 	const struct entries got = scratch_entries(shard->scratch);
 	const uint32_t *index = m->coding == CODING_DENSE ? NULL : got.index;
 
 	(void)worker;
-	if (shard_device_takes(model, shard))
-		shard_device_add(model, shard, index, got.value, m->count);
+	if (shard_device_takes(shard))
+		shard_device_add(shard, index, got.value, m->count);
 	else
 		reduction_add(&shard->reduction, index, got.value, m->count);
 	return NULL;
@@ -30,55 +29,55 @@ static const char *take_pairs(sluice_model *model, struct shard *shard, int work
  * up phase (the scratch's entries), and returns NULL or why it is refused. answer: called when
  * all messages of the phase before are in, to publish the result; returns 1 if it was published. */
 static const struct payload_kind {
-	const char *(*take)(sluice_model *model, struct shard *shard, int worker,
-			    const struct message *m);
-	int (*answer)(sluice_model *model, struct shard *shard);
+	const char *(*take)(struct shard *shard, int worker, const struct message *m);
+	int (*answer)(struct shard *shard);
 } kinds[PAYLOADS];
 
 /* Takes the next worker's message out of its inbox and adds it. Returns 1 if the message was
  * there, or if it is no longer expected. */
-static int take_push(sluice_model *model, struct shard *shard)
+static int take_push(struct shard *shard)
 {
 	const int worker = gather_next(shard);
 	const char *why = NULL;
 	struct taken t;
 
-	if (!job_living(model->job, worker)) {
+	if (!job_living(shard->job, worker)) {
 		gather_pass(shard);
 		return 1;
 	}
-	if (model->job->peers[worker].state == PEER_LOST)
+	if (shard->job->peers[worker].state == PEER_LOST)
 		return 0; /* about to be dropped */
-	if (!inbox_has(shard, worker) || !shard_device_ready(model, shard) ||
-	    inbox_take(model, shard, worker, &gather_intake, INBOX_DECODE, &t))
+	if (!inbox_has(shard, worker) || !shard_device_ready(shard) ||
+	    inbox_take(shard, worker, &gather_intake, INBOX_DECODE, &t))
 		return 0;
-	why = shard_hooks_note(model, shard, inbox_next_seq(shard, worker),
-			       t.slot + message_bytes(&t.m),
+	why = shard_hooks_note(shard, inbox_next_seq(shard, worker), t.slot + message_bytes(&t.m),
 			       shard->at->slot_bytes - message_bytes(&t.m));
 	if (why) {
-		inbox_refuse(model, shard, worker, why);
+		inbox_refuse(shard, worker, why);
 		return 0;
 	}
-	if (!gather_same_rate(model, shard, worker, t.m.lr, !gather_counted(shard)) ||
-	    !gather_count(model, shard, worker, &t.m))
+	if (!gather_same_rate(shard, worker, t.m.lr, !gather_counted(shard)) ||
+	    !gather_count(shard, worker, &t.m))
 		return 0;
-	shard_hooks_taken(model, shard, worker, &t.m);
-	why = kinds[phase_now(model, shard->phase)->payload].take(model, shard, worker, &t.m);
+	shard_hooks_taken(shard, worker, &t.m);
+	why = kinds[schedule_phase(shard->rules.schedule, shard->phase)->payload].take(
+		shard, worker, &t.m);
 	if (why)
-		inbox_refuse(model, shard, worker, why);
+		inbox_refuse(shard, worker, why);
 	return !why;
 }
 
 /* ---- pick ------------------------------------------------------------------ */
 
 /* Picks the coordinates to publish from the sum's change plus the residual of earlier steps. */
-static struct pick pick_down(sluice_model *model, struct shard *shard)
+static struct pick pick_down(struct shard *shard)
 {
-	const struct recipe *recipe = &model->recipe;
+	const struct recipe *recipe = shard->rules.recipe;
 	const struct selection_kind *kind = &selection_kinds[recipe->down.select];
-	const struct step_rule rule = model_rule(model, shard->version + 1, shard->chosen);
+	const struct step_rule rule = rulebook_step(&shard->rules, shard->version + 1,
+						    shard->chosen);
 	const uint32_t of = shard->at->span - shard->at->exempt;
-	const struct update update = update_of_step(&model->update, shard->version + 1,
+	const struct update update = update_of_step(shard->rules.update, shard->version + 1,
 						    shard->at->begin);
 	const struct change change = { .update = &update,
 				       .velocity = shard->velocity,
@@ -91,13 +90,13 @@ static struct pick pick_down(sluice_model *model, struct shard *shard)
 				       .everywhere = rule.all_up };
 	struct pick_call call = { .step = shard->version + 1,
 				  .density = rule.down,
-				  .k = shard_hooks_count(model, shard, rule.down, of) };
+				  .k = shard_hooks_count(shard, rule.down, of) };
 	struct pick pick;
 	const struct entries out = scratch_entries(shard->scratch);
 
 	shard_hooks_summed(shard);
 	reduction_change(&shard->reduction, &change, &call);
-	if (shard_hooks_pick(model, shard, call.vector, &pick))
+	if (shard_hooks_pick(shard, call.vector, &pick))
 		return pick;
 	if (!rule.all_down)
 		return compressor_pick(shard->compressor, &call);
@@ -113,26 +112,25 @@ static struct pick pick_down(sluice_model *model, struct shard *shard)
 /* ---- publish --------------------------------------------------------------- */
 
 /* Publishes the support that the workers asked for, or that their sketches show. */
-static int answer_support(sluice_model *model, struct shard *shard)
+static int answer_support(struct shard *shard)
 {
 	const uint32_t *index;
-	const uint32_t n = agreed_support(model, shard, &index);
-	struct message m = publish_next(model, shard, MESSAGE_SUPPORT, n);
+	const uint32_t n = agreed_support(shard, &index);
+	struct message m = publish_next(shard, MESSAGE_SUPPORT, n);
 
 	m.lr = gather_lr(shard);
-	publish_support(model, shard, &m, index);
+	publish_support(shard, &m, index);
 	shard->phase += 2;
 	return 1;
 }
 
 /* Measures how much of a delta compression loses (model/measure.h). */
-static void measure_published(const sluice_model *model, struct shard *shard,
-			      const struct pick *emitted)
+static void measure_published(struct shard *shard, const struct pick *emitted)
 {
 	const float *x = emitted->vector;
 
 	/* An unbiased selector has already scaled x, so the original values are unknown. */
-	if (!model->measure.on || selection_kinds[model->recipe.down.select].unbiased)
+	if (!shard->model.measure->on || selection_kinds[shard->rules.recipe->down.select].unbiased)
 		return;
 	shard->loss.all = loss_squares(x, shard->at->span);
 	shard->loss.lost = shard->loss.all -
@@ -141,8 +139,8 @@ static void measure_published(const sluice_model *model, struct shard *shard,
 
 /* Adds an encoded delta to the shard's copy of the parameters. Returns the result of
  * publish_follow(). */
-static int add_to_copy(const sluice_model *model, struct shard *shard, const struct message *m,
-		       const uint8_t *entry, const struct pick *emitted)
+static int add_to_copy(struct shard *shard, const struct message *m, const uint8_t *entry,
+		       const struct pick *emitted)
 {
 	float *value = scratch_entries(shard->scratch).value;
 	const uint32_t *index = emitted->index;
@@ -156,33 +154,33 @@ static int add_to_copy(const sluice_model *model, struct shard *shard, const str
 		index = NULL;
 		n = shard->at->span;
 	}
-	return publish_follow(model, shard, 0, index, value, n);
+	return publish_follow(shard, 0, index, value, n);
 }
 
 /* Publishes the change as a delta: encodes it into the log, subtracts the values that workers
  * will decode from the shard's residual, adds them to the copy with the workers' own function,
  * and announces it. Returns 0 if a value or a parameter has overflowed, which ends the job. */
-static int answer_change(sluice_model *model, struct shard *shard)
+static int answer_change(struct shard *shard)
 {
-	const int stands = model_stands(model, gather_lr(shard));
+	const int stands = rulebook_stands(shard->rules.recipe, gather_lr(shard));
 
-	if (!stands && shard_device_takes(model, shard))
-		return shard_device_answer(model, shard);
-	struct pick pick = stands ? pick_none(shard->copy) : pick_down(model, shard);
-	struct message m = publish_delta(model, shard, (uint32_t)pick.n);
+	if (!stands && shard_device_takes(shard))
+		return shard_device_answer(shard);
+	struct pick pick = stands ? pick_none(shard->copy) : pick_down(shard);
+	struct message m = publish_delta(shard, (uint32_t)pick.n);
 	m.anchor = shard_hooks_mark(shard);
 	size_t bytes;
-	const uint8_t *entry = publish_pick(model, shard, &m, &pick, &bytes);
+	const uint8_t *entry = publish_pick(shard, &m, &pick, &bytes);
 
 	if (!entry)
 		return 0;
-	measure_published(model, shard, &pick);
+	measure_published(shard, &pick);
 	compressor_settle(shard->compressor, &pick, 0, 0);
-	if (!add_to_copy(model, shard, &m, entry, &pick)) {
-		publish_param_overflowed(model, shard);
+	if (!add_to_copy(shard, &m, entry, &pick)) {
+		publish_param_overflowed(shard);
 		return 0;
 	}
-	publish_commit(model, shard, READERS_EVERYBODY, &m, bytes);
+	publish_commit(shard, READERS_EVERYBODY, &m, bytes);
 	reduction_clear(&shard->reduction);
 	shard_hooks_step_ends(shard);
 	publish_step_ends(shard);
@@ -201,19 +199,20 @@ static const struct payload_kind kinds[PAYLOADS] = {
 
 /* Advances a step that needs a message of every living worker; they are taken in rank order.
  * Returns 1 if something moved. */
-static int advance_step(sluice_model *model, struct shard *shard)
+static int advance_step(struct shard *shard)
 {
-	const int workers = model->job->workers;
-	const enum dense_outcome dense = shard_dense_advance(model, shard);
+	const int workers = shard->job->workers;
+	const enum dense_outcome dense = shard_dense_advance(shard);
 	int moved = 0;
 
 	if (dense != DENSE_NONE)
 		return dense == DENSE_PUBLISHED;
-	while (gather_next(shard) < workers && take_push(model, shard))
+	while (gather_next(shard) < workers && take_push(shard))
 		moved = 1;
 	if (gather_next(shard) < workers || !gather_counted(shard))
 		return moved;
-	return kinds[phase_now(model, shard->phase + 1)->payload].answer(model, shard);
+	return kinds[schedule_phase(shard->rules.schedule, shard->phase + 1)->payload].answer(
+		shard);
 }
 
 static int excused_from_step(const struct shard *shard, int worker)
@@ -224,32 +223,32 @@ static int excused_from_step(const struct shard *shard, int worker)
 /* advance: gathers and publishes as far as possible; returns 1 if something moved. excused:
  * returns 1 if the shard does not wait for a message of this worker. */
 static const struct closing {
-	int (*advance)(sluice_model *model, struct shard *shard);
+	int (*advance)(struct shard *shard);
 	int (*excused)(const struct shard *shard, int worker);
 } closings[CLOSINGS] = {
 	[CLOSE_ALL_LIVING] = { advance_step, excused_from_step },
 	[CLOSE_ANY] = { shard_async_advance, shard_async_excused },
 };
 
-static const struct closing *closing_of(const sluice_model *model)
+static const struct closing *closing_of(const struct shard *shard)
 {
-	return &closings[model->schedule.phases[0].close];
+	return &closings[shard->rules.schedule->phases[0].close];
 }
 
-int shard_advance(sluice_model *model, struct shard *shard)
+int shard_advance(struct shard *shard)
 {
-	if (model->job->failure.code)
+	if (shard->job->failure.code)
 		return 0;
-	const int moved = closing_of(model)->advance(model, shard);
+	const int moved = closing_of(shard)->advance(shard);
 
-	return inboxes_notify(model, shard) | moved;
+	return inboxes_notify(shard) | moved;
 }
 
-int shard_works(const sluice_model *model, const struct shard *shard)
+int shard_works(const struct shard *shard)
 {
 	char stage[256];
 
-	return inboxes_waiting_since(shard) || inboxes_have_work(model, shard) ||
+	return inboxes_waiting_since(shard) || inboxes_have_work(shard) ||
 	       shard_device_busy(shard, stage, sizeof(stage));
 }
 
@@ -266,14 +265,13 @@ static void describe_device(const struct shard *shard, char *text, size_t cap)
 }
 
 /* Names up to four workers whose push of this step has not come; returns how many there are. */
-static int missing_workers(const sluice_model *model, const struct shard *shard, char *who,
-			   size_t cap)
+static int missing_workers(const struct shard *shard, char *who, size_t cap)
 {
-	const sluice_job *job = model->job;
+	const sluice_job *job = shard->job;
 	int missing = 0;
 	*who = 0;
 	for (int w = 0; w < job->workers; w++) {
-		if (closing_of(model)->excused(shard, w) || !job_living(job, w) ||
+		if (closing_of(shard)->excused(shard, w) || !job_living(job, w) ||
 		    inbox_has(shard, w))
 			continue;
 		size_t used = strlen(who);
@@ -291,7 +289,7 @@ void shards_describe_waits(const sluice_model *model, char *text, size_t cap)
 	*text = 0;
 	for (uint32_t i = 0; i < model->n_own && !*text; i++) {
 		const struct shard *shard = &model->shards[i];
-		if (inboxes_waiting_since(shard) && missing_workers(model, shard, who, sizeof who))
+		if (inboxes_waiting_since(shard) && missing_workers(shard, who, sizeof who))
 			snprintf(text, cap,
 				 "; shard %u here waits for the push of step %llu from %s",
 				 shard->id, (unsigned long long)shard->version + 1, who);
@@ -313,7 +311,7 @@ void shards_explain(sluice_model *model, uint64_t now, int always)
 		if (!since || (!always && now - since < warn_after))
 			continue;
 		char who[256];
-		if (!missing_workers(model, shard, who, sizeof who))
+		if (!missing_workers(shard, who, sizeof who))
 			continue;
 		char line[384];
 		snprintf(line, sizeof line,

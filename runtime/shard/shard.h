@@ -3,14 +3,7 @@
  * the shard half: a file of this directory includes state.h and the headers that it needs. */
 #ifndef RUNTIME_SHARD_H
 #define RUNTIME_SHARD_H
-#include "compress/sparse.h"
-#include "job/job.h"
-#include "model/compressor.h"
-#include "model/delta_log.h"
-#include "model/kept.h"
-#include "model/measure.h"
 #include "model/model.h"
-#include "recipe/recipe.h"
 #include "shard/agreed.h"
 #include "shard/gather.h"
 #include "shard/inbox.h"
@@ -26,9 +19,9 @@
 
 /* Gathers the messages that have come, publishes when they are complete, and sends the notices;
  * returns 1 if something moved. Never waits. */
-int shard_advance(sluice_model *model, struct shard *shard);
+int shard_advance(struct shard *shard);
 /* Whether shard_advance() has something to do, or will without another message from a worker. */
-int shard_works(const sluice_model *model, const struct shard *shard);
+int shard_works(const struct shard *shard);
 /* For struct job_client's waits, explain and describe_waits. */
 int shards_wait(const sluice_model *model);
 void shards_explain(sluice_model *model, uint64_t now, int always);

@@ -41,13 +41,13 @@ struct async_shard {
 
 /* ---- memory ---------------------------------------------------------------- */
 
-static int shard_async_open(sluice_model *model, struct shard *shard)
+static int shard_async_open(struct shard *shard)
 {
-	const struct recipe *recipe = &model->recipe;
-	const size_t workers = (size_t)model->job->workers;
+	const struct recipe *recipe = shard->rules.recipe;
+	const size_t workers = (size_t)shard->job->workers;
 	struct async_shard *a;
 
-	if (!model_async(model))
+	if (recipe->when != WHEN_ASYNC)
 		return 0;
 	a = shard->async = calloc(1, sizeof(*a) + workers * sizeof(a->of[0]));
 	if (!a)
@@ -70,18 +70,18 @@ static void shard_async_close(struct shard *shard)
 	shard->async = NULL;
 }
 
-static void shard_async_restart(const sluice_model *model, struct shard *shard)
+static void shard_async_restart(struct shard *shard)
 {
 	struct async_shard *a = shard->async;
 	if (!a)
 		return;
 	a->next_rank = 0;
 	a->raised = 0;
-	for (int w = 0; w < model->job->workers; w++)
+	for (int w = 0; w < shard->job->workers; w++)
 		a->of[w].have_version = shard->version;
 }
 
-void shard_async_begin(sluice_model *model, struct shard *shard)
+void shard_async_begin(struct shard *shard)
 {
 	struct async_shard *a = shard->async;
 	size_t bytes = shard->at->span * sizeof(float);
@@ -90,8 +90,8 @@ void shard_async_begin(sluice_model *model, struct shard *shard)
 		memcpy(a->leading, shard->copy, bytes);
 	a->anchors = 0;
 	a->taken = 0;
-	a->gathering = model->recipe.signal == SIGNAL_SVRG;
-	for (int w = 0; w < model->job->workers; w++) {
+	a->gathering = shard->rules.recipe->signal == SIGNAL_SVRG;
+	for (int w = 0; w < shard->job->workers; w++) {
 		struct async_worker *of = &a->of[w];
 		of->steps = of->answers = of->asked = 0;
 		of->waits = of->parked = 0;
@@ -102,20 +102,19 @@ void shard_async_begin(sluice_model *model, struct shard *shard)
 
 /* Publishes for one worker, in that worker's place in the log. The worker has read the previous
  * content, because it waits for this publication. */
-static void publish_for(sluice_model *model, struct shard *shard, int worker,
-			enum message_kind kind)
+static void publish_for(struct shard *shard, int worker, enum message_kind kind)
 {
 	const struct shard_layout *at = shard->at;
 	struct async_shard *a = shard->async;
 	struct async_worker *of = &a->of[worker];
 	float *difference = scratch_entries(shard->scratch).value;
 	const float *value = kind == MESSAGE_SNAPSHOT ? a->anchor : shard->copy;
-	struct message m = publish_head(model, shard, kind);
+	struct message m = publish_head(shard, kind);
 
 	if (kind != MESSAGE_SNAPSHOT)
-		m.values = model->recipe.down.values;
+		m.values = shard->rules.recipe->down.values;
 	m.stream = (struct random_stream){ RANDOM_ROUND, SHARD_NUMBERS, shard->version,
-					   model->recipe.seed };
+					   shard->rules.recipe->seed };
 	m.first = at->begin;
 	m.raised = (uint8_t)a->raised;
 	m.seq = of->asked;
@@ -124,34 +123,34 @@ static void publish_for(sluice_model *model, struct shard *shard, int worker,
 	m.divisor = 1;
 	m.anchor = a->anchors;
 	m.lr = a->lr;
-	if (kind != MESSAGE_SNAPSHOT && !model->recipe.whole) {
+	if (kind != MESSAGE_SNAPSHOT && !shard->rules.recipe->whole) {
 		for (uint32_t i = 0; i < at->span; i++)
 			difference[i] = shard->copy[i] - a->anchor[i];
 		value = difference;
 	}
-	if (!publish_all_of(model, shard, (struct readers){ worker, of->answers }, &m, value))
+	if (!publish_all_of(shard, (struct readers){ worker, of->answers }, &m, value))
 		return;
 	of->answers++;
 	of->have_version = shard->version;
 	of->parked = 0;
 }
 
-static void publish_for_all(sluice_model *model, struct shard *shard, enum message_kind kind)
+static void publish_for_all(struct shard *shard, enum message_kind kind)
 {
-	for (int w = 0; w < model->job->workers; w++)
-		publish_for(model, shard, w, kind);
+	for (int w = 0; w < shard->job->workers; w++)
+		publish_for(shard, w, kind);
 }
 
 /* ---- the bound ------------------------------------------------------------- */
 
 /* 1 if all workers under way, except but_for, can still be taken in the order of their
  * parameters' age when the shard is at `version`. */
-static int fits(const sluice_model *model, const struct shard *shard, uint64_t version, int but_for)
+static int fits(const struct shard *shard, uint64_t version, int but_for)
 {
-	const uint64_t most = model->recipe.staleness;
+	const uint64_t most = shard->rules.recipe->staleness;
 	struct async_shard *a = shard->async;
 	memset(a->behind, 0, (most + 1) * sizeof *a->behind);
-	for (int w = 0; w < model->job->workers; w++) {
+	for (int w = 0; w < shard->job->workers; w++) {
 		const struct async_worker *of = &a->of[w];
 		if (of->parked || w == but_for)
 			continue;
@@ -170,11 +169,11 @@ static int fits(const sluice_model *model, const struct shard *shard, uint64_t v
 
 /* Among the workers whose push waits, the one with the oldest parameters, and of several the
  * lowest rank; -1: none waits. */
-static int oldest_waiting(const sluice_model *model, const struct shard *shard)
+static int oldest_waiting(const struct shard *shard)
 {
 	const struct async_worker *of = shard->async->of;
 	int oldest = -1;
-	for (int w = 0; w < model->job->workers; w++)
+	for (int w = 0; w < shard->job->workers; w++)
 		if (of[w].waits && (oldest < 0 || of[w].have_version < of[oldest].have_version))
 			oldest = w;
 	return oldest;
@@ -182,19 +181,16 @@ static int oldest_waiting(const sluice_model *model, const struct shard *shard)
 
 /* ---- taking ---------------------------------------------------------------- */
 
-static void expect(const sluice_model *model, const struct shard *shard, int worker,
-		   const struct message *m, struct message_expect *want)
+static void expect(const struct shard *shard, int worker, const struct message *m,
+		   struct message_expect *want)
 {
-	(void)model;
 	want->kind = m->kind == MESSAGE_ASK || m->kind == MESSAGE_PARK ? m->kind : MESSAGE_PUSH;
 	want->step = want->kind == MESSAGE_PUSH ? shard->async->of[worker].steps + 1 : MESSAGE_ANY;
 	want->span = want->count_max = shard->at->span;
 }
 
-static const char *judge(const sluice_model *model, const struct shard *shard, int worker,
-			 const struct message *m)
+static const char *judge(const struct shard *shard, int worker, const struct message *m)
 {
-	(void)model;
 	/* A worker that parks right after a push has not seen the answer yet. */
 	if (m->kind != MESSAGE_PARK && m->have_version != shard->async->of[worker].have_version)
 		return "the worker holds another version than this shard published for it";
@@ -216,79 +212,79 @@ static int accept(struct shard *shard, int worker, enum message_kind kind)
 
 /* Answers a push with a delta. After the last push before an anchor the worker is parked
  * instead: the anchor is its answer, when all pushes are in. */
-static void answer_push(sluice_model *model, struct shard *shard, int worker)
+static void answer_push(struct shard *shard, int worker)
 {
 	struct async_worker *of = &shard->async->of[worker];
-	if (schedule_before_anchor(&model->schedule, of->steps))
+	if (schedule_before_anchor(shard->rules.schedule, of->steps))
 		of->parked = 1;
 	else
-		publish_for(model, shard, worker, MESSAGE_DELTA);
+		publish_for(shard, worker, MESSAGE_DELTA);
 }
 
 /* The gradient is dropped, and the worker goes on from the newest parameters. */
-static void drop_push(sluice_model *model, struct shard *shard, int worker)
+static void drop_push(struct shard *shard, int worker)
 {
 	struct async_worker *of = &shard->async->of[worker];
 	accept(shard, worker, MESSAGE_PUSH);
 	of->steps++;
-	model->stats.refused_messages++;
-	answer_push(model, shard, worker);
+	shard->model.stats->refused_messages++;
+	answer_push(shard, worker);
 }
 
 /* A checked push is next in the ring. It waits for its turn, or it cannot be counted. */
-static void admit(sluice_model *model, struct shard *shard, int worker, const struct message *m)
+static void admit(struct shard *shard, int worker, const struct message *m)
 {
 	struct async_shard *a = shard->async;
 	struct async_worker *of = &shard->async->of[worker];
-	const int full = schedule_at_anchor(&model->schedule, m->step);
+	const int full = schedule_at_anchor(shard->rules.schedule, m->step);
 	if (m->anchor != a->anchors || full != a->gathering) {
 		if (full || a->gathering)
 			inbox_refuse(
-				model, shard, worker,
+				shard, worker,
 				"it belongs to another anchor, whose full gradient it would spoil");
 		else
-			drop_push(model, shard, worker);
+			drop_push(shard, worker);
 		return;
 	}
 	of->waits = 1;
 	if (full || !of->parked)
 		return;
 	of->parked = 0;
-	if (!fits(model, shard, shard->version, -1))
-		drop_push(model, shard, worker);
+	if (!fits(shard, shard->version, -1))
+		drop_push(shard, worker);
 }
 
 /* Messages that came since: 1 if there were any. */
-static int look(sluice_model *model, struct shard *shard, int worker)
+static int look(struct shard *shard, int worker)
 {
 	struct async_worker *of = &shard->async->of[worker];
 	struct taken t;
 	if (of->waits || !inbox_has(shard, worker) ||
-	    model->job->peers[worker].state == PEER_LOST ||
-	    inbox_take(model, shard, worker, &intake, INBOX_COPY, &t))
+	    shard->job->peers[worker].state == PEER_LOST ||
+	    inbox_take(shard, worker, &intake, INBOX_COPY, &t))
 		return 0;
 	if (t.m.kind == MESSAGE_PUSH) {
-		admit(model, shard, worker, &t.m);
+		admit(shard, worker, &t.m);
 		return 1;
 	}
 	accept(shard, worker, t.m.kind);
 	of->parked = 1;
 	if (t.m.kind == MESSAGE_ASK)
-		publish_for(model, shard, worker, MESSAGE_DELTA);
+		publish_for(shard, worker, MESSAGE_DELTA);
 	return 1;
 }
 
 /* Decodes the push that waits in front, and adds it to the sum. Returns 0, or an error if its
  * sender was blamed. */
-static int add_push(sluice_model *model, struct shard *shard, int worker)
+static int add_push(struct shard *shard, int worker)
 {
 	struct async_shard *a = shard->async;
 	const struct entries got = scratch_entries(shard->scratch);
 	struct taken t;
-	if (inbox_take(model, shard, worker, &intake, INBOX_DECODE, &t))
+	if (inbox_take(shard, worker, &intake, INBOX_DECODE, &t))
 		return SLUICE_EWIRE;
 	if (t.m.kind != MESSAGE_PUSH || t.m.anchor != a->anchors)
-		return inbox_refuse(model, shard, worker, "it changed while it waited");
+		return inbox_refuse(shard, worker, "it changed while it waited");
 	if (accept(shard, worker, t.m.kind))
 		return SLUICE_EWIRE;
 	reduction_add(&shard->reduction, t.m.coding == CODING_DENSE ? NULL : got.index, got.value,
@@ -316,10 +312,10 @@ static void combine(struct shard *shard)
 }
 
 /* The sum holds one push. */
-static void update(sluice_model *model, struct shard *shard)
+static void update(struct shard *shard)
 {
 	struct async_shard *a = shard->async;
-	const struct update rule = update_of_step(&model->update, shard->version + 1,
+	const struct update rule = update_of_step(shard->rules.update, shard->version + 1,
 						  shard->at->begin);
 	struct pick_call call = { .spans = shard->spans, .n_spans = shard->n_spans };
 	const struct change change = { .update = &rule,
@@ -342,27 +338,27 @@ static void update(sluice_model *model, struct shard *shard)
 	shard->version++;
 }
 
-static void count_staleness(sluice_model *model, uint64_t behind)
+static void count_staleness(const struct shard *shard, uint64_t behind)
 {
-	sluice_model_stats *s = &model->stats;
+	sluice_model_stats *s = shard->model.stats;
 	const uint64_t last = sizeof s->staleness / sizeof *s->staleness - 1;
 	s->staleness[behind < last ? behind : last]++;
 	s->staleness_most = behind > s->staleness_most ? behind : s->staleness_most;
 }
 
 /* One push becomes one version. 1 if one was taken. */
-static int step(sluice_model *model, struct shard *shard)
+static int step(struct shard *shard)
 {
-	int worker = oldest_waiting(model, shard);
-	if (worker < 0 || !fits(model, shard, shard->version + 1, worker))
+	int worker = oldest_waiting(shard);
+	if (worker < 0 || !fits(shard, shard->version + 1, worker))
 		return 0;
 	struct async_worker *of = &shard->async->of[worker];
 	uint64_t behind = shard->version - of->have_version;
-	if (add_push(model, shard, worker))
+	if (add_push(shard, worker))
 		return 0;
-	count_staleness(model, behind);
-	update(model, shard);
-	answer_push(model, shard, worker);
+	count_staleness(shard, behind);
+	update(shard);
+	answer_push(shard, worker);
 	return 1;
 }
 
@@ -370,12 +366,12 @@ static int step(sluice_model *model, struct shard *shard)
 
 /* Full gradients are added in rank order, so that the bits do not depend on the order of
  * arrival. */
-static int gather(sluice_model *model, struct shard *shard)
+static int gather(struct shard *shard)
 {
 	struct async_shard *a = shard->async;
-	int workers = model->job->workers, moved = 0;
+	int workers = shard->job->workers, moved = 0;
 	while (a->next_rank < workers && a->of[a->next_rank].waits) {
-		if (add_push(model, shard, a->next_rank))
+		if (add_push(shard, a->next_rank))
 			return 0;
 		a->next_rank++;
 		moved = 1;
@@ -390,16 +386,16 @@ static int gather(sluice_model *model, struct shard *shard)
 	a->gathering = 0;
 	if (a->leading)
 		combine(shard);
-	publish_for_all(model, shard, MESSAGE_DELTA);
+	publish_for_all(shard, MESSAGE_DELTA);
 	return 1;
 }
 
 /* All workers have done their part of the steps: the parameters become the next anchor. */
-static int end_of_anchor(sluice_model *model, struct shard *shard)
+static int end_of_anchor(struct shard *shard)
 {
 	struct async_shard *a = shard->async;
-	for (int w = 0; w < model->job->workers; w++)
-		if (a->of[w].steps != (a->anchors + 1ull) * model->schedule.anchor_period)
+	for (int w = 0; w < shard->job->workers; w++)
+		if (a->of[w].steps != (a->anchors + 1ull) * shard->rules.schedule->anchor_period)
 			return 0;
 	for (uint32_t i = 0; i < shard->at->span && a->iterates && a->taken; i++) {
 		shard->copy[i] = (float)(a->iterates[i] / (double)a->taken);
@@ -409,35 +405,35 @@ static int end_of_anchor(sluice_model *model, struct shard *shard)
 	a->anchors++;
 	a->taken = 0;
 	a->gathering = 1;
-	publish_for_all(model, shard, MESSAGE_SNAPSHOT);
+	publish_for_all(shard, MESSAGE_SNAPSHOT);
 	a->raised = 0;
 	return 1;
 }
 
 /* ---- both ------------------------------------------------------------------ */
 
-static int look_at_all(sluice_model *model, struct shard *shard)
+static int look_at_all(struct shard *shard)
 {
 	int any = 0;
-	for (int w = 0; w < model->job->workers && !model->job->failure.code; w++)
-		any |= look(model, shard, w);
+	for (int w = 0; w < shard->job->workers && !shard->job->failure.code; w++)
+		any |= look(shard, w);
 	return any;
 }
 
-int shard_async_advance(sluice_model *model, struct shard *shard)
+int shard_async_advance(struct shard *shard)
 {
 	struct async_shard *a = shard->async;
 	int moved = 0;
 	/* A push that had to wait waits until something else comes. */
-	for (int more = look_at_all(model, shard); more && !model->job->failure.code;) {
+	for (int more = look_at_all(shard); more && !shard->job->failure.code;) {
 		moved = 1;
-		more = a->gathering ? gather(model, shard) : step(model, shard);
+		more = a->gathering ? gather(shard) : step(shard);
 		if (a->mean && !a->gathering)
-			more |= end_of_anchor(model, shard);
-		more |= look_at_all(model, shard);
+			more |= end_of_anchor(shard);
+		more |= look_at_all(shard);
 	}
 	const uint64_t since = inboxes_waiting_since(shard);
-	if (a->next_rank > 0 || oldest_waiting(model, shard) >= 0)
+	if (a->next_rank > 0 || oldest_waiting(shard) >= 0)
 		inboxes_wait_since(shard, since && !moved ? since : now_ns());
 	else
 		inboxes_wait_since(shard, 0);

@@ -35,9 +35,9 @@ struct async_shard; /* shard.async; NULL unless the recipe says when=async */
 
 extern const struct shard_hooks shard_async_hooks;
 /* shard.copy is what all workers begin with. */
-void shard_async_begin(sluice_model *model, struct shard *shard);
+void shard_async_begin(struct shard *shard);
 /* As shard_advance(), but for the notices. */
-int shard_async_advance(sluice_model *model, struct shard *shard);
+int shard_async_advance(struct shard *shard);
 /* 1 if the shard does not wait for a message of this worker. */
 int shard_async_excused(const struct shard *shard, int worker);
 #endif

@@ -8,25 +8,25 @@
 
 struct shard;
 
-struct shard_census; /* shard.census, one for all shards of a rank; NULL unless a direction is
-			global */
+struct shard_census; /* shard.census; NULL unless a direction is global */
 
 /* Bytes that shard_census_open() takes on a rank that owns n_own shards. */
 uint64_t shard_census_memory(const struct recipe *recipe, uint32_t n_own);
-int shard_census_open(sluice_model *model); /* 0 or SLUICE_ENOMEM */
-void shard_census_close(sluice_model *model);
+/* For the n shards of a rank. 0 or SLUICE_ENOMEM. */
+int shard_census_open(struct shard *shards, uint32_t n);
+void shard_census_close(struct shard *shards, uint32_t n);
 
 /* Writes the note of this step's delta to out, after the delta, and returns its bytes; 0 if there
  * is none. Called before the selected values leave the residual, which the histogram counts. */
-size_t census_note_delta(sluice_model *model, struct shard *shard, uint8_t *out);
+size_t census_note_delta(struct shard *shard, uint8_t *out);
 
 /* The state of a shard in a checkpoint between two steps: census_shard_numbers() numbers.
  * census_judge_shard() returns NULL, or why a shard at this version cannot have these numbers. */
 size_t census_shard_numbers(void);
-void census_save_shard(const sluice_model *model, uint32_t own, uint64_t *numbers);
-const char *census_judge_shard(const sluice_model *model, uint64_t version,
+void census_save_shard(const struct shard *shard, uint64_t *numbers);
+const char *census_judge_shard(const struct direction *down, uint64_t version,
 			       const uint64_t *numbers);
-void census_restore_shard(sluice_model *model, uint32_t own, const uint64_t *numbers);
+void census_restore_shard(struct shard *shard, const uint64_t *numbers);
 extern const struct shard_hooks shard_census_hooks;
 
 /* For tests: the sum of the workers' histograms of this step. */

@@ -43,37 +43,38 @@ struct dense_sum {
 #define NONE_BAD UINT32_MAX
 
 /* Both ways and the state of this step allow it. The workers may still send something else. */
-static int expected(sluice_model *model, struct shard *shard)
+static int expected(struct shard *shard)
 {
 	const uint64_t version = shard->version + 1,
 		       live = (gather_counted(shard) ? TRAIT(COUNTED) : 0) |
-			      (shard_device_takes(model, shard) ? TRAIT(SHARD_ON_DEVICE) : 0) |
-			      (model->measure.on ? TRAIT(MEASURED) : 0);
+			      (shard_device_takes(shard) ? TRAIT(SHARD_ON_DEVICE) : 0) |
+			      (shard->model.measure->on ? TRAIT(MEASURED) : 0);
 	struct dense_sum *dense = shard->dense;
 
 	if (dense->version != version || dense->chosen != shard->chosen) {
 		dense->version = version;
 		dense->chosen = shard->chosen;
-		dense->takes = plan_takes(&model->plan, PATH_DENSE_SUM,
-					  model_rule(model, version, shard->chosen).traits);
+		dense->takes = plan_takes(
+			shard->rules.plan, PATH_DENSE_SUM,
+			rulebook_step(&shard->rules, version, shard->chosen).traits);
 	}
-	return dense->takes && plan_takes(&model->plan, PATH_DENSE_SUM, live);
+	return dense->takes && plan_takes(shard->rules.plan, PATH_DENSE_SUM, live);
 }
 
 /* Looks at the headers: DENSE_READY if all messages are there and like that. */
-static enum dense_outcome look(sluice_model *model, struct shard *shard)
+static enum dense_outcome look(struct shard *shard)
 {
-	for (int w = 0; w < model->job->workers; w++)
+	for (int w = 0; w < shard->job->workers; w++)
 		if (!inbox_has(shard, w))
 			return DENSE_WAITS;
-	for (int w = 0; w < model->job->workers; w++) {
+	for (int w = 0; w < shard->job->workers; w++) {
 		struct dense_message *of = &shard->dense->of[w];
 
-		if (inbox_take(model, shard, w, &gather_intake, INBOX_HEADER, &of->t))
+		if (inbox_take(shard, w, &gather_intake, INBOX_HEADER, &of->t))
 			return DENSE_WAITS;
 		if (!dense_plain(&of->t.m))
 			return DENSE_NONE;
-		if (!gather_same_rate(model, shard, w, of->t.m.lr, !w))
+		if (!gather_same_rate(shard, w, of->t.m.lr, !w))
 			return DENSE_WAITS;
 		of->payload = of->t.slot + MESSAGE_HEADER_BYTES;
 		of->payload_crc = 0;
@@ -84,17 +85,16 @@ static enum dense_outcome look(sluice_model *model, struct shard *shard)
 
 /* One piece of the sum, coordinates from `at` on. What this rank wrote to itself is added where it
  * lies: no other rank can write there, and nothing infinite is sent. */
-static void sum_piece(const sluice_model *model, struct shard *shard, uint32_t at, uint32_t n,
-		      float *sum)
+static void sum_piece(struct shard *shard, uint32_t at, uint32_t n, float *sum)
 {
 	float value[DENSE_PIECE];
 
 	memset(sum, 0, n * sizeof *sum); /* 0 + -0 is 0 */
-	for (int w = 0; w < model->job->workers; w++) {
+	for (int w = 0; w < shard->job->workers; w++) {
 		struct dense_message *of = &shard->dense->of[w];
 		const uint8_t *from = of->payload + sizeof *sum * at;
 
-		if (w == model->job->rank) {
+		if (w == shard->job->rank) {
 			sparse_add(sum, NULL, (const float *)(const void *)from, n);
 			continue;
 		}
@@ -104,17 +104,17 @@ static void sum_piece(const sluice_model *model, struct shard *shard, uint32_t a
 }
 
 /* After the pass: returns 1 if the payload of every other rank's message matches its header. */
-static int all_right(sluice_model *model, struct shard *shard)
+static int all_right(struct shard *shard)
 {
-	for (int w = 0; w < model->job->workers; w++) {
+	for (int w = 0; w < shard->job->workers; w++) {
 		const struct dense_message *of = &shard->dense->of[w];
 
-		if (w == model->job->rank)
+		if (w == shard->job->rank)
 			continue;
 		if (of->payload_crc != of->t.payload_crc)
-			inbox_refuse(model, shard, w, "the payload's checksum is wrong");
+			inbox_refuse(shard, w, "the payload's checksum is wrong");
 		else if (of->nonfinite)
-			inbox_refuse(model, shard, w, message_nonfinite);
+			inbox_refuse(shard, w, message_nonfinite);
 		else
 			continue;
 		return 0;
@@ -122,10 +122,10 @@ static int all_right(sluice_model *model, struct shard *shard)
 	return 1;
 }
 
-static int count_all(sluice_model *model, struct shard *shard)
+static int count_all(struct shard *shard)
 {
-	for (int w = 0; w < model->job->workers; w++)
-		if (!gather_count(model, shard, w, &shard->dense->of[w].t.m))
+	for (int w = 0; w < shard->job->workers; w++)
+		if (!gather_count(shard, w, &shard->dense->of[w].t.m))
 			return 0;
 	return 1;
 }
@@ -156,33 +156,33 @@ static void with_residual(struct shard *shard, uint32_t at, float *change, uint3
 
 /* The pass. Returns the first coordinate at which the change is not finite, or NONE_BAD. *left: a
  * parameter is not. */
-static uint32_t change_all(const sluice_model *model, struct shard *shard, uint8_t *payload,
-			   uint32_t *crc, int *left)
+static uint32_t change_all(struct shard *shard, uint8_t *payload, uint32_t *crc, int *left)
 {
-	struct update update = update_of_step(&model->update, shard->version + 1, shard->at->begin);
-	const unsigned divisor = (unsigned)model->job->workers;
+	struct update update = update_of_step(shard->rules.update, shard->version + 1,
+					      shard->at->begin);
+	const unsigned divisor = (unsigned)shard->job->workers;
 	const uint32_t span = shard->at->span;
 	uint32_t bad = NONE_BAD;
 	float change[DENSE_PIECE];
 
 	for (uint32_t at = 0, n; at < span; at += n) {
 		n = dense_here(span, at);
-		sum_piece(model, shard, at, n, change);
+		sum_piece(shard, at, n, change);
 		update.first = shard->at->begin + at;
 		update_apply(&update, change, shard->velocity ? shard->velocity + at : NULL,
 			     shard->copy + at, n, divisor, gather_lr(shard));
 		with_residual(shard, at, change, n);
 		bad = look_for_bad(bad, at, change, n);
 		dense_put(change, n, payload + sizeof *change * at, crc, dense_large(span));
-		*left |= !publish_follow(model, shard, at, NULL, change, n);
+		*left |= !publish_follow(shard, at, NULL, change, n);
 	}
 	dense_put_end();
 	return bad;
 }
 
-int shard_dense_open(const sluice_model *model, struct shard *shard)
+int shard_dense_open(struct shard *shard)
 {
-	const size_t workers = (size_t)model->job->workers;
+	const size_t workers = (size_t)shard->job->workers;
 
 	shard->dense = calloc(1, sizeof(*shard->dense) + workers * sizeof(shard->dense->of[0]));
 	return shard->dense ? 0 : fail(SLUICE_ENOMEM, "no memory for shard %u", shard->id);
@@ -199,37 +199,37 @@ int shard_dense_summed(const struct shard *shard)
 	return shard->dense->of[0].payload != NULL;
 }
 
-enum dense_outcome shard_dense_advance(sluice_model *model, struct shard *shard)
+enum dense_outcome shard_dense_advance(struct shard *shard)
 {
 	const struct shard_layout *at = shard->at;
 	struct message m;
 	uint32_t crc = 0;
 	int left = 0;
 
-	if (!expected(model, shard))
+	if (!expected(shard))
 		return DENSE_NONE;
-	const enum dense_outcome seen = look(model, shard);
+	const enum dense_outcome seen = look(shard);
 	if (seen != DENSE_READY)
 		return seen;
 	uint8_t *entry = publish_reserve(shard, READERS_EVERYBODY);
 	candidates_forget(compressor_candidates(shard->compressor));
-	const uint32_t bad = change_all(model, shard, entry + MESSAGE_HEADER_BYTES, &crc, &left);
-	if (!all_right(model, shard))
+	const uint32_t bad = change_all(shard, entry + MESSAGE_HEADER_BYTES, &crc, &left);
+	if (!all_right(shard))
 		return DENSE_WAITS;
 	if (bad != NONE_BAD)
-		publish_overflowed(model, shard, bad);
+		publish_overflowed(shard, bad);
 	else if (left)
-		publish_param_overflowed(model, shard);
+		publish_param_overflowed(shard);
 	if (bad != NONE_BAD || left)
 		return DENSE_WAITS;
-	if (!count_all(model, shard))
+	if (!count_all(shard))
 		return DENSE_WAITS;
-	m = publish_delta(model, shard, at->span);
+	m = publish_delta(shard, at->span);
 	m.coding = CODING_DENSE;
 	m.scale = 1;
 	m.payload_bytes = at->span * (uint32_t)sizeof(float);
 	size_t bytes = message_head(&m, crc, entry);
-	publish_commit(model, shard, READERS_EVERYBODY, &m, bytes);
+	publish_commit(shard, READERS_EVERYBODY, &m, bytes);
 	publish_step_ends(shard);
 	return DENSE_PUBLISHED;
 }

@@ -4,12 +4,11 @@
  * reading each message. */
 #ifndef RUNTIME_SHARD_DENSE_H
 #define RUNTIME_SHARD_DENSE_H
-#include "model/model.h"
 
 struct shard;
 struct dense_sum; /* shard.dense */
 
-int shard_dense_open(const sluice_model *model, struct shard *shard); /* 0 or SLUICE_ENOMEM */
+int shard_dense_open(struct shard *shard); /* 0 or SLUICE_ENOMEM */
 void shard_dense_close(struct shard *shard);
 
 enum dense_outcome {
@@ -18,7 +17,7 @@ enum dense_outcome {
 	DENSE_READY,
 	DENSE_PUBLISHED
 };
-enum dense_outcome shard_dense_advance(sluice_model *model, struct shard *shard);
+enum dense_outcome shard_dense_advance(struct shard *shard);
 
 /* For tests: 1 if the messages of some step were summed like that. */
 int shard_dense_summed(const struct shard *shard);

@@ -8,9 +8,11 @@
 #include "base/device.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "job/peers.h"
 #include "model/device_half.h"
 #include "model/compressor.h"
 #include "model/kept.h"
+#include "model/model.h"
 #include "shard/gather.h"
 #include "shard/publish.h"
 #include "shard/reduce.h"
@@ -49,9 +51,9 @@ static void shard_enter(const struct device_shard *d, struct device_scope *scope
 	device_scope_begin(d->sum.address, d->half.stream, scope);
 }
 
-static int shard_fails(sluice_model *model, const struct shard *shard)
+static int shard_fails(const struct shard *shard)
 {
-	sluice_job *job = model->job;
+	sluice_job *job = shard->job;
 
 	return job_fail(job, SLUICE_EGPU, job->rank,
 			"shard %u of %s failed on its GPU at step %llu: %s; start the job again, "
@@ -69,16 +71,17 @@ static size_t vector_bytes_of(const struct shard *shard)
 
 /* Room for lists of messages. Unless messages are long, few of a step's messages wait at the
  * same time. */
-static size_t room_of_lists(const sluice_model *model, uint32_t longest)
+static size_t room_of_lists(int workers, uint32_t longest)
 {
-	const uint64_t all = ((uint64_t)model->job->workers + 1) * longest;
+	const uint64_t all = ((uint64_t)workers + 1) * longest;
 	const uint64_t most = longest > LISTS_ENOUGH ? longest : LISTS_ENOUGH;
 
 	return (size_t)(all < most ? all : most);
 }
 
-static int open_on_device(const sluice_model *model, struct shard *shard,
-			  const struct device_ops *ops, void *stream)
+/* longest: coordinates of the longest message to a shard of this rank. */
+static int open_on_device(struct shard *shard, uint32_t longest, const struct device_ops *ops,
+			  void *stream)
 {
 	struct device_shard *d = shard->device = calloc(1, sizeof *d);
 	const size_t bytes = vector_bytes_of(shard), payload = shard->at->delta_bytes;
@@ -90,11 +93,11 @@ static int open_on_device(const sluice_model *model, struct shard *shard,
 	if (half_keep(&d->half, shard_residual(shard), shard->velocity, shard->at->span))
 		return SLUICE_EGPU;
 	if (ops->alloc(MEMORY_DEVICE, bytes, &d->sum) ||
-	    (model->update.decay > 0 && ops->alloc(MEMORY_DEVICE, bytes, &d->params)) ||
+	    (shard->rules.update->decay > 0 && ops->alloc(MEMORY_DEVICE, bytes, &d->params)) ||
 	    ops->alloc(MEMORY_DEVICE, payload, &d->payload) ||
 	    ops->alloc(MEMORY_HOST, payload, &d->landing))
 		return device_fail(ops, "a shard on a GPU");
-	d->longest = (uint32_t)layout_largest(&model->layout, model->job->rank).room;
+	d->longest = longest;
 	d->part = (struct device_part){ .span = shard->at->span,
 					.capacity = shard->at->down_capacity,
 					.payload = d->payload.address,
@@ -102,8 +105,9 @@ static int open_on_device(const sluice_model *model, struct shard *shard,
 	const struct device_shape shape = { .n = shard->at->span,
 					    .k = shard->at->down_capacity,
 					    .parts = 1,
-					    .blocks = (unsigned)model->job->settings.gpu_blocks,
-					    .landed = room_of_lists(model, d->longest) };
+					    .blocks = (unsigned)shard->job->settings.gpu_blocks,
+					    .landed = room_of_lists(shard->job->workers,
+								    d->longest) };
 	return half_open(&d->half, d->sum.address, shape, shard->spans, shard->n_spans,
 			 "opening a shard on a GPU");
 }
@@ -141,11 +145,12 @@ int shard_devices_open(sluice_model *model, const void *params)
 
 	if (!model->n_own)
 		return 0;
+	const uint32_t longest = (uint32_t)layout_largest(&model->layout, model->job->rank).room;
 	if ((rc = choose_for_shards(params, &ops, &entered, &before)))
 		return rc;
 	rc = ops->stream_open(&stream) ? device_fail(ops, "a stream for shards") : 0;
 	for (uint32_t i = 0; i < model->n_own && !rc; i++)
-		rc = open_on_device(model, &model->shards[i], ops, stream);
+		rc = open_on_device(&model->shards[i], longest, ops, stream);
 	if (!rc)
 		log_line(LOG_INFO, "runtime", "model %u: %u shards are on a GPU", model->id,
 			 model->n_own);
@@ -156,23 +161,26 @@ int shard_devices_open(sluice_model *model, const void *params)
 	return rc;
 }
 
-static void shard_becomes(sluice_model *model, struct device_shard *d, enum shard_at at)
+static void shard_becomes(struct shard *shard, enum shard_at at)
 {
+	struct device_shard *d = shard->device;
 	const int more = (at == SHARD_ASKED) - (d->at == SHARD_ASKED);
 
 	d->at = at;
 	if (more)
-		progress_unannounced(model->job, more);
+		progress_unannounced(shard->job, more);
 }
 
-static void set_full(sluice_model *model, struct device_shard *d, int full)
+static void set_full(struct shard *shard, int full)
 {
+	struct device_shard *d = shard->device;
+
 	if (full != d->full)
-		progress_unannounced(model->job, full - d->full);
+		progress_unannounced(shard->job, full - d->full);
 	d->full = full;
 }
 
-static void close_on_device(sluice_model *model, struct shard *shard, uint64_t until)
+static void close_on_device(struct shard *shard, uint64_t until)
 {
 	struct device_shard *d = shard->device;
 	const struct device_ops *ops = d->half.ops;
@@ -181,11 +189,11 @@ static void close_on_device(sluice_model *model, struct shard *shard, uint64_t u
 	shard_enter(d, &scope);
 	if (d->at == SHARD_ASKED) /* only after a failure of the job */
 		half_abandon(&d->half, until);
-	progress_take(model->job);
-	shard_becomes(model, d, SHARD_STALE);
-	set_full(model, d, 0);
+	progress_take(shard->job);
+	shard_becomes(shard, SHARD_STALE);
+	set_full(shard, 0);
 	shard->device = NULL;
-	progress_release(model->job);
+	progress_release(shard->job);
 	half_close(&d->half);
 	ops->release(&d->sum);
 	ops->release(&d->params);
@@ -206,7 +214,7 @@ void shard_devices_close(sluice_model *model)
 			continue;
 		ops = model->shards[i].device->half.ops;
 		stream = model->shards[i].device->half.stream;
-		close_on_device(model, &model->shards[i], until);
+		close_on_device(&model->shards[i], until);
 	}
 	if (ops)
 		ops->stream_close(stream);
@@ -259,12 +267,12 @@ int shard_devices_fetch(sluice_model *model)
 	return rc;
 }
 
-void shard_device_restart(sluice_model *model, struct shard *shard)
+void shard_device_restart(struct shard *shard)
 {
 	if (!shard->device)
 		return;
-	shard_becomes(model, shard->device, SHARD_STALE);
-	set_full(model, shard->device, 0);
+	shard_becomes(shard, SHARD_STALE);
+	set_full(shard, 0);
 }
 
 /* Enqueues what the first step after an opening or a restore begins with. */
@@ -310,23 +318,23 @@ static int leave_for_host(struct shard *shard)
 
 /* SLUICE_MEASURE looks at the whole change of a shard, on the host: from the publication on that
  * is made next. */
-int shard_device_takes(sluice_model *model, struct shard *shard)
+int shard_device_takes(struct shard *shard)
 {
 	struct device_shard *d = shard->device;
 	int rc;
 
 	if (!d)
 		return 0;
-	if (d->away == model->measure.on || d->at == SHARD_ASKED ||
+	if (d->away == shard->model.measure->on || d->at == SHARD_ASKED ||
 	    (d->away && gather_counted(shard)))
 		return !d->away;
 	if (!d->away && (rc = leave_for_host(shard))) {
-		job_fail(model->job, rc, model->job->rank, "%s", sluice_last_error());
+		job_fail(shard->job, rc, shard->job->rank, "%s", sluice_last_error());
 		return 1;
 	}
-	d->away = model->measure.on;
+	d->away = shard->model.measure->on;
 	d->at = SHARD_STALE;
-	set_full(model, d, 0);
+	set_full(shard, 0);
 	return !d->away;
 }
 
@@ -353,22 +361,21 @@ static int apply_list(struct device_shard *d, float *vector, const uint32_t *ind
 	return d->half.ops->apply(d->half.compressor, &call, d->half.stream);
 }
 
-int shard_device_ready(sluice_model *model, struct shard *shard)
+int shard_device_ready(struct shard *shard)
 {
 	struct device_shard *d = shard->device;
 	int rc;
 
-	if (!shard_device_takes(model, shard))
+	if (!shard_device_takes(shard))
 		return 1;
 	rc = d->half.ops->lands(d->half.compressor, d->longest, d->half.stream);
 	if (rc < 0)
-		shard_fails(model, shard);
-	set_full(model, d, !rc);
+		shard_fails(shard);
+	set_full(shard, !rc);
 	return rc > 0;
 }
 
-int shard_device_add(sluice_model *model, struct shard *shard, const uint32_t *index,
-		     const float *value, uint32_t count)
+int shard_device_add(struct shard *shard, const uint32_t *index, const float *value, uint32_t count)
 {
 	struct device_shard *d = shard->device;
 	struct device_scope scope;
@@ -378,17 +385,16 @@ int shard_device_add(sluice_model *model, struct shard *shard, const uint32_t *i
 	rc = (d->at == SHARD_STALE && take_up_kept(shard)) ||
 	     apply_list(d, d->sum.address, index, value, count);
 	device_scope_end(&scope, 0);
-	return rc ? shard_fails(model, shard) : 0;
+	return rc ? shard_fails(shard) : 0;
 }
 
 /* How the change of this step is selected: as pick_down() in shard.c. */
-static struct device_select select_change(const sluice_model *model, const struct shard *shard,
-					  const struct step_rule *rule)
+static struct device_select select_change(const struct shard *shard, const struct step_rule *rule)
 {
-	const struct recipe *recipe = &model->recipe;
+	const struct recipe *recipe = shard->rules.recipe;
 	const struct device_shard *d = shard->device;
 	const uint32_t of = shard->at->span - shard->at->exempt;
-	const uint64_t k = shard_hooks_count(model, shard, rule->down, of);
+	const uint64_t k = shard_hooks_count(shard, rule->down, of);
 	const int by_level = rule->all_down || recipe->down.select == SELECT_THRESHOLD;
 
 	return (struct device_select){ .residual = d->half.residual.address,
@@ -404,11 +410,10 @@ static struct device_select select_change(const sluice_model *model, const struc
 }
 
 /* The sum becomes the change. Where the rule is one factor, the selection's own pass multiplies. */
-static int enqueue_change(const sluice_model *model, const struct shard *shard,
-			  struct device_select *select)
+static int enqueue_change(const struct shard *shard, struct device_select *select)
 {
 	struct device_shard *d = shard->device;
-	const struct update update = update_of_step(&model->update, shard->version + 1,
+	const struct update update = update_of_step(shard->rules.update, shard->version + 1,
 						    shard->at->begin);
 	const unsigned divisor = (unsigned)gather_counted(shard);
 	const struct update_factors f = update_factors_of(&update, divisor, gather_lr(shard));
@@ -432,25 +437,25 @@ static int enqueue_change(const sluice_model *model, const struct shard *shard,
 	return d->half.ops->change(d->half.compressor, &call, d->half.stream);
 }
 
-static int ask_for_change(sluice_model *model, struct shard *shard)
+static int ask_for_change(struct shard *shard)
 {
 	struct device_shard *d = shard->device;
-	const struct step_rule rule = model_rule(model, shard->version + 1, shard->chosen);
+	const struct step_rule rule = rulebook_step(&shard->rules, shard->version + 1,
+						    shard->chosen);
 	struct device_push push = { .payload = rule.all_down && rule.all_up ? DEVICE_DENSE :
 									      DEVICE_PAIRS,
-				    .select = select_change(model, shard, &rule),
+				    .select = select_change(shard, &rule),
 				    .settle = 1,
 				    .parts = &d->part };
 
-	d->head = publish_delta(model, shard, 0);
+	d->head = publish_delta(shard, 0);
 	d->head.anchor = shard_hooks_mark(shard);
 	push.values = (struct device_values){ .type = (int)d->head.values.type };
 	/* Simulated ranks would wait for one that waits for no rank. */
-	if ((d->at == SHARD_STALE && take_up_kept(shard)) ||
-	    enqueue_change(model, shard, &push.select) ||
-	    half_push(&d->half, &push, model->job->sim_rank != NULL))
+	if ((d->at == SHARD_STALE && take_up_kept(shard)) || enqueue_change(shard, &push.select) ||
+	    half_push(&d->half, &push, shard->job->sim_rank != NULL))
 		return -1;
-	shard_becomes(model, d, SHARD_ASKED);
+	shard_becomes(shard, SHARD_ASKED);
 	return 0;
 }
 
@@ -470,7 +475,7 @@ static uint32_t first_bad(const struct shard *shard)
 
 /* The copy follows as the workers' parameters will, and so does the GPU's, where the update rule
  * reads it. Returns 1; 0 if the job has failed, -1 if the device failed. */
-static int follow_delta(sluice_model *model, struct shard *shard, const uint8_t *entry)
+static int follow_delta(struct shard *shard, const uint8_t *entry)
 {
 	struct device_shard *d = shard->device;
 	const struct message *m = &d->head;
@@ -479,13 +484,13 @@ static int follow_delta(sluice_model *model, struct shard *shard, const uint8_t 
 	const char *why;
 
 	if (message_decode(m, entry, got.index, got.value, &why)) {
-		job_fail(model->job, SLUICE_EGPU, model->job->rank,
+		job_fail(shard->job, SLUICE_EGPU, shard->job->rank,
 			 "the GPU of %s made a delta of shard %u that cannot be read: %s",
-			 rank_text(model->job, model->job->rank), shard->id, why);
+			 rank_text(shard->job, shard->job->rank), shard->id, why);
 		return 0;
 	}
-	if (!publish_follow(model, shard, 0, index, got.value, m->count)) {
-		publish_param_overflowed(model, shard);
+	if (!publish_follow(shard, 0, index, got.value, m->count)) {
+		publish_param_overflowed(shard);
 		return 0;
 	}
 	if (d->params.address && apply_list(d, d->params.address, index, got.value, m->count))
@@ -494,7 +499,7 @@ static int follow_delta(sluice_model *model, struct shard *shard, const uint8_t 
 }
 
 /* As take_made(). */
-static int publish_made(sluice_model *model, struct shard *shard, const struct device_sent *sent)
+static int publish_made(struct shard *shard, const struct device_sent *sent)
 {
 	struct device_shard *d = shard->device;
 	struct message *m = &d->head;
@@ -506,10 +511,10 @@ static int publish_made(sluice_model *model, struct shard *shard, const struct d
 	m->payload_bytes = sent->payload_bytes;
 	memcpy(entry + MESSAGE_HEADER_BYTES, d->landing.address, sent->payload_bytes);
 	const size_t bytes = message_head(m, sent->crc, entry);
-	const int rc = follow_delta(model, shard, entry);
+	const int rc = follow_delta(shard, entry);
 	if (rc <= 0)
 		return rc;
-	publish_commit(model, shard, READERS_EVERYBODY, m, bytes);
+	publish_commit(shard, READERS_EVERYBODY, m, bytes);
 	if (d->half.ops->zero(d->sum.address, vector_bytes_of(shard), d->half.stream))
 		return -1;
 	shard_hooks_step_ends(shard);
@@ -518,7 +523,7 @@ static int publish_made(sluice_model *model, struct shard *shard, const struct d
 }
 
 /* Returns 1 if the change was published, 0 if the job has failed, -1 if the device failed. */
-static int take_made(sluice_model *model, struct shard *shard)
+static int take_made(struct shard *shard)
 {
 	struct device_shard *d = shard->device;
 	struct device_selected got;
@@ -526,25 +531,24 @@ static int take_made(sluice_model *model, struct shard *shard)
 
 	if (d->half.ops->pushed(d->half.compressor, &got, &sent, d->half.stream))
 		return -1;
-	shard_becomes(model, d, SHARD_GATHERS);
+	shard_becomes(shard, SHARD_GATHERS);
 	if (got.nonfinite || got.nan || !(got.largest <= FLT_MAX)) {
-		publish_overflowed(model, shard,
-				   got.nonfinite ? (uint32_t)got.first_nonfinite :
-						   first_bad(shard));
+		publish_overflowed(shard, got.nonfinite ? (uint32_t)got.first_nonfinite :
+							  first_bad(shard));
 		return 0;
 	}
 	if (!sent.packed || !got.settled) {
-		job_fail(model->job, SLUICE_EGPU, model->job->rank,
+		job_fail(shard->job, SLUICE_EGPU, shard->job->rank,
 			 "the GPU of %s selected more of shard %u at step %llu than the %u "
 			 "coordinates that a delta has room for",
-			 rank_text(model->job, model->job->rank), shard->id,
+			 rank_text(shard->job, shard->job->rank), shard->id,
 			 (unsigned long long)shard->version + 1, shard->at->down_capacity);
 		return 0;
 	}
-	return publish_made(model, shard, &sent);
+	return publish_made(shard, &sent);
 }
 
-int shard_device_answer(sluice_model *model, struct shard *shard)
+int shard_device_answer(struct shard *shard)
 {
 	struct device_shard *d = shard->device;
 	struct device_scope scope;
@@ -552,14 +556,14 @@ int shard_device_answer(sluice_model *model, struct shard *shard)
 
 	shard_enter(d, &scope);
 	if (d->at != SHARD_ASKED)
-		rc = ask_for_change(model, shard);
+		rc = ask_for_change(shard);
 	if (!rc)
 		rc = half_poll(&d->half, 1);
 	if (rc > 0)
-		rc = take_made(model, shard);
+		rc = take_made(shard);
 	device_scope_end(&scope, 0);
 	if (rc < 0)
-		shard_fails(model, shard);
+		shard_fails(shard);
 	return rc > 0;
 }
 

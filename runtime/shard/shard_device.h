@@ -7,7 +7,7 @@
  * otherwise. */
 #ifndef RUNTIME_SHARD_DEVICE_H
 #define RUNTIME_SHARD_DEVICE_H
-#include "model/model.h"
+#include "sluice.h"
 
 struct shard;
 struct device_shard; /* shard.device; NULL: the shard is on the host */
@@ -23,18 +23,18 @@ void shard_devices_close(sluice_model *model);
 int shard_devices_fetch(sluice_model *model);
 
 /* The host's vectors are newer than the GPU's: the next step starts from them. */
-void shard_device_restart(sluice_model *model, struct shard *shard);
+void shard_device_restart(struct shard *shard);
 /* Whether the GPU adds messages and makes the change now. If SLUICE_MEASURE was switched on
  * during the step, moves the sum so far to the host. */
-int shard_device_takes(sluice_model *model, struct shard *shard);
+int shard_device_takes(struct shard *shard);
 /* Whether the GPU has room for the next message. */
-int shard_device_ready(sluice_model *model, struct shard *shard);
+int shard_device_ready(struct shard *shard);
 /* Adds one message, like reduction_add(). Returns -1 if the job has failed. */
-int shard_device_add(sluice_model *model, struct shard *shard, const uint32_t *index,
-		     const float *value, uint32_t count);
+int shard_device_add(struct shard *shard, const uint32_t *index, const float *value,
+		     uint32_t count);
 /* Called when all messages of the step are in the sum. Asks the GPU for the change, or publishes
  * the change if the GPU has made it. Returns 1 if it was published. */
-int shard_device_answer(sluice_model *model, struct shard *shard);
+int shard_device_answer(struct shard *shard);
 /* Returns 1 if the shard waits for its GPU, and writes to text what the GPU is doing. */
 int shard_device_busy(const struct shard *shard, char *text, size_t cap);
 #endif

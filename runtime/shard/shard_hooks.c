@@ -5,17 +5,18 @@
 #include "shard/lazy_sum.h"
 #include "shard/shard_async.h"
 #include "shard/shard_census.h"
+#include "recipe/schedule.h"
 
 static const struct shard_hooks *const rows[] = { &lazy_sum_hooks, &agreed_hooks,
 						  &shard_census_hooks, &shard_async_hooks };
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 
-int shard_hooks_open(sluice_model *model, struct shard *shard)
+int shard_hooks_open(struct shard *shard)
 {
 	int rc = 0;
 
 	for (int i = 0; i < ROWS && !rc; i++)
-		rc = rows[i]->open ? rows[i]->open(model, shard) : 0;
+		rc = rows[i]->open ? rows[i]->open(shard) : 0;
 	return rc;
 }
 
@@ -26,29 +27,27 @@ void shard_hooks_close(struct shard *shard)
 			rows[i]->close(shard);
 }
 
-void shard_hooks_restart(const sluice_model *model, struct shard *shard)
+void shard_hooks_restart(struct shard *shard)
 {
 	for (int i = 0; i < ROWS; i++)
 		if (rows[i]->restart)
-			rows[i]->restart(model, shard);
+			rows[i]->restart(shard);
 }
 
-const char *shard_hooks_note(sluice_model *model, struct shard *shard, uint64_t seq,
-			     const uint8_t *note, size_t room)
+const char *shard_hooks_note(struct shard *shard, uint64_t seq, const uint8_t *note, size_t room)
 {
 	const char *why = NULL;
 
 	for (int i = 0; i < ROWS && !why; i++)
-		why = rows[i]->note ? rows[i]->note(model, shard, seq, note, room) : NULL;
+		why = rows[i]->note ? rows[i]->note(shard, seq, note, room) : NULL;
 	return why;
 }
 
-void shard_hooks_taken(const sluice_model *model, struct shard *shard, int worker,
-		       const struct message *m)
+void shard_hooks_taken(struct shard *shard, int worker, const struct message *m)
 {
 	for (int i = 0; i < ROWS; i++)
 		if (rows[i]->taken)
-			rows[i]->taken(model, shard, worker, m);
+			rows[i]->taken(shard, worker, m);
 }
 
 void shard_hooks_summed(struct shard *shard)
@@ -58,23 +57,21 @@ void shard_hooks_summed(struct shard *shard)
 			rows[i]->summed(shard);
 }
 
-uint64_t shard_hooks_count(const sluice_model *model, const struct shard *shard, double density,
-			   uint64_t n)
+uint64_t shard_hooks_count(const struct shard *shard, double density, uint64_t n)
 {
 	uint64_t count = 0;
 
 	for (int i = 0; i < ROWS && !count; i++)
-		count = rows[i]->count ? rows[i]->count(model, shard, density, n) : 0;
+		count = rows[i]->count ? rows[i]->count(shard, density, n) : 0;
 	return count ? count : schedule_count(density, n);
 }
 
-int shard_hooks_pick(const sluice_model *model, struct shard *shard, float *vector,
-		     struct pick *out)
+int shard_hooks_pick(struct shard *shard, float *vector, struct pick *out)
 {
 	int picks = 0;
 
 	for (int i = 0; i < ROWS && !picks; i++)
-		picks = rows[i]->pick ? rows[i]->pick(model, shard, vector, out) : 0;
+		picks = rows[i]->pick ? rows[i]->pick(shard, vector, out) : 0;
 	return picks;
 }
 
@@ -87,13 +84,13 @@ uint32_t shard_hooks_mark(const struct shard *shard)
 	return mark;
 }
 
-size_t shard_hooks_delta_note(sluice_model *model, struct shard *shard, uint8_t *out)
+size_t shard_hooks_delta_note(struct shard *shard, uint8_t *out)
 {
 	size_t bytes = 0;
 
 	for (int i = 0; i < ROWS; i++)
 		if (rows[i]->delta_note)
-			bytes += rows[i]->delta_note(model, shard, out + bytes);
+			bytes += rows[i]->delta_note(shard, out + bytes);
 	return bytes;
 }
 

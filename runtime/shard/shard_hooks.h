@@ -5,56 +5,48 @@
 #ifndef RUNTIME_SHARD_HOOKS_H
 #define RUNTIME_SHARD_HOOKS_H
 #include "model/compressor.h"
-#include "model/model.h"
+#include "compress/message.h"
 
 struct shard;
 
 struct shard_hooks {
-	int (*open)(sluice_model *model, struct shard *shard); /* 0 or SLUICE_ENOMEM */
+	int (*open)(struct shard *shard); /* 0 or SLUICE_ENOMEM */
 	void (*close)(struct shard *shard);
 	/* The vectors may have been restored. */
-	void (*restart)(const sluice_model *model, struct shard *shard);
+	void (*restart)(struct shard *shard);
 
 	/* Takes what lies behind a worker's next message, which is checked and not yet counted;
 	 * room bytes may be read. NULL, or why the message is refused. */
-	const char *(*note)(sluice_model *model, struct shard *shard, uint64_t seq,
-			    const uint8_t *note, size_t room);
+	const char *(*note)(struct shard *shard, uint64_t seq, const uint8_t *note, size_t room);
 	/* A worker's message is counted. */
-	void (*taken)(const sluice_model *model, struct shard *shard, int worker,
-		      const struct message *m);
+	void (*taken)(struct shard *shard, int worker, const struct message *m);
 	/* All messages of the step are in the sum, and the change is made from it next. */
 	void (*summed)(struct shard *shard);
 	/* The number of coordinates, of n, that are picked at this density; 0: the number
 	 * follows from the density. */
-	uint64_t (*count)(const sluice_model *model, const struct shard *shard, double density,
-			  uint64_t n);
+	uint64_t (*count)(const struct shard *shard, double density, uint64_t n);
 	/* Picks in place of the recipe's selector. Returns 0 if it does not do so in this
 	 * recipe. */
-	int (*pick)(const sluice_model *model, struct shard *shard, float *vector,
-		    struct pick *out);
+	int (*pick)(struct shard *shard, float *vector, struct pick *out);
 	/* The value of the field `anchor` in the delta's header. */
 	uint32_t (*mark)(const struct shard *shard);
 	/* Writes the bytes that follow a delta in its log entry to out, and returns their number.
 	 */
-	size_t (*delta_note)(sluice_model *model, struct shard *shard, uint8_t *out);
+	size_t (*delta_note)(struct shard *shard, uint8_t *out);
 	/* The delta is published, and the version has not been counted yet. */
 	void (*step_ends)(struct shard *shard);
 };
 
 /* Each calls the function of the same name in all rows, and stops at the first error or refusal. */
-int shard_hooks_open(sluice_model *model, struct shard *shard);
+int shard_hooks_open(struct shard *shard);
 void shard_hooks_close(struct shard *shard);
-void shard_hooks_restart(const sluice_model *model, struct shard *shard);
-const char *shard_hooks_note(sluice_model *model, struct shard *shard, uint64_t seq,
-			     const uint8_t *note, size_t room);
-void shard_hooks_taken(const sluice_model *model, struct shard *shard, int worker,
-		       const struct message *m);
+void shard_hooks_restart(struct shard *shard);
+const char *shard_hooks_note(struct shard *shard, uint64_t seq, const uint8_t *note, size_t room);
+void shard_hooks_taken(struct shard *shard, int worker, const struct message *m);
 void shard_hooks_summed(struct shard *shard);
-uint64_t shard_hooks_count(const sluice_model *model, const struct shard *shard, double density,
-			   uint64_t n);
-int shard_hooks_pick(const sluice_model *model, struct shard *shard, float *vector,
-		     struct pick *out);
+uint64_t shard_hooks_count(const struct shard *shard, double density, uint64_t n);
+int shard_hooks_pick(struct shard *shard, float *vector, struct pick *out);
 uint32_t shard_hooks_mark(const struct shard *shard);
-size_t shard_hooks_delta_note(sluice_model *model, struct shard *shard, uint8_t *out);
+size_t shard_hooks_delta_note(struct shard *shard, uint8_t *out);
 void shard_hooks_step_ends(struct shard *shard);
 #endif

@@ -3,6 +3,7 @@
 #include "model/compressor.h"
 #include "model/delta_log.h"
 #include "model/kept.h"
+#include "model/model.h"
 #include "shard/gather.h"
 #include "shard/inbox.h"
 #include "shard/publish.h"
@@ -25,24 +26,24 @@ struct shard *shard_find(sluice_model *model, uint32_t id)
 
 /* Empty rings and log, at `version`; vectors are the caller's to fill. Token held or not yet
  * shared. */
-void shard_restart(sluice_model *model, struct shard *shard, uint64_t version)
+void shard_restart(struct shard *shard, uint64_t version)
 {
 	const struct shard_layout *at = shard->at;
 	shard->version = version;
-	shard->published = version * model->schedule.n_downs;
+	shard->published = version * shard->rules.schedule->n_downs;
 	shard->phase = 0;
 	shard->chosen = 0;
-	model->first_step = version;
-	shard->log = (struct delta_log){ .ring = home_log(model->home, shard->id),
+	shard->rules.first_step = version;
+	shard->log = (struct delta_log){ .ring = home_log(shard->model.home, shard->id),
 					 .ring_bytes = at->log_bytes };
-	shard->snapshot = home_snapshot(model->home, shard->id);
+	shard->snapshot = home_snapshot(shard->model.home, shard->id);
 	shard->reduction.whole = 1; /* whatever was added */
 	reduction_clear(&shard->reduction);
 	candidates_forget(compressor_candidates(shard->compressor));
-	inboxes_restart(model, shard);
+	inboxes_restart(shard);
 	gather_restart(shard);
-	shard_device_restart(model, shard);
-	shard_hooks_restart(model, shard);
+	shard_device_restart(shard);
+	shard_hooks_restart(shard);
 }
 
 /* The size of the candidate list, if deltas are a top-k of a residual; otherwise none. */
@@ -60,72 +61,74 @@ static struct candidates_size candidates_of(const struct layout *l, const struct
 			       at->exempt);
 }
 
-static int open_compressor(const sluice_model *model, struct shard *shard)
+static int open_compressor(const struct layout *l, struct shard *shard)
 {
-	const struct recipe *recipe = &model->recipe;
+	const struct recipe *recipe = shard->rules.recipe;
 
 	shard->whole = (struct span){ 0, shard->at->span, 0 };
 	return compressor_open(
-		&(struct compressor_attr){
-			.direction = &recipe->down,
-			.down = 1,
-			.number = shard->id | SHARD_NUMBERS,
-			.first_shard = shard->id,
-			.seed = recipe->seed,
-			.spans = shard->spans,
-			.n_spans = shard->n_spans,
-			.shards = &shard->whole,
-			.n_shards = 1,
-			.residual = shard->kept.of[KEPT_SHARD_RESIDUAL],
-			.remembers = recipe->memory != MEMORY_NONE,
-			.candidates = candidates_of(&model->layout, shard->at, recipe),
-			.scratch = shard->scratch },
+		&(struct compressor_attr){ .direction = &recipe->down,
+					   .down = 1,
+					   .number = shard->id | SHARD_NUMBERS,
+					   .first_shard = shard->id,
+					   .seed = recipe->seed,
+					   .spans = shard->spans,
+					   .n_spans = shard->n_spans,
+					   .shards = &shard->whole,
+					   .n_shards = 1,
+					   .residual = shard->kept.of[KEPT_SHARD_RESIDUAL],
+					   .remembers = recipe->memory != MEMORY_NONE,
+					   .candidates = candidates_of(l, shard->at, recipe),
+					   .scratch = shard->scratch },
 		&shard->compressor);
 }
 
-static int open_shard(sluice_model *model, struct shard *shard, uint32_t id)
+/* The members that the shard keeps of its job and its model. */
+static void stand_on(struct shard *shard, sluice_model *model)
 {
-	const struct recipe *recipe = &model->recipe;
-	const struct shard_layout *at = &model->layout.shards[id];
+	shard->job = model->job;
+	shard->rules = model_rules(model);
+	shard->model = (struct model_parts){ .id = model->id,
+					     .channel = model->channel,
+					     .home = model->home,
+					     .tensors = model->tensors,
+					     .measure = &model->measure,
+					     .stats = &model->stats };
+}
+
+static int open_shard(const struct layout *l, struct shard *shard, uint32_t id)
+{
+	const struct shard_layout *at = &l->shards[id];
 	shard->id = id;
 	shard->at = at;
-	shard->spans = calloc(model->layout.n_spans, sizeof *shard->spans);
+	shard->spans = calloc(l->n_spans, sizeof *shard->spans);
 	if (!shard->spans)
 		return fail(SLUICE_ENOMEM, "no memory for shard %u of %u elements", id, at->span);
-	shard->n_spans = layout_shard_spans(&model->layout, at, shard->spans);
-	int rc = vectors_open(&shard->kept, recipe, HALF_SHARD, at->span);
+	shard->n_spans = layout_shard_spans(l, at, shard->spans);
+	int rc = vectors_open(&shard->kept, shard->rules.recipe, HALF_SHARD, at->span);
 	shard->copy = shard->kept.of[KEPT_SHARD_COPY];
 	shard->velocity = shard->kept.of[KEPT_SHARD_VELOCITY];
 	if (!rc)
 		rc = reduction_open(&shard->reduction, at->span);
 	if (!rc)
-		rc = open_compressor(model, shard);
+		rc = open_compressor(l, shard);
 	if (!rc)
-		rc = inboxes_open(model->job->workers, &shard->inboxes);
+		rc = inboxes_open(shard->job->workers, &shard->inboxes);
 	if (!rc)
-		rc = shard_hooks_open(model, shard);
+		rc = shard_hooks_open(shard);
 	if (!rc)
-		rc = shard_dense_open(model, shard);
+		rc = shard_dense_open(shard);
 	if (rc)
 		return rc;
-	shard_restart(model, shard, 0);
+	shard_restart(shard, 0);
 	return 0;
-}
-
-/* The shards of a rank share it. */
-static int open_scratch(sluice_model *model, struct layout_largest own)
-{
-	struct scratch *scratch;
-	int rc = scratch_open(own.slot_bytes, own.room, own.span, &scratch);
-
-	for (uint32_t i = 0; i < model->n_own; i++)
-		model->shards[i].scratch = scratch;
-	return rc;
 }
 
 int shards_open(sluice_model *model)
 {
 	const struct layout *l = &model->layout;
+	const struct layout_largest largest = layout_largest(l, model->job->rank);
+	struct scratch *scratch; /* the shards of a rank share it */
 	uint32_t n = 0, own = 0;
 
 	for (uint32_t s = 0; s < l->n_shards; s++)
@@ -136,18 +139,22 @@ int shards_open(sluice_model *model)
 	if (!model->shards)
 		return fail(SLUICE_ENOMEM, "no memory for %u shards", n);
 	model->n_own = n;
-	int rc = open_scratch(model, layout_largest(l, model->job->rank));
+	int rc = scratch_open(largest.slot_bytes, largest.room, largest.span, &scratch);
+	for (uint32_t i = 0; i < n; i++) {
+		model->shards[i].scratch = scratch;
+		stand_on(&model->shards[i], model);
+	}
 	for (uint32_t s = 0; s < l->n_shards && !rc; s++)
 		if (holdings_has(l->holdings, s, model->job->rank))
-			rc = open_shard(model, &model->shards[own++], s);
-	return rc ? rc : shard_census_open(model);
+			rc = open_shard(l, &model->shards[own++], s);
+	return rc ? rc : shard_census_open(model->shards, n);
 }
 
 void shards_close(sluice_model *model)
 {
 	if (!model->n_own)
 		return;
-	shard_census_close(model);
+	shard_census_close(model->shards, model->n_own);
 	scratch_close(&model->shards[0].scratch);
 	for (uint32_t i = 0; i < model->n_own; i++) {
 		struct shard *shard = &model->shards[i];

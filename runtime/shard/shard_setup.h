@@ -2,7 +2,8 @@
  * Opens, restarts and closes the shards of a rank. */
 #ifndef RUNTIME_SHARD_SETUP_H
 #define RUNTIME_SHARD_SETUP_H
-#include "model/model.h"
+#include "model/layout.h"
+#include "sluice.h"
 #include "recipe/recipe.h"
 
 int shards_open(sluice_model *model);
@@ -10,5 +11,5 @@ void shards_close(sluice_model *model);
 /* Bytes that shards_open() takes on this rank. */
 uint64_t shards_memory(const struct layout *l, const struct recipe *recipe, int rank);
 struct shard *shard_find(sluice_model *model, uint32_t id);
-void shard_restart(sluice_model *model, struct shard *shard, uint64_t version);
+void shard_restart(struct shard *shard, uint64_t version);
 #endif

@@ -3,12 +3,24 @@
  * messages. */
 #ifndef RUNTIME_SHARD_STATE_H
 #define RUNTIME_SHARD_STATE_H
+#include "job/state.h"
 #include "model/compressor.h"
 #include "model/delta_log.h"
+#include "model/home.h"
 #include "model/kept.h"
 #include "model/measure.h"
-#include "model/model.h"
+#include "model/rulebook.h"
+#include "model/tensors.h"
 #include "shard/reduce.h"
+
+/* The parts of its model that a shard uses, besides the rules. They last longer than the shard. */
+struct model_parts {
+	uint32_t id, channel; /* of the model */
+	const struct home *home;
+	const struct tensors *tensors;
+	const struct measure *measure;
+	sluice_model_stats *stats;
+};
 
 struct gathered {
 	int next_rank;    /* the workers below it have been dealt with in this phase */
@@ -20,6 +32,9 @@ struct gathered {
 };
 
 struct shard {
+	sluice_job *job;
+	struct rulebook rules;
+	struct model_parts model;
 	const struct shard_layout *at;
 	uint32_t id;
 	struct span *spans, whole;
@@ -33,7 +48,7 @@ struct shard {
 	uint64_t version;   /* steps completed */
 	uint64_t published; /* publications for all, of which a step may have several */
 	unsigned phase;
-	unsigned chosen; /* model_rule(): what all go on with */
+	unsigned chosen; /* rulebook_step(): what all go on with */
 
 	struct inboxes *inboxes;
 	struct gathered gathered;

@@ -119,7 +119,7 @@ int agree_send_sketches(sluice_model *model, const struct signal *signal)
 	(void)signal;
 	for (uint32_t s = 0; s < model->layout.n_shards && !rc; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
-		const struct sketch_shape shape = model_sketch_shape(model, at, s);
+		const struct sketch_shape shape = layout_sketch_shape(&model->recipe, at, s);
 		struct message m = upload_head(model, s);
 
 		memset(cells, 0, at->sketch_cells * sizeof(*cells));

@@ -281,7 +281,7 @@ static struct message_expect expect(const sluice_model *model, uint32_t shard)
 	const struct shard_layout *at = &model->layout.shards[shard];
 	struct message_expect want = { .kind = MESSAGE_DELTA,
 				       .rank = (uint64_t)home_rank(model->home, shard),
-				       .epoch = model_epoch(model),
+				       .epoch = model_epoch(model->job),
 				       .model = model->id,
 				       .shard = shard,
 				       .seq = worker_wanted(model),
@@ -297,7 +297,7 @@ static const char *welcome(const sluice_model *model, uint32_t shard, const stru
 {
 	const char *why = closing_of(model)->judge(model, shard, m);
 
-	if (!why && m->chosen > model_choices(model))
+	if (!why && m->chosen > rulebook_choices(&model->recipe))
 		why = "it chooses what there is not";
 	return why;
 }

@@ -17,8 +17,8 @@ void __wrap_progress_take(sluice_job *job);
 void __wrap_progress_release(sluice_job *job);
 void __wrap_progress_poll(sluice_job *job);
 void __wrap_worker_restart(sluice_model *model, uint64_t version);
-void __wrap_shard_restart(sluice_model *model, struct shard *shard, uint64_t version);
-int __wrap_shard_publish_snapshot(sluice_model *model, struct shard *shard);
+void __wrap_shard_restart(struct shard *shard, uint64_t version);
+int __wrap_shard_publish_snapshot(struct shard *shard);
 int __wrap_model_read_snapshots(sluice_model *model, uint64_t version, float *params);
 int __real_fsync(int fd);
 int __wrap_fsync(int fd);
@@ -102,15 +102,13 @@ void __wrap_worker_restart(sluice_model *model, uint64_t version)
 	model->worker->step = model->step = version;
 }
 
-void __wrap_shard_restart(sluice_model *model, struct shard *shard, uint64_t version)
+void __wrap_shard_restart(struct shard *shard, uint64_t version)
 {
-	(void)model;
 	shard->version = version;
 }
 
-int __wrap_shard_publish_snapshot(sluice_model *model, struct shard *shard)
+int __wrap_shard_publish_snapshot(struct shard *shard)
 {
-	(void)model;
 	memcpy(world.published + shard->at->begin, shard->copy, shard->at->span * sizeof(float));
 	world.published_version[shard->id] = shard->version;
 	return 0;

@@ -336,7 +336,7 @@ struct half_model {
 static int take_push(struct half_model *h, uint64_t seq, const uint8_t *note, size_t n,
 		     const char **why)
 {
-	*why = shard_census_hooks.note(&h->model, &h->shard, seq, note, n);
+	*why = shard_census_hooks.note(&h->shard, seq, note, n);
 	return *why ? SLUICE_EWIRE : 0;
 }
 
@@ -370,6 +370,8 @@ static struct half_model *half_of(const char *recipe)
 	h->model.n_own = 1;
 	h->model.worker = &h->worker;
 	h->shard.at = &h->layout;
+	h->shard.job = &h->job;
+	h->shard.rules = model_rules(&h->model);
 	h->shard.spans = &h->span;
 	h->shard.n_spans = 1;
 	h->model.worker->step = 1;
@@ -378,7 +380,7 @@ static struct half_model *half_of(const char *recipe)
 	for (uint32_t i = 0; i < SPAN; i++)
 		h->residual[i] = noise(23, 0, 0, i);
 	assert_int_equal(census_hooks.open(&h->model), 0);
-	assert_int_equal(shard_census_open(&h->model), 0);
+	assert_int_equal(shard_census_open(&h->shard, 1), 0);
 	census_hooks.picked(&h->model);
 	return h;
 }
@@ -386,7 +388,7 @@ static struct half_model *half_of(const char *recipe)
 static void half_free(struct half_model *h)
 {
 	census_hooks.close(&h->model);
-	shard_census_close(&h->model);
+	shard_census_close(&h->shard, 1);
 	compressor_close(&h->worker.compressor);
 	compressor_close(&h->shard.compressor);
 	scratch_close(&h->scratch);
@@ -419,7 +421,7 @@ TEST(shares__one_worker_one_shard__stay_equal_parts)
 	open_compressors(h, h->residual);
 	size_t n = census_note_push(&h->model, 0, 7, note);
 	assert_int_equal(take_push(h, 7, note, n, &why), 0);
-	n = census_note_delta(&h->model, &h->shard, note);
+	n = census_note_delta(&h->shard, note);
 	assert_int_equal(census_hooks.note(&h->model, 0, note, n, &why), 0);
 	census_hooks.pulled(&h->model);
 	float level = h->model.worker->census->up_level;
@@ -433,7 +435,7 @@ TEST(shares__one_worker_one_shard__stay_equal_parts)
 	n = census_note_push(&h->model, 0, 8, note);
 	assert_int_equal(take_push(h, 8, note, n, &why), 0);
 	assert_int_equal(census_hooks.count(&h->model, 0.1, SPAN), 50);
-	assert_int_equal(shard_census_hooks.count(&h->model, &h->shard, 0.1, SPAN), 50);
+	assert_int_equal(shard_census_hooks.count(&h->shard, 0.1, SPAN), 50);
 	half_free(h);
 }
 
@@ -522,8 +524,7 @@ TEST(note__between_exchanges_or_where_nothing_is_global__is_none)
 		up->model.worker->step = step;
 		up->shard.version = step - 1;
 		assert_true((census_note_push(&up->model, 0, 7, note) > 0) == (step % 5 == 1));
-		assert_true((census_note_delta(&up->model, &up->shard, note) > 0) ==
-			    (step % 5 == 1));
+		assert_true((census_note_delta(&up->shard, note) > 0) == (step % 5 == 1));
 	}
 	half_free(h);
 	half_free(up);
@@ -537,9 +538,9 @@ TEST(restore__numbers_that_none_can_be__refused)
 
 	assert_true(census_shard_numbers() <= 2000);
 	census_save_worker(&h->model, worker);
-	census_save_shard(&h->model, 0, shard);
+	census_save_shard(&h->shard, shard);
 	assert_null(census_judge_worker(&h->model, worker));
-	assert_null(census_judge_shard(&h->model, 0, shard));
+	assert_null(census_judge_shard(&h->model.recipe.down, 0, shard));
 	assert_non_null(census_judge_worker(&h->model, (uint64_t[]){ nan_bits, worker[1] }));
 	assert_non_null(census_judge_worker(&h->model, (uint64_t[]){ minus, worker[1] }));
 	assert_non_null(census_judge_worker(&h->model, (uint64_t[]){ worker[0], 0x7fc00000 }));
@@ -547,12 +548,12 @@ TEST(restore__numbers_that_none_can_be__refused)
 					    (uint64_t[]){ worker[0], (uint64_t)0xbf800000 << 32 }));
 	memcpy(wrong, shard, sizeof wrong);
 	wrong[0] = nan_bits;
-	assert_non_null(census_judge_shard(&h->model, 1, wrong));
+	assert_non_null(census_judge_shard(&h->model.recipe.down, 1, wrong));
 	wrong[0] = shard[0];
 	wrong[5] = 7;
-	assert_null(census_judge_shard(&h->model, 1, wrong)); /* after an exchange */
-	assert_non_null(census_judge_shard(&h->model, 2, wrong));
+	assert_null(census_judge_shard(&h->model.recipe.down, 1, wrong)); /* after an exchange */
+	assert_non_null(census_judge_shard(&h->model.recipe.down, 2, wrong));
 	wrong[5] = UINT64_MAX;
-	assert_non_null(census_judge_shard(&h->model, 1, wrong));
+	assert_non_null(census_judge_shard(&h->model.recipe.down, 1, wrong));
 	half_free(h);
 }
