@@ -77,10 +77,11 @@ library_sources += \
 	runtime/worker/local.c runtime/worker/local.h \
 	runtime/worker/parts.c runtime/worker/parts.h \
 	runtime/worker/pull.c runtime/worker/pull.h \
-	runtime/worker/push.c \
+	runtime/worker/push.c runtime/worker/push.h \
 	runtime/worker/signal.c runtime/worker/signal.h \
 	runtime/worker/source.c runtime/worker/source.h \
-	runtime/worker/state.h runtime/worker/step.h \
+	runtime/worker/state.h \
+	runtime/worker/step.c runtime/worker/step.h \
 	runtime/worker/target.c runtime/worker/target.h \
 	runtime/worker/upload.c runtime/worker/upload.h \
 	runtime/worker/watch.c runtime/worker/watch.h \

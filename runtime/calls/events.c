@@ -10,7 +10,7 @@
 #include "worker/lane.h"
 #include "worker/pull.h"
 #include "worker/state.h"
-#include "worker/step.h"
+#include "worker/push.h"
 #include <string.h>
 
 /* ---- notifies and READs (token held) --------------------------------------- */

@@ -7,7 +7,7 @@
 #include "model/model.h"
 #include "shard/shard.h"
 #include "job/job.h"
-#include "worker/step.h"
+#include "worker/push.h"
 #include <stdio.h>
 
 /* A server waits until its workers begin a collective call. It also returns when its shards made

@@ -7,7 +7,7 @@
 #include "worker/async.h"
 #include "worker/lazy.h"
 #include "worker/local.h"
-#include "worker/step.h"
+#include "worker/push.h"
 #include <string.h>
 
 int sluice_set(sluice_model *model, int what, double x)

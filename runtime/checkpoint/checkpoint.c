@@ -142,7 +142,7 @@ static int save_in_rounds(struct meeting *m, const char *dir)
 	m->mine.step = model->step;
 	m->mine.digest = dir ? digest64(dir, strlen(dir)) : 0;
 	m->mine.status = model_whole(model, "sluice_checkpoint");
-	if (sluice_is_worker(model->job) && model->worker->in_step)
+	if (sluice_is_worker(model->job) && model->worker->step.state)
 		m->mine.status = fail(SLUICE_EINVAL,
 				      "sluice_checkpoint: the last push was not pulled yet");
 	else if (sluice_is_worker(model->job) && !local_in_sync(model))
@@ -370,7 +370,7 @@ static int restore_in_rounds(struct meeting *m, const char *dir, float *params, 
 			SLUICE_EINVAL,
 			"sluice_restore needs all ranks, and %s is lost: start the job again",
 			rank_text(model->job, lost));
-	else if (sluice_is_worker(model->job) && (model->worker->in_step || model->step))
+	else if (sluice_is_worker(model->job) && (model->worker->step.state || model->step))
 		m->mine.status = fail(SLUICE_EINVAL,
 				      "sluice_restore: this model has made steps already; restore "
 				      "right after sluice_model_open");
@@ -456,7 +456,7 @@ static int check_between_steps(const sluice_model *model, const char *function, 
 		return rc;
 	if (!state)
 		return fail(SLUICE_EINVAL, "%s: state is NULL", function);
-	if (model->worker->in_step)
+	if (model->worker->step.state)
 		return fail(SLUICE_EINVAL, "%s: the last push was not pulled yet", function);
 	if (!local_in_sync(model))
 		return fail(SLUICE_EINVAL,
@@ -554,7 +554,7 @@ static int load_state_in_rounds(struct meeting *m, const uint8_t *state, size_t 
 	else if (!state || !params)
 		m->mine.status = fail(SLUICE_EINVAL, "sluice_state_load: %s is NULL",
 				      state ? "params" : "state");
-	else if (model->worker->in_step || model->step)
+	else if (model->worker->step.state || model->step)
 		m->mine.status = fail(SLUICE_EINVAL,
 				      "sluice_state_load: this model has made steps already; load "
 				      "right after sluice_model_open");

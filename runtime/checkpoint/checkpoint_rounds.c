@@ -4,7 +4,7 @@
 #include "checkpoint/checkpoint_rounds.h"
 #include "base/bytes.h"
 #include "job/job.h"
-#include "worker/step.h"
+#include "worker/push.h"
 #include <stdio.h>
 #include <stdlib.h>
 

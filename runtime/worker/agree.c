@@ -75,14 +75,14 @@ int agree_send_indices(sluice_model *model, const struct signal *signal)
 	const struct layout *l = &model->layout;
 	const struct worker *w = model->worker;
 	const double density = model->stats.density_up;
-	const struct pick_call call = { .step = w->step,
+	const struct pick_call call = { .step = w->step.number,
 					.density = density,
 					.k = schedule_count(density, l->count - l->exempt),
 					.vector = worker_residual(model) };
 	size_t from = 0;
 
 	(void)signal;
-	if (model->job->rank != schedule_leader(w->step, model->job->workers) ||
+	if (model->job->rank != schedule_leader(w->step.number, model->job->workers) ||
 	    model_stands(model, model->lr)) {
 		upload_empty(model, MESSAGE_SUPPORT);
 		return 0;
@@ -107,8 +107,7 @@ static int sketch_overflowed(sluice_model *model, const struct shard_layout *at)
 {
 	const size_t i = first_nonfinite(worker_residual(model) + at->begin, at->span);
 
-	model->worker->overflowed = i < at->span ? at->begin + i : COORDINATE_UNKNOWN;
-	return SLUICE_ENUMERIC;
+	return step_fail(&model->worker->step, i < at->span ? at->begin + i : COORDINATE_UNKNOWN);
 }
 
 int agree_send_sketches(sluice_model *model, const struct signal *signal)
@@ -173,13 +172,13 @@ int agree_ask_device(sluice_model *model)
 	return on_device_ask_values(model);
 }
 
-int agree_apply_support(sluice_model *model, uint32_t shard, const struct message *m)
+int agree_apply_support(sluice_model *model, uint32_t shard, const struct message *m,
+			const struct entries *got)
 {
-	const struct entries got = model->worker->received;
 	struct support *support = &model->worker->agreed->of[shard];
 
 	for (uint32_t i = 0; i < m->count; i++)
-		support->index[i] = m->coding == CODING_DENSE ? i : got.index[i];
+		support->index[i] = m->coding == CODING_DENSE ? i : got->index[i];
 	support->n = m->count;
 	return 0;
 }
@@ -187,7 +186,7 @@ int agree_apply_support(sluice_model *model, uint32_t shard, const struct messag
 /* After sketches: clears the residual, and the momentum if it is masked, at the published
  * coordinates. */
 static int clear_published(sluice_model *model, uint32_t shard, const uint32_t *index,
-			   const float *value, const struct message *m)
+			   const struct entries *got, const struct message *m)
 {
 	const struct shard_layout *at = &model->layout.shards[shard];
 	float *residual = worker_residual(model);
@@ -196,11 +195,11 @@ static int clear_published(sluice_model *model, uint32_t shard, const uint32_t *
 	if (selection_kinds[model->recipe.up.select].exchange != EXCHANGE_SKETCH)
 		return 0;
 	if (on_device_selects(model))
-		return on_device_clear(model, at, index, m->count);
+		return on_device_clear(model, at, index, got, m->count);
 	for (uint32_t i = 0; i < m->count; i++) {
 		const uint64_t j = at->begin + (index ? index[i] : i);
 
-		if (!index && value[i] == 0)
+		if (!index && got->value[i] == 0)
 			continue; /* between the published ones */
 		residual[j] = 0;
 		if (velocity && model->recipe.mask)

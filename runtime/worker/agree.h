@@ -20,8 +20,9 @@ int agree_send_sketches(sluice_model *model, const struct signal *signal);
 int agree_send_values(sluice_model *model, const struct signal *signal);
 /* Does what agree_send_values() does, where a device selects. */
 int agree_ask_device(sluice_model *model);
-/* Takes the support that a shard published. Its coordinates are in the entries. */
-int agree_apply_support(sluice_model *model, uint32_t shard, const struct message *m);
+/* Takes the support that a shard published. Its coordinates are the entries. */
+int agree_apply_support(sluice_model *model, uint32_t shard, const struct message *m,
+			const struct entries *got);
 
 extern const struct step_hooks agree_hooks;
 #endif

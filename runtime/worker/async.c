@@ -69,7 +69,11 @@ static void async_step_begins(sluice_model *model)
 		return;
 	a->awaited = lane_next_seq(model, 0);
 	a->parked = 0;
-	model->worker->mark = a->anchors;
+}
+
+static uint32_t async_mark(const sluice_model *model)
+{
+	return model->worker->async ? model->worker->async->anchors : 0;
 }
 
 uint64_t async_awaited(const sluice_model *model)
@@ -80,8 +84,8 @@ uint64_t async_awaited(const sluice_model *model)
 /* The last message was the push before an anchor: its answer is that anchor. */
 static int expects_anchor(const sluice_model *model)
 {
-	return model->worker->in_step == STEP_PUSHED &&
-	       schedule_before_anchor(&model->schedule, model->worker->step);
+	return model->worker->step.state == STEP_PUSHED &&
+	       schedule_before_anchor(&model->schedule, model->worker->step.number);
 }
 
 void async_expect(const sluice_model *model, uint32_t shard, struct message_expect *want)
@@ -104,13 +108,14 @@ const char *async_judge(const sluice_model *model, uint32_t shard, const struct 
 	return NULL;
 }
 
-int async_apply(sluice_model *model, uint32_t shard, const struct message *m)
+int async_apply(sluice_model *model, uint32_t shard, const struct message *m,
+		const struct entries *got)
 {
 	struct worker *w = model->worker;
 	const struct shard_layout *at = &model->layout.shards[shard];
 	float *restrict params = target_flat(model) + at->begin;
 	float *restrict anchor = w->async->anchor + at->begin;
-	const float *restrict value = w->received.value;
+	const float *restrict value = got->value;
 
 	if (m->kind == MESSAGE_SNAPSHOT || model->recipe.whole)
 		memcpy(params, value, at->span * sizeof(*params));
@@ -137,16 +142,13 @@ static void async_pulled(sluice_model *model)
 
 int async_ask(sluice_model *model)
 {
-	struct worker *w = model->worker;
 	int rc = lanes_await_slots(model);
 
 	if (rc)
 		return rc;
 	async_step_begins(model);
-	w->phase = 0;
-	w->shards_done = 0;
+	step_ask(&model->worker->step);
 	upload_empty(model, MESSAGE_ASK);
-	w->encoded = 1;
 	return 0;
 }
 
@@ -169,7 +171,6 @@ int async_park(sluice_model *model)
 	if (!a || a->parked)
 		return 0;
 	a->parked = 1;
-	model->worker->mark = a->anchors;
 	upload_empty(model, MESSAGE_PARK);
 	return progress_until(model->job, posted, describe, model);
 }
@@ -179,4 +180,5 @@ const struct step_hooks async_hooks = { .open = async_open,
 					.restart = async_restart,
 					.begin = async_begin,
 					.step_begins = async_step_begins,
+					.mark = async_mark,
 					.pulled = async_pulled };

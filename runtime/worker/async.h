@@ -17,7 +17,8 @@ void async_expect(const sluice_model *model, uint32_t shard, struct message_expe
 /* NULL, or why it is refused. */
 const char *async_judge(const sluice_model *model, uint32_t shard, const struct message *m);
 /* Makes the shard's part of the target from the entries of an answer. */
-int async_apply(sluice_model *model, uint32_t shard, const struct message *m);
+int async_apply(sluice_model *model, uint32_t shard, const struct message *m,
+		const struct entries *got);
 /* The version of the shard that an answer brought. The worker's next push is based on it; only the
  * shard counts versions. */
 uint64_t async_base(const struct message *m);

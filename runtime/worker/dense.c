@@ -27,7 +27,7 @@ int dense_push_fits(const sluice_model *model)
 	const uint64_t live = (on_device_selects(model) ? TRAIT(DEVICE_SELECTS) : 0) |
 			      (model->measure.on ? TRAIT(MEASURED) : 0);
 
-	return plan_takes(&model->plan, PATH_DENSE_PUSH, w->rule.traits | live);
+	return plan_takes(&model->plan, PATH_DENSE_PUSH, w->step.rule.traits | live);
 }
 
 /* Computes the values to send at n coordinates, adding them up as signal.c would. If grad is the
@@ -46,8 +46,7 @@ static int signal_piece(const sluice_model *model, uint64_t at, const float *gra
 		sparse_add(value, NULL, residual, n);
 	const size_t finite = first_nonfinite(value, n);
 	if (finite < n) {
-		model->worker->overflowed = at + finite;
-		return SLUICE_ENUMERIC;
+		return step_fail(&model->worker->step, at + finite);
 	}
 	/* Everything is sent, so the residual becomes zero. It is zero already in all steps but
 	 * the first. */
@@ -94,7 +93,7 @@ int dense_push(sluice_model *model, const struct vector *grad)
 	const float scale = update_pushed(&model->update, model->lr);
 	struct worker *w = model->worker;
 
-	w->skip = 0;
+	step_leave_out(&w->step, 0);
 	/* Own shards come last: the data that the others wait for would be cold by then, and
 	 * this data stays warm. */
 	for (int own = 0; own < 2; own++)
@@ -105,7 +104,7 @@ int dense_push(sluice_model *model, const struct vector *grad)
 				return rc ? rc : signal_overflowed(model, 0);
 			}
 		}
-	w->encoded = 1;
+	step_encoded(&w->step);
 	const struct lap lap = stopwatch_begin();
 	progress_enter(model->job); /* not a call of the application: it is not counted */
 	if (!model->job->failure.code)
@@ -123,8 +122,8 @@ static int pull_fits(const sluice_model *model, uint32_t shard, const uint8_t *e
 {
 	const char *why;
 
-	return plan_takes(&model->plan, PATH_DENSE_PULL, model->worker->rule.traits) && entry &&
-	       !message_peek(entry, lane_last_bytes(model, shard), m, crc, &why) &&
+	return plan_takes(&model->plan, PATH_DENSE_PULL, model->worker->step.rule.traits) &&
+	       entry && !message_peek(entry, lane_last_bytes(model, shard), m, crc, &why) &&
 	       dense_plain(m) && !message_check(m, &expect->want, &why) &&
 	       !expect->welcome(model, shard, m);
 }

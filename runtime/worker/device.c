@@ -348,10 +348,8 @@ int on_device_park(sluice_model *model)
 
 int on_device_leave(sluice_model *model, const struct lap *push)
 {
-	struct worker *w = model->worker;
 	sluice_job *job = model->job;
-	w->raise = 0;
-	w->in_step = STEP_PUSHED;
+	step_sent(&model->worker->step);
 	progress_take(job);
 	stopwatch_end(&model->stopwatch, TIME_COMPRESS, push);
 	on_device_become(model, DEVICE_ENQUEUED);

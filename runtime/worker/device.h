@@ -90,7 +90,7 @@ int on_device_land(const sluice_model *model, uint32_t count, struct entries *to
  * and lies in the memory of on_device_land(). index NULL: all coordinates whose received values
  * are not zero. */
 int on_device_clear(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
-		    uint32_t n);
+		    const struct entries *got, uint32_t n);
 
 /* ---- device_push.c: a push on the device ---- */
 /* Enqueues on the model's stream the fold (as in signal_fold()), the selection and the payloads.

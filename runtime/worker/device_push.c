@@ -84,8 +84,8 @@ int outbox_packs(const struct recipe *recipe)
 /* The value coding of this step: f32 in a step of reset=, otherwise the recipe's. */
 static struct value_coding coding_of_step(const sluice_model *model)
 {
-	return model->worker->rule.reset ? (struct value_coding){ VALUE_F32, 0, 0, 0 } :
-					   model->recipe.up.values;
+	return model->worker->step.rule.reset ? (struct value_coding){ VALUE_F32, 0, 0, 0 } :
+						model->recipe.up.values;
 }
 
 /* ---- opening and closing --------------------------------------------------- */
@@ -313,7 +313,7 @@ static struct device_values values_of(const sluice_model *model)
 				       .block = c.block,
 				       .purpose = RANDOM_ROUND,
 				       .rank = (uint32_t)model->job->rank,
-				       .step = model->worker->step,
+				       .step = model->worker->step.number,
 				       .seed = model->recipe.seed };
 }
 
@@ -327,14 +327,14 @@ static struct device_push push_of(const sluice_model *model, const void *grad)
 {
 	const struct on_device *d = model->worker->device;
 	return (struct device_push){
-		.payload = on_device_sketches(model)    ? DEVICE_SKETCHES :
-			   model->worker->rule.all_up   ? DEVICE_DENSE :
-			   outbox_packs(&model->recipe) ? DEVICE_PAIRS :
-							  DEVICE_LISTS,
+		.payload = on_device_sketches(model)       ? DEVICE_SKETCHES :
+			   model->worker->step.rule.all_up ? DEVICE_DENSE :
+			   outbox_packs(&model->recipe)    ? DEVICE_PAIRS :
+							     DEVICE_LISTS,
 		.select = on_device_select_of(model, grad),
 		.values = values_of(model),
 		.settle = 1,
-		.sends_left = model->worker->rule.reset,
+		.sends_left = model->worker->step.rule.reset,
 		.masked = masks(model) ? d->half.velocity.address : NULL,
 		.rows = model->recipe.up.sketch_rows,
 		.parts = d->outbox->parts,
@@ -346,7 +346,7 @@ int on_device_fold(sluice_model *model, const void *grad)
 	struct worker *w = model->worker;
 	struct on_device *d = w->device;
 	struct outbox *o = d->outbox;
-	w->skip = 0;
+	step_leave_out(&w->step, 0);
 	const struct device_push push = push_of(model, grad);
 	aim(model);
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
@@ -386,7 +386,7 @@ int on_device_busy(const sluice_model *model, char *text, size_t cap)
 	if (!on_device_at_work(on_device_state(model)))
 		return 0;
 	d->half.ops->stage(d->half.compressor, stage, sizeof(stage));
-	snprintf(text, cap, "step %llu: %s", (unsigned long long)model->worker->step, stage);
+	snprintf(text, cap, "step %llu: %s", (unsigned long long)model->worker->step.number, stage);
 	return 1;
 }
 
@@ -405,12 +405,12 @@ int outbox_take(sluice_model *model)
 	if (d->half.ops->pushed(d->half.compressor, &got, d->outbox->sent, d->half.stream))
 		return outbox_failed(model, 1);
 	d->outbox->settled = got.settled;
-	w->range = got.largest; /* for a grid */
+	step_set_range(&w->step, got.largest); /* for a grid */
 	int rc = got.nonfinite ? refuse_nonfinite(model, &got) : 0;
-	w->skip = rc > 0;
+	step_leave_out(&w->step, rc > 0);
 	if (!rc && !on_device_sketches(model) &&
 	    (got.nan || !(got.largest <= FLT_MAX))) { /* only the device knows the coordinate */
-		w->overflowed = COORDINATE_UNKNOWN;
+		step_fail(&w->step, COORDINATE_UNKNOWN);
 		rc = signal_overflowed(model, 1);
 	}
 	return rc < 0 ? rc : 0;
@@ -434,7 +434,7 @@ int outbox_complete(const sluice_model *model)
 static struct message head_of(const sluice_model *model, uint32_t shard)
 {
 	struct message m = outbox_of(model)->heads[shard];
-	m.range = model->worker->range;
+	m.range = model->worker->step.range;
 	m.epoch = model->job->membership_epoch;
 	return m;
 }
@@ -545,8 +545,7 @@ static int sketch_overflowed(sluice_model *model, const struct shard_layout *at)
 			  &i);
 	if (rc)
 		return rc;
-	w->overflowed = i < at->span ? at->begin + i : COORDINATE_UNKNOWN;
-	return SLUICE_ENUMERIC;
+	return step_fail(&w->step, i < at->span ? at->begin + i : COORDINATE_UNKNOWN);
 }
 
 int on_device_emit_sketches(sluice_model *model)

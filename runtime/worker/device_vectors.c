@@ -103,7 +103,7 @@ static void list_seeded(const sluice_model *model, double density, struct device
 	const struct worker *w = model->worker;
 	size_t n;
 
-	call->list = compressor_support(w->compressor, density, w->step, &n);
+	call->list = compressor_support(w->compressor, density, w->step.number, &n);
 	call->listed = (uint32_t)n;
 }
 
@@ -133,7 +133,7 @@ static void rule_of(const sluice_model *model, struct device_select *call)
 		call->purpose = RANDOM_KEEP;
 		call->rank = (uint32_t)model->job->rank;
 		call->seed = recipe->seed;
-		call->step = model->worker->step;
+		call->step = model->worker->step.number;
 		break;
 	case SELECT_RANDK: list_seeded(model, density, call); break;
 	default: break;
@@ -198,19 +198,17 @@ int on_device_take_up(sluice_model *model)
 }
 
 int on_device_clear(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
-		    uint32_t n)
+		    const struct entries *got, uint32_t n)
 {
-	struct worker *w = model->worker;
-	struct on_device *d = w->device;
+	const struct on_device *d = model->worker->device;
 	float *residual = (float *)d->half.residual.address + at->begin;
 	float *velocity = (float *)d->half.velocity.address;
-	const struct entries got = w->received;
 	uint32_t published = index ? n : 0;
 	for (uint32_t i = 0; !index && i < n; i++)
-		if (got.value[i] != 0)
-			got.index[published++] = i;
+		if (got->value[i] != 0)
+			got->index[published++] = i;
 	if (!index)
-		index = got.index;
+		index = got->index;
 	struct device_apply call = {
 		.vector = residual, .index = index, .count = published, .assign = 1
 	};

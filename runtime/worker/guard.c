@@ -66,7 +66,7 @@ static void guard_restart(sluice_model *model)
 		return;
 	for (int way = 0; way < WAYS; way++) {
 		growth_open(&g->way[way], model->layout.count, model->schedule.raises);
-		growth_forget(&g->way[way], model->worker->step);
+		growth_forget(&g->way[way], model->worker->step.number);
 	}
 	g->pushed = model->stats.pushed_elements;
 	g->pulled = model->stats.pulled_elements;
@@ -85,12 +85,12 @@ static void guard_emitted(sluice_model *model, const struct shard_layout *at,
 }
 
 static int guard_applied(sluice_model *model, uint32_t shard, const uint32_t *index,
-			 const float *value, const struct message *m)
+			 const struct entries *got, const struct message *m)
 {
 	struct guard *g = model->worker->guard;
 
 	if (g && !g->over && index)
-		growth_see(&g->way[DOWN], model->layout.shards[shard].begin, index, value,
+		growth_see(&g->way[DOWN], model->layout.shards[shard].begin, index, got->value,
 			   m->count);
 	return 0;
 }
@@ -128,7 +128,7 @@ static const char *what(const sluice_model *model)
 
 static void warn(const sluice_model *model)
 {
-	const struct step_rule *rule = &model->worker->rule;
+	const struct step_rule *rule = &model->worker->step.rule;
 	const double density = rule->up < rule->down ? rule->up : rule->down;
 	char growth[360];
 
@@ -153,7 +153,7 @@ static void report_raise(const sluice_model *model)
 {
 	const struct worker *w = model->worker;
 	const struct guard *g = w->guard;
-	const struct step_rule next = model_rule(model, w->step + 1, w->chosen);
+	const struct step_rule next = model_rule(model, w->step.number + 1, w->step.chosen);
 	char growth[360] = "a rank has seen its messages grow"; /* another, or before a restart */
 
 	if (g->saw && g->verdict.to)
@@ -163,7 +163,7 @@ static void report_raise(const sluice_model *model)
 		 "and %g down from step %llu on (doubling %u of at most %u); to send less, lower "
 		 "the learning rate %g",
 		 model->id, what(model), growth, next.up, next.down, (unsigned long long)next.step,
-		 w->chosen, schedule_raises_most(&model->recipe), (double)model->lr);
+		 w->step.chosen, schedule_raises_most(&model->recipe), (double)model->lr);
 }
 
 /* The delta of this step has told of a doubling. */
@@ -174,10 +174,10 @@ static void begin_again(sluice_model *model)
 	if (is_first_worker(model->job))
 		report_raise(model);
 	for (int way = 0; way < WAYS; way++)
-		growth_treated(&g->way[way], model->worker->step);
+		growth_treated(&g->way[way], model->worker->step.number);
 	g->pushed = model->stats.pushed_elements;
 	g->pulled = model->stats.pulled_elements;
-	g->doublings = model->worker->chosen;
+	g->doublings = model->worker->step.chosen;
 	g->saw = 0;
 	model->stats.guard_raises = g->doublings;
 }
@@ -186,9 +186,9 @@ static void act(sluice_model *model)
 {
 	struct worker *w = model->worker;
 
-	w->guard->over = w->chosen >= schedule_raises_most(&model->recipe);
+	w->guard->over = w->step.chosen >= schedule_raises_most(&model->recipe);
 	if (!w->guard->over)
-		w->proposed = w->chosen + 1;
+		step_propose(&w->step, w->step.chosen + 1);
 	else if (is_first_worker(model->job))
 		warn(model);
 }
@@ -199,7 +199,7 @@ static void guard_pulled(sluice_model *model)
 	struct guard *g = w->guard;
 	const uint64_t count = model->layout.count;
 
-	if (g && model->schedule.raises && w->chosen != g->doublings) {
+	if (g && model->schedule.raises && w->step.chosen != g->doublings) {
 		begin_again(model);
 		return;
 	}
@@ -214,10 +214,11 @@ static void guard_pulled(sluice_model *model)
 		g->pulled = model->stats.pulled_elements;
 	}
 	for (int way = 0; way < WAYS && !g->saw; way++) {
-		g->saw = growth_step(&g->way[way], w->step, (double)model->lr, delay, &g->verdict);
+		g->saw = growth_step(&g->way[way], w->step.number, (double)model->lr, delay,
+				     &g->verdict);
 		g->saw_way = way;
-		if (w->step <= model->schedule.warmup_steps)
-			growth_forget(&g->way[way], w->step);
+		if (w->step.number <= model->schedule.warmup_steps)
+			growth_forget(&g->way[way], w->step.number);
 	}
 	if (g->saw)
 		act(model);
@@ -233,7 +234,7 @@ void guard_save(const sluice_model *model, uint64_t numbers[GUARD_NUMBERS])
 	const struct worker *w = model->worker;
 	const struct guard *g = w->guard;
 
-	numbers[AT_CHOICE] = w->chosen | (uint64_t)w->proposed << CHOSEN_BITS;
+	numbers[AT_CHOICE] = w->step.chosen | (uint64_t)w->step.proposed << CHOSEN_BITS;
 	numbers[AT_PUSHED] = model->stats.pushed_elements - g->pushed;
 	numbers[AT_PULLED] = model->stats.pulled_elements - g->pulled;
 	for (int way = 0; way < WAYS; way++)
@@ -269,10 +270,11 @@ void guard_restore(sluice_model *model, const uint64_t numbers[GUARD_NUMBERS])
 	struct worker *w = model->worker;
 	struct guard *g = w->guard;
 
-	w->chosen = g->doublings = chosen_in(numbers);
-	w->proposed = (unsigned)proposed_in(numbers);
-	w->rule = model_rule(model, w->step + 1, w->chosen);
-	g->saw = w->proposed > w->chosen;
+	const struct step_rule next = model_rule(model, w->step.number + 1, chosen_in(numbers));
+
+	g->doublings = chosen_in(numbers);
+	step_restore(&w->step, g->doublings, (unsigned)proposed_in(numbers), &next);
+	g->saw = w->step.proposed > w->step.chosen;
 	g->pushed = model->stats.pushed_elements - numbers[AT_PUSHED];
 	g->pulled = model->stats.pulled_elements - numbers[AT_PULLED];
 	for (int way = 0; way < WAYS; way++)

@@ -93,6 +93,15 @@ void hooks_emitted(sluice_model *model, const struct shard_layout *at, const str
 			rows[i]->emitted(model, at, emitted);
 }
 
+uint32_t hooks_mark(const sluice_model *model)
+{
+	uint32_t mark = 0;
+
+	for (int i = 0; i < ROWS && !mark; i++)
+		mark = rows[i]->mark ? rows[i]->mark(model) : 0;
+	return mark;
+}
+
 void hooks_sent(sluice_model *model, uint64_t elements)
 {
 	for (int i = 0; i < ROWS; i++)
@@ -109,13 +118,13 @@ int hooks_note(sluice_model *model, uint32_t shard, const uint8_t *note, size_t 
 	return rc;
 }
 
-int hooks_applied(sluice_model *model, uint32_t shard, const uint32_t *index, const float *value,
-		  const struct message *m)
+int hooks_applied(sluice_model *model, uint32_t shard, const uint32_t *index,
+		  const struct entries *got, const struct message *m)
 {
 	int rc = 0;
 
 	for (int i = 0; i < ROWS && !rc; i++)
-		rc = rows[i]->applied ? rows[i]->applied(model, shard, index, value, m) : 0;
+		rc = rows[i]->applied ? rows[i]->applied(model, shard, index, got, m) : 0;
 	return rc;
 }
 

@@ -34,6 +34,8 @@ struct step_hooks {
 	 * the shard's first coordinate. */
 	void (*emitted)(sluice_model *model, const struct shard_layout *at,
 			const struct pick *emitted);
+	/* The field `anchor` of the messages of this worker: a count of the method; 0: none. */
+	uint32_t (*mark)(const sluice_model *model);
 	/* All messages of the step's first phase are made. elements is what stats.pushed_elements
 	 * was before the push. */
 	void (*sent)(sluice_model *model, uint64_t elements);
@@ -43,17 +45,17 @@ struct step_hooks {
 	 * yet applied. Returns 0, or SLUICE_EWIRE with *why. */
 	int (*note)(sluice_model *model, uint32_t shard, const uint8_t *note, size_t n,
 		    const char **why);
-	/* A delta has been added to the target (the parameters); index and value are the entries of
-	 * the message m (index NULL: all coordinates). 0 or an error. */
+	/* A delta has been added to the target (the parameters). index has its coordinates; NULL:
+	 * all. got has its values, and room for as many coordinates. 0 or an error. */
 	int (*applied)(sluice_model *model, uint32_t shard, const uint32_t *index,
-		       const float *value, const struct message *m);
+		       const struct entries *got, const struct message *m);
 	/* All deltas of the step are applied. */
 	void (*pulled)(sluice_model *model);
 };
 
 /* Each calls the function of the same name in all rows, and stops at the first error.
- * hooks_count() returns the first answer that is not 0, or the recipe's density if there is
- * none. */
+ * hooks_count() and hooks_mark() return the first answer that is not 0. If there is none,
+ * hooks_count() returns the recipe's density. */
 int hooks_open(sluice_model *model);
 void hooks_close(sluice_model *model);
 void hooks_restart(sluice_model *model);
@@ -64,10 +66,11 @@ void hooks_folded(sluice_model *model, struct signal *signal);
 uint64_t hooks_count(const sluice_model *model, double density, uint64_t n);
 void hooks_picked(sluice_model *model);
 void hooks_emitted(sluice_model *model, const struct shard_layout *at, const struct pick *emitted);
+uint32_t hooks_mark(const sluice_model *model);
 void hooks_sent(sluice_model *model, uint64_t elements);
 int hooks_note(sluice_model *model, uint32_t shard, const uint8_t *note, size_t n,
 	       const char **why);
-int hooks_applied(sluice_model *model, uint32_t shard, const uint32_t *index, const float *value,
-		  const struct message *m);
+int hooks_applied(sluice_model *model, uint32_t shard, const uint32_t *index,
+		  const struct entries *got, const struct message *m);
 void hooks_pulled(sluice_model *model);
 #endif

@@ -200,14 +200,14 @@ static void weigh(const sluice_model *model, struct lazy *lazy, const struct sha
 	lazy->error += off + (index && all > sent ? all - sent : 0);
 }
 
-/* Sets the field by which the messages of this push report this worker's uploads. */
-static void set_mark(sluice_model *model, int uploading)
+/* The messages of this push report this worker's uploads. */
+static uint32_t lazy_mark(const sluice_model *model)
 {
-	struct lazy *lazy = model->worker->lazy;
+	const struct lazy *lazy = model->worker->lazy;
 
-	lazy->uploading = uploading;
-	model->worker->mark = lazy->refresh ? INNOVATION_REFRESH :
-					      2 * lazy->uploads + (uint32_t)uploading;
+	if (!lazy)
+		return 0;
+	return lazy->refresh ? INNOVATION_REFRESH : 2 * lazy->uploads + (uint32_t)lazy->uploading;
 }
 
 /* Restarts the reference if a shard has lost count of it. */
@@ -230,8 +230,8 @@ static void lazy_folded(sluice_model *model, struct signal *signal)
 	if (!lazy)
 		return;
 	lazy->innovation = lazy->error = 0;
-	lazy->skip = model->worker->skip;
-	set_mark(model, !lazy->skip);
+	lazy->skip = model->worker->step.left_out;
+	lazy->uploading = !lazy->skip;
 	memset(lazy->moved, 0, model->layout.n_shards * sizeof(*lazy->moved));
 }
 
@@ -253,7 +253,7 @@ static void lazy_emitted(sluice_model *model, const struct shard_layout *at,
 /* Each message becomes one without coordinates, which says that there is nothing new. */
 static void withdraw(sluice_model *model)
 {
-	set_mark(model, 0);
+	model->worker->lazy->uploading = 0;
 	upload_empty(model, MESSAGE_PUSH);
 }
 
@@ -318,9 +318,10 @@ static void lazy_sent(sluice_model *model, uint64_t elements)
 /* ---- pull ------------------------------------------------------------------- */
 
 static int lazy_applied(sluice_model *model, uint32_t shard, const uint32_t *index,
-			const float *value, const struct message *m)
+			const struct entries *got, const struct message *m)
 {
 	struct lazy *lazy = model->worker->lazy;
+	const float *value = got->value;
 	double moved = 0;
 
 	if (!lazy)
@@ -398,5 +399,6 @@ const struct step_hooks lazy_hooks = { .open = lazy_open,
 				       .folded = lazy_folded,
 				       .emitted = lazy_emitted,
 				       .sent = lazy_sent,
+				       .mark = lazy_mark,
 				       .applied = lazy_applied,
 				       .pulled = lazy_pulled };

@@ -68,7 +68,8 @@ static void local_folded(sluice_model *model, struct signal *signal)
 	(void)signal;
 	if (!w->local)
 		return;
-	w->skip = 0; /* the last step's gradient was left out, not the steps before it */
+	step_leave_out(&w->step,
+		       0); /* the last step's gradient was left out, not the steps before it */
 	if (w->local->apart)
 		sparse_add(worker_residual(model), NULL, w->local->sum,
 			   (uint32_t)model->layout.count);
@@ -127,7 +128,7 @@ int local_pull(sluice_model *model, const struct vector *params)
 
 int local_in_sync(const sluice_model *model)
 {
-	return model->worker->in_step == STEP_DONE && model->step % model->recipe.period == 0 &&
+	return model->worker->step.state == STEP_DONE && model->step % model->recipe.period == 0 &&
 	       !selection_kinds[model->recipe.up.select].contiguous &&
 	       (!model_async(model) || !model->step ||
 		schedule_before_anchor(&model->schedule, model->step));

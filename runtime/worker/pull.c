@@ -15,7 +15,7 @@
 #include "worker/local.h"
 #include "worker/pull.h"
 #include "worker/state.h"
-#include "worker/step.h"
+#include "worker/push.h"
 #include "worker/watch.h"
 #include "worker/worker.h"
 #include "worker/worker_setup.h"
@@ -24,7 +24,7 @@
 static int step_ends(sluice_model *model)
 {
 	model->step++;
-	model->worker->in_step = STEP_DONE;
+	step_end(&model->worker->step);
 	model->stats.steps++;
 	return 0;
 }
@@ -32,7 +32,7 @@ static int step_ends(sluice_model *model)
 static int pull_ends(sluice_model *model)
 {
 	hooks_pulled(model);
-	model->stats.density_down = model->worker->rule.down;
+	model->stats.density_down = model->worker->step.rule.down;
 	watch_step(model);
 	return step_ends(model);
 }
@@ -58,7 +58,7 @@ static int pull_begun(sluice_model *model)
 {
 	struct worker *w = model->worker;
 	if (local_step(model)) {
-		w->raised = 0; /* flags travel with exchanges */
+		step_pull(&w->step); /* flags travel with exchanges */
 		const int rc = local_pull(model, target_vector(model));
 		return rc ? rc : step_ends(model);
 	}
@@ -66,12 +66,12 @@ static int pull_begun(sluice_model *model)
 	stopwatch_without(&model->stopwatch, &lap, TIME_PULL | TIME_APPLY);
 	progress_take(model->job);
 	target_ask(model, 1);
-	w->raised = 0;
+	step_pull(&w->step);
 	int rc = progress_until(model->job, pull_done, worker_describe, model);
 	target_ask(model, 0);
 	progress_release(model->job);
 	stopwatch_end(&model->stopwatch, TIME_WAIT, &lap);
-	if (rc || w->in_step == STEP_DONE) /* nothing was pushed */
+	if (rc || w->step.state == STEP_DONE) /* nothing was pushed */
 		return rc;
 	return pull_ends(model);
 }
@@ -83,14 +83,14 @@ static int pull_nothing(sluice_model *model)
 	if (recipe_pulls_mean(&model->recipe))
 		rc = target_end(model, target_begin(model));
 	if (!rc)
-		model->worker->in_step = STEP_DONE;
+		step_end(&model->worker->step);
 	return rc;
 }
 
 /* Pulls to the place that target_note() recorded. asks: nothing was pushed (when=async). */
 static int pull_here(sluice_model *model, int asks)
 {
-	if (model->worker->skipped)
+	if (model->worker->step.skipped)
 		return pull_nothing(model);
 	int rc = await_device(model);
 	if (!rc && asks)
@@ -112,7 +112,7 @@ static int note_pull(sluice_model *model, const sluice_vector *vector, const cha
 		     int *asks)
 {
 	static const sluice_segment none;
-	*asks = model && model_async(model) && model->worker->in_step == STEP_DONE;
+	*asks = model && model_async(model) && model->worker->step.state == STEP_DONE;
 	int rc = vector_check(vector, function);
 	if (!rc)
 		rc = step_check(model, model, function, *asks ? STEP_DONE : STEP_PUSHED);
@@ -147,7 +147,8 @@ int sluice_pull_vector(sluice_model *model, const sluice_vector *vector)
 
 static enum pull_kind pull_kind_of(const sluice_model *model)
 {
-	const uint64_t traits = model->plan.traits | (model->worker->skipped ? TRAIT(SKIPPED) : 0) |
+	const uint64_t traits = model->plan.traits |
+				(model->worker->step.skipped ? TRAIT(SKIPPED) : 0) |
 				(on_device_selects(model) ? TRAIT(DEVICE_SELECTS) : 0) |
 				(target_whole(model) ? TRAIT(WRITTEN_LATE) : 0);
 
@@ -163,11 +164,11 @@ int sluice_pull_begin(sluice_model *model, const sluice_vector *vector)
 	const enum pull_kind kind = asks ? PULL_ASKS : pull_kind_of(model);
 	if (kind == PULL_BY_SHARD && (rc = target_begin(model)))
 		return rc;
-	w->in_step = STEP_PULLING;
+	step_become(&w->step, STEP_PULLING);
 	progress_take(model->job);
 	parts_set_pull(model, kind);
 	if (kind == PULL_BY_SHARD) {
-		w->raised = 0;
+		step_pull(&w->step);
 		target_ask(model, 1);
 		model_stir(model);
 		step_advance(model);
@@ -221,9 +222,9 @@ static void describe_range(void *context, char *text, size_t cap)
 static int pull_at_once(sluice_model *model, int asks)
 {
 	struct worker *w = model->worker;
-	w->in_step = asks ? STEP_DONE : STEP_PUSHED;
+	step_become(&w->step, asks ? STEP_DONE : STEP_PUSHED);
 	int rc = pull_noted(model, asks);
-	w->in_step = STEP_PULLING;
+	step_become(&w->step, STEP_PULLING);
 	if (rc) {
 		parts_clear(model, PARTS_PULLED); /* a pull that is refused can be made again */
 		return rc;
@@ -271,6 +272,6 @@ int sluice_pull_range(sluice_model *model, uint64_t begin, uint64_t count)
 	parts_clear(model, PARTS_PULLED);
 	if (kind == PULL_BY_SHARD)
 		return pull_ends(model);
-	w->in_step = STEP_DONE;
+	step_end(&w->step);
 	return 0;
 }

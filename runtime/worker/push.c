@@ -11,7 +11,7 @@
 #include "worker/local.h"
 #include "worker/signal.h"
 #include "worker/state.h"
-#include "worker/step.h"
+#include "worker/push.h"
 #include "worker/worker.h"
 #include "base/arguments.h"
 #include "base/device.h"
@@ -67,7 +67,7 @@ int step_check(sluice_model *model, const void *vector, const char *function,
 		return fail(SLUICE_EINVAL, "%s: the vector is NULL", function);
 	if ((rc = model_whole(model, function)))
 		return rc;
-	enum step_state state = model->worker->in_step;
+	enum step_state state = model->worker->step.state;
 	const int incomplete = state == STEP_PUSHING && expected != STEP_PUSHING;
 	const int pulls = state == STEP_PULLING || expected == STEP_PULLING;
 	if (pulls ? state == expected :
@@ -94,27 +94,24 @@ int step_check(sluice_model *model, const void *vector, const char *function,
 					      "the last push was not pulled yet");
 }
 
-static void step_begin(sluice_model *model, int with_gradient)
+static void push_begins(sluice_model *model, int with_gradient)
 {
-	struct worker *w = model->worker;
+	struct step *step = &model->worker->step;
+	const uint64_t number = model->step / model->recipe.period + 1;
+	const struct step_rule rule = model_rule(model, number, step->chosen);
 	if (model->uneven && with_gradient)
-		w->raise |= FLAG_GRADIENT;
-	w->step = model->step / model->recipe.period + 1;
-	w->phase = 0;
-	w->encoded = 0;
+		step_raise(step, FLAG_GRADIENT);
+	step_begin(step, number, &rule);
 	target_ask(model, 0);
-	w->shards_done = 0;
-	w->rule = model_rule(model, w->step, w->chosen);
-	model->stats.density_up = w->rule.up;
+	model->stats.density_up = rule.up;
 	hooks_step_begins(model);
 }
 
-static int step_sent(sluice_model *model)
+static int push_ends(sluice_model *model)
 {
 	const struct lap lap = stopwatch_begin();
-	model->worker->raise = 0;
-	model->worker->encoded = 1;
-	model->worker->in_step = STEP_PUSHED;
+	step_encoded(&model->worker->step);
+	step_sent(&model->worker->step);
 	progress_take(model->job);
 	int rc = progress_until(model->job, push_done, worker_describe, model);
 	progress_release(model->job);
@@ -192,7 +189,7 @@ static int agree_to_skip(sluice_model *model, struct vector *grad, struct vector
 	double votes[NUMBERS] = { 0 };
 	struct worker *w = model->worker;
 	int rc = 0;
-	w->skipped = 0;
+	step_unskip(&w->step);
 	if (model->recipe.nonfinite != NONFINITE_SKIP_ALL)
 		return 0;
 	if (grad && (rc = to_host_or_device(model, grad, before)))
@@ -203,15 +200,13 @@ static int agree_to_skip(sluice_model *model, struct vector *grad, struct vector
 	stopwatch_end(&model->stopwatch, TIME_COMPRESS, &lap);
 	if ((rc = sluice_sum(model->job, votes, NUMBERS)) || !(votes[SPOILT] > 0))
 		return rc;
-	w->skipped = 1;
-	w->raised = model->uneven && votes[BROUGHT] > 0 ? FLAG_GRADIENT : 0;
-	w->in_step = STEP_PUSHED;
+	step_skip(&w->step, model->uneven && votes[BROUGHT] > 0 ? FLAG_GRADIENT : 0);
 	return 1;
 }
 
 int step_skipped(const sluice_model *model)
 {
-	return model->worker->skipped;
+	return model->worker->step.skipped;
 }
 
 /* grad NULL: there is none. before: the second gradient of a pair, or NULL. */
@@ -231,27 +226,27 @@ static int push_here(sluice_model *model, struct vector *grad, struct vector *be
 	if (grad &&
 	    (rc = stands ? on_device_come_home(model) : to_host_or_device(model, grad, before)))
 		return rc; /* which may be a refusal: the step has not begun */
-	step_begin(model, grad != NULL);
+	push_begins(model, grad != NULL);
 	if (!grad || stands) /* not wanted, there is none, or it counts for nothing */
-		model->worker->skip = 1;
+		step_leave_out(&model->worker->step, 1);
 	else if (!alone && dense_push_fits(model)) {
 		if ((rc = dense_push(model, grad)))
 			return rc;
 		stopwatch_end(&model->stopwatch, TIME_COMPRESS, &lap);
-		return step_sent(model);
+		return push_ends(model);
 	} else if (on_device_selects(model)) {
 		rc = on_device_fold(model, vector_memory(grad));
 		return rc ? rc : on_device_leave(model, &lap);
 	} else if ((rc = signal_fold(model, grad, before, 0, model->layout.count, &signal)))
 		return rc;
 	if (alone) {
-		model->worker->in_step = STEP_PUSHED;
+		step_become(&model->worker->step, STEP_PUSHED);
 		return 0;
 	}
 	if (worker_send(model, &signal))
 		return signal_overflowed(model, 0);
 	stopwatch_end(&model->stopwatch, TIME_COMPRESS, &lap);
-	return step_sent(model);
+	return push_ends(model);
 }
 
 static int push(sluice_model *model, struct vector *grad, struct vector *before)
@@ -360,11 +355,11 @@ static int keep_range(sluice_model *model, const void *grad, uint64_t begin, uin
 {
 	struct worker *w = model->worker;
 	parts_keep(model, grad, begin, count);
-	w->in_step = STEP_PUSHING;
+	step_become(&w->step, STEP_PUSHING);
 	if (!parts_cover(model, PARTS_PUSHED, 0, model->layout.count))
 		return 0;
 	parts_clear(model, PARTS_PUSHED);
-	w->in_step = STEP_DONE;
+	step_end(&w->step);
 	struct vector whole = parts_kept(model);
 	return push(model, &whole, NULL);
 }
@@ -374,11 +369,11 @@ static int collect_range(sluice_model *model, const void *grad, uint64_t begin, 
 {
 	struct worker *w = model->worker;
 	int rc = on_device_collect(model, grad, begin, count);
-	w->in_step = STEP_PUSHING;
+	step_become(&w->step, STEP_PUSHING);
 	if (rc || !parts_cover(model, PARTS_PUSHED, 0, model->layout.count))
 		return rc;
 	parts_clear(model, PARTS_PUSHED);
-	w->in_step = STEP_DONE;
+	step_end(&w->step);
 	struct vector whole = signal_vector(model, on_device_collected(model), model->layout.count);
 	return push(model, &whole, NULL);
 }
@@ -395,10 +390,10 @@ static int push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 	if (rc)
 		return rc;
 	struct worker *w = model->worker;
-	if ((rc = on_device_range(model, &grad, count, w->in_step == STEP_DONE)) ||
+	if ((rc = on_device_range(model, &grad, count, w->step.state == STEP_DONE)) ||
 	    (!on_device_collects(model) && (rc = parts_room(model))))
 		return rc;
-	if (w->in_step == STEP_DONE && (rc = lanes_await_slots(model)))
+	if (w->step.state == STEP_DONE && (rc = lanes_await_slots(model)))
 		return rc;
 	if ((rc = parts_take(model, PARTS_PUSHED, begin, count, "sluice_push_range")))
 		return rc;
@@ -408,13 +403,13 @@ static int push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 		return keep_range(model, grad, begin, count);
 	struct lap lap = stopwatch_begin();
 	stopwatch_without(&model->stopwatch, &lap, TIME_PUSH);
-	if (w->in_step == STEP_DONE)
-		step_begin(model, 1);
+	if (w->step.state == STEP_DONE)
+		push_begins(model, 1);
 	struct signal signal;
 	const struct vector range = signal_vector(model, grad, count);
 	if ((rc = signal_fold(model, &range, NULL, begin, count, &signal)))
 		return rc;
-	w->in_step = STEP_PUSHING;
+	step_become(&w->step, STEP_PUSHING);
 	int whole = parts_cover(model, PARTS_PUSHED, 0, model->layout.count);
 	/* A grid's range is that of the whole vector. */
 	if (selection_kinds[model->recipe.up.select].by_coordinate &&
@@ -428,7 +423,7 @@ static int push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 	if (!whole)
 		return 0;
 	parts_clear(model, PARTS_PUSHED);
-	return step_sent(model);
+	return push_ends(model);
 }
 
 int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
@@ -459,7 +454,7 @@ int sluice_idle_step(sluice_model *model, void *target, int *more_out)
 	if (!rc)
 		rc = sluice_pull(model, target);
 	if (!rc)
-		*more_out = (model->worker->raised & FLAG_GRADIENT) != 0;
+		*more_out = (model->worker->step.raised & FLAG_GRADIENT) != 0;
 	return rc;
 }
 
@@ -475,7 +470,7 @@ int step_set_lr(sluice_model *model, float lr)
 			"sluice_set: SLUICE_LR 0 is not possible with this recipe: %s: leave the "
 			"step out, or give it a small rate",
 			why);
-	if (model->worker->in_step == STEP_PUSHING)
+	if (model->worker->step.state == STEP_PUSHING)
 		return fail(SLUICE_EINVAL,
 			    "sluice_set: a step has one rate, and ranges of this one are pushed "
 			    "already: call it before the first or after the last");
@@ -489,7 +484,7 @@ int step_set_grad_scale(sluice_model *model, float scale)
 		return fail(SLUICE_EINVAL,
 			    "sluice_set: SLUICE_GRAD_SCALE is %g, must be finite and > 0",
 			    (double)scale);
-	if (model->worker->in_step == STEP_PUSHING)
+	if (model->worker->step.state == STEP_PUSHING)
 		return fail(SLUICE_EINVAL,
 			    "sluice_set: a gradient has one scale, and ranges of this "
 			    "one are pushed already: call it before the first or after the last");
@@ -499,12 +494,12 @@ int step_set_grad_scale(sluice_model *model, float scale)
 
 void sluice_raise(sluice_model *model, unsigned flags)
 {
-	model->worker->raise |= flags & (model->uneven ? FLAG_GRADIENT - 1 : 0xff);
+	step_raise(&model->worker->step, flags & (model->uneven ? FLAG_GRADIENT - 1 : 0xff));
 }
 
 unsigned step_raised(const sluice_model *model)
 {
-	return model->worker->raised & (model->uneven ? FLAG_GRADIENT - 1 : 0xff);
+	return model->worker->step.raised & (model->uneven ? FLAG_GRADIENT - 1 : 0xff);
 }
 
 /* ---- where a signal that looks back wants its gradient -------------------------- */
@@ -558,9 +553,9 @@ uint64_t step_pushed(const sluice_model *model)
 {
 	const struct worker *w = model->worker;
 	const int whole = sluice_is_worker(model->job) && model->schedule.n_phases == 2 &&
-			  !w->skipped &&
-			  (w->in_step == STEP_PUSHED ||
-			   (w->in_step == STEP_PULLING && parts_pull_kind(model) != PULL_ENDED &&
+			  !w->step.skipped &&
+			  (w->step.state == STEP_PUSHED ||
+			   (w->step.state == STEP_PULLING && parts_pull_kind(model) != PULL_ENDED &&
 			    parts_pull_kind(model) != PULL_ASKS));
 	return model->step + (uint64_t)whole;
 }
@@ -570,10 +565,10 @@ uint64_t step_in_vain(const sluice_model *model, uint64_t pushed)
 {
 	const struct worker *w = model->worker;
 	if (!sluice_is_worker(model->job) || !target_asked(model) ||
-	    (w->in_step != STEP_PUSHED && w->in_step != STEP_PULLING) || model->step < pushed)
+	    (w->step.state != STEP_PUSHED && w->step.state != STEP_PULLING) || model->step < pushed)
 		return 0;
-	if (model_async(model) && !schedule_at_anchor(&model->schedule, w->step) &&
-	    !schedule_before_anchor(&model->schedule, w->step))
+	if (model_async(model) && !schedule_at_anchor(&model->schedule, w->step.number) &&
+	    !schedule_before_anchor(&model->schedule, w->step.number))
 		return 0;
 	return model->step + 1;
 }

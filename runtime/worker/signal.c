@@ -46,7 +46,7 @@ int signal_overflowed(sluice_model *model, int held)
 {
 	sluice_job *job = model->job;
 	char place[168] = "";
-	uint64_t at = model->worker->overflowed;
+	uint64_t at = model->worker->step.overflowed;
 	if (at != COORDINATE_UNKNOWN)
 		snprintf(place, sizeof place, " at %s", model_place(model, at));
 	if (!held)
@@ -174,7 +174,7 @@ static void recall(const sluice_model *model, uint64_t at, size_t n)
 {
 	const struct recipe *recipe = &model->recipe;
 	const struct worker *w = model->worker;
-	const uint64_t step = w->step;
+	const uint64_t step = w->step.number;
 	float *residual = worker_residual(model) + at;
 	float *filter = w->kept.of[KEPT_FILTER];
 	float alpha, newer, older;
@@ -230,7 +230,7 @@ static void fold(const sluice_model *model, uint64_t at, const float *restrict g
 /* Adding can be part of the selection's pass if nothing else is done to the gradient. */
 static int selection_adds(const sluice_model *model, const struct vector *grad)
 {
-	const uint64_t traits = model->worker->rule.traits & ~TRAIT(HALF_GRADIENTS);
+	const uint64_t traits = model->worker->step.rule.traits & ~TRAIT(HALF_GRADIENTS);
 
 	return vector_floats(grad) && plan_takes(&model->plan, PATH_FOLD, traits);
 }
@@ -239,8 +239,9 @@ int signal_fold(sluice_model *model, const struct vector *grad, const struct vec
 		uint64_t begin, uint64_t count, struct signal *out)
 {
 	*out = (struct signal){ .addend = NULL };
-	model->worker->skip = model_stands(model, model->lr);
-	if (model->worker->skip)
+	struct step *step = &model->worker->step;
+	step_leave_out(step, model_stands(model, model->lr));
+	if (step->left_out)
 		return 0;
 	if (model->worker->accumulates && vector_memory(grad) == worker_residual(model) + begin) {
 		const struct vector sum = vector_of(vector_memory(grad), count, VALUE_F32, 1);
@@ -257,7 +258,7 @@ int signal_fold(sluice_model *model, const struct vector *grad, const struct vec
 		rc = judge(model, before, begin, count);
 	if (rc < 0)
 		return rc;
-	model->worker->skip = rc;
+	step_leave_out(step, rc);
 	if (rc)
 		return 0;
 	struct input in = { .pushed = source_pushed(model, grad, before),

@@ -86,7 +86,7 @@ struct pushed source_pushed(const sluice_model *model, const struct vector *vect
 	struct pushed p = { .vector = vector, .before = before, .newest = 1, .older = 1 };
 
 	if (before && model->recipe.signal != SIGNAL_SVRG) {
-		const float alpha = update_alpha(&model->update, model->worker->step);
+		const float alpha = update_alpha(&model->update, model->worker->step.number);
 
 		p.newest = 1 / alpha;
 		p.older = (1 - alpha) / alpha;

@@ -1,26 +1,74 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The order of the calls of a step, and what other ranks need to know of it; see push.c. */
-#ifndef RUNTIME_STEP_H
-#define RUNTIME_STEP_H
-#include "sluice_vector.h"
-#include "worker/state.h"
+ * The step under way at a worker: how far it is, what it leaves out, and the flags and choices that
+ * travel with it. All of worker/ reads it; only the functions here change it. Pure: it knows no
+ * model and no network. */
+#ifndef RUNTIME_WORKER_STEP_H
+#define RUNTIME_WORKER_STEP_H
+#include "model/plan.h"
+#include <stdint.h>
 
-/* Refuses a call of `function` that this rank cannot make at all or cannot make now: SLUICE_EINVAL,
- * or why the job has ended. `expected` is the state in which the call may come. STEP_PUSHING stands
- * for a push of a range: this may begin a step (STEP_DONE) or continue one. While the ranges of a
- * step are not complete, every other call is refused. */
-int step_check(sluice_model *model, const void *vector, const char *function,
-	       enum step_state expected);
-/* Refuses a vector that is none, or that is in one piece and in several. */
-int vector_check(const sluice_vector *vector, const char *function);
-int step_set_lr(sluice_model *model, float lr);
-int step_set_grad_scale(sluice_model *model, float scale);
-/* What sluice_step_info() reports of the last step. */
-int step_skipped(const sluice_model *model);
-unsigned step_raised(const sluice_model *model);
-/* The number of steps for which this rank has pushed the whole gradient. */
-uint64_t step_pushed(const sluice_model *model);
-/* If the pull that waits here cannot end, because a worker has pushed only `pushed` steps and
- * will push no more, returns the step of the pull; otherwise 0. Token held. */
-uint64_t step_in_vain(const sluice_model *model, uint64_t pushed);
+enum step_state {
+	STEP_DONE,    /* pulled: the next push may come */
+	STEP_PUSHED,  /* the whole gradient is pushed, and not yet pulled */
+	STEP_PUSHING, /* some ranges are pushed, not all */
+	STEP_PULLING  /* sluice_pull_begin() was called, and not all ranges were asked for */
+};
+
+struct step {
+	uint64_t number; /* of the last push, counted from 1 */
+	struct step_rule rule;
+	enum step_state state;
+	unsigned phase;       /* of the schedule */
+	int encoded;          /* 1: the messages of the phase are made */
+	uint32_t shards_done; /* shards whose publication of the phase has been handled */
+	int left_out;         /* 1: the messages of this step are empty */
+	int skipped;          /* 1: nothing is exchanged for the last push (nonfinite=skip-all) */
+	uint64_t overflowed;  /* the coordinate that is not finite and cannot be sent */
+	float range; /* grid: largest magnitude of the whole vector, the same for all shards */
+	/* Flags of sluice_raise(): those that the next push sends, and those that the last pull
+	 * received. */
+	unsigned raise, raised;
+	/* The choice (model_rule()) that all workers follow, and the one that the next push
+	 * proposes. They are equal unless this worker wants more. */
+	unsigned chosen, proposed;
+};
+
+/* No step is under way, and `version` steps are complete. rule: of the next step. */
+void step_restart(struct step *s, uint64_t version, const struct step_rule *rule);
+
+/* ---- a push ------------------------------------------------------------------ */
+void step_begin(struct step *s, uint64_t number, const struct step_rule *rule);
+void step_become(struct step *s, enum step_state state);
+/* Says whether the messages of this step are empty. */
+void step_leave_out(struct step *s, int left_out);
+/* All workers agreed to exchange nothing for this push. The pull will report the flags. */
+void step_skip(struct step *s, unsigned raised);
+/* The vote on skipping a push begins. */
+void step_unskip(struct step *s);
+void step_set_range(struct step *s, float range);
+/* The value at this coordinate cannot be sent. Returns SLUICE_ENUMERIC. */
+int step_fail(struct step *s, uint64_t coordinate);
+void step_encoded(struct step *s);
+/* The call of the push is over. The raised flags are in its messages. */
+void step_sent(struct step *s);
+
+/* ---- the phases -------------------------------------------------------------- */
+/* The messages of the first phase are made without a push (when=async). */
+void step_ask(struct step *s);
+void step_phase_ends(struct step *s);
+/* The publication of one shard has been handled. */
+void step_shard_ends(struct step *s, unsigned raised);
+
+/* ---- a pull ------------------------------------------------------------------ */
+/* The flags of this pull are collected from now on. */
+void step_pull(struct step *s);
+void step_end(struct step *s);
+
+/* ---- flags and choices ------------------------------------------------------- */
+void step_raise(struct step *s, unsigned flags);
+void step_propose(struct step *s, unsigned choice);
+/* A publication has made this choice for all workers. */
+void step_adopt(struct step *s, unsigned choice);
+/* A checkpoint had these choices. rule: of the next step. */
+void step_restore(struct step *s, unsigned chosen, unsigned proposed, const struct step_rule *rule);
 #endif

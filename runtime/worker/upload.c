@@ -3,6 +3,7 @@
  */
 #include "worker/upload.h"
 #include "model/compressor.h"
+#include "worker/hooks.h"
 #include "worker/lane.h"
 #include "worker/state.h"
 #include "worker/worker_census.h"
@@ -15,24 +16,24 @@ struct message upload_head(const sluice_model *model, uint32_t shard)
 
 	return (struct message){ .kind = MESSAGE_PUSH,
 				 .values = recipe->up.values,
-				 .stream = { RANDOM_ROUND, (uint32_t)model->job->rank, w->step,
-					     recipe->seed },
+				 .stream = { RANDOM_ROUND, (uint32_t)model->job->rank,
+					     w->step.number, recipe->seed },
 				 .first = model->layout.shards[shard].begin,
-				 .range = w->range,
+				 .range = w->step.range,
 				 .densest = recipe->coding == CODING_SMALL,
 				 .seeded = kind->seeded && !kind->contiguous,
-				 .raised = (uint8_t)w->raise,
-				 .chosen = (uint8_t)w->proposed,
-				 .phase = (uint16_t)w->phase,
+				 .raised = (uint8_t)w->step.raise,
+				 .chosen = (uint8_t)w->step.proposed,
+				 .phase = (uint16_t)w->step.phase,
 				 .parts = 1,
 				 .rank = (uint32_t)model->job->rank,
 				 .epoch = model->job->membership_epoch,
 				 .model = model->id,
 				 .shard = shard,
 				 .seq = lane_next_seq(model, shard),
-				 .step = w->step,
+				 .step = w->step.number,
 				 .have_version = lane_base(model, shard),
-				 .anchor = w->mark,
+				 .anchor = hooks_mark(model),
 				 .span = model->layout.shards[shard].span,
 				 .lr = model->lr };
 }
@@ -49,10 +50,9 @@ void upload_stage(sluice_model *model, const struct message *m, const struct lan
 /* Stages the message, or, if a value was not finite, sets worker.overflowed to its coordinate. */
 static int stage_encoded(sluice_model *model, const struct message *m, size_t bytes)
 {
-	if (!bytes) {
-		model->worker->overflowed = model->layout.shards[m->shard].begin + m->bad;
-		return SLUICE_ENUMERIC;
-	}
+	if (!bytes)
+		return step_fail(&model->worker->step,
+				 model->layout.shards[m->shard].begin + m->bad);
 	upload_stage(model, m, NULL);
 	return 0;
 }
@@ -101,7 +101,7 @@ void upload_empty(sluice_model *model, enum message_kind kind)
 int upload_masks(const sluice_model *model)
 {
 	/* Not during the warm-up, whose high density would clear most of the momentum. */
-	return model->recipe.mask && model->worker->step > model->schedule.warmup_steps;
+	return model->recipe.mask && model->worker->step.number > model->schedule.warmup_steps;
 }
 
 void upload_settle(sluice_model *model, uint32_t shard, const struct pick *emitted)

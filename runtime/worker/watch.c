@@ -53,7 +53,7 @@ static int compares(const sluice_model *model)
 void watch_step(sluice_model *model)
 {
 	struct worker *w = model->worker;
-	uint64_t steps = w->step - model->first_step, warmup = model->schedule.warmup_steps;
+	uint64_t steps = w->step.number - model->first_step, warmup = model->schedule.warmup_steps;
 	char text[400];
 	if (model->recipe.automatic) {
 		if (steps > WORTH_TRIAL)
@@ -61,7 +61,7 @@ void watch_step(sluice_model *model)
 		const struct worth_step step = step_taken(model);
 		worth_note(&model->worth, steps, worth_candidate(steps - 1, 0), &step);
 		if (steps == WORTH_TRIAL)
-			w->proposed = worth_choose(&model->worth);
+			step_propose(&w->step, worth_choose(&model->worth));
 		return;
 	}
 	if (steps < warmup || steps > warmup + WORTH_WATCHED || !compares(model) ||
@@ -79,11 +79,11 @@ void watch_chosen(sluice_model *model, unsigned chosen)
 {
 	char text[400];
 	struct worker *w = model->worker;
-	if (chosen && !w->chosen && model->recipe.automatic && is_first_worker(model->job)) {
+	if (chosen && !w->step.chosen && model->recipe.automatic && is_first_worker(model->job)) {
 		worth_explain(&model->worth, chosen, text, sizeof text);
 		log_line(chosen == 1 && advises(model) ? LOG_WARN : LOG_INFO, "runtime",
 			 "model %u: %s", model->id, text);
 	}
 	if (chosen)
-		w->chosen = w->proposed = chosen;
+		step_adopt(&w->step, chosen);
 }

@@ -35,7 +35,7 @@ static int pick_up(sluice_model *model, const struct signal *signal, const struc
 	const uint64_t of = model->layout.count - model->layout.exempt;
 	const double density = model->stats.density_up;
 	const int looks = signal->addend || signal->summed;
-	const struct pick_call call = { .step = w->step,
+	const struct pick_call call = { .step = w->step.number,
 					.density = density,
 					.k = hooks_count(model, density, of),
 					.spans = spans,
@@ -64,7 +64,7 @@ static int send_to_shard(sluice_model *model, uint32_t shard, struct pick pick)
 	struct worker *w = model->worker;
 	struct message m = upload_head(model, shard);
 
-	if (w->rule.reset)
+	if (w->step.rule.reset)
 		m.values = (struct value_coding){ VALUE_F32, 0, 0, 0 };
 	int rc = upload_pick(model, &m, &pick, model->layout.shards[shard].begin);
 	if (rc)
@@ -72,7 +72,7 @@ static int send_to_shard(sluice_model *model, uint32_t shard, struct pick pick)
 	hooks_emitted(model, &model->layout.shards[shard], &pick);
 	upload_settle(model, shard, &pick);
 	model->stats.pushed_elements += pick.n;
-	if (w->phase || model->recipe.lazy.window)
+	if (w->step.phase || model->recipe.lazy.window)
 		return 0; /* the token is held; otherwise messages are posted when all are made */
 	const struct lap lap = stopwatch_begin();
 	progress_enter(model->job); /* not a call of the application: it is not counted */
@@ -103,7 +103,7 @@ int worker_send_shard(sluice_model *model, uint32_t shard)
 
 	if (model_stands(model, model->lr))
 		pick = pick_none(worker_residual(model));
-	else if (!w->rule.all_up) /* nothing is added: it cannot fail */
+	else if (!w->step.rule.all_up) /* nothing is added: it cannot fail */
 		pick_up(model, &(struct signal){ .addend = NULL }, w->spans,
 			spans_of(model, at, w->spans), &pick);
 	return send_to_shard(model, shard, pick);
@@ -117,11 +117,10 @@ static int find_range(sluice_model *model)
 
 	if (model->recipe.up.values.type != VALUE_GRID)
 		return 0;
-	w->range = largest_magnitude(residual, model->layout.count);
-	if (w->range <= FLT_MAX)
+	step_set_range(&w->step, largest_magnitude(residual, model->layout.count));
+	if (w->step.range <= FLT_MAX)
 		return 0;
-	w->overflowed = first_nonfinite(residual, model->layout.count);
-	return SLUICE_ENUMERIC;
+	return step_fail(&w->step, first_nonfinite(residual, model->layout.count));
 }
 
 /* One decision over the whole vector, then one message to each shard; "nothing to send" is one
@@ -130,10 +129,11 @@ static int send_selection(sluice_model *model, const struct signal *signal)
 {
 	struct worker *w = model->worker;
 	const struct layout *l = &model->layout;
-	const int left_out = (w->skip && !w->rule.reset) || model_stands(model, model->lr);
+	const int left_out = (w->step.left_out && !w->step.rule.reset) ||
+			     model_stands(model, model->lr);
 	struct pick all = pick_none(worker_residual(model));
 	size_t from = 0;
-	int rc = left_out || w->rule.all_up ? 0 : pick_up(model, signal, NULL, 0, &all);
+	int rc = left_out || w->step.rule.all_up ? 0 : pick_up(model, signal, NULL, 0, &all);
 
 	if (!rc)
 		rc = find_range(model);
@@ -143,7 +143,7 @@ static int send_selection(sluice_model *model, const struct signal *signal)
 		const uint64_t end = l->shards[s].begin + l->shards[s].span;
 
 		rc = send_to_shard(model, s,
-				   w->rule.all_up && !left_out ?
+				   w->step.rule.all_up && !left_out ?
 					   pick_all(all.vector, l->shards[s].span) :
 					   pick_part(&all, end, &from));
 	}
@@ -152,14 +152,16 @@ static int send_selection(sluice_model *model, const struct signal *signal)
 
 /* ---- what a phase carries -------------------------------------------------- */
 
-static int apply_delta(sluice_model *model, uint32_t shard, const struct message *m);
+static int apply_delta(sluice_model *model, uint32_t shard, const struct message *m,
+		       const struct entries *got);
 
 /* send: makes the messages of an up phase. on_device: enqueues the same work if a device
  * selects. apply: applies a decoded message of a down phase; returns 0 or an error. */
 static const struct payload_kind {
 	int (*send)(sluice_model *model, const struct signal *signal);
 	int (*on_device)(sluice_model *model);
-	int (*apply)(sluice_model *model, uint32_t shard, const struct message *m);
+	int (*apply)(sluice_model *model, uint32_t shard, const struct message *m,
+		     const struct entries *got);
 } kinds[PAYLOADS] = {
 	[PAYLOAD_PAIRS] = { send_selection, on_device_emit_pairs, apply_delta },
 	[PAYLOAD_VALUES] = { send_selection, on_device_emit_pairs, apply_delta },
@@ -170,7 +172,7 @@ static const struct payload_kind {
 
 static const struct payload_kind *kind_of(const sluice_model *model)
 {
-	return &kinds[phase_now(model, model->worker->phase)->payload];
+	return &kinds[phase_now(model, model->worker->step.phase)->payload];
 }
 
 int worker_send(sluice_model *model, struct signal *signal)
@@ -183,13 +185,13 @@ int worker_send(sluice_model *model, struct signal *signal)
 
 	if (!signal)
 		signal = &folded;
-	if (!w->phase)
+	if (!w->step.phase)
 		hooks_folded(model, signal);
 	lanes_forget(model);
 	rc = on_device_selects(model) ? kind->on_device(model) : kind->send(model, signal);
-	if (!rc && !w->phase)
+	if (!rc && !w->step.phase)
 		hooks_sent(model, elements);
-	w->encoded = 1;
+	step_encoded(&w->step);
 	return rc;
 }
 
@@ -197,17 +199,18 @@ int worker_send(sluice_model *model, struct signal *signal)
 
 static uint64_t wanted_of_step(const sluice_model *model)
 {
-	return schedule_publications(&model->schedule, model->worker->step, model->worker->phase);
+	return schedule_publications(&model->schedule, model->worker->step.number,
+				     model->worker->step.phase);
 }
 
 static void expect_of_step(const sluice_model *model, uint32_t shard, struct message_expect *want)
 {
-	const struct phase *phase = phase_now(model, model->worker->phase);
+	const struct phase *phase = phase_now(model, model->worker->step.phase);
 	const struct shard_layout *at = &model->layout.shards[shard];
 	uint32_t n;
 
-	want->step = model->worker->step;
-	want->phase = model->worker->phase;
+	want->step = model->worker->step.number;
+	want->phase = model->worker->step.phase;
 	if (phase->payload == PAYLOAD_INDICES) {
 		want->kind = MESSAGE_SUPPORT;
 		want->count_max = at->support_capacity;
@@ -226,20 +229,19 @@ static const char *judge_of_step(const sluice_model *model, uint32_t shard, cons
 }
 
 /* Adds a delta (the entries) to the target, and passes it to the methods. */
-static int apply_of_step(sluice_model *model, uint32_t shard, const struct message *m)
+static int apply_of_step(sluice_model *model, uint32_t shard, const struct message *m,
+			 const struct entries *got)
 {
-	struct worker *w = model->worker;
 	const struct shard_layout *at = &model->layout.shards[shard];
-	const struct entries got = w->received;
 	uint32_t agreed;
 	const uint32_t *index = m->coding == CODING_DENSE  ? NULL :
 				m->coding == CODING_AGREED ? agree_support(model, shard, &agreed) :
-							     got.index;
+							     got->index;
 
 	if (m->coding == CODING_AGREED && target_lands(model)) /* the device reads it, too */
-		index = memcpy(got.index, index, m->count * sizeof(*index));
-	const int rc = target_add(model, at->begin, index, got.value, m->count);
-	return rc ? rc : hooks_applied(model, shard, index, got.value, m);
+		index = memcpy(got->index, index, m->count * sizeof(*index));
+	const int rc = target_add(model, at->begin, index, got->value, m->count);
+	return rc ? rc : hooks_applied(model, shard, index, got, m);
 }
 
 /* Publications of a step count for themselves. */
@@ -255,7 +257,8 @@ static const struct closing {
 	uint64_t (*wanted)(const sluice_model *model);
 	void (*expect)(const sluice_model *model, uint32_t shard, struct message_expect *want);
 	const char *(*judge)(const sluice_model *model, uint32_t shard, const struct message *m);
-	int (*apply)(sluice_model *model, uint32_t shard, const struct message *m);
+	int (*apply)(sluice_model *model, uint32_t shard, const struct message *m,
+		     const struct entries *got);
 	uint64_t (*base)(const struct message *m);
 } closings[CLOSINGS] = {
 	[CLOSE_ALL_LIVING] = { wanted_of_step, expect_of_step, judge_of_step, apply_of_step,
@@ -305,13 +308,10 @@ static const char *welcome(const sluice_model *model, uint32_t shard, const stru
 /* Nothing is left to do of this publication. */
 static void publication_ends(sluice_model *model, uint32_t shard, const struct message *m)
 {
-	struct worker *w = model->worker;
-
 	lane_took(model, shard, worker_wanted(model), closing_of(model)->base(m));
-	w->raised |= m->raised;
 	if (!shard) /* all workers follow one shard */
 		watch_chosen(model, m->chosen);
-	w->shards_done++;
+	step_shard_ends(&model->worker->step, m->raised);
 }
 
 static void count_delta(sluice_model *model, uint32_t shard, const struct message *m)
@@ -321,9 +321,10 @@ static void count_delta(sluice_model *model, uint32_t shard, const struct messag
 			  home_is_here(model->home, shard));
 }
 
-static int apply_delta(sluice_model *model, uint32_t shard, const struct message *m)
+static int apply_delta(sluice_model *model, uint32_t shard, const struct message *m,
+		       const struct entries *got)
 {
-	int rc = closing_of(model)->apply(model, shard, m);
+	int rc = closing_of(model)->apply(model, shard, m, got);
 
 	if (!rc)
 		count_delta(model, shard, m);
@@ -352,8 +353,7 @@ static void take_delta(sluice_model *model, uint32_t shard, struct message *m, u
 		lane_refuse(model, shard, why);
 		return;
 	}
-	model->worker->received = to;
-	rc = kind_of(model)->apply(model, shard, m);
+	rc = kind_of(model)->apply(model, shard, m, &to);
 	if (rc) {
 		job_fail(job, rc, job->rank, "%s", sluice_last_error());
 		return;
@@ -414,7 +414,7 @@ static int take_deltas(sluice_model *model)
 			stopwatch_end(&model->stopwatch, TIME_APPLY, &lap);
 		}
 	}
-	return w->shards_done == model->layout.n_shards;
+	return w->step.shards_done == model->layout.n_shards;
 }
 
 /* ---- the loop -------------------------------------------------------------- */
@@ -423,16 +423,14 @@ int worker_advance(sluice_model *model, unsigned until)
 {
 	struct worker *w = model->worker;
 
-	while (w->phase < until) {
-		const int up = phase_now(model, w->phase)->direction == PHASE_UP;
+	while (w->step.phase < until) {
+		const int up = phase_now(model, w->step.phase)->direction == PHASE_UP;
 
-		if (up && !w->encoded && worker_send(model, NULL))
+		if (up && !w->step.encoded && worker_send(model, NULL))
 			signal_overflowed(model, 1);
 		if (!(up ? on_device_valued(model) && lanes_post(model) : take_deltas(model)))
 			return 0;
-		w->phase++;
-		w->encoded = 0;
-		w->shards_done = 0;
+		step_phase_ends(&w->step);
 	}
 	return 1;
 }
@@ -445,14 +443,14 @@ void worker_describe(void *context, char *text, size_t cap)
 	uint64_t wanted = worker_wanted(model);
 	if (on_device_busy(model, text, cap))
 		return;
-	int down = w->phase < model->schedule.n_phases &&
-		   phase_now(model, w->phase)->direction == PHASE_DOWN;
+	int down = w->step.phase < model->schedule.n_phases &&
+		   phase_now(model, w->step.phase)->direction == PHASE_DOWN;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		int missing = down ? lane_have(model, s) < wanted : !lane_posted(model, s);
 		if (missing && !waiting++)
 			first = s;
 	}
-	snprintf(text, cap, "step %llu: %s shard %u of %s%s", (unsigned long long)w->step,
+	snprintf(text, cap, "step %llu: %s shard %u of %s%s", (unsigned long long)w->step.number,
 		 down ? "the new version of" : "a free slot at", first,
 		 rank_text(model->job, home_rank(model->home, first)),
 		 waiting > 1 ? " and of others" : "");

@@ -20,22 +20,22 @@ static void census_picked(sluice_model *model)
 	const struct worker *w = model->worker;
 	const struct layout *l = &model->layout;
 
-	if (!census_exchanges(&model->recipe.up, w->step))
+	if (!census_exchanges(&model->recipe.up, w->step.number))
 		return;
 
 	struct worker_census *c = model->worker->census;
 	const struct random_stream stream = census_stream(&model->recipe,
-							  (uint32_t)model->job->rank, w->step);
+							  (uint32_t)model->job->rank, w->step.number);
 
 	/* A worker that leaves its gradient out has no vote. */
-	c->message_bytes = w->skip ? 0 :
+	c->message_bytes = w->step.left_out ? 0 :
 				     constituent_look(&c->up, worker_residual(model), l->spans,
 						      l->n_spans, &stream, c->note);
 }
 
 size_t census_note_push(sluice_model *model, uint32_t shard, uint64_t seq, uint8_t *out)
 {
-	const uint64_t step = model->worker->step;
+	const uint64_t step = model->worker->step.number;
 
 	if (!census_push_has_note(&model->recipe, shard, step))
 		return 0;
@@ -57,7 +57,7 @@ static int census_note(sluice_model *model, uint32_t shard, const uint8_t *from,
 		       const char **why)
 {
 	const struct direction *up = &model->recipe.up;
-	const uint64_t step = model->worker->step;
+	const uint64_t step = model->worker->step.number;
 	struct note note;
 
 	if (!census_delta_has_note(&model->recipe, shard, step))
@@ -79,7 +79,7 @@ static int census_note(sluice_model *model, uint32_t shard, const uint8_t *from,
 static void census_pulled(sluice_model *model)
 {
 	const struct direction *down = &model->recipe.down;
-	const uint64_t step = model->worker->step;
+	const uint64_t step = model->worker->step.number;
 
 	if (!census_exchanges(down, step))
 		return;

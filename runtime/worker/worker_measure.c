@@ -12,7 +12,7 @@ static void measure_folded(sluice_model *model, struct signal *signal)
 	float *residual = worker_residual(model);
 	const uint64_t count = model->layout.count;
 
-	m->under_way = m->on && !model->worker->skip;
+	m->under_way = m->on && !model->worker->step.left_out;
 	if (!m->under_way)
 		return;
 	if (signal->addend) { /* the same bits as the selection would make */

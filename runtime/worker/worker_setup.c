@@ -95,16 +95,12 @@ int worker_open(sluice_model *model)
 void worker_restart(sluice_model *model, uint64_t version)
 {
 	struct worker *w = model->worker;
-	w->step = version;
 	model->first_step = version;
 	model->step = version * model->recipe.period;
-	w->chosen = w->proposed = 0;
-	w->rule = model_rule(model, version + 1, 0);
+	const struct step_rule next = model_rule(model, version + 1, 0);
+	step_restart(&w->step, version, &next);
 	memset(model->worth.least, 0, sizeof model->worth.least);
-	w->in_step = STEP_DONE;
-	w->skipped = 0;
 	hooks_restart(model);
-	w->phase = 0;
 	on_device_renewed(model);
 	lanes_restart(model, version * model->schedule.n_downs);
 }

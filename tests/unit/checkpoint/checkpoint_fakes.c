@@ -99,7 +99,7 @@ void __wrap_progress_poll(sluice_job *job)
 
 void __wrap_worker_restart(sluice_model *model, uint64_t version)
 {
-	model->worker->step = model->step = version;
+	model->worker->step.number = model->step = version;
 }
 
 void __wrap_shard_restart(struct shard *shard, uint64_t version)

@@ -5,7 +5,7 @@
  * behave; rounds, folders and files are the real ones. */
 #ifndef TESTS_CHECKPOINT_RANKS_H
 #define TESTS_CHECKPOINT_RANKS_H
-#include "worker/step.h"
+#include "worker/push.h"
 #include "worker/device.h"
 #include "checkpoint/checkpoint_folder.h"
 #include "shard/shard.h"

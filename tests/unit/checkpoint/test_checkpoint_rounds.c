@@ -84,7 +84,7 @@ CASE(diverged__ENUMERIC_on_all_ranks)
 CASE(inside_a_step__EINVAL_on_all_ranks)
 {
 	open_job(RANKS_MAX, RANKS_MAX, 13);
-	world.ranks[2].model.worker->in_step = 1;
+	world.ranks[2].model.worker->step.state = 1;
 	run_job(0);
 	assert_all(SLUICE_EINVAL, "not pulled yet");
 	assert_int_equal(scratch_count(world.dir).folders, 0);

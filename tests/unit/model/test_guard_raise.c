@@ -138,7 +138,7 @@ static int follow(int rank, void *argument)
 					 params);
 	for (uint64_t number = 1; number <= PROPOSED_IN + 1; number++) {
 		if (number == PROPOSED_IN && rank == 1)
-			model->worker->proposed = 1;
+			model->worker->step.proposed = 1;
 		step(model, number, params);
 		CHECK_OK(sluice_stats(model, &stats));
 		CHECK(stats.guard_raises == (number >= PROPOSED_IN));
@@ -221,9 +221,9 @@ static int train_whole(int rank, void *argument)
 
 		step(model, number, params);
 		if (number == PROPOSES) {
-			proposals = model->worker->proposed;
+			proposals = model->worker->step.proposed;
 			CHECK_OK(sluice_sum(job, &proposals, 1));
-			CHECK(proposals > 0 && !model->worker->chosen);
+			CHECK(proposals > 0 && !model->worker->step.chosen);
 		}
 		if (number % 60 && (number < PROPOSES || number > PROPOSES + 2))
 			continue;

@@ -374,7 +374,7 @@ static struct half_model *half_of(const char *recipe)
 	h->shard.rules = model_rules(&h->model);
 	h->shard.spans = &h->span;
 	h->shard.n_spans = 1;
-	h->model.worker->step = 1;
+	h->model.worker->step.number = 1;
 	assert_int_equal(scratch_open(0, SPAN, 0, &h->scratch), 0);
 	open_compressors(h, NULL);
 	for (uint32_t i = 0; i < SPAN; i++)
@@ -430,7 +430,7 @@ TEST(shares__one_worker_one_shard__stay_equal_parts)
 		above += fabsf(h->residual[i]) >= level;
 	assert_true(above >= 45 && above <= 55);
 	assert_true(h->model.worker->census->down_level == level); /* of the same vector */
-	h->model.worker->step = 2;
+	h->model.worker->step.number = 2;
 	h->shard.version = 1;
 	n = census_note_push(&h->model, 0, 8, note);
 	assert_int_equal(take_push(h, 8, note, n, &why), 0);
@@ -494,7 +494,7 @@ TEST(note__histogram_where_none_was_to_come__refused)
 	const char *why = NULL;
 
 	size_t n = census_note_push(&up->model, 0, 7, note);
-	down->model.worker->step = 2; /* its pushes bring a threshold then */
+	down->model.worker->step.number = 2; /* its pushes bring a threshold then */
 	down->shard.version = 1;
 	assert_int_equal(take_push(down, 7, note, n, &why), SLUICE_EWIRE);
 	n = census_note_push(&down->model, 0, 7, note);
@@ -521,7 +521,7 @@ TEST(note__between_exchanges_or_where_nothing_is_global__is_none)
 	assert_int_equal(census_room(&up->model.recipe, 1), 0);
 	assert_int_equal(census_note_push(&up->model, 1, 7, note), 0);
 	for (uint64_t step = 1; step <= 11; step++) {
-		up->model.worker->step = step;
+		up->model.worker->step.number = step;
 		up->shard.version = step - 1;
 		assert_true((census_note_push(&up->model, 0, 7, note) > 0) == (step % 5 == 1));
 		assert_true((census_note_delta(&up->shard, note) > 0) == (step % 5 == 1));

@@ -79,8 +79,8 @@ static void train_both(int rank, sluice_job *job, const struct variant *v)
 		CHECK_OK(sluice_set(host, SLUICE_MEASURE, measured));
 		CHECK_OK(sluice_set(gpu, SLUICE_MEASURE, measured));
 		if (v->raises && !rank && step % 3 == 0) {
-			host->worker->proposed = host->worker->chosen + 1;
-			gpu->worker->proposed = gpu->worker->chosen + 1;
+			host->worker->step.proposed = host->worker->step.chosen + 1;
+			gpu->worker->step.proposed = gpu->worker->step.chosen + 1;
 		}
 		gradient(grad, rank, step, &(struct shape){ 0 });
 		CHECK_OK(sluice_push(host, grad));

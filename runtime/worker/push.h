@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The order of the calls of a step, and what other ranks need to know of it; see push.c. */
+#ifndef RUNTIME_WORKER_PUSH_H
+#define RUNTIME_WORKER_PUSH_H
+#include "sluice_vector.h"
+#include "worker/state.h"
+
+/* Refuses a call of `function` that this rank cannot make at all or cannot make now: SLUICE_EINVAL,
+ * or why the job has ended. `expected` is the state in which the call may come. STEP_PUSHING stands
+ * for a push of a range: this may begin a step (STEP_DONE) or continue one. While the ranges of a
+ * step are not complete, every other call is refused. */
+int step_check(sluice_model *model, const void *vector, const char *function,
+	       enum step_state expected);
+/* Refuses a vector that is none, or that is in one piece and in several. */
+int vector_check(const sluice_vector *vector, const char *function);
+int step_set_lr(sluice_model *model, float lr);
+int step_set_grad_scale(sluice_model *model, float scale);
+/* What sluice_step_info() reports of the last step. */
+int step_skipped(const sluice_model *model);
+unsigned step_raised(const sluice_model *model);
+/* The number of steps for which this rank has pushed the whole gradient. */
+uint64_t step_pushed(const sluice_model *model);
+/* If the pull that waits here cannot end, because a worker has pushed only `pushed` steps and
+ * will push no more, returns the step of the pull; otherwise 0. Token held. */
+uint64_t step_in_vain(const sluice_model *model, uint64_t pushed);
+#endif

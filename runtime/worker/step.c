@@ -1,0 +1,130 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See step.h. */
+#include "worker/step.h"
+#include "sluice.h"
+
+static void first_phase(struct step *s, int encoded)
+{
+	s->phase = 0;
+	s->encoded = encoded;
+	s->shards_done = 0;
+}
+
+void step_restart(struct step *s, uint64_t version, const struct step_rule *rule)
+{
+	s->number = version;
+	s->chosen = s->proposed = 0;
+	s->rule = *rule;
+	s->state = STEP_DONE;
+	s->skipped = 0;
+	s->phase = 0;
+}
+
+/* ---- a push ------------------------------------------------------------------ */
+
+void step_begin(struct step *s, uint64_t number, const struct step_rule *rule)
+{
+	s->number = number;
+	s->rule = *rule;
+	first_phase(s, 0);
+}
+
+void step_become(struct step *s, enum step_state state)
+{
+	s->state = state;
+}
+
+void step_leave_out(struct step *s, int left_out)
+{
+	s->left_out = left_out;
+}
+
+void step_skip(struct step *s, unsigned raised)
+{
+	s->skipped = 1;
+	s->raised = raised;
+	s->state = STEP_PUSHED;
+}
+
+void step_unskip(struct step *s)
+{
+	s->skipped = 0;
+}
+
+void step_set_range(struct step *s, float range)
+{
+	s->range = range;
+}
+
+int step_fail(struct step *s, uint64_t coordinate)
+{
+	s->overflowed = coordinate;
+	return SLUICE_ENUMERIC;
+}
+
+void step_encoded(struct step *s)
+{
+	s->encoded = 1;
+}
+
+void step_sent(struct step *s)
+{
+	s->raise = 0;
+	s->state = STEP_PUSHED;
+}
+
+/* ---- the phases -------------------------------------------------------------- */
+
+void step_ask(struct step *s)
+{
+	first_phase(s, 1);
+}
+
+void step_phase_ends(struct step *s)
+{
+	s->phase++;
+	s->encoded = 0;
+	s->shards_done = 0;
+}
+
+void step_shard_ends(struct step *s, unsigned raised)
+{
+	s->raised |= raised;
+	s->shards_done++;
+}
+
+/* ---- a pull ------------------------------------------------------------------ */
+
+void step_pull(struct step *s)
+{
+	s->raised = 0;
+}
+
+void step_end(struct step *s)
+{
+	s->state = STEP_DONE;
+}
+
+/* ---- flags and choices ------------------------------------------------------- */
+
+void step_raise(struct step *s, unsigned flags)
+{
+	s->raise |= flags;
+}
+
+void step_propose(struct step *s, unsigned choice)
+{
+	s->proposed = choice;
+}
+
+void step_adopt(struct step *s, unsigned choice)
+{
+	s->chosen = s->proposed = choice;
+}
+
+void step_restore(struct step *s, unsigned chosen, unsigned proposed, const struct step_rule *rule)
+{
+	s->chosen = chosen;
+	s->proposed = proposed;
+	s->rule = *rule;
+}
