@@ -67,6 +67,7 @@ library_sources += \
 library_sources += \
 	runtime/worker/agree.c runtime/worker/agree.h \
 	runtime/worker/async.c runtime/worker/async.h \
+	runtime/worker/compressor_ops.h \
 	runtime/worker/dense.c runtime/worker/dense.h \
 	runtime/worker/device.c runtime/worker/device.h \
 	runtime/worker/device_push.c runtime/worker/device_state.h runtime/worker/device_vectors.c \

@@ -6,7 +6,7 @@
 #include "job/job.h"
 #include "model/model.h"
 #include "worker/async.h"
-#include "worker/device.h"
+#include "worker/compressor_ops.h"
 #include "worker/lane.h"
 #include "worker/pull.h"
 #include "worker/state.h"
@@ -89,7 +89,7 @@ static void route_read(sluice_job *job, uint32_t id, uint32_t index, int status)
 /* Returns 1 if the model can advance without a notify, a READ or a call. */
 static int is_at_work(const sluice_model *model)
 {
-	int works = step_works(model);
+	int works = worker_goes_on(model);
 	for (uint32_t i = 0; i < model->n_own && !works; i++)
 		works = shard_works(&model->shards[i]);
 	return works;
@@ -100,8 +100,8 @@ static void advance_models(sluice_job *job)
 	for (uint32_t i = 0; i < clients_n_stirred(&job->clients);) {
 		sluice_model *model = clients_stirred(&job->clients, i);
 		int moved = 0;
-		on_device_advance(model);
-		step_advance(model);
+		if (worker_goes_on(model))
+			step_advance(model);
 		for (uint32_t s = 0; s < model->n_own; s++)
 			moved |= shard_advance(&model->shards[s]);
 		if (moved)
@@ -130,7 +130,7 @@ static int park_models(sluice_job *job)
 		sluice_model *model = clients_model(&job->clients, m);
 		if (!model || !sluice_is_worker(job))
 			continue;
-		rc = on_device_park(model);
+		rc = worker_park(model);
 		if (!rc)
 			rc = async_park(model);
 	}

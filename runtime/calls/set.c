@@ -5,10 +5,23 @@
 #include "base/error.h"
 #include "model/measure.h"
 #include "worker/async.h"
+#include "worker/hooks.h"
 #include "worker/lazy.h"
 #include "worker/local.h"
 #include "worker/push.h"
 #include <string.h>
+
+static int set_measure(sluice_model *model, int on)
+{
+	const int rc = measure_switch(model, on);
+
+	if (rc || !sluice_is_worker(model->job))
+		return rc;
+	progress_take(model->job);
+	hooks_list(model);
+	progress_release(model->job);
+	return 0;
+}
 
 int sluice_set(sluice_model *model, int what, double x)
 {
@@ -22,7 +35,7 @@ int sluice_set(sluice_model *model, int what, double x)
 	case SLUICE_LR: return step_set_lr(model, (float)x);
 	case SLUICE_GRAD_SCALE: return step_set_grad_scale(model, (float)x);
 	case SLUICE_SMOOTHNESS: return lazy_set_smoothness(model, (float)x);
-	case SLUICE_MEASURE: return measure_switch(model, x != 0);
+	case SLUICE_MEASURE: return set_measure(model, x != 0);
 	}
 	return fail(SLUICE_EINVAL, "sluice_set: %d is not SLUICE_LR or another value of its list",
 		    what);

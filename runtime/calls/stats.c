@@ -5,7 +5,7 @@
 #include "job/job.h"
 #include "model/kept.h"
 #include "model/stopwatch.h"
-#include "worker/device.h"
+#include "worker/compressor_ops.h"
 #include "worker/state.h"
 #include "worker/worker_census.h"
 #include <math.h>
@@ -53,7 +53,7 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 					     sizeof stats->residual_norm &&
 			     model->worker->compressor && model->recipe.memory != MEMORY_NONE;
 	if (residual)
-		on_device_await(model); /* its errors belong to the job or to the next pull */
+		worker_await(model); /* its errors belong to the job or to the next pull */
 	progress_take(model->job);
 	sluice_model_stats now = model->stats;
 	copy_times(&model->stopwatch, &now);
@@ -64,7 +64,7 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 	if (residual) {
 		const float *kept = worker_residual(model);
 		double sum = 0;
-		if ((rc = on_device_fetch(model)))
+		if ((rc = worker_fetch(model)))
 			return rc;
 		for (uint64_t i = 0; i < model->layout.count; i++)
 			sum += (double)kept[i] * kept[i];

@@ -16,7 +16,7 @@
 #include "worker/hooks.h"
 #include "job/job.h"
 #include "model/model.h"
-#include "worker/device.h"
+#include "worker/compressor_ops.h"
 #include "worker/state.h"
 #include "worker/target.h"
 #include "worker/worker_setup.h"
@@ -58,7 +58,7 @@ static int check_versions(const struct contents *c, const struct meeting *m)
 /* Copies the vectors that GPUs keep to the host's vectors. */
 static int fetch_kept(sluice_model *model)
 {
-	const int rc = on_device_fetch(model);
+	const int rc = worker_fetch(model);
 
 	return rc ? rc : shard_devices_fetch(model);
 }

@@ -75,6 +75,13 @@ int half_copy_home(const struct device_half *h, void *to, const void *from, size
 	return 0;
 }
 
+int half_land(const struct device_half *h, uint32_t count, uint32_t **index, float **value)
+{
+	return h->ops->land(h->compressor, count, index, value, h->stream) ?
+		       device_fail(h->ops, "sluice_pull") :
+		       0;
+}
+
 int half_fetch(const struct device_half *h)
 {
 	int rc = 0;

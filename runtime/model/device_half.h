@@ -35,6 +35,8 @@ void half_close(struct device_half *h);
 int half_take_up(const struct device_half *h);
 /* Copies residual and momentum to the host, and waits. SLUICE_EGPU while the stream is captured. */
 int half_fetch(const struct device_half *h);
+/* The pinned memory from which the device applies a list of count entries, in stream order. */
+int half_land(const struct device_half *h, uint32_t count, uint32_t **index, float **value);
 int half_copy_home(const struct device_half *h, void *to, const void *from, size_t bytes);
 /* Copies count coordinates of the residual to `to`, and sets *bad to the first one among them that
  * is not finite; to count if all are. */

@@ -40,6 +40,7 @@ struct sluice_model {
 	struct tensors *tensors;
 	uint64_t schema; /* digest of everything that all ranks must agree on */
 	float lr;
+	void *stream; /* of the application, for vectors on a device */
 	/* The gradients that are pushed here. Parameters (update=average) are always floats. */
 	struct {
 		enum value_type type;
@@ -85,6 +86,12 @@ static inline enum value_type model_pushed_type(const sluice_model *model)
 static inline const struct phase *phase_now(const sluice_model *model, unsigned phase)
 {
 	return schedule_phase(&model->schedule, phase);
+}
+
+/* 1 if the step that begins is this worker's own, without an exchange (when=every). */
+static inline int model_alone(const sluice_model *model)
+{
+	return (model->step + 1) % model->recipe.period != 0;
 }
 
 static inline int model_async(const sluice_model *model)

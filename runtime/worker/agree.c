@@ -6,7 +6,7 @@
 #include "compress/sparse.h"
 #include "model/compressor.h"
 #include "model/model.h"
-#include "worker/device.h"
+#include "worker/compressor_ops.h"
 #include "worker/hooks.h"
 #include "worker/signal.h"
 #include "worker/state.h"
@@ -22,12 +22,14 @@ struct agreed {
 	} of[];
 };
 
+static int agree_used(const sluice_model *model)
+{
+	return model->layout.support_most > 0;
+}
+
 static int agree_open(sluice_model *model)
 {
 	const struct layout *l = &model->layout;
-
-	if (!l->support_most)
-		return 0;
 	struct agreed *a = model->worker->agreed = calloc(1, sizeof(*a) + l->n_shards *
 										  sizeof(a->of[0]));
 	if (a)
@@ -162,16 +164,6 @@ int agree_send_values(sluice_model *model, const struct signal *signal)
 	return 0;
 }
 
-int agree_ask_device(sluice_model *model)
-{
-	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		const struct support *support = &model->worker->agreed->of[s];
-
-		on_device_ask(model, s, support->index, support->n);
-	}
-	return on_device_ask_values(model);
-}
-
 int agree_apply_support(sluice_model *model, uint32_t shard, const struct message *m,
 			const struct entries *got)
 {
@@ -194,8 +186,8 @@ static int clear_published(sluice_model *model, uint32_t shard, const uint32_t *
 
 	if (selection_kinds[model->recipe.up.select].exchange != EXCHANGE_SKETCH)
 		return 0;
-	if (on_device_selects(model))
-		return on_device_clear(model, at, index, got, m->count);
+	if (model->worker->ops->clear)
+		return model->worker->ops->clear(model, at, index, got, m->count);
 	for (uint32_t i = 0; i < m->count; i++) {
 		const uint64_t j = at->begin + (index ? index[i] : i);
 
@@ -208,6 +200,8 @@ static int clear_published(sluice_model *model, uint32_t shard, const uint32_t *
 	return 0;
 }
 
-const struct step_hooks agree_hooks = {
-	.open = agree_open, .close = agree_close, .memory = agree_memory, .applied = clear_published
-};
+const struct step_hooks agree_hooks = { .used = agree_used,
+					.open = agree_open,
+					.close = agree_close,
+					.memory = agree_memory,
+					.applied = clear_published };

@@ -18,8 +18,6 @@ const uint32_t *agree_support(const sluice_model *model, uint32_t shard, uint32_
 int agree_send_indices(sluice_model *model, const struct signal *signal);
 int agree_send_sketches(sluice_model *model, const struct signal *signal);
 int agree_send_values(sluice_model *model, const struct signal *signal);
-/* Does what agree_send_values() does, where a device selects. */
-int agree_ask_device(sluice_model *model);
 /* Takes the support that a shard published. Its coordinates are the entries. */
 int agree_apply_support(sluice_model *model, uint32_t shard, const struct message *m,
 			const struct entries *got);

@@ -21,8 +21,6 @@ struct async {
 
 static int async_open(sluice_model *model)
 {
-	if (!model_async(model))
-		return 0;
 	struct async *a = model->worker->async = calloc(1, sizeof(*a));
 	if (!a)
 		return fail(SLUICE_ENOMEM, "no memory for asynchronous steps");
@@ -39,16 +37,13 @@ static void async_close(sluice_model *model)
 /* The shards do not count on this worker until it begins. */
 static void async_restart(sluice_model *model)
 {
-	if (model->worker->async)
-		model->worker->async->parked = 1;
+	model->worker->async->parked = 1;
 }
 
 static void async_begin(sluice_model *model, const float *params)
 {
 	struct async *a = model->worker->async;
 
-	if (!a)
-		return;
 	memcpy(a->anchor, params, model->layout.count * sizeof(*params));
 	a->parked = 0;
 }
@@ -65,15 +60,13 @@ static void async_step_begins(sluice_model *model)
 {
 	struct async *a = model->worker->async;
 
-	if (!a)
-		return;
 	a->awaited = lane_next_seq(model, 0);
 	a->parked = 0;
 }
 
 static uint32_t async_mark(const sluice_model *model)
 {
-	return model->worker->async ? model->worker->async->anchors : 0;
+	return model->worker->async->anchors;
 }
 
 uint64_t async_awaited(const sluice_model *model)
@@ -134,8 +127,7 @@ uint64_t async_base(const struct message *m)
 
 static void async_pulled(sluice_model *model)
 {
-	if (model->worker->async)
-		model->worker->async->anchors += (unsigned)expects_anchor(model);
+	model->worker->async->anchors += (unsigned)expects_anchor(model);
 }
 
 /* ---- what a worker says beside gradients ------------------------------------ */
@@ -147,7 +139,7 @@ int async_ask(sluice_model *model)
 	if (rc)
 		return rc;
 	async_step_begins(model);
-	step_ask(&model->worker->step);
+	step_unpushed(&model->worker->step);
 	upload_empty(model, MESSAGE_ASK);
 	return 0;
 }
@@ -175,7 +167,8 @@ int async_park(sluice_model *model)
 	return progress_until(model->job, posted, describe, model);
 }
 
-const struct step_hooks async_hooks = { .open = async_open,
+const struct step_hooks async_hooks = { .used = model_async,
+					.open = async_open,
 					.close = async_close,
 					.restart = async_restart,
 					.begin = async_begin,

@@ -9,7 +9,6 @@
 #include "model/compressor.h"
 #include "model/stopwatch.h"
 #include "worker/dense.h"
-#include "worker/device.h"
 #include "worker/lane.h"
 #include "worker/signal.h"
 #include "worker/state.h"
@@ -20,15 +19,6 @@
 #include <string.h>
 
 /* ---- push ------------------------------------------------------------------ */
-
-int dense_push_fits(const sluice_model *model)
-{
-	const struct worker *w = model->worker;
-	const uint64_t live = (on_device_selects(model) ? TRAIT(DEVICE_SELECTS) : 0) |
-			      (model->measure.on ? TRAIT(MEASURED) : 0);
-
-	return plan_takes(&model->plan, PATH_DENSE_PUSH, w->step.rule.traits | live);
-}
 
 /* Computes the values to send at n coordinates, adding them up as signal.c would. If grad is the
  * residual, the application has already added its gradient (sluice_accumulator). Returns 0, or

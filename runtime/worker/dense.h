@@ -5,8 +5,6 @@
 #include "model/model.h"
 #include "worker/signal.h"
 
-/* 1 if dense_push() can send a whole gradient in host memory in this step. */
-int dense_push_fits(const sluice_model *model);
 /* Checks, encodes and posts grad for all shards. Returns as signal_fold(). */
 int dense_push(sluice_model *model, const struct vector *grad);
 /* The conditions that a publication must meet. welcome returns NULL, or why the publication may

@@ -16,6 +16,7 @@
 #include "model/compressor.h"
 #include "model/model.h"
 #include "model/stopwatch.h"
+#include "worker/compressor_ops.h"
 #include "worker/device.h"
 #include "worker/signal.h"
 #include "worker/state.h"
@@ -30,8 +31,10 @@ int on_device_open(sluice_model *model, void *stream)
 	struct on_device *d = calloc(1, sizeof(*d));
 	if (!d)
 		return fail(SLUICE_ENOMEM, "sluice_model_open: no memory");
-	d->half.stream = stream;
+	model->stream = d->half.stream = stream;
 	model->worker->device = d;
+	model->worker->half = &d->half;
+	model->worker->ops = &host_compressor;
 	return 0;
 }
 
@@ -76,9 +79,10 @@ void on_device_close(sluice_model *model)
 	}
 	free(d);
 	model->worker->device = NULL;
+	model->worker->half = NULL;
 }
 
-int on_device_come_home(sluice_model *model)
+static int come_home(sluice_model *model)
 {
 	if (!on_device_selects(model))
 		return 0;
@@ -159,7 +163,7 @@ int on_device_gradient(sluice_model *model, const void **grad, const void **befo
 		return rc == SLUICE_EGPU ? outbox_failed(model, 0) : rc;
 	}
 	if (!rc)
-		rc = on_device_come_home(model);
+		rc = come_home(model);
 	if (!rc && ops && !d->copies[0].address)
 		log_line(LOG_INFO, "runtime",
 			 "model %u: gradients are copied from the GPU to the host each step: %s",
@@ -188,34 +192,28 @@ int on_device_range(sluice_model *model, const void **grad, uint64_t count, int 
 			       model->layout.count * value_bytes(model_pushed_type(model)),
 			       &d->collected))
 			rc = device_fail(ops, "a gradient in ranges");
-		return rc == SLUICE_EGPU ? outbox_failed(model, 0) : rc;
+		if (rc)
+			return rc == SLUICE_EGPU ? outbox_failed(model, 0) : rc;
 	}
 	if (rc || d->collects)
-		return rc;
-	rc = on_device_come_home(model);
+		return rc ? rc : 1;
+	rc = come_home(model);
 	return rc ? rc : gradient_home(model, 0, grad, count);
 }
 
-int on_device_collects(const sluice_model *model)
-{
-	return model->worker->device->collects;
-}
-
-int on_device_collect(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
+int on_device_collect(sluice_model *model, const void *grad, uint64_t begin, uint64_t count,
+		      const void **whole)
 {
 	struct on_device *d = model->worker->device;
 	const size_t width = value_bytes(model_pushed_type(model));
 	if (d->half.ops->copy((uint8_t *)d->collected.address + begin * width, grad, count * width,
 			      d->half.stream))
 		return outbox_failed(model, 0);
+	if (whole) {
+		d->collects = 0;
+		*whole = d->collected.address;
+	}
 	return 0;
-}
-
-const void *on_device_collected(sluice_model *model)
-{
-	struct on_device *d = model->worker->device;
-	d->collects = 0;
-	return d->collected.address;
 }
 
 /* ---- a push whose call has returned --------------------------------------------- */
@@ -226,7 +224,7 @@ static int at_rest(const sluice_model *model)
 	return on_device_state(model) <= DEVICE_IDLE;
 }
 
-void on_device_advance(sluice_model *model)
+static void advance(sluice_model *model)
 {
 	if (!on_device_goes_on(on_device_state(model)) || model->job->failure.code)
 		return;
@@ -253,7 +251,7 @@ void on_device_advance(sluice_model *model)
 		on_device_become(model, DEVICE_IDLE);
 }
 
-int on_device_works(const sluice_model *model)
+static int works(const sluice_model *model)
 {
 	return on_device_goes_on(on_device_state(model));
 }
@@ -270,7 +268,7 @@ static void give_up(sluice_model *model)
 static int came_to_rest(void *context)
 {
 	sluice_model *model = context;
-	on_device_advance(model);
+	advance(model);
 	/* A device that has failed does not report, so the stream is queried. */
 	if (on_device_state(model) == DEVICE_ENQUEUED &&
 	    half_poll(&model->worker->device->half, 1) < 0)
@@ -327,12 +325,12 @@ static int await_all(sluice_model *model, int pushing)
 	return rc;
 }
 
-int on_device_await(sluice_model *model)
+static int await_push(sluice_model *model)
 {
 	return await_all(model, 0);
 }
 
-int on_device_park(sluice_model *model)
+static int park(sluice_model *model)
 {
 	const struct on_device *d = model->worker->device;
 	if (at_rest(model))
@@ -346,14 +344,14 @@ int on_device_park(sluice_model *model)
 	return rc;
 }
 
-int on_device_leave(sluice_model *model, const struct lap *push)
+static int leave(sluice_model *model, const struct lap *push)
 {
 	sluice_job *job = model->job;
 	step_sent(&model->worker->step);
 	progress_take(job);
 	stopwatch_end(&model->stopwatch, TIME_COMPRESS, push);
 	on_device_become(model, DEVICE_ENQUEUED);
-	on_device_advance(model); /* it may be through already */
+	advance(model); /* it may be through already */
 	int rc = job->failure.code ? job_failed(job) : 0;
 	progress_release(job);
 	if (rc || at_rest(model) ||
@@ -365,3 +363,31 @@ int on_device_leave(sluice_model *model, const struct lap *push)
 	stopwatch_end(&model->stopwatch, TIME_COMPRESS, &lap);
 	return rc;
 }
+
+/* ---- the row ------------------------------------------------------------------ */
+
+static int emit(sluice_model *model, enum phase_payload payload, const struct signal *signal)
+{
+	(void)signal; /* the device has folded the gradient */
+	switch (payload) {
+	case PAYLOAD_SKETCH: return on_device_emit_sketches(model);
+	case PAYLOAD_AGREED: return on_device_ask_values(model);
+	default: return on_device_emit_pairs(model);
+	}
+}
+
+const struct compressor_ops device_compressor_ops = { .on_device = 1,
+						      .fold = on_device_fold,
+						      .leave = leave,
+						      .emit = emit,
+						      .staged = on_device_valued,
+						      .clear = on_device_clear,
+						      .lands = on_device_lands,
+						      .advance = advance,
+						      .works = works,
+						      .await = await_push,
+						      .park = park,
+						      .busy = on_device_busy,
+						      .fetch = on_device_fetch,
+						      .come_home = come_home,
+						      .renewed = on_device_renewed };

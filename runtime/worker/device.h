@@ -20,6 +20,7 @@
 #include "model/stopwatch.h"
 #include "rdma/transport.h"
 #include "sluice.h"
+#include "worker/signal.h"
 
 struct on_device;
 
@@ -51,7 +52,6 @@ void on_device_close(sluice_model *model);
 enum on_device_state on_device_state(const sluice_model *model);
 /* 1: gradients are selected on the device. */
 int on_device_selects(const sluice_model *model);
-void *on_device_stream(const sluice_model *model);
 /* Residual and momentum in host memory are newer from now on. */
 void on_device_renewed(sluice_model *model);
 
@@ -63,16 +63,13 @@ const char *on_device_why_not(const sluice_model *model);
 int on_device_gradient(sluice_model *model, const void **grad, const void **before);
 /* A range of count coordinates was pushed; first: it is the first one of a step. The first range
  * decides whether the device collects the ranges: it does if the range is device memory and the
- * recipe selects on the device. Otherwise *grad becomes host memory. */
+ * recipe selects on the device. Returns 1 if it collects. Returns 0 if it does not: *grad is then
+ * host memory. Otherwise returns an error. */
 int on_device_range(sluice_model *model, const void **grad, uint64_t count, int first);
-int on_device_collects(const sluice_model *model);
-/* Enqueues a copy of the range to its place in the gradient that is collected. */
-int on_device_collect(sluice_model *model, const void *grad, uint64_t begin, uint64_t count);
-/* All ranges have arrived: returns the gradient. The next range starts a new one. */
-const void *on_device_collected(sluice_model *model);
-/* Moves residual and momentum to the host, if they live on the device. From now on the host
- * selects. */
-int on_device_come_home(sluice_model *model);
+/* Enqueues a copy of the range to its place in the gradient that is collected. whole is NULL unless
+ * it is the last range: it then becomes the gradient, and the next range starts a new one. */
+int on_device_collect(sluice_model *model, const void *grad, uint64_t begin, uint64_t count,
+		      const void **whole);
 /* Copies residual and momentum to the host, if they live on the device. */
 int on_device_fetch(sluice_model *model);
 
@@ -80,14 +77,10 @@ int on_device_fetch(sluice_model *model);
  * *ops never becomes NULL, because it still releases the memory of earlier pulls. */
 int on_device_use(sluice_model *model, const void *pointer, const struct device_ops **ops,
 		  struct device_compressor **compressor);
-/* Copies bytes from the device to the host, and waits. */
-int on_device_copy_home(sluice_model *model, void *to, const void *from, size_t bytes);
-/* Returns 1 if the device reads published coordinates (up=sketch); makes room where it reads a list
- * of count entries, in stream order. */
+/* Returns 1 if the device reads published coordinates (up=sketch). */
 int on_device_lands(const sluice_model *model);
-int on_device_land(const sluice_model *model, uint32_t count, struct entries *to);
 /* up=sketch: clears the residual at the published coordinates. index is relative to the shard
- * and lies in the memory of on_device_land(). index NULL: all coordinates whose received values
+ * and lies in the memory of half_land(). index NULL: all coordinates whose received values
  * are not zero. */
 int on_device_clear(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
 		    const struct entries *got, uint32_t n);
@@ -95,15 +88,14 @@ int on_device_clear(sluice_model *model, const struct shard_layout *at, const ui
 /* ---- device_push.c: a push on the device ---- */
 /* Enqueues on the model's stream the fold (as in signal_fold()), the selection and the payloads.
  * On failure the job has ended. */
-int on_device_fold(sluice_model *model, const void *grad);
+int on_device_fold(sluice_model *model, const struct vector *grad, const struct vector *before,
+		   struct signal *out);
 /* Does the work of worker_send() in an up phase: stages all messages. Messages of pairs and
  * sketches are staged once the device has made them. Values that shards asked for are only
  * enqueued here, and on_device_valued() stages them. On failure nothing is posted. After
  * SLUICE_ENUMERIC, a payload is not finite and worker.overflowed is the coordinate. */
 int on_device_emit_pairs(sluice_model *model);
 int on_device_emit_sketches(sluice_model *model);
-/* The next messages will hold the shard's values at these n coordinates. */
-void on_device_ask(sluice_model *model, uint32_t shard, const uint32_t *index, uint32_t n);
 int on_device_ask_values(sluice_model *model);
 /* Called by the pull, token held. Returns 1 if the values are staged, or if none are awaited. */
 int on_device_valued(sluice_model *model);
@@ -113,19 +105,4 @@ int on_device_busy(const sluice_model *model, char *text, size_t cap);
 /* How the shard's messages leave; whether the device packed the last one. */
 enum payload_way on_device_way(const sluice_model *model, uint32_t shard);
 int on_device_packed(const sluice_model *model, uint32_t shard);
-
-/* ---- device.c: a push whose call has returned ---- */
-/* Ends sluice_push() after on_device_fold(). Returns at once, and the push goes on in the
- * background. If the host has to encode, or in a simulated rank, it returns only when the push is
- * done. push: the lap of the push. */
-int on_device_leave(sluice_model *model, const struct lap *push);
-/* Does what can be done for the push without waiting. Any thread; token held. */
-void on_device_advance(sluice_model *model);
-/* Whether on_device_advance() has something to do, or will without a call. */
-int on_device_works(const sluice_model *model);
-/* Waits until all is posted. Returns an error of the job, or SLUICE_EGPU while the stream is
- * captured, after which the push still stands. Only for the application's calls.
- * on_device_park() needs the token. */
-int on_device_await(sluice_model *model);
-int on_device_park(sluice_model *model);
 #endif

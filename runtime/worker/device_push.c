@@ -24,6 +24,7 @@
 #include "base/log.h"
 #include "job/job.h"
 #include "model/compressor.h"
+#include "worker/agree.h"
 #include "worker/device.h"
 #include "worker/lane.h"
 #include "worker/signal.h"
@@ -341,13 +342,16 @@ static struct device_push push_of(const sluice_model *model, const void *grad)
 	};
 }
 
-int on_device_fold(sluice_model *model, const void *grad)
+int on_device_fold(sluice_model *model, const struct vector *grad, const struct vector *before,
+		   struct signal *out)
 {
 	struct worker *w = model->worker;
 	struct on_device *d = w->device;
 	struct outbox *o = d->outbox;
+	(void)before; /* a recipe with pairs compresses on the host */
+	(void)out;
 	step_leave_out(&w->step, 0);
-	const struct device_push push = push_of(model, grad);
+	const struct device_push push = push_of(model, vector_memory(grad));
 	aim(model);
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		o->heads[s] = upload_head(model, s);
@@ -565,12 +569,16 @@ int on_device_emit_sketches(sluice_model *model)
 
 /* ---- the values of a pull: token held -------------------------------------- */
 
-void on_device_ask(sluice_model *model, uint32_t shard, const uint32_t *index, uint32_t n)
+/* The next messages will hold the values at the coordinates that the shards asked for. */
+static void ask(sluice_model *model)
 {
-	struct device_part *part = &outbox_of(model)->parts[shard];
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
+		struct device_part *part = &outbox_of(model)->parts[s];
+		uint32_t n;
 
-	part->index = index;
-	part->bytes = n * (uint32_t)sizeof(float);
+		part->index = agree_support(model, s, &n);
+		part->bytes = n * (uint32_t)sizeof(float);
+	}
 }
 
 static int ask_for_values(sluice_model *model)
@@ -581,6 +589,7 @@ static int ask_for_values(sluice_model *model)
 	const struct device_push push = { .payload = DEVICE_VALUES,
 					  .vector = d->half.residual.address,
 					  .parts = o->parts };
+	ask(model);
 	aim(model);
 	/* Simulated ranks would wait for one that waits for no rank. */
 	if (half_push(&d->half, &push, model->job->sim_rank != NULL))

@@ -8,6 +8,7 @@
 #include "model/compressor.h"
 #include "model/kept.h"
 #include "model/model.h"
+#include "worker/compressor_ops.h"
 #include "worker/device.h"
 #include "worker/state.h"
 #include <stdlib.h>
@@ -38,17 +39,13 @@ void on_device_become(sluice_model *model, enum on_device_state state)
 		progress_unannounced(model->job, more);
 		model_stir(model);
 	}
+	model->worker->ops = state == DEVICE_AWAY ? &host_compressor : &device_compressor_ops;
 	atomic_store_explicit(&model->worker->device->state, (int)state, memory_order_release);
 }
 
 int on_device_selects(const sluice_model *model)
 {
 	return on_device_state(model) != DEVICE_AWAY;
-}
-
-void *on_device_stream(const sluice_model *model)
-{
-	return model->worker->device->half.stream;
 }
 
 void on_device_renewed(sluice_model *model)
@@ -176,11 +173,6 @@ int on_device_ready(const sluice_model *model, const char *function)
 
 /* ---- residual and momentum ------------------------------------------------- */
 
-int on_device_copy_home(sluice_model *model, void *to, const void *from, size_t bytes)
-{
-	return half_copy_home(&model->worker->device->half, to, from, bytes);
-}
-
 int on_device_fetch(sluice_model *model)
 {
 	return on_device_state(model) <= DEVICE_STALE ? 0 :
@@ -242,13 +234,4 @@ int on_device_use(sluice_model *model, const void *pointer, const struct device_
 int on_device_lands(const sluice_model *model)
 {
 	return on_device_selects(model) && on_device_sketches(model);
-}
-
-int on_device_land(const sluice_model *model, uint32_t count, struct entries *to)
-{
-	const struct device_half *half = &model->worker->device->half;
-
-	return half->ops->land(half->compressor, count, &to->index, &to->value, half->stream) ?
-		       device_fail(half->ops, "sluice_pull") :
-		       0;
 }

@@ -12,7 +12,7 @@
 #include "base/log.h"
 #include "model/growth.h"
 #include "model/model.h"
-#include "worker/device.h"
+#include "worker/compressor_ops.h"
 #include "worker/hooks.h"
 #include "worker/state.h"
 #include "worker/watch.h"
@@ -38,10 +38,13 @@ static int guards(const struct recipe *recipe)
 	       (recipe->up.select != SELECT_ALL || recipe->down.select != SELECT_ALL);
 }
 
+static int guard_used(const sluice_model *model)
+{
+	return guards(&model->recipe);
+}
+
 static int guard_open(sluice_model *model)
 {
-	if (!guards(&model->recipe))
-		return 0;
 	model->worker->guard = malloc(sizeof(*model->worker->guard));
 	return model->worker->guard ? 0 : fail(SLUICE_ENOMEM, "no memory for guard=");
 }
@@ -62,8 +65,6 @@ static void guard_restart(sluice_model *model)
 {
 	struct guard *g = model->worker->guard;
 
-	if (!g)
-		return;
 	for (int way = 0; way < WAYS; way++) {
 		growth_open(&g->way[way], model->layout.count, model->schedule.raises);
 		growth_forget(&g->way[way], model->worker->step.number);
@@ -80,7 +81,7 @@ static void guard_emitted(sluice_model *model, const struct shard_layout *at,
 {
 	struct guard *g = model->worker->guard;
 
-	if (g && !g->over && emitted->index)
+	if (!g->over && emitted->index)
 		growth_see(&g->way[UP], at->begin, emitted->index, emitted->value, emitted->n);
 }
 
@@ -89,7 +90,7 @@ static int guard_applied(sluice_model *model, uint32_t shard, const uint32_t *in
 {
 	struct guard *g = model->worker->guard;
 
-	if (g && !g->over && index)
+	if (!g->over && index)
 		growth_see(&g->way[DOWN], model->layout.shards[shard].begin, index, got->value,
 			   m->count);
 	return 0;
@@ -110,7 +111,7 @@ static void describe_growth(const sluice_model *model, char *text, size_t cap)
 	const struct growth_verdict *v = &g->verdict;
 	char waits[64] = "";
 
-	if (g->saw_way == UP && !on_device_selects(model))
+	if (g->saw_way == UP && !worker_on_device(model))
 		snprintf(waits, sizeof(waits), " (%.3g waits in this rank's residual)",
 			 norm_of_residual(model));
 	snprintf(text, cap,
@@ -199,11 +200,11 @@ static void guard_pulled(sluice_model *model)
 	struct guard *g = w->guard;
 	const uint64_t count = model->layout.count;
 
-	if (g && model->schedule.raises && w->step.chosen != g->doublings) {
+	if (model->schedule.raises && w->step.chosen != g->doublings) {
 		begin_again(model);
 		return;
 	}
-	if (!g || g->saw || g->over)
+	if (g->saw || g->over)
 		return;
 
 	const int delay = model->stats.pushed_elements - g->pushed >= count &&
@@ -282,7 +283,8 @@ void guard_restore(sluice_model *model, const uint64_t numbers[GUARD_NUMBERS])
 	model->stats.guard_raises = g->doublings;
 }
 
-const struct step_hooks guard_hooks = { .open = guard_open,
+const struct step_hooks guard_hooks = { .used = guard_used,
+					.open = guard_open,
 					.close = guard_close,
 					.restart = guard_restart,
 					.memory = guard_memory,

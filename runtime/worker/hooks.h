@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The hooks of a method in a worker's step: a row of functions that the loop (worker.c) and the
- * calls (push.c) run without knowing any method by name. Functions that are NULL are skipped. A
- * function of a method that the recipe does not use returns at once.
+ * calls (push.c) run without knowing any method by name. Functions that are NULL are skipped. Only
+ * the rows that the model uses are asked.
  *
  * To add a method with its own state, write a file that owns the state and defines the row, and add
  * the row to hooks.c. */
@@ -13,6 +13,8 @@
 
 struct step_hooks {
 	/* ---- as long as the model ---- */
+	/* 1 if the model uses the row. NULL: every model does. */
+	int (*used)(const sluice_model *model);
 	int (*open)(sluice_model *model); /* 0 or SLUICE_ENOMEM */
 	void (*close)(sluice_model *model);
 	/* The model is as after worker_open(); the kept vectors may have been restored since. */
@@ -57,6 +59,8 @@ struct step_hooks {
  * hooks_count() and hooks_mark() return the first answer that is not 0. If there is none,
  * hooks_count() returns the recipe's density. */
 int hooks_open(sluice_model *model);
+/* Lists the rows that the model uses: when it is opened, and when measuring begins or ends. */
+void hooks_list(sluice_model *model);
 void hooks_close(sluice_model *model);
 void hooks_restart(sluice_model *model);
 void hooks_begin(sluice_model *model, const float *params);

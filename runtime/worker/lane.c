@@ -226,7 +226,8 @@ static void count_posted(sluice_model *model, uint32_t shard, const struct lane 
 		return;
 	}
 	*(own ? &model->stats.own_pushed_bytes : &model->stats.pushed_bytes) += io->bytes;
-	if (model->worker->step.phase + 2 == model->schedule.n_phases) /* the gradient's own phase */
+	if (model->worker->step.phase + 2 ==
+	    model->schedule.n_phases) /* the gradient's own phase */
 		model_count_dense(model, model->layout.shards[shard].span, own);
 }
 
@@ -516,7 +517,8 @@ void lane_refuse(sluice_model *model, uint32_t shard, const char *why)
 	const int peer = lane_from(model, shard)->to->at.rank;
 
 	job_fail(model->job, SLUICE_EWIRE, peer, "version %llu of shard %u from %s was refused: %s",
-		 (unsigned long long)model->worker->step.number, shard, rank_text(model->job, peer), why);
+		 (unsigned long long)model->worker->step.number, shard, rank_text(model->job, peer),
+		 why);
 }
 
 void lane_took(sluice_model *model, uint32_t shard, uint64_t taken, uint64_t base)

@@ -118,13 +118,16 @@ struct lazy {
 	int refresh;              /* the next one sends everything anew */
 };
 
+static int lazy_used(const sluice_model *model)
+{
+	return model->recipe.signal == SIGNAL_INNOVATION;
+}
+
 static int lazy_open(sluice_model *model)
 {
 	const struct recipe *recipe = &model->recipe;
 	const struct vectors *kept = &model->worker->kept;
 
-	if (recipe->signal != SIGNAL_INNOVATION)
-		return 0;
 	struct lazy *lazy = model->worker->lazy = calloc(1, sizeof(*lazy));
 	if (lazy) {
 		lazy->reference = kept->of[KEPT_REFERENCE];
@@ -156,8 +159,6 @@ static void lazy_restart(sluice_model *model)
 {
 	struct lazy *lazy = model->worker->lazy;
 
-	if (!lazy)
-		return;
 	lazy->uploads = 0;
 	lazy->refresh = 0;
 }
@@ -205,8 +206,6 @@ static uint32_t lazy_mark(const sluice_model *model)
 {
 	const struct lazy *lazy = model->worker->lazy;
 
-	if (!lazy)
-		return 0;
 	return lazy->refresh ? INNOVATION_REFRESH : 2 * lazy->uploads + (uint32_t)lazy->uploading;
 }
 
@@ -215,7 +214,7 @@ static void lazy_step_begins(sluice_model *model)
 {
 	struct lazy *lazy = model->worker->lazy;
 
-	if (!lazy || !lazy->refresh)
+	if (!lazy->refresh)
 		return;
 	memset(lazy->reference, 0, model->layout.count * sizeof(*lazy->reference));
 	lazy->rule.uploaded = 0; /* so that this push is not left out */
@@ -227,8 +226,6 @@ static void lazy_folded(sluice_model *model, struct signal *signal)
 	struct lazy *lazy = model->worker->lazy;
 
 	(void)signal;
-	if (!lazy)
-		return;
 	lazy->innovation = lazy->error = 0;
 	lazy->skip = model->worker->step.left_out;
 	lazy->uploading = !lazy->skip;
@@ -241,8 +238,6 @@ static void lazy_emitted(sluice_model *model, const struct shard_layout *at,
 {
 	struct lazy *lazy = model->worker->lazy;
 
-	if (!lazy)
-		return;
 	if (model->recipe.when == WHEN_LAZY)
 		weigh(model, lazy, at, emitted);
 	else
@@ -307,8 +302,6 @@ static void lazy_sent(sluice_model *model, uint64_t elements)
 {
 	struct lazy *lazy = model->worker->lazy;
 
-	if (!lazy)
-		return;
 	if (lazy->rule.window)
 		decide(model, lazy, elements);
 	lazy->uploads = lazy->refresh ? 1 : lazy->uploads + (uint32_t)lazy->uploading;
@@ -324,8 +317,6 @@ static int lazy_applied(sluice_model *model, uint32_t shard, const uint32_t *ind
 	const float *value = got->value;
 	double moved = 0;
 
-	if (!lazy)
-		return 0;
 	lazy->refresh |= m->anchor != 0; /* the shard's sum lacks something */
 	if (!lazy->rule.window)
 		return 0;
@@ -351,7 +342,7 @@ static void lazy_pulled(sluice_model *model)
 	struct lazy *lazy = model->worker->lazy;
 	double moved = 0;
 
-	if (!lazy || !lazy->rule.window)
+	if (!lazy->rule.window)
 		return;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) /* in this order on every worker */
 		moved += lazy->moved[s];
@@ -392,7 +383,8 @@ int lazy_set_smoothness(sluice_model *model, float smoothness)
 	return 0;
 }
 
-const struct step_hooks lazy_hooks = { .open = lazy_open,
+const struct step_hooks lazy_hooks = { .used = lazy_used,
+				       .open = lazy_open,
 				       .close = lazy_close,
 				       .restart = lazy_restart,
 				       .step_begins = lazy_step_begins,

@@ -18,12 +18,14 @@ struct local {
 	int apart;   /* sum is not the residual */
 };
 
+static int local_used(const sluice_model *model)
+{
+	return model->worker->kept.of[KEPT_BASE] != NULL;
+}
+
 static int local_open(sluice_model *model)
 {
 	const struct vectors *kept = &model->worker->kept;
-
-	if (!kept->of[KEPT_BASE])
-		return 0;
 	struct local *local = model->worker->local = calloc(1, sizeof(*local));
 	if (!local)
 		return fail(SLUICE_ENOMEM, "no memory for a worker's own steps");
@@ -49,15 +51,9 @@ float *local_base(const struct local *local)
 	return local ? local->base : NULL;
 }
 
-int local_step(const sluice_model *model)
-{
-	return (model->step + 1) % model->recipe.period != 0;
-}
-
 static void local_begin(sluice_model *model, const float *params)
 {
-	if (model->worker->local)
-		memcpy(model->worker->local->base, params, model->layout.count * sizeof(*params));
+	memcpy(model->worker->local->base, params, model->layout.count * sizeof(*params));
 }
 
 /* Before an exchange is sent, adds the period's steps to the residual. */
@@ -66,8 +62,6 @@ static void local_folded(sluice_model *model, struct signal *signal)
 	struct worker *w = model->worker;
 
 	(void)signal;
-	if (!w->local)
-		return;
 	step_leave_out(&w->step,
 		       0); /* the last step's gradient was left out, not the steps before it */
 	if (w->local->apart)
@@ -82,8 +76,6 @@ static void local_sent(sluice_model *model, uint64_t elements)
 	float *velocity = compressor_velocity(w->compressor);
 
 	(void)elements;
-	if (!w->local)
-		return;
 	memset(w->local->sum, 0, model->layout.count * sizeof(*w->local->sum));
 	if (velocity)
 		memset(velocity, 0, model->layout.count * sizeof(*velocity));
@@ -134,7 +126,8 @@ int local_in_sync(const sluice_model *model)
 		schedule_before_anchor(&model->schedule, model->step));
 }
 
-const struct step_hooks local_hooks = { .open = local_open,
+const struct step_hooks local_hooks = { .used = local_used,
+					.open = local_open,
 					.close = local_close,
 					.begin = local_begin,
 					.folded = local_folded,

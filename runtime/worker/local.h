@@ -9,8 +9,6 @@
 
 struct local; /* worker.local is NULL unless the recipe has a period and no average */
 
-/* 1 if the step that begins is this worker's own, without an exchange. */
-int local_step(const sluice_model *model);
 /* Where the gradients of the period are summed up; with memory=none this is the residual itself. */
 float *local_sum(const struct local *local);
 /* The common model, into which a pull adds. */

@@ -16,10 +16,9 @@
 
 struct parts {
 	struct tiling ranges[2]; /* of the push and of the pull */
-	enum pull_kind kind;
-	uint8_t *kept;        /* ranges of a gradient; NULL: none were kept yet */
-	struct vector pieces; /* of a gradient */
-	int told;             /* it is logged that pieces on a device go to the host */
+	uint8_t *kept;           /* ranges of a gradient; NULL: none were kept yet */
+	struct vector pieces;    /* of a gradient */
+	int told;                /* it is logged that pieces on a device go to the host */
 };
 
 static int parts_open(sluice_model *model)
@@ -44,8 +43,6 @@ static void parts_close(sluice_model *model)
 
 static void parts_restart(sluice_model *model)
 {
-	if (!model->worker->parts)
-		return;
 	parts_clear(model, PARTS_PUSHED);
 	parts_clear(model, PARTS_PULLED);
 }
@@ -91,20 +88,6 @@ uint64_t parts_gap(const sluice_model *model, enum parts_of which)
 void parts_clear(sluice_model *model, enum parts_of which)
 {
 	tiling_clear(&model->worker->parts->ranges[which]);
-}
-
-/* A dedicated server pulls nothing. */
-enum pull_kind parts_pull_kind(const sluice_model *model)
-{
-	const struct parts *p = model->worker->parts;
-
-	return p ? p->kind : PULL_NONE;
-}
-
-void parts_set_pull(sluice_model *model, enum pull_kind kind)
-{
-	TOKEN_HELD(model->job);
-	model->worker->parts->kind = kind;
 }
 
 /* ---- gradients --------------------------------------------------------------- */
@@ -179,17 +162,19 @@ static const char *why_apart(const sluice_model *model, const struct vector *pie
 static int join_there(sluice_model *model, const struct vector *pieces, const void **whole)
 {
 	const void *first = vector_given(pieces, 0);
+	const size_t n = vector_number(pieces);
 	int rc = on_device_range(model, &first, 0, 1);
 
-	if (rc || !on_device_collects(model))
+	if (rc <= 0)
 		return rc;
-	for (size_t i = 0; i < vector_number(pieces) && !rc; i++) {
+	rc = 0;
+	for (size_t i = 0; i < n && !rc; i++) {
 		const uint64_t begin = vector_begin(pieces, i);
 
 		rc = on_device_collect(model, vector_given(pieces, i), begin,
-				       vector_begin(pieces, i + 1) - begin);
+				       vector_begin(pieces, i + 1) - begin,
+				       i + 1 == n ? whole : NULL);
 	}
-	*whole = on_device_collected(model);
 	return rc;
 }
 
@@ -197,7 +182,7 @@ static int join_there(sluice_model *model, const struct vector *pieces, const vo
 static int pieces_there(sluice_model *model, const struct vector *pieces, const void **whole)
 {
 	struct parts *p = model->worker->parts;
-	const int there = vector_there(pieces, on_device_stream(model));
+	const int there = vector_there(pieces, model->stream);
 	const char *why = there > 0 ? why_apart(model, pieces) : NULL;
 	struct device_scope scope;
 
@@ -212,7 +197,7 @@ static int pieces_there(sluice_model *model, const struct vector *pieces, const 
 	p->told |= why != NULL;
 	if (why)
 		return 0;
-	device_scope_begin(vector_given(pieces, 0), on_device_stream(model), &scope);
+	device_scope_begin(vector_given(pieces, 0), model->stream, &scope);
 	return device_scope_end(&scope, join_there(model, pieces, whole));
 }
 
@@ -231,6 +216,6 @@ int parts_pieces(sluice_model *model, const sluice_segment *segments, size_t n,
 	*out = whole ? joined : v;
 	if (rc || whole)
 		return rc;
-	rc = vector_stage(v, on_device_stream(model), function);
+	rc = vector_stage(v, model->stream, function);
 	return rc ? rc : vector_fetch(v, function);
 }

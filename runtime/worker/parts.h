@@ -20,13 +20,6 @@ int parts_cover(const sluice_model *model, enum parts_of which, uint64_t begin, 
 uint64_t parts_gap(const sluice_model *model, enum parts_of which);
 void parts_clear(sluice_model *model, enum parts_of which);
 
-/* ---- how a pull in ranges goes on ---- */
-/* Shards are taken one by one, or all by the first range; PULL_ASKS is the latter where nothing was
- * pushed (when=async). The progress thread asks: it is set with the token held. */
-enum pull_kind { PULL_NONE, PULL_BY_SHARD, PULL_AT_ONCE, PULL_ASKS, PULL_ENDED };
-enum pull_kind parts_pull_kind(const sluice_model *model);
-void parts_set_pull(sluice_model *model, enum pull_kind kind);
-
 /* ---- gradients ---- */
 /* parts_keeps() is 1 if ranges are kept until all have arrived, because the recipe needs the
  * whole gradient before it adds any of it. parts_room() allocates the memory, once.

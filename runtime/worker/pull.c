@@ -10,7 +10,7 @@
 #include "model/model.h"
 #include "model/stopwatch.h"
 #include "worker/async.h"
-#include "worker/device.h"
+#include "worker/compressor_ops.h"
 #include "worker/lane.h"
 #include "worker/local.h"
 #include "worker/pull.h"
@@ -40,10 +40,10 @@ static int pull_ends(sluice_model *model)
 /* The messages of a push that returned when it was enqueued. */
 static int await_device(sluice_model *model)
 {
-	if (!on_device_selects(model))
+	if (!worker_on_device(model))
 		return 0;
 	const struct lap lap = stopwatch_begin();
-	int rc = on_device_await(model);
+	int rc = worker_await(model);
 	stopwatch_end(&model->stopwatch, TIME_WAIT | TIME_DEVICE, &lap);
 	return rc;
 }
@@ -57,7 +57,7 @@ static int pull_done(void *context)
 static int pull_begun(sluice_model *model)
 {
 	struct worker *w = model->worker;
-	if (local_step(model)) {
+	if (model_alone(model)) {
 		step_pull(&w->step); /* flags travel with exchanges */
 		const int rc = local_pull(model, target_vector(model));
 		return rc ? rc : step_ends(model);
@@ -65,10 +65,10 @@ static int pull_begun(sluice_model *model)
 	struct lap lap = stopwatch_begin();
 	stopwatch_without(&model->stopwatch, &lap, TIME_PULL | TIME_APPLY);
 	progress_take(model->job);
-	target_ask(model, 1);
+	step_set_asked(&model->worker->step, 1);
 	step_pull(&w->step);
 	int rc = progress_until(model->job, pull_done, worker_describe, model);
-	target_ask(model, 0);
+	step_set_asked(&model->worker->step, 0);
 	progress_release(model->job);
 	stopwatch_end(&model->stopwatch, TIME_WAIT, &lap);
 	if (rc || w->step.state == STEP_DONE) /* nothing was pushed */
@@ -103,7 +103,7 @@ static int pull_here(sluice_model *model, int asks)
 static int pull_noted(sluice_model *model, int asks)
 {
 	struct device_scope scope;
-	device_scope_begin(target_memory(model), on_device_stream(model), &scope);
+	device_scope_begin(target_memory(model), model->stream, &scope);
 	return device_scope_end(&scope, pull_here(model, asks));
 }
 
@@ -149,7 +149,7 @@ static enum pull_kind pull_kind_of(const sluice_model *model)
 {
 	const uint64_t traits = model->plan.traits |
 				(model->worker->step.skipped ? TRAIT(SKIPPED) : 0) |
-				(on_device_selects(model) ? TRAIT(DEVICE_SELECTS) : 0) |
+				(worker_on_device(model) ? TRAIT(DEVICE_SELECTS) : 0) |
 				(target_whole(model) ? TRAIT(WRITTEN_LATE) : 0);
 
 	return plan_takes(&model->plan, PATH_PULL_RANGES, traits) ? PULL_BY_SHARD : PULL_AT_ONCE;
@@ -166,10 +166,10 @@ int sluice_pull_begin(sluice_model *model, const sluice_vector *vector)
 		return rc;
 	step_become(&w->step, STEP_PULLING);
 	progress_take(model->job);
-	parts_set_pull(model, kind);
+	step_set_pull(&model->worker->step, kind);
 	if (kind == PULL_BY_SHARD) {
 		step_pull(&w->step);
-		target_ask(model, 1);
+		step_set_asked(&model->worker->step, 1);
 		model_stir(model);
 		step_advance(model);
 	}
@@ -179,15 +179,12 @@ int sluice_pull_begin(sluice_model *model, const sluice_vector *vector)
 
 void step_advance(sluice_model *model)
 {
+	const struct worker *w = model->worker;
 	TOKEN_HELD(model->job);
-	if (parts_pull_kind(model) == PULL_BY_SHARD && !model->job->failure.code)
+	if (w->ops->advance)
+		w->ops->advance(model);
+	if (w->step.pull == PULL_BY_SHARD && !model->job->failure.code)
 		worker_advance(model, model->schedule.n_phases);
-}
-
-int step_works(const sluice_model *model)
-{
-	return sluice_is_worker(model->job) &&
-	       (parts_pull_kind(model) == PULL_BY_SHARD || on_device_works(model));
 }
 
 struct pulled_range {
@@ -230,7 +227,7 @@ static int pull_at_once(sluice_model *model, int asks)
 		return rc;
 	}
 	progress_take(model->job);
-	parts_set_pull(model, PULL_ENDED);
+	step_set_pull(&model->worker->step, PULL_ENDED);
 	progress_release(model->job);
 	return 0;
 }
@@ -244,8 +241,8 @@ static int pull_by_shard(sluice_model *model, uint64_t begin, uint64_t count, in
 	int rc = progress_until(model->job, range_done, describe_range, &range);
 	stopwatch_end(&model->stopwatch, TIME_WAIT, &lap);
 	if (rc || last) {
-		target_ask(model, 0);
-		parts_set_pull(model, PULL_NONE);
+		step_set_asked(&model->worker->step, 0);
+		step_set_pull(&model->worker->step, PULL_NONE);
 	}
 	progress_release(model->job);
 	return rc;
@@ -259,7 +256,7 @@ int sluice_pull_range(sluice_model *model, uint64_t begin, uint64_t count)
 	if (rc)
 		return rc;
 	struct worker *w = model->worker;
-	const enum pull_kind kind = parts_pull_kind(model);
+	const enum pull_kind kind = model->worker->step.pull;
 	const int last = parts_cover(model, PARTS_PULLED, 0, model->layout.count);
 	if (kind == PULL_BY_SHARD)
 		rc = pull_by_shard(model, begin, count, last);

@@ -6,6 +6,7 @@
 #include "model/model.h"
 #include "model/stopwatch.h"
 #include "worker/dense.h"
+#include "worker/compressor_ops.h"
 #include "worker/device.h"
 #include "worker/lane.h"
 #include "worker/local.h"
@@ -102,7 +103,6 @@ static void push_begins(sluice_model *model, int with_gradient)
 	if (model->uneven && with_gradient)
 		step_raise(step, FLAG_GRADIENT);
 	step_begin(step, number, &rule);
-	target_ask(model, 0);
 	model->stats.density_up = rule.up;
 	hooks_step_begins(model);
 }
@@ -139,7 +139,7 @@ int sluice_accumulator(sluice_model *model, float **accumulator, float *scale)
 			    "%s: the recipe's %s: give sluice_push a gradient of its own, or "
 			    "change the recipe",
 			    function, why);
-	if ((rc = on_device_come_home(model)))
+	if ((rc = worker_come_home(model)))
 		return rc;
 	model->worker->accumulates = 1;
 	*accumulator = worker_residual(model);
@@ -172,9 +172,13 @@ static int accumulator_check(const sluice_model *model, const void *grad, uint64
 static int to_host_or_device(sluice_model *model, struct vector *grad, struct vector *before)
 {
 	const void *newest = vector_memory(grad), *older = before ? vector_memory(before) : NULL;
-	if (!newest)
-		return on_device_come_home(model);
-	int rc = on_device_gradient(model, &newest, &older);
+	const struct device_ops *ops = NULL;
+	int rc = newest ? device_of(newest, &ops) : 0;
+	if (!rc && !ops && older)
+		rc = device_of(older, &ops);
+	if (rc || !ops)
+		return rc ? rc : worker_come_home(model);
+	rc = on_device_gradient(model, &newest, &older);
 	vector_move(grad, newest);
 	if (before)
 		vector_move(before, older);
@@ -209,11 +213,20 @@ int step_skipped(const sluice_model *model)
 	return model->worker->step.skipped;
 }
 
+/* 1 if dense.c sends the whole gradient of this step. */
+static int is_dense(const sluice_model *model)
+{
+	const uint64_t live = (worker_on_device(model) ? TRAIT(DEVICE_SELECTS) : 0) |
+			      (model->measure.on ? TRAIT(MEASURED) : 0);
+	return plan_takes(&model->plan, PATH_DENSE_PUSH, model->worker->step.rule.traits | live);
+}
+
 /* grad NULL: there is none. before: the second gradient of a pair, or NULL. */
 static int push_here(sluice_model *model, struct vector *grad, struct vector *before)
 {
+	const struct worker *w = model->worker;
 	const int stands = model_stands(model, model->lr);
-	int alone = local_step(model), rc = agree_to_skip(model, grad, before);
+	int alone = model_alone(model), rc = agree_to_skip(model, grad, before);
 	struct signal signal = { .addend = NULL };
 	if (rc)
 		return rc < 0 ? rc : 0;
@@ -224,21 +237,20 @@ static int push_here(sluice_model *model, struct vector *grad, struct vector *be
 	struct lap lap = stopwatch_begin();
 	stopwatch_without(&model->stopwatch, &lap, TIME_PUSH);
 	if (grad &&
-	    (rc = stands ? on_device_come_home(model) : to_host_or_device(model, grad, before)))
+	    (rc = stands ? worker_come_home(model) : to_host_or_device(model, grad, before)))
 		return rc; /* which may be a refusal: the step has not begun */
 	push_begins(model, grad != NULL);
 	if (!grad || stands) /* not wanted, there is none, or it counts for nothing */
 		step_leave_out(&model->worker->step, 1);
-	else if (!alone && dense_push_fits(model)) {
+	else if (!alone && is_dense(model)) {
 		if ((rc = dense_push(model, grad)))
 			return rc;
 		stopwatch_end(&model->stopwatch, TIME_COMPRESS, &lap);
 		return push_ends(model);
-	} else if (on_device_selects(model)) {
-		rc = on_device_fold(model, vector_memory(grad));
-		return rc ? rc : on_device_leave(model, &lap);
-	} else if ((rc = signal_fold(model, grad, before, 0, model->layout.count, &signal)))
+	} else if ((rc = w->ops->fold(model, grad, before, &signal)))
 		return rc;
+	else if (w->ops->leave)
+		return w->ops->leave(model, &lap);
 	if (alone) {
 		step_become(&model->worker->step, STEP_PUSHED);
 		return 0;
@@ -252,7 +264,7 @@ static int push_here(sluice_model *model, struct vector *grad, struct vector *be
 static int push(sluice_model *model, struct vector *grad, struct vector *before)
 {
 	struct device_scope scope;
-	device_scope_begin(grad ? vector_memory(grad) : NULL, on_device_stream(model), &scope);
+	device_scope_begin(grad ? vector_memory(grad) : NULL, model->stream, &scope);
 	return device_scope_end(&scope, push_here(model, grad, before));
 }
 
@@ -264,7 +276,7 @@ static int gradient_aligned(const sluice_model *model, const void *grad, const c
 
 static int push_run(sluice_model *model, const void *grad, const char *function)
 {
-	const int unwanted = model && !lazy_wants(model);
+	const int unwanted = model && model->worker->lazy && !lazy_wants(model);
 	int rc = step_check(model, unwanted ? model : grad, function, STEP_DONE);
 	if (!rc && source_of_step(model) != SOURCE_PARAMS)
 		rc = source_check(model, SOURCE_GRADIENT, function);
@@ -368,13 +380,15 @@ static int keep_range(sluice_model *model, const void *grad, uint64_t begin, uin
 static int collect_range(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
 {
 	struct worker *w = model->worker;
-	int rc = on_device_collect(model, grad, begin, count);
+	const int last = parts_cover(model, PARTS_PUSHED, 0, model->layout.count);
+	const void *collected;
+	int rc = on_device_collect(model, grad, begin, count, last ? &collected : NULL);
 	step_become(&w->step, STEP_PUSHING);
-	if (rc || !parts_cover(model, PARTS_PUSHED, 0, model->layout.count))
+	if (rc || !last)
 		return rc;
 	parts_clear(model, PARTS_PUSHED);
 	step_end(&w->step);
-	struct vector whole = signal_vector(model, on_device_collected(model), model->layout.count);
+	struct vector whole = signal_vector(model, collected, model->layout.count);
 	return push(model, &whole, NULL);
 }
 
@@ -390,14 +404,14 @@ static int push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 	if (rc)
 		return rc;
 	struct worker *w = model->worker;
-	if ((rc = on_device_range(model, &grad, count, w->step.state == STEP_DONE)) ||
-	    (!on_device_collects(model) && (rc = parts_room(model))))
-		return rc;
+	const int collects = on_device_range(model, &grad, count, w->step.state == STEP_DONE);
+	if (collects < 0 || (!collects && (rc = parts_room(model))))
+		return collects < 0 ? collects : rc;
 	if (w->step.state == STEP_DONE && (rc = lanes_await_slots(model)))
 		return rc;
 	if ((rc = parts_take(model, PARTS_PUSHED, begin, count, "sluice_push_range")))
 		return rc;
-	if (on_device_collects(model))
+	if (collects)
 		return collect_range(model, grad, begin, count);
 	if (parts_keeps(model))
 		return keep_range(model, grad, begin, count);
@@ -429,7 +443,7 @@ static int push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
 {
 	struct device_scope scope;
-	device_scope_begin(grad, model ? on_device_stream(model) : NULL, &scope);
+	device_scope_begin(grad, model ? model->stream : NULL, &scope);
 	return device_scope_end(&scope, push_range(model, grad, begin, count));
 }
 
@@ -448,7 +462,7 @@ int sluice_idle_step(sluice_model *model, void *target, int *more_out)
 				       "more_out is NULL");
 	rc = target_note(model, target, NULL, 0, "sluice_idle_step");
 	if (!rc)
-		rc = on_device_come_home(model);
+		rc = worker_come_home(model);
 	if (!rc)
 		rc = push(model, NULL, NULL);
 	if (!rc)
@@ -535,9 +549,9 @@ int sluice_point(sluice_model *model, const float *params, float *point)
 	float *here, *there = NULL;
 	vector_run(&from, params, model->layout.count, VALUE_F32, 1);
 	vector_run(&to, point, model->layout.count, VALUE_F32, 1);
-	rc = vector_borrow(&from, on_device_stream(model), "sluice_point", &here);
+	rc = vector_borrow(&from, model->stream, "sluice_point", &here);
 	if (!rc)
-		rc = vector_borrow(&to, on_device_stream(model), "sluice_point", &there);
+		rc = vector_borrow(&to, model->stream, "sluice_point", &there);
 	if (!rc)
 		point_at(model, here, there);
 	rc = vector_return(&to, there, rc, "sluice_point");
@@ -555,8 +569,8 @@ uint64_t step_pushed(const sluice_model *model)
 	const int whole = sluice_is_worker(model->job) && model->schedule.n_phases == 2 &&
 			  !w->step.skipped &&
 			  (w->step.state == STEP_PUSHED ||
-			   (w->step.state == STEP_PULLING && parts_pull_kind(model) != PULL_ENDED &&
-			    parts_pull_kind(model) != PULL_ASKS));
+			   (w->step.state == STEP_PULLING && w->step.pull != PULL_ENDED &&
+			    w->step.pull != PULL_ASKS));
 	return model->step + (uint64_t)whole;
 }
 
@@ -564,7 +578,7 @@ uint64_t step_pushed(const sluice_model *model)
 uint64_t step_in_vain(const sluice_model *model, uint64_t pushed)
 {
 	const struct worker *w = model->worker;
-	if (!sluice_is_worker(model->job) || !target_asked(model) ||
+	if (!sluice_is_worker(model->job) || !w->step.asked ||
 	    (w->step.state != STEP_PUSHED && w->step.state != STEP_PULLING) || model->step < pushed)
 		return 0;
 	if (model_async(model) && !schedule_at_anchor(&model->schedule, w->step.number) &&

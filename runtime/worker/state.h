@@ -9,6 +9,8 @@
 #include "model/model.h"
 #include "worker/step.h"
 
+enum { WORKER_HOOKS = 9 };
+
 struct worker {
 	struct vectors kept;
 	struct scratch *scratch;
@@ -16,7 +18,9 @@ struct worker {
 	struct span *shard_spans;      /* of a seeded selector: one a shard; else NULL */
 	struct span *spans;            /* of one shard at a time, where they are sent one by one */
 	struct lanes *lanes;
-	struct on_device *device; /* gradients or params in GPU memory */
+	const struct compressor_ops *_Atomic ops; /* of where gradients are compressed */
+	struct on_device *device;                 /* gradients or params in GPU memory */
+	struct device_half *half; /* of the device; its members are device_half.c's */
 	struct target *into;      /* where pulls write */
 	struct parts *parts;      /* what was named in ranges and pieces */
 	/* State of the methods. Each belongs to its own file, and is NULL unless the recipe uses
@@ -29,7 +33,9 @@ struct worker {
 	struct guard *guard;
 
 	struct step step; /* the one under way, or the last one */
-	int accumulates;  /* the residual was handed out: the application adds to it */
+	/* The rows of hooks.c that take part; ends with NULL. */
+	const struct step_hooks *hooks[WORKER_HOOKS + 1];
+	int accumulates; /* the residual was handed out: the application adds to it */
 };
 
 /* The residual: everything that was not sent yet, plus this step's signal. */

@@ -27,6 +27,7 @@ void step_begin(struct step *s, uint64_t number, const struct step_rule *rule)
 	s->number = number;
 	s->rule = *rule;
 	first_phase(s, 0);
+	s->asked = 0;
 }
 
 void step_become(struct step *s, enum step_state state)
@@ -75,7 +76,7 @@ void step_sent(struct step *s)
 
 /* ---- the phases -------------------------------------------------------------- */
 
-void step_ask(struct step *s)
+void step_unpushed(struct step *s)
 {
 	first_phase(s, 1);
 }
@@ -94,6 +95,16 @@ void step_shard_ends(struct step *s, unsigned raised)
 }
 
 /* ---- a pull ------------------------------------------------------------------ */
+
+void step_set_asked(struct step *s, int asked)
+{
+	s->asked = asked;
+}
+
+void step_set_pull(struct step *s, enum pull_kind kind)
+{
+	s->pull = kind;
+}
 
 void step_pull(struct step *s)
 {

@@ -14,6 +14,10 @@ enum step_state {
 	STEP_PULLING  /* sluice_pull_begin() was called, and not all ranges were asked for */
 };
 
+/* How a pull in ranges goes on: shards are taken one by one as they come, or all by the first
+ * range. PULL_ASKS is the latter where nothing was pushed (when=async). */
+enum pull_kind { PULL_NONE, PULL_BY_SHARD, PULL_AT_ONCE, PULL_ASKS, PULL_ENDED };
+
 struct step {
 	uint64_t number; /* of the last push, counted from 1 */
 	struct step_rule rule;
@@ -25,6 +29,9 @@ struct step {
 	int skipped;          /* 1: nothing is exchanged for the last push (nonfinite=skip-all) */
 	uint64_t overflowed;  /* the coordinate that is not finite and cannot be sent */
 	float range; /* grid: largest magnitude of the whole vector, the same for all shards */
+	/* These two change with the token held. */
+	int asked; /* 1: a pull waits, and deltas may be added to its vector */
+	enum pull_kind pull;
 	/* Flags of sluice_raise(): those that the next push sends, and those that the last pull
 	 * received. */
 	unsigned raise, raised;
@@ -53,13 +60,15 @@ void step_encoded(struct step *s);
 void step_sent(struct step *s);
 
 /* ---- the phases -------------------------------------------------------------- */
-/* The messages of the first phase are made without a push (when=async). */
-void step_ask(struct step *s);
+/* The messages of the first phase are made, but not by a push (when=async). */
+void step_unpushed(struct step *s);
 void step_phase_ends(struct step *s);
 /* The publication of one shard has been handled. */
 void step_shard_ends(struct step *s, unsigned raised);
 
 /* ---- a pull ------------------------------------------------------------------ */
+void step_set_asked(struct step *s, int asked);
+void step_set_pull(struct step *s, enum pull_kind kind);
 /* The flags of this pull are collected from now on. */
 void step_pull(struct step *s);
 void step_end(struct step *s);

@@ -4,7 +4,9 @@
 #include "base/arguments.h"
 #include "base/log.h"
 #include "compress/sparse.h"
+#include "model/device_half.h"
 #include "model/kept.h"
+#include "worker/compressor_ops.h"
 #include "worker/device.h"
 #include "worker/hooks.h"
 #include "worker/local.h"
@@ -33,7 +35,6 @@ struct target {
 	int there; /* it is on a device that can do all that the pull does */
 	enum follow follow;
 	float *flat;
-	int asked; /* it waits, and deltas may be added; token held */
 };
 
 /* ---- opening ----------------------------------------------------------------- */
@@ -89,12 +90,15 @@ static int keeps_copy(const struct layout *l, const struct recipe *recipe)
 	       !kept_rows[KEPT_BASE].needed(recipe);
 }
 
+static int copy_used(const sluice_model *model)
+{
+	return keeps_copy(&model->layout, &model->recipe);
+}
+
 static int open_copy(sluice_model *model)
 {
 	struct target *t = model->worker->into;
 
-	if (!keeps_copy(&model->layout, &model->recipe))
-		return 0;
 	t->master = vector_open(model->layout.count);
 	return t->master ? 0 :
 			   fail(SLUICE_ENOMEM, "no memory for the parameters in 32 bits: %llu",
@@ -113,8 +117,6 @@ static void begin_copy(sluice_model *model, const float *params)
 {
 	struct target *t = model->worker->into;
 
-	if (!t || !t->master)
-		return;
 	memcpy(t->master, params, model->layout.count * sizeof(*params));
 	t->away = 0;
 }
@@ -124,9 +126,9 @@ static uint64_t copy_bytes(const struct layout *l, const struct recipe *recipe)
 	return keeps_copy(l, recipe) ? l->count * sizeof(float) : 0;
 }
 
-const struct step_hooks target_hooks = { .open = open_copy,
-					 .begin = begin_copy,
-					 .memory = copy_bytes };
+const struct step_hooks target_hooks = {
+	.used = copy_used, .open = open_copy, .begin = begin_copy, .memory = copy_bytes
+};
 
 /* ---- the vector of a pull ------------------------------------------------------ */
 
@@ -145,9 +147,9 @@ static int choose_place(sluice_model *model, const char *function)
 	int rc = 0;
 
 	if (!looks_at_all(model) && !follows)
-		rc = vector_there(t->vector, on_device_stream(model));
+		rc = vector_there(t->vector, model->stream);
 	t->there = rc > 0;
-	return rc ? (rc < 0 ? rc : 0) : vector_stage(t->vector, on_device_stream(model), function);
+	return rc ? (rc < 0 ? rc : 0) : vector_stage(t->vector, model->stream, function);
 }
 
 static int note(sluice_model *model, void *vector, const sluice_segment *given, size_t n,
@@ -215,7 +217,7 @@ static int make_copy_there(sluice_model *model, int gathers)
 {
 	struct target *t = model->worker->into;
 	const size_t bytes = model->layout.count * sizeof(float);
-	void *stream = on_device_stream(model);
+	void *stream = model->stream;
 
 	if ((!t->copy_there.address && t->ops->alloc(MEMORY_DEVICE, bytes, &t->copy_there)) ||
 	    (t->master && !t->away &&
@@ -252,7 +254,7 @@ static int zero_there(const sluice_model *model)
 	void *to = t->flat ? (void *)t->flat : vector_given(t->vector, 0);
 	const size_t width = t->flat ? sizeof(*t->flat) : value_bytes(vector_type(t->vector, 0));
 
-	return t->ops->zero(to, model->layout.count * width, on_device_stream(model)) ?
+	return t->ops->zero(to, model->layout.count * width, model->stream) ?
 		       device_fail(t->ops, "sluice_pull") :
 		       0;
 }
@@ -261,7 +263,7 @@ static int add_there(const sluice_model *model, uint64_t first, const uint32_t *
 		     const float *value, uint32_t n)
 {
 	const struct target *t = model->worker->into;
-	void *stream = on_device_stream(model);
+	void *stream = model->stream;
 	struct device_apply call = { .vector = t->flat ? t->flat + first : NULL,
 				     .index = index,
 				     .value = value,
@@ -304,8 +306,8 @@ static int gather(sluice_model *model)
 static int copy_comes_home(sluice_model *model)
 {
 	struct target *t = model->worker->into;
-	int rc = t->away ? on_device_copy_home(model, t->master, t->copy_there.address,
-					       model->layout.count * sizeof(float)) :
+	int rc = t->away ? half_copy_home(model->worker->half, t->master, t->copy_there.address,
+					  model->layout.count * sizeof(float)) :
 			   0;
 
 	t->away = t->away && rc;
@@ -320,7 +322,7 @@ static int begin_here(sluice_model *model)
 
 	t->follow = FOLLOW_ITSELF;
 	t->flat = NULL;
-	if (rc || (local && local_step(model)))
+	if (rc || (local && model_alone(model)))
 		return rc; /* local_pull() writes to the vector */
 	if (local) {
 		t->flat = local_base(local);
@@ -362,23 +364,13 @@ int target_end(sluice_model *model, int rc)
 	const struct target *t = model->worker->into;
 
 	if (!rc && t->follow == FOLLOW_END && t->there &&
-	    vector_write_there(t->vector, t->ops, t->compressor, t->flat, on_device_stream(model)))
+	    vector_write_there(t->vector, t->ops, t->compressor, t->flat, model->stream))
 		return device_fail(t->ops, "sluice_pull");
 	if (rc || t->there)
 		return rc;
 	if (t->follow == FOLLOW_END)
 		vector_write(t->vector, 0, t->flat, model->layout.count);
 	return vector_send(t->vector, "sluice_pull");
-}
-
-void target_ask(sluice_model *model, int asked)
-{
-	model->worker->into->asked = asked;
-}
-
-int target_asked(const sluice_model *model)
-{
-	return model->worker->into->asked;
 }
 
 float *target_flat(const sluice_model *model)
@@ -388,13 +380,14 @@ float *target_flat(const sluice_model *model)
 
 int target_lands(const sluice_model *model)
 {
-	return target_there(model) || on_device_lands(model);
+	return target_there(model) || worker_lands(model);
 }
 
 int target_entries(const sluice_model *model, uint32_t count, struct entries *to)
 {
 	*to = compressor_entries(model->worker->compressor);
-	return target_lands(model) ? on_device_land(model, count, to) : 0;
+	return target_lands(model) ? half_land(model->worker->half, count, &to->index, &to->value) :
+				     0;
 }
 
 int target_add(const sluice_model *model, uint64_t first, const uint32_t *index, const float *value,
@@ -427,7 +420,7 @@ int params_borrow(const sluice_model *model, void *vector, const char *function,
 		vector_run(&out->one, vector, model->layout.count, model->param_type, 1);
 	else
 		out->of = &model->worker->into->opened;
-	return vector_borrow(out->of, on_device_stream(model), function, &out->host);
+	return vector_borrow(out->of, model->stream, function, &out->host);
 }
 
 int params_return(struct params *p, int failed)

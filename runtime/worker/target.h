@@ -45,9 +45,6 @@ int target_begin(sluice_model *model);
 int target_end(sluice_model *model, int rc);
 /* For sluice_point(): from now on, params are the parameters of the step before. */
 void target_remember(sluice_model *model, const float *params);
-/* Sets, and returns, whether a pull under way waits for deltas. Token held. */
-void target_ask(sluice_model *model, int asked);
-int target_asked(const sluice_model *model);
 /* The floats to which deltas are added; NULL: they are added to the vector's elements. */
 float *target_flat(const sluice_model *model);
 /* Sets *to to where a message of count entries is decoded. If the device reads the entries

@@ -42,8 +42,9 @@ void upload_stage(sluice_model *model, const struct message *m, const struct lan
 {
 	size_t bytes = message_bytes(m);
 
-	bytes += census_note_push(model, m->shard, m->seq,
-				  lane_slot(model, m->shard, m->seq) + bytes);
+	if (model->worker->census)
+		bytes += census_note_push(model, m->shard, m->seq,
+					  lane_slot(model, m->shard, m->seq) + bytes);
 	lane_stage(model, m->shard, m, bytes, payload);
 }
 

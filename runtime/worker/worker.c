@@ -10,7 +10,7 @@
 #include "worker/agree.h"
 #include "worker/async.h"
 #include "worker/dense.h"
-#include "worker/device.h"
+#include "worker/compressor_ops.h"
 #include "worker/lane.h"
 #include "worker/signal.h"
 #include "worker/state.h"
@@ -155,30 +155,41 @@ static int send_selection(sluice_model *model, const struct signal *signal)
 static int apply_delta(sluice_model *model, uint32_t shard, const struct message *m,
 		       const struct entries *got);
 
-/* send: makes the messages of an up phase. on_device: enqueues the same work if a device
- * selects. apply: applies a decoded message of a down phase; returns 0 or an error. */
+/* send: makes the messages of an up phase, on the host. apply: applies a decoded message of a down
+ * phase; returns 0 or an error. */
 static const struct payload_kind {
 	int (*send)(sluice_model *model, const struct signal *signal);
-	int (*on_device)(sluice_model *model);
 	int (*apply)(sluice_model *model, uint32_t shard, const struct message *m,
 		     const struct entries *got);
 } kinds[PAYLOADS] = {
-	[PAYLOAD_PAIRS] = { send_selection, on_device_emit_pairs, apply_delta },
-	[PAYLOAD_VALUES] = { send_selection, on_device_emit_pairs, apply_delta },
-	[PAYLOAD_AGREED] = { agree_send_values, agree_ask_device, apply_delta },
-	[PAYLOAD_INDICES] = { agree_send_indices, NULL, agree_apply_support },
-	[PAYLOAD_SKETCH] = { agree_send_sketches, on_device_emit_sketches, NULL },
+	[PAYLOAD_PAIRS] = { send_selection, apply_delta },
+	[PAYLOAD_VALUES] = { send_selection, apply_delta },
+	[PAYLOAD_AGREED] = { agree_send_values, apply_delta },
+	[PAYLOAD_INDICES] = { agree_send_indices, agree_apply_support },
+	[PAYLOAD_SKETCH] = { agree_send_sketches, NULL },
 };
 
-static const struct payload_kind *kind_of(const sluice_model *model)
+static enum phase_payload payload_now(const sluice_model *model)
 {
-	return &kinds[phase_now(model, model->worker->step.phase)->payload];
+	return phase_now(model, model->worker->step.phase)->payload;
 }
+
+static int fold_here(sluice_model *model, const struct vector *grad, const struct vector *before,
+		     struct signal *out)
+{
+	return signal_fold(model, grad, before, 0, model->layout.count, out);
+}
+
+static int emit_here(sluice_model *model, enum phase_payload payload, const struct signal *signal)
+{
+	return kinds[payload].send(model, signal);
+}
+
+const struct compressor_ops host_compressor = { .fold = fold_here, .emit = emit_here };
 
 int worker_send(sluice_model *model, struct signal *signal)
 {
 	struct worker *w = model->worker;
-	const struct payload_kind *kind = kind_of(model);
 	const uint64_t elements = model->stats.pushed_elements;
 	struct signal folded = { .addend = NULL };
 	int rc;
@@ -188,7 +199,7 @@ int worker_send(sluice_model *model, struct signal *signal)
 	if (!w->step.phase)
 		hooks_folded(model, signal);
 	lanes_forget(model);
-	rc = on_device_selects(model) ? kind->on_device(model) : kind->send(model, signal);
+	rc = w->ops->emit(model, payload_now(model), signal);
 	if (!rc && !w->step.phase)
 		hooks_sent(model, elements);
 	step_encoded(&w->step);
@@ -353,7 +364,7 @@ static void take_delta(sluice_model *model, uint32_t shard, struct message *m, u
 		lane_refuse(model, shard, why);
 		return;
 	}
-	rc = kind_of(model)->apply(model, shard, m, &to);
+	rc = kinds[payload_now(model)].apply(model, shard, m, &to);
 	if (rc) {
 		job_fail(job, rc, job->rank, "%s", sluice_last_error());
 		return;
@@ -397,7 +408,7 @@ static int take_deltas(sluice_model *model)
 	struct worker *w = model->worker;
 	const uint64_t publication = worker_wanted(model);
 
-	if (!target_asked(model))
+	if (!model->worker->step.asked)
 		return 0; /* the application has not asked yet */
 	for (uint32_t s = 0; s < model->layout.n_shards && !model->job->failure.code; s++) {
 		struct message m;
@@ -428,7 +439,7 @@ int worker_advance(sluice_model *model, unsigned until)
 
 		if (up && !w->step.encoded && worker_send(model, NULL))
 			signal_overflowed(model, 1);
-		if (!(up ? on_device_valued(model) && lanes_post(model) : take_deltas(model)))
+		if (!(up ? worker_staged(model) && lanes_post(model) : take_deltas(model)))
 			return 0;
 		step_phase_ends(&w->step);
 	}
@@ -441,7 +452,7 @@ void worker_describe(void *context, char *text, size_t cap)
 	struct worker *w = model->worker;
 	uint32_t waiting = 0, first = 0;
 	uint64_t wanted = worker_wanted(model);
-	if (on_device_busy(model, text, cap))
+	if (worker_busy(model, text, cap))
 		return;
 	int down = w->step.phase < model->schedule.n_phases &&
 		   phase_now(model, w->step.phase)->direction == PHASE_DOWN;

@@ -24,13 +24,14 @@ static void census_picked(sluice_model *model)
 		return;
 
 	struct worker_census *c = model->worker->census;
-	const struct random_stream stream = census_stream(&model->recipe,
-							  (uint32_t)model->job->rank, w->step.number);
+	const struct random_stream stream = census_stream(
+		&model->recipe, (uint32_t)model->job->rank, w->step.number);
 
 	/* A worker that leaves its gradient out has no vote. */
-	c->message_bytes = w->step.left_out ? 0 :
-				     constituent_look(&c->up, worker_residual(model), l->spans,
-						      l->n_spans, &stream, c->note);
+	c->message_bytes = w->step.left_out ?
+				   0 :
+				   constituent_look(&c->up, worker_residual(model), l->spans,
+						    l->n_spans, &stream, c->note);
 }
 
 size_t census_note_push(sluice_model *model, uint32_t shard, uint64_t seq, uint8_t *out)
@@ -150,13 +151,14 @@ static uint64_t census_memory(const struct layout *l, const struct recipe *recip
 	       (uint64_t)histogram_bytes(CENSUS_MANTISSA_BITS);
 }
 
+static int census_used(const sluice_model *model)
+{
+	return census_room(&model->recipe, 0) > 0;
+}
+
 static int census_open(sluice_model *model)
 {
-	size_t room = census_room(&model->recipe, 0);
-
-	if (!room)
-		return 0;
-
+	const size_t room = census_room(&model->recipe, 0);
 	struct worker_census *c = model->worker->census = calloc(1, sizeof(*c));
 
 	if (c)
@@ -182,7 +184,8 @@ static void census_close(sluice_model *model)
 	model->worker->census = NULL;
 }
 
-const struct step_hooks census_hooks = { .open = census_open,
+const struct step_hooks census_hooks = { .used = census_used,
+					 .open = census_open,
 					 .close = census_close,
 					 .memory = census_memory,
 					 .count = census_count,

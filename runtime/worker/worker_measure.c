@@ -5,6 +5,12 @@
 #include "worker/state.h"
 #include <string.h>
 
+/* A step whose push was measured is, until its pull ends. */
+static int measure_used(const sluice_model *model)
+{
+	return model->measure.on;
+}
+
 /* The residual is complete, and nothing is picked yet. */
 static void measure_folded(sluice_model *model, struct signal *signal)
 {
@@ -47,6 +53,7 @@ static void measure_pulled(sluice_model *model)
 	model->stats.compression_error = loss_share(m->up);
 }
 
-const struct step_hooks measure_hooks = { .folded = measure_folded,
+const struct step_hooks measure_hooks = { .used = measure_used,
+					  .folded = measure_folded,
 					  .emitted = measure_emitted,
 					  .pulled = measure_pulled };

@@ -3,7 +3,7 @@
 #include "model/compressor.h"
 #include "model/kept.h"
 #include "model/model.h"
-#include "worker/device.h"
+#include "worker/compressor_ops.h"
 #include "worker/lane.h"
 #include "worker/state.h"
 #include "worker/target.h"
@@ -101,7 +101,7 @@ void worker_restart(sluice_model *model, uint64_t version)
 	step_restart(&w->step, version, &next);
 	memset(model->worth.least, 0, sizeof model->worth.least);
 	hooks_restart(model);
-	on_device_renewed(model);
+	worker_renewed(model);
 	lanes_restart(model, version * model->schedule.n_downs);
 }
 

@@ -60,3 +60,9 @@ tests_unit_test_stats_SOURCES = tests/unit/worker/test_stats.c tests/unit/worker
 tests_unit_test_svrg_SOURCES = tests/unit/worker/test_svrg.c $(async_problem)
 tests_unit_test_svrg_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=upload_head
 tests_unit_test_uneven_SOURCES = tests/unit/worker/test_uneven.c tests/unit/four_tensors.h $(ranks)
+
+# gcov does not count what a sanitizer adds, and needs the objects of one compiler.
+if !WITH_SANITIZER
+TESTS += tests/unit/worker/hot_path.sh
+endif
+EXTRA_DIST += tests/unit/worker/hot_path.sh tests/unit/worker/hot_path.c

@@ -408,11 +408,11 @@ static int open_without_stream(int rank, void *argument)
 				   .stream = argument };
 	(void)rank;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
-	CHECK(on_device_stream(model) == NULL);
+	CHECK(model->stream == NULL);
 	sluice_model_close(&model);
 	attr.size = sizeof attr;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
-	CHECK(on_device_stream(model) == argument);
+	CHECK(model->stream == argument);
 	sluice_model_close(&model);
 	attr.size = offsetof(sluice_model_attr, stream) - 1;
 	log_capture();

@@ -1,0 +1,113 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Where a worker's gradients are compressed: in host memory (worker.c), or on an accelerator
+ * (device.c). Each place has a row of operations, and worker.ops is the row of the place where
+ * residual and momentum are. A function that is NULL has nothing to do in that place. */
+#ifndef RUNTIME_WORKER_COMPRESSOR_OPS_H
+#define RUNTIME_WORKER_COMPRESSOR_OPS_H
+#include "model/stopwatch.h"
+#include "worker/signal.h"
+#include "worker/state.h"
+
+struct compressor_ops {
+	int on_device;
+	/* ---- a push ---- */
+	/* Folds a whole gradient. Returns as signal_fold(). */
+	int (*fold)(sluice_model *model, const struct vector *grad, const struct vector *before,
+		    struct signal *out);
+	/* Ends the call of a push whose messages the place makes later. push: the push's lap. */
+	int (*leave)(sluice_model *model, const struct lap *push);
+	/* Picks and emits: the messages of an up phase. On failure nothing is posted. */
+	int (*emit)(sluice_model *model, enum phase_payload payload, const struct signal *signal);
+	/* 1 if the messages of the phase are staged. Token held. */
+	int (*staged)(sluice_model *model);
+	/* Clears the residual, and the momentum if it is masked, at the n published coordinates of
+	 * a shard (up=sketch). index NULL: those whose value in got is not zero. */
+	int (*clear)(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
+		     const struct entries *got, uint32_t n);
+	/* 1 if deltas must lie in the memory that half_land() returns. */
+	int (*lands)(const sluice_model *model);
+
+	/* ---- a push whose call has returned ---- */
+	/* Does what needs no waiting. Any thread, token held. */
+	void (*advance)(sluice_model *model);
+	/* 1 if advance() has something to do, or will have. */
+	int (*works)(const sluice_model *model);
+	/* Waits until all is posted. Only for the application's calls; park() needs the token. */
+	int (*await)(sluice_model *model);
+	int (*park)(sluice_model *model);
+	/* Writes what the place is busy with. Returns 0 if it is idle. */
+	int (*busy)(const sluice_model *model, char *text, size_t cap);
+
+	/* ---- residual and momentum ---- */
+	/* Copies them to host memory. */
+	int (*fetch)(sluice_model *model);
+	/* Moves them to host memory, where gradients are compressed from then on. */
+	int (*come_home)(sluice_model *model);
+	/* Those in host memory are newer from now on. */
+	void (*renewed)(sluice_model *model);
+};
+
+extern const struct compressor_ops host_compressor, device_compressor_ops;
+
+static inline int worker_on_device(const sluice_model *model)
+{
+	return model->worker->ops->on_device;
+}
+
+static inline int worker_staged(sluice_model *model)
+{
+	const struct compressor_ops *ops = model->worker->ops;
+	return !ops->staged || ops->staged(model);
+}
+
+static inline int worker_await(sluice_model *model)
+{
+	const struct compressor_ops *ops = model->worker->ops;
+	return ops->await ? ops->await(model) : 0;
+}
+
+static inline int worker_park(sluice_model *model)
+{
+	const struct compressor_ops *ops = model->worker->ops;
+	return ops->park ? ops->park(model) : 0;
+}
+
+static inline int worker_busy(const sluice_model *model, char *text, size_t cap)
+{
+	const struct compressor_ops *ops = model->worker->ops;
+	return ops->busy && ops->busy(model, text, cap);
+}
+
+static inline int worker_fetch(sluice_model *model)
+{
+	const struct compressor_ops *ops = model->worker->ops;
+	return ops->fetch ? ops->fetch(model) : 0;
+}
+
+static inline int worker_come_home(sluice_model *model)
+{
+	const struct compressor_ops *ops = model->worker->ops;
+	return ops->come_home ? ops->come_home(model) : 0;
+}
+
+static inline void worker_renewed(sluice_model *model)
+{
+	const struct compressor_ops *ops = model->worker->ops;
+	if (ops->renewed)
+		ops->renewed(model);
+}
+
+static inline int worker_lands(const sluice_model *model)
+{
+	const struct compressor_ops *ops = model->worker->ops;
+	return ops->lands && ops->lands(model);
+}
+
+/* 1 if the step goes on without a call of the application: a push on a device, or a pull in
+ * ranges. */
+static inline int worker_goes_on(const sluice_model *model)
+{
+	const struct compressor_ops *ops = model->worker->ops;
+	return model->worker->step.pull == PULL_BY_SHARD || (ops->works && ops->works(model));
+}
+#endif
