@@ -371,3 +371,23 @@ void run_ranks(int size, rank_function function, void *argument)
 				 WIFSIGNALED(status[r]) ? WTERMSIG(status[r]) :
 							  WEXITSTATUS(status[r]));
 }
+
+struct in_job {
+	job_function function;
+	void *argument;
+};
+
+static int join_and_leave(int rank, void *argument)
+{
+	const struct in_job *in = argument;
+	sluice_job *job = rank_join(NULL);
+
+	in->function(job, rank, in->argument);
+	sluice_finalize(&job);
+	return 0;
+}
+
+void run_in_job(int size, job_function function, void *argument)
+{
+	run_ranks(size, join_and_leave, &(struct in_job){ function, argument });
+}

@@ -13,6 +13,9 @@
 #include <stdlib.h>
 #include <sys/types.h>
 
+/* Few ranks' functions need all that they are given. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 enum { RANKS_MAX = 8 };
 
 /* A vector of n pieces. */
@@ -28,12 +31,16 @@ void check_at(int holds, const char *text, const char *file, int line);
 
 /* What a rank does; its return value becomes its exit status. */
 typedef int (*rank_function)(int rank, void *argument);
+/* What a rank does in a job that it has joined. */
+typedef void (*job_function)(sluice_job *job, int rank, void *argument);
 /* What the test does meanwhile, in the parent. */
 typedef void (*rank_supervisor)(const pid_t *pids, void *argument);
 
 /* Forks `size` ranks and waits for all of them, who must return 0. Fails the test naming the ranks
  * that did not, and (after a minute) those that hang. */
 void run_ranks(int size, rank_function function, void *argument);
+/* The same with ranks that join a job with short timeouts, and leave it after the function. */
+void run_in_job(int size, job_function function, void *argument);
 /* The same, but gives every rank's wait status instead of judging it, runs supervise (may be NULL)
  * after the fork, and allows deadline_ms from then on. Hanging ranks fail the test all the same. */
 void run_ranks_status(int size, rank_function function, void *argument, rank_supervisor supervise,

@@ -81,26 +81,21 @@ static void refuse_of_a_step(sluice_job *job)
 	sluice_model_close(&model);
 }
 
-static int step_with_crooked_vectors(int rank, void *argument)
+static void step_with_crooked_vectors(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
 	const sluice_model_attr attr = { .size = sizeof attr, .count = COUNT };
 	sluice_model *model = NULL;
 
-	(void)rank;
-	(void)argument;
 	log_capture();
 	CHECK(refused(sluice_model_open(job, &attr, CROOKED, &model), "sluice_model_open: params",
 		      "not aligned"));
 	CHECK(refused(sluice_sum(job, CROOKED, 1), "sluice_sum: values", "8 bytes"));
 	refuse_of_a_step(job);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(step__vector_that_is_not_aligned__is_refused_by_name)
 {
-	run_ranks(1, step_with_crooked_vectors, NULL);
+	run_in_job(1, step_with_crooked_vectors, NULL);
 }
 
 TEST(no_job__vector_that_is_not_aligned__is_refused_by_name)
@@ -153,17 +148,14 @@ TEST(no_job__vector_that_is_not_aligned__is_refused_by_name)
 
 /* ---- sizes ------------------------------------------------------------------- */
 
-static int open_with_sizes(int rank, void *argument)
+static void open_with_sizes(sluice_job *job, int rank, void *argument)
 {
 	static const char says[] = "which no version of sluice.h has";
-	sluice_job *job = rank_join(NULL);
 	static float params[COUNT];
 	sluice_model *model = NULL;
 	sluice_model_stats stats;
 	sluice_job *second = NULL;
 
-	(void)rank;
-	(void)argument;
 	log_capture();
 	for (size_t size = 0; size <= sizeof(sluice_model_attr); size++) {
 		const sluice_model_attr attr = { .size = size, .count = COUNT };
@@ -192,23 +184,19 @@ static int open_with_sizes(int rank, void *argument)
 		CHECK(refused(sluice_init(&attr, &second),
 			      "sluice_init: the size of sluice_job_attr", says));
 	}
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(open__size_that_ends_inside_a_member__is_refused)
 {
-	run_ranks(1, open_with_sizes, NULL);
+	run_in_job(1, open_with_sizes, NULL);
 }
 
 /* ---- counts ------------------------------------------------------------------ */
 
-static int wait_for_myself(int rank, void *argument)
+static void wait_for_myself(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
 	sluice_region *region = NULL;
 
-	(void)argument;
 	log_capture();
 	CHECK_OK(sluice_region_open(job, 64, &region));
 	CHECK(refused(sluice_region_wait(region, rank, 1), "sluice_region_wait", "this rank"));
@@ -224,11 +212,9 @@ static int wait_for_myself(int rank, void *argument)
 	CHECK(refused(sluice_region_wait(region, rank, 3), "notified itself 2 times", "count=3"));
 	CHECK_OK(sluice_barrier(job));
 	sluice_region_close(&region);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(region_wait__count_that_this_rank_cannot_reach__is_refused_at_once)
 {
-	run_ranks(2, wait_for_myself, NULL);
+	run_in_job(2, wait_for_myself, NULL);
 }

@@ -162,14 +162,12 @@ TEST(step__four_workers__same_bits_everywhere_and_with_servers)
 	same_digests_with_and_without_servers(4);
 }
 
-static int dense_oracle(int rank, void *argument)
+static void dense_oracle(sluice_job *job, int rank, void *argument)
 {
 	float params[COUNT], want[COUNT], grad[COUNT];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = attributes("up=all down=all", 3);
 	int workers = sluice_workers(job);
-	(void)argument;
 	for (int i = 0; i < COUNT; i++)
 		want[i] = params[i] = noise(3, 0, 0, (uint64_t)i);
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
@@ -191,24 +189,21 @@ static int dense_oracle(int rank, void *argument)
 		}
 	}
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(step__dense__is_plain_sgd_in_rank_order_to_the_bit)
 {
-	run_ranks(1, dense_oracle, NULL);
-	run_ranks(3, dense_oracle, NULL);
-	run_ranks(4, dense_oracle, NULL);
+	run_in_job(1, dense_oracle, NULL);
+	run_in_job(3, dense_oracle, NULL);
+	run_in_job(4, dense_oracle, NULL);
 }
 
 /* The last rank comes late to every pull: what it has yet to read must wait for it, though the
  * leader of the next step is ready long before. */
-static int read_late(int rank, void *argument)
+static void read_late(sluice_job *job, int rank, void *argument)
 {
 	enum { LATE_STEPS = 12 };
 	float params[COUNT] = { 0 }, grad[COUNT];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = attributes(argument, 2);
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
@@ -221,27 +216,23 @@ static int read_late(int rank, void *argument)
 	}
 	check_same(job, params, sizeof params);
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(step__one_rank_reads_late__no_publication_overtakes_it)
 {
 	static char cyclic[] = "up=cyclic(0.02) down=all", sketch[] = "up=sketch(0.02) down=all",
 		    topk[] = "up=topk(0.02)";
-	run_ranks(3, read_late, cyclic);
-	run_ranks(3, read_late, sketch);
-	run_ranks(3, read_late, topk);
+	run_in_job(3, read_late, cyclic);
+	run_in_job(3, read_late, sketch);
+	run_in_job(3, read_late, topk);
 }
 
-static int pull_means(int rank, void *argument)
+static void pull_means(sluice_job *job, int rank, void *argument)
 {
 	float params[COUNT], grad[COUNT], mean[COUNT];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = attributes("up=all down=all update=none", 3);
 	int workers = sluice_workers(job);
-	(void)argument;
 	for (int i = 0; i < COUNT; i++)
 		params[i] = 1;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
@@ -271,19 +262,17 @@ static int pull_means(int rank, void *argument)
 	for (int i = 0; i < COUNT; i++)
 		CHECK(params[i] == 1);
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(pull_mean__update_none__is_the_exact_mean)
 {
-	run_ranks(1, pull_means, NULL);
-	run_ranks(2, pull_means, NULL);
-	run_ranks(4, pull_means, NULL);
+	run_in_job(1, pull_means, NULL);
+	run_in_job(2, pull_means, NULL);
+	run_in_job(4, pull_means, NULL);
 }
 
 /* Shards of one to three coordinates: every coding, also dense for what was selected sparsely. */
-static int tiny_shards(int rank, void *argument)
+static void tiny_shards(sluice_job *job, int rank, void *argument)
 {
 	static const char *const texts[] = {
 		"up=topk(0.5) down=topk(0.5)",
@@ -292,8 +281,6 @@ static int tiny_shards(int rank, void *argument)
 		"up=topk(0.01) down=topk(0.01)",
 		"up=topk(0.01),f16 down=topk(0.01),bf16 memory=none",
 	};
-	sluice_job *job = rank_join(NULL);
-	(void)argument;
 	for (uint64_t count = 1; count <= 40; count++) {
 		float params[40] = { 0 }, grad[40];
 		sluice_model *model = NULL;
@@ -313,26 +300,22 @@ static int tiny_shards(int rank, void *argument)
 		check_copies(model, params);
 		sluice_model_close(&model);
 	}
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(step__shards_of_a_few_coordinates__same_bits_everywhere)
 {
-	run_ranks(3, tiny_shards, NULL);
+	run_in_job(3, tiny_shards, NULL);
 }
 
 /* Two models side by side, of other shapes, stepping in turn; one reopened. */
-static int two_models(int rank, void *argument)
+static void two_models(sluice_job *job, int rank, void *argument)
 {
 	float a[COUNT] = { 0 }, b[333] = { 0 }, grad[COUNT];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *first = NULL, *second = NULL;
 	sluice_model_attr large = attributes(recipes[2], 3);
 	sluice_model_attr small = {
 		.size = sizeof small, .count = 333, .recipe = recipes[0], .shards = 2
 	};
-	(void)argument;
 	CHECK_OK(sluice_model_open(job, &large, a, &first));
 	for (int round = 0; round < 3; round++) {
 		CHECK_OK(sluice_model_open(job, &small, b, &second));
@@ -351,22 +334,18 @@ static int two_models(int rank, void *argument)
 		sluice_model_close(&second);
 	}
 	sluice_model_close(&first);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(step__two_models_in_turn__do_not_disturb_each_other)
 {
-	run_ranks(3, two_models, NULL);
+	run_in_job(3, two_models, NULL);
 }
 
-static int raise_flags(int rank, void *argument)
+static void raise_flags(sluice_job *job, int rank, void *argument)
 {
 	float params[10] = { 0 }, grad[10] = { 0 };
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr, .count = 10, .shards = 2 };
-	(void)argument;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	for (unsigned step = 1; step <= 8; step++) {
 		unsigned want = (step % 2 ? 1u : 0u) | (step == 4 ? 0x80u : 0u);
@@ -379,11 +358,9 @@ static int raise_flags(int rank, void *argument)
 		CHECK(step_of(model).raised == want);
 	}
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(raise__on_one_rank__is_seen_by_all_after_that_pull_only)
 {
-	run_ranks(3, raise_flags, NULL);
+	run_in_job(3, raise_flags, NULL);
 }

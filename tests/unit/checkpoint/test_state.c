@@ -35,10 +35,9 @@ static void step(sluice_model *model, int rank, int step, float *params, int non
 		params[i] -= 0.1f * mean[i];
 }
 
-static int train_whole(int rank, void *argument)
+static void train_whole(sluice_job *job, int rank, void *argument)
 {
 	struct saved *saved = argument;
-	sluice_job *job = rank_join(NULL);
 	for (int r = 0; r < RECIPES; r++) {
 		const int none = strstr(recipes[r], "update=none") != NULL;
 		float params[COUNT] = { 0 };
@@ -65,14 +64,11 @@ static int train_whole(int rank, void *argument)
 			saved->whole[r] = digest;
 		sluice_model_close(&model);
 	}
-	sluice_finalize(&job);
-	return 0;
 }
 
-static int train_rest(int rank, void *argument)
+static void train_rest(sluice_job *job, int rank, void *argument)
 {
 	struct saved *saved = argument;
-	sluice_job *job = rank_join(NULL);
 	for (int r = 0; r < RECIPES; r++) {
 		const int none = strstr(recipes[r], "update=none") != NULL;
 		float params[COUNT] = { 0 };
@@ -94,24 +90,21 @@ static int train_rest(int rank, void *argument)
 			saved->resumed[r] = digest;
 		sluice_model_close(&model);
 	}
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(load__of_a_saved_state__goes_on_with_the_same_bits)
 {
 	struct saved *saved = shared_memory(sizeof *saved);
-	run_ranks(RANKS, train_whole, saved);
-	run_ranks(RANKS, train_rest, saved);
+	run_in_job(RANKS, train_whole, saved);
+	run_in_job(RANKS, train_rest, saved);
 	for (int r = 0; r < RECIPES; r++)
 		assert_true(saved->whole[r] && saved->whole[r] == saved->resumed[r]);
 }
 
-static int load_mixed(int rank, void *argument)
+static void load_mixed(sluice_job *job, int rank, void *argument)
 {
 	struct saved *saved = argument;
 	float params[COUNT] = { 0 };
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = attributes(recipes[0], 4);
 	log_capture();
@@ -120,22 +113,18 @@ static int load_mixed(int rank, void *argument)
 				NULL) == SLUICE_EWIRE);
 	CHECK(error_says("belongs to another checkpoint", NULL));
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 /* A part waits for nobody: no other rank calls. */
-static int take_part_alone(int rank, void *argument)
+static void take_part_alone(sluice_job *job, int rank, void *argument)
 {
 	static uint8_t bytes[STATE_MOST];
 	const char *const refused[] = { "up=topk(0.1) down=all signal=innovation",
 					"up=global(0.1) down=all" };
 	float params[COUNT] = { 0 }, grad[COUNT] = { 0 };
 	size_t n = 0;
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = attributes(recipes[0], 2);
-	(void)argument;
 	log_capture();
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	CHECK_OK(sluice_state_size(model, &n));
@@ -160,42 +149,39 @@ static int take_part_alone(int rank, void *argument)
 		CHECK(error_says("SLUICE_STATE_PART out, on all workers", NULL));
 		sluice_model_close(&model);
 	}
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(part__of_one_rank__waits_for_nobody)
 {
-	run_ranks(2, take_part_alone, NULL);
+	run_in_job(2, take_part_alone, NULL);
 }
 
 TEST(load__of_parts__goes_on_with_the_same_bits)
 {
 	struct saved *saved = shared_memory(sizeof *saved);
 	saved->part = 1;
-	run_ranks(RANKS, train_whole, saved);
-	run_ranks(RANKS, train_rest, saved);
+	run_in_job(RANKS, train_whole, saved);
+	run_in_job(RANKS, train_rest, saved);
 	for (int r = 0; r < RECIPES; r++)
 		assert_true(saved->whole[r] && saved->whole[r] == saved->resumed[r]);
 	/* Parts of another run are no part of this save. */
 	struct saved *other = shared_memory(sizeof *other);
 	other->part = 1;
-	run_ranks(RANKS, train_whole, other);
+	run_in_job(RANKS, train_whole, other);
 	memcpy(saved->state[0][1], other->state[0][1], sizeof saved->state[0][1]);
-	run_ranks(RANKS, load_mixed, saved);
+	run_in_job(RANKS, load_mixed, saved);
 }
 
 /* ---- refusals -------------------------------------------------------------- */
 
 /* Rank 1 loads something else than what it saved. The model stays fresh, so that the next one can
  * be tried, and the good state last. */
-static int load_wrong(int rank, void *argument)
+static void load_wrong(sluice_job *job, int rank, void *argument)
 {
 	struct saved *saved = argument;
 	float params[COUNT] = { 0 };
 	static uint8_t copy[STATE_MOST], other[STATE_MOST];
 	const size_t n = saved->bytes[0][rank];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = attributes(recipes[0], 4);
 	uint64_t done = 99;
@@ -237,26 +223,22 @@ static int load_wrong(int rank, void *argument)
 	      SLUICE_EWIRE);
 	CHECK(error_says("belongs to another checkpoint", NULL));
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(load__of_other_bytes__is_refused_on_all_ranks)
 {
 	struct saved *saved = shared_memory(sizeof *saved);
-	run_ranks(RANKS, train_whole, saved);
-	run_ranks(RANKS, load_wrong, saved);
+	run_in_job(RANKS, train_whole, saved);
+	run_in_job(RANKS, load_wrong, saved);
 }
 
-static int call_wrongly(int rank, void *argument)
+static void call_wrongly(sluice_job *job, int rank, void *argument)
 {
 	static uint8_t bytes[STATE_MOST];
 	float params[COUNT] = { 0 }, grad[COUNT] = { 0 };
 	size_t n = 0;
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = attributes(recipes[0], 2);
-	(void)argument;
 	log_capture();
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	CHECK(sluice_state_size(NULL, &n) == SLUICE_EINVAL);
@@ -273,13 +255,11 @@ static int call_wrongly(int rank, void *argument)
 	CHECK(sluice_state_load(model, bytes, n, params, NULL) == SLUICE_EINVAL);
 	CHECK(error_says("right after sluice_model_open", NULL));
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(calls__that_are_wrong__are_refused)
 {
-	run_ranks(2, call_wrongly, NULL);
+	run_in_job(2, call_wrongly, NULL);
 }
 
 static int ask_with_servers(int rank, void *argument)

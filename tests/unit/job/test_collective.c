@@ -7,10 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-static int meet(int rank, void *argument)
+static void meet(sluice_job *job, int rank, void *argument)
 {
 	atomic_int *arrived = argument;
-	sluice_job *job = rank_join(NULL);
 	int size = sluice_size(job);
 	for (int round = 1; round <= 20; round++) {
 		if (rank == round % size)
@@ -19,23 +18,19 @@ static int meet(int rank, void *argument)
 		CHECK_OK(sluice_barrier(job));
 		CHECK(atomic_load(arrived) >= size * round);
 	}
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(barrier__one_rank_late__nobody_passes_before_it)
 {
 	for (int size = 1; size <= 4; size++)
-		run_ranks(size, meet, shared_memory(sizeof(atomic_int)));
+		run_in_job(size, meet, shared_memory(sizeof(atomic_int)));
 }
 
-static int sum_in_order(int rank, void *argument)
+static void sum_in_order(sluice_job *job, int rank, void *argument)
 {
 	static const double terms[] = { 1e16, 1, -1e16, 1 };
 	double values[1000];
-	sluice_job *job = rank_join(NULL);
 	int size = sluice_size(job);
-	(void)argument;
 	/* ((1e16 + 1) - 1e16) + 1 is 1; in another order it is 0 or 2. */
 	values[0] = terms[rank];
 	CHECK_OK(sluice_sum(job, values, 1));
@@ -56,22 +51,18 @@ static int sum_in_order(int rank, void *argument)
 	log_capture();
 	CHECK(sluice_sum(job, NULL, 3) == SLUICE_EINVAL);
 	CHECK_OK(sluice_sum(job, NULL, 0));
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(sum__0_to_1000_values__are_added_in_rank_order)
 {
 	for (int size = 1; size <= 4; size++)
-		run_ranks(size, sum_in_order, NULL);
+		run_in_job(size, sum_in_order, NULL);
 }
 
-static int gather_rows(int rank, void *argument)
+static void gather_rows(sluice_job *job, int rank, void *argument)
 {
 	unsigned char mine[SLUICE_GATHER_MAX], all[4 * SLUICE_GATHER_MAX + 1];
 	static const size_t sizes[] = { 0, 1, 3, 8, 100, SLUICE_GATHER_MAX };
-	sluice_job *job = rank_join(NULL);
-	(void)argument;
 	for (size_t s = 0; s < 6; s++) {
 		size_t bytes = sizes[s], total = bytes * (size_t)sluice_size(job);
 		memset(mine, 'a' + rank, sizeof mine);
@@ -88,29 +79,25 @@ static int gather_rows(int rank, void *argument)
 	CHECK(sluice_gather(NULL, mine, 1, all) == SLUICE_EINVAL);
 	CHECK(sluice_barrier(NULL) == SLUICE_EINVAL);
 	CHECK_OK(sluice_barrier(job)); /* wrong arguments are not the end of the job */
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(gather__0_to_512_bytes__row_r_is_rank_rs)
 {
 	for (int size = 1; size <= 4; size++)
-		run_ranks(size, gather_rows, NULL);
+		run_in_job(size, gather_rows, NULL);
 }
 
 /* Every byte between two of the STRIDE is the same. */
 enum { BROADCAST_MOST = 10 << 20, STRIDE = 127 };
 
 /* Sizes at the edges of a mail, of a chunk, and of two chunks. */
-static int broadcast_sizes(int rank, void *argument)
+static void broadcast_sizes(sluice_job *job, int rank, void *argument)
 {
 	static const size_t sizes[] = {
 		0, 1, 1007, 1008, 1009, 70001, 1008 + (4 << 20), 1009 + (4 << 20), BROADCAST_MOST
 	};
 	unsigned char *bytes = malloc(BROADCAST_MOST + 1);
-	sluice_job *job = rank_join(NULL);
 	const int size = sluice_size(job);
-	(void)argument;
 	for (size_t s = 0; s < sizeof sizes / sizeof *sizes; s++) {
 		const int root = (int)(s + 1) % size;
 		const size_t n = sizes[s];
@@ -125,24 +112,20 @@ static int broadcast_sizes(int rank, void *argument)
 		CHECK(rank == root || bytes[n] == 0xee);
 	}
 	CHECK_OK(sluice_barrier(job));
-	sluice_finalize(&job);
 	free(bytes);
-	return 0;
 }
 
 TEST(broadcast__of_any_size__arrives_on_all)
 {
 	for (int size = 1; size <= 4; size += 1 + (size == 2))
-		run_ranks(size, broadcast_sizes, NULL);
+		run_in_job(size, broadcast_sizes, NULL);
 }
 
 /* The job goes on after each of them. */
-static int broadcast_wrongly(int rank, void *argument)
+static void broadcast_wrongly(sluice_job *job, int rank, void *argument)
 {
 	unsigned char bytes[64] = { 0 };
 	double sum = 1;
-	sluice_job *job = rank_join(NULL);
-	(void)argument;
 	log_capture();
 	CHECK(sluice_broadcast(job, bytes, rank == 2 ? 17 : 64, 1) == SLUICE_EINVAL);
 	CHECK(error_says("rank 0 (node n1)", "rank 2 (node n2)") &&
@@ -154,42 +137,34 @@ static int broadcast_wrongly(int rank, void *argument)
 	CHECK(sluice_broadcast(job, NULL, 64, 0) == SLUICE_EINVAL);
 	CHECK_OK(sluice_sum(job, &sum, 1));
 	CHECK(sum == 3);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(broadcast__of_different_sizes_or_roots__names_two_ranks_on_all)
 {
-	run_ranks(3, broadcast_wrongly, NULL);
+	run_in_job(3, broadcast_wrongly, NULL);
 }
 
 /* Rank 1 ends while rank 0 still sends. */
-static int broadcast_to_nobody(int rank, void *argument)
+static void broadcast_to_nobody(sluice_job *job, int rank, void *argument)
 {
 	const size_t n = 64 << 20;
 	unsigned char *bytes = calloc(1, n);
-	sluice_job *job = rank_join(NULL);
-	(void)argument;
 	log_capture();
 	CHECK_OK(sluice_broadcast(job, bytes, 100, 0));
 	if (rank == 1)
 		_exit(0);
 	CHECK(sluice_broadcast(job, bytes, n, 0) == SLUICE_EPEER);
 	CHECK(error_says("rank 1 (node n1)", NULL));
-	sluice_finalize(&job);
 	free(bytes);
-	return 0;
 }
 
 TEST(broadcast__to_a_rank_that_ended__fails_naming_it)
 {
-	run_ranks(3, broadcast_to_nobody, NULL);
+	run_in_job(3, broadcast_to_nobody, NULL);
 }
 
-static int mixed(int rank, void *argument)
+static void mixed(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
-	(void)argument;
 	for (unsigned round = 0; round < 200; round++) {
 		double value = rank + round;
 		uint32_t mine = (uint32_t)rank * 1000 + round, all[4];
@@ -201,22 +176,18 @@ static int mixed(int rank, void *argument)
 		if (round % 3 == 0)
 			CHECK_OK(sluice_barrier(job));
 	}
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(collectives__hundreds_in_a_row__mails_are_never_mixed_up)
 {
-	run_ranks(4, mixed, NULL);
+	run_in_job(4, mixed, NULL);
 }
 
 /* Two ranks: whoever notices first tells the other, so the code may be either; the sentence names
  * both. */
-static int call_different_ones(int rank, void *argument)
+static void call_different_ones(sluice_job *job, int rank, void *argument)
 {
 	double values[3] = { 1, 2, 3 };
-	sluice_job *job = rank_join(NULL);
-	(void)argument;
 	log_capture();
 	int rc = rank ? sluice_sum(job, values, 3) : sluice_barrier(job);
 	CHECK(rc == SLUICE_EINVAL || rc == SLUICE_EPEER);
@@ -224,31 +195,25 @@ static int call_different_ones(int rank, void *argument)
 	CHECK(error_says(rank ? "rank 0 (node n1)" : "rank 1 (node n1)", "collectives differ"));
 	CHECK(values[0] == 1 && values[2] == 3);
 	CHECK(sluice_barrier(job) == rc); /* the job has failed for good */
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(collectives__different_ones__fail_on_both_naming_both)
 {
-	run_ranks(2, call_different_ones, NULL);
+	run_in_job(2, call_different_ones, NULL);
 }
 
-static int give_different_lengths(int rank, void *argument)
+static void give_different_lengths(sluice_job *job, int rank, void *argument)
 {
 	char mine[24] = "abc", all[3 * 24];
-	sluice_job *job = rank_join(NULL);
-	(void)argument;
 	log_capture();
 	int rc = sluice_gather(job, mine, rank == 2 ? 24 : 8, all);
 	CHECK(rc == SLUICE_EINVAL || rc == SLUICE_EPEER);
 	CHECK(error_says("8 bytes", "24 bytes") && error_says("sluice_gather", NULL));
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(gather__of_different_lengths__fails_on_all)
 {
-	run_ranks(3, give_different_lengths, NULL);
+	run_in_job(3, give_different_lengths, NULL);
 }
 
 static int with_servers(int rank, void *argument)

@@ -76,11 +76,10 @@ TEST(step__against_a_checkpoint__both_learn_both_calls)
 
 /* ---- two collectives, and a rank that comes to none -------------------------- */
 
-static int third_never_comes(int rank, void *argument)
+static void third_never_comes(sluice_job *job, int rank, void *argument)
 {
 	atomic_int *told = argument;
 	double one = 1;
-	sluice_job *job = rank_join(NULL);
 	log_capture();
 	if (rank < 2) {
 		const int rc = rank ? sluice_sum(job, &one, 1) : sluice_barrier(job);
@@ -92,13 +91,11 @@ static int third_never_comes(int rank, void *argument)
 		while (atomic_load(told) < 2)
 			sleep_ms(1);
 	}
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(collectives__that_differ__are_named_though_a_third_rank_computes)
 {
-	run_ranks(3, third_never_comes, shared_memory(sizeof(atomic_int)));
+	run_in_job(3, third_never_comes, shared_memory(sizeof(atomic_int)));
 }
 
 /* ---- a step against a call that another thread's push may end ---------------- */

@@ -340,11 +340,10 @@ static int await_refusal(sluice_job *job)
 	return rc;
 }
 
-static int under_attack(int rank, void *argument)
+static void under_attack(sluice_job *job, int rank, void *argument)
 {
 	const struct attack *attack = argument;
 	float params[COUNT] = { 0 }, grad[COUNT];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr,
 				   .count = COUNT,
@@ -381,14 +380,12 @@ static int under_attack(int rank, void *argument)
 		check_same(job, params, sizeof params);
 	}
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 static void all(struct attack *attacks, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
-		run_ranks(3, under_attack, &attacks[i]);
+		run_in_job(3, under_attack, &attacks[i]);
 }
 
 TEST(push__that_is_not_what_it_should_be__is_refused_naming_the_rank)

@@ -113,11 +113,10 @@ TEST(last_error__job_fails_while_a_call_succeeds__the_next_call_says_it)
 /* ---- failures that peers report ---------------------------------------------- */
 
 /* Rank 2 finds in its line of rank 1 that rank 0 is lost. */
-static int hear_of_a_loss(int rank, void *argument)
+static void hear_of_a_loss(sluice_job *job, int rank, void *argument)
 {
 	const char *said = argument;
 	uint32_t length = (uint32_t)strlen(said);
-	sluice_job *job = rank_join(NULL);
 	log_capture();
 	CHECK_OK(sluice_barrier(job));
 	if (rank == 2) {
@@ -142,13 +141,11 @@ static int hear_of_a_loss(int rank, void *argument)
 		const char *reporter = strstr(sluice_last_error(), "(reported by");
 		CHECK(!reporter || !strstr(reporter + 1, "(reported by"));
 	}
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(last_error__peer_reports_a_loss__is_told_to_others_without_the_reporter)
 {
-	run_ranks(3, hear_of_a_loss, "rank 0 (node n0) is lost: its process ended");
+	run_in_job(3, hear_of_a_loss, "rank 0 (node n0) is lost: its process ended");
 }
 
 /* ---- scopes ---------------------------------------------------------------- */
@@ -202,14 +199,12 @@ static void listen_for(char *what)
 	sluice_set_log(count_lines, what);
 }
 
-static int open_wrongly(int rank, void *argument)
+static void open_wrongly(sluice_job *job, int rank, void *argument)
 {
 	float params[COUNT] = { 0 };
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = "up=topk(31)" };
 	sluice_region *region = NULL;
-	(void)argument;
 	/* All have the same error: the first says it, and all know it. */
 	listen_for("topk(k=31)");
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EINVAL);
@@ -250,14 +245,12 @@ static int open_wrongly(int rank, void *argument)
 	listen_for("region_out is NULL");
 	CHECK(sluice_region_open(job, 0, &region) == SLUICE_EINVAL);
 	CHECK(said_error == 1);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(open__an_error_of_several_ranks__is_said_by_the_lowest_of_them)
 {
 	setenv("SLUICE_LOG", "info", 1);
-	run_ranks(4, open_wrongly, NULL);
+	run_in_job(4, open_wrongly, NULL);
 	unsetenv("SLUICE_LOG");
 }
 
@@ -284,23 +277,19 @@ TEST(open__the_others_do_not_come__an_error_is_said_all_the_same)
 	run_ranks(2, open_late, shared_memory(sizeof(int)));
 }
 
-static int push_nan_without_tensors(int rank, void *argument)
+static void push_nan_without_tensors(sluice_job *job, int rank, void *argument)
 {
 	float params[COUNT] = { 0 }, grad[COUNT] = { 1, 1, 1, NAN };
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT };
-	(void)rank, (void)argument;
 	log_capture();
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	CHECK(sluice_push(model, grad) == SLUICE_ENUMERIC);
 	CHECK(error_says("at step 1 is NaN at index 3: lower the learning rate", NULL));
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push__nan_in_a_model_without_tensors__is_named_by_its_index)
 {
-	run_ranks(1, push_nan_without_tensors, NULL);
+	run_in_job(1, push_nan_without_tensors, NULL);
 }

@@ -28,13 +28,11 @@ static int is_filled(const uint8_t *bytes, size_t n, unsigned seed)
 	return 1;
 }
 
-static int ring_of_puts(int rank, void *argument)
+static void ring_of_puts(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
 	sluice_region *region = NULL;
 	int next = (rank + 1) % RANKS, previous = (rank + RANKS - 1) % RANKS;
 	uint8_t *buffer = malloc(3 * MIB);
-	(void)argument;
 	CHECK(buffer != NULL);
 	CHECK_OK(sluice_region_open(job, WINDOW, &region));
 	uint8_t *own = sluice_region_base(region);
@@ -69,23 +67,19 @@ static int ring_of_puts(int rank, void *argument)
 	sluice_region_close(&region);
 	CHECK(!region);
 	sluice_region_close(&region);
-	sluice_finalize(&job);
 	free(buffer);
-	return 0;
 }
 
 TEST(put_and_get__0_bytes_to_3_MiB__arrive_before_the_notify)
 {
-	run_ranks(RANKS, ring_of_puts, NULL);
+	run_in_job(RANKS, ring_of_puts, NULL);
 }
 
-static int posted_both_ways(int rank, void *argument)
+static void posted_both_ways(sluice_job *job, int rank, void *argument)
 {
 	enum { BLOCK = 5000, BLOCKS = 200, OUT = BLOCK * BLOCKS, WHOLE = 3 * OUT };
-	sluice_job *job = rank_join(NULL);
 	sluice_region *region = NULL;
 	int peer = 1 - rank;
-	(void)argument;
 	log_capture();
 	CHECK_OK(sluice_region_open(job, WHOLE, &region));
 	uint8_t *own = sluice_region_base(region);
@@ -129,24 +123,20 @@ static int posted_both_ways(int rank, void *argument)
 	CHECK_OK(sluice_region_flush(region));
 	CHECK_OK(sluice_barrier(job));
 	sluice_region_close(&region);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(posted_transfers__200_both_ways__are_in_place_after_the_flush)
 {
-	run_ranks(2, posted_both_ways, NULL);
+	run_in_job(2, posted_both_ways, NULL);
 }
 
 /* Rank 0 puts faster than rank 1 looks: the queue between them fills and drains again and again. */
-static int flood(int rank, void *argument)
+static void flood(sluice_job *job, int rank, void *argument)
 {
 	enum { PUTS = 100000 };
 	static const size_t bytes[] = { 0, 8, 64, 65 };
-	sluice_job *job = rank_join(NULL);
 	sluice_region *region = NULL;
 	uint8_t data[65] = "";
-	(void)argument;
 	CHECK_OK(sluice_region_open(job, 100, &region));
 	for (uint64_t i = 0; !rank && i < PUTS; i++) {
 		size_t n = bytes[i % 4];
@@ -157,21 +147,17 @@ static int flood(int rank, void *argument)
 	CHECK_OK(sluice_barrier(job));
 	CHECK(region->notified[0] == (rank ? PUTS : 0));
 	sluice_region_close(&region);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(put__to_a_queue_that_fills_and_drains__each_notify_counts_once)
 {
-	run_ranks(2, flood, NULL);
+	run_in_job(2, flood, NULL);
 }
 
-static int many_regions(int rank, void *argument)
+static void many_regions(sluice_job *job, int rank, void *argument)
 {
 	enum { REGIONS = 64 }; /* JOB_REGIONS */
-	sluice_job *job = rank_join(NULL);
 	sluice_region *regions[REGIONS], *one_more = NULL;
-	(void)argument;
 	log_capture();
 	for (int i = 0; i < REGIONS; i++)
 		CHECK_OK(sluice_region_open(job, 8, &regions[i]));
@@ -189,18 +175,15 @@ static int many_regions(int rank, void *argument)
 		sluice_region_close(&regions[i]);
 	CHECK_OK(sluice_region_open(job, 8, &one_more));
 	sluice_region_close(&one_more);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(open__64_regions__keep_their_notifies_apart_and_the_65th_is_refused)
 {
-	run_ranks(2, many_regions, NULL);
+	run_in_job(2, many_regions, NULL);
 }
 
-static int outside(int rank, void *argument)
+static void outside(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
 	sluice_region *region = NULL;
 	char bytes[64] = "";
 	static const struct {
@@ -211,7 +194,6 @@ static int outside(int rank, void *argument)
 		{ 1, SIZE_MAX, 1 }, { 0, 1, SIZE_MAX }, { 1, SIZE_MAX, SIZE_MAX },
 		{ -1, 0, 1 },       { 2, 0, 1 },
 	};
-	(void)argument;
 	log_capture();
 	CHECK(sluice_region_open(job, 0, &region) == SLUICE_EINVAL);
 	CHECK(sluice_region_open(job, 8, NULL) == SLUICE_EINVAL);
@@ -231,32 +213,26 @@ static int outside(int rank, void *argument)
 	CHECK_OK(sluice_region_wait(region, 1 - rank, 0)); /* no refused put has notified */
 	CHECK_OK(sluice_barrier(job));
 	sluice_region_close(&region);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(put_and_get__outside_the_window__fail_EINVAL_and_the_job_goes_on)
 {
-	run_ranks(2, outside, NULL);
+	run_in_job(2, outside, NULL);
 }
 
-static int unequal(int rank, void *argument)
+static void unequal(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
 	sluice_region *region = NULL;
-	(void)argument;
 	log_capture();
 	CHECK(sluice_region_open(job, rank ? 200 : 100, &region) == SLUICE_EPEER && !region);
 	CHECK(error_says("200", "100"));
 	CHECK_OK(sluice_region_open(job, 100, &region));
 	sluice_region_close(&region);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(open__of_unequal_sizes__fails_EPEER_on_both)
 {
-	run_ranks(2, unequal, NULL);
+	run_in_job(2, unequal, NULL);
 }
 
 static int lose_one(int rank, void *argument)
@@ -333,11 +309,9 @@ TEST(put__to_a_rank_that_is_lost__fails_EPEER_at_any_size_and_the_job_goes_on)
 	run_three_without_1(put_to_one_that_is_lost);
 }
 
-static int time_out(int rank, void *argument)
+static void time_out(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
 	sluice_region *region = NULL;
-	(void)argument;
 	log_capture();
 	CHECK_OK(sluice_region_open(job, 100, &region));
 	if (!rank)
@@ -346,13 +320,11 @@ static int time_out(int rank, void *argument)
 	CHECK(rc == (rank ? SLUICE_EPEER : SLUICE_ETIMEDOUT));
 	CHECK(error_says("SLUICE_WAIT_TIMEOUT", "notify 1 of rank 1 (node n1)"));
 	sluice_region_close(&region);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(wait__for_a_notify_that_never_comes__times_out_naming_the_rank)
 {
-	run_ranks(2, time_out, NULL);
+	run_in_job(2, time_out, NULL);
 }
 
 enum { TURNS = 2000 };
@@ -367,13 +339,11 @@ static void *put_on_and_on(void *argument)
 	return NULL;
 }
 
-static int two_threads(int rank, void *argument)
+static void two_threads(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
 	sluice_region *played = NULL, *other = NULL;
 	uint64_t seen = 0;
 	pthread_t thread;
-	(void)argument;
 	CHECK_OK(sluice_region_open(job, sizeof seen, &played));
 	CHECK_OK(sluice_region_open(job, sizeof seen, &other));
 	CHECK(!pthread_create(&thread, NULL, put_on_and_on, other));
@@ -392,13 +362,11 @@ static int two_threads(int rank, void *argument)
 	CHECK(seen == TURNS);
 	sluice_region_close(&played);
 	sluice_region_close(&other);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(put__by_two_threads_on_a_region_each__all_arrive)
 {
-	run_ranks(2, two_threads, NULL);
+	run_in_job(2, two_threads, NULL);
 }
 
 enum { HOPS = 100 };
@@ -418,12 +386,10 @@ static void *play(void *argument)
 }
 
 /* Neither thread of a rank may keep the other from what the peer's threads wait for. */
-static int wait_in_two_threads(int rank, void *argument)
+static void wait_in_two_threads(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
 	sluice_region *played = NULL, *other = NULL;
 	pthread_t thread;
-	(void)rank;
 	job->settings.spin_us = *(const int *)argument;
 	CHECK_OK(sluice_region_open(job, sizeof(uint64_t), &played));
 	CHECK_OK(sluice_region_open(job, sizeof(uint64_t), &other));
@@ -433,13 +399,11 @@ static int wait_in_two_threads(int rank, void *argument)
 	CHECK_OK(sluice_barrier(job));
 	sluice_region_close(&played);
 	sluice_region_close(&other);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(wait__in_two_threads_on_a_region_each__both_go_on)
 {
 	int spin_us[] = { 50, 0 };
 	for (int i = 0; i < 2; i++)
-		run_ranks(2, wait_in_two_threads, &spin_us[i]);
+		run_in_job(2, wait_in_two_threads, &spin_us[i]);
 }

@@ -108,13 +108,11 @@ enum { MIB = 1 << 20, WINDOW = 3 * MIB + 100 };
 static const size_t sizes[] = { 1, 64, 65, 4096, 65536, 65537, MIB, 3 * MIB };
 enum { SIZES = sizeof sizes / sizeof *sizes };
 
-static int bounce(int rank, void *argument)
+static void bounce(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
 	sluice_region *region = NULL;
 	uint8_t *buffer = malloc(3 * MIB);
 	int peer = 1 - rank;
-	(void)argument;
 	CHECK(buffer != NULL);
 	CHECK_OK(sluice_region_open(job, WINDOW, &region));
 	uint8_t *own = sluice_region_base(region);
@@ -140,9 +138,7 @@ static int bounce(int rank, void *argument)
 		CHECK(is_filled(own + (size_t)i * 100, 40 + i % 60, i));
 	CHECK(longest > 4); /* transfers did overlap */
 	sluice_region_close(&region);
-	sluice_finalize(&job);
 	free(buffer);
-	return 0;
 }
 
 /* Worker 2 does not answer a get of rank 0, is lost, and answers then. The job goes on. */
@@ -197,7 +193,7 @@ TEST(get__answered_after_its_rank_was_lost__spoils_no_other_get)
 
 TEST(put_and_get__from_foreign_memory__the_buffer_is_reusable_on_return)
 {
-	run_ranks(2, bounce, NULL);
+	run_in_job(2, bounce, NULL);
 }
 
 static int own_window(int rank, void *argument)

@@ -149,10 +149,9 @@ static void hang_until_given_up(sluice_job *job)
 		sleep_ms(1);
 }
 
-static int hang_in_a_step(int rank, void *argument)
+static void hang_in_a_step(sluice_job *job, int rank, void *argument)
 {
 	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = open_model(job, 2, params);
 	int rc = 0;
 	given_up = argument;
@@ -175,13 +174,11 @@ static int hang_in_a_step(int rank, void *argument)
 	else
 		CHECK(error_says("dropped this rank", NULL));
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(step__hangs_under_the_token__its_rank_is_lost_although_its_heart_beats)
 {
-	run_ranks(2, hang_in_a_step, shared_memory(sizeof(atomic_int)));
+	run_in_job(2, hang_in_a_step, shared_memory(sizeof(atomic_int)));
 }
 
 TEST(budget__from_lost_after_and_wait_timeout__leaves_long_steps_their_time)
@@ -258,12 +255,9 @@ static int poll_flooded(struct transport *t, struct event *events, int n)
 	return n;
 }
 
-static int flooded(int rank, void *argument)
+static void flooded(sluice_job *job, int rank, void *argument)
 {
 	static struct transport_ops ops;
-	sluice_job *job = rank_join(NULL);
-	(void)rank;
-	(void)argument;
 	progress_take(job);
 	const struct transport_ops *own = job->transports[0]->ops;
 	ops = *own;
@@ -273,13 +267,11 @@ static int flooded(int rank, void *argument)
 	job->transports[0]->ops = own;
 	CHECK(polls > 1 && polls < FLOOD);
 	progress_release(job);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(poll__notifies_without_end__comes_back_to_look_at_the_clock)
 {
-	run_ranks(1, flooded, NULL);
+	run_in_job(1, flooded, NULL);
 }
 
 /* ---- slow ------------------------------------------------------------------ */
@@ -332,10 +324,9 @@ TEST(sleep__alive_but_slow_worker__server_logs_whom_it_waits_for)
 
 /* ---- too slow -------------------------------------------------------------- */
 
-static int wait_too_long(int rank, void *argument)
+static void wait_too_long(sluice_job *job, int rank, void *argument)
 {
 	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = open_model(job, 3, params);
 	atomic_int *pushed = argument;
 	log_capture();
@@ -353,22 +344,18 @@ static int wait_too_long(int rank, void *argument)
 			 "SLUICE_WAIT_TIMEOUT"));
 	CHECK(error_says("rank 2 (node n2)", NULL));
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(pull__beyond_wait_timeout__names_the_rank_that_has_not_pushed)
 {
-	run_ranks(3, wait_too_long, shared_memory(sizeof(atomic_int)));
+	run_in_job(3, wait_too_long, shared_memory(sizeof(atomic_int)));
 }
 
 /* As if shard 1 had read nothing of what rank 0 wrote; shards 0 and 2 have. */
-static int fill_the_slots_of_one_shard(int rank, void *argument)
+static void fill_the_slots_of_one_shard(sluice_job *job, int rank, void *argument)
 {
 	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = open_model(job, 3, params);
-	(void)argument;
 	log_capture();
 	CHECK_OK(step_once(model, grad, params));
 	if (rank) {
@@ -381,13 +368,11 @@ static int fill_the_slots_of_one_shard(int rank, void *argument)
 				 "SLUICE_WAIT_TIMEOUT"));
 	}
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push__slots_of_one_shard_stay_full__timeout_names_that_shard)
 {
-	run_ranks(3, fill_the_slots_of_one_shard, NULL);
+	run_in_job(3, fill_the_slots_of_one_shard, NULL);
 }
 
 /* A server whose workers train on waits for nobody. */
@@ -454,10 +439,8 @@ TEST(serve__longer_than_wait_timeout_while_workers_train__goes_on)
 	fail_msg("in each try a worker did not run for half of the limit, the last time for 16 s");
 }
 
-static int wait_too_long_in_a_barrier(int rank, void *argument)
+static void wait_too_long_in_a_barrier(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
-	(void)argument;
 	log_capture();
 	if (!rank)
 		be_impatient(job, 300);
@@ -469,13 +452,11 @@ static int wait_too_long_in_a_barrier(int rank, void *argument)
 	CHECK(sluice_barrier(job) == (rank ? SLUICE_EPEER : SLUICE_ETIMEDOUT));
 	CHECK(error_says(rank ? "rank 0 (node n1) gave up: waited" : "rank 0 (node n1) waited",
 			 "sluice_barrier: rank 1 (node n1) has not come"));
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(barrier__beyond_wait_timeout__names_who_has_not_come)
 {
-	run_ranks(3, wait_too_long_in_a_barrier, NULL);
+	run_in_job(3, wait_too_long_in_a_barrier, NULL);
 }
 
 /* ---- asked ----------------------------------------------------------------- */

@@ -13,11 +13,10 @@ enum { N = 3000, STEPS = 6 };
 
 /* ---- who is in which ------------------------------------------------------- */
 
-static int number_ranks(int rank, void *argument)
+static void number_ranks(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL), *pair = NULL, *reversed = NULL, *none = job;
+	sluice_job *pair = NULL, *reversed = NULL, *none = job;
 	double sum = rank;
-	(void)argument;
 	CHECK_OK(sluice_split(job, rank / 2, 0, &pair));
 	CHECK(sluice_size(pair) == 2 && sluice_rank(pair) == rank % 2);
 	CHECK(sluice_workers(pair) == 2 && sluice_is_worker(pair) && sluice_living(pair) == 2);
@@ -37,22 +36,19 @@ static int number_ranks(int rank, void *argument)
 	sluice_finalize(&pair);
 	CHECK(!pair);
 	sluice_finalize(&reversed);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(split__by_color_and_key__numbers_the_ranks)
 {
-	run_ranks(4, number_ranks, NULL);
+	run_in_job(4, number_ranks, NULL);
 }
 
 /* A group of a group, in which the numbers of the ranks are others than in the job. */
-static int split_twice(int rank, void *argument)
+static void split_twice(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL), *upper = NULL, *lower = NULL;
+	sluice_job *upper = NULL, *lower = NULL;
 	int roots[RANKS_MAX];
 	char word[8] = "";
-	(void)argument;
 	CHECK_OK(sluice_split(job, rank % 2, -rank, &upper)); /* odd: 5 3 1, even: 4 2 0 */
 	CHECK_OK(sluice_split(upper, sluice_rank(upper) > 0, 0, &lower));
 	CHECK(sluice_size(lower) == (rank > 3 ? 1 : 2));
@@ -65,13 +61,11 @@ static int split_twice(int rank, void *argument)
 	sluice_finalize(&upper); /* the parent may end first */
 	CHECK_OK(sluice_barrier(lower));
 	sluice_finalize(&lower);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(split__of_a_group__is_a_group_of_the_job)
 {
-	run_ranks(6, split_twice, NULL);
+	run_in_job(6, split_twice, NULL);
 }
 
 /* ---- training -------------------------------------------------------------- */
@@ -107,10 +101,10 @@ static uint64_t train(sluice_job *job, uint64_t seed, const char *recipe, sluice
 static const char *const recipes[] = { "up=topk(0.05) down=topk(0.1) update=momentum(0.9)",
 				       "up=all down=all update=sgd memory=none" };
 
-static int train_in_groups(int rank, void *argument)
+static void train_in_groups(sluice_job *job, int rank, void *argument)
 {
 	struct outcome *outcome = argument;
-	sluice_job *job = rank_join(NULL), *pair = NULL;
+	sluice_job *pair = NULL;
 	CHECK_OK(sluice_split(job, rank / 2, 0, &pair));
 	for (int r = 0; r < 2; r++) {
 		uint64_t digest = train(pair, (uint64_t)(rank / 2), recipes[r], job);
@@ -119,40 +113,34 @@ static int train_in_groups(int rank, void *argument)
 	}
 	train(job, 5, recipes[0], pair);
 	sluice_finalize(&pair);
-	sluice_finalize(&job);
-	return 0;
 }
 
-static int train_alone(int rank, void *argument)
+static void train_alone(sluice_job *job, int rank, void *argument)
 {
 	struct outcome *outcome = argument;
-	sluice_job *job = rank_join(NULL);
 	for (int r = 0; r < 2; r++) {
 		uint64_t digest = train(job, 1, recipes[r], NULL);
 		if (rank == 0)
 			outcome->alone[r] = digest;
 	}
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(training__in_a_group__has_the_bits_of_a_job_of_its_own)
 {
 	struct outcome *outcome = shared_memory(sizeof *outcome);
-	run_ranks(4, train_in_groups, outcome);
-	run_ranks(2, train_alone, outcome);
+	run_in_job(4, train_in_groups, outcome);
+	run_in_job(2, train_alone, outcome);
 	for (int r = 0; r < 2; r++)
 		assert_true(outcome->alone[r] && outcome->alone[r] == outcome->grouped[r]);
 }
 
 /* More groups and models than a job has numbers for models, all stepping in turns. */
-static int train_in_many(int rank, void *argument)
+static void train_in_many(sluice_job *job, int rank, void *argument)
 {
 	enum { GROUPS = 30, SMALL = 50 };
-	sluice_job *job = rank_join(NULL), *groups[GROUPS];
+	sluice_job *groups[GROUPS];
 	sluice_model *models[GROUPS];
 	float params[GROUPS][SMALL] = { { 0 } }, grad[SMALL];
-	(void)argument;
 	for (int g = 0; g < GROUPS; g++) {
 		sluice_model_attr attr = { .size = sizeof attr,
 					   .count = SMALL,
@@ -178,20 +166,17 @@ static int train_in_many(int rank, void *argument)
 	}
 	uint32_t groups_only = 1;
 	CHECK(!groups_next(job, &groups_only));
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(models__in_thirty_groups__step_at_the_same_time)
 {
-	run_ranks(4, train_in_many, NULL);
+	run_in_job(4, train_in_many, NULL);
 }
 
-static int use_region(int rank, void *argument)
+static void use_region(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL), *pair = NULL;
+	sluice_job *pair = NULL;
 	sluice_region *all = NULL, *two = NULL;
-	(void)argument;
 	CHECK_OK(sluice_split(job, rank % 2, 0, &pair));
 	CHECK_OK(sluice_region_open(job, 64, &all));
 	CHECK_OK(sluice_region_open(pair, 64, &two));
@@ -206,13 +191,11 @@ static int use_region(int rank, void *argument)
 	sluice_region_close(&two);
 	sluice_region_close(&all);
 	sluice_finalize(&pair);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(regions__of_a_group__reach_its_ranks_only)
 {
-	run_ranks(4, use_region, NULL);
+	run_in_job(4, use_region, NULL);
 }
 
 static int serve_in_groups(int rank, void *argument)
@@ -300,14 +283,13 @@ TEST(loss__of_a_rank__fails_the_groups_that_hold_it)
 }
 
 /* What one rank does wrong in a group is told to that group, and does not end the job. */
-static int fail_in_group(int rank, void *argument)
+static void fail_in_group(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL), *pair = NULL;
+	sluice_job *pair = NULL;
 	float params[10] = { 0 }, grad[10] = { 0 };
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr, .count = 10 };
 	double sum = 1;
-	(void)argument;
 	CHECK_OK(sluice_split(job, rank / 2, 0, &pair));
 	CHECK_OK(sluice_model_open(pair, &attr, params, &model));
 	log_capture();
@@ -321,13 +303,11 @@ static int fail_in_group(int rank, void *argument)
 	CHECK(sum == 4);
 	sluice_model_close(&model);
 	sluice_finalize(&pair);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(failure__inside_of_a_group__stays_in_it)
 {
-	run_ranks(4, fail_in_group, NULL);
+	run_in_job(4, fail_in_group, NULL);
 }
 
 /* ---- wrong calls ----------------------------------------------------------- */
@@ -376,10 +356,9 @@ TEST(split__of_a_job_that_goes_on_without_lost_ranks__is_refused)
 }
 
 /* A member of the job that is none of the group writes to it. */
-static int write_as_a_stranger(int rank, void *argument)
+static void write_as_a_stranger(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL), *pair = NULL;
-	(void)argument;
+	sluice_job *pair = NULL;
 	CHECK_OK(sluice_split(job, rank < 2 ? 0 : -1, 0, &pair));
 	CHECK_OK(sluice_barrier(job));
 	log_capture();
@@ -396,13 +375,11 @@ static int write_as_a_stranger(int rank, void *argument)
 	CHECK(sluice_barrier(job) == (rank ? SLUICE_EPEER : SLUICE_EWIRE));
 	CHECK(error_says("rank 2 (node n2)", "group to which it does not belong") || rank == 2);
 	sluice_finalize(&pair);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(notify__of_a_stranger_in_a_group__is_refused_by_name)
 {
-	run_ranks(3, write_as_a_stranger, NULL);
+	run_in_job(3, write_as_a_stranger, NULL);
 }
 
 /* ---- simulated ------------------------------------------------------------- */
@@ -442,7 +419,7 @@ TEST(simulated_groups__have_the_bits_of_real_ones)
 {
 	struct outcome *outcome = shared_memory(sizeof *outcome);
 	uint64_t digest = 0;
-	run_ranks(2, train_alone, outcome);
+	run_in_job(2, train_alone, outcome);
 	assert_int_equal(sluice_simulate(NULL, 4, simulated, &digest), 0);
 	assert_true(digest == outcome->alone[0]);
 }

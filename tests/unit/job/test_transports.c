@@ -17,12 +17,10 @@ static sluice_transport_stats of(sluice_job *job, const char *name)
 	return all[0];
 }
 
-static int count(int rank, void *argument)
+static void count(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
 	sluice_region *region = NULL;
 	static uint8_t bytes[3 << 20];
-	(void)argument;
 	log_capture();
 	CHECK_OK(sluice_region_open(job, sizeof bytes, &region));
 	sluice_transport_stats shm = of(job, "shm"), self = of(job, "self");
@@ -50,13 +48,11 @@ static int count(int rank, void *argument)
 	      self2.put_bytes - self.put_bytes == (rank ? 0 : 123));
 	CHECK_OK(sluice_barrier(job));
 	sluice_region_close(&region);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(puts_and_gets__known_sizes__are_counted_exactly_by_transport)
 {
-	run_ranks(2, count, NULL);
+	run_in_job(2, count, NULL);
 }
 
 /* As a program compiled with a later header has it. */
@@ -65,14 +61,11 @@ struct later {
 	uint64_t unknown;
 };
 
-static int arguments(int rank, void *argument)
+static void arguments(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
 	sluice_transport_stats one = { .size = sizeof one }, zero = { .size = 0 };
 	struct later later[4];
 	size_t n = 99;
-	(void)rank;
-	(void)argument;
 	log_capture();
 	CHECK_OK(sluice_transports(job, NULL, 0, &n));
 	CHECK(n >= 2 && n < 99);
@@ -89,11 +82,9 @@ static int arguments(int rank, void *argument)
 	CHECK(sluice_transports(job, &zero, 1, &n) == SLUICE_EINVAL &&
 	      error_says("size", "sizeof"));
 	CHECK(n == 77);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(arguments__of_older_and_newer_programs__are_served_or_refused)
 {
-	run_ranks(1, arguments, NULL);
+	run_in_job(1, arguments, NULL);
 }

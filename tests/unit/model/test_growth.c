@@ -228,10 +228,9 @@ static uint64_t descend(sluice_job *job, const char *recipe, float lr)
 	return digest;
 }
 
-static int watch(int rank, void *argument)
+static void watch(sluice_job *job, int rank, void *argument)
 {
 	const struct trial *trial = argument;
-	sluice_job *job = rank_join(NULL);
 
 	check_of = trial->recipe;
 	log_capture();
@@ -241,8 +240,6 @@ static int watch(int rank, void *argument)
 	CHECK(log_saw("the training ", "learning rate", "density", "warmup=") ==
 	      (trial->warns && rank == 0));
 	CHECK(with == without);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(guard__of_a_job__warns_on_rank_0_where_error_feedback_diverges)
@@ -263,5 +260,5 @@ TEST(guard__of_a_job__warns_on_rank_0_where_error_feedback_diverges)
 
 	for (size_t i = 0; i < sizeof(trials) / sizeof(*trials); i++)
 		if (!thinned(i, 4))
-			run_ranks(WORKERS, watch, (void *)(uintptr_t)&trials[i]);
+			run_in_job(WORKERS, watch, (void *)(uintptr_t)&trials[i]);
 }

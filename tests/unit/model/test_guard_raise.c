@@ -126,13 +126,11 @@ TEST(raise__training_that_diverges__converges_at_a_higher_density)
 enum { PROPOSED_IN = 5 };
 
 /* Rank 1 has seen growth, as after its own verdict, and the others have not. */
-static int follow(int rank, void *argument)
+static void follow(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
 	static float params[COUNT];
 	sluice_model_stats stats = { .size = sizeof(stats) };
 
-	(void)argument;
 	log_capture();
 	sluice_model *model = open_model(job, "up=topk(0.02) down=topk(0.1) guard=raise", 0.01f,
 					 params);
@@ -151,13 +149,11 @@ static int follow(int rank, void *argument)
 		      "(doubling 1 of at most 6)", NULL) == (rank == 0));
 	check_same(job, params, sizeof(params));
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(raise__proposed_by_one_rank__is_followed_by_all_in_the_next_step)
 {
-	run_ranks(SHARDS, follow, NULL);
+	run_in_job(SHARDS, follow, NULL);
 }
 
 /* The densities are 1 already: all that is left is a warning. */
@@ -206,10 +202,9 @@ static void folder_of(const struct saved *saved, int save, char *folder, size_t 
 enum { PROPOSES = 400 };
 
 /* A checkpoint every 60 steps, and between the proposal, the first doubling and what follows. */
-static int train_whole(int rank, void *argument)
+static void train_whole(sluice_job *job, int rank, void *argument)
 {
 	struct saved *saved = argument;
-	sluice_job *job = rank_join(NULL);
 	static float params[COUNT];
 	char folder[SCRATCH_PATH + 16];
 	int save = 0;
@@ -240,18 +235,14 @@ static int train_whole(int rank, void *argument)
 		saved->raises = raises(model);
 	}
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
-static int resume(int rank, void *argument)
+static void resume(sluice_job *job, int rank, void *argument)
 {
 	const struct saved *saved = argument;
-	sluice_job *job = rank_join(NULL);
 	static float params[COUNT];
 	char folder[SCRATCH_PATH + 16];
 
-	(void)rank;
 	log_capture();
 	for (int save = 0; save < SAVES && saved->at[save]; save++) {
 		uint64_t done = 0;
@@ -268,8 +259,6 @@ static int resume(int rank, void *argument)
 		CHECK(raises(model) == saved->raises);
 		sluice_model_close(&model);
 	}
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(raise__resumed_at_any_step__doubles_in_the_same_steps)
@@ -277,7 +266,7 @@ TEST(raise__resumed_at_any_step__doubles_in_the_same_steps)
 	struct saved *saved = shared_memory(sizeof(*saved));
 
 	assert_int_equal(scratch_make(saved->dir), 0);
-	run_ranks(RANKS, train_whole, saved);
-	run_ranks(RANKS, resume, saved);
+	run_in_job(RANKS, train_whole, saved);
+	run_in_job(RANKS, resume, saved);
 	scratch_remove(saved->dir);
 }

@@ -131,11 +131,10 @@ static void train_many(sluice_job *job)
 }
 
 /* With fewer file numbers than models: an open model takes none. */
-static int train_in_job_and_group(int rank, void *argument)
+static void train_in_job_and_group(sluice_job *job, int rank, void *argument)
 {
 	struct rlimit few;
-	sluice_job *job = rank_join(NULL), *group = NULL;
-	(void)argument;
+	sluice_job *group = NULL;
 	CHECK_OK(sluice_split(job, 0, -rank, &group));
 	CHECK(!getrlimit(RLIMIT_NOFILE, &few));
 	few.rlim_cur = FILES; /* valgrind keeps the hard limit */
@@ -143,24 +142,20 @@ static int train_in_job_and_group(int rank, void *argument)
 	train_many(job);
 	train_many(group);
 	sluice_finalize(&group);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(models__many_in_a_job_and_in_a_group__all_train)
 {
-	run_ranks(2, train_in_job_and_group, NULL);
+	run_in_job(2, train_in_job_and_group, NULL);
 }
 
 /* ---- a notify of a model that was closed ------------------------------------- */
 
-static int notify_of_closed(int rank, void *argument)
+static void notify_of_closed(sluice_job *job, int rank, void *argument)
 {
 	float params[N] = { 0 };
-	sluice_job *job = rank_join(NULL);
 	sluice_model *kept = open_one(job, 0, params), *closed = open_one(job, 1, params);
 	const uint32_t channel = closed->channel;
-	(void)argument;
 	sluice_model_close(&closed);
 	CHECK_OK(sluice_barrier(job));
 	progress_take(job);
@@ -171,13 +166,11 @@ static int notify_of_closed(int rank, void *argument)
 	CHECK_OK(sluice_barrier(job));
 	step_one(kept, 0, params);
 	sluice_model_close(&kept);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(notify__of_a_model_that_was_closed__does_no_harm)
 {
-	run_ranks(2, notify_of_closed, NULL);
+	run_in_job(2, notify_of_closed, NULL);
 }
 
 /* ---- the limit ---------------------------------------------------------------- */

@@ -67,11 +67,10 @@ static void *watch(void *unused)
 	return unused;
 }
 
-static int stays_within(int rank, void *argument)
+static void stays_within(sluice_job *job, int rank, void *argument)
 {
 	const struct model_case *c = argument;
 	static float first[COUNT];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = c->recipe };
 	sluice_model_stats stats = { .size = sizeof stats };
@@ -109,8 +108,6 @@ static int stays_within(int rank, void *argument)
 	CHECK((double)after >= c->least * (double)stats.memory_bytes);
 	check_same(job, params, sizeof params);
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(memory__announced__is_never_exceeded_and_nearly_used)
@@ -123,7 +120,7 @@ TEST(memory__announced__is_never_exceeded_and_nearly_used)
 		struct model_case one = cases[i];
 
 		assert_int_equal(scratch_make(scratch), 0);
-		run_ranks(2, stays_within, &one);
+		run_in_job(2, stays_within, &one);
 		scratch_remove(scratch);
 	}
 }
@@ -133,9 +130,8 @@ TEST(memory__announced__is_never_exceeded_and_nearly_used)
 enum { SHORT = 30000, SHORT_SHARDS = 10, PUSHERS = 3, FULL_SLOT = 4 * SHORT / SHORT_SHARDS / 100 };
 
 /* Every rank selects other coordinates of one shard, more than its slot there holds. */
-static int fill_one_shard(int rank, void *argument)
+static void fill_one_shard(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr,
 				   .count = SHORT,
@@ -161,8 +157,6 @@ static int fill_one_shard(int rank, void *argument)
 	CHECK(moved == PUSHERS * FULL_SLOT);
 	check_same(job, params, SHORT * sizeof *params);
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(publish__every_slot_full_and_no_coordinate_twice__fits_in_what_is_announced)
@@ -170,8 +164,8 @@ TEST(publish__every_slot_full_and_no_coordinate_twice__fits_in_what_is_announced
 	static char sums[] = "up=topk(0.01) down=all",
 		    mean[] = "up=topk(0.01) down=all update=sgd memory=residual(inside)";
 
-	run_ranks(PUSHERS, fill_one_shard, sums);
-	run_ranks(PUSHERS, fill_one_shard, mean);
+	run_in_job(PUSHERS, fill_one_shard, sums);
+	run_in_job(PUSHERS, fill_one_shard, mean);
 }
 
 /* ---- snapshots in parts ---------------------------------------------------- */

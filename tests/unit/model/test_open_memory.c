@@ -119,15 +119,13 @@ TEST(memory__of_workers_owners_and_servers__is_what_open_allocates)
 	run_ranks(3, measure, &dedicated);
 }
 
-static int open_beyond_limit(int rank, void *argument)
+static void open_beyond_limit(sluice_job *job, int rank, void *argument)
 {
 	float params[1000] = { 0 };
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = {
 		.size = sizeof attr, .count = 1000, .shards = 1, .recipe = "up=all down=all"
 	};
-	(void)argument;
 	log_capture();
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	/* The one shard is at rank 0: only there the limit is too low. */
@@ -140,22 +138,19 @@ static int open_beyond_limit(int rank, void *argument)
 	attr.memory_bytes++; /* the job goes on */
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(open__above_the_memory_limit_of_one_rank__is_refused_on_all)
 {
-	run_ranks(2, open_beyond_limit, NULL);
+	run_in_job(2, open_beyond_limit, NULL);
 }
 
 /* More than the limit leaves is refused before it is asked for, on all ranks, and the job goes
  * on. */
-static int open_beyond_address_space(int rank, void *argument)
+static void open_beyond_address_space(sluice_job *job, int rank, void *argument)
 {
 	enum { SPARE = 64 << 20 };
 	static float params[1000]; /* the refusal comes before anything reads what is not there */
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr,
 				   .count = 1u << 22,
@@ -163,7 +158,6 @@ static int open_beyond_address_space(int rank, void *argument)
 	unsigned long pages = 0;
 	struct rlimit limit;
 	FILE *statm = fopen("/proc/self/statm", "r");
-	(void)argument;
 	log_capture();
 	CHECK(statm && fscanf(statm, "%lu", &pages) == 1 && !getrlimit(RLIMIT_AS, &limit));
 	fclose(statm);
@@ -177,22 +171,18 @@ static int open_beyond_address_space(int rank, void *argument)
 	attr.count = 1000;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 /* Each region that an open needs is missing once on each rank: no rank has the model, and the next
  * open works. */
-static int open_without_a_region(int rank, void *argument)
+static void open_without_a_region(sluice_job *job, int rank, void *argument)
 {
 	static const char *const names[] = { "window",   "log",     "staging",
 					     "exchange", "initial", "snapshot" };
 	float params[1000] = { 0 };
-	sluice_job *job = rank_join(NULL);
 	sluice_model_attr attr = {
 		.size = sizeof attr, .count = 1000, .recipe = "up=all down=all", .shards = 2
 	};
-	(void)argument;
 	log_capture();
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		for (int without = 0; without < 2; without++) {
@@ -207,18 +197,16 @@ static int open_without_a_region(int rank, void *argument)
 			CHECK_OK(sluice_model_open(job, &attr, params, &model));
 			sluice_model_close(&model);
 		}
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(open__without_one_of_its_regions_on_one_rank__fails_on_all_and_works_again)
 {
-	run_ranks(2, open_without_a_region, NULL);
+	run_in_job(2, open_without_a_region, NULL);
 }
 
 TEST(open__beyond_the_address_space_of_one_rank__is_refused_on_all)
 {
-	run_ranks(3, open_beyond_address_space, NULL);
+	run_in_job(3, open_beyond_address_space, NULL);
 }
 
 /* Ranks 0 and 1 share a node: each needs more than half of what is left, together they need too

@@ -334,11 +334,10 @@ struct run {
 	unsigned placed; /* a bit for each step whose messages are expected in place */
 };
 
-static int run_rank(int rank, void *argument)
+static void run_rank(sluice_job *job, int rank, void *argument)
 {
 	const struct run *run = argument;
 	float params[COUNT] = { 0 }, grad[COUNT];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = {
 		.size = sizeof(attr), .count = COUNT, .shards = 2, .recipe = run->recipe
@@ -359,8 +358,6 @@ static int run_rank(int rank, void *argument)
 		CHECK_OK(sluice_pull(model, params));
 	}
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(plan__of_a_run__places_messages_exactly_where_it_says)
@@ -377,7 +374,7 @@ TEST(plan__of_a_run__places_messages_exactly_where_it_says)
 				     { "up=all down=global(0.1)", 0 } };
 
 	for (size_t i = 0; i < sizeof(runs) / sizeof(runs[0]); i++)
-		run_ranks(2, run_rank, &runs[i]);
+		run_in_job(2, run_rank, &runs[i]);
 }
 
 /* ---- the text ---------------------------------------------------------------- */

@@ -45,11 +45,8 @@ static const char *const dense[] = {
 	"up=all down=all memory=residual(outside) update=nesterov(0.5) decay=0.1",
 };
 
-static int follow_reference(int rank, void *argument)
+static void follow_reference(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
-	(void)rank;
-	(void)argument;
 	for (unsigned c = 0; c < 2 * sizeof dense / sizeof *dense; c++) {
 		float params[COUNT], want[COUNT], velocity[COUNT] = { 0 }, grad[COUNT];
 		sluice_model *model = NULL;
@@ -75,13 +72,11 @@ static int follow_reference(int rank, void *argument)
 		sluice_model_close(&model);
 	}
 	check_of = NULL;
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(update__with_rules__is_that_of_a_scalar_reference)
 {
-	run_ranks(1, follow_reference, NULL);
+	run_in_job(1, follow_reference, NULL);
 }
 
 /* ---- the same without rules ---------------------------------------------------- */
@@ -100,10 +95,8 @@ static const char *const recipes[] = {
 enum { RECIPES = sizeof recipes / sizeof *recipes };
 
 /* Model b has rules that say what model a does; model c has other ones. */
-static int compare(int rank, void *argument)
+static void compare(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
-	(void)argument;
 	for (unsigned c = 0; c < RECIPES; c++) {
 		float params[3][COUNT] = { { 0 } }, grad[COUNT];
 		sluice_tensor_rule same[TENSORS];
@@ -136,19 +129,17 @@ static int compare(int rank, void *argument)
 			sluice_model_close(&models[m]);
 	}
 	check_of = NULL;
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(update__with_rules_that_change_nothing__has_the_same_bits)
 {
-	run_ranks(1, compare, NULL);
-	run_ranks(3, compare, NULL);
+	run_in_job(1, compare, NULL);
+	run_in_job(3, compare, NULL);
 }
 
 /* Model a has decay= in the recipe, and model b the same in the rules of all tensors: also what no
  * message of a step names has to decay. */
-static int decay_both_ways(int rank, void *argument)
+static void decay_both_ways(sluice_job *job, int rank, void *argument)
 {
 	static const char *const without[] = {
 		"up=cyclic(0.05) down=all",
@@ -158,8 +149,6 @@ static int decay_both_ways(int rank, void *argument)
 		"up=threshold(0.5) down=all,bf16",
 		"up=all down=all",
 	};
-	sluice_job *job = rank_join(NULL);
-	(void)argument;
 	for (size_t c = 0; c < sizeof without / sizeof *without; c++) {
 		float params[2][COUNT], grad[COUNT];
 		const sluice_tensor_rule rules[TENSORS] = {
@@ -193,23 +182,19 @@ static int decay_both_ways(int rank, void *argument)
 			sluice_model_close(&models[m]);
 	}
 	check_of = NULL;
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(update__decay_in_all_rules__is_that_of_the_recipe)
 {
-	run_ranks(1, decay_both_ways, NULL);
-	run_ranks(3, decay_both_ways, NULL);
+	run_in_job(1, decay_both_ways, NULL);
+	run_in_job(3, decay_both_ways, NULL);
 }
 
 /* A state that was saved without rules is loaded with them, and the other way round. */
-static int load_both_ways(int rank, void *argument)
+static void load_both_ways(sluice_job *job, int rank, void *argument)
 {
 	static uint8_t state[64 << 10];
 	float params[COUNT] = { 0 }, again[COUNT] = { 0 }, grad[COUNT];
-	sluice_job *job = rank_join(NULL);
-	(void)argument;
 	for (int with = 0; with < 2; with++) {
 		sluice_model *a = NULL, *b = NULL;
 		sluice_model_attr attr = attributes("up=topk(0.1) down=all update=momentum(0.9)",
@@ -235,13 +220,11 @@ static int load_both_ways(int rank, void *argument)
 		sluice_model_close(&b);
 		sluice_model_close(&a);
 	}
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(state__saved_with_or_without_rules__is_loaded_without_or_with_them)
 {
-	run_ranks(2, load_both_ways, NULL);
+	run_in_job(2, load_both_ways, NULL);
 }
 
 /* ---- refusals ---------------------------------------------------------------- */
@@ -281,25 +264,21 @@ TEST(plan__wrong_rules__are_refused_by_name)
 	assert_true(error_says("without tensors", NULL));
 }
 
-static int differ(int rank, void *argument)
+static void differ(sluice_job *job, int rank, void *argument)
 {
 	float params[COUNT] = { 0 };
 	sluice_tensor_rule rules[TENSORS];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = attributes("up=all down=all", 1);
-	(void)argument;
 	log_capture();
 	memcpy(rules, mixed, sizeof rules);
 	rules[3].decay += (float)rank;
 	attr.rules = rules;
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EPEER);
 	CHECK(error_says("rank 0", "other names, lengths or rules"));
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(open__with_other_rules_on_a_rank__is_refused_on_all)
 {
-	run_ranks(2, differ, NULL);
+	run_in_job(2, differ, NULL);
 }

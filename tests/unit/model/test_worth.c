@@ -241,12 +241,11 @@ struct hearing {
 	int speaker; /* -1: nobody */
 };
 
-static int hear_verdict(int rank, void *argument)
+static void hear_verdict(sluice_job *job, int rank, void *argument)
 {
 	const struct hearing *h = argument;
 	const char *recipe = h->recipe;
 	static float params[COUNT], grad[COUNT];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr,
 				   .count = COUNT,
@@ -269,34 +268,32 @@ static int hear_verdict(int rank, void *argument)
 		CHECK(verdicts == said);
 	}
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(job__compression_costs_more_than_it_saves__said_once_by_one_rank)
 {
-	run_ranks(2, hear_verdict, &(struct hearing){ "up=topk(0.01) down=topk(0.05)", 2, 0 });
-	run_ranks(3, hear_verdict,
-		  &(struct hearing){ "up=topk(0.01) down=topk(0.05) warmup=5", 3, 0 });
-	run_ranks(2, hear_verdict, &(struct hearing){ "up=all,grid(4) down=all", 2, 0 });
+	run_in_job(2, hear_verdict, &(struct hearing){ "up=topk(0.01) down=topk(0.05)", 2, 0 });
+	run_in_job(3, hear_verdict,
+		   &(struct hearing){ "up=topk(0.01) down=topk(0.05) warmup=5", 3, 0 });
+	run_in_job(2, hear_verdict, &(struct hearing){ "up=all,grid(4) down=all", 2, 0 });
 }
 
 TEST(job__nothing_to_compare_or_nobody_to_advise__silent)
 {
-	run_ranks(2, hear_verdict, &(struct hearing){ "up=all down=all", 2, -1 });
-	run_ranks(
+	run_in_job(2, hear_verdict, &(struct hearing){ "up=all down=all", 2, -1 });
+	run_in_job(
 		2, hear_verdict,
 		&(struct hearing){ "up=all down=all signal=innovation when=lazy(10,0.1)", 2, -1 });
-	run_ranks(2, hear_verdict,
-		  &(struct hearing){ "up=all,grid(4) down=all signal=innovation "
-				     "when=lazy(10,0.1)",
-				     2, -1 });
-	run_ranks(
+	run_in_job(2, hear_verdict,
+		   &(struct hearing){ "up=all,grid(4) down=all signal=innovation "
+				      "when=lazy(10,0.1)",
+				      2, -1 });
+	run_in_job(
 		2, hear_verdict,
 		&(struct hearing){ "up=all,uniform(4) down=all memory=none when=every(2)", 2, -1 });
 	/* Rank 0 owns the only shard, and has no wire. */
-	run_ranks(3, hear_verdict, &(struct hearing){ "up=topk(0.01) down=topk(0.05)", 1, -1 });
+	run_in_job(3, hear_verdict, &(struct hearing){ "up=topk(0.01) down=topk(0.05)", 1, -1 });
 	setenv("SLUICE_ADVICE", "no", 1);
-	run_ranks(2, hear_verdict, &(struct hearing){ "up=topk(0.01) down=topk(0.05)", 2, -1 });
+	run_in_job(2, hear_verdict, &(struct hearing){ "up=topk(0.01) down=topk(0.05)", 2, -1 });
 	unsetenv("SLUICE_ADVICE");
 }

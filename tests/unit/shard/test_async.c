@@ -74,33 +74,28 @@ TEST(async__one_worker_ten_steps_late__its_push_is_ten_versions_behind_and_none_
 	assert_int_equal(plan.counted, 2 * (40 + 3));
 }
 
-static int delayed_process(int rank, void *argument)
+static void delayed_process(sluice_job *job, int rank, void *argument)
 {
 	struct plan plan = { .recipe = "up=all down=all when=async(10)",
 			     .lr = 0.05f,
 			     .steps = 100 };
-	sluice_job *job = rank_join(NULL);
 
-	(void)argument;
 	CHECK_OK(delay_one(job, &plan));
 	CHECK(plan.staleness_most <= LATE && plan.refused == 0);
 	CHECK(rank || plan.staleness_most == LATE); /* shard 0 is rank 0's */
 	CHECK(plan.counted == 40 + 3);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(async__processes_and_one_late__bound_holds)
 {
-	run_ranks(2, delayed_process, NULL);
+	run_in_job(2, delayed_process, NULL);
 }
 
 /* Workers that take different numbers of steps, and have different parameters when they are done.
  */
-static int ending_process(int rank, void *argument)
+static void ending_process(sluice_job *job, int rank, void *argument)
 {
 	const struct plan plan = { .recipe = argument, .lr = 0.05f };
-	sluice_job *job = rank_join(NULL);
 	float params[COUNT];
 	sluice_model *model = async_problem_open(job, &plan, params);
 
@@ -113,29 +108,23 @@ static int ending_process(int rank, void *argument)
 	/* Whose steps come last depends on time, and so does how near this is to the optimum. */
 	CHECK(memcmp(params, (float[COUNT]){ 0 }, sizeof(params)) != 0);
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(async__a_barrier_and_a_pull_without_push_at_the_end__equal_bits_on_all)
 {
-	run_ranks(3, ending_process, "up=all down=all when=async(10)");
-	run_ranks(3, ending_process, "up=all down=all,uniform(4) when=async(10)");
-	run_ranks(3, ending_process, "up=all down=all,uniform(4) when=async(10,whole)");
+	run_in_job(3, ending_process, "up=all down=all when=async(10)");
+	run_in_job(3, ending_process, "up=all down=all,uniform(4) when=async(10)");
+	run_in_job(3, ending_process, "up=all down=all,uniform(4) when=async(10,whole)");
 }
 
-static int racing_process(int rank, void *argument)
+static void racing_process(sluice_job *job, int rank, void *argument)
 {
 	const struct plan *given = argument;
 	struct plan plan = *given;
-	sluice_job *job = rank_join(NULL);
 
-	(void)rank;
 	plan.apart = 1;
 	CHECK_OK(async_train(job, &plan));
 	CHECK(plan.staleness_most <= 5 && plan.refused == 0);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(async__four_processes__bound_holds)
@@ -150,8 +139,8 @@ TEST(async__four_processes__bound_holds)
 		.shards = 3
 	};
 
-	run_ranks(4, racing_process, &plain);
-	run_ranks(4, racing_process, &anchors);
+	run_in_job(4, racing_process, &plain);
+	run_in_job(4, racing_process, &anchors);
 }
 
 /* ---- collectives ----------------------------------------------------------- */

@@ -248,11 +248,10 @@ struct short_run {
 enum { SHORT_MOST = 65, SHORT_STEPS = 400 };
 
 /* Half the mean square of 1 - x, twice. */
-static int train_short(int rank, void *argument)
+static void train_short(sluice_job *job, int rank, void *argument)
 {
 	float params[SHORT_MOST] = { 0 }, grad[SHORT_MOST];
 	struct short_run *run = argument;
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = {
 		.size = sizeof(attr), .count = run->count, .recipe = run->recipe, .lr = 0.01f
@@ -269,8 +268,6 @@ static int train_short(int rank, void *argument)
 	for (size_t i = 0; i < run->count && !rank; i++)
 		run->loss += (params[i] - 1) * (params[i] - 1) / (float)run->count;
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(train__density_of_less_than_half_a_coordinate__one_is_sent_and_the_loss_falls)
@@ -289,7 +286,7 @@ TEST(train__density_of_less_than_half_a_coordinate__one_is_sent_and_the_loss_fal
 		struct short_run *run = shared_memory(sizeof(*run));
 
 		*run = runs[i].run;
-		run_ranks(runs[i].ranks, train_short, run);
+		run_in_job(runs[i].ranks, train_short, run);
 		print_message("%s, %zu parameters, %d ranks: loss %.3f\n", run->recipe, run->count,
 			      runs[i].ranks, (double)run->loss);
 		assert_true(run->loss < 0.5f);

@@ -134,23 +134,19 @@ static const struct variant variants[] = {
 	{ .recipe = "up=topk(0.4),f16 down=all memory=residual(outside) guard=raise", .raises = 1 },
 };
 
-static int train_variants(int rank, void *argument)
+static void train_variants(sluice_job *job, int rank, void *argument)
 {
 	device();
-	sluice_job *job = rank_join(NULL);
 
-	(void)argument;
 	for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
 		check_of = variants[i].recipe;
 		train_both(rank, job, &variants[i]);
 	}
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(device_shards__any_recipe__have_the_bits_of_the_host)
 {
-	run_ranks(RANKS, train_variants, NULL);
+	run_in_job(RANKS, train_variants, NULL);
 }
 
 /* ---- checkpoints --------------------------------------------------------------- */
@@ -170,11 +166,10 @@ static void train_from(sluice_model *model, int rank, int first, int last, float
 }
 
 /* A checkpoint of shards on the GPU is continued by those of the host, and the other way round. */
-static int change_places(int rank, void *argument)
+static void change_places(sluice_job *job, int rank, void *argument)
 {
 	static float params[COUNT], last[COUNT];
 	device();
-	sluice_job *job = rank_join(NULL);
 
 	for (int life = 0; life < 4; life++) {
 		/* 0 and 2 save, 1 and 3 restore; 1 and 2 are on the GPU. */
@@ -196,8 +191,6 @@ static int change_places(int rank, void *argument)
 		memcpy(last, params, sizeof params);
 		sluice_model_close(&model);
 	}
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(checkpoint__of_device_shards__is_that_of_the_host)
@@ -205,7 +198,7 @@ TEST(checkpoint__of_device_shards__is_that_of_the_host)
 	char dir[SCRATCH_PATH];
 
 	assert_int_equal(scratch_make(dir), 0);
-	run_ranks(2, change_places, dir);
+	run_in_job(2, change_places, dir);
 	scratch_remove(dir);
 }
 
@@ -266,7 +259,7 @@ TEST(device_shards__of_a_server__continue_without_a_lost_worker)
 
 /* ---- what is refused or fails ----------------------------------------------------- */
 
-static int refuse(int rank, void *argument)
+static void refuse(sluice_job *job, int rank, void *argument)
 {
 	static const struct {
 		const char *recipe, *says;
@@ -281,12 +274,9 @@ static int refuse(int rank, void *argument)
 	};
 	static const sluice_tensor_rule rules[] = { { 1, 0 }, { 1, 0 }, { 0.5f, 0 } };
 	static float params[COUNT];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr;
 
-	(void)rank;
-	(void)argument;
 	log_capture();
 	for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
 		check_of = rows[i].recipe;
@@ -298,13 +288,11 @@ static int refuse(int rank, void *argument)
 	attr.rules = rules;
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EINVAL);
 	CHECK(error_says("device_shards=1 and rules", "leave one of them out"));
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(device_shards__what_a_gpu_does_not_make__is_refused)
 {
-	run_ranks(2, refuse, NULL);
+	run_in_job(2, refuse, NULL);
 }
 
 static int open_without_module(int rank, void *argument)
@@ -331,15 +319,13 @@ TEST(device_shards__without_the_module__say_so)
 }
 
 /* Two workers whose sum is beyond the floats, at coordinate 4105. */
-static int overflow(int rank, void *argument)
+static void overflow(sluice_job *job, int rank, void *argument)
 {
 	static float grad[COUNT], params[COUNT];
 	sluice_model_attr attr = attr_of(argument, 1);
 	device();
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 
-	(void)rank;
 	log_capture();
 	attr.lr = 1;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
@@ -351,14 +337,12 @@ static int overflow(int rank, void *argument)
 	CHECK(rc == SLUICE_ENUMERIC || rc == SLUICE_EPEER); /* where the shard is, or is not */
 	CHECK(error_says("is NaN or infinite at index 5 of tensor bias", "its sums overflowed"));
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(device_shards__overflowing_sums__are_named)
 {
-	run_ranks(2, overflow, "up=topk(0.02) down=topk(0.05) memory=residual update=sgd");
-	run_ranks(2, overflow, "up=all down=all update=momentum(0.9)");
+	run_in_job(2, overflow, "up=topk(0.02) down=topk(0.05) memory=residual update=sgd");
+	run_in_job(2, overflow, "up=all down=all update=momentum(0.9)");
 }
 
 static void (*fail_later)(unsigned, int);

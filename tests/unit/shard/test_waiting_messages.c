@@ -55,11 +55,10 @@ static void push(sluice_model *model, const float *grad, int pieces)
 					   COUNT / 5));
 }
 
-static int train(int rank, void *argument)
+static void train(sluice_job *job, int rank, void *argument)
 {
 	static float params[COUNT];
 	struct plan *plan = argument;
-	sluice_job *job = rank_join(NULL);
 	const int ranks = sluice_size(job);
 
 	log_capture();
@@ -86,8 +85,6 @@ static int train(int rank, void *argument)
 			plan->digests[r][plan->summed] = digest;
 		sluice_model_close(&model);
 	}
-	sluice_finalize(&job);
-	return 0;
 }
 
 static void compare(const char *const *of, int n, int ranks, int pieces)
@@ -98,7 +95,7 @@ static void compare(const char *const *of, int n, int ranks, int pieces)
 	plan->n = n;
 	plan->pieces = pieces;
 	for (plan->summed = 0; plan->summed < 2; plan->summed++)
-		run_ranks(ranks, train, plan);
+		run_in_job(ranks, train, plan);
 	for (int r = 0; r < n; r++) {
 		if (plan->digests[r][0] != plan->digests[r][1])
 			print_error("%s\n", of[r]);

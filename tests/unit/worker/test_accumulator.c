@@ -68,14 +68,12 @@ static void lower_rate(struct side *s)
 	CHECK_OK(sluice_set(s->model, SLUICE_LR, 0.05f / (float)s->step));
 }
 
-static int train(int rank, void *argument)
+static void train(sluice_job *job, int rank, void *argument)
 {
 	static const struct way gradient = { 0 }, sums[] = { { .push = push_sum },
 							     { .push = push_sum_in_ranges },
 							     { .push = push_sum_of_some } };
-	sluice_job *job = rank_join(NULL);
 
-	(void)rank, (void)argument;
 	for (size_t i = 0; i < RECIPES * 2; i++)
 		for (int way = 0; way < 3 && !thinned(i + 1, 2); way++)
 			same_bits(job,
@@ -84,14 +82,12 @@ static int train(int rank, void *argument)
 					  .steps = STEPS,
 					  .before = lower_rate },
 				  &gradient, &sums[way]);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push__of_the_accumulator__same_bits_as_of_the_gradient)
 {
-	run_ranks(1, train, NULL);
-	run_ranks(3, train, NULL);
+	run_in_job(1, train, NULL);
+	run_in_job(3, train, NULL);
 }
 
 /* ---- checkpoint ------------------------------------------------------------ */
@@ -108,15 +104,13 @@ static uint64_t four_steps(sluice_job *job, sluice_model *model, uint64_t first,
 }
 
 /* Four steps, a checkpoint, four more; and these again from the checkpoint. */
-static int resume(int rank, void *argument)
+static void resume(sluice_job *job, int rank, void *argument)
 {
 	const char *dir = argument;
 	float params[COUNT] = { 0 }, *sum = NULL, scale = 0;
 	uint64_t digest;
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = attributes("up=topk(0.01) down=topk(0.05)", 2);
-	(void)rank;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	four_steps(job, model, 1, params);
 	CHECK_OK(sluice_checkpoint(model, dir));
@@ -129,15 +123,13 @@ static int resume(int rank, void *argument)
 	      sluice_digest((float[COUNT]){ 0 }, sizeof params));
 	CHECK(four_steps(job, model, 5, params) == digest);
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(restore__of_an_accumulator__goes_on_with_the_same_bits)
 {
 	char dir[SCRATCH_PATH];
 	assert_int_equal(scratch_make(dir), 0);
-	run_ranks(2, resume, dir);
+	run_in_job(2, resume, dir);
 	scratch_remove(dir);
 }
 
@@ -148,11 +140,10 @@ struct bad {
 	float value;
 };
 
-static int meet(int rank, void *argument)
+static void meet(sluice_job *job, int rank, void *argument)
 {
 	const struct bad *bad = argument;
 	float params[COUNT] = { 0 }, grad[COUNT], *sum;
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = attributes(bad->recipe, 2);
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
@@ -172,8 +163,6 @@ static int meet(int rank, void *argument)
 	}
 	sluice_set_log(NULL, NULL);
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push__accumulator_not_finite__tensor_and_index_named_and_it_is_still_there)
@@ -187,12 +176,12 @@ TEST(push__accumulator_not_finite__tensor_and_index_named_and_it_is_still_there)
 		{ "up=all down=all memory=residual", NAN },
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-		run_ranks(2, meet, &cases[i]);
+		run_in_job(2, meet, &cases[i]);
 }
 
 /* ---- refusals -------------------------------------------------------------- */
 
-static int refuse_recipes(int rank, void *argument)
+static void refuse_recipes(sluice_job *job, int rank, void *argument)
 {
 	static const struct {
 		const char *recipe, *key;
@@ -207,9 +196,6 @@ static int refuse_recipes(int rank, void *argument)
 		{ "up=topk(0.1) nonfinite=zero", "nonfinite=" },
 		{ "up=topk(0.1) when=every(4)", "when=every" },
 	};
-	sluice_job *job = rank_join(NULL);
-	(void)rank;
-	(void)argument;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		float params[COUNT] = { 0 }, *sum = params, scale = 7;
 		sluice_model *model = NULL;
@@ -220,22 +206,18 @@ static int refuse_recipes(int rank, void *argument)
 		CHECK(sum == params && scale == 7);
 		sluice_model_close(&model);
 	}
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(accumulator__recipe_does_more_than_adding__refused_by_its_key)
 {
-	run_ranks(1, refuse_recipes, NULL);
+	run_in_job(1, refuse_recipes, NULL);
 }
 
-static int refuse_places(int rank, void *argument)
+static void refuse_places(sluice_job *job, int rank, void *argument)
 {
 	float params[COUNT] = { 0 }, grad[COUNT], before[COUNT], *sum, scale;
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = attributes("up=topk(0.01) down=topk(0.05)", 2);
-	(void)argument;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	fill_gradient(grad, rank, 1, params);
 	CHECK(sluice_accumulator(NULL, &sum, &scale) == SLUICE_EINVAL);
@@ -263,12 +245,10 @@ static int refuse_places(int rank, void *argument)
 	CHECK_OK(sluice_pull(model, params));
 	check_same(job, params, sizeof params);
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push__another_place_of_the_accumulator__refused_and_nothing_changes)
 {
-	run_ranks(1, refuse_places, NULL);
-	run_ranks(2, refuse_places, NULL);
+	run_in_job(1, refuse_places, NULL);
+	run_in_job(2, refuse_places, NULL);
 }

@@ -20,12 +20,11 @@ struct split {
 	float sent[2][COUNT];
 };
 
-static int split_exactly(int rank, void *argument)
+static void split_exactly(sluice_job *job, int rank, void *argument)
 {
 	enum { STEPS = 40 };
 	struct split *shared = argument;
 	float params[COUNT] = { 0 }, grad[COUNT], before[COUNT], epsilon[COUNT], published[COUNT];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	const float lr = 0.3f;
 	sluice_model_attr attr = {
@@ -68,15 +67,13 @@ static int split_exactly(int rank, void *argument)
 		CHECK_OK(sluice_barrier(job));
 	}
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 static void split_with(const char *recipe)
 {
 	struct split *shared = shared_memory(sizeof *shared);
 	shared->recipe = recipe;
-	run_ranks(2, split_exactly, shared);
+	run_in_job(2, split_exactly, shared);
 }
 
 TEST(push__f32__sent_plus_residual_is_the_accumulator_to_the_bit)
@@ -97,13 +94,12 @@ TEST(push__bf16_dense__rounding_stays_in_the_residual_to_the_bit)
 }
 
 /* Momentum correction: velocity and residual of each coordinate, from what was seen to be sent. */
-static int keep_momentum(int rank, void *argument)
+static void keep_momentum(sluice_job *job, int rank, void *argument)
 {
 	enum { N = 300, BIAS = 20, WARMUP = 3 };
 	const int mask = *(int *)argument;
 	const sluice_tensor tensors[] = { { "w", N - BIAS }, { "bias", BIAS } };
 	float params[N] = { 0 }, grad[N], velocity[N] = { 0 }, residual[N] = { 0 }, sent[N];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = {
 		.size = sizeof attr,
@@ -134,15 +130,13 @@ static int keep_momentum(int rank, void *argument)
 		CHECK_OK(sluice_pull(model, params));
 	}
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push__momentum_signal__is_corrected_and_masked_where_it_was_sent)
 {
 	int mask[] = { 0, 1 };
-	run_ranks(2, keep_momentum, &mask[0]);
-	run_ranks(2, keep_momentum, &mask[1]);
+	run_in_job(2, keep_momentum, &mask[0]);
+	run_in_job(2, keep_momentum, &mask[1]);
 }
 
 /* ---- over many steps ------------------------------------------------------- */
@@ -172,11 +166,10 @@ static void enter(struct ledger *book, int rank, sluice_model *model, const floa
 	progress_release(model->job);
 }
 
-static int balance(int rank, void *argument)
+static void balance(sluice_job *job, int rank, void *argument)
 {
 	struct ledger *book = argument;
 	float params[D], start[D], grad[D], lr = 0.05f;
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr,
 				   .count = D,
@@ -226,8 +219,6 @@ static int balance(int rank, void *argument)
 		CHECK_OK(sluice_barrier(job));
 	}
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 static void balance_of(const char *recipe, uint32_t shards)
@@ -235,7 +226,7 @@ static void balance_of(const char *recipe, uint32_t shards)
 	struct ledger *book = shared_memory(sizeof *book);
 	book->recipe = recipe;
 	book->shards = shards;
-	run_ranks(W, balance, book);
+	run_in_job(W, balance, book);
 }
 
 /* x_t + eps - mean e_i = x_0 - sum of lr * mean g_i, where eps is the change not published yet. */
@@ -350,19 +341,16 @@ TEST(train__three_disagreeing_workers__bidirectional_topk_gets_closer)
 /* ---- a slot that is too small ---------------------------------------------- */
 
 /* 80 of 8000 are selected, all in the fourth of 8 shards, whose slots hold 4 * 10. */
-static int overflow(int rank, void *argument)
+static void overflow(sluice_job *job, int rank, void *argument)
 {
 	enum { N = 8000, SHARD = 3, SELECTED = 80, CAPACITY = 40 };
 	static float params[N], grad[N], sent[N], before[N];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr,
 				   .count = N,
 				   .shards = 8,
 				   .lr = 0.5f,
 				   .recipe = "up=topk(0.01) down=all" };
-	(void)rank;
-	(void)argument;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	CHECK(model->layout.shards[SHARD].up_capacity == CAPACITY);
 	for (int i = 0; i < 1000; i++)
@@ -390,28 +378,24 @@ static int overflow(int rank, void *argument)
 		memset(grad, 0, sizeof grad);
 	}
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push__shard_selected_beyond_its_slot__heaviest_go_rest_waits)
 {
-	run_ranks(2, overflow, NULL);
+	run_in_job(2, overflow, NULL);
 }
 
 /* threshold(1e-30): everything passes, a quarter fits. */
-static int flood(int rank, void *argument)
+static void flood(sluice_job *job, int rank, void *argument)
 {
 	enum { N = 2000, CAPACITY = 500 };
 	static float params[N], grad[N], sent[N], before[N];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr,
 				   .count = N,
 				   .shards = 1,
 				   .lr = 0.5f,
 				   .recipe = "up=threshold(1e-30) down=all" };
-	(void)argument;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	for (int step = 1; step <= 6; step++) {
 		float least_sent = INFINITY, largest_kept = 0;
@@ -436,11 +420,9 @@ static int flood(int rank, void *argument)
 		CHECK_OK(sluice_pull(model, params));
 	}
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push__threshold_so_low_that_all_is_selected__heaviest_go_rest_waits)
 {
-	run_ranks(2, flood, NULL);
+	run_in_job(2, flood, NULL);
 }

@@ -86,11 +86,10 @@ static void from_there(const struct memory *there, float params[COUNT])
 	CHECK_OK(device()->wait(NULL));
 }
 
-static int under_attack(int rank, void *argument)
+static void under_attack(sluice_job *job, int rank, void *argument)
 {
 	const struct attack *attack = argument;
 	static float params[COUNT], before[COUNT], grad[COUNT];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr,
 				   .count = COUNT,
@@ -136,15 +135,13 @@ static int under_attack(int rank, void *argument)
 	sluice_model_close(&model);
 	if (there.address)
 		device()->release(&there);
-	sluice_finalize(&job);
-	return 0;
 }
 
 static void all(const struct attack *attacks, size_t n)
 {
 	for (size_t i = 0; i < n; i++) {
 		struct attack attack = attacks[i];
-		run_ranks(RANKS, under_attack, &attack);
+		run_in_job(RANKS, under_attack, &attack);
 	}
 }
 

@@ -37,12 +37,11 @@ static int exchange(sluice_model *model, const float *grad, float *params)
 	return rc ? rc : sluice_pull(model, params);
 }
 
-static int both_ways(int rank, void *argument)
+static void both_ways(sluice_job *job, int rank, void *argument)
 {
 	const struct shape *shape = argument;
 	const size_t bytes = shape->count * sizeof(float);
 	float *grad = malloc(bytes), *params[2] = { malloc(bytes), malloc(bytes) };
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model[2] = { NULL };
 	sluice_model_attr attr = { .size = sizeof attr,
 				   .count = shape->count,
@@ -94,8 +93,6 @@ static int both_ways(int rank, void *argument)
 		free(params[m]);
 	}
 	free(grad);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(step__any_recipe__same_bits_as_message_by_message)
@@ -123,7 +120,7 @@ TEST(step__any_recipe__same_bits_as_message_by_message)
 	};
 	for (size_t i = 0; i < COUNT_OF(shapes); i++)
 		if (!thinned(i, 2))
-			run_ranks(3, both_ways, &shapes[i]);
+			run_in_job(3, both_ways, &shapes[i]);
 }
 
 TEST(step__any_length__same_bits_as_message_by_message)
@@ -141,22 +138,20 @@ TEST(step__any_length__same_bits_as_message_by_message)
 	};
 	for (size_t i = 0; i < COUNT_OF(shapes); i++)
 		if (!thinned(i + 1, 2))
-			run_ranks(shapes[i].count > 1 << 20 ? 2 : 3, both_ways, &shapes[i]);
+			run_in_job(shapes[i].count > 1 << 20 ? 2 : 3, both_ways, &shapes[i]);
 }
 
 /* ---- a gradient that is not finite ----------------------------------------- */
 
 enum { RANKS = 3, COUNT = RANKS * (2 * DENSE_PIECE + 5), SPAN = COUNT / RANKS };
 
-static int push_nan(int rank, void *argument)
+static void push_nan(sluice_job *job, int rank, void *argument)
 {
 	static float params[COUNT], grad[COUNT];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = {
 		.size = sizeof attr, .count = COUNT, .shards = RANKS, .recipe = SGD
 	};
-	(void)argument;
 	log_capture();
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	/* Rank 1 may leave the barrier, and fail, while another rank is still in it. */
@@ -174,13 +169,11 @@ static int push_nan(int rank, void *argument)
 	for (int w = 0; w < RANKS; w++) /* nothing of it was posted */
 		CHECK(inbox_arrivals(&model->shards[0], w) <= (w != 1));
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push__nan_in_the_last_coordinate__ends_the_job_and_nothing_is_posted)
 {
-	run_ranks(RANKS, push_nan, NULL);
+	run_in_job(RANKS, push_nan, NULL);
 }
 
 /* ---- sums that overflow ---------------------------------------------------- */

@@ -152,14 +152,12 @@ TEST(push__on_a_captured_stream__is_refused_and_does_not_spoil_it)
 
 /* ---- a model --------------------------------------------------------------- */
 
-static int train_beside(int rank, void *argument)
+static void train_beside(sluice_job *job, int rank, void *argument)
 {
 	static float params[N], grad[N], got[N];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *host = NULL, *gpu = NULL;
 	struct memory params_memory, grad_memory;
 	void *stream;
-	(void)rank;
 	begin_cuda();
 	log_capture();
 	CHECK_OK(cuda.stream(&stream, 0));
@@ -193,8 +191,6 @@ static int train_beside(int rank, void *argument)
 	CHECK_OK(cuda.destroy(stream));
 	cuda.ops->release(&params_memory);
 	cuda.ops->release(&grad_memory);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push_and_pull__stream_is_captured__refused_and_made_again_outside)
@@ -209,19 +205,17 @@ TEST(push_and_pull__stream_is_captured__refused_and_made_again_outside)
 		"up=topk(0.02) down=all memory=residual reset=9",
 	};
 	for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
-		run_ranks(1, train_beside, recipes[i]);
+		run_in_job(1, train_beside, recipes[i]);
 }
 
 /* A call that is refused brought no gradient: sluice_idle_step() finds that nobody has one. */
-static int join_after_refusals(int rank, void *argument)
+static void join_after_refusals(sluice_job *job, int rank, void *argument)
 {
 	static float params[N], grad[N];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *gpu = NULL;
 	struct memory params_memory, grad_memory;
 	void *stream;
 	int more = 7;
-	(void)rank, (void)argument;
 	begin_cuda();
 	log_capture();
 	CHECK_OK(cuda.stream(&stream, NON_BLOCKING));
@@ -247,13 +241,11 @@ static int join_after_refusals(int rank, void *argument)
 	CHECK_OK(cuda.destroy(stream));
 	cuda.ops->release(&params_memory);
 	cuda.ops->release(&grad_memory);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push__refused__brings_no_gradient)
 {
-	run_ranks(1, join_after_refusals, NULL);
+	run_in_job(1, join_after_refusals, NULL);
 }
 
 int main(void)

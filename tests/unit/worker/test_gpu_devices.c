@@ -48,17 +48,15 @@ static void fill(float *x, int step)
 
 /* A thread on GPU 0 trains a model on each of two GPUs, each in a stream of its own: no call for
  * one of them is for the other, and the thread stays where it was. */
-static int train_on_two(int rank, void *argument)
+static void train_on_two(sluice_job *job, int rank, void *argument)
 {
 	static float params[2][N], grad[N], got[N];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *host = NULL, *gpu[2] = { NULL, NULL };
 	struct memory params_memory[2], grad_memory[2];
 	float *there[2], *grad_there[2];
 	struct emulated_counts seen;
 	void *stream[2];
 	int now = -1;
-	(void)rank;
 	begin_cuda(2);
 	sluice_model_attr attr = { .size = sizeof attr, .count = N, .recipe = argument };
 	CHECK_OK(sluice_model_open(job, &attr, params[0], &host));
@@ -98,31 +96,27 @@ static int train_on_two(int rank, void *argument)
 		cuda.ops->release(&grad_memory[g]);
 	}
 	sluice_model_close(&host);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push_and_pull__on_two_gpus_of_one_thread__each_on_its_own)
 {
-	run_ranks(1, train_on_two, "up=topk(0.02) down=topk(0.1) signal=momentum(0.9)");
-	run_ranks(1, train_on_two, "up=all down=all");
-	run_ranks(1, train_on_two, "up=all,round(0.1) down=all memory=residual");
+	run_in_job(1, train_on_two, "up=topk(0.02) down=topk(0.1) signal=momentum(0.9)");
+	run_in_job(1, train_on_two, "up=all down=all");
+	run_in_job(1, train_on_two, "up=all,round(0.1) down=all memory=residual");
 }
 
 /* The same with vectors in pieces, of which some are in host memory, and parameters of 16 bits:
  * also the open, and the way home of what was selected there before. */
-static int train_pieces_on_two(int rank, void *argument)
+static void train_pieces_on_two(sluice_job *job, int rank, void *argument)
 {
 	enum { HERE = 1000, THERE = N - HERE };
 	static float params[N], grad[N], got[N], mine[2][HERE];
 	static uint16_t codes[2][N];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *host = NULL, *whole = NULL, *narrow = NULL;
 	struct memory memory, grad_memory, code_memory;
 	struct emulated_counts seen;
 	void *stream;
 	int now = -1;
-	(void)rank, (void)argument;
 	begin_cuda(2);
 	CHECK_OK(cuda.set_device(1));
 	CHECK_OK(cuda.stream(&stream, NON_BLOCKING));
@@ -188,13 +182,11 @@ static int train_pieces_on_two(int rank, void *argument)
 	cuda.ops->release(&memory);
 	cuda.ops->release(&grad_memory);
 	cuda.ops->release(&code_memory);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push_and_pull__pieces_on_another_gpu__on_that_one)
 {
-	run_ranks(1, train_pieces_on_two, NULL);
+	run_in_job(1, train_pieces_on_two, NULL);
 }
 
 /* The copy in 32 bits of an earlier pull is still released with the device's own function. */

@@ -12,7 +12,7 @@ enum { CALLS = 120, QUIET = 12 };
 
 /* ---- checkpoint ------------------------------------------------------------ */
 
-static int train_and_resume(int rank, void *argument)
+static void train_and_resume(sluice_job *job, int rank, void *argument)
 {
 	static float grad[COUNT], last[COUNT];
 	static const struct shape shape = {
@@ -22,7 +22,6 @@ static int train_and_resume(int rank, void *argument)
 	struct memory params_memory, grad_memory;
 	float *there = device_vector(ops, &params_memory),
 	      *grad_there = device_vector(ops, &grad_memory);
-	sluice_job *job = rank_join(NULL);
 	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = shape.recipe };
 	for (int life = 0; life < 2; life++) {
 		sluice_model *model = NULL;
@@ -47,17 +46,15 @@ static int train_and_resume(int rank, void *argument)
 		CHECK_OK(ops->wait(NULL));
 		sluice_model_close(&model);
 	}
-	sluice_finalize(&job);
 	ops->release(&params_memory);
 	ops->release(&grad_memory);
-	return 0;
 }
 
 TEST(checkpoint__residual_and_momentum_on_the_gpu_are_restored)
 {
 	char dir[SCRATCH_PATH];
 	assert_int_equal(scratch_make(dir), 0);
-	run_ranks(2, train_and_resume, dir);
+	run_in_job(2, train_and_resume, dir);
 	scratch_remove(dir);
 }
 
@@ -65,14 +62,13 @@ TEST(checkpoint__residual_and_momentum_on_the_gpu_are_restored)
 static void (*fail_later)(unsigned, int);
 
 /* Parameters that one rank cannot bring to the host: the others do not wait for it. */
-static int restore_failing(int rank, void *argument)
+static void restore_failing(sluice_job *job, int rank, void *argument)
 {
 	enum { CULPRIT = 1, FIND = 2 };
 	static float grad[COUNT];
 	const struct device_ops *ops = device();
 	struct memory params_memory;
 	float *there = device_vector(ops, &params_memory);
-	sluice_job *job = rank_join(NULL);
 	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT };
 	log_capture();
 	device_look_up("emulated_fail", &fail_later);
@@ -94,9 +90,7 @@ static int restore_failing(int rank, void *argument)
 			CHECK_OK(sluice_checkpoint(model, argument));
 		sluice_model_close(&model);
 	}
-	sluice_finalize(&job);
 	ops->release(&params_memory);
-	return 0;
 }
 
 TEST(restore__parameters_of_one_rank_cannot_be_copied__all_say_so)
@@ -105,13 +99,13 @@ TEST(restore__parameters_of_one_rank_cannot_be_copied__all_say_so)
 	if (device_is_real())
 		skip();
 	assert_int_equal(scratch_make(dir), 0);
-	run_ranks(3, restore_failing, dir);
+	run_in_job(3, restore_failing, dir);
 	scratch_remove(dir);
 }
 
 /* ---- errors ---------------------------------------------------------------- */
 
-static int push_nan(int rank, void *argument)
+static void push_nan(sluice_job *job, int rank, void *argument)
 {
 	static float grad[COUNT];
 	static const struct shape shape = { .nan_at = 1 };
@@ -119,7 +113,6 @@ static int push_nan(int rank, void *argument)
 	struct memory params_memory, grad_memory;
 	float *there = device_vector(ops, &params_memory),
 	      *grad_there = device_vector(ops, &grad_memory);
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_tensor tensors[] = { { "weight", 300 }, { "bias", COUNT - 300 } };
 	sluice_model_attr attr = { .size = sizeof attr,
@@ -134,18 +127,16 @@ static int push_nan(int rank, void *argument)
 	CHECK(sluice_push(model, grad_there) == (rank < 0 ? 0 : SLUICE_ENUMERIC));
 	CHECK(error_says("is NaN at index 21 of tensor bias", NULL));
 	sluice_model_close(&model);
-	sluice_finalize(&job);
 	ops->release(&params_memory);
 	ops->release(&grad_memory);
-	return 0;
 }
 
 TEST(push__nan_in_gpu_memory_is_named)
 {
-	run_ranks(1, push_nan, "up=topk(0.02) down=all memory=residual");
-	run_ranks(1, push_nan, "up=all down=all");
-	run_ranks(1, push_nan, "up=all,f16 down=all memory=residual signal=momentum(0.9)");
-	run_ranks(1, push_nan, "up=all,round(0.1) down=all memory=residual");
+	run_in_job(1, push_nan, "up=topk(0.02) down=all memory=residual");
+	run_in_job(1, push_nan, "up=all down=all");
+	run_in_job(1, push_nan, "up=all,f16 down=all memory=residual signal=momentum(0.9)");
+	run_in_job(1, push_nan, "up=all,round(0.1) down=all memory=residual");
 }
 
 /* 1: a push in which CUDA failed has ended the job. 0: it was refused before anything was changed,
@@ -333,7 +324,7 @@ TEST(push_and_pull__any_cuda_call_failing__is_EGPU_and_ends_the_job_or_changes_n
 }
 
 /* The others of the job are told whose GPU failed, in which step, and what CUDA said. */
-static int push_failing_on_one(int rank, void *argument)
+static void push_failing_on_one(sluice_job *job, int rank, void *argument)
 {
 	enum { CULPRIT = 1, ENQUEUED = 10 };
 	static float grad[COUNT];
@@ -341,7 +332,6 @@ static int push_failing_on_one(int rank, void *argument)
 	struct memory params_memory, grad_memory;
 	float *there = device_vector(ops, &params_memory),
 	      *grad_there = device_vector(ops, &grad_memory);
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = argument };
 	log_capture();
@@ -363,15 +353,13 @@ static int push_failing_on_one(int rank, void *argument)
 	CHECK(error_says("the push of rank 1 (node n1) at step 2 failed on its GPU",
 			 "cudaErrorLaunchFailure (unspecified launch failure)"));
 	sluice_model_close(&model);
-	sluice_finalize(&job);
 	ops->release(&params_memory);
 	ops->release(&grad_memory);
-	return 0;
 }
 
 TEST(push__gpu_of_one_rank_fails__all_learn_whose_and_why)
 {
 	if (device_is_real())
 		skip();
-	run_ranks(3, push_failing_on_one, "up=topk(0.02) down=all memory=residual");
+	run_in_job(3, push_failing_on_one, "up=topk(0.02) down=all memory=residual");
 }

@@ -133,13 +133,12 @@ static enum payload_way way_to(int owner, int rank)
 	return (reads < 0 ? owner % 2 == 0 : reads) ? PAYLOAD_IN_PLACE : PAYLOAD_STAGED;
 }
 
-static int train_both(int rank, void *argument)
+static void train_both(sluice_job *job, int rank, void *argument)
 {
 	static float params[COUNT], grad[COUNT], got[COUNT];
 	ops = device();
 	log_capture(); /* the last messages of a rank wait in its queue for ever */
 	struct memory params_memory, grad_memory;
-	sluice_job *job = rank_join(NULL);
 	sluice_model *host = NULL, *gpu = NULL;
 	sluice_model_attr attr = {
 		.size = sizeof attr, .count = COUNT, .shards = SHARDS, .recipe = argument
@@ -177,18 +176,16 @@ static int train_both(int rank, void *argument)
 	CHECK(torn > 1);
 	sluice_model_close(&gpu);
 	sluice_model_close(&host);
-	sluice_finalize(&job);
 	ops->release(&params_memory);
 	ops->release(&grad_memory);
-	return 0;
 }
 
 TEST(push__card_that_reads_gpu_memory_late_sends_the_bits_of_host_memory)
 {
 	use_card();
 	for (reads = -1; reads <= 1; reads++) {
-		run_ranks(RANKS, train_both, "up=topk(0.05) down=topk(0.1) memory=residual");
-		run_ranks(RANKS, train_both, "up=topk(0.2),bf16 down=all memory=residual");
-		run_ranks(RANKS, train_both, "up=all,f16 down=all memory=residual");
+		run_in_job(RANKS, train_both, "up=topk(0.05) down=topk(0.1) memory=residual");
+		run_in_job(RANKS, train_both, "up=topk(0.2),bf16 down=all memory=residual");
+		run_in_job(RANKS, train_both, "up=all,f16 down=all memory=residual");
 	}
 }

@@ -202,21 +202,17 @@ static void train_there(sluice_job *job, int rank, const char *recipe, const int
 	check_of = NULL;
 }
 
-static int train_all(int rank, void *argument)
+static void train_all(sluice_job *job, int rank, void *argument)
 {
 	static const char *const recipes[] = { "up=all down=all", "up=topk(0.05) down=topk(0.1)",
 					       "up=topk(0.05) down=all update=none clip=1",
 					       "up=topk(0.1) down=all when=every(2)" };
 	static const int kinds[2][2] = { { SLUICE_F32, SLUICE_F32 }, { SLUICE_F32, SLUICE_BF16 } };
-	sluice_job *job = rank_join(NULL);
-	(void)argument;
 	for (int i = 0; i < 16; i++)
 		train(job, rank, recipes[i / 4], kinds[i % 2], i / 2 % 2);
-	sluice_finalize(&job);
-	return 0;
 }
 
-static int train_all_there(int rank, void *argument)
+static void train_all_there(sluice_job *job, int rank, void *argument)
 {
 	static const char *const recipes[] = {
 		"up=all down=all",
@@ -229,38 +225,32 @@ static int train_all_there(int rank, void *argument)
 					{ SLUICE_BF16, SLUICE_BF16 },
 					{ SLUICE_F32, SLUICE_BF16 } };
 
-	(void)argument;
 	device();
-	sluice_job *job = rank_join(NULL);
 	for (size_t r = 0; r < sizeof recipes / sizeof recipes[0]; r++)
 		for (size_t t = 0; t < sizeof types / sizeof types[0]; t++)
 			train_there(job, rank, recipes[r], types[t], (r + t) % 2 != 0);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push_and_pull__all_pieces_on_a_gpu__stay_there)
 {
-	run_ranks(2, train_all_there, NULL);
+	run_in_job(2, train_all_there, NULL);
 }
 
 TEST(push_and_pull__pieces_on_a_gpu__as_in_host_memory)
 {
-	run_ranks(2, train_all, NULL);
+	run_in_job(2, train_all, NULL);
 }
 
 /* One vector of 16 bits there, also across a state. */
-static int train_narrow(int rank, void *argument)
+static void train_narrow(sluice_job *job, int rank, void *argument)
 {
 	static uint8_t state[64 << 10];
 	uint16_t code[COUNT];
 	float flat[COUNT] = { 0 }, grad[COUNT];
 	struct memory there = { 0 };
-	sluice_job *job = rank_join(NULL);
 	sluice_model *a = NULL, *b = NULL;
 	size_t bytes = 0;
 	sluice_model_attr attr = attributes("up=topk(0.1) down=all update=momentum(0.9)", 2);
-	(void)argument;
 	CHECK_OK(device()->alloc(MEMORY_DEVICE, sizeof code, &there));
 	CHECK_OK(device()->zero(there.address, sizeof code, NULL));
 	CHECK_OK(sluice_model_open(job, &attr, flat, &a));
@@ -290,13 +280,11 @@ static int train_narrow(int rank, void *argument)
 	sluice_model_close(&b);
 	sluice_model_close(&a);
 	device()->release(&there);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(pull__of_16_bits_on_a_gpu__as_in_host_memory)
 {
-	run_ranks(2, train_narrow, NULL);
+	run_in_job(2, train_narrow, NULL);
 }
 
 /* ---- one vector of 16 bits, which the device rounds itself ---- */
@@ -390,7 +378,7 @@ static void train_rounded(sluice_job *job, int rank, const struct narrow_case *c
 	check_of = NULL;
 }
 
-static int train_all_rounded(int rank, void *argument)
+static void train_all_rounded(sluice_job *job, int rank, void *argument)
 {
 	static const struct narrow_case cases[] = {
 		{ "up=all down=all", 0 },
@@ -403,19 +391,15 @@ static int train_all_rounded(int rank, void *argument)
 		{ "up=topk(0.05) down=topk(0.1),uniform(4,16) update=none clip=1", 0 },
 		{ "up=topk(0.1) down=all when=every(2)", 1 },
 	};
-	sluice_job *job = rank_join(NULL);
-	(void)argument;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		train_rounded(job, rank, &cases[i], SLUICE_F16);
 		train_rounded(job, rank, &cases[i], SLUICE_BF16);
 	}
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(pull__of_16_bits_on_a_gpu__the_bits_of_16_bits_in_host_memory)
 {
-	run_ranks(2, train_all_rounded, NULL);
+	run_in_job(2, train_all_rounded, NULL);
 }
 
 /* Each call of CUDA in the first pull there fails, in turn, which is said. */
@@ -548,13 +532,12 @@ TEST(broadcast__from_and_to_a_gpu__as_in_host_memory)
 
 /* Each call of CUDA on one rank fails, in turn: the others do not wait for it, and unless it failed
  * when the others had their bytes, they hear of it. */
-static int broadcast_failing(int rank, void *argument)
+static void broadcast_failing(sluice_job *job, int rank, void *argument)
 {
 	enum { CALLS = 24, LARGE = 9 << 20 };
 	static void (*fail_later)(unsigned, int);
 	const int culprit = *(const int *)argument;
 	struct memory there = { 0 };
-	sluice_job *job = rank_join(NULL);
 	int failed = 0;
 	device_look_up("emulated_fail", &fail_later);
 	CHECK_OK(device()->alloc(MEMORY_DEVICE, LARGE, &there));
@@ -573,8 +556,6 @@ static int broadcast_failing(int rank, void *argument)
 	}
 	CHECK(failed > 3 && failed < CALLS);
 	device()->release(&there);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(broadcast__calls_of_a_gpu_fail_on_one_rank__all_hear_of_it)
@@ -582,7 +563,7 @@ TEST(broadcast__calls_of_a_gpu_fail_on_one_rank__all_hear_of_it)
 	if (device_is_real())
 		skip();
 	for (int culprit = 0; culprit < 2; culprit++)
-		run_ranks(3, broadcast_failing, &culprit);
+		run_in_job(3, broadcast_failing, &culprit);
 }
 
 /* ---- vectors in one piece, of a type that need not be the model's ---- */

@@ -398,15 +398,13 @@ TEST(push_and_pull__gpu_memory_gives_the_bits_of_host_memory)
 }
 
 /* A program that was compiled before the stream was added. */
-static int open_without_stream(int rank, void *argument)
+static void open_without_stream(sluice_job *job, int rank, void *argument)
 {
 	static float params[COUNT];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = offsetof(sluice_model_attr, stream),
 				   .count = COUNT,
 				   .stream = argument };
-	(void)rank;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	CHECK(model->stream == NULL);
 	sluice_model_close(&model);
@@ -417,14 +415,12 @@ static int open_without_stream(int rank, void *argument)
 	attr.size = offsetof(sluice_model_attr, stream) - 1;
 	log_capture();
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EINVAL);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(model_open__stream_is_taken_where_the_size_covers_it)
 {
 	static int anything;
-	run_ranks(1, open_without_stream, &anything);
+	run_in_job(1, open_without_stream, &anything);
 }
 
 /* ---- sums that overflow ---------------------------------------------------- */
@@ -493,7 +489,7 @@ struct spoilt {
 	const char *is;
 };
 
-static int push_spoilt(int rank, void *argument)
+static void push_spoilt(sluice_job *job, int rank, void *argument)
 {
 	static float params[COUNT];
 	static uint8_t codes[COUNT];
@@ -501,13 +497,11 @@ static int push_spoilt(int rank, void *argument)
 	const struct device_ops *ops = device();
 	struct memory grad_memory;
 	float *grad_there = device_vector(ops, &grad_memory);
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr,
 				   .count = COUNT,
 				   .recipe = "up=topk(0.02) down=all memory=residual",
 				   .grad_type = s->type };
-	(void)rank;
 	log_capture();
 	codes[5] = s->code;
 	CHECK_OK(ops->copy(grad_there, codes, sizeof codes, NULL));
@@ -520,9 +514,7 @@ static int push_spoilt(int rank, void *argument)
 	rc = rc ? rc : sluice_pull(model, params);
 	CHECK(rc == SLUICE_ENUMERIC && error_says(s->is, NULL));
 	sluice_model_close(&model);
-	sluice_finalize(&job);
 	ops->release(&grad_memory);
-	return 0;
 }
 
 TEST(push__code_of_8_bits_on_a_gpu_is_not_finite__is_named)
@@ -535,5 +527,5 @@ TEST(push__code_of_8_bits_on_a_gpu_is_not_finite__is_named)
 		{ SLUICE_F8_E5M2, 0xfb, 1e34f, "is infinite at index 5" },
 	};
 	for (size_t i = 0; i < sizeof all / sizeof *all; i++)
-		run_ranks(1, push_spoilt, &all[i]);
+		run_in_job(1, push_spoilt, &all[i]);
 }

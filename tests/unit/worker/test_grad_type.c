@@ -81,12 +81,10 @@ static int takes_ranges(const char *recipe)
 	return 1;
 }
 
-static int train_both(int rank, void *argument)
+static void train_both(sluice_job *job, int rank, void *argument)
 {
 	static struct gradients g;
 	static float wide[COUNT], narrow[COUNT];
-	sluice_job *job = rank_join(NULL);
-	(void)argument;
 	for (size_t r = 0; r < KINDS * sizeof recipes / sizeof *recipes; r++) {
 		const char *recipe = recipes[r / KINDS];
 		const int in_ranges = r % 2;
@@ -125,29 +123,25 @@ static int train_both(int rank, void *argument)
 		sluice_model_close(&b);
 		sluice_model_close(&a);
 	}
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push__gradient_in_few_bits_gives_the_bits_of_its_floats)
 {
-	run_ranks(2, train_both, NULL);
+	run_in_job(2, train_both, NULL);
 }
 
 /* One worker, everything sent: what comes back is what was pushed. */
-static int send_every_code(int rank, void *argument)
+static void send_every_code(sluice_job *job, int rank, void *argument)
 {
 	static uint16_t code[CODES];
 	static float params[CODES], mean[CODES];
 	const int type = *(const int *)argument;
 	const uint32_t codes = narrow_bytes(type) == 1 ? 256 : CODES;
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr,
 				   .count = codes,
 				   .recipe = "up=all down=all update=none",
 				   .grad_type = type };
-	(void)rank;
 	for (uint32_t i = 0; i < codes; i++) {
 		const int finite = isfinite(narrow_value((uint16_t)i, type));
 		narrow_put(code, i, finite ? (uint16_t)i : 0, type);
@@ -165,18 +159,16 @@ static int send_every_code(int rank, void *argument)
 		}
 	}
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push__every_code_means_what_the_standard_says)
 {
 	for (int i = 0; i < TYPES; i++)
-		run_ranks(1, send_every_code, (void *)&types[i]);
+		run_in_job(1, send_every_code, (void *)&types[i]);
 }
 
 /* Codes of NaN and infinity, and a scale that makes a finite one infinite. */
-static int push_spoilt_codes(int rank, void *argument)
+static void push_spoilt_codes(sluice_job *job, int rank, void *argument)
 {
 	static const struct spoilt {
 		int type;
@@ -196,42 +188,36 @@ static int push_spoilt_codes(int rank, void *argument)
 	static float params[COUNT];
 	const struct spoilt *c = &cases[*(const int *)argument % CASES];
 	uint8_t code[COUNT] = { [5] = c->code };
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr,
 				   .count = COUNT,
 				   .recipe = "up=topk(0.02) down=all",
 				   .grad_type = c->type };
-	(void)rank;
 	log_capture();
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	CHECK_OK(sluice_set(model, SLUICE_GRAD_SCALE, c->scale));
 	CHECK(sluice_push(model, code) == SLUICE_ENUMERIC);
 	CHECK(error_says(c->is, NULL));
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push__code_of_8_bits_is_not_finite__is_named)
 {
 	for (int i = 0; i < 7; i++)
-		run_ranks(1, push_spoilt_codes, &i);
+		run_in_job(1, push_spoilt_codes, &i);
 }
 
-static int set_scales(int rank, void *argument)
+static void set_scales(sluice_job *job, int rank, void *argument)
 {
 	static const float bad[] = { 0, -1, NAN, INFINITY };
 	static float params[COUNT], mean[COUNT];
 	static uint8_t code[COUNT];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr,
 				   .count = COUNT,
 				   .recipe = "up=all down=all update=none",
 				   .grad_type = SLUICE_F8_E5M2 };
 	sluice_segment piece = { .data = code, .count = COUNT, .type = SLUICE_F8_E5M2 };
-	(void)rank, (void)argument;
 	memset(code, 0x3c, sizeof code); /* 1 */
 	log_capture();
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
@@ -268,20 +254,17 @@ static int set_scales(int rank, void *argument)
 	attr.n_segments = 1;
 	CHECK(sluice_model_open(job, &attr, NULL, &model) == SLUICE_EINVAL);
 	CHECK(error_says("segments[0].type=7, a type of 8 bits", "neither parameters nor means"));
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(scale__impossible_or_in_the_middle_of_a_push__is_refused)
 {
-	run_ranks(1, set_scales, NULL);
+	run_in_job(1, set_scales, NULL);
 }
 
-static int push_nan(int rank, void *argument)
+static void push_nan(sluice_job *job, int rank, void *argument)
 {
 	static uint16_t code[COUNT];
 	static float params[COUNT];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_tensor tensors[] = { { "weight", 3000 }, { "bias", COUNT - 3000 } };
 	sluice_model_attr attr = { .size = sizeof attr,
@@ -290,7 +273,6 @@ static int push_nan(int rank, void *argument)
 				   .tensors = tensors,
 				   .n_tensors = 2,
 				   .grad_type = SLUICE_BF16 };
-	(void)rank;
 	log_capture();
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	code[3021] = 0x7fc0;
@@ -298,25 +280,21 @@ static int push_nan(int rank, void *argument)
 	CHECK(sluice_push(model, code) == SLUICE_ENUMERIC);
 	CHECK(error_says("is NaN at index 21 of tensor bias", NULL));
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push__nan_in_16_bits_is_named)
 {
-	run_ranks(1, push_nan, "up=topk(0.02) down=all");
-	run_ranks(1, push_nan, "up=all down=all clip=1");
+	run_in_job(1, push_nan, "up=topk(0.02) down=all");
+	run_in_job(1, push_nan, "up=all down=all clip=1");
 }
 
-static int open_with_types(int rank, void *argument)
+static void open_with_types(sluice_job *job, int rank, void *argument)
 {
 	static float params[COUNT];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = offsetof(sluice_model_attr, grad_type),
 				   .count = COUNT,
 				   .grad_type = 99 };
-	(void)rank, (void)argument;
 	CHECK_OK(sluice_model_open(job, &attr, params,
 				   &model)); /* compiled before there were types */
 	CHECK_OK(sluice_push(model, params));
@@ -326,11 +304,9 @@ static int open_with_types(int rank, void *argument)
 	attr.size = sizeof attr;
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EINVAL);
 	CHECK(error_says("grad_type=99", NULL));
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(model_open__type_of_gradients_is_judged_where_the_size_covers_it)
 {
-	run_ranks(1, open_with_types, NULL);
+	run_in_job(1, open_with_types, NULL);
 }

@@ -80,24 +80,17 @@ static void train(sluice_job *job, const struct trial *trial, float first, float
 	sluice_model_close(&model);
 }
 
-static int overflow_at_a_worker(int rank, void *argument)
+static void overflow_at_a_worker(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
 	/* The step size is inside of the memory: it multiplies what is finite. */
 	train(job, argument, 0, rank == CULPRIT ? -1e38f : 1, 10, CULPRIT,
 	      "the gradient of rank 1 (node n1) at step 2");
-	sluice_finalize(&job);
-	return 0;
 }
 
-static int overflow_at_a_shard(int rank, void *argument)
+static void overflow_at_a_shard(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
-	(void)rank;
 	train(job, argument, 0, 3e38f, 1, CULPRIT,
 	      "shard 1 at rank 1 (node n1) in step 2 is NaN or infinite");
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push__sum_that_overflowed__ends_the_job_by_name_with_every_value_type)
@@ -123,7 +116,7 @@ TEST(push__sum_that_overflowed__ends_the_job_by_name_with_every_value_type)
 		{ "up=threshold(0.5),f16 down=all memory=residual(inside) nonfinite=zero", 0 },
 	};
 	for (size_t i = 0; i < sizeof trials / sizeof *trials; i++)
-		run_ranks(RANKS, overflow_at_a_worker, &trials[i]);
+		run_in_job(RANKS, overflow_at_a_worker, &trials[i]);
 }
 
 TEST(publish__sum_that_overflowed__ends_the_job_by_name_and_nothing_is_added)
@@ -147,18 +140,14 @@ TEST(publish__sum_that_overflowed__ends_the_job_by_name_and_nothing_is_added)
 		{ "up=cyclic(0.01) down=all memory=residual update=sgd", 0 },
 	};
 	for (size_t i = 0; i < sizeof trials / sizeof *trials; i++)
-		run_ranks(RANKS, overflow_at_a_shard, &trials[i]);
+		run_in_job(RANKS, overflow_at_a_shard, &trials[i]);
 }
 
-static int overflow_of_a_parameter(int rank, void *argument)
+static void overflow_of_a_parameter(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
-	(void)rank;
 	/* All workers send this, and neither their sum nor their mean overflows. */
 	train(job, argument, 3e38f, -1e38f, 1, CULPRIT,
 	      "step 2 makes inf of the parameter of shard 1 at rank 1 (node n1)");
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(publish__delta_that_makes_a_parameter_infinite__ends_the_job_before_it_is_added)
@@ -177,20 +166,17 @@ TEST(publish__delta_that_makes_a_parameter_infinite__ends_the_job_before_it_is_a
 		{ "up=all down=all when=every(2)", 0 },
 	};
 	for (size_t i = 0; i < sizeof trials / sizeof *trials; i++)
-		run_ranks(RANKS, overflow_of_a_parameter, &trials[i]);
+		run_in_job(RANKS, overflow_of_a_parameter, &trials[i]);
 }
 
-static int overflow_of_a_local_step(int rank, void *argument)
+static void overflow_of_a_local_step(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
 	train(job, argument, 3e38f, rank == CULPRIT ? -1e38f : 0, 1, CULPRIT,
 	      "step 2 makes inf of the parameter at rank 1 (node n1)");
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(pull__own_step_that_makes_a_parameter_infinite__ends_the_job_by_name)
 {
 	static struct trial trial = { "up=all down=all when=every(3)", 0 };
-	run_ranks(RANKS, overflow_of_a_local_step, &trial);
+	run_in_job(RANKS, overflow_of_a_local_step, &trial);
 }

@@ -55,12 +55,10 @@ static void check_flag(struct side *one, struct side *other)
 	CHECK(step_of(other->model).raised == 1u << one->step || strstr(check_of, "every"));
 }
 
-static int train(int rank, void *argument)
+static void train(sluice_job *job, int rank, void *argument)
 {
 	static const struct way whole = { 0 }, in_pieces = { .pull = pull_in_pieces };
-	sluice_job *job = rank_join(NULL);
 
-	(void)rank, (void)argument;
 	for (size_t i = 0; i < RECIPES * 2; i++)
 		if (!thinned(i + 1, 2))
 			same_bits(job,
@@ -70,14 +68,12 @@ static int train(int rank, void *argument)
 					  .before = raise_flag,
 					  .after = check_flag },
 				  &whole, &in_pieces);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(pull_range__any_cut_and_order__same_bits_as_one_pull)
 {
-	run_ranks(1, train, NULL);
-	run_ranks(3, train, NULL);
+	run_in_job(1, train, NULL);
+	run_in_job(3, train, NULL);
 }
 
 /* ---- before others are there ----------------------------------------------- */
@@ -94,11 +90,10 @@ static uint64_t taken(sluice_model *model)
 }
 
 /* Rank 1 pushes shard 1 only after rank 0 has pulled shard 0. */
-static int go_on_early(int rank, void *argument)
+static void go_on_early(sluice_job *job, int rank, void *argument)
 {
 	atomic_int *pulled = argument;
 	float params[COUNT] = { 0 }, grad[COUNT];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = attributes("up=all down=all update=sgd memory=none", 2);
 	attr.lr = 1;
@@ -129,25 +124,20 @@ static int go_on_early(int rank, void *argument)
 		CHECK(step_of(model).steps == (uint64_t)step);
 	}
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(pull_range__of_a_shard_that_is_there__does_not_wait_for_others)
 {
-	run_ranks(2, go_on_early, shared_memory(sizeof(atomic_int)));
+	run_in_job(2, go_on_early, shared_memory(sizeof(atomic_int)));
 }
 
 /* ---- refusals -------------------------------------------------------------- */
 
-static int call_wrongly(int rank, void *argument)
+static void call_wrongly(sluice_job *job, int rank, void *argument)
 {
 	float params[COUNT] = { 0 }, grad[COUNT] = { 0 };
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = attributes("up=topk(0.1) down=all", 3);
-	(void)rank;
-	(void)argument;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	log_capture();
 	CHECK(sluice_pull_begin(NULL, &(sluice_vector){ .data = params }) == SLUICE_EINVAL);
@@ -177,23 +167,19 @@ static int call_wrongly(int rank, void *argument)
 	CHECK_OK(sluice_push(model, grad));
 	CHECK_OK(sluice_pull_begin(model, &(sluice_vector){ .data = params }));
 	sluice_model_close(&model); /* in the middle of a pull */
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(calls__out_of_order_or_range__are_refused)
 {
-	run_ranks(2, call_wrongly, NULL);
+	run_in_job(2, call_wrongly, NULL);
 }
 
 /* Rank 1 closes after one step, and rank 0 waits for a range of the second one. */
-static int wait_in_vain(int rank, void *argument)
+static void wait_in_vain(sluice_job *job, int rank, void *argument)
 {
 	float params[COUNT] = { 0 }, grad[COUNT] = { 0 };
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = attributes("up=topk(0.1) down=all", 2);
-	(void)argument;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	log_capture();
 	for (int step = 0; step < 2 - rank; step++) {
@@ -204,11 +190,9 @@ static int wait_in_vain(int rank, void *argument)
 		CHECK(!step || error_says("rank 1 (node n1) closed model 0 after 1 steps", NULL));
 	}
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(pull_range__that_nobody_can_complete__fails_naming_who_closed)
 {
-	run_ranks(2, wait_in_vain, NULL);
+	run_in_job(2, wait_in_vain, NULL);
 }

@@ -121,12 +121,10 @@ static void count_zeroed(struct side *one, struct side *other)
 	CHECK(stats.nonfinite_elements == (zeroes(one) ? one->step : 0));
 }
 
-static int train(int rank, void *argument)
+static void train(sluice_job *job, int rank, void *argument)
 {
 	static const struct way whole = { 0 }, in_pieces = { .push = push_in_pieces };
-	sluice_job *job = rank_join(NULL);
 
-	(void)rank, (void)argument;
 	for (size_t i = 0; i < RECIPES * 2; i++)
 		if (!thinned(i + 1, 2))
 			same_bits(job,
@@ -136,14 +134,12 @@ static int train(int rank, void *argument)
 					  .gradient = gradient,
 					  .after = count_zeroed },
 				  &whole, &in_pieces);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push_range__any_cut_and_order__same_bits_as_one_push)
 {
-	run_ranks(1, train, NULL);
-	run_ranks(3, train, NULL);
+	run_in_job(1, train, NULL);
+	run_in_job(3, train, NULL);
 }
 
 /* ---- early sending --------------------------------------------------------- */
@@ -156,7 +152,7 @@ static int posted(const sluice_model *model)
 	return n;
 }
 
-static int send_early(int rank, void *argument)
+static void send_early(sluice_job *job, int rank, void *argument)
 {
 	enum { SHARDS = 3 }; /* of 500 each */
 	static const struct {
@@ -170,9 +166,6 @@ static int send_early(int rank, void *argument)
 		{ "up=all,uniform(4) down=all", 1 },
 		{ "up=all,grid(4) down=all", 0 },
 	};
-	sluice_job *job = rank_join(NULL);
-	(void)rank;
-	(void)argument;
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		float params[COUNT] = { 0 }, grad[COUNT];
 		sluice_model *model = NULL;
@@ -192,24 +185,20 @@ static int send_early(int rank, void *argument)
 		check_same(job, params, sizeof params);
 		sluice_model_close(&model);
 	}
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push_range__shard_complete__its_message_goes_at_once_where_it_can)
 {
-	run_ranks(2, send_early, NULL);
+	run_in_job(2, send_early, NULL);
 }
 
 /* ---- refusals -------------------------------------------------------------- */
 
-static int refuse_ranges(int rank, void *argument)
+static void refuse_ranges(sluice_job *job, int rank, void *argument)
 {
 	float params[COUNT] = { 0 }, grad[COUNT], residual[COUNT];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = attributes("up=topk(0.01) down=topk(0.05)", 2);
-	(void)argument;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	fill_gradient(grad, rank, 1, params);
 	log_capture();
@@ -250,17 +239,15 @@ static int refuse_ranges(int rank, void *argument)
 	check_same(job, params, sizeof params);
 	sluice_set_log(NULL, NULL);
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push_range__overlap_gap_outside_or_out_of_order__refused_by_name_nothing_changes)
 {
-	run_ranks(1, refuse_ranges, NULL);
-	run_ranks(2, refuse_ranges, NULL);
+	run_in_job(1, refuse_ranges, NULL);
+	run_in_job(2, refuse_ranges, NULL);
 }
 
-static int refuse_recipes(int rank, void *argument)
+static void refuse_recipes(sluice_job *job, int rank, void *argument)
 {
 	static const struct {
 		const char *recipe, *key;
@@ -269,9 +256,6 @@ static int refuse_recipes(int rank, void *argument)
 		{ "up=all down=all when=every(2)", "when=" },
 		{ "signal=storm(0.5) update=ema(0.5)", "signal=storm" },
 	};
-	sluice_job *job = rank_join(NULL);
-	(void)rank;
-	(void)argument;
 	for (int i = 0; i < 3; i++) {
 		float params[COUNT] = { 0 }, grad[COUNT];
 		sluice_model *model = NULL;
@@ -289,23 +273,19 @@ static int refuse_recipes(int rank, void *argument)
 		CHECK_OK(sluice_pull(model, params));
 		sluice_model_close(&model);
 	}
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push_range__recipe_needs_the_whole_gradient__refused_by_name)
 {
-	run_ranks(2, refuse_recipes, NULL);
+	run_in_job(2, refuse_recipes, NULL);
 }
 
 /* Rank 1 meets a NaN in its second range: all end, and everybody is told where it was. */
-static int meet_nan(int rank, void *argument)
+static void meet_nan(sluice_job *job, int rank, void *argument)
 {
 	float params[COUNT] = { 0 }, grad[COUNT];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = attributes("up=threshold(0.01) down=all", 2);
-	(void)argument;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	fill_gradient(grad, rank, 1, params);
 	if (rank)
@@ -323,11 +303,9 @@ static int meet_nan(int rank, void *argument)
 		      error_says("index 7 of tensor b1.bias", "rank 1"));
 	}
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push_range__nan_in_a_later_range__ends_the_job_naming_tensor_and_index)
 {
-	run_ranks(2, meet_nan, NULL);
+	run_in_job(2, meet_nan, NULL);
 }

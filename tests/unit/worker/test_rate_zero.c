@@ -114,12 +114,8 @@ static uint64_t train(sluice_job *job, const char *recipe, int way, int zeros)
 	return digest;
 }
 
-static int stand_still(int rank, void *argument)
+static void stand_still(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
-
-	(void)rank;
-	(void)argument;
 	for (int i = 0; i < RECIPES * WAYS; i++) {
 		if (thinned((size_t)i, 4))
 			continue;
@@ -127,27 +123,22 @@ static int stand_still(int rank, void *argument)
 		const uint64_t digest = train(job, check_of, i % WAYS, 2);
 		CHECK(!recipes[i / WAYS].again || digest == train(job, check_of, i % WAYS, 0));
 	}
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(rate_zero__with_a_residual__moves_nothing_and_loses_nothing)
 {
-	run_ranks(WORKERS, stand_still, NULL);
+	run_in_job(WORKERS, stand_still, NULL);
 }
 
 /* ---- without a residual -------------------------------------------------------- */
 
-static int step_as_torch(int rank, void *argument)
+static void step_as_torch(sluice_job *job, int rank, void *argument)
 {
 	static const float rates[] = { 0, 0.5f, 0, 0.25f };
-	sluice_job *job = rank_join(NULL);
 	float params[COUNT] = { 0 }, want[COUNT] = { 0 }, velocity[COUNT] = { 0 }, grad[COUNT];
 	sluice_model_attr attr = attributes("up=all down=all update=momentum(0.5)", 2);
 	sluice_model *model = NULL;
 
-	(void)rank;
-	(void)argument;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	for (size_t step = 0; step < sizeof(rates) / sizeof(*rates); step++) {
 		fill_gradient(grad, 0, step, params);
@@ -161,13 +152,11 @@ static int step_as_torch(int rank, void *argument)
 		CHECK(!memcmp(params, want, sizeof(want)));
 	}
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(rate_zero__without_a_residual__updates_momentum_as_torch_does)
 {
-	run_ranks(1, step_as_torch, NULL);
+	run_in_job(1, step_as_torch, NULL);
 }
 
 /* ---- steps of a worker's own ------------------------------------------------------ */
@@ -199,33 +188,28 @@ static uint64_t train_periods(sluice_job *job, const char *recipe, int rate_is_z
 	return digest;
 }
 
-static int add_nothing(int rank, void *argument)
+static void add_nothing(sluice_job *job, int rank, void *argument)
 {
 	static const char *const periods[] = {
 		"up=all down=all when=every(3)",
 		"up=topk(0.02) down=topk(0.1) when=every(3)",
 		"up=topk(0.02) down=all memory=residual(inside) update=momentum(0.9) when=every(3)",
 	};
-	sluice_job *job = rank_join(NULL);
 
-	(void)rank;
-	(void)argument;
 	for (size_t i = 0; i < sizeof(periods) / sizeof(*periods); i++) {
 		check_of = periods[i];
 		CHECK(train_periods(job, periods[i], 1) == train_periods(job, periods[i], 0));
 	}
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(rate_zero__within_a_period__adds_nothing_to_its_sum)
 {
-	run_ranks(WORKERS, add_nothing, NULL);
+	run_in_job(WORKERS, add_nothing, NULL);
 }
 
 /* ---- refusals -------------------------------------------------------------------- */
 
-static int be_refused(int rank, void *argument)
+static void be_refused(sluice_job *job, int rank, void *argument)
 {
 	static const char *const refused[][2] = {
 		{ "up=all down=all signal=storm(0.1) update=ema(0.1)", "looks back" },
@@ -233,11 +217,8 @@ static int be_refused(int rank, void *argument)
 		{ "up=all down=all when=async(4)", "one worker at a time" },
 		{ "up=sketch(0.1)", "sketch" },
 	};
-	sluice_job *job = rank_join(NULL);
 	float params[COUNT] = { 0 };
 
-	(void)rank;
-	(void)argument;
 	for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++) {
 		sluice_model_attr attr = attributes(refused[i][0], 2);
 		sluice_model *model = NULL;
@@ -251,13 +232,11 @@ static int be_refused(int rank, void *argument)
 		CHECK_OK(sluice_set(model, SLUICE_LR, 0.1f));
 		sluice_model_close(&model);
 	}
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(rate_zero__of_recipes_that_cannot_stand_still__is_refused_with_the_reason)
 {
-	run_ranks(1, be_refused, NULL);
+	run_in_job(1, be_refused, NULL);
 }
 
 static int differ(int rank, void *argument)

@@ -238,10 +238,8 @@ static void train_both(sluice_job *job, int rank, const char *recipe, const stru
 	sluice_model_close(&b);
 }
 
-static int train_all(int rank, void *argument)
+static void train_all(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
-	(void)argument;
 	for (unsigned i = 0; i < RECIPES * KINDS; i++) {
 		check_of = recipes[i / KINDS];
 		if (!thinned(i, 4) && !refuses(recipes[i / KINDS], &kinds[i % KINDS]))
@@ -249,20 +247,16 @@ static int train_all(int rank, void *argument)
 				train_both(job, rank, recipes[i / KINDS], &kinds[i % KINDS], cut);
 	}
 	check_of = NULL;
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push_and_pull__in_pieces_of_any_cut_and_type__same_bits_as_in_one)
 {
-	run_ranks(1, train_all, NULL);
+	run_in_job(1, train_all, NULL);
 }
 
 /* With async, workers do not come in a fixed order: it is left to one worker alone. */
-static int train_some(int rank, void *argument)
+static void train_some(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
-	(void)argument;
 	for (unsigned i = 0; i < RECIPES * KINDS; i++) {
 		check_of = recipes[i / KINDS];
 		if (!thinned(i, 4) && !refuses(recipes[i / KINDS], &kinds[i % KINDS]) &&
@@ -270,20 +264,18 @@ static int train_some(int rank, void *argument)
 			train_both(job, rank, recipes[i / KINDS], &kinds[i % KINDS], i);
 	}
 	check_of = NULL;
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push_and_pull__in_pieces_cut_otherwise_on_each_rank__same_bits_as_in_one)
 {
-	run_ranks(3, train_some, NULL);
+	run_in_job(3, train_some, NULL);
 }
 
 /* ---- one vector of 16 bits ---------------------------------------------------- */
 
 /* Also values at which rounding is hard: ties, the smallest numbers, and what is beyond the range.
  */
-static int round_all(int rank, void *argument)
+static void round_all(sluice_job *job, int rank, void *argument)
 {
 	static const float hard[] = { 1.00048828125f, 1.00146484375f, 1.00390625f, 1.01171875f,
 				      65519.0f,       65520.0f,       -70000.0f,   0x1p-24f,
@@ -291,14 +283,12 @@ static int round_all(int rank, void *argument)
 				      0x1.ffp127f,    0x1.fep127f,    3.3e38f,     0x1p-133f };
 	enum { N = 16, ROUNDS = 40 };
 	const int type = *(const int *)argument;
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	uint16_t start[N] = { 0 }, mean[N];
 	sluice_model_attr attr = { .size = sizeof attr,
 				   .count = N,
 				   .recipe = "up=all down=all update=none",
 				   .param_type = type };
-	(void)rank;
 	CHECK_OK(sluice_model_open(job, &attr, start, &model));
 	for (uint64_t round = 0; round < ROUNDS; round++) {
 		float grad[N];
@@ -312,32 +302,27 @@ static int round_all(int rank, void *argument)
 			CHECK(mean[i] == nearest(grad[i], type));
 	}
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(pull_mean__of_16_bits__is_rounded_to_nearest_even)
 {
 	static int types[] = { SLUICE_F16, SLUICE_BF16 };
-	run_ranks(1, round_all, &types[0]);
-	run_ranks(1, round_all, &types[1]);
+	run_in_job(1, round_all, &types[0]);
+	run_in_job(1, round_all, &types[1]);
 }
 
 /* Steps that are far below the last place of the parameters still add up. */
-static int creep(int rank, void *argument)
+static void creep(sluice_job *job, int rank, void *argument)
 {
 	enum { N = 3 };
 	uint16_t params[N] = { 0x3f80, 0x3f80, 0x3f80 }; /* 1 */
 	float grad[N] = { 1, 0, -1 };
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr,
 				   .count = N,
 				   .recipe = "up=all down=all update=sgd",
 				   .lr = 0x1p-12f,
 				   .param_type = SLUICE_BF16 };
-	(void)rank;
-	(void)argument;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	for (int step = 1; step <= 64; step++) {
 		CHECK_OK(sluice_push(model, grad));
@@ -348,18 +333,16 @@ static int creep(int rank, void *argument)
 	}
 	CHECK(params[0] == nearest(1 - 0x1p-6f, SLUICE_BF16) && params[1] == 0x3f80);
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(pull__of_16_bits__rounds_from_the_copy_and_loses_no_small_step)
 {
-	run_ranks(2, creep, NULL);
+	run_in_job(2, creep, NULL);
 }
 
 /* A state saved by a model of one vector of floats, loaded into pieces of 16 bits; and a worker
  * that has no gradients left. */
-static int load_and_join(int rank, void *argument)
+static void load_and_join(sluice_job *job, int rank, void *argument)
 {
 	static const int types[] = { SLUICE_BF16, SLUICE_F16 };
 	static struct scattered params;
@@ -368,10 +351,8 @@ static int load_and_join(int rank, void *argument)
 	uint64_t done = 0;
 	size_t bytes;
 	int more;
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = attributes("up=topk(0.1) down=topk(0.2) update=momentum(0.9)", 2);
-	(void)argument;
 	attr.uneven = 1;
 	CHECK_OK(sluice_model_open(job, &attr, flat, &model));
 	fill_gradient(grad, rank, 1, flat);
@@ -406,13 +387,11 @@ static int load_and_join(int rank, void *argument)
 	}
 	sluice_model_close(&again);
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(load_and_join__into_pieces_of_16_bits__as_into_floats)
 {
-	run_ranks(2, load_and_join, NULL);
+	run_in_job(2, load_and_join, NULL);
 }
 
 TEST(plan__of_16_bits__announces_the_copy)
@@ -438,16 +417,13 @@ TEST(plan__of_16_bits__announces_the_copy)
 
 /* ---- refusals ---------------------------------------------------------------- */
 
-static int call_wrongly(int rank, void *argument)
+static void call_wrongly(sluice_job *job, int rank, void *argument)
 {
 	float params[COUNT] = { 0 }, grad[COUNT] = { 0 }, mean[COUNT];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = attributes("up=topk(0.1) down=all", 3);
 	sluice_segment two[] = { { grad, 700, SLUICE_F32, 0 }, { grad + 700, 800, SLUICE_F32, 0 } };
 	uint8_t *odd = (uint8_t *)mean + 1;
-	(void)rank;
-	(void)argument;
 	log_capture();
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	CHECK(sluice_push_vector(NULL, IN_PIECES(two, 2)) == SLUICE_EINVAL);
@@ -517,27 +493,23 @@ static int call_wrongly(int rank, void *argument)
 	attr.n_segments = 2;
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EINVAL);
 	CHECK(error_says("segments is NULL", NULL));
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(calls__with_wrong_pieces_or_types__are_refused_and_change_nothing)
 {
-	run_ranks(2, call_wrongly, NULL);
+	run_in_job(2, call_wrongly, NULL);
 }
 
 /* A step would take these parameters for gradients that are still zero. */
-static int open_narrow(int rank, void *argument)
+static void open_narrow(sluice_job *job, int rank, void *argument)
 {
 	static const char *const recipes_of[] = { "up=all down=all", "up=topk(0.1) down=topk(0.2)",
 						  "up=all down=all update=average",
 						  "up=topk(0.1) down=all when=every(2)" };
 	uint16_t codes[800];
 	float params[700] = { 0 };
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_segment two[] = { { params, 700, SLUICE_F32, 0 }, { codes, 800, SLUICE_BF16, 0 } };
-	(void)argument;
 	log_capture();
 	memset(codes, 0x3f, sizeof codes);
 	for (size_t i = 0; i < sizeof recipes_of / sizeof *recipes_of; i++) {
@@ -565,13 +537,11 @@ static int open_narrow(int rank, void *argument)
 	CHECK_OK(sluice_model_open(job, &attr, NULL, &model));
 	sluice_model_close(&model);
 	check_of = NULL;
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(open__with_16_bits_and_no_param_type__is_refused_on_all_ranks)
 {
-	run_ranks(2, open_narrow, NULL);
+	run_in_job(2, open_narrow, NULL);
 }
 
 /* ---- a vector with data, or of zeros ------------------------------------------ */

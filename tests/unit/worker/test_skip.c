@@ -65,11 +65,9 @@ static const char *const skipping[] = {
 enum { SKIPPING = sizeof skipping / sizeof *skipping };
 
 /* Model b meets gradients that are spoilt, on one rank or another, between those of model a. */
-static int skip_steps(int rank, void *argument)
+static void skip_steps(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
 	const int ranks = sluice_size(job);
-	(void)argument;
 	for (unsigned c = 0; c < SKIPPING * WAYS; c++) {
 		float params[2][COUNT] = { { 0 } }, grad[COUNT], mean[COUNT], spoilt[COUNT];
 		const int none = strstr(skipping[c / WAYS], "update=none") != NULL;
@@ -113,25 +111,21 @@ static int skip_steps(int rank, void *argument)
 		sluice_model_close(&a);
 	}
 	check_of = NULL;
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push__spoilt_on_one_rank__is_skipped_on_all_and_changes_nothing)
 {
-	run_ranks(1, skip_steps, NULL);
-	run_ranks(3, skip_steps, NULL);
+	run_in_job(1, skip_steps, NULL);
+	run_in_job(3, skip_steps, NULL);
 }
 
 /* A worker that has run out of gradients takes part in the decision. */
-static int join_skipped(int rank, void *argument)
+static void join_skipped(sluice_job *job, int rank, void *argument)
 {
 	float params[COUNT] = { 0 }, before[COUNT], grad[COUNT];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = attributes("up=topk(0.1) down=all nonfinite=skip-all", 2);
 	int more = 0;
-	(void)argument;
 	attr.uneven = 1;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	for (int step = 1; step <= 3; step++) {
@@ -153,13 +147,11 @@ static int join_skipped(int rank, void *argument)
 	CHECK(!more && step_of(model).steps == 3);
 	check_same(job, params, sizeof params);
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(join__of_a_skipped_step__there_is_more)
 {
-	run_ranks(2, join_skipped, NULL);
+	run_in_job(2, join_skipped, NULL);
 }
 
 TEST(recipe__skip_all_where_workers_step_alone__is_refused)
@@ -186,10 +178,8 @@ static const char *const keeping[] = {
 };
 enum { KEEPING = sizeof keeping / sizeof *keeping };
 
-static int push_both(int rank, void *argument)
+static void push_both(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
-	(void)argument;
 	for (unsigned c = 0; c < KEEPING; c++) {
 		float params[2][COUNT] = { { 0 } }, grad[COUNT];
 		sluice_model *a = NULL, *b = NULL;
@@ -218,24 +208,20 @@ static int push_both(int rank, void *argument)
 		sluice_model_close(&a);
 	}
 	check_of = NULL;
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push_range__recipe_that_needs_the_whole_gradient__same_bits_as_one_push)
 {
-	run_ranks(1, push_both, NULL);
-	run_ranks(2, push_both, NULL);
+	run_in_job(1, push_both, NULL);
+	run_in_job(2, push_both, NULL);
 }
 
-static int push_halves(int rank, void *argument)
+static void push_halves(sluice_job *job, int rank, void *argument)
 {
 	static uint16_t grad[COUNT];
 	float params[2][COUNT] = { { 0 } };
-	sluice_job *job = rank_join(NULL);
 	sluice_model *a = NULL, *b = NULL;
 	sluice_model_attr attr = attributes("up=all down=all clip=1", 1);
-	(void)argument;
 	attr.grad_type = SLUICE_BF16;
 	CHECK_OK(sluice_model_open(job, &attr, params[0], &a));
 	CHECK_OK(sluice_model_open(job, &attr, params[1], &b));
@@ -249,11 +235,9 @@ static int push_halves(int rank, void *argument)
 	CHECK(!memcmp(params[0], params[1], sizeof params[0]) && params[0][0] != 0);
 	sluice_model_close(&b);
 	sluice_model_close(&a);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(push_range__of_16_bits_that_are_clipped__same_bits_as_one_push)
 {
-	run_ranks(2, push_halves, NULL);
+	run_in_job(2, push_halves, NULL);
 }

@@ -145,16 +145,14 @@ TEST(stats__every_shape__equal_the_lengths_of_the_messages)
 }
 
 /* With up=all down=all, what moves is what `dense` says. */
-static int dense_is_dense(int rank, void *argument)
+static void dense_is_dense(sluice_job *job, int rank, void *argument)
 {
 	static float params[COUNT], grad[COUNT];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = {
 		.size = sizeof attr, .count = COUNT, .recipe = "up=all down=all", .shards = 4
 	};
 	sluice_model_stats stats = { .size = sizeof stats };
-	(void)argument;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	for (int i = 0; i < COUNT; i++)
 		grad[i] = (float)(i + rank + 1);
@@ -167,13 +165,11 @@ static int dense_is_dense(int rank, void *argument)
 	CHECK(stats.pushed_elements == COUNT && stats.pulled_elements == COUNT);
 	CHECK(stats.deferred_elements == 0 && stats.nonfinite_elements == 0);
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(stats__dense_recipe__moves_what_dense_bytes_say)
 {
-	run_ranks(2, dense_is_dense, NULL);
+	run_in_job(2, dense_is_dense, NULL);
 }
 
 /* ---- compression error ----------------------------------------------------- */
@@ -203,11 +199,10 @@ static void decode_sent(const sluice_model *model, float *sent)
 	}
 }
 
-static int measure_error(int rank, void *argument)
+static void measure_error(sluice_job *job, int rank, void *argument)
 {
 	static float params[COUNT], grad[COUNT], before[COUNT], sent[COUNT];
 	const struct measured *how = argument;
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = {
 		.size = sizeof attr, .count = COUNT, .recipe = how->recipe, .shards = 3, .lr = 0.5f
@@ -263,8 +258,6 @@ static int measure_error(int rank, void *argument)
 		CHECK_OK(sluice_barrier(job)); /* nobody pushes on before all have looked */
 	}
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(measure__every_memory_and_selector__error_is_that_of_the_decoded_messages)
@@ -280,14 +273,13 @@ TEST(measure__every_memory_and_selector__error_is_that_of_the_decoded_messages)
 		{ "up=topk(0.1) down=topk(0.2)", 1 },
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
-		run_ranks(2, measure_error, &cases[i]);
+		run_in_job(2, measure_error, &cases[i]);
 }
 
-static int digest_of_training(int rank, void *argument)
+static void digest_of_training(sluice_job *job, int rank, void *argument)
 {
 	static float params[COUNT], grad[COUNT];
 	uint64_t *digests = argument;
-	sluice_job *job = rank_join(NULL);
 	for (int on = 0; on < 2; on++) {
 		sluice_model *model = NULL;
 		sluice_model_attr attr = { .size = sizeof attr,
@@ -307,26 +299,21 @@ static int digest_of_training(int rank, void *argument)
 		sluice_model_close(&model);
 	}
 	CHECK(sluice_set(NULL, SLUICE_MEASURE, 1) == SLUICE_EINVAL);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(measure__on_or_off__same_digest)
 {
 	uint64_t *digests = shared_memory(2 * sizeof *digests);
-	run_ranks(2, digest_of_training, digests);
+	run_in_job(2, digest_of_training, digests);
 	assert_true(digests[0] == digests[1] && digests[0]);
 }
 
-static int ask_wrongly(int rank, void *argument)
+static void ask_wrongly(sluice_job *job, int rank, void *argument)
 {
 	float params[8] = { 0 };
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr, .count = 8 };
 	sluice_model_stats stats;
-	(void)rank;
-	(void)argument;
 	log_capture();
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	memset(&stats, 0xa5, sizeof stats);
@@ -340,11 +327,9 @@ static int ask_wrongly(int rank, void *argument)
 	CHECK(stats.steps == 0 && stats.size == offsetof(sluice_model_stats, pushed_bytes));
 	CHECK(stats.pushed_bytes == 0xa5a5a5a5a5a5a5a5u);
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(stats__size_unset_or_short__is_refused_or_respected)
 {
-	run_ranks(1, ask_wrongly, NULL);
+	run_in_job(1, ask_wrongly, NULL);
 }

@@ -34,10 +34,8 @@ static void apply(float *params, const float *mean)
 		params[i] -= 0.1f * mean[i];
 }
 
-static int train(int rank, void *argument)
+static void train(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
-	(void)argument;
 	log_capture();
 	for (int r = 0; r < RECIPES; r++) {
 		const int none = strstr(recipes[r], "update=none") != NULL;
@@ -82,13 +80,11 @@ static int train(int rank, void *argument)
 		CHECK(step_of(model).steps == LAST_STEP);
 		sluice_model_close(&model);
 	}
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(join__unequal_numbers_of_batches__all_end_alike)
 {
-	run_ranks(3, train, NULL);
+	run_in_job(3, train, NULL);
 }
 
 /* Rank 1 has no data: with join, or with gradients of zeros. */
@@ -97,11 +93,10 @@ struct zeros {
 	uint64_t digest;
 };
 
-static int train_with_zeros(int rank, void *argument)
+static void train_with_zeros(sluice_job *job, int rank, void *argument)
 {
 	struct zeros *zeros = argument;
 	float params[COUNT] = { 0 }, grad[COUNT];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = attributes("up=all down=topk(0.3) update=momentum(0.5)", 3);
 	int more = 1;
@@ -124,8 +119,6 @@ static int train_with_zeros(int rank, void *argument)
 	if (!rank)
 		zeros->digest = digest;
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(joined_worker__counts_like_one_with_zeros)
@@ -133,12 +126,12 @@ TEST(joined_worker__counts_like_one_with_zeros)
 	struct zeros *pushed = shared_memory(sizeof *pushed),
 		     *joined = shared_memory(sizeof *joined);
 	joined->joins = 1;
-	run_ranks(2, train_with_zeros, pushed);
-	run_ranks(2, train_with_zeros, joined);
+	run_in_job(2, train_with_zeros, pushed);
+	run_in_job(2, train_with_zeros, joined);
 	assert_true(pushed->digest && pushed->digest == joined->digest);
 }
 
-static int call_wrongly(int rank, void *argument)
+static void call_wrongly(sluice_job *job, int rank, void *argument)
 {
 	static const struct {
 		const char *recipe, *says;
@@ -147,10 +140,8 @@ static int call_wrongly(int rank, void *argument)
 			{ "up=all down=all update=average", "update=average" },
 			{ "up=all down=all signal=innovation", "innovation" } };
 	float params[COUNT] = { 0 }, grad[COUNT] = { 0 };
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	int more = 7;
-	(void)argument;
 	log_capture();
 	sluice_model_attr attr = attributes("up=all down=all", 2);
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
@@ -183,11 +174,9 @@ static int call_wrongly(int rank, void *argument)
 	CHECK_OK(sluice_idle_step(model, params, &more));
 	CHECK(!more && step_of(model).steps == 2);
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(calls__that_are_wrong__are_refused)
 {
-	run_ranks(2, call_wrongly, NULL);
+	run_in_job(2, call_wrongly, NULL);
 }
