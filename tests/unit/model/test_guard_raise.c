@@ -157,13 +157,11 @@ TEST(raise__proposed_by_one_rank__is_followed_by_all_in_the_next_step)
 }
 
 /* The densities are 1 already: all that is left is a warning. */
-static int diverge(int rank, void *argument)
+static void diverge(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
 	static float params[COUNT];
 	int rc = 0;
 
-	(void)argument;
 	log_capture();
 	sluice_model *model = open_model(job, "up=topk(0.5) down=topk(0.5) guard=raise", 3.0f,
 					 params);
@@ -173,13 +171,11 @@ static int diverge(int rank, void *argument)
 	CHECK(log_saw("the training ", "densities to 1 already", "learning rate 3", NULL) ==
 	      (rank == 0));
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(raise__training_that_diverges_without_compression_too__says_so)
 {
-	run_ranks(2, diverge, NULL);
+	run_in_job(2, diverge, NULL);
 }
 
 /* ---- resumed trainings ------------------------------------------------------------------ */

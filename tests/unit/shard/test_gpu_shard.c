@@ -405,14 +405,13 @@ TEST(device_shards__a_call_of_cuda_fails__all_ranks_are_told)
 /* ---- a device that lags ------------------------------------------------------------- */
 
 /* The device works beside the host: what is asked of it is not there when the call returns. */
-static int train_beside(int rank, void *argument)
+static void train_beside(sluice_job *job, int rank, void *argument)
 {
 	static float grad[COUNT], params[COUNT], other[COUNT];
 	const sluice_model_attr of_host = attr_of(argument, 0), of_gpu = attr_of(argument, 1);
 	sluice_model *host = NULL, *gpu = NULL;
 
 	begin_emulated();
-	sluice_job *job = rank_join(NULL);
 	CHECK_OK(sluice_model_open(job, &of_host, params, &host));
 	CHECK_OK(sluice_model_open(job, &of_gpu, other, &gpu));
 	emulated.lag(BESIDE);
@@ -428,16 +427,14 @@ static int train_beside(int rank, void *argument)
 	expect_same_shards(host, gpu);
 	sluice_model_close(&gpu);
 	sluice_model_close(&host);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(device_shards__device_works_beside__have_the_bits_of_the_host)
 {
 	if (device_is_real())
 		skip();
-	run_ranks(2, train_beside, (void *)(uintptr_t)kept_recipe);
-	run_ranks(2, train_beside, "up=all down=all update=sgd");
+	run_in_job(2, train_beside, (void *)(uintptr_t)kept_recipe);
+	run_in_job(2, train_beside, "up=all down=all update=sgd");
 }
 
 /* Parameter 0 leaves the range of floats by a delta that is finite. */
@@ -471,7 +468,7 @@ TEST(device_shards__delta_makes_a_parameter_infinite__ends_the_job_before_it_is_
 	run_ranks(2, leave_range, "up=all down=all memory=residual update=sgd");
 }
 
-static int hang(int rank, void *argument)
+static void hang(sluice_job *job, int rank, void *argument)
 {
 	enum { SHORT_MS = 300 };
 	static float grad[COUNT], params[COUNT];
@@ -479,7 +476,6 @@ static int hang(int rank, void *argument)
 	sluice_model *model = NULL;
 
 	begin_emulated();
-	sluice_job *job = rank_join(NULL);
 	log_capture();
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	gradient(grad, rank, 1, &(struct shape){ 0 });
@@ -491,8 +487,6 @@ static int hang(int rank, void *argument)
 			 "shard 0 here waits for step 1 of GPU 0: its selection (kernels"));
 	sluice_model_close(&model);
 	emulated.lag(AT_ONCE);
-	sluice_finalize(&job);
-	return 0;
 }
 
 /* ---- messages that the GPU has no room for beside others ------------------------------ */
@@ -519,7 +513,7 @@ static float *long_vector(int rank)
 }
 
 /* hangs: the device does nothing. Else the second message is added when it has added the first. */
-static int push_long(int rank, void *argument)
+static void push_long(sluice_job *job, int rank, void *argument)
 {
 	const int *hangs = argument;
 	const sluice_model_attr of_host = attr_of_long(0), of_gpu = attr_of_long(1);
@@ -527,7 +521,6 @@ static int push_long(int rank, void *argument)
 	sluice_model *host = NULL, *gpu = NULL;
 
 	begin_emulated();
-	sluice_job *job = rank_join(NULL);
 	CHECK_OK(sluice_model_open(job, &of_host, params, &host));
 	CHECK_OK(sluice_model_open(job, &of_gpu, other, &gpu));
 	emulated.lag(*hangs ? LAGGING : BESIDE);
@@ -549,11 +542,9 @@ static int push_long(int rank, void *argument)
 	sluice_model_close(&gpu);
 	sluice_model_close(&host);
 	emulated.lag(AT_ONCE);
-	sluice_finalize(&job);
 	free(grad);
 	free(params);
 	free(other);
-	return 0;
 }
 
 TEST(push__gpu_of_the_shard_has_no_room__waits_with_a_limit)
@@ -562,14 +553,14 @@ TEST(push__gpu_of_the_shard_has_no_room__waits_with_a_limit)
 
 	if (device_is_real())
 		skip();
-	run_ranks(2, push_long, &hangs);
+	run_in_job(2, push_long, &hangs);
 	hangs = 1;
-	run_ranks(2, push_long, &hangs);
+	run_in_job(2, push_long, &hangs);
 }
 
 TEST(pull__device_of_a_shard_hangs__shard_and_gpu_are_named)
 {
 	if (device_is_real())
 		skip();
-	run_ranks(1, hang, (void *)(uintptr_t)kept_recipe);
+	run_in_job(1, hang, (void *)(uintptr_t)kept_recipe);
 }

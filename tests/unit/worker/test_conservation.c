@@ -311,11 +311,10 @@ static double mean_gap(sluice_job *job, const char *recipe, uint64_t seed)
 	return gap;
 }
 
-static int counterexample(int rank, void *argument)
+static void counterexample(sluice_job *job, int rank, void *argument)
 {
 	uint64_t seeds = slowness() > 1 ? 2 : 10;
 	double *gaps = argument;
-	sluice_job *job = rank_join(NULL);
 	for (uint64_t seed = 0; seed < seeds; seed++) {
 		double one_way = mean_gap(job, "up=topk(0.01) down=all", seed) / (double)seeds;
 		double both = mean_gap(job, "up=topk(0.01) down=topk(0.01)", seed) / (double)seeds;
@@ -324,14 +323,12 @@ static int counterexample(int rank, void *argument)
 			gaps[1] += both;
 		}
 	}
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(train__three_disagreeing_workers__bidirectional_topk_gets_closer)
 {
 	double *gaps = shared_memory(2 * sizeof *gaps);
-	run_ranks(3, counterexample, gaps);
+	run_in_job(3, counterexample, gaps);
 	print_message("mean gap over steps 800-1000: one way %.2f, both ways %.2f\n", gaps[0],
 		      gaps[1]);
 	assert_true(gaps[0] > 1 && gaps[1] > 1); /* neither stands at the optimum */

@@ -178,10 +178,9 @@ TEST(push__nan_in_the_last_coordinate__ends_the_job_and_nothing_is_posted)
 
 /* ---- sums that overflow ---------------------------------------------------- */
 
-static int overflow(int rank, void *argument)
+static void overflow(sluice_job *job, int rank, void *argument)
 {
 	static float params[COUNT], before[COUNT], grad[COUNT];
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = {
 		.size = sizeof attr, .count = COUNT, .shards = RANKS, .recipe = argument
@@ -201,12 +200,10 @@ static int overflow(int rank, void *argument)
 			 "lower the learning rate"));
 	CHECK(!memcmp(params + SPAN, before + SPAN, SPAN * sizeof *params));
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(step__sums_that_overflow__end_the_job_before_anybody_adds_them)
 {
-	run_ranks(RANKS, overflow, SGD);
-	run_ranks(RANKS, overflow, MOMENTUM);
+	run_in_job(RANKS, overflow, SGD);
+	run_in_job(RANKS, overflow, MOMENTUM);
 }

@@ -496,14 +496,12 @@ TEST(pull__of_16_bits__calls_of_a_gpu_fail__it_is_said)
 }
 
 /* Rank 1 has the bytes on its device; rank 0 wants them on its own, rank 2 in host memory. */
-static int broadcast(int rank, void *argument)
+static void broadcast(sluice_job *job, int rank, void *argument)
 {
 	enum { MOST = 9 << 20 };
 	static uint8_t here[MOST];
 	static const size_t sizes[] = { 0, 1, 5000, MOST };
 	struct memory there = { 0 };
-	sluice_job *job = rank_join(NULL);
-	(void)argument;
 	CHECK_OK(device()->alloc(MEMORY_DEVICE, MOST, &there));
 	for (int i = 0; i < 4; i++) {
 		memset(here, 0, sizeof here);
@@ -521,13 +519,11 @@ static int broadcast(int rank, void *argument)
 			CHECK(here[j] == (uint8_t)(j * 7 + j / 1000 + (size_t)i));
 	}
 	device()->release(&there);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(broadcast__from_and_to_a_gpu__as_in_host_memory)
 {
-	run_ranks(3, broadcast, NULL);
+	run_in_job(3, broadcast, NULL);
 }
 
 /* Each call of CUDA on one rank fails, in turn: the others do not wait for it, and unless it failed

@@ -425,7 +425,7 @@ TEST(model_open__stream_is_taken_where_the_size_covers_it)
 
 /* ---- sums that overflow ---------------------------------------------------- */
 
-static int overflow(int rank, void *argument)
+static void overflow(sluice_job *job, int rank, void *argument)
 {
 	static float params[COUNT], before[COUNT], grad[COUNT];
 	const struct device_ops *ops = device();
@@ -433,7 +433,6 @@ static int overflow(int rank, void *argument)
 	struct memory there_memory, grad_memory;
 	float *there = device_vector(ops, &there_memory),
 	      *grad_there = device_vector(ops, &grad_memory);
-	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = {
 		.size = sizeof attr, .count = COUNT, .recipe = argument, .shards = SHARDS, .lr = 1
@@ -457,10 +456,8 @@ static int overflow(int rank, void *argument)
 	CHECK(error_says("the gradient of rank 0 (node n1) at step 2", "overflowed"));
 	expect_on_device(ops, there, before);
 	sluice_model_close(&model);
-	sluice_finalize(&job);
 	ops->release(&there_memory);
 	ops->release(&grad_memory);
-	return 0;
 }
 
 TEST(push__sum_on_the_gpu_overflows__ends_the_job_with_every_value_type)
@@ -477,7 +474,7 @@ TEST(push__sum_on_the_gpu_overflows__ends_the_job_with_every_value_type)
 		"up=threshold(3),bf16 down=all memory=residual(inside)",
 	};
 	for (size_t i = 0; i < sizeof recipes / sizeof *recipes; i++)
-		run_ranks(2, overflow, recipes[i]);
+		run_in_job(2, overflow, recipes[i]);
 }
 
 /* ---- codes of 8 bits that are not finite ------------------------------------- */

@@ -239,15 +239,13 @@ TEST(rate_zero__of_recipes_that_cannot_stand_still__is_refused_with_the_reason)
 	run_in_job(1, be_refused, NULL);
 }
 
-static int differ(int rank, void *argument)
+static void differ(sluice_job *job, int rank, void *argument)
 {
-	sluice_job *job = rank_join(NULL);
 	float params[COUNT] = { 0 }, grad[COUNT];
 	sluice_model_attr attr = attributes("up=topk(0.1) down=topk(0.1)", 2);
 	sluice_model *model = NULL;
 	int rc = 0;
 
-	(void)argument;
 	log_capture();
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	fill_gradient(grad, rank, 1, params);
@@ -260,11 +258,9 @@ static int differ(int rank, void *argument)
 	CHECK(rc == SLUICE_EINVAL || rc == SLUICE_EPEER);
 	CHECK(error_says("learning rates differ", "rank 1 (node n1) pushed 0;"));
 	sluice_model_close(&model);
-	sluice_finalize(&job);
-	return 0;
 }
 
 TEST(rate_zero__on_one_worker_only__is_refused_by_name)
 {
-	run_ranks(WORKERS, differ, NULL);
+	run_in_job(WORKERS, differ, NULL);
 }
