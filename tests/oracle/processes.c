@@ -127,7 +127,6 @@ static int train_all(int rank, void *argument)
 	sluice_job *job = rank_join(NULL);
 	struct one_case c;
 
-	(void)rank;
 	for (uint32_t i = 0; i < all->n; i++) {
 		at = case_at(all, at, &c);
 		if (c.ranks == (uint32_t)sluice_size(job))
@@ -146,7 +145,6 @@ static void train__each_recipe_in_1_2_3_and_7_processes__has_the_bits_of_the_num
 	struct one_case c;
 	uint32_t run = 0;
 
-	(void)state;
 	read_cases(&all);
 	for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
 		at = all.first;

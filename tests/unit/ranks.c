@@ -50,8 +50,6 @@ void *shared_memory(size_t bytes)
 
 int bootstrap_open(const sluice_bootstrap *callbacks, int timeout_ms, struct bootstrap **out)
 {
-	(void)callbacks;
-	(void)timeout_ms;
 	struct bootstrap *b = calloc(1, sizeof *b);
 	if (!b)
 		return fail_quietly(SLUICE_ENOMEM, "no memory");
@@ -62,13 +60,11 @@ int bootstrap_open(const sluice_bootstrap *callbacks, int timeout_ms, struct boo
 
 int bootstrap_rank(const struct bootstrap *b)
 {
-	(void)b;
 	return my_rank;
 }
 
 int bootstrap_size(const struct bootstrap *b)
 {
-	(void)b;
 	return meeting ? meeting->size : 1;
 }
 
@@ -79,7 +75,6 @@ const char *bootstrap_node(const struct bootstrap *b)
 
 const char *bootstrap_origin(const struct bootstrap *b)
 {
-	(void)b;
 	return "a test";
 }
 
@@ -133,7 +128,6 @@ int bootstrap_exchange(struct bootstrap *b, const uint8_t *payload, size_t paylo
 
 int bootstrap_leave(struct bootstrap *b)
 {
-	(void)b;
 	return 0;
 }
 
@@ -151,8 +145,6 @@ static unsigned log_count;
 
 static void take_line(int level, const char *line, void *context)
 {
-	(void)level;
-	(void)context;
 	pthread_mutex_lock(&log_mutex);
 	snprintf(log_lines[log_count++ % LINES], LINE_CHARACTERS, "%s", line);
 	pthread_mutex_unlock(&log_mutex);

@@ -14,6 +14,9 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+/* They have the parameters of those that they stand for. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 struct fake_ofi_settings fake_ofi;
 struct fake_ofi_counts fake_ofi_counts;
 static struct fake_ofi_counts *const counts = &fake_ofi_counts;
@@ -69,8 +72,6 @@ static int mr_close(struct fid *fid)
 
 static int mr_bind(struct fid *fid, struct fid *to, uint64_t flags)
 {
-	(void)fid;
-	(void)flags;
 	if (to->fclass != FI_CLASS_EP)
 		fake_ofi_misuse("a registration is bound to something else than an endpoint");
 	return fake_ofi_fails("fi_mr_bind") ? -FI_EIO : 0;
@@ -78,7 +79,6 @@ static int mr_bind(struct fid *fid, struct fid *to, uint64_t flags)
 
 static int mr_control(struct fid *fid, int command, void *arg)
 {
-	(void)arg;
 	if (command != FI_ENABLE || fake_ofi_fails("fi_mr_enable"))
 		return -FI_EIO;
 	((struct mr *)fid)->enabled = 1;
@@ -95,9 +95,6 @@ static int mr_reg(struct fid *fid, const void *buf, size_t n, uint64_t access, u
 	struct domain *d = (struct domain *)fid;
 	struct mr *m;
 
-	(void)offset;
-	(void)flags;
-	(void)context;
 	if (fake_ofi_fails("fi_mr_reg"))
 		return -FI_ENOMEM;
 	if (fake_ofi.mr_key_size < 8 && key >> 8 * fake_ofi.mr_key_size)
@@ -169,7 +166,6 @@ static int cq_open(struct fid_domain *fid, struct fi_cq_attr *attr, struct fid_c
 {
 	struct cq *cq;
 
-	(void)c;
 	if (fake_ofi_fails("fi_cq_open") || (attr->wait_obj != FI_WAIT_NONE && !fake_ofi.has_fd))
 		return -FI_ENOSYS;
 	cq = new_object(sizeof(*cq));
@@ -194,8 +190,6 @@ static int av_insert(struct fid_av *fid, const void *name, size_t n, fi_addr_t *
 {
 	struct av *av = (struct av *)fid;
 
-	(void)flags;
-	(void)context;
 	if (n != 1 || av->n == NAMES || fake_ofi_fails("fi_av_insert"))
 		return -FI_EINVAL;
 	memcpy(&av->names[av->n], name, 4);
@@ -208,8 +202,6 @@ static int av_open(struct fid_domain *fid, struct fi_av_attr *attr, struct fid_a
 {
 	struct av *av;
 
-	(void)attr;
-	(void)c;
 	if (fake_ofi_fails("fi_av_open"))
 		return -FI_ENOMEM;
 	av = new_object(sizeof(*av));
@@ -255,7 +247,6 @@ static int ep_bind(struct fid *fid, struct fid *to, uint64_t flags)
 {
 	struct endpoint_ *e = (struct endpoint_ *)fid;
 
-	(void)flags;
 	if (fake_ofi_fails("fi_ep_bind"))
 		return -FI_EINVAL;
 	if (to->fclass == FI_CLASS_CQ)
@@ -267,7 +258,6 @@ static int ep_bind(struct fid *fid, struct fid *to, uint64_t flags)
 
 static int ep_control(struct fid *fid, int command, void *arg)
 {
-	(void)arg;
 	if (command != FI_ENABLE || fake_ofi_fails("fi_enable"))
 		return -FI_EINVAL;
 	((struct endpoint_ *)fid)->on = 1;
@@ -300,8 +290,6 @@ static int endpoint_open(struct fid_domain *fid, struct fi_info *info, struct fi
 	struct endpoint_ *e;
 	int i = 0;
 
-	(void)info;
-	(void)c;
 	if (fake_ofi_fails("fi_endpoint"))
 		return -FI_ENOMEM;
 	pthread_mutex_lock(&fake_ofi_lock);
@@ -337,9 +325,6 @@ static int domain_open(struct fid_fabric *fid, struct fi_info *info, struct fid_
 {
 	struct domain *d;
 
-	(void)fid;
-	(void)info;
-	(void)c;
 	if (fake_ofi_fails("fi_domain"))
 		return -FI_ENOMEM;
 	d = new_object(sizeof(*d));
@@ -355,8 +340,6 @@ static int fabric_trywait(struct fid_fabric *fid, struct fid **fids, int n)
 	struct cq *cq = (struct cq *)fids[0];
 	int busy;
 
-	(void)fid;
-	(void)n;
 	pthread_mutex_lock(&fake_ofi_lock);
 	busy = cq->n > 0;
 	for (int i = 0; i < ENDPOINTS; i++)
@@ -438,9 +421,6 @@ static int fake_getinfo(uint32_t version, const char *node, const char *service,
 	struct fi_info *info;
 	const char *wanted = hints->fabric_attr->prov_name;
 
-	(void)node;
-	(void)service;
-	(void)flags;
 	if (fake_ofi_fails("fi_getinfo"))
 		return -FI_EIO;
 	if (version > fake_ofi.version)
@@ -481,8 +461,6 @@ static int fake_fabric(struct fi_fabric_attr *attr, struct fid_fabric **out, voi
 {
 	struct fid_fabric *fabric;
 
-	(void)attr;
-	(void)context;
 	if (fake_ofi_fails("fi_fabric"))
 		return -FI_ENOMEM;
 	fabric = new_object(sizeof(*fabric));

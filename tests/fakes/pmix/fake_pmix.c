@@ -9,6 +9,9 @@
 #include <string.h>
 #include <time.h>
 
+/* They have the parameters of those that they stand for. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 struct fake_pmix fake_pmix;
 
 void fake_pmix_reset(int size, int rank)
@@ -37,8 +40,6 @@ static void note_call(void)
 
 pmix_status_t PMIx_Init(pmix_proc_t *proc, pmix_info_t info[], size_t ninfo)
 {
-	(void)info;
-	(void)ninfo;
 	note_call();
 	sleep_ms(fake_pmix.init_sleeps_ms);
 	fake_pmix.inits++;
@@ -52,8 +53,6 @@ pmix_status_t PMIx_Init(pmix_proc_t *proc, pmix_info_t info[], size_t ninfo)
 
 pmix_status_t PMIx_Finalize(const pmix_info_t info[], size_t ninfo)
 {
-	(void)info;
-	(void)ninfo;
 	note_call();
 	sleep_ms(fake_pmix.finalize_sleeps_ms);
 	fake_pmix.finalizes++;
@@ -62,8 +61,6 @@ pmix_status_t PMIx_Finalize(const pmix_info_t info[], size_t ninfo)
 
 pmix_status_t PMIx_Abort(int status, const char msg[], pmix_proc_t procs[], size_t nprocs)
 {
-	(void)status;
-	(void)msg;
 	note_call();
 	fake_pmix.aborts += !procs && !nprocs; /* of the whole job */
 	return PMIX_SUCCESS;
@@ -116,8 +113,6 @@ pmix_status_t PMIx_Fence_nb(const pmix_proc_t procs[], size_t nprocs, const pmix
 	pthread_t thread;
 	size_t i;
 
-	(void)procs;
-	(void)nprocs;
 	note_call();
 	fake_pmix.fences++;
 	for (i = 0; i < ninfo; i++) {
@@ -191,8 +186,6 @@ pmix_status_t PMIx_Get(const pmix_proc_t *proc, const char key[], const pmix_inf
 	pmix_value_t *v = calloc(1, sizeof(*v));
 	pmix_status_t status = PMIX_ERR_NOT_FOUND;
 
-	(void)info;
-	(void)ninfo;
 	note_call();
 	if (strcmp(key, PMIX_JOB_SIZE) == 0 && proc->rank == PMIX_RANK_WILDCARD) {
 		status = give_size(v);

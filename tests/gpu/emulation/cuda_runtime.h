@@ -8,6 +8,9 @@
 #include "runtime/compress/value_codes.h"
 #include <string.h>
 
+/* They have the parameters of those that they stand for. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 #define __device__
 #define __global__
 #define __host__
@@ -55,7 +58,6 @@ static inline void __syncthreads(void)
 }
 static inline void __syncwarp(uint32_t mask)
 {
-	(void)mask;
 	emulated_exchange(0);
 }
 static inline void __threadfence(void)
@@ -114,12 +116,10 @@ static inline double shuffle_xor_double(double v, unsigned by)
 }
 static inline uint32_t __shfl_up_sync(uint32_t mask, uint32_t v, unsigned by)
 {
-	(void)mask;
 	return (uint32_t)shuffle_up64(v, by);
 }
 static inline uint32_t __shfl_sync(uint32_t mask, uint32_t v, unsigned lane)
 {
-	(void)mask;
 	return (uint32_t)emulated_exchange(v)[lane % 32];
 }
 static inline uint32_t __reduce_add_sync(uint32_t mask, uint32_t v)
@@ -127,7 +127,6 @@ static inline uint32_t __reduce_add_sync(uint32_t mask, uint32_t v)
 	const uint64_t *all = emulated_exchange(v);
 	uint32_t sum = 0;
 
-	(void)mask;
 	for (int i = 0; i < 32; i++)
 		sum += (uint32_t)all[i];
 	return sum;
@@ -137,7 +136,6 @@ static inline uint32_t __reduce_max_sync(uint32_t mask, uint32_t v)
 	const uint64_t *all = emulated_exchange(v);
 	uint32_t most = 0;
 
-	(void)mask;
 	for (int i = 0; i < 32; i++)
 		most = (uint32_t)all[i] > most ? (uint32_t)all[i] : most;
 	return most;
@@ -147,7 +145,6 @@ static inline uint32_t __reduce_or_sync(uint32_t mask, uint32_t v)
 	const uint64_t *all = emulated_exchange(v);
 	uint32_t any = 0;
 
-	(void)mask;
 	for (int i = 0; i < 32; i++)
 		any |= (uint32_t)all[i];
 	return any;
@@ -157,7 +154,6 @@ static inline uint32_t __reduce_xor_sync(uint32_t mask, uint32_t v)
 	const uint64_t *all = emulated_exchange(v);
 	uint32_t sum = 0;
 
-	(void)mask;
 	for (int i = 0; i < 32; i++)
 		sum ^= (uint32_t)all[i];
 	return sum;
@@ -167,7 +163,6 @@ static inline uint32_t __ballot_sync(uint32_t mask, int predicate)
 	const uint64_t *all = emulated_exchange(predicate != 0);
 	uint32_t ballot = 0;
 
-	(void)mask;
 	for (int i = 0; i < 32; i++)
 		ballot |= (uint32_t)all[i] << i;
 	return ballot;

@@ -9,6 +9,9 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+/* They have the parameters of those that they stand for. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 #define EXPORTED __attribute__((visibility("default")))
 enum { BLOCKS_AT_ONCE = 2, PAGE = 4096 };
 
@@ -206,7 +209,6 @@ cudaError_t cudaStreamCreate(cudaStream_t *out)
 
 cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int device)
 {
-	(void)device;
 	*properties = (struct cudaDeviceProp){ .name = "emulated on the CPU",
 					       .totalGlobalMem = 1u << 30,
 					       .multiProcessorCount = EMULATED_MULTIPROCESSORS,
@@ -216,7 +218,6 @@ cudaError_t cudaGetDeviceProperties(struct cudaDeviceProp *properties, int devic
 
 cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
 {
-	(void)device;
 	*value = attribute == cudaDevAttrMultiProcessorCount ? EMULATED_MULTIPROCESSORS : 0;
 	return answer(cudaSuccess);
 }
@@ -300,7 +301,6 @@ cudaError_t cudaFreeHost(void *p)
 }
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags)
 {
-	(void)flags;
 	return allocate(out, bytes, cudaMemoryTypeHost);
 }
 
@@ -312,7 +312,6 @@ cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
 	cudaError_t error = answer(stream_unsafe());
 	struct allocation *a;
 
-	(void)flags;
 	pthread_mutex_lock(&runtime.lock);
 	for (a = runtime.all; a && !error; a = a->next)
 		if (a->type == cudaMemoryTypeHost && (uintptr_t)a->base < to &&
@@ -334,7 +333,6 @@ cudaError_t cudaHostUnregister(void *p)
 
 cudaError_t cudaHostGetDevicePointer(void **there, void *p, unsigned flags)
 {
-	(void)flags;
 	*there = p;
 	return answer(cudaSuccess);
 }
@@ -342,7 +340,6 @@ cudaError_t cudaHostGetDevicePointer(void **there, void *p, unsigned flags)
 cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *blocks, const void *kernel,
 							  int threads, size_t shared)
 {
-	(void)threads, (void)shared;
 	emulated_context();
 	emulated_load(kernel);
 	*blocks = 1;
@@ -432,7 +429,6 @@ static cudaError_t enqueue(cudaStream_t stream, cudaError_t error, struct node n
 cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
 			    cudaStream_t stream)
 {
-	(void)kind;
 	return enqueue(stream, cudaSuccess,
 		       (struct node){ .kind = NODE_COPY, .to = to, .from = from, .bytes = bytes });
 }
@@ -446,7 +442,6 @@ cudaError_t cudaMemsetAsync(void *to, int byte, size_t bytes, cudaStream_t strea
 cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 threads, void **args,
 			     size_t shared, cudaStream_t stream)
 {
-	(void)shared;
 	return enqueue(stream, cudaSuccess,
 		       (struct node){ .kind = NODE_KERNEL,
 				      .kernel = kernel,
@@ -459,7 +454,6 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 threads, void *
 cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 threads, void **args,
 					size_t shared, cudaStream_t stream)
 {
-	(void)shared;
 	return enqueue(stream,
 		       grid.x > EMULATED_MULTIPROCESSORS ? cudaErrorInvalidValue : cudaSuccess,
 		       (struct node){ .kind = NODE_TOGETHER,
@@ -529,7 +523,6 @@ int cuDeviceGet(int *device, int ordinal)
 
 int cuDeviceGetAttribute(int *value, int attribute, int device)
 {
-	(void)device;
 	*value = attribute == 124 /* DMA_BUF_SUPPORTED */ && runtime.exports;
 	return answer(cudaSuccess);
 }
@@ -537,7 +530,6 @@ int cuDeviceGetAttribute(int *value, int attribute, int device)
 int cuMemGetHandleForAddressRange(void *handle, unsigned long long address, size_t bytes, int type,
 				  unsigned long long flags)
 {
-	(void)address, (void)bytes, (void)type, (void)flags;
 	runtime.counts.dma_bufs++;
 	*(int *)handle = memfd_create("emulated dma-buf", MFD_CLOEXEC);
 	return answer(cudaSuccess);

@@ -14,7 +14,6 @@ static char last_warning[1024];
 
 static void count_warnings(int level, const char *line, void *context)
 {
-	(void)context;
 	if (level != LOG_WARN)
 		return;
 	warnings++;
@@ -24,7 +23,6 @@ static void count_warnings(int level, const char *line, void *context)
 /* Starts each test without any SLUICE_* variable, whatever the caller's environment holds. */
 static int clean_environment(void **state)
 {
-	(void)state;
 	for (size_t i = 0; environ && environ[i];) {
 		char name[128];
 

@@ -31,7 +31,6 @@ static struct record record;
 
 static int use_record(void **state)
 {
-	(void)state;
 	memset(&record, 0, sizeof(record));
 	sluice_set_log(record_line, &record);
 	return log_configure("warn");
@@ -39,7 +38,6 @@ static int use_record(void **state)
 
 static int use_stderr(void **state)
 {
-	(void)state;
 	sluice_set_log(NULL, NULL);
 	log_identify(-1, NULL);
 	return log_configure("warn");

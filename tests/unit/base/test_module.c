@@ -61,7 +61,6 @@ static void make_module(const char *name)
 /* top/bin/program, and the module where the program finds it. */
 static int setup(void **state)
 {
-	(void)state;
 	strcpy(strrchr(top, '.') + 1, "XXXXXX");
 	if (!mkdtemp(top) || chmod(top, 0755))
 		return -1;
@@ -75,15 +74,11 @@ static int setup(void **state)
 
 static int remove_one(const char *path, const struct stat *status, int kind, struct FTW *place)
 {
-	(void)status;
-	(void)kind;
-	(void)place;
 	return remove(path);
 }
 
 static int teardown(void **state)
 {
-	(void)state;
 	return nftw(top, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 

@@ -32,7 +32,6 @@ static void write_file(const char *path, const char *text)
 
 static int open_root(void **state)
 {
-	(void)state;
 	if (scratch_make(root))
 		return -1;
 	write_file("/proc/meminfo",
@@ -42,7 +41,6 @@ static int open_root(void **state)
 
 static int close_root(void **state)
 {
-	(void)state;
 	scratch_remove(root);
 	return 0;
 }

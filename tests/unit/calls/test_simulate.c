@@ -71,7 +71,6 @@ static int forked(int rank, void *argument)
 	struct run *run = argument;
 	sluice_job_attr attr = { .size = sizeof attr, .servers = run->servers };
 	sluice_job *job = rank_join(&attr);
-	(void)rank;
 	CHECK_OK(train(job, run));
 	sluice_finalize(&job);
 	return 0;
@@ -136,7 +135,6 @@ TEST(simulate__two_hundred_ranks__sum_and_step)
 
 static int fails_at_two(sluice_job *job, void *context)
 {
-	(void)context;
 	if (sluice_rank(job) == 2)
 		return 7;
 	return sluice_barrier(job);
@@ -155,7 +153,6 @@ static int one_does_not_push(sluice_job *job, void *context)
 	sluice_model_attr attr = { .size = sizeof attr, .count = 8, .recipe = "up=all down=all" };
 	sluice_model *model;
 	int rc = sluice_model_open(job, &attr, params, &model);
-	(void)context;
 	if (!rc && sluice_rank(job) == 1)
 		rc = sluice_barrier(job);
 	else if (!rc && !(rc = sluice_push(model, grad)))
@@ -175,7 +172,6 @@ static int joins_twice(sluice_job *job, void *context)
 {
 	sluice_job *another = NULL;
 	int rc = sluice_init(NULL, &another);
-	(void)job;
 	if (rc != SLUICE_EINVAL || another)
 		return 1;
 	return sluice_simulate(NULL, 1, joins_twice, context) == SLUICE_EINVAL ? 0 : 2;
@@ -194,7 +190,6 @@ static int exchange_regions(sluice_job *job, void *context)
 	sluice_region *region;
 	int rank = sluice_rank(job), next = (rank + 1) % sluice_size(job), rc;
 	uint64_t given = 100 + (uint64_t)rank, got = 0;
-	(void)context;
 	if ((rc = sluice_region_open(job, 4096, &region)))
 		return rc;
 	if (!(rc = sluice_region_put(region, next, 8, &given, sizeof given, 0)))

@@ -28,7 +28,6 @@ int __wrap_collective_run_about(sluice_job *job, enum collective op, struct abou
 {
 	int rc = 0;
 
-	(void)about;
 	if (++self->rounds == world.lost_in_round) {
 		job->failure.code = SLUICE_EPEER;
 		return fail_quietly(SLUICE_EPEER, "rank 9 is lost");
@@ -50,15 +49,11 @@ int __wrap_collective_run_about(sluice_job *job, enum collective op, struct abou
 
 int __wrap_job_check(const sluice_job *job, const char *function)
 {
-	(void)job;
-	(void)function;
 	return 0;
 }
 
 int __wrap_job_fail(sluice_job *job, int code, int culprit, const char *format, ...)
 {
-	(void)culprit;
-	(void)format;
 	return job->failure.code = code;
 }
 
@@ -72,7 +67,6 @@ const char *__wrap_rank_text(const sluice_job *job, int rank)
 	static _Thread_local char text[4][32];
 	static _Thread_local unsigned next;
 
-	(void)job;
 	snprintf(text[++next % 4], sizeof text[0], "rank %d (node n%d)", rank, rank);
 	return text[next % 4];
 }
@@ -94,7 +88,6 @@ void __wrap_progress_release(sluice_job *job)
 
 void __wrap_progress_poll(sluice_job *job)
 {
-	(void)job;
 }
 
 void __wrap_worker_restart(sluice_model *model, uint64_t version)
@@ -116,7 +109,6 @@ int __wrap_shard_publish_snapshot(struct shard *shard)
 
 int __wrap_model_read_snapshots(sluice_model *model, uint64_t version, float *params)
 {
-	(void)model;
 	for (int s = 0; s < SHARDS; s++)
 		if (world.published_version[s] != version)
 			return fail_quietly(SLUICE_EWIRE, "the snapshot of shard %d is not there",

@@ -195,7 +195,6 @@ void restore_gives(uint64_t step)
 
 int world_open(void **state)
 {
-	(void)state;
 	for (int r = 0; r < RANKS_MAX; r++)
 		close_rank(&world.ranks[r]);
 	memset(&world, 0, sizeof world);
@@ -205,7 +204,6 @@ int world_open(void **state)
 
 int world_close(void **state)
 {
-	(void)state;
 	scratch_remove(world.dir);
 	return 0;
 }

@@ -120,7 +120,6 @@ static char current[SCRATCH_PATH]; /* the only directory in use */
 
 static int remove_current(void **state)
 {
-	(void)state;
 	disarm();
 	if (*current)
 		scratch_remove(current);

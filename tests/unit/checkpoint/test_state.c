@@ -270,7 +270,6 @@ static int ask_with_servers(int rank, void *argument)
 	sluice_job *job = rank_join(&where);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = attributes(recipes[0], 2);
-	(void)argument;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	log_capture();
 	if (rank == 2)

@@ -23,7 +23,6 @@ static int known(const void *p, const char **base, size_t *bytes)
 
 static int read_kernels(void **state)
 {
-	(void)state;
 	ptx_read(FAULTS);
 	return 0;
 }

@@ -225,7 +225,6 @@ static int with_servers(int rank, void *argument)
 	sluice_job *job = rank_join(&where);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr, .count = 100, .shards = 2 };
-	(void)argument;
 	CHECK(sluice_workers(job) == 2 && sluice_is_worker(job) == (rank < 2));
 	CHECK_OK(sluice_model_open(job, &attr, rank < 2 ? params : NULL, &model));
 	if (rank >= 2) {
@@ -272,8 +271,6 @@ static int too_many_servers(int rank, void *argument)
 {
 	sluice_job_attr attr = { .size = sizeof attr, .servers = 2, .wait_timeout_ms = 60000 };
 	sluice_job *job = NULL;
-	(void)rank;
-	(void)argument;
 	log_capture();
 	CHECK(sluice_init(&attr, &job) == SLUICE_EINVAL && !job);
 	CHECK(error_says("servers=2", "2 ranks"));

@@ -131,8 +131,6 @@ static int ask_without_servers(int rank, void *argument)
 {
 	sluice_job_attr attr = { .size = sizeof attr, .on_failure = SLUICE_CONTINUE };
 	sluice_job *job = NULL;
-	(void)rank;
-	(void)argument;
 	log_capture();
 	CHECK(sluice_init(&attr, &job) == SLUICE_EINVAL && !job);
 	CHECK(error_says("on_failure=continue needs dedicated servers", "servers=N"));
@@ -152,7 +150,6 @@ static int differ(int rank, void *argument)
 				 .servers = 1,
 				 .on_failure = rank == 1 ? SLUICE_CONTINUE : SLUICE_ABORT };
 	sluice_job *job = NULL;
-	(void)argument;
 	log_capture();
 	CHECK(sluice_init(&attr, &job) == SLUICE_EPEER);
 	CHECK(error_says("on_failure=continue", "on_failure=abort"));

@@ -105,7 +105,6 @@ static int step_against_barrier(int rank, void *argument)
 	float params[N] = { 0 };
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = open_one(job, params);
-	(void)argument;
 	log_capture();
 	if (!rank) {
 		be_impatient(job, 300);

@@ -122,8 +122,6 @@ struct way_out {
 
 static void just_exit(sluice_job *job, sluice_model *model)
 {
-	(void)job;
-	(void)model;
 	_exit(0);
 }
 
@@ -435,7 +433,6 @@ static int push_at_another_rate(int rank, void *argument)
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = open_model(job, NULL, 3, params);
 	int rc = 0;
-	(void)argument;
 	log_capture();
 	CHECK(sluice_set(model, SLUICE_LR, -1) == SLUICE_EINVAL &&
 	      sluice_set(model, SLUICE_LR, NAN) == SLUICE_EINVAL &&
@@ -470,7 +467,6 @@ static int open_differently(int rank, void *argument)
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT };
-	(void)argument;
 	log_capture();
 	attr.recipe = rank == 1 ? "up=topk(0.02)" : "up=topk(0.01)";
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EPEER && !model);
@@ -535,8 +531,6 @@ static int call_out_of_order(int rank, void *argument)
 	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = open_model(job, NULL, 2, params);
-	(void)rank;
-	(void)argument;
 	log_capture();
 	CHECK(sluice_pull(model, params) == SLUICE_EINVAL &&
 	      error_says("nothing was pushed", NULL));
@@ -567,7 +561,6 @@ static int fork_in_the_middle(int rank, void *argument)
 	static sluice_job *job; /* reachable in the children */
 	static sluice_model *model;
 	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
-	(void)argument;
 	job = rank_join(NULL);
 	model = open_model(job, NULL, 2, params);
 	for (int step = 1; step <= 30; step++) {

@@ -86,7 +86,6 @@ static void push_noise(sluice_model *model, const struct attack *attack)
 {
 	const struct shard_layout *at = &model->layout.shards[VICTIM];
 	uint8_t bytes[2 * 4096];
-	(void)attack;
 	CHECK(at->slot_depth * at->slot_bytes <= sizeof bytes);
 	for (size_t i = 0; i < sizeof bytes; i++)
 		bytes[i] = (uint8_t)(255 * noise(1, 0, 0, i));
@@ -135,56 +134,47 @@ static void as_a_delta(struct message *m)
 
 static void push_as_rank_2(sluice_model *model, const struct attack *attack)
 {
-	(void)attack;
 	push_spoilt(model, as_rank_2, 0);
 }
 
 static void push_another_step(sluice_model *model, const struct attack *attack)
 {
-	(void)attack;
 	push_spoilt(model, of_another_step, 0);
 }
 
 static void push_out_of_sequence(sluice_model *model, const struct attack *attack)
 {
-	(void)attack;
 	push_spoilt(model, out_of_sequence, 0);
 }
 
 static void push_another_version(sluice_model *model, const struct attack *attack)
 {
-	(void)attack;
 	push_spoilt(model, of_another_version, 0);
 }
 
 static void push_a_choice(sluice_model *model, const struct attack *attack)
 {
-	(void)attack;
 	push_spoilt(model, with_a_choice, 0);
 }
 
 static void push_another_span(sluice_model *model, const struct attack *attack)
 {
-	(void)attack;
 	push_spoilt(model, of_another_span, 0);
 }
 
 static void push_a_run(sluice_model *model, const struct attack *attack)
 {
-	(void)attack;
 	push_spoilt(model, with_a_run, 0);
 }
 
 static void push_a_delta(sluice_model *model, const struct attack *attack)
 {
-	(void)attack;
 	push_spoilt(model, as_a_delta, 0);
 }
 
 /* Says it pushed, and says it again. */
 static void notify_again_and_again(sluice_model *model, const struct attack *attack)
 {
-	(void)attack;
 	for (int i = 0; i < 10; i++)
 		notify(model, imm_make(IMM_PUSH, model->channel + VICTIM));
 }
@@ -207,26 +197,22 @@ static void put_notice(sluice_model *model, uint64_t version, uint64_t log_end, 
 
 static void notice_that_does_not_check(sluice_model *model, const struct attack *attack)
 {
-	(void)attack;
 	put_notice(model, STEP, 512, STEP - 1, 128, 1);
 }
 
 static void notice_that_goes_back(sluice_model *model, const struct attack *attack)
 {
-	(void)attack;
 	put_notice(model, 0, 0, 0, 0, 0);
 }
 
 static void notice_beyond_the_log(sluice_model *model, const struct attack *attack)
 {
-	(void)attack;
 	put_notice(model, STEP, UINT64_MAX & ~7ull, STEP - 1, UINT32_MAX, 0);
 }
 
 static void notice_of_what_was_not_pushed(sluice_model *model, const struct attack *attack)
 {
 	const struct shard *own = &model->shards[0];
-	(void)attack;
 	put_notice(model, STEP, own->log.end, 1000, inbox_newest(own, 0).bytes, 0);
 }
 
@@ -235,7 +221,6 @@ static void publish_noise(sluice_model *model, const struct attack *attack)
 {
 	struct shard *own = &model->shards[0];
 	uint8_t *entry = delta_log_reserve(&own->log, own->at->delta_bytes);
-	(void)attack;
 	memset(entry, 0x5a, 128);
 	put_notice(model, STEP, delta_log_commit(&own->log, 128), STEP - 1, 128, 0);
 }
@@ -261,7 +246,6 @@ static void publish_another_step(sluice_model *model, const struct attack *attac
 			     .lr = model->lr };
 	uint8_t *entry = delta_log_reserve(&own->log, own->at->delta_bytes);
 	size_t n = message_encode(&m, index, value, value, entry, own->at->delta_bytes);
-	(void)attack;
 	put_notice(model, STEP, delta_log_commit(&own->log, n), STEP - 1, (uint32_t)n, 0);
 }
 
@@ -275,7 +259,6 @@ static void notify_as_said(sluice_model *model, const struct attack *attack)
 static void mail_noise(sluice_model *model, const struct attack *attack)
 {
 	uint8_t mails[2 * (COLLECTIVE_HEADER_BYTES + COLLECTIVE_BYTES)];
-	(void)attack;
 	memset(mails, 0x33, sizeof mails);
 	put(model->job->peers[VICTIM].control, ATTACKER * LINE_BYTES + LINE_COLLECTIVE, mails,
 	    sizeof mails, imm_make(IMM_COLLECTIVE, 0));
@@ -287,7 +270,6 @@ static void mail_that_is_too_long(sluice_model *model, const struct attack *atta
 	sluice_job *job = model->job;
 	uint8_t mail[COLLECTIVE_HEADER_BYTES] = { 0 };
 	uint64_t seq = messages_next(job);
-	(void)attack;
 	put_le64(mail, seq);
 	put_le32(mail + 8, COLLECTIVE_BARRIER);
 	put_le32(mail + 12, UINT32_MAX);
@@ -301,7 +283,6 @@ static void mail_that_is_too_long(sluice_model *model, const struct attack *atta
 static void report_noise(sluice_model *model, const struct attack *attack)
 {
 	uint8_t report[REPORT_TEXT_BYTES];
-	(void)attack;
 	memset(report, 0xff, sizeof report);
 	put(model->job->peers[VICTIM].control, ATTACKER * LINE_BYTES + LINE_REPORT, report,
 	    sizeof report, imm_make(IMM_REPORT, 0));
@@ -310,7 +291,6 @@ static void report_noise(sluice_model *model, const struct attack *attack)
 static void status_noise(sluice_model *model, const struct attack *attack)
 {
 	uint8_t status[16 + STATUS_TEXT_BYTES];
-	(void)attack;
 	memset(status, 0x44, sizeof status);
 	put_le32(status, LINE_GAVE_UP);
 	put(model->job->peers[VICTIM].control, ATTACKER * LINE_BYTES + LINE_STATUS, status,
@@ -321,13 +301,11 @@ static void status_noise(sluice_model *model, const struct attack *attack)
 
 static int never(void *context)
 {
-	(void)context;
 	return 0;
 }
 
 static void describe_never(void *context, char *text, size_t cap)
 {
-	(void)context;
 	snprintf(text, cap, "to be refused");
 }
 

@@ -50,7 +50,6 @@ static int join_with_bad_terms(int rank, void *argument)
 {
 	sluice_job_attr attr = { .size = sizeof attr, .servers = rank == 2 ? 7 : 1 };
 	sluice_job *job = NULL;
-	(void)argument;
 	log_capture();
 	int rc = sluice_init(&attr, &job);
 	CHECK(!job && rc == (rank == 2 ? SLUICE_EINVAL : SLUICE_EPEER));
@@ -95,7 +94,6 @@ static int join_two_jobs(int rank, void *argument)
 	sluice_model *model[2];
 	double sum[2];
 
-	(void)argument;
 	for (int j = 0; j < 2; j++)
 		job[j] = rank_join(NULL);
 	CHECK(job[0] != job[1] && sluice_rank(job[0]) == rank && sluice_rank(job[1]) == rank);
@@ -134,7 +132,6 @@ static int join_again(sluice_job *job, void *context)
 {
 	sluice_job *second = NULL;
 
-	(void)context;
 	CHECK(sluice_init(NULL, &second) == SLUICE_EINVAL && !second);
 	CHECK(error_says("has its job already", NULL));
 	return sluice_barrier(job);

@@ -73,13 +73,11 @@ static void advance_and_fail(sluice_job *job)
  */
 static int at_once(void *context)
 {
-	(void)context;
 	return 1;
 }
 
 static void describe_nothing(void *context, char *text, size_t cap)
 {
-	(void)context;
 	snprintf(text, cap, "nothing");
 }
 
@@ -87,8 +85,6 @@ static int fail_meanwhile(int rank, void *argument)
 {
 	static struct job_client client;
 	sluice_job *job = rank_join(NULL);
-	(void)rank;
-	(void)argument;
 	log_capture();
 	progress_take(job);
 	whole_client = clients_handler(&job->clients);

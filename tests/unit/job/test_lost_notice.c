@@ -93,7 +93,6 @@ TEST(pull__the_notice_of_the_version_is_lost__ends_with_the_name_of_the_rank)
 static int wait_in_a_barrier(int rank, void *argument)
 {
 	sluice_job *job = join();
-	(void)argument;
 	if (rank == 0)
 		lose(job, IMM_COLLECTIVE, STEPS);
 	int rc = 0;
@@ -113,7 +112,6 @@ TEST(barrier__a_message_of_it_is_lost__ends_with_the_name_of_the_rank)
 static int show_too_much(int rank, void *argument)
 {
 	sluice_job *job = join();
-	(void)argument;
 	if (rank == 0) { /* as if rank 1 showed one more than was sent */
 		progress_take(job);
 		job->peers[1].endpoint->notifies--;
@@ -137,7 +135,6 @@ TEST(pulse__more_received_than_sent__is_refused_by_name)
 static int spoil_own_pulse(int rank, void *argument)
 {
 	sluice_job *job = join();
-	(void)argument;
 	const uint64_t beats = 10;
 	for (uint64_t i = 0; rank == 1 && i < beats * job->budget.heartbeat_ns / 1000000; i++) {
 		progress_take(job); /* a count that nobody can reach, under the old check */

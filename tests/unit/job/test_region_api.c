@@ -239,7 +239,6 @@ static int lose_one(int rank, void *argument)
 {
 	sluice_job *job = rank_join(NULL);
 	sluice_region *region = NULL;
-	(void)argument;
 	log_capture();
 	CHECK_OK(sluice_region_open(job, 100, &region));
 	CHECK_OK(sluice_barrier(job));
@@ -278,7 +277,6 @@ static int put_to_one_that_is_lost(int rank, void *argument)
 	sluice_region *region = NULL;
 	uint8_t data[90] = "";
 	int rc = 0;
-	(void)argument;
 	log_capture();
 	CHECK_OK(sluice_region_open(job, 100, &region));
 	CHECK_OK(sluice_barrier(job));

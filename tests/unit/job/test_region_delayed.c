@@ -152,7 +152,6 @@ static int late_get(int rank, void *argument)
 	static uint8_t buffer[ALL_SLOTS];
 	sluice_job *job = rank_join(&attr);
 	sluice_region *region = NULL;
-	(void)argument;
 	log_capture();
 	CHECK_OK(sluice_region_open(job, ALL_SLOTS, &region));
 	fill(sluice_region_base(region), ALL_SLOTS, (unsigned)rank);
@@ -202,7 +201,6 @@ static int own_window(int rank, void *argument)
 	sluice_job *job = rank_join(NULL);
 	sluice_region *region = NULL;
 	int peer = 1 - rank;
-	(void)argument;
 	CHECK_OK(sluice_region_open(job, 3 * OUT, &region));
 	uint8_t *own = sluice_region_base(region);
 	for (unsigned round = 0; round < 3; round++) {

@@ -115,7 +115,6 @@ static void hold_the_token_by(sluice_job *job, void (*by)(sluice_job *job))
 
 static void work_for_three_times_lost_after(sluice_job *job)
 {
-	(void)job;
 	sleep_ms(3 * lost_after_ms());
 }
 
@@ -125,7 +124,6 @@ static int work_long_in_a_step(int rank, void *argument)
 	sluice_job_attr attr = { .size = sizeof attr, .lost_after_ms = lost_after_ms() };
 	sluice_job *job = rank_join(&attr);
 	sluice_model *model = open_model(job, 2, params);
-	(void)argument;
 	log_capture();
 	for (int step = 1; step <= 4; step++) {
 		if (rank == 0 && step == 3)
@@ -144,7 +142,6 @@ static atomic_int *given_up;
 
 static void hang_until_given_up(sluice_job *job)
 {
-	(void)job;
 	for (int waited = 0; waited < 60000 && !atomic_load(given_up); waited++)
 		sleep_ms(1);
 }
@@ -201,13 +198,11 @@ TEST(step__three_times_lost_after_under_the_token__its_rank_is_not_lost)
 
 static int at_once(void *context)
 {
-	(void)context;
 	return 1;
 }
 
 static void describe_nothing(void *context, char *text, size_t cap)
 {
-	(void)context;
 	snprintf(text, cap, "nothing");
 }
 
@@ -222,8 +217,6 @@ static int never_wait(int rank, void *argument)
 {
 	sluice_job_attr attr = { .size = sizeof attr, .lost_after_ms = lost_after_ms() };
 	sluice_job *job = rank_join(&attr);
-	(void)rank;
-	(void)argument;
 	progress_take(job);
 	const uint64_t begin = shown_progress(job), end = now_ns() + 4 * job->budget.heartbeat_ns;
 	while (now_ns() < end)
@@ -245,7 +238,6 @@ static int polls;
 /* As peers that write as quickly as this rank reads: there is more each time. */
 static int poll_flooded(struct transport *t, struct event *events, int n)
 {
-	(void)t;
 	if (++polls > FLOOD)
 		return 0;
 	for (int i = 0; i < n; i++)
@@ -401,7 +393,6 @@ static int serve_for_long(int rank, void *argument)
 	sluice_model *model = open_model(job, 1, params);
 	uint64_t since_ns = now_ns();
 	int rc = 0;
-	(void)rank;
 	log_capture();
 	if (!sluice_is_worker(job)) {
 		be_impatient(job, serving->limit_ms);
@@ -465,7 +456,6 @@ static sluice_job *asked_job;
 
 static void on_signal(int number)
 {
-	(void)number;
 	sluice_log_waits(asked_job);
 }
 
@@ -476,7 +466,6 @@ struct asking {
 static void note_explanation(int level, const char *line, void *context)
 {
 	struct asking *shared = context;
-	(void)level;
 	if (strstr(line, "waiting for") &&
 	    strstr(line, "sluice_barrier: rank 1 (node n1) has not come"))
 		atomic_store(&shared->explained[0], 1);

@@ -208,7 +208,6 @@ static int serve_in_groups(int rank, void *argument)
 				   .count = 100,
 				   .recipe = "up=all down=all update=sgd memory=none",
 				   .lr = 1 };
-	(void)argument;
 	log_capture();
 	CHECK(sluice_split(job, rank < 4, 0, &half) == (rank < 4 ? SLUICE_EPEER : SLUICE_EINVAL));
 	CHECK(error_says("dedicated servers only", NULL) && !half);
@@ -319,8 +318,6 @@ static int call_wrongly(int rank, void *argument)
 	float params[10] = { 0 };
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr, .count = 1 << 21, .shards = 1 << 20 };
-	(void)argument;
-	(void)rank;
 	log_capture();
 	CHECK(sluice_split(NULL, 0, 0, &sub) == SLUICE_EINVAL);
 	CHECK(sluice_split(job, 0, 0, NULL) == SLUICE_EINVAL && error_says("sub is NULL", NULL));
@@ -341,8 +338,6 @@ static int split_elastic(int rank, void *argument)
 {
 	sluice_job_attr attr = { .size = sizeof attr, .servers = 1, .on_failure = SLUICE_CONTINUE };
 	sluice_job *job = rank_join(&attr), *sub = NULL;
-	(void)rank;
-	(void)argument;
 	log_capture();
 	CHECK(sluice_split(job, 0, 0, &sub) == SLUICE_ENOSUPP && !sub);
 	CHECK(error_says("on_failure=continue", NULL));

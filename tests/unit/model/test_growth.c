@@ -23,7 +23,6 @@ struct course {
 
 static double constant(double t)
 {
-	(void)t;
 	return 0.1;
 }
 static double geometric(double t)

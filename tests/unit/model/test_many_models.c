@@ -82,9 +82,7 @@ static int quiet(void *job)
 
 static void describe_quiet(void *job, char *text, size_t cap)
 {
-	(void)job;
 	*text = 0;
-	(void)cap;
 }
 
 /* No poll looks at models with which nothing goes on. */
@@ -183,8 +181,6 @@ static int open_too_many(int rank, void *argument)
 	sluice_model *model = open_one(job, 0, params), *more = NULL;
 	struct clients *clients = &job->clients;
 	uint32_t id, channel;
-	(void)rank;
-	(void)argument;
 	check_quiet(job);
 	progress_take(job);
 	while ((id = clients_free_model(clients)) < JOB_MODELS) {

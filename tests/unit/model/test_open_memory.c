@@ -81,7 +81,6 @@ static int measure(int rank, void *argument)
 	enum { COUNT = 298900 /* which nearly fills its last page */, SMALL = 16384 };
 	static float params[COUNT];
 	sluice_job *job = rank_join(argument);
-	(void)rank;
 	for (size_t i = 0; i < RECIPES; i++)
 		for (uint32_t shards = 1; shards <= 5; shards += 2) {
 			sluice_model_attr attr = { .size = sizeof attr,
@@ -216,7 +215,6 @@ static int open_beyond_machine(int rank, void *argument)
 	static float params[1000];
 	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr, .recipe = "up=all down=all" };
-	(void)argument;
 	attr.count = UINT32_MAX;
 	if (room_left("").node / 16 > attr.count) /* a larger machine than this test knows */
 		return 0;

@@ -229,8 +229,6 @@ static int verdicts;
 
 static void count_verdicts(int level, const char *line, void *context)
 {
-	(void)level;
-	(void)context;
 	verdicts += strstr(line, "costs more than it saves") != NULL;
 }
 

@@ -31,7 +31,6 @@ static int begin(void **state)
 	void *runtime = dlopen(EMULATED_RUNTIME, RTLD_NOW), *symbol;
 	void (*devices)(int);
 
-	(void)state;
 	if (!runtime)
 		fprintf(stderr, "%s\n", dlerror());
 	symbol = runtime ? dlsym(runtime, "emulated_device") : NULL;
@@ -48,14 +47,12 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-	(void)state;
 	scratch_remove(folder);
 	return 0;
 }
 
 static int fresh(void **state)
 {
-	(void)state;
 	fake_reset();
 	fake.devices = 2;
 	setenv("HWLOC_XMLFILE", machine, 1);

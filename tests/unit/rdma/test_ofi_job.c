@@ -89,7 +89,6 @@ static int make_namespaces(void)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	remove_namespaces();
 	return 0;
 }
@@ -235,7 +234,6 @@ static int default_on_two_nodes(int rank, void *argument)
 	uint8_t bytes[1000] = { 1 };
 	sluice_region *region = NULL;
 
-	(void)argument;
 	be_default();
 	nodes_have_kernels = 1;
 	job = rank_join(NULL);
@@ -265,8 +263,6 @@ static int default_on_one_node(int rank, void *argument)
 	sluice_job *job;
 	size_t n = 0;
 
-	(void)rank;
-	(void)argument;
 	be_default();
 	job = rank_join(NULL);
 	CHECK(!libfabric_is_loaded());
@@ -289,7 +285,6 @@ static int one_cannot(int rank, void *argument)
 	const sluice_job_attr attr = { .size = sizeof(attr), .wait_timeout_ms = 60000 };
 	sluice_job *job = NULL;
 
-	(void)argument;
 	be_default();
 	nodes_have_kernels = 1;
 	if (rank == 2)
@@ -312,7 +307,6 @@ static int one_may_not(int rank, void *argument)
 	const sluice_job_attr attr = { .size = sizeof(attr), .wait_timeout_ms = 60000 };
 	sluice_job *job = NULL;
 
-	(void)argument;
 	be_default();
 	nodes_have_kernels = 1;
 	if (rank == 2)
@@ -339,7 +333,6 @@ static int outlive(int rank, void *argument)
 	const sluice_job_attr attr = { .size = sizeof(attr), .lost_after_ms = 1000 * slowness() };
 	sluice_job *job;
 
-	(void)argument;
 	setenv("SLUICE_TRANSPORT", "ofi", 1);
 	setenv("SLUICE_INTERFACE", "lo", 1);
 	job = rank_join(&attr);

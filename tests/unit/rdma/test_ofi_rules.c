@@ -61,15 +61,12 @@ static void take_line(int level, const char *line, void *context)
 {
 	const size_t used = strlen(logged);
 
-	(void)level;
-	(void)context;
 	if (used + strlen(line) + 2 < sizeof(logged))
 		snprintf(logged + used, sizeof(logged) - used, "%s\n", line);
 }
 
 static int setup(void **state)
 {
-	(void)state;
 	logged[0] = '\0';
 	log_set_sink(take_line, NULL);
 	fake_ofi_reset();
@@ -642,7 +639,6 @@ CASE(put__lost_with_its_connection__peer_is_gone_with_the_reason)
 	for (int notifies = 0; notifies < 2; notifies++) {
 		struct pair p;
 
-		(void)state;
 		fake_ofi_reset();
 		must_open(&p);
 		fake_ofi.resets = 1;

@@ -15,7 +15,6 @@
 
 static int silence(void **state)
 {
-	(void)state;
 	quiet_log();
 	return 0;
 }

@@ -8,14 +8,10 @@
 
 static void swallow(int level, const char *line, void *context)
 {
-	(void)level;
-	(void)line;
-	(void)context;
 }
 
 static int silence(void **state)
 {
-	(void)state;
 	log_set_sink(swallow, NULL);
 	return 0;
 }

@@ -35,8 +35,6 @@ static pthread_barrier_t meeting;
 
 int bootstrap_open(const sluice_bootstrap *callbacks, int timeout_ms, struct bootstrap **out)
 {
-	(void)callbacks;
-	(void)timeout_ms;
 	*out = malloc(sizeof(**out));
 	(*out)->rank = my_rank;
 	return 0;
@@ -49,7 +47,6 @@ int bootstrap_rank(const struct bootstrap *b)
 
 int bootstrap_size(const struct bootstrap *b)
 {
-	(void)b;
 	return RANKS;
 }
 
@@ -62,7 +59,6 @@ const char *bootstrap_node(const struct bootstrap *b)
 
 const char *bootstrap_origin(const struct bootstrap *b)
 {
-	(void)b;
 	return "a test";
 }
 
@@ -87,7 +83,6 @@ int bootstrap_exchange(struct bootstrap *b, const uint8_t *payload, size_t n,
 
 int bootstrap_leave(struct bootstrap *b)
 {
-	(void)b;
 	return 0;
 }
 
@@ -105,9 +100,6 @@ static char troubles[RANKS][512];
 
 static void swallow(int level, const char *line, void *context)
 {
-	(void)level;
-	(void)line;
-	(void)context;
 }
 
 static int step(sluice_model *model, float *params, float *grad, int number, int rank)

@@ -24,14 +24,11 @@ static void take_line(int level, const char *line, void *context)
 {
 	size_t used = strlen(logged);
 
-	(void)level;
-	(void)context;
 	snprintf(logged + used, sizeof(logged) - used, "%s\n", line);
 }
 
 static int setup(void **state)
 {
-	(void)state;
 	log_set_sink(take_line, NULL);
 	log_configure("rdma+debug");
 	fake_reset();
@@ -50,7 +47,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	munmap(memory.address, BYTES);
 	close(memory.fd);
 	return 0;

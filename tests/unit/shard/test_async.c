@@ -226,7 +226,6 @@ static int barriers_around_a_push(sluice_job *job, sluice_model *model, uint64_t
 {
 	int rc = async_step(model, sluice_rank(job), params);
 
-	(void)at;
 	if (!rc)
 		rc = sluice_barrier(job);
 	if (!rc)

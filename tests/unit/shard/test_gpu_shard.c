@@ -301,8 +301,6 @@ static int open_without_module(int rank, void *argument)
 	const sluice_model_attr attr = attr_of(kept_recipe, 0);
 	sluice_model *model = NULL;
 
-	(void)rank;
-	(void)argument;
 	setenv("SLUICE_GPU", "off", 1);
 	setenv("SLUICE_DEVICE_SHARDS", "yes", 1);
 	sluice_job *job = rank_join(NULL);
@@ -355,7 +353,6 @@ static int fail_each(int rank, void *argument)
 	static float grad[COUNT], params[COUNT];
 	int ended = 0, quiet = 0;
 
-	(void)argument;
 	device();
 	device_look_up("emulated_fail", &fail_later);
 	log_capture();

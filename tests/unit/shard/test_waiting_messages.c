@@ -36,7 +36,6 @@ static float first[COUNT], gradients[RANKS][STEPS][COUNT];
 
 static int draw(void **state)
 {
-	(void)state;
 	for (uint64_t i = 0; i < COUNT; i++) {
 		first[i] = noise(3, 0, 0, i);
 		for (uint64_t rank = 0; rank < RANKS; rank++)

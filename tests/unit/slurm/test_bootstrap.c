@@ -22,14 +22,10 @@ enum { TIMEOUT_MS = 10000, SHORT_MS = 600 };
 
 static void swallow(int level, const char *line, void *context)
 {
-	(void)level;
-	(void)line;
-	(void)context;
 }
 
 static void keep_line(int level, const char *line, void *context)
 {
-	(void)level;
 	snprintf(context, 512, "%s", line);
 }
 
@@ -51,7 +47,6 @@ static int setup(void **state)
 	};
 	size_t i;
 
-	(void)state;
 	for (i = 0; i < sizeof(unset) / sizeof(unset[0]); i++)
 		unsetenv(unset[i]);
 	log_set_sink(swallow, NULL);

@@ -110,14 +110,10 @@ static int fence(void *context, int timeout_ms)
 
 static void swallow(int level, const char *line, void *context)
 {
-	(void)level;
-	(void)line;
-	(void)context;
 }
 
 static int setup(void **state)
 {
-	(void)state;
 	log_set_sink(swallow, NULL);
 	store = mmap(NULL, sizeof(*store), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
 		     0);
@@ -126,7 +122,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	munmap(store, sizeof(*store));
 	return 0;
 }
@@ -431,8 +426,6 @@ CASE(job__of_four_processes_without_a_launcher__trains)
 
 static int simulated(sluice_job *job, void *context)
 {
-	(void)job;
-	(void)context;
 	return 0;
 }
 

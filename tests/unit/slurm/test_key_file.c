@@ -22,6 +22,9 @@
 #include <unistd.h>
 #include <cmocka.h>
 
+/* They have the parameters of those that they stand for. */
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+
 enum { RANKS = 3, ROUNDS = 2, VALUE_BYTES = 4096, TEXT_BYTES = 1024, KEY_BYTES = 32 };
 enum { STRANGER = 65534 };
 
@@ -85,7 +88,6 @@ static int put(void *context, const char *key, const void *value, size_t bytes)
 {
 	int rank, round = slot_of(key, &rank);
 
-	(void)context;
 	memcpy(shared->slots[round][rank].value, value, bytes);
 	shared->slots[round][rank].bytes = bytes;
 	if (rank == shared->spoilt)
@@ -100,8 +102,6 @@ static int get(void *context, const char *key, void *value, size_t room, size_t 
 	const struct timespec pause = { .tv_nsec = 2000000 };
 	int rank, round = slot_of(key, &rank);
 
-	(void)context;
-	(void)room;
 	for (int waited = 0; !atomic_load(&shared->slots[round][rank].put); waited += 2) {
 		if (waited >= timeout_ms)
 			return SLUICE_ETIMEDOUT;
@@ -116,14 +116,10 @@ static int get(void *context, const char *key, void *value, size_t room, size_t 
 
 static void swallow(int level, const char *line, void *context)
 {
-	(void)level;
-	(void)line;
-	(void)context;
 }
 
 static int setup(void **state)
 {
-	(void)state;
 	log_set_sink(swallow, NULL);
 	strcpy(strrchr(folder, '.') + 1, "XXXXXX");
 	shared = mmap(NULL, sizeof(*shared), PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1,
@@ -140,7 +136,6 @@ static int teardown(void **state)
 {
 	static const char *const names[] = { "key", "other", "link", "fifo", "directory" };
 
-	(void)state;
 	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
 		remove(at(names[i]));
 	munmap(shared, sizeof(*shared));
@@ -259,7 +254,6 @@ static void join__same_key__over_every_transport(void **state)
 #endif
 	};
 
-	(void)state;
 	memset(copy, 'k', KEY_BYTES);
 	assert_int_not_equal(copies_of_key(), 0); /* it finds one */
 	explicit_bzero(copy, KEY_BYTES);
@@ -282,7 +276,6 @@ static void join__same_key__over_every_transport(void **state)
 /* The rank has read all of the store, and so has the key that rank 0 made. */
 static void join__rank_without_the_key__is_refused_by_name(void **state)
 {
-	(void)state;
 	run("key", NULL);
 	refused("rank 1 (node n) has no key, but rank ",
 		"rank 0 (node n) has a key, but rank 1 (node n) has none: set SLUICE_KEY_FILE on "
@@ -293,7 +286,6 @@ static void join__rank_without_the_key__is_refused_by_name(void **state)
 
 static void join__another_key__is_refused_by_name(void **state)
 {
-	(void)state;
 	run("key", "other");
 	refused("rank 1 (node n) holds another key than rank ",
 		"rank 0 (node n) holds another key than rank 1 (node n), or its record was changed "
@@ -303,7 +295,6 @@ static void join__another_key__is_refused_by_name(void **state)
 
 static void join__card_changed_in_the_store__is_refused(void **state)
 {
-	(void)state;
 	shared->spoilt = 1;
 	run("key", "key");
 	for (int r = 0; r < RANKS; r += 2) {
@@ -326,7 +317,6 @@ static void join__unfit_file__is_refused_on_all_ranks(void **state)
 		      { "readable", "can be read or written by others (mode 0640)" },
 		      { "strangers", "belongs to user 65534" } };
 
-	(void)state;
 	assert_int_equal(symlink(at("key"), at("link")), 0);
 	assert_int_equal(mkfifo(at("fifo"), 0600), 0);
 	assert_int_equal(mkdir(at("directory"), 0700), 0);
@@ -359,7 +349,6 @@ static void join__build_without_crypto__refuses_the_variable(void **state)
 	static const char why[] = "this libsluice was built without a crypto library, which "
 				  "SLUICE_KEY_FILE needs";
 
-	(void)state;
 	run("key", "key");
 	refused(why, why);
 }

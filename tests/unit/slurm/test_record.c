@@ -16,15 +16,12 @@ static int n_lines;
 
 static void keep_line(int level, const char *line, void *context)
 {
-	(void)level;
-	(void)context;
 	snprintf(last_line, sizeof(last_line), "%s", line);
 	n_lines++;
 }
 
 static int setup(void **state)
 {
-	(void)state;
 	last_line[0] = 0;
 	n_lines = 0;
 	log_set_sink(keep_line, NULL);

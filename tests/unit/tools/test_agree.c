@@ -27,7 +27,6 @@ int sluice_workers(const sluice_job *job)
 
 int sluice_gather(sluice_job *job, const void *mine, size_t bytes, void *all)
 {
-	(void)mine;
 	assert_true(bytes <= SLUICE_GATHER_MAX);
 	for (int rank = 0; rank < job->workers; rank++) {
 		char *row = (char *)all + (size_t)rank * bytes;
@@ -50,7 +49,6 @@ static FILE *kept_stderr;
 
 static int setup(void **state)
 {
-	(void)state;
 	job = (struct sluice_job){ .workers = 4 };
 	for (int i = 0; i < MOST_WORKERS; i++) {
 		job.text[i] = "";
@@ -63,7 +61,6 @@ static int setup(void **state)
 
 static int teardown(void **state)
 {
-	(void)state;
 	if (stderr != kept_stderr)
 		fclose(stderr);
 	stderr = kept_stderr;

@@ -49,7 +49,6 @@ static int setup(void **state)
 	size_t image_bytes = make_images(images, 0x803, ROWS, SIDE, ROWS);
 	size_t label_bytes = make_labels(labels, 0x801, ROWS, ROWS);
 
-	(void)state;
 	complaint.text[0] = '\0';
 	return files_write("train-images-idx3-ubyte", images, image_bytes) ||
 	       files_write("train-labels-idx1-ubyte", labels, label_bytes) ||

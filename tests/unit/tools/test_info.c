@@ -62,7 +62,6 @@ static void healthy(void)
 
 static int set_up(void **state)
 {
-	(void)state;
 	unsetenv("SLUICE_TRANSPORT");
 	unsetenv("SLUICE_GID_INDEX");
 	unsetenv("SLURM_JOB_ID");
@@ -77,7 +76,6 @@ static int set_up(void **state)
 
 static int tear_down(void **state)
 {
-	(void)state;
 	report_free(&report);
 	scratch_remove(root);
 	return 0;

@@ -9,7 +9,6 @@ static struct complaint complaint;
 
 static int setup(void **state)
 {
-	(void)state;
 	complaint.text[0] = '\0';
 	return 0;
 }

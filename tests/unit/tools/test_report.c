@@ -21,7 +21,6 @@ static int move_some(sluice_job *job, void *context)
 	sluice_model *model = NULL;
 	int rc = sluice_model_open(job, &attr, params, &model);
 
-	(void)context;
 	for (int i = 0; i < COUNT; i++)
 		grad[i] = (float)i;
 	for (int step = 0; step < STEPS && !rc; step++) {

@@ -23,7 +23,6 @@ static int begin(void **state)
 	char device[4096], text[1024];
 	const char *named = getenv("TRAIN_MODULE");
 
-	(void)state;
 	emulated = !named;
 	snprintf(device, sizeof(device), "cuda:%s", named ? named : EMULATED_TRAIN_MODULE);
 	if (!compute_open(device, &gpu, text, sizeof(text)))
@@ -34,7 +33,6 @@ static int begin(void **state)
 
 static int end(void **state)
 {
-	(void)state;
 	compute_close(&gpu);
 	return 0;
 }

@@ -75,7 +75,6 @@ static int lowpass_of_one(sluice_job *job, void *context)
 		open_model(job, "up=topk(0.1) down=all memory=lowpass(1)", params[0]),
 		open_model(job, "up=topk(0.1) down=all memory=residual", params[1])
 	};
-	(void)context;
 	for (uint64_t step = 1; step <= 20; step++)
 		for (int m = 0; m < 2; m++) {
 			gradient(job, step, params[m], grad);

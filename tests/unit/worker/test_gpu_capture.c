@@ -71,7 +71,6 @@ static int allocate_beside(int rank, void *argument)
 					    .sketch_columns = 100,
 					    .landed = N };
 	void *stream, *there;
-	(void)rank, (void)argument;
 	begin_cuda();
 	device_floats(cuda.ops, &pinned_pages, x, N);
 	CHECK_OK(cuda.stream(&stream, 0));
@@ -115,7 +114,6 @@ static int host_takes_part(int rank, void *argument)
 	struct device_selector *s;
 	struct memory m;
 	void *stream, *free_stream;
-	(void)rank, (void)argument;
 	begin_cuda();
 	listed.call.residual = device_floats(cuda.ops, &m, x, N);
 	listed.call.grad = m.address;

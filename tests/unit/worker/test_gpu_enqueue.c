@@ -63,7 +63,6 @@ TEST(push__device_lags__returns_first_and_the_progress_thread_posts)
 static int train_beside(int rank, void *argument)
 {
 	static struct pair p;
-	(void)rank;
 	open_pair(&p, argument, NULL, 0);
 	emulated.lag(BESIDE);
 	for (int step = 1; step <= STEPS; step++) {
@@ -129,7 +128,6 @@ static int one_of_three(sluice_job *job, void *context)
 
 static int simulate_three(int rank, void *argument)
 {
-	(void)rank;
 	begin_emulated();
 	emulated.lag(BESIDE);
 	CHECK_OK(sluice_simulate(NULL, 3, one_of_three, argument));
@@ -152,7 +150,6 @@ TEST(push__simulated_ranks__waits)
 static int overflow_and_barrier(int rank, void *argument)
 {
 	static struct pair p;
-	(void)rank;
 	open_pair(&p, argument, NULL, 0);
 	for (int step = 1; step <= 3; step++) {
 		new_gradient(&p, step);

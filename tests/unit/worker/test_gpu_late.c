@@ -34,7 +34,6 @@ static int fail_one_by_one(int rank, void *argument)
 {
 	static struct pair p;
 	unsigned failed = 0, quiet = 0;
-	(void)rank;
 	for (unsigned n = 0; quiet < QUIET; n++) {
 		open_pair(&p, argument, NULL, 0);
 		step_of_both(&p, 1);
@@ -79,7 +78,6 @@ static int fail_listed(int rank, void *argument)
 {
 	static struct pair p;
 	unsigned failed = 0;
-	(void)rank;
 	for (unsigned n = 0; n < 8; n++) {
 		open_pair(&p, argument, NULL, 0);
 		step_of_both(&p, 1);
@@ -118,7 +116,6 @@ TEST(barrier__cuda_failed_in_what_the_host_encodes__says_so)
 static int nan_later(int rank, void *argument)
 {
 	static struct pair p;
-	(void)rank;
 	open_pair(&p, argument, NULL, 0);
 	gradient(p.grad, 1, 1, p.shape);
 	to_device(p.ops, p.grad_there, p.grad);
@@ -201,7 +198,6 @@ static int hang(int rank, void *argument)
 {
 	const struct hanging *h = argument;
 	static struct pair p;
-	(void)rank;
 	open_pair(&p, &h->shape, NULL, SHORT_MS * slowness());
 	new_gradient(&p, 1);
 	emulated.lag(LAGGING);
@@ -239,7 +235,6 @@ TEST(pull__device_hangs__gpu_and_stage_are_named)
 static int hang_in_pull(int rank, void *argument)
 {
 	static struct pair p;
-	(void)rank;
 	open_pair(&p, argument, NULL, SHORT_MS * slowness());
 	new_gradient(&p, 1);
 	CHECK_OK(sluice_push(p.gpu, p.grad_there));
@@ -262,7 +257,6 @@ TEST(pull__device_hangs_at_the_values__gpu_is_named)
 static int fail_in_pull(int rank, void *argument)
 {
 	static struct pair p;
-	(void)rank;
 	open_pair(&p, argument, NULL, 0);
 	new_gradient(&p, 1);
 	CHECK_OK(sluice_push(p.gpu, p.grad_there));
@@ -286,7 +280,6 @@ static int capture_meanwhile(int rank, void *argument)
 {
 	static struct pair p;
 	void *stream, *graph = NULL;
-	(void)rank;
 	begin_emulated();
 	CHECK_OK(emulated.stream(&stream, 0));
 	open_pair(&p, argument, stream, 0);

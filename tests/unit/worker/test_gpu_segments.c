@@ -411,7 +411,6 @@ static int pull_failing(int rank, void *argument)
 	static uint16_t codes[COUNT];
 	struct memory there = { 0 };
 	int failed = 0, succeeded = 0;
-	(void)rank;
 	device_look_up("emulated_fail", &fail_later);
 	CHECK_OK(device()->alloc(MEMORY_DEVICE, sizeof codes, &there));
 	log_capture();
@@ -446,8 +445,6 @@ static int step_failing(int rank, void *argument)
 	static struct pieces params, grads;
 	static float flat[COUNT];
 	int failed = 0, succeeded = 0;
-	(void)rank;
-	(void)argument;
 	device_look_up("emulated_fail", &fail_later);
 	open_pieces(&params, types, every);
 	open_pieces(&grads, (const int[]){ SLUICE_F32, SLUICE_F32 }, every);

@@ -51,8 +51,6 @@ static int note_post(struct endpoint *e, const struct transfer *t)
 static int describe(struct endpoint *e, const struct region *region,
 		    uint8_t descriptor[REGION_DESCRIPTOR_BYTES])
 {
-	(void)e;
-	(void)region;
 	memset(descriptor, 1, REGION_DESCRIPTOR_BYTES);
 	return 0;
 }
@@ -62,7 +60,6 @@ static int open_there(struct endpoint *e, const uint8_t descriptor[REGION_DESCRI
 {
 	struct region_there *there = calloc(1, sizeof(*there));
 
-	(void)descriptor;
 	assert_non_null(there);
 	there->remote = (struct remote){ .endpoint = e, .bytes = REMOTE_BYTES };
 	*out = &there->remote;
@@ -98,9 +95,6 @@ int __wrap_progress_until(sluice_job *job, int (*done)(void *),
 int __wrap_collective_run(sluice_job *job, enum collective op, const void *mine, size_t stride,
 			  size_t bytes, void *all)
 {
-	(void)job;
-	(void)mine;
-	(void)stride;
 	assert_int_equal(op, COLLECTIVE_EXCHANGE);
 	memset(all, 1, RANKS * bytes);
 	return 0;
@@ -108,19 +102,15 @@ int __wrap_collective_run(sluice_job *job, enum collective op, const void *mine,
 
 int __wrap_collective_agree(sluice_job *job, int rc, const char *what)
 {
-	(void)job;
-	(void)what;
 	return rc;
 }
 
 void __wrap_progress_take(sluice_job *job)
 {
-	(void)job;
 }
 
 void __wrap_progress_release(sluice_job *job)
 {
-	(void)job;
 }
 
 static char waits_for[200];
@@ -129,7 +119,6 @@ static char waits_for[200];
 int __wrap_progress_until(sluice_job *job, int (*done)(void *),
 			  void (*describe_wait)(void *, char *, size_t), void *context)
 {
-	(void)job;
 	if (done(context))
 		return 0;
 	describe_wait(context, waits_for, sizeof(waits_for));

@@ -298,7 +298,8 @@ TEST(push__lost_or_repeated_upload__is_noticed_and_healed)
 		assert_true(run.how == ALONE || run.worst_sum > 0.2); /* the damage was there */
 		assert_true(run.sum_after < 1e-4 && run.gap < 2e-3);
 	}
-	assert_true(log_saw("rank 1", "lost or came twice", "send their whole gradients again", NULL));
+	assert_true(
+		log_saw("rank 1", "lost or came twice", "send their whole gradients again", NULL));
 	sluice_set_log(NULL, NULL);
 }
 
@@ -362,7 +363,6 @@ static int flags_and_noise(sluice_job *job, void *context)
 	sluice_model *model;
 	unsigned raised[4];
 	int rc = sluice_model_open(job, &attr, x, &model), same = 0;
-	(void)context;
 	for (int step = 0; step < 4 && !rc; step++) {
 		if (step == 0)
 			sluice_raise(model, 4);

@@ -116,7 +116,6 @@ static void count_zeroed(struct side *one, struct side *other)
 {
 	sluice_model_stats stats = { .size = sizeof stats };
 
-	(void)other;
 	CHECK_OK(sluice_stats(one->model, &stats));
 	CHECK(stats.nonfinite_elements == (zeroes(one) ? one->step : 0));
 }
