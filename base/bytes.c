@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * CRC32C of what crosses the wire or is written to disk, computed by CPU instructions where the CPU
- * has them and by tables elsewhere; and the 64-bit digest that compares replicas. */
+ * CRC32C of data that is sent or written to disk, and the 64-bit digest that compares replicas. The
+ * CRC uses CPU instructions where the CPU has them, and tables elsewhere. */
 #include "base/bytes.h"
 #include "sluice.h"
 
@@ -94,9 +94,9 @@ static int have_crc_instructions(void)
 #endif
 #endif
 
-/* A CRC instruction has to wait for the result of the one before it, but three independent ones run
- * side by side. The input is therefore read as three streams of STREAM bytes each. Their remainders
- * are combined by the effect that STREAM zero bytes have on a remainder. */
+/* Each CRC instruction waits for the result of the one before it, but three independent ones run in
+ * parallel. The input is therefore read as three streams of STREAM bytes each. A remainder is moved
+ * past the following stream by the effect of STREAM zero bytes on it. */
 enum { STREAM = 1024 };
 static uint32_t shift_table[4][256];
 static pthread_once_t shift_table_once = PTHREAD_ONCE_INIT;
@@ -150,11 +150,11 @@ __attribute__((target(CRC_TARGET))) static uint32_t crc32c_by_instructions(uint3
 #if defined(__x86_64__)
 /* ---- products without carry, two of them in each instruction of 32 bytes ----
  *
- * A remainder of 16 bytes that stands N bytes further to the left is the same as the sum of two
- * products: of its first 8 bytes and x^(8 N + 31), and of its last 8 bytes and x^(8 N - 33), both
- * modulo the polynomial and with the bits in reverse. So four remainders of 32 bytes walk over the
- * bytes side by side. In the first cache that takes as long as three streams of crc_of_8(); among
- * other work on bytes that come from memory it took less (Zen 4). */
+ * Moving a remainder of 16 bytes N bytes to the right replaces it by the sum of two products: its
+ * first 8 bytes times x^(8 N + 31), and its last 8 bytes times x^(8 N - 33), both modulo the
+ * polynomial and bit-reversed. Four remainders of 32 bytes move over the input in parallel. On Zen
+ * 4 this is as fast as three streams of crc_of_8() for data in the L1 cache, and faster for data
+ * from memory. */
 enum { FOLDED = 4 * 32, FOLDS_LEAST = 4 * FOLDED };
 #define FOLDS_TARGET "avx2,pclmul,vpclmulqdq,sse4.2"
 
@@ -199,7 +199,7 @@ __attribute__((target(FOLDS_TARGET))) static uint32_t crc32c_by_folds(uint32_t c
 		d = fold_crc(d, by_128, load_32(p + 96));
 	}
 	a = fold_crc(fold_crc(a, by_64, c), by_32, fold_crc(b, by_64, d));
-	/* The first half of what is left stands 16 bytes to the left of the second. */
+	/* The first half of the remainder is 16 bytes to the left of the second half. */
 	a = fold_crc(a, by_16, _mm256_permute2x128_si256(a, a, 0x11));
 	const __m128i left = _mm256_castsi256_si128(a);
 	const uint32_t r = crc_of_8(crc_of_8(0, (uint64_t)_mm_cvtsi128_si64(left)),
@@ -224,8 +224,8 @@ uint32_t crc32c(uint32_t crc, const void *bytes, size_t n)
 /* ---- digest ---------------------------------------------------------------------------------
  * Words w0, w1, ... are the little-endian 8-byte groups, the last block of four padded with zeros.
  * Word i goes to lane i mod 4: lane = rotl((lane ^ w) * ODD, 27) + ADD. Each of these steps, and
- * each step of the end, is a bijection of the lane for a fixed word and of the word for a fixed
- * lane; so two texts of one length that differ in only one word never have the same digest. */
+ * each final step, is a bijection of the lane for a fixed word and of the word for a fixed lane.
+ * Two inputs of equal length that differ in one word therefore never have the same digest. */
 
 enum { LANES = 4, BLOCK_BYTES = 8 * LANES };
 
@@ -273,7 +273,7 @@ uint64_t digest64(const void *bytes, size_t n)
 		left -= taken;
 	}
 
-	/* The length tells padding apart from real zeros. */
+	/* The length distinguishes padding from zeros in the input. */
 	uint64_t h = spread((uint64_t)n + end_factor);
 
 	h = spread(rotate_left(h, 17) ^ a);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Finds and loads the GPU module that gpu/ builds. A process that does not use CUDA pays, per call,
- * for one comparison of the number of loaded libraries: without the driver's library there is no
- * device memory. */
+ * Finds and loads the GPU module that gpu/ builds. Without the driver's library there is no device
+ * memory, so a process without CUDA pays for only one comparison per call: that of the number of
+ * loaded libraries. */
 #include "base/device.h"
 #include "base/error.h"
 #include "base/module.h"
@@ -99,9 +99,9 @@ const char *device_module_path(void)
 	return module_file;
 }
 
-/* Asks the driver that is already in the process, for the case that the module cannot be asked.
- * This relies on the driver's ABI: cuPointerGetAttribute(void *, CU_POINTER_ATTRIBUTE_MEMORY_TYPE =
- * 2, CUdeviceptr), where the result 2 means device memory. */
+/* Asks the driver that is already in the process, for use when the module is unavailable. This
+ * relies on the driver's ABI: cuPointerGetAttribute(void *, CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
+ * CUdeviceptr), where the result 2 means device memory. */
 static int driver_says_device(void *driver, const void *p)
 {
 	int (*get)(void *, int, unsigned long long);
@@ -112,8 +112,8 @@ static int driver_says_device(void *driver, const void *p)
 	return symbol && !get(&type, 2, (unsigned long long)(uintptr_t)p) && type == 2;
 }
 
-/* dl_iterate_phdr() calls this with the first object only. Its entry also holds how many objects
- * were ever loaded. */
+/* dl_iterate_phdr() calls this for the first object only, because its entry already holds how many
+ * objects were ever loaded. */
 static int count_loaded(struct dl_phdr_info *info, size_t size, void *context)
 {
 	if (size >= offsetof(struct dl_phdr_info, dlpi_adds) + sizeof(info->dlpi_adds))
@@ -121,12 +121,12 @@ static int count_loaded(struct dl_phdr_info *info, size_t size, void *context)
 	return 1;
 }
 
-/* Returns a handle of the driver's library, which the caller closes, or NULL if nobody loaded it.
- * The search goes through files, too, so it runs only if a library was loaded since the last
- * search: this function is part of every push and pull. */
+/* Returns a handle of the driver's library, which the caller closes, or NULL if the process has not
+ * loaded it. The search also looks at files. Because every push and pull calls this function, the
+ * search runs only if a library was loaded since the last one. */
 static void *driver_in_process(void)
 {
-	/* How many libraries were loaded when a search found no driver. */
+	/* The number of libraries loaded when the last search found no driver. */
 	static _Atomic unsigned long long without;
 	unsigned long long now = 0;
 	void *driver;
@@ -149,8 +149,8 @@ int device_of(const void *p, const struct device_ops **ops_out)
 
 	*ops_out = NULL;
 	if (!ops) {
-		/* A module that SLUICE_GPU names is asked in any case, because it may bring a
-		 * driver of its own. */
+		/* A module that SLUICE_GPU names is always asked, because it may bring its own
+		 * driver. */
 		driver = driver_in_process();
 		if (!driver && !(named && strchr(named, '/')))
 			return 0;
@@ -162,7 +162,7 @@ int device_of(const void *p, const struct device_ops **ops_out)
 	if (!ops && found)
 		return fail(SLUICE_EGPU, "%p is GPU memory, but %s", p, why);
 	if (found < 0)
-		return device_fail(ops, "asking whose memory a pointer is");
+		return device_fail(ops, "determining the device of a pointer");
 	*ops_out = found ? ops : NULL;
 	return 0;
 }
@@ -175,7 +175,8 @@ void device_scope_begin(const void *p, void *stream, struct device_scope *scope)
 	scope->ops = NULL;
 	if (!stream || !p)
 		return;
-	if (!ops) /* who made the stream has loaded CUDA, or there is no device memory */
+	if (!ops) /* If the stream is real, its creator has loaded CUDA; otherwise there is no
+		     device memory. */
 		ops = device_load(&why);
 	if (ops && ops->enter(p, &scope->before))
 		scope->ops = ops;

@@ -2,12 +2,12 @@
  * The interface to accelerators: one table of functions, which the module built from gpu/ fills.
  * The module is loaded when device memory is first seen, so one package serves nodes with and
  * without CUDA. Called by runtime/model/device_half.c, runtime/worker/device*.c,
- * runtime/shard/shard_device.c, sluice-info, sluice-bench and the tests. Only gpu/ sees CUDA's
- * types. base/device_kernels.h has single kernels for measurements and tests.
+ * runtime/shard/shard_device.c, sluice-info, sluice-bench and the tests. Only gpu/ includes CUDA's
+ * types. base/device_kernels.h offers single kernels for measurements and tests.
  *
  * An operation returns 0 or -1. After -1, error() returns a sentence with the operation, the
  * kernel, the device and CUDA's text. An operation that takes a stream only enqueues work there,
- * unless its comment says that it waits. The stream NULL is CUDA's default stream. */
+ * unless its comment says that it waits. Stream NULL is CUDA's default stream. */
 #ifndef BASE_DEVICE_H
 #define BASE_DEVICE_H
 #include "base/memory.h"
@@ -19,9 +19,9 @@ struct device_span {
 	uint32_t begin, end;
 };
 
-/* How a gradient with NaN or infinity is found. Nothing is ever selected from it. FIRST reads
- * the gradient once more in advance, and changes nothing if it is bad. LATE reads it again only
- * if the sum is bad; residual and velocity are then spoilt. */
+/* When a gradient with NaN or infinity is detected. Nothing is ever selected from it. FIRST checks
+ * the gradient in an extra pass before the update, and changes nothing if it is bad. LATE checks it
+ * only if the sum is bad; residual and velocity are then spoilt. */
 enum device_judge { DEVICE_JUDGE_NOT, DEVICE_JUDGE_FIRST, DEVICE_JUDGE_LATE };
 
 enum device_draw { DEVICE_DRAW_NONE, DEVICE_DRAW_DENSITY, DEVICE_DRAW_VARIANCE };
@@ -32,7 +32,7 @@ struct device_select {
 	float *residual;
 	const void *grad;
 	int grad_type;    /* enum value_type: VALUE_F32 (0), F16, BF16 or one of 8 bits */
-	float grad_scale; /* of 8 bits: grad is this * code; of others 1 */
+	float grad_scale; /* 8-bit types: grad is this * code; other types: 1 */
 	float scale;      /* residual += scale * grad */
 	int judge;        /* enum device_judge */
 	int fresh;        /* set the residual to zero first */
@@ -50,16 +50,16 @@ struct device_select {
 	 * deviation. quantile is gaussian_quantile() of the density. */
 	int gaussian;
 	double quantile;
-	/* Instead, select each coordinate with a probability, by a random number of its own. wanted
-	 * is the density or epsilon. A coordinate that is selected with a probability below 1
-	 * becomes sign / lambda, in the residual, too. */
+	/* Instead, select each coordinate with a probability, by its own random number. wanted is
+	 * the density or epsilon. A coordinate that is selected with a probability below 1 becomes
+	 * sign / lambda, also in the residual. */
 	int draw; /* enum device_draw */
 	double wanted;
 	uint32_t purpose, rank, seed; /* as struct random_stream (random.h) */
 	uint64_t step;
 	/* Instead, select these coordinates, in ascending order, whatever their values are. The
-	 * list is in host memory; if that is pageable, the caller may reuse it on return. Exempt
-	 * spans are ignored. */
+	 * list is in host memory; the caller may reuse pageable memory on return. Exempt spans are
+	 * ignored. */
 	const uint32_t *list;
 	uint32_t listed;
 };
@@ -71,11 +71,11 @@ struct device_selected {
 	uint64_t nonfinite; /* how many values of grad are NaN or infinite, with judge or zero */
 	uint64_t first_nonfinite;
 	float bad;       /* in a push: the first non-finite value */
-	unsigned passes; /* how often the vector was read to find them; 1 with a good hint */
+	unsigned passes; /* number of passes over the vector; 1 with a good hint */
 	float largest;   /* the largest magnitude of the whole vector, before a draw */
 	int overfull;    /* by_level, gaussian, draw: more coordinates qualified than there is room
 			    for; n is then 0 */
-	int settled;     /* in a push: the residual was updated, as the call requested by settle */
+	int settled;     /* in a push: the residual was updated, as `settle` requested */
 };
 
 /* ---- a compressor: the selections of a model's gradients, and its messages ---- */
@@ -90,13 +90,13 @@ struct device_shape {
 					     selected, in addition to k; copied */
 	size_t n_exempt;
 	size_t parts;            /* messages per push */
-	unsigned blocks;         /* most blocks that a kernel takes; 0: as many as are resident */
-	uint32_t sketch_columns; /* of all parts' sketches together; 0: there are none */
+	unsigned blocks;         /* most blocks per kernel; 0: as many as are resident */
+	uint32_t sketch_columns; /* of the sketches of all parts together; 0: there are none */
 	size_t landed;           /* most entries of a list that land() makes room for */
 };
 
-/* How values are encoded: as f32, f16 or bf16, or in few bits (uniform or grid). This corresponds
- * to struct value_coding (quantize.h). One grid covers the whole vector. */
+/* How values are encoded: as f32, f16 or bf16, or in few bits (uniform or grid). Corresponds to
+ * struct value_coding (quantize.h). One grid covers the whole vector. */
 struct device_values {
 	int type; /* enum value_type */
 	unsigned bits, block;
@@ -115,7 +115,7 @@ struct device_part {
 	uint8_t *copy; /* if not NULL, receives the payload as well: host memory from pin(), 4-byte
 			  aligned */
 	/* For sketches and values: the length of the payload, and the wanted coordinates, relative
-	 * to begin. The index is in host memory, and is the caller's again on return. */
+	 * to begin. The index is in host memory, which the caller may reuse on return. */
 	uint32_t bytes;
 	const uint32_t *index;
 };
@@ -125,26 +125,26 @@ enum device_payload {
 	DEVICE_PAIRS,    /* the selection, encoded as by message_encode() (message.h) */
 	DEVICE_SKETCHES, /* nothing is selected; the payload is the part's count sketch, with rows
 			    times bytes / 4 / rows cells and the part's number as seed */
-	DEVICE_VALUES, /* nothing is added or selected; the payload is the values of `vector` at the
-			  parts' bytes / 4 coordinates, as f32, of all parts together at most as
-			  many as are landed */
-	/* Everything: the payload is the sum of residual and gradient at all coordinates of the
-	 * part, encoded without positions as by message_encode(). The residual keeps what the
-	 * messages leave, unless select.fresh. Nothing is selected, so only those members of select
-	 * are used that describe how the gradient is added. If the gradient is refused, the
-	 * payloads are those of messages without coordinates, unless sends_left is set. */
+	DEVICE_VALUES,   /* nothing is added or selected; the payload is `vector` at bytes / 4
+			    coordinates of each part, as f32, in all at most `landed` ones */
+	/* The payload is the sum of residual and gradient at all coordinates of the part, encoded
+	 * without positions as by message_encode(). The residual keeps what the messages do not
+	 * hold, unless select.fresh. Nothing is selected: only the members of select that describe
+	 * how to add the gradient are used. If the gradient is refused, the payloads are those of
+	 * messages without coordinates, unless sends_left is set. */
 	DEVICE_DENSE
 };
 
 struct device_push {
 	enum device_payload payload;
 	struct device_select select;
-	struct device_values values; /* for pairs and everything */
-	/* For pairs: with settle, and if every part was packed, what the messages hold is
-	 * subtracted from the residual as settle() does it. masked is the velocity for that. */
+	struct device_values values; /* for DEVICE_PAIRS and DEVICE_DENSE */
+	/* For DEVICE_PAIRS: if set, and if every part was packed, the push itself subtracts what
+	 * the messages hold from the residual, as settle() does. masked is the velocity for
+	 * that. */
 	int settle;
 	float *masked;
-	int sends_left; /* for everything: 1 sends the residual even if the gradient is refused */
+	int sends_left; /* for DEVICE_DENSE: 1 sends the residual even if the gradient is refused */
 	uint32_t rows;  /* for sketches */
 	const float *vector; /* for values */
 	const struct device_part *parts;
@@ -157,13 +157,13 @@ struct device_sent {
 	int coding; /* enum index_coding; this and the following members are valid only if packed */
 	uint32_t payload_bytes, crc; /* crc: CRC32C of the payload */
 	float scale;
-	int nonfinite; /* for sketches and values: a value is NaN or infinite */
+	int nonfinite; /* for DEVICE_SKETCHES and DEVICE_VALUES: a value is NaN or infinite */
 };
 
 /* vector[index[i]] += value[i], or = value[i] with assign. If narrow is not NULL, narrow[index[i]]
- * becomes the same, rounded to narrow_type to nearest even; what is beyond its range becomes
- * infinite. Lists are in device memory or come from land(), and must stay as they are until the
- * stream has come to them. */
+ * becomes the same, rounded to narrow_type to nearest even; values beyond its range become
+ * infinite. Lists are in device memory or come from land(), and must not change until the stream
+ * has used them. */
 struct device_apply {
 	float *vector; /* device memory; NULL if only narrow is used: then taken as zeros, and not
 			  written */
@@ -175,9 +175,8 @@ struct device_apply {
 	int assign;
 };
 
-/* How the sum of a step's messages becomes the change of a shard, by the update rule, as
- * update_apply() does it (runtime/model/update.h). At each coordinate, with the roundings of this
- * order:
+/* Turns the sum of a step's messages into the change of a shard by the update rule, as
+ * update_apply() does (runtime/model/update.h). At each coordinate, rounded in this order:
  *
  *     mean     = sum * share, plus decay * params
  *     velocity = keep * velocity + take * mean
@@ -192,8 +191,8 @@ struct device_change {
 };
 
 struct device_ops {
-	size_t size; /* sizeof(struct device_ops); a module with another size is from another build
-			and refused */
+	size_t size; /* sizeof(struct device_ops); a different size means a module of another build,
+			which is refused */
 	const char *(*error)(void); /* the last error of the calling thread */
 
 	/* -- devices -- */
@@ -211,19 +210,19 @@ struct device_ops {
 	 * another device. Makes no context on any device. A process that cannot use CUDA has host
 	 * memory only. */
 	int (*find)(const void *p, int *device);
-	/* Makes the device of p current for the calling thread, if p is memory of another one than
-	 * the current one: returns 1, and *before is to be given to leave(). Otherwise 0. */
+	/* If p is memory of a device other than the current one, makes that device current for the
+	 * calling thread, sets *before for leave(), and returns 1. Otherwise returns 0. */
 	int (*enter)(const void *p, int *before);
 	void (*leave)(int before);
 
 	/* -- memory -- */
-	/* MEMORY_EXPORTED is device memory that a network card is to read: it is exported as a
-	 * dma-buf as far as driver and device allow. MEMORY_HOST is pinned, so that copies overlap
-	 * with kernels. release() accepts all of them, and also empty memory. */
+	/* MEMORY_EXPORTED is device memory that a network card will read. It is exported as a
+	 * dma-buf if the driver and the device allow it. MEMORY_HOST is pinned, so that copies
+	 * overlap with kernels. release() accepts all kinds, and also empty memory. */
 	int (*alloc)(enum memory_place place, size_t bytes, struct memory *out);
 	void (*release)(struct memory *memory);
-	/* Pins host memory of the caller and maps it for kernels, until unpin(). *there is its
-	 * address on the device. */
+	/* Pins host memory of the caller and maps it for kernels, until unpin(). *there receives
+	 * its address on the device. */
 	int (*pin)(void *host, size_t bytes, void **there);
 	void (*unpin)(void *host);
 	/* Either side may be host memory. Pageable host memory may be reused on return. */
@@ -233,9 +232,9 @@ struct device_ops {
 	/* A stream of the current device, which does not wait for the default one. */
 	int (*stream_open)(void **stream);
 	void (*stream_close)(void *stream);
-	/* Returns -1 if the stream is being captured into a graph, or cannot be used beside a
-	 * stream that is. Then neither push nor anything that waits may be called. Asking does not
-	 * invalidate a capture, and neither do the functions that open, allocate, close or
+	/* Returns -1 if the stream is being captured into a graph, or cannot be used while another
+	 * stream is. Then neither push nor any function that waits may be called. This function
+	 * does not invalidate a capture, and neither do those that open, allocate, close or
 	 * release. */
 	int (*ready)(void *stream);
 
@@ -244,14 +243,14 @@ struct device_ops {
 	void (*close)(struct device_compressor **compressor);
 	/* Adds the gradient, selects coordinates and makes the payloads. The call fails on a stream
 	 * that is not ready(). It only enqueues: grad and the parts' index are read in stream
-	 * order. What was selected stays in the residual until settle() or push->settle subtracts
-	 * it. */
+	 * order. The selected values stay in the residual until settle() or push->settle subtracts
+	 * them. */
 	int (*push)(struct device_compressor *c, const struct device_push *push, void *stream);
 	/* Returns 1 when the device has reported the last push: all results can be read, and
 	 * pushed() will not wait. Returns 0 before. Reads one word of host memory without calling
-	 * CUDA, so any thread may call it while another one pushes. With asks, CUDA is asked as
-	 * well, unless the stream is being captured; the result -1 then means that CUDA failed and
-	 * the push will never be reported. Does not wait. */
+	 * CUDA, so any thread may call it while another one pushes. If `asks` is set, it also
+	 * queries CUDA, unless the stream is being captured; -1 then means that CUDA failed and the
+	 * push will never be reported. Does not wait. */
 	int (*poll)(struct device_compressor *c, int asks, void *stream);
 	/* Describes what the device is doing in the last push, for example "GPU 0: its selection
 	 * (kernel topk), or what is before it in the stream". Any thread may call it. */
@@ -263,18 +262,18 @@ struct device_ops {
 	int (*fetch)(struct device_compressor *c, uint32_t first, uint32_t count, uint32_t *index,
 		     float *value, void *stream);
 	/* Subtracts what the messages hold from the residual at each selected coordinate, and sets
-	 * velocity (may be NULL) to zero where a coordinate was sent that is not exempt. For the
-	 * parts that were not packed on the device, the caller gives, for each entry of the list,
-	 * the value that is left (rest) and whether the coordinate was not sent at all (unsent;
-	 * NULL if all were sent). Both may be reused on return. */
+	 * velocity (may be NULL) to zero where a coordinate was sent that is not exempt. For parts
+	 * that were not packed on the device, the caller gives two values per entry of the list:
+	 * the remaining value (rest), and whether the coordinate was not sent at all (unsent; NULL
+	 * if all were sent). Both may be reused on return. */
 	int (*settle)(struct device_compressor *c, float *residual, float *velocity,
 		      const struct device_sent *sent, const float *rest, const uint32_t *unsent,
 		      void *stream);
-	/* Room in pinned memory for a list of count entries, which apply() reads where it lies.
-	 * Waits if the stream has not come to earlier lists yet that lie where there is room. */
+	/* Reserves pinned memory for a list of count entries, which apply() reads in place. Waits
+	 * if the stream has not yet used earlier lists in the memory that it needs. */
 	int (*land)(struct device_compressor *c, uint32_t count, uint32_t **index, float **value,
 		    void *stream);
-	/* Returns 1 if land() would not wait for such a list now, and 0 if it would. */
+	/* Returns 1 if land() would not have to wait now, and 0 if it would. */
 	int (*lands)(struct device_compressor *c, uint32_t count, void *stream);
 	int (*apply)(struct device_compressor *c, const struct device_apply *call, void *stream);
 	/* The update rule of a shard. */
@@ -285,13 +284,13 @@ struct device_ops {
 typedef const struct device_ops *device_module_fn(void);
 #define DEVICE_MODULE_SYMBOL "sluice_device_module"
 
-/* Determines whose memory p is: *ops_out becomes NULL for host memory, else the table for its kind.
- * Loads the module when needed. SLUICE_EGPU: p is, or must be assumed to be, device memory that
- * cannot be used; the message says why. Thread class: any. */
+/* Determines which device holds p: *ops_out becomes NULL for host memory, else the table for its
+ * kind. Loads the module when needed. SLUICE_EGPU: p is, or must be assumed to be, device memory
+ * that cannot be used; the message says why. Thread class: any. */
 int device_of(const void *p, const struct device_ops **ops_out);
 
 /* While a call works on p in this stream, the device of p is the calling thread's current one. The
- * default stream (NULL) belongs to whichever device is current, so with it nothing is changed, and
+ * default stream (NULL) belongs to whichever device is current, so nothing is changed for it, and
  * device_of() refuses memory of another device. scope->ops is NULL if nothing was changed. */
 struct device_scope {
 	const struct device_ops *ops;
@@ -301,15 +300,14 @@ void device_scope_begin(const void *p, void *stream, struct device_scope *scope)
 /* Returns rc. */
 int device_scope_end(const struct device_scope *scope, int rc);
 
-/* Loads the module, for those who ask about it. Returns NULL if that fails; *why is then a static
- * sentence. */
+/* Loads the module. Returns NULL if that fails; *why is then a static sentence. */
 const struct device_ops *device_load(const char **why);
-/* Another symbol of the loaded module; NULL if it has none of this name. */
+/* Returns another symbol of the loaded module, or NULL if the module has no symbol of this name. */
 void *device_symbol(const char *name);
 /* Writes the PCI bus id of the GPU that this process uses or will use. Returns -1 if it does not
  * seem to use one: no module works, or nothing indicates a GPU (CUDA's driver in the process,
- * CUDA_VISIBLE_DEVICES, GPUs assigned by Slurm, SLUICE_GPU). A job without GPUs does not pay for
- * the question. */
+ * CUDA_VISIBLE_DEVICES, GPUs assigned by Slurm, SLUICE_GPU). This costs a job without GPUs
+ * nothing. */
 int device_bus_id(char *text, size_t cap);
 /* The file that device_load() opened or tried to open; "" if there is none. */
 const char *device_module_path(void);

@@ -66,7 +66,7 @@ struct device_sketch_call {
 
 struct device_kernels {
 	size_t size; /* sizeof(struct device_kernels) */
-	/* Ignores parts and the sketch of the shape. */
+	/* Ignores the parts and the sketch of the shape. */
 	int (*selector_open)(const struct device_shape *shape, struct device_selector **out);
 	void (*selector_close)(struct device_selector **selector);
 	int (*select)(struct device_selector *s, const struct device_selection *selection,

@@ -18,7 +18,8 @@ const struct env_entry env_table[] = {
 	{ "SLUICE_TRANSPORT", ENV_LIST, "self,shm,verbs,ofi", "self|shm|verbs|ofi",
 	  "Transports that may be used to reach other ranks. "
 	  "A rank that none of them reaches is an error, never a silent fallback. "
-	  "For each pair of ranks Sluice takes the first of shm, verbs and ofi that reaches. The "
+	  "For each pair of ranks Sluice takes the first of shm, verbs and ofi that connects them. "
+	  "The "
 	  "transport ofi, over libfabric, is opened only where a pair needs it. "
 	  "When the variable is set, each transport it names must work on this node.",
 	  FIELD(transport) },
@@ -53,7 +54,7 @@ const struct env_entry env_table[] = {
 	  FIELD(log) },
 	{ "SLUICE_ADVICE", ENV_CHOICE, "yes", "yes|no",
 	  "Whether rank 0 warns, once for a model, when its first steps would have taken less time "
-	  "without compression. sluice_recipe(7) tells how this is measured.",
+	  "without compression. sluice_recipe(7) describes the measurement.",
 	  FIELD(advice) },
 	{ "SLUICE_RECIPE", ENV_TEXT, "", "a recipe",
 	  "Recipe of models that are opened without one. "
@@ -112,16 +113,17 @@ const struct env_entry env_table[] = {
 	{ "SLUICE_LIBRARY", ENV_TEXT, "", "the file of libsluice.so",
 	  "The library that the Python package loads. Without it the package looks for "
 	  "libsluice.so.0 "
-	  "as the dynamic linker does, and then where pkg-config says. The library ignores it.",
+	  "as the dynamic linker does, and then in the directory that pkg-config names. The "
+	  "library ignores it.",
 	  FIELD(library) },
 	{ "SLUICE_GPU_BLOCKS", ENV_COUNT, "0", "0 .. 65535",
-	  "The most blocks of a GPU that the kernels of pushes and pulls use, so that other work "
-	  "can run at the same time. With 0 they use the whole GPU.",
+	  "Maximum number of GPU blocks that the kernels of pushes and pulls use. A limit leaves "
+	  "room for other work on the GPU. With 0 they use the whole GPU.",
 	  FIELD(gpu_blocks) },
 	{ "SLUICE_DEVICE_SHARDS", ENV_CHOICE, "no", "no|yes",
-	  "yes makes the shards of a rank sum, update and publish on a GPU: that of the "
-	  "parameters, "
-	  "else the one that SLURM_LOCALID selects. See device_shards in sluice_model_open(3).",
+	  "yes makes the shards of a rank sum, update and publish on a GPU: the one that holds the "
+	  "parameters, or else the one that SLURM_LOCALID selects. See device_shards in "
+	  "sluice_model_open(3).",
 	  FIELD(device_shards) },
 	{ "SLUICE_MEMORY", ENV_BYTES, "0", "0 .. 1024T",
 	  "A model that needs more memory than this on a rank is not opened. 0 sets no limit.",
@@ -169,7 +171,7 @@ static int read_quantity(const char *text, const struct unit *units, uint64_t pl
 	for (; *p >= '0' && *p <= '9'; p++)
 		if (__builtin_mul_overflow(whole, 10, &whole) ||
 		    __builtin_add_overflow(whole, (uint64_t)(*p - '0'), &whole))
-			whole = UINT64_MAX / 10; /* this remains too large for every range */
+			whole = UINT64_MAX / 10; /* too large for any range */
 	if (*p == '.') {
 		for (p++; *p >= '0' && *p <= '9' && scale < 1000000; p++) {
 			fraction = fraction * 10 + (uint64_t)(*p - '0');
@@ -399,7 +401,7 @@ static void warn_if_unknown(const char *assignment)
 		known[n_known] = env_table[n_known].name + PREFIX_BYTES;
 	}
 
-	/* The common prefix is left out of the comparison, because it would make all names look
+	/* The comparison leaves out the common prefix, because it would make all names look
 	 * alike. */
 	const char *near = nearest_word(name + PREFIX_BYTES, known, n_known);
 

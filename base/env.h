@@ -12,13 +12,14 @@ struct settings {
 	char device[64]; /* SLUICE_DEVICE: "name[:port]"; "" stands for the first usable device */
 	char gid_index[16];     /* SLUICE_GID_INDEX: "auto" or a number */
 	char memory_windows[8]; /* SLUICE_MEMORY_WINDOWS: "auto", "yes" or "no" */
-	char provider[32];      /* SLUICE_PROVIDER: of libfabric; "" the best one */
-	char interface[64];     /* SLUICE_INTERFACE: name or address; "" the first usable one */
-	char log[128];          /* SLUICE_LOG, default "warn" */
-	char advice[8];         /* SLUICE_ADVICE: "yes" or "no" */
-	char recipe[512];       /* SLUICE_RECIPE, default "" (the library's default recipe) */
-	char on_failure[16];    /* SLUICE_ON_FAILURE: "abort" or "continue" */
-	int servers;            /* SLUICE_SERVERS, 0 */
+	char provider[32];      /* SLUICE_PROVIDER of libfabric; "" stands for the best one */
+	char interface[64]; /* SLUICE_INTERFACE: name or address; "" stands for the first usable one
+			     */
+	char log[128];      /* SLUICE_LOG, default "warn" */
+	char advice[8];     /* SLUICE_ADVICE: "yes" or "no" */
+	char recipe[512];   /* SLUICE_RECIPE, default "" (the library's default recipe) */
+	char on_failure[16]; /* SLUICE_ON_FAILURE: "abort" or "continue" */
+	int servers;         /* SLUICE_SERVERS, 0 */
 	int lost_after_ms;   /* SLUICE_LOST_AFTER, 5000; given as "5s", "500ms" or plain seconds */
 	int warn_after_ms;   /* SLUICE_WARN_AFTER, 10s */
 	int wait_timeout_ms; /* SLUICE_WAIT_TIMEOUT, 600s */
@@ -56,12 +57,12 @@ extern const struct env_entry env_table[];
 extern const size_t env_table_size;
 
 /* Fills *out from the defaults and the environment, and applies SLUICE_LOG by log_configure(). A
- * variable that is set to "" counts as not set. A value that does not parse or is out of range is
- * SLUICE_EINVAL; the message names the variable, the value and the range. An unknown SLUICE_*
- * variable is a warning that names the nearest known one. */
+ * variable that is set to "" counts as not set. Returns SLUICE_EINVAL for a value that does not
+ * parse or is out of range, with a message that names the variable, the value and the range. For an
+ * unknown SLUICE_* variable it logs a warning that names the nearest known one. */
 int env_load(struct settings *out);
 /* Prints the effective settings in lines of the form "NAME=value (default|environment|attribute)".
- * "attribute" means that the application chose the value: it differs from what the defaults and the
- * environment say. */
+ * "attribute" means that the application chose the value: it differs from the default and from the
+ * environment. */
 void env_dump(const struct settings *settings, FILE *to);
 #endif

@@ -28,7 +28,7 @@ static void keep_in_scope(struct error_scope *scope, const char *text)
 
 static void __attribute__((format(printf, 1, 0))) remember(const char *format, va_list args)
 {
-	/* The text is formatted into a buffer of its own, because the arguments may point into
+	/* The text is formatted into a separate buffer, because the arguments may point into
 	 * last_error. */
 	char text[ERROR_TEXT_BYTES];
 	int n = vsnprintf(text, sizeof(text), format, args);
@@ -83,7 +83,7 @@ int fail_quietly(int code, const char *format, ...)
 	va_start(args, format);
 	remember(format, args);
 	va_end(args);
-	holds_next = 0; /* the error that was to be held back is this one */
+	holds_next = 0; /* this is the error to hold back */
 	errno = saved_errno;
 	return code;
 }
@@ -160,7 +160,7 @@ const char *sluice_strerror(int code)
 _Static_assert(__builtin_strcmp(PACKAGE_VERSION, SLUICE_VERSION) == 0,
 	       "sluice.h has the version of configure.ac");
 
-/* Returns 1 and the three numbers of MAJOR.MINOR.PATCH; text may go on after a space. */
+/* Parses MAJOR.MINOR.PATCH into three numbers and returns 1. After a space, any text may follow. */
 static int read_version(const char *text, unsigned number[3])
 {
 	char end = '\0';

@@ -9,18 +9,19 @@
 enum { ERROR_TEXT_BYTES = 768 };
 
 /* Remembers the sentence for sluice_last_error() of this thread, logs it once at error level, and
- * returns code. Used where a failure is detected; callers above pass the code up in silence. */
+ * returns code. Called where a failure is detected; callers return the code without another
+ * message. */
 int fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* The same without the log line: for a failure that was logged where it was detected. */
 int fail_quietly(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The duration of a call in which something may fail that the call then copes with, such as a full
- * queue or a transport that is not needed. Scopes lie on the stack, nested, on one thread. */
+/* A section of a call that handles its own failures, such as a full queue or a transport that is
+ * not needed. Scopes are on the stack of one thread, and nest. */
 struct error_scope {
 	struct error_scope *outer;
 	int kept;                    /* something failed in this scope */
-	char text[ERROR_TEXT_BYTES]; /* what sluice_last_error() said before that */
+	char text[ERROR_TEXT_BYTES]; /* the text of sluice_last_error() before that */
 };
 void error_begin(struct error_scope *scope);
 /* Ends the scope and returns rc. If rc is 0, failures within the scope leave no trace in
@@ -31,12 +32,12 @@ int error_end(struct error_scope *scope, int rc);
  * call uses this to hold its own error back until it knows whether other ranks have the same one.
  * Later errors are logged at once. */
 void error_hold(void);
-/* Ends error_hold(). If an error was held back, it is logged at this level and becomes what
- * sluice_last_error() says. */
+/* Ends error_hold(). An error that was held back is logged at this level and becomes the text of
+ * sluice_last_error(). */
 void error_release(enum log_level level);
 
-/* Replaces the control characters of a text from another process by blanks, because the text is
- * shown on a terminal. */
+/* Replaces control characters in a text from another process by spaces, because the text is shown
+ * on a terminal. */
 void blank_controls(char *text);
 
 /* "ENOENT (No such file or directory)" for errno values; static or thread-local text. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Log lines are formatted on the caller's stack and written by one write(2). Lines of threads and
- * ranks that share a stderr therefore do not mix, and no lock is needed. */
+ * Log lines are formatted on the caller's stack and written by one write(2). Therefore the lines of
+ * threads and ranks that share a stderr do not mix, and no lock is needed. */
 #include "base/log.h"
 
 #include <errno.h>
@@ -18,10 +18,10 @@ const char *const log_level_names[LOG_LEVELS] = { "error", "warn", "info", "debu
 const char *const log_module_names[LOG_MODULES] = { "runtime", "rdma", "slurm", "compress" };
 static _Atomic int thresholds[LOG_MODULES] = { LOG_WARN, LOG_WARN, LOG_WARN, LOG_WARN };
 
-/* Where lines go. A change fills the copy that is not in use and then publishes it, so that
- * log_line() can read without a lock. A reader that is suspended during two changes could see the
- * second one half done. This does no harm, because changes happen before the progress thread starts
- * or after it has ended. */
+/* The destination of log lines. A change fills the copy that is not in use and then publishes it,
+ * so that log_line() can read without a lock. A reader that is suspended during two changes could
+ * see the second change half done. This does no harm, because changes happen before the progress
+ * thread starts or after it has ended. */
 struct output {
 	sluice_log_fn sink;
 	void *context;
@@ -47,7 +47,7 @@ int log_enabled(enum log_level level, const char *module)
 	return (int)level <= threshold;
 }
 
-/* One message stays one line, whatever bytes a file name or a peer's text contains. */
+/* A message stays on one line, whatever bytes a file name or a peer's text contains. */
 static void replace_control_bytes(char *text)
 {
 	for (; *text; text++)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Writes one log line at a time, either to stderr, prefixed by rank, node and level, or to the
  * application's sink, which gets level and text without the prefix. Control characters become
- * blanks. SLUICE_LOG chooses levels, for example "warn" or "all+warn,rdma+debug". The modules are
+ * spaces. SLUICE_LOG chooses levels, for example "warn" or "all+warn,rdma+debug". The modules are
  * runtime, rdma, slurm and compress. */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
@@ -20,8 +20,8 @@ int log_enabled(enum log_level level, const char *module);
  * 0, or SLUICE_EINVAL with a message that names the nearest known word; nothing is changed then. */
 int log_configure(const char *text);
 void log_set_levels(const int levels[LOG_MODULES]); /* enum log_level of each module */
-/* Sets rank and node of the prefix "sluice[3 n2]: ". Before this call, and after one with rank -1,
- * the prefix is "sluice: ". */
+/* Sets the rank and node in the prefix "sluice[3 n2]: ". Before this call, and after one with rank
+ * -1, the prefix is "sluice: ". */
 void log_identify(int rank, const char *node);
 void log_set_sink(sluice_log_fn sink, void *context);
 #endif

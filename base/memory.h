@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A block of memory that can be registered with a network card: host memory by its address, device
- * memory by what its allocator knows about it. gpu/ allocates and exports it, rdma/ registers
- * it. */
+ * memory by a description from its allocator. gpu/ allocates and exports it, rdma/ registers it. */
 #ifndef BASE_MEMORY_H
 #define BASE_MEMORY_H
 #include <stddef.h>
 #include <stdint.h>
 
-/* MEMORY_EXPORTED is asked for, and becomes MEMORY_DEVICE: with a dma-buf, if that is possible. */
+/* MEMORY_EXPORTED is only a request. The result is MEMORY_DEVICE, with a dma-buf if that is
+ * possible. */
 enum memory_place { MEMORY_HOST, MEMORY_DEVICE, MEMORY_EXPORTED };
 
 struct memory {

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See module.h. An installation that is moved as a whole keeps its relative paths: the folder of
- * the library's modules is as far from the library as configure decided, and that of a program's
- * modules as far from the program. A module becomes a part of this process, so it is loaded only if
- * no other user could have put it there. */
+ * See module.h. An installation that is moved as a whole keeps its relative paths, so a module is
+ * searched at the path relative to the library or program that configure decided. A module becomes
+ * a part of this process, so it is loaded only if no other user could have put it there. */
 #include "base/module.h"
 #include <dlfcn.h>
 #include <errno.h>
@@ -15,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* The length of the beginning that two paths share, in whole components. */
+/* Returns the length of the common beginning of two paths, in whole components. */
 static size_t common_length(const char *a, const char *b)
 {
 	size_t common = 0;
@@ -28,8 +27,8 @@ static size_t common_length(const char *a, const char *b)
 	}
 }
 
-/* Writes the path of the object that this code belongs to, a library or the program itself, and
- * where configure put it. Returns -1 if that cannot be determined; self is then "". */
+/* Writes the path of the object that contains this code, a library or the program itself, and the
+ * folder that configure chose for it. Returns -1 if that cannot be determined; self is then "". */
 static int find_this_library(char self[PATH_MAX], const char **home)
 {
 	const char *file;
@@ -52,8 +51,8 @@ static int find_this_library(char self[PATH_MAX], const char **home)
 	return -1;
 }
 
-/* Writes the folder of modules in the installation that self belongs to. Returns -1 if self does
- * not lie as in an installation: in another user's reach, a folder beside it could be anybody's. */
+/* Writes the folder of modules in the installation that self belongs to. Returns -1 if self is not
+ * where an installation would have it: any user could have created a folder next to it. */
 static int folder_beside(const char *self, const char *home, char *folder, size_t cap)
 {
 	const size_t common = common_length(home, SLUICE_MODULE_DIR), tail = strlen(home + common);
@@ -70,9 +69,9 @@ static int folder_beside(const char *self, const char *home, char *folder, size_
 
 /* ---- whose module is it? --------------------------------------------------- */
 
-/* Who could put any code into this process anyway: root, the process's user, and the owner of the
- * object that this code belongs to. The owner of "/" stands for root where a user namespace does
- * not have root. */
+/* Users who can change the code of this process anyway: root, the process's user, and the owner of
+ * the object that contains this code. In a user namespace without root, the owner of "/" stands for
+ * root. */
 struct owners {
 	uid_t of[4];
 };
@@ -97,9 +96,9 @@ static int is_owner(const struct owners *owners, uid_t user)
 	return 0;
 }
 
-/* Returns -1 and why if other users could change what lies at path. near_module: path is the module
- * or its folder. A folder above that may be as /tmp is, where nobody can replace what belongs to
- * another user. A group with the number of the owner is the owner's private group. */
+/* Returns -1 and why if other users could change path. near_module: path is the module or its
+ * folder. A folder further up may be like /tmp, where nobody can replace files of another user. A
+ * group whose number equals the owner's is the owner's private group. */
 static int check_owner(const char *path, int near_module, const struct owners *owners, char *why,
 		       size_t cap)
 {
@@ -145,7 +144,8 @@ static int check_owners(const char *path, const struct owners *owners, char *why
 }
 
 /* Returns 1 and the path if the folder has the file, 0 if not, -1 and why if the file is not to be
- * loaded. The path has no symbolic links, so that what is loaded is what was examined. */
+ * loaded. The path has no symbolic links, so the file that is loaded is the one that was
+ * examined. */
 static int look_in(const char *folder, const char *file, const struct owners *owners, char *path,
 		   size_t cap)
 {

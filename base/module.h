@@ -7,7 +7,7 @@
 #include <stddef.h>
 
 /* Writes the path of a module's file. Returns -1 if there is no such file, or if users other than
- * root, the user of this process and the owner of the installation could have changed it; path then
- * holds the part of a sentence that names each folder that was searched, or what is wrong. */
+ * root, the user of this process and the owner of the installation could have changed it. Then path
+ * holds part of a sentence: the folders that were searched, or why the file is refused. */
 int module_find(const char *file, char *path, size_t cap);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * "Did you mean": the edit distance between short words, with transpositions and without regard to
- * case. Called where a word of a recipe, an environment variable or an option is not known. */
+ * case. Called for an unknown word of a recipe, environment variable or option. */
 #include "base/nearest.h"
 
 #include <string.h>
@@ -67,8 +67,8 @@ const char *nearest_word(const char *word, const char *const *known, size_t n_kn
 
 		if (n_candidate > WORD_MAX)
 			continue;
-		/* A third of the longer word may differ, and one letter always may. The whole word
-		 * may not. */
+		/* The words may differ in one letter, or in a third of the longer word if that is
+		 * more, but not in every letter. */
 		size_t longer = n > n_candidate ? n : n_candidate;
 		size_t limit = longer < 6 ? 1 : longer / 3;
 		size_t distance = edit_distance(word, n, known[i], n_candidate);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See room.h. Three limits are read: the memory of the machine, the memory control groups above
  * this process (Slurm's for the job, or a container's; version 1 or 2), and the limit on the
- * address space. File pages that the kernel can drop count as free, and so does swap space where it
- * may be used. */
+ * address space. File pages that the kernel can drop count as free, and so does swap space that
+ * this process may use. */
 #include "base/room.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -120,8 +120,8 @@ static uint64_t left_of_group(const char *root, const struct version *v, const c
 						  number_in_file(root, folder, v->swap_used)));
 }
 
-/* The smallest room left in the group of this process and in all groups above it that are visible
- * here. */
+/* Returns the smallest amount left in this process's control group and all visible groups above
+ * it. */
 static uint64_t left_of_groups(const char *root, uint64_t swap)
 {
 	FILE *file = open_under(root, "/proc/self", "cgroup");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Determines how much memory is left. Callers ask before they allocate much, because the limit of a
- * control group does not make an allocation fail: the kernel kills a process. Called by
- * model_open.c. */
+ * Determines how much memory is left. Callers check this before large allocations, because an
+ * allocation beyond the limit of a control group does not fail: the kernel kills a process. Called
+ * by runtime/calls/model_open.c. */
 #ifndef BASE_ROOM_H
 #define BASE_ROOM_H
 #include <stdint.h>
@@ -16,7 +16,7 @@ struct room {
 				       group (cgroup)" */
 };
 
-/* root is "", or in tests a folder that stands for the root of the file system. A limit that cannot
- * be read counts as none. */
+/* root is "", or in tests the folder that replaces the root of the file system. A limit that cannot
+ * be read counts as no limit. */
 struct room room_left(const char *root);
 #endif

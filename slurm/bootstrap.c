@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Determines rank, size and node, and exchanges one record per rank; see bootstrap.h. The launcher
  * is PMIx (pmix_calls.c) or the program's own store (callbacks.c), and record.c encodes the
- * records. This file decides what a missing launcher means and what this rank's record contains.
- * Called by runtime/job/join.c. */
+ * records. This file decides whether a missing launcher is an error, and fills in this rank's
+ * record. Called by runtime/job/join.c. */
 #include "slurm/bootstrap.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -31,7 +31,7 @@
 #else
 #define BUILD_OPTIMIZED " not optimized"
 #endif
-/* The text is cut to the size of the record's field, so the important parts come first. */
+/* The text is cut to the size of the record's field, so the most important parts come first. */
 #define SLUICE_BUILD_ID BUILD_COMPILER __VERSION__ BUILD_OPTIMIZED
 #endif
 
@@ -74,7 +74,8 @@ static long step_tasks(void)
 /* Launchers that start several processes set one of these to their number. */
 static const struct {
 	const char *size, *rank, *remedy;
-	int of_allocation; /* a step within it has its number of tasks elsewhere */
+	int of_allocation; /* an allocation; a step within it has its own number of tasks in another
+			      variable */
 } launchers_of_several[] = {
 	{ "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
 	  "use srun --mpi=pmix, or an mpirun that serves PMIx", 0 },
@@ -88,8 +89,8 @@ static const struct {
 	{ "SLURM_NTASKS", "SLURM_PROCID", "start the program by srun --mpi=pmix", 1 },
 };
 
-/* A program that its user meant to be one of several would train alone without a word. Only the
- * process that the launcher calls rank 0 warns. */
+/* Warns, because a process that was meant to be one of several would otherwise silently train
+ * alone. Only the process that the launcher calls rank 0 warns. */
 static void warn_if_meant_for_several(void)
 {
 	for (size_t i = 0; i < sizeof(launchers_of_several) / sizeof(launchers_of_several[0]);
@@ -101,16 +102,17 @@ static void warn_if_meant_for_several(void)
 			continue;
 		if (environment_count(launchers_of_several[i].rank) <= 0)
 			log_line(LOG_WARN, "slurm",
-				 "this process is a job of one rank and exchanges nothing, but "
-				 "%s=%ld: it was started as one of several and found neither PMIx "
-				 "nor a bootstrap; %s, or unset %s if one rank is intended",
+				 "this process runs as a job of one rank and exchanges nothing, "
+				 "although %s=%ld: it was started as one of several processes but "
+				 "found neither PMIx nor a bootstrap; %s, or unset %s if one rank "
+				 "is intended",
 				 variable, n, launchers_of_several[i].remedy, variable);
 		return;
 	}
 }
 
-/* Called if no launcher serves this process. Returns 0 if it is a job of one rank, else
- * SLUICE_EBOOT with the remedy. */
+/* Called if no launcher serves this process. Returns 0 if the job has one rank, else SLUICE_EBOOT
+ * with the remedy. */
 static int check_single(void)
 {
 	const char *rank = getenv("SLURM_PROCID"), *type = getenv("SLURM_MPI_TYPE");
@@ -149,7 +151,7 @@ static void set_node(struct bootstrap *b, const char *name)
 	b->node[i] = 0;
 }
 
-/* The node's name for as long as no launcher has given one. */
+/* The name of the node until a launcher gives one. */
 static void name_node(struct bootstrap *b)
 {
 	const char *name = getenv("SLURMD_NODENAME");
@@ -244,7 +246,7 @@ void bootstrap_close(struct bootstrap **b)
 
 /* ---- records ----------------------------------------------------------------- */
 
-/* The running kernel's boot id. If it cannot be read, one is made up that equals no other. */
+/* Reads the running kernel's boot id. If that fails, makes one up that equals no other. */
 static void read_boot_id(uint8_t id[16])
 {
 	char text[64];

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Finds out which rank this process is and who its peers are: by the program's callbacks if it
- * gives some, else by PMIx under srun --mpi=pmix (or any PMIx launcher), or, without a PMIx server,
- * as a job of one rank. PMIx is used through Init, Put, Commit, Fence (collecting data) and Get,
- * once or twice, and is then finalized at once, because Slurm's plugin kills the step when a
- * process dies that has not finalized. */
+ * Determines this process's rank and its peers: from the program's callbacks if there are any, else
+ * from PMIx under srun --mpi=pmix or another PMIx launcher. Without a PMIx server the process is a
+ * job of one rank. The exchange uses PMIx's Init, Put, Commit, Fence (collecting data) and Get,
+ * once or twice, and then calls Finalize at once, because Slurm's plugin kills the step when a
+ * process dies without having done so. */
 #ifndef SLURM_BOOTSTRAP_H
 #define SLURM_BOOTSTRAP_H
 #include "sluice.h"
@@ -25,10 +25,9 @@ struct rank_record {
 
 struct bootstrap;
 
-/* Learns rank and size: from the program's callbacks, unless they are NULL, else from PMIx (Init).
- * timeout_ms limits each call to the launcher. SLUICE_EBOOT with the
- * exact remedy if srun was started without --mpi=pmix (SLURM_STEP_NUM_TASKS > 1 and no PMIx
- * server). */
+/* Determines rank and size: from the program's callbacks, unless they are NULL, else from PMIx
+ * (Init). timeout_ms limits each call to the launcher. Returns SLUICE_EBOOT with the exact remedy
+ * if srun was started without --mpi=pmix (SLURM_STEP_NUM_TASKS > 1 and no PMIx server). */
 int bootstrap_open(const sluice_bootstrap *callbacks, int timeout_ms, struct bootstrap **out);
 int bootstrap_rank(const struct bootstrap *b);
 int bootstrap_size(const struct bootstrap *b);
@@ -40,12 +39,12 @@ const char *bootstrap_origin(const struct bootstrap *b);
  * by the caller. Collective. Runs one collecting fence, limited by timeout_ms. The records are
  * validated (sizes, magic, CRC). If wire version or package version differ anywhere, returns
  * SLUICE_EPEER with a message that names both versions and both ranks. It may be called again with
- * another payload; an error ends it, as bootstrap_leave() does. */
+ * another payload, but not after an error or bootstrap_leave(). */
 int bootstrap_exchange(struct bootstrap *b, const uint8_t *payload, size_t payload_bytes,
 		       struct rank_record **records_out);
-/* After the last exchange: finalizes PMIx. From here on the death of a rank is the job's to notice,
- * and does not end the step. */
+/* Finalizes PMIx after the last exchange. From then on the death of a rank does not end the step:
+ * the job has to notice it. */
 int bootstrap_leave(struct bootstrap *b);
-/* Frees everything, and leaves if nothing else did. Accepts a pointer to NULL. */
+/* Frees everything, and leaves the launcher if that was not done. Accepts a pointer to NULL. */
 void bootstrap_close(struct bootstrap **b);
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The launcher of a program that brings a store of its own (sluice_bootstrap of sluice.h), such as
  * a TCPStore or a shared folder. Each rank puts one value, "NAME.card.RANK", and gets those of all
- * ranks; the same with "NAME.card2.RANK" where records are exchanged again. What the store returns
- * comes from other processes and is hostile:
+ * ranks. A second exchange does the same with "NAME.card2.RANK". Values from the store come from
+ * other processes and are hostile:
  *
  *   the bytes of the rank, then 4 bytes size of the job, 4 bytes CRC32C of everything before them
  *
@@ -20,10 +20,9 @@
 #include <unistd.h>
 
 enum { MAX_RANKS = 1 << 20, NAME_BYTES = 128, KEY_BYTES = NAME_BYTES + 32 };
-/* ROOM is more than a record of any version has. */
+/* ROOM is more than a record of any version needs. */
 enum { TRAILER_BYTES = 8, ROOM = 72 * 1024 };
-/* After its timeout, a rank looks for the values of the others for this long, to name the
- * missing ones. */
+/* After its timeout, a rank spends this long on finding the values that are missing. */
 enum { SEARCH_MS = 3000, LOOK_MS = 100, MOST_MISSING = 8 };
 
 struct callbacks {
@@ -62,7 +61,7 @@ static const char *callbacks_node(const struct launcher *l)
 	return callbacks_of(l)->node;
 }
 
-/* They may hold the key of the job, which rank 0's record brings. */
+/* The values may hold the key of the job, which is in rank 0's record. */
 static void forget_values(struct callbacks *c)
 {
 	if (c->own)
@@ -74,7 +73,7 @@ static void forget_values(struct callbacks *c)
 	c->own = c->value = NULL;
 }
 
-/* The program's store does not know that a rank was there. */
+/* The program's store keeps no track of its ranks, so there is nothing to leave. */
 static int callbacks_leave(struct launcher *l)
 {
 	forget_values(callbacks_of(l));
@@ -101,7 +100,7 @@ static void store_key(const struct callbacks *c, int rank, char key[KEY_BYTES])
 	snprintf(key, KEY_BYTES, "%s.card%s.%d", c->name, c->rounds > 1 ? "2" : "", rank);
 }
 
-/* Returns what get() returned, but never believes a length beyond the room. */
+/* Returns what get() returned, but treats a length beyond the buffer as an error. */
 static int get(struct callbacks *c, int rank, int timeout_ms, size_t *bytes)
 {
 	char key[KEY_BYTES];
@@ -122,10 +121,10 @@ static int own_was_replaced(struct callbacks *c)
 static int replaced(const struct callbacks *c)
 {
 	return fail(SLUICE_EPEER,
-		    "two processes of the job say that they are rank %d of %d (one of them is "
+		    "two processes of the job have rank %d of %d (one of them is "
 		    "process %d on this node), or its store holds the keys of an earlier job: give "
-		    "every process a rank of its own, and every job a name of its own "
-		    "(sluice_bootstrap.name is %s)",
+		    "every process its own rank, and every job its own name (sluice_bootstrap.name "
+		    "is %s)",
 		    c->given.rank, c->given.ranks, (int)getpid(), c->name);
 }
 
@@ -149,20 +148,19 @@ static int timed_out(struct callbacks *c, const char *call)
 	if (missing > MOST_MISSING)
 		snprintf(text + used, sizeof(text) - used, " and others");
 	return fail(SLUICE_ETIMEDOUT,
-		    "rank %d waited %.1f s in %s() of its bootstrap for all %d ranks of the job in "
-		    "sluice_init(), and %s%s: look for a rank that was not started, ended or hangs "
-		    "before it, or uses another store or name (this rank's is %s), or allow more "
-		    "time with SLUICE_BOOT_TIMEOUT",
+		    "rank %d waited %.1f s in %s() of its bootstrap for all %d ranks of the job to "
+		    "call sluice_init(), but %s%s: look for a rank that was not started, ended or "
+		    "hangs before that call, or uses another store or name (this rank's is %s), or "
+		    "allow more time with SLUICE_BOOT_TIMEOUT",
 		    c->given.rank, c->timeout_ms / 1e3, call, c->given.ranks,
-		    missing ? "these are missing: " : "at least one did not come in time", text,
-		    c->name);
+		    missing ? "missing:  " : "at least one is late", text, c->name);
 }
 
 static int callback_failed(const struct callbacks *c, const char *call, const char *key, int code)
 {
 	return fail(SLUICE_EBOOT,
-		    "%s() of the bootstrap that the program gave to sluice_init() returned %d on "
-		    "rank %d%s%s: look for the cause in the program or in its store",
+		    "the program's bootstrap function %s() returned %d on rank %d%s%s: look for "
+		    "the cause in the program or in its store",
 		    call, code, c->given.rank, *key ? ", for the key " : "", key);
 }
 
@@ -177,7 +175,7 @@ static int refuse_value(const struct callbacks *c, int rank, size_t n, const cha
 		    c->given.rank, n, key, why, rank);
 }
 
-/* Gets and checks the value of one rank, and hands what the rank gave to take(). */
+/* Gets and checks the value of one rank, and passes its bytes to take(). */
 static int take_rank(struct callbacks *c, int rank, launcher_take_fn take, void *context)
 {
 	char key[KEY_BYTES];
@@ -191,16 +189,16 @@ static int take_rank(struct callbacks *c, int rank, launcher_take_fn take, void 
 	if (rc)
 		return callback_failed(c, "get", key, rc);
 	if (n > ROOM)
-		return refuse_value(c, rank, n, "they are more than any rank puts");
+		return refuse_value(c, rank, n, "they are longer than any record");
 	if (n < TRAILER_BYTES)
-		return refuse_value(c, rank, n, "they are too few");
+		return refuse_value(c, rank, n, "they are too short for a record");
 	if (get_le32(c->value + n - 4) != crc32c(0, c->value, n - 4))
 		return refuse_value(c, rank, n, "their checksum is wrong");
 	ranks = get_le32(c->value + n - TRAILER_BYTES);
 	if (ranks != (uint32_t)c->given.ranks)
 		return fail(SLUICE_EPEER,
-			    "rank %d says that the job has %u ranks, and rank %d says that it has "
-			    "%d: give sluice_bootstrap.ranks the same value on all ranks",
+			    "rank %d started with %u ranks in the job, and rank %d with %d: give "
+			    "sluice_bootstrap.ranks the same value on all ranks",
 			    rank, ranks, c->given.rank, c->given.ranks);
 	if (rank == c->given.rank && (n != c->own_bytes || memcmp(c->value, c->own, n) != 0))
 		return replaced(c);

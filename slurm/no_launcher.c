@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * launcher.h for a build without PMIx: no launcher started the process, which is alone unless it
- * brings callbacks. bootstrap.c explains this where a launcher would have been needed. */
+ * launcher.h for a build without PMIx: the process runs alone unless it brings callbacks.
+ * bootstrap.c reports the error where a launcher would have been needed. */
 #include "slurm/launcher.h"
 
 #ifndef HAVE_PMIX

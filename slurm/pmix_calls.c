@@ -1,11 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The only file that knows PMIx: Init, Get, Get_nb, Put, Commit, Fence, Abort, Finalize, and
- * nothing else of it.
+ * The only file that uses PMIx: its Init, Get, Get_nb, Put, Commit, Fence, Abort and Finalize.
  *
- * PMIx promises no bound for its blocking calls, so each runs on a helper thread and the caller
- * waits for it with a deadline of its own. What a call and its helper share lives in struct
- * pmix_launcher, which counts its holders: a helper or a fence callback that answers after the
- * deadline still finds it. */
+ * PMIx promises no time limit for its blocking calls, so each runs on a helper thread, and the
+ * caller waits for it with its own deadline. A call and its helper share struct pmix_launcher,
+ * which counts its holders, so it still exists when a helper or a fence callback answers after the
+ * deadline. */
 #include "slurm/launcher.h"
 
 #ifdef HAVE_PMIX
@@ -35,11 +34,10 @@ enum { FINALIZE_TIMEOUT_MS = 5000, MAX_RANKS = 1 << 20 };
 /* While a rank waits for the others, it checks at this interval whether the ranks on its node
  * are alive. */
 enum { LOOK_MS = 1000 };
-/* After its timeout, a rank asks for the records of the others for this long, to name the
- * missing ones. */
+/* After its timeout, a rank spends this long on finding the records that are missing. */
 enum { SEARCH_TIMEOUT_MS = 3000, MOST_MISSING = 8 };
 
-/* By the round of the exchange: what was put cannot be put again. */
+/* One key per exchange, because a value that was put cannot be put again. */
 static const char *const record_keys[LAUNCHER_ROUNDS] = { "sluice.card", "sluice.card2" };
 
 struct pmix_launcher {
@@ -61,12 +59,12 @@ struct pmix_launcher {
 	char *present;      /* [size], by PHASE_SEARCH: the launcher has these ranks' records */
 	int n_answers;      /* in PHASE_SEARCH */
 	char *local;        /* "0,1,5": the ranks on this node; NULL if the launcher does not say */
-	int rounds;         /* of exchanges that were begun */
+	int rounds;         /* number of exchanges begun */
 
 	pmix_value_t **value;      /* [size], by PHASE_COLLECT */
 	int n_values;              /* how many are set */
 	const char *call;          /* the PMIx call whose status PHASE_INIT returns */
-	pmix_info_t fence_info[2]; /* kept here, because a pending fence may still read it */
+	pmix_info_t fence_info[2]; /* kept here because a pending fence may still read it */
 };
 
 static void free_values(struct pmix_launcher *l)
@@ -110,7 +108,7 @@ static void finish_phase(struct pmix_launcher *l, enum phase phase, pmix_status_
 	pthread_mutex_unlock(&l->lock);
 }
 
-/* Returns 0 when the phase is done, SLUICE_ETIMEDOUT after timeout_ms. */
+/* Waits until the phase is done. Returns 0, or SLUICE_ETIMEDOUT after timeout_ms. */
 static int await_phase(struct pmix_launcher *l, enum phase phase, int timeout_ms)
 {
 	struct timespec until;
@@ -144,8 +142,7 @@ static int run_bounded(struct pmix_launcher *l, enum phase phase, void *(*body)(
 	pthread_mutex_lock(&l->lock);
 	l->holders++;
 	pthread_mutex_unlock(&l->lock);
-	/* The application's signals are for its own threads, not for this thread or those of
-	 * PMIx. */
+	/* Keeps the application's signals away from this thread and those of PMIx. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	err = pthread_create(&thread, NULL, body, l);
@@ -159,8 +156,8 @@ static int run_bounded(struct pmix_launcher *l, enum phase phase, void *(*body)(
 	return await_phase(l, phase, timeout_ms);
 }
 
-/* Launchers disagree on the type of a count, so any integer type is accepted. Returns -1 if it is
- * none. */
+/* Launchers use different types for a count, so any integer type is accepted. Returns -1 for
+ * others. */
 static long long value_count(const pmix_value_t *v)
 {
 	switch (v->type) {
@@ -217,13 +214,13 @@ static pmix_status_t ask_size_and_node(struct pmix_launcher *l)
 	if (size < 1 || size > MAX_RANKS || l->self.rank >= size)
 		return PMIX_ERR_BAD_PARAM;
 	l->size = (int)size;
-	/* This is optional, because the caller has other ways to find the node. */
+	/* A failure is ignored, because the caller has other ways to find the node. */
 	if (get_value(l, l->self.rank, PMIX_HOSTNAME, &value) == PMIX_SUCCESS) {
 		if (value->type == PMIX_STRING && value->data.string && *value->data.string)
 			snprintf(l->node, sizeof(l->node), "%s", value->data.string);
 		PMIX_VALUE_RELEASE(value);
 	}
-	/* This is optional: without it, the end of a rank on this node is noticed by the
+	/* A failure is ignored: the end of a rank on this node is then noticed only by the
 	 * timeout. */
 	if (get_value(l, PMIX_RANK_WILDCARD, PMIX_LOCAL_PEERS, &value) == PMIX_SUCCESS) {
 		if (value->type == PMIX_STRING && value->data.string)
@@ -289,8 +286,8 @@ static void name_version(char *name, size_t bytes)
 	snprintf(name, bytes, "PMIx %.*s", (int)strcspn(digit, ", "), digit);
 }
 
-/* A user's PMIX_MCA_* variables reach this process and not Slurm's daemon, so the two may disagree
- * for instance about the method of security. Writes "PMIX_MCA_psec=none PMIX_MCA_gds=hash". */
+/* PMIX_MCA_* variables of the user reach this process, but not Slurm's daemon, so the two may for
+ * example use different security methods. Writes "PMIX_MCA_psec=none PMIX_MCA_gds=hash". */
 static void list_pmix_settings(char *text, size_t bytes)
 {
 	static const char prefix[] = "PMIX_MCA_";
@@ -346,8 +343,8 @@ int pmix_open(int timeout_ms, const char *node, struct launcher **out)
 	struct pmix_launcher *l;
 	int err;
 
-	/* Every PMIx server sets this for its clients. Without it, Init could only fail, or start a
-	 * job of one rank that hides the other processes. */
+	/* Every PMIx server sets this for its clients. Without it, Init would fail, or start a job
+	 * of one rank in each process. */
 	if (!getenv("PMIX_NAMESPACE")) {
 		*out = NULL;
 		return 0;
@@ -478,7 +475,7 @@ static int offer(struct pmix_launcher *l, const uint8_t *mine, size_t n)
 	return status == PMIX_SUCCESS ? 0 : call_failed(l, "PMIx_Commit", status);
 }
 
-struct question { /* asks for the record of one rank; freed when it is answered */
+struct question { /* requests the record of one rank; freed when it is answered */
 	struct pmix_launcher *l;
 	int rank;
 	pmix_info_t limit;
@@ -501,8 +498,8 @@ static void record_answered(pmix_status_t status, pmix_value_t *value, void *con
 	release_launcher(l);
 }
 
-/* The launcher has a rank's record as soon as that rank offered it. All are asked for at the same
- * time, because a question about a missing rank may never be answered. */
+/* The launcher has a rank's record as soon as the rank has put it. All records are requested at the
+ * same time, because a request for a missing one may never be answered. */
 static void *search_body(void *argument)
 {
 	struct pmix_launcher *l = argument;
@@ -559,13 +556,14 @@ static int fence_timed_out(struct pmix_launcher *l)
 
 	name_missing(l, missing, sizeof(missing));
 	return fail(SLUICE_ETIMEDOUT,
-		    "rank %u on node %s waited %.1f s for all %d ranks of the job in "
-		    "sluice_init(), and %s%s: look for a rank that ended or hangs before it (its "
+		    "rank %u on node %s waited %.1f s for all %d ranks of the job to call "
+		    "sluice_init(), but %s%s: look for a rank that ended or hangs before that call "
+		    "(its "
 		    "output; sstat or sacct of this step) and for a second process under one rank "
 		    "(a script that starts two programs at once), or allow more time with "
 		    "SLUICE_BOOT_TIMEOUT",
 		    l->self.rank, l->node, l->timeout_ms / 1e3, l->size,
-		    *missing ? "these are missing: " : "at least one did not reach it", missing);
+		    *missing ? "missing:  " : "at least one did not call it", missing);
 }
 
 static void *abort_body(void *argument)
@@ -573,22 +571,23 @@ static void *abort_body(void *argument)
 	struct pmix_launcher *l = argument;
 
 	finish_phase(l, PHASE_ABORT,
-		     PMIx_Abort(EXIT_FAILURE, "a rank ended before all had met", NULL, 0));
+		     PMIx_Abort(EXIT_FAILURE, "a rank ended before all ranks had joined", NULL, 0));
 	release_launcher(l);
 	return NULL;
 }
 
-/* Called when a rank on this node ended before all had met. The fence cannot end without it, and
- * only the fence reaches the ranks on other nodes. The launcher is therefore asked to end the step,
- * as it does by itself when a client of PMIx dies. The ranks on this node get time to notice it
- * first, so that each of them reports it. */
+/* Called when a rank on this node has ended before all ranks joined. The fence cannot end without
+ * that rank, and nothing but the fence reaches the ranks on other nodes. The launcher is therefore
+ * asked to end the step, as it does by itself when a client of PMIx dies. The ranks on this node
+ * get time to notice it first, so that each of them reports it. */
 static int sibling_ended(struct pmix_launcher *l, int rank)
 {
 	struct timespec pause = { LOOK_MS / 1000 + 1, 0 };
 
 	fail(SLUICE_EPEER,
-	     "rank %d (node %s) is lost: its process ended before all %d ranks had met in "
-	     "sluice_init(), so the launcher is asked to end the step; look for the cause in the "
+	     "rank %d (node %s) is lost: its process ended before all %d ranks had joined in "
+	     "sluice_init(), so this rank asks the launcher to end the step; look for the cause in "
+	     "the "
 	     "output of rank %d",
 	     rank, l->node, l->size, rank);
 	nanosleep(&pause, NULL);
@@ -596,7 +595,7 @@ static int sibling_ended(struct pmix_launcher *l, int rank)
 	return SLUICE_EPEER;
 }
 
-/* Returns 0 when all ranks have met, else the error. */
+/* Waits until all ranks have joined the fence. Returns 0 or the error. */
 static int await_fence(struct pmix_launcher *l)
 {
 	int waited, rank;
@@ -712,7 +711,7 @@ static int pmix_exchange(struct launcher *launcher, const uint8_t *mine, size_t 
 		return fail(SLUICE_EINVAL, "PMIx: records are exchanged at most %d times",
 			    LAUNCHER_ROUNDS);
 	l->rounds++;
-	/* An earlier round has succeeded, so that none of its helpers is left. */
+	/* The previous exchange has succeeded, so none of its helpers is left. */
 	l->done[PHASE_FENCE] = l->done[PHASE_COLLECT] = 0;
 	free_values(l);
 	err = offer(l, mine, n);

@@ -95,13 +95,13 @@ int record_decode(const uint8_t *bytes, size_t n, uint32_t rank, struct rank_rec
 	if (get_le32(bytes + n - 4) != crc32c(0, bytes, n - 4))
 		return refuse_record("its checksum is wrong", why);
 	if (get_le32(bytes + AT_RANK) != rank)
-		return refuse_record("it names another rank", why);
+		return refuse_record("it is for another rank", why);
 	memset(out, 0, sizeof(*out));
 	out->wire_version = get_le32(bytes + AT_WIRE);
 	if (!get_text(out->version, bytes + AT_VERSION, sizeof(out->version)) ||
 	    !get_text(out->build, bytes + AT_BUILD, sizeof(out->build)) ||
 	    !get_text(out->node, bytes + AT_NODE, sizeof(out->node)))
-		return refuse_record("a text in it is not printable or not ended", why);
+		return refuse_record("a text field is not printable or not terminated", why);
 	memcpy(out->boot_id, bytes + AT_BOOT, sizeof(out->boot_id));
 	if (out->wire_version != SLUICE_WIRE_VERSION)
 		return 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The bytes of a record, as they travel through the launcher, and the comparison of all records of
- * a job. Records come from other processes and are hostile until record_decode() accepted them.
+ * a job. Records come from other processes and are hostile until record_decode() has accepted them.
  * Called by bootstrap.c only.
  *
  *   offset size field                      offset size field
@@ -12,8 +12,8 @@
  *   then the payload, then 4 bytes CRC32C of everything before them.
  *
  * Little-endian; texts are printable ASCII, padded with zeros, at least one zero. These offsets
- * never change and a later version adds fields at the end of the header only, so that ranks of
- * different versions can still tell each other which they are. */
+ * never change and later versions add fields only at the end of the header, so ranks of different
+ * versions can still read each other's versions. */
 #ifndef SLURM_CARD_H
 #define SLURM_CARD_H
 #include "bootstrap.h"
@@ -21,7 +21,7 @@
 enum {
 	RECORD_HEADER_BYTES = 180,
 	RECORD_MAX_BYTES = RECORD_HEADER_BYTES + RECORD_PAYLOAD_BYTES + 4,
-	/* The most that a later version may send. Longer records are refused unread. */
+	/* The largest record of a later version that is read. Longer records are refused unread. */
 	RECORD_ACCEPT_BYTES = 64 * 1024
 };
 

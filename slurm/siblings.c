@@ -46,13 +46,13 @@ static char *read_proc(pid_t pid, const char *name, size_t *bytes_out)
 	return text;
 }
 
-/* Returns 0 and a process's state and parent, or -1 if it does not exist any more. */
+/* Reads a process's state and parent and returns 0, or -1 if it does not exist any more. */
 static int look_at(pid_t pid, char *state, pid_t *parent)
 {
 	size_t bytes;
 	char *text = read_proc(pid, "stat", &bytes);
-	/* The name may contain blanks and parentheses, so the fields are counted from the last
-	 * closing one. */
+	/* The name may contain spaces and parentheses, so the fields are counted from the last
+	 * ')'. */
 	char *behind = text ? strrchr(text, ')') : NULL;
 	int number, rc = behind && sscanf(behind + 1, " %c %d", state, &number) == 2 ? 0 : -1;
 
@@ -74,7 +74,8 @@ static int parse_number(const char *text)
 	return *end || n > INT_MAX ? -1 : (int)n;
 }
 
-/* The rank that the launcher gave to the process; -1 if it does not show one of this namespace. */
+/* Returns the rank that the launcher gave to the process, or -1 if its environment names no rank of
+ * this namespace. */
 static int rank_of(pid_t pid, const char *in_namespace)
 {
 	size_t bytes;
@@ -91,8 +92,8 @@ static int rank_of(pid_t pid, const char *in_namespace)
 	return ours ? rank : -1;
 }
 
-/* Finds the child of the launcher that is this process or, if a script started it, an ancestor. 0
- * or -1. */
+/* Finds the launcher's child that is this process, or an ancestor of it if a script started it.
+ * Returns 0 or -1. */
 static int find_task(const char *in_namespace, int self, pid_t *task, pid_t *launcher)
 {
 	char state;

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Finds tasks of the job on this node that have ended without the launcher saying so: Slurm reports
- * no task that ends before it has called PMIx_Init. Called by pmix_calls.c while ranks wait for
- * each other. */
+ * Finds tasks of the job on this node that have ended unnoticed by the launcher: Slurm does not
+ * report a task that ends before it has called PMIx_Init. Called by pmix_calls.c while ranks wait
+ * for each other. */
 #ifndef SLURM_SIBLINGS_H
 #define SLURM_SIBLINGS_H
 
-/* Returns the lowest rank whose process has ended, or -1 if there is none or /proc does not show it
- * for certain. local: the ranks on this node, such as "0,1,5", with self among them. in_namespace:
- * their common value of PMIX_NAMESPACE. */
+/* Returns the lowest rank whose process has ended, or -1 if there is none or /proc does not prove
+ * it. local: the ranks on this node, such as "0,1,5", with self among them. in_namespace: their
+ * common value of PMIX_NAMESPACE. */
 int siblings_ended(const char *in_namespace, const char *local, int self);
 #endif

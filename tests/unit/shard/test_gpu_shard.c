@@ -376,7 +376,7 @@ static int fail_each(int rank, void *argument)
 			rc = sluice_push(model, grad);
 		if (!rc)
 			rc = sluice_pull(model, params);
-		if (rc == SLUICE_EGPU && error_says("asking whose memory", NULL))
+		if (rc == SLUICE_EGPU && error_says("determining the device", NULL))
 			rc = sluice_pull(model, params); /* refused before anything was done */
 		fail_later(1u << 30, 0);
 		CHECK(!rc || rc == SLUICE_EGPU || rc == SLUICE_EPEER);

@@ -469,7 +469,7 @@ CASE(exchange__card_damaged_or_no_bytes__is_EWIRE)
 	served(4, 0);
 	memcpy(fake_pmix.record[3], fake_pmix.record[1],
 	       FAKE_RECORD_BYTES); /* sent by someone else */
-	exchange_fails(TIMEOUT_MS, SLUICE_EWIRE, "names another rank");
+	exchange_fails(TIMEOUT_MS, SLUICE_EWIRE, "for another rank");
 	served(4, 0);
 	fake_pmix.card_is_text = 1;
 	exchange_fails(TIMEOUT_MS, SLUICE_EWIRE, "rank 0");

@@ -267,9 +267,9 @@ CASE(get__returns_hostile_bytes__is_refused_naming_the_rank)
 		enum trouble trouble;
 		int code;
 		const char *with;
-	} cases[] = { { SHORT, SLUICE_EWIRE, "too few" },
+	} cases[] = { { SHORT, SLUICE_EWIRE, "too short" },
 		      { EMPTY, SLUICE_EWIRE, "the 0 bytes" },
-		      { LONG, SLUICE_EWIRE, "more than any rank puts" },
+		      { LONG, SLUICE_EWIRE, "longer than any record" },
 		      { TORN, SLUICE_EWIRE, "checksum" },
 		      { FAILS, SLUICE_EBOOT, "get() of the bootstrap" } };
 
@@ -326,8 +326,8 @@ CASE(ranks_that_disagree_about_the_size__are_told_at_once)
 				     { .callbacks = callbacks(1, 4) } };
 
 	play(players, 2);
-	fails(&players[0], SLUICE_EPEER, "rank 1 says that the job has 4 ranks", "rank 0");
-	fails(&players[1], SLUICE_EPEER, "rank 0 says that the job has 2 ranks", "rank 1");
+	fails(&players[0], SLUICE_EPEER, "rank 1 started with 4 ranks", "rank 0");
+	fails(&players[1], SLUICE_EPEER, "rank 0 started with 2 ranks", "rank 1");
 }
 
 CASE(two_processes_with_one_rank__are_told)

@@ -147,7 +147,7 @@ static int push_ended(sluice_model *gpu, const float *grad, unsigned step)
 	snprintf(where, sizeof where, "at step %u failed on its GPU", step);
 	CHECK(error_says("cudaErrorLaunchFailure (unspecified launch failure)", NULL));
 	if (!error_says("failed on its GPU", NULL)) {
-		CHECK(error_says("asking whose memory", NULL) ||
+		CHECK(error_says("determining the device", NULL) ||
 		      error_says("asking whether a stream", NULL));
 		CHECK_OK(sluice_push(gpu, grad));
 		return 0;
