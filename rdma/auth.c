@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See auth.h. The only file that includes a crypto library. A build without one has no transport to
- * other machines, so only SLUICE_KEY_FILE needs it. */
+ * See auth.h. The only file that includes a crypto library. A build without one has no network
+ * transport, so only SLUICE_KEY_FILE can need the missing functions. */
 #include "rdma/auth.h"
 #include "base/error.h"
 #include "sluice.h"
@@ -125,7 +125,7 @@ int auth_nonce_check(const uint8_t key[AUTH_KEY_BYTES], uint32_t client,
 		     uint32_t max_age_ms, const uint8_t nonce[AUTH_NONCE_BYTES],
 		     uint64_t *made_ms_out)
 {
-	/* 32 bits of milliseconds wrap after 49 days, an age that is refused anyway. */
+	/* 32 bits of milliseconds wrap after 49 days, but a nonce that old is refused anyway. */
 	uint32_t age = (uint32_t)now_ms - get_le32(nonce);
 	uint64_t made_ms = now_ms - age;
 	uint8_t whole[HASH_BYTES];

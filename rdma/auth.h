@@ -10,7 +10,7 @@
 
 enum { AUTH_NONCE_BYTES = 12, AUTH_TAG_BYTES = 16, AUTH_KEY_BYTES = 32, AUTH_EXTRA_MAX = 128 };
 
-/* The purpose of a tag, so that none can stand for another. */
+/* The purpose of a tag. A tag made for one purpose is not valid for another. */
 enum auth_label { AUTH_CHALLENGE = 1, AUTH_PROOF, AUTH_ACCEPT, AUTH_GREETING };
 
 struct auth_context {
@@ -18,21 +18,21 @@ struct auth_context {
 	uint8_t nonce_client[AUTH_NONCE_BYTES], nonce_server[AUTH_NONCE_BYTES];
 };
 
-/* 0, or SLUICE_EDEVICE (no random numbers). */
+/* Returns 0, or SLUICE_EDEVICE if there are no random numbers. */
 int auth_random(void *bytes, size_t n);
 
-/* HMAC-SHA256; out may be key. SLUICE_ENOSUPP: the crypto library lacks it. */
+/* Computes HMAC-SHA256; out may be key. SLUICE_ENOSUPP: the crypto library lacks it. */
 int auth_hmac(const uint8_t key[AUTH_KEY_BYTES], const void *bytes, size_t n,
 	      uint8_t out[AUTH_KEY_BYTES]);
 /* Returns 1 if the bytes are equal, in constant time. */
 int auth_equal(const void *a, const void *b, size_t n);
 
-/* The tag over label, job, ranks, nonces, wire version and n <= AUTH_EXTRA_MAX further bytes.
+/* Makes the tag over label, job, ranks, nonces, wire version and n <= AUTH_EXTRA_MAX further bytes.
  * SLUICE_ENOSUPP: the crypto library has no HMAC-SHA256. */
 int auth_tag(const struct job_secret *secret, enum auth_label label,
 	     const struct auth_context *context, const void *extra, size_t n,
 	     uint8_t tag[AUTH_TAG_BYTES]);
-/* Returns 1 if tag is that tag, in constant time. */
+/* Returns 1 if `tag` is the one that auth_tag() makes, in constant time. */
 int auth_check(const struct job_secret *secret, enum auth_label label,
 	       const struct auth_context *context, const void *extra, size_t n,
 	       const uint8_t tag[AUTH_TAG_BYTES]);
@@ -42,8 +42,8 @@ int auth_check(const struct job_secret *secret, enum auth_label label,
 int auth_nonce_make(const uint8_t key[AUTH_KEY_BYTES], uint32_t client,
 		    const uint8_t nonce_client[AUTH_NONCE_BYTES], uint64_t now_ms,
 		    uint8_t nonce[AUTH_NONCE_BYTES]);
-/* Returns 1 and the time the nonce was made, if this key made it for this client and client nonce
- * at most max_age_ms ago. */
+/* Returns 1 and the time when the nonce was made, if this key made it for this client and client
+ * nonce at most max_age_ms ago. */
 int auth_nonce_check(const uint8_t key[AUTH_KEY_BYTES], uint32_t client,
 		     const uint8_t nonce_client[AUTH_NONCE_BYTES], uint64_t now_ms,
 		     uint32_t max_age_ms, const uint8_t nonce[AUTH_NONCE_BYTES],

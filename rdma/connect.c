@@ -14,7 +14,7 @@ enum {
 	BACKLOG = 128,
 	EVENTS_AT_ONCE = 64,
 	RETRIES = QUEUES_RETRIES,
-	REFUSALS_LOGGED = 10, /* then one in this many: */
+	REFUSALS_LOGGED = 10, /* after that, logs one in this many: */
 	REFUSALS_EVERY = 1000
 };
 
@@ -116,8 +116,8 @@ static void end_listener(struct connect *c)
 	c->listener = NULL;
 }
 
-/* Copies the event and acknowledges it at once, because an id cannot end before. 0: there was none.
- */
+/* Copies the event and acknowledges it at once, because an id cannot end before. Returns 0 if there
+ * is no event. */
 static int next_event(struct connect *c, struct cm_event *out)
 {
 	struct rdma_cm_event *event;
@@ -204,7 +204,8 @@ void connect_settle(struct connect *c)
 
 /* ---- opening and closing ---------------------------------------------------------- */
 
-/* An error completion comes within two fifths of the job's budget; the rest is for reconnecting. */
+/* Chooses a timeout such that an error completion comes within two fifths of the time to reconnect,
+ * and leaves the rest for reconnecting. */
 static uint8_t choose_ack_timeout(int lost_after_ms)
 {
 	double budget_us = lost_after_ms * 1000.0 * 2 / 5 / (RETRIES + 1);
@@ -223,7 +224,8 @@ static int listen_at(struct connect *c, const struct verbs_device *device)
 	c->channel = rdma_create_event_channel();
 	if (!c->channel)
 		return fail(SLUICE_EDEVICE,
-			    "verbs: rdma_create_event_channel: %s; modprobe rdma_ucm",
+			    "verbs: rdma_create_event_channel failed: %s; load the module "
+			    "(modprobe rdma_ucm)",
 			    errno_text(errno));
 	if (rdma_create_id(c->channel, &c->listener, NULL, RDMA_PS_TCP)) {
 		c->listener = NULL;
@@ -339,8 +341,7 @@ int connect_add(struct connect *c, const struct link_config *config, struct link
 	return SLUICE_OK;
 }
 
-/* Taking a link down polls, which concerns all links, so none may be closed before the last is
- * down. */
+/* Taking a link down polls for all links, so every link must be down before any is closed. */
 void connect_down(struct connect *c)
 {
 	end_listener(c);

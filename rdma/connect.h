@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * All connections of the verbs transport: passes the events of the listener, rdma_cm and the
- * device, and the timers, to the link that each concerns (link.h). It keeps no state for a peer
- * before its proof: a hello is answered and forgotten. Called by verbs.c. */
+ * All connections of the verbs transport: passes events of the listener, rdma_cm, the device and
+ * timers to the link that each concerns (link.h). No state is kept for a peer before its proof: a
+ * hello is answered and forgotten. Called by verbs.c. */
 #ifndef RDMA_CONNECT_H
 #define RDMA_CONNECT_H
 #include "rdma/link.h"
@@ -17,7 +17,7 @@ struct ibv_context *connect_context(const struct connect *c);
 const struct sockaddr_storage *connect_address(const struct connect *c);
 uint16_t connect_port(const struct connect *c);
 int connect_fd(const struct connect *c);
-/* Sets what the links use, before the first is added. */
+/* Sets the objects that links use. Called before the first link is added. */
 void connect_use(struct connect *c, struct queues *queues, const struct queue_sizes *sizes,
 		 struct event_queue *events, unsigned *wants);
 /* Sets the job's key, by which peers are recognised. */
@@ -28,9 +28,9 @@ double connect_fails_after(const struct connect *c);
 /* Begins to connect to a peer. c owns the link. */
 int connect_add(struct connect *c, const struct link_config *config, struct link **out);
 
-/* Handles the events of rdma_cm and the device, and the timers. Returns whether timers run. */
+/* Handles the events of rdma_cm and the device, and the timers. Returns 1 if timers run. */
 int connect_look(struct connect *c, uint64_t now);
-/* Handles what completions noted, when a link wanted LINK_SETTLES. */
+/* Handles events that completions recorded. Called when a link has set LINK_SETTLES. */
 void connect_settle(struct connect *c);
 
 /* Stops listening, and takes all links down. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A bounded queue of events that a transport makes itself, such as finished gets. One thread at a
- * time uses it. It allocates only at open. */
+ * A bounded queue of events that a transport generates itself, such as finished gets. One thread at
+ * a time uses it. It allocates only at open. */
 #ifndef RDMA_EVENT_QUEUE_H
 #define RDMA_EVENT_QUEUE_H
 #include "rdma/transport.h"
@@ -22,7 +22,7 @@ static inline int event_queue_empty(const struct event_queue *queue)
 {
 	return !queue->count;
 }
-/* How many events it takes before it is full. */
+/* Returns how many more events the queue can take. */
 static inline uint32_t event_queue_room(const struct event_queue *queue)
 {
 	return queue->capacity - queue->count;
@@ -31,7 +31,7 @@ static inline void event_queue_forget(struct event_queue *queue)
 {
 	queue->count = 0;
 }
-/* Needs a queue that is not full. */
+/* The queue must not be full. */
 void event_queue_put(struct event_queue *queue, const struct event *event);
 int event_queue_drain(struct event_queue *queue, struct event *events, int n);
 /* Moves up to n of the oldest events out and returns their number. Called at every poll, so the

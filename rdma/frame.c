@@ -97,7 +97,7 @@ int frame_decode(const uint8_t *bytes, size_t n, struct frame *out, const char *
 		return -1;
 	}
 	if (n < bytes[3]) {
-		*why = "its message is cut short";
+		*why = "its message is truncated";
 		return -1;
 	}
 	memset(&frame, 0, sizeof(frame));
@@ -151,7 +151,8 @@ int key_table_decode(const uint8_t bytes[KEY_TABLE_BYTES], struct key_table *out
 	memcpy(copy, bytes, sizeof(copy));
 	n = get_le32(copy + 4);
 	if (n > KEYS_MAX) {
-		snprintf(why, 80, "its table of keys has %u entries, %d are possible", n, KEYS_MAX);
+		snprintf(why, 80, "its table of keys has %u entries, but at most %d are allowed", n,
+			 KEYS_MAX);
 		return -1;
 	}
 	out->link = get_le32(copy);
@@ -211,8 +212,7 @@ int verbs_region_decode(const uint8_t bytes[REGION_DESCRIPTOR_BYTES], uint32_t o
 	if (region.access == 0 || region.access & ~(unsigned)(REGION_READ | REGION_WRITE) ||
 	    region.bytes == 0 || region.address + region.bytes < region.address)
 		return fail(SLUICE_EWIRE,
-			    "rank %u described a region of impossible access, size or address",
-			    owner);
+			    "rank %u described a region of invalid access, size or address", owner);
 	if (region.owner != owner || region.user != user)
 		return fail(SLUICE_EWIRE, "rank %u gave rank %u a region of rank %u for rank %u",
 			    owner, user, region.owner, region.user);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The bytes that travel in the private data of rdma_cm, and the descriptor of a region. Both come
- * from other machines and are hostile until decoded. rdma_cm pads private data and does not say how
- * much was sent, so a frame carries its own length. Little-endian.
+ * from other machines and are hostile until decoded. rdma_cm pads private data without reporting
+ * the length sent, so a frame carries its own length. Little-endian.
  *
  *   0 magic "SL"   2 kind u8   3 length u8   4 rank of the sender u32, then
  *   HELLO       client nonce 12                                                client -> server
@@ -21,7 +21,7 @@
 enum frame_kind { FRAME_HELLO = 1, FRAME_CHALLENGE, FRAME_PROOF, FRAME_ACCEPT, FRAME_REFUSAL };
 enum frame_reason { REFUSAL_PROOF = 1, REFUSAL_GONE, REFUSAL_NOT_YET, REFUSAL_FAILED };
 
-/* Where a rank's slot for its peer is. */
+/* The location of a rank's slot for its peer. */
 struct slot_address {
 	uint64_t address;
 	uint32_t rkey;
@@ -43,8 +43,7 @@ enum {
 	FRAME_HEADER_BYTES = 8,
 	FRAME_REQUEST_MAX = 56,
 	SLOT_ADDRESS_BYTES = 16,
-	/* What the client writes into the server's slot first: its own slot and control
-	 * descriptor. */
+	/* The client's first write into the server's slot: its own slot and control descriptor. */
 	GREETING_BYTES = SLOT_ADDRESS_BYTES + REGION_DESCRIPTOR_BYTES,
 	ACCEPT_SIGNED_BYTES = 8 + GREETING_BYTES,
 	FRAME_MAX = FRAME_HEADER_BYTES + AUTH_TAG_BYTES + ACCEPT_SIGNED_BYTES
@@ -52,9 +51,9 @@ enum {
 
 /* Returns the length. */
 size_t frame_encode(const struct frame *frame, uint8_t out[FRAME_MAX]);
-/* 0, or -1 with *why. n may exceed the frame: padding is ignored. */
+/* Returns 0, or -1 with *why. n may exceed the frame: padding is ignored. */
 int frame_decode(const uint8_t *bytes, size_t n, struct frame *out, const char **why);
-/* The bytes, besides ranks and nonces, that the tag of a PROOF or ACCEPT covers. Returns their
+/* Writes the bytes that the tag of a PROOF or ACCEPT covers besides ranks and nonces. Returns their
  * number. */
 size_t frame_signed(const struct frame *frame, uint8_t out[ACCEPT_SIGNED_BYTES]);
 
@@ -63,8 +62,8 @@ void greeting_encode(const struct slot_address *slot,
 void greeting_decode(const uint8_t bytes[GREETING_BYTES], struct slot_address *slot_out,
 		     uint8_t control_out[REGION_DESCRIPTOR_BYTES]);
 
-/* A slot is memory that a peer may write here: its greeting, its number of taken notifies, and the
- * keys of its regions. */
+/* A slot is memory in which a peer writes its greeting, the number of notifies it has taken, and
+ * the keys of its regions. */
 enum { SLOT_GREETING = 0, SLOT_CREDIT = 128, SLOT_KEYS = 256, SLOT_BYTES = 4096 };
 _Static_assert((int)GREETING_BYTES <= (int)SLOT_CREDIT, "the greeting overlaps the credit");
 
@@ -85,12 +84,12 @@ struct key_table {
 };
 /* Returns the length. */
 size_t key_table_encode(const struct key_table *table, uint8_t out[KEY_TABLE_BYTES]);
-/* 0, or -1 with why and out unchanged. The peer may change bytes meanwhile. */
+/* Returns 0, or -1 with why and *out unchanged. The peer may change the bytes during the call. */
 int key_table_decode(const uint8_t bytes[KEY_TABLE_BYTES], struct key_table *out, char why[80]);
 /* Returns 1 and the key of a region, or 0 if the table lacks it. */
 int key_table_find(const struct key_table *table, uint32_t id, uint32_t *rkey_out);
 
-/* How a region is reached through a network card. */
+/* How a network card reaches a region. */
 struct verbs_region {
 	uint64_t address, bytes;
 	uint32_t rkey, owner, user; /* ranks: the owner, and the user of the key */
@@ -99,7 +98,7 @@ struct verbs_region {
 	uint32_t link; /* the number of the connection that the key belongs to: 1, 2, ... */
 };
 void verbs_region_encode(const struct verbs_region *region, uint8_t out[REGION_DESCRIPTOR_BYTES]);
-/* SLUICE_EWIRE unless it is a region of owner for user. */
+/* Returns SLUICE_EWIRE unless it is a region of owner for user. */
 int verbs_region_decode(const uint8_t bytes[REGION_DESCRIPTOR_BYTES], uint32_t owner, uint32_t user,
 			struct verbs_region *out);
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Regions of ranks in one process; see in_process.h. A descriptor names a place in a table of this
- * process and how often that place was reused: a rank may close a region, because its part of a
- * collective call failed, before another rank opens it. */
+ * process and counts the reuses of that place, because a rank whose part of a collective call fails
+ * may close a region before another rank opens it. */
 #include "rdma/in_process.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -30,7 +30,7 @@ struct common {
 	uint32_t place;
 };
 
-/* All regions of this kind. Places are reused. */
+/* All regions of simulated ranks. Places in the table are reused. */
 static struct {
 	pthread_mutex_t lock;
 	struct place {
@@ -96,7 +96,7 @@ int in_process_regions_on(void)
 	return regions_on;
 }
 
-/* Page-aligned like other regions, unless it is so small that most of a page would be wasted. */
+/* Returns zeroed memory, page-aligned like other regions, unless most of a page would be wasted. */
 static void *zeroed(size_t bytes)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE), alignment = bytes < page ? LINE_BYTES : page;
@@ -164,14 +164,14 @@ void in_process_describe(const struct region *region, uint8_t out[REGION_DESCRIP
 	put_le32(out + AT_ACCESS, region->access);
 	put_le32(out + AT_PID, (uint32_t)getpid());
 	put_le64(out + AT_BYTES, region->bytes);
-	pthread_mutex_lock(&places.lock); /* the table may move */
+	pthread_mutex_lock(&places.lock); /* another thread may move the table */
 	put_le32(out + AT_PLACE, region->common->place);
 	put_le32(out + AT_TURN, places.at[region->common->place].turn);
 	pthread_mutex_unlock(&places.lock);
 	put_le32(out + AT_CRC, crc32c(0, out, AT_CRC));
 }
 
-/* Returns NULL if the region was closed, or differs. */
+/* Returns NULL if the region was closed, or is not the described one. */
 static struct common *find_common(const uint8_t descriptor[REGION_DESCRIPTOR_BYTES])
 {
 	const uint32_t place = get_le32(descriptor + AT_PLACE);
@@ -203,7 +203,7 @@ int in_process_reach(const uint8_t descriptor[REGION_DESCRIPTOR_BYTES], int peer
 	if (!common)
 		return fail(SLUICE_EPEER,
 			    "simulated rank %d closed the region that it described: its own call "
-			    "failed, and says why",
+			    "failed and reports why",
 			    peer);
 	remote->bytes = common->bytes;
 	remote->access = common->access;

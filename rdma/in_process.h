@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * State shared by ranks in one process (a simulated job, runtime/job/simulate.c): a list of each
- * other's transports, and regions reached by address. Memory files would need more mappings for
- * hundreds of ranks than a process may have. Used by region.c and self.c. One thread at a time. */
+ * other's transports, and regions reached by address. Memory files for hundreds of ranks would need
+ * more mappings than a process may have. Used by region.c and self.c, by one thread at a time. */
 #ifndef RDMA_IN_PROCESS_H
 #define RDMA_IN_PROCESS_H
 #include "rdma/region.h"
@@ -12,7 +12,7 @@ struct neighbours {
 	struct transport **at; /* [rank]; NULL: not open yet, or closed */
 };
 
-/* 1: region_open() on this thread makes regions of this kind; 0: memory files. */
+/* on = 1: region_open() on this thread makes regions of this kind. 0: it makes memory files. */
 void in_process_regions(int on);
 int in_process_regions_on(void);
 
@@ -21,10 +21,10 @@ int in_process_region_open(size_t bytes, unsigned access, const char *name, stru
 void *common_base(struct common *common);
 void common_release(struct common **common);
 
-/* Describes a region to a neighbour. */
+/* Writes a descriptor of the region for a neighbour. */
 void in_process_describe(const struct region *region, uint8_t out[REGION_DESCRIPTOR_BYTES]);
-/* SLUICE_EWIRE unless this process wrote it, SLUICE_EPEER if it was closed since. The caller uses
- * *common_out until common_release(). */
+/* Returns SLUICE_EWIRE unless this process wrote the descriptor, and SLUICE_EPEER if the region was
+ * closed since. *common_out is valid until common_release(). */
 int in_process_reach(const uint8_t descriptor[REGION_DESCRIPTOR_BYTES], int peer,
 		     struct remote *remote, struct common **common_out);
 #endif

@@ -14,10 +14,10 @@
 #include <string.h>
 
 enum link_state {
-	IDLE,     /* no try runs; the timer starts one, or a server's check of the client */
-	ASKING,   /* a hello was sent; waits for a challenge */
-	ROUTING,  /* client, challenged: finds the route for its proof */
-	PROVING,  /* client: has a queue pair, and sent the proof */
+	IDLE,    /* no try runs; a timer will start one, or the server's check of a silent client */
+	ASKING,  /* a hello was sent; waits for a challenge */
+	ROUTING, /* client, challenged: finds the route for its proof */
+	PROVING, /* client: has a queue pair, and sent the proof */
 	ACCEPTED, /* server: has a queue pair, and waits for the client's READY */
 	GREETING, /* client: has sent READY and waits for the server's */
 	TRADING,  /* both sides are READY; waits for the peer's KEYS */
@@ -35,10 +35,10 @@ enum link_event {
 	ADDRESS,   /* rdma_cm knows the peer's address */
 	ROUTE,     /* rdma_cm knows the route to it */
 	CHALLENGE, /* the client's hello is answered */
-	ALIVE,     /* the server's hello is answered: the client lives, and will come */
+	ALIVE,     /* the server's hello is answered: the client's process lives and will connect */
 	ACCEPT,    /* the proof is answered */
 	PROOF,     /* the peer asks to connect, with a valid proof */
-	NEWER,     /* as PROOF, while an older try or connection exists; raised before it */
+	NEWER,     /* like PROOF, while an older try or connection exists; raised before it */
 	READY,     /* greeting: the peer's keys work */
 	KEYS,      /* greeting: its table of keys is written */
 	FAILURE,   /* this try failed */
@@ -55,7 +55,7 @@ struct link {
 	const struct link_shared *shared;
 	struct link_config config;
 	enum link_state state;
-	enum link_event noted; /* by completions; raised when the poll is over */
+	enum link_event noted; /* recorded by completions; raised when the poll is over */
 	struct proof
 		*proof; /* ASKING: its id asks for a challenge; later its id has the queue pair */
 	struct retry retry;
@@ -91,7 +91,7 @@ static void end_pair(struct link *l)
 	l->noted = NOTHING;
 }
 
-/* Ends the id, and its queue pair if there is one; delivers everything that arrived before. */
+/* Ends the id and its queue pair, if there is one. Delivers everything that arrived before. */
 static void drop_id(struct link *l)
 {
 	if (!proof_id(l->proof))
@@ -156,10 +156,10 @@ static enum link_event send_proof(struct link *l, struct cue *cue)
 	return NOTHING;
 }
 
-/* The peer noticed the loss first, and may never come back. */
+/* The peer reconnects, so it noticed the loss first. It may never finish reconnecting. */
 static enum link_event yield_to_peer(struct link *l, struct cue *cue)
 {
-	log_line(LOG_DEBUG, "rdma", "verbs: rank %d connects again", l->config.peer);
+	log_line(LOG_DEBUG, "rdma", "verbs: rank %d reconnects", l->config.peer);
 	drop_id(l);
 	if (retry_hurry(&l->retry, cue->now))
 		snprintf(l->broke, sizeof(l->broke), "it gave the connection up");
@@ -169,7 +169,7 @@ static enum link_event yield_to_peer(struct link *l, struct cue *cue)
 static enum link_event accept_peer(struct link *l, struct cue *cue)
 {
 	uint8_t control[REGION_DESCRIPTOR_BYTES];
-	struct slot_address slot; /* its key works when this side says READY */
+	struct slot_address slot; /* its key becomes valid when this side sends READY */
 	int answered = 0;
 
 	cue->refusal = REFUSAL_GONE;
@@ -218,7 +218,7 @@ static enum link_event take_keys(struct link *l, struct cue *cue)
 	if (!l->config.client && qp_send_keys(l->config.pair, l->why))
 		return FAILURE;
 	if (sendlog_credit_due(
-		    l->config.log)) /* for notifies that followed its greeting directly */
+		    l->config.log)) /* delivers notifies that directly followed the greeting */
 		*l->shared->wants |= LINK_OWES_CREDIT;
 	qp_start(l->config.pair, retry_was_up(&l->retry));
 	retry_succeeded(&l->retry);
@@ -265,7 +265,7 @@ static enum link_event nobody(struct link *l, struct cue *cue)
 static void log_lost(struct link *l)
 {
 	log_line(LOG_INFO, "rdma",
-		 "verbs: lost the connection to rank %d: %s; trying for %.1f s to make it again",
+		 "verbs: lost the connection to rank %d: %s; trying to reconnect for %.1f s",
 		 l->config.peer, l->why, l->shared->lost_after_ms / 2000.0);
 	snprintf(l->broke, sizeof(l->broke), "%s", l->why);
 }
@@ -274,7 +274,7 @@ static enum link_event reconnect_later(struct link *l)
 {
 	if (!retry_lost(&l->retry, now_ns(), sendlog_moved(l->config.log)))
 		return NOTHING;
-	set_why(l, "its connection breaks again and again");
+	set_why(l, "its connection keeps breaking");
 	return END;
 }
 
@@ -287,9 +287,9 @@ static enum link_event lose(struct link *l, struct cue *cue)
 	return reconnect_later(l);
 }
 
-/* Taking a link down sends a message. On soft-RoCE a connection manager's message that cannot leave
- * breaks the device's connection manager for good, so the link waits for the port, within the same
- * time. */
+/* Taking a link down sends a message. On soft-RoCE, a connection manager's message that cannot
+ * leave breaks the device's connection manager for good. So the link waits for the port to come up,
+ * but no longer than the time to reconnect. */
 static enum link_event hold(struct link *l, struct cue *cue)
 {
 	(void)cue;
@@ -335,8 +335,8 @@ static enum link_event give_peer_up(struct link *l, struct cue *cue)
 	char text[sizeof(l->gone)];
 
 	(void)cue;
-	snprintf(text, sizeof(text), "%.110s; it could not be connected again in %.1f s: %.90s",
-		 l->broke, l->shared->lost_after_ms / 2000.0, l->why);
+	snprintf(text, sizeof(text), "%.110s; reconnecting failed for %.1f s: %.90s", l->broke,
+		 l->shared->lost_after_ms / 2000.0, l->why);
 	end_for_good(l, text);
 	return NOTHING;
 }
@@ -557,8 +557,8 @@ static void note_status(struct link *l, const struct ibv_wc *wc)
 	note_event(l, survives ? LOSS : END, text);
 }
 
-/* The greeting expected next; 0: none, so an immediate is a notify. Notifies may follow the last
- * greeting directly. */
+/* Returns the greeting expected next, or 0 if none is, so an immediate is a notify. Notifies may
+ * follow the last greeting directly. */
 static uint32_t greeting_due(const struct link *l)
 {
 	switch (l->state) {
@@ -581,7 +581,7 @@ static void note_immediate(struct link *l, uint32_t imm)
 	} else if (imm == due && !l->noted) {
 		note_event(l, due == GREETING_READY ? READY : KEYS, NULL);
 	} else {
-		snprintf(why, sizeof(why), "it greets with 0x%x instead of %u", imm, due);
+		snprintf(why, sizeof(why), "its greeting is 0x%x instead of %u", imm, due);
 		note_event(l, END, why);
 	}
 }

@@ -14,14 +14,15 @@
  *     <-  KEYS, and is up
  *     takes them over, is up
  *
- * READY needs no key, because it has no bytes. A lost connection is restored the same way while
- * there is time. A server that lost one sends HELLO too: a challenge shows that the client's
- * process lives, "nobody listens" that it ended. Everything from rdma_cm or a peer is input, and
- * every answer that may never come has a timer, since a stopped process answers nothing.
+ * READY needs no key, because it has no bytes. A lost connection is restored the same way until the
+ * time to reconnect is over. A server that has lost its connection sends HELLO too: a challenge in
+ * reply shows that the client's process lives, and "nobody listens" that it has ended. Everything
+ * from rdma_cm or a peer is input, and every answer that may never come has a timer, since a
+ * stopped process answers nothing.
  *
  * link.c is a table of state and event. It moves the peer's log (sendlog.h) and rights (rights.h)
- * from one queue pair to the next. Called by connect.c, which has the events of rdma_cm and the
- * timers, and by verbs.c. */
+ * from one queue pair to the next. Called by connect.c, which receives the events of rdma_cm and
+ * runs the timers, and by verbs.c. */
 #ifndef RDMA_LINK_H
 #define RDMA_LINK_H
 #include "rdma/frame.h"
@@ -56,7 +57,7 @@ struct link_config {
 	char device[32];                 /* of the peer, for messages */
 	struct sendlog *log;
 	struct rights_peer *rights;
-	struct queue_pair *pair; /* joins log and rights */
+	struct queue_pair *pair; /* moves log and rights to a new queue pair */
 };
 
 /* shared must stay valid until the link is closed. */
@@ -67,33 +68,33 @@ void link_down(struct link *l);
 void link_close(struct link **l);
 
 /* ---- questions ---- */
-/* It works both ways. */
+/* Returns 1 if the connection works in both directions. */
 int link_is_up(const struct link *l);
-/* The link is lost for good; link_why() gives the reason. */
+/* Returns 1 if the link is lost for good; link_why() gives the reason. */
 int link_is_gone(const struct link *l);
-/* The peer was given up, or dropped from the job. */
+/* Returns 1 if the peer was given up, or dropped from the job. */
 int link_refuses(const struct link *l);
-/* It has been up, and is or will be up again unless it is gone. */
+/* Returns 1 if the link has been up. It is up or will be again, unless it is gone. */
 int link_was_up(const struct link *l);
 const char *link_why(const struct link *l);
 
 /* ---- what happens ---- */
 void link_cm_event(struct link *l, const struct cm_event *event, uint64_t now);
-/* The peer asks to connect, and its proof is right. made_ms: the time of its challenge. Returns 0,
- * and the link then owns the request's id; or the reason for a refusal with *why_out, and the
- * caller keeps the id. */
+/* The peer asks to connect, with a valid proof. made_ms: the time of its challenge. Returns 0, and
+ * the link then owns the request's id; or the reason for a refusal with *why_out, and the caller
+ * keeps the id. */
 int link_accept(struct link *l, const struct cm_event *request, const struct frame *proof,
 		uint64_t made_ms, uint64_t now, const char **why_out);
-/* A completion of its queue pair, as queues.h passes it. Links change state when the poll is over.
- */
+/* Takes a completion of the link's queue pair from queues.h. Links change state only when the poll
+ * is over. */
 void link_completed(void *link, const struct ibv_wc *wc);
-/* Handles what completions noted, after a poll that ended with LINK_SETTLES. */
+/* Handles events that completions recorded, after a poll that ended with LINK_SETTLES. */
 void link_settle(struct link *l);
-/* Runs the timers. Returns whether any run. */
+/* Runs the timers. Returns 1 if any still runs. */
 int link_tick(struct link *l, uint64_t now);
-/* Drops the peer from the job: its keys end. The connection stays for the last messages to it, and
- * is not restored. */
+/* Drops the peer from the job and ends its keys. The connection stays up for the last messages to
+ * the peer, and is not restored. */
 void link_expel(struct link *l);
-/* The peer is lost. */
+/* Ends the link for good: the peer is lost. */
 void link_end(struct link *l, const char *why);
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The parts of a mailbox that are not on the path of each notify; see mailbox.h. */
+ * The parts of a mailbox that are not executed for each notify; see mailbox.h. */
 #include "rdma/mailbox.h"
 
 uint32_t mailbox_capacity(uint32_t queue_depth)
@@ -67,7 +67,7 @@ void mailbox_writer_init(struct mailbox_writer *w, struct mailbox_ring *ring, ui
 
 int mailbox_room_now(struct mailbox_writer *w)
 {
-	/* Acquire: pairs with the release in mailbox_take(); the entry has been read. */
+	/* Acquire pairs with the release in mailbox_take(): the receiver has read the entry. */
 	w->head_seen = atomic_load_explicit(&w->at.ring->head, memory_order_acquire);
 	if (w->at.position - w->head_seen > w->at.capacity)
 		return -1;

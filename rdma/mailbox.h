@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Where PUT_NOTIFYs of the shm transport arrive: memory of the receiver that peers may write, with
- * a flag "the receiver sleeps" and one single-producer single-consumer ring of 32-bit words per
- * sender. Only layout and memory ordering are here; shm.c maps the memory and uses it.
+ * The memory in which a receiver gets PUT_NOTIFYs of the shm transport. Peers may write it. It has
+ * a flag "the receiver sleeps" and, for each sender, a single-producer single-consumer ring of
+ * 32-bit words. This file defines layout and memory ordering; shm.c maps the memory and uses it.
  *
- * An entry is a word and, above it, the sender's round through the ring, from 1. So only one cache
- * line goes from sender to receiver, and no second one with a position. Memory starts as zeros,
- * which matches round 0.
+ * An entry is a word and, in its upper half, the number of the sender's round through the ring,
+ * from 1. So only one cache line moves from sender to receiver, and no second one with a position.
+ * Memory starts as zeros, which no round matches.
  *
  * No wake-up is lost: the sender stores the entry and then loads the flag, the receiver stores the
  * flag and then loads the entries, all four sequentially consistent; in the one order of these
@@ -30,7 +30,7 @@ struct mailbox_header {
 
 struct mailbox_ring {
 	alignas(MAILBOX_LINE) _Atomic uint64_t
-		head; /* number of words taken, written by the receiver */
+		head; /* number of words taken; written by the receiver */
 	alignas(MAILBOX_LINE) _Atomic uint64_t entries[]; /* the sender's */
 };
 _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "an entry is shared between processes");
@@ -41,10 +41,12 @@ uint32_t mailbox_capacity(uint32_t queue_depth);
 size_t mailbox_bytes(uint32_t senders, uint32_t capacity);
 struct mailbox_ring *mailbox_ring(void *mailbox, uint32_t sender, uint32_t capacity);
 
-/* Receiver: call mailbox_sleep(), look into all rings once more, sleep, call mailbox_awake(). */
+/* For the receiver: call mailbox_sleep(), look into all rings once more, sleep, then call
+ * mailbox_awake(). */
 void mailbox_sleep(void *mailbox);
 void mailbox_awake(void *mailbox);
-/* Sender, after mailbox_write(): returns 1 if the receiver sleeps and this caller must wake it. */
+/* For the sender, after mailbox_write(): returns 1 if the receiver sleeps and this caller must wake
+ * it. */
 static inline int mailbox_claim_wake(void *mailbox)
 {
 	struct mailbox_header *header = mailbox;
@@ -82,16 +84,17 @@ void mailbox_reader_init(struct mailbox_reader *r, struct mailbox_ring *ring, ui
 
 int mailbox_room_now(struct mailbox_writer *w);
 /* Returns 1 if there is room for a word, 0 if not, -1 if the receiver's position is impossible.
- * Reads that position only if the last one seen leaves no room. */
+ * Reads the position only if the last known one leaves no room. */
 static inline int mailbox_room(struct mailbox_writer *w)
 {
 	return w->at.position - w->head_seen < w->at.capacity ? 1 : mailbox_room_now(w);
 }
 
-/* Needs room. Earlier stores of this thread are visible to the receiver of the word. */
+/* Requires mailbox_room(). Earlier stores of this thread are visible to the receiver of the
+ * word. */
 static inline void mailbox_write(struct mailbox_writer *w, uint32_t word)
 {
-	/* Release orders all data copied before; seq_cst for mailbox_claim_wake(). */
+	/* Release orders all data copied before; seq_cst pairs with mailbox_claim_wake(). */
 	atomic_store(w->at.next, (uint64_t)w->at.round << 32 | word);
 	mailbox_move(&w->at, w->at.position + 1);
 }
@@ -99,14 +102,14 @@ static inline void mailbox_write(struct mailbox_writer *w, uint32_t word)
 /* Returns 1 and the oldest word, 0 if there is none, -1 if the entry is impossible. */
 static inline int mailbox_take(struct mailbox_reader *r, uint32_t *word_out)
 {
-	/* Acquire pairs with the store in mailbox_write(); seq_cst with mailbox_sleep(). */
+	/* Acquire pairs with the store in mailbox_write(), and seq_cst with mailbox_sleep(). */
 	const uint64_t entry = atomic_load(r->at.next);
 	const uint32_t ahead = (uint32_t)(entry >> 32) - r->at.round;
 
 	if (ahead)
 		return ahead == UINT32_MAX ? 0 : -1;
 	*word_out = (uint32_t)entry;
-	/* Release: the entry was read before the sender may reuse its place. */
+	/* Release: this thread has read the entry before the sender may reuse its place. */
 	atomic_store_explicit(&r->at.ring->head, r->at.position + 1, memory_order_release);
 	mailbox_move(&r->at, r->at.position + 1);
 	return 1;

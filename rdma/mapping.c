@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Descriptor bytes and checked mappings; see mapping.h. If a process ended and its number and file
- * numbers now belong to another one, the random nonce in front of the memory differs. */
+ * Descriptor bytes and checked mappings; see mapping.h. The random nonce in front of the memory
+ * detects that a process has ended and its pid and file numbers now belong to another one. */
 #include "rdma/mapping.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -77,9 +77,9 @@ int descriptor_decode(const uint8_t bytes[REGION_DESCRIPTOR_BYTES], int peer,
 	uint32_t access, pid, fd;
 	uint64_t size;
 
-	memcpy(in, bytes, sizeof(in)); /* the caller's bytes may lie in memory that a peer writes */
+	memcpy(in, bytes, sizeof(in)); /* a peer may be able to write the caller's bytes */
 	if (get_le32(in + AT_MAGIC) != DESCRIPTOR_MAGIC)
-		return fail(SLUICE_EWIRE, "rank %d sent %d bytes that are no region descriptor",
+		return fail(SLUICE_EWIRE, "rank %d sent %d bytes that are not a region descriptor",
 			    peer, REGION_DESCRIPTOR_BYTES);
 	if (get_le32(in + AT_CRC) != crc32c(0, in, AT_CRC))
 		return fail(SLUICE_EWIRE,
@@ -119,7 +119,7 @@ static int verify_file(int fd, int peer, const struct descriptor *d)
 	if (seals < 0 || (seals & needed) != needed)
 		return fail(SLUICE_EPEER,
 			    "file %d of rank %d (pid %d) is not a sealed region; its process may "
-			    "have ended and its number been reused",
+			    "have ended and its pid been reused",
 			    d->fd, peer, (int)d->pid);
 	if (fstat(fd, &st) < 0)
 		return fail(SLUICE_EDEVICE, "fstat of a region of rank %d: %s", peer,

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Reaching a region on the same machine: its descriptor as bytes, and a mapping of its memory file
- * that is made only if the file begins with the same bytes. Used by region.c, which writes them,
- * and by the transports self and shm. */
+ * How a process reaches a region on the same machine: its descriptor as bytes, and a mapping of its
+ * memory file, which is made only if the file begins with the same bytes. Used by region.c, which
+ * writes these bytes, and by the transports self and shm. */
 #ifndef RDMA_MAPPING_H
 #define RDMA_MAPPING_H
 #include "rdma/region.h"
@@ -11,7 +11,7 @@
 
 struct descriptor {
 	pid_t pid;       /* of the owner */
-	int fd;          /* the memory file, in the owner's table */
+	int fd;          /* number of the memory file in the owner's table of files */
 	unsigned access; /* REGION_*; a peer refuses 0 */
 	uint64_t bytes;
 	uint64_t nonce;
@@ -22,13 +22,14 @@ size_t region_header_bytes(void);
 size_t region_file_bytes(size_t bytes); /* 0: more than a file can hold */
 
 void descriptor_of(const struct region *region, uint8_t out[REGION_DESCRIPTOR_BYTES]);
-/* Hostile input. SLUICE_EWIRE unless every field is possible; peer is for the message. */
+/* Decodes hostile input. Returns SLUICE_EWIRE unless every field is possible; peer is for the
+ * message. */
 int descriptor_decode(const uint8_t bytes[REGION_DESCRIPTOR_BYTES], int peer,
 		      struct descriptor *out);
 
-/* Maps the region of fd, writable if access allows it, never inherited by a child. The caller keeps
- * fd and may close it. SLUICE_EPEER (the file is not the described region), SLUICE_EDEVICE,
- * SLUICE_ENOMEM (cannot map). */
+/* Maps the region of fd, writable if access allows it, and never inherited by a child. The caller
+ * still owns fd and may close it. Fails with SLUICE_EPEER (the file is not the described region),
+ * SLUICE_EDEVICE or SLUICE_ENOMEM (cannot map). */
 int mapping_open(int fd, int peer, const struct descriptor *descriptor, void **base_out);
 void mapping_close(void *base, uint64_t bytes);
 #endif

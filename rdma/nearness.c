@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See nearness.h. hwloc's tree is asked once per job, before there are any peers. */
+ * See nearness.h. hwloc's tree is read once per job, before there are any peers. */
 #include "rdma/nearness.h"
 #include <stdio.h>
 #include <string.h>
@@ -41,7 +41,7 @@ static hwloc_obj_t find_card(hwloc_topology_t t, const char *name)
 	return NULL;
 }
 
-/* Number of its ancestors. hwloc's own depth does not cover I/O objects. */
+/* Returns the number of its ancestors. hwloc's own depth does not cover I/O objects. */
 static int height(hwloc_obj_t o)
 {
 	int n = 0;

@@ -13,7 +13,8 @@ struct nearness {
 	const char *where; /* static: "below the same PCIe switch" */
 };
 
-/* From each named RDMA device to the PCI device ("0000:1b:00.0"). All are unknown without hwloc. */
+/* Sets out[i] to the nearness of RDMA device cards[i] and the PCI device bus_id ("0000:1b:00.0").
+ * Without hwloc, all are unknown. */
 void nearness_of(const char *bus_id, const char *const *cards, size_t n, struct nearness *out);
 
 /* This machine's NVIDIA GPUs and RDMA devices, and each pair. */
@@ -23,6 +24,6 @@ struct neighbours {
 	char card[NEARNESS_CARDS][CARD_NAME];
 	struct nearness pair[NEARNESS_GPUS][NEARNESS_CARDS];
 };
-/* 0, or -1 if hwloc does not know. */
+/* Returns 0, or -1 if hwloc does not know. */
 int nearness_all(struct neighbours *out);
 #endif

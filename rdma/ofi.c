@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The transport over libfabric: TCP, and the fabrics that have no reliable connections of verbs.
- * One endpoint for reliable datagrams reaches all peers. A peer (ofi_peer.h) has a proof
- * (ofi_proof.h), a flow (ofi_flow.h: its transfers) and rights (ofi_memory.h: access to memory).
+ * The transport over libfabric: TCP, and fabrics without the reliable connections of verbs. One
+ * endpoint for reliable datagrams reaches all peers. A peer (ofi_peer.h) has a proof (ofi_proof.h),
+ * a flow (ofi_flow.h: its transfers) and rights (ofi_memory.h: access to memory).
  *
- * Software providers serve a peer's get only while this rank calls libfabric. So a thread of the
- * transport calls it when no other thread did for a while: then a rank that computes can be
- * reached, and a peer that does not answer for lost_after is lost, because nothing else reports its
- * end. One lock serialises both threads and region_close(), because libfabric was told that one
- * thread at a time uses it. */
+ * Software providers serve a peer's get only while this rank calls libfabric. So the transport has
+ * a thread that calls it when no other thread has done so for a while. A rank that computes can
+ * therefore be reached. A peer that does not answer for lost_after is lost, because nothing else
+ * reports its end. One lock serialises both threads and region_close(), because libfabric is opened
+ * for use by one thread at a time. */
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -48,7 +48,7 @@ enum {
 struct ofi {
 	struct transport transport;
 	int rank, size, lost_after_ms;
-	pthread_mutex_t lock; /* for all members below, and all of libfabric */
+	pthread_mutex_t lock; /* protects all members below, and all of libfabric */
 	struct ofi_fabric *fabric;
 	struct ofi_memory *memory;
 	struct ofi_proofs *proofs;
@@ -71,7 +71,7 @@ struct ofi {
 
 static struct ofi *ofi_of(struct transport *t)
 {
-	return (struct ofi *)(void *)t; /* its first member, as below */
+	return (struct ofi *)(void *)t; /* t is its first member, as below */
 }
 
 static void ofi_wake(struct transport *t)
@@ -92,7 +92,7 @@ static void read_message(struct ofi *o, const uint8_t *bytes, size_t n)
 	ofi_peer_send(o->table.by_rank[peer]);
 }
 
-/* Returns 1 if the completion is of a message. */
+/* Returns 1 if the completion belongs to a message. */
 static int take_message(struct ofi *o, const struct ofi_completion *c, uint64_t now)
 {
 	uint8_t message[OFI_FRAME_BYTES];
@@ -129,7 +129,7 @@ static void take_completion(struct ofi *o, const struct ofi_completion *c, uint6
 			ofi_table_notice(&o->table, c->data, o->all.token_mask, now);
 		ofi_messages_reuse(o->messages, c->context);
 	} else if (c->context &&
-		   !take_message(o, c, now)) /* otherwise an operation of a peer that was refused */
+		   !take_message(o, c, now)) /* otherwise it is a refused operation of a peer */
 		ofi_peer_completed(o->table.by_rank[ofi_flow_peer(ofi_flow_of(c->context))], c,
 				   now);
 }
@@ -138,7 +138,7 @@ static void take_completion(struct ofi *o, const struct ofi_completion *c, uint6
 
 static void look_at_peers(struct ofi *o, uint64_t now)
 {
-	/* If this process was stopped, silence of the others proves nothing. */
+	/* If this process was stopped, the silence of others proves nothing. */
 	const int was_stopped = now - o->last_look_ns > (uint64_t)o->lost_after_ms * NS_PER_MS / 4;
 
 	ofi_messages_receive(o->messages);
@@ -148,7 +148,7 @@ static void look_at_peers(struct ofi *o, uint64_t now)
 	o->next_look_ns = now + (o->all.joining ? LOOK_JOINING_NS : LOOK_NS);
 }
 
-/* With the lock held. */
+/* Requires the lock. */
 static void progress(struct ofi *o)
 {
 	const uint64_t now = now_ns();
@@ -157,10 +157,10 @@ static void progress(struct ofi *o)
 
 	o->progressed_ns = now;
 	if (!o->table.n)
-		return; /* no rank can reach this one, and a look costs system calls */
+		return; /* no rank can reach this one, and polling costs system calls */
 	if (now >= o->next_look_ns)
 		look_at_peers(o, now);
-	/* Each completion makes at most one event, besides the promised ones. */
+	/* Each completion makes at most one event, in addition to the promised ones. */
 	while (n == BATCH && event_queue_room(&o->events) >= o->all.promised + BATCH) {
 		n = ofi_fabric_poll(o->fabric, c, BATCH);
 		for (int i = 0; i < n; i++)
@@ -199,14 +199,14 @@ static int ofi_poll(struct transport *t, struct event *events, int n)
 		o->active_ns = o->progressed_ns;
 		taken += event_queue_take(&o->events, events + taken, n - taken);
 	}
-	if (o->all.unreported && taken < n) /* after its last messages */
+	if (o->all.unreported && taken < n) /* reported after the peer's last messages */
 		taken += report_lost(o, events + taken, n - taken);
 	pthread_mutex_unlock(&o->lock);
 	return taken;
 }
 
-/* Serves the peers while no other thread polls. It looks often for a while after a poll, because
- * bytes may be under way, which stop when a buffer of the kernel is full or empty. */
+/* Serves the peers while no other thread polls. For a while after a poll it looks often, because
+ * transfers stop when a socket buffer of the kernel is full or empty. */
 static void *serve_peers(void *argument)
 {
 	struct ofi *o = argument;
@@ -315,7 +315,8 @@ static int ofi_ready(struct endpoint *e)
 	return rc;
 }
 
-/* The peer's address stays for the last messages to it, which tell it that it was dropped. */
+/* The peer's address stays usable for the last messages, which inform the peer that it was
+ * dropped. */
 static void ofi_revoke(struct endpoint *e)
 {
 	struct ofi *o = ofi_of(e->transport);
@@ -385,7 +386,7 @@ static void drive(void *context)
 	progress(context);
 }
 
-/* Tests it, once for each region. */
+/* Tests device memory, once for each region. */
 static int try_device_memory(struct ofi *o, const struct region *region)
 {
 	const struct ofi_driver driver = { .progress = drive, .context = o };
@@ -405,7 +406,7 @@ static int try_device_memory(struct ofi *o, const struct region *region)
 	}
 	ofi_memory_tried(o->memory, region, works);
 	log_line(LOG_INFO, "rdma", "%zu bytes of device memory: %s %s%s", region->bytes,
-		 ofi_fabric_text(o->fabric), works ? "reads it where it is" : "does not, as ", why);
+		 ofi_fabric_text(o->fabric), works ? "reads it directly" : "does not, as ", why);
 	return works;
 }
 
@@ -426,7 +427,7 @@ static int ofi_in_place(struct endpoint *e, const struct region *region)
 
 /* ---- sleeping ---------------------------------------------------------------------- */
 
-/* The period in which a sleeper must look, besides other wake-ups. */
+/* The period at which a sleeper must poll in addition to other wake-ups. */
 static int tick_of(struct ofi *o)
 {
 	if (!o->table.n)
@@ -475,7 +476,7 @@ static int ofi_fd(struct transport *t)
 
 /* ---- opening and closing ---------------------------------------------------------- */
 
-/* The memory of libfabric for messages and small puts. */
+/* Allocates libfabric's memory for messages and small puts. */
 static int open_buffers(struct ofi *o, size_t receives)
 {
 	void *desc = NULL;
@@ -498,8 +499,8 @@ static int open_buffers(struct ofi *o, size_t receives)
 	return rc;
 }
 
-/* In some releases of libfabric the descriptor stays readable after the first completion. So only a
- * change of it wakes, which every packet makes. */
+/* In some releases of libfabric the descriptor stays readable after the first completion. So the
+ * wake-up reacts only to changes of it, which every packet causes. */
 static int open_wakeup(struct ofi *o)
 {
 	const int fd = ofi_fabric_fd(o->fabric);
@@ -512,7 +513,7 @@ static int open_wakeup(struct ofi *o)
 
 static int start_thread(struct ofi *o)
 {
-	sigset_t all, old; /* signals belong to the application's threads */
+	sigset_t all, old; /* keep signals for the application's threads */
 	int err;
 
 	sigfillset(&all);
@@ -571,7 +572,7 @@ static int open_transport_parts(struct ofi *o, const struct transport_config *co
 	return start_thread(o);
 }
 
-/* When this returns, the last messages are in place at the living peers, or time is up. */
+/* On return, the last messages are in place at the living peers, or the time is up. */
 static void flush_peers(struct ofi *o)
 {
 	const uint64_t until = now_ns() + (uint64_t)CLOSE_MS * NS_PER_MS;

@@ -22,9 +22,8 @@ struct ofi_fabric {
 	struct fid_av *av;
 	struct fid_cq *cq;
 	struct fid_ep *ep;
-	int fd; /* -1: there is none */
-	enum ofi_notice
-		promised; /* incoming notices are read this way, even after a failed trial */
+	int fd;                   /* -1: the provider has none */
+	enum ofi_notice promised; /* how incoming notices are read, even after a failed trial */
 	enum ofi_notice notice;
 	char caution[CAUTION_BYTES]; /* "": none */
 };
@@ -60,7 +59,7 @@ static void end(struct fid *fid)
 		log_line(LOG_WARN, "rdma", "ofi: fi_close: error %d", -err);
 }
 
-/* Opens it with a descriptor to sleep on, if the provider has one. */
+/* Opens the completion queue with a descriptor to sleep on, if the provider has one. */
 static int open_queue(struct ofi_fabric *f)
 {
 	struct fi_cq_attr attr = { .size = QUEUE_ENTRIES,
@@ -113,7 +112,7 @@ static int open_objects(struct ofi_fabric *f)
 	return err ? err : open_endpoint(f);
 }
 
-/* Warns users who might measure TCP and take it for the best transport. */
+/* Warns users who might measure TCP and mistake it for the best transport. */
 static void write_caution(struct ofi_fabric *f)
 {
 	snprintf(f->caution, sizeof(f->caution),
@@ -265,13 +264,13 @@ static int random_key(const struct ofi_fabric *f, uint64_t *key)
 	return rc;
 }
 
-/* *err is libfabric's result. Returns the code of a failure before libfabric was called. */
+/* Returns the code of a failure before libfabric was called; *err receives libfabric's result. */
 static int register_by(struct ofi_fabric *f, struct fi_mr_attr *attr, struct fid_mr **out, int *err)
 {
 	const struct iovec *at = attr->mr_iov;
 
 	*err = -FI_ENOKEY;
-	/* Keys of few bits can collide. */
+	/* Short keys can collide. */
 	for (int tries = 0; *err == -FI_ENOKEY && tries < KEY_TRIES; tries++) {
 		int rc = 0;
 
@@ -392,7 +391,7 @@ ssize_t ofi_fabric_receive(struct ofi_fabric *f, const struct ofi_piece *p)
 
 /* ---- completions ------------------------------------------------------------------ */
 
-/* Returns 1 if the other end does not answer, or no longer. */
+/* Returns 1 if the other end does not answer, or has stopped answering. */
 static int is_broken(int error)
 {
 	switch (error) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The objects of libfabric that one transport opens: a domain, one endpoint for reliable datagrams,
  * its completion queue and its table of addresses. Called by the other files of this transport with
- * its lock held, because libfabric was told that one thread at a time uses it. */
+ * its lock held, because libfabric is opened for use by one thread at a time. */
 #ifndef RDMA_OFI_FABRIC_H
 #define RDMA_OFI_FABRIC_H
 #include "base/memory.h"
@@ -15,24 +15,24 @@
 
 struct ofi_fabric;
 
-/* provider and interface are those of ofi_choose(). SLUICE_ENOSUPP: there is none to use. */
+/* provider and interface are those of ofi_choose(). SLUICE_ENOSUPP: no provider is usable. */
 int ofi_fabric_open(const char *provider, const char *interface, struct ofi_fabric **out);
-/* Ends the endpoint, so that no operation completes any more. */
+/* Closes the endpoint, so that no operation completes any more. */
 void ofi_fabric_stop(struct ofi_fabric *f);
-/* Close all registrations before. */
+/* All registrations must be closed before. */
 void ofi_fabric_close(struct ofi_fabric **f);
 
 const char *ofi_fabric_provider(const struct ofi_fabric *f);
 const char *ofi_fabric_text(const struct ofi_fabric *f); /* provider and interface, for the log */
-/* A warning for users who did not name the provider, or NULL. */
+/* Returns a warning for users who did not name the provider, or NULL. */
 const char *ofi_fabric_caution(const struct ofi_fabric *f);
 int ofi_fabric_is_tcp(const struct ofi_fabric *f);
-/* How a put announces itself: as promised, until a trial shows otherwise. */
+/* Returns how a put announces itself: as the provider promises, unless a trial has failed. */
 enum ofi_notice ofi_fabric_notice(const struct ofi_fabric *f);
 /* Returns 1 if incoming notices have 32 bits and the sender's name. */
 int ofi_fabric_is_narrow(const struct ofi_fabric *f);
 void ofi_fabric_use_notice(struct ofi_fabric *f, enum ofi_notice notice);
-/* How many receives to post if peers may have this many notices under way. */
+/* Returns the number of receives to post if peers may have this many notices under way. */
 size_t ofi_fabric_receives(const struct ofi_fabric *f, size_t notices);
 /* Returns 1 if the descriptor sometimes misses an event. */
 int ofi_fabric_naps(const struct ofi_fabric *f);
@@ -43,22 +43,25 @@ const char *ofi_fabric_error(const struct ofi_fabric *f, ssize_t error); /* of a
 /* The address of this endpoint. */
 int ofi_fabric_name(const struct ofi_fabric *f, void *name, size_t cap, size_t *len_out);
 size_t ofi_fabric_name_bytes(const struct ofi_fabric *f);
-/* The name came from a peer, and is as long as this rank's. */
+/* Inserts a peer's address. The name must be as long as this rank's. */
 int ofi_fabric_insert(struct ofi_fabric *f, const void *name, fi_addr_t *out);
 
 /* Registers memory. access: FI_REMOTE_READ and so on. The key is random if the provider lets the
  * application choose it. */
 int ofi_fabric_register(struct ofi_fabric *f, const void *base, size_t bytes, uint64_t access,
 			const char *what, struct fid_mr **out);
-/* Returns 1 if the provider claims that it registers a GPU's memory. */
+/* Returns 1 if the provider claims to register GPU memory. */
 int ofi_fabric_has_device_memory(const struct ofi_fabric *f);
-/* Registers it as a local buffer. 0, or a negative error of libfabric, which is not logged. */
+/* Registers device memory as a local buffer. Returns 0, or a negative error of libfabric, which is
+ * not logged. */
 int ofi_fabric_register_device(struct ofi_fabric *f, const struct memory *memory,
 			       struct fid_mr **out);
 void ofi_fabric_unregister(struct fid_mr **mr);
-/* Returns 1 if local memory needs a registration, whose descriptor goes with each operation. */
+/* Returns 1 if local memory needs a registration, whose descriptor is passed with each
+ * operation. */
 int ofi_fabric_wants_local(const struct ofi_fabric *f);
-/* A peer's name for the first byte of a registration: its address here, or 0. */
+/* Returns the address by which peers name the first byte of a registration: its address here, or
+ * 0. */
 uint64_t ofi_fabric_origin(const struct ofi_fabric *f, const void *base);
 
 /* The arguments of a put, get or message. */
@@ -74,31 +77,31 @@ struct ofi_piece {
 	int placed;    /* completes only when the bytes are in place at the peer */
 	struct fi_context2 *context;
 };
-/* 0, -FI_EAGAIN (progress, then try again), or another negative error of libfabric. */
+/* Return 0, -FI_EAGAIN (poll, then try again), or another negative error of libfabric. */
 ssize_t ofi_fabric_put(struct ofi_fabric *f, const struct ofi_piece *piece);
 ssize_t ofi_fabric_get(struct ofi_fabric *f, const struct ofi_piece *piece);
 ssize_t ofi_fabric_send(struct ofi_fabric *f, const struct ofi_piece *piece);
-/* Sends a message of n <= 8 bytes, which are copied. There is no completion. */
+/* Sends a message of n <= 8 bytes, which is copied and has no completion. */
 ssize_t ofi_fabric_inject(struct ofi_fabric *f, const void *bytes, size_t n, fi_addr_t to);
 ssize_t ofi_fabric_receive(struct ofi_fabric *f, const struct ofi_piece *piece);
 
-/* A completion of fi_cq_read(), or the error of an operation. */
+/* A completion from fi_cq_read(), or a failed operation. */
 struct ofi_completion {
 	void *context;
 	int notice; /* a peer's put announces itself; context: of the receive it used, or NULL */
 	uint64_t flags, data;
-	fi_addr_t from; /* of a narrow notice */
+	fi_addr_t from; /* sender of a narrow notice */
 	size_t bytes;
-	int error;      /* 0, or libfabric's, positive */
+	int error;      /* 0, or libfabric's positive error code */
 	int broken;     /* the connection to the peer no longer exists */
 	char text[120]; /* explains the error */
 };
 /* Fills up to n entries of out and returns their number. Also drives the progress of operations. */
 int ofi_fabric_poll(struct ofi_fabric *f, struct ofi_completion *out, int n);
 
-/* Readable when there may be something to poll; -1: the provider has none, so poll from time to
- * time. */
+/* Returns a descriptor that is readable when there may be something to poll, or -1 if the provider
+ * has none, so the caller must poll from time to time. */
 int ofi_fabric_fd(const struct ofi_fabric *f);
-/* 1: nothing is waiting, so a thread may sleep on the descriptor. */
+/* Returns 1 if nothing is waiting, so a thread may sleep on the descriptor. */
 int ofi_fabric_may_sleep(struct ofi_fabric *f);
 #endif

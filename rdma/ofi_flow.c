@@ -17,7 +17,7 @@ struct entry {
 	void *desc;
 	size_t posted; /* bytes */
 	int pieces;    /* under way */
-	int whole;     /* all pieces are posted, and the message that is its notice */
+	int whole;     /* all pieces are posted, and the message if that is its notice */
 };
 
 struct piece {
@@ -37,8 +37,8 @@ struct ofi_flow {
 	struct ofi_stream large[2];  /* [0]: pieces of puts, [1]: of gets */
 	uint32_t oldest, next, end;  /* modulo 2^32; FLOW_TRANSFERS divides it */
 	int out, puts_out;           /* pieces */
-	uint64_t moved_ns, retry_ns; /* for a transfer refused while nothing is under way: */
-	int refusals;                /* each try to reconnect costs system calls */
+	uint64_t moved_ns, retry_ns; /* used after a refused transfer while nothing is under way: */
+	int refusals; /* delays retries, since each try to reconnect costs system calls */
 	struct piece *free;
 	struct piece pieces[FLOW_PIECES];
 	struct entry ring[FLOW_TRANSFERS];
@@ -130,7 +130,7 @@ int ofi_flow_append(struct ofi_flow *f, const struct transfer *x, uint64_t now_n
 	return SLUICE_OK;
 }
 
-/* Returns 1 if the next piece of e must wait until the puts before it are in place. */
+/* Returns 1 if the next piece of e must wait until all earlier puts are in place. */
 static int waits_for_order(const struct ofi_flow *f, const struct entry *e, int last)
 {
 	return !f->ordered && e->x.kind != TRANSFER_GET && f->puts_out > 0 &&
@@ -144,7 +144,7 @@ static int needs_message(const struct ofi_flow *f, const struct entry *e)
 	       (f->config.by_message || ofi_fabric_notice(f->config.fabric) == OFI_NOTICE_MESSAGE);
 }
 
-/* Posts the notice of e, once all puts are in place. Returns what post_flow_piece() does. */
+/* Posts the notice of e once all puts are in place. Returns what post_flow_piece() returns. */
 static ssize_t post_message(struct ofi_flow *f, struct entry *e)
 {
 	uint8_t notice[FLOW_NOTICE_BYTES];
@@ -159,7 +159,7 @@ static ssize_t post_message(struct ofi_flow *f, struct entry *e)
 	return rc;
 }
 
-/* The size of the next piece of a transfer with this many bytes left. */
+/* Returns the size of the next piece of a transfer with this many bytes left. */
 static size_t piece_bytes(const struct ofi_flow *f, size_t left)
 {
 	const size_t most = f->stream ? STREAM_PIECE_BYTES : FLOW_PIECE_BYTES;
@@ -167,7 +167,7 @@ static size_t piece_bytes(const struct ofi_flow *f, size_t left)
 	return left < most ? left : most;
 }
 
-/* 0: posted. Otherwise libfabric's result; also -FI_EAGAIN if the piece must wait. */
+/* Returns 0 if a piece was posted, -FI_EAGAIN if it must wait, or another error of libfabric. */
 static ssize_t post_flow_piece(struct ofi_flow *f, struct entry *e, uint64_t now_ns)
 {
 	const struct transfer *x = &e->x;
@@ -228,7 +228,7 @@ static void report_end(struct ofi_flow *f, const struct entry *e, int status)
 							   .status = status });
 }
 
-/* If all of e is done, reports its end. */
+/* Reports the end of e if all of it is done. */
 static void finish_entry(struct ofi_flow *f, const struct entry *e)
 {
 	if (!e->whole || e->pieces)
@@ -238,7 +238,7 @@ static void finish_entry(struct ofi_flow *f, const struct entry *e)
 		f->oldest++;
 }
 
-/* Some providers accept data with a put and then lack it; messages replace it. */
+/* Some providers claim that puts can carry data but then refuse it. Messages replace the data. */
 static int cannot_announce(struct ofi_flow *f, const struct entry *e, ssize_t rc)
 {
 	if (e->x.kind != TRANSFER_PUT_NOTIFY || (rc != -FI_ENOSYS && rc != -FI_EOPNOTSUPP) ||

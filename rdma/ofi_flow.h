@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The transfers to one peer over libfabric: the outgoing hot path, and its completions. A transfer
  * is a sequence of pieces of at most a megabyte, so that completions show progress while bytes
- * move. The last piece of a put carries the notice. If the provider does not place puts in order, a
- * put begins when all before it are in place, and so does its last piece.
+ * move. The last piece of a put carries the notice. If the provider does not place puts in order,
+ * the first and the last piece of a put wait until all earlier ones are in place.
  *
  * Over TCP everything between two ranks shares one stream: a request for a get, its answer and a
- * notice wait for all puts that the kernel took before, which can be megabytes. So ofi_stream.h
- * limits the large pieces under way, and a put counts until it is in place.
+ * notice wait for all bytes of puts that the kernel has accepted before, which can be megabytes. So
+ * ofi_stream.h limits the large pieces under way, and a piece of a put counts until it is in place.
  *
  * A notice has 64 bits: the immediate, and a token that the receiver made for the sender. libfabric
- * does not name the sender, but the token does, and no other rank knows it. Its upper half is mixed
- * with a checksum of the immediate, so a changed notice matches no peer. A provider with room for
- * 32 bits names the sender itself. If a put cannot announce itself, a message of those 64 bits
- * follows once the put and all before it are in place.
+ * does not name the sender, but the token does, and no other rank knows the token. Its upper half
+ * is mixed with a checksum of the immediate, so a changed notice matches no peer. A provider with
+ * room for 32 bits names the sender itself. If a put cannot announce itself, a message of those 64
+ * bits follows once the put and all before it are in place.
  *
  * Called by ofi_peer.c with the transport's lock held. Nothing is allocated after opening. */
 #ifndef RDMA_OFI_FLOW_H
@@ -27,8 +27,8 @@ enum { FLOW_NOTICE_BYTES = 8, FLOW_TRANSFERS = 256, FLOW_PIECES = 32, FLOW_PIECE
 
 struct ofi_flow;
 
-/* Converts the sender's token to the token of a notice with this immediate, and back. The bits of a
- * token that are a rank are among the lower 16. */
+/* Converts the sender's token to the token of a notice with this immediate, and back. A token's
+ * rank is in its lower 16 bits. */
 static inline uint32_t ofi_flow_mix(uint32_t token, uint32_t imm)
 {
 	uint8_t bytes[4];
@@ -43,10 +43,10 @@ struct ofi_flow_config {
 	struct ofi_fabric *fabric;
 	struct ofi_memory *memory;
 	struct event_queue *events;
-	int by_message;              /* messages announce puts to the peer */
-	uint32_t *promised;          /* number of events that transfers of all flows will make */
+	int by_message;              /* puts to this peer are announced by messages */
+	uint32_t *promised;          /* counts the events that transfers of all flows will make */
 	const struct region *copies; /* registered memory for small puts */
-	uint8_t *copy;               /* this peer's ofi_flow_copy_bytes() of it */
+	uint8_t *copy;               /* this peer's part of it: ofi_flow_copy_bytes() */
 };
 size_t ofi_flow_copy_bytes(void);
 int ofi_flow_open(const struct ofi_flow_config *config, struct ofi_flow **out);
@@ -57,27 +57,27 @@ void ofi_flow_use_token(struct ofi_flow *flow, uint32_t token);
 
 /* Returns 1 if x can be appended now. Otherwise poll and ask again. */
 int ofi_flow_room(const struct ofi_flow *flow, const struct transfer *x);
-/* Needs room. SLUICE_E*: the local memory cannot be registered. */
+/* Requires ofi_flow_room(). Fails with SLUICE_E* if the local memory cannot be registered. */
 int ofi_flow_append(struct ofi_flow *flow, const struct transfer *x, uint64_t now_ns);
-/* Posts what can be posted. 0, or -1 and why: libfabric refuses. */
+/* Posts whatever can be posted. Returns 0, or -1 and why if libfabric refuses. */
 int ofi_flow_push(struct ofi_flow *flow, uint64_t now_ns, char why[160]);
 /* Returns 1 if some transfers are not fully posted. */
 int ofi_flow_waits(const struct ofi_flow *flow);
-/* Returns 1 if transfers wait, and libfabric takes none although nothing else is under way. */
+/* Returns 1 if transfers wait, and libfabric refuses them although nothing is under way. */
 int ofi_flow_is_refused(const struct ofi_flow *flow);
 /* Returns 1 if nothing waits and nothing is under way. */
 int ofi_flow_is_idle(const struct ofi_flow *flow);
 
-/* The flow of a piece, found by the context of a completion. */
+/* Returns the flow of a piece, found by the context of a completion. */
 struct ofi_flow *ofi_flow_of(void *context);
 int ofi_flow_peer(const struct ofi_flow *flow);
-/* 0, or -1 and why: a piece failed. */
+/* Returns 0, or -1 and why if a piece failed. */
 int ofi_flow_completed(struct ofi_flow *flow, const struct ofi_completion *completion,
 		       uint64_t now_ns, char why[160]);
-/* How long nothing has moved while something was under way, or 0. */
+/* Returns how long something has been under way without any progress, or 0. */
 uint64_t ofi_flow_silent_ns(const struct ofi_flow *flow, uint64_t now_ns);
-/* Restarts that time: something came from the peer, or this process was stopped. */
+/* Restarts that time, because something came from the peer or this process was stopped. */
 void ofi_flow_moved(struct ofi_flow *flow, uint64_t now_ns);
-/* The peer is lost: ends all transfers with an error. Later completions are ignored. */
+/* Ends all transfers with an error, because the peer is lost. Later completions are ignored. */
 void ofi_flow_abandon(struct ofi_flow *flow);
 #endif

@@ -22,9 +22,9 @@ struct region_memory {
 	} of[];                    /* [rank] */
 };
 
-/* Addresses of a closed region. libfabric cannot end a transfer with one peer: a get that was given
- * up may be answered late, and a put that has begun to arrive continues. So these addresses stay
- * mapped, to unused pages, until the endpoint has ended. */
+/* Addresses of a closed region. libfabric cannot cancel a transfer with one peer: a get that was
+ * given up may be answered late, and a put that has begun to arrive continues. So these addresses
+ * stay mapped, to unused pages, until the endpoint is closed. */
 struct vacated {
 	struct vacated *next;
 	void *base;
@@ -60,7 +60,7 @@ static void close_mr(struct fid_mr **mr)
 	*mr = NULL;
 }
 
-/* Frees the region's memory and keeps its addresses. 0: they could not be kept. */
+/* Frees the region's memory and keeps its addresses mapped. Returns 0 if that is not possible. */
 static int vacate(struct ofi_memory *m, const struct region *region)
 {
 	struct vacated *v = region->common || region->device ? NULL : malloc(sizeof(*v));
@@ -107,7 +107,7 @@ static void encode_region(const struct ofi_memory *m, int peer, const struct reg
 	put_le32(out, REGION_MAGIC);
 	put_le32(out + 4, r->registration.region->access);
 	put_le64(out + 8, r->registration.region->bytes);
-	/* The address of the region's first byte, which may lie before the registration: modulo
+	/* The address of the region's first byte, which may be before the registration: modulo
 	 * 2^64. */
 	put_le64(out + 16, ofi_fabric_origin(m->fabric, first) - r->of[peer].from);
 	put_le64(out + 24, fi_mr_key(r->of[peer].mr));
@@ -159,8 +159,7 @@ int ofi_memory_reach(struct ofi_memory *m, struct endpoint *e,
 	if (!get_le32(d + 4) || get_le32(d + 4) & ~(unsigned)(REGION_READ | REGION_WRITE) ||
 	    !get_le64(d + 8))
 		return fail(SLUICE_EWIRE,
-			    "rank %d described a region of impossible access, size or address",
-			    owner);
+			    "rank %d described a region of invalid access, size or address", owner);
 	if (get_le32(d + 32) != (uint32_t)owner || get_le32(d + 36) != (uint32_t)m->rank)
 		return fail(SLUICE_EWIRE, "rank %d gave rank %d a region of rank %u for rank %u",
 			    owner, m->rank, get_le32(d + 32), get_le32(d + 36));
@@ -197,10 +196,10 @@ int ofi_memory_local(struct ofi_memory *m, const struct region *region, void **d
 
 	*desc = NULL;
 	rc = registry_add(&m->registry, region,
-			  &r); /* in any case, so that its end is known here */
+			  &r); /* registered in any case, so that its end is reported here */
 	if (!rc && region->device && r->device != READ_IN_PLACE)
-		return fail(SLUICE_ENOSUPP, "ofi: this device memory was not found to be readable "
-					    "where it is");
+		return fail(SLUICE_ENOSUPP,
+			    "ofi: the provider cannot read this device memory directly");
 	if (!rc && region->device)
 		*desc = fi_mr_desc(r->local);
 	if (rc || region->device || !ofi_fabric_wants_local(m->fabric))

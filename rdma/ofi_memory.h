@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What peers may reach over libfabric, and the keys they were given. Any rank that knows a key of
- * libfabric can use it, and it covers a whole registration. So each peer gets its own registration
- * of each described region, with that region's rights and a random key, and a registration of only
- * its line of the control region. Ending a registration revokes the right. Called by ofi.c and
- * ofi_flow.c.
+ * The memory that peers may reach over libfabric, and the keys they were given. A libfabric key
+ * covers a whole registration, and any rank that knows it can use it. So each peer gets its own
+ * registration of each described region, with that region's rights and a random key, and a
+ * registration of only its own line of the control region. Ending a registration revokes the right.
+ * Called by ofi.c and ofi_flow.c.
  *
- * A region ends its registrations when it closes, perhaps in another thread than the one that
- * polls; that takes the transport's lock. All other calls need it held. */
+ * A region ends its registrations when it closes, perhaps on a thread that does not poll, and takes
+ * the transport's lock for that. All other calls require the lock. */
 #ifndef RDMA_OFI_MEMORY_H
 #define RDMA_OFI_MEMORY_H
 #include "rdma/ofi_fabric.h"
@@ -27,26 +27,26 @@ int ofi_memory_describe(struct ofi_memory *m, int peer, const struct region *reg
 /* Makes all keys of the peer invalid, and refuses it new ones. */
 void ofi_memory_revoke(struct ofi_memory *m, int peer);
 
-/* A peer's region, from its descriptor (hostile input). */
+/* Opens a peer's region from its descriptor (hostile input). */
 int ofi_memory_reach(struct ofi_memory *m, struct endpoint *e,
 		     const uint8_t descriptor[REGION_DESCRIPTOR_BYTES], struct remote **out);
 void ofi_memory_leave(struct remote **remote);
-/* Where the peer's region begins, and its key. */
+/* The address of the peer's region, and its key. */
 struct ofi_target {
 	uint64_t address, key;
 };
 struct ofi_target ofi_memory_target(const struct remote *remote);
 
-/* The descriptor of local memory for libfabric; *desc is NULL if it needs none. Called for all
+/* Finds libfabric's descriptor of local memory; *desc is NULL if it needs none. Called for all
  * memory before its use. */
 int ofi_memory_local(struct ofi_memory *m, const struct region *region, void **desc);
 
-/* Device memory as the source of puts: 1 or 0, SLUICE_E*, or OFI_UNTRIED: the caller then registers
- * it, tests it, and reports the result. A registration that failed its test ends with the region,
- * because the test may still use it. */
+/* Whether puts can read this device memory directly: returns 1, 0, SLUICE_E*, or OFI_UNTRIED. After
+ * OFI_UNTRIED the caller registers the memory, tests it, and reports the result. A registration
+ * that failed its test stays until the region closes, because the test may still use it. */
 enum { OFI_UNTRIED = 2 };
 int ofi_memory_in_place(struct ofi_memory *m, const struct region *region);
-/* 0, or a negative error of libfabric. */
+/* Returns 0, or a negative error of libfabric. */
 int ofi_memory_try_device(struct ofi_memory *m, const struct region *region, struct fid_mr **mr);
 void ofi_memory_tried(struct ofi_memory *m, const struct region *region, int works);
 #endif

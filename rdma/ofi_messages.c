@@ -126,7 +126,7 @@ void ofi_messages_send(struct ofi_messages *l, int rank, fi_addr_t to)
 	rc = ofi_fabric_send(l->fabric, &piece);
 	buffer->busy = !rc;
 	if (!rc)
-		out->pending = 0; /* otherwise the next look sends it again, because the last
+		out->pending = 0; /* otherwise the next poll sends it again, because the last
 				     message is written once */
 }
 

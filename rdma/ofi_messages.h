@@ -14,21 +14,21 @@ int ofi_messages_open(struct ofi_fabric *fabric, int size, size_t receives, uint
 		      void *desc, struct ofi_messages **out);
 void ofi_messages_close(struct ofi_messages **l);
 
-/* Posts all receives that libfabric does not have. */
+/* Posts every receive that libfabric does not hold. */
 void ofi_messages_receive(struct ofi_messages *l);
-/* context: of a completion that is not of these messages. If it is a receive that a notice used up,
- * it is posted again. */
+/* context belongs to a completion that is not of these messages. If it is a receive that a notice
+ * used up, it is posted again. */
 void ofi_messages_reuse(struct ofi_messages *l, void *context);
-/* Sets the next message to the rank. It replaces one that was not sent yet. */
+/* Sets the next message to the rank, and replaces one that was not sent yet. */
 void ofi_messages_write(struct ofi_messages *l, int rank, const uint8_t message[OFI_FRAME_BYTES]);
 int ofi_messages_pending(const struct ofi_messages *l, int rank);
-/* Sends it, if libfabric takes it now. */
+/* Sends the message, if libfabric accepts it now. */
 void ofi_messages_send(struct ofi_messages *l, int rank, fi_addr_t to);
 
 enum ofi_message {
 	OFI_MESSAGE_NONE, /* the completion is not of a message */
 	OFI_MESSAGE_CAME, /* message holds n bytes from some rank */
-	OFI_MESSAGE_SENT, /* the one to that rank */
+	OFI_MESSAGE_SENT, /* the message to that rank was sent */
 	OFI_MESSAGE_FAILED
 };
 enum ofi_message ofi_messages_take(struct ofi_messages *l, const struct ofi_completion *c,

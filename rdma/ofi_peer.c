@@ -23,9 +23,9 @@ struct ofi_peer {
 	struct ofi_peers *all;
 	enum state state;
 	fi_addr_t address;
-	uint32_t token; /* which its notices must carry */
+	uint32_t token; /* token that the peer's notices must carry */
 	struct ofi_flow *flow;
-	struct remote *control;  /* the peer's; NULL: none */
+	struct remote *control;  /* the peer's control region; NULL: none */
 	char why[OFI_WHY_BYTES]; /* it is lost */
 };
 
@@ -41,7 +41,7 @@ struct endpoint *ofi_peer_endpoint(struct ofi_peer *p)
 
 /* ---- opening and closing ---------------------------------------------------------- */
 
-/* Makes the greeting that the peer gets after its proof. */
+/* Makes the greeting for the peer, to be sent after its proof. */
 static int make_greeting(struct ofi_peer *p, struct ofi_greeting *out)
 {
 	const struct ofi_peers *all = p->all;
@@ -165,7 +165,8 @@ int ofi_peer_report(struct ofi_peer *p, struct event *out)
 	return 1;
 }
 
-/* Connecting takes milliseconds, however long the job waits for a peer that is stopped. */
+/* A refusal is final after a short time, since connecting takes milliseconds, although lost_after
+ * may be long. */
 static uint64_t refused_for(uint64_t lost_after)
 {
 	const uint64_t most = (uint64_t)REFUSED_MS * NS_PER_MS;
@@ -179,8 +180,8 @@ static void look_for_silence(struct ofi_peer *p, uint64_t now)
 	const uint64_t lost_after = (uint64_t)p->all->lost_after_ms * NS_PER_MS;
 	char why[OFI_WHY_BYTES];
 
-	/* Nothing is under way, and nothing more is accepted: the connection, which worked during
-	 * the proof, broke and was not restored. */
+	/* Nothing is under way and libfabric accepts nothing more: the connection worked during the
+	 * proof, but broke and was not restored. */
 	if (ofi_flow_is_refused(p->flow) && silent > refused_for(lost_after)) {
 		ofi_peer_lose(p, "its process ended, or the connection to it broke for good");
 		return;
@@ -330,7 +331,7 @@ void ofi_peer_flush(struct ofi_peer *p)
 
 int ofi_peer_is_busy(const struct ofi_peer *p, uint64_t now_ns)
 {
-	/* Each try to reach a closed peer would make a connection that is refused. */
+	/* Each try to reach a closed peer would open a connection that is refused. */
 	const int closed = ofi_flow_is_refused(p->flow) &&
 			   ofi_flow_silent_ns(p->flow, now_ns) > (uint64_t)CLOSED_MS * NS_PER_MS;
 

@@ -21,7 +21,7 @@ struct ofi_peers {
 	int size, lost_after_ms;
 	const struct region *control; /* NULL: there is none */
 	size_t control_line_bytes;    /* 0: a peer may write all of it */
-	uint32_t token_mask;          /* the bits of a token that are a rank */
+	uint32_t token_mask;          /* bits of a token that hold the rank */
 	struct ofi_fabric *fabric;
 	struct ofi_memory *memory;
 	struct ofi_proofs *proofs;
@@ -41,36 +41,35 @@ void ofi_peer_close(struct ofi_peer **peer);
 struct endpoint *ofi_peer_endpoint(struct ofi_peer *p);
 struct ofi_peer *ofi_peer_of(struct endpoint *e);
 
-/* 1: its proof is complete. 0: not yet. SLUICE_EPEER: it is lost. */
+/* Returns 1 if the peer's proof is complete, 0 if not yet, and SLUICE_EPEER if the peer is lost. */
 int ofi_peer_ready(const struct ofi_peer *p);
-/* 0, or SLUICE_E*: the peer cannot be used now. */
+/* Returns 0, or SLUICE_E* if the peer cannot be used now. */
 int ofi_peer_check(const struct ofi_peer *p);
 void ofi_peer_lose(struct ofi_peer *p, const char *why);
 /* Returns 1 and the peer's EVENT_GONE, once. */
 int ofi_peer_report(struct ofi_peer *p, struct event *out);
 
-/* Called from time to time: sends what the proof needs, and declares the peer lost after long
- * silence. */
+/* Called regularly. Sends what the proof needs, and declares the peer lost after a long silence. */
 void ofi_peer_look(struct ofi_peer *p, int was_stopped, uint64_t now_ns);
-/* Sends the message that was written for it (ofi_messages.h). */
+/* Sends the message that was written for the peer (ofi_messages.h). */
 void ofi_peer_send(struct ofi_peer *p);
 /* The last message to the peer failed. */
 void ofi_peer_send_failed(struct ofi_peer *p, const char *why);
 
 /* Opens the peer's control region. */
 int ofi_peer_control(struct ofi_peer *p, struct remote **out);
-/* Takes a notice with this token. 0: the token is not this peer's. */
+/* Accepts a notice with this token. Returns 0 if the token is not this peer's. */
 int ofi_peer_noticed(struct ofi_peer *p, uint32_t token, uint32_t imm, uint64_t now_ns);
-/* Takes a notice whose sender libfabric named. */
+/* Accepts a notice whose sender libfabric named. */
 void ofi_peer_noticed_by_name(struct ofi_peer *p, uint32_t imm, uint64_t now_ns);
 fi_addr_t ofi_peer_address(const struct ofi_peer *p);
 int ofi_peer_post(struct ofi_peer *p, const struct transfer *x);
 /* Posts waiting transfers. */
 void ofi_peer_push(struct ofi_peer *p, uint64_t now_ns);
 void ofi_peer_completed(struct ofi_peer *p, const struct ofi_completion *c, uint64_t now_ns);
-/* For the end of a job: posts a put that completes after all before it; then returns whether
+/* For the end of a job: posts a put that completes after all earlier ones, then reports whether
  * anything is under way. */
 void ofi_peer_flush(struct ofi_peer *p);
-/* A peer that has closed, and accepts nothing, is not busy. */
+/* A peer that has closed and accepts nothing does not count as busy. */
 int ofi_peer_is_busy(const struct ofi_peer *p, uint64_t now_ns);
 #endif

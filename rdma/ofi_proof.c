@@ -212,7 +212,7 @@ static int greet(struct ofi_proofs *p, struct proof *proof, const struct message
 				  .greeting = proof->own };
 
 	if (!same_nonce(accept->context.nonce_server, proof->context.nonce_server))
-		return 0; /* of an earlier try */
+		return 0; /* it answers an earlier try */
 	proof->theirs = accept->greeting;
 	proof->up = 1;
 	return encode_message(p, &answer, out);
@@ -252,9 +252,9 @@ static int accept_client(struct ofi_proofs *p, struct proof *proof, const struct
 
 static int refuse_proof(struct ofi_proofs *p, const char *why)
 {
-	/* Strangers cannot fill the log. */
+	/* Logs ever fewer refusals, so that strangers cannot fill the log. */
 	if (!(p->refused & (p->refused + 1)))
-		log_line(LOG_WARN, "rdma", "ofi: a message is refused: %s (%llu so far)", why,
+		log_line(LOG_WARN, "rdma", "ofi: refused a message: %s (%llu so far)", why,
 			 (unsigned long long)p->refused + 1);
 	p->refused++;
 	return 0;
@@ -272,7 +272,7 @@ int ofi_proof_answer(struct ofi_proofs *p, const uint8_t *bytes, size_t n, uint6
 		return refuse_proof(p, "it is not a message from a rank of this job");
 	proof = &p->peer[*peer];
 	if (!proof->begun || proof->up)
-		return 0; /* too early; or a repeated or replayed message of a finished exchange */
+		return 0; /* too early, or a repeated or replayed message of a finished exchange */
 	if (m.kind == HELLO)
 		return challenge(p, &m, now_ns, out);
 	/* Checks the tag only of messages that belong to this try. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The exchange of messages in which two ranks prove to each other that they hold the job's key,
- * before either sends a key of its memory. The lower rank begins:
+ * The messages by which two ranks prove to each other that they hold the job's key, before either
+ * sends a key of its memory. The lower rank begins:
  *
  *   client                          server
  *     HELLO      nonce         ->
@@ -9,7 +9,7 @@
  *                              <-   ACCEPT     tag; its greeting
  *     GREETING   tag; its greeting ->
  *
- * A message names its sender, and is trusted only after its tag was checked. Every answer goes to
+ * A message names its sender, and is trusted only after a check of its tag. Every answer goes to
  * the address in the rank's record, so an impostor gets none. The server recognises its challenge
  * without storing it (auth.h), so strangers cost no memory. ofi.c sends and receives the messages.
  */
@@ -36,18 +36,18 @@ void ofi_proofs_close(struct ofi_proofs **p);
 void ofi_proofs_admit(struct ofi_proofs *p, const struct job_secret *secret);
 int ofi_proofs_admitted(const struct ofi_proofs *p);
 
-/* Begins with a peer, which gets this greeting after its proof. */
+/* Begins the exchange with a peer, which gets this greeting after its proof. */
 void ofi_proof_begin(struct ofi_proofs *p, int peer, const struct ofi_greeting *own);
-/* The peer's greeting once its proof is complete, otherwise NULL. */
+/* Returns the peer's greeting once its proof is complete, otherwise NULL. */
 const struct ofi_greeting *ofi_proof_greeting(const struct ofi_proofs *p, int peer);
 
 /* Both return 1 with a message for the peer, or 0. */
-/* The client's HELLO, if it is due. It is repeated, because it may be lost. */
+/* Makes the client's HELLO if it is due. It is repeated, because it may be lost. */
 int ofi_proof_hello(struct ofi_proofs *p, int peer, uint64_t now_ns,
 		    uint8_t message[OFI_FRAME_BYTES]);
-/* The answer to a message from any sender, for rank *peer. */
+/* Makes the answer to a message from any sender, for rank *peer. */
 int ofi_proof_answer(struct ofi_proofs *p, const uint8_t *bytes, size_t n, uint64_t now_ns,
 		     int *peer, uint8_t message[OFI_FRAME_BYTES]);
-/* Counts messages that did not belong to such an exchange, or had a wrong tag. */
+/* Returns the number of messages that belonged to no such exchange or had a wrong tag. */
 uint64_t ofi_proofs_refused(const struct ofi_proofs *p);
 #endif

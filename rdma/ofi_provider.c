@@ -17,16 +17,16 @@ enum {
 };
 
 struct ofi_row {
-	const char *name; /* as libfabric has it */
+	const char *name; /* its name in libfabric */
 	int unasked;      /* chosen without SLUICE_PROVIDER */
 	int tcp;
-	int mr_mode; /* what it may require for registrations */
+	int mr_mode; /* registration modes that it may require */
 	enum wait wait;
 	enum fi_progress progress;
 	size_t key_bytes;
-	enum ofi_notice notice; /* the best one to try */
-	int takes_receives;     /* a notice uses up a receive, even if it does not say so */
-	int device_memory;      /* it may read puts from a GPU's memory, which is then tested */
+	enum ofi_notice notice; /* the best notice to try */
+	int takes_receives;     /* a notice uses up a receive, even if it is not reported */
+	int device_memory;      /* it may read puts from GPU memory; this is then tested */
 	uint32_t since;         /* the first usable version of libfabric */
 	const char *why;        /* not before that */
 };
@@ -42,19 +42,17 @@ struct defect {
 
 static const struct defect defects[] = {
 	{ "net", 0, TREE(1, 18, 1),
-	  "its descriptor stays readable after the first completion, so waits look every 10 ms "
-	  "besides: install libfabric 1.18.1 or later" },
+	  "its descriptor stays readable after the first completion, so a waiting rank also polls "
+	  "every 10 ms: install libfabric 1.18.1 or later" },
 	{ "tcp", 0, TREE(1, 18, 1),
-	  "its descriptor stays readable after the first completion, so waits look every 10 ms "
-	  "besides: install libfabric 1.18.1 or later" },
+	  "its descriptor stays readable after the first completion, so a waiting rank also polls "
+	  "every 10 ms: install libfabric 1.18.1 or later" },
 	{ "cxi", 0, TREE(2, 5, 0),
-	  "it has no puts that announce themselves, so a message follows each of them, which costs "
-	  "a "
-	  "round trip: install libfabric 2.5.0 or later and set FI_CXI_ENABLE_WRITEDATA=1" },
+	  "its puts cannot announce themselves, so a message follows each put, which costs a round "
+	  "trip: install libfabric 2.5.0 or later and set FI_CXI_ENABLE_WRITEDATA=1" },
 	{ "opx", 0, TREE(2, 1, 0),
-	  "it has no puts that announce themselves, so a message follows each of them, which costs "
-	  "a "
-	  "round trip: install libfabric 2.1.0 or later" },
+	  "its puts cannot announce themselves, so a message follows each put, which costs a round "
+	  "trip: install libfabric 2.1.0 or later" },
 };
 enum { DEFECTS = sizeof(defects) / sizeof(defects[0]) };
 
@@ -68,7 +66,7 @@ static const struct ofi_row rows[] = {
 	  "" },
 	{ "psm3", 1, 0, OF_CARDS, WAIT_FD, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_WIDE, 0, 1, OFI_API,
 	  "" },
-	/* Reliable datagrams over TCP were a separate provider until they were merged. */
+	/* Before this version, reliable datagrams over TCP were a separate provider. */
 	{ "tcp", 1, 1, OFFSETS, WAIT_FD, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_WIDE, 0, 0,
 	  FI_VERSION(1, 18), "has connections only" },
 	{ "net", 1, 1, OFFSETS, WAIT_FD, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_WIDE, 0, 0, OFI_API,
@@ -154,7 +152,7 @@ static int interface_fits(const struct fi_info *info, const char *interface)
 
 /* ---- the choice ------------------------------------------------------------------- */
 
-/* The hints leave out what Sluice does not need: order, and events that the notices replace. */
+/* The hints omit features that Sluice does not need: order, and events that the notices replace. */
 static struct fi_info *hints_for(const struct ofi_library *l, const char *provider)
 {
 	const struct ofi_row *row = row_of(provider);
@@ -174,7 +172,7 @@ static struct fi_info *hints_for(const struct ofi_library *l, const char *provid
 	return hints;
 }
 
-/* The first entry for the provider and the interface; IPv4 before IPv6. */
+/* Returns the first entry for the provider and the interface; IPv4 before IPv6. */
 static struct fi_info *first_fit(struct fi_info *list, const char *provider, const char *interface)
 {
 	struct fi_info *found = NULL;
@@ -283,12 +281,12 @@ static int choose_any(struct fi_info *list, const char *interface, uint32_t vers
 	list_names(list, there, sizeof(there));
 	return fail_quietly(
 		SLUICE_ENOSUPP,
-		"libfabric %u.%u has none of the providers that Sluice takes by itself "
+		"libfabric %u.%u has none of the providers that Sluice chooses by itself "
 		"(efa, cxi, opx, psm3, tcp, net); SLUICE_PROVIDER can name another one of: %s",
 		FI_MAJOR(version), FI_MINOR(version), *there ? there : "none at all");
 }
 
-/* Returns info, or what libfabric gives for it with more capabilities; then info is freed. */
+/* Returns info, or the entry that libfabric offers with more capabilities; info is then freed. */
 static struct fi_info *ask_more(const struct ofi_library *l, struct fi_info *info, uint64_t caps,
 				int mr_mode)
 {
@@ -311,8 +309,8 @@ static struct fi_info *ask_more(const struct ofi_library *l, struct fi_info *inf
 	return info;
 }
 
-/* Adds the names of senders, if data has no room for a token, and device memory. Without the first,
- * messages announce puts; without the second, device memory is copied. */
+/* Requests the names of senders if a notice has no room for a token, and device memory. Without the
+ * names, messages announce puts; without device memory support, device memory is copied. */
 static struct fi_info *settle_info(const struct ofi_library *l, const struct fi_info *found)
 {
 	struct fi_info *info = l->dupinfo(found);
@@ -416,7 +414,7 @@ int ofi_choose(const char *provider, const char *interface, struct ofi_choice *o
 		if (choice.info)
 			*out = choice;
 		else
-			rc = fail(SLUICE_ENOMEM, "ofi: no memory for what libfabric says of %s",
+			rc = fail(SLUICE_ENOMEM, "ofi: no memory for libfabric's description of %s",
 				  choice.text);
 	}
 	if (list)

@@ -8,7 +8,7 @@
 /* How a put announces itself, best first. */
 enum ofi_notice {
 	OFI_NOTICE_WIDE,   /* 8 bytes in the peer's completion queue */
-	OFI_NOTICE_NARROW, /* 4 bytes there, and the provider names the sender */
+	OFI_NOTICE_NARROW, /* 4 bytes there, and libfabric names the sender */
 	OFI_NOTICE_MESSAGE /* a message of 8 bytes, once the put is in place */
 };
 
@@ -23,23 +23,24 @@ struct ofi_choice {
 
 /* provider: its name in libfabric; NULL or "": the first row of the table that exists here.
  * interface: the name of an interface or of a domain, or an address; NULL or "": the first one that
- * is neither loopback nor made for containers. SLUICE_ENOSUPP, not logged, with a sentence that
- * says what is missing and what to do. After a failure *out is zero and needs no end. */
+ * is neither loopback nor made for containers. Fails with SLUICE_ENOSUPP, which is not logged, and
+ * a sentence that names what is missing and the remedy. *out is then zero and needs no
+ * ofi_choice_end(). */
 int ofi_choose(const char *provider, const char *interface, struct ofi_choice *out);
 /* Returns 1 if it uses the kernel's sockets. */
 int ofi_choice_is_tcp(const struct ofi_choice *choice);
-/* Whether it has a descriptor to sleep on, and whether that sometimes misses an event. */
+/* Return 1 if it has a descriptor to sleep on, and if that sometimes misses an event. */
 int ofi_choice_has_descriptor(const struct ofi_choice *choice);
 int ofi_choice_naps(const struct ofi_choice *choice);
 /* Returns 1 if a put that announces itself uses up a receive. */
 int ofi_choice_takes_receives(const struct ofi_choice *choice);
-/* Returns 1 if it claims to register a GPU's memory and may read puts from there. */
+/* Returns 1 if it claims to register GPU memory and may read puts from there. */
 int ofi_choice_has_device_memory(const struct ofi_choice *choice);
-/* The size of a key that is chosen here, in bytes. */
+/* Returns the size in bytes of a key that the application chooses. */
 size_t ofi_choice_key_bytes(const struct ofi_choice *choice);
-/* What getinfo promises; only a trial shows whether it is true. */
+/* Returns what getinfo promises; only a trial shows whether it is true. */
 enum ofi_notice ofi_choice_notice(const struct ofi_choice *choice);
-/* A known defect of the choice and its remedy, or NULL. */
+/* Returns a known defect of the choice with its remedy, or NULL. */
 const char *ofi_choice_defect(const struct ofi_choice *choice);
 void ofi_choice_end(struct ofi_choice *choice); /* accepts zero */
 #endif

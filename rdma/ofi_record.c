@@ -64,7 +64,8 @@ const uint8_t *ofi_record_check(const struct ofi_fabric *fabric, int own_rank, i
 	}
 	if (len - NAME_AT != ofi_fabric_name_bytes(fabric)) {
 		*rc = fail(SLUICE_ENOSUPP,
-			   "ofi: the address of rank %d has %zu bytes, that of rank %d has %zu: "
+			   "ofi: the address of rank %d has %zu bytes, but the address of rank %d "
+			   "has %zu: "
 			   "set SLUICE_INTERFACE so that all ranks use the same kind of address",
 			   rank, len - NAME_AT, own_rank, ofi_fabric_name_bytes(fabric));
 		return NULL;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Limits the large pieces of a kind (puts, or gets) under way to a peer over TCP, which has one
- * stream for everything. The limit is the number that fills a round trip, so that a long path is
- * fully used, plus what the link carries in STREAM_WAIT_NS: more would only delay everything else.
- * Both are measured. Called by ofi_flow.c. */
+ * stream for everything. The limit is the number of pieces that the link carries in one round trip
+ * plus STREAM_WAIT_NS: fewer would leave a long path idle, and more would only delay everything
+ * else. Both the rate and the round trip are measured. Called by ofi_flow.c. */
 #ifndef RDMA_OFI_STREAM_H
 #define RDMA_OFI_STREAM_H
 #include <stddef.h>
@@ -18,8 +18,9 @@ enum {
 
 struct ofi_stream {
 	int now, most;
-	uint64_t fastest_ns; /* fastest piece of full size; 0: none has ended */
-	/* The ends since then. idle: there was room for more meanwhile, so they show no rate. */
+	uint64_t fastest_ns; /* time of the fastest full-size piece; 0: none has ended */
+	/* Pieces ended since since_ns. idle: the limit was not always reached, so they show no
+	 * rate. */
 	uint64_t since_ns;
 	int ends, idle;
 };
@@ -36,7 +37,7 @@ static inline void ofi_stream_post(struct ofi_stream *s)
 	s->now++;
 }
 
-/* The limit at the rate of the last ends. */
+/* Sets the limit from the rate of the last ended pieces. */
 static inline void ofi_stream_adapt(struct ofi_stream *s, uint64_t now_ns)
 {
 	const uint64_t each = (now_ns - s->since_ns) / (uint64_t)s->ends;

@@ -41,8 +41,8 @@ int ofi_table_add(struct ofi_table *table, struct ofi_peer *p)
 
 	if (at >= table->n_addresses || table->by_address[at])
 		return fail(SLUICE_EWIRE,
-			    "ofi: the address in the record of rank %d is that of another rank, or "
-			    "libfabric does not number it (%llu of %zu)",
+			    "ofi: the address in the record of rank %d belongs to another rank, or "
+			    "got an unexpected number from libfabric (%llu of %zu)",
 			    rank, (unsigned long long)at, table->n_addresses);
 	table->by_address[at] = table->by_rank[rank] = table->peers[table->n++] = p;
 	return SLUICE_OK;
@@ -52,7 +52,7 @@ static void drop_notice(struct ofi_table *table)
 {
 	if (!(table->strangers & (table->strangers + 1)))
 		log_line(LOG_WARN, "rdma",
-			 "ofi: a notice that no rank of this job sent is dropped (%llu so far)",
+			 "ofi: dropped a notice that no rank of this job sent (%llu so far)",
 			 (unsigned long long)table->strangers + 1);
 	table->strangers++;
 }

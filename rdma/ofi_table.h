@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The peers of the transport over libfabric, by rank and by address, and the notices that they
- * send. Called by ofi.c with its lock held. */
+ * The peers of the transport over libfabric, by rank and by address, and the dispatch of their
+ * notices. Called by ofi.c with its lock held. */
 #ifndef RDMA_OFI_TABLE_H
 #define RDMA_OFI_TABLE_H
 #include "rdma/ofi_peer.h"
@@ -20,9 +20,10 @@ int ofi_table_open(struct ofi_table *table, int size);
 /* Closes all peers; ofi_table_free() frees the table. */
 void ofi_table_close(struct ofi_table *table);
 void ofi_table_free(struct ofi_table *table);
-/* SLUICE_EWIRE: another rank has its address. */
+/* SLUICE_EWIRE: another rank has the same address. */
 int ofi_table_add(struct ofi_table *table, struct ofi_peer *p);
-/* A notice of 64 bits, or of 32 bits, whose sender libfabric names. */
+/* Passes a notice to its peer. A 64-bit notice has a token; for a 32-bit one libfabric names the
+ * sender. */
 void ofi_table_notice(struct ofi_table *table, uint64_t data, uint32_t token_mask, uint64_t now_ns);
 void ofi_table_narrow_notice(struct ofi_table *table, const struct ofi_completion *c,
 			     uint64_t now_ns);

@@ -14,7 +14,7 @@ enum { BYTES = 16, TRIAL_MS = 500, NS_PER_MS = 1000000, NAME_BYTES = 256, PATTER
 /* The parts of host memory in a test of device memory. */
 enum { PATTERN, ECHO, SAVED, PARTS };
 
-/* If not all of it arrives, notices are narrower than promised. */
+/* If only a part of it arrives, notices are narrower than promised. */
 static const uint64_t data = 0x5354554c8badf00dULL;
 
 struct ofi_trial {
@@ -51,7 +51,7 @@ static void judge_completion(struct ofi_trial *t, const struct ofi_completion *c
 	*came = 1;
 	if (c->data != (narrow ? (uint32_t)data : data) || (narrow && c->from != t->self) ||
 	    memcmp(t->from, t->to, BYTES))
-		*why = "other bytes arrived than were sent";
+		*why = "the bytes that arrived differ from those sent";
 }
 
 /* Returns NULL if notices work as promised, otherwise the reason. */
@@ -83,7 +83,7 @@ static const char *try_notice(struct ofi_trial *t)
 		else
 			sched_yield();
 	}
-	/* If the put never ended, a rank just cannot reach itself here. */
+	/* If the put never ended, this rank merely cannot reach itself, which proves nothing. */
 	return !why && done && !came ? "it did not arrive" : why;
 }
 
@@ -136,14 +136,14 @@ int ofi_trial_open(struct ofi_fabric *fabric, struct ofi_messages *messages, str
 	ofi_fabric_use_notice(fabric, OFI_NOTICE_MESSAGE);
 	log_line(LOG_WARN, "rdma",
 		 "ofi: %s: a put to this rank itself did not announce itself (%s), so a message "
-		 "follows each put, which costs a round trip; look at sluice-info --check",
+		 "follows each put, which costs a round trip; see sluice-info --check",
 		 ofi_fabric_text(fabric), why);
 	return SLUICE_OK;
 }
 
 /* ---- device memory ------------------------------------------------------------------ */
 
-/* Puts from device memory to a part, or gets a part. 0, or -1 and why. */
+/* Puts from device memory to a part, or gets a part. Returns 0, or -1 and why. */
 static int move_part(struct ofi_trial *t, int get, const struct fid_mr *mr, void *address, size_t n,
 		     int part, const struct ofi_driver *driver, char why[OFI_TRIAL_WHY_BYTES])
 {
@@ -177,7 +177,7 @@ static int move_part(struct ofi_trial *t, int get, const struct fid_mr *mr, void
 	return -1;
 }
 
-/* As for verbs (register.c): writes a pattern, reads it back, and restores the old content. */
+/* Writes a pattern, reads it back, and restores the old content, as register.c does for verbs. */
 static int prove_device(struct ofi_trial *t, const struct fid_mr *mr, const struct memory *memory,
 			const struct ofi_driver *driver, char why[OFI_TRIAL_WHY_BYTES])
 {
@@ -193,7 +193,7 @@ static int prove_device(struct ofi_trial *t, const struct fid_mr *mr, const stru
 		rc = move_part(t, 0, mr, memory->address, n, ECHO, driver, why);
 	if (!rc && memcmp(t->device.parts[PATTERN], t->device.parts[ECHO], n)) {
 		snprintf(why, OFI_TRIAL_WHY_BYTES,
-			 "the provider read back other bytes than it wrote");
+			 "the provider read back bytes that differ from those it wrote");
 		rc = -1;
 	}
 	if (!rc)

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Tests by puts of this rank to itself. At opening: whether a put announces itself as the provider
- * promises, which some do not. Before device memory is used: whether the provider really reads it.
- * Testing with each neighbour would take a message and a wait for each, who may come late, when a
- * job starts. A peer's record contains the result of its own trial. If puts fail to announce
- * themselves later, messages follow them (ofi_flow.c). Called by ofi.c with its lock held. */
+ * Tests that a rank makes by puts to itself. At opening it tests whether a put announces itself as
+ * the provider promises, because some do not. Before device memory is used it tests whether the
+ * provider can read it. A test with each peer would delay the start of a job; instead a peer's
+ * record contains the result of its own trial. If puts fail to announce themselves later, messages
+ * follow them (ofi_flow.c). Called by ofi.c with its lock held. */
 #ifndef RDMA_OFI_TRIAL_H
 #define RDMA_OFI_TRIAL_H
 #include "rdma/ofi_fabric.h"
@@ -11,22 +11,24 @@
 
 struct ofi_trial;
 
-/* Tests the promised notices, and makes the fabric use messages if they fail. Post receives before.
- * Close *out even after an error. */
+/* Tests the promised notices, and makes the fabric use messages if they fail. Receives must be
+ * posted before. Close *out even after an error. */
 int ofi_trial_open(struct ofi_fabric *fabric, struct ofi_messages *messages,
 		   struct ofi_trial **out);
-/* Drives the transport while a test waits for a completion, which ofi_trial_is_of() takes. */
+/* Drives the transport while a test waits for a completion. The transport passes each completion to
+ * ofi_trial_is_of(). */
 struct ofi_driver {
 	void (*progress)(void *context);
 	void *context;
 };
 enum { OFI_TRIAL_WHY_BYTES = 160 };
-/* 0: the provider reads this device memory, registered as mr, directly. -1 and why not. */
+/* Returns 0 if the provider can read this device memory, registered as mr, directly; otherwise -1
+ * and why. */
 int ofi_trial_of_device(struct ofi_trial *t, const struct fid_mr *mr, const struct memory *memory,
 			const struct ofi_driver *driver, char why[OFI_TRIAL_WHY_BYTES]);
-/* Returns 1 if a completion is of a test, which may have given up before. */
+/* Returns 1 if a completion belongs to a test, even one that was given up. */
 int ofi_trial_is_of(struct ofi_trial *t, const struct ofi_completion *c);
-/* Ends its registrations. libfabric may still have its put, until the fabric is stopped. */
+/* Ends the trial's registrations. libfabric may hold its put until the fabric is stopped. */
 void ofi_trial_end(struct ofi_trial *t);
 void ofi_trial_close(struct ofi_trial **t);
 #endif

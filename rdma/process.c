@@ -18,7 +18,7 @@
 #endif
 
 /* Fields 3 (state) and 22 (start time) of /proc/PID/stat. The name in field 2 may contain spaces
- * and parentheses, so fields are counted from the last closing one. Returns 0 or a negative errno.
+ * and parentheses, so the fields are counted from the last ')'. Returns 0 or a negative errno.
  */
 static int read_stat(pid_t pid, char *state_out, uint64_t *start_out)
 {
@@ -85,8 +85,8 @@ static int fail_to_watch(int rank, pid_t pid, int err)
 	}
 }
 
-/* In another time namespace the same process shows another start time. Returns 0 if that is
- * unknown. */
+/* Returns 1 if the process is in another time namespace, where its start time looks different, and
+ * 0 if unknown. */
 static int in_other_time(pid_t pid)
 {
 	struct stat mine, theirs;
@@ -97,7 +97,7 @@ static int in_other_time(pid_t pid)
 	       mine.st_ino != theirs.st_ino;
 }
 
-/* stat_rc: what read_stat() returned; 0: the start time differs. */
+/* stat_rc: the result of read_stat(); 0: the start time differs. */
 static int fail_other(const struct process *process, int rank, int stat_rc)
 {
 	const int pid = (int)process->pid;
@@ -134,9 +134,10 @@ int process_watch(const struct process *process, int rank, int *pidfd_out)
 			"start the ranks of a node in one container, or share its pid namespace",
 			rank, (int)process->pid);
 	pidfd = (int)syscall(SYS_pidfd_open, process->pid, 0);
-	if (pidfd < 0 && errno != ENOSYS && errno != EPERM) /* EPERM: older sandboxes' ENOSYS */
+	if (pidfd < 0 && errno != ENOSYS && errno != EPERM) /* EPERM: old sandboxes */
 		return fail_to_watch(rank, process->pid, errno);
-	/* After pidfd_open: if the start time matches now, the pidfd is of that process. */
+	/* This runs after pidfd_open: if the start time matches now, the pidfd is of that
+	 * process. */
 	rc = read_stat(process->pid, &state, &start);
 	if (rc < 0 || start != process->start_time) {
 		if (pidfd >= 0)
@@ -164,7 +165,8 @@ int process_open_file(pid_t pid, int rank, int fd, int flags, const char *what, 
 	int opened, err;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, fd);
-	/* Non-blocking and no terminal: the peer chose the number, which may name any file. */
+	/* Non-blocking and not as a terminal, because the peer chose the number, which may name any
+	 * file. */
 	opened = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (opened >= 0) {
 		*fd_out = opened;

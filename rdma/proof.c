@@ -169,7 +169,7 @@ static int why_call_failed(const char *call, char why[PROOF_WHY_BYTES])
 	return -1;
 }
 
-/* Takes the reason from the last error. */
+/* Copies the text of the last error to why. */
 static int why_last_error(char why[PROOF_WHY_BYTES])
 {
 	snprintf(why, PROOF_WHY_BYTES, "%s", sluice_last_error());
@@ -179,15 +179,14 @@ static int why_last_error(char why[PROOF_WHY_BYTES])
 int proof_start(struct proof *p, int timeout_ms, char why[PROOF_WHY_BYTES])
 {
 	const struct proofs *shared = p->proofs;
-	/* Without this address the route may start at another device of this machine. */
+	/* Without this address, the route could start at another device of this machine. */
 	struct sockaddr_storage own = shared->device->address;
 	uint8_t timeout = shared->ack_timeout;
 	struct rdma_cm_id *id;
 
 	if (rdma_create_id(shared->channel, &id, p->owner, RDMA_PS_TCP))
 		return why_call_failed("rdma_create_id", why);
-	/* Set before the route, which includes it. Devices without the option use their own value.
-	 */
+	/* Set before the route, which includes it. Devices without the option use their default. */
 	rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout));
 	if (rdma_resolve_addr(id, (struct sockaddr *)&own, (struct sockaddr *)&p->address,
 			      timeout_ms)) {

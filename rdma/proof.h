@@ -26,8 +26,8 @@ enum { PROOF_WHY_BYTES = 200 };
 /* ---- of this rank ---- */
 struct proofs;
 int proofs_open(int rank, const struct verbs_device *device, struct proofs **out);
-/* The channel of requests, their acknowledgement timeout (4.096 us * 2^this), and the READs at once
- * that they ask for. */
+/* Sets the channel of requests, their acknowledgement timeout (4.096 us * 2^this), and the number
+ * of simultaneous READs that they request. */
 void proofs_use(struct proofs *p, struct rdma_event_channel *channel, uint8_t ack_timeout,
 		uint32_t reads);
 /* Sets the job's key. */
@@ -37,11 +37,11 @@ void proofs_close(struct proofs **p);
 
 /* Answers to a request, which end its id. */
 void proofs_refuse(const struct proofs *p, struct rdma_cm_id *id, enum frame_reason reason);
-/* 0, or -1: no challenge could be made, and the caller keeps the id. */
+/* Returns 0, or -1 if no challenge could be made; the caller then keeps the id. */
 int proofs_challenge(const struct proofs *p, struct rdma_cm_id *id, const struct frame *hello,
 		     uint64_t now_ns);
 /* Returns NULL if the request's sender holds the job's key and answers a challenge of this rank,
- * made at made_ms_out. Otherwise the reason to refuse it. */
+ * made at *made_ms_out. Otherwise returns the reason to refuse it. */
 const char *proofs_judge(const struct proofs *p, const struct frame *request, uint64_t now_ns,
 			 uint64_t *made_ms_out);
 
@@ -61,16 +61,16 @@ int proof_start(struct proof *p, int timeout_ms, char why[PROOF_WHY_BYTES]);
 int proof_route(struct proof *p, int timeout_ms, char why[PROOF_WHY_BYTES]);
 /* Sends the hello, once the route is known. */
 int proof_send_hello(struct proof *p, char why[PROOF_WHY_BYTES]);
-/* Sends the proof; the id has a queue pair. received: notifies that came from the peer so far. */
+/* Sends the proof; the id has a queue pair. received: number of notifies received from the peer. */
 int proof_request(struct proof *p, uint64_t received, char why[PROOF_WHY_BYTES]);
 
 /* Returns 1 if no request with this or a later challenge was accepted. */
 int proof_is_new(const struct proof *p, uint64_t made_ms);
-/* Takes the id of a request, or gives it back. */
+/* Takes over the id of a request, or gives it back. */
 void proof_take_id(struct proof *p, struct rdma_cm_id *id);
 void proof_yield_id(struct proof *p);
-/* Accepts the request whose id was taken. After -1, *answered: the request was answered all the
- * same, so its id cannot be given back. */
+/* Accepts the request whose id was taken. On -1, *answered is set if the request was answered
+ * nevertheless, so its id cannot be given back. */
 int proof_accept(struct proof *p, const struct cm_event *event, const struct frame *request,
 		 uint64_t now_ns, uint64_t received, const struct slot_address *slot,
 		 const uint8_t control[REGION_DESCRIPTOR_BYTES], int *answered,

@@ -17,7 +17,7 @@ struct queue_pair {
 	struct rdma_cm_id *id; /* NULL: there is no queue pair */
 };
 
-/* Takes the reason from the last error. */
+/* Copies the text of the last error to why. */
 static int qp_failed(char why[QP_WHY_BYTES])
 {
 	snprintf(why, QP_WHY_BYTES, "%s", sluice_last_error());
@@ -83,7 +83,7 @@ static int take_peer_slot(struct queue_pair *p, const struct slot_address *slot,
 
 int qp_take_accept(struct queue_pair *p, const struct frame *accept, char why[QP_WHY_BYTES])
 {
-	if (take_peer_slot(p, &accept->slot, accept->control, "it offers an impossible slot", why))
+	if (take_peer_slot(p, &accept->slot, accept->control, "it offers an invalid slot", why))
 		return -1;
 	return qp_replay(p, accept->received, why);
 }
@@ -101,7 +101,7 @@ int qp_bind(struct queue_pair *p)
 		else if (now > until)
 			return fail(SLUICE_EDEVICE,
 				    "verbs: no window for rank %d could be bound for %d ms: its "
-				    "queue of %u requests stays full",
+				    "queue of %u requests stayed full",
 				    c->peer, ROOM_MS, c->sizes->log_entries);
 	}
 	return rc;
@@ -129,7 +129,7 @@ int qp_send_keys(struct queue_pair *p, char why[QP_WHY_BYTES])
 	return 0;
 }
 
-/* The client's greeting contains its slot; the server's acceptance did. */
+/* The client's slot is in its greeting; the server's was in its acceptance. */
 int qp_take_keys(struct queue_pair *p, char why[QP_WHY_BYTES])
 {
 	uint8_t greeting[GREETING_BYTES], control[REGION_DESCRIPTOR_BYTES];
@@ -138,7 +138,7 @@ int qp_take_keys(struct queue_pair *p, char why[QP_WHY_BYTES])
 	if (!p->config.client) {
 		memcpy(greeting, p->config.slot + SLOT_GREETING, sizeof(greeting));
 		greeting_decode(greeting, &slot, control);
-		if (take_peer_slot(p, &slot, control, "its greeting is impossible", why))
+		if (take_peer_slot(p, &slot, control, "its greeting is invalid", why))
 			return -1;
 	}
 	if (rights_take_table(p->config.rights, p->config.slot + SLOT_KEYS, why))

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The queue pair of a connection, and the state that moves to it from the one before: the peer's
- * log (sendlog.h) and rights (rights.h). On a new queue pair both sides send READY, when the keys
- * that they sent work, and then KEYS, when the table of all keys is written; see link.h. link.c
- * calls these functions in that order. */
+ * log (sendlog.h) and rights (rights.h). On a new queue pair each side sends READY once the keys
+ * that it sent are valid, and then KEYS once it has written the table of all keys; see link.h.
+ * link.c calls these functions in that order. */
 #ifndef RDMA_QUEUE_PAIR_H
 #define RDMA_QUEUE_PAIR_H
 #include "rdma/frame.h"
@@ -29,14 +29,14 @@ void qp_close(struct queue_pair **p);
 
 /* Makes the queue pair of an id, whose completions go to owner. */
 int qp_make(struct queue_pair *p, struct rdma_cm_id *id, void *owner, char why[QP_WHY_BYTES]);
-/* Delivers everything that arrived before. Does nothing without a queue pair. */
+/* Ends the queue pair, if there is one. Delivers everything that arrived before. */
 void qp_end(struct queue_pair *p);
-/* For the peer: notifies received so far, and what it needs to reach this rank. */
+/* Values for the peer: notifies received so far, and what the peer needs to reach this rank. */
 uint64_t qp_received(struct queue_pair *p);
 int qp_greeting(struct queue_pair *p, struct slot_address *slot,
 		uint8_t control[REGION_DESCRIPTOR_BYTES], char why[QP_WHY_BYTES]);
-/* From the peer: notifies that it received; its slot and control region. -1: they are impossible.
- */
+/* Take values from the peer: the number of notifies it received; its slot and control region.
+ * Return -1 if they are impossible. */
 int qp_replay(struct queue_pair *p, uint64_t received, char why[QP_WHY_BYTES]);
 int qp_take_accept(struct queue_pair *p, const struct frame *accept, char why[QP_WHY_BYTES]);
 
@@ -48,6 +48,6 @@ int qp_send_ready(struct queue_pair *p, char why[QP_WHY_BYTES]);
 int qp_send_keys(struct queue_pair *p, char why[QP_WHY_BYTES]);
 /* Takes the peer's keys. -1: they are impossible. */
 int qp_take_keys(struct queue_pair *p, char why[QP_WHY_BYTES]);
-/* Starts transfers over the new connection and logs it. again: it was up before. */
+/* Starts transfers over the new connection and logs it. again: the link was up before. */
 void qp_start(struct queue_pair *p, int again);
 #endif

@@ -68,8 +68,8 @@ int queue_sizes_choose(const struct verbs_device *device, int ranks, uint32_t qu
 	const uint64_t wish = ((uint64_t)queue_depth + QUEUES_GREETINGS) * peers;
 	struct queue_sizes s = { 0 };
 
-	/* When a connection breaks every work request completes, signalled or not, so the
-	 * completion queue has a place for each. */
+	/* When a connection breaks, every work request completes, signalled or not, so the
+	 * completion queue has a place for each of them. */
 	s.log_entries = lesser(LOG_MOST, counted(a->max_qp_wr));
 	s.log_entries = lesser(s.log_entries, cqe / 2 / peers);
 	s.receives = lesser(counted(a->max_srq_wr),
@@ -157,8 +157,8 @@ void queues_pair_stop(struct queues *q, struct rdma_cm_id *id)
 	drain(q);
 }
 
-/* The peer learns how many notifies arrived. So the queue is drained once more after the queue pair
- * has ended: a software device may have been in the middle of a packet. */
+/* The peer is informed how many notifies arrived. So the queue is drained once more after the queue
+ * pair has ended, because a software device may have been in the middle of a packet. */
 void queues_pair_end(struct queues *q, struct rdma_cm_id *id)
 {
 	struct owned *pair = q->by_qpn[place_of_qpn(q, id->qp->qp_num)];
@@ -207,7 +207,7 @@ const char *queues_explain(enum ibv_wc_status status, int *survives_out)
 	case IBV_WC_REM_INV_REQ_ERR: return "it refused a request of this rank as invalid";
 	case IBV_WC_REM_OP_ERR: return "it could not carry out a request of this rank";
 	case IBV_WC_LOC_PROT_ERR: return "a local buffer is not registered for it";
-	case IBV_WC_LOC_LEN_ERR: return "a message had an impossible length";
+	case IBV_WC_LOC_LEN_ERR: return "a message had an invalid length";
 	default: return "the device reports an error";
 	}
 }
@@ -301,7 +301,7 @@ void queues_disarm(struct queues *q)
 
 /* ---- opening and closing ---------------------------------------------------------- */
 
-/* Only a queue pair shows how many bytes fit into a work request. */
+/* Finds how many bytes fit inline into a work request. Only a queue pair reports that. */
 static int probe_inline(struct queues *q, struct ibv_pd *pd)
 {
 	static const uint32_t wishes[] = { INLINE_WISH, TRANSFER_INLINE_BYTES, 32, 0 };

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What all peers share of a card: one completion queue, one shared receive queue, and the table
- * from queue pairs to their owners. Receives have no memory, because only immediates arrive. Called
- * by verbs.c, which polls, and by link.c, which makes a queue pair for each connection. */
+ * The objects of a card that all peers share: one completion queue, one shared receive queue, and
+ * the table from queue pairs to their owners. Receives have no memory, because only immediates
+ * arrive. Called by verbs.c, which polls, and by link.c, which makes a queue pair for each
+ * connection. */
 #ifndef RDMA_QUEUES_H
 #define RDMA_QUEUES_H
 #include "rdma/event_queue.h"
@@ -10,7 +11,7 @@
 #include <stdint.h>
 
 enum {
-	QUEUES_RETRIES = 6,   /* some devices take 7 as infinite */
+	QUEUES_RETRIES = 6,   /* not 7, which some devices treat as infinite */
 	QUEUES_GREETINGS = 2, /* receives that a peer needs to become connected */
 	QUEUES_AT_ONCE = 32   /* completions that one poll takes */
 };
@@ -21,42 +22,42 @@ enum {
 /* Derived from the job and the device. Constant once the queues are open. */
 struct queue_sizes {
 	uint32_t log_entries;       /* transfers and work requests of one peer; a power of two */
-	uint32_t receives, credits; /* of all peers, of one */
+	uint32_t receives, credits; /* for all peers; for one peer */
 	uint32_t completions, reads, inline_bytes;
 	uint64_t max_message;
 };
 
-/* Called first. SLUICE_ENOSUPP, not logged: the device is too small. */
+/* Called first. SLUICE_ENOSUPP, which is not logged: the device is too small. */
 int queue_sizes_choose(const struct verbs_device *device, int ranks, uint32_t queue_depth,
 		       struct queue_sizes *out);
 
 struct queues;
-/* Asks a queue pair of the device for sizes->inline_bytes. completed() gets each completion with
- * the owner of its queue pair; events has room for what it adds. */
+/* Sets sizes->inline_bytes to what a queue pair of the device reports. completed() gets each
+ * completion with the owner of its queue pair; events must have room for what it adds. */
 int queues_open(struct ibv_pd *pd, const char *device, int ranks, struct queue_sizes *sizes,
 		struct event_queue *events, void (*completed)(void *owner, const struct ibv_wc *wc),
 		struct queues **out);
 void queues_close(struct queues **queues);
 
-/* Makes the queue pair of an id, in pd. 0, or -1 and errno. */
+/* Makes the queue pair of an id, in pd. Returns 0, or -1 and errno. */
 int queues_pair_make(struct queues *q, struct rdma_cm_id *id, struct ibv_pd *pd, void *owner);
 /* Stops the queue pair and passes all its completions to completed(). */
 void queues_pair_stop(struct queues *q, struct rdma_cm_id *id);
 /* After queues_pair_stop(). */
 void queues_pair_end(struct queues *q, struct rdma_cm_id *id);
 
-/* READs that a connected queue pair may have outstanding. */
+/* Returns the number of READs that a connected queue pair may have outstanding. */
 uint32_t queues_pair_reads(const struct queues *q, const struct rdma_cm_id *id);
 
-/* Explains a completion's status to a user. survives: reconnecting may help. */
+/* Explains a completion's status to a user. *survives_out is 1 if reconnecting may help. */
 const char *queues_explain(enum ibv_wc_status status, int *survives_out);
 
 /* Takes up to QUEUES_AT_ONCE completions; returns how many. */
 int queues_poll(struct queues *q);
-/* Posts receives for used ones: when there are many, or at once. 0, or SLUICE_E*. */
+/* Posts receives in place of used ones: if there are many, or at_once. Returns 0 or SLUICE_E*. */
 int queues_refill(struct queues *q, int at_once);
 
-/* A completion makes it readable after queues_arm(). */
+/* After queues_arm(), a completion makes this descriptor readable. */
 int queues_fd(const struct queues *q);
 int queues_arm(struct queues *q);
 void queues_disarm(struct queues *q);

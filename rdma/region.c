@@ -38,7 +38,7 @@ static int make_file(const char *name)
 	return fd;
 }
 
-/* ftruncate() beyond the file size limit would kill the process by SIGXFSZ. */
+/* ftruncate() beyond the file size limit would send SIGXFSZ, which kills the process. */
 static int within_file_limit(size_t file_bytes)
 {
 	struct rlimit limit;
@@ -48,8 +48,8 @@ static int within_file_limit(size_t file_bytes)
 	return file_bytes <= limit.rlim_cur;
 }
 
-/* If memory is overcommitted without limit, allocating more than exists would kill a process
- * instead of failing. */
+/* If memory is overcommitted without limit, an allocation beyond the existing memory would get a
+ * process killed instead of failing. */
 static int within_machine(size_t file_bytes)
 {
 	long pages = sysconf(_SC_PHYS_PAGES);
@@ -106,7 +106,8 @@ static int back_with_memory(int fd, size_t file_bytes)
 
 	if (ftruncate(fd, (off_t)file_bytes) < 0)
 		return -1;
-	/* Allocates all pages: missing memory must fail here, not as SIGBUS in a peer's copy. */
+	/* Allocates all pages, because missing memory must fail here and not as SIGBUS in a peer's
+	 * copy. */
 	do
 		rc = fallocate(fd, 0, 0, (off_t)file_bytes);
 	while (rc && errno == EINTR);
@@ -124,7 +125,7 @@ static int write_header(const struct region *region)
 	return 0;
 }
 
-/* Forbids truncation, other seals, and without REGION_WRITE every new writable mapping. */
+/* Forbids truncation and other seals, and without REGION_WRITE also new writable mappings. */
 static int seal(const struct region *region)
 {
 	int seals = F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL;
@@ -142,7 +143,8 @@ int region_open(size_t bytes, unsigned access, const char *name, struct region *
 	int err;
 
 	if (bytes == 0 || access & ~(unsigned)(REGION_READ | REGION_WRITE))
-		return fail(SLUICE_EINVAL, "region %s: %zu bytes with access 0x%x is not a region",
+		return fail(SLUICE_EINVAL,
+			    "region %s: %zu bytes with access 0x%x are not valid for a region",
 			    name, bytes, access);
 	if (in_process_regions_on())
 		return in_process_region_open(bytes, access, name, out);
@@ -152,8 +154,8 @@ int region_open(size_t bytes, unsigned access, const char *name, struct region *
 	if (!within_file_limit(file_bytes))
 		return fail_to_open(name, bytes, "getrlimit", EFBIG);
 
-	/* The list's head follows the region, so that transports reach it through a const region.
-	 */
+	/* The list's head is allocated with the region, so that transports can change it through a
+	 * const region. */
 	region = calloc(1, sizeof(*region) + sizeof(*region->registrations));
 	if (!region)
 		return fail_to_open(name, bytes, "calloc", ENOMEM);
@@ -189,7 +191,7 @@ int region_open(size_t bytes, unsigned access, const char *name, struct region *
 	call = "fcntl(F_ADD_SEALS)";
 	if (seal(region) < 0)
 		goto failed;
-	if (!access) /* no peer maps it */
+	if (!access) /* no peer will map it */
 		region_close_file(region);
 	*out = region;
 	return SLUICE_OK;
@@ -212,8 +214,8 @@ int region_open_device(const struct memory *memory, unsigned access, struct regi
 
 	if (memory->place != MEMORY_DEVICE || !memory->bytes || access)
 		return fail(SLUICE_EINVAL,
-			    "%zu bytes of device memory with access 0x%x are not a region: peers "
-			    "reach host memory only",
+			    "device memory of %zu bytes cannot be a region with access 0x%x: peers "
+			    "can reach only host memory",
 			    memory->bytes, access);
 	r = calloc(1, sizeof(*r));
 	if (!r)

@@ -2,8 +2,8 @@
  * Memory that peers reach one-sidedly: zeroed, page-aligned, backed by shared memory, not inherited
  * by forked children (MADV_DONTFORK), freed when the last process that maps it ends.
  *
- * A region is opened for reading or for writing by peers, never both by accident: model memory is
- * only in REGION_READ regions, which the kernel refuses to map writable (F_SEAL_FUTURE_WRITE). */
+ * A region is opened for reading or for writing by peers. Model memory is only in REGION_READ
+ * regions, which the kernel refuses to map writable (F_SEAL_FUTURE_WRITE). */
 #ifndef RDMA_REGION_H
 #define RDMA_REGION_H
 #include "base/memory.h"
@@ -15,10 +15,10 @@ enum region_access { REGION_READ = 1, REGION_WRITE = 2 }; /* what peers may do *
 
 struct region;
 
-/* A transport's data about a region, such as keys of a network card: the first member of a struct
- * of the transport. It ends before the memory does. */
+/* A transport's data about a region, such as keys of a network card. It is the first member of a
+ * struct of the transport, and ends before the memory does. */
 struct registration {
-	struct registration *next, *next_there; /* of the region; of the registry */
+	struct registration *next, *next_there; /* in the region's list; the registry's */
 	struct registry *registry;
 	const struct region *region;
 	uint32_t id; /* in the registry: 1, 2, ... */
@@ -28,15 +28,15 @@ struct registration {
 struct registry {
 	void *owner; /* passed to end() */
 	const char *transport;
-	size_t bytes; /* of the struct that begins with a registration */
+	size_t bytes; /* size of the struct that begins with a registration */
 	pthread_mutex_t *lock;
-	/* Frees r, which is unlinked already. Returns 1 if the transport took the addresses over
-	 * and unmaps them itself. */
+	/* Frees r, which is already unlinked. Returns 1 if the transport keeps the addresses and
+	 * unmaps them itself. */
 	int (*end)(void *owner, struct registration *r);
 	struct registration *first;
 	uint32_t last_id;
 };
-/* The registration of a region. find() returns NULL if there is none, add() makes it. */
+/* find() returns a region's registration, or NULL if there is none; add() makes it. */
 void *registry_find(const struct registry *registry, const struct region *region);
 int registry_add(struct registry *registry, const struct region *region, void *out);
 /* Ends all. */
@@ -54,19 +54,20 @@ struct region {
 		common; /* memory of a simulated rank, reached by address (in_process.h), or NULL */
 	const struct memory *device; /* NULL: host memory. Otherwise base is a device address, which
 					the host cannot read */
-	uint64_t nonce;              /* random; a mapping made from a descriptor must find it */
-	struct registration **registrations; /* the head of their list */
+	uint64_t nonce;              /* random; checked when a mapping is made from a descriptor */
+	struct registration **registrations; /* head of the list of registrations */
 };
 
 int region_open(size_t bytes, unsigned access, const char *name, struct region **out);
-/* A region over device memory, which its allocator keeps longer than the region. It can only be a
- * source of puts: access is 0, because peers reach host memory only. */
+/* Opens a region over device memory, which must outlive the region. It can only be a source of
+ * puts: access is 0, because peers reach host memory only. */
 int region_open_device(const struct memory *memory, unsigned access, struct region **out);
 /* Closes the file once all peers that map the region have done so. Accepts NULL. */
 void region_close_file(struct region *region);
-/* Ends the registrations, unmaps, frees. No posted transfer may still use the region. */
+/* Ends the registrations, unmaps and frees. No posted transfer may still use the region. */
 void region_close(struct region **region);
 
-/* What a peer needs to reach a region. Made for one endpoint and sent to that peer by any means. */
+/* A peer needs these bytes to reach a region. They are made for one endpoint and sent to that peer
+ * by any means. */
 enum { REGION_DESCRIPTOR_BYTES = 64 };
 #endif

@@ -82,13 +82,13 @@ static void loop_close(struct loop *loop)
 	region_close(&loop->page);
 }
 
-/* 0, or -1 and why. */
+/* Returns 0, or -1 and why. */
 static int loop_open(struct ibv_pd *pd, const struct verbs_device *device, struct loop *loop,
 		     char why[PROVE_WHY_BYTES])
 {
 	int err;
 
-	snprintf(why, PROVE_WHY_BYTES, "no memory for its proof");
+	snprintf(why, PROVE_WHY_BYTES, "no memory for the test");
 	if (region_open(PAGE_BYTES, REGION_READ | REGION_WRITE, "proof", &loop->page))
 		return -1;
 	loop->mr = ibv_reg_mr(pd, loop->page->base, PAGE_BYTES,
@@ -122,13 +122,14 @@ static int loop_open(struct ibv_pd *pd, const struct verbs_device *device, struc
 	return 0;
 
 failed:
-	snprintf(why, PROVE_WHY_BYTES, "it could not be proved: no queue pair to oneself: %s",
+	snprintf(why, PROVE_WHY_BYTES,
+		 "it could not be tested: no queue pair from this process to itself: %s",
 		 errno_text(errno));
 	return -1;
 }
 
-/* Posts one signalled request to queue pair number side and waits for its end. Returns its status,
- * or -1 and why: it could not be posted, or did not end. */
+/* Posts one signalled request to queue pair number side and waits for its completion. Returns the
+ * status, or -1 and why: it could not be posted, or did not complete. */
 static int loop_run(struct loop *loop, int side, struct ibv_send_wr *wr, char why[PROVE_WHY_BYTES])
 {
 	uint64_t until = now_ns() + (uint64_t)RUN_MS * 1000000;
@@ -197,7 +198,8 @@ static int prove_memory(struct ibv_pd *pd, const struct verbs_device *device,
 	if (!rc)
 		rc = transfer(&loop, IBV_WR_RDMA_WRITE, mr, address, n, ECHO_AT, why);
 	if (!rc && memcmp(page + PATTERN_AT, page + ECHO_AT, n)) {
-		snprintf(why, PROVE_WHY_BYTES, "the card read back other bytes than it wrote");
+		snprintf(why, PROVE_WHY_BYTES,
+			 "the card read back bytes that differ from those it wrote");
 		rc = -1;
 	}
 	if (!rc)
@@ -209,8 +211,8 @@ out_close:
 
 /* ---- memory windows -------------------------------------------------------------- */
 
-/* Through the window only the write may succeed, which it allows. The read must fail, which breaks
- * the loop, so it comes last. */
+/* Tests that the window allows only the write. The read must fail, which breaks the loop, so it
+ * comes last. */
 static int try_window(struct loop *loop, struct ibv_mw *mw, struct ibv_mr *mr,
 		      char why[PROVE_WHY_BYTES])
 {
@@ -219,10 +221,9 @@ static int try_window(struct loop *loop, struct ibv_mw *mw, struct ibv_mr *mr,
 		enum ibv_wc_status wanted;
 		const char *what;
 	} steps[] = {
-		{ IBV_WR_BIND_MW, IBV_WC_SUCCESS, "binding one" },
-		{ IBV_WR_RDMA_WRITE, IBV_WC_SUCCESS, "writing through one" },
-		{ IBV_WR_RDMA_READ, IBV_WC_REM_ACCESS_ERR,
-		  "reading through one that is only for writing" },
+		{ IBV_WR_BIND_MW, IBV_WC_SUCCESS, "binding a window" },
+		{ IBV_WR_RDMA_WRITE, IBV_WC_SUCCESS, "writing through a window" },
+		{ IBV_WR_RDMA_READ, IBV_WC_REM_ACCESS_ERR, "reading through a write-only window" },
 	};
 	uint32_t key = ibv_inc_rkey(mw->rkey);
 
@@ -252,7 +253,7 @@ static int try_window(struct loop *loop, struct ibv_mw *mw, struct ibv_mr *mr,
 		status = loop_run(loop, wr.opcode == IBV_WR_BIND_MW ? 1 : 0, &wr, text);
 		if (status == (int)steps[i].wanted)
 			continue;
-		snprintf(why, PROVE_WHY_BYTES, "%s ends with: %.80s", steps[i].what,
+		snprintf(why, PROVE_WHY_BYTES, "%s gives: %.80s", steps[i].what,
 			 status < 0 ? text : ibv_wc_status_str((enum ibv_wc_status)status));
 		return -1;
 	}
@@ -267,7 +268,7 @@ int prove_windows(struct ibv_pd *pd, const struct verbs_device *device, char why
 	int rc = -1;
 
 	if (!(device->attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B)) {
-		snprintf(why, PROVE_WHY_BYTES, "it has none of type 2B");
+		snprintf(why, PROVE_WHY_BYTES, "it has no windows of type 2B");
 		return -1;
 	}
 	if (loop_open(pd, device, &loop, why))
@@ -293,8 +294,8 @@ out:
 
 enum method { DMABUF, PEER_MEMORY, NOT_REACHED };
 static const char *const method_names[] = { "dma-buf", "peer memory" };
-static const char *const outcomes[] = { "reads it by dma-buf", "reads it through peer memory",
-					"does not reach it" };
+static const char *const outcomes[] = { "reads it through a dma-buf",
+					"reads it through peer memory", "does not reach it" };
 static atomic_int last_method = -1;
 
 int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const char *what,
@@ -317,11 +318,11 @@ int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const
 		    errno == ENOMEM ? "; look at the limit on locked memory (ulimit -l)" : "");
 }
 
-/* Registers by one method and tests it. NULL: why holds the reason. */
+/* Registers by one method and tests it. Returns NULL and why on failure. */
 static struct ibv_mr *try_method(struct ibv_pd *pd, const struct verbs_device *device,
 				 const struct memory *memory, enum method method, char why[200])
 {
-	/* The test writes the saved content of that memory back. */
+	/* Local write access, because the test writes the saved content back to that memory. */
 	const int access = IBV_ACCESS_LOCAL_WRITE;
 	const uint64_t address = (uintptr_t)memory->address;
 	struct ibv_mr *mr;
@@ -364,7 +365,8 @@ int register_device_memory(struct ibv_pd *pd, const struct verbs_device *device,
 		snprintf(reasons + used, sizeof(reasons) - used, "%s%s: %s", used > 0 ? "; " : "",
 			 method_names[method], why);
 	}
-	/* Logged at info level only if it changes: most registrations give the same result. */
+	/* Logged at info level only when the method changes, because most registrations use the
+	 * same one. */
 	level = atomic_exchange(&last_method, (int)method) == (int)method ? LOG_DEBUG : LOG_INFO;
 	log_line(level, "rdma", "%zu bytes of device memory: %s %s%s%s", memory->bytes,
 		 device->name, outcomes[method], reasons[0] ? ", because " : "", reasons);

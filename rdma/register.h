@@ -9,18 +9,19 @@
 
 enum { PROVE_WHY_BYTES = 160 };
 
-/* ibv_reg_mr of host memory. Checks the memory limit first, and its error says what to do. */
+/* Registers host memory by ibv_reg_mr(). Checks the memory limit first, and its error names the
+ * remedy. */
 int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const char *what,
 		  struct ibv_mr **out);
 
-/* Registers device memory in pd, whose open device is described by device. A method counts only
- * after the card has written that memory and read it back; the old content is restored. Logs the
- * method, and why no better one works, whenever that changes. SLUICE_ENOSUPP, not logged: the card
- * does not reach that memory; the message lists what was tried. */
+/* Registers device memory in pd of the open device `device`. A method is used only if the card can
+ * write that memory and read it back; the old content is restored. Logs the method, and why no
+ * better one works, whenever that changes. SLUICE_ENOSUPP, which is not logged: the card cannot
+ * reach that memory, and the message lists the methods tried. */
 int register_device_memory(struct ibv_pd *pd, const struct verbs_device *device,
 			   const struct memory *memory, struct ibv_mr **out);
 
-/* 0: the device has memory windows of type 2B, and a window for writing refuses to be read. -1 and
- * why not. */
+/* Returns 0 if the device has memory windows of type 2B and a window for writing refuses to be
+ * read, otherwise -1 and why. */
 int prove_windows(struct ibv_pd *pd, const struct verbs_device *device, char why[PROVE_WHY_BYTES]);
 #endif

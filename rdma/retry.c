@@ -3,9 +3,9 @@
 #include "rdma/retry.h"
 
 enum {
-	REFUSALS_MAX = 5, /* wrong proofs until a peer is given up */
-	NOBODY_MAX = 3,   /* "nobody listens" until then, if it was never connected */
-	BREAKS_MAX = 8,   /* in a row, without a transfer in between */
+	REFUSALS_MAX = 5, /* wrong proofs before a peer is given up */
+	NOBODY_MAX = 3,   /* "nobody listens" before that, if it was never connected */
+	BREAKS_MAX = 8,   /* breaks in a row, without a transfer in between */
 	DOUBLINGS_MAX = 4,
 	TRY_LEAST_MS = 200,
 	WAIT_LEAST_MS = 20,
@@ -25,8 +25,9 @@ struct retry retry_begin(int lost_after_ms, int client, uint64_t now)
 	return p;
 }
 
-/* Each try may take longer, because a busy peer answers late. But reconnecting has little time, and
- * nobody repeats a lost request for seconds. */
+/* Each try may take longer than the one before, because a busy peer answers late. While
+ * reconnecting it stays short, because time is limited and nobody repeats a lost request for
+ * seconds. */
 int retry_try_ms(const struct retry *p)
 {
 	int longest = p->lost_after_ms / 2, ms = p->lost_after_ms / 10;

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See rights.h. A window lives as long as its queue pair: it is made after it, bound as soon as
- * requests can be posted, and ended before it (soft-RoCE hangs for a minute when a queue pair that
- * has windows is destroyed). Its key is known before it is bound. Some devices check who uses a
- * window but not its bounds (soft-RoCE again), so each window covers a whole registration. */
+ * See rights.h. A window is made after its queue pair, bound as soon as requests can be posted, and
+ * ended before the queue pair (soft-RoCE hangs for a minute when a queue pair that has windows is
+ * destroyed). The window's key is known before it is bound. Some devices, such as soft-RoCE, check
+ * the user of a window but not its bounds, so each window covers a whole registration. */
 #include "rdma/rights.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -19,13 +19,13 @@ struct window {
 	uint32_t rkey;
 };
 
-/* One peer's part in a region. The entry of this rank holds what all peers share. */
+/* One peer's part of a region. The entry of this rank holds what all peers share. */
 struct part {
-	struct ibv_mr *remote; /* covers exactly what the peer may reach */
-	struct ibv_mr *local;  /* for work requests of this rank */
-	struct window window;  /* over remote, for the peer's current queue pair */
+	struct ibv_mr *remote; /* covers exactly the bytes that the peer may reach */
+	struct ibv_mr *local;  /* used by work requests of this rank */
+	struct window window;  /* covers `remote`, for the peer's current queue pair */
 	int offered;           /* the peer has a key, and gets the new one when it changes */
-	int unreachable;       /* device memory: a test showed that the card does not reach it */
+	int unreachable;       /* device memory that the card cannot reach, as a test showed */
 };
 
 struct region_rights {
@@ -62,7 +62,7 @@ struct rights_peer {
 	uint32_t link; /* number of queue pairs made for the peer */
 	uint8_t peer_control[REGION_DESCRIPTOR_BYTES];
 	struct key_table peer_keys;
-	struct rights_remote *remotes; /* of the peer, open */
+	struct rights_remote *remotes; /* open remotes of the peer */
 };
 
 /* ---- windows ---------------------------------------------------------------------- */
@@ -172,11 +172,11 @@ static int add_region(struct rights_peer *p, const struct region *region,
 
 /* ---- what the peer may do here ---------------------------------------------------- */
 
-/* With windows only the peers' windows reach a registration, and without local write none of them
- * can allow writing. */
+/* With windows, a registration is reached only through the peers' windows. Without local write
+ * access, none of them can allow writing. */
 static int access_for_peers(const struct rights *rights, const struct region *region)
 {
-	/* The interface requires local write with remote write. */
+	/* The verbs interface requires local write access for remote write access. */
 	const int write = region->access & REGION_WRITE ? IBV_ACCESS_LOCAL_WRITE : 0;
 
 	if (rights->windows)
@@ -185,7 +185,7 @@ static int access_for_peers(const struct rights *rights, const struct region *re
 	       (region->access & REGION_READ ? IBV_ACCESS_REMOTE_READ : 0);
 }
 
-/* The peer's registration, or the one of all peers. */
+/* Returns the peer's registration, or the one for all peers. */
 static struct ibv_mr *offered_mr(const struct rights *rights, const struct region_rights *r,
 				 int peer)
 {
@@ -197,7 +197,7 @@ static uint32_t offered_key(const struct rights *rights, const struct region_rig
 	return rights->windows ? r->at[peer].window.rkey : r->at[peer].remote->rkey;
 }
 
-/* With the lock held. */
+/* Requires the lock. */
 static int offer_locked(struct rights_peer *p, const struct region *region, size_t from, size_t n,
 			int connected)
 {
@@ -261,7 +261,7 @@ int rights_describe(struct rights_peer *p, const struct region *region,
 	}
 	pthread_mutex_unlock(&rights->lock);
 	if (!wire.id)
-		return fail(SLUICE_EPEER, "verbs: a region was taken back from rank %d", p->peer);
+		return fail(SLUICE_EPEER, "verbs: rank %d has lost its right to a region", p->peer);
 	verbs_region_encode(&wire, descriptor);
 	return SLUICE_OK;
 }
@@ -348,7 +348,7 @@ size_t rights_table(struct rights_peer *p, uint8_t out[KEY_TABLE_BYTES])
 	return key_table_encode(&table, out);
 }
 
-/* With the lock held. */
+/* Requires the lock. */
 static void end_offers(struct rights_peer *p)
 {
 	for (struct region_rights *r = first_of(p->rights); r; r = next_of(r))
@@ -389,21 +389,22 @@ int rights_take_table(struct rights_peer *p, const uint8_t table[KEY_TABLE_BYTES
 		snprintf(why, 200, "%s", reason);
 		return -1;
 	}
-	/* A region that is not in the table was closed by its owner, and nobody uses it. */
+	/* A region that is missing in the table was closed by its owner and is no longer used. */
 	for (struct rights_remote *r = p->remotes; r; r = r->next)
 		rights_key_of(p, r->target.id, &r->target.rkey);
 	return 0;
 }
 
-/* The current key of a region that the peer described, perhaps before the connection broke. */
+/* Finds the current key of a region that the peer described, perhaps before the connection
+ * broke. */
 static int present_key(const struct rights_peer *p, const struct verbs_region *wire, uint32_t *rkey)
 {
 	*rkey = wire->rkey;
 	if (wire->link == p->peer_keys.link || rights_key_of(p, wire->id, rkey))
 		return SLUICE_OK;
 	return fail(SLUICE_EWIRE,
-		    "rank %d described region %u for its connection %u; this is %u, and it names "
-		    "no such region",
+		    "rank %d described region %u for connection %u; this is connection %u, whose "
+		    "key table has no such region",
 		    p->peer, wire->id, wire->link, p->peer_keys.link);
 }
 
@@ -455,7 +456,7 @@ struct sendlog_target rights_target(const struct remote *remote)
 
 /* ---- what the card may do for this rank ------------------------------------------- */
 
-/* A test takes time, so unreachable device memory is tested once. */
+/* Tests device memory once, because a test takes time. */
 static int register_device(const struct rights_peer *p, const struct region *region,
 			   struct part *part)
 {
@@ -478,12 +479,12 @@ int rights_local_key(struct rights_peer *p, const struct region *region, int wri
 	struct part *part;
 	int rc;
 
-	/* The usual case takes no lock: only this thread changes this region's keys. */
+	/* The common case needs no lock, because only this thread changes this region's keys. */
 	if (r && r->at[place].local) {
 		*lkey_out = r->at[place].local->lkey;
 		return SLUICE_OK;
 	}
-	/* The peers' registration, if it covers the whole region and allows the access. */
+	/* Uses the peers' registration if it covers the whole region and allows the access. */
 	if (mr && mr->addr == region->base && mr->length == region->bytes &&
 	    (!write || region->access & REGION_WRITE)) {
 		*lkey_out = mr->lkey;
@@ -582,7 +583,7 @@ void rights_peer_close(struct rights_peer **p)
 	*p = NULL;
 }
 
-/* why: the reason against windows, if they are not used. */
+/* why: the reason why windows are not used, if they are not. */
 static int choose_protection(struct rights *r, const char *wanted, char why[PROVE_WHY_BYTES])
 {
 	r->pd = ibv_alloc_pd(r->context);
@@ -594,11 +595,12 @@ static int choose_protection(struct rights *r, const char *wanted, char why[PROV
 		r->windows = 1;
 		why[0] = '\0';
 	} else if (wanted && !strcmp(wanted, "yes")) {
-		return fail(SLUICE_ENOSUPP,
-			    "verbs: SLUICE_MEMORY_WINDOWS=yes, but %s has none that work: %s; auto "
-			    "or no uses a "
-			    "protection domain for each peer instead",
-			    r->device->name, why);
+		return fail(
+			SLUICE_ENOSUPP,
+			"verbs: SLUICE_MEMORY_WINDOWS=yes, but %s has no working ones: %s; auto "
+			"or no uses a "
+			"protection domain for each peer instead",
+			r->device->name, why);
 	}
 	if (!r->windows && r->size > r->device->attr.max_pd)
 		return fail_quietly(SLUICE_ENOSUPP,

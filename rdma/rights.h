@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the card may reach for each peer: registrations of regions, the keys that each peer was
- * given, and the keys that it gave. There are two methods to restrict a peer. With memory windows
- * of type 2B there is one protection domain and one registration of a region, and each peer gets a
- * window that is bound to its queue pair and ends with it. Without windows each peer gets its own
- * domain and registrations. Either way no other peer can use a key.
+ * The memory that the card may reach for each peer: registrations of regions, the keys given to
+ * each peer, and the keys received from it. There are two methods to restrict a peer. With memory
+ * windows of type 2B there is one protection domain and one registration of a region, and each peer
+ * gets a window that is bound to its queue pair and ends with it. Without windows each peer gets
+ * its own domain and registrations. With both methods no other peer can use a key.
  *
  * Keys change with the connection. When two ranks reconnect, each first writes a table of its
  * regions' new keys into the other's slot.
  *
  * Called by verbs.c, and by link.c as connections come and go. A region ends its registrations when
- * it closes, perhaps in another thread than the one that polls, hence a lock, which posting does
- * not take. */
+ * it closes, perhaps on a thread that does not poll. A lock protects them; posting does not take
+ * it. */
 #ifndef RDMA_RIGHTS_H
 #define RDMA_RIGHTS_H
 #include "rdma/frame.h"
@@ -21,12 +21,12 @@
 struct rights;      /* of the transport */
 struct rights_peer; /* of one peer */
 
-/* windows: "auto" or NULL, "yes" or "no". Logs the method, and why it is not windows. */
+/* windows: "auto" or NULL, "yes" or "no". Logs the method, and why windows are not used. */
 int rights_open(struct ibv_context *context, const struct verbs_device *device, int rank, int size,
 		const char *windows, struct rights **out);
-/* Ends all registrations. Close all peers before. */
+/* Ends all registrations. All peers must be closed before. */
 void rights_close(struct rights **rights);
-/* The domain of shared objects. */
+/* Returns the domain of shared objects. */
 struct ibv_pd *rights_domain(const struct rights *rights);
 
 struct rights_memory {
@@ -41,41 +41,42 @@ int rights_peer_open(struct rights *rights, int peer, const struct rights_memory
 		     struct rights_peer **out);
 /* Ends everything that was registered for the peer. */
 void rights_peer_end(struct rights_peer *p);
-/* Ends it, and frees it. Close its open remotes before. */
+/* Ends the peer's rights and frees them. Its open remotes must be closed before. */
 void rights_peer_close(struct rights_peer **p);
 struct ibv_pd *rights_peer_domain(const struct rights_peer *p);
 uint32_t rights_copies_key(const struct rights_peer *p);
 
 /* ---- what the peer may do here ---- */
 /* Offers bytes [from, from + n) of a region to the peer. connected: there is a queue pair to make a
- * key for; it works once rights_bind() has returned 0. Otherwise the next connection makes the key.
+ * key for; the key works once rights_bind() has returned 0. Otherwise the next connection makes the
+ * key.
  */
 int rights_offer(struct rights_peer *p, const struct region *region, size_t from, size_t n,
 		 int connected);
-/* What the peer needs to reach a region that it was offered. */
+/* Writes what the peer needs to reach a region that was offered to it. */
 int rights_describe(struct rights_peer *p, const struct region *region,
 		    uint8_t descriptor[REGION_DESCRIPTOR_BYTES]);
 /* Makes the keys of a new queue pair for everything that the peer was offered. */
 int rights_connect(struct rights_peer *p);
-/* Posts the bindings that make them work. 0, SLUICE_EAGAIN (the queue is full: poll and call
- * again), or another SLUICE_E*. */
+/* Posts the bindings that make these keys valid. Returns 0, SLUICE_EAGAIN (the queue is full: poll
+ * and call again), or another SLUICE_E*. */
 int rights_bind(struct rights_peer *p, struct sendlog *log);
-/* Ends the windows, before the queue pair ends. */
+/* Ends the windows. Called before the queue pair ends. */
 void rights_disconnect(struct rights_peer *p);
 /* Makes all keys of the peer invalid, and refuses it new ones. */
 void rights_revoke(struct rights_peer *p);
-/* The slot and control region, for the peer at connection. */
+/* Writes the slot and control region that the peer gets when it connects. */
 int rights_greeting(struct rights_peer *p, uint32_t credits, struct slot_address *slot,
 		    uint8_t control[REGION_DESCRIPTOR_BYTES]);
-/* The table of its keys. Returns the length. */
+/* Writes the table of the peer's keys and returns its length. */
 size_t rights_table(struct rights_peer *p, uint8_t out[KEY_TABLE_BYTES]);
 
 /* ---- what this rank may do there ---- */
-/* Takes what the peer sent with the connection, and the table that it wrote; open remotes continue
- * with its keys. -1 and why: the table is invalid. */
+/* Take what the peer sent with the connection, and the table that it wrote; open remotes continue
+ * with its keys. Return -1 and why if the table is invalid. */
 void rights_take_control(struct rights_peer *p, const uint8_t control[REGION_DESCRIPTOR_BYTES]);
 int rights_take_table(struct rights_peer *p, const uint8_t table[KEY_TABLE_BYTES], char why[200]);
-/* The current key of the peer's region number id, for sendlog_renew_keys(). */
+/* Finds the current key of the peer's region number id, for sendlog_renew_keys(). */
 int rights_key_of(const void *rights_peer, uint32_t id, uint32_t *rkey);
 /* descriptor NULL: the peer's control region. */
 int rights_remote_open(struct rights_peer *p, struct endpoint *e, const uint8_t *descriptor,
@@ -84,8 +85,8 @@ void rights_remote_close(struct remote **remote);
 struct sendlog_target rights_target(const struct remote *remote);
 
 /* ---- what the card may do for this rank ---- */
-/* The key for local use of a region in requests to the peer; registers it at its first use. write:
- * the card fills it. SLUICE_ENOSUPP: device memory that the card does not reach. */
+/* Finds the key for local use of a region in requests to the peer, and registers the region at its
+ * first use. write: the card fills it. SLUICE_ENOSUPP: the card cannot reach this device memory. */
 int rights_local_key(struct rights_peer *p, const struct region *region, int write,
 		     uint32_t *lkey_out);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Sequence numbers and credits of a slot ring; see ring.h. Values that came from a peer are
- * compared with what this side knows before they change anything. */
+ * Sequence numbers and credits of a slot ring; see ring.h. Values from a peer are compared with
+ * this side's own before they change anything. */
 #include "rdma/ring.h"
 #include "base/error.h"
 #include "sluice.h"
@@ -56,8 +56,8 @@ int ring_reader_accept(struct ring_reader *r, int peer, uint64_t seq)
 {
 	if (seq != r->next_seq)
 		return fail(SLUICE_EWIRE,
-			    "rank %d sent message %" PRIu64 " where %" PRIu64 " was due%s", peer,
-			    seq, r->next_seq,
+			    "rank %d sent message %" PRIu64 " instead of message %" PRIu64 "%s",
+			    peer, seq, r->next_seq,
 			    seq < r->next_seq ? " (a repeated one)" :
 						" (one before it is missing)");
 	r->next_seq++;

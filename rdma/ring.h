@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The slot ring: fixed-size slots in the reader's region, written by one peer, a message per slot.
- * This is only its arithmetic; a transport moves the bytes, and worker.c and shard.c have one of
- * these structures per pair.
+ * The slot ring: fixed-size slots in the reader's region, written by one peer, one message per
+ * slot. This file only has its arithmetic; a transport moves the bytes. Each half of a model has
+ * one of these structures per peer.
  *
  * Messages carry sequence numbers 1, 2, 3, ... (64 bits: they never wrap); number seq lives in slot
  * seq mod depth. The reader takes them in order and reports its progress (consumed_seq, in a
- * notice), which is the writer's credit: a slot and its staging buffer are free once
- * consumed_seq has passed the message in it. So at most depth messages are unread.
+ * notice). This is the writer's credit: a slot and its staging buffer are free once consumed_seq
+ * has reached the message in the slot. So at most depth messages are unread.
  *
  *      consumed_seq             next_seq
  *   ... 4   5 | 6   7   8   9 | 10 ...          depth 8: 10 to 13 may be written
@@ -27,38 +27,38 @@ struct ring_writer {
 struct ring_reader {
 	uint32_t depth;
 	size_t slot_bytes;
-	uint64_t next_seq; /* the only one accepted now, >= 1 */
+	uint64_t next_seq; /* the only number accepted now, >= 1 */
 };
 
 /* SLUICE_EINVAL if depth or slot_bytes is 0 or the ring is larger than an address space. */
 int ring_writer_init(struct ring_writer *w, uint32_t depth, size_t slot_bytes);
 int ring_reader_init(struct ring_reader *r, uint32_t depth, size_t slot_bytes);
 
-/* The place of message seq, in bytes from the start of the ring or of its staging copy. */
+/* Returns the place of message seq, in bytes from the start of the ring or of its staging copy. */
 static inline uint64_t ring_offset(uint32_t depth, size_t slot_bytes, uint64_t seq)
 {
 	return seq % depth * slot_bytes;
 }
 
-/* Nonzero if message next_seq may be written now. */
+/* Returns nonzero if message next_seq may be written now. */
 static inline int ring_writer_free(const struct ring_writer *w)
 {
 	return w->next_seq - w->consumed_seq <= w->depth;
 }
 
-/* Uses the next sequence number, for a message that has been posted (w->next_seq while preparing
- * it). Needs ring_writer_free(). */
+/* Uses up the next sequence number, for a message that has been posted (its number was w->next_seq
+ * while it was prepared). Requires ring_writer_free(). */
 uint64_t ring_writer_advance(struct ring_writer *w);
 
-/* Takes consumed_seq from peer's notice, which is hostile. The same value again is fine.
- * SLUICE_EWIRE and no change if it decreases or exceeds what was written. */
+/* Takes consumed_seq from peer's notice, which is hostile. It may repeat. Returns SLUICE_EWIRE and
+ * changes nothing if it decreases or exceeds the last message written. */
 int ring_writer_acknowledge(struct ring_writer *w, int peer, uint64_t consumed_seq);
 
-/* Checks the sequence number of a message of peer and moves on to the next. SLUICE_EWIRE and no
- * change if it is not next_seq. */
+/* Checks the sequence number of a message of peer and moves on to the next. Returns SLUICE_EWIRE
+ * and changes nothing if it is not next_seq. */
 int ring_reader_accept(struct ring_reader *r, int peer, uint64_t seq);
 
-/* For the writer: all messages up to this one have been copied out of the ring. */
+/* Returns the writer's credit: all messages up to this one have been copied out of the ring. */
 static inline uint64_t ring_reader_consumed(const struct ring_reader *r)
 {
 	return r->next_seq - 1;

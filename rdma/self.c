@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The transport of a rank to itself, so that its worker half and shard half talk as two ranks do,
- * and to the other ranks of a simulated job in the same process. Copies go through a second mapping
- * of the region: the kernel keeps a read-only region read-only here too, and a remote stays valid
- * until it is closed. Simulated ranks reach memory by its address. */
+ * The transport of a rank to itself and, in a simulated job, to the other ranks in its process. It
+ * lets the worker half and the shard half of a rank communicate as two ranks do. Copies go through
+ * a second mapping of the region: the kernel keeps a read-only region read-only even here, and a
+ * remote stays valid until it is closed. Simulated ranks reach memory by its address. */
 #include "base/bytes.h"
 #include "base/error.h"
 #include "rdma/event_queue.h"
@@ -25,7 +25,7 @@ struct self {
 	int rank, size;
 	struct neighbours *neighbours; /* NULL: only this rank */
 	const struct region *control;  /* the job's */
-	struct wakeup wakeup;          /* WAKEUP_NONE with neighbours: nobody sleeps */
+	struct wakeup wakeup;          /* WAKEUP_NONE in a simulated job, where nobody sleeps */
 	struct event_queue imms, dones;
 };
 
@@ -40,8 +40,8 @@ static struct self *self_of(struct transport *t)
 	return (struct self *)(void *)t; /* its first member */
 }
 
-/* The transport at the other end of an endpoint: this rank's, or one of the same process; NULL:
- * closed. */
+/* Returns the transport at the other end of an endpoint: this rank's, or another one of this
+ * process; NULL: closed. */
 static struct self *neighbour(const struct endpoint *e)
 {
 	struct self *self = self_of(e->transport);
@@ -140,11 +140,10 @@ static int self_connect(struct transport *t, int peer, const uint8_t *record, si
 		return fail(SLUICE_EINVAL, "self: rank %d is connected already", peer);
 	write_record(peer, expected, &expected_len);
 	if (len != expected_len || memcmp(record, expected, expected_len) != 0)
-		return fail(
-			SLUICE_EWIRE,
-			"self: the record of rank %d came back changed; do two processes believe "
-			"to be that rank?",
-			peer);
+		return fail(SLUICE_EWIRE,
+			    "self: the record of rank %d came back changed; make sure that no two "
+			    "processes have the same rank",
+			    peer);
 	self->endpoints[peer] = (struct endpoint){ .transport = t, .peer = peer };
 	*out = &self->endpoints[peer];
 	return SLUICE_OK;
@@ -195,8 +194,8 @@ static int self_remote_open(struct endpoint *e, const uint8_t descriptor[REGION_
 	if (rc)
 		return rc;
 	if (d.pid != getpid())
-		return fail(SLUICE_EWIRE, "self: a region of pid %d, this is pid %d", (int)d.pid,
-			    (int)getpid());
+		return fail(SLUICE_EWIRE, "self: the region belongs to pid %d, but this is pid %d",
+			    (int)d.pid, (int)getpid());
 	remote = calloc(1, sizeof(*remote));
 	if (!remote)
 		return fail(SLUICE_ENOMEM, "self: no memory for %zu bytes", sizeof(*remote));
@@ -321,7 +320,8 @@ static int self_fd(struct transport *t)
 	return wakeup_fd(&self_of(t)->wakeup);
 }
 
-/* Memory of the process's other ranks shares pages, and a caller of this wants whole pages. */
+/* Not for simulated ranks: their regions share pages, and callers of this function need whole
+ * pages. */
 static void *self_address(struct remote *remote)
 {
 	const struct self_remote *r = (const struct self_remote *)(const void *)remote;

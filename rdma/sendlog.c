@@ -18,10 +18,10 @@ struct sent {
 	uint64_t cookie;
 	const uint8_t *local;
 	uint32_t lkey, rkey, imm;
-	uint32_t region; /* the peer's number for the region, in case its key changes */
+	uint32_t region; /* the peer's number of the region, in case its key changes */
 	uint8_t kind, report;
-	uint8_t copied;   /* local is in the log's memory */
-	uint8_t started;  /* at least one work request is posted */
+	uint8_t copied;   /* `local` points into the log's memory */
+	uint8_t started;  /* at least one work request was posted */
 	uint8_t in_place; /* a new connection showed that the peer has it; not posted again */
 };
 
@@ -45,9 +45,9 @@ struct sendlog {
 
 	struct slot_address peer_slot;
 	const uint8_t *slot;
-	uint64_t notify_sent, notify_done; /* numbers; done: its entry has left the log */
-	uint64_t credit_seen;              /* notifies that the peer reports as taken */
-	uint64_t received, reported;       /* notifies taken here; last reported to the peer */
+	uint64_t notify_sent, notify_done; /* done: its entry has left the log */
+	uint64_t credit_seen;              /* notifies that the peer has reported as taken */
+	uint64_t received, reported; /* notifies taken here; the number last reported to the peer */
 };
 
 static struct sent *sent_at(const struct sendlog *log, uint64_t n)
@@ -63,8 +63,8 @@ static int reports(const struct sent *s)
 
 /* ---- posting ---------------------------------------------------------------------- */
 
-/* Unsignalled work requests save completions, but only completions empty the queue, so one in a
- * quarter of the queue is signalled. */
+/* Unsignalled work requests save completions, but only completions free the queue. So one request
+ * per quarter of the queue is signalled. */
 static int time_to_signal(const struct sendlog *log)
 {
 	return log->wr_sent + 1 - log->wr_signalled >= log->sizes.log_entries / 4;
@@ -147,7 +147,7 @@ static void post_entries(struct sendlog *log)
 		}
 		if (s->kind == TRANSFER_GET && !s->started) {
 			if (log->reads >= log->reads_max)
-				return; /* a replay: new ones check this before */
+				return; /* part of a replay; new transfers were checked before */
 			log->reads++;
 			s->started = 1;
 		}
@@ -202,7 +202,8 @@ int sendlog_greet(struct sendlog *log, enum greeting greeting, const void *bytes
 
 /* ---- transfers -------------------------------------------------------------------- */
 
-/* Notifies that the peer has taken. The peer writes that word, so it is bounded. */
+/* Returns the number of notifies that the peer has taken. The peer writes that word, so its value
+ * is bounded. */
 static uint64_t credit(struct sendlog *log)
 {
 	const uint64_t *word = (const uint64_t *)(const void *)(log->slot + SLOT_CREDIT);
@@ -330,8 +331,8 @@ uint64_t sendlog_report_received(struct sendlog *log)
 	return log->received;
 }
 
-/* Bytes arrive in order, so everything posted before a notify that the peer has is in place too,
- * except gets. */
+/* Bytes arrive in order. So everything posted before a notify that the peer has received is in
+ * place, except gets. */
 static void rewind_entries(struct sendlog *log, uint64_t received)
 {
 	uint64_t known = log->first;
@@ -354,7 +355,8 @@ static void rewind_entries(struct sendlog *log, uint64_t received)
 int sendlog_replay(struct sendlog *log, uint64_t received, char why[200])
 {
 	if (received < log->notify_done || received > log->notify_sent) {
-		snprintf(why, 200, "it reports %llu received notifies; %llu to %llu are possible",
+		snprintf(why, 200,
+			 "it reports %llu received notifies, which is not within %llu to %llu",
 			 (unsigned long long)received, (unsigned long long)log->notify_done,
 			 (unsigned long long)log->notify_sent);
 		return -1;
@@ -389,7 +391,7 @@ void sendlog_start(struct sendlog *log, uint32_t reads)
 	log->reads_max = reads;
 	log->running = 1;
 	post_entries(log);
-	sendlog_completed(log, 0); /* ends what is in place */
+	sendlog_completed(log, 0); /* ends the entries that are in place */
 }
 
 void sendlog_abandon(struct sendlog *log)

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The log of the transfers to one peer: the outgoing hot path, its completions, and the credits of
- * both sides. No allocation and no system call.
+ * The log of transfers to one peer: the outgoing hot path, its completions, and the credits of both
+ * sides. It makes no allocation and no system call.
  *
  * A transfer stays in the log until it is known to be complete. When a connection breaks, both
  * sides exchange how many notifies they have received. The rest is posted again, in order, on a new
  * queue pair, so each notify arrives exactly once.
  *
- * A notify uses up a receive of the peer, so the log never has more of them outstanding than the
- * peer gave credits for. It reports its own received notifies when the peer has used half of its
- * credits. Called by verbs.c, and by link.c as connections come and go. */
+ * A notify uses up a receive of the peer, so outstanding notifies never exceed the peer's credits.
+ * This side reports the notifies it has received when the peer has used half of its credits. Called
+ * by verbs.c, and by link.c as connections come and go. */
 #ifndef RDMA_SENDLOG_H
 #define RDMA_SENDLOG_H
 #include "rdma/event_queue.h"
@@ -35,24 +35,25 @@ void sendlog_watch(struct sendlog *log, void (*broken)(void *owner, const char *
 void sendlog_close(struct sendlog **log);
 
 /* ---- the life of a connection ---- */
-/* Takes a new queue pair: requests that are not transfers may be posted from here on. */
+/* Uses a new queue pair. From here on, requests that are not transfers may be posted. */
 void sendlog_attach(struct sendlog *log, struct ibv_qp *qp);
-/* The number of notifies received here, for the peer at connection. */
+/* Returns the number of notifies received here, which the peer needs when it connects. */
 uint64_t sendlog_report_received(struct sendlog *log);
-/* The peer received this many of this rank's notifies: these transfers are in place, the others
- * will be posted again. -1 and why: the count is impossible. */
+/* The peer has received this many of this rank's notifies: their transfers are in place, and the
+ * others will be posted again. Returns -1 and why if the count is impossible. */
 int sendlog_replay(struct sendlog *log, uint64_t received, char why[200]);
-/* The peer's slot and its credits. -1: they are impossible. */
+/* Sets the peer's slot and its credits. Returns -1 if they are impossible. */
 int sendlog_peer_slot(struct sendlog *log, const struct slot_address *slot);
-/* Waiting transfers continue with the keys of key_of(), which returns 0 for an unknown region. */
+/* Gives waiting transfers the keys of key_of(), which returns 0 for an unknown region. */
 void sendlog_renew_keys(struct sendlog *log,
 			int (*key_of)(const void *table, uint32_t id, uint32_t *rkey),
 			const void *table);
-/* The connection works both ways: posts waiting transfers. reads: limit of outstanding READs. */
+/* Posts waiting transfers, now that the connection works in both directions. reads: limit of
+ * outstanding READs. */
 void sendlog_start(struct sendlog *log, uint32_t reads);
 /* Stops posting on the queue pair; transfers in the log wait. */
 void sendlog_detach(struct sendlog *log);
-/* The peer is lost: ends all transfers with an error. */
+/* Ends all transfers with an error, because the peer is lost. */
 void sendlog_abandon(struct sendlog *log);
 
 /* ---- transfers ---- */
@@ -70,8 +71,8 @@ void sendlog_append(struct sendlog *log, const struct transfer *x, uint32_t lkey
 		    struct sendlog_target target);
 
 /* ---- other requests ---- */
-/* 0, SLUICE_EAGAIN (no room now), or SLUICE_EPEER (the connection is broken, as is known already).
- */
+/* Returns 0, SLUICE_EAGAIN (no room now), or SLUICE_EPEER (the connection broke, which was reported
+ * before). */
 int sendlog_request(struct sendlog *log, struct ibv_send_wr *wr);
 /* Both return what sendlog_request() does. The first writes n bytes into the peer's slot, from
  * SLOT_* on; the second writes a greeting and notifies the peer of it. */
@@ -79,22 +80,22 @@ int sendlog_write_slot(struct sendlog *log, size_t at, const void *bytes, size_t
 int sendlog_greet(struct sendlog *log, enum greeting greeting, const void *bytes, size_t n);
 
 /* ---- what completes ---- */
-/* Request number wr and all before it are complete. */
+/* Takes the completion of request number wr and all before it. */
 void sendlog_completed(struct sendlog *log, uint64_t wr);
-/* A notify of the peer arrived. Returns sendlog_credit_due(). */
+/* Takes a notify of the peer. Returns sendlog_credit_due(). */
 int sendlog_received(struct sendlog *log, uint32_t imm);
 /* Returns 1 if the peer has used half of its credits. */
 int sendlog_credit_due(const struct sendlog *log);
-/* Returns them to the peer. 0, or SLUICE_E* as a request does. */
+/* Returns credits to the peer. Returns 0, or SLUICE_E* like sendlog_request(). */
 int sendlog_give_credit(struct sendlog *log);
 
 /* ---- questions ---- */
-/* Grows with every completed transfer and every received notify. */
+/* Returns a counter that grows with every completed transfer and every received notify. */
 uint64_t sendlog_moved(const struct sendlog *log);
-/* Transfers in the log. */
+/* Returns the number of transfers in the log. */
 uint64_t sendlog_waiting(const struct sendlog *log);
-/* For the end of a job: posts a request that completes after all before it; returns whether it, or
- * the connection, has ended. */
+/* For the end of a job: posts a request that completes after all earlier ones; returns 1 once that
+ * request, or the connection, has ended. */
 void sendlog_flush(struct sendlog *log);
 int sendlog_flushed(const struct sendlog *log);
 #endif

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The transport between processes of one machine. A peer's regions and its mailbox are memory
  * files, opened through /proc/PID/fd and mapped here. A transfer is a copy. A notify is a word in
- * the peer's mailbox (mailbox.h), and a byte in the peer's pipe if it sleeps (wakeup.h). The only
- * system calls of posting and polling wake a sleeper, or ask for ended peers every few
- * milliseconds. */
+ * the peer's mailbox (mailbox.h), and a byte in the peer's pipe if it sleeps (wakeup.h). Posting
+ * and polling make system calls only to wake a sleeper, and every few milliseconds to check for
+ * ended peers. */
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
@@ -28,7 +28,7 @@ enum { MIN_DONES = 64, MAX_DONES = 65536, BLIND_TICK_NS = 100000000 };
 
 enum shm_state {
 	SHM_ALIVE,
-	SHM_ENDED,  /* the process ended; its earlier messages are still delivered */
+	SHM_ENDED,  /* the process has ended; its earlier messages are still delivered */
 	SHM_BROKEN, /* the peer corrupted the mailbox; its messages are ignored */
 	SHM_GONE    /* EVENT_GONE was delivered */
 };
@@ -36,14 +36,14 @@ enum shm_state {
 struct shm_peer {
 	struct endpoint endpoint;
 	enum shm_state state;
-	int pidfd;     /* watched while PEER_ALIVE; -1: none */
+	int pidfd;     /* watched while SHM_ALIVE; -1: none */
 	int wake_fd;   /* the peer's pipe */
 	void *mailbox; /* the peer's, mapped */
 	uint64_t mailbox_bytes;
 	struct process process;
-	uint8_t control[REGION_DESCRIPTOR_BYTES]; /* of its control region; validated when opened */
-	struct mailbox_writer out;                /* this rank's ring in its mailbox */
-	struct mailbox_reader in;                 /* its ring in ours */
+	uint8_t control[REGION_DESCRIPTOR_BYTES]; /* of its control region; validated at open */
+	struct mailbox_writer out;                /* this rank's ring in the peer's mailbox */
+	struct mailbox_reader in;                 /* the peer's ring in this rank's mailbox */
 };
 
 struct shm {
@@ -52,14 +52,14 @@ struct shm {
 	struct process process;
 	uint32_t capacity; /* of the rings of this rank's mailbox */
 	struct region *mailbox;
-	const struct region *control; /* the job's; every peer finds it in the record */
+	const struct region *control; /* the job's control region, which peers find in the record */
 	struct wakeup wakeup;
-	int blind;              /* some peer has no pidfd, so each tick asks whether it ended */
-	uint64_t next_check_ns; /* when to ask for ended peers; 0: now */
+	int blind; /* some peer has no pidfd, so each tick checks whether it has ended */
+	uint64_t next_check_ns; /* when to check for ended peers; 0: now */
 	unsigned polls;
 	struct event_queue dones;
-	int n_peers, first;        /* first: where the next poll starts, so that no peer starves */
-	struct shm_peer **peers;   /* [size], the first n_peers connected, in that order */
+	int n_peers, first;        /* first: where the next poll starts, for fairness */
+	struct shm_peer **peers;   /* [size]; the first n_peers, in order of connection */
 	struct shm_peer **by_rank; /* [size] */
 };
 
@@ -70,7 +70,7 @@ struct shm_remote {
 
 static struct shm *shm_of(struct transport *t)
 {
-	return (struct shm *)(void *)t; /* its first member, as in the two below */
+	return (struct shm *)(void *)t; /* t is its first member, as in the two functions below */
 }
 
 static struct shm_peer *peer_of(struct endpoint *e)
@@ -89,7 +89,8 @@ static int shm_fail_gone(const struct shm_peer *peer)
 			    (int)peer->process.pid);
 }
 
-/* A polling rank asks the kernel for ended peers this often. The kernel wakes a sleeping one. */
+/* How often a polling rank asks the kernel for ended peers. A sleeping rank is woken by the
+ * kernel. */
 enum { DEATH_CHECK_NS = 2000000, POLLS_PER_LOOK = 64 /* at the clock */ };
 
 /* ---- moving bytes ---------------------------------------------------------- */
@@ -102,7 +103,7 @@ static int room_for_notify(struct shm_peer *peer)
 	case 1: return 1;
 	default:
 		return fail(SLUICE_EWIRE,
-			    "the mailbox of rank %d (pid %d) holds an impossible position",
+			    "the mailbox of rank %d (pid %d) holds an invalid position",
 			    peer->endpoint.peer, (int)peer->process.pid);
 	}
 }
@@ -123,7 +124,7 @@ static void done(struct shm *shm, const struct shm_peer *peer, uint64_t cookie)
 	wakeup_if_armed(&shm->wakeup);
 }
 
-/* A hint, some time before a store: fetches a line that a peer reads again and again. */
+/* Prefetches, ahead of a store, a line that a peer reads repeatedly. */
 static inline void fetch_to_write(const void *line)
 {
 #if defined(__x86_64__)
@@ -139,7 +140,7 @@ static inline void fetch_what_is_written(const struct shm_peer *peer, const stru
 	if (x->kind == TRANSFER_PUT_NOTIFY)
 		fetch_to_write((const void *)peer->out.at.next);
 	if (x->kind != TRANSFER_GET &&
-	    x->remote) /* x is not validated yet, but a hint may point anywhere */
+	    x->remote) /* x is not validated yet, but a prefetch may use any address */
 		fetch_to_write(
 			(const void *)((uintptr_t)shm_remote_of(x->remote)->base + x->offset));
 }
@@ -182,7 +183,7 @@ static void unwatch(struct shm *shm, struct shm_peer *peer, enum shm_state state
 	peer->state = state;
 }
 
-/* Asks the kernel which peers ended. */
+/* Asks the kernel which peers have ended. */
 static void check_deaths(struct shm *shm)
 {
 	int ranks[WAKEUP_BATCH], n, i;
@@ -206,8 +207,8 @@ static inline int peer_has_news(const struct shm_peer *peer)
 	return peer->state == SHM_ALIVE ? mailbox_waiting(&peer->in) : peer->state != SHM_GONE;
 }
 
-/* Returns the messages of one peer, and then its end. The end of its process is known before its
- * ring is read here, so its last messages are not missed. */
+/* Returns the messages of one peer, and then its end. The ring is read after the process is known
+ * to have ended, so its last messages are not missed. */
 static int take_from(struct shm *shm, struct shm_peer *peer, struct event *events, int n)
 {
 	int taken = 0;
@@ -234,7 +235,7 @@ static int take_from(struct shm *shm, struct shm_peer *peer, struct event *event
 			.status = SLUICE_EPEER,
 			.text = peer->state == SHM_ENDED ?
 					"its process ended" :
-					"it wrote an impossible position into this rank's mailbox",
+					"it wrote an invalid position into this rank's mailbox",
 		};
 		taken++;
 		peer->state = SHM_GONE;
@@ -252,7 +253,7 @@ static __attribute__((noinline)) void look_for_ended(struct shm *shm)
 	shm->next_check_ns = now + DEATH_CHECK_NS;
 }
 
-/* Usually there is no event, and a waiting caller polls again the sooner this returns. */
+/* Usually there is no event. The sooner this returns, the sooner a waiting caller polls again. */
 static int shm_poll(struct transport *t, struct event *events, int n)
 {
 	struct shm *shm = shm_of(t);
@@ -260,8 +261,8 @@ static int shm_poll(struct transport *t, struct event *events, int n)
 
 	if (taken < n && (shm->next_check_ns == 0 || ++shm->polls % POLLS_PER_LOOK == 0))
 		look_for_ended(shm);
-	/* Starts at another peer each time. A division would take as long as a line from another
-	 * core. */
+	/* Each poll starts at another peer. Division would take as long as fetching a cache line
+	 * from another core. */
 	for (left = shm->n_peers; left > 0 && taken < n; left--) {
 		struct shm_peer *peer = shm->peers[at];
 
@@ -305,7 +306,7 @@ static void shm_disarm(struct transport *t)
 
 	mailbox_awake(shm->mailbox->base);
 	wakeup_disarm(&shm->wakeup);
-	shm->next_check_ns = 0; /* the end of a peer may have woken this rank */
+	shm->next_check_ns = 0; /* this rank may have been woken by the end of a peer */
 }
 
 static void shm_cancel(struct transport *t)
@@ -338,7 +339,8 @@ static void peer_free(struct shm_peer *peer)
 {
 	struct shm *shm = shm_of(peer->endpoint.transport);
 
-	/* Closing alone would leave the descriptor in the set while a forked child holds it. */
+	/* Removed explicitly, because closing alone leaves the descriptor in the epoll set while a
+	 * forked child holds it. */
 	if (peer->state == SHM_ALIVE)
 		unwatch(shm, peer, SHM_GONE);
 	if (peer->mailbox)
@@ -367,7 +369,7 @@ static void shm_close(struct transport **t)
 	*t = NULL;
 }
 
-/* Gets finish at once, so they are queued only until the next poll. */
+/* Gets finish at once, so they stay queued only until the next poll. */
 static uint32_t done_capacity(uint32_t capacity, int size)
 {
 	uint64_t wanted = (uint64_t)capacity * (uint32_t)size;
@@ -450,7 +452,7 @@ static int shm_record_of(struct transport *t, uint8_t *bytes, size_t *len_out)
 	return SLUICE_OK;
 }
 
-/* Also opened for reading: as a reader this process gets no SIGPIPE when the peer ends. */
+/* Opened for reading too, because a reader gets no SIGPIPE when the peer ends. */
 static int open_wake_pipe(struct shm_peer *peer, int number)
 {
 	struct stat st;
@@ -537,8 +539,8 @@ static int shm_connect(struct transport *t, int rank, const uint8_t *bytes, size
 	memcpy(peer->control, record.control, sizeof(peer->control));
 	peer->pidfd = peer->wake_fd = -1;
 	peer->state = SHM_GONE; /* not watched yet */
-	/* The pidfd comes first: if it is not readable at the end, all files below belong to this
-	 * peer. */
+	/* The pidfd is opened first: if it is not readable at the end, all files opened below
+	 * belong to this peer. */
 	rc = watch_peer(shm, peer, &record.process);
 	if (rc)
 		goto err_free;

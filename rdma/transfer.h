@@ -4,14 +4,14 @@
 #define RDMA_TRANSFER_H
 #include "rdma/transport.h"
 
-/* Puts up to this size need no local region (verbs sends them inline). */
+/* Puts up to this size need no local region; verbs sends them inline. */
 enum { TRANSFER_INLINE_BYTES = 64 };
 
 static inline int transfer_permitted(const struct transfer *x)
 {
 	const unsigned needed = x->kind == TRANSFER_GET ? REGION_READ : REGION_WRITE;
 
-	/* A notify without bytes touches no memory, so any open region carries it. */
+	/* A notify without bytes touches no memory, so it may use any open region. */
 	return x->bytes == 0 || (x->remote->access & needed) != 0;
 }
 
@@ -33,8 +33,8 @@ static inline int transfer_within_local(const struct transfer *x)
 	       local - (uintptr_t)region->base <= region->bytes - x->bytes;
 }
 
-/* Returns 1 if transfer_check() would succeed. Inline for the transports that copy. Device memory
- * can only be the source of a put, on a transport whose card reads it directly. */
+/* Returns 1 if transfer_check() would succeed. It is inline for the transports that copy. Device
+ * memory can only be the source of a put, and only on a transport whose card reads it directly. */
 static inline int transfer_right(const struct endpoint *e, const struct transfer *x)
 {
 	const struct region *region = x->local_region;
@@ -45,9 +45,9 @@ static inline int transfer_right(const struct endpoint *e, const struct transfer
 		(x->kind != TRANSFER_GET && e->transport->ops->in_place));
 }
 
-/* SLUICE_EINVAL: the remote belongs to another endpoint, its bounds or access do not allow the
- * transfer, or the local bytes lie outside the local region. SLUICE_ENOSUPP: this transport cannot
- * read the local bytes, which are device memory. */
+/* Returns SLUICE_EINVAL if the remote belongs to another endpoint, its bounds or access do not
+ * allow the transfer, or the local bytes are outside the local region, and SLUICE_ENOSUPP if the
+ * local bytes are device memory that this transport cannot read. */
 int transfer_check(const struct endpoint *e, const struct transfer *transfer);
 
 /* Returns 1 if the transfer ends with an EVENT_DONE. */
@@ -56,7 +56,7 @@ static inline int transfer_ends(const struct transfer *transfer)
 	return transfer->kind == TRANSFER_GET ? !transfer->quiet : transfer->report;
 }
 
-/* Counts an accepted transfer, for the statistics and for the check of arrivals
+/* Counts an accepted transfer, for the statistics and for the check that notifies arrive
  * (runtime/job/heart.c). */
 static inline void transfer_count(struct endpoint *e, const struct transfer *transfer)
 {

@@ -18,24 +18,24 @@ enum transfer_kind { TRANSFER_PUT, TRANSFER_PUT_NOTIFY, TRANSFER_GET };
 struct transfer {
 	enum transfer_kind kind;
 	struct remote *remote; /* the peer's region */
-	uint64_t offset;       /* in the remote region, which must hold offset + bytes */
+	uint64_t offset;       /* offset in the remote region, which must hold offset + bytes */
 	const struct region *local_region; /* contains local; may be NULL for puts of <= 64 bytes */
 	void *local;                       /* put: source, get: destination */
 	size_t bytes;                      /* put: may be 0 with NOTIFY */
 	uint32_t imm;    /* PUT_NOTIFY: arrives at the peer after the bytes are in place */
 	uint64_t cookie; /* returned in EVENT_DONE */
 	int report;      /* put: request an EVENT_DONE once the local bytes may be changed again */
-	int quiet;       /* get, if the transport copies at post: request no EVENT_DONE */
+	int quiet;       /* get, if post() itself copies: request no EVENT_DONE */
 };
 
 enum event_kind {
-	/* A PUT_NOTIFY of the peer. All bytes that it and earlier puts of that peer wrote are
+	/* A PUT_NOTIFY of the peer. All bytes written by it and by earlier puts of that peer are
 	 * visible. */
 	EVENT_IMM,
 	/* A get of this rank has filled its local memory, or a reported put is in place. The event
-	   carries the cookie, and status: 0 or SLUICE_E*. After SLUICE_EPEER a get's local memory
-	   may still be written until its region is closed: libfabric cannot end a get, and a peer
-	   that was given up may answer it. */
+	 * carries the cookie, and status: 0 or SLUICE_E*. After SLUICE_EPEER a get's local memory
+	 * may still be written until its region is closed, because libfabric cannot cancel a get,
+	 * and a peer that was given up may answer it. */
 	EVENT_DONE,
 	/* The peer's process ended, or its connection broke for good. The event comes once per
 	   peer, and text gives the reason. */
@@ -53,11 +53,11 @@ struct event {
 struct transport_config {
 	int rank, size;
 	uint32_t queue_depth; /* limit of unprocessed PUT_NOTIFYs from one peer */
-	/* A region that peers may write. Every peer that connects gets it with the connection (shm,
-	 * self: its descriptor is part of the record). */
+	/* A region that peers may write. Every peer that connects gets access to it (shm, self: its
+	 * descriptor is part of the record). */
 	const struct region *control;
-	/* verbs can give each peer access to its line of the control region only: line number
-	 * `rank`, of this size. 0: to the whole region. */
+	/* If not 0: verbs gives each peer access only to its line of the control region, which is
+	 * line number `rank` and has this size. 0: to the whole region. */
 	size_t control_line_bytes;
 	const char *device;         /* verbs: "name[:port]"; NULL or "": the first usable one */
 	const char *gid_index;      /* verbs: "auto" or a number; NULL: auto */
@@ -70,7 +70,7 @@ struct transport_config {
 };
 
 /* The secret that both ends of a connection prove to know before a queue pair exists or a key is
- * sent. The bootstrap distributes it, and SLUICE_KEY_FILE adds what the bootstrap does not know.
+ * sent. The bootstrap distributes it, and SLUICE_KEY_FILE adds bytes that the bootstrap never sees.
  * The key never leaves memory: it is not in arguments, the environment, logs or checkpoints. */
 struct job_secret {
 	uint8_t key[32]; /* made by rank 0 with getrandom(2) */
@@ -78,8 +78,9 @@ struct job_secret {
 	uint32_t wire_version;
 };
 
-/* transfer_count() keeps these for every transport, for statistics. Messages of a rank to itself
- * count for self. puts and put_bytes include those with a notify. Refused posts do not count. */
+/* transfer_count() keeps these for every transport, for statistics. The transport self counts
+ * messages of a rank to itself. puts and put_bytes include those with a notify. Refused posts do
+ * not count. */
 struct transport_counters {
 	uint64_t puts, put_bytes, notifies, gets, get_bytes;
 };
@@ -96,12 +97,12 @@ enum distance {
 
 struct transport_ops {
 	const char *name;
-	enum distance farthest; /* to which it reaches */
+	enum distance farthest; /* the largest distance it covers */
 	/* 1: ranks open it only if the earlier transports of the table leave two ranks unconnected,
 	 * or if the user names it. */
 	int last_resort;
-	/* If this build lacks the transport: the packages that it needs. Then only the members
-	 * above are set. */
+	/* The packages to install if this build lacks the transport. Then only the members above
+	 * are set. */
 	const char *absent;
 	/* open() makes what peers need before they can connect. open() and close() never wait for a
 	 * peer. */
@@ -109,15 +110,15 @@ struct transport_ops {
 	void (*close)(struct transport **t);
 	/* Writes this transport's part of the rank's record, at most TRANSPORT_RECORD_BYTES. */
 	int (*record)(struct transport *t, uint8_t *bytes, size_t *len_out);
-	/* Receives the job's secret after the bootstrap, before the first connect(). NULL: on one
-	 * machine there is nothing to prove. */
+	/* Receives the job's secret after the bootstrap, before the first connect(). NULL: not
+	 * needed on one machine. */
 	int (*admit)(struct transport *t, const struct job_secret *secret);
 	/* Begins to connect, and never waits for the peer. Both sides call it. The record came
 	 * through the bootstrap and is hostile input. t owns the endpoint. */
 	int (*connect)(struct transport *t, int peer, const uint8_t *record, size_t len,
 		       struct endpoint **out);
 	/* Returns 1 once the peer is connected and control() may be called, 0 before (poll, then
-	 * ask again), else SLUICE_E*. NULL: connect() already connected it. */
+	 * call again), else SLUICE_E*. NULL: connect() already connects. */
 	int (*ready)(struct endpoint *e);
 	/* Opens the control region of this endpoint's peer, which came with the connection.
 	 * remote_close() ends it. */
@@ -132,22 +133,23 @@ struct transport_ops {
 	void (*remote_close)(struct remote **remote);
 	/* The job continues without this peer: all its keys become invalid, even if its process
 	 * still runs, and it gets no new ones. Transfers to the peer continue. NULL (shm, self): a
-	 * process keeps memory that it has mapped; checks of private copies and membership epochs
-	 * then keep its writes from counting. */
+	 * process keeps memory that it has mapped. There, checks of private copies and membership
+	 * epochs make its writes ineffective. */
 	void (*revoke)(struct endpoint *e);
-	/* Posts one transfer. SLUICE_EAGAIN when a queue is full (poll, then post again),
-	 * SLUICE_EINVAL out of bounds or not permitted, SLUICE_EPEER after EVENT_GONE. Never
-	 * allocates, never blocks. A put's local bytes must stay unchanged until the peer has
-	 * acknowledged them by protocol. When the peer answers a get, it has received every
-	 * PUT_NOTIFY that was posted before, unless the network lost it; a transport without that
-	 * order may be late by one piece. */
+	/* Posts one transfer. Fails with SLUICE_EAGAIN when a queue is full (poll, then post
+	 * again), SLUICE_EINVAL if it is out of bounds or not permitted, and SLUICE_EPEER after
+	 * EVENT_GONE. Never allocates or blocks. A put's local bytes must stay unchanged until the
+	 * peer has acknowledged them by protocol. When a get completes, the peer has received every
+	 * PUT_NOTIFY posted before it, unless the network lost it; on a transport without that
+	 * order it may be late by one piece. */
 	int (*post)(struct endpoint *e, const struct transfer *transfer);
 	/* Returns up to n events. Never sleeps. */
 	int (*poll)(struct transport *t, struct event *events, int n);
 	/* arm() is called before sleeping and makes fd readable at the next event. It returns 1 if
-	 * events are already waiting, so that nobody should sleep, else 0. disarm() drains fd after
-	 * waking. cancel() ends arm() without a system call if nobody slept: if fd became readable
-	 * meanwhile it stays so, and wakes the next sleeper once without a reason. */
+	 * events are already waiting, so that the caller must not sleep, else 0. disarm() drains fd
+	 * after waking. cancel() undoes arm() without a system call if nobody slept. If fd has
+	 * become readable meanwhile, it stays so and causes one spurious wake-up of the next
+	 * sleeper. */
 	int (*arm)(struct transport *t);
 	void (*disarm)(struct transport *t);
 	void (*cancel)(struct transport *t);
@@ -155,22 +157,21 @@ struct transport_ops {
 	/* Makes fd readable, which wakes an armed sleeper. Any thread and a signal handler may call
 	 * it. */
 	void (*wake)(struct transport *t);
-	/* The address in this process of a peer's region that this rank may write, for a caller
-	 * that fills it by other means than post() and then posts a PUT_NOTIFY: earlier stores are
-	 * in place when the notify arrives. The address is valid until remote_close(). NULL, also
-	 * in place of the function (verbs): the region is not mapped here. */
+	/* Returns the address in this process of a peer's region that this rank may write. The
+	 * caller fills it without post() and then posts a PUT_NOTIFY: its stores are in place when
+	 * the notify arrives. The address is valid until remote_close(). NULL, also in place of the
+	 * function (verbs): the region is not mapped here. */
 	void *(*address)(struct remote *remote);
-	/* As above for a peer's region that this rank may read. The peer may be changing it, so
-	 * validate a private copy. */
+	/* The same for a peer's region that this rank may read. The peer may change it at any time,
+	 * so validate a private copy. */
 	const void *(*readable)(struct remote *remote);
 	/* Returns 1 if the card reads puts directly from this region of device memory, else 0, or
-	 * SLUICE_E*. Registers the region, which is slow. Such puts are refused after a 0, and if
-	 * this is NULL (shm, self). device NULL: returns whether the answer may be 1 for any
-	 * region. */
+	 * SLUICE_E*. Registers the region, which is slow. After 0, and if this is NULL (shm, self),
+	 * such puts are refused. device NULL: returns 1 if the result can be 1 for some region. */
 	int (*in_place)(struct endpoint *e, const struct region *device);
 	/* 1 (shm, self): post() itself copies. When it returns, a put's local bytes may be changed
 	 * and a get's are filled; EVENT_DONE comes unless the get is quiet. local_region then needs
-	 * only base and bytes. 0: only EVENT_DONE tells when these hold. */
+	 * only base and bytes. 0: these hold only after EVENT_DONE. */
 	int copies_at_post;
 	/* 1 (ofi): peers' puts arrive here and their gets are answered only while this rank polls.
 	 */
@@ -181,14 +182,14 @@ struct transport {
 	const struct transport_ops *ops;
 	struct transport_counters counters;
 	const char *device; /* "mlx5_0"; NULL: none */
-	/* A warning for users before they measure, logged by the lowest rank that the transport
-	 * connects, or NULL. Valid as long as the transport. */
+	/* A warning for users before they measure, or NULL. The lowest rank that the transport
+	 * connects logs it. Valid as long as the transport. */
 	const char *caution;
 };
 struct endpoint {
 	struct transport *transport;
 	int peer;
-	uint64_t notifies; /* PUT_NOTIFYs that post() accepted; the job compares arrivals with them
+	uint64_t notifies; /* PUT_NOTIFYs that post() accepted; the job compares them with arrivals
 			    */
 };
 struct remote {

@@ -26,7 +26,7 @@ enum {
 	MAX_PEERS = 65535,
 	PAGE_BYTES = 4096,
 	QUEUE_PAIR_ESTIMATE =
-		128, /* a card's memory per work request, which counts as locked too */
+		128, /* memory of a card per work request, which also counts as locked */
 	POLLS_PER_LOOK = 16,
 	LOOK_NS = 2000000,
 	LOOK_CONNECTING_NS = 200000,
@@ -54,13 +54,13 @@ struct verbs {
 	struct rights *rights;
 	struct queues *queues;
 	struct event_queue events;
-	struct region *slots, *copies; /* of all peers, whole pages for each */
+	struct region *slots, *copies; /* for all peers, in whole pages for each */
 	size_t copies_stride;
 
 	struct wakeup wakeup;
 	unsigned wants;        /* LINK_* */
-	int ticking;           /* some link has a running timer */
-	uint64_t next_look_ns; /* at rdma_cm, the device and the timers */
+	int ticking;           /* some link's timer runs */
+	uint64_t next_look_ns; /* when to look at rdma_cm, the device and the timers */
 	uint32_t polls;
 
 	int n_peers;
@@ -69,7 +69,7 @@ struct verbs {
 
 static struct verbs *verbs_of(struct transport *t)
 {
-	return (struct verbs *)(void *)t; /* its first member, as below */
+	return (struct verbs *)(void *)t; /* t is its first member, as below */
 }
 
 static struct verbs_endpoint *verbs_endpoint_of(struct endpoint *e)
@@ -225,7 +225,7 @@ static int verbs_connect(struct transport *t, int rank, const uint8_t *record, s
 	}
 	v->by_rank[rank] = ep;
 	v->peers[v->n_peers++] = ep;
-	v->ticking = 1; /* the next poll begins */
+	v->ticking = 1; /* checked when the next poll begins */
 	v->next_look_ns = 0;
 	*out = &ep->endpoint;
 	return SLUICE_OK;
@@ -238,7 +238,8 @@ static int verbs_ready(struct endpoint *e)
 	return link_is_gone(ep->link) ? fail_link_gone(ep) : link_was_up(ep->link);
 }
 
-/* The connection stays for the last messages to the peer, which tell it that it was dropped. */
+/* The connection stays up for the last messages to the peer, which inform it that it was
+ * dropped. */
 static void verbs_revoke(struct endpoint *e)
 {
 	link_expel(verbs_endpoint_of(e)->link);
@@ -325,8 +326,8 @@ static int verbs_post(struct endpoint *e, const struct transfer *x)
 
 /* ---- polling ---------------------------------------------------------------------- */
 
-/* Posts receives first and then returns the peers' credit, so that a peer with credit finds a
- * receive. This is rare: a peer gets credit when it has used half of it. */
+/* Posts receives before it returns the peers' credit, so that a peer with credit finds a receive.
+ * This is rare, since a peer gets credit only when it has used half of it. */
 static void give_back(struct verbs *v)
 {
 	const int owed = v->wants & LINK_OWES_CREDIT;
@@ -343,7 +344,7 @@ static void give_back(struct verbs *v)
 	}
 }
 
-/* Links change state only when no completions are being taken. */
+/* Links change state only while no completions are being taken. */
 static void settle_links(struct verbs *v)
 {
 	v->wants &= ~(unsigned)LINK_SETTLES;
@@ -360,7 +361,7 @@ static void verbs_look(struct verbs *v, uint64_t now)
 	v->next_look_ns = now + (v->ticking ? LOOK_CONNECTING_NS : LOOK_NS);
 }
 
-/* Serves all links until this one, which was up before, is up or gone; events wait. */
+/* Serves all links until this one, which was up before, is up or gone. Events stay queued. */
 static void poll_until_linked(struct verbs *v, const struct link *link)
 {
 	while (!link_is_up(link) && !link_is_gone(link)) {
@@ -377,7 +378,8 @@ static int verbs_poll(struct transport *t, struct event *events, int n)
 	struct verbs *v = verbs_of(t);
 	int taken;
 
-	/* Reading the clock costs more than the rest of a poll that finds nothing. */
+	/* Looks rarely, because reading the clock costs more than the rest of a poll that finds
+	 * nothing. */
 	if (v->ticking || !v->next_look_ns || ++v->polls % POLLS_PER_LOOK == 0) {
 		uint64_t now = now_ns();
 
@@ -386,7 +388,7 @@ static int verbs_poll(struct transport *t, struct event *events, int n)
 	}
 	taken = event_queue_take(&v->events, events, n);
 	for (int more = 1; more && taken < n;) {
-		more = queues_poll(v->queues) == QUEUES_AT_ONCE; /* fewer: that was all */
+		more = queues_poll(v->queues) == QUEUES_AT_ONCE; /* fewer: the queue is empty */
 		taken += event_queue_take(&v->events, events + taken, n - taken);
 	}
 	give_back(v);
@@ -405,7 +407,7 @@ static int verbs_arm(struct transport *t)
 
 	if (!event_queue_empty(&v->events) || queues_arm(v->queues))
 		return 1;
-	/* Completions before the request make no event. */
+	/* Looks once more, because completions before the request make no event. */
 	if (queues_poll(v->queues) > 0 || !event_queue_empty(&v->events) || v->wants & LINK_SETTLES)
 		return 1;
 	wakeup_arm(&v->wakeup, v->ticking ? TICK_NS : 0);
@@ -439,7 +441,7 @@ static void verbs_wake(struct transport *t)
 
 /* ---- opening ---------------------------------------------------------------------- */
 
-/* For a descriptor that rdma_cm or libibverbs made. */
+/* Makes a descriptor of rdma_cm or libibverbs non-blocking. */
 static int unblock(int fd)
 {
 	int flags = fcntl(fd, F_GETFL);
@@ -478,13 +480,13 @@ static int open_tables(struct verbs *v)
 						  1024);
 	if (rc)
 		return rc;
-	/* Whole pages for each peer keep their writable memory apart. */
+	/* Whole pages keep the memory that each peer may write apart. */
 	v->copies_stride = (sendlog_memory(&v->sizes) + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
 	rc = region_open(peers * PAGE_BYTES, REGION_WRITE, "slots", &v->slots);
 	return rc ? rc : region_open(peers * v->copies_stride, 0, "copies", &v->copies);
 }
 
-/* Refuses whatever can be refused before anything is made. */
+/* Makes all checks that can fail before anything is created. */
 static int choose_device(struct verbs *v, const struct transport_config *config)
 {
 	size_t locked = v->control ? v->control->bytes : 0;
@@ -526,8 +528,8 @@ static void log_opened(const struct verbs *v)
 	log_line(LOG_INFO, "rdma",
 		 "verbs: %s port %d (%s, %s), %s: queue of %u transfers a peer, %u receives (%u a "
 		 "peer), %u completions, %u READs at once, %u bytes inline, messages of %llu "
-		 "bytes; an unanswered request fails after %.2f s, a lost connection is made again "
-		 "within %.2f s",
+		 "bytes; an unanswered request fails after %.2f s, a lost connection must be "
+		 "restored within %.2f s",
 		 d->name, d->port, d->infiniband ? "InfiniBand" : "Ethernet", d->reason,
 		 verbs_address_text(connect_address(v->connect), text), v->sizes.log_entries,
 		 v->sizes.receives, v->sizes.credits, v->sizes.completions, v->sizes.reads,
@@ -574,7 +576,7 @@ static int verbs_open(const struct transport_config *config, struct transport **
 
 /* ---- closing ---------------------------------------------------------------------- */
 
-/* Gives the last messages a second to leave, because the process ends next. */
+/* Gives the last messages a second to be sent, because the process may end next. */
 static void flush_logs(struct verbs *v)
 {
 	const uint64_t until = now_ns() + (uint64_t)CLOSE_MS * 1000000;

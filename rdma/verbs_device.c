@@ -52,7 +52,7 @@ int verbs_failed(const char *call)
 
 /* ---- locked memory --------------------------------------------------------- */
 
-/* A field of /proc/self/status: in kilobytes, or hexadecimal. 0: absent. */
+/* Returns a field of /proc/self/status: in kilobytes, or hexadecimal. 0: absent. */
 static uint64_t status_field(const char *name, int base)
 {
 	FILE *file = fopen("/proc/self/status", "re");
@@ -77,7 +77,7 @@ int verbs_memlock_check(size_t bytes, const char *what)
 	if (getrlimit(RLIMIT_MEMLOCK, &limit) < 0 || limit.rlim_cur == RLIM_INFINITY)
 		return SLUICE_OK;
 	if (status_field("CapEff", 16) >> CAP_IPC_LOCK_BIT & 1)
-		return SLUICE_OK; /* then the kernel ignores the limit */
+		return SLUICE_OK; /* with CAP_IPC_LOCK the kernel ignores the limit */
 	pinned = status_field("VmPin", 10) * 1024;
 	if (bytes <= limit.rlim_cur && pinned <= limit.rlim_cur - bytes)
 		return SLUICE_OK;
@@ -221,7 +221,7 @@ static int choose_gid(struct ibv_context *context, int wanted, struct verbs_devi
 	return SLUICE_OK;
 }
 
-/* InfiniBand: finds the IP address of this device and port by binding each. */
+/* For InfiniBand: finds the IP address of this device and port by binding each address. */
 static int find_ipoib(struct verbs_device *out)
 {
 	struct rdma_event_channel *channel = rdma_create_event_channel();
@@ -316,7 +316,7 @@ out_close:
 	return rc;
 }
 
-/* "name[:port]"; port 0: any. */
+/* Splits "name[:port]"; port 0: any. */
 static int split_name(const char *text, char name[64], unsigned *port_out)
 {
 	const char *colon = strchr(text, ':');
@@ -350,7 +350,8 @@ static int parse_gid_index(const char *text, int *out)
 	return SLUICE_OK;
 }
 
-/* The order of trying devices: nearest to the GPU first, otherwise as libibverbs lists them. */
+/* The order in which devices are tried: nearest to the GPU first, otherwise as libibverbs lists
+ * them. */
 struct preference {
 	int order[DEVICES_MOST], n;
 	struct nearness near[DEVICES_MOST]; /* of list[i] */
@@ -382,7 +383,7 @@ static void prefer(struct ibv_device **list, int n, struct preference *out)
 		}
 }
 
-/* place: its index in the order of preference. */
+/* place: the device's index in the order of preference. */
 static void explain_choice(const struct preference *p, int place, int n, char *reason, size_t cap)
 {
 	const struct nearness *near = &p->near[p->order[place]];
@@ -392,7 +393,8 @@ static void explain_choice(const struct preference *p, int place, int n, char *r
 			 n);
 	else if (p->gpu[0] != '\0')
 		snprintf(reason, cap,
-			 "the first usable of %d; it is not known which is near GPU %s", n, p->gpu);
+			 "the first usable of %d; it is unknown which is nearest to GPU %s", n,
+			 p->gpu);
 	else
 		snprintf(reason, cap, "the first usable of %d", n);
 }

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The device, port and address that the verbs transport uses, and the capabilities of that device.
- * Nothing here registers memory or talks to a peer, so every refusal comes before that. */
+ * Nothing here registers memory or contacts a peer, so every refusal comes before that. */
 #ifndef RDMA_VERBS_DEVICE_H
 #define RDMA_VERBS_DEVICE_H
 #include <infiniband/verbs.h>
@@ -14,26 +14,26 @@ struct verbs_device {
 	int gid_index; /* -1 on InfiniBand, which uses the IP address */
 	union ibv_gid gid;
 	struct sockaddr_storage address; /* bound by rdma_cm; its port number is 0 */
-	int infiniband;                  /* link layer; else Ethernet (RoCE) */
+	int infiniband;                  /* 1: InfiniBand, 0: Ethernet (RoCE) */
 	struct ibv_device_attr attr;
 	struct ibv_port_attr port_attr;
 	char reason[192]; /* why it was chosen, for the log */
 };
 
-/* Chooses by device ("name[:port]"; "" or NULL: the usable one nearest to this process's GPU,
- * without a GPU the first usable one) and gid_index ("auto" or NULL: the first routable RoCEv2
- * one). SLUICE_ENOSUPP, not logged, with a sentence that says what is missing and what to do. */
+/* device: "name[:port]"; "" or NULL: the usable one nearest to this process's GPU, or without a GPU
+ * the first usable one. gid_index: "auto" or NULL: the first routable RoCEv2 one. Fails with
+ * SLUICE_ENOSUPP, which is not logged, and a sentence that names what is missing and the remedy. */
 int verbs_device_choose(const char *device, const char *gid_index, struct verbs_device *out);
 
 /* Returns 1 if the port of an open device is up, or cannot be queried. */
 int verbs_port_active(struct ibv_context *context, const struct verbs_device *device);
 
-/* Checks that this process may pin this many more bytes. SLUICE_ENOMEM: need, limit, origin,
- * remedy. */
+/* Checks that this process may pin this many more bytes. SLUICE_ENOMEM: the message gives the need,
+ * the limit, its origin and the remedy. */
 int verbs_memlock_check(size_t bytes, const char *what);
 
-/* Reports a failed call of libibverbs or of the system, with errno and a remedy. SLUICE_ENOMEM or
- * SLUICE_EDEVICE. */
+/* Reports a failed call of libibverbs or of the system, with errno and a remedy. Returns
+ * SLUICE_ENOMEM or SLUICE_EDEVICE. */
 int verbs_failed(const char *call);
 
 /* "10.3.0.1 port 1234" */

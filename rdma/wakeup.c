@@ -114,8 +114,8 @@ void wakeup_arm(struct wakeup *w, int tick_ns)
 	set_timer(w, tick_ns);
 }
 
-/* Stopping the timer also drops its ticks. The number of reads is bounded, since a pipe holds 64
- * KiB and a faulty peer may never stop writing. */
+/* Stopping the timer also drops its ticks. The number of reads is bounded: a pipe holds 64 KiB, and
+ * a faulty peer may never stop writing. */
 void wakeup_disarm(struct wakeup *w)
 {
 	char bytes[512];
@@ -148,6 +148,6 @@ void wakeup_write(int write_fd)
 	int saved = errno;      /* a signal handler must not change it */
 	ssize_t ignored = write(write_fd, &one, sizeof(one));
 
-	(void)ignored; /* the write fails only if the descriptor is readable already */
+	(void)ignored; /* The write fails only if the descriptor is readable already. */
 	errno = saved;
 }

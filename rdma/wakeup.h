@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The descriptor that a sleeping rank waits for: an epoll instance over an eventfd (or a pipe,
  * which peers can open), a timer, and the descriptors that a transport adds. All transports use it.
- * One thread at a time calls these functions, except wakeup_fd() and those that wake. */
+ * One thread at a time calls these functions, except wakeup_fd() and the functions that wake. */
 #ifndef RDMA_WAKEUP_H
 #define RDMA_WAKEUP_H
 #include <stdint.h>
@@ -19,9 +19,9 @@ enum wakeup_kind {
 	WAKEUP_PIPE /* a peer on this machine opens its write end through /proc */
 };
 int wakeup_open(struct wakeup *w, enum wakeup_kind kind, const char *owner);
-/* Accepts WAKEUP_NONE, and what a failed wakeup_open() left. */
+/* Accepts WAKEUP_NONE, and a wakeup that wakeup_open() failed to open. */
 void wakeup_close(struct wakeup *w);
-/* Makes the ticks of wakeup_arm() possible. A second call changes nothing. */
+/* Opens the timer that wakeup_arm() needs for ticks. A second call changes nothing. */
 int wakeup_open_timer(struct wakeup *w);
 
 enum { WAKEUP_NO_ID = INT32_MAX, WAKEUP_BATCH = 16 };
@@ -29,14 +29,14 @@ enum { WAKEUP_NO_ID = INT32_MAX, WAKEUP_BATCH = 16 };
  * descriptor that stays readable wakes only once. */
 int wakeup_watch(const struct wakeup *w, int fd, int id, int only_changes);
 void wakeup_unwatch(const struct wakeup *w, int fd);
-/* The ids of up to WAKEUP_BATCH readable descriptors. It never waits. */
+/* Writes the ids of up to WAKEUP_BATCH readable descriptors. Never waits. */
 int wakeup_ready(const struct wakeup *w, int ids[WAKEUP_BATCH]);
 
-/* Before sleeping. tick_ns: the period of the timer; 0: no timer. */
+/* Called before sleeping. tick_ns: the period of the timer; 0: no timer. */
 void wakeup_arm(struct wakeup *w, int tick_ns);
 /* After sleeping. */
 void wakeup_disarm(struct wakeup *w);
-/* Nobody slept. A running timer wakes the next sleeper once without a reason. */
+/* Called if nobody slept. A running timer causes one spurious wake-up of the next sleeper. */
 static inline void wakeup_cancel(struct wakeup *w)
 {
 	w->armed = 0;
@@ -44,10 +44,10 @@ static inline void wakeup_cancel(struct wakeup *w)
 
 /* What becomes readable. */
 int wakeup_fd(const struct wakeup *w);
-/* What peers open, of WAKEUP_PIPE. */
+/* Returns the descriptor that peers open, with WAKEUP_PIPE. */
 int wakeup_pipe(const struct wakeup *w);
 
-/* Any thread may call these two, and a signal handler. */
+/* Any thread and a signal handler may call these two. */
 void wakeup_wake(const struct wakeup *w);
 void wakeup_write(int write_fd);
 

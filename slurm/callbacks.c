@@ -153,7 +153,7 @@ static int timed_out(struct callbacks *c, const char *call)
 		    "hangs before that call, or uses another store or name (this rank's is %s), or "
 		    "allow more time with SLUICE_BOOT_TIMEOUT",
 		    c->given.rank, c->timeout_ms / 1e3, call, c->given.ranks,
-		    missing ? "missing:  " : "at least one is late", text, c->name);
+		    missing ? "these are missing: " : "at least one is late", text, c->name);
 }
 
 static int callback_failed(const struct callbacks *c, const char *call, const char *key, int code)

@@ -563,7 +563,7 @@ static int fence_timed_out(struct pmix_launcher *l)
 		    "(a script that starts two programs at once), or allow more time with "
 		    "SLUICE_BOOT_TIMEOUT",
 		    l->self.rank, l->node, l->timeout_ms / 1e3, l->size,
-		    *missing ? "missing:  " : "at least one did not call it", missing);
+		    *missing ? "these are missing: " : "at least one did not call it", missing);
 }
 
 static void *abort_body(void *argument)

@@ -110,14 +110,14 @@ FRESH(connect__again_then_silence__peer_is_lost_within_its_time)
 	x = share_two();
 	fake_cm_cut(0);
 	assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 100, 1), 0);
-	while (!strstr(logged, "rank 0 connects again"))
+	while (!strstr(logged, "rank 0 reconnects"))
 		pair_poll(&pair);
 	while (!pair_count(&pair, 1, EVENT_GONE) && now_ns() < most) {
 		pair_poll_side(&pair, 1);
 		sched_yield();
 	}
 	assert_int_equal(pair_count(&pair, 1, EVENT_GONE), 1);
-	assert_non_null(strstr(pair.events[1][0].text, "could not be connected again"));
+	assert_non_null(strstr(pair.events[1][0].text, "reconnecting failed"));
 	close_two(&x);
 	close_pair();
 }

@@ -74,7 +74,7 @@ CASE(open__card_with_windows__one_domain_for_all_peers)
 
 CASE(open__windows_missing_dead_or_unwanted__a_domain_for_each_peer_and_the_reason)
 {
-	static const char *const reasons[] = { "none of type 2B", "binding one",
+	static const char *const reasons[] = { "no windows of type 2B", "binding a window",
 					       "SLUICE_MEMORY_WINDOWS=no" };
 
 	for (int i = 0; i < 3; i++) {
@@ -97,7 +97,7 @@ CASE(open__windows_demanded_and_dead__refused_saying_why)
 	pair_memory_windows = "yes";
 	fake.no_bind = 1;
 	assert_int_equal(pair_open(&pair, DEPTH), SLUICE_ENOSUPP);
-	assert_non_null(strstr(sluice_last_error(), "binding one"));
+	assert_non_null(strstr(sluice_last_error(), "binding a window"));
 	assert_non_null(strstr(sluice_last_error(), "fake0"));
 	close_pair();
 }
@@ -225,7 +225,7 @@ CASE(flap__between_description_and_use__the_present_key_is_used)
 	flap();
 	assert_int_equal(verbs_transport.remote_open(pair.e[0], descriptor, &to_inbox),
 			 SLUICE_EWIRE);
-	assert_non_null(strstr(sluice_last_error(), "names no such region"));
+	assert_non_null(strstr(sluice_last_error(), "has no such region"));
 	region_close(&near);
 	close_pair();
 }
@@ -312,7 +312,7 @@ CASE(greeting__of_the_wrong_kind__peer_is_given_up)
 	fake.next_imm = GREETING_KEYS; /* in place of READY */
 	fake_cm_cut(1);
 	assert_int_equal(pair_wait(&pair, 1, EVENT_GONE, 1), 0);
-	assert_non_null(strstr(pair.events[1][0].text, "greets with 0x2 instead of 1"));
+	assert_non_null(strstr(pair.events[1][0].text, "greeting is 0x2 instead of 1"));
 	assert_int_equal(pair_wait(&pair, 0, EVENT_GONE, 1), 0);
 	close_pair();
 }

@@ -271,7 +271,7 @@ CASE(get__returns_hostile_bytes__is_refused_naming_the_rank)
 		      { EMPTY, SLUICE_EWIRE, "the 0 bytes" },
 		      { LONG, SLUICE_EWIRE, "longer than any record" },
 		      { TORN, SLUICE_EWIRE, "checksum" },
-		      { FAILS, SLUICE_EBOOT, "get() of the bootstrap" } };
+		      { FAILS, SLUICE_EBOOT, "bootstrap function get()" } };
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct player p = troubled(cases[i].trouble);
@@ -288,7 +288,7 @@ CASE(put__fails__is_named_with_its_code)
 
 	store->put = FAILS;
 	play(&p, 1);
-	fails(&p, SLUICE_EBOOT, "put() of the bootstrap", "returned 42 on rank 0");
+	fails(&p, SLUICE_EBOOT, "bootstrap function put()", "returned 42 on rank 0");
 }
 
 CASE(fence__fails__is_named_with_its_code)
@@ -298,7 +298,7 @@ CASE(fence__fails__is_named_with_its_code)
 	store->fence = FAILS;
 	p.callbacks.fence = fence;
 	play(&p, 1);
-	fails(&p, SLUICE_EBOOT, "fence() of the bootstrap", "returned 9 on rank 0");
+	fails(&p, SLUICE_EBOOT, "bootstrap function fence()", "returned 9 on rank 0");
 }
 
 CASE(missing_ranks__are_named_after_the_timeout)
@@ -345,7 +345,7 @@ CASE(two_processes_with_one_rank__are_told)
 	second.callbacks.node = "elsewhere";
 	play(&second, 1);
 	pthread_join(first.thread, NULL);
-	fails(&first, SLUICE_EPEER, "two processes of the job say that they are rank 1 of 2",
+	fails(&first, SLUICE_EPEER, "two processes of the job have rank 1 of 2",
 	      "again");
 }
 
