@@ -214,6 +214,16 @@ sluice_job *rank_join(const sluice_job_attr *attr)
 	return job;
 }
 
+sluice_model *rank_open(sluice_job *job, void *params, sluice_model_attr attr)
+{
+	sluice_model *model = NULL;
+
+	if (!attr.size)
+		attr.size = sizeof attr;
+	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	return model;
+}
+
 void be_impatient(sluice_job *job, int ms)
 {
 	progress_take(job);

@@ -29,6 +29,13 @@ void check_at(int holds, const char *text, const char *file, int line);
 /* For calls that return 0 or SLUICE_E*. */
 #define CHECK_OK(call) check_at((call) == 0, #call, __FILE__, __LINE__)
 
+/* A step that goes well: pushes gradient and pulls into target. */
+#define CHECK_STEP(model, gradient, target)                                                        \
+	do {                                                                                       \
+		CHECK_OK(sluice_push(model, gradient));                                            \
+		CHECK_OK(sluice_pull(model, target));                                              \
+	} while (0)
+
 /* What a rank does; its return value becomes its exit status. */
 typedef int (*rank_function)(int rank, void *argument);
 /* What a rank does in a job that it has joined. */
@@ -54,6 +61,10 @@ void *shared_memory(size_t bytes);
 
 /* Joins the job of run_ranks() with short timeouts: attr may be NULL. Ends the rank on failure. */
 sluice_job *rank_join(const sluice_job_attr *attr);
+/* Opens a model, or ends the rank. attr.size may be left out. */
+sluice_model *rank_open(sluice_job *job, void *params, sluice_model_attr attr);
+/* The same, of a list of attributes: OPEN(job, params, .count = 100, .recipe = "up=all"). */
+#define OPEN(job, params, ...) rank_open(job, params, (sluice_model_attr){ __VA_ARGS__ })
 /* From now on no wait of this rank lasts longer than so many milliseconds, times slowness(): to be
  * called when only the wait that is to end so lies ahead, because a loaded machine needs its time
  * for all others. */

@@ -26,14 +26,8 @@ static int refused(int rc, const char *function, const char *what)
 static sluice_model *open_model(sluice_job *job, const char *recipe, int grad_type, int param_type,
 				void *params)
 {
-	const sluice_model_attr attr = { .size = sizeof attr,
-					 .count = COUNT,
-					 .recipe = recipe,
-					 .grad_type = grad_type,
-					 .param_type = param_type };
-	sluice_model *model = NULL;
-
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = COUNT, .recipe = recipe,
+				   .grad_type = grad_type, .param_type = param_type);
 	return model;
 }
 

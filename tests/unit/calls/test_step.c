@@ -92,16 +92,14 @@ static int train_all(int rank, void *argument)
 	sluice_job *job = rank_join(&attr);
 	for (int i = 0; i < RECIPES * SHARDINGS; i++) {
 		float params[COUNT], grad[COUNT];
-		sluice_model_attr shape = attributes(recipes[i / SHARDINGS],
-						     shard_counts[i % SHARDINGS]);
-		sluice_model *model = NULL;
 		uint64_t digest = 0;
 		if (sharding_left_out(i % SHARDINGS))
 			continue;
 		for (int j = 0; j < COUNT; j++) /* only rank 0's count; -0 must survive */
 			params[j] = rank ? 77 : j % 17 ? noise(2, 0, 0, (uint64_t)j) : -0.0f;
-		CHECK_OK(sluice_model_open(job, &shape, sluice_is_worker(job) ? params : NULL,
-					   &model));
+		sluice_model *model = rank_open(
+			job, sluice_is_worker(job) ? params : NULL,
+			attributes(recipes[i / SHARDINGS], shard_counts[i % SHARDINGS]));
 		if (!sluice_is_worker(job)) {
 			CHECK_OK(sluice_serve(model));
 			sluice_model_close(&model);
@@ -110,8 +108,7 @@ static int train_all(int rank, void *argument)
 		check_same(job, params, sizeof params);
 		for (uint64_t step = 1; step <= STEPS; step++) {
 			fill_gradient(grad, COUNT, rank, step, params);
-			CHECK_OK(sluice_push(model, grad));
-			CHECK_OK(sluice_pull(model, params));
+			CHECK_STEP(model, grad, params);
 			CHECK(step_of(model).steps == step);
 			digest = check_same(job, params, sizeof params);
 		}
@@ -165,12 +162,10 @@ TEST(step__four_workers__same_bits_everywhere_and_with_servers)
 static void dense_oracle(sluice_job *job, int rank, void *argument)
 {
 	float params[COUNT], want[COUNT], grad[COUNT];
-	sluice_model *model = NULL;
-	sluice_model_attr attr = attributes("up=all down=all", 3);
 	int workers = sluice_workers(job);
 	for (int i = 0; i < COUNT; i++)
 		want[i] = params[i] = noise(3, 0, 0, (uint64_t)i);
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = rank_open(job, params, attributes("up=all down=all", 3));
 	for (uint64_t step = 1; step <= 20; step++) {
 		float sum[COUNT] = { 0 }, lr = step > 10 ? 0.01f : 0.05f;
 		for (int w = 0; w < workers; w++) {
@@ -204,9 +199,7 @@ static void read_late(sluice_job *job, int rank, void *argument)
 {
 	enum { LATE_STEPS = 12 };
 	float params[COUNT] = { 0 }, grad[COUNT];
-	sluice_model *model = NULL;
-	sluice_model_attr attr = attributes(argument, 2);
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = rank_open(job, params, attributes(argument, 2));
 	for (uint64_t step = 1; step <= LATE_STEPS; step++) {
 		fill_gradient(grad, COUNT, rank, step, params);
 		CHECK_OK(sluice_push(model, grad));
@@ -239,8 +232,7 @@ static void pull_means(sluice_job *job, int rank, void *argument)
 	for (int step = 1; step <= 5; step++) {
 		for (int i = 0; i < COUNT; i++)
 			grad[i] = (float)((i + step) * (rank + 1)); /* sums are exact */
-		CHECK_OK(sluice_push(model, grad));
-		CHECK_OK(sluice_pull(model, mean));
+		CHECK_STEP(model, grad, mean);
 		for (int i = 0; i < COUNT; i++)
 			CHECK(mean[i] == (float)((i + step) * (workers + 1)) / 2);
 	}
@@ -251,8 +243,7 @@ static void pull_means(sluice_job *job, int rank, void *argument)
 	memset(grad, 0, sizeof grad);
 	grad[rank] = 4;
 	grad[100 + rank] = grad[200 + rank] = 1; /* the second of them is one too many */
-	CHECK_OK(sluice_push(model, grad));
-	CHECK_OK(sluice_pull(model, mean));
+	CHECK_STEP(model, grad, mean);
 	for (int i = 0; i < COUNT; i++)
 		CHECK(mean[i] == (i < workers                   ? 4.0f / (float)workers :
 				  i >= 100 && i < 100 + workers ? 1.0f / (float)workers :
@@ -283,18 +274,16 @@ static void tiny_shards(sluice_job *job, int rank, void *argument)
 	};
 	for (uint64_t count = 1; count <= 40; count++) {
 		float params[40] = { 0 }, grad[40];
-		sluice_model *model = NULL;
 		sluice_model_attr attr = { .size = sizeof attr,
 					   .count = count,
 					   .recipe = texts[count % 5],
 					   .shards = (uint32_t)((count + 2) / (1 + count % 3)) };
 		attr.shards = attr.shards > count ? 1 : attr.shards;
-		CHECK_OK(sluice_model_open(job, &attr, params, &model));
+		sluice_model *model = rank_open(job, params, attr);
 		for (uint64_t step = 1; step <= 6; step++) {
 			for (uint64_t i = 0; i < count; i++)
 				grad[i] = noise(4, step, (uint64_t)rank, i);
-			CHECK_OK(sluice_push(model, grad));
-			CHECK_OK(sluice_pull(model, params));
+			CHECK_STEP(model, grad, params);
 			check_same(job, params, count * sizeof *params);
 		}
 		check_copies(model, params);
@@ -344,17 +333,14 @@ TEST(step__two_models_in_turn__do_not_disturb_each_other)
 static void raise_flags(sluice_job *job, int rank, void *argument)
 {
 	float params[10] = { 0 }, grad[10] = { 0 };
-	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = 10, .shards = 2 };
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = 10, .shards = 2);
 	for (unsigned step = 1; step <= 8; step++) {
 		unsigned want = (step % 2 ? 1u : 0u) | (step == 4 ? 0x80u : 0u);
 		if (rank == 1 && step % 2)
 			sluice_raise(model, 1);
 		if (rank == 2 && step == 4)
 			sluice_raise(model, 0x180); /* eight flags only */
-		CHECK_OK(sluice_push(model, grad));
-		CHECK_OK(sluice_pull(model, params));
+		CHECK_STEP(model, grad, params);
 		CHECK(step_of(model).raised == want);
 	}
 	sluice_model_close(&model);

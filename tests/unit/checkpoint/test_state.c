@@ -29,8 +29,7 @@ static void step(sluice_model *model, int rank, int step, float *params, int non
 	float grad[COUNT], mean[COUNT];
 	fill_gradient(grad, rank, (uint64_t)step, params);
 	CHECK_OK(sluice_set(model, SLUICE_LR, 0.05f / (float)step));
-	CHECK_OK(sluice_push(model, grad));
-	CHECK_OK(sluice_pull(model, none ? mean : params));
+	CHECK_STEP(model, grad, none ? mean : params);
 	for (int i = 0; i < COUNT && none; i++)
 		params[i] -= 0.1f * mean[i];
 }
@@ -41,9 +40,7 @@ static void train_whole(sluice_job *job, int rank, void *argument)
 	for (int r = 0; r < RECIPES; r++) {
 		const int none = strstr(recipes[r], "update=none") != NULL;
 		float params[COUNT] = { 0 };
-		sluice_model *model = NULL;
-		sluice_model_attr attr = attributes(recipes[r], 4);
-		CHECK_OK(sluice_model_open(job, &attr, params, &model));
+		sluice_model *model = rank_open(job, params, attributes(recipes[r], 4));
 		for (int s = 1; s <= STEPS; s++) {
 			step(model, rank, s, params, none);
 			if (s != HALF)
@@ -74,9 +71,7 @@ static void train_rest(sluice_job *job, int rank, void *argument)
 		float params[COUNT] = { 0 };
 		uint64_t done = 0;
 		size_t bytes = 0;
-		sluice_model *model = NULL;
-		sluice_model_attr attr = attributes(recipes[r], 4);
-		CHECK_OK(sluice_model_open(job, &attr, params, &model));
+		sluice_model *model = rank_open(job, params, attributes(recipes[r], 4));
 		CHECK_OK(sluice_state_size(model, &bytes));
 		CHECK(bytes == saved->bytes[r][rank]);
 		CHECK_OK(sluice_state_load(model, saved->state[r][rank], bytes, params, &done));
@@ -105,10 +100,8 @@ static void load_mixed(sluice_job *job, int rank, void *argument)
 {
 	struct saved *saved = argument;
 	float params[COUNT] = { 0 };
-	sluice_model *model = NULL;
-	sluice_model_attr attr = attributes(recipes[0], 4);
 	log_capture();
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = rank_open(job, params, attributes(recipes[0], 4));
 	CHECK(sluice_state_load(model, saved->state[0][rank], saved->bytes[0][rank], params,
 				NULL) == SLUICE_EWIRE);
 	CHECK(error_says("belongs to another checkpoint", NULL));
@@ -237,10 +230,8 @@ static void call_wrongly(sluice_job *job, int rank, void *argument)
 	static uint8_t bytes[STATE_MOST];
 	float params[COUNT] = { 0 }, grad[COUNT] = { 0 };
 	size_t n = 0;
-	sluice_model *model = NULL;
-	sluice_model_attr attr = attributes(recipes[0], 2);
 	log_capture();
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = rank_open(job, params, attributes(recipes[0], 2));
 	CHECK(sluice_state_size(NULL, &n) == SLUICE_EINVAL);
 	CHECK(sluice_state_size(model, NULL) == SLUICE_EINVAL);
 	CHECK_OK(sluice_state_size(model, &n));
@@ -268,9 +259,7 @@ static int ask_with_servers(int rank, void *argument)
 	size_t n = 0;
 	sluice_job_attr where = { .size = sizeof where, .servers = 1 };
 	sluice_job *job = rank_join(&where);
-	sluice_model *model = NULL;
-	sluice_model_attr attr = attributes(recipes[0], 2);
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = rank_open(job, params, attributes(recipes[0], 2));
 	log_capture();
 	if (rank == 2)
 		CHECK_OK(sluice_serve(model));

@@ -223,10 +223,8 @@ static int with_servers(int rank, void *argument)
 	float params[100] = { 0 }, grad[100] = { 0 };
 	sluice_job_attr where = { .size = sizeof where, .servers = 2 };
 	sluice_job *job = rank_join(&where);
-	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = 100, .shards = 2 };
 	CHECK(sluice_workers(job) == 2 && sluice_is_worker(job) == (rank < 2));
-	CHECK_OK(sluice_model_open(job, &attr, rank < 2 ? params : NULL, &model));
+	sluice_model *model = OPEN(job, rank < 2 ? params : NULL, .count = 100, .shards = 2);
 	if (rank >= 2) {
 		log_capture();
 		CHECK(sluice_push(model, grad) == SLUICE_EINVAL &&

@@ -11,11 +11,8 @@ enum { N = 100 };
 
 static sluice_model *open_one(sluice_job *job, float *params)
 {
-	const sluice_model_attr attr = { .size = sizeof(attr),
-					 .count = N,
-					 .recipe = "up=topk(0.1) down=topk(0.1)" };
-	sluice_model *model = NULL;
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = N,
+				   .recipe = "up=topk(0.1) down=topk(0.1)");
 	return model;
 }
 

@@ -17,15 +17,8 @@ static const sluice_tensor tensors[] = { { "w1", 1000 }, { "b1.bias", 20 }, { "w
 
 static sluice_model *open_model(sluice_job *job, const char *recipe, uint32_t shards, float *params)
 {
-	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = COUNT,
-				   .tensors = tensors,
-				   .n_tensors = 3,
-				   .recipe = recipe,
-				   .shards = shards,
-				   .lr = 0.5f };
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = COUNT, .tensors = tensors, .n_tensors = 3,
+				   .recipe = recipe, .shards = shards, .lr = 0.5f);
 	return model;
 }
 
@@ -401,8 +394,7 @@ static int go_on_without(int rank, void *argument)
 					 (float)i;
 			want[i] -= 0.5f * ((float)i + theirs) / 2;
 		}
-		CHECK_OK(sluice_push(model, grad));
-		CHECK_OK(sluice_pull(model, params));
+		CHECK_STEP(model, grad, params);
 		for (int i = 0; i < COUNT; i++)
 			CHECK(params[i] == want[i]);
 	}

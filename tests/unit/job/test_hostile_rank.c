@@ -322,13 +322,9 @@ static void under_attack(sluice_job *job, int rank, void *argument)
 {
 	const struct attack *attack = argument;
 	float params[COUNT] = { 0 }, grad[COUNT];
-	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = COUNT,
-				   .shards = 3,
-				   .recipe = "up=topk(0.1) down=topk(0.2)" };
 	int rc = 0;
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = COUNT, .shards = 3,
+				   .recipe = "up=topk(0.1) down=topk(0.2)");
 	log_capture();
 	for (uint64_t step = 1; step <= 10 && !rc; step++) {
 		for (uint64_t i = 0; i < COUNT; i++)

@@ -79,8 +79,7 @@ static void steps_of(sluice_model *model[2], float params[2][COUNT], int rank, i
 		for (int j = 0; j < n; j++) {
 			for (int i = 0; i < COUNT; i++)
 				grad[i] = gradient_of(j, rank, step, i);
-			CHECK_OK(sluice_push(model[j], grad));
-			CHECK_OK(sluice_pull(model[j], params[j]));
+			CHECK_STEP(model[j], grad, params[j]);
 		}
 }
 

@@ -276,10 +276,8 @@ TEST(open__the_others_do_not_come__an_error_is_said_all_the_same)
 static void push_nan_without_tensors(sluice_job *job, int rank, void *argument)
 {
 	float params[COUNT] = { 0 }, grad[COUNT] = { 1, 1, 1, NAN };
-	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT };
 	log_capture();
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = COUNT);
 	CHECK(sluice_push(model, grad) == SLUICE_ENUMERIC);
 	CHECK(error_says("at step 1 is NaN at index 3: lower the learning rate", NULL));
 	sluice_model_close(&model);

@@ -59,10 +59,8 @@ static int train_with_a_loss(int rank, void *argument)
 	const struct loss *loss = argument;
 	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
 	sluice_job *job = join();
-	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .shards = 2 };
 	int rc = 0;
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = COUNT, .shards = 2);
 	for (int step = 1; !rc && step < STEPS; step++) {
 		if (rank == 0 && step == 5)
 			lose(job, loss->kind, loss->n);

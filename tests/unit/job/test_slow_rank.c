@@ -18,9 +18,7 @@ enum { COUNT = 400 };
 
 static sluice_model *open_model(sluice_job *job, uint32_t shards, float *params)
 {
-	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .shards = shards };
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = COUNT, .shards = shards);
 	return model;
 }
 

@@ -77,14 +77,11 @@ struct outcome {
 static uint64_t train(sluice_job *job, uint64_t seed, const char *recipe, sluice_job *meanwhile)
 {
 	static float params[N], grad[N];
-	sluice_model *model = NULL;
-	sluice_model_attr attr = {
-		.size = sizeof attr, .count = N, .recipe = recipe, .shards = 3, .lr = 0.1f
-	};
 	const uint64_t me = (uint64_t)sluice_rank(job);
 	for (uint64_t i = 0; i < N; i++)
 		params[i] = noise(seed, 0, 99, i);
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = N, .recipe = recipe, .shards = 3,
+				   .lr = 0.1f);
 	for (uint64_t step = 0; step < STEPS; step++) {
 		for (uint64_t i = 0; i < N; i++)
 			grad[i] = noise(seed, step + 1, me, i);
@@ -203,11 +200,6 @@ static int serve_in_groups(int rank, void *argument)
 	float params[100] = { 0 }, grad[100];
 	sluice_job_attr where = { .size = sizeof where, .servers = 2 };
 	sluice_job *job = rank_join(&where), *half = NULL;
-	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = 100,
-				   .recipe = "up=all down=all update=sgd memory=none",
-				   .lr = 1 };
 	log_capture();
 	CHECK(sluice_split(job, rank < 4, 0, &half) == (rank < 4 ? SLUICE_EPEER : SLUICE_EINVAL));
 	CHECK(error_says("dedicated servers only", NULL) && !half);
@@ -215,14 +207,14 @@ static int serve_in_groups(int rank, void *argument)
 		sluice_split(job, rank % 2, -rank, &half)); /* workers 2 0 and 3 1, then a server */
 	CHECK(sluice_workers(half) == 2 && sluice_size(half) == 3);
 	CHECK(sluice_is_worker(half) == (rank < 4));
-	CHECK_OK(sluice_model_open(half, &attr, rank < 4 ? params : NULL, &model));
+	sluice_model *model = OPEN(half, rank < 4 ? params : NULL, .count = 100,
+				   .recipe = "up=all down=all update=sgd memory=none", .lr = 1);
 	for (int i = 0; i < 100; i++)
 		grad[i] = (float)rank;
 	if (rank >= 4)
 		CHECK_OK(sluice_serve(model));
 	for (int step = 0; step < 4 && rank < 4; step++) {
-		CHECK_OK(sluice_push(model, grad));
-		CHECK_OK(sluice_pull(model, params));
+		CHECK_STEP(model, grad, params);
 		CHECK(params[7] == -(float)(step + 1) * (float)(1 + rank % 2));
 	}
 	sluice_model_close(&model);
@@ -286,11 +278,9 @@ static void fail_in_group(sluice_job *job, int rank, void *argument)
 {
 	sluice_job *pair = NULL;
 	float params[10] = { 0 }, grad[10] = { 0 };
-	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = 10 };
 	double sum = 1;
 	CHECK_OK(sluice_split(job, rank / 2, 0, &pair));
-	CHECK_OK(sluice_model_open(pair, &attr, params, &model));
+	sluice_model *model = OPEN(pair, params, .count = 10);
 	log_capture();
 	grad[3] = rank == 3 ? 1.0f / 0.0f : 0;
 	int rc = sluice_push(model, grad);

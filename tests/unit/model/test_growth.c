@@ -208,19 +208,14 @@ struct trial {
 static uint64_t descend(sluice_job *job, const char *recipe, float lr)
 {
 	static float params[COUNT], grad[COUNT];
-	sluice_model_attr attr = {
-		.size = sizeof(attr), .count = COUNT, .recipe = recipe, .lr = lr
-	};
 	const uint64_t rank = (uint64_t)sluice_rank(job);
-	sluice_model *model = NULL;
 
 	memset(params, 0, sizeof(params));
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = COUNT, .recipe = recipe, .lr = lr);
 	for (uint64_t step = 1; step <= STEPS; step++) {
 		for (uint64_t i = 0; i < COUNT; i++)
 			grad[i] = params[i] - noise(1, 0, 0, i) + 0.1f * noise(2, step, rank, i);
-		CHECK_OK(sluice_push(model, grad));
-		CHECK_OK(sluice_pull(model, params));
+		CHECK_STEP(model, grad, params);
 	}
 	const uint64_t digest = check_same(job, params, sizeof(params));
 	sluice_model_close(&model);

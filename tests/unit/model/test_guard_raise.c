@@ -16,12 +16,8 @@ enum { COUNT = 600, STEPS = 2000, SHARDS = 3 };
 
 static sluice_model *open_model(sluice_job *job, const char *recipe, float lr, float *params)
 {
-	const sluice_model_attr attr = {
-		.size = sizeof(attr), .count = COUNT, .recipe = recipe, .lr = lr, .shards = SHARDS
-	};
-	sluice_model *model = NULL;
-
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = COUNT, .recipe = recipe, .lr = lr,
+				   .shards = SHARDS);
 	return model;
 }
 
@@ -39,8 +35,7 @@ static void step(sluice_model *model, uint64_t number, float *params)
 
 	for (uint64_t i = 0; i < COUNT; i++)
 		grad[i] = params[i] - goal(i) + noisy * noise(2, number, rank, i);
-	CHECK_OK(sluice_push(model, grad));
-	CHECK_OK(sluice_pull(model, params));
+	CHECK_STEP(model, grad, params);
 }
 
 static double distance(const float *params)

@@ -15,14 +15,8 @@ enum { MODELS = 300, FEW = 40, N = 48, STEPS = 2, FILES = 200 };
 
 static sluice_model *open_one(sluice_job *job, int m, float *params)
 {
-	const sluice_model_attr attr = { .size = sizeof(attr),
-					 .count = N,
-					 .lr = 1,
-					 .shards = 1 + (uint32_t)m % 3,
-					 .recipe = m % 2 ? "up=topk(0.5) down=all" :
-							   "up=all down=all" };
-	sluice_model *model = NULL;
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = N, .lr = 1, .shards = 1 + (uint32_t)m % 3,
+				   .recipe = m % 2 ? "up=topk(0.5) down=all" : "up=all down=all");
 	return model;
 }
 
@@ -37,8 +31,7 @@ static void step_one(sluice_model *model, int m, float *params)
 	float grad[N];
 	for (int i = 0; i < N; i++)
 		grad[i] = slope(m, i);
-	CHECK_OK(sluice_push(model, grad));
-	CHECK_OK(sluice_pull(model, params));
+	CHECK_STEP(model, grad, params);
 }
 
 static void open_all(sluice_job *job, sluice_model **models, float (*params)[N], int n)

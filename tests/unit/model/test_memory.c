@@ -88,8 +88,7 @@ static void stays_within(sluice_job *job, int rank, void *argument)
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	CHECK(!memcmp(params, first, sizeof params));
 	for (int step = 0; step < STEPS; step++) {
-		CHECK_OK(sluice_push(model, grad));
-		CHECK_OK(sluice_pull(model, params));
+		CHECK_STEP(model, grad, params);
 	}
 	const uint64_t after = resident_bytes() - before;
 	CHECK_OK(sluice_checkpoint(model, scratch));
@@ -132,12 +131,6 @@ enum { SHORT = 30000, SHORT_SHARDS = 10, PUSHERS = 3, FULL_SLOT = 4 * SHORT / SH
 /* Every rank selects other coordinates of one shard, more than its slot there holds. */
 static void fill_one_shard(sluice_job *job, int rank, void *argument)
 {
-	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = SHORT,
-				   .recipe = argument,
-				   .shards = SHORT_SHARDS,
-				   .lr = 1 };
 	uint32_t moved = 0;
 
 	for (size_t i = 0; i < SHORT; i++) {
@@ -146,10 +139,10 @@ static void fill_one_shard(sluice_job *job, int rank, void *argument)
 				  2 + noise(5, 0, 0, i) :
 				  0;
 	}
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = SHORT, .recipe = argument,
+				   .shards = SHORT_SHARDS, .lr = 1);
 	for (uint32_t step = 1; step <= 3; step++) {
-		CHECK_OK(sluice_push(model, grad));
-		CHECK_OK(sluice_pull(model, params));
+		CHECK_STEP(model, grad, params);
 		if (step == 1)
 			for (size_t i = 0; i < SHORT; i++)
 				moved += params[i] != 0;

@@ -83,14 +83,10 @@ static int measure(int rank, void *argument)
 	sluice_job *job = rank_join(argument);
 	for (size_t i = 0; i < RECIPES; i++)
 		for (uint32_t shards = 1; shards <= 5; shards += 2) {
-			sluice_model_attr attr = { .size = sizeof attr,
-						   .count = COUNT,
-						   .shards = shards,
-						   .recipe = recipes[i] };
-			sluice_model *model = NULL;
 			counted = 0;
 			counting = 1;
-			CHECK_OK(sluice_model_open(job, &attr, params, &model));
+			sluice_model *model = OPEN(job, params, .count = COUNT, .shards = shards,
+						   .recipe = recipes[i]);
 			counting = 0;
 			uint64_t announced = model_memory(&model->layout, &model->recipe,
 							  sluice_rank(job));

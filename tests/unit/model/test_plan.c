@@ -338,12 +338,8 @@ static void run_rank(sluice_job *job, int rank, void *argument)
 {
 	const struct run *run = argument;
 	float params[COUNT] = { 0 }, grad[COUNT];
-	sluice_model *model = NULL;
-	sluice_model_attr attr = {
-		.size = sizeof(attr), .count = COUNT, .shards = 2, .recipe = run->recipe
-	};
 
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = COUNT, .shards = 2, .recipe = run->recipe);
 	for (unsigned step = 1; step <= STEPS; step++) {
 		for (uint64_t i = 0; i < COUNT; i++)
 			grad[i] = noise(1, step, (uint64_t)rank, i);

@@ -49,19 +49,17 @@ static void follow_reference(sluice_job *job, int rank, void *argument)
 {
 	for (unsigned c = 0; c < 2 * sizeof dense / sizeof *dense; c++) {
 		float params[COUNT], want[COUNT], velocity[COUNT] = { 0 }, grad[COUNT];
-		sluice_model *model = NULL;
 		sluice_model_attr attr = attributes(dense[c / 2], c % 2 ? 7 : 1);
 		attr.rules = mixed;
 		check_of = dense[c / 2];
 		for (int i = 0; i < COUNT; i++)
 			want[i] = params[i] = noise(3, 0, 0, (uint64_t)i);
-		CHECK_OK(sluice_model_open(job, &attr, params, &model));
+		sluice_model *model = rank_open(job, params, attr);
 		for (uint64_t step = 1; step <= STEPS; step++) {
 			const float lr = 0.05f / (float)step;
 			fill_gradient(grad, 0, step, params);
 			CHECK_OK(sluice_set(model, SLUICE_LR, lr));
-			CHECK_OK(sluice_push(model, grad));
-			CHECK_OK(sluice_pull(model, params));
+			CHECK_STEP(model, grad, params);
 			for (int i = 0; i < COUNT; i++)
 				reference(dense[c / 2], &mixed[tensor_of(i)], lr, grad[i],
 					  &velocity[i], &want[i]);
@@ -116,8 +114,7 @@ static void compare(sluice_job *job, int rank, void *argument)
 		for (uint64_t step = 1; step <= STEPS; step++) {
 			fill_gradient(grad, rank, step, params[0]);
 			for (int m = 0; m < 3; m++) {
-				CHECK_OK(sluice_push(models[m], grad));
-				CHECK_OK(sluice_pull(models[m], params[m]));
+				CHECK_STEP(models[m], grad, params[m]);
 			}
 			CHECK(!memcmp(params[0], params[1], sizeof grad));
 		}
@@ -170,8 +167,7 @@ static void decay_both_ways(sluice_job *job, int rank, void *argument)
 			memset(grad, 0,
 			       COUNT / 2 * sizeof *grad); /* nobody's messages name these */
 			for (int m = 0; m < 2; m++) {
-				CHECK_OK(sluice_push(models[m], grad));
-				CHECK_OK(sluice_pull(models[m], params[m]));
+				CHECK_STEP(models[m], grad, params[m]);
 			}
 			CHECK(!memcmp(params[0], params[1], sizeof grad));
 		}
@@ -203,8 +199,7 @@ static void load_both_ways(sluice_job *job, int rank, void *argument)
 		attr.rules = with ? mixed : NULL;
 		CHECK_OK(sluice_model_open(job, &attr, params, &a));
 		fill_gradient(grad, rank, 1, params);
-		CHECK_OK(sluice_push(a, grad));
-		CHECK_OK(sluice_pull(a, params));
+		CHECK_STEP(a, grad, params);
 		CHECK_OK(sluice_state_size(a, &bytes));
 		CHECK(bytes <= sizeof state);
 		CHECK_OK(sluice_state_save(a, state, bytes, 0));
@@ -214,8 +209,7 @@ static void load_both_ways(sluice_job *job, int rank, void *argument)
 		CHECK(other == bytes);
 		CHECK_OK(sluice_state_load(b, state, bytes, again, NULL));
 		CHECK(!memcmp(params, again, sizeof params));
-		CHECK_OK(sluice_push(b, grad));
-		CHECK_OK(sluice_pull(b, again));
+		CHECK_STEP(b, grad, again);
 		check_same(job, again, sizeof again);
 		sluice_model_close(&b);
 		sluice_model_close(&a);

@@ -149,17 +149,10 @@ static int choose_together(int rank, void *argument)
 	static float params[COUNT], grad[COUNT];
 	sluice_job_attr job_attr = { .size = sizeof job_attr, .servers = c->servers };
 	sluice_job *job = rank_join(&job_attr);
-	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = COUNT,
-				   .recipe = c->words,
-				   .lr = 0.1f,
-				   .tensors = tensors,
-				   .n_tensors = TENSORS,
-				   .shards = 3 };
 	memcpy(told_ms, c->told[rank % 4], sizeof told_ms);
 	log_capture();
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = COUNT, .recipe = c->words, .lr = 0.1f,
+				   .tensors = tensors, .n_tensors = TENSORS, .shards = 3);
 	if (!sluice_is_worker(job)) {
 		CHECK_OK(sluice_serve(model));
 		sluice_model_close(&model);
@@ -244,14 +237,9 @@ static void hear_verdict(sluice_job *job, int rank, void *argument)
 	const struct hearing *h = argument;
 	const char *recipe = h->recipe;
 	static float params[COUNT], grad[COUNT];
-	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = COUNT,
-				   .recipe = recipe,
-				   .lr = 0.1f,
-				   .shards = h->shards };
 	sluice_set_log(count_verdicts, NULL);
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = COUNT, .recipe = recipe, .lr = 0.1f,
+				   .shards = h->shards);
 	CHECK(model->worth.work_ns_per_byte > 0);
 	CHECK((model->worth.wire_ns_per_byte > 0) == (h->shards > 1 || rank > 0));
 	for (int i = 0; i < WORTH_CANDIDATES; i++)
@@ -259,8 +247,7 @@ static void hear_verdict(sluice_job *job, int rank, void *argument)
 	for (int i = 0; i < COUNT; i++)
 		grad[i] = noise(22, 0, (uint64_t)rank, (uint64_t)i);
 	for (int step = 1; step <= 20; step++) {
-		CHECK_OK(sluice_push(model, grad));
-		CHECK_OK(sluice_pull(model, params));
+		CHECK_STEP(model, grad, params);
 		int said = rank == h->speaker &&
 			   step >= WORTH_WATCHED + (strstr(recipe, "warmup") ? 5 : 0);
 		CHECK(verdicts == said);

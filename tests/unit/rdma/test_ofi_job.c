@@ -125,10 +125,6 @@ static int train(int rank, void *argument)
 {
 	static float params[COUNT], grad[COUNT];
 	struct run *run = argument;
-	sluice_model_attr attr = {
-		.size = sizeof(attr), .count = COUNT, .recipe = run->recipe, .lr = 0.05f
-	};
-	sluice_model *model = NULL;
 	sluice_job *job;
 
 	if (run->apart)
@@ -138,14 +134,13 @@ static int train(int rank, void *argument)
 	job = rank_join(NULL);
 	for (int i = 0; i < COUNT; i++)
 		params[i] = noise(1, 0, 0, (uint64_t)i);
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = COUNT, .recipe = run->recipe, .lr = 0.05f);
 	for (uint64_t step = 0; step < STEPS; step++) {
 		if (thinned(step + 1, STEPS / 2))
 			continue;
 		for (int i = 0; i < COUNT; i++)
 			grad[i] = params[i] + 0.1f * noise(2, step, (uint64_t)rank, (uint64_t)i);
-		CHECK_OK(sluice_push(model, grad));
-		CHECK_OK(sluice_pull(model, params));
+		CHECK_STEP(model, grad, params);
 	}
 	uint64_t digest = check_same(job, params, sizeof(params));
 	if (rank == 0) {

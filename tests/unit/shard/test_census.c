@@ -49,18 +49,11 @@ static int train(int rank, void *argument)
 	const sluice_tensor tensors[] = { { "w", D - 20 }, { "bias", 20 } };
 	const sluice_job_attr job_attr = { .size = sizeof job_attr, .servers = plan->servers };
 	sluice_job *job = rank_join(&job_attr);
-	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = D,
-				   .recipe = plan->recipe,
-				   .lr = 0.1f,
-				   .shards = SHARDS,
-				   .tensors = tensors,
-				   .n_tensors = 2 };
 	sluice_model_stats stats = { .size = sizeof stats };
 	uint64_t step = 0;
 
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = D, .recipe = plan->recipe, .lr = 0.1f,
+				   .shards = SHARDS, .tensors = tensors, .n_tensors = 2);
 	if (!sluice_is_worker(job)) {
 		CHECK_OK(sluice_serve(model));
 		sluice_model_close(&model);
@@ -75,8 +68,7 @@ static int train(int rank, void *argument)
 		for (uint64_t i = 0; i < D; i++)
 			grad[i] = gradient_of(plan, rank, step, i);
 		memcpy(before, params, sizeof before);
-		CHECK_OK(sluice_push(model, grad));
-		CHECK_OK(sluice_pull(model, params));
+		CHECK_STEP(model, grad, params);
 		for (int i = 0; i < D && !rank; i++)
 			plan->by_region[(uint64_t)i * SHARDS / D] += params[i] != before[i];
 		if (step == (uint64_t)plan->checkpoint_at)
@@ -252,17 +244,13 @@ static void train_short(sluice_job *job, int rank, void *argument)
 {
 	float params[SHORT_MOST] = { 0 }, grad[SHORT_MOST];
 	struct short_run *run = argument;
-	sluice_model *model = NULL;
-	sluice_model_attr attr = {
-		.size = sizeof(attr), .count = run->count, .recipe = run->recipe, .lr = 0.01f
-	};
 
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = run->count, .recipe = run->recipe,
+				   .lr = 0.01f);
 	for (int step = 0; step < SHORT_STEPS; step++) {
 		for (size_t i = 0; i < run->count; i++)
 			grad[i] = params[i] - 1;
-		CHECK_OK(sluice_push(model, grad));
-		CHECK_OK(sluice_pull(model, params));
+		CHECK_STEP(model, grad, params);
 	}
 	check_same(job, params, sizeof(params));
 	for (size_t i = 0; i < run->count && !rank; i++)

@@ -160,8 +160,7 @@ static void train_from(sluice_model *model, int rank, int first, int last, float
 
 	for (int step = first; step <= last; step++) {
 		gradient(grad, rank, step, &(struct shape){ 0 });
-		CHECK_OK(sluice_push(model, grad));
-		CHECK_OK(sluice_pull(model, params));
+		CHECK_STEP(model, grad, params);
 	}
 }
 
@@ -173,12 +172,11 @@ static void change_places(sluice_job *job, int rank, void *argument)
 
 	for (int life = 0; life < 4; life++) {
 		/* 0 and 2 save, 1 and 3 restore; 1 and 2 are on the GPU. */
-		const sluice_model_attr attr = attr_of(kept_recipe, life == 1 || life == 2);
-		sluice_model *model = NULL;
 		uint64_t step = 0;
 
 		memset(params, 0, sizeof params);
-		CHECK_OK(sluice_model_open(job, &attr, params, &model));
+		sluice_model *model = rank_open(job, params,
+						attr_of(kept_recipe, life == 1 || life == 2));
 		if (life % 2) {
 			CHECK_OK(sluice_restore(model, argument, params, &step));
 			CHECK(step == STEPS / 2);
@@ -227,15 +225,14 @@ static int lose_worker(int rank, void *argument)
 	const sluice_job_attr attr_of_job = { .size = sizeof attr_of_job,
 					      .servers = 1,
 					      .on_failure = SLUICE_CONTINUE };
-	const sluice_model_attr attr = attr_of(kept_recipe, rank == SERVER);
-	sluice_model *model = NULL;
 
 	uint64_t *digests = argument;
 
 	device();
 	log_capture();
 	sluice_job *job = rank_join(&attr_of_job);
-	CHECK_OK(sluice_model_open(job, &attr, rank == SERVER ? NULL : params, &model));
+	sluice_model *model = rank_open(job, rank == SERVER ? NULL : params,
+					attr_of(kept_recipe, rank == SERVER));
 	if (rank == SERVER) {
 		CHECK_OK(sluice_serve(model));
 		CHECK(model->shards[0].version == STEPS);
@@ -322,11 +319,10 @@ static void overflow(sluice_job *job, int rank, void *argument)
 	static float grad[COUNT], params[COUNT];
 	sluice_model_attr attr = attr_of(argument, 1);
 	device();
-	sluice_model *model = NULL;
 
 	log_capture();
 	attr.lr = 1;
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = rank_open(job, params, attr);
 	memset(grad, 0, sizeof grad);
 	grad[4105] = FLT_MAX;
 	int rc = sluice_push(model, grad);
@@ -357,13 +353,11 @@ static int fail_each(int rank, void *argument)
 	device_look_up("emulated_fail", &fail_later);
 	log_capture();
 	for (unsigned after = 0; after < CALLS && quiet < QUIET; after++) {
-		const sluice_model_attr attr = attr_of(kept_recipe, 1);
 		sluice_job *job = rank_join(NULL);
-		sluice_model *model = NULL;
 		int rc = 0;
 
 		memset(params, 0, sizeof params);
-		CHECK_OK(sluice_model_open(job, &attr, params, &model));
+		sluice_model *model = rank_open(job, params, attr_of(kept_recipe, 1));
 		train_from(model, rank, 1, 1, params);
 		gradient(grad, rank, 2, &(struct shape){ 0 });
 		/* The shard takes the messages in the order of the ranks, so it begins below. */
@@ -439,13 +433,12 @@ static int leave_range(int rank, void *argument)
 {
 	static float grad[COUNT], params[COUNT] = { 3e38f };
 	sluice_model_attr attr = attr_of(argument, 1);
-	sluice_model *model = NULL;
 
 	begin_emulated();
 	sluice_job *job = rank_join(NULL);
 	log_capture();
 	attr.lr = 1;
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = rank_open(job, params, attr);
 	grad[0] = -1e38f;
 	int rc = sluice_push(model, grad); /* the others may be through before it returns */
 	if (!rc)
@@ -469,12 +462,10 @@ static void hang(sluice_job *job, int rank, void *argument)
 {
 	enum { SHORT_MS = 300 };
 	static float grad[COUNT], params[COUNT];
-	const sluice_model_attr attr = attr_of(argument, 1);
-	sluice_model *model = NULL;
 
 	begin_emulated();
 	log_capture();
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = rank_open(job, params, attr_of(argument, 1));
 	gradient(grad, rank, 1, &(struct shape){ 0 });
 	emulated.lag(LAGGING);
 	CHECK_OK(sluice_push(model, grad));
@@ -521,8 +512,7 @@ static void push_long(sluice_job *job, int rank, void *argument)
 	CHECK_OK(sluice_model_open(job, &of_host, params, &host));
 	CHECK_OK(sluice_model_open(job, &of_gpu, other, &gpu));
 	emulated.lag(*hangs ? LAGGING : BESIDE);
-	CHECK_OK(sluice_push(host, grad));
-	CHECK_OK(sluice_pull(host, params));
+	CHECK_STEP(host, grad, params);
 	int rc = sluice_push(gpu, grad); /* a slow one is told that rank 0 gave up */
 	if (*hangs && rank == 0)
 		be_impatient(job, 300);

@@ -62,17 +62,11 @@ static void train(sluice_job *job, int rank, void *argument)
 
 	log_capture();
 	for (int r = 0; r < plan->n; r++) {
-		sluice_model_attr attr = { .size = sizeof attr,
-					   .count = COUNT,
-					   .lr = 0.1f,
-					   .recipe = plan->recipes[r],
-					   .shards = 2 };
-		sluice_model *model = NULL;
-
 		if (thinned((size_t)(r + ranks), 3))
 			continue;
 		memcpy(params, first, sizeof params);
-		CHECK_OK(sluice_model_open(job, &attr, params, &model));
+		sluice_model *model = OPEN(job, params, .count = COUNT, .lr = 0.1f,
+					   .recipe = plan->recipes[r], .shards = 2);
 		for (uint32_t s = 0; s < model->n_own && plan->summed; s++)
 			model->shards[s].reduction.room = 0;
 		for (int step = 0; step < STEPS; step++) {

@@ -97,8 +97,7 @@ static uint64_t four_steps(sluice_job *job, sluice_model *model, uint64_t first,
 	float grad[COUNT];
 	for (uint64_t step = first; step < first + 4; step++) {
 		fill_gradient(grad, sluice_rank(job), step, params);
-		CHECK_OK(sluice_push(model, accumulate(model, grad)));
-		CHECK_OK(sluice_pull(model, params));
+		CHECK_STEP(model, accumulate(model, grad), params);
 	}
 	return check_same(job, params, COUNT * sizeof *params);
 }
@@ -144,9 +143,7 @@ static void meet(sluice_job *job, int rank, void *argument)
 {
 	const struct bad *bad = argument;
 	float params[COUNT] = { 0 }, grad[COUNT], *sum;
-	sluice_model *model = NULL;
-	sluice_model_attr attr = attributes(bad->recipe, 2);
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = rank_open(job, params, attributes(bad->recipe, 2));
 	fill_gradient(grad, rank, 1, params);
 	log_capture();
 	sum = accumulate(model, grad);
@@ -198,9 +195,7 @@ static void refuse_recipes(sluice_job *job, int rank, void *argument)
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		float params[COUNT] = { 0 }, *sum = params, scale = 7;
-		sluice_model *model = NULL;
-		sluice_model_attr attr = attributes(cases[i].recipe, 2);
-		CHECK_OK(sluice_model_open(job, &attr, params, &model));
+		sluice_model *model = rank_open(job, params, attributes(cases[i].recipe, 2));
 		CHECK(sluice_accumulator(model, &sum, &scale) == SLUICE_EINVAL &&
 		      error_says("sluice_accumulator: the recipe's", cases[i].key));
 		CHECK(sum == params && scale == 7);
@@ -216,9 +211,8 @@ TEST(accumulator__recipe_does_more_than_adding__refused_by_its_key)
 static void refuse_places(sluice_job *job, int rank, void *argument)
 {
 	float params[COUNT] = { 0 }, grad[COUNT], before[COUNT], *sum, scale;
-	sluice_model *model = NULL;
-	sluice_model_attr attr = attributes("up=topk(0.01) down=topk(0.05)", 2);
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = rank_open(job, params,
+					attributes("up=topk(0.01) down=topk(0.05)", 2));
 	fill_gradient(grad, rank, 1, params);
 	CHECK(sluice_accumulator(NULL, &sum, &scale) == SLUICE_EINVAL);
 	CHECK(sluice_accumulator(model, NULL, &scale) == SLUICE_EINVAL &&

@@ -90,16 +90,11 @@ static void under_attack(sluice_job *job, int rank, void *argument)
 {
 	const struct attack *attack = argument;
 	static float params[COUNT], before[COUNT], grad[COUNT];
-	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = COUNT,
-				   .shards = RANKS,
-				   .lr = 0.1f,
-				   .recipe = attack->recipe };
 	int rc = 0;
 	struct memory there = { 0 };
 	float *target = attack->on_gpu ? device_floats(device(), &there, params, COUNT) : params;
-	CHECK_OK(sluice_model_open(job, &attr, target, &model));
+	sluice_model *model = OPEN(job, target, .count = COUNT, .shards = RANKS, .lr = 0.1f,
+				   .recipe = attack->recipe);
 	CHECK(model->layout.shards[VICTIM].span == SPAN &&
 	      home_rank(model->home, ATTACKER) == ATTACKER);
 	log_capture();

@@ -148,12 +148,8 @@ enum { RANKS = 3, COUNT = RANKS * (2 * DENSE_PIECE + 5), SPAN = COUNT / RANKS };
 static void push_nan(sluice_job *job, int rank, void *argument)
 {
 	static float params[COUNT], grad[COUNT];
-	sluice_model *model = NULL;
-	sluice_model_attr attr = {
-		.size = sizeof attr, .count = COUNT, .shards = RANKS, .recipe = SGD
-	};
 	log_capture();
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = COUNT, .shards = RANKS, .recipe = SGD);
 	/* Rank 1 may leave the barrier, and fail, while another rank is still in it. */
 	int rc = sluice_barrier(job);
 	CHECK(!rc || rank != 1);
@@ -181,12 +177,9 @@ TEST(push__nan_in_the_last_coordinate__ends_the_job_and_nothing_is_posted)
 static void overflow(sluice_job *job, int rank, void *argument)
 {
 	static float params[COUNT], before[COUNT], grad[COUNT];
-	sluice_model *model = NULL;
-	sluice_model_attr attr = {
-		.size = sizeof attr, .count = COUNT, .shards = RANKS, .recipe = argument
-	};
 	log_capture();
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = COUNT, .shards = RANKS,
+				   .recipe = argument);
 	fill(grad, COUNT, 3);
 	CHECK_OK(exchange(model, grad, params));
 	memcpy(before, params, sizeof params);

@@ -210,7 +210,6 @@ TEST(push_and_pull__stream_is_captured__refused_and_made_again_outside)
 static void join_after_refusals(sluice_job *job, int rank, void *argument)
 {
 	static float params[N], grad[N];
-	sluice_model *gpu = NULL;
 	struct memory params_memory, grad_memory;
 	void *stream;
 	int more = 7;
@@ -220,12 +219,8 @@ static void join_after_refusals(sluice_job *job, int rank, void *argument)
 	fill(grad, 1);
 	float *there = device_floats(cuda.ops, &params_memory, params, N);
 	float *grad_there = device_floats(cuda.ops, &grad_memory, grad, N);
-	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = N,
-				   .recipe = "up=topk(0.02) down=all",
-				   .stream = stream,
-				   .uneven = 1 };
-	CHECK_OK(sluice_model_open(job, &attr, there, &gpu));
+	sluice_model *gpu = OPEN(job, there, .count = N, .recipe = "up=topk(0.02) down=all",
+				 .stream = stream, .uneven = 1);
 	CHECK_OK(sluice_idle_step(gpu, there, &more));
 	CHECK(!more);
 	CHECK_OK(cuda.begin(stream, GLOBAL));
@@ -233,8 +228,7 @@ static void join_after_refusals(sluice_job *job, int rank, void *argument)
 	end_capture(stream);
 	CHECK_OK(sluice_idle_step(gpu, there, &more));
 	CHECK(!more && step_of(gpu).steps == 2);
-	CHECK_OK(sluice_push(gpu, grad_there));
-	CHECK_OK(sluice_pull(gpu, there));
+	CHECK_STEP(gpu, grad_there, there);
 	sluice_model_close(&gpu);
 	CHECK_OK(cuda.destroy(stream));
 	cuda.ops->release(&params_memory);

@@ -73,13 +73,11 @@ static void train_on_two(sluice_job *job, int rank, void *argument)
 	}
 	for (int step = 1; step <= STEPS; step++) {
 		fill(grad, step);
-		CHECK_OK(sluice_push(host, grad));
-		CHECK_OK(sluice_pull(host, params[0]));
+		CHECK_STEP(host, grad, params[0]);
 		for (int g = 0; g < 2; g++) {
 			CHECK_OK(cuda.ops->copy(grad_there[g], grad, sizeof grad, stream[g]));
 			cuda.count(&seen);
-			CHECK_OK(sluice_push(gpu[g], grad_there[g]));
-			CHECK_OK(sluice_pull(gpu[g], there[g]));
+			CHECK_STEP(gpu[g], grad_there[g], there[g]);
 			cuda.count(&seen);
 			CHECK(!(seen.contexts & ~(1u << g)));
 			CHECK(!cuda.get_device(&now) && now == 0);
@@ -153,14 +151,12 @@ static void train_pieces_on_two(sluice_job *job, int rank, void *argument)
 			CHECK_OK(sluice_idle_step(whole, NULL, &more));
 			CHECK_OK(sluice_idle_step(narrow, code_memory.address, &more));
 		} else {
-			CHECK_OK(sluice_push(host, grad));
-			CHECK_OK(sluice_pull(host, params));
+			CHECK_STEP(host, grad, params);
 			CHECK_OK(step % 2 ? sluice_push(whole, grad_there) :
 					    sluice_push_vector(whole, IN_PIECES(grads, 2)));
 			CHECK_OK(step % 2 ? sluice_pull(whole, NULL) :
 					    sluice_pull_vector(whole, IN_PIECES(pieces, 2)));
-			CHECK_OK(sluice_push(narrow, step % 2 ? grad : grad_there));
-			CHECK_OK(sluice_pull(narrow, code_memory.address));
+			CHECK_STEP(narrow, step % 2 ? grad : grad_there, code_memory.address);
 		}
 		CHECK(!cuda.get_device(&now) && now == 0);
 		CHECK_OK(cuda.ops->copy(got + HERE, there, THERE * sizeof *got, stream));
@@ -194,21 +190,17 @@ static int pull_from_wrong_gpu(int rank, void *argument)
 {
 	static float grad[N];
 	sluice_job *job = rank_join(NULL);
-	sluice_model *model = NULL;
 	struct memory codes;
 	(void)rank;
 	begin_cuda(2);
 	CHECK_OK(cuda.ops->alloc(MEMORY_DEVICE, N * sizeof(uint16_t), &codes));
 	CHECK_OK(cuda.ops->zero(codes.address, N * sizeof(uint16_t), NULL));
 	CHECK_OK(cuda.ops->wait(NULL));
-	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = N,
+	sluice_model *model = OPEN(job, codes.address, .count = N,
 				   .recipe = "up=topk(0.02) down=topk(0.1)",
-				   .param_type = SLUICE_BF16 };
-	CHECK_OK(sluice_model_open(job, &attr, codes.address, &model));
+				   .param_type = SLUICE_BF16);
 	fill(grad, 1);
-	CHECK_OK(sluice_push(model, grad));
-	CHECK_OK(sluice_pull(model, codes.address));
+	CHECK_STEP(model, grad, codes.address);
 	CHECK_OK(sluice_push(model, grad));
 	CHECK_OK(sluice_pull_begin(model, &(sluice_vector){ .data = codes.address }));
 	CHECK_OK(cuda.set_device(1));

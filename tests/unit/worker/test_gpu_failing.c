@@ -24,17 +24,15 @@ static void train_and_resume(sluice_job *job, int rank, void *argument)
 	      *grad_there = device_vector(ops, &grad_memory);
 	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = shape.recipe };
 	for (int life = 0; life < 2; life++) {
-		sluice_model *model = NULL;
 		uint64_t step = 0;
 		CHECK_OK(ops->zero(there, COUNT * sizeof(float), NULL));
-		CHECK_OK(sluice_model_open(job, &attr, there, &model));
+		sluice_model *model = rank_open(job, there, attr);
 		if (life)
 			CHECK_OK(sluice_restore(model, argument, there, &step));
 		for (int s = (int)step + 1; s <= STEPS; s++) {
 			gradient(grad, rank, s, &shape);
 			to_device(ops, grad_there, grad);
-			CHECK_OK(sluice_push(model, grad_there));
-			CHECK_OK(sluice_pull(model, there));
+			CHECK_STEP(model, grad_there, there);
 			if (s == STEPS / 2 && !life)
 				CHECK_OK(sluice_checkpoint(model, argument));
 		}
@@ -73,8 +71,7 @@ static void restore_failing(sluice_job *job, int rank, void *argument)
 	log_capture();
 	device_look_up("emulated_fail", &fail_later);
 	for (int life = 0; life < 2; life++) {
-		sluice_model *model = NULL;
-		CHECK_OK(sluice_model_open(job, &attr, there, &model));
+		sluice_model *model = rank_open(job, there, attr);
 		if (life) {
 			fail_later(rank == CULPRIT ? FIND : 1u << 30, 719);
 			CHECK(sluice_restore(model, argument, there, NULL) == SLUICE_EGPU);
@@ -84,8 +81,7 @@ static void restore_failing(sluice_job *job, int rank, void *argument)
 			CHECK_OK(sluice_restore(model, argument, there, NULL));
 		}
 		gradient(grad, rank, 1, &(struct shape){ 0 });
-		CHECK_OK(sluice_push(model, grad));
-		CHECK_OK(sluice_pull(model, there));
+		CHECK_STEP(model, grad, there);
 		if (!life)
 			CHECK_OK(sluice_checkpoint(model, argument));
 		sluice_model_close(&model);
@@ -113,15 +109,10 @@ static void push_nan(sluice_job *job, int rank, void *argument)
 	struct memory params_memory, grad_memory;
 	float *there = device_vector(ops, &params_memory),
 	      *grad_there = device_vector(ops, &grad_memory);
-	sluice_model *model = NULL;
 	sluice_tensor tensors[] = { { "weight", 300 }, { "bias", COUNT - 300 } };
-	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = COUNT,
-				   .recipe = argument,
-				   .tensors = tensors,
-				   .n_tensors = 2 };
 	log_capture();
-	CHECK_OK(sluice_model_open(job, &attr, there, &model));
+	sluice_model *model = OPEN(job, there, .count = COUNT, .recipe = argument,
+				   .tensors = tensors, .n_tensors = 2);
 	gradient(grad, 1, 1, &shape);
 	to_device(ops, grad_there, grad);
 	CHECK(sluice_push(model, grad_there) == (rank < 0 ? 0 : SLUICE_ENUMERIC));
@@ -332,11 +323,9 @@ static void push_failing_on_one(sluice_job *job, int rank, void *argument)
 	struct memory params_memory, grad_memory;
 	float *there = device_vector(ops, &params_memory),
 	      *grad_there = device_vector(ops, &grad_memory);
-	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = argument };
 	log_capture();
 	device_look_up("emulated_fail", &fail_later);
-	CHECK_OK(sluice_model_open(job, &attr, there, &model));
+	sluice_model *model = OPEN(job, there, .count = COUNT, .recipe = argument);
 	int rc = 0, step = 0;
 	while (!rc && step < 2) {
 		gradient(grad, rank, ++step, &(struct shape){ 0 });

@@ -152,8 +152,7 @@ static int infinite_sketch(int rank, void *argument)
 		const int how = i & 1 ? BESIDE : AT_ONCE, of_cell = i >> 1;
 		open_pair(&p, argument, NULL, 0);
 		new_gradient(&p, 1);
-		CHECK_OK(sluice_push(p.gpu, p.grad_there));
-		CHECK_OK(sluice_pull(p.gpu, p.there));
+		CHECK_STEP(p.gpu, p.grad_there, p.there);
 		CHECK_OK(p.ops->copy(before, p.there, sizeof before, NULL));
 		CHECK_OK(p.ops->wait(NULL));
 		int rc = sluice_barrier(

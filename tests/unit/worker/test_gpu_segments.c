@@ -267,10 +267,8 @@ static void train_narrow(sluice_job *job, int rank, void *argument)
 			CHECK_OK(sluice_model_open(job, &attr, there.address, &b));
 			CHECK_OK(sluice_state_load(b, state, bytes, there.address, NULL));
 		}
-		CHECK_OK(sluice_push(a, grad));
-		CHECK_OK(sluice_pull(a, flat));
-		CHECK_OK(sluice_push(b, grad));
-		CHECK_OK(sluice_pull(b, there.address));
+		CHECK_STEP(a, grad, flat);
+		CHECK_STEP(b, grad, there.address);
 		CHECK_OK(device()->copy(code, there.address, sizeof code, NULL));
 		CHECK_OK(device()->wait(NULL));
 		for (int i = 0; i < COUNT; i++)
@@ -416,10 +414,9 @@ static int pull_failing(int rank, void *argument)
 	log_capture();
 	for (unsigned call = 0; call < CALLS; call++) {
 		sluice_job *job = rank_join(NULL);
-		sluice_model *model = NULL;
 		sluice_model_attr attr = attributes(argument, 1);
 		attr.param_type = SLUICE_BF16;
-		CHECK_OK(sluice_model_open(job, &attr, codes, &model));
+		sluice_model *model = rank_open(job, codes, attr);
 		fill_gradient(grad, 0, 1, grad);
 		CHECK_OK(sluice_push(model, grad));
 		fail_later(call, 719);
@@ -454,12 +451,11 @@ static int step_failing(int rank, void *argument)
 	log_capture();
 	for (unsigned call = 0; call < CALLS; call++) {
 		sluice_job *job = rank_join(NULL);
-		sluice_model *model = NULL;
 		sluice_model_attr attr = attributes("up=topk(0.1) down=all", 1);
 		attr.segments = params.of;
 		attr.n_segments = PIECES;
 		attr.param_type = SLUICE_BF16;
-		CHECK_OK(sluice_model_open(job, &attr, NULL, &model));
+		sluice_model *model = rank_open(job, NULL, attr);
 		fail_later(call, 719);
 		int rc = sluice_push_vector(model, IN_PIECES(grads.of, PIECES));
 		if (!rc)

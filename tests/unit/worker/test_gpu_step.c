@@ -433,13 +433,10 @@ static void overflow(sluice_job *job, int rank, void *argument)
 	struct memory there_memory, grad_memory;
 	float *there = device_vector(ops, &there_memory),
 	      *grad_there = device_vector(ops, &grad_memory);
-	sluice_model *model = NULL;
-	sluice_model_attr attr = {
-		.size = sizeof attr, .count = COUNT, .recipe = argument, .shards = SHARDS, .lr = 1
-	};
 	log_capture();
 	to_device(ops, there, params);
-	CHECK_OK(sluice_model_open(job, &attr, there, &model));
+	sluice_model *model = OPEN(job, there, .count = COUNT, .recipe = argument, .shards = SHARDS,
+				   .lr = 1);
 	gradient(grad, rank, 1, &none);
 	to_device(ops, grad_there, grad);
 	CHECK_OK(sluice_push(model, grad_there));
@@ -494,16 +491,13 @@ static void push_spoilt(sluice_job *job, int rank, void *argument)
 	const struct device_ops *ops = device();
 	struct memory grad_memory;
 	float *grad_there = device_vector(ops, &grad_memory);
-	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = COUNT,
-				   .recipe = "up=topk(0.02) down=all memory=residual",
-				   .grad_type = s->type };
 	log_capture();
 	codes[5] = s->code;
 	CHECK_OK(ops->copy(grad_there, codes, sizeof codes, NULL));
 	CHECK_OK(ops->wait(NULL));
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = COUNT,
+				   .recipe = "up=topk(0.02) down=all memory=residual",
+				   .grad_type = s->type);
 	CHECK_OK(sluice_set(model, SLUICE_GRAD_SCALE, s->scale));
 	int rc = sluice_push(model, grad_there);
 	CHECK(rc || on_device_selects(model));

@@ -137,21 +137,16 @@ static void send_every_code(sluice_job *job, int rank, void *argument)
 	static float params[CODES], mean[CODES];
 	const int type = *(const int *)argument;
 	const uint32_t codes = narrow_bytes(type) == 1 ? 256 : CODES;
-	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = codes,
-				   .recipe = "up=all down=all update=none",
-				   .grad_type = type };
 	for (uint32_t i = 0; i < codes; i++) {
 		const int finite = isfinite(narrow_value((uint16_t)i, type));
 		narrow_put(code, i, finite ? (uint16_t)i : 0, type);
 	}
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = codes,
+				   .recipe = "up=all down=all update=none", .grad_type = type);
 	for (int scaled = 0; scaled < 2; scaled++) {
 		if (scaled)
 			CHECK_OK(sluice_set(model, SLUICE_GRAD_SCALE, narrow_scale(type)));
-		CHECK_OK(sluice_push(model, code));
-		CHECK_OK(sluice_pull(model, mean));
+		CHECK_STEP(model, code, mean);
 		for (uint32_t i = 0; i < codes; i++) {
 			const float value = narrow_value((uint16_t)i, type);
 			const float factor = scaled ? narrow_scale(type) : 1;
@@ -188,13 +183,9 @@ static void push_spoilt_codes(sluice_job *job, int rank, void *argument)
 	static float params[COUNT];
 	const struct spoilt *c = &cases[*(const int *)argument % CASES];
 	uint8_t code[COUNT] = { [5] = c->code };
-	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = COUNT,
-				   .recipe = "up=topk(0.02) down=all",
-				   .grad_type = c->type };
 	log_capture();
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = COUNT, .recipe = "up=topk(0.02) down=all",
+				   .grad_type = c->type);
 	CHECK_OK(sluice_set(model, SLUICE_GRAD_SCALE, c->scale));
 	CHECK(sluice_push(model, code) == SLUICE_ENUMERIC);
 	CHECK(error_says(c->is, NULL));
@@ -212,7 +203,6 @@ static void set_scales(sluice_job *job, int rank, void *argument)
 	static const float bad[] = { 0, -1, NAN, INFINITY };
 	static float params[COUNT], mean[COUNT];
 	static uint8_t code[COUNT];
-	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = sizeof attr,
 				   .count = COUNT,
 				   .recipe = "up=all down=all update=none",
@@ -220,7 +210,7 @@ static void set_scales(sluice_job *job, int rank, void *argument)
 	sluice_segment piece = { .data = code, .count = COUNT, .type = SLUICE_F8_E5M2 };
 	memset(code, 0x3c, sizeof code); /* 1 */
 	log_capture();
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = rank_open(job, params, attr);
 	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
 		CHECK(sluice_set(model, SLUICE_GRAD_SCALE, bad[i]) == SLUICE_EINVAL);
 		CHECK(error_says("sluice_set: SLUICE_GRAD_SCALE is ", "must be finite and > 0"));
@@ -265,16 +255,10 @@ static void push_nan(sluice_job *job, int rank, void *argument)
 {
 	static uint16_t code[COUNT];
 	static float params[COUNT];
-	sluice_model *model = NULL;
 	sluice_tensor tensors[] = { { "weight", 3000 }, { "bias", COUNT - 3000 } };
-	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = COUNT,
-				   .recipe = argument,
-				   .tensors = tensors,
-				   .n_tensors = 2,
-				   .grad_type = SLUICE_BF16 };
 	log_capture();
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = COUNT, .recipe = argument,
+				   .tensors = tensors, .n_tensors = 2, .grad_type = SLUICE_BF16);
 	code[3021] = 0x7fc0;
 	code[3022] = 0xff80;
 	CHECK(sluice_push(model, code) == SLUICE_ENUMERIC);
@@ -291,14 +275,11 @@ TEST(push__nan_in_16_bits_is_named)
 static void open_with_types(sluice_job *job, int rank, void *argument)
 {
 	static float params[COUNT];
-	sluice_model *model = NULL;
 	sluice_model_attr attr = { .size = offsetof(sluice_model_attr, grad_type),
 				   .count = COUNT,
 				   .grad_type = 99 };
-	CHECK_OK(sluice_model_open(job, &attr, params,
-				   &model)); /* compiled before there were types */
-	CHECK_OK(sluice_push(model, params));
-	CHECK_OK(sluice_pull(model, params));
+	sluice_model *model = rank_open(job, params, attr); /* compiled before there were types */
+	CHECK_STEP(model, params, params);
 	sluice_model_close(&model);
 	log_capture();
 	attr.size = sizeof attr;

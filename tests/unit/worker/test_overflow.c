@@ -25,15 +25,8 @@ struct trial {
 
 static sluice_model *open_model(sluice_job *job, const char *recipe, float *params)
 {
-	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = COUNT,
-				   .shards = RANKS,
-				   .recipe = recipe,
-				   .tensors = tensors,
-				   .n_tensors = 2,
-				   .lr = 1 };
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = COUNT, .shards = RANKS, .recipe = recipe,
+				   .tensors = tensors, .n_tensors = 2, .lr = 1);
 	return model;
 }
 

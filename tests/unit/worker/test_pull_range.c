@@ -94,10 +94,9 @@ static void go_on_early(sluice_job *job, int rank, void *argument)
 {
 	atomic_int *pulled = argument;
 	float params[COUNT] = { 0 }, grad[COUNT];
-	sluice_model *model = NULL;
 	sluice_model_attr attr = attributes("up=all down=all update=sgd memory=none", 2);
 	attr.lr = 1;
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = rank_open(job, params, attr);
 	for (int step = 1; step <= 3; step++) {
 		for (int i = 0; i < COUNT; i++)
 			grad[i] = (float)(rank + 1);
@@ -136,9 +135,7 @@ TEST(pull_range__of_a_shard_that_is_there__does_not_wait_for_others)
 static void call_wrongly(sluice_job *job, int rank, void *argument)
 {
 	float params[COUNT] = { 0 }, grad[COUNT] = { 0 };
-	sluice_model *model = NULL;
-	sluice_model_attr attr = attributes("up=topk(0.1) down=all", 3);
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = rank_open(job, params, attributes("up=topk(0.1) down=all", 3));
 	log_capture();
 	CHECK(sluice_pull_begin(NULL, &(sluice_vector){ .data = params }) == SLUICE_EINVAL);
 	CHECK(sluice_pull_begin(model, &(sluice_vector){ .data = params }) == SLUICE_EINVAL);
@@ -178,9 +175,7 @@ TEST(calls__out_of_order_or_range__are_refused)
 static void wait_in_vain(sluice_job *job, int rank, void *argument)
 {
 	float params[COUNT] = { 0 }, grad[COUNT] = { 0 };
-	sluice_model *model = NULL;
-	sluice_model_attr attr = attributes("up=topk(0.1) down=all", 2);
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = rank_open(job, params, attributes("up=topk(0.1) down=all", 2));
 	log_capture();
 	for (int step = 0; step < 2 - rank; step++) {
 		CHECK_OK(sluice_push(model, grad));

@@ -167,10 +167,8 @@ static void send_early(sluice_job *job, int rank, void *argument)
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		float params[COUNT] = { 0 }, grad[COUNT];
-		sluice_model *model = NULL;
-		sluice_model_attr attr = attributes(cases[i].recipe, SHARDS);
 		int early = cases[i].early;
-		CHECK_OK(sluice_model_open(job, &attr, params, &model));
+		sluice_model *model = rank_open(job, params, attributes(cases[i].recipe, SHARDS));
 		fill_gradient(grad, 0, 1, params);
 		CHECK_OK(sluice_push_range(model, grad + 999, 999, 501));
 		CHECK(posted(model) == early); /* shard 2 */
@@ -196,9 +194,8 @@ TEST(push_range__shard_complete__its_message_goes_at_once_where_it_can)
 static void refuse_ranges(sluice_job *job, int rank, void *argument)
 {
 	float params[COUNT] = { 0 }, grad[COUNT], residual[COUNT];
-	sluice_model *model = NULL;
-	sluice_model_attr attr = attributes("up=topk(0.01) down=topk(0.05)", 2);
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = rank_open(job, params,
+					attributes("up=topk(0.01) down=topk(0.05)", 2));
 	fill_gradient(grad, rank, 1, params);
 	log_capture();
 	CHECK(sluice_push_range(model, grad, COUNT - 5, 6) == SLUICE_EINVAL &&
@@ -257,9 +254,7 @@ static void refuse_recipes(sluice_job *job, int rank, void *argument)
 	};
 	for (int i = 0; i < 3; i++) {
 		float params[COUNT] = { 0 }, grad[COUNT];
-		sluice_model *model = NULL;
-		sluice_model_attr attr = attributes(cases[i].recipe, 2);
-		CHECK_OK(sluice_model_open(job, &attr, params, &model));
+		sluice_model *model = rank_open(job, params, attributes(cases[i].recipe, 2));
 		fill_gradient(grad, 0, 1, params);
 		log_capture();
 		CHECK(sluice_push_range(model, grad, 0, COUNT) == SLUICE_EINVAL &&
@@ -268,8 +263,7 @@ static void refuse_recipes(sluice_job *job, int rank, void *argument)
 		if (i == 2)
 			CHECK_OK(sluice_push_pair(model, grad, grad));
 		else
-			CHECK_OK(sluice_push(model, grad));
-		CHECK_OK(sluice_pull(model, params));
+			CHECK_STEP(model, grad, params);
 		sluice_model_close(&model);
 	}
 }
@@ -283,9 +277,7 @@ TEST(push_range__recipe_needs_the_whole_gradient__refused_by_name)
 static void meet_nan(sluice_job *job, int rank, void *argument)
 {
 	float params[COUNT] = { 0 }, grad[COUNT];
-	sluice_model *model = NULL;
-	sluice_model_attr attr = attributes("up=threshold(0.01) down=all", 2);
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = rank_open(job, params, attributes("up=threshold(0.01) down=all", 2));
 	fill_gradient(grad, rank, 1, params);
 	if (rank)
 		grad[1007] = NAN;

@@ -86,12 +86,10 @@ static uint64_t train(sluice_job *job, const char *recipe, int way, int zeros)
 {
 	const int rank = sluice_rank(job);
 	float params[COUNT], grad[COUNT], before[COUNT];
-	sluice_model_attr attr = attributes(recipe, 3);
-	sluice_model *model = NULL;
 
 	for (int i = 0; i < COUNT; i++)
 		params[i] = noise(2, 0, 0, (uint64_t)i);
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = rank_open(job, params, attributes(recipe, 3));
 	for (uint64_t step = 1; step <= STEPS; step++) {
 		for (int zero = 0; zero < zeros && step != 3; zero++) {
 			const uint64_t kept = kept_here(model);
@@ -136,15 +134,13 @@ static void step_as_torch(sluice_job *job, int rank, void *argument)
 {
 	static const float rates[] = { 0, 0.5f, 0, 0.25f };
 	float params[COUNT] = { 0 }, want[COUNT] = { 0 }, velocity[COUNT] = { 0 }, grad[COUNT];
-	sluice_model_attr attr = attributes("up=all down=all update=momentum(0.5)", 2);
-	sluice_model *model = NULL;
 
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = rank_open(job, params,
+					attributes("up=all down=all update=momentum(0.5)", 2));
 	for (size_t step = 0; step < sizeof(rates) / sizeof(*rates); step++) {
 		fill_gradient(grad, 0, step, params);
 		CHECK_OK(sluice_set(model, SLUICE_LR, rates[step]));
-		CHECK_OK(sluice_push(model, grad));
-		CHECK_OK(sluice_pull(model, params));
+		CHECK_STEP(model, grad, params);
 		for (int i = 0; i < COUNT; i++) {
 			velocity[i] = 0.5f * velocity[i] + grad[i];
 			want[i] -= rates[step] * velocity[i];
@@ -165,11 +161,9 @@ TEST(rate_zero__without_a_residual__updates_momentum_as_torch_does)
 static uint64_t train_periods(sluice_job *job, const char *recipe, int rate_is_zero)
 {
 	float params[COUNT], grad[COUNT], before[COUNT];
-	sluice_model_attr attr = attributes(recipe, 3);
-	sluice_model *model = NULL;
 
 	memset(params, 0, sizeof(params));
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = rank_open(job, params, attributes(recipe, 3));
 	for (uint64_t step = 1; step <= 12; step++) {
 		const int zero = step % 5 == 0;
 
@@ -179,8 +173,7 @@ static uint64_t train_periods(sluice_job *job, const char *recipe, int rate_is_z
 			grad[i] = 0;
 		CHECK_OK(sluice_set(model, SLUICE_LR,
 				    zero && rate_is_zero ? 0 : 0.05f / (float)step));
-		CHECK_OK(sluice_push(model, grad));
-		CHECK_OK(sluice_pull(model, params));
+		CHECK_STEP(model, grad, params);
 		CHECK(!zero || !memcmp(before, params, sizeof(params)) || step % 3 == 0);
 	}
 	const uint64_t digest = check_same(job, params, sizeof(params));
@@ -220,11 +213,8 @@ static void be_refused(sluice_job *job, int rank, void *argument)
 	float params[COUNT] = { 0 };
 
 	for (size_t i = 0; i < sizeof(refused) / sizeof(*refused); i++) {
-		sluice_model_attr attr = attributes(refused[i][0], 2);
-		sluice_model *model = NULL;
-
 		check_of = refused[i][0];
-		CHECK_OK(sluice_model_open(job, &attr, params, &model));
+		sluice_model *model = rank_open(job, params, attributes(refused[i][0], 2));
 		CHECK(sluice_set(model, SLUICE_LR, 0) == SLUICE_EINVAL &&
 		      error_says("SLUICE_LR 0", refused[i][1]));
 		CHECK(sluice_set(model, SLUICE_LR, -1) == SLUICE_EINVAL);
@@ -242,12 +232,10 @@ TEST(rate_zero__of_recipes_that_cannot_stand_still__is_refused_with_the_reason)
 static void differ(sluice_job *job, int rank, void *argument)
 {
 	float params[COUNT] = { 0 }, grad[COUNT];
-	sluice_model_attr attr = attributes("up=topk(0.1) down=topk(0.1)", 2);
-	sluice_model *model = NULL;
 	int rc = 0;
 
 	log_capture();
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = rank_open(job, params, attributes("up=topk(0.1) down=topk(0.1)", 2));
 	fill_gradient(grad, rank, 1, params);
 	CHECK_OK(sluice_set(model, SLUICE_LR, rank ? 0.0f : 0.25f));
 	for (int step = 0; step < 50 && !rc; step++) {

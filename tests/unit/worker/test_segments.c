@@ -283,21 +283,16 @@ static void round_all(sluice_job *job, int rank, void *argument)
 				      0x1.ffp127f,    0x1.fep127f,    3.3e38f,     0x1p-133f };
 	enum { N = 16, ROUNDS = 40 };
 	const int type = *(const int *)argument;
-	sluice_model *model = NULL;
 	uint16_t start[N] = { 0 }, mean[N];
-	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = N,
-				   .recipe = "up=all down=all update=none",
-				   .param_type = type };
-	CHECK_OK(sluice_model_open(job, &attr, start, &model));
+	sluice_model *model = OPEN(job, start, .count = N, .recipe = "up=all down=all update=none",
+				   .param_type = type);
 	for (uint64_t round = 0; round < ROUNDS; round++) {
 		float grad[N];
 		for (int i = 0; i < N; i++)
 			grad[i] = round ? ldexpf(noise(4, round, 0, (uint64_t)i),
 						 (int)(round * 5) % 60 - 30) :
 					  hard[i];
-		CHECK_OK(sluice_push(model, grad));
-		CHECK_OK(sluice_pull(model, mean));
+		CHECK_STEP(model, grad, mean);
 		for (int i = 0; i < N; i++)
 			CHECK(mean[i] == nearest(grad[i], type));
 	}
@@ -317,16 +312,10 @@ static void creep(sluice_job *job, int rank, void *argument)
 	enum { N = 3 };
 	uint16_t params[N] = { 0x3f80, 0x3f80, 0x3f80 }; /* 1 */
 	float grad[N] = { 1, 0, -1 };
-	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = N,
-				   .recipe = "up=all down=all update=sgd",
-				   .lr = 0x1p-12f,
-				   .param_type = SLUICE_BF16 };
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = N, .recipe = "up=all down=all update=sgd",
+				   .lr = 0x1p-12f, .param_type = SLUICE_BF16);
 	for (int step = 1; step <= 64; step++) {
-		CHECK_OK(sluice_push(model, grad));
-		CHECK_OK(sluice_pull(model, params));
+		CHECK_STEP(model, grad, params);
 		for (int i = 0; i < N; i++)
 			CHECK(params[i] ==
 			      nearest(1 - grad[i] * 0x1p-12f * (float)step, SLUICE_BF16));
@@ -351,23 +340,20 @@ static void load_and_join(sluice_job *job, int rank, void *argument)
 	uint64_t done = 0;
 	size_t bytes;
 	int more;
-	sluice_model *model = NULL;
 	sluice_model_attr attr = attributes("up=topk(0.1) down=topk(0.2) update=momentum(0.9)", 2);
 	attr.uneven = 1;
-	CHECK_OK(sluice_model_open(job, &attr, flat, &model));
+	sluice_model *model = rank_open(job, flat, attr);
 	fill_gradient(grad, rank, 1, flat);
-	CHECK_OK(sluice_push(model, grad));
-	CHECK_OK(sluice_pull(model, flat));
+	CHECK_STEP(model, grad, flat);
 	CHECK_OK(sluice_state_size(model, &bytes));
 	CHECK(bytes <= sizeof state);
 	CHECK_OK(sluice_state_save(model, state, bytes, 0));
-	sluice_model *again = NULL;
 	scatter(&params, 0, types, 2);
 	memset(params.memory, 0, sizeof params.memory);
 	attr.segments = params.of;
 	attr.n_segments = params.n;
 	attr.param_type = SLUICE_BF16;
-	CHECK_OK(sluice_model_open(job, &attr, NULL, &again));
+	sluice_model *again = rank_open(job, NULL, attr);
 	CHECK_OK(sluice_state_load(again, state, bytes, NULL, &done));
 	CHECK(done == 1);
 	check_rounded(&params, flat);
@@ -378,10 +364,8 @@ static void load_and_join(sluice_job *job, int rank, void *argument)
 			CHECK_OK(sluice_idle_step(again, NULL, &more));
 			CHECK(more);
 		} else {
-			CHECK_OK(sluice_push(model, grad));
-			CHECK_OK(sluice_pull(model, flat));
-			CHECK_OK(sluice_push(again, grad));
-			CHECK_OK(sluice_pull(again, NULL));
+			CHECK_STEP(model, grad, flat);
+			CHECK_STEP(again, grad, NULL);
 		}
 		check_rounded(&params, flat);
 	}

@@ -123,11 +123,10 @@ TEST(push__spoilt_on_one_rank__is_skipped_on_all_and_changes_nothing)
 static void join_skipped(sluice_job *job, int rank, void *argument)
 {
 	float params[COUNT] = { 0 }, before[COUNT], grad[COUNT];
-	sluice_model *model = NULL;
 	sluice_model_attr attr = attributes("up=topk(0.1) down=all nonfinite=skip-all", 2);
 	int more = 0;
 	attr.uneven = 1;
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = rank_open(job, params, attr);
 	for (int step = 1; step <= 3; step++) {
 		memcpy(before, params, sizeof before);
 		fill_gradient(grad, rank, (uint64_t)step, params);
@@ -137,8 +136,7 @@ static void join_skipped(sluice_job *job, int rank, void *argument)
 			CHECK_OK(sluice_idle_step(model, params, &more));
 			CHECK(more); /* also of a step that was skipped */
 		} else {
-			CHECK_OK(sluice_push(model, grad));
-			CHECK_OK(sluice_pull(model, params));
+			CHECK_STEP(model, grad, params);
 		}
 		CHECK(step_of(model).skipped == (step == 2));
 		CHECK(!memcmp(before, params, sizeof before) == (step == 2));

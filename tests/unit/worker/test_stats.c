@@ -73,14 +73,10 @@ static int count_everything(int rank, void *argument)
 	static float params[COUNT], grad[COUNT];
 	sluice_job_attr where = { .size = sizeof where, .servers = shape->servers };
 	sluice_job *job = rank_join(&where);
-	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = COUNT,
-				   .recipe = shape->recipe,
-				   .shards = shape->shards };
 	sluice_model_stats stats = { .size = sizeof stats };
 	struct tally t = { 0 };
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = COUNT, .recipe = shape->recipe,
+				   .shards = shape->shards);
 	CHECK_OK(sluice_stats(model, &stats));
 	CHECK(stats.steps == 0 && stats.pushed_bytes == 0 && stats.pulled_bytes == 0 &&
 	      stats.wait_ns == 0);
@@ -148,16 +144,12 @@ TEST(stats__every_shape__equal_the_lengths_of_the_messages)
 static void dense_is_dense(sluice_job *job, int rank, void *argument)
 {
 	static float params[COUNT], grad[COUNT];
-	sluice_model *model = NULL;
-	sluice_model_attr attr = {
-		.size = sizeof attr, .count = COUNT, .recipe = "up=all down=all", .shards = 4
-	};
 	sluice_model_stats stats = { .size = sizeof stats };
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = COUNT, .recipe = "up=all down=all",
+				   .shards = 4);
 	for (int i = 0; i < COUNT; i++)
 		grad[i] = (float)(i + rank + 1);
-	CHECK_OK(sluice_push(model, grad));
-	CHECK_OK(sluice_pull(model, params));
+	CHECK_STEP(model, grad, params);
 	CHECK_OK(sluice_stats(model, &stats));
 	CHECK(stats.dense_bytes ==
 	      2 * 2 * (96 + 4 * 1000)); /* two ranks: half of the shards are remote */
@@ -203,12 +195,9 @@ static void measure_error(sluice_job *job, int rank, void *argument)
 {
 	static float params[COUNT], grad[COUNT], before[COUNT], sent[COUNT];
 	const struct measured *how = argument;
-	sluice_model *model = NULL;
-	sluice_model_attr attr = {
-		.size = sizeof attr, .count = COUNT, .recipe = how->recipe, .shards = 3, .lr = 0.5f
-	};
 	sluice_model_stats stats = { .size = sizeof stats };
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = COUNT, .recipe = how->recipe, .shards = 3,
+				   .lr = 0.5f);
 	int keeps = model->recipe.memory == MEMORY_RESIDUAL;
 	float rate = keeps ? 0.5f : 1;
 	for (uint64_t step = 1; step <= 6; step++) {
@@ -281,19 +270,14 @@ static void digest_of_training(sluice_job *job, int rank, void *argument)
 	static float params[COUNT], grad[COUNT];
 	uint64_t *digests = argument;
 	for (int on = 0; on < 2; on++) {
-		sluice_model *model = NULL;
-		sluice_model_attr attr = { .size = sizeof attr,
-					   .count = COUNT,
-					   .lr = 0.3f,
-					   .recipe = "up=topk(0.03) down=topk(0.05)" };
 		memset(params, 0, sizeof params);
-		CHECK_OK(sluice_model_open(job, &attr, params, &model));
+		sluice_model *model = OPEN(job, params, .count = COUNT, .lr = 0.3f,
+					   .recipe = "up=topk(0.03) down=topk(0.05)");
 		CHECK_OK(sluice_set(model, SLUICE_MEASURE, on));
 		for (uint64_t step = 1; step <= 20; step++) {
 			for (uint64_t i = 0; i < COUNT; i++)
 				grad[i] = noise(13, step, (uint64_t)rank, i);
-			CHECK_OK(sluice_push(model, grad));
-			CHECK_OK(sluice_pull(model, params));
+			CHECK_STEP(model, grad, params);
 		}
 		digests[on] = check_same(job, params, sizeof params);
 		sluice_model_close(&model);
@@ -311,11 +295,9 @@ TEST(measure__on_or_off__same_digest)
 static void ask_wrongly(sluice_job *job, int rank, void *argument)
 {
 	float params[8] = { 0 };
-	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = 8 };
 	sluice_model_stats stats;
 	log_capture();
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = OPEN(job, params, .count = 8);
 	memset(&stats, 0xa5, sizeof stats);
 	stats.size = 0;
 	CHECK(sluice_stats(model, &stats) == SLUICE_EINVAL);

@@ -41,12 +41,11 @@ static void train(sluice_job *job, int rank, void *argument)
 		const int none = strstr(recipes[r], "update=none") != NULL;
 		const int kept = strstr(recipes[r], "topk") || strstr(recipes[r], "threshold");
 		float params[COUNT], grad[COUNT], mean[COUNT];
-		sluice_model *model = NULL;
 		sluice_model_attr attr = attributes(recipes[r], 4);
 		attr.uneven = 1;
 		for (int i = 0; i < COUNT; i++)
 			params[i] = noise(2, 0, 0, (uint64_t)i);
-		CHECK_OK(sluice_model_open(job, &attr, params, &model));
+		sluice_model *model = rank_open(job, params, attr);
 		for (int epoch = 0; epoch < EPOCHS; epoch++) {
 			float *target = none ? mean : params;
 			int more = 1, joined = 0, most = 0;
@@ -97,11 +96,10 @@ static void train_with_zeros(sluice_job *job, int rank, void *argument)
 {
 	struct zeros *zeros = argument;
 	float params[COUNT] = { 0 }, grad[COUNT];
-	sluice_model *model = NULL;
 	sluice_model_attr attr = attributes("up=all down=topk(0.3) update=momentum(0.5)", 3);
 	int more = 1;
 	attr.uneven = zeros->joins;
-	CHECK_OK(sluice_model_open(job, &attr, params, &model));
+	sluice_model *model = rank_open(job, params, attr);
 	for (uint64_t step = 1; step <= 4; step++) {
 		const int has = !rank && step < 4;
 		memset(grad, 0, sizeof grad);
@@ -111,8 +109,7 @@ static void train_with_zeros(sluice_job *job, int rank, void *argument)
 			CHECK_OK(sluice_idle_step(model, params, &more));
 			CHECK(more == (step < 4));
 		} else {
-			CHECK_OK(sluice_push(model, grad));
-			CHECK_OK(sluice_pull(model, params));
+			CHECK_STEP(model, grad, params);
 		}
 	}
 	uint64_t digest = check_same(job, params, sizeof params);
