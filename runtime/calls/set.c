@@ -9,7 +9,23 @@
 #include "worker/lazy.h"
 #include "worker/local.h"
 #include "worker/push.h"
+#include <float.h>
+#include <math.h>
 #include <string.h>
+
+/* A float would hold infinity in place of a larger number. */
+static int check_float(int what, double x)
+{
+	static const char *const names[] = { [SLUICE_LR] = "SLUICE_LR",
+					     [SLUICE_GRAD_SCALE] = "SLUICE_GRAD_SCALE",
+					     [SLUICE_SMOOTHNESS] = "SLUICE_SMOOTHNESS" };
+
+	if (what < SLUICE_LR || what > SLUICE_SMOOTHNESS || !isfinite(x) ||
+	    fabs(x) <= (double)FLT_MAX)
+		return 0;
+	return fail(SLUICE_EINVAL, "sluice_set: %s is %g, which is beyond the range of floats, %g",
+		    names[what], x, (double)FLT_MAX);
+}
 
 static int set_measure(sluice_model *model, int on)
 {
@@ -29,7 +45,7 @@ int sluice_set(sluice_model *model, int what, double x)
 
 	if (!model)
 		return fail(SLUICE_EINVAL, "sluice_set: the model is NULL");
-	if ((rc = job_check(model->job, "sluice_set")))
+	if ((rc = job_check(model->job, "sluice_set")) || (rc = check_float(what, x)))
 		return rc;
 	switch (what) {
 	case SLUICE_LR: return step_set_lr(model, (float)x);

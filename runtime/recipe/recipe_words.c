@@ -10,7 +10,6 @@
 
 #include <float.h>
 #include <locale.h>
-#include <math.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -97,7 +96,11 @@ const char *read_number(const char *text, double *out)
 	return end == text ? NULL : end;
 }
 
-/* A number that a float cannot hold breaks the rule. */
+static int is_in_range_of_floats(double value)
+{
+	return value <= (double)FLT_MAX && ((float)value > 0 || !(value > 0));
+}
+
 int read_float(const struct word *w, const char *text, const char *rule, float *out)
 {
 	double value;
@@ -109,8 +112,12 @@ int read_float(const struct word *w, const char *text, const char *rule, float *
 
 	if (!end || *end)
 		return refuse_text(w, text, rule);
-	if (!isfinite((float)value))
-		return refuse_number(w, text, rule);
+	if (!is_in_range_of_floats(value))
+		return fail(
+			SLUICE_EINVAL,
+			"recipe: \"%.40s\" in \"%s\" is outside of the range of floats, %.1e to "
+			"%.1e: %s",
+			text, w->quote, (double)FLT_TRUE_MIN, (double)FLT_MAX, rule);
 	*out = (float)value;
 	return SLUICE_OK;
 }

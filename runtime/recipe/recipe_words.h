@@ -95,7 +95,7 @@ int refuse_more_items(const struct word *w, size_t most);
 int refuse_number(const struct word *w, const char *text, const char *rule);
 /* For a text that is not a number. */
 int refuse_text(const struct word *w, const char *text, const char *rule);
-/* Reads a finite number that is not negative. */
+/* Reads a number that is 0 or above and that a float can hold. */
 int read_float(const struct word *w, const char *text, const char *rule, float *out);
 /* Reads a whole number of low..high at *text and moves *text to its end. Returns 0 if there is
  * none. */

@@ -430,6 +430,8 @@ static int push_at_another_rate(int rank, void *argument)
 	      sluice_set(model, SLUICE_LR, NAN) == SLUICE_EINVAL &&
 	      sluice_set(NULL, SLUICE_LR, 1) == SLUICE_EINVAL &&
 	      sluice_set(model, 99, 1) == SLUICE_EINVAL && error_says("99 is not", NULL));
+	CHECK(sluice_set(model, SLUICE_LR, 1e300) == SLUICE_EINVAL &&
+	      error_says("SLUICE_LR is 1e+300", "beyond the range of floats"));
 	CHECK(sluice_step_info(NULL, &(sluice_model_step){ .size = sizeof(sluice_model_step) }) ==
 		      SLUICE_EINVAL &&
 	      sluice_step_info(model, NULL) == SLUICE_EINVAL &&

@@ -3,6 +3,7 @@
 #include "recipe_text.h"
 #include "sluice.h"
 #include "cases.h"
+#include <stdio.h>
 #include <string.h>
 
 TEST(recipe_parse__unknown_words_are_answered_with_the_nearest)
@@ -51,6 +52,30 @@ TEST(recipe_parse__unknown_words_are_answered_with_the_nearest)
 	expect_refused("warmup=1epch", "unknown unit \"epch\"|did you mean \"epoch\"?|1epoch");
 	expect_refused("warmup=5days", "unknown unit \"days\" in \"warmup=5days\": warmup= takes");
 	expect_refused("nonfinite=abrot", "did you mean \"abort\"?|nonfinite= takes");
+}
+
+TEST(recipe_parse__numbers_that_no_float_holds__are_named_with_the_range)
+{
+	static const char *const words[] = { "clip=1e300",
+					     "clip=1e-60",
+					     "clip=1e999",
+					     "decay=1e39",
+					     "decay=1e-46",
+					     "up=threshold(1e300)",
+					     "up=all,round(1e39)",
+					     "signal=momentum(1e-60)",
+					     "signal=gradient,noise(1e300)",
+					     "when=lazy(3,1e300)",
+					     "memory=lowpass(1e-60)",
+					     "update=ema(1e-60)" };
+	char phrase[128];
+
+	for (size_t i = 0; i < sizeof(words) / sizeof(words[0]); i++) {
+		snprintf(phrase, sizeof phrase,
+			 "in \"%s\" is outside of the range of floats, 1.4e-45 to 3.4e+38: ",
+			 words[i]);
+		expect_refused(words[i], phrase);
+	}
 }
 
 TEST(recipe_parse__a_comma_for_the_blank__is_named_with_the_right_text)

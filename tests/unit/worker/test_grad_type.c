@@ -218,6 +218,8 @@ static void set_scales(sluice_job *job, int rank, void *argument)
 		CHECK(!i || sluice_push_vector(model, IN_PIECES(&piece, 1)) == SLUICE_EINVAL);
 		CHECK(!i || error_says("segment 0 has scale=", "must be finite"));
 	}
+	CHECK(sluice_set(model, SLUICE_GRAD_SCALE, 1e39) == SLUICE_EINVAL);
+	CHECK(error_says("SLUICE_GRAD_SCALE is 1e+39", "beyond the range of floats"));
 	CHECK(sluice_set(NULL, SLUICE_GRAD_SCALE, 1) == SLUICE_EINVAL);
 	CHECK_OK(sluice_push_range(model, code, 0, 9));
 	CHECK(sluice_set(model, SLUICE_GRAD_SCALE, 2) == SLUICE_EINVAL);
