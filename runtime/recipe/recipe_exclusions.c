@@ -126,6 +126,9 @@ struct exclusion {
 #define CHOSEN_BY_AUTO(word)                                                                       \
 	"\"{" word "}\" beside auto, which chooses the densities itself, from dense to sparse in " \
 	"the first steps: leave one of the two out"
+#define WITHOUT_RESIDUAL(word)                                                                     \
+	"\"{" word "}\" beside auto, whose sparse choices need a residual, which \"{" word         \
+	"}\" excludes: write up= and down= in place of auto"
 #define COUNTS_TWICE(way)                                                                          \
 	"\"{" way "}\" with a residual or another memory would count twice what it drops: it "     \
 	"scales up what it keeps, so that nothing is missing on average; write memory=none, or a " \
@@ -143,6 +146,9 @@ static const struct exclusion exclusions[] = {
 	{ HAS(AUTO), HAS(UP_WORD), CHOSEN_BY_AUTO("up") },
 	{ HAS(AUTO), HAS(DOWN_WORD), CHOSEN_BY_AUTO("down") },
 	{ HAS(AUTO), HAS(WARMUP), CHOSEN_BY_AUTO("warmup") },
+	/* These words imply memory=none. */
+	{ HAS(AUTO), SIGNAL(INNOVATION) | SIGNAL(SVRG), WITHOUT_RESIDUAL("signal") },
+	{ HAS(AUTO), UPDATE(AVERAGE), WITHOUT_RESIDUAL("update") },
 	{ HAS(AUTO), MEMORIES & ~MEMORY(RESIDUAL),
 	  "\"{memory}\" beside auto, whose sparse choices need memory=residual" },
 
@@ -249,7 +255,7 @@ static const struct exclusion exclusions[] = {
 	  "or decay at the shard would spread: write update=sgd, and signal=momentum(M) for "
 	  "momentum" },
 	{ HAS(UP_LEADER) | HAS(UP_SKETCH), MEMORY(NONE),
-	  "\"{up}\" with memory=none would lose whatever the others did not select: write "
+	  "\"{up}\" without a residual would lose whatever the others did not select: write "
 	  "memory=residual" },
 	{ HAS(UP_SKETCH), MEMORIES & ~MEMORY(RESIDUAL),
 	  "\"{up}\" with \"{memory}\": what a sketch publishes is cleared at the workers, which "
@@ -270,7 +276,7 @@ static const struct exclusion exclusions[] = {
 	{ HAS(RAISE), HAS(BOTH_ALL),
 	  NOT_RAISED("all", "nothing is selected, so no density can be raised") },
 	{ HAS(RAISE), MEMORY(NONE),
-	  NOT_RAISED("memory=none", "without error feedback nothing waits that could overshoot") },
+	  NOT_RAISED("no residual (memory=none)", "nothing waits that could overshoot") },
 	{ HAS(RAISE), HAS(LEVEL),
 	  NOT_RAISED("threshold or variance", "these take a level in place of a density") },
 	{ HAS(RAISE), HAS(GLOBAL),

@@ -22,6 +22,10 @@ TEST(recipe_parse__unknown_words_are_answered_with_the_nearest)
 	expect_refused("auto warmup=5", "\"warmup=5\" beside auto");
 	expect_refused("auto memory=none", "\"memory=none\" beside auto");
 	expect_refused("auto memory=lowpass(0.1)", "beside auto");
+	expect_refused("auto signal=innovation",
+		       "\"signal=innovation\" beside auto|which \"signal=innovation\" excludes");
+	expect_refused("auto signal=svrg(3) when=async(4)", "\"signal=svrg(3)\" beside auto");
+	expect_refused("auto update=average", "\"update=average\" beside auto");
 	expect_refused("automatic", "begin with the word auto or the name of a method");
 	expect_refused("ups=all", "unknown key \"ups\"|did you mean \"up\"?|keys are up, down,");
 	expect_refused("colour=red", "unknown key \"colour\" in \"colour=red\": keys are up");
@@ -227,7 +231,7 @@ TEST(recipe_parse__guard_raise_without_a_density_to_raise__is_refused)
 {
 	expect_refused("up=all down=all guard=raise", "guard=raise with all|write guard=warn");
 	expect_refused("up=all,uniform(4) down=all guard=raise", "guard=raise with all");
-	expect_refused("up=topk(0.1) memory=none guard=raise", "with memory=none|nothing waits");
+	expect_refused("up=topk(0.1) memory=none guard=raise", "memory=none|nothing waits");
 	expect_refused("auto guard=raise", "with auto|densities itself");
 	expect_refused("up=threshold(0.1) guard=raise", "with threshold or variance|level");
 	expect_refused("up=topk(0.1) down=threshold(0.1) guard=raise", "with threshold");
