@@ -146,18 +146,24 @@ void vector_clear(struct vector *v)
 	v->ops = NULL;
 }
 
+/* The loops read and write the program's memory again. */
 static void unstage(struct vector *v)
 {
 	for (size_t i = 0; i < v->n; i++)
 		pieces_of(v)[i].data = pieces_of(v)[i].given;
+	v->ops = NULL;
+}
+
+void vector_release(struct vector *v)
+{
+	unstage(v);
 	if (v->copy.address)
 		v->owner->release(&v->copy);
-	v->ops = NULL;
 }
 
 void vector_free(struct vector *v)
 {
-	unstage(v);
+	vector_release(v);
 	free(v->list);
 	*v = (struct vector){ 0 };
 }

@@ -116,8 +116,9 @@ int vector_join_there(const struct vector *v, const struct device_ops *ops, void
 int vector_write_there(const struct vector *v, const struct device_ops *ops,
 		       struct device_compressor *c, const float *from, void *stream);
 /* All elements as floats in host memory: where they lie, or a copy. vector_return() writes a copy
- * back, unless failed, and frees it. It returns failed or its own error. A vector without pieces
- * gives NULL. */
+ * back, unless failed. It returns failed or its own error. The staging memory is kept until
+ * vector_release() or vector_free(). A vector without pieces gives NULL. */
 int vector_borrow(struct vector *v, void *stream, const char *function, float **host);
 int vector_return(struct vector *v, float *host, int failed, const char *function);
+void vector_release(struct vector *v);
 #endif

@@ -545,19 +545,16 @@ int sluice_point(sluice_model *model, const float *params, float *point)
 		rc = argument_aligned(point, sizeof *point, "point", "sluice_point");
 	if (rc)
 		return rc;
-	struct vector from = { .n = 0 }, to = { .n = 0 };
+	struct vector *from = target_points(model), *to = from + 1;
 	float *here, *there = NULL;
-	vector_run(&from, params, model->layout.count, VALUE_F32, 1);
-	vector_run(&to, point, model->layout.count, VALUE_F32, 1);
-	rc = vector_borrow(&from, model->stream, "sluice_point", &here);
+	vector_run(from, params, model->layout.count, VALUE_F32, 1);
+	vector_run(to, point, model->layout.count, VALUE_F32, 1);
+	rc = vector_borrow(from, model->stream, "sluice_point", &here);
 	if (!rc)
-		rc = vector_borrow(&to, model->stream, "sluice_point", &there);
+		rc = vector_borrow(to, model->stream, "sluice_point", &there);
 	if (!rc)
 		point_at(model, here, there);
-	rc = vector_return(&to, there, rc, "sluice_point");
-	vector_free(&from);
-	vector_free(&to);
-	return rc;
+	return vector_return(to, there, rc, "sluice_point");
 }
 
 /* ---- unequal numbers of steps ---------------------------------------------- */

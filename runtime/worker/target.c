@@ -24,6 +24,7 @@ enum follow {
 struct target {
 	struct vector opened;     /* of the model's attributes; no pieces: there are none */
 	struct vector given;      /* with the pull */
+	struct vector points[2];  /* of sluice_point(): params and point */
 	float *master;            /* the parameters in 32 bits, if the program's have 16 */
 	int away;                 /* they are newer in copy_there */
 	float *together;          /* pieces of floats, for recipes that look at all parameters */
@@ -78,6 +79,8 @@ void target_close(sluice_model *model)
 		t->ops->release(&t->copy_there);
 	vector_free(&t->opened);
 	vector_free(&t->given);
+	vector_free(&t->points[0]);
+	vector_free(&t->points[1]);
 	free(t);
 	model->worker->into = NULL;
 }
@@ -111,6 +114,11 @@ void target_remember(sluice_model *model, const float *params)
 
 	if (previous)
 		memcpy(previous, params, model->layout.count * sizeof(*params));
+}
+
+struct vector *target_points(const sluice_model *model)
+{
+	return model->worker->into->points;
 }
 
 static void begin_copy(sluice_model *model, const float *params)
@@ -427,6 +435,8 @@ int params_return(struct params *p, int failed)
 {
 	const int rc = p->of ? vector_return(p->of, p->host, failed, p->function) : failed;
 
+	if (p->of)
+		vector_release(p->of); /* the parameters are borrowed rarely */
 	vector_free(&p->one);
 	*p = (struct params){ 0 };
 	return rc;

@@ -45,6 +45,8 @@ int target_begin(sluice_model *model);
 int target_end(sluice_model *model, int rc);
 /* For sluice_point(): from now on, params are the parameters of the step before. */
 void target_remember(sluice_model *model, const float *params);
+/* For sluice_point(): two vectors, for params and point, which keep their staging memory. */
+struct vector *target_points(const sluice_model *model);
 /* The floats to which deltas are added; NULL: they are added to the vector's elements. */
 float *target_flat(const sluice_model *model);
 /* Sets *to to where a message of count entries is decoded. If the device reads the entries

@@ -9,6 +9,7 @@ struct emulated_counts {
 	unsigned contexts; /* devices, as bits, on which a call would have made a context */
 	unsigned kernels, sets, copies; /* enqueued */
 	unsigned pageable;              /* copies from or to memory that is not pinned */
+	unsigned pinned;                /* allocations of pinned memory */
 	unsigned loaded_late;           /* launches of kernels that were not loaded before */
 	unsigned dma_bufs;              /* exported */
 	unsigned widest;                /* most blocks of a kernel */

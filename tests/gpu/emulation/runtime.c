@@ -301,6 +301,7 @@ cudaError_t cudaFreeHost(void *p)
 }
 cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags)
 {
+	__atomic_fetch_add(&runtime.counts.pinned, 1, __ATOMIC_RELAXED);
 	return allocate(out, bytes, cudaMemoryTypeHost);
 }
 

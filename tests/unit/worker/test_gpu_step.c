@@ -48,19 +48,18 @@ static void narrow_gradient(uint16_t *codes, float *grad, int type)
 	}
 }
 
-/* How many copies from or to pageable memory were enqueued since the last call, which wait for the
- * device. On a GPU nobody counts. */
-static unsigned count_pageable(void)
+/* What the device was asked for since the last call. On a GPU nobody counts. */
+static struct emulated_counts count(void)
 {
 	void *symbol = dlsym(dlopen(device_module_path(), RTLD_NOW | RTLD_NOLOAD),
 			     "emulated_count");
-	void (*count)(struct emulated_counts *);
-	struct emulated_counts seen;
+	void (*ask)(struct emulated_counts *);
+	struct emulated_counts seen = { 0 };
 	if (!symbol)
-		return 0;
-	memcpy(&count, &symbol, sizeof symbol);
-	count(&seen);
-	return seen.pageable;
+		return seen;
+	memcpy(&ask, &symbol, sizeof symbol);
+	ask(&seen);
+	return seen;
 }
 
 /* By the call that the recipe asks for. params: what update=average pushes. */
@@ -115,7 +114,9 @@ static int train_both(int rank, void *argument)
 		CHECK_OK(sluice_set(host, SLUICE_MEASURE, measured));
 		CHECK_OK(sluice_set(gpu, SLUICE_MEASURE, measured));
 		CHECK_OK(sluice_point(host, params, point));
+		count();
 		CHECK_OK(sluice_point(gpu, there, grad_there)); /* lies there for a moment */
+		CHECK(count().pinned == 0 || step == 1);
 		expect_on_device(ops, grad_there, point);
 		to_device(ops, grad_there,
 			  shape->narrow ? (const float *)(const void *)codes : grad);
@@ -131,9 +132,10 @@ static int train_both(int rank, void *argument)
 			expect_same_messages(host, gpu);
 		}
 		CHECK_OK(sluice_pull(host, params));
-		count_pageable();
+		count();
 		CHECK_OK(sluice_pull(gpu, there));
-		CHECK(count_pageable() == 0 || step == 1); /* the first may open a selector */
+		/* The first may open a selector. Copies of pageable memory wait for the device. */
+		CHECK(count().pageable == 0 || step == 1);
 		expect_on_device(ops, there, params);
 		if (on_device_selects(gpu)) /* where a support was agreed, there were others */
 			expect_same_messages(host, gpu);
