@@ -353,14 +353,17 @@ static int leave(sluice_model *model, const struct lap *push)
 	on_device_become(model, DEVICE_ENQUEUED);
 	advance(model); /* it may be through already */
 	int rc = job->failure.code ? job_failed(job) : 0;
+	struct lap lap = stopwatch_begin();
+	stopwatch_without(&model->stopwatch, &lap, TIME_COMPRESS | TIME_PUSH);
 	progress_release(job);
 	if (rc || at_rest(model) ||
 	    (on_device_state(model) != DEVICE_LISTED && outbox_packs(&model->recipe) &&
 	     !job->sim_rank))
 		return rc;
-	const struct lap lap = stopwatch_begin();
 	rc = await_all(model, 1);
+	progress_take(job);
 	stopwatch_end(&model->stopwatch, TIME_COMPRESS, &lap);
+	progress_release(job);
 	return rc;
 }
 
