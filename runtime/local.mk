@@ -20,9 +20,10 @@ library_sources += \
 	runtime/job/failure.c runtime/job/failure.h \
 	runtime/job/group.c runtime/job/group.h \
 	runtime/job/heart.c runtime/job/heart.h \
-	runtime/job/job.c runtime/job/job.h \
-	runtime/job/join.c \
+	runtime/job/job.c \
+	runtime/job/join.c runtime/job/join.h \
 	runtime/job/key_file.c runtime/job/key_file.h \
+	runtime/job/living.c runtime/job/living.h \
 	runtime/job/lines.c runtime/job/lines.h \
 	runtime/job/members.c runtime/job/members.h \
 	runtime/job/messages.c runtime/job/messages.h \
@@ -33,12 +34,13 @@ library_sources += \
 	runtime/job/reach.c runtime/job/reach.h \
 	runtime/job/sim_rank.c runtime/job/sim_rank.h \
 	runtime/job/simulate.c \
-	runtime/job/split.c \
+	runtime/job/split.c runtime/job/split.h \
 	runtime/job/state.h \
 	runtime/job/token.c runtime/job/token.h \
 	runtime/job/traffic.c \
-	runtime/job/window.c runtime/job/window.h \
-	runtime/job/window_move.c
+	runtime/job/window.c \
+	runtime/job/window_move.c runtime/job/window_move.h \
+	runtime/job/window_state.h
 
 # What both halves of a model share: where everything lies, and what they say to each other.
 library_sources += \

@@ -10,7 +10,9 @@
 #include "calls/events.h"
 #include "calls/spread.h"
 #include "shard/shard.h"
-#include "job/job.h"
+#include "job/collective.h"
+#include "job/living.h"
+#include "job/progress_token.h"
 #include "model/model.h"
 #include "worker/device.h"
 #include "worker/state.h"
@@ -308,7 +310,7 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 				     .function = "sluice_model_open",
 				     .size = job->size,
 				     .workers = job->workers,
-				     .elastic = job->members.elastic };
+				     .elastic = job_elastic(job) };
 	int rc = model_shape(attr, &of, &model->recipe, &model->schedule, &model->layout);
 
 	if (!rc && model->recipe.automatic && job->sim_rank)
@@ -335,7 +337,7 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 	model->lr = attr->lr > 0 ? attr->lr : 0.01f;
 	model->grad.type = (enum value_type)attr->grad_type;
 	model->grad.scale = 1;
-	plan_make(&model->plan, &model->recipe, model_pushed_type(model), job->members.elastic);
+	plan_make(&model->plan, &model->recipe, model_pushed_type(model), job_elastic(job));
 	model->schema = schema_of(model);
 	uint64_t need = model_memory(&model->layout, &model->recipe, job->rank);
 	model->stats.memory_bytes = need;

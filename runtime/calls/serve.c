@@ -6,7 +6,8 @@
 #include "job/broadcast.h"
 #include "model/model.h"
 #include "shard/shard.h"
-#include "job/job.h"
+#include "job/collective.h"
+#include "job/progress_token.h"
 #include "worker/push.h"
 #include <stdio.h>
 

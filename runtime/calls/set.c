@@ -3,6 +3,7 @@
  * belongs to another file, which judges it. */
 #include "base/arguments.h"
 #include "base/error.h"
+#include "job/progress_token.h"
 #include "model/measure.h"
 #include "worker/async.h"
 #include "worker/hooks.h"

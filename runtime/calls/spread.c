@@ -2,6 +2,10 @@
  * See spread.h: copies rank 0's parameters to the owners, and the owners' snapshots of them to the
  * workers. */
 #include "calls/spread.h"
+#include "job/collective.h"
+#include "job/living.h"
+#include "job/peers.h"
+#include "job/progress_token.h"
 #include "shard/shard.h"
 #include <math.h>
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  * sluice_stats(): what both halves have counted, and norms that are computed on request. */
 #include "base/arguments.h"
 #include "shard/shard.h"
-#include "job/job.h"
+#include "job/progress_token.h"
 #include "model/kept.h"
 #include "model/stopwatch.h"
 #include "worker/compressor_ops.h"

@@ -3,7 +3,10 @@
  * because they decide from the same rows. */
 #include "checkpoint/checkpoint_rounds.h"
 #include "base/bytes.h"
-#include "job/job.h"
+#include "job/collective.h"
+#include "job/living.h"
+#include "job/peers.h"
+#include "job/progress_token.h"
 #include "worker/push.h"
 #include <stdio.h>
 #include <stdlib.h>

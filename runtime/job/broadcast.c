@@ -7,7 +7,9 @@
 #include "job/broadcast.h"
 #include "base/bytes.h"
 #include "base/device.h"
-#include "job/job.h"
+#include "job/collective.h"
+#include "job/living.h"
+#include "job/progress_token.h"
 #include <stdlib.h>
 #include <string.h>
 

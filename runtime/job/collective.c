@@ -26,6 +26,8 @@
 #include "job/peers.h"
 #include "job/progress_token.h"
 #include "base/bytes.h"
+#include "job/living.h"
+#include "job/members.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -80,7 +82,7 @@ static int call_differs(const struct round *r, int peer, const struct collective
 static int one_differs(const struct round *r)
 {
 	struct collective_message message;
-	for (int p = 0; p < r->job->size && !r->job->members.elastic; p++)
+	for (int p = 0; p < r->job->size && !job_elastic(r->job); p++)
 		if (messages_has(r->job, p, r->seq) && messages_op(r->job, p, r->seq) != r->op &&
 		    !messages_read(r->job, p, r->seq, &message) && message.op != r->op)
 			return call_differs(r, p, &message);
@@ -95,7 +97,7 @@ static int round_done(void *context)
 		return rc;
 	if (unposted || first_missing(r) >= 0)
 		return 0;
-	if (!r->job->members.elastic)
+	if (!job_elastic(r->job))
 		return 1;
 	members_held(r->job, r->seq);
 	/* The last rank to learn that the round is closed must not miss it because this rank

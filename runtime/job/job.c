@@ -1,6 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A job's life from sluice_init() to sluice_finalize(). */
-#include "job/job.h"
+#include "job/collective.h"
+#include "job/heart.h"
+#include "job/join.h"
+#include "job/members.h"
+#include "job/peers.h"
+#include "job/progress_token.h"
+#include "job/split.h"
 #include "base/log.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,7 +42,7 @@ static void free_job(sluice_job *job)
 	heart_close(job); /* the heart beats until the connections end */
 	lines_close(&job->lines);
 	messages_close(&job->messages);
-	members_close(&job->members);
+	members_close(job);
 	clients_close(&job->clients);
 	free(job->peers);
 	free(job->records);

@@ -2,7 +2,14 @@
  * Joining a job, for sluice_init(): settings, transports, the exchange of records, the job's
  * secret, and the connections with all peers at once. */
 #include "base/arguments.h"
-#include "job/job.h"
+#include "job/collective.h"
+#include "job/heart.h"
+#include "job/join.h"
+#include "job/join.h"
+#include "job/members.h"
+#include "job/peers.h"
+#include "job/progress_token.h"
+#include "job/sim_rank.h"
 #include "job/key_file.h"
 #include "job/reach.h"
 #include "base/bytes.h"
@@ -142,7 +149,7 @@ static const char secret_name[8] = "secret", failed_name[8] = "failed", proof_na
 /* The settings that all ranks must share, encoded as the first word of the payload. */
 static uint32_t terms(const sluice_job *job)
 {
-	return (uint32_t)job->servers | (uint32_t)job->members.elastic << 16;
+	return (uint32_t)job->servers | (uint32_t)job_elastic(job) << 16;
 }
 
 /* With SLUICE_KEY_FILE, the last entry of the payload proves the rest. */

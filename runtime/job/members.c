@@ -33,6 +33,7 @@
 #include "base/bytes.h"
 #include "base/log.h"
 #include "job/state.h"
+#include "job/living.h"
 #include "job/members.h"
 #include <stdio.h>
 #include <stdlib.h>
@@ -44,6 +45,13 @@ struct member {
 	int due;           /* our membership block is still to be written to this peer */
 };
 
+struct membership {
+	int due;             /* number of peers that still need this rank's block */
+	uint64_t held_seq;   /* this rank holds the messages of that round from all living ranks */
+	uint64_t closed_seq; /* the last round that the announcer closed */
+	struct member of[];  /* size */
+};
+
 static int announcer(const sluice_job *job)
 {
 	return job->workers;
@@ -51,10 +59,7 @@ static int announcer(const sluice_job *job)
 
 int members_open(sluice_job *job)
 {
-	struct membership *m = &job->members;
-	m->elastic = !strcmp(job->settings.on_failure, "continue");
-	atomic_store(&m->n_living, job->workers);
-	if (!m->elastic)
+	if (strcmp(job->settings.on_failure, "continue"))
 		return 0;
 	if (!job->servers)
 		return fail(
@@ -67,19 +72,18 @@ int members_open(sluice_job *job)
 			SLUICE_EINVAL,
 			"on_failure=continue with %d workers: at most %d; choose on_failure=abort",
 			job->workers, MEMBERS_MAX);
-	m->members = calloc((size_t)job->size, sizeof(*m->members));
-	if (!m->members)
+	job->members = calloc(1, sizeof(*job->members) +
+					 (size_t)job->size * sizeof(job->members->of[0]));
+	if (!job->members)
 		return fail(SLUICE_ENOMEM, "no memory for %d peers", job->size);
-	for (int w = 0; w < job->workers; w++)
-		m->living[w / 8] |= (uint8_t)(1 << w % 8);
-	memcpy(m->closed, m->living, sizeof m->closed);
-	return 0;
+	return living_open(job);
 }
 
-void members_close(struct membership *m)
+void members_close(sluice_job *job)
 {
-	free(m->members);
-	m->members = NULL;
+	living_close(job);
+	free(job->members);
+	job->members = NULL;
 }
 
 /* ---- writing --------------------------------------------------------------- */
@@ -92,20 +96,21 @@ static int post_members(sluice_job *job, int peer)
 
 static void make_due(sluice_job *job, int peer)
 {
-	if (peer == job->rank || !job->peers[peer].control || job->members.members[peer].due)
+	struct membership *m = job->members;
+	if (peer == job->rank || !job->peers[peer].control || m->of[peer].due)
 		return;
-	job->members.members[peer].due = 1;
-	job->members.due++;
+	m->of[peer].due = 1;
+	m->due++;
 }
 
 void members_post(sluice_job *job)
 {
-	for (int p = 0; p < job->size && job->members.due; p++) {
-		struct member *peer = &job->members.members[p];
-		if (!peer->due || (post_members(job, p) == SLUICE_EAGAIN && job_living(job, p)))
+	struct membership *m = job->members;
+	for (int p = 0; m && m->due && p < job->size; p++) {
+		if (!m->of[p].due || (post_members(job, p) == SLUICE_EAGAIN && job_living(job, p)))
 			continue;
-		peer->due = 0; /* to a lost peer, one attempt is enough */
-		job->members.due--;
+		m->of[p].due = 0; /* to a lost peer, one attempt is enough */
+		m->due--;
 	}
 }
 
@@ -113,13 +118,13 @@ void members_post(sluice_job *job)
  * wrong checksum, and later the notify of this newer block. */
 static void write_members(sluice_job *job)
 {
-	struct membership *m = &job->members;
+	struct membership *m = job->members;
 	uint8_t *block = outbox_members(job);
 	int announces = job->rank == announcer(job);
 	put_le32(block, job->membership_epoch);
 	put_le64(block + 8, announces ? m->closed_seq : m->held_seq);
-	memcpy(block + MEMBERS_HEADER_BYTES, m->living, MEMBERS_BYTES);
-	memcpy(block + MEMBERS_HEADER_BYTES + MEMBERS_BYTES, m->closed, MEMBERS_BYTES);
+	memcpy(block + MEMBERS_HEADER_BYTES, living_bits(job), MEMBERS_BYTES);
+	memcpy(block + MEMBERS_HEADER_BYTES + MEMBERS_BYTES, living_round_bits(job), MEMBERS_BYTES);
 	for (int w = 0; w < job->workers; w++)
 		if (job->peers[w].state == PEER_LOST)
 			block[MEMBERS_HEADER_BYTES + w / 8] &= (uint8_t) ~(1 << w % 8);
@@ -132,8 +137,8 @@ static void write_members(sluice_job *job)
 
 /* ---- dropping -------------------------------------------------------------- */
 
-/* Removes the worker from this rank's own state. The caller has cleared its bit. */
-static void dropped(sluice_job *job, int worker)
+/* Removes the worker from this rank's own state. */
+static void drop(sluice_job *job, int worker)
 {
 	struct endpoint *e = job->peers[worker].endpoint;
 	job->peers[worker].state = PEER_LOST;
@@ -141,7 +146,7 @@ static void dropped(sluice_job *job, int worker)
 	 * may wake up and write. */
 	if (e && e->transport->ops->revoke)
 		e->transport->ops->revoke(e);
-	atomic_fetch_sub(&job->members.n_living, 1);
+	living_drop(job, worker);
 	clients_handler(&job->clients)->worker_dropped(job, worker);
 }
 
@@ -155,8 +160,8 @@ static void close_round(sluice_job *job);
 
 int members_lost(sluice_job *job, int peer, const char *why)
 {
-	struct membership *m = &job->members;
-	if (!m->elastic)
+	struct membership *m = job->members;
+	if (!m)
 		return 0;
 	if (!job_living(job, peer))
 		return 1;
@@ -172,9 +177,8 @@ int members_lost(sluice_job *job, int peer, const char *why)
 	if (!job_living(job, peer))
 		return 1; /* the epoch was adopted before */
 	if (job->rank == announcer(job)) {
-		m->living[peer / 8] &= (uint8_t) ~(1 << peer % 8);
 		job->membership_epoch++;
-		dropped(job, peer);
+		drop(job, peer);
 		log_epoch(job);
 	}
 	write_members(job);
@@ -190,23 +194,23 @@ int members_lost(sluice_job *job, int peer, const char *why)
  * rank can be in the next round before. */
 static void close_round(sluice_job *job)
 {
-	struct membership *m = &job->members;
+	struct membership *m = job->members;
 	uint64_t seq = m->closed_seq + 1;
 	if (m->held_seq < seq)
 		return;
 	for (int p = 0; p < job->size; p++)
-		if (p != job->rank && job_living(job, p) && m->members[p].held_seq < seq)
+		if (p != job->rank && job_living(job, p) && m->of[p].held_seq < seq)
 			return;
-	memcpy(m->closed, m->living, sizeof m->closed);
+	living_count(job, living_bits(job));
 	m->closed_seq = seq;
 	write_members(job);
 }
 
 void members_held(sluice_job *job, uint64_t seq)
 {
-	if (job->members.held_seq >= seq)
+	if (job->members->held_seq >= seq)
 		return;
-	job->members.held_seq = seq;
+	job->members->held_seq = seq;
 	if (job->rank == announcer(job))
 		close_round(job);
 	else
@@ -215,19 +219,19 @@ void members_held(sluice_job *job, uint64_t seq)
 
 int members_hold(const sluice_job *job, uint64_t seq)
 {
-	return job->members.held_seq >= seq;
+	return job->members->held_seq >= seq;
 }
 
 int members_closed(const sluice_job *job, uint64_t seq)
 {
-	return job->members.closed_seq >= seq && !job->members.due;
+	return job->members->closed_seq >= seq && !job->members->due;
 }
 
 /* ---- reading --------------------------------------------------------------- */
 
 int members_unheard(const sluice_job *job, int peer, const uint8_t *block, int worker)
 {
-	return worker != peer && !members_bit(block + MEMBERS_HEADER_BYTES, worker) &&
+	return worker != peer && !living_bit(block + MEMBERS_HEADER_BYTES, worker) &&
 	       job_living(job, worker);
 }
 
@@ -238,14 +242,14 @@ void members_taken(sluice_job *job)
 
 static void adopt(sluice_job *job, int from, const uint8_t *block)
 {
-	struct membership *m = &job->members;
+	struct membership *m = job->members;
 	uint32_t epoch = get_le32(block);
 	uint64_t closed_seq = get_le64(block + 8);
 	const uint8_t *living = block + MEMBERS_HEADER_BYTES;
 	char closed[96];
 	if (epoch < job->membership_epoch || closed_seq < m->closed_seq)
 		return;
-	if (sluice_is_worker(job) && !members_bit(living, job->rank)) {
+	if (sluice_is_worker(job) && !living_bit(living, job->rank)) {
 		char why[ERROR_TEXT_BYTES];
 		const int closing = messages_closing_text(job, job->rank, closed, sizeof(closed));
 		snprintf(why, sizeof(why),
@@ -257,7 +261,7 @@ static void adopt(sluice_job *job, int from, const uint8_t *block)
 		return;
 	}
 	for (int w = 0; w < job->workers; w++) {
-		if (!members_bit(m->living, w) || members_bit(living, w))
+		if (!living_bit(living_bits(job), w) || living_bit(living, w))
 			continue;
 		const int closing = messages_closing_text(job, w, closed, sizeof(closed));
 		/* This rank has not noticed the loss itself. */
@@ -267,15 +271,14 @@ static void adopt(sluice_job *job, int from, const uint8_t *block)
 				 "goes on without it",
 				 rank_text(job, w), closed, closing ? ", and " : "",
 				 rank_text(job, from));
-		m->living[w / 8] &= (uint8_t) ~(1 << w % 8);
-		dropped(job, w);
+		drop(job, w);
 	}
 	if (epoch > job->membership_epoch) {
 		job->membership_epoch = epoch;
 		log_epoch(job);
 	}
 	if (closed_seq > m->closed_seq) {
-		memcpy(m->closed, block + MEMBERS_HEADER_BYTES + MEMBERS_BYTES, sizeof m->closed);
+		living_count(job, block + MEMBERS_HEADER_BYTES + MEMBERS_BYTES);
 		m->closed_seq = closed_seq;
 	}
 }
@@ -295,7 +298,7 @@ int members_may_write(const sluice_job *job, int peer)
 
 int members_arrived(sluice_job *job, int peer, uint8_t block[MEMBERS_BLOCK_BYTES])
 {
-	struct member *p = &job->members.members[peer];
+	struct member *p = &job->members->of[peer];
 	TOKEN_HELD(job);
 	if (copy_block(job, peer, block))
 		return 0; /* a notify follows for the newer block */
@@ -312,16 +315,11 @@ void members_overtaken(sluice_job *job)
 {
 	enum { TRIES = 1000 };
 	uint8_t block[MEMBERS_BLOCK_BYTES];
-	if (!job->members.elastic || !lines_are_open(job) || job->rank == announcer(job))
+	if (!job->members || !lines_are_open(job) || job->rank == announcer(job))
 		return;
 	for (int i = 0; i < TRIES; i++)
 		if (!copy_block(job, announcer(job), block)) {
 			adopt(job, announcer(job), block);
 			return;
 		}
-}
-
-int sluice_living(const sluice_job *job)
-{
-	return atomic_load(&job->members.n_living);
 }

@@ -2,6 +2,7 @@
  * Writes messages from the outbox and reads them from the lines; see messages.h. */
 #include "job/messages.h"
 #include "base/bytes.h"
+#include "job/living.h"
 #include "job/state.h"
 #include <stdio.h>
 #include <stdlib.h>

@@ -7,6 +7,7 @@
 #include "job/state.h"
 #include "base/bytes.h"
 #include "base/log.h"
+#include "job/members.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -49,7 +50,7 @@ int job_blame(sluice_job *job, int code, int peer, const char *format, ...)
 	va_start(arguments, format);
 	vsnprintf(text, sizeof text, format, arguments);
 	va_end(arguments);
-	if (!job->members.elastic || peer >= job->workers)
+	if (!job_elastic(job) || peer >= job->workers)
 		return job_fail(job, code, peer, "%s", text);
 	peers_lost(job, peer, text);
 	return code;
@@ -85,7 +86,7 @@ static int read_status(sluice_job *job, int peer)
 	if (state == LINE_BYE && !failure_finalizing(job))
 		peers_lost(job, peer, "it left the job before this rank was done");
 	const char *text = (const char *)copy + 16;
-	if (state == LINE_GAVE_UP && job->members.elastic && peer < job->workers) {
+	if (state == LINE_GAVE_UP && job_elastic(job) && peer < job->workers) {
 		/* Whichever rank the worker blames, only the worker itself is dropped. */
 		char why[STATUS_TEXT_BYTES + 32];
 		snprintf(why, sizeof why, "it gave up: %s", without_name(job, peer, text));

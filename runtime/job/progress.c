@@ -9,10 +9,14 @@
  * events. Transports do not report what a device does, so while a device works
  * (progress_unannounced()) waiting threads nap instead of sleeping. */
 #include "job/peers.h"
-#include "job/progress_token.h"
+#include "job/state.h"
 #include "job/place.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "job/heart.h"
+#include "job/living.h"
+#include "job/members.h"
+#include "job/sim_rank.h"
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
@@ -136,7 +140,7 @@ static void dispatch_imm(sluice_job *job, int peer, uint32_t imm)
 	case IMM_REPORT: peers_reported(job, peer, progress_waits(job)); return;
 	case IMM_REGION: clients_notified(&job->clients, index, peer); return;
 	case IMM_MEMBERS:
-		if (!job->members.elastic)
+		if (!job_elastic(job))
 			break;
 		peers_members(job, peer);
 		return;
@@ -215,8 +219,7 @@ static void poll_events(sluice_job *job)
 				}
 		} while (n == EVENTS_PER_POLL && ++rounds < ROUNDS_PER_POLL);
 	}
-	if (members_due(&job->members))
-		members_post(job);
+	members_post(job);
 	uint32_t at = 0;
 	for (sluice_job *one; (one = groups_next(job, &at));)
 		clients_handler(&one->clients)->advance(one);
@@ -537,7 +540,9 @@ static void *progress_thread(void *argument)
 		look_after(job, &calls_seen, &warn_at);
 		uint32_t doze_ns = job->progress.unannounced ? NAP_NS : job->progress.doze_ns;
 		uint64_t until = job->progress.next_tick_ns;
-		progress_release(job);
+		if (progress_wants_events(&job->progress))
+			progress_arm(job);
+		progress_leave(&job->progress);
 		/* The wake-up of progress_stop() may have been drained with the others. */
 		if (doze_ns)
 			doze(doze_ns);

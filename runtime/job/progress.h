@@ -66,7 +66,7 @@ static inline int progress_wants_events(const struct progress *p)
 	return p->thread_started && !p->doze_ns;
 }
 
-/* ---- for the functions of job.h ---- */
+/* ---- for progress_token.h ---- */
 /* Waits for the token, for a thread of the application. A holder that waits while it has the token
  * is asked for it. */
 void progress_queue(sluice_job *job);

@@ -4,7 +4,8 @@
 #include "job/sim_rank.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "job/job.h"
+#include "job/peers.h"
+#include "job/progress_token.h"
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -5,7 +5,11 @@
  * and need the parent no more. */
 #include "base/bytes.h"
 #include "base/log.h"
-#include "job/job.h"
+#include "job/collective.h"
+#include "job/members.h"
+#include "job/peers.h"
+#include "job/progress_token.h"
+#include "job/split.h"
 #include <stdlib.h>
 #include <string.h>
 
@@ -56,7 +60,7 @@ static void group_free(sluice_job *group)
 				&group->peers[p].control);
 	lines_close(&group->lines);
 	messages_close(&group->messages);
-	members_close(&group->members);
+	members_close(group);
 	clients_close(&group->clients);
 	free(group->peers);
 	free(group->records);
@@ -192,7 +196,7 @@ static int check(const sluice_job *job, const sluice_job *const *sub)
 
 	if (!rc && !sub)
 		rc = fail(SLUICE_EINVAL, "sluice_split: sub is NULL");
-	if (!rc && job->members.elastic)
+	if (!rc && job_elastic(job))
 		rc = fail(SLUICE_ENOSUPP,
 			  "sluice_split: a job with on_failure=continue cannot be split, because "
 			  "groups do not go on without a lost rank; use on_failure=abort");

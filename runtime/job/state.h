@@ -1,6 +1,23 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The struct of a job, which consists of the structs of its files, and questions that need more
- * than one of them. The files of job/ include this header; others include job.h. */
+ * than one of them. Whoever calls a function of a job includes the header of its file. The job
+ * calls the models through client.h alone.
+ *
+ * Each file of job/ calls only files above it in this list. Its own header has the details:
+ *
+ *   group                         which groups of ranks a job has
+ *   lines, client, sim_rank,
+ *   budget                        control lines, receivers of events, simulated ranks, timers
+ *   living                        the workers of the epoch
+ *   messages                      the messages of the collectives
+ *   failure                       the job's first failure, and how a rank leaves
+ *   members                       continuing without lost workers
+ *   peers                         the state of each peer, and what it means for the job
+ *   heart                         heartbeats
+ *   progress                      token, thread, waits; passes events to all of the above
+ *   collective, window,
+ *   broadcast, traffic            what the application calls
+ *   join, split, job, simulate    from sluice_init() to sluice_finalize() */
 #ifndef RUNTIME_JOB_STATE_H
 #define RUNTIME_JOB_STATE_H
 #include "base/env.h"
@@ -9,12 +26,9 @@
 #include "job/client.h"
 #include "job/failure.h"
 #include "job/group.h"
-#include "job/heart.h"
 #include "job/lines.h"
 #include "job/messages.h"
-#include "job/members.h"
 #include "job/progress.h"
-#include "job/sim_rank.h"
 #include "rdma/transport.h"
 #include "slurm/bootstrap.h"
 #include "sluice.h"
@@ -48,7 +62,8 @@ struct sluice_job {
 	struct failure failure;
 	/* 1 after the bootstrap. A push reads it without the token. Only members.c writes it. */
 	atomic_uint membership_epoch;
-	struct membership members;
+	struct living *living;
+	struct membership *members; /* NULL: the loss of any rank ends the job */
 	struct lines lines;
 	struct collective_messages messages;
 	struct heart *heart; /* NULL in a simulated rank */
@@ -90,24 +105,10 @@ static inline uint64_t job_cookie(const sluice_job *job, enum cookie_kind kind, 
 	return cookie_make(kind, id, index) | job->cookie_of_group;
 }
 
-/* Whether the rank is alive in this epoch. Servers always are, because losing one ends the job. */
-static inline int job_living(const sluice_job *job, int rank)
+/* Whether the job goes on without lost workers (on_failure=continue). */
+static inline int job_elastic(const sluice_job *job)
 {
-	return rank >= job->workers || members_living(&job->members, rank);
-}
-/* Whether the rank's contribution to the last collective counts. All ranks get the same answer. */
-static inline int round_has(const sluice_job *job, int rank)
-{
-	return rank >= job->workers || members_counted(&job->members, rank);
-}
-/* The lowest worker of the last collective, which does what only one rank must do. All ranks get
- * the same answer. */
-static inline int round_leader(const sluice_job *job)
-{
-	int rank = 0;
-	while (!round_has(job, rank))
-		rank++;
-	return rank;
+	return job->members != NULL;
 }
 
 #endif

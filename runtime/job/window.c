@@ -1,8 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Public regions: a window of equal size on every rank, which all peers may put to and get from.
  * This file opens, closes and waits for notifies; window_move.c moves bytes. */
-#include "job/window.h"
+#include "job/window_state.h"
 #include "base/bytes.h"
+#include "job/collective.h"
+#include "job/living.h"
+#include "job/progress_token.h"
+#include "job/window_move.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -68,7 +72,7 @@ static int open_remotes(sluice_region *region, const uint8_t *theirs)
 				  "sluice_region_open: %s described %llu bytes instead of %zu",
 				  rank_text(job, p), (unsigned long long)region->remotes[p]->bytes,
 				  region->window->bytes);
-		if (rc == SLUICE_EPEER && job->members.elastic && p < job->workers)
+		if (rc == SLUICE_EPEER && job_elastic(job) && p < job->workers)
 			rc = 0; /* the peer ended meanwhile, and its event will arrive */
 		if (rc)
 			return rc;

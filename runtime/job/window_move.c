@@ -3,7 +3,9 @@
  * time. A piece starts or ends in registered memory: this rank's own window, or a slot of the
  * bounce buffer. A transport that copies at post takes any memory, so it needs no bounce buffer. */
 #include "rdma/transfer.h"
-#include "job/window.h"
+#include "job/progress_token.h"
+#include "job/window_move.h"
+#include "job/window_state.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,9 @@
  * See home.h. */
 #include "model/home.h"
 #include "base/error.h"
-#include "job/job.h"
+#include "job/collective.h"
+#include "job/living.h"
+#include "job/state.h"
 #include "rdma/transport.h"
 #include <stdlib.h>
 
@@ -207,7 +209,7 @@ static int open_remote(const struct home *home, int peer, const uint8_t *descrip
 		return 0;
 	struct endpoint *e = job->peers[peer].endpoint;
 	int rc = e->transport->ops->remote_open(e, descriptor, out);
-	if (rc == SLUICE_EPEER && job->members.elastic && peer < job->workers)
+	if (rc == SLUICE_EPEER && job_elastic(job) && peer < job->workers)
 		return 0; /* the peer ended meanwhile, and its event will arrive */
 	if (!rc && (*out)->bytes < need)
 		rc = fail(SLUICE_EWIRE, "%s offers a region of %llu bytes where %llu are needed",

@@ -2,6 +2,7 @@
  * See measure.h. */
 #include "model/measure.h"
 #include "base/error.h"
+#include "job/progress_token.h"
 #include "model/model.h"
 #include <stdlib.h>
 

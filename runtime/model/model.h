@@ -5,7 +5,7 @@
 #define RUNTIME_MODEL_H
 #include "compress/message.h"
 #include "compress/select.h"
-#include "job/job.h"
+#include "job/state.h"
 #include "model/home.h"
 #include "model/layout.h"
 #include "model/measure.h"
@@ -108,7 +108,7 @@ static inline int model_stands(const sluice_model *model, float lr)
 /* The epoch that a message must have; MESSAGE_ANY where ranks may be in different epochs. */
 static inline uint64_t model_epoch(const sluice_job *job)
 {
-	return job->members.elastic ? MESSAGE_ANY : job->membership_epoch;
+	return job_elastic(job) ? MESSAGE_ANY : job->membership_epoch;
 }
 
 /* ---- model.c ---- */

@@ -3,6 +3,8 @@
  * parameters, at open and after a restore. */
 #include "model/model.h"
 #include "base/clock.h"
+#include "job/peers.h"
+#include "job/progress_token.h"
 #include "model/snapshot.h"
 #include "rdma/transport.h"
 #include <stdio.h>

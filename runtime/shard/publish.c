@@ -4,6 +4,7 @@
 #include "base/error.h"
 #include "model/snapshot.h"
 #include "compress/sparse.h"
+#include "job/living.h"
 #include "job/peers.h"
 #include "model/compressor.h"
 #include "model/delta_log.h"

@@ -5,6 +5,8 @@
  * while their rank's application computes. */
 #include "shard/shard.h"
 #include "base/log.h"
+#include "job/living.h"
+#include "job/peers.h"
 #include "shard/shard_device.h"
 #include "shard/shard_hooks.h"
 #include <stdio.h>

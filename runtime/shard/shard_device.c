@@ -9,6 +9,7 @@
 #include "base/error.h"
 #include "base/log.h"
 #include "job/peers.h"
+#include "job/progress_token.h"
 #include "model/device_half.h"
 #include "model/compressor.h"
 #include "model/kept.h"

@@ -5,7 +5,8 @@
  * device receive it in one pass from any place. Called by push.c and worker.c. Their messages are
  * the same bit for bit. */
 #include "compress/sparse.h"
-#include "job/job.h"
+#include "job/peers.h"
+#include "job/progress_token.h"
 #include "model/compressor.h"
 #include "model/stopwatch.h"
 #include "worker/dense.h"

@@ -12,7 +12,7 @@
 #include "worker/device_state.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "job/job.h"
+#include "job/progress_token.h"
 #include "model/compressor.h"
 #include "model/model.h"
 #include "model/stopwatch.h"

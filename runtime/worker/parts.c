@@ -5,7 +5,7 @@
 #include "base/log.h"
 #include "model/tiling.h"
 #include "worker/device.h"
-#include "job/job.h"
+#include "job/state.h"
 #include "model/kept.h"
 #include "model/model.h"
 #include "worker/hooks.h"

@@ -6,7 +6,7 @@
 #include "worker/hooks.h"
 #include "worker/parts.h"
 #include "worker/target.h"
-#include "job/job.h"
+#include "job/progress_token.h"
 #include "model/model.h"
 #include "model/stopwatch.h"
 #include "worker/async.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The calls of a training step on a worker. They check the order of the calls, and wait until the
  * worker half (worker.c) has passed through the phases. */
-#include "job/job.h"
+#include "job/progress_token.h"
 #include "model/kept.h"
 #include "model/model.h"
 #include "model/stopwatch.h"

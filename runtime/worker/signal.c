@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See signal.h. Called by push.c at the top of a push; no network. */
 #include "worker/signal.h"
-#include "job/job.h"
+#include "job/peers.h"
+#include "job/progress_token.h"
 #include "model/compressor.h"
 #include "model/kept.h"
 #include "model/model.h"

@@ -4,7 +4,8 @@
  * the shard's delta. With any other recipe, the first worker logs one warning if compression
  * costs more than it saves. worth.c has the arithmetic. */
 #include "base/log.h"
-#include "job/job.h"
+#include "job/living.h"
+#include "job/state.h"
 #include "model/stopwatch.h"
 #include "worker/state.h"
 #include "worker/watch.h"

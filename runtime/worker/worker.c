@@ -3,7 +3,8 @@
  * back up (notice, READ, validate, apply). The functions never wait: they advance through the
  * schedule's phases as far as they can, and the calls in push.c do the waiting. Two tables have the
  * payload of each phase and the kinds of answer to its messages. Methods add hooks. */
-#include "job/job.h"
+#include "job/peers.h"
+#include "job/progress_token.h"
 #include "model/compressor.h"
 #include "model/model.h"
 #include "model/stopwatch.h"

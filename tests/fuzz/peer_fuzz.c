@@ -7,7 +7,7 @@
 #include "fuzz.h"
 #include "base/bytes.h"
 #include "compress/message.h"
-#include "job/job.h"
+#include "job/state.h"
 #include "model/census.h"
 #include "model/model.h"
 #include "tests/unit/scratch.h"

@@ -2,6 +2,7 @@
  * See gpu_lag.h. */
 #include "gpu_lag.h"
 #include "base/clock.h"
+#include "job/progress_token.h"
 #include "ranks.h"
 #include <string.h>
 

@@ -7,7 +7,7 @@
 #include "worker/lane.h"
 #include "worker/device.h"
 #include "model/model.h"
-#include "job/job.h"
+#include "job/state.h"
 #include "base/error.h"
 #include "gpu_rank.h"
 

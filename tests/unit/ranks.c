@@ -3,7 +3,7 @@
 #include "ranks.h"
 #include "base/error.h"
 #include "compress/message.h"
-#include "job/job.h"
+#include "job/progress_token.h"
 #include "slurm/bootstrap.h"
 #include "thinned.h"
 #include <errno.h>

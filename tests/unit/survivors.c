@@ -2,6 +2,7 @@
  * The ranks of survivors.h. */
 #include "survivors.h"
 #include "compress/dense.h"
+#include "job/progress_token.h"
 #include "shard/shard.h"
 #include <setjmp.h>
 #include <signal.h>

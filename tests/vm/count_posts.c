@@ -5,7 +5,7 @@
  * sums, status, greetings); small: writes without immediate and reads of up to 64 bytes
  * (credits, heartbeats); write: larger ones, which no protocol step should need. */
 #include "hook.h"
-#include "runtime/job/job.h"
+#include "runtime/job/progress_token.h"
 #include <endian.h>
 #include <stdatomic.h>
 #include <stdio.h>

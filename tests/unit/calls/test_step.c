@@ -7,6 +7,7 @@
 #include "ranks.h"
 #include "thinned.h"
 #include "cases.h"
+#include "job/progress_token.h"
 #include <string.h>
 
 static const char *const recipes[] = {

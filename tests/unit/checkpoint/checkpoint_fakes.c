@@ -2,6 +2,7 @@
  * What the linker puts in the place of the runtime below checkpoint.c: see checkpoint_ranks.h. */
 #include "checkpoint_ranks.h"
 #include "base/error.h"
+#include "job/progress_token.h"
 #include <errno.h>
 #include <stdio.h>
 #include <string.h>

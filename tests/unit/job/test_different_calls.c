@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Ranks in calls that cannot end together: both learn both names, without waiting for a limit. */
-#include "job/job.h"
+#include "job/state.h"
 #include "ranks.h"
 #include "cases.h"
 #include <stdatomic.h>

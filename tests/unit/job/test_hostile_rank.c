@@ -4,7 +4,7 @@
  * three shards. */
 #include "base/bytes.h"
 #include "shard/shard.h"
-#include "job/job.h"
+#include "job/progress_token.h"
 #include "worker/lane.h"
 #include "ranks.h"
 #include "cases.h"

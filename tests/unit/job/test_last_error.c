@@ -4,7 +4,8 @@
 #include "ranks.h"
 #include "base/bytes.h"
 #include "base/error.h"
-#include "job/job.h"
+#include "job/peers.h"
+#include "job/progress_token.h"
 #include "cases.h"
 #include <math.h>
 #include <string.h>

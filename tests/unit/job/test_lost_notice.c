@@ -3,7 +3,7 @@
  * was lost, and the waits of all ranks end with a name long before SLUICE_WAIT_TIMEOUT. */
 #include "ranks.h"
 #include "base/bytes.h"
-#include "job/job.h"
+#include "job/progress_token.h"
 #include "rdma/transfer.h"
 #include "cases.h"
 #include <string.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Public regions between ranks: put, get, notify, wait; all sizes; what is refused. */
 #include "ranks.h"
-#include "job/window.h"
+#include "job/window_state.h"
 #include "cases.h"
 #include <pthread.h>
 #include <signal.h>

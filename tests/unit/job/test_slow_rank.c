@@ -4,7 +4,7 @@
 #include "ranks.h"
 #include "base/bytes.h"
 #include "base/clock.h"
-#include "job/job.h"
+#include "job/progress_token.h"
 #include "model/kept.h"
 #include "worker/lane.h"
 #include "cases.h"

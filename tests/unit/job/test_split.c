@@ -2,7 +2,7 @@
  * Groups of a job's ranks: who is in which, that they train, sum and broadcast beside each other
  * with the bits of jobs of their own, that a lost rank fails the groups that hold it and no other,
  * and how they end. */
-#include "job/job.h"
+#include "job/progress_token.h"
 #include "ranks.h"
 #include "cases.h"
 #include <stdatomic.h>

@@ -3,7 +3,7 @@
  * their numbers are used again, a poll advances only those that have something to do, and the limit
  * is refused by name. */
 #include "calls/events.h"
-#include "job/job.h"
+#include "job/progress_token.h"
 #include "model/model.h"
 #include "ranks.h"
 #include "thinned.h"

@@ -8,6 +8,7 @@
 #include "sent.h"
 #include "thinned.h"
 #include "cases.h"
+#include "job/progress_token.h"
 #include <math.h>
 #include <string.h>
 

@@ -5,7 +5,7 @@
 #include "four_tensors.h"
 #include "same_bits.h"
 #include "thinned.h"
-#include "job/job.h"
+#include "job/progress_token.h"
 #include "worker/lane.h"
 #include "cases.h"
 #include <stdatomic.h>

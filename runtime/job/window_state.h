@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * State of a public region, shared by window.c, which opens, closes and waits, and window_move.c,
  * which puts and gets. */
-#ifndef RUNTIME_WINDOW_H
-#define RUNTIME_WINDOW_H
+#ifndef RUNTIME_WINDOW_STATE_H
+#define RUNTIME_WINDOW_STATE_H
 #include "base/error.h"
-#include "job/job.h"
+#include "job/state.h"
 #include "sluice_region.h"
 
 /* Bytes outside of this rank's own window go through a slot of a bounce buffer. */
@@ -43,10 +43,4 @@ static inline int window_holds(const sluice_region *region, int rank, size_t off
 	return region && !job_in_child(region->job) && rank >= 0 && rank < region->job->size &&
 	       window_has(region, offset, bytes);
 }
-/* Returns 0, or SLUICE_EINVAL if there is no such rank, or if the bytes at offset end outside the
- * window. */
-int window_check(const sluice_region *region, int rank, size_t offset, size_t bytes,
-		 const char *function);
-/* For `done` of struct region_client. */
-void window_done(sluice_region *region, uint32_t index, int status);
 #endif

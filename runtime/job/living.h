@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Which workers belong to the job's epoch, and which ones the last collective counted. A job that
+ * does not go on without lost workers counts all of them. living.c owns the two sets. members.c
+ * changes them with the token held, and every file may ask. */
+#ifndef RUNTIME_LIVING_H
+#define RUNTIME_LIVING_H
+#include "sluice.h"
+#include <stdint.h>
+
+struct living; /* job.living; NULL unless on_failure=continue */
+
+/* Whether the rank is alive in this epoch. Servers always are, because losing one ends the job. */
+int job_living(const sluice_job *job, int rank);
+/* Whether the rank's contribution to the last collective counts. All ranks get the same answer. */
+int round_has(const sluice_job *job, int rank);
+/* The lowest worker of the last collective, which does what only one rank must do. All ranks get
+ * the same answer. */
+int round_leader(const sluice_job *job);
+
+/* ---- for members.c ---- */
+int living_open(sluice_job *job); /* all workers; 0 or SLUICE_ENOMEM */
+void living_close(sluice_job *job);
+void living_drop(sluice_job *job, int worker);
+/* MEMBERS_BYTES: worker w is bit w % 8 of byte w / 8. */
+const uint8_t *living_bits(const sluice_job *job);
+const uint8_t *living_round_bits(const sluice_job *job);
+/* The workers that the last collective counted. */
+void living_count(sluice_job *job, const uint8_t *bits);
+static inline int living_bit(const uint8_t *bits, int worker)
+{
+	return bits[worker / 8] >> worker % 8 & 1;
+}
+#endif

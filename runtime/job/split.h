@@ -1,0 +1,11 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Ending groups, which sluice_split() makes. */
+#ifndef RUNTIME_SPLIT_H
+#define RUNTIME_SPLIT_H
+#include "sluice.h"
+
+/* Ends a group, for sluice_finalize(). */
+void group_finalize(sluice_job *group);
+/* Frees what groups are left of a root, whose transports are still open. */
+void groups_free(sluice_job *root);
+#endif
