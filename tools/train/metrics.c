@@ -87,7 +87,8 @@ static void put_time(FILE *file, const char *name, uint64_t now_ns, uint64_t las
 }
 
 /* Writes the counts of this step. */
-static void put_counts(FILE *file, const sluice_model_stats *now, const sluice_model_stats *last)
+static void put_counts(FILE *file, const sluice_model_stats *now, const sluice_model_stats *last,
+		       int skipped)
 {
 	enum { BEHIND = sizeof(now->staleness) / sizeof(now->staleness[0]) };
 
@@ -97,7 +98,8 @@ static void put_counts(FILE *file, const sluice_model_stats *now, const sluice_m
 		(unsigned long long)(now->pushed_elements - last->pushed_elements),
 		(unsigned long long)(now->pulled_elements - last->pulled_elements),
 		(unsigned long long)(now->deferred_elements - last->deferred_elements),
-		(unsigned long long)(now->skipped_pushes - last->skipped_pushes));
+		(unsigned long long)(now->skipped_pushes - last->skipped_pushes) +
+			(unsigned long long)(skipped != 0));
 	for (int i = 0; i < BEHIND; i++)
 		fprintf(file, "%c%llu", i ? ',' : '[',
 			(unsigned long long)(now->staleness[i] - last->staleness[i]));
@@ -145,7 +147,7 @@ static void put_line(struct metrics *m, const struct metrics_step *step, double 
 		put_number(file, "threshold_up", own->threshold_up);
 	if (own->threshold_down > 0)
 		put_number(file, "threshold_down", own->threshold_down);
-	put_counts(file, own, &m->own);
+	put_counts(file, own, &m->own, step->skipped);
 	put_time(file, "compress", own->compress_ns, m->own.compress_ns);
 	put_time(file, "push", own->push_ns, m->own.push_ns);
 	put_time(file, "wait", own->wait_ns, m->own.wait_ns);

@@ -44,6 +44,7 @@ struct metrics {
 /* The values of one line, in addition to the model's counters. */
 struct metrics_step {
 	uint64_t step, epoch;
+	int skipped; /* all workers left the batch out, so that no step was made */
 	double lr, images;
 	double loss;              /* this worker's mean */
 	double seconds;           /* since training began */

@@ -181,8 +181,8 @@ void report_epoch(struct report *report, const struct network *network, uint64_t
 		   "epoch %llu/%llu: loss %.4f, test loss %.4f%s, accuracy %.4f; so far %s; "
 		   "%.0f images/s",
 		   (unsigned long long)epoch, (unsigned long long)report->options->epochs,
-		   report->loss_sum / (double)report->loss_steps, loss, rmse, report->accuracy,
-		   traffic_text(total, moved),
+		   report->loss_steps ? report->loss_sum / (double)report->loss_steps : (double)NAN,
+		   loss, rmse, report->accuracy, traffic_text(total, moved),
 		   now > report->epoch_began ?
 			   (double)report->loss_steps * report->images_per_step /
 				   (now - report->epoch_began) :

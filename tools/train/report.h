@@ -32,8 +32,8 @@ void report_begin(struct report *report, const struct options *options, int rank
 		  uint64_t first_step, uint64_t steps, uint64_t steps_per_epoch,
 		  double images_per_step);
 
-/* After each step; loss: mean over this rank's batch. Looks at the model's counters when it
- * shows. */
+/* After each batch for which a step was made; loss: mean over this rank's batch. Looks at the
+ * model's counters when it shows. */
 void report_step(struct report *report, sluice_model *model, uint64_t step, double loss);
 
 /* After each epoch's measurement; total: bytes since open, of all workers. */

@@ -92,7 +92,7 @@ int measure(struct training *t)
 }
 
 /* --sleep and --nan; grad: what will be pushed. */
-static int disturb(struct training *t, float *grad, uint64_t step)
+static int disturb(struct training *t, float *grad, uint64_t batch)
 {
 	const struct options *o = &t->options;
 	struct timespec pause = {
@@ -100,10 +100,10 @@ static int disturb(struct training *t, float *grad, uint64_t step)
 		.tv_nsec = (long)((o->sleep_seconds - floor(o->sleep_seconds)) * 1e9),
 	};
 
-	if (o->sleep_rank == sluice_rank(t->job) && o->sleep_step == step)
+	if (o->sleep_rank == sluice_rank(t->job) && o->sleep_step == batch)
 		while (clock_nanosleep(CLOCK_MONOTONIC, 0, &pause, &pause) == EINTR)
 			;
-	if (o->nan_rank == sluice_rank(t->job) && o->nan_step == step &&
+	if (o->nan_rank == sluice_rank(t->job) && o->nan_step == batch &&
 	    t->compute.ops->put(t->compute.state, grad + t->network.count / 2, &(float){ NAN },
 				sizeof(float)))
 		return failed(t);
@@ -117,11 +117,12 @@ static int begin_epoch(struct training *t, uint64_t epoch)
 	return sluice_set(t->model, SLUICE_LR, t->lr);
 }
 
-/* Runs the checks, measurements and reports after a step. */
-static int after_step(struct training *t, uint64_t step, double loss)
+/* Runs the checks, measurements and reports after a batch. skipped: no step was made for it. */
+static int after_batch(struct training *t, uint64_t batch, int skipped, double loss)
 {
-	int epoch_ends = step % t->steps_per_epoch == 0;
-	uint64_t epoch = (step - 1) / t->steps_per_epoch + 1;
+	const uint64_t step = step_of(t->model).steps;
+	int epoch_ends = batch % t->steps_per_epoch == 0;
+	uint64_t epoch = (batch - 1) / t->steps_per_epoch + 1;
 	int rc = 0;
 
 	if (t->options.digest && step_of(t->model).in_sync) {
@@ -137,6 +138,7 @@ static int after_step(struct training *t, uint64_t step, double loss)
 		struct metrics_step line = {
 			.step = step,
 			.epoch = epoch,
+			.skipped = skipped,
 			.lr = t->options.lr * powf(t->options.lr_decay, (float)(epoch - 1)),
 			.loss = loss,
 			.images = t->report.images_per_step,
@@ -148,7 +150,8 @@ static int after_step(struct training *t, uint64_t step, double loss)
 	}
 	if (rc)
 		return rc;
-	report_step(&t->report, t->model, step, loss);
+	if (!skipped)
+		report_step(&t->report, t->model, batch, loss);
 	if (epoch_ends)
 		report_epoch(&t->report, &t->network, epoch, &t->score, &t->total);
 	return 0;
@@ -163,7 +166,7 @@ static int gradient(struct training *t, const float *at, const uint32_t *rows, s
 }
 
 /* --accumulate: back-propagation adds to the residual, and there is no other vector. */
-static int push_accumulated(struct training *t, const uint32_t *rows, uint64_t step,
+static int push_accumulated(struct training *t, const uint32_t *rows, uint64_t batch,
 			    struct score *score)
 {
 	float *sum, scale;
@@ -173,23 +176,23 @@ static int push_accumulated(struct training *t, const uint32_t *rows, uint64_t s
 					t->options.batch, scale, sum, score))
 		rc = failed(t);
 	if (!rc)
-		rc = disturb(t, sum, step);
+		rc = disturb(t, sum, batch);
 	return rc ? rc : sluice_push(t->model, sum);
 }
 
 /* One gradient, or two, or none, as the recipe wants it; and its push. *score stays where none is
  * taken. */
-static int push(struct training *t, const uint32_t *rows, uint64_t step, struct score *score)
+static int push(struct training *t, const uint32_t *rows, uint64_t batch, struct score *score)
 {
 	struct score unused;
 	float *at = t->params;
 	int rc;
 
 	if (t->options.accumulate)
-		return push_accumulated(t, rows, step, score);
+		return push_accumulated(t, rows, batch, score);
 	if (step_of(t->model).anchor_due) {
 		rc = gradient(t, t->params, t->part, t->part_rows, t->grad, score);
-		if (rc || (rc = disturb(t, t->grad, step)))
+		if (rc || (rc = disturb(t, t->grad, batch)))
 			return rc;
 		return sluice_push(t->model, t->grad);
 	}
@@ -200,7 +203,7 @@ static int push(struct training *t, const uint32_t *rows, uint64_t step, struct 
 	if (t->point && !t->before)
 		at = t->point; /* igt */
 	rc = gradient(t, at, rows, t->options.batch, t->grad, score);
-	if (rc || (rc = disturb(t, t->grad, step)))
+	if (rc || (rc = disturb(t, t->grad, batch)))
 		return rc;
 	if (t->before) { /* storm, svrg */
 		if ((rc = gradient(t, t->point, rows, t->options.batch, t->before, &unused)))
@@ -224,40 +227,50 @@ static int meet(struct training *t)
 	return rc ? rc : sluice_pull(t->model, t->params);
 }
 
+uint64_t batches_done(const struct training *t)
+{
+	return step_of(t->model).steps + t->left_out;
+}
+
 /* The loop: from the first step that is missing to the last step, or until a signal asks to stop.
- */
+ * With nonfinite=skip-all the loop passes over a batch that all workers left out. */
 int train(struct training *t)
 {
-	uint64_t workers = (uint64_t)sluice_workers(t->job), batch = t->options.batch;
-	uint64_t step = step_of(t->model).steps, epoch = UINT64_MAX;
+	uint64_t workers = (uint64_t)sluice_workers(t->job), rows_of_one = t->options.batch;
+	uint64_t done = batches_done(t), epoch = UINT64_MAX;
 	struct score score = { 0 };
 	int rc;
 
-	while (step < t->steps && !t->stopped) {
-		uint64_t in_epoch = step % t->steps_per_epoch;
+	while (done < t->steps && !t->stopped) {
+		uint64_t in_epoch = done % t->steps_per_epoch;
 		const uint32_t *rows;
-		if (epoch != step / t->steps_per_epoch) {
-			epoch = step / t->steps_per_epoch;
+		int skipped;
+		if (epoch != done / t->steps_per_epoch) {
+			epoch = done / t->steps_per_epoch;
 			if ((rc = begin_epoch(t, epoch)))
 				return rc;
 		}
-		rows = t->order + (in_epoch * workers + (uint64_t)sluice_rank(t->job)) * batch;
+		rows = t->order +
+		       (in_epoch * workers + (uint64_t)sluice_rank(t->job)) * rows_of_one;
 		if (stop_was_asked() && !t->async)
 			sluice_raise(t->model, FLAG_STOP);
 
-		if ((rc = push(t, rows, step + 1, &score)))
+		if ((rc = push(t, rows, done + 1, &score)))
 			return rc;
 		if ((rc = sluice_pull(t->model, t->params)))
 			return rc;
 
-		step = step_of(t->model).steps;
+		skipped = step_of(t->model).skipped;
+		t->left_out += skipped != 0;
+		done = batches_done(t);
 		t->stopped = !!(step_of(t->model).raised & FLAG_STOP); /* on all workers alike */
-		if ((rc = after_step(t, step, score.rows > 0 ? score.loss / score.rows : 0)))
+		if ((rc = after_batch(t, done, skipped,
+				      score.rows > 0 ? score.loss / score.rows : 0)))
 			return rc;
-		if (t->async && step % t->steps_per_epoch == 0 && (rc = meet(t)))
+		if (t->async && done % t->steps_per_epoch == 0 && (rc = meet(t)))
 			return rc;
-		if (t->options.every && step % t->options.every == 0 && step_of(t->model).in_sync &&
-		    (rc = save(t)))
+		if (t->options.every && step_of(t->model).steps % t->options.every == 0 &&
+		    step_of(t->model).in_sync && (rc = save(t)))
 			return rc;
 	}
 	return save(t);

@@ -31,6 +31,7 @@ struct training {
 	size_t part_rows;
 	uint32_t *order;                 /* rows in the order of this epoch */
 	uint64_t steps_per_epoch, steps; /* steps: of the whole job */
+	uint64_t left_out;               /* batches of this run for which no step was made */
 	uint64_t saved;                  /* step of the last checkpoint */
 	int stopped;                     /* by a signal, at some rank */
 	struct score score;              /* last measurement, over all workers */
@@ -46,6 +47,8 @@ struct training {
 /* From the first step that is missing to the last, or until a signal asks to stop; with the last
  * checkpoint. */
 int train(struct training *t);
+/* Batches that are done: one for each step, and those that all workers left out. */
+uint64_t batches_done(const struct training *t);
 /* Computes the digest of the parameters. Returns 0, or -1 after printing what failed. */
 int digest_params(struct training *t, uint64_t *digest_out);
 /* Measures score, total and carried. Collective. */

@@ -272,7 +272,7 @@ static int work(struct training *t)
 	}
 	if ((rc = train(t)))
 		return rc;
-	if (t->stopped && step_of(t->model).steps < t->steps)
+	if (t->stopped && batches_done(t) < t->steps)
 		return 0;
 	t->stopped = 0; /* the signal came with the last step: nothing is left to do */
 	if ((!t->measured || t->measured != step_of(t->model).steps) && (rc = measure(t)))
@@ -317,6 +317,11 @@ static int conclude(struct training *t)
 
 	if (rc)
 		return rc;
+	if (t->left_out)
+		report_say(&t->report,
+			   "batches left out, because a gradient had NaN or infinity "
+			   "(nonfinite=skip-all): %llu",
+			   (unsigned long long)t->left_out);
 	if (!t->stopped) {
 		report_carried(&t->report, &t->carried);
 		rc = report_final(&t->report, step, &t->score, &t->total, t->digest);

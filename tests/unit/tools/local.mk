@@ -37,6 +37,6 @@ tests_unit_test_train_cuda_LDADD = libtrain.la $(cases) -lm -ldl
 tests_unit_test_train_options_SOURCES = tests/unit/tools/test_train_options.c
 tests_unit_test_train_options_LDADD = libtrain.la $(cases)
 # With the program itself.
-dist_check_SCRIPTS += tests/unit/tools/diverging.sh
-TESTS += tests/unit/tools/diverging.sh
+dist_check_SCRIPTS += tests/unit/tools/diverging.sh tests/unit/tools/left_out.sh
+TESTS += tests/unit/tools/diverging.sh tests/unit/tools/left_out.sh
 endif
