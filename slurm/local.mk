@@ -1,6 +1,7 @@
 # Who am I, and who are my peers.
 library_sources += \
 	slurm/bootstrap.c slurm/bootstrap.h \
+	slurm/bounded.c slurm/bounded.h \
 	slurm/callbacks.c \
 	slurm/launcher.h \
 	slurm/no_launcher.c \

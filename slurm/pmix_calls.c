@@ -1,21 +1,18 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The only file that uses PMIx: its Init, Get, Get_nb, Put, Commit, Fence, Abort and Finalize.
  *
- * PMIx promises no time limit for its blocking calls, so each runs on a helper thread, and the
- * caller waits for it with its own deadline. A call and its helper share struct pmix_launcher,
- * which counts its holders, so it still exists when a helper or a fence callback answers after the
- * deadline. */
+ * PMIx promises no time limit for its blocking calls, so each runs on a helper thread with a
+ * deadline (bounded.h). struct pmix_launcher exists until the last helper or fence callback has
+ * answered. */
 #include "slurm/launcher.h"
 
 #ifdef HAVE_PMIX
 #include "base/error.h"
 #include "sluice.h"
+#include "slurm/bounded.h"
 #include "slurm/siblings.h"
 
-#include <errno.h>
 #include <pmix.h>
-#include <pthread.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -42,13 +39,7 @@ static const char *const record_keys[LAUNCHER_ROUNDS] = { "sluice.card", "sluice
 
 struct pmix_launcher {
 	struct launcher base;
-	pthread_mutex_t lock;
-	pthread_cond_t changed;
-	int holders; /* the caller, helper threads, and a pending fence */
-	int done[PHASE_COUNT];
-	int abandoned; /* the caller's deadline passed during Init */
-	pmix_status_t status[PHASE_COUNT];
-
+	struct bounded calls; /* the caller, helper threads, and a pending fence hold it */
 	int timeout_ms;
 	int joined; /* between Init and Finalize */
 	pmix_proc_t self;
@@ -80,80 +71,16 @@ static void free_values(struct pmix_launcher *l)
 	l->n_values = 0;
 }
 
-static void release_launcher(struct pmix_launcher *l)
+static void free_launcher(void *object)
 {
-	int last;
+	struct pmix_launcher *l = object;
 
-	pthread_mutex_lock(&l->lock);
-	last = --l->holders == 0;
-	pthread_mutex_unlock(&l->lock);
-	if (!last)
-		return;
 	free_values(l);
 	free(l->local);
 	free(l->present);
 	PMIX_INFO_DESTRUCT(&l->fence_info[0]);
 	PMIX_INFO_DESTRUCT(&l->fence_info[1]);
-	pthread_cond_destroy(&l->changed);
-	pthread_mutex_destroy(&l->lock);
 	free(l);
-}
-
-static void finish_phase(struct pmix_launcher *l, enum phase phase, pmix_status_t status)
-{
-	pthread_mutex_lock(&l->lock);
-	l->status[phase] = status;
-	l->done[phase] = 1;
-	pthread_cond_broadcast(&l->changed);
-	pthread_mutex_unlock(&l->lock);
-}
-
-/* Waits until the phase is done. Returns 0, or SLUICE_ETIMEDOUT after timeout_ms. */
-static int await_phase(struct pmix_launcher *l, enum phase phase, int timeout_ms)
-{
-	struct timespec until;
-	int done, err = 0;
-
-	clock_gettime(CLOCK_MONOTONIC, &until);
-	until.tv_sec += timeout_ms / 1000;
-	until.tv_nsec += (long)(timeout_ms % 1000) * 1000000;
-	if (until.tv_nsec >= 1000000000) {
-		until.tv_nsec -= 1000000000;
-		until.tv_sec++;
-	}
-	pthread_mutex_lock(&l->lock);
-	while (!l->done[phase] && err != ETIMEDOUT)
-		err = pthread_cond_timedwait(&l->changed, &l->lock, &until);
-	done = l->done[phase];
-	if (!done && phase == PHASE_INIT)
-		l->abandoned = 1;
-	pthread_mutex_unlock(&l->lock);
-	return done ? 0 : SLUICE_ETIMEDOUT;
-}
-
-/* Runs body(l) on a helper thread, which holds l; body calls finish(l, phase, ...). */
-static int run_bounded(struct pmix_launcher *l, enum phase phase, void *(*body)(void *),
-		       int timeout_ms)
-{
-	pthread_t thread;
-	sigset_t all, before;
-	int err;
-
-	pthread_mutex_lock(&l->lock);
-	l->holders++;
-	pthread_mutex_unlock(&l->lock);
-	/* Keeps the application's signals away from this thread and those of PMIx. */
-	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);
-	err = pthread_create(&thread, NULL, body, l);
-	pthread_sigmask(SIG_SETMASK, &before, NULL);
-	if (err) {
-		release_launcher(l);
-		return fail(SLUICE_ENOMEM, "cannot start a thread for the launcher's calls: %s",
-			    errno_text(err));
-	}
-	pthread_detach(thread);
-	return await_phase(l, phase, timeout_ms);
 }
 
 /* Launchers use different types for a count, so any integer type is accepted. Returns -1 for
@@ -234,23 +161,17 @@ static void *init_body(void *argument)
 {
 	struct pmix_launcher *l = argument;
 	pmix_status_t status;
-	int joined, abandoned;
+	int joined;
 
 	l->call = "PMIx_Init";
 	status = PMIx_Init(&l->self, NULL, 0);
 	joined = status == PMIX_SUCCESS;
 	if (joined)
 		status = ask_size_and_node(l);
-	pthread_mutex_lock(&l->lock);
-	abandoned = l->abandoned;
 	l->joined = joined;
-	l->status[PHASE_INIT] = status;
-	l->done[PHASE_INIT] = 1;
-	pthread_cond_broadcast(&l->changed);
-	pthread_mutex_unlock(&l->lock);
-	if (abandoned && joined)
+	if (bounded_finish(&l->calls, PHASE_INIT, status) && joined)
 		PMIx_Finalize(NULL, 0); /* the caller has given up */
-	release_launcher(l);
+	bounded_release(&l->calls);
 	return NULL;
 }
 
@@ -259,19 +180,13 @@ static const struct launcher_ops ops;
 static struct pmix_launcher *launcher_new(int timeout_ms)
 {
 	struct pmix_launcher *l = calloc(1, sizeof(*l));
-	pthread_condattr_t attr;
 
 	if (!l)
 		return NULL;
-	pthread_mutex_init(&l->lock, NULL);
-	pthread_condattr_init(&attr);
-	pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
-	pthread_cond_init(&l->changed, &attr);
-	pthread_condattr_destroy(&attr);
+	bounded_open(&l->calls, l, free_launcher);
 	PMIX_INFO_CONSTRUCT(&l->fence_info[0]);
 	PMIX_INFO_CONSTRUCT(&l->fence_info[1]);
 	l->base.ops = &ops;
-	l->holders = 1;
 	l->timeout_ms = timeout_ms;
 	return l;
 }
@@ -303,7 +218,7 @@ static void list_pmix_settings(char *text, size_t bytes)
 static int init_failed(const struct pmix_launcher *l)
 {
 	const char *served = getenv("PMIX_VERSION");
-	pmix_status_t status = l->status[PHASE_INIT];
+	pmix_status_t status = bounded_status(&l->calls, PHASE_INIT);
 
 	return fail(SLUICE_EBOOT,
 		    "%s failed on node %s: %s (%d). A launcher with PMIx %s started this process "
@@ -356,14 +271,14 @@ int pmix_open(int timeout_ms, const char *node, struct launcher **out)
 	snprintf(l->node, sizeof(l->node), "%s", node);
 	list_pmix_settings(l->settings, sizeof(l->settings));
 	let_pmix_init_again();
-	err = run_bounded(l, PHASE_INIT, init_body, timeout_ms);
+	err = bounded_run(&l->calls, PHASE_INIT, init_body, timeout_ms);
 	if (err == SLUICE_ETIMEDOUT)
 		err = fail(SLUICE_ETIMEDOUT,
 			   "the launcher's PMIx server did not answer PMIx_Init within %.1f s "
 			   "(PMIX_NAMESPACE=%s): look at slurmd's log on this node, or allow more "
 			   "time with SLUICE_BOOT_TIMEOUT",
 			   timeout_ms / 1e3, getenv("PMIX_NAMESPACE"));
-	else if (!err && l->status[PHASE_INIT] != PMIX_SUCCESS)
+	else if (!err && bounded_status(&l->calls, PHASE_INIT) != PMIX_SUCCESS)
 		err = init_failed(l);
 	if (err) {
 		leave_and_drop(l);
@@ -404,23 +319,20 @@ static void *finalize_body(void *argument)
 {
 	struct pmix_launcher *l = argument;
 
-	finish_phase(l, PHASE_FINALIZE, PMIx_Finalize(NULL, 0));
-	release_launcher(l);
+	bounded_finish(&l->calls, PHASE_FINALIZE, PMIx_Finalize(NULL, 0));
+	bounded_release(&l->calls);
 	return NULL;
 }
 
 static int leave_server(struct pmix_launcher *l)
 {
-	int joined, err;
+	int err;
 
-	pthread_mutex_lock(&l->lock);
-	/* After an abandoned Init, its helper finalizes when Init ends. */
-	joined = l->joined && !l->abandoned;
-	l->joined = 0;
-	pthread_mutex_unlock(&l->lock);
-	if (!joined)
+	/* If Init was abandoned, its helper finalizes when Init ends. */
+	if (bounded_is_late(&l->calls, PHASE_INIT) || !l->joined)
 		return 0;
-	err = run_bounded(l, PHASE_FINALIZE, finalize_body, FINALIZE_TIMEOUT_MS);
+	l->joined = 0;
+	err = bounded_run(&l->calls, PHASE_FINALIZE, finalize_body, FINALIZE_TIMEOUT_MS);
 	if (err == SLUICE_ETIMEDOUT)
 		return fail(
 			SLUICE_ETIMEDOUT,
@@ -433,7 +345,7 @@ static int leave_server(struct pmix_launcher *l)
 static void leave_and_drop(struct pmix_launcher *l)
 {
 	leave_server(l);
-	release_launcher(l);
+	bounded_release(&l->calls);
 }
 
 static void pmix_close(struct launcher *l)
@@ -485,17 +397,18 @@ static void record_answered(pmix_status_t status, pmix_value_t *value, void *con
 {
 	struct question *q = context;
 	struct pmix_launcher *l = q->l;
+	int last;
 
 	(void)value;
-	pthread_mutex_lock(&l->lock);
+	bounded_lock(&l->calls);
 	l->present[q->rank] = status == PMIX_SUCCESS;
-	l->n_answers++;
-	l->done[PHASE_SEARCH] = l->n_answers == l->size;
-	pthread_cond_broadcast(&l->changed);
-	pthread_mutex_unlock(&l->lock);
+	last = ++l->n_answers == l->size;
+	bounded_unlock(&l->calls);
+	if (last)
+		bounded_finish(&l->calls, PHASE_SEARCH, PMIX_SUCCESS);
 	PMIX_INFO_DESTRUCT(&q->limit);
 	free(q);
-	release_launcher(l);
+	bounded_release(&l->calls);
 }
 
 /* The launcher has a rank's record as soon as the rank has put it. All records are requested at the
@@ -516,15 +429,13 @@ static void *search_body(void *argument)
 		*q = (struct question){ .l = l, .rank = rank };
 		PMIX_INFO_CONSTRUCT(&q->limit);
 		PMIX_INFO_LOAD(&q->limit, PMIX_TIMEOUT, &seconds, PMIX_INT);
-		pthread_mutex_lock(&l->lock);
-		l->holders++;
-		pthread_mutex_unlock(&l->lock);
+		bounded_hold(&l->calls);
 		status = PMIx_Get_nb(&proc, record_key(l), &q->limit, 1, record_answered, q);
 		if (status != PMIX_SUCCESS) /* then the question will not be answered */
 			record_answered(status == PMIX_OPERATION_SUCCEEDED ? PMIX_SUCCESS : status,
 					NULL, q);
 	}
-	release_launcher(l);
+	bounded_release(&l->calls);
 	return NULL;
 }
 
@@ -539,13 +450,13 @@ static void name_missing(struct pmix_launcher *l, char *text, size_t bytes)
 	l->present = calloc((size_t)l->size, 1);
 	if (!l->present)
 		return;
-	run_bounded(l, PHASE_SEARCH, search_body, SEARCH_TIMEOUT_MS);
-	pthread_mutex_lock(&l->lock);
+	bounded_run(&l->calls, PHASE_SEARCH, search_body, SEARCH_TIMEOUT_MS);
+	bounded_lock(&l->calls);
 	for (rank = 0; rank < l->size; rank++)
 		if (!l->present[rank] && missing++ < MOST_MISSING)
 			used += (size_t)snprintf(text + used, bytes - used, "%srank %d",
 						 used ? ", " : "", rank);
-	pthread_mutex_unlock(&l->lock);
+	bounded_unlock(&l->calls);
 	if (missing > MOST_MISSING)
 		snprintf(text + used, bytes - used, " and %d more", missing - MOST_MISSING);
 }
@@ -570,9 +481,10 @@ static void *abort_body(void *argument)
 {
 	struct pmix_launcher *l = argument;
 
-	finish_phase(l, PHASE_ABORT,
-		     PMIx_Abort(EXIT_FAILURE, "a rank ended before all ranks had joined", NULL, 0));
-	release_launcher(l);
+	bounded_finish(
+		&l->calls, PHASE_ABORT,
+		PMIx_Abort(EXIT_FAILURE, "a rank ended before all ranks had joined", NULL, 0));
+	bounded_release(&l->calls);
 	return NULL;
 }
 
@@ -591,7 +503,7 @@ static int sibling_ended(struct pmix_launcher *l, int rank)
 	     "output of rank %d",
 	     rank, l->node, l->size, rank);
 	nanosleep(&pause, NULL);
-	run_bounded(l, PHASE_ABORT, abort_body, FINALIZE_TIMEOUT_MS);
+	bounded_run(&l->calls, PHASE_ABORT, abort_body, FINALIZE_TIMEOUT_MS);
 	return SLUICE_EPEER;
 }
 
@@ -603,13 +515,14 @@ static int await_fence(struct pmix_launcher *l)
 	for (waited = 0; waited < l->timeout_ms; waited += LOOK_MS) {
 		int rest = l->timeout_ms - waited;
 
-		if (!await_phase(l, PHASE_FENCE, rest < LOOK_MS ? rest : LOOK_MS))
+		if (!bounded_await(&l->calls, PHASE_FENCE, rest < LOOK_MS ? rest : LOOK_MS))
 			return 0;
 		rank = l->local && rest > LOOK_MS ?
 			       siblings_ended(l->self.nspace, l->local, (int)l->self.rank) :
 			       -1;
 		if (rank >= 0)
-			return await_phase(l, PHASE_FENCE, 0) ? sibling_ended(l, rank) : 0;
+			return bounded_await(&l->calls, PHASE_FENCE, 0) ? sibling_ended(l, rank) :
+									  0;
 	}
 	return fence_timed_out(l);
 }
@@ -618,8 +531,8 @@ static void fence_done(pmix_status_t status, void *context)
 {
 	struct pmix_launcher *l = context;
 
-	finish_phase(l, PHASE_FENCE, status);
-	release_launcher(l);
+	bounded_finish(&l->calls, PHASE_FENCE, status);
+	bounded_release(&l->calls);
 }
 
 static int fence(struct pmix_launcher *l)
@@ -633,9 +546,7 @@ static int fence(struct pmix_launcher *l)
 
 	PMIX_INFO_LOAD(&info[0], PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
 	PMIX_INFO_LOAD(&info[1], PMIX_TIMEOUT, &seconds, PMIX_INT);
-	pthread_mutex_lock(&l->lock);
-	l->holders++; /* fence_done() releases it; if that is never called, it is kept */
-	pthread_mutex_unlock(&l->lock);
+	bounded_hold(&l->calls); /* fence_done() releases it; if that is never called, it is kept */
 	status = PMIx_Fence_nb(NULL, 0, info, 2, fence_done, l);
 	if (status == PMIX_OPERATION_SUCCEEDED)
 		fence_done(PMIX_SUCCESS, l); /* PMIx will not call it */
@@ -644,7 +555,7 @@ static int fence(struct pmix_launcher *l)
 	err = await_fence(l);
 	if (err)
 		return err;
-	status = l->status[PHASE_FENCE];
+	status = bounded_status(&l->calls, PHASE_FENCE);
 	if (status == PMIX_ERR_TIMEOUT)
 		return fence_timed_out(l);
 	return status == PMIX_SUCCESS ? 0 : call_failed(l, "PMIx_Fence", status);
@@ -661,8 +572,8 @@ static void *collect_body(void *argument)
 		if (status == PMIX_SUCCESS)
 			l->n_values++;
 	}
-	finish_phase(l, PHASE_COLLECT, status);
-	release_launcher(l);
+	bounded_finish(&l->calls, PHASE_COLLECT, status);
+	bounded_release(&l->calls);
 	return NULL;
 }
 
@@ -673,7 +584,7 @@ static int collect(struct pmix_launcher *l, launcher_take_fn take, void *context
 	l->value = calloc((size_t)l->size, sizeof(*l->value));
 	if (!l->value)
 		return fail(SLUICE_ENOMEM, "no memory for the records of %d ranks", l->size);
-	err = run_bounded(l, PHASE_COLLECT, collect_body, l->timeout_ms);
+	err = bounded_run(&l->calls, PHASE_COLLECT, collect_body, l->timeout_ms);
 	if (err == SLUICE_ETIMEDOUT)
 		return fail(err,
 			    "rank %u on node %s: PMIx_Get of the ranks' records did not end within "
@@ -682,11 +593,12 @@ static int collect(struct pmix_launcher *l, launcher_take_fn take, void *context
 			    l->self.rank, l->node, l->timeout_ms / 1e3);
 	if (err)
 		return err;
-	if (l->status[PHASE_COLLECT] != PMIX_SUCCESS)
+	if (bounded_status(&l->calls, PHASE_COLLECT) != PMIX_SUCCESS)
 		return fail(SLUICE_EBOOT,
 			    "PMIx_Get of the record of rank %d failed on rank %u: %s (%d)",
-			    l->n_values, l->self.rank, PMIx_Error_string(l->status[PHASE_COLLECT]),
-			    l->status[PHASE_COLLECT]);
+			    l->n_values, l->self.rank,
+			    PMIx_Error_string(bounded_status(&l->calls, PHASE_COLLECT)),
+			    bounded_status(&l->calls, PHASE_COLLECT));
 	for (rank = 0; rank < l->size; rank++) {
 		const pmix_value_t *v = l->value[rank];
 
@@ -712,7 +624,8 @@ static int pmix_exchange(struct launcher *launcher, const uint8_t *mine, size_t 
 			    LAUNCHER_ROUNDS);
 	l->rounds++;
 	/* The previous exchange has succeeded, so none of its helpers is left. */
-	l->done[PHASE_FENCE] = l->done[PHASE_COLLECT] = 0;
+	bounded_renew(&l->calls, PHASE_FENCE);
+	bounded_renew(&l->calls, PHASE_COLLECT);
 	free_values(l);
 	err = offer(l, mine, n);
 	if (!err)

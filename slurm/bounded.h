@@ -1,0 +1,43 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Calls that have no time limit. Each runs on a helper thread, and the caller waits for it with its
+ * own deadline. The caller and its helpers share one object that counts its holders, so it still
+ * exists when a helper answers after the deadline. Called by pmix_calls.c. */
+#ifndef SLURM_BOUNDED_H
+#define SLURM_BOUNDED_H
+#include <pthread.h>
+
+/* Numbers of calls. Each number is used for one call at a time. */
+enum { BOUNDED_CALLS = 8 };
+
+/* A member of the shared object. Other files do not read its members. */
+struct bounded {
+	pthread_mutex_t lock;
+	pthread_cond_t changed;
+	int holders;
+	int done[BOUNDED_CALLS], late[BOUNDED_CALLS], status[BOUNDED_CALLS];
+	void *object;
+	void (*free)(void *object);
+};
+
+/* The caller is the first holder. free(object) is called after the last one has released it. */
+void bounded_open(struct bounded *b, void *object, void (*free)(void *object));
+void bounded_hold(struct bounded *b);
+void bounded_release(struct bounded *b);
+/* The lock also serves other members of the object. */
+void bounded_lock(struct bounded *b);
+void bounded_unlock(struct bounded *b);
+
+/* Runs body(object) on a helper thread, which holds b. body calls bounded_finish() and
+ * bounded_release(). Returns 0, SLUICE_ENOMEM, or SLUICE_ETIMEDOUT without a message. */
+int bounded_run(struct bounded *b, unsigned call, void *(*body)(void *), int timeout_ms);
+/* Waits until the call is finished. Returns 0, or SLUICE_ETIMEDOUT without a message. */
+int bounded_await(struct bounded *b, unsigned call, int timeout_ms);
+/* The call has ended with this status. Returns 1 if a wait for it ended at its deadline. */
+int bounded_finish(struct bounded *b, unsigned call, int status);
+/* The same number is used for a new call. No helper of the last one is left. */
+void bounded_renew(struct bounded *b, unsigned call);
+/* The status of a finished call. */
+int bounded_status(const struct bounded *b, unsigned call);
+/* Whether a wait for the call ended at its deadline. */
+int bounded_is_late(struct bounded *b, unsigned call);
+#endif
