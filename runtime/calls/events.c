@@ -43,7 +43,7 @@ static void notice_arrived(sluice_job *job, uint32_t id, int peer, uint32_t shar
 	if (!model)
 		return;
 	if (shard >= model->layout.n_shards || !sluice_is_worker(job) ||
-	    !lane_notice(model, shard, peer))
+	    !lane_notice(model->worker->lanes, shard, peer))
 		job_blame(job, SLUICE_EWIRE, peer,
 			  "%s sent a notice of shard %u, which it does not own",
 			  rank_text(job, peer), shard);
@@ -83,7 +83,7 @@ static void route_read(sluice_job *job, uint32_t id, uint32_t index, int status)
 		return;
 	}
 	if (index < model->layout.n_shards && model->worker->lanes)
-		lane_read_ended(model, index, status);
+		lane_read_ended(model->worker->lanes, index, status);
 }
 
 /* ---- all models (token held) ----------------------------------------------- */

@@ -19,10 +19,10 @@ struct step_rule model_rule(const sluice_model *model, uint64_t step, unsigned c
 	return rulebook_step(&rules, step, chosen);
 }
 
-void model_count_dense(sluice_model *model, uint32_t span, int own)
+void model_count_dense(sluice_model_stats *stats, uint32_t span, int own)
 {
-	*(own ? &model->stats.own_dense_bytes : &model->stats.dense_bytes) += MESSAGE_HEADER_BYTES +
-									      4ull * span;
+	*(own ? &stats->own_dense_bytes : &stats->dense_bytes) += MESSAGE_HEADER_BYTES +
+								  4ull * span;
 }
 
 const char *model_place(const sluice_model *model, uint64_t i)

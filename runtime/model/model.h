@@ -88,6 +88,12 @@ static inline const struct phase *phase_now(const sluice_model *model, unsigned 
 	return schedule_phase(&model->schedule, phase);
 }
 
+/* The number of the exchange that the step which begins belongs to, counted from 1. */
+static inline uint64_t model_exchange(const sluice_model *model)
+{
+	return model->step / model->recipe.period + 1;
+}
+
 /* 1 if the step that begins is this worker's own, without an exchange (when=every). */
 static inline int model_alone(const sluice_model *model)
 {
@@ -118,7 +124,7 @@ struct rulebook model_rules(const sluice_model *model);
 struct step_rule model_rule(const sluice_model *model, uint64_t step, unsigned chosen);
 /* Counts the bytes that a message of a shard of this span would have with up=all down=all. own:
  * the shard is at this rank. */
-void model_count_dense(sluice_model *model, uint32_t span, int own);
+void model_count_dense(sluice_model_stats *stats, uint32_t span, int own);
 /* "index 3 of tensor w1" for messages, or "index 3" in a model without named tensors. The text
  * belongs to the thread and is valid until its next call. */
 const char *model_place(const sluice_model *model, uint64_t i);

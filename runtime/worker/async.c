@@ -60,7 +60,7 @@ static void async_step_begins(sluice_model *model)
 {
 	struct async *a = model->worker->async;
 
-	a->awaited = lane_next_seq(model, 0);
+	a->awaited = lane_next_seq(model->worker->lanes, 0);
 	a->parked = 0;
 }
 
@@ -134,7 +134,7 @@ static void async_pulled(sluice_model *model)
 
 int async_ask(sluice_model *model)
 {
-	int rc = lanes_await_slots(model);
+	int rc = lanes_await_slots(model->worker->lanes, model_exchange(model));
 
 	if (rc)
 		return rc;
@@ -164,7 +164,7 @@ int async_park(sluice_model *model)
 		return 0;
 	a->parked = 1;
 	upload_empty(model, MESSAGE_PARK);
-	return progress_until(model->job, posted, describe, model);
+	return progress_until(model->job, posted, describe, model->worker->lanes);
 }
 
 const struct step_hooks async_hooks = { .used = model_async,

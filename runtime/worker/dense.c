@@ -54,8 +54,8 @@ static int encode(sluice_model *model, uint32_t shard, const struct vector *grad
 	const struct shard_layout *at = &model->layout.shards[shard];
 	const struct lane_payload placed = { .way = LANE_PLACED };
 	struct message m = upload_head(model, shard);
-	uint8_t *slot = lane_slot(model, shard, m.seq);
-	uint8_t *there = lane_slot_there(model, shard, m.seq);
+	uint8_t *slot = lane_slot(model->worker->lanes, shard, m.seq);
+	uint8_t *there = lane_slot_there(model->worker->lanes, shard, m.seq);
 	uint8_t *payload = (there ? there : slot) + MESSAGE_HEADER_BYTES;
 	float value[DENSE_PIECE], room[DENSE_PIECE];
 	uint32_t crc = 0;
@@ -99,7 +99,7 @@ int dense_push(sluice_model *model, const struct vector *grad)
 	const struct lap lap = stopwatch_begin();
 	progress_enter(model->job); /* not a call of the application: it is not counted */
 	if (!model->job->failure.code)
-		lanes_post(model);
+		lanes_post(model->worker->lanes);
 	progress_unlock(model->job);
 	stopwatch_end(&model->stopwatch, TIME_PUSH, &lap);
 	return 0;
@@ -114,7 +114,8 @@ static int pull_fits(const sluice_model *model, uint32_t shard, const uint8_t *e
 	const char *why;
 
 	return plan_takes(&model->plan, PATH_DENSE_PULL, model->worker->step.rule.traits) &&
-	       entry && !message_peek(entry, lane_last_bytes(model, shard), m, crc, &why) &&
+	       entry &&
+	       !message_peek(entry, lane_last_bytes(model->worker->lanes, shard), m, crc, &why) &&
 	       dense_plain(m) && !message_check(m, &expect->want, &why) &&
 	       !expect->welcome(model, shard, m);
 }
@@ -190,7 +191,7 @@ static int device_ends(sluice_model *model, int rc)
 int dense_pull(sluice_model *model, uint32_t shard, const struct dense_expect *expect,
 	       struct message *m)
 {
-	const uint8_t *entry = lane_entry(model, shard);
+	const uint8_t *entry = lane_entry(model->worker->lanes, shard);
 	const char *why;
 	uint32_t crc;
 	int rc;
@@ -201,20 +202,20 @@ int dense_pull(sluice_model *model, uint32_t shard, const struct dense_expect *e
 	if (rc)
 		return device_ends(model, rc);
 	if (why) {
-		lane_refuse(model, shard, why);
+		lane_refuse(model->worker->lanes, shard, why);
 		return 1;
 	}
 	struct transport_counters *counters =
 		&home_current(model->home, shard)->endpoint->transport->counters;
 	counters->gets++;
-	counters->get_bytes += lane_last_bytes(model, shard);
+	counters->get_bytes += lane_last_bytes(model->worker->lanes, shard);
 	return 1;
 }
 
 int dense_pull_read(sluice_model *model, uint32_t shard, const struct dense_expect *expect,
 		    struct message *m)
 {
-	const uint8_t *entry = target_there(model) ? lane_fresh(model, shard) : NULL;
+	const uint8_t *entry = target_there(model) ? lane_fresh(model->worker->lanes, shard) : NULL;
 	const char *why;
 	uint32_t crc;
 	int rc;

@@ -207,7 +207,7 @@ static int any_staged(const sluice_model *model)
 static int open_staging(sluice_model *model)
 {
 	struct on_device *d = model->worker->device;
-	const struct region *staging = lanes_staging(model);
+	const struct region *staging = lanes_staging(model->worker->lanes);
 	struct outbox *o = d->outbox;
 	if (!any_staged(model))
 		return 0;
@@ -288,9 +288,9 @@ static void aim(sluice_model *model)
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
 		const struct payload_lane *lane = &o->lanes[s];
-		const uint64_t seq = lane_next_seq(model, s);
+		const uint64_t seq = lane_next_seq(model->worker->lanes, s);
 		const size_t in_payloads = lane->offset + seq % lane->depth * payload_room(at);
-		const uint8_t *slot = lane_slot(model, s, seq);
+		const uint8_t *slot = lane_slot(model->worker->lanes, s, seq);
 		uint8_t *copy = NULL;
 		if (lane->way == PAYLOAD_PLACED)
 			copy = lane->there + ring_offset(at->slot_depth, at->slot_bytes, seq) +
@@ -299,7 +299,7 @@ static void aim(sluice_model *model)
 			copy = (uint8_t *)o->landing.address + in_payloads;
 		else if (lane->way == PAYLOAD_STAGED)
 			copy = (uint8_t *)o->staging.there +
-			       (slot - (uint8_t *)lanes_staging(model)->base) +
+			       (slot - (uint8_t *)lanes_staging(model->worker->lanes)->base) +
 			       MESSAGE_HEADER_BYTES;
 		o->parts[s].payload = (uint8_t *)o->payloads.address + in_payloads;
 		o->parts[s].copy = copy;
@@ -457,7 +457,7 @@ static void stage_made(sluice_model *model, uint32_t shard, struct message *m)
 	const struct lane_payload payload = { .way = ways[way],
 					      .region = o->region,
 					      .bytes = o->parts[shard].payload };
-	uint8_t *slot = lane_slot(model, shard, m->seq);
+	uint8_t *slot = lane_slot(model->worker->lanes, shard, m->seq);
 	m->payload_bytes = sent->payload_bytes;
 	m->scale = sent->scale;
 	if (o->landing.address && way == PAYLOAD_STAGED)

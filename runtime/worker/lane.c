@@ -8,8 +8,6 @@
 #include "job/peers.h"
 #include "job/progress_token.h"
 #include "model/model.h"
-#include "model/stopwatch.h"
-#include "worker/state.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -44,29 +42,29 @@ struct shard_io {
 };
 
 struct lanes {
+	struct lanes_attr of;
 	struct region *staging;
 	struct shard_io *io; /* [shard] */
 	uint32_t holders;
 	struct lane *to; /* [shard][holder] */
+	uint64_t awaits; /* the step for which lanes_await_slots() waits */
 };
 
-static struct shard_io *io_of(const sluice_model *model, uint32_t shard)
+static struct shard_io *io_of(const struct lanes *lanes, uint32_t shard)
 {
-	return &model->worker->lanes->io[shard];
+	return &lanes->io[shard];
 }
 
 /* The lanes to the shard's holders: as many as it has. */
-static struct lane *lanes_to(const sluice_model *model, uint32_t shard)
+static struct lane *lanes_to(const struct lanes *lanes, uint32_t shard)
 {
-	const struct lanes *lanes = model->worker->lanes;
-
 	return &lanes->to[shard * lanes->holders];
 }
 
 /* The lane from which publications come. */
-static const struct lane *lane_from(const sluice_model *model, uint32_t shard)
+static const struct lane *lane_from(const struct lanes *lanes, uint32_t shard)
 {
-	return io_of(model, shard)->from;
+	return io_of(lanes, shard)->from;
 }
 
 /* ---- memory ---------------------------------------------------------------- */
@@ -81,12 +79,15 @@ uint64_t lanes_memory(const struct layout *l)
 	return bytes;
 }
 
-int lanes_open(const struct layout *l, const struct home *home, struct lanes **out)
+int lanes_open(const struct lanes_attr *attr, struct lanes **out)
 {
+	const struct layout *l = attr->layout;
+	const struct home *home = attr->home;
 	const uint32_t holders = home_holders(home);
 	struct lanes *lanes = *out = calloc(1, sizeof(*lanes));
 
 	if (lanes) {
+		lanes->of = *attr;
 		lanes->io = calloc(l->n_shards, sizeof(*lanes->io));
 		lanes->to = calloc((size_t)l->n_shards * holders, sizeof(*lanes->to));
 		lanes->holders = holders;
@@ -119,14 +120,14 @@ void lanes_close(struct lanes **lanes)
 	*lanes = NULL;
 }
 
-void lanes_restart(sluice_model *model, uint64_t publications)
+void lanes_restart(struct lanes *lanes, uint64_t publications)
 {
-	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		const struct shard_layout *at = &model->layout.shards[s];
-		struct shard_io *io = io_of(model, s);
-		struct lane *lane = lanes_to(model, s);
+	for (uint32_t s = 0; s < lanes->of.layout->n_shards; s++) {
+		const struct shard_layout *at = &lanes->of.layout->shards[s];
+		struct shard_io *io = io_of(lanes, s);
+		struct lane *lane = lanes_to(lanes, s);
 
-		for (uint32_t k = 0; k < model->worker->lanes->holders; k++, lane++) {
+		for (uint32_t k = 0; k < lanes->holders; k++, lane++) {
 			ring_writer_init(&lane->ring, at->slot_depth, at->slot_bytes);
 			lane->up = UP_POSTED;
 			lane->version = publications;
@@ -137,118 +138,115 @@ void lanes_restart(sluice_model *model, uint64_t publications)
 		io->down = DOWN_IDLE;
 		io->torn = 0;
 	}
-	lanes_follow(model);
+	lanes_follow(lanes);
 }
 
-void lanes_follow(sluice_model *model)
+void lanes_follow(struct lanes *lanes)
 {
-	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		const struct holder *current = home_current(model->home, s);
-		struct lane *lane = lanes_to(model, s);
+	for (uint32_t s = 0; s < lanes->of.layout->n_shards; s++) {
+		const struct holder *current = home_current(lanes->of.home, s);
+		struct lane *lane = lanes_to(lanes, s);
 
 		while (lane->to != current)
 			lane++;
-		io_of(model, s)->from = lane;
+		io_of(lanes, s)->from = lane;
 	}
 }
 
-struct region *lanes_staging(const sluice_model *model)
+struct region *lanes_staging(const struct lanes *lanes)
 {
-	return model->worker->lanes->staging;
+	return lanes->staging;
 }
 
 /* ---- up -------------------------------------------------------------------- */
 
-uint64_t lane_next_seq(const sluice_model *model, uint32_t shard)
+uint64_t lane_next_seq(const struct lanes *lanes, uint32_t shard)
 {
-	return lanes_to(model, shard)->ring.next_seq;
+	return lanes_to(lanes, shard)->ring.next_seq;
 }
 
-uint8_t *lane_slot(const sluice_model *model, uint32_t shard, uint64_t seq)
+uint8_t *lane_slot(const struct lanes *lanes, uint32_t shard, uint64_t seq)
 {
-	const struct shard_layout *at = &model->layout.shards[shard];
+	const struct shard_layout *at = &lanes->of.layout->shards[shard];
 
-	return io_of(model, shard)->staging + ring_offset(at->slot_depth, at->slot_bytes, seq);
+	return io_of(lanes, shard)->staging + ring_offset(at->slot_depth, at->slot_bytes, seq);
 }
 
-uint8_t *lane_slot_there(const sluice_model *model, uint32_t shard, uint64_t seq)
+uint8_t *lane_slot_there(const struct lanes *lanes, uint32_t shard, uint64_t seq)
 {
-	const struct shard_layout *at = &model->layout.shards[shard];
-	const struct holder *to = lanes_to(model, shard)->to;
+	const struct shard_layout *at = &lanes->of.layout->shards[shard];
+	const struct holder *to = lanes_to(lanes, shard)->to;
 	const struct transport_ops *ops = to->endpoint->transport->ops;
 	uint8_t *base = NULL;
 
-	if (model->worker->lanes->holders == 1 && ops->address)
+	if (lanes->holders == 1 && ops->address)
 		base = ops->address(to->window);
 	return base ? base + to->at.slots_offset +
 			       ring_offset(at->slot_depth, at->slot_bytes, seq) :
 		      NULL;
 }
 
-void lane_stage(sluice_model *model, uint32_t shard, const struct message *m, size_t bytes,
+void lane_stage(struct lanes *lanes, uint32_t shard, const struct message *m, size_t bytes,
 		const struct lane_payload *payload)
 {
-	struct shard_io *io = io_of(model, shard);
+	struct shard_io *io = io_of(lanes, shard);
 
-	for (uint32_t k = 0; k < model->worker->lanes->holders; k++)
-		lanes_to(model, shard)[k].up = UP_STAGED;
+	for (uint32_t k = 0; k < lanes->holders; k++)
+		lanes_to(lanes, shard)[k].up = UP_STAGED;
 	io->payload = payload ? *payload : (struct lane_payload){ LANE_STAGED, NULL, NULL };
 	io->payload_bytes = m->payload_bytes;
 	io->bytes = bytes;
 	io->control = m->kind == MESSAGE_ASK || m->kind == MESSAGE_PARK;
 }
 
-void lanes_forget(sluice_model *model)
+void lanes_forget(struct lanes *lanes)
 {
-	const struct lanes *lanes = model->worker->lanes;
-
-	for (uint32_t i = 0; i < model->layout.n_shards * lanes->holders; i++)
+	for (uint32_t i = 0; i < lanes->of.layout->n_shards * lanes->holders; i++)
 		lanes->to[i].up = UP_POSTED;
 }
 
-int lane_posted(const sluice_model *model, uint32_t shard)
+int lane_posted(const struct lanes *lanes, uint32_t shard)
 {
 	int posted = 1;
 
-	for (uint32_t k = 0; k < model->worker->lanes->holders; k++)
-		posted &= lanes_to(model, shard)[k].up == UP_POSTED;
+	for (uint32_t k = 0; k < lanes->holders; k++)
+		posted &= lanes_to(lanes, shard)[k].up == UP_POSTED;
 	return posted;
 }
 
 /* Counts the bytes of the message, and those that a dense message would have had. Messages to
  * this rank itself are counted separately. */
-static void count_posted(sluice_model *model, uint32_t shard, const struct lane *lane)
+static void count_posted(struct lanes *lanes, uint32_t shard, const struct lane *lane)
 {
-	const struct shard_io *io = io_of(model, shard);
-	const int own = lane->to->at.rank == model->job->rank;
+	const struct shard_io *io = io_of(lanes, shard);
+	const int own = lane->to->at.rank == lanes->of.job->rank;
 
 	if (io->control) {
-		model->stats.control_bytes += own ? 0 : io->bytes;
+		lanes->of.stats->control_bytes += own ? 0 : io->bytes;
 		return;
 	}
-	*(own ? &model->stats.own_pushed_bytes : &model->stats.pushed_bytes) += io->bytes;
-	if (model->worker->step.phase + 2 ==
-	    model->schedule.n_phases) /* the gradient's own phase */
-		model_count_dense(model, model->layout.shards[shard].span, own);
+	*(own ? &lanes->of.stats->own_pushed_bytes : &lanes->of.stats->pushed_bytes) += io->bytes;
+	if (lanes->of.step->phase + 2 == lanes->of.n_phases) /* the gradient's own phase */
+		model_count_dense(lanes->of.stats, lanes->of.layout->shards[shard].span, own);
 }
 
 /* Posts the staged message to one holder. 1: nothing is left to post.
  *
  * A notify arrives after all that earlier puts of this rank wrote, and after what was stored in the
  * holder's window before the call. So where a header is seen its payload is there. */
-static int post_to(sluice_model *model, uint32_t shard, struct lane *lane)
+static int post_to(struct lanes *lanes, uint32_t shard, struct lane *lane)
 {
-	const struct shard_layout *at = &model->layout.shards[shard];
-	const struct shard_io *io = io_of(model, shard);
+	const struct shard_layout *at = &lanes->of.layout->shards[shard];
+	const struct shard_io *io = io_of(lanes, shard);
 	const size_t slot = ring_offset(at->slot_depth, at->slot_bytes, lane->ring.next_seq);
 	struct endpoint *e = lane->to->endpoint;
 	struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
 			      .remote = lane->to->window,
 			      .offset = lane->to->at.slots_offset + slot,
-			      .local_region = lanes_staging(model),
+			      .local_region = lanes_staging(lanes),
 			      .local = io->staging + slot,
 			      .bytes = io->bytes,
-			      .imm = job_imm(model->job, IMM_PUSH, model->channel + shard) };
+			      .imm = job_imm(lanes->of.job, IMM_PUSH, lanes->of.channel + shard) };
 	int rc = 0;
 
 	if (lane->up == UP_POSTED)
@@ -270,44 +268,42 @@ static int post_to(sluice_model *model, uint32_t shard, struct lane *lane)
 	if (rc == SLUICE_EAGAIN || rc == SLUICE_EPEER)
 		return 0; /* a lost peer is reported by its own event */
 	if (rc) {
-		job_fail(model->job, rc, model->job->rank,
+		job_fail(lanes->of.job, rc, lanes->of.job->rank,
 			 "cannot write the push of step %llu to shard %u at %s",
-			 (unsigned long long)model->worker->step.number, shard,
-			 rank_text(model->job, lane->to->at.rank));
+			 (unsigned long long)lanes->of.step->number, shard,
+			 rank_text(lanes->of.job, lane->to->at.rank));
 		return 0;
 	}
 	if (io->payload.way == LANE_PLACED) /* whoever made the payload has moved it */
 		e->transport->counters.put_bytes += io->bytes - t.bytes;
 	lane->up = UP_POSTED;
 	ring_writer_advance(&lane->ring);
-	count_posted(model, shard, lane);
+	count_posted(lanes, shard, lane);
 	return 1;
 }
 
-int lane_post(sluice_model *model, uint32_t shard)
+int lane_post(struct lanes *lanes, uint32_t shard)
 {
 	int complete = 1;
 
-	for (uint32_t k = 0; k < model->worker->lanes->holders; k++)
-		complete &= post_to(model, shard, &lanes_to(model, shard)[k]);
+	for (uint32_t k = 0; k < lanes->holders; k++)
+		complete &= post_to(lanes, shard, &lanes_to(lanes, shard)[k]);
 	return complete;
 }
 
-int lanes_post(sluice_model *model)
+int lanes_post(struct lanes *lanes)
 {
 	int complete = 1;
 
-	for (uint32_t s = 0; s < model->layout.n_shards && !model->job->failure.code; s++)
-		complete &= lane_post(model, s);
-	return complete && !model->job->failure.code;
+	for (uint32_t s = 0; s < lanes->of.layout->n_shards && !lanes->of.job->failure.code; s++)
+		complete &= lane_post(lanes, s);
+	return complete && !lanes->of.job->failure.code;
 }
 
 /* The first lane at whose holder no slot is free; NULL if there is none. */
-static const struct lane *first_full(const sluice_model *model)
+static const struct lane *first_full(const struct lanes *lanes)
 {
-	const struct lanes *lanes = model->worker->lanes;
-
-	for (uint32_t i = 0; i < model->layout.n_shards * lanes->holders; i++)
+	for (uint32_t i = 0; i < lanes->of.layout->n_shards * lanes->holders; i++)
 		if (!ring_writer_free(&lanes->to[i].ring))
 			return &lanes->to[i];
 	return NULL;
@@ -320,66 +316,65 @@ static int slots_free(void *context)
 
 static void describe_full(void *context, char *text, size_t cap)
 {
-	const sluice_model *model = context;
-	const struct lanes *lanes = model->worker->lanes;
-	const struct lane *full = first_full(model);
+	const struct lanes *lanes = context;
+	const struct lane *full = first_full(lanes);
 
 	if (!full)
 		full = lanes->to; /* one was freed just now */
 	snprintf(text, cap, "step %llu: a free slot at shard %u of %s",
-		 (unsigned long long)(model->step / model->recipe.period + 1),
-		 (uint32_t)(full - lanes->to) / lanes->holders,
-		 rank_text(model->job, full->to->at.rank));
+		 (unsigned long long)lanes->awaits, (uint32_t)(full - lanes->to) / lanes->holders,
+		 rank_text(lanes->of.job, full->to->at.rank));
 }
 
-int lanes_await_slots(sluice_model *model)
+int lanes_await_slots(struct lanes *lanes, uint64_t step)
 {
 	const struct lap lap = stopwatch_begin();
 
-	progress_take(model->job);
-	const int rc = progress_until(model->job, slots_free, describe_full, model);
-	progress_release(model->job);
-	stopwatch_end(&model->stopwatch, TIME_PUSH, &lap);
+	lanes->awaits = step;
+	progress_take(lanes->of.job);
+	const int rc = progress_until(lanes->of.job, slots_free, describe_full, lanes);
+	progress_release(lanes->of.job);
+	stopwatch_end(lanes->of.stopwatch, TIME_PUSH, &lap);
 	return rc;
 }
 
 /* ---- for tests and tools that look into messages ---------------------------- */
 
-struct ring_writer *lane_ring(const sluice_model *model, uint32_t shard)
+struct ring_writer *lane_ring(const struct lanes *lanes, uint32_t shard)
 {
-	return &lanes_to(model, shard)->ring;
+	return &lanes_to(lanes, shard)->ring;
 }
 
-const uint8_t *lane_sent(const sluice_model *model, uint32_t shard, size_t *bytes)
+const uint8_t *lane_sent(const struct lanes *lanes, uint32_t shard, size_t *bytes)
 {
-	const struct shard_io *io = io_of(model, shard);
-	const uint64_t seq = lane_next_seq(model, shard) - 1;
+	const struct shard_io *io = io_of(lanes, shard);
+	const uint64_t seq = lane_next_seq(lanes, shard) - 1;
 
 	*bytes = io->bytes;
-	return io->payload.way == LANE_PLACED ? lane_slot_there(model, shard, seq) :
-						lane_slot(model, shard, seq);
+	return io->payload.way == LANE_PLACED ? lane_slot_there(lanes, shard, seq) :
+						lane_slot(lanes, shard, seq);
 }
 
-enum lane_way lane_sent_way(const sluice_model *model, uint32_t shard)
+enum lane_way lane_sent_way(const struct lanes *lanes, uint32_t shard)
 {
-	return io_of(model, shard)->payload.way;
+	return io_of(lanes, shard)->payload.way;
 }
 
-const uint8_t *lane_received(const sluice_model *model, uint32_t shard, size_t *bytes)
+const uint8_t *lane_received(const struct lanes *lanes, uint32_t shard, size_t *bytes)
 {
-	const uint8_t *entry = lane_entry(model, shard);
+	const uint8_t *entry = lane_entry(lanes, shard);
 
-	*bytes = lane_last_bytes(model, shard);
-	return entry ? entry : io_of(model, shard)->buffer;
+	*bytes = lane_last_bytes(lanes, shard);
+	return entry ? entry : io_of(lanes, shard)->buffer;
 }
 
 /* ---- down ------------------------------------------------------------------ */
 
 /* Newest wins, and its numbers only grow. */
-static void take_notice(sluice_model *model, uint32_t shard, struct lane *lane,
+static void take_notice(struct lanes *lanes, uint32_t shard, struct lane *lane,
 			const uint8_t *written)
 {
-	const struct shard_layout *at = &model->layout.shards[shard];
+	const struct shard_layout *at = &lanes->of.layout->shards[shard];
 	const int peer = lane->to->at.rank;
 	uint8_t line[NOTICE_BYTES];
 	uint64_t unused;
@@ -391,9 +386,9 @@ static void take_notice(sluice_model *model, uint32_t shard, struct lane *lane,
 	    log_end < lane->log_end || last_bytes > at->delta_bytes ||
 	    delta_log_locate(log_end, last_bytes, at->log_bytes, &unused) ||
 	    ring_writer_acknowledge(&lane->ring, peer, get_le64(line + 16))) {
-		job_fail(model->job, SLUICE_EWIRE, peer,
+		job_fail(lanes->of.job, SLUICE_EWIRE, peer,
 			 "%s wrote a notice of shard %u that does not check",
-			 rank_text(model->job, peer), shard);
+			 rank_text(lanes->of.job, peer), shard);
 		return;
 	}
 	lane->version = version;
@@ -401,51 +396,51 @@ static void take_notice(sluice_model *model, uint32_t shard, struct lane *lane,
 	lane->last_bytes = last_bytes;
 }
 
-int lane_notice(sluice_model *model, uint32_t shard, int peer)
+int lane_notice(struct lanes *lanes, uint32_t shard, int peer)
 {
-	for (uint32_t k = 0; k < model->worker->lanes->holders; k++) {
-		struct lane *lane = &lanes_to(model, shard)[k];
+	for (uint32_t k = 0; k < lanes->holders; k++) {
+		struct lane *lane = &lanes_to(lanes, shard)[k];
 
 		if (lane->to->at.rank != peer)
 			continue;
-		take_notice(model, shard, lane, home_notice(model->home, shard, k));
+		take_notice(lanes, shard, lane, home_notice(lanes->of.home, shard, k));
 		return 1;
 	}
 	return 0;
 }
 
-void lane_read_ended(sluice_model *model, uint32_t shard, int status)
+void lane_read_ended(struct lanes *lanes, uint32_t shard, int status)
 {
-	io_of(model, shard)->down = DOWN_ARRIVED;
-	io_of(model, shard)->read_status = status;
+	io_of(lanes, shard)->down = DOWN_ARRIVED;
+	io_of(lanes, shard)->read_status = status;
 }
 
-uint64_t lane_have(const sluice_model *model, uint32_t shard)
+uint64_t lane_have(const struct lanes *lanes, uint32_t shard)
 {
-	return io_of(model, shard)->have;
+	return io_of(lanes, shard)->have;
 }
 
-uint64_t lane_base(const sluice_model *model, uint32_t shard)
+uint64_t lane_base(const struct lanes *lanes, uint32_t shard)
 {
-	return io_of(model, shard)->base;
+	return io_of(lanes, shard)->base;
 }
 
-uint32_t lane_last_bytes(const sluice_model *model, uint32_t shard)
+uint32_t lane_last_bytes(const struct lanes *lanes, uint32_t shard)
 {
-	return lane_from(model, shard)->last_bytes;
+	return lane_from(lanes, shard)->last_bytes;
 }
 
-int lane_announced(const sluice_model *model, uint32_t shard, uint64_t wanted)
+int lane_announced(const struct lanes *lanes, uint32_t shard, uint64_t wanted)
 {
-	const struct shard_io *io = io_of(model, shard);
+	const struct shard_io *io = io_of(lanes, shard);
 
 	return io->down == DOWN_IDLE && io->have < wanted && io->from->version >= wanted;
 }
 
-const uint8_t *lane_entry(const sluice_model *model, uint32_t shard)
+const uint8_t *lane_entry(const struct lanes *lanes, uint32_t shard)
 {
-	const struct shard_layout *at = &model->layout.shards[shard];
-	const struct lane *lane = lane_from(model, shard);
+	const struct shard_layout *at = &lanes->of.layout->shards[shard];
+	const struct lane *lane = lane_from(lanes, shard);
 	struct remote *log = lane->to->log;
 	const struct transport_ops *ops = log->endpoint->transport->ops;
 	const uint8_t *base = ops->readable ? ops->readable(log) : NULL;
@@ -456,10 +451,10 @@ const uint8_t *lane_entry(const sluice_model *model, uint32_t shard)
 	return base + lane->to->at.log_offset + offset;
 }
 
-void lane_read(sluice_model *model, uint32_t shard)
+void lane_read(struct lanes *lanes, uint32_t shard)
 {
-	const struct shard_layout *at = &model->layout.shards[shard];
-	struct shard_io *io = io_of(model, shard);
+	const struct shard_layout *at = &lanes->of.layout->shards[shard];
+	struct shard_io *io = io_of(lanes, shard);
 	const struct lane *lane = io->from;
 	struct endpoint *e = lane->to->endpoint;
 	uint64_t offset = 0;
@@ -468,69 +463,70 @@ void lane_read(sluice_model *model, uint32_t shard)
 	const struct transfer t = { .kind = TRANSFER_GET,
 				    .remote = lane->to->log,
 				    .offset = lane->to->at.log_offset + offset,
-				    .local_region = lanes_staging(model),
+				    .local_region = lanes_staging(lanes),
 				    .local = io->buffer,
 				    .bytes = lane->last_bytes,
-				    .cookie = job_cookie(model->job, COOKIE_MODEL, model->id,
+				    .cookie = job_cookie(lanes->of.job, COOKIE_MODEL, lanes->of.id,
 							 shard) };
 	int rc = e->transport->ops->post(e, &t);
 	if (!rc)
 		io->down = DOWN_READING;
 	else if (rc != SLUICE_EAGAIN && rc != SLUICE_EPEER)
-		job_fail(model->job, rc, model->job->rank,
+		job_fail(lanes->of.job, rc, lanes->of.job->rank,
 			 "cannot read version %llu of shard %u from %s",
 			 (unsigned long long)lane->version, shard,
-			 rank_text(model->job, lane->to->at.rank));
+			 rank_text(lanes->of.job, lane->to->at.rank));
 }
 
-int lane_arrived(const sluice_model *model, uint32_t shard)
+int lane_arrived(const struct lanes *lanes, uint32_t shard)
 {
-	return io_of(model, shard)->down == DOWN_ARRIVED;
+	return io_of(lanes, shard)->down == DOWN_ARRIVED;
 }
 
-const uint8_t *lane_fresh(const sluice_model *model, uint32_t shard)
+const uint8_t *lane_fresh(const struct lanes *lanes, uint32_t shard)
 {
-	const struct shard_io *io = io_of(model, shard);
+	const struct shard_io *io = io_of(lanes, shard);
 
-	return lane_arrived(model, shard) && !io->read_status ? io->buffer : NULL;
+	return lane_arrived(lanes, shard) && !io->read_status ? io->buffer : NULL;
 }
 
-int lane_take(sluice_model *model, uint32_t shard, struct message *m, uint8_t **copy)
+int lane_take(struct lanes *lanes, uint32_t shard, struct message *m, uint8_t **copy)
 {
-	struct shard_io *io = io_of(model, shard);
+	struct shard_io *io = io_of(lanes, shard);
 	const int peer = io->from->to->at.rank;
 	const char *why = "the READ failed";
 
 	io->down = DOWN_IDLE;
 	*copy = io->buffer;
-	if (!io->read_status && !message_copy(io->buffer, lane_last_bytes(model, shard), io->buffer,
-					      model->layout.shards[shard].delta_bytes, m, &why))
+	if (!io->read_status && !message_copy(io->buffer, lane_last_bytes(lanes, shard), io->buffer,
+					      lanes->of.layout->shards[shard].delta_bytes, m, &why))
 		return 1;
 	if (++io->torn > TORN_MAX)
-		job_fail(model->job, SLUICE_EWIRE, peer, "version %llu of shard %u from %s: %s",
-			 (unsigned long long)model->worker->step.number, shard,
-			 rank_text(model->job, peer), why);
+		job_fail(lanes->of.job, SLUICE_EWIRE, peer, "version %llu of shard %u from %s: %s",
+			 (unsigned long long)lanes->of.step->number, shard,
+			 rank_text(lanes->of.job, peer), why);
 	return 0;
 }
 
-void lane_refuse(sluice_model *model, uint32_t shard, const char *why)
+void lane_refuse(struct lanes *lanes, uint32_t shard, const char *why)
 {
-	const int peer = lane_from(model, shard)->to->at.rank;
+	const int peer = lane_from(lanes, shard)->to->at.rank;
 
-	job_fail(model->job, SLUICE_EWIRE, peer, "version %llu of shard %u from %s was refused: %s",
-		 (unsigned long long)model->worker->step.number, shard, rank_text(model->job, peer),
+	job_fail(lanes->of.job, SLUICE_EWIRE, peer,
+		 "version %llu of shard %u from %s was refused: %s",
+		 (unsigned long long)lanes->of.step->number, shard, rank_text(lanes->of.job, peer),
 		 why);
 }
 
-void lane_took(sluice_model *model, uint32_t shard, uint64_t taken, uint64_t base)
+void lane_took(struct lanes *lanes, uint32_t shard, uint64_t taken, uint64_t base)
 {
-	struct shard_io *io = io_of(model, shard);
-	const int own = io->from->to->at.rank == model->job->rank;
+	struct shard_io *io = io_of(lanes, shard);
+	const int own = io->from->to->at.rank == lanes->of.job->rank;
 
 	io->down = DOWN_IDLE;
 	io->have = taken;
 	io->base = base;
 	io->torn = 0;
-	*(own ? &model->stats.own_pulled_bytes :
-		&model->stats.pulled_bytes) += io->from->last_bytes;
+	*(own ? &lanes->of.stats->own_pulled_bytes :
+		&lanes->of.stats->pulled_bytes) += io->from->last_bytes;
 }

@@ -5,21 +5,36 @@
  * way. It knows a message by its header only, and no method. */
 #ifndef RUNTIME_LANE_H
 #define RUNTIME_LANE_H
-#include "model/model.h"
+#include "compress/message.h"
+#include "model/home.h"
+#include "model/layout.h"
+#include "model/stopwatch.h"
 #include "rdma/ring.h"
+#include "worker/step.h"
 
 struct lanes; /* of all shards, and the staging region that their transfers read and write */
 
+/* What lanes stand on. It outlives them. */
+struct lanes_attr {
+	sluice_job *job;
+	uint32_t id, channel; /* of the model */
+	const struct layout *layout;
+	const struct home *home;
+	const struct step *step;
+	unsigned n_phases; /* of a step */
+	sluice_model_stats *stats;
+	struct stopwatch *stopwatch;
+};
 /* 0 or SLUICE_ENOMEM. */
-int lanes_open(const struct layout *l, const struct home *home, struct lanes **out);
+int lanes_open(const struct lanes_attr *attr, struct lanes **out);
 void lanes_close(struct lanes **lanes);
 uint64_t lanes_memory(const struct layout *l);
 /* All rings are empty, and each shard has published `publications` times. */
-void lanes_restart(sluice_model *model, uint64_t publications);
+void lanes_restart(struct lanes *lanes, uint64_t publications);
 /* The job is in a new epoch: publications come from the current holders. */
-void lanes_follow(sluice_model *model);
+void lanes_follow(struct lanes *lanes);
 /* A device pins it: messages are staged there. */
-struct region *lanes_staging(const sluice_model *model);
+struct region *lanes_staging(const struct lanes *lanes);
 
 /* ---- up ---- */
 
@@ -36,66 +51,66 @@ struct lane_payload {
 };
 
 /* The number that the ring gives the next message. */
-uint64_t lane_next_seq(const sluice_model *model, uint32_t shard);
+uint64_t lane_next_seq(const struct lanes *lanes, uint32_t shard);
 /* The staging slot of message `seq`, in which it is made. */
-uint8_t *lane_slot(const sluice_model *model, uint32_t shard, uint64_t seq);
+uint8_t *lane_slot(const struct lanes *lanes, uint32_t shard, uint64_t seq);
 /* The slot of message `seq` in the window of the shard's only holder, where that memory is mapped
  * here; else NULL. */
-uint8_t *lane_slot_there(const sluice_model *model, uint32_t shard, uint64_t seq);
+uint8_t *lane_slot_there(const struct lanes *lanes, uint32_t shard, uint64_t seq);
 /* The next message is complete; `bytes` counts header, payload and what follows them. payload NULL
  * stands for LANE_STAGED. */
-void lane_stage(sluice_model *model, uint32_t shard, const struct message *m, size_t bytes,
+void lane_stage(struct lanes *lanes, uint32_t shard, const struct message *m, size_t bytes,
 		const struct lane_payload *payload);
 /* Discards the staged messages of all shards. None of them has been posted yet. */
-void lanes_forget(sluice_model *model);
+void lanes_forget(struct lanes *lanes);
 /* Posts the staged message, if there is one, to all holders: one WRITE with notify each. 1: nothing
  * is left to post. Token held. */
-int lane_post(sluice_model *model, uint32_t shard);
+int lane_post(struct lanes *lanes, uint32_t shard);
 /* Does the same for all lanes. Returns 0 also if the job has failed. */
-int lanes_post(sluice_model *model);
+int lanes_post(struct lanes *lanes);
 /* 1 if every staged message has been posted. */
-int lane_posted(const sluice_model *model, uint32_t shard);
+int lane_posted(const struct lanes *lanes, uint32_t shard);
 /* Waits until each shard has a free slot at all its holders. 0, or why the job has ended. */
-int lanes_await_slots(sluice_model *model);
+int lanes_await_slots(struct lanes *lanes, uint64_t step);
 
 /* ---- down ---- */
 
 /* The peer has written a notice of the shard into this rank's window. This checks the notice and
  * copies it. A wrong notice ends the job. Its announcement counts only while the peer is the
  * current holder. Returns 0 if the peer does not hold the shard. */
-int lane_notice(sluice_model *model, uint32_t shard, int peer);
+int lane_notice(struct lanes *lanes, uint32_t shard, int peer);
 /* The READ of this lane has ended. */
-void lane_read_ended(sluice_model *model, uint32_t shard, int status);
+void lane_read_ended(struct lanes *lanes, uint32_t shard, int status);
 /* lane_have() is the newest publication that this worker has taken. lane_base() is the one on
  * which its pushes are based. lane_last_bytes() is the length in the log of the newest announced
  * publication. */
-uint64_t lane_have(const sluice_model *model, uint32_t shard);
-uint64_t lane_base(const sluice_model *model, uint32_t shard);
-uint32_t lane_last_bytes(const sluice_model *model, uint32_t shard);
+uint64_t lane_have(const struct lanes *lanes, uint32_t shard);
+uint64_t lane_base(const struct lanes *lanes, uint32_t shard);
+uint32_t lane_last_bytes(const struct lanes *lanes, uint32_t shard);
 /* 1 if publication `wanted` is announced, not taken, and no READ is under way. */
-int lane_announced(const sluice_model *model, uint32_t shard, uint64_t wanted);
+int lane_announced(const struct lanes *lanes, uint32_t shard, uint64_t wanted);
 /* The announced entry, where the shard's log is mapped here; else NULL. A peer may write to it. */
-const uint8_t *lane_entry(const sluice_model *model, uint32_t shard);
+const uint8_t *lane_entry(const struct lanes *lanes, uint32_t shard);
 /* Posts the READ of the announced entry (a get in the transports' words), if the queue has room.
  * Token held. */
-void lane_read(sluice_model *model, uint32_t shard);
+void lane_read(struct lanes *lanes, uint32_t shard);
 /* 1 if a READ has ended whose bytes have not been taken yet. */
-int lane_arrived(const sluice_model *model, uint32_t shard);
+int lane_arrived(const struct lanes *lanes, uint32_t shard);
 /* The bytes that such a READ brought, unchecked; NULL: it failed. */
-const uint8_t *lane_fresh(const sluice_model *model, uint32_t shard);
+const uint8_t *lane_fresh(const struct lanes *lanes, uint32_t shard);
 /* Checks the bytes of such a READ. Returns 1 if they are a message with the right checksums: *m
  * describes it, and *copy is this rank's own copy. Returns 0 if it was torn. It is then read
  * again, a bounded number of times. */
-int lane_take(sluice_model *model, uint32_t shard, struct message *m, uint8_t **copy);
+int lane_take(struct lanes *lanes, uint32_t shard, struct message *m, uint8_t **copy);
 /* Ends the job, because the current holder's publication cannot be taken. */
-void lane_refuse(sluice_model *model, uint32_t shard, const char *why);
+void lane_refuse(struct lanes *lanes, uint32_t shard, const char *why);
 /* The worker has handled publication `taken`. Its next push is marked as based on `base`. */
-void lane_took(sluice_model *model, uint32_t shard, uint64_t taken, uint64_t base);
+void lane_took(struct lanes *lanes, uint32_t shard, uint64_t taken, uint64_t base);
 
 /* ---- for tests and tools that look into messages ---- */
-struct ring_writer *lane_ring(const sluice_model *model, uint32_t shard);
+struct ring_writer *lane_ring(const struct lanes *lanes, uint32_t shard);
 /* The last posted message, as its holders find it; the last publication that was taken. */
-const uint8_t *lane_sent(const sluice_model *model, uint32_t shard, size_t *bytes);
-enum lane_way lane_sent_way(const sluice_model *model, uint32_t shard);
-const uint8_t *lane_received(const sluice_model *model, uint32_t shard, size_t *bytes);
+const uint8_t *lane_sent(const struct lanes *lanes, uint32_t shard, size_t *bytes);
+enum lane_way lane_sent_way(const struct lanes *lanes, uint32_t shard);
+const uint8_t *lane_received(const struct lanes *lanes, uint32_t shard, size_t *bytes);
 #endif

@@ -260,7 +260,8 @@ static void follow(sluice_model *model)
 
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
-		uint8_t *slot = lane_slot(model, s, lane_next_seq(model, s));
+		uint8_t *slot = lane_slot(model->worker->lanes, s,
+					  lane_next_seq(model->worker->lanes, s));
 		struct message m;
 		const char *why;
 

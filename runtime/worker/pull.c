@@ -203,7 +203,7 @@ static int range_done(void *context)
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
 		if (at->begin < range->end && range->begin < at->begin + at->span &&
-		    lane_have(model, s) < wanted)
+		    lane_have(model->worker->lanes, s) < wanted)
 			return 0;
 	}
 	return 1;

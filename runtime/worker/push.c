@@ -98,7 +98,7 @@ int step_check(sluice_model *model, const void *vector, const char *function,
 static void push_begins(sluice_model *model, int with_gradient)
 {
 	struct step *step = &model->worker->step;
-	const uint64_t number = model->step / model->recipe.period + 1;
+	const uint64_t number = model_exchange(model);
 	const struct step_rule rule = model_rule(model, number, step->chosen);
 	if (model->uneven && with_gradient)
 		step_raise(step, FLAG_GRADIENT);
@@ -230,7 +230,7 @@ static int push_here(sluice_model *model, struct vector *grad, struct vector *be
 	struct signal signal = { .addend = NULL };
 	if (rc)
 		return rc < 0 ? rc : 0;
-	if (!alone && (rc = lanes_await_slots(model)))
+	if (!alone && (rc = lanes_await_slots(model->worker->lanes, model_exchange(model))))
 		return rc;
 	if (alone && has_failed(model->job)) /* this step meets nothing that reports it */
 		return job_failed(model->job);
@@ -407,7 +407,8 @@ static int push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 	const int collects = on_device_range(model, &grad, count, w->step.state == STEP_DONE);
 	if (collects < 0 || (!collects && (rc = parts_room(model))))
 		return collects < 0 ? collects : rc;
-	if (w->step.state == STEP_DONE && (rc = lanes_await_slots(model)))
+	if (w->step.state == STEP_DONE &&
+	    (rc = lanes_await_slots(model->worker->lanes, model_exchange(model))))
 		return rc;
 	if ((rc = parts_take(model, PARTS_PUSHED, begin, count, "sluice_push_range")))
 		return rc;

@@ -30,9 +30,9 @@ struct message upload_head(const sluice_model *model, uint32_t shard)
 				 .epoch = model->job->membership_epoch,
 				 .model = model->id,
 				 .shard = shard,
-				 .seq = lane_next_seq(model, shard),
+				 .seq = lane_next_seq(model->worker->lanes, shard),
 				 .step = w->step.number,
-				 .have_version = lane_base(model, shard),
+				 .have_version = lane_base(model->worker->lanes, shard),
 				 .anchor = hooks_mark(model),
 				 .span = model->layout.shards[shard].span,
 				 .lr = model->lr };
@@ -44,8 +44,9 @@ void upload_stage(sluice_model *model, const struct message *m, const struct lan
 
 	if (model->worker->census)
 		bytes += census_note_push(model, m->shard, m->seq,
-					  lane_slot(model, m->shard, m->seq) + bytes);
-	lane_stage(model, m->shard, m, bytes, payload);
+					  lane_slot(model->worker->lanes, m->shard, m->seq) +
+						  bytes);
+	lane_stage(model->worker->lanes, m->shard, m, bytes, payload);
 }
 
 /* Stages the message, or, if a value was not finite, sets worker.overflowed to its coordinate. */
@@ -60,9 +61,10 @@ static int stage_encoded(sluice_model *model, const struct message *m, size_t by
 
 int upload_encode(sluice_model *model, struct message *m, const uint32_t *index, const float *value)
 {
-	const size_t bytes = message_encode(
-		m, index, value, compressor_entries(model->worker->compressor).value,
-		lane_slot(model, m->shard, m->seq), model->layout.shards[m->shard].slot_bytes);
+	const size_t bytes = message_encode(m, index, value,
+					    compressor_entries(model->worker->compressor).value,
+					    lane_slot(model->worker->lanes, m->shard, m->seq),
+					    model->layout.shards[m->shard].slot_bytes);
 
 	if (!bytes && index)
 		m->bad = index[m->bad];
@@ -73,9 +75,9 @@ int upload_pick(sluice_model *model, struct message *m, struct pick *p, uint64_t
 {
 	const struct shard_layout *at = &model->layout.shards[m->shard];
 	const size_t picked = p->n;
-	const size_t bytes = compressor_emit(model->worker->compressor, m, p, begin,
-					     p->index ? at->up_capacity : at->span,
-					     lane_slot(model, m->shard, m->seq), at->slot_bytes);
+	const size_t bytes = compressor_emit(
+		model->worker->compressor, m, p, begin, p->index ? at->up_capacity : at->span,
+		lane_slot(model->worker->lanes, m->shard, m->seq), at->slot_bytes);
 
 	model->stats.deferred_elements += picked - p->n;
 	return stage_encoded(model, m, bytes);

@@ -78,7 +78,7 @@ static int send_to_shard(sluice_model *model, uint32_t shard, struct pick pick)
 	const struct lap lap = stopwatch_begin();
 	progress_enter(model->job); /* not a call of the application: it is not counted */
 	if (!model->job->failure.code)
-		lane_post(model, shard);
+		lane_post(model->worker->lanes, shard);
 	progress_unlock(model->job);
 	stopwatch_end(&model->stopwatch, TIME_PUSH, &lap);
 	return 0;
@@ -199,7 +199,7 @@ int worker_send(sluice_model *model, struct signal *signal)
 		signal = &folded;
 	if (!w->step.phase)
 		hooks_folded(model, signal);
-	lanes_forget(model);
+	lanes_forget(model->worker->lanes);
 	rc = w->ops->emit(model, payload_now(model), signal);
 	if (!rc && !w->step.phase)
 		hooks_sent(model, elements);
@@ -235,7 +235,7 @@ static void expect_of_step(const sluice_model *model, uint32_t shard, struct mes
 
 static const char *judge_of_step(const sluice_model *model, uint32_t shard, const struct message *m)
 {
-	return m->have_version != lane_have(model, shard) ?
+	return m->have_version != lane_have(model->worker->lanes, shard) ?
 		       "it applies to another version than this worker holds" :
 		       NULL;
 }
@@ -320,7 +320,7 @@ static const char *welcome(const sluice_model *model, uint32_t shard, const stru
 /* Nothing is left to do of this publication. */
 static void publication_ends(sluice_model *model, uint32_t shard, const struct message *m)
 {
-	lane_took(model, shard, worker_wanted(model), closing_of(model)->base(m));
+	lane_took(model->worker->lanes, shard, worker_wanted(model), closing_of(model)->base(m));
 	if (!shard) /* all workers follow one shard */
 		watch_chosen(model, m->chosen);
 	step_shard_ends(&model->worker->step, m->raised);
@@ -329,7 +329,7 @@ static void publication_ends(sluice_model *model, uint32_t shard, const struct m
 static void count_delta(sluice_model *model, uint32_t shard, const struct message *m)
 {
 	model->stats.pulled_elements += m->count;
-	model_count_dense(model, model->layout.shards[shard].span,
+	model_count_dense(&model->stats, model->layout.shards[shard].span,
 			  home_is_here(model->home, shard));
 }
 
@@ -361,8 +361,9 @@ static void take_delta(sluice_model *model, uint32_t shard, struct message *m, u
 		return;
 	}
 	if (why || message_decode(m, copy, to.index, to.value, &why) ||
-	    hooks_note(model, shard, copy + note, lane_last_bytes(model, shard) - note, &why)) {
-		lane_refuse(model, shard, why);
+	    hooks_note(model, shard, copy + note,
+		       lane_last_bytes(model->worker->lanes, shard) - note, &why)) {
+		lane_refuse(model->worker->lanes, shard, why);
 		return;
 	}
 	rc = kinds[payload_now(model)].apply(model, shard, m, &to);
@@ -399,7 +400,7 @@ static void fetch_delta(sluice_model *model, uint32_t shard)
 		stopwatch_end(&model->stopwatch, TIME_APPLY, &lap);
 		return;
 	}
-	lane_read(model, shard);
+	lane_read(model->worker->lanes, shard);
 	stopwatch_end(&model->stopwatch, TIME_PULL, &lap);
 }
 
@@ -415,13 +416,13 @@ static int take_deltas(sluice_model *model)
 		struct message m;
 		uint8_t *copy;
 
-		if (lane_announced(model, s, publication))
+		if (lane_announced(model->worker->lanes, s, publication))
 			fetch_delta(model, s);
-		if (lane_arrived(model, s)) {
+		if (lane_arrived(model->worker->lanes, s)) {
 			const struct lap lap = stopwatch_begin();
 
 			if (!added_whole(model, s, dense_pull_read) &&
-			    lane_take(model, s, &m, &copy))
+			    lane_take(model->worker->lanes, s, &m, &copy))
 				take_delta(model, s, &m, copy);
 			stopwatch_end(&model->stopwatch, TIME_APPLY, &lap);
 		}
@@ -440,7 +441,8 @@ int worker_advance(sluice_model *model, unsigned until)
 
 		if (up && !w->step.encoded && worker_send(model, NULL))
 			signal_overflowed(model, 1);
-		if (!(up ? worker_staged(model) && lanes_post(model) : take_deltas(model)))
+		if (!(up ? worker_staged(model) && lanes_post(model->worker->lanes) :
+			   take_deltas(model)))
 			return 0;
 		step_phase_ends(&w->step);
 	}
@@ -458,7 +460,8 @@ void worker_describe(void *context, char *text, size_t cap)
 	int down = w->step.phase < model->schedule.n_phases &&
 		   phase_now(model, w->step.phase)->direction == PHASE_DOWN;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		int missing = down ? lane_have(model, s) < wanted : !lane_posted(model, s);
+		int missing = down ? lane_have(model->worker->lanes, s) < wanted :
+				     !lane_posted(model->worker->lanes, s);
 		if (missing && !waiting++)
 			first = s;
 	}

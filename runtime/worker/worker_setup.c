@@ -86,7 +86,16 @@ int worker_open(sluice_model *model)
 	if (!rc)
 		rc = hooks_open(model);
 	if (!rc)
-		rc = lanes_open(l, model->home, &w->lanes);
+		rc = lanes_open(&(struct lanes_attr){ .job = model->job,
+						      .id = model->id,
+						      .channel = model->channel,
+						      .layout = l,
+						      .home = model->home,
+						      .step = &w->step,
+						      .n_phases = model->schedule.n_phases,
+						      .stats = &model->stats,
+						      .stopwatch = &model->stopwatch },
+				&w->lanes);
 	if (!rc)
 		worker_restart(model, 0);
 	return rc;
@@ -102,7 +111,7 @@ void worker_restart(sluice_model *model, uint64_t version)
 	memset(model->worth.least, 0, sizeof model->worth.least);
 	hooks_restart(model);
 	worker_renewed(model);
-	lanes_restart(model, version * model->schedule.n_downs);
+	lanes_restart(model->worker->lanes, version * model->schedule.n_downs);
 }
 
 void worker_close(sluice_model *model)

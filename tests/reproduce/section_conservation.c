@@ -74,7 +74,7 @@ static void compare(struct ledger *book, const struct seat *seat)
 static int heaviest_first(const struct seat *seat)
 {
 	size_t bytes;
-	const uint8_t *slot = lane_sent(seat->model, 0, &bytes);
+	const uint8_t *slot = lane_sent(seat->model->worker->lanes, 0, &bytes);
 	uint8_t copy[MESSAGE_HEADER_BYTES + 8 * D];
 	uint32_t index[D];
 	float value[D], least = INFINITY, most = 0;

@@ -136,7 +136,7 @@ static uint64_t recount_agreed(struct tally *t, const struct seat *seat, uint32_
 				   position_bytes(support, n, at->span, t->small);
 	const uint64_t values = MESSAGE_HEADER_BYTES + 4ull * n;
 	size_t bytes;
-	const uint8_t *delta = lane_received(seat->model, s, &bytes);
+	const uint8_t *delta = lane_received(seat->model->worker->lanes, s, &bytes);
 
 	t->up_bytes += values;
 	t->down_bytes += positions;
@@ -168,10 +168,10 @@ static int recount_step(struct seat *seat)
 			up += recount_agreed(t, seat, s);
 			continue;
 		}
-		const uint8_t *message = lane_sent(seat->model, s, &bytes);
+		const uint8_t *message = lane_sent(seat->model->worker->lanes, s, &bytes);
 
 		up += recount(t, message, bytes, 1, &t->up_bytes);
-		message = lane_received(seat->model, s, &bytes);
+		message = lane_received(seat->model->worker->lanes, s, &bytes);
 		t->down += recount(t, message, bytes, 0, &t->down_bytes);
 	}
 	t->up += up;

@@ -75,7 +75,7 @@ enum on_device_state late(const struct pair *p)
 uint64_t next_seq(struct pair *p)
 {
 	progress_lock(p->job);
-	uint64_t seq = lane_next_seq(p->gpu, 0);
+	uint64_t seq = lane_next_seq(p->gpu->worker->lanes, 0);
 	progress_unlock(p->job);
 	return seq;
 }

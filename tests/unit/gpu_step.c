@@ -41,14 +41,15 @@ void expect_same_messages(const sluice_model *host, const sluice_model *gpu)
 {
 	enum { MODEL = 84 };
 	for (uint32_t s = 0; s < host->layout.n_shards; s++) {
-		const uint64_t seq = lane_next_seq(host, s) - 1;
-		const uint8_t *a = lane_slot(host, s, seq), *b = lane_slot(gpu, s, seq);
+		const uint64_t seq = lane_next_seq(host->worker->lanes, s) - 1;
+		const uint8_t *a = lane_slot(host->worker->lanes, s, seq),
+			      *b = lane_slot(gpu->worker->lanes, s, seq);
 		size_t bytes, gpu_bytes;
-		lane_sent(host, s, &bytes);
-		lane_sent(gpu, s, &gpu_bytes);
-		CHECK(lane_next_seq(gpu, s) - 1 == seq && gpu_bytes == bytes);
+		lane_sent(host->worker->lanes, s, &bytes);
+		lane_sent(gpu->worker->lanes, s, &gpu_bytes);
+		CHECK(lane_next_seq(gpu->worker->lanes, s) - 1 == seq && gpu_bytes == bytes);
 		CHECK(!memcmp(a, b, MODEL) && !memcmp(a + MODEL + 4, b + MODEL + 4, 4));
-		const int apart = lane_sent_way(gpu, s) != LANE_STAGED;
+		const int apart = lane_sent_way(gpu->worker->lanes, s) != LANE_STAGED;
 		CHECK(apart ==
 		      (on_device_packed(gpu, s) && on_device_way(gpu, s) != PAYLOAD_STAGED));
 		if (apart)

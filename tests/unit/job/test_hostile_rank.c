@@ -6,6 +6,7 @@
 #include "shard/shard.h"
 #include "job/progress_token.h"
 #include "worker/lane.h"
+#include "worker/state.h"
 #include "ranks.h"
 #include "cases.h"
 #include <string.h>
@@ -62,7 +63,7 @@ static void push_spoilt(sluice_model *model, void (*spoil)(struct message *m), s
 			     .epoch = model->job->membership_epoch,
 			     .model = model->id,
 			     .shard = VICTIM,
-			     .seq = lane_next_seq(model, VICTIM),
+			     .seq = lane_next_seq(model->worker->lanes, VICTIM),
 			     .step = STEP,
 			     .have_version = STEP - 1,
 			     .span = at->span,
@@ -78,7 +79,8 @@ static void push_spoilt(sluice_model *model, void (*spoil)(struct message *m), s
 		bytes[flip % n] ^= 0x10;
 	put(home_holder(model->home, VICTIM, 0)->window,
 	    home_holder(model->home, VICTIM, 0)->at.slots_offset +
-		    ring_offset(at->slot_depth, at->slot_bytes, lane_next_seq(model, VICTIM)),
+		    ring_offset(at->slot_depth, at->slot_bytes,
+				lane_next_seq(model->worker->lanes, VICTIM)),
 	    bytes, n, imm_make(IMM_PUSH, model->channel + VICTIM));
 }
 

@@ -7,6 +7,7 @@
 #include "job/progress_token.h"
 #include "model/kept.h"
 #include "worker/lane.h"
+#include "worker/state.h"
 #include "cases.h"
 #include <signal.h>
 #include <stdatomic.h>
@@ -352,7 +353,7 @@ static void fill_the_slots_of_one_shard(sluice_job *job, int rank, void *argumen
 		CHECK(sluice_barrier(job) == SLUICE_EPEER);
 	} else {
 		be_impatient(job, 300);
-		lane_ring(model, 1)->next_seq += model->layout.shards[1].slot_depth;
+		lane_ring(model->worker->lanes, 1)->next_seq += model->layout.shards[1].slot_depth;
 		CHECK(sluice_push(model, grad) == SLUICE_ETIMEDOUT);
 		CHECK(error_says("step 2: a free slot at shard 1 of rank 1 (node n1)",
 				 "SLUICE_WAIT_TIMEOUT"));

@@ -350,7 +350,7 @@ static void run_rank(sluice_job *job, int rank, void *argument)
 
 		CHECK(planned == (int)(run->placed >> step & 1));
 		for (uint32_t s = 0; s < 2; s++)
-			CHECK((lane_sent_way(model, s) == LANE_PLACED) == planned);
+			CHECK((lane_sent_way(model->worker->lanes, s) == LANE_PLACED) == planned);
 		CHECK_OK(sluice_pull(model, params));
 	}
 	sluice_model_close(&model);

@@ -3,6 +3,7 @@
 #ifndef TESTS_SENT_H
 #define TESTS_SENT_H
 #include "worker/lane.h"
+#include "worker/state.h"
 #include "ranks.h"
 #include <string.h>
 
@@ -32,7 +33,7 @@ static inline uint32_t last_sent(const sluice_model *model, float *dense)
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
 		size_t bytes;
-		const uint8_t *sent = lane_sent(model, s, &bytes);
+		const uint8_t *sent = lane_sent(model->worker->lanes, s, &bytes);
 		n += decode_into(sent, bytes, at->begin, model->recipe.seed, dense).count;
 	}
 	return n;

@@ -56,7 +56,7 @@ static void split_exactly(sluice_job *job, int rank, void *argument)
 		if (shard) {
 			memset(published, 0, sizeof published);
 			size_t bytes;
-			const uint8_t *delta = lane_received(model, 0, &bytes);
+			const uint8_t *delta = lane_received(model->worker->lanes, 0, &bytes);
 			decode_into(delta, bytes, 0, 0, published);
 			for (int i = 0; i < COUNT; i++) {
 				float change = -((0.0f + shared->sent[0][i] + shared->sent[1][i]) *

@@ -5,6 +5,7 @@
 #include "compress/dense.h"
 #include "shard/shard.h"
 #include "worker/lane.h"
+#include "worker/state.h"
 #include "dense_values.h"
 #include "gpu_rank.h"
 #include "ranks.h"
@@ -65,7 +66,8 @@ size_t __wrap_message_head(struct message *m, uint32_t payload_crc, uint8_t *out
 /* Where the attacker's push of this step will lie at the victim, and its delta. */
 static uintptr_t push_there(const sluice_model *model)
 {
-	return (uintptr_t)lane_slot_there(model, VICTIM, lane_next_seq(model, VICTIM)) +
+	return (uintptr_t)lane_slot_there(model->worker->lanes, VICTIM,
+					  lane_next_seq(model->worker->lanes, VICTIM)) +
 	       MESSAGE_HEADER_BYTES;
 }
 

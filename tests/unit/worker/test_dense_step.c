@@ -79,9 +79,10 @@ static void both_ways(sluice_job *job, int rank, void *argument)
 			CHECK(!shard_dense_summed(other));
 		}
 		/* Only a slot that lies in this process, too, can be filled in place. */
-		CHECK(step > 1 || (lane_sent_way(model[0], 0) == LANE_PLACED) ==
-					  (shape->worker_part && lane_slot_there(model[0], 0, 1)));
-		CHECK(lane_sent_way(model[1], 0) == LANE_STAGED);
+		CHECK(step > 1 || (lane_sent_way(model[0]->worker->lanes, 0) == LANE_PLACED) ==
+					  (shape->worker_part &&
+					   lane_slot_there(model[0]->worker->lanes, 0, 1)));
+		CHECK(lane_sent_way(model[1]->worker->lanes, 0) == LANE_STAGED);
 		for (uint64_t i = 0; i < shape->count && model[0]->recipe.memory != MEMORY_NONE;
 		     i++)
 			CHECK(float_bits(worker_residual(model[0])[i]) ==

@@ -156,8 +156,15 @@ static void open_worker(uint32_t holders)
 	assert_int_equal(holdings_make(&model->layout, holders, &model->layout.holdings), 0);
 	assert_int_equal(home_open(&w.job, &model->layout, &model->home), 0);
 	assert_int_equal(home_exchange(model->home), 0);
-	assert_int_equal(lanes_open(&model->layout, model->home, &w.worker.lanes), 0);
-	lanes_restart(model, 0);
+	const struct lanes_attr of = { .job = &w.job,
+				       .layout = &model->layout,
+				       .home = model->home,
+				       .step = &w.worker.step,
+				       .n_phases = model->schedule.n_phases,
+				       .stats = &model->stats,
+				       .stopwatch = &model->stopwatch };
+	assert_int_equal(lanes_open(&of, &w.worker.lanes), 0);
+	lanes_restart(model->worker->lanes, 0);
 }
 
 static void close_worker(void)
@@ -171,14 +178,14 @@ static void stage(uint32_t shard, uint8_t byte)
 {
 	const struct message m = { .kind = MESSAGE_PUSH };
 
-	memset(lane_slot(&w.model, shard, lane_next_seq(&w.model, shard)), byte, 64);
-	lane_stage(&w.model, shard, &m, 64, NULL);
+	memset(lane_slot(w.worker.lanes, shard, lane_next_seq(w.worker.lanes, shard)), byte, 64);
+	lane_stage(w.worker.lanes, shard, &m, 64, NULL);
 }
 
 static void push(uint32_t shard, uint8_t byte)
 {
 	stage(shard, byte);
-	assert_int_equal(lane_post(&w.model, shard), 1);
+	assert_int_equal(lane_post(w.worker.lanes, shard), 1);
 }
 
 /* What holder k of the shard writes to the worker. */
@@ -191,7 +198,7 @@ static int notice(uint32_t shard, uint32_t k, uint64_t version, uint64_t consume
 	put_le64(line + 16, consumed);
 	put_le32(line + 24, 64);
 	put_le32(line + 28, crc32c(0, line, 28));
-	return lane_notice(&w.model, shard, home_holder(w.model.home, shard, k)->at.rank);
+	return lane_notice(w.worker.lanes, shard, home_holder(w.model.home, shard, k)->at.rank);
 }
 
 static int rank_of(uint32_t shard, uint32_t k)
@@ -244,15 +251,15 @@ TEST(post__one_queue_is_full__goes_to_the_other_and_once_to_each)
 	open_worker(HOLDERS);
 	w.full[2] = 1;
 	stage(0, 1);
-	assert_int_equal(lane_post(&w.model, 0), 0);
-	assert_int_equal(lane_post(&w.model, 0), 0);
-	assert_false(lane_posted(&w.model, 0));
+	assert_int_equal(lane_post(w.worker.lanes, 0), 0);
+	assert_int_equal(lane_post(w.worker.lanes, 0), 0);
+	assert_false(lane_posted(w.worker.lanes, 0));
 	assert_int_equal(w.posted[1], 1);
 	/* The one that has it may consume it meanwhile. */
 	assert_int_equal(notice(0, 0, 1, 1), 1);
 	w.full[2] = 0;
-	assert_int_equal(lane_post(&w.model, 0), 1);
-	assert_true(lane_posted(&w.model, 0));
+	assert_int_equal(lane_post(w.worker.lanes, 0), 1);
+	assert_true(lane_posted(w.worker.lanes, 0));
 	assert_int_equal(w.posted[1], 1);
 	assert_int_equal(w.posted[2], 1);
 	close_worker();
@@ -262,18 +269,18 @@ TEST(slot__one_holder_has_not_consumed__is_not_free)
 {
 	open_worker(HOLDERS);
 	for (uint8_t i = 0; i < SLOT_DEPTH; i++) {
-		assert_int_equal(lanes_await_slots(&w.model), 0);
+		assert_int_equal(lanes_await_slots(w.worker.lanes, 1), 0);
 		for (uint32_t s = 0; s < SHARDS; s++)
 			push(s, i);
 	}
-	assert_int_equal(lanes_await_slots(&w.model), SLUICE_ETIMEDOUT);
+	assert_int_equal(lanes_await_slots(w.worker.lanes, 1), SLUICE_ETIMEDOUT);
 	assert_int_equal(notice(0, 0, 1, 1), 1);
 	assert_int_equal(notice(1, 0, 1, 1), 1);
 	assert_int_equal(notice(1, 1, 1, 1), 1);
-	assert_int_equal(lanes_await_slots(&w.model), SLUICE_ETIMEDOUT);
+	assert_int_equal(lanes_await_slots(w.worker.lanes, 1), SLUICE_ETIMEDOUT);
 	assert_non_null(strstr(waits_for, "a free slot at shard 0 of rank 2"));
 	assert_int_equal(notice(0, 1, 1, 1), 1);
-	assert_int_equal(lanes_await_slots(&w.model), 0);
+	assert_int_equal(lanes_await_slots(w.worker.lanes, 1), 0);
 	close_worker();
 }
 
@@ -281,19 +288,19 @@ TEST(notice__holder_of_an_older_epoch__announces_nothing)
 {
 	open_worker(HOLDERS);
 	notice(0, 1, 1, 0);
-	assert_false(lane_announced(&w.model, 0, 1));
+	assert_false(lane_announced(w.worker.lanes, 0, 1));
 	notice(0, 0, 1, 0);
-	assert_true(lane_announced(&w.model, 0, 1));
-	lane_took(&w.model, 0, 1, 1);
+	assert_true(lane_announced(w.worker.lanes, 0, 1));
+	lane_took(w.worker.lanes, 0, 1, 1);
 	/* In epoch 2 the second holder is the one to read from. */
 	home_move(w.model.home, 0, 1, 2);
-	lanes_follow(&w.model);
+	lanes_follow(w.worker.lanes);
 	assert_int_equal(home_rank(w.model.home, 0), rank_of(0, 1));
 	assert_int_equal(home_rank(w.model.home, 1), rank_of(1, 0));
 	notice(0, 0, 2, 0);
-	assert_false(lane_announced(&w.model, 0, 2));
+	assert_false(lane_announced(w.worker.lanes, 0, 2));
 	notice(0, 1, 2, 0);
-	assert_true(lane_announced(&w.model, 0, 2));
+	assert_true(lane_announced(w.worker.lanes, 0, 2));
 	close_worker();
 }
 
@@ -301,11 +308,11 @@ TEST(move__second_holder_has_announced_before__its_log_is_read)
 {
 	open_worker(HOLDERS);
 	notice(1, 1, 1, 0);
-	assert_false(lane_announced(&w.model, 1, 1));
+	assert_false(lane_announced(w.worker.lanes, 1, 1));
 	home_move(w.model.home, 1, 1, 2);
-	lanes_follow(&w.model);
-	assert_true(lane_announced(&w.model, 1, 1));
-	lane_read(&w.model, 1);
+	lanes_follow(w.worker.lanes);
+	assert_true(lane_announced(w.worker.lanes, 1, 1));
+	lane_read(w.worker.lanes, 1);
 	const struct holder *from = home_holder(w.model.home, 1, 1);
 	const struct transfer *t = &w.last[from->at.rank];
 	assert_int_equal(w.posted[from->at.rank], 1);
@@ -319,8 +326,8 @@ TEST(move__second_holder_has_announced_before__its_log_is_read)
 TEST(notice__rank_that_holds_nothing__is_refused)
 {
 	open_worker(1);
-	assert_int_equal(lane_notice(&w.model, 0, rank_of(1, 0)), 0);
-	assert_int_equal(lane_notice(&w.model, 0, 0), 0);
+	assert_int_equal(lane_notice(w.worker.lanes, 0, rank_of(1, 0)), 0);
+	assert_int_equal(lane_notice(w.worker.lanes, 0, 0), 0);
 	assert_int_equal(notice(0, 0, 1, 0), 1);
 	close_worker();
 }
@@ -329,9 +336,9 @@ TEST(notice__rank_that_holds_nothing__is_refused)
 TEST(slot_there__mapped__is_that_of_an_only_holder)
 {
 	open_worker(1);
-	assert_non_null(lane_slot_there(&w.model, 0, 1));
+	assert_non_null(lane_slot_there(w.worker.lanes, 0, 1));
 	close_worker();
 	open_worker(HOLDERS);
-	assert_null(lane_slot_there(&w.model, 0, 1));
+	assert_null(lane_slot_there(w.worker.lanes, 0, 1));
 	close_worker();
 }

@@ -7,6 +7,7 @@
 #include "thinned.h"
 #include "job/progress_token.h"
 #include "worker/lane.h"
+#include "worker/state.h"
 #include "cases.h"
 #include <stdatomic.h>
 #include <string.h>
@@ -84,7 +85,7 @@ enum { SHARD = COUNT / 2 };
 static uint64_t taken(sluice_model *model)
 {
 	progress_take(model->job);
-	const uint64_t have = lane_have(model, 1);
+	const uint64_t have = lane_have(model->worker->lanes, 1);
 	progress_release(model->job);
 	return have;
 }

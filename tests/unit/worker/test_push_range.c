@@ -147,7 +147,7 @@ static int posted(const sluice_model *model)
 {
 	int n = 0;
 	for (uint32_t s = 0; s < model->layout.n_shards; s++)
-		n += lane_next_seq(model, s) > step_of(model).steps + 1;
+		n += lane_next_seq(model->worker->lanes, s) > step_of(model).steps + 1;
 	return n;
 }
 

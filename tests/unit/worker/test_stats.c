@@ -37,7 +37,7 @@ static void count_push(const sluice_model *model, struct tally *t)
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
 		size_t bytes;
-		const uint8_t *sent = lane_sent(model, s, &bytes);
+		const uint8_t *sent = lane_sent(model->worker->lanes, s, &bytes);
 		t->pushed_elements += elements_of(sent, bytes);
 		const int own = home_is_here(model->home, s);
 		*(own ? &t->own_pushed : &t->pushed) += bytes;
@@ -50,7 +50,7 @@ static void count_pull(const sluice_model *model, struct tally *t)
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
 		size_t bytes;
-		const uint8_t *delta = lane_received(model, s, &bytes);
+		const uint8_t *delta = lane_received(model->worker->lanes, s, &bytes);
 		t->pulled_elements += elements_of(delta, bytes);
 		const int own = home_is_here(model->home, s);
 		*(own ? &t->own_pulled : &t->pulled) += bytes;
@@ -181,7 +181,7 @@ static void decode_sent(const sluice_model *model, float *sent)
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 		const struct shard_layout *at = &model->layout.shards[s];
 		size_t bytes;
-		const uint8_t *message = lane_sent(model, s, &bytes);
+		const uint8_t *message = lane_sent(model->worker->lanes, s, &bytes);
 		const char *why;
 		struct message m;
 		CHECK_OK(message_copy(message, bytes, copy, sizeof copy, &m, &why));
