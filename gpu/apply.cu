@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Operations at the coordinates of a decoded message, as in runtime/compress/sparse.c. One thread
  * handles each coordinate, with one rounding, so the bits are those of the CPU. 256 threads, any
- * grid, one entry per thread and turn. Memory per entry: 8 bytes of the list, which may lie in
- * pinned host memory, and two sectors of 32 bytes of the vector, and as many of one of 16 bits. */
+ * grid, one entry per thread and turn. Memory per entry: 8 bytes of the list, which may be in
+ * pinned host memory, and two 32-byte sectors of each vector. */
 #include "gpu/apply.h"
 #include "gpu/tile.h"
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * CRC32C (base/bytes.h) computed in pieces. A message is a polynomial over the field of two
- * elements, and the checksum is its remainder. The words that different threads hold can therefore
- * be combined by exclusive or, after each is multiplied by a power of x for its distance from the
- * end. Used by parts.cu and, for the powers, by encoder.c. */
+ * CRC32C (base/bytes.h) computed in pieces. A message is a polynomial over GF(2), and the checksum
+ * is its remainder. So threads can multiply their words by a power of x for the distance from the
+ * end, and combine the products by exclusive or. Used by parts.cu and, for the powers, by
+ * encoder.c. */
 #ifndef GPU_CHECKSUM_H
 #define GPU_CHECKSUM_H
 #include "base/both.h"
@@ -11,8 +11,8 @@
 /* Bit 31 is the coefficient of 1, bit 0 that of x^31, as in the checksum itself. */
 #define CHECKSUM_POLYNOMIAL 0x82f63b78u
 #define CHECKSUM_ONE        0x80000000u
-/* The checksum starts with this, which is the same as to add it to the first word, and it is added
- * after the last. */
+/* The initial checksum, which is the same as adding it to the first word. It is added once more
+ * after the last word. */
 #define CHECKSUM_BEGIN 0xffffffffu
 enum { CHECKSUM_NEAR = 256, CHECKSUM_FAR = 512 };
 

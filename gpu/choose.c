@@ -23,7 +23,7 @@ int choose_count(int *n)
 	return cuda_check(error, "looking for GPUs");
 }
 
-/* The number of this process on its node; -1 if Slurm does not say. */
+/* Returns the number of this process on its node, or -1 if Slurm does not set it. */
 static long local_rank(void)
 {
 	const char *text = getenv("SLURM_LOCALID");

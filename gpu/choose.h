@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Which of a node's GPUs this process uses. */
+ * Chooses which of a node's GPUs this process uses. */
 #ifndef GPU_CHOOSE_H
 #define GPU_CHOOSE_H
 #include <stddef.h>
@@ -10,12 +10,12 @@ enum { BUS_ID_BYTES = 32 };
  * each rank of a node has its own. why is for example "GPU 1 of 4 (name, 0000:1b:00.0), by
  * SLURM_LOCALID=5". Does not make the GPU current. Returns 0, or -1 (failure.h). */
 int choose_gpu(int *device, char *why, size_t cap);
-/* Writes the bus id, for example "0000:1b:00.0". It is that of the current device, unless that is
- * the first one, which is current in every new process. In that case it is that of the device from
- * choose_gpu(). */
+/* Writes the bus id, for example "0000:1b:00.0". If the current device is the first one, which is
+ * current in every new process, the id is that of the device from choose_gpu(), otherwise that of
+ * the current device. */
 int choose_bus_id(char *text, size_t cap);
 /* Chooses a GPU and makes it current. */
 int choose_and_use(char *why, size_t cap);
-/* Counts the usable GPUs. If there is none, this fails and says why. */
+/* Counts the usable GPUs. Fails with the reason if there is none. */
 int choose_count(int *n);
 #endif

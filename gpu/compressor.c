@@ -1,16 +1,16 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The host's part of a push on the device. Selection, split, pack (and quantize), seal and report
- * are enqueued together, a launch each for all parts, and nobody has to wait for them: report
- * writes the results to pinned memory, and then the number of the push, which the host polls.
- * Nothing is allocated after the compressor is opened. Everything that was selected stays in the
- * residual until report or cuda_settle() subtracts what the messages hold.
+ * The host's part of a push on the device. It enqueues selection, split, pack (and quantize), seal
+ * and report together, with one launch each for all parts. Nobody has to wait for them: report
+ * writes the results to pinned memory, followed by the number of the push, which the host polls.
+ * Nothing is allocated after the compressor is opened. All selected values stay in the residual
+ * until report or cuda_settle() subtracts what the messages hold.
  *
  * Where all coordinates are sent, split, dense (and quantize), seal and report are enqueued, and
  * dense updates the residual.
  *
  * With a recipe whose workers send sketches, the host knows the lengths of all payloads. The first
- * push makes each part's count sketch in its payload. When the shards have said which coordinates
- * they want, the second push sends the values of these. */
+ * push makes each part's count sketch in its payload. When the shards have replied which
+ * coordinates they want, the second push sends their values. */
 #include "gpu/compressor.h"
 #include "gpu/apply.h"
 #include "gpu/context.h"
@@ -41,7 +41,7 @@ struct results {
 
 struct device_compressor {
 	struct device_selector *s;
-	struct device_sketch *sketch; /* NULL if it was opened without sketches */
+	struct device_sketch *sketch; /* NULL if the compressor was opened without sketches */
 	size_t parts, results_bytes;
 	struct results *results; /* on the device, followed by the places */
 	struct push_place *places;
@@ -50,10 +50,10 @@ struct device_compressor {
 	struct push_signs *signs; /* pinned memory, in front of `arrived` */
 	uint32_t turn;            /* number of the last push; 0 before the first */
 	struct encoder *encoder;
-	int device;   /* for messages about what is waited for */
-	int few_bits; /* whether the values are in few bits */
-	int known;    /* whether the host knows the lengths of the payloads */
-	/* Number of selected coordinates in the push that cuda_pushed() waited for last. */
+	int device;   /* number of the GPU, for messages about a push that is waited for */
+	int few_bits; /* 1 if values are encoded in few bits */
+	int known;    /* 1 if the host knows the lengths of the payloads */
+	/* The number of selected coordinates in the last push that cuda_pushed() waited for. */
 	uint32_t found;
 	/* Pinned memory for lists that kernels read; `landed` of its entries are in use. */
 	uint32_t *landing_index;
@@ -151,18 +151,18 @@ void cuda_close(struct device_compressor **compressor)
 	*compressor = NULL;
 }
 
-/* The number of the push that is enqueued now. 0 stands for no push. */
+/* Returns the number of the push being enqueued. 0 stands for no push. */
 static uint32_t next_turn(const struct device_compressor *c)
 {
 	return c->turn + 1 ? c->turn + 1 : 1;
 }
 
-/* Notes the host's request where the device reads it. */
+/* Writes the host's request where the device reads it. */
 static void ask_places(struct device_compressor *c, const struct device_part *parts)
 {
 	uint32_t listed = 0;
 
-	/* The last push was waited for, so its places have been read. */
+	/* The last push has been waited for, so its places have been read. */
 	for (size_t i = 0; i < c->parts; i++) {
 		c->asked[i] = (struct push_place){ .begin = parts[i].begin,
 						   .span = parts[i].span,
@@ -177,7 +177,8 @@ static void ask_places(struct device_compressor *c, const struct device_part *pa
 
 /* ---- lists in pinned memory -------------------------------------------------- */
 
-/* Does not spoil a capture that another thread has begun of another stream. */
+/* Waits for the stream without invalidating a capture that another thread has begun on another
+ * stream. */
 static int wait_beside_captures(void *stream)
 {
 	enum cudaStreamCaptureMode mode;
@@ -189,7 +190,7 @@ static int wait_beside_captures(void *stream)
 	return rc;
 }
 
-/* Returns 1 if everything in the stream is done, 0 if not, -1 if it failed. */
+/* Returns 1 if all work in the stream is done, 0 if not, -1 if it failed. */
 static int stream_idle(void *stream, const char *what)
 {
 	enum cudaStreamCaptureMode mode;
@@ -205,7 +206,8 @@ static int stream_idle(void *stream, const char *what)
 	return cuda_check(error, what) ? -1 : 1;
 }
 
-/* Waits for the stream where the room is used up: then everything that lies there was read. */
+/* Reserves `count` entries. If the memory is used up, waits for the stream: then all earlier lists
+ * have been read. */
 static int land(struct device_compressor *c, uint64_t count, uint32_t **index, float **value,
 		void *stream)
 {
@@ -246,8 +248,8 @@ int cuda_lands(struct device_compressor *c, uint32_t count, void *stream)
 
 /* ---- the parts of a push ----------------------------------------------------- */
 
-/* Copies the request and zeroed results to the device, as split does where something is selected.
- */
+/* Copies the request and zeroed results to the device. If something is selected, split does this
+ * instead. */
 static int send_places(struct device_compressor *c, void *stream)
 {
 	if (cuda_check(cudaMemcpyAsync(c->places, c->asked, c->parts * sizeof(*c->places),
@@ -260,8 +262,8 @@ static int send_places(struct device_compressor *c, void *stream)
 
 enum split { SPLIT_NOTHING, SPLIT_SELECTION, SPLIT_VECTOR };
 
-/* Enqueues the copy of the selection's result, and determines each part's range in it, or in the
- * vector. */
+/* Enqueues the copy of the selection's result, and the computation of each part's range in the
+ * selection or in the vector. */
 static int enqueue_split(struct device_compressor *c, enum split split, void *stream)
 {
 	const struct selector_view v = selector_view(c->s);
@@ -281,7 +283,7 @@ static int enqueue_split(struct device_compressor *c, enum split split, void *st
 	return cuda_check(split_enqueue(&args, stream), "starting the kernel split");
 }
 
-/* Enqueues the selection, and what enqueue_split() does. */
+/* Enqueues the selection, then calls enqueue_split(). */
 static int enqueue_selection(struct device_compressor *c, const struct device_select *call,
 			     enum split split, void *stream)
 {
@@ -326,7 +328,7 @@ static int report(struct device_compressor *c, const struct device_push *push, v
 			  "starting the kernel report");
 }
 
-/* The encoding of this push, with the places of its payloads. */
+/* Returns the encoding of this push, with the places of its payloads. */
 static struct encoding encoding_of(const struct device_compressor *c,
 				   const struct device_push *push, void *stream)
 {
@@ -360,7 +362,7 @@ static int enqueue_selected(struct device_compressor *c, const struct device_pus
 	return push->payload == DEVICE_PAIRS ? encoder_pack(c->encoder, &e) : 0;
 }
 
-/* The number of cells in all payloads, whose lengths the host knows. */
+/* Returns the number of cells in all payloads; the host knows their lengths. */
 static uint64_t all_cells(const struct device_compressor *c, const struct device_part *parts)
 {
 	uint64_t bytes = 0;
@@ -385,7 +387,7 @@ static int enqueue_sketches(struct device_compressor *c, const struct device_pus
 	return encoder_seal(c->encoder, &e, all_cells(c, push->parts));
 }
 
-/* The coordinates of all parts go to pinned memory, from where the kernel reads them. */
+/* Writes the coordinates of all parts to pinned memory, where the kernel reads them. */
 static int enqueue_values(struct device_compressor *c, const struct device_push *push, void *stream)
 {
 	const struct encoding e = encoding_of(c, push, stream);
@@ -470,7 +472,7 @@ static int query_stream(const struct device_compressor *c, void *stream)
 {
 	int idle;
 
-	if (cuda_ready(stream)) /* asking would invalidate the capture */
+	if (cuda_ready(stream)) /* a query would invalidate the capture */
 		return 0;
 	idle = stream_idle(stream, kernels);
 	if (idle <= 0)
@@ -486,8 +488,8 @@ int cuda_poll(struct device_compressor *c, int asks, void *stream)
 		return 1;
 	if (!asks)
 		return 0;
-	/* The thread that asks is often not the one that pushed, and NULL would be the default
-	 * stream of its device. */
+	/* The calling thread is often not the one that pushed, and then NULL would mean the default
+	 * stream of another device. */
 	if (selector_enter(c->s, &before))
 		return -1;
 	return selector_leave(c->s, before, query_stream(c, stream));
@@ -581,12 +583,12 @@ int cuda_fetch(struct device_compressor *c, uint32_t first, uint32_t count, uint
 
 	if (!count)
 		return 0;
-	if (selector_enter(c->s, &before)) /* the caller may be another thread than in the push */
+	if (selector_enter(c->s, &before)) /* may be another thread than the push */
 		return -1;
 	return selector_leave(c->s, before, copy_selection(c, first, count, index, value, stream));
 }
 
-/* Copies to the device what the host left unsent of a part. */
+/* Copies to the device the values of a part that the host left unsent. */
 static int send_rest(const struct selector_view *v, const struct device_sent *sent,
 		     const float *rest, const uint32_t *unsent, void *stream)
 {

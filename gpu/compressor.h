@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A push on the device: the arguments of the kernels in parts.cu, and the host's part in
- * compressor.c, whose operations are those of base/device.h. */
+ * A push on the device: the arguments of the kernels in parts.cu, and the operations of
+ * base/device.h that compressor.c implements. */
 #ifndef GPU_COMPRESSOR_H
 #define GPU_COMPRESSOR_H
 #include "gpu/checksum.h"
@@ -8,21 +8,21 @@
 #include "gpu/quantize.h"
 #include "gpu/topk.h"
 
-/* A part of the vector and where its message goes, as the host requests it in this step. */
+/* A part of the vector and the place of its message, as the host requests them in this step. */
 struct push_place {
 	uint32_t begin, span;
 	uint32_t capacity; /* most entries of its message */
-	uint8_t *payload;  /* device memory into which pack writes it */
-	uint8_t *copy;     /* host memory at the device's address; NULL: there is no copy */
+	uint8_t *payload;  /* device memory into which pack writes the payload */
+	uint8_t *copy;     /* device address of host memory for a copy; NULL: there is no copy */
 	uint32_t bytes;    /* length of the payload, if the host knows it; else 0 */
-	uint32_t listed;   /* of values: where its coordinates begin in the list of all parts' */
+	uint32_t listed;   /* for values: where its coordinates begin in the list of all parts */
 };
 
 /* The result for a part. */
 struct push_part {
 	struct pack_range range; /* range in the lists of selected coordinates */
 	uint32_t crc;
-	/* For a payload whose length the host knows: whether a value is NaN or infinite. */
+	/* For a payload whose length the host knows: 1 if a value is NaN or infinite. */
 	uint32_t nonfinite;
 	struct pack_state packing;
 	struct quantize_state quantizing;
@@ -31,12 +31,12 @@ struct push_part {
 /* The result of the selection, from struct topk_state. */
 struct push_summary {
 	uint32_t found, nan, largest, passes, nonfinite, inverted_first;
-	uint32_t blocks;  /* how many blocks of report are done */
-	uint32_t settled; /* whether what the messages hold was subtracted from the residual */
+	uint32_t blocks;  /* number of finished blocks of report */
+	uint32_t settled; /* 1 if what the messages hold was subtracted from the residual */
 	float bad;        /* the first value that is not finite */
 };
 
-/* Pinned words into which the device writes the number of the push when it reaches a stage. */
+/* Words in pinned memory that the device sets to the number of the push when it reaches a stage. */
 struct push_signs {
 	uint32_t selected; /* the selection is done */
 	uint32_t done;     /* the results are in host memory */
@@ -45,7 +45,7 @@ struct push_signs {
 struct split_args {
 	const struct topk_state *selection;
 	const uint32_t *index;
-	const struct push_place *asked; /* pinned memory; copied to place */
+	const struct push_place *asked; /* in pinned memory; copied to place */
 	struct push_place *place;
 	uint32_t parts, room; /* room: entries of index */
 	int splits;           /* 0: the parts have no entries */
@@ -56,7 +56,7 @@ struct split_args {
 	uint32_t number;    /* of this push */
 };
 
-/* All parts, packed and quantised. value receives what the messages leave unsent. */
+/* Packs and quantises all parts. value receives what the messages leave unsent. */
 struct push_pack_args {
 	const uint32_t *index;
 	float *value;
@@ -68,15 +68,16 @@ struct push_pack_args {
 	uint8_t *widths;      /* an entry per delta block of all parts */
 };
 
-/* All parts whole: the sum of gradient and residual, in the payload and out of the residual. */
+/* Sends all coordinates of all parts: the sum of gradient and residual goes into the payload and
+ * out of the residual. */
 struct push_dense_args {
 	const void *grad;
 	enum value_type grad_type;
 	float grad_scale; /* of 8 bits */
 	float scale;
-	int adds;       /* 0: the residual is the sum already */
-	int keep;       /* 0: there is no memory, and what the residual held is not added */
-	int judge;      /* enum device_judge; with FIRST also where the sum was made before */
+	int adds;       /* 0: the residual already is the sum */
+	int keep;       /* 0: no memory is kept, and the content of the residual is not added */
+	int judge;      /* enum device_judge; with FIRST also if the sum was computed before */
 	int sends_left; /* 1: the residual is sent even if the gradient is refused */
 	float *residual;
 	uint32_t n;
@@ -106,8 +107,8 @@ struct seal_args {
 	struct checksum_powers power;
 };
 
-/* The values of all parts at the listed coordinates, which count from a part's begin, to their
- * payloads. */
+/* Copies the values of all parts at the listed coordinates to their payloads. Coordinates are
+ * relative to the part's begin. */
 struct push_gather_args {
 	const float *vector;
 	const uint32_t *index; /* pinned memory, in the order of the parts */
@@ -128,21 +129,21 @@ struct settle_args {
 
 struct report_args {
 	/* Applied if all parts are packed, unless residual is NULL. count is an upper bound: the
-	 * room in the lists. */
+	 * capacity of the lists. */
 	struct settle_args settle;
-	int settled; /* the residual was updated where the payloads were made */
+	int settled; /* the residual was already updated with the payloads */
 	struct push_summary *summary;
 	const struct push_part *part;
 	uint32_t parts;
-	/* The first value of it that is not finite is reported; NULL: none is. */
+	/* If not NULL: its first non-finite value is reported. */
 	const void *grad;
 	enum value_type grad_type;
 	float grad_scale;             /* of 8 bits */
 	struct topk_state *selection; /* cleared after its content is copied to summary */
-	const uint32_t *from;         /* the results, as a number of words */
+	const uint32_t *from;         /* the results, counted in words */
 	uint32_t *to;                 /* where the host reads them */
 	uint32_t words;
-	uint32_t *done; /* becomes number, that of this push, when everything else is written */
+	uint32_t *done; /* becomes `number`, this push's, after all other writes */
 	uint32_t number;
 };
 

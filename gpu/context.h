@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Coexistence with an application that uses CUDA, too. The application may capture a stream into a
- * graph while the library works on another one: the library's own work is refused on a stream that
- * is captured, and spoils no capture. The application's current device may also differ from the
- * device of an object. Called by the host code of gpu/. */
+ * Coexistence with an application that also uses CUDA. The application may capture a stream into a
+ * graph while the library works on another one: the library refuses to work on a stream that is
+ * being captured, and invalidates no capture. The application's current device may also differ from
+ * the device of an object. Called by the host code of gpu/. */
 #ifndef GPU_CONTEXT_H
 #define GPU_CONTEXT_H
 #include <cuda_runtime_api.h>
 
-/* Returns 0 if work with the host's participation may be enqueued on the stream now, and -1 if the
- * stream is being captured, or is the default stream while another one is captured. Asking does not
- * invalidate a capture. */
+/* Returns 0 if work in which the host takes part may be enqueued on the stream now, and -1 if the
+ * stream is being captured, or is the default stream while another one is captured. The query does
+ * not invalidate a capture. */
 int cuda_ready(void *stream);
 
 /* Used in pairs around allocations and similar calls. In CUDA's default mode, such a call would
- * invalidate the capture of any other stream. This thread may declare it safe, because what it
- * allocates is not part of a graph. */
+ * invalidate the capture of any other stream. This thread may declare it safe, because its
+ * allocations are not part of a graph. */
 void capture_allow(enum cudaStreamCaptureMode *before);
 void capture_restore(enum cudaStreamCaptureMode before);
 
-/* Opens a stream that no other stream waits for, because the default stream cannot be used while
- * another one is captured. capture_stream_close() waits for it. */
+/* Opens a stream that is independent of the default stream, because the default stream cannot be
+ * used while another one is captured. capture_stream_close() waits for it. */
 int capture_stream_open(cudaStream_t *out);
 int capture_stream_close(cudaStream_t stream, int rc, const char *what);
 

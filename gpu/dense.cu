@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A push that sends every coordinate. One cooperative launch adds the gradient to the residual and
- * makes the payloads of all parts, byte for byte as message_encode() does without positions
- * (runtime/compress/message.h), and takes what they hold out of the residual. Each part has a team
- * of blocks, or each block several parts; consecutive threads handle consecutive coordinates.
- * 256 threads, any number of blocks that are resident together. Shared memory: none.
+ * A push that sends every coordinate. One cooperative launch adds the gradient to the residual,
+ * makes the payloads of all parts, and subtracts what they hold from the residual. The payloads are
+ * byte for byte those of message_encode() without positions (runtime/compress/message.h). Each part
+ * has a team of blocks, or each block has several parts; consecutive threads handle consecutive
+ * coordinates. 256 threads, any number of blocks that are resident together. Shared memory: none.
  *
  * f32 and bf16 take one pass. f16 takes two, because the scale of a message follows from its
- * largest magnitude. Of values in few bits only the sum is made here, and quantize.cu, which
- * follows in the stream, encodes it.
+ * largest magnitude. For values in few bits this kernel only computes the sum, and quantize.cu,
+ * which follows in the stream, encodes it.
  *
- * Memory per coordinate: f32 and bf16 read the gradient and the residual and write the payload, and
- * the residual where that changes it, which for f32 is where an earlier step of another kind left
- * something; without a memory the residual is not touched. f16 and few bits write the sum to the
- * residual, and read and write it again. */
+ * Memory per coordinate: f32 and bf16 read the gradient and the residual, write the payload, and
+ * write the residual where it changes. With f32 it changes only where an earlier step of another
+ * kind left a value. If no memory is kept, the residual is not accessed. f16 and few bits write the
+ * sum to the residual, and read and write it again. */
 #include "gpu/compressor.h"
 #include "gpu/sweep.h"
 #include "gpu/values.h"
 
 enum { DENSE_AT_ONCE = 4 };
 
-/* What this thread has seen. */
+/* What this thread has found. */
 struct dense_seen {
 	uint32_t largest, bad, inverted;
 };
@@ -40,7 +40,7 @@ __device__ static inline void report_judged(const struct push_dense_args *a, uin
 	atomicMax(&a->summary->inverted_first, inverted);
 }
 
-/* Reads the whole gradient, and reports NaN and infinity in it, before anything is changed. */
+/* Checks the whole gradient for NaN and infinity before anything is changed. */
 __device__ static inline void judge_gradient(const struct push_dense_args *a)
 {
 	uint32_t passed = 0, bad = 0, inverted = 0;
@@ -54,18 +54,18 @@ __device__ static inline void judge_gradient(const struct push_dense_args *a)
 
 /* ---- one pass over a part ---------------------------------------------------- */
 
-/* What one pass over a part does, by all threads of its team. */
+/* The task of one pass over a part, which all threads of its team make. */
 struct dense_pass {
 	uint64_t begin, span;
 	uint64_t thread, threads;
-	int adds;       /* the gradient is added; else the residual is the sum already */
-	int writes;     /* the payload is written; else only the sum */
+	int adds;       /* 1: add the gradient; 0: the residual already is the sum */
+	int writes;     /* 1: write the payload; 0: only the sum */
 	uint8_t *to;    /* the payload */
-	unsigned width; /* of a value there */
+	unsigned width; /* bytes per value in the payload */
 	float scale, limit;
 };
 
-/* The sum at coordinate i. *left becomes what the residual holds there. */
+/* Returns the sum at coordinate i. *left receives the new value of the residual. */
 __device__ static inline float dense_sum(const struct push_dense_args *a,
 					 const struct dense_pass *s, uint64_t i, float *left,
 					 struct dense_seen *seen)
@@ -91,7 +91,7 @@ __device__ static inline void store_sum(const struct push_dense_args *a, uint64_
 	a->residual[i] = v;
 }
 
-/* Writes the value v of coordinate i of the part, and what it leaves. */
+/* Writes value v of coordinate i of the part, and the remainder. */
 __device__ static inline void send_one(const struct push_dense_args *a, const struct dense_pass *s,
 				       uint64_t i, float v, float left)
 {
@@ -134,7 +134,8 @@ __device__ static inline void pass_over(const struct push_dense_args *a, const s
 
 /* ---- a part ------------------------------------------------------------------ */
 
-/* The scale of an f16 message: that of the largest magnitude which any thread of the team saw. */
+/* Returns the scale of an f16 message, from the largest magnitude that any thread of the team
+ * found. */
 __device__ static inline float scale_of_team(struct pack_state *state, uint32_t largest,
 					     struct team t)
 {
@@ -147,7 +148,7 @@ __device__ static inline float scale_of_team(struct pack_state *state, uint32_t 
 	return f16_scale_of(look(&state->largest));
 }
 
-/* Called by all blocks of the team. */
+/* All blocks of the team call this. */
 __device__ static inline void dense_part(const struct push_dense_args *a, uint32_t p, struct team t,
 					 int adds, struct dense_seen *all)
 {
@@ -186,7 +187,7 @@ __device__ static inline void dense_part(const struct push_dense_args *a, uint32
 	state->verdict = PACK_DONE;
 }
 
-/* A gradient that is refused leaves an empty message. */
+/* If a gradient is refused, the part's message is empty. */
 __device__ static inline void empty_part(struct push_part *part)
 {
 	part->range.first = part->range.count = 0;

@@ -3,7 +3,7 @@
  * launch. Sums give lambda (draw_rules.h), and then each coordinate is drawn by its own random
  * number. The result has the same bits as those of choose_random() and choose_variance()
  * (runtime/compress/choose_level.c): a coordinate that is kept with p < 1 becomes sign / lambda,
- * in the residual, too. Memory per coordinate: 12 bytes, 4 for each further sum (at most three, or
+ * also in the residual. Memory per coordinate: 12 bytes, 4 for each further sum (at most three, or
  * more by variance), and 4 for the draw. */
 #include "gpu/in_order.h"
 #include "gpu/moments.h"
@@ -61,7 +61,7 @@ __device__ static inline uint32_t draw_tile(const struct topk_args *a, uint32_t 
 	return marks;
 }
 
-/* One thread of each block searches, and all compute the same. */
+/* One thread of each block searches, and all blocks get the same result. */
 struct draw_shared {
 	uint64_t sums[WARPS];
 	struct draw_search s;

@@ -51,7 +51,7 @@ static struct value_coding coding_of(const struct encoding *what)
 				      0 };
 }
 
-/* The grid for all parts. wanted: the number of blocks that would suffice for all entries
+/* Returns the grid for all parts. wanted: the number of blocks that would suffice for all entries
  * together. */
 static unsigned encoding_grid(const struct encoding *what, unsigned wanted, unsigned blocks_each)
 {
@@ -59,7 +59,7 @@ static unsigned encoding_grid(const struct encoding *what, unsigned wanted, unsi
 			    what->of.blocks);
 }
 
-/* The most entries that the messages of a push have together. */
+/* Returns the largest number of entries that the messages of a push can have together. */
 static uint32_t most_entries(const struct encoding *what)
 {
 	const uint32_t room = what->of.room;
@@ -70,7 +70,7 @@ static uint32_t most_entries(const struct encoding *what)
 	return sum < room ? (uint32_t)sum : room;
 }
 
-/* Encodes the values of all parts, if they are in few bits. index NULL: value is the whole
+/* Encodes the values of all parts if they are in few bits. index NULL: value is the whole
  * vector. */
 static int quantize_parts(const struct encoder *e, const struct encoding *what,
 			  const uint32_t *index, float *value, uint32_t most)
@@ -147,7 +147,7 @@ int encoder_dense(const struct encoder *e, const struct encoding *what, int fold
 	return quantize_parts(e, what, NULL, call->residual, v->n);
 }
 
-/* A few blocks per multiprocessor fill the bus; no more than there are powers for. */
+/* A few blocks per multiprocessor saturate the bus. There are no more blocks than powers. */
 int encoder_seal(const struct encoder *e, const struct encoding *what, uint64_t words)
 {
 	const unsigned wanted = list_grid(words, THREADS, what->of.multiprocessors,

@@ -9,7 +9,7 @@
 
 struct encoder;
 
-/* A push whose parts are known on the device. place, part and summary are memory there. */
+/* A push whose parts the device knows. place, part and summary are device memory. */
 struct encoding {
 	struct selector_view of;
 	const struct device_push *push;
@@ -20,19 +20,18 @@ struct encoding {
 	void *stream;
 };
 
-/* Loads the kernels. widths: device memory with encoder_widths() bytes, which remains the
- * caller's. */
+/* Loads the kernels. widths: encoder_widths() bytes of device memory, owned by the caller. */
 int encoder_open(uint8_t *widths, struct encoder **out);
 void encoder_close(struct encoder **encoder);
 /* room: entries of the lists of a selection. */
 size_t encoder_widths(uint32_t room, size_t parts);
 
-/* This and the next two enqueue launches. encoder_pack() packs the selection with its positions,
- * and seals the payloads. */
+/* encoder_pack() and the next two functions enqueue launches. encoder_pack() packs the selection
+ * with its positions, and seals the payloads. */
 int encoder_pack(const struct encoder *e, const struct encoding *what);
-/* Encodes all coordinates, without sealing. folded: the residual is already the sum. */
+/* Encodes all coordinates, without sealing. folded: the residual already is the sum. */
 int encoder_dense(const struct encoder *e, const struct encoding *what, int folded);
-/* Computes the checksums of the payloads, and copies them to where the host wants them. words:
- * at least the total length of all payloads. */
+/* Computes the checksums of the payloads, and copies the payloads to host memory if requested.
+ * words: at least the total length of all payloads. */
 int encoder_seal(const struct encoder *e, const struct encoding *what, uint64_t words);
 #endif

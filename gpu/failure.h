@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The module's errors: one sentence per thread, made where CUDA reported the error. */
+ * The module's errors: one sentence per thread, written where CUDA reported the error. */
 #ifndef GPU_FAILURE_H
 #define GPU_FAILURE_H
 #include <cuda_runtime_api.h>
 
 /* Returns 0 for cudaSuccess. Otherwise remembers "what failed on device N: CUDA's name (CUDA's
- * text)" and returns -1. what names the operation or the kernel. */
+ * text)" and returns -1. `what` names the operation or the kernel. */
 int cuda_check(cudaError_t error, const char *what);
 /* The same for failures that have no CUDA error code. */
 int cuda_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));

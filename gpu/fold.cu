@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a recipe does to a gradient before it is compressed, in one cooperative launch before the
- * selection: it refuses NaN and infinity, or counts them and replaces them by 0; it clips the
- * 2-norm; it applies momentum; and it adds the result to the residual. The bits are those of
+ * The steps of a recipe before compression, in one cooperative launch before the selection. The
+ * kernel refuses a gradient with NaN or infinity, or counts such values and replaces them by 0. It
+ * clips the 2-norm, applies momentum, and adds the result to the residual. The bits are those of
  * runtime/worker/signal.c, because the formulas are the same and the norm is summed up in the order
  * of runtime/compress/moments.h. 256 threads, with as many blocks as are resident together.
  *
@@ -109,8 +109,8 @@ __device__ static inline int ends_within(const struct fold_args *a, uint32_t til
 	return tile < a->n / TILE_COORDINATES;
 }
 
-/* Counts NaN and infinite values. With clip, returns the sum of squares, which is the same on every
- * thread. */
+/* Counts NaN and infinite values. With clip, returns the sum of squares, which is equal on all
+ * threads. */
 __device__ static inline double look_over(const struct fold_args *a, uint32_t *passed)
 {
 	const uint32_t tiles = tiles_in(a);

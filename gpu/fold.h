@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Adds a gradient to the residual where that takes more than an addition (fold.cu). Called by
+ * Adds a gradient to the residual if that takes more than an addition (fold.cu). Called by
  * selector.c before a selection. */
 #ifndef GPU_FOLD_H
 #define GPU_FOLD_H
@@ -10,12 +10,12 @@ struct fold_args {
 	enum value_type grad_type; /* F32, F16, BF16 or one of 8 bits */
 	float grad_scale;          /* of 8 bits */
 	float scale;
-	/* If grad holds NaN or infinity: change nothing and select nothing (state->nan). */
+	/* Change nothing and select nothing (state->nan) if grad holds NaN or infinity. */
 	int judge;
-	int zero;   /* NaN and infinity in grad count as 0 */
+	int zero;   /* treat NaN and infinity in grad as 0 */
 	float clip; /* the 2-norm of grad is limited to this; 0: no limit */
 	float *residual;
-	int keep; /* 0: the residual is replaced, and not added to */
+	int keep; /* 0: replace the residual instead of adding to it */
 	/* If not NULL: becomes momentum * velocity + scale * grad and is added to the residual, in
 	 * place of scale * grad. */
 	float *velocity;
@@ -29,7 +29,7 @@ struct fold_args {
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* How many of its blocks fit on a multiprocessor of the current device. */
+/* Returns how many of its blocks fit on a multiprocessor of the current device. */
 cudaError_t fold_residents(int *blocks_each);
 /* Enqueues one cooperative launch. The state must be zero before it. */
 cudaError_t fold_enqueue(const struct fold_args *args, unsigned grid, cudaStream_t stream);

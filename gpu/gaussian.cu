@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * gaussiank on the device, fused with residual += scale * grad, in one cooperative launch. Mean and
- * deviation give a level, counting refines it, and the last sweep lists what is above it. The
- * selection is exactly that of choose_gaussiank() (runtime/compress/choose_level.c), because
- * both use gaussian_rules.h and sum up in the order of moments.h. Memory per coordinate: 12 bytes,
- * 4 for each count (usually two or three), and 4 for the sweep. */
+ * gaussiank on the device, fused with residual += scale * grad, in one cooperative launch. The
+ * kernel derives a level from mean and deviation, refines it by counting, and lists the coordinates
+ * above it in the last sweep. The selection is exactly that of choose_gaussiank()
+ * (runtime/compress/choose_level.c), because both use gaussian_rules.h and sum up in the order of
+ * moments.h. Memory per coordinate: 12 bytes, 4 for each count (usually two or three), and 4 for
+ * the sweep. */
 #include "gpu/in_order.h"
 #include "gpu/moments.h"
 #include "runtime/compress/gaussian_rules.h"
 
-/* Adds the number of keys above this one, of coordinates that are not exempt, to *count. */
+/* Adds to *count the number of keys above `key`, without exempt coordinates. */
 __device__ static inline void count_keys_above(const struct topk_args *a, uint32_t key,
 					       uint32_t *count)
 {
@@ -23,7 +24,7 @@ __device__ static inline void count_keys_above(const struct topk_args *a, uint32
 		atomicAdd(count, seen.sure);
 }
 
-/* One thread of each block searches, and all compute the same. */
+/* One thread of each block searches, and all blocks get the same result. */
 struct gaussian_shared {
 	uint64_t sums[WARPS];
 	struct gaussian g;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Histograms of the keys in an interval, over a vector or a list, and the bin that holds the k-th
- * largest key. Each block counts in shared memory and adds its counts up at the end. Called by
- * topk.cu. */
+ * largest key. Each block counts in shared memory and adds its counts to the total at the end.
+ * Called by topk.cu. */
 #ifndef GPU_HISTOGRAM_H
 #define GPU_HISTOGRAM_H
 #include "gpu/sweep.h"
@@ -10,7 +10,7 @@ struct histogram {
 	uint32_t bins[BINS];
 	uint64_t sums[WARPS];
 	uint32_t bin, need, inside;
-	uint32_t passes; /* over the vector; the first thread's */
+	uint32_t passes; /* passes over the vector; counted by the first thread */
 };
 
 __device__ static inline void count_pass(struct histogram *sh)
@@ -36,7 +36,7 @@ __device__ static inline void bins_up(struct histogram *sh, uint32_t *counts)
 }
 
 /* All lanes call this. If the keys of a warp share a bin, as in sorted or constant vectors, one
- * lane counts for all, because 32 additions to one word would wait for each other. */
+ * lane counts for all, because 32 additions to one word would be serialised. */
 __device__ static inline void count_one(struct histogram *sh, struct known known, unsigned shift,
 					float v)
 {
@@ -88,7 +88,7 @@ __device__ static inline void count_vector(const struct topk_args *a, struct his
 	bins_up(sh, a->state->of_vector[pass]);
 }
 
-/* alone: this block counts all of them, in sh->bins. */
+/* alone: this block counts all candidates by itself, in sh->bins. */
 __device__ static inline void count_candidates(const struct topk_args *a, struct histogram *sh,
 					       uint32_t listed, struct known known, unsigned pass,
 					       int alone)
@@ -97,7 +97,7 @@ __device__ static inline void count_candidates(const struct topk_args *a, struct
 	const uint64_t step = alone ? (uint64_t)BLOCK : (uint64_t)gridDim.x * BLOCK;
 
 	clear_bins(sh);
-	/* Whole warps stay in the loop together. */
+	/* All lanes of a warp stay in the loop together. */
 	for (uint64_t from = alone ? 0 : (uint64_t)blockIdx.x * BLOCK; from < listed;
 	     from += step) {
 		uint64_t i = from + threadIdx.x;
@@ -111,9 +111,9 @@ __device__ static inline void count_candidates(const struct topk_args *a, struct
 		bins_up(sh, a->state->of_candidates[pass]);
 }
 
-/* Finds the bin that holds the need-th key, counted from the highest bin down: sh->bin, or BINS if
- * there are fewer keys. sh->need becomes the number of keys that are needed from that bin, and
- * sh->inside how many it has. Every block finds the same bin. */
+/* Finds the bin of the need-th largest key and stores it in sh->bin, or BINS if there are fewer
+ * keys. sh->need receives the number of keys needed from that bin, and sh->inside the number of
+ * keys in it. Every block finds the same bin. */
 __device__ static inline void find_bin(struct histogram *sh, const uint32_t *counts, uint32_t need)
 {
 	enum { EACH = BINS / BLOCK };

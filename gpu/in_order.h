@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The end of a selection. Candidates lie tile by tile wherever a warp found room. These functions
- * move those that a cut selects to their places in the result, in ascending order. Called by
- * topk.cu, gaussian.cu and draw.cu. */
+ * The end of a selection. The candidates of a tile are wherever a warp reserved room for them.
+ * These functions move the candidates that a cut selects to their places in the result, in
+ * ascending order. Called by topk.cu, gaussian.cu and draw.cu. */
 #ifndef GPU_IN_ORDER_H
 #define GPU_IN_ORDER_H
 #include "gpu/tile.h"
@@ -17,8 +17,8 @@ __device__ static inline int is_tie(struct cut cut, uint32_t key)
 	return cut.floor - key <= cut.below;
 }
 
-/* How many candidates of a tile the cut selects: the lower half of the word counts those above
- * floor, the upper half the ties. */
+/* Counts the candidates of a tile that the cut selects. With ties_apart, the lower half of the word
+ * counts those above floor and the upper half counts the ties. */
 __device__ static inline uint64_t tile_counts(const struct topk_args *a, uint32_t tile,
 					      struct cut cut, int ties_apart)
 {
@@ -37,7 +37,8 @@ __device__ static inline uint64_t tile_counts(const struct topk_args *a, uint32_
 	return sure | ties << 32;
 }
 
-/* One thread writes what the cut selects from one tile. tie: the number of ties before it. */
+/* One thread writes the candidates of one tile that the cut selects. tie: the number of ties before
+ * this tile. */
 __device__ static inline void write_candidates(const struct topk_args *a, uint32_t tile,
 					       struct cut cut, uint32_t to, uint32_t tie)
 {
@@ -60,7 +61,7 @@ __device__ static inline void write_candidates(const struct topk_args *a, uint32
 	}
 }
 
-/* A warp reads a tile again and writes what is above floor and the remaining ties. */
+/* A warp reads a tile again and writes the coordinates above floor and the remaining ties. */
 __device__ static inline void write_ties(const struct topk_args *a, uint32_t tile, struct cut cut,
 					 uint32_t to, uint32_t tie)
 {
@@ -86,8 +87,8 @@ __device__ static inline uint32_t fewer(uint32_t a, uint32_t b)
 	return a < b ? a : b;
 }
 
-/* So few candidates, in so few tiles, are counted by every block for itself, which takes less time
- * than a barrier of all blocks. */
+/* Up to these limits every block counts all candidates by itself, which takes less time than a
+ * barrier of all blocks. */
 enum { FEW_CANDIDATES = 8192, FEW_TILES = 4096 };
 
 __device__ static inline int finish_alone(const struct topk_args *a, uint32_t listed)
@@ -95,9 +96,9 @@ __device__ static inline int finish_alone(const struct topk_args *a, uint32_t li
 	return listed <= FEW_CANDIDATES && tiles_of(a) <= FEW_TILES;
 }
 
-/* A block handles a run of tiles, each thread one of 256 at a time. Both counts share a word,
- * because each sum stays below 2^32. sums: WARPS entries of shared memory. alone: each block counts
- * what all tiles have. Returns on every thread how many are selected. */
+/* A block handles a run of tiles, 256 at a time, one per thread. Both counts share a word, because
+ * each sum stays below 2^32. sums: WARPS entries of shared memory. alone: each block counts the
+ * candidates of all tiles. Returns the number of selected coordinates on every thread. */
 __device__ static inline uint32_t put_in_order(const struct topk_args *a, uint64_t *sums,
 					       struct cut cut, int ties_apart, int alone,
 					       uint32_t *passed)
@@ -150,8 +151,9 @@ __device__ static inline uint32_t put_in_order(const struct topk_args *a, uint64
 	return (uint32_t)all + fewer((uint32_t)(all >> 32), cut.ties);
 }
 
-/* The end of a selection whose cut is known before its only sweep: orders what the sweep listed,
- * and stores the count and the number of passes in the state. Some blocks may still be sweeping. */
+/* The end of a selection whose cut is known before its only sweep: orders the listed coordinates,
+ * and stores their number and the number of passes in the state. Some blocks may still be
+ * sweeping. */
 __device__ static inline void end_of_sweep(const struct topk_args *a, uint64_t *sums,
 					   struct cut cut, int ties_apart, uint32_t passes,
 					   uint32_t *passed)
@@ -160,7 +162,7 @@ __device__ static inline void end_of_sweep(const struct topk_args *a, uint64_t *
 
 	grid_barrier(&a->state->barrier, passed);
 	listed = look(&a->state->listed[0]);
-	if (listed > a->room) { /* which tiles had room depends on timing, so none is used */
+	if (listed > a->room) { /* timing decides which tiles had room, so no candidate is used */
 		if (blockIdx.x == 0 && threadIdx.x == 0)
 			a->state->found = listed;
 		return;

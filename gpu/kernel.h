@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The basis of every kernel in this folder. Kernels are written in C that both CUDA's compiler and
- * a C compiler accept. nvcc builds them for GPUs. tests/gpu/emulation, whose <cuda_runtime.h> is
- * then found first, runs the same source on the CPU, thread by thread and warp by warp.
+ * a C compiler accept. nvcc builds them for GPUs. tests/gpu/emulation runs the same source on the
+ * CPU, thread by thread and warp by warp; its <cuda_runtime.h> is then found first.
  *
  * A kernel takes one struct by value, named a. All 32 lanes call a warp function. */
 #ifndef GPU_KERNEL_H
@@ -15,17 +15,18 @@ enum { LANES = 32, BLOCK = 256, WARPS = BLOCK / LANES };
 #define ALL_LANES 0xffffffffu
 
 #ifdef __CUDACC__
-/* Four blocks fit on a multiprocessor, so a thread has at most 64 registers. */
+/* Four blocks fit on a multiprocessor, so a thread may use at most 64 registers. */
 #define KERNEL(name, args)                                                                         \
 	extern "C" __global__ void __launch_bounds__(BLOCK, 4)                                     \
 		name(const __grid_constant__ struct args a)
-/* Three blocks fit, with at most 80 registers: for sums of doubles, which need more. */
+/* Three blocks fit on a multiprocessor, so a thread may use 80 registers, which sums of doubles
+ * need. */
 #define KERNEL_OF_SUMS(name, args)                                                                 \
 	extern "C" __global__ void __launch_bounds__(BLOCK, 3)                                     \
 		name(const __grid_constant__ struct args a)
 #define UNROLL _Pragma("unroll")
 #define FROM_C extern "C"
-/* The emulation counts what kernels read and write of vectors, here that many bytes. */
+/* Does nothing here. In the emulation it counts the bytes of vectors that kernels access. */
 #define TOUCH(bytes)
 
 __device__ static inline void while_waiting(void)
@@ -43,14 +44,14 @@ __device__ static inline double shuffle_xor_double(double v, unsigned mask)
 	return __shfl_xor_sync(ALL_LANES, v, (int)mask);
 }
 
-/* Stores 16 bytes at once. The compiler splits a plain store into four if another path stores
+/* Stores 16 bytes at once. The compiler splits a plain store into four if another branch stores
  * single words. */
 __device__ static inline void store_vector(float *p, float4 v)
 {
 	__stcg((float4 *)p, v);
 }
 
-/* The exact value of an IEEE half, including denormals. */
+/* Returns the exact value of an IEEE half, including denormals. */
 __device__ static inline float half_value(uint16_t code)
 {
 	float v;
@@ -65,8 +66,8 @@ __device__ static inline uint32_t look(const uint32_t *counter)
 	return *(const volatile uint32_t *)counter;
 }
 
-/* Counts a block that has arrived at a barrier. What the block's threads wrote before
- * __syncthreads() precedes that for whoever sees the count by arrivals(), on the same GPU. */
+/* Counts a block that has arrived at a barrier. A thread of the same GPU that sees the count
+ * through arrivals() also sees everything that the block's threads wrote before __syncthreads(). */
 __device__ static inline void arrive(uint32_t *counter)
 {
 	asm volatile("red.release.gpu.global.add.u32 [%0], 1;" : : "l"(counter) : "memory");
@@ -80,8 +81,8 @@ __device__ static inline uint32_t arrivals(const uint32_t *counter)
 	return v;
 }
 
-/* Stores a word in pinned memory that the host polls, after everything that this thread has written
- * or seen. */
+/* Stores a word in pinned memory that the host polls. The host sees it after everything that this
+ * thread has written or seen. */
 __device__ static inline void tell_host(uint32_t *there, uint32_t v)
 {
 	__threadfence_system();
@@ -98,9 +99,9 @@ static inline dim3 blocks_of(unsigned n)
 	return d;
 }
 
-/* Loads kernels on the current device. CUDA would do it at the first launch, which may wait for all
- * that runs on the device: for a kernel of another stream, too, that waits for a peer, which in
- * turn waits for this push. */
+/* Loads kernels on the current device. CUDA would load them at the first launch, which may wait for
+ * all kernels that run on the device. One of those may wait for a peer, which in turn waits for
+ * this push. */
 static inline cudaError_t load_kernels(const void *const *kernels, unsigned n)
 {
 	cudaError_t error = cudaSuccess;
@@ -145,13 +146,13 @@ __device__ static inline uint64_t warp_inclusive64(uint64_t v)
 	return v;
 }
 
-/* Returns the sum over the threads before this one; *all becomes the sum over the whole block.
+/* Returns the sum over the threads before this one; *all receives the sum over the whole block.
  * sums: WARPS entries of shared memory. All threads of the block call this. */
 __device__ static inline uint64_t block_before(uint64_t v, uint64_t *sums, uint64_t *all)
 {
 	uint64_t inclusive = warp_inclusive64(v), before = 0, total = 0;
 
-	__syncthreads(); /* the last call may still read sums */
+	__syncthreads(); /* the previous call may still read sums */
 	if (lane_id() == LANES - 1)
 		sums[warp_id()] = inclusive;
 	__syncthreads();
@@ -165,8 +166,8 @@ __device__ static inline uint64_t block_before(uint64_t v, uint64_t *sums, uint6
 
 /* ---- a barrier of all blocks ----------------------------------------------- */
 
-/* Blocks of a cooperative launch that work on the same list: the one that calls is number `block`
- * of them, and the first is block `first` of the grid. */
+/* Blocks of a cooperative launch that work on the same list. The calling block is number `block` of
+ * them, and the first is block `first` of the grid. */
 struct team {
 	unsigned first, block, blocks;
 };
@@ -181,9 +182,9 @@ __device__ static inline struct team whole_grid(void)
 	return t;
 }
 
-/* The team of this block in a launch for `lists` lists. Sets *list to the team's first list.
- * With more blocks than lists, each list has a team of consecutive blocks. Otherwise each block
- * is alone, and handles every gridDim.x-th list from its first on. */
+/* The team of this block in a launch for `lists` lists. Sets *list to the team's first list. With
+ * more blocks than lists, each list has a team of consecutive blocks. Otherwise each block is a
+ * team of one, and handles every gridDim.x-th list from its first one on. */
 __device__ static inline struct team team_of(uint32_t lists, uint32_t *list)
 {
 	struct team t;
@@ -205,8 +206,8 @@ __device__ static inline struct team team_of(uint32_t lists, uint32_t *list)
 }
 
 /* A barrier for `blocks` blocks of a cooperative launch, which are resident together. arrived is
- * zero before the launch, and *passed counts the barriers that this thread's block has passed.
- * Everything that any of them wrote before the barrier is visible after it. */
+ * zero before the launch, and *passed counts the barriers that this thread's block has passed. All
+ * writes of these blocks before the barrier are visible after it. */
 __device__ static inline void team_barrier(uint32_t *arrived, uint32_t *passed, unsigned blocks)
 {
 	*passed += 1;

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See memory.h. A buffer that a network card is to read is exported as a dma-buf (file, offset,
- * length) where driver and device support that. If they do not, rdma/register.c registers it in
- * another way, or its content is staged.
+ * See memory.h. A buffer that a network card will read is exported as a dma-buf (file, offset,
+ * length) if driver and device support that. Otherwise rdma/register.c registers it in another way,
+ * or its content is staged.
  *
- * A network card reads device memory and never writes it. It reads completed data: the writes of a
- * kernel are visible over PCIe once the host has waited for it, or a later report (parts.cu)
- * follows it. Writes by a network card would have to be flushed before a kernel reads them. */
+ * A network card reads device memory and never writes it. It reads only complete data: the writes
+ * of a kernel are visible over PCIe once the host has waited for the kernel, or once a later report
+ * (parts.cu) has ended. */
 #include "gpu/memory.h"
 #include "gpu/context.h"
 #include "gpu/failure.h"
@@ -15,11 +15,11 @@
 
 /* ---- the driver ------------------------------------------------------------ */
 
-/* Some questions are for the driver itself. Asked whose memory a pointer is, the runtime first
- * makes a context on the current device, which takes 0.3 s and some 500 MB there, even if the
- * process uses another device or none; and it has no function for dma-bufs. The driver that is in
- * the process is asked, and never loaded or initialised for that. Only its ABI is relied upon, not
- * its header, which is not installed everywhere: cuPointerGetAttributes(number, attributes,
+/* These calls bypass CUDA's runtime. To find the owner of a pointer, the runtime first makes a
+ * context on the current device, which takes 0.3 s and some 500 MB there, even if the process uses
+ * another device or none; and it has no function for dma-bufs. This file only uses a driver that is
+ * already in the process, and never loads or initialises one. It relies on the driver's ABI and not
+ * on its header, which is not installed everywhere: cuPointerGetAttributes(number, attributes,
  * results, CUdeviceptr), CUDA 7.0; cuDeviceGet(CUdevice *, ordinal) and cuDeviceGetAttribute(int *,
  * attribute, CUdevice), CUDA 2.0; cuMemGetHandleForAddressRange(void *handle, CUdeviceptr, size_t,
  * type, flags), CUDA 11.7. */
@@ -43,8 +43,9 @@ enum {
 	DRIVER_OK = 0
 };
 
-/* Returns NULL if no driver is in the process. One that is there is kept there: a step asks for
- * each of the application's tensors whose memory it is, and a search goes through all libraries. */
+/* Returns NULL if no driver is in the process. Keeps the handle of one that is, because a search
+ * goes through all libraries, and every step looks up the owner of each of the application's
+ * tensors. */
 static void *loaded_driver(void)
 {
 	static void *_Atomic kept;
@@ -55,7 +56,7 @@ static void *loaded_driver(void)
 	return driver;
 }
 
-/* *function becomes NULL if no driver is in the process, or if it lacks the function. */
+/* *function becomes NULL if no driver is in the process, or if the driver lacks the function. */
 static void driver_function(const char *name, void *function)
 {
 	void *driver = loaded_driver();
@@ -76,8 +77,8 @@ static pointer_attributes_fn *pointer_attributes(void)
 	return function;
 }
 
-/* Whether the driver answers so where the process cannot have device memory: the driver does not
- * know the pointer, was never initialised (or before a fork), or cannot be initialised. */
+/* Returns 1 if the error means that the process cannot have device memory: the driver does not know
+ * the pointer, was never initialised (or only before a fork), or cannot be initialised. */
 static int driver_has_no_memory(int error)
 {
 	switch (error) {
@@ -95,7 +96,8 @@ static int driver_has_no_memory(int error)
 	}
 }
 
-/* Whether driver and current device export dma-bufs. *handle receives the driver's function. */
+/* Returns 1 if driver and current device export dma-bufs. *handle receives the driver's
+ * function. */
 static int device_exports(range_handle_fn **handle)
 {
 	device_get_fn *get;
@@ -112,12 +114,12 @@ static int device_exports(range_handle_fn **handle)
 
 /* ---- memory ---------------------------------------------------------------- */
 
-/* The driver cuts smaller requests out of pages that are shared with others and cannot be
+/* Smaller requests come from pages that are shared with other allocations and cannot be
  * exported. */
 enum { DEVICE_PAGE = 2 << 20 };
 
-/* Returns 1 if p is memory that kernels can use, of device *owner, or managed; 0 if it is host
- * memory. */
+/* Returns 1 if p is device memory, of device *owner, or managed memory that kernels can use; 0 if
+ * it is host memory. */
 static int pointer_owner(const void *p, int *owner, int *is_managed)
 {
 	static const int attributes[] = { ATTRIBUTE_MEMORY_TYPE, ATTRIBUTE_IS_MANAGED,
@@ -134,8 +136,8 @@ static int pointer_owner(const void *p, int *owner, int *is_managed)
 	if (cuda_check((cudaError_t)error, "asking what memory a pointer is"))
 		return -1;
 	*is_managed = managed != 0;
-	/* Pinned memory can be used by the host. So can managed memory, but only once the kernels
-	 * that write it are done, which kernels of the same stream need not wait for. */
+	/* Pinned memory is host memory. The host can also use managed memory, but only after the
+	 * kernels that write it. Kernels of the same stream need not wait for them. */
 	return type == DRIVER_MEMORY_OF_DEVICE || managed;
 }
 
@@ -148,8 +150,8 @@ int cuda_find(const void *p, int *device)
 		return found;
 	if (cuda_check(cudaGetDevice(&current), "asking for the device"))
 		return -1;
-	/* Buffers and the default stream would belong to another device, and would not wait for
-	 * this device's kernels. */
+	/* Otherwise buffers and the default stream would belong to another device, and would not
+	 * wait for this device's kernels. */
 	if (!managed && owner != current)
 		return cuda_refuse("it is on GPU %d, but the calling thread uses GPU %d: call "
 				   "cudaSetDevice(%d) first, or give the model a stream of GPU %d",
@@ -171,7 +173,7 @@ int cuda_enter(const void *p, int *before)
 void cuda_leave(int before)
 {
 	if (cudaSetDevice(before) != cudaSuccess)
-		cudaGetLastError(); /* the thread was on it, so this is no new error */
+		cudaGetLastError(); /* this device was current before, so there is no new error */
 }
 
 static int alloc_device(size_t bytes, struct memory *out)
@@ -182,7 +184,8 @@ static int alloc_device(size_t bytes, struct memory *out)
 	return cuda_check(cudaMalloc(&out->address, bytes ? bytes : 1), "allocating a buffer");
 }
 
-/* Device memory, and a dma-buf that contains all of it if driver and device support that. */
+/* Allocates device memory, with a dma-buf that contains all of it if driver and device support
+ * that. */
 static int alloc_exported(size_t bytes, struct memory *out)
 {
 	const size_t whole = (bytes + DEVICE_PAGE - 1) / DEVICE_PAGE * DEVICE_PAGE;
@@ -243,7 +246,7 @@ void cuda_release(struct memory *memory)
 
 int cuda_pin(void *host, size_t bytes, void **there)
 {
-	/* For every device, because it is not known here which one will push. */
+	/* Pinned for every device, because the one that will push is not known here. */
 	const unsigned flags = cudaHostRegisterPortable | cudaHostRegisterMapped;
 	enum cudaStreamCaptureMode mode;
 	int rc;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The tables of this module: what the library calls, and single kernels. */
+ * The tables of this module: the operations that the library calls, and single kernels. */
 #include "gpu/context.h"
 #include "gpu/choose.h"
 #include "gpu/failure.h"
@@ -9,7 +9,7 @@
 #include "gpu/sketch.h"
 #include <stdio.h>
 
-/* Writes one line that lists the devices, or says why there is none. */
+/* Writes one line that lists the devices, or the reason why there is none. */
 static int describe_devices(char *text, size_t cap)
 {
 	size_t at = 0;
@@ -79,7 +79,7 @@ static const struct device_kernels kernels = {
 	.sketch_add = cuda_sketch_add,
 };
 
-/* Symbols are hidden by default, but these are looked up by name. */
+/* These functions are looked up by name, but symbols are hidden by default. */
 __attribute__((visibility("default"))) device_module_fn sluice_device_module;
 __attribute__((visibility("default"))) device_kernels_fn sluice_device_kernels;
 

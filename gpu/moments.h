@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Sums over a vector on the device, in the order of runtime/compress/moments.h: a warp sums up a
- * tile, then a group of tiles, and every warp adds up the groups. Called by gaussian.cu, draw.cu
- * and fold.cu. */
+ * Sums over a vector on the device, in the order of runtime/compress/moments.h: a warp adds up a
+ * tile, then a group of tiles; finally every warp adds up all groups. Called by gaussian.cu,
+ * draw.cu and fold.cu. */
 #ifndef GPU_MOMENTS_H
 #define GPU_MOMENTS_H
 #include "gpu/sweep.h"
 #include "runtime/compress/moments.h"
 
-/* Adds up neighbours, then pairs of them, and so on. The result is the same on every lane. */
+/* Adds neighbours, then pairs of them, and so on. The result is equal on all lanes. */
 __device__ static inline double sum_of_lanes(double v)
 {
 	for (unsigned by = 1; by < LANES; by *= 2)
@@ -26,8 +26,8 @@ __device__ static inline void put_moments(double *to, double first, double secon
 	}
 }
 
-/* Sums up one tile, after adding the gradient if requested. *largest concerns coordinates that are
- * not exempt. Returns how many of the lane's coordinates have no terms. */
+/* Adds up one tile, after adding the gradient if `adding`. *largest ignores exempt coordinates.
+ * Returns how many of the lane's coordinates have no terms. */
 __device__ static inline uint32_t add_tile(const struct topk_args *a, uint32_t tile, int adding,
 					   struct moment_terms terms, uint32_t *largest,
 					   uint32_t *largest_of_all)
@@ -65,7 +65,7 @@ __device__ static inline uint32_t add_tile(const struct topk_args *a, uint32_t t
 	return left_out;
 }
 
-/* This lane's share of n pairs, starting at `from`, for sum_of_lanes(). */
+/* Returns this lane's share of n pairs, starting at `from`, for sum_of_lanes(). */
 __device__ static inline void lane_share(const double *from, uint32_t n, double *first,
 					 double *second)
 {
@@ -76,8 +76,8 @@ __device__ static inline void lane_share(const double *from, uint32_t n, double 
 	}
 }
 
-/* Adds up the pairs that put_moments() stored for so many tiles, after all writers have reached the
- * barrier. All blocks call this, and every thread gets the same sums. */
+/* Adds up the pairs that put_moments() stored for `tiles` tiles, after a barrier for all writers.
+ * All blocks call this, and every thread gets the same sums. */
 __device__ static inline void tiles_total(const double *tile_sums, double *group_sums,
 					  uint32_t tiles, uint32_t *barrier, uint32_t *passed,
 					  double *first, double *second)
@@ -97,8 +97,8 @@ __device__ static inline void tiles_total(const double *tile_sums, double *group
 	*second = sum_of_lanes(*second);
 }
 
-/* All blocks call this, and every thread gets the same sums. left_out: a word of the state that is
- * not used yet. */
+/* All blocks call this, and every thread gets the same sums. left_out: an unused word of the
+ * state. */
 __device__ static inline struct moments moments_total(const struct topk_args *a,
 						      struct moment_terms terms, int adding,
 						      uint32_t *left_out, uint32_t *passed)

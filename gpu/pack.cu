@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Packing on the device (pack.h) in one cooperative launch, of one list or of all parts of a push,
- * each of which has a team of blocks. First the widths of all delta blocks are computed. When every
- * block of the team knows all lengths, the coding is chosen and the payload written. 256 threads,
- * any grid; a warp handles a delta block of 128 gaps. Memory per entry: 8 bytes twice, and what is
- * written. Shared memory: 6.3 KiB. Equal input gives equal bytes for every grid. */
+ * Packing on the device (pack.h) in one cooperative launch, of one list or of all parts of a push.
+ * Each part has a team of blocks. The team first computes the widths of all delta blocks. When
+ * every block knows all lengths, the team chooses the coding and writes the payload. 256 threads,
+ * any grid; a warp handles a delta block of 128 gaps. Memory per entry: 8 bytes read twice, and the
+ * bytes written. Shared memory: 6.3 KiB. Equal input gives equal bytes for every grid. */
 #include "gpu/pack.h"
 #include "gpu/compressor.h"
 #include "gpu/kernel.h"
@@ -38,7 +38,7 @@ __device__ static inline uint32_t gaps_of(const struct pack_args *a, uint32_t bl
 	return left < DELTA_BLOCK ? left : DELTA_BLOCK;
 }
 
-/* The distance of entry i from the smallest index that could be there. */
+/* Returns the distance of entry i from the smallest index that it could have. */
 __device__ static inline uint32_t gap_at(const struct pack_args *a, uint32_t i)
 {
 	return i ? a->index[i] - a->index[i - 1] - 1 : a->index[0] - a->base;
@@ -46,7 +46,8 @@ __device__ static inline uint32_t gap_at(const struct pack_args *a, uint32_t i)
 
 /* ---- first: lengths -------------------------------------------------------- */
 
-/* Computes the widths of this block's run. Returns their bytes in total, on every thread. */
+/* Computes the widths of this block's run of delta blocks. Returns their total length in bytes on
+ * every thread. */
 __device__ static inline uint64_t measure_gaps(const struct pack_args *a, struct run run,
 					       struct pack_shared *sh)
 {
@@ -103,7 +104,7 @@ __device__ static inline struct choice choose_coding(const struct pack_args *a,
 	c.payload = section_of_values(a->span, &a->values);
 	if (a->count == a->span)
 		return c;
-	if (value_few_bits(a->values.type)) /* a zero between the values would not stay zero */
+	if (value_few_bits(a->values.type)) /* in few bits, zero would not decode to zero */
 		c.payload = UINT64_MAX;
 	consider(&c, CODING_RAW, 4 * (uint64_t)a->count, values);
 	if (a->count && a->index[a->count - 1] - a->index[0] == a->count - 1)
@@ -132,7 +133,7 @@ __device__ static inline void write_zeros(struct team t, uint8_t *to, uint64_t b
 		put_word(to + i, 0);
 }
 
-/* Writes the values in a row, or each at its place among zeros. */
+/* Writes the values one after the other, or each at its place among zeros. */
 __device__ static inline void write_values(const struct pack_args *a, struct team t, float scale,
 					   uint8_t *to, int scattered)
 {
@@ -165,8 +166,8 @@ __device__ static inline void write_bitmap(const struct pack_args *a, struct tea
 	}
 }
 
-/* Byte b of the packed gaps of a block, least significant bit first. Gaps beyond the last are
- * zero. */
+/* Returns byte b of the packed gaps of a block, least significant bit first. Gaps beyond the last
+ * are zero. */
 __device__ static inline uint8_t packed_byte(const uint32_t *gap, unsigned width, uint32_t b)
 {
 	uint32_t from = 8 * b / width, byte = 0;
@@ -185,7 +186,7 @@ __device__ static inline void write_delta_block(const struct pack_args *a, uint3
 	const uint32_t n = gaps_of(a, block), first = block * DELTA_BLOCK;
 	const unsigned width = a->widths[block];
 
-	__syncwarp(ALL_LANES); /* the last call may still read gap */
+	__syncwarp(ALL_LANES); /* the previous call may still read gap */
 	for (unsigned g = lane_id(); g < DELTA_BLOCK; g += LANES)
 		gap[g] = g < n ? gap_at(a, first + g) : 0;
 	__syncwarp(ALL_LANES);
@@ -195,7 +196,7 @@ __device__ static inline void write_delta_block(const struct pack_args *a, uint3
 		a->payload[block] = (uint8_t)width;
 }
 
-/* before: the bytes of the delta blocks before this block's run. */
+/* before: the size of all delta blocks before this block's run. */
 __device__ static inline void write_delta(const struct pack_args *a, struct run run,
 					  uint64_t before, struct pack_shared *sh)
 {
@@ -232,7 +233,7 @@ __device__ static inline void write_padding(const struct pack_args *a, struct ch
 	zero_between(a->payload, c.indices + used, c.payload);
 }
 
-/* Called by all blocks of the team, with the same a. */
+/* All blocks of the team call this, with the same a. */
 __device__ static inline void pack_list(const struct pack_args *a, struct team t,
 					struct pack_shared *sh)
 {
@@ -287,7 +288,8 @@ KERNEL(pack, pack_args)
 	pack_list(&a, whole_grid(), &sh);
 }
 
-/* What is to be packed of part p. Shared by the block, because registers are scarce. */
+/* Writes the arguments for packing part p. They are in shared memory, because registers are
+ * scarce. */
 __device__ static inline void part_args(const struct push_pack_args *a, uint32_t p,
 					struct pack_args *out)
 {
@@ -308,8 +310,8 @@ __device__ static inline void part_args(const struct push_pack_args *a, uint32_t
 	out->widths = a->widths + range.first / DELTA_BLOCK + p;
 }
 
-/* A part with more entries than its capacity is left out by its whole team, so nobody waits at a
- * barrier for a block that left. */
+/* If a part has more entries than its capacity, its whole team skips it, so no block waits at a
+ * barrier for one that has left. */
 KERNEL(pack_push, push_pack_args)
 {
 	__shared__ struct pack_shared sh;
@@ -319,7 +321,7 @@ KERNEL(pack_push, push_pack_args)
 	for (; p < a.parts; p += gridDim.x) {
 		if (a.part[p].range.count > a.place[p].capacity)
 			continue;
-		__syncthreads(); /* the last part may still be in use */
+		__syncthreads(); /* the previous part may still be in use */
 		if (threadIdx.x == 0)
 			part_args(&a, p, &sh.args);
 		__syncthreads();

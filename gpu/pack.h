@@ -3,14 +3,13 @@
  * runtime/compress/message.h): the cheapest of raw, run, delta, bitmap and dense, then the values.
  * The host makes the header and parts.cu the checksum. Called by selector.c for lists of a known
  * length, and by compressor.c (compressor.h) for the shards' parts of a selection, whose lengths
- * only the device knows. Values in few bits are left out, because quantize.cu writes them after the
- * positions. */
+ * only the device knows. If values are in few bits, quantize.cu writes them after the positions. */
 #ifndef GPU_PACK_H
 #define GPU_PACK_H
 #include "runtime/compress/message_rules.h"
 #include <cuda_runtime_api.h>
 
-/* PACK_DONE once the payload is written. Nothing is written if there were more entries than the
+/* PACK_DONE: the payload is written. Nothing is written if there are more entries than the
  * capacity. */
 enum pack_verdict { PACK_NOTHING, PACK_DONE };
 
@@ -34,7 +33,7 @@ struct pack_args {
 	const uint32_t *index; /* in ascending order; of the whole vector, so base is subtracted */
 	const float *value;    /* finite */
 	float *decoded;        /* receives what the receiver will decode; may be value */
-	/* Decoded receives what is left unsent instead, which is value - decoded. */
+	/* decoded receives the unsent rest instead, which is value - decoded. */
 	int leave_rest;
 	uint8_t *payload; /* room for message_bound() less the header; 4-byte aligned */
 	uint32_t base, count, span;

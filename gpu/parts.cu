@@ -1,42 +1,41 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a push does on the device besides selecting and packing, so that the host need not wait in
- * between. Every kernel has 256 threads per block.
+ * The steps of a push on the device other than selecting and packing, so that the host need not
+ * wait in between. Every kernel has 256 threads per block.
  *
- * split finds where each shard's part of the selection begins and how long it is, takes over where
- * the host wants its message, and clears its results. One thread per part searches the list by
+ * split finds begin and length of each shard's part of the selection, copies the host's request for
+ * the place of its message, and clears its results. One thread per part searches the list by
  * bisection, in one block.
  *
  * gather_push copies the values that shards ask for into the payloads. Each part has a team of
- * blocks, or each block several parts. The positions are read from pinned memory.
+ * blocks, or each block has several parts. It reads the positions from pinned memory.
  *
  * seal reads each payload once, 4 bytes per thread and turn, by a team of blocks for each part, and
- * computes its CRC32C. If the
- * message is sent from host memory, seal writes exactly the payload's bytes there, 128 per warp, so
- * that no transfer waits until the host knows the length. Payloads whose lengths the host knows are
- * f32, and seal checks their values as well, because no other kernel reads each of them. Equal
- * input gives equal sums for every grid, because exclusive or does not depend on the order. Shared
- * memory: 4 KiB.
+ * computes its CRC32C. If the message is sent from host memory, seal writes exactly the payload's
+ * bytes there, 128 per warp, so no transfer has to wait for the host to know the length. Payloads
+ * whose lengths the host knows are f32, and seal checks their values as well, because no other
+ * kernel reads each of them. Equal input gives equal sums for every grid, because exclusive or does
+ * not depend on the order. Shared memory: 4 KiB.
  *
  * settle subtracts what the messages hold from the residual, one thread per entry and turn. Memory
  * per entry: 8 bytes of lists and two sectors of 32 bytes of the residual. Every coordinate belongs
  * to one thread.
  *
- * report does the work of settle if every part was packed. Then the last block to finish tells the
- * host: it writes the results to pinned memory, followed by a number that the host polls. One
- * launch does both, so whoever sees the number knows that the residual is up to date, and a launch
- * that fails has done neither. Shared memory: 8 bytes.
+ * report does the work of settle if every part was packed. Then the last block to finish writes the
+ * results to pinned memory, followed by a number that the host polls. One launch does both, so the
+ * residual is up to date when the host sees the number, and a launch that fails has done neither.
+ * Shared memory: 8 bytes.
  *
- * Visibility: launches of one stream follow each other, so what pack, quantize and seal wrote
- * precedes report. Each thread's system-wide fence orders that, and its own words, before the
+ * Visibility: launches of one stream follow each other, so report comes after the writes of pack,
+ * quantize and seal. Each thread's system-wide fence orders these writes and its own before the
  * number. The host, or a network card that the host starts, can therefore read the results without
- * a call of CUDA: payloads in host memory, in a peer's window, and in the device's own memory. */
+ * calling CUDA: payloads in host memory, in a peer's window, and in the device's own memory. */
 #include "gpu/compressor.h"
 #include "gpu/tile.h"
 #include <stddef.h>
 
 /* ---- split ----------------------------------------------------------------- */
 
-/* How many of the ascending index[0..n) are below limit. */
+/* Returns how many of the ascending index[0..n) are below limit. */
 __device__ static inline uint32_t below(const uint32_t *index, uint32_t n, uint64_t limit)
 {
 	uint32_t from = 0, to = n;
@@ -107,14 +106,14 @@ KERNEL(gather_push, push_gather_args)
 /* ---- seal ------------------------------------------------------------------ */
 
 /* table[b][v]: the value v at byte b, multiplied for the distance between a thread's words. It is
- * made where threads have several. */
+ * made only if threads have several words. */
 enum { BYTES_OF_WORD = 4, BYTE_VALUES = 256 };
 
 struct seal_shared {
 	uint32_t table[BYTES_OF_WORD][BYTE_VALUES];
 };
 
-/* The bit 31 - i of a word stands for x^i. */
+/* Bit 31 - i of a word stands for x^i. */
 __device__ static inline void make_table(struct seal_shared *sh, uint32_t stride)
 {
 	uint32_t made[BYTES_OF_WORD] = { 0, 0, 0, 0 };
@@ -136,10 +135,9 @@ __device__ static inline uint32_t times_stride(const struct seal_shared *sh, uin
 	       sh->table[2][sum >> 16 & 0xff] ^ sh->table[3][sum >> 24];
 }
 
-/* A thread's words of a payload are those whose distance from the end is `mine` more than a
- * multiple of `stride`, so that the power of x for the last of them is the same for all payloads.
- * Returns the words' remainder, not yet multiplied by that. *largest becomes the largest of their
- * magnitudes as f32. */
+/* Handles the words of a payload whose distance from the end is `mine` more than a multiple of
+ * `stride`, so the power of x for the last of them is the same for all payloads. Returns their
+ * remainder, not yet multiplied by that power. *largest receives their largest magnitude as f32. */
 __device__ static inline uint32_t seal_words(const struct seal_shared *sh,
 					     const struct push_place *place, uint32_t words,
 					     uint32_t mine, uint32_t stride, uint32_t *largest)
@@ -220,7 +218,7 @@ KERNEL(settle, settle_args)
 
 /* ---- report ---------------------------------------------------------------- */
 
-/* *unpacked is shared by the block, and must be 0 before. */
+/* *unpacked is shared by the block, and must be 0 before the call. */
 __device__ static inline int all_packed(const struct report_args *a, uint32_t *unpacked)
 {
 	for (uint32_t p = threadIdx.x; p < a->parts; p += BLOCK)
@@ -230,7 +228,7 @@ __device__ static inline int all_packed(const struct report_args *a, uint32_t *u
 	return !*unpacked;
 }
 
-/* The first value that is not finite. */
+/* Returns the first non-finite value. */
 __device__ static inline float bad_value(const struct report_args *a)
 {
 	const uint32_t at = ~a->summary->inverted_first;

@@ -2,8 +2,8 @@
  * See plan.h. */
 #include "gpu/plan.h"
 
-/* GRANULE is the granule of cudaMalloc() itself, so every array begins where any vector load is
- * allowed. */
+/* GRANULE is the alignment of cudaMalloc(), so every array begins at an address that allows any
+ * vector load. */
 enum { GRANULE = 256, ROOM_LEAST = 4096, GAPS_A_BLOCK = 128 };
 
 static size_t take(size_t *end, size_t bytes)
@@ -25,8 +25,8 @@ struct select_plan select_plan(size_t n, size_t k, size_t exempt, size_t n_exemp
 	struct select_plan p = { .n = n, .k = smaller_size(k, n) };
 
 	p.tiles = (uint32_t)((n + TILE_COORDINATES - 1) / TILE_COORDINATES);
-	/* Room for what is above the boundary and about one coordinate in 64 near it, but no more
-	 * than all. */
+	/* Room for everything above the boundary and about one coordinate in 64 near it, but for no
+	 * more than all coordinates. */
 	p.room = (uint32_t)smaller_size(p.k + exempt + n / ROOM_SHARE + ROOM_LEAST, n);
 	p.state = take(&p.bytes, state_bytes);
 	p.exempt = take(&p.bytes, n_exempt * 2 * sizeof(uint32_t));

@@ -9,14 +9,14 @@
 
 /* The coordinates that a warp handles at once: eight loads of 16 bytes per lane. */
 enum { TILE_COORDINATES = 1024, TILE_ROUNDS = 8, ROUND_COORDINATES = 128 };
-/* How many passes narrow an interval of 31 bits down, with bins of 11 bits. */
+/* Number of passes that narrow an interval of 31 bits, with bins of 11 bits. */
 enum { NARROWINGS = 3 };
 
 /* The positions of a selector's arrays in its one allocation, as offsets in bytes; n < 2^32. */
 struct select_plan {
 	size_t n, k;
 	uint32_t tiles;
-	uint32_t room; /* entries of the lists, for candidates and for what is selected */
+	uint32_t room; /* entries of the lists of candidates and of selected coordinates */
 	size_t exempt; /* for the spans */
 	size_t state, first, counts, candidate_index, candidate_value, index, value;
 	size_t packing, widths;       /* for pack */
@@ -26,8 +26,8 @@ struct select_plan {
 };
 enum { GRID_MOST = 4096, TILES_OF_GROUP = 1024, ROOM_SHARE = 64 };
 
-/* How many coordinates a sample of a vector has; 0: the vector is too short for one. There is room
- * for them in each list. */
+/* Returns the number of coordinates in a sample of a vector, or 0 if the vector is too short for
+ * one. Each list has room for them. */
 enum { SAMPLE_SHARE = ROOM_SHARE, SAMPLE_MOST = 1 << 16, SAMPLE_LEAST = 256 };
 
 HOST_AND_DEVICE static inline uint32_t sample_count(uint32_t n)
@@ -37,8 +37,8 @@ HOST_AND_DEVICE static inline uint32_t sample_count(uint32_t n)
 	return samples < SAMPLE_LEAST ? 0 : samples < SAMPLE_MOST ? samples : (uint32_t)SAMPLE_MOST;
 }
 
-/* Coordinate j of the sample: one of each stratum, at a place that a hash chooses, because a fixed
- * distance could be that of the columns of a matrix. */
+/* Returns coordinate j of the sample. A hash chooses one coordinate of each stratum, because a
+ * fixed distance could coincide with the columns of a matrix. */
 HOST_AND_DEVICE static inline uint32_t sample_place(uint32_t n, uint32_t samples, uint32_t j)
 {
 	const uint32_t each = n / samples, longer = n - each * samples; /* have one more */
@@ -59,30 +59,32 @@ struct sketch_plan {
 	uint32_t n, columns;
 	size_t barrier, parts, begin, end, list, block_sums, bytes;
 };
-/* parts_bytes: what the kernel has to know of the parts. */
+/* parts_bytes: size of the kernel's data about the parts. */
 struct sketch_plan sketch_plan(uint32_t n, uint32_t columns, size_t parts_bytes);
 
-/* A grid, or the most blocks that a kernel may take if that is less; 0: any number. */
+/* Returns the grid, limited to `most` blocks; 0: no limit. */
 unsigned fewer_blocks(unsigned grid, unsigned most);
 
-/* The number of blocks in the cooperative launch of a selection. All are resident, and only the
- * first may be without a tile. */
+/* Returns the number of blocks in the cooperative launch of a selection. All are resident, and only
+ * the first may be without a tile. */
 unsigned select_grid(uint32_t tiles, unsigned warps, unsigned multiprocessors,
 		     unsigned blocks_each);
 
-/* The number of blocks in the cooperative launch that packs count entries in blocks of gaps. */
+/* Returns the number of blocks in the cooperative launch that packs count entries in blocks of
+ * gaps. */
 unsigned pack_grid(uint32_t count, uint32_t gaps, unsigned warps, unsigned multiprocessors,
 		   unsigned blocks_each);
 
-/* The number of blocks in a cooperative launch for all parts of a push: at least one for each
- * part, as far as they can be resident. wanted: the number of blocks that would suffice for all
+/* Returns the number of blocks in a cooperative launch for all parts of a push: at least one for
+ * each part, unless fewer can be resident. wanted: the number of blocks that would suffice for all
  * entries together. */
 unsigned push_grid(uint32_t parts, unsigned wanted, unsigned multiprocessors, unsigned blocks_each);
 
-/* The number of blocks in the cooperative launch that quantises count values, eight per thread. */
+/* Returns the number of blocks in the cooperative launch that quantises count values, eight per
+ * thread. */
 unsigned quantize_grid(uint32_t count, unsigned multiprocessors, unsigned blocks_each);
 
-/* The number of blocks, at least one, for a list of count entries: one entry per thread, in several
- * turns if there are many. */
+/* Returns the number of blocks, at least one, for a list of count entries: one entry per thread, in
+ * several turns if there are many. */
 unsigned list_grid(uint64_t count, unsigned block, unsigned multiprocessors, unsigned blocks_each);
 #endif

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Values in few bits, byte for byte as few_bits_encode() makes them (runtime/compress/few_bits.c),
- * rounded by the same random numbers. One cooperative launch, of one list or of all parts of a
- * push, each of which has a team of blocks, first computes the step of each block, with a warp per
- * block, or the largest magnitude of all. Then it computes codes, eight values per thread, which
- * make whole bytes. Memory per value: 4 bytes twice, 4 for its index, 4 written, and its code. */
+ * rounded by the same random numbers. One cooperative launch handles one list, or all parts of a
+ * push, each with a team of blocks. It first computes the step of each block of values, one warp
+ * per block, or the largest magnitude of all values. Then it computes codes, eight values per
+ * thread, which fill whole bytes. Memory per value: 4 bytes read twice, 4 for its index, 4 written,
+ * and its code. */
 #include "gpu/compressor.h"
 #include "gpu/kernel.h"
 #include "gpu/quantize.h"
@@ -27,7 +28,7 @@ __device__ static inline uint32_t warp_largest(const struct quantize_args *a, ui
 	return __reduce_max_sync(ALL_LANES, largest);
 }
 
-/* Adds in the order of the values: every lane adds the values of all lanes one after the other. */
+/* Adds in the order of the values: every lane adds the values of all lanes one by one. */
 __device__ static inline float warp_mean(const struct quantize_args *a, uint64_t begin,
 					 uint64_t end)
 {
@@ -63,7 +64,7 @@ __device__ static inline void write_steps(const struct quantize_args *a, struct 
 	}
 }
 
-/* For a grid: a warp reads 1024 values at a time. */
+/* For a grid: finds the largest magnitude. A warp reads 1024 values at a time. */
 __device__ static inline void find_largest(const struct quantize_args *a, struct team t)
 {
 	const uint64_t each = 1024;
@@ -80,7 +81,7 @@ __device__ static inline void find_largest(const struct quantize_args *a, struct
 		atomicMax(&a->state->largest, largest);
 }
 
-/* Returns the code of value i; *decoded becomes what it decodes to. */
+/* Returns the code of value i; *decoded receives the decoded value. */
 __device__ static inline uint8_t uniform_of(const struct quantize_args *a,
 					    const struct random_mixer *numbers, uint64_t i,
 					    const struct uniform_scale *scale, float *decoded)
@@ -141,7 +142,7 @@ __device__ static inline void write_codes(const struct quantize_args *a,
 		codes[from / CODES_AT_ONCE * bits + b] = (uint8_t)(eight >> 8 * b);
 }
 
-/* The range that a grid covers. */
+/* Returns the range that a grid covers. */
 __device__ static inline float range_of(const struct quantize_args *a)
 {
 	uint32_t most = look(&a->state->largest);
@@ -155,7 +156,7 @@ __device__ static inline float range_of(const struct quantize_args *a)
 	return grid_range(a->coding.bits, range > a->range ? range : a->range);
 }
 
-/* Called by all blocks of the team, with the same a. */
+/* All blocks of the team call this, with the same a. */
 __device__ static inline void quantize_list(const struct quantize_args *a, struct team t)
 {
 	const int uniform = a->coding.type == VALUE_UNIFORM;
@@ -188,8 +189,8 @@ KERNEL(quantize, quantize_args)
 	quantize_list(&a, whole_grid());
 }
 
-/* The values of all parts, each after its positions, by a team of blocks. A part that was not
- * packed is left out by its whole team. */
+/* Encodes the values of all parts, each after its positions, by a team of blocks. The whole team
+ * skips a part that was not packed. */
 KERNEL(quantize_push, push_quantize_args)
 {
 	uint32_t p;

@@ -20,7 +20,7 @@ struct quantize_args {
 	const uint32_t *index;
 	const float *value;
 	float *decoded; /* may be value */
-	int leave_rest; /* decoded receives what is left unsent instead */
+	int leave_rest; /* decoded receives the unsent rest instead */
 	uint8_t *out;   /* few_bits_bytes() bytes */
 	uint32_t count;
 	struct value_coding coding; /* uniform or grid */

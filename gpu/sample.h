@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Where the k-th largest key of a vector probably is, if no hint says so: from a sample of the sum,
- * one coordinate of each of up to 2^16 strata, at a place that a hash chooses. Two histograms of
- * the sample, between grid barriers, bracket the keys whose ranks in the sample are four standard
- * deviations around the expected one. The sweep that follows shows whether the bracket was right,
- * so a misleading sample costs a sweep and never an exact result. Called by topk.cu. */
+ * Estimates the k-th largest key of a vector when there is no hint, from a sample of the sum: one
+ * coordinate of each of up to 2^16 strata, at a place that a hash chooses. Two histograms of the
+ * sample, between grid barriers, bracket the keys whose ranks in the sample are within four
+ * standard deviations of the expected rank. The sweep that follows shows whether the bracket was
+ * right, so a misleading sample costs a sweep and never an exact result. Called by topk.cu. */
 #ifndef GPU_SAMPLE_H
 #define GPU_SAMPLE_H
 #include "gpu/histogram.h"
@@ -11,7 +11,7 @@
 
 enum { SAMPLE_DEVIATIONS = 4 };
 
-/* Coordinate i of the vector that is selected from, as the sweep will compute it. */
+/* Returns coordinate i of the vector to select from, as the sweep will compute it. */
 __device__ static inline float sum_at(const struct topk_args *a, int adding, uint32_t i)
 {
 	const float v = one(a->x ? a->x : a->residual, i, a->n);
@@ -21,11 +21,11 @@ __device__ static inline float sum_at(const struct topk_args *a, int adding, uin
 	if (a->grad_type == VALUE_F32)
 		return v + a->scale * one((const float *)a->grad, i, a->n);
 	if (!adds_narrow(a, tile_whole(a, i / TILE_COORDINATES)))
-		return v; /* prepare() has added it */
+		return v; /* prepare() has already added it */
 	return v + a->scale * widened_at(a->grad, i, a->grad_type, a->grad_scale);
 }
 
-/* The key of sample j, or the key of zero if its coordinate is exempt. */
+/* Returns the key of sample j, or the key of zero if its coordinate is exempt. */
 __device__ static inline uint32_t sample_key(const struct topk_args *a, int adding, uint32_t j,
 					     uint32_t samples)
 {
@@ -42,7 +42,7 @@ __device__ static inline void count_samples(const struct topk_args *a, struct hi
 	const unsigned shift = known_shift(known);
 
 	clear_bins(sh);
-	/* Whole warps stay in the loop together. */
+	/* All lanes of a warp stay in the loop together. */
 	for (uint32_t from = blockIdx.x * BLOCK; from < samples; from += gridDim.x * BLOCK) {
 		const uint32_t j = from + threadIdx.x;
 		uint32_t key = 0;
@@ -56,8 +56,8 @@ __device__ static inline void count_samples(const struct topk_args *a, struct hi
 	bins_up(sh, a->state->of_sample[pass]);
 }
 
-/* Sets *near to where the k-th largest key probably is. Returns 0 if the vector is too short for
- * a sample, or if so many candidates would be equal that there is no room for them. */
+/* Sets *near to the interval that probably holds the k-th largest key. Returns 0 if the vector is
+ * too short for a sample, or if there would be too many equal candidates for the room. */
 __device__ static inline int sample_interval(const struct topk_args *a, struct histogram *sh,
 					     int adding, uint32_t *passed, struct known *near)
 {
@@ -78,7 +78,7 @@ __device__ static inline int sample_interval(const struct topk_args *a, struct h
 		count_samples(a, sh, adding, samples, known, pass);
 		grid_barrier(&a->state->barrier, passed);
 		find_bin(sh, counts, (upper ? upper : 1) - over);
-		if (sh->bin == BINS) { /* there are probably fewer than k that are not zero */
+		if (sh->bin == BINS) { /* probably fewer than k values are not zero */
 			near->low = 1;
 			near->high = KEY_MASK;
 			return 1;

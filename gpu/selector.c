@@ -30,7 +30,7 @@ struct device_selector {
 	struct select_plan plan;
 	unsigned multiprocessors, grid, gaussian_grid, draw_grid, fold_grid, pack_residents,
 		quantize_residents;
-	unsigned blocks; /* most that a kernel takes; 0: any number */
+	unsigned blocks; /* most blocks per kernel; 0: any number */
 	int device;
 	uint32_t n_exempt, exempt_coordinates;
 	uint8_t *memory;
@@ -89,7 +89,7 @@ static int allocate_memory(struct device_selector *s, const struct device_span *
 	cudaStream_t own;
 	if (capture_stream_open(&own))
 		return -1;
-	/* There was no step yet, so the hint is zero. */
+	/* Before the first step the hint is zero. */
 	const int rc = cuda_check(cudaMemsetAsync(part(s, s->plan.state), 0,
 						  sizeof(struct selector_state), own),
 				  "clearing a selector") ||
@@ -149,14 +149,14 @@ void cuda_selector_close(struct device_selector **selector)
 	if (!selector || !*selector)
 		return;
 	capture_allow(&mode);
-	if (cudaFree((*selector)->memory) != cudaSuccess) /* memory of any device can be freed */
+	if (cudaFree((*selector)->memory) != cudaSuccess) /* any device's memory can be freed */
 		cudaGetLastError();
 	capture_restore(mode);
 	free(*selector);
 	*selector = NULL;
 }
 
-/* The key of the smallest magnitude that is selected. It is never the key of zero. */
+/* Returns the key of the smallest selected magnitude. It is never the key of zero. */
 static uint32_t level_key(float level)
 {
 	uint32_t key = key_of(level);
@@ -183,7 +183,7 @@ static int launch(struct device_selector *s, const struct device_select *call,
 	return cuda_check(topk_enqueue(args, s->grid, stream), "starting the kernel topk");
 }
 
-/* Whether the gradient is processed further than by adding it, which has to happen before the
+/* Returns 1 if the gradient is not simply added but also processed, which must happen before the
  * selection. */
 static int needs_fold(const struct device_select *call)
 {
@@ -421,7 +421,7 @@ int cuda_packed(struct device_selector *s, struct device_packed *out, void *stre
 {
 	int before;
 
-	/* NULL is the default stream of the current device, whichever that is. */
+	/* NULL would mean the default stream of the current device, whichever that is. */
 	if (enter_device(s, &before))
 		return -1;
 	return leave_device(s, before, take_packed(s, out, stream));

@@ -19,8 +19,8 @@ int selector_apply(struct device_selector *s, const struct device_apply *call, v
 /* See device_ops.change. */
 int selector_change(struct device_selector *s, const struct device_change *call, void *stream);
 
-/* Prepares a push of all coordinates: clears the state, and adds the gradient to the residual if
- * that takes more than a simple addition (*folded). */
+/* Prepares a push of all coordinates: clears the state. If the gradient needs more than a simple
+ * addition, adds it to the residual (*folded). */
 int selector_fold(struct device_selector *s, const struct device_select *call, int *folded,
 		  void *stream);
 
@@ -28,16 +28,16 @@ int selector_fold(struct device_selector *s, const struct device_select *call, i
 struct value_coding;
 int quantize_refuse(const struct value_coding *c);
 
-/* For compressor.c: the lists of the last selection, and scratch memory. All pointers are device
+/* The lists of the last selection, and scratch memory, for compressor.c. All pointers are device
  * memory. */
 struct topk_state;
 struct selector_view {
 	int device;
-	unsigned multiprocessors, blocks; /* blocks: most that a kernel takes; 0: any number */
+	unsigned multiprocessors, blocks; /* blocks: most blocks per kernel; 0: any number */
 	uint32_t n;                       /* coordinates of the vector */
 	struct topk_state *selection;
-	uint32_t *barrier; /* one that no kernel has used since the state was cleared, if nothing
-			      is selected */
+	uint32_t *barrier; /* if nothing is selected: one that no kernel has used since the state
+			      was cleared */
 	uint32_t *index;
 	float *value;
 	uint32_t room;   /* entries of the lists */
@@ -47,7 +47,7 @@ struct selector_view {
 	uint64_t *block_sums;
 };
 struct selector_view selector_view(const struct device_selector *s);
-/* Make the selector's device current, and the previous one again; see device_enter() and
+/* Make the selector's device current, and later the previous one again; see device_enter() and
  * device_leave(). */
 int selector_enter(const struct device_selector *s, int *before);
 int selector_leave(const struct device_selector *s, int before, int rc);

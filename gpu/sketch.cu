@@ -1,12 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Adds a vector to a count sketch with the same bits as sketch_add() (runtime/compress/sketch.c).
- * The float sum of a cell depends on the order of its coordinates. They are therefore listed bucket
- * by bucket, each list is sorted, and one thread adds it up. One cooperative launch handles row
- * after row, of all parts of the vector beside each other: the buckets of a part follow those of
- * the part before it. The average list has as many entries as there are coordinates per column.
- * Memory per row and coordinate: x and a hash three times, and 4 bytes of list that are written and
- * read at random places, which is up to 96 bytes in sectors of 32. Shared memory: 64 bytes per
- * block. */
+ * The float sum of a cell depends on the order of its coordinates. They are therefore listed by
+ * bucket, each list is sorted, and one thread adds it up. One cooperative launch handles one row at
+ * a time, for all parts of the vector together: the buckets of a part follow those of the previous
+ * part. The average list has as many entries as there are coordinates per column. Memory per row
+ * and coordinate: x and a hash three times, and 4 bytes of list that are written and read at random
+ * places, which costs up to 96 bytes in 32-byte sectors. Shared memory: 64 bytes per block. */
 #include "gpu/compressor.h"
 #include "gpu/kernel.h"
 #include "gpu/sketch.h"
@@ -21,8 +20,8 @@ __device__ static inline uint32_t sketch_threads(void)
 	return gridDim.x * BLOCK;
 }
 
-/* The part of a coordinate or bucket that a thread has found. The ones that it asks for ascend, so
- * it goes through the parts once. */
+/* The part of a coordinate or bucket that a thread has found. A thread looks them up in ascending
+ * order, so it goes through the parts once. */
 struct found_part {
 	const struct sketch_part *part;
 	uint32_t number;
@@ -37,7 +36,7 @@ __device__ static inline struct found_part first_part(const struct sketch_args *
 	return f;
 }
 
-/* The bucket of coordinate j, counted over all parts. */
+/* Returns the bucket of coordinate j, counted over all parts. */
 __device__ static inline uint32_t bucket_of(const struct sketch_args *a, struct found_part *f,
 					    uint32_t row, uint32_t j)
 {
@@ -64,7 +63,7 @@ __device__ static inline float *cell_of(const struct sketch_args *a, struct foun
 	return cells + (uint64_t)row * f->part->columns + (bucket - f->part->first_bucket);
 }
 
-/* end[b] becomes the number of coordinates in bucket b. */
+/* Sets end[b] to the number of coordinates in bucket b. */
 __device__ static inline void count_buckets(const struct sketch_args *a, uint32_t row,
 					    uint32_t *passed)
 {
@@ -79,7 +78,7 @@ __device__ static inline void count_buckets(const struct sketch_args *a, uint32_
 	grid_barrier(a->barrier, passed);
 }
 
-/* Sets begin and end of each bucket to where its list begins. A block handles a run of buckets. */
+/* Sets begin and end of each bucket to the start of its list. A block handles a run of buckets. */
 __device__ static inline void place_buckets(const struct sketch_args *a, uint64_t *sums,
 					    uint32_t *passed)
 {
@@ -107,7 +106,7 @@ __device__ static inline void place_buckets(const struct sketch_args *a, uint64_
 	grid_barrier(a->barrier, passed);
 }
 
-/* Lists the coordinates by bucket, in any order. Then end[b] is where list b ends. */
+/* Lists the coordinates by bucket, in any order. Afterwards end[b] is the end of list b. */
 __device__ static inline void list_coordinates(const struct sketch_args *a, uint32_t row,
 					       uint32_t *passed)
 {
@@ -138,8 +137,7 @@ __device__ static inline void sink(uint32_t *list, uint32_t at, uint32_t n)
 	list[at] = sinking;
 }
 
-/* Sorts in ascending order, by a heap, so that the time for a long list does not grow with the
- * square of its length. */
+/* Sorts in ascending order by heapsort, so that the time for a long list is not quadratic. */
 __device__ static inline void sort_list(uint32_t *list, uint32_t n)
 {
 	for (uint32_t at = n / 2; at; at--)

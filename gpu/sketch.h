@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Count sketches on the device: the arguments of sketch.cu, and the host's part (sketcher.c), whose
- * operations are those of base/device_kernels.h. */
+ * Count sketches on the device: the arguments of sketch.cu, and the operations of
+ * base/device_kernels.h that sketcher.c implements. */
 #ifndef GPU_SKETCH_H
 #define GPU_SKETCH_H
 #include "base/device_kernels.h"
 #include "runtime/compress/sketch_rules.h"
 #include <cuda_runtime_api.h>
 
-/* The sketch of a range of the vector. Its buckets follow those of the range before it. */
+/* The sketch of a range of the vector. Its buckets follow those of the previous range. */
 struct sketch_part {
 	uint32_t begin, span, columns, first_bucket;
 	struct sketch_hashes hashes;
@@ -16,11 +16,11 @@ struct sketch_part {
 struct push_place;
 struct sketch_args {
 	const float *x;
-	float *cells; /* of the only part; NULL: the cells of each part are its place's payload */
+	float *cells; /* for a single part; NULL: the cells of each part are its place's payload */
 	const struct push_place *place;
 	const struct sketch_part *part;   /* in ascending order; device memory */
-	uint32_t n, parts, rows, columns; /* columns: of all parts */
-	int fresh;                        /* the cells are 0 before, whatever they hold */
+	uint32_t n, parts, rows, columns; /* columns: of all parts together */
+	int fresh;                        /* 1: treat the cells as 0, whatever they hold */
 	uint32_t *barrier;                /* zero before the launch */
 	uint32_t *begin, *end; /* columns entries: where each bucket's list begins and ends */
 	uint32_t *list;        /* n entries */
@@ -47,7 +47,7 @@ struct sketcher_shape {
 };
 int sketcher_open(const struct sketcher_shape *shape, struct device_sketch **out);
 /* Makes the sketches of all parts of a push in their payloads, with their numbers as seeds. The
- * last call's work must be done. */
+ * work of the previous call must be done. */
 int sketcher_push(struct device_sketch *sketch, const float *x, const struct device_part *parts,
 		  const struct push_place *places, uint32_t rows, void *stream);
 

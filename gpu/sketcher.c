@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See sketch.h. The scratch memory is one allocation on the device, made at open. What the kernel
- * knows of the parts is copied there from pinned memory, for a push when it is not what the last
- * one had, which is the first push only. */
+ * See sketch.h. The scratch memory is one allocation on the device, made at open. A push copies the
+ * kernel's data about the parts there from pinned memory if the parts differ from those of the
+ * previous push, which happens only in the first push. */
 #include "gpu/sketch.h"
 #include "gpu/compressor.h"
 #include "gpu/context.h"
@@ -15,7 +15,7 @@ enum { SKETCH_BLOCK = 256, CELL_BYTES = 4 };
 struct device_sketch {
 	struct sketch_plan plan;
 	unsigned multiprocessors, blocks_each;
-	unsigned blocks; /* most that its kernel takes; 0: any number */
+	unsigned blocks; /* most blocks of its kernel; 0: any number */
 	int device;
 	uint32_t rows, columns;   /* of the last push; rows 0: there was none */
 	struct sketch_part *part; /* pinned memory */
@@ -90,7 +90,7 @@ static void *part_of(const struct device_sketch *s, size_t offset)
 	return s->memory + offset;
 }
 
-/* The kernel's arguments, except the vector to sketch and the place of the cells. */
+/* Returns the kernel's arguments, except the vector to sketch and the place of the cells. */
 static struct sketch_args args_of(const struct device_sketch *s, uint32_t rows)
 {
 	const struct sketch_plan *p = &s->plan;
@@ -125,7 +125,7 @@ static int enqueue_sketch(struct device_sketch *s, const struct sketch_args *arg
 
 /* ---- the parts of a push ----------------------------------------------------- */
 
-/* Whether the parts on the device are these. */
+/* Returns 1 if the parts on the device equal these. */
 static int same_parts(const struct device_sketch *s, const struct device_part *parts, uint32_t rows)
 {
 	size_t i = 0;

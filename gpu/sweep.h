@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Passes over a vector that all blocks of a cooperative launch make together: the check of a
- * gradient, and the sweep that adds the gradient, lists candidates and counts the rest in one pass.
- * Called by topk.cu and gaussian.cu. */
+ * Passes over a vector by all blocks of a cooperative launch: the check of a gradient, and the
+ * sweep, which adds the gradient, lists candidates and counts the rest in one pass. Called by
+ * topk.cu and gaussian.cu. */
 #ifndef GPU_SWEEP_H
 #define GPU_SWEEP_H
 #include "gpu/tile.h"
 
-/* Consecutive tiles go to consecutive warps in turn. There are at most 2^22 tiles and 2^15
- * warps. */
+/* Consecutive warps take consecutive tiles in turn. There are at most 2^22 tiles and 2^15 warps. */
 __device__ static inline uint32_t first_tile(void)
 {
 	return blockIdx.x * WARPS + warp_id();
@@ -28,7 +27,7 @@ __device__ static inline void judge_one(float v, uint64_t i, uint32_t *bad, uint
 	*inverted = ~(uint32_t)i > *inverted ? ~(uint32_t)i : *inverted;
 }
 
-/* Checks the values of a gradient of 16 or 8 bits one by one. */
+/* Checks the values of a 16-bit or 8-bit gradient one by one. */
 __device__ static inline void judge_narrow(const struct topk_args *a, uint32_t *bad,
 					   uint32_t *inverted)
 {
@@ -73,17 +72,17 @@ __device__ static inline int judge(const struct topk_args *a, uint32_t *passed)
 }
 
 /* Called after the first pass, which has read the gradient and found the largest key of the sum,
- * and after a barrier. Returns 1 if grad is to be checked and has NaN or infinity. It is read again
- * only if the sum is not finite either: a finite sum has finite terms. */
+ * and after a barrier. Returns 1 if grad must be checked and has NaN or infinity. It is read again
+ * only if the sum is not finite, because a finite sum has finite terms. */
 __device__ static inline int judge_late(const struct topk_args *a, uint32_t *passed)
 {
 	return a->judge == DEVICE_JUDGE_LATE && look(&a->state->largest) >= KEY_INFINITY &&
 	       judge(a, passed);
 }
 
-/* Called before a kernel's first pass. Returns 1 if grad is to be checked first and has NaN or
- * infinity. Of a gradient of 16 or 8 bits, adds here one by one what vector loads cannot read: all
- * of it if it is not aligned, else the last tile. The passes thus spend no registers on rare cases.
+/* Called before a kernel's first pass. Returns 1 if grad must be checked first and has NaN or
+ * infinity. Of a 16-bit or 8-bit gradient it adds one by one what vector loads cannot read: all of
+ * it if it is not aligned, else the last tile. So the passes need no registers for rare cases.
  */
 __device__ static inline int prepare(const struct topk_args *a, uint32_t *passed)
 {
@@ -104,7 +103,7 @@ __device__ static inline int prepare(const struct topk_args *a, uint32_t *passed
 
 /* ---- sweeping -------------------------------------------------------------- */
 
-/* Stores the largest key that a warp saw, once per warp. */
+/* Stores the largest key that a warp has found, once per warp. */
 __device__ static inline void report_largest(const struct topk_args *a, uint32_t largest)
 {
 	largest = __reduce_max_sync(ALL_LANES, largest);
@@ -114,7 +113,7 @@ __device__ static inline void report_largest(const struct topk_args *a, uint32_t
 		a->state->nan = 1;
 }
 
-/* Adds what the lanes of a warp counted to the state, once per warp. */
+/* Adds the counts of a warp's lanes to the state, once per warp. */
 __device__ static inline void report(const struct topk_args *a, const struct seen *seen,
 				     unsigned attempt)
 {
@@ -128,8 +127,8 @@ __device__ static inline void report(const struct topk_args *a, const struct see
 	report_largest(a, seen->largest);
 }
 
-/* Reserves room for what a warp found in a tile and writes it there. Returns the tile's counts of
- * listed coordinates; *first is their position. */
+/* Reserves room for the marked coordinates of a tile and writes them there. Returns the tile's
+ * counts of listed coordinates; *first receives their position. */
 __device__ static inline uint32_t list_marks(const struct topk_args *a, uint32_t tile,
 					     uint32_t marks, unsigned attempt, uint32_t *first)
 {
@@ -145,8 +144,9 @@ __device__ static inline uint32_t list_marks(const struct topk_args *a, uint32_t
 	return counts;
 }
 
-/* Lists what s describes while there is room, in ascending order within a tile. counts: how many
- * coordinates of a tile are listed, and in the upper half how many of them are ties. */
+/* Lists the coordinates that s describes while there is room, in ascending order within a tile.
+ * counts: the number of listed coordinates of a tile, and in the upper half how many of them are
+ * ties. */
 __device__ static inline void sweep(const struct topk_args *a, int adding, struct search s,
 				    unsigned attempt)
 {

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One tile of a vector, as a warp reads it, adds to it, marks coordinates and writes them. A tile
- * is 1024 coordinates. Bit 4 * j + c of a lane is coordinate 128 * j + 4 * lane + c, so that every
- * load is 16 bytes per lane. Called by sweep.h, histogram.h, in_order.h and moments.h. */
+ * How a warp handles one tile of a vector: it reads the tile, adds to it, marks coordinates and
+ * writes them. A tile is 1024 coordinates. Bit 4 * j + c of a lane is coordinate 128 * j + 4 * lane
+ * + c, so that every load is 16 bytes per lane. Called by sweep.h, histogram.h, in_order.h and
+ * moments.h. */
 #ifndef GPU_TILE_H
 #define GPU_TILE_H
 #include "gpu/kernel.h"
@@ -15,13 +16,13 @@ __device__ static inline uint32_t tiles_of(const struct topk_args *a)
 	return (uint32_t)(((uint64_t)a->n + TILE_COORDINATES - 1) / TILE_COORDINATES);
 }
 
-/* Whether a tile ends within the vector. */
+/* Returns 1 if a tile ends within the vector. */
 __device__ static inline int tile_whole(const struct topk_args *a, uint32_t tile)
 {
 	return tile < a->n / TILE_COORDINATES;
 }
 
-/* This lane's first coordinate in a half of a tile. */
+/* Returns this lane's first coordinate in a half of a tile. */
 __device__ static inline uint64_t lane_at(uint32_t tile, unsigned half)
 {
 	return (uint64_t)tile * TILE_COORDINATES + half * HALF * ROUND_COORDINATES + 4 * lane_id();
@@ -35,7 +36,7 @@ __device__ static inline int may_load_vectors(const void *p)
 	return ((uintptr_t)p & 15) == 0;
 }
 
-/* How many coordinates there are from `at` on, at most those of a tile. */
+/* Returns the number of coordinates from `at` on, limited to a tile. */
 __device__ static inline uint32_t left_of(uint64_t at, uint64_t n)
 {
 	return at >= n ? 0 : n - at < TILE_COORDINATES ? (uint32_t)(n - at) : TILE_COORDINATES;
@@ -104,9 +105,9 @@ __device__ static inline void store_half(float *p, uint64_t at, uint64_t n, int 
 	}
 }
 
-/* ---- gradients in 16 bits, or 8 with a scale ---- */
+/* ---- gradients in 16 bits, or in 8 bits with a scale ---- */
 
-/* One element, of 16 bits exactly. */
+/* Returns the exact value of one element of 8 or 16 bits. */
 __device__ static inline float widened(uint32_t code, enum value_type type, float scale)
 {
 	if (type == VALUE_F16)
@@ -124,14 +125,14 @@ __device__ static inline float widened_at(const void *grad, uint64_t i, enum val
 		       type, scale);
 }
 
-/* Whether take_half() adds this tile's gradient, 8 or 4 bytes per lane and round. What it does not
- * add, prepare() has added before. */
+/* Returns 1 if take_half() adds this tile's gradient, 8 or 4 bytes per lane and round. Otherwise
+ * prepare() has already added it. */
 __device__ static inline int adds_narrow(const struct topk_args *a, int whole)
 {
 	return whole && may_load_vectors(a->grad);
 }
 
-/* Four elements at once, from 8 or 4 aligned bytes. */
+/* Reads four elements at once, from 8 or 4 aligned bytes. */
 __device__ static inline float4 widened_four(const void *grad, uint64_t at, enum value_type type,
 					     float scale)
 {
@@ -173,7 +174,7 @@ __device__ static inline void add_narrow_half(const struct topk_args *a, uint64_
 	}
 }
 
-/* Half a tile of the vector to select from, after adding the gradient if requested. */
+/* Reads half a tile of the vector to select from, after adding the gradient if requested. */
 __device__ static inline void take_half(const struct topk_args *a, uint64_t at, int whole,
 					int adding, float4 *v)
 {
@@ -200,7 +201,7 @@ __device__ static inline void take_half(const struct topk_args *a, uint64_t at, 
 
 /* ---- what is exempt -------------------------------------------------------- */
 
-/* The first of n ascending spans that ends behind coordinate i; n if there is none. */
+/* Returns the first of n ascending spans that ends after coordinate i, or n if there is none. */
 __device__ static inline uint32_t span_behind(const struct device_span *spans, uint32_t n,
 					      uint64_t i)
 {
@@ -217,7 +218,7 @@ __device__ static inline uint32_t span_behind(const struct device_span *spans, u
 	return from;
 }
 
-/* Whether one of the `length` coordinates from i on is in a span. */
+/* Returns 1 if one of the `length` coordinates from i on is in a span. */
 __device__ static inline int spans_reach(const struct device_span *spans, uint32_t n, uint64_t i,
 					 unsigned length)
 {
@@ -226,14 +227,14 @@ __device__ static inline int spans_reach(const struct device_span *spans, uint32
 	return span < n && spans[span].begin < i + length;
 }
 
-/* Whether one of these coordinates is exempt. */
+/* Returns 1 if one of these coordinates is exempt. */
 __device__ static inline int exempt_within(const struct topk_args *a, uint64_t i, unsigned length)
 {
 	return spans_reach(a->exempt, a->n_exempt, i, length);
 }
 
-/* This lane's exempt coordinates of a tile, as bits. Few tiles have any, so the loops that mark
- * them are separate from those for the many, which stay short. */
+/* This lane's exempt coordinates of a tile, as bits. Few tiles have any, so separate loops mark
+ * them, and the loops for most tiles stay short. */
 __device__ static inline uint32_t exempt_bits(const struct topk_args *a, uint32_t tile)
 {
 	const uint64_t first = lane_at(tile, 0);
@@ -254,10 +255,10 @@ struct marks {
 	uint32_t listed, tied;
 };
 
-/* What to look for in a vector, and what was seen. */
+/* Which coordinates a sweep looks for, and what it found. */
 struct search {
-	uint32_t low;        /* keys from this one on are listed */
-	uint32_t above;      /* keys above this one are counted as sure */
+	uint32_t low;        /* keys above this one are counted as certainly selected */
+	uint32_t above;      /* keys above this one are certainly selected, and are only counted */
 	uint32_t tie, below; /* keys tie - below .. tie are marked as ties; tie 0: none */
 };
 
@@ -314,8 +315,8 @@ __device__ static inline struct marks mark_tile(const struct topk_args *a, uint3
 
 /* ---- ranks ----------------------------------------------------------------- */
 
-/* How many coordinates the lower lanes have marked in each round, and how many all lanes have: 8
- * bits per round. The order within a tile is round, lane, component. */
+/* The number of coordinates marked by the lower lanes in each round, and by all lanes: 8 bits per
+ * round. The order within a tile is round, lane, component. */
 struct ranks {
 	uint32_t even_before, odd_before, even_all, odd_all;
 };
@@ -340,7 +341,7 @@ __device__ static inline uint32_t round_field(uint32_t even, uint32_t odd, unsig
 	return (round & 1 ? odd : even) >> 8 * (round / 2) & 0xff;
 }
 
-/* How many marked coordinates of a tile precede this one of this lane. */
+/* Returns how many marked coordinates of a tile precede this one of this lane. */
 __device__ static inline uint32_t rank_of(const struct ranks *r, uint32_t marks, unsigned bit)
 {
 	const unsigned round = bit / 4;

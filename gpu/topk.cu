@@ -3,8 +3,8 @@
  * launch makes all decisions, so the host never waits inside a step. The result has the same bits
  * as that of select_run() (runtime/compress/select.c) for every grid, hint and device.
  *
- * 1. With a hint, one sweep adds the gradient, lists the candidates, which reach the lower end of
- *    the hinted interval, and counts the sure ones, which are above its upper end. If
+ * 1. With a hint, one sweep adds the gradient, lists the candidates (keys from the lower end of the
+ * hinted interval on), and counts the sure ones (keys above its upper end). If
  *    sure <= k <= candidates, the sweep was successful.
  * 2. Otherwise, or without a hint, a sample gives the interval, and the same sweep follows.
  * 3. If that fails, too, or if the vector is too short for a sample or has too many equal
@@ -27,17 +27,17 @@
 
 /* ---- the whole selection --------------------------------------------------- */
 
-/* Whether there is room for what is above an interval together with what is in it. The need-th key
- * of the interval is wanted. */
+/* Returns 1 if there is room for the keys above an interval together with those in it. The need-th
+ * key of the interval is wanted. */
 __device__ static inline int interval_fits(const struct topk_args *a, uint32_t need,
 					   uint32_t inside)
 {
 	return (uint64_t)(a->k - need) + inside + a->exempt_coordinates <= a->room;
 }
 
-/* Finds by counting the interval that holds the k-th largest key and for whose candidates there is
- * room. *need: which key of the interval, from the top, is wanted. low > high: fewer than k values
- * are not zero. */
+/* Finds, by counting, the interval that holds the k-th largest key and whose candidates fit the
+ * room. *need: the rank of the wanted key in the interval, from the top. low > high: fewer than k
+ * values are not zero. */
 __device__ static inline struct known narrow_interval(const struct topk_args *a,
 						      struct histogram *sh, int adding,
 						      uint32_t *passed)
@@ -64,7 +64,7 @@ __device__ static inline struct known narrow_interval(const struct topk_args *a,
 	return known;
 }
 
-/* The need-th largest key among the candidates in the interval, and how many of those equal to it
+/* Finds the need-th largest key among the candidates in the interval, and how many keys equal to it
  * are wanted. */
 __device__ static inline struct cut cut_of_candidates(const struct topk_args *a,
 						      struct histogram *sh, uint32_t listed,
@@ -106,7 +106,7 @@ KERNEL(topk, topk_args)
 		sh.passes = 1;
 	if (prepare(&a, &passed))
 		return;
-	/* First try the interval of the hint, then that of a sample. */
+	/* First tries the interval of the hint, then that of a sample. */
 	for (unsigned by_sample = 0; by_sample < 2 && seeks && !ready; by_sample++) {
 		if (by_sample) {
 			if (!sample_interval(&a, &sh, adding, &passed, &near))
@@ -128,7 +128,7 @@ KERNEL(topk, topk_args)
 		attempt += !ready;
 		if (!ready)
 			count_pass(&sh);
-		if (within < a.k) /* if it is ready, these are all that are not zero */
+		if (within < a.k) /* if ready, these are all non-zero values */
 			near.high = 0;
 	}
 	if (!ready) {
@@ -138,7 +138,7 @@ KERNEL(topk, topk_args)
 			ties_apart = near.low == near.high &&
 				     !interval_fits(&a, sh.need, sh.inside);
 		}
-		/* Where k is no limit, everything that is not zero is sure; if k is 0, only NaN
+		/* Where k is no limit, all values that are not zero are sure; if k is 0, only NaN
 		 * is. */
 		s.low = a.by_level           ? a.level :
 			!a.k                 ? KEY_INFINITY + 1u :
@@ -157,14 +157,15 @@ KERNEL(topk, topk_args)
 	listed = look(&state->listed[attempt]);
 	within = listed - look(&state->exempt[attempt]);
 	sure = look(&state->sure[attempt]);
-	/* By level only; which tiles had room depends on timing, so none is used. */
+	/* Selection by level only: timing decides which tiles had room, so no coordinate is
+	 * used. */
 	if (listed > a.room) {
 		if (blockIdx.x == 0 && threadIdx.x == 0)
 			state->found = listed;
 		return;
 	}
 	if (!seeks || near.low > near.high) {
-		cut.floor = s.low - 1; /* everything that is listed */
+		cut.floor = s.low - 1; /* selects everything that is listed */
 	} else if (ties_apart) {
 		boundary = cut.floor = near.low;
 		cut.ties = a.k - sure;

@@ -12,19 +12,21 @@
 #include "runtime/compress/select_rules.h"
 #include <cuda_runtime_api.h>
 
-/* How often a selection may list candidates: by the hint, by a sample, and by histograms. */
+/* How often a selection may list candidates: once each by the hint, by a sample, and by
+ * histograms. */
 enum { ATTEMPTS = 3, SAMPLE_PASSES = 2 };
 
 /* Must be zeroed before each launch. The host reads the members before `barrier`. */
 struct topk_state {
-	/* The number of selected coordinates. By level, gaussian and draw count all that
+	/* The number of selected coordinates. With by_level, gaussian and draw it counts all that
 	 * qualified, which may be more than there is room for. */
 	uint32_t found;
 	uint32_t nan;            /* the sum has NaN, and nothing is selected */
 	uint32_t largest;        /* largest key of the vector */
-	uint32_t passes;         /* how often the vector was read to find them */
-	uint32_t nonfinite;      /* number in grad, if it was checked */
-	uint32_t inverted_first; /* the lowest such coordinate with all bits inverted; 0: none */
+	uint32_t passes;         /* number of passes over the vector */
+	uint32_t nonfinite;      /* number of NaN and infinite values in grad, if it was checked */
+	uint32_t inverted_first; /* the lowest coordinate of such a value with all bits inverted; 0:
+				    none */
 	uint32_t barrier, fold_barrier;
 	uint32_t sure[ATTEMPTS], listed[ATTEMPTS], exempt[ATTEMPTS];
 	uint32_t largest_inside; /* largest key of the coordinates that are not exempt */
@@ -48,18 +50,18 @@ struct topk_args {
 	enum value_type grad_type; /* F32, F16, BF16 or one of 8 bits */
 	float grad_scale;          /* of 8 bits */
 	float scale;
-	int adds; /* 0: the residual is the sum already */
+	int adds; /* 0: the residual already is the sum */
 	int clear, by_level;
 	int judge;     /* enum device_judge */
-	uint32_t n, k; /* k: of the coordinates that are not exempt */
+	uint32_t n, k; /* k: without the exempt coordinates */
 	/* In ascending order. Their non-zeros are all selected, in addition to k. */
 	const struct device_span *exempt;
 	uint32_t n_exempt, exempt_coordinates;
 	uint32_t level; /* key of the smallest magnitude that is selected; at least 1 */
 	struct topk_state *state;
-	struct select_hint *hint;       /* read and updated; NULL: none */
-	double quantile;                /* for gaussian: that of k's density (gaussian_rules.h) */
-	struct draw_rule draw;          /* for draw */
+	struct select_hint *hint; /* read and updated; NULL: none */
+	double quantile;          /* for gaussian: the quantile of k's density (gaussian_rules.h) */
+	struct draw_rule draw;    /* for draw */
 	double *tile_sums, *group_sums; /* pairs of sums */
 	uint64_t *block_sums;
 	uint32_t *first, *counts; /* per tile: where its candidates are in the list */
@@ -73,9 +75,9 @@ struct topk_args {
 #ifdef __cplusplus
 extern "C" {
 #endif
-/* How many blocks of topk fit on a multiprocessor of the current device. */
+/* Returns how many blocks of topk fit on a multiprocessor of the current device. */
 cudaError_t topk_residents(int *blocks_each);
-/* Enqueues the selection, one cooperative launch. The state must be zero before it. */
+/* Enqueues the selection as one cooperative launch. The state must be zero before it. */
 cudaError_t topk_enqueue(const struct topk_args *args, unsigned grid, cudaStream_t stream);
 /* The same for the other rules. */
 cudaError_t gaussian_residents(int *blocks_each);
