@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Packs codes of a few bits, least significant bit first, without gaps. For few_bits.c: functions
- * for codes of up to 8 bits, stored one per byte and packed in groups of eight, and a writer and a
- * reader for wider codes. All are inline, because each is only a few operations. */
+ * Packs codes of a few bits, least significant bit first, without gaps. few_bits.c uses it for
+ * codes of up to 8 bits, which are stored one per byte and packed in groups of eight, and for wider
+ * codes through a writer and a reader. All functions are inline, because each is only a few
+ * operations. */
 #ifndef COMPRESS_BIT_PACK_H
 #define COMPRESS_BIT_PACK_H
 #include "base/bytes.h"
@@ -17,8 +18,8 @@ static inline unsigned bit_length(uint32_t v)
 	return v ? 32 - (unsigned)__builtin_clz(v) : 0;
 }
 
-/* Turns eight bytes below 2^bits into 8 * bits bits: merges neighbours to pairs, pairs to fours,
- * and fours to eight. */
+/* Turns eight bytes below 2^bits into 8 * bits bits: merges neighbours into pairs, pairs into
+ * fours, and fours into eight. */
 HOST_AND_DEVICE static inline uint64_t bits_merge(uint64_t x, unsigned bits)
 {
 	x = (x & 0x00ff00ff00ff00ffu) | (x & 0xff00ff00ff00ff00u) >> (8 - bits);

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See candidates.h. Selection orders coordinates by magnitude, and equal ones by their number. The
+ * See candidates.h. Selection orders coordinates by magnitude, and equal magnitudes by index. The
  * list is the beginning of that order, without zeros: every coordinate that is not listed comes
- * after all that are. So the k largest of the list are the k largest of the residual if the list
- * has that many. */
+ * after all listed ones. So if the list has at least k entries, its k largest are the k largest of
+ * the residual. */
 #include "candidates.h"
 #include "base/bytes.h"
 #include "base/error.h"
@@ -11,13 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A new list has three times as many coordinates as one step publishes, so that a pass serves
- * several steps. It may double, or grow by what the workers of a step send, but by at most one of
- * FOLLOWED coordinates: larger changes are not followed (reduce.c). */
+/* A new list has three times as many coordinates as one step publishes, so that one pass serves
+ * several steps. It may double, or grow by the coordinates that the workers of a step send. A step
+ * that changes more than one in FOLLOWED coordinates is not followed (reduce.c). */
 enum { TIMES = 3, LEAST = 64, SPARSE = 256, FOLLOWED = 64 };
 /* Coordinates that are merged into the list at once. */
 enum { WORD = 64, WINDOW = 4 * WORD * VECTOR_LINE };
-/* Ends a list: it is after every coordinate. */
+/* The entry after the end of a list. It is larger than every coordinate. */
 #define NOWHERE UINT32_MAX
 
 struct candidates_size candidates_size(uint32_t of, uint64_t k, uint64_t arriving, uint32_t exempt)
@@ -33,7 +33,7 @@ struct candidates_size candidates_size(uint32_t of, uint64_t k, uint64_t arrivin
 	};
 }
 
-/* In order of alignment: spans, then the numbers. */
+/* Memory is laid out in order of alignment: spans first, then the numbers. */
 uint64_t candidates_bytes(struct candidates_size size, size_t n_spans)
 {
 	return size.room ? n_spans * sizeof(struct span) +
@@ -97,7 +97,7 @@ void candidates_begin(struct candidates *c)
 	c->n = 0;
 }
 
-/* Moves old entries before coordinate `end` to the new list, except those that became zero. */
+/* Moves old entries before coordinate `end` to the new list, except those that have become zero. */
 static void pass(struct candidates *c, uint32_t end)
 {
 	for (; c->from < c->room && c->index[c->from] < end; c->from++) {
@@ -123,7 +123,7 @@ static void append(const struct candidates *c, struct fresh *fresh, uint32_t at,
 	fresh->n += exempt ? key > 0 : (uint32_t)reaches(c, at, key);
 }
 
-/* A bit for each value whose key is `least` or more; a comparison of four at a time. */
+/* Returns a bit for each value whose key is `least` or more. Four values are compared at a time. */
 static uint32_t those_from(const float value[VECTOR_LINE], uint32_t least)
 {
 	const uint64_t gather =
@@ -135,7 +135,7 @@ static uint32_t those_from(const float value[VECTOR_LINE], uint32_t least)
 	return (uint32_t)(get_le64(marks) * gather >> 56 | get_le64(marks + 8) * gather >> 56 << 8);
 }
 
-/* The span of coordinate `at`, which is not before the one asked for last. */
+/* Returns the span of coordinate `at`. Calls must be in ascending order of `at`. */
 static const struct span *span_of(struct candidates *c, uint32_t at)
 {
 	while (c->spans[c->span].end <= at)
@@ -161,9 +161,9 @@ static void list_line(struct candidates *c, struct fresh *fresh, uint32_t at, co
 	}
 }
 
-/* Merges the next n old and fresh entries in their order, except for zeros and for old entries in
- * changed lines. No processor can predict which of the two comes next, so there is no branch for
- * it. */
+/* Merges the next n old and fresh entries in ascending order, except zeros and old entries in
+ * changed lines. It has no branch on which of the two comes next, because no processor could
+ * predict that. */
 static void merge(struct candidates *c, const struct fresh *fresh, uint32_t n, uint32_t begin,
 		  const uint64_t *lines)
 {
@@ -230,9 +230,9 @@ void candidates_end(struct candidates *c)
 		pass(c, NOWHERE);
 }
 
-/* Merges the changed coordinates from number *done on and before coordinate `end` with the old
- * entries between them, without a branch, as merge() does. floor and ties_end are those of c, or
- * zeros, which admit all values but zero. */
+/* Merges the changed coordinates from number *done to before coordinate `end` with the old entries
+ * between them, without a branch, as merge() does. floor and ties_end are those of c, or zeros,
+ * which admit all values but zero. */
 static void take_changed(struct candidates *c, const uint32_t *changed, const float *value,
 			 uint32_t n, uint64_t end, uint32_t floor, uint32_t ties_end,
 			 uint32_t *done)
@@ -298,7 +298,7 @@ static uint32_t place_of(const struct candidates *c, uint64_t coordinate)
 	return low;
 }
 
-/* Returns how many are not exempt. */
+/* Returns the number of entries that are not exempt. */
 static uint32_t find_places(struct candidates *c)
 {
 	uint32_t counted = 0;
@@ -313,7 +313,7 @@ static uint32_t find_places(struct candidates *c)
 	return counted;
 }
 
-/* The list is the `wanted` largest, or all there are. */
+/* Marks the list as the `wanted` largest coordinates, or as all non-zeros if there are fewer. */
 static void set_floor(struct candidates *c, uint32_t wanted)
 {
 	const uint32_t counted = find_places(c);
@@ -333,7 +333,7 @@ static void set_floor(struct candidates *c, uint32_t wanted)
 		}
 }
 
-/* Makes a pass over the whole residual. */
+/* Makes a new list by a pass over the whole residual. */
 static void list_anew(struct candidates *c, struct selector *s, const float *residual, int *nan)
 {
 	const struct select_call call = { .x = residual,
@@ -349,8 +349,8 @@ static void list_anew(struct candidates *c, struct selector *s, const float *res
 		set_floor(c, c->wanted);
 }
 
-/* The list became too long: keeps the largest, and fewer than a pass would list, because more will
- * come. */
+/* Shortens a list that has become too long. Keeps fewer of the largest than a pass would list,
+ * because more will come. */
 static void shorten(struct candidates *c, struct selector *s, int *nan)
 {
 	const uint32_t kept = c->wanted - c->wanted / TIMES;

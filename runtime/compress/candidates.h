@@ -1,32 +1,33 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The candidates of a top-k over a shard's residual: a list of all coordinates whose magnitude
- * reaches a floor. A step changes few lines of the residual. The list follows these, and the k
- * largest are taken from it; they are exactly those that a pass over the whole residual would find.
- * If too few are left, such a pass makes a new list with a lower floor. Called by reduce.c
+ * reaches a floor. A step changes few lines of the residual, and the list follows these changes.
+ * Selecting the k largest from the list gives exactly the result of a pass over the whole residual.
+ * If too few entries are left, such a pass makes a new list with a lower floor. Called by reduce.c
  * (changes) and shard.c. Pure. */
 #ifndef COMPRESS_CANDIDATES_H
 #define COMPRESS_CANDIDATES_H
 #include "select.h"
 
 struct candidates {
-	uint32_t *index;  /* room entries, ascending, and an end that is after every coordinate */
-	float *value;     /* room + 1 entries: the residual there */
-	uint32_t *chosen; /* places in the list that the last selection chose */
-	const struct span *spans; /* of the shard; in exempt ones all non-zeros are listed */
+	uint32_t *index; /* room entries, ascending, then an end mark that is after every coordinate
+			  */
+	float *value;    /* room + 1 entries: the residual at these coordinates */
+	uint32_t *chosen;         /* places in the list that the last selection chose */
+	const struct span *spans; /* of the shard; all non-zeros of exempt spans are listed */
 	struct span *places;      /* the same as places in the list */
 	size_t n_spans;
 	uint32_t n, room, wanted, n_chosen;
-	/* The list has every key above floor, and those equal to it before this coordinate. With
-	 * floor 0 it has all non-zeros. */
+	/* The list has every key above floor, and the keys equal to floor before coordinate
+	 * ties_end. With floor 0 it has all non-zeros. */
 	uint32_t floor, ties_end;
-	int known;     /* 0: the residual has changes that the list does not have */
-	uint32_t from; /* while following: the rest of the old list is at from .. room */
+	int known;     /* 0: the residual has changes that the list does not reflect */
+	uint32_t from; /* while following: the rest of the old list is at indices from .. room */
 	size_t span;   /* while following: the first span that ends after the last line */
 };
 
-/* The number of coordinates that a pass lists, and that there is memory for, if about k of `of`
- * coordinates are selected in a step and messages change about `arriving` of them, apart from the
- * exempt ones. 0: passes cost less than a list. */
+/* wanted: the number of coordinates that a pass lists; room: the number that memory is allocated
+ * for. They suit a step that selects about k of `of` coordinates, while messages change about
+ * `arriving` of them, not counting exempt ones. 0: passes cost less than a list. */
 struct candidates_size {
 	uint32_t wanted, room;
 };
@@ -44,9 +45,9 @@ int candidates_serve(const struct candidates *c, size_t k);
 void candidates_forget(struct candidates *c);
 
 /* Follow the changes of a step: begin, then pieces of the residual in ascending order, then end. A
- * piece has the coordinates begin .. begin + n and a bit for each line of VECTOR_LINE coordinates.
- * Lines whose bit is set have changed; value[] are the new values. Coordinates in no piece have not
- * changed. */
+ * piece covers the coordinates begin .. begin + n - 1 and has a bit for each line of VECTOR_LINE
+ * coordinates. Lines whose bit is set have changed; value[] holds the new values. Coordinates in no
+ * piece have not changed. */
 void candidates_begin(struct candidates *c);
 void candidates_follow(struct candidates *c, uint32_t begin, const uint64_t *lines,
 		       const float *value, uint32_t n);
@@ -57,6 +58,6 @@ void candidates_changed(struct candidates *c, const uint32_t *index, const float
 
 /* Like select_run(s, call, NULL) with call->x, the residual, call->value and the spans of open. */
 size_t candidates_select(struct candidates *c, struct selector *s, const struct select_call *call);
-/* The selected values were subtracted: residual[index[i]] -= decoded[i]. */
+/* Updates the list after the selected values were subtracted: residual[index[i]] -= decoded[i]. */
 void candidates_published(struct candidates *c, const float *decoded);
 #endif

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The selectors, which decide which coordinates of a vector are sent. They form a table with one
- * row each. worker.c uses it for the way up and shard.c for the way down, and neither knows a
- * selector by name. Pure: no job, no network. To add one, put a name into the enum and the two
- * lists below, and a row and a function into choose.c or one of its neighbours. */
+ * The selectors decide which coordinates of a vector are sent. They form a table with one row each.
+ * worker.c uses it for pushes and shard.c for deltas, and neither refers to a selector by name.
+ * Pure: no job, no network. To add one, put a name into the enum and the two lists below, and a row
+ * and a function into choose.c or one of its neighbours. */
 #ifndef COMPRESS_CHOOSE_H
 #define COMPRESS_CHOOSE_H
 #include "random.h"
@@ -41,12 +41,12 @@ struct choice {
 	const struct span *spans;
 	size_t n_spans;
 	double density; /* relative to the coordinates that are not exempt */
-	uint64_t k;     /* the same as a number, over all spans */
+	uint64_t k;     /* the density as a number of coordinates, over all spans */
 	float level;    /* threshold: lambda; variance: epsilon */
 	int chunks;     /* cyclic: select the largest of each chunk instead of the top k */
-	int scale;      /* there is no memory, so selected values are scaled to make their mean x */
-	struct random_stream stream; /* the selector's own random numbers; for seeded selectors,
-					rank is replaced by the shard */
+	int scale; /* no residual is kept, so selected values are scaled to make their mean x */
+	struct random_stream stream; /* the selector's own random numbers; seeded selectors replace
+					rank by the shard */
 	uint32_t first_shard;
 	struct selector *selector;
 	struct select_hint *hint;
@@ -66,27 +66,27 @@ enum selection_argument {
 enum exchange {
 	EXCHANGE_OWN,    /* each worker sends what it selects itself */
 	EXCHANGE_LEADER, /* one worker selects for all */
-	/* Shards ask for the coordinates that the sum of the workers' sketches suggests. */
+	/* Shards request the coordinates that the sum of the workers' sketches suggests. */
 	EXCHANGE_SKETCH
 };
 
 struct selection_kind {
 	enum selection_argument argument;
 	int counted;  /* takes a count in place of a density */
-	int unbiased; /* draws and scales by itself, so a memory of the rest would count it twice */
-	/* The number of selected coordinates is not known before, which matters for slots without
-	 * memory. */
+	int unbiased; /* draws and scales by itself, so a residual would count the rest twice */
+	/* The number of selected coordinates is not known in advance, which matters for slots
+	 * without a residual. */
 	int varies;
 	int seeded; /* the support follows from step and shard, and is the same for all workers */
 	int contiguous; /* seeded, but sent as its first position (CODING_RUN) */
-	/* Except for EXCHANGE_OWN: upwards only, and only with a residual. */
+	/* Values other than EXCHANGE_OWN are for pushes only, and only with a residual. */
 	enum exchange exchange;
 	int by_tensor;     /* spans end where tensors end */
 	int by_coordinate; /* each coordinate is selected independently of the others */
-	/* K is one participant's share of the whole selection; see census.h. */
+	/* K is the participant's share of the whole selection; see census.h. */
 	int global;
 	int adds; /* select_run() may add the gradient in its own pass */
-	size_t (*run)(const struct choice *c); /* returns how many were selected; NULL for all */
+	size_t (*run)(const struct choice *c); /* returns the number selected; NULL for all */
 };
 extern const struct selection_kind selection_kinds[SELECTIONS];
 
@@ -101,16 +101,16 @@ size_t choose_randk(const struct choice *c);
 size_t choose_block(const struct choice *c);
 size_t choose_cyclic(const struct choice *c);
 
-/* Computes the support of `count` of `span` coordinates for this seed, step and shard: uniformly
+/* Computes the support for this seed, step and shard: `count` of `span` coordinates, uniformly
  * random and ascending. down: the support is for a delta, otherwise for a push. Sender and receiver
  * both call this. */
 void seeded_support(int down, uint32_t seed, uint64_t step, uint32_t shard, uint32_t span,
 		    uint32_t count, uint32_t *index);
-/* For gaussiank: z with P(|Z| > z) = share, for a standard normal Z. */
+/* For gaussiank: returns z with P(|Z| > z) = share, for a standard normal Z. */
 double gaussian_quantile(double share);
-/* For cyclic with chunks: the length of a chunk. */
+/* For cyclic with chunks: returns the length of a chunk. */
 uint64_t chunk_length(double density);
-/* How many of n coordinates a density selects: rounded up, and at least 1 for n > 0. */
+/* Returns how many of n coordinates a density selects: rounded up, and at least 1 for n > 0. */
 static inline uint64_t density_count(double density, uint64_t n)
 {
 	const double k = ceil(density * (double)n - 1e-9);

@@ -2,7 +2,7 @@
  * Selectors that decide about each coordinate by one number for the whole vector, without sorting:
  * threshold (Sahu et al., 2021); gaussiank (Shi et al., 2019), which estimates the number from mean
  * and deviation and refines it by counting (gaussian_rules.h); and random and variance (Wangni et
- * al., 2018), which draw. */
+ * al., 2018), which select at random. */
 #include "choose.h"
 #include "draw_rules.h"
 #include "gaussian_rules.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Selectors whose support follows from step and shard, so that it is the same on all workers: randk
- * sends no positions (CODING_SEEDED), and block only its first one (CODING_RUN). */
+ * sends no positions (CODING_SEEDED), and block sends only the first one (CODING_RUN). */
 #include "choose.h"
 #include <math.h>
 
@@ -27,8 +27,9 @@ size_t choose_randk(const struct choice *c)
 	return n;
 }
 
-/* In each step one contiguous block of each shard. Blocks take turns, so that every coordinate is
- * sent once in 1/density steps (sparse parameter averaging; Jiang, Agrawal, NeurIPS 2018). */
+/* Selects one contiguous block of each shard in each step. Blocks take turns, so that every
+ * coordinate is sent once in 1/density steps (sparse parameter averaging; Jiang, Agrawal, NeurIPS
+ * 2018). */
 size_t choose_block(const struct choice *c)
 {
 	const uint64_t blocks = (uint64_t)ceil(1 / c->density - 1e-9),

@@ -6,7 +6,8 @@
 #include "base/both.h"
 #include <math.h>
 
-/* The factor that makes the norm of a vector at most `most`, if its squares sum up to `squares`. */
+/* Returns the factor that limits a vector's norm to `most`, if `squares` is the sum of its
+ * squares. */
 HOST_AND_DEVICE static inline float clip_factor(double squares, float most)
 {
 	const double norm = sqrt(squares);

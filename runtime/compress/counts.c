@@ -8,7 +8,7 @@
 
 enum { UNARY_MAX = 7, LENGTH_BITS = 6, HEADER_BITS = 14, GAMMA_BITS_MAX = 2 * 16 + 1 };
 
-/* The length of c in bits, without leading zeros. */
+/* Returns the length of c in bits, without leading zeros. */
 static unsigned bit_length(uint64_t c)
 {
 	return c ? 64 - (unsigned)__builtin_clzll(c) : 0;
@@ -27,7 +27,7 @@ static uint64_t rounded(const struct rounding *r, uint64_t c, size_t place)
 
 	if (c >> r->b == 0 || !r->shift)
 		return c;
-	/* The highest 32 bits of the part below the scale are compared with as many random bits. */
+	/* Compares the highest 32 bits of the part below the scale with as many random bits. */
 	uint64_t below = c & (scale - 1);
 	uint64_t part = r->shift > 32 ? below >> (r->shift - 32) : below << (32 - r->shift);
 
@@ -78,7 +78,7 @@ static uint64_t get_bits(struct bit_reader *r, unsigned n)
 	return v;
 }
 
-/* Counts the zeros before a one, up to `most`, after which there need not be a one. */
+/* Counts the zeros before a one, up to `most`. After `most` zeros there need not be a one. */
 static unsigned get_zeros(struct bit_reader *r, unsigned most)
 {
 	unsigned n = 0;
@@ -101,7 +101,7 @@ static uint64_t get_gamma(struct bit_reader *r)
 
 size_t counts_bound(size_t n, unsigned b)
 {
-	/* A large count keeps one bit more than b if rounding up made it longer. */
+	/* A large count needs one bit more than b if rounding up makes it longer. */
 	return (HEADER_BITS + 2 * GAMMA_BITS_MAX + n * (UNARY_MAX + LENGTH_BITS + b) + 7) / 8;
 }
 
@@ -195,11 +195,11 @@ static int read_header(struct bit_reader *r, unsigned tag, size_t n, struct coun
 	if (h->shift + h->b > COUNTS_LENGTH_MAX)
 		return refuse_counts(why, "the scale of the counts is too large");
 	if (h->n > n || h->first > n - h->n)
-		return refuse_counts(why, "there are counts of bins that do not exist");
+		return refuse_counts(why, "the counts go beyond the last bin");
 	return 0;
 }
 
-/* Reads all counts, and adds them if add is set. */
+/* Reads all counts, and adds them if `add` is set. */
 static int walk_counts(struct bit_reader r, const struct counts_header *h, uint64_t *count, int add,
 		       const char **why)
 {
@@ -211,7 +211,7 @@ static int walk_counts(struct bit_reader r, const struct counts_header *h, uint6
 		if (r.overrun)
 			return refuse_counts(why, "the counts end early");
 		if (length > COUNTS_LENGTH_MAX || (length > h->b && length <= h->shift))
-			return refuse_counts(why, "a count is longer or shorter than one can be");
+			return refuse_counts(why, "a count has an invalid length");
 		if (!length && (i == 0 || i == h->n - 1))
 			return refuse_counts(why, "the first or last count is zero");
 
@@ -244,7 +244,7 @@ int counts_merge(const uint8_t *bytes, size_t n_bytes, unsigned tag, uint64_t *c
 	int rc;
 
 	if (n_bytes > counts_bound(COUNTS_MOST, COUNTS_BITS_MAX))
-		return refuse_counts(why, "the counts are longer than any can be");
+		return refuse_counts(why, "the counts are too long");
 	rc = read_header(&r, tag, n, &h, why);
 	if (!rc)
 		rc = walk_counts(r, &h, count, 0, why);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Many counts in few bytes, without bias, for sums over ranks: histograms and the phases of
- * distribution estimation. Small counts are exact, large ones rounded at random to multiples of
- * one power of two, the scale. Pure; bytes that are read may come from anyone.
+ * distribution estimation. Small counts are exact, and large ones are rounded at random to
+ * multiples of one power of two, the scale. Pure; input bytes may be hostile.
  *
  *   bits  field            bits LSB first
  *      4  tag              the caller's
@@ -23,7 +23,7 @@
 
 enum { COUNTS_BITS_MAX = 16, COUNTS_LENGTH_MAX = 48, COUNTS_MOST = 65535 };
 
-/* The most bytes that counts_encode() needs for n counts of b bits. */
+/* Returns the most bytes that counts_encode() needs for n counts of b bits. */
 size_t counts_bound(size_t n, unsigned b);
 /* Writes n <= COUNTS_MOST counts, each below 2^(COUNTS_LENGTH_MAX - 1), to out, which has room for
  * the bound. Counts below 2^b are read back exactly. A larger count c becomes scale * floor(c /
@@ -32,9 +32,9 @@ size_t counts_bound(size_t n, unsigned b);
  * Returns the number of bytes. */
 size_t counts_encode(const uint64_t *count, size_t n, unsigned b, unsigned tag,
 		     const struct random_stream *stream, uint8_t *out);
-/* Adds the counts in bytes[0..n_bytes) to count[0..n). This is linear and works in any order.
- * Returns SLUICE_EWIRE (*why is the reason; count[] is unchanged) for bytes that counts_encode()
- * does not write, for another tag, and for a sum of more than 48 bits. */
+/* Adds the counts in bytes[0..n_bytes) to count[0..n). This is linear, so messages may be added in
+ * any order. Returns SLUICE_EWIRE and *why, with count[] unchanged, for bytes that counts_encode()
+ * never writes, for another tag, and for a sum of more than 48 bits. */
 int counts_merge(const uint8_t *bytes, size_t n_bytes, unsigned tag, uint64_t *count, size_t n,
 		 const char **why);
 #endif

@@ -6,37 +6,37 @@
 #define COMPRESS_DENSE_H
 #include "message.h"
 
-/* Values in a piece: 3 KiB, which crc32c() handles in one round. Pieces are this small so that the
- * processor prefetches the next one while it works on this one. */
+/* Number of values in a piece: 3 KiB, which crc32c() handles in one round. Pieces are so small that
+ * the processor prefetches the next one while it works on the current one. */
 enum { DENSE_PIECE = 768 };
 
 /* Returns 1 if the payload is one float per coordinate and nothing else, in this machine's
  * representation. m has passed message_peek(). */
 int dense_plain(const struct message *m);
 
-/* The number of values in the piece that begins at `at`. */
+/* Returns the number of values in the piece that begins at `at`. */
 static inline uint32_t dense_here(uint32_t span, uint32_t at)
 {
 	return span - at < DENSE_PIECE ? span - at : DENSE_PIECE;
 }
 
 /* Copies n values out of memory that a peer may be changing, and reads each byte once. Continues
- * the checksum *crc over the copy. SLUICE_EWIRE if a value is NaN or infinite. */
+ * the checksum *crc over the copy. Returns SLUICE_EWIRE if a value is NaN or infinite. */
 int dense_take(const uint8_t *from, uint32_t n, float *value, uint32_t *crc);
 
-/* Writes n values into a payload and continues *crc. With past_caches, the values go to memory
- * directly, so that this machine need not first read what it overwrites. Then dense_put_end() must
- * follow. */
+/* Writes n values into a payload and continues *crc. With past_caches, the values are written to
+ * memory directly, so this machine need not read the memory before overwriting it. Then
+ * dense_put_end() must follow. */
 void dense_put(const float *value, uint32_t n, uint8_t *to, uint32_t *crc, int past_caches);
-/* Orders what was written past the caches before all stores that follow. */
+/* Orders the stores past the caches before all stores that follow. */
 void dense_put_end(void);
 
-/* So many values no longer fit into the cache when the last of them is written. */
+/* Returns 1 if a vector of this length does not fit into the cache. */
 static inline int dense_large(uint32_t span)
 {
 	return span >= 1u << 20;
 }
 
-/* value[i] = scale * from[i]. */
+/* Sets value[i] = scale * from[i]. */
 void dense_scaled(const float *from, float scale, uint32_t n, float *value);
 #endif

@@ -11,7 +11,7 @@
 enum { DRAW_CORRECTIONS = 2, DRAW_ROUNDS_MAX = 100 };
 
 struct draw_search {
-	int by_variance; /* wanted is epsilon, and not the density */
+	int by_variance; /* wanted is epsilon instead of the density */
 	double wanted;
 	uint64_t total; /* coordinates that are not exempt */
 	double lambda, allowed;
@@ -70,7 +70,7 @@ HOST_AND_DEVICE static inline int draw_next(struct draw_search *s, const struct 
 	return s->by_variance ? draw_by_variance(s, below) : draw_by_density(s, below);
 }
 
-/* The magnitude that a kept coordinate with p < 1 gets. It is 1 / lambda, which avoids a quotient
+/* Returns the magnitude of a kept coordinate with p < 1. It is 1 / lambda, which avoids a quotient
  * of two small numbers. */
 HOST_AND_DEVICE static inline float draw_value(double lambda)
 {

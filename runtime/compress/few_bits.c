@@ -65,8 +65,8 @@ int few_bits_valid(const struct value_coding *c, float scale, const char **why)
 				why,
 				"uniform values have 1 to 8 bits in blocks of a multiple of 8");
 		return scale == 1 ? 1 :
-				    refuse_coding(
-					    why, "uniform values have a scale a block, and 1 here");
+				    refuse_coding(why, "uniform values have a scale per block, so "
+						       "the scale here must be 1");
 	case VALUE_GRID:
 		if (c->bits < 1 || c->bits > VALUE_BITS_MAX || c->block)
 			return refuse_coding(why,
@@ -94,14 +94,14 @@ static size_t whole_value_groups(size_t n)
 	return (n + VALUE_GROUP - 1) / VALUE_GROUP * VALUE_GROUP;
 }
 
-/* How many of n values are processed at once: a whole number of groups, or fewer than a group at
- * the end. */
+/* Returns how many of n values are processed at once: a whole number of groups, or fewer than a
+ * group at the end. */
 static size_t piece(size_t n)
 {
 	return n < VALUE_GROUP ? n : n < PIECE ? n - n % VALUE_GROUP : PIECE;
 }
 
-/* end: the end of the memory that may be written. Returns where the next codes go. */
+/* end: end of the memory that may be written. Returns the place of the next codes. */
 static uint8_t *codes_put(const uint8_t *codes, size_t n, unsigned bits, uint8_t *out,
 			  const uint8_t *end)
 {
@@ -114,7 +114,7 @@ static uint8_t *codes_put(const uint8_t *codes, size_t n, unsigned bits, uint8_t
 	return out + bytes;
 }
 
-/* Returns where the next codes are, or NULL if bits after the last code are not zero. */
+/* Returns the place of the next codes, or NULL if bits after the last code are not zero. */
 static const uint8_t *codes_get(const uint8_t *in, const uint8_t *end, size_t n, unsigned bits,
 				uint8_t *codes)
 {
@@ -170,8 +170,8 @@ struct numbers {
 	const struct rounding *rounding;
 };
 
-/* Encodes values at..at + n of the message. n is whole, or it is the end of a block, which is then
- * padded. */
+/* Encodes values at..at + n of the message. n is a multiple of a group, or reaches the end of a
+ * block, which is then padded. */
 static void uniform_piece(const struct value_coding *c, const struct uniform_scale *scale,
 			  const float *v, size_t at, size_t n, const struct numbers *numbers,
 			  uint8_t *codes, float *decoded)
@@ -202,7 +202,7 @@ static void uniform_piece(const struct value_coding *c, const struct uniform_sca
 	value_kernels()->uniform(v, &drawn, scale, c->bits, whole_value_groups(n), codes, decoded);
 }
 
-/* Encodes the values of one block. Returns where the next codes go. */
+/* Encodes the values of one block. Returns the place of the next codes. */
 static uint8_t *block_encode(const struct value_coding *c, const struct uniform_scale *scale,
 			     const float *v, size_t at, size_t n, const struct numbers *numbers,
 			     uint8_t *bits, const uint8_t *end, float *decoded)
@@ -224,7 +224,7 @@ static uint8_t *block_encode(const struct value_coding *c, const struct uniform_
 			memcpy(last, from, here * sizeof(*v));
 			from = to = last;
 		}
-		if (!(step > 0)) { /* cannot divide by the step */
+		if (!(step > 0)) { /* division by this step is impossible */
 			memset(codes, levels, sizeof(codes));
 			if (c->bits == 1)
 				k->sign_values(codes, step, whole_value_groups(here), to);
@@ -258,7 +258,7 @@ static size_t uniform_encode(const struct value_coding *c, const float *v, size_
 		random_mixer_open(&rounding->stream, rounding->first, &numbers.mixer);
 	for (size_t from = 0, together; from < n; from += together) {
 		together = n - from < blocks * c->block ? n - from : blocks * c->block;
-		if (c->bits == 1) /* before decoded overwrites the values */
+		if (c->bits == 1) /* must precede the overwriting of values by decoded */
 			mean_steps(v + from, together, c->block, scales);
 		else
 			largest_steps(c, v + from, together, scales);
@@ -303,7 +303,7 @@ static int uniform_decode(const struct value_coding *c, const uint8_t *in, size_
 			memset(codes, levels, sizeof(codes));
 		bits = codes_get(bits, end, here, c->bits, codes);
 		if (!bits)
-			return refuse_coding(why, "bits behind the last code are not zero");
+			return refuse_coding(why, "bits after the last code are not zero");
 		if (!k->within(codes, step > 0 ? 0 : (uint8_t)levels,
 			       step > 0 ? most : (uint8_t)levels, whole_value_groups(here)))
 			return refuse_coding(why, "a code is out of range");
@@ -367,7 +367,7 @@ static int grid_decode(unsigned width_bits, float range, const uint8_t *in, size
 			memset(codes, 0, sizeof(codes));
 		in = codes_get(in, end, here, width_bits, codes);
 		if (!in)
-			return refuse_coding(why, "bits behind the last code are not zero");
+			return refuse_coding(why, "bits after the last code are not zero");
 		if (!(range > 0) && !k->within(codes, 0, 0, whole_value_groups(here)))
 			return refuse_coding(why, "a code is out of range");
 		to = here % VALUE_GROUP ? last : v + at;

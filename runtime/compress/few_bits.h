@@ -33,10 +33,10 @@ HOST_AND_DEVICE static inline int value_few_bits(enum value_type type)
 	return type >= VALUE_UNIFORM;
 }
 
-/* max |v|; 0 if n is 0. */
+/* Returns max |v|, or 0 if n is 0. */
 float largest_magnitude(const float *v, size_t n);
-/* The length of n values in a message, without padding. Values of the type round take c->bits each,
- * so few_bits_fit() must be called before. */
+/* Returns the length of n values in a message, without padding. Values of the type round take
+ * c->bits each, so few_bits_fit() must be called before. */
 uint64_t few_bits_bytes(const struct value_coding *c, uint32_t n);
 /* Returns the scale for the header of a message with these values, and sets c->bits for the type
  * round. A grid covers at least the magnitude range; without values it is 0. */
@@ -44,9 +44,9 @@ float few_bits_fit(struct value_coding *c, const float *v, size_t n, float range
 /* Returns 1 if a message may have this coding and scale, else 0 with the reason in *why (may be
  * NULL). */
 int few_bits_valid(const struct value_coding *c, float scale, const char **why);
-/* Writes few_bits_bytes() bytes to out. decoded (may be v) receives exactly what few_bits_decode()
- * gives. Returns n, or the number of the first value that is NaN or infinite; the output is then
- * invalid. */
+/* Writes few_bits_bytes() bytes to out. decoded (may be v) receives exactly the values that
+ * few_bits_decode() returns. Returns n, or the index of the first value that is NaN or infinite;
+ * the output is then invalid. */
 size_t few_bits_encode(const struct value_coding *c, float scale, const float *v, size_t n,
 		       const struct rounding *rounding, uint8_t *out, float *decoded);
 /* Checks everything in in[0..few_bits_bytes()): codes are in range, steps are finite and not

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See few_bits_round.h. Values are processed in pieces of the same size as positions, whose loops
- * for wide codes are used here as well (index_kernels.h). */
+ * See few_bits_round.h. Values are processed in pieces of the same size as positions, so the loops
+ * for wide codes of positions (index_kernels.h) are reused here. */
 #include "few_bits_round.h"
 #include "base/bytes.h"
 #include "bit_pack.h"
@@ -14,7 +14,7 @@
 /* 2^21 - 1 is the largest integer to which a half can be added exactly. */
 #define ROUND_LARGEST 2097151
 
-/* The largest integer that round may send. Beyond it, a float is not exact, or D q is not
+/* Returns the largest integer that round may send. Beyond it, a float is not exact, or D q is not
  * finite. */
 static float round_limit(float width)
 {
@@ -111,7 +111,7 @@ const char *round_decode(unsigned bits, float width, const uint8_t *in, size_t n
 
 		here = n - at < INDEX_BLOCK ? n - at : INDEX_BLOCK;
 		if (!round_codes(in, end, here, bits, codes))
-			return "bits behind the last code are not zero";
+			return "bits after the last code are not zero";
 		for (int i = 0; i < INDEX_BLOCK; i++) {
 			const float q = (float)((int32_t)(codes[i] >> 1) ^
 						-(int32_t)(codes[i] & 1));

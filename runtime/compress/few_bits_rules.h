@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Encodes and decodes one value in few bits, for the types uniform and grid (few_bits.h), as the
- * CPU and the GPU do it. Pure, inline and without branches, so that compilers vectorise loops over
- * these functions. */
+ * Encodes and decodes one value in few bits, for the types uniform and grid (few_bits.h),
+ * identically on the CPU and the GPU. Pure, inline and without branches, so that compilers
+ * vectorise loops over these functions. */
 #ifndef COMPRESS_FEW_BITS_RULES_H
 #define COMPRESS_FEW_BITS_RULES_H
 #include "base/bytes.h"
@@ -14,8 +14,8 @@ HOST_AND_DEVICE static inline int uniform_levels(unsigned bits)
 	return (1 << (bits - 1)) - 1;
 }
 
-/* The smallest step of which L steps reach this magnitude, the largest of a block. For an infinite
- * magnitude (an overflowed sum) the step is infinite, which the receiver refuses. */
+/* Returns the smallest step for which L steps reach `most`, the largest magnitude of a block. For
+ * an infinite magnitude (an overflowed sum) the step is infinite, which the receiver refuses. */
 HOST_AND_DEVICE static inline float uniform_step(unsigned bits, float most)
 {
 	const float levels = (float)uniform_levels(bits);
@@ -32,10 +32,10 @@ struct uniform_scale {
 	float step, up, factor;
 };
 
-/* Not valid for a step of 0. Products do not decrease when a value grows. So if the largest value
- * that may have this step does not exceed the last level, no value does, and values need not be
- * limited one by one. A unit in the last place of the factor moves that product by at least half a
- * unit in its own last place. */
+/* Not valid for a step of 0. Products grow with the value. So if the largest value that may have
+ * this step does not exceed the last level, no value does, and values need not be limited one by
+ * one. Reducing the factor by one unit in the last place reduces that product by at least half a
+ * unit in its last place. */
 HOST_AND_DEVICE static inline struct uniform_scale uniform_scale(unsigned bits, float step)
 {
 	const float levels = (float)uniform_levels(bits), unit = (float)(1u << (32 - bits));
@@ -50,7 +50,7 @@ HOST_AND_DEVICE static inline struct uniform_scale uniform_scale(unsigned bits, 
 	return s;
 }
 
-/* Adds a random fraction of a step, of the same number of bits, and rounds down. */
+/* Adds a random fraction of a step, with the same number of bits, and rounds down. */
 HOST_AND_DEVICE static inline uint8_t uniform_code(float v, uint32_t random,
 						   const struct uniform_scale *s, unsigned bits)
 {
@@ -84,11 +84,11 @@ HOST_AND_DEVICE static inline float grid_width(unsigned bits, float range)
 	return 2 * (share * range);
 }
 
-/* The range of a message with this largest magnitude. For an infinite magnitude (an overflowed sum)
- * it is infinite, which the receiver refuses. */
+/* Returns the range of a message with this largest magnitude. For an infinite magnitude (an
+ * overflowed sum) it is infinite, which the receiver refuses. */
 HOST_AND_DEVICE static inline float grid_range(unsigned bits, float most)
 {
-	const float grid_most = FLT_MAX / 4; /* so that width * code - range stays finite */
+	const float grid_most = FLT_MAX / 4; /* this keeps width * code - range finite */
 
 	if (!(most <= FLT_MAX))
 		return most;
@@ -115,8 +115,8 @@ HOST_AND_DEVICE static inline float grid_value(uint8_t code, float range, float 
 
 /* ---- lengths --------------------------------------------------------------- */
 
-/* The length in bytes of n codes of `bits` bits, and of the steps before the blocks of values.
- * block 0: there are no steps. */
+/* Returns the length in bytes of n codes of `bits` bits and of the steps before the blocks of
+ * values. block 0: there are no steps. */
 HOST_AND_DEVICE static inline uint64_t codes_bytes(unsigned bits, unsigned block, uint64_t n)
 {
 	const uint64_t steps = block ? n / block + (n % block != 0) : 0;

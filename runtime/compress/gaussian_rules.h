@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * gaussiank (Shi et al., 2019), as the CPU and the GPU compute it. A first level follows from mean
- * and deviation. It is refined within a bracket until the number of magnitudes above it is in [2/3,
- * 4/3] k. (The paper multiplies by 0.5 or 1.5 up to three times instead, which may end far from k.)
- * Pure, inline; the caller counts. */
+ * gaussiank (Shi et al., 2019), with the same result on the CPU and the GPU. Mean and deviation
+ * give a first level, which is refined within a bracket until the number of magnitudes above it is
+ * in [2/3, 4/3] k. (The paper multiplies by 0.5 or 1.5 up to three times instead, which may end far
+ * from k.) Pure, inline; the caller counts. */
 #ifndef COMPRESS_GAUSSIAN_RULES_H
 #define COMPRESS_GAUSSIAN_RULES_H
 #include "base/both.h"
@@ -88,8 +88,8 @@ HOST_AND_DEVICE static inline int gaussian_count(struct gaussian *g, uint64_t n,
 	} else {
 		g->low = g->level;
 	}
-	/* Many magnitudes are equal, or 15 counts did not suffice for this shape: take the largest,
-	 * and the rest in order of their index. */
+	/* Many magnitudes are equal, or 15 counts did not suffice for this distribution. So take
+	 * the largest, and the rest in order of their index. */
 	*cut = gaussian_between(g);
 	if (++g->counts == GAUSSIAN_COUNTS_MAX || (g->low > 0 && g->high / g->low < narrow))
 		return 0;

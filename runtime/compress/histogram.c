@@ -8,8 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Neighbouring values often fall into one bin, and an addition to memory would wait for the one
- * before it, so four tables take turns. Tables at a distance of a multiple of 4096 bytes would
+/* Neighbouring values often fall into one bin, where an addition in memory would wait for the
+ * previous one, so four tables take turns. Tables at a distance of a multiple of 4096 bytes would
  * still wait for each other; PAD, in entries, moves them a cache line apart. BLOCK floats stay in
  * the first-level cache. */
 enum { TABLES = 4, PAD = 16, BLOCK = 2048, MANTISSA = 23, EXPONENTS = 256 };
@@ -160,8 +160,8 @@ int histogram_merge(struct sluice_histogram *h, const uint8_t *bytes, size_t n, 
 
 /* ---- asking ---------------------------------------------------------------- */
 
-/* log2 of the smallest magnitude of a bin, which must not be bin 0. For the bin after the last one,
- * where the last one ends. */
+/* Returns log2 of the smallest magnitude of a bin other than bin 0. For the bin after the last one,
+ * it is the end of the last bin. */
 static double lower_edge(const struct sluice_histogram *h, uint32_t bin)
 {
 	const double normal = (double)(1u << h->mantissa_bits);

@@ -23,14 +23,14 @@ struct sluice_histogram {
 
 uint32_t histogram_bins(unsigned mantissa_bits);
 int histogram_open(unsigned mantissa_bits, struct sluice_histogram **out); /* 0 or SLUICE_ENOMEM */
-size_t histogram_bytes(unsigned mantissa_bits); /* bytes of memory that it takes */
+size_t histogram_bytes(unsigned mantissa_bits); /* Returns the bytes of memory that it takes. */
 void histogram_clear(struct sluice_histogram *h);
 
-/* Adds a[0..n) to what histogram_take() will count. There may be less than 2^32 coordinates between
- * two calls of histogram_take(). */
+/* Adds a[0..n) to the values that histogram_take() will count. At most 2^32 - 1 coordinates may be
+ * added between two calls of histogram_take(). */
 void histogram_see(struct sluice_histogram *h, const float *a, size_t n);
-/* Counts what was added since the last call, or discards it if it has NaN or infinity. Returns how
- * many values were NaN or infinite. */
+/* Counts the values added since the last call, or discards them if there is NaN or infinity.
+ * Returns the number of values that are NaN or infinite. */
 uint64_t histogram_take(struct sluice_histogram *h);
 
 /* The public functions of the same names (sluice_estimate.h), without their checks. */
@@ -39,7 +39,8 @@ size_t histogram_encode(const struct sluice_histogram *h, unsigned bits,
 			const struct random_stream *stream, uint8_t *out);
 int histogram_merge(struct sluice_histogram *h, const uint8_t *bytes, size_t n, const char **why);
 float histogram_quantile(const struct sluice_histogram *h, double share);
-/* The number of magnitudes of at least level > 0, interpolated as the quantile is. Over histograms
- * that were summed, these numbers add up to what the sum's quantile was asked for. */
+/* Returns the number of magnitudes of at least level > 0, with the interpolation of the quantile.
+ * Summed over histograms at the quantile of their sum, these numbers equal the number that the
+ * quantile was computed for. */
 double histogram_above(const struct sluice_histogram *h, float level);
 #endif

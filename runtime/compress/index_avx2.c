@@ -110,7 +110,7 @@ static AVX2 uint32_t unpack_gaps_avx2(const uint8_t *in, unsigned width, uint64_
 		all = _mm256_or_si256(all, v);
 		v = running_sum(_mm256_add_epi32(v, one));
 		_mm256_storeu_si256((__m256i *)(void *)(index + i), _mm256_add_epi32(v, before));
-		/* Only this addition has to wait for the previous group. */
+		/* Only this addition depends on the previous group. */
 		before = _mm256_add_epi32(before, _mm256_permutevar8x32_epi32(v, last));
 	}
 	/* 128 gaps of 24 bits stay below 2^32, so the difference is correct although it may

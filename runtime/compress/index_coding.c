@@ -64,8 +64,8 @@ static int raw_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_
 
 /* ---- delta ---- */
 
-/* The gaps of the last, incomplete block. Returns their bitwise or. `next` is the smallest index
- * that can come first. */
+/* Computes the gaps of the last, incomplete block. Returns their bitwise or. `next` is the smallest
+ * possible first index. */
 static uint32_t last_gaps(const uint32_t *index, uint32_t n, uint32_t next,
 			  uint32_t gap[INDEX_BLOCK])
 {
@@ -153,7 +153,7 @@ static int unpack_last(const uint8_t *in, uint32_t n, unsigned width, uint64_t *
 	return (int)(all >> (width - 1) & 1);
 }
 
-/* Decodes a whole block. left: the number of bytes from `in` on. Returns 1 if the width was the
+/* Decodes a whole block. left: number of bytes from `in` to the end. Returns 1 if the width was the
  * smallest possible. */
 static int decode_block(const struct index_kernels *k, const uint8_t *in, uint64_t left,
 			unsigned width, uint64_t *next, uint32_t *index)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The portable version, with which the other is compared, and the choice. */
+ * The portable version, which tests compare with the other one, and the choice between them. */
 #include "index_kernels.h"
 #include "base/bytes.h"
 

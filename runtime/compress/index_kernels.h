@@ -14,7 +14,7 @@ enum { INDEX_BLOCK = 128, INDEX_SLACK = 16, INDEX_WIDTH_MAX = 32 };
 struct index_kernels {
 	const char *name;
 	int (*usable)(void);
-	/* The bitwise or of all gaps, which has as many bits as the largest gap. */
+	/* Returns the bitwise or of all gaps, which has as many bits as the largest gap. */
 	uint32_t (*largest)(const uint32_t *index, uint32_t next);
 	/* gap[0] = index[0] - next, gap[i] = index[i] - index[i - 1] - 1. Returns the bitwise
 	 * or. */
@@ -22,7 +22,7 @@ struct index_kernels {
 	/* Writes 16 * width bytes. */
 	void (*pack)(const uint32_t *gap, unsigned width, uint8_t *out);
 	/* The inverse of gaps and pack. Reads 16 * width bytes of any content. *next < 2^32 is the
-	 * smallest possible index; it becomes that of the following block, without wrapping.
+	 * smallest possible index; it is set to that of the following block, without wrapping.
 	 * Returns the bitwise or of the gaps. */
 	uint32_t (*unpack)(const uint8_t *in, unsigned width, uint64_t *next, uint32_t *index);
 	/* Reads only the gaps that pack wrote, of at most 24 bits. The codes of the value type
@@ -43,6 +43,6 @@ extern const struct index_kernels index_avx2;
 
 /* Best first; NULL ends the list. */
 extern const struct index_kernels *const index_versions[];
-/* The version in use, which is chosen at the first call according to SLUICE_KERNELS. */
+/* Returns the version in use, which is chosen at the first call according to SLUICE_KERNELS. */
 const struct index_kernels *index_kernels(void);
 #endif

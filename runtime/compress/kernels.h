@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The choice among versions of the same kernels, for select, value, index, random and sketch. All
+ * Chooses among versions of the same kernels: those of select, value, index, random and sketch. All
  * versions give the same results; SLUICE_KERNELS names one. Each table of kernels begins with the
  * members of struct kernel_version, and each list of versions is best first and ends with NULL. */
 #ifndef COMPRESS_KERNELS_H
@@ -15,9 +15,11 @@ struct kernel_version {
 int kernels_anywhere(void);
 int kernels_avx2(void); /* with the bit instructions that come with it */
 
-/* The best version, or the one that SLUICE_KERNELS names. NULL if that one is not usable. */
+/* Returns the version that SLUICE_KERNELS names, or the best one if it names none. NULL if the
+ * named one is not usable. */
 const void *kernels_named(const void *versions);
-/* The same, but the best version if the named one is not usable. Remembered in *chosen. */
+/* The same, but falls back to the best version if the named one is not usable. Remembers the result
+ * in *chosen. */
 const void *kernels_choose(const void *versions, const void *_Atomic *chosen);
 
 static inline const void *kernels_chosen(const void *versions, const void *_Atomic *chosen)

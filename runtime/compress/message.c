@@ -17,7 +17,7 @@
 
 enum { MAGIC = 0x31434c53, PAYLOAD_CRC_OFFSET = 80, HEADER_CRC_OFFSET = 92, COPY_STEP = 16384 };
 
-/* The length of the values of `count` coordinates. A support has none. */
+/* Returns the length of the values of `count` coordinates. A support has no values. */
 static uint64_t section_of(const struct message *m, uint32_t count)
 {
 	return m->kind == MESSAGE_SUPPORT ? 0 : section_of_values(count, &m->values);
@@ -100,8 +100,8 @@ size_t message_bound(uint32_t span, uint32_t count, struct value_coding values)
 	sparse = section_of_values(fewer, &values) + index_bytes(CODING_RAW, NULL, fewer, span);
 	bitmap = section_of_values(fewer, &values) + index_bytes(CODING_BITMAP, NULL, fewer, span);
 	best = sparse < bitmap ? sparse : bitmap;
-	if (few_bits && count >= span) /* dense only if all coordinates are sent; that may be
-					  shorter than sending nearly all */
+	if (few_bits && count >= span) /* dense only if all coordinates are sent, although it may be
+					  shorter than nearly all */
 		best = dense > best ? dense : best;
 	if (!few_bits)
 		best = dense < best || count >= span ? dense : best;
@@ -117,8 +117,8 @@ size_t message_support_bound(uint32_t span, uint32_t count)
 			(((raw < bitmap ? raw : bitmap) + 7) & ~(uint64_t)7));
 }
 
-/* The coding with the shortest payload, and among equal ones the one that is read fastest.
- * *payload_bytes receives its length. */
+/* Returns the coding with the shortest payload; if several are equal, the one that is fastest to
+ * read. *payload_bytes receives its length. */
 static enum index_coding cheapest(const struct message *m, const uint32_t *index,
 				  uint64_t *payload_bytes)
 {
@@ -136,7 +136,7 @@ static enum index_coding cheapest(const struct message *m, const uint32_t *index
 		return CODING_SEEDED;
 	if (m->kind == MESSAGE_SUPPORT || value_few_bits(m->values.type))
 		*payload_bytes =
-			UINT64_MAX; /* a dense message would lose which coordinates were sent */
+			UINT64_MAX; /* a dense message would lose the set of sent coordinates */
 	for (size_t i = 0; i < n; i++) {
 		uint64_t bytes = index_bytes(sparse[i], index, m->count, m->span) +
 				 section_of(m, m->count);
@@ -159,7 +159,7 @@ static int all_finite(struct message *m, const float *value, size_t at, size_t n
 }
 
 /* Writes the values of a sparse message to their places among zeros. out[] must be zero. Returns 0
- * if a value (m->bad) is not finite. */
+ * if a value is not finite, and sets m->bad to its index. */
 static int scatter(struct message *m, const uint32_t *index, const float *value, float *decoded,
 		   uint8_t *out)
 {
@@ -177,8 +177,9 @@ static int scatter(struct message *m, const uint32_t *index, const float *value,
 	return 1;
 }
 
-/* Writes the values and their padding, which is zero already, and continues the checksum over both,
- * piece by piece while they are in the cache. Returns 0 if a value (m->bad) is not finite. */
+/* Writes the values and continues the checksum over them and their padding, which is already zero,
+ * piece by piece while they are in the cache. Returns 0 if a value is not finite, and sets m->bad
+ * to its index. */
 static int values_put(struct message *m, const float *value, float *decoded, uint8_t *out,
 		      uint32_t *crc)
 {
@@ -297,7 +298,7 @@ static int header_check(const uint8_t *h, const struct message *m, const char **
 		return refuse_message(why, "unknown value type %u", h[8]);
 	if (m->kind == MESSAGE_SUPPORT &&
 	    (m->coding == CODING_AGREED || m->coding == CODING_SEEDED))
-		return refuse_message(why, "a support that says no positions");
+		return refuse_message(why, "a support without positions");
 	if (m->count > m->span)
 		return refuse_message(why, "%u coordinates for a shard of %u elements", m->count,
 				      m->span);
@@ -327,7 +328,7 @@ static int header_check(const uint8_t *h, const struct message *m, const char **
 static int take_header(const void *slot, size_t slot_bytes, uint8_t h[MESSAGE_HEADER_BYTES],
 		       struct message *m, const char **why)
 {
-	struct message got = { 0 }; /* the members that only concern the sender stay 0 */
+	struct message got = { 0 }; /* the members that concern only the sender stay 0 */
 	int rc;
 
 	if (slot_bytes < MESSAGE_HEADER_BYTES)
@@ -335,10 +336,10 @@ static int take_header(const void *slot, size_t slot_bytes, uint8_t h[MESSAGE_HE
 				      slot_bytes);
 	copy_from_peer(h, slot, MESSAGE_HEADER_BYTES);
 	if (get_le32(h) != MAGIC)
-		return refuse_message(why, "no message: the magic is 0x%08x", get_le32(h));
+		return refuse_message(why, "not a message: the magic is 0x%08x", get_le32(h));
 	if (get_le16(h + 4) != SLUICE_WIRE_VERSION)
-		return refuse_message(why, "wire version %u, this side speaks %u", get_le16(h + 4),
-				      SLUICE_WIRE_VERSION);
+		return refuse_message(why, "wire version %u, but this side uses %u",
+				      get_le16(h + 4), SLUICE_WIRE_VERSION);
 	if (get_le32(h + HEADER_CRC_OFFSET) != crc32c(0, h, HEADER_CRC_OFFSET))
 		return refuse_message(why, "the header's checksum is wrong");
 	header_get(h, &got);
@@ -415,11 +416,11 @@ int message_check(const struct message *m, const struct message_expect *want, co
 	if ((m->coding == CODING_AGREED) != want->agreed)
 		return refuse_message(why, "%s",
 				      want->agreed ?
-					      "it brings positions where the support is agreed" :
-					      "it brings no positions, and none are agreed");
+					      "it has positions although the support is agreed" :
+					      "it has no positions although no support is agreed");
 	if (want->agreed && m->count != want->count_max)
-		return refuse_message(why, "%u coordinates where %llu are agreed", m->count,
-				      (unsigned long long)want->count_max);
+		return refuse_message(why, "%u coordinates instead of the %llu agreed ones",
+				      m->count, (unsigned long long)want->count_max);
 	if (m->count > want->count_max)
 		return refuse_message(why, "%u coordinates where at most %llu are expected",
 				      m->count, (unsigned long long)want->count_max);
@@ -442,9 +443,10 @@ int message_decode(const struct message *m, const uint8_t *copy, uint32_t *index
 				      m->payload_bytes, m->count);
 	if (m->coding == CODING_SEEDED || m->coding == CODING_AGREED) {
 		if (m->payload_bytes != section)
-			return refuse_message(why,
-					      "%u bytes where a seeded or agreed support has none",
-					      m->payload_bytes - (uint32_t)section);
+			return refuse_message(
+				why,
+				"%u bytes of positions, but a seeded or agreed support has none",
+				m->payload_bytes - (uint32_t)section);
 		if (m->coding == CODING_SEEDED)
 			seeded_support(m->kind == MESSAGE_DELTA, m->stream.seed, m->step, m->shard,
 				       m->span, m->count, index);

@@ -37,13 +37,12 @@
  * A support (kind 4) has positions only, no values.
  * Values: f32, f16 (of value * scale) and bf16 as they are; in few bits, codes packed LSB first
  *         (few_bits.h):
- * uniform: a float step for each block of values, then count codes of b bits; scale is 1
- * grid:    count codes of b bits; scale is the range R
- * round:   count codes of b bits, the fewest that hold the largest; scale is the width D
- * With these a sparse message never becomes dense: a zero between would not stay zero.
- * Padding is zero, widths are the smallest that hold their block's gaps, scale is a power of two
- * (f16) or 1 unless said otherwise, part < parts, lr is finite and not negative: anything else is
- * refused.
+ * uniform: a float step for each block of values, then count codes of b bits; scale is 1 grid:
+ * count codes of b bits; scale is the range R round: count codes of b bits, the fewest that hold
+ * the largest; scale is the width D In few bits a sparse message never becomes dense, because a
+ * zero in between would not decode to zero. Padding is zero, widths are the smallest that hold
+ * their block's gaps, scale is a power of two (f16) or 1 unless said otherwise, part < parts, lr is
+ * finite and not negative: anything else is refused.
  */
 #ifndef COMPRESS_MESSAGE_H
 #define COMPRESS_MESSAGE_H
@@ -61,7 +60,7 @@ enum message_kind {
 	MESSAGE_SNAPSHOT = 3,
 	MESSAGE_SUPPORT = 4,
 	MESSAGE_ASK = 5,
-	MESSAGE_PARK = 6 /* without coordinates; see shard_async.h */
+	MESSAGE_PARK = 6 /* has no coordinates; see shard_async.h */
 };
 enum index_coding {
 	CODING_DENSE = 0,
@@ -85,17 +84,17 @@ struct message {
 	/* For message_encode: the coordinate of the whole vector that index 0 stands for. */
 	uint64_t first;
 	float range; /* for message_encode: grid covers at least this magnitude */
-	int seeded;  /* for message_encode: index[] is the seeded support and is not sent */
+	int seeded;  /* for message_encode: index[] is the seeded support, which is not sent */
 	int agreed;  /* for message_encode: the receiver knows index[], so it is not sent */
 	uint8_t raised;
-	uint8_t chosen; /* model_rule(): what the sender chooses for the next step */
+	uint8_t chosen; /* model_rule(): the sender's choice for the next step */
 	uint16_t phase, part, parts;
 	uint32_t rank, epoch, model, shard;
 	uint64_t seq;          /* push: ring sequence; delta and snapshot: version */
 	uint64_t step;         /* push: the worker's step; delta: same as version */
 	uint64_t have_version; /* push: version the worker holds; delta: version it applies to */
 	uint32_t span, count, divisor;
-	/* svrg: how many anchors came before the one that this message belongs to; innovation: the
+	/* svrg: the number of anchors before the one that this message belongs to; innovation: the
 	 * count of uploads (model.h); else 0. */
 	uint32_t anchor;
 	float scale, lr;
@@ -103,27 +102,27 @@ struct message {
 	uint32_t bad; /* set by message_encode if it returns 0: value[bad] is NaN or infinite */
 };
 
-/* The most bytes (including the header, a multiple of 8) that message_encode needs for up to
- * `count` coordinates of a shard of `span` elements. This must be below 4 GiB, so the shard must be
- * small enough. */
+/* Returns the most bytes (including the header, a multiple of 8) that message_encode() needs for up
+ * to `count` coordinates of a shard of `span` elements. The shard must be so small that this is
+ * below 4 GiB. */
 size_t message_bound(uint32_t span, uint32_t count, struct value_coding values);
 
-/* The most bytes for a support of up to count coordinates. */
+/* Returns the most bytes for a support of up to count coordinates. */
 size_t message_support_bound(uint32_t span, uint32_t count);
 
 /* Encodes m->count coordinates: index[], ascending and below m->span, and their value[]; or all
  * m->span values if index is NULL. Chooses the cheapest coding, and sets coding, scale, count,
- * payload_bytes and both CRCs in out. Sparse input becomes dense where that is cheaper and the
- * values are not in few bits. A support has no values, so value and decoded may be NULL. Otherwise
+ * payload_bytes and both CRCs in out. Sparse input becomes dense if that is shorter and the values
+ * are not in few bits. A support has no values, so value and decoded may be NULL. Otherwise
  * decoded[i] receives what the receiver will decode for value[i]; it may be value itself. Returns
  * the message's length, a multiple of 4 and <= message_bound(); a cap smaller than the bound is a
- * programming error (assert). Returns 0 if a value is NaN or infinite, which is so for any type if
- * a sum overflowed; m->bad is its number, and out holds no message. Allocates nothing. */
+ * programming error (assert). Returns 0 if a value is NaN or infinite, which can happen with any
+ * type if a sum overflowed; m->bad is its index, and out holds no message. Allocates nothing. */
 size_t message_encode(struct message *m, const uint32_t *index, const float *value, float *decoded,
 		      uint8_t *out, size_t cap);
 
-/* Writes the header, MESSAGE_HEADER_BYTES at out, for a payload that was made elsewhere in the way
- * of message_encode(). The caller has set m->coding, scale, payload_bytes and count (which is
+/* Writes the header, MESSAGE_HEADER_BYTES at out, for a payload that was encoded elsewhere as
+ * message_encode() does it. The caller has set m->coding, scale, payload_bytes and count (which is
  * ignored for a dense message). Returns the message's length. */
 size_t message_head(struct message *m, uint32_t payload_crc, uint8_t *out);
 
@@ -143,16 +142,17 @@ int message_copy(const void *slot, size_t slot_bytes, uint8_t *copy, size_t copy
 int message_peek(const void *slot, size_t slot_bytes, struct message *m, uint32_t *payload_crc,
 		 const char **why);
 
-/* The length, including the header, of a message that passed message_copy() or message_peek(). */
+/* Returns the length, including the header, of a message that passed message_copy() or
+ * message_peek(). */
 static inline size_t message_bytes(const struct message *m)
 {
 	return MESSAGE_HEADER_BYTES + (size_t)m->payload_bytes;
 }
 
-/* The fields that the receiver expects of a message. Fields that are MESSAGE_ANY are not
- * compared. count_max limits what message_decode will write, so it applies to a dense message's
- * span: use MESSAGE_ANY or the span with room for span values, unless the sender selects too few
- * for the message to become dense. */
+/* The fields that the receiver expects of a message. Fields that are MESSAGE_ANY are not compared.
+ * count_max limits how many values message_decode() writes, which for a dense message is the span.
+ * Use MESSAGE_ANY or the span, with room for span values, unless the sender selects too few
+ * coordinates for a dense message. */
 #define MESSAGE_ANY UINT64_MAX
 struct message_expect {
 	enum message_kind kind;

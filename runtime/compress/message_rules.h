@@ -12,7 +12,7 @@ HOST_AND_DEVICE static inline uint64_t section_padded(uint64_t bytes)
 	return (bytes + 3) & ~(uint64_t)3;
 }
 
-/* The length of the values, without padding. */
+/* Returns the length of the values, without padding. */
 HOST_AND_DEVICE static inline uint64_t values_length(uint32_t count,
 						     const struct value_coding *values)
 {
@@ -33,9 +33,9 @@ HOST_AND_DEVICE static inline uint64_t section_of_bitmap(uint32_t span)
 	return section_padded(((uint64_t)span + 7) / 8);
 }
 
-/* Among the sparse codings, which are tried in the order raw, bitmap, delta, Rice, the shortest
- * wins, and among equally short ones the one that is read fastest. Dense wins only where it is
- * shorter than all of them. */
+/* Sparse codings are tried in the order raw, bitmap, delta, Rice. The shortest wins, and among
+ * equally short ones the one that is fastest to read. Dense wins only if it is shorter than all of
+ * them. */
 HOST_AND_DEVICE static inline int coding_wins(uint64_t bytes, enum index_coding best,
 					      uint64_t best_bytes)
 {

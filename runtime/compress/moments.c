@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See moments.h. Tiles are processed one after the other. The sums of a row are independent, so the
+ * See moments.h. Tiles are processed one after another. The sums of a row are independent, so the
  * compiler vectorises the loops. */
 #include "moments.h"
 #include <string.h>

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Sums of two terms over a vector, in a fixed order that allows several threads to share the work.
- * A fixed order is needed because floating-point sums depend on it. The CPU (moments.c) and the GPU
+ * Sums of two terms over a vector. Floating-point sums depend on their order, so the order is
+ * fixed, but in a way that lets several threads share the work. The CPU (moments.c) and the GPU
  * (gpu/moments.h) use the same one:
  *
- * A tile is 1024 coordinates that begin at a multiple of 1024. It has 128 sums, the i-th of the
+ * A tile is 1024 coordinates that begin at a multiple of 1024. It has 128 sums; sum i adds
  * coordinates i, i + 128, ... in this order. Neighbours are then added (0 + 1, 2 + 3, ...), and
- * their sums in the same way. A group is 1024 tiles. It has 32 sums, the i-th of the tiles i, i +
- * 32, ..., which are then added by neighbours. Groups are added up as the tiles of a group are.
+ * their sums in the same way. A group is 1024 tiles. It has 32 sums; sum i adds tiles i, i + 32,
+ * ... They are then added by neighbours, too. Groups are added like the tiles of a group.
  * Coordinates that are exempt or beyond the end count as zero. */
 #ifndef COMPRESS_MOMENTS_H
 #define COMPRESS_MOMENTS_H
@@ -29,7 +29,7 @@ struct moments {
 	uint64_t n; /* for magnitudes: the coordinates with factor * |x| < 1, including zeros */
 };
 
-/* Adds the terms of a coordinate. Returns whether, for magnitudes, it has none. */
+/* Adds the terms of a coordinate. Returns 1 if, for magnitudes, it has none. */
 HOST_AND_DEVICE static inline int moment_add(struct moment_terms terms, float x, double *first,
 					     double *second)
 {
@@ -57,10 +57,11 @@ struct moment_sum {
 
 /* Adds the next n coordinates. Every piece but the last must be whole tiles. */
 void moments_add(struct moment_sum *s, struct moment_terms terms, const float *x, size_t n);
-/* The sums over all pieces; the member n is 0. */
+/* Returns the sums over all pieces; the member n is 0. */
 struct moments moments_end(struct moment_sum *s);
 
-/* The sums over those coordinates of x that are not exempt in the spans, which are ascending. */
+/* Returns the sums over the coordinates of x that are not in the exempt spans. Spans are
+ * ascending. */
 struct moments moments_of(struct moment_terms terms, const float *x, const struct span *spans,
 			  size_t n_spans);
 #endif

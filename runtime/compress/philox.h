@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Philox-4x32 with ten rounds: it turns a counter into four numbers. Inline, for random*.c and the
- * kernels of the GPU. random.h says what the numbers mean. */
+ * GPU kernels. random.h explains the meaning of the numbers. */
 #ifndef COMPRESS_PHILOX_H
 #define COMPRESS_PHILOX_H
 #include "base/both.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Values in messages. message.c calls this for every message, and the sender keeps in its residual
- * what decoded[] differs from the value by. For f16, the conversion instructions of the machine are
+ * Values in messages. message.c calls this for every message, and the sender keeps the difference
+ * between value and decoded[] in its residual. For f16, the machine's conversion instructions are
  * used where they exist; they give the same bits as the portable functions. */
 #include "quantize.h"
 #include "sluice.h"
@@ -65,7 +65,7 @@ int value_scale_valid(enum value_type type, float scale)
  * that the operating system saves the AVX registers, but not every compiler accepts f16c there. */
 static int machine_converts(void)
 {
-	static atomic_int known; /* 0: not asked yet; 1: no; 2: yes */
+	static atomic_int known; /* 0: not determined yet; 1: no; 2: yes */
 	unsigned eax, ebx, ecx, edx;
 	int answer = atomic_load_explicit(&known, memory_order_relaxed);
 
@@ -79,7 +79,7 @@ static int machine_converts(void)
 	return answer == 2;
 }
 
-/* The conversion ignores the flush-to-zero mode, and the rounding mode is part of the
+/* The conversion ignores the flush-to-zero mode, and its rounding mode is part of the
  * instruction. */
 __attribute__((target("avx,f16c"))) static size_t f16_encode_fast(float scale, const float *v,
 								  size_t n, uint8_t *out,
@@ -286,7 +286,7 @@ static void f32_copy_in(const uint8_t *in, size_t n, float *v)
 		v[i] = bits_float(get_le32(in + 4 * i));
 }
 
-/* Encodes the values from `first` on, which the vector instructions left out. */
+/* Encodes the values from `first` on, which the vector instructions have not handled. */
 static void f16_encode_rest(float scale, const float *v, size_t first, size_t n, uint8_t *out,
 			    float *decoded)
 {

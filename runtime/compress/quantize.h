@@ -32,7 +32,7 @@ struct value_coding {
 	enum value_type type;
 	/* for uniform and grid from the recipe; for round the message's own number */
 	unsigned bits;
-	unsigned block; /* for uniform: how many values share a scale */
+	unsigned block; /* for uniform: number of values that share a scale */
 	float step;     /* for round: the width */
 };
 
@@ -42,20 +42,21 @@ HOST_AND_DEVICE static inline int value_eight(enum value_type type)
 	return type >= VALUE_F8_E4M3FN;
 }
 
-/* The rest of this header concerns the types f32, f16 and bf16, and where it says so, the two of 8
- * bits. */
+/* The rest of this header concerns the types f32, f16 and bf16 and, where stated, the two 8-bit
+ * types. */
 /* Of these too. */
 size_t value_bytes(enum value_type type);
-/* The scale of a message with these values. It is 1 except for f16, where it is the power of two
- * that brings max |v| into [2^14, 2^15] (1 if all values are zero). It is at most 2^125, so that a
- * scaled denormal is a multiple of f16's smallest step. The scale is never denormal. */
+/* Returns the scale of a message with these values. It is 1 except for f16, where it is the power
+ * of two that brings max |v| into [2^14, 2^15] (1 if all values are zero). It is at most 2^125, so
+ * that a scaled denormal is a multiple of f16's smallest step. The scale is never denormal. */
 float value_scale(enum value_type type, const float *v, size_t n);
-/* Whether a message of this type may have the scale: 1, or for f16 a power of two whose inverse is
- * neither denormal nor infinite. */
+/* Returns 1 if a message of this type may have the scale: 1, or for f16 a power of two whose
+ * inverse is neither denormal nor infinite. */
 int value_scale_valid(enum value_type type, float scale);
 /* Writes n * value_bytes(type) bytes to out: little-endian codes of v * scale. decoded[i] (may be
- * v, may be NULL) receives exactly what values_decode() gives. v must be finite and scale valid for
- * the type. Values that would be rounded to infinity become the largest finite value. */
+ * v, may be NULL) receives exactly the value that values_decode() returns. v must be finite and
+ * scale valid for the type. Values that would be rounded to infinity become the largest finite
+ * value. */
 void values_encode(enum value_type type, float scale, const float *v, size_t n, uint8_t *out,
 		   float *decoded);
 /* Returns 0, or SLUICE_EWIRE if a value decodes to NaN or infinity. v is not written beyond n. */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See random.h. philox.h has a single quad. This file has runs of them in portable C, and chooses a
- * faster version. Pure. */
+ * See random.h. philox.h generates a single quad. This file generates runs of quads in portable C,
+ * and chooses a faster version. Pure. */
 #include "random_kernels.h"
 #include <string.h>
 

@@ -24,18 +24,19 @@ enum random_purpose {
 
 struct random_stream {
 	uint32_t purpose;
-	uint32_t rank; /* whose numbers: a worker's, or a shard's for what all workers share */
+	uint32_t rank; /* the owner: a worker, or for numbers that all workers share, a shard */
 	uint64_t step;
 	uint32_t seed; /* of the recipe */
 };
 
-/* The four 32-bit numbers of the coordinates 4 * quad ... 4 * quad + 3. */
+/* Generates the four 32-bit numbers of the coordinates 4 * quad ... 4 * quad + 3. */
 void random_quad(const struct random_stream *s, uint64_t quad, uint32_t out[4]);
-/* The number of one coordinate. For a run of coordinates, random_quad() is four times as fast. */
+/* Returns the number of one coordinate. For a run of coordinates, random_quad() is four times as
+ * fast. */
 uint32_t random_at(const struct random_stream *s, uint64_t coordinate);
-/* The numbers of the coordinates first ... first + n - 1. */
+/* Generates the numbers of the coordinates first ... first + n - 1. */
 void random_run(const struct random_stream *s, uint64_t first, size_t n, uint32_t *out);
-/* Normal numbers with mean 0 and deviation 1 for the coordinates first ... first + n - 1. They have
- * the same bits on every machine. */
+/* Generates normal numbers with mean 0 and deviation 1 for the coordinates first ... first + n - 1.
+ * They have the same bits on every machine. */
 void random_normal_run(const struct random_stream *s, uint64_t first, size_t n, float *out);
 #endif

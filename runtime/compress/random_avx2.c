@@ -26,8 +26,8 @@ AVX2 static inline __attribute__((always_inline)) struct counters first_round(
 	};
 }
 
-/* Keeps the compiler from moving this later: the key is then ready while the product is still being
- * computed. */
+/* Keeps the compiler from moving this computation down, so the key is ready while the product is
+ * still being computed. */
 AVX2 static inline __m256i early(__m256i v)
 {
 	__asm__("" : "+x"(v));
@@ -64,7 +64,7 @@ AVX2 static inline __attribute__((always_inline)) void philox(const struct rando
 	c[1] = y;
 }
 
-/* The lower half of each lane of a, with that of b above it. */
+/* Returns the lower half of each lane of a, with that of b above it. */
 AVX2 static inline __m256i pairs(__m256i a, __m256i b)
 {
 	return _mm256_blend_epi32(a, _mm256_slli_epi64(b, 32), 0xaa);

@@ -11,8 +11,8 @@ enum { RANDOM_RUN = 64 /* no version generates more numbers at once */ };
 struct random_kernels {
 	const char *name;
 	int (*usable)(void);
-	/* The numbers of the quads quad, quad + 1, ...: n numbers, where n is a multiple of
-	 * RANDOM_RUN. */
+	/* Generates the numbers of the quads quad, quad + 1, ...: n numbers, where n is a multiple
+	 * of RANDOM_RUN. */
 	void (*run)(const struct random_stream *s, uint64_t quad, size_t n, uint32_t *out);
 };
 
@@ -23,12 +23,12 @@ extern const struct random_kernels random_avx2;
 
 /* Best first; NULL ends the list. */
 extern const struct random_kernels *const random_versions[];
-/* The version in use. At the first call, the best usable version is chosen, beginning with the one
- * that SLUICE_KERNELS names. */
+/* Returns the version in use. At the first call, the best usable version is chosen, beginning with
+ * the one that SLUICE_KERNELS names. */
 const struct random_kernels *random_kernels(void);
 
-/* Everything that the counters of a stream share, precomputed up to the first round, in which only
- * the coordinate differs. */
+/* The part of the computation that all counters of a stream share, precomputed up to the first
+ * round. Only the coordinate is missing. */
 struct random_plan {
 	uint64_t key_0[RANDOM_ROUNDS],
 		key_1[RANDOM_ROUNDS]; /* 32 bits each, in the width of a lane */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The random numbers of roundings, one for each coordinate, as value_*.c and the kernels of the GPU
- * compute them. Philox makes 32-bit words from everything that the numbers depend on except for the
- * lower half of the coordinate. These words are the keys of a 32-bit mixer, which costs two
+ * The random numbers for rounding, one per coordinate, as value_*.c and the GPU kernels compute
+ * them. Philox makes 32-bit words from everything that the numbers depend on except for the lower
+ * half of the coordinate. These words are the keys of a 32-bit mixer, which costs two
  * multiplications per coordinate.
  *
  * The first step is a round of a hash of Wellons (Prospecting for hash functions, 2018; factor and
@@ -9,8 +9,8 @@
  * RC6 (Rivest, Robshaw, Sidney, Yin, 1998). Its upper bits depend on products of all bits, while a
  * fixed factor left neighbours dependent. Over the 2^32 coordinates of a stream, each even number
  * occurs twice and no odd one does, so the upper 31 bits are uniform. The lower bits are worse,
- * because a bit depends only on those below it and on 15 above. Rounding compares from the top.
- * Each stream has another mixer. */
+ * because a bit depends only on those below it and on 15 above. Rounding mostly depends on the
+ * upper bits. Each stream has its own mixer. */
 #ifndef COMPRESS_RANDOM_MIX_H
 #define COMPRESS_RANDOM_MIX_H
 #include "philox.h"
@@ -67,7 +67,7 @@ HOST_AND_DEVICE static inline const struct random_key *random_mixer_key(
 	return &m->key[(uint32_t)(coordinate >> 32) != m->high];
 }
 
-/* The number of one coordinate. */
+/* Returns the number of one coordinate. */
 HOST_AND_DEVICE static inline uint32_t random_mixed(const struct random_mixer *m,
 						    uint64_t coordinate)
 {

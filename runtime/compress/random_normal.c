@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Gaussian numbers by counter (Box and Muller, 1958): a pair of uniform numbers is turned into a
- * pair of normal ones. Logarithm, sine and cosine are written out for two reasons: those of C
- * libraries differ between machines in the last bit, which the results of a run must not, and the
- * compiler can vectorise the loops, whose length is fixed. Called for recipes with noise(R). */
+ * pair of normal ones. Logarithm, sine and cosine are written out for two reasons. Those of C
+ * libraries differ between machines in the last bit, but the results of a run must not. And the
+ * loops have a fixed length, so the compiler can vectorise them. Called for recipes with
+ * noise(R). */
 #include "random.h"
 #include "base/bytes.h"
 #include <math.h>
@@ -38,8 +39,8 @@ static void radii(const uint32_t *restrict bits, float *restrict radius)
 #endif
 }
 
-/* The turn of 2^32 parts: its nearest quarter, and from there at most an eighth, by Taylor's
- * series. */
+/* A turn has 2^32 parts. The angle is the nearest quarter turn and a rest of at most an eighth,
+ * which Taylor's series handles. */
 static void turn(const uint32_t *restrict bits, const float *restrict radius, float *restrict along,
 		 float *restrict across)
 {

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See rice.h. The low bits of all gaps are stored together, followed by the high parts in unary, so
- * that both are read by whole words. */
+ * both can be read in whole words. */
 #include "rice.h"
 #include "base/bytes.h"
 #include "sluice.h"
 
-/* The number of low bits in a gap: floor(log2(ln 2 * span / count)), in integer arithmetic so that
- * all machines agree. */
+/* Returns the number of low bits in a gap: floor(log2(ln 2 * span / count)), in integer arithmetic
+ * so that all machines agree. */
 static unsigned low_bits(uint32_t count, uint32_t span)
 {
 	uint64_t mean = (uint64_t)span * 45426 / 65536 / count;
@@ -67,7 +67,7 @@ static int refuse_rice(const char **why, const char *text)
 	return SLUICE_EWIRE;
 }
 
-/* Up to eight bytes from `at` on, of n in all, followed by zeros. */
+/* Returns up to eight bytes from `at` on, of n in all, followed by zeros. */
 static uint64_t word_at(const uint8_t *in, uint64_t n, uint64_t at)
 {
 	uint8_t last[8] = { 0 };

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The densest coding of positions: gaps as Rice codes, within about 0.2 bit of the least that
- * random positions cost. It is slower than delta, and meant for networks that are slower than the
- * processor. (R. F. Rice, Some practical universal noiseless coding techniques, JPL Publication
- * 79-22, 1979.) message.h has the layout. Called by index_coding.c. */
+ * The densest coding of positions: gaps as Rice codes, within about 0.2 bit of the entropy of
+ * random positions. It is slower than delta, and meant for slow networks. (R. F. Rice, Some
+ * practical universal noiseless coding techniques, JPL Publication 79-22, 1979.) message.h has the
+ * layout. Called by index_coding.c. */
 #ifndef COMPRESS_RICE_H
 #define COMPRESS_RICE_H
 #include <stdint.h>

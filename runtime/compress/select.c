@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Exact top-k in little more than one pass. A sample, or the boundary in the last vector, says
- * between which keys the k-th largest lies. A pass lists the coordinates above this interval (sure)
- * and, separately, those within it (near). The best of the near ones are then found exactly and
- * merged in. The pass counts, so a wrong estimate is noticed and narrows the next one. Called by
- * the worker for gradients and by the shard for deltas. */
+ * Exact top-k in little more than one pass. A sample, or the boundary in the last vector, gives an
+ * interval of keys for the k-th largest. A pass lists the coordinates above this interval (sure)
+ * and, separately, those within it (near). The largest of the near ones are then found exactly and
+ * merged in. The pass also counts, so it detects a wrong estimate and narrows the next one. Called
+ * by the worker for gradients and by the shard for deltas. */
 #include "select.h"
 #include "base/error.h"
 #include "select_sweep.h"
@@ -145,14 +145,14 @@ static float value_at(const struct select_call *call, int adding, uint64_t i)
 	return call->x ? call->x[i] : call->residual[i];
 }
 
-/* How far a walk over the coordinates that are not exempt has come: it is in span j, and `passed`
- * of them are in earlier spans. */
+/* Progress of a walk over the coordinates that are not exempt: it is in span j, and `passed` of
+ * them are in earlier spans. */
 struct walk {
 	size_t j;
 	uint64_t passed;
 };
 
-/* The coordinate at this place among those that are not exempt. Places must ascend. */
+/* Returns the coordinate at this place among those that are not exempt. Places must ascend. */
 static uint64_t walk_to(struct walk *w, const struct select_call *call, uint64_t place)
 {
 	const struct span *span = call->spans + w->j;
@@ -215,7 +215,7 @@ static size_t sample(const struct select_call *call, int adding, size_t total, s
 	return n;
 }
 
-/* The rank-th largest key of the sample. */
+/* Returns the rank-th largest key of the sample. */
 static uint32_t ranked(struct selector *s, size_t n, size_t rank)
 {
 	return cut_of(s->near_value, n, rank, 0, KEY_MASK, s->counts).floor;
@@ -235,8 +235,8 @@ static size_t limited(size_t want, const struct selector *s)
 	return want > s->near_room ? s->near_room : want;
 }
 
-/* A size with which the near coordinates will fit, and which costs little compared with the
- * pass. */
+/* Returns a sample size for which the near coordinates will fit, and which costs little compared
+ * with the pass. */
 static size_t sample_size(const struct selector *s, size_t total, double p, unsigned attempt)
 {
 	double share = (double)s->near_room / (double)total;
@@ -275,8 +275,8 @@ static struct known estimate(struct selector *s, const struct select_call *call,
 		if (margin > (double)n)
 			return known;
 	}
-	/* If many keys are equal, they would not fit together with others, so the interval becomes
-	 * that key alone. */
+	/* If many keys are equal, the interval becomes that key alone, because they would not fit
+	 * together with others. */
 	double within = (double)count_within(s, n, near) / (double)n * (double)total;
 	if (within > 0.8 * (double)s->near_room && near.low < near.high) {
 		uint32_t key = ranked(s, n, middle);
@@ -290,8 +290,8 @@ static struct known estimate(struct selector *s, const struct select_call *call,
 	return near;
 }
 
-/* Whether a small sample agrees that the boundary is within the hint, and that there is room for
- * the near coordinates. */
+/* Returns 1 if a small sample confirms that the boundary is within the hint, and that there is room
+ * for the near coordinates. */
 static int hint_agrees(struct selector *s, const struct select_call *call, int adding, size_t total,
 		       struct known hinted)
 {
@@ -308,7 +308,7 @@ static int hint_agrees(struct selector *s, const struct select_call *call, int a
 
 /* ---- counting ---- */
 
-/* Finds the interval by counting, after estimates have failed: makes passes over x until there is
+/* Finds the interval by counting when estimates have failed. It makes passes over x until there is
  * room for the near coordinates. */
 static struct known narrow(struct selector *s, const float *x, const struct select_call *call,
 			   struct known known)

@@ -29,9 +29,9 @@ int selector_open_for(size_t n, size_t k, unsigned threads, struct selector **ou
 
 /* Selects the k coordinates of the non-exempt spans that are largest in magnitude, and all
  * non-zeros of the exempt spans. Writes them in ascending order to index[], which has room for k
- * and the sum of the exempt spans, and returns how many there are. Zeros of either sign are never
- * selected. x must have no NaN (see first_nonfinite); infinities rank above finite values.
- * Allocates nothing. */
+ * and all exempt coordinates, and returns their number. Zeros of either sign are never selected. x
+ * must have no NaN (see first_nonfinite); infinities rank above finite values. Allocates
+ * nothing. */
 size_t select_topk(struct selector *s, const float *x, const struct span *spans, size_t n_spans,
 		   size_t k, uint32_t *index);
 
@@ -51,15 +51,15 @@ struct select_call {
 	struct select_hint *hint; /* read and updated; may be NULL */
 };
 
-/* Returns how many were selected. *nan_out (may be NULL) becomes 1 if there was a NaN. Then the
- * result is 0, index and value are undefined, and with grad residual is the sum, with nothing
- * cleared. */
+/* Returns the number of selected coordinates. *nan_out (may be NULL) becomes 1 if there was a NaN.
+ * Then the result is 0, index and value are undefined, and if there is a grad, the residual is the
+ * sum and nothing is cleared. */
 size_t select_run(struct selector *s, const struct select_call *call, int *nan_out);
 
-/* Lists the non-zeros of x[0..n) in ascending order, up to the first `room` of them, for sparse
+/* Lists the non-zeros of x[0..n) in ascending order, at most the first `room` of them, for sparse
  * representations of "all". */
 size_t select_nonzero(const float *x, size_t n, uint32_t *index, size_t room);
 
-/* The index of the first NaN or infinity of x[0..n); n if there is none. */
+/* Returns the index of the first NaN or infinity of x[0..n), or n if there is none. */
 size_t first_nonfinite(const float *x, size_t n);
 #endif

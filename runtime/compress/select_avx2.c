@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The kernels of selection for AVX2, which sweep as select_blocks.h says, and list many candidates
- * by a table of permutations. This file is compiled for AVX2 whatever the build's flags are, and
- * called only if the processor has it. */
+ * The selection kernels for AVX2. They sweep as select_blocks.h describes, and list many candidates
+ * by a table of permutations. This file is compiled for AVX2 with any build flags, and used only if
+ * the processor has AVX2. */
 #include "select_kernels.h"
 #if defined(__x86_64__)
 #include "select_blocks.h"
@@ -38,7 +38,7 @@ FOR_AVX2 static inline __m256i keys_of(__m256 v)
 }
 
 /* The second walk if many turns were hit: lists the sure candidates, and zeroes them if requested.
- * Leaves the turns with near candidates in hits[]. */
+ * Leaves in hits[] the turns with near candidates. */
 FOR_AVX2 static inline __attribute__((always_inline)) size_t list_sure(
 	const float *x, float *residual, const float *grad, uint32_t *hits, size_t n_hits,
 	__m256i below, __m256i above, __m256i *largest, size_t soon, struct select_lists *l,
@@ -142,7 +142,7 @@ FOR_AVX2 static void add_take_avx2(float *residual, const float *grad, float sca
 	sweep(residual, residual, grad, scale, begin, end, b, list_many, l, ADD | VALUES | CLEAR);
 }
 
-/* The sign bit of a lane is set if its value is NaN or infinite: adding the lowest bit of the
+/* Sets the sign bit of a lane if its value is NaN or infinite: adding the lowest bit of the
  * exponent to an exponent of all ones carries into it. */
 FOR_AVX2 static inline __m256i full_exponents(const float *x)
 {
@@ -153,7 +153,7 @@ FOR_AVX2 static inline __m256i full_exponents(const float *x)
 	return _mm256_add_epi32(_mm256_and_si256(v, exponent), lowest);
 }
 
-/* Written out, and with one test for 64 values: a loop over the vectors of a turn took twice the
+/* Unrolled, with one test for 64 values, because a loop over the vectors of a turn took twice the
  * time. */
 FOR_AVX2 static size_t nonfinite_avx2(const float *x, size_t n)
 {

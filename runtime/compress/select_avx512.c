@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The kernels of selection for AVX-512, which sweep as select_blocks.h says. They differ from those
- * in select_avx2.c where many coordinates are candidates, as at 10 %: there, instructions that
- * compress a register under a mask take a sixth less time. */
+ * The selection kernels for AVX-512. They sweep as select_blocks.h describes. They differ from
+ * those in select_avx2.c if many coordinates are candidates, for example at 10 %: then instructions
+ * that compress a register under a mask take a sixth less time. */
 #include "select_kernels.h"
 #if defined(__x86_64__)
 #include "select_blocks.h"

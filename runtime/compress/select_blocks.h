@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * How the versions of selection for AVX2 and AVX-512 sweep a vector. Each block is walked up to
- * three times, but only the first walk reads from memory. It rules out turns of 32 coordinates
- * without a candidate, which are most of them. Hardly any branch depends on data, because such
- * branches cannot be predicted at 1 %. While the other walks work, memory for the next block is
- * prefetched. The versions differ in how they list many candidates. The first walk uses registers
- * of 32 bytes: with 64 bytes, the processors that were measured keep fewer cache lines under way,
- * and a pass took a fifth longer. There is no fused multiply-add, so all versions round alike. */
+ * How the selection kernels for AVX2 and AVX-512 sweep a vector. Up to three walks go over each
+ * block, but only the first one reads from memory. It rules out turns of 32 coordinates without a
+ * candidate, which are most of them. Hardly any branch depends on data, because such branches
+ * cannot be predicted at 1 %. While the other walks work, memory for the next block is prefetched.
+ * The versions differ in how they list many candidates. The first walk uses registers of 32 bytes:
+ * with 64 bytes, the measured processors had fewer cache lines in flight, and a pass took a fifth
+ * longer. There is no fused multiply-add, so all versions round identically. */
 #ifndef COMPRESS_SELECT_BLOCKS_H
 #define COMPRESS_SELECT_BLOCKS_H
 #include "select_kernels.h"
@@ -16,9 +16,9 @@ enum { LANES = 8, TURN = 4 * LANES, LINE = 16, BLOCK = 1024, ADD = 1, VALUES = 2
 
 /* If this many turns of a block have a candidate, most of them have several. */
 enum { MANY = BLOCK / TURN * 3 / 4 };
-/* How far ahead memory is prefetched: far enough to arrive before it is read, and near enough for
- * the number of cache lines that the processor can load at once. On Zen 4, distances of 48 to 96
- * coordinates take the same time, and 128 takes a tenth to a quarter more. */
+/* How far ahead memory is prefetched: far enough for the data to arrive in time, and near enough
+ * for the number of cache lines that the processor can load at once. On Zen 4, distances of 48 to
+ * 96 coordinates take the same time, and 128 takes a tenth to a quarter more. */
 enum { AHEAD = 64 };
 
 FOR_BLOCKS void ask_for(const float *x, const float *grad, size_t i, const int flags)
@@ -31,7 +31,7 @@ FOR_BLOCKS void ask_for(const float *x, const float *grad, size_t i, const int f
 	}
 }
 
-/* The keys of eight lanes, after adding the gradient if there is one. */
+/* Returns the keys of eight lanes, after adding the gradient if there is one. */
 FOR_BLOCKS __m256i first_keys(const float *x, float *residual, const float *grad, __m256 factor,
 			      size_t i, const int flags)
 {
@@ -78,7 +78,8 @@ FOR_BLOCKS __m256i key_at(const float *x)
 				_mm256_set1_epi32(KEY_MASK));
 }
 
-/* The lanes among the 32 of a turn whose key is above `below`, the first one in the lowest bit. */
+/* Returns a mask of the lanes among the 32 of a turn whose key is above `below`, with the first
+ * lane in the lowest bit. */
 FOR_BLOCKS uint32_t lanes_that_reach(const float *x, __m256i below)
 {
 	const __m256i a = _mm256_cmpgt_epi32(key_at(x), below);
@@ -93,10 +94,10 @@ FOR_BLOCKS uint32_t lanes_that_reach(const float *x, __m256i below)
 	return (uint32_t)_mm256_movemask_epi8(_mm256_permutevar8x32_epi32(bytes, in_order));
 }
 
-/* The second walk if few turns were hit: lists one candidate after another. Two candidates of a
- * turn are always stored, whether they exist or not, so that only a third one is a branch that
- * depends on data. Meanwhile memory is prefetched from `soon` on, because it would otherwise be
- * idle. */
+/* The second walk if few turns were hit: lists one candidate after another. It always stores two
+ * candidates of a turn, whether they exist or not, so that only a third one needs a branch that
+ * depends on data. Meanwhile it prefetches memory from `soon` on, because the memory bus would
+ * otherwise be idle. */
 FOR_BLOCKS void list_few(const float *x, float *residual, const float *grad, const uint32_t *hits,
 			 size_t n_hits, struct select_bounds bounds, size_t soon,
 			 struct select_lists *out, const int flags)

@@ -22,10 +22,10 @@ struct select_bounds {
 enum { LISTS_SLACK = 16 };
 
 /* Every array has room for end - begin + LISTS_SLACK entries. Kernels set the counts. They raise
- * largest to the largest key of the range, so that NaN is noticed without another pass. */
+ * `largest` to the largest key of the range, so NaN is detected without another pass. */
 struct select_lists {
 	uint32_t *index;
-	float *value; /* for the sure ones; list and add_list do not write it */
+	float *value; /* for the sure ones; the kernels list and add_list do not write it */
 	size_t n;
 	uint32_t *near_index;
 	float *near_value;
@@ -56,7 +56,7 @@ extern const struct select_kernels select_avx2, select_avx512;
 
 /* All versions in this library, best first; NULL ends the list. */
 extern const struct select_kernels *const select_versions[];
-/* The best version that is usable on this processor, or the one that SLUICE_KERNELS names. NULL if
- * that one is not usable. */
+/* Returns the best version that is usable on this processor, or the one that SLUICE_KERNELS names.
+ * NULL if that one is not usable. */
 const struct select_kernels *select_best(void);
 #endif

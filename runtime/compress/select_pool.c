@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See select_pool.h. A run has a number that increases. A helper wakes up when the number differs
- * from that of its last run. */
+ * See select_pool.h. Runs are numbered. A helper wakes up when the number differs from that of its
+ * last run. */
 #include "select_pool.h"
 #include "base/error.h"
 #include "sluice.h"
@@ -61,7 +61,7 @@ int select_pool_open(unsigned threads, struct select_pool **out)
 	pthread_mutex_init(&pool->lock, NULL);
 	pthread_cond_init(&pool->wake, NULL);
 	pthread_cond_init(&pool->done, NULL);
-	/* Signals belong to the application, so none is delivered to a helper. */
+	/* Signals are for the application's threads, so a helper blocks all of them. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	while (pool->n_helpers + 1 < threads && !rc) {

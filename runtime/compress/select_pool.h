@@ -6,8 +6,8 @@
 struct select_pool;
 typedef void select_work_fn(void *context, unsigned worker);
 
-/* Starts threads - 1 threads, because the caller of select_pool_run() is one as well. Returns 0 or
- * SLUICE_ENOMEM. */
+/* Starts threads - 1 threads, because the caller of select_pool_run() is a worker, too. Returns 0
+ * or SLUICE_ENOMEM. */
 int select_pool_open(unsigned threads, struct select_pool **out);
 void select_pool_close(struct select_pool **pool);
 /* Calls work(context, i) for i = 0..threads - 1, each on its own thread, and 0 on the caller's.

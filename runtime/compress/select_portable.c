@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The kernels of selection in portable C, with which the other versions are compared, and the
- * choice of a version. One test skips a block without a candidate, which is nearly every block at
- * usual densities. */
+ * The selection kernels in portable C, which tests compare with the other versions, and the choice
+ * of a version. One test skips a block without a candidate, which is nearly every block at usual
+ * densities. */
 #include "select_kernels.h"
 
 enum { BLOCK = 16, ADD = 1, VALUES = 2, CLEAR = 4 };
 
 typedef int32_t lanes __attribute__((vector_size(16)));
 
-/* Whether one of v[0..BLOCK) has a key above `below`. */
+/* Returns 1 if one of v[0..BLOCK) has a key above `below`. */
 static inline int block_reaches(const float *v, int32_t below)
 {
 	const lanes mask = { KEY_MASK, KEY_MASK, KEY_MASK, KEY_MASK };
@@ -23,7 +23,7 @@ static inline int block_reaches(const float *v, int32_t below)
 	return (half[0] | half[1]) != 0;
 }
 
-/* Always storing, and counting only if the value is listed, avoids a branch. */
+/* Always stores the coordinate, and counts it only if it is listed, which avoids a branch. */
 static inline void list_one(float v, size_t i, struct select_bounds b, struct select_lists *l,
 			    float *residual, const int flags)
 {

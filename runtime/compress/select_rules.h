@@ -18,7 +18,7 @@ HOST_AND_DEVICE static inline uint32_t key_of(float x)
 
 /* ---- intervals ------------------------------------------------------------- */
 
-/* What is known about the k-th largest key: low <= key <= high. Bins are counted from low. */
+/* An interval that contains the k-th largest key: low <= key <= high. Bins are counted from low. */
 struct known {
 	uint32_t low, high;
 };
@@ -45,9 +45,9 @@ HOST_AND_DEVICE static inline struct known known_bin(struct known known, unsigne
 
 /* ---- hints ----------------------------------------------------------------- */
 
-/* Where the boundary (the bits of a magnitude) was in the last vector of a sequence, and where it
- * is expected next, within width (0: no expectation). Must be zeroed before the first vector. A
- * wrong hint costs time, at most about one pass. */
+/* last: the boundary (the bits of a magnitude) in the last vector of a sequence. next: where it is
+ * expected in the next vector, within width (0: no expectation). Must be zeroed before the first
+ * vector. A wrong hint costs time, at most about one pass. */
 struct select_hint {
 	uint32_t last, next, width;
 };
@@ -74,8 +74,8 @@ HOST_AND_DEVICE static inline uint32_t key_distance(uint32_t a, uint32_t b)
 	return a > b ? a - b : b - a;
 }
 
-/* The boundary is expected to continue its last movement. The interval is as wide as the last
- * error, and narrows slowly, because one good prediction may be luck. */
+/* Expects the boundary to repeat its last movement. The interval is as wide as the last error, and
+ * narrows slowly, because one good prediction may be luck. */
 HOST_AND_DEVICE static inline void hint_remember(struct select_hint *hint, uint32_t key)
 {
 	uint32_t moved = key_distance(key, hint->last), off = key_distance(key, hint->next);

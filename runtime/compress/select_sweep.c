@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A pass in tiles. Threads fetch tiles in order and list each into a stage of their own. The number
- * of coordinates found so far is passed from tile to tile, so that each thread learns where its
- * lists belong. The answer is therefore the same for any number of threads, and the scratch memory
+ * A pass in tiles. Threads take tiles in order, and each lists a tile into its own stage. The
+ * number of coordinates found so far is passed from tile to tile, so each thread knows the place of
+ * its lists. The result is therefore the same for any number of threads, and the scratch memory
  * does not grow with k. A single thread lists coordinates directly into place. If the bounds turn
  * out to be wrong, the pass ends early, or, if it adds a gradient, continues to add but lists
- * nothing more. After a good pass, the best of the near coordinates are found exactly and merged
- * with the sure ones, in place and from the back; several threads merge a part each. */
+ * nothing more. After a good pass, the largest near coordinates are found exactly and merged with
+ * the sure ones, in place and from the back; several threads merge one share each. */
 #include "select_sweep.h"
 #include <assert.h>
 #include <sched.h>
@@ -57,7 +57,7 @@ static void list_tile(const struct sweep *w, const struct tile *t, struct select
 			call->x ? call->x : call->residual, t->begin, t->end, b, l);
 }
 
-/* Restores what add_take cleared. */
+/* Restores the values that add_take has cleared. */
 static void undo(const struct sweep *w, const uint32_t *index, const float *value, size_t n)
 {
 	if (w->adding && w->call->clear)
@@ -65,7 +65,7 @@ static void undo(const struct sweep *w, const uint32_t *index, const float *valu
 			w->call->residual[index[i]] = value[i];
 }
 
-/* add_list stores no values, so they are read again while the tile is in the cache. */
+/* Reads the values again while the tile is in the cache, because add_list does not store them. */
 static void fetch_values(const struct sweep *w, struct select_lists *l)
 {
 	if (w->adding && w->call->value && !w->call->clear)
@@ -99,19 +99,19 @@ static enum sweep_end end_so_far(const struct sweep *w)
 	return __atomic_load_n(&w->end, __ATOMIC_RELAXED);
 }
 
-/* When all threads are done, what earlier tiles listed is undone. */
+/* The lists of earlier tiles are undone when all threads are done. */
 static void end_early(struct sweep *w, enum sweep_end why)
 {
 	__atomic_store_n(&w->end, why, __ATOMIC_RELAXED);
 }
 
-/* Where the lists of a tile go. */
+/* The place of a tile's lists. */
 struct place {
 	size_t at, n, near_at, n_near;
 };
 
-/* Called in the tile's turn: determines where its lists go, or ends the pass because they cannot go
- * there. */
+/* Called in the tile's turn: determines the place of its lists, or ends the pass if they do not
+ * fit. */
 static struct place reserve_place(struct sweep *w, const struct tile *t,
 				  const struct select_lists *l)
 {
@@ -143,8 +143,8 @@ static struct place reserve_place(struct sweep *w, const struct tile *t,
 	return p;
 }
 
-/* Copies the lists to their place. This needs no turn, because no other thread writes there. The
- * lists may be there already. */
+/* Copies the lists to their place, unless they are already there. No turn is needed, because no
+ * other thread writes there. */
 static void put_lists(const struct sweep *w, const struct place *p, const struct select_lists *l)
 {
 	const struct select_call *call = w->call;
@@ -163,7 +163,7 @@ static void put_lists(const struct sweep *w, const struct place *p, const struct
 	}
 }
 
-/* The lists of a tile go directly to their place if there certainly is room, else to the stage. */
+/* Returns the tile's final place for its lists if it certainly has room, else the stage. */
 static struct select_lists lists_for(const struct sweep *w, const struct select_stage *stage,
 				     size_t length)
 {
@@ -186,8 +186,8 @@ static struct select_lists lists_for(const struct sweep *w, const struct select_
 	return l;
 }
 
-/* The wait is short, because the earlier tiles are under way, unless their thread has lost its
- * core. Therefore the thread yields. */
+/* Waits for the earlier tiles. The wait is short unless one of their threads has lost its core, so
+ * this thread yields. */
 static void await_tile(struct sweep *w, uint64_t number)
 {
 	enum { SPINS = 1000 };
@@ -293,9 +293,8 @@ struct merge {
 	struct share *shares;
 };
 
-/* Merges the sure entries `from` ... n - 1, which are in index[] and value[] as if `from` were the
- * first, with the near ones up to `near` that belong between them. Returns how many near ones are
- * left. */
+/* Merges the sure entries `from` ... n - 1 with the near ones up to `near` that belong between
+ * them. index[] and value[] begin with entry `from`. Returns how many near ones are left. */
 static inline __attribute__((always_inline)) size_t merge_run(const struct merge *m,
 							      const uint32_t *index,
 							      const float *value, size_t from,
@@ -369,7 +368,7 @@ static void save_work(void *context, unsigned worker)
 		memcpy(p->value, m->call->value + p->begin, p->saved * sizeof(*p->value));
 }
 
-/* The first near entry after this coordinate. */
+/* Returns the first near entry after this coordinate. */
 static size_t near_beyond(const struct selector *s, size_t near, uint32_t coordinate)
 {
 	size_t low = 0;
@@ -433,8 +432,7 @@ static void merge_near(const struct selector *s, const struct select_call *call,
 
 /* ---- the end of a good pass ---- */
 
-/* Completes what a good pass found. Returns the number of selected coordinates and the k-th largest
- * key. */
+/* Completes a good pass. Returns the number of selected coordinates and the k-th largest key. */
 size_t sweep_finish(struct sweep *w, struct known near, uint32_t *boundary)
 {
 	struct selector *s = w->s;

@@ -34,21 +34,22 @@ struct selector {
 enum sweep_end {
 	SWEEP_COMPLETE,
 	SWEEP_TOO_MANY, /* more than k are sure, so the boundary is higher */
-	SWEEP_OVERFULL  /* no room for all that is near */
+	SWEEP_OVERFULL  /* no room for all near coordinates */
 };
 
 struct sweep {
 	struct selector *s;
 	const struct select_call *call;
 	int adding;     /* residual += scale * grad during the pass */
-	int one_key;    /* all near coordinates are ties, so the first near_room are enough */
+	int one_key;    /* all near coordinates have one key, so the first near_room suffice */
 	int merge_ties; /* the first `ties` near coordinates are selected at once */
 	size_t ties;
-	int ties_found; /* enough were found, so no more are looked for */
+	int ties_found; /* enough ties were found, so the pass looks for no more */
 	struct select_bounds bounds;
 	size_t budget, room; /* k, and the entries of call->index */
 	/* The result. */
-	size_t n, counted; /* how many are listed, and how many of them count towards the budget */
+	size_t n, counted; /* number of listed coordinates, and how many of them count towards the
+			      budget */
 	size_t n_near, near_stored;
 	int32_t largest;
 	enum sweep_end end;
@@ -59,13 +60,13 @@ struct sweep {
 	uint64_t turn;
 };
 
-/* Bounds between which only NaN lies, and bounds with which all non-zeros are sure. */
+/* Bounds between which there is only NaN, and bounds for which all non-zeros are sure. */
 #define BOUNDS_NOTHING ((struct select_bounds){ KEY_MASK, KEY_INFINITY })
 #define BOUNDS_NONZERO ((struct select_bounds){ 0, 0 })
 
 void sweep_run(struct sweep *w);
-/* Completes what a good pass found. Returns the number of selected coordinates and
- * the k-th largest key. near: the interval of the pass. */
+/* Completes a good pass. Returns the number of selected coordinates and the k-th largest key. near:
+ * the interval of the pass. */
 size_t sweep_finish(struct sweep *w, struct known near, uint32_t *boundary);
 
 /* Selects the keys above floor, and the first `ties` of those equal to it. */
@@ -73,8 +74,8 @@ struct cut {
 	uint32_t floor;
 	size_t ties;
 };
-/* The cut that leaves the need-th largest of v[0..n), whose keys are in [low, high]. 0 < need <=
- * n. */
+/* Returns the cut that selects the `need` largest of v[0..n), whose keys are in [low, high]. 0 <
+ * need <= n. */
 struct cut cut_of(const float *v, size_t n, size_t need, uint32_t low, uint32_t high,
 		  uint32_t counts[BINS]);
 #endif

@@ -17,6 +17,6 @@ struct sketch_shape {
 
 /* cells[r * columns + bucket] += sign * x[j] for each of the n coordinates and each row. */
 void sketch_add(const struct sketch_shape *shape, const float *x, uint32_t n, float *cells);
-/* out[j] becomes the median over the rows of the estimates of coordinate j. */
+/* Sets out[j] to the median over the rows of the estimates of coordinate j. */
 void sketch_estimate(const struct sketch_shape *shape, const float *cells, uint32_t n, float *out);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Count sketches for AVX2, eight coordinates at once. The even ones are in one register of four
- * lanes and the odd ones in another, and the halves of both make up a register of eight results.
+ * Count sketches for AVX2, eight coordinates at once. Four even ones are in one register and four
+ * odd ones in another, and the halves of both form a register of eight results.
  *
  * The signs are a polynomial of degree three at equidistant points, so the next value follows from
  * the last one and three differences. This takes additions in place of 128-bit products. Buckets
@@ -14,7 +14,7 @@
 
 enum { DIFFERENCES = 3, EVALUATED = (DIFFERENCES + 1) * SKETCH_GROUP };
 
-/* The lower halves of the lanes of a, with those of b between them. */
+/* Returns the lower halves of the lanes of a, with those of b between them. */
 AVX2 static inline __m256i alternate(__m256i a, __m256i b)
 {
 	return _mm256_blend_epi32(a, _mm256_slli_epi64(b, 32), 0xaa);
@@ -22,9 +22,8 @@ AVX2 static inline __m256i alternate(__m256i a, __m256i b)
 
 /* ---- signs ---- */
 
-/* For each lane: the value at one coordinate, its increase to the coordinate SKETCH_GROUP further
- * on, the increase of that increase, and the increase of that, which is constant. All are below
- * SKETCH_PRIME. */
+/* For each lane: the value at one coordinate, its first difference over SKETCH_GROUP coordinates,
+ * the second difference, and the third, which is constant. All are below SKETCH_PRIME. */
 struct differences {
 	__m256i of[DIFFERENCES + 1];
 };
@@ -52,7 +51,7 @@ static uint64_t signs_at(const struct sketch_hashes *h, uint64_t j)
 	return sketch_multiply_add(y, j, h->sign[0]);
 }
 
-/* For the coordinates first + odd, first + odd + 2, + 4 and + 6. */
+/* Returns the differences for the coordinates first + odd, first + odd + 2, + 4 and + 6. */
 AVX2 static struct differences differences(const uint64_t *value, size_t odd)
 {
 	uint64_t d[DIFFERENCES + 1][4];
@@ -119,7 +118,7 @@ AVX2 static void buckets_avx2(const struct sketch_hashes *h, uint32_t row, uint3
 
 /* ---- values ---- */
 
-/* The sign bits for a row. */
+/* Returns the sign bits for a row. */
 AVX2 static inline __m256 row_signs(const uint32_t *sign, uint32_t row)
 {
 	const __m256i s = _mm256_loadu_si256((const __m256i *)(const void *)sign);

@@ -15,17 +15,18 @@ enum { SKETCH_GROUP = 8, SKETCH_RUN = 1024 };
 struct sketch_kernels {
 	const char *name;
 	int (*usable)(void);
-	/* The lower halves of sketch_signs() for the coordinates first .. first + n - 1, with whole
-	 * n. Those from 2^32 on, which no sketch has, are unspecified. */
+	/* Computes the lower halves of sketch_signs() for the coordinates first .. first + n - 1,
+	 * with whole n. Coordinates from 2^32 on, which no sketch has, are unspecified. */
 	void (*signs)(const struct sketch_hashes *h, uint32_t first, size_t n, uint32_t *signs);
-	/* sketch_bucket() for the same coordinates. */
+	/* Computes sketch_bucket() for the same coordinates. */
 	void (*buckets)(const struct sketch_hashes *h, uint32_t row, uint32_t first,
 			uint32_t columns, size_t n, uint32_t *buckets);
-	/* out[i] becomes x[i] with the sign that signs[i] has for the row. A zero becomes -0, which
-	 * does not change any number that it is added to. n may be any number. */
+	/* Sets out[i] to x[i] with the sign that signs[i] has for the row. A zero becomes -0, which
+	 * changes no sum. n may be any number. */
 	void (*addends)(const float *x, const uint32_t *signs, uint32_t row, size_t n, float *out);
-	/* out[i] becomes the median of cells[row][i] over the rows, each with the sign that
-	 * signs[i] has for it. n is whole, and the number of rows odd. */
+	/* Sets out[i] to the median over the rows of cells[row][i], each with the sign that
+	 * signs[i] has for the row. n is a multiple of SKETCH_GROUP, and the number of rows is
+	 * odd. */
 	void (*medians)(float (*cells)[SKETCH_RUN], uint32_t rows, const uint32_t *signs, size_t n,
 			float *out);
 };

@@ -38,7 +38,7 @@ static inline struct sketch_hashes sketch_hashes(const struct sketch_shape *shap
 	return h;
 }
 
-/* a * b + c modulo the prime. All three are below it, and the product needs 128 bits. */
+/* Returns a * b + c modulo the prime. All three are below it, and the product needs 128 bits. */
 HOST_AND_DEVICE static inline uint64_t sketch_multiply_add(uint64_t a, uint64_t b, uint64_t c)
 {
 	unsigned __int128 product = (unsigned __int128)a * b;
@@ -48,7 +48,7 @@ HOST_AND_DEVICE static inline uint64_t sketch_multiply_add(uint64_t a, uint64_t 
 	return sum >= SKETCH_PRIME ? sum - SKETCH_PRIME : sum;
 }
 
-/* Bit r is the sign for row r. */
+/* Returns the signs of all rows: bit r is the sign for row r. */
 HOST_AND_DEVICE static inline uint64_t sketch_signs(const struct sketch_hashes *h, uint32_t j)
 {
 	uint64_t y = sketch_multiply_add(h->sign[3], j, h->sign[2]);

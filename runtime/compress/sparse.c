@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See sparse.h. At the usual densities, each coordinate is in a cache line of its own, far from the
- * previous one, and the processor cannot predict it. The lines are therefore prefetched. */
+ * See sparse.h. At the usual densities, each coordinate is in a different cache line, far from the
+ * previous one, and the processor cannot predict it. Therefore these functions prefetch the
+ * lines. */
 #include "compress/sparse.h"
 #include <stdint.h>
 #include <stdlib.h>
@@ -10,8 +11,8 @@
 
 enum { AHEAD = 32, TO_READ = 0, TO_WRITE = 1 };
 
-/* Coordinates that are far apart are also far apart in the page table. With pages of 2 MiB, if the
- * system grants them, the page table entries of a whole shard stay in the processor. */
+/* Distant coordinates use different page table entries. With pages of 2 MiB, if the system grants
+ * them, the page table entries of a whole shard stay in the processor. */
 enum { LARGE_PAGE = 2 << 20 };
 
 static int in_large_pages(size_t n)
@@ -38,8 +39,8 @@ static float *map_large(size_t n)
 	if (before)
 		munmap(base, before);
 	munmap(base + before + bytes, LARGE_PAGE - before);
-	/* The last, partly used page stays small, because the announced memory would be exceeded
-	 * otherwise. If the request is refused, all pages stay small. */
+	/* The last, partly used page stays small, to stay within the announced memory. If the
+	 * request is refused, all pages stay small. */
 	(void)madvise(base + before, n * sizeof(float) / LARGE_PAGE * LARGE_PAGE, MADV_HUGEPAGE);
 	return (float *)(void *)(base + before);
 }
@@ -78,7 +79,7 @@ void vector_discard(float *vector, size_t n)
 typedef float lanes __attribute__((vector_size(16), aligned(4), may_alias));
 enum { LANES = sizeof(lanes) / sizeof(float) };
 
-/* not_finite() of four values, with the signs. */
+/* not_finite() of four values, including the signs. */
 typedef uint32_t lane_bits __attribute__((vector_size(16)));
 
 /* Unrolling halves the time of these loops if both vectors are in the first-level cache. They count

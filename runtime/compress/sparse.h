@@ -7,11 +7,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Coordinates in a cache line. */
+/* Number of coordinates in a cache line. */
 enum { VECTOR_LINE = 16 };
-/* Returns n zeros aligned to a cache line; NULL if there is no memory. */
+/* Returns n zeros aligned to a cache line, or NULL if there is no memory. */
 float *vector_open(size_t n);
-/* n is the number that it was opened with. vector may be NULL. */
+/* n must be the number given to vector_open(). vector may be NULL. */
 void vector_close(float *vector, size_t n);
 /* Returns bits that are 0 if x is finite, to be combined over many values: a finite number minus
  * itself is a zero of either sign, and anything else gives NaN. */
@@ -20,7 +20,7 @@ static inline uint32_t not_finite(float x)
 	return float_bits(x - x) & INT32_MAX;
 }
 
-/* Gives the memory back until the vector is written again: what it held is lost. */
+/* Returns the memory to the system until the vector is written again. Its content is lost. */
 void vector_discard(float *vector, size_t n);
 
 /* index[0..count) are ascending coordinates of the vector, and value[] their values. If index is
@@ -31,7 +31,7 @@ int sparse_add_finite(float *vector, const uint32_t *index, const float *value, 
 /* vector[index[i]] = value[i]. */
 void sparse_set(float *vector, const uint32_t *index, const float *value, uint32_t count);
 void sparse_subtract(float *vector, const uint32_t *index, const float *value, uint32_t count);
-/* vector[i] = by * (vector[i] * share). */
+/* Sets vector[i] = by * (vector[i] * share). */
 void sparse_scale(float *vector, float share, float by, uint32_t count);
 void sparse_gather(const float *vector, const uint32_t *index, float *value, uint32_t count);
 #endif

@@ -14,7 +14,7 @@ struct sluice_selector {
 	int forget;
 };
 
-/* Names the first NaN. x must have one. */
+/* Fails with the index of the first NaN. x must have one. */
 static int fail_nan(const char *name, const float *x, size_t n)
 {
 	size_t i = 0;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Values in few bits for AVX2: the loops of the portable version, operation by operation on eight
- * values at once, and the packing of codes, 32 at once. */
+ * values at once, and the packing of codes, 32 at a time. */
 #include "value_kernels.h"
 #include "value_codes.h"
 
@@ -105,8 +105,8 @@ AVX2 static inline void store_levels(__m256i a, __m256i b, __m256i c, __m256i d,
 			    in_order(_mm256_add_epi8(bytes, _mm256_set1_epi8((char)zero_s))));
 }
 
-/* random_mix() for four registers side by side, because the products of a single chain would wait
- * for each other. */
+/* random_mix() for four registers at once, because the products of a single chain would wait for
+ * each other. */
 struct four {
 	__m256i a, b, c, d;
 };
@@ -159,7 +159,7 @@ AVX2 static inline ALWAYS __m256i uniform_eight(const float *v, __m256i random,
 	return q;
 }
 
-/* Prefetches what largest_avx2() will read next, wherever the vector ends. */
+/* Prefetches the values that largest_avx2() will read next, even beyond the end of the vector. */
 AVX2 static inline ALWAYS void ahead(const float *v)
 {
 	const uintptr_t there = (uintptr_t)v + VALUE_AHEAD * sizeof(*v);
@@ -350,8 +350,8 @@ AVX2 static inline __m256i closer(__m256i x, uint64_t mask, unsigned by)
 		_mm256_srl_epi64(_mm256_andnot_si256(m, x), _mm_cvtsi32_si128((int)by)));
 }
 
-/* Merges codes to fours, which have 4 * bits in lanes of 32 bits. Where a factor fits into a signed
- * byte, a product adds neighbours in one instruction. */
+/* Merges codes into fours, which have 4 * bits bits in lanes of 32 bits. Where a factor fits into a
+ * signed byte, a product adds neighbours in one instruction. */
 AVX2 static inline ALWAYS __m256i fours(__m256i x, unsigned bits)
 {
 	if (bits > 6) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Encodes and decodes one value in portable C. These functions define the results of quantize.c's
- * vector instructions and of the GPU's kernels. Encoding rounds to nearest even, and limits the
- * result to finite values. */
+ * Encodes and decodes one value in portable C. quantize.c's vector instructions and the GPU's
+ * kernels give the same results. Encoding rounds to nearest even, and limits the result to finite
+ * values. */
 #ifndef COMPRESS_VALUE_CODES_H
 #define COMPRESS_VALUE_CODES_H
 #include "base/bytes.h"
@@ -18,14 +18,14 @@ enum {
 	SCALED_EXPONENT = 14
 };
 
-/* The largest scaled value that decodes to a finite one. It is the largest f16, or, if f32
- * overflows first, the largest f32 of f16's precision. */
+/* Returns the largest scaled value that decodes to a finite one. It is the largest f16, or, if f32
+ * overflows first, the largest f32 with f16's precision. */
 HOST_AND_DEVICE static inline float f16_limit(float scale)
 {
 	return scale < 0x1p-112f ? 0x1.ffcp127f * scale : 0x1.ffcp15f;
 }
 
-/* The scale of a message with this largest magnitude (bits without sign). */
+/* Returns the scale of a message with this largest magnitude (bits without sign). */
 HOST_AND_DEVICE static inline float f16_scale_of(uint32_t largest)
 {
 	int exponent = SCALED_EXPONENT - ((int)(largest >> 23) - 127);
@@ -63,8 +63,8 @@ HOST_AND_DEVICE static inline float f16_decode_inline(uint16_t code)
 	return bits_float(sign | ((magnitude << 13) + 0x38000000));
 }
 
-/* Sign, four bits of exponent (bias 7) and three of mantissa. There is no infinity, and only the
- * largest magnitude is NaN. */
+/* Decodes a sign, four bits of exponent (bias 7) and three of mantissa. There is no infinity, and
+ * only the largest magnitude is NaN. */
 HOST_AND_DEVICE static inline float e4m3fn_decode_inline(uint8_t code)
 {
 	const uint32_t sign = (uint32_t)(code & 0x80) << 24, magnitude = code & 0x7f;
@@ -73,7 +73,7 @@ HOST_AND_DEVICE static inline float e4m3fn_decode_inline(uint8_t code)
 	return bits_float(sign | (magnitude < 8 ? float_bits((float)magnitude * 0x1p-9f) : normal));
 }
 
-/* The upper half of an f16. */
+/* The code is the upper half of an f16. */
 HOST_AND_DEVICE static inline float e5m2_decode_inline(uint8_t code)
 {
 	return f16_decode_inline((uint16_t)(code << 8));

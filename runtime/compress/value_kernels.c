@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The portable version, with which the other is compared, and the choice. The loops have a fixed
- * inner length and no branch, so that the compiler vectorises them. */
+ * The portable version, which tests compare with the other one, and the choice between them. The
+ * loops have a fixed inner length and no branch, so that the compiler vectorises them. */
 #include "value_kernels.h"
 #include "base/bytes.h"
 #include "bit_pack.h"

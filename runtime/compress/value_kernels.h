@@ -13,7 +13,7 @@
  * number of bytes beyond the end that pack may write and unpack may read. */
 enum { VALUE_GROUP = 32, VALUE_PIECE = 512, VALUE_AHEAD = 2048, VALUE_SUMS = 8, PACK_SLACK = 8 };
 
-/* The random numbers of roundings: value i uses random_mix() of low + index[i], or of low + i if
+/* The random numbers for rounding: value i uses random_mix() of low + index[i], or of low + i if
  * index is NULL. */
 struct value_numbers {
 	struct random_key key;
@@ -24,21 +24,22 @@ struct value_numbers {
 struct value_kernels {
 	const char *name;
 	int (*usable)(void);
-	/* The bits of the largest magnitude, 0 if n is 0. Any n and any values are allowed. */
+	/* Returns the bits of the largest magnitude, or 0 if n is 0. Any n and any values are
+	 * allowed. */
 	uint32_t (*largest)(const float *v, size_t n);
-	/* The sums of the magnitudes of row[j][0..n), each added up in order. Rows may be the
+	/* Computes the sums of the magnitudes of row[j][0..n), each in order. Rows may be the
 	 * same. */
 	void (*sums)(const float *const row[VALUE_SUMS], size_t n, double sum[VALUE_SUMS]);
-	/* Encodes v[0..n), with whole n, and writes what the codes are decoded to; decoded may be
-	 * v. The scale is that of the block to which v belongs. */
+	/* Encodes v[0..n), with whole n, and writes the decoded values; decoded may be v. The scale
+	 * is that of v's block. */
 	void (*uniform)(const float *v, const struct value_numbers *numbers,
 			const struct uniform_scale *scale, unsigned bits, size_t n, uint8_t *codes,
 			float *decoded);
 	void (*signs)(const float *v, float step, size_t n, uint8_t *codes, float *decoded);
 	void (*grid)(const float *v, float range, float width, int most, size_t n, uint8_t *codes,
 		     float *decoded);
-	/* For each value, the nearest multiple of width, at most limit times width, ties to even:
-	 * its factor and its value. */
+	/* Finds for each value the nearest multiple of width, at most limit times width, ties to
+	 * even: its factor and its value. */
 	void (*nearest)(const float *v, float width, float limit, size_t n, int32_t *q,
 			float *decoded);
 	/* The inverse functions. */
@@ -59,6 +60,6 @@ extern const struct value_kernels value_avx2;
 
 /* Best first; NULL ends the list. */
 extern const struct value_kernels *const value_versions[];
-/* The version in use, which is chosen at the first call according to SLUICE_KERNELS. */
+/* Returns the version in use, which is chosen at the first call according to SLUICE_KERNELS. */
 const struct value_kernels *value_kernels(void);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a referee can conclude from the few bits that many servers send about a distribution p over
- * 0 .. n - 1 (Diakonikolas et al., NIPS 2017; the protocols are reconstructed). These are pure
+ * Estimates of a distribution p over 0 .. n - 1, which a referee makes from the few bits that many
+ * servers send (Diakonikolas et al., NIPS 2017; the protocols are reconstructed). These are pure
  * public functions. The comment of each states the error bound that its test checks. */
 #include "base/arguments.h"
 #include "base/error.h"
@@ -49,8 +49,8 @@ SLUICE_API int sluice_estimate_samples(const uint32_t *sample, size_t servers, u
 	return 0;
 }
 
-/* Each element is in a server's subset with probability 1/2, by a bit of the random numbers for
- * (seed, server). */
+/* Returns a word of a server's subset. Each element is in the subset with probability 1/2, by a bit
+ * of the random numbers for (seed, server). */
 static void subset_word(uint64_t seed, uint64_t server, uint32_t element, uint32_t four[4])
 {
 	const struct random_stream stream = { .purpose = RANDOM_SUBSET,
@@ -80,8 +80,9 @@ SLUICE_API int sluice_estimate_bits(uint64_t seed, const uint8_t *bit, size_t se
 				    double *p)
 {
 	if (!bit || !servers || servers > UINT32_MAX || !n || !p)
-		return fail(SLUICE_EINVAL, "sluice_estimate_bits: an argument is NULL, there are "
-					   "no elements, or no or 2^32 servers");
+		return fail(SLUICE_EINVAL,
+			    "sluice_estimate_bits: an argument is NULL, there are no elements, or "
+			    "the number of servers is 0 or 2^32 or more");
 	int rc = argument_aligned(p, sizeof(*p), "p", "sluice_estimate_bits");
 	if (rc)
 		return rc;
@@ -115,9 +116,9 @@ static void add_end(uint32_t *end, size_t *n, uint32_t at)
 		end[(*n)++] = at;
 }
 
-/* With r = (N + 1) / I samples an interval, the one that holds a given border has a mass of (r + 1)
- * / (N + 1) on average, and to call it flat costs at most twice that. An element that makes up two
- * cuts is an interval of its own. */
+/* With r = (N + 1) / I samples per interval, the interval that contains a given border of p has a
+ * mass of (r + 1) / (N + 1) on average, and treating it as flat costs at most twice that. An
+ * element that is the place of two cuts becomes its own interval. */
 SLUICE_API int sluice_intervals_cut(const uint32_t *sample, size_t servers, uint32_t n,
 				    size_t intervals, uint32_t *end, size_t *intervals_out)
 {
@@ -155,10 +156,10 @@ SLUICE_API int sluice_intervals_cut(const uint32_t *sample, size_t servers, uint
 	return 0;
 }
 
-/* For a non-increasing p: calling interval j, of length l_j, flat costs at most l_j times the fall
- * of p along it. Summed by parts that is the sum of (l_j - l_(j-1)) p(begin of j), and each
- * lengthening by one follows after a run of intervals that hold p(begin) / (1.45 growth) together,
- * or more: at most 2 growth. */
+/* For a non-increasing p: treating interval j, of length l_j, as flat costs at most l_j times the
+ * decrease of p over it. Summation by parts turns the total into the sum of (l_j - l_(j-1)) p(begin
+ * of j). Each increase of the length by one comes after a run of intervals with a mass of at least
+ * p(begin) / (1.45 growth), so the total is at most 2 growth. */
 SLUICE_API int sluice_intervals_grow(uint32_t n, double growth, uint32_t *end, size_t room,
 				     size_t *intervals_out)
 {
@@ -200,8 +201,8 @@ SLUICE_API size_t sluice_interval_of(const uint32_t *end, size_t intervals, uint
 	return low;
 }
 
-/* On I intervals, E of the error of their masses is at most sqrt(I / N); what is not flat within
- * them comes on top. */
+/* On I intervals, the expected error of their masses is at most sqrt(I / N), plus the part of p
+ * that is not flat within them. */
 SLUICE_API int sluice_estimate_intervals(const uint32_t *end, const uint64_t *count,
 					 size_t intervals, uint32_t n, double *p)
 {
@@ -221,7 +222,8 @@ SLUICE_API int sluice_estimate_intervals(const uint32_t *end, const uint64_t *co
 	for (size_t i = 0; i < intervals; i++) {
 		if (end[i] <= (i ? end[i - 1] : 0) || end[i] > n)
 			return fail(SLUICE_EINVAL,
-				    "%s: end %zu is %u: they must ascend from above 0 to n=%u",
+				    "%s: end %zu is %u: ends must be above 0, ascending, and at "
+				    "most n=%u",
 				    here, i, end[i], n);
 		total += (double)count[i];
 	}

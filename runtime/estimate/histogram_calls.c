@@ -19,7 +19,7 @@ static int check_bits(const char *function, int bits)
 static int check_text_room(const char *function, size_t need, size_t room)
 {
 	if (room < need)
-		return fail(SLUICE_EINVAL, "%s: there is room for %zu bytes, %zu may be needed",
+		return fail(SLUICE_EINVAL, "%s: the buffer has %zu bytes, but %zu may be needed",
 			    function, room, need);
 	return 0;
 }

@@ -498,7 +498,7 @@ static const struct hostile plain[] = {
 	{ "unknown-kind", unknown_kind, COPY, "unknown message kind 7", SPAN },
 	{ "kind-zero", kind_zero, COPY, "unknown message kind 0", SPAN },
 	{ "unknown-coding", unknown_coding, COPY, "unknown index coding 6", SPAN },
-	{ "agreed-unasked", agreed_unasked, CHECK, "none are agreed", SPAN },
+	{ "agreed-unasked", agreed_unasked, CHECK, "no support is agreed", SPAN },
 	{ "unknown-value-type", unknown_value_type, COPY, "unknown value type 6", SPAN },
 	{ "part-of-none", part_of_none, COPY, "part 0 of 0 parts", SPAN },
 	{ "part-beyond-parts", part_beyond_parts, COPY, "part 1 of 1 parts", SPAN },
