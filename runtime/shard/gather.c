@@ -12,7 +12,7 @@ static int epoch_exists(const sluice_job *job, uint32_t epoch)
 	return epoch >= 1 && epoch <= (uint32_t)job->workers;
 }
 
-static const char *judge(const struct shard *shard, int worker, const struct message *m)
+static const char *judge_message(const struct shard *shard, int worker, const struct message *m)
 {
 	(void)worker;
 	if (m->chosen > rulebook_choices(shard->rules.recipe))
@@ -26,8 +26,8 @@ static const char *judge(const struct shard *shard, int worker, const struct mes
 	return NULL;
 }
 
-static void expect(const struct shard *shard, int worker, const struct message *m,
-		   struct message_expect *want)
+static void expect_message(const struct shard *shard, int worker, const struct message *m,
+			   struct message_expect *want)
 {
 	const struct shard_layout *at = shard->at;
 	const struct phase *phase = schedule_phase(shard->rules.schedule, shard->phase);
@@ -46,7 +46,7 @@ static void expect(const struct shard *shard, int worker, const struct message *
 	}
 }
 
-const struct intake gather_intake = { expect, judge };
+const struct intake gather_intake = { expect_message, judge_message };
 
 void gather_restart(struct shard *shard)
 {

@@ -54,7 +54,7 @@ void publish_commit(struct shard *shard, struct readers readers, const struct me
 }
 
 /* "index 3 of tensor w1", in text. */
-static const char *place_of(const struct shard *shard, uint32_t at, char text[PLACE_BYTES])
+static const char *coordinate_text(const struct shard *shard, uint32_t at, char text[PLACE_BYTES])
 {
 	tensors_place(shard->model.tensors, shard->at->begin + at, text, PLACE_BYTES);
 	return text;
@@ -74,7 +74,7 @@ void publish_overflowed(const struct shard *shard, uint32_t at)
 		 "the change of shard %u at %s in step %llu is NaN or infinite at %s: its sums "
 		 "overflowed; lower the learning rate or clip= the gradients",
 		 shard->id, rank_text(shard->job, shard->job->rank), step_of_change(shard),
-		 place_of(shard, at, place));
+		 coordinate_text(shard, at, place));
 }
 
 int publish_follow(struct shard *shard, uint32_t at, const uint32_t *index, const float *value,
@@ -97,7 +97,8 @@ void publish_param_overflowed(const struct shard *shard)
 		 "step %llu makes %g of the parameter of shard %u at %s that is %s, which leaves "
 		 "the range of floats; lower the learning rate or clip= the gradients",
 		 step_of_change(shard), (double)shard->copy[at], shard->id,
-		 rank_text(shard->job, shard->job->rank), place_of(shard, (uint32_t)at, place));
+		 rank_text(shard->job, shard->job->rank),
+		 coordinate_text(shard, (uint32_t)at, place));
 }
 
 const uint8_t *publish_pick(struct shard *shard, struct message *m, struct pick *p,

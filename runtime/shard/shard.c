@@ -232,7 +232,7 @@ static const struct closing {
 	[CLOSE_ANY] = { shard_async_advance, shard_async_excused },
 };
 
-static const struct closing *closing_of(const struct shard *shard)
+static const struct closing *shard_closing(const struct shard *shard)
 {
 	return &closings[shard->rules.schedule->phases[0].close];
 }
@@ -241,7 +241,7 @@ int shard_advance(struct shard *shard)
 {
 	if (shard->job->failure.code)
 		return 0;
-	const int moved = closing_of(shard)->advance(shard);
+	const int moved = shard_closing(shard)->advance(shard);
 
 	return inboxes_notify(shard) | moved;
 }
@@ -273,7 +273,7 @@ static int missing_workers(const struct shard *shard, char *who, size_t cap)
 	int missing = 0;
 	*who = 0;
 	for (int w = 0; w < job->workers; w++) {
-		if (closing_of(shard)->excused(shard, w) || !job_living(job, w) ||
+		if (shard_closing(shard)->excused(shard, w) || !job_living(job, w) ||
 		    inbox_has(shard, w))
 			continue;
 		size_t used = strlen(who);

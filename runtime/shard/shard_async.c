@@ -181,15 +181,15 @@ static int oldest_waiting(const struct shard *shard)
 
 /* ---- taking ---------------------------------------------------------------- */
 
-static void expect(const struct shard *shard, int worker, const struct message *m,
-		   struct message_expect *want)
+static void expect_push(const struct shard *shard, int worker, const struct message *m,
+			struct message_expect *want)
 {
 	want->kind = m->kind == MESSAGE_ASK || m->kind == MESSAGE_PARK ? m->kind : MESSAGE_PUSH;
 	want->step = want->kind == MESSAGE_PUSH ? shard->async->of[worker].steps + 1 : MESSAGE_ANY;
 	want->span = want->count_max = shard->at->span;
 }
 
-static const char *judge(const struct shard *shard, int worker, const struct message *m)
+static const char *judge_push(const struct shard *shard, int worker, const struct message *m)
 {
 	/* A worker that parks right after a push has not seen the answer yet. */
 	if (m->kind != MESSAGE_PARK && m->have_version != shard->async->of[worker].have_version)
@@ -199,7 +199,7 @@ static const char *judge(const struct shard *shard, int worker, const struct mes
 	return NULL;
 }
 
-static const struct intake intake = { expect, judge };
+static const struct intake intake = { expect_push, judge_push };
 
 static int accept(struct shard *shard, int worker, enum message_kind kind)
 {
@@ -255,7 +255,7 @@ static void admit(struct shard *shard, int worker, const struct message *m)
 }
 
 /* Messages that came since: 1 if there were any. */
-static int look(struct shard *shard, int worker)
+static int take_arrived(struct shard *shard, int worker)
 {
 	struct async_worker *of = &shard->async->of[worker];
 	struct taken t;
@@ -366,7 +366,7 @@ static int step(struct shard *shard)
 
 /* Full gradients are added in rank order, so that the bits do not depend on the order of
  * arrival. */
-static int gather(struct shard *shard)
+static int gather_gradients(struct shard *shard)
 {
 	struct async_shard *a = shard->async;
 	int workers = shard->job->workers, moved = 0;
@@ -412,11 +412,11 @@ static int end_of_anchor(struct shard *shard)
 
 /* ---- both ------------------------------------------------------------------ */
 
-static int look_at_all(struct shard *shard)
+static int take_all_arrived(struct shard *shard)
 {
 	int any = 0;
 	for (int w = 0; w < shard->job->workers && !shard->job->failure.code; w++)
-		any |= look(shard, w);
+		any |= take_arrived(shard, w);
 	return any;
 }
 
@@ -425,12 +425,12 @@ int shard_async_advance(struct shard *shard)
 	struct async_shard *a = shard->async;
 	int moved = 0;
 	/* A push that had to wait waits until something else comes. */
-	for (int more = look_at_all(shard); more && !shard->job->failure.code;) {
+	for (int more = take_all_arrived(shard); more && !shard->job->failure.code;) {
 		moved = 1;
-		more = a->gathering ? gather(shard) : step(shard);
+		more = a->gathering ? gather_gradients(shard) : step(shard);
 		if (a->mean && !a->gathering)
 			more |= end_of_anchor(shard);
-		more |= look_at_all(shard);
+		more |= take_all_arrived(shard);
 	}
 	const uint64_t since = inboxes_waiting_since(shard);
 	if (a->next_rank > 0 || oldest_waiting(shard) >= 0)

@@ -15,7 +15,7 @@ struct shard_census {
 	uint8_t *note;                    /* a private copy */
 };
 
-static uint64_t census_count(const struct shard *shard, double density, uint64_t n)
+static uint64_t count_of_share(const struct shard *shard, double density, uint64_t n)
 {
 	if (!selection_kinds[shard->rules.recipe->down.select].global)
 		return 0;
@@ -161,5 +161,5 @@ const struct sluice_histogram *shard_census_workers(const struct shard *shard)
 }
 
 const struct shard_hooks shard_census_hooks = { .note = census_note_taken,
-						.count = census_count,
+						.count = count_of_share,
 						.delta_note = census_note_delta };

@@ -62,7 +62,7 @@ static int expected(struct shard *shard)
 }
 
 /* Looks at the headers: DENSE_READY if all messages are there and like that. */
-static enum dense_outcome look(struct shard *shard)
+static enum dense_outcome look_at_headers(struct shard *shard)
 {
 	for (int w = 0; w < shard->job->workers; w++)
 		if (!inbox_has(shard, w))
@@ -208,7 +208,7 @@ enum dense_outcome shard_dense_advance(struct shard *shard)
 
 	if (!expected(shard))
 		return DENSE_NONE;
-	const enum dense_outcome seen = look(shard);
+	const enum dense_outcome seen = look_at_headers(shard);
 	if (seen != DENSE_READY)
 		return seen;
 	uint8_t *entry = publish_reserve(shard, READERS_EVERYBODY);

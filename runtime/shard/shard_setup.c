@@ -61,7 +61,7 @@ static struct candidates_size candidates_of(const struct layout *l, const struct
 			       at->exempt);
 }
 
-static int open_compressor(const struct layout *l, struct shard *shard)
+static int open_shard_compressor(const struct layout *l, struct shard *shard)
 {
 	const struct recipe *recipe = shard->rules.recipe;
 
@@ -111,7 +111,7 @@ static int open_shard(const struct layout *l, struct shard *shard, uint32_t id)
 	if (!rc)
 		rc = reduction_open(&shard->reduction, at->span);
 	if (!rc)
-		rc = open_compressor(l, shard);
+		rc = open_shard_compressor(l, shard);
 	if (!rc)
 		rc = inboxes_open(shard->job->workers, &shard->inboxes);
 	if (!rc)
