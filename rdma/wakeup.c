@@ -5,6 +5,7 @@
 #include "sluice.h"
 #include <errno.h>
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <sys/timerfd.h>
@@ -24,8 +25,13 @@ int wakeup_watch(const struct wakeup *w, int fd, int id, int only_changes)
 	struct epoll_event event = { .events = EPOLLIN | (only_changes ? (uint32_t)EPOLLET : 0),
 				     .data.u32 = (uint32_t)id };
 
-	return epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &event) ? wakeup_failed(w, "epoll_ctl") :
-								SLUICE_OK;
+	char call[48] = "epoll_ctl";
+
+	if (!epoll_ctl(w->epoll, EPOLL_CTL_ADD, fd, &event))
+		return SLUICE_OK;
+	if (id != WAKEUP_NO_ID)
+		snprintf(call, sizeof(call), "epoll_ctl for rank %d", id);
+	return wakeup_failed(w, call);
 }
 
 void wakeup_unwatch(const struct wakeup *w, int fd)

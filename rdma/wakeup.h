@@ -25,8 +25,8 @@ void wakeup_close(struct wakeup *w);
 int wakeup_open_timer(struct wakeup *w);
 
 enum { WAKEUP_NO_ID = INT32_MAX, WAKEUP_BATCH = 16 };
-/* Adds a descriptor. wakeup_ready() returns the id, unless it is WAKEUP_NO_ID. only_changes: a
- * descriptor that stays readable wakes only once. */
+/* Adds a descriptor. id is the rank to which it belongs, which wakeup_ready() returns, or
+ * WAKEUP_NO_ID. only_changes: a descriptor that stays readable wakes only once. */
 int wakeup_watch(const struct wakeup *w, int fd, int id, int only_changes);
 void wakeup_unwatch(const struct wakeup *w, int fd);
 /* Writes the ids of up to WAKEUP_BATCH readable descriptors. Never waits. */

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "rdma/process.h"
 #include "rdma/transport.h"
+#include "rdma/wakeup.h"
 #include "rdma_pair.h"
 #include "sluice.h"
 #include "cases.h"
@@ -338,6 +339,21 @@ TEST(watch__other_start_time__is_a_later_process)
 	me.start_time++;
 	CHECK(process_watch(&me, 1, &pidfd) == SLUICE_EPEER);
 	CHECK(strstr(sluice_last_error(), "its pid belongs to another one now") != NULL);
+}
+
+TEST(watch__descriptor_that_epoll_refuses__rank_is_named)
+{
+	struct wakeup w;
+	int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+	quiet_log();
+	CHECK(fd >= 0 && wakeup_open(&w, WAKEUP_EVENT, "shm") == 0);
+	CHECK(wakeup_watch(&w, fd, 3, 0) == SLUICE_EDEVICE);
+	CHECK(strstr(sluice_last_error(), "shm: epoll_ctl for rank 3: ") != NULL);
+	CHECK(wakeup_watch(&w, fd, WAKEUP_NO_ID, 0) == SLUICE_EDEVICE);
+	CHECK(strstr(sluice_last_error(), "shm: epoll_ctl: ") != NULL);
+	wakeup_close(&w);
+	close(fd);
 }
 
 /* Starts a process whose clock since boot is 1000 s ahead; *who is how it identifies itself. 0:
