@@ -131,14 +131,14 @@ static int may_read(struct endpoint *owner)
 }
 
 /* Messages with a note (up=global, down=global) are staged, because the host writes the note
- * behind the payload. */
+ * behind the payload. So are messages to several holders, because the device writes one copy. */
 static void choose_lane(sluice_model *model, uint32_t shard)
 {
 	const struct shard_layout *at = &model->layout.shards[shard];
 	struct payload_lane *lane = &outbox_of(model)->lanes[shard];
 	uint8_t *there = NULL;
 	*lane = (struct payload_lane){ .way = PAYLOAD_STAGED, .depth = 1 };
-	if (model->worker->census)
+	if (model->worker->census || home_holders(model->home) != 1)
 		return;
 	if ((there = window_there(model, shard))) {
 		lane->way = PAYLOAD_PLACED;
