@@ -4,6 +4,7 @@
 #include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { CASES_MAX = 64 };
 
@@ -26,8 +27,25 @@ void add_case(int line, const char *name, CMUnitTestFunction run, CMFixtureFunct
 	cases[at] = (struct CMUnitTest){ name, run, set_up, tear_down, NULL };
 }
 
+/* A name that stands in two files of a program. */
+static const char *repeated_name(void)
+{
+	for (size_t i = 0; i < count; i++)
+		for (size_t j = 0; j < i; j++)
+			if (!strcmp(cases[i].name, cases[j].name))
+				return cases[i].name;
+	return NULL;
+}
+
 int run_cases(CMFixtureFunction set_up, CMFixtureFunction tear_down)
 {
+	const char *repeated = repeated_name();
+
+	if (repeated) {
+		fprintf(stderr, "%s has two cases called %s: rename one of them\n",
+			program_invocation_short_name, repeated);
+		return 1;
+	}
 	if (!count) {
 		fprintf(stderr, "%s has no cases\n", program_invocation_short_name);
 		return 1;

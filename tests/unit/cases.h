@@ -17,7 +17,8 @@
 void add_case(int line, const char *name, CMUnitTestFunction run, CMFixtureFunction set_up,
 	      CMFixtureFunction tear_down);
 
-/* Runs all cases, with the fixtures of the group or NULL. Returns how many failed. */
+/* Runs all cases, with the fixtures of the group or NULL. Returns how many failed; 1 and runs none
+ * if there are none, or two with one name. */
 int run_cases(CMFixtureFunction set_up, CMFixtureFunction tear_down);
 
 #define TEST_WITH(name, set_up, tear_down)                                                         \
