@@ -126,6 +126,11 @@ static void take_part_alone(sluice_job *job, int rank, void *argument)
 		CHECK(sluice_state_save(model, bytes, n - 1, SLUICE_STATE_PART) == SLUICE_EINVAL);
 		CHECK(error_says("sluice_state_save: bytes=", NULL));
 		CHECK(sluice_state_save(model, NULL, n, SLUICE_STATE_PART) == SLUICE_EINVAL);
+		CHECK(sluice_state_save(model, bytes, n, 2) == SLUICE_EINVAL);
+		CHECK(error_says("sluice_state_save: there is no flag 0x2", NULL));
+		CHECK(sluice_state_save(model, bytes, n, SLUICE_STATE_PART | 0x40) ==
+		      SLUICE_EINVAL);
+		CHECK(error_says("sluice_state_save: there is no flag 0x40", NULL));
 		CHECK_OK(sluice_push(model, grad));
 		CHECK(sluice_state_save(model, bytes, n, SLUICE_STATE_PART) == SLUICE_EINVAL);
 		CHECK(error_says("sluice_state_save: the last push was not pulled yet", NULL));

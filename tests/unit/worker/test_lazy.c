@@ -216,6 +216,28 @@ TEST(push__lazy_with_unequal_workers__same_point_with_fewer_uploads)
 	assert_true(lazy.worst_sum < 1e-4 && served.worst_sum < 1e-4 && quantised.worst_sum < 1e-4);
 }
 
+static void set_smoothness(sluice_job *job, int rank, void *argument)
+{
+	static const double bad[] = { 0, -1, NAN, INFINITY, -INFINITY, 1e300, 1e-300 };
+	float params[8] = { 0 };
+	log_capture();
+	sluice_model *model = OPEN(
+		job, params, .count = 8,
+		.recipe = "up=all down=all signal=innovation when=lazy-server(3,5)");
+	for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+		CHECK(sluice_set(model, SLUICE_SMOOTHNESS, bad[i]) == SLUICE_EINVAL);
+		CHECK(error_says("sluice_set: SLUICE_SMOOTHNESS is ", NULL));
+	}
+	CHECK(sluice_set(NULL, SLUICE_SMOOTHNESS, 1) == SLUICE_EINVAL);
+	CHECK_OK(sluice_set(model, SLUICE_SMOOTHNESS, 1e-30));
+	sluice_model_close(&model);
+}
+
+TEST(smoothness__that_no_function_has__is_refused)
+{
+	run_in_job(1, set_smoothness, NULL);
+}
+
 TEST(push__every_fourth_step__replicas_part_and_meet_again)
 {
 	struct run local = run_of("up=all down=all when=every(4)", 200, 4);
