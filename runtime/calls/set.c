@@ -69,14 +69,16 @@ int sluice_step_info(const sluice_model *model, sluice_model_step *step)
 	if (rc)
 		return rc;
 
-	const sluice_model_step now = { .size = step->size,
-					.steps = model->step,
-					.raised = step_raised(model),
-					.skipped = step_skipped(model),
-					.in_sync = local_in_sync(model),
-					.wanted = lazy_wants(model),
-					.anchor_due = async_anchor_due(model) };
-
+	sluice_model_step now = {
+		.size = step->size, .steps = model->step, .in_sync = 1, .wanted = 1
+	};
+	if (sluice_is_worker(model->job)) {
+		now.raised = step_raised(model);
+		now.skipped = step_skipped(model);
+		now.in_sync = local_in_sync(model);
+		now.wanted = lazy_wants(model);
+		now.anchor_due = async_anchor_due(model);
+	}
 	memcpy(step, &now, step->size < sizeof(now) ? step->size : sizeof(now));
 	return 0;
 }

@@ -86,6 +86,33 @@ static int sharding_left_out(int s)
 	return thinned((size_t)s, SHARDINGS - 1);
 }
 
+/* What a worker is told of its next step, a dedicated server is not. */
+static int ask_for_step(int rank, void *argument)
+{
+	sluice_job_attr attr = { .size = sizeof attr, .servers = 1 };
+	sluice_job *job = rank_join(&attr);
+	float params[COUNT] = { 0 };
+	sluice_model *model = rank_open(
+		job, params, attributes("up=all down=all signal=svrg(4) when=async(3)", 2));
+	sluice_model_step step = { .size = sizeof step };
+	CHECK_OK(sluice_step_info(model, &step));
+	CHECK(step.size == sizeof step && step.steps == 0 && step.raised == 0 && !step.skipped);
+	CHECK(step.in_sync == 1 && step.wanted == 1 && step.anchor_due == sluice_is_worker(job));
+	if (!sluice_is_worker(job)) {
+		CHECK_OK(sluice_serve(model));
+		CHECK_OK(sluice_step_info(model, &step));
+		CHECK(step.steps == 0 && step.in_sync == 1 && step.wanted == 1 && !step.anchor_due);
+	}
+	sluice_model_close(&model);
+	sluice_finalize(&job);
+	return 0;
+}
+
+TEST(step_info__on_a_dedicated_server__is_that_of_no_step)
+{
+	run_ranks(3, ask_for_step, NULL);
+}
+
 static int train_all(int rank, void *argument)
 {
 	struct runs *runs = argument;
