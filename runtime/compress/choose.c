@@ -4,58 +4,9 @@
 #include "choose.h"
 #include <math.h>
 
-const struct selection_kind selection_kinds[SELECTIONS] = {
-	[SELECT_ALL] = { .argument = ARGUMENT_NONE, .by_coordinate = 1 },
-	[SELECT_TOPK] = { .argument = ARGUMENT_DENSITY,
-			  .counted = 1,
-			  .adds = 1,
-			  .run = choose_topk },
-	[SELECT_THRESHOLD] = { .argument = ARGUMENT_LEVEL,
-			       .varies = 1,
-			       .by_coordinate = 1,
-			       .run = choose_threshold },
-	[SELECT_GAUSSIANK] = { .argument = ARGUMENT_DENSITY,
-			       .counted = 1,
-			       .varies = 1,
-			       .run = choose_gaussiank },
-	[SELECT_RANDOM] = { .argument = ARGUMENT_DENSITY,
-			    .counted = 1,
-			    .unbiased = 1,
-			    .varies = 1,
-			    .run = choose_random },
-	[SELECT_VARIANCE] = { .argument = ARGUMENT_LEVEL,
-			      .unbiased = 1,
-			      .varies = 1,
-			      .run = choose_variance },
-	[SELECT_CYCLIC] = { .argument = ARGUMENT_CYCLIC,
-			    .counted = 1,
-			    .exchange = EXCHANGE_LEADER,
-			    .run = choose_cyclic },
-	[SELECT_SKETCH] = { .argument = ARGUMENT_SKETCH,
-			    .counted = 1,
-			    .exchange = EXCHANGE_SKETCH },
-	[SELECT_BLOCK] = { .argument = ARGUMENT_DENSITY,
-			   .seeded = 1,
-			   .contiguous = 1,
-			   .run = choose_block },
-	[SELECT_RANDK] = { .argument = ARGUMENT_DENSITY,
-			   .counted = 1,
-			   .seeded = 1,
-			   .run = choose_randk },
-	[SELECT_TENSOR_TOPK] = { .argument = ARGUMENT_DENSITY,
-				 .by_tensor = 1,
-				 .run = choose_tensor_topk },
-	[SELECT_GLOBAL] = { .argument = ARGUMENT_GLOBAL,
-			    .counted = 1,
-			    .varies = 1,
-			    .global = 1,
-			    .adds = 1,
-			    .run = choose_topk },
-};
-
 /* ---- topk, global ------------------------------------------------------------ */
 
-size_t choose_topk(const struct choice *c)
+static size_t choose_topk(const struct choice *c)
 {
 	const struct select_call call = { .x = c->x,
 					  .spans = c->spans,
@@ -110,7 +61,7 @@ uint64_t chunk_length(double density)
 	return density < 1 ? (uint64_t)floor(1 / density + 1e-9) : 1;
 }
 
-size_t choose_cyclic(const struct choice *c)
+static size_t choose_cyclic(const struct choice *c)
 {
 	const uint64_t chunk = chunk_length(c->density);
 	size_t n = 0;
@@ -131,3 +82,54 @@ size_t choose_cyclic(const struct choice *c)
 	}
 	return n;
 }
+
+/* ---- the table --------------------------------------------------------------- */
+
+const struct selection_kind selection_kinds[SELECTIONS] = {
+	[SELECT_ALL] = { .argument = ARGUMENT_NONE, .by_coordinate = 1 },
+	[SELECT_TOPK] = { .argument = ARGUMENT_DENSITY,
+			  .counted = 1,
+			  .adds = 1,
+			  .run = choose_topk },
+	[SELECT_THRESHOLD] = { .argument = ARGUMENT_LEVEL,
+			       .varies = 1,
+			       .by_coordinate = 1,
+			       .run = choose_threshold },
+	[SELECT_GAUSSIANK] = { .argument = ARGUMENT_DENSITY,
+			       .counted = 1,
+			       .varies = 1,
+			       .run = choose_gaussiank },
+	[SELECT_RANDOM] = { .argument = ARGUMENT_DENSITY,
+			    .counted = 1,
+			    .unbiased = 1,
+			    .varies = 1,
+			    .run = choose_random },
+	[SELECT_VARIANCE] = { .argument = ARGUMENT_LEVEL,
+			      .unbiased = 1,
+			      .varies = 1,
+			      .run = choose_variance },
+	[SELECT_CYCLIC] = { .argument = ARGUMENT_CYCLIC,
+			    .counted = 1,
+			    .exchange = EXCHANGE_LEADER,
+			    .run = choose_cyclic },
+	[SELECT_SKETCH] = { .argument = ARGUMENT_SKETCH,
+			    .counted = 1,
+			    .exchange = EXCHANGE_SKETCH },
+	[SELECT_BLOCK] = { .argument = ARGUMENT_DENSITY,
+			   .seeded = 1,
+			   .contiguous = 1,
+			   .run = choose_block },
+	[SELECT_RANDK] = { .argument = ARGUMENT_DENSITY,
+			   .counted = 1,
+			   .seeded = 1,
+			   .run = choose_randk },
+	[SELECT_TENSOR_TOPK] = { .argument = ARGUMENT_DENSITY,
+				 .by_tensor = 1,
+				 .run = choose_tensor_topk },
+	[SELECT_GLOBAL] = { .argument = ARGUMENT_GLOBAL,
+			    .counted = 1,
+			    .varies = 1,
+			    .global = 1,
+			    .adds = 1,
+			    .run = choose_topk },
+};

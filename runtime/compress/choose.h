@@ -91,7 +91,6 @@ struct selection_kind {
 extern const struct selection_kind selection_kinds[SELECTIONS];
 
 /* choose.c, choose_level.c, choose_seeded.c */
-size_t choose_topk(const struct choice *c);
 size_t choose_tensor_topk(const struct choice *c);
 size_t choose_threshold(const struct choice *c);
 size_t choose_gaussiank(const struct choice *c);
@@ -99,7 +98,6 @@ size_t choose_random(const struct choice *c);
 size_t choose_variance(const struct choice *c);
 size_t choose_randk(const struct choice *c);
 size_t choose_block(const struct choice *c);
-size_t choose_cyclic(const struct choice *c);
 
 /* Computes the support for this seed, step and shard: `count` of `span` coordinates, uniformly
  * random and ascending. down: the support is for a delta, otherwise for a push. Sender and receiver
