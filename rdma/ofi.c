@@ -89,7 +89,7 @@ static void read_message(struct ofi *o, const uint8_t *bytes, size_t n)
 	if (!ofi_proof_answer(o->proofs, bytes, n, now_ns(), &peer, answer))
 		return;
 	ofi_messages_write(o->messages, peer, answer);
-	ofi_peer_send(o->table.by_rank[peer]);
+	ofi_peer_send(ofi_table_of_rank(&o->table, peer));
 }
 
 /* Returns 1 if the completion belongs to a message. */
@@ -108,11 +108,11 @@ static int take_message(struct ofi *o, const struct ofi_completion *c, uint64_t 
 			read_message(o, message, n);
 		break;
 	case OFI_MESSAGE_SENT:
-		ofi_peer_send(o->table.by_rank[rank]);
+		ofi_peer_send(ofi_table_of_rank(&o->table, rank));
 		break; /* what came meanwhile */
 	case OFI_MESSAGE_FAILED:
 		if (rank >= 0)
-			ofi_peer_send_failed(o->table.by_rank[rank], c->text);
+			ofi_peer_send_failed(ofi_table_of_rank(&o->table, rank), c->text);
 		break;
 	}
 	return 1;
@@ -130,8 +130,9 @@ static void take_completion(struct ofi *o, const struct ofi_completion *c, uint6
 		ofi_messages_reuse(o->messages, c->context);
 	} else if (c->context &&
 		   !take_message(o, c, now)) /* otherwise it is a refused operation of a peer */
-		ofi_peer_completed(o->table.by_rank[ofi_flow_peer(ofi_flow_of(c->context))], c,
-				   now);
+		ofi_peer_completed(
+			ofi_table_of_rank(&o->table, ofi_flow_peer(ofi_flow_of(c->context))), c,
+			now);
 }
 
 /* ---- progress --------------------------------------------------------------------- */
@@ -142,8 +143,8 @@ static void look_at_peers(struct ofi *o, uint64_t now)
 	const int was_stopped = now - o->last_look_ns > (uint64_t)o->lost_after_ms * NS_PER_MS / 4;
 
 	ofi_messages_receive(o->messages);
-	for (int i = 0; i < o->table.n; i++)
-		ofi_peer_look(o->table.peers[i], was_stopped, now);
+	for (int i = 0; i < ofi_table_number(&o->table); i++)
+		ofi_peer_look(ofi_table_at(&o->table, i), was_stopped, now);
 	o->last_look_ns = now;
 	o->next_look_ns = now + (o->all.joining ? LOOK_JOINING_NS : LOOK_NS);
 }
@@ -156,7 +157,7 @@ static void progress(struct ofi *o)
 	int n = BATCH;
 
 	o->progressed_ns = now;
-	if (!o->table.n)
+	if (!ofi_table_number(&o->table))
 		return; /* no rank can reach this one, and polling costs system calls */
 	if (now >= o->next_look_ns)
 		look_at_peers(o, now);
@@ -168,8 +169,8 @@ static void progress(struct ofi *o)
 		if (n > 0)
 			o->active_ns = now;
 	}
-	for (int i = 0; i < o->table.n; i++)
-		ofi_peer_push(o->table.peers[i], now);
+	for (int i = 0; i < ofi_table_number(&o->table); i++)
+		ofi_peer_push(ofi_table_at(&o->table, i), now);
 }
 
 /* Returns 1 if a sleeper must be woken. */
@@ -182,8 +183,8 @@ static int report_lost(struct ofi *o, struct event *events, int n)
 {
 	int reported = 0;
 
-	for (int i = 0; i < o->table.n && reported < n; i++)
-		reported += ofi_peer_report(o->table.peers[i], &events[reported]);
+	for (int i = 0; i < ofi_table_number(&o->table) && reported < n; i++)
+		reported += ofi_peer_report(ofi_table_at(&o->table, i), &events[reported]);
 	return reported;
 }
 
@@ -268,7 +269,7 @@ static int connect_locked(struct ofi *o, int rank, const uint8_t *record, size_t
 	enum ofi_notice notice;
 	int rc;
 
-	if (rank < 0 || rank >= o->size || rank == o->rank || o->table.by_rank[rank] ||
+	if (rank < 0 || rank >= o->size || rank == o->rank || ofi_table_of_rank(&o->table, rank) ||
 	    !ofi_proofs_admitted(o->proofs))
 		return fail(SLUICE_EINVAL, "ofi: rank %d cannot connect to rank %d of %d%s",
 			    o->rank, rank, o->size,
@@ -430,7 +431,7 @@ static int ofi_in_place(struct endpoint *e, const struct region *region)
 /* The period at which a sleeper must poll in addition to other wake-ups. */
 static int tick_of(struct ofi *o)
 {
-	if (!o->table.n)
+	if (!ofi_table_number(&o->table))
 		return 0;
 	return ofi_fabric_fd(o->fabric) < 0 || ofi_fabric_naps(o->fabric) ? TICK_BLIND_NS : TICK_NS;
 }
@@ -578,14 +579,14 @@ static void flush_peers(struct ofi *o)
 	const uint64_t until = now_ns() + (uint64_t)CLOSE_MS * NS_PER_MS;
 	int left = 1;
 
-	for (int i = 0; i < o->table.n; i++)
-		ofi_peer_flush(o->table.peers[i]);
+	for (int i = 0; i < ofi_table_number(&o->table); i++)
+		ofi_peer_flush(ofi_table_at(&o->table, i));
 	while (left && now_ns() < until) {
 		event_queue_forget(&o->events);
 		progress(o);
 		left = 0;
-		for (int i = 0; i < o->table.n; i++)
-			left += ofi_peer_is_busy(o->table.peers[i], now_ns());
+		for (int i = 0; i < ofi_table_number(&o->table); i++)
+			left += ofi_peer_is_busy(ofi_table_at(&o->table, i), now_ns());
 		sched_yield();
 	}
 }

@@ -48,6 +48,21 @@ int ofi_table_add(struct ofi_table *table, struct ofi_peer *p)
 	return SLUICE_OK;
 }
 
+int ofi_table_number(const struct ofi_table *table)
+{
+	return table->n;
+}
+
+struct ofi_peer *ofi_table_at(const struct ofi_table *table, int i)
+{
+	return table->peers[i];
+}
+
+struct ofi_peer *ofi_table_of_rank(const struct ofi_table *table, int rank)
+{
+	return table->by_rank[rank];
+}
+
 static void drop_notice(struct ofi_table *table)
 {
 	if (!(table->strangers & (table->strangers + 1)))
