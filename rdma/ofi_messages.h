@@ -12,18 +12,19 @@ struct ofi_messages;
 size_t ofi_messages_bytes(int size, size_t receives);
 int ofi_messages_open(struct ofi_fabric *fabric, int size, size_t receives, uint8_t *memory,
 		      void *desc, struct ofi_messages **out);
-void ofi_messages_close(struct ofi_messages **l);
+void ofi_messages_close(struct ofi_messages **messages);
 
 /* Posts every receive that libfabric does not hold. */
-void ofi_messages_receive(struct ofi_messages *l);
+void ofi_messages_receive(struct ofi_messages *messages);
 /* context belongs to a completion that is not of these messages. If it is a receive that a notice
  * used up, it is posted again. */
-void ofi_messages_reuse(struct ofi_messages *l, void *context);
+void ofi_messages_reuse(struct ofi_messages *messages, void *context);
 /* Sets the next message to the rank, and replaces one that was not sent yet. */
-void ofi_messages_write(struct ofi_messages *l, int rank, const uint8_t message[OFI_FRAME_BYTES]);
-int ofi_messages_pending(const struct ofi_messages *l, int rank);
+void ofi_messages_write(struct ofi_messages *messages, int rank,
+			const uint8_t message[OFI_FRAME_BYTES]);
+int ofi_messages_pending(const struct ofi_messages *messages, int rank);
 /* Sends the message, if libfabric accepts it now. */
-void ofi_messages_send(struct ofi_messages *l, int rank, fi_addr_t to);
+void ofi_messages_send(struct ofi_messages *messages, int rank, fi_addr_t to);
 
 enum ofi_message {
 	OFI_MESSAGE_NONE, /* the completion is not of a message */
@@ -31,6 +32,6 @@ enum ofi_message {
 	OFI_MESSAGE_SENT, /* the message to that rank was sent */
 	OFI_MESSAGE_FAILED
 };
-enum ofi_message ofi_messages_take(struct ofi_messages *l, const struct ofi_completion *c,
+enum ofi_message ofi_messages_take(struct ofi_messages *messages, const struct ofi_completion *c,
 				   int *rank, uint8_t message[OFI_FRAME_BYTES], size_t *n);
 #endif

@@ -12,100 +12,101 @@ enum {
 	NS_PER_MS = 1000000
 };
 
-static unsigned doublings(const struct retry *p)
+static unsigned doublings(const struct retry *retry)
 {
-	return p->tries < DOUBLINGS_MAX ? p->tries : DOUBLINGS_MAX;
+	return retry->tries < DOUBLINGS_MAX ? retry->tries : DOUBLINGS_MAX;
 }
 
 struct retry retry_begin(int lost_after_ms, int client, uint64_t now)
 {
-	struct retry p = { .lost_after_ms = lost_after_ms, .client = client };
+	struct retry retry = { .lost_after_ms = lost_after_ms, .client = client };
 
-	retry_sleep(&p, now, client ? 0 : 2 * RETRY_PROBE_MS);
-	return p;
+	retry_sleep(&retry, now, client ? 0 : 2 * RETRY_PROBE_MS);
+	return retry;
 }
 
 /* Each try may take longer than the one before, because a busy peer answers late. While
  * reconnecting it stays short, because time is limited and nobody repeats a lost request for
  * seconds. */
-int retry_try_ms(const struct retry *p)
+int retry_try_ms(const struct retry *retry)
 {
-	int longest = p->lost_after_ms / 2, ms = p->lost_after_ms / 10;
+	int longest = retry->lost_after_ms / 2, ms = retry->lost_after_ms / 10;
 
-	if (!p->give_up_ns)
-		ms <<= doublings(p);
+	if (!retry->give_up_ns)
+		ms <<= doublings(retry);
 	if (ms < TRY_LEAST_MS)
 		ms = TRY_LEAST_MS;
 	return ms < longest ? ms : longest;
 }
 
-void retry_await(struct retry *p, uint64_t now)
+void retry_await(struct retry *retry, uint64_t now)
 {
-	retry_sleep(p, now, (uint32_t)retry_try_ms(p));
+	retry_sleep(retry, now, (uint32_t)retry_try_ms(retry));
 }
 
-void retry_sleep(struct retry *p, uint64_t now, uint32_t ms)
+void retry_sleep(struct retry *retry, uint64_t now, uint32_t ms)
 {
-	p->timer_ns = now + (uint64_t)ms * NS_PER_MS;
+	retry->timer_ns = now + (uint64_t)ms * NS_PER_MS;
 }
 
-void retry_rest(struct retry *p)
+void retry_rest(struct retry *retry)
 {
-	p->timer_ns = 0;
+	retry->timer_ns = 0;
 }
 
-int retry_is_due(const struct retry *p, uint64_t now)
+int retry_is_due(const struct retry *retry, uint64_t now)
 {
-	return p->timer_ns && now >= p->timer_ns;
+	return retry->timer_ns && now >= retry->timer_ns;
 }
 
-int retry_is_over(const struct retry *p, uint64_t now)
+int retry_is_over(const struct retry *retry, uint64_t now)
 {
-	return p->give_up_ns && now >= p->give_up_ns;
+	return retry->give_up_ns && now >= retry->give_up_ns;
 }
 
-unsigned retry_failed(struct retry *p, uint64_t now)
+unsigned retry_failed(struct retry *retry, uint64_t now)
 {
-	retry_sleep(p, now, p->client ? (uint32_t)WAIT_LEAST_MS << doublings(p) : RETRY_PROBE_MS);
-	return ++p->tries;
+	retry_sleep(retry, now,
+		    retry->client ? (uint32_t)WAIT_LEAST_MS << doublings(retry) : RETRY_PROBE_MS);
+	return ++retry->tries;
 }
 
-int retry_refused(struct retry *p)
+int retry_refused(struct retry *retry)
 {
-	return ++p->refusals >= REFUSALS_MAX;
+	return ++retry->refusals >= REFUSALS_MAX;
 }
 
-int retry_alone(const struct retry *p)
+int retry_alone(const struct retry *retry)
 {
-	return p->was_up || p->tries >= NOBODY_MAX;
+	return retry->was_up || retry->tries >= NOBODY_MAX;
 }
 
-void retry_succeeded(struct retry *p)
+void retry_succeeded(struct retry *retry)
 {
-	p->was_up = 1;
-	p->tries = p->refusals = 0;
-	p->timer_ns = p->give_up_ns = 0;
+	retry->was_up = 1;
+	retry->tries = retry->refusals = 0;
+	retry->timer_ns = retry->give_up_ns = 0;
 }
 
-int retry_was_up(const struct retry *p)
+int retry_was_up(const struct retry *retry)
 {
-	return p->was_up;
+	return retry->was_up;
 }
 
-int retry_hurry(struct retry *p, uint64_t now)
+int retry_hurry(struct retry *retry, uint64_t now)
 {
-	if (!p->was_up || p->give_up_ns)
+	if (!retry->was_up || retry->give_up_ns)
 		return 0;
-	p->give_up_ns = now + (uint64_t)p->lost_after_ms / 2 * NS_PER_MS;
+	retry->give_up_ns = now + (uint64_t)retry->lost_after_ms / 2 * NS_PER_MS;
 	return 1;
 }
 
-int retry_lost(struct retry *p, uint64_t now, uint64_t moved)
+int retry_lost(struct retry *retry, uint64_t now, uint64_t moved)
 {
-	if (moved != p->moved)
-		p->breaks = 0;
-	p->moved = moved;
-	retry_hurry(p, now);
-	p->timer_ns = now;
-	return ++p->breaks > BREAKS_MAX;
+	if (moved != retry->moved)
+		retry->breaks = 0;
+	retry->moved = moved;
+	retry_hurry(retry, now);
+	retry->timer_ns = now;
+	return ++retry->breaks > BREAKS_MAX;
 }

@@ -20,27 +20,27 @@ struct retry {
 struct retry retry_begin(int lost_after_ms, int client, uint64_t now);
 
 /* Returns the time limit of one try. */
-int retry_try_ms(const struct retry *p);
+int retry_try_ms(const struct retry *retry);
 /* Start the timer for one try, or for ms; stop it. */
-void retry_await(struct retry *p, uint64_t now);
-void retry_sleep(struct retry *p, uint64_t now, uint32_t ms);
-void retry_rest(struct retry *p);
+void retry_await(struct retry *retry, uint64_t now);
+void retry_sleep(struct retry *retry, uint64_t now, uint32_t ms);
+void retry_rest(struct retry *retry);
 /* Return 1 if the timer has expired; if the time to reconnect is over. */
-int retry_is_due(const struct retry *p, uint64_t now);
-int retry_is_over(const struct retry *p, uint64_t now);
+int retry_is_due(const struct retry *retry, uint64_t now);
+int retry_is_over(const struct retry *retry, uint64_t now);
 
 /* Notes a failed try and starts the timer for the next one. Returns the number of tries. */
-unsigned retry_failed(struct retry *p, uint64_t now);
+unsigned retry_failed(struct retry *retry, uint64_t now);
 /* Count a refused proof; count that nobody listens at the peer's address. Return 1 to give up. */
-int retry_refused(struct retry *p);
-int retry_alone(const struct retry *p);
+int retry_refused(struct retry *retry);
+int retry_alone(const struct retry *retry);
 /* The connection is up. */
-void retry_succeeded(struct retry *p);
-int retry_was_up(const struct retry *p);
+void retry_succeeded(struct retry *retry);
+int retry_was_up(const struct retry *retry);
 /* Starts the time to reconnect, if the connection was up and that time does not run yet. Returns 1
  * if it started. */
-int retry_hurry(struct retry *p, uint64_t now);
+int retry_hurry(struct retry *retry, uint64_t now);
 /* Records that the connection is lost, after `moved` transfers in all, and starts the time to
  * reconnect. Returns 1 if it broke too often. */
-int retry_lost(struct retry *p, uint64_t now, uint64_t moved);
+int retry_lost(struct retry *retry, uint64_t now, uint64_t moved);
 #endif
