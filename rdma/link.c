@@ -56,8 +56,8 @@ struct link {
 	struct link_config config;
 	enum link_state state;
 	enum link_event noted; /* recorded by completions; raised when the poll is over */
-	struct proof
-		*proof; /* ASKING: its id asks for a challenge; later its id has the queue pair */
+	/* ASKING: its id asks for a challenge; later its id has the queue pair. */
+	struct proof *proof;
 	struct retry retry;
 	char why[200];   /* the last trouble */
 	char broke[200]; /* why the connection was lost, while reconnecting */
@@ -217,8 +217,8 @@ static enum link_event take_keys(struct link *l, struct cue *cue)
 		return END;
 	if (!l->config.client && qp_send_keys(l->config.pair, l->why))
 		return FAILURE;
-	if (sendlog_credit_due(
-		    l->config.log)) /* delivers notifies that directly followed the greeting */
+	/* This delivers notifies that directly followed the greeting. */
+	if (sendlog_credit_due(l->config.log))
 		*l->shared->wants |= LINK_OWES_CREDIT;
 	qp_start(l->config.pair, retry_was_up(&l->retry));
 	retry_succeeded(&l->retry);

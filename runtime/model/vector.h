@@ -22,8 +22,8 @@ struct vector_piece {
  * next; the memory of the pieces is the program's. Only vector.c reads the members. */
 struct vector {
 	struct vector_piece one; /* the first piece */
-	struct vector_piece
-		*list; /* all pieces, if there are several: ascending and without gaps */
+	/* All pieces, if there are several: ascending and without gaps. */
+	struct vector_piece *list;
 	size_t n, room;
 	const struct device_ops *ops; /* of the pieces that are staged; NULL: none is */
 	void *stream;

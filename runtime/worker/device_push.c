@@ -53,8 +53,8 @@ struct window {
 struct outbox {
 	struct device_part *parts; /* this and the members up to windows have n_shards entries */
 	struct device_sent *sent;
-	struct message
-		*heads; /* headers, with the fields that were fixed when the push was called */
+	/* Headers, with the fields that were fixed when the push was called. */
+	struct message *heads;
 	struct payload_lane *lanes;
 	struct window *windows; /* [rank] of the owners */
 	struct memory payloads; /* where parts are packed */
@@ -65,8 +65,8 @@ struct outbox {
 	uint32_t *listed;       /* selected_most entries: positions that the host encodes, */
 	float *rest;            /* and the residual that their messages leave there */
 	uint32_t *unsent;       /* of these, 1 keeps its momentum; NULL: the recipe masks none */
-	int settled; /* 1: the contents of the last push's messages have been subtracted from the
-			residual */
+	/* 1: the contents of the last push's messages have been subtracted from the residual. */
+	int settled;
 };
 
 static struct outbox *outbox_of(const sluice_model *model)

@@ -11,8 +11,8 @@ struct vector signal_vector(const sluice_model *model, const void *data, uint64_
 
 /* The part of the addition that a fold leaves to the selection. */
 struct signal {
-	const float
-		*addend; /* the selection adds scale * addend to the residual; NULL: all is added */
+	/* The selection adds scale * addend to the residual; NULL: all is added. */
+	const float *addend;
 	float scale;
 	int summed; /* the application added the gradient itself (sluice_accumulator), and nothing
 		       is left to add; the selection must check that the sum is finite */
