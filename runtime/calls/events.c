@@ -2,7 +2,10 @@
  * Passes a job's events (job/client.h) to the half of the model that they concern. */
 #include "calls/events.h"
 #include "job/client.h"
+#include "shard/inbox.h"
 #include "shard/shard.h"
+#include "shard/shard_setup.h"
+#include "shard/state.h"
 #include "job/collective.h"
 #include "job/peers.h"
 #include "job/progress_token.h"

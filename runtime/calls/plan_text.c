@@ -3,7 +3,7 @@
  * both halves compute from a recipe before they open anything. */
 #include "calls/model_open.h"
 #include "model/kept.h"
-#include "shard/shard.h"
+#include "shard/shard_setup.h"
 #include "worker/target.h"
 #include "worker/worker_setup.h"
 #include <stdio.h>

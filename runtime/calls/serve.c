@@ -5,7 +5,6 @@
 #include "checkpoint/checkpoint.h"
 #include "job/broadcast.h"
 #include "model/model.h"
-#include "shard/shard.h"
 #include "job/collective.h"
 #include "job/progress_token.h"
 #include "worker/push.h"

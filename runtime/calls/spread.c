@@ -6,7 +6,10 @@
 #include "job/living.h"
 #include "job/peers.h"
 #include "job/progress_token.h"
-#include "shard/shard.h"
+#include "model/model.h"
+#include "shard/publish.h"
+#include "shard/shard_async.h"
+#include "shard/state.h"
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

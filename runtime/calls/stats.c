@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * sluice_stats(): what both halves have counted, and norms that are computed on request. */
 #include "base/arguments.h"
-#include "shard/shard.h"
+#include "shard/shard_device.h"
+#include "shard/state.h"
 #include "job/progress_token.h"
 #include "model/kept.h"
 #include "model/stopwatch.h"

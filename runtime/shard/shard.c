@@ -4,9 +4,18 @@
  * workers. It never blocks: any thread that polls runs shard_advance(), so shards make progress
  * while their rank's application computes. */
 #include "shard/shard.h"
+#include "shard/gather.h"
+#include "shard/inbox.h"
+#include "shard/publish.h"
+#include "shard/reduce.h"
+#include "shard/shard_async.h"
+#include "shard/shard_dense.h"
+#include "shard/state.h"
 #include "base/log.h"
 #include "job/living.h"
 #include "job/peers.h"
+#include "model/model.h"
+#include "shard/agreed.h"
 #include "shard/shard_device.h"
 #include "shard/shard_hooks.h"
 #include <stdio.h>

@@ -1,21 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The loop of the shard half (shard.c), with the headers of its files. It is for the callers above
- * the shard half: a file of this directory includes state.h and the headers that it needs. */
+ * The loop of the shard half, for events.c, which calls it when something has arrived. */
 #ifndef RUNTIME_SHARD_H
 #define RUNTIME_SHARD_H
-#include "model/model.h"
-#include "shard/agreed.h"
-#include "shard/gather.h"
-#include "shard/inbox.h"
-#include "shard/lazy_sum.h"
-#include "shard/publish.h"
-#include "shard/reduce.h"
-#include "shard/shard_async.h"
-#include "shard/shard_census.h"
-#include "shard/shard_dense.h"
-#include "shard/shard_device.h"
-#include "shard/shard_setup.h"
-#include "shard/state.h"
+#include "sluice.h"
+#include <stddef.h>
+#include <stdint.h>
+
+struct shard;
 
 /* Gathers the messages that have come, publishes when they are complete, and sends the notices;
  * returns 1 if something moved. Never waits. */

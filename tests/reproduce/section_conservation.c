@@ -5,7 +5,7 @@
 #include "tests/reproduce/sections.h"
 #include "tests/reproduce/draw.h"
 #include "tests/reproduce/memory.h"
-#include "shard/shard.h"
+#include "shard/state.h"
 #include "worker/lane.h"
 #include "worker/state.h"
 #include <math.h>

@@ -3,7 +3,9 @@
 #include "survivors.h"
 #include "compress/dense.h"
 #include "job/progress_token.h"
-#include "shard/shard.h"
+#include "model/model.h"
+#include "shard/reduce.h"
+#include "shard/state.h"
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The oracle of survivors.h, and the verdict on a job that lost workers. */
 #include "survivors.h"
-#include "shard/shard.h"
+#include "compress/select.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <string.h>

@@ -3,11 +3,12 @@
  * recipe, the number of shards and whoever owns them; and dense recipes give plain SGD to the
  * bit. */
 #include "base/bytes.h"
-#include "shard/shard.h"
+#include "shard/state.h"
 #include "ranks.h"
 #include "thinned.h"
 #include "cases.h"
 #include "job/progress_token.h"
+#include "model/model.h"
 #include <string.h>
 
 static const char *const recipes[] = {

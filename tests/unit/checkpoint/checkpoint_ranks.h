@@ -8,7 +8,7 @@
 #include "worker/push.h"
 #include "worker/device.h"
 #include "checkpoint/checkpoint_folder.h"
-#include "shard/shard.h"
+#include "shard/state.h"
 #include "worker/state.h"
 #include "scratch.h"
 #include "cases.h"

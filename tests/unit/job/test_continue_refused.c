@@ -3,8 +3,10 @@
  * They count up to the step they were added in, then are refused and counted as such, and harm
  * nobody. */
 #include "survivors.h"
-#include "shard/shard.h"
+#include "shard/reduce.h"
+#include "shard/state.h"
 #include "cases.h"
+#include "model/model.h"
 #include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>

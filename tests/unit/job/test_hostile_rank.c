@@ -3,7 +3,9 @@
  * so. Rank 1 attacks rank 0 through the transport in step 4; rank 2 looks on. Each owns one of
  * three shards. */
 #include "base/bytes.h"
-#include "shard/shard.h"
+#include "shard/inbox.h"
+#include "shard/publish.h"
+#include "shard/state.h"
 #include "job/progress_token.h"
 #include "worker/lane.h"
 #include "worker/state.h"

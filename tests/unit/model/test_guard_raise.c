@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "ranks.h"
 #include "scratch.h"
-#include "shard/shard.h"
+#include "shard/state.h"
 #include "thinned.h"
 #include "worker/state.h"
 #include "cases.h"

@@ -5,8 +5,8 @@
 #include "layout_recipes.h"
 #include "model/home.h"
 #include "model/layout.h"
-#include "shard/shard.h"
 #include "cases.h"
+#include "model/tensors.h"
 #include <stdlib.h>
 #include <string.h>
 

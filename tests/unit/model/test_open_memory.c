@@ -6,8 +6,9 @@
 #include "calls/model_open.h"
 #include "layout_recipes.h"
 #include "ranks.h"
-#include "shard/shard.h"
 #include "cases.h"
+#include "model/model.h"
+#include "rdma/region.h"
 #include <malloc.h>
 #include <string.h>
 #include <sys/resource.h>

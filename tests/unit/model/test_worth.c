@@ -3,9 +3,10 @@
  * under recipe=auto, whose ranks are given different times, but all go on as the first one
  * chose. */
 #include "base/error.h"
-#include "shard/shard.h"
 #include "ranks.h"
 #include "cases.h"
+#include "model/model.h"
+#include "model/worth.h"
 #include <math.h>
 #include <string.h>
 

@@ -3,7 +3,8 @@
  * density, agree, give more to who has more, and go on after a restart as if there had been
  * none. */
 #include "base/bytes.h"
-#include "shard/shard.h"
+#include "shard/shard_census.h"
+#include "shard/state.h"
 #include "model/compressor.h"
 #include "worker/state.h"
 #include "worker/worker_census.h"

@@ -3,9 +3,10 @@
  * shards add every message to the sum of the whole shard: the same bits, whether a recipe asks for
  * the sum or not. */
 #include "ranks.h"
-#include "shard/shard.h"
+#include "shard/state.h"
 #include "thinned.h"
 #include "cases.h"
+#include "model/model.h"
 #include <string.h>
 
 enum { COUNT = 60000, STEPS = 12, RANKS = 3 };

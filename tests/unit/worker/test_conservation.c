@@ -4,7 +4,7 @@
  * than one way. */
 #include "worker/state.h"
 #include "base/bytes.h"
-#include "shard/shard.h"
+#include "shard/state.h"
 #include "sent.h"
 #include "thinned.h"
 #include "cases.h"

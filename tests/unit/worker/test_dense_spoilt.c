@@ -3,7 +3,7 @@
  * named, and nothing is made of it. Bytes are spoilt on their way into a message. */
 #include "base/bytes.h"
 #include "compress/dense.h"
-#include "shard/shard.h"
+#include "shard/state.h"
 #include "worker/lane.h"
 #include "worker/state.h"
 #include "dense_values.h"

@@ -3,7 +3,9 @@
  * takes; and what is not finite, in a gradient or a sum, ends the job. */
 #include "base/bytes.h"
 #include "compress/dense.h"
-#include "shard/shard.h"
+#include "shard/inbox.h"
+#include "shard/shard_dense.h"
+#include "shard/state.h"
 #include "worker/lane.h"
 #include "worker/state.h"
 #include "dense_values.h"

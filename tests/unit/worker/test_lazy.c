@@ -3,7 +3,8 @@
  * drifts apart; and that a problem with unequal workers is solved with fewer uploads. */
 #include "base/error.h"
 #include "worker/lazy.h"
-#include "shard/shard.h"
+#include "shard/lazy_sum.h"
+#include "shard/state.h"
 #include "model/kept.h"
 #include "worker/state.h"
 #include "ranks.h"

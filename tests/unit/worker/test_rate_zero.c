@@ -5,7 +5,7 @@
 #include "base/error.h"
 #include "four_tensors.h"
 #include "ranks.h"
-#include "shard/shard.h"
+#include "shard/state.h"
 #include "thinned.h"
 #include "model/compressor.h"
 #include "model/kept.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The counters of a model against the messages themselves: exact, and a rank's own shard is not
  * traffic. */
-#include "shard/shard.h"
+#include "shard/state.h"
 #include "worker/lane.h"
 #include "worker/state.h"
 #include "ranks.h"
