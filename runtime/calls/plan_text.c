@@ -68,7 +68,7 @@ static const struct stage publication_stages[] = {
 	{ "signal", "add to that what the shards have of each worker", TRAIT(INNOVATION), 0 },
 	{ "decay", "add this multiple of the parameters", TRAIT(DECAY), 0 },
 	{ "update", "make the change of the parameters", 0, 0 },
-	{ "memory", "add what was not published yet", 0, TRAITS_OF_NO_SHARD_RESIDUAL },
+	{ "memory", "add the values not published yet", 0, TRAITS_OF_NO_SHARD_RESIDUAL },
 	{ "down", "select coordinates", TRAIT(SELECTS_DOWN), 0 },
 	{ "down", "encode one publication for all workers", 0, TRAIT(ASYNC) },
 	{ "down", "encode one publication for this worker", TRAIT(ASYNC), 0 },

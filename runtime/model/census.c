@@ -6,13 +6,13 @@
 #include <float.h>
 #include <string.h>
 
-/* Counts have 8 bits, so a histogram takes some hundred bytes and its sums are right to a few parts
- * in a thousand. */
+/* Counts have 8 bits, so a histogram takes some hundred bytes, and its sums are accurate to a few
+ * parts in a thousand. */
 enum { COUNT_BITS = 8, BODY_HEADER = NOTE_HEADER_BYTES - NOTE_FRAME_BYTES, MAGIC = 0x314e4c53 };
 
-/* At each exchange, a share moves this part of the way to what the threshold says. Most values in a
- * residual lie close below the threshold, so a small difference of thresholds looks like a large
- * difference of counts. Going all the way overshoots and does not converge. */
+/* At each exchange, a share moves this fraction of the way to the number that the threshold gives.
+ * Most values in a residual are just below the threshold, so a small difference of thresholds looks
+ * like a large difference of counts. Moving all the way overshoots and does not converge. */
 static const double step_of_the_way = 0.3;
 
 static int is_global(const struct direction *d)
@@ -113,14 +113,14 @@ int note_read(const uint8_t *from, size_t n, uint32_t shard, uint64_t seq, uint8
 	uint8_t *b = copy + NOTE_FRAME_BYTES;
 
 	if (n < NOTE_HEADER_BYTES)
-		return refuse_note(why, "there is no room for the note that must follow");
+		return refuse_note(why, "the message leaves no room for its note");
 	copy_note(copy, from, NOTE_FRAME_BYTES);
 
 	size_t body = get_le32(copy + 4);
 
 	if (get_le32(copy) != MAGIC || body < BODY_HEADER || body > n - NOTE_FRAME_BYTES ||
 	    body > BODY_HEADER + histogram_most())
-		return refuse_note(why, "no note follows, or one that is too long");
+		return refuse_note(why, "the note is missing or too long");
 	copy_note(b, from + NOTE_FRAME_BYTES, body);
 	if (get_le32(copy + 20) != crc32c(crc32c(0, copy, 20), b, body))
 		return refuse_note(why, "the note's checksum is wrong");
@@ -143,7 +143,7 @@ int note_add(const struct note *note, struct sluice_histogram *sum, const char *
 	if (!note->histogram_bytes)
 		return 0;
 	if (!sum)
-		return refuse_note(why, "the note brings a histogram out of turn");
+		return refuse_note(why, "the note has a histogram in a step without one");
 	return histogram_merge(sum, note->histogram, note->histogram_bytes, why);
 }
 
@@ -162,7 +162,7 @@ size_t constituent_look(struct constituent *c, const float *x, const struct span
 	const char *why;
 
 	histogram_clear(c->histogram);
-	/* Merging cannot fail, because the message was made here. */
+	/* Merging cannot fail, because this rank made the message. */
 	return histogram_merge(c->histogram, out, bytes, &why) ? 0 : bytes;
 }
 
@@ -209,7 +209,7 @@ const char *constituent_judge(const struct direction *d, uint64_t bits)
 	if (!(share >= 0 && share <= (double)UINT32_MAX))
 		return "the share is not between 0 and 2^32 equal parts";
 	if (!is_global(d) && share != 1)
-		return "the share is not an equal part, although the recipe selects by none";
+		return "the share is not 1, although the recipe has no global selection";
 	return NULL;
 }
 

@@ -1,14 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The histogram service of a model, for recipes with a global direction. One threshold over all
- * workers (or, down, over all shards) determines how many of the density's coordinates each of them
- * selects. Without a global direction, nothing is done, kept or sent. This file has the part that
+ * workers, or for deltas over all shards, determines how many of the density's coordinates each of
+ * them selects. Without a global direction, the service does nothing. This file has the code that
  * worker/worker_census.c and shard/shard_census.c share.
  *
- * At intervals, each participant's histogram of magnitudes travels with its message. The sum is
- * answered with the threshold that yields the density, and each participant moves its share of the
- * coordinates towards the number that it has above the threshold. Between exchanges the shares stay
- * the same and each participant selects exactly its share: its own threshold follows its own
- * vector, and the density holds in every step.
+ * At intervals, each participant sends a histogram of its magnitudes with its message. The sum of
+ * the histograms gives the threshold that yields the density, and each participant moves its share
+ * towards the number of its coordinates above the threshold. Between exchanges the shares stay the
+ * same, and each participant selects exactly its share, so the density holds in every step.
  *
  *   up:   workers' histograms with the pushes to shard 0; the threshold with shard 0's delta
  *   down: shards' histograms with their deltas, which every worker reads; the threshold, which all
@@ -28,38 +27,41 @@
 #include "compress/random.h"
 #include "recipe/recipe.h"
 
-/* With 2 bits of mantissa, thresholds are within a few per cent of the density. */
+/* With 2 bits of mantissa, a threshold yields the density to within a few per cent. */
 enum { CENSUS_MANTISSA_BITS = 2, NOTE_FRAME_BYTES = 24, NOTE_HEADER_BYTES = 32 };
 
-/* Room for the note behind a push to, or a delta of, this shard; 0 if there is never a note. */
+/* Returns the room for the note behind a push to, or a delta of, this shard; 0 if there is never a
+ * note. */
 size_t census_room(const struct recipe *recipe, uint32_t shard);
-/* Whether this direction's histograms travel in this step, with a note after each push or delta. */
+/* Returns 1 if this direction's histograms are sent in this step, with a note after each push or
+ * delta. */
 int census_exchanges(const struct direction *d, uint64_t step);
 int census_push_has_note(const struct recipe *recipe, uint32_t shard, uint64_t step);
 int census_delta_has_note(const struct recipe *recipe, uint32_t shard, uint64_t version);
-/* The random numbers by which a participant rounds its counts. who is the worker's rank, which is
- * below 2^23, or a shard's number, which differs from every rank. */
+/* The random numbers that round a participant's counts. who: the worker's rank, which is below
+ * 2^23, or a shard's number, which differs from every rank. */
 struct random_stream census_stream(const struct recipe *recipe, uint32_t who, uint64_t step);
 
-/* ---- one who selects ---- */
+/* ---- one participant ---- */
 struct constituent {
 	double share; /* relative to an equal part; 1 at the beginning */
-	/* The counts of the last exchange, until it is answered; then empty. */
+	/* The counts of the last exchange until the threshold arrives; then empty. */
 	struct sluice_histogram *histogram;
 };
 
 int constituent_open(
 	struct constituent *c); /* Returns 0 or SLUICE_ENOMEM. The caller frees the histogram. */
 uint64_t constituent_memory(void);
-/* How many of n coordinates the participant selects at this density: at least one if n is not 0. */
+/* Returns how many of n coordinates the participant selects at this density: at least one if n is
+ * not 0. */
 uint64_t constituent_count(const struct constituent *c, double density, uint64_t n);
 /* Counts x and writes the histogram as a message. Writes 0 bytes if x has NaN or infinity, which is
- * refused elsewhere. The participant keeps what the message says, with its rounding, so that the
- * shares of all add up. */
+ * refused elsewhere. The participant keeps the rounded counts of the message, so that all shares
+ * add up. */
 size_t constituent_look(struct constituent *c, const float *x, const struct span *spans,
 			size_t n_spans, const struct random_stream *stream, uint8_t *out);
-/* The answer to the participant's histogram has arrived. level 0: fewer coordinates than asked for
- * are not zero. */
+/* Handles the threshold that answers the participant's histogram. level 0: there are fewer non-zero
+ * coordinates than requested. */
 void constituent_answered(struct constituent *c, float level, double density);
 /* Convert the share to a number of a checkpoint and back. constituent_judge() returns NULL, or why
  * this cannot be the share of a participant. */
@@ -74,13 +76,14 @@ struct note {
 	size_t histogram_bytes;
 };
 
-/* Returns the note's bytes. The histogram may already be in its place, at out +
+/* Returns the note's length. The histogram may already be in its place, at out +
  * NOTE_HEADER_BYTES. */
 size_t note_write(const struct note *note, uint32_t shard, uint64_t seq, uint8_t *out);
-/* Validates a private copy (census_room() bytes). SLUICE_EWIRE with *why. */
+/* Validates a private copy (census_room() bytes). Returns SLUICE_EWIRE and *why if it is
+ * refused. */
 int note_read(const uint8_t *from, size_t n, uint32_t shard, uint64_t seq, uint8_t *copy,
 	      struct note *note, const char **why);
-/* Adds the note's histogram, if it has one, to the sum. sum is NULL where no histogram is expected.
- * SLUICE_EWIRE with *why. */
+/* Adds the note's histogram, if it has one, to the sum. sum is NULL if no histogram is expected.
+ * Returns SLUICE_EWIRE and *why if it is refused. */
 int note_add(const struct note *note, struct sluice_histogram *sum, const char **why);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See compressor.h. Called by the two loops, worker/worker.c and shard/shard.c, and by the methods
- * that exchange something else than a selection. */
+ * that do not exchange a selection. */
 #include "model/compressor.h"
 #include "base/error.h"
 #include "compress/sparse.h"
@@ -72,7 +72,7 @@ struct compressor {
 	struct compressor_attr is;
 	struct entries picked; /* room for a pick; value NULL: its values are not stored next to its
 				  positions */
-	struct entries own;    /* the same, if it is not the scratch's */
+	struct entries own;    /* the same, if separate from the scratch memory */
 	uint32_t *fitted;      /* for a message with too many coordinates: the positions that fit */
 	struct select_hint hint; /* from the last selection */
 	struct candidates candidates;
@@ -144,7 +144,8 @@ struct candidates *compressor_candidates(struct compressor *c)
 
 /* ---- pick ------------------------------------------------------------------- */
 
-/* A selection by magnitude, which can add and look for NaN in its pass over the vector. */
+/* Selects by magnitude. Such a selection can add the gradient and detect NaN in its pass over the
+ * vector. */
 static struct pick pick_largest(struct compressor *c, const struct pick_call *call)
 {
 	const struct select_call select = { .x = call->vector,
@@ -248,7 +249,7 @@ int pick_finite(const struct pick *p)
 {
 	int finite = !p->nan;
 
-	/* Infinite values are picked before all others, so it suffices to look at the pick. */
+	/* Infinite values are picked before all others, so checking the pick is enough. */
 	if (p->from != PICK_FROM_VECTOR)
 		return finite && first_nonfinite(p->value, p->n) == p->n;
 	for (size_t i = 0; i < p->n && finite; i++)
@@ -271,7 +272,7 @@ const uint32_t *compressor_support(struct compressor *c, double density, uint64_
 
 /* ---- emit ------------------------------------------------------------------- */
 
-/* More was picked than the message holds: the heaviest stay. */
+/* Reduces the entries to the largest ones if there are more than the message can hold. */
 static size_t fit(struct compressor *c, struct entries at, size_t n, size_t most)
 {
 	const struct span all = { 0, n, 0 };
@@ -324,7 +325,7 @@ size_t compressor_emit(struct compressor *c, struct message *m, struct pick *p, 
 /* ---- settle ----------------------------------------------------------------- */
 
 /* Momentum factor masking: clears the momentum of the selected coordinates. Exempt tensors keep
- * theirs, because they are sent whole in every step and nothing of them is late. */
+ * theirs, because they are sent whole in every step, so none of their values is late. */
 static void mask_momentum(const struct compressor *c, const struct pick *emitted, uint64_t begin)
 {
 	const struct span *span = c->is.spans;

@@ -11,7 +11,7 @@
  * vector.
  *
  * compressor.c owns the residual, the momentum that selection masks, the selector's memory from
- * step to step, and room for one message at a time. Pure: it knows no job and no network. */
+ * step to step, and room for one message at a time. Pure: no job and no network. */
 #ifndef RUNTIME_COMPRESSOR_H
 #define RUNTIME_COMPRESSOR_H
 #include "compress/candidates.h"
@@ -28,11 +28,11 @@ struct entries {
 	float *value;
 };
 
-/* Memory that compressors share if they never work at the same time. All shards of a rank share
- * one. */
+/* Memory that compressors share because they never work at the same time. All shards of a rank
+ * share one. */
 struct scratch;
-/* copy: bytes for a private copy of a message; 0: none is needed. span: the length of the
- * longest vector that is selected from; 0: nothing is selected. Returns 0 or SLUICE_ENOMEM. */
+/* copy: bytes for a private copy of a message; 0: none is needed. span: the length of the longest
+ * vector to select from; 0: nothing is selected. Returns 0 or SLUICE_ENOMEM. */
 int scratch_open(size_t copy, size_t entries, uint64_t span, struct scratch **out);
 void scratch_close(struct scratch **scratch);
 uint64_t scratch_bytes(size_t copy, size_t entries, uint64_t span);
@@ -48,21 +48,21 @@ struct compressor_attr {
 	uint32_t number; /* identifies the random draws: a worker's rank, which is below 2^23, or
 			    2^23 + the shard's number */
 	uint32_t first_shard, seed;
-	/* spans: where a selector picks. shards: for a selector that draws a support for each
-	 * shard, one span per shard. Both stay the caller's. */
+	/* spans: the coordinates that the selector picks from. shards: one span per shard, for a
+	 * selector that draws a support for each shard. The caller owns both. */
 	const struct span *spans, *shards;
 	size_t n_spans, n_shards;
-	/* The vectors stay the caller's. residual NULL: each pick names its vector. remembers:
-	 * what is not sent stays in the residual. velocity: the momentum, which is cleared where
-	 * something is sent and the caller of compressor_settle() asks for it. */
+	/* The caller owns the vectors. residual NULL: each pick names its vector. remembers: values
+	 * that are not sent stay in the residual. velocity: the momentum, which compressor_settle()
+	 * clears at sent coordinates if `mask` is set. */
 	float *residual, *velocity;
 	int remembers;
-	/* The most coordinates of one pick; 0: they lie in the scratch's entries. beside: the
-	 * values of a pick are kept next to its positions. */
+	/* The most coordinates of one pick; 0: picks use the scratch's entries. beside: the values
+	 * of a pick are stored next to its positions. */
 	size_t picked;
 	int beside;
 	size_t fitted; /* the most coordinates of a message that had to be shortened */
-	struct candidates_size candidates; /* of the list of what a top-k can still pick; 0: none */
+	struct candidates_size candidates; /* of the candidate list of a top-k; 0: none */
 	struct scratch *scratch;
 };
 
@@ -70,16 +70,16 @@ struct compressor;
 int compressor_open(const struct compressor_attr *attr,
 		    struct compressor **out); /* SLUICE_ENOMEM */
 void compressor_close(struct compressor **compressor);
-/* Bytes that compressor_open() takes, without the vectors. */
+/* Returns the bytes that compressor_open() allocates, without the vectors. */
 uint64_t compressor_bytes(const struct compressor_attr *attr);
 
 float *compressor_residual(const struct compressor *c);
-float *compressor_velocity(const struct compressor *c); /* NULL: none is masked */
+float *compressor_velocity(const struct compressor *c); /* NULL: no momentum is masked */
 struct entries compressor_entries(const struct compressor *c);
-/* The boundary that the last selection found between picked and other magnitudes. */
+/* Returns the boundary that the last selection found between picked and other magnitudes. */
 const struct select_hint *compressor_hint(const struct compressor *c);
-/* The candidate list, which is updated with the additions to the residual
- * (compress/candidates.h), or emptied. */
+/* Returns the candidate list, which the caller updates with additions to the residual
+ * (compress/candidates.h), or empties. */
 struct candidates *compressor_candidates(struct compressor *c);
 
 /* ---- pick ------------------------------------------------------------------- */
@@ -90,9 +90,8 @@ struct pick_call {
 	uint64_t k; /* the density as a number of coordinates, for selectors that take one */
 	const struct span *spans; /* NULL: those of the compressor */
 	size_t n_spans;
-	/* The vector that is picked from. If it is NULL, the selection adds scale * grad to the
-	 * residual in its own pass, and picks from the residual; only selectors with `adds` can
-	 * do that. */
+	/* The vector to pick from. If it is NULL, the selection adds scale * grad to the residual
+	 * in its own pass, and picks from the residual; only selectors with `adds` can do that. */
 	float *vector;
 	const float *grad;
 	float scale;
@@ -112,24 +111,24 @@ struct pick {
 	float *vector;
 	size_t n;
 	enum pick_from from;
-	int nan; /* nothing was picked, because a NaN was met */
+	int nan; /* nothing was picked, because there is a NaN */
 };
 
-/* Asks the recipe's selector. The result lasts until the next call; if compressor_attr.picked is 0,
- * only until the scratch is used again. */
+/* Calls the recipe's selector. The result is valid until the next call; if compressor_attr.picked
+ * is 0, only until the scratch is used again. */
 struct pick compressor_pick(struct compressor *c, const struct pick_call *call);
-/* All n coordinates of the vector. */
+/* Picks all n coordinates of the vector. */
 struct pick pick_all(float *vector, size_t n);
-/* No coordinate. A message of this pick reports that there is nothing to send. */
+/* Picks no coordinate. A message of this pick reports that there is nothing to send. */
 struct pick pick_none(float *vector);
-/* The part of a pick from its entry *from up to coordinate `end`. Advances *from to the entry
- * after that part. Called with rising ends, it cuts a pick into shards. */
+/* Returns the part of a pick from its entry *from up to coordinate `end`, and advances *from to the
+ * entry after it. Calls with rising ends cut a pick into shards. */
 struct pick pick_part(const struct pick *p, uint64_t end, size_t *from);
 /* Writes the values that a selection took out of the vector (PICK_TAKEN) back into it. */
 void pick_put_back(struct pick *p);
-/* For a pick by magnitude: 1 if all values from which it was made are finite. */
+/* For a pick by magnitude: returns 1 if all values that it was made from are finite. */
 int pick_finite(const struct pick *p);
-/* The support that a seeded selector draws in this step. */
+/* Returns the support that a seeded selector draws in this step. */
 const uint32_t *compressor_support(struct compressor *c, double density, uint64_t step, size_t *n);
 
 /* ---- emit, settle ----------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The device state of one half of a model: of a worker for its gradients, or of a shard for its
- * change. Residual and momentum live on the device. One call of half_push() folds, selects, encodes
- * and settles there, which takes four calls of model/compressor.h on the host. Called by
+ * change. Residual and momentum are kept on the device. One call of half_push() folds, selects,
+ * encodes and settles there, which takes four calls of model/compressor.h on the host. Called by
  * worker/device*.c and shard/shard_device.c, the only files that read the members. */
 #ifndef RUNTIME_DEVICE_HALF_H
 #define RUNTIME_DEVICE_HALF_H
@@ -9,44 +9,45 @@
 #include "compress/select.h"
 
 struct device_half {
-	const struct device_ops *ops; /* NULL: no device was used yet */
+	const struct device_ops *ops; /* NULL: no device has been used yet */
 	void *stream;
-	struct device_compressor *compressor; /* NULL: it is not open */
+	struct device_compressor *compressor; /* NULL: not open */
 	float *host_residual, *host_velocity; /* NULL: the recipe has none */
 	struct memory residual, velocity;     /* on the device; velocity may be empty */
-	size_t bytes;                         /* of each of these vectors */
-	uint64_t asked_ns;                    /* when CUDA was asked last whether it failed */
+	size_t bytes;                         /* size of each of these vectors */
+	uint64_t asked_ns;                    /* time when CUDA was last asked for a failure */
 };
 
-/* Opens the compressor on the device that has the memory `pointer`, unless it is open. The exempt
- * ones among the spans, and the device, are added to the shape. what: for the error's text. */
+/* Opens the compressor on the device that has the memory `pointer`, unless it is open. Adds the
+ * exempt spans and the device to the shape. what: for the error's text. */
 int half_open(struct device_half *h, const void *pointer, struct device_shape shape,
 	      const struct span *spans, size_t n_spans, const char *what);
-/* Memory on the device for a residual, and for a momentum if `velocity` is not NULL. The host's
- * vectors stay the caller's. */
+/* Allocates memory on the device for a residual, and for a momentum if `velocity` is not NULL. The
+ * caller owns the host's vectors. */
 int half_keep(struct device_half *h, float *residual, float *velocity, uint64_t count);
 /* Frees what half_keep() allocated. */
 void half_drop(struct device_half *h);
 /* Closes the compressor, and drops the vectors. */
 void half_close(struct device_half *h);
 
-/* Enqueues copies of the host's residual and momentum to the device, where a missing residual is
+/* Enqueues copies of the host's residual and momentum to the device; a missing residual counts as
  * zero. Returns 0 or -1. */
 int half_take_up(const struct device_half *h);
-/* Copies residual and momentum to the host, and waits. SLUICE_EGPU while the stream is captured. */
+/* Copies residual and momentum to the host, and waits. Fails with SLUICE_EGPU while the stream is
+ * captured. */
 int half_fetch(const struct device_half *h);
-/* The pinned memory from which the device applies a list of count entries, in stream order. */
+/* Reserves pinned memory for a list of count entries, which the device applies in stream order. */
 int half_land(const struct device_half *h, uint32_t count, uint32_t **index, float **value);
 int half_copy_home(const struct device_half *h, void *to, const void *from, size_t bytes);
-/* Copies count coordinates of the residual to `to`, and sets *bad to the first one among them that
- * is not finite; to count if all are. */
+/* Copies count coordinates of the residual to `to`, and sets *bad to the first one that is not
+ * finite, or to count if all are finite. */
 int half_bad(const struct device_half *h, float *to, uint64_t begin, size_t count, size_t *bad);
 
 /* Enqueues a push. waits: also waits for it, as simulated ranks do. Returns 0 or -1. */
 int half_push(struct device_half *h, const struct device_push *push, int waits);
-/* Returns what device_ops.poll() does. asks: CUDA is asked too, at most every 10 ms. */
+/* Returns the result of device_ops.poll(). asks: also queries CUDA, at most every 10 ms. */
 int half_poll(struct device_half *h, int asks);
-/* Waits until the device has done the last push, before memory is freed that it may still write
- * to, but not beyond until_ns. */
+/* Waits until the device has finished the last push, but not beyond until_ns. Called before memory
+ * is freed that the push may still write. */
 void half_abandon(struct device_half *h, uint64_t until_ns);
 #endif

@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-/* Steps that say how large a step is at first. */
+/* The first steps set the initial size of a step. */
 enum {
 	FIRST_STEPS = 8,
 	LEAST_SIGNS = 8,
@@ -14,21 +14,21 @@ enum {
 	LEAST_RAPID_STEPS = 64
 };
 
-/* Growth over all windows, and of each over the one before it: noise grows less, or not in each.
- * The second half of the windows must grow nearly as fast as the first, because a residual that
- * fills up grows more and more slowly; and it at most doubles from one window to the next, which
- * rapid_growth is not mistaken for. At high densities windows are short, and a few large gradients
- * in a row are no rapid growth. A constant gradient adds up to no more than the number of steps
- * times its size, so that far_beyond times that is no residual that fills up.
+/* The norm must grow over all windows, and from each window to the next; noise does not do the
+ * latter. The second half of the windows must grow nearly as fast as the first, because a residual
+ * that fills up grows ever more slowly. Such a residual at most doubles from one window to the
+ * next, less than rapid_growth. At high densities windows are short, and a few large gradients in
+ * a row are no rapid growth. A constant gradient adds up to at most the number of steps times its
+ * size, so a norm of far_beyond times that does not come from a residual that fills up.
  *
- * Nor need the norm grow where nearly all coordinates change sign each time and steps stay larger
- * than the first ones: the training overshoots in circles. Noise alone changes half of the signs,
- * and a step that is just right leaves no more than noise.
+ * The norm need not grow if nearly all coordinates change sign each time and steps stay larger than
+ * the first ones: then the training overshoots in circles. Noise alone changes half of the signs,
+ * and a well-chosen step leaves only noise.
  *
- * An eager caller does no harm if it is wrong, so it need not be as sure. After a doubling of
- * densities what waited goes out first, and what is sent may fall before it grows on: until a few
- * windows have fallen each that rises is growth, and later one that is as large as right after the
- * doubling. */
+ * An eager caller does no harm if it is wrong, so it needs less certainty. After the densities have
+ * doubled, the waiting values are sent first, so the norm may fall before it grows again. Until a
+ * few windows have fallen, each window that rises is growth; later, one that is as large as right
+ * after the doubling. */
 static const double growth_over_all = 3, growth_of_each = 1.03, second_half = 0.7, rapid_growth = 3,
 		    far_beyond = 1e4, turned_least = 0.3;
 static const double eager_beyond = 10, treated_growth = 1.1, circling_turned = 0.9,
@@ -110,7 +110,8 @@ static void end_window(struct growth *g, uint64_t step)
 	g->turned = g->repeated = 0;
 }
 
-/* Whether each of the last windows has at least `factor` times the norm of the one before it. */
+/* Returns 1 if each of the last windows has at least `factor` times the norm of the previous
+ * one. */
 static int grew(const struct growth *g, unsigned windows, double factor)
 {
 	const unsigned last = GROWTH_WINDOWS;
@@ -131,7 +132,7 @@ static int grows_rapidly(const struct growth *g)
 	return grew(g, 3, rapid_growth) && g->ended[last] - g->ended[last - 2] >= least;
 }
 
-/* Geometric growth over the last windows. */
+/* Returns 1 if the norm grew geometrically over the last windows. */
 static int grows_steadily(const struct growth *g)
 {
 	const unsigned last = GROWTH_WINDOWS, half = last / 2;
@@ -140,7 +141,7 @@ static int grows_steadily(const struct growth *g)
 	       log(g->norm[last] / g->norm[half]) >= second_half * log(g->norm[half] / g->norm[0]);
 }
 
-/* Whether the training neither falls nor grows, at the size of its beginning or above. */
+/* Returns 1 if the norm neither falls nor grows, but stays at its initial size or above. */
 static int circles(const struct growth *g, unsigned windows)
 {
 	const unsigned last = GROWTH_WINDOWS, from = last + 1 - windows;
@@ -149,7 +150,7 @@ static int circles(const struct growth *g, unsigned windows)
 	       g->norm[last] >= circling_norm * g->norm[from] && g->norm[last] > g->start;
 }
 
-/* Over how many windows the growth is that a caller must know of; 0: there is none. */
+/* Returns the number of windows with growth that the caller must know of, or 0 if there is none. */
 static unsigned windows_of_growth(const struct growth *g)
 {
 	const unsigned circling = g->eager ? EAGER_CIRCLES : GROWTH_WINDOWS;
@@ -167,7 +168,7 @@ static unsigned windows_of_growth(const struct growth *g)
 	return circles(g, circling) ? circling : 0;
 }
 
-/* Growth within a window, faster than anything that adds up. */
+/* Returns 1 if the norm grows within a window faster than any sum of gradients could. */
 static int explodes(const struct growth *g, double norm)
 {
 	const double beyond = g->eager ? eager_beyond : far_beyond;
@@ -215,7 +216,7 @@ int growth_step(struct growth *g, uint64_t step, double lr, int delay, struct gr
 
 /* ---- checkpoints ------------------------------------------------------------- */
 
-/* The order of the numbers: the integers, the doubles, the windows, the signs. */
+/* The order of the saved numbers: the integers, the doubles, the windows, the signs. */
 enum {
 	AT_TURNED,
 	AT_REPEATED,
@@ -278,10 +279,10 @@ const char *growth_judge(const uint64_t numbers[GROWTH_NUMBERS], uint64_t step)
 	if (numbers[AT_N] > GROWTH_WINDOWS + 1 || numbers[AT_BEGUN] > step + 1 ||
 	    numbers[AT_STEPS] > step || numbers[AT_SINCE] > step || numbers[AT_TREATED] > 1 ||
 	    numbers[AT_TO_FALL] > TREATED_FALLS || numbers[AT_CIRCLES] > step)
-		return "the guard has counted more than there was";
+		return "the guard's counts are too large";
 	for (int i = 0; i < GROWTH_SAMPLES; i++)
 		if (sign_in(numbers, i) < -1 || sign_in(numbers, i) > 1)
-			return "a sign of the guard is none";
+			return "a sign of the guard is not -1, 0 or 1";
 	return NULL;
 }
 

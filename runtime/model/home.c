@@ -8,7 +8,7 @@
 #include "rdma/transport.h"
 #include <stdlib.h>
 
-/* What a rank has of all shards that it holds. */
+/* The sizes of all shards that a rank holds together. */
 struct keep {
 	size_t slots_bytes, log_bytes, n;
 };
@@ -23,7 +23,7 @@ struct home {
 	sluice_job *job;
 	const struct holdings *holdings;
 	struct holder *of; /* [shard][holder] */
-	/* [peer]: what the peer may write here; NULL if it may write nothing. */
+	/* [peer]: the window that the peer may write here; NULL if there is none. */
 	struct region **windows;
 	struct remote **remote_windows;
 	struct region *log; /* deltas and snapshots of this rank's shards; NULL if it has none */
@@ -32,7 +32,7 @@ struct home {
 
 /* ---- holdings -------------------------------------------------------------- */
 
-/* Puts the shard next to those that the rank holds already. */
+/* Adds the shard after those that the rank already holds. */
 static struct holding add_holding(struct keep *rank, const struct shard_layout *s)
 {
 	struct holding at = { .slots_offset = rank->slots_bytes,
@@ -86,7 +86,8 @@ const struct holding *holdings_at(const struct holdings *h, uint32_t shard, uint
 	return &h->at[shard * h->holders + k];
 }
 
-/* Which holder of the shard the rank is; the number of holders if it is none. */
+/* Returns the number of the rank among the shard's holders, or the number of holders if it is none
+ * of them. */
 static uint32_t which_holder(const struct holdings *h, uint32_t shard, int rank)
 {
 	uint32_t k = 0;
@@ -191,8 +192,8 @@ void home_close(struct home **out)
 
 /* ---- exchanging ------------------------------------------------------------ */
 
-/* A job has file numbers for few regions, and memory for many. All peers have mapped what they
- * reach. */
+/* Closes the files of regions, once all peers have mapped what they need: a process has few file
+ * numbers. */
 static void close_files(const struct home *home)
 {
 	for (int p = 0; p < home->job->size; p++)
@@ -210,9 +211,9 @@ static int open_remote(const struct home *home, int peer, const uint8_t *descrip
 	struct endpoint *e = job->peers[peer].endpoint;
 	int rc = e->transport->ops->remote_open(e, descriptor, out);
 	if (rc == SLUICE_EPEER && job_elastic(job) && peer < job->workers)
-		return 0; /* the peer ended meanwhile, and its event will arrive */
+		return 0; /* The peer has ended meanwhile; the event that reports it will follow. */
 	if (!rc && (*out)->bytes < need)
-		rc = fail(SLUICE_EWIRE, "%s offers a region of %llu bytes where %llu are needed",
+		rc = fail(SLUICE_EWIRE, "%s offers a region of %llu bytes, but %llu are needed",
 			  rank_text(job, peer), (unsigned long long)(*out)->bytes,
 			  (unsigned long long)need);
 	return rc;

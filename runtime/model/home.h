@@ -1,31 +1,31 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Home records which ranks hold a shard, in which window and log, and since which epoch. Today each
- * shard has one holder. All holders of a shard take the workers' messages, and workers read the
- * publications of the current holder. */
+ * Home records which ranks hold a shard, in which window and log, and since which epoch. At present
+ * each shard has one holder. All holders of a shard receive the workers' messages, and workers read
+ * the publications of the current holder. */
 #ifndef RUNTIME_HOME_H
 #define RUNTIME_HOME_H
 #include "model/layout.h"
 
-/* ---- holdings: arithmetic that every rank repeats ---- */
+/* ---- holdings: computed alike by every rank ---- */
 
 /* A shard at one of its holders. */
 struct holding {
 	int rank;
-	size_t slots_offset;                /* in the window of every worker there */
-	size_t notice_index;                /* number among the rank's shards */
-	size_t log_offset, snapshot_offset; /* in the rank's log */
+	size_t slots_offset; /* offset in the window of every worker there */
+	size_t notice_index; /* number of its notice among those of the rank's shards */
+	size_t log_offset, snapshot_offset; /* offsets in the rank's log */
 };
 
-/* Gives each shard to `holders` ranks that own shards. 0 or SLUICE_ENOMEM. */
+/* Assigns each shard to `holders` of the ranks that own shards. Returns 0 or SLUICE_ENOMEM. */
 int holdings_make(const struct layout *l, uint32_t holders, struct holdings **out);
 void holdings_free(struct holdings **holdings);
-/* Holder k of the shard. */
+/* Returns holder k of the shard. */
 const struct holding *holdings_at(const struct holdings *h, uint32_t shard, uint32_t k);
 int holdings_has(const struct holdings *h, uint32_t shard, int rank);
-/* A window is what `peer` may write at `rank`. First come the slots of rank's shards, for workers,
- * then the notices of peer's shards. */
+/* Returns the size of the memory that `peer` may write at `rank`: first the slots of rank's shards,
+ * for workers, then the notices of peer's shards. */
 size_t holdings_window_bytes(const struct holdings *h, int rank, int peer);
-/* The offset of that notice of a peer's shard in the peer's window at `rank`. */
+/* Returns the offset of the notice of a peer's shard in the peer's window at `rank`. */
 size_t holdings_notice_offset(const struct holdings *h, int rank, const struct holding *of_peer);
 size_t holdings_log_bytes(const struct holdings *h, int rank);
 
@@ -35,12 +35,12 @@ struct home;
 
 struct holder {
 	struct holding at;
-	/* The epoch from which on workers read from this holder; 0: they never have. The holder
-	 * with the newest epoch is current. */
+	/* The epoch since which workers read from this holder; 0: they never have. The holder with
+	 * the newest epoch is current. */
 	uint64_t since;
 	struct endpoint *endpoint;
-	struct remote *window; /* what this rank writes there; NULL: the holder is lost */
-	struct remote *log;    /* what this rank reads there */
+	struct remote *window; /* memory that this rank writes there; NULL: the holder is lost */
+	struct remote *log;    /* memory that this rank reads there */
 };
 
 /* Opens one window for each peer that writes here, and the log. */
@@ -49,27 +49,27 @@ int home_open(sluice_job *job, const struct layout *l, struct home **out);
 int home_exchange(struct home *home);
 void home_close(struct home **home);
 
-/* Holders of each shard. */
+/* Returns the number of holders of each shard. */
 uint32_t home_holders(const struct home *home);
-/* Holder k of the shard, which stays in its place until home_close(). */
+/* Returns holder k of the shard. The pointer is valid until home_close(). */
 const struct holder *home_holder(const struct home *home, uint32_t shard, uint32_t k);
-/* The holder from which workers read. */
+/* Returns the holder from which workers read. */
 const struct holder *home_current(const struct home *home, uint32_t shard);
 int home_rank(const struct home *home, uint32_t shard);
-/* 1 if this rank is that holder. */
+/* Returns 1 if this rank is that holder. */
 int home_is_here(const struct home *home, uint32_t shard);
-/* Makes holder k the one from which workers read. `epoch` is newer than all before. */
+/* Makes holder k the one from which workers read. `epoch` must be newer than all before. */
 void home_move(struct home *home, uint32_t shard, uint32_t k, uint64_t epoch);
 
-/* Where holder k writes its notices of the shard to this rank. */
+/* Returns the place where holder k writes its notices of the shard to this rank. */
 const uint8_t *home_notice(const struct home *home, uint32_t shard, uint32_t k);
-/* The worker's window, and the offset of a notice of this rank's shard in it; NULL if the worker
- * is lost. */
+/* Returns the worker's window and the offset of the notice of this rank's shard in it, or NULL if
+ * the worker is lost. */
 struct remote *home_notice_to(const struct home *home, uint32_t shard, int worker,
 			      uint64_t *offset);
-/* Where the worker writes its messages to this rank's shard. */
+/* Returns the place where the worker writes its messages to this rank's shard. */
 const uint8_t *home_slots(const struct home *home, uint32_t shard, int worker);
-/* The log and the snapshot of this rank's shard. */
+/* Return the log and the snapshot of this rank's shard. */
 uint8_t *home_log(const struct home *home, uint32_t shard);
 uint8_t *home_snapshot(const struct home *home, uint32_t shard);
 #endif

@@ -39,7 +39,7 @@ static int is_lazy_unseen(const struct recipe *r)
 	return r->when == WHEN_LAZY_SERVER;
 }
 
-/* A worker trains on a model of its own between exchanges. */
+/* Returns 1 if a worker trains its own model between exchanges. */
 static int steps_alone(const struct recipe *r)
 {
 	return r->period > 1 && !recipe_pushes_params(r);
@@ -56,7 +56,7 @@ static int keeps_anchors(const struct recipe *r)
 	return r->when == WHEN_ASYNC;
 }
 
-/* After sketches, the workers keep what was not published. */
+/* With sketches, the workers keep the values that were not published. */
 static int remembers_at_shard(const struct recipe *r)
 {
 	return r->memory != MEMORY_NONE && !keeps_anchors(r) &&
@@ -76,36 +76,36 @@ static int accelerates(const struct recipe *r)
 /* ---- the table -------------------------------------------------------------- */
 
 const struct kept_row kept_rows[KEPTS] = {
-	[KEPT_RESIDUAL] = { "residual", "what was not sent yet, plus the signal of this step",
+	[KEPT_RESIDUAL] = { "residual", "the values not sent yet, plus the signal of this step",
 			    HALF_WORKER, sizeof(float), 1, is_kept_always },
 	[KEPT_VELOCITY] = { "velocity", "the momentum of signal=momentum", HALF_WORKER,
 			    sizeof(float), 0, has_momentum },
 	[KEPT_MEMORY] = { "memory", "lowpass: its average; twostep: the error before the last",
 			  HALF_WORKER, sizeof(float), 0, filters },
-	[KEPT_FILTER] = { "filter", "what twostep added last", HALF_WORKER, sizeof(float), 0,
-			  filters_two_steps },
-	[KEPT_PREVIOUS] = { "previous", "the parameters one step ago, for storm and igt",
+	[KEPT_FILTER] = { "filter", "the values that twostep added last", HALF_WORKER,
+			  sizeof(float), 0, filters_two_steps },
+	[KEPT_PREVIOUS] = { "previous", "the parameters of the previous step, for storm and igt",
 			    HALF_WORKER, sizeof(float), 0, recipe_looks_back },
-	[KEPT_REFERENCE] = { "reference", "what the shards have of this worker", HALF_WORKER,
-			     sizeof(float), 0, sends_innovations },
+	[KEPT_REFERENCE] = { "reference", "the sum that the shards hold of this worker",
+			     HALF_WORKER, sizeof(float), 0, sends_innovations },
 	[KEPT_SINCE] = { "since", "the model's change since the last upload", HALF_WORKER,
 			 sizeof(float), 0, is_lazy_unseen },
 	[KEPT_BASE] = { "base", "the common model between exchanges", HALF_WORKER, sizeof(float), 0,
 			steps_alone },
 	[KEPT_LOCAL] = { "local", "the sum of this period's own steps", HALF_WORKER, sizeof(float),
 			 0, sums_apart },
-	[KEPT_ANCHOR] = { "anchor", "what asynchronous publications are differences to",
-			  HALF_WORKER, sizeof(float), 0, keeps_anchors },
-	[KEPT_SHARD_COPY] = { "copy", "the parameters as all workers hold them", HALF_SHARD,
+	[KEPT_ANCHOR] = { "anchor", "the reference of asynchronous publications", HALF_WORKER,
+			  sizeof(float), 0, keeps_anchors },
+	[KEPT_SHARD_COPY] = { "copy", "the parameters that all workers hold", HALF_SHARD,
 			      sizeof(float), 1, is_kept_always },
-	[KEPT_SHARD_RESIDUAL] = { "residual", "what was not published yet", HALF_SHARD,
+	[KEPT_SHARD_RESIDUAL] = { "residual", "the values not published yet", HALF_SHARD,
 				  sizeof(float), 1, remembers_at_shard },
 	[KEPT_SHARD_VELOCITY] = { "velocity", "the running average of the update rule", HALF_SHARD,
 				  sizeof(float), 0, recipe_velocity },
 	[KEPT_SHARD_RUNNING] = { "running", "the sum of the workers' references", HALF_SHARD,
 				 sizeof(float), 0, sends_innovations },
-	[KEPT_SHARD_ANCHOR] = { "anchor", "what asynchronous publications are differences to",
-				HALF_SHARD, sizeof(float), 0, keeps_anchors },
+	[KEPT_SHARD_ANCHOR] = { "anchor", "the reference of asynchronous publications", HALF_SHARD,
+				sizeof(float), 0, keeps_anchors },
 	[KEPT_SHARD_MEAN] = { "mean", "the full gradient at the anchor", HALF_SHARD, sizeof(float),
 			      0, has_anchors },
 	[KEPT_SHARD_LEADING] = { "leading", "the leading sequence of update=accelerated",

@@ -37,7 +37,7 @@ struct kept_row {
 	const char *what; /* what the vector holds, in one line */
 	enum half half;
 	uint8_t element; /* size of an element in bytes */
-	/* Allocate it with vector_open(), because additions are scattered over it. */
+	/* 1: allocate it with vector_open(), because additions are scattered over it. */
 	uint8_t large;
 	int (*needed)(const struct recipe *recipe);
 };

@@ -73,16 +73,17 @@ size_t layout_shard_spans(const struct layout *l, const struct shard_layout *sha
 	return n;
 }
 
-/* The number of coordinates that a shard publishes from a sketch, at the largest density. */
+/* Returns the number of coordinates that a shard publishes from a sketch, at the largest
+ * density. */
 static uint64_t sketched(const struct shard_layout *s, const struct schedule *schedule,
 			 const struct recipe *recipe)
 {
 	return schedule_count(schedule_largest_density(schedule, &recipe->up), s->span - s->exempt);
 }
 
-/* The most coordinates that a push to this shard can hold. With a residual, four times the mean
- * is enough, because the rest waits in the residual. Without a residual, nothing may be left
- * out. */
+/* Returns the most coordinates that a push to this shard can hold. With a residual, four times the
+ * mean is enough, because the rest waits in the residual. Without a residual, everything must
+ * fit. */
 static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s,
 			    const struct recipe *recipe, const struct schedule *schedule)
 {
@@ -98,8 +99,8 @@ static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s
 		return (uint32_t)schedule_count(density, s->span);
 	if (kind->varies && recipe->memory == MEMORY_NONE)
 		return s->span;
-	/* The number of values above the level is not known in advance: room for a quarter, or
-	 * for all of a small shard. */
+	/* The number of values above the level is not known in advance: reserve room for a quarter,
+	 * or for all of a small shard. */
 	if (kind->argument == ARGUMENT_LEVEL)
 		return (uint32_t)least_of(s->span,
 					  (s->span / 4 > 64 ? s->span / 4 : 64) + s->exempt);
@@ -111,9 +112,8 @@ static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s
 	return (uint32_t)least_of(s->span, pairs + s->exempt);
 }
 
-/* Whether a step publishes exactly the coordinates that occur in the workers' messages. No other
- * coordinate has changed, unless the update rule moves others or an earlier step left a
- * residual. */
+/* Returns 1 if a step publishes exactly the coordinates in the workers' messages. No other
+ * coordinate changes, unless the update rule moves others or an earlier step left a residual. */
 static int publishes_union(const struct recipe *recipe, const struct schedule *schedule)
 {
 	return recipe->down.select == SELECT_ALL && recipe->down.values.type == VALUE_F32 &&
@@ -124,7 +124,7 @@ static int publishes_union(const struct recipe *recipe, const struct schedule *s
 	       !schedule->moves_all && (recipe_pulls_mean(recipe) || recipe->update == UPDATE_SGD);
 }
 
-/* Whether a step publishes exactly the coordinates that workers and shards agreed on. */
+/* Returns 1 if a step publishes exactly the coordinates that workers and shards agreed on. */
 static int publishes_support(const struct recipe *recipe, const struct schedule *schedule)
 {
 	return selection_kinds[recipe->up.select].exchange == EXCHANGE_LEADER &&
@@ -149,7 +149,7 @@ static uint32_t down_capacity(const struct layout *l, const struct shard_layout 
 	return (uint32_t)least_of(s->span, k + s->exempt);
 }
 
-/* Sets the room for the messages of all phases, each with a note behind it. */
+/* Sets the room for the messages of all phases, each followed by a note. */
 static void size_messages(struct shard_layout *s, const struct recipe *recipe, size_t note)
 {
 	const enum exchange exchange = selection_kinds[recipe->up.select].exchange;
@@ -166,8 +166,8 @@ static void size_messages(struct shard_layout *s, const struct recipe *recipe, s
 	if (s->support_capacity &&
 	    delta < (other = message_support_bound(s->span, s->support_capacity)))
 		delta = other;
-	/* With resets and at anchors, every coordinate has to fit as well. The capacities are for
-	 * the other steps. */
+	/* With reset=, and at anchors, all coordinates must fit as well. The capacities are for the
+	 * other steps. */
 	const int whole = recipe->reset || recipe->svrg_steps;
 
 	s->slot_bytes = whole && slot < everything ? everything : slot;
@@ -177,7 +177,7 @@ static void size_messages(struct shard_layout *s, const struct recipe *recipe, s
 	s->snapshot_bytes = snapshot_bytes(s->span);
 }
 
-/* Whether a message with at most `count` coordinates is always shorter than a dense one. */
+/* Returns 1 if a message with at most `count` coordinates is always shorter than a dense one. */
 static int stays_sparse(uint32_t span, uint32_t count, struct value_coding values)
 {
 	if (value_few_bits(values.type))
@@ -185,7 +185,8 @@ static int stays_sparse(uint32_t span, uint32_t count, struct value_coding value
 	return message_bound(span, count, values) < message_bound(span, span, values);
 }
 
-/* Room for all coordinates, unless both directions only ever carry as many as the recipe says. */
+/* Returns room for all coordinates, unless both directions never carry more than the recipe's
+ * number. */
 static uint32_t message_room(const struct layout *l, const struct shard_layout *s,
 			     const struct recipe *recipe, const struct schedule *schedule)
 {
@@ -209,7 +210,8 @@ static uint32_t message_room(const struct layout *l, const struct shard_layout *
 	return selected > s->down_capacity ? selected : s->down_capacity;
 }
 
-/* The columns follow the recipe's own density, so that a warm-up does not change the sketch. */
+/* The number of columns follows the recipe's own density, so that a warm-up does not change the
+ * sketch. */
 static void shape_sketch(struct shard_layout *s, const struct recipe *recipe)
 {
 	double columns = ceil((double)recipe->up.sketch_width *
@@ -257,7 +259,7 @@ static int make_shards(struct layout *l, const struct recipe *recipe,
 				    l->n_shards);
 		}
 		s->room = message_room(l, s, recipe, schedule);
-		/* An asynchronous worker reads what was published for it alone. */
+		/* An asynchronous worker reads publications that are made for it alone. */
 		s->log_bytes = (recipe->when == WHEN_ASYNC ? (size_t)l->workers : LOG_ENTRIES + 1) *
 			       s->delta_bytes;
 	}
@@ -278,7 +280,7 @@ int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 				  (attr->count + COUNT_PER_SHARD - 1) / COUNT_PER_SHARD);
 	if (shards > attr->count || shards > 0xffffff)
 		return fail(SLUICE_EINVAL,
-			    "shards=%llu for a model of %llu parameters: at most one a parameter",
+			    "shards=%llu for a model of %llu parameters: at most one per parameter",
 			    (unsigned long long)shards, (unsigned long long)attr->count);
 	while (!attr->shards && attr->count / shards >= SHARD_ELEMENTS_MAX)
 		shards *= 2;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Shapes and capacities of a model's shards and of their messages. This is pure arithmetic that
- * every rank repeats, so that both ends of a transfer agree without asking. */
+ * every rank repeats, so both ends of a transfer agree without communication. */
 #ifndef RUNTIME_LAYOUT_H
 #define RUNTIME_LAYOUT_H
 #include "compress/select.h"
@@ -9,9 +9,9 @@
 #include "sluice.h"
 
 enum {
-	SLOT_DEPTH = 2, /* slots per (worker, shard) ring: one is read while one is written */
-	/* With when=async there may be a push between two messages by which the worker parks, and
-	 * the worker does not know whether any of the three was read. */
+	SLOT_DEPTH = 2, /* slots per (worker, shard) ring: one is read while the other is written */
+	/* With when=async a worker may send a push between two parking messages, without knowing
+	 * whether any of the three was read. */
 	ASYNC_SLOT_DEPTH = 3,
 	LOG_ENTRIES = 2,   /* versions in a delta log: staleness 0 + 2 */
 	NOTICE_BYTES = 32, /* version, log_end, consumed_seq u64; last entry's bytes, CRC32C u32 */
@@ -29,7 +29,8 @@ struct shard_layout {
 	uint32_t support_capacity; /* most coordinates of an agreed support; 0: none is agreed */
 	uint32_t sketch_columns, sketch_cells; /* up=sketch, else 0 */
 	uint32_t slot_depth;                   /* slots in each worker's ring */
-	/* Most coordinates that a message of any phase is encoded from or decoded to. */
+	/* The largest number of coordinates that a message of any phase is encoded from or decoded
+	 * to. */
 	uint32_t room;
 	size_t slot_bytes, delta_bytes, log_bytes, snapshot_bytes;
 };
@@ -39,23 +40,23 @@ struct layout {
 	int size, workers;
 	uint32_t n_shards;
 	struct shard_layout *shards;
-	struct holdings *holdings; /* home.h: who holds them, and where */
+	struct holdings *holdings; /* home.h: the holders of each shard, and its place there */
 	/* The whole vector, exempt or not, in ascending order, with adjacent spans merged. */
 	struct span *spans;
 	size_t n_spans;
 	uint64_t exempt;        /* coordinates in exempt spans */
 	uint64_t support_most;  /* sum of support_capacity over all shards */
 	uint64_t selected_most; /* coordinates that a worker selects in a step; 0 for up=all */
-	int narrow_params;      /* the program's parameters have 16 bits */
+	int narrow_params;      /* the program's parameters have 16-bit elements */
 };
 
 /* Computes shapes and capacities from the attributes and the recipe, and turns the recipe's counts
- * into densities. SLUICE_EINVAL, SLUICE_ENOMEM. */
+ * into densities. Returns 0, SLUICE_EINVAL or SLUICE_ENOMEM. */
 int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 		const struct schedule *schedule, int size, int workers, struct layout *out);
 void layout_free(struct layout *l);
 
-/* The most bytes of a part of any shard's snapshot. */
+/* Returns the most bytes of a part of any shard's snapshot. */
 size_t layout_part_bytes(const struct layout *l);
 /* The largest sizes over the shards that a rank holds, for scratch memory that these share. rank
  * -1: over all shards. */
@@ -63,10 +64,11 @@ struct layout_largest {
 	size_t span, room, slot_bytes, up_capacity;
 };
 struct layout_largest layout_largest(const struct layout *l, int rank_or_any);
-/* The spans of one shard, shard-relative; room for n_spans entries. Returns how many. */
+/* Writes the spans of one shard, relative to the shard, to out, which has room for n_spans entries.
+ * Returns their number. */
 size_t layout_shard_spans(const struct layout *l, const struct shard_layout *shard,
 			  struct span *out);
-/* The shape of each worker's sketch of a shard. */
+/* Returns the shape of each worker's sketch of a shard. */
 static inline struct sketch_shape layout_sketch_shape(const struct recipe *recipe,
 						      const struct shard_layout *at, uint32_t shard)
 {

@@ -7,7 +7,7 @@
 #include "sluice.h"
 #include <math.h>
 
-/* Squared norms of the step under way or of the last one. */
+/* Squared norms for the step under way or the last one. */
 struct loss {
 	double all, lost;
 };
@@ -19,7 +19,7 @@ struct measure {
 	struct loss up;
 };
 
-/* NaN if nothing was measured, or if there was nothing to lose. */
+/* Returns NaN if nothing was measured, or if there was nothing to lose. */
 static inline double loss_share(struct loss l)
 {
 	return l.all > 0 ? l.lost / l.all : NAN;
@@ -29,7 +29,7 @@ static inline double loss_share(struct loss l)
 int measure_switch(sluice_model *model, int on);
 
 double loss_squares(const float *x, uint64_t n);
-/* By how much the loss shrinks if, of x, decoded[0..n) is sent for the coordinates index[] (NULL:
- * all). */
+/* Returns how much the loss shrinks if, of x, decoded[0..n) is sent for the coordinates index[]
+ * (NULL: all). */
 double loss_spared(const float *x, const uint32_t *index, const float *decoded, uint32_t n);
 #endif

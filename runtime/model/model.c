@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What both halves ask of a model, such as what a step sends and the name of a coordinate. */
+ * Functions that both halves of a model use, such as the rule of a step and the name of a
+ * coordinate. */
 #include "model/model.h"
 #include "base/error.h"
 
@@ -38,7 +39,7 @@ int model_whole(const sluice_model *model, const char *function)
 	if (!model->half_restored)
 		return 0;
 	return fail(SLUICE_EINVAL,
-		    "%s: loading a checkpoint into this model failed, which holds a part of it: "
+		    "%s: loading a checkpoint into this model failed and left it half restored: "
 		    "close the model and open it again",
 		    function);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See plan.h. Called by model.c, by the files of both halves that have a quicker path, and where a
+ * See plan.h. Called by model.c, by the files of both halves that have a faster path, and when a
  * model is opened. */
 #include "model/plan.h"
 #include "compress/choose.h"
@@ -80,23 +80,23 @@ static const char device_adds[] = "only signal=gradient or momentum with memory=
 				  "is added there";
 static const char device_whole[] = "the recipe has steps that need the whole residual";
 static const char made_of_each[] = "signal= other than gradient is made of each gradient";
-static const char left_out[] = "nonfinite= other than abort leaves values out, which are in the "
-			       "sum already";
+static const char left_out[] =
+	"nonfinite= other than abort leaves out values that are already in the sum";
 static const char no_sum[] = "memory= other than residual does not keep a sum of gradients";
 static const char over_the_whole[] = "signal=innovation, when= other than always and "
 				     "update=average decide over the whole vector";
 static const char agreed[] = "a step has several exchanges, of an agreed support";
 static const char histograms[] = "messages of global carry histograms";
-static const char measured[] = "SLUICE_MEASURE looks at what is left in each step";
+static const char measured[] = "SLUICE_MEASURE compares the residual before and after each step";
 static const char asynchronous[] = "when=async exchanges with one worker at a time";
 static const char pushes_parameters[] = "update=average pushes parameters";
-static const char at_parameters[] = "the signal looks back at parameters";
+static const char at_parameters[] = "the signal uses earlier parameters";
 static const char when_not_always[] = "when= asks for local or lazy steps";
 static const char own_model[] = "a worker trains a local model between exchanges";
-static const char shard_keeps[] = "the shard keeps the sum of what workers sent before";
-static const char looks_back[] = "signal= looks back at the step before";
-static const char reads_parameters[] = "the signal needs the parameters of the step before on the "
-				       "host";
+static const char shard_keeps[] = "the shard keeps the sum of earlier uploads";
+static const char looks_back[] = "signal= uses the previous step";
+static const char reads_parameters[] =
+	"the signal needs the previous step's parameters on the host";
 static const char order[] = "floats in messages are little-endian";
 
 const char *const plan_refusals[TRAITS][PATHS] = {
@@ -112,7 +112,7 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 			  [PATH_DEVICE] = device_adds,
 			  [PATH_ACCUMULATOR] = made_of_each,
 			  [PATH_RANGES] = "signal=storm takes two whole gradients",
-			  [PATH_UNEVEN] = "signal=storm looks back at the step before",
+			  [PATH_UNEVEN] = "signal=storm uses the previous step",
 			  [PATH_PARAM_TYPE] = at_parameters,
 			  [PATH_IN_PLACE] = reads_parameters,
 			  [PATH_RATE_ZERO] = looks_back },
@@ -131,11 +131,11 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 			       [PATH_FOLD] = added_apart,
 			       [PATH_DENSE_PUSH] = two_passes,
 			       [PATH_DENSE_SUM] = "a push is added to the sum of earlier ones",
-			       [PATH_DENSE_PULL] = "when=lazy looks at each change of the model",
+			       [PATH_DENSE_PULL] = "when=lazy measures each change of the model",
 			       [PATH_DEVICE] = device_adds,
 			       [PATH_ACCUMULATOR] = made_of_each,
 			       [PATH_RANGES] = over_the_whole,
-			       [PATH_UNEVEN] = "signal=innovation looks back at the step before",
+			       [PATH_UNEVEN] = "signal=innovation uses the previous step",
 			       [PATH_CONTINUE] = "with signal=innovation the shards' sum keeps "
 						 "what a lost worker sent" },
 	[TRAIT_SVRG] = { [PATH_RATE_ZERO] = looks_back,
@@ -143,7 +143,7 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 			 [PATH_DENSE_PUSH] = two_passes,
 			 [PATH_DEVICE] = device_adds,
 			 [PATH_ACCUMULATOR] = made_of_each,
-			 [PATH_UNEVEN] = "signal=svrg looks back at an anchor",
+			 [PATH_UNEVEN] = "signal=svrg uses an anchor",
 			 [PATH_PARAM_TYPE] = at_parameters },
 	[TRAIT_NOISE] = { [PATH_FOLD] = added_apart,
 			  [PATH_DENSE_PUSH] = two_passes,
@@ -180,7 +180,8 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 			  [PATH_RANGES] = over_the_whole,
 			  [PATH_UNEVEN] = when_not_always,
 			  [PATH_RULES] = when_not_always },
-	[TRAIT_PERIOD] = { [PATH_ACCUMULATOR] = "when=every makes a step of each gradient" },
+	[TRAIT_PERIOD] = { [PATH_ACCUMULATOR] =
+				   "when=every makes a local step with each gradient" },
 	[TRAIT_OWN_MODEL] = { [PATH_FOLD] = "the gradients of a period are summed apart",
 			      [PATH_DENSE_PUSH] = "the gradients of a period are summed first",
 			      [PATH_PULL_RANGES] = own_model,
@@ -204,7 +205,7 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 					  "steps",
 			  [PATH_CONTINUE] = "with when=async the late pushes of a lost worker "
 					    "cannot be recognized" },
-	[TRAIT_AUTO] = { [PATH_DEVICE_SHARDS] = "recipe=auto chooses by times of the host",
+	[TRAIT_AUTO] = { [PATH_DEVICE_SHARDS] = "recipe=auto compares times of the host",
 			 [PATH_DEVICE] = device_whole },
 	[TRAIT_LEADER] = { [PATH_DEVICE_SHARDS] = agreed,
 			   [PATH_DENSE_PUSH] = agreed,
@@ -214,22 +215,22 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 			   [PATH_PULL_RANGES] = agreed,
 			   [PATH_CONTINUE] = "with up=cyclic a step cannot end without its "
 					     "leader" },
-	[TRAIT_SKETCH] = { [PATH_RATE_ZERO] = "a sketch is of the whole residual",
+	[TRAIT_SKETCH] = { [PATH_RATE_ZERO] = "a sketch covers the whole residual",
 			   [PATH_DEVICE_SHARDS] = agreed,
 			   [PATH_DENSE_PUSH] = agreed,
 			   [PATH_DENSE_SUM] = agreed,
 			   [PATH_DENSE_PULL] = agreed,
 			   [PATH_PULL_RANGES] = agreed,
-			   [PATH_RULES] = "with up=sketch workers clear what is published of their "
-					  "sum" },
+			   [PATH_RULES] = "with up=sketch workers clear published coordinates" },
 	[TRAIT_GLOBAL] = { [PATH_DEVICE_SHARDS] = histograms,
 			   [PATH_DENSE_PUSH] = histograms,
 			   [PATH_DENSE_SUM] = histograms,
 			   [PATH_DENSE_PULL] = histograms },
-	[TRAIT_HOST_SELECTOR] = { [PATH_DEVICE] = "this recipe's selection is made on the host" },
-	[TRAIT_ROUNDED_WHOLE] = { [PATH_DEVICE] = "how many bits all values take in round is found "
-						  "on the host" },
-	[TRAIT_DRAWN_GRID] = { [PATH_DEVICE] = "the range of a grid is of what was drawn" },
+	[TRAIT_HOST_SELECTOR] = { [PATH_DEVICE] = "the host makes this recipe's selection" },
+	[TRAIT_ROUNDED_WHOLE] = { [PATH_DEVICE] =
+					  "the host determines the bits of values of round" },
+	[TRAIT_DRAWN_GRID] = { [PATH_DEVICE] =
+				       "the range of a grid follows from the drawn values" },
 	[TRAIT_HOST_DOWN] = { [PATH_DEVICE_SHARDS] = "a GPU makes deltas with down=all, topk or "
 						     "threshold, in f32, f16 or bf16, and without "
 						     "coding=small" },
@@ -237,8 +238,8 @@ const char *const plan_refusals[TRAITS][PATHS] = {
 	[TRAIT_HALF_GRADIENTS] = { [PATH_FOLD] = "gradients of 16 or 8 bits are made floats first",
 				   [PATH_DENSE_PUSH] =
 					   "gradients of 16 or 8 bits are made floats first" },
-	[TRAIT_ELASTIC] = { [PATH_DENSE_SUM] = "with on_failure=continue a push counts from the "
-					       "moment it is taken" },
+	[TRAIT_ELASTIC] = { [PATH_DENSE_SUM] = "with on_failure=continue a push counts as soon as "
+					       "it is read" },
 	[TRAIT_BIG_ENDIAN] = { [PATH_DENSE_PUSH] = order,
 			       [PATH_DENSE_SUM] = order,
 			       [PATH_DENSE_PULL] = order },
@@ -267,7 +268,7 @@ const char *plan_why_not(enum path path, uint64_t traits)
 
 /* ---- what a recipe has ------------------------------------------------------ */
 
-/* Whether the device can select by this rule, if there is anything to select. */
+/* Returns 1 if the device can select by this rule, or if nothing is selected. */
 static int device_knows(const struct recipe *recipe)
 {
 	switch (recipe->up.select) {
@@ -278,13 +279,13 @@ static int device_knows(const struct recipe *recipe)
 	case SELECT_RANDOM:
 	case SELECT_VARIANCE:
 	case SELECT_SKETCH: return 1;
-	case SELECT_RANDK: /* without a memory, it scales what it sends */
+	case SELECT_RANDK: /* without a memory, it scales the values that it sends */
 		return recipe->memory == MEMORY_RESIDUAL;
 	default: return 0;
 	}
 }
 
-/* Whether a device can make the deltas. */
+/* Returns 1 if a device can make the deltas. */
 static int device_publishes(const struct recipe *recipe)
 {
 	const enum value_type type = recipe->down.values.type;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Exclusions: one table with a row for each trait of a recipe, a step or the moment, and a column
  * for each faster path of a step and for each attribute that not all recipes can have. A cell that
- * is not NULL is the reason why a step with this trait does not take that path, or a recipe with it
- * cannot have that attribute. Both halves and the open consult the table, and sluice_plan() prints
- * it. Pure. */
+ * is not NULL is the reason why a step with this trait does not take that path, or why a recipe
+ * with it cannot have that attribute. Both halves and model_open.c use the table, and sluice_plan()
+ * prints it. Pure. */
 #ifndef RUNTIME_PLAN_H
 #define RUNTIME_PLAN_H
 #include "compress/quantize.h"
@@ -11,18 +11,19 @@
 
 enum path {
 	PATH_FOLD, /* the selection adds the gradient in its own pass */
-	/* dense.c: the gradient is read once and written into the memory it is sent from. */
+	/* dense.c: the gradient is read once and written directly into the memory it is sent
+	 * from. */
 	PATH_DENSE_PUSH,
 	PATH_DENSE_SUM, /* shard_dense.c: one pass over all messages of a step */
-	/* dense.c: a publication is added directly from where its owner wrote it. */
+	/* dense.c: a publication is added directly from the memory where its owner wrote it. */
 	PATH_DENSE_PULL,
 	PATH_DEVICE,      /* device.h: a gradient on a GPU is compressed there */
 	PATH_ACCUMULATOR, /* sluice_accumulator() */
 	PATH_RANGES,      /* sluice_push_range() */
 	PATH_RATE_ZERO,   /* the learning rate 0 */
 	PATH_PULL_RANGES, /* a pull in ranges takes the shards one by one */
-	PATH_IN_PLACE,    /* a pull changes pieces or a GPU's parameters where they are */
-	/* Attributes of a model, which traits of the recipe and of other attributes exclude. */
+	PATH_IN_PLACE,    /* a pull changes pieces or a GPU's parameters in place */
+	/* Attributes of a model that some traits of the recipe and of other attributes exclude. */
 	PATH_ATTRIBUTES,
 	PATH_UNEVEN = PATH_ATTRIBUTES,
 	PATH_RULES,
@@ -66,21 +67,21 @@ enum trait {
 	TRAIT_LEADER, /* the support is agreed by one worker's selection */
 	TRAIT_SKETCH, /* the support is agreed by sketches */
 	TRAIT_GLOBAL,
-	TRAIT_HOST_SELECTOR, /* the device does not have this selector */
-	TRAIT_ROUNDED_WHOLE, /* everything is sent, in values of round */
+	TRAIT_HOST_SELECTOR, /* the device lacks this selector */
+	TRAIT_ROUNDED_WHOLE, /* everything is sent, and values are of the type round */
 	TRAIT_DRAWN_GRID,
-	TRAIT_HOST_DOWN, /* the device does not make this recipe's deltas */
+	TRAIT_HOST_DOWN, /* the device cannot make this recipe's deltas */
 	TRAIT_SELECTOR_ADDS_NOT,
 	/* Traits of the job and the machine, which plan_make() sets as well. */
-	TRAIT_HALF_GRADIENTS, /* gradients are of 16 bits or 8 */
+	TRAIT_HALF_GRADIENTS, /* gradients have 16-bit or 8-bit elements */
 	TRAIT_ELASTIC,        /* on_failure=continue */
 	TRAIT_BIG_ENDIAN,
-	TRAIT_RULES, /* tensors have rules; the open adds it */
+	TRAIT_RULES, /* tensors have rules; added when the model is opened */
 	/* Traits of the moment, which the caller adds. */
 	TRAIT_MEASURED,        /* SLUICE_MEASURE is on */
 	TRAIT_ACCUMULATES,     /* sluice_accumulator() returned the residual */
 	TRAIT_DEVICE_SELECTS,  /* this gradient is selected on a device */
-	TRAIT_SHARD_ON_DEVICE, /* the sum of the step is a device's */
+	TRAIT_SHARD_ON_DEVICE, /* the sum of the step is on a device */
 	TRAIT_COUNTED,         /* some messages of the step have already been summed */
 	TRAIT_SKIPPED,         /* this worker has pushed no gradient in this step */
 	TRAIT_WRITTEN_LATE,    /* the parameters are written when the pull ends */
@@ -93,14 +94,15 @@ extern const char *const plan_refusals[TRAITS][PATHS];
 /* The names in sluice_plan() and sluice_recipe(7). */
 extern const char *const plan_path_names[PATHS], *const plan_trait_names[TRAITS];
 
-/* Traits with which ranges of a gradient are copied together, and pushed with the last of them. */
+/* With these traits, ranges of a gradient are collected in a copy, and pushed with the last of
+ * them. */
 #define TRAITS_OF_WHOLE_GRADIENTS (TRAIT(CLIP) | TRAIT(SKIP) | TRAIT(SKIP_ALL))
 
 struct path_plan {
 	uint64_t traits;          /* traits that every step has */
 	uint64_t refusing[PATHS]; /* traits that exclude the path */
 };
-/* pushed: the type of the values that are pushed, which depends on update= (model_pushed_type). */
+/* pushed: the type of the pushed values, which depends on update= (model_pushed_type). */
 void plan_make(struct path_plan *plan, const struct recipe *recipe, enum value_type pushed,
 	       int elastic);
 /* Returns the first reason why a step with these traits does not take the path, or NULL. */
@@ -115,7 +117,7 @@ struct step_rule {
 	uint64_t step;
 	double up, down;      /* the shares of the coordinates that are sent */
 	int all_up, all_down; /* every coordinate is sent, without a selection */
-	int reset;            /* everything that is left is sent, in f32 */
+	int reset;            /* everything that remains is sent, in f32 */
 	uint64_t traits;      /* including those of the plan */
 };
 struct step_rule plan_step(const struct path_plan *plan, const struct recipe *recipe,

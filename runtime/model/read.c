@@ -31,7 +31,7 @@ static int blocking_read_done(void *context)
 			return 0;
 		}
 		r->posted = 1;
-		/* With a transport that copies at once, the next poll returns the event. */
+		/* If the transport copies at once, the next poll returns the event. */
 		if (!r->rc)
 			return 0;
 	}
@@ -76,7 +76,7 @@ void model_read_ended(sluice_model *model, int status)
 	model->reading->rc = status;
 }
 
-/* Decodes a part of a snapshot from private memory into the parameters. */
+/* Decodes one part of a snapshot from private memory into the parameters. */
 static int take_part(const sluice_model *model, uint32_t s, uint64_t version, uint32_t part,
 		     uint8_t *bytes, float *params)
 {
@@ -105,8 +105,7 @@ static int read_part(sluice_model *model, uint32_t s, struct snapshot_part part,
 			  buffer, buffer->base, part.bytes);
 }
 
-/* Reads one part after the other through a buffer for one. *taking_ns receives the time that
- * decoding took. */
+/* Reads one part after another through a buffer for one. *taking_ns receives the decoding time. */
 static int read_snapshot(sluice_model *model, uint32_t s, uint64_t version,
 			 const struct region *buffer, float *params, uint64_t *taking_ns)
 {
@@ -124,9 +123,9 @@ static int read_snapshot(sluice_model *model, uint32_t s, uint64_t version,
 	return rc;
 }
 
-/* Measures the cost of a byte of a dense message, on this rank and on the network. For this, it
- * decodes the last snapshot again, and reads a part of another rank's snapshot again. By then,
- * all memory involved has been touched once. */
+/* Measures the cost per byte of a dense message, on this rank and on the network. It decodes the
+ * last snapshot again, and reads a part of another rank's snapshot again. By then, all memory
+ * involved has been accessed once. */
 static int measure_dense(sluice_model *model, uint64_t version, const struct region *buffer,
 			 float *params)
 {
@@ -146,7 +145,7 @@ static int measure_dense(sluice_model *model, uint64_t version, const struct reg
 	return rc;
 }
 
-/* Each rank starts to read at its own shards, so at any time the ranks read from different
+/* Each rank starts reading at its own shards, so that at any time the ranks read from different
  * owners. If all read from the same owner, they would share its link while the other links are
  * idle. */
 static uint32_t first_to_read(const sluice_model *model)

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What decides the steps of a model: its recipe, and what opening the model derived from it. Both
+ * The rules for the steps of a model, which follow from its recipe and from its opening. Both
  * halves get the rule of a step from here, so they agree on it. Pure. */
 #ifndef RUNTIME_RULEBOOK_H
 #define RUNTIME_RULEBOOK_H
@@ -15,19 +15,19 @@ struct rulebook {
 	uint64_t first_step; /* exchanges completed at open or at the restored checkpoint */
 };
 
-/* The rule of step t = 1, 2, ... With auto, chosen is 1 + the adopted candidate, and 0 before
- * one is adopted. With guard=raise, it is the number of times that the densities have doubled.
- * Otherwise it is 0. A worker's push proposes it, a shard decides, and the shard's delta
- * distributes it to all workers. */
+/* Returns the rule of step t = 1, 2, ... With auto, chosen is 1 + the adopted candidate, and 0
+ * before one is adopted. With guard=raise, it is how often the densities have doubled. Otherwise it
+ * is 0. A worker's push proposes it, a shard decides, and the shard's delta distributes it to all
+ * workers. */
 struct step_rule rulebook_step(const struct rulebook *rules, uint64_t step, unsigned chosen);
-/* The largest value of chosen. */
+/* Returns the largest value of chosen. */
 unsigned rulebook_choices(const struct recipe *recipe);
 
-/* Whether a step with this rate leaves everything as it is. The residual then neither moves the
- * parameters nor gets lost, because nothing is added to it, sent or published. Without a
- * residual, a rate of 0 needs no special treatment: the update multiplies by it. Neither does it
- * if a period sums steps of several rates: this step adds nothing, and the sum of the other
- * steps is exchanged. */
+/* Returns 1 if a step with this rate changes nothing. Then the residual neither moves the
+ * parameters nor gets lost, because nothing is added to it, sent or published. Without a residual,
+ * a rate of 0 needs no special treatment, because the update multiplies by it. Nor does it if a
+ * period sums steps of several rates: this step adds nothing, and the sum of the other steps is
+ * exchanged. */
 static inline int rulebook_stands(const struct recipe *recipe, float lr)
 {
 	return lr <= 0 && recipe->memory != MEMORY_NONE && recipe->period == 1 &&

@@ -41,8 +41,8 @@ int snapshot_write(const struct message *like, float *vector, uint32_t span, uin
 		m.span = m.count = at.span;
 		m.part = (uint16_t)i;
 		m.parts = (uint16_t)snapshot_parts(span);
-		/* The values are decoded as they were encoded, so they go back to where they came
-		 * from unchanged. */
+		/* Encoding writes the decoded values back to the vector. They equal the originals,
+		 * so the vector does not change. */
 		if (!message_encode(&m, NULL, vector + at.begin, vector + at.begin, out + at.offset,
 				    at.bytes))
 			return SLUICE_ENUMERIC;
@@ -63,7 +63,7 @@ int snapshot_take(const struct message_expect *want, uint8_t *bytes, uint32_t pa
 	    (rc = message_check(&m, &here, why)))
 		return rc;
 	if (m.part != part || m.parts != snapshot_parts(span) || m.coding != CODING_DENSE) {
-		*why = "it is not the part of the snapshot that belongs here";
+		*why = "it is another part of the snapshot than expected";
 		return SLUICE_EWIRE;
 	}
 	return message_decode(&m, bytes, NULL, vector + at.begin, why);

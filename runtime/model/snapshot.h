@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A snapshot: all parameters of a shard at one version, as a sequence of dense messages of at most
- * SNAPSHOT_PART values each, so that a reader needs memory for one part only. shard.c writes it
+ * SNAPSHOT_PART values each, so that a reader needs memory for only one part. shard.c writes it
  * into the shard's log region, and spread.c reads it while all ranks wait for each other, so one
  * snapshot per shard is enough. Pure. */
 #ifndef RUNTIME_SNAPSHOT_H
@@ -11,21 +11,21 @@ enum { SNAPSHOT_PART = 1 << 18 };
 
 struct snapshot_part {
 	uint32_t begin, span; /* values of the shard */
-	size_t offset, bytes; /* position in the snapshot, and the most that a reader reads */
+	size_t offset, bytes; /* position in the snapshot, and the most bytes that a reader reads */
 };
 
 uint32_t snapshot_parts(uint32_t span);
 struct snapshot_part snapshot_part(uint32_t span, uint32_t part);
 size_t snapshot_bytes(uint32_t span);
-/* Bytes of the largest part. */
+/* Returns the size of the largest part in bytes. */
 size_t snapshot_part_bytes(uint32_t span);
 
-/* like: the header of all parts except for the numbers of the part itself. vector[0..span) is not
- * changed. SLUICE_ENUMERIC: the vector is not finite. */
+/* like: the header of all parts, without the numbers that differ between parts. vector[0..span) is
+ * not changed. SLUICE_ENUMERIC: the vector is not finite. */
 int snapshot_write(const struct message *like, float *vector, uint32_t span, uint8_t *out);
 /* Decodes one part from bytes[0..part->bytes), which is private memory, into its place in
- * vector[0..span). want: the expected header except for the numbers of the part itself.
- * SLUICE_EWIRE: *why says what is wrong. */
+ * vector[0..span). want: the expected header, without the numbers that differ between parts.
+ * Returns SLUICE_EWIRE and *why if it is refused. */
 int snapshot_take(const struct message_expect *want, uint8_t *bytes, uint32_t part, float *vector,
 		  uint32_t span, const char **why);
 #endif

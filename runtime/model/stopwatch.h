@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a model's calls spend their time on: the sums that sluice_stats() returns. A lap is one
- * measurement. It reads the clock when it begins and when it ends, and no other time. */
+ * Measures where a model's calls spend their time: the sums that sluice_stats() returns. A lap is
+ * one measurement. It reads the clock only when it begins and when it ends. */
 #ifndef RUNTIME_STOPWATCH_H
 #define RUNTIME_STOPWATCH_H
 #include <stdint.h>
@@ -22,16 +22,16 @@ struct stopwatch {
 
 struct lap {
 	uint64_t began;
-	unsigned without; /* the sums that grow by inner laps */
+	unsigned without; /* sums whose growth the lap excludes */
 	uint64_t inner;   /* their total at stopwatch_without() */
 };
 
 struct lap stopwatch_begin(void);
-/* What is added to these sums from now on does not count in the lap. Called at most once for a lap.
- * If other threads add to these sums, the caller holds the token here and in stopwatch_end(). */
+/* Excludes from the lap what is added to these sums from now on. Called at most once per lap. If
+ * other threads add to these sums, the caller holds the token here and in stopwatch_end(). */
 void stopwatch_without(const struct stopwatch *watch, struct lap *lap, unsigned sums);
 /* Adds the lap to each of the sums. */
 void stopwatch_end(struct stopwatch *watch, unsigned sums, const struct lap *lap);
-/* The total of these sums. */
+/* Returns the total of these sums. */
 uint64_t stopwatch_ns(const struct stopwatch *watch, unsigned sums);
 #endif

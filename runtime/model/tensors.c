@@ -11,7 +11,7 @@ struct tensors {
 	size_t n;
 	char **names;
 	uint64_t *ends;
-	sluice_tensor_rule *rules; /* NULL: no tensor has something of its own */
+	sluice_tensor_rule *rules; /* NULL: no tensor has its own settings */
 };
 
 int tensors_decay(const sluice_model_attr *attr)
@@ -87,7 +87,7 @@ uint64_t tensors_rules_digest(const struct tensors *t)
 	return t->rules ? digest64(t->rules, t->n * sizeof(*t->rules)) : 0;
 }
 
-/* The tensor that holds a coordinate; n: none. */
+/* Returns the tensor that holds a coordinate, or n if none does. */
 static size_t find_tensor(const struct tensors *t, uint64_t at)
 {
 	size_t low = 0, high = t->n;

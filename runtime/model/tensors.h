@@ -7,25 +7,25 @@
 
 struct tensors;
 
-/* Whether the attributes have a rule by which weights decay. */
+/* Returns 1 if the attributes have a tensor rule with a weight decay. */
 int tensors_decay(const sluice_model_attr *attr);
-/* Copies what the attributes say, which have been checked. 0 or SLUICE_ENOMEM. */
+/* Copies the checked attributes. Returns 0 or SLUICE_ENOMEM. */
 int tensors_open(const sluice_model_attr *attr, struct tensors **out);
 void tensors_close(struct tensors **tensors);
 size_t tensors_number(const struct tensors *t);
-/* Digests of names and lengths, and of learning rates and decays (0 if there are none). */
+/* Return digests: of names and lengths; of learning rates and decays (0 if there are none). */
 uint64_t tensors_digest(const struct tensors *t);
 uint64_t tensors_rules_digest(const struct tensors *t);
-/* "index 3 of tensor w1", or "index 3" if there are no tensors. */
+/* Writes "index 3 of tensor w1", or "index 3" if there are no tensors. */
 void tensors_place(const struct tensors *t, uint64_t i, char *text, size_t cap);
 
-/* Whether the update rule has something of its own for each tensor. */
+/* Returns 1 if the update rule has its own settings for some tensor. */
 int tensors_ruled(const struct tensors *t);
-/* Coordinates up to `end`, behind the last of a tensor, with one rule. */
+/* The coordinates up to `end`, the end of a tensor, which have one rule. */
 struct tensor_run {
 	uint64_t end;
 	float lr, decay;
 };
-/* From a coordinate on, if tensors_ruled(). */
+/* Returns the run that begins at a coordinate. Requires tensors_ruled(). */
 struct tensor_run tensors_run(const struct tensors *t, uint64_t at);
 #endif

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The first range that ends behind x; n if there is none. */
+/* Returns the first range that ends after x, or n if there is none. */
 static size_t find_tile(const struct tiling *t, uint64_t x)
 {
 	size_t low = 0, high = t->n;

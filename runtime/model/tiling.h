@@ -20,7 +20,7 @@ struct tiling {
  * changes. */
 int tiling_add(struct tiling *t, uint64_t begin, uint64_t end, uint64_t *taken_out);
 int tiling_covers(const struct tiling *t, uint64_t begin, uint64_t end);
-/* The lowest coordinate that has not arrived. */
+/* Returns the lowest coordinate that has not arrived. */
 uint64_t tiling_gap(const struct tiling *t);
 void tiling_clear(struct tiling *t);
 void tiling_free(struct tiling *t);

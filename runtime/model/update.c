@@ -6,8 +6,8 @@
 
 enum { PIECE = 2048 };
 
-/* The factor that is still to be applied: messages of placement "inside" include the step size
- * already. */
+/* Returns the factor that is still to be applied. Messages of placement "inside" already include
+ * the step size. */
 static float step_of(const struct update *u, float lr)
 {
 	return u->placement == STEP_INSIDE ? 1.0f : lr;
@@ -16,7 +16,7 @@ static float step_of(const struct update *u, float lr)
 float update_alpha(const struct update *u, uint64_t step)
 {
 	if (u->kind != UPDATE_EMA || step <= 1 ||
-	    step > UINT64_MAX - 2) /* also in the step before the first one */
+	    step > UINT64_MAX - 2) /* this also holds in the step before the first one */
 		return 1;
 	return u->alpha > 0 ? u->alpha : 1 / (float)step;
 }
@@ -40,7 +40,7 @@ int update_scales(const struct update *u, unsigned divisor, float lr, float *sha
 	return 1;
 }
 
-/* A decay that is part of what messages of placement "inside" would include. */
+/* Returns the decay, scaled like messages: with placement "inside" these include the step size. */
 static float decay_of(const struct update *u, float lr)
 {
 	return u->placement == STEP_INSIDE ? u->decay * lr : u->decay;
@@ -58,7 +58,7 @@ struct update_factors update_factors_of(const struct update *u, unsigned divisor
 					.by = mean ? 1.0f : -step_of(u, lr) };
 }
 
-/* Handles a piece that stays in the first-level cache from one rule to the next. */
+/* Handles a piece that stays in the first-level cache between the steps of the rule. */
 static void apply_piece(const struct update *u, float *restrict sum, float *restrict velocity,
 			const float *restrict params, size_t n, float share, float step, float lr)
 {
@@ -99,7 +99,7 @@ static void apply_piece(const struct update *u, float *restrict sum, float *rest
 	}
 }
 
-/* Each tensor by its own rule. */
+/* Applies each tensor's own rule. */
 static void apply_rules(const struct update *u, float *sum, float *velocity, const float *params,
 			size_t n, float share, float lr)
 {

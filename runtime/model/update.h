@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Update rules at the shard: they turn the mean of what the workers sent into the change of the
+ * Update rules at the shard: they turn the mean of the workers' messages into the change of the
  * model. */
 #ifndef RUNTIME_UPDATE_H
 #define RUNTIME_UPDATE_H
@@ -12,8 +12,8 @@ struct update {
 	float momentum, decay;
 	float alpha;              /* ema: the weight of the newest mean; 0: 1/t */
 	enum placement placement; /* inside: the messages already include the step size */
-	/* NULL: no tensor has a rate or decay of its own. Else first is the coordinate of sum[0].
-	 */
+	/* NULL: no tensor has its own rate or decay. Otherwise first is the coordinate of
+	 * sum[0]. */
 	const struct tensors *tensors;
 	uint64_t first;
 };
@@ -23,16 +23,16 @@ struct update {
  * the shard's copy of the parameters. */
 void update_apply(const struct update *u, float *sum, float *velocity, const float *params,
 		  size_t n, unsigned divisor, float lr);
-/* The weight of step t = 1, 2, ... in the running average. It is 1 in the first step, and always
- * for rules that keep no average. */
+/* Returns the weight of step t = 1, 2, ... in the running average. It is 1 in the first step, and
+ * always for rules without an average. */
 float update_alpha(const struct update *u, uint64_t step);
-/* The rule with the weight of one step, for a sum that begins at a coordinate. */
+/* Returns the rule with the weight of one step, for a sum that begins at a coordinate. */
 struct update update_of_step(const struct update *u, uint64_t step, uint64_t first);
 /* Returns 1 if the change at each coordinate is exactly *by * (sum * *share), so that a sum of zero
  * means no change. Returns 0 if the rule is more complex. */
 int update_scales(const struct update *u, unsigned divisor, float lr, float *share, float *by);
-/* What update_apply() multiplies by where no tensor has a rule of its own, for a device that does
- * the same: with v the velocity,
+/* The factors of update_apply() if no tensor has its own rule, for a device that does the same.
+ * With v as the velocity:
  *
  *     mean = sum * share, plus decay * params if decay is above 0
  *     v    = keep * v + take * mean
@@ -40,7 +40,7 @@ int update_scales(const struct update *u, unsigned divisor, float lr, float *sha
 struct update_factors {
 	float share, decay, keep, take, by;
 };
-/* The factor of what a worker pushes: the step size, where messages include it. */
+/* Returns the factor of a worker's push: the step size, if messages include it. */
 static inline float update_pushed(const struct update *u, float lr)
 {
 	return u->placement == STEP_INSIDE ? lr : 1.0f;

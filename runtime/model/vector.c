@@ -21,8 +21,8 @@ int vector_check_type(int type, int gradient, const char *field, const char *fun
 		return 0;
 	if (eight)
 		return fail(SLUICE_EINVAL,
-			    "%s: %s=%d, a type of 8 bits, which gradients may have, but neither "
-			    "parameters nor means: must be SLUICE_F32, SLUICE_F16 or SLUICE_BF16",
+			    "%s: %s=%d, an 8-bit type, which only gradients may have: must be "
+			    "SLUICE_F32, SLUICE_F16 or SLUICE_BF16",
 			    function, field, type);
 	return fail(SLUICE_EINVAL, "%s: %s=%d, must be SLUICE_F32, SLUICE_F16 or SLUICE_BF16%s",
 		    function, field, type, gradient ? ", SLUICE_F8_E4M3FN or SLUICE_F8_E5M2" : "");
@@ -212,7 +212,7 @@ static size_t bytes_of(const struct vector_piece *p)
 	return (p->end - p->begin) * value_bytes(p->type);
 }
 
-/* The piece that holds a coordinate of the vector. */
+/* Returns the piece that holds a coordinate of the vector. */
 static const struct vector_piece *find(const struct vector *v, uint64_t at)
 {
 	const struct vector_piece *p = pieces_of(v);
@@ -310,7 +310,7 @@ static int holds(const struct vector_piece *p, uint64_t at)
 	return p->begin <= at && at < p->end;
 }
 
-/* 0 + -0 is 0, as in a vector of zeros to which it is added. */
+/* 0 + -0 is 0, as if v were added to a vector of zeros. */
 static void add_one(const struct vector_piece *p, uint64_t at, float v)
 {
 	if (p->type == VALUE_F32)
@@ -328,7 +328,7 @@ static void add_run(const struct vector_piece *p, uint64_t at, const float *valu
 			add_one(p, at + i, value[i]);
 }
 
-/* whole: value is a whole vector, and is read at the coordinates that change. */
+/* whole: value is a whole vector, read at the coordinates that change. */
 static void change(const struct vector *v, uint64_t first, const uint32_t *index,
 		   const float *value, size_t n, int set, int whole)
 {
@@ -391,7 +391,7 @@ int vector_there(const struct vector *v, void *stream)
 	return device_scope_end(&scope, all_there(v));
 }
 
-/* Memory from which each piece takes its part. */
+/* Allocates the memory of the copy and gives each piece its part. */
 static int make_copy(struct vector *v, const struct device_ops *ops)
 {
 	const struct vector_piece *last = &pieces_of(v)[v->n - 1];
@@ -514,7 +514,7 @@ int vector_write_there(const struct vector *v, const struct device_ops *ops,
 	return failed;
 }
 
-/* Describes the copy, for the message about its failure. */
+/* Describes the copy, for the message if it fails. */
 static const char *copying(const char *function, char text[64])
 {
 	snprintf(text, 64, "%s: copying the parameters", function);

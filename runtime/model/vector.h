@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A vector of the program: one run of memory, or several pieces, each with its element type, in
  * host memory or on a device. The loops over a vector read and write host memory block by block,
- * wherever a piece ends. Pieces on a device are staged first: a copy in host memory takes their
- * place. One run of floats is the fast case, which is read and written where it lies. Called by the
- * worker half and by checkpoint.c, for gradients, means and parameters. */
+ * wherever a piece ends. Pieces on a device are staged first: a copy in host memory replaces them.
+ * One run of floats is the fast case, which is read and written in place. Called by the worker half
+ * and by checkpoint.c, for gradients, means and parameters. */
 #ifndef RUNTIME_VECTOR_H
 #define RUNTIME_VECTOR_H
 #include "base/device.h"
@@ -11,15 +11,15 @@
 #include "sluice_vector.h"
 
 struct vector_piece {
-	uint8_t *data;       /* what the loops read and write: `given`, or a staged copy of it */
-	void *given;         /* the program's memory */
+	uint8_t *data; /* the memory that loops read and write: `given`, or a staged copy of it */
+	void *given;   /* the program's memory */
 	uint64_t begin, end; /* coordinates of the whole vector */
 	enum value_type type;
-	float scale; /* of 8-bit elements: what their codes are multiplied by */
+	float scale; /* for 8-bit elements: factor of their codes */
 };
 
 /* Must be zeroed before the first use. The list and the staging memory are kept from one use to the
- * next; the memory of the pieces is the program's. Only vector.c reads the members. */
+ * next; the program owns the memory of the pieces. Only vector.c reads the members. */
 struct vector {
 	struct vector_piece one; /* the first piece */
 	/* All pieces, if there are several: ascending and without gaps. */
@@ -32,11 +32,11 @@ struct vector {
 };
 
 /* ---- what it consists of ---- */
-/* SLUICE_EINVAL unless type is SLUICE_F32, SLUICE_F16 or SLUICE_BF16, or, for a gradient, a type of
- * 8 bits. field, function: the argument and the caller, for the message. */
+/* Returns SLUICE_EINVAL unless type is SLUICE_F32, SLUICE_F16 or SLUICE_BF16, or, for a gradient,
+ * an 8-bit type. field, function: the argument and the caller, for the message. */
 int vector_check_type(int type, int gradient, const char *field, const char *function);
 
-/* One run of count elements. vector_run() keeps the memory of list and copy. */
+/* Return or set one run of count elements. vector_run() keeps the memory of list and copy. */
 struct vector vector_of(const void *data, uint64_t count, enum value_type type, float scale);
 void vector_run(struct vector *v, const void *data, uint64_t count, enum value_type type,
 		float scale);
@@ -50,45 +50,45 @@ int vector_pieces(struct vector *v, const sluice_segment *given, size_t n, uint6
 void vector_clear(struct vector *v);
 void vector_free(struct vector *v);
 
-/* The number of pieces: 0 after vector_clear(). */
+/* Returns the number of pieces, which is 0 after vector_clear(). */
 size_t vector_number(const struct vector *v);
-/* The first coordinate of piece i (behind the last piece: the number of elements), and the
+/* Return the first coordinate of piece i (or after the last piece, the number of elements), and the
  * piece's memory as the program gave it. */
 uint64_t vector_begin(const struct vector *v, size_t i);
 void *vector_given(const struct vector *v, size_t i);
-/* The element type of piece i. */
+/* Returns the element type of piece i. */
 enum value_type vector_type(const struct vector *v, size_t i);
-/* Returns 1 if all pieces have this type and, if it is one of 8 bits, this scale. */
+/* Returns 1 if all pieces have this type and, for an 8-bit type, this scale. */
 int vector_alike(const struct vector *v, enum value_type type, float scale);
 /* Returns 1 if any piece has elements of fewer than 32 bits. */
 int vector_narrow(const struct vector *v);
 
 /* ---- in host memory ---- */
-/* The floats, if the vector is one run of them, else NULL. */
+/* Returns the floats if the vector is one run of them, else NULL. */
 static inline float *vector_floats(const struct vector *v)
 {
 	return v->n == 1 && v->one.type == VALUE_F32 ? (float *)(void *)v->one.data : NULL;
 }
 
-/* The memory of the vector if it is one run; NULL if it has several pieces. vector_move()
- * replaces that memory. */
+/* Returns the memory of the vector if it is one run, or NULL if it has several pieces.
+ * vector_move() replaces that memory. */
 static inline const void *vector_memory(const struct vector *v)
 {
 	return v->n == 1 ? v->one.data : NULL;
 }
 void vector_move(struct vector *v, const void *data);
 
-/* Elements at .. at + n - 1 as floats: where they lie, or, if they are in several pieces or of
- * fewer bits, written to room. NaN and infinity are passed on. */
+/* Returns elements at .. at + n - 1 as floats: in place, or, if they are in several pieces or
+ * narrower than 32 bits, written to room. NaN and infinity are passed on. */
 const float *vector_read(const struct vector *v, uint64_t at, size_t n, float *room);
-/* Sets elements at .. at + n - 1. Elements of 16 bits are rounded to nearest even, and what is
- * beyond their range becomes infinite. */
+/* Sets elements at .. at + n - 1. 16-bit elements are rounded to nearest even, and values beyond
+ * their range become infinite. */
 void vector_write(const struct vector *v, uint64_t at, const float *value, size_t n);
 void vector_zero(const struct vector *v);
 /* Copies all elements to one run of floats. */
 void vector_join(const struct vector *v, float *to);
 /* Adds value[i] at coordinate first + index[i], i < n; index NULL: first + i. set: the value
- * replaces the element instead. Elements of 16 bits must be zero before something is added. */
+ * replaces the element instead. 16-bit elements must be zero before the addition. */
 void vector_change(const struct vector *v, uint64_t first, const uint32_t *index,
 		   const float *value, uint32_t n, int set);
 /* Sets the elements at these coordinates to the elements of flat, a whole vector, at the same
@@ -96,16 +96,16 @@ void vector_change(const struct vector *v, uint64_t first, const uint32_t *index
 void vector_follow(const struct vector *v, uint64_t first, const uint32_t *index, uint32_t n,
 		   const float *flat);
 
-/* ---- on a device ----
- * Each enters the device of a piece while it works there; the stream is the application's. */
+/* ---- on a device ---- Each function makes a piece's device current while it works there; the
+ * application owns the stream. */
 /* Returns 1 if all pieces are device memory, 0 if any is not, or SLUICE_EGPU. */
 int vector_there(const struct vector *v, void *stream);
-/* Puts host memory in the place of each piece on a device, and copies nothing yet. ENOMEM, EGPU
- * (memory of another device, or the stream is being captured). */
+/* Replaces each piece on a device by host memory, without copying yet. Fails with SLUICE_ENOMEM or
+ * SLUICE_EGPU (memory of another device, or the stream is being captured). */
 int vector_stage(struct vector *v, void *stream, const char *function);
 /* Returns 1 if the last vector_stage() found a piece on a device. */
 int vector_staged(const struct vector *v);
-/* Copies the staged pieces to the host, or back, and waits. SLUICE_EGPU. */
+/* Copies the staged pieces to the host, or back, and waits. Fails with SLUICE_EGPU. */
 int vector_fetch(const struct vector *v, const char *function);
 int vector_send(const struct vector *v, const char *function);
 /* These enqueue work, and return 0 or -1 like the operations of a device. vector_join_there()
@@ -115,9 +115,9 @@ int vector_send(const struct vector *v, const char *function);
 int vector_join_there(const struct vector *v, const struct device_ops *ops, void *to, void *stream);
 int vector_write_there(const struct vector *v, const struct device_ops *ops,
 		       struct device_compressor *c, const float *from, void *stream);
-/* All elements as floats in host memory: where they lie, or a copy. vector_return() writes a copy
- * back, unless failed. It returns failed or its own error. The staging memory is kept until
- * vector_release() or vector_free(). A vector without pieces gives NULL. */
+/* Returns all elements as floats in host memory: in place, or a copy. vector_return() writes a copy
+ * back, unless `failed` is set, and returns `failed` or its own error. The staging memory is kept
+ * until vector_release() or vector_free(). For a vector without pieces, *host is NULL. */
 int vector_borrow(struct vector *v, void *stream, const char *function, float **host);
 int vector_return(struct vector *v, float *host, int failed, const char *function);
 void vector_release(struct vector *v);

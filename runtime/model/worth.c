@@ -1,17 +1,17 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The arithmetic of worth.h. Candidates are compared by the fastest of their steps, because other
- * activity on a machine only ever adds time. */
+ * activity on a machine can only add time. */
 #include "model/worth.h"
 #include <stdio.h>
 #include <string.h>
 
-/* More is sent down than up, as in the default recipe, because a delta carries what several workers
- * selected. */
+/* More is sent down than up, as in the default recipe, because a delta contains the selections of
+ * several workers. */
 const struct candidate worth_candidates[WORTH_CANDIDATES] = {
 	{ 1, 1 }, { 0.1, 0.2 }, { 0.01, 0.05 }, { 0.001, 0.005 }
 };
 
-/* A sparser candidate may take at most this part of the time of the one that it replaces. */
+/* A sparser candidate may take at most this fraction of the time of the one that it replaces. */
 static const double quicker = 0.9;
 
 unsigned worth_candidate(uint64_t steps, unsigned chosen)
@@ -31,7 +31,7 @@ void worth_note(struct worth *w, uint64_t steps, unsigned candidate, const struc
 	struct worth_step *least = &w->least[candidate];
 
 	if ((steps - 1) % WORTH_TRIES == 0)
-		return; /* the first step of a candidate still has to warm up */
+		return; /* the first step of a candidate includes its warm-up */
 	if (!total(least) || total(step) < total(least))
 		*least = *step;
 }
@@ -57,9 +57,9 @@ void worth_explain(const struct worth *w, unsigned chosen, char *text, size_t ca
 	size_t n;
 
 	if (chosen == 1)
-		snprintf(text, cap, "recipe auto goes on dense (up=all down=all): ");
+		snprintf(text, cap, "recipe auto continues with dense steps (up=all down=all): ");
 	else
-		snprintf(text, cap, "recipe auto goes on with up=topk(%g) down=topk(%g): ", c->up,
+		snprintf(text, cap, "recipe auto continues with up=topk(%g) down=topk(%g): ", c->up,
 			 c->down);
 	for (unsigned i = 0; i < WORTH_CANDIDATES; i++) {
 		const struct worth_step *s = &w->least[i];
@@ -93,7 +93,7 @@ int worth_verdict(const struct worth *w, uint64_t parameters, char *text, size_t
 	snprintf(text, cap,
 		 "compression costs more than it saves here: %.3f ms a step for selecting, coding "
 		 "and adding, %.3f ms on the wire (%.2f GB/s); up=all down=all would take about "
-		 "%.3f ms and %.3f ms (SLUICE_ADVICE=no leaves this out)",
+		 "%.3f ms and %.3f ms (SLUICE_ADVICE=no turns this warning off)",
 		 ms(work), ms(wire), 1 / w->wire_ns_per_byte, ms(dense_work), ms(dense_wire));
 	return 1;
 }

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Decides whether compression is worth its time. For recipe=auto, it determines which candidate is
- * tried in which step, and chooses one from the measurements. For a recipe that the user gave, it
- * only reaches a verdict. Pure: watch.c passes the times in. */
+ * Decides whether compression is worth its time. For recipe=auto, it determines the candidate of
+ * each trial step, and chooses one from the measurements. For a recipe that the user gave, it only
+ * gives a verdict. Pure: watch.c passes the times. */
 #ifndef RUNTIME_WORTH_H
 #define RUNTIME_WORTH_H
 #include <stddef.h>
@@ -13,8 +13,8 @@ enum {
 	WORTH_TRIAL = WORTH_CANDIDATES * WORTH_TRIES,
 	/* A verdict needs this many steps; the first of them is not counted. */
 	WORTH_WATCHED = 10,
-	/* A verdict against compression needs a dense step to save this much. Less says nothing
-	 * about the job. */
+	/* A verdict against compression requires that a dense step would save this much. A smaller
+	 * saving is not significant. */
 	WORTH_SAVING_NS = 200000
 };
 
@@ -32,24 +32,24 @@ struct worth_step {
 };
 
 struct worth {
-	struct worth_step least[WORTH_CANDIDATES]; /* the quickest step of each candidate; without
+	struct worth_step least[WORTH_CANDIDATES]; /* the fastest step of each candidate; without
 						      auto, only the first is used */
 	/* Cost of a dense message, measured at open; 0 if it was not measured. */
 	double wire_ns_per_byte, work_ns_per_byte;
 };
 
-/* The candidate of the step after `steps` ones. Candidates are tried one after another, and then
- * the chosen one (1 + candidate) is used, or the last one if none is chosen yet. */
+/* Returns the candidate of the step after `steps` steps. Candidates are tried one after another.
+ * Then the chosen one (1 + candidate) is used, or the last one until one is chosen. */
 unsigned worth_candidate(uint64_t steps, unsigned chosen);
 /* Records a step: the steps-th since the start, counted from 1, with this candidate. */
 void worth_note(struct worth *w, uint64_t steps, unsigned candidate, const struct worth_step *step);
 /* After the trial, returns 1 + the candidate to use. A sparser candidate must be at least a tenth
- * quicker than the denser one that it replaces, because the denser one trains better. */
+ * faster than the denser one that it replaces, because the denser one trains better. */
 unsigned worth_choose(const struct worth *w);
-/* Writes one line that says what was measured and chosen. */
+/* Writes one line with the measurements and the choice. */
 void worth_explain(const struct worth *w, unsigned chosen, char *text, size_t cap);
-/* Returns 1 if a dense step over this network would have been quicker by at least WORTH_SAVING_NS
- * and a tenth of the step; text then says so in one line. Returns 0 also where this is not
+/* Returns 1 if a dense step over this network would have been faster by at least WORTH_SAVING_NS
+ * and a tenth of the step; text then reports that in one line. Also returns 0 if this is not
  * known. */
 int worth_verdict(const struct worth *w, uint64_t parameters, char *text, size_t cap);
 #endif

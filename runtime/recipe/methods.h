@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Published methods by name. Each is a recipe and not code. recipe.c accepts a name as a word of a
- * recipe, and sluice-train uses the table for --method and --methods. */
+ * Published methods by name. Each is a recipe and needs no code. recipe.c accepts a name as a word
+ * of a recipe, and sluice-train uses the table for --method and --methods. */
 #ifndef RUNTIME_METHODS_H
 #define RUNTIME_METHODS_H
 #include <stddef.h>
@@ -11,8 +11,8 @@ struct method {
 extern const struct method methods[];
 extern const size_t n_methods;
 
-/* NULL if there is no method of this name. */
+/* Returns NULL if there is no method of this name. */
 const struct method *method_find(const char *name);
-/* The name that is nearest to a mistyped one; NULL if none is near. */
+/* Returns the name that is nearest to a mistyped one, or NULL if none is near. */
 const char *method_nearest(const char *name);
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The recipe parser: cuts the text into words KEY=VALUE, has each value read (recipe_values.c), and
- * sets the defaults that depend on other axes before recipe_exclusions.c looks at the whole. Called
- * by model_open.c, and by sluice-train to check a recipe early. */
+ * The recipe parser. It cuts the text into words KEY=VALUE, lets recipe_values.c read each value,
+ * and sets the defaults that depend on other axes. Then recipe_exclusions.c checks the whole
+ * recipe. Called by model_open.c, and by sluice-train to check a recipe early. */
 #include "recipe/recipe_words.h"
 #include "recipe/methods.h"
 #include "base/error.h"
@@ -80,7 +80,7 @@ static int refuse_key(const char *key, const char *quote)
 		    all_keys(list));
 }
 
-/* auto stands in place of up= and down=, and reserves room for all that may be chosen. */
+/* auto replaces up= and down=, and reserves room for every possible choice. */
 static int read_auto(struct draft *d)
 {
 	if (d->recipe.automatic)
@@ -143,7 +143,7 @@ static int read_name(const struct word *w, struct draft *d)
 		    near ? "\"?" : "", all_keys(list));
 }
 
-/* The axis whose key is at text, before a "="; AXES if there is none. */
+/* Returns the axis whose key is at text, before a "=", or AXES if there is none. */
 static int axis_at(const char *text)
 {
 	size_t n = strcspn(text, "=,;(");
@@ -157,7 +157,7 @@ static int axis_at(const char *text)
 	return id;
 }
 
-/* Refuses two words with a comma between them where a space is meant. */
+/* Refuses two words that are separated by a comma instead of a space. */
 static int refuse_comma(const struct word *w)
 {
 	for (const char *p = w->value; (p = strpbrk(p, ",;")) != NULL; p++)
@@ -215,7 +215,8 @@ static int read_method(struct draft *d)
 
 	if (d->recipe.automatic)
 		return fail(SLUICE_EINVAL,
-			    "recipe: auto beside the method \"%s\", which already determines what "
+			    "recipe: auto together with the method \"%s\", which already "
+			    "determines what "
 			    "is sent: remove one of the two",
 			    d->method->name);
 	while (!rc && (rest = next_word(rest, &w)) != NULL)
@@ -243,11 +244,11 @@ static void set_dependent_defaults(struct draft *d)
 		r->dense[0] = '\0'; /* a seeded support ignores tensors */
 
 	if (r->when == WHEN_ASYNC && r->up.select == SELECT_ALL && r->up.values.type == VALUE_F32)
-		lossy = 0; /* each publication has the whole model again, so nothing is left out of
-			      it for long */
+		lossy = 0; /* each publication contains the whole model again, so no omission lasts
+			    */
 	if (r->signal == SIGNAL_INNOVATION || r->signal == SIGNAL_SVRG ||
 	    r->update == UPDATE_AVERAGE)
-		lossy = 0; /* the next difference includes what was left out; parameters are not
+		lossy = 0; /* the next difference includes the omitted values; parameters are not
 			      gradients */
 	if (!axis_given(d, AXIS_MEMORY))
 		r->memory = lossy ? MEMORY_RESIDUAL : MEMORY_NONE;
@@ -255,7 +256,7 @@ static void set_dependent_defaults(struct draft *d)
 		r->mask = r->signal == SIGNAL_MOMENTUM && r->up.select != SELECT_ALL;
 }
 
-/* Whether rounding is biased. f16 and bf16 are biased as well, but only by little. */
+/* Returns 1 if rounding is biased. f16 and bf16 are biased as well, but only slightly. */
 static int rounds_one_way(const struct value_coding *values)
 {
 	return values->type == VALUE_GRID || values->type == VALUE_ROUND ||

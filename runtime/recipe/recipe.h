@@ -62,7 +62,7 @@ enum update_kind {
 };
 enum when_kind { WHEN_ALWAYS, WHEN_EVERY, WHEN_LAZY, WHEN_LAZY_SERVER, WHEN_ASYNC };
 enum nonfinite_policy { NONFINITE_ABORT, NONFINITE_SKIP, NONFINITE_ZERO, NONFINITE_SKIP_ALL };
-enum { LAZY_WINDOW_MAX = 100 }; /* model changes that when=lazy looks back on */
+enum { LAZY_WINDOW_MAX = 100 }; /* number of model changes that when=lazy looks back on */
 enum coding_choice { CODING_FAST, CODING_SMALL };
 enum guard_kind { GUARD_WARN, GUARD_RAISE, GUARD_NONE };
 enum warmup_unit { WARMUP_STEPS, WARMUP_EPOCHS };
@@ -70,12 +70,13 @@ enum warmup_unit { WARMUP_STEPS, WARMUP_EPOCHS };
 struct direction {
 	enum selection select;
 	double density; /* 1 if the selector has none, and for a count before recipe_count() */
-	/* Coordinates of the whole vector in place of a density; 0: a density is given. */
+	/* The number of coordinates of the whole vector, instead of a density; 0: a density is
+	 * given. */
 	uint32_t count;
 	float level;                       /* threshold: lambda; variance: epsilon; else 0 */
 	int chunks;                        /* for cyclic */
 	uint32_t sketch_rows, sketch_pool; /* for sketch: rows, and how many times the published
-					      coordinates are asked for */
+					      coordinates are requested */
 	float sketch_width;                /* for sketch: columns per published coordinate */
 	uint32_t every; /* for global: steps from one histogram to the next; else 0 */
 	struct value_coding values;
@@ -93,7 +94,7 @@ struct recipe {
 	float signal_momentum;
 	int mask;           /* momentum factor masking */
 	float signal_alpha; /* storm, igt: as for update_alpha */
-	float noise;        /* standard deviation; 0: none */
+	float noise;        /* standard deviation; 0: no noise */
 	enum memory_kind memory;
 	float memory_beta; /* lowpass, twostep */
 	uint64_t reset;    /* steps; 0: never */
@@ -108,7 +109,7 @@ struct recipe {
 	float decay;
 	enum nonfinite_policy nonfinite;
 	enum coding_choice coding;
-	/* Up and down are chosen in the first steps of the job; here they are topk(1). */
+	/* up= and down= are chosen in the first steps of the job; until then they are topk(1). */
 	int automatic;
 	uint32_t seed; /* the seed of all random numbers */
 	enum guard_kind guard;
@@ -119,25 +120,26 @@ struct recipe {
 	 * else 0. */
 	uint32_t staleness;
 	int whole; /* async: parameters are published instead of their difference from the anchor */
-	/* Steps between anchors, of all workers together; 0 unless signal=svrg. */
+	/* Steps between anchors, counted over all workers; 0 unless signal=svrg. */
 	uint32_t svrg_steps;
 };
 
 #define RECIPE_DEFAULT "up=topk(0.01) down=topk(0.05) memory=residual update=sgd"
 enum { RECIPE_TEXT_BYTES = 1024 };
 
-/* Compiles a recipe. NULL or "" means RECIPE_DEFAULT. SLUICE_EINVAL with a message: an unknown key,
- * value or argument is answered with the nearest known one and the list. A key that is given twice,
- * a density outside (0, 1], a momentum outside [0, 1) and trailing text are named with the word at
- * fault. Combinations that make no sense are refused with the reason (recipe_exclusions.c). */
+/* Compiles a recipe. NULL or "" means RECIPE_DEFAULT. Otherwise fails with SLUICE_EINVAL. The
+ * message for an unknown key, value or argument names the nearest known one and the list. The
+ * message for a key that is given twice, a density outside (0, 1], a momentum outside [0, 1) or
+ * trailing text quotes the wrong word. Combinations that make no sense are refused with the reason
+ * (recipe_exclusions.c). */
 int recipe_parse(const char *text, struct recipe *out);
 /* Writes the normalised text with every axis spelled out; recipe_parse() of it gives the same
  * recipe. */
 void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES]);
 /* Turns counts into densities. n is the number of coordinates of the whole vector that are not
- * exempt. SLUICE_EINVAL if a count is larger. Called by layout.c, which knows n. */
+ * exempt. Fails with SLUICE_EINVAL if a count is larger. Called by layout.c, which knows n. */
 int recipe_count(struct recipe *r, uint64_t n);
-/* The position at which the first word begins that two printed recipes do not share. It is the same
+/* Returns the position of the first word that differs between two printed recipes. It is the same
  * in both. */
 size_t recipe_word_apart(const char *a, const char *b);
 /* Returns 1 if the worker keeps the parameters of the last step, which sluice_point() needs. */
@@ -156,7 +158,7 @@ static inline int recipe_pairs(const struct recipe *r)
 {
 	return r->signal == SIGNAL_STORM || r->signal == SIGNAL_SVRG;
 }
-/* What the recipe's workers push. */
+/* The kind of vector that the recipe's workers push. */
 enum source { SOURCE_GRADIENT, SOURCE_PAIR, SOURCE_PARAMS, SOURCES };
 static inline enum source recipe_source(const struct recipe *r)
 {
@@ -164,12 +166,12 @@ static inline enum source recipe_source(const struct recipe *r)
 	       recipe_pairs(r)             ? SOURCE_PAIR :
 					     SOURCE_GRADIENT;
 }
-/* Returns 1 if workers push parameters, and what is published replaces those of the program. */
+/* Returns 1 if workers push parameters, and the publications replace those of the program. */
 static inline int recipe_pushes_params(const struct recipe *r)
 {
 	return recipe_source(r) == SOURCE_PARAMS;
 }
-/* Returns 1 if a pull gives the mean of what was pushed, and the library has no parameters. */
+/* Returns 1 if a pull returns the mean of what was pushed, and the library has no parameters. */
 static inline int recipe_pulls_mean(const struct recipe *r)
 {
 	return r->update == UPDATE_NONE;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Reads up= and down=: which coordinates are sent, by which selector with which arguments, and how
- * their values are coded. Called by recipe_values.c. */
+ * Reads up= and down=: the selector of the sent coordinates with its arguments, and the coding of
+ * their values. Called by recipe_values.c. */
 #include "recipe/recipe_words.h"
 #include "base/error.h"
 #include "compress/few_bits.h"
@@ -15,7 +15,7 @@ static const char density_rule[] = "density must be above 0 and at most 1, the s
 
 /* ---- selectors ------------------------------------------------------------- */
 
-/* Refuses a number above 1: the user meant a count or a percentage, but wrote a share. */
+/* Refuses a number above 1. The user probably meant a count or a percentage. */
 static int refuse_density(const struct word *w, const struct item *item, double number, int counted)
 {
 	const char *text = item->argument;
@@ -70,7 +70,7 @@ static int read_density(const struct word *w, const struct item *item, struct di
 		return read_count(w, item, d);
 	end = read_number(item->argument, &density);
 	if (end && strcmp(end, "%") == 0) {
-		/* The percentage is scaled by the exponent, because 0.7 / 100 is not the double
+		/* The percentage is scaled by its exponent, because 0.7 / 100 is not the double
 		 * nearest to 0.007. */
 		snprintf(scaled, sizeof(scaled), "%.*se-2", (int)(end - item->argument),
 			 item->argument);
@@ -84,7 +84,8 @@ static int read_density(const struct word *w, const struct item *item, struct di
 	return SLUICE_OK;
 }
 
-/* Splits "a,b,c" at its commas into at most `most` pieces. Returns how many, or SLUICE_EINVAL. */
+/* Splits "a,b,c" at its commas into at most `most` pieces. Returns their number, or
+ * SLUICE_EINVAL. */
 static int cut_list(const struct word *w, const struct item *item, char *text, const char *pieces[],
 		    int most)
 {

@@ -9,7 +9,7 @@
 
 /* ---- facts of a recipe ------------------------------------------------------- */
 
-/* A set of facts is a mask. The values of five axes have a bit each; HAS() are the other facts. */
+/* A set of facts is a mask. Each value of five axes has a bit; HAS() are the other facts. */
 #define BIT(n)          (UINT64_C(1) << (n))
 #define SIGNAL(name)    BIT(SIGNAL_##name)
 #define MEMORY(name)    BIT(FIRST_MEMORY + MEMORY_##name)
@@ -26,7 +26,7 @@
 #define LAZY       (WHEN(LAZY) | WHEN(LAZY_SERVER))
 
 /* Each fact with its condition. r is the recipe, up and down are its selectors, and of_up and
- * of_down the kinds of these. */
+ * of_down are their kinds. */
 #define HAS_LIST(FACT)                                                                             \
 	FACT(AUTO, r->automatic)                                                                   \
 	FACT(UP_WORD, axis_given(d, AXIS_UP))                                                      \
@@ -116,18 +116,19 @@ static uint64_t facts_of(const struct draft *d)
 
 /* ---- the table --------------------------------------------------------------- */
 
-/* A recipe is refused that has one of the facts `of` and one of the facts `with`. {KEY} in the
- * sentence stands for the recipe's word of that key. */
+/* A recipe with one of the facts `of` and one of the facts `with` is refused. {KEY} in the sentence
+ * stands for the recipe's word of that key. */
 struct exclusion {
 	uint64_t of, with;
 	const char *sentence;
 };
 
 #define CHOSEN_BY_AUTO(word)                                                                       \
-	"\"{" word "}\" beside auto, which chooses the densities itself, from dense to sparse in " \
+	"\"{" word                                                                                 \
+	"}\" together with auto, which chooses the densities itself, from dense to sparse in "     \
 	"the first steps: leave one of the two out"
 #define WITHOUT_RESIDUAL(word)                                                                     \
-	"\"{" word "}\" beside auto, whose sparse choices need a residual, which \"{" word         \
+	"\"{" word "}\" together with auto, whose sparse choices need a residual, which \"{" word  \
 	"}\" excludes: write up= and down= in place of auto"
 #define COUNTS_TWICE(way)                                                                          \
 	"\"{" way "}\" with a residual or another memory would count twice what it drops: it "     \
@@ -141,7 +142,7 @@ struct exclusion {
 	"topk(DENSITY) or random(DENSITY), and reset=none"
 #define NOT_RAISED(word, why) "guard=raise with " word ": " why "; write guard=warn"
 
-/* The first row that matches is the refusal. */
+/* The first matching row gives the refusal. */
 static const struct exclusion exclusions[] = {
 	{ HAS(AUTO), HAS(UP_WORD), CHOSEN_BY_AUTO("up") },
 	{ HAS(AUTO), HAS(DOWN_WORD), CHOSEN_BY_AUTO("down") },
@@ -150,14 +151,14 @@ static const struct exclusion exclusions[] = {
 	{ HAS(AUTO), SIGNAL(INNOVATION) | SIGNAL(SVRG), WITHOUT_RESIDUAL("signal") },
 	{ HAS(AUTO), UPDATE(AVERAGE), WITHOUT_RESIDUAL("update") },
 	{ HAS(AUTO), MEMORIES & ~MEMORY(RESIDUAL),
-	  "\"{memory}\" beside auto, whose sparse choices need memory=residual" },
+	  "\"{memory}\" together with auto, whose sparse choices need memory=residual" },
 
 	{ SIGNAL(STORM) | SIGNAL(IGT), (UPDATES & ~UPDATE(EMA)) | HAS(OTHER_ALPHA),
 	  "\"{signal}\" corrects for the running average at the shard: write update=ema(ALPHA) "
 	  "with the same ALPHA" },
 	{ HAS(RESET), MEMORIES & ~MEMORY(RESIDUAL),
-	  "\"{reset}\" needs memory=residual: it sends the residual whole, so that nothing is "
-	  "left; with another memory there is none, or it does not hold what is missing" },
+	  "\"{reset}\" needs memory=residual: it sends the whole residual; another memory has no "
+	  "residual, or one that lacks values" },
 	{ MEMORY(TWOSTEP), UPDATES & ~(UPDATE(EMA) | UPDATE(SGD)),
 	  "\"{memory}\" with \"{update}\": two-step memory is made for a running average at the "
 	  "shard: write update=ema(ALPHA), or update=sgd, with which it is memory=residual" },
@@ -170,10 +171,10 @@ static const struct exclusion exclusions[] = {
 	  "coordinates, 3 bits a value, or round(WIDTH)" },
 
 	{ LAZY, SIGNALS & ~SIGNAL(INNOVATION),
-	  "\"{when}\" leaves out uploads, so the shards must go on with what they have of each "
+	  "\"{when}\" leaves out uploads, so the shards must continue with the last values of each "
 	  "worker: write signal=innovation" },
 	{ LAZY, UPDATE(NONE) | HAS(AUTO),
-	  "\"{when}\" judges by the model's changes: write update=sgd, and up= and down= in place "
+	  "\"{when}\" decides by the model's changes: write update=sgd, and up= and down= instead "
 	  "of auto" },
 	{ WHEN(LAZY_SERVER), HAS(UP_SELECTS) | HAS(UP_NARROW),
 	  "\"{when}\" needs exact uploads: write up=all, or when=lazy" },
@@ -182,11 +183,11 @@ static const struct exclusion exclusions[] = {
 	  "these workers step alone; write when=always, or nonfinite=skip or zero" },
 
 	{ SIGNAL(INNOVATION), MEMORIES & ~MEMORY(NONE),
-	  "signal=innovation with \"{memory}\" would count twice what was not sent: it is in the "
-	  "next difference again; write memory=none" },
+	  "signal=innovation with \"{memory}\" would count values that were not sent twice: they "
+	  "are in the next difference again; write memory=none" },
 	{ SIGNAL(INNOVATION), HAS(UP_UNBIASED) | HAS(UP_SEEDED),
-	  "signal=innovation with \"{up}\", which scales up what it sends, would run away from "
-	  "the gradient: write up=all or up=topk(DENSITY)" },
+	  "signal=innovation with \"{up}\", which scales up the values it sends, would diverge "
+	  "from the gradient: write up=all or up=topk(DENSITY)" },
 	{ SIGNAL(INNOVATION), HAS(PERIOD),
 	  "signal=innovation with \"{when}\": after local steps a worker has no gradient of the "
 	  "common model; write when=lazy(WINDOW,WEIGHT) or when=always" },
@@ -219,7 +220,7 @@ static const struct exclusion exclusions[] = {
 	  "nonfinite=abort or zero" },
 	{ SIGNAL(SVRG), MEMORIES & ~MEMORY(NONE),
 	  "signal=svrg with \"{memory}\": the difference of two gradients vanishes by itself, "
-	  "and a memory would bring back what belongs to an older anchor; write memory=none" },
+	  "and a memory would add values of an older anchor; write memory=none" },
 	{ SIGNAL(SVRG), HAS(UP_BIASED),
 	  "signal=svrg with \"{up}\" would lose what is not sent: write up=all,uniform(4) or "
 	  "up=random(DENSITY)" },
@@ -230,8 +231,8 @@ static const struct exclusion exclusions[] = {
 	{ WHEN(ASYNC), HAS(RESET), DONE_TOGETHER("reset") },
 	{ WHEN(ASYNC), HAS(UP_LEADER) | HAS(UP_SKETCH) | HAS(UP_GLOBAL), DONE_TOGETHER("up") },
 	{ WHEN(ASYNC), HAS(DOWN_SELECTS),
-	  "when=async with \"{down}\": each worker is sent the model at its own time, so there is "
-	  "nothing to select that it knows already; write down=all, or down=all,uniform(4)" },
+	  "when=async with \"{down}\": each worker gets the model at its own time, so the shard "
+	  "cannot select relative to what it knows; write down=all, or down=all,uniform(4)" },
 	{ WHEN(ASYNC),
 	  UPDATE(NONE) | UPDATE(AVERAGE) | SIGNAL(STORM) | SIGNAL(IGT) | SIGNAL(INNOVATION) |
 		  MEMORY(LOWPASS) | MEMORY(TWOSTEP),
@@ -248,18 +249,18 @@ static const struct exclusion exclusions[] = {
 
 	{ HAS(UP_UNBIASED), MEMORIES & ~MEMORY(NONE), COUNTS_TWICE("up") },
 	{ HAS(UP_SKETCH), HAS(UP_NARROW) | HAS(DOWN_NARROW),
-	  "\"{up}\" with values narrower than f32 would lose their rounding: what a sketch "
-	  "publishes is cleared at the workers; write f32" },
+	  "\"{up}\" with values narrower than f32 would lose rounding errors, because the workers "
+	  "clear what a sketch publishes; write f32" },
 	{ HAS(UP_SKETCH), (UPDATES & ~(UPDATE(NONE) | UPDATE(SGD))) | HAS(SHARD_DECAY),
-	  "\"{up}\" publishes the heaviest coordinates of the workers' sum only, which momentum "
+	  "\"{up}\" publishes only the largest coordinates of the workers' sum, which momentum "
 	  "or decay at the shard would spread: write update=sgd, and signal=momentum(M) for "
 	  "momentum" },
 	{ HAS(UP_LEADER) | HAS(UP_SKETCH), MEMORY(NONE),
 	  "\"{up}\" without a residual would lose whatever the others did not select: write "
 	  "memory=residual" },
 	{ HAS(UP_SKETCH), MEMORIES & ~MEMORY(RESIDUAL),
-	  "\"{up}\" with \"{memory}\": what a sketch publishes is cleared at the workers, which "
-	  "only memory=residual is made for" },
+	  "\"{up}\" with \"{memory}\": the workers clear what a sketch publishes, which only "
+	  "memory=residual supports" },
 	{ HAS(UP_LEADER) | HAS(UP_SKETCH), HAS(RESET),
 	  "\"{up}\" with \"{reset}\": where workers agree on a support they cannot send "
 	  "everything; write reset=none" },
@@ -278,7 +279,7 @@ static const struct exclusion exclusions[] = {
 	{ HAS(RAISE), MEMORY(NONE),
 	  NOT_RAISED("no residual (memory=none)", "nothing waits that could overshoot") },
 	{ HAS(RAISE), HAS(LEVEL),
-	  NOT_RAISED("threshold or variance", "these take a level in place of a density") },
+	  NOT_RAISED("threshold or variance", "these take a level instead of a density") },
 	{ HAS(RAISE), HAS(GLOBAL),
 	  NOT_RAISED("global", "its thresholds follow from the densities of earlier steps") },
 	{ HAS(RAISE), HAS(UP_SKETCH),
@@ -286,7 +287,7 @@ static const struct exclusion exclusions[] = {
 	{ HAS(RAISE), WHEN(ASYNC), NOT_RAISED("when=async", "workers are in different steps") },
 
 	{ HAS(UP_LEADER) | HAS(UP_SKETCH), HAS(DOWN_SELECTS),
-	  "\"{up}\" settles what is published in its own exchange, and \"{down}\" would select "
+	  "\"{up}\" already agrees on the published coordinates, and \"{down}\" would select "
 	  "again: write down=all" },
 	{ HAS(MASK), HAS(UP_ALL),
 	  "mask in \"{signal}\" with up=all would clear the whole momentum in every step, which "
@@ -298,7 +299,7 @@ static const struct exclusion exclusions[] = {
 
 /* ---- the refusal -------------------------------------------------------------- */
 
-/* The recipe's word of the key at text. auto stands in place of up= and down=. */
+/* Returns the recipe's word of the key at text. auto stands in for up= and down=. */
 static const char *word_of_key(const struct draft *d, const char *key, size_t n)
 {
 	for (int id = 0; id < AXES; id++) {

@@ -189,7 +189,7 @@ static int read_memory(const struct word *w, struct draft *d)
 		return read_placement(w, item, r);
 	rc = read_share(w, item, beta_rule, &r->memory_beta);
 	if (found == MEMORY_TWOSTEP)
-		r->placement = STEP_OUTSIDE; /* its errors are those of gradients */
+		r->placement = STEP_OUTSIDE; /* its errors exclude the step size */
 	if (rc || found == MEMORY_TWOSTEP || w->n_items < 2)
 		return rc ? rc : refuse_more_items(w, 1);
 	found = find_item(w, &w->items[1]);
@@ -469,7 +469,7 @@ static int cut_items(struct word *w)
 	return SLUICE_OK;
 }
 
-/* Whether the axis takes a number or a list of patterns, and no items. */
+/* Returns 1 if the axis takes a number or a list of patterns, and no items. */
 static int is_plain(enum axis_id id)
 {
 	return id == AXIS_WARMUP || id == AXIS_DENSE || id == AXIS_CLIP || id == AXIS_DECAY ||

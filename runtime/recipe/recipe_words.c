@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The tables of words of the recipe language, its items and numbers, and the printer. Every refusal
- * is one sentence that quotes the wrong word and gives a right one. Ranks compare the printed
+ * is one sentence that quotes the wrong word and gives a correct one. Ranks compare the printed
  * recipe, checkpoints store it and sluice_recipe_text() returns it, so it does not depend on the
  * locale. */
 #include "recipe/recipe_words.h"
@@ -135,14 +135,15 @@ unsigned read_whole(const char **text, unsigned low, unsigned high)
 
 enum { NUMBER_BYTES = 32 };
 
-/* The shortest decimal text that reads back as the same double or, for a float, the same float. */
+/* Returns the shortest decimal text that reads back as the same double or, for a float, the same
+ * float. */
 static const char *shortest(double value, int is_float, char text[NUMBER_BYTES])
 {
 	int most_digits = is_float ? FLT_DECIMAL_DIG : DBL_DECIMAL_DIG;
 
 	if (value >= 0 && value < 1e15 && value == (double)(uint64_t)value) {
 		snprintf(text, NUMBER_BYTES, "%llu", (unsigned long long)value);
-		return text; /* for example 250, and not 2.5e+02 */
+		return text; /* for example 250 instead of 2.5e+02 */
 	}
 	pthread_once(&c_locale_once, open_c_locale);
 	locale_t callers = uselocale(c_locale);

@@ -47,8 +47,8 @@ extern const struct axis recipe_axes[AXES];
 extern const char *const placement_words[2]; /* by enum placement */
 
 /* Reads a plain decimal number, independently of the locale. Returns the first character after it,
- * or NULL if text does not begin with a number. Blanks, signs, "inf", "nan" and "0x" do not begin
- * one. */
+ * or NULL if text does not begin with a number. Spaces, signs, "inf", "nan" and "0x" do not begin a
+ * number. */
 const char *read_number(const char *text, double *out);
 
 /* No axis takes more than three items. A fourth is kept so that a message can name it. */
@@ -83,17 +83,17 @@ static inline int axis_given(const struct draft *d, enum axis_id id)
 	return (d->given >> id & 1) != 0;
 }
 
-/* Functions for items of every axis. All set the message when they refuse. */
+/* Functions for items of every axis. Each sets the message when it refuses. */
 
 /* Returns the item's place in the list of words, or an error. */
 int find_item(const struct word *w, const struct item *item);
 /* Returns 0 if the item has no argument. */
 int refuse_argument(const struct word *w, const struct item *item);
-/* Returns 0 if there are not more items. */
+/* Returns 0 if there are at most `most` items. */
 int refuse_more_items(const struct word *w, size_t most);
 /* Always returns an error. */
 int refuse_number(const struct word *w, const char *text, const char *rule);
-/* For a text that is not a number. */
+/* Refuses a text that is not a number. Always returns an error. */
 int refuse_text(const struct word *w, const char *text, const char *rule);
 /* Reads a number that is 0 or above and that a float can hold. */
 int read_float(const struct word *w, const char *text, const char *rule, float *out);
@@ -103,7 +103,7 @@ unsigned read_whole(const char **text, unsigned low, unsigned high);
 
 /* Reads up= or down=. */
 int read_direction(const struct word *w, struct direction *d);
-/* Cuts w->value up and reads it into the draft. */
+/* Cuts w->value into items and reads them into the draft. */
 int read_value(enum axis_id id, struct word *w, struct draft *d);
 /* Refuses combinations that make no sense. */
 int refuse_combinations(const struct draft *d);

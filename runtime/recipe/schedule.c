@@ -23,7 +23,7 @@ static void add_phase(struct schedule *s, struct phase phase)
 	s->n_downs += phase.direction == PHASE_DOWN;
 }
 
-/* Adds two phases: the shard asks for coordinates, and every worker sends its values there. */
+/* Adds two phases: the shard requests coordinates, and every worker sends its values there. */
 static void agree(struct schedule *s)
 {
 	add_phase(s, (struct phase){ PHASE_DOWN, PAYLOAD_INDICES, CLOSE_ALL_LIVING });
@@ -44,7 +44,7 @@ int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, int 
 		steps *= (double)steps_per_epoch;
 	}
 	out->warmup_steps = (uint64_t)(steps /
-				       /* Densities count exchanges and not steps. */
+				       /* Densities count exchanges, not steps. */
 				       recipe->period);
 	out->reset = recipe->reset;
 	out->raises = recipe->guard == GUARD_RAISE;

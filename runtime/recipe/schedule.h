@@ -4,9 +4,9 @@
 #define RUNTIME_SCHEDULE_H
 #include "recipe/recipe.h"
 
-/* A phase is a direction, what its messages carry, and when it closes. worker.c and shard.c are two
- * loops over a step's phases, each with a table that has a row for each payload and one for each
- * closing. */
+/* A phase is a direction, the payload of its messages, and the condition for its end. worker.c and
+ * shard.c are two loops over a step's phases, each with a table that has a row for each payload and
+ * one for each closing. */
 enum phase_direction { PHASE_UP, PHASE_DOWN };
 enum phase_payload {
 	PAYLOAD_PAIRS,   /* positions of the sender's own selection, and values */
@@ -17,7 +17,7 @@ enum phase_payload {
 	PAYLOADS
 };
 enum phase_close {
-	CLOSE_ALL_LIVING, /* when the messages of all living workers are in */
+	CLOSE_ALL_LIVING, /* when the messages of all living workers have arrived */
 	CLOSE_ANY,        /* with each push of any worker */
 	CLOSINGS
 };
@@ -29,7 +29,7 @@ struct phase {
 
 enum { SCHEDULE_PHASES = 4 };
 struct schedule {
-	uint64_t reset; /* steps from one that sends everything to the next; 0: there is none */
+	uint64_t reset; /* steps between two that send everything; 0: there is none */
 	struct phase phases[SCHEDULE_PHASES];
 	unsigned n_phases, n_downs; /* downs: how often a shard publishes in a step */
 	/* The update rule moves coordinates that no message of the step names: weights decay, or
@@ -37,7 +37,7 @@ struct schedule {
 	int moves_all;
 	uint64_t warmup_steps;
 	int raises; /* guard=raise: densities may double up to 1 */
-	/* svrg: steps of a worker from anchor to anchor, including that of the anchor; else 0. */
+	/* svrg: a worker's steps between two anchors, including the step of one anchor; else 0. */
 	uint64_t anchor_period;
 };
 
@@ -46,33 +46,32 @@ static inline const struct phase *schedule_phase(const struct schedule *s, unsig
 	return &s->phases[phase];
 }
 
-/* decays: some tensor has a rule with a weight decay, even if decay= is 0.
- * SLUICE_EINVAL if warmup is given in epochs and steps_per_epoch is 0. */
+/* decays: some tensor has a rule with a weight decay, even if decay= is 0. Fails with SLUICE_EINVAL
+ * if warmup is given in epochs and steps_per_epoch is 0. */
 int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, int decays,
 		     struct schedule *out);
 /* Each worker takes an equal part of svrg's steps, rounded up, and one more at the anchor. */
 void schedule_anchors(struct schedule *s, const struct recipe *recipe, int workers);
-/* Whether step t = 1, 2, ... pushes the full gradient at the anchor, and whether it is the last
- * step before the next anchor. */
+/* Return 1 if step t = 1, 2, ... pushes the full gradient at the anchor, and if it is the last step
+ * before the next anchor. */
 int schedule_at_anchor(const struct schedule *s, uint64_t step);
 int schedule_before_anchor(const struct schedule *s, uint64_t step);
-/* The worker that selects for all in step t = 1, 2, ... */
+/* Returns the worker that selects for all in step t = 1, 2, ... */
 int schedule_leader(uint64_t step, int workers);
-/* How often a shard has published up to and including this phase of step t. */
+/* Returns how often a shard has published up to and including this phase of step t. */
 uint64_t schedule_publications(const struct schedule *s, uint64_t step, unsigned phase);
-/* The density of step t = 1, 2, ...: during the warm-up it falls geometrically from 25 % to the
- * recipe's. */
+/* Returns the density of step t = 1, 2, ... During the warm-up it falls geometrically from 25 % to
+ * the recipe's density. */
 double schedule_density(const struct schedule *s, const struct direction *d, uint64_t step);
-/* The largest density of any step of the run, which determines the size of slots and logs. */
+/* Returns the largest density of any step, which determines the size of slots and logs. */
 double schedule_largest_density(const struct schedule *s, const struct direction *d);
-/* guard=raise: the number of times that the densities can double until everything is sent; else 0.
- */
+/* guard=raise: returns how often the densities can double until everything is sent; else 0. */
 unsigned schedule_raises_most(const struct recipe *recipe);
-/* The density after this number of doublings, at most 1. */
+/* Returns the density after this number of doublings, at most 1. */
 double schedule_raised(const struct direction *d, double density, unsigned doublings);
-/* Whether the step sends everything that is left, in f32: in both directions because of reset=, or
- * up at an anchor. */
+/* Returns 1 if the step sends everything that remains, in f32: in both directions because of
+ * reset=, or up at an anchor. */
 int schedule_sends_all(const struct schedule *s, uint64_t step);
-/* How many of n coordinates the density selects: at least 1 for n > 0. */
+/* Returns how many of n coordinates the density selects: at least 1 for n > 0. */
 uint64_t schedule_count(double density, uint64_t n);
 #endif

@@ -42,7 +42,7 @@ struct shard {
 	struct scratch *scratch;       /* of all shards of the rank */
 	struct compressor *compressor; /* of the change of the model, over the shard */
 	struct vectors kept;
-	/* Two of the kept vectors: the parameters as all workers hold them, and the velocity of the
+	/* Two of the kept vectors: the parameters that all workers hold, and the velocity of the
 	 * update rule, which is NULL where the recipe has none. */
 	float *copy, *velocity;
 	uint64_t version;   /* steps completed */

@@ -193,7 +193,7 @@ static int choose_together(int rank, void *argument)
 		else
 			CHECK(now.residual_norm > 0);
 	}
-	CHECK(log_saw("recipe auto goes on", wanted->up == 1 ? "dense" : "topk", NULL, NULL) ==
+	CHECK(log_saw("recipe auto continues", wanted->up == 1 ? "dense" : "topk", NULL, NULL) ==
 	      (rank == 0));
 	sluice_model_close(&model);
 	sluice_finalize(&job);

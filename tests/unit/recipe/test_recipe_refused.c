@@ -17,15 +17,15 @@ TEST(recipe_parse__unknown_words_are_answered_with_the_nearest)
 		"\"topk\"? up= takes " SELECTION_FORMS
 		", then f32, f16, bf16, uniform(BITS[,BLOCK]), grid(BITS) or round(WIDTH)");
 	expect_refused("auto auto", "auto is given twice");
-	expect_refused("auto up=all", "\"up=all\" beside auto");
-	expect_refused("down=topk(0.1) auto", "\"down=topk(0.1)\" beside auto");
-	expect_refused("auto warmup=5", "\"warmup=5\" beside auto");
-	expect_refused("auto memory=none", "\"memory=none\" beside auto");
-	expect_refused("auto memory=lowpass(0.1)", "beside auto");
+	expect_refused("auto up=all", "\"up=all\" together with auto");
+	expect_refused("down=topk(0.1) auto", "\"down=topk(0.1)\" together with auto");
+	expect_refused("auto warmup=5", "\"warmup=5\" together with auto");
+	expect_refused("auto memory=none", "\"memory=none\" together with auto");
+	expect_refused("auto memory=lowpass(0.1)", "together with auto");
 	expect_refused("auto signal=innovation",
-		       "\"signal=innovation\" beside auto|which \"signal=innovation\" excludes");
-	expect_refused("auto signal=svrg(3) when=async(4)", "\"signal=svrg(3)\" beside auto");
-	expect_refused("auto update=average", "\"update=average\" beside auto");
+		       "\"signal=innovation\" together with auto|which \"signal=innovation\" excludes");
+	expect_refused("auto signal=svrg(3) when=async(4)", "\"signal=svrg(3)\" together with auto");
+	expect_refused("auto update=average", "\"update=average\" together with auto");
 	expect_refused("automatic", "begin with the word auto or the name of a method");
 	expect_refused("ups=all", "unknown key \"ups\"|did you mean \"up\"?|keys are up, down,");
 	expect_refused("colour=red", "unknown key \"colour\" in \"colour=red\": keys are up");
@@ -128,11 +128,11 @@ TEST(recipe_parse__two_methods_or_auto_beside_one__are_refused)
 {
 	expect_refused("bitopk scalecom", "\"bitopk\" and \"scalecom\" are two methods");
 	expect_refused("method=bitopk scalecom", "\"bitopk\" and \"scalecom\" are two methods");
-	expect_refused("method=bitopk auto", "auto beside the method \"bitopk\"");
+	expect_refused("method=bitopk auto", "auto together with the method \"bitopk\"");
 	expect_refused("method=scalcom", "\"method=scalcom\" names no method|method=scalecom\"?");
 	expect_refused("method=", "\"method=\" names no method|sluice-train --methods");
-	expect_refused("bitopk auto", "auto beside the method \"bitopk\"");
-	expect_refused("auto bitopk", "auto beside the method \"bitopk\"");
+	expect_refused("bitopk auto", "auto together with the method \"bitopk\"");
+	expect_refused("auto bitopk", "auto together with the method \"bitopk\"");
 	expect_refused("scalecom down=topk(0.1)", "write down=all");
 }
 

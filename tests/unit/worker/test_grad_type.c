@@ -235,17 +235,17 @@ static void set_scales(sluice_job *job, int rank, void *argument)
 	CHECK(sluice_push(model, code) == 0);
 	piece = (sluice_segment){ .data = mean, .count = COUNT, .type = SLUICE_F8_E5M2 };
 	CHECK(sluice_pull_vector(model, IN_PIECES(&piece, 1)) == SLUICE_EINVAL);
-	CHECK(error_says("segments[0].type=7, a type of 8 bits", "neither parameters nor means"));
+	CHECK(error_says("segments[0].type=7, an 8-bit type", "only gradients may have"));
 	CHECK_OK(sluice_pull(model, mean));
 	sluice_model_close(&model);
 	attr.param_type = SLUICE_F8_E4M3FN;
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EINVAL);
-	CHECK(error_says("param_type=6, a type of 8 bits", "neither parameters nor means"));
+	CHECK(error_says("param_type=6, a type of 8 bits", "only gradients may have"));
 	attr.param_type = SLUICE_F32;
 	attr.segments = &piece;
 	attr.n_segments = 1;
 	CHECK(sluice_model_open(job, &attr, NULL, &model) == SLUICE_EINVAL);
-	CHECK(error_says("segments[0].type=7, a type of 8 bits", "neither parameters nor means"));
+	CHECK(error_says("segments[0].type=7, an 8-bit type", "only gradients may have"));
 }
 
 TEST(scale__impossible_or_in_the_middle_of_a_push__is_refused)

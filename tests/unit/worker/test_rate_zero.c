@@ -205,8 +205,8 @@ TEST(rate_zero__within_a_period__adds_nothing_to_its_sum)
 static void be_refused(sluice_job *job, int rank, void *argument)
 {
 	static const char *const refused[][2] = {
-		{ "up=all down=all signal=storm(0.1) update=ema(0.1)", "looks back" },
-		{ "up=all signal=innovation when=lazy(10,0.1)", "looks back" },
+		{ "up=all down=all signal=storm(0.1) update=ema(0.1)", "uses the previous step" },
+		{ "up=all signal=innovation when=lazy(10,0.1)", "uses the previous step" },
 		{ "up=all down=all when=async(4)", "one worker at a time" },
 		{ "up=sketch(0.1)", "sketch" },
 	};

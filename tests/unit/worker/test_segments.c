@@ -465,7 +465,7 @@ static void call_wrongly(sluice_job *job, int rank, void *argument)
 	sluice_model_close(&model);
 	attr.param_type = SLUICE_F16;
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EINVAL);
-	CHECK(error_says("looks back", NULL));
+	CHECK(error_says("uses ", NULL));
 	attr.recipe = "up=all down=all";
 	attr.param_type = 5;
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EINVAL);
