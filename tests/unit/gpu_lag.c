@@ -10,14 +10,8 @@ struct emulated emulated;
 
 void open_models(struct pair *p, sluice_job *job, const struct shape *shape, void *stream)
 {
-	sluice_tensor tensors[] = { { "weight", COUNT - 100 }, { "bias", 100 } };
-	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = COUNT,
-				   .recipe = shape->recipe,
-				   .shards = shape->skewed ? SHARDS_SKEWED : SHARDS,
-				   .stream = stream,
-				   .tensors = tensors,
-				   .n_tensors = 2 };
+	sluice_model_attr attr = attr_of_shape(shape);
+	attr.stream = stream;
 	*p = (struct pair){ .ops = device(), .job = job, .rank = sluice_rank(job), .shape = shape };
 	p->there = device_vector(p->ops, &p->params_memory);
 	p->grad_there = device_vector(p->ops, &p->grad_memory);

@@ -24,6 +24,63 @@ float *device_floats(const struct device_ops *ops, struct memory *m, const float
 	return m->address;
 }
 
+void there_open(struct side *s)
+{
+	struct there *t = calloc(1, sizeof(*t));
+
+	CHECK(t);
+	s->own = t;
+	device_floats(device(), &t->grad, s->params, s->attr.count);
+	s->params = device_floats(device(), &t->params, s->params, s->attr.count);
+	t->pulled = s->params;
+	side_open(s);
+}
+
+void *there_grad(struct side *s, const void *grad, size_t bytes)
+{
+	struct there *t = s->own;
+
+	CHECK_OK(device()->copy(t->grad.address, grad, bytes, NULL));
+	CHECK_OK(device()->wait(NULL));
+	return t->grad.address;
+}
+
+void there_push(struct side *s, const float *grad)
+{
+	side_push(s, there_grad(s, grad, s->attr.count * sizeof(*grad)));
+}
+
+void there_pull(struct side *s, float *target)
+{
+	struct there *t = s->own;
+	void *to = target == s->params ? s->params : t->grad.address; /* a mean: anywhere */
+
+	CHECK_OK(sluice_pull(s->model, to));
+	t->pulled = to;
+}
+
+void there_compare(struct side *s, const float *want)
+{
+	const struct there *t = s->own;
+	const size_t bytes = s->attr.count * sizeof(*want);
+	float *got = malloc(bytes);
+
+	CHECK(got);
+	CHECK_OK(device()->copy(got, t->pulled, bytes, NULL));
+	CHECK_OK(device()->wait(NULL));
+	CHECK(!memcmp(got, want, bytes));
+	free(got);
+}
+
+void there_close(struct side *s)
+{
+	struct there *t = s->own;
+
+	device()->release(&t->params);
+	device()->release(&t->grad);
+	free(t);
+}
+
 void device_look_up(const char *name, void *function)
 {
 	device();

@@ -4,11 +4,27 @@
 #ifndef TESTS_GPU_RANK_H
 #define TESTS_GPU_RANK_H
 #include "base/device.h"
+#include "same_bits.h"
 #include <stddef.h>
 
 const struct device_ops *device(void);
 /* n floats there, as they are here. */
 float *device_floats(const struct device_ops *ops, struct memory *m, const float *from, size_t n);
+
+/* The way of a model whose parameters and gradients are in GPU memory. */
+struct there {
+	struct memory params, grad;
+	const void *pulled; /* what was pulled last */
+};
+void there_open(struct side *s);
+/* The gradient's place there, with the same bytes as it. */
+void *there_grad(struct side *s, const void *grad, size_t bytes);
+void there_push(struct side *s, const float *grad);
+void there_pull(struct side *s, float *target);
+void there_compare(struct side *s, const float *want);
+void there_close(struct side *s);
+#define THERE .compare = there_compare, .close = there_close
+
 /* Sets *function to the module's function of this name, which its table need not hold. */
 void device_look_up(const char *name, void *function);
 /* In the parent: whether kernels will run on a real device, where nothing can be made to fail or to

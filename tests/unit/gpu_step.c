@@ -59,6 +59,25 @@ void expect_same_messages(const sluice_model *host, const sluice_model *gpu)
 	}
 }
 
+void expect_overflow(sluice_model *gpu, int overflows)
+{
+	sluice_model_stats stats = { .size = sizeof stats };
+	CHECK_OK(sluice_stats(gpu, &stats));
+	CHECK(selection_kinds[gpu->recipe.up.select].varies ||
+	      !overflows == !stats.deferred_elements);
+}
+
+sluice_model_attr attr_of_shape(const struct shape *shape)
+{
+	static const sluice_tensor tensors[] = { { "weight", COUNT - 100 }, { "bias", 100 } };
+	return (sluice_model_attr){ .size = sizeof(sluice_model_attr),
+				    .count = COUNT,
+				    .recipe = shape->recipe,
+				    .shards = shape->skewed ? SHARDS_SKEWED : SHARDS,
+				    .tensors = tensors,
+				    .n_tensors = 2 };
+}
+
 void expect_same_stats(sluice_model *host, sluice_model *gpu, int overflows)
 {
 	sluice_model_stats a = { .size = sizeof a }, b = { .size = sizeof b };
@@ -66,7 +85,7 @@ void expect_same_stats(sluice_model *host, sluice_model *gpu, int overflows)
 	CHECK_OK(sluice_stats(gpu, &b));
 	CHECK(a.pushed_bytes == b.pushed_bytes && a.pulled_bytes == b.pulled_bytes);
 	CHECK(a.pushed_elements == b.pushed_elements && a.deferred_elements == b.deferred_elements);
-	CHECK(selection_kinds[host->recipe.up.select].varies || !overflows == !b.deferred_elements);
+	expect_overflow(gpu, overflows);
 	CHECK(a.nonfinite_elements == b.nonfinite_elements);
 	CHECK(float_bits((float)a.residual_norm) == float_bits((float)b.residual_norm));
 }

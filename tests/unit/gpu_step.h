@@ -15,7 +15,7 @@ enum { COUNT = 5000, STEPS = 6, RANKS = 3, SHARDS = 3, SHARDS_SKEWED = 10 };
 
 struct shape {
 	const char *recipe;
-	int on_gpu;      /* whether selection is expected there */
+	int on_host;     /* selection is expected there */
 	int nan_at;      /* step whose gradient holds a NaN; 0: none */
 	int home_at;     /* from this step on the gradient is in host memory; 0: never */
 	int ranges_at;   /* in this step it comes in ranges; 0: never */
@@ -33,6 +33,9 @@ void gradient(float *grad, int rank, int step, const struct shape *shape);
 /* But for the model's number, and with it the header's checksum. A payload that is not in the
  * staging slot is compared by its length and checksum, and by what the shards made of it. */
 void expect_same_messages(const sluice_model *host, const sluice_model *gpu);
+/* Whether more was selected than a slot holds. */
+void expect_overflow(sluice_model *gpu, int overflows);
 /* overflows: that more was selected than a slot holds is expected. */
 void expect_same_stats(sluice_model *host, sluice_model *gpu, int overflows);
+sluice_model_attr attr_of_shape(const struct shape *shape);
 #endif

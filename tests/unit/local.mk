@@ -14,7 +14,7 @@ async_problem = tests/unit/async_problem.c tests/unit/async_problem.h $(ranks)
 # Take down what the shards count.
 survivors = tests/unit/survivors.c tests/unit/survivors_oracle.c tests/unit/survivors.h tests/unit/scratch.h $(ranks)
 # A rank with vectors in GPU memory; two models, of which one has them there; on a device that lags.
-gpu_rank = tests/unit/gpu_rank.c tests/unit/gpu_rank.h $(ranks)
+gpu_rank = tests/unit/gpu_rank.c tests/unit/gpu_rank.h $(same_bits)
 gpu_step = tests/unit/gpu_step.c tests/unit/gpu_step.h $(gpu_rank)
 gpu_lag = tests/unit/gpu_lag.c tests/unit/gpu_lag.h $(gpu_step)
 

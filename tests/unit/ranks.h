@@ -65,6 +65,7 @@ sluice_job *rank_join(const sluice_job_attr *attr);
 sluice_model *rank_open(sluice_job *job, void *params, sluice_model_attr attr);
 /* The same, of a list of attributes: OPEN(job, params, .count = 100, .recipe = "up=all"). */
 #define OPEN(job, params, ...) rank_open(job, params, (sluice_model_attr){ __VA_ARGS__ })
+#define ATTR(...)              ((sluice_model_attr){ .size = sizeof(sluice_model_attr), __VA_ARGS__ })
 /* From now on no wait of this rank lasts longer than so many milliseconds, times slowness(): to be
  * called when only the wait that is to end so lies ahead, because a loaded machine needs its time
  * for all others. */

@@ -11,7 +11,7 @@ struct side;
 struct training {
 	sluice_model_attr attr; /* of both models; count, recipe and shards at least */
 	int steps;
-	/* The first parameters of this rank. NULL: noise. */
+	/* The first parameters of this rank. NULL: noise on rank 0, whose parameters count. */
 	void (*start)(float *params, uint64_t count, int rank);
 	/* The gradient of s->step on this rank. NULL: uneven noise with zeros and equal values,
 	 * which depends on the parameters. */

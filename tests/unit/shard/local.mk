@@ -12,4 +12,4 @@ tests_unit_test_candidates_SOURCES = tests/unit/shard/test_candidates.c tests/un
 tests_unit_test_census_SOURCES = tests/unit/shard/test_census.c tests/unit/scratch.h $(ranks)
 tests_unit_test_gpu_shard_SOURCES = tests/unit/shard/test_gpu_shard.c tests/unit/scratch.h $(gpu_lag)
 tests_unit_test_reduce_SOURCES = tests/unit/shard/test_reduce.c tests/unit/random.h tests/unit/thinned.h
-tests_unit_test_waiting_messages_SOURCES = tests/unit/shard/test_waiting_messages.c $(ranks)
+tests_unit_test_waiting_messages_SOURCES = tests/unit/shard/test_waiting_messages.c $(same_bits)

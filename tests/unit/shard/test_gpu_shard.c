@@ -50,57 +50,59 @@ struct variant {
 	const char *recipe;
 	int measured_at; /* SLUICE_MEASURE is on from this step on, for two steps */
 	int on_gpu;      /* the parameters of the second model are there */
+	int beside;      /* the device works beside the host: nothing is there at once */
 	int raises;      /* rank 0 asks for twice the densities in each third step */
 };
 
-static int pull(sluice_model *model, float *vector)
+static const struct variant *variant_of(const struct side *s)
 {
-	return sluice_pull(model, vector);
+	return s->training->own;
 }
 
-static void train_both(int rank, sluice_job *job, const struct variant *v)
+static void draw(float *grad, const float *params, const struct side *s)
 {
-	static float grad[COUNT], params[COUNT], other[COUNT];
-	const struct device_ops *ops = device();
-	struct memory memory = { 0 };
-	float *there = other;
-	sluice_model *host = NULL, *gpu = NULL;
-	sluice_model_attr of_host = attr_of(v->recipe, 0), of_gpu = attr_of(v->recipe, 1);
+	gradient(grad, s->rank, (int)s->step, &(struct shape){ 0 });
+}
 
-	memset(params, 0, sizeof params);
-	memset(other, 0, sizeof other);
-	if (v->on_gpu)
-		there = device_vector(ops, &memory);
-	CHECK_OK(sluice_model_open(job, &of_host, params, &host));
-	CHECK_OK(sluice_model_open(job, &of_gpu, there, &gpu));
-	for (int step = 1; step <= STEPS; step++) {
-		const int measured = v->measured_at && step >= v->measured_at &&
-				     step < v->measured_at + 2;
+static void open_on_device(struct side *s)
+{
+	s->attr.device_shards = 1;
+	(variant_of(s)->on_gpu ? there_open : side_open)(s);
+	if (variant_of(s)->beside)
+		emulated.lag(BESIDE);
+}
 
-		CHECK_OK(sluice_set(host, SLUICE_MEASURE, measured));
-		CHECK_OK(sluice_set(gpu, SLUICE_MEASURE, measured));
-		if (v->raises && !rank && step % 3 == 0) {
-			host->worker->step.proposed = host->worker->step.chosen + 1;
-			gpu->worker->step.proposed = gpu->worker->step.chosen + 1;
-		}
-		gradient(grad, rank, step, &(struct shape){ 0 });
-		CHECK_OK(sluice_push(host, grad));
-		CHECK_OK(sluice_push(gpu, grad));
-		CHECK_OK(pull(host, params));
-		CHECK_OK(pull(gpu, there));
-		if (v->on_gpu)
-			expect_on_device(ops, there, params);
-		else
-			CHECK(!memcmp(params, there, sizeof params));
-		CHECK_OK(sluice_barrier(job));
-		expect_same_shards(host, gpu);
-		expect_same_stats(host, gpu, 0);
-		CHECK_OK(sluice_barrier(job));
-	}
-	sluice_model_close(&gpu);
-	sluice_model_close(&host);
-	if (v->on_gpu)
-		ops->release(&memory);
+static void measure_and_raise(struct side *s)
+{
+	const struct variant *v = variant_of(s);
+	const int step = (int)s->step;
+
+	CHECK_OK(sluice_set(s->model, SLUICE_MEASURE,
+			    v->measured_at && step >= v->measured_at && step < v->measured_at + 2));
+	if (v->raises && !s->rank && step % 3 == 0)
+		s->model->worker->step.proposed = s->model->worker->step.chosen + 1;
+}
+
+static void compare_shards(struct side *host, struct side *gpu)
+{
+	CHECK_OK(sluice_barrier(host->job));
+	expect_same_shards(host->model, gpu->model);
+	CHECK_OK(sluice_barrier(host->job));
+}
+
+static void train_variant(sluice_job *job, const struct variant *v)
+{
+	static const struct way of_host = { 0 }, of_gpu = { .open = open_on_device },
+				there = { THERE, .open = open_on_device, .pull = there_pull };
+
+	same_bits(job,
+		  &(struct training){ .attr = attr_of(v->recipe, 0),
+				      .steps = STEPS,
+				      .gradient = draw,
+				      .before = measure_and_raise,
+				      .after = compare_shards,
+				      .own = v },
+		  &of_host, v->on_gpu ? &there : &of_gpu);
 }
 
 static const struct variant variants[] = {
@@ -138,11 +140,8 @@ static const struct variant variants[] = {
 static void train_variants(sluice_job *job, int rank, void *argument)
 {
 	device();
-
-	for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++) {
-		check_of = variants[i].recipe;
-		train_both(rank, job, &variants[i]);
-	}
+	for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++)
+		train_variant(job, &variants[i]);
 }
 
 TEST(device_shards__any_recipe__have_the_bits_of_the_host)
@@ -396,29 +395,11 @@ TEST(device_shards__a_call_of_cuda_fails__all_ranks_are_told)
 
 /* ---- a device that lags ------------------------------------------------------------- */
 
-/* The device works beside the host: what is asked of it is not there when the call returns. */
 static void train_beside(sluice_job *job, int rank, void *argument)
 {
-	static float grad[COUNT], params[COUNT], other[COUNT];
-	const sluice_model_attr of_host = attr_of(argument, 0), of_gpu = attr_of(argument, 1);
-	sluice_model *host = NULL, *gpu = NULL;
-
 	begin_emulated();
-	CHECK_OK(sluice_model_open(job, &of_host, params, &host));
-	CHECK_OK(sluice_model_open(job, &of_gpu, other, &gpu));
-	emulated.lag(BESIDE);
-	for (int step = 1; step <= STEPS; step++) {
-		gradient(grad, rank, step, &(struct shape){ 0 });
-		CHECK_OK(sluice_push(host, grad));
-		CHECK_OK(sluice_push(gpu, grad));
-		CHECK_OK(sluice_pull(host, params));
-		CHECK_OK(sluice_pull(gpu, other));
-		CHECK(!memcmp(params, other, sizeof params));
-	}
-	CHECK_OK(sluice_barrier(job));
-	expect_same_shards(host, gpu);
-	sluice_model_close(&gpu);
-	sluice_model_close(&host);
+	train_variant(job, &(struct variant){ argument, .beside = 1 });
+	emulated.lag(AT_ONCE);
 }
 
 TEST(device_shards__device_works_beside__have_the_bits_of_the_host)

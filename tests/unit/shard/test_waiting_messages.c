@@ -2,7 +2,7 @@
  * Jobs whose shards keep few coordinates in lists until all messages are there, beside jobs whose
  * shards add every message to the sum of the whole shard: the same bits, whether a recipe asks for
  * the sum or not. */
-#include "ranks.h"
+#include "same_bits.h"
 #include "shard/state.h"
 #include "thinned.h"
 #include "cases.h"
@@ -28,84 +28,61 @@ enum { RECIPES = sizeof recipes / sizeof *recipes };
 
 struct plan {
 	const char *const *recipes;
-	int n, summed, pieces;
-	uint64_t digests[RECIPES][2]; /* by whether all is added to the sum */
+	size_t n;
+	const struct way *lists, *summed;
 };
 
-/* Made once, before the ranks are. */
-static float first[COUNT], gradients[RANKS][STEPS][COUNT];
-
-static int draw(void **state)
+static void draw(float *grad, const float *params, const struct side *s)
 {
-	for (uint64_t i = 0; i < COUNT; i++) {
-		first[i] = noise(3, 0, 0, i);
-		for (uint64_t rank = 0; rank < RANKS; rank++)
-			for (uint64_t step = 0; step < STEPS; step++)
-				gradients[rank][step][i] = noise(4, step + 1, rank, i);
-	}
-	return 0;
+	for (uint64_t i = 0; i < COUNT; i++)
+		grad[i] = noise(4, s->step, (uint64_t)s->rank, i);
 }
 
-static void push(sluice_model *model, const float *grad, int pieces)
+/* All is added to the sum. */
+static void open_summed(struct side *s)
 {
-	if (!pieces)
-		CHECK_OK(sluice_push(model, grad));
-	for (uint64_t i = 0; pieces && i < 5; i++)
-		CHECK_OK(sluice_push_range(model, grad + i * (COUNT / 5), i * (COUNT / 5),
+	side_open(s);
+	for (uint32_t i = 0; i < s->model->n_own; i++)
+		s->model->shards[i].reduction.room = 0;
+}
+
+static void push_fifths(struct side *s, const float *grad)
+{
+	for (uint64_t i = 0; i < 5; i++)
+		CHECK_OK(sluice_push_range(s->model, grad + i * (COUNT / 5), i * (COUNT / 5),
 					   COUNT / 5));
 }
 
 static void train(sluice_job *job, int rank, void *argument)
 {
-	static float params[COUNT];
-	struct plan *plan = argument;
-	const int ranks = sluice_size(job);
+	const struct plan *plan = argument;
 
 	log_capture();
-	for (int r = 0; r < plan->n; r++) {
-		if (thinned((size_t)(r + ranks), 3))
-			continue;
-		memcpy(params, first, sizeof params);
-		sluice_model *model = OPEN(job, params, .count = COUNT, .lr = 0.1f,
-					   .recipe = plan->recipes[r], .shards = 2);
-		for (uint32_t s = 0; s < model->n_own && plan->summed; s++)
-			model->shards[s].reduction.room = 0;
-		for (int step = 0; step < STEPS; step++) {
-			push(model, gradients[rank][step], plan->pieces);
-			CHECK_OK(sluice_pull(model, params));
-		}
-		uint64_t digest = check_same(job, params, sizeof params);
-		if (!rank)
-			plan->digests[r][plan->summed] = digest;
-		sluice_model_close(&model);
-	}
+	for (size_t r = 0; r < plan->n; r++)
+		if (!thinned(r + (size_t)sluice_size(job), 3))
+			same_bits(job,
+				  &(struct training){ .attr = ATTR(.count = COUNT, .lr = 0.1f,
+								   .recipe = plan->recipes[r],
+								   .shards = 2),
+						      .steps = STEPS,
+						      .gradient = draw },
+				  plan->lists, plan->summed);
 }
 
-static void compare(const char *const *of, int n, int ranks, int pieces)
-{
-	struct plan *plan = shared_memory(sizeof *plan);
-
-	plan->recipes = of;
-	plan->n = n;
-	plan->pieces = pieces;
-	for (plan->summed = 0; plan->summed < 2; plan->summed++)
-		run_in_job(ranks, train, plan);
-	for (int r = 0; r < n; r++) {
-		if (plan->digests[r][0] != plan->digests[r][1])
-			print_error("%s\n", of[r]);
-		assert_true(plan->digests[r][0] == plan->digests[r][1]);
-	}
-}
+static const struct way lists = { 0 }, summed = { .open = open_summed },
+			lists_of_fifths = { .push = push_fifths },
+			summed_of_fifths = { .open = open_summed, .push = push_fifths };
 
 TEST(train__messages_wait_or_are_added_to_the_sum__same_bits)
 {
-	compare(recipes, RECIPES, 2, 0);
-	compare(recipes, RECIPES, 3, 0);
+	run_in_job(2, train, &(struct plan){ recipes, RECIPES, &lists, &summed });
+	run_in_job(3, train, &(struct plan){ recipes, RECIPES, &lists, &summed });
 }
 
 TEST(train__gradients_in_ranges__same_bits)
 {
-	compare(recipes, RECIPES, 3, 1);
+	run_in_job(3, train,
+		   &(struct plan){ recipes, RECIPES, &lists_of_fifths, &summed_of_fifths });
 }
 
 /* One worker: the order of pushes, and so the bits, are given. */
@@ -116,10 +93,6 @@ TEST(train__async__same_bits)
 		"up=topk(0.001) down=all when=async(4) update=momentum(0.5)",
 	};
 
-	compare(async, sizeof async / sizeof *async, 1, 0);
-}
-
-int main(void)
-{
-	return run_cases(draw, NULL);
+	run_in_job(1, train,
+		   &(struct plan){ async, sizeof async / sizeof *async, &lists, &summed });
 }

@@ -30,9 +30,9 @@ check_PROGRAMS += \
 tests_unit_test_accumulator_SOURCES = tests/unit/worker/test_accumulator.c tests/unit/four_tensors.h $(same_bits)
 tests_unit_test_conservation_SOURCES = tests/unit/worker/test_conservation.c tests/unit/worker/sent.h $(ranks)
 # Spoils bytes between who makes and who reads them.
-tests_unit_test_dense_spoilt_SOURCES = tests/unit/worker/test_dense_spoilt.c tests/unit/gpu_rank.c tests/unit/gpu_rank.h $(dense_values)
+tests_unit_test_dense_spoilt_SOURCES = tests/unit/worker/test_dense_spoilt.c $(gpu_rank) tests/unit/dense_values.h
 tests_unit_test_dense_spoilt_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dense_put -Wl,--wrap=message_head
-tests_unit_test_dense_step_SOURCES = tests/unit/worker/test_dense_step.c $(dense_values)
+tests_unit_test_dense_step_SOURCES = tests/unit/worker/test_dense_step.c $(dense_values) tests/unit/same_bits.c tests/unit/same_bits.h
 tests_unit_test_dynamics_SOURCES = tests/unit/worker/test_dynamics.c tests/unit/worker/sent.h tests/unit/scratch.h $(ranks)
 tests_unit_test_gpu_capture_SOURCES = tests/unit/worker/test_gpu_capture.c $(gpu_rank)
 tests_unit_test_gpu_devices_SOURCES = tests/unit/worker/test_gpu_devices.c tests/unit/narrow.h $(gpu_rank)
@@ -43,7 +43,7 @@ tests_unit_test_gpu_late_SOURCES = tests/unit/worker/test_gpu_late.c $(gpu_lag)
 tests_unit_test_gpu_segments_SOURCES = tests/unit/worker/test_gpu_segments.c tests/unit/four_tensors.h \
 	tests/unit/narrow.h $(gpu_rank)
 tests_unit_test_gpu_step_SOURCES = tests/unit/worker/test_gpu_step.c tests/unit/narrow.h $(gpu_step)
-tests_unit_test_grad_type_SOURCES = tests/unit/worker/test_grad_type.c tests/unit/narrow.h $(ranks)
+tests_unit_test_grad_type_SOURCES = tests/unit/worker/test_grad_type.c tests/unit/narrow.h $(same_bits)
 tests_unit_test_home_SOURCES = tests/unit/worker/test_home.c
 tests_unit_test_home_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=collective_run -Wl,--wrap=collective_agree \
 	-Wl,--wrap=progress_take -Wl,--wrap=progress_release -Wl,--wrap=progress_until

@@ -9,7 +9,7 @@
 #include "worker/lane.h"
 #include "worker/state.h"
 #include "dense_values.h"
-#include "ranks.h"
+#include "same_bits.h"
 #include "thinned.h"
 #include "cases.h"
 #include <math.h>
@@ -39,63 +39,61 @@ static int exchange(sluice_model *model, const float *grad, float *params)
 	return rc ? rc : sluice_pull(model, params);
 }
 
+static void draw(float *grad, const float *params, const struct side *s)
+{
+	for (uint64_t i = 0; i < s->attr.count; i++)
+		grad[i] = value_of(s->training->own, s->step, s->rank, i);
+}
+
+static void push(struct side *s, const float *grad)
+{
+	float *params = s->params;
+
+	for (uint64_t i = 0; i < s->attr.count && s->model->recipe.update == UPDATE_AVERAGE; i++)
+		params[i] += grad[i];
+	side_push(s, grad);
+}
+
+/* It looks at each message, and at the accumulator. */
+static void open_measured(struct side *s)
+{
+	side_open(s);
+	CHECK_OK(sluice_set(s->model, SLUICE_MEASURE, 1));
+}
+
+static void check_parts(struct side *dense, struct side *measured)
+{
+	const struct shape *shape = dense->training->own;
+	struct lanes *lanes = dense->model->worker->lanes;
+
+	for (uint32_t s = 0; s < dense->model->n_own; s++) {
+		const struct shard *own = &dense->model->shards[s];
+
+		CHECK(is_zero(own->reduction.sum, own->at->span));
+		CHECK(dense->step > 1 || shard_dense_summed(own) == shape->shard_part);
+		CHECK(!shard_dense_summed(&measured->model->shards[s]));
+	}
+	/* Only a slot that lies in this process, too, can be filled in place. */
+	CHECK(dense->step > 1 || (lane_sent_way(lanes, 0) == LANE_PLACED) ==
+					 (shape->worker_part && lane_slot_there(lanes, 0, 1)));
+	CHECK(lane_sent_way(measured->model->worker->lanes, 0) == LANE_STAGED);
+	CHECK_OK(sluice_barrier(dense->job)); /* nobody goes on before all have looked */
+}
+
 static void both_ways(sluice_job *job, int rank, void *argument)
 {
+	static const struct way dense = { .push = push },
+				measured = { .open = open_measured, .push = push };
 	const struct shape *shape = argument;
-	const size_t bytes = shape->count * sizeof(float);
-	float *grad = malloc(bytes), *params[2] = { malloc(bytes), malloc(bytes) };
-	sluice_model *model[2] = { NULL };
-	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = shape->count,
-				   .shards = shape->shards,
-				   .recipe = shape->recipe,
-				   .lr = 0.3f };
-	CHECK(grad && params[0] && params[1]);
-	for (int m = 0; m < 2; m++) {
-		for (uint64_t i = 0; i < shape->count; i++)
-			params[m][i] = noise(1, 0, 0, i);
-		CHECK_OK(sluice_model_open(job, &attr, params[m], &model[m]));
-	}
-	CHECK_OK(sluice_set(model[1], SLUICE_MEASURE,
-			    1)); /* which looks at each message, and at the accumulator */
-	for (uint64_t step = 1; step <= STEPS; step++) {
-		for (uint64_t i = 0; i < shape->count; i++)
-			grad[i] = value_of(shape, step, rank, i);
-		for (uint64_t i = 0; i < shape->count && model[0]->recipe.update == UPDATE_AVERAGE;
-		     i++)
-			params[0][i] = params[1][i] = params[0][i] + grad[i];
-		for (int m = 0; m < 2; m++)
-			CHECK_OK(exchange(model[m], grad, params[m]));
-		CHECK(!memcmp(params[0], params[1], bytes));
-		check_same(job, params[0], bytes);
-		for (uint32_t s = 0; s < model[0]->n_own; s++) {
-			const struct shard *own = &model[0]->shards[s],
-					   *other = &model[1]->shards[s];
-			const size_t span = own->at->span * sizeof(float);
-			CHECK(!memcmp(own->copy, other->copy, span));
-			CHECK(!shard_residual(own) ||
-			      !memcmp(shard_residual(own), shard_residual(other), span));
-			CHECK(!own->velocity || !memcmp(own->velocity, other->velocity, span));
-			CHECK(is_zero(own->reduction.sum, own->at->span));
-			CHECK(step > 1 || shard_dense_summed(own) == shape->shard_part);
-			CHECK(!shard_dense_summed(other));
-		}
-		/* Only a slot that lies in this process, too, can be filled in place. */
-		CHECK(step > 1 || (lane_sent_way(model[0]->worker->lanes, 0) == LANE_PLACED) ==
-					  (shape->worker_part &&
-					   lane_slot_there(model[0]->worker->lanes, 0, 1)));
-		CHECK(lane_sent_way(model[1]->worker->lanes, 0) == LANE_STAGED);
-		for (uint64_t i = 0; i < shape->count && model[0]->recipe.memory != MEMORY_NONE;
-		     i++)
-			CHECK(float_bits(worker_residual(model[0])[i]) ==
-			      float_bits(worker_residual(model[1])[i]));
-		CHECK_OK(sluice_barrier(job)); /* nobody goes on before all have looked */
-	}
-	for (int m = 0; m < 2; m++) {
-		sluice_model_close(&model[m]);
-		free(params[m]);
-	}
-	free(grad);
+
+	same_bits(job,
+		  &(struct training){ .attr = ATTR(.count = shape->count, .shards = shape->shards,
+						   .recipe = shape->recipe, .lr = 0.3f),
+				      .steps = STEPS,
+				      .gradient = draw,
+				      .after = check_parts,
+				      .own = shape },
+		  &dense, &measured);
 }
 
 TEST(step__any_recipe__same_bits_as_message_by_message)

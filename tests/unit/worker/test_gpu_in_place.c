@@ -133,59 +133,52 @@ static enum payload_way way_to(int owner, int rank)
 	return (reads < 0 ? owner % 2 == 0 : reads) ? PAYLOAD_IN_PLACE : PAYLOAD_STAGED;
 }
 
-static void train_both(sluice_job *job, int rank, void *argument)
+static void begin(struct side *s)
 {
-	static float params[COUNT], grad[COUNT], got[COUNT];
-	ops = device();
-	log_capture(); /* the last messages of a rank wait in its queue for ever */
-	struct memory params_memory, grad_memory;
-	sluice_model *host = NULL, *gpu = NULL;
-	sluice_model_attr attr = {
-		.size = sizeof attr, .count = COUNT, .shards = SHARDS, .recipe = argument
-	};
-	for (size_t i = 0; i < COUNT; i++)
-		params[i] = noise(1, 0, 0, i);
-	float *there = device_floats(ops, &params_memory, params, COUNT);
-	float *grad_there = device_floats(ops, &grad_memory, grad, COUNT);
-	CHECK_OK(sluice_model_open(job, &attr, params, &host));
-	CHECK_OK(sluice_model_open(job, &attr, there, &gpu));
 	steps = 1;
-	for (int step = 1; step <= STEPS; step++) {
-		for (size_t i = 0; i < COUNT; i++)
-			grad[i] = noise(2, (uint64_t)step, (uint64_t)rank, i);
-		CHECK_OK(ops->copy(grad_there, grad, sizeof grad, NULL));
-		CHECK_OK(sluice_push(host, grad));
-		CHECK_OK(sluice_push(gpu, grad_there));
-		CHECK_OK(sluice_pull(host, params));
-		CHECK_OK(sluice_pull(gpu, there));
-		CHECK_OK(ops->copy(got, there, sizeof got, NULL));
-		CHECK_OK(ops->wait(NULL));
-		CHECK(!memcmp(got, params, sizeof got));
-		CHECK_OK(on_device_fetch(gpu));
-		CHECK(!memcmp(worker_residual(gpu), worker_residual(host), sizeof got));
-	}
+}
+
+/* At the end: what went which way. */
+static void check_ways(struct side *host, struct side *there)
+{
 	unsigned in_place = 0;
+
+	if (there->step < STEPS)
+		return;
 	for (uint32_t s = 0; s < SHARDS; s++) {
-		const enum payload_way way = way_to(home_rank(gpu->home, s), rank);
-		CHECK(on_device_way(gpu, s) == way);
+		const enum payload_way way = way_to(home_rank(there->model->home, s), there->rank);
+
+		CHECK(on_device_way(there->model, s) == way);
 		in_place += way == PAYLOAD_IN_PLACE;
 	}
 	CHECK(from_device == STEPS * in_place);
-	CHECK(full >
-	      0); /* a header had to wait for its queue, and its payload was not sent twice */
+	/* a header had to wait for its queue, and its payload was not sent twice */
+	CHECK(full > 0);
 	CHECK(torn > 1);
-	sluice_model_close(&gpu);
-	sluice_model_close(&host);
-	ops->release(&params_memory);
-	ops->release(&grad_memory);
+}
+
+static void train(sluice_job *job, int rank, void *argument)
+{
+	static const struct way here = { 0 }, there = { THERE, .open = there_open,
+							.push = there_push, .pull = there_pull };
+
+	ops = device();
+	log_capture(); /* the last messages of a rank wait in its queue for ever */
+	same_bits(job,
+		  &(struct training){
+			  .attr = { .count = COUNT, .shards = SHARDS, .recipe = argument },
+			  .steps = STEPS,
+			  .before = begin,
+			  .after = check_ways },
+		  &here, &there);
 }
 
 TEST(push__card_that_reads_gpu_memory_late_sends_the_bits_of_host_memory)
 {
 	use_card();
 	for (reads = -1; reads <= 1; reads++) {
-		run_in_job(RANKS, train_both, "up=topk(0.05) down=topk(0.1) memory=residual");
-		run_in_job(RANKS, train_both, "up=topk(0.2),bf16 down=all memory=residual");
-		run_in_job(RANKS, train_both, "up=all,f16 down=all memory=residual");
+		run_in_job(RANKS, train, "up=topk(0.05) down=topk(0.1) memory=residual");
+		run_in_job(RANKS, train, "up=topk(0.2),bf16 down=all memory=residual");
+		run_in_job(RANKS, train, "up=all,f16 down=all memory=residual");
 	}
 }

@@ -63,354 +63,314 @@ static struct emulated_counts count(void)
 	return seen;
 }
 
-/* By the call that the recipe asks for. params: what update=average pushes. */
-static int push_one(sluice_model *model, const void *grad, const float *params, int in_ranges)
+static const struct shape *shape_of(const struct side *s)
 {
-	const struct recipe *recipe = &model->recipe;
-	if (recipe->signal == SIGNAL_STORM)
-		return sluice_push_pair(model, grad, grad);
-	if (recipe->update == UPDATE_AVERAGE)
-		return sluice_push(model, params);
-	if (!in_ranges)
-		return sluice_push(model, grad);
-	const uint8_t *bytes = grad;
-	int rc = sluice_push_range(model, bytes + 2000 * value_bytes(model->grad.type), 2000,
-				   COUNT - 2000);
-	return rc ? rc : sluice_push_range(model, grad, 0, 2000);
+	return s->training->own;
 }
 
-/* As push_one(). No time of a push counts twice in the sums. */
-static int push_timed(sluice_model *model, const void *grad, const float *params, int in_ranges)
+static uint16_t spelled[2 * COUNT];
+
+/* Of 16 or 8 bits: what codes of it mean. */
+static void draw(float *grad, const float *params, const struct side *s)
+{
+	gradient(grad, s->rank, (int)s->step, shape_of(s));
+	if (shape_of(s)->narrow)
+		narrow_gradient(spelled, grad, shape_of(s)->narrow);
+}
+
+static int home(const struct side *s)
+{
+	return shape_of(s)->home_at && (int)s->step >= shape_of(s)->home_at;
+}
+
+static int measured(const struct side *s)
+{
+	return shape_of(s)->measured_at && (int)s->step >= shape_of(s)->measured_at;
+}
+
+static void measure(struct side *s)
+{
+	CHECK_OK(sluice_set(s->model, SLUICE_MEASURE, measured(s)));
+}
+
+/* By the call that the recipe asks for. */
+static void push(struct side *s, const float *grad)
+{
+	const uint8_t *bytes = (const uint8_t *)grad;
+
+	if ((int)s->step != shape_of(s)->ranges_at) {
+		side_push(s, grad);
+		return;
+	}
+	CHECK_OK(sluice_push_range(s->model, bytes + 2000 * value_bytes(s->model->grad.type), 2000,
+				   COUNT - 2000));
+	CHECK_OK(sluice_push_range(s->model, grad, 0, 2000));
+}
+
+static void open_narrow(struct side *s)
+{
+	s->attr.grad_type = shape_of(s)->narrow;
+	there_open(s);
+	CHECK_OK(sluice_set(s->model, SLUICE_GRAD_SCALE, narrow_scale(shape_of(s)->narrow)));
+}
+
+static float point[COUNT];
+
+static void push_here(struct side *s, const float *grad)
+{
+	CHECK_OK(sluice_point(s->model, s->params, point));
+	push(s, grad);
+}
+
+/* No time of a push counts twice in the sums. */
+static void push_timed(struct side *s, const void *grad)
 {
 	sluice_model_stats before = { .size = sizeof before }, after = { .size = sizeof after };
-	CHECK_OK(sluice_stats(model, &before));
+
+	CHECK_OK(sluice_stats(s->model, &before));
 	const uint64_t began = now_ns();
-	const int rc = push_one(model, grad, params, in_ranges);
-	CHECK_OK(sluice_stats(model, &after)); /* the progress thread may have ended the push */
+	push(s, grad);
+	CHECK_OK(sluice_stats(s->model, &after)); /* the progress thread may have ended the push */
 	const uint64_t spent = now_ns() - began;
 	CHECK(after.compress_ns - before.compress_ns + after.push_ns - before.push_ns <= spent);
-	return rc;
 }
 
-static int train_both(int rank, void *argument)
+static void push_there(struct side *s, const float *grad)
 {
-	const struct shape *shape = argument;
-	static float params[COUNT], grad[COUNT], point[COUNT];
-	static uint16_t codes[2 * COUNT];
-	const struct device_ops *ops = device();
-	struct memory params_memory, grad_memory;
-	float *there = device_vector(ops, &params_memory),
-	      *grad_there = device_vector(ops, &grad_memory);
-	sluice_job *job = rank_join(NULL);
-	sluice_model *host = NULL, *gpu = NULL;
-	sluice_tensor tensors[] = { { "weight", COUNT - 100 }, { "bias", 100 } };
-	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = COUNT,
-				   .recipe = shape->recipe,
-				   .shards = shape->skewed ? SHARDS_SKEWED : SHARDS,
-				   .tensors = tensors,
-				   .n_tensors = 2 };
-	for (size_t i = 0; i < COUNT; i++)
-		params[i] = rank ? 0 : noise(1, 0, 0, i);
-	to_device(ops, there, params);
-	CHECK_OK(sluice_model_open(job, &attr, params, &host));
-	attr.grad_type = shape->narrow;
-	CHECK_OK(sluice_model_open(job, &attr, there, &gpu));
-	CHECK_OK(sluice_set(gpu, SLUICE_GRAD_SCALE, narrow_scale(shape->narrow)));
-	expect_on_device(ops, there, params);
-	for (int step = 1; step <= STEPS; step++) {
-		int home = shape->home_at && step >= shape->home_at;
-		gradient(grad, rank, step, shape);
-		if (shape->narrow)
-			narrow_gradient(codes, grad, shape->narrow);
-		int ranges = step == shape->ranges_at,
-		    measured = shape->measured_at && step >= shape->measured_at;
-		CHECK_OK(sluice_set(host, SLUICE_MEASURE, measured));
-		CHECK_OK(sluice_set(gpu, SLUICE_MEASURE, measured));
-		CHECK_OK(sluice_point(host, params, point));
-		count();
-		CHECK_OK(sluice_point(gpu, there, grad_there)); /* lies there for a moment */
-		CHECK(count().pinned == 0 || step == 1);
-		expect_on_device(ops, grad_there, point);
-		to_device(ops, grad_there,
-			  shape->narrow ? (const float *)(const void *)codes : grad);
-		CHECK_OK(push_one(host, grad, params, ranges));
-		CHECK_OK(push_timed(gpu,
-				    !home         ? (const void *)grad_there :
-				    shape->narrow ? (const void *)codes :
-						    grad,
-				    there, ranges));
-		CHECK(on_device_selects(gpu) == (shape->on_gpu && !home && !measured));
-		if (on_device_selects(gpu)) {
-			expect_packed(gpu, shape);
-			expect_same_messages(host, gpu);
-		}
-		CHECK_OK(sluice_pull(host, params));
-		count();
-		CHECK_OK(sluice_pull(gpu, there));
-		/* The first may open a selector. Copies of pageable memory wait for the device. */
-		CHECK(count().pageable == 0 || step == 1);
-		expect_on_device(ops, there, params);
-		if (on_device_selects(gpu)) /* where a support was agreed, there were others */
-			expect_same_messages(host, gpu);
-		expect_same_stats(host, gpu, shape->skewed);
+	const struct shape *shape = shape_of(s);
+	const void *given = shape->narrow ? (const void *)spelled : grad;
+	void *grad_there = there_grad(s, given, sizeof point);
+
+	count();
+	CHECK_OK(sluice_point(s->model, s->params, grad_there)); /* lies there for a moment */
+	CHECK(count().pinned == 0 || s->step == 1);
+	expect_on_device(device(), grad_there, point);
+	there_grad(s, given, sizeof point);
+	push_timed(s, home(s) ? given : grad_there);
+	CHECK(on_device_selects(s->model) == (!shape->on_host && !home(s) && !measured(s)));
+	if (on_device_selects(s->model)) {
+		expect_packed(s->model, shape);
+		expect_same_messages(s->other->model, s->model);
 	}
-	sluice_model_close(&gpu);
-	sluice_model_close(&host);
-	sluice_finalize(&job);
-	ops->release(&params_memory);
-	ops->release(&grad_memory);
-	return 0;
 }
 
-static int train_all(int rank, void *argument)
+static void pull_there(struct side *s, float *target)
 {
-	for (struct shape *shape = argument; shape->recipe; shape++) {
-		check_of = shape->recipe;
-		train_both(rank, shape);
-	}
-	return 0;
+	count();
+	there_pull(s, target);
+	/* The first may open a selector. Copies of pageable memory wait for the device. */
+	CHECK(count().pageable == 0 || s->step == 1);
+}
+
+static void compare_messages(struct side *host, struct side *gpu)
+{
+	if (on_device_selects(gpu->model)) /* where a support was agreed, there were others */
+		expect_same_messages(host->model, gpu->model);
+	expect_overflow(gpu->model, shape_of(gpu)->skewed);
+}
+
+static void train_all(sluice_job *job, int rank, void *argument)
+{
+	static const struct way here = { .push = push_here },
+				there = { THERE, .open = open_narrow, .push = push_there,
+					  .pull = pull_there };
+
+	for (const struct shape *shape = argument; shape->recipe; shape++)
+		same_bits(job,
+			  &(struct training){ .attr = attr_of_shape(shape),
+					      .steps = STEPS,
+					      .gradient = draw,
+					      .before = measure,
+					      .after = compare_messages,
+					      .own = shape },
+			  &here, &there);
 }
 
 /* All shapes in the same processes: each would have to open the GPU anew. */
 TEST(push_and_pull__gpu_memory_gives_the_bits_of_host_memory)
 {
 	static struct shape shapes[] = {
-		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd",
-		  .on_gpu = 1 },
-		{ .recipe = "up=topk(0.02),f16 down=topk(0.05),f16 memory=residual update=sgd",
-		  .on_gpu = 1 },
-		{ .recipe = "up=topk(0.3),bf16 down=all memory=residual update=sgd", .on_gpu = 1 },
-		{ .recipe = "up=topk(0.001) down=all memory=residual update=none", .on_gpu = 1 },
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd" },
+		{ .recipe = "up=topk(0.02),f16 down=topk(0.05),f16 memory=residual update=sgd" },
+		{ .recipe = "up=topk(0.3),bf16 down=all memory=residual update=sgd" },
+		{ .recipe = "up=topk(0.001) down=all memory=residual update=none" },
 		{ .recipe =
 			  "up=topk(0.02) down=topk(0.05) memory=residual update=sgd nonfinite=skip",
-		  .on_gpu = 1,
 		  .nan_at = 3 },
 		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd",
-		  .on_gpu = 1,
 		  .home_at = 4 },
 		{ .recipe =
 			  "up=topk(0.02) down=topk(0.05) memory=residual update=sgd nonfinite=zero",
-		  .on_gpu = 1,
 		  .nan_at = 2 },
-		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd clip=1",
-		  .on_gpu = 1 },
-		{ .recipe = "up=topk(0.02) down=all memory=residual(inside) update=sgd clip=1e6",
-		  .on_gpu = 1 },
-		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd dense=none",
-		  .on_gpu = 1 },
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd clip=1" },
+		{ .recipe = "up=topk(0.02) down=all memory=residual(inside) update=sgd clip=1e6" },
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd dense=none" },
 		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual signal=momentum(0.9) "
 			    "update=sgd",
-		  .on_gpu = 1,
 		  .home_at = 4 },
 		{ .recipe = "up=topk(0.02),f16 down=all signal=momentum(0.9),nomask "
-			    "memory=residual(inside) update=sgd",
-		  .on_gpu = 1,
+			    "memory=residual(inside) "
+			    "update=sgd",
 		  .ranges_at = 3 },
-		{ .recipe = "up=topk(0.02) down=topk(0.1) signal=momentum(0.9),mask clip=5 "
-			    "warmup=2 memory=residual dense=bias",
-		  .on_gpu = 1 },
+		{ .recipe =
+			  "up=topk(0.02) down=topk(0.1) signal=momentum(0.9),mask clip=5 warmup=2 "
+			  "memory=residual dense=bias" },
 		{ .recipe = "up=topk(0.02) down=all signal=momentum(0.5),mask clip=9",
-		  .on_gpu = 1,
 		  .skewed = 1 },
 		{ .recipe = "up=topk(0.02) down=all signal=momentum(0.7) clip=3 nonfinite=zero",
-		  .on_gpu = 1,
 		  .nan_at = 3,
 		  .narrow = SLUICE_BF16 },
 		{ .recipe = "up=topk(0.02),uniform(4,16) down=all signal=momentum(0.9),mask "
-			    "dense=none",
-		  .on_gpu = 1 },
+			    "dense=none" },
 		{ .recipe =
 			  "up=gaussiank(0.02) down=all signal=momentum(0.9) nonfinite=skip clip=2",
-		  .on_gpu = 1,
 		  .nan_at = 2 },
 		{ .recipe = "up=threshold(3) down=all signal=momentum(0.9) memory=residual "
 			    "nonfinite=zero",
-		  .on_gpu = 1,
 		  .nan_at = 2 },
 		{ .recipe = "up=randk(0.05) down=all signal=momentum(0.9) memory=residual "
 			    "nonfinite=skip",
-		  .on_gpu = 1,
 		  .nan_at = 3 },
-		{ .recipe = "up=randk(0.05) down=all memory=residual nonfinite=skip",
-		  .on_gpu = 1,
-		  .nan_at = 3 },
-		{ .recipe = "up=random(0.05) down=all signal=momentum(0.5) memory=none clip=2",
-		  .on_gpu = 1 },
+		{ .recipe = "up=randk(0.05) down=all memory=residual nonfinite=skip", .nan_at = 3 },
+		{ .recipe = "up=random(0.05) down=all signal=momentum(0.5) memory=none clip=2" },
 		{ .recipe = "up=variance(1) down=all signal=momentum(0.5),mask memory=none "
 			    "nonfinite=zero",
-		  .on_gpu = 1,
 		  .nan_at = 1,
 		  .narrow = SLUICE_F16 },
-		{ .recipe = "up=topk(0.02) down=all memory=none clip=0.5 update=sgd", .on_gpu = 1 },
+		{ .recipe = "up=topk(0.02) down=all memory=none clip=0.5 update=sgd" },
 		{ .recipe = "up=topk(0.1) down=all signal=momentum(0.9) memory=residual "
-			    "when=every(3)" },
-		{ .recipe =
-			  "up=topk(0.1) down=all memory=lowpass(0.3) clip=1 signal=momentum(0.9)" },
-		{ .recipe = "up=threshold(0.5) down=all memory=residual update=sgd", .on_gpu = 1 },
+			    "when=every(3)",
+		  .on_host = 1 },
+		{ .recipe = "up=topk(0.1) down=all memory=lowpass(0.3) clip=1 signal=momentum(0.9)",
+		  .on_host = 1 },
+		{ .recipe = "up=threshold(0.5) down=all memory=residual update=sgd" },
 		{ .recipe = "up=threshold(0.5),f16 down=topk(0.1) memory=residual update=sgd",
-		  .on_gpu = 1,
 		  .home_at = 4 },
-		{ .recipe = "up=gaussiank(0.02) down=all memory=residual update=sgd", .on_gpu = 1 },
+		{ .recipe = "up=gaussiank(0.02) down=all memory=residual update=sgd" },
 		{ .recipe = "up=gaussiank(0.05),grid(4) down=gaussiank(0.1) memory=residual "
-			    "update=sgd dense=none",
-		  .on_gpu = 1,
+			    "update=sgd "
+			    "dense=none",
 		  .ranges_at = 3 },
-		{ .recipe = "up=gaussiank(0.02),uniform(4,64) down=all memory=residual update=sgd",
-		  .on_gpu = 1 },
-		{ .recipe = "up=random(0.02) down=all memory=none update=sgd", .on_gpu = 1 },
+		{ .recipe =
+			  "up=gaussiank(0.02),uniform(4,64) down=all memory=residual update=sgd" },
+		{ .recipe = "up=random(0.02) down=all memory=none update=sgd" },
 		{ .recipe = "up=random(0.1),uniform(3) down=all memory=none update=none "
 			    "nonfinite=skip",
-		  .on_gpu = 1,
 		  .nan_at = 3 },
-		{ .recipe = "up=random(0.1),grid(3) down=all memory=none update=sgd" },
-		{ .recipe = "up=variance(1) down=all memory=none update=sgd", .on_gpu = 1 },
-		{ .recipe = "up=randk(0.05) down=all memory=residual update=sgd", .on_gpu = 1 },
-		{ .recipe = "up=randk(0.05),grid(5) down=randk(0.1) memory=residual update=sgd",
-		  .on_gpu = 1 },
-		{ .recipe = "up=randk(0.05) down=all memory=none update=sgd" },
-		{ .recipe = "up=topk(0.05) down=all memory=none update=sgd", .on_gpu = 1 },
-		{ .recipe = "up=all down=all update=sgd", .on_gpu = 1 },
+		{ .recipe = "up=random(0.1),grid(3) down=all memory=none update=sgd",
+		  .on_host = 1 },
+		{ .recipe = "up=variance(1) down=all memory=none update=sgd" },
+		{ .recipe = "up=randk(0.05) down=all memory=residual update=sgd" },
+		{ .recipe = "up=randk(0.05),grid(5) down=randk(0.1) memory=residual update=sgd" },
+		{ .recipe = "up=randk(0.05) down=all memory=none update=sgd", .on_host = 1 },
+		{ .recipe = "up=topk(0.05) down=all memory=none update=sgd" },
+		{ .recipe = "up=all down=all update=sgd" },
 		{ .recipe = "up=all down=all memory=residual update=momentum(0.9)",
-		  .on_gpu = 1,
 		  .home_at = 4,
 		  .ranges_at = 2 },
-		{ .recipe = "up=all,f16 down=all memory=residual clip=2",
-		  .on_gpu = 1,
-		  .measured_at = 4 },
-		{ .recipe = "up=all,f16 down=all,f16 memory=none nonfinite=skip",
-		  .on_gpu = 1,
-		  .nan_at = 2 },
+		{ .recipe = "up=all,f16 down=all memory=residual clip=2", .measured_at = 4 },
+		{ .recipe = "up=all,f16 down=all,f16 memory=none nonfinite=skip", .nan_at = 2 },
 		{ .recipe = "up=all,bf16 down=all,bf16 memory=residual signal=momentum(0.9)",
-		  .on_gpu = 1,
 		  .ranges_at = 3 },
 		{ .recipe =
 			  "up=all,bf16 down=topk(0.1) memory=residual nonfinite=zero coding=small",
-		  .on_gpu = 1,
 		  .nan_at = 3,
 		  .narrow = SLUICE_BF16 },
 		{ .recipe = "up=all,uniform(4,16) down=all,uniform(8) memory=residual(inside)",
-		  .on_gpu = 1,
 		  .home_at = 3 },
 		{ .recipe = "up=all,uniform(1,64) down=all memory=residual nonfinite=skip clip=3",
-		  .on_gpu = 1,
 		  .nan_at = 2 },
-		{ .recipe = "up=all,grid(5) down=all memory=none signal=momentum(0.5) "
-			    "nonfinite=skip",
-		  .on_gpu = 1,
+		{ .recipe =
+			  "up=all,grid(5) down=all memory=none signal=momentum(0.5) nonfinite=skip",
 		  .nan_at = 3 },
 		{ .recipe = "up=all,grid(3) down=all memory=residual update=none",
-		  .on_gpu = 1,
 		  .narrow = SLUICE_F8_E4M3FN },
-		{ .recipe = "up=all,round(0.02) down=all memory=residual" },
-		{ .recipe = "up=all,uniform(2) down=topk(0.1) memory=residual reset=3 "
-			    "nonfinite=skip",
-		  .on_gpu = 1,
+		{ .recipe = "up=all,round(0.02) down=all memory=residual", .on_host = 1 },
+		{ .recipe =
+			  "up=all,uniform(2) down=topk(0.1) memory=residual reset=3 nonfinite=skip",
 		  .nan_at = 3 },
 		{ .recipe = "up=topk(0.02),f16 down=topk(0.1) memory=residual reset=2 clip=2 "
-			    "signal=momentum(0.9)",
-		  .on_gpu = 1 },
-		{ .recipe = "up=randk(0.05) down=all memory=residual reset=3", .on_gpu = 1 },
-		{ .recipe = "up=topk(0.02),round(0.1) down=all memory=residual reset=3",
-		  .on_gpu = 1 },
+			    "signal=momentum(0.9)" },
+		{ .recipe = "up=randk(0.05) down=all memory=residual reset=3" },
+		{ .recipe = "up=topk(0.02),round(0.1) down=all memory=residual reset=3" },
 		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual update=sgd",
-		  .on_gpu = 1,
 		  .ranges_at = 3 },
-		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual",
-		  .on_gpu = 1,
-		  .measured_at = 3 },
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual", .measured_at = 3 },
+		{ .recipe = "up=topk(0.02),uniform(4,16) down=topk(0.05),uniform(3) "
+			    "memory=residual" },
 		{ .recipe =
-			  "up=topk(0.02),uniform(4,16) down=topk(0.05),uniform(3) memory=residual",
-		  .on_gpu = 1 },
-		{ .recipe = "up=topk(0.02) down=all warmup=3 memory=residual update=momentum(0.9)",
-		  .on_gpu = 1 },
-		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual",
-		  .on_gpu = 1,
-		  .skewed = 1 },
-		{ .recipe = "up=topk(0.02),f16 down=topk(0.05) memory=residual",
-		  .on_gpu = 1,
-		  .skewed = 1 },
-		{ .recipe = "up=topk(0.02),bf16 down=all coding=small memory=residual",
-		  .on_gpu = 1 },
-		{ .recipe = "up=topk(0.02),uniform(2,8) down=all coding=small memory=residual",
-		  .on_gpu = 1 },
+			  "up=topk(0.02) down=all warmup=3 memory=residual update=momentum(0.9)" },
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual", .skewed = 1 },
+		{ .recipe = "up=topk(0.02),f16 down=topk(0.05) memory=residual", .skewed = 1 },
+		{ .recipe = "up=topk(0.02),bf16 down=all coding=small memory=residual" },
+		{ .recipe = "up=topk(0.02),uniform(2,8) down=all coding=small memory=residual" },
 		{ .recipe = "up=topk(0.02),uniform(8) down=topk(0.05) memory=residual",
-		  .on_gpu = 1,
 		  .skewed = 1 },
 		{ .recipe = "up=topk(0.4),uniform(1,24) down=all memory=residual(inside)",
-		  .on_gpu = 1,
 		  .home_at = 4,
 		  .narrow = SLUICE_F16 },
 		{ .recipe = "up=topk(0.02),grid(6) down=topk(0.05) memory=residual dense=none",
-		  .on_gpu = 1,
 		  .skewed = 1 },
 		{ .recipe = "up=threshold(0.5),grid(1) down=all memory=residual nonfinite=skip",
-		  .on_gpu = 1,
 		  .nan_at = 2 },
-		{ .recipe = "up=topk(0.05),grid(8) down=all memory=none", .on_gpu = 1 },
-		{ .recipe = "up=variance(1),uniform(5,32) down=all memory=none", .on_gpu = 1 },
-		{ .recipe = "up=topk(0.05),round(0.02) down=all memory=residual", .on_gpu = 1 },
-		{ .recipe = "up=topk(0.02),bf16 down=topk(0.1) memory=residual(inside) dense=bias",
-		  .on_gpu = 1 },
+		{ .recipe = "up=topk(0.05),grid(8) down=all memory=none" },
+		{ .recipe = "up=variance(1),uniform(5,32) down=all memory=none" },
+		{ .recipe = "up=topk(0.05),round(0.02) down=all memory=residual" },
+		{ .recipe =
+			  "up=topk(0.02),bf16 down=topk(0.1) memory=residual(inside) dense=bias" },
 		{ .recipe = "up=topk(0.02),f16 down=topk(0.1) memory=residual nonfinite=skip",
-		  .on_gpu = 1,
 		  .nan_at = 1 },
-		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual",
-		  .on_gpu = 1,
-		  .narrow = SLUICE_F16 },
+		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual", .narrow = SLUICE_F16 },
 		{ .recipe = "up=topk(0.02),bf16 down=topk(0.05) memory=residual(inside)",
-		  .on_gpu = 1,
 		  .narrow = SLUICE_BF16,
 		  .home_at = 3,
 		  .ranges_at = 2 },
 		{ .recipe = "up=topk(0.02) down=all memory=residual nonfinite=skip",
-		  .on_gpu = 1,
 		  .narrow = SLUICE_F16,
 		  .nan_at = 2 },
 		{ .recipe = "up=all down=all signal=storm(0.25) update=ema(0.25)",
-		  .narrow = SLUICE_BF16 },
+		  .narrow = SLUICE_BF16,
+		  .on_host = 1 },
 		{ .recipe = "up=topk(0.02) down=topk(0.05) memory=residual nonfinite=skip",
-		  .on_gpu = 1,
 		  .narrow = SLUICE_F8_E4M3FN,
 		  .nan_at = 2 },
 		{ .recipe = "up=topk(0.02),bf16 down=topk(0.05) memory=residual(inside) "
-			    "nonfinite=zero signal=momentum(0.9) clip=3",
-		  .on_gpu = 1,
+			    "nonfinite=zero "
+			    "signal=momentum(0.9) clip=3",
 		  .narrow = SLUICE_F8_E5M2,
 		  .home_at = 4,
 		  .ranges_at = 2,
 		  .nan_at = 3 },
-		{ .recipe = "up=all down=all update=sgd", .on_gpu = 1, .narrow = SLUICE_F8_E5M2 },
+		{ .recipe = "up=all down=all update=sgd", .narrow = SLUICE_F8_E5M2 },
 		{ .recipe = "up=topk(0.02) down=all memory=residual clip=1 nonfinite=zero",
-		  .on_gpu = 1,
 		  .narrow = SLUICE_F16,
 		  .nan_at = 3 },
-		{ .recipe = "up=topk(0.1),grid(3) down=all,round(0.01)", .on_gpu = 1 },
-		{ .recipe = "up=topk(0.1) down=all memory=lowpass(0.3)" },
-		{ .recipe = "up=topk(0.1) down=topk(0.2) memory=twostep(0.3) update=ema(0.1)" },
-		{ .recipe = "up=all down=all signal=igt(0.25) update=ema(0.25)" },
-		{ .recipe = "up=all down=all signal=storm(0.25) update=ema(0.25)" },
-		{ .recipe = "up=topk(0.05) down=topk(0.05) reset=4 signal=gradient,noise(0.5)" },
-		{ .recipe = "up=topk(0.05) down=topk(0.05) reset=4", .on_gpu = 1 },
-		{ .recipe = "up=sketch(0.05) down=all signal=momentum(0.5) clip=3", .on_gpu = 1 },
-		{ .recipe = "up=sketch(0.05) down=all memory=residual", .on_gpu = 1 },
+		{ .recipe = "up=topk(0.1),grid(3) down=all,round(0.01)" },
+		{ .recipe = "up=topk(0.1) down=all memory=lowpass(0.3)", .on_host = 1 },
+		{ .recipe = "up=topk(0.1) down=topk(0.2) memory=twostep(0.3) update=ema(0.1)",
+		  .on_host = 1 },
+		{ .recipe = "up=all down=all signal=igt(0.25) update=ema(0.25)", .on_host = 1 },
+		{ .recipe = "up=all down=all signal=storm(0.25) update=ema(0.25)", .on_host = 1 },
+		{ .recipe = "up=topk(0.05) down=topk(0.05) reset=4 signal=gradient,noise(0.5)",
+		  .on_host = 1 },
+		{ .recipe = "up=topk(0.05) down=topk(0.05) reset=4" },
+		{ .recipe = "up=sketch(0.05) down=all signal=momentum(0.5) clip=3" },
+		{ .recipe = "up=sketch(0.05) down=all memory=residual" },
 		{ .recipe = "up=sketch(0.02,3,2,2) down=all memory=residual(inside) dense=bias",
-		  .on_gpu = 1,
 		  .narrow = SLUICE_BF16,
 		  .home_at = 5 },
 		{ .recipe = "up=sketch(0.3,1,1,1) down=all warmup=3 dense=none update=none",
-		  .on_gpu = 1,
 		  .ranges_at = 3 },
 		{ .recipe = "up=sketch(0.01,7) down=all nonfinite=skip",
-		  .on_gpu = 1,
 		  .nan_at = 2,
 		  .measured_at = 5 },
-		{ .recipe = "up=topk(0.1) down=all when=every(3) memory=residual" },
-		{ .recipe = "up=all,grid(4) down=all signal=innovation when=lazy(3,5,4)" },
-		{ .recipe = "up=all down=all update=average memory=none" },
+		{ .recipe = "up=topk(0.1) down=all when=every(3) memory=residual", .on_host = 1 },
+		{ .recipe = "up=all,grid(4) down=all signal=innovation when=lazy(3,5,4)",
+		  .on_host = 1 },
+		{ .recipe = "up=all down=all update=average memory=none", .on_host = 1 },
 		{ .recipe = NULL },
 	};
-	run_ranks(RANKS, train_all, shapes);
+	run_in_job(RANKS, train_all, shapes);
 }
 
 /* A program that was compiled before the stream was added. */

@@ -4,8 +4,8 @@
  * standards say. */
 #include "base/error.h"
 #include "narrow.h"
-#include "ranks.h"
-#include "worker/state.h"
+#include "same_bits.h"
+#include "model/model.h"
 #include "cases.h"
 #include <string.h>
 
@@ -36,37 +36,73 @@ static uint32_t mix(int step, int rank, size_t i)
 	return (uint32_t)((noise(5, (uint64_t)step, (uint64_t)rank, i) + 1) * 0x1p31f);
 }
 
+/* Codes of the two gradients of a step, and what they mean. */
 struct gradients {
-	int type;
 	uint16_t narrow[2][COUNT];
 	float wide[2][COUNT];
 };
 
-static void fill(struct gradients *g, int step, int rank, const char *recipe)
-{
-	for (int which = 0; which < 2; which++)
-		for (size_t i = 0; i < COUNT; i++) {
-			const uint32_t bits = mix(2 * step + which, rank, i);
-			uint16_t code = narrow_code(bits ^ bits >> 7, g->type);
+struct kind {
+	int type, in_ranges;
+};
 
-			if (strstr(recipe, "nonfinite") && step == 2 && i % 500 == 77)
-				code = narrow_spoilt(g->type, i % 1000 == 77);
-			narrow_put(g->narrow[which], i, code, g->type);
-			g->wide[which][i] = narrow_scaled(code, g->type);
-		}
+static struct gradients drawn;
+
+static const struct kind *kind_of(const struct side *s)
+{
+	return s->training->own;
 }
 
-static int push(sluice_model *model, const void *first, const void *second, size_t width,
-		int in_ranges)
+static void draw(float *grad, const float *params, const struct side *s)
+{
+	const int type = kind_of(s)->type;
+
+	for (int which = 0; which < 2; which++)
+		for (size_t i = 0; i < COUNT; i++) {
+			const uint32_t bits = mix(2 * (int)s->step + which, s->rank, i);
+			uint16_t code = narrow_code(bits ^ bits >> 7, type);
+
+			if (strstr(s->attr.recipe, "nonfinite") && s->step == 2 && i % 500 == 77)
+				code = narrow_spoilt(type, i % 1000 == 77);
+			narrow_put(drawn.narrow[which], i, code, type);
+			drawn.wide[which][i] = narrow_scaled(code, type);
+		}
+	memcpy(grad, drawn.wide[0], sizeof drawn.wide[0]);
+}
+
+static void push(struct side *s, const void *first, const void *second, size_t width)
 {
 	const uint8_t *bytes = first;
 
-	if (model->recipe.signal == SIGNAL_STORM)
-		return sluice_push_pair(model, first, second);
-	if (!in_ranges)
-		return sluice_push(model, first);
-	int rc = sluice_push_range(model, bytes + 3001 * width, 3001, COUNT - 3001);
-	return rc ? rc : sluice_push_range(model, bytes, 0, 3001);
+	if (s->model->recipe.signal == SIGNAL_STORM) {
+		CHECK_OK(sluice_push_pair(s->model, first, second));
+	} else if (!kind_of(s)->in_ranges || !width) {
+		CHECK_OK(sluice_push(s->model, first));
+	} else {
+		CHECK_OK(sluice_push_range(s->model, bytes + 3001 * width, 3001, COUNT - 3001));
+		CHECK_OK(sluice_push_range(s->model, bytes, 0, 3001));
+	}
+}
+
+static void push_wide(struct side *s, const float *grad)
+{
+	push(s, grad, drawn.wide[1], 0);
+}
+
+/* Each rank has its own type. */
+static void open_narrow(struct side *s)
+{
+	s->attr.grad_type = s->rank == 1 ? kind_of(s)->type : SLUICE_F32;
+	side_open(s);
+	CHECK_OK(sluice_set(s->model, SLUICE_GRAD_SCALE, narrow_scale(kind_of(s)->type)));
+}
+
+static void push_narrow(struct side *s, const float *grad)
+{
+	if (s->rank == 1)
+		push(s, drawn.narrow[0], drawn.narrow[1], narrow_bytes(kind_of(s)->type));
+	else
+		push(s, grad, drawn.wide[1], sizeof(float));
 }
 
 static int takes_ranges(const char *recipe)
@@ -81,53 +117,29 @@ static int takes_ranges(const char *recipe)
 	return 1;
 }
 
-static void train_both(sluice_job *job, int rank, void *argument)
+static void train(sluice_job *job, int rank, void *argument)
 {
-	static struct gradients g;
-	static float wide[COUNT], narrow[COUNT];
+	static const struct way wide = { .push = push_wide },
+				narrow = { .open = open_narrow, .push = push_narrow };
+
 	for (size_t r = 0; r < KINDS * sizeof recipes / sizeof *recipes; r++) {
 		const char *recipe = recipes[r / KINDS];
-		const int in_ranges = r % 2;
-		sluice_model *a = NULL, *b = NULL;
-		sluice_model_attr attr = {
-			.size = sizeof attr, .count = COUNT, .recipe = recipe, .shards = 3
-		};
-		if (in_ranges && !takes_ranges(recipe))
-			continue;
-		g.type = types[r / 2 % TYPES];
-		for (size_t i = 0; i < COUNT; i++)
-			wide[i] = narrow[i] = noise(1, 0, 0, i);
-		CHECK_OK(sluice_model_open(job, &attr, wide, &a));
-		attr.grad_type = rank == 1 ? g.type : SLUICE_F32; /* each rank has its own */
-		CHECK_OK(sluice_model_open(job, &attr, narrow, &b));
-		CHECK_OK(sluice_set(b, SLUICE_GRAD_SCALE, narrow_scale(g.type)));
-		for (int step = 1; step <= STEPS; step++) {
-			sluice_model_stats x = { .size = sizeof x }, y = { .size = sizeof y };
-			fill(&g, step, rank, recipe);
-			CHECK_OK(push(a, g.wide[0], g.wide[1], sizeof(float), 0));
-			if (rank == 1)
-				CHECK_OK(push(b, g.narrow[0], g.narrow[1], narrow_bytes(g.type),
-					      in_ranges));
-			else
-				CHECK_OK(push(b, g.wide[0], g.wide[1], sizeof(float), in_ranges));
-			CHECK_OK(sluice_pull(a, wide));
-			CHECK_OK(sluice_pull(b, narrow));
-			CHECK(!memcmp(wide, narrow, sizeof wide));
-			CHECK(a->recipe.memory == MEMORY_NONE ||
-			      !memcmp(worker_residual(a), worker_residual(b), sizeof wide));
-			CHECK_OK(sluice_stats(a, &x));
-			CHECK_OK(sluice_stats(b, &y));
-			CHECK(x.pushed_bytes == y.pushed_bytes &&
-			      x.nonfinite_elements == y.nonfinite_elements);
-		}
-		sluice_model_close(&b);
-		sluice_model_close(&a);
+		const struct kind kind = { types[r / 2 % TYPES], r % 2 };
+
+		if (!kind.in_ranges || takes_ranges(recipe))
+			same_bits(job,
+				  &(struct training){ .attr = ATTR(.count = COUNT, .shards = 3,
+								   .recipe = recipe),
+						      .steps = STEPS,
+						      .gradient = draw,
+						      .own = &kind },
+				  &wide, &narrow);
 	}
 }
 
 TEST(push__gradient_in_few_bits_gives_the_bits_of_its_floats)
 {
-	run_in_job(2, train_both, NULL);
+	run_in_job(2, train, NULL);
 }
 
 /* One worker, everything sent: what comes back is what was pushed. */
