@@ -23,7 +23,7 @@ void there_push(struct side *s, const float *grad);
 void there_pull(struct side *s, float *target);
 void there_compare(struct side *s, const float *want);
 void there_close(struct side *s);
-#define THERE .compare = there_compare, .close = there_close
+#define COMPARED_THERE .compare = there_compare, .close = there_close
 
 /* Sets *function to the module's function of this name, which its table need not hold. */
 void device_look_up(const char *name, void *function);

@@ -93,7 +93,8 @@ static void compare_shards(struct side *host, struct side *gpu)
 static void train_variant(sluice_job *job, const struct variant *v)
 {
 	static const struct way of_host = { 0 }, of_gpu = { .open = open_on_device },
-				there = { THERE, .open = open_on_device, .pull = there_pull };
+				there = { COMPARED_THERE, .open = open_on_device,
+					  .pull = there_pull };
 
 	same_bits(job,
 		  &(struct training){ .attr = attr_of(v->recipe, 0),

@@ -159,7 +159,7 @@ static void check_ways(struct side *host, struct side *there)
 
 static void train(sluice_job *job, int rank, void *argument)
 {
-	static const struct way here = { 0 }, there = { THERE, .open = there_open,
+	static const struct way here = { 0 }, there = { COMPARED_THERE, .open = there_open,
 							.push = there_push, .pull = there_pull };
 
 	ops = device();

@@ -172,7 +172,7 @@ static void compare_messages(struct side *host, struct side *gpu)
 static void train_all(sluice_job *job, int rank, void *argument)
 {
 	static const struct way here = { .push = push_here },
-				there = { THERE, .open = open_narrow, .push = push_there,
+				there = { COMPARED_THERE, .open = open_narrow, .push = push_there,
 					  .pull = pull_there };
 
 	for (const struct shape *shape = argument; shape->recipe; shape++)
