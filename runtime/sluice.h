@@ -42,7 +42,7 @@ enum {
 	SLUICE_EINVAL = -1,    /* an argument, option, recipe or call order is wrong */
 	SLUICE_ENOMEM = -2,    /* memory, descriptors or another local resource ran out */
 	SLUICE_ENOSUPP = -3,   /* not supported here; the message names what would be needed */
-	SLUICE_EAGAIN = -4,    /* a queue is full; the library itself waits and tries again */
+	SLUICE_EAGAIN = -4,    /* a queue is full; the library itself waits and retries */
 	SLUICE_ETIMEDOUT = -5, /* a wait reached its limit; the message names whom it waited for */
 	SLUICE_EDEVICE = -6,   /* a transport or its device failed */
 	SLUICE_EBOOT = -7,     /* the launcher or PMIx failed */
@@ -67,8 +67,8 @@ SLUICE_API const char *sluice_last_error(void);
 #define SLUICE_VERSION_PATCH 0
 
 /* Returns the version of the library, "MAJOR.MINOR.PATCH (wire N)", a static string; or NULL if it
- * is older than at_least, for example SLUICE_VERSION, or if at_least is no version. NULL asks for
- * nothing. Thread class: any. */
+ * is older than at_least, for example SLUICE_VERSION, or if at_least is not a version. at_least may
+ * be NULL. Thread class: any. */
 SLUICE_API const char *sluice_version(const char *at_least);
 
 /* Receives one log line without its newline. level: 0 error, 1 warning, 2 information, 3 debug. */
@@ -82,43 +82,44 @@ SLUICE_API void sluice_set_log(sluice_log_fn sink, void *context);
 
 typedef struct sluice_job sluice_job;
 
-/* How the ranks of a job find each other where no PMIx launcher started them: by a store of keys
- * that all of them reach. The callbacks run on the thread that calls sluice_init(), and not after
- * it has returned. Each returns 0, or another number, with which sluice_init() fails and which its
+/* How the ranks of a job find each other if no PMIx launcher started them: through a key-value
+ * store that all of them reach. The callbacks run on the thread that calls sluice_init(), and only
+ * until it returns. Each returns 0, or another number, with which sluice_init() fails and which its
  * message contains. */
 typedef struct sluice_bootstrap {
 	size_t size;      /* sizeof(sluice_bootstrap) */
 	int rank, ranks;  /* this process, 0 .. ranks-1, and how many there are */
 	const char *node; /* of this process, for messages; NULL: the name of the host */
-	const char *name; /* the first part of all keys, another one for each job; NULL: "sluice" */
+	const char *name; /* prefix of all keys, different for each job; NULL: "sluice" */
 	void *context;    /* the first argument of each callback */
-	/* Makes value[0..bytes) what get() of this key gives on all ranks. */
+	/* Stores value[0..bytes), which get() of this key then returns on all ranks. */
 	int (*put)(void *context, const char *key, const void *value, size_t bytes);
 	/* Waits at most timeout_ms until the key was put, and writes its value and its length.
-	 * Returns SLUICE_ETIMEDOUT if it was not put. A value of more than room bytes is not
-	 * written, and *bytes_out tells its length. */
+	 * Returns SLUICE_ETIMEDOUT if it was not put. If the value has more than room bytes, it is
+	 * not written, but *bytes_out receives its length. */
 	int (*get)(void *context, const char *key, void *value, size_t room, size_t *bytes_out,
 		   int timeout_ms);
 	/* Waits at most timeout_ms until all ranks have put, and have called it as often as this
-	 * rank. Returns SLUICE_ETIMEDOUT if some rank has not come. NULL: get() needs no such
+	 * rank. Returns SLUICE_ETIMEDOUT if some rank is missing. NULL: get() needs no such
 	 * call. */
 	int (*fence)(void *context, int timeout_ms);
 } sluice_bootstrap;
 
-/* A zero means the environment variable of the same name, for example SLUICE_LOST_AFTER. */
+/* Zero selects the environment variable of the same name, for example SLUICE_LOST_AFTER. */
 typedef struct sluice_job_attr {
-	size_t size;         /* sizeof(sluice_job_attr) */
-	int servers;         /* so many of the last ranks own shards and do not train */
-	int lost_after_ms;   /* a peer is lost if its heartbeat stands still for so long */
-	int warn_after_ms;   /* a rank that is waited for is named after so long */
-	int wait_timeout_ms; /* no call waits longer than this */
+	size_t size; /* sizeof(sluice_job_attr) */
+	int servers; /* number of dedicated servers: the last ranks, which own shards and do not
+			train */
+	int lost_after_ms;   /* a peer is lost if its heartbeat stops for this long */
+	int warn_after_ms;   /* a rank that others wait for is named after this time */
+	int wait_timeout_ms; /* the longest wait of any call */
 	int on_failure;      /* SLUICE_ABORT or SLUICE_CONTINUE, the same on all ranks */
 	const sluice_bootstrap *bootstrap; /* NULL: PMIx */
 } sluice_job_attr;
 
 /* What happens when another rank is lost. With SLUICE_ABORT every call fails with SLUICE_EPEER and
- * names the rank. With SLUICE_CONTINUE the job goes on without a lost worker; this needs dedicated
- * servers, of which none may be lost. The values are part of the ABI. */
+ * names the rank. With SLUICE_CONTINUE the job continues without a lost worker; this needs
+ * dedicated servers, none of which may be lost. The values are part of the ABI. */
 enum { SLUICE_ABORT = 1, SLUICE_CONTINUE = 2 };
 
 /* Joins the job: finds the peers through PMIx or attr->bootstrap, connects to each of them, and
@@ -134,10 +135,10 @@ SLUICE_API int sluice_init(const sluice_job_attr *attr, sluice_job **job_out);
 SLUICE_API void sluice_finalize(sluice_job **job);
 
 /* Thread class of the following five: any. */
-SLUICE_API int sluice_rank(const sluice_job *job);    /* this process, 0 .. size-1 */
+SLUICE_API int sluice_rank(const sluice_job *job);    /* number of this process, 0 .. size-1 */
 SLUICE_API int sluice_size(const sluice_job *job);    /* number of ranks */
 SLUICE_API int sluice_workers(const sluice_job *job); /* ranks 0 .. workers-1 are workers */
-SLUICE_API int sluice_living(const sluice_job *job);  /* workers not lost, as known here now */
+SLUICE_API int sluice_living(const sluice_job *job);  /* workers not lost, as known here */
 /* Node name of a rank, "" if there is no such rank; the string belongs to the job. */
 SLUICE_API const char *sluice_node(const sluice_job *job, int rank);
 /* Returns 1 if this rank trains, 0 if it is a dedicated server. */
@@ -150,13 +151,13 @@ static inline int sluice_is_worker(const sluice_job *job)
  * by rank, with dedicated servers last. A rank with a negative color is in no group, and *sub
  * becomes NULL. Collective over all ranks, any number of times, also of a group. Models and regions
  * open in a group as in a job. A group shares connections, threads and timers with its job and is
- * finalized before it. A lost rank fails every group that holds it, and no other one. Errors:
- * EINVAL (255 groups on one rank; only servers of one color), ENOSUPP (SLUICE_CONTINUE), ENOMEM,
- * EPEER, EWIRE, EDEVICE, ETIMEDOUT. Thread class: object (the job with all its groups). */
+ * finalized before it. If a rank is lost, every group that contains it fails, and no other one.
+ * Errors: EINVAL (255 groups on one rank; only servers of one color), ENOSUPP (SLUICE_CONTINUE),
+ * ENOMEM, EPEER, EWIRE, EDEVICE, ETIMEDOUT. Thread class: object (the job with all its groups). */
 SLUICE_API int sluice_split(sluice_job *job, int color, int key, sluice_job **sub);
 
 /* Barrier, sum, gather and broadcast are collective over the workers; a dedicated server takes part
- * inside sluice_serve(). A worker that is lost meanwhile counts on all ranks or on none. Errors:
+ * inside sluice_serve(). If a worker is lost meanwhile, it counts on all ranks or on none. Errors:
  * EINVAL (ranks called different collectives or sizes), ENOMEM, EPEER, EWIRE, EDEVICE, ETIMEDOUT.
  * Thread class: object. */
 SLUICE_API int sluice_barrier(sluice_job *job);
@@ -181,16 +182,16 @@ typedef struct sluice_tensor {
 	uint64_t count;   /* elements; the tensors follow each other in the flat vector */
 } sluice_tensor;
 
-/* What a tensor has of its own where a shard updates it. 1 and the recipe's decay= are what tensors
- * without a rule have. */
+/* A tensor's own settings in the update at the shard. Without a rule, lr is 1 and decay is the
+ * recipe's decay=. */
 typedef struct sluice_tensor_rule {
 	float lr;    /* factor of the learning rate, 0 or more */
-	float decay; /* weight decay in place of the recipe's, 0 or more */
+	float decay; /* weight decay instead of the recipe's, 0 or more */
 } sluice_tensor_rule;
 
 /* Types of the elements of a gradient: float, IEEE half precision, or bfloat16 (the upper half of a
- * float), little-endian; or 8 bits as the Open Compute Project has them, to which belongs a scale:
- * an element is scale * code. Parameters and means have none of 8 bits. The values are part of the
+ * float), little-endian; or one of the 8-bit types of the Open Compute Project with a scale: an
+ * element is scale * code. Parameters and means cannot have 8-bit types. The values are part of the
  * ABI. */
 enum { SLUICE_F32 = 0, SLUICE_F16 = 1, SLUICE_BF16 = 2, SLUICE_F8_E4M3FN = 6, SLUICE_F8_E5M2 = 7 };
 
@@ -207,31 +208,31 @@ typedef struct sluice_model_attr {
 	void *stream;          /* cudaStream_t for vectors in GPU memory; NULL: the default one */
 	int grad_type;         /* of the gradients that this rank pushes; 0: SLUICE_F32 */
 	int uneven;            /* 1: workers may run out of gradients, see sluice_idle_step() */
-	/* The type of params and mean, equal on all workers; 0: SLUICE_F32. Parameters of 16 bits
-	 * are rounded from a copy in 32 that the library keeps and adds to. */
+	/* The type of params and mean, equal on all workers; 0: SLUICE_F32. 16-bit parameters are
+	 * rounded from a 32-bit copy that the library keeps and updates. */
 	int param_type;
-	/* The parameters in pieces: used where params is NULL. Optional; the list is copied. */
+	/* The parameters in pieces, used if params is NULL. Optional; the list is copied. */
 	const struct sluice_segment *segments; /* sluice_vector.h */
 	size_t n_segments;
 	const sluice_tensor_rule *rules; /* optional, one for each of tensors; copied */
-	/* 1: the shards of this rank sum, update and publish on a GPU: that of params, else the one
-	 * that SLURM_LOCALID selects, which becomes the calling thread's. 0: SLUICE_DEVICE_SHARDS,
-	 * else on the host. Ranks may differ: the bits are the same. */
+	/* 1: the shards of this rank sum, update and publish on the GPU of params, or else on the
+	 * one that SLURM_LOCALID selects, which becomes the calling thread's current GPU. 0:
+	 * SLUICE_DEVICE_SHARDS, else on the host. Ranks may differ: the bits are the same. */
 	int device_shards;
 } sluice_model_attr;
 
 /* Opens a model. Collective over all ranks, with equal attributes; a difference is named. The
  * params[0..count) of rank 0 become version 0 on every rank. params stays the caller's memory, and
  * may be NULL on a dedicated server, or if the attributes have segments. params, grad and mean,
- * here and below, may be host memory or GPU memory; the library sees which from the address.
+ * here and below, may be in host memory or GPU memory; the library finds out from the address.
  * Errors: EINVAL (attributes, recipe), ENOMEM, ENOSUPP, EPEER, EWIRE, EDEVICE, EGPU, ETIMEDOUT.
  * Thread class: object (job). */
 SLUICE_API int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, void *params,
 				 sluice_model **model_out);
 
-/* Closes the model on all ranks. Collective, with a bounded wait. All workers close it after the
- * same number of steps: a worker that waits for a push of one that has closed the model fails at
- * once with EPEER. Thread class: object. */
+/* Closes the model on all ranks. Collective, with a bounded wait. All workers must close it after
+ * the same number of steps: if a worker waits for a push of one that has closed the model, it fails
+ * at once with EPEER. Thread class: object. */
 SLUICE_API void sluice_model_close(sluice_model **model);
 
 /* Returns the recipe in use with all defaults spelled out; the text belongs to the model. Thread
@@ -244,43 +245,43 @@ enum {
 };
 
 /* Describes what a recipe does in a job of this size, without training and without a job: stages,
- * exchanges, vectors, messages, memory, and which quicker paths it takes and attributes it can
- * have, or why not. form is one of the constants above. Writes at most cap bytes to text, including
- * the terminating zero; cap may be 0. Assumes on_failure=abort. Returns the length of the whole
- * text without the zero, as snprintf() does. Errors: EINVAL (form, attributes, recipe, as for
+ * exchanges, vectors, messages, memory, and which faster paths it takes and attributes it can have,
+ * or why not. form is one of the constants above. Writes at most cap bytes to text, including the
+ * terminating zero; cap may be 0. Assumes on_failure=abort. Returns the length of the whole text
+ * without the zero, as snprintf() does. Errors: EINVAL (form, attributes, recipe, as for
  * sluice_model_open()), ENOMEM. Thread class: any. */
 SLUICE_API int sluice_plan(const sluice_model_attr *attr, int workers, int servers, int form,
 			   char *text, size_t cap);
 
 /* ---- step: sluice_push(3) ----------------------------------------------------- */
 
-/* Compresses grad[0..count), the mean gradient of this worker's rows, as the recipe says, and sends
- * it to the shards, which take the mean over the workers. With update=average it is this worker's
- * parameters, of which the recipe selects. grad is the caller's again on return; in GPU memory, for
- * later work of the model's stream. Each step is one push and then one pull. Errors: EINVAL (the
- * last push was not pulled), ENUMERIC (NaN or infinity; tensor and index are named), EPEER, EWIRE,
- * EDEVICE, ETIMEDOUT, EGPU (CUDA failed; or the call is refused, because grad is memory of another
- * GPU, or the stream is captured). All but EINVAL and a refusal end the job. Thread class:
- * object. */
+/* Compresses grad[0..count), the mean gradient of this worker's samples, by the recipe, and sends
+ * it to the shards, which take the mean over the workers. With update=average, grad is this
+ * worker's parameters, from which the recipe selects. The caller may reuse grad on return; in GPU
+ * memory, by later work of the model's stream. Each step is one push and then one pull. Errors:
+ * EINVAL (the last push was not pulled), ENUMERIC (NaN or infinity; tensor and index are named),
+ * EPEER, EWIRE, EDEVICE, ETIMEDOUT, EGPU (CUDA failed; or the call is refused, because grad is
+ * memory of another GPU, or the stream is captured). All but EINVAL and a refusal end the job.
+ * Thread class: object. */
 SLUICE_API int sluice_push(sluice_model *model, const void *grad);
 
-/* Waits until the shards have answered the last push, and makes of target[0..count) what the recipe
- * says, the same bits on every worker. Target is params, to which the decoded change is added; they
- * must still hold what the last pull, open or restore left there. With update=none, target becomes
- * the decoded mean of what the workers pushed, for the program's own optimizer. With update=average
- * the selected parameters become their mean. With when=async the pull sets params, which then
- * differ between workers; without a push before it, it brings the newest ones. Errors: as for
- * sluice_push(), which a GPU may have failed after it returned. Thread class: object. */
+/* Waits until the shards have answered the last push, and updates target[0..count) by the recipe,
+ * with the same bits on every worker. Usually target is params, to which the decoded change is
+ * added; they must still hold the values of the last pull, open or restore. With update=none,
+ * target becomes the decoded mean of the workers' gradients, for the program's own optimizer. With
+ * update=average the selected parameters become their mean. With when=async the pull sets params,
+ * which then differ between workers; without a push before it, it sets the newest ones. Errors: as
+ * for sluice_push(), which a GPU may have failed after it returned. Thread class: object. */
 SLUICE_API int sluice_pull(sluice_model *model, void *target);
 
 /* ---- what a program sets and asks between steps: sluice_set(3) ------------------ */
 
-/* What sluice_set() sets. The values are part of the ABI. */
+/* Values that sluice_set() can set. The numbers are part of the ABI. */
 enum {
 	/* The learning rate of the following pushes: finite, 0 or above, and equal on all workers
 	 * of a step. Unequal rates end the job with a message that names ranks and rates. A step
-	 * with rate 0 moves no parameter and loses nothing that waits in a residual; recipes that
-	 * cannot have such a step refuse the rate with the reason. */
+	 * with rate 0 changes no parameter and loses no value of a residual; recipes that cannot
+	 * have such a step refuse the rate and give the reason. */
 	SLUICE_LR = 1,
 	/* The scale of 8-bit gradients for the following pushes: an element is scale * code. Finite
 	 * and above 0; initially 1. Each worker has its own. */
@@ -288,24 +289,24 @@ enum {
 	/* For when=lazy-server: the Lipschitz constant of the gradient of this worker's loss,
 	 * finite and above 0. Until it is set, every gradient is wanted. */
 	SLUICE_SMOOTHNESS = 3,
-	/* 1: measure compression errors from the next push on; 0: do not. An error is
-	 * |a - C(a)|^2 / |a|^2, where a is what a step would have sent and C(a) what the receivers
-	 * decode. Measuring takes one or two passes over the vectors in each step; the training is
-	 * the same. */
+	/* 1: measure compression errors from the next push on; 0: do not. An error is |a - C(a)|^2
+	 * / |a|^2, where a is the vector before compression and C(a) the vector that the receivers
+	 * decode. Measuring takes one or two passes over the vectors in each step and does not
+	 * change the training. */
 	SLUICE_MEASURE = 4
 };
 
 /* Sets one of them, to x as a float. Errors: EINVAL, ENOMEM. Thread class: object. */
 SLUICE_API int sluice_set(sluice_model *model, int what, double x);
 
-/* Where a worker is between two steps. */
+/* A worker's state between two steps. */
 typedef struct sluice_model_step {
 	size_t size;     /* sizeof(sluice_model_step), set by the caller */
 	uint64_t steps;  /* completed, including those before a sluice_restore() */
 	unsigned raised; /* the flags that any worker raised in the last step, see sluice_raise() */
-	/* 1, on all workers alike, if the last push was skipped because a gradient of some worker
-	 * held NaN or infinity (nonfinite=skip-all): nothing was exchanged and nothing changed, a
-	 * mean is zero, and `steps` does not count it. */
+	/* 1 if all workers skipped the last push because a gradient of some worker held NaN or
+	 * infinity (nonfinite=skip-all): nothing was exchanged or changed, a mean is zero, and
+	 * `steps` does not count it. */
 	int skipped;
 	/* 1 if params has the same bits on all workers after the last pull. It always has, unless
 	 * the recipe says when=every, when=async or up=block. */
@@ -325,23 +326,23 @@ SLUICE_API int sluice_step_info(const sluice_model *model, sluice_model_step *st
  * Errors: as for sluice_pull(). Thread class: object. */
 SLUICE_API int sluice_serve(sluice_model *model);
 
-/* Makes a step to which this worker brings no gradient, because it has none left while others may:
- * pushes nothing, and pulls into target as sluice_pull() does. *more_out becomes 1 if any worker
- * pushed a gradient in this step, else 0, on all workers alike. Called until then, it lets all
- * workers end with the same step and parameters. Needs a model with uneven=1. Errors: as for
+/* Makes a step without a gradient of this worker, which has none left while others may have some:
+ * pushes nothing, and pulls into target as sluice_pull() does. *more_out becomes 1 on all workers
+ * if any worker pushed a gradient in this step, else 0. If each worker calls this until *more_out
+ * is 0, all end with the same step and parameters. Needs a model with uneven=1. Errors: as for
  * sluice_push() and sluice_pull(), and EINVAL. Thread class: object. */
 SLUICE_API int sluice_idle_step(sluice_model *model, void *target, int *more_out);
 
-/* Adds flags, of which the low eight bits travel with the next push; the low seven in a model with
- * uneven=1. After the pull of that step sluice_step_info() tells every worker alike the flags that
- * any worker raised. So the workers agree to write a checkpoint or to stop. Thread class: object.
+/* Adds flags to the next push: the low eight bits, or the low seven in a model with uneven=1. After
+ * the pull of that step sluice_step_info() gives every worker the flags that any worker raised, so
+ * the workers can agree to write a checkpoint or to stop. Thread class: object.
  */
 SLUICE_API void sluice_raise(sluice_model *model, unsigned flags);
 
 /* ---- checkpoints: sluice_checkpoint(3) ---------------------------------------- */
 
-/* Writes the whole state of the training below directory dir, which all ranks see under the same
- * name. Called between two steps; collective over the workers. The previous checkpoint stays valid
+/* Writes the whole state of the training below directory dir, which must have the same name on all
+ * ranks. Called between two steps; collective over the workers. The previous checkpoint stays valid
  * until the new one is complete on disk. Errors: EINVAL (inside a step), EIO, ENUMERIC, ENOMEM,
  * EPEER, ETIMEDOUT. Thread class: object. */
 SLUICE_API int sluice_checkpoint(sluice_model *model, const char *dir);
@@ -363,31 +364,33 @@ typedef struct sluice_model_stats {
 	uint64_t steps;              /* completed pulls */
 	uint64_t pushed_bytes;       /* gradient messages written to other ranks */
 	uint64_t pulled_bytes;       /* delta messages read from other ranks */
-	uint64_t dense_bytes;        /* what up=all down=all would have written and read */
+	uint64_t dense_bytes;        /* bytes that up=all down=all would have written and read */
 	uint64_t control_bytes;      /* notices written to other ranks */
 	uint64_t pushed_elements;    /* coordinates in gradient messages, own shard included */
 	uint64_t pulled_elements;    /* coordinates in delta messages, own shard included */
-	uint64_t deferred_elements;  /* selected, but left in the residual: the slot was full */
-	uint64_t nonfinite_elements; /* NaN or infinite, in gradients that were zeroed or skipped */
+	uint64_t deferred_elements;  /* selected, but left in the residual because the slot was full
+				      */
+	uint64_t nonfinite_elements; /* NaN or infinite values in gradients that were zeroed or
+					skipped */
 	uint64_t compress_ns;        /* accumulating, selecting and encoding */
 	uint64_t push_ns;            /* posting writes and waiting for free slots */
 	uint64_t wait_ns;            /* pulls: waiting for versions, and for a GPU */
 	uint64_t pull_ns;            /* reading deltas */
 	uint64_t apply_ns;           /* checking deltas and adding them */
 	double residual_norm;        /* 2-norm of the worker's residual, computed by this call */
-	double density_up;           /* density that the schedule asked for last; 1 for all */
+	double density_up;           /* density of the last step by the schedule; 1 for all */
 	double density_down;
-	uint64_t lost_workers;     /* workers that the job goes on without */
+	uint64_t lost_workers;     /* lost workers that the job continues without */
 	uint64_t refused_messages; /* pushes that this rank's shards did not count */
 	uint64_t skipped_pushes;   /* when=lazy, lazy-server: pushes without an upload */
-	uint64_t staleness[8];     /* counted pushes by versions behind; the last: 7 or more */
+	uint64_t staleness[8];     /* counted pushes by versions behind; last: 7 or more */
 	double threshold_up;       /* up=global, down=global: the newest threshold, or 0 */
 	double threshold_down;
 	double shard_residual_norm;    /* 2-norm over the residuals of this rank's shards */
-	double compression_error;      /* of the last push, with SLUICE_MEASURE; else NaN */
+	double compression_error;      /* of the last push, if SLUICE_MEASURE is on; else NaN */
 	double compression_error_down; /* of the last versions of this rank's shards */
 	uint64_t staleness_most;       /* the largest number of versions behind */
-	uint64_t memory_bytes;         /* the most that the library takes for the model here */
+	uint64_t memory_bytes;         /* most memory that the library takes for the model here */
 	uint64_t device_ns;            /* part of wait_ns: waiting for a GPU to finish the push */
 	/* The bytes of messages to and from this rank's own shards, which are not sent. */
 	uint64_t own_pushed_bytes, own_pulled_bytes, own_dense_bytes;
@@ -398,18 +401,17 @@ typedef struct sluice_model_stats {
  * rank's shards, if size covers the fields of their norms. Errors: EINVAL. Thread class: object. */
 SLUICE_API int sluice_stats(sluice_model *model, sluice_model_stats *stats);
 
-/* What one transport has moved for this rank since sluice_init(), including what Sluice sends for
- * itself. */
+/* Traffic of one transport for this rank since sluice_init(), including Sluice's own messages. */
 typedef struct sluice_transport_stats {
 	size_t size; /* in the first element: sizeof(sluice_transport_stats), set by the caller */
-	const char *name;   /* "self" (the own rank), "shm", "verbs" or "ofi"; static */
-	uint64_t puts;      /* writes into the memory of ranks */
+	const char *name;   /* "self" (this rank), "shm", "verbs" or "ofi"; static */
+	uint64_t puts;      /* writes into the memory of other ranks */
 	uint64_t put_bytes; /* their bytes */
-	uint64_t notifies;  /* how many of the puts carried a notification */
-	uint64_t gets;      /* reads of the memory of ranks */
+	uint64_t notifies;  /* puts that carried a notification */
+	uint64_t gets;      /* reads of the memory of other ranks */
 	uint64_t get_bytes; /* their bytes */
-	/* 1: what peers put into this rank's memory arrives only while this rank calls the library,
-	 * and when its progress thread looks, which it does now and then. Else 0. */
+	/* 1: puts of peers arrive in this rank's memory only while this rank calls the library, and
+	 * at the occasional looks of its progress thread. Else 0. */
 	uint64_t by_polling;
 } sluice_transport_stats;
 
@@ -418,30 +420,30 @@ typedef struct sluice_transport_stats {
 SLUICE_API int sluice_transports(sluice_job *job, sluice_transport_stats *stats, size_t n,
 				 size_t *n_out);
 
-/* Asks the progress thread to log every wait of this rank: for whom, for what, since when. It may
- * be called from a signal handler. Thread class: any. */
+/* Asks the progress thread to log every wait of this rank: its peer, its reason and its duration.
+ * It may be called from a signal handler. Thread class: any. */
 SLUICE_API void sluice_log_waits(sluice_job *job);
 
 /* ---- gradients at two points: sluice_point(3) ---------------------------------- */
 
-/* For signal=storm and svrg: pushes the gradients of one and the same sample at params (grad) and
- * at the point of sluice_point() (before). Both are the caller's again on return. Errors: as for
+/* For signal=storm and svrg: pushes the gradients of the same sample at params (grad) and at the
+ * point of sluice_point() (before). The caller may reuse both on return. Errors: as for
  * sluice_push(), and EINVAL with another signal. Thread class: object. */
 SLUICE_API int sluice_push_pair(sluice_model *model, const void *grad, const void *before);
 
-/* Writes into point[0..count) where the recipe wants a gradient, given the params that the last
- * pull or open left: ahead along the last step (igt), one step back (storm), at the anchor (svrg),
- * else params itself. Called between a pull and the next push. Errors: EINVAL. Thread class:
- * object. */
+/* Writes into point[0..count) the point at which the recipe needs a gradient, given the params of
+ * the last pull or open: ahead along the last step (igt), one step back (storm), at the anchor
+ * (svrg), else params itself. Called between a pull and the next push. Errors: EINVAL. Thread
+ * class: object. */
 SLUICE_API int sluice_point(sluice_model *model, const float *params, float *point);
 
 /* ---- many ranks in one process: sluice_simulate(3) ---------------------------- */
 
 /* Runs a job of `size` ranks, 1 .. 4096, inside the calling process, without a launcher or network:
  * calls rank_main(job, context) once per rank, on threads of which only one runs at any time. The
- * results have the bits of a real job of equal size; times mean nothing. attr may be NULL. Returns
- * 0, or the first value other than 0 that a rank_main returned. Errors: EINVAL, ENOMEM, those of
- * sluice_init(), and ETIMEDOUT (all ranks wait for each other). Thread class: main. */
+ * results have the bits of a real job of equal size; times are not meaningful. attr may be NULL.
+ * Returns 0, or the first value other than 0 that a rank_main returned. Errors: EINVAL, ENOMEM,
+ * those of sluice_init(), and ETIMEDOUT (all ranks wait for each other). Thread class: main. */
 SLUICE_API int sluice_simulate(const sluice_job_attr *attr, int size,
 			       int (*rank_main)(sluice_job *job, void *context), void *context);
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * Regions: windows of memory that every rank of a job writes and reads one-sidedly. Models do not
- * need them. See sluice_region_open(3); the conventions of sluice.h hold.
+ * Regions: windows of memory in every rank that other ranks of the job read and write one-sidedly.
+ * Models do not need them. See sluice_region_open(3); the conventions of sluice.h hold.
  */
 #ifndef SLUICE_REGION_H
 #define SLUICE_REGION_H
@@ -16,16 +16,16 @@ typedef struct sluice_region sluice_region;
 
 /* Flags of a transfer. SLUICE_NOTIFY (puts): the count of the target's sluice_region_wait() grows
  * by one once the bytes are in place. SLUICE_POSTED: the call returns as soon as the transfer is
- * under way. data then lies in this rank's window. Until sluice_region_flush() has returned, the
+ * under way. data must then be in this rank's window. Until sluice_region_flush() has returned, the
  * bytes of a put must not change, and those of a get are undefined. */
 enum { SLUICE_NOTIFY = 1, SLUICE_POSTED = 2 };
 
 /* Opens a window of `bytes` bytes on every rank, which all peers may put to and get from. The
- * memory is the library's, zeroed and page-aligned. Collective over all ranks, with equal sizes.
- * Errors: EINVAL, ENOMEM, EDEVICE, EPEER, ETIMEDOUT. Thread class: object (job). */
+ * library owns the memory, which is zeroed and page-aligned. Collective over all ranks, with equal
+ * sizes. Errors: EINVAL, ENOMEM, EDEVICE, EPEER, ETIMEDOUT. Thread class: object (job). */
 SLUICE_API int sluice_region_open(sluice_job *job, size_t bytes, sluice_region **region_out);
 
-/* Collective, with a bounded wait. Thread class: object. */
+/* Closes the window. Collective, with a bounded wait. Thread class: object. */
 SLUICE_API void sluice_region_close(sluice_region **region);
 
 /* Returns the address of this rank's window. Thread class: any. */
@@ -39,7 +39,7 @@ SLUICE_API int sluice_region_put(sluice_region *region, int rank, size_t offset,
 SLUICE_API int sluice_region_get(sluice_region *region, int rank, size_t offset, void *data,
 				 size_t bytes, int flags);
 
-/* Waits until the bytes of all posted transfers are reusable or filled; fails if one of them
+/* Waits until the memory of all posted transfers is reusable or filled; fails if one of them
  * failed. Errors: EDEVICE, EPEER, ETIMEDOUT. Thread class: object. */
 SLUICE_API int sluice_region_flush(sluice_region *region);
 

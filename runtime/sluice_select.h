@@ -12,8 +12,9 @@
 extern "C" {
 #endif
 
-/* Scratch memory and threads for selections from vectors of one length. It also remembers at which
- * magnitude the last selection ended, which makes the next one faster; results are the same. */
+/* Scratch memory and threads for selections from vectors of one length. It also remembers the
+ * magnitude at which the last selection ended, which makes the next one faster but does not change
+ * results. */
 typedef struct sluice_selector sluice_selector;
 
 typedef struct sluice_selector_attr {
@@ -21,7 +22,7 @@ typedef struct sluice_selector_attr {
 	size_t n;    /* elements of the vectors, < 2^32 */
 	size_t k;    /* the largest k of a call */
 	int threads; /* threads that work on a call, the caller's included; 0: 1 */
-	int forget;  /* 1: do not use what earlier calls found; for measurements */
+	int forget;  /* 1: ignore the results of earlier calls; for measurements */
 } sluice_selector_attr;
 
 /* Errors: EINVAL, ENOMEM, ENOSUPP (the processor lacks what SLUICE_KERNELS names). Thread class:
@@ -33,11 +34,12 @@ SLUICE_API int sluice_selector_open(const sluice_selector_attr *attr,
 SLUICE_API void sluice_selector_close(sluice_selector **selector);
 
 /* Selects the k coordinates of x[0..n) that are largest in magnitude; of equal ones those with the
- * lowest indices, and never a zero. index[0..*selected) ascends, and value[i] is the coordinate at
+ * lowest indices, and never zeros. index[0..*selected) ascends, and value[i] is the coordinate at
  * index[i], unless value is NULL. *selected is at most k. With a residual, x is first added to
- * residual[0..n), the selection is from the sum, and what it selected becomes 0 in residual; value
- * is then not NULL. Allocates nothing. Errors: EINVAL, also for NaN, after which index and value
- * are undefined, and residual is the sum with nothing cleared. Thread class: object. */
+ * residual[0..n), the selection is made from the sum, and the selected coordinates of residual
+ * become 0; value must then not be NULL. Allocates nothing. Errors: EINVAL, also for NaN, after
+ * which index and value are undefined, and residual is the sum with nothing cleared. Thread class:
+ * object. */
 SLUICE_API int sluice_select(sluice_selector *selector, const float *x, float *residual, size_t k,
 			     uint32_t *index, float *value, size_t *selected);
 

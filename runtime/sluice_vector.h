@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  *
- * Vectors in pieces and ranges, gradients added in place, and the state as bytes: what a framework
- * needs beyond sluice.h. See sluice_push_vector(3), sluice_accumulator(3) and sluice_checkpoint(3);
- * the conventions of sluice.h hold.
+ * Functions that a framework needs beyond sluice.h: vectors in pieces and ranges, gradients added
+ * in place, and the state as bytes. See sluice_push_vector(3), sluice_accumulator(3) and
+ * sluice_checkpoint(3); the conventions of sluice.h hold.
  */
 #ifndef SLUICE_VECTOR_H
 #define SLUICE_VECTOR_H
@@ -15,27 +15,27 @@ extern "C" {
 
 /* ---- pieces: sluice_push_vector(3) ----------------------------------------------- */
 
-/* A piece of a vector that lies in several places. Pieces follow each other in the flat vector, and
+/* A piece of a vector that is in several places. Pieces follow each other in the flat vector, and
  * their counts add up to that of the model; a piece may be empty. */
 typedef struct sluice_segment {
 	void *data; /* only read in a push */
 	uint64_t count;
 	int type;    /* SLUICE_F32 and so on */
-	float scale; /* of 8 bits, read of no other type; 0: SLUICE_GRAD_SCALE */
+	float scale; /* for 8-bit types only; 0: SLUICE_GRAD_SCALE */
 } sluice_segment;
 
-/* A vector in one piece (data), or in several (segments); all zeros in a pull: the segments of the
- * model. Members that are not used are zero. */
+/* A vector in one piece (data), or in several (segments). All zeros in a pull: the segments of the
+ * model. Unused members are zero. */
 typedef struct sluice_vector {
-	void *data; /* as sluice_push() and sluice_pull() take it, also NULL; only read in a push */
+	void *data; /* as for sluice_push() and sluice_pull(), may be NULL; only read in a push */
 	const sluice_segment *segments;
 	size_t n_segments;
 } sluice_vector;
 
-/* sluice_push() and sluice_pull() of such a vector, with the same bits: pieces are read and written
- * where they lie. The list is copied; their memory has the rules of one vector. Errors: as there,
- * and EINVAL (counts, types, alignment; 16 bits of parameters without param_type). Thread class:
- * object. */
+/* Like sluice_push() and sluice_pull(), with the same bits, for such a vector. Pieces are read and
+ * written in place. The list is copied; the rules for the memory of a vector hold for each piece.
+ * Errors: as there, and EINVAL (counts, types, alignment; 16 bits of parameters without
+ * param_type). Thread class: object. */
 SLUICE_API int sluice_push_vector(sluice_model *model, const sluice_vector *vector);
 SLUICE_API int sluice_pull_vector(sluice_model *model, const sluice_vector *vector);
 
@@ -45,15 +45,15 @@ SLUICE_API int sluice_pull_vector(sluice_model *model, const sluice_vector *vect
  * them. The ranges of a step may come in any order and must cover every coordinate exactly once;
  * the last one completes the push, with the bits of one sluice_push() of the whole gradient. While
  * ranges are missing, other calls of the step fail with EINVAL. With clip=, nonfinite=skip and
- * skip-all the library copies the ranges together, and pushes with the last one. Errors: as for
- * sluice_push(), EINVAL (range, or a recipe that decides over the whole vector) and ENOMEM. Thread
- * class: object. */
+ * skip-all the library collects the ranges in a copy, and pushes it with the last one. Errors: as
+ * for sluice_push(), EINVAL (range, or a recipe that decides over the whole vector) and ENOMEM.
+ * Thread class: object. */
 SLUICE_API int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin,
 				 uint64_t count);
 
 /* Begins a pull into a vector and does not wait. Until the ranges of the step are complete, the
- * vector is the library's, which fills it while the program computes. Other calls of the step then
- * fail with EINVAL. Errors: as for sluice_pull_vector(). Thread class: object. */
+ * vector belongs to the library, which fills it while the program computes. Other calls of the step
+ * then fail with EINVAL. Errors: as for sluice_pull_vector(). Thread class: object. */
 SLUICE_API int sluice_pull_begin(sluice_model *model, const sluice_vector *vector);
 
 /* Waits until the coordinates begin .. begin + count - 1 of the pull are complete, and gives them
@@ -65,22 +65,23 @@ SLUICE_API int sluice_pull_range(sluice_model *model, uint64_t begin, uint64_t c
 /* ---- gradients added in place: sluice_accumulator(3) ------------------------------ */
 
 /* Gives the worker's residual to the program, which adds *scale times its gradient to
- * (*accumulator)[0..count) and then pushes *accumulator in place of a gradient. The bits are those
- * of pushing the gradient; a vector and most of the push's memory traffic are saved. The memory is
- * the library's, in host memory, valid until the model is closed, and not to be touched between a
- * push and the end of its pull. *scale changes with the learning rate. Errors: EINVAL (between push
- * and pull, or a recipe that does more with a gradient than add it), EGPU. Thread class: object. */
+ * (*accumulator)[0..count) and then pushes *accumulator instead of a gradient. The bits are those
+ * of pushing the gradient, but this saves a vector and most of the push's memory traffic. The
+ * library owns the memory, which is in host memory and valid until the model is closed. The program
+ * must not access it between a push and the end of its pull. *scale changes with the learning rate.
+ * Errors: EINVAL (between push and pull, or a recipe that does more with a gradient than add it),
+ * EGPU. Thread class: object. */
 SLUICE_API int sluice_accumulator(sluice_model *model, float **accumulator, float *scale);
 
 /* ---- the state as bytes: sluice_checkpoint(3) -------------------------------------- */
 
-/* The state of a checkpoint as bytes of the program, which it stores and brings back as it likes:
- * each worker keeps what it was given and loads it as the same rank of an equal job, without
- * dedicated servers. sluice_state_size() sets *bytes_out, which stays the same for a model.
+/* The state of a checkpoint as bytes, which the program stores in any way: each worker keeps the
+ * bytes that it was given, and loads them as the same rank of an equal job, without dedicated
+ * servers. sluice_state_size() sets *bytes_out, which stays the same for a model.
  * sluice_state_save() fills state[0..bytes), where bytes is that size; it is called between two
  * steps. sluice_state_load() does what sluice_restore() does. Save and load are collective over the
  * workers. With the flag SLUICE_STATE_PART a save fills state without the other ranks, and waits
- * for nobody; the parts of all workers after one step are one save. Errors: as for
+ * for none; the parts of all workers after the same step form one save. Errors: as for
  * sluice_checkpoint() and sluice_restore(), and ENOSUPP (dedicated servers; of a part also
  * signal=innovation and global). Thread class: object. */
 enum { SLUICE_STATE_PART = 1 };

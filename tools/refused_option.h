@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What is said of an option that getopt_long() refused: which one it was, and which one may have
- * been meant. Included by the tools whose options are all long ones. */
+ * Explains an option that getopt_long() refused: its name, and the option that was probably meant.
+ * Included by the tools whose options are all long ones. */
 #ifndef TOOLS_REFUSED_OPTION_H
 #define TOOLS_REFUSED_OPTION_H
 #include "base/nearest.h"
@@ -10,7 +10,8 @@
 
 enum { REFUSED_BYTES = 192 };
 
-/* "--epcohs, did you mean --epochs?", right after getopt_long() returned '?'. */
+/* Returns for example "--epcohs, did you mean --epochs?". Called right after getopt_long() returned
+ * '?'. */
 static inline const char *refused_option(char **argv, const struct option *table,
 					 char text[REFUSED_BYTES])
 {
@@ -18,7 +19,7 @@ static inline const char *refused_option(char **argv, const struct option *table
 	char name[64];
 	size_t n = 0, dashes;
 
-	/* In "-lr" only the l was read: getopt_long() has not left the word yet. */
+	/* In "-lr" only the l was read, and getopt_long() is still within the word. */
 	if (argv[optind] && argv[optind][0] == '-' && argv[optind][1] && argv[optind][1] == optopt)
 		given = argv[optind];
 	dashes = strspn(given, "-");

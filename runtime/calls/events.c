@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Passes a job's events (job/client.h) to the half of the model that they concern. */
+ * Passes a job's events (job/client.h) to the half of a model that they concern. */
 #include "calls/events.h"
 #include "job/client.h"
 #include "shard/inbox.h"
@@ -52,8 +52,8 @@ static void notice_arrived(sluice_job *job, uint32_t id, int peer, uint32_t shar
 			  rank_text(job, peer), shard);
 }
 
-/* The peer pushes no more to this model before this rank joins its collective, and this rank does
- * not before the peer's push: the one would wait for the other. */
+/* The peer pushes no more to this model before this rank joins its collective call, and this rank
+ * does not join before the peer's push, so both would wait for each other. */
 static void peer_is_in(sluice_job *job, int peer, uint32_t op, uint32_t id, uint64_t steps)
 {
 	sluice_model *model = clients_model(&job->clients, id);
@@ -125,7 +125,7 @@ static void drop_worker(sluice_job *job, int worker)
 		for (uint32_t i = 0; model && i < model->n_own; i++)
 			inbox_drop(&model->shards[i], worker);
 	}
-	clients_stir_all(&job->clients); /* none waits for that worker any more */
+	clients_stir_all(&job->clients); /* nobody waits for that worker any more */
 }
 
 static int park_models(sluice_job *job)

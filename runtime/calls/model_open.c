@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Opening a model: checks the attributes and the recipe, compares them between ranks, lays out
- * memory and exchanges windows. Collective. A rank that cannot do its part is named on all
- * others. */
+ * memory and exchanges windows. Collective. If a rank fails to do its part, all others name it. */
 #include "calls/model_open.h"
 #include "base/arguments.h"
 #include "base/bytes.h"
@@ -119,7 +118,7 @@ static int check_exclusions(const sluice_model_attr *attr, const struct recipe *
 	return attr->rules ? check_rules(attr, function) : 0;
 }
 
-/* Everything that two ranks must agree on, as one number. */
+/* Returns a digest of everything that two ranks must agree on. */
 static uint64_t schema_of(const sluice_model *model)
 {
 	uint64_t parts[6] = { model->layout.count,
@@ -148,7 +147,7 @@ enum {
 	TOLD_TEXT = 8 * TOLD_NUMBERS,
 	TOLD_TEXT_BYTES = 944,
 	TOLD_BYTES = TOLD_TEXT + TOLD_TEXT_BYTES,
-	TOLD_SAME = 8 * TOLD_COUNT /* what these bytes hold is equal in equal models */
+	TOLD_SAME = 8 * TOLD_COUNT /* bytes before this place are equal in equal models */
 };
 
 /* Describes the first difference. */
@@ -185,13 +184,13 @@ static void tell_difference(const uint8_t *a, const uint8_t *b, char *text, size
 			 (int)strcspn(y_text + word, " "), y_text + word);
 }
 
-/* Compares what the ranks opened. A difference is reported on all of them. */
+/* Compares the models that the ranks opened. All ranks report a difference. */
 static int compare_models(sluice_model *model)
 {
 	enum { ROW = TOLD_BYTES };
 	sluice_job *job = model->job;
 	uint8_t mine[ROW] = { 0 };
-	/* A restored model may go on with other rates, but not with different ones on its ranks. */
+	/* A restored model may continue with other rates, but all ranks must have the same ones. */
 	put_le64(mine + 8 * TOLD_SCHEMA, model->schema + tensors_rules_digest(model->tensors));
 	put_le64(mine + 8 * TOLD_ORDER, model->id);
 	put_le64(mine + 8 * TOLD_CHANNEL, model->channel);
@@ -213,7 +212,7 @@ static int compare_models(sluice_model *model)
 	error_hold(); /* all ranks read the same rows and find the same difference */
 	for (int r = first + 1; r < job->size && !rc; r++) {
 		uint8_t *row = rows + (size_t)r * ROW;
-		row[ROW - 1] = 0; /* the row was written by a peer */
+		row[ROW - 1] = 0; /* terminates the text, which a peer wrote */
 		char difference[ERROR_TEXT_BYTES];
 		if (!round_has(job, r) || !memcmp(row, terms, TOLD_SAME))
 			continue;
@@ -231,8 +230,8 @@ static int compare_models(sluice_model *model)
 uint64_t model_memory(const struct layout *l, const struct recipe *recipe, int rank)
 {
 	uint64_t bytes = holdings_log_bytes(l->holdings, rank) + shards_memory(l, recipe, rank);
-	/* The buffer into which spread.c and read.c read for a short time. The region that rank 0
-	 * opens for this is closed before its accumulator is touched. */
+	/* The buffer that spread.c and read.c use temporarily. The region that rank 0 opens for
+	 * this is closed before its accumulator is first used. */
 	bytes += layout_part_bytes(l);
 	for (int peer = 0; peer < l->size; peer++)
 		bytes += holdings_window_bytes(l->holdings, rank, peer);
@@ -244,8 +243,8 @@ static double mebibytes(uint64_t bytes)
 	return (double)bytes / 1048576;
 }
 
-/* Compares what all ranks of this node need for the model with the memory that is left. This
- * happens before any rank allocates, because all ranks agree first. */
+/* Compares the memory that all ranks of this node need for the model with the memory left. All
+ * ranks agree on the result before any of them allocates. */
 static int check_memory(const sluice_model *model, uint64_t need)
 {
 	const sluice_job *job = model->job;
@@ -274,7 +273,7 @@ static int check_memory(const sluice_model *model, uint64_t need)
 	return 0;
 }
 
-/* Each worker may have a gradient under way while those of the others are counted. */
+/* Each worker may have one gradient under way while the others' gradients are counted. */
 static int check_staleness(const struct recipe *recipe, const struct model_of *of)
 {
 	if (recipe->when != WHEN_ASYNC || recipe->staleness + 1 >= (uint32_t)of->workers)
@@ -324,7 +323,7 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 	if (rc)
 		return rc;
 	recipe_print(&model->recipe, model->recipe_text);
-	/* Without a residual, or with an optimizer of the worker's own, no kept vector includes a
+	/* Without a residual, or if the worker has its own optimizer, no kept vector includes a
 	 * step size. */
 	int outside = (model->recipe.memory == MEMORY_NONE && model->recipe.when != WHEN_EVERY) ||
 		      recipe_pulls_mean(&model->recipe);
@@ -358,7 +357,7 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 	return 0;
 }
 
-/* The channels of the model's shards. */
+/* Reserves the channels of the model's shards. */
 static int reserve(sluice_model *model)
 {
 	sluice_job *job = model->job;

@@ -1,26 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The memory and the shape of an open model, and how it is freed. */
+ * The memory and the shape of an open model, and the function that frees it. */
 #ifndef RUNTIME_MODEL_OPEN_H
 #define RUNTIME_MODEL_OPEN_H
 #include "model/layout.h"
 
-/* Bytes that this rank keeps allocated for the model, except for names and other small things.
- * params and grad belong to the caller and are not counted. */
+/* Returns the bytes that this rank keeps allocated for the model, except for names and other small
+ * objects. params and grad belong to the caller and are not counted. */
 uint64_t model_memory(const struct layout *l, const struct recipe *recipe, int rank);
 /* Copies the attributes of a program that may have been compiled with an older or newer header:
  * fields that it does not have are zero. Returns 0, or SLUICE_EINVAL for attributes that no job
  * accepts. function: the caller, for the message. */
 int model_take_attributes(const sluice_model_attr *given, const char *function,
 			  sluice_model_attr *out);
-/* The job for which a model is made. text: the recipe, or NULL for the default. */
+/* The job that a model is made for. text: the recipe, or NULL for the default. */
 struct model_of {
 	const char *text, *function;
 	int size, workers, elastic;
 };
-/* Computes what the attributes mean in such a job, and refuses those that the recipe excludes. The
- * caller frees *l, unless this fails: SLUICE_EINVAL, SLUICE_ENOMEM. */
+/* Computes what the attributes mean in such a job, and refuses those that the recipe excludes.
+ * Fails with SLUICE_EINVAL or SLUICE_ENOMEM; otherwise the caller frees *l. */
 int model_shape(const sluice_model_attr *attr, const struct model_of *of, struct recipe *recipe,
 		struct schedule *schedule, struct layout *l);
-/* Frees a model that no event can reach any more. */
+/* Frees a model that events can no longer reach. */
 void model_free(sluice_model *model);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice_plan(): describes in a text what a recipe will do. It needs no job, because it uses what
- * both halves compute from a recipe before they open anything. */
+ * sluice_plan(): describes in a text what a recipe will do. It needs no job, because it uses the
+ * values that both halves compute from a recipe before they open anything. */
 #include "calls/model_open.h"
 #include "model/kept.h"
 #include "shard/shard_setup.h"
@@ -34,8 +34,8 @@ static void say(struct text *t, const char *format, ...)
 
 /* ---- stages ----------------------------------------------------------------- */
 
-/* key is the word of the recipe that asks for the stage. A step has the stage if it has one of the
- * traits `with`, or `with` is 0, and none of the traits `without`. */
+/* key is the word of the recipe that requests the stage. A step has the stage if it has one of the
+ * traits `with` (or `with` is 0) and none of the traits `without`. */
 struct stage {
 	const char *key, *what;
 	uint64_t with, without;
@@ -204,7 +204,7 @@ static void say_delay(struct text *t, const struct recipe *r)
 		    schedule_raises_most(r));
 }
 
-/* The rank whose shards need most memory; the first of several. */
+/* Returns the rank whose shards need the most memory; of several, the first. */
 static int largest_owner(const struct layout *l, const struct recipe *recipe, uint64_t *most)
 {
 	int owner = 0;
@@ -238,7 +238,7 @@ static void say_memory(struct text *t, const struct layout *l, const struct reci
 
 /* ---- paths ------------------------------------------------------------------ */
 
-/* A line for each column of the table from one on and up to another. */
+/* Writes a line for each column of the table from `from` up to `end`. */
 static void say_columns(struct text *t, enum path from, enum path end, uint64_t traits)
 {
 	static const char *const what[PATHS] = {
@@ -278,7 +278,7 @@ static void say_paths(struct text *t, const char *steps, const struct step_rule 
 	say_columns(t, 0, PATH_ATTRIBUTES, rule->traits);
 }
 
-/* A step after the warm-up that is no reset and no anchor. */
+/* Returns the rule of a step after the warm-up that is neither a reset nor an anchor. */
 static struct step_rule usual_step(const struct path_plan *plan, const struct recipe *recipe,
 				   const struct schedule *schedule, double up, double down)
 {
@@ -289,7 +289,7 @@ static struct step_rule usual_step(const struct path_plan *plan, const struct re
 	return plan_step(plan, recipe, schedule, step, up, down);
 }
 
-/* A usual step. With auto it is a sparse one. */
+/* Returns the rule of a usual step. With auto it is a sparse one. */
 static struct step_rule usual_rule(const struct path_plan *plan, const struct recipe *recipe,
 				   const struct schedule *schedule)
 {
@@ -328,7 +328,7 @@ static void say_all_paths(struct text *t, const struct recipe *recipe, const str
 
 /* ---- the call --------------------------------------------------------------- */
 
-/* Everything that is known of a model before it is opened. */
+/* Everything that is known about a model before it is opened. */
 struct planned {
 	const sluice_model_attr *attr;
 	struct recipe recipe;
@@ -367,7 +367,7 @@ static void say_text(struct text *t, const struct planned *m)
 	say_columns(t, PATH_ATTRIBUTES, PATHS, m->plan.traits);
 }
 
-/* Programs read these lines, so their keys stay as they are (sluice_plan(3)). */
+/* Programs read these lines, so their keys must not change (sluice_plan(3)). */
 static void say_keys(struct text *t, const struct planned *m)
 {
 	const uint64_t traits = usual_rule(&m->plan, &m->recipe, &m->schedule).traits;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A model between open and close: the dedicated server's loop, and closing. */
+ * A dedicated server's loop, and the closing of a model. */
 #include "calls/events.h"
 #include "calls/model_open.h"
 #include "checkpoint/checkpoint.h"
@@ -10,8 +10,8 @@
 #include "worker/push.h"
 #include <stdio.h>
 
-/* A server waits until its workers begin a collective call. It also returns when its shards made
- * progress, so that the wait and its time limit start again. */
+/* A server waits until its workers begin a collective call. The wait also returns when its shards
+ * have made progress, so that the wait and its time limit restart. */
 struct serving {
 	const sluice_job *job;
 	uint64_t advanced;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice_set() and sluice_step_info(): what a program sets and asks between two steps. Each value
- * belongs to another file, which judges it. */
+ * sluice_set() and sluice_step_info(): values that a program sets and reads between two steps.
+ * Another file owns and checks each value. */
 #include "base/arguments.h"
 #include "base/error.h"
 #include "job/progress_token.h"
@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-/* A float would hold infinity in place of a larger number. */
+/* As a float, a larger number would become infinity. */
 static int check_float(int what, double x)
 {
 	static const char *const names[] = { [SLUICE_LR] = "SLUICE_LR",

@@ -38,7 +38,7 @@ static int read_from_rank0(sluice_model *model, const uint8_t *descriptor)
 			memcpy((uint8_t *)shard->copy + at, buffer->base, bytes);
 		}
 		if (!rc && shard->async) {
-			progress_take(job); /* the progress thread already looks into its inboxes */
+			progress_take(job); /* the progress thread already uses its inboxes */
 			shard_async_begin(shard);
 			progress_release(job);
 		}
@@ -51,7 +51,8 @@ static int read_from_rank0(sluice_model *model, const uint8_t *descriptor)
 	return rc;
 }
 
-/* Rank 0's parameters are copied to all ranks, and nobody could train on NaN or infinity. */
+/* Refuses NaN and infinity in rank 0's parameters, which are copied to all ranks and cannot be
+ * trained. */
 static int check_finite(const sluice_model *model, const float *params)
 {
 	uint64_t bad = first_nonfinite(params, model->layout.count);

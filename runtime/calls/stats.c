@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice_stats(): what both halves have counted, and norms that are computed on request. */
+ * sluice_stats(): the counters of both halves, and norms that are computed on request. */
 #include "base/arguments.h"
 #include "shard/shard_device.h"
 #include "shard/state.h"
@@ -16,7 +16,7 @@ static void shard_norms(sluice_model *model, sluice_model_stats *stats)
 {
 	struct loss loss = { 0, 0 };
 	double sum = 0;
-	progress_take(model->job); /* shards change while they run */
+	progress_take(model->job); /* shards may change while they run */
 	for (uint32_t i = 0; i < model->n_own; i++) {
 		const struct shard *shard = &model->shards[i];
 		for (uint32_t j = 0; shard_residual(shard) && j < shard->at->span; j++)
@@ -54,7 +54,7 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 					     sizeof stats->residual_norm &&
 			     model->worker->compressor && model->recipe.memory != MEMORY_NONE;
 	if (residual)
-		worker_await(model); /* its errors belong to the job or to the next pull */
+		worker_await(model); /* its errors are reported by the job or the next pull */
 	progress_take(model->job);
 	sluice_model_stats now = model->stats;
 	copy_times(&model->stopwatch, &now);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * sluice_checkpoint() and sluice_restore(): the order in which all ranks work. A failure with a
- * file fails the call on every rank, but not the job. checkpoint_contents.c knows what a rank
- * saves, checkpoint_rounds.c how ranks agree, checkpoint_folder.c the folders, and
+ * file fails the call on every rank, but not the job. checkpoint_contents.c lists the state that a
+ * rank saves, checkpoint_rounds.c lets ranks agree, checkpoint_folder.c handles the folders, and
  * checkpoint_file.c the files. */
 #include "checkpoint/checkpoint.h"
 #include "base/bytes.h"
@@ -44,8 +44,8 @@ static struct checkpoint_identity identity_of(const struct meeting *m)
 					     .recipe = model->recipe_text };
 }
 
-/* Every shard has published the step that the workers have completed, because the workers agreed
- * that they are between two steps. */
+/* Checks that every shard has published the step that the workers have completed; the workers have
+ * agreed that they are between two steps. */
 static int check_versions(const struct contents *c, const struct meeting *m)
 {
 	for (uint32_t i = 0; i < m->model->n_own; i++)
@@ -59,7 +59,7 @@ static int check_versions(const struct contents *c, const struct meeting *m)
 
 /* ---- checkpoint ------------------------------------------------------------ */
 
-/* Copies the vectors that GPUs keep to the host's vectors. */
+/* Copies the vectors that GPUs hold to the host's vectors. */
 static int fetch_kept(sluice_model *model)
 {
 	const int rc = worker_fetch(model);
@@ -68,7 +68,7 @@ static int fetch_kept(sluice_model *model)
 }
 
 /* The shards are idle until this call returns on every worker. Their vectors are therefore read
- * without the token, so that heartbeats continue while the disk works. */
+ * without the token, so that heartbeats continue during disk writes. */
 static int write_own_file(struct meeting *m)
 {
 	char path[DURABLE_PATH_BYTES];
@@ -93,8 +93,8 @@ static int write_own_file(struct meeting *m)
 	return rc;
 }
 
-/* A leader that was stopped, and that the others dropped meanwhile, is no longer the leader: the
- * others may have named a newer generation than it would. */
+/* If a leader was stopped and the others have dropped it meanwhile, it is no longer the leader: the
+ * others may have named a newer generation. */
 static int still_leads(void *context)
 {
 	sluice_job *job = context;
@@ -105,8 +105,7 @@ static int still_leads(void *context)
 	return rc;
 }
 
-/* Done by the leader: makes the generation the valid one. A rank that sent no word has no file in
- * it. */
+/* The leader makes the generation the valid one. A rank that sent no message has no file in it. */
 static int name_latest(struct meeting *m)
 {
 	uint32_t size = (uint32_t)m->model->job->size;
@@ -126,7 +125,7 @@ static int name_latest(struct meeting *m)
 	return rc;
 }
 
-/* Done by the leader, before the first round. */
+/* The leader does this before the first round. */
 static int begin(struct meeting *m, const char *dir, int *begun_out)
 {
 	int rc = checkpoint_dir(dir, 1, m->place.dir);
@@ -168,7 +167,7 @@ static int save_in_rounds(struct meeting *m, const char *dir)
 	}
 	if (!rc) {
 		struct checkpoint_others *others = NULL;
-		do { /* once more if the leader was lost before it could report that it is done */
+		do { /* repeated if the leader was lost before it could report that it is done */
 			namer = m->leader;
 			if (rank == namer) {
 				others = checkpoint_others(&m->place);
@@ -201,8 +200,8 @@ static int save(sluice_model *model, const char *dir)
 
 /* ---- restore --------------------------------------------------------------- */
 
-/* Done by rank 0 before the first round, because it leads unless it is lost. *sums_out receives
- * size and CRC of each rank's file. */
+/* Rank 0 does this before the first round, because it is the leader unless it is lost. *sums_out
+ * receives size and CRC of each rank's file. */
 static int find_latest(struct meeting *m, const char *dir, struct checkpoint_sum **sums_out)
 {
 	const sluice_job *job = m->model->job;
@@ -226,7 +225,7 @@ static int find_latest(struct meeting *m, const char *dir, struct checkpoint_sum
 /* More steps than a job can make: at a microsecond each, they take nine years. */
 #define STEPS_MOST (1ull << 48)
 
-/* The step must be that of LATEST, or that of the rank which read it. */
+/* The step must be the one in LATEST, or that of the rank that has read LATEST. */
 static int check_step(const struct meeting *m)
 {
 	const uint32_t period = m->model->recipe.period;
@@ -264,7 +263,7 @@ static int open_own_file(struct meeting *m, struct contents *contents,
 	return rc ? rc : contents_check(m->model, contents, m->place.step, *file);
 }
 
-/* A worker without a file takes the learning rate of one that has it, because all must train at one
+/* A worker without a file takes the learning rate of one with a file, because all must train at one
  * rate. */
 enum { HAS_RATE = 1 };
 
@@ -289,7 +288,7 @@ static void hear_rate(struct meeting *m)
 }
 
 /* No message is under way and no rank waits for one, so only the scalars need the token. Vectors
- * are filled without it, so that heartbeats continue while the disk works. */
+ * are filled without it, so that heartbeats continue during disk reads. */
 static int load_state(struct meeting *m, const struct contents *contents,
 		      struct checkpoint_file *file)
 {
@@ -315,7 +314,7 @@ static int load_state(struct meeting *m, const struct contents *contents,
 	return rc;
 }
 
-/* Loads the state. By now, every rank's file is known to be good. */
+/* Loads the state. By now, every rank's file is known to be valid. */
 static int load_all(struct meeting *m, const struct contents *contents,
 		    struct checkpoint_file *file, float *params)
 {
@@ -333,7 +332,7 @@ static int load_all(struct meeting *m, const struct contents *contents,
 	if (sluice_is_worker(m->model->job) && !recipe_pulls_mean(&m->model->recipe))
 		m->mine.status = model_read_snapshots(
 			m->model, m->place.step / m->model->recipe.period, params);
-	if (!m->mine.status && file) /* which held what a worker remembers */
+	if (!m->mine.status && file) /* the file held the worker's vectors */
 		hooks_begin(m->model, params);
 	else if (!m->mine.status)
 		worker_begin(m->model, params);
@@ -341,7 +340,7 @@ static int load_all(struct meeting *m, const struct contents *contents,
 	return rc ? rc : meeting_verdict(m);
 }
 
-/* A failure on any rank from here on leaves all ranks with a part of the checkpoint. */
+/* From here on, a failure on any rank leaves all ranks with a part of the checkpoint. */
 static int load_in_rounds(struct meeting *m, const struct contents *contents,
 			  struct checkpoint_file *file, float *params)
 {
@@ -355,8 +354,8 @@ static int load_in_rounds(struct meeting *m, const struct contents *contents,
 	return fail_quietly(rc, "%s; a part is loaded: close the model", text);
 }
 
-/* failed: this rank cannot take part, for the reason in sluice_last_error(), and all ranks are to
- * learn that. */
+/* failed: this rank cannot take part, for the reason in sluice_last_error(), which all ranks must
+ * receive. */
 static int restore_in_rounds(struct meeting *m, const char *dir, float *params, int failed)
 {
 	sluice_model *model = m->model;
@@ -420,12 +419,12 @@ static int restore(sluice_model *model, const char *dir, float *params, int fail
 /* ---- state as bytes --------------------------------------------------------
  *
  * The content of a rank's file, in memory of the program. The ranks agree in the same rounds; the
- * text that the leader sends stands for the directory. */
+ * leader sends a text in place of a directory. */
 
 static const char state_place[] = "the state of the first rank";
 
 /* The token is held while the vectors are copied, because the next pushes of other ranks may
- * already be here. They change none of these vectors before this rank pushes too. */
+ * already be here. They change none of these vectors before this rank pushes, too. */
 static int fill_state(struct meeting *m, const char *function, uint8_t *state, size_t bytes)
 {
 	struct checkpoint_identity identity = identity_of(m);
@@ -470,8 +469,8 @@ static int check_between_steps(const sluice_model *model, const char *function, 
 	return 0;
 }
 
-/* The generation of parts that ranks save alone. It is the same on all ranks of a job at one step,
- * and differs in another job, whose first rank has other addresses. */
+/* Returns the generation of parts that ranks save alone. It is the same on all ranks of a job at
+ * one step, and different in another job, whose first rank has other addresses. */
 static uint32_t common_generation(const sluice_model *model)
 {
 	const struct rank_record *record = &model->job->records[0];
@@ -481,7 +480,7 @@ static uint32_t common_generation(const sluice_model *model)
 	return (uint32_t)digest64(of, sizeof(of));
 }
 
-/* The next push of another rank may already have changed what is saved. */
+/* The next push of another rank may already have changed the state to be saved. */
 static int check_alone(const sluice_model *model)
 {
 	const struct recipe *r = &model->recipe;
@@ -543,7 +542,7 @@ static int open_state(struct meeting *m, const uint8_t *state, size_t bytes,
 	return rc ? rc : contents_check(m->model, contents, m->place.step, *file);
 }
 
-/* failed: this rank cannot take part, and all ranks are to learn why. */
+/* failed: this rank cannot take part, and all ranks must receive the reason. */
 static int load_state_in_rounds(struct meeting *m, const uint8_t *state, size_t bytes,
 				float *params, int failed)
 {
@@ -618,7 +617,7 @@ int sluice_restore(sluice_model *model, const char *dir, void *params, uint64_t 
 	return error_end(&scope, params_return(&host, rc));
 }
 
-/* A server that serves would have to keep its part where no program could get at it. */
+/* A dedicated server would have to keep its part where no program could access it. */
 static int check_state_call(const sluice_model *model, const char *function)
 {
 	int rc = check_call(model, function);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The part of a dedicated server in the workers' sluice_checkpoint() and sluice_restore(). */
+ * A dedicated server's part in the workers' sluice_checkpoint() and sluice_restore(). */
 #ifndef RUNTIME_CHECKPOINT_H
 #define RUNTIME_CHECKPOINT_H
 #include "sluice.h"

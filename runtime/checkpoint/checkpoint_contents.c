@@ -13,8 +13,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The section of each kept vector in a checkpoint. 0 means that no such run is saved, or that
- * the vector starts again from zero. */
+/* The section of each kept vector in a checkpoint. 0: such a run cannot be saved, or the vector
+ * starts again from zero. */
 static const enum section_kind section_of[KEPTS] = {
 	[KEPT_RESIDUAL] = SECTION_WORKER_RESIDUAL,
 	[KEPT_VELOCITY] = SECTION_WORKER_VELOCITY,
@@ -90,7 +90,7 @@ static uint64_t *shard_doublings(const struct contents *c, uint32_t own)
 	return c->guard + GUARD_NUMBERS + own;
 }
 
-/* Adds what guard=raise has changed and seen. */
+/* Adds the densities that guard=raise has changed, and its observations. */
 static int add_guard(const sluice_model *model, struct contents *c)
 {
 	if (!model->schedule.raises)
@@ -157,7 +157,7 @@ static const char *judge_section(const sluice_model *model, const struct checkpo
 		return s->numbers[0] == version ?
 			       NULL :
 			       "its version is not that of the checkpoint's step";
-	default: return NULL; /* the reader of the file has checked that vectors are finite */
+	default: return NULL; /* the file's reader has checked that vectors are finite */
 	}
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a rank saves in a checkpoint: a table of its state, whose vectors are written from and read
- * into their own memory. Called by checkpoint.c. */
+ * The state that a rank saves in a checkpoint: a table whose vectors are written from and read into
+ * their own memory. Called by checkpoint.c. */
 #ifndef RUNTIME_CHECKPOINT_CONTENTS_H
 #define RUNTIME_CHECKPOINT_CONTENTS_H
 #include "checkpoint/checkpoint_file.h"
@@ -8,24 +8,24 @@
 
 struct contents {
 	struct checkpoint_section *sections;
-	/* The worker's counters, the shards' versions, and those of lazy_save(). */
+	/* The worker's counters, the shards' versions, and the numbers of lazy_save(). */
 	uint64_t *numbers;
-	uint64_t *census; /* of the worker, then of each shard; NULL if there are none */
-	uint64_t *guard;  /* the same of guard=raise */
+	uint64_t *census; /* for the worker, then for each shard; NULL if there are none */
+	uint64_t *guard;  /* the same for guard=raise */
 	uint32_t n;
 };
 
-/* The numbers are set to the current state. Returns 0 or SLUICE_ENOMEM; token held. */
+/* Sets the numbers to the current state. Returns 0 or SLUICE_ENOMEM. Requires the token. */
 int contents_of(sluice_model *model, struct contents *c);
 void contents_free(struct contents *c);
 
-/* Checks whether the numbers that were read from the file can be those of this model after `step`
- * steps. Stores nothing. Returns 0 or SLUICE_EWIRE. */
+/* Checks whether the numbers from the file can be those of this model after `step` steps. Stores
+ * nothing. Returns 0 or SLUICE_EWIRE. */
 int contents_check(const sluice_model *model, const struct contents *c, uint64_t step,
 		   const struct checkpoint_file *file);
-/* Sets everything that the model keeps as numbers to what was checked; checkpoint_file_load() fills
- * the vectors. Token held. contents_restore_window() needs these vectors, so it is called after
- * that, without the token. */
+/* Sets everything that the model keeps as numbers to the checked values; checkpoint_file_load()
+ * fills the vectors. Requires the token. contents_restore_window() needs these vectors, so it is
+ * called after that, without the token. */
 void contents_restore_numbers(sluice_model *model, const struct contents *c);
 void contents_restore_window(sluice_model *model, const struct contents *c);
 #endif

@@ -19,7 +19,7 @@
 enum { BUFFER_BYTES = 1 << 18 };
 static const uint8_t magic[4] = { 'S', 'L', 'C', 'K' };
 
-/* For example "the parameters of shard 3", in a thread-local buffer. */
+/* Returns for example "the parameters of shard 3", in a thread-local buffer. */
 static const char *section_text(uint32_t kind, uint32_t id)
 {
 	static _Thread_local char text[64];
@@ -58,7 +58,7 @@ static uint64_t payload_bytes(const struct checkpoint_section *s)
 
 struct writer {
 	struct durable file;
-	uint8_t *memory; /* where to write in place of the file, or NULL */
+	uint8_t *memory; /* memory to write to instead of the file, or NULL */
 	uint8_t *buffer;
 	size_t used;
 	uint32_t crc; /* of all content so far */
@@ -241,7 +241,7 @@ struct checkpoint_file {
 	uint32_t n_sections;
 	struct checkpoint_sum sum;
 	int fd;
-	const uint8_t *bytes; /* the content in memory in place of fd, or NULL */
+	const uint8_t *bytes; /* the content in memory instead of fd, or NULL */
 	uint64_t at;
 	uint32_t crc; /* of all content so far */
 	uint8_t buffer[BUFFER_BYTES];
@@ -297,7 +297,7 @@ static int other_shape(const struct checkpoint_file *f, const char *what, uint64
 		    f->path, (unsigned long long)made, what, (unsigned long long)here);
 }
 
-/* Compares what LATEST said already, so that a difference is damage or a file of another
+/* Compares the values that LATEST records, so a difference means damage or a file of another
  * checkpoint. */
 static int check_place(const struct checkpoint_file *f, const uint8_t *h)
 {
@@ -366,7 +366,7 @@ static int holds_control_bytes(const char *text, size_t n)
 	return 0;
 }
 
-/* The length of a word of a recipe, limited to what a message has room for. */
+/* Returns the length of a word of a recipe, limited to the room in a message. */
 static int word_length(const char *word)
 {
 	size_t n = strcspn(word, " ");
@@ -411,8 +411,7 @@ static int get_recipe(struct checkpoint_file *f, uint64_t schema)
 	return 0;
 }
 
-/* Reads one buffer after the other. Nothing outside of the buffer is written unless store is
- * set. */
+/* Reads one buffer after another. Nothing outside of the buffer is written unless store is set. */
 static int get_values(struct checkpoint_file *f, const struct checkpoint_section *s, int store)
 {
 	const char *part = section_text(s->kind, s->id);
@@ -491,7 +490,7 @@ static int open_regular(struct checkpoint_file *f)
 	return 0;
 }
 
-/* bytes: NULL, or the content in place of the file at path. */
+/* bytes: NULL, or the content that replaces the file at path. */
 static int open_content(const char *path, const uint8_t *bytes,
 			const struct checkpoint_identity *identity,
 			const struct checkpoint_section *sections, uint32_t n_sections,
@@ -542,7 +541,7 @@ int checkpoint_bytes_peek(const uint8_t *bytes, uint64_t n, uint64_t *step_out,
 	return 0;
 }
 
-/* The last four bytes are the CRC of the whole, which LATEST records of a file. */
+/* The last four bytes are the CRC of the whole, which LATEST records for a file. */
 int checkpoint_bytes_open(const uint8_t *bytes, uint64_t n,
 			  const struct checkpoint_identity *identity,
 			  const struct checkpoint_section *sections, uint32_t n_sections,

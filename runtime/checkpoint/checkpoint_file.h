@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One rank's file of a checkpoint. This is file work without a job; checkpoint.c decides what goes
- * in. The format is little-endian:
+ * One rank's file of a checkpoint. These functions need no job; checkpoint.c decides what a file
+ * contains. The format is little-endian:
  *
  *   header  offset size field                 section  offset size field
  *                0    4 magic "SLCK"                        0    4 kind
@@ -34,7 +34,7 @@ enum {
 
 enum section_kind {
 	SECTION_RECIPE = 1, /* text, which checkpoint_file.c itself writes and compares */
-	SECTION_WORKER,     /* numbers: bits of the learning rate; bit 32: a new reference is due */
+	SECTION_WORKER, /* numbers: bits of the learning rate; bit 32: a new reference is needed */
 	SECTION_WORKER_RESIDUAL,
 	SECTION_WORKER_VELOCITY,
 	SECTION_SHARD, /* numbers: version */
@@ -54,7 +54,7 @@ enum section_kind {
 	SECTION_SHARD_GUARD   /* numbers: how often the density was doubled */
 };
 
-/* A section: what is written, or where the contents go when it is read. One table serves both. */
+/* A section: the values to write, or the memory to read into. One table serves both. */
 struct checkpoint_section {
 	enum section_kind kind;
 	uint32_t id;
@@ -63,7 +63,7 @@ struct checkpoint_section {
 	uint64_t *numbers;
 };
 
-/* Whose state it is, and what a reader expects to find. */
+/* The owner of the state, and the values that a reader expects. */
 struct checkpoint_identity {
 	uint32_t rank, size, workers, shards;
 	uint64_t count, step, schema;
@@ -77,20 +77,20 @@ struct checkpoint_sum {
 	uint32_t crc; /* its last CRC field */
 };
 
-/* Writes the file durably. SLUICE_EIO, SLUICE_ENOMEM, or SLUICE_ENUMERIC if a value is not finite.
- * In that case the run has diverged, and the checkpoint must not replace one that can be restored.
- * On failure, no file is left. */
+/* Writes the file durably. Fails with SLUICE_EIO, SLUICE_ENOMEM, or SLUICE_ENUMERIC if a value is
+ * not finite. In that case the run has diverged, and the checkpoint must not replace one that can
+ * be restored. A failure leaves no file. */
 int checkpoint_file_write(const char *path, const struct checkpoint_identity *identity,
 			  const struct checkpoint_section *sections, uint32_t n_sections,
 			  struct checkpoint_sum *sum_out);
 
 struct checkpoint_file;
 
-/* Opens and reads the whole file, and compares everything with what is expected: exactly these
- * sections in this order. values[] are not changed; numbers[] are filled, and the caller checks
- * them. SLUICE_EIO: the file cannot be read. SLUICE_EWIRE: it is damaged, or is not the file that
- * LATEST names; the message has file and section. SLUICE_EINVAL: it was made for another shape of
- * the job, model or recipe; the message has both. SLUICE_ENOMEM. */
+/* Opens and reads the whole file, and compares it with the expectation: exactly these sections in
+ * this order. values[] are not changed; numbers[] are filled, and the caller checks them.
+ * SLUICE_EIO: the file cannot be read. SLUICE_EWIRE: it is damaged, or is not the file that LATEST
+ * names; the message has file and section. SLUICE_EINVAL: it was made for another shape of the job,
+ * model or recipe; the message has both. SLUICE_ENOMEM. */
 int checkpoint_file_open(const char *path, const struct checkpoint_identity *identity,
 			 const struct checkpoint_section *sections, uint32_t n_sections,
 			 const struct checkpoint_sum *sum, struct checkpoint_file **file_out);
@@ -104,11 +104,11 @@ uint64_t checkpoint_bytes_size(const char *recipe, const struct checkpoint_secti
 /* Writes exactly checkpoint_bytes_size() bytes. SLUICE_ENOMEM or SLUICE_ENUMERIC. */
 int checkpoint_bytes_write(uint8_t *out, const struct checkpoint_identity *identity,
 			   const struct checkpoint_section *sections, uint32_t n_sections);
-/* Reads step and generation, which nothing vouches for before checkpoint_bytes_open(). Returns 0 or
+/* Reads step and generation, which are not validated before checkpoint_bytes_open(). Returns 0 or
  * SLUICE_EWIRE. */
 int checkpoint_bytes_peek(const uint8_t *bytes, uint64_t n, uint64_t *step_out,
 			  uint32_t *generation_out);
-/* As checkpoint_file_open(). The bytes must stay until checkpoint_file_close(). */
+/* Like checkpoint_file_open(). The bytes must stay valid until checkpoint_file_close(). */
 int checkpoint_bytes_open(const uint8_t *bytes, uint64_t n,
 			  const struct checkpoint_identity *identity,
 			  const struct checkpoint_section *sections, uint32_t n_sections,

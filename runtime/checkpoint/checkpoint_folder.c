@@ -30,7 +30,7 @@ static void generation_name(uint64_t step, uint32_t generation, char name[NAME_B
 	snprintf(name, NAME_BYTES, "step-%012" PRIu64 "-%08" PRIx32, step, generation);
 }
 
-/* Returns 1 if generation_name() made this name. Nothing else in DIR belongs to Sluice. */
+/* Returns 1 if generation_name() made this name. Sluice owns nothing else in DIR. */
 static int is_generation(const char *name, uint64_t *step_out, uint32_t *generation_out)
 {
 	char again[NAME_BYTES];
@@ -191,7 +191,7 @@ static void warn(const char *what, const char *path)
 }
 
 /* Each draft of LATEST has a unique name. Two ranks may write drafts at the same time if one of
- * them was stopped and has not noticed that the other now leads. */
+ * them was stopped and has not noticed that the other is now the leader. */
 static int draft_name(char draft[DRAFT_BYTES])
 {
 	uint32_t number;
@@ -201,8 +201,8 @@ static int draft_name(char draft[DRAFT_BYTES])
 	return 0;
 }
 
-/* Removes the drafts of ranks that were stopped or ended. A rank that wakes up then has no draft
- * that could replace LATEST. */
+/* Removes the drafts of ranks that were stopped or have ended, so that a rank that resumes has no
+ * draft that could replace LATEST. */
 static void remove_other_drafts(const char *dir, const struct durable *own)
 {
 	DIR *entries = opendir(dir);
@@ -325,7 +325,7 @@ static int parse_manifest(const char *path, const char *text, size_t bytes,
 	for (int line = 0; line < 4; line++)
 		text = next_line(text);
 	for (uint32_t r = 0; r < m->ranks; r++, text = next_line(text)) {
-		/* Sscanf searches for the end of its whole text first, so it gets one line at a
+		/* sscanf() first searches for the end of its whole text, so it gets one line at a
 		 * time. */
 		char line[LINE_BYTES_MAX];
 		uint32_t rank;
@@ -381,9 +381,9 @@ static void remove_generation(const char *folder)
 		warn("remove", folder);
 }
 
-/* Returns 0 only if LATEST certainly does not name this generation. Even a rename that failed may
- * have taken effect on a file server. Logs nothing, because the failure that led here is the one to
- * report. */
+/* Returns 0 only if LATEST certainly does not name this generation. On a file server, even a failed
+ * rename may have taken effect. Logs nothing, because the caller reports the failure that came
+ * before. */
 static int may_be_latest(const struct checkpoint_place *place)
 {
 	char path[DURABLE_PATH_BYTES], name[NAME_BYTES], line[NAME_BYTES + 16], head[256];

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The directory of checkpoints: one folder per generation with a file per rank, and LATEST, the
- * text that names the valid generation. Only rank 0 changes anything here but the ranks' own files.
+ * text that names the valid generation. Apart from each rank's own file, only rank 0 changes
+ * anything here.
  *
  *   DIR/LATEST                          DIR/step-000000001000-5be1f00d/rank-00000, rank-00001, ...
  *
@@ -28,8 +29,8 @@ struct checkpoint_manifest {
 	struct checkpoint_sum *sums; /* one per rank; freed by the manifest's owner */
 };
 
-/* Writes the absolute path of dir. With make, first creates it and its parents. SLUICE_EINVAL (too
- * long), SLUICE_EIO. */
+/* Writes the absolute path of dir. With make, first creates it and its parents. Fails with
+ * SLUICE_EINVAL (too long) or SLUICE_EIO. */
 int checkpoint_dir(const char *dir, int make, char absolute[CHECKPOINT_DIR_BYTES]);
 /* Creates the directory of a new generation and fills in place->generation. Returns 0 or
  * SLUICE_EIO. */
@@ -39,21 +40,21 @@ void checkpoint_path(const struct checkpoint_place *place, uint32_t rank,
 		     char path[DURABLE_PATH_BYTES]);
 
 /* Makes this generation the valid one. After SLUICE_EIO the previous one is still valid, or this
- * one if only the last synchronisation failed; both are complete. still (may be NULL) is called
- * when everything is written, right before LATEST is replaced. If it does not return 0, LATEST is
+ * one if only the last synchronisation failed; both are complete. still() (may be NULL) is called
+ * after everything is written, right before LATEST is replaced. If it does not return 0, LATEST is
  * not replaced, and its result is returned. */
 int checkpoint_manifest_write(const char *dir, const struct checkpoint_manifest *manifest,
 			      int (*still)(void *context), void *context);
-/* SLUICE_EIO if there is no manifest or it cannot be read, SLUICE_EWIRE if it is damaged. The
- * caller frees sums. */
+/* Fails with SLUICE_EIO if there is no manifest or it cannot be read, and with SLUICE_EWIRE if it
+ * is damaged. The caller frees sums. */
 int checkpoint_manifest_read(const char *dir, struct checkpoint_manifest *manifest_out);
 
-/* Removes what a failed checkpoint left, unless LATEST names it. Failures are warnings. */
+/* Removes the remains of a failed checkpoint, unless LATEST names it. Failures are warnings. */
 void checkpoint_drop(const struct checkpoint_place *place);
-/* Lists the other generations: the previous one, and those that interrupted checkpoints left. Only
+/* Lists the other generations: the previous one, and the remains of interrupted checkpoints. Only
  * folders named as above are listed. The list is made before LATEST names this generation, and the
- * folders are removed after. If a rank is stopped in between and wakes up when the others have gone
- * on without it, it therefore removes nothing of theirs. Failures are warnings. */
+ * folders are removed after. So if a rank is stopped in between, and resumes when the others have
+ * continued without it, it removes none of their folders. Failures are warnings. */
 struct checkpoint_others *checkpoint_others(const struct checkpoint_place *place);
 /* Frees the list. With outdated, first removes the generations on it. */
 void checkpoint_clean(const struct checkpoint_place *place, struct checkpoint_others **list,

@@ -37,11 +37,11 @@ void meeting_heard(const struct meeting *m, int rank, struct word *out)
 	out->generation = get_le32(row + 36);
 	memcpy(out->text, row + ROW_TEXT, ROW_TEXT_BYTES);
 	out->text[ROW_TEXT_BYTES - 1] = '\0';
-	if (out->status) /* a failed rank sends the reason, any other a directory */
+	if (out->status) /* a failed rank sends the reason, any other rank a directory */
 		blank_controls(out->text);
 }
 
-/* Fails the job for a rank that cannot or will not take part, so that the others do not wait for
+/* Fails the job because a rank cannot or will not take part, so that the others do not wait for
  * it. */
 static int refuse_to_meet(sluice_model *model, int culprit, const char *why)
 {

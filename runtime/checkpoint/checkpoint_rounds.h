@@ -12,9 +12,9 @@ _Static_assert((int)CHECKPOINT_DIR_BYTES <= (int)ROW_TEXT_BYTES &&
 		       (int)ERROR_TEXT_BYTES <= (int)ROW_TEXT_BYTES,
 	       "a directory and an error text fit a row");
 
-/* The message of a rank in one round. */
+/* A rank's message in one round. */
 struct word {
-	int status; /* 0 or SLUICE_E*, in which case text is the error's */
+	int status; /* 0 or SLUICE_E*, in which case text is the error message */
 	uint32_t model;
 	uint64_t step;
 	uint64_t digest; /* of the directory's text as the application passed it */
@@ -31,24 +31,24 @@ struct meeting {
 	struct word mine;
 	struct word terms; /* the leader's place and step */
 	int leader;        /* round_leader() of the last round */
-	int complete;      /* no worker was lost before */
+	int complete;      /* no worker had been lost before */
 	struct checkpoint_place place;
-	int lost; /* the last round failed with the job, and other ranks may still be at work */
+	int lost; /* the last round failed with the job, and other ranks may still be working */
 };
 
 int meeting_open(sluice_model *model, enum collective op, struct meeting **out);
 void meeting_close(struct meeting **m);
-/* Returns the message of that rank in the last round; all zeros if the rank is lost. */
+/* Copies that rank's message of the last round to *out; all zeros if the rank is lost. */
 void meeting_heard(const struct meeting *m, int rank, struct word *out);
 /* All ranks send m->mine, with the thread's last error after a failure. sums: of each receiver's
  * file, or NULL. Fails only if the job does. */
 int meeting_speak(struct meeting *m, const struct checkpoint_sum *sums);
-/* Returns 0 if all could do their part, else the code of the first rank that could not. Every rank
- * gets the same result. A rank that failed itself keeps its own message. */
+/* Returns 0 if all ranks could do their part, else the code of the first rank that could not. Every
+ * rank gets the same result. A rank that failed keeps its own message. */
 int meeting_verdict(const struct meeting *m);
-/* The first round, in which every rank learns the leader's step and place, or why there is none.
- * The leader sends its directory in m->mine.text. *again_out: the new leader is a rank that did not
- * send a directory, so that all ranks repeat the round. */
+/* Makes the first round, in which every rank receives the leader's step and place, or the reason
+ * for a failure. The leader sends its directory in m->mine.text. *again_out: the new leader is a
+ * rank that did not send a directory, so all ranks repeat the round. */
 int meeting_agree(struct meeting *m, const struct checkpoint_sum *sums, const char *function,
 		  int *again_out);
 #endif

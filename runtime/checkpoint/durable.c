@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Write, fsync, rename, fsync of the folder: in this order, every result checked. */
+ * Write, fsync, rename, fsync of the folder: in this order, with every result checked. */
 #include "checkpoint/durable.h"
 #include "base/error.h"
 #include "sluice.h"
@@ -47,7 +47,8 @@ int durable_open(struct durable *file, const char *path, const char *draft)
 			0600);
 	if (file->fd < 0)
 		return durable_failed("open", file->temporary);
-	/* A crash may have left the file with another mode. A file system without modes refuses. */
+	/* Sets the mode, because a crash may have left the file with another one. A file system
+	 * without modes refuses this. */
 	fchmod(file->fd, 0600);
 	return 0;
 }
@@ -130,8 +131,8 @@ int durable_sync_folder(const char *path)
 	int failed = fsync(fd), err = errno;
 	close(fd);
 	errno = err;
-	/* File systems that cannot synchronise folders return one of these. Their names are as safe
-	 * as they can be. */
+	/* File systems that cannot synchronise folders return one of these errors. They offer no
+	 * better way to make names permanent. */
 	if (failed && err != EINVAL && err != EOPNOTSUPP)
 		return durable_failed("fsync", path);
 	return 0;

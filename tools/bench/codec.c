@@ -159,7 +159,8 @@ static void run_message(struct bench *b)
 	};
 	const char *why = NULL;
 	uint64_t began = now_ns();
-	/* f32: what is decoded is what was there, and lies there, as in a step. */
+	/* For f32, the decoded values equal the originals and are in the same place, as in a
+	 * step. */
 	size_t n = message_encode(&m, b->index, b->value, b->value, b->bytes, b->capacity);
 
 	samples_add(&b->encode[MESSAGE], seconds_since(began));
@@ -220,7 +221,7 @@ static void print_value(const char *name, double value)
 	json_number(stdout, value);
 }
 
-/* Seconds for count 4-byte items, as bytes a second of them. */
+/* Converts the seconds for `count` 4-byte items into bytes per second. */
 static double rate(const struct bench *b, double seconds)
 {
 	return (double)b->k * 4 / seconds;
@@ -249,7 +250,7 @@ static void print_sketch(struct bench *b)
 	putchar('}');
 }
 
-/* A rate and how many copies it costs; nothing where nothing was measured (NaN). */
+/* Prints a rate and its cost in copies, or nothing if it was not measured (NaN). */
 static void print_pair(const struct bench *b, double seconds, double copy)
 {
 	if (isnan(seconds))
@@ -394,8 +395,8 @@ int bench_codec(const struct options *o)
 	size_t most = densities_most(o);
 	int rc = -1;
 
-	/* Rice codes of few positions, and all others, are within twice the plain numbers and the
-	 * bitmap. */
+	/* Rice codes of few positions, and all other codings, take at most twice the plain numbers
+	 * and the bitmap. */
 	b.capacity = message_bound(b.span, (uint32_t)most,
 				   (struct value_coding){ VALUE_F32, 0, 0, 0 }) +
 		     8 * most + b.span / 4 + 64;
@@ -425,6 +426,6 @@ int bench_codec(const struct options *o)
 	free(b.bytes);
 	free(b.sketch.cells);
 	free(b.sketch.estimate);
-	/* Looked at, so that no sum is optimised away. */
+	/* Uses the sum, so that the compiler does not remove it. */
 	return rc || b.sink == 1 ? rc : 0;
 }

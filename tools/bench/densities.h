@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What select, codec and reduce have in common: one number of coordinates after another, and how
- * many repetitions fit into the time given. */
+ * The loop over numbers of coordinates that select, codec and reduce share, and the number of
+ * repetitions that fit into the given time. */
 #ifndef BENCH_DENSITIES_H
 #define BENCH_DENSITIES_H
 #include "tools/bench/options.h"
 
-/* The largest k that densities_run() will ask for. */
+/* Returns the largest k that densities_run() will use. */
 size_t densities_most(const struct options *options);
-/* --k or --density, else 0.1, 1 and 10 % of n: measures and prints one row each, all within one
- * JSON list if asked for. Ends with the first one that is not 0. */
+/* Calls one() for --k or --density, else for 0.1, 1 and 10 % of n. Each call measures and prints
+ * one row, all within one JSON list with --json. Stops at the first result that is not 0. */
 int densities_run(const struct options *options, int (*one)(void *bench, size_t k, int first),
 		  void *bench);
 /* Returns the number of rounds: --repeat, or the number that fits into --seconds, given the time

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice-bench: what the regions of Sluice move between two ranks, what a push and a pull cost,
- * selection alone, and (codec.c, reduce.c) how messages are written, and what a shard does with
- * them. All but the last two use the public API only, so that what is measured is what a program
- * gets. */
+ * sluice-bench measures transfers between two ranks through regions, a push and a pull, selection
+ * alone, the encoding of messages (codec.c), and their handling by a shard (reduce.c). All but the
+ * last two use only the public API, so they measure what a program gets. */
 #include "tools/bench/codec.h"
 #include "tools/bench/moves.h"
 #include "tools/bench/options.h"
@@ -18,7 +17,7 @@
 
 enum { EXIT_BAD_USAGE = 2, BOOT_ID_BYTES = 36 };
 
-/* The place that a rank reports to the others: its machine (two nodes of a private Slurm may be
+/* The location that a rank reports to the others: its machine (two nodes of a private Slurm may be
  * one machine), and the processors on which it may run. */
 struct place {
 	char machine[BOOT_ID_BYTES];
@@ -26,7 +25,7 @@ struct place {
 };
 _Static_assert(sizeof(struct place) <= SLUICE_GATHER_MAX, "one gather tells it");
 
-/* Every rank reads the same command line; one of them complains. */
+/* Every rank reads the same command line, so only one of them prints an error. */
 static int is_first_of_launcher(void)
 {
 	const char *rank = getenv("PMIX_RANK");
@@ -47,7 +46,8 @@ static void place_of_me(struct place *mine)
 		CPU_ZERO(&mine->processors); /* unknown: more than 1024 of them */
 }
 
-/* Dedicated servers give no place, and a machine may hide its boot id: then the node decides. */
+/* Compares nodes instead of machines for dedicated servers, which report no place, and if a machine
+ * hides its boot id. */
 static int on_machine_of(sluice_job *job, const struct place *places, int first, int rank)
 {
 	if (rank >= sluice_workers(job) || !*places[rank].machine || !*places[first].machine)
@@ -66,7 +66,7 @@ static void warn_of_machine(sluice_job *job, const struct place *places, int fir
 		if (!on_machine_of(job, places, first, r))
 			continue;
 		if (!server && r < first)
-			return; /* that rank's turn was this machine's */
+			return; /* this machine was handled in that rank's turn */
 		ranks++;
 		if (!server)
 			CPU_OR(&all, &all, &places[r].processors);

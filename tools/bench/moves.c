@@ -20,7 +20,7 @@ struct run {
 	struct pair pair;
 	struct raw raw;
 	struct samples latencies;
-	uint64_t stamp; /* of the last round that was polled */
+	uint64_t stamp; /* of the last polled round */
 };
 
 /* ---- rounds ---------------------------------------------------------------- */
@@ -30,7 +30,7 @@ static int round_put(struct run *r, size_t bytes)
 	struct pair *p = &r->pair;
 	int rc = 0;
 
-	/* The bytes of a put may be changed when the other rank has answered it, and not before. */
+	/* The bytes of a put must not change before the other rank has answered it. */
 	r->stamp++;
 	if (p->role == ROLE_SECOND)
 		rc = stamp_poll(p, p->in, bytes, r->stamp);
@@ -82,7 +82,7 @@ static int play(struct run *r, size_t bytes, uint64_t rounds, struct samples *us
 	return rc ? rc : sluice_region_flush(r->pair.region);
 }
 
-/* `count` messages and the news that all have arrived. Seconds in *took_out. */
+/* Posts `count` messages and waits until all have arrived. *took_out receives the seconds. */
 static int burst(struct run *r, size_t bytes, uint64_t count, double *took_out)
 {
 	struct pair *p = &r->pair;
@@ -91,7 +91,7 @@ static int burst(struct run *r, size_t bytes, uint64_t count, double *took_out)
 	int rc = 0;
 
 	if (p->role == ROLE_SECOND && test != TEST_GET) {
-		/* Each notify is waited for, as an application would. */
+		/* Waits for each notify, as an application would. */
 		for (uint64_t i = 0; i < (test == TEST_NOTIFY ? count : 1) && !rc; i++)
 			rc = pair_wait(p);
 		if (!rc)
@@ -113,7 +113,7 @@ static int burst(struct run *r, size_t bytes, uint64_t count, double *took_out)
 
 /* ---- one size -------------------------------------------------------------- */
 
-/* How many rounds of `each` seconds fill the time that was asked for. */
+/* Returns how many rounds of `each` seconds fill the requested time. */
 static double fitting(const struct options *o, double each)
 {
 	double n = o->repeat ? (double)o->repeat :
@@ -135,7 +135,8 @@ static int measure_latency(struct run *r, size_t bytes, struct row *row, uint64_
 		return SLUICE_ENOMEM;
 	if (talks)
 		rc = play(r, bytes, warmup, &r->latencies);
-	/* By the median: one round that was not scheduled must not make the measurement short. */
+	/* Uses the median, because a single round that was not scheduled must not shorten the
+	 * measurement. */
 	rounds = fitting(r->options, samples_summary(&r->latencies).p50 * calls * 1e-6);
 	samples_close(&r->latencies);
 	if (!rc)

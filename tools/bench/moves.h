@@ -5,6 +5,7 @@
 #include "tools/bench/options.h"
 #include "sluice.h"
 
-/* Measures and prints. Collective over all ranks. 0 or SLUICE_E*, or -1 with the reason printed. */
+/* Measures and prints. Collective over all ranks. Returns 0 or SLUICE_E*, or -1 after printing the
+ * reason. */
 int moves_run(sluice_job *job, const struct options *options);
 #endif

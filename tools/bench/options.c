@@ -112,7 +112,7 @@ void options_print_help(void)
 	      stdout);
 }
 
-/* DIGITS[K|M|G], at most `most`. 0 or -1. */
+/* Parses DIGITS[K|M|G], between least and most. Returns 0 or -1. */
 static int parse_count(const char *text, size_t length, uint64_t least, uint64_t most,
 		       uint64_t *out)
 {
@@ -234,7 +234,7 @@ static unsigned tests_with(int key)
 	}
 }
 
-/* 0, or -1: the argument is not one that the option takes. */
+/* Returns 0, or -1 if the option does not accept the argument. */
 static int take(int key, const char *text, struct options *o)
 {
 	uint64_t number;
@@ -349,7 +349,7 @@ int options_parse(int argc, char **argv, struct options *out, char complaint[COM
 	char what[64], given[sizeof table / sizeof *table] = { 0 }, refused[REFUSED_BYTES];
 	int key, index = 0, given_warmup = 0, kind;
 
-	optind = 0; /* from the beginning, also after a parse that ended within a word */
+	optind = 0; /* restarts parsing, also after a parse that ended within a word */
 	opterr = 0;
 	sizes_parse("8,64,512,4K,32K,64K,256K,1M,4M", o.sizes, &o.n_sizes);
 	while ((key = getopt_long(argc, argv, ":", table, &index)) != -1) {

@@ -36,25 +36,26 @@ struct options {
 	double seconds;  /* per measurement */
 	int json, limit;
 	int cuda;                   /* select, step: vectors in GPU memory */
-	int axes;                   /* and of many sizes, with n or count as the largest */
+	int axes;                   /* and for many sizes, with n or count as the largest */
 	const char *rivals;         /* select on a GPU: a module, or NULL */
 	const char *torch;          /* and a command, or NULL */
 	uint64_t count;             /* step: parameters */
-	const char *recipe;         /* step: NULL: SLUICE_RECIPE, else the library's */
+	const char *recipe;         /* step: NULL: SLUICE_RECIPE, else the library's default */
 	enum distribution gradient; /* step: the first few of these */
 	uint64_t shards;            /* step: 0: the library's number */
-	int accumulate; /* step: added by this program to sluice_accumulator()'s vector */
+	int accumulate;             /* step: this program adds to sluice_accumulator()'s vector */
 	uint64_t seed;
 	uint64_t n, k;  /* select, codec, reduce: elements; selected ones, 0: by density */
 	double density; /* select: 0: 0.001, 0.01 and 0.1 */
 	enum distribution distribution;
 	int threads;
-	int messages; /* reduce: of a step */
+	int messages; /* reduce: number in a step */
 };
 
-/* 0, or -1 with a sentence. */
+/* Returns 0, or -1 with a sentence in complaint. */
 int options_parse(int argc, char **argv, struct options *out, char complaint[COMPLAINT_BYTES]);
-/* "8,64,4K" and "8..1M" (doubling) into sizes[]; 0 or -1. Each 1 byte to 1 GiB. */
+/* Parses "8,64,4K" and "8..1M" (doubling) into sizes[]. Returns 0 or -1. Each size is 1 byte to 1
+ * GiB. */
 int sizes_parse(const char *text, size_t sizes[SIZES_MAX], size_t *n_out);
 void options_print_help(void);
 const char *test_name(enum test test);

@@ -11,7 +11,7 @@ enum { ALIGNMENT = 4096, PROBE_BYTES = 4096, TRANSPORTS_MAX = 8 };
 enum { SPINS_PER_LOOK = 2048, SPINS_PER_CALL = 64 };
 static const uint64_t ask_every_ns = 100000000, give_up_ns = 60000000000;
 
-/* One of the transports grew by a put of PROBE_BYTES. */
+/* Finds the transport whose counters grew by a put of PROBE_BYTES. */
 static int name_transport(struct pair *pair)
 {
 	sluice_transport_stats before[TRANSPORTS_MAX] = { { .size = sizeof before[0] } };
@@ -49,7 +49,7 @@ int pair_open(struct pair *pair, sluice_job *job, int second, size_t most)
 		return rc;
 	pair->in = sluice_region_base(pair->region);
 	pair->out = pair->in + pair->half;
-	/* Touched: what is measured shall not be the kernel's zeroing of pages. */
+	/* Writes all pages first, so that the kernel's zeroing of pages is not measured. */
 	memset(pair->in, 1, 2 * pair->half);
 	rc = sluice_barrier(job);
 	if (!rc && pair->role != ROLE_BYSTANDER)
@@ -103,8 +103,8 @@ int stamp_poll(struct pair *pair, const uint8_t *message, size_t bytes, uint64_t
 		int rc = 0;
 
 		relax();
-		/* A rank that waits for memory calls the library and does not leave progress to
-		 * its thread. */
+		/* A rank that polls memory also calls the library, so that progress does not depend
+		 * on the thread. */
 		if (pair->by_polling && spins % SPINS_PER_CALL == 0)
 			rc = sluice_region_wait(pair->region, pair->other, 0);
 		if (rc)

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* How the second rank finds the first one's memory file. */
+/* What the second rank needs to find the first one's memory file. */
 struct invitation {
 	int64_t pid, fd;
 	char boot_id[40];
@@ -34,7 +34,7 @@ static void invite(struct invitation *mine, int fd)
 		mine->inode = st.st_ino;
 }
 
-/* -1 where it cannot be reached. */
+/* Returns -1 if the memory cannot be reached. */
 static int accept_invitation(const struct invitation *from, const struct invitation *mine)
 {
 	char path[64];
@@ -80,7 +80,7 @@ int raw_open(struct raw *raw, struct pair *pair)
 		fd = accept_invitation(&all[pair->first], &mine);
 	if (!rc && fd >= 0)
 		raw->shared = map(fd, 2 * raw->half);
-	/* Aligned as the shared memory is: a few bytes off, loads wait for stores 4096 bytes
+	/* Aligned like the shared memory: a few bytes off, loads would wait for stores 4096 bytes
 	 * away. */
 	raw->private = pair->role == ROLE_BYSTANDER ? NULL : aligned_alloc(4096, raw->half);
 	if (raw->shared && raw->private) {
@@ -98,7 +98,7 @@ int raw_open(struct raw *raw, struct pair *pair)
 	if (fd >= 0)
 		close(fd);
 	free(all);
-	/* Page tables of the second rank too. */
+	/* Fills the page tables of the second rank, too. */
 	if (raw->shared && pair->role == ROLE_SECOND)
 		raw_copy(raw, raw->half, 1, 1);
 	return rc ? rc : sluice_barrier(pair->job);
@@ -145,7 +145,7 @@ double raw_copy(struct raw *raw, size_t bytes, uint64_t count, int out)
 
 	for (uint64_t i = 0; i < count; i++) {
 		memcpy(out ? raw->shared : raw->private, out ? raw->private : raw->shared, bytes);
-		__asm__ volatile("" ::: "memory"); /* each copy is made */
+		__asm__ volatile("" ::: "memory"); /* keeps the compiler from skipping a copy */
 	}
 	return (double)(now_ns() - began) * 1e-9;
 }

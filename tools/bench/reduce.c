@@ -15,21 +15,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Each step takes its messages from another place of one pool. */
+/* Each step takes its messages from a different place of one pool. */
 enum { STEPS = 4, MOST = 1000 };
 
 enum {
 	READ,    /* one plain read of the shard */
 	ADD,     /* residual += grad: read-modify-write */
-	REDUCE,  /* all messages taken, into the sum where they are many */
-	PUBLISH, /* the rest of the sum, update, residual, selection; taken out of the residual,
+	REDUCE,  /* all messages added to the sum, for shards with many coordinates */
+	PUBLISH, /* the rest of the sum, update, residual, selection; subtracted from the residual,
 		    added to the copy */
-	APPLY,   /* what was published added to a worker's parameters */
+	APPLY,   /* the publication, added to a worker's parameters */
 	TIMES
 };
 
 static const char *const names[TIMES] = { "read", "add", "reduce", "publish", "apply" };
-/* The quantity that each time is divided by. */
+/* The quantity by which each time is divided. */
 static const int limits[TIMES] = { -1, -1, ADD, READ, ADD };
 
 struct list {
@@ -49,7 +49,7 @@ struct bench {
 	float *residual, *copy, *params, *plain, *grad; /* n each */
 	struct pick published;
 	struct samples ms[TIMES], ratio[TIMES], lines;
-	uint8_t *touched; /* of each line of coordinates: named by a message of this step */
+	uint8_t *touched; /* for each line of coordinates: a message of this step changes it */
 	uint64_t step, k;
 	uint32_t sink;
 };
@@ -206,7 +206,7 @@ static uint64_t mixed(uint64_t x)
 	return x ^ x >> 31;
 }
 
-/* k random positions, ascending: each is taken with the share that is still wanted. */
+/* Draws k random positions, ascending: each is taken with the probability that is still needed. */
 static int fill_message(const struct options *o, uint64_t number, uint64_t k, struct list *m)
 {
 	uint64_t counter = (o->seed << 48) + (number << 40);
@@ -231,7 +231,7 @@ static void free_list(struct list *l)
 	*l = (struct list){ 0 };
 }
 
-/* As a shard's, of a recipe with down=topk. */
+/* Opens a compressor like that of a shard with down=topk. */
 static int open_compressor(struct bench *b)
 {
 	const struct compressor_attr attr = {
@@ -313,6 +313,6 @@ int bench_reduce(const struct options *o)
 	free(b.params);
 	free(b.plain);
 	free(b.grad);
-	/* Looked at, so that no pass is optimised away. */
+	/* Uses the sum, so that the compiler removes no pass. */
 	return rc || b.sink == 1 ? rc : 0;
 }

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a shard does with the messages of a step, and a worker with what it publishes, in this
- * process: no job, no peers. */
+ * Measures what a shard does with the messages of a step, and a worker with the publication, in
+ * this process: no job, no peers. */
 #ifndef BENCH_REDUCE_H
 #define BENCH_REDUCE_H
 #include "tools/bench/options.h"
 
-/* Measures and prints. 0, or -1 with a sentence on stderr. */
+/* Measures and prints. Returns 0, or -1 with a sentence on stderr. */
 int bench_reduce(const struct options *options);
 #endif

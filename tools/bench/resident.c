@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See resident.h. Called by step.c and by the test that compares it with what is announced. */
+ * See resident.h. Called by step.c and by the test that compares the result with the announced
+ * memory. */
 #include "tools/bench/resident.h"
 #include <inttypes.h>
 #include <stdio.h>
@@ -30,7 +31,7 @@ struct seen {
 	size_t n, room;
 };
 
-/* Returns 1 for the first time, 0 for others, -1 without memory. */
+/* Returns 1 for the first occurrence, 0 for others, -1 without memory. */
 static int see(struct seen *seen, uint64_t inode)
 {
 	for (size_t i = 0; i < seen->n; i++)
@@ -50,7 +51,7 @@ static int see(struct seen *seen, uint64_t inode)
 }
 
 /* All pages of a region are backed when it is opened, so it counts with the size of its mapping.
- * Its name holds the process that made it, which may map it twice, as its own peer. */
+ * Its name contains the process that made it, which may map it twice, as its own peer. */
 static int regions(uint64_t *bytes_out)
 {
 	FILE *file = fopen("/proc/self/maps", "re");

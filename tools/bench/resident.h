@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The memory of a process as its memory control group counts it: its anonymous pages, and all
- * pages of the memory files that it created, whichever process touched them. Mapped files of
- * other ranks do not count. */
+ * The memory of a process as its memory control group counts it: its anonymous pages, and all pages
+ * of the memory files that it created, no matter which process used them. Mapped files of other
+ * ranks do not count. */
 #ifndef TOOLS_BENCH_RESIDENT_H
 #define TOOLS_BENCH_RESIDENT_H
 #include <stdint.h>

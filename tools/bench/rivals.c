@@ -64,7 +64,7 @@ double torch_ms(const struct torch_times *t, size_t n, size_t k, int ands)
 	return found ? found->ms : (double)NAN;
 }
 
-/* The command with a point for each argument. NULL: no memory. */
+/* Returns the command with an argument for each point, or NULL if there is no memory. */
 static char *with_points(const struct torch_times *t, const char *command)
 {
 	const size_t each = 64, room = strlen(command) + t->n * each + 1;

@@ -10,20 +10,20 @@
 struct rivals;
 
 /* All functions return 0 or -1; after -1, error() returns the reason. x, residual and grad are
- * device memory. sort() and topk() enqueue residual += grad in the stream, and then the
- * selection among keys that were made before. */
+ * device memory. sort() and topk() enqueue residual += grad in the stream, and then a selection
+ * among the keys of keys(). */
 struct rivals_ops {
 	size_t size; /* sizeof(struct rivals_ops) */
 	const char *(*error)(void);
-	/* For vectors of n elements; k: of topk(). */
+	/* Opens for vectors of n elements; k is that of topk(). */
 	int (*open)(size_t n, size_t k, struct rivals **out);
 	void (*close)(struct rivals **rivals);
-	/* The magnitudes of x become the keys. */
+	/* Makes keys of the magnitudes of x. */
 	int (*keys)(struct rivals *r, const float *x, void *stream);
-	/* All keys with their positions in descending order, by CUB's radix sort. NULL: CUB is not
-	 * among the headers that the module was built with. */
+	/* Sorts all keys with their positions in descending order by CUB's radix sort. NULL: the
+	 * module was built without CUB's headers. */
 	int (*sort)(struct rivals *r, float *residual, const float *grad, void *stream);
-	/* The k largest with their positions, by CUB's DeviceTopK. NULL, likewise. */
+	/* Finds the k largest keys with their positions by CUB's DeviceTopK. NULL as above. */
 	int (*topk)(struct rivals *r, float *residual, const float *grad, void *stream);
 };
 
@@ -31,7 +31,7 @@ struct rivals_ops {
 typedef const struct rivals_ops *rivals_module_fn(void);
 #define RIVALS_MODULE_SYMBOL "sluice_bench_rivals"
 
-/* The table of the module in this file. NULL after saying on stderr why there is none. */
+/* Returns the table of the module in this file, or NULL after printing the reason on stderr. */
 const struct rivals_ops *rivals_load(const char *file);
 
 /* The measurements of --torch. Its command is run with arguments "n:k:ands" (ands as in axes.h;
@@ -47,9 +47,9 @@ struct torch_times {
 };
 /* Adds a point to the request. Returns 0, or -1 without memory. */
 int torch_ask(struct torch_times *t, size_t n, size_t k, int ands);
-/* Runs the command. -1 after saying on stderr what is wrong. */
+/* Runs the command. Returns -1 after printing the error on stderr. */
 int torch_run(struct torch_times *t, const char *command);
-/* NaN: it was not asked for. */
+/* Returns NaN if the point was not requested. */
 double torch_ms(const struct torch_times *t, size_t n, size_t k, int ands);
 void torch_close(struct torch_times *t);
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Durations that were measured, and what is said about them. */
+ * Measured durations and their summary. */
 #ifndef BENCH_SAMPLES_H
 #define BENCH_SAMPLES_H
 #include <stddef.h>
@@ -15,9 +15,10 @@ struct summary {
 	size_t n;
 };
 
-int samples_open(struct samples *s, size_t capacity); /* 0, or -1: no memory */
+int samples_open(struct samples *s, size_t capacity); /* returns 0, or -1 if there is no memory */
 void samples_close(struct samples *s);
-void samples_add(struct samples *s, double value); /* beyond the capacity it is dropped */
-/* By nearest rank: the smallest value that at least p percent of all do not exceed. Sorts. */
+void samples_add(struct samples *s, double value); /* values beyond the capacity are dropped */
+/* Computes percentiles by nearest rank: the smallest value that at least p percent of all do not
+ * exceed. Sorts the samples. */
 struct summary samples_summary(struct samples *s);
 #endif

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Each repetition measures every quantity once, one after another, so that what else the machine
- * does falls on all of them; medians are of times, and of ratios within a repetition. All memory is
- * touched before. */
+ * Each repetition measures every quantity once, one after another, so that other activity of the
+ * machine affects all of them. Results are medians of times, and of ratios within a repetition. All
+ * memory is used once before. */
 #include "tools/bench/select.h"
 #include "base/clock.h"
 #include "sluice_select.h"
@@ -13,7 +13,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Each step takes its gradient from another place of one pool. */
+/* Each step takes its gradient from a different place of one pool. */
 enum { SHIFTS = 64, SHIFT = 16, MOST = 1000 };
 
 enum {
@@ -21,7 +21,7 @@ enum {
 	READ_THREADS,  /* the same by all threads */
 	SELECT,        /* sluice_select(), no hint */
 	SELECT_ONE,    /* the same by one thread */
-	SELECT_HINTED, /* with the hint of the call before */
+	SELECT_HINTED, /* with the hint of the previous call */
 	ADD,           /* residual += grad, one thread */
 	RESIDUAL,      /* sluice_select() with a residual and a hint */
 	TIMES
@@ -29,7 +29,7 @@ enum {
 
 static const char *const names[TIMES] = { "read",          "read_threads", "select",  "select_one",
 					  "select_hinted", "add",          "residual" };
-/* The quantity that each time is divided by. */
+/* The quantity by which each time is divided. */
 static const int limits[TIMES] = { -1, READ, READ, READ, READ, -1, ADD };
 
 struct bench {
@@ -223,6 +223,6 @@ int bench_select(const struct options *o)
 	free(b.plain);
 	free(b.index);
 	free(b.value);
-	/* Looked at, so that no pass is optimised away. */
+	/* Uses the sum, so that the compiler removes no pass. */
 	return rc || b.sink == 1 ? rc : 0;
 }

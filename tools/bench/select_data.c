@@ -9,7 +9,7 @@
 
 static const double two_pi = 6.283185307179586;
 
-/* A number of (0, 1) from a counter. */
+/* Returns a number of (0, 1) from a counter. */
 static double uniform(uint64_t x)
 {
 	x += 0x9e3779b97f4a7c15u;
@@ -49,7 +49,7 @@ typedef uint32_t lanes __attribute__((vector_size(32), aligned(4), may_alias));
 typedef float float_lanes __attribute__((vector_size(32), aligned(4)));
 enum { LANES = 8, TURN = 4 * LANES, THREADS_MAX = 256 };
 
-/* The widest vectors of two common kinds of processors: the limit must not be the pass itself. */
+/* Uses the widest vectors of two common kinds of processors, so that memory limits the pass. */
 #if defined(__x86_64__)
 #define WIDE __attribute__((target_clones("avx2", "default")))
 #else
@@ -62,7 +62,7 @@ WIDE static uint32_t read_part(const float *x, size_t n)
 	uint32_t all = 0, last;
 	size_t i = 0;
 
-	for (; i + TURN <= n; i += TURN) { /* written out: in an array they would live in memory */
+	for (; i + TURN <= n; i += TURN) { /* unrolled, because an array would be kept in memory */
 		const lanes *from = (const void *)(x + i);
 
 		a ^= from[0];

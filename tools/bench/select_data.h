@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What sluice-bench select measures with: vectors, and the plain passes that its times are held
- * against. */
+ * The vectors of sluice-bench select, and the plain passes that its times are compared with. */
 #ifndef BENCH_SELECT_DATA_H
 #define BENCH_SELECT_DATA_H
 #include "tools/bench/options.h"

@@ -18,17 +18,17 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Each step takes its gradient from another place of one pool. */
+/* Each step takes its gradient from a different place of one pool. */
 enum { SHIFTS = 64, SHIFT = 16, MOST = 1000, GAUSSIAN_VALUES = -1 };
 
 enum {
 	COPY,
-	PUSHED, /* a push, with the threshold of the step before */
-	HINTED, /* a selection with it */
+	PUSHED, /* a push, with the threshold of the previous step */
+	HINTED, /* a selection with that threshold */
 	FRESH,  /* without */
-	EQUAL,  /* without, all magnitudes equal */
+	EQUAL,  /* without it, all magnitudes equal */
 	SORTED, /* without, ascending */
-	RADIX,  /* the rivals, each with the addition */
+	RADIX,  /* the other programs, each with the addition */
 	TOPK,
 	TIMES,
 	TORCH = TIMES, /* measured by another process */
@@ -70,7 +70,7 @@ struct bench {
 	struct torch_times torch;
 	uint64_t step;
 	size_t n, k;
-	struct axes_point at; /* with --axes; n 0: nothing is filled yet */
+	struct axes_point at; /* with --axes; n 0: no vector has been filled yet */
 	struct device_selected selected;
 };
 
@@ -136,7 +136,7 @@ static int is_measured(const struct bench *b, int what)
 	}
 }
 
-/* Returns 1 if each repetition begins with an empty residual, because the step before would have
+/* Returns 1 if each repetition begins with an empty residual, because the previous step would have
  * changed the case. */
 static int begins_empty(const struct bench *b, int what)
 {
@@ -149,7 +149,7 @@ static int rival_failed(const struct bench *b)
 	return -1;
 }
 
-/* 0, or -1 after saying what failed. */
+/* Returns 0, or -1 after printing the failure. */
 static int enqueue(struct bench *b, int what)
 {
 	const int other = b->o->distribution == DISTRIBUTION_HINTWRONG && b->step % 2;
@@ -221,8 +221,8 @@ static int measure(struct bench *b)
 
 /* ---- what is said ---------------------------------------------------------- */
 
-/* The medians. ratio: of Sluice's own, the bandwidth as a share of the copy's; of a rival, how many
- * times as long as the push it took. */
+/* Computes the medians. ratio: for Sluice's own, the bandwidth as a share of the copy's; for
+ * another program, its time relative to the push. */
 static void medians(struct bench *b, double ms[COLUMNS], double ratio[COLUMNS])
 {
 	for (int i = 0; i < TIMES; i++) {
@@ -400,7 +400,7 @@ static int one_of_axes(void *bench, const struct axes_point *point)
 	const int first = !b->at.n;
 	const size_t most = (size_t)b->o->n;
 
-	/* The vectors of one entropy are beginnings of the longest one. */
+	/* All vectors of one entropy are beginnings of the longest one. */
 	if (first || point->ands != b->at.ands) {
 		axes_fill(point->ands, b->o->seed, b->here, most);
 		if (b->ops->copy(at(b, POOL), b->here, most * sizeof(float), NULL) ||
@@ -437,7 +437,7 @@ static int ask_torch_point(void *bench, const struct axes_point *point)
 	return torch_ask(&b->torch, point->n, point->k, point->ands);
 }
 
-/* Before this process has taken any memory of the GPU. */
+/* Runs before this process takes any memory of the GPU. */
 static int measure_torch(struct bench *b)
 {
 	const struct options *o = b->o;
@@ -446,7 +446,7 @@ static int measure_torch(struct bench *b)
 
 	if (!o->torch)
 		return 0;
-	quiet.json = 0; /* which would print the end of the list */
+	quiet.json = 0; /* suppresses the end of the JSON list */
 	rc = o->axes ? axes_run(o->n, o->k ? o->k : AXES_COORDINATES_MOST, ask_torch_point, b) :
 		       densities_run(&quiet, ask_torch_k, b);
 	if (rc)

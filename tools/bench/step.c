@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * All workers start each step together (a barrier outside the measured time), so that the time is
- * Sluice's and not the waiting for a rank that makes its gradient slowly. */
+ * All workers start each step together, after a barrier outside of the measured time, so that the
+ * time excludes waiting for a rank that is slow to make its gradient. */
 #include "tools/bench/step.h"
 #include "base/clock.h"
 #include "tools/bench/axes.h"
@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Each step takes its gradient from another place of one pool: new values without the time to make
- * them. */
+/* Each step takes its gradient from a different place of one pool: new values without the time to
+ * make them. */
 enum {
 	SHIFTS = 64,
 	SHIFT = 16,
@@ -33,14 +33,14 @@ struct bench {
 	const struct options *options;
 	sluice_job *job;
 	sluice_model *model;
-	float *params, *pool;         /* given to the library */
+	float *params, *pool;         /* vectors given to the library */
 	float *pool_here;             /* the pool in host memory */
-	const struct device_ops *gpu; /* --device cuda: of the next two; else NULL */
+	const struct device_ops *gpu; /* --device cuda: the GPU of the next two; else NULL */
 	struct memory gpu_params, gpu_pool;
 	char device[256];
 	const struct axes *axes; /* of --axes; NULL without */
 	struct axes_point at;
-	double copy_ms; /* with --axes: of a copy of the gradient on the GPU */
+	double copy_ms; /* with --axes: time of a copy of the gradient on the GPU */
 	struct samples ms;
 	struct step_limits limits; /* with --limit */
 	struct resident before_open;
@@ -92,7 +92,7 @@ static int look(struct bench *b, sluice_model_stats *stats, sluice_transport_sta
 	return rc ? rc : sluice_transports(b->job, moved, TRANSPORTS_MAX, &b->n_transports);
 }
 
-/* after -= times * before, counter by counter */
+/* Subtracts from `after` the given number of times `before`, counter by counter. */
 static void subtract(sluice_transport_stats *after, const sluice_transport_stats *before,
 		     uint64_t times)
 {
@@ -103,8 +103,8 @@ static void subtract(sluice_transport_stats *after, const sluice_transport_stats
 	after->get_bytes -= times * before->get_bytes;
 }
 
-/* Measures the bytes of one barrier. The counters of the steps include it, but it is not part of
- * a step. */
+/* Measures the bytes of one barrier. The counters include those of the barrier before each step,
+ * which is not part of a step. */
 static int barrier_alone(struct bench *b, sluice_transport_stats *barrier)
 {
 	sluice_transport_stats start[TRANSPORTS_MAX];
@@ -171,7 +171,7 @@ static int measure(struct bench *b)
 static const char *const limit_names[LIMITS] = { "read", "copy", "add" };
 enum { COMPRESS, PUSH, WAIT, DEVICE, PULL, APPLY, PUSHED, PULLED, DENSE, UP, DOWN, SUMS };
 
-/* Per worker and step. */
+/* Computes sums per worker and step. */
 static int sums(struct bench *b, double s[SUMS])
 {
 	const sluice_model_stats *x = &b->before, *y = &b->after;
@@ -248,7 +248,8 @@ static void print_json(struct bench *b, const double s[SUMS], struct summary ms)
 	puts("}");
 }
 
-/* Beside each pass over a vector of that length, the step and its largest part as multiples. */
+/* Prints, next to each pass over a vector of that length, the step and its largest part as
+ * multiples of the pass. */
 static void print_limits(struct bench *b, const double s[SUMS], struct summary ms)
 {
 	double win = step_break_even(ms.p50, s[PUSHED] + s[PULLED], s[DENSE]);
@@ -363,7 +364,7 @@ static size_t pool_of(const struct options *o)
 	return (size_t)o->count + SHIFTS * SHIFT;
 }
 
-/* 0, or -1: there is no memory, or no GPU. */
+/* Returns 0, or -1 if there is no memory or no GPU. */
 static int make_vectors(struct bench *b)
 {
 	const struct options *o = b->options;
@@ -374,8 +375,8 @@ static int make_vectors(struct bench *b)
 	b->pool = malloc(pool * sizeof(float));
 	if (!b->params || !b->pool)
 		return -1;
-	/* Resident before the model is: not promised, as by calloc(), which these two would
-	 * become. */
+	/* Makes the two vectors resident before the model is. Without this barrier the compiler
+	 * would turn them into calloc(), which does not. */
 	__asm__ volatile("" : : "r"(b->params) : "memory");
 	memset(b->params, 0, (size_t)o->count * sizeof(float));
 	if (o->axes)
@@ -385,7 +386,7 @@ static int make_vectors(struct bench *b)
 	return to_gpu(b, pool);
 }
 
-/* On all workers, or an error on all. */
+/* Opens the vectors on all workers, or fails on all. */
 static int open_vectors(struct bench *b)
 {
 	const struct options *o = b->options;
@@ -434,7 +435,7 @@ struct axes {
 	int rows;
 };
 
-/* The recipe with the number for each word K. 0, or -1: it is too long. */
+/* Writes the recipe with the number in place of each word K. Returns 0, or -1 if it is too long. */
 static int recipe_of(const char *given, size_t k, char text[RECIPE_BYTES])
 {
 	const char *from = given ? given : "up=topk(k=K) down=topk(k=K) memory=residual";
@@ -461,7 +462,7 @@ static int measure_copy(struct bench *b)
 	return 0;
 }
 
-enum { TIME_COLUMNS = 7 }; /* which precede those of bytes */
+enum { TIME_COLUMNS = 7 }; /* columns before those of bytes */
 
 static void print_point(const struct axes *a, struct bench *b, const double s[SUMS])
 {

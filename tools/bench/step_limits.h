@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What the machine does with a vector as long as the gradient: the passes that a step is held
- * against. */
+ * Passes of the machine over a vector as long as the gradient, which a step is compared with. */
 #ifndef BENCH_STEP_LIMITS_H
 #define BENCH_STEP_LIMITS_H
 #include "tools/bench/samples.h"
@@ -20,13 +19,13 @@ struct step_limits {
 	uint32_t sink;
 };
 
-/* 0, or -1: no memory. */
+/* Returns 0, or -1 if there is no memory. */
 int step_limits_open(struct step_limits *l, uint64_t count, uint64_t steps);
 void step_limits_close(struct step_limits *l);
-/* One of each; the workers call it together, as they make their steps. */
+/* Measures each pass once. The workers call it together, as they make their steps. */
 void step_limits_measure(struct step_limits *l, const float *gradient);
-/* The bandwidth below which sparse steps win over a dense exchange that takes no time but the
- * wire's: bytes a second of one worker, in and out together. NaN where sparse steps send no
+/* Returns the bandwidth below which sparse steps are faster than a dense exchange that takes only
+ * network time: bytes per second of one worker, in and out together. NaN if sparse steps send no
  * less. */
 double step_break_even(double sparse_ms, double sparse_bytes, double dense_bytes);
 #endif

@@ -7,7 +7,8 @@
 #include "tools/bench/resident.h"
 
 struct step_memory {
-	/* Means of a worker, bytes; resident, of which regions are what peers may reach. */
+	/* Means over workers, in bytes; resident includes regions, which is the memory that peers
+	 * may reach. */
 	double announced, resident, regions;
 	double fullest; /* the largest share of the announced bytes that is resident on any
 			 * worker */

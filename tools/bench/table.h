@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What rank 0 prints of put, get and notify: a table, or one JSON object. */
+ * The output of put, get and notify on rank 0: a table, or one JSON object. */
 #ifndef BENCH_TABLE_H
 #define BENCH_TABLE_H
 #include "tools/bench/options.h"
@@ -10,14 +10,14 @@ struct row {
 	size_t bytes;
 	struct summary us;                /* latency */
 	double bandwidth, rate;           /* bytes, messages per second */
-	double limit_us, limit_bandwidth; /* of the machine; NaN: not measured */
+	double limit_us, limit_bandwidth; /* of the machine alone; NaN: not measured */
 };
 
 void table_begin(const struct options *options, sluice_job *job, int second, const char *transport,
 		 int limits);
 void table_row(const struct options *options, const char *transport, const struct row *row);
 void table_end(const struct options *options);
-/* The perftest commands whose latency and bandwidth compare with this row ("" if there are
+/* Writes the perftest commands whose latency and bandwidth compare with this row ("" if there are
  * none). */
 void perftest_commands(enum test test, size_t bytes, char *latency, char *bandwidth,
 		       size_t capacity);

@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Asks the transports to other nodes which device, or provider and interface, they would use here.
- */
+ * Asks each transport to other nodes for its choice of device, or of provider and interface. */
 #include "tools/info/probes.h"
 #ifdef HAVE_VERBS
 #include "rdma/verbs_device.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * libfabric, by which nodes without RDMA are reached: what the transport ofi would use here. It is
- * needed where SLUICE_TRANSPORT names it, or where it is allowed and there is no RDMA here. */
+ * Reports on libfabric, which reaches nodes without RDMA: what the transport ofi would use here. It
+ * is needed if SLUICE_TRANSPORT names it, or if it is allowed and there is no RDMA here. */
 #include "tools/info/probes.h"
 #include <stdlib.h>
 #include <string.h>
@@ -20,7 +20,7 @@ static void judge_interface(const struct node *node, struct report *r, const cha
 		return;
 	node_line(node, state, "/sys/class/net/%s/operstate", name);
 	if (node_line(node, speed, "/sys/class/net/%s/speed", name))
-		speed[0] = '\0'; /* virtual ones have none, or -1 */
+		speed[0] = '\0'; /* virtual interfaces have no speed, or -1 */
 	mbit = atoi(speed);
 	if (!strcmp(state, "down") || !strcmp(state, "lowerlayerdown"))
 		report_add(r, named ? VERDICT_FAIL : VERDICT_INFO, section, "fabric-interface",
@@ -38,7 +38,7 @@ static void judge_interface(const struct node *node, struct report *r, const cha
 			   mbit > 0 ? " Mb/s" : "", state);
 }
 
-/* How much depends on it. */
+/* How important the transport is on this node. */
 enum need { NOT_ALLOWED, ALLOWED, NEEDED, NAMED };
 
 static enum need need_of(const struct node *node)

@@ -11,8 +11,8 @@
 static const char section[] = "GPU and PCI";
 enum { CONFIG_BYTES = 4096, FIRST_EXTENDED = 0x100, CAPABILITY_ACS = 0x0d, ACS_REDIRECT = 0x0c };
 
-/* The ACS control word of a bridge whose configuration space may be read whole (root only); -1:
- * none, -2: may not be read. */
+/* Returns the ACS control word of a bridge whose configuration space can be read completely (root
+ * only); -1: there is none, -2: no permission. */
 static int acs_control(const struct node *node, const char *device)
 {
 	char path[LINE_BYTES], relative[128];

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * PMIx as this program resolved it, and Slurm as its own programs describe it. */
+ * Reports which PMIx library this program loaded, and what Slurm's own programs report about
+ * Slurm. */
 #include "tools/info/probes.h"
 #include <dlfcn.h>
 #include <stdlib.h>
@@ -7,7 +8,7 @@
 
 static const char section[] = "Launcher";
 
-/* The file that a symbol comes from; "" if nobody has it. */
+/* Returns the file that a symbol comes from, or "" if no library has it. */
 static const char *library_of(const char *symbol)
 {
 	static char path[LINE_BYTES];
@@ -26,12 +27,12 @@ static const char *library_of(const char *symbol)
 static void pmix(struct report *r)
 {
 #ifdef HAVE_PMIX
-	/* Found by name, so that only slurm/ includes PMIx's header. */
+	/* Looked up by name, so that only slurm/ includes PMIx's header. */
 	const char *(*version)(void);
 	void *address = dlsym(RTLD_DEFAULT, "PMIx_Get_version");
 
-	/* A linker that drops libraries nobody calls has dropped it: the one that sluice_init()
-	 * would get. */
+	/* A linker that drops unused libraries has dropped it. Then this loads the one that
+	 * sluice_init() would use. */
 	if (!address && dlopen("libpmix.so.2", RTLD_LAZY | RTLD_GLOBAL))
 		address = dlsym(RTLD_DEFAULT, "PMIx_Get_version");
 	if (address) {
@@ -65,7 +66,7 @@ static void slurm(const struct node *node, struct report *r)
 		report_add(r, VERDICT_INFO, section, "slurm", NULL, "there is no srun in PATH");
 		return;
 	}
-	/* Already for its version srun reads slurm.conf or asks for it. */
+	/* srun reads slurm.conf, or requests it, even to print its version. */
 	if (asked) {
 		report_add(r, VERDICT_WARN, section, "slurm",
 			   "set SLURM_CONF to the slurm.conf of the cluster, or install that file "

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice-info: what this node has, what Sluice will use of it and why; --check judges it. */
+ * sluice-info: shows what this node has, what Sluice will use of it, and why. --check judges it. */
 #include "sluice.h"
 #include "tools/info/probes.h"
 #include "tools/refused_option.h"
@@ -9,7 +9,7 @@
 
 enum { EXIT_WARNINGS = 1, EXIT_FAILURES = 2, EXIT_BAD_USAGE = 3, PREFIX_BYTES = 320 };
 
-/* The bytes that a rank with a small model registers. --memlock asks about a larger one. */
+/* The bytes that a rank with a small model registers. --memlock checks a larger number. */
 static const uint64_t default_need = 64 << 20;
 
 static void print_help(void)

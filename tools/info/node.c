@@ -109,7 +109,7 @@ int node_may_open(const struct node *node, const char *path)
 	return access(whole, R_OK | W_OK) == 0;
 }
 
-/* "mlx5_2" before "mlx5_10", "2" before "10". */
+/* Sorts "mlx5_2" before "mlx5_10", and "2" before "10". */
 static int by_name(const void *a, const void *b)
 {
 	return strverscmp(a, b);

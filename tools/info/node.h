@@ -14,16 +14,16 @@ struct node {
 	int needs_verbs;       /* --need-verbs: RDMA that is missing is a failure */
 };
 
-/* The first line of a file below the root, without trailing blanks. 0, or -1: not there, empty, or
- * unreadable. */
+/* Reads the first line of a file below the root, without trailing spaces. Returns 0, or -1 if the
+ * file is missing, empty, or unreadable. */
 int node_line(const struct node *node, char line[LINE_BYTES], const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
-/* The line of a file that begins with key, blanks and a colon skipped. 0 or -1. */
+/* Finds the line of a file that begins with key, and skips spaces and a colon. Returns 0 or -1. */
 int node_field(const struct node *node, const char *path, const char *key, char value[LINE_BYTES]);
 int node_exists(const struct node *node, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 int node_may_open(const struct node *node, const char *path); /* for reading and writing */
-/* The path with the root in front, for fopen(). */
+/* Writes the path with the root in front, for fopen(). */
 void node_path(const struct node *node, const char *path, char out[LINE_BYTES]);
 
 struct names {
@@ -35,10 +35,11 @@ struct names {
 void node_list(const struct node *node, struct names *names, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* The name of this machine: the one that Slurm gave the node, else that of the host. */
+/* Returns the name of this machine: the one that Slurm gave the node, else the host name. */
 const char *node_name(void);
 
-/* Output (both streams, up to capacity - 1 bytes) of a program that gets five seconds. */
+/* The result of running a program for at most five seconds. Its output has both streams, up to
+ * capacity - 1 bytes. */
 enum asked {
 	ASKED_ANSWERED = 0, /* it ran and ended with 0 */
 	ASKED_ABSENT,       /* it is not in PATH, or the node is another root */

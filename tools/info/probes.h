@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What is looked at. Each probe adds its findings to the report; none changes anything. */
+ * The probes of a node. Each adds its findings to the report; none changes anything. */
 #ifndef INFO_PROBES_H
 #define INFO_PROBES_H
 #include "tools/info/node.h"
@@ -13,17 +13,18 @@ void probe_shm(const struct node *node, struct report *r);
 void probe_launcher(const struct node *node, struct report *r); /* PMIx, Slurm */
 void probe_gpu(const struct node *node,
 	       struct report *r);      /* driver, peer memory, IOMMU, ACS, and: */
-void probe_nearness(struct report *r); /* which card is near which GPU, here */
+void probe_nearness(struct report *r); /* distances between cards and GPUs of this machine */
 
-/* 1 if this build has the transport and SLUICE_TRANSPORT allows it. */
+/* Return 1 if SLUICE_TRANSPORT allows the transport; if this build has it. */
 int transport_allowed(const char *name);
 int transport_built(const char *name);
-/* 1 if it is asked for by name: by SLUICE_TRANSPORT in the environment, and verbs by --need-verbs.
- */
+/* Returns 1 if it is requested by name: by SLUICE_TRANSPORT in the environment, or verbs by
+ * --need-verbs. */
 int transport_named(const struct node *node, const char *name);
 
-/* The choice of the verbs transport itself, for this machine: 0 with a sentence about device, port,
- * GID and why; -1 with the reason why there is none. 1: this build has no verbs. */
+/* Gets the choice of the verbs transport itself for this machine. Returns 0 with a sentence about
+ * device, port, GID and the reason; -1 with the reason why there is none; 1 if this build has no
+ * verbs. */
 int verbs_choice(char sentence[FINDING_BYTES]);
 /* The choice of the transport over libfabric. sentence names provider, interface and version, tcp
  * is 1 for TCP, interface is the network interface or the provider's equivalent, and defect is a
@@ -35,6 +36,6 @@ struct fabric_choice {
 };
 int ofi_choice(struct fabric_choice *choice);
 
-/* "64 KiB" in one of a few rotating buffers. */
+/* Returns "64 KiB" in one of a few rotating buffers. */
 const char *bytes_text(uint64_t bytes);
 #endif

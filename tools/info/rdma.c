@@ -20,7 +20,7 @@ struct port {
 	int active, ethernet; /* link layer; else InfiniBand */
 };
 
-/* "0000:0000:0000:0000:0000:ffff:0a03:0001" into 16 bytes; 0 or -1. */
+/* Parses "0000:0000:0000:0000:0000:ffff:0a03:0001" into 16 bytes. Returns 0 or -1. */
 static int parse_gid(const char *text, uint8_t gid[16])
 {
 	unsigned group[8];
@@ -58,7 +58,7 @@ static const char *const quality_text[] = {
 	[GID_V4] = "RoCE v2, IPv4"
 };
 
-/* The GIDs of an Ethernet port, and the one that is taken. */
+/* Judges the GIDs of an Ethernet port, and finds the one that Sluice uses. */
 static void judge_gids(const struct node *node, struct report *r, const struct port *p)
 {
 	struct names gids;
@@ -130,7 +130,7 @@ static void judge_port(const struct node *node, struct report *r, const char *de
 	snprintf(name, sizeof(name), "rdma-port %.12s:%.4s", device, number);
 	if (!p.active) {
 		(*down)++;
-		/* Judged as a whole by whether any other port is up. */
+		/* A single port is only reported; the check is whether any port is up. */
 		report_add(r, VERDICT_INFO, section, name, NULL, "%.64s (%.64s), %.64s, %.32s",
 			   state, physical, rate, layer);
 		return;

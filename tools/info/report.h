@@ -28,11 +28,11 @@ struct report {
 	int incomplete; /* no memory for a finding */
 };
 
-/* remedy may be NULL. Line breaks within a text become blanks. */
+/* remedy may be NULL. Line breaks within a text become spaces. */
 void report_add(struct report *r, enum verdict verdict, const char *section, const char *name,
 		const char *remedy, const char *format, ...) __attribute__((format(printf, 6, 7)));
 void report_free(struct report *r);
-/* The worst of all; an incomplete report is a failure. */
+/* Returns the worst verdict of all findings; an incomplete report is a failure. */
 enum verdict report_verdict(const struct report *r);
 const struct finding *report_find(const struct report *r, const char *name);
 

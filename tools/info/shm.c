@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What shared memory between ranks of one machine needs: memory files, and the right to open those
- * of another process. Tried, not guessed. */
+ * Tests what shared memory between ranks of one machine needs: memory files, and the right to open
+ * those of another process. */
 #include "tools/info/probes.h"
 #include <errno.h>
 #include <fcntl.h>
@@ -13,8 +13,8 @@
 
 static const char section[] = "Shared memory";
 
-/* A child with a memory file; its number comes through a pipe. The child ends when we close our
- * end. */
+/* Runs as a child with a memory file, and sends its number through a pipe. The child ends when the
+ * parent closes its end. */
 static void be_a_peer(int tell, int stay)
 {
 	int fd = memfd_create("sluice-info", MFD_CLOEXEC);
@@ -25,7 +25,7 @@ static void be_a_peer(int tell, int stay)
 	_exit(0);
 }
 
-/* 0, or the errno of opening a memory file of another process of this user. */
+/* Returns 0, or the errno of opening a memory file of another process of this user. */
 static int open_of_peer(void)
 {
 	int tell[2], stay[2], number = -1, fd, err = EIO;

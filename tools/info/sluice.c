@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Sluice itself: version, build, transports, the effective settings and what is wrong with them. */
+ * Reports on Sluice itself: version, build, transports, the effective settings and their errors. */
 #include "base/env.h"
 #include "compress/index_kernels.h"
 #include "compress/random_kernels.h"
@@ -15,7 +15,7 @@
 static const char section[] = "Sluice";
 
 #ifdef __clang__
-#define COMPILER __VERSION__ /* begins with the name */
+#define COMPILER __VERSION__ /* the compiler's name is part of it */
 #else
 #define COMPILER "GCC " __VERSION__
 #endif
@@ -28,7 +28,7 @@ int transport_built(const char *name)
 	return 0;
 }
 
-/* Is the word in the comma list? */
+/* Returns 1 if the word is in the comma list. */
 static int listed(const char *list, const char *name)
 {
 	size_t n = strlen(name);
@@ -150,7 +150,7 @@ static void settings(struct report *r)
 void probe_sluice(const struct node *node, struct report *r)
 {
 	char built[128] = "", allowed[128] = "";
-	const struct transport_ops *missing = NULL; /* the first one that is asked for */
+	const struct transport_ops *missing = NULL; /* the first one that is named */
 
 	report_add(r, VERDICT_INFO, section, "node", NULL, "%s", node_name());
 	report_add(r, VERDICT_INFO, section, "version", NULL, "%s, compiled by %s",

@@ -8,8 +8,8 @@
 
 enum { RANKS_TEXT_BYTES = 128 };
 
-/* "rank 3" or "ranks 0-2,5": those whose row in all equals (or, for unequal, differs from) one.
- * Returns how many. */
+/* Writes "rank 3" or "ranks 0-2,5": the ranks whose row in `all` equals `one` or, for unequal,
+ * differs from it. Returns their number. */
 static int name_ranks(const char *all, size_t bytes, int workers, const void *one, int unequal,
 		      char *text)
 {
@@ -41,7 +41,7 @@ static int name_ranks(const char *all, size_t bytes, int workers, const void *on
 	return named;
 }
 
-/* The rows of all workers, or NULL when the gathering failed (the library said why). */
+/* Returns the rows of all workers, or NULL if gathering failed; the library has reported why. */
 static char *gather(sluice_job *job, const void *mine, size_t bytes)
 {
 	char *all = calloc((size_t)sluice_workers(job), bytes);
@@ -55,7 +55,7 @@ static char *gather(sluice_job *job, const void *mine, size_t bytes)
 	return NULL;
 }
 
-/* Is this the first rank with its row? */
+/* Returns 1 if this is the first rank with its row. */
 static int is_first(const char *all, size_t bytes, int rank)
 {
 	for (int other = 0; other < rank; other++)
@@ -90,7 +90,7 @@ int agree_on_complaints(sluice_job *job, const struct complaint *complaint)
 			fprintf(stderr, "sluice-train: %s: %s\n", ranks, text);
 	}
 	if (!sluice_is_worker(job) && *mine) {
-		/* Rank 0 does not see what a dedicated server complains about. */
+		/* Rank 0 does not receive the complaints of a dedicated server. */
 		if (!said)
 			fprintf(stderr, "sluice-train: rank %d: %s\n", sluice_rank(job), mine);
 		result = -1;

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A sentence for the user about something wrong in what was asked for or in a file: options,
- * loaders and models fill one in; main.c prints it once for all ranks (see agree.h). */
+ * A sentence for the user about an error in an option or a file. Options, loaders and models fill
+ * one in; main.c prints it once for all ranks (see agree.h). */
 #ifndef TRAIN_COMPLAINT_H
 #define TRAIN_COMPLAINT_H
 
@@ -14,6 +14,6 @@ struct complaint {
 int complain(struct complaint *complaint, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* complain() for memory that could not be had: "out of memory for WHAT". */
+/* complain() for failed allocations: "out of memory for WHAT". */
 int complain_memory(struct complaint *complaint, const char *what);
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * From the text of --device to a table of operations; loads the module for GPUs. */
+ * Turns the text of --device into a table of operations; loads the module for GPUs. */
 #include "tools/train/compute.h"
 #include "base/module.h"
 #include <dlfcn.h>
@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* named: NULL for the installed one. */
+/* named: the module's file; NULL: the installed one. */
 static const struct compute_ops *load(const char *named, char *text, size_t cap)
 {
 	const char *path = named;

@@ -9,8 +9,8 @@
 #define TRAIN_COMPUTE_H
 #include "tools/train/loss.h"
 
-/* c = a b, or c += a b: c is rows x columns, a is rows x inner and b inner x columns, each after
- * its transposition. */
+/* c = a b, or c += a b. c is rows x columns, a is rows x inner, and b is inner x columns, each
+ * after its transposition. */
 struct product {
 	const float *a, *b;
 	float *c;
@@ -30,10 +30,11 @@ struct loss_call {
 };
 
 struct compute_ops {
-	size_t size; /* sizeof(struct compute_ops): another one is another build, and refused */
+	size_t size; /* sizeof(struct compute_ops): another size means another build, which is
+			refused */
 	int in_host; /* vectors are host memory */
 	const char *(*error)(void); /* of the calling thread */
-	/* Chooses the device of this process; text: which one and why. */
+	/* Chooses the device of this process; text receives the choice and the reason. */
 	int (*open)(void **state, char *text, size_t cap);
 	void (*close)(void *state);
 	void *(*stream)(void *state); /* for sluice_model_attr.stream */
@@ -41,7 +42,7 @@ struct compute_ops {
 	int (*alloc)(void *state, size_t bytes, void **out);
 	void (*release)(void *state, void *p); /* accepts NULL */
 	int (*put)(void *state, void *to, const void *from_host,
-		   size_t bytes); /* from_host is free again on return, and may be to */
+		   size_t bytes); /* from_host may be reused on return, and may be `to` */
 	int (*get)(void *state, void *to_host, const void *from, size_t bytes);
 	int (*zero)(void *state, void *to, size_t bytes);
 
@@ -66,10 +67,10 @@ struct compute {
 
 extern const struct compute_ops compute_cpu; /* its state is NULL */
 
-/* In compute.c. device is "cpu", "cuda" or "cuda:FILE" (the module). Writes one line to text:
- * the device in use, or, with -1, the reason. */
+/* In compute.c. device is "cpu", "cuda" or "cuda:FILE" (the module). Writes one line to text: the
+ * device in use, or the reason if it returns -1. */
 int compute_open(const char *device, struct compute *out, char *text, size_t cap);
-void compute_close(struct compute *compute); /* of a zeroed one: nothing */
+void compute_close(struct compute *compute); /* does nothing if it is zeroed */
 
 /* The one symbol of a module. */
 typedef const struct compute_ops *compute_module_fn(void);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The operations of compute.h in host memory; the products are OpenBLAS's, by one thread, so that
+ * The operations of compute.h in host memory. OpenBLAS makes the products on one thread, so that
  * sums are added in the same order in every run. */
 #include "tools/train/compute.h"
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See cuda_blas.h. cuBLAS is looked for when it is needed, so that the module builds without it and
- * says what is missing; written against its ABI, which has not changed since version 4. Products of
- * float32 are made in float32: cuBLAS rounds to TF32 only when asked to. */
+ * See cuda_blas.h. cuBLAS is loaded when it is needed, so the module builds without it and reports
+ * if it is missing. The code relies on its ABI, which has not changed since version 4. Products of
+ * float32 are made in float32, because cuBLAS rounds to TF32 only on request. */
 #include "tools/train/cuda_blas.h"
 #include "gpu/failure.h"
 #include <dlfcn.h>
@@ -87,7 +87,7 @@ void blas_close(void *handle)
 		blas.destroy(handle);
 }
 
-/* Column-major, as cuBLAS has it, our matrices are their transposes, and c' = b' a'. */
+/* cuBLAS is column-major, so it sees the transposes of these matrices, and computes c' = b' a'. */
 int blas_product(void *handle, const struct product *p)
 {
 	const float one = 1, beta = p->add ? 1 : 0;

@@ -5,8 +5,8 @@
 #include "tools/train/compute.h"
 #include <cuda_runtime_api.h>
 
-/* A handle whose products are made on the stream; loads the library at the first call. 0, or -1
- * (gpu/failure.h). */
+/* Makes a handle whose products run on the stream, and loads the library at the first call. Returns
+ * 0, or -1 (gpu/failure.h). */
 int blas_open(cudaStream_t stream, void **handle_out);
 void blas_close(void *handle); /* accepts NULL */
 int blas_product(void *handle, const struct product *p);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The operations of compute.h in the memory of a GPU: the table that sluice-train gets from this
- * module, through its one symbol. Products are cuBLAS's (cuda_blas.c), the rest
- * cuda_layers.cu's. */
+ * module, through its one symbol. cuBLAS makes the products (cuda_blas.c), and cuda_layers.cu has
+ * the other operations. */
 #include "gpu/choose.h"
 #include "gpu/failure.h"
 #include "gpu/plan.h"
@@ -30,8 +30,8 @@ static void close_cuda(void *state)
 	free(c);
 }
 
-/* The stream is one that waits for the default stream and is waited for by it: the library copies
- * there what is no part of a step. */
+/* The stream and the default stream wait for each other, because the library uses the default
+ * stream for copies that are not part of a step. */
 static int begin(struct cuda *c, char *text, size_t cap)
 {
 	int multiprocessors;
@@ -81,7 +81,7 @@ static void release(void *state, void *p)
 		cudaGetLastError();
 }
 
-/* From pageable memory a copy returns when it has taken the bytes. */
+/* A copy from pageable memory returns when it has read the bytes. */
 static int put(void *state, void *to, const void *from_host, size_t bytes)
 {
 	struct cuda *c = state;

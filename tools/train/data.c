@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Choosing the loader by what lies at the path, and turning labels as written into labels as
- * the model's loss wants them. */
+ * Chooses the loader by the kind of file at the path, and converts labels of files into labels for
+ * the model's loss. */
 #include "tools/train/data.h"
 #include "tools/train/options.h"
 
@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* "FILE, line 7" or "FILE, row 7": where a label stands. */
+/* Returns "FILE, line 7" or "FILE, row 7": the place of a label. */
 static const char *place(const struct dataset *set, size_t row, char *text, size_t bytes)
 {
 	if (set->line)
@@ -21,7 +21,7 @@ static const char *place(const struct dataset *set, size_t row, char *text, size
 	return text;
 }
 
-/* Labels become positions in the training set's list of class labels. */
+/* Replaces labels by their positions in the training set's list of class labels. */
 static int number_classes(const struct dataset *train, struct dataset *set,
 			  struct complaint *complaint)
 {
@@ -57,7 +57,7 @@ static int number_classes(const struct dataset *train, struct dataset *set,
 	return 0;
 }
 
-/* -1/+1 or 0/1 become 0/1. */
+/* Converts -1/+1 or 0/1 to 0/1. */
 static int number_signs(struct dataset *set, struct complaint *complaint)
 {
 	int minus = 0, zero = 0;

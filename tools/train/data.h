@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Training and test rows in memory: pixels of IDX files, or the sparse rows of LIBSVM text. Loaders
- * give raw labels; data_load() turns them into what the task of the model wants. */
+ * return raw labels; data_load() converts them for the task of the model. */
 #ifndef TRAIN_DATA_H
 #define TRAIN_DATA_H
 #include "tools/train/complaint.h"
@@ -27,7 +27,7 @@ struct dataset {
 	float *class_value; /* label as written of each class, ascending; NULL if not whole
 			     * numbers */
 	size_t classes;
-	uint64_t dropped; /* LIBSVM test values whose column training never saw */
+	uint64_t dropped; /* LIBSVM: test values whose column does not occur in training */
 };
 
 struct data_source {
@@ -37,14 +37,14 @@ struct data_source {
 	int without_test; /* a dedicated server needs the shape only */
 };
 
-/* Loads both sets; test->rows is 0 when there is none. 0, or -1 with the complaint filled in; both
- * sets may be given to data_free() either way. */
+/* Loads both sets; test->rows is 0 when there is none. Returns 0, or -1 with the complaint filled
+ * in; in both cases both sets may be passed to data_free(). */
 int data_load(const struct data_source *source, enum task task, struct dataset *train,
 	      struct dataset *test, struct complaint *complaint);
 void data_free(struct dataset *set);
 
-/* x: n x features, row-major: the named rows. Pixels are standardised: mean 0 and deviation 1 over
- * all pixels of the training set. Absent columns are 0. */
+/* Fills x, n x features and row-major, with the given rows. Pixels are standardised: mean 0 and
+ * deviation 1 over all pixels of the training set. Absent columns are 0. */
 void data_fill(const struct dataset *set, const uint32_t *rows, size_t n, float *x);
 
 /* The loaders. They leave labels as written and fill class_value. The caller zeroed *set. */
@@ -54,8 +54,8 @@ void data_fill(const struct dataset *set, const uint32_t *rows, size_t n, float 
 int idx_load(const char *folder, const char *prefix, uint64_t limit, struct dataset *set,
 	     struct complaint *complaint);
 
-/* Lines "LABEL INDEX:VALUE ...", indices ascending from 1. features: 0 to take the largest index,
- * else the width of the training set (larger indices are dropped and counted). */
+/* Loads lines "LABEL INDEX:VALUE ...", with indices ascending from 1. features: 0 to take the
+ * largest index, else the width of the training set (larger indices are dropped and counted). */
 int libsvm_load(const char *path, uint64_t limit, size_t features, struct dataset *set,
 		struct complaint *complaint);
 #endif

@@ -11,8 +11,8 @@
 
 enum { MAGIC_LABELS = 0x801, MAGIC_IMAGES = 0x803, MOST_DIMENSIONS = 3 };
 
-/* deflate cannot do better than about 1:1032, so a header that promises more lies about its size;
- * found before memory is taken for it. */
+/* Deflate compresses at most about 1:1032, so a header that promises more lies about its size. This
+ * is checked before memory is allocated. */
 enum { BEST_COMPRESSION = 1040 };
 
 struct idx_header {

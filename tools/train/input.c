@@ -10,7 +10,7 @@
 
 enum { READ_BUFFER_BYTES = 1 << 18, FIRST_LINE_BYTES = 1 << 12 };
 
-/* Longest line taken: a longer one is no LIBSVM text. */
+/* The longest line that is accepted: a longer one is not LIBSVM text. */
 #define LONGEST_LINE_BYTES ((size_t)1 << 30)
 
 int input_open(struct input *input, const char *path, struct complaint *complaint)
@@ -58,7 +58,7 @@ static int complain_about_stream(struct input *input, struct complaint *complain
 	}
 }
 
-/* Reads up to bytes and returns how many came (short only at a proper end), or -1. */
+/* Reads up to `bytes` bytes. Returns the number read (fewer only at a proper end), or -1. */
 static ssize_t read_some(struct input *input, char *to, size_t bytes, struct complaint *complaint)
 {
 	size_t done = 0;

@@ -12,24 +12,24 @@
 struct input {
 	gzFile file;
 	char path[4096];
-	uint64_t stored_bytes; /* of the file as it lies on disk */
+	uint64_t stored_bytes; /* size of the file on disk */
 	char *line;            /* buffer of input_line() */
 	size_t line_capacity;
 };
 
-/* Opens path. 0, or -1 with the complaint filled in. */
+/* Opens path. Returns 0, or -1 with the complaint filled in. */
 int input_open(struct input *input, const char *path, struct complaint *complaint);
 
 /* Accepts a NULL file. */
 void input_close(struct input *input);
 
-/* Reads exactly bytes; a file that ends before is a complaint. */
+/* Reads exactly `bytes` bytes; a file that ends before is an error. */
 int input_read(struct input *input, void *to, size_t bytes, struct complaint *complaint);
 
-/* 1: *line_out is the next line without its newline, good until the next call; 0: end; -1:
- * complaint. */
+/* Returns 1 if *line_out is the next line without its newline, valid until the next call; 0 at the
+ * end; -1 with the complaint filled in. */
 int input_line(struct input *input, char **line_out, struct complaint *complaint);
 
-/* 0 when nothing follows, 1 when at least one byte more does, -1 with the complaint filled in. */
+/* Returns 0 if nothing follows, 1 if at least one byte follows, -1 with the complaint filled in. */
 int input_has_more(struct input *input, struct complaint *complaint);
 #endif

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Forward and backward through the layers, a block of rows at a time, wherever the vectors are:
- * what is done to them is compute.h's. */
+ * Forward and backward passes through the layers, a block of rows at a time, in the memory of
+ * compute.h's operations. */
 #include "tools/train/network.h"
 
 #include <stdlib.h>
@@ -36,7 +36,7 @@ static int new_floats(const struct compute *c, size_t rows, size_t width, float 
 	return 0;
 }
 
-/* What is read from rows and labels, and what comes back. */
+/* Allocates the copies that are read from rows and labels, and those of the results. */
 static int new_copies(struct workspace *w, size_t features)
 {
 	void *score;
@@ -45,7 +45,7 @@ static int new_copies(struct workspace *w, size_t features)
 	    new_vector(&w->compute, w->block, sizeof(*w->score), &score))
 		return -1;
 	w->score = score;
-	/* Wide rows are not copied where they can be made in place. */
+	/* Wide rows are not copied if they can be built in place. */
 	w->input_here = w->compute.ops->in_host ?
 				w->activation[0] :
 				malloc(w->block * features * sizeof(*w->input_here));

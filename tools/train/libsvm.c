@@ -29,7 +29,7 @@ static int resize(void **array, size_t count, size_t element_bytes)
 	return 0;
 }
 
-/* Room for one row more. */
+/* Makes room for one more row. */
 static int grow_rows(struct dataset *set, struct growth *growth, struct complaint *complaint)
 {
 	size_t capacity = growth->row_capacity ? 2 * growth->row_capacity : FIRST_CAPACITY;
@@ -44,7 +44,7 @@ static int grow_rows(struct dataset *set, struct growth *growth, struct complain
 	return 0;
 }
 
-/* Room for one value more. */
+/* Makes room for one more value. */
 static int grow_values(struct dataset *set, struct growth *growth, struct complaint *complaint)
 {
 	size_t capacity = growth->value_capacity ? 2 * growth->value_capacity : FIRST_CAPACITY;
@@ -75,8 +75,8 @@ static int is_blank(char c)
 	return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* One finite number that starts at text; NULL if there is none. strtof() skips blanks, we do
- * not. */
+/* Parses one finite number that starts at text; returns NULL if there is none. Unlike strtof(), it
+ * skips no spaces. */
 static char *parse_number(char *text, float *out)
 {
 	char *end;
@@ -160,7 +160,8 @@ static int compare_floats(const void *a, const void *b)
 	return (left > right) - (left < right);
 }
 
-/* The distinct labels, ascending; no list when one is not a whole number or there are too many. */
+/* Lists the distinct labels in ascending order; there is no list if a label is not a whole number
+ * or there are too many. */
 static int list_classes(struct dataset *set, struct complaint *complaint)
 {
 	float *list = malloc(set->rows * sizeof(*list));

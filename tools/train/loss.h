@@ -63,7 +63,7 @@ HOST_AND_DEVICE static inline struct row_score loss_squared(float *z, float labe
 	return score;
 }
 
-/* z: width outputs of the last layer; they become scale * d loss / d z. */
+/* z: `width` outputs of the last layer, which are replaced by scale * d loss / d z. */
 HOST_AND_DEVICE static inline struct row_score loss_of_row(enum loss_kind kind, float *z,
 							   float label, size_t width, float scale)
 {

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice-train: the reference training job. Options, then one rank's part (training.c) in a job
- * that a launcher started, or that of each rank of a simulated one. */
+ * sluice-train: the reference training job. It parses the options and runs one rank (training.c) of
+ * a job that a launcher started, or all ranks of a simulated one. */
 #include "sluice.h"
 #include "tools/train/options.h"
 #include "tools/train/signals.h"

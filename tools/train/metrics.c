@@ -12,7 +12,7 @@
 
 int traffic_own(sluice_model *model, struct traffic *own)
 {
-	/* Without residual_norm, which costs a pass over the residual. */
+	/* Excludes residual_norm, which costs a pass over the residual. */
 	sluice_model_stats stats = { .size = offsetof(sluice_model_stats, residual_norm) };
 	int rc = sluice_stats(model, &stats);
 
@@ -54,7 +54,7 @@ int carried_own(sluice_job *job, struct carried *own)
 int metrics_open(struct metrics *metrics, const char *path, int append, struct complaint *complaint)
 {
 	metrics->path = path;
-	/* A new file is for its owner only. */
+	/* A new file is readable only by its owner. */
 	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (append ? O_APPEND : O_TRUNC), 0600);
 
 	metrics->file = fd < 0 ? NULL : fdopen(fd, append ? "a" : "w");
@@ -183,7 +183,7 @@ int metrics_write(struct metrics *m, sluice_job *job, sluice_model *model,
 	sums[1] = total.pulled;
 	sums[2] = total.dense;
 	sums[3] = step->loss;
-	sums[4] = 1; /* how many take part: lost workers do not */
+	sums[4] = 1; /* number of workers that take part, without the lost ones */
 	memcpy(sums + 5, carried.bytes, sizeof(carried.bytes));
 	rc = sluice_sum(job, sums, 5 + CARRIERS);
 	if (!rc && m->file)

@@ -8,19 +8,19 @@
 
 #include <stdio.h>
 
-/* Bytes that crossed between ranks, and own_*: between the halves of one rank, which cross no wire.
- * Summed over the workers; exact, since far below 2^53. */
+/* Bytes sent between ranks. own_*: bytes between the halves of one rank, which are not sent. Summed
+ * over the workers; exact, because far below 2^53. */
 struct traffic {
 	double pushed, pulled, dense;
 	double own_pushed, own_pulled, own_dense;
 };
 enum { TRAFFIC_SUMS = sizeof(struct traffic) / sizeof(double) };
 
-/* This worker's own traffic since open; own_* only while nothing crossed a wire. */
+/* Reads this worker's own traffic since open; own_* only while nothing has been sent. */
 int traffic_own(sluice_model *model, struct traffic *own);
 
-/* Bytes put and got by each transport since the job began: messages, and all that Sluice sends
- * besides. */
+/* Bytes put and got by each transport since the job began: messages, and everything else that
+ * Sluice sends. */
 enum { CARRIERS = 4 };
 extern const char *const carrier_names[CARRIERS]; /* of transports */
 struct carried {
@@ -34,7 +34,7 @@ struct metrics {
 	FILE *file; /* rank 0's; NULL elsewhere */
 	const char *path;
 	int measured;         /* --measure: compression errors too */
-	int failed;           /* writing failed: said once, and the job ends with a status */
+	int failed;           /* writing failed: reported once, and shown in the exit status */
 	struct traffic total; /* up to the last step */
 	struct carried carried;
 	sluice_model_stats own; /* of rank 0, up to the last step */
@@ -44,14 +44,14 @@ struct metrics {
 /* The values of one line, in addition to the model's counters. */
 struct metrics_step {
 	uint64_t step, epoch;
-	int skipped; /* all workers left the batch out, so that no step was made */
+	int skipped; /* all workers skipped the batch, so no step was made */
 	double lr, images;
 	double loss;              /* this worker's mean */
 	double seconds;           /* since training began */
 	const struct score *test; /* NULL unless accuracy was measured after this step */
 };
 
-/* Opens the file before anything is trained (append: after what is there). */
+/* Opens the file before the training begins. append: keeps its content. */
 int metrics_open(struct metrics *metrics, const char *path, int append,
 		 struct complaint *complaint);
 
@@ -59,6 +59,6 @@ int metrics_open(struct metrics *metrics, const char *path, int append,
 int metrics_write(struct metrics *metrics, sluice_job *job, sluice_model *model,
 		  const struct metrics_step *step);
 
-/* Flushes and closes; -1 when not everything could be written. Accepts a closed one. */
+/* Flushes and closes. Returns -1 if not everything could be written. Accepts a closed one. */
 int metrics_close(struct metrics *metrics);
 #endif

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The shape of a model: from the text of --model to layers, tensor names and first parameters. */
+ * The shape of a model: turns the text of --model into layers, tensor names and initial
+ * parameters. */
 #include "tools/train/network.h"
 #include "tools/train/order.h"
 

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The models of sluice-train. All four are one thing: fully connected layers with ReLU between them
- * and a loss at the end; softmax, logreg and linreg are the case without hidden layers. Parameters
- * are one flat vector, as Sluice wants them: per layer the weights (out x in, row-major), then the
- * biases. */
+ * The models of sluice-train. All four are fully connected layers with ReLU between them and a loss
+ * at the end; softmax, logreg and linreg have no hidden layers. Parameters are one flat vector, as
+ * Sluice needs them: per layer the weights (out x in, row-major), then the biases. */
 #ifndef TRAIN_NETWORK_H
 #define TRAIN_NETWORK_H
 #include "sluice.h"
@@ -24,7 +23,7 @@ struct network {
 	size_t hidden[MOST_LAYERS]; /* widths asked for; layers - 1 of them */
 	size_t count;               /* parameters */
 	char name[2 * MOST_LAYERS][TENSOR_NAME_BYTES];
-	sluice_tensor tensor[2 * MOST_LAYERS]; /* points into name: a network does not move */
+	sluice_tensor tensor[2 * MOST_LAYERS]; /* points into name, so a network must not move */
 };
 
 /* The result of a pass over rows. Its members are sums, so that workers can add theirs. */
@@ -34,19 +33,20 @@ struct score {
 	double rows;
 };
 
-/* Reads --model: decides task, loss and hidden layers. Before the data is loaded. */
+/* Reads --model, and derives task, loss and hidden layers. Called before the data is loaded. */
 int network_parse(struct network *network, const char *text, struct complaint *complaint);
 
-/* Lays the layers out for that many features and classes. After the data is loaded. */
+/* Computes the layout of the layers for these numbers of features and classes. Called after the
+ * data is loaded. */
 int network_shape(struct network *network, size_t features, size_t classes,
 		  struct complaint *complaint);
 
-/* First parameters: uniform by He (hidden) and Glorot (last layer), zero for biases and for models
- * without hidden layers, which are convex. */
+/* Sets initial parameters: uniform by He (hidden layers) and Glorot (last layer), zero for biases
+ * and for models without hidden layers, which are convex. */
 void network_init(const struct network *network, uint64_t seed, float *params);
 
-/* Memory for passes over up to batch rows at a time (fewer when rows are wide), where compute has
- * its memory. NULL: no memory. */
+/* Memory for passes over up to `batch` rows at a time (fewer if rows are wide), in the memory of
+ * compute. NULL: no memory. */
 struct workspace;
 struct workspace *workspace_new(const struct network *network, size_t batch,
 				const struct compute *compute);

@@ -180,7 +180,7 @@ static int parse_count(const char *option, const char *text, uint64_t low, uint6
 
 	errno = 0;
 	value = strtoull(text, &end, 10);
-	/* strtoull() takes blanks and signs; we want digits alone. */
+	/* Accepts only digits, because strtoull() would also accept spaces and signs. */
 	if (text[0] < '0' || text[0] > '9' || *end || errno || value < low || value > high)
 		return complain(complaint,
 				"--%s takes a whole number from %llu to %llu, not \"%s\"", option,
@@ -205,7 +205,7 @@ static int parse_rate(const char *option, const char *text, float high, float *o
 	return 0;
 }
 
-/* RANK:STEP, and :SECONDS when seconds_out is not NULL. */
+/* Parses RANK:STEP, followed by :SECONDS if seconds_out is not NULL. */
 static int parse_moment(const char *option, const char *text, int64_t *rank_out, uint64_t *step_out,
 			double *seconds_out, struct complaint *complaint)
 {
@@ -276,7 +276,7 @@ static int take_method(const char *name, struct options *o, struct complaint *co
 	return 0;
 }
 
-/* One option and its argument; -1 with the complaint filled in. */
+/* Handles one option and its argument. Returns -1 with the complaint filled in. */
 static int take_option(int key, const char *name, const char *text, struct options *o,
 		       enum options_action *action, struct complaint *complaint)
 {
@@ -379,7 +379,7 @@ int options_parse(int argc, char **argv, struct options *options, enum options_a
 		.nan_rank = -1,
 	};
 	opterr = 0; /* every rank parses; the complaint is printed once for all of them */
-	optind = 0; /* from the beginning, also after a parse that ended within a word */
+	optind = 0; /* restarts parsing, also after a parse that ended within a word */
 	while ((key = getopt_long(argc, argv, ":", option_table, &index)) != -1) {
 		if (key == ':')
 			return complain(complaint,

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The command line of sluice-train: every option is parsed strictly and checked here, so that the
- * rest of the program never meets a value out of range. */
+ * rest of the program never gets a value out of range. */
 #ifndef TRAIN_OPTIONS_H
 #define TRAIN_OPTIONS_H
 #include "tools/train/complaint.h"
@@ -13,9 +13,9 @@ enum progress_kind { PROGRESS_AUTO, PROGRESS_ALWAYS, PROGRESS_NEVER };
 
 struct options {
 	const char *data; /* folder of IDX files, or a LIBSVM text file */
-	const char *test; /* NULL: t10k-* beside the IDX files; no test set for LIBSVM */
+	const char *test; /* NULL: t10k-* next to the IDX files; no test set for LIBSVM */
 	const char *model;
-	const char *recipe;                         /* NULL: the library takes SLUICE_RECIPE */
+	const char *recipe;                         /* NULL: the library uses SLUICE_RECIPE */
 	const char *metrics;                        /* NULL: none */
 	const char *checkpoint;                     /* NULL: none */
 	const char *device;                         /* cpu, cuda, or cuda:FILE with the module */

@@ -29,8 +29,8 @@ void order_shuffle(uint32_t *order, size_t n, uint64_t seed, uint64_t epoch)
 {
 	for (size_t i = 0; i < n; i++)
 		order[i] = (uint32_t)i;
-	/* Fisher and Yates; the high half of a 64 x 64 bit product is uniform enough below 2^32
-	 * rows. */
+	/* Fisher and Yates; for up to 2^32 rows, the high half of a 64 x 64 bit product is uniform
+	 * enough. */
 	for (size_t i = n; i > 1; i--) {
 		uint64_t bits = random_bits(seed, RANDOM_ORDER, epoch, i);
 		size_t j = (size_t)(((unsigned __int128)bits * i) >> 64);

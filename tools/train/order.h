@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Counter-based random numbers and the order of the training rows. Everything is a function of
- * seed, purpose and counter, never of history: a resumed job and a job of another size draw the
- * same. */
+ * Counter-based random numbers and the order of the training rows. Everything depends only on seed,
+ * purpose and counter: a resumed job and a job of another size get the same numbers. */
 #ifndef TRAIN_ORDER_H
 #define TRAIN_ORDER_H
 #include <stddef.h>
@@ -15,6 +14,6 @@ uint64_t random_bits(uint64_t seed, enum random_purpose purpose, uint64_t high, 
 /* Uniform in [-1, 1). */
 float random_signed(uint64_t seed, enum random_purpose purpose, uint64_t high, uint64_t low);
 
-/* order[0..n) becomes the permutation of 0..n-1 that belongs to this seed and epoch. */
+/* Sets order[0..n) to the permutation of 0..n-1 for this seed and epoch. */
 void order_shuffle(uint32_t *order, size_t n, uint64_t seed, uint64_t epoch);
 #endif

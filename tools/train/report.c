@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The leader's reports: rank 0's, while it is not lost. The live line shows its own bytes (no
- * message is sent for its sake); the lines per epoch and the last line are sums over all
- * workers. */
+ * The reports of the leader, which is rank 0 unless it is lost. The live line shows the leader's
+ * own bytes, because no message is sent for it; the lines per epoch and the last line are sums over
+ * all workers. */
 #include "tools/train/report.h"
 
 #include <math.h>
@@ -44,8 +44,8 @@ static const char *bytes_text(double bytes, char text[BYTES_TEXT])
 	return text;
 }
 
-/* "up 1.2 MB down 3.4 MB (dense 50.0 MB)"; where nothing crossed a wire, what passed within ranks.
- */
+/* Returns "up 1.2 MB down 3.4 MB (dense 50.0 MB)", or the traffic within ranks if nothing was
+ * sent. */
 static const char *traffic_text(const struct traffic *t, char text[TRAFFIC_TEXT])
 {
 	const int within = t->pushed + t->pulled == 0 && t->own_pushed + t->own_pulled > 0;
@@ -117,7 +117,7 @@ void report_leader(struct report *report, int leads, int lost)
 	report->speaks = leads && !report->options->quiet;
 }
 
-/* Everything of the progress line, in the order in which a narrow terminal may cut it. */
+/* Writes the progress line, in the order in which a narrow terminal may cut it. */
 static void compose(const struct report *report, const struct traffic *own, uint64_t step,
 		    double now, char line[LINE_BYTES])
 {

@@ -9,34 +9,34 @@
 
 struct report {
 	const struct options *options;
-	int leads;  /* rank 0; when it is lost, the lowest worker that is not */
+	int leads;  /* rank 0, or if it is lost, the lowest living worker */
 	int lost;   /* workers */
 	int speaks; /* leads, and not --quiet */
 	int live;   /* redraw one line */
-	int drawn;  /* a live line stands on the terminal */
+	int drawn;  /* the terminal shows a live line */
 	uint64_t steps, steps_per_epoch;
 	double images_per_step;       /* of all workers */
 	double began;                 /* clock when training began */
-	uint64_t first_step;          /* steps done before: by the run that was resumed */
+	uint64_t first_step;          /* steps done before this run, by the run that was resumed */
 	double shown;                 /* clock when the line was shown last */
 	double epoch_began, loss_sum; /* of this epoch */
 	uint64_t loss_steps;
-	double accuracy; /* last one measured; negative before */
+	double accuracy; /* last one measured; negative: none yet */
 };
 
 /* Seconds of a clock that never jumps. */
 double report_clock(void);
 
-/* steps: of the whole job; first_step: how many of them are done. */
+/* steps: of the whole job; first_step: number of steps already done. */
 void report_begin(struct report *report, const struct options *options, int rank,
 		  uint64_t first_step, uint64_t steps, uint64_t steps_per_epoch,
 		  double images_per_step);
 
-/* After each batch for which a step was made; loss: mean over this rank's batch. Looks at the
- * model's counters when it shows. */
+/* Called after each batch that made a step; loss: mean over this rank's batch. Reads the model's
+ * counters when it prints. */
 void report_step(struct report *report, sluice_model *model, uint64_t step, double loss);
 
-/* After each epoch's measurement; total: bytes since open, of all workers. */
+/* Called after each epoch's measurement; total: bytes since open, of all workers. */
 void report_epoch(struct report *report, const struct network *network, uint64_t epoch,
 		  const struct score *test, const struct traffic *total);
 
@@ -47,10 +47,10 @@ void report_leader(struct report *report, int leads, int lost);
 void report_say(struct report *report, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* Which transport moved how many bytes, all workers together. */
+/* Reports how many bytes each transport moved, for all workers together. */
 void report_carried(struct report *report, const struct carried *carried);
 
-/* The last line, on stdout, from the leader. -1 when it could not be written. */
+/* Prints the last line on stdout, on the leader. Returns -1 if it could not be written. */
 int report_final(struct report *report, uint64_t step, const struct score *test,
 		 const struct traffic *total, uint64_t digest);
 int report_interrupted(struct report *report, uint64_t step, const char *checkpoint);

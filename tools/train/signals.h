@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a signal asks of a training job: SIGTERM and SIGUSR1 to stop after a step, SIGUSR2 whom it
- * waits for. */
+ * Handles signals to a training job: SIGTERM and SIGUSR1 stop it after a step, and SIGUSR2 logs its
+ * waits. */
 #ifndef TRAIN_SIGNALS_H
 #define TRAIN_SIGNALS_H
 #include "sluice.h"
 
 void catch_signals(void); /* SIGINT keeps its meaning */
-/* Whose waits SIGUSR2 explains from now on; NULL: nobody's. */
+/* Sets the job whose waits SIGUSR2 logs from now on; NULL: none. */
 void explain_on_signal(sluice_job *job);
 int stop_was_asked(void);
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The example of how a job uses Sluice: train() is the loop of one gradient, one push and one pull
+ * An example of how a job uses Sluice: train() is the loop of one gradient, one push and one pull
  * per step. Called by training.c. */
 #include "tools/train/steps.h"
 #include "sluice_vector.h"
@@ -13,10 +13,10 @@
 #include <string.h>
 #include <time.h>
 
-/* The flag of sluice_raise() that asks all workers to stop after this step. */
+/* The flag of sluice_raise() by which a worker stops all workers after this step. */
 enum { FLAG_STOP = 1 };
 
-/* After an operation of compute. */
+/* Reports a failed operation of compute. */
 static int failed(const struct training *t)
 {
 	fprintf(stderr, "sluice-train: rank %d: %s\n", sluice_rank(t->job),
@@ -60,8 +60,8 @@ int find_leader(struct training *t)
 }
 
 /* Accuracy and loss on the test rows (without any: on the training rows) and the bytes so far: each
- * worker takes its share of the rows, and one sum brings them together. Shares of lost workers are
- * skipped: all figures are over what the living ones looked at. */
+ * worker handles its share of the rows, and one sum adds them. Shares of lost workers are skipped:
+ * all figures are over the rows of the living ones. */
 int measure(struct training *t)
 {
 	const struct dataset *set = t->test.rows ? &t->test : &t->train;
@@ -91,7 +91,7 @@ int measure(struct training *t)
 	return find_leader(t);
 }
 
-/* --sleep and --nan; grad: what will be pushed. */
+/* Applies --sleep and --nan; grad: the gradient to be pushed. */
 static int disturb(struct training *t, float *grad, uint64_t batch)
 {
 	const struct options *o = &t->options;
@@ -180,8 +180,8 @@ static int push_accumulated(struct training *t, const uint32_t *rows, uint64_t b
 	return rc ? rc : sluice_push(t->model, sum);
 }
 
-/* One gradient, or two, or none, as the recipe wants it; and its push. *score stays where none is
- * taken. */
+/* Computes one gradient, two, or none, as the recipe needs it, and pushes it. Without a gradient,
+ * *score is unchanged. */
 static int push(struct training *t, const uint32_t *rows, uint64_t batch, struct score *score)
 {
 	struct score unused;
@@ -217,7 +217,8 @@ static int push(struct training *t, const uint32_t *rows, uint64_t batch, struct
 	return sluice_push(t->model, t->params);
 }
 
-/* Asynchronous workers agree on stopping where they meet, and go on from the newest parameters. */
+/* Asynchronous workers agree at the end of an epoch whether to stop, and continue from the newest
+ * parameters. */
 static int meet(struct training *t)
 {
 	double asked = stop_was_asked();
@@ -232,8 +233,8 @@ uint64_t batches_done(const struct training *t)
 	return step_of(t->model).steps + t->left_out;
 }
 
-/* The loop: from the first step that is missing to the last step, or until a signal asks to stop.
- * With nonfinite=skip-all the loop passes over a batch that all workers left out. */
+/* The loop from the first missing step to the last, or until a signal requests a stop. With
+ * nonfinite=skip-all it passes over a batch that all workers left out. */
 int train(struct training *t)
 {
 	uint64_t workers = (uint64_t)sluice_workers(t->job), rows_of_one = t->options.batch;

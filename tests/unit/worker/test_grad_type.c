@@ -252,7 +252,7 @@ static void set_scales(sluice_job *job, int rank, void *argument)
 	sluice_model_close(&model);
 	attr.param_type = SLUICE_F8_E4M3FN;
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EINVAL);
-	CHECK(error_says("param_type=6, a type of 8 bits", "only gradients may have"));
+	CHECK(error_says("param_type=6, an 8-bit type", "only gradients may have"));
 	attr.param_type = SLUICE_F32;
 	attr.segments = &piece;
 	attr.n_segments = 1;
