@@ -62,11 +62,8 @@ double rows_distance(int workers, const float *x)
 sluice_model *async_problem_open(sluice_job *job, const struct plan *plan, float *params)
 {
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = COUNT,
-				   .recipe = plan->recipe,
-				   .lr = plan->lr,
-				   .shards = plan->shards ? plan->shards : 2 };
+	sluice_model_attr attr = ATTR(.count = COUNT, .recipe = plan->recipe, .lr = plan->lr,
+				      .shards = plan->shards ? plan->shards : 2);
 
 	memset(params, 0, COUNT * sizeof *params);
 	sluice_model_open(job, &attr, params, &model);

@@ -15,13 +15,8 @@ static inline sluice_model_attr attributes(const char *recipe, uint32_t shards)
 		{ "w2", 400 },
 		{ "b2.bias", 80 },
 	};
-	return (sluice_model_attr){ .size = sizeof(sluice_model_attr),
-				    .count = COUNT,
-				    .tensors = tensors,
-				    .n_tensors = 4,
-				    .recipe = recipe,
-				    .shards = shards,
-				    .lr = 0.05f };
+	return ATTR(.count = COUNT, .tensors = tensors, .n_tensors = 4, .recipe = recipe,
+		    .shards = shards, .lr = 0.05f);
 }
 
 static inline void fill_gradient(float *grad, int rank, uint64_t step, const float *params)

@@ -70,12 +70,9 @@ void expect_overflow(sluice_model *gpu, int overflows)
 sluice_model_attr attr_of_shape(const struct shape *shape)
 {
 	static const sluice_tensor tensors[] = { { "weight", COUNT - 100 }, { "bias", 100 } };
-	return (sluice_model_attr){ .size = sizeof(sluice_model_attr),
-				    .count = COUNT,
-				    .recipe = shape->recipe,
-				    .shards = shape->skewed ? SHARDS_SKEWED : SHARDS,
-				    .tensors = tensors,
-				    .n_tensors = 2 };
+	return ATTR(.count = COUNT, .recipe = shape->recipe,
+		    .shards = shape->skewed ? SHARDS_SKEWED : SHARDS, .tensors = tensors,
+		    .n_tensors = 2);
 }
 
 void expect_same_stats(sluice_model *host, sluice_model *gpu, int overflows)

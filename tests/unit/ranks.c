@@ -224,6 +224,13 @@ sluice_model *rank_open(sluice_job *job, void *params, sluice_model_attr attr)
 	return model;
 }
 
+int try_step(sluice_model *model, const void *gradient, void *target)
+{
+	const int rc = sluice_push(model, gradient);
+
+	return rc ? rc : sluice_pull(model, target);
+}
+
 void be_impatient(sluice_job *job, int ms)
 {
 	progress_take(job);

@@ -36,6 +36,9 @@ void check_at(int holds, const char *text, const char *file, int line);
 		CHECK_OK(sluice_pull(model, target));                                              \
 	} while (0)
 
+/* The same, of a step that may fail: returns the code of the call that did, or 0. */
+int try_step(sluice_model *model, const void *gradient, void *target);
+
 /* What a rank does; its return value becomes its exit status. */
 typedef int (*rank_function)(int rank, void *argument);
 /* What a rank does in a job that it has joined. */

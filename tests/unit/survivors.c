@@ -131,11 +131,8 @@ sluice_job *survivors_join(struct plan *p)
 sluice_model *survivors_open(sluice_job *job, float *params)
 {
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = COUNT,
-				   .recipe = plan->recipe,
-				   .shards = SHARDS,
-				   .lr = 0.5f };
+	sluice_model_attr attr = ATTR(.count = COUNT, .recipe = plan->recipe, .shards = SHARDS,
+				      .lr = 0.5f);
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	return model;
 }
@@ -195,9 +192,7 @@ int survivors_train(int rank, void *argument)
 			sleep_ms(1);
 		}
 		CHECK_OK(sluice_set(model, SLUICE_LR, worker_rate(step)));
-		rc = sluice_push(model, grad);
-		if (!rc)
-			rc = sluice_pull(model, params);
+		rc = try_step(model, grad, params);
 		if (rc)
 			break;
 		atomic_store(&plan->at[rank], step);

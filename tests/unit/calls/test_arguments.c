@@ -77,7 +77,7 @@ static void refuse_of_a_step(sluice_job *job)
 
 static void step_with_crooked_vectors(sluice_job *job, int rank, void *argument)
 {
-	const sluice_model_attr attr = { .size = sizeof attr, .count = COUNT };
+	const sluice_model_attr attr = ATTR(.count = COUNT);
 	sluice_model *model = NULL;
 
 	log_capture();

@@ -31,11 +31,8 @@ static int train(sluice_job *job, struct run *run)
 		float params[COUNT], grad[COUNT];
 		for (int j = 0; j < COUNT; j++)
 			params[j] = noise(9, 0, 0, (uint64_t)j);
-		sluice_model_attr attr = { .size = sizeof attr,
-					   .count = COUNT,
-					   .recipe = recipes[i],
-					   .shards = 3,
-					   .lr = 0.1f };
+		sluice_model_attr attr = ATTR(.count = COUNT, .recipe = recipes[i], .shards = 3,
+					      .lr = 0.1f);
 		sluice_model *model;
 		int rc = sluice_model_open(job, &attr, params, &model);
 		if (!rc && !sluice_is_worker(job))
@@ -44,9 +41,7 @@ static int train(sluice_job *job, struct run *run)
 			for (int j = 0; j < COUNT; j++)
 				grad[j] = params[j] +
 					  noise(3, step, (uint64_t)sluice_rank(job), (uint64_t)j);
-			rc = sluice_push(model, grad);
-			if (!rc)
-				rc = sluice_pull(model, params);
+			rc = try_step(model, grad, params);
 		}
 		sluice_model_stats stats = { .size = sizeof stats };
 		if (!rc && sluice_is_worker(job) && !(rc = sluice_stats(model, &stats)))
@@ -103,9 +98,7 @@ static int many(sluice_job *job, void *context)
 {
 	double sum = sluice_rank(job);
 	float params[64] = { 0 }, grad[64];
-	sluice_model_attr attr = {
-		.size = sizeof attr, .count = 64, .recipe = "up=topk(0.1) down=all", .lr = 1
-	};
+	sluice_model_attr attr = ATTR(.count = 64, .recipe = "up=topk(0.1) down=all", .lr = 1);
 	sluice_model *model;
 	int rc = sluice_sum(job, &sum, 1);
 	if (!rc)
@@ -150,7 +143,7 @@ TEST(simulate__one_rank_returns_seven__seven_and_its_name)
 static int one_does_not_push(sluice_job *job, void *context)
 {
 	float params[8] = { 0 }, grad[8] = { 1 };
-	sluice_model_attr attr = { .size = sizeof attr, .count = 8, .recipe = "up=all down=all" };
+	sluice_model_attr attr = ATTR(.count = 8, .recipe = "up=all down=all");
 	sluice_model *model;
 	int rc = sluice_model_open(job, &attr, params, &model);
 	if (!rc && sluice_rank(job) == 1)

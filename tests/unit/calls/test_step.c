@@ -46,13 +46,8 @@ static const sluice_tensor tensors[] = {
 
 static sluice_model_attr attributes(const char *recipe, uint32_t shards)
 {
-	return (sluice_model_attr){ .size = sizeof(sluice_model_attr),
-				    .count = COUNT,
-				    .tensors = tensors,
-				    .n_tensors = 4,
-				    .recipe = recipe,
-				    .shards = shards,
-				    .lr = 0.05f };
+	return ATTR(.count = COUNT, .tensors = tensors, .n_tensors = 4, .recipe = recipe,
+		    .shards = shards, .lr = 0.05f);
 }
 
 /* Heavy-tailed, a few exact zeros and ties. */
@@ -303,10 +298,8 @@ static void tiny_shards(sluice_job *job, int rank, void *argument)
 	};
 	for (uint64_t count = 1; count <= 40; count++) {
 		float params[40] = { 0 }, grad[40];
-		sluice_model_attr attr = { .size = sizeof attr,
-					   .count = count,
-					   .recipe = texts[count % 5],
-					   .shards = (uint32_t)((count + 2) / (1 + count % 3)) };
+		sluice_model_attr attr = ATTR(.count = count, .recipe = texts[count % 5],
+					      .shards = (uint32_t)((count + 2) / (1 + count % 3)));
 		attr.shards = attr.shards > count ? 1 : attr.shards;
 		sluice_model *model = rank_open(job, params, attr);
 		for (uint64_t step = 1; step <= 6; step++) {
@@ -331,9 +324,7 @@ static void two_models(sluice_job *job, int rank, void *argument)
 	float a[COUNT] = { 0 }, b[333] = { 0 }, grad[COUNT];
 	sluice_model *first = NULL, *second = NULL;
 	sluice_model_attr large = attributes(recipes[2], 3);
-	sluice_model_attr small = {
-		.size = sizeof small, .count = 333, .recipe = recipes[0], .shards = 2
-	};
+	sluice_model_attr small = ATTR(.count = 333, .recipe = recipes[0], .shards = 2);
 	CHECK_OK(sluice_model_open(job, &large, a, &first));
 	for (int round = 0; round < 3; round++) {
 		CHECK_OK(sluice_model_open(job, &small, b, &second));

@@ -241,9 +241,3 @@ TEST(restore__more_steps_than_a_job_can_make__refused)
 
 	run(&test);
 }
-
-int main(void)
-{
-	sluice_set_log(swallow_line, NULL);
-	return run_cases(NULL, NULL);
-}

@@ -311,9 +311,3 @@ CASE(folders_that_cannot_be_synchronised__accepted)
 	}
 	assert_true(accepted > 0);
 }
-
-int main(void)
-{
-	sluice_set_log(swallow_line, NULL);
-	return run_cases(NULL, NULL);
-}

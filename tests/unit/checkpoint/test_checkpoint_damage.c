@@ -260,9 +260,3 @@ CASE(resealed_values_not_finite__refused)
 		assert_refused(f, SLUICE_EWIRE, "NaN or infinity");
 	}
 }
-
-int main(void)
-{
-	sluice_set_log(swallow_line, NULL);
-	return run_cases(NULL, NULL);
-}

@@ -195,9 +195,3 @@ CASE(other_rank_step_or_generation__EWIRE)
 	who.generation++;
 	assert_other(f, &who, SLUICE_EWIRE, "another checkpoint", f->path);
 }
-
-int main(void)
-{
-	sluice_set_log(swallow_line, NULL);
-	return run_cases(NULL, NULL);
-}

@@ -364,9 +364,3 @@ CASE(drop__removes_unless_LATEST_names_it)
 	checkpoint_drop(&named);
 	assert_int_equal(scratch_count(f->dir).folders, 0);
 }
-
-int main(void)
-{
-	sluice_set_log(swallow_line, NULL);
-	return run_cases(NULL, NULL);
-}

@@ -111,9 +111,3 @@ CASE(restore_that_fails_while_it_loads__the_model_can_only_be_closed)
 		step_check(&world.ranks[0].model, world.ranks[0].params, "sluice_push", STEP_DONE),
 		0);
 }
-
-int main(void)
-{
-	sluice_set_log(swallow_line, NULL);
-	return run_cases(NULL, NULL);
-}

@@ -176,9 +176,3 @@ CASE(on_a_server_or_NULL__EINVAL_at_once)
 	assert_int_equal(world.ranks[1].rounds, 0);
 	self = NULL;
 }
-
-int main(void)
-{
-	sluice_set_log(swallow_line, NULL);
-	return run_cases(NULL, NULL);
-}

@@ -243,9 +243,3 @@ TEST(merge__sum_beyond_48_bits__refused_and_untouched)
 	assert_int_equal(sluice_counts_encode(count, 2, 16, 0, message, sizeof message, &bytes),
 			 SLUICE_EINVAL);
 }
-
-int main(void)
-{
-	sluice_set_log(swallow_line, NULL);
-	return run_cases(NULL, NULL);
-}

@@ -90,9 +90,7 @@ static int end_with_a_server(int rank, void *argument)
 	sluice_model *model = survivors_open(job, params);
 	int rc = sluice_is_worker(job) ? 0 : sluice_serve(model);
 	for (uint64_t step = 1; !rc && step < 1000000; step++) {
-		rc = sluice_push(model, grad);
-		if (!rc)
-			rc = sluice_pull(model, params);
+		rc = try_step(model, grad, params);
 		if (rank < WORKERS)
 			atomic_store(&plan->at[rank], step);
 	}

@@ -200,9 +200,7 @@ static int break_the_rules(int rank, void *argument)
 			CHECK(waited < 60000);
 			sleep_ms(1);
 		}
-		rc = sluice_push(model, grad);
-		if (!rc)
-			rc = sluice_pull(model, params);
+		rc = try_step(model, grad, params);
 	}
 	if (rank == 2)
 		return dropped_too_late(job, model, params, rc);

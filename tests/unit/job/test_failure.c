@@ -57,9 +57,7 @@ static int train_until_a_rank_is_lost(int rank, void *argument)
 	for (uint64_t step = 1; !rc && step < PLENTY; step++) {
 		for (uint64_t i = 0; i < COUNT; i++)
 			grad[i] = noise(1, step, (uint64_t)rank, i);
-		rc = sluice_push(model, grad);
-		if (!rc)
-			rc = sluice_pull(model, params);
+		rc = try_step(model, grad, params);
 		if (!rank)
 			atomic_store(&k->steps, (unsigned)step);
 		else if (!k->victim) /* worker 0 may not live to count */
@@ -138,9 +136,7 @@ static int one_leaves(int rank, void *argument)
 	for (int step = 1; !rc && step < PLENTY; step++) {
 		if (rank == 1 && step == 5)
 			way->go(job, model);
-		rc = sluice_push(model, grad);
-		if (!rc)
-			rc = sluice_pull(model, params);
+		rc = try_step(model, grad, params);
 	}
 	CHECK(rc == SLUICE_EPEER);
 	CHECK(error_says("rank 1", "(node n1)") && error_says(way->says, way->also));
@@ -439,9 +435,7 @@ static int push_at_another_rate(int rank, void *argument)
 	for (int step = 1; !rc && step < PLENTY; step++) {
 		if (step == 4)
 			CHECK_OK(sluice_set(model, SLUICE_LR, rank == 2 ? 0.25f : 0.125f));
-		rc = sluice_push(model, grad);
-		if (!rc)
-			rc = sluice_pull(model, params);
+		rc = try_step(model, grad, params);
 	}
 	CHECK(rc == SLUICE_EINVAL || rc == SLUICE_EPEER); /* found here, or told by who found it */
 	CHECK(error_says("learning rates differ at step 4", "rank 0 (node n1) pushed 0.125"));
@@ -460,7 +454,7 @@ static int open_differently(int rank, void *argument)
 	float params[COUNT] = { 0 };
 	sluice_job *job = rank_join(NULL);
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT };
+	sluice_model_attr attr = ATTR(.count = COUNT);
 	log_capture();
 	attr.recipe = rank == 1 ? "up=topk(0.02)" : "up=topk(0.01)";
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EPEER && !model);

@@ -346,9 +346,7 @@ static void under_attack(sluice_job *job, int rank, void *argument)
 			rc = sluice_barrier(job);
 		}
 		if (!rc)
-			rc = sluice_push(model, grad);
-		if (!rc)
-			rc = sluice_pull(model, params);
+			rc = try_step(model, grad, params);
 	}
 	if (attack->says) {
 		CHECK(rc == (rank == VICTIM ? SLUICE_EWIRE : SLUICE_EPEER));

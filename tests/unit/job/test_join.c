@@ -86,9 +86,7 @@ static void steps_of(sluice_model *model[2], float params[2][COUNT], int rank, i
 static int join_two_jobs(int rank, void *argument)
 {
 	static float params[2][COUNT];
-	sluice_model_attr attr = {
-		.size = sizeof(attr), .count = COUNT, .lr = 1, .recipe = "up=all down=all"
-	};
+	sluice_model_attr attr = ATTR(.count = COUNT, .lr = 1, .recipe = "up=all down=all");
 	sluice_job *job[2];
 	sluice_model *model[2];
 	double sum[2];

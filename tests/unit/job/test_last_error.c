@@ -25,7 +25,7 @@ static int go_well(int rank, void *argument)
 	sluice_region *region = NULL;
 	sluice_model_stats stats = { .size = sizeof stats };
 	sluice_job_attr attr = { .size = sizeof attr, .lost_after_ms = IN_TIME };
-	sluice_model_attr shape = { .size = sizeof shape, .count = COUNT, .shards = 2 };
+	sluice_model_attr shape = ATTR(.count = COUNT, .shards = 2);
 	setenv("SLUICE_DEVICE", "no_such_device", 1);
 	log_capture();
 	if (*said)
@@ -200,7 +200,7 @@ static void open_wrongly(sluice_job *job, int rank, void *argument)
 {
 	float params[COUNT] = { 0 };
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = "up=topk(31)" };
+	sluice_model_attr attr = ATTR(.count = COUNT, .recipe = "up=topk(31)");
 	sluice_region *region = NULL;
 	/* All have the same error: the first says it, and all know it. */
 	listen_for("topk(k=31)");
@@ -257,7 +257,7 @@ static int open_late(int rank, void *argument)
 	sluice_job_attr quick = { .size = sizeof quick, .warn_after_ms = 200 };
 	sluice_job *job = rank_join(&quick);
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = "up=topk(31)" };
+	sluice_model_attr attr = ATTR(.count = COUNT, .recipe = "up=topk(31)");
 	told = argument;
 	listen_for("topk(k=31)");
 	for (int i = 0; rank && !*told && i < 3000 * slowness(); i++)

@@ -139,10 +139,9 @@ static void train_in_many(sluice_job *job, int rank, void *argument)
 	sluice_model *models[GROUPS];
 	float params[GROUPS][SMALL] = { { 0 } }, grad[SMALL];
 	for (int g = 0; g < GROUPS; g++) {
-		sluice_model_attr attr = { .size = sizeof attr,
-					   .count = SMALL,
-					   .recipe = "up=all down=all update=sgd memory=none",
-					   .lr = 1 };
+		sluice_model_attr attr = ATTR(.count = SMALL,
+					      .recipe = "up=all down=all update=sgd memory=none",
+					      .lr = 1);
 		CHECK_OK(sluice_split(job, g % 2 ? rank % 2 : rank / 2, 0, &groups[g]));
 		CHECK_OK(sluice_model_open(groups[g], &attr, params[g], &models[g]));
 	}
@@ -283,9 +282,7 @@ static void fail_in_group(sluice_job *job, int rank, void *argument)
 	sluice_model *model = OPEN(pair, params, .count = 10);
 	log_capture();
 	grad[3] = rank == 3 ? 1.0f / 0.0f : 0;
-	int rc = sluice_push(model, grad);
-	if (!rc)
-		rc = sluice_pull(model, params);
+	int rc = try_step(model, grad, params);
 	CHECK(rc == (rank == 3 ? SLUICE_ENUMERIC : rank == 2 ? SLUICE_EPEER : 0));
 	CHECK(rank != 2 || error_says("rank 1 of group 1 (rank 3 of the job", "gave up"));
 	CHECK_OK(sluice_sum(job, &sum, 1));
@@ -307,7 +304,7 @@ static int call_wrongly(int rank, void *argument)
 	sluice_job *job = rank_join(NULL);
 	float params[10] = { 0 };
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = 1 << 21, .shards = 1 << 20 };
+	sluice_model_attr attr = ATTR(.count = 1 << 21, .shards = 1 << 20);
 	log_capture();
 	CHECK(sluice_split(NULL, 0, 0, &sub) == SLUICE_EINVAL);
 	CHECK(sluice_split(job, 0, 0, NULL) == SLUICE_EINVAL && error_says("sub is NULL", NULL));
@@ -377,9 +374,7 @@ static int simulated(sluice_job *job, void *context)
 	static float params[8][N];
 	static float grad[8][N];
 	sluice_model *model = NULL;
-	sluice_model_attr attr = {
-		.size = sizeof attr, .count = N, .recipe = recipes[0], .shards = 3, .lr = 0.1f
-	};
+	sluice_model_attr attr = ATTR(.count = N, .recipe = recipes[0], .shards = 3, .lr = 0.1f);
 	int rc = sluice_split(job, rank / 2, 0, &pair);
 	for (uint64_t i = 0; i < N; i++)
 		params[rank][i] = noise((uint64_t)rank / 2, 0, 99, i);

@@ -182,7 +182,7 @@ static int open_too_many(int rank, void *argument)
 	}
 	progress_release(job);
 	log_capture();
-	const sluice_model_attr attr = { .size = sizeof(attr), .count = N };
+	const sluice_model_attr attr = ATTR(.count = N);
 	CHECK(sluice_model_open(job, &attr, params, &more) == SLUICE_EINVAL && !more);
 	CHECK(error_says("65535 models are open already, which is the most of a job", "close"));
 	progress_take(job);

@@ -72,7 +72,7 @@ static void stays_within(sluice_job *job, int rank, void *argument)
 	const struct model_case *c = argument;
 	static float first[COUNT];
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = c->recipe };
+	sluice_model_attr attr = ATTR(.count = COUNT, .recipe = c->recipe);
 	sluice_model_stats stats = { .size = sizeof stats };
 	pthread_t watcher;
 

@@ -119,9 +119,7 @@ static void open_beyond_limit(sluice_job *job, int rank, void *argument)
 {
 	float params[1000] = { 0 };
 	sluice_model *model = NULL;
-	sluice_model_attr attr = {
-		.size = sizeof attr, .count = 1000, .shards = 1, .recipe = "up=all down=all"
-	};
+	sluice_model_attr attr = ATTR(.count = 1000, .shards = 1, .recipe = "up=all down=all");
 	log_capture();
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	/* The one shard is at rank 0: only there the limit is too low. */
@@ -148,9 +146,7 @@ static void open_beyond_address_space(sluice_job *job, int rank, void *argument)
 	enum { SPARE = 64 << 20 };
 	static float params[1000]; /* the refusal comes before anything reads what is not there */
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = 1u << 22,
-				   .recipe = "up=all down=all" };
+	sluice_model_attr attr = ATTR(.count = 1u << 22, .recipe = "up=all down=all");
 	unsigned long pages = 0;
 	struct rlimit limit;
 	FILE *statm = fopen("/proc/self/statm", "r");
@@ -176,9 +172,7 @@ static void open_without_a_region(sluice_job *job, int rank, void *argument)
 	static const char *const names[] = { "window",   "log",     "staging",
 					     "exchange", "initial", "snapshot" };
 	float params[1000] = { 0 };
-	sluice_model_attr attr = {
-		.size = sizeof attr, .count = 1000, .recipe = "up=all down=all", .shards = 2
-	};
+	sluice_model_attr attr = ATTR(.count = 1000, .recipe = "up=all down=all", .shards = 2);
 	log_capture();
 	for (size_t i = 0; i < sizeof names / sizeof *names; i++)
 		for (int without = 0; without < 2; without++) {
@@ -211,7 +205,7 @@ static int open_beyond_machine(int rank, void *argument)
 {
 	static float params[1000];
 	sluice_model *model = NULL;
-	sluice_model_attr attr = { .size = sizeof attr, .recipe = "up=all down=all" };
+	sluice_model_attr attr = ATTR(.recipe = "up=all down=all");
 	attr.count = UINT32_MAX;
 	if (room_left("").node / 16 > attr.count) /* a larger machine than this test knows */
 		return 0;

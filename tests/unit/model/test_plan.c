@@ -377,7 +377,7 @@ TEST(plan__of_a_run__places_messages_exactly_where_it_says)
 
 static int text_of(const char *recipe, int workers, int servers, char *text, size_t cap)
 {
-	const sluice_model_attr attr = { .size = sizeof(attr), .count = COUNT, .recipe = recipe };
+	const sluice_model_attr attr = ATTR(.count = COUNT, .recipe = recipe);
 
 	return sluice_plan(&attr, workers, servers, SLUICE_PLAN_TEXT, text, cap);
 }
@@ -468,9 +468,7 @@ TEST(sluice_plan__keys__are_lines_that_a_program_can_read)
 	static const char *const numbers[] = { "\npush_bytes=", "\npublication_bytes=",
 					       "\nworker_bytes=", "\nshard_bytes=",
 					       "\nrank_bytes=" };
-	sluice_model_attr attr = { .size = sizeof(attr),
-				   .count = COUNT,
-				   .recipe = "up=topk(0.1) down=all clip=1" };
+	sluice_model_attr attr = ATTR(.count = COUNT, .recipe = "up=topk(0.1) down=all clip=1");
 	static char text[4096];
 
 	assert_in_range(sluice_plan(&attr, 3, 1, SLUICE_PLAN_KEYS, text, sizeof(text)), 1,
@@ -524,17 +522,12 @@ TEST(sluice_plan__attributes_that_a_recipe_excludes__are_refused_as_at_open)
 		const enum path path = PATH_ATTRIBUTES + i % ATTRIBUTES;
 		const struct asked a = ask(recipe_number(i / ATTRIBUTES), 1000, VALUE_F32, 0);
 		const char *why = plan_why_not(path, a.rule.traits);
-		const sluice_model_attr attr = { .size = sizeof(attr),
-						 .count = COUNT,
-						 .recipe = recipe_number(i / ATTRIBUTES),
-						 .tensors = &tensor,
-						 .n_tensors = 1,
-						 .uneven = path == PATH_UNEVEN,
-						 .device_shards = path == PATH_DEVICE_SHARDS,
-						 .rules = path == PATH_RULES ? &rule : NULL,
-						 .param_type = path == PATH_PARAM_TYPE ?
-								       SLUICE_F16 :
-								       0 };
+		const sluice_model_attr attr =
+			ATTR(.count = COUNT, .recipe = recipe_number(i / ATTRIBUTES),
+			     .tensors = &tensor, .n_tensors = 1, .uneven = path == PATH_UNEVEN,
+			     .device_shards = path == PATH_DEVICE_SHARDS,
+			     .rules = path == PATH_RULES ? &rule : NULL,
+			     .param_type = path == PATH_PARAM_TYPE ? SLUICE_F16 : 0);
 		const int length = sluice_plan(&attr, 4, 0, SLUICE_PLAN_TEXT, text, sizeof(text));
 
 		assert_true(why ? length == SLUICE_EINVAL : length > 0);

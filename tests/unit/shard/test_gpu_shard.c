@@ -19,13 +19,9 @@ static const sluice_tensor tensors[] = { { "weight", 4100 }, { "bias", 40 }, { "
 
 static sluice_model_attr attr_of(const char *recipe, int device_shards)
 {
-	return (sluice_model_attr){ .size = sizeof(sluice_model_attr),
-				    .count = COUNT,
-				    .tensors = tensors,
-				    .n_tensors = sizeof tensors / sizeof tensors[0],
-				    .recipe = recipe,
-				    .shards = SHARDS,
-				    .device_shards = device_shards };
+	return ATTR(.count = COUNT, .tensors = tensors,
+		    .n_tensors = sizeof tensors / sizeof tensors[0], .recipe = recipe,
+		    .shards = SHARDS, .device_shards = device_shards);
 }
 
 /* All vectors that the shards of both models keep, and what their deltas say. */
@@ -326,9 +322,7 @@ static void overflow(sluice_job *job, int rank, void *argument)
 	sluice_model *model = rank_open(job, params, attr);
 	memset(grad, 0, sizeof grad);
 	grad[4105] = FLT_MAX;
-	int rc = sluice_push(model, grad);
-	if (!rc)
-		rc = sluice_pull(model, params);
+	int rc = try_step(model, grad, params);
 	CHECK(rc == SLUICE_ENUMERIC || rc == SLUICE_EPEER); /* where the shard is, or is not */
 	CHECK(error_says("is NaN or infinite at index 5 of tensor bias", "its sums overflowed"));
 	sluice_model_close(&model);
@@ -466,11 +460,8 @@ enum { LONG = 1100000 };
 
 static sluice_model_attr attr_of_long(int device_shards)
 {
-	return (sluice_model_attr){ .size = sizeof(sluice_model_attr),
-				    .count = LONG,
-				    .recipe = "up=all down=all update=sgd",
-				    .shards = 1,
-				    .device_shards = device_shards };
+	return ATTR(.count = LONG, .recipe = "up=all down=all update=sgd", .shards = 1,
+		    .device_shards = device_shards);
 }
 
 static float *long_vector(int rank)

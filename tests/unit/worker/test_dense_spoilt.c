@@ -111,9 +111,7 @@ static void under_attack(sluice_job *job, int rank, void *argument)
 			spoil = attack;
 		}
 		if (!rc)
-			rc = sluice_push(model, grad);
-		if (!rc)
-			rc = sluice_pull(model, target);
+			rc = try_step(model, grad, target);
 		if (!rc && step == STEP) /* some had their part before it was noticed */
 			rc = sluice_barrier(job);
 	}

@@ -161,7 +161,7 @@ static void train_beside(sluice_job *job, int rank, void *argument)
 	CHECK_OK(cuda.stream(&stream, 0));
 	float *there = device_floats(cuda.ops, &params_memory, params, N);
 	float *grad_there = device_floats(cuda.ops, &grad_memory, grad, N);
-	sluice_model_attr attr = { .size = sizeof attr, .count = N, .recipe = argument };
+	sluice_model_attr attr = ATTR(.count = N, .recipe = argument);
 	CHECK_OK(sluice_model_open(job, &attr, params, &host));
 	attr.stream = stream;
 	CHECK_OK(sluice_model_open(job, &attr, there, &gpu));

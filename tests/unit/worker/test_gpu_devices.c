@@ -58,7 +58,7 @@ static void train_on_two(sluice_job *job, int rank, void *argument)
 	void *stream[2];
 	int now = -1;
 	begin_cuda(2);
-	sluice_model_attr attr = { .size = sizeof attr, .count = N, .recipe = argument };
+	sluice_model_attr attr = ATTR(.count = N, .recipe = argument);
 	CHECK_OK(sluice_model_open(job, &attr, params[0], &host));
 	for (int g = 0; g < 2; g++) {
 		CHECK_OK(cuda.set_device(g));
@@ -127,10 +127,8 @@ static void train_pieces_on_two(sluice_job *job, int rank, void *argument)
 				    { there, THERE, SLUICE_F32, 0 } };
 	sluice_segment grads[] = { { grad_there, THERE, SLUICE_F32, 0 },
 				   { mine[1], HERE, SLUICE_F32, 0 } };
-	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = N,
-				   .recipe = "up=topk(0.02) down=topk(0.1)",
-				   .uneven = 1 };
+	sluice_model_attr attr = ATTR(.count = N, .recipe = "up=topk(0.02) down=topk(0.1)",
+				      .uneven = 1);
 	CHECK_OK(sluice_model_open(job, &attr, params, &host));
 	attr.stream = stream;
 	cuda.count(&seen);

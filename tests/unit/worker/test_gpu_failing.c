@@ -22,7 +22,7 @@ static void train_and_resume(sluice_job *job, int rank, void *argument)
 	struct memory params_memory, grad_memory;
 	float *there = device_vector(ops, &params_memory),
 	      *grad_there = device_vector(ops, &grad_memory);
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT, .recipe = shape.recipe };
+	sluice_model_attr attr = ATTR(.count = COUNT, .recipe = shape.recipe);
 	for (int life = 0; life < 2; life++) {
 		uint64_t step = 0;
 		CHECK_OK(ops->zero(there, COUNT * sizeof(float), NULL));
@@ -67,7 +67,7 @@ static void restore_failing(sluice_job *job, int rank, void *argument)
 	const struct device_ops *ops = device();
 	struct memory params_memory;
 	float *there = device_vector(ops, &params_memory);
-	sluice_model_attr attr = { .size = sizeof attr, .count = COUNT };
+	sluice_model_attr attr = ATTR(.count = COUNT);
 	log_capture();
 	device_look_up("emulated_fail", &fail_later);
 	for (int life = 0; life < 2; life++) {
@@ -176,12 +176,10 @@ static int push_failing(int rank, void *argument)
 	for (unsigned after = 0; after < CALLS && quiet < QUIET; after++) {
 		sluice_job *job = rank_join(NULL);
 		sluice_model *host = NULL, *gpu = NULL;
-		sluice_model_attr attr = { .size = sizeof attr,
-					   .count = COUNT,
-					   .recipe = f->recipe,
-					   .shards = f->skewed ? SHARDS_SKEWED :
-						     f->alone  ? 1 :
-								 SHARDS };
+		sluice_model_attr attr = ATTR(.count = COUNT, .recipe = f->recipe,
+					      .shards = f->skewed ? SHARDS_SKEWED :
+							f->alone  ? 1 :
+								    SHARDS);
 		int rc = 0, here = 0;
 		to_device(ops, there, zero);
 		memset(params, 0, sizeof params);

@@ -215,10 +215,8 @@ static void set_scales(sluice_job *job, int rank, void *argument)
 	static const float bad[] = { 0, -1, NAN, INFINITY };
 	static float params[COUNT], mean[COUNT];
 	static uint8_t code[COUNT];
-	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = COUNT,
-				   .recipe = "up=all down=all update=none",
-				   .grad_type = SLUICE_F8_E5M2 };
+	sluice_model_attr attr = ATTR(.count = COUNT, .recipe = "up=all down=all update=none",
+				      .grad_type = SLUICE_F8_E5M2);
 	sluice_segment piece = { .data = code, .count = COUNT, .type = SLUICE_F8_E5M2 };
 	memset(code, 0x3c, sizeof code); /* 1 */
 	log_capture();

@@ -136,9 +136,7 @@ static int solve(sluice_job *job, void *context)
 	struct run *run = context;
 	int rank = sluice_rank(job), rc;
 	float *x = run->params[rank], grad[D];
-	sluice_model_attr attr = {
-		.size = sizeof attr, .count = D, .recipe = run->recipe, .shards = 2, .lr = 1
-	};
+	sluice_model_attr attr = ATTR(.count = D, .recipe = run->recipe, .shards = 2, .lr = 1);
 	sluice_model *model;
 	memset(x, 0, sizeof run->params[0]);
 	if ((rc = sluice_model_open(job, &attr, x, &model)))
@@ -258,9 +256,7 @@ static int skip_the_exchange_step(sluice_job *job, void *recipe)
 {
 	float params[D] = { 0 }, grad[D];
 	sluice_model *model = NULL;
-	const sluice_model_attr attr = {
-		.size = sizeof attr, .count = D, .recipe = recipe, .lr = 1
-	};
+	const sluice_model_attr attr = ATTR(.count = D, .recipe = recipe, .lr = 1);
 	int rc = sluice_model_open(job, &attr, params, &model);
 
 	for (int step = 1; step <= PERIOD && !rc; step++) {
@@ -268,9 +264,7 @@ static int skip_the_exchange_step(sluice_job *job, void *recipe)
 			grad[i] = 1;
 		if (step == PERIOD && !sluice_rank(job))
 			grad[D / 2] = NAN;
-		rc = sluice_push(model, grad);
-		if (!rc)
-			rc = sluice_pull(model, params);
+		rc = try_step(model, grad, params);
 	}
 	for (int i = 0; i < D && !rc; i++)
 		rc = params[i] == -(PERIOD - 0.5f) ? 0 : SLUICE_ENUMERIC;
@@ -330,11 +324,8 @@ TEST(push__lost_or_repeated_upload__is_noticed_and_healed)
 static int interrupt(sluice_job *job, void *context)
 {
 	float x[D] = { 0 }, grad[D];
-	sluice_model_attr attr = { .size = sizeof attr,
-				   .count = D,
-				   .shards = 2,
-				   .lr = 0.5f,
-				   .recipe = "up=topk(0.2) down=all signal=innovation" };
+	sluice_model_attr attr = ATTR(.count = D, .shards = 2, .lr = 0.5f,
+				      .recipe = "up=topk(0.2) down=all signal=innovation");
 	sluice_model *model;
 	int rc = sluice_model_open(job, &attr, x, &model);
 	for (int step = 1; step <= 3 && !rc; step++) {
@@ -377,12 +368,9 @@ TEST(restore__before_all_have_begun_anew__it_is_still_due)
 static int flags_and_noise(sluice_job *job, void *context)
 {
 	float x[D] = { 0 }, before[D] = { 0 }, grad[D] = { 0 }, moved[4][D];
-	sluice_model_attr attr = {
-		.size = sizeof attr,
-		.count = D,
-		.lr = 1,
-		.recipe = "up=all down=all signal=gradient,noise(1) when=every(2)"
-	};
+	sluice_model_attr attr =
+		ATTR(.count = D, .lr = 1,
+		     .recipe = "up=all down=all signal=gradient,noise(1) when=every(2)");
 	sluice_model *model;
 	unsigned raised[4];
 	int rc = sluice_model_open(job, &attr, x, &model), same = 0;
@@ -417,9 +405,7 @@ static int average(sluice_job *job, void *context)
 	struct run *run = context;
 	int rank = sluice_rank(job), rc;
 	float x[D] = { 0 };
-	sluice_model_attr attr = {
-		.size = sizeof attr, .count = D, .recipe = run->recipe, .shards = 2
-	};
+	sluice_model_attr attr = ATTR(.count = D, .recipe = run->recipe, .shards = 2);
 	sluice_model *model;
 	if ((rc = sluice_model_open(job, &attr, x, &model)))
 		return rc;

@@ -132,9 +132,7 @@ static int step_all(sluice_job *job, void *context)
 {
 	struct figures *f = context;
 	static float params[16][COUNT], grad[COUNT];
-	sluice_model_attr attr = {
-		.size = sizeof attr, .count = COUNT, .recipe = f->recipe, .shards = 2, .lr = 0.1f
-	};
+	sluice_model_attr attr = ATTR(.count = COUNT, .recipe = f->recipe, .shards = 2, .lr = 0.1f);
 	sluice_model *model;
 	int rank = sluice_rank(job), rc;
 	float *own = params[rank];
@@ -203,9 +201,7 @@ TEST(sketch__any_number_of_workers__pool_up_and_k_down)
 static int follow_leader(sluice_job *job, void *context)
 {
 	float params[100] = { 0 }, grad[100] = { 0 };
-	sluice_model_attr attr = {
-		.size = sizeof attr, .count = 100, .recipe = "up=cyclic(0.01) down=all", .lr = 1
-	};
+	sluice_model_attr attr = ATTR(.count = 100, .recipe = "up=cyclic(0.01) down=all", .lr = 1);
 	sluice_model *model;
 	int rank = sluice_rank(job), rc = sluice_model_open(job, &attr, params, &model);
 

@@ -239,9 +239,7 @@ static void differ(sluice_job *job, int rank, void *argument)
 	fill_gradient(grad, rank, 1, params);
 	CHECK_OK(sluice_set(model, SLUICE_LR, rank ? 0.0f : 0.25f));
 	for (int step = 0; step < 50 && !rc; step++) {
-		rc = sluice_push(model, grad);
-		if (!rc)
-			rc = sluice_pull(model, params);
+		rc = try_step(model, grad, params);
 	}
 	CHECK(rc == SLUICE_EINVAL || rc == SLUICE_EPEER);
 	CHECK(error_says("learning rates differ", "rank 1 (node n1) pushed 0;"));
