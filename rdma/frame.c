@@ -7,7 +7,11 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { REGION_MAGIC = 0x4e475256, REGION_CRC_AT = REGION_DESCRIPTOR_BYTES - 4 }; /* "VRGN" */
+enum {
+	REGION_MAGIC = 0x4e475256, /* "VRGN" */
+	REGION_KEYS_CRC_AT = REGION_HEAD_BYTES - 8,
+	REGION_CRC_AT = REGION_HEAD_BYTES - 4
+};
 
 static size_t body_bytes(unsigned kind)
 {
@@ -21,22 +25,22 @@ static size_t body_bytes(unsigned kind)
 	}
 }
 
-void greeting_encode(const struct slot_address *slot,
-		     const uint8_t control[REGION_DESCRIPTOR_BYTES], uint8_t out[GREETING_BYTES])
+void greeting_encode(const struct slot_address *slot, const uint8_t control[REGION_HEAD_BYTES],
+		     uint8_t out[GREETING_BYTES])
 {
 	put_le64(out, slot->address);
 	put_le32(out + 8, slot->rkey);
 	put_le32(out + 12, slot->credits);
-	memcpy(out + SLOT_ADDRESS_BYTES, control, REGION_DESCRIPTOR_BYTES);
+	memcpy(out + SLOT_ADDRESS_BYTES, control, REGION_HEAD_BYTES);
 }
 
 void greeting_decode(const uint8_t bytes[GREETING_BYTES], struct slot_address *slot_out,
-		     uint8_t control_out[REGION_DESCRIPTOR_BYTES])
+		     uint8_t control_out[REGION_HEAD_BYTES])
 {
 	slot_out->address = get_le64(bytes);
 	slot_out->rkey = get_le32(bytes + 8);
 	slot_out->credits = get_le32(bytes + 12);
-	memcpy(control_out, bytes + SLOT_ADDRESS_BYTES, REGION_DESCRIPTOR_BYTES);
+	memcpy(control_out, bytes + SLOT_ADDRESS_BYTES, REGION_HEAD_BYTES);
 }
 
 size_t frame_signed(const struct frame *frame, uint8_t out[ACCEPT_SIGNED_BYTES])
@@ -143,70 +147,122 @@ size_t key_table_encode(const struct key_table *table, uint8_t out[KEY_TABLE_BYT
 	return (size_t)(at - out);
 }
 
+/* The keys of a region are adjacent, and no more than it can have. */
+static int key_table_ordered(const struct key_table *table)
+{
+	uint32_t run = 0;
+
+	for (uint32_t i = 0; i < table->n; i++) {
+		const uint32_t id = table->key[i].id;
+
+		run = i && table->key[i - 1].id == id ? run + 1 : 1;
+		if (run > REGION_KEYS_MOST)
+			return 0;
+		for (uint32_t j = 0; j + run <= i; j++)
+			if (table->key[j].id == id)
+				return 0;
+	}
+	return 1;
+}
+
 int key_table_decode(const uint8_t bytes[KEY_TABLE_BYTES], struct key_table *out, char why[80])
 {
 	uint8_t copy[KEY_TABLE_BYTES];
-	uint32_t n;
+	struct key_table table;
 
 	memcpy(copy, bytes, sizeof(copy));
-	n = get_le32(copy + 4);
-	if (n > KEYS_MAX) {
-		snprintf(why, 80, "its table of keys has %u entries, but at most %d are allowed", n,
+	table.link = get_le32(copy);
+	table.n = get_le32(copy + 4);
+	if (table.n > KEYS_MAX) {
+		snprintf(why, 80, "its table of keys has %u entries, %d are possible", table.n,
 			 KEYS_MAX);
 		return -1;
 	}
-	out->link = get_le32(copy);
-	out->n = n;
-	for (uint32_t i = 0; i < n; i++) {
-		out->key[i].id = get_le32(copy + KEYS_HEADER_BYTES + i * KEY_BYTES);
-		out->key[i].rkey = get_le32(copy + KEYS_HEADER_BYTES + i * KEY_BYTES + 4);
+	for (uint32_t i = 0; i < table.n; i++) {
+		table.key[i].id = get_le32(copy + KEYS_HEADER_BYTES + i * KEY_BYTES);
+		table.key[i].rkey = get_le32(copy + KEYS_HEADER_BYTES + i * KEY_BYTES + 4);
 	}
+	if (!key_table_ordered(&table)) {
+		snprintf(why, 80, "its table of keys is out of order");
+		return -1;
+	}
+	out->link = table.link;
+	out->n = table.n;
+	memcpy(out->key, table.key, table.n * sizeof(table.key[0]));
 	return 0;
 }
 
-int key_table_find(const struct key_table *table, uint32_t id, uint32_t *rkey_out)
+uint32_t key_table_find(const struct key_table *table, uint32_t id, uint32_t *first_out)
 {
-	for (uint32_t i = 0; i < table->n; i++)
-		if (table->key[i].id == id) {
-			*rkey_out = table->key[i].rkey;
-			return 1;
-		}
-	return 0;
+	uint32_t first = 0, n = 0;
+
+	while (first < table->n && table->key[first].id != id)
+		first++;
+	while (first + n < table->n && table->key[first + n].id == id)
+		n++;
+	*first_out = first;
+	return n;
 }
 
 /* ---- regions ----------------------------------------------------------------- */
 
+uint64_t verbs_region_windows(uint64_t bytes, uint64_t window)
+{
+	return bytes / window + (bytes % window != 0);
+}
+
 void verbs_region_encode(const struct verbs_region *region, uint8_t out[REGION_DESCRIPTOR_BYTES])
 {
+	uint8_t *more = out + REGION_HEAD_BYTES;
+
 	memset(out, 0, REGION_DESCRIPTOR_BYTES);
+	for (uint32_t i = 1; i < region->keys; i++)
+		put_le32(more + (i - 1) * 4, region->rkey[i]);
 	put_le32(out, REGION_MAGIC);
 	put_le32(out + 4, region->access);
 	put_le64(out + 8, region->bytes);
 	put_le64(out + 16, region->address);
-	put_le32(out + 24, region->rkey);
+	put_le32(out + 24, region->rkey[0]);
 	put_le32(out + 28, region->owner);
 	put_le32(out + 32, region->user);
 	put_le32(out + 36, region->id);
 	put_le32(out + 40, region->link);
+	put_le64(out + 44, region->window);
+	put_le32(out + 52, region->keys);
+	put_le32(out + REGION_KEYS_CRC_AT, crc32c(0, more, (region->keys - 1) * 4));
 	put_le32(out + REGION_CRC_AT, crc32c(0, out, REGION_CRC_AT));
+}
+
+/* A single key covers the region; several cover it without a gap. */
+static int keys_cover(const struct verbs_region *region)
+{
+	if (region->keys == 1)
+		return !region->window;
+	return region->keys && region->keys <= REGION_KEYS_MOST && region->window &&
+	       verbs_region_windows(region->bytes, region->window) == region->keys;
 }
 
 int verbs_region_decode(const uint8_t bytes[REGION_DESCRIPTOR_BYTES], uint32_t owner, uint32_t user,
 			struct verbs_region *out)
 {
-	struct verbs_region region = {
-		.access = get_le32(bytes + 4),
-		.bytes = get_le64(bytes + 8),
-		.address = get_le64(bytes + 16),
-		.rkey = get_le32(bytes + 24),
-		.owner = get_le32(bytes + 28),
-		.user = get_le32(bytes + 32),
-		.id = get_le32(bytes + 36),
-		.link = get_le32(bytes + 40),
-	};
+	uint8_t in[REGION_DESCRIPTOR_BYTES], *more = in + REGION_HEAD_BYTES;
+	struct verbs_region region;
 
-	if (get_le32(bytes) != REGION_MAGIC ||
-	    get_le32(bytes + REGION_CRC_AT) != crc32c(0, bytes, REGION_CRC_AT))
+	memcpy(in, bytes, sizeof(in));
+	region = (struct verbs_region){
+		.access = get_le32(in + 4),
+		.bytes = get_le64(in + 8),
+		.address = get_le64(in + 16),
+		.rkey = { get_le32(in + 24) },
+		.owner = get_le32(in + 28),
+		.user = get_le32(in + 32),
+		.id = get_le32(in + 36),
+		.link = get_le32(in + 40),
+		.window = get_le64(in + 44),
+		.keys = get_le32(in + 52),
+	};
+	if (get_le32(in) != REGION_MAGIC ||
+	    get_le32(in + REGION_CRC_AT) != crc32c(0, in, REGION_CRC_AT))
 		return fail(SLUICE_EWIRE, "rank %u described a region with a wrong checksum",
 			    owner);
 	if (region.access == 0 || region.access & ~(unsigned)(REGION_READ | REGION_WRITE) ||
@@ -216,6 +272,17 @@ int verbs_region_decode(const uint8_t bytes[REGION_DESCRIPTOR_BYTES], uint32_t o
 	if (region.owner != owner || region.user != user)
 		return fail(SLUICE_EWIRE, "rank %u gave rank %u a region of rank %u for rank %u",
 			    owner, user, region.owner, region.user);
+	if (!keys_cover(&region))
+		return fail(SLUICE_EWIRE,
+			    "rank %u described a region of %llu bytes with %u keys of %llu bytes, "
+			    "which do not cover it",
+			    owner, (unsigned long long)region.bytes, region.keys,
+			    (unsigned long long)region.window);
+	if (get_le32(in + REGION_KEYS_CRC_AT) != crc32c(0, more, (region.keys - 1) * 4))
+		return fail(SLUICE_EWIRE, "rank %u described a region whose keys are damaged",
+			    owner);
+	for (uint32_t i = 1; i < region.keys; i++)
+		region.rkey[i] = get_le32(more + (i - 1) * 4);
 	*out = region;
 	return SLUICE_OK;
 }

@@ -35,7 +35,7 @@ struct frame {
 	uint8_t tag[AUTH_TAG_BYTES];
 	uint64_t received;
 	struct slot_address slot;
-	uint8_t control[REGION_DESCRIPTOR_BYTES];
+	uint8_t control[REGION_HEAD_BYTES];
 	uint32_t reason;
 };
 
@@ -44,7 +44,7 @@ enum {
 	FRAME_REQUEST_MAX = 56,
 	SLOT_ADDRESS_BYTES = 16,
 	/* The client's first write into the server's slot: its own slot and control descriptor. */
-	GREETING_BYTES = SLOT_ADDRESS_BYTES + REGION_DESCRIPTOR_BYTES,
+	GREETING_BYTES = SLOT_ADDRESS_BYTES + REGION_HEAD_BYTES,
 	ACCEPT_SIGNED_BYTES = 8 + GREETING_BYTES,
 	FRAME_MAX = FRAME_HEADER_BYTES + AUTH_TAG_BYTES + ACCEPT_SIGNED_BYTES
 };
@@ -57,10 +57,10 @@ int frame_decode(const uint8_t *bytes, size_t n, struct frame *out, const char *
  * number. */
 size_t frame_signed(const struct frame *frame, uint8_t out[ACCEPT_SIGNED_BYTES]);
 
-void greeting_encode(const struct slot_address *slot,
-		     const uint8_t control[REGION_DESCRIPTOR_BYTES], uint8_t out[GREETING_BYTES]);
+void greeting_encode(const struct slot_address *slot, const uint8_t control[REGION_HEAD_BYTES],
+		     uint8_t out[GREETING_BYTES]);
 void greeting_decode(const uint8_t bytes[GREETING_BYTES], struct slot_address *slot_out,
-		     uint8_t control_out[REGION_DESCRIPTOR_BYTES]);
+		     uint8_t control_out[REGION_HEAD_BYTES]);
 
 /* A slot is memory in which a peer writes its greeting, the number of notifies it has taken, and
  * the keys of its regions. */
@@ -71,7 +71,7 @@ _Static_assert((int)GREETING_BYTES <= (int)SLOT_CREDIT, "the greeting overlaps t
 enum greeting { GREETING_READY = 1, GREETING_KEYS = 2 };
 
 /* The current keys of all regions that a rank offers to a peer. In the slot: connection u32, n u32,
- * n times (id u32, rkey u32). */
+ * n times (id u32, rkey u32). The keys of one region are adjacent, in the order of its windows. */
 enum { KEYS_MAX = 448, KEY_TABLE_BYTES = 8 + 8 * KEYS_MAX };
 _Static_assert((int)KEY_TABLE_BYTES <= (int)SLOT_BYTES - (int)SLOT_KEYS,
 	       "the table of keys does not fit into the slot");
@@ -86,17 +86,24 @@ struct key_table {
 size_t key_table_encode(const struct key_table *table, uint8_t out[KEY_TABLE_BYTES]);
 /* Returns 0, or -1 with why and *out unchanged. The peer may change the bytes during the call. */
 int key_table_decode(const uint8_t bytes[KEY_TABLE_BYTES], struct key_table *out, char why[80]);
-/* Returns 1 and the key of a region, or 0 if the table lacks it. */
-int key_table_find(const struct key_table *table, uint32_t id, uint32_t *rkey_out);
+/* Returns how many keys a region has, at most REGION_KEYS_MOST, and the index of the first; 0: the
+ * table lacks the region. */
+uint32_t key_table_find(const struct key_table *table, uint32_t id, uint32_t *first_out);
 
 /* How a network card reaches a region. */
 struct verbs_region {
 	uint64_t address, bytes;
-	uint32_t rkey, owner, user; /* ranks: the owner, and the user of the key */
-	unsigned access;            /* REGION_* */
-	uint32_t id;                /* the owner's number for it while it is open */
-	uint32_t link; /* the number of the connection that the key belongs to: 1, 2, ... */
+	uint32_t owner, user; /* ranks: the owner, and the user of the keys */
+	unsigned access;      /* REGION_* */
+	uint32_t id;          /* the owner's number for it while it is open */
+	uint32_t link;        /* the number of the connection that the keys belong to: 1, 2, ... */
+	/* Key i reaches the bytes from i * window on. window 0: the only key reaches all bytes. */
+	uint64_t window;
+	uint32_t keys;
+	uint32_t rkey[REGION_KEYS_MOST];
 };
+/* Returns how many windows of this size cover a region. */
+uint64_t verbs_region_windows(uint64_t bytes, uint64_t window);
 void verbs_region_encode(const struct verbs_region *region, uint8_t out[REGION_DESCRIPTOR_BYTES]);
 /* Returns SLUICE_EWIRE unless it is a region of owner for user. */
 int verbs_region_decode(const uint8_t bytes[REGION_DESCRIPTOR_BYTES], uint32_t owner, uint32_t user,

@@ -157,9 +157,9 @@ void common_release(struct common **common_in)
 	free(common);
 }
 
-void in_process_describe(const struct region *region, uint8_t out[REGION_DESCRIPTOR_BYTES])
+void in_process_describe(const struct region *region, uint8_t out[REGION_HEAD_BYTES])
 {
-	memset(out, 0, REGION_DESCRIPTOR_BYTES);
+	memset(out, 0, REGION_HEAD_BYTES);
 	put_le32(out + AT_MAGIC, MAGIC);
 	put_le32(out + AT_ACCESS, region->access);
 	put_le32(out + AT_PID, (uint32_t)getpid());
@@ -172,7 +172,7 @@ void in_process_describe(const struct region *region, uint8_t out[REGION_DESCRIP
 }
 
 /* Returns NULL if the region was closed, or is not the described one. */
-static struct common *find_common(const uint8_t descriptor[REGION_DESCRIPTOR_BYTES])
+static struct common *find_common(const uint8_t descriptor[REGION_HEAD_BYTES])
 {
 	const uint32_t place = get_le32(descriptor + AT_PLACE);
 	struct common *common = NULL;
@@ -189,7 +189,7 @@ static struct common *find_common(const uint8_t descriptor[REGION_DESCRIPTOR_BYT
 	return common;
 }
 
-int in_process_reach(const uint8_t descriptor[REGION_DESCRIPTOR_BYTES], int peer,
+int in_process_reach(const uint8_t descriptor[REGION_HEAD_BYTES], int peer,
 		     struct remote *remote, struct common **common_out)
 {
 	if (get_le32(descriptor + AT_MAGIC) != MAGIC ||

@@ -168,7 +168,7 @@ static enum link_event yield_to_peer(struct link *l, struct cue *cue)
 
 static enum link_event accept_peer(struct link *l, struct cue *cue)
 {
-	uint8_t control[REGION_DESCRIPTOR_BYTES];
+	uint8_t control[REGION_HEAD_BYTES];
 	struct slot_address slot; /* its key becomes valid when this side sends READY */
 	int answered = 0;
 

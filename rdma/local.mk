@@ -43,5 +43,6 @@ library_sources += \
 	rdma/rights.c rdma/rights.h \
 	rdma/sendlog.c rdma/sendlog.h \
 	rdma/verbs.c \
-	rdma/verbs_device.c rdma/verbs_device.h
+	rdma/verbs_device.c rdma/verbs_device.h \
+	rdma/windows.c rdma/windows.h
 endif

@@ -44,9 +44,9 @@ size_t region_file_bytes(size_t bytes)
 	return page + (bytes + page - 1) / page * page;
 }
 
-static void encode_descriptor(const struct descriptor *d, uint8_t out[REGION_DESCRIPTOR_BYTES])
+static void encode_descriptor(const struct descriptor *d, uint8_t out[REGION_HEAD_BYTES])
 {
-	memset(out, 0, REGION_DESCRIPTOR_BYTES);
+	memset(out, 0, REGION_HEAD_BYTES);
 	put_le32(out + AT_MAGIC, DESCRIPTOR_MAGIC);
 	put_le32(out + AT_ACCESS, d->access);
 	put_le32(out + AT_PID, (uint32_t)d->pid);
@@ -56,7 +56,7 @@ static void encode_descriptor(const struct descriptor *d, uint8_t out[REGION_DES
 	put_le32(out + AT_CRC, crc32c(0, out, AT_CRC));
 }
 
-void descriptor_of(const struct region *region, uint8_t out[REGION_DESCRIPTOR_BYTES])
+void descriptor_of(const struct region *region, uint8_t out[REGION_HEAD_BYTES])
 {
 	const struct descriptor d = {
 		.pid = getpid(),
@@ -69,18 +69,18 @@ void descriptor_of(const struct region *region, uint8_t out[REGION_DESCRIPTOR_BY
 	encode_descriptor(&d, out);
 }
 
-int descriptor_decode(const uint8_t bytes[REGION_DESCRIPTOR_BYTES], int peer,
+int descriptor_decode(const uint8_t bytes[REGION_HEAD_BYTES], int peer,
 		      struct descriptor *out)
 {
 	static const uint8_t zero[AT_CRC - AT_ZERO];
-	uint8_t in[REGION_DESCRIPTOR_BYTES];
+	uint8_t in[REGION_HEAD_BYTES];
 	uint32_t access, pid, fd;
 	uint64_t size;
 
 	memcpy(in, bytes, sizeof(in)); /* a peer may be able to write the caller's bytes */
 	if (get_le32(in + AT_MAGIC) != DESCRIPTOR_MAGIC)
 		return fail(SLUICE_EWIRE, "rank %d sent %d bytes that are not a region descriptor",
-			    peer, REGION_DESCRIPTOR_BYTES);
+			    peer, REGION_HEAD_BYTES);
 	if (get_le32(in + AT_CRC) != crc32c(0, in, AT_CRC))
 		return fail(SLUICE_EWIRE,
 			    "rank %d sent a damaged region descriptor (its CRC differs)", peer);
@@ -108,7 +108,7 @@ int descriptor_decode(const uint8_t bytes[REGION_DESCRIPTOR_BYTES], int peer,
 /* Checks that fd is the described file, and that it cannot shrink under a mapping. */
 static int verify_file(int fd, int peer, const struct descriptor *d)
 {
-	uint8_t expected[REGION_DESCRIPTOR_BYTES], found[REGION_DESCRIPTOR_BYTES];
+	uint8_t expected[REGION_HEAD_BYTES], found[REGION_HEAD_BYTES];
 	int needed = F_SEAL_SHRINK | F_SEAL_GROW;
 	struct stat st;
 	int seals;

@@ -21,10 +21,10 @@ struct descriptor {
 size_t region_header_bytes(void);
 size_t region_file_bytes(size_t bytes); /* 0: more than a file can hold */
 
-void descriptor_of(const struct region *region, uint8_t out[REGION_DESCRIPTOR_BYTES]);
+void descriptor_of(const struct region *region, uint8_t out[REGION_HEAD_BYTES]);
 /* Decodes hostile input. Returns SLUICE_EWIRE unless every field is possible; peer is for the
  * message. */
-int descriptor_decode(const uint8_t bytes[REGION_DESCRIPTOR_BYTES], int peer,
+int descriptor_decode(const uint8_t bytes[REGION_HEAD_BYTES], int peer,
 		      struct descriptor *out);
 
 /* Maps the region of fd, writable if access allows it, and never inherited by a child. The caller

@@ -338,6 +338,7 @@ static int ofi_describe(struct endpoint *e, const struct region *region,
 	if (!region->access)
 		return fail(SLUICE_EINVAL, "a region for local use cannot be described to rank %d",
 			    e->peer);
+	memset(descriptor, 0, REGION_DESCRIPTOR_BYTES);
 	pthread_mutex_lock(&o->lock);
 	rc = ofi_peer_check(ofi_peer_of(e));
 	if (!rc)

@@ -10,7 +10,7 @@
 #include <sys/mman.h>
 
 /* The descriptor: magic, access, bytes u64, address u64, key u64, owner, user, zeros, CRC-32C. */
-enum { REGION_MAGIC = 0x4e47524f, REGION_CRC_AT = REGION_DESCRIPTOR_BYTES - 4 }; /* "ORGN" */
+enum { REGION_MAGIC = 0x4e47524f, REGION_CRC_AT = REGION_HEAD_BYTES - 4 }; /* "ORGN" */
 
 struct region_memory {
 	struct registration registration;
@@ -99,11 +99,11 @@ static uint64_t access_for(const struct region *region)
 }
 
 static void encode_region(const struct ofi_memory *m, int peer, const struct region_memory *r,
-			  uint8_t out[REGION_DESCRIPTOR_BYTES])
+			  uint8_t out[REGION_HEAD_BYTES])
 {
 	const uint8_t *first = (const uint8_t *)r->registration.region->base + r->of[peer].from;
 
-	memset(out, 0, REGION_DESCRIPTOR_BYTES);
+	memset(out, 0, REGION_HEAD_BYTES);
 	put_le32(out, REGION_MAGIC);
 	put_le32(out + 4, r->registration.region->access);
 	put_le64(out + 8, r->registration.region->bytes);
@@ -117,7 +117,7 @@ static void encode_region(const struct ofi_memory *m, int peer, const struct reg
 }
 
 int ofi_memory_describe(struct ofi_memory *m, int peer, const struct region *region, size_t from,
-			size_t n, uint8_t descriptor[REGION_DESCRIPTOR_BYTES])
+			size_t n, uint8_t descriptor[REGION_HEAD_BYTES])
 {
 	struct region_memory *r;
 	int rc;
@@ -145,9 +145,9 @@ void ofi_memory_revoke(struct ofi_memory *m, int peer)
 /* ---- what this rank may do there -------------------------------------------------- */
 
 int ofi_memory_reach(struct ofi_memory *m, struct endpoint *e,
-		     const uint8_t descriptor[REGION_DESCRIPTOR_BYTES], struct remote **out)
+		     const uint8_t descriptor[REGION_HEAD_BYTES], struct remote **out)
 {
-	uint8_t d[REGION_DESCRIPTOR_BYTES];
+	uint8_t d[REGION_HEAD_BYTES];
 	const int owner = e->peer;
 	struct ofi_remote *r;
 

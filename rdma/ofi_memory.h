@@ -23,13 +23,13 @@ void ofi_memory_close(struct ofi_memory **m);
 
 /* Describes a region to a peer that may reach bytes [from, from + n). */
 int ofi_memory_describe(struct ofi_memory *m, int peer, const struct region *region, size_t from,
-			size_t n, uint8_t descriptor[REGION_DESCRIPTOR_BYTES]);
+			size_t n, uint8_t descriptor[REGION_HEAD_BYTES]);
 /* Makes all keys of the peer invalid, and refuses it new ones. */
 void ofi_memory_revoke(struct ofi_memory *m, int peer);
 
 /* Opens a peer's region from its descriptor (hostile input). */
 int ofi_memory_reach(struct ofi_memory *m, struct endpoint *e,
-		     const uint8_t descriptor[REGION_DESCRIPTOR_BYTES], struct remote **out);
+		     const uint8_t descriptor[REGION_HEAD_BYTES], struct remote **out);
 void ofi_memory_leave(struct remote **remote);
 /* The address of the peer's region, and its key. */
 struct ofi_target {

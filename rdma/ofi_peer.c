@@ -199,7 +199,7 @@ static void look_for_silence(struct ofi_peer *p, uint64_t now)
 
 static void begin_use(struct ofi_peer *p, const struct ofi_greeting *greeting)
 {
-	static const uint8_t none[REGION_DESCRIPTOR_BYTES];
+	static const uint8_t none[REGION_HEAD_BYTES];
 
 	p->state = UP;
 	p->all->joining--;

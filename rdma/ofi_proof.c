@@ -17,9 +17,9 @@ enum {
 	TAG_AT = SERVER_AT + AUTH_NONCE_BYTES,
 	TOKEN_AT = TAG_AT + AUTH_TAG_BYTES,
 	CONTROL_AT = TOKEN_AT + 4,
-	SIGNED_BYTES = 4 + 4 + REGION_DESCRIPTOR_BYTES /* magic, token, control */
+	SIGNED_BYTES = 4 + 4 + REGION_HEAD_BYTES /* magic, token, control */
 };
-_Static_assert(CONTROL_AT + REGION_DESCRIPTOR_BYTES == OFI_FRAME_BYTES,
+_Static_assert(CONTROL_AT + REGION_HEAD_BYTES == OFI_FRAME_BYTES,
 	       "a message has another size");
 enum { AGAIN_MS = 500, CHALLENGE_AGE_MS = 60000, NS_PER_MS = 1000000 };
 
@@ -110,7 +110,7 @@ static void cover(const struct ofi_greeting *greeting, uint8_t out[SIGNED_BYTES]
 {
 	put_le32(out, OFI_FRAME_MAGIC);
 	put_le32(out + 4, greeting->token);
-	memcpy(out + 8, greeting->control, REGION_DESCRIPTOR_BYTES);
+	memcpy(out + 8, greeting->control, REGION_HEAD_BYTES);
 }
 
 /* Returns 1, or 0 if the tag could not be made. */
@@ -126,7 +126,7 @@ static int encode_message(const struct ofi_proofs *p, const struct message *m,
 	memcpy(out + CLIENT_AT, m->context.nonce_client, AUTH_NONCE_BYTES);
 	memcpy(out + SERVER_AT, m->context.nonce_server, AUTH_NONCE_BYTES);
 	put_le32(out + TOKEN_AT, m->greeting.token);
-	memcpy(out + CONTROL_AT, m->greeting.control, REGION_DESCRIPTOR_BYTES);
+	memcpy(out + CONTROL_AT, m->greeting.control, REGION_HEAD_BYTES);
 	if (m->kind == HELLO)
 		return 1;
 	cover(&m->greeting, covered);
@@ -158,7 +158,7 @@ static int decode(const struct ofi_proofs *p, const uint8_t *bytes, size_t n, in
 	memcpy(m->context.nonce_server, bytes + SERVER_AT, AUTH_NONCE_BYTES);
 	memcpy(m->tag, bytes + TAG_AT, AUTH_TAG_BYTES);
 	m->greeting.token = get_le32(bytes + TOKEN_AT);
-	memcpy(m->greeting.control, bytes + CONTROL_AT, REGION_DESCRIPTOR_BYTES);
+	memcpy(m->greeting.control, bytes + CONTROL_AT, REGION_HEAD_BYTES);
 	return 1;
 }
 

@@ -26,7 +26,7 @@ enum { OFI_FRAME_BYTES = 120, OFI_FRAME_MAGIC = 0x4f554c53 };
 /* What a rank sends its peer when they become connected. */
 struct ofi_greeting {
 	uint32_t token; /* the peer's notices must carry it (ofi_flow.h) */
-	uint8_t control[REGION_DESCRIPTOR_BYTES]; /* all zero: no control region */
+	uint8_t control[REGION_HEAD_BYTES]; /* all zero: no control region */
 };
 
 struct ofi_proofs; /* of this rank */

@@ -272,7 +272,7 @@ static uint8_t at_most(uint8_t asked, uint32_t here)
 
 int proof_accept(struct proof *p, const struct cm_event *event, const struct frame *request,
 		 uint64_t now_ns, uint64_t received, const struct slot_address *slot,
-		 const uint8_t control[REGION_DESCRIPTOR_BYTES], int *answered,
+		 const uint8_t control[REGION_HEAD_BYTES], int *answered,
 		 char why[PROOF_WHY_BYTES])
 {
 	struct frame frame = {
@@ -289,7 +289,7 @@ int proof_accept(struct proof *p, const struct cm_event *event, const struct fra
 
 	*answered = 0;
 	p->context = context_of(p->proofs, request);
-	memcpy(frame.control, control, REGION_DESCRIPTOR_BYTES);
+	memcpy(frame.control, control, REGION_HEAD_BYTES);
 	if (tag(p->proofs, AUTH_ACCEPT, &p->context, &frame))
 		return why_last_error(why);
 	param.private_data_len = (uint8_t)frame_encode(&frame, bytes);

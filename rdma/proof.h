@@ -73,7 +73,7 @@ void proof_yield_id(struct proof *p);
  * nevertheless, so its id cannot be given back. */
 int proof_accept(struct proof *p, const struct cm_event *event, const struct frame *request,
 		 uint64_t now_ns, uint64_t received, const struct slot_address *slot,
-		 const uint8_t control[REGION_DESCRIPTOR_BYTES], int *answered,
+		 const uint8_t control[REGION_HEAD_BYTES], int *answered,
 		 char why[PROOF_WHY_BYTES]);
 
 /* The meaning of a reject, or of an established connection. */

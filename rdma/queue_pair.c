@@ -57,7 +57,7 @@ uint64_t qp_received(struct queue_pair *p)
 }
 
 int qp_greeting(struct queue_pair *p, struct slot_address *slot,
-		uint8_t control[REGION_DESCRIPTOR_BYTES], char why[QP_WHY_BYTES])
+		uint8_t control[REGION_HEAD_BYTES], char why[QP_WHY_BYTES])
 {
 	return rights_greeting(p->config.rights, p->config.sizes->credits, slot, control) ?
 		       qp_failed(why) :
@@ -70,7 +70,7 @@ int qp_replay(struct queue_pair *p, uint64_t received, char why[QP_WHY_BYTES])
 }
 
 static int take_peer_slot(struct queue_pair *p, const struct slot_address *slot,
-			  const uint8_t control[REGION_DESCRIPTOR_BYTES], const char *trouble,
+			  const uint8_t control[REGION_HEAD_BYTES], const char *trouble,
 			  char why[QP_WHY_BYTES])
 {
 	if (sendlog_peer_slot(p->config.log, slot)) {
@@ -116,7 +116,7 @@ int qp_send_ready(struct queue_pair *p, char why[QP_WHY_BYTES])
 
 int qp_send_keys(struct queue_pair *p, char why[QP_WHY_BYTES])
 {
-	uint8_t table[KEY_TABLE_BYTES], greeting[GREETING_BYTES], control[REGION_DESCRIPTOR_BYTES];
+	uint8_t table[KEY_TABLE_BYTES], greeting[GREETING_BYTES], control[REGION_HEAD_BYTES];
 	size_t n = rights_table(p->config.rights, table);
 	struct slot_address slot;
 
@@ -132,7 +132,7 @@ int qp_send_keys(struct queue_pair *p, char why[QP_WHY_BYTES])
 /* The client's slot is in its greeting; the server's was in its acceptance. */
 int qp_take_keys(struct queue_pair *p, char why[QP_WHY_BYTES])
 {
-	uint8_t greeting[GREETING_BYTES], control[REGION_DESCRIPTOR_BYTES];
+	uint8_t greeting[GREETING_BYTES], control[REGION_HEAD_BYTES];
 	struct slot_address slot;
 
 	if (!p->config.client) {

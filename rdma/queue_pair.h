@@ -34,7 +34,7 @@ void qp_end(struct queue_pair *p);
 /* Values for the peer: notifies received so far, and what the peer needs to reach this rank. */
 uint64_t qp_received(struct queue_pair *p);
 int qp_greeting(struct queue_pair *p, struct slot_address *slot,
-		uint8_t control[REGION_DESCRIPTOR_BYTES], char why[QP_WHY_BYTES]);
+		uint8_t control[REGION_HEAD_BYTES], char why[QP_WHY_BYTES]);
 /* Take values from the peer: the number of notifies it received; its slot and control region.
  * Return -1 if they are impossible. */
 int qp_replay(struct queue_pair *p, uint64_t received, char why[QP_WHY_BYTES]);

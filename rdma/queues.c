@@ -206,6 +206,9 @@ const char *queues_explain(enum ibv_wc_status status, int *survives_out)
 		       "error";
 	case IBV_WC_REM_INV_REQ_ERR: return "it refused a request of this rank as invalid";
 	case IBV_WC_REM_OP_ERR: return "it could not carry out a request of this rank";
+	case IBV_WC_MW_BIND_ERR:
+		return "this rank's card could not bind a memory window for it; set "
+		       "SLUICE_MEMORY_WINDOWS=no on this rank's node";
 	case IBV_WC_LOC_PROT_ERR: return "a local buffer is not registered for it";
 	case IBV_WC_LOC_LEN_ERR: return "a message had an invalid length";
 	default: return "the device reports an error";

@@ -117,7 +117,7 @@ static int back_with_memory(int fd, size_t file_bytes)
 /* Writes the descriptor in front of the memory, where mapping_open() checks it. */
 static int write_header(const struct region *region)
 {
-	uint8_t header[REGION_DESCRIPTOR_BYTES];
+	uint8_t header[REGION_HEAD_BYTES];
 
 	descriptor_of(region, header);
 	if (pwrite(region->fd, header, sizeof(header), 0) != (ssize_t)sizeof(header))
@@ -160,6 +160,7 @@ int region_open(size_t bytes, unsigned access, const char *name, struct region *
 	if (!region)
 		return fail_to_open(name, bytes, "calloc", ENOMEM);
 	region->registrations = (struct registration **)(void *)(region + 1);
+	snprintf(region->name, sizeof(region->name), "%s", name);
 	region->bytes = bytes;
 	region->access = access;
 	region->base = MAP_FAILED;

@@ -45,6 +45,7 @@ void registry_clear(struct registry *registry);
 struct common;
 
 struct region {
+	char name[24]; /* for messages; "": it has none */
 	void *base;
 	size_t bytes;
 	unsigned access; /* REGION_* mask; 0: only local use (staging, read buffers) */
@@ -68,6 +69,11 @@ void region_close_file(struct region *region);
 void region_close(struct region **region);
 
 /* A peer needs these bytes to reach a region. They are made for one endpoint and sent to that peer
- * by any means. */
-enum { REGION_DESCRIPTOR_BYTES = 64 };
+ * by any means. The head suffices, unless a network card needs several keys for the region; then
+ * all keys but the first follow it. */
+enum {
+	REGION_HEAD_BYTES = 64,
+	REGION_KEYS_MOST = 64,
+	REGION_DESCRIPTOR_BYTES = REGION_HEAD_BYTES + 4 * (REGION_KEYS_MOST - 1)
+};
 #endif

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <string.h>
 
+enum { LONGEST_EXPONENT = 46, SHORTEST_EXPONENT = 13 };
 enum { RUN_MS = 2000, RETRIES = 6, PAGE_BYTES = 4096, PATTERN_BYTES = 256, WINDOW_BYTES = 64 };
 /* Offsets of prove_memory() in the page. */
 enum { PATTERN_AT = 0, ECHO_AT = PATTERN_BYTES, SAVED_AT = 2 * PATTERN_BYTES };
@@ -260,7 +261,36 @@ static int try_window(struct loop *loop, struct ibv_mw *mw, struct ibv_mr *mr,
 	return 0;
 }
 
-int prove_windows(struct ibv_pd *pd, const struct verbs_device *device, char why[PROVE_WHY_BYTES])
+/* Drivers refuse a window that is too long when it is posted. The queue pair no longer works, so
+ * nothing is bound, and the trial needs no memory of that length. Returns the longest power of two
+ * that is not refused, or 0. */
+static uint64_t longest_window(const struct loop *loop, struct ibv_mw *mw, struct ibv_mr *mr)
+{
+	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
+	uint64_t bytes = 0;
+
+	if (ibv_modify_qp(loop->qp[1], &error, IBV_QP_STATE))
+		return 0;
+	for (int i = LONGEST_EXPONENT; i >= SHORTEST_EXPONENT && !bytes; i--) {
+		struct ibv_send_wr *bad, wr = {
+			.opcode = IBV_WR_BIND_MW,
+			.send_flags = IBV_SEND_SIGNALED,
+			.bind_mw = { .mw = mw,
+				     .rkey = ibv_inc_rkey(mw->rkey),
+				     .bind_info = { .mr = mr,
+						    .addr = (uintptr_t)mr->addr,
+						    .length = (uint64_t)1 << i,
+						    .mw_access_flags = IBV_ACCESS_REMOTE_WRITE } }
+		};
+
+		if (!ibv_post_send(loop->qp[1], &wr, &bad))
+			bytes = (uint64_t)1 << i;
+	}
+	return bytes;
+}
+
+int prove_windows(struct ibv_pd *pd, const struct verbs_device *device, uint64_t *most_out,
+		  char why[PROVE_WHY_BYTES])
 {
 	struct loop loop = { 0 };
 	struct ibv_mr *mr = NULL;
@@ -281,6 +311,13 @@ int prove_windows(struct ibv_pd *pd, const struct verbs_device *device, char why
 			 errno_text(errno));
 	else
 		rc = try_window(&loop, mw, mr, why);
+	if (!rc) {
+		*most_out = longest_window(&loop, mw, mr);
+		rc = *most_out ? 0 : -1;
+		if (rc)
+			snprintf(why, PROVE_WHY_BYTES, "it refuses windows of %d bytes and more",
+				 1 << SHORTEST_EXPONENT);
+	}
 out:
 	if (mw)
 		ibv_dealloc_mw(mw);

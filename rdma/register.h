@@ -22,6 +22,7 @@ int register_device_memory(struct ibv_pd *pd, const struct verbs_device *device,
 			   const struct memory *memory, struct ibv_mr **out);
 
 /* Returns 0 if the device has memory windows of type 2B and a window for writing refuses to be
- * read, otherwise -1 and why. */
-int prove_windows(struct ibv_pd *pd, const struct verbs_device *device, char why[PROVE_WHY_BYTES]);
+ * read, otherwise -1 and why. *most_out: the longest window that the driver does not refuse. */
+int prove_windows(struct ibv_pd *pd, const struct verbs_device *device, uint64_t *most_out,
+		  char why[PROVE_WHY_BYTES]);
 #endif

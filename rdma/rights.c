@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See rights.h. A window is made after its queue pair, bound as soon as requests can be posted, and
  * ended before the queue pair (soft-RoCE hangs for a minute when a queue pair that has windows is
- * destroyed). The window's key is known before it is bound. Some devices, such as soft-RoCE, check
- * the user of a window but not its bounds, so each window covers a whole registration. */
+ * destroyed). A long registration has several windows, see windows.h. */
 #include "rdma/rights.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "rdma/register.h"
+#include "rdma/windows.h"
 #include "sluice.h"
 #include <errno.h>
 #include <pthread.h>
@@ -14,18 +14,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-struct window {
-	struct ibv_mw *mw; /* bound once mw->rkey is rkey */
-	uint32_t rkey;
-};
-
 /* One peer's part of a region. The entry of this rank holds what all peers share. */
 struct part {
-	struct ibv_mr *remote; /* covers exactly the bytes that the peer may reach */
-	struct ibv_mr *local;  /* used by work requests of this rank */
-	struct window window;  /* covers `remote`, for the peer's current queue pair */
-	int offered;           /* the peer has a key, and gets the new one when it changes */
-	int unreachable;       /* device memory that the card cannot reach, as a test showed */
+	struct ibv_mr *remote;   /* covers exactly the bytes that the peer may reach */
+	struct ibv_mr *local;    /* used by work requests of this rank */
+	struct windows *windows; /* cover `remote`, for the peer's current queue pair, or NULL */
+	int offered;             /* the peer has the keys, and gets the new ones when they change */
+	int unreachable;         /* device memory that the card cannot reach, as a test showed */
 };
 
 struct region_rights {
@@ -37,7 +32,8 @@ struct rights {
 	struct ibv_context *context;
 	const struct verbs_device *device;
 	int rank, size;
-	int windows; /* 1: rights by memory windows; 0: by a domain for each peer */
+	int windows;          /* 1: rights by memory windows; 0: by a domain for each peer */
+	uint64_t window_most; /* bytes that the card binds to one window */
 	struct ibv_pd *pd;
 	pthread_mutex_t lock;
 	struct registry registry; /* of struct region_rights */
@@ -48,6 +44,7 @@ struct rights_remote {
 	struct rights_peer *peer;
 	struct rights_remote *next;
 	struct sendlog_target target;
+	uint32_t rkey[REGION_KEYS_MOST];
 };
 
 struct rights_peer {
@@ -57,60 +54,13 @@ struct rights_peer {
 	struct ibv_pd *pd;
 	uint8_t *slot;
 	struct ibv_mr *slot_mr, *copies_mr;
-	struct window slot_window;
+	struct windows *slot_window;
 	const struct region *control;
-	uint32_t link; /* number of queue pairs made for the peer */
-	uint8_t peer_control[REGION_DESCRIPTOR_BYTES];
+	uint32_t link;                                 /* number of queue pairs made for the peer */
+	uint8_t peer_control[REGION_DESCRIPTOR_BYTES]; /* only the head is set */
 	struct key_table peer_keys;
 	struct rights_remote *remotes; /* open remotes of the peer */
 };
-
-/* ---- windows ---------------------------------------------------------------------- */
-
-static int window_make(const struct rights_peer *p, struct window *w)
-{
-	const struct rights *r = p->rights;
-
-	w->mw = ibv_alloc_mw(r->pd, IBV_MW_TYPE_2);
-	if (!w->mw)
-		return fail(SLUICE_EDEVICE,
-			    "verbs: ibv_alloc_mw for rank %d on %s, which claims to have %d: %s; "
-			    "SLUICE_MEMORY_WINDOWS=no avoids them",
-			    p->peer, r->device->name, r->device->attr.max_mw, errno_text(errno));
-	w->rkey = ibv_inc_rkey(w->mw->rkey);
-	return SLUICE_OK;
-}
-
-static void window_end(struct window *w)
-{
-	int err = w->mw ? ibv_dealloc_mw(w->mw) : 0;
-
-	if (err)
-		log_line(LOG_WARN, "rdma", "verbs: ibv_dealloc_mw: %s", errno_text(err));
-	w->mw = NULL;
-}
-
-/* Posts the binding of a window to all of mr, unless it is bound. */
-static int window_bind(struct window *w, struct ibv_mr *mr, unsigned access, struct sendlog *log)
-{
-	struct ibv_send_wr wr = {
-		.opcode = IBV_WR_BIND_MW,
-		.bind_mw = { .mw = w->mw,
-			     .rkey = w->rkey,
-			     .bind_info = { .mr = mr,
-					    .addr = (uintptr_t)mr->addr,
-					    .length = mr->length,
-					    .mw_access_flags = access } },
-	};
-	int rc;
-
-	if (!w->mw || w->mw->rkey == w->rkey)
-		return SLUICE_OK;
-	rc = sendlog_request(log, &wr);
-	if (!rc)
-		w->mw->rkey = w->rkey;
-	return rc;
-}
 
 static unsigned window_access(const struct region *region)
 {
@@ -141,7 +91,7 @@ static void end_mr(struct ibv_mr **mr)
 
 static void end_remote(struct part *part)
 {
-	window_end(&part->window);
+	windows_close(&part->windows);
 	end_mr(&part->remote);
 	part->offered = 0;
 }
@@ -152,7 +102,7 @@ static int end_region_rights(void *owner, struct registration *registration)
 	const int size = ((struct rights *)owner)->size;
 
 	for (int p = 0; p < size; p++)
-		window_end(&r->at[p].window); /* windows end before their registrations */
+		windows_close(&r->at[p].windows); /* windows end before their registrations */
 	for (int p = 0; p < size; p++) {
 		end_remote(&r->at[p]);
 		end_mr(&r->at[p].local);
@@ -192,9 +142,34 @@ static struct ibv_mr *offered_mr(const struct rights *rights, const struct regio
 	return r->at[peer].remote ? r->at[peer].remote : r->at[rights->rank].remote;
 }
 
-static uint32_t offered_key(const struct rights *rights, const struct region_rights *r, int peer)
+static uint32_t offered_keys(const struct part *part)
 {
-	return rights->windows ? r->at[peer].window.rkey : r->at[peer].remote->rkey;
+	return part->windows ? windows_count(part->windows) : 1;
+}
+
+static uint32_t offered_key(const struct part *part, uint32_t i)
+{
+	return part->windows ? windows_key(part->windows, i) : part->remote->rkey;
+}
+
+/* The greeting carries one key for the control region, and a part of a region has no descriptor of
+ * its own. So both get a window without a cut. */
+static int open_windows(struct rights_peer *p, const struct region *region, size_t bytes,
+			struct part *part)
+{
+	const struct rights *rights = p->rights;
+	const int whole = region == p->control || bytes < region->bytes;
+
+	return windows_open(
+		&(struct windows_config){
+			.pd = rights->pd,
+			.device = rights->device,
+			.peer = p->peer,
+			.region = region->name,
+			.bytes = bytes,
+			.window_bytes = whole ? bytes : windows_cut(bytes, rights->window_most),
+			.access = window_access(region) },
+		&part->windows);
 }
 
 /* Requires the lock. */
@@ -205,24 +180,28 @@ static int offer_locked(struct rights_peer *p, const struct region *region, size
 	const int common = rights->windows && !from && n == region->bytes;
 	struct region_rights *r;
 	struct part *part, *holder;
-	int rc = add_region(p, region, &r), offered = 0;
+	uint32_t offered = 0;
+	int rc = add_region(p, region, &r);
 
 	if (rc)
 		return rc;
 	part = &r->at[p->peer];
 	holder = common ? &r->at[rights->rank] : part;
 	for (const struct region_rights *other = first_of(rights); other; other = next_of(other))
-		offered += other->at[p->peer].offered;
-	if (!part->offered && offered >= KEYS_MAX)
-		return fail(SLUICE_ENOSUPP,
-			    "verbs: rank %d was offered %d regions, no more are possible", p->peer,
-			    KEYS_MAX);
-	if (!holder->remote)
+		offered += other->at[p->peer].offered ? offered_keys(&other->at[p->peer]) : 0;
+	if (rights->windows && !part->windows)
+		rc = open_windows(p, region, n, part);
+	if (!rc && !part->offered && offered + offered_keys(part) > KEYS_MAX)
+		rc = fail(SLUICE_ENOSUPP,
+			  "verbs: rank %d has %u keys of this rank's regions and needs %u for "
+			  "region %s; %d are possible",
+			  p->peer, offered, offered_keys(part), region->name, KEYS_MAX);
+	if (!rc && !holder->remote)
 		rc = register_host(p->pd, (char *)region->base + from, n,
 				   access_for_peers(rights, region), "a region for a peer",
 				   &holder->remote);
-	if (!rc && rights->windows && connected && !part->window.mw)
-		rc = window_make(p, &part->window);
+	if (!rc && part->windows && connected)
+		rc = windows_make(part->windows);
 	part->offered |= !rc;
 	return rc;
 }
@@ -256,8 +235,13 @@ int rights_describe(struct rights_peer *p, const struct region *region,
 	pthread_mutex_lock(&rights->lock);
 	r = registry_find(&rights->registry, region);
 	if (r && r->at[p->peer].offered) {
+		const struct part *part = &r->at[p->peer];
+
 		wire.id = r->registration.id;
-		wire.rkey = offered_key(rights, r, p->peer);
+		wire.window = part->windows ? windows_bytes(part->windows) : 0;
+		wire.keys = offered_keys(part);
+		for (uint32_t i = 0; i < wire.keys; i++)
+			wire.rkey[i] = offered_key(part, i);
 	}
 	pthread_mutex_unlock(&rights->lock);
 	if (!wire.id)
@@ -275,12 +259,12 @@ int rights_connect(struct rights_peer *p)
 	if (!rights->windows)
 		return SLUICE_OK;
 	pthread_mutex_lock(&rights->lock);
-	rc = window_make(p, &p->slot_window);
+	rc = windows_make(p->slot_window);
 	for (struct region_rights *r = first_of(rights); !rc && r; r = next_of(r)) {
 		struct part *part = &r->at[p->peer];
 
 		if (part->offered)
-			rc = window_make(p, &part->window);
+			rc = windows_make(part->windows);
 	}
 	pthread_mutex_unlock(&rights->lock);
 	return rc;
@@ -294,15 +278,12 @@ int rights_bind(struct rights_peer *p, struct sendlog *log)
 	if (!rights->windows)
 		return SLUICE_OK;
 	pthread_mutex_lock(&rights->lock);
-	rc = p->slot_window.mw ?
-		     window_bind(&p->slot_window, p->slot_mr, IBV_ACCESS_REMOTE_WRITE, log) :
-		     SLUICE_OK;
+	rc = p->slot_window ? windows_bind(p->slot_window, p->slot_mr, log) : SLUICE_OK;
 	for (struct region_rights *r = first_of(rights); !rc && r; r = next_of(r)) {
 		struct part *part = &r->at[p->peer];
 
-		if (part->window.mw)
-			rc = window_bind(&part->window, offered_mr(rights, r, p->peer),
-					 window_access(r->registration.region), log);
+		if (part->windows)
+			rc = windows_bind(part->windows, offered_mr(rights, r, p->peer), log);
 	}
 	pthread_mutex_unlock(&rights->lock);
 	return rc;
@@ -316,19 +297,27 @@ void rights_disconnect(struct rights_peer *p)
 		return;
 	pthread_mutex_lock(&rights->lock);
 	for (struct region_rights *r = first_of(rights); r; r = next_of(r))
-		window_end(&r->at[p->peer].window);
-	window_end(&p->slot_window);
+		windows_end(r->at[p->peer].windows);
+	windows_end(p->slot_window);
 	pthread_mutex_unlock(&rights->lock);
 }
 
 int rights_greeting(struct rights_peer *p, uint32_t credits, struct slot_address *slot,
-		    uint8_t control[REGION_DESCRIPTOR_BYTES])
+		    uint8_t control[REGION_HEAD_BYTES])
 {
+	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
+	int rc;
+
 	*slot = (struct slot_address){ .address = (uintptr_t)p->slot, .credits = credits };
 	if (p->slot_mr)
-		slot->rkey = p->rights->windows ? p->slot_window.rkey : p->slot_mr->rkey;
-	memset(control, 0, REGION_DESCRIPTOR_BYTES);
-	return p->control ? rights_describe(p, p->control, control) : SLUICE_OK;
+		slot->rkey = p->slot_window ? windows_key(p->slot_window, 0) : p->slot_mr->rkey;
+	memset(control, 0, REGION_HEAD_BYTES);
+	if (!p->control)
+		return SLUICE_OK;
+	rc = rights_describe(p, p->control, descriptor);
+	if (!rc)
+		memcpy(control, descriptor, REGION_HEAD_BYTES);
+	return rc;
 }
 
 size_t rights_table(struct rights_peer *p, uint8_t out[KEY_TABLE_BYTES])
@@ -337,15 +326,27 @@ size_t rights_table(struct rights_peer *p, uint8_t out[KEY_TABLE_BYTES])
 	struct key_table table = { .link = p->link };
 
 	pthread_mutex_lock(&rights->lock);
-	for (const struct region_rights *r = first_of(rights); r && table.n < KEYS_MAX;
-	     r = next_of(r)) {
-		if (!r->at[p->peer].offered)
-			continue;
-		table.key[table.n].id = r->registration.id;
-		table.key[table.n++].rkey = offered_key(rights, r, p->peer);
+	for (const struct region_rights *r = first_of(rights); r; r = next_of(r)) {
+		const struct part *part = &r->at[p->peer];
+
+		for (uint32_t i = 0; part->offered && i < offered_keys(part); i++) {
+			table.key[table.n].id = r->registration.id;
+			table.key[table.n++].rkey = offered_key(part, i);
+		}
 	}
 	pthread_mutex_unlock(&rights->lock);
 	return key_table_encode(&table, out);
+}
+
+void rights_withdraw(struct rights_peer *p, const struct region *region)
+{
+	struct region_rights *r;
+
+	pthread_mutex_lock(&p->rights->lock);
+	r = registry_find(&p->rights->registry, region);
+	if (r)
+		end_remote(&r->at[p->peer]);
+	pthread_mutex_unlock(&p->rights->lock);
 }
 
 /* Requires the lock. */
@@ -353,7 +354,7 @@ static void end_offers(struct rights_peer *p)
 {
 	for (struct region_rights *r = first_of(p->rights); r; r = next_of(r))
 		end_remote(&r->at[p->peer]);
-	window_end(&p->slot_window);
+	windows_close(&p->slot_window);
 	end_mr(&p->slot_mr);
 }
 
@@ -369,16 +370,32 @@ void rights_revoke(struct rights_peer *p)
 
 /* ---- what this rank may do there -------------------------------------------------- */
 
-void rights_take_control(struct rights_peer *p, const uint8_t control[REGION_DESCRIPTOR_BYTES])
+void rights_take_control(struct rights_peer *p, const uint8_t control[REGION_HEAD_BYTES])
 {
-	memcpy(p->peer_control, control, REGION_DESCRIPTOR_BYTES);
+	memcpy(p->peer_control, control, REGION_HEAD_BYTES);
 }
 
-int rights_key_of(const void *rights_peer, uint32_t id, uint32_t *rkey)
+int rights_key_of(const void *rights_peer, uint32_t id, uint32_t window, uint32_t *rkey)
 {
 	const struct rights_peer *p = rights_peer;
+	uint32_t first;
 
-	return key_table_find(&p->peer_keys, id, rkey);
+	if (window >= key_table_find(&p->peer_keys, id, &first))
+		return 0;
+	*rkey = p->peer_keys.key[first + window].rkey;
+	return 1;
+}
+
+/* Writes the n keys that a region has in the peer's table. Returns how many the table has; with
+ * another number than n, none is written. */
+static uint32_t table_keys(const struct rights_peer *p, uint32_t id, uint32_t n, uint32_t *rkey)
+{
+	uint32_t first;
+	const uint32_t found = key_table_find(&p->peer_keys, id, &first);
+
+	for (uint32_t i = 0; found == n && i < n; i++)
+		rkey[i] = p->peer_keys.key[first + i].rkey;
+	return found;
 }
 
 int rights_take_table(struct rights_peer *p, const uint8_t table[KEY_TABLE_BYTES], char why[200])
@@ -390,17 +407,24 @@ int rights_take_table(struct rights_peer *p, const uint8_t table[KEY_TABLE_BYTES
 		return -1;
 	}
 	/* A region that is missing in the table was closed by its owner and is no longer used. */
-	for (struct rights_remote *r = p->remotes; r; r = r->next)
-		rights_key_of(p, r->target.id, &r->target.rkey);
+	for (struct rights_remote *r = p->remotes; r; r = r->next) {
+		const uint32_t n = table_keys(p, r->target.id, r->target.keys, r->rkey);
+
+		if (!n || n == r->target.keys)
+			continue;
+		snprintf(why, 200, "its table has %u keys of region %u, which has %u", n,
+			 r->target.id, r->target.keys);
+		return -1;
+	}
 	return 0;
 }
 
-/* Finds the current key of a region that the peer described, perhaps before the connection
+/* Finds the current keys of a region that the peer described, perhaps before the connection
  * broke. */
-static int present_key(const struct rights_peer *p, const struct verbs_region *wire, uint32_t *rkey)
+static int present_keys(const struct rights_peer *p, struct verbs_region *wire)
 {
-	*rkey = wire->rkey;
-	if (wire->link == p->peer_keys.link || rights_key_of(p, wire->id, rkey))
+	if (wire->link == p->peer_keys.link ||
+	    table_keys(p, wire->id, wire->keys, wire->rkey) == wire->keys)
 		return SLUICE_OK;
 	return fail(SLUICE_EWIRE,
 		    "rank %d described region %u for connection %u; this is connection %u, whose "
@@ -413,12 +437,11 @@ int rights_remote_open(struct rights_peer *p, struct endpoint *e, const uint8_t 
 {
 	struct rights_remote *r;
 	struct verbs_region wire;
-	uint32_t rkey;
 	int rc = verbs_region_decode(descriptor ? descriptor : p->peer_control, (uint32_t)p->peer,
 				     (uint32_t)p->rights->rank, &wire);
 
 	if (!rc)
-		rc = present_key(p, &wire, &rkey);
+		rc = present_keys(p, &wire);
 	if (rc)
 		return rc;
 	r = calloc(1, sizeof(*r));
@@ -428,8 +451,13 @@ int rights_remote_open(struct rights_peer *p, struct endpoint *e, const uint8_t 
 		.remote = { .endpoint = e, .bytes = wire.bytes, .access = wire.access },
 		.peer = p,
 		.next = p->remotes,
-		.target = { .address = wire.address, .rkey = rkey, .id = wire.id },
+		.target = { .address = wire.address,
+			    .window = wire.window,
+			    .id = wire.id,
+			    .keys = wire.keys,
+			    .rkey = r->rkey },
 	};
+	memcpy(r->rkey, wire.rkey, sizeof(r->rkey));
 	p->remotes = r;
 	*out = &r->remote;
 	return SLUICE_OK;
@@ -529,6 +557,15 @@ static int register_memory(struct rights_peer *p, const struct rights_memory *m)
 			   IBV_ACCESS_LOCAL_WRITE |
 				   (windows ? IBV_ACCESS_MW_BIND : IBV_ACCESS_REMOTE_WRITE),
 			   "a peer's slot", &p->slot_mr);
+	if (!rc && windows)
+		rc = windows_open(&(struct windows_config){ .pd = p->pd,
+							    .device = p->rights->device,
+							    .peer = p->peer,
+							    .region = "slots",
+							    .bytes = SLOT_BYTES,
+							    .window_bytes = SLOT_BYTES,
+							    .access = IBV_ACCESS_REMOTE_WRITE },
+				  &p->slot_window);
 	if (!rc)
 		rc = register_host(p->pd, m->copies, m->copies_bytes, 0, "small puts",
 				   &p->copies_mr);
@@ -591,7 +628,7 @@ static int choose_protection(struct rights *r, const char *wanted, char why[PROV
 		return verbs_failed("ibv_alloc_pd");
 	if (wanted && !strcmp(wanted, "no")) {
 		snprintf(why, PROVE_WHY_BYTES, "SLUICE_MEMORY_WINDOWS=no");
-	} else if (!prove_windows(r->pd, r->device, why)) {
+	} else if (!prove_windows(r->pd, r->device, &r->window_most, why)) {
 		r->windows = 1;
 		why[0] = '\0';
 	} else if (wanted && !strcmp(wanted, "yes")) {

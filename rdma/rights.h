@@ -56,6 +56,8 @@ int rights_offer(struct rights_peer *p, const struct region *region, size_t from
 /* Writes what the peer needs to reach a region that was offered to it. */
 int rights_describe(struct rights_peer *p, const struct region *region,
 		    uint8_t descriptor[REGION_DESCRIPTOR_BYTES]);
+/* Ends what the peer was offered of a region, because its keys cannot work. */
+void rights_withdraw(struct rights_peer *p, const struct region *region);
 /* Makes the keys of a new queue pair for everything that the peer was offered. */
 int rights_connect(struct rights_peer *p);
 /* Posts the bindings that make these keys valid. Returns 0, SLUICE_EAGAIN (the queue is full: poll
@@ -67,17 +69,17 @@ void rights_disconnect(struct rights_peer *p);
 void rights_revoke(struct rights_peer *p);
 /* Writes the slot and control region that the peer gets when it connects. */
 int rights_greeting(struct rights_peer *p, uint32_t credits, struct slot_address *slot,
-		    uint8_t control[REGION_DESCRIPTOR_BYTES]);
+		    uint8_t control[REGION_HEAD_BYTES]);
 /* Writes the table of the peer's keys and returns its length. */
 size_t rights_table(struct rights_peer *p, uint8_t out[KEY_TABLE_BYTES]);
 
 /* ---- what this rank may do there ---- */
 /* Take what the peer sent with the connection, and the table that it wrote; open remotes continue
  * with its keys. Return -1 and why if the table is invalid. */
-void rights_take_control(struct rights_peer *p, const uint8_t control[REGION_DESCRIPTOR_BYTES]);
+void rights_take_control(struct rights_peer *p, const uint8_t control[REGION_HEAD_BYTES]);
 int rights_take_table(struct rights_peer *p, const uint8_t table[KEY_TABLE_BYTES], char why[200]);
 /* Finds the current key of the peer's region number id, for sendlog_renew_keys(). */
-int rights_key_of(const void *rights_peer, uint32_t id, uint32_t *rkey);
+int rights_key_of(const void *rights_peer, uint32_t id, uint32_t window, uint32_t *rkey);
 /* descriptor NULL: the peer's control region. */
 int rights_remote_open(struct rights_peer *p, struct endpoint *e, const uint8_t *descriptor,
 		       struct remote **out);

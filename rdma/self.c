@@ -155,6 +155,7 @@ static int self_describe(struct endpoint *e, const struct region *region,
 	if (region->access == 0)
 		return fail(SLUICE_EINVAL, "a region for local use cannot be described to rank %d",
 			    e->peer);
+	memset(descriptor, 0, REGION_DESCRIPTOR_BYTES);
 	if (region->common)
 		in_process_describe(region, descriptor);
 	else

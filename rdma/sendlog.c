@@ -18,8 +18,9 @@ struct sent {
 	uint64_t cookie;
 	const uint8_t *local;
 	uint32_t lkey, rkey, imm;
-	uint32_t region; /* the peer's number of the region, in case its key changes */
+	uint32_t region, window; /* the peer's number of the region, in case its keys change */
 	uint8_t kind, report;
+	uint8_t part;     /* more entries of the same transfer follow */
 	uint8_t copied;   /* `local` points into the log's memory */
 	uint8_t started;  /* at least one work request was posted */
 	uint8_t in_place; /* a new connection showed that the peer has it; not posted again */
@@ -58,7 +59,7 @@ static struct sent *sent_at(const struct sendlog *log, uint64_t n)
 /* Returns 1 if the transfer needs an EVENT_DONE. */
 static int reports(const struct sent *s)
 {
-	return s->kind == TRANSFER_GET || s->report;
+	return !s->part && (s->kind == TRANSFER_GET || s->report);
 }
 
 /* ---- posting ---------------------------------------------------------------------- */
@@ -70,10 +71,10 @@ static int time_to_signal(const struct sendlog *log)
 	return log->wr_sent + 1 - log->wr_signalled >= log->sizes.log_entries / 4;
 }
 
-static int post_one(struct sendlog *log, struct ibv_send_wr *wr, int signalled)
+/* Returns what sendlog_request() does. */
+static int post_wr(struct sendlog *log, struct ibv_send_wr *wr, int signalled, int *refused_out)
 {
 	struct ibv_send_wr *bad;
-	char why[120];
 	int err;
 
 	if (!log->qp)
@@ -88,14 +89,25 @@ static int post_one(struct sendlog *log, struct ibv_send_wr *wr, int signalled)
 	if (err == ENOMEM)
 		return SLUICE_EAGAIN;
 	if (err) {
-		snprintf(why, sizeof(why), "posting to it failed: %s", errno_text(err));
-		log->broken(log->owner, why);
-		return fail_quietly(SLUICE_EPEER, "rank %d: %s", log->peer, why);
+		*refused_out = err;
+		return SLUICE_EDEVICE;
 	}
 	log->wr_sent++;
 	if (signalled)
 		log->wr_signalled = log->wr_sent;
 	return SLUICE_OK;
+}
+
+static int post_one(struct sendlog *log, struct ibv_send_wr *wr, int signalled)
+{
+	int err, rc = post_wr(log, wr, signalled, &err);
+	char why[120];
+
+	if (rc != SLUICE_EDEVICE)
+		return rc;
+	snprintf(why, sizeof(why), "posting to it failed: %s", errno_text(err));
+	log->broken(log->owner, why);
+	return fail_quietly(SLUICE_EPEER, "rank %d: %s", log->peer, why);
 }
 
 /* Posts the next work request of one entry. */
@@ -117,14 +129,15 @@ static int post_piece(struct sendlog *log, struct sent *s)
 	if (s->kind == TRANSFER_GET) {
 		wr.opcode = IBV_WR_RDMA_READ;
 	} else {
-		if (s->kind == TRANSFER_PUT_NOTIFY && last) {
+		if (s->notify && last) {
 			wr.opcode = IBV_WR_RDMA_WRITE_WITH_IMM;
 			wr.imm_data = htobe32(s->imm);
 		}
 		if (s->copied && s->bytes <= log->sizes.inline_bytes)
 			wr.send_flags = IBV_SEND_INLINE;
 	}
-	rc = post_one(log, &wr, last && reports(s));
+	/* Each READ is signalled, because the next one may wait for it. */
+	rc = post_one(log, &wr, last && (s->kind == TRANSFER_GET || reports(s)));
 	if (rc)
 		return rc;
 	s->posted += n;
@@ -162,9 +175,9 @@ static void post_entries(struct sendlog *log)
 	}
 }
 
-int sendlog_request(struct sendlog *log, struct ibv_send_wr *wr)
+int sendlog_request(struct sendlog *log, struct ibv_send_wr *wr, int *refused_out)
 {
-	return post_one(log, wr, 0);
+	return post_wr(log, wr, 0, refused_out);
 }
 
 static int write_slot(struct sendlog *log, enum ibv_wr_opcode opcode, uint32_t imm, size_t at,
@@ -214,9 +227,24 @@ static uint64_t credit(struct sendlog *log)
 	return log->credit_seen;
 }
 
-int sendlog_room(struct sendlog *log, const struct transfer *x)
+/* A notify without bytes may be at the end of the region, where no window begins. */
+static uint32_t window_at(const struct sendlog_target *target, uint64_t offset)
 {
-	if (log->end - log->first >= log->sizes.log_entries)
+	const uint64_t at = target->window ? offset / target->window : 0;
+
+	return (uint32_t)(at < target->keys ? at : target->keys - 1);
+}
+
+uint64_t sendlog_entries(const struct transfer *x, const struct sendlog_target *target)
+{
+	const uint64_t last = x->bytes ? x->offset + x->bytes - 1 : x->offset;
+
+	return window_at(target, last) - window_at(target, x->offset) + 1;
+}
+
+int sendlog_room(struct sendlog *log, const struct transfer *x, uint64_t entries)
+{
+	if (log->end - log->first + entries > log->sizes.log_entries)
 		return 0;
 	if (x->kind == TRANSFER_GET)
 		return log->reads < log->reads_max && log->next == log->end && log->running;
@@ -232,35 +260,56 @@ int sendlog_copies(const struct transfer *x)
 	       !(x->local_region && x->local_region->device);
 }
 
-void sendlog_append(struct sendlog *log, const struct transfer *x, uint32_t lkey,
-		    struct sendlog_target target)
+/* Appends bytes [from, from + n) of x, which lie in one window. */
+static void append_entry(struct sendlog *log, const struct transfer *x, uint32_t lkey,
+			 const struct sendlog_target *target, uint64_t from, uint64_t n)
 {
 	struct sent *s = sent_at(log, log->end);
+	const uint32_t window = window_at(target, x->offset + from);
+	const int last = from + n == x->bytes;
 
 	*s = (struct sent){
-		.remote_address = target.address + x->offset,
-		.bytes = x->bytes,
-		.notify = x->kind == TRANSFER_PUT_NOTIFY ? ++log->notify_sent : 0,
+		.remote_address = target->address + x->offset + from,
+		.bytes = n,
+		.notify = last && x->kind == TRANSFER_PUT_NOTIFY ? ++log->notify_sent : 0,
 		.cookie = x->cookie,
-		.local = x->local,
+		.local = x->bytes ? (const uint8_t *)x->local + from : x->local,
 		.lkey = lkey,
-		.rkey = target.rkey,
-		.region = target.id,
+		.rkey = target->rkey[window],
+		.region = target->id,
+		.window = window,
 		.imm = x->imm,
 		.kind = (uint8_t)x->kind,
 		.report = x->report != 0,
+		.part = (uint8_t)!last,
 		.copied = (uint8_t)sendlog_copies(x),
 	};
-	if (s->copied && x->bytes > 0) {
+	if (s->copied && n > 0) {
 		uint8_t *own = log->memory +
 			       (log->end & (log->sizes.log_entries - 1)) * TRANSFER_INLINE_BYTES;
 
-		memcpy(own, x->local, x->bytes);
+		memcpy(own, s->local, n);
 		s->local = own;
 		s->lkey = log->lkey;
 	}
 	log->end++;
-	if (log->running && log->next == log->end - 1)
+}
+
+void sendlog_append(struct sendlog *log, const struct transfer *x, uint32_t lkey,
+		    const struct sendlog_target *target)
+{
+	const uint64_t begin = log->end;
+	uint64_t from = 0;
+
+	do {
+		uint64_t n = x->bytes - from;
+
+		if (target->window && n > target->window - (x->offset + from) % target->window)
+			n = target->window - (x->offset + from) % target->window;
+		append_entry(log, x, lkey, target, from, n);
+		from += n;
+	} while (from < x->bytes);
+	if (log->running && log->next == begin)
 		post_entries(log);
 }
 
@@ -376,13 +425,15 @@ int sendlog_peer_slot(struct sendlog *log, const struct slot_address *slot)
 }
 
 void sendlog_renew_keys(struct sendlog *log,
-			int (*key_of)(const void *table, uint32_t id, uint32_t *rkey),
+			int (*key_of)(const void *table, uint32_t id, uint32_t window,
+				      uint32_t *rkey),
 			const void *table)
 {
 	for (uint64_t n = log->first; n < log->end; n++) {
 		struct sent *s = sent_at(log, n);
 
-		key_of(table, s->region, &s->rkey); /* a region that its owner closed is not used */
+		key_of(table, s->region, s->window,
+		       &s->rkey); /* a region that its owner closed is not used */
 	}
 }
 

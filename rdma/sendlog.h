@@ -46,7 +46,8 @@ int sendlog_replay(struct sendlog *log, uint64_t received, char why[200]);
 int sendlog_peer_slot(struct sendlog *log, const struct slot_address *slot);
 /* Gives waiting transfers the keys of key_of(), which returns 0 for an unknown region. */
 void sendlog_renew_keys(struct sendlog *log,
-			int (*key_of)(const void *table, uint32_t id, uint32_t *rkey),
+			int (*key_of)(const void *table, uint32_t id, uint32_t window,
+				      uint32_t *rkey),
 			const void *table);
 /* Posts waiting transfers, now that the connection works in both directions. reads: limit of
  * outstanding READs. */
@@ -57,25 +58,29 @@ void sendlog_detach(struct sendlog *log);
 void sendlog_abandon(struct sendlog *log);
 
 /* ---- transfers ---- */
-/* Returns 1 if x can be appended now. Otherwise poll and ask again. */
-int sendlog_room(struct sendlog *log, const struct transfer *x);
+/* The remote region: its address, number and keys, as in verbs_region. */
+struct sendlog_target {
+	uint64_t address, window;
+	uint32_t id, keys;
+	const uint32_t *rkey;
+};
+/* Returns how many entries x takes, one for each window that it touches. */
+uint64_t sendlog_entries(const struct transfer *x, const struct sendlog_target *target);
+/* Returns 1 if x with so many entries can be appended now. Otherwise poll and ask again. */
+int sendlog_room(struct sendlog *log, const struct transfer *x, uint64_t entries);
 /* Returns 1 if the log sends x from a copy, so that x needs no local key. */
 int sendlog_copies(const struct transfer *x);
-/* The remote region: its address, key and number. */
-struct sendlog_target {
-	uint64_t address;
-	uint32_t rkey, id;
-};
 /* Needs room. */
 void sendlog_append(struct sendlog *log, const struct transfer *x, uint32_t lkey,
-		    struct sendlog_target target);
+		    const struct sendlog_target *target);
 
 /* ---- other requests ---- */
 /* Returns 0, SLUICE_EAGAIN (no room now), or SLUICE_EPEER (the connection broke, which was reported
- * before). */
-int sendlog_request(struct sendlog *log, struct ibv_send_wr *wr);
-/* Both return what sendlog_request() does. The first writes n bytes into the peer's slot, from
- * SLOT_* on; the second writes a greeting and notifies the peer of it. */
+ * before). SLUICE_EDEVICE with *refused_out, an errno value: this rank's card refuses the request.
+ * The peer is not to blame, and the connection stays. */
+int sendlog_request(struct sendlog *log, struct ibv_send_wr *wr, int *refused_out);
+/* Both return 0, SLUICE_EAGAIN or SLUICE_EPEER, as above. The first writes n bytes into the peer's
+ * slot, from SLOT_* on; the second writes a greeting and notifies the peer of it. */
 int sendlog_write_slot(struct sendlog *log, size_t at, const void *bytes, size_t n);
 int sendlog_greet(struct sendlog *log, enum greeting greeting, const void *bytes, size_t n);
 

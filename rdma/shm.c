@@ -41,9 +41,9 @@ struct shm_peer {
 	void *mailbox; /* the peer's, mapped */
 	uint64_t mailbox_bytes;
 	struct process process;
-	uint8_t control[REGION_DESCRIPTOR_BYTES]; /* of its control region; validated at open */
-	struct mailbox_writer out;                /* this rank's ring in the peer's mailbox */
-	struct mailbox_reader in;                 /* the peer's ring in this rank's mailbox */
+	uint8_t control[REGION_HEAD_BYTES]; /* of its control region; validated at open */
+	struct mailbox_writer out;          /* this rank's ring in the peer's mailbox */
+	struct mailbox_reader in;           /* the peer's ring in this rank's mailbox */
 };
 
 struct shm {
@@ -574,11 +574,12 @@ static int shm_describe(struct endpoint *e, const struct region *region,
 	if (region->access == 0)
 		return fail(SLUICE_EINVAL, "a region for local use cannot be described to rank %d",
 			    e->peer);
+	memset(descriptor, 0, REGION_DESCRIPTOR_BYTES);
 	descriptor_of(region, descriptor);
 	return SLUICE_OK;
 }
 
-static int shm_remote_open(struct endpoint *e, const uint8_t descriptor[REGION_DESCRIPTOR_BYTES],
+static int shm_remote_open(struct endpoint *e, const uint8_t descriptor[REGION_HEAD_BYTES],
 			   struct remote **out)
 {
 	struct shm_peer *peer = peer_of(e);

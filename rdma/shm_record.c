@@ -37,8 +37,8 @@ void shm_record_encode(const struct shm_record *record, uint8_t out[SHM_RECORD_B
 	put_le32(out + AT_WAKE, (uint32_t)record->wake_fd);
 	put_le64(out + AT_START, record->process.start_time);
 	put_le64(out + AT_NAMESPACE, record->process.pid_namespace);
-	memcpy(out + AT_MAILBOX, record->mailbox, REGION_DESCRIPTOR_BYTES);
-	memcpy(out + AT_CONTROL, record->control, REGION_DESCRIPTOR_BYTES);
+	memcpy(out + AT_MAILBOX, record->mailbox, REGION_HEAD_BYTES);
+	memcpy(out + AT_CONTROL, record->control, REGION_HEAD_BYTES);
 	put_le32(out + AT_CRC, crc32c(0, out, AT_CRC));
 }
 
@@ -86,8 +86,8 @@ int shm_record_decode(const uint8_t *bytes, size_t len, int peer, int size, stru
 	};
 	out->capacity = capacity;
 	out->wake_fd = (int)wake_fd;
-	memcpy(out->mailbox, bytes + AT_MAILBOX, REGION_DESCRIPTOR_BYTES);
-	memcpy(out->control, bytes + AT_CONTROL, REGION_DESCRIPTOR_BYTES);
+	memcpy(out->mailbox, bytes + AT_MAILBOX, REGION_HEAD_BYTES);
+	memcpy(out->control, bytes + AT_CONTROL, REGION_HEAD_BYTES);
 	*mailbox_out = mailbox;
 	return SLUICE_OK;
 }

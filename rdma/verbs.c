@@ -266,6 +266,8 @@ static int verbs_describe(struct endpoint *e, const struct region *region,
 	rc = rights_offer(ep->rights, region, 0, region->bytes, 1);
 	if (!rc)
 		rc = qp_bind(ep->pair);
+	if (rc == SLUICE_EDEVICE)
+		rights_withdraw(ep->rights, region);
 	return rc ? rc : rights_describe(ep->rights, region, descriptor);
 }
 
@@ -304,6 +306,9 @@ static int verbs_in_place(struct endpoint *e, const struct region *device)
 static int verbs_post(struct endpoint *e, const struct transfer *x)
 {
 	struct verbs_endpoint *ep = verbs_endpoint_of(e);
+	const struct verbs *v = verbs_of(e->transport);
+	struct sendlog_target target;
+	uint64_t entries;
 	uint32_t lkey = 0;
 	int rc;
 
@@ -312,14 +317,21 @@ static int verbs_post(struct endpoint *e, const struct transfer *x)
 	rc = transfer_check(e, x);
 	if (rc)
 		return rc;
-	if (!sendlog_room(ep->log, x))
+	target = rights_target(x->remote);
+	entries = sendlog_entries(x, &target);
+	if (entries > v->sizes.log_entries)
+		return fail(SLUICE_ENOSUPP,
+			    "verbs: %zu bytes to or from rank %d touch %llu memory windows, and a "
+			    "queue holds %u requests; transfer them in parts",
+			    x->bytes, e->peer, (unsigned long long)entries, v->sizes.log_entries);
+	if (!sendlog_room(ep->log, x, entries))
 		return SLUICE_EAGAIN;
 	if (x->bytes > 0 && !sendlog_copies(x)) {
 		rc = rights_local_key(ep->rights, x->local_region, x->kind == TRANSFER_GET, &lkey);
 		if (rc)
 			return rc;
 	}
-	sendlog_append(ep->log, x, lkey, rights_target(x->remote));
+	sendlog_append(ep->log, x, lkey, &target);
 	transfer_count(e, x);
 	return SLUICE_OK;
 }

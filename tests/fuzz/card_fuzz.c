@@ -105,7 +105,7 @@ static void fuzz_card(uint8_t *bytes, size_t n, unsigned options)
 static void fix_descriptor(uint8_t *bytes, int leave_crc)
 {
 	if (!leave_crc)
-		seal(bytes, REGION_DESCRIPTOR_BYTES - 4);
+		seal(bytes, REGION_HEAD_BYTES - 4);
 }
 
 /* The descriptor as its owner writes it; only the owner's pid has to be put in. */
@@ -114,7 +114,7 @@ static void expect_descriptor(const struct descriptor *d, const uint8_t *bytes)
 	const struct region region = {
 		.bytes = (size_t)d->bytes, .access = d->access, .fd = d->fd, .nonce = d->nonce
 	};
-	uint8_t out[REGION_DESCRIPTOR_BYTES];
+	uint8_t out[REGION_HEAD_BYTES];
 
 	require(d->pid > 0 && d->fd >= 0 && d->bytes && d->access &&
 			!(d->access & ~(unsigned)(REGION_READ | REGION_WRITE)) &&
@@ -132,10 +132,10 @@ static void fuzz_descriptor(uint8_t *bytes, size_t n, unsigned options)
 	struct descriptor d;
 	int rc;
 
-	if (n < REGION_DESCRIPTOR_BYTES) /* an array parameter: the caller knows its length */
+	if (n < REGION_HEAD_BYTES) /* an array parameter: the caller knows its length */
 		return;
-	exact = get_memory(REGION_DESCRIPTOR_BYTES);
-	memcpy(exact, bytes, REGION_DESCRIPTOR_BYTES);
+	exact = get_memory(REGION_HEAD_BYTES);
+	memcpy(exact, bytes, REGION_HEAD_BYTES);
 	fix_descriptor(exact, options & LEAVE_CRC);
 	begin();
 	rc = descriptor_decode(exact, RANK, &d);

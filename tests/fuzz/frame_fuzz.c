@@ -30,12 +30,18 @@ static void run_frame(const uint8_t *bytes, size_t n)
 static void run_region(const uint8_t *data, size_t n, unsigned options)
 {
 	uint8_t bytes[REGION_DESCRIPTOR_BYTES] = { 0 }, again[REGION_DESCRIPTOR_BYTES];
+	uint8_t *keys_crc = bytes + REGION_HEAD_BYTES - 8, *crc = bytes + REGION_HEAD_BYTES - 4;
 	struct verbs_region region;
 	int rc;
 
 	memcpy(bytes, data, n < sizeof(bytes) ? n : sizeof(bytes));
-	if (!(options & LEAVE_CRC))
-		put_le32(bytes + sizeof(bytes) - 4, crc32c(0, bytes, sizeof(bytes) - 4));
+	if (!(options & LEAVE_CRC)) {
+		const uint32_t keys = get_le32(bytes + 52);
+
+		if (keys && keys <= REGION_KEYS_MOST)
+			put_le32(keys_crc, crc32c(0, bytes + REGION_HEAD_BYTES, (keys - 1) * 4));
+		put_le32(crc, crc32c(0, bytes, REGION_HEAD_BYTES - 4));
+	}
 	begin();
 	rc = verbs_region_decode(bytes, OWNER, USER, &region);
 	if (rc) {
@@ -44,8 +50,13 @@ static void run_region(const uint8_t *data, size_t n, unsigned options)
 	}
 	require(region.bytes && region.address + region.bytes >= region.address,
 		"a region that wraps was accepted");
+	require(region.keys == 1 ? !region.window :
+				   region.keys <= REGION_KEYS_MOST &&
+					   (region.keys - 1) * region.window < region.bytes,
+		"keys that do not cover a region were accepted");
 	verbs_region_encode(&region, again);
-	require(memcmp(again, bytes, 44) == 0, "an accepted region differs when it is encoded");
+	require(memcmp(again, bytes, REGION_HEAD_BYTES + (region.keys - 1) * 4) == 0,
+		"an accepted region differs when it is encoded");
 }
 
 static void run_keys(const uint8_t *data, size_t n)
@@ -53,7 +64,7 @@ static void run_keys(const uint8_t *data, size_t n)
 	struct key_table *table = calloc(1, sizeof(*table));
 	uint8_t *bytes = get_memory(KEY_TABLE_BYTES), again[KEY_TABLE_BYTES];
 	char why[80] = "";
-	uint32_t rkey;
+	uint32_t first;
 
 	require(table != NULL, "no memory");
 	memset(bytes, 0, KEY_TABLE_BYTES);
@@ -64,9 +75,12 @@ static void run_keys(const uint8_t *data, size_t n)
 		require(table->n <= KEYS_MAX, "a table is longer than possible");
 		require(memcmp(again, bytes, key_table_encode(table, again)) == 0,
 			"an accepted table differs when it is encoded");
-		for (uint32_t i = 0; i < table->n; i++)
-			require(key_table_find(table, table->key[i].id, &rkey),
-				"a region of the table is not found");
+		for (uint32_t i = 0; i < table->n; i++) {
+			const uint32_t keys = key_table_find(table, table->key[i].id, &first);
+
+			require(first <= i && i - first < keys && keys <= REGION_KEYS_MOST,
+				"a key of the table is not found");
+		}
 	}
 	free(bytes);
 	free(table);

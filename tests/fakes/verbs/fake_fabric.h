@@ -26,6 +26,7 @@ struct fake_settings {
 	int no_dmabuf, no_peermem;     /* registering device memory this way is refused */
 	int dead_dmabuf, dead_peermem; /* ... works, but no byte moves */
 	int no_bind;                   /* windows are advertised, binding one fails */
+	uint64_t longest_window;       /* posting the binding of a longer one is refused; 0: none */
 	int held;                      /* work requests wait for fake_release() */
 	int silent; /* work requests vanish: no completion until the queue pair ends */
 	enum fake_cm_mode cm;
@@ -58,6 +59,19 @@ extern struct fake_counts fake_counts;
 
 /* Everything as new; nothing may be open. */
 void fake_reset(void);
+
+/* The cards as their drivers let a user see them, by the source of rdma-core 65 (commit 691953d8)
+ * and of Linux 6.12. */
+enum fake_card { FAKE_MLX5, FAKE_MLX4, FAKE_BNXT_RE, FAKE_IRDMA, FAKE_IONIC, FAKE_RXE, FAKE_CARDS };
+struct fake_profile {
+	const char *driver;
+	int windows;             /* windows of type 2B are advertised */
+	uint64_t longest_window; /* 0: the driver has no limit */
+};
+extern const struct fake_profile fake_profiles[FAKE_CARDS];
+/* Gives the new card the limits of a profile. Bytes are divided by scale, so that a test needs less
+ * memory than a machine that reaches them. */
+void fake_be(enum fake_card card, uint64_t scale);
 /* 0 if no object is left, else a sentence. */
 const char *fake_leak(void);
 void fake_lock(void); /* may be taken again by who holds it */

@@ -452,3 +452,27 @@ void fake_reset(void)
 	};
 	fake_device_memory(NULL, 0);
 }
+
+/* ---- the cards ------------------------------------------------------------------- */
+
+/* rdma-core, providers/: mlx5/qp.c set_bind_wr() refuses more than 1UL << 31 with EOPNOTSUPP ("KLM
+ * support only 2GB"). mlx4/qp.c set_bind_seg() and ionic/ionic_verbs.c pass 64 bits on without a
+ * check, and so does rxe/rxe.c. bnxt_re has no alloc_mw. irdma/uverbs.c has one, but the kernel's
+ * irdma advertises no windows of type 2B. */
+const struct fake_profile fake_profiles[FAKE_CARDS] = {
+	[FAKE_MLX5] = { .driver = "mlx5", .windows = 1, .longest_window = (uint64_t)1 << 31 },
+	[FAKE_MLX4] = { .driver = "mlx4", .windows = 1 },
+	[FAKE_BNXT_RE] = { .driver = "bnxt_re" },
+	[FAKE_IRDMA] = { .driver = "irdma" },
+	[FAKE_IONIC] = { .driver = "ionic", .windows = 1 },
+	[FAKE_RXE] = { .driver = "rxe", .windows = 1 },
+};
+
+void fake_be(enum fake_card card, uint64_t scale)
+{
+	const struct fake_profile *profile = &fake_profiles[card];
+
+	fake.longest_window = profile->longest_window / scale;
+	if (!profile->windows)
+		fake.attr.device_cap_flags &= ~(unsigned)IBV_DEVICE_MEM_WINDOW_TYPE_2B;
+}

@@ -351,6 +351,9 @@ static int enqueue(struct fake_qp *q, const struct ibv_send_wr *wr)
 		fake_counts.overflows++;
 		return ENOMEM;
 	}
+	if (wr->opcode == IBV_WR_BIND_MW && fake.longest_window &&
+	    wr->bind_mw.bind_info.length > fake.longest_window)
+		return EOPNOTSUPP;
 	f->wr = *wr;
 	if (wr->num_sge > 0)
 		f->sge = wr->sg_list[0];

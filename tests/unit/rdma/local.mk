@@ -56,7 +56,8 @@ check_PROGRAMS += \
 	tests/unit/test_verbs_keys \
 	tests/unit/test_verbs_register \
 	tests/unit/test_verbs_rights \
-	tests/unit/test_verbs_walk
+	tests/unit/test_verbs_walk \
+	tests/unit/test_verbs_windows
 tests_unit_test_nearness_SOURCES = tests/unit/rdma/test_nearness.c tests/unit/two_gpus.h tests/unit/scratch.h $(fake_fabric)
 tests_unit_test_nearness_DEPENDENCIES = tests/unit/libcases.la libinternal.la libsluice_emulated.la
 tests_unit_test_nearness_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
@@ -75,6 +76,8 @@ tests_unit_test_verbs_rights_SOURCES = tests/unit/rdma/test_verbs_rights.c $(ver
 tests_unit_test_verbs_rights_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 tests_unit_test_verbs_walk_SOURCES = tests/unit/rdma/test_verbs_walk.c $(verbs_pair)
 tests_unit_test_verbs_walk_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access -Wl,--wrap=calloc
+tests_unit_test_verbs_windows_SOURCES = tests/unit/rdma/test_verbs_windows.c $(verbs_two)
+tests_unit_test_verbs_windows_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 else
 EXTRA_DIST += \
 	tests/unit/rdma/test_nearness.c \
@@ -85,5 +88,6 @@ EXTRA_DIST += \
 	tests/unit/rdma/test_verbs_register.c \
 	tests/unit/rdma/test_verbs_rights.c \
 	tests/unit/rdma/test_verbs_walk.c \
+	tests/unit/rdma/test_verbs_windows.c \
 	tests/unit/two_gpus.h $(verbs_two)
 endif

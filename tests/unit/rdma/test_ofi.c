@@ -260,8 +260,7 @@ static struct remote *forge(struct side *side, const struct region *mine, size_t
 	CHECK(ops->describe(side->e, mine, bytes) == 0);
 	swap_bytes(side, bytes, theirs, sizeof(bytes));
 	put_le32(theirs + at, value);
-	put_le32(theirs + REGION_DESCRIPTOR_BYTES - 4,
-		 crc32c(0, theirs, REGION_DESCRIPTOR_BYTES - 4));
+	put_le32(theirs + REGION_HEAD_BYTES - 4, crc32c(0, theirs, REGION_HEAD_BYTES - 4));
 	CHECK(ops->remote_open(side->e, theirs, &remote) == 0);
 	meet(side);
 	return remote;

@@ -24,7 +24,7 @@ static void open_exchange(struct exchange *x, const struct job_secret *of_server
 		assert_int_equal(ofi_proofs_open(i, RANKS, &x->side[i]), 0);
 		ofi_proofs_admit(x->side[i], i == SERVER ? of_server : &secret);
 		x->own[i].token = 0x1000u + (unsigned)i;
-		memset(x->own[i].control, 0x50 + i, REGION_DESCRIPTOR_BYTES);
+		memset(x->own[i].control, 0x50 + i, REGION_HEAD_BYTES);
 		ofi_proof_begin(x->side[i], 1 - i, &x->own[i]);
 	}
 }

@@ -229,7 +229,7 @@ CASE(remote_open__damaged_descriptor__is_EWIRE)
 	size_t i;
 
 	assert_int_equal(ops->describe(own->e, own->log, good), 0);
-	for (i = 0; i < sizeof(good) * 8; i++) {
+	for (i = 0; i < REGION_HEAD_BYTES * 8; i++) {
 		memcpy(bad, good, sizeof(bad));
 		bad[i / 8] ^= (uint8_t)(1 << i % 8);
 		assert_int_equal(ops->remote_open(own->e, bad, &remote), SLUICE_EWIRE);

@@ -182,12 +182,12 @@ CASE(flap__open_remotes__go_on_with_new_keys_and_the_old_ones_are_dead)
 		assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 1), 0);
 		assert_memory_equal(inbox->base, near->base, SMALL);
 		now = described(inbox);
-		assert_int_equal(old.rkey != now.rkey, windows);
+		assert_int_equal(old.rkey[0] != now.rkey[0], windows);
 		if (windows) {
 			uint8_t forged[REGION_DESCRIPTOR_BYTES];
 
 			verbs_transport.remote_close(&to_inbox);
-			now.rkey = old.rkey;
+			now.rkey[0] = old.rkey[0];
 			verbs_region_encode(&now, forged);
 			assert_int_equal(verbs_transport.remote_open(pair.e[0], forged, &to_inbox),
 					 0);
@@ -272,7 +272,7 @@ CASE(describe__more_regions_than_a_table_holds__refused)
 	}
 	assert_int_equal(rc, SLUICE_ENOSUPP);
 	assert_int_equal(n, KEYS_MAX); /* the control region is the first */
-	assert_non_null(strstr(sluice_last_error(), "rank 0 was offered 448 regions"));
+	assert_non_null(strstr(sluice_last_error(), "448 are possible"));
 	flap(); /* the full table */
 	while (n-- > 0)
 		region_close(&region[n]);

@@ -1,0 +1,41 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The memory windows by which one peer reaches one registration. Cards bound how many bytes a
+ * window covers, so a long registration is cut, and window i covers the bytes from i * window_bytes
+ * on. The windows last as long as the peer's queue pair and are made again for the next one. Called
+ * by rights.c, with its lock held. */
+#ifndef RDMA_WINDOWS_H
+#define RDMA_WINDOWS_H
+#include "rdma/sendlog.h"
+#include "rdma/verbs_device.h"
+
+/* Returns how many bytes each window of a registration covers. most: the most that the card binds.
+ */
+uint64_t windows_cut(uint64_t bytes, uint64_t most);
+
+struct windows;
+struct windows_config {
+	struct ibv_pd *pd;
+	const struct verbs_device *device;
+	int peer;
+	const char *region; /* its name, for messages; valid as long as the windows */
+	uint64_t bytes, window_bytes;
+	unsigned access; /* of the peer: IBV_ACCESS_REMOTE_* */
+};
+int windows_open(const struct windows_config *config, struct windows **out);
+/* Accepts NULL. */
+void windows_close(struct windows **w);
+
+uint32_t windows_count(const struct windows *w);
+/* Returns 0 if there is only one. */
+uint64_t windows_bytes(const struct windows *w);
+/* Returns the key of window i for the current queue pair, or else for the last one. */
+uint32_t windows_key(const struct windows *w, uint32_t i);
+
+/* Makes the windows of a new queue pair, unless they exist. Their keys are known from here on. */
+int windows_make(struct windows *w);
+/* Posts the bindings of those that are not bound yet. Returns 0, SLUICE_EAGAIN (the queue is full:
+ * poll and call again), or another SLUICE_E*. */
+int windows_bind(struct windows *w, struct ibv_mr *mr, struct sendlog *log);
+/* Ends the windows, before the queue pair ends. Accepts NULL. */
+void windows_end(struct windows *w);
+#endif
