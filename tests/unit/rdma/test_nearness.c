@@ -88,7 +88,7 @@ CASE(choose__two_cards_and_two_gpus__the_nearest)
 	       "below the same PCIe root as GPU 0000:21:00.0, the nearest usable of 2");
 #else
 	choose("0", NULL, "fake0",
-	       "the first usable of 2; it is not known which is near GPU 0000:11:00.0");
+	       "the first usable of 2; it is unknown which is nearest to GPU 0000:11:00.0");
 #endif
 }
 
@@ -128,7 +128,7 @@ CASE(choose__a_machine_without_these_cards__the_first_and_it_is_said)
 {
 	unsetenv("HWLOC_XMLFILE");
 	choose("0", NULL, "fake0",
-	       "the first usable of 2; it is not known which is near GPU 0000:11:00.0");
+	       "the first usable of 2; it is unknown which is nearest to GPU 0000:11:00.0");
 }
 
 #ifdef HAVE_HWLOC
