@@ -29,5 +29,14 @@ int run_cases(CMFixtureFunction set_up, CMFixtureFunction tear_down);
 	}                                                                                          \
 	static void name(__attribute__((unused)) void **state)
 
+/* A case with a parameter, which set_up leaves in *state. */
+#define TEST_OF(name, parameter, set_up, tear_down)                                                \
+	static void name##_of(parameter);                                                          \
+	TEST_WITH(name, set_up, tear_down)                                                         \
+	{                                                                                          \
+		name##_of(*state);                                                                 \
+	}                                                                                          \
+	static void name##_of(parameter)
+
 #define TEST(name) TEST_WITH(name, NULL, NULL)
 #endif

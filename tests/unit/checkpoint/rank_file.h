@@ -27,7 +27,7 @@ struct fixture {
 /* A test's setup and teardown: *state is a fixture whose file is saved. */
 int rank_file_open(void **state);
 int rank_file_close(void **state);
-#define CASE(name) TEST_WITH(name, rank_file_open, rank_file_close)
+#define CASE(name) TEST_OF(name, struct fixture *f, rank_file_open, rank_file_close)
 
 struct checkpoint_identity identity(void);
 void sections_of(struct state *s, struct checkpoint_section out[SECTIONS]);

@@ -10,8 +10,6 @@
 
 CASE(truncated__every_length_is_refused)
 {
-	struct fixture *f = *state;
-
 	for (size_t n = 0; n < f->n; n++) {
 		assert_int_equal(scratch_write(f->path, f->bytes, n), 0);
 		assert_refused(f, SLUICE_EWIRE, "shorter");
@@ -21,8 +19,6 @@ CASE(truncated__every_length_is_refused)
 /* LATEST may be damaged in the same way as the file: the length alone must not save us. */
 CASE(truncated__every_length_is_refused_also_when_LATEST_agrees)
 {
-	struct fixture *f = *state;
-
 	for (size_t n = 0; n < f->n; n++) {
 		assert_int_equal(scratch_write(f->path, f->bytes, n), 0);
 		f->sum.bytes = n;
@@ -32,8 +28,6 @@ CASE(truncated__every_length_is_refused_also_when_LATEST_agrees)
 
 CASE(longer_file__refused)
 {
-	struct fixture *f = *state;
-
 	assert_int_equal(scratch_write(f->path, f->bytes, f->n + 1), 0);
 	assert_refused(f, SLUICE_EWIRE, "longer");
 }
@@ -41,8 +35,6 @@ CASE(longer_file__refused)
 CASE(flipped__every_byte_is_refused)
 {
 	static const uint8_t masks[] = { 0x01, 0x80, 0xff };
-	struct fixture *f = *state;
-
 	for (size_t i = 0; i < f->n; i++) {
 		for (size_t m = 0; m < sizeof masks; m++) {
 			f->bytes[i] ^= masks[m];
@@ -55,8 +47,6 @@ CASE(flipped__every_byte_is_refused)
 
 CASE(flipped__message_names_the_section)
 {
-	struct fixture *f = *state;
-
 	f->bytes[f->n - 5] ^= 4; /* just before the last CRC */
 	assert_int_equal(scratch_write(f->path, f->bytes, f->n), 0);
 	assert_refused(f, SLUICE_EWIRE, "the residual of shard 3: its CRC32C");
@@ -64,7 +54,6 @@ CASE(flipped__message_names_the_section)
 
 CASE(file_of_another_attempt__same_lengths_refused_by_the_sum)
 {
-	struct fixture *f = *state;
 	struct checkpoint_sum first = f->sum;
 
 	fill_state(&f->saved, 2.5f);
@@ -77,7 +66,6 @@ CASE(file_of_another_attempt__same_lengths_refused_by_the_sum)
 
 CASE(changed_between_open_and_load__refused)
 {
-	struct fixture *f = *state;
 	struct checkpoint_section sections[SECTIONS];
 	struct checkpoint_identity who = identity();
 	struct checkpoint_file *file = NULL;
@@ -128,16 +116,12 @@ enum { /* offsets in the fixture's file */
 
 CASE(resealed_unchanged__accepted)
 {
-	struct fixture *f = *state;
-
 	reseal(f);
 	assert_int_equal(load(f), 0);
 }
 
 CASE(resealed_magic__refused)
 {
-	struct fixture *f = *state;
-
 	f->bytes[0] = 'X';
 	reseal(f);
 	assert_refused(f, SLUICE_EWIRE, "no checkpoint file of Sluice");
@@ -145,8 +129,6 @@ CASE(resealed_magic__refused)
 
 CASE(resealed_version__refused_naming_both)
 {
-	struct fixture *f = *state;
-
 	put_le32(f->bytes + 4, 7);
 	reseal(f);
 	assert_refused(f, SLUICE_EWIRE, "format version 7");
@@ -155,8 +137,6 @@ CASE(resealed_version__refused_naming_both)
 
 CASE(resealed_reserved_field_and_length__refused)
 {
-	struct fixture *f = *state;
-
 	f->bytes[64] = 1;
 	reseal(f);
 	assert_refused(f, SLUICE_EWIRE, "the header");
@@ -168,8 +148,6 @@ CASE(resealed_reserved_field_and_length__refused)
 
 CASE(resealed_bytes_after_the_last_section__refused)
 {
-	struct fixture *f = *state;
-
 	put_le64(f->bytes + 56, f->n + 8);
 	reseal(f);
 	f->sum.bytes += 8;
@@ -179,8 +157,6 @@ CASE(resealed_bytes_after_the_last_section__refused)
 
 CASE(resealed_number_of_sections__refused)
 {
-	struct fixture *f = *state;
-
 	for (uint32_t n = 0; n < 12; n++) {
 		if (n == SECTIONS + 1)
 			continue;
@@ -192,8 +168,6 @@ CASE(resealed_number_of_sections__refused)
 
 CASE(resealed_section_kind_id_and_duplicates__refused)
 {
-	struct fixture *f = *state;
-
 	for (uint32_t kind = 0; kind < 12; kind++) {
 		if (kind == SECTION_WORKER_RESIDUAL)
 			continue;
@@ -218,8 +192,6 @@ CASE(resealed_section_length__refused)
 					    1ull << 32 | COUNT * 4,
 					    INT64_MAX,
 					    UINT64_MAX };
-	struct fixture *f = *state;
-
 	for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
 		put_le64(f->bytes + RESIDUAL_AT + 8, lengths[i]);
 		reseal(f);
@@ -230,8 +202,6 @@ CASE(resealed_section_length__refused)
 CASE(resealed_recipe_length__refused)
 {
 	static const uint64_t lengths[] = { 1024, UINT32_MAX, UINT64_MAX };
-	struct fixture *f = *state;
-
 	for (size_t i = 0; i < sizeof lengths / sizeof *lengths; i++) {
 		put_le64(f->bytes + RECIPE_AT + 8, lengths[i]);
 		reseal(f);
@@ -241,8 +211,6 @@ CASE(resealed_recipe_length__refused)
 
 CASE(resealed_recipe_with_NUL__refused)
 {
-	struct fixture *f = *state;
-
 	f->bytes[RECIPE_AT + 20 + 3] = 0;
 	reseal(f);
 	assert_refused(f, SLUICE_EWIRE, "NUL");
@@ -252,8 +220,6 @@ CASE(resealed_values_not_finite__refused)
 {
 	static const uint32_t bits[] = { 0x7f800000, 0xff800000, 0x7fc00000, 0x7f800001,
 					 0xffffffff };
-	struct fixture *f = *state;
-
 	for (size_t i = 0; i < sizeof bits / sizeof *bits; i++) {
 		put_le32(f->bytes + RESIDUAL_AT + 20 + 4 * 3, bits[i]);
 		reseal(f);

@@ -11,8 +11,6 @@
 
 CASE(round_trip__every_value_comes_back_bit_by_bit)
 {
-	struct fixture *f = *state;
-
 	assert_int_equal(load(f), 0);
 	assert_memory_equal(&f->loaded, &f->saved, sizeof f->saved);
 	assert_int_equal(scratch_count(f->dir).files, 1);
@@ -21,7 +19,6 @@ CASE(round_trip__every_value_comes_back_bit_by_bit)
 CASE(round_trip__sections_larger_than_the_buffer)
 {
 	enum { MANY = 400003 };
-	struct fixture *f = *state;
 	struct checkpoint_identity who = identity();
 	float *saved = malloc(MANY * sizeof *saved), *loaded = calloc(MANY, sizeof *loaded);
 	uint64_t lr = 7;
@@ -46,7 +43,6 @@ CASE(round_trip__sections_larger_than_the_buffer)
 
 CASE(round_trip__no_sections_at_all)
 {
-	struct fixture *f = *state;
 	struct checkpoint_identity who = identity();
 	struct checkpoint_file *file = NULL;
 
@@ -58,7 +54,6 @@ CASE(round_trip__no_sections_at_all)
 
 CASE(write__same_state_gives_same_bytes)
 {
-	struct fixture *f = *state;
 	uint8_t again[SCRATCH_FILE];
 	struct checkpoint_sum first = f->sum;
 
@@ -70,7 +65,6 @@ CASE(write__same_state_gives_same_bytes)
 
 CASE(write__not_finite_is_ENUMERIC_and_the_old_file_stays)
 {
-	struct fixture *f = *state;
 	struct checkpoint_sum before = f->sum;
 
 	f->saved.parameters[5] = NAN;
@@ -83,8 +77,6 @@ CASE(write__not_finite_is_ENUMERIC_and_the_old_file_stays)
 
 CASE(write__missing_folder_is_EIO)
 {
-	struct fixture *f = *state;
-
 	snprintf(f->path, sizeof f->path, "%s/a/b", f->dir);
 	assert_int_equal(save(f), SLUICE_EIO);
 	assert_non_null(strstr(sluice_last_error(), "open"));
@@ -95,7 +87,6 @@ CASE(write__missing_folder_is_EIO)
 
 CASE(write__link_in_place_of_the_temporary_file_is_EIO)
 {
-	struct fixture *f = *state;
 	char tmp[SCRATCH_PATH + 32];
 
 	/* Not followed: it could lead anywhere. */
@@ -108,16 +99,12 @@ CASE(write__link_in_place_of_the_temporary_file_is_EIO)
 
 CASE(missing_file__EIO)
 {
-	struct fixture *f = *state;
-
 	assert_int_equal(unlink(f->path), 0);
 	assert_refused(f, SLUICE_EIO, "ENOENT");
 }
 
 CASE(no_regular_file__refused_without_waiting)
 {
-	struct fixture *f = *state;
-
 	assert_int_equal(unlink(f->path), 0);
 	assert_int_equal(mkfifo(f->path, 0600), 0);
 	assert_refused(f, SLUICE_EWIRE, "no regular file");
@@ -134,7 +121,6 @@ static void assert_other(struct fixture *f, const struct checkpoint_identity *wh
 
 CASE(other_shape__EINVAL_naming_both)
 {
-	struct fixture *f = *state;
 	struct checkpoint_identity who = identity();
 
 	who.size = 8;
@@ -152,7 +138,6 @@ CASE(other_shape__EINVAL_naming_both)
 
 CASE(other_recipe__EINVAL_naming_both)
 {
-	struct fixture *f = *state;
 	struct checkpoint_identity who = identity();
 
 	who.recipe = "up=all";
@@ -163,7 +148,6 @@ CASE(other_recipe__EINVAL_naming_both)
 /* Recipes are long and differ in one word: only that one is told of both. */
 CASE(other_word_of_the_recipe__EINVAL_naming_the_word)
 {
-	struct fixture *f = *state;
 	struct checkpoint_identity who = identity();
 
 	who.recipe = "up=topk(0.01) down=all";
@@ -174,7 +158,6 @@ CASE(other_word_of_the_recipe__EINVAL_naming_the_word)
 
 CASE(other_schema__EINVAL)
 {
-	struct fixture *f = *state;
 	struct checkpoint_identity who = identity();
 
 	who.schema++;
@@ -183,7 +166,6 @@ CASE(other_schema__EINVAL)
 
 CASE(other_rank_step_or_generation__EWIRE)
 {
-	struct fixture *f = *state;
 	struct checkpoint_identity who = identity();
 
 	who.rank = 2;

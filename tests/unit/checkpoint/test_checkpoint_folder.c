@@ -67,11 +67,10 @@ static int read_text(struct fixture *f, const char *text)
 
 /* ---- LATEST ---------------------------------------------------------------- */
 
-#define CASE(name) TEST_WITH(name, setup, teardown)
+#define CASE(name) TEST_OF(name, struct fixture *f, setup, teardown)
 
 CASE(manifest__round_trip)
 {
-	struct fixture *f = *state;
 	struct checkpoint_manifest m;
 
 	assert_int_equal(checkpoint_manifest_read(f->dir, &m), 0);
@@ -88,7 +87,6 @@ CASE(manifest__round_trip)
 
 CASE(manifest__replaced_by_the_next)
 {
-	struct fixture *f = *state;
 	struct checkpoint_manifest m;
 
 	f->manifest.step = 7;
@@ -101,7 +99,6 @@ CASE(manifest__replaced_by_the_next)
 
 CASE(manifest__is_for_its_owner_only)
 {
-	struct fixture *f = *state;
 	char draft[SCRATCH_PATH + 32];
 	const mode_t mask = umask(0);
 	struct stat status;
@@ -117,7 +114,6 @@ CASE(manifest__is_for_its_owner_only)
 
 CASE(manifest__missing_is_EIO_naming_the_directory)
 {
-	struct fixture *f = *state;
 	struct checkpoint_manifest m;
 
 	assert_int_equal(unlink(f->latest), 0);
@@ -128,8 +124,6 @@ CASE(manifest__missing_is_EIO_naming_the_directory)
 
 CASE(manifest__every_truncation_is_refused)
 {
-	struct fixture *f = *state;
-
 	for (size_t n = 0; n < f->n; n++)
 		assert_int_equal(read_bytes(f, f->bytes, n), SLUICE_EWIRE);
 	f->bytes[f->n] = '\n';
@@ -139,8 +133,6 @@ CASE(manifest__every_truncation_is_refused)
 
 CASE(manifest__every_flipped_byte_is_refused)
 {
-	struct fixture *f = *state;
-
 	for (size_t i = 0; i < f->n; i++) {
 		for (int bit = 0; bit < 8; bit++) {
 			f->bytes[i] ^= (uint8_t)(1 << bit);
@@ -152,7 +144,6 @@ CASE(manifest__every_flipped_byte_is_refused)
 
 CASE(manifest__valid_crc_but_odd_text_is_refused)
 {
-	struct fixture *f = *state;
 	const char *good =
 		"sluice checkpoint 1\nfolder step-000000000005-00000001\nstep 5\nranks 1\n"
 		"rank 0 bytes 9 crc32c 00000002\n";
@@ -191,8 +182,6 @@ CASE(manifest__valid_crc_but_odd_text_is_refused)
 
 CASE(manifest__other_version_names_both)
 {
-	struct fixture *f = *state;
-
 	assert_int_equal(read_text(f, "sluice checkpoint 2\nother lines\n"), SLUICE_EWIRE);
 	assert_non_null(strstr(sluice_last_error(), "format version 2"));
 	assert_non_null(strstr(sluice_last_error(), "reads version 1"));
@@ -200,7 +189,6 @@ CASE(manifest__other_version_names_both)
 
 CASE(manifest__a_directory_in_its_place_is_refused)
 {
-	struct fixture *f = *state;
 	struct checkpoint_manifest m;
 
 	assert_int_equal(unlink(f->latest), 0);
@@ -215,7 +203,6 @@ CASE(manifest__a_directory_in_its_place_is_refused)
 
 CASE(dir__missing_parents_are_made)
 {
-	struct fixture *f = *state;
 	char given[2 * SCRATCH_PATH], absolute[CHECKPOINT_DIR_BYTES], expected[2 * SCRATCH_PATH];
 
 	snprintf(given, sizeof given, "%s//a/./b/../c/", f->dir);
@@ -227,7 +214,6 @@ CASE(dir__missing_parents_are_made)
 
 CASE(dir__missing_and_not_to_be_made_is_EIO)
 {
-	struct fixture *f = *state;
 	char given[2 * SCRATCH_PATH], absolute[CHECKPOINT_DIR_BYTES] = "untouched";
 
 	snprintf(given, sizeof given, "%s/absent", f->dir);
@@ -250,7 +236,6 @@ CASE(dir__NULL_empty_or_too_long_is_EINVAL)
 
 CASE(dir__a_file_in_its_place_is_EIO)
 {
-	struct fixture *f = *state;
 	char absolute[CHECKPOINT_DIR_BYTES];
 
 	assert_int_equal(checkpoint_dir(f->latest, 1, absolute), SLUICE_EIO);
@@ -274,7 +259,6 @@ static struct checkpoint_place begin(const struct fixture *f, uint64_t step)
 
 CASE(begin__two_attempts_at_one_step_differ)
 {
-	struct fixture *f = *state;
 	struct checkpoint_place a = begin(f, 5), b = begin(f, 5);
 
 	assert_int_not_equal(a.generation, b.generation);
@@ -283,7 +267,6 @@ CASE(begin__two_attempts_at_one_step_differ)
 
 CASE(clean__only_other_generations_go)
 {
-	struct fixture *f = *state;
 	char path[DURABLE_PATH_BYTES], *slash;
 	struct checkpoint_place partial = begin(f, 3), keep = begin(f, 4), foreign = begin(f, 6);
 
@@ -330,7 +313,6 @@ static int refuse(void *context)
 
 CASE(manifest__not_to_be_the_valid_one_any_more__stays_a_draft_and_is_removed)
 {
-	struct fixture *f = *state;
 	struct checkpoint_manifest read = { 0 };
 	char draft[DURABLE_PATH_BYTES];
 
@@ -350,7 +332,6 @@ CASE(manifest__not_to_be_the_valid_one_any_more__stays_a_draft_and_is_removed)
 
 CASE(drop__removes_unless_LATEST_names_it)
 {
-	struct fixture *f = *state;
 	struct checkpoint_place failed = begin(f, 5), named = begin(f, 6);
 
 	f->manifest.step = named.step;

@@ -24,7 +24,7 @@ static const struct transport_ops *const ops = &shm_transport;
 /* A test's setup and teardown: *state is the trio. */
 int trio_open(void **state);
 int trio_close(void **state);
-#define FRESH(test) TEST_WITH(test, trio_open, trio_close)
+#define FRESH(test) TEST_OF(test, struct trio *trio, trio_open, trio_close)
 
 /* The endpoint of t towards to, which has this rank. */
 struct endpoint *connect_to(struct transport *t, struct transport *to, int rank);

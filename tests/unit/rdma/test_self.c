@@ -86,11 +86,10 @@ static struct transfer get(struct own *own, uint64_t offset, size_t bytes, uint6
 				  .cookie = cookie };
 }
 
-#define CASE(name) TEST_WITH(name, set_up, tear_down)
+#define CASE(name) TEST_OF(name, struct own *own, set_up, tear_down)
 
 CASE(put__then_notify__bytes_are_there_with_the_imm)
 {
-	struct own *own = *state;
 	struct transfer x = put(own, 7, 1000);
 	struct event events[4];
 
@@ -115,7 +114,6 @@ CASE(put__then_notify__bytes_are_there_with_the_imm)
 
 CASE(get__whole_region__fills_and_reports_cookie)
 {
-	struct own *own = *state;
 	struct event event;
 
 	fill(own->log->base, BYTES, 2);
@@ -130,7 +128,6 @@ CASE(get__whole_region__fills_and_reports_cookie)
 
 CASE(post__queue_full__is_EAGAIN_until_polled)
 {
-	struct own *own = *state;
 	struct transfer notify = put(own, 0, 0), read = get(own, 0, 8, 5);
 	struct event events[2 * DEPTH];
 	int i;
@@ -152,7 +149,6 @@ CASE(post__queue_full__is_EAGAIN_until_polled)
 
 CASE(post__out_of_bounds_or_not_permitted__is_EINVAL)
 {
-	struct own *own = *state;
 	struct transfer x;
 
 	x = put(own, BYTES, 1);
@@ -179,7 +175,6 @@ CASE(post__out_of_bounds_or_not_permitted__is_EINVAL)
 
 CASE(put__no_local_region__only_up_to_64_bytes)
 {
-	struct own *own = *state;
 	uint8_t small[65] = { 1 };
 	struct transfer x = put(own, 0, 64);
 
@@ -196,7 +191,6 @@ CASE(put__no_local_region__only_up_to_64_bytes)
 
 CASE(arm__event_there_or_posted_or_woken__fd_readable)
 {
-	struct own *own = *state;
 	struct transfer x = put(own, 0, 0);
 	struct event event;
 	int fd = ops->fd(own->t);
@@ -223,7 +217,6 @@ CASE(arm__event_there_or_posted_or_woken__fd_readable)
 
 CASE(remote_open__damaged_descriptor__is_EWIRE)
 {
-	struct own *own = *state;
 	uint8_t good[REGION_DESCRIPTOR_BYTES], bad[REGION_DESCRIPTOR_BYTES];
 	struct remote *remote = NULL;
 	size_t i;
@@ -254,8 +247,6 @@ static int open_forged(struct own *own, size_t at, uint32_t value)
 
 CASE(remote_open__forged_descriptor__is_refused)
 {
-	struct own *own = *state;
-
 	assert_int_equal(open_forged(own, 4, REGION_READ | REGION_WRITE), SLUICE_EPEER);
 	assert_int_equal(open_forged(own, 4, 0), SLUICE_EWIRE);
 	assert_int_equal(open_forged(own, 4, 8), SLUICE_EWIRE);
@@ -274,7 +265,6 @@ CASE(remote_open__forged_descriptor__is_refused)
 
 CASE(remote_open__region_closed_since__is_EPEER)
 {
-	struct own *own = *state;
 	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
 	struct region *old = NULL, *young = NULL;
 	struct remote *remote = NULL;
@@ -293,7 +283,6 @@ CASE(remote_open__region_closed_since__is_EPEER)
 CASE(remote_open__file_without_seals__is_EPEER)
 {
 	size_t page = (size_t)sysconf(_SC_PAGESIZE);
-	struct own *own = *state;
 	struct region fake = { .bytes = 100, .access = REGION_WRITE, .nonce = 5 };
 	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
 	struct remote *remote = NULL;
@@ -313,7 +302,6 @@ CASE(remote_open__file_without_seals__is_EPEER)
 
 CASE(describe__local_region__is_EINVAL)
 {
-	struct own *own = *state;
 	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
 
 	assert_int_equal(ops->describe(own->e, own->local, descriptor), SLUICE_EINVAL);
@@ -321,7 +309,6 @@ CASE(describe__local_region__is_EINVAL)
 
 CASE(control__own_rank__is_its_control_region)
 {
-	struct own *own = *state;
 	struct remote *control = NULL;
 	struct transfer x = put(own, 9, 8);
 

@@ -33,7 +33,6 @@ TEST(open__impossible_configuration__is_EINVAL)
 
 FRESH(post__out_of_bounds_or_not_permitted__is_EINVAL)
 {
-	struct trio *trio = *state;
 	struct endpoint *e = trio->to_0[1];
 	struct transfer x;
 
@@ -58,7 +57,6 @@ FRESH(post__out_of_bounds_or_not_permitted__is_EINVAL)
 
 FRESH(notify__ring_full__is_EAGAIN_and_nothing_is_copied)
 {
-	struct trio *trio = *state;
 	struct event event;
 	uint32_t i;
 	struct transfer x = put(trio, 1, 100, 1);
@@ -84,7 +82,6 @@ FRESH(notify__ring_full__is_EAGAIN_and_nothing_is_copied)
 
 FRESH(poll__one_peer_never_silent__other_is_heard)
 {
-	struct trio *trio = *state;
 	struct event event;
 	int i, heard = 0;
 
@@ -99,7 +96,6 @@ FRESH(poll__one_peer_never_silent__other_is_heard)
 
 FRESH(get__done_queue_full__is_EAGAIN_until_polled)
 {
-	struct trio *trio = *state;
 	struct transfer x = get(trio, 1, 8, 8);
 	struct event events[16];
 	int n = 0, taken = 0, got;
@@ -119,7 +115,6 @@ FRESH(get__done_queue_full__is_EAGAIN_until_polled)
 
 FRESH(get__quiet__is_filled_without_an_event)
 {
-	struct trio *trio = *state;
 	struct transfer x = get(trio, 1, 0, 8);
 	struct event event;
 

@@ -13,7 +13,6 @@
 
 FRESH(connect__own_rank_outside_or_twice__is_EINVAL)
 {
-	struct trio *trio = *state;
 	uint8_t record[TRANSPORT_RECORD_BYTES];
 	struct endpoint *e = NULL;
 	size_t len;
@@ -41,7 +40,6 @@ static int connect_by(struct trio *trio, const uint8_t *record, size_t len)
 
 FRESH(connect__damaged_or_short_card__is_EWIRE)
 {
-	struct trio *trio = *state;
 	uint8_t record[TRANSPORT_RECORD_BYTES], bad[TRANSPORT_RECORD_BYTES];
 	size_t len, i;
 
@@ -71,7 +69,6 @@ static int connect_forged(struct trio *trio, size_t at, uint32_t value)
 
 FRESH(connect__forged_card__is_refused)
 {
-	struct trio *trio = *state;
 	uint32_t pid = (uint32_t)getpid();
 
 	assert_int_equal(connect_forged(trio, 4, 1), SLUICE_EWIRE);         /* rank */
@@ -114,8 +111,6 @@ static int open_forged(struct trio *trio, size_t at, uint32_t value)
 
 FRESH(remote_open__forged_descriptor__is_refused)
 {
-	struct trio *trio = *state;
-
 	assert_int_equal(open_forged(trio, 0, 0), SLUICE_EWIRE);
 	assert_int_equal(open_forged(trio, 4, REGION_WRITE), SLUICE_EPEER);
 	assert_int_equal(open_forged(trio, 4, REGION_READ | REGION_WRITE), SLUICE_EPEER);
@@ -131,7 +126,6 @@ FRESH(remote_open__forged_descriptor__is_refused)
 
 FRESH(describe__local_region__is_EINVAL)
 {
-	struct trio *trio = *state;
 	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
 
 	assert_int_equal(ops->describe(trio->from_0[1], trio->local, descriptor), SLUICE_EINVAL);
@@ -139,7 +133,6 @@ FRESH(describe__local_region__is_EINVAL)
 
 FRESH(control__of_a_peer__is_reached_by_the_card_alone)
 {
-	struct trio *trio = *state;
 	struct remote *control = NULL;
 	struct transfer x = put(trio, 1, 30, 8);
 
@@ -187,10 +180,9 @@ static uint64_t *entry_of(struct mailbox_ring *ring, uint32_t i)
 FRESH(poll__entry_of_an_impossible_round__sender_is_gone_once)
 {
 	static const uint32_t lies[] = { 2, 3, 0x80000000u, UINT32_MAX };
-	size_t i;
+	void *state = trio;
 
-	for (i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
-		struct trio *trio = *state;
+	for (size_t i = 0; i < sizeof(lies) / sizeof(lies[0]); i++) {
 		struct event events[4 * CAPACITY];
 		struct transfer x;
 
@@ -212,14 +204,13 @@ FRESH(poll__entry_of_an_impossible_round__sender_is_gone_once)
 		assert_int_equal(ops->poll(trio->t[0], events, 4), 0);
 		x.remote = NULL;
 		assert_int_equal(ops->post(trio->from_0[1], &x), SLUICE_EPEER);
-		trio_close(state);
-		trio_open(state);
+		trio_close(&state);
+		trio_open(&state);
 	}
 }
 
 FRESH(poll__sender_fills_the_ring_at_once__gives_no_more_than_its_capacity)
 {
-	struct trio *trio = *state;
 	struct event events[4 * CAPACITY];
 
 	for (uint32_t i = 0; i < CAPACITY; i++)
@@ -230,7 +221,6 @@ FRESH(poll__sender_fills_the_ring_at_once__gives_no_more_than_its_capacity)
 
 FRESH(notify__receiver_position_impossible__is_EWIRE)
 {
-	struct trio *trio = *state;
 	struct transfer x = notify(trio, 1, 0);
 	uint32_t i;
 

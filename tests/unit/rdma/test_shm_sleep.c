@@ -8,7 +8,6 @@
 
 FRESH(arm__imm_or_done_there__does_not_sleep)
 {
-	struct trio *trio = *state;
 	struct event event;
 
 	assert_int_equal(ops->arm(trio->t[0]), 0);
@@ -25,7 +24,6 @@ FRESH(arm__imm_or_done_there__does_not_sleep)
 
 FRESH(arm__imm_or_done_comes__wakes)
 {
-	struct trio *trio = *state;
 	struct event events[4];
 	int fd = ops->fd(trio->t[0]), i;
 
@@ -46,7 +44,6 @@ FRESH(arm__imm_or_done_comes__wakes)
 
 FRESH(cancel__nobody_slept__the_next_word_writes_no_byte)
 {
-	struct trio *trio = *state;
 	struct event event;
 	int fd = ops->fd(trio->t[0]);
 
@@ -59,7 +56,6 @@ FRESH(cancel__nobody_slept__the_next_word_writes_no_byte)
 
 FRESH(cancel__word_came_while_armed__the_next_sleeper_wakes_and_drains)
 {
-	struct trio *trio = *state;
 	struct event event;
 	int fd = ops->fd(trio->t[0]);
 
@@ -77,7 +73,6 @@ FRESH(cancel__word_came_while_armed__the_next_sleeper_wakes_and_drains)
 
 FRESH(wake__armed_or_not_and_often__fd_readable_until_disarm)
 {
-	struct trio *trio = *state;
 	int fd = ops->fd(trio->t[0]), i;
 
 	for (i = 0; i < 100000; i++) /* more than a pipe holds: must not block */
@@ -98,7 +93,6 @@ static void *wake_soon(void *t)
 
 FRESH(wake__from_another_thread__ends_the_sleep)
 {
-	struct trio *trio = *state;
 	pthread_t thread;
 
 	assert_int_equal(ops->arm(trio->t[0]), 0);
