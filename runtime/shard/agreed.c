@@ -15,13 +15,16 @@ struct agreed {
 	float *cells;         /* the sum of the workers' sketches; NULL without up=sketch */
 };
 
+static int agreed_used(const struct shard *shard)
+{
+	return shard->at->support_capacity != 0;
+}
+
 static int agreed_open(struct shard *shard)
 {
 	const struct shard_layout *at = shard->at;
 	struct agreed *a;
 
-	if (!at->support_capacity)
-		return 0;
 	a = shard->agreed = calloc(1, sizeof(*a));
 	if (a) {
 		a->support = calloc(at->support_capacity, sizeof(*a->support));
@@ -45,8 +48,7 @@ static void agreed_close(struct shard *shard)
 
 static void agreed_restart(struct shard *shard)
 {
-	if (shard->agreed)
-		shard->agreed->n = 0;
+	shard->agreed->n = 0;
 }
 
 uint32_t agreed_count(const struct shard *shard)
@@ -125,7 +127,7 @@ static int picks(const struct shard *shard)
 	const struct phase *last = schedule_phase(shard->rules.schedule,
 						  shard->rules.schedule->n_phases - 1);
 
-	return shard->rules.schedule->n_downs > 1 && shard->agreed &&
+	return shard->rules.schedule->n_downs > 1 &&
 	       (last->payload == PAYLOAD_AGREED ||
 		selection_kinds[shard->rules.recipe->up.select].exchange == EXCHANGE_SKETCH);
 }
@@ -150,6 +152,8 @@ static int agreed_pick(struct shard *shard, float *x, struct pick *out)
 	return 1;
 }
 
-const struct shard_hooks agreed_hooks = {
-	.open = agreed_open, .close = agreed_close, .restart = agreed_restart, .pick = agreed_pick
-};
+const struct shard_hooks agreed_hooks = { .used = agreed_used,
+					  .open = agreed_open,
+					  .close = agreed_close,
+					  .restart = agreed_restart,
+					  .pick = agreed_pick };

@@ -18,17 +18,19 @@ struct lazy_sum {
 	uint32_t uploads[]; /* taken so far, of each worker */
 };
 
+static int lazy_sum_used(const struct shard *shard)
+{
+	return shard->kept.of[KEPT_SHARD_RUNNING] != NULL;
+}
+
 static int lazy_sum_open(struct shard *shard)
 {
 	const size_t workers = (size_t)shard->job->workers;
-	float *running = shard->kept.of[KEPT_SHARD_RUNNING];
 
-	if (!running)
-		return 0;
 	shard->lazy = calloc(1, sizeof(*shard->lazy) + workers * sizeof(uint32_t));
 	if (!shard->lazy)
 		return fail(SLUICE_ENOMEM, "no memory for shard %u", shard->id);
-	shard->lazy->running = running;
+	shard->lazy->running = shard->kept.of[KEPT_SHARD_RUNNING];
 	return 0;
 }
 
@@ -40,16 +42,12 @@ static void lazy_sum_close(struct shard *shard)
 
 static void lazy_sum_step_ends(struct shard *shard)
 {
-	if (!shard->lazy)
-		return;
 	shard->lazy->refresh = 0;
 	shard->lazy->restarted = 0;
 }
 
 static void lazy_sum_restart(struct shard *shard)
 {
-	if (!shard->lazy)
-		return;
 	lazy_sum_step_ends(shard);
 	memset(shard->lazy->uploads, 0, (size_t)shard->job->workers * sizeof(uint32_t));
 }
@@ -60,8 +58,6 @@ static void lazy_sum_taken(struct shard *shard, int worker, const struct message
 {
 	struct lazy_sum *lazy = shard->lazy;
 
-	if (!lazy)
-		return;
 	if (m->anchor == INNOVATION_REFRESH) {
 		if (!lazy->restarted++) /* all workers do so in the same step */
 			memset(lazy->running, 0, shard->at->span * sizeof(*lazy->running));
@@ -82,8 +78,7 @@ static void lazy_sum_taken(struct shard *shard, int worker, const struct message
 /* The sum of the step joins the running one, and the reduction holds that. */
 static void lazy_sum_summed(struct shard *shard)
 {
-	if (shard->lazy)
-		reduction_run(&shard->reduction, shard->lazy->running);
+	reduction_run(&shard->reduction, shard->lazy->running);
 }
 
 /* 1 if the sum differs from the sum of all references, so that the workers must restart them. */
@@ -91,8 +86,7 @@ static uint32_t lazy_sum_mark(const struct shard *shard)
 {
 	const struct lazy_sum *lazy = shard->lazy;
 
-	return lazy &&
-	       (lazy->refresh || (lazy->restarted && lazy->restarted != gather_counted(shard)));
+	return lazy->refresh || (lazy->restarted && lazy->restarted != gather_counted(shard));
 }
 
 uint32_t *lazy_sum_uploads(struct shard *shard, int worker)
@@ -105,7 +99,8 @@ float *lazy_sum_running(struct shard *shard)
 	return shard->lazy->running;
 }
 
-const struct shard_hooks lazy_sum_hooks = { .open = lazy_sum_open,
+const struct shard_hooks lazy_sum_hooks = { .used = lazy_sum_used,
+					    .open = lazy_sum_open,
 					    .close = lazy_sum_close,
 					    .restart = lazy_sum_restart,
 					    .taken = lazy_sum_taken,

@@ -41,14 +41,17 @@ struct async_shard {
 
 /* ---- memory ---------------------------------------------------------------- */
 
+static int shard_async_used(const struct shard *shard)
+{
+	return shard->rules.recipe->when == WHEN_ASYNC;
+}
+
 static int shard_async_open(struct shard *shard)
 {
 	const struct recipe *recipe = shard->rules.recipe;
 	const size_t workers = (size_t)shard->job->workers;
 	struct async_shard *a;
 
-	if (recipe->when != WHEN_ASYNC)
-		return 0;
 	a = shard->async = calloc(1, sizeof(*a) + workers * sizeof(a->of[0]));
 	if (!a)
 		return fail(SLUICE_ENOMEM, "no memory for shard %u", shard->id);
@@ -446,6 +449,7 @@ int shard_async_excused(const struct shard *shard, int worker)
 	return worker < a->next_rank || (a->of[worker].parked && !a->gathering);
 }
 
-const struct shard_hooks shard_async_hooks = { .open = shard_async_open,
+const struct shard_hooks shard_async_hooks = { .used = shard_async_used,
+					       .open = shard_async_open,
 					       .close = shard_async_close,
 					       .restart = shard_async_restart };

@@ -15,6 +15,11 @@ struct shard_census {
 	uint8_t *note;                    /* a private copy */
 };
 
+static int shard_census_used(const struct shard *shard)
+{
+	return census_room(shard->rules.recipe, 0) != 0;
+}
+
 static uint64_t count_of_share(const struct shard *shard, double density, uint64_t n)
 {
 	if (!selection_kinds[shard->rules.recipe->down.select].global)
@@ -160,6 +165,7 @@ const struct sluice_histogram *shard_census_workers(const struct shard *shard)
 	return shard->census->workers;
 }
 
-const struct shard_hooks shard_census_hooks = { .note = census_note_taken,
+const struct shard_hooks shard_census_hooks = { .used = shard_census_used,
+						.note = census_note_taken,
 						.count = count_of_share,
 						.delta_note = census_note_delta };

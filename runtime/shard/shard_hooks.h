@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The hooks of a method in a shard's step: a row of functions that the loop (shard.c) calls without
  * knowing any method by name. It is the shard's counterpart of worker/hooks.h. Functions that are
- * NULL are skipped. A function of a method that the recipe does not use returns at once. */
+ * NULL are skipped. Only the rows that the shard's recipe uses are asked. */
 #ifndef RUNTIME_SHARD_HOOKS_H
 #define RUNTIME_SHARD_HOOKS_H
 #include "model/compressor.h"
@@ -10,7 +10,8 @@
 struct shard;
 
 struct shard_hooks {
-	int (*open)(struct shard *shard); /* 0 or SLUICE_ENOMEM */
+	int (*used)(const struct shard *shard); /* 1 if the recipe uses the row */
+	int (*open)(struct shard *shard);       /* 0 or SLUICE_ENOMEM */
 	void (*close)(struct shard *shard);
 	/* The vectors may have been restored. */
 	void (*restart)(struct shard *shard);
@@ -37,7 +38,8 @@ struct shard_hooks {
 	void (*step_ends)(struct shard *shard);
 };
 
-/* Each calls the function of the same name in all rows, and stops at the first error or refusal. */
+/* Each calls the function of the same name in all rows that the recipe uses, and stops at the first
+ * error or refusal. Opening makes the list of these rows. */
 int shard_hooks_open(struct shard *shard);
 void shard_hooks_close(struct shard *shard);
 void shard_hooks_restart(struct shard *shard);

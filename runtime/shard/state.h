@@ -22,6 +22,9 @@ struct model_parts {
 	sluice_model_stats *stats;
 };
 
+struct shard_hooks;
+enum { SHARD_HOOKS = 4 }; /* rows in shard_hooks.c */
+
 struct gathered {
 	int next_rank;    /* the workers below it have been dealt with in this phase */
 	uint32_t counted; /* messages in the sum: the divisor */
@@ -57,6 +60,7 @@ struct shard {
 	struct delta_log log;
 	uint8_t *snapshot; /* snapshot.h */
 
+	const struct shard_hooks *hooks[SHARD_HOOKS + 1]; /* that the recipe uses; then NULL */
 	/* The methods' own; NULL where the recipe has none. */
 	struct lazy_sum *lazy;
 	struct agreed *agreed;
