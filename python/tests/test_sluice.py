@@ -723,7 +723,7 @@ class Arguments(unittest.TestCase):
                 return self.value
 
         for value in (None, "text", 7, [1]):
-            with self.assertRaisesRegex(sluice.BootError, r"get\(\) of the bootstrap .* returned 1 on rank 0") as caught:
+            with self.assertRaisesRegex(sluice.BootError, r"bootstrap function get\(\) returned 1 on rank 0") as caught:
                 sluice.Job(bootstrap=Wrong(value))
             self.assertRegex(str(caught.exception.__cause__),
                              f"Wrong.get.. returned {type(value).__name__} for sluice[0-9]*.card.0: needed are bytes")
