@@ -21,8 +21,7 @@ static int check_float(int what, double x)
 					     [SLUICE_GRAD_SCALE] = "SLUICE_GRAD_SCALE",
 					     [SLUICE_SMOOTHNESS] = "SLUICE_SMOOTHNESS" };
 
-	if (what < SLUICE_LR || what > SLUICE_SMOOTHNESS || !isfinite(x) ||
-	    fabs(x) <= (double)FLT_MAX)
+	if (what < SLUICE_LR || what > SLUICE_SMOOTHNESS || !isfinite(x) || isfinite((float)x))
 		return 0;
 	return fail(SLUICE_EINVAL, "sluice_set: %s is %g, which is beyond the range of floats, %g",
 		    names[what], x, (double)FLT_MAX);

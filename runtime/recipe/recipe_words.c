@@ -10,6 +10,7 @@
 
 #include <float.h>
 #include <locale.h>
+#include <math.h>
 #include <pthread.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -98,7 +99,7 @@ const char *read_number(const char *text, double *out)
 
 static int is_in_range_of_floats(double value)
 {
-	return value <= (double)FLT_MAX && ((float)value > 0 || !(value > 0));
+	return isfinite((float)value) && ((float)value > 0 || !(value > 0));
 }
 
 int read_float(const struct word *w, const char *text, const char *rule, float *out)

@@ -3,6 +3,7 @@
 #include "recipe_text.h"
 #include "sluice.h"
 #include "cases.h"
+#include <float.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -22,9 +23,11 @@ TEST(recipe_parse__unknown_words_are_answered_with_the_nearest)
 	expect_refused("auto warmup=5", "\"warmup=5\" together with auto");
 	expect_refused("auto memory=none", "\"memory=none\" together with auto");
 	expect_refused("auto memory=lowpass(0.1)", "together with auto");
-	expect_refused("auto signal=innovation",
-		       "\"signal=innovation\" together with auto|which \"signal=innovation\" excludes");
-	expect_refused("auto signal=svrg(3) when=async(4)", "\"signal=svrg(3)\" together with auto");
+	expect_refused(
+		"auto signal=innovation",
+		"\"signal=innovation\" together with auto|which \"signal=innovation\" excludes");
+	expect_refused("auto signal=svrg(3) when=async(4)",
+		       "\"signal=svrg(3)\" together with auto");
 	expect_refused("auto update=average", "\"update=average\" together with auto");
 	expect_refused("automatic", "begin with the word auto or the name of a method");
 	expect_refused("ups=all", "unknown key \"ups\"|did you mean \"up\"?|keys are up, down,");
@@ -56,6 +59,14 @@ TEST(recipe_parse__unknown_words_are_answered_with_the_nearest)
 	expect_refused("warmup=1epch", "unknown unit \"epch\"|did you mean \"epoch\"?|1epoch");
 	expect_refused("warmup=5days", "unknown unit \"days\" in \"warmup=5days\": warmup= takes");
 	expect_refused("nonfinite=abrot", "did you mean \"abort\"?|nonfinite= takes");
+}
+
+TEST(recipe_parse__the_largest_float_as_it_is_printed__is_read)
+{
+	struct recipe r;
+
+	assert_int_equal(recipe_parse("clip=3.4028235e+38", &r), 0);
+	assert_true(r.clip == FLT_MAX);
 }
 
 TEST(recipe_parse__numbers_that_no_float_holds__are_named_with_the_range)
