@@ -27,7 +27,8 @@ static void push_arrived(sluice_job *job, uint32_t id, int peer, uint32_t shard_
 		return;
 	struct shard *shard = shard_find(model, shard_id);
 	if (!shard || peer >= job->workers) {
-		job_blame(job, SLUICE_EWIRE, peer, "%s pushed to shard %u, which is not here",
+		job_blame(job, SLUICE_EWIRE, peer,
+			  "%s pushed to shard %u, which this rank does not own",
 			  rank_text(job, peer), shard_id);
 		return;
 	}
@@ -70,8 +71,8 @@ static void peer_is_in(sluice_job *job, int peer, uint32_t op, uint32_t id, uint
 		job_blame(job, SLUICE_EPEER, peer,
 			  "%s is in %s of model %u after %llu steps, but %s is in sluice_pull and "
 			  "waits for step %llu, which needs a push of every worker: let all ranks "
-			  "make the same calls; where one of them depends on a file, let rank 0 "
-			  "look and tell the others by sluice_broadcast",
+			  "make the same calls; if a call depends on a file, let rank 0 check it "
+			  "and inform the others by sluice_broadcast",
 			  rank_text(job, peer), collective_name(op), id, (unsigned long long)steps,
 			  here, (unsigned long long)step);
 }

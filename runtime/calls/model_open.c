@@ -314,8 +314,8 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 	int rc = model_shape(attr, &of, &model->recipe, &model->schedule, &model->layout);
 
 	if (!rc && model->recipe.automatic && job->sim_rank)
-		rc = fail(SLUICE_EINVAL, "recipe: auto chooses by times, which a simulated job "
-					 "does not have: name up= and down=");
+		rc = fail(SLUICE_EINVAL, "recipe: auto compares times, which a simulated job does "
+					 "not have: write up= and down=");
 	model->uneven = attr->uneven;
 	model->param_type = (enum value_type)attr->param_type;
 	if (!rc)
@@ -418,8 +418,8 @@ static int open_model(sluice_job *job, const sluice_model_attr *given, void *par
 	rc = model->id < JOB_MODELS ?
 		     wrong :
 		     fail(SLUICE_EINVAL,
-			  "sluice_model_open: %d models are open already, which is the most of a "
-			  "job or group: close some, or make one model of several parts (its "
+			  "sluice_model_open: %d models are already open, the maximum of a job or "
+			  "group: close some, or make one model of several parts (its "
 			  "tensors)",
 			  JOB_MODELS);
 	if (!rc && job->group && attr->shards > GROUP_INDEX_MOST)

@@ -46,33 +46,33 @@ struct stage {
 #define TRAITS_OF_NO_SHARD_RESIDUAL (TRAIT(NO_MEMORY) | TRAIT(ASYNC) | TRAIT(SKETCH))
 
 static const struct stage push_stages[] = {
-	{ "nonfinite", "look for values that are NaN or infinite", 0, 0 },
-	{ "nonfinite", "agree with all workers whether any has found one", TRAIT(SKIP_ALL), 0 },
-	{ "clip", "scale the gradient down to this norm", TRAIT(CLIP), 0 },
+	{ "nonfinite", "check for NaN and infinity", 0, 0 },
+	{ "nonfinite", "agree with all workers whether any found one", TRAIT(SKIP_ALL), 0 },
+	{ "clip", "limit the gradient to this norm", TRAIT(CLIP), 0 },
 	{ "signal", "add noise", TRAIT(NOISE), 0 },
 	{ "signal", "make the signal of the gradient", TRAITS_OF_SIGNALS, 0 },
-	{ "memory", "filter what was not sent yet", TRAIT(FILTERED), 0 },
-	{ "memory", "add the signal to what was not sent yet", 0, TRAIT(NO_MEMORY) },
+	{ "memory", "filter the values not sent yet", TRAIT(FILTERED), 0 },
+	{ "memory", "add the signal to the values not sent yet", 0, TRAIT(NO_MEMORY) },
 	{ "when", "sum the steps up to the next exchange", TRAIT(PERIOD), 0 },
 	{ "up", "select coordinates", TRAIT(SELECTS_UP), TRAIT(LEADER) | TRAIT(SKETCH) },
 	{ "up", "in turn, one worker selects coordinates for all", TRAIT(LEADER), 0 },
 	{ "up", "add a sketch of everything up at the shards, which ask for coordinates",
 	  TRAIT(SKETCH), 0 },
-	{ "when", "leave the values out where little has changed", TRAIT(LAZY), 0 },
+	{ "when", "leave out values that changed little", TRAIT(LAZY), 0 },
 	{ "up", "encode one message for each shard", 0, 0 },
 	{ "memory", "subtract what the shards decode", 0, TRAIT(NO_MEMORY) },
 };
 static const struct stage publication_stages[] = {
 	{ "when", "take the message of one worker", TRAIT(ASYNC), 0 },
 	{ "when", "add the messages of all workers up in rank order", 0, TRAIT(ASYNC) },
-	{ "signal", "add to that what the shards have of each worker", TRAIT(INNOVATION), 0 },
+	{ "signal", "add the stored uploads of each worker", TRAIT(INNOVATION), 0 },
 	{ "decay", "add this multiple of the parameters", TRAIT(DECAY), 0 },
 	{ "update", "make the change of the parameters", 0, 0 },
 	{ "memory", "add the values not published yet", 0, TRAITS_OF_NO_SHARD_RESIDUAL },
 	{ "down", "select coordinates", TRAIT(SELECTS_DOWN), 0 },
 	{ "down", "encode one publication for all workers", 0, TRAIT(ASYNC) },
 	{ "down", "encode one publication for this worker", TRAIT(ASYNC), 0 },
-	{ "memory", "keep what was not published", 0, TRAITS_OF_NO_SHARD_RESIDUAL },
+	{ "memory", "keep the values not published", 0, TRAITS_OF_NO_SHARD_RESIDUAL },
 };
 
 /* Finds the word KEY=... in a printed recipe. Its length may be 0. */
@@ -243,16 +243,17 @@ static void say_columns(struct text *t, enum path from, enum path end, uint64_t 
 {
 	static const char *const what[PATHS] = {
 		[PATH_FOLD] = "the selection adds the gradient in its own pass",
-		[PATH_DENSE_PUSH] = "the gradient is written where it is sent from, in one pass",
+		[PATH_DENSE_PUSH] =
+			"the gradient is written directly into send memory, in one pass",
 		[PATH_DENSE_SUM] = "a shard adds all messages up in one pass",
-		[PATH_DENSE_PULL] = "what is published whole is added from where it lies",
+		[PATH_DENSE_PULL] = "a whole publication is added from its owner's memory",
 		[PATH_DEVICE] = "a gradient in GPU memory is compressed there",
 		[PATH_ACCUMULATOR] = "sluice_accumulator() is allowed",
 		[PATH_RANGES] = "sluice_push_range() is allowed",
 		[PATH_RATE_ZERO] = "a step may have the learning rate 0",
 		[PATH_PULL_RANGES] =
 			"sluice_pull_begin() lets the first range come before the rest",
-		[PATH_IN_PLACE] = "pieces, and parameters in GPU memory, change where they are",
+		[PATH_IN_PLACE] = "pieces, and parameters in GPU memory, change in place",
 		[PATH_UNEVEN] = "workers may run out of gradients, and call sluice_idle_step()",
 		[PATH_RULES] = "tensors may have a learning rate and decay of their own",
 		[PATH_PARAM_TYPE] = "the program's parameters may have 16 bits",

@@ -151,8 +151,8 @@ static int save_in_rounds(struct meeting *m, const char *dir)
 	else if (sluice_is_worker(model->job) && !local_in_sync(model))
 		m->mine.status = fail(
 			SLUICE_EINVAL,
-			"sluice_checkpoint: the workers hold different parameters, of which only "
-			"the common ones are saved: with when=every(P) checkpoint after a multiple "
+			"sluice_checkpoint: the workers hold different parameters, but only common "
+			"ones can be saved: with when=every(P) checkpoint after a multiple "
 			"of P steps; with up=block it cannot be done");
 	do {
 		if (rank == m->leader && !begun && !m->mine.status)
@@ -463,8 +463,8 @@ static int check_between_steps(const sluice_model *model, const char *function, 
 		return fail(SLUICE_EINVAL, "%s: the last push was not pulled yet", function);
 	if (!local_in_sync(model))
 		return fail(SLUICE_EINVAL,
-			    "%s: the workers hold different parameters, of which only the common "
-			    "ones are saved",
+			    "%s: the workers hold different parameters, but only common ones can "
+			    "be saved",
 			    function);
 	return 0;
 }

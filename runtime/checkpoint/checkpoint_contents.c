@@ -128,9 +128,9 @@ static const char *judge_counters(const sluice_model *model, uint64_t counters)
 	if (!(lr > 0) && plan_why_not(PATH_RATE_ZERO, model->plan.traits))
 		return "the learning rate is 0, which this recipe cannot have";
 	if (counters >> (REFRESH_BIT + 1))
-		return "a bit is set that has no meaning";
+		return "an unknown bit is set";
 	if (counters >> REFRESH_BIT && !model->worker->lazy)
-		return "a new reference is due, and the recipe has no reference";
+		return "a new reference is due, but the recipe has none";
 	return NULL;
 }
 

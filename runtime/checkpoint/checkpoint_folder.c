@@ -350,7 +350,7 @@ int checkpoint_manifest_read(const char *dir, struct checkpoint_manifest *manife
 	if (!rc && !(again = print_manifest(&m, &again_bytes)))
 		rc = fail(SLUICE_ENOMEM, "no memory for the text of %s", path);
 	if (!rc && (bytes != again_bytes || memcmp(text, again, bytes)))
-		rc = manifest_damaged(path, "its lines and its CRC32C do not agree");
+		rc = manifest_damaged(path, "its lines do not match its CRC32C");
 	free(text);
 	free(again);
 	if (rc)

@@ -306,7 +306,8 @@ static int check_together(const struct options *o, const char *given,
 			return complain(complaint, what, table[i].name);
 		}
 	if (o->k && o->density > 0)
-		return complain(complaint, "--k and --density say the same: one of them", NULL);
+		return complain(complaint, "--k and --density exclude each other: give one of them",
+				NULL);
 	if (o->k > o->n)
 		return complain(complaint, "--k is more than --n", NULL);
 	if (o->distribution == DISTRIBUTION_HINTWRONG && o->test != TEST_SELECT)

@@ -263,8 +263,8 @@ static void print_limits(struct bench *b, const double s[SUMS], struct summary m
 	}
 	putchar('\n');
 	if (win > 0)
-		printf("quicker than a dense exchange that takes no time but the wire's, where a "
-		       "worker's wire moves less than %.2f GB/s (%.1f Gbit/s)\n",
+		printf("faster than a dense exchange that takes only network time, if a worker's "
+		       "link is slower than %.2f GB/s (%.1f Gbit/s)\n",
 		       win * 1e-9, win * 8e-9);
 }
 
@@ -285,8 +285,7 @@ static void print_text(struct bench *b, const double s[SUMS], struct summary ms)
 	printf("mean of a worker: compress %.3f ms, push %.3f, wait %.3f, pull %.3f, apply %.3f\n",
 	       s[COMPRESS], s[PUSH], s[WAIT], s[PULL], s[APPLY]);
 	if (b->gpu)
-		printf("of the wait, for the GPU to be through with the push: %.3f ms\n",
-		       s[DEVICE]);
+		printf("part of the wait, for the GPU to finish the push: %.3f ms\n", s[DEVICE]);
 	if (b->options->limit)
 		print_limits(b, s, ms);
 	printf("per worker and step: pushed %.0f bytes, pulled %.0f, dense %.0f; density up %.4f, "

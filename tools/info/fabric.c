@@ -68,7 +68,7 @@ static void judge_choice(const struct node *node, struct report *r,
 	else if (choice->tcp && !meant)
 		report_add(r, VERDICT_WARN, section, "fabric-choice",
 			   "cards for RDMA or a fabric with a provider of its own are faster; "
-			   "SLUICE_PROVIDER says that TCP is meant",
+			   "set SLUICE_PROVIDER to accept TCP without this warning",
 			   "%s", choice->sentence);
 	else
 		report_add(r, VERDICT_OK, section, "fabric-choice", NULL, "%s", choice->sentence);

@@ -66,9 +66,8 @@ static void show_origin(const struct node *node, struct report *r)
 	}
 	if (!n)
 		report_add(r, VERDICT_INFO, section, "memlock-origin", NULL,
-			   "no line in /etc/security/limits.conf or limits.d: the default of the "
-			   "kernel or of systemd "
-			   "(DefaultLimitMEMLOCK)");
+			   "no line in /etc/security/limits.conf or limits.d, so the limit is the "
+			   "default of the kernel or of systemd (DefaultLimitMEMLOCK)");
 	if (!conf || *node->root)
 		conf = "/etc/slurm/slurm.conf";
 	if (!node_field(node, conf, "PropagateResourceLimitsExcept", line))
@@ -79,9 +78,8 @@ static void show_origin(const struct node *node, struct report *r)
 			   "%.200s: PropagateResourceLimits=%.100s", conf, line);
 	else if (node_exists(node, "%s", conf) || getenv("SLURM_JOB_ID"))
 		report_add(r, VERDICT_INFO, section, "memlock-origin", NULL,
-			   "Slurm hands the limits of the submitting shell to the job, unless "
-			   "slurm.conf says "
-			   "PropagateResourceLimitsExcept=MEMLOCK");
+			   "Slurm passes the limits of the submitting shell to the job, unless "
+			   "slurm.conf has PropagateResourceLimitsExcept=MEMLOCK");
 }
 
 void probe_memlock(const struct node *node, struct report *r)

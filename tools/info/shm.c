@@ -109,8 +109,8 @@ void probe_shm(const struct node *node, struct report *r)
 		r, fd >= 0 ? VERDICT_OK : VERDICT_WARN, section, "shm-death",
 		fd >= 0 ? NULL :
 			  "Linux 5.3 or later; allow pidfd_open in the container's seccomp profile",
-		fd >= 0 ? "the end of another process is told by the kernel (pidfd)" :
-			  "no pidfd_open: that a rank ended is noticed by asking, a little late");
+		fd >= 0 ? "the kernel reports the end of another process (pidfd)" :
+			  "no pidfd_open: the end of a rank is noticed by polling, a little late");
 	name_namespace(r, "pid");
 	name_namespace(r, "user");
 }

@@ -203,7 +203,7 @@ static int resume(struct training *t)
 	}
 	rc = sluice_restore(t->model, t->options.checkpoint, t->params, &step);
 	if (!rc && sluice_rank(t->job) == 0 && !t->options.quiet)
-		fprintf(stderr, "sluice-train: going on from step %llu of %llu, saved in %s\n",
+		fprintf(stderr, "sluice-train: continuing from step %llu of %llu, saved in %s\n",
 			(unsigned long long)step, (unsigned long long)t->steps,
 			t->options.checkpoint);
 	t->saved = step_of(t->model).steps;
@@ -329,7 +329,7 @@ static int conclude(struct training *t)
 			rc = report_diverged(t);
 	} else if (t->options.checkpoint) {
 		report_say(&t->report,
-			   "checkpoint written at step %llu; run with --resume to go on",
+			   "checkpoint written at step %llu; run with --resume to continue",
 			   (unsigned long long)step);
 		rc = report_interrupted(&t->report, step, t->options.checkpoint);
 	} else {

@@ -390,7 +390,7 @@ TEST(notify__of_what_does_not_exist__is_refused_naming_the_rank)
 	struct attack attacks[] = {
 		{ .launch = notify_as_said,
 		  .imm = imm_make(IMM_PUSH, 1),
-		  .says = "shard 1, which is not here" },
+		  .says = "shard 1, which this rank does not own" },
 		{ .launch = notify_as_said,
 		  .imm = imm_make(IMM_PUSH, 0xffffff),
 		  .says = "not here" },

@@ -184,7 +184,7 @@ static int open_too_many(int rank, void *argument)
 	log_capture();
 	const sluice_model_attr attr = ATTR(.count = N);
 	CHECK(sluice_model_open(job, &attr, params, &more) == SLUICE_EINVAL && !more);
-	CHECK(error_says("65535 models are open already, which is the most of a job", "close"));
+	CHECK(error_says("65535 models are already open, the maximum of a job", "close"));
 	progress_take(job);
 	for (id = 1; id < JOB_MODELS; id++)
 		clients_drop_model(clients, id, model);
