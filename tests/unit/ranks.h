@@ -59,6 +59,17 @@ void run_ranks_status(int size, rank_function function, void *argument, rank_sup
 /* 1, in a rank before it joins, in all of them: each node has a kernel of its own. */
 extern int nodes_have_kernels;
 
+/* With cases.h: a case that ranks run in a job, once with each of the given numbers of ranks. */
+#define TEST_IN_JOB(name, ...)                                                                     \
+	static void name##_in_job(sluice_job *job, int rank, void *argument);                      \
+	TEST(name)                                                                                 \
+	{                                                                                          \
+		static const int name##_sizes[] = { __VA_ARGS__ };                                 \
+		for (size_t n = 0; n < sizeof name##_sizes / sizeof(int); n++)                     \
+			run_in_job(name##_sizes[n], name##_in_job, NULL);                          \
+	}                                                                                          \
+	static void name##_in_job(sluice_job *job, int rank, void *argument)
+
 /* Zeroed memory that the parent and all ranks share; freed when the process ends. */
 void *shared_memory(size_t bytes);
 

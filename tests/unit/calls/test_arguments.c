@@ -75,7 +75,7 @@ static void refuse_of_a_step(sluice_job *job)
 	sluice_model_close(&model);
 }
 
-static void step_with_crooked_vectors(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(step__vector_that_is_not_aligned__is_refused_by_name, 1)
 {
 	const sluice_model_attr attr = ATTR(.count = COUNT);
 	sluice_model *model = NULL;
@@ -85,11 +85,6 @@ static void step_with_crooked_vectors(sluice_job *job, int rank, void *argument)
 		      "not aligned"));
 	CHECK(refused(sluice_sum(job, CROOKED, 1), "sluice_sum: values", "8 bytes"));
 	refuse_of_a_step(job);
-}
-
-TEST(step__vector_that_is_not_aligned__is_refused_by_name)
-{
-	run_in_job(1, step_with_crooked_vectors, NULL);
 }
 
 TEST(no_job__vector_that_is_not_aligned__is_refused_by_name)
@@ -142,7 +137,7 @@ TEST(no_job__vector_that_is_not_aligned__is_refused_by_name)
 
 /* ---- sizes ------------------------------------------------------------------- */
 
-static void open_with_sizes(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(open__size_that_ends_inside_a_member__is_refused, 1)
 {
 	static const char says[] = "which no version of sluice.h has";
 	static float params[COUNT];
@@ -180,14 +175,9 @@ static void open_with_sizes(sluice_job *job, int rank, void *argument)
 	}
 }
 
-TEST(open__size_that_ends_inside_a_member__is_refused)
-{
-	run_in_job(1, open_with_sizes, NULL);
-}
-
 /* ---- counts ------------------------------------------------------------------ */
 
-static void wait_for_myself(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(region_wait__count_that_this_rank_cannot_reach__is_refused_at_once, 2)
 {
 	sluice_region *region = NULL;
 
@@ -206,9 +196,4 @@ static void wait_for_myself(sluice_job *job, int rank, void *argument)
 	CHECK(refused(sluice_region_wait(region, rank, 3), "notified itself 2 times", "count=3"));
 	CHECK_OK(sluice_barrier(job));
 	sluice_region_close(&region);
-}
-
-TEST(region_wait__count_that_this_rank_cannot_reach__is_refused_at_once)
-{
-	run_in_job(2, wait_for_myself, NULL);
 }

@@ -183,7 +183,7 @@ TEST(step__four_workers__same_bits_everywhere_and_with_servers)
 	same_digests_with_and_without_servers(4);
 }
 
-static void dense_oracle(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(step__dense__is_plain_sgd_in_rank_order_to_the_bit, 1, 3, 4)
 {
 	float params[COUNT], want[COUNT], grad[COUNT];
 	int workers = sluice_workers(job);
@@ -208,13 +208,6 @@ static void dense_oracle(sluice_job *job, int rank, void *argument)
 		}
 	}
 	sluice_model_close(&model);
-}
-
-TEST(step__dense__is_plain_sgd_in_rank_order_to_the_bit)
-{
-	run_in_job(1, dense_oracle, NULL);
-	run_in_job(3, dense_oracle, NULL);
-	run_in_job(4, dense_oracle, NULL);
 }
 
 /* The last rank comes late to every pull: what it has yet to read must wait for it, though the
@@ -244,7 +237,7 @@ TEST(step__one_rank_reads_late__no_publication_overtakes_it)
 	run_in_job(3, read_late, topk);
 }
 
-static void pull_means(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(pull_mean__update_none__is_the_exact_mean, 1, 2, 4)
 {
 	float params[COUNT], grad[COUNT], mean[COUNT];
 	sluice_model *model = NULL;
@@ -279,15 +272,8 @@ static void pull_means(sluice_job *job, int rank, void *argument)
 	sluice_model_close(&model);
 }
 
-TEST(pull_mean__update_none__is_the_exact_mean)
-{
-	run_in_job(1, pull_means, NULL);
-	run_in_job(2, pull_means, NULL);
-	run_in_job(4, pull_means, NULL);
-}
-
 /* Shards of one to three coordinates: every coding, also dense for what was selected sparsely. */
-static void tiny_shards(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(step__shards_of_a_few_coordinates__same_bits_everywhere, 3)
 {
 	static const char *const texts[] = {
 		"up=topk(0.5) down=topk(0.5)",
@@ -313,13 +299,8 @@ static void tiny_shards(sluice_job *job, int rank, void *argument)
 	}
 }
 
-TEST(step__shards_of_a_few_coordinates__same_bits_everywhere)
-{
-	run_in_job(3, tiny_shards, NULL);
-}
-
 /* Two models side by side, of other shapes, stepping in turn; one reopened. */
-static void two_models(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(step__two_models_in_turn__do_not_disturb_each_other, 3)
 {
 	float a[COUNT] = { 0 }, b[333] = { 0 }, grad[COUNT];
 	sluice_model *first = NULL, *second = NULL;
@@ -345,12 +326,7 @@ static void two_models(sluice_job *job, int rank, void *argument)
 	sluice_model_close(&first);
 }
 
-TEST(step__two_models_in_turn__do_not_disturb_each_other)
-{
-	run_in_job(3, two_models, NULL);
-}
-
-static void raise_flags(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(raise__on_one_rank__is_seen_by_all_after_that_pull_only, 3)
 {
 	float params[10] = { 0 }, grad[10] = { 0 };
 	sluice_model *model = OPEN(job, params, .count = 10, .shards = 2);
@@ -364,9 +340,4 @@ static void raise_flags(sluice_job *job, int rank, void *argument)
 		CHECK(step_of(model).raised == want);
 	}
 	sluice_model_close(&model);
-}
-
-TEST(raise__on_one_rank__is_seen_by_all_after_that_pull_only)
-{
-	run_in_job(3, raise_flags, NULL);
 }

@@ -109,7 +109,7 @@ static void load_mixed(sluice_job *job, int rank, void *argument)
 }
 
 /* A part waits for nobody: no other rank calls. */
-static void take_part_alone(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(part__of_one_rank__waits_for_nobody, 2)
 {
 	static uint8_t bytes[STATE_MOST];
 	const char *const refused[] = { "up=topk(0.1) down=all signal=innovation",
@@ -147,11 +147,6 @@ static void take_part_alone(sluice_job *job, int rank, void *argument)
 		CHECK(error_says("SLUICE_STATE_PART out, on all workers", NULL));
 		sluice_model_close(&model);
 	}
-}
-
-TEST(part__of_one_rank__waits_for_nobody)
-{
-	run_in_job(2, take_part_alone, NULL);
 }
 
 TEST(load__of_parts__goes_on_with_the_same_bits)
@@ -230,7 +225,7 @@ TEST(load__of_other_bytes__is_refused_on_all_ranks)
 	run_in_job(RANKS, load_wrong, saved);
 }
 
-static void call_wrongly(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(calls__that_are_wrong__are_refused, 2)
 {
 	static uint8_t bytes[STATE_MOST];
 	float params[COUNT] = { 0 }, grad[COUNT] = { 0 };
@@ -251,11 +246,6 @@ static void call_wrongly(sluice_job *job, int rank, void *argument)
 	CHECK(sluice_state_load(model, bytes, n, params, NULL) == SLUICE_EINVAL);
 	CHECK(error_says("right after sluice_model_open", NULL));
 	sluice_model_close(&model);
-}
-
-TEST(calls__that_are_wrong__are_refused)
-{
-	run_in_job(2, call_wrongly, NULL);
 }
 
 static int ask_with_servers(int rank, void *argument)

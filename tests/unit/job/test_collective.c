@@ -122,7 +122,7 @@ TEST(broadcast__of_any_size__arrives_on_all)
 }
 
 /* The job goes on after each of them. */
-static void broadcast_wrongly(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(broadcast__of_different_sizes_or_roots__names_two_ranks_on_all, 3)
 {
 	unsigned char bytes[64] = { 0 };
 	double sum = 1;
@@ -139,13 +139,8 @@ static void broadcast_wrongly(sluice_job *job, int rank, void *argument)
 	CHECK(sum == 3);
 }
 
-TEST(broadcast__of_different_sizes_or_roots__names_two_ranks_on_all)
-{
-	run_in_job(3, broadcast_wrongly, NULL);
-}
-
 /* Rank 1 ends while rank 0 still sends. */
-static void broadcast_to_nobody(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(broadcast__to_a_rank_that_ended__fails_naming_it, 3)
 {
 	const size_t n = 64 << 20;
 	unsigned char *bytes = calloc(1, n);
@@ -158,12 +153,7 @@ static void broadcast_to_nobody(sluice_job *job, int rank, void *argument)
 	free(bytes);
 }
 
-TEST(broadcast__to_a_rank_that_ended__fails_naming_it)
-{
-	run_in_job(3, broadcast_to_nobody, NULL);
-}
-
-static void mixed(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(collectives__hundreds_in_a_row__mails_are_never_mixed_up, 4)
 {
 	for (unsigned round = 0; round < 200; round++) {
 		double value = rank + round;
@@ -178,14 +168,9 @@ static void mixed(sluice_job *job, int rank, void *argument)
 	}
 }
 
-TEST(collectives__hundreds_in_a_row__mails_are_never_mixed_up)
-{
-	run_in_job(4, mixed, NULL);
-}
-
 /* Two ranks: whoever notices first tells the other, so the code may be either; the sentence names
  * both. */
-static void call_different_ones(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(collectives__different_ones__fail_on_both_naming_both, 2)
 {
 	double values[3] = { 1, 2, 3 };
 	log_capture();
@@ -197,23 +182,13 @@ static void call_different_ones(sluice_job *job, int rank, void *argument)
 	CHECK(sluice_barrier(job) == rc); /* the job has failed for good */
 }
 
-TEST(collectives__different_ones__fail_on_both_naming_both)
-{
-	run_in_job(2, call_different_ones, NULL);
-}
-
-static void give_different_lengths(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(gather__of_different_lengths__fails_on_all, 3)
 {
 	char mine[24] = "abc", all[3 * 24];
 	log_capture();
 	int rc = sluice_gather(job, mine, rank == 2 ? 24 : 8, all);
 	CHECK(rc == SLUICE_EINVAL || rc == SLUICE_EPEER);
 	CHECK(error_says("8 bytes", "24 bytes") && error_says("sluice_gather", NULL));
-}
-
-TEST(gather__of_different_lengths__fails_on_all)
-{
-	run_in_job(3, give_different_lengths, NULL);
 }
 
 static int with_servers(int rank, void *argument)

@@ -274,7 +274,7 @@ TEST(open__the_others_do_not_come__an_error_is_said_all_the_same)
 	run_ranks(2, open_late, shared_memory(sizeof(int)));
 }
 
-static void push_nan_without_tensors(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(push__nan_in_a_model_without_tensors__is_named_by_its_index, 1)
 {
 	float params[COUNT] = { 0 }, grad[COUNT] = { 1, 1, 1, NAN };
 	log_capture();
@@ -282,9 +282,4 @@ static void push_nan_without_tensors(sluice_job *job, int rank, void *argument)
 	CHECK(sluice_push(model, grad) == SLUICE_ENUMERIC);
 	CHECK(error_says("at step 1 is NaN at index 3: lower the learning rate", NULL));
 	sluice_model_close(&model);
-}
-
-TEST(push__nan_in_a_model_without_tensors__is_named_by_its_index)
-{
-	run_in_job(1, push_nan_without_tensors, NULL);
 }

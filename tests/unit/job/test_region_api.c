@@ -28,7 +28,7 @@ static int is_filled(const uint8_t *bytes, size_t n, unsigned seed)
 	return 1;
 }
 
-static void ring_of_puts(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(put_and_get__0_bytes_to_3_MiB__arrive_before_the_notify, RANKS)
 {
 	sluice_region *region = NULL;
 	int next = (rank + 1) % RANKS, previous = (rank + RANKS - 1) % RANKS;
@@ -70,12 +70,7 @@ static void ring_of_puts(sluice_job *job, int rank, void *argument)
 	free(buffer);
 }
 
-TEST(put_and_get__0_bytes_to_3_MiB__arrive_before_the_notify)
-{
-	run_in_job(RANKS, ring_of_puts, NULL);
-}
-
-static void posted_both_ways(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(posted_transfers__200_both_ways__are_in_place_after_the_flush, 2)
 {
 	enum { BLOCK = 5000, BLOCKS = 200, OUT = BLOCK * BLOCKS, WHOLE = 3 * OUT };
 	sluice_region *region = NULL;
@@ -125,13 +120,8 @@ static void posted_both_ways(sluice_job *job, int rank, void *argument)
 	sluice_region_close(&region);
 }
 
-TEST(posted_transfers__200_both_ways__are_in_place_after_the_flush)
-{
-	run_in_job(2, posted_both_ways, NULL);
-}
-
 /* Rank 0 puts faster than rank 1 looks: the queue between them fills and drains again and again. */
-static void flood(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(put__to_a_queue_that_fills_and_drains__each_notify_counts_once, 2)
 {
 	enum { PUTS = 100000 };
 	static const size_t bytes[] = { 0, 8, 64, 65 };
@@ -149,12 +139,7 @@ static void flood(sluice_job *job, int rank, void *argument)
 	sluice_region_close(&region);
 }
 
-TEST(put__to_a_queue_that_fills_and_drains__each_notify_counts_once)
-{
-	run_in_job(2, flood, NULL);
-}
-
-static void many_regions(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(open__64_regions__keep_their_notifies_apart_and_the_65th_is_refused, 2)
 {
 	enum { REGIONS = 64 }; /* JOB_REGIONS */
 	sluice_region *regions[REGIONS], *one_more = NULL;
@@ -177,12 +162,7 @@ static void many_regions(sluice_job *job, int rank, void *argument)
 	sluice_region_close(&one_more);
 }
 
-TEST(open__64_regions__keep_their_notifies_apart_and_the_65th_is_refused)
-{
-	run_in_job(2, many_regions, NULL);
-}
-
-static void outside(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(put_and_get__outside_the_window__fail_EINVAL_and_the_job_goes_on, 2)
 {
 	sluice_region *region = NULL;
 	char bytes[64] = "";
@@ -215,12 +195,7 @@ static void outside(sluice_job *job, int rank, void *argument)
 	sluice_region_close(&region);
 }
 
-TEST(put_and_get__outside_the_window__fail_EINVAL_and_the_job_goes_on)
-{
-	run_in_job(2, outside, NULL);
-}
-
-static void unequal(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(open__of_unequal_sizes__fails_EPEER_on_both, 2)
 {
 	sluice_region *region = NULL;
 	log_capture();
@@ -228,11 +203,6 @@ static void unequal(sluice_job *job, int rank, void *argument)
 	CHECK(error_says("200", "100"));
 	CHECK_OK(sluice_region_open(job, 100, &region));
 	sluice_region_close(&region);
-}
-
-TEST(open__of_unequal_sizes__fails_EPEER_on_both)
-{
-	run_in_job(2, unequal, NULL);
 }
 
 static int lose_one(int rank, void *argument)
@@ -307,7 +277,7 @@ TEST(put__to_a_rank_that_is_lost__fails_EPEER_at_any_size_and_the_job_goes_on)
 	run_three_without_1(put_to_one_that_is_lost);
 }
 
-static void time_out(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(wait__for_a_notify_that_never_comes__times_out_naming_the_rank, 2)
 {
 	sluice_region *region = NULL;
 	log_capture();
@@ -318,11 +288,6 @@ static void time_out(sluice_job *job, int rank, void *argument)
 	CHECK(rc == (rank ? SLUICE_EPEER : SLUICE_ETIMEDOUT));
 	CHECK(error_says("SLUICE_WAIT_TIMEOUT", "notify 1 of rank 1 (node n1)"));
 	sluice_region_close(&region);
-}
-
-TEST(wait__for_a_notify_that_never_comes__times_out_naming_the_rank)
-{
-	run_in_job(2, time_out, NULL);
 }
 
 enum { TURNS = 2000 };
@@ -337,7 +302,7 @@ static void *put_on_and_on(void *argument)
 	return NULL;
 }
 
-static void two_threads(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(put__by_two_threads_on_a_region_each__all_arrive, 2)
 {
 	sluice_region *played = NULL, *other = NULL;
 	uint64_t seen = 0;
@@ -360,11 +325,6 @@ static void two_threads(sluice_job *job, int rank, void *argument)
 	CHECK(seen == TURNS);
 	sluice_region_close(&played);
 	sluice_region_close(&other);
-}
-
-TEST(put__by_two_threads_on_a_region_each__all_arrive)
-{
-	run_in_job(2, two_threads, NULL);
 }
 
 enum { HOPS = 100 };

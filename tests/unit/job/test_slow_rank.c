@@ -246,7 +246,7 @@ static int poll_flooded(struct transport *t, struct event *events, int n)
 	return n;
 }
 
-static void flooded(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(poll__notifies_without_end__comes_back_to_look_at_the_clock, 1)
 {
 	static struct transport_ops ops;
 	progress_take(job);
@@ -258,11 +258,6 @@ static void flooded(sluice_job *job, int rank, void *argument)
 	job->transports[0]->ops = own;
 	CHECK(polls > 1 && polls < FLOOD);
 	progress_release(job);
-}
-
-TEST(poll__notifies_without_end__comes_back_to_look_at_the_clock)
-{
-	run_in_job(1, flooded, NULL);
 }
 
 /* ---- slow ------------------------------------------------------------------ */
@@ -343,7 +338,7 @@ TEST(pull__beyond_wait_timeout__names_the_rank_that_has_not_pushed)
 }
 
 /* As if shard 1 had read nothing of what rank 0 wrote; shards 0 and 2 have. */
-static void fill_the_slots_of_one_shard(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(push__slots_of_one_shard_stay_full__timeout_names_that_shard, 3)
 {
 	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
 	sluice_model *model = open_model(job, 3, params);
@@ -359,11 +354,6 @@ static void fill_the_slots_of_one_shard(sluice_job *job, int rank, void *argumen
 				 "SLUICE_WAIT_TIMEOUT"));
 	}
 	sluice_model_close(&model);
-}
-
-TEST(push__slots_of_one_shard_stay_full__timeout_names_that_shard)
-{
-	run_in_job(3, fill_the_slots_of_one_shard, NULL);
 }
 
 /* A server whose workers train on waits for nobody. */
@@ -429,7 +419,7 @@ TEST(serve__longer_than_wait_timeout_while_workers_train__goes_on)
 	fail_msg("in each try a worker did not run for half of the limit, the last time for 16 s");
 }
 
-static void wait_too_long_in_a_barrier(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(barrier__beyond_wait_timeout__names_who_has_not_come, 3)
 {
 	log_capture();
 	if (!rank)
@@ -442,11 +432,6 @@ static void wait_too_long_in_a_barrier(sluice_job *job, int rank, void *argument
 	CHECK(sluice_barrier(job) == (rank ? SLUICE_EPEER : SLUICE_ETIMEDOUT));
 	CHECK(error_says(rank ? "rank 0 (node n1) gave up: waited" : "rank 0 (node n1) waited",
 			 "sluice_barrier: rank 1 (node n1) has not come"));
-}
-
-TEST(barrier__beyond_wait_timeout__names_who_has_not_come)
-{
-	run_in_job(3, wait_too_long_in_a_barrier, NULL);
 }
 
 /* ---- asked ----------------------------------------------------------------- */

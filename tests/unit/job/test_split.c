@@ -13,7 +13,7 @@ enum { N = 3000, STEPS = 6 };
 
 /* ---- who is in which ------------------------------------------------------- */
 
-static void number_ranks(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(split__by_color_and_key__numbers_the_ranks, 4)
 {
 	sluice_job *pair = NULL, *reversed = NULL, *none = job;
 	double sum = rank;
@@ -38,13 +38,8 @@ static void number_ranks(sluice_job *job, int rank, void *argument)
 	sluice_finalize(&reversed);
 }
 
-TEST(split__by_color_and_key__numbers_the_ranks)
-{
-	run_in_job(4, number_ranks, NULL);
-}
-
 /* A group of a group, in which the numbers of the ranks are others than in the job. */
-static void split_twice(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(split__of_a_group__is_a_group_of_the_job, 6)
 {
 	sluice_job *upper = NULL, *lower = NULL;
 	int roots[RANKS_MAX];
@@ -61,11 +56,6 @@ static void split_twice(sluice_job *job, int rank, void *argument)
 	sluice_finalize(&upper); /* the parent may end first */
 	CHECK_OK(sluice_barrier(lower));
 	sluice_finalize(&lower);
-}
-
-TEST(split__of_a_group__is_a_group_of_the_job)
-{
-	run_in_job(6, split_twice, NULL);
 }
 
 /* ---- training -------------------------------------------------------------- */
@@ -132,7 +122,7 @@ TEST(training__in_a_group__has_the_bits_of_a_job_of_its_own)
 }
 
 /* More groups and models than a job has numbers for models, all stepping in turns. */
-static void train_in_many(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(models__in_thirty_groups__step_at_the_same_time, 4)
 {
 	enum { GROUPS = 30, SMALL = 50 };
 	sluice_job *groups[GROUPS];
@@ -164,12 +154,7 @@ static void train_in_many(sluice_job *job, int rank, void *argument)
 	CHECK(!groups_next(job, &groups_only));
 }
 
-TEST(models__in_thirty_groups__step_at_the_same_time)
-{
-	run_in_job(4, train_in_many, NULL);
-}
-
-static void use_region(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(regions__of_a_group__reach_its_ranks_only, 4)
 {
 	sluice_job *pair = NULL;
 	sluice_region *all = NULL, *two = NULL;
@@ -187,11 +172,6 @@ static void use_region(sluice_job *job, int rank, void *argument)
 	sluice_region_close(&two);
 	sluice_region_close(&all);
 	sluice_finalize(&pair);
-}
-
-TEST(regions__of_a_group__reach_its_ranks_only)
-{
-	run_in_job(4, use_region, NULL);
 }
 
 static int serve_in_groups(int rank, void *argument)
@@ -273,7 +253,7 @@ TEST(loss__of_a_rank__fails_the_groups_that_hold_it)
 }
 
 /* What one rank does wrong in a group is told to that group, and does not end the job. */
-static void fail_in_group(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(failure__inside_of_a_group__stays_in_it, 4)
 {
 	sluice_job *pair = NULL;
 	float params[10] = { 0 }, grad[10] = { 0 };
@@ -289,11 +269,6 @@ static void fail_in_group(sluice_job *job, int rank, void *argument)
 	CHECK(sum == 4);
 	sluice_model_close(&model);
 	sluice_finalize(&pair);
-}
-
-TEST(failure__inside_of_a_group__stays_in_it)
-{
-	run_in_job(4, fail_in_group, NULL);
 }
 
 /* ---- wrong calls ----------------------------------------------------------- */
@@ -338,7 +313,7 @@ TEST(split__of_a_job_that_goes_on_without_lost_ranks__is_refused)
 }
 
 /* A member of the job that is none of the group writes to it. */
-static void write_as_a_stranger(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(notify__of_a_stranger_in_a_group__is_refused_by_name, 3)
 {
 	sluice_job *pair = NULL;
 	CHECK_OK(sluice_split(job, rank < 2 ? 0 : -1, 0, &pair));
@@ -357,11 +332,6 @@ static void write_as_a_stranger(sluice_job *job, int rank, void *argument)
 	CHECK(sluice_barrier(job) == (rank ? SLUICE_EPEER : SLUICE_EWIRE));
 	CHECK(error_says("rank 2 (node n2)", "group to which it does not belong") || rank == 2);
 	sluice_finalize(&pair);
-}
-
-TEST(notify__of_a_stranger_in_a_group__is_refused_by_name)
-{
-	run_in_job(3, write_as_a_stranger, NULL);
 }
 
 /* ---- simulated ------------------------------------------------------------- */

@@ -17,7 +17,7 @@ static sluice_transport_stats of(sluice_job *job, const char *name)
 	return all[0];
 }
 
-static void count(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(puts_and_gets__known_sizes__are_counted_exactly_by_transport, 2)
 {
 	sluice_region *region = NULL;
 	static uint8_t bytes[3 << 20];
@@ -50,18 +50,13 @@ static void count(sluice_job *job, int rank, void *argument)
 	sluice_region_close(&region);
 }
 
-TEST(puts_and_gets__known_sizes__are_counted_exactly_by_transport)
-{
-	run_in_job(2, count, NULL);
-}
-
 /* As a program compiled with a later header has it. */
 struct later {
 	sluice_transport_stats known;
 	uint64_t unknown;
 };
 
-static void arguments(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(arguments__of_older_and_newer_programs__are_served_or_refused, 1)
 {
 	sluice_transport_stats one = { .size = sizeof one }, zero = { .size = 0 };
 	struct later later[4];
@@ -82,9 +77,4 @@ static void arguments(sluice_job *job, int rank, void *argument)
 	CHECK(sluice_transports(job, &zero, 1, &n) == SLUICE_EINVAL &&
 	      error_says("size", "sizeof"));
 	CHECK(n == 77);
-}
-
-TEST(arguments__of_older_and_newer_programs__are_served_or_refused)
-{
-	run_in_job(1, arguments, NULL);
 }

@@ -121,7 +121,7 @@ TEST(raise__training_that_diverges__converges_at_a_higher_density)
 enum { PROPOSED_IN = 5 };
 
 /* Rank 1 has seen growth, as after its own verdict, and the others have not. */
-static void follow(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(raise__proposed_by_one_rank__is_followed_by_all_in_the_next_step, SHARDS)
 {
 	static float params[COUNT];
 	sluice_model_stats stats = { .size = sizeof(stats) };
@@ -146,13 +146,8 @@ static void follow(sluice_job *job, int rank, void *argument)
 	sluice_model_close(&model);
 }
 
-TEST(raise__proposed_by_one_rank__is_followed_by_all_in_the_next_step)
-{
-	run_in_job(SHARDS, follow, NULL);
-}
-
 /* The densities are 1 already: all that is left is a warning. */
-static void diverge(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(raise__training_that_diverges_without_compression_too__says_so, 2)
 {
 	static float params[COUNT];
 	int rc = 0;
@@ -166,11 +161,6 @@ static void diverge(sluice_job *job, int rank, void *argument)
 	CHECK(log_saw("the training ", "densities to 1 already", "learning rate 3", NULL) ==
 	      (rank == 0));
 	sluice_model_close(&model);
-}
-
-TEST(raise__training_that_diverges_without_compression_too__says_so)
-{
-	run_in_job(2, diverge, NULL);
 }
 
 /* ---- resumed trainings ------------------------------------------------------------------ */

@@ -122,7 +122,7 @@ static void train_many(sluice_job *job)
 }
 
 /* With fewer file numbers than models: an open model takes none. */
-static void train_in_job_and_group(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(models__many_in_a_job_and_in_a_group__all_train, 2)
 {
 	struct rlimit few;
 	sluice_job *group = NULL;
@@ -135,14 +135,9 @@ static void train_in_job_and_group(sluice_job *job, int rank, void *argument)
 	sluice_finalize(&group);
 }
 
-TEST(models__many_in_a_job_and_in_a_group__all_train)
-{
-	run_in_job(2, train_in_job_and_group, NULL);
-}
-
 /* ---- a notify of a model that was closed ------------------------------------- */
 
-static void notify_of_closed(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(notify__of_a_model_that_was_closed__does_no_harm, 2)
 {
 	float params[N] = { 0 };
 	sluice_model *kept = open_one(job, 0, params), *closed = open_one(job, 1, params);
@@ -157,11 +152,6 @@ static void notify_of_closed(sluice_job *job, int rank, void *argument)
 	CHECK_OK(sluice_barrier(job));
 	step_one(kept, 0, params);
 	sluice_model_close(&kept);
-}
-
-TEST(notify__of_a_model_that_was_closed__does_no_harm)
-{
-	run_in_job(2, notify_of_closed, NULL);
 }
 
 /* ---- the limit ---------------------------------------------------------------- */

@@ -115,7 +115,7 @@ TEST(memory__of_workers_owners_and_servers__is_what_open_allocates)
 	run_ranks(3, measure, &dedicated);
 }
 
-static void open_beyond_limit(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(open__above_the_memory_limit_of_one_rank__is_refused_on_all, 2)
 {
 	float params[1000] = { 0 };
 	sluice_model *model = NULL;
@@ -132,11 +132,6 @@ static void open_beyond_limit(sluice_job *job, int rank, void *argument)
 	attr.memory_bytes++; /* the job goes on */
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	sluice_model_close(&model);
-}
-
-TEST(open__above_the_memory_limit_of_one_rank__is_refused_on_all)
-{
-	run_in_job(2, open_beyond_limit, NULL);
 }
 
 /* More than the limit leaves is refused before it is asked for, on all ranks, and the job goes
@@ -167,7 +162,7 @@ static void open_beyond_address_space(sluice_job *job, int rank, void *argument)
 
 /* Each region that an open needs is missing once on each rank: no rank has the model, and the next
  * open works. */
-static void open_without_a_region(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(open__without_one_of_its_regions_on_one_rank__fails_on_all_and_works_again, 2)
 {
 	static const char *const names[] = { "window",   "log",     "staging",
 					     "exchange", "initial", "snapshot" };
@@ -187,11 +182,6 @@ static void open_without_a_region(sluice_job *job, int rank, void *argument)
 			CHECK_OK(sluice_model_open(job, &attr, params, &model));
 			sluice_model_close(&model);
 		}
-}
-
-TEST(open__without_one_of_its_regions_on_one_rank__fails_on_all_and_works_again)
-{
-	run_in_job(2, open_without_a_region, NULL);
 }
 
 TEST(open__beyond_the_address_space_of_one_rank__is_refused_on_all)

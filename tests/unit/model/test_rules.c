@@ -45,7 +45,7 @@ static const char *const dense[] = {
 	"up=all down=all memory=residual(outside) update=nesterov(0.5) decay=0.1",
 };
 
-static void follow_reference(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(update__with_rules__is_that_of_a_scalar_reference, 1)
 {
 	for (unsigned c = 0; c < 2 * sizeof dense / sizeof *dense; c++) {
 		float params[COUNT], want[COUNT], velocity[COUNT] = { 0 }, grad[COUNT];
@@ -72,11 +72,6 @@ static void follow_reference(sluice_job *job, int rank, void *argument)
 	check_of = NULL;
 }
 
-TEST(update__with_rules__is_that_of_a_scalar_reference)
-{
-	run_in_job(1, follow_reference, NULL);
-}
-
 /* ---- the same without rules ---------------------------------------------------- */
 
 static const char *const recipes[] = {
@@ -93,7 +88,7 @@ static const char *const recipes[] = {
 enum { RECIPES = sizeof recipes / sizeof *recipes };
 
 /* Model b has rules that say what model a does; model c has other ones. */
-static void compare(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(update__with_rules_that_change_nothing__has_the_same_bits, 1, 3)
 {
 	for (unsigned c = 0; c < RECIPES; c++) {
 		float params[3][COUNT] = { { 0 } }, grad[COUNT];
@@ -128,15 +123,9 @@ static void compare(sluice_job *job, int rank, void *argument)
 	check_of = NULL;
 }
 
-TEST(update__with_rules_that_change_nothing__has_the_same_bits)
-{
-	run_in_job(1, compare, NULL);
-	run_in_job(3, compare, NULL);
-}
-
 /* Model a has decay= in the recipe, and model b the same in the rules of all tensors: also what no
  * message of a step names has to decay. */
-static void decay_both_ways(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(update__decay_in_all_rules__is_that_of_the_recipe, 1, 3)
 {
 	static const char *const without[] = {
 		"up=cyclic(0.05) down=all",
@@ -180,14 +169,8 @@ static void decay_both_ways(sluice_job *job, int rank, void *argument)
 	check_of = NULL;
 }
 
-TEST(update__decay_in_all_rules__is_that_of_the_recipe)
-{
-	run_in_job(1, decay_both_ways, NULL);
-	run_in_job(3, decay_both_ways, NULL);
-}
-
 /* A state that was saved without rules is loaded with them, and the other way round. */
-static void load_both_ways(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(state__saved_with_or_without_rules__is_loaded_without_or_with_them, 2)
 {
 	static uint8_t state[64 << 10];
 	float params[COUNT] = { 0 }, again[COUNT] = { 0 }, grad[COUNT];
@@ -214,11 +197,6 @@ static void load_both_ways(sluice_job *job, int rank, void *argument)
 		sluice_model_close(&b);
 		sluice_model_close(&a);
 	}
-}
-
-TEST(state__saved_with_or_without_rules__is_loaded_without_or_with_them)
-{
-	run_in_job(2, load_both_ways, NULL);
 }
 
 /* ---- refusals ---------------------------------------------------------------- */
@@ -258,7 +236,7 @@ TEST(plan__wrong_rules__are_refused_by_name)
 	assert_true(error_says("without tensors", NULL));
 }
 
-static void differ(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(open__with_other_rules_on_a_rank__is_refused_on_all, 2)
 {
 	float params[COUNT] = { 0 };
 	sluice_tensor_rule rules[TENSORS];
@@ -270,9 +248,4 @@ static void differ(sluice_job *job, int rank, void *argument)
 	attr.rules = rules;
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EPEER);
 	CHECK(error_says("rank 0", "other names, lengths or rules"));
-}
-
-TEST(open__with_other_rules_on_a_rank__is_refused_on_all)
-{
-	run_in_job(2, differ, NULL);
 }

@@ -74,7 +74,7 @@ TEST(async__one_worker_ten_steps_late__its_push_is_ten_versions_behind_and_none_
 	assert_int_equal(plan.counted, 2 * (40 + 3));
 }
 
-static void delayed_process(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(async__processes_and_one_late__bound_holds, 2)
 {
 	struct plan plan = { .recipe = "up=all down=all when=async(10)",
 			     .lr = 0.05f,
@@ -84,11 +84,6 @@ static void delayed_process(sluice_job *job, int rank, void *argument)
 	CHECK(plan.staleness_most <= LATE && plan.refused == 0);
 	CHECK(rank || plan.staleness_most == LATE); /* shard 0 is rank 0's */
 	CHECK(plan.counted == 40 + 3);
-}
-
-TEST(async__processes_and_one_late__bound_holds)
-{
-	run_in_job(2, delayed_process, NULL);
 }
 
 /* Workers that take different numbers of steps, and have different parameters when they are done.

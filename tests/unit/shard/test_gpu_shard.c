@@ -134,16 +134,11 @@ static const struct variant variants[] = {
 	{ .recipe = "up=topk(0.4),f16 down=all memory=residual(outside) guard=raise", .raises = 1 },
 };
 
-static void train_variants(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(device_shards__any_recipe__have_the_bits_of_the_host, RANKS)
 {
 	device();
 	for (size_t i = 0; i < sizeof variants / sizeof variants[0]; i++)
 		train_variant(job, &variants[i]);
-}
-
-TEST(device_shards__any_recipe__have_the_bits_of_the_host)
-{
-	run_in_job(RANKS, train_variants, NULL);
 }
 
 /* ---- checkpoints --------------------------------------------------------------- */
@@ -253,7 +248,7 @@ TEST(device_shards__of_a_server__continue_without_a_lost_worker)
 
 /* ---- what is refused or fails ----------------------------------------------------- */
 
-static void refuse(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(device_shards__what_a_gpu_does_not_make__is_refused, 2)
 {
 	static const struct {
 		const char *recipe, *says;
@@ -282,11 +277,6 @@ static void refuse(sluice_job *job, int rank, void *argument)
 	attr.rules = rules;
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EINVAL);
 	CHECK(error_says("device_shards=1 and rules", "leave one of them out"));
-}
-
-TEST(device_shards__what_a_gpu_does_not_make__is_refused)
-{
-	run_in_job(2, refuse, NULL);
 }
 
 static int open_without_module(int rank, void *argument)

@@ -68,7 +68,7 @@ static void lower_rate(struct side *s)
 	CHECK_OK(sluice_set(s->model, SLUICE_LR, 0.05f / (float)s->step));
 }
 
-static void train(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(push__of_the_accumulator__same_bits_as_of_the_gradient, 1, 3)
 {
 	static const struct way gradient = { 0 }, sums[] = { { .push = push_sum },
 							     { .push = push_sum_in_ranges },
@@ -82,12 +82,6 @@ static void train(sluice_job *job, int rank, void *argument)
 					  .steps = STEPS,
 					  .before = lower_rate },
 				  &gradient, &sums[way]);
-}
-
-TEST(push__of_the_accumulator__same_bits_as_of_the_gradient)
-{
-	run_in_job(1, train, NULL);
-	run_in_job(3, train, NULL);
 }
 
 /* ---- checkpoint ------------------------------------------------------------ */
@@ -178,7 +172,7 @@ TEST(push__accumulator_not_finite__tensor_and_index_named_and_it_is_still_there)
 
 /* ---- refusals -------------------------------------------------------------- */
 
-static void refuse_recipes(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(accumulator__recipe_does_more_than_adding__refused_by_its_key, 1)
 {
 	static const struct {
 		const char *recipe, *key;
@@ -203,12 +197,7 @@ static void refuse_recipes(sluice_job *job, int rank, void *argument)
 	}
 }
 
-TEST(accumulator__recipe_does_more_than_adding__refused_by_its_key)
-{
-	run_in_job(1, refuse_recipes, NULL);
-}
-
-static void refuse_places(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(push__another_place_of_the_accumulator__refused_and_nothing_changes, 1, 2)
 {
 	float params[COUNT] = { 0 }, grad[COUNT], before[COUNT], *sum, scale;
 	sluice_model *model = rank_open(job, params,
@@ -239,10 +228,4 @@ static void refuse_places(sluice_job *job, int rank, void *argument)
 	CHECK_OK(sluice_pull(model, params));
 	check_same(job, params, sizeof params);
 	sluice_model_close(&model);
-}
-
-TEST(push__another_place_of_the_accumulator__refused_and_nothing_changes)
-{
-	run_in_job(1, refuse_places, NULL);
-	run_in_job(2, refuse_places, NULL);
 }

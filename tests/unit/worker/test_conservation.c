@@ -339,7 +339,7 @@ TEST(train__three_disagreeing_workers__bidirectional_topk_gets_closer)
 /* ---- a slot that is too small ---------------------------------------------- */
 
 /* 80 of 8000 are selected, all in the fourth of 8 shards, whose slots hold 4 * 10. */
-static void overflow(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(push__shard_selected_beyond_its_slot__heaviest_go_rest_waits, 2)
 {
 	enum { N = 8000, SHARD = 3, SELECTED = 80, CAPACITY = 40 };
 	static float params[N], grad[N], sent[N], before[N];
@@ -378,13 +378,8 @@ static void overflow(sluice_job *job, int rank, void *argument)
 	sluice_model_close(&model);
 }
 
-TEST(push__shard_selected_beyond_its_slot__heaviest_go_rest_waits)
-{
-	run_in_job(2, overflow, NULL);
-}
-
 /* threshold(1e-30): everything passes, a quarter fits. */
-static void flood(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(push__threshold_so_low_that_all_is_selected__heaviest_go_rest_waits, 2)
 {
 	enum { N = 2000, CAPACITY = 500 };
 	static float params[N], grad[N], sent[N], before[N];
@@ -418,9 +413,4 @@ static void flood(sluice_job *job, int rank, void *argument)
 		CHECK_OK(sluice_pull(model, params));
 	}
 	sluice_model_close(&model);
-}
-
-TEST(push__threshold_so_low_that_all_is_selected__heaviest_go_rest_waits)
-{
-	run_in_job(2, flood, NULL);
 }

@@ -146,7 +146,7 @@ TEST(step__any_length__same_bits_as_message_by_message)
 
 enum { RANKS = 3, COUNT = RANKS * (2 * DENSE_PIECE + 5), SPAN = COUNT / RANKS };
 
-static void push_nan(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(push__nan_in_the_last_coordinate__ends_the_job_and_nothing_is_posted, RANKS)
 {
 	static float params[COUNT], grad[COUNT];
 	log_capture();
@@ -166,11 +166,6 @@ static void push_nan(sluice_job *job, int rank, void *argument)
 	for (int w = 0; w < RANKS; w++) /* nothing of it was posted */
 		CHECK(inbox_arrivals(&model->shards[0], w) <= (w != 1));
 	sluice_model_close(&model);
-}
-
-TEST(push__nan_in_the_last_coordinate__ends_the_job_and_nothing_is_posted)
-{
-	run_in_job(RANKS, push_nan, NULL);
 }
 
 /* ---- sums that overflow ---------------------------------------------------- */

@@ -207,7 +207,7 @@ TEST(push_and_pull__stream_is_captured__refused_and_made_again_outside)
 }
 
 /* A call that is refused brought no gradient: sluice_idle_step() finds that nobody has one. */
-static void join_after_refusals(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(push__refused__brings_no_gradient, 1)
 {
 	static float params[N], grad[N];
 	struct memory params_memory, grad_memory;
@@ -233,11 +233,6 @@ static void join_after_refusals(sluice_job *job, int rank, void *argument)
 	CHECK_OK(cuda.destroy(stream));
 	cuda.ops->release(&params_memory);
 	cuda.ops->release(&grad_memory);
-}
-
-TEST(push__refused__brings_no_gradient)
-{
-	run_in_job(1, join_after_refusals, NULL);
 }
 
 int main(void)

@@ -105,7 +105,7 @@ TEST(push_and_pull__on_two_gpus_of_one_thread__each_on_its_own)
 
 /* The same with vectors in pieces, of which some are in host memory, and parameters of 16 bits:
  * also the open, and the way home of what was selected there before. */
-static void train_pieces_on_two(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(push_and_pull__pieces_on_another_gpu__on_that_one, 1)
 {
 	enum { HERE = 1000, THERE = N - HERE };
 	static float params[N], grad[N], got[N], mine[2][HERE];
@@ -176,11 +176,6 @@ static void train_pieces_on_two(sluice_job *job, int rank, void *argument)
 	cuda.ops->release(&memory);
 	cuda.ops->release(&grad_memory);
 	cuda.ops->release(&code_memory);
-}
-
-TEST(push_and_pull__pieces_on_another_gpu__on_that_one)
-{
-	run_in_job(1, train_pieces_on_two, NULL);
 }
 
 /* The copy in 32 bits of an earlier pull is still released with the device's own function. */

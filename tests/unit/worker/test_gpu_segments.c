@@ -212,7 +212,7 @@ static void train_all(sluice_job *job, int rank, void *argument)
 		train(job, rank, recipes[i / 4], kinds[i % 2], i / 2 % 2);
 }
 
-static void train_all_there(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(push_and_pull__all_pieces_on_a_gpu__stay_there, 2)
 {
 	static const char *const recipes[] = {
 		"up=all down=all",
@@ -231,18 +231,13 @@ static void train_all_there(sluice_job *job, int rank, void *argument)
 			train_there(job, rank, recipes[r], types[t], (r + t) % 2 != 0);
 }
 
-TEST(push_and_pull__all_pieces_on_a_gpu__stay_there)
-{
-	run_in_job(2, train_all_there, NULL);
-}
-
 TEST(push_and_pull__pieces_on_a_gpu__as_in_host_memory)
 {
 	run_in_job(2, train_all, NULL);
 }
 
 /* One vector of 16 bits there, also across a state. */
-static void train_narrow(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(pull__of_16_bits_on_a_gpu__as_in_host_memory, 2)
 {
 	static uint8_t state[64 << 10];
 	uint16_t code[COUNT];
@@ -278,11 +273,6 @@ static void train_narrow(sluice_job *job, int rank, void *argument)
 	sluice_model_close(&b);
 	sluice_model_close(&a);
 	device()->release(&there);
-}
-
-TEST(pull__of_16_bits_on_a_gpu__as_in_host_memory)
-{
-	run_in_job(2, train_narrow, NULL);
 }
 
 /* ---- one vector of 16 bits, which the device rounds itself ---- */
@@ -376,7 +366,7 @@ static void train_rounded(sluice_job *job, int rank, const struct narrow_case *c
 	check_of = NULL;
 }
 
-static void train_all_rounded(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(pull__of_16_bits_on_a_gpu__the_bits_of_16_bits_in_host_memory, 2)
 {
 	static const struct narrow_case cases[] = {
 		{ "up=all down=all", 0 },
@@ -393,11 +383,6 @@ static void train_all_rounded(sluice_job *job, int rank, void *argument)
 		train_rounded(job, rank, &cases[i], SLUICE_F16);
 		train_rounded(job, rank, &cases[i], SLUICE_BF16);
 	}
-}
-
-TEST(pull__of_16_bits_on_a_gpu__the_bits_of_16_bits_in_host_memory)
-{
-	run_in_job(2, train_all_rounded, NULL);
 }
 
 /* Each call of CUDA in the first pull there fails, in turn, which is said. */
@@ -489,7 +474,7 @@ TEST(pull__of_16_bits__calls_of_a_gpu_fail__it_is_said)
 }
 
 /* Rank 1 has the bytes on its device; rank 0 wants them on its own, rank 2 in host memory. */
-static void broadcast(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(broadcast__from_and_to_a_gpu__as_in_host_memory, 3)
 {
 	enum { MOST = 9 << 20 };
 	static uint8_t here[MOST];
@@ -512,11 +497,6 @@ static void broadcast(sluice_job *job, int rank, void *argument)
 			CHECK(here[j] == (uint8_t)(j * 7 + j / 1000 + (size_t)i));
 	}
 	device()->release(&there);
-}
-
-TEST(broadcast__from_and_to_a_gpu__as_in_host_memory)
-{
-	run_in_job(3, broadcast, NULL);
 }
 
 /* Each call of CUDA on one rank fails, in turn: the others do not wait for it, and unless it failed

@@ -117,7 +117,7 @@ static int takes_ranges(const char *recipe)
 	return 1;
 }
 
-static void train(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(push__gradient_in_few_bits_gives_the_bits_of_its_floats, 2)
 {
 	static const struct way wide = { .push = push_wide },
 				narrow = { .open = open_narrow, .push = push_narrow };
@@ -135,11 +135,6 @@ static void train(sluice_job *job, int rank, void *argument)
 						      .own = &kind },
 				  &wide, &narrow);
 	}
-}
-
-TEST(push__gradient_in_few_bits_gives_the_bits_of_its_floats)
-{
-	run_in_job(2, train, NULL);
 }
 
 /* One worker, everything sent: what comes back is what was pushed. */
@@ -210,7 +205,7 @@ TEST(push__code_of_8_bits_is_not_finite__is_named)
 		run_in_job(1, push_spoilt_codes, &i);
 }
 
-static void set_scales(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(scale__impossible_or_in_the_middle_of_a_push__is_refused, 1)
 {
 	static const float bad[] = { 0, -1, NAN, INFINITY };
 	static float params[COUNT], mean[COUNT];
@@ -258,11 +253,6 @@ static void set_scales(sluice_job *job, int rank, void *argument)
 	CHECK(error_says("segments[0].type=7, an 8-bit type", "only gradients may have"));
 }
 
-TEST(scale__impossible_or_in_the_middle_of_a_push__is_refused)
-{
-	run_in_job(1, set_scales, NULL);
-}
-
 static void push_nan(sluice_job *job, int rank, void *argument)
 {
 	static uint16_t code[COUNT];
@@ -284,7 +274,7 @@ TEST(push__nan_in_16_bits_is_named)
 	run_in_job(1, push_nan, "up=all down=all clip=1");
 }
 
-static void open_with_types(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(model_open__type_of_gradients_is_judged_where_the_size_covers_it, 1)
 {
 	static float params[COUNT];
 	sluice_model_attr attr = { .size = offsetof(sluice_model_attr, grad_type),
@@ -297,9 +287,4 @@ static void open_with_types(sluice_job *job, int rank, void *argument)
 	attr.size = sizeof attr;
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EINVAL);
 	CHECK(error_says("grad_type=99", NULL));
-}
-
-TEST(model_open__type_of_gradients_is_judged_where_the_size_covers_it)
-{
-	run_in_job(1, open_with_types, NULL);
 }

@@ -215,7 +215,7 @@ TEST(push__lazy_with_unequal_workers__same_point_with_fewer_uploads)
 	assert_true(lazy.worst_sum < 1e-4 && served.worst_sum < 1e-4 && quantised.worst_sum < 1e-4);
 }
 
-static void set_smoothness(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(smoothness__that_no_function_has__is_refused, 1)
 {
 	static const double bad[] = { 0, -1, NAN, INFINITY, -INFINITY, 1e300, 1e-300 };
 	float params[8] = { 0 };
@@ -230,11 +230,6 @@ static void set_smoothness(sluice_job *job, int rank, void *argument)
 	CHECK(sluice_set(NULL, SLUICE_SMOOTHNESS, 1) == SLUICE_EINVAL);
 	CHECK_OK(sluice_set(model, SLUICE_SMOOTHNESS, 1e-30));
 	sluice_model_close(&model);
-}
-
-TEST(smoothness__that_no_function_has__is_refused)
-{
-	run_in_job(1, set_smoothness, NULL);
 }
 
 TEST(push__every_fourth_step__replicas_part_and_meet_again)

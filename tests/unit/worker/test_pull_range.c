@@ -56,7 +56,7 @@ static void check_flag(struct side *one, struct side *other)
 	CHECK(step_of(other->model).raised == 1u << one->step || strstr(check_of, "every"));
 }
 
-static void train(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(pull_range__any_cut_and_order__same_bits_as_one_pull, 1, 3)
 {
 	static const struct way whole = { 0 }, in_pieces = { .pull = pull_in_pieces };
 
@@ -69,12 +69,6 @@ static void train(sluice_job *job, int rank, void *argument)
 					  .before = raise_flag,
 					  .after = check_flag },
 				  &whole, &in_pieces);
-}
-
-TEST(pull_range__any_cut_and_order__same_bits_as_one_pull)
-{
-	run_in_job(1, train, NULL);
-	run_in_job(3, train, NULL);
 }
 
 /* ---- before others are there ----------------------------------------------- */
@@ -133,7 +127,7 @@ TEST(pull_range__of_a_shard_that_is_there__does_not_wait_for_others)
 
 /* ---- refusals -------------------------------------------------------------- */
 
-static void call_wrongly(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(calls__out_of_order_or_range__are_refused, 2)
 {
 	float params[COUNT] = { 0 }, grad[COUNT] = { 0 };
 	sluice_model *model = rank_open(job, params, attributes("up=topk(0.1) down=all", 3));
@@ -167,13 +161,8 @@ static void call_wrongly(sluice_job *job, int rank, void *argument)
 	sluice_model_close(&model); /* in the middle of a pull */
 }
 
-TEST(calls__out_of_order_or_range__are_refused)
-{
-	run_in_job(2, call_wrongly, NULL);
-}
-
 /* Rank 1 closes after one step, and rank 0 waits for a range of the second one. */
-static void wait_in_vain(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(pull_range__that_nobody_can_complete__fails_naming_who_closed, 2)
 {
 	float params[COUNT] = { 0 }, grad[COUNT] = { 0 };
 	sluice_model *model = rank_open(job, params, attributes("up=topk(0.1) down=all", 2));
@@ -186,9 +175,4 @@ static void wait_in_vain(sluice_job *job, int rank, void *argument)
 		CHECK(!step || error_says("rank 1 (node n1) closed model 0 after 1 steps", NULL));
 	}
 	sluice_model_close(&model);
-}
-
-TEST(pull_range__that_nobody_can_complete__fails_naming_who_closed)
-{
-	run_in_job(2, wait_in_vain, NULL);
 }

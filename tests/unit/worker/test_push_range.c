@@ -120,7 +120,7 @@ static void count_zeroed(struct side *one, struct side *other)
 	CHECK(stats.nonfinite_elements == (zeroes(one) ? one->step : 0));
 }
 
-static void train(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(push_range__any_cut_and_order__same_bits_as_one_push, 1, 3)
 {
 	static const struct way whole = { 0 }, in_pieces = { .push = push_in_pieces };
 
@@ -135,12 +135,6 @@ static void train(sluice_job *job, int rank, void *argument)
 				  &whole, &in_pieces);
 }
 
-TEST(push_range__any_cut_and_order__same_bits_as_one_push)
-{
-	run_in_job(1, train, NULL);
-	run_in_job(3, train, NULL);
-}
-
 /* ---- early sending --------------------------------------------------------- */
 
 static int posted(const sluice_model *model)
@@ -151,7 +145,7 @@ static int posted(const sluice_model *model)
 	return n;
 }
 
-static void send_early(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(push_range__shard_complete__its_message_goes_at_once_where_it_can, 2)
 {
 	enum { SHARDS = 3 }; /* of 500 each */
 	static const struct {
@@ -184,14 +178,9 @@ static void send_early(sluice_job *job, int rank, void *argument)
 	}
 }
 
-TEST(push_range__shard_complete__its_message_goes_at_once_where_it_can)
-{
-	run_in_job(2, send_early, NULL);
-}
-
 /* ---- refusals -------------------------------------------------------------- */
 
-static void refuse_ranges(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(push_range__overlap_gap_outside_or_out_of_order__refused_by_name_nothing_changes, 1, 2)
 {
 	float params[COUNT] = { 0 }, grad[COUNT], residual[COUNT];
 	sluice_model *model = rank_open(job, params,
@@ -237,13 +226,7 @@ static void refuse_ranges(sluice_job *job, int rank, void *argument)
 	sluice_model_close(&model);
 }
 
-TEST(push_range__overlap_gap_outside_or_out_of_order__refused_by_name_nothing_changes)
-{
-	run_in_job(1, refuse_ranges, NULL);
-	run_in_job(2, refuse_ranges, NULL);
-}
-
-static void refuse_recipes(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(push_range__recipe_needs_the_whole_gradient__refused_by_name, 2)
 {
 	static const struct {
 		const char *recipe, *key;
@@ -268,13 +251,8 @@ static void refuse_recipes(sluice_job *job, int rank, void *argument)
 	}
 }
 
-TEST(push_range__recipe_needs_the_whole_gradient__refused_by_name)
-{
-	run_in_job(2, refuse_recipes, NULL);
-}
-
 /* Rank 1 meets a NaN in its second range: all end, and everybody is told where it was. */
-static void meet_nan(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(push_range__nan_in_a_later_range__ends_the_job_naming_tensor_and_index, 2)
 {
 	float params[COUNT] = { 0 }, grad[COUNT];
 	sluice_model *model = rank_open(job, params, attributes("up=threshold(0.01) down=all", 2));
@@ -294,9 +272,4 @@ static void meet_nan(sluice_job *job, int rank, void *argument)
 		      error_says("index 7 of tensor b1.bias", "rank 1"));
 	}
 	sluice_model_close(&model);
-}
-
-TEST(push_range__nan_in_a_later_range__ends_the_job_naming_tensor_and_index)
-{
-	run_in_job(2, meet_nan, NULL);
 }

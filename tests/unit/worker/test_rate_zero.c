@@ -112,7 +112,7 @@ static uint64_t train(sluice_job *job, const char *recipe, int way, int zeros)
 	return digest;
 }
 
-static void stand_still(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(rate_zero__with_a_residual__moves_nothing_and_loses_nothing, WORKERS)
 {
 	for (int i = 0; i < RECIPES * WAYS; i++) {
 		if (thinned((size_t)i, 4))
@@ -123,14 +123,9 @@ static void stand_still(sluice_job *job, int rank, void *argument)
 	}
 }
 
-TEST(rate_zero__with_a_residual__moves_nothing_and_loses_nothing)
-{
-	run_in_job(WORKERS, stand_still, NULL);
-}
-
 /* ---- without a residual -------------------------------------------------------- */
 
-static void step_as_torch(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(rate_zero__without_a_residual__updates_momentum_as_torch_does, 1)
 {
 	static const float rates[] = { 0, 0.5f, 0, 0.25f };
 	float params[COUNT] = { 0 }, want[COUNT] = { 0 }, velocity[COUNT] = { 0 }, grad[COUNT];
@@ -148,11 +143,6 @@ static void step_as_torch(sluice_job *job, int rank, void *argument)
 		CHECK(!memcmp(params, want, sizeof(want)));
 	}
 	sluice_model_close(&model);
-}
-
-TEST(rate_zero__without_a_residual__updates_momentum_as_torch_does)
-{
-	run_in_job(1, step_as_torch, NULL);
 }
 
 /* ---- steps of a worker's own ------------------------------------------------------ */
@@ -181,7 +171,7 @@ static uint64_t train_periods(sluice_job *job, const char *recipe, int rate_is_z
 	return digest;
 }
 
-static void add_nothing(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(rate_zero__within_a_period__adds_nothing_to_its_sum, WORKERS)
 {
 	static const char *const periods[] = {
 		"up=all down=all when=every(3)",
@@ -195,14 +185,9 @@ static void add_nothing(sluice_job *job, int rank, void *argument)
 	}
 }
 
-TEST(rate_zero__within_a_period__adds_nothing_to_its_sum)
-{
-	run_in_job(WORKERS, add_nothing, NULL);
-}
-
 /* ---- refusals -------------------------------------------------------------------- */
 
-static void be_refused(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(rate_zero__of_recipes_that_cannot_stand_still__is_refused_with_the_reason, 1)
 {
 	static const char *const refused[][2] = {
 		{ "up=all down=all signal=storm(0.1) update=ema(0.1)", "uses the previous step" },
@@ -222,11 +207,6 @@ static void be_refused(sluice_job *job, int rank, void *argument)
 		CHECK_OK(sluice_set(model, SLUICE_LR, 0.1f));
 		sluice_model_close(&model);
 	}
-}
-
-TEST(rate_zero__of_recipes_that_cannot_stand_still__is_refused_with_the_reason)
-{
-	run_in_job(1, be_refused, NULL);
 }
 
 static void differ(sluice_job *job, int rank, void *argument)

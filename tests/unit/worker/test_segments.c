@@ -238,7 +238,7 @@ static void train_both(sluice_job *job, int rank, const char *recipe, const stru
 	sluice_model_close(&b);
 }
 
-static void train_all(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(push_and_pull__in_pieces_of_any_cut_and_type__same_bits_as_in_one, 1)
 {
 	for (unsigned i = 0; i < RECIPES * KINDS; i++) {
 		check_of = recipes[i / KINDS];
@@ -249,13 +249,8 @@ static void train_all(sluice_job *job, int rank, void *argument)
 	check_of = NULL;
 }
 
-TEST(push_and_pull__in_pieces_of_any_cut_and_type__same_bits_as_in_one)
-{
-	run_in_job(1, train_all, NULL);
-}
-
 /* With async, workers do not come in a fixed order: it is left to one worker alone. */
-static void train_some(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(push_and_pull__in_pieces_cut_otherwise_on_each_rank__same_bits_as_in_one, 3)
 {
 	for (unsigned i = 0; i < RECIPES * KINDS; i++) {
 		check_of = recipes[i / KINDS];
@@ -264,11 +259,6 @@ static void train_some(sluice_job *job, int rank, void *argument)
 			train_both(job, rank, recipes[i / KINDS], &kinds[i % KINDS], i);
 	}
 	check_of = NULL;
-}
-
-TEST(push_and_pull__in_pieces_cut_otherwise_on_each_rank__same_bits_as_in_one)
-{
-	run_in_job(3, train_some, NULL);
 }
 
 /* ---- one vector of 16 bits ---------------------------------------------------- */
@@ -307,7 +297,7 @@ TEST(pull_mean__of_16_bits__is_rounded_to_nearest_even)
 }
 
 /* Steps that are far below the last place of the parameters still add up. */
-static void creep(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(pull__of_16_bits__rounds_from_the_copy_and_loses_no_small_step, 2)
 {
 	enum { N = 3 };
 	uint16_t params[N] = { 0x3f80, 0x3f80, 0x3f80 }; /* 1 */
@@ -324,14 +314,9 @@ static void creep(sluice_job *job, int rank, void *argument)
 	sluice_model_close(&model);
 }
 
-TEST(pull__of_16_bits__rounds_from_the_copy_and_loses_no_small_step)
-{
-	run_in_job(2, creep, NULL);
-}
-
 /* A state saved by a model of one vector of floats, loaded into pieces of 16 bits; and a worker
  * that has no gradients left. */
-static void load_and_join(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(load_and_join__into_pieces_of_16_bits__as_into_floats, 2)
 {
 	static const int types[] = { SLUICE_BF16, SLUICE_F16 };
 	static struct scattered params;
@@ -373,11 +358,6 @@ static void load_and_join(sluice_job *job, int rank, void *argument)
 	sluice_model_close(&model);
 }
 
-TEST(load_and_join__into_pieces_of_16_bits__as_into_floats)
-{
-	run_in_job(2, load_and_join, NULL);
-}
-
 TEST(plan__of_16_bits__announces_the_copy)
 {
 	sluice_model_attr attr = attributes("up=all down=all", 2);
@@ -401,7 +381,7 @@ TEST(plan__of_16_bits__announces_the_copy)
 
 /* ---- refusals ---------------------------------------------------------------- */
 
-static void call_wrongly(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(calls__with_wrong_pieces_or_types__are_refused_and_change_nothing, 2)
 {
 	float params[COUNT] = { 0 }, grad[COUNT] = { 0 }, mean[COUNT];
 	sluice_model *model = NULL;
@@ -479,13 +459,8 @@ static void call_wrongly(sluice_job *job, int rank, void *argument)
 	CHECK(error_says("segments is NULL", NULL));
 }
 
-TEST(calls__with_wrong_pieces_or_types__are_refused_and_change_nothing)
-{
-	run_in_job(2, call_wrongly, NULL);
-}
-
 /* A step would take these parameters for gradients that are still zero. */
-static void open_narrow(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(open__with_16_bits_and_no_param_type__is_refused_on_all_ranks, 2)
 {
 	static const char *const recipes_of[] = { "up=all down=all", "up=topk(0.1) down=topk(0.2)",
 						  "up=all down=all update=average",
@@ -521,11 +496,6 @@ static void open_narrow(sluice_job *job, int rank, void *argument)
 	CHECK_OK(sluice_model_open(job, &attr, NULL, &model));
 	sluice_model_close(&model);
 	check_of = NULL;
-}
-
-TEST(open__with_16_bits_and_no_param_type__is_refused_on_all_ranks)
-{
-	run_in_job(2, open_narrow, NULL);
 }
 
 /* ---- a vector with data, or of zeros ------------------------------------------ */

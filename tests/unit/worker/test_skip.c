@@ -65,7 +65,7 @@ static const char *const skipping[] = {
 enum { SKIPPING = sizeof skipping / sizeof *skipping };
 
 /* Model b meets gradients that are spoilt, on one rank or another, between those of model a. */
-static void skip_steps(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(push__spoilt_on_one_rank__is_skipped_on_all_and_changes_nothing, 1, 3)
 {
 	const int ranks = sluice_size(job);
 	for (unsigned c = 0; c < SKIPPING * WAYS; c++) {
@@ -113,14 +113,8 @@ static void skip_steps(sluice_job *job, int rank, void *argument)
 	check_of = NULL;
 }
 
-TEST(push__spoilt_on_one_rank__is_skipped_on_all_and_changes_nothing)
-{
-	run_in_job(1, skip_steps, NULL);
-	run_in_job(3, skip_steps, NULL);
-}
-
 /* A worker that has run out of gradients takes part in the decision. */
-static void join_skipped(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(join__of_a_skipped_step__there_is_more, 2)
 {
 	float params[COUNT] = { 0 }, before[COUNT], grad[COUNT];
 	sluice_model_attr attr = attributes("up=topk(0.1) down=all nonfinite=skip-all", 2);
@@ -147,11 +141,6 @@ static void join_skipped(sluice_job *job, int rank, void *argument)
 	sluice_model_close(&model);
 }
 
-TEST(join__of_a_skipped_step__there_is_more)
-{
-	run_in_job(2, join_skipped, NULL);
-}
-
 TEST(recipe__skip_all_where_workers_step_alone__is_refused)
 {
 	static const char *const wrong[] = { "up=all down=all when=every(2) nonfinite=skip-all",
@@ -176,7 +165,7 @@ static const char *const keeping[] = {
 };
 enum { KEEPING = sizeof keeping / sizeof *keeping };
 
-static void push_both(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(push_range__recipe_that_needs_the_whole_gradient__same_bits_as_one_push, 1, 2)
 {
 	for (unsigned c = 0; c < KEEPING; c++) {
 		float params[2][COUNT] = { { 0 } }, grad[COUNT];
@@ -208,13 +197,7 @@ static void push_both(sluice_job *job, int rank, void *argument)
 	check_of = NULL;
 }
 
-TEST(push_range__recipe_that_needs_the_whole_gradient__same_bits_as_one_push)
-{
-	run_in_job(1, push_both, NULL);
-	run_in_job(2, push_both, NULL);
-}
-
-static void push_halves(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(push_range__of_16_bits_that_are_clipped__same_bits_as_one_push, 2)
 {
 	static uint16_t grad[COUNT];
 	float params[2][COUNT] = { { 0 } };
@@ -233,9 +216,4 @@ static void push_halves(sluice_job *job, int rank, void *argument)
 	CHECK(!memcmp(params[0], params[1], sizeof params[0]) && params[0][0] != 0);
 	sluice_model_close(&b);
 	sluice_model_close(&a);
-}
-
-TEST(push_range__of_16_bits_that_are_clipped__same_bits_as_one_push)
-{
-	run_in_job(2, push_halves, NULL);
 }

@@ -141,7 +141,7 @@ TEST(stats__every_shape__equal_the_lengths_of_the_messages)
 }
 
 /* With up=all down=all, what moves is what `dense` says. */
-static void dense_is_dense(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(stats__dense_recipe__moves_what_dense_bytes_say, 2)
 {
 	static float params[COUNT], grad[COUNT];
 	sluice_model_stats stats = { .size = sizeof stats };
@@ -157,11 +157,6 @@ static void dense_is_dense(sluice_job *job, int rank, void *argument)
 	CHECK(stats.pushed_elements == COUNT && stats.pulled_elements == COUNT);
 	CHECK(stats.deferred_elements == 0 && stats.nonfinite_elements == 0);
 	sluice_model_close(&model);
-}
-
-TEST(stats__dense_recipe__moves_what_dense_bytes_say)
-{
-	run_in_job(2, dense_is_dense, NULL);
 }
 
 /* ---- compression error ----------------------------------------------------- */
@@ -292,7 +287,7 @@ TEST(measure__on_or_off__same_digest)
 	assert_true(digests[0] == digests[1] && digests[0]);
 }
 
-static void ask_wrongly(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(stats__size_unset_or_short__is_refused_or_respected, 1)
 {
 	float params[8] = { 0 };
 	sluice_model_stats stats;
@@ -309,9 +304,4 @@ static void ask_wrongly(sluice_job *job, int rank, void *argument)
 	CHECK(stats.steps == 0 && stats.size == offsetof(sluice_model_stats, pushed_bytes));
 	CHECK(stats.pushed_bytes == 0xa5a5a5a5a5a5a5a5u);
 	sluice_model_close(&model);
-}
-
-TEST(stats__size_unset_or_short__is_refused_or_respected)
-{
-	run_in_job(1, ask_wrongly, NULL);
 }

@@ -34,7 +34,7 @@ static void apply(float *params, const float *mean)
 		params[i] -= 0.1f * mean[i];
 }
 
-static void train(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(join__unequal_numbers_of_batches__all_end_alike, 3)
 {
 	log_capture();
 	for (int r = 0; r < RECIPES; r++) {
@@ -81,11 +81,6 @@ static void train(sluice_job *job, int rank, void *argument)
 	}
 }
 
-TEST(join__unequal_numbers_of_batches__all_end_alike)
-{
-	run_in_job(3, train, NULL);
-}
-
 /* Rank 1 has no data: with join, or with gradients of zeros. */
 struct zeros {
 	int joins;
@@ -128,7 +123,7 @@ TEST(joined_worker__counts_like_one_with_zeros)
 	assert_true(pushed->digest && pushed->digest == joined->digest);
 }
 
-static void call_wrongly(sluice_job *job, int rank, void *argument)
+TEST_IN_JOB(calls__that_are_wrong__are_refused, 2)
 {
 	static const struct {
 		const char *recipe, *says;
@@ -171,9 +166,4 @@ static void call_wrongly(sluice_job *job, int rank, void *argument)
 	CHECK_OK(sluice_idle_step(model, params, &more));
 	CHECK(!more && step_of(model).steps == 2);
 	sluice_model_close(&model);
-}
-
-TEST(calls__that_are_wrong__are_refused)
-{
-	run_in_job(2, call_wrongly, NULL);
 }
