@@ -158,7 +158,7 @@ const char *sluice_strerror(int code)
 }
 
 _Static_assert(__builtin_strcmp(PACKAGE_VERSION, SLUICE_VERSION) == 0,
-	       "sluice.h has the version of configure.ac");
+	       "sluice.h and configure.ac have different versions");
 
 /* Parses MAJOR.MINOR.PATCH into three numbers and returns 1. After a space, any text may follow. */
 static int read_version(const char *text, unsigned number[3])

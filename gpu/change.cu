@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The update rule of a shard, as update_apply() has it (runtime/model/update.c). One thread handles
- * each coordinate, with the roundings of the CPU in the CPU's order, so the bits are the same. 256
- * threads, any grid, one coordinate per thread and turn. Memory per coordinate: the sum is read and
- * written, and so is the velocity of a rule that has one; with a decay, the parameters are read. */
+ * The update rule of a shard, as update_apply() computes it (runtime/model/update.c). One thread
+ * handles each coordinate, with the roundings of the CPU in the CPU's order, so the bits are the
+ * same. 256 threads, any grid, one coordinate per thread and turn. Memory per coordinate: the sum
+ * is read and written, and so is the velocity of a rule that has one; with a decay, the parameters
+ * are read. */
 #include "gpu/change.h"
 #include "gpu/tile.h"
 

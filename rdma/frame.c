@@ -174,8 +174,8 @@ int key_table_decode(const uint8_t bytes[KEY_TABLE_BYTES], struct key_table *out
 	table.link = get_le32(copy);
 	table.n = get_le32(copy + 4);
 	if (table.n > KEYS_MAX) {
-		snprintf(why, 80, "its table of keys has %u entries, %d are possible", table.n,
-			 KEYS_MAX);
+		snprintf(why, 80, "its table of keys has %u entries, but at most %d are allowed",
+			 table.n, KEYS_MAX);
 		return -1;
 	}
 	for (uint32_t i = 0; i < table.n; i++) {

@@ -470,7 +470,8 @@ static enum link_event event_of(struct link *l, const struct cm_event *cm, struc
 	case RDMA_CM_EVENT_ROUTE_RESOLVED: return ROUTE;
 	case RDMA_CM_EVENT_REJECTED:
 		if (link_is_up(l))
-			return loss_event(l, "it was rejected after it was made");
+			return loss_event(
+				l, "the connection was rejected after it had been established");
 		return event_of_answer(
 			l, proof_judge_reject(l->proof, cm, l->state == ASKING, l->why));
 	case RDMA_CM_EVENT_ESTABLISHED:

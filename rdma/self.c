@@ -134,8 +134,9 @@ static int self_connect(struct transport *t, int peer, const uint8_t *record, si
 	size_t expected_len;
 
 	if (peer < 0 || peer >= self->size || (peer != self->rank && !self->neighbours))
-		return fail(SLUICE_EINVAL, "self reaches rank %d only, not rank %d", self->rank,
-			    peer);
+		return fail(SLUICE_EINVAL,
+			    "the transport self connects rank %d only to itself, not to rank %d",
+			    self->rank, peer);
 	if (self->endpoints[peer].transport)
 		return fail(SLUICE_EINVAL, "self: rank %d is connected already", peer);
 	write_record(peer, expected, &expected_len);

@@ -64,7 +64,7 @@ static const struct stage push_stages[] = {
 };
 static const struct stage publication_stages[] = {
 	{ "when", "take the message of one worker", TRAIT(ASYNC), 0 },
-	{ "when", "add the messages of all workers up in rank order", 0, TRAIT(ASYNC) },
+	{ "when", "add up the messages of all workers in rank order", 0, TRAIT(ASYNC) },
 	{ "signal", "add the stored uploads of each worker", TRAIT(INNOVATION), 0 },
 	{ "decay", "add this multiple of the parameters", TRAIT(DECAY), 0 },
 	{ "update", "make the change of the parameters", 0, 0 },

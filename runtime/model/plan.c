@@ -74,7 +74,7 @@ const char *const plan_trait_names[TRAITS] = {
 };
 
 static const char sent_as_encoded[] = "values other than f32 are encoded";
-static const char two_passes[] = "the gradient is not sent as it is given";
+static const char two_passes[] = "the gradient is changed before it is sent";
 static const char added_apart[] = "the signal is made of the gradient before the selection";
 static const char device_adds[] = "only signal=gradient or momentum with memory=residual or none "
 				  "is added there";

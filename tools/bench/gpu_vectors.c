@@ -26,7 +26,7 @@ const struct device_kernels *gpu_kernels(void)
 	kernels = get ? get() : NULL;
 	if (kernels && kernels->size == sizeof(*kernels))
 		return kernels;
-	fprintf(stderr, "sluice-bench: --device cuda: %s does not give its kernels one by one\n",
+	fprintf(stderr, "sluice-bench: --device cuda: %s offers no single kernels\n",
 		device_module_path());
 	return NULL;
 }

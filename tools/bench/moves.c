@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Latency: each round waits for the one before (put, notify: half a round trip of a ping-pong; get:
- * the call). Bandwidth and rate: messages posted one after another, timed until the last one is
- * known to have arrived; the median of a few bursts. With --limit the machine's own figures come
- * right after. */
+ * Measures transfers between two ranks. Latency: each round waits for the previous one. For put
+ * and notify it is half a round trip of a ping-pong, for get the time of the call. Bandwidth and
+ * rate: the median of a few bursts of messages, each timed until the last message has arrived. With
+ * --limit, the machine's own figures follow. */
 #include "tools/bench/moves.h"
 #include "base/clock.h"
 #include "tools/bench/pair.h"

@@ -15,8 +15,9 @@ void probe_gpu(const struct node *node,
 	       struct report *r);      /* driver, peer memory, IOMMU, ACS, and: */
 void probe_nearness(struct report *r); /* distances between cards and GPUs of this machine */
 
-/* Return 1 if SLUICE_TRANSPORT allows the transport; if this build has it. */
+/* Returns 1 if SLUICE_TRANSPORT allows the transport. */
 int transport_allowed(const char *name);
+/* Returns 1 if this build has the transport. */
 int transport_built(const char *name);
 /* Returns 1 if it is requested by name: by SLUICE_TRANSPORT in the environment, or verbs by
  * --need-verbs. */

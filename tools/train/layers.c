@@ -36,7 +36,7 @@ static int new_floats(const struct compute *c, size_t rows, size_t width, float 
 	return 0;
 }
 
-/* Allocates the copies that are read from rows and labels, and those of the results. */
+/* Allocates memory for inputs, labels and scores, on the device and on the host. */
 static int new_copies(struct workspace *w, size_t features)
 {
 	void *score;
