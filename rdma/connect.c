@@ -172,16 +172,13 @@ static void device_events(struct connect *c)
 
 	while (!ibv_get_async_event(c->shared.context, &event)) {
 		enum ibv_event_type type = event.event_type;
+		const char *why = queues_failed(c->shared.queues, &event);
 
 		ibv_ack_async_event(&event);
-		if (type == IBV_EVENT_DEVICE_FATAL)
-			end_all(c, "this rank's RDMA device failed (DEVICE_FATAL)");
-		log_line(type == IBV_EVENT_PORT_ERR || type == IBV_EVENT_DEVICE_FATAL ||
-					 type == IBV_EVENT_CQ_ERR ?
-				 LOG_WARN :
-				 LOG_DEBUG,
-			 "rdma", "verbs: %s reports: %s", c->shared.device->name,
-			 ibv_event_type_str(type));
+		if (why)
+			end_all(c, why);
+		log_line(why || type == IBV_EVENT_PORT_ERR ? LOG_WARN : LOG_DEBUG, "rdma",
+			 "verbs: %s reports: %s", c->shared.device->name, ibv_event_type_str(type));
 	}
 }
 

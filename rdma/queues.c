@@ -181,6 +181,22 @@ uint32_t queues_pair_reads(const struct queues *q, const struct rdma_cm_id *id)
 	return attr.max_rd_atomic > 0 ? attr.max_rd_atomic : 1;
 }
 
+const char *queues_failed(const struct queues *q, const struct ibv_async_event *event)
+{
+	switch (event->event_type) {
+	case IBV_EVENT_CQ_ERR:
+		return event->element.cq == q->cq ?
+			       "the completion queue of this rank's RDMA device failed (CQ_ERR)" :
+			       NULL;
+	case IBV_EVENT_SRQ_ERR:
+		return event->element.srq == q->srq ?
+			       "the receive queue of this rank's RDMA device failed (SRQ_ERR)" :
+			       NULL;
+	case IBV_EVENT_DEVICE_FATAL: return "this rank's RDMA device failed (DEVICE_FATAL)";
+	default: return NULL;
+	}
+}
+
 const char *queues_explain(enum ibv_wc_status status, int *survives_out)
 {
 	*survives_out = 0;

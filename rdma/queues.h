@@ -52,6 +52,10 @@ uint32_t queues_pair_reads(const struct queues *q, const struct rdma_cm_id *id);
 /* Explains a completion's status to a user. *survives_out is 1 if reconnecting may help. */
 const char *queues_explain(enum ibv_wc_status status, int *survives_out);
 
+/* Returns why these queues no longer work after an event of the device, or NULL if they do: other
+ * users of the device in this process have their own queues. */
+const char *queues_failed(const struct queues *q, const struct ibv_async_event *event);
+
 /* Takes up to QUEUES_AT_ONCE completions; returns how many. */
 int queues_poll(struct queues *q);
 /* Posts receives in place of used ones: if there are many, or at_once. Returns 0 or SLUICE_E*. */

@@ -21,8 +21,8 @@ AC_DEFUN([SLUICE_CHECK_VERBS], [
 #include <infiniband/verbs.h>
 #include <rdma/rdma_cma.h>]], [[return ibv_query_gid_table(NULL, NULL, 0, 0) == 0 &&
 	rdma_set_option(NULL, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, NULL, 0) == 0 &&
-	ibv_reg_dmabuf_mr(NULL, 0, 0, 0, 0, 0) == NULL;]])],
-					[have_verbs=yes], [verbs_missing="rdma-core is older than version 34"])
+	ibv_reg_dmabuf_mr(NULL, 0, 0, 0, 0, 0) == NULL && ibv_is_fork_initialized() == IBV_FORK_ENABLED;]])],
+					[have_verbs=yes], [verbs_missing="rdma-core is older than version 35"])
 				AC_MSG_RESULT([$have_verbs])
 				CPPFLAGS="$sluice_save_CPPFLAGS"
 				LIBS="$sluice_save_LIBS"

@@ -13,6 +13,7 @@
 #include <inttypes.h>
 #include <netinet/in.h>
 #include <rdma/rdma_cma.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -259,7 +260,55 @@ static int find_ipoib(struct verbs_device *out)
 	return SLUICE_OK;
 }
 
+/* ---- forks ----------------------------------------------------------------- */
+
+enum verbs_fork verbs_fork_guard(void)
+{
+	static atomic_int warned;
+	int err;
+
+	switch (ibv_is_fork_initialized()) {
+	case IBV_FORK_UNNEEDED: return VERBS_FORK_COPIED;
+	case IBV_FORK_ENABLED: return VERBS_FORK_GUARDED;
+	default: break;
+	}
+	err = ibv_fork_init();
+	if (!err)
+		return VERBS_FORK_GUARDED;
+	if (!atomic_exchange(&warned, 1))
+		log_line(LOG_WARN, "rdma",
+			 "verbs: ibv_fork_init: %s; on this kernel (before Linux 5.12) a child "
+			 "process, such as a worker of a DataLoader, may break this rank: open "
+			 "the job before other users of RDMA, or start children by spawn",
+			 errno_text(err));
+	return VERBS_FORK_DANGEROUS;
+}
+
 /* ---- choosing -------------------------------------------------------------- */
+
+static int fail_unreliable(const char *name)
+{
+	return fail_quietly(SLUICE_ENOSUPP,
+			    "%s has no reliable connections of InfiniBand or RoCE (EFA, MANA and "
+			    "usNIC have none): for EFA, install libfabric and let "
+			    "SLUICE_TRANSPORT allow ofi",
+			    name);
+}
+
+/* Refuses devices that speak another protocol than InfiniBand and RoCE. */
+static int check_protocol(const struct ibv_device *device, const char *name)
+{
+	switch (device->transport_type) {
+	case IBV_TRANSPORT_IB: return SLUICE_OK;
+	case IBV_TRANSPORT_IWARP:
+		return fail_quietly(SLUICE_ENOSUPP,
+				    "%s speaks iWARP, which has no write with immediate: for an "
+				    "Intel card, switch irdma to RoCE (modprobe irdma roce_ena=1); "
+				    "otherwise let SLUICE_TRANSPORT allow ofi",
+				    name);
+	default: return fail_unreliable(name);
+	}
+}
 
 static int try_port(struct ibv_context *context, int gid_index, struct verbs_device *out)
 {
@@ -274,6 +323,8 @@ static int try_port(struct ibv_context *context, int gid_index, struct verbs_dev
 				    "the network interface up (ip link set ... up), or start a "
 				    "subnet manager on InfiniBand",
 				    out->name, out->port, ibv_port_state_str(out->port_attr.state));
+	if (out->port_attr.link_layer == IBV_LINK_LAYER_UNSPECIFIED)
+		return fail_unreliable(out->name);
 	out->infiniband = out->port_attr.link_layer != IBV_LINK_LAYER_ETHERNET;
 	if (out->infiniband)
 		return find_ipoib(out);
@@ -284,9 +335,13 @@ static int try_verbs_device(struct ibv_device *device, unsigned port, int gid_in
 			    struct verbs_device *out)
 {
 	struct ibv_context *context;
-	int err, rc = SLUICE_ENOSUPP;
+	int err, rc;
 
 	snprintf(out->name, sizeof(out->name), "%s", ibv_get_device_name(device));
+	rc = check_protocol(device, out->name);
+	if (rc)
+		return rc;
+	rc = SLUICE_ENOSUPP;
 	context = ibv_open_device(device);
 	if (!context)
 		return fail_quietly(SLUICE_ENOSUPP,
@@ -399,20 +454,43 @@ static void explain_choice(const struct preference *p, int place, int n, char *r
 		snprintf(reason, cap, "the first usable of %d", n);
 }
 
+/* Refuses a name that no device has. */
+static int fail_unknown(const char *name, struct ibv_device **list, int n)
+{
+	char names[256] = "";
+	size_t used = 0;
+
+	for (int i = 0; i < n; i++) {
+		const char *its = ibv_get_device_name(list[i]);
+		const size_t room = sizeof(names) - used;
+		const int left = i + 1 < n ? (int)sizeof(" and 1000 more") : 0;
+
+		if (strlen(its) + 2 + (size_t)left >= room) {
+			snprintf(names + used, room, " and %d more", n - i);
+			break;
+		}
+		used += (size_t)snprintf(names + used, room, "%s%s", i > 0 ? ", " : "", its);
+	}
+	return fail_quietly(SLUICE_ENOSUPP,
+			    "there is no RDMA device %s (SLUICE_DEVICE); there are: %s", name,
+			    names);
+}
+
 int verbs_device_choose(const char *device, const char *gid_index, struct verbs_device *out)
 {
 	struct ibv_device **list;
 	struct verbs_device chosen;
 	struct preference preference;
-	char name[64] = "", names[256] = "";
+	char name[64] = "";
 	unsigned port = 0;
-	int i, gid, rc, n = 0, place = 0;
+	int i, gid, rc, n = 0, place = 0, known = 0;
 
 	rc = parse_gid_index(gid_index, &gid);
 	if (!rc && device)
 		rc = split_name(device, name, &port);
 	if (rc)
 		return rc;
+	verbs_fork_guard();
 	list = ibv_get_device_list(&n);
 	if (!list || n == 0) {
 		if (list)
@@ -429,9 +507,8 @@ int verbs_device_choose(const char *device, const char *gid_index, struct verbs_
 	for (i = 0; i < n; i++) {
 		const int at = i < preference.n ? preference.order[i] : i;
 		const char *its = ibv_get_device_name(list[at]);
-		size_t used = strlen(names);
 
-		snprintf(names + used, sizeof(names) - used, "%s%s", i > 0 ? ", " : "", its);
+		known |= !strcmp(name, its);
 		if (!rc || (name[0] != '\0' && strcmp(name, its) != 0))
 			continue;
 		memset(&chosen, 0, sizeof(chosen));
@@ -446,10 +523,8 @@ int verbs_device_choose(const char *device, const char *gid_index, struct verbs_
 		else
 			snprintf(chosen.reason, sizeof(chosen.reason), "the first usable of %d", n);
 		*out = chosen;
-	} else if (name[0] != '\0' && strstr(names, name) == NULL) {
-		rc = fail_quietly(SLUICE_ENOSUPP,
-				  "there is no RDMA device %s (SLUICE_DEVICE); there are: %s", name,
-				  names);
+	} else if (name[0] != '\0' && !known) {
+		rc = fail_unknown(name, list, n);
 	}
 out_free:
 	ibv_free_device_list(list);

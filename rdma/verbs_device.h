@@ -25,6 +25,17 @@ struct verbs_device {
  * SLUICE_ENOSUPP, which is not logged, and a sentence that names what is missing and the remedy. */
 int verbs_device_choose(const char *device, const char *gid_index, struct verbs_device *out);
 
+/* What a fork does to the queues of a card, whose pages are private memory of this process: before
+ * Linux 5.12, parent or child got a copy, and the card kept the other one. */
+enum verbs_fork {
+	VERBS_FORK_COPIED,   /* the kernel copies pinned pages for the child */
+	VERBS_FORK_GUARDED,  /* libibverbs keeps them from the child */
+	VERBS_FORK_DANGEROUS /* neither: a fork may break this rank */
+};
+/* Called before the first device is opened, because libibverbs refuses later. Asks libibverbs to
+ * guard the pages where the kernel does not, and logs a failure once. */
+enum verbs_fork verbs_fork_guard(void);
+
 /* Returns 1 if the port of an open device is up, or cannot be queried. */
 int verbs_port_active(struct ibv_context *context, const struct verbs_device *device);
 

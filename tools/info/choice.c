@@ -22,8 +22,29 @@ int verbs_choice(char sentence[FINDING_BYTES])
 		 device.attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B ? "has" : "has no");
 	return 0;
 }
+
+int verbs_forks(char sentence[FINDING_BYTES])
+{
+	static const char *const sentences[] = {
+		[VERBS_FORK_COPIED] = "children may be forked: the kernel copies pinned pages",
+		[VERBS_FORK_GUARDED] =
+			"children may be forked: ibv_fork_init() guards pinned pages",
+		[VERBS_FORK_DANGEROUS] =
+			"a forked child may break its rank: ibv_fork_init() failed",
+	};
+	const enum verbs_fork fork = verbs_fork_guard();
+
+	snprintf(sentence, FINDING_BYTES, "%s", sentences[fork]);
+	return fork == VERBS_FORK_DANGEROUS ? -1 : 0;
+}
 #else
 int verbs_choice(char sentence[FINDING_BYTES])
+{
+	sentence[0] = '\0';
+	return 1;
+}
+
+int verbs_forks(char sentence[FINDING_BYTES])
 {
 	sentence[0] = '\0';
 	return 1;

@@ -27,6 +27,9 @@ int transport_named(const struct node *node, const char *name);
  * device, port, GID and the reason; -1 with the reason why there is none; 1 if this build has no
  * verbs. */
 int verbs_choice(char sentence[FINDING_BYTES]);
+/* Tells whether a rank may fork children, after verbs_choice(). Returns 0 with a sentence; -1 with
+ * one if it may not; 1 if this build has no verbs. */
+int verbs_forks(char sentence[FINDING_BYTES]);
 /* The choice of the transport over libfabric. sentence names provider, interface and version, tcp
  * is 1 for TCP, interface is the network interface or the provider's equivalent, and defect is a
  * known defect of this version of the provider with its remedy (NULL: none). */

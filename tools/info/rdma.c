@@ -238,4 +238,12 @@ void probe_rdma(const struct node *node, struct report *r)
 	case 0: report_add(r, VERDICT_OK, section, "rdma-choice", NULL, "%s", sentence); break;
 	case -1: report_add(r, VERDICT_FAIL, section, "rdma-choice", NULL, "%s", sentence); break;
 	}
+	switch (verbs_forks(sentence)) {
+	case 0: report_add(r, VERDICT_OK, section, "rdma-fork", NULL, "%s", sentence); break;
+	case -1:
+		report_add(r, VERDICT_WARN, section, "rdma-fork",
+			   "use Linux 5.12 or newer, or start child processes by spawn", "%s",
+			   sentence);
+		break;
+	}
 }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 struct fake_cq *fake_cqs;
+struct ibv_srq *fake_first_srq;
 
 struct fake_cq *fake_cq_of(struct ibv_cq *cq)
 {
@@ -174,6 +175,10 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr
 				  .capacity = attr->attr.max_wr,
 				  .wr_ids = fake_new(attr->attr.max_wr * sizeof(*srq->wr_ids)) };
 	fake_count(&fake_counts.srqs, 1);
+	fake_lock();
+	if (!fake_first_srq)
+		fake_first_srq = &srq->srq;
+	fake_unlock();
 	return &srq->srq;
 }
 
@@ -185,6 +190,8 @@ int ibv_destroy_srq(struct ibv_srq *ibv_srq)
 	for (struct fake_qp *q = fake_qps; q != NULL; q = q->next)
 		if (q->qp.srq == ibv_srq)
 			fake_misuse("ibv_destroy_srq of a queue in use");
+	if (fake_first_srq == ibv_srq)
+		fake_first_srq = NULL;
 	fake_count(&fake_counts.srqs, -1);
 	fake_unlock();
 	free(srq->wr_ids);

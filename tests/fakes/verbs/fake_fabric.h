@@ -21,14 +21,18 @@ enum fake_cm_mode {
 struct fake_settings {
 	struct ibv_device_attr attr;
 	uint32_t max_inline, max_message;
-	int devices;                   /* 1: fake0; 2: also fake1 */
+	int devices;                   /* 1: fake0; 2: also fake1; ... */
 	int port_down;                 /* bit i: of device i */
 	int no_dmabuf, no_peermem;     /* registering device memory this way is refused */
 	int dead_dmabuf, dead_peermem; /* ... works, but no byte moves */
 	int no_bind;                   /* windows are advertised, binding one fails */
-	uint64_t longest_window;       /* posting the binding of a longer one is refused; 0: none */
-	int held;                      /* work requests wait for fake_release() */
-	int silent; /* work requests vanish: no completion until the queue pair ends */
+	enum ibv_fork_status fork;     /* what the kernel does for forks, or who else asked */
+	enum ibv_transport_type transport;
+	uint8_t link_layer;
+	int async; /* the next asynchronous event is this enum ibv_event_type + 1; 0: none comes */
+	uint64_t longest_window; /* posting the binding of a longer one is refused; 0: none */
+	int held;                /* work requests wait for fake_release() */
+	int silent;              /* work requests vanish: no completion until the queue pair ends */
 	enum fake_cm_mode cm;
 	/* The next executed work request of this opcode ends with this status (IBV_WC_SUCCESS:
 	 * none). */
@@ -40,8 +44,10 @@ struct fake_settings {
 
 struct fake_counts {
 	int contexts, pds, mrs, mws, cqs, srqs, qps, channels, cm_channels, ids;
-	int unacked; /* events, of all kinds */
-	int misuse;  /* ended in the wrong order, destroyed with events or users left */
+	int unacked;       /* events, of all kinds */
+	int forks_guarded; /* calls of ibv_fork_init() */
+	int opened;        /* calls of ibv_open_device() */
+	int misuse;        /* ended in the wrong order, destroyed with events or users left */
 	char first_misuse[128];
 	uint64_t writes, writes_with_imm, reads, binds, invalidations;
 	uint64_t bytes_written, bytes_read;
@@ -94,7 +100,7 @@ void fake_cm_cut(int told);
 int fake_remote_writable(const void *base, size_t n);
 
 /* ---- between the parts ---- */
-enum { INLINE_BYTES = 256 };
+enum { INLINE_BYTES = 256, FAKE_DEVICES = 40 };
 
 struct fake_qp {
 	struct ibv_qp qp;
@@ -152,6 +158,7 @@ extern struct fake_mr *fake_mrs;
 extern struct fake_mw *fake_mws;
 extern struct fake_cq *fake_cqs;
 extern struct fake_qp *fake_qps;
+extern struct ibv_srq *fake_first_srq; /* the oldest, or NULL */
 
 struct fake_cq *fake_cq_of(struct ibv_cq *cq);
 void fake_complete(struct fake_cq *cq, struct fake_cqe cqe);

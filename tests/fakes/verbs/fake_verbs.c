@@ -22,8 +22,7 @@ struct fake_settings fake;
 struct fake_counts fake_counts;
 
 static pthread_mutex_t lock;
-static struct ibv_device devices[] = { { .name = "fake0", .node_type = IBV_NODE_CA },
-				       { .name = "fake1", .node_type = IBV_NODE_CA } };
+static struct ibv_device devices[FAKE_DEVICES];
 static struct verbs_context context;
 struct fake_mr *fake_mrs;
 struct fake_mw *fake_mws;
@@ -126,12 +125,14 @@ static int query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr 
 	if (port != 1)
 		return EINVAL;
 	memset(attr, 0, n);
-	attr->state = fake.port_down >> (c->device - devices) & 1 ? IBV_PORT_DOWN : IBV_PORT_ACTIVE;
+	attr->state = (uint64_t)(unsigned)fake.port_down >> (c->device - devices) & 1 ?
+			      IBV_PORT_DOWN :
+			      IBV_PORT_ACTIVE;
 	attr->max_msg_sz = fake.max_message;
 	attr->lid = PORT_LID;
 	attr->active_mtu = attr->max_mtu = IBV_MTU_4096;
 	attr->gid_tbl_len = 1;
-	attr->link_layer = IBV_LINK_LAYER_ETHERNET;
+	attr->link_layer = fake.link_layer;
 	return 0;
 }
 
@@ -141,9 +142,13 @@ struct ibv_device **ibv_get_device_list(int *n)
 
 	if (fake_fails("ibv_get_device_list", ENOMEM))
 		return NULL;
-	list = fake_new(3 * sizeof(*list));
-	for (int i = 0; i < fake.devices; i++)
+	list = fake_new((FAKE_DEVICES + 1) * sizeof(*list));
+	for (int i = 0; i < fake.devices; i++) {
+		if (devices[i].transport_type !=
+		    fake.transport) /* others read it without the lock */
+			devices[i].transport_type = fake.transport;
 		list[i] = &devices[i];
+	}
 	if (n != NULL)
 		*n = fake.devices;
 	return list;
@@ -163,6 +168,7 @@ struct ibv_context *ibv_open_device(struct ibv_device *d)
 		context.context.device = d;
 	fake_unlock();
 	fake_count(&fake_counts.contexts, 1);
+	fake_count(&fake_counts.opened, 1);
 	return &context.context;
 }
 
@@ -196,14 +202,44 @@ ssize_t _ibv_query_gid_table(struct ibv_context *c, struct ibv_gid_entry *entrie
 	return 1;
 }
 
+/* libibverbs refuses once memory is pinned. */
+int ibv_fork_init(void)
+{
+	fake_count(&fake_counts.forks_guarded, 1);
+	if (fake_fails("ibv_fork_init", EINVAL) || fake_counts.opened)
+		return EINVAL;
+	fake.fork = IBV_FORK_ENABLED;
+	return 0;
+}
+
+enum ibv_fork_status ibv_is_fork_initialized(void)
+{
+	return fake.fork;
+}
+
+/* An event of a queue concerns the oldest of its kind. */
 int ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *event)
 {
+	int type;
+
+	fake_lock();
+	type = fake.async - 1;
+	fake.async = 0;
+	if (type >= 0)
+		fake_counts.unacked++;
+	*event = (struct ibv_async_event){ .event_type = (enum ibv_event_type)type };
+	for (struct fake_cq *cq = fake_cqs; cq && type == IBV_EVENT_CQ_ERR; cq = cq->next)
+		event->element.cq = &cq->cq;
+	if (type == IBV_EVENT_SRQ_ERR)
+		event->element.srq = fake_first_srq;
+	fake_unlock();
 	errno = EAGAIN;
-	return -1;
+	return type >= 0 ? 0 : -1;
 }
 
 void ibv_ack_async_event(struct ibv_async_event *event)
 {
+	fake_count(&fake_counts.unacked, -1);
 }
 
 void fake_device_memory(void *base, size_t n)
@@ -420,6 +456,10 @@ struct ibv_context *fake_context(void)
 
 void fake_reset(void)
 {
+	for (int i = 0; i < FAKE_DEVICES; i++) {
+		snprintf(devices[i].name, sizeof(devices[i].name), "fake%d", i);
+		devices[i].node_type = IBV_NODE_CA;
+	}
 	if (context.context.async_fd == 0)
 		context.context.async_fd = eventfd(0, EFD_CLOEXEC);
 	context.sz = sizeof(context);
@@ -447,6 +487,9 @@ void fake_reset(void)
 			  .phys_port_cnt = 1,
 			  .device_cap_flags = IBV_DEVICE_MEM_WINDOW_TYPE_2B },
 		.devices = 1,
+		.fork = IBV_FORK_UNNEEDED,
+		.transport = IBV_TRANSPORT_IB,
+		.link_layer = IBV_LINK_LAYER_ETHERNET,
 		.max_inline = 220,
 		.max_message = 1u << 23
 	};

@@ -52,6 +52,7 @@ check_PROGRAMS += \
 	tests/unit/test_nearness \
 	tests/unit/test_verbs \
 	tests/unit/test_verbs_broken \
+	tests/unit/test_verbs_device \
 	tests/unit/test_verbs_job \
 	tests/unit/test_verbs_keys \
 	tests/unit/test_verbs_register \
@@ -65,6 +66,8 @@ tests_unit_test_verbs_SOURCES = tests/unit/rdma/test_verbs.c $(verbs_two)
 tests_unit_test_verbs_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 tests_unit_test_verbs_broken_SOURCES = tests/unit/rdma/test_verbs_broken.c $(verbs_two)
 tests_unit_test_verbs_broken_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
+tests_unit_test_verbs_device_SOURCES = tests/unit/rdma/test_verbs_device.c $(verbs_two)
+tests_unit_test_verbs_device_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 # Brings its own bootstrap: ranks are threads.
 tests_unit_test_verbs_job_SOURCES = tests/unit/rdma/test_verbs_job.c $(fake_fabric)
 tests_unit_test_verbs_job_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
@@ -83,6 +86,7 @@ EXTRA_DIST += \
 	tests/unit/rdma/test_nearness.c \
 	tests/unit/rdma/test_verbs.c \
 	tests/unit/rdma/test_verbs_broken.c \
+	tests/unit/rdma/test_verbs_device.c \
 	tests/unit/rdma/test_verbs_job.c \
 	tests/unit/rdma/test_verbs_keys.c \
 	tests/unit/rdma/test_verbs_register.c \

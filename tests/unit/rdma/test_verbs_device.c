@@ -1,0 +1,160 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Which devices the verbs transport takes and with what reason it refuses others; what happens
+ * before a device is opened; and events that end its queues. */
+#include "rdma/verbs_device.h"
+#include "base/log.h"
+#include "sluice.h"
+#include "verbs_two.h"
+#include "cases.h"
+#include <stdio.h>
+#include <string.h>
+
+static int choose(const char *name)
+{
+	struct verbs_device chosen;
+
+	return verbs_device_choose(name, NULL, &chosen);
+}
+
+/* ---- names ------------------------------------------------------------------ */
+
+FRESH(device__named_like_the_beginning_of_another__is_unknown)
+{
+	fake.devices = 11;
+	assert_int_equal(choose("fake1"), 0);
+	assert_int_equal(choose("fake10"), 0);
+	assert_int_equal(choose("fake"), SLUICE_ENOSUPP);
+	assert_string_equal(sluice_last_error(),
+			    "there is no RDMA device fake (SLUICE_DEVICE); there are: fake0, "
+			    "fake1, fake2, fake3, fake4, fake5, fake6, fake7, fake8, fake9, "
+			    "fake10");
+	assert_null(fake_leak());
+}
+
+FRESH(device__unknown_among_forty__as_many_names_as_fit_and_the_number_of_others)
+{
+	const char *list;
+	int named = 1, more;
+
+	fake.devices = FAKE_DEVICES;
+	assert_int_equal(choose("fake40"), SLUICE_ENOSUPP);
+	list = strstr(sluice_last_error(), "there are: fake0, fake1");
+	assert_non_null(list);
+	for (const char *at = list; (at = strchr(at, ',')); at++)
+		named++;
+	assert_int_equal(sscanf(strstr(list, " and "), " and %d more", &more), 1);
+	assert_int_equal(named + more, FAKE_DEVICES);
+	assert_true(named > 20);
+}
+
+/* ---- refusals --------------------------------------------------------------- */
+
+FRESH(device__of_another_protocol__refused_with_the_reason)
+{
+	static const struct {
+		enum ibv_transport_type transport;
+		uint8_t link_layer;
+		const char *says;
+	} cases[] = {
+		{ IBV_TRANSPORT_IWARP, IBV_LINK_LAYER_ETHERNET, "iWARP, which has no write with" },
+		{ IBV_TRANSPORT_IWARP, IBV_LINK_LAYER_ETHERNET, "irdma roce_ena=1" },
+		{ IBV_TRANSPORT_USNIC_UDP, IBV_LINK_LAYER_ETHERNET, "no reliable connections" },
+		{ IBV_TRANSPORT_UNSPECIFIED, IBV_LINK_LAYER_UNSPECIFIED,
+		  "for EFA, install libfabric" },
+		{ IBV_TRANSPORT_UNKNOWN, IBV_LINK_LAYER_ETHERNET, "no reliable connections" },
+		{ IBV_TRANSPORT_IB, IBV_LINK_LAYER_UNSPECIFIED, "no reliable connections" },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		fake.transport = cases[i].transport;
+		fake.link_layer = cases[i].link_layer;
+		assert_int_equal(choose(NULL), SLUICE_ENOSUPP);
+		if (!strstr(sluice_last_error(), cases[i].says) ||
+		    strncmp(sluice_last_error(), "fake0 ", 6))
+			fail_msg("case %zu: %s", i, sluice_last_error());
+		assert_null(strstr(sluice_last_error(), "ipoib"));
+		assert_null(strstr(sluice_last_error(), "ip addr add"));
+	}
+	assert_null(fake_leak());
+}
+
+/* ---- forks ------------------------------------------------------------------ */
+
+FRESH(fork__kernel_that_copies__libibverbs_is_not_asked)
+{
+	assert_int_equal(choose(NULL), 0);
+	assert_int_equal(fake_counts.forks_guarded, 0);
+	assert_int_equal(verbs_fork_guard(), VERBS_FORK_COPIED);
+}
+
+/* The fake refuses once a device was opened. */
+FRESH(fork__older_kernel__guarded_once_before_the_first_device_is_opened)
+{
+	fake.fork = IBV_FORK_DISABLED;
+	open_pair(16);
+	assert_int_equal(fake_counts.forks_guarded, 1);
+	assert_int_equal(fake.fork, IBV_FORK_ENABLED);
+	assert_int_equal(verbs_fork_guard(), VERBS_FORK_GUARDED);
+	close_pair();
+}
+
+FRESH(fork__too_late_to_guard__warned_once_and_the_job_goes_on)
+{
+	const char *first;
+
+	log_configure("rdma+info");
+	fake.fork = IBV_FORK_DISABLED;
+	fake_counts.opened = 1;
+	open_pair(16);
+	assert_int_equal(verbs_fork_guard(), VERBS_FORK_DANGEROUS);
+	first = strstr(logged, "ibv_fork_init: EINVAL");
+	assert_non_null(first);
+	assert_null(strstr(first + 1, "ibv_fork_init"));
+	close_pair();
+}
+
+/* ---- events ----------------------------------------------------------------- */
+
+FRESH(event__queue_or_device_failed__all_links_end_with_the_reason)
+{
+	static const struct {
+		enum ibv_event_type type;
+		const char *says;
+	} cases[] = {
+		{ IBV_EVENT_CQ_ERR, "completion queue of this rank's RDMA device failed (CQ_ERR)" },
+		{ IBV_EVENT_SRQ_ERR, "receive queue of this rank's RDMA device failed (SRQ_ERR)" },
+		{ IBV_EVENT_DEVICE_FATAL, "RDMA device failed (DEVICE_FATAL)" },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		fabric_setup(state);
+		open_pair(16);
+		fake.async = (int)cases[i].type + 1;
+		while (fake.async) /* rank 0's: its queues are the oldest */
+			pair_poll_side(&pair, 0);
+		assert_int_equal(pair_wait(&pair, 0, EVENT_GONE, 1), 0);
+		assert_non_null(strstr(pair.events[0][0].text, cases[i].says));
+		assert_int_equal(pair_wait(&pair, 1, EVENT_GONE, 1), 0);
+		close_pair();
+	}
+}
+
+FRESH(event__of_another_user_s_queue_or_harmless__no_link_ends)
+{
+	static const enum ibv_event_type types[] = { IBV_EVENT_CQ_ERR, IBV_EVENT_SRQ_ERR,
+						     IBV_EVENT_GID_CHANGE };
+	struct two x;
+
+	open_pair(16);
+	for (size_t i = 0; i < sizeof(types) / sizeof(types[0]); i++) {
+		fake.async = (int)types[i] + 1;
+		while (fake.async) /* rank 1 sees an event of rank 0's queue */
+			pair_poll_side(&pair, 1);
+	}
+	x = share_two();
+	assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 100, 1), 0);
+	assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 1), 0);
+	assert_int_equal(pair_count(&pair, 1, EVENT_GONE), 0);
+	close_two(&x);
+	close_pair();
+}
