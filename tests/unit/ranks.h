@@ -70,6 +70,17 @@ extern int nodes_have_kernels;
 	}                                                                                          \
 	static void name##_in_job(sluice_job *job, int rank, void *argument)
 
+/* The same, of ranks that join by themselves, or not: a rank_function. */
+#define TEST_IN_RANKS(name, ...)                                                                   \
+	static int name##_in_rank(int rank, void *argument);                                       \
+	TEST(name)                                                                                 \
+	{                                                                                          \
+		static const int name##_sizes[] = { __VA_ARGS__ };                                 \
+		for (size_t n = 0; n < sizeof name##_sizes / sizeof(int); n++)                     \
+			run_ranks(name##_sizes[n], name##_in_rank, NULL);                          \
+	}                                                                                          \
+	static int name##_in_rank(int rank, void *argument)
+
 /* Zeroed memory that the parent and all ranks share; freed when the process ends. */
 void *shared_memory(size_t bytes);
 

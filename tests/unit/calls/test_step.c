@@ -83,7 +83,7 @@ static int sharding_left_out(int s)
 }
 
 /* What a worker is told of its next step, a dedicated server is not. */
-static int ask_for_step(int rank, void *argument)
+TEST_IN_RANKS(step_info__on_a_dedicated_server__is_that_of_no_step, 3)
 {
 	sluice_job_attr attr = { .size = sizeof attr, .servers = 1 };
 	sluice_job *job = rank_join(&attr);
@@ -102,11 +102,6 @@ static int ask_for_step(int rank, void *argument)
 	sluice_model_close(&model);
 	sluice_finalize(&job);
 	return 0;
-}
-
-TEST(step_info__on_a_dedicated_server__is_that_of_no_step)
-{
-	run_ranks(3, ask_for_step, NULL);
 }
 
 static int train_all(int rank, void *argument)

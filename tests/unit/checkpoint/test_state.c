@@ -248,7 +248,7 @@ TEST_IN_JOB(calls__that_are_wrong__are_refused, 2)
 	sluice_model_close(&model);
 }
 
-static int ask_with_servers(int rank, void *argument)
+TEST_IN_RANKS(state__with_dedicated_servers__is_refused, 3)
 {
 	float params[COUNT] = { 0 };
 	size_t n = 0;
@@ -264,9 +264,4 @@ static int ask_with_servers(int rank, void *argument)
 	sluice_model_close(&model);
 	sluice_finalize(&job);
 	return 0;
-}
-
-TEST(state__with_dedicated_servers__is_refused)
-{
-	run_ranks(3, ask_with_servers, NULL);
 }

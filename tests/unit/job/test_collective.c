@@ -191,7 +191,7 @@ TEST_IN_JOB(gather__of_different_lengths__fails_on_all, 3)
 	CHECK(error_says("8 bytes", "24 bytes") && error_says("sluice_gather", NULL));
 }
 
-static int with_servers(int rank, void *argument)
+TEST_IN_RANKS(collectives__with_dedicated_servers__count_workers_only, 4)
 {
 	enum { BIG_BYTES = 100000 };
 	static unsigned char big[BIG_BYTES];
@@ -235,12 +235,7 @@ static int with_servers(int rank, void *argument)
 	return 0;
 }
 
-TEST(collectives__with_dedicated_servers__count_workers_only)
-{
-	run_ranks(4, with_servers, NULL);
-}
-
-static int too_many_servers(int rank, void *argument)
+TEST_IN_RANKS(init__servers_impossible_or_different__is_refused_by_name, 2)
 {
 	sluice_job_attr attr = { .size = sizeof attr, .servers = 2, .wait_timeout_ms = 60000 };
 	sluice_job *job = NULL;
@@ -258,9 +253,4 @@ static int too_many_servers(int rank, void *argument)
 	sluice_finalize(&job);
 	sluice_finalize(NULL);
 	return 0;
-}
-
-TEST(init__servers_impossible_or_different__is_refused_by_name)
-{
-	run_ranks(2, too_many_servers, NULL);
 }

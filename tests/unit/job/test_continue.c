@@ -125,7 +125,7 @@ TEST(kill__all_workers__ends_the_servers)
 	end_by_losing(15);
 }
 
-static int ask_without_servers(int rank, void *argument)
+TEST_IN_RANKS(init__continue_without_servers__fails_EINVAL_saying_why, 2)
 {
 	sluice_job_attr attr = { .size = sizeof attr, .on_failure = SLUICE_CONTINUE };
 	sluice_job *job = NULL;
@@ -137,12 +137,7 @@ static int ask_without_servers(int rank, void *argument)
 	return 0;
 }
 
-TEST(init__continue_without_servers__fails_EINVAL_saying_why)
-{
-	run_ranks(2, ask_without_servers, NULL);
-}
-
-static int differ(int rank, void *argument)
+TEST_IN_RANKS(init__policies_that_differ__are_refused_on_all, 3)
 {
 	sluice_job_attr attr = { .size = sizeof attr,
 				 .servers = 1,
@@ -152,9 +147,4 @@ static int differ(int rank, void *argument)
 	CHECK(sluice_init(&attr, &job) == SLUICE_EPEER);
 	CHECK(error_says("on_failure=continue", "on_failure=abort"));
 	return 0;
-}
-
-TEST(init__policies_that_differ__are_refused_on_all)
-{
-	run_ranks(3, differ, NULL);
 }

@@ -97,7 +97,7 @@ TEST(collectives__that_differ__are_named_though_a_third_rank_computes)
 
 /* ---- a step against a call that another thread's push may end ---------------- */
 
-static int step_against_barrier(int rank, void *argument)
+TEST_IN_RANKS(step__against_a_barrier__the_limit_names_both, 2)
 {
 	float params[N] = { 0 };
 	sluice_job *job = rank_join(NULL);
@@ -113,11 +113,6 @@ static int step_against_barrier(int rank, void *argument)
 	}
 	leave(job, model);
 	return 0;
-}
-
-TEST(step__against_a_barrier__the_limit_names_both)
-{
-	run_ranks(2, step_against_barrier, NULL);
 }
 
 /* ---- what is right ------------------------------------------------------------ */

@@ -415,7 +415,7 @@ TEST(push__nan_with_zero_or_skip__leaves_out_the_coordinates_or_the_gradient)
 
 /* ---- ranks that differ ----------------------------------------------------- */
 
-static int push_at_another_rate(int rank, void *argument)
+TEST_IN_RANKS(push__unequal_learning_rates__are_refused_by_name, 3)
 {
 	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
 	sluice_job *job = rank_join(NULL);
@@ -444,12 +444,7 @@ static int push_at_another_rate(int rank, void *argument)
 	return 0;
 }
 
-TEST(push__unequal_learning_rates__are_refused_by_name)
-{
-	run_ranks(3, push_at_another_rate, NULL);
-}
-
-static int open_differently(int rank, void *argument)
+TEST_IN_RANKS(open__attributes_that_differ__are_refused_by_name_on_all, 3)
 {
 	float params[COUNT] = { 0 };
 	sluice_job *job = rank_join(NULL);
@@ -509,12 +504,7 @@ static int open_differently(int rank, void *argument)
 	return 0;
 }
 
-TEST(open__attributes_that_differ__are_refused_by_name_on_all)
-{
-	run_ranks(3, open_differently, NULL);
-}
-
-static int call_out_of_order(int rank, void *argument)
+TEST_IN_RANKS(push__twice_without_pull__fails_EINVAL_and_the_job_goes_on, 2)
 {
 	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
 	sluice_job *job = rank_join(NULL);
@@ -537,14 +527,9 @@ static int call_out_of_order(int rank, void *argument)
 	return 0;
 }
 
-TEST(push__twice_without_pull__fails_EINVAL_and_the_job_goes_on)
-{
-	run_ranks(2, call_out_of_order, NULL);
-}
-
 /* ---- fork ------------------------------------------------------------------ */
 
-static int fork_in_the_middle(int rank, void *argument)
+TEST_IN_RANKS(fork__child_exits_or_finalizes__does_no_harm, 3)
 {
 	static sluice_job *job; /* reachable in the children */
 	static sluice_model *model;
@@ -580,9 +565,4 @@ static int fork_in_the_middle(int rank, void *argument)
 	sluice_model_close(&model);
 	sluice_finalize(&job);
 	return 0;
-}
-
-TEST(fork__child_exits_or_finalizes__does_no_harm)
-{
-	run_ranks(3, fork_in_the_middle, NULL);
 }

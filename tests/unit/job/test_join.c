@@ -46,7 +46,7 @@ TEST(init__one_rank_cannot_open_files__all_others_name_it_and_why)
 		run_ranks(3, join_where_one_fails, &culprit);
 }
 
-static int join_with_bad_terms(int rank, void *argument)
+TEST_IN_RANKS(init__one_rank_asks_for_impossible_servers__all_others_name_it, 3)
 {
 	sluice_job_attr attr = { .size = sizeof attr, .servers = rank == 2 ? 7 : 1 };
 	sluice_job *job = NULL;
@@ -56,11 +56,6 @@ static int join_with_bad_terms(int rank, void *argument)
 	CHECK(error_says("servers=7", NULL));
 	CHECK(rank == 2 || error_says("rank 2 (node n2) cannot take part", NULL));
 	return 0;
-}
-
-TEST(init__one_rank_asks_for_impossible_servers__all_others_name_it)
-{
-	run_ranks(3, join_with_bad_terms, NULL);
 }
 
 enum { COUNT = 200, STEPS = 5 };
@@ -83,7 +78,7 @@ static void steps_of(sluice_model *model[2], float params[2][COUNT], int rank, i
 		}
 }
 
-static int join_two_jobs(int rank, void *argument)
+TEST_IN_RANKS(init__while_a_job_is_open__a_second_job_of_the_same_ranks, 3)
 {
 	static float params[2][COUNT];
 	sluice_model_attr attr = ATTR(.count = COUNT, .lr = 1, .recipe = "up=all down=all");
@@ -118,11 +113,6 @@ static int join_two_jobs(int rank, void *argument)
 	sluice_model_close(&model[0]);
 	sluice_finalize(&job[0]);
 	return 0;
-}
-
-TEST(init__while_a_job_is_open__a_second_job_of_the_same_ranks)
-{
-	run_ranks(3, join_two_jobs, NULL);
 }
 
 static int join_again(sluice_job *job, void *context)

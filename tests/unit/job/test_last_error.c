@@ -82,7 +82,7 @@ static void describe_nothing(void *context, char *text, size_t cap)
 	snprintf(text, cap, "nothing");
 }
 
-static int fail_meanwhile(int rank, void *argument)
+TEST_IN_RANKS(last_error__job_fails_while_a_call_succeeds__the_next_call_says_it, 1)
 {
 	static struct job_client client;
 	sluice_job *job = rank_join(NULL);
@@ -100,11 +100,6 @@ static int fail_meanwhile(int rank, void *argument)
 	CHECK(error_says("a device failed while a call succeeded", NULL));
 	sluice_finalize(&job);
 	return 0;
-}
-
-TEST(last_error__job_fails_while_a_call_succeeds__the_next_call_says_it)
-{
-	run_ranks(1, fail_meanwhile, NULL);
 }
 
 /* ---- failures that peers report ---------------------------------------------- */

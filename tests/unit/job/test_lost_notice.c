@@ -88,7 +88,7 @@ TEST(pull__the_notice_of_the_version_is_lost__ends_with_the_name_of_the_rank)
 	run_ranks(2, train_with_a_loss, &loss);
 }
 
-static int wait_in_a_barrier(int rank, void *argument)
+TEST_IN_RANKS(barrier__a_message_of_it_is_lost__ends_with_the_name_of_the_rank, 2)
 {
 	sluice_job *job = join();
 	if (rank == 0)
@@ -102,12 +102,7 @@ static int wait_in_a_barrier(int rank, void *argument)
 	return 0;
 }
 
-TEST(barrier__a_message_of_it_is_lost__ends_with_the_name_of_the_rank)
-{
-	run_ranks(2, wait_in_a_barrier, NULL);
-}
-
-static int show_too_much(int rank, void *argument)
+TEST_IN_RANKS(pulse__more_received_than_sent__is_refused_by_name, 2)
 {
 	sluice_job *job = join();
 	if (rank == 0) { /* as if rank 1 showed one more than was sent */
@@ -125,12 +120,7 @@ static int show_too_much(int rank, void *argument)
 	return 0;
 }
 
-TEST(pulse__more_received_than_sent__is_refused_by_name)
-{
-	run_ranks(2, show_too_much, NULL);
-}
-
-static int spoil_own_pulse(int rank, void *argument)
+TEST_IN_RANKS(pulse__counts_that_do_not_check__are_read_again, 2)
 {
 	sluice_job *job = join();
 	const uint64_t beats = 10;
@@ -143,9 +133,4 @@ static int spoil_own_pulse(int rank, void *argument)
 	CHECK_OK(sluice_barrier(job));
 	sluice_finalize(&job);
 	return 0;
-}
-
-TEST(pulse__counts_that_do_not_check__are_read_again)
-{
-	run_ranks(2, spoil_own_pulse, NULL);
 }

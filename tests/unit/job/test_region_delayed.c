@@ -195,7 +195,7 @@ TEST(put_and_get__from_foreign_memory__the_buffer_is_reusable_on_return)
 	run_in_job(2, bounce, NULL);
 }
 
-static int own_window(int rank, void *argument)
+TEST_IN_RANKS(own_window__500_blocks_in_flight__the_flush_waits_for_the_last, 2)
 {
 	enum { BLOCK = 1000, BLOCKS = 500, OUT = BLOCK * BLOCKS };
 	sluice_job *job = rank_join(NULL);
@@ -234,11 +234,6 @@ static int own_window(int rank, void *argument)
 	sluice_region_close(&region);
 	sluice_finalize(&job);
 	return 0;
-}
-
-TEST(own_window__500_blocks_in_flight__the_flush_waits_for_the_last)
-{
-	run_ranks(2, own_window, NULL);
 }
 
 int main(void)

@@ -212,7 +212,7 @@ static uint64_t shown_progress(const sluice_job *job)
 	return get_le64(line_of(job, 0) + LINE_PROGRESS);
 }
 
-static int never_wait(int rank, void *argument)
+TEST_IN_RANKS(wait__over_at_once_again_and_again__the_heart_beats, 1)
 {
 	sluice_job_attr attr = { .size = sizeof attr, .lost_after_ms = lost_after_ms() };
 	sluice_job *job = rank_join(&attr);
@@ -224,11 +224,6 @@ static int never_wait(int rank, void *argument)
 	progress_release(job);
 	sluice_finalize(&job);
 	return 0;
-}
-
-TEST(wait__over_at_once_again_and_again__the_heart_beats)
-{
-	run_ranks(1, never_wait, NULL);
 }
 
 enum { FLOOD = 1 << 20 };

@@ -174,7 +174,7 @@ TEST_IN_JOB(regions__of_a_group__reach_its_ranks_only, 4)
 	sluice_finalize(&pair);
 }
 
-static int serve_in_groups(int rank, void *argument)
+TEST_IN_RANKS(split__with_dedicated_servers__puts_them_last, 6)
 {
 	float params[100] = { 0 }, grad[100];
 	sluice_job_attr where = { .size = sizeof where, .servers = 2 };
@@ -200,11 +200,6 @@ static int serve_in_groups(int rank, void *argument)
 	sluice_finalize(&half);
 	sluice_finalize(&job);
 	return 0;
-}
-
-TEST(split__with_dedicated_servers__puts_them_last)
-{
-	run_ranks(6, serve_in_groups, NULL);
 }
 
 /* ---- losing a rank --------------------------------------------------------- */
@@ -273,7 +268,7 @@ TEST_IN_JOB(failure__inside_of_a_group__stays_in_it, 4)
 
 /* ---- wrong calls ----------------------------------------------------------- */
 
-static int call_wrongly(int rank, void *argument)
+TEST_IN_RANKS(calls__that_are_wrong__are_refused, 2)
 {
 	static sluice_job *sub; /* never finalized: with it the program still has the job */
 	sluice_job *job = rank_join(NULL);
@@ -291,12 +286,7 @@ static int call_wrongly(int rank, void *argument)
 	return 0;
 }
 
-TEST(calls__that_are_wrong__are_refused)
-{
-	run_ranks(2, call_wrongly, NULL);
-}
-
-static int split_elastic(int rank, void *argument)
+TEST_IN_RANKS(split__of_a_job_that_goes_on_without_lost_ranks__is_refused, 3)
 {
 	sluice_job_attr attr = { .size = sizeof attr, .servers = 1, .on_failure = SLUICE_CONTINUE };
 	sluice_job *job = rank_join(&attr), *sub = NULL;
@@ -305,11 +295,6 @@ static int split_elastic(int rank, void *argument)
 	CHECK(error_says("on_failure=continue", NULL));
 	sluice_finalize(&job);
 	return 0;
-}
-
-TEST(split__of_a_job_that_goes_on_without_lost_ranks__is_refused)
-{
-	run_ranks(3, split_elastic, NULL);
 }
 
 /* A member of the job that is none of the group writes to it. */

@@ -157,7 +157,7 @@ TEST_IN_JOB(notify__of_a_model_that_was_closed__does_no_harm, 2)
 /* ---- the limit ---------------------------------------------------------------- */
 
 /* The table is filled with one model, which the polls do not look at while it rests. */
-static int open_too_many(int rank, void *argument)
+TEST_IN_RANKS(models__more_than_the_limit__are_refused_by_name, 1)
 {
 	float params[N] = { 0 };
 	sluice_job *job = rank_join(NULL);
@@ -185,11 +185,6 @@ static int open_too_many(int rank, void *argument)
 	sluice_model_close(&model);
 	sluice_finalize(&job);
 	return 0;
-}
-
-TEST(models__more_than_the_limit__are_refused_by_name)
-{
-	run_ranks(1, open_too_many, NULL);
 }
 
 TEST(shards__more_than_a_notify_can_name__are_refused_by_name)

@@ -191,7 +191,7 @@ TEST(open__beyond_the_address_space_of_one_rank__is_refused_on_all)
 
 /* Ranks 0 and 1 share a node: each needs more than half of what is left, together they need too
  * much. */
-static int open_beyond_machine(int rank, void *argument)
+TEST_IN_RANKS(open__beyond_the_memory_of_the_machine__is_refused_before_it_is_taken, 2)
 {
 	static float params[1000];
 	sluice_model *model = NULL;
@@ -210,9 +210,4 @@ static int open_beyond_machine(int rank, void *argument)
 	sluice_model_close(&model);
 	sluice_finalize(&job);
 	return 0;
-}
-
-TEST(open__beyond_the_memory_of_the_machine__is_refused_before_it_is_taken)
-{
-	run_ranks(2, open_beyond_machine, NULL);
 }

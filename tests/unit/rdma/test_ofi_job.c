@@ -223,7 +223,7 @@ static void be_default(void)
 
 static const char tcp_is_slow[] = "reaches others over TCP";
 
-static int default_on_two_nodes(int rank, void *argument)
+TEST_IN_RANKS(init__default_on_two_nodes__shm_within_and_ofi_between_them, NODES_RANKS)
 {
 	sluice_job *job;
 	uint8_t bytes[1000] = { 1 };
@@ -247,12 +247,7 @@ static int default_on_two_nodes(int rank, void *argument)
 	return 0;
 }
 
-TEST(init__default_on_two_nodes__shm_within_and_ofi_between_them)
-{
-	run_ranks(NODES_RANKS, default_on_two_nodes, NULL);
-}
-
-static int default_on_one_node(int rank, void *argument)
+TEST_IN_RANKS(init__default_on_one_node__libfabric_is_not_loaded, NODES_RANKS)
 {
 	sluice_transport_stats all[8] = { { .size = sizeof(all[0]) } };
 	sluice_job *job;
@@ -269,13 +264,8 @@ static int default_on_one_node(int rank, void *argument)
 	return 0;
 }
 
-TEST(init__default_on_one_node__libfabric_is_not_loaded)
-{
-	run_ranks(NODES_RANKS, default_on_one_node, NULL);
-}
-
 /* Rank 2 has no provider. Rank 3, beside it, would have one. */
-static int one_cannot(int rank, void *argument)
+TEST_IN_RANKS(init__one_rank_has_no_provider__all_say_so, NODES_RANKS)
 {
 	const sluice_job_attr attr = { .size = sizeof(attr), .wait_timeout_ms = 60000 };
 	sluice_job *job = NULL;
@@ -292,12 +282,7 @@ static int one_cannot(int rank, void *argument)
 	return 0;
 }
 
-TEST(init__one_rank_has_no_provider__all_say_so)
-{
-	run_ranks(NODES_RANKS, one_cannot, NULL);
-}
-
-static int one_may_not(int rank, void *argument)
+TEST_IN_RANKS(init__a_rank_that_may_not__is_obeyed_and_fails, 3)
 {
 	const sluice_job_attr attr = { .size = sizeof(attr), .wait_timeout_ms = 60000 };
 	sluice_job *job = NULL;
@@ -314,11 +299,6 @@ static int one_may_not(int rank, void *argument)
 	CHECK(error_says("SLUICE_TRANSPORT=self,shm", NULL));
 	CHECK(job == NULL);
 	return 0;
-}
-
-TEST(init__a_rank_that_may_not__is_obeyed_and_fails)
-{
-	run_ranks(3, one_may_not, NULL);
 }
 
 /* ---- death ------------------------------------------------------------------------ */

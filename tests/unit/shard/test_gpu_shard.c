@@ -279,7 +279,7 @@ TEST_IN_JOB(device_shards__what_a_gpu_does_not_make__is_refused, 2)
 	CHECK(error_says("device_shards=1 and rules", "leave one of them out"));
 }
 
-static int open_without_module(int rank, void *argument)
+TEST_IN_RANKS(device_shards__without_the_module__say_so, 2)
 {
 	static float params[COUNT];
 	const sluice_model_attr attr = attr_of(kept_recipe, 0);
@@ -293,11 +293,6 @@ static int open_without_module(int rank, void *argument)
 	CHECK(error_says("device_shards=1, but", "SLUICE_GPU"));
 	sluice_finalize(&job);
 	return 0;
-}
-
-TEST(device_shards__without_the_module__say_so)
-{
-	run_ranks(2, open_without_module, NULL);
 }
 
 /* Two workers whose sum is beyond the floats, at coordinate 4105. */

@@ -57,7 +57,7 @@ static void end_capture(void *stream)
 static const struct device_shape plain_shape = { .n = N, .k = K };
 
 /* By an application whose streams wait for the default one, as they do unless asked otherwise. */
-static int allocate_beside(int rank, void *argument)
+TEST_IN_RANKS(open_and_close__beside_a_capture__it_is_not_spoilt, 1)
 {
 	static float x[N];
 	struct memory m, pinned, pinned_pages;
@@ -97,12 +97,7 @@ static int allocate_beside(int rank, void *argument)
 	return 0;
 }
 
-TEST(open_and_close__beside_a_capture__it_is_not_spoilt)
-{
-	run_ranks(1, allocate_beside, NULL);
-}
-
-static int host_takes_part(int rank, void *argument)
+TEST_IN_RANKS(push__on_a_captured_stream__is_refused_and_does_not_spoil_it, 1)
 {
 	static float x[N];
 	const uint32_t list[] = { 1, 2 };
@@ -141,11 +136,6 @@ static int host_takes_part(int rank, void *argument)
 	CHECK_OK(cuda.destroy(free_stream));
 	cuda.ops->release(&m);
 	return 0;
-}
-
-TEST(push__on_a_captured_stream__is_refused_and_does_not_spoil_it)
-{
-	run_ranks(1, host_takes_part, NULL);
 }
 
 /* ---- a model --------------------------------------------------------------- */

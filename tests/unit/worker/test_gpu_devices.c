@@ -214,7 +214,7 @@ TEST(pull__from_a_thread_on_another_gpu__is_refused_and_the_model_closes)
 	run_ranks(1, pull_from_wrong_gpu, "and pulls again");
 }
 
-static int pin_and_fail(int rank, void *argument)
+TEST_IN_RANKS(pin_and_unpin__cuda_says_no__the_application_finds_no_error, 1)
 {
 	static float x[N];
 	void *there;
@@ -233,11 +233,6 @@ static int pin_and_fail(int rank, void *argument)
 		cuda.ops->unpin(x);
 	}
 	return 0;
-}
-
-TEST(pin_and_unpin__cuda_says_no__the_application_finds_no_error)
-{
-	run_ranks(1, pin_and_fail, NULL);
 }
 
 int main(void)
