@@ -10,10 +10,7 @@ enum { DEPTH = 64 };
 
 FRESH(put_get_notify__two_ranks__bytes_and_immediate_arrive)
 {
-	struct two x;
-
-	open_pair(DEPTH);
-	x = share_two();
+	struct two x = open_two(DEPTH);
 	fill(x.near->base, BYTES, 1);
 	assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, BYTES, 0xabcdef01), 0);
 	assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 1), 0);
@@ -24,8 +21,7 @@ FRESH(put_get_notify__two_ranks__bytes_and_immediate_arrive)
 	assert_int_equal(pair_wait(&pair, 0, EVENT_DONE, 1), 0);
 	assert_int_equal(pair.events[0][0].cookie, 5);
 	assert_memory_equal(x.log->base, x.near->base, BYTES);
-	close_two(&x);
-	close_pair();
+	close_all(&x);
 }
 
 /* What the transport adds of its own (credits) is rare; a put, a get and a notice cost one each. */
@@ -34,10 +30,8 @@ FRESH(steady_step__push_pull_notice__one_work_request_each)
 	struct fake_counts before;
 	struct region *notice;
 	struct remote *to_notice;
-	struct two x;
 
-	open_pair(DEPTH);
-	x = share_two();
+	struct two x = open_two(DEPTH);
 	assert_int_equal(region_open(4096, REGION_WRITE, "notice", &notice), 0);
 	assert_int_equal(pair_share(&pair, 0, notice, &to_notice), 0);
 	before = fake_counts;
@@ -54,18 +48,15 @@ FRESH(steady_step__push_pull_notice__one_work_request_each)
 	assert_int_equal(fake_counts.writes - before.writes, 0);
 	verbs_transport.remote_close(&to_notice);
 	region_close(&notice);
-	close_two(&x);
-	close_pair();
+	close_all(&x);
 }
 
 FRESH(many_puts__unsignalled__send_queue_never_overflows)
 {
-	struct two x;
 	int posted = 0, tries = 0;
 
 	fake.attr.max_qp_wr = 32;
-	open_pair(DEPTH);
-	x = share_two();
+	struct two x = open_two(DEPTH);
 	fill(x.near->base, BYTES, 3);
 	while (posted < 5000) {
 		int rc = post(0, TRANSFER_PUT, x.to_inbox, x.near, (size_t)posted % 60 * 1000, 1000,
@@ -83,17 +74,14 @@ FRESH(many_puts__unsignalled__send_queue_never_overflows)
 	assert_int_equal(fake_counts.cq_overruns, 0);
 	assert_in_range(fake_counts.most_outstanding, 1, 32);
 	assert_memory_equal((uint8_t *)x.inbox->base + 8, (uint8_t *)x.near->base + 8, 59992);
-	close_two(&x);
-	close_pair();
+	close_all(&x);
 }
 
 FRESH(notifies_without_end__receiver_slow__no_receiver_not_ready)
 {
-	struct two x;
 	int sent = 0;
 
-	open_pair(DEPTH);
-	x = share_two();
+	struct two x = open_two(DEPTH);
 	for (int i = 0; i < 3000; i++) {
 		int rc = post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 8, (uint32_t)sent);
 
@@ -108,18 +96,15 @@ FRESH(notifies_without_end__receiver_slow__no_receiver_not_ready)
 	for (int i = 0; i < sent; i++)
 		assert_int_equal(pair.events[1][i].imm, i);
 	assert_true(sent > DEPTH);
-	close_two(&x);
-	close_pair();
+	close_all(&x);
 }
 
 FRESH(read_depth_of_one__eight_gets__one_at_a_time)
 {
-	struct two x;
 	int posted = 0;
 
 	fake.attr.max_qp_init_rd_atom = 1;
-	open_pair(DEPTH);
-	x = share_two();
+	struct two x = open_two(DEPTH);
 	fill(x.log->base, BYTES, 4);
 	fake.held = 1;
 	while (posted < 8) {
@@ -137,8 +122,7 @@ FRESH(read_depth_of_one__eight_gets__one_at_a_time)
 	assert_int_equal(pair_wait(&pair, 0, EVENT_DONE, 8), 0);
 	assert_int_equal(fake_counts.reads_at_once, 1);
 	assert_memory_equal(x.log->base, x.near->base, 64000);
-	close_two(&x);
-	close_pair();
+	close_all(&x);
 }
 
 FRESH(small_put__late_execution__carries_the_bytes_of_its_post)
@@ -146,12 +130,9 @@ FRESH(small_put__late_execution__carries_the_bytes_of_its_post)
 	static const uint32_t inlines[] = { 220, 0 };
 
 	for (int i = 0; i < 2; i++) {
-		struct two x;
-
 		fake_reset();
 		fake.max_inline = inlines[i];
-		open_pair(DEPTH);
-		x = share_two();
+		struct two x = open_two(DEPTH);
 		fill(x.near->base, 64, 9);
 		fake.held = 1;
 		assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 64, 1), 0);
@@ -161,25 +142,20 @@ FRESH(small_put__late_execution__carries_the_bytes_of_its_post)
 		assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 1), 0);
 		fill(x.near->base, 64, 9);
 		assert_memory_equal(x.inbox->base, x.near->base, 64);
-		close_two(&x);
-		close_pair();
+		close_all(&x);
 	}
 }
 
 FRESH(long_put__message_limit_4096__arrives_in_pieces_with_one_immediate)
 {
-	struct two x;
-
 	fake.max_message = 4096;
-	open_pair(DEPTH);
-	x = share_two();
+	struct two x = open_two(DEPTH);
 	fill(x.near->base, BYTES, 5);
 	assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, BYTES, 1), 0);
 	assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 1), 0);
 	assert_memory_equal(x.inbox->base, x.near->base, BYTES);
 	assert_int_equal(pair_count(&pair, 1, EVENT_IMM), 1);
-	close_two(&x);
-	close_pair();
+	close_all(&x);
 }
 
 FRESH(open__device_too_small__refused_by_name_and_nothing_left)
@@ -221,10 +197,7 @@ FRESH(open__too_few_domains__refused_where_each_peer_needs_one)
 
 FRESH(sleep__armed__a_notify_makes_the_descriptor_readable)
 {
-	struct two x;
-
-	open_pair(DEPTH);
-	x = share_two();
+	struct two x = open_two(DEPTH);
 	while (verbs_transport.arm(pair.t[1]))
 		pair_poll(&pair);
 	assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 8, 1), 0);
@@ -232,8 +205,7 @@ FRESH(sleep__armed__a_notify_makes_the_descriptor_readable)
 	pair_poll_side(&pair, 1);
 	assert_int_equal(pair_count(&pair, 1, EVENT_IMM), 1);
 	assert_int_equal(fake_counts.unacked, 0);
-	close_two(&x);
-	close_pair();
+	close_all(&x);
 }
 
 int main(void)

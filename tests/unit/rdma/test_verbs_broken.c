@@ -16,13 +16,11 @@ enum { DEPTH = 64 };
  * completes. */
 static void flap(int kind)
 {
-	struct two x;
 	int sent = 0;
 
 	fake_reset();
 	logged[0] = '\0';
-	open_pair(DEPTH);
-	x = share_two();
+	struct two x = open_two(DEPTH);
 	for (int round = 0; round < 5; round++) {
 		for (int i = 0; i < 7; i++, sent++) {
 			fill((uint8_t *)x.near->base + sent * 1000, 1000, (unsigned)sent);
@@ -42,8 +40,7 @@ static void flap(int kind)
 	assert_memory_equal(x.inbox->base, x.near->base, (size_t)sent * 1000);
 	assert_int_equal(pair_count(&pair, 0, EVENT_GONE), 0);
 	assert_non_null(strstr(logged, "connected again"));
-	close_two(&x);
-	close_pair();
+	close_all(&x);
 }
 
 FRESH(flap__disconnect_told__every_notify_arrives_once_and_in_order)
@@ -85,29 +82,23 @@ FRESH(completion_fails__status_of_the_link__resumes)
 
 FRESH(connect__never_ends__peer_is_lost_within_its_time)
 {
-	struct two x;
-
-	open_pair(DEPTH);
-	x = share_two();
+	struct two x = open_two(DEPTH);
 	fake.cm = FAKE_CM_SILENT;
 	fake_cm_cut(1);
 	assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 100, 1), 0);
 	assert_int_equal(pair_wait(&pair, 0, EVENT_GONE, 1), 0);
 	assert_int_equal(pair_wait(&pair, 1, EVENT_GONE, 1), 0);
 	assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 100, 1), SLUICE_EPEER);
-	close_two(&x);
-	close_pair();
+	close_all(&x);
 }
 
 /* The client notices first that the connection broke, is accepted anew, and is heard of no more. */
 FRESH(connect__again_then_silence__peer_is_lost_within_its_time)
 {
 	const uint64_t most = now_ns() + 10 * (uint64_t)PAIR_LOST_MS * 1000000;
-	struct two x;
 
 	log_configure("rdma+debug");
-	open_pair(DEPTH);
-	x = share_two();
+	struct two x = open_two(DEPTH);
 	fake_cm_cut(0);
 	assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 100, 1), 0);
 	while (!strstr(logged, "rank 0 reconnects"))
@@ -118,19 +109,16 @@ FRESH(connect__again_then_silence__peer_is_lost_within_its_time)
 	}
 	assert_int_equal(pair_count(&pair, 1, EVENT_GONE), 1);
 	assert_non_null(strstr(pair.events[1][0].text, "reconnecting failed"));
-	close_two(&x);
-	close_pair();
+	close_all(&x);
 }
 
 FRESH(cm_events__every_type_with_rubbish__connection_survives_or_is_made_again)
 {
 	uint8_t rubbish[200];
-	struct two x;
 	int sent = 0;
 
 	fill(rubbish, sizeof(rubbish), 77);
-	open_pair(DEPTH);
-	x = share_two();
+	struct two x = open_two(DEPTH);
 	for (int type = RDMA_CM_EVENT_ADDR_RESOLVED; type <= RDMA_CM_EVENT_TIMEWAIT_EXIT; type++) {
 		if (type == RDMA_CM_EVENT_CONNECT_REQUEST || type == RDMA_CM_EVENT_DEVICE_REMOVAL)
 			continue; /* makes an id; ends the device: not for an id that is there */
@@ -144,8 +132,7 @@ FRESH(cm_events__every_type_with_rubbish__connection_survives_or_is_made_again)
 			fail_msg("%s: %s", rdma_event_str((enum rdma_cm_event_type)type), logged);
 	}
 	check_numbers(1, sent);
-	close_two(&x);
-	close_pair();
+	close_all(&x);
 }
 
 FRESH(device_removed__both_ranks__peers_are_gone_and_nothing_is_left)

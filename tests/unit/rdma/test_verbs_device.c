@@ -155,6 +155,5 @@ FRESH(event__of_another_user_s_queue_or_harmless__no_link_ends)
 	assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 100, 1), 0);
 	assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 1), 0);
 	assert_int_equal(pair_count(&pair, 1, EVENT_GONE), 0);
-	close_two(&x);
-	close_pair();
+	close_all(&x);
 }

@@ -19,11 +19,9 @@ FRESH(illegal_access__each_kind__ends_the_offender_and_moves_nothing)
 {
 	for (int i = 0; i < 3; i++) {
 		uint8_t before[64];
-		struct two x;
 
 		fake_reset();
-		open_pair(DEPTH);
-		x = share_two();
+		struct two x = open_two(DEPTH);
 		fill(x.log->base, BYTES, 6);
 		memcpy(before, x.log->base, sizeof(before));
 		if (i == 0) { /* write what may be read */
@@ -48,24 +46,19 @@ FRESH(illegal_access__each_kind__ends_the_offender_and_moves_nothing)
 		assert_int_equal(fake_counts.access_errors, 1);
 		assert_non_null(strstr(pair.events[0][0].text, "remote access error"));
 		assert_memory_equal(before, x.log->base, sizeof(before));
-		close_two(&x);
-		close_pair();
+		close_all(&x);
 	}
 }
 
 FRESH(model_memory__shared_for_reading__no_registration_lets_it_be_written)
 {
-	struct two x;
-
-	open_pair(DEPTH);
-	x = share_two();
+	struct two x = open_two(DEPTH);
 	assert_int_equal(post(0, TRANSFER_GET, x.to_log, x.near, 0, 64, 1), 0);
 	assert_int_equal(pair_wait(&pair, 0, EVENT_DONE, 1), 0);
 	assert_int_equal(fake_remote_writable(x.log->base, BYTES), 0);
 	assert_int_equal(fake_remote_writable(x.near->base, BYTES), 0);
 	assert_int_equal(fake_remote_writable(x.inbox->base, BYTES), 1);
-	close_two(&x);
-	close_pair();
+	close_all(&x);
 }
 
 FRESH(key__used_after_its_peer_was_dropped__remote_access_error)
@@ -73,10 +66,8 @@ FRESH(key__used_after_its_peer_was_dropped__remote_access_error)
 	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
 	struct region *notice;
 	struct remote *to_notice;
-	struct two x;
 
-	open_pair(DEPTH);
-	x = share_two();
+	struct two x = open_two(DEPTH);
 	assert_int_equal(region_open(4096, REGION_WRITE, "notice", &notice), 0);
 	assert_int_equal(pair_share(&pair, 0, notice, &to_notice), 0);
 	fill(x.near->base, BYTES, 8);
@@ -102,8 +93,7 @@ FRESH(key__used_after_its_peer_was_dropped__remote_access_error)
 	assert_int_equal(pair_wait(&pair, 1, EVENT_GONE, 1), 0);
 	verbs_transport.remote_close(&to_notice);
 	region_close(&notice);
-	close_two(&x);
-	close_pair();
+	close_all(&x);
 }
 
 FRESH(dropped_peer__connects_again__refused)

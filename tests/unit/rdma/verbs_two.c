@@ -96,3 +96,15 @@ void close_two(struct two *x)
 	region_close(&x->log);
 	region_close(&x->near);
 }
+
+struct two open_two(uint32_t queue_depth)
+{
+	open_pair(queue_depth);
+	return share_two();
+}
+
+void close_all(struct two *x)
+{
+	close_two(x);
+	close_pair();
+}

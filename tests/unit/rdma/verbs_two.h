@@ -31,4 +31,7 @@ struct two {
 /* Rank 1 offers an inbox and a log to rank 0, which has memory of its own. */
 struct two share_two(void);
 void close_two(struct two *x);
+/* The same, with the pair opened before and closed after. */
+struct two open_two(uint32_t queue_depth);
+void close_all(struct two *x);
 #endif
