@@ -23,10 +23,13 @@ const struct env_entry env_table[] = {
 	  "transport ofi, over libfabric, is opened only where a pair needs it. "
 	  "When the variable is set, each transport it names must work on this node.",
 	  FIELD(transport) },
-	{ "SLUICE_DEVICE", ENV_TEXT, "", "NAME or NAME:PORT",
-	  "RDMA device of the verbs transport. If it is not set, Sluice considers the devices "
-	  "with an active port and a usable address. It takes the one nearest to this rank's GPU "
-	  "in the PCIe tree, or the first one if there is no GPU.",
+	{ "SLUICE_DEVICE", ENV_TEXT, "", "NAME[:PORT][,[^]NAME...]",
+	  "RDMA devices that the verbs transport may use: a list of names, in which [0-3] stands "
+	  "for a number, * for any text and ^ for an exclusion, such as mlx5_[0-3],^mlx5_2. A list "
+	  "that begins with ^ excludes all its entries. A rank takes one of those with an active "
+	  "port and a usable address: the nearest to its GPU in the PCIe tree, or without a GPU "
+	  "the nearest to its processors. Ranks of a node take turns where several are as near "
+	  "and in one network.",
 	  FIELD(device) },
 	{ "SLUICE_GID_INDEX", ENV_TEXT, "auto", "auto or 0 .. 255",
 	  "Entry of the GID table whose address the verbs transport uses on Ethernet. "
@@ -42,10 +45,11 @@ const struct env_entry env_table[] = {
 	  "Provider that the ofi transport uses. If it is not set, Sluice takes the first one of "
 	  "efa, cxi, opx, psm3, tcp and net that works on this node.",
 	  FIELD(provider) },
-	{ "SLUICE_INTERFACE", ENV_TEXT, "", "NAME or ADDRESS",
-	  "Network interface of the ofi transport, by its name or its address. If it is not set, "
-	  "Sluice takes the first one that is neither loopback nor a bridge of containers, IPv4 "
-	  "before IPv6.",
+	{ "SLUICE_INTERFACE", ENV_TEXT, "", "NAME or ADDRESS[,[^]NAME...]",
+	  "Network interfaces that the ofi transport may use, by name or address: a list like "
+	  "that of SLUICE_DEVICE. Where it names none, loopback and bridges of containers are left "
+	  "out. With TCP, Sluice takes the first one, IPv4 before IPv6. With other providers, "
+	  "ranks of a node take the cards as SLUICE_DEVICE describes.",
 	  FIELD(interface) },
 	{ "SLUICE_LOG", ENV_TEXT, "warn", "LEVEL or MODULE+LEVEL[,MODULE+LEVEL...]",
 	  "What is logged: a level, or pairs of a module and its level, such as "

@@ -9,17 +9,16 @@
 struct settings {
 	char transport[64]; /* SLUICE_TRANSPORT: comma list, default "self,shm,verbs,ofi"; "self" is
 			       always included */
-	char device[64]; /* SLUICE_DEVICE: "name[:port]"; "" stands for the first usable device */
-	char gid_index[16];     /* SLUICE_GID_INDEX: "auto" or a number */
+	char device[256];   /* SLUICE_DEVICE: a list of names, ports and exclusions; "": any */
+	char gid_index[16]; /* SLUICE_GID_INDEX: "auto" or a number */
 	char memory_windows[8]; /* SLUICE_MEMORY_WINDOWS: "auto", "yes" or "no" */
 	char provider[32];      /* SLUICE_PROVIDER of libfabric; "" stands for the best one */
-	char interface[64]; /* SLUICE_INTERFACE: name or address; "" stands for the first usable one
-			     */
-	char log[128];      /* SLUICE_LOG, default "warn" */
-	char advice[8];     /* SLUICE_ADVICE: "yes" or "no" */
-	char recipe[512];   /* SLUICE_RECIPE, default "" (the library's default recipe) */
-	char on_failure[16]; /* SLUICE_ON_FAILURE: "abort" or "continue" */
-	int servers;         /* SLUICE_SERVERS, 0 */
+	char interface[256];    /* SLUICE_INTERFACE: a list of names and addresses; "": any */
+	char log[128];          /* SLUICE_LOG, default "warn" */
+	char advice[8];         /* SLUICE_ADVICE: "yes" or "no" */
+	char recipe[512];       /* SLUICE_RECIPE, default "" (the library's default recipe) */
+	char on_failure[16];    /* SLUICE_ON_FAILURE: "abort" or "continue" */
+	int servers;            /* SLUICE_SERVERS, 0 */
 	int lost_after_ms;   /* SLUICE_LOST_AFTER, 5000; given as "5s", "500ms" or plain seconds */
 	int warn_after_ms;   /* SLUICE_WARN_AFTER, 10s */
 	int wait_timeout_ms; /* SLUICE_WAIT_TIMEOUT, 600s */

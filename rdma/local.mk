@@ -4,7 +4,9 @@ library_sources += \
 	rdma/in_process.c rdma/in_process.h \
 	rdma/mailbox.c rdma/mailbox.h \
 	rdma/mapping.c rdma/mapping.h \
+	rdma/card_list.c rdma/card_list.h \
 	rdma/nearness.c rdma/nearness.h \
+	rdma/card_choice.c rdma/card_choice.h \
 	rdma/process.c rdma/process.h \
 	rdma/region.c rdma/region.h \
 	rdma/ring.c rdma/ring.h \

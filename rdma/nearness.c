@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct nearness unknown = { -1, "not known where" };
+const struct nearness nearness_unknown = { -1, "not known where" };
 
 #ifdef HAVE_HWLOC
 #include <hwloc.h>
@@ -12,7 +12,7 @@ static const struct nearness unknown = { -1, "not known where" };
 enum { VENDOR_NVIDIA = 0x10de, CLASS_DISPLAY = 0x03 };
 
 /* Uses only the kernel's files, because the other components open devices. */
-static hwloc_topology_t load_device_topology(void)
+hwloc_topology_t nearness_topology(void)
 {
 	static const char *const others[] = { "pci",  "opencl",    "cuda", "nvml",
 					      "rsmi", "levelzero", "gl" };
@@ -31,7 +31,7 @@ static hwloc_topology_t load_device_topology(void)
 	return NULL;
 }
 
-static hwloc_obj_t find_card(hwloc_topology_t t, const char *name)
+hwloc_obj_t nearness_card(hwloc_topology_t t, const char *name)
 {
 	hwloc_obj_t o = NULL;
 
@@ -65,10 +65,15 @@ static const char *name_meeting(hwloc_obj_t o)
 	}
 }
 
-static struct nearness measure(hwloc_obj_t gpu, hwloc_obj_t card)
+struct nearness nearness_at(hwloc_obj_t meeting)
+{
+	return (struct nearness){ height(meeting), name_meeting(meeting) };
+}
+
+struct nearness nearness_between(hwloc_obj_t gpu, hwloc_obj_t card)
 {
 	if (!gpu || !card)
-		return unknown;
+		return nearness_unknown;
 	for (int g = height(gpu), c = height(card); gpu != card;) {
 		if (g >= c) {
 			gpu = gpu->parent;
@@ -78,18 +83,14 @@ static struct nearness measure(hwloc_obj_t gpu, hwloc_obj_t card)
 			c--;
 		}
 	}
-	return (struct nearness){ height(gpu), name_meeting(gpu) };
+	return nearness_at(gpu);
 }
 
-void nearness_of(const char *bus_id, const char *const *cards, size_t n, struct nearness *out)
+int nearness_is_gpu(hwloc_obj_t pci)
 {
-	hwloc_topology_t t = load_device_topology();
-	hwloc_obj_t gpu = t ? hwloc_get_pcidev_by_busidstring(t, bus_id) : NULL;
+	const struct hwloc_pcidev_attr_s *a = &pci->attr->pcidev;
 
-	for (size_t i = 0; i < n; i++)
-		out[i] = gpu ? measure(gpu, find_card(t, cards[i])) : unknown;
-	if (t)
-		hwloc_topology_destroy(t);
+	return a->vendor_id == VENDOR_NVIDIA && a->class_id >> 8 == CLASS_DISPLAY;
 }
 
 static void list_gpus(hwloc_topology_t t, struct neighbours *out, hwloc_obj_t gpu[NEARNESS_GPUS])
@@ -99,7 +100,7 @@ static void list_gpus(hwloc_topology_t t, struct neighbours *out, hwloc_obj_t gp
 	while ((o = hwloc_get_next_pcidev(t, o)) != NULL && out->n_gpus < NEARNESS_GPUS) {
 		const struct hwloc_pcidev_attr_s *a = &o->attr->pcidev;
 
-		if (a->vendor_id != VENDOR_NVIDIA || a->class_id >> 8 != CLASS_DISPLAY)
+		if (!nearness_is_gpu(o))
 			continue;
 		snprintf(out->gpu[out->n_gpus], BUS_ID_TEXT, "%04x:%02x:%02x.%x", a->domain, a->bus,
 			 a->dev, a->func);
@@ -109,7 +110,7 @@ static void list_gpus(hwloc_topology_t t, struct neighbours *out, hwloc_obj_t gp
 
 int nearness_all(struct neighbours *out)
 {
-	hwloc_topology_t t = load_device_topology();
+	hwloc_topology_t t = nearness_topology();
 	hwloc_obj_t gpu[NEARNESS_GPUS], o = NULL;
 
 	memset(out, 0, sizeof(*out));
@@ -121,7 +122,7 @@ int nearness_all(struct neighbours *out)
 			continue;
 		snprintf(out->card[out->n_cards], CARD_NAME, "%s", o->name);
 		for (size_t g = 0; g < out->n_gpus; g++)
-			out->pair[g][out->n_cards] = measure(gpu[g], o);
+			out->pair[g][out->n_cards] = nearness_between(gpu[g], o);
 		out->n_cards++;
 	}
 	hwloc_topology_destroy(t);
@@ -129,13 +130,6 @@ int nearness_all(struct neighbours *out)
 }
 
 #else
-
-void nearness_of(const char *bus_id, const char *const *cards, size_t n, struct nearness *out)
-{
-	(void)bus_id, (void)cards;
-	for (size_t i = 0; i < n; i++)
-		out[i] = unknown;
-}
 
 int nearness_all(struct neighbours *out)
 {

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * How near network cards are to GPUs: the depth of the last common ancestor in the PCIe tree.
- * Called by verbs_device.c, which prefers the card nearest to this process's GPU, and by
- * sluice-info. */
+ * Called by card_choice.c and by sluice-info. */
 #ifndef RDMA_NEARNESS_H
 #define RDMA_NEARNESS_H
 #include <stddef.h>
@@ -13,10 +12,6 @@ struct nearness {
 	const char *where; /* static: "below the same PCIe switch" */
 };
 
-/* Sets out[i] to the nearness of RDMA device cards[i] and the PCI device bus_id ("0000:1b:00.0").
- * Without hwloc, all are unknown. */
-void nearness_of(const char *bus_id, const char *const *cards, size_t n, struct nearness *out);
-
 /* This machine's NVIDIA GPUs and RDMA devices, and each pair. */
 struct neighbours {
 	size_t n_gpus, n_cards;
@@ -26,4 +21,18 @@ struct neighbours {
 };
 /* Returns 0, or -1 if hwloc does not know. */
 int nearness_all(struct neighbours *out);
+
+extern const struct nearness nearness_unknown;
+#ifdef HAVE_HWLOC
+struct hwloc_topology;
+struct hwloc_obj;
+/* This machine's tree with its PCI devices, read from the kernel's files; NULL: not known. */
+struct hwloc_topology *nearness_topology(void);
+/* The RDMA device of this name, or NULL. */
+struct hwloc_obj *nearness_card(struct hwloc_topology *t, const char *name);
+int nearness_is_gpu(struct hwloc_obj *pci);
+/* The nearness of two objects, either of which may be NULL, and of two that meet in this one. */
+struct nearness nearness_between(struct hwloc_obj *gpu, struct hwloc_obj *card);
+struct nearness nearness_at(struct hwloc_obj *meeting);
+#endif
 #endif

@@ -2,6 +2,8 @@
  * See ofi_provider.h. */
 #include "rdma/ofi_provider.h"
 #include "base/error.h"
+#include "rdma/card_list.h"
+#include "rdma/card_choice.h"
 #include "sluice.h"
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -145,9 +147,9 @@ static int interface_fits(const struct fi_info *info, const char *interface)
 {
 	char text[INET6_ADDRSTRLEN];
 
-	if (!*interface)
-		return !leads_nowhere(info);
-	return !strcmp(domain_of(info), interface) || !strcmp(address_text(info, text), interface);
+	if (card_list_is_open(interface) && leads_nowhere(info))
+		return 0;
+	return card_list_allows(interface, domain_of(info), address_text(info, text), NULL);
 }
 
 /* ---- the choice ------------------------------------------------------------------- */
@@ -170,6 +172,62 @@ static struct fi_info *hints_for(const struct ofi_library *l, const char *provid
 	if (*provider)
 		hints->fabric_attr->prov_name = strdup(provider);
 	return hints;
+}
+
+/* The card of an entry, as card_choice.c takes it. Cards reach each other if libfabric has one
+ * fabric for them. */
+static struct card card_of(const struct fi_info *info, char bus[BUS_ID_TEXT])
+{
+	const struct fid_nic *nic = info->nic;
+	const struct fi_bus_attr *at = nic ? nic->bus_attr : NULL;
+
+	bus[0] = '\0';
+	if (at && at->bus_type == FI_BUS_PCI)
+		snprintf(bus, BUS_ID_TEXT, "%04x:%02x:%02x.%x", at->attr.pci.domain_id,
+			 at->attr.pci.bus_id, at->attr.pci.device_id, at->attr.pci.function_id);
+	return (struct card){ nic && nic->device_attr && nic->device_attr->name ?
+				      nic->device_attr->name :
+				      domain_of(info),
+			      bus, 0 };
+}
+
+static int same_fabric(const struct fi_info *a, const struct fi_info *b)
+{
+	const char *x = a->fabric_attr->name, *y = b->fabric_attr->name;
+
+	return a->addr_format == b->addr_format && !strcmp(x ? x : "", y ? y : "");
+}
+
+/* Of the provider's cards that are on the fabric of `first`, the one that card_choice.c gives this
+ * rank. TCP keeps to the first, because addresses of two networks may not reach each other. */
+static struct fi_info *by_place(struct fi_info *list, struct fi_info *first, const char *interface)
+{
+	struct fi_info *entry[CARDS_MOST];
+	struct card card[CARDS_MOST];
+	char bus[CARDS_MOST][BUS_ID_TEXT], gpu[BUS_ID_TEXT];
+	struct card_choice order[CARDS_MOST];
+	size_t n = 0;
+
+	if (!first || row_of(first->fabric_attr->prov_name)->tcp)
+		return first;
+	for (struct fi_info *i = list; i && n < CARDS_MOST; i = i->next) {
+		int known = 0;
+
+		if (strcmp(i->fabric_attr->prov_name, first->fabric_attr->prov_name) ||
+		    !same_fabric(i, first) || !interface_fits(i, interface))
+			continue;
+		for (size_t k = 0; k < n && !known; k++)
+			known = !strcmp(domain_of(entry[k]), domain_of(i));
+		if (known)
+			continue;
+		entry[n] = i;
+		card[n] = card_of(i, bus[n]);
+		n++;
+	}
+	if (n < 2)
+		return first;
+	cards_order_here(card, n, order, gpu);
+	return entry[order[0].card];
 }
 
 /* Returns the first entry for the provider and the interface; IPv4 before IPv6. */
@@ -242,7 +300,7 @@ static int choose_named(struct fi_info *list, const char *provider, const char *
 				    provider, row->why, FI_MAJOR(version), FI_MINOR(version),
 				    FI_MAJOR(row->since), FI_MINOR(row->since),
 				    row->tcp ? "; for TCP name the provider net" : "");
-	*out = first_fit(list, provider, interface);
+	*out = by_place(list, first_fit(list, provider, interface), interface);
 	if (*out)
 		return SLUICE_OK;
 	if (!is_listed(list, provider)) {
@@ -271,7 +329,7 @@ static int choose_any(struct fi_info *list, const char *interface, uint32_t vers
 		if (!rows[i].unasked || too_old(&rows[i], version) ||
 		    !is_listed(list, rows[i].name))
 			continue;
-		*out = first_fit(list, rows[i].name, interface);
+		*out = by_place(list, first_fit(list, rows[i].name, interface), interface);
 		if (*out)
 			return SLUICE_OK;
 		present = rows[i].name;
@@ -391,6 +449,8 @@ int ofi_choose(const char *provider, const char *interface, struct ofi_choice *o
 	*out = (struct ofi_choice){ 0 };
 	provider = provider ? provider : "";
 	interface = interface ? interface : "";
+	if (!rc)
+		rc = card_list_check("SLUICE_INTERFACE", interface, 0);
 	if (rc)
 		return rc;
 	version = l->version();

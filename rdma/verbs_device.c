@@ -4,7 +4,8 @@
 #include "base/device.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "rdma/nearness.h"
+#include "rdma/card_list.h"
+#include "rdma/card_choice.h"
 #include "sluice.h"
 #include <arpa/inet.h>
 #include <dirent.h>
@@ -20,7 +21,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { GID_ENTRIES = 256, CAP_IPC_LOCK_BIT = 14, DEVICES_MOST = NEARNESS_CARDS };
+enum { GID_ENTRIES = 256, CAP_IPC_LOCK_BIT = 14 };
 
 const char *verbs_address_text(const struct sockaddr_storage *address, char text[80])
 {
@@ -371,23 +372,6 @@ out_close:
 	return rc;
 }
 
-/* Splits "name[:port]"; port 0: any. */
-static int split_name(const char *text, char name[64], unsigned *port_out)
-{
-	const char *colon = strchr(text, ':');
-	size_t n = colon ? (size_t)(colon - text) : strlen(text);
-	char *end = NULL;
-	unsigned long port = colon ? strtoul(colon + 1, &end, 10) : 0;
-
-	if (n >= 64 || (colon && (*end != '\0' || port < 1 || port > 255)))
-		return fail_quietly(SLUICE_EINVAL, "SLUICE_DEVICE=\"%.80s\" is not name[:port]",
-				    text);
-	memcpy(name, text, n);
-	name[n] = '\0';
-	*port_out = (unsigned)port;
-	return SLUICE_OK;
-}
-
 static int parse_gid_index(const char *text, int *out)
 {
 	char *end = NULL;
@@ -405,53 +389,86 @@ static int parse_gid_index(const char *text, int *out)
 	return SLUICE_OK;
 }
 
-/* The order in which devices are tried: nearest to the GPU first, otherwise as libibverbs lists
- * them. */
-struct preference {
-	int order[DEVICES_MOST], n;
-	struct nearness near[DEVICES_MOST]; /* of list[i] */
-	char gpu[BUS_ID_TEXT];              /* "": none */
+/* The cards that can be used, as card_choice.c takes them. */
+struct usable {
+	struct verbs_device device[CARDS_MOST];
+	struct card card[CARDS_MOST];
+	size_t n;
 };
 
-static void prefer(struct ibv_device **list, int n, struct preference *out)
+/* The network mask of an address of this machine, in host order; that of 256 addresses if no
+ * interface has the address. */
+static uint32_t mask_of(const struct sockaddr_in *address)
 {
-	const char *names[DEVICES_MOST];
+	struct ifaddrs *all = NULL;
+	uint32_t mask = 0xffffff00;
 
-	out->n = n < DEVICES_MOST ? n : DEVICES_MOST;
-	out->gpu[0] = '\0';
-	for (int i = 0; i < out->n; i++) {
-		names[i] = ibv_get_device_name(list[i]);
-		out->order[i] = i;
-		out->near[i].depth = -1;
+	if (getifaddrs(&all) < 0)
+		return mask;
+	for (const struct ifaddrs *at = all; at; at = at->ifa_next) {
+		const struct sockaddr_in *in = (const void *)at->ifa_addr;
+
+		if (in && in->sin_family == AF_INET && at->ifa_netmask &&
+		    in->sin_addr.s_addr == address->sin_addr.s_addr)
+			mask = ntohl(((const struct sockaddr_in *)(const void *)at->ifa_netmask)
+					     ->sin_addr.s_addr);
 	}
-	if (out->n < 2 || device_bus_id(out->gpu, sizeof(out->gpu)))
-		return;
-	nearness_of(out->gpu, names, (size_t)out->n, out->near);
-	for (int i = 1; i < out->n; i++) /* stable */
-		for (int j = i;
-		     j > 0 && out->near[out->order[j]].depth > out->near[out->order[j - 1]].depth;
-		     j--) {
-			int later = out->order[j];
-
-			out->order[j] = out->order[j - 1];
-			out->order[j - 1] = later;
-		}
+	freeifaddrs(all);
+	return mask;
 }
 
-/* place: the device's index in the order of preference. */
-static void explain_choice(const struct preference *p, int place, int n, char *reason, size_t cap)
+/* Devices are sure to reach each other if they have one link layer and addresses of one network. */
+static uint64_t fabric_of(const struct verbs_device *device)
 {
-	const struct nearness *near = &p->near[p->order[place]];
+	const struct sockaddr_in *in = (const void *)&device->address;
+	const struct sockaddr_in6 *in6 = (const void *)&device->address;
+	uint64_t network = 0;
 
-	if (p->gpu[0] != '\0' && near->depth >= 0)
-		snprintf(reason, cap, "%s as GPU %s, the nearest usable of %d", near->where, p->gpu,
-			 n);
-	else if (p->gpu[0] != '\0')
-		snprintf(reason, cap,
-			 "the first usable of %d; it is unknown which is nearest to GPU %s", n,
-			 p->gpu);
+	if (in->sin_family == AF_INET)
+		network = ntohl(in->sin_addr.s_addr) & mask_of(in);
 	else
-		snprintf(reason, cap, "the first usable of %d", n);
+		memcpy(&network, &in6->sin6_addr, sizeof(network));
+	return network << 1 | (uint64_t)device->infiniband;
+}
+
+/* Tries all devices that the list allows. Returns the number of those that it allows; the last
+ * error says why one of them cannot be used. */
+static int try_all(struct ibv_device **list, int n, const char *allowed, int gid,
+		   struct usable *out)
+{
+	int n_allowed = 0;
+
+	for (int i = 0; i < n; i++) {
+		const char *name = ibv_get_device_name(list[i]);
+		struct verbs_device *device;
+		unsigned port;
+
+		if (!card_list_allows(allowed, name, NULL, &port))
+			continue;
+		n_allowed++;
+		if (out->n == CARDS_MOST)
+			break;
+		device = &out->device[out->n];
+		memset(device, 0, sizeof(*device));
+		if (try_verbs_device(list[i], port, gid, device))
+			continue;
+		out->card[out->n++] = (struct card){ device->name, "", fabric_of(device) };
+	}
+	return n_allowed;
+}
+
+static int choose_of(struct usable *usable, const char *allowed, struct verbs_device *out)
+{
+	struct card_choice order[CARDS_MOST];
+	char gpu[BUS_ID_TEXT];
+
+	cards_order_here(usable->card, usable->n, order, gpu);
+	*out = usable->device[order[0].card];
+	if (allowed && *allowed && usable->n == 1)
+		snprintf(out->reason, sizeof(out->reason), "SLUICE_DEVICE=%.150s", allowed);
+	else
+		card_choice_text(&order[0], gpu, usable->n, out->reason, sizeof(out->reason));
+	return SLUICE_OK;
 }
 
 /* Refuses a name that no device has. */
@@ -472,22 +489,18 @@ static int fail_unknown(const char *name, struct ibv_device **list, int n)
 		used += (size_t)snprintf(names + used, room, "%s%s", i > 0 ? ", " : "", its);
 	}
 	return fail_quietly(SLUICE_ENOSUPP,
-			    "there is no RDMA device %s (SLUICE_DEVICE); there are: %s", name,
+			    "there is no RDMA device %.80s (SLUICE_DEVICE); there are: %s", name,
 			    names);
 }
 
 int verbs_device_choose(const char *device, const char *gid_index, struct verbs_device *out)
 {
 	struct ibv_device **list;
-	struct verbs_device chosen;
-	struct preference preference;
-	char name[64] = "";
-	unsigned port = 0;
-	int i, gid, rc, n = 0, place = 0, known = 0;
+	struct usable *usable;
+	int gid, n = 0, rc = parse_gid_index(gid_index, &gid);
 
-	rc = parse_gid_index(gid_index, &gid);
-	if (!rc && device)
-		rc = split_name(device, name, &port);
+	if (!rc)
+		rc = card_list_check("SLUICE_DEVICE", device, 1);
 	if (rc)
 		return rc;
 	verbs_fork_guard();
@@ -497,36 +510,13 @@ int verbs_device_choose(const char *device, const char *gid_index, struct verbs_
 			ibv_free_device_list(list);
 		return explain_none();
 	}
-	rc = check_cm_device();
-	if (rc)
-		goto out_free;
-	rc = SLUICE_ENOSUPP;
-	preference.n = 0;
-	if (name[0] == '\0')
-		prefer(list, n, &preference);
-	for (i = 0; i < n; i++) {
-		const int at = i < preference.n ? preference.order[i] : i;
-		const char *its = ibv_get_device_name(list[at]);
-
-		known |= !strcmp(name, its);
-		if (!rc || (name[0] != '\0' && strcmp(name, its) != 0))
-			continue;
-		memset(&chosen, 0, sizeof(chosen));
-		rc = try_verbs_device(list[at], port, gid, &chosen);
-		place = i;
-	}
-	if (!rc) {
-		if (name[0] != '\0')
-			snprintf(chosen.reason, sizeof(chosen.reason), "SLUICE_DEVICE=%s", device);
-		else if (place < preference.n)
-			explain_choice(&preference, place, n, chosen.reason, sizeof(chosen.reason));
-		else
-			snprintf(chosen.reason, sizeof(chosen.reason), "the first usable of %d", n);
-		*out = chosen;
-	} else if (name[0] != '\0' && !known) {
-		rc = fail_unknown(name, list, n);
-	}
-out_free:
+	usable = calloc(1, sizeof(*usable));
+	rc = usable ? check_cm_device() : fail(SLUICE_ENOMEM, "no memory for %d devices", n);
+	if (!rc && !try_all(list, n, device, gid, usable))
+		rc = fail_unknown(device, list, n);
+	else if (!rc)
+		rc = usable->n ? choose_of(usable, device, out) : SLUICE_ENOSUPP;
+	free(usable);
 	ibv_free_device_list(list);
 	return rc;
 }

@@ -20,9 +20,10 @@ struct verbs_device {
 	char reason[192]; /* why it was chosen, for the log */
 };
 
-/* device: "name[:port]"; "" or NULL: the usable one nearest to this process's GPU, or without a GPU
- * the first usable one. gid_index: "auto" or NULL: the first routable RoCEv2 one. Fails with
- * SLUICE_ENOSUPP, which is not logged, and a sentence that names what is missing and the remedy. */
+/* device: the list of SLUICE_DEVICE (card_list.h). Of the usable ones that it allows, this process
+ * takes the one that card_choice.h names. gid_index: "auto" or NULL: the first routable RoCEv2 one.
+ * Fails with SLUICE_ENOSUPP, which is not logged, and a sentence that names what is missing and the
+ * remedy. */
 int verbs_device_choose(const char *device, const char *gid_index, struct verbs_device *out);
 
 /* What a fork does to the queues of a card, whose pages are private memory of this process: before

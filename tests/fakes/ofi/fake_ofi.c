@@ -365,6 +365,7 @@ static void fake_freeinfo(struct fi_info *info)
 {
 	if (!info)
 		return;
+	fake_freeinfo(info->next);
 	free(info->src_addr);
 	free(info->fabric_attr->prov_name);
 	free(info->fabric_attr);
@@ -415,27 +416,27 @@ static struct fi_info *fake_dupinfo(const struct fi_info *from)
 	return info;
 }
 
-static int fake_getinfo(uint32_t version, const char *node, const char *service, uint64_t flags,
-			const struct fi_info *hints, struct fi_info **out)
+/* The bus ids of two_gpus.h: fake1 is near the first GPU, fake0 near the second. */
+static struct fid_nic *nic_of(int number)
+{
+	static const uint8_t bus[2] = { 0x22, 0x12 };
+	static struct fi_bus_attr at[8];
+	static struct fid_nic nic[8];
+
+	at[number] = (struct fi_bus_attr){ .bus_type = FI_BUS_PCI,
+					   .attr.pci.bus_id = bus[number % 2] };
+	nic[number].bus_attr = &at[number];
+	return &nic[number];
+}
+
+static struct fi_info *make_info(const struct fi_info *hints, int number)
 {
 	struct fi_info *info;
-	const char *wanted = hints->fabric_attr->prov_name;
+	char name[16];
 
-	if (fake_ofi_fails("fi_getinfo"))
-		return -FI_EIO;
-	if (version > fake_ofi.version)
-		return -FI_ENOSYS;
-	if (fake_ofi.no_providers || (wanted && strcmp(wanted, fake_ofi.provider)) ||
-	    fake_ofi.mode & ~hints->mode || fake_ofi.mr_mode & ~hints->domain_attr->mr_mode ||
-	    hints->domain_attr->cq_data_size > fake_ofi.cq_data_size)
-		return -FI_ENODATA;
-	if (fake_ofi.names_nobody && hints->caps & FI_SOURCE)
-		return -fake_ofi.names_nobody;
-	if (fake_ofi.hmem == HMEM_NONE && hints->caps & FI_HMEM)
-		return -FI_ENODATA;
 	info = fake_dupinfo(NULL);
 	if (!info)
-		return -FI_ENOMEM;
+		return NULL;
 	info->caps = hints->caps;
 	info->mode = fake_ofi.mode;
 	info->addr_format = FI_ADDR_STR;
@@ -450,10 +451,42 @@ static int fake_getinfo(uint32_t version, const char *node, const char *service,
 	info->domain_attr->mr_mode = fake_ofi.mr_mode | (hints->caps & FI_HMEM ? FI_MR_HMEM : 0);
 	info->domain_attr->mr_key_size = fake_ofi.mr_key_size;
 	info->domain_attr->cq_data_size = fake_ofi.cq_data_size;
-	info->domain_attr->name = strdup("fake0");
+	snprintf(name, sizeof(name), fake_ofi.nics ? "cxi%d" : "fake%d", number);
+	info->domain_attr->name = strdup(name);
+	info->nic = fake_ofi.nics ? nic_of(number) : NULL;
 	info->fabric_attr->prov_name = strdup(fake_ofi.provider);
 	info->fabric_attr->prov_version = fake_ofi.prov_version;
-	*out = info;
+	return info;
+}
+
+static int fake_getinfo(uint32_t version, const char *node, const char *service, uint64_t flags,
+			const struct fi_info *hints, struct fi_info **out)
+{
+	struct fi_info **last = out;
+	const char *wanted = hints->fabric_attr->prov_name;
+
+	if (fake_ofi_fails("fi_getinfo"))
+		return -FI_EIO;
+	if (version > fake_ofi.version)
+		return -FI_ENOSYS;
+	if (fake_ofi.no_providers || (wanted && strcmp(wanted, fake_ofi.provider)) ||
+	    fake_ofi.mode & ~hints->mode || fake_ofi.mr_mode & ~hints->domain_attr->mr_mode ||
+	    hints->domain_attr->cq_data_size > fake_ofi.cq_data_size)
+		return -FI_ENODATA;
+	if (fake_ofi.names_nobody && hints->caps & FI_SOURCE)
+		return -fake_ofi.names_nobody;
+	if (fake_ofi.hmem == HMEM_NONE && hints->caps & FI_HMEM)
+		return -FI_ENODATA;
+	*out = NULL;
+	for (int i = 0; i < (fake_ofi.nics ? fake_ofi.nics : 1); i++) {
+		*last = make_info(hints, i);
+		if (!*last) {
+			fake_freeinfo(*out);
+			*out = NULL;
+			return -FI_ENOMEM;
+		}
+		last = &(*last)->next;
+	}
 	return 0;
 }
 

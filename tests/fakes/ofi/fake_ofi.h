@@ -12,6 +12,9 @@
 
 struct fake_ofi_settings {
 	/* The library: 1: it is not installed; it has no provider; a function that it lacks. */
+	/* Cards of the provider, named cxi0 and so on; 0: one without a place. Like cxi and psm3 of
+	 * libfabric 1.22, each says its PCI bus id: that of two_gpus.h for cxi0 and cxi1. */
+	int nics;
 	int absent, no_providers;
 	const char *lacks;
 	uint32_t version, prov_version;

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Unit tests of rdma/.
 check_PROGRAMS += \
+	tests/unit/test_card_choice \
 	tests/unit/test_region \
 	tests/unit/test_ring \
 	tests/unit/test_self \
@@ -11,6 +12,8 @@ check_PROGRAMS += \
 	tests/unit/test_shm_sleep
 rdma_pair = tests/unit/rdma/rdma_pair.c tests/unit/rdma/rdma_pair.h
 shm_trio = tests/unit/rdma/shm_trio.c tests/unit/rdma/shm_trio.h $(rdma_pair)
+tests_unit_test_card_choice_SOURCES = tests/unit/rdma/test_card_choice.c
+tests_unit_test_card_choice_LDADD = $(LDADD) $(HWLOC_LIBS)
 tests_unit_test_region_SOURCES = tests/unit/rdma/test_region.c $(rdma_pair)
 tests_unit_test_ring_SOURCES = tests/unit/rdma/test_ring.c
 tests_unit_test_self_SOURCES = tests/unit/rdma/test_self.c $(rdma_pair)
@@ -60,6 +63,7 @@ check_PROGRAMS += \
 	tests/unit/test_verbs_walk \
 	tests/unit/test_verbs_windows
 tests_unit_test_nearness_SOURCES = tests/unit/rdma/test_nearness.c tests/unit/two_gpus.h tests/unit/scratch.h $(fake_fabric)
+tests_unit_test_nearness_LDADD = $(LDADD) $(HWLOC_LIBS)
 tests_unit_test_nearness_DEPENDENCIES = tests/unit/libcases.la libinternal.la libsluice_emulated.la
 tests_unit_test_nearness_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 tests_unit_test_verbs_SOURCES = tests/unit/rdma/test_verbs.c $(verbs_two)

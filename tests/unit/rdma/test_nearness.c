@@ -11,6 +11,9 @@
 #include "two_gpus.h"
 #include "cases.h"
 #include <dlfcn.h>
+#ifdef HAVE_HWLOC
+#include <hwloc.h>
+#endif
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -79,16 +82,15 @@ CASE(choose__two_cards_and_two_gpus__the_nearest)
 {
 #ifdef HAVE_HWLOC
 	choose("0", NULL, "fake1",
-	       "below the same PCIe switch as GPU 0000:11:00.0, the nearest usable of 2");
+	       "below the same PCIe switch as GPU 0000:11:00.0, the nearest usable one");
 	choose("1", NULL, "fake0",
-	       "below the same PCIe root as GPU 0000:21:00.0, the nearest usable of 2");
+	       "below the same PCIe root as GPU 0000:21:00.0, the nearest usable one");
 	choose("2", NULL, "fake1",
-	       "below the same PCIe switch as GPU 0000:11:00.0, the nearest usable of 2");
+	       "below the same PCIe switch as GPU 0000:11:00.0, the nearest usable one");
 	choose("7", NULL, "fake0",
-	       "below the same PCIe root as GPU 0000:21:00.0, the nearest usable of 2");
+	       "below the same PCIe root as GPU 0000:21:00.0, the nearest usable one");
 #else
-	choose("0", NULL, "fake0",
-	       "the first usable of 2; it is unknown which is nearest to GPU 0000:11:00.0");
+	choose("0", NULL, "fake0", "one of 2 that ranks take in turn");
 #endif
 }
 
@@ -96,11 +98,9 @@ CASE(choose__the_nearest_is_down__the_other)
 {
 #ifdef HAVE_HWLOC
 	fake.port_down = 2;
-	choose("0", NULL, "fake0",
-	       "on the same machine as GPU 0000:11:00.0, the nearest usable of 2");
+	choose("0", NULL, "fake0", "the only usable one");
 	fake.port_down = 1;
-	choose("1", NULL, "fake1",
-	       "on the same machine as GPU 0000:21:00.0, the nearest usable of 2");
+	choose("1", NULL, "fake1", "the only usable one");
 #else
 	skip();
 #endif
@@ -112,23 +112,25 @@ CASE(choose__named__the_named_one)
 	choose("1", "fake1:1", "fake1", "SLUICE_DEVICE=fake1:1");
 }
 
-CASE(choose__no_gpu_or_one_card__the_first)
+CASE(choose__no_gpu_or_one_card__in_turn_or_the_one)
 {
 	setenv("SLUICE_GPU", "auto", 1); /* nothing else says that this process uses one */
 	unsetenv("CUDA_VISIBLE_DEVICES");
 	unsetenv("SLURM_STEP_GPUS");
 	unsetenv("SLURM_JOB_GPUS");
-	choose("0", NULL, "fake0", "the first usable of 2");
+	choose("0", NULL, "fake0", "one of 2 that ranks take in turn");
+	choose("1", NULL, "fake1", "one of 2 that ranks take in turn");
+	choose("2", NULL, "fake1", "one of 2 that ranks take in turn");
+	choose("3", NULL, "fake0", "one of 2 that ranks take in turn");
 	setenv("SLUICE_GPU", EMULATED_MODULE, 1);
 	fake.devices = 1;
-	choose("0", NULL, "fake0", "the first usable of 1");
+	choose("0", NULL, "fake0", "the only usable one");
 }
 
-CASE(choose__a_machine_without_these_cards__the_first_and_it_is_said)
+CASE(choose__a_machine_without_these_cards__in_turn)
 {
 	unsetenv("HWLOC_XMLFILE");
-	choose("0", NULL, "fake0",
-	       "the first usable of 2; it is unknown which is nearest to GPU 0000:11:00.0");
+	choose("0", NULL, "fake0", "one of 2 that ranks take in turn");
 }
 
 #ifdef HAVE_HWLOC
@@ -150,18 +152,16 @@ CASE(nearness__all_pairs__as_the_tree_has_them)
 	assert_true(all.pair[1][1].depth > all.pair[0][1].depth);
 }
 
-CASE(nearness__names_that_are_not_there__not_known)
+CASE(nearness__of_nothing__not_known)
 {
-	const char *const names[] = { "mlx5_9", "fake0" };
-	struct nearness near[2];
+	struct hwloc_topology *t = nearness_topology();
 
-	nearness_of("0000:21:00.0", names, 2, near);
-	assert_int_equal(near[0].depth, -1);
-	assert_true(near[1].depth > 0);
-	nearness_of("0000:99:00.0", names, 2, near);
-	assert_int_equal(near[1].depth, -1);
-	nearness_of("nonsense", names, 2, near);
-	assert_int_equal(near[1].depth, -1);
+	assert_non_null(t);
+	assert_null(nearness_card(t, "mlx5_9"));
+	assert_non_null(nearness_card(t, "fake0"));
+	assert_int_equal(nearness_between(NULL, nearness_card(t, "fake0")).depth, -1);
+	assert_int_equal(nearness_between(nearness_card(t, "fake1"), NULL).depth, -1);
+	hwloc_topology_destroy(t);
 }
 #endif
 

@@ -284,6 +284,38 @@ static const char *defect_now(void)
 	return text;
 }
 
+/* The card that local rank `local` takes, of those that the list allows. */
+static void expect_card(const char *local, const char *list, const char *name)
+{
+	struct ofi_choice choice;
+
+	setenv("SLURM_LOCALID", local, 1);
+	assert_int_equal(ofi_choose(NULL, list, &choice), 0);
+	assert_string_equal(choice.info->domain_attr->name, name);
+	ofi_choice_end(&choice);
+	assert_null(fake_ofi_leak());
+	unsetenv("SLURM_LOCALID");
+}
+
+CASE(choice__four_cards__ranks_of_a_node_use_all)
+{
+	fake_ofi_plays_cxi(1);
+	fake_ofi.nics = 4;
+	expect_card("0", NULL, "cxi0");
+	expect_card("1", NULL, "cxi1");
+	expect_card("2", NULL, "cxi2");
+	expect_card("3", NULL, "cxi3");
+	expect_card("1", "cxi[2-3]", "cxi3");
+	expect_card("2", "^cxi[0-1],cxi3", "cxi2");
+	fake_ofi.provider = "tcp"; /* two addresses may not reach each other */
+	fake_ofi.prov_version = FI_VERSION(122, 0);
+	fake_ofi.version = FI_VERSION(1, 22);
+	fake_ofi.mr_mode = 0;
+	expect_card("1", NULL, "cxi0");
+	assert_int_equal(ofi_choose(NULL, "eth0,,eth1", &(struct ofi_choice){ 0 }), SLUICE_EINVAL);
+	assert_non_null(strstr(sluice_last_error(), "SLUICE_INTERFACE"));
+}
+
 CASE(defects__of_old_versions__are_told_with_a_remedy)
 {
 	assert_non_null(strstr(defect_now(), "install libfabric 1.18.1"));

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Which network card of a node each rank uses: the nearest to its GPU, else the nearest to its
+ * processors, and in turn where several are equally near, so that the ranks of a node use all of
+ * them. The same rules serve verbs and libfabric. The decision is pure; cards_order_here() makes it
+ * for this process. */
+#ifndef RDMA_CARD_CHOICE_H
+#define RDMA_CARD_CHOICE_H
+#include "rdma/nearness.h"
+#include <stdint.h>
+
+enum { CARDS_MOST = 64 };
+
+struct card {
+	const char *name; /* of the operating system: "mlx5_0" */
+	const char *bus;  /* PCI bus id; "": hwloc finds the card by its name */
+	/* Cards with one number reach each other: a subnet, or whatever else the caller knows. */
+	uint64_t fabric;
+};
+
+/* A rank, as far as it matters for its card. */
+struct card_user {
+	const char *gpu; /* PCI bus id; "": none */
+	/* The processors that it may use (a hwloc_const_bitmap_t); NULL: not known. */
+	const struct hwloc_bitmap_s *processors;
+	int local, n_local; /* its number among the ranks of the node; n_local 0: not known */
+};
+
+struct card_choice {
+	int card;
+	struct nearness near; /* to the GPU, or else to the processors */
+	int as_near;          /* the number of cards that are as near, this one included */
+};
+
+struct hwloc_topology;
+/* Sets out[0 .. n-1] to the cards in the order in which this rank tries them, n <= CARDS_MOST. A
+ * rank without a GPU begins with the fabric of cards[0], because its peers do so too, and because
+ * only cards of one fabric are sure to reach each other. Cards of other fabrics never take turns
+ * with each other. topology NULL: nothing is known of the node, and ranks take turns. */
+void cards_order(struct hwloc_topology *topology, const struct card *cards, size_t n,
+		 const struct card_user *user, struct card_choice *out);
+
+/* Does so for this process: its GPU, its processors, and the local rank that the launcher gave
+ * (Slurm, torchrun, Open MPI, MPICH). gpu is set to its bus id, or to "". */
+void cards_order_here(const struct card *cards, size_t n, struct card_choice *out,
+		      char gpu[BUS_ID_TEXT]);
+
+/* Why a card was chosen of n usable ones: "below the same PCIe switch as GPU 0000:1b:00.0, one of 2
+ * that ranks take in turn". */
+void card_choice_text(const struct card_choice *choice, const char *gpu, size_t n, char *text,
+		      size_t cap);
+#endif

@@ -1,0 +1,18 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The cards that SLUICE_DEVICE and SLUICE_INTERFACE allow: a list such as "mlx5_[0-3],^mlx5_2" or
+ * "mlx5_4:2". An entry is a name, in which * stands for any text and [0-11] for a number of that
+ * range, and for RDMA devices a port. ^ excludes an entry, or all entries of a list that begins
+ * with it. Pure. */
+#ifndef RDMA_CARD_LIST_H
+#define RDMA_CARD_LIST_H
+
+/* SLUICE_EINVAL, with a message that names the variable, unless list is such a list. list may be
+ * NULL or "", which allow every card. ports: an entry may name a port. */
+int card_list_check(const char *variable, const char *list, int ports);
+/* Returns 1 if the list allows the card, which has one name or two (alias; else NULL). *port
+ * becomes the port that its entry names, or 0. port NULL: cards have no ports, and a colon is part
+ * of the name. */
+int card_list_allows(const char *list, const char *name, const char *alias, unsigned *port);
+/* Returns 1 if the list names no card that it allows: it is empty, or excludes some. */
+int card_list_is_open(const char *list);
+#endif
