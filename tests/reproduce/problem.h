@@ -80,6 +80,8 @@ struct problem mlp_problem(size_t hidden, uint32_t batch);
 
 /* ---- quad.c ---- */
 
+/* A problem's start. */
+void start_at_zero(const struct problem *p, unsigned seed, float *x);
 /* f_i(x) = |x - target[i] 1|^2 / 2, exact gradients, start 20 + N(0, 1). */
 struct problem disagreement_problem(size_t count, const double *target, int workers);
 /* f(x) = sum_j h_j x_j^2 / 2, h from 0.01 to 1 in equal ratios, start 1; a sample's gradient is

@@ -72,12 +72,6 @@ static double objective(const struct problem *p, const float *x)
 	return sum / l->rows->n + l->lambda / 2 * squares;
 }
 
-static void start_at_zero(const struct problem *p, unsigned seed, float *x)
-{
-	(void)seed;
-	memset(x, 0, p->count * sizeof *x);
-}
-
 static struct problem regression_problem(const char *name, const struct rows *rows, double lambda,
 					 uint32_t batch, int squared)
 {

@@ -5,7 +5,6 @@
 #include "tests/reproduce/draw.h"
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { D = 200000 };
 
@@ -49,12 +48,6 @@ static void shaped(const struct problem *p, const float *x, const struct sample 
 				  magnitude(shape, &s, j));
 }
 
-static void zeros(const struct problem *p, unsigned seed, float *x)
-{
-	(void)seed;
-	memset(x, 0, p->count * sizeof *x);
-}
-
 /* The share of |u|^2 that one push leaves in the residual. */
 static int push_once(struct seat *seat)
 {
@@ -75,7 +68,7 @@ static int push_shape(enum shape shape, const char *form, double density, double
 	char recipe[128];
 	const struct problem p = { .name = shape_names[shape],
 				   .count = D,
-				   .start = zeros,
+				   .start = start_at_zero,
 				   .gradient = shaped,
 				   .data = &shape };
 	struct run run = { .label = "one push",

@@ -6,15 +6,8 @@
 #include "tests/reproduce/draw.h"
 #include "tests/reproduce/memory.h"
 #include <math.h>
-#include <string.h>
 
 enum { WORKERS = 16, D = 100000, STEPS = 12 };
-
-static void zeros(const struct problem *p, unsigned seed, float *x)
-{
-	(void)seed;
-	memset(x, 0, p->count * sizeof *x);
-}
 
 /* Squared exponentials of a scale that grows with the worker's number. */
 static void scaled(const struct problem *p, const float *x, const struct sample *at, float *grad)
@@ -80,9 +73,10 @@ void global_threshold(struct page *page)
 		"selected / wanted within 5 %, and more energy than top-k of the same density"
 	};
 	static const double densities[] = { 0.001, 0.01, 0.1 };
-	const struct problem p = {
-		.name = "squared exponentials", .count = D, .start = zeros, .gradient = scaled
-	};
+	const struct problem p = { .name = "squared exponentials",
+				   .count = D,
+				   .start = start_at_zero,
+				   .gradient = scaled };
 	double worst = 0, gain = INFINITY;
 
 	page_text(page,

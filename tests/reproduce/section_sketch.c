@@ -88,12 +88,6 @@ static void planted(const struct problem *p, const float *x, const struct sample
 		grad[7 * j % p->count] = (float)pow((double)j + 1, -0.8);
 }
 
-static void zeros(const struct problem *p, unsigned seed, float *x)
-{
-	(void)seed;
-	memset(x, 0, p->count * sizeof *x);
-}
-
 static void recovery(struct page *page)
 {
 	enum { LENGTH = 7850, HEAVY = 80 };
@@ -102,7 +96,7 @@ static void recovery(struct page *page)
 					    "0.45, 0.8, 0.95 for 160, 400, 800 columns" };
 	static const double columns[] = { 2, 5, 10 }, wanted[] = { 0.45, 0.8, 0.95 };
 	const struct problem p = {
-		.name = "j^-0.8", .count = LENGTH, .start = zeros, .gradient = planted
+		.name = "j^-0.8", .count = LENGTH, .start = start_at_zero, .gradient = planted
 	};
 	double overlap[3];
 	int enough = 1;

@@ -5,7 +5,6 @@
 #include "tests/reproduce/draw.h"
 #include "tests/reproduce/memory.h"
 #include <math.h>
-#include <string.h>
 
 enum { D = 10000, SHAPES = 3 };
 static const char *shape_names[SHAPES] = { "Gaussian", "squared exponential", "j^-0.9" };
@@ -33,12 +32,6 @@ static void fixed_vector(const struct problem *p, const float *x, const struct s
 	(void)at;
 	for (size_t j = 0; j < p->count; j++)
 		grad[j] = (float)element(v->shape, &s, j);
-}
-
-static void zeros(const struct problem *p, unsigned seed, float *x)
-{
-	(void)seed;
-	memset(x, 0, p->count * sizeof *x);
 }
 
 /* Sums over the draws. */
@@ -79,7 +72,7 @@ static int look(struct page *page, int shape, const char *recipe, uint64_t n, st
 	struct vector vector = { shape };
 	const struct problem p = { .name = shape_names[shape],
 				   .count = D,
-				   .start = zeros,
+				   .start = start_at_zero,
 				   .gradient = fixed_vector,
 				   .data = &vector };
 	struct draws draws = { .sum = zeroed(D, sizeof(double)) };

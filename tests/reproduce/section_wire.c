@@ -180,12 +180,6 @@ static int recount_step(struct seat *seat)
 	return 0;
 }
 
-static void somewhere(const struct problem *p, unsigned seed, float *x)
-{
-	(void)seed;
-	memset(x, 0, p->count * sizeof *x);
-}
-
 static void gaussian(const struct problem *p, const float *x, const struct sample *at, float *grad)
 {
 	const struct random_stream s = draw_stream(DRAW_NOISE, at->seed, (unsigned)at->worker,
@@ -393,9 +387,10 @@ static void methods(struct page *page)
 		  .up = quarter,
 		  .down = quarter },
 	};
-	const struct problem p = {
-		.name = "Gaussian gradients", .count = D, .start = somewhere, .gradient = gaussian
-	};
+	const struct problem p = { .name = "Gaussian gradients",
+				   .count = D,
+				   .start = start_at_zero,
+				   .gradient = gaussian };
 
 	page_text(page,
 		  "Elements of a push and of a pull, d = %d, k = %d, W = %d; bytes of all steps "
@@ -424,9 +419,10 @@ static void positions(struct page *page)
 		     { 0.1, 6.19, 4.91, 4.69 },
 		     { 0.25, 4.0, 3.28, 3.24 } };
 	const size_t d = page->options.quick ? 20000 : 2000000;
-	const struct problem p = {
-		.name = "Gaussian gradients", .count = d, .start = somewhere, .gradient = gaussian
-	};
+	const struct problem p = { .name = "Gaussian gradients",
+				   .count = d,
+				   .start = start_at_zero,
+				   .gradient = gaussian };
 	double worst = 0;
 
 	page_text(page,

@@ -72,7 +72,7 @@ void *gpu_memory(const void *from, size_t bytes)
 		void *poison = malloc(bytes + 1);
 
 		assert_non_null(poison);
-		memset(poison, 0x5a, bytes);
+		memset(poison, POISON, bytes);
 		assert_int_equal(gpu()->copy(m->address, poison, bytes, NULL), 0);
 		assert_int_equal(gpu()->wait(NULL), 0);
 		free(poison);
@@ -116,4 +116,13 @@ int gpu_counts_vectors(void)
 	struct emulated_counts unused;
 
 	return gpu_count(&unused) && !getenv("EMULATED_PTX");
+}
+
+void *memory(size_t bytes)
+{
+	void *p = malloc(bytes + 1);
+
+	assert_non_null(p);
+	memset(p, POISON, bytes + 1);
+	return p;
 }

@@ -18,6 +18,9 @@ int gpu_slow(void);
 void *gpu_memory(const void *from, size_t bytes);
 void gpu_free(void *there);
 void gpu_fetch(void *to, const void *there, size_t bytes);
+/* Poisoned memory of the host, one byte more than asked for; free() it. */
+enum { POISON = 0x5a };
+void *memory(size_t bytes);
 /* What the device was asked to do since the last call. On a GPU nobody counts: 0. */
 int gpu_count(struct emulated_counts *out);
 /* Whether what kernels read and write of vectors is counted, too: where their source runs. */

@@ -16,7 +16,6 @@
 #include <string.h>
 
 enum {
-	POISON = 0x5a,
 	PARTS_MOST = 64,
 	COUNT = 21007,
 	STEPS = 3,
@@ -50,15 +49,6 @@ struct side {
 	size_t room;
 	struct device_compressor *compressor;
 };
-
-static void *memory(size_t bytes)
-{
-	void *p = malloc(bytes + 1);
-
-	assert_non_null(p);
-	memset(p, POISON, bytes + 1);
-	return p;
-}
 
 static size_t width_of(int type)
 {

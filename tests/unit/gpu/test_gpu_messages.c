@@ -14,16 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { POISON = 0x5a, SLACK = 64 };
-
-static void *memory(size_t bytes)
-{
-	void *p = malloc(bytes + 1);
-
-	assert_non_null(p);
-	memset(p, POISON, bytes + 1);
-	return p;
-}
+enum { SLACK = 64 };
 
 /* ---- packing --------------------------------------------------------------- */
 

@@ -11,17 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { POISON = 0x5a };
-
-static void *memory(size_t bytes)
-{
-	void *p = malloc(bytes + 1);
-
-	assert_non_null(p);
-	memset(p, POISON, bytes + 1);
-	return p;
-}
-
 /* Some kinds have denormals, huge ones, zeros of both signs. */
 static float value_of(int kind, struct random *r)
 {
