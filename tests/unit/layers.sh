@@ -1,7 +1,8 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
 # Which folder may include from which: the table "Which folder may include which" of CONTRIBUTING.md against the #include lines of
-# the sources. Fails on an arrow that is not in the table, and on a folder that has no row.
+# the sources. Fails on an arrow that is not in the table, and on a folder that has no row. Fails too where a file other than
+# step.c changes the step under way.
 set -u
 export LC_ALL=C
 top_srcdir=${top_srcdir:-${srcdir:-$(dirname "$0")/../..}}
@@ -49,4 +50,8 @@ END {
 			wrong("CONTRIBUTING.md: `" name[1] "` includes `" name[2] "`, but includes nothing of it")
 		}
 	exit bad
-}' - base/*.[ch] rdma/*.[ch] slurm/*.[ch] gpu/*.[ch] gpu/*.cu runtime/*/*.[ch]
+}' - base/*.[ch] rdma/*.[ch] slurm/*.[ch] gpu/*.[ch] gpu/*.cu runtime/*/*.[ch] || exit 1
+
+members=$(sed -n '/^struct step {/,/^};/p' runtime/worker/step.h | grep -o '[a-z_]*\(,\|;\)' | tr -d ',;' | paste -sd '|' | sed 's/|/\\|/g')
+[ -n "$members" ] || { echo "wrong: runtime/worker/step.h has no struct step"; exit 1; }
+! grep -n "step\(\.\|->\)\($members\) *\(=[^=]\|[-+|&]=\|++\|--\)" runtime/*/*.c | sed 's/^/wrong: struct step is changed outside of step.c: /' | grep .
