@@ -320,17 +320,22 @@ void queues_disarm(struct queues *q)
 
 /* ---- opening and closing ---------------------------------------------------------- */
 
-/* Finds how many bytes fit inline into a work request. Only a queue pair reports that. */
-static int probe_inline(struct queues *q, struct ibv_pd *pd)
+/* Finds how many bytes fit inline into a work request, and how many the driver pins. Only a queue
+ * pair shows that. */
+static int probe_pair(struct queues *q, struct ibv_pd *pd)
 {
 	static const uint32_t wishes[] = { INLINE_WISH, TRANSFER_INLINE_BYTES, 32, 0 };
+	uint64_t after;
 
 	for (size_t i = 0; i < sizeof(wishes) / sizeof(wishes[0]); i++) {
 		struct ibv_qp_init_attr attr = attributes(q, wishes[i]);
+		const uint64_t before = verbs_pinned();
 		struct ibv_qp *qp = ibv_create_qp(pd, &attr);
 
 		if (!qp)
 			continue;
+		after = verbs_pinned();
+		q->sizes.pair_pinned = after > before ? after - before : 0;
 		q->sizes.inline_bytes = lesser(attr.cap.max_inline_data, INLINE_WISH);
 		ibv_destroy_qp(qp);
 		return SLUICE_OK;
@@ -361,7 +366,7 @@ static int make_queues(struct queues *q, struct ibv_pd *pd, int ranks)
 	if (!q->srq)
 		return verbs_failed("ibv_create_srq");
 	rc = post_receives(q, q->sizes.receives);
-	return rc ? rc : probe_inline(q, pd);
+	return rc ? rc : probe_pair(q, pd);
 }
 
 int queues_open(struct ibv_pd *pd, const char *device, int ranks, struct queue_sizes *sizes,
@@ -383,6 +388,7 @@ int queues_open(struct ibv_pd *pd, const char *device, int ranks, struct queue_s
 		return rc;
 	}
 	sizes->inline_bytes = q->sizes.inline_bytes;
+	sizes->pair_pinned = q->sizes.pair_pinned;
 	*out = q;
 	return SLUICE_OK;
 }

@@ -25,6 +25,7 @@ struct queue_sizes {
 	uint32_t receives, credits; /* for all peers; for one peer */
 	uint32_t completions, reads, inline_bytes;
 	uint64_t max_message;
+	uint64_t pair_pinned; /* bytes that the driver pins for a queue pair */
 };
 
 /* Called first. SLUICE_ENOSUPP, which is not logged: the device is too small. */
@@ -32,8 +33,9 @@ int queue_sizes_choose(const struct verbs_device *device, int ranks, uint32_t qu
 		       struct queue_sizes *out);
 
 struct queues;
-/* Sets sizes->inline_bytes to what a queue pair of the device reports. completed() gets each
- * completion with the owner of its queue pair; events must have room for what it adds. */
+/* Sets sizes->inline_bytes and pair_pinned to what a queue pair of the device reports and takes.
+ * completed() gets each completion with the owner of its queue pair; events must have room for what
+ * it adds. */
 int queues_open(struct ibv_pd *pd, const char *device, int ranks, struct queue_sizes *sizes,
 		struct event_queue *events, void (*completed)(void *owner, const struct ibv_wc *wc),
 		struct queues **out);

@@ -25,8 +25,6 @@
 enum {
 	MAX_PEERS = 65535,
 	PAGE_BYTES = 4096,
-	QUEUE_PAIR_ESTIMATE =
-		128, /* memory of a card per work request, which also counts as locked */
 	POLLS_PER_LOOK = 16,
 	LOOK_NS = 2000000,
 	LOOK_CONNECTING_NS = 200000,
@@ -478,6 +476,11 @@ static int open_watched(struct verbs *v)
 	return rc;
 }
 
+static size_t whole_pages(size_t bytes)
+{
+	return (bytes + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+}
+
 static int open_tables(struct verbs *v)
 {
 	const size_t peers = (size_t)v->size;
@@ -493,25 +496,32 @@ static int open_tables(struct verbs *v)
 	if (rc)
 		return rc;
 	/* Whole pages keep the memory that each peer may write apart. */
-	v->copies_stride = (sendlog_memory(&v->sizes) + PAGE_BYTES - 1) / PAGE_BYTES * PAGE_BYTES;
+	v->copies_stride = whole_pages(sendlog_memory(&v->sizes));
 	rc = region_open(peers * PAGE_BYTES, REGION_WRITE, "slots", &v->slots);
 	return rc ? rc : region_open(peers * v->copies_stride, 0, "copies", &v->copies);
+}
+
+/* Checks that the memory of all connections may be pinned: each peer's slot, copies, control line
+ * and queue pair. The last is known once the queues are open. */
+static int check_memlock(const struct verbs *v)
+{
+	const size_t line = v->control_line_bytes;
+	const size_t peer = PAGE_BYTES + whole_pages(sendlog_memory(&v->sizes)) +
+			    whole_pages(line) + v->sizes.pair_pinned;
+	const size_t common = v->control && !line ? whole_pages(v->control->bytes) : 0;
+
+	return verbs_memlock_check(common + (size_t)(v->size - 1) * peer,
+				   "connecting this job's ranks");
 }
 
 /* Makes all checks that can fail before anything is created. */
 static int choose_device(struct verbs *v, const struct transport_config *config)
 {
-	size_t locked = v->control ? v->control->bytes : 0;
 	int rc = verbs_device_choose(config->device, config->gid_index, &v->device);
 
 	if (!rc)
 		rc = queue_sizes_choose(&v->device, v->size, config->queue_depth, &v->sizes);
-	if (rc)
-		return rc;
-	locked += (size_t)(v->size - 1) *
-		  (PAGE_BYTES +
-		   (size_t)v->sizes.log_entries * (TRANSFER_INLINE_BYTES + QUEUE_PAIR_ESTIMATE));
-	return verbs_memlock_check(locked, "connecting this job's ranks");
+	return rc ? rc : check_memlock(v);
 }
 
 static int open_parts_of_all(struct verbs *v, const char *memory_windows)
@@ -526,6 +536,8 @@ static int open_parts_of_all(struct verbs *v, const char *memory_windows)
 	if (!rc)
 		rc = queues_open(rights_domain(v->rights), v->device.name, v->size, &v->sizes,
 				 &v->events, link_completed, &v->queues);
+	if (!rc)
+		rc = check_memlock(v);
 	if (rc)
 		return rc;
 	connect_use(v->connect, v->queues, &v->sizes, &v->events, &v->wants);

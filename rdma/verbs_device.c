@@ -71,6 +71,11 @@ static uint64_t status_field(const char *name, int base)
 	return value;
 }
 
+uint64_t verbs_pinned(void)
+{
+	return status_field("VmPin", 10) * 1024;
+}
+
 int verbs_memlock_check(size_t bytes, const char *what)
 {
 	struct rlimit limit;
@@ -80,7 +85,7 @@ int verbs_memlock_check(size_t bytes, const char *what)
 		return SLUICE_OK;
 	if (status_field("CapEff", 16) >> CAP_IPC_LOCK_BIT & 1)
 		return SLUICE_OK; /* with CAP_IPC_LOCK the kernel ignores the limit */
-	pinned = status_field("VmPin", 10) * 1024;
+	pinned = verbs_pinned();
 	if (bytes <= limit.rlim_cur && pinned <= limit.rlim_cur - bytes)
 		return SLUICE_OK;
 	return fail_quietly(

@@ -40,6 +40,8 @@ enum verbs_fork verbs_fork_guard(void);
 /* Returns 1 if the port of an open device is up, or cannot be queried. */
 int verbs_port_active(struct ibv_context *context, const struct verbs_device *device);
 
+/* Returns the bytes that this process has pinned. */
+uint64_t verbs_pinned(void);
 /* Checks that this process may pin this many more bytes. SLUICE_ENOMEM: the message gives the need,
  * the limit, its origin and the remedy. */
 int verbs_memlock_check(size_t bytes, const char *what);

@@ -27,6 +27,7 @@ struct fake_settings {
 	int dead_dmabuf, dead_peermem; /* ... works, but no byte moves */
 	int no_bind;                   /* windows are advertised, binding one fails */
 	enum ibv_fork_status fork;     /* what the kernel does for forks, or who else asked */
+	uint64_t (*pair_bytes)(uint32_t requests, uint32_t inline_bytes); /* see fake_profile */
 	enum ibv_transport_type transport;
 	uint8_t link_layer;
 	int async; /* the next asynchronous event is this enum ibv_event_type + 1; 0: none comes */
@@ -51,6 +52,8 @@ struct fake_counts {
 	char first_misuse[128];
 	uint64_t writes, writes_with_imm, reads, binds, invalidations;
 	uint64_t bytes_written, bytes_read;
+	uint64_t
+		pinned; /* bytes, as VmPin of /proc/self/status: of registrations and queue pairs */
 	uint64_t overflows; /* posts into a full send queue */
 	uint64_t cq_overruns, no_receive, access_errors;
 	uint32_t reads_at_once;    /* most READs one queue pair had under way beyond nothing */
@@ -73,6 +76,8 @@ struct fake_profile {
 	const char *driver;
 	int windows;             /* windows of type 2B are advertised */
 	uint64_t longest_window; /* 0: the driver has no limit */
+	/* Returns the bytes of a queue pair's queues that the kernel pins; NULL: it pins none. */
+	uint64_t (*pair_bytes)(uint32_t requests, uint32_t inline_bytes);
 };
 extern const struct fake_profile fake_profiles[FAKE_CARDS];
 /* Gives the new card the limits of a profile. Bytes are divided by scale, so that a test needs less
@@ -108,6 +113,7 @@ struct fake_qp {
 	uint32_t dest, max_inline;
 	struct fake_wr *wrs; /* ring of wr_capacity; [first, end) not executed yet */
 	uint32_t capacity;
+	uint64_t pinned;
 	uint64_t first, end, retired; /* numbers of work requests */
 	uint32_t reads, max_reads;
 };

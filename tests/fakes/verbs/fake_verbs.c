@@ -293,6 +293,14 @@ int ibv_dealloc_pd(struct ibv_pd *pd)
 	return 0;
 }
 
+/* The kernel counts the pages of each registration, also those that another one pins. */
+static uint64_t pages_of(const struct ibv_mr *mr)
+{
+	const uint64_t first = (uintptr_t)mr->addr / 4096;
+
+	return (((uintptr_t)mr->addr + mr->length - 1) / 4096 - first + 1) * 4096;
+}
+
 static struct ibv_mr *reg(struct ibv_pd *pd, void *address, size_t bytes, unsigned access,
 			  uint8_t *host, void *mapped, int dead)
 {
@@ -323,6 +331,7 @@ static struct ibv_mr *reg(struct ibv_pd *pd, void *address, size_t bytes, unsign
 			       .dead = dead,
 			       .mapped = mapped };
 	fake_mrs = m;
+	fake_counts.pinned += pages_of(&m->mr);
 	fake_count(&fake_counts.mrs, 1);
 	fake_unlock();
 	return &m->mr;
@@ -381,6 +390,7 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 	for (at = &fake_mrs; *at != m; at = &(*at)->next)
 		;
 	*at = m->next;
+	fake_counts.pinned -= pages_of(&m->mr);
 	fake_count(&fake_counts.mrs, -1);
 	fake_unlock();
 	if (m->mapped != NULL)
@@ -498,15 +508,63 @@ void fake_reset(void)
 
 /* ---- the cards ------------------------------------------------------------------- */
 
+static uint64_t power_of_two_from(uint64_t n)
+{
+	uint64_t p = 1;
+
+	while (p < n)
+		p *= 2;
+	return p;
+}
+
+static uint64_t multiple(uint64_t n, uint64_t of)
+{
+	return (n + of - 1) / of * of;
+}
+
+/* mlx5/verbs.c mlx5_calc_sq_size(): control, UMR, memory key and KLM segments are 192 bytes, inline
+ * data has a header of 4; and the page of the doorbell record. */
+static uint64_t mlx5_pair(uint32_t requests, uint32_t inline_bytes)
+{
+	const uint64_t request = multiple(192 + multiple(4 + inline_bytes, 16), 64);
+
+	return multiple(power_of_two_from(requests * request), 4096) + 4096;
+}
+
+/* bnxt_re/verbs.c bnxt_re_get_sqmem_size(): two spare requests, a header of 32 bytes and room for
+ * six entries of 16; and a table of 8 bytes a request, a power of two. */
+static uint64_t bnxt_re_pair(uint32_t requests, uint32_t inline_bytes)
+{
+	const uint64_t data = inline_bytes > 96 ? multiple(inline_bytes, 16) : 96;
+
+	return multiple((requests + 2) * (32 + data) + power_of_two_from(requests + 2) * 8, 4096);
+}
+
+/* irdma/uk.c irdma_get_wqe_shift() and irdma_get_sqdepth() of the second generation: quanta of 32
+ * bytes, 258 reserved; and the pages of the receive queue and of the doorbell's shadow. */
+static uint64_t irdma_pair(uint32_t requests, uint32_t inline_bytes)
+{
+	const int shift = inline_bytes <= 8   ? 0 :
+			  inline_bytes <= 39  ? 1 :
+			  inline_bytes <= 101 ? 2 :
+						3;
+
+	return multiple(power_of_two_from(((uint64_t)requests << shift) + 258) * 32, 4096) +
+	       2 * 4096;
+}
+
 /* rdma-core, providers/: mlx5/qp.c set_bind_wr() refuses more than 1UL << 31 with EOPNOTSUPP ("KLM
  * support only 2GB"). mlx4/qp.c set_bind_seg() and ionic/ionic_verbs.c pass 64 bits on without a
  * check, and so does rxe/rxe.c. bnxt_re has no alloc_mw. irdma/uverbs.c has one, but the kernel's
  * irdma advertises no windows of type 2B. */
 const struct fake_profile fake_profiles[FAKE_CARDS] = {
-	[FAKE_MLX5] = { .driver = "mlx5", .windows = 1, .longest_window = (uint64_t)1 << 31 },
+	[FAKE_MLX5] = { .driver = "mlx5",
+			.windows = 1,
+			.longest_window = (uint64_t)1 << 31,
+			.pair_bytes = mlx5_pair },
 	[FAKE_MLX4] = { .driver = "mlx4", .windows = 1 },
-	[FAKE_BNXT_RE] = { .driver = "bnxt_re" },
-	[FAKE_IRDMA] = { .driver = "irdma" },
+	[FAKE_BNXT_RE] = { .driver = "bnxt_re", .pair_bytes = bnxt_re_pair },
+	[FAKE_IRDMA] = { .driver = "irdma", .pair_bytes = irdma_pair },
 	[FAKE_IONIC] = { .driver = "ionic", .windows = 1 },
 	[FAKE_RXE] = { .driver = "rxe", .windows = 1 },
 };
@@ -516,6 +574,7 @@ void fake_be(enum fake_card card, uint64_t scale)
 	const struct fake_profile *profile = &fake_profiles[card];
 
 	fake.longest_window = profile->longest_window / scale;
+	fake.pair_bytes = profile->pair_bytes;
 	if (!profile->windows)
 		fake.attr.device_cap_flags &= ~(unsigned)IBV_DEVICE_MEM_WINDOW_TYPE_2B;
 }

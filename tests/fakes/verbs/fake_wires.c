@@ -42,6 +42,9 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 			       .capacity = attr->cap.max_send_wr,
 			       .max_inline = attr->cap.max_inline_data,
 			       .wrs = fake_new(attr->cap.max_send_wr * sizeof(*q->wrs)) };
+	if (fake.pair_bytes)
+		q->pinned = fake.pair_bytes(attr->cap.max_send_wr, attr->cap.max_inline_data);
+	fake_counts.pinned += q->pinned;
 	fake_qps = q;
 	fake_count(&fake_counts.qps, 1);
 	fake_unlock();
@@ -73,6 +76,7 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 	for (at = &fake_qps; *at != q; at = &(*at)->next)
 		;
 	*at = q->next;
+	fake_counts.pinned -= q->pinned;
 	fake_count(&fake_counts.qps, -1);
 	fake_unlock();
 	free(q->wrs);
