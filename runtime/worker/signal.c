@@ -263,7 +263,7 @@ int signal_fold(sluice_model *model, const struct vector *grad, const struct vec
 	if (rc)
 		return 0;
 	struct input in = { .pushed = source_pushed(model, grad, before),
-			    .source = &source_rows[before ? SOURCE_PAIR : SOURCE_GRADIENT],
+			    .source = &source_rows[source_of_step(model)],
 			    .begin = begin,
 			    .count = count,
 			    .clip = 1 };
