@@ -268,3 +268,21 @@ int quiet_log(void)
 	log_set_sink(count_line, &lines);
 	return n;
 }
+
+struct region *new_region(size_t bytes, unsigned access)
+{
+	struct region *region = NULL;
+
+	CHECK(region_open(bytes, access, "test", &region) == 0);
+	return region;
+}
+
+struct event next_imm(struct side *side, uint32_t imm)
+{
+	struct event event = next_event(side->t);
+
+	CHECK(event.kind == EVENT_IMM);
+	CHECK(event.peer == 1 - side->rank);
+	CHECK(event.imm == imm);
+	return event;
+}

@@ -58,4 +58,8 @@ uint64_t scramble(uint64_t x);
 
 /* Swallows log lines: for tests of refusals. Returns how many there were since the last call. */
 int quiet_log(void);
+/* Memory of a rank, and the next event, which must be this notice of the other side; or the process
+ * ends. */
+struct region *new_region(size_t bytes, unsigned access);
+struct event next_imm(struct side *side, uint32_t imm);
 #endif

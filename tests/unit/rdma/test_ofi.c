@@ -27,14 +27,6 @@ __attribute__((visibility("default"))) int connect(int fd, const struct sockaddr
 	return (int)syscall(SYS_connect, fd, address, bytes);
 }
 
-static struct region *new_region(size_t bytes, unsigned access)
-{
-	struct region *region = NULL;
-
-	CHECK(region_open(bytes, access, "test", &region) == 0);
-	return region;
-}
-
 static struct transfer get_of(struct remote *from, const struct region *local, size_t bytes)
 {
 	return (struct transfer){ .kind = TRANSFER_GET,

@@ -25,14 +25,6 @@ static uint32_t messages = 100000, rounds = 5000;
 
 static const struct transport_ops *const ops = &shm_transport;
 
-static struct region *new_region(size_t bytes, unsigned access)
-{
-	struct region *region = NULL;
-
-	CHECK(region_open(bytes, access, "test", &region) == 0);
-	return region;
-}
-
 static struct transfer transfer(enum transfer_kind kind, struct remote *remote, uint64_t offset,
 				const struct region *local, size_t bytes)
 {
@@ -42,16 +34,6 @@ static struct transfer transfer(enum transfer_kind kind, struct remote *remote, 
 				  .local_region = local,
 				  .local = local->base,
 				  .bytes = bytes };
-}
-
-static struct event next_imm(struct side *side, uint32_t imm)
-{
-	struct event event = next_event(side->t);
-
-	CHECK(event.kind == EVENT_IMM);
-	CHECK(event.peer == 1 - side->rank);
-	CHECK(event.imm == imm);
-	return event;
 }
 
 /* ---- every size ------------------------------------------------------------ */
