@@ -22,7 +22,7 @@ static int first_number(const char *const *names, int otherwise)
 	return otherwise;
 }
 
-static int local_rank(void)
+int cards_local_rank(void)
 {
 	static const char *const names[] = { "SLURM_LOCALID", "LOCAL_RANK",
 					     "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
@@ -239,7 +239,9 @@ void cards_order(struct hwloc_topology *topology, const struct card *cards, size
 void cards_order_here(const struct card *cards, size_t n, struct card_choice *out,
 		      char gpu[BUS_ID_TEXT])
 {
-	struct card_user user = { .gpu = gpu, .local = local_rank(), .n_local = local_ranks() };
+	struct card_user user = { .gpu = gpu,
+				  .local = cards_local_rank(),
+				  .n_local = local_ranks() };
 
 	gpu[0] = '\0';
 	if (n > 1 && device_bus_id(gpu, BUS_ID_TEXT))

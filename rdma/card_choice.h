@@ -44,6 +44,9 @@ void cards_order(struct hwloc_topology *topology, const struct card *cards, size
 void cards_order_here(const struct card *cards, size_t n, struct card_choice *out,
 		      char gpu[BUS_ID_TEXT]);
 
+/* This rank's number among the ranks of its node, by the launcher; 0: not known. */
+int cards_local_rank(void);
+
 /* Why a card was chosen of n usable ones: "below the same PCIe switch as GPU 0000:1b:00.0, one of 2
  * that ranks take in turn". */
 void card_choice_text(const struct card_choice *choice, const char *gpu, size_t n, char *text,

@@ -3,6 +3,7 @@
 #include "rdma/queues.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "rdma/card_choice.h"
 #include "rdma/transfer.h"
 #include "sluice.h"
 #include <errno.h>
@@ -343,6 +344,12 @@ static int probe_pair(struct queues *q, struct ibv_pd *pd)
 	return verbs_failed("ibv_create_qp");
 }
 
+/* Ranks of a node sleep on different interrupts of the card, which different processors serve. */
+static int completion_vector(const struct ibv_context *context)
+{
+	return context->num_comp_vectors > 1 ? cards_local_rank() % context->num_comp_vectors : 0;
+}
+
 static int make_queues(struct queues *q, struct ibv_pd *pd, int ranks)
 {
 	struct ibv_srq_init_attr attr = { .attr = { .max_wr = q->sizes.receives, .max_sge = 1 } };
@@ -359,7 +366,8 @@ static int make_queues(struct queues *q, struct ibv_pd *pd, int ranks)
 	q->channel = ibv_create_comp_channel(pd->context);
 	if (!q->channel)
 		return verbs_failed("ibv_create_comp_channel");
-	q->cq = ibv_create_cq(pd->context, (int)q->sizes.completions, NULL, q->channel, 0);
+	q->cq = ibv_create_cq(pd->context, (int)q->sizes.completions, NULL, q->channel,
+			      completion_vector(pd->context));
 	if (!q->cq)
 		return verbs_failed("ibv_create_cq");
 	q->srq = ibv_create_srq(pd, &attr);

@@ -44,10 +44,9 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *cq_context,
 {
 	struct fake_cq *cq;
 
-	(void)vector;
 	if (fake_fails("ibv_create_cq", ENOMEM))
 		return NULL;
-	if (cqe < 1 || cqe > fake.attr.max_cqe) {
+	if (cqe < 1 || cqe > fake.attr.max_cqe || vector < 0 || vector >= c->num_comp_vectors) {
 		errno = EINVAL;
 		return NULL;
 	}
@@ -60,8 +59,10 @@ struct ibv_cq *ibv_create_cq(struct ibv_context *c, int cqe, void *cq_context,
 		.next = fake_cqs
 	};
 	fake_cqs = cq;
-	if (channel != NULL)
+	if (channel != NULL) {
 		channel->refcnt++;
+		fake_counts.last_vector = vector;
+	}
 	fake_count(&fake_counts.cqs, 1);
 	fake_unlock();
 	return &cq->cq;

@@ -52,6 +52,7 @@ struct fake_counts {
 	char first_misuse[128];
 	uint64_t writes, writes_with_imm, reads, binds, invalidations;
 	uint64_t bytes_written, bytes_read;
+	int last_vector; /* of the last completion queue with a channel */
 	uint64_t
 		pinned; /* bytes, as VmPin of /proc/self/status: of registrations and queue pairs */
 	uint64_t overflows; /* posts into a full send queue */

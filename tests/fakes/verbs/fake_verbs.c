@@ -473,6 +473,7 @@ void fake_reset(void)
 	if (context.context.async_fd == 0)
 		context.context.async_fd = eventfd(0, EFD_CLOEXEC);
 	context.sz = sizeof(context);
+	context.context.num_comp_vectors = 8;
 	context.query_port = query_port;
 	context.context.device = &devices[0];
 	context.context.abi_compat = __VERBS_ABI_IS_EXTENDED;

@@ -7,6 +7,7 @@
 #include "verbs_two.h"
 #include "cases.h"
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 static int choose(const char *name)
@@ -156,4 +157,27 @@ FRESH(event__of_another_user_s_queue_or_harmless__no_link_ends)
 	assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 1), 0);
 	assert_int_equal(pair_count(&pair, 1, EVENT_GONE), 0);
 	close_all(&x);
+}
+
+/* ---- interrupts ------------------------------------------------------------- */
+
+FRESH(completion_queue__of_each_local_rank__has_another_vector_of_the_card)
+{
+	static const struct {
+		const char *local_rank;
+		int vector;
+	} cases[] = { { "0", 0 }, { "3", 3 }, { "11", 3 }, { "no number", 0 } };
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		setenv("SLURM_LOCALID", cases[i].local_rank, 1);
+		open_pair(16);
+		assert_int_equal(fake_counts.last_vector, cases[i].vector);
+		close_pair();
+	}
+	fake_context()->num_comp_vectors = 1;
+	setenv("SLURM_LOCALID", "3", 1);
+	open_pair(16);
+	assert_int_equal(fake_counts.last_vector, 0);
+	close_pair();
+	unsetenv("SLURM_LOCALID");
 }
