@@ -139,8 +139,8 @@ static inline void fetch_what_is_written(const struct shm_peer *peer, const stru
 {
 	if (x->kind == TRANSFER_PUT_NOTIFY)
 		fetch_to_write((const void *)peer->out.at.next);
-	if (x->kind != TRANSFER_GET &&
-	    x->remote) /* x is not validated yet, but a prefetch may use any address */
+	/* x is not validated yet, but a prefetch may use any address. */
+	if (x->kind != TRANSFER_GET && x->remote)
 		fetch_to_write(
 			(const void *)((uintptr_t)shm_remote_of(x->remote)->base + x->offset));
 }

@@ -434,8 +434,8 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 			break;
 		}
 		if (now >= warn_at) {
-			error_release(
-				LOG_ERROR); /* the held error may be why the others do not come */
+			/* The held error may be why the others do not come. */
+			error_release(LOG_ERROR);
 			explain_waits(root, 0);
 			report_ahead(job, &wait);
 			warn_at = now + warn_every;

@@ -49,8 +49,8 @@ struct constituent {
 	struct sluice_histogram *histogram;
 };
 
-int constituent_open(
-	struct constituent *c); /* Returns 0 or SLUICE_ENOMEM. The caller frees the histogram. */
+/* Returns 0 or SLUICE_ENOMEM. The caller frees the histogram. */
+int constituent_open(struct constituent *c);
 uint64_t constituent_memory(void);
 /* Returns how many of n coordinates the participant selects at this density: at least one if n is
  * not 0. */

@@ -299,8 +299,8 @@ int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 		out->selected_most = out->count;
 	else if (kind->exchange == EXCHANGE_SKETCH)
 		out->selected_most = 0;
-	else if (recipe->up.select == SELECT_CYCLIC &&
-		 recipe->up.chunks) /* each span ends with a short chunk */
+	else if (recipe->up.select == SELECT_CYCLIC && recipe->up.chunks)
+		/* Each span ends with a short chunk. */
 		out->selected_most = least_of(
 			out->count, out->exempt + out->n_spans +
 					    out->count / chunk_length(schedule_largest_density(

@@ -96,8 +96,8 @@ static void find_heavy(struct shard *shard)
 	uint64_t k = schedule_count(density, at->span - at->exempt) *
 		     shard->rules.recipe->up.sketch_pool;
 	struct agreed *a = shard->agreed;
-	float *estimate = reduction_sum(
-		&shard->reduction); /* nothing is added yet: a vector to write to */
+	/* Nothing is added yet, so the sum is a vector to write to. */
+	float *estimate = reduction_sum(&shard->reduction);
 
 	sketch_estimate(&shape, a->cells, at->span, estimate);
 	for (size_t s = 0; s < shard->n_spans; s++)

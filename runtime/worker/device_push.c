@@ -413,8 +413,8 @@ int outbox_take(sluice_model *model)
 	step_set_range(&w->step, got.largest); /* for a grid */
 	int rc = got.nonfinite ? refuse_nonfinite(model, &got) : 0;
 	step_leave_out(&w->step, rc > 0);
-	if (!rc && !on_device_sketches(model) &&
-	    (got.nan || !(got.largest <= FLT_MAX))) { /* only the device knows the coordinate */
+	if (!rc && !on_device_sketches(model) && (got.nan || !(got.largest <= FLT_MAX))) {
+		/* Only the device knows the coordinate. */
 		step_fail(&w->step, COORDINATE_UNKNOWN);
 		rc = signal_overflowed(model, 1);
 	}
