@@ -152,7 +152,7 @@ static const char *judge_section(const sluice_model *model, const struct checkpo
 	case SECTION_SHARD_GUARD:
 		return s->numbers[0] <= schedule_raises_most(&model->recipe) ?
 			       NULL :
-			       "the density was doubled more often than it can be";
+			       "it counts more doublings of the density than this recipe allows";
 	case SECTION_SHARD:
 		return s->numbers[0] == version ?
 			       NULL :

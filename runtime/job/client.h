@@ -102,7 +102,8 @@ uint32_t clients_free_model(struct clients *clients);
  * SLUICE_EINVAL: too few are free, or SLUICE_ENOMEM. */
 int clients_reserve(struct clients *clients, uint32_t id, uint32_t n, uint32_t most,
 		    uint32_t *channel);
-/* channel and n are those of clients_reserve(), which was called since another model was added. */
+/* Adds a model on the n channels that clients_reserve() returned. Between the two calls no other
+ * model may be added. */
 void clients_add_model(struct clients *clients, uint32_t id, sluice_model *model, uint32_t channel,
 		       uint32_t n);
 /* Does nothing if the model was not added. */

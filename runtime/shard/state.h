@@ -26,7 +26,7 @@ struct shard_hooks;
 enum { SHARD_HOOKS = 4 }; /* rows in shard_hooks.c */
 
 struct gathered {
-	int next_rank;    /* the workers below it have been dealt with in this phase */
+	int next_rank;    /* the messages of all lower ranks have been taken in this phase */
 	uint32_t counted; /* messages in the sum: the divisor */
 	int lr_rank;      /* the worker of the first of them, and its rate */
 	float lr;

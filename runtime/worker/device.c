@@ -109,7 +109,7 @@ const char *on_device_why_not(const sluice_model *model)
 
 /* ---- gradients ------------------------------------------------------------- */
 
-/* At the first gradient in device memory that can be selected there. */
+/* Called for the first gradient that lies in device memory and can be selected there. */
 static int begin_selecting(sluice_model *model, const void *grad)
 {
 	struct on_device *d = model->worker->device;

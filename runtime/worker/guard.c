@@ -260,7 +260,7 @@ const char *guard_judge(const sluice_model *model, const uint64_t numbers[GUARD_
 	if (proposed_in(numbers) > schedule_raises_most(&model->recipe) ||
 	    proposed_in(numbers) < chosen_in(numbers) ||
 	    proposed_in(numbers) > chosen_in(numbers) + 1)
-		return "the densities were doubled more often than they can be";
+		return "it counts more doublings of the densities than this recipe allows";
 	for (int way = 0; way < WAYS && !why; way++)
 		why = growth_judge(numbers + AT_WAYS + way * GROWTH_NUMBERS, step);
 	return why;

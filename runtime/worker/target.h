@@ -49,9 +49,10 @@ void target_remember(sluice_model *model, const float *params);
 struct vector *target_points(const sluice_model *model);
 /* The floats to which deltas are added; NULL: they are added to the vector's elements. */
 float *target_flat(const sluice_model *model);
-/* Sets *to to where a message of count entries is decoded. If the device reads the entries
- * (target_lands()), the next message is decoded in another place. Otherwise they are the entries
- * of the worker's compressor. SLUICE_EGPU. */
+/* target_lands() returns 1 if the device reads the entries of a publication. target_entries() gives
+ * the room in which a message of count entries is decoded: if the device reads them, pinned memory
+ * that differs from message to message, otherwise the entries of the worker's compressor. 0 or
+ * SLUICE_EGPU. */
 int target_lands(const sluice_model *model);
 int target_entries(const sluice_model *model, uint32_t count, struct entries *to);
 /* Adds a decoded delta from coordinate `first` on. The lists lie in the memory of
