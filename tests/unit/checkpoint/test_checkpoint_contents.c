@@ -77,10 +77,10 @@ static const struct content contents[] = {
 	/* A density of 0.1 doubles 4 times. */
 	{ RAISE, SECTION_WORKER_GUARD, 0, 0x404, NULL },
 	{ RAISE, SECTION_WORKER_GUARD, 0, 0x403, NULL },
-	{ RAISE, SECTION_WORKER_GUARD, 0, 0x505, "more often than they can be" },
-	{ RAISE, SECTION_WORKER_GUARD, 0, 0x402, "more often than they can be" },
-	{ RAISE, SECTION_WORKER_GUARD, 0, 0x304, "more often than they can be" },
-	{ RAISE, SECTION_WORKER_GUARD, 0, 1ull << 40 | 0x404, "more often than they can be" },
+	{ RAISE, SECTION_WORKER_GUARD, 0, 0x505, "more doublings of the densities" },
+	{ RAISE, SECTION_WORKER_GUARD, 0, 0x402, "more doublings of the densities" },
+	{ RAISE, SECTION_WORKER_GUARD, 0, 0x304, "more doublings of the densities" },
+	{ RAISE, SECTION_WORKER_GUARD, 0, 1ull << 40 | 0x404, "more doublings of the densities" },
 	{ RAISE, SECTION_WORKER_GUARD, 3 + 2, STEPS + 2, "counts are too large" },
 	{ RAISE, SECTION_WORKER_GUARD, 3 + 3, GROWTH_WINDOWS + 2, "counts are too large" },
 	{ RAISE, SECTION_WORKER_GUARD, 3 + 4, STEPS + 1, "counts are too large" },
@@ -97,7 +97,7 @@ static const struct content contents[] = {
 	{ RAISE, SECTION_WORKER_GUARD, GUARD_NUMBERS - 1, 2, "sign of the guard" },
 	{ RAISE, SECTION_WORKER_GUARD, GUARD_NUMBERS - 1, 1ull << 63, "sign of the guard" },
 	{ RAISE, SECTION_SHARD_GUARD, 0, 4, NULL },
-	{ RAISE, SECTION_SHARD_GUARD, 0, 5, "more often than it can be" },
+	{ RAISE, SECTION_SHARD_GUARD, 0, 5, "more doublings of the density" },
 };
 
 struct test {
