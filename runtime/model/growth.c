@@ -43,8 +43,8 @@ void growth_open(struct growth *g, uint64_t count, int eager)
 	g->begun = 1;
 }
 
-void growth_see(struct growth *g, uint64_t first, const uint32_t *index, const float *value,
-		uint64_t n)
+double growth_see(struct growth *g, uint64_t first, const uint32_t *index, const float *value,
+		  uint64_t n)
 {
 	const uint64_t between = (UINT64_C(1) << g->shift) - 1;
 	double squares = 0;
@@ -63,6 +63,11 @@ void growth_see(struct growth *g, uint64_t first, const uint32_t *index, const f
 		g->repeated += *sign == now;
 		*sign = now;
 	}
+	return squares;
+}
+
+void growth_add(struct growth *g, double squares)
+{
 	g->squares += squares;
 }
 

@@ -48,9 +48,12 @@ struct growth_verdict {
 
 /* eager: report growth as soon as it is likely, for a caller that reacts to it. */
 void growth_open(struct growth *g, uint64_t count, int eager);
-/* Records n values that a step sends at the coordinates first + index[]. */
-void growth_see(struct growth *g, uint64_t first, const uint32_t *index, const float *value,
-		uint64_t n);
+/* Records n values that a step sends at the coordinates first + index[]. Returns their squared norm,
+ * which growth_add() adds to that of the step: a sum of doubles depends on the order, and messages
+ * arrive in any. */
+double growth_see(struct growth *g, uint64_t first, const uint32_t *index, const float *value,
+		  uint64_t n);
+void growth_add(struct growth *g, double squares);
 /* Ends the step. lr: its rate. delay: it completes a window. Returns 1, with *out, if the sent
  * values grow without bound. */
 int growth_step(struct growth *g, uint64_t step, double lr, int delay, struct growth_verdict *out);

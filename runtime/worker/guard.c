@@ -19,6 +19,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { UP, DOWN, WAYS };
 
@@ -30,6 +31,7 @@ struct guard {
 	int over; /* it was reported, and nothing follows */
 	int saw_way;
 	struct growth_verdict verdict;
+	double squares[]; /* of this step's values: [way * n_shards + shard] */
 };
 
 static int guards(const struct recipe *recipe)
@@ -43,9 +45,14 @@ static int guard_used(const sluice_model *model)
 	return guards(&model->recipe);
 }
 
+static uint64_t guard_memory(const struct layout *l, const struct recipe *recipe)
+{
+	return guards(recipe) ? sizeof(struct guard) + WAYS * l->n_shards * sizeof(double) : 0;
+}
+
 static int guard_open(sluice_model *model)
 {
-	model->worker->guard = malloc(sizeof(*model->worker->guard));
+	model->worker->guard = calloc(1, guard_memory(&model->layout, &model->recipe));
 	return model->worker->guard ? 0 : fail(SLUICE_ENOMEM, "no memory for guard=");
 }
 
@@ -53,12 +60,6 @@ static void guard_close(sluice_model *model)
 {
 	free(model->worker->guard);
 	model->worker->guard = NULL;
-}
-
-static uint64_t guard_memory(const struct layout *l, const struct recipe *recipe)
-{
-	(void)l;
-	return guards(recipe) ? sizeof(struct guard) : 0;
 }
 
 static void guard_restart(sluice_model *model)
@@ -74,25 +75,43 @@ static void guard_restart(sluice_model *model)
 	g->doublings = 0;
 	g->saw = g->over = 0;
 	g->verdict = (struct growth_verdict){ 0 };
+	memset(g->squares, 0, WAYS * model->layout.n_shards * sizeof(g->squares[0]));
+}
+
+/* Values of one shard's message. */
+static void see(const sluice_model *model, int way, uint32_t shard, const uint32_t *index,
+		const float *value, uint64_t n)
+{
+	struct guard *g = model->worker->guard;
+
+	if (!g->over && index)
+		g->squares[(uint32_t)way * model->layout.n_shards + shard] += growth_see(
+			&g->way[way], model->layout.shards[shard].begin, index, value, n);
+}
+
+/* Adds up the step in the order of the shards, in which their messages need not have come. */
+static void add_step(const sluice_model *model)
+{
+	const uint32_t shards = model->layout.n_shards;
+	struct guard *g = model->worker->guard;
+
+	for (uint32_t i = 0; i < WAYS * shards; i++) {
+		growth_add(&g->way[i / shards], g->squares[i]);
+		g->squares[i] = 0;
+	}
 }
 
 static void guard_emitted(sluice_model *model, const struct shard_layout *at,
 			  const struct pick *emitted)
 {
-	struct guard *g = model->worker->guard;
-
-	if (!g->over && emitted->index)
-		growth_see(&g->way[UP], at->begin, emitted->index, emitted->value, emitted->n);
+	see(model, UP, (uint32_t)(at - model->layout.shards), emitted->index, emitted->value,
+	    emitted->n);
 }
 
 static int guard_applied(sluice_model *model, uint32_t shard, const uint32_t *index,
 			 const struct entries *got, const struct message *m)
 {
-	struct guard *g = model->worker->guard;
-
-	if (!g->over && index)
-		growth_see(&g->way[DOWN], model->layout.shards[shard].begin, index, got->value,
-			   m->count);
+	see(model, DOWN, shard, index, got->value, m->count);
 	return 0;
 }
 
@@ -200,6 +219,7 @@ static void guard_pulled(sluice_model *model)
 	struct guard *g = w->guard;
 	const uint64_t count = model->layout.count;
 
+	add_step(model);
 	if (model->schedule.raises && w->step.chosen != g->doublings) {
 		begin_again(model);
 		return;

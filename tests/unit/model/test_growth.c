@@ -82,7 +82,7 @@ static uint64_t seen_at(const struct course *c)
 			const int turned = (int)(at % 10) < c->turns && times % 2;
 			const float value = (float)(turned ? -size : size);
 
-			growth_see(&g, 0, &at, &value, 1);
+			growth_add(&g, growth_see(&g, 0, &at, &value, 1));
 		}
 		if (growth_step(&g, step, c->lr(t), step % DELAY == 0, &v)) {
 			assert_true(v.now > (c->seen == GROWS ? 3 : 0.9) * v.then);
@@ -143,7 +143,7 @@ static int send_step(struct growth *g, uint64_t step, struct growth_verdict *out
 		const float sign = (step < LONG / 2 ? some : all) ? -1 : 1;
 		const float value = sign * (float)pow(1.2, (double)step / DELAY);
 
-		growth_see(g, 0, &at, &value, 1);
+		growth_add(g, growth_see(g, 0, &at, &value, 1));
 	}
 	return growth_step(g, step, 0.1, step % DELAY == 0, out);
 }
@@ -174,9 +174,9 @@ TEST(growth__restored_between_any_two_steps__goes_on_as_the_one_that_was_not)
 			const uint32_t at = 1;
 			const float value = 1e6f;
 
-			growth_see(&whole, 0, &at, &value, 1);
+			growth_add(&whole, growth_see(&whole, 0, &at, &value, 1));
 			growth_treated(&whole, step);
-			growth_see(&resumed, 0, &at, &value, 1);
+			growth_add(&resumed, growth_see(&resumed, 0, &at, &value, 1));
 			growth_treated(&resumed, step);
 		} else {
 			const int of_whole = send_step(&whole, step, &a);
