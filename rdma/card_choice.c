@@ -260,6 +260,23 @@ void cards_order_here(const struct card *cards, size_t n, struct card_choice *ou
 #endif
 }
 
+void cards_order_of(const struct card *cards, size_t n, const char *gpu, int local, int n_local,
+		    struct card_choice *out)
+{
+	struct card_user user = { .gpu = gpu, .local = local, .n_local = n_local };
+
+#ifdef HAVE_HWLOC
+	hwloc_topology_t t = nearness_topology();
+
+	user.processors = t ? hwloc_topology_get_topology_cpuset(t) : NULL;
+	cards_order(t, cards, n, &user, out);
+	if (t)
+		hwloc_topology_destroy(t);
+#else
+	cards_order(NULL, cards, n, &user, out);
+#endif
+}
+
 void card_choice_text(const struct card_choice *choice, const char *gpu, size_t n, char *text,
 		      size_t cap)
 {

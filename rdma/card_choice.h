@@ -47,6 +47,11 @@ void cards_order_here(const struct card *cards, size_t n, struct card_choice *ou
 /* This rank's number among the ranks of its node, by the launcher; 0: not known. */
 int cards_local_rank(void);
 
+/* Does so for another rank of this node, which works with a GPU, or "" for none, and is bound to no
+ * processors. */
+void cards_order_of(const struct card *cards, size_t n, const char *gpu, int local, int n_local,
+		    struct card_choice *out);
+
 /* Why a card was chosen of n usable ones: "below the same PCIe switch as GPU 0000:1b:00.0, one of 2
  * that ranks take in turn". */
 void card_choice_text(const struct card_choice *choice, const char *gpu, size_t n, char *text,

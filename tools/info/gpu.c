@@ -3,6 +3,8 @@
  * between card and GPU (IOMMU translation, ACS redirection). On a node without GPUs, these lines
  * are facts. */
 #include "base/device.h"
+#include "rdma/card_choice.h"
+#include "rdma/card_list.h"
 #include "rdma/nearness.h"
 #include "tools/info/probes.h"
 #include <stdlib.h>
@@ -162,6 +164,37 @@ void probe_nearness(struct report *r)
 				   all.pair[g][c].where);
 		}
 	}
+}
+
+/* Rank i works with GPU i modulo their number, as Sluice chooses it by SLURM_LOCALID. */
+void probe_cards_of_ranks(int ranks, struct report *r)
+{
+	static struct neighbours all;
+	struct card cards[NEARNESS_CARDS];
+	const char *allowed = getenv("SLUICE_DEVICE");
+	char name[NAME_BYTES], why[192];
+	unsigned port;
+	size_t n = 0;
+
+	if (nearness_all(&all))
+		all.n_cards = 0;
+	for (size_t i = 0; i < all.n_cards; i++)
+		if (card_list_allows(allowed, all.card[i], NULL, &port))
+			cards[n++] = (struct card){ all.card[i], "", 0 };
+	for (int i = 0; i < ranks && n; i++) {
+		struct card_choice order[NEARNESS_CARDS];
+		const char *gpu = all.n_gpus ? all.gpu[(size_t)i % all.n_gpus] : "";
+
+		cards_order_of(cards, n, gpu, i, ranks, order);
+		card_choice_text(&order[0], gpu, n, why, sizeof(why));
+		snprintf(name, sizeof(name), "card-of-rank %d", i);
+		report_add(r, VERDICT_INFO, section, name, NULL, "%s: %s",
+			   cards[order[0].card].name, why);
+	}
+	if (ranks && !n)
+		report_add(r, VERDICT_INFO, section, "card-of-rank", NULL,
+			   "no RDMA device on PCI that SLUICE_DEVICE allows, or hwloc does not say "
+			   "what this machine looks like");
 }
 
 void probe_gpu(const struct node *node, struct report *r)

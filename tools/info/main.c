@@ -7,7 +7,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EXIT_WARNINGS = 1, EXIT_FAILURES = 2, EXIT_BAD_USAGE = 3, PREFIX_BYTES = 320 };
+enum {
+	EXIT_WARNINGS = 1,
+	EXIT_FAILURES = 2,
+	EXIT_BAD_USAGE = 3,
+	PREFIX_BYTES = 320,
+	RANKS_MOST = 1024
+};
 
 /* The bytes that a rank with a small model registers. --memlock checks a larger number. */
 static const uint64_t default_need = 64 << 20;
@@ -27,6 +33,7 @@ static void print_help(void)
 	      "  --memlock SIZE   locked memory that a rank needs (K, M, G allowed; default 64M): "
 	      "what\n"
 	      "                   sluice_model_open() logs for the model\n"
+	      "  --ranks N        the RDMA device of each of N ranks of this node, and why\n"
 	      "  --help, --version\n"
 	      "\n"
 	      "Status: 0 all is well, 1 warnings, 2 failures, 3 wrong usage.\n",
@@ -43,6 +50,18 @@ static int parse_bytes(const char *text, uint64_t *out)
 	if (*text < '0' || *text > '9' || end[shift != 0] || !value || value > UINT64_MAX >> shift)
 		return -1;
 	*out = (uint64_t)value << shift;
+	return 0;
+}
+
+/* 0 or -1. */
+static int parse_ranks(const char *text, int *out)
+{
+	char *end;
+	const long value = strtol(text, &end, 10);
+
+	if (*end || value < 1 || value > RANKS_MOST)
+		return -1;
+	*out = (int)value;
 	return 0;
 }
 
@@ -71,6 +90,7 @@ int main(int argc, char **argv)
 					       { "slurm-prolog", no_argument, NULL, 'p' },
 					       { "need-verbs", no_argument, NULL, 'v' },
 					       { "memlock", required_argument, NULL, 'm' },
+					       { "ranks", required_argument, NULL, 'r' },
 					       { "sysfs", required_argument, NULL,
 						 's' }, /* for tests: another root */
 					       { "help", no_argument, NULL, 'h' },
@@ -96,6 +116,13 @@ int main(int argc, char **argv)
 			fprintf(stderr,
 				"sluice-info: --memlock takes a size such as 64M, not \"%s\"\n",
 				optarg);
+			return EXIT_BAD_USAGE;
+		case 'r':
+			if (!parse_ranks(optarg, &node.ranks))
+				break;
+			fprintf(stderr,
+				"sluice-info: --ranks takes a number from 1 to %d, not \"%s\"\n",
+				RANKS_MOST, optarg);
 			return EXIT_BAD_USAGE;
 		case 'c':
 		case 'j':
@@ -130,6 +157,7 @@ int main(int argc, char **argv)
 	probe_shm(&node, &report);
 	probe_launcher(&node, &report);
 	probe_gpu(&node, &report);
+	probe_cards_of_ranks(node.ranks, &report);
 	if (mode == 'j')
 		report_print_json(&report, sluice_version(NULL), stdout);
 	else if (mode == 'p')

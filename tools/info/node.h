@@ -12,6 +12,7 @@ struct node {
 	const char *root;
 	uint64_t memlock_need; /* bytes */
 	int needs_verbs;       /* --need-verbs: RDMA that is missing is a failure */
+	int ranks;             /* --ranks: whose cards are shown; 0: none */
 };
 
 /* Reads the first line of a file below the root, without trailing spaces. Returns 0, or -1 if the

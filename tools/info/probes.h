@@ -14,6 +14,8 @@ void probe_launcher(const struct node *node, struct report *r); /* PMIx, Slurm *
 void probe_gpu(const struct node *node,
 	       struct report *r);      /* driver, peer memory, IOMMU, ACS, and: */
 void probe_nearness(struct report *r); /* distances between cards and GPUs of this machine */
+/* The card that each of `ranks` local ranks of this machine would use. */
+void probe_cards_of_ranks(int ranks, struct report *r);
 
 /* Returns 1 if SLUICE_TRANSPORT allows the transport. */
 int transport_allowed(const char *name);

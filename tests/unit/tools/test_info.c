@@ -423,6 +423,33 @@ CASE(nearness__two_gpus_and_two_cards__each_pair)
 	assert_string_equal(found("gpu-nic 0000:11:00.0 fake0", VERDICT_INFO)->text,
 			    "on the same machine");
 }
+
+CASE(cards_of_ranks__two_gpus_and_two_cards__the_nearest_of_those_allowed)
+{
+	char path[2 * SCRATCH_PATH];
+
+	put("/machine.xml", two_gpus);
+	snprintf(path, sizeof path, "%s/machine.xml", root);
+	setenv("HWLOC_XMLFILE", path, 1);
+	probe_cards_of_ranks(3, &report);
+	assert_int_equal(report.n, 3);
+	assert_string_equal(found("card-of-rank 0", VERDICT_INFO)->text,
+			    "fake1: below the same PCIe switch as GPU 0000:11:00.0, the nearest "
+			    "usable one");
+	assert_non_null(strstr(found("card-of-rank 1", VERDICT_INFO)->text, "fake0: "));
+	assert_non_null(strstr(found("card-of-rank 2", VERDICT_INFO)->text, "fake1: "));
+	setenv("SLUICE_DEVICE", "^fake1", 1);
+	report.n = 0;
+	probe_cards_of_ranks(1, &report);
+	assert_string_equal(found("card-of-rank 0", VERDICT_INFO)->text,
+			    "fake0: the only usable one");
+	setenv("SLUICE_DEVICE", "mlx5_0", 1);
+	report.n = 0;
+	probe_cards_of_ranks(1, &report);
+	assert_non_null(strstr(found("card-of-rank", VERDICT_INFO)->text, "SLUICE_DEVICE"));
+	unsetenv("SLUICE_DEVICE");
+	unsetenv("HWLOC_XMLFILE");
+}
 #endif
 
 CASE(check_and_json__hostile_text__stay_one_line_and_valid)
