@@ -48,9 +48,9 @@ struct growth_verdict {
 
 /* eager: report growth as soon as it is likely, for a caller that reacts to it. */
 void growth_open(struct growth *g, uint64_t count, int eager);
-/* Records n values that a step sends at the coordinates first + index[]. Returns their squared norm,
- * which growth_add() adds to that of the step: a sum of doubles depends on the order, and messages
- * arrive in any. */
+/* Records n values that a step sends at the coordinates first + index[]. Returns their squared
+ * norm, which growth_add() adds to that of the step. The caller adds in a fixed order, since a sum
+ * of doubles depends on the order, and messages arrive in any. */
 double growth_see(struct growth *g, uint64_t first, const uint32_t *index, const float *value,
 		  uint64_t n);
 void growth_add(struct growth *g, double squares);

@@ -54,4 +54,4 @@ TESTS += tests/unit/header_alone.sh tests/unit/layers.sh
 if !WITH_SANITIZER
 TESTS += tests/unit/install.sh
 endif
-EXTRA_DIST += tests/unit/header_alone.sh tests/unit/install.sh tests/unit/layers.sh tests/unit/valgrind.supp
+EXTRA_DIST += tests/same-bits tests/unit/header_alone.sh tests/unit/install.sh tests/unit/layers.sh tests/unit/valgrind.supp
