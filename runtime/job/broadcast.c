@@ -86,7 +86,8 @@ static int learn(struct broadcast *b, const uint8_t *rows)
 
 	if (root >= (uint32_t)b->job->workers)
 		return fail(SLUICE_EWIRE,
-			    "sluice_broadcast: %s names rank %u as root, which is no worker",
+			    "sluice_broadcast: %s names rank %u as root, which is not "
+			    "a worker",
 			    rank_text(b->job, round_leader(b->job)), root);
 	b->root = (int)root;
 	b->size = get_le64(row + AT_SIZE);
@@ -102,7 +103,8 @@ static int begin_broadcast(struct broadcast *b)
 	uint8_t *rows = malloc((size_t)job->size * COLLECTIVE_BYTES);
 
 	if (!rows && !b->rc)
-		b->rc = fail(SLUICE_ENOMEM, "sluice_broadcast: no memory for %d rows", job->size);
+		b->rc = fail(SLUICE_ENOMEM, "sluice_broadcast: no memory to gather from %d ranks",
+			     job->size);
 	if (b->bytes && job->rank == b->root)
 		copy_between(b, mine + AT_BYTES, b->bytes, first);
 	put_le32(mine + AT_ROOT, (uint32_t)b->root);
@@ -206,7 +208,8 @@ static int run_broadcast(struct broadcast *b)
 		return rc;
 	if (b->root < 0 || b->root >= b->job->workers)
 		return fail(SLUICE_EINVAL,
-			    "sluice_broadcast: root=%d is no worker: there are %d, numbered from 0",
+			    "sluice_broadcast: root=%d is not a worker: there are %d "
+			    "workers, numbered from 0",
 			    b->root, b->job->workers);
 	if (!b->bytes && b->size)
 		return fail(SLUICE_EINVAL, "sluice_broadcast: bytes is NULL");

@@ -258,7 +258,7 @@ int collective_agree(sluice_job *job, int rc, const char *what)
 	}
 	uint8_t *rows = malloc((size_t)job->size * ROW_BYTES);
 	int all = rows ? collective_run(job, COLLECTIVE_OPEN, mine, 0, ROW_BYTES, rows) :
-			 fail(SLUICE_ENOMEM, "no memory for %d rows", job->size);
+			 fail(SLUICE_ENOMEM, "no memory to gather from %d ranks", job->size);
 	enum log_level level = all || is_first(job, rows, mine) ? LOG_ERROR : LOG_INFO;
 	for (int r = 0; r < job->size && !all && !rc; r++) {
 		const uint8_t *row = rows + (size_t)r * ROW_BYTES;
@@ -287,11 +287,13 @@ int sluice_gather(sluice_job *job, const void *mine, size_t bytes, void *all)
 	if (!mine || !all || bytes > SLUICE_GATHER_MAX)
 		return fail(SLUICE_EINVAL,
 			    "sluice_gather: mine or all is NULL, or bytes=%zu is above "
-			    "SLUICE_GATHER_MAX, %d: more fits into a region or a model",
+			    "SLUICE_GATHER_MAX, %d: move larger data through a region "
+			    "or a model",
 			    bytes, SLUICE_GATHER_MAX);
 	uint8_t *rows = malloc((size_t)job->size * bytes + 1);
 	if (!rows)
-		return fail(SLUICE_ENOMEM, "sluice_gather: no memory for %d rows", job->size);
+		return fail(SLUICE_ENOMEM, "sluice_gather: no memory to gather from %d ranks",
+			    job->size);
 	rc = collective_run(job, COLLECTIVE_GATHER, mine, 0, bytes, rows);
 	if (!rc)
 		memcpy(all, rows, (size_t)job->workers * bytes);
@@ -311,7 +313,8 @@ int sluice_sum(sluice_job *job, double *values, size_t n)
 		return rc;
 	double *rows = malloc((size_t)job->size * COLLECTIVE_BYTES);
 	if (!rows)
-		return fail(SLUICE_ENOMEM, "sluice_sum: no memory for %d rows", job->size);
+		return fail(SLUICE_ENOMEM, "sluice_sum: no memory to gather from %d ranks",
+			    job->size);
 	for (size_t at = 0; at < n && !rc; at += CHUNK) {
 		size_t part = n - at < CHUNK ? n - at : CHUNK;
 		rc = collective_run(job, COLLECTIVE_SUM, values + at, 0, part * sizeof *rows, rows);

@@ -260,8 +260,8 @@ static void judge_received(sluice_job *job, int peer, uint64_t received)
 	char why[240];
 	if (received > sent || received < h->shown) {
 		job_blame(job, SLUICE_EWIRE, peer,
-			  "%s shows that it received %llu notifies after %llu before, and this "
-			  "rank sent %llu",
+			  "%s reports %llu received notifies, after it reported %llu "
+			  "before, while this rank has sent %llu",
 			  rank_text(job, peer), (unsigned long long)received,
 			  (unsigned long long)h->shown, (unsigned long long)sent);
 		return;

@@ -115,7 +115,7 @@ void sluice_finalize(sluice_job **job_pointer)
 		job_fail(job, SLUICE_EINVAL, job->rank, "sluice_finalize with a %s still open: %s",
 			 groups ? "group" : "model",
 			 groups ? "call sluice_finalize for each group before" :
-				  "call sluice_model_close before");
+				  "call sluice_model_close first");
 	const int finalizing = failure_finalize(job);
 	progress_release(job);
 	const int left = finalizing && !collective_run(job, COLLECTIVE_FINALIZE, NULL, 0, 0, NULL);

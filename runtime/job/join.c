@@ -162,7 +162,9 @@ static int add_proof(const sluice_job *job, int first, uint8_t payload[RECORD_PA
 	if (!job->key_file)
 		return 0;
 	if (*bytes + 12 + KEY_PROOF_BYTES > RECORD_PAYLOAD_BYTES)
-		return fail(SLUICE_EINVAL, "the transports' addresses leave no room for a proof");
+		return fail(SLUICE_EINVAL,
+			    "the addresses of the transports are too long: the record "
+			    "has no room left for the proof of the key");
 	int rc = key_file_prove(job->key_file, &context, payload, *bytes, entry + 12);
 	memcpy(entry, proof_name, sizeof proof_name);
 	put_le32(entry + 8, KEY_PROOF_BYTES);
@@ -578,9 +580,8 @@ static int find_place(sluice_job *job, const sluice_bootstrap *callbacks, struct
 {
 	job->sim_rank = sim_rank_of_thread();
 	if (job->sim_rank && callbacks)
-		return fail(SLUICE_EINVAL, "sluice_init: the attributes have a bootstrap, but a "
-					   "simulated rank is given its place by "
-					   "sluice_simulate()");
+		return fail(SLUICE_EINVAL, "sluice_init: the attributes name a bootstrap, but "
+					   "sluice_simulate() gives a simulated rank its place");
 	if (job->sim_rank)
 		return sim_rank_claim(job->sim_rank, &job->rank, &job->size);
 	int rc = bootstrap_open(callbacks, job->settings.boot_timeout_ms, boot);
@@ -622,7 +623,7 @@ int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **bo
 	}
 	if (s->lost_after_ms < 0 || s->warn_after_ms < 0 || s->wait_timeout_ms < 0)
 		return fail(SLUICE_EINVAL, "sluice_init: a time in the attributes is negative; 0 "
-					   "takes that of the SLUICE_* variable");
+					   "stands for the value of the SLUICE_* variable");
 	budget_make(s, &job->budget);
 	if ((rc = find_place(job, ATTR_HAS(attr, bootstrap) ? attr->bootstrap : NULL, boot)))
 		return rc;

@@ -171,7 +171,8 @@ void peers_members(sluice_job *job, int peer)
 	uint8_t block[MEMBERS_BLOCK_BYTES];
 	if (!members_may_write(job, peer)) {
 		job_blame(job, SLUICE_EWIRE, peer,
-			  "%s sent a notify of membership, which is not its to send",
+			  "%s sent a notify of membership, which only the rank that "
+			  "announces losses may send",
 			  rank_text(job, peer));
 		return;
 	}

@@ -111,8 +111,8 @@ static void dispatch_model(sluice_job *job, int peer, enum imm_kind kind, uint32
 	}
 	if (found < 0)
 		job_blame(job, SLUICE_EWIRE, peer,
-			  "%s sent a notify of shard number %u of all open models, which is not "
-			  "here",
+			  "%s sent a notify for shard number %u of all open models, "
+			  "but this rank has no such shard",
 			  rank_text(job, peer), channel);
 	if (found <= 0)
 		return;
@@ -345,8 +345,8 @@ static int take_turns(sluice_job *job, struct wait *wait)
 		if (!sim_rank_yield(job->sim_rank)) {
 			wait->describe(wait->context, text, sizeof text);
 			rc = job_fail(job, SLUICE_ETIMEDOUT, job->rank,
-				      "%s waits for %s, but no simulated rank can go on: do all of "
-				      "them make the same calls?",
+				      "%s waits for %s, but no simulated rank can proceed: check "
+				      "that all of them make the same calls",
 				      rank_text(job, job->rank), text);
 			break;
 		}

@@ -214,7 +214,8 @@ static int split(sluice_job *parent, int color, int key, sluice_job **sub)
 
 	error_hold(); /* until collective_agree() knows which other ranks have this error */
 	if (!rows || !members)
-		rc = fail(SLUICE_ENOMEM, "sluice_split: no memory for %d rows", parent->size);
+		rc = fail(SLUICE_ENOMEM, "sluice_split: no memory to gather from %d ranks",
+			  parent->size);
 	put_le32(mine + AT_COLOR, color < 0 ? UINT32_MAX : (uint32_t)color);
 	put_le32(mine + AT_KEY, (uint32_t)key);
 	progress_take(parent);
@@ -229,8 +230,8 @@ static int split(sluice_job *parent, int color, int key, sluice_job **sub)
 		error_hold();
 		if (!number)
 			rc = fail(SLUICE_EINVAL,
-				  "sluice_split: the ranks hold %d groups already: finalize some "
-				  "before",
+				  "sluice_split: the ranks are in %d groups already: "
+				  "finalize some first",
 				  GROUPS_MAX - 1);
 		if (!rc && color >= 0)
 			rc = make(parent, rows, number, members, &group);
@@ -270,7 +271,7 @@ void group_finalize(sluice_job *group)
 	if (open && !group->failure.code)
 		job_fail(group, SLUICE_EINVAL, group->rank,
 			 "sluice_finalize of a group with a model still open: call "
-			 "sluice_model_close before");
+			 "sluice_model_close first");
 	const int finalizing = failure_finalize(group);
 	progress_release(group);
 	const int rc = finalizing ? collective_run(group, COLLECTIVE_FINALIZE, NULL, 0, 0, NULL) :

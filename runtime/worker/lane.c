@@ -387,7 +387,7 @@ static void take_notice(struct lanes *lanes, uint32_t shard, struct lane *lane,
 	    delta_log_locate(log_end, last_bytes, at->log_bytes, &unused) ||
 	    ring_writer_acknowledge(&lane->ring, peer, get_le64(line + 16))) {
 		job_fail(lanes->of.job, SLUICE_EWIRE, peer,
-			 "%s wrote a notice of shard %u that does not check",
+			 "%s wrote a notice of shard %u that fails its checks",
 			 rank_text(lanes->of.job, peer), shard);
 		return;
 	}

@@ -77,18 +77,19 @@ int step_check(sluice_model *model, const void *vector, const char *function,
 	if (has_failed(model->job))
 		return job_failed(model->job);
 	if (state == STEP_PULLING)
-		return fail(
-			SLUICE_EINVAL,
-			"%s: a pull is under way, and nobody has waited for coordinate %llu and "
-			"maybe others: call sluice_pull_range for them first",
-			function, (unsigned long long)parts_gap(model, PARTS_PULLED));
+		return fail(SLUICE_EINVAL,
+			    "%s: a pull is under way, and nothing has waited for "
+			    "coordinate %llu and perhaps others: call "
+			    "sluice_pull_range for them first",
+			    function, (unsigned long long)parts_gap(model, PARTS_PULLED));
 	if (expected == STEP_PULLING)
 		return fail(SLUICE_EINVAL, "%s: no pull is under way: call sluice_pull_begin first",
 			    function);
 	if (incomplete)
 		return fail(SLUICE_EINVAL,
-			    "%s: the ranges pushed in this step leave out coordinate %llu and "
-			    "maybe others: push them with sluice_push_range first",
+			    "%s: the ranges pushed in this step leave out coordinate "
+			    "%llu and perhaps others: push them with sluice_push_range "
+			    "first",
 			    function, (unsigned long long)parts_gap(model, PARTS_PUSHED));
 	return fail(SLUICE_EINVAL, "%s: %s (one push, then one pull per step)", function,
 		    expected == STEP_PUSHED ? "nothing was pushed since the last pull" :
@@ -136,8 +137,8 @@ int sluice_accumulator(sluice_model *model, float **accumulator, float *scale)
 	const char *why = plan_why_not(PATH_ACCUMULATOR, model->plan.traits);
 	if (why)
 		return fail(SLUICE_EINVAL,
-			    "%s: the recipe's %s: give sluice_push a gradient of its own, or "
-			    "change the recipe",
+			    "%s: the recipe's %s: pass sluice_push a separate "
+			    "gradient, or change the recipe",
 			    function, why);
 	if ((rc = worker_come_home(model)))
 		return rc;
@@ -158,9 +159,9 @@ static int accumulator_check(const sluice_model *model, const void *grad, uint64
 	    given >= (uintptr_t)(residual + model->layout.count) || grad == residual + begin)
 		return 0;
 	return fail(SLUICE_EINVAL,
-		    "%s: the vector lies in what sluice_accumulator gave, at byte %llu, where "
-		    "coordinate %llu begins at byte %llu: give the accumulator's own place of what "
-		    "is pushed",
+		    "%s: the vector lies in what sluice_accumulator gave, at "
+		    "byte %llu, where coordinate %llu begins at byte %llu: "
+		    "pass the address of that coordinate in the accumulator",
 		    function, (unsigned long long)(given - first), (unsigned long long)begin,
 		    (unsigned long long)begin * sizeof(float));
 }
@@ -342,8 +343,8 @@ static int check_recipe(const sluice_model *model)
 	const char *why = plan_why_not(PATH_RANGES, model->plan.traits);
 
 	return why ? fail(SLUICE_EINVAL,
-			  "sluice_push_range: the recipe does not allow it: %s: call %s with the "
-			  "whole, or change the recipe",
+			  "sluice_push_range: the recipe does not allow it: %s: call "
+			  "%s with the whole vector, or change the recipe",
 			  why, source_rows[recipe_source(&model->recipe)].call) :
 		     0;
 }
@@ -487,8 +488,9 @@ int step_set_lr(sluice_model *model, float lr)
 			why);
 	if (model->worker->step.state == STEP_PUSHING)
 		return fail(SLUICE_EINVAL,
-			    "sluice_set: a step has one rate, and ranges of this one are pushed "
-			    "already: call it before the first or after the last");
+			    "sluice_set: a step has one rate, and ranges of this one "
+			    "are pushed already: call it before the first range or "
+			    "after the last");
 	model->lr = lr + 0.0f; /* -0 is 0: ranks compare bits */
 	return 0;
 }
@@ -502,7 +504,8 @@ int step_set_grad_scale(sluice_model *model, float scale)
 	if (model->worker->step.state == STEP_PUSHING)
 		return fail(SLUICE_EINVAL,
 			    "sluice_set: a gradient has one scale, and ranges of this "
-			    "one are pushed already: call it before the first or after the last");
+			    "one are pushed already: call it before the first range or "
+			    "after the last");
 	model->grad.scale = scale;
 	return 0;
 }

@@ -46,9 +46,9 @@ static int check_types(const sluice_model *model, const struct vector *s, const 
 	if (recipe_pulls_mean(&model->recipe) || model->layout.narrow_params || !vector_narrow(s))
 		return 0;
 	return fail(SLUICE_EINVAL,
-		    "%s: a segment of parameters has 16 bits, and the model was opened without "
-		    "param_type (sluice_model_attr), so that there is no copy in 32 bits that it "
-		    "could be rounded from",
+		    "%s: a segment of parameters has 16 bits, but the model "
+		    "was opened without param_type (sluice_model_attr) and so "
+		    "has no 32-bit copy to round from",
 		    function);
 }
 
@@ -104,7 +104,7 @@ static int open_copy(sluice_model *model)
 
 	t->master = vector_open(model->layout.count);
 	return t->master ? 0 :
-			   fail(SLUICE_ENOMEM, "no memory for the parameters in 32 bits: %llu",
+			   fail(SLUICE_ENOMEM, "no memory for a 32-bit copy of %llu parameters",
 				(unsigned long long)model->layout.count);
 }
 

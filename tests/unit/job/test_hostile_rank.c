@@ -399,7 +399,7 @@ TEST(notify__of_what_does_not_exist__is_refused_naming_the_rank)
 		  .says = "it does not own" },
 		{ .launch = notify_as_said,
 		  .imm = imm_make(IMM_NOTICE, 0xfffffff),
-		  .says = "shard number 268435455 of all open models, which is not here" },
+		  .says = "shard number 268435455 of all open models, but this rank has" },
 		{ .launch = notify_as_said, .imm = 0x00000001, .says = "unknown kind 0x00000001" },
 		{ .launch = notify_as_said, .imm = 0x7fffffff, .says = "unknown kind 0x7fffffff" },
 		{ .launch = notify_as_said, .imm = 0xffffffff, .says = "unknown kind 0xffffffff" },

@@ -406,7 +406,7 @@ static int leave_range(int rank, void *argument)
 	if (!rc)
 		rc = sluice_pull(model, params);
 	CHECK(rc == (rank ? SLUICE_EPEER : SLUICE_ENUMERIC));
-	CHECK(error_says("step 1 makes inf of the parameter of shard 0 at rank 0",
+	CHECK(error_says("step 1 computes inf for the parameter of shard 0 at rank 0",
 			 "index 0 of tensor weight"));
 	CHECK(params[0] == 3e38f);
 	sluice_model_close(&model);

@@ -140,7 +140,7 @@ static void overflow_of_a_parameter(sluice_job *job, int rank, void *argument)
 {
 	/* All workers send this, and neither their sum nor their mean overflows. */
 	train(job, argument, 3e38f, -1e38f, 1, CULPRIT,
-	      "step 2 makes inf of the parameter of shard 1 at rank 1 (node n1)");
+	      "step 2 computes inf for the parameter of shard 1 at rank 1 (node n1)");
 }
 
 TEST(publish__delta_that_makes_a_parameter_infinite__ends_the_job_before_it_is_added)
@@ -165,7 +165,7 @@ TEST(publish__delta_that_makes_a_parameter_infinite__ends_the_job_before_it_is_a
 static void overflow_of_a_local_step(sluice_job *job, int rank, void *argument)
 {
 	train(job, argument, 3e38f, rank == CULPRIT ? -1e38f : 0, 1, CULPRIT,
-	      "step 2 makes inf of the parameter at rank 1 (node n1)");
+	      "step 2 computes inf for the parameter at rank 1 (node n1)");
 }
 
 TEST(pull__own_step_that_makes_a_parameter_infinite__ends_the_job_by_name)
