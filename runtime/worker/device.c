@@ -80,6 +80,7 @@ void on_device_close(sluice_model *model)
 	free(d);
 	model->worker->device = NULL;
 	model->worker->half = NULL;
+	model->worker->ops = &host_compressor;
 }
 
 static int come_home(sluice_model *model)
