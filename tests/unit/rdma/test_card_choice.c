@@ -207,7 +207,7 @@ struct node {
 	const struct machine *machine;
 	hwloc_topology_t topology;
 	int n_cards, used[CARDS_MOST];
-	char name[CARDS_MOST][16];
+	char name[CARDS_MOST][24];
 	struct card card[CARDS_MOST];
 };
 
