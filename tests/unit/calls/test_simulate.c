@@ -158,7 +158,7 @@ TEST(simulate__ranks_wait_for_different_things__times_out_at_once_and_says_for_w
 {
 	log_capture();
 	assert_int_equal(sluice_simulate(NULL, 3, one_does_not_push, NULL), SLUICE_ETIMEDOUT);
-	assert_true(error_says("no simulated rank can go on", "waits for"));
+	assert_true(error_says("no simulated rank can proceed", "waits for"));
 }
 
 static int joins_twice(sluice_job *job, void *context)

@@ -133,7 +133,7 @@ TEST_IN_JOB(broadcast__of_different_sizes_or_roots__names_two_ranks_on_all, 3)
 	CHECK(sluice_broadcast(job, bytes, 64, rank == 1 ? 1 : 0) == SLUICE_EINVAL);
 	CHECK(error_says("64 bytes of root 0", "rank 1 (node n1) with 64 bytes of root 1"));
 	CHECK(sluice_broadcast(job, bytes, 64, 3) == SLUICE_EINVAL);
-	CHECK(error_says("root=3", "no worker"));
+	CHECK(error_says("root=3", "not a worker"));
 	CHECK(sluice_broadcast(job, NULL, 64, 0) == SLUICE_EINVAL);
 	CHECK_OK(sluice_sum(job, &sum, 1));
 	CHECK(sum == 3);

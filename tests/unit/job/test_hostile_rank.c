@@ -393,7 +393,7 @@ TEST(notify__of_what_does_not_exist__is_refused_naming_the_rank)
 		  .says = "shard 1, which this rank does not own" },
 		{ .launch = notify_as_said,
 		  .imm = imm_make(IMM_PUSH, 0xffffff),
-		  .says = "not here" },
+		  .says = "this rank has no such shard" },
 		{ .launch = notify_as_said,
 		  .imm = imm_make(IMM_NOTICE, 2),
 		  .says = "it does not own" },

@@ -115,7 +115,7 @@ TEST_IN_RANKS(pulse__more_received_than_sent__is_refused_by_name, 2)
 	while (!(rc = sluice_barrier(job)))
 		sleep_ms((int)(3 * job->budget.heartbeat_ns / 1000000));
 	CHECK(rc == (rank ? SLUICE_EPEER : SLUICE_EWIRE));
-	CHECK(error_says("rank 1 (node n1) shows that it received", "this rank sent"));
+	CHECK(error_says("rank 1 (node n1) reports", "this rank has sent"));
 	sluice_finalize(&job);
 	return 0;
 }
