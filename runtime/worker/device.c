@@ -34,7 +34,7 @@ int on_device_open(sluice_model *model, void *stream)
 	model->stream = d->half.stream = stream;
 	model->worker->device = d;
 	model->worker->half = &d->half;
-	model->worker->ops = &host_compressor;
+	model->worker->ops = &host_compressor_ops;
 	return 0;
 }
 
@@ -80,7 +80,7 @@ void on_device_close(sluice_model *model)
 	free(d);
 	model->worker->device = NULL;
 	model->worker->half = NULL;
-	model->worker->ops = &host_compressor;
+	model->worker->ops = &host_compressor_ops;
 }
 
 static int come_home(sluice_model *model)
@@ -100,9 +100,7 @@ static int come_home(sluice_model *model)
 /* Why the host makes the recipe's selection; NULL: the device can make it. */
 const char *on_device_why_not(const sluice_model *model)
 {
-	const uint64_t traits = model->plan.traits |
-				(model->worker->accumulates ? TRAIT(ACCUMULATES) : 0) |
-				(model->measure.on ? TRAIT(MEASURED) : 0);
+	const uint64_t traits = model->plan.traits | worker_live_traits(model);
 
 	return plan_takes(&model->plan, PATH_DEVICE, traits) ? NULL :
 							       plan_why_not(PATH_DEVICE, traits);
@@ -370,14 +368,18 @@ static int leave(sluice_model *model, const struct lap *push)
 
 /* ---- the row ------------------------------------------------------------------ */
 
+/* Indices alone have no function: the plan keeps up=cyclic on the host. */
+static int (*const emits[PAYLOADS])(sluice_model *model) = {
+	[PAYLOAD_PAIRS] = on_device_emit_pairs,
+	[PAYLOAD_VALUES] = on_device_emit_pairs,
+	[PAYLOAD_AGREED] = on_device_ask_values,
+	[PAYLOAD_SKETCH] = on_device_emit_sketches
+};
+
 static int emit(sluice_model *model, enum phase_payload payload, const struct signal *signal)
 {
 	(void)signal; /* the device has folded the gradient */
-	switch (payload) {
-	case PAYLOAD_SKETCH: return on_device_emit_sketches(model);
-	case PAYLOAD_AGREED: return on_device_ask_values(model);
-	default: return on_device_emit_pairs(model);
-	}
+	return emits[payload](model);
 }
 
 const struct compressor_ops device_compressor_ops = { .on_device = 1,
