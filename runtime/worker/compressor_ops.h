@@ -47,11 +47,20 @@ struct compressor_ops {
 	void (*renewed)(sluice_model *model);
 };
 
-extern const struct compressor_ops host_compressor, device_compressor_ops;
+extern const struct compressor_ops host_compressor_ops, device_compressor_ops;
 
 static inline int worker_on_device(const sluice_model *model)
 {
 	return model->worker->ops->on_device;
+}
+
+/* The traits of a step that are known only while the model is in use. */
+static inline uint64_t worker_live_traits(const sluice_model *model)
+{
+	const struct worker *w = model->worker;
+	return (w->ops->on_device ? TRAIT(DEVICE_SELECTS) : 0) |
+	       (model->measure.on ? TRAIT(MEASURED) : 0) |
+	       (w->accumulates ? TRAIT(ACCUMULATES) : 0) | (w->step.skipped ? TRAIT(SKIPPED) : 0);
 }
 
 static inline int worker_staged(sluice_model *model)

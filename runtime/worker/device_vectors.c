@@ -39,7 +39,7 @@ void on_device_become(sluice_model *model, enum on_device_state state)
 		progress_unannounced(model->job, more);
 		model_stir(model);
 	}
-	model->worker->ops = state == DEVICE_AWAY ? &host_compressor : &device_compressor_ops;
+	model->worker->ops = state == DEVICE_AWAY ? &host_compressor_ops : &device_compressor_ops;
 	atomic_store_explicit(&model->worker->device->state, (int)state, memory_order_release);
 }
 

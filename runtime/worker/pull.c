@@ -147,9 +147,7 @@ int sluice_pull_vector(sluice_model *model, const sluice_vector *vector)
 
 static enum pull_kind pull_kind_of(const sluice_model *model)
 {
-	const uint64_t traits = model->plan.traits |
-				(model->worker->step.skipped ? TRAIT(SKIPPED) : 0) |
-				(worker_on_device(model) ? TRAIT(DEVICE_SELECTS) : 0) |
+	const uint64_t traits = model->plan.traits | worker_live_traits(model) |
 				(target_whole(model) ? TRAIT(WRITTEN_LATE) : 0);
 
 	return plan_takes(&model->plan, PATH_PULL_RANGES, traits) ? PULL_BY_SHARD : PULL_AT_ONCE;

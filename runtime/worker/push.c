@@ -217,9 +217,8 @@ int step_skipped(const sluice_model *model)
 /* 1 if dense.c sends the whole gradient of this step. */
 static int is_dense(const sluice_model *model)
 {
-	const uint64_t live = (worker_on_device(model) ? TRAIT(DEVICE_SELECTS) : 0) |
-			      (model->measure.on ? TRAIT(MEASURED) : 0);
-	return plan_takes(&model->plan, PATH_DENSE_PUSH, model->worker->step.rule.traits | live);
+	return plan_takes(&model->plan, PATH_DENSE_PUSH,
+			  model->worker->step.rule.traits | worker_live_traits(model));
 }
 
 /* grad NULL: there is none. before: the second gradient of a pair, or NULL. */

@@ -186,7 +186,7 @@ static int emit_here(sluice_model *model, enum phase_payload payload, const stru
 	return kinds[payload].send(model, signal);
 }
 
-const struct compressor_ops host_compressor = { .fold = fold_here, .emit = emit_here };
+const struct compressor_ops host_compressor_ops = { .fold = fold_here, .emit = emit_here };
 
 int worker_send(sluice_model *model, struct signal *signal)
 {
