@@ -151,17 +151,6 @@ CASE(window__of_a_region_for_reading__cannot_be_bound_for_writing)
 
 /* ---- a new connection ------------------------------------------------------ */
 
-/* The present key of rank 1's region, as its description tells it to rank 0. */
-static struct verbs_region described(const struct region *region)
-{
-	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
-	struct verbs_region wire;
-
-	assert_int_equal(verbs_transport.describe(pair.e[1], region, descriptor), 0);
-	assert_int_equal(verbs_region_decode(descriptor, 1, 0, &wire), 0);
-	return wire;
-}
-
 CASE(flap__open_remotes__go_on_with_new_keys_and_the_old_ones_are_dead)
 {
 	for (int windows = 0; windows < 2; windows++) {
@@ -175,13 +164,13 @@ CASE(flap__open_remotes__go_on_with_new_keys_and_the_old_ones_are_dead)
 		near = new_region(0);
 		open_pair(DEPTH);
 		assert_int_equal(pair_share(&pair, 1, inbox, &to_inbox), 0);
-		old = described(inbox);
+		old = described(pair.e[1], inbox);
 		flap();
 		memset(near->base, 1, SMALL);
 		assert_int_equal(put(to_inbox, near, SMALL, 0), 0);
 		assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 1), 0);
 		assert_memory_equal(inbox->base, near->base, SMALL);
-		now = described(inbox);
+		now = described(pair.e[1], inbox);
 		assert_int_equal(old.rkey[0] != now.rkey[0], windows);
 		if (windows) {
 			uint8_t forged[REGION_DESCRIPTOR_BYTES];

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "sluice.h"
+#include "cases.h"
 #include <string.h>
 #include <sched.h>
 #include <unistd.h>
@@ -122,4 +123,14 @@ int pair_share(struct verbs_pair *p, int side, const struct region *region, stru
 	int rc = verbs_transport.describe(p->e[side], region, descriptor);
 
 	return rc == 0 ? verbs_transport.remote_open(p->e[1 - side], descriptor, out) : rc;
+}
+
+struct verbs_region described(struct endpoint *e, const struct region *region)
+{
+	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
+	struct verbs_region wire;
+
+	assert_int_equal(verbs_transport.describe(e, region, descriptor), 0);
+	assert_int_equal(verbs_region_decode(descriptor, 1, 0, &wire), 0);
+	return wire;
 }

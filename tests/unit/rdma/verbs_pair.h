@@ -4,6 +4,7 @@
 #ifndef TESTS_VERBS_PAIR_H
 #define TESTS_VERBS_PAIR_H
 #include "tests/fakes/verbs/fake_fabric.h"
+#include "rdma/frame.h"
 #include "rdma/transport.h"
 
 enum { PAIR_EVENTS = 4096, PAIR_LOST_MS = 1500, PAIR_LINE = 256 };
@@ -32,4 +33,6 @@ int pair_wait(struct verbs_pair *p, int side, enum event_kind kind, int n);
 int pair_count(const struct verbs_pair *p, int side, enum event_kind kind);
 /* Region of side, opened at the other side. */
 int pair_share(struct verbs_pair *p, int side, const struct region *region, struct remote **out);
+/* The region of rank 1 as its description for rank 0 has it. e: of rank 1. */
+struct verbs_region described(struct endpoint *e, const struct region *region);
 #endif
