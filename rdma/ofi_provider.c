@@ -198,8 +198,8 @@ static int same_fabric(const struct fi_info *a, const struct fi_info *b)
 	return a->addr_format == b->addr_format && !strcmp(x ? x : "", y ? y : "");
 }
 
-/* Of the provider's cards that are on the fabric of `first`, the one that card_choice.c gives this
- * rank. TCP keeps to the first, because addresses of two networks may not reach each other. */
+/* Returns the card that card_choice.c gives this rank among the provider's cards on the fabric of
+ * `first`. TCP keeps to the first, because addresses of two networks may not reach each other. */
 static struct fi_info *by_place(struct fi_info *list, struct fi_info *first, const char *interface)
 {
 	struct fi_info *entry[CARDS_MOST];

@@ -66,7 +66,8 @@ struct sendlog_target {
 };
 /* Returns how many entries x takes, one for each window that it touches. */
 uint64_t sendlog_entries(const struct transfer *x, const struct sendlog_target *target);
-/* Returns 1 if x with so many entries can be appended now. Otherwise poll and ask again. */
+/* Returns 1 if x, which takes this number of entries, can be appended now. Otherwise poll and call
+ * again. */
 int sendlog_room(struct sendlog *log, const struct transfer *x, uint64_t entries);
 /* Returns 1 if the log sends x from a copy, so that x needs no local key. */
 int sendlog_copies(const struct transfer *x);

@@ -26,8 +26,8 @@ struct verbs_device {
  * remedy. */
 int verbs_device_choose(const char *device, const char *gid_index, struct verbs_device *out);
 
-/* What a fork does to the queues of a card, whose pages are private memory of this process: before
- * Linux 5.12, parent or child got a copy, and the card kept the other one. */
+/* The effect of a fork on the queues of a card, whose pages are private memory of this process.
+ * Before Linux 5.12, either parent or child got a copy, and the card kept the other one. */
 enum verbs_fork {
 	VERBS_FORK_COPIED,   /* the kernel copies pinned pages for the child */
 	VERBS_FORK_GUARDED,  /* libibverbs keeps them from the child */

@@ -145,8 +145,8 @@ class Model:
 
         With update=average it is this worker's parameters.
 
-        grad: a vector, or a list of vectors that together are one, each of a type of its own; None: there
-        is none, because the step does not want one (wanted).
+        grad: a vector, or a list of vectors that together are one and may differ in type. None means that
+        there is no gradient, because the step does not want one (wanted).
         scales: of a list, what the codes of those of 8 bits are multiplied by; None: see
         set_grad_scale().
         """

@@ -14,7 +14,7 @@
 
 struct lanes; /* of all shards, and the staging region that their transfers read and write */
 
-/* What lanes stand on. It outlives them. */
+/* The parts of a job and a model that lanes use. They last longer than the lanes. */
 struct lanes_attr {
 	sluice_job *job;
 	uint32_t id, channel; /* of the model */
