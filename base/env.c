@@ -76,7 +76,14 @@ const struct env_entry env_table[] = {
 	  "own the shards.",
 	  FIELD(servers) },
 	{ "SLUICE_LOST_AFTER", ENV_MILLISECONDS, "5s", "100ms .. 1h",
-	  "A rank is lost if its heartbeat stops for this long.", FIELD(lost_after_ms) },
+	  "A rank is lost if its process gives no sign of life for this long. A process that "
+	  "answers over the control network lives, even if the link to it is away.",
+	  FIELD(lost_after_ms) },
+	{ "SLUICE_LINK_LOST_AFTER", ENV_MILLISECONDS, "60s", "100ms .. 1h",
+	  "A rank whose process lives is lost if no byte passes the link to it for this long. "
+	  "Choose more than a link of the fabric takes to train again after its port, its cable "
+	  "or a switch went down. A value below SLUICE_LOST_AFTER counts as that value.",
+	  FIELD(link_lost_after_ms) },
 	{ "SLUICE_WARN_AFTER", ENV_MILLISECONDS, "10s", "100ms .. 24h",
 	  "When a rank is alive but silent for this long, the others report that they wait for it.",
 	  FIELD(warn_after_ms) },

@@ -4,6 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "rdma/retry.h"
 #include "sluice.h"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -13,7 +14,6 @@
 enum {
 	BACKLOG = 128,
 	EVENTS_AT_ONCE = 64,
-	RETRIES = QUEUES_RETRIES,
 	REFUSALS_LOGGED = 10, /* after that, logs one in this many: */
 	REFUSALS_EVERY = 1000
 };
@@ -28,7 +28,6 @@ struct connect {
 	struct link **links, **by_rank;
 	int n_links;
 	uint64_t refused;
-	uint8_t ack_timeout; /* 4.096 us * 2^this */
 };
 
 /* ---- requests --------------------------------------------------------------------- */
@@ -201,18 +200,6 @@ void connect_settle(struct connect *c)
 
 /* ---- opening and closing ---------------------------------------------------------- */
 
-/* Chooses a timeout such that an error completion comes within two fifths of the time to reconnect,
- * and leaves the rest for reconnecting. */
-static uint8_t choose_ack_timeout(int lost_after_ms)
-{
-	double budget_us = lost_after_ms * 1000.0 * 2 / 5 / (RETRIES + 1);
-	uint8_t exponent = 8;
-
-	while (exponent < 22 && 4.096 * (double)(2u << exponent) <= budget_us)
-		exponent++;
-	return exponent;
-}
-
 static int listen_at(struct connect *c, const struct verbs_device *device)
 {
 	struct sockaddr_storage address = device->address;
@@ -258,7 +245,7 @@ static int open_listener(struct connect *c, const struct verbs_device *device)
 }
 
 int connect_open(const struct verbs_device *device, int rank, int size, int lost_after_ms,
-		 struct connect **out)
+		 int link_lost_after_ms, struct connect **out)
 {
 	struct connect *c = calloc(1, sizeof(*c));
 	int rc;
@@ -267,7 +254,6 @@ int connect_open(const struct verbs_device *device, int rank, int size, int lost
 		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*c));
 	c->rank = rank;
 	c->size = size;
-	c->ack_timeout = choose_ack_timeout(lost_after_ms);
 	rc = open_listener(c, device);
 	if (rc) {
 		connect_down(c);
@@ -276,6 +262,7 @@ int connect_open(const struct verbs_device *device, int rank, int size, int lost
 		return rc;
 	}
 	c->shared = (struct link_shared){ .lost_after_ms = lost_after_ms,
+					  .link_lost_after_ms = link_lost_after_ms,
 					  .device = device,
 					  .context = c->listener->verbs,
 					  .proofs = c->proofs };
@@ -310,7 +297,7 @@ void connect_use(struct connect *c, struct queues *queues, const struct queue_si
 	c->shared.sizes = sizes;
 	c->shared.events = events;
 	c->shared.wants = wants;
-	proofs_use(c->proofs, c->channel, c->ack_timeout, sizes->reads);
+	proofs_use(c->proofs, c->channel, RETRY_ACK_TIMEOUT, sizes->reads);
 }
 
 void connect_admit(struct connect *c, const struct job_secret *secret)
@@ -321,11 +308,6 @@ void connect_admit(struct connect *c, const struct job_secret *secret)
 int connect_admitted(const struct connect *c)
 {
 	return proofs_admitted(c->proofs);
-}
-
-double connect_fails_after(const struct connect *c)
-{
-	return 4.096e-6 * (double)(1u << c->ack_timeout) * (RETRIES + 1);
 }
 
 int connect_add(struct connect *c, const struct link_config *config, struct link **out)

@@ -8,9 +8,9 @@
 
 struct connect;
 
-/* Listens at the device's address. */
+/* Listens at the device's address. The job's limits are those of transport_config. */
 int connect_open(const struct verbs_device *device, int rank, int size, int lost_after_ms,
-		 struct connect **out);
+		 int link_lost_after_ms, struct connect **out);
 /* The context of the listener, which rdma_cm shares among all ids of the device. */
 struct ibv_context *connect_context(const struct connect *c);
 /* Where it listens. */
@@ -23,8 +23,6 @@ void connect_use(struct connect *c, struct queues *queues, const struct queue_si
 /* Sets the job's key, by which peers are recognised. */
 void connect_admit(struct connect *c, const struct job_secret *secret);
 int connect_admitted(const struct connect *c);
-/* Seconds until an unanswered request fails. */
-double connect_fails_after(const struct connect *c);
 /* Begins to connect to a peer. c owns the link. */
 int connect_add(struct connect *c, const struct link_config *config, struct link **out);
 

@@ -266,7 +266,7 @@ static void log_lost(struct link *l)
 {
 	log_line(LOG_INFO, "rdma",
 		 "verbs: lost the connection to rank %d: %s; trying to reconnect for %.1f s",
-		 l->config.peer, l->why, l->shared->lost_after_ms / 2000.0);
+		 l->config.peer, l->why, l->shared->link_lost_after_ms / 1000.0);
 	snprintf(l->broke, sizeof(l->broke), "%s", l->why);
 }
 
@@ -336,7 +336,7 @@ static enum link_event give_peer_up(struct link *l, struct cue *cue)
 
 	(void)cue;
 	snprintf(text, sizeof(text), "%.110s; reconnecting failed for %.1f s: %.90s", l->broke,
-		 l->shared->lost_after_ms / 2000.0, l->why);
+		 l->shared->link_lost_after_ms / 1000.0, l->why);
 	end_for_good(l, text);
 	return NOTHING;
 }
@@ -676,7 +676,8 @@ int link_open(const struct link_shared *shared, const struct link_config *config
 		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*l));
 	l->shared = shared;
 	l->config = *config;
-	l->retry = retry_begin(shared->lost_after_ms, config->client, now_ns());
+	l->retry = retry_begin(shared->lost_after_ms, shared->link_lost_after_ms, config->client,
+			       now_ns());
 	rc = proof_open(shared->proofs, config->peer, &config->address, l, &l->proof);
 	if (rc) {
 		link_close(&l);

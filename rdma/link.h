@@ -41,7 +41,7 @@ enum { LINK_SETTLES = 1, LINK_OWES_CREDIT = 2 };
 
 /* State that all links of a transport use. */
 struct link_shared {
-	int lost_after_ms;
+	int lost_after_ms, link_lost_after_ms;
 	const struct verbs_device *device;
 	struct ibv_context *context;
 	const struct proofs *proofs;

@@ -17,17 +17,19 @@ static unsigned doublings(const struct retry *retry)
 	return retry->tries < DOUBLINGS_MAX ? retry->tries : DOUBLINGS_MAX;
 }
 
-struct retry retry_begin(int lost_after_ms, int client, uint64_t now)
+struct retry retry_begin(int lost_after_ms, int link_lost_after_ms, int client, uint64_t now)
 {
-	struct retry retry = { .lost_after_ms = lost_after_ms, .client = client };
+	struct retry retry = { .lost_after_ms = lost_after_ms,
+			       .link_lost_after_ms = link_lost_after_ms,
+			       .client = client };
 
 	retry_sleep(&retry, now, client ? 0 : 2 * RETRY_PROBE_MS);
 	return retry;
 }
 
 /* Each try may take longer than the one before, because a busy peer answers late. While
- * reconnecting it stays short, because time is limited and nobody repeats a lost request for
- * seconds. */
+ * reconnecting it stays short, because nobody repeats a lost request for seconds, and a link that
+ * is back is to be used at once. */
 int retry_try_ms(const struct retry *retry)
 {
 	int longest = retry->lost_after_ms / 2, ms = retry->lost_after_ms / 10;
@@ -97,7 +99,7 @@ int retry_hurry(struct retry *retry, uint64_t now)
 {
 	if (!retry->was_up || retry->give_up_ns)
 		return 0;
-	retry->give_up_ns = now + (uint64_t)retry->lost_after_ms / 2 * NS_PER_MS;
+	retry->give_up_ns = now + (uint64_t)retry->link_lost_after_ms * NS_PER_MS;
 	return 1;
 }
 

@@ -1,15 +1,26 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * How long a connection is tried: the time of one try, the start of the next one, and when the peer
- * is given up. All times derive from the job's limit for a lost peer. Called by link.c. */
+ * How long a card repeats a packet, and how long a connection is tried: the time of one try, the
+ * start of the next one, and when the peer is given up. Tries derive from the job's limit for a
+ * lost process, so a process that ended is noticed in time. A broken connection is tried until the
+ * limit for a lost link. Called by link.c; the constants also by the files that set up queue pairs.
+ */
 #ifndef RDMA_RETRY_H
 #define RDMA_RETRY_H
 #include <stdint.h>
 
-enum { RETRY_PROBE_MS = 500 };
+enum {
+	RETRY_PROBE_MS = 500,
+	/* A card repeats an unacknowledged packet after 4.096 us * 2^this = 268 ms (some cards take
+	 * up to four times that), so a broken connection is noticed after 1.9 s. A shorter time
+	 * would repeat packets that only wait in a switch; a longer one costs more where the last
+	 * packet of a transfer is lost. Nothing is lost with a connection, so this number does not
+	 * decide how long a link may be away. */
+	RETRY_ACK_TIMEOUT = 16
+};
 
 /* Only retry.c reads the members. */
 struct retry {
-	int lost_after_ms, client;
+	int lost_after_ms, link_lost_after_ms, client;
 	uint64_t timer_ns, give_up_ns; /* 0: not running */
 	unsigned tries, refusals, breaks;
 	uint64_t moved; /* transfers at the last break */
@@ -17,7 +28,7 @@ struct retry {
 };
 
 /* A client connects at once. A server waits, then checks a client that has not connected. */
-struct retry retry_begin(int lost_after_ms, int client, uint64_t now);
+struct retry retry_begin(int lost_after_ms, int link_lost_after_ms, int client, uint64_t now);
 
 /* Returns the time limit of one try. */
 int retry_try_ms(const struct retry *retry);

@@ -66,7 +66,8 @@ struct transport_config {
 	const char *interface;      /* ofi: a name or address; NULL or "": the first usable one */
 	/* self: the ranks of the same process (in_process.h), or NULL */
 	struct neighbours *neighbours;
-	int lost_after_ms; /* the job's limit for a lost peer; all timers derive from it */
+	int lost_after_ms;      /* the job's limit for a lost process */
+	int link_lost_after_ms; /* the job's limit for a lost link; 0: as lost_after_ms */
 };
 
 /* The secret that both ends of a connection prove to know before a queue pair exists or a key is

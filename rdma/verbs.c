@@ -10,6 +10,7 @@
 #include "rdma/connect.h"
 #include "rdma/event_queue.h"
 #include "rdma/queues.h"
+#include "rdma/retry.h"
 #include "rdma/rights.h"
 #include "rdma/sendlog.h"
 #include "rdma/transfer.h"
@@ -43,7 +44,7 @@ struct verbs_endpoint {
 
 struct verbs {
 	struct transport transport;
-	int rank, size, lost_after_ms;
+	int rank, size, lost_after_ms, link_lost_after_ms;
 	const struct region *control;
 	size_t control_line_bytes;
 	struct verbs_device device;
@@ -526,7 +527,8 @@ static int choose_device(struct verbs *v, const struct transport_config *config)
 
 static int open_parts_of_all(struct verbs *v, const char *memory_windows)
 {
-	int rc = connect_open(&v->device, v->rank, v->size, v->lost_after_ms, &v->connect);
+	int rc = connect_open(&v->device, v->rank, v->size, v->lost_after_ms, v->link_lost_after_ms,
+			      &v->connect);
 
 	if (!rc)
 		rc = rights_open(connect_context(v->connect), &v->device, v->rank, v->size,
@@ -558,7 +560,8 @@ static void log_opened(const struct verbs *v)
 		 verbs_address_text(connect_address(v->connect), text), v->sizes.log_entries,
 		 v->sizes.receives, v->sizes.credits, v->sizes.completions, v->sizes.reads,
 		 v->sizes.inline_bytes, (unsigned long long)v->sizes.max_message,
-		 connect_fails_after(v->connect), v->lost_after_ms / 2000.0);
+		 4.096e-6 * (1 << RETRY_ACK_TIMEOUT) * (QUEUES_RETRIES + 1),
+		 v->link_lost_after_ms / 1000.0);
 }
 
 static void verbs_close(struct transport **t);
@@ -583,6 +586,8 @@ static int verbs_open(const struct transport_config *config, struct transport **
 	v->rank = config->rank;
 	v->size = config->size;
 	v->lost_after_ms = config->lost_after_ms > 0 ? config->lost_after_ms : 5000;
+	v->link_lost_after_ms = config->link_lost_after_ms > 0 ? config->link_lost_after_ms :
+								 v->lost_after_ms;
 	v->control = config->control;
 	v->control_line_bytes = config->control_line_bytes;
 	v->wakeup = WAKEUP_NONE;

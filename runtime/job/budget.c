@@ -15,10 +15,12 @@ enum { STALLED_AFTER = 4 };
 void budget_make(const struct settings *settings, struct budget *out)
 {
 	uint64_t lost_after = (uint64_t)settings->lost_after_ms * NS_PER_MS;
+	uint64_t link_lost_after = (uint64_t)settings->link_lost_after_ms * NS_PER_MS;
 	uint64_t wait_timeout = (uint64_t)settings->wait_timeout_ms * NS_PER_MS;
 	*out = (struct budget){
 		.heartbeat_ns = lost_after / BEATS,
 		.silent_ns = lost_after / BEATS * BEATS_MISSED,
+		.link_lost_ns = link_lost_after > lost_after ? link_lost_after : lost_after,
 		.stalled_ns = wait_timeout / 2 > STALLED_AFTER * lost_after ?
 				      wait_timeout / 2 :
 				      STALLED_AFTER * lost_after,
@@ -33,11 +35,12 @@ void budget_print(const struct budget *b)
 {
 	log_line(LOG_INFO, "runtime",
 		 "time budget: a rank silent for %.2f s is lost (SLUICE_LOST_AFTER); hence a "
-		 "heartbeat every %.2f s, transports retry and reconnect for less than %.2f s, a "
-		 "rank that did not run for %.2f s blames nobody, a rank that beats but makes no "
+		 "heartbeat every %.2f s; transports restore a link for %.2f s "
+		 "(SLUICE_LINK_LOST_AFTER), a rank that did not run for %.2f s blames nobody, a "
+		 "rank that beats but makes no "
 		 "progress for %.2f s is lost; warnings after %.2f s, the longest wait %.2f s",
 		 (double)b->lost_after_ns / 1e9, (double)b->heartbeat_ns / 1e9,
-		 (double)b->lost_after_ns / 1e9, (double)b->stopped_ns / 1e9,
+		 (double)b->link_lost_ns / 1e9, (double)b->stopped_ns / 1e9,
 		 (double)b->stalled_ns / 1e9, (double)b->warn_after_ns / 1e9,
 		 (double)b->wait_timeout_ns / 1e9);
 }

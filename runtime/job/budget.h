@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The job's timers, all derived from lost_after: the time for each part of noticing a lost rank.
- * sluice_init() computes and prints them once, and no other file computes its own timer. Transports
- * get lost_after (transport_config) and limit their retries and reconnects by it. */
+ * The job's timers: the time for each part of noticing a lost process (lost_after) or a lost link
+ * (link_lost_after). sluice_init() computes and prints them once, and no other file computes its
+ * own timer. Transports get both numbers (transport_config). How long a card repeats a packet is
+ * fixed (rdma/retry.h). */
 #ifndef RUNTIME_BUDGET_H
 #define RUNTIME_BUDGET_H
 #include "base/env.h"
@@ -11,7 +12,8 @@ struct budget {
 	uint64_t heartbeat_ns;
 	/* A peer that was silent this long is lost. Shorter than lost_after. */
 	uint64_t silent_ns;
-	uint64_t stalled_ns; /* a peer that beats but made no progress this long is lost */
+	uint64_t link_lost_ns; /* a living peer is lost if the link to it is away this long */
+	uint64_t stalled_ns;   /* a peer that beats but made no progress this long is lost */
 	uint64_t lost_after_ns;
 	/* If our own read comes so late, this rank was stopped, and not the peers. */
 	uint64_t stopped_ns;

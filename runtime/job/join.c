@@ -69,7 +69,8 @@ static int open_transport(sluice_job *job, const struct transport_ops *ops)
 		.provider = job->settings.provider,
 		.interface = job->settings.interface,
 		.neighbours = job->sim_rank ? sim_rank_neighbours(job->sim_rank) : NULL,
-		.lost_after_ms = job->settings.lost_after_ms
+		.lost_after_ms = job->settings.lost_after_ms,
+		.link_lost_after_ms = (int)(job->budget.link_lost_ns / 1000000),
 	};
 	if (job->sim_rank)
 		config.queue_depth = SIMULATED_QUEUE_DEPTH +

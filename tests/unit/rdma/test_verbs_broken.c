@@ -92,6 +92,25 @@ FRESH(connect__never_ends__peer_is_lost_within_its_time)
 	close_all(&x);
 }
 
+/* The connection manager is silent for longer than a process may be. */
+FRESH(link__away_longer_than_a_process_may_be__resumes_and_nobody_is_lost)
+{
+	pair_link_lost_ms = 60000;
+	struct two x = open_two(DEPTH);
+	fake.cm = FAKE_CM_SILENT;
+	fake_cm_cut(1);
+	assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 100, 0), 0);
+	for (const uint64_t until = now_ns() + (uint64_t)PAIR_LOST_MS * 1000000; now_ns() < until;
+	     sched_yield())
+		pair_poll(&pair);
+	assert_int_equal(pair_count(&pair, 0, EVENT_GONE) + pair_count(&pair, 1, EVENT_GONE), 0);
+	fake.cm = FAKE_CM_ANSWERS;
+	assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 1), 0);
+	check_numbers(1, 1);
+	pair_link_lost_ms = PAIR_LINK_LOST_MS;
+	close_all(&x);
+}
+
 /* The client notices first that the connection broke, is accepted anew, and is heard of no more. */
 FRESH(connect__again_then_silence__peer_is_lost_within_its_time)
 {

@@ -21,6 +21,7 @@ int __wrap_access(const char *path, int mode)
 }
 
 const char *pair_memory_windows = "auto";
+int pair_link_lost_ms = PAIR_LINK_LOST_MS;
 
 int pair_open(struct verbs_pair *p, uint32_t queue_depth)
 {
@@ -36,6 +37,7 @@ int pair_open(struct verbs_pair *p, uint32_t queue_depth)
 						   .size = 2,
 						   .queue_depth = queue_depth,
 						   .lost_after_ms = PAIR_LOST_MS,
+						   .link_lost_after_ms = pair_link_lost_ms,
 						   .control_line_bytes = PAIR_LINE,
 						   .memory_windows = pair_memory_windows };
 

@@ -7,7 +7,7 @@
 #include "rdma/frame.h"
 #include "rdma/transport.h"
 
-enum { PAIR_EVENTS = 4096, PAIR_LOST_MS = 1500, PAIR_LINE = 256 };
+enum { PAIR_EVENTS = 4096, PAIR_LOST_MS = 1500, PAIR_LINK_LOST_MS = 750, PAIR_LINE = 256 };
 
 struct verbs_pair {
 	struct region *control[2];
@@ -19,6 +19,8 @@ struct verbs_pair {
 
 /* How rights are kept: "auto" (windows, on this card) or "no" (a domain for each peer). */
 extern const char *pair_memory_windows;
+/* The limit for a lost link: PAIR_LINK_LOST_MS. */
+extern int pair_link_lost_ms;
 /* 0, or the first SLUICE_E*; what the card counted before is forgotten; what is open stays open
  * until pair_close(). */
 int pair_open(struct verbs_pair *p, uint32_t queue_depth);
