@@ -86,7 +86,7 @@ const char *agreed_take_values(struct shard *shard, int worker, const struct mes
 	return NULL;
 }
 
-/* The coordinates whose estimates are largest, and all that are exempt from selection. */
+/* Lists the coordinates with the largest estimates, and all that are exempt from selection. */
 static void find_heavy(struct shard *shard)
 {
 	const struct shard_layout *at = shard->at;
@@ -96,7 +96,7 @@ static void find_heavy(struct shard *shard)
 	uint64_t k = schedule_count(density, at->span - at->exempt) *
 		     shard->rules.recipe->up.sketch_pool;
 	struct agreed *a = shard->agreed;
-	/* Nothing is added yet, so the sum is a vector to write to. */
+	/* No message has been added yet, so the memory of the sum is free for the estimates. */
 	float *estimate = reduction_sum(&shard->reduction);
 
 	sketch_estimate(&shape, a->cells, at->span, estimate);
@@ -107,7 +107,7 @@ static void find_heavy(struct shard *shard)
 	const struct entries heavy = scratch_entries(shard->scratch);
 	a->n = (uint32_t)select_topk(scratch_selector(shard->scratch), estimate, shard->spans,
 				     shard->n_spans, k < at->span ? k : at->span, heavy.index);
-	shard->reduction.whole = 1; /* it was written to, all over */
+	shard->reduction.whole = 1; /* every element was written */
 	reduction_clear(&shard->reduction);
 	memcpy(a->support, heavy.index, a->n * sizeof(*a->support));
 	memset(a->cells, 0, at->sketch_cells * sizeof(*a->cells));
@@ -121,7 +121,7 @@ uint32_t agreed_support(struct shard *shard, const uint32_t **index_out)
 	return shard->agreed->n;
 }
 
-/* What is published is part of the support, unless the update moves more than that. */
+/* A publication contains only coordinates of the support, unless the update changes others too. */
 static int picks(const struct shard *shard)
 {
 	const struct phase *last = schedule_phase(shard->rules.schedule,

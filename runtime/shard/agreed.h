@@ -10,15 +10,15 @@
 struct shard;
 struct agreed; /* shard.agreed; NULL where no support is agreed on */
 
-/* How many coordinates the support of this step has; 0 while there is none. */
+/* Returns the number of coordinates in the support of this step; 0 while there is no support. */
 uint32_t agreed_count(const struct shard *shard);
-/* Takes what a worker's message of such a phase brought (the scratch's entries). NULL, or why it is
- * refused. */
+/* Handles the content of a worker's message of such a phase, which is in the scratch's entries.
+ * Returns NULL, or why the message is refused. */
 const char *agreed_take_sketch(struct shard *shard, int worker, const struct message *m);
 const char *agreed_take_indices(struct shard *shard, int worker, const struct message *m);
 const char *agreed_take_values(struct shard *shard, int worker, const struct message *m);
-/* The support of the step, once all workers' messages are in. Returns the number of coordinates,
- * which are in *index_out. */
+/* Returns the number of coordinates in the support of the step, and sets *index_out to them. Called
+ * when all workers' messages have arrived. */
 uint32_t agreed_support(struct shard *shard, const uint32_t **index_out);
 extern const struct shard_hooks agreed_hooks;
 #endif

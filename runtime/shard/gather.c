@@ -89,7 +89,8 @@ int gather_count(struct shard *shard, int worker, const struct message *m)
 		return 0;
 	shard->model.stats->staleness[0]++;
 	g->raised |= m->raised;
-	/* With guard=raise any worker raises for all, and with auto the first one decides. */
+	/* With guard=raise, any worker can raise the densities of all. With auto, the first worker
+	 * decides. */
 	if (!g->counted++ || (shard->rules.schedule->raises && m->chosen > g->chosen_next))
 		g->chosen_next = m->chosen;
 	g->next_rank = worker + 1;

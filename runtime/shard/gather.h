@@ -15,24 +15,25 @@
 #define RUNTIME_GATHER_H
 #include "shard/inbox.h"
 
-/* The checks of a message of the shard's current phase. */
+/* How a message of the shard's current phase is checked. */
 extern const struct intake gather_intake;
 
 void gather_restart(struct shard *shard);
-/* The first worker whose message has not been handled; job.workers: the phase is complete. */
+/* Returns the first worker whose message has not been handled, or job.workers if the phase is
+ * complete. */
 int gather_next(const struct shard *shard);
 /* Skips the worker, which is no longer a member of the job. */
 void gather_pass(struct shard *shard);
 /* All workers of a step must train at the same rate. Returns 1 if this worker's rate equals the
  * first one's. Otherwise the job has failed. */
 int gather_same_rate(struct shard *shard, int worker, float lr, int first);
-/* Accepts and counts the worker's next message, m; 1 if that went well. */
+/* Accepts and counts the worker's next message, m. Returns 1 on success. */
 int gather_count(struct shard *shard, int worker, const struct message *m);
 /* Called after the publication that ends a phase, and after the one that ends the step. */
 void gather_phase_ends(struct shard *shard);
 void gather_step_ends(struct shard *shard);
 
-/* The fields that the header of a publication repeats. */
+/* What a publication's header repeats from the workers' messages. */
 const struct gathered *gather_view(const struct shard *shard);
 uint32_t gather_counted(const struct shard *shard);
 float gather_lr(const struct shard *shard);

@@ -17,7 +17,7 @@ struct inbox {
 	struct ring_reader ring;
 	uint64_t arrived; /* messages notified so far */
 	struct announced newest;
-	int notice_due; /* the worker has not heard of the newest publication yet */
+	int notice_due; /* the worker has not been notified of the newest publication */
 };
 
 struct inboxes {
@@ -163,8 +163,8 @@ void inbox_announce(struct shard *shard, int worker, struct announced newest, in
 	inbox->notice_due = notify;
 }
 
-/* Posts one notice. 0, SLUICE_EAGAIN: later, SLUICE_EPEER: its loss is reported by its own event,
- * or another error. */
+/* Posts one notice. Returns 0, SLUICE_EAGAIN (try again later), SLUICE_EPEER (an event will report
+ * the loss), or another error. */
 static int notify(const struct shard *shard, int worker)
 {
 	const struct inbox *inbox = inbox_of(shard, worker);
@@ -187,9 +187,8 @@ static int notify(const struct shard *shard, int worker)
 	return e->transport->ops->post(e, &t);
 }
 
-/* Tells the workers of the newest publication that they do not know: one 32-byte WRITE with notify.
- * At most one is unacknowledged per worker, because the next version needs the worker's next
- * push. */
+/* Notifies the workers of the newest publication, by one 32-byte WRITE to each. At most one is
+ * unacknowledged per worker, because the next version needs the worker's next push. */
 int inboxes_notify(struct shard *shard)
 {
 	sluice_job *job = shard->job;

@@ -8,7 +8,7 @@
 #include "compress/message.h"
 
 struct shard;
-struct inboxes; /* of all workers at one shard */
+struct inboxes; /* the inboxes of all workers at one shard */
 
 int inboxes_open(int workers, struct inboxes **out); /* 0 or SLUICE_ENOMEM */
 void inboxes_close(struct inboxes **inboxes);
@@ -17,15 +17,15 @@ void inboxes_restart(struct shard *shard);
 
 /* ---- up ---- */
 
-/* A worker's notify has announced its next message in the ring. Returns 0, or SLUICE_EWIRE: it
- * has sent more messages than there are slots, and is blamed. */
+/* Called when a worker's notify announces its next message in the ring. Returns 0, or SLUICE_EWIRE
+ * if the worker has sent more messages than there are slots, for which it is blamed. */
 int inbox_arrived(struct shard *shard, int worker);
-/* 1 if a message of the worker has arrived that was not accepted. */
+/* Returns 1 if a message of the worker has arrived and was not accepted yet. */
 int inbox_has(const struct shard *shard, int worker);
-/* The number that the worker's next message must carry. */
+/* Returns the sequence number that the worker's next message must carry. */
 uint64_t inbox_next_seq(const struct shard *shard, int worker);
 
-/* The checks of a step's messages. expect: sets what the header must hold; m is the header as
+/* How a step's messages are checked. expect: sets what the header must hold; m is the header as
  * received. judge: returns NULL, or why a message that is valid by itself may not come now. */
 struct intake {
 	void (*expect)(const struct shard *shard, int worker, const struct message *m,
@@ -35,7 +35,7 @@ struct intake {
 enum inbox_depth {
 	INBOX_HEADER, /* only the header is copied; the payload stays in the slot, unchecked */
 	INBOX_COPY,   /* the whole message is in the shard's scratch, and its checksum is right */
-	INBOX_DECODE  /* and its coordinates are there too */
+	INBOX_DECODE  /* the same, and the coordinates are decoded */
 };
 struct taken {
 	struct message m;
@@ -43,8 +43,8 @@ struct taken {
 	uint32_t payload_crc; /* INBOX_HEADER: what the header says */
 };
 /* Checks and decodes a copy of a worker's next message, which must have arrived. Returns 0, or
- * SLUICE_EWIRE: the message is refused, and its sender is blamed. It remains the next message
- * until it is accepted. */
+ * SLUICE_EWIRE if the message is refused, for which its sender is blamed. The message remains the
+ * next one until it is accepted. */
 int inbox_take(const struct shard *shard, int worker, const struct intake *intake,
 	       enum inbox_depth depth, struct taken *t);
 /* Accepts the next message, which frees its slot. Returns 0 or SLUICE_EWIRE. */
@@ -54,8 +54,8 @@ int inbox_refuse(const struct shard *shard, int worker, const char *why);
 /* The worker is no longer a member of the job: the messages in its inbox count as refused. */
 void inbox_drop(struct shard *shard, int worker);
 
-/* Since when the shard has waited for the rest of a step's messages; 0: it does not wait. The first
- * message that arrives sets it. */
+/* The time since which the shard has waited for the rest of a step's messages, or 0 if it does not
+ * wait. The first message that arrives sets it. */
 uint64_t inboxes_waiting_since(const struct shard *shard);
 void inboxes_wait_since(struct shard *shard, uint64_t ns);
 
@@ -66,12 +66,13 @@ struct announced {
 	uint64_t version, log_end;
 	uint32_t bytes;
 };
-/* A publication for this worker is in the log. notify 0: do not notify the worker. */
+/* Records that a publication for this worker is in the log. With notify 0, the worker is not
+ * notified. */
 void inbox_announce(struct shard *shard, int worker, struct announced newest, int notify);
-/* Sends the notices that are due; 1 if any was sent. */
+/* Sends the notices that are due. Returns 1 if any was sent. */
 int inboxes_notify(struct shard *shard);
 
-/* Whether a message waits to be taken, or a notice to be sent. */
+/* Returns 1 if a message waits to be handled, or a notice to be sent. */
 int inboxes_have_work(const struct shard *shard);
 
 /* ---- for tests ---- */

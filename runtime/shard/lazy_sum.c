@@ -14,8 +14,8 @@
 struct lazy_sum {
 	float *running;
 	int refresh;        /* running lacks something */
-	uint32_t restarted; /* pushes of this step that restart it: none or all */
-	uint32_t uploads[]; /* taken so far, of each worker */
+	uint32_t restarted; /* how many pushes of this step restart the sum: none or all */
+	uint32_t uploads[]; /* [worker]: uploads that were added so far */
 };
 
 static int lazy_sum_used(const struct shard *shard)
@@ -75,13 +75,14 @@ static void lazy_sum_taken(struct shard *shard, int worker, const struct message
 	lazy->uploads[worker] = m->anchor / 2 + m->anchor % 2;
 }
 
-/* The sum of the step joins the running one, and the reduction holds that. */
+/* Adds the sum of the step to the running sum, which then takes its place in the reduction. */
 static void lazy_sum_summed(struct shard *shard)
 {
 	reduction_run(&shard->reduction, shard->lazy->running);
 }
 
-/* 1 if the sum differs from the sum of all references, so that the workers must restart them. */
+/* Returns 1 if the running sum differs from the sum of all references, so that the workers must
+ * restart their references. */
 static uint32_t lazy_sum_mark(const struct shard *shard)
 {
 	const struct lazy_sum *lazy = shard->lazy;

@@ -10,7 +10,7 @@ struct lazy_sum; /* shard.lazy; NULL unless the recipe says signal=innovation */
 
 extern const struct shard_hooks lazy_sum_hooks;
 
-/* For tests, which spoil them: the uploads taken of a worker, and the running sum. */
+/* For tests, which corrupt them: the number of uploads added for a worker, and the running sum. */
 uint32_t *lazy_sum_uploads(struct shard *shard, int worker);
 float *lazy_sum_running(struct shard *shard);
 #endif

@@ -121,7 +121,7 @@ static int is_sparse(const struct reduction *r)
 	return marked <= most;
 }
 
-/* The marked lines of the words from *word on, at most CHUNK; *word moves on. */
+/* Lists up to CHUNK marked lines from word *word on, and advances *word. */
 static uint32_t marked_lines(const struct reduction *r, size_t *word, uint32_t found[CHUNK])
 {
 	uint32_t listed = 0;
@@ -166,7 +166,7 @@ static void change_lines(struct reduction *r, float *residual, float share, floa
 	uint32_t found[CHUNK], n;
 
 	if (!residual)
-		candidates = NULL; /* there is nothing that they could be of */
+		candidates = NULL; /* there is no residual, so there are no candidates */
 	if (candidates)
 		candidates_begin(candidates);
 
@@ -204,7 +204,7 @@ static void change_lines(struct reduction *r, float *residual, float share, floa
 
 /* ---- list by list ---------------------------------------------------------- */
 
-/* Coordinates in ascending order with a value each. */
+/* A list of coordinates in ascending order, and the value of each. */
 struct listing {
 	uint32_t *index;
 	float *value;
@@ -237,7 +237,7 @@ static void merge_two(const struct listing *from, uint32_t begin, uint32_t middl
 	copy_entries(to, n + middle - a, from, b, end);
 }
 
-/* Merges neighbouring lists until one is left. It lies in *at or in *spare. */
+/* Merges neighbouring lists until one is left, and returns it: it is either `at` or `spare`. */
 static struct listing merge_lists(struct reduction *r, struct listing at, struct listing spare)
 {
 	while (r->n_lists > 1) {
@@ -275,7 +275,7 @@ static uint32_t add_up(const struct listing *l, uint32_t count)
 	return n;
 }
 
-/* In place of the values: what the residual becomes. */
+/* Replaces the values of the list by the new values of the residual. */
 static void change_listed(const struct listing *l, uint32_t n, float *residual, float share,
 			  float by)
 {
@@ -334,8 +334,7 @@ void reduction_change(struct reduction *r, const struct change *c, struct pick_c
 		candidates_forget(c->candidates);
 	r->whole = 1;
 	if (c->selects && c->residual) {
-		/* A single factor gives the same bits as two if one of the two only changes the
-		 * sign or nothing. */
+		/* One factor gives the same bits as two if one of the two is 1 or -1. */
 		int one = scales && (by == 1 || by == -1 || share == 1);
 
 		if (!one)

@@ -8,17 +8,18 @@
 #include "model/update.h"
 #include "model/compressor.h"
 
-/* More messages than these are not kept apart. */
+/* Beyond this number, messages are added to the sum at once. */
 enum { REDUCTION_LISTS = 64 };
 
 struct reduction {
 	float *sum;      /* span; zero where nothing was added */
 	uint64_t *lines; /* a bit for VECTOR_LINE coordinates: 1 where something was added */
 	uint32_t span;
-	uint64_t added; /* coordinates, in sparse messages: as many lines at the most */
-	int whole;      /* something was added everywhere */
-	/* While all messages together have few coordinates, nothing is added: they are kept
-	 * here, one behind the other, and message l ends at ends[l]. */
+	/* number of coordinates in sparse messages; at most this many lines are marked */
+	uint64_t added;
+	int whole; /* something was added everywhere */
+	/* While all messages together have few coordinates, they are kept here, one after the
+	 * other, and nothing is added to the sum. Message l ends at ends[l]. */
 	uint32_t *index;
 	float *value;
 	uint32_t room, n_lists, ends[REDUCTION_LISTS];
@@ -26,16 +27,16 @@ struct reduction {
 
 int reduction_open(struct reduction *r, uint32_t span); /* 0 or SLUICE_ENOMEM */
 void reduction_close(struct reduction *r);
-/* Of memory that reduction_open() takes. */
+/* Returns the bytes of memory that reduction_open() takes. */
 uint64_t reduction_bytes(uint32_t span);
 
-/* Adds one message: as sparse_add(), index ascending. */
+/* Adds one message, as sparse_add() does. The indices ascend. */
 void reduction_add(struct reduction *r, const uint32_t *index, const float *value, uint32_t count);
 
 /* Completes the sum of all messages in r->sum, which is valid only after this call. */
 float *reduction_sum(struct reduction *r);
 
-/* The sum joins a running one (span), and takes its place. */
+/* Adds the sum to a running sum of `span` elements, which then takes its place. */
 void reduction_run(struct reduction *r, float *running);
 
 /* The parameters for making the change from the sum, as update_apply() does. */
@@ -58,6 +59,6 @@ struct change {
  * *call are not touched. Both ways give the same bits. */
 void reduction_change(struct reduction *r, const struct change *c, struct pick_call *call);
 
-/* After publishing: the sum is zero again, for the next step. */
+/* Called after publishing: sets the sum to zero for the next step. */
 void reduction_clear(struct reduction *r);
 #endif

@@ -38,7 +38,7 @@ static const char *take_pairs(struct shard *shard, int worker, const struct mess
 
 /* The functions for the payload of a phase. take: adds the content of a worker's message of an
  * up phase (the scratch's entries), and returns NULL or why it is refused. answer: called when
- * all messages of the phase before are in, to publish the result; returns 1 if it was published. */
+ * all messages of the phase before are in, to publish the result. Returns 1 if it was published. */
 static const struct payload_kind {
 	const char *(*take)(struct shard *shard, int worker, const struct message *m);
 	int (*answer)(struct shard *shard);
@@ -113,7 +113,8 @@ static struct pick pick_down(struct shard *shard)
 		return compressor_pick(shard->compressor, &call);
 	if (rule.all_up)
 		return pick_all(call.vector, shard->at->span);
-	/* The coordinates that any worker selected, and those that earlier steps left over. */
+	/* The pick: the coordinates that any worker selected, and those that earlier steps left in
+	 * the residual. */
 	return (struct pick){ .index = out.index,
 			      .vector = call.vector,
 			      .n = select_nonzero(call.vector, shard->at->span, out.index,
@@ -209,7 +210,7 @@ static const struct payload_kind kinds[PAYLOADS] = {
 /* ---- the loop -------------------------------------------------------------- */
 
 /* Advances a step that needs a message of every living worker; they are taken in rank order.
- * Returns 1 if something moved. */
+ * Returns 1 if the step made progress. */
 static int advance_step(struct shard *shard)
 {
 	const int workers = shard->job->workers;
@@ -231,7 +232,7 @@ static int excused_from_step(const struct shard *shard, int worker)
 	return worker < gather_next(shard);
 }
 
-/* advance: gathers and publishes as far as possible; returns 1 if something moved. excused:
+/* advance: gathers and publishes as far as possible, and returns 1 if there was progress. excused:
  * returns 1 if the shard does not wait for a message of this worker. */
 static const struct closing {
 	int (*advance)(struct shard *shard);
@@ -275,7 +276,8 @@ static void describe_device(const struct shard *shard, char *text, size_t cap)
 			 (unsigned long long)shard->version + 1, stage);
 }
 
-/* Names up to four workers whose push of this step has not come; returns how many there are. */
+/* Names up to four workers whose push of this step has not arrived. Returns the number of all such
+ * workers. */
 static int missing_workers(const struct shard *shard, char *who, size_t cap)
 {
 	const sluice_job *job = shard->job;

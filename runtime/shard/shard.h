@@ -8,12 +8,13 @@
 
 struct shard;
 
-/* Gathers the messages that have come, publishes when they are complete, and sends the notices;
- * returns 1 if something moved. Never waits. */
+/* Gathers the messages that have arrived, publishes when they are complete, and sends the notices.
+ * Returns 1 if there was progress. Never waits. */
 int shard_advance(struct shard *shard);
-/* Whether shard_advance() has something to do, or will without another message from a worker. */
+/* Returns 1 if shard_advance() has something to do, or will have without another message from a
+ * worker. */
 int shard_works(const struct shard *shard);
-/* For struct job_client's waits, explain and describe_waits. */
+/* The functions for the members waits, explain and describe_waits of struct job_client. */
 int shards_wait(const sluice_model *model);
 void shards_explain(sluice_model *model, uint64_t now, int always);
 void shards_describe_waits(const sluice_model *model, char *text, size_t cap);

@@ -15,23 +15,25 @@
 #include <string.h>
 
 struct async_worker {
-	uint64_t have_version;   /* the version on which its gradients are computed */
-	uint64_t steps, answers; /* pushes taken or refused; publications made for it */
-	uint64_t asked;          /* the newest message that has an answer, or will have */
-	int waits;               /* a checked push is next in the ring */
-	int parked;              /* it does not compute */
+	uint64_t have_version; /* the version on which its gradients are computed */
+	/* pushes that were added or refused; publications for this worker */
+	uint64_t steps, answers;
+	uint64_t asked; /* the newest message that was answered or will be */
+	int waits;      /* the next message in the ring is a checked push */
+	int parked;     /* it does not compute */
 };
 
 /* The vectors are those of kept.h. */
 struct async_shard {
 	float *anchor;
-	float *mean;      /* svrg: full gradient at the anchor, else NULL */
-	float *leading;   /* accelerated: y, which moves by steps of lr / theta; else NULL */
-	double *iterates; /* accelerated: sum over this anchor's versions; else NULL */
+	float *mean;    /* svrg: the mean of the full gradients at the anchor; else NULL */
+	float *leading; /* accelerated: y, which moves by steps of lr / theta; else NULL */
+	/* accelerated: sum of the parameters of all versions since the anchor; else NULL */
+	double *iterates;
 	uint32_t anchors; /* before this one */
 	uint64_t taken;   /* pushes of this anchor */
-	int gathering;    /* the full gradients of this anchor */
-	int next_rank;    /* those of the workers below it are in the sum */
+	int gathering;    /* 1: the full gradients at this anchor are being collected */
+	int next_rank;    /* the full gradients of lower ranks are in the sum */
 	float lr;         /* of the last push that was taken */
 	unsigned raised;
 	uint32_t *behind; /* TAU + 1 entries: [i] counts the workers that are i versions behind;
@@ -146,8 +148,8 @@ static void publish_for_all(struct shard *shard, enum message_kind kind)
 
 /* ---- the bound ------------------------------------------------------------- */
 
-/* 1 if all workers under way, except but_for, can still be taken in the order of their
- * parameters' age when the shard is at `version`. */
+/* Returns 1 if, with the shard at `version`, the pushes of all workers under way except but_for can
+ * still be added in the order of their parameters' age. */
 static int fits(const struct shard *shard, uint64_t version, int but_for)
 {
 	const uint64_t most = shard->rules.recipe->staleness;
@@ -161,7 +163,7 @@ static int fits(const struct shard *shard, uint64_t version, int but_for)
 			return 0;
 		a->behind[version - of->have_version]++;
 	}
-	uint64_t before = 0; /* as old as this or older */
+	uint64_t before = 0; /* workers whose parameters are as old as this or older */
 	for (uint64_t late = most + 1; late-- > 0;) {
 		before += a->behind[late];
 		if (a->behind[late] && late + before - 1 > most)
@@ -170,8 +172,8 @@ static int fits(const struct shard *shard, uint64_t version, int but_for)
 	return 1;
 }
 
-/* Among the workers whose push waits, the one with the oldest parameters, and of several the
- * lowest rank; -1: none waits. */
+/* Returns the worker with the oldest parameters among those whose push waits, and the lowest rank
+ * of several. Returns -1 if none waits. */
 static int oldest_waiting(const struct shard *shard)
 {
 	const struct async_worker *of = shard->async->of;
@@ -224,7 +226,7 @@ static void answer_push(struct shard *shard, int worker)
 		publish_for(shard, worker, MESSAGE_DELTA);
 }
 
-/* The gradient is dropped, and the worker goes on from the newest parameters. */
+/* Drops the gradient. The worker continues from the newest parameters. */
 static void drop_push(struct shard *shard, int worker)
 {
 	struct async_worker *of = &shard->async->of[worker];
@@ -234,7 +236,8 @@ static void drop_push(struct shard *shard, int worker)
 	answer_push(shard, worker);
 }
 
-/* A checked push is next in the ring. It waits for its turn, or it cannot be counted. */
+/* Handles the next message in the ring, a checked push: it waits for its turn, or is dropped
+ * because it cannot be counted. */
 static void admit(struct shard *shard, int worker, const struct message *m)
 {
 	struct async_shard *a = shard->async;
@@ -257,7 +260,7 @@ static void admit(struct shard *shard, int worker, const struct message *m)
 		drop_push(shard, worker);
 }
 
-/* Messages that came since: 1 if there were any. */
+/* Handles the messages that have arrived since the last call. Returns 1 if there were any. */
 static int take_arrived(struct shard *shard, int worker)
 {
 	struct async_worker *of = &shard->async->of[worker];
@@ -277,8 +280,8 @@ static int take_arrived(struct shard *shard, int worker)
 	return 1;
 }
 
-/* Decodes the push that waits in front, and adds it to the sum. Returns 0, or an error if its
- * sender was blamed. */
+/* Decodes the next push of the worker, and adds it to the sum. Returns 0, or an error if its sender
+ * was blamed. */
 static int add_push(struct shard *shard, int worker)
 {
 	struct async_shard *a = shard->async;
@@ -314,7 +317,7 @@ static void combine(struct shard *shard)
 		shard->copy[i] = t * a->leading[i] + (1 - t) * a->anchor[i];
 }
 
-/* The sum holds one push. */
+/* Applies the update rule to the sum, which is one push. */
 static void update(struct shard *shard)
 {
 	struct async_shard *a = shard->async;
@@ -349,7 +352,7 @@ static void count_staleness(const struct shard *shard, uint64_t behind)
 	s->staleness_most = behind > s->staleness_most ? behind : s->staleness_most;
 }
 
-/* One push becomes one version. 1 if one was taken. */
+/* Makes one version from one push. Returns 1 if there was a push. */
 static int step(struct shard *shard)
 {
 	int worker = oldest_waiting(shard);
@@ -427,7 +430,7 @@ int shard_async_advance(struct shard *shard)
 {
 	struct async_shard *a = shard->async;
 	int moved = 0;
-	/* A push that had to wait waits until something else comes. */
+	/* A push that has to wait can be added only after another message has arrived. */
 	for (int more = take_all_arrived(shard); more && !shard->job->failure.code;) {
 		moved = 1;
 		more = a->gathering ? gather_gradients(shard) : step(shard);

@@ -34,10 +34,10 @@ struct shard;
 struct async_shard; /* shard.async; NULL unless the recipe says when=async */
 
 extern const struct shard_hooks shard_async_hooks;
-/* shard.copy is what all workers begin with. */
+/* Called when shard.copy holds the parameters with which all workers begin. */
 void shard_async_begin(struct shard *shard);
-/* As shard_advance(), but for the notices. */
+/* Does what shard_advance() does, except for sending notices. */
 int shard_async_advance(struct shard *shard);
-/* 1 if the shard does not wait for a message of this worker. */
+/* Returns 1 if the shard does not wait for a message of this worker. */
 int shard_async_excused(const struct shard *shard, int worker);
 #endif

@@ -11,8 +11,9 @@
 struct shard_census {
 	struct constituent down;
 	/* These are shared by all shards of the rank. */
-	struct sluice_histogram *workers; /* up, at shard 0: sum of the step */
-	uint8_t *note;                    /* a private copy */
+	/* up=global, at shard 0: sum of the workers' histograms of this step */
+	struct sluice_histogram *workers;
+	uint8_t *note; /* a private copy */
 };
 
 static int shard_census_used(const struct shard *shard)
@@ -27,7 +28,7 @@ static uint64_t count_of_share(const struct shard *shard, double density, uint64
 	return constituent_count(&shard->census->down, density, n);
 }
 
-/* The note behind a push. */
+/* Adds the note that follows a push. */
 static const char *census_note_taken(struct shard *shard, uint64_t seq, const uint8_t *from,
 				     size_t room)
 {

@@ -10,18 +10,20 @@ struct shard;
 
 struct shard_census; /* shard.census; NULL unless a direction is global */
 
-/* Bytes that shard_census_open() takes on a rank that owns n_own shards. */
+/* Returns the bytes that shard_census_open() allocates on a rank that owns n_own shards. */
 uint64_t shard_census_memory(const struct recipe *recipe, uint32_t n_own);
-/* For the n shards of a rank. 0 or SLUICE_ENOMEM. */
+/* Opens the census of the n shards of a rank. Returns 0 or SLUICE_ENOMEM. */
 int shard_census_open(struct shard *shards, uint32_t n);
 void shard_census_close(struct shard *shards, uint32_t n);
 
-/* Writes the note of this step's delta to out, after the delta, and returns its bytes; 0 if there
- * is none. Called before the selected values leave the residual, which the histogram counts. */
+/* Writes the note of this step's delta to out, which is the place after the delta. Returns the
+ * note's length, or 0 if there is no note. Called before the selected values leave the residual,
+ * which the histogram counts. */
 size_t census_note_delta(struct shard *shard, uint8_t *out);
 
-/* The state of a shard in a checkpoint between two steps: census_shard_numbers() numbers.
- * census_judge_shard() returns NULL, or why a shard at this version cannot have these numbers. */
+/* The state of a shard between two steps, for a checkpoint: census_shard_numbers() returns how many
+ * numbers it has. census_judge_shard() returns NULL, or why a shard at this version cannot have
+ * these numbers. */
 size_t census_shard_numbers(void);
 void census_save_shard(const struct shard *shard, uint64_t *numbers);
 const char *census_judge_shard(const struct direction *down, uint64_t version,

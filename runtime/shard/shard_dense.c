@@ -23,26 +23,27 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The message of one worker that is next. */
+/* The next message of one worker. */
 struct dense_message {
 	struct taken t;
-	const uint8_t *payload; /* in the slot; NULL: none was ever summed like that */
-	uint32_t payload_crc;   /* of what was read so far */
+	const uint8_t *payload; /* in the slot; NULL: no message was summed in this way yet */
+	uint32_t payload_crc;   /* the checksum of the bytes read so far */
 	int nonfinite;
 };
 
 struct dense_sum {
-	/* Asked at each poll, decided once for a version and what the shard chose for it. */
+	/* The answer is needed at each poll, but computed only once for each version and choice. */
 	uint64_t version;
 	unsigned chosen;
 	int takes;
 	struct dense_message of[]; /* workers */
 };
 
-/* Behind every coordinate of a shard. */
+/* Larger than any coordinate of a shard. */
 #define NONE_BAD UINT32_MAX
 
-/* Both ways and the state of this step allow it. The workers may still send something else. */
+/* Returns 1 if both directions and the state of this step allow the fast path. The workers may
+ * still send something else. */
 static int expected(struct shard *shard)
 {
 	const uint64_t version = shard->version + 1,
@@ -61,7 +62,7 @@ static int expected(struct shard *shard)
 	return dense->takes && plan_takes(shard->rules.plan, PATH_DENSE_SUM, live);
 }
 
-/* Looks at the headers: DENSE_READY if all messages are there and like that. */
+/* Reads the headers. Returns DENSE_READY if all messages have arrived and are dense. */
 static enum dense_outcome look_at_headers(struct shard *shard)
 {
 	for (int w = 0; w < shard->job->workers; w++)
@@ -83,8 +84,8 @@ static enum dense_outcome look_at_headers(struct shard *shard)
 	return DENSE_READY;
 }
 
-/* One piece of the sum, coordinates from `at` on. What this rank wrote to itself is added where it
- * lies: no other rank can write there, and nothing infinite is sent. */
+/* Computes one piece of the sum, from coordinate `at` on. This rank's own message is added without
+ * a copy and without checks, because no other rank can write there and its values are finite. */
 static void sum_piece(struct shard *shard, uint32_t at, uint32_t n, float *sum)
 {
 	float value[DENSE_PIECE];
@@ -130,8 +131,8 @@ static int count_all(struct shard *shard)
 	return 1;
 }
 
-/* Looks for a value that is not finite in a piece of the change. Returns the shard's coordinate
- * of the first one; `bad`, if an earlier piece had one. */
+/* Looks in a piece of the change for a value that is not finite. Returns the shard's coordinate of
+ * the first one, or `bad` if an earlier piece had one. */
 static uint32_t look_for_bad(uint32_t bad, uint32_t at, const float *change, uint32_t n)
 {
 	const uint32_t finite = (uint32_t)first_nonfinite(change, n);
@@ -154,8 +155,8 @@ static void with_residual(struct shard *shard, uint32_t at, float *change, uint3
 		memset(residual, 0, n * sizeof *residual);
 }
 
-/* The pass. Returns the first coordinate at which the change is not finite, or NONE_BAD. *left: a
- * parameter is not. */
+/* Makes the pass over all messages. Returns the first coordinate at which the change is not finite,
+ * or NONE_BAD. *left becomes 1 if a parameter is not finite. */
 static uint32_t change_all(struct shard *shard, uint8_t *payload, uint32_t *crc, int *left)
 {
 	struct update update = update_of_step(shard->rules.update, shard->version + 1,

@@ -19,6 +19,6 @@ enum dense_outcome {
 };
 enum dense_outcome shard_dense_advance(struct shard *shard);
 
-/* For tests: 1 if the messages of some step were summed like that. */
+/* For tests: returns 1 if the messages of any step were summed in one pass. */
 int shard_dense_summed(const struct shard *shard);
 #endif

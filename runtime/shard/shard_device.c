@@ -35,13 +35,13 @@ enum shard_at {
 struct device_shard {
 	struct device_half half; /* its stream serves all shards of the rank */
 	struct memory sum;
-	struct memory params;           /* empty: the update rule reads none */
+	struct memory params;           /* the parameters, if the update rule reads them */
 	struct memory payload, landing; /* of a delta, on the GPU and in pinned memory */
 	enum shard_at at;
-	int full;            /* the GPU is still to read lists in the place of the next one */
-	uint32_t longest;    /* of a list */
-	int away;            /* this step and those that follow are the host's */
-	struct message head; /* of the change that was asked for */
+	int full;         /* the GPU has not yet read the lists that the next one would overwrite */
+	uint32_t longest; /* of a list */
+	int away;         /* this step and the following ones are made on the host */
+	struct message head; /* the header of the delta that is being made */
 	struct device_part part;
 };
 
@@ -70,8 +70,8 @@ static size_t vector_bytes_of(const struct shard *shard)
 	return shard->at->span * sizeof(float);
 }
 
-/* Room for lists of messages. Unless messages are long, few of a step's messages wait at the
- * same time. */
+/* Returns the number of entries to reserve for the lists of messages. Unless messages are long, few
+ * of a step's messages wait at the same time. */
 static size_t room_of_lists(int workers, uint32_t longest)
 {
 	const uint64_t all = ((uint64_t)workers + 1) * longest;
@@ -80,7 +80,7 @@ static size_t room_of_lists(int workers, uint32_t longest)
 	return (size_t)(all < most ? all : most);
 }
 
-/* longest: coordinates of the longest message to a shard of this rank. */
+/* longest: the number of coordinates in the longest message to a shard of this rank. */
 static int open_on_device(struct shard *shard, uint32_t longest, const struct device_ops *ops,
 			  void *stream)
 {
@@ -113,8 +113,8 @@ static int open_on_device(struct shard *shard, uint32_t longest, const struct de
 			 "opening a shard on a GPU");
 }
 
-/* Makes the GPU of params current, or the GPU of this rank. If *entered is set, pass *before to
- * leave() afterwards. */
+/* Makes the GPU whose memory params is current, or else the GPU of this rank. If *entered is set,
+ * pass *before to leave() afterwards. */
 static int choose_for_shards(const void *params, const struct device_ops **ops, int *entered,
 			     int *before)
 {
@@ -223,7 +223,7 @@ void shard_devices_close(sluice_model *model)
 
 /* ---- what is kept -------------------------------------------------------------- */
 
-/* Fetches residual and velocity, if the GPU's are newer. */
+/* Copies residual and velocity to the host, if the GPU's are newer. */
 static int fetch_one(const struct shard *shard)
 {
 	struct device_shard *d = shard->device;
@@ -276,7 +276,7 @@ void shard_device_restart(struct shard *shard)
 	set_full(shard, 0);
 }
 
-/* Enqueues what the first step after an opening or a restore begins with. */
+/* Copies the host's vectors to the GPU, for the first step after open or restore. */
 static int take_up_kept(struct shard *shard)
 {
 	struct device_shard *d = shard->device;
@@ -317,8 +317,8 @@ static int leave_for_host(struct shard *shard)
 	return device_scope_end(&scope, bring_sum(shard));
 }
 
-/* SLUICE_MEASURE looks at the whole change of a shard, on the host: from the publication on that
- * is made next. */
+/* SLUICE_MEASURE needs the whole change of a shard on the host, beginning with the next
+ * publication. */
 int shard_device_takes(struct shard *shard)
 {
 	struct device_shard *d = shard->device;
@@ -389,7 +389,7 @@ int shard_device_add(struct shard *shard, const uint32_t *index, const float *va
 	return rc ? shard_fails(shard) : 0;
 }
 
-/* How the change of this step is selected: as pick_down() in shard.c. */
+/* Returns the selection from the change of this step, as pick_down() in shard.c makes it. */
 static struct device_select select_change(const struct shard *shard, const struct step_rule *rule)
 {
 	const struct recipe *recipe = shard->rules.recipe;
@@ -410,7 +410,8 @@ static struct device_select select_change(const struct shard *shard, const struc
 				       .level = rule->all_down ? 0 : recipe->down.level };
 }
 
-/* The sum becomes the change. Where the rule is one factor, the selection's own pass multiplies. */
+/* Enqueues the computation of the change from the sum. If the rule is a single factor, the
+ * selection multiplies by it in its own pass. */
 static int enqueue_change(const struct shard *shard, struct device_select *select)
 {
 	struct device_shard *d = shard->device;
@@ -452,7 +453,8 @@ static int ask_for_change(struct shard *shard)
 	d->head = publish_delta(shard, 0);
 	d->head.anchor = shard_hooks_mark(shard);
 	push.values = (struct device_values){ .type = (int)d->head.values.type };
-	/* Simulated ranks would wait for one that waits for no rank. */
+	/* A simulated job waits for the device here, because it takes a rank that waits for no
+	 * other rank as stuck. */
 	if ((d->at == SHARD_STALE && take_up_kept(shard)) || enqueue_change(shard, &push.select) ||
 	    half_push(&d->half, &push, shard->job->sim_rank != NULL))
 		return -1;
@@ -462,7 +464,8 @@ static int ask_for_change(struct shard *shard)
 
 /* ---- what became of it ------------------------------------------------------------ */
 
-/* The first coordinate of the residual that is not finite; 0 if that cannot be found out. */
+/* Returns the first coordinate of the residual that is not finite, or 0 if it cannot be
+ * determined. */
 static uint32_t first_bad(const struct shard *shard)
 {
 	float *here = malloc(vector_bytes_of(shard));
@@ -474,8 +477,9 @@ static uint32_t first_bad(const struct shard *shard)
 	return at < shard->at->span ? (uint32_t)at : 0;
 }
 
-/* The copy follows as the workers' parameters will, and so does the GPU's, where the update rule
- * reads it. Returns 1; 0 if the job has failed, -1 if the device failed. */
+/* Adds the delta to the shard's copy, as the workers add it to their parameters, and to the GPU's
+ * copy if the update rule reads that. Returns 1, 0 if the job has failed, or -1 if the device
+ * failed. */
 static int follow_delta(struct shard *shard, const uint8_t *entry)
 {
 	struct device_shard *d = shard->device;

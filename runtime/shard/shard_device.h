@@ -12,22 +12,22 @@
 struct shard;
 struct device_shard; /* shard.device; NULL: the shard is on the host */
 
-/* Puts all shards of this rank on the GPU whose memory params is, or, if it is host memory or NULL,
- * on the one that SLURM_LOCALID selects. At open, without the token. */
+/* Puts all shards of this rank on the GPU whose memory params is. If params is host memory or NULL,
+ * it takes the GPU that SLURM_LOCALID selects. Called at open, without the token. */
 int shard_devices_open(sluice_model *model, const void *params);
-/* Waits for the GPU, for a bounded time. Without the token. */
+/* Waits for the GPU for a bounded time, then closes. Called without the token. */
 void shard_devices_close(sluice_model *model);
 /* Waits for a change that is being made, then copies the GPU's vectors to the host's, for
  * functions that read those. Returns 0, SLUICE_EGPU, SLUICE_ETIMEDOUT, or the job's error. Takes
  * the token itself. */
 int shard_devices_fetch(sluice_model *model);
 
-/* The host's vectors are newer than the GPU's: the next step starts from them. */
+/* Called when the host's vectors are newer than the GPU's. The next step starts from the host's. */
 void shard_device_restart(struct shard *shard);
-/* Whether the GPU adds messages and makes the change now. If SLUICE_MEASURE was switched on
- * during the step, moves the sum so far to the host. */
+/* Returns 1 if the GPU adds this step's messages and makes the change. If SLUICE_MEASURE was
+ * switched on during the step, moves the sum so far to the host. */
 int shard_device_takes(struct shard *shard);
-/* Whether the GPU has room for the next message. */
+/* Returns 1 if the GPU has room for the next message. */
 int shard_device_ready(struct shard *shard);
 /* Adds one message, like reduction_add(). Returns -1 if the job has failed. */
 int shard_device_add(struct shard *shard, const uint32_t *index, const float *value,

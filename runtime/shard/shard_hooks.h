@@ -13,28 +13,29 @@ struct shard_hooks {
 	int (*used)(const struct shard *shard); /* 1 if the recipe uses the row */
 	int (*open)(struct shard *shard);       /* 0 or SLUICE_ENOMEM */
 	void (*close)(struct shard *shard);
-	/* The vectors may have been restored. */
+	/* Called at open and after a restore, which may have changed the vectors. */
 	void (*restart)(struct shard *shard);
 
-	/* Takes what lies behind a worker's next message, which is checked and not yet counted;
-	 * room bytes may be read. NULL, or why the message is refused. */
+	/* Reads the note that follows a worker's next message, which was checked but not counted
+	 * yet. At most `room` bytes may be read. Returns NULL, or why the message is refused. */
 	const char *(*note)(struct shard *shard, uint64_t seq, const uint8_t *note, size_t room);
-	/* A worker's message is counted. */
+	/* Called when a worker's message was counted. */
 	void (*taken)(struct shard *shard, int worker, const struct message *m);
-	/* All messages of the step are in the sum, and the change is made from it next. */
+	/* Called when all messages of the step are in the sum, before the change is made from
+	 * it. */
 	void (*summed)(struct shard *shard);
-	/* The number of coordinates, of n, that are picked at this density; 0: the number
-	 * follows from the density. */
+	/* Returns how many of n coordinates are picked at this density; 0: as many as the density
+	 * says. */
 	uint64_t (*count)(const struct shard *shard, double density, uint64_t n);
 	/* Picks in place of the recipe's selector. Returns 0 if it does not do so in this
 	 * recipe. */
 	int (*pick)(struct shard *shard, float *vector, struct pick *out);
-	/* The value of the field `anchor` in the delta's header. */
+	/* Returns the value of the field `anchor` in the delta's header. */
 	uint32_t (*mark)(const struct shard *shard);
 	/* Writes the bytes that follow a delta in its log entry to out, and returns their number.
 	 */
 	size_t (*delta_note)(struct shard *shard, uint8_t *out);
-	/* The delta is published, and the version has not been counted yet. */
+	/* Called when the delta is published, before the version is counted. */
 	void (*step_ends)(struct shard *shard);
 };
 

@@ -24,8 +24,8 @@ struct shard *shard_find(sluice_model *model, uint32_t id)
 	return NULL;
 }
 
-/* Empty rings and log, at `version`; vectors are the caller's to fill. Token held or not yet
- * shared. */
+/* Restarts the shard at `version`, with empty rings and log. The caller fills the vectors. The
+ * token is held, or no other thread knows the shard yet. */
 void shard_restart(struct shard *shard, uint64_t version)
 {
 	const struct shard_layout *at = shard->at;
@@ -46,7 +46,7 @@ void shard_restart(struct shard *shard, uint64_t version)
 	shard_hooks_restart(shard);
 }
 
-/* The size of the candidate list, if deltas are a top-k of a residual; otherwise none. */
+/* Returns the size of the candidate list, which is 0 unless deltas are a top-k of a residual. */
 static struct candidates_size candidates_of(const struct layout *l, const struct shard_layout *at,
 					    const struct recipe *recipe)
 {
@@ -83,7 +83,7 @@ static int open_shard_compressor(const struct layout *l, struct shard *shard)
 		&shard->compressor);
 }
 
-/* The members that the shard keeps of its job and its model. */
+/* Sets the members that the shard copies from its job and model. */
 static void stand_on(struct shard *shard, sluice_model *model)
 {
 	shard->job = model->job;
@@ -159,7 +159,7 @@ void shards_close(sluice_model *model)
 	for (uint32_t i = 0; i < model->n_own; i++) {
 		struct shard *shard = &model->shards[i];
 		if (!shard->at)
-			break; /* opening ended before this one */
+			break; /* opening failed before this shard */
 		free(shard->spans);
 		vectors_close(&shard->kept);
 		reduction_close(&shard->reduction);
@@ -171,7 +171,7 @@ void shards_close(sluice_model *model)
 	free(model->shards);
 }
 
-/* The vectors and the reduction of each own shard, and scratch for one message. */
+/* Counts the vectors and the reduction of each own shard, and scratch for one message. */
 uint64_t shards_memory(const struct layout *l, const struct recipe *recipe, int rank)
 {
 	uint64_t bytes;

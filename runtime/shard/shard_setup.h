@@ -8,7 +8,7 @@
 
 int shards_open(sluice_model *model);
 void shards_close(sluice_model *model);
-/* Bytes that shards_open() takes on this rank. */
+/* Returns the bytes that shards_open() allocates on this rank. */
 uint64_t shards_memory(const struct layout *l, const struct recipe *recipe, int rank);
 struct shard *shard_find(sluice_model *model, uint32_t id);
 void shard_restart(struct shard *shard, uint64_t version);

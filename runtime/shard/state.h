@@ -43,34 +43,36 @@ struct shard {
 	struct span *spans, whole;
 	size_t n_spans;
 	struct scratch *scratch;       /* of all shards of the rank */
-	struct compressor *compressor; /* of the change of the model, over the shard */
+	struct compressor *compressor; /* the compressor of the shard's changes */
 	struct vectors kept;
 	/* Two of the kept vectors: the parameters that all workers hold, and the velocity of the
 	 * update rule, which is NULL where the recipe has none. */
 	float *copy, *velocity;
 	uint64_t version;   /* steps completed */
-	uint64_t published; /* publications for all, of which a step may have several */
+	uint64_t published; /* number of publications for all workers; a step may have several */
 	unsigned phase;
-	unsigned chosen; /* rulebook_step(): what all go on with */
+	unsigned chosen; /* rulebook_step(): the choice that all workers follow */
 
 	struct inboxes *inboxes;
 	struct gathered gathered;
 	struct reduction reduction;
-	struct loss loss; /* of the last version, where it is measured */
+	struct loss loss; /* of the last version, if it was measured */
 	struct delta_log log;
 	uint8_t *snapshot; /* snapshot.h */
 
-	const struct shard_hooks *hooks[SHARD_HOOKS + 1]; /* that the recipe uses; then NULL */
-	/* The methods' own; NULL where the recipe has none. */
+	/* the rows that the recipe uses; ends with NULL */
+	const struct shard_hooks *hooks[SHARD_HOOKS + 1];
+	/* State of the methods. NULL unless the recipe uses the method. */
 	struct lazy_sum *lazy;
 	struct agreed *agreed;
 	struct async_shard *async;
 	struct shard_census *census;
-	struct dense_sum *dense;     /* always there: any recipe may send all */
+	struct dense_sum *dense;     /* never NULL, because any recipe may send all coordinates */
 	struct device_shard *device; /* NULL: all steps are made on the host */
 };
 
-/* The residual: everything that was not published yet. NULL if the recipe keeps none. */
+/* Returns the residual, which holds everything that was not published yet. NULL if the recipe keeps
+ * none. */
 static inline float *shard_residual(const struct shard *shard)
 {
 	return compressor_residual(shard->compressor);

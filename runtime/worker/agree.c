@@ -70,8 +70,9 @@ const uint32_t *agree_support(const sluice_model *model, uint32_t shard, uint32_
 	return support->index;
 }
 
-/* One worker selects for all. The others send a message without coordinates, because the shard
- * must know that they are ready: it keeps only the newest publication for its readers. */
+/* One worker selects for all. The others send a message without coordinates, which tells the shard
+ * that they are ready: it keeps only its newest publication, so it must not publish before all
+ * workers have read the last one. */
 int agree_send_indices(sluice_model *model, const struct signal *signal)
 {
 	const struct layout *l = &model->layout;
@@ -134,7 +135,7 @@ int agree_send_sketches(sluice_model *model, const struct signal *signal)
 
 int agree_send_values(sluice_model *model, const struct signal *signal)
 {
-	/* After sketches, a shard may publish fewer coordinates than it asked for, so the
+	/* With up=sketch, a shard may publish fewer coordinates than it asked for, so the
 	 * residual is settled when the publication arrives (clear_published). */
 	const int settles = selection_kinds[model->recipe.up.select].exchange == EXCHANGE_LEADER;
 	float *values = compressor_entries(model->worker->compressor).value;
@@ -175,7 +176,7 @@ int agree_apply_support(sluice_model *model, uint32_t shard, const struct messag
 	return 0;
 }
 
-/* After sketches: clears the residual, and the momentum if it is masked, at the published
+/* For up=sketch: clears the residual, and the momentum if it is masked, at the published
  * coordinates. */
 static int clear_published(sluice_model *model, uint32_t shard, const uint32_t *index,
 			   const struct entries *got, const struct message *m)
@@ -192,7 +193,7 @@ static int clear_published(sluice_model *model, uint32_t shard, const uint32_t *
 		const uint64_t j = at->begin + (index ? index[i] : i);
 
 		if (!index && got->value[i] == 0)
-			continue; /* between the published ones */
+			continue; /* a coordinate between two published ones */
 		residual[j] = 0;
 		if (velocity && model->recipe.mask)
 			velocity[j] = 0;

@@ -9,7 +9,7 @@
 
 struct agreed; /* worker.agreed is NULL where the recipe agrees on none */
 
-/* The support of this step at a shard: *n_out positions, which count from the shard's first
+/* Returns the support of this step at a shard: *n_out positions, which count from the shard's first
  * coordinate. */
 const uint32_t *agree_support(const sluice_model *model, uint32_t shard, uint32_t *n_out);
 
@@ -18,7 +18,7 @@ const uint32_t *agree_support(const sluice_model *model, uint32_t shard, uint32_
 int agree_send_indices(sluice_model *model, const struct signal *signal);
 int agree_send_sketches(sluice_model *model, const struct signal *signal);
 int agree_send_values(sluice_model *model, const struct signal *signal);
-/* Takes the support that a shard published. Its coordinates are the entries. */
+/* Stores the support that a shard published. The entries are its coordinates. */
 int agree_apply_support(sluice_model *model, uint32_t shard, const struct message *m,
 			const struct entries *got);
 

@@ -55,7 +55,7 @@ int async_anchor_due(const sluice_model *model)
 
 /* ---- answers ---------------------------------------------------------------- */
 
-/* The next message is a push, or asks: a pull waits for the answer to it. */
+/* The next message is a push, or a request for parameters. A pull waits for the answer to it. */
 static void async_step_begins(sluice_model *model)
 {
 	struct async *a = model->worker->async;
@@ -74,7 +74,8 @@ uint64_t async_awaited(const sluice_model *model)
 	return model->worker->async->awaited;
 }
 
-/* The last message was the push before an anchor: its answer is that anchor. */
+/* Returns 1 if the last message was the push before an anchor, so that its answer is that
+ * anchor. */
 static int expects_anchor(const sluice_model *model)
 {
 	return model->worker->step.state == STEP_PUSHED &&
@@ -85,7 +86,7 @@ void async_expect(const sluice_model *model, uint32_t shard, struct message_expe
 {
 	(void)shard;
 	want->kind = expects_anchor(model) ? MESSAGE_SNAPSHOT : MESSAGE_DELTA;
-	want->step = MESSAGE_ANY; /* the version, which only the shard knows */
+	want->step = MESSAGE_ANY; /* the step field holds the version, which only the shard knows */
 	want->phase = 0;
 }
 
@@ -130,7 +131,7 @@ static void async_pulled(sluice_model *model)
 	model->worker->async->anchors += (unsigned)expects_anchor(model);
 }
 
-/* ---- what a worker says beside gradients ------------------------------------ */
+/* ---- messages of a worker other than gradients ------------------------------------ */
 
 int async_ask(sluice_model *model)
 {

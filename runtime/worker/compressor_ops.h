@@ -11,39 +11,43 @@
 struct compressor_ops {
 	int on_device;
 	/* ---- a push ---- */
-	/* Folds a whole gradient. Returns as signal_fold(). */
+	/* Folds a whole gradient. Returns what signal_fold() returns. */
 	int (*fold)(sluice_model *model, const struct vector *grad, const struct vector *before,
 		    struct signal *out);
-	/* Ends the call of a push whose messages the place makes later. push: the push's lap. */
+	/* Ends the call of a push whose messages are made after the call. push: the stopwatch lap
+	 * of the push. */
 	int (*leave)(sluice_model *model, const struct lap *push);
-	/* Picks and emits: the messages of an up phase. On failure nothing is posted. */
+	/* Picks coordinates and emits the messages of an up phase. On failure nothing is posted. */
 	int (*emit)(sluice_model *model, enum phase_payload payload, const struct signal *signal);
-	/* 1 if the messages of the phase are staged. Token held. */
+	/* Returns 1 if the messages of the phase are staged. Token held. */
 	int (*staged)(sluice_model *model);
 	/* Clears the residual, and the momentum if it is masked, at the n published coordinates of
-	 * a shard (up=sketch). index NULL: those whose value in got is not zero. */
+	 * a shard (up=sketch). index NULL: the coordinates whose value in got is not zero. */
 	int (*clear)(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
 		     const struct entries *got, uint32_t n);
-	/* 1 if deltas must lie in the memory that half_land() returns. */
+	/* Returns 1 if deltas must be in the memory that half_land() returns. */
 	int (*lands)(const sluice_model *model);
 
 	/* ---- a push whose call has returned ---- */
-	/* Does what needs no waiting. Any thread, token held. */
+	/* Advances the push as far as possible without waiting. Called by any thread, token
+	 * held. */
 	void (*advance)(sluice_model *model);
-	/* 1 if advance() has something to do, or will have. */
+	/* Returns 1 if advance() has something to do, or will have. */
 	int (*works)(const sluice_model *model);
-	/* Waits until all is posted. Only for the application's calls; park() needs the token. */
+	/* Wait until everything is posted. Only the application's calls may use them. park() is
+	 * called with the token held. */
 	int (*await)(sluice_model *model);
 	int (*park)(sluice_model *model);
-	/* Writes what the place is busy with. Returns 0 if it is idle. */
+	/* Writes to text what the push is waiting for. Returns 0 if nothing. */
 	int (*busy)(const sluice_model *model, char *text, size_t cap);
 
 	/* ---- residual and momentum ---- */
-	/* Copies them to host memory. */
+	/* Copies residual and momentum to host memory. */
 	int (*fetch)(sluice_model *model);
-	/* Moves them to host memory, where gradients are compressed from then on. */
+	/* Moves residual and momentum to host memory. From then on gradients are compressed
+	 * there. */
 	int (*come_home)(sluice_model *model);
-	/* Those in host memory are newer from now on. */
+	/* Called when residual and momentum in host memory have become the newer ones. */
 	void (*renewed)(sluice_model *model);
 };
 
@@ -54,7 +58,7 @@ static inline int worker_on_device(const sluice_model *model)
 	return model->worker->ops->on_device;
 }
 
-/* The traits of a step that are known only while the model is in use. */
+/* Returns the traits of a step that are known only while the model is in use. */
 static inline uint64_t worker_live_traits(const sluice_model *model)
 {
 	const struct worker *w = model->worker;
@@ -112,8 +116,8 @@ static inline int worker_lands(const sluice_model *model)
 	return ops->lands && ops->lands(model);
 }
 
-/* 1 if the step goes on without a call of the application: a push on a device, or a pull in
- * ranges. */
+/* Returns 1 if the step advances without a call of the application: a push on a device, or a pull
+ * in ranges. */
 static inline int worker_goes_on(const sluice_model *model)
 {
 	const struct compressor_ops *ops = model->worker->ops;

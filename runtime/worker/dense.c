@@ -85,12 +85,13 @@ int dense_push(sluice_model *model, const struct vector *grad)
 	struct worker *w = model->worker;
 
 	step_leave_out(&w->step, 0);
-	/* Own shards come last: the data that the others wait for would be cold by then, and
-	 * this data stays warm. */
+	/* Other ranks' shards come first, because those ranks wait for the data. The data of this
+	 * rank's own shards comes last and is still in the cache when they read it. */
 	for (int own = 0; own < 2; own++)
 		for (uint32_t s = 0; s < model->layout.n_shards; s++) {
 			if (home_is_here(model->home, s) == own && encode(model, s, grad, scale)) {
-				/* The gradient itself, or what it was added to. */
+				/* The gradient itself may be to blame, or the residual to which it
+				 * was added. */
 				int rc = signal_judge_sum(model, grad);
 				return rc ? rc : signal_overflowed(model, 0);
 			}
@@ -107,7 +108,7 @@ int dense_push(sluice_model *model, const struct vector *grad)
 
 /* ---- pull ------------------------------------------------------------------ */
 
-/* Whether a message can be added directly from where it lies. */
+/* Returns 1 if a message can be added directly from the memory in which its owner wrote it. */
 static int pull_fits(const sluice_model *model, uint32_t shard, const uint8_t *entry,
 		     const struct dense_expect *expect, struct message *m, uint32_t *crc)
 {
@@ -120,10 +121,10 @@ static int pull_fits(const sluice_model *model, uint32_t shard, const uint8_t *e
 	       !expect->welcome(model, shard, m);
 }
 
-/* Adds the payload while it is checked, so that another rank's memory is read once. The checksum is
- * known when all is added: then a wrong one ends the job, and the target is worth nothing. An
- * honest owner does not write to the entry meanwhile, because its next publication needs this
- * worker's next push. NULL, or why the payload is refused. */
+/* Adds the payload while checking it, so that another rank's memory is read only once. The checksum
+ * is known only after everything was added, so a wrong one ends the job and the target is useless.
+ * A correct owner does not write to the entry meanwhile, because its next publication needs this
+ * worker's next push. Returns NULL, or why the payload is refused. */
 static const char *add_checked(const sluice_model *model, const uint8_t *payload, uint32_t span,
 			       uint32_t payload_crc, uint64_t first)
 {
@@ -141,8 +142,8 @@ static const char *add_checked(const sluice_model *model, const uint8_t *payload
 	return nonfinite ? message_nonfinite : NULL;
 }
 
-/* The payload is checked while it is moved to where the device reads it, so that it is read once,
- * and nothing is added unless all of it is right. Returns 0, or an error of the device; *why is
+/* Checks the payload while moving it to memory that the device reads. So it is read only once, and
+ * nothing is added unless all of it is correct. Returns 0, or an error of the device. *why becomes
  * NULL, or why the payload is refused. */
 static int move_to_device(sluice_model *model, const struct message *m, const uint8_t *payload,
 			  uint32_t payload_crc, const char **why)
@@ -166,7 +167,7 @@ static int move_to_device(sluice_model *model, const struct message *m, const ui
 	return *why ? 0 : target_add(model, at->begin, NULL, to.value, m->span);
 }
 
-/* Adds a payload that lies in a log which is mapped here. */
+/* Adds a payload from a log that is mapped here. */
 static int add_entry(sluice_model *model, const struct message *m, const uint8_t *payload,
 		     uint32_t crc, const char **why)
 {
@@ -225,5 +226,7 @@ int dense_pull_read(sluice_model *model, uint32_t shard, const struct dense_expe
 	rc = move_to_device(model, m, entry + MESSAGE_HEADER_BYTES, crc, &why);
 	if (rc)
 		return device_ends(model, rc);
-	return !why; /* else the READ found it half written, or it is refused by name */
+	/* otherwise the READ found it half written, or the caller refuses it and names the
+	 * sender */
+	return !why;
 }

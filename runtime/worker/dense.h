@@ -5,21 +5,21 @@
 #include "model/model.h"
 #include "worker/signal.h"
 
-/* Checks, encodes and posts grad for all shards. Returns as signal_fold(). */
+/* Checks, encodes and posts grad for all shards. Returns what signal_fold() returns. */
 int dense_push(sluice_model *model, const struct vector *grad);
-/* The conditions that a publication must meet. welcome returns NULL, or why the publication may
+/* The conditions that a publication must meet. welcome() returns NULL, or why the publication may
  * not come now. */
 struct dense_expect {
 	struct message_expect want;
 	const char *(*welcome)(const sluice_model *model, uint32_t shard, const struct message *m);
 };
-/* Adds a shard's publication to the target from where it lies, if it is as expected. Returns 1
- * if it was added (*m is its header) or if the job has failed. Returns 0 if it must be READ and
- * judged first. Token held. */
+/* Adds a shard's publication to the target directly from the owner's log, if it meets the
+ * conditions. Returns 1 if it was added (*m is its header) or if the job has failed. Returns 0 if
+ * it must be READ and validated first. Token held. */
 int dense_pull(sluice_model *model, uint32_t shard, const struct dense_expect *expect,
 	       struct message *m);
-/* Does the same with a publication that a READ has brought, for parameters on a device. Returns
- * 0 if it must be taken as usual. */
+/* Does the same with a publication that a READ has fetched, for parameters on a device. Returns 0
+ * if the caller must handle the publication. */
 int dense_pull_read(sluice_model *model, uint32_t shard, const struct dense_expect *expect,
 		    struct message *m);
 #endif

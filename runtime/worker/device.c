@@ -38,7 +38,7 @@ int on_device_open(sluice_model *model, void *stream)
 	return 0;
 }
 
-/* Before memory is freed that the device may write still. */
+/* Called before memory is freed to which the device may still write. */
 static void abandon(sluice_model *model)
 {
 	sluice_job *job = model->job;
@@ -46,7 +46,7 @@ static void abandon(sluice_model *model)
 	char text[512];
 	if (on_device_state(model) <= DEVICE_IDLE)
 		return;
-	/* Only after a failure of the job: nobody waits for the messages any more. */
+	/* This happens only after a failure of the job. No rank waits for the messages any more. */
 	if (on_device_at_work(on_device_state(model)))
 		half_abandon(&model->worker->device->half, until);
 	if (now_ns() >= until && on_device_busy(model, text, sizeof(text)))
@@ -59,7 +59,7 @@ static void abandon(sluice_model *model)
 	progress_release(job);
 }
 
-/* Residual, momentum and messages leave the device. */
+/* Moves residual, momentum and messages from the device to the host. */
 static void stop_selecting(sluice_model *model)
 {
 	outbox_close(model);
@@ -97,7 +97,7 @@ static int come_home(sluice_model *model)
 
 /* ---- recipes that select there --------------------------------------------- */
 
-/* Why the host makes the recipe's selection; NULL: the device can make it. */
+/* Returns why the host must make the recipe's selection, or NULL if the device can make it. */
 const char *on_device_why_not(const sluice_model *model)
 {
 	const uint64_t traits = model->plan.traits | worker_live_traits(model);
@@ -108,7 +108,7 @@ const char *on_device_why_not(const sluice_model *model)
 
 /* ---- gradients ------------------------------------------------------------- */
 
-/* Called for the first gradient that lies in device memory and can be selected there. */
+/* Called for the first gradient in device memory that can be selected there. */
 static int begin_selecting(sluice_model *model, const void *grad)
 {
 	struct on_device *d = model->worker->device;
@@ -128,7 +128,7 @@ static int begin_selecting(sluice_model *model, const void *grad)
 	return 0;
 }
 
-/* A copy of count coordinates in host memory, if they are on the device. */
+/* Copies count coordinates to host memory, if they are on the device. */
 static int gradient_home(sluice_model *model, int which, const void **grad, uint64_t count)
 {
 	struct on_device *d = model->worker->device;
@@ -217,7 +217,7 @@ int on_device_collect(sluice_model *model, const void *grad, uint64_t begin, uin
 
 /* ---- a push whose call has returned --------------------------------------------- */
 
-/* Whether a push is over, or was never begun. */
+/* Returns 1 if no push is under way. */
 static int at_rest(const sluice_model *model)
 {
 	return on_device_state(model) <= DEVICE_IDLE;
@@ -227,7 +227,7 @@ static void advance(sluice_model *model)
 {
 	if (!on_device_goes_on(on_device_state(model)) || model->job->failure.code)
 		return;
-	if (on_device_state(model) == DEVICE_ASKED) /* the pull sees to it */
+	if (on_device_state(model) == DEVICE_ASKED) /* the pull handles this state */
 		return;
 	if (on_device_state(model) == DEVICE_ENQUEUED) {
 		const struct lap lap = stopwatch_begin();
@@ -279,7 +279,8 @@ static int await(sluice_model *model)
 {
 	const struct on_device *d = model->worker->device;
 	sluice_job *job = model->job;
-	/* Simulated ranks would wait for one that waits for no rank. */
+	/* A simulated job waits for the device here, because it takes a rank that waits for no
+	 * other rank as stuck. */
 	if (job->sim_rank && on_device_state(model) == DEVICE_ENQUEUED &&
 	    d->half.ops->wait(d->half.stream))
 		give_up(model);
@@ -350,7 +351,7 @@ static int leave(sluice_model *model, const struct lap *push)
 	progress_take(job);
 	stopwatch_end(&model->stopwatch, TIME_COMPRESS, push);
 	on_device_become(model, DEVICE_ENQUEUED);
-	advance(model); /* it may be through already */
+	advance(model); /* the device may have finished already */
 	int rc = job->failure.code ? job_failed(job) : 0;
 	struct lap lap = stopwatch_begin();
 	stopwatch_without(&model->stopwatch, &lap, TIME_COMPRESS | TIME_PUSH);

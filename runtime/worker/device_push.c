@@ -36,35 +36,40 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How the payloads of one shard's messages leave. */
+/* How the payloads of one shard's messages get to the owner. */
 struct payload_lane {
 	enum payload_way way;
 	uint8_t *there; /* placed: the shard's slots as the device reaches them */
-	size_t offset;  /* of the first payload in outbox.payloads, */
-	unsigned depth; /* where this many lie, message n's being number n mod depth */
+	size_t offset;  /* offset of the first payload in outbox.payloads */
+	unsigned depth; /* number of payloads there; message n uses payload n mod depth */
 };
 
-/* A window of an owner that is mapped here. */
+/* An owner's window that is mapped into this process. */
 struct window {
-	void *host, *there; /* its address here, and for the device; NULL: it is not pinned */
+	/* its address in this process and on the device; NULL: it is not pinned */
+	void *host, *there;
 };
 
-/* The messages that the pushes of one model make, and how they leave. */
+/* The messages that the pushes of one model make, and how they get to the owners. */
 struct outbox {
 	struct device_part *parts; /* this and the members up to windows have n_shards entries */
 	struct device_sent *sent;
-	/* Headers, with the fields that were fixed when the push was called. */
+	/* Headers, with the fields that were known when the push was called. */
 	struct message *heads;
 	struct payload_lane *lanes;
 	struct window *windows; /* [rank] of the owners */
 	struct memory payloads; /* where parts are packed */
-	struct region *region;  /* over payloads, if any is posted from there; else NULL */
-	struct window staging;  /* the lanes' staging region, pinned */
-	struct memory landing;  /* for a simulated rank, whose staging pages other ranks share:
-				   staged payloads are copied here */
-	uint32_t *listed;       /* selected_most entries: positions that the host encodes, */
-	float *rest;            /* and the residual that their messages leave there */
-	uint32_t *unsent;       /* of these, 1 keeps its momentum; NULL: the recipe masks none */
+	/* the region around payloads, if any payload is posted from there; else NULL */
+	struct region *region;
+	struct window staging; /* the lanes' staging region, pinned */
+	struct memory landing; /* for a simulated rank, whose staging pages other ranks share:
+				  staged payloads are copied here */
+	uint32_t *listed;      /* selected_most entries: positions that the host encodes, */
+	/* selected_most entries: the residual that their messages leave at these positions */
+	float *rest;
+	/* selected_most entries: 1 if the position keeps its momentum; NULL: the recipe masks
+	 * none */
+	uint32_t *unsent;
 	/* 1: the contents of the last push's messages have been subtracted from the residual. */
 	int settled;
 };
@@ -83,7 +88,7 @@ int outbox_packs(const struct recipe *recipe)
 		recipe->up.values.type != VALUE_ROUND);
 }
 
-/* The value coding of this step: f32 in a step of reset=, otherwise the recipe's. */
+/* Returns the value coding of this step: f32 in a step of reset=, otherwise the recipe's. */
 static struct value_coding coding_of_step(const sluice_model *model)
 {
 	return model->worker->step.rule.reset ? (struct value_coding){ VALUE_F32, 0, 0, 0 } :
@@ -102,7 +107,8 @@ static struct endpoint *owner_of(const sluice_model *model, uint32_t shard)
 	return home_holder(model->home, shard, 0)->endpoint;
 }
 
-/* The owner's window as the device reaches it; NULL: it is not mapped here, or cannot be pinned. */
+/* Returns the owner's window at its device address, or NULL if it is not mapped here or cannot be
+ * pinned. */
 static uint8_t *window_there(sluice_model *model, uint32_t shard)
 {
 	struct on_device *d = model->worker->device;
@@ -123,7 +129,7 @@ static uint8_t *window_there(sluice_model *model, uint32_t shard)
 	return window->there;
 }
 
-/* Whether the network card on the path to an owner may read GPU memory in place. */
+/* Returns 1 if the network card on the path to an owner may read GPU memory in place. */
 static int may_read(struct endpoint *owner)
 {
 	const struct transport_ops *ops = owner->transport->ops;
@@ -280,7 +286,8 @@ int on_device_packed(const sluice_model *model, uint32_t shard)
 
 /* ---- fold, select, pack ---------------------------------------------------- */
 
-/* Aims each payload at the place from which this step's next message is posted or read. */
+/* Sets the destination of each payload to the place from which this step's next message is posted
+ * or read. */
 static void aim(sluice_model *model)
 {
 	struct worker *w = model->worker;
@@ -306,7 +313,7 @@ static void aim(sluice_model *model)
 	}
 }
 
-/* The coding and random numbers of the values, as in upload_head(). */
+/* Returns the coding and the random stream of the values, as upload_head() sets them. */
 static struct device_values values_of(const sluice_model *model)
 {
 	const struct value_coding c = coding_of_step(model);
@@ -319,7 +326,7 @@ static struct device_values values_of(const sluice_model *model)
 				       .seed = model->recipe.seed };
 }
 
-/* Whether the momentum of sent coordinates is cleared, as in upload_settle(). */
+/* Returns 1 if the momentum of sent coordinates is cleared, as upload_settle() does it. */
 static int masks(const sluice_model *model)
 {
 	return compressor_velocity(model->worker->compressor) && upload_masks(model);
@@ -395,7 +402,7 @@ int on_device_busy(const sluice_model *model, char *text, size_t cap)
 	return 1;
 }
 
-/* The gradient's first NaN or infinity, for the recipe's policy. Token held. */
+/* Applies the recipe's nonfinite= to the gradient's first NaN or infinity. Token held. */
 static int refuse_nonfinite(sluice_model *model, const struct device_selected *got)
 {
 	return signal_nonfinite_held(model, got->first_nonfinite, got->nonfinite, got->bad);
@@ -406,7 +413,7 @@ int outbox_take(sluice_model *model)
 	struct worker *w = model->worker;
 	struct on_device *d = w->device;
 	struct device_selected got;
-	/* The push is done, so this does not ask CUDA. */
+	/* The push has finished, so this call does not query CUDA. */
 	if (d->half.ops->pushed(d->half.compressor, &got, d->outbox->sent, d->half.stream))
 		return outbox_failed(model, 1);
 	d->outbox->settled = got.settled;
@@ -434,7 +441,7 @@ int outbox_complete(const sluice_model *model)
 
 /* ---- messages -------------------------------------------------------------- */
 
-/* The header of the message to a shard. Rate and flags are as they were in the call of
+/* Returns the header of the message to a shard. Rate and flags are those of the call of
  * sluice_push(). */
 static struct message head_of(const sluice_model *model, uint32_t shard)
 {
@@ -444,7 +451,7 @@ static struct message head_of(const sluice_model *model, uint32_t shard)
 	return m;
 }
 
-/* The device has made the payload of this message: writes the header to the shard's staging
+/* Stages a message whose payload the device has made: writes the header to the shard's staging
  * slot. The payload is already there, except in a simulated rank, where it is in `landing`. */
 static void stage_made(sluice_model *model, uint32_t shard, struct message *m)
 {
@@ -570,7 +577,7 @@ int on_device_emit_sketches(sluice_model *model)
 
 /* ---- the values of a pull: token held -------------------------------------- */
 
-/* The next messages will hold the values at the coordinates that the shards asked for. */
+/* Requests from the device the values at the coordinates that the shards asked for. */
 static void ask(sluice_model *model)
 {
 	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
@@ -592,7 +599,8 @@ static int ask_for_values(sluice_model *model)
 					  .parts = o->parts };
 	ask(model);
 	aim(model);
-	/* Simulated ranks would wait for one that waits for no rank. */
+	/* A simulated job waits for the device here, because it takes a rank that waits for no
+	 * other rank as stuck. */
 	if (half_push(&d->half, &push, model->job->sim_rank != NULL))
 		return device_fail(d->half.ops, "sluice_pull");
 	on_device_become(model, DEVICE_ASKED);

@@ -35,7 +35,7 @@ int on_device_at_work(enum on_device_state state)
 void on_device_become(sluice_model *model, enum on_device_state state)
 {
 	const int more = on_device_goes_on(state) - on_device_goes_on(on_device_state(model));
-	if (more) { /* then the token is held */
+	if (more) { /* a caller that changes this holds the token */
 		progress_unannounced(model->job, more);
 		model_stir(model);
 	}
@@ -61,7 +61,7 @@ int on_device_sketches(const sluice_model *model)
 	return model->recipe.up.select == SELECT_SKETCH;
 }
 
-/* The number of columns of all sketches together; 0 unless up=sketch. */
+/* Returns the number of columns of all sketches together; 0 unless up=sketch. */
 static uint32_t sketch_columns(const sluice_model *model)
 {
 	uint32_t sum = 0;
@@ -70,7 +70,7 @@ static uint32_t sketch_columns(const sluice_model *model)
 	return sum;
 }
 
-/* The largest number of entries in a published message, or in all requests of the shards
+/* Returns the largest number of entries in a published message, or in all requests of the shards
  * together. */
 static size_t most_landed(const struct layout *l)
 {
@@ -81,7 +81,7 @@ static size_t most_landed(const struct layout *l)
 int on_device_open_compressor(sluice_model *model, const void *pointer)
 {
 	const struct layout *l = &model->layout;
-	/* k: what is selected, or asked for */
+	/* k: the most coordinates that are selected or requested */
 	const struct device_shape shape = { .n = l->count,
 					    .k = l->selected_most > l->support_most ?
 							 l->selected_most :
@@ -94,7 +94,7 @@ int on_device_open_compressor(sluice_model *model, const void *pointer)
 			 "opening a model on a GPU");
 }
 
-/* For selectors that draw coordinates from step and shard alone: the host makes the list. */
+/* Lists the coordinates of a seeded selector, which depend only on step and shard. */
 static void list_seeded(const sluice_model *model, double density, struct device_select *call)
 {
 	const struct worker *w = model->worker;
@@ -104,7 +104,7 @@ static void list_seeded(const sluice_model *model, double density, struct device
 	call->listed = (uint32_t)n;
 }
 
-/* How this step selects: the k largest, or the rule that the recipe names. */
+/* Sets the rule of this step's selection: the k largest, or the rule that the recipe names. */
 static void rule_of(const sluice_model *model, struct device_select *call)
 {
 	const struct recipe *recipe = &model->recipe;

@@ -25,13 +25,13 @@ enum { UP, DOWN, WAYS };
 
 struct guard {
 	struct growth way[WAYS];
-	uint64_t pushed, pulled; /* elements, up to the last window */
-	unsigned doublings;      /* of the densities, as the windows have them */
-	int saw;  /* growth, and the next delta brings the doubling that follows from it */
-	int over; /* it was reported, and nothing follows */
+	uint64_t pushed, pulled; /* elements pushed and pulled up to the last complete window */
+	unsigned doublings; /* number of doublings of the densities in the steps of these windows */
+	int saw;            /* 1: growth was seen; the next delta will bring the doubling */
+	int over;           /* 1: growth was reported, and the guard does nothing more */
 	int saw_way;
 	struct growth_verdict verdict;
-	double squares[]; /* of this step's values: [way * n_shards + shard] */
+	double squares[]; /* squared norms of this step's values: [way * n_shards + shard] */
 };
 
 static int guards(const struct recipe *recipe)
@@ -78,7 +78,7 @@ static void guard_restart(sluice_model *model)
 	memset(g->squares, 0, WAYS * model->layout.n_shards * sizeof(g->squares[0]));
 }
 
-/* Values of one shard's message. */
+/* Records the values of one shard's message. */
 static void see(const sluice_model *model, int way, uint32_t shard, const uint32_t *index,
 		const float *value, uint64_t n)
 {
@@ -89,7 +89,7 @@ static void see(const sluice_model *model, int way, uint32_t shard, const uint32
 			&g->way[way], model->layout.shards[shard].begin, index, value, n);
 }
 
-/* Adds up the step in the order of the shards, in which their messages need not have come. */
+/* Adds up the step in the order of the shards, because messages arrive in any order. */
 static void add_step(const sluice_model *model)
 {
 	const uint32_t shards = model->layout.n_shards;
@@ -115,7 +115,7 @@ static int guard_applied(sluice_model *model, uint32_t shard, const uint32_t *in
 	return 0;
 }
 
-/* One pass over the residual, for a report. */
+/* Returns the norm of the residual, for a report. Makes a pass over it. */
 static double norm_of_residual(const sluice_model *model)
 {
 	const float *residual = worker_residual(model);
@@ -123,7 +123,8 @@ static double norm_of_residual(const sluice_model *model)
 	return sqrt(loss_squares(residual, model->layout.count));
 }
 
-/* "the norm of what rank 0 sends in a step was 0.1 at step 8 and is 3 at step 90, and 50 % ..." */
+/* Writes "the norm of what rank 0 sends in a step was 0.1 at step 8 and is 3 at step 90, and 50 %
+ * ..." */
 static void describe_growth(const sluice_model *model, char *text, size_t cap)
 {
 	const struct guard *g = model->worker->guard;
@@ -168,13 +169,14 @@ static void warn(const sluice_model *model)
 			 model->id, what(model), growth, (double)model->lr);
 }
 
-/* All ranks send more from the next step on. */
+/* Reports that all ranks send more from the next step on. */
 static void report_raise(const sluice_model *model)
 {
 	const struct worker *w = model->worker;
 	const struct guard *g = w->guard;
 	const struct step_rule next = model_rule(model, w->step.number + 1, w->step.chosen);
-	char growth[360] = "a rank has seen its messages grow"; /* another, or before a restart */
+	/* seen by another rank, or before a restart */
+	char growth[360] = "a rank has seen its messages grow";
 
 	if (g->saw && g->verdict.to)
 		describe_growth(model, growth, sizeof(growth));
@@ -186,7 +188,7 @@ static void report_raise(const sluice_model *model)
 		 w->step.chosen, schedule_raises_most(&model->recipe), (double)model->lr);
 }
 
-/* The delta of this step has told of a doubling. */
+/* Called when the delta of this step brings a doubling. */
 static void begin_again(sluice_model *model)
 {
 	struct guard *g = model->worker->guard;

@@ -8,9 +8,9 @@
 #include "model/growth.h"
 #include "worker/hooks.h"
 
-/* For checkpoints of guard=raise, between two steps: the doublings, and what was seen since the
- * last one. guard_judge() returns why the numbers cannot be a guard's after `step` steps, or NULL.
- */
+/* Save and restore the state of guard=raise between two steps, for checkpoints: the number of
+ * doublings and the observations since the last one. guard_judge() returns NULL, or why the numbers
+ * cannot be a guard's after `step` steps. */
 enum { GUARD_NUMBERS = 3 + 2 * GROWTH_NUMBERS };
 void guard_save(const sluice_model *model, uint64_t numbers[GUARD_NUMBERS]);
 const char *guard_judge(const sluice_model *model, const uint64_t numbers[GUARD_NUMBERS],

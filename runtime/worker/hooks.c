@@ -12,7 +12,7 @@
 #include "worker/worker_census.h"
 #include "worker/worker_measure.h"
 
-/* A step goes through them in this order. */
+/* A step calls their hooks in this order. */
 static const struct step_hooks *const rows[WORKER_HOOKS] = {
 	&local_hooks, &measure_hooks, &census_hooks, &agree_hooks, &lazy_hooks,
 	&async_hooks, &target_hooks,  &parts_hooks,  &guard_hooks

@@ -17,47 +17,51 @@ struct step_hooks {
 	int (*used)(const sluice_model *model);
 	int (*open)(sluice_model *model); /* 0 or SLUICE_ENOMEM */
 	void (*close)(sluice_model *model);
-	/* The model is as after worker_open(); the kept vectors may have been restored since. */
+	/* Called at open and after a restore. The state is that after worker_open(), except for the
+	 * kept vectors, which may have been restored. */
 	void (*restart)(sluice_model *model);
-	/* The training begins with these parameters on all workers. */
+	/* Called when the training begins with these parameters on all workers. */
 	void (*begin)(sluice_model *model, const float *params);
 	uint64_t (*memory)(const struct layout *l, const struct recipe *recipe);
 
 	/* ---- a push, in this order ---- */
 	void (*step_begins)(sluice_model *model);
-	/* The gradient is in the residual, or left to the selection to add (*signal). */
+	/* Called when the gradient has been added to the residual, or is left to the selection
+	 * (*signal). */
 	void (*folded)(sluice_model *model, struct signal *signal);
-	/* The number of coordinates, of n, that are picked at this density; 0: the number
-	 * follows from the density. */
+	/* Returns how many of n coordinates are picked at this density; 0: as many as the density
+	 * says. */
 	uint64_t (*count)(const sluice_model *model, double density, uint64_t n);
-	/* Coordinates are picked for all messages, and none has been emitted. */
+	/* Called when the coordinates of all messages are picked, before any is emitted. */
 	void (*picked)(sluice_model *model);
-	/* One message is made, and what it holds is still in the residual. The positions count from
-	 * the shard's first coordinate. */
+	/* Called when one message is made, while its values are still in the residual. The
+	 * positions count from the shard's first coordinate. */
 	void (*emitted)(sluice_model *model, const struct shard_layout *at,
 			const struct pick *emitted);
-	/* The field `anchor` of the messages of this worker: a count of the method; 0: none. */
+	/* Returns the field `anchor` of this worker's messages, in which a method may send a count;
+	 * 0: none. */
 	uint32_t (*mark)(const sluice_model *model);
-	/* All messages of the step's first phase are made. elements is what stats.pushed_elements
-	 * was before the push. */
+	/* Called when all messages of the step's first phase are made. elements:
+	 * stats.pushed_elements before the push. */
 	void (*sent)(sluice_model *model, uint64_t elements);
 
 	/* ---- a pull ---- */
-	/* Takes the n bytes that lie behind a delta in the log entry. The delta is decoded and not
-	 * yet applied. Returns 0, or SLUICE_EWIRE with *why. */
+	/* Reads the n bytes that follow a delta in its log entry. The delta is decoded but not yet
+	 * applied. Returns 0, or SLUICE_EWIRE with *why. */
 	int (*note)(sluice_model *model, uint32_t shard, const uint8_t *note, size_t n,
 		    const char **why);
-	/* A delta has been added to the target (the parameters). index has its coordinates; NULL:
-	 * all. got has its values, and room for as many coordinates. 0 or an error. */
+	/* Called when a delta has been added to the target (the parameters). index holds its
+	 * coordinates; NULL: all. got holds its values, and has room for as many coordinates.
+	 * Returns 0 or an error. */
 	int (*applied)(sluice_model *model, uint32_t shard, const uint32_t *index,
 		       const struct entries *got, const struct message *m);
-	/* All deltas of the step are applied. */
+	/* Called when all deltas of the step are applied. */
 	void (*pulled)(sluice_model *model);
 };
 
-/* Each calls the function of the same name in all rows, and stops at the first error.
- * hooks_count() and hooks_mark() return the first answer that is not 0. If there is none,
- * hooks_count() returns the recipe's density. */
+/* Each calls the function of the same name in all rows, and stops at the first error. hooks_count()
+ * and hooks_mark() return the first result that is not 0. If all are 0, hooks_count() returns the
+ * number that follows from the recipe's density. */
 int hooks_open(sluice_model *model);
 /* Lists the rows that the model uses: when it is opened, and when measuring begins or ends. */
 void hooks_list(sluice_model *model);

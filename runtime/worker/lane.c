@@ -11,17 +11,19 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { TORN_MAX = 64 }; /* READs of one publication that may find it half written */
+enum { TORN_MAX = 64 }; /* how often a READ of one publication may find it half written */
 
 enum lane_up { UP_POSTED, UP_STAGED, UP_PAYLOAD_POSTED };
 enum lane_down { DOWN_IDLE, DOWN_READING, DOWN_ARRIVED };
 
-/* To one holder of a shard. */
+/* The lane to one holder of a shard. */
 struct lane {
 	const struct holder *to;
 	struct ring_writer ring;
 	enum lane_up up;
-	uint64_t version, log_end; /* newest notice: publications, of which a step has several */
+	/* from the newest notice: number of publications (a step may have several), and the end of
+	 * the log */
+	uint64_t version, log_end;
 	uint32_t last_bytes;
 };
 
@@ -29,7 +31,7 @@ struct lane {
 struct shard_io {
 	uint8_t *staging; /* slot_depth slots */
 	struct lane_payload payload;
-	size_t bytes, payload_bytes; /* bytes: all of the message */
+	size_t bytes, payload_bytes; /* bytes: the whole message, with its header and note */
 	int control;                 /* it carries no gradient */
 
 	struct lane *from; /* the current holder's */
@@ -55,13 +57,13 @@ static struct shard_io *io_of(const struct lanes *lanes, uint32_t shard)
 	return &lanes->io[shard];
 }
 
-/* The lanes to the shard's holders: as many as it has. */
+/* Returns the lanes to the shard's holders, one for each. */
 static struct lane *lanes_to(const struct lanes *lanes, uint32_t shard)
 {
 	return &lanes->to[shard * lanes->holders];
 }
 
-/* The lane from which publications come. */
+/* Returns the lane to the holder from which this worker reads publications. */
 static const struct lane *lane_from(const struct lanes *lanes, uint32_t shard)
 {
 	return io_of(lanes, shard)->from;
@@ -214,7 +216,7 @@ int lane_posted(const struct lanes *lanes, uint32_t shard)
 	return posted;
 }
 
-/* Counts the bytes of the message, and those that a dense message would have had. Messages to
+/* Counts the bytes of the message, and of the dense message that it replaces. Messages to
  * this rank itself are counted separately. */
 static void count_posted(struct lanes *lanes, uint32_t shard, const struct lane *lane)
 {
@@ -230,10 +232,11 @@ static void count_posted(struct lanes *lanes, uint32_t shard, const struct lane 
 		model_count_dense(lanes->of.stats, lanes->of.layout->shards[shard].span, own);
 }
 
-/* Posts the staged message to one holder. 1: nothing is left to post.
+/* Posts the staged message to one holder. Returns 1 if nothing is left to post.
  *
- * A notify arrives after all that earlier puts of this rank wrote, and after what was stored in the
- * holder's window before the call. So where a header is seen its payload is there. */
+ * A notify arrives after everything that earlier puts of this rank wrote, and after what this rank
+ * stored in the holder's window before the call. So when a header has arrived, its payload has
+ * too. */
 static int post_to(struct lanes *lanes, uint32_t shard, struct lane *lane)
 {
 	const struct shard_layout *at = &lanes->of.layout->shards[shard];
@@ -274,7 +277,8 @@ static int post_to(struct lanes *lanes, uint32_t shard, struct lane *lane)
 			 rank_text(lanes->of.job, lane->to->at.rank));
 		return 0;
 	}
-	if (io->payload.way == LANE_PLACED) /* whoever made the payload has moved it */
+	/* the maker of the payload has already copied it to the slot */
+	if (io->payload.way == LANE_PLACED)
 		e->transport->counters.put_bytes += io->bytes - t.bytes;
 	lane->up = UP_POSTED;
 	ring_writer_advance(&lane->ring);
@@ -300,7 +304,7 @@ int lanes_post(struct lanes *lanes)
 	return complete && !lanes->of.job->failure.code;
 }
 
-/* The first lane at whose holder no slot is free; NULL if there is none. */
+/* Returns the first lane whose holder has no free slot, or NULL if there is none. */
 static const struct lane *first_full(const struct lanes *lanes)
 {
 	for (uint32_t i = 0; i < lanes->of.layout->n_shards * lanes->holders; i++)
@@ -320,7 +324,7 @@ static void describe_full(void *context, char *text, size_t cap)
 	const struct lane *full = first_full(lanes);
 
 	if (!full)
-		full = lanes->to; /* one was freed just now */
+		full = lanes->to; /* a slot was freed in the meantime */
 	snprintf(text, cap, "step %llu: a free slot at shard %u of %s",
 		 (unsigned long long)lanes->awaits, (uint32_t)(full - lanes->to) / lanes->holders,
 		 rank_text(lanes->of.job, full->to->at.rank));
@@ -370,7 +374,7 @@ const uint8_t *lane_received(const struct lanes *lanes, uint32_t shard, size_t *
 
 /* ---- down ------------------------------------------------------------------ */
 
-/* Newest wins, and its numbers only grow. */
+/* Takes over a notice. The newest one replaces all before, and its numbers only grow. */
 static void take_notice(struct lanes *lanes, uint32_t shard, struct lane *lane,
 			const uint8_t *written)
 {

@@ -12,9 +12,10 @@
 #include "rdma/ring.h"
 #include "worker/step.h"
 
-struct lanes; /* of all shards, and the staging region that their transfers read and write */
+struct lanes; /* the lanes to all shards, and their staging region */
 
-/* The parts of a job and a model that lanes use. They last longer than the lanes. */
+/* The parts of a job and a model that lanes use. They must stay valid until the lanes are
+ * closed. */
 struct lanes_attr {
 	sluice_job *job;
 	uint32_t id, channel; /* of the model */
@@ -29,19 +30,20 @@ struct lanes_attr {
 int lanes_open(const struct lanes_attr *attr, struct lanes **out);
 void lanes_close(struct lanes **lanes);
 uint64_t lanes_memory(const struct layout *l);
-/* All rings are empty, and each shard has published `publications` times. */
+/* Restarts the lanes: all rings are empty, and each shard has published `publications` times. */
 void lanes_restart(struct lanes *lanes, uint64_t publications);
-/* The job is in a new epoch: publications come from the current holders. */
+/* Called when the job enters a new epoch: from then on publications are read from the current
+ * holders. */
 void lanes_follow(struct lanes *lanes);
-/* A device pins it: messages are staged there. */
+/* Returns the staging region. A device pins it. */
 struct region *lanes_staging(const struct lanes *lanes);
 
 /* ---- up ---- */
 
-/* Where the payload of a staged message lies. Its header is always in the staging slot. */
+/* Where the payload of a staged message is. The header is always in the staging slot. */
 enum lane_way {
-	LANE_STAGED, /* behind the header: one transfer posts both */
-	LANE_PLACED, /* in the slot of the only holder already */
+	LANE_STAGED, /* after the header: one transfer posts both */
+	LANE_PLACED, /* already in the slot of the shard's only holder */
 	LANE_BESIDE  /* in another region of this rank, from where it is posted before the header */
 };
 struct lane_payload {
@@ -50,66 +52,68 @@ struct lane_payload {
 	const void *bytes;
 };
 
-/* The number that the ring gives the next message. */
+/* Returns the ring's sequence number of the next message. */
 uint64_t lane_next_seq(const struct lanes *lanes, uint32_t shard);
-/* The staging slot of message `seq`, in which it is made. */
+/* Returns the staging slot in which message `seq` is made. */
 uint8_t *lane_slot(const struct lanes *lanes, uint32_t shard, uint64_t seq);
-/* The slot of message `seq` in the window of the shard's only holder, where that memory is mapped
- * here; else NULL. */
+/* Returns the slot of message `seq` in the window of the shard's only holder, if that window is
+ * mapped here; else NULL. */
 uint8_t *lane_slot_there(const struct lanes *lanes, uint32_t shard, uint64_t seq);
-/* The next message is complete; `bytes` counts header, payload and what follows them. payload NULL
- * stands for LANE_STAGED. */
+/* Stages the next message, which is complete. `bytes` counts its header, payload and note. payload
+ * NULL stands for LANE_STAGED. */
 void lane_stage(struct lanes *lanes, uint32_t shard, const struct message *m, size_t bytes,
 		const struct lane_payload *payload);
 /* Discards the staged messages of all shards. None of them has been posted yet. */
 void lanes_forget(struct lanes *lanes);
-/* Posts the staged message, if there is one, to all holders: one WRITE with notify each. 1: nothing
- * is left to post. Token held. */
+/* Posts the staged message, if there is one, to all holders, with one WRITE and notify for each.
+ * Returns 1 if nothing is left to post. Token held. */
 int lane_post(struct lanes *lanes, uint32_t shard);
 /* Does the same for all lanes. Returns 0 also if the job has failed. */
 int lanes_post(struct lanes *lanes);
-/* 1 if every staged message has been posted. */
+/* Returns 1 if every staged message has been posted. */
 int lane_posted(const struct lanes *lanes, uint32_t shard);
-/* Waits until each shard has a free slot at all its holders. 0, or why the job has ended. */
+/* Waits until each shard has a free slot at all its holders. Returns 0, or the error of the job. */
 int lanes_await_slots(struct lanes *lanes, uint64_t step);
 
 /* ---- down ---- */
 
-/* The peer has written a notice of the shard into this rank's window. This checks the notice and
- * copies it. A wrong notice ends the job. Its announcement counts only while the peer is the
- * current holder. Returns 0 if the peer does not hold the shard. */
+/* Called when the peer has written a notice of the shard into this rank's window. Checks the notice
+ * and copies it. An invalid notice ends the job. The notice announces a publication only while the
+ * peer is the current holder. Returns 0 if the peer does not hold the shard. */
 int lane_notice(struct lanes *lanes, uint32_t shard, int peer);
-/* The READ of this lane has ended. */
+/* Called when the READ of this lane has ended. */
 void lane_read_ended(struct lanes *lanes, uint32_t shard, int status);
-/* lane_have() is the newest publication that this worker has taken. lane_base() is the one on
- * which its pushes are based. lane_last_bytes() is the length in the log of the newest announced
- * publication. */
+/* lane_have() returns the newest publication that this worker has handled, lane_base() the one on
+ * which its pushes are based, and lane_last_bytes() the length in the log of the newest announced
+ * one. */
 uint64_t lane_have(const struct lanes *lanes, uint32_t shard);
 uint64_t lane_base(const struct lanes *lanes, uint32_t shard);
 uint32_t lane_last_bytes(const struct lanes *lanes, uint32_t shard);
-/* 1 if publication `wanted` is announced, not taken, and no READ is under way. */
+/* Returns 1 if publication `wanted` is announced and not yet handled, and no READ is under way. */
 int lane_announced(const struct lanes *lanes, uint32_t shard, uint64_t wanted);
-/* The announced entry, where the shard's log is mapped here; else NULL. A peer may write to it. */
+/* Returns the announced entry, if the shard's log is mapped here; else NULL. A peer may write to
+ * it. */
 const uint8_t *lane_entry(const struct lanes *lanes, uint32_t shard);
-/* Posts the READ of the announced entry (a get in the transports' words), if the queue has room.
- * Token held. */
+/* Posts the READ of the announced entry, which transports call a get, if the queue has room. Token
+ * held. */
 void lane_read(struct lanes *lanes, uint32_t shard);
-/* 1 if a READ has ended whose bytes have not been taken yet. */
+/* Returns 1 if a READ has ended and its bytes were not handled yet. */
 int lane_arrived(const struct lanes *lanes, uint32_t shard);
-/* The bytes that such a READ brought, unchecked; NULL: it failed. */
+/* Returns the unchecked bytes of such a READ, or NULL if it failed. */
 const uint8_t *lane_fresh(const struct lanes *lanes, uint32_t shard);
 /* Checks the bytes of such a READ. Returns 1 if they are a message with the right checksums: *m
- * describes it, and *copy is this rank's own copy. Returns 0 if it was torn. It is then read
- * again, a bounded number of times. */
+ * describes it, and *copy is this rank's own copy. Returns 0 if the entry was being overwritten. It
+ * is then read again, a bounded number of times. */
 int lane_take(struct lanes *lanes, uint32_t shard, struct message *m, uint8_t **copy);
-/* Ends the job, because the current holder's publication cannot be taken. */
+/* Ends the job, because the current holder's publication is refused. */
 void lane_refuse(struct lanes *lanes, uint32_t shard, const char *why);
-/* The worker has handled publication `taken`. Its next push is marked as based on `base`. */
+/* Records that the worker has handled publication `taken` and bases its next push on `base`. */
 void lane_took(struct lanes *lanes, uint32_t shard, uint64_t taken, uint64_t base);
 
 /* ---- for tests and tools that look into messages ---- */
 struct ring_writer *lane_ring(const struct lanes *lanes, uint32_t shard);
-/* The last posted message, as its holders find it; the last publication that was taken. */
+/* Return the last posted message as its holders receive it, and the last publication that was
+ * handled. */
 const uint8_t *lane_sent(const struct lanes *lanes, uint32_t shard, size_t *bytes);
 enum lane_way lane_sent_way(const struct lanes *lanes, uint32_t shard);
 const uint8_t *lane_received(const struct lanes *lanes, uint32_t shard, size_t *bytes);

@@ -106,16 +106,16 @@ void lazy_skipped(struct lazy_rule *l)
 /* ---- a worker's part -------------------------------------------------------- */
 
 struct lazy {
-	float *reference, *since; /* as kept.h says; since is NULL unless when=lazy-server */
+	float *reference, *since; /* see kept.h; since is NULL unless when=lazy-server */
 	double *moved;            /* squared norm of each shard's newest delta */
-	struct lazy_rule rule;    /* window 0: no push is left out */
+	struct lazy_rule rule;    /* if window is 0, no push is left out */
 	double innovation, error; /* squared norms of the push under way */
 	double distance;          /* squared norm of since */
 	float smoothness;         /* 0: not known */
 	uint32_t uploads;         /* so far */
 	int skip;                 /* the gradient of this push is left out */
 	int uploading;            /* this push is an upload */
-	int refresh;              /* the next one sends everything anew */
+	int refresh;              /* the next push sends the whole gradient again */
 };
 
 static int lazy_used(const sluice_model *model)
@@ -154,7 +154,7 @@ static void lazy_close(sluice_model *model)
 	model->worker->lazy = NULL;
 }
 
-/* No upload was made yet. The vectors stay: they may have been restored. */
+/* Restarts the count of uploads. The vectors are kept, because they may have been restored. */
 static void lazy_restart(sluice_model *model)
 {
 	struct lazy *lazy = model->worker->lazy;
@@ -201,7 +201,7 @@ static void weigh(const sluice_model *model, struct lazy *lazy, const struct sha
 	lazy->error += off + (index && all > sent ? all - sent : 0);
 }
 
-/* The messages of this push report this worker's uploads. */
+/* Returns the count of this worker's uploads, which the messages of this push report. */
 static uint32_t lazy_mark(const sluice_model *model)
 {
 	const struct lazy *lazy = model->worker->lazy;
@@ -217,7 +217,7 @@ static void lazy_step_begins(sluice_model *model)
 	if (!lazy->refresh)
 		return;
 	memset(lazy->reference, 0, model->layout.count * sizeof(*lazy->reference));
-	lazy->rule.uploaded = 0; /* so that this push is not left out */
+	lazy->rule.uploaded = 0; /* makes must_upload() return 1 */
 }
 
 /* Nothing is weighed yet. */
@@ -232,7 +232,7 @@ static void lazy_folded(sluice_model *model, struct signal *signal)
 	memset(lazy->moved, 0, model->layout.n_shards * sizeof(*lazy->moved));
 }
 
-/* The reference follows, or waits for the decision. */
+/* Adds the message to the reference, or weighs it for the later decision. */
 static void lazy_emitted(sluice_model *model, const struct shard_layout *at,
 			 const struct pick *emitted)
 {
@@ -245,7 +245,7 @@ static void lazy_emitted(sluice_model *model, const struct shard_layout *at,
 			   (uint32_t)emitted->n);
 }
 
-/* Each message becomes one without coordinates, which says that there is nothing new. */
+/* Replaces each message by one without coordinates, which means that there is nothing new. */
 static void withdraw(sluice_model *model)
 {
 	model->worker->lazy->uploading = 0;
@@ -267,13 +267,13 @@ static void follow(sluice_model *model)
 
 		if (message_copy(slot, at->slot_bytes, slot, at->slot_bytes, &m, &why) ||
 		    message_decode(&m, slot, sent.index, sent.value, &why))
-			continue; /* cannot be: this worker wrote it */
+			continue; /* cannot happen, because this worker wrote it */
 		sparse_add(w->lazy->reference + at->begin,
 			   m.coding == CODING_DENSE ? NULL : sent.index, sent.value, m.count);
 	}
 }
 
-/* 1: this push is left out. */
+/* Returns 1 if this push is left out. */
 static int leaves_out(const sluice_model *model, const struct lazy *lazy)
 {
 	return lazy->skip || (model->recipe.when == WHEN_LAZY &&
@@ -318,7 +318,7 @@ static int lazy_applied(sluice_model *model, uint32_t shard, const uint32_t *ind
 	const float *value = got->value;
 	double moved = 0;
 
-	lazy->refresh |= m->anchor != 0; /* the shard's sum lacks something */
+	lazy->refresh |= m->anchor != 0; /* the shard's sum differs from the references */
 	if (!lazy->rule.window)
 		return 0;
 	for (uint32_t i = 0; i < m->count; i++)
@@ -345,7 +345,7 @@ static void lazy_pulled(sluice_model *model)
 
 	if (!lazy->rule.window)
 		return;
-	for (uint32_t s = 0; s < model->layout.n_shards; s++) /* in this order on every worker */
+	for (uint32_t s = 0; s < model->layout.n_shards; s++) /* every worker adds in this order */
 		moved += lazy->moved[s];
 	lazy_moved(&lazy->rule, moved);
 	measure_distance(model, lazy);

@@ -12,39 +12,38 @@
 /* ---- the rule: pure --------------------------------------------------------- */
 
 struct lazy_rule {
-	uint32_t window;               /* model changes that are looked back on */
-	double weight;                 /* of each of them (xi) */
+	uint32_t window;               /* number of past model changes in the rule */
+	double weight;                 /* weight of each of them (xi) */
 	uint64_t longest;              /* pushes that may be skipped in a row; 0: any number */
 	double moved[LAZY_WINDOW_MAX]; /* their squared norms; change t at t % window, zero before
 					  the first */
 	uint64_t changes;              /* so far */
-	double last_error; /* squared norm of what the values of the last upload lost by rounding */
-	uint64_t skipped;  /* since the last upload */
-	int uploaded;      /* at least once */
+	double last_error;             /* squared norm of the rounding error of the last upload */
+	uint64_t skipped;              /* pushes skipped since the last upload */
+	int uploaded;                  /* at least once */
 };
 
-/* The state as numbers, and back; the recipe's values are not among them. */
+/* Save and restore the state as numbers, without the recipe's values. */
 enum { LAZY_NUMBERS = LAZY_WINDOW_MAX + 4 };
 void lazy_save(const struct lazy_rule *l, uint64_t numbers[LAZY_NUMBERS]);
 void lazy_load(struct lazy_rule *l, const uint64_t numbers[LAZY_NUMBERS]);
-/* NULL, or why a worker cannot have these numbers after `steps` steps. l: with the recipe's
- * values. */
+/* Returns NULL, or why a worker cannot have these numbers after `steps` steps. l must have the
+ * recipe's values. */
 const char *lazy_judge(const struct lazy_rule *l, uint64_t steps,
 		       const uint64_t numbers[LAZY_NUMBERS]);
-/* The model moved by a vector of this squared norm. */
+/* Records that the model changed by a vector of this squared norm. */
 void lazy_moved(struct lazy_rule *l, double squared);
-/* The squared error that a stale gradient may have: weight * sum of the last changes / lr^2, for
- * an objective that is the mean over the workers. */
+/* Returns the squared error that a stale gradient may have: weight * sum of the last changes /
+ * lr^2, for an objective that is the mean over the workers. */
 double lazy_allowance(const struct lazy_rule *l, float lr);
-/* 1 if the upload of an innovation can be left out. innovation and error are squared norms:
- * error is that of the rounding error in the innovation. */
+/* Returns 1 if the upload of an innovation can be skipped. innovation and error are the squared
+ * norms of the innovation and of its rounding error. */
 int lazy_skips(const struct lazy_rule *l, float lr, double innovation, double error);
-/* The same decision without a gradient. It uses the squared distance that the model moved since
- * the worker's last upload, and the smoothness of the worker's loss (the Lipschitz constant of
- * its gradient). */
+/* Makes the same decision without a gradient, from the squared distance that the model has moved
+ * since the worker's last upload, and the smoothness of the worker's loss (the Lipschitz constant
+ * of its gradient). */
 int lazy_skips_unseen(const struct lazy_rule *l, float lr, float smoothness, double distance);
-/* These report the decision to the rule. error is the loss of the upload to rounding, as in
- * last_error. */
+/* Record the decision in the rule. error: squared norm of the upload's rounding error. */
 void lazy_uploaded(struct lazy_rule *l, double error);
 void lazy_skipped(struct lazy_rule *l);
 
@@ -52,16 +51,16 @@ void lazy_skipped(struct lazy_rule *l);
 
 struct lazy;
 
-/* The vector that gradients are compared with; NULL: there is none. */
+/* Returns the vector with which gradients are compared, or NULL if there is none. */
 const float *lazy_reference(const struct lazy *lazy);
 /* The state in a checkpoint besides the vectors: whether the next upload restarts the
  * references, and the rule. */
 int lazy_refreshes(const struct lazy *lazy);
-const struct lazy_rule *lazy_rule_of(const struct lazy *lazy); /* NULL: no upload is left out */
-/* numbers: what lazy_save() gave; NULL where there is no rule. */
+const struct lazy_rule *lazy_rule_of(const struct lazy *lazy); /* NULL: no upload is skipped */
+/* numbers: from lazy_save(); NULL if there is no rule. */
 void lazy_restore(sluice_model *model, const uint64_t *numbers, int refresh);
 
-/* 0 if the next step needs no gradient (when=lazy-server), else 1. */
+/* Returns 0 if the next step needs no gradient (when=lazy-server), else 1. */
 int lazy_wants(const sluice_model *model);
 int lazy_set_smoothness(sluice_model *model, float smoothness);
 

@@ -15,8 +15,8 @@
 
 struct local {
 	float *base; /* the common model */
-	float *sum;  /* the sum of what this worker's steps have subtracted from it */
-	int apart;   /* sum is not the residual */
+	float *sum;  /* the sum of this worker's steps, which were subtracted from the parameters */
+	int apart;   /* 1: sum has its own memory; 0: it is the residual */
 };
 
 static int local_used(const sluice_model *model)
@@ -63,14 +63,14 @@ static void local_folded(sluice_model *model, struct signal *signal)
 	struct worker *w = model->worker;
 
 	(void)signal;
-	step_leave_out(&w->step,
-		       0); /* the last step's gradient was left out, not the steps before it */
+	/* Only the last step's gradient may be left out. The earlier steps are sent. */
+	step_leave_out(&w->step, 0);
 	if (w->local->apart)
 		sparse_add(worker_residual(model), NULL, w->local->sum,
 			   (uint32_t)model->layout.count);
 }
 
-/* After it a new period begins. */
+/* Begins a new period after the exchange. */
 static void local_sent(sluice_model *model, uint64_t elements)
 {
 	struct worker *w = model->worker;

@@ -9,14 +9,14 @@
 
 struct local; /* worker.local is NULL unless the recipe has a period and no average */
 
-/* Where the gradients of the period are summed up; with memory=none this is the residual itself. */
+/* Returns the sum of the period's gradients. With memory=none it is the residual itself. */
 float *local_sum(const struct local *local);
-/* The common model, into which a pull adds. */
+/* Returns the common model, to which a pull adds. */
 float *local_base(const struct local *local);
-/* 1 if the parameters have the same bits on all workers. */
+/* Returns 1 if the parameters have the same bits on all workers. */
 int local_in_sync(const sluice_model *model);
-/* Ends a step that was this worker's own: params become the common model less the period's sum.
- * SLUICE_ENUMERIC: a parameter has left the range of floats, and the job ends. */
+/* Ends a step without an exchange: params become the common model minus the period's sum.
+ * SLUICE_ENUMERIC: a parameter is beyond the range of floats, and the job ends. */
 int local_pull(sluice_model *model, const struct vector *params);
 
 extern const struct step_hooks local_hooks;

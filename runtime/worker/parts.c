@@ -15,10 +15,10 @@
 #include <string.h>
 
 struct parts {
-	struct tiling ranges[2]; /* of the push and of the pull */
-	uint8_t *kept;           /* ranges of a gradient; NULL: none were kept yet */
+	struct tiling ranges[2]; /* [enum parts_of]: ranges of the push and of the pull */
+	uint8_t *kept;           /* copy of the ranges of a gradient; NULL: no range was kept yet */
 	struct vector pieces;    /* of a gradient */
-	int told;                /* it is logged that pieces on a device go to the host */
+	int told;                /* 1: the log has a line that pieces are copied from the device */
 };
 
 static int parts_open(sluice_model *model)
@@ -129,7 +129,7 @@ struct vector parts_kept(const sluice_model *model)
 	return signal_vector(model, model->worker->parts->kept, model->layout.count);
 }
 
-/* The accumulator is one vector. */
+/* Refuses pieces if the program has the accumulator, which is one vector. */
 static int check_no_accumulator(const sluice_model *model, const char *function)
 {
 	const struct vector *s = &model->worker->parts->pieces;
@@ -148,7 +148,7 @@ static int check_no_accumulator(const sluice_model *model, const char *function)
 	return 0;
 }
 
-/* Why pieces there are not put together in one gradient there; NULL: they are. */
+/* Returns why pieces on a device are not joined to one gradient there, or NULL if they are. */
 static const char *why_apart(const sluice_model *model, const struct vector *pieces)
 {
 	const char *why = on_device_why_not(model);
@@ -178,7 +178,8 @@ static int join_there(sluice_model *model, const struct vector *pieces, const vo
 	return rc;
 }
 
-/* *whole: the gradient to which pieces on a device that compresses were copied, or NULL. */
+/* If the pieces are on a device that compresses, copies them to one gradient there, *whole.
+ * Otherwise *whole is NULL. */
 static int pieces_there(sluice_model *model, const struct vector *pieces, const void **whole)
 {
 	struct parts *p = model->worker->parts;

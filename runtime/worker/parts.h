@@ -11,12 +11,12 @@ extern const struct step_hooks parts_hooks;
 
 /* ---- ranges, of the push or of the pull ---- */
 enum parts_of { PARTS_PUSHED, PARTS_PULLED };
-/* Records a range. SLUICE_EINVAL: it is empty, outside of the model, or overlaps another range
- * of the step, and nothing has changed. ENOMEM. */
+/* Records a range. Fails with SLUICE_EINVAL if it is empty, is outside of the model, or overlaps
+ * another range of the step, or with SLUICE_ENOMEM. Nothing has changed then. */
 int parts_take(sluice_model *model, enum parts_of which, uint64_t begin, uint64_t count,
 	       const char *function);
 int parts_cover(const sluice_model *model, enum parts_of which, uint64_t begin, uint64_t end);
-/* The lowest coordinate that is missing. */
+/* Returns the lowest coordinate that is missing. */
 uint64_t parts_gap(const sluice_model *model, enum parts_of which);
 void parts_clear(sluice_model *model, enum parts_of which);
 
@@ -28,9 +28,9 @@ int parts_keeps(const sluice_model *model);
 int parts_room(sluice_model *model);
 void parts_keep(sluice_model *model, const void *grad, uint64_t begin, uint64_t count);
 struct vector parts_kept(const sluice_model *model);
-/* A gradient in pieces. *out is the vector of them, in host memory. If the recipe compresses on
- * the device of the pieces, it is *joined instead, one run on that device. The list is copied.
- * EINVAL, ENOMEM, EGPU. */
+/* Prepares a gradient in pieces. *out becomes the vector of the pieces, in host memory. If the
+ * recipe compresses on the device of the pieces, it becomes *joined instead, a single run on that
+ * device. The list is copied. Errors: EINVAL, ENOMEM, EGPU. */
 int parts_pieces(sluice_model *model, const sluice_segment *segments, size_t n,
 		 const char *function, struct vector *joined, struct vector **out);
 #endif

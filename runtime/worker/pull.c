@@ -37,7 +37,7 @@ static int pull_ends(sluice_model *model)
 	return step_ends(model);
 }
 
-/* The messages of a push that returned when it was enqueued. */
+/* Waits for the messages of a push that was only enqueued when its call returned. */
 static int await_device(sluice_model *model)
 {
 	if (!worker_on_device(model))
@@ -76,7 +76,7 @@ static int pull_begun(sluice_model *model)
 	return pull_ends(model);
 }
 
-/* Nobody pushed anything, and there is nothing to wait for: a mean is zero. */
+/* Ends a step in which no worker pushed. There is nothing to wait for, and a mean is zero. */
 static int pull_nothing(sluice_model *model)
 {
 	int rc = 0;
@@ -190,7 +190,7 @@ struct pulled_range {
 	uint64_t begin, end;
 };
 
-/* Whether a range has all that the shards published for it in this step. */
+/* Returns 1 if everything that the shards published for a range in this step was added to it. */
 static int range_done(void *context)
 {
 	const struct pulled_range *range = context;
@@ -213,7 +213,7 @@ static void describe_range(void *context, char *text, size_t cap)
 	worker_describe(range->model, text, cap);
 }
 
-/* The whole pull, at the first range. */
+/* Makes the whole pull at the first range. */
 static int pull_at_once(sluice_model *model, int asks)
 {
 	struct worker *w = model->worker;

@@ -186,8 +186,8 @@ static int to_host_or_device(sluice_model *model, struct vector *grad, struct ve
 	return rc;
 }
 
-/* nonfinite=skip-all: 1 if any worker has a gradient with NaN or infinity. Then nothing changes,
- * and no step is made: the next pull returns at once. */
+/* For nonfinite=skip-all: returns 1 if any worker's gradient has NaN or infinity. Then nothing
+ * changes, and no step is made: the next pull returns at once. */
 static int agree_to_skip(sluice_model *model, struct vector *grad, struct vector *before)
 {
 	enum { SPOILT, BROUGHT, NUMBERS };
@@ -214,14 +214,14 @@ int step_skipped(const sluice_model *model)
 	return model->worker->step.skipped;
 }
 
-/* 1 if dense.c sends the whole gradient of this step. */
+/* Returns 1 if dense.c sends the whole gradient of this step. */
 static int is_dense(const sluice_model *model)
 {
 	return plan_takes(&model->plan, PATH_DENSE_PUSH,
 			  model->worker->step.rule.traits | worker_live_traits(model));
 }
 
-/* grad NULL: there is none. before: the second gradient of a pair, or NULL. */
+/* Makes a push. grad NULL: there is no gradient. before: the second gradient of a pair, or NULL. */
 static int push_here(sluice_model *model, struct vector *grad, struct vector *before)
 {
 	const struct worker *w = model->worker;
@@ -232,7 +232,7 @@ static int push_here(sluice_model *model, struct vector *grad, struct vector *be
 		return rc < 0 ? rc : 0;
 	if (!alone && (rc = lanes_await_slots(model->worker->lanes, model_exchange(model))))
 		return rc;
-	if (alone && has_failed(model->job)) /* this step meets nothing that reports it */
+	if (alone && has_failed(model->job)) /* a step without an exchange would not report it */
 		return job_failed(model->job);
 	struct lap lap = stopwatch_begin();
 	stopwatch_without(&model->stopwatch, &lap, TIME_PUSH);
@@ -240,7 +240,8 @@ static int push_here(sluice_model *model, struct vector *grad, struct vector *be
 	    (rc = stands ? worker_come_home(model) : to_host_or_device(model, grad, before)))
 		return rc; /* which may be a refusal: the step has not begun */
 	push_begins(model, grad != NULL);
-	if (!grad || stands) /* not wanted, there is none, or it counts for nothing */
+	/* no gradient is wanted, there is none, or this step changes nothing */
+	if (!grad || stands)
 		step_leave_out(&model->worker->step, 1);
 	else if (!alone && is_dense(model)) {
 		if ((rc = dense_push(model, grad)))
@@ -336,7 +337,7 @@ int sluice_push_pair(sluice_model *model, const void *grad, const void *before)
  * As back-propagation frees them, ranges are folded into the residual, and what can be decided
  * before the whole gradient is there is sent before. */
 
-/* Recipes for which a range says too little. */
+/* Refuses recipes that cannot decide anything from a range. */
 static int check_recipe(const sluice_model *model)
 {
 	const char *why = plan_why_not(PATH_RANGES, model->plan.traits);
@@ -362,7 +363,8 @@ static int send_complete_shards(sluice_model *model, uint64_t begin, uint64_t en
 	return rc;
 }
 
-/* The norm, and the places of bad values, must be known before anything is added. */
+/* Copies the range, because the norm and the places of bad values must be known before anything is
+ * added. */
 static int keep_range(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
 {
 	struct worker *w = model->worker;
@@ -490,7 +492,7 @@ int step_set_lr(sluice_model *model, float lr)
 			    "sluice_set: a step has one rate, and ranges of this one "
 			    "are pushed already: call it before the first range or "
 			    "after the last");
-	model->lr = lr + 0.0f; /* -0 is 0: ranks compare bits */
+	model->lr = lr + 0.0f; /* turns -0 into 0, because ranks compare the bits */
 	return 0;
 }
 
@@ -519,7 +521,7 @@ unsigned step_raised(const sluice_model *model)
 	return model->worker->step.raised & (model->uneven ? FLAG_GRADIENT - 1 : 0xff);
 }
 
-/* ---- where a signal that looks back wants its gradient -------------------------- */
+/* ---- the point at which a signal needs its gradient -------------------------- */
 
 static void point_at(const sluice_model *model, const float *params, float *point)
 {
@@ -562,7 +564,7 @@ int sluice_point(sluice_model *model, const float *params, float *point)
 
 /* ---- unequal numbers of steps ---------------------------------------------- */
 
-/* In a step with two up phases, only the pull completes the push. */
+/* In a step with two up phases, the push is complete only after the pull. */
 uint64_t step_pushed(const sluice_model *model)
 {
 	const struct worker *w = model->worker;

@@ -11,14 +11,14 @@
  * step are not complete, every other call is refused. */
 int step_check(sluice_model *model, const void *vector, const char *function,
 	       enum step_state expected);
-/* Refuses a vector that is none, or that is in one piece and in several. */
+/* Refuses a vector that has neither data nor segments, or both. */
 int vector_check(const sluice_vector *vector, const char *function);
 int step_set_lr(sluice_model *model, float lr);
 int step_set_grad_scale(sluice_model *model, float scale);
-/* What sluice_step_info() reports of the last step. */
+/* Return what sluice_step_info() reports about the last step. */
 int step_skipped(const sluice_model *model);
 unsigned step_raised(const sluice_model *model);
-/* The number of steps for which this rank has pushed the whole gradient. */
+/* Returns the number of steps for which this rank has pushed the whole gradient. */
 uint64_t step_pushed(const sluice_model *model);
 /* If the pull that waits here cannot end, because a worker has pushed only `pushed` steps and
  * will push no more, returns the step of the pull; otherwise 0. Token held. */

@@ -70,7 +70,7 @@ struct vector signal_vector(const sluice_model *model, const void *data, uint64_
 	return vector_of(data, count, model_pushed_type(model), model->grad.scale);
 }
 
-/* Gradients with NaN or infinity. Returns as signal_nonfinite(). */
+/* Handles NaN and infinity in a gradient. Returns what signal_nonfinite() returns. */
 static int judge(sluice_model *model, const struct vector *grad, uint64_t begin, uint64_t count)
 {
 	uint64_t first = 0, bad = 0;
@@ -97,7 +97,7 @@ struct input {
 	float clip;            /* factor of the gradient before the noise is added */
 };
 
-/* Elements at .. at + n - 1 of the signal: where they lie, or made in room. */
+/* Returns elements at .. at + n - 1 of the signal: in place, or computed into room. */
 static const float *read_signal(const sluice_model *model, const struct input *in, uint64_t at,
 				size_t n, float *room)
 {
@@ -105,8 +105,8 @@ static const float *read_signal(const sluice_model *model, const struct input *i
 				room);
 }
 
-/* The factor that reduces the gradient's 2-norm to the recipe's clip=. The norm is summed in the
- * order that GPUs use as well. */
+/* Returns the factor that reduces the gradient's 2-norm to the recipe's clip=. The norm is summed
+ * in the order that GPUs use as well. */
 static float clip(const sluice_model *model, const struct input *in)
 {
 	_Static_assert(CHUNK % MOMENT_TILE == 0, "pieces are whole tiles");
@@ -249,8 +249,8 @@ int signal_fold(sluice_model *model, const struct vector *grad, const struct vec
 		out->summed = count == model->layout.count && selection_adds(model, &sum);
 		return out->summed ? 0 : judge(model, &sum, begin, count);
 	}
-	/* If a bad value ends the job anyway, it is looked for here, while the gradient is in
-	 * the cache. */
+	/* If a value that is not finite would end the job anyway, the check can follow the
+	 * addition, while the gradient is in the cache. */
 	int late = model->recipe.nonfinite == NONFINITE_ABORT && !(model->recipe.clip > 0) &&
 		   !before;
 	int judged = model->recipe.nonfinite == NONFINITE_SKIP_ALL;

@@ -6,12 +6,12 @@
 #include "model/model.h"
 #include "model/vector.h"
 
-/* One vector of count elements as the program pushes it. */
+/* Returns a vector of count elements that the program pushes. */
 struct vector signal_vector(const sluice_model *model, const void *data, uint64_t count);
 
 /* The part of the addition that a fold leaves to the selection. */
 struct signal {
-	/* The selection adds scale * addend to the residual; NULL: all is added. */
+	/* The selection adds scale * addend to the residual; NULL: everything was added already. */
 	const float *addend;
 	float scale;
 	int summed; /* the application added the gradient itself (sluice_accumulator), and nothing
@@ -42,8 +42,8 @@ int signal_judge_sum(sluice_model *model, const struct vector *grad);
  * held. */
 int signal_nonfinite_held(sluice_model *model, uint64_t bad, uint64_t n, float value);
 
-/* Ends the job because worker.overflowed, a sum, has left the range of floats: SLUICE_ENUMERIC.
- * held: the token is. */
+/* Ends the job because the sum at coordinate worker.overflowed is beyond the range of floats.
+ * Returns SLUICE_ENUMERIC. held: the token is held. */
 #define COORDINATE_UNKNOWN UINT64_MAX /* of a sum on a GPU, or of several in a cell of a sketch */
 int signal_overflowed(sluice_model *model, int held);
 #endif

@@ -15,20 +15,20 @@ struct pushed {
 struct source_row {
 	const char *call;   /* the public function that pushes it */
 	const char *needs;  /* words of the recipe that this source needs; NULL: none */
-	const char *wanted; /* why the step wants it, and which call brings it */
-	/* Elements at .. at + n - 1 as floats: where they lie, or made in room. zeros: a coordinate
-	 * with NaN or infinity counts as 0. */
+	const char *wanted; /* why the step needs it, and which call pushes it */
+	/* Returns elements at .. at + n - 1 as floats: in place, or computed into room. zeros: NaN
+	 * and infinity count as 0. */
 	const float *(*read)(const struct pushed *p, int zeros, uint64_t at, size_t n, float *room);
 };
 extern const struct source_row source_rows[SOURCES];
 
-/* The source that the beginning step needs. With signal=svrg, an anchor needs one gradient. */
+/* Returns the source that the next step needs. With signal=svrg, an anchor needs one gradient. */
 enum source source_of_step(const sluice_model *model);
-/* SLUICE_EINVAL unless the beginning step needs the source that `function` brings. */
+/* Returns SLUICE_EINVAL unless the next step needs the source that `function` pushes. */
 int source_check(const sluice_model *model, enum source given, const char *function);
-/* SLUICE_EINVAL unless the recipe pushes one gradient, which may come in pieces. */
+/* Returns SLUICE_EINVAL unless the recipe pushes one gradient, which may be in pieces. */
 int source_check_pieces(const sluice_model *model, const char *function);
-/* The push of vector and before, with the factors of the step, which has begun. */
+/* Returns the vectors of a push, with the factors of the step that has begun. */
 struct pushed source_pushed(const sluice_model *model, const struct vector *vector,
 			    const struct vector *before);
 #endif

@@ -14,15 +14,15 @@ enum { WORKER_HOOKS = 9 };
 struct worker {
 	struct vectors kept;
 	struct scratch *scratch;
-	struct compressor *compressor; /* of the gradients, over the whole vector */
-	struct span *shard_spans;      /* of a seeded selector: one a shard; else NULL */
-	struct span *spans;            /* of one shard at a time, where they are sent one by one */
+	struct compressor *compressor; /* the compressor of the gradients, over the whole vector */
+	struct span *shard_spans; /* spans of a seeded selector, one for each shard; else NULL */
+	struct span *spans;       /* spans of one shard, if shards are sent one by one */
 	struct lanes *lanes;
-	const struct compressor_ops *_Atomic ops; /* of where gradients are compressed */
+	const struct compressor_ops *_Atomic ops; /* for the place where gradients are compressed */
 	struct on_device *device;                 /* gradients or params in GPU memory */
-	struct device_half *half; /* of the device; its members are device_half.c's */
+	struct device_half *half; /* the device's vectors; only device_half.c reads its members */
 	struct target *into;      /* where pulls write */
-	struct parts *parts;      /* what was named in ranges and pieces */
+	struct parts *parts;      /* the ranges and pieces that the program has named */
 	/* State of the methods. Each belongs to its own file, and is NULL unless the recipe uses
 	 * the method. */
 	struct lazy *lazy;
@@ -32,13 +32,13 @@ struct worker {
 	struct worker_census *census;
 	struct guard *guard;
 
-	struct step step; /* the one under way, or the last one */
+	struct step step; /* the step under way, or the last one */
 	/* The rows of hooks.c that take part; ends with NULL. */
 	const struct step_hooks *hooks[WORKER_HOOKS + 1];
-	int accumulates; /* the residual was handed out: the application adds to it */
+	int accumulates; /* 1: the application adds to the residual (sluice_accumulator) */
 };
 
-/* The residual: everything that was not sent yet, plus this step's signal. */
+/* Returns the residual, which holds everything that was not sent yet, plus this step's signal. */
 static inline float *worker_residual(const sluice_model *model)
 {
 	return compressor_residual(model->worker->compressor);

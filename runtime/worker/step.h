@@ -14,12 +14,12 @@ enum step_state {
 	STEP_PULLING  /* sluice_pull_begin() was called, and not all ranges were asked for */
 };
 
-/* How a pull in ranges goes on: shards are taken one by one as they come, or all by the first
- * range. PULL_ASKS is the latter where nothing was pushed (when=async). */
+/* How a pull in ranges proceeds: it handles the shards one by one as they answer, or all of them at
+ * the first range. PULL_ASKS: all at the first range, after no push (when=async). */
 enum pull_kind { PULL_NONE, PULL_BY_SHARD, PULL_AT_ONCE, PULL_ASKS, PULL_ENDED };
 
 struct step {
-	uint64_t number; /* of the last push, counted from 1 */
+	uint64_t number; /* number of the last push, counted from 1 */
 	struct step_rule rule;
 	enum step_state state;
 	unsigned phase;       /* of the schedule */
@@ -29,7 +29,7 @@ struct step {
 	int skipped;          /* 1: nothing is exchanged for the last push (nonfinite=skip-all) */
 	uint64_t overflowed;  /* the coordinate that is not finite and cannot be sent */
 	float range; /* grid: largest magnitude of the whole vector, the same for all shards */
-	/* These two change with the token held. */
+	/* These two change only with the token held. */
 	int asked; /* 1: a pull waits, and deltas may be added to its vector */
 	enum pull_kind pull;
 	/* Flags of sluice_raise(): those that the next push sends, and those that the last pull
@@ -40,44 +40,46 @@ struct step {
 	unsigned chosen, proposed;
 };
 
-/* No step is under way, and `version` steps are complete. rule: of the next step. */
+/* Restarts: no step is under way, and `version` steps are complete. rule: the rule of the next
+ * step. */
 void step_restart(struct step *s, uint64_t version, const struct step_rule *rule);
 
 /* ---- a push ------------------------------------------------------------------ */
 void step_begin(struct step *s, uint64_t number, const struct step_rule *rule);
 void step_become(struct step *s, enum step_state state);
-/* Says whether the messages of this step are empty. */
+/* Sets whether the messages of this step are empty. */
 void step_leave_out(struct step *s, int left_out);
-/* All workers agreed to exchange nothing for this push. The pull will report the flags. */
+/* Called when all workers have agreed to exchange nothing for this push. The pull will report the
+ * flags. */
 void step_skip(struct step *s, unsigned raised);
-/* The vote on skipping a push begins. */
+/* Called before the workers agree whether to skip a push. */
 void step_unskip(struct step *s);
 void step_set_range(struct step *s, float range);
-/* The value at this coordinate cannot be sent. Returns SLUICE_ENUMERIC. */
+/* Records that the value at this coordinate cannot be sent. Returns SLUICE_ENUMERIC. */
 int step_fail(struct step *s, uint64_t coordinate);
 void step_encoded(struct step *s);
-/* The call of the push is over. The raised flags are in its messages. */
+/* Called at the end of a push. Its messages contain the raised flags. */
 void step_sent(struct step *s);
 
 /* ---- the phases -------------------------------------------------------------- */
-/* The messages of the first phase are made, but not by a push (when=async). */
+/* Called when the messages of the first phase were made without a push (when=async). */
 void step_unpushed(struct step *s);
 void step_phase_ends(struct step *s);
-/* The publication of one shard has been handled. */
+/* Called when the publication of one shard has been handled. */
 void step_shard_ends(struct step *s, unsigned raised);
 
 /* ---- a pull ------------------------------------------------------------------ */
 void step_set_asked(struct step *s, int asked);
 void step_set_pull(struct step *s, enum pull_kind kind);
-/* The flags of this pull are collected from now on. */
+/* Begins to collect the flags of this pull. */
 void step_pull(struct step *s);
 void step_end(struct step *s);
 
 /* ---- flags and choices ------------------------------------------------------- */
 void step_raise(struct step *s, unsigned flags);
 void step_propose(struct step *s, unsigned choice);
-/* A publication has made this choice for all workers. */
+/* Adopts the choice that a publication has made for all workers. */
 void step_adopt(struct step *s, unsigned choice);
-/* A checkpoint had these choices. rule: of the next step. */
+/* Sets the choices from a checkpoint. rule: the rule of the next step. */
 void step_restore(struct step *s, unsigned chosen, unsigned proposed, const struct step_rule *rule);
 #endif

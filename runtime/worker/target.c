@@ -14,33 +14,33 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How the program's vector gets what is added to `flat`. */
+/* How the additions to `flat` reach the program's vector. */
 enum follow {
 	FOLLOW_ITSELF,  /* flat is that vector, or NULL: deltas are added to its elements */
-	FOLLOW_CHANGES, /* what changes is rounded into it at once */
-	FOLLOW_END      /* all of it is written when the pull ends */
+	FOLLOW_CHANGES, /* each changed element is rounded into it at once */
+	FOLLOW_END      /* the whole vector is written when the pull ends */
 };
 
 struct target {
-	struct vector opened;     /* of the model's attributes; no pieces: there are none */
+	struct vector opened;     /* the segments of the model's attributes; may have no pieces */
 	struct vector given;      /* with the pull */
-	struct vector points[2];  /* of sluice_point(): params and point */
+	struct vector points[2];  /* the vectors of sluice_point(): params and point */
 	float *master;            /* the parameters in 32 bits, if the program's have 16 */
-	int away;                 /* they are newer in copy_there */
+	int away;                 /* 1: copy_there is newer than master */
 	float *together;          /* pieces of floats, for recipes that look at all parameters */
-	struct memory copy_there; /* floats on a device, which the vector there follows */
+	struct memory copy_there; /* floats on a device, from which the vector there is written */
 	const struct device_ops *ops;
 	struct device_compressor *compressor;
 	/* Of the pull under way. */
 	struct vector *vector;
-	int there; /* it is on a device that can do all that the pull does */
+	int there; /* 1: it is on a device, and the pull runs there */
 	enum follow follow;
 	float *flat;
 };
 
 /* ---- opening ----------------------------------------------------------------- */
 
-/* Without a copy in 32 bits there is nothing that a parameter of 16 could be rounded from. */
+/* Parameters of 16 bits need a 32-bit copy from which they are rounded. */
 static int check_types(const sluice_model *model, const struct vector *s, const char *function)
 {
 	if (recipe_pulls_mean(&model->recipe) || model->layout.narrow_params || !vector_narrow(s))
@@ -85,8 +85,8 @@ void target_close(sluice_model *model)
 	model->worker->into = NULL;
 }
 
-/* Means are rounded where they are written, and parameters that follow a worker's own model are
- * rounded from that. */
+/* Means are rounded when they are written, and need no copy. With when=every, parameters are
+ * rounded from the worker's own model. */
 static int keeps_copy(const struct layout *l, const struct recipe *recipe)
 {
 	return l->narrow_params && !recipe_pulls_mean(recipe) &&
@@ -147,7 +147,7 @@ static int looks_at_all(const sluice_model *model)
 }
 
 /* Decides where deltas are added: on the device of the vector, or in host memory. Parameters that
- * are pushed have no copy there that pieces could follow. */
+ * are pushed have no copy on the device from which pieces could be written. */
 static int choose_place(sluice_model *model, const char *function)
 {
 	struct target *t = model->worker->into;
@@ -219,8 +219,8 @@ int target_whole(const sluice_model *model)
 
 /* ---- a pull on a device --------------------------------------------------------- */
 
-/* The copy in 32 bits lives where the parameters are. gathers: there is none, and it becomes what
- * the pieces hold. */
+/* Makes the 32-bit copy on the device of the parameters. gathers: there is no copy yet, and its
+ * content comes from the pieces. */
 static int make_copy_there(sluice_model *model, int gathers)
 {
 	struct target *t = model->worker->into;
@@ -436,7 +436,7 @@ int params_return(struct params *p, int failed)
 	const int rc = p->of ? vector_return(p->of, p->host, failed, p->function) : failed;
 
 	if (p->of)
-		vector_release(p->of); /* the parameters are borrowed rarely */
+		vector_release(p->of); /* this is rare, so the memory is not kept */
 	vector_free(&p->one);
 	*p = (struct params){ 0 };
 	return rc;

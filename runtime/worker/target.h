@@ -23,7 +23,7 @@ struct target;
  * layout are set. EINVAL (segments), ENOMEM, EGPU. */
 int target_open(sluice_model *model, const sluice_model_attr *attr);
 void target_close(sluice_model *model);
-/* The copy in 32 bits. */
+/* Saves and restores the 32-bit copy. */
 extern const struct step_hooks target_hooks;
 
 /* Notes where the next pull writes. This is vector, with elements of the model's param_type. If
@@ -31,7 +31,7 @@ extern const struct step_hooks target_hooks;
  * model's attributes. After EINVAL, ENOMEM or EGPU nothing is noted. */
 int target_note(sluice_model *model, void *vector, const sluice_segment *given, size_t n,
 		const char *function);
-/* The memory of the noted vector. The pull runs on the device of that memory. */
+/* Returns the memory of the noted vector. The pull runs on the device of that memory. */
 const void *target_memory(const sluice_model *model);
 const struct vector *target_vector(const sluice_model *model);
 /* Returns 1 if the deltas are added on a device, whose stream reads their lists. */
@@ -41,27 +41,30 @@ int target_there(const sluice_model *model);
 int target_whole(const sluice_model *model);
 /* Prepares the vector that was noted for deltas. ENOMEM, EGPU. */
 int target_begin(sluice_model *model);
-/* The pull of the whole has ended with rc. Returns rc or an error. */
+/* Called when the pull of all parameters has ended with rc. Returns rc, or an error of its own. */
 int target_end(sluice_model *model, int rc);
-/* For sluice_point(): from now on, params are the parameters of the step before. */
+/* For sluice_point(): records params as the parameters of the previous step. */
 void target_remember(sluice_model *model, const float *params);
-/* For sluice_point(): two vectors, for params and point, which keep their staging memory. */
+/* For sluice_point(): returns two vectors, for params and point, which keep their staging
+ * memory. */
 struct vector *target_points(const sluice_model *model);
-/* The floats to which deltas are added; NULL: they are added to the vector's elements. */
+/* Returns the floats to which deltas are added, or NULL if they are added to the vector's
+ * elements. */
 float *target_flat(const sluice_model *model);
-/* target_lands() returns 1 if the device reads the entries of a publication. target_entries() gives
- * the room in which a message of count entries is decoded: if the device reads them, pinned memory
- * that differs from message to message, otherwise the entries of the worker's compressor. 0 or
- * SLUICE_EGPU. */
+/* target_lands() returns 1 if the device reads the entries of a publication. target_entries()
+ * returns the memory into which a message of count entries is decoded. If the device reads them, it
+ * is pinned memory, new for each message. Otherwise it is the entries of the worker's compressor.
+ * Returns 0 or SLUICE_EGPU. */
 int target_lands(const sluice_model *model);
 int target_entries(const sluice_model *model, uint32_t count, struct entries *to);
-/* Adds a decoded delta from coordinate `first` on. The lists lie in the memory of
- * target_entries(). Returns 0 or an error of the device. Token held. */
+/* Adds a decoded delta from coordinate `first` on. The lists are in the memory of target_entries().
+ * Returns 0 or an error of the device. Token held. */
 int target_add(const sluice_model *model, uint64_t first, const uint32_t *index, const float *value,
 	       uint32_t n);
 
-/* All parameters as floats in host memory: the program's own, or a copy. params_return() frees
- * the copy and, unless failed, writes it back first. vector as for target_note(). */
+/* All parameters as floats in host memory: the program's own, or a copy. params_return() writes the
+ * copy back, unless `failed` is set, and frees it. `vector` has the same meaning as in
+ * target_note(). */
 struct params {
 	float *host;
 	struct vector *of, one;

@@ -11,7 +11,7 @@
 #include "worker/watch.h"
 #include <string.h>
 
-/* The growth of the counters since the last call. */
+/* Returns the growth of the counters since the last call. */
 static struct worth_step step_taken(sluice_model *model)
 {
 	const sluice_model_stats *s = &model->stats;
@@ -41,8 +41,8 @@ static int advises(const sluice_model *model)
 	return !strcmp(model->job->settings.advice, "yes");
 }
 
-/* Whether to compare the cost of a step with that of a dense step. All steps must be alike, the
- * recipe must leave out or shorten something, and advice must be enabled. */
+/* Returns 1 if the cost of a step should be compared with that of a dense step. All steps must be
+ * alike, the recipe must leave out or shorten something, and advice must be enabled. */
 static int compares(const sluice_model *model)
 {
 	const struct recipe *r = &model->recipe;

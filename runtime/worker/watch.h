@@ -4,10 +4,11 @@
 #define RUNTIME_WATCH_H
 #include "model/model.h"
 
-/* A pull has ended: its step is measured; after the first few there is a proposal, or a verdict. */
+/* Called when a pull has ended. Measures the step; after the first few steps makes a proposal, or
+ * logs a verdict. */
 void watch_step(sluice_model *model);
-/* Whether this is the worker that speaks for all. */
+/* Returns 1 on the worker that logs and decides for all. */
 int is_first_worker(const sluice_job *job);
-/* A delta said how to go on. */
+/* Called when a delta has announced which candidate to use. */
 void watch_chosen(sluice_model *model, unsigned chosen);
 #endif

@@ -27,7 +27,8 @@
 
 /* ---- pick ------------------------------------------------------------------ */
 
-/* Picks among these spans (NULL: the whole vector). SLUICE_ENUMERIC: the sum is not finite. */
+/* Picks among these spans (NULL: the whole vector). Returns SLUICE_ENUMERIC if the sum is not
+ * finite. */
 static int pick_up(sluice_model *model, const struct signal *signal, const struct span *spans,
 		   size_t n_spans, struct pick *out)
 {
@@ -44,15 +45,15 @@ static int pick_up(sluice_model *model, const struct signal *signal, const struc
 					.vector = signal->addend ? NULL : worker_residual(model),
 					.grad = signal->addend,
 					.scale = signal->scale,
-					/* Only if the shard decodes exactly the values that were
-					 * picked. */
+					/* This is possible only if the shard decodes exactly the
+					 * picked values. */
 					.take = looks && recipe->up.values.type == VALUE_F32 &&
 						!recipe->lazy.window };
 
 	*out = compressor_pick(w->compressor, &call);
 	if (!looks || pick_finite(out))
 		return 0;
-	pick_put_back(out); /* infinity less infinity is not zero */
+	pick_put_back(out); /* infinity minus infinity is not zero */
 	const struct vector addend = vector_of(signal->addend, model->layout.count, VALUE_F32, 1);
 	return signal_judge_sum(model, signal->addend ? &addend : NULL);
 }
@@ -74,7 +75,7 @@ static int send_to_shard(sluice_model *model, uint32_t shard, struct pick pick)
 	upload_settle(model, shard, &pick);
 	model->stats.pushed_elements += pick.n;
 	if (w->step.phase || model->recipe.lazy.window)
-		return 0; /* the token is held; otherwise messages are posted when all are made */
+		return 0; /* with the token held; otherwise messages are posted when all are made */
 	const struct lap lap = stopwatch_begin();
 	progress_enter(model->job); /* not a call of the application: it is not counted */
 	if (!model->job->failure.code)
@@ -84,7 +85,7 @@ static int send_to_shard(sluice_model *model, uint32_t shard, struct pick pick)
 	return 0;
 }
 
-/* The part of the spans that lies in one shard. */
+/* Returns the part of the spans that lies in one shard. */
 static size_t spans_of(const sluice_model *model, const struct shard_layout *at, struct span *spans)
 {
 	const size_t n = layout_shard_spans(&model->layout, at, spans);
@@ -104,7 +105,7 @@ int worker_send_shard(sluice_model *model, uint32_t shard)
 
 	if (model_stands(model, model->lr))
 		pick = pick_none(worker_residual(model));
-	else if (!w->step.rule.all_up) /* nothing is added: it cannot fail */
+	else if (!w->step.rule.all_up) /* cannot fail, because nothing is added */
 		pick_up(model, &(struct signal){ .addend = NULL }, w->spans,
 			spans_of(model, at, w->spans), &pick);
 	return send_to_shard(model, shard, pick);
@@ -124,8 +125,8 @@ static int find_range(sluice_model *model)
 	return step_fail(&w->step, first_nonfinite(residual, model->layout.count));
 }
 
-/* One decision over the whole vector, then one message to each shard; "nothing to send" is one
- * too. */
+/* Selects from the whole vector once, then makes one message for each shard, also if there is
+ * nothing to send. */
 static int send_selection(sluice_model *model, const struct signal *signal)
 {
 	struct worker *w = model->worker;
@@ -256,15 +257,15 @@ static int apply_of_step(sluice_model *model, uint32_t shard, const struct messa
 	return rc ? rc : hooks_applied(model, shard, index, got, m);
 }
 
-/* Publications of a step count for themselves. */
+/* Publications within a step are counted separately from steps. */
 static uint64_t base_of_step(const struct message *m)
 {
 	return m->seq;
 }
 
 /* wanted: the publication that a down phase waits for. expect: the conditions for its header.
- * judge: NULL, or why a publication that is valid by itself may not come now. apply: changes the
- * target. base: the version that the next push names as the basis of its gradient. */
+ * judge: returns NULL, or why a publication that is valid by itself may not come now. apply:
+ * changes the target. base: the version that the next push names as the basis of its gradient */
 static const struct closing {
 	uint64_t (*wanted)(const sluice_model *model);
 	void (*expect)(const sluice_model *model, uint32_t shard, struct message_expect *want);
@@ -290,7 +291,7 @@ uint64_t worker_wanted(const sluice_model *model)
 	return closing_of(model)->wanted(model);
 }
 
-/* The conditions that a publication of the phase under way must meet. */
+/* Returns the conditions that a publication of the phase under way must meet. */
 static struct message_expect expect(const sluice_model *model, uint32_t shard)
 {
 	const struct shard_layout *at = &model->layout.shards[shard];
@@ -307,7 +308,7 @@ static struct message_expect expect(const sluice_model *model, uint32_t shard)
 	return want;
 }
 
-/* NULL, or why a message that is valid by itself may not come now. */
+/* Returns NULL, or why a message that is valid by itself may not come now. */
 static const char *welcome(const sluice_model *model, uint32_t shard, const struct message *m)
 {
 	const char *why = closing_of(model)->judge(model, shard, m);
@@ -317,11 +318,11 @@ static const char *welcome(const sluice_model *model, uint32_t shard, const stru
 	return why;
 }
 
-/* Nothing is left to do of this publication. */
+/* Completes the handling of this publication. */
 static void publication_ends(sluice_model *model, uint32_t shard, const struct message *m)
 {
 	lane_took(model->worker->lanes, shard, worker_wanted(model), closing_of(model)->base(m));
-	if (!shard) /* all workers follow one shard */
+	if (!shard) /* all workers adopt the choice of the same shard */
 		watch_chosen(model, m->chosen);
 	step_shard_ends(&model->worker->step, m->raised);
 }
@@ -343,7 +344,7 @@ static int apply_delta(sluice_model *model, uint32_t shard, const struct message
 	return rc;
 }
 
-/* The private copy that a READ brought is validated, then applied. */
+/* Validates the private copy that a READ has fetched, then applies it. */
 static void take_delta(sluice_model *model, uint32_t shard, struct message *m, uint8_t *copy)
 {
 	sluice_job *job = model->job;
@@ -374,7 +375,7 @@ static void take_delta(sluice_model *model, uint32_t shard, struct message *m, u
 	publication_ends(model, shard, m);
 }
 
-/* Whether one of the fast paths of dense.c has added the publication, or has failed. */
+/* Returns 1 if one of the fast paths of dense.c has added the publication, or has failed. */
 static int added_whole(sluice_model *model, uint32_t shard,
 		       int (*add)(sluice_model *model, uint32_t shard,
 				  const struct dense_expect *expect, struct message *m))
@@ -391,7 +392,7 @@ static int added_whole(sluice_model *model, uint32_t shard,
 	return 1;
 }
 
-/* Adds an announced publication from where it lies, or starts to READ it. */
+/* Adds an announced publication directly from the owner's log, or starts to READ it. */
 static void fetch_delta(sluice_model *model, uint32_t shard)
 {
 	const struct lap lap = stopwatch_begin();
@@ -411,7 +412,7 @@ static int take_deltas(sluice_model *model)
 	const uint64_t publication = worker_wanted(model);
 
 	if (!model->worker->step.asked)
-		return 0; /* the application has not asked yet */
+		return 0; /* the application has not called pull yet */
 	for (uint32_t s = 0; s < model->layout.n_shards && !model->job->failure.code; s++) {
 		struct message m;
 		uint8_t *copy;

@@ -5,7 +5,7 @@
 #include "model/model.h"
 #include "worker/signal.h"
 
-/* The publication that answers the phase under way. */
+/* Returns the number of the publication that answers the phase under way. */
 uint64_t worker_wanted(const sluice_model *model);
 /* Makes the messages of the phase under way for all shards, and posts those that can go at once.
  * signal is what signal_fold() left to the selection (NULL: nothing; all is in the residual).
@@ -14,10 +14,10 @@ uint64_t worker_wanted(const sluice_model *model);
  * caller then calls signal_overflowed(). */
 int worker_send(sluice_model *model, struct signal *signal);
 int worker_send_shard(sluice_model *model, uint32_t shard);
-/* Goes as far through the phases as it can without waiting; 1 when all phases before `until` are
- * complete. A push goes until 1, when its messages are posted, and a pull until the last phase's
- * end. Token held. */
+/* Advances through the phases as far as possible without waiting. Returns 1 when all phases before
+ * `until` are complete. For a push `until` is 1, since its messages are then posted; for a pull it
+ * is the number of phases. Token held. */
 int worker_advance(sluice_model *model, unsigned until);
-/* For progress_until(): what of the step is missing. context: the model. */
+/* For progress_until(): describes what the step is still waiting for. context: the model. */
 void worker_describe(void *context, char *text, size_t cap);
 #endif

@@ -14,7 +14,7 @@ static uint64_t census_count(const sluice_model *model, double density, uint64_t
 	return constituent_count(&model->worker->census->up, density, n);
 }
 
-/* Before what was picked leaves the residual. */
+/* Called before the picked values leave the residual. */
 static void census_picked(sluice_model *model)
 {
 	const struct worker *w = model->worker;
@@ -27,7 +27,7 @@ static void census_picked(sluice_model *model)
 	const struct random_stream stream = census_stream(
 		&model->recipe, (uint32_t)model->job->rank, w->step.number);
 
-	/* A worker that leaves its gradient out has no vote. */
+	/* A worker that leaves its gradient out sends no histogram. */
 	c->message_bytes = w->step.left_out ?
 				   0 :
 				   constituent_look(&c->up, worker_residual(model), l->spans,
@@ -53,7 +53,7 @@ size_t census_note_push(sluice_model *model, uint32_t shard, uint64_t seq, uint8
 	return note_write(&note, shard, seq, out);
 }
 
-/* Takes the note behind a delta. */
+/* Reads the note that follows a delta. */
 static int census_note(sluice_model *model, uint32_t shard, const uint8_t *from, size_t n,
 		       const char **why)
 {

@@ -7,19 +7,21 @@
 
 struct worker_census {
 	struct constituent up;
-	struct sluice_histogram *shards; /* down: sum of the step */
-	float up_level, down_level;      /* newest answers; down: of the last step */
+	struct sluice_histogram *shards; /* down: sum of the shards' histograms of this step */
+	float up_level, down_level;      /* newest thresholds; down: from the last step */
 	uint8_t *note;                   /* a private copy, and where a message is made */
 	size_t message_bytes;
 };
 
-/* Writes the note behind a push; returns its bytes. */
+/* Writes the note that follows a push, and returns its length. */
 size_t census_note_push(sluice_model *model, uint32_t shard, uint64_t seq, uint8_t *out);
 
-/* The newest thresholds of both directions; unchanged where the recipe takes no census. */
+/* Sets the newest thresholds of both directions, and leaves them unchanged if the recipe takes no
+ * census. */
 void census_thresholds(const sluice_model *model, double *up, double *down);
 
-/* All that a restart needs, between two steps. judge: NULL, or why these numbers cannot be any. */
+/* Save and restore the state between two steps, for checkpoints. census_judge_worker() returns
+ * NULL, or why these numbers are not valid. */
 enum { CENSUS_WORKER_NUMBERS = 2 };
 void census_save_worker(const sluice_model *model, uint64_t *numbers);
 const char *census_judge_worker(const sluice_model *model, const uint64_t *numbers);

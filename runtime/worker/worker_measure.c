@@ -5,7 +5,7 @@
 #include "worker/state.h"
 #include <string.h>
 
-/* A step whose push was measured is, until its pull ends. */
+/* If the push of a step is measured, the whole step is, until its pull ends. */
 static int measure_used(const sluice_model *model)
 {
 	return model->measure.on;

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The compressor of a worker's gradients, over the whole vector. */
+/* Returns the attributes of the compressor of a worker's gradients, over the whole vector. */
 static struct compressor_attr compressor_of(const struct layout *l, const struct recipe *recipe)
 {
 	const struct selection_kind *kind = &selection_kinds[recipe->up.select];
@@ -26,7 +26,7 @@ static struct compressor_attr compressor_of(const struct layout *l, const struct
 					 .n_shards = kind->seeded ? l->n_shards : 0,
 					 .remembers = recipe->memory != MEMORY_NONE,
 					 .picked = l->selected_most,
-					 /* With these, one pass adds and selects. */
+					 /* These selectors add and select in one pass. */
 					 .beside = recipe->up.select == SELECT_TOPK &&
 						   recipe->memory == MEMORY_RESIDUAL,
 					 .fitted = sparse ? layout_largest(l, -1).up_capacity : 0 };
@@ -63,7 +63,8 @@ static int open_compressor(sluice_model *model)
 	return compressor_open(&attr, &w->compressor);
 }
 
-/* The length of the longest vector that a worker selects from; 0: it selects from none. */
+/* Returns the length of the longest vector that a worker selects from, or 0 if it selects from
+ * none. */
 static uint64_t selects_from(const struct layout *l, const struct recipe *recipe)
 {
 	return recipe->up.select == SELECT_ALL ? 0 : l->count;

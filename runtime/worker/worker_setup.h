@@ -8,8 +8,8 @@ int worker_open(sluice_model *model);
 void worker_close(sluice_model *model);
 /* Bytes that worker_open() takes. */
 uint64_t worker_memory(const struct layout *l, const struct recipe *recipe);
-/* All shards are at `version` and all rings empty: after open and restore. */
+/* Called after open and restore, when all shards are at `version` and all rings are empty. */
 void worker_restart(sluice_model *model, uint64_t version);
-/* All workers begin with params. */
+/* Called when all workers begin with these parameters. */
 void worker_begin(sluice_model *model, const float *params);
 #endif
