@@ -6,10 +6,10 @@
 #include "job/progress_token.h"
 #include "model/measure.h"
 #include "worker/async.h"
-#include "worker/hooks.h"
 #include "worker/lazy.h"
 #include "worker/local.h"
 #include "worker/push.h"
+#include "worker/worker_setup.h"
 #include <float.h>
 #include <math.h>
 #include <string.h>
@@ -34,7 +34,7 @@ static int set_measure(sluice_model *model, int on)
 	if (rc || !sluice_is_worker(model->job))
 		return rc;
 	progress_take(model->job);
-	hooks_list(model);
+	worker_list_methods(model);
 	progress_release(model->job);
 	return 0;
 }

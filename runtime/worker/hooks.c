@@ -1,42 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The methods that take part in a worker's step, and the calls of their hooks. */
+ * The calls of the hooks. Each goes through the rows that worker_setup.c has listed for the
+ * model. */
 #include "worker/hooks.h"
-#include "worker/agree.h"
-#include "worker/async.h"
-#include "worker/guard.h"
-#include "worker/lazy.h"
-#include "worker/local.h"
-#include "worker/parts.h"
 #include "worker/state.h"
-#include "worker/target.h"
-#include "worker/worker_census.h"
-#include "worker/worker_measure.h"
-
-/* A step calls their hooks in this order. */
-static const struct step_hooks *const rows[WORKER_HOOKS] = {
-	&local_hooks, &measure_hooks, &census_hooks, &agree_hooks, &lazy_hooks,
-	&async_hooks, &target_hooks,  &parts_hooks,  &guard_hooks
-};
-
-void hooks_list(sluice_model *model)
-{
-	const struct step_hooks **list = model->worker->hooks;
-
-	for (int i = 0; i < WORKER_HOOKS; i++)
-		if (!rows[i]->used || rows[i]->used(model))
-			*list++ = rows[i];
-	*list = NULL;
-}
-
-int hooks_open(sluice_model *model)
-{
-	int rc = 0;
-
-	hooks_list(model);
-	for (const struct step_hooks **row = model->worker->hooks; *row && !rc; row++)
-		rc = (*row)->open ? (*row)->open(model) : 0;
-	return rc;
-}
 
 void hooks_close(sluice_model *model)
 {
@@ -57,15 +23,6 @@ void hooks_begin(sluice_model *model, const float *params)
 	for (const struct step_hooks *const *row = model->worker->hooks; *row; row++)
 		if ((*row)->begin)
 			(*row)->begin(model, params);
-}
-
-uint64_t hooks_memory(const struct layout *l, const struct recipe *recipe)
-{
-	uint64_t bytes = 0;
-
-	for (int i = 0; i < WORKER_HOOKS; i++)
-		bytes += rows[i]->memory ? rows[i]->memory(l, recipe) : 0;
-	return bytes;
 }
 
 void hooks_step_begins(sluice_model *model)

@@ -4,12 +4,13 @@
  * the rows that the model uses are asked.
  *
  * To add a method with its own state, write a file that owns the state and defines the row, and add
- * the row to hooks.c. */
+ * the row to the table in worker_setup.c. */
 #ifndef RUNTIME_HOOKS_H
 #define RUNTIME_HOOKS_H
 #include "model/compressor.h"
 #include "model/model.h"
-#include "worker/signal.h"
+
+struct signal;
 
 struct step_hooks {
 	/* ---- as long as the model ---- */
@@ -62,13 +63,9 @@ struct step_hooks {
 /* Each calls the function of the same name in all rows, and stops at the first error. hooks_count()
  * and hooks_mark() return the first result that is not 0. If all are 0, hooks_count() returns the
  * number that follows from the recipe's density. */
-int hooks_open(sluice_model *model);
-/* Lists the rows that the model uses: when it is opened, and when measuring begins or ends. */
-void hooks_list(sluice_model *model);
 void hooks_close(sluice_model *model);
 void hooks_restart(sluice_model *model);
 void hooks_begin(sluice_model *model, const float *params);
-uint64_t hooks_memory(const struct layout *l, const struct recipe *recipe);
 void hooks_step_begins(sluice_model *model);
 void hooks_folded(sluice_model *model, struct signal *signal);
 uint64_t hooks_count(const sluice_model *model, double density, uint64_t n);

@@ -33,7 +33,7 @@ struct worker {
 	struct guard *guard;
 
 	struct step step; /* the step under way, or the last one */
-	/* The rows of hooks.c that take part; ends with NULL. */
+	/* The rows of worker_setup.c that take part; ends with NULL. */
 	const struct step_hooks *hooks[WORKER_HOOKS + 1];
 	int accumulates; /* 1: the application adds to the residual (sluice_accumulator) */
 };

@@ -2,6 +2,7 @@
  * See worker_measure.h. */
 #include "worker/worker_measure.h"
 #include "worker/hooks.h"
+#include "worker/signal.h"
 #include "worker/state.h"
 #include <string.h>
 

@@ -1,17 +1,65 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Memory of the worker half: allocated once at open, none per step. */
+ * Memory of the worker half: allocated once at open, none per step. Lists the methods that take part
+ * in the steps of a model. */
 #include "model/compressor.h"
 #include "model/kept.h"
 #include "model/model.h"
+#include "worker/agree.h"
+#include "worker/async.h"
 #include "worker/compressor_ops.h"
+#include "worker/guard.h"
+#include "worker/hooks.h"
 #include "worker/lane.h"
+#include "worker/lazy.h"
+#include "worker/local.h"
+#include "worker/parts.h"
 #include "worker/state.h"
 #include "worker/target.h"
+#include "worker/worker_census.h"
+#include "worker/worker_measure.h"
 #include "worker/worker_setup.h"
 #include "base/error.h"
-#include "worker/hooks.h"
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- methods ----------------------------------------------------------------- */
+
+/* A step calls their hooks in this order. */
+static const struct step_hooks *const methods[WORKER_HOOKS] = {
+	&local_hooks, &measure_hooks, &census_hooks, &agree_hooks, &lazy_hooks,
+	&async_hooks, &target_hooks,  &parts_hooks,  &guard_hooks
+};
+
+void worker_list_methods(sluice_model *model)
+{
+	const struct step_hooks **list = model->worker->hooks;
+
+	for (int i = 0; i < WORKER_HOOKS; i++)
+		if (!methods[i]->used || methods[i]->used(model))
+			*list++ = methods[i];
+	*list = NULL;
+}
+
+static int open_methods(sluice_model *model)
+{
+	int rc = 0;
+
+	worker_list_methods(model);
+	for (const struct step_hooks **row = model->worker->hooks; *row && !rc; row++)
+		rc = (*row)->open ? (*row)->open(model) : 0;
+	return rc;
+}
+
+static uint64_t methods_memory(const struct layout *l, const struct recipe *recipe)
+{
+	uint64_t bytes = 0;
+
+	for (int i = 0; i < WORKER_HOOKS; i++)
+		bytes += methods[i]->memory ? methods[i]->memory(l, recipe) : 0;
+	return bytes;
+}
+
+/* ---- the half ---------------------------------------------------------------- */
 
 /* Returns the attributes of the compressor of a worker's gradients, over the whole vector. */
 static struct compressor_attr compressor_of(const struct layout *l, const struct recipe *recipe)
@@ -85,7 +133,7 @@ int worker_open(sluice_model *model)
 	if (!rc)
 		rc = open_compressor(model);
 	if (!rc)
-		rc = hooks_open(model);
+		rc = open_methods(model);
 	if (!rc)
 		rc = lanes_open(&(struct lanes_attr){ .job = model->job,
 						      .id = model->id,
@@ -134,7 +182,7 @@ uint64_t worker_memory(const struct layout *l, const struct recipe *recipe)
 
 	return vectors_bytes(recipe, HALF_WORKER, l->count) +
 	       scratch_bytes(0, layout_largest(l, -1).room, selects_from(l, recipe)) +
-	       compressor_bytes(&attr) + hooks_memory(l, recipe) + lanes_memory(l);
+	       compressor_bytes(&attr) + methods_memory(l, recipe) + lanes_memory(l);
 }
 
 void worker_begin(sluice_model *model, const float *params)

@@ -5,6 +5,9 @@
 #include "model/model.h"
 
 int worker_open(sluice_model *model);
+/* Lists the methods that take part in the model's steps: when it is opened, and when measuring
+ * begins or ends. */
+void worker_list_methods(sluice_model *model);
 void worker_close(sluice_model *model);
 /* Bytes that worker_open() takes. */
 uint64_t worker_memory(const struct layout *l, const struct recipe *recipe);
