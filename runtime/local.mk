@@ -72,7 +72,8 @@ library_sources += \
 	runtime/worker/compressor_ops.h \
 	runtime/worker/dense.c runtime/worker/dense.h \
 	runtime/worker/device.c runtime/worker/device.h \
-	runtime/worker/device_push.c runtime/worker/device_state.h runtime/worker/device_vectors.c \
+	runtime/worker/device_push.c runtime/worker/device_push.h \
+	runtime/worker/device_vectors.c runtime/worker/device_vectors.h \
 	runtime/worker/guard.c runtime/worker/guard.h \
 	runtime/worker/hooks.c runtime/worker/hooks.h \
 	runtime/worker/lane.c runtime/worker/lane.h \

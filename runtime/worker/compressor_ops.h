@@ -51,8 +51,6 @@ struct compressor_ops {
 	void (*renewed)(sluice_model *model);
 };
 
-extern const struct compressor_ops host_compressor_ops, device_compressor_ops;
-
 static inline int worker_on_device(const sluice_model *model)
 {
 	return model->worker->ops->on_device;

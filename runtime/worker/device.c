@@ -9,8 +9,8 @@
  * CUDA up, and a capture elsewhere forbids many calls. Therefore only the application's calls ask
  * whether the device failed, and encode what the device did not pack. The state changes with the
  * token held. While nothing is under way, only the application touches the rest. */
-#include "worker/device_state.h"
 #include "base/clock.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "job/progress_token.h"
 #include "model/compressor.h"
@@ -18,6 +18,7 @@
 #include "model/stopwatch.h"
 #include "worker/compressor_ops.h"
 #include "worker/device.h"
+#include "worker/device_push.h"
 #include "worker/signal.h"
 #include "worker/state.h"
 #include "worker/worker.h"
@@ -32,6 +33,8 @@ int on_device_open(sluice_model *model, void *stream)
 	if (!d)
 		return fail(SLUICE_ENOMEM, "sluice_model_open: no memory");
 	model->stream = d->half.stream = stream;
+	d->host_ops = &host_compressor_ops;
+	d->device_ops = &device_compressor_ops;
 	model->worker->device = d;
 	model->worker->half = &d->half;
 	model->worker->ops = &host_compressor_ops;

@@ -19,14 +19,14 @@
  *
  * With up=sketch the push sends the shards' sketches. The pull sends the exact values when the
  * shards have asked for them. */
-#include "worker/device_state.h"
+#include "worker/device_push.h"
 #include "base/bytes.h"
+#include "base/error.h"
 #include "base/log.h"
 #include "job/peers.h"
 #include "job/progress_token.h"
 #include "model/compressor.h"
 #include "worker/agree.h"
-#include "worker/device.h"
 #include "worker/lane.h"
 #include "worker/signal.h"
 #include "worker/state.h"

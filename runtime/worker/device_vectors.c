@@ -2,14 +2,12 @@
  * The places and copies of a model's vectors on an accelerator (device.h): the residual and
  * momentum of the worker, and the parameters of a pull. Called by the other device files and by the
  * loop. */
-#include "worker/device_state.h"
-#include "base/clock.h"
+#include "worker/device_vectors.h"
+#include "base/error.h"
 #include "compress/sparse.h"
 #include "model/compressor.h"
 #include "model/kept.h"
 #include "model/model.h"
-#include "worker/compressor_ops.h"
-#include "worker/device.h"
 #include "worker/state.h"
 #include <stdlib.h>
 #include <string.h>
@@ -39,8 +37,9 @@ void on_device_become(sluice_model *model, enum on_device_state state)
 		progress_unannounced(model->job, more);
 		model_stir(model);
 	}
-	model->worker->ops = state == DEVICE_AWAY ? &host_compressor_ops : &device_compressor_ops;
-	atomic_store_explicit(&model->worker->device->state, (int)state, memory_order_release);
+	struct on_device *d = model->worker->device;
+	model->worker->ops = state == DEVICE_AWAY ? d->host_ops : d->device_ops;
+	atomic_store_explicit(&d->state, (int)state, memory_order_release);
 }
 
 int on_device_selects(const sluice_model *model)

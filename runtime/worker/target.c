@@ -7,7 +7,7 @@
 #include "model/device_half.h"
 #include "model/kept.h"
 #include "worker/compressor_ops.h"
-#include "worker/device.h"
+#include "worker/device_vectors.h"
 #include "worker/hooks.h"
 #include "worker/local.h"
 #include "worker/state.h"

@@ -14,7 +14,6 @@
 #ifndef RUNTIME_WORKER_TARGET_H
 #define RUNTIME_WORKER_TARGET_H
 #include "model/vector.h"
-#include "worker/device.h"
 #include "worker/hooks.h"
 
 struct target;

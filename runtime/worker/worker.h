@@ -18,6 +18,8 @@ int worker_send_shard(sluice_model *model, uint32_t shard);
  * `until` are complete. For a push `until` is 1, since its messages are then posted; for a pull it
  * is the number of phases. Token held. */
 int worker_advance(sluice_model *model, unsigned until);
+/* The row of gradients in host memory. */
+extern const struct compressor_ops host_compressor_ops;
 /* For progress_until(): describes what the step is still waiting for. context: the model. */
 void worker_describe(void *context, char *text, size_t cap);
 #endif

@@ -5,7 +5,7 @@
 #define TESTS_GPU_STEP_H
 #include "worker/state.h"
 #include "worker/lane.h"
-#include "worker/device.h"
+#include "worker/device_push.h"
 #include "model/model.h"
 #include "job/state.h"
 #include "base/error.h"

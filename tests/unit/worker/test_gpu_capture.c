@@ -3,7 +3,7 @@
  * is asked to do on a captured stream is refused, and nothing spoils a capture. */
 #include "base/error.h"
 #include "base/bytes.h"
-#include "worker/device.h"
+#include "worker/device_push.h"
 #include "base/device_kernels.h"
 #include "gpu_rank.h"
 #include "ranks.h"

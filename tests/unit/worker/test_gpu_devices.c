@@ -2,7 +2,7 @@
  * A thread that uses several GPUs: each call works on its own one, and leaves the thread where it
  * was. Pinning that CUDA refuses leaves no error for the application. */
 #include "base/error.h"
-#include "worker/device.h"
+#include "worker/device_push.h"
 #include "gpu_rank.h"
 #include "narrow.h"
 #include "ranks.h"

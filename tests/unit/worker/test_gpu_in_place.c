@@ -8,7 +8,7 @@
 #include "gpu_rank.h"
 #include "ranks.h"
 #include "rdma/transport.h"
-#include "worker/device.h"
+#include "worker/device_push.h"
 #include "worker/state.h"
 #include "cases.h"
 #include <string.h>

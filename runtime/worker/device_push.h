@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * A push whose gradient is selected on a device; see device_push.c. */
+#ifndef RUNTIME_WORKER_DEVICE_PUSH_H
+#define RUNTIME_WORKER_DEVICE_PUSH_H
+#include "worker/device_vectors.h"
+#include "worker/signal.h"
+
+/* How a payload that the device made gets to the shard's owner. */
+enum payload_way {
+	PAYLOAD_STAGED, /* copied to the staging slot, which is posted whole */
+	PAYLOAD_PLACED, /* copied into the owner's window, which is mapped here; the header is
+			   posted */
+	/* read by the network card from device memory; the header is posted after it */
+	PAYLOAD_IN_PLACE
+};
+
+int outbox_open(sluice_model *model);
+void outbox_close(sluice_model *model);
+/* Returns 1 if the device packs the messages that fit. Otherwise the host encodes them from the
+ * selection. */
+int outbox_packs(const struct recipe *recipe);
+/* Takes the results, after the device has finished. If it does not return 0, the job has failed.
+ * Token held. */
+int outbox_take(sluice_model *model);
+/* Returns 1 if the messages are complete except for their headers, and the residual is settled. */
+int outbox_complete(const sluice_model *model);
+/* Ends the job after a CUDA call of this thread failed in a push, because CUDA's errors stay
+ * with the process. Returns SLUICE_EGPU. held: the token is held. */
+int outbox_failed(sluice_model *model, int held);
+
+/* Enqueues on the model's stream the fold (as in signal_fold()), the selection, and the making of
+ * the payloads. On failure the job has ended. */
+int on_device_fold(sluice_model *model, const struct vector *grad, const struct vector *before,
+		   struct signal *out);
+/* Does the work of worker_send() in an up phase: stages all messages. Messages of pairs and
+ * sketches are staged once the device has made them. Values that shards asked for are only
+ * enqueued here, and on_device_valued() stages them. On failure nothing is posted. After
+ * SLUICE_ENUMERIC, a payload is not finite and worker.overflowed is the coordinate. */
+int on_device_emit_pairs(sluice_model *model);
+int on_device_emit_sketches(sluice_model *model);
+int on_device_ask_values(sluice_model *model);
+/* Called by the pull, token held. Returns 1 if the values are staged, or if none are awaited. */
+int on_device_valued(sluice_model *model);
+/* Writes to text what the device is doing, for a log line about a waiting call. Returns 0 if the
+ * device is idle. */
+int on_device_busy(const sluice_model *model, char *text, size_t cap);
+/* Return how the payloads for this shard leave, and whether the device packed the last one. */
+enum payload_way on_device_way(const sluice_model *model, uint32_t shard);
+int on_device_packed(const sluice_model *model, uint32_t shard);
+#endif

@@ -1,0 +1,82 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The accelerator's side of a worker half, and the state of a push there; see device_vectors.c. */
+#ifndef RUNTIME_WORKER_DEVICE_VECTORS_H
+#define RUNTIME_WORKER_DEVICE_VECTORS_H
+#include "base/device.h"
+#include "model/compressor.h"
+#include "model/device_half.h"
+#include "model/layout.h"
+#include "sluice.h"
+#include <stdatomic.h>
+
+struct compressor_ops;
+
+/* Where gradients are selected, and the state of the push under way. */
+enum on_device_state {
+	DEVICE_AWAY, /* gradients are selected on the host */
+	/* on the device; residual and momentum in host memory were restored and are newer than the
+	 * device's */
+	DEVICE_STALE,
+	DEVICE_IDLE,     /* on the device, and no push is under way */
+	DEVICE_ENQUEUED, /* a push is enqueued, and the device has not finished it */
+	DEVICE_LISTED,   /* the device has finished, but the host has to encode some messages, or to
+			    handle an error */
+	DEVICE_STAGED,   /* all messages are made, but not all of them are posted */
+	DEVICE_ASKED     /* in a pull: the device fetches the values that shards asked for */
+};
+
+/* The accelerator's side of a worker half. Its members are read by the device files alone. */
+struct on_device {
+	/* uses the application's stream, on the device of the last device vector */
+	struct device_half half;
+	atomic_int state;        /* enum on_device_state; changed with the token held */
+	/* The rows of operations of the host and of the device. */
+	const struct compressor_ops *host_ops, *device_ops;
+	struct memory collected; /* collects a gradient that is pushed in ranges; empty: none was */
+	int collects;            /* this step's does */
+	struct memory copies[2]; /* pinned host copies of gradients; empty: none was needed */
+	struct outbox *outbox;   /* device_push.c's; NULL: gradients are selected on the host */
+};
+/* Token held, except in the application's calls while nothing is under way. */
+void on_device_become(sluice_model *model, enum on_device_state state);
+/* Return 1 if the progress thread must poll the push; if the device is working. */
+int on_device_goes_on(enum on_device_state state);
+int on_device_at_work(enum on_device_state state);
+/* Returns 1 with up=sketch, where a push sends sketches and the pull sends the requested values. */
+int on_device_sketches(const sluice_model *model);
+/* Enqueues copies of residual and momentum to the device, if the host's are newer. Returns 0 or -1,
+ * like the operations of struct device_ops. */
+int on_device_take_up(sluice_model *model);
+/* Opens the device's compressor, if it is not open yet. pointer points to memory of the device. */
+int on_device_open_compressor(sluice_model *model, const void *pointer);
+/* Returns how this step's gradient is added to the residual, and what is selected from the sum. */
+struct device_select on_device_select_of(const sluice_model *model, const void *grad);
+/* Fail with SLUICE_EGPU if the stream, or the model's stream, is being captured into a graph. Each
+ * launch of the graph would otherwise repeat the messages of one step. */
+int on_device_check_stream(const struct device_ops *ops, void *stream, const char *function);
+int on_device_ready(const sluice_model *model, const char *function);
+
+enum on_device_state on_device_state(const sluice_model *model);
+/* Returns 1 if gradients are selected on the device. */
+int on_device_selects(const sluice_model *model);
+/* Called when residual and momentum in host memory have become the newer ones. */
+void on_device_renewed(sluice_model *model);
+
+
+/* ---- residual and momentum ---- */
+/* Copies residual and momentum to the host, if they are on the device. */
+int on_device_fetch(sluice_model *model);
+
+/* ---- pulls ---- */
+/* For the pull of a vector on a device: returns the device's operations and its opened compressor.
+ * *ops never becomes NULL, because it still releases the memory of earlier pulls. */
+int on_device_use(sluice_model *model, const void *pointer, const struct device_ops **ops,
+		  struct device_compressor **compressor);
+/* Returns 1 if the device reads published coordinates (up=sketch). */
+int on_device_lands(const sluice_model *model);
+/* up=sketch: clears the residual at the published coordinates. index is relative to the shard
+ * and lies in the memory of half_land(). index NULL: all coordinates whose received values
+ * are not zero. */
+int on_device_clear(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
+		    const struct entries *got, uint32_t n);
+#endif
