@@ -5,7 +5,6 @@
 #include "base/error.h"
 #include "job/progress_token.h"
 #include "model/measure.h"
-#include "worker/async.h"
 #include "worker/lazy.h"
 #include "worker/local.h"
 #include "worker/push.h"
@@ -76,7 +75,7 @@ int sluice_step_info(const sluice_model *model, sluice_model_step *step)
 		now.skipped = step_skipped(model);
 		now.in_sync = local_in_sync(model);
 		now.wanted = lazy_wants(model);
-		now.anchor_due = async_anchor_due(model);
+		now.anchor_due = model_anchor_due(model);
 	}
 	memcpy(step, &now, step->size < sizeof(now) ? step->size : sizeof(now));
 	return 0;

@@ -107,6 +107,12 @@ static inline int model_async(const sluice_model *model)
 	return model->recipe.when == WHEN_ASYNC;
 }
 
+/* Returns 1 if the next push is at an anchor (when=async). */
+static inline int model_anchor_due(const sluice_model *model)
+{
+	return schedule_at_anchor(&model->schedule, model->step + 1);
+}
+
 /* Returns rulebook_stands() for the model. */
 static inline int model_stands(const sluice_model *model, float lr)
 {

@@ -48,11 +48,6 @@ static void async_begin(sluice_model *model, const float *params)
 	a->parked = 0;
 }
 
-int async_anchor_due(const sluice_model *model)
-{
-	return schedule_at_anchor(&model->schedule, model->step + 1);
-}
-
 /* ---- answers ---------------------------------------------------------------- */
 
 /* The next message is a push, or a request for parameters. A pull waits for the answer to it. */

@@ -23,8 +23,6 @@ int async_apply(sluice_model *model, uint32_t shard, const struct message *m,
  * the shard counts versions. */
 uint64_t async_base(const struct message *m);
 
-/* Returns 1 if the next push is at an anchor. */
-int async_anchor_due(const sluice_model *model);
 /* For a pull without a push: stages a message that asks each shard for its newest parameters.
  * The worker is then no longer parked. */
 int async_ask(sluice_model *model);

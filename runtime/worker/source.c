@@ -2,7 +2,6 @@
  * See source.h. */
 #include "worker/source.h"
 #include "base/error.h"
-#include "worker/async.h"
 #include "worker/state.h"
 #include <math.h>
 
@@ -55,7 +54,7 @@ enum source source_of_step(const sluice_model *model)
 {
 	const enum source source = recipe_source(&model->recipe);
 
-	return source == SOURCE_PAIR && async_anchor_due(model) ? SOURCE_GRADIENT : source;
+	return source == SOURCE_PAIR && model_anchor_due(model) ? SOURCE_GRADIENT : source;
 }
 
 int source_check(const sluice_model *model, enum source given, const char *function)
