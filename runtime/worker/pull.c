@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The calls that pull: everything at once, or range by range while the other ranges are still on
- * the network. They wait until the worker half (worker.c) has passed through the phases. */
+ * the network. They wait until the worker half (worker.c) has passed through the phases. The call of
+ * a step without a gradient is here as well, because it ends with a pull. */
 #include "base/device.h"
 #include "base/error.h"
 #include "worker/hooks.h"
@@ -269,4 +270,27 @@ int sluice_pull_range(sluice_model *model, uint64_t begin, uint64_t count)
 		return pull_ends(model);
 	step_end(&w->step);
 	return 0;
+}
+
+/* ---- a step without a gradient ------------------------------------------------ */
+
+int sluice_idle_step(sluice_model *model, void *target, int *more_out)
+{
+	int rc = step_check(model, model, "sluice_idle_step", STEP_DONE);
+	if (rc)
+		return rc;
+	if (!more_out || !model->uneven)
+		return fail(SLUICE_EINVAL, "sluice_idle_step: %s",
+			    more_out ? "the model was not opened with uneven=1 "
+				       "(sluice_model_attr), so nobody could tell when all are "
+				       "idle" :
+				       "more_out is NULL");
+	rc = target_note(model, target, NULL, 0, "sluice_idle_step");
+	if (!rc)
+		rc = push_nothing(model);
+	if (!rc)
+		rc = sluice_pull(model, target);
+	if (!rc)
+		*more_out = (model->worker->step.raised & FLAG_GRADIENT) != 0;
+	return rc;
 }

@@ -452,28 +452,14 @@ int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin, uin
 
 /* ---- a step without a gradient ------------------------------------------------ */
 
-int sluice_idle_step(sluice_model *model, void *target, int *more_out)
+int push_nothing(sluice_model *model)
 {
-	int rc = step_check(model, model, "sluice_idle_step", STEP_DONE);
-	if (rc)
-		return rc;
-	if (!more_out || !model->uneven)
-		return fail(SLUICE_EINVAL, "sluice_idle_step: %s",
-			    more_out ? "the model was not opened with uneven=1 "
-				       "(sluice_model_attr), so nobody could tell when all are "
-				       "idle" :
-				       "more_out is NULL");
-	rc = target_note(model, target, NULL, 0, "sluice_idle_step");
-	if (!rc)
-		rc = worker_come_home(model);
-	if (!rc)
-		rc = push(model, NULL, NULL);
-	if (!rc)
-		rc = sluice_pull(model, target);
-	if (!rc)
-		*more_out = (model->worker->step.raised & FLAG_GRADIENT) != 0;
-	return rc;
+	const int rc = worker_come_home(model);
+
+	return rc ? rc : push(model, NULL, NULL);
 }
+
+/* ---- what a step carries ------------------------------------------------------- */
 
 int step_set_lr(sluice_model *model, float lr)
 {

@@ -13,6 +13,8 @@ int step_check(sluice_model *model, const void *vector, const char *function,
 	       enum step_state expected);
 /* Refuses a vector that has neither data nor segments, or both. */
 int vector_check(const sluice_vector *vector, const char *function);
+/* Pushes no gradient, for a step in which this worker has none. */
+int push_nothing(sluice_model *model);
 int step_set_lr(sluice_model *model, float lr);
 int step_set_grad_scale(sluice_model *model, float scale);
 /* Return what sluice_step_info() reports about the last step. */
