@@ -13,6 +13,7 @@ library_sources += \
 	rdma/self.c \
 	rdma/shm.c \
 	rdma/shm_record.c rdma/shm_record.h \
+	rdma/stream.h \
 	rdma/transfer.c rdma/transfer.h \
 	rdma/transport.h \
 	rdma/transports.c \
@@ -21,7 +22,7 @@ if HAVE_LIBFABRIC
 library_sources += \
 	rdma/ofi.c \
 	rdma/ofi_fabric.c rdma/ofi_fabric.h \
-	rdma/ofi_flow.c rdma/ofi_flow.h rdma/ofi_stream.h \
+	rdma/ofi_flow.c rdma/ofi_flow.h \
 	rdma/ofi_library.c rdma/ofi_library.h \
 	rdma/ofi_memory.c rdma/ofi_memory.h \
 	rdma/ofi_messages.c rdma/ofi_messages.h \

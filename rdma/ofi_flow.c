@@ -3,7 +3,7 @@
  * oldest one, `next` the first one that is not fully posted, `end` the next free place. */
 #include "rdma/ofi_flow.h"
 #include "base/error.h"
-#include "rdma/ofi_stream.h"
+#include "rdma/stream.h"
 #include "rdma/transfer.h"
 #include "sluice.h"
 #include <stdio.h>
@@ -11,6 +11,10 @@
 #include <string.h>
 
 enum { REFUSED_NS = 20000, REFUSALS_MAX = 50 };
+/* The most is 8 MiB, which is more than Linux buffers by default (tcp_wmem). */
+static const struct stream_limits over_tcp = {
+	.piece_bytes = 1 << 19, .begin = 2, .least = 2, .most = 16, .wait_ns = 5000000
+};
 struct entry {
 	struct transfer x;
 	struct ofi_target target;
@@ -34,7 +38,7 @@ struct ofi_flow {
 	uint32_t token;
 	int ordered, abandoned;
 	int stream;                  /* all bytes for the peer go through one stream */
-	struct ofi_stream large[2];  /* [0]: pieces of puts, [1]: of gets */
+	struct stream large[2];      /* [0]: pieces of puts, [1]: of gets */
 	uint32_t oldest, next, end;  /* modulo 2^32; FLOW_TRANSFERS divides it */
 	int out, puts_out;           /* pieces */
 	uint64_t moved_ns, retry_ns; /* used after a refused transfer while nothing is under way: */
@@ -58,7 +62,7 @@ int ofi_flow_open(const struct ofi_flow_config *config, struct ofi_flow **out)
 	f->config = *config;
 	f->ordered = ofi_fabric_is_ordered(config->fabric);
 	f->stream = ofi_fabric_is_tcp(config->fabric);
-	f->large[0] = f->large[1] = OFI_STREAM_NEW;
+	f->large[0] = f->large[1] = stream_new(&over_tcp);
 	for (int i = 0; i < FLOW_PIECES; i++) {
 		f->pieces[i].flow = f;
 		f->pieces[i].free = f->free;
@@ -162,7 +166,7 @@ static ssize_t post_message(struct ofi_flow *f, struct entry *e)
 /* Returns the size of the next piece of a transfer with this many bytes left. */
 static size_t piece_bytes(const struct ofi_flow *f, size_t left)
 {
-	const size_t most = f->stream ? STREAM_PIECE_BYTES : FLOW_PIECE_BYTES;
+	const size_t most = f->stream ? over_tcp.piece_bytes : FLOW_PIECE_BYTES;
 
 	return left < most ? left : most;
 }
@@ -195,8 +199,7 @@ static ssize_t post_flow_piece(struct ofi_flow *f, struct entry *e, uint64_t now
 		what.announce = 0;
 		what.placed = 1;
 	}
-	if (!piece || waits_for_order(f, e, n == left) ||
-	    (large && ofi_stream_is_full(&f->large[get])))
+	if (!piece || waits_for_order(f, e, n == left) || (large && stream_is_full(&f->large[get])))
 		return -FI_EAGAIN;
 	what.context = &piece->context;
 	rc = get ? ofi_fabric_get(f->config.fabric, &what) :
@@ -208,7 +211,7 @@ static ssize_t post_flow_piece(struct ofi_flow *f, struct entry *e, uint64_t now
 	piece->large = large;
 	piece->since_ns = now_ns;
 	if (large)
-		ofi_stream_post(&f->large[get]);
+		stream_post(&f->large[get]);
 	e->posted += n;
 	e->pieces++;
 	e->whole = n == left && !by_message;
@@ -303,8 +306,8 @@ int ofi_flow_completed(struct ofi_flow *f, const struct ofi_completion *completi
 	f->out--;
 	f->puts_out -= e->x.kind != TRANSFER_GET;
 	if (piece->large)
-		ofi_stream_end(&f->large[e->x.kind == TRANSFER_GET], piece->large,
-			       now_ns - piece->since_ns, now_ns);
+		stream_end(&f->large[e->x.kind == TRANSFER_GET], piece->large,
+			   now_ns - piece->since_ns, now_ns);
 	f->moved_ns = now_ns;
 	e->pieces--;
 	if (completion->error) {

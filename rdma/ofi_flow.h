@@ -6,7 +6,7 @@
  *
  * Over TCP everything between two ranks shares one stream: a request for a get, its answer and a
  * notice wait for all bytes of puts that the kernel has accepted before, which can be megabytes. So
- * ofi_stream.h limits the large pieces under way, and a piece of a put counts until it is in place.
+ * stream.h limits the large pieces under way, and a piece of a put counts until it is in place.
  *
  * A notice has 64 bits: the immediate, and a token that the receiver made for the sender. libfabric
  * does not name the sender, but the token does, and no other rank knows the token. Its upper half

@@ -9,7 +9,8 @@ check_PROGRAMS += \
 	tests/unit/test_shm_death \
 	tests/unit/test_shm_hostile \
 	tests/unit/test_shm_processes \
-	tests/unit/test_shm_sleep
+	tests/unit/test_shm_sleep \
+	tests/unit/test_stream
 rdma_pair = tests/unit/rdma/rdma_pair.c tests/unit/rdma/rdma_pair.h
 shm_trio = tests/unit/rdma/shm_trio.c tests/unit/rdma/shm_trio.h $(rdma_pair)
 tests_unit_test_card_choice_SOURCES = tests/unit/rdma/test_card_choice.c
@@ -22,14 +23,14 @@ tests_unit_test_shm_death_SOURCES = tests/unit/rdma/test_shm_death.c $(rdma_pair
 tests_unit_test_shm_hostile_SOURCES = tests/unit/rdma/test_shm_hostile.c $(shm_trio)
 tests_unit_test_shm_processes_SOURCES = tests/unit/rdma/test_shm_processes.c $(rdma_pair)
 tests_unit_test_shm_sleep_SOURCES = tests/unit/rdma/test_shm_sleep.c $(shm_trio)
+tests_unit_test_stream_SOURCES = tests/unit/rdma/test_stream.c
 
 if HAVE_LIBFABRIC
 check_PROGRAMS += \
 	tests/unit/test_ofi \
 	tests/unit/test_ofi_job \
 	tests/unit/test_ofi_proof \
-	tests/unit/test_ofi_rules \
-	tests/unit/test_ofi_stream
+	tests/unit/test_ofi_rules
 tests_unit_test_ofi_SOURCES = tests/unit/rdma/test_ofi.c $(rdma_pair)
 # libfabric, which is loaded at run time, is to find its connect().
 tests_unit_test_ofi_LDFLAGS = $(AM_LDFLAGS) -Wl,--export-dynamic
@@ -37,14 +38,12 @@ tests_unit_test_ofi_job_SOURCES = tests/unit/rdma/test_ofi_job.c $(ranks)
 tests_unit_test_ofi_proof_SOURCES = tests/unit/rdma/test_ofi_proof.c $(rdma_pair)
 tests_unit_test_ofi_rules_SOURCES = tests/unit/rdma/test_ofi_rules.c $(fake_ofi)
 tests_unit_test_ofi_rules_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dlopen -Wl,--wrap=dlsym -Wl,--wrap=dlclose -Wl,--wrap=getrandom
-tests_unit_test_ofi_stream_SOURCES = tests/unit/rdma/test_ofi_stream.c
 else
 EXTRA_DIST += \
 	tests/unit/rdma/test_ofi.c \
 	tests/unit/rdma/test_ofi_job.c \
 	tests/unit/rdma/test_ofi_proof.c \
 	tests/unit/rdma/test_ofi_rules.c \
-	tests/unit/rdma/test_ofi_stream.c \
 	$(fake_ofi)
 endif
 

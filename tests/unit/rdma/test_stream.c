@@ -1,11 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The pieces that are under way over a stream, on links that exist in arithmetic only: a rate, and
  * the time of the way there and back. */
-#include "rdma/ofi_stream.h"
+#include "rdma/stream.h"
 #include "cases.h"
 #include <stdio.h>
 
-enum { PIECES = 4000, WARM = 1000 };
+enum { PIECES = 4000, WARM = 1000, PIECE = 1 << 19, MOST = 16 };
+
+static const struct stream_limits limits = {
+	.piece_bytes = PIECE, .begin = 2, .least = 2, .most = MOST, .wait_ns = 5000000
+};
 
 struct link {
 	double bits, way_s; /* way_s: there and back */
@@ -17,26 +21,26 @@ struct link {
 static void run(struct link *l)
 {
 	static double posted[PIECES], ends[PIECES];
-	struct ofi_stream s = OFI_STREAM_NEW;
-	const double each = 8 * STREAM_PIECE_BYTES / l->bits;
+	struct stream s = stream_new(&limits);
+	const double each = 8 * PIECE / l->bits;
 	double now = 0, free_at = 0;
 	int next = 0, done = 0;
 
 	l->most_wait_s = 0;
 	while (done < PIECES) {
-		while (next < PIECES && !ofi_stream_is_full(&s)) {
+		while (next < PIECES && !stream_is_full(&s)) {
 			const double begins = free_at > now ? free_at : now;
 
 			posted[next] = now;
 			free_at = begins + each;
 			ends[next++] = free_at + l->way_s;
-			ofi_stream_post(&s);
+			stream_post(&s);
 			if (next > WARM && begins - now > l->most_wait_s)
 				l->most_wait_s = begins - now;
 		}
 		now = ends[done];
-		ofi_stream_end(&s, STREAM_PIECE_BYTES, (uint64_t)((now - posted[done]) * 1e9),
-			       (uint64_t)(now * 1e9));
+		stream_end(&s, PIECE, (uint64_t)((now - posted[done]) * 1e9),
+			   (uint64_t)(now * 1e9));
 		done++;
 	}
 	l->used = (PIECES - WARM) * each / (ends[PIECES - 1] - ends[WARM - 1]);
@@ -53,14 +57,14 @@ TEST(links__of_all_lengths__are_used_whole_and_nothing_waits_long)
 
 	for (size_t i = 0; i < sizeof(links) / sizeof(links[0]); i++) {
 		struct link *l = &links[i];
-		const double each = 8 * STREAM_PIECE_BYTES / l->bits;
+		const double each = 8 * PIECE / l->bits;
 
 		run(l);
 		if (l->used < 0.95)
 			fail_msg("%.0f b/s, %g s: only %.3f of it is used", l->bits, l->way_s,
 				 l->used);
 		/* One piece more than may wait, and the least that is under way. */
-		if (l->most_wait_s > STREAM_WAIT_NS * 1e-9 + 2 * each)
+		if (l->most_wait_s > (double)limits.wait_ns * 1e-9 + 2 * each)
 			fail_msg("%.0f b/s, %g s: a piece waits for %g s", l->bits, l->way_s,
 				 l->most_wait_s);
 	}
@@ -70,33 +74,33 @@ TEST(links__of_all_lengths__are_used_whole_and_nothing_waits_long)
 TEST(link__very_long__gets_eight_megabytes_at_a_time)
 {
 	struct link l = { .bits = 1e10, .way_s = 0.1 };
-	const double most = 8.0 * STREAM_MOST * STREAM_PIECE_BYTES / l.way_s / l.bits;
+	const double most = 8.0 * MOST * PIECE / l.way_s / l.bits;
 
 	run(&l);
 	assert_true(l.used > 0.95 * most && l.used < 1.05 * most);
 }
 
 /* A piece of the size ends at each tick, and another one is posted. */
-static void tick(struct ofi_stream *s, int n, uint64_t each_ns, uint64_t took_ns, size_t bytes,
+static void tick(struct stream *s, int n, uint64_t each_ns, uint64_t took_ns, size_t bytes,
 		 uint64_t *now_ns)
 {
 	for (int i = 0; i < n; i++) {
-		while (!ofi_stream_is_full(s))
-			ofi_stream_post(s);
+		while (!stream_is_full(s))
+			stream_post(s);
 		*now_ns += each_ns;
-		ofi_stream_end(s, bytes, took_ns, *now_ns);
+		stream_end(s, bytes, took_ns, *now_ns);
 	}
 }
 
 TEST(stream__slower_than_before__falls_to_the_least)
 {
-	struct ofi_stream s = OFI_STREAM_NEW;
+	struct stream s = stream_new(&limits);
 	uint64_t now = 1;
 
-	tick(&s, 100, 1000000, 4000000, STREAM_PIECE_BYTES, &now);
+	tick(&s, 100, 1000000, 4000000, PIECE, &now);
 	assert_int_equal(s.most, 1 + 4 + 5);
-	tick(&s, 100, 20000000, 200000000, STREAM_PIECE_BYTES, &now);
-	assert_int_equal(s.most, STREAM_LEAST);
+	tick(&s, 100, 20000000, 200000000, PIECE, &now);
+	assert_int_equal(s.most, limits.least);
 	assert_int_equal(s.fastest_ns, 4000000);
 	/* Short pieces say nothing of what a whole one takes. */
 	tick(&s, 100, 1000000, 1000000, STREAM_SMALL_BYTES + 1, &now);
@@ -106,15 +110,15 @@ TEST(stream__slower_than_before__falls_to_the_least)
 /* A program that sends a piece now and then tells no rate. */
 TEST(stream__with_pauses__stays_as_it_was)
 {
-	struct ofi_stream s = OFI_STREAM_NEW;
+	struct stream s = stream_new(&limits);
 	uint64_t now = 1;
 
-	tick(&s, 100, 1000000, 4000000, STREAM_PIECE_BYTES, &now);
+	tick(&s, 100, 1000000, 4000000, PIECE, &now);
 	while (s.now)
-		ofi_stream_end(&s, STREAM_PIECE_BYTES, 4000000, now += 1000000);
+		stream_end(&s, PIECE, 4000000, now += 1000000);
 	for (int i = 0; i < 100; i++) {
-		ofi_stream_post(&s);
-		ofi_stream_end(&s, STREAM_PIECE_BYTES, 4000000, now += 1000000000);
+		stream_post(&s);
+		stream_end(&s, PIECE, 4000000, now += 1000000000);
 	}
 	assert_int_equal(s.most, 1 + 4 + 5);
 	assert_int_equal(s.now, 0);
