@@ -2,7 +2,9 @@
  * See sendlog.h. The log counts the entries of the send queue itself, because some devices do not
  * notice when it is full. */
 #include "rdma/sendlog.h"
+#include "base/clock.h"
 #include "base/error.h"
+#include "rdma/stream.h"
 #include "rdma/transfer.h"
 #include "sluice.h"
 #include <endian.h>
@@ -11,8 +13,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+enum { MOST_PIECES = 256 };
+
 struct sent {
-	uint64_t remote_address, bytes, posted; /* posted: bytes in posted work requests */
+	uint64_t remote_address, bytes;
+	uint64_t posted;  /* bytes in posted work requests */
+	uint64_t done;    /* of these, bytes in large pieces that have ended: never posted again */
 	uint64_t last_wr; /* number of its last work request, once all are posted */
 	uint64_t notify;  /* its number among the notifies to this peer; 0: none */
 	uint64_t cookie;
@@ -24,6 +30,13 @@ struct sent {
 	uint8_t copied;   /* `local` points into the log's memory */
 	uint8_t started;  /* at least one work request was posted */
 	uint8_t in_place; /* a new connection showed that the peer has it; not posted again */
+};
+
+/* A work request in the queue pair. */
+struct request {
+	uint64_t entry;    /* its number in the log, of a large piece */
+	uint64_t since_ns; /* a large piece is under way */
+	uint32_t large;    /* its bytes, if it is a large piece; otherwise 0 */
 };
 
 struct sendlog {
@@ -43,6 +56,14 @@ struct sendlog {
 	int running;                             /* transfers may be posted on qp */
 	uint64_t wr_sent, wr_done, wr_signalled; /* work requests of qp */
 	uint32_t reads, reads_max;
+	struct request *requests; /* of qp, by number; as many as entries */
+	/* A heartbeat and the next notify wait behind the pieces in the queue pair. The wait is
+	 * longer than the progress thread dozes (runtime/job/progress.c), so the link stays busy
+	 * while nobody polls. */
+	struct stream_limits limits;
+	struct stream large[2]; /* [0]: pieces of puts, [1]: of gets */
+	uint64_t pieces;        /* large ones that have ended */
+	enum { NO_FLUSH, FLUSH_WAITS, FLUSH_POSTED } flush;
 
 	struct slot_address peer_slot;
 	const uint8_t *slot;
@@ -54,6 +75,11 @@ struct sendlog {
 static struct sent *sent_at(const struct sendlog *log, uint64_t n)
 {
 	return &log->sent[n & (log->sizes.log_entries - 1)];
+}
+
+static struct request *request_at(const struct sendlog *log, uint64_t wr)
+{
+	return &log->requests[wr & (log->sizes.log_entries - 1)];
 }
 
 /* Returns 1 if the transfer needs an EVENT_DONE. */
@@ -92,7 +118,7 @@ static int post_wr(struct sendlog *log, struct ibv_send_wr *wr, int signalled, i
 		*refused_out = err;
 		return SLUICE_EDEVICE;
 	}
-	log->wr_sent++;
+	request_at(log, ++log->wr_sent)->large = 0;
 	if (signalled)
 		log->wr_signalled = log->wr_sent;
 	return SLUICE_OK;
@@ -110,12 +136,15 @@ static int post_one(struct sendlog *log, struct ibv_send_wr *wr, int signalled)
 	return fail_quietly(SLUICE_EPEER, "rank %d: %s", log->peer, why);
 }
 
-/* Posts the next work request of one entry. */
+/* Posts the next work request of one entry. Returns SLUICE_EAGAIN if it must wait. */
 static int post_piece(struct sendlog *log, struct sent *s)
 {
-	uint64_t left = s->bytes - s->posted;
-	uint32_t n = (uint32_t)(left < log->sizes.max_message ? left : log->sizes.max_message);
-	int last = n == left, rc;
+	const uint64_t left = s->bytes - s->posted;
+	const uint32_t n = (uint32_t)(left < log->limits.piece_bytes ? left :
+								       log->limits.piece_bytes);
+	const int last = n == left, large = n > STREAM_SMALL_BYTES;
+	struct stream *stream = &log->large[s->kind == TRANSFER_GET];
+	int rc;
 	struct ibv_sge sge = { .addr = (uintptr_t)s->local + s->posted,
 			       .length = n,
 			       .lkey = s->lkey };
@@ -126,6 +155,8 @@ static int post_piece(struct sendlog *log, struct sent *s)
 		.wr.rdma = { .remote_addr = s->remote_address + s->posted, .rkey = s->rkey },
 	};
 
+	if (large && stream_is_full(stream))
+		return SLUICE_EAGAIN;
 	if (s->kind == TRANSFER_GET) {
 		wr.opcode = IBV_WR_RDMA_READ;
 	} else {
@@ -137,9 +168,15 @@ static int post_piece(struct sendlog *log, struct sent *s)
 			wr.send_flags = IBV_SEND_INLINE;
 	}
 	/* Each READ is signalled, because the next one may wait for it. */
-	rc = post_one(log, &wr, last && (s->kind == TRANSFER_GET || reports(s)));
+	rc = post_one(log, &wr, large || (last && (s->kind == TRANSFER_GET || reports(s))));
 	if (rc)
 		return rc;
+	if (large) {
+		*request_at(log, log->wr_sent) = (struct request){ .entry = log->next,
+								   .since_ns = now_ns(),
+								   .large = n };
+		stream_post(stream);
+	}
 	s->posted += n;
 	s->started = 1;
 	if (last)
@@ -315,10 +352,30 @@ void sendlog_append(struct sendlog *log, const struct transfer *x, uint32_t lkey
 
 /* ---- what completes --------------------------------------------------------------- */
 
+/* A large piece that has ended needs never be posted again, so a transfer of any length gets
+ * through a link that keeps breaking. */
+static void end_piece(struct sendlog *log, const struct request *r)
+{
+	struct sent *s = sent_at(log, r->entry);
+	const uint64_t now = now_ns();
+
+	s->done += r->large;
+	log->pieces++;
+	stream_end(&log->large[s->kind == TRANSFER_GET], r->large, now - r->since_ns, now);
+}
+
+static void post_flush(struct sendlog *log)
+{
+	if (log->flush == FLUSH_WAITS && log->next == log->end &&
+	    !write_slot(log, IBV_WR_RDMA_WRITE, 0, SLOT_CREDIT, NULL, 0, 1))
+		log->flush = FLUSH_POSTED;
+}
+
 void sendlog_completed(struct sendlog *log, uint64_t wr)
 {
-	if (wr > log->wr_done)
-		log->wr_done = wr;
+	while (log->wr_done < wr)
+		if (request_at(log, ++log->wr_done)->large)
+			end_piece(log, request_at(log, log->wr_done));
 	for (; log->first < log->next; log->first++) {
 		const struct sent *s = sent_at(log, log->first);
 
@@ -335,6 +392,7 @@ void sendlog_completed(struct sendlog *log, uint64_t wr)
 	}
 	if (log->next < log->end && log->running)
 		post_entries(log);
+	post_flush(log);
 }
 
 int sendlog_received(struct sendlog *log, uint32_t imm)
@@ -366,6 +424,8 @@ void sendlog_attach(struct sendlog *log, struct ibv_qp *qp)
 {
 	log->qp = qp;
 	log->wr_sent = log->wr_done = log->wr_signalled = 0;
+	stream_break(&log->large[0]);
+	stream_break(&log->large[1]);
 }
 
 void sendlog_detach(struct sendlog *log)
@@ -392,7 +452,7 @@ static void rewind_entries(struct sendlog *log, uint64_t received)
 	for (uint64_t n = log->first; n < log->end; n++) {
 		struct sent *s = sent_at(log, n);
 
-		s->posted = 0;
+		s->posted = s->done;
 		s->last_wr = 0;
 		s->started = 0;
 		s->in_place |= n < known && s->kind != TRANSFER_GET;
@@ -464,7 +524,7 @@ void sendlog_abandon(struct sendlog *log)
 
 uint64_t sendlog_moved(const struct sendlog *log)
 {
-	return log->first + log->received;
+	return log->first + log->received + log->pieces;
 }
 
 uint64_t sendlog_waiting(const struct sendlog *log)
@@ -474,12 +534,13 @@ uint64_t sendlog_waiting(const struct sendlog *log)
 
 void sendlog_flush(struct sendlog *log)
 {
-	write_slot(log, IBV_WR_RDMA_WRITE, 0, SLOT_CREDIT, NULL, 0, 1);
+	log->flush = FLUSH_WAITS;
+	post_flush(log);
 }
 
 int sendlog_flushed(const struct sendlog *log)
 {
-	return !log->qp || log->wr_done >= log->wr_signalled;
+	return !log->qp || (log->flush == FLUSH_POSTED && log->wr_done >= log->wr_signalled);
 }
 
 /* ---- opening and closing ---------------------------------------------------------- */
@@ -487,6 +548,21 @@ int sendlog_flushed(const struct sendlog *log)
 size_t sendlog_memory(const struct queue_sizes *sizes)
 {
 	return (size_t)sizes->log_entries * TRANSFER_INLINE_BYTES + SLOT_BYTES;
+}
+
+/* Large pieces leave half of the queue pair to other requests. */
+static struct stream_limits limits_of(const struct queue_sizes *sizes)
+{
+	const int most = (int)sizes->log_entries / 2;
+	struct stream_limits limits = { .piece_bytes = 1 << 20,
+					.begin = 4,
+					.least = 2,
+					.most = most < MOST_PIECES ? most : MOST_PIECES,
+					.wait_ns = 20000000 };
+
+	if (limits.piece_bytes > sizes->max_message)
+		limits.piece_bytes = sizes->max_message;
+	return limits;
 }
 
 int sendlog_open(const struct sendlog_config *config, struct sendlog **out)
@@ -501,8 +577,11 @@ int sendlog_open(const struct sendlog_config *config, struct sendlog **out)
 				 .memory = config->memory,
 				 .lkey = config->lkey,
 				 .slot = config->slot };
+	log->limits = limits_of(config->sizes);
+	log->large[0] = log->large[1] = stream_new(&log->limits);
 	log->sent = calloc(log->sizes.log_entries, sizeof(*log->sent));
-	if (!log->sent) {
+	log->requests = calloc(log->sizes.log_entries, sizeof(*log->requests));
+	if (!log->sent || !log->requests) {
 		sendlog_close(&log);
 		return fail(SLUICE_ENOMEM, "verbs: no memory for a log of %u transfers",
 			    config->sizes->log_entries);
@@ -522,6 +601,7 @@ void sendlog_close(struct sendlog **log)
 	if (!*log)
 		return;
 	free((*log)->sent);
+	free((*log)->requests);
 	free(*log);
 	*log = NULL;
 }

@@ -2,6 +2,10 @@
  * The log of transfers to one peer: the outgoing hot path, its completions, and the credits of both
  * sides. It makes no allocation and no system call.
  *
+ * A transfer is a sequence of pieces of at most a megabyte, and a limited number of these is in the
+ * queue pair (stream.h), so that nothing waits there behind a gigabyte, and completions show that
+ * bytes move.
+ *
  * A transfer stays in the log until it is known to be complete. When a connection breaks, both
  * sides exchange how many notifies they have received. The rest is posted again, in order, on a new
  * queue pair, so each notify arrives exactly once.
@@ -96,7 +100,8 @@ int sendlog_credit_due(const struct sendlog *log);
 int sendlog_give_credit(struct sendlog *log);
 
 /* ---- questions ---- */
-/* Returns a counter that grows with every completed transfer and every received notify. */
+/* Returns a counter that grows with every completed transfer or large piece of one, and with every
+ * received notify. */
 uint64_t sendlog_moved(const struct sendlog *log);
 /* Returns the number of transfers in the log. */
 uint64_t sendlog_waiting(const struct sendlog *log);

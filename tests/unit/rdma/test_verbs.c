@@ -6,7 +6,7 @@
 #include "cases.h"
 #include <string.h>
 
-enum { DEPTH = 64 };
+enum { DEPTH = 64, MIB = 1 << 20 };
 
 FRESH(put_get_notify__two_ranks__bytes_and_immediate_arrive)
 {
@@ -214,4 +214,27 @@ int main(void)
 
 	pair_memory_windows = "no";
 	return failed + run_cases(NULL, NULL);
+}
+
+/* ---- large transfers -------------------------------------------------------------- */
+
+FRESH(put__of_24_megabytes__only_a_few_pieces_are_in_the_queue_pair)
+{
+	struct large x = open_large(DEPTH);
+
+	fake.held = 1;
+	fake_counts.most_outstanding = 0;
+	fake_counts.bytes_written = 0;
+	assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to, x.near, 0, LARGE, 0), 0);
+	assert_in_range(fake_counts.most_outstanding, 1, 8);
+	fake_release(0);
+	assert_in_range(fake_counts.bytes_written, 1, 8 * MIB);
+	for (int i = 0; i < 1000 && !pair_count(&pair, 1, EVENT_IMM); i++) {
+		pair_poll(&pair);
+		fake_release(0);
+	}
+	check_numbers(1, 1);
+	assert_memory_equal(x.far->base, x.near->base, LARGE);
+	assert_int_equal(fake_counts.bytes_written, LARGE);
+	close_large(&x);
 }

@@ -131,6 +131,34 @@ FRESH(connect__again_then_silence__peer_is_lost_within_its_time)
 	close_all(&x);
 }
 
+static void break_amid(enum transfer_kind kind)
+{
+	struct large x = open_large(DEPTH);
+
+	fake.held = 1;
+	fake_counts.bytes_written = fake_counts.bytes_read = 0;
+	assert_int_equal(post(0, kind, x.to, x.near, 0, LARGE, 0), 0);
+	fake_release(0);
+	pair_poll(&pair);
+	fake_cm_cut(1);
+	fake.held = 0;
+	assert_int_equal(kind == TRANSFER_GET ? pair_wait(&pair, 0, EVENT_DONE, 1) :
+						pair_wait(&pair, 1, EVENT_IMM, 1),
+			 0);
+	assert_memory_equal(x.far->base, x.near->base, LARGE);
+	/* Greetings and tables of keys are written as well. */
+	assert_in_range(fake_counts.bytes_written + fake_counts.bytes_read, LARGE, LARGE + 100000);
+	close_large(&x);
+}
+
+/* Otherwise a transfer that takes longer than a link stays up would never end. */
+FRESH(break__amid_a_large_transfer__pieces_that_ended_are_not_posted_again)
+{
+	break_amid(TRANSFER_PUT_NOTIFY);
+	fake_reset();
+	break_amid(TRANSFER_GET);
+}
+
 FRESH(cm_events__every_type_with_rubbish__connection_survives_or_is_made_again)
 {
 	uint8_t rubbish[200];

@@ -108,3 +108,24 @@ void close_all(struct two *x)
 	close_two(x);
 	close_pair();
 }
+
+struct large open_large(uint32_t queue_depth)
+{
+	struct large x = { 0 };
+
+	open_pair(queue_depth);
+	assert_int_equal(region_open(LARGE, REGION_WRITE | REGION_READ, "far", &x.far), 0);
+	assert_int_equal(region_open(LARGE, 0, "near", &x.near), 0);
+	assert_int_equal(pair_share(&pair, 1, x.far, &x.to), 0);
+	fill(x.far->base, LARGE, 1);
+	fill(x.near->base, LARGE, 2);
+	return x;
+}
+
+void close_large(struct large *x)
+{
+	verbs_transport.remote_close(&x->to);
+	region_close(&x->far);
+	region_close(&x->near);
+	close_pair();
+}

@@ -6,7 +6,7 @@
 #include "verbs_pair.h"
 #include "cases.h"
 
-enum { BYTES = 65536 };
+enum { BYTES = 65536, LARGE = (24 << 20) + 5000 };
 
 extern struct verbs_pair pair;
 extern char logged[65536];
@@ -34,4 +34,12 @@ void close_two(struct two *x);
 /* The same, with the pair opened before and closed after. */
 struct two open_two(uint32_t queue_depth);
 void close_all(struct two *x);
+
+/* A region of rank 1 that is longer than any piece, and one of rank 0; both filled, differently. */
+struct large {
+	struct region *far, *near;
+	struct remote *to;
+};
+struct large open_large(uint32_t queue_depth);
+void close_large(struct large *x);
 #endif
