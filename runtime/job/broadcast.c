@@ -27,14 +27,14 @@ enum { CHUNK_BYTES = 4 << 20 };
 
 struct broadcast {
 	sluice_job *job;
-	uint8_t *bytes; /* NULL on a server that serves, which only takes part in the rounds */
+	uint8_t *bytes; /* NULL on a dedicated server, which only takes part in the rounds */
 	uint64_t size;
 	int root;
-	const struct device_ops *ops; /* of the memory of bytes; NULL: host memory */
+	const struct device_ops *ops; /* the device of bytes; NULL: host memory */
 	int rc; /* why this rank fails; the next round reports it to all others */
 };
 
-/* Between bytes, which may be in GPU memory, and host memory. */
+/* Copies between the caller's bytes, which may be in GPU memory, and host memory. */
 static void copy_between(struct broadcast *b, void *to, const void *from, size_t n)
 {
 	if (b->rc || !n)
@@ -78,7 +78,7 @@ static int compare(const struct broadcast *b, const uint8_t *rows)
 	return rc;
 }
 
-/* A server learns size and root from the workers' messages. */
+/* Sets size and root from the workers' messages, on a server. */
 static int learn(struct broadcast *b, const uint8_t *rows)
 {
 	const uint8_t *row = rows + (size_t)round_leader(b->job) * COLLECTIVE_BYTES;

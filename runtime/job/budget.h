@@ -8,14 +8,14 @@
 #include "base/env.h"
 
 struct budget {
-	/* Between two of this rank's heartbeats, and between two reads of a peer's. */
+	/* The period of this rank's heartbeats, and of its reads of a peer's. */
 	uint64_t heartbeat_ns;
 	/* A peer that was silent this long is lost. Shorter than lost_after. */
 	uint64_t silent_ns;
-	uint64_t link_lost_ns; /* a living peer is lost if the link to it is away this long */
+	uint64_t link_lost_ns; /* a living peer is lost if the connection to it is down this long */
 	uint64_t stalled_ns;   /* a peer that beats but made no progress this long is lost */
 	uint64_t lost_after_ns;
-	/* If our own read comes so late, this rank was stopped, and not the peers. */
+	/* If this rank's own read is this late, this rank was stopped, and not the peers. */
 	uint64_t stopped_ns;
 	uint64_t warn_after_ns;   /* a wait for a living peer logs a warning after this long */
 	uint64_t wait_timeout_ns; /* the longest that any call waits */

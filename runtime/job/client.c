@@ -121,7 +121,8 @@ uint32_t clients_free_model(struct clients *clients)
 	return clients->models_free;
 }
 
-/* At least `wanted`, and at least doubled, so that a table grows seldom. */
+/* Returns a new table size of at least `wanted`, and at least twice the old one, so that a table
+ * rarely grows. */
 static uint32_t more_room(uint32_t room, uint32_t wanted)
 {
 	uint64_t more = room ? room : FIRST_ROOM;

@@ -36,7 +36,7 @@ struct round {
 	uint64_t seq;
 	uint32_t op;
 	struct about about;
-	int next_post; /* peers below this one have this rank's message */
+	int next_post; /* lower peers have this rank's message */
 	const uint8_t *mine;
 	size_t stride, bytes;
 };
@@ -49,8 +49,9 @@ static int post_messages(struct round *r)
 	for (; r->next_post < job->size; r->next_post++) {
 		int p = r->next_post;
 		if (job->peers[p].state != PEER_ALIVE)
-			continue; /* the wait for its message will name it, or it will be
-				     dropped */
+			/* the wait for this peer's message will name it, or the peer will be
+			 * dropped */
+			continue;
 		int rc = messages_put(job, p, r->seq, r->op, r->about,
 				      r->bytes ? r->mine + r->stride * (size_t)p : NULL, r->bytes);
 		if (rc == SLUICE_EAGAIN || rc == SLUICE_EPEER)
@@ -77,8 +78,8 @@ static int call_differs(const struct round *r, int peer, const struct collective
 			collective_name(r->op), r->bytes);
 }
 
-/* A rank that came with another call is named at once, however late the others are. If workers may
- * be dropped, its call counts only if its message does, which take_messages() finds out. */
+/* Names a rank that is in another call at once, however late the others are. If workers may be
+ * dropped, a rank's call counts only if its message does, which take_messages() determines. */
 static int one_differs(const struct round *r)
 {
 	struct collective_message message;
@@ -100,8 +101,7 @@ static int round_done(void *context)
 	if (!job_elastic(r->job))
 		return 1;
 	members_held(r->job, r->seq);
-	/* The last rank to learn that the round is closed must not miss it because this rank
-	 * leaves. */
+	/* A rank must not leave before all others have learnt that the round is closed. */
 	return members_closed(r->job, r->seq);
 }
 

@@ -9,19 +9,19 @@
 /* Exchanges `bytes` bytes (<= COLLECTIVE_BYTES) with each peer. Peer p gets mine + stride * p
  * (stride 0: all get the same), and all + r * bytes receives what rank r sent to this rank (`all`
  * may be NULL). The row of a rank that sends fewer bytes (a server in a sum of workers) is zero,
- * and so is that of a lost worker. round_has() says whose rows count, on all ranks alike. Token not
- * held. */
+ * and so is that of a lost worker. round_has() returns whose rows count, with the same result on
+ * all ranks. Token not held. */
 int collective_run(sluice_job *job, enum collective op, const void *mine, size_t stride,
 		   size_t bytes, void *all);
-/* The same for an operation on one model. about.steps is the number of steps whose gradients
+/* Does the same for an operation on one model. about.steps is the number of steps whose gradients
  * this rank's worker has pushed. Ranks that wait for more steps are notified at once. */
 int collective_run_about(sluice_job *job, enum collective op, struct about about, const void *mine,
 			 size_t stride, size_t bytes, void *all);
-/* Collective: returns 0 if every rank came with rc 0, so that no rank is left waiting for one that
- * failed. Otherwise returns the rank's own rc if that is not 0, else SLUICE_EPEER with a message
- * that names the first rank that could not do `what` ("open the model"), and why. */
+/* Collective. Returns 0 if every rank calls it with rc 0. So no rank waits for one that has failed.
+ * Otherwise returns the rank's own rc if that is not 0, else SLUICE_EPEER with a message that names
+ * the first rank that could not do `what` ("open the model"), and why. */
 int collective_agree(sluice_job *job, int rc, const char *what);
-/* The operation that the lowest living worker has begun and this rank has not joined; 0 if there is
- * none. A server joins it. */
+/* Returns the operation that the lowest living worker has begun and this rank has not joined, or 0
+ * if there is none. A server joins it. */
 uint32_t collective_pending(const sluice_job *job);
 #endif

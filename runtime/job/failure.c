@@ -53,9 +53,9 @@ const char *sluice_node(const sluice_job *job, int rank)
 /* ---- failure --------------------------------------------------------------- */
 
 /* Writes this rank's status into its line at every peer that has not left. A lost peer gets it as
- * well: it may only have been stopped, and then learns why nobody waited. A bye also goes to peers
- * that said theirs, because they may still see this process end while they close. No peer
- * answers. */
+ * well: it may only have been stopped, and then learns why the others did not wait. A bye also goes
+ * to peers that have sent theirs, because they may still notice the end of this process while they
+ * close. No peer answers. */
 static void announce(sluice_job *job, enum line_state state, int culprit, const char *text)
 {
 	uint8_t *status = outbox_at(job, LINE_STATUS);

@@ -10,7 +10,7 @@
 struct failure {
 	int code;       /* 0: the job has not failed */
 	int culprit;    /* the rank that is to blame */
-	int finalizing; /* sluice_finalize() was called; from now on a peer may say bye */
+	int finalizing; /* sluice_finalize() was called; from now on a peer may send its bye */
 	int said_bye;   /* all ranks came to sluice_finalize(); no rank can be lost any more */
 	char text[ERROR_TEXT_BYTES];
 };
@@ -30,11 +30,11 @@ int failure_finalize(sluice_job *job);
 /* Reports to every peer that this rank is done, after all ranks came to sluice_finalize(). Token
  * held. */
 void failure_announce_end(sluice_job *job);
-/* Whether failure_finalize() succeeded, and whether failure_announce_end() was called. */
+/* Return 1 if failure_finalize() has succeeded; if failure_announce_end() was called. */
 int failure_finalizing(const sluice_job *job);
 int failure_said_bye(const sluice_job *job);
 /* Returns "rank 3 (node n2)" in one of a few rotating thread-local buffers. */
 const char *rank_text(const sluice_job *job, int rank);
-/* SLUICE_EINVAL in a forked child, else 0. */
+/* Returns SLUICE_EINVAL in a forked child, else 0. */
 int job_check(const sluice_job *job, const char *function);
 #endif

@@ -10,7 +10,8 @@ struct group {
 	int color;
 	int left;     /* the program has finalized it */
 	int *root_of; /* [rank of the group] */
-	int *rank_of; /* [rank of the root]; -1: it does not hold that one */
+	/* [rank of the root]: its rank in the group, or -1 if it is not in the group */
+	int *rank_of;
 };
 
 int group_open(sluice_job *job, sluice_job *root, uint32_t number, int color, const int *roots,

@@ -21,7 +21,7 @@ struct group;
 
 struct groups {
 	sluice_job *at[GROUPS_MAX]; /* by number; at[0] is not used */
-	uint32_t end;               /* all numbers are below this, or it is 0 */
+	uint32_t end;               /* above all numbers in use; 0: there are none */
 };
 
 /* Records the ranks of a group: roots[rank] is the rank in the root of each of the group's n ranks.
@@ -29,27 +29,30 @@ struct groups {
 int group_open(sluice_job *group, sluice_job *root, uint32_t number, int color, const int *roots,
 	       int n);
 void group_close(sluice_job *group);
-/* The rank in a group, or in its root, of a rank of the root; -1 if the group does not hold it. */
+/* Translates a rank of the root to its rank in the group (or in the root itself). Returns -1 if the
+ * group does not contain it. */
 int group_rank_of(const sluice_job *group, int root_rank);
-/* The rank in the root of a rank of a group or of the root. */
+/* Translates a rank of the group (or of the root itself) to its rank in the root. */
 int group_root_rank(const sluice_job *group, int rank);
 int group_color(const sluice_job *group);
-/* The program has finalized this group, whose memory a peer may still write. */
+/* Called when the program has finalized this group. A peer may still write to the group's
+ * memory. */
 void group_leave(sluice_job *group);
 
 /* ---- of a root. Token held, except for groups_open() ---- */
-/* NULL if there is no such group here. */
+/* Returns the group of this number, or NULL if this rank has none. */
 sluice_job *groups_at(const sluice_job *root, uint32_t number);
-/* The root itself, and then each of its groups; NULL at the end. *at begins with 0. */
+/* Returns the root itself, then each of its groups, then NULL. *at must be 0 at first. */
 sluice_job *groups_next(sluice_job *root, uint32_t *at);
 /* Sets a bit for each number that is free on this rank. */
 enum { GROUPS_BYTES = GROUPS_MAX / 8 };
 void groups_free_numbers(const sluice_job *root, uint8_t bits[GROUPS_BYTES]);
-/* From now on events reach the group. */
+/* Makes events reach the group from now on. */
 void groups_add(sluice_job *group);
 void groups_drop(const sluice_job *group);
-/* Takes one group from a root that ends, without token; NULL: there is none left. */
+/* Removes one group from a root that is being freed, and returns it, or NULL if none is left. Token
+ * not held. */
 sluice_job *groups_take(sluice_job *root);
-/* How many groups the program has not finalized. */
+/* Returns the number of groups that the program has not finalized. */
 int groups_open(const sluice_job *root);
 #endif

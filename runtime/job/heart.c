@@ -44,12 +44,13 @@
 enum { PROGRESS_TO_COUNT = 6 };
 
 struct heard {
-	uint64_t beats, progress;     /* as read last */
-	uint64_t received;            /* notifies: by this rank from the peer, */
-	uint64_t shown;               /* and by the peer from this rank, as read last */
-	uint64_t sent;                /* to the peer, when the READ that is under way was posted */
-	uint64_t owed, owed_progress; /* the peer must show `owed` soon after this progress */
-	uint64_t beats_ns, progress_ns; /* when each was last seen to change */
+	uint64_t beats, progress; /* as read last */
+	uint64_t received;        /* notifies that this rank received from the peer */
+	uint64_t shown;           /* notifies that the peer received from this rank, as last read */
+	uint64_t sent;            /* notifies sent to the peer when the READ under way was posted */
+	/* the peer must show a count of `owed` soon after this progress */
+	uint64_t owed, owed_progress;
+	uint64_t beats_ns, progress_ns; /* time of the last change that was seen */
 	int asked;                      /* a READ of it is under way */
 	int failing;                    /* the last READ that ended has failed */
 };
@@ -57,7 +58,7 @@ struct heard {
 struct heart {
 	struct region *pulses; /* where READs put the peers' pulses, PULSE_BYTES each */
 	struct heard *heard;   /* size */
-	uint64_t progress;     /* of this rank; token held */
+	uint64_t progress;     /* this rank's count of progress; token held */
 	uint64_t last_tick_ns; /* when heart_tick() looked last; token held */
 	pthread_t thread;
 	int started;
@@ -68,7 +69,7 @@ struct heart {
 
 /* ---- beating --------------------------------------------------------------- */
 
-/* One number of this rank's pulse, into the line of a peer. */
+/* Writes one number of this rank's pulse into the line of a peer. */
 static void show(const sluice_job *job, int peer, size_t at, uint64_t value)
 {
 	uint8_t *line = line_of(job, peer);
@@ -77,8 +78,8 @@ static void show(const sluice_job *job, int peer, size_t at, uint64_t value)
 	__atomic_store_n((uint64_t *)(void *)(line + at), bytes, __ATOMIC_RELAXED);
 }
 
-/* The check of progress and received at `counts`: a peer may read one before and the other after a
- * change. */
+/* Returns the checksum of progress and received at `counts`. A peer may read one before and the
+ * other after a change. */
 static uint64_t check_of(const uint8_t *counts)
 {
 	return crc32c(0, counts, LINE_CHECK - LINE_PROGRESS);
@@ -187,8 +188,8 @@ void heart_noticed(sluice_job *job, int peer)
 		job->heart->heard[peer].received++;
 }
 
-/* Begins to read a peer's pulse. Where its queue has no room this is tried again at the next tick:
- * a rank is judged by what was read, never by what could not be read. */
+/* Begins to read a peer's pulse. If the queue is full, the next tick tries again. A rank is judged
+ * only by what was read from it. */
 static void ask_pulse(sluice_job *job, int peer)
 {
 	struct heart *heart = job->heart;
@@ -252,7 +253,8 @@ void heart_tick(sluice_job *job, uint64_t now)
 	}
 }
 
-/* Whether all that the peer must have counted by now is in what it shows. */
+/* Checks that the count that the peer shows includes all notifies that it must have counted by
+ * now. */
 static void judge_received(sluice_job *job, int peer, uint64_t received)
 {
 	struct heard *h = &job->heart->heard[peer];
@@ -298,8 +300,8 @@ void heart_heard(sluice_job *job, int peer, int status)
 		h->beats = get_le64(pulse);
 		h->beats_ns = now;
 	}
-	/* Counts that do not check were changed while they were read, or on the way: they are read
-	 * again at the next tick. */
+	/* If the checksum is wrong, the counts were changed while they were read, or by the
+	 * network. The next tick reads them again. */
 	const int counts = get_le64(pulse + LINE_CHECK) == check_of(pulse + LINE_PROGRESS);
 	if (counts && get_le64(pulse + LINE_PROGRESS) != h->progress) {
 		h->progress = get_le64(pulse + LINE_PROGRESS);

@@ -6,24 +6,24 @@
 #include "sluice.h"
 #include <stdint.h>
 
-/* Makes this rank's pulse and the memory to read those of the others. The job's regions are open. A
- * simulated rank has no heart. */
+/* Opens this rank's pulse and the memory into which it reads the others' pulses. The job's regions
+ * must be open. A simulated rank has no heart. */
 int heart_open(sluice_job *job);
 /* Starts to beat. */
 int heart_start(sluice_job *job);
-/* Ends the beat, but for that leaves the job as it is. */
+/* Stops the heartbeat, and changes nothing else in the job. */
 void heart_stop(sluice_job *job);
-/* Ends the beat and frees the heart. No transport may write into its memory any more. */
+/* Stops the heartbeat and frees the heart. No transport may write into its memory any more. */
 void heart_close(sluice_job *job);
 
 /* The functions below are called with the token held. */
 
-/* This peer is connected: its silence counts from now on. */
+/* Called when this peer is connected. From now on its silence counts. */
 void heart_met(sluice_job *job, int peer);
 /* Called once in a heartbeat: counts this rank's progress, and reads the pulses of the others. */
 void heart_tick(sluice_job *job, uint64_t now);
-/* The pulse of this peer was read, or the read failed (status). */
+/* Called when the pulse of this peer was read, or the read failed (status). */
 void heart_heard(sluice_job *job, int peer, int status);
-/* A notify of this peer was taken from its transport. */
+/* Called when the transport has delivered a notify of this peer. */
 void heart_noticed(sluice_job *job, int peer);
 #endif

@@ -97,8 +97,8 @@ void sluice_finalize(sluice_job **job_pointer)
 		return;
 	*job_pointer = NULL;
 	if (job_in_child(job)) {
-		/* The parent's job goes on. In the child it only stays reachable for leak
-		 * checkers. */
+		/* In a forked child: the job still belongs to the parent, so it is not freed here.
+		 * It stays reachable, so that leak checkers do not report it. */
 		static sluice_job *volatile parents __attribute__((unused));
 		parents = job;
 		return;

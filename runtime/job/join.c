@@ -38,7 +38,7 @@ static int allowed(const struct settings *settings, const char *name)
 	return !strcmp(name, "self");
 }
 
-/* Whether the user said which transports to use. */
+/* Returns 1 if the user has named the transports to use. */
 static int transports_named(void)
 {
 	const char *text = getenv("SLUICE_TRANSPORT");
@@ -97,7 +97,7 @@ static int is_put_off(const sluice_job *job, const struct transport_ops *ops)
 	       allowed(&job->settings, ops->name) && !opened(job, ops);
 }
 
-/* This build lacks a transport that is allowed. */
+/* Handles a transport that is allowed but missing in this build. */
 static int miss_transport(sluice_job *job, const struct transport_ops *ops)
 {
 	const size_t used = strlen(job->unopened);
@@ -147,13 +147,13 @@ static int make_secret(const sluice_job *job, struct job_secret *secret)
 enum { SECRET_BYTES = 32 + 64, REASON_BYTES = ERROR_TEXT_BYTES };
 static const char secret_name[8] = "secret", failed_name[8] = "failed", proof_name[8] = "proof";
 
-/* The settings that all ranks must share, encoded as the first word of the payload. */
+/* Returns the settings that all ranks must share, encoded as the first word of the payload. */
 static uint32_t terms(const sluice_job *job)
 {
 	return (uint32_t)job->servers | (uint32_t)job_elastic(job) << 16;
 }
 
-/* With SLUICE_KEY_FILE, the last entry of the payload proves the rest. */
+/* With SLUICE_KEY_FILE, appends an entry to the payload that proves the rest of it. */
 static int add_proof(const sluice_job *job, int first, uint8_t payload[RECORD_PAYLOAD_BYTES],
 		     size_t *bytes)
 {
@@ -237,7 +237,7 @@ static int take_secret(sluice_job *job, struct job_secret *secret)
 	return 0;
 }
 
-/* Hands the secret to the transports that need it as proof. */
+/* Passes the secret to the transports that use it for proofs. */
 static int hand_out_secret(sluice_job *job, const struct job_secret *secret)
 {
 	int rc = 0;
@@ -308,7 +308,7 @@ static void caution(const sluice_job *job, const struct reach *reach)
 	}
 }
 
-/* Returns 1 if the peer is connected and its control region known, 0 if not yet. */
+/* Returns 1 if the peer is connected and its control region is open, 0 if not yet. */
 static int finish_peer(sluice_job *job, int peer)
 {
 	struct peer *p = &job->peers[peer];
@@ -504,7 +504,7 @@ static int exchange_records(sluice_job *job, struct bootstrap *boot, int rc, int
 		err = check_proofs(job, first);
 	if (!err)
 		err = check_records(job);
-	if (err && job->records) /* the secret will not be moved out of it */
+	if (err && job->records) /* no later call removes the secret from it */
 		explicit_bzero(job->records[0].payload, sizeof(job->records[0].payload));
 	return err;
 }
@@ -524,7 +524,8 @@ static int open_what_is_missing(sluice_job *job, const struct reach *reach)
 	return rc;
 }
 
-/* Some ranks can reach each other only by a last resort: all exchange records again. */
+/* Called if some ranks can reach each other only by a last resort. All ranks exchange records
+ * again. */
 static int meet_again(sluice_job *job, struct bootstrap *boot, struct reach *reach)
 {
 	uint8_t payload[RECORD_PAYLOAD_BYTES];
@@ -539,8 +540,8 @@ static int meet_again(sluice_job *job, struct bootstrap *boot, struct reach *rea
 	return check_reachable(job, reach);
 }
 
-/* Learns how all ranks are reached, and sets the secret by which they are recognised. The caller
- * closes *reach. */
+/* Determines how all ranks are reached, and sets the secret by which they are recognised. The
+ * caller closes *reach. */
 static int meet(sluice_job *job, struct bootstrap *boot, struct reach **reach)
 {
 	uint8_t payload[RECORD_PAYLOAD_BYTES];
@@ -556,7 +557,7 @@ static int meet(sluice_job *job, struct bootstrap *boot, struct reach **reach)
 		rc = take_secret(job, &secret);
 	if (!rc && job->key_file)
 		rc = key_file_mix(job->key_file, &secret);
-	if (!rc) { /* all that follows comes out alike on all ranks */
+	if (!rc) { /* from here on, all ranks come to the same decisions */
 		reach_fill(*reach, job->records);
 		rc = check_reachable(job, *reach);
 	}

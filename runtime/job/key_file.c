@@ -18,7 +18,7 @@ enum { LEAST_BYTES = 32, MOST_BYTES = 4096 };
 enum { LABEL_RECORD = 1, LABEL_SECRET };
 
 struct key_file {
-	uint8_t key[AUTH_KEY_BYTES]; /* made of the file's bytes */
+	uint8_t key[AUTH_KEY_BYTES]; /* derived from the file's bytes */
 };
 
 static int refuse_file(const char *path, const char *why)

@@ -12,23 +12,24 @@
 struct key_file;
 enum { KEY_PROOF_BYTES = 32 };
 
-/* The record that a proof is about, so that no proof can be used for another record. */
+/* Identifies the record for which a proof is made, so that no proof can be used for another
+ * record. */
 struct key_context {
 	uint32_t rank, size, round;
 };
 
-/* Reads the file. A path of "" gives NULL. SLUICE_EINVAL if others could have read or written the
- * file, or if it has too few or too many bytes; SLUICE_EIO; SLUICE_ENOSUPP if this build has no
- * crypto library. */
+/* Reads the file. With path "", *out becomes NULL. Errors: SLUICE_EINVAL if others could have read
+ * or written the file, or if it has too few or too many bytes; SLUICE_EIO; SLUICE_ENOSUPP if this
+ * build has no crypto library. */
 int key_file_open(const char *path, struct key_file **out);
 /* Erases the key. */
 void key_file_close(struct key_file **k);
-/* The proof for the first n bytes of a record's payload. */
+/* Makes the proof for the first n bytes of a record's payload. */
 int key_file_prove(const struct key_file *k, const struct key_context *context,
 		   const uint8_t *payload, size_t n, uint8_t proof[KEY_PROOF_BYTES]);
-/* 1 if proof is that proof. */
+/* Returns 1 if proof is the right one for these bytes. */
 int key_file_check(const struct key_file *k, const struct key_context *context,
 		   const uint8_t *payload, size_t n, const uint8_t proof[KEY_PROOF_BYTES]);
-/* Replaces the key that rank 0 made by one that depends on both. */
+/* Replaces the key that rank 0 made by one that depends on that key and the file. */
 int key_file_mix(const struct key_file *k, struct job_secret *secret);
 #endif

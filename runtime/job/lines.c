@@ -58,8 +58,8 @@ uint8_t *outbox_members(const sluice_job *job)
 int lines_put(sluice_job *job, int peer, size_t offset_in_line, void *source, size_t bytes,
 	      uint32_t imm)
 {
-	/* The transport copies short ones, such as the last message of a group, whose lines may be
-	 * closed before it is sent. */
+	/* The transport copies short sources, such as the last message of a group, because the
+	 * group's lines may be closed before it is sent. */
 	struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
 			      .remote = job->peers[peer].control,
 			      .offset = (uint64_t)job->rank * LINE_BYTES + offset_in_line,

@@ -80,16 +80,17 @@ struct lines {
 
 int lines_open(sluice_job *job);
 int lines_open_outbox(sluice_job *job);
-/* The regions may be missing. */
+/* Some or all regions may be NULL. */
 void lines_close(struct lines *lines);
 /* Returns 0 before lines_open(). */
 int lines_are_open(const sluice_job *job);
-/* The region whose lines the transports make accessible to the peers, one each. */
+/* Returns the region of which transports give each peer access to one line. */
 struct region *lines_region(const sluice_job *job);
 
-/* This rank's line that the peer writes. Its bytes may be hostile. */
+/* Returns this rank's line that the peer writes. Its bytes may be hostile. */
 uint8_t *line_of(const sluice_job *job, int peer);
-/* The place in the outbox from which this rank writes that part of its lines at the peers. */
+/* Returns the place in the outbox from which this rank writes this part of its lines at the
+ * peers. */
 uint8_t *outbox_at(const sluice_job *job, size_t offset_in_line);
 uint8_t *outbox_collective(const sluice_job *job, int peer, int parity);
 uint8_t *outbox_members(const sluice_job *job);

@@ -9,12 +9,14 @@
 
 struct living; /* job.living; NULL unless on_failure=continue */
 
-/* Whether the rank is alive in this epoch. Servers always are, because losing one ends the job. */
+/* Returns 1 if the rank is alive in this epoch. Servers always are, because losing one ends the
+ * job. */
 int job_living(const sluice_job *job, int rank);
-/* Whether the rank's contribution to the last collective counts. All ranks get the same answer. */
+/* Returns 1 if the rank's contribution to the last collective counts. All ranks get the same
+ * answer. */
 int round_has(const sluice_job *job, int rank);
-/* The lowest worker of the last collective, which does what only one rank must do. All ranks get
- * the same answer. */
+/* Returns the lowest worker of the last collective. It does what only one rank must do. All ranks
+ * get the same answer. */
 int round_leader(const sluice_job *job);
 
 /* ---- for members.c ---- */
@@ -24,7 +26,7 @@ void living_drop(sluice_job *job, int worker);
 /* MEMBERS_BYTES: worker w is bit w % 8 of byte w / 8. */
 const uint8_t *living_bits(const sluice_job *job);
 const uint8_t *living_round_bits(const sluice_job *job);
-/* The workers that the last collective counted. */
+/* Sets the workers that the last collective counted. */
 void living_count(sluice_job *job, const uint8_t *bits);
 static inline int living_bit(const uint8_t *bits, int worker)
 {

@@ -40,14 +40,15 @@
 #include <string.h>
 
 struct member {
-	uint64_t held_seq; /* at the announcer: the last round of which this peer holds all messages
-			    */
-	int due;           /* our membership block is still to be written to this peer */
+	/* at the announcer: the last round for which this peer has all messages */
+	uint64_t held_seq;
+	int due; /* this rank must still write its membership block to this peer */
 };
 
 struct membership {
-	int due;             /* number of peers that still need this rank's block */
-	uint64_t held_seq;   /* this rank holds the messages of that round from all living ranks */
+	int due; /* number of peers that still need this rank's block */
+	/* the last round for which this rank has the messages of all living ranks */
+	uint64_t held_seq;
 	uint64_t closed_seq; /* the last round that the announcer closed */
 	struct member of[];  /* size */
 };
@@ -109,7 +110,7 @@ void members_post(sluice_job *job)
 	for (int p = 0; m && m->due && p < job->size; p++) {
 		if (!m->of[p].due || (post_members(job, p) == SLUICE_EAGAIN && job_living(job, p)))
 			continue;
-		m->of[p].due = 0; /* to a lost peer, one attempt is enough */
+		m->of[p].due = 0; /* a lost peer gets only one attempt */
 		m->due--;
 	}
 }
@@ -189,9 +190,9 @@ int members_lost(sluice_job *job, int peer, const char *why)
 
 /* ---- rounds ---------------------------------------------------------------- */
 
-/* Called at the announcer. It closes a round when all living ranks hold its messages, and the
- * workers that live now count. Every rank has their messages, because every rank reported, and no
- * rank can be in the next round before. */
+/* Called at the announcer. Closes a round when all living ranks have its messages. The workers that
+ * are alive now count in the round: every rank has reported that it has their messages, and no rank
+ * can be in the next round yet. */
 static void close_round(sluice_job *job)
 {
 	struct membership *m = job->members;

@@ -10,29 +10,29 @@
 
 struct membership; /* job.members; NULL unless on_failure=continue */
 
-/* Called when the ranks are known. Refuses on_failure=continue where it cannot work. */
+/* Called when the ranks are known. Refuses on_failure=continue if it cannot work in this job. */
 int members_open(sluice_job *job);
 void members_close(sluice_job *job);
-/* Called when a peer is lost. Returns 1 if the job goes on without it, 0 if the job fails. */
+/* Called when a peer is lost. Returns 1 if the job continues without it, 0 if the job fails. */
 int members_lost(sluice_job *job, int peer, const char *why);
 /* Returns 1 if this peer may write a block: either the peer or this rank is the announcer. */
 int members_may_write(const sluice_job *job, int peer);
 /* Handles a block of this peer (IMM_MEMBERS). Returns 1 at the announcer, which then asks
  * members_unheard() about each worker and ends with members_taken(). */
 int members_arrived(sluice_job *job, int peer, uint8_t block[MEMBERS_BLOCK_BYTES]);
-/* Whether the peer's block reports this living worker as lost. */
+/* Returns 1 if the peer's block reports this living worker as lost. */
 int members_unheard(const sluice_job *job, int peer, const uint8_t *block, int worker);
 void members_taken(sluice_job *job);
 /* Called when this rank read something invalid. If this rank was stopped for a while, the others
  * may have dropped it and overwritten what it reads. Then the job has failed with that reason when
  * this returns. */
 void members_overtaken(sluice_job *job);
-/* This rank holds the messages of this round from all living ranks. */
+/* Called when this rank has the messages of all living ranks in this round. */
 void members_held(sluice_job *job, uint64_t seq);
-/* Whether members_held() was called for this round. */
+/* Returns 1 if members_held() was called for this round. */
 int members_hold(const sluice_job *job, uint64_t seq);
-/* Whether this round is closed and no block of this rank remains to be written. */
+/* Returns 1 if this round is closed and this rank has no block left to write. */
 int members_closed(const sluice_job *job, uint64_t seq);
-/* Writes the blocks that found a full queue before. */
+/* Writes the blocks that could not be written earlier because a queue was full. */
 void members_post(sluice_job *job);
 #endif

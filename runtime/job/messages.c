@@ -57,7 +57,7 @@ uint64_t messages_next(const sluice_job *job)
 
 uint64_t messages_begin(sluice_job *job)
 {
-	job->messages.ahead = 0; /* no rank can be in the round after this one yet */
+	job->messages.ahead = 0; /* no rank can have begun the next round yet */
 	return ++job->messages.seq;
 }
 

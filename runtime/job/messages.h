@@ -29,7 +29,7 @@ enum collective {
 	COLLECTIVE_BROADCAST,
 	COLLECTIVE_SPLIT
 };
-/* The call that an operation belongs to, for messages. */
+/* Returns the name of an operation's public call, for messages. */
 const char *collective_name(uint32_t op);
 
 /* The model of a collective, and how many steps' gradients this rank's worker has pushed to it.
@@ -51,11 +51,11 @@ struct collective_message {
 int messages_open(sluice_job *job);
 void messages_close(struct collective_messages *messages);
 
-/* The number of the round that this rank begins next. */
+/* Returns the number of the round that this rank begins next. */
 uint64_t messages_next(const sluice_job *job);
 /* Begins a round for this thread, which called messages_claim(). Returns the round's number. */
 uint64_t messages_begin(sluice_job *job);
-/* Only one thread is in a round at a time: from messages_claim() to messages_free(). */
+/* From messages_claim() to messages_free() a thread is in a round. Only one thread can be. */
 int messages_claimed(const sluice_job *job);
 void messages_claim(sluice_job *job);
 void messages_free(sluice_job *job);
@@ -66,13 +66,14 @@ int messages_put(sluice_job *job, int peer, uint64_t seq, uint32_t op, struct ab
 int messages_has(const sluice_job *job, int peer, uint64_t seq);
 /* Returns 0 if the message of that round is valid. */
 int messages_read(const sluice_job *job, int peer, uint64_t seq, struct collective_message *out);
-/* The operation of a message that has arrived. It is not validated. */
+/* Returns the operation of a message that has arrived, without validation. */
 uint32_t messages_op(const sluice_job *job, int peer, uint64_t seq);
 /* Handles IMM_COLLECTIVE: a message of this peer has arrived. waits: a call of this rank waits, so
  * the client learns if the peer is in a collective about a model. */
 void messages_arrived(sluice_job *job, int peer, int waits);
-/* Writes "it closed model 0 after 3 steps" for a peer that has begun to close a model and this rank
- * has not, or for this rank while it closes one; else "". Returns whether there is such a text. */
+/* Writes for example "it closed model 0 after 3 steps", and returns 1, for a peer that has begun to
+ * close a model before this rank, or for this rank while it closes one. Otherwise writes "" and
+ * returns 0. */
 int messages_closing_text(const sluice_job *job, int rank, char *text, size_t cap);
 /* Reports all peers that are in a collective about a model to the client, because a call now waits.
  */

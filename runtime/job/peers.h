@@ -12,15 +12,18 @@ int job_fail(sluice_job *job, int code, int culprit, const char *format, ...)
  * lost. Otherwise, and for a server, this does the same as job_fail(). Returns code. */
 int job_blame(sluice_job *job, int code, int peer, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
-/* The peer is lost: nothing can be written to it or expected from it. why is for example "its
- * process ended". Of a root, this and peers_gone() also tell every group that holds the peer. */
+/* Called when the peer is lost: nothing can be written to it or expected from it. why is for
+ * example "its process ended". Called for a root, this function and peers_gone() also inform every
+ * group that contains the peer. */
 void peers_lost(sluice_job *job, int peer, const char *why);
 void peers_gone(sluice_job *job, int peer, const char *why); /* EVENT_GONE */
-/* Whether this peer of a root is alive in it or in one of its groups, so that its heart counts. */
+/* Returns 1 if this peer of a root is alive in it or in one of its groups, so that its heartbeat
+ * matters. */
 int peers_matter(sluice_job *job, int peer);
 void peers_status(sluice_job *job, int peer);  /* IMM_STATUS */
 void peers_members(sluice_job *job, int peer); /* IMM_MEMBERS */
-/* Tells the living peers whom this rank's shard waits for, because they wait for the shard. */
+/* Informs the living peers for which rank this rank's shard waits, because they wait for the
+ * shard. */
 void peers_report(sluice_job *job, const char *text);
 /* Handles IMM_REPORT. waits: a call of this rank waits. */
 void peers_reported(sluice_job *job, int peer, int waits);

@@ -11,7 +11,7 @@
 #include <hwloc/linux.h>
 #include <sched.h>
 
-/* The object that the device is attached to: a NUMA node, a package, or the machine. */
+/* Returns the object to which the device is attached: a NUMA node, a package, or the machine. */
 static hwloc_obj_t beside_device(hwloc_topology_t t, const char *device)
 {
 	hwloc_obj_t o = NULL;

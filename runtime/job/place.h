@@ -16,13 +16,13 @@ struct hwloc_topology;
 struct hwloc_bitmap_s;
 enum { PLACE_WHY_BYTES = 160 };
 /* Decides from the kernel's files alone: returns 1 if every allowed processor is beside the device
- * (or, if device is NULL, beside the processor `here`). Then there is nothing to choose, why says
- * so, and no topology is loaded. Returns 0 if that is not known. root is "", or in tests a folder
- * that stands for the root of the file system. */
+ * (or, if device is NULL, beside the processor `here`). Then there is nothing to choose, which why
+ * explains, and no topology is loaded. Returns 0 if that is not known. root is "", or in tests a
+ * folder that stands for the root of the file system. */
 int place_settled(const char *root, const struct hwloc_bitmap_s *allowed, int here,
 		  const char *device, char why[PLACE_WHY_BYTES]);
-/* Makes the decision from a topology. Returns 1 and the processors in chosen, or 0; why says which
- * and why. allowed: the processors of this rank; here: where its thread runs now. */
+/* Makes the decision from a topology. Returns 1 and the processors in chosen, or 0. why explains
+ * the decision. allowed: the processors of this rank; here: where its thread runs now. */
 int place_choose(struct hwloc_topology *topology, const struct hwloc_bitmap_s *allowed,
 		 const struct hwloc_bitmap_s *here, const char *device,
 		 struct hwloc_bitmap_s *chosen, char why[PLACE_WHY_BYTES]);

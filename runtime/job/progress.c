@@ -98,13 +98,13 @@ static sluice_job *group_of_imm(sluice_job *root, int *peer, uint32_t *imm)
 	return rank < 0 ? NULL : group;
 }
 
-/* A push to a shard of a model, or a notice of one. */
+/* Handles the notify of a push to a shard of this rank, or of a notice from a shard. */
 static void dispatch_model(sluice_job *job, int peer, enum imm_kind kind, uint32_t channel)
 {
 	const struct job_client *client = clients_handler(&job->clients);
 	uint32_t id = 0, shard = 0;
 	const int found = clients_at_channel(&job->clients, channel, &id, &shard);
-	if (!job_living(job, peer)) { /* a dropped worker that was stopped and woke up */
+	if (!job_living(job, peer)) { /* a worker that was dropped while it was stopped */
 		if (found > 0 && kind == IMM_PUSH)
 			client->push_refused(job, id);
 		return;
@@ -316,7 +316,7 @@ static int turn_over(sluice_job *job, const struct wait *own, uint64_t now)
 	return 0;
 }
 
-/* Lets another thread have the token. If that one waits too, it then polls for both. */
+/* Lets another thread have the token. If that thread also waits, it polls for both. */
 static void give_way(sluice_job *job, struct wait *own)
 {
 	own->news = job->progress.news;
@@ -394,8 +394,8 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 		if (!job->sim_rank && ++root->progress.quick_polls % POLLS_PER_LOOK == 0)
 			tick(root, now_ns());
 		poll_events(root);
-		if ((over = done(context))) /* even if a rank was lost since: the next call reports
-					       it */
+		/* this call succeeds even if a rank was lost since; the next call reports that */
+		if ((over = done(context)))
 			return over < 0 ? over : 0;
 	}
 	wait.since_ns = wait.turn_ns = now_ns();
@@ -422,7 +422,7 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 		if (now >= give_up_at) {
 			char text[512];
 			describe(context, text, sizeof text);
-			/* A rank that keeps shards of this one waiting may be to blame. */
+			/* The cause may be a rank for which shards of this rank wait. */
 			clients_handler(&job->clients)
 				->describe_waits(job, text + strlen(text),
 						 sizeof text - strlen(text));
@@ -434,7 +434,8 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 			break;
 		}
 		if (now >= warn_at) {
-			/* The held error may be why the others do not come. */
+			/* The error that is held back may be the reason for which the others do not
+			 * join. */
 			error_release(LOG_ERROR);
 			explain_waits(root, 0);
 			report_ahead(job, &wait);
@@ -445,7 +446,7 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 			continue;
 		}
 		if (now < spin_until) {
-			sched_yield(); /* lets a spinning peer on this core, and the kernel, run */
+			sched_yield(); /* lets the kernel and other processes on this core run */
 			for (int polls = 1; polls < POLLS_PER_LOOK && !job->failure.code; polls++) {
 				poll_events(root);
 				if (done(context))
@@ -491,7 +492,8 @@ void progress_nap(void)
 	doze(NAP_NS);
 }
 
-/* The next doze after this many calls since the last one; 0: no calls, so sleep until an event. */
+/* Returns the length of the next doze, after this many calls since the last one. 0: there were no
+ * calls, so the thread sleeps until an event. */
 static uint32_t next_doze(uint32_t doze_ns, unsigned calls, uint32_t longest_ns)
 {
 	if (!calls)
@@ -501,7 +503,7 @@ static uint32_t next_doze(uint32_t doze_ns, unsigned calls, uint32_t longest_ns)
 	return 2 * doze_ns < longest_ns ? 2 * doze_ns : longest_ns;
 }
 
-/* The progress thread's work with the token. */
+/* Does the work of the progress thread for which it needs the token. */
 static void look_after(sluice_job *job, unsigned *calls_seen, uint64_t *warn_at)
 {
 	unsigned calls = atomic_load_explicit(&job->progress.calls, memory_order_relaxed);
@@ -509,7 +511,7 @@ static void look_after(sluice_job *job, unsigned *calls_seen, uint64_t *warn_at)
 				     job->progress.longest_doze_ns);
 	*calls_seen = calls;
 	if (!job->progress.doze_ns)
-		disarm(job); /* it slept, and drains what woke it */
+		disarm(job); /* this thread slept, and drains the wake-up */
 	job->progress.sleeping_armed = 0;
 	progress_poll(job);
 	if (now_ns() >= *warn_at) { /* shards wait also while the application computes */
@@ -519,7 +521,7 @@ static void look_after(sluice_job *job, unsigned *calls_seen, uint64_t *warn_at)
 	job->progress.doze_ns = doze_ns || !job->progress.unannounced ? doze_ns : DOZE_NS;
 }
 
-/* A thread that holds the token for long waits and polls, so this thread need not poll. */
+/* If a thread holds the token for long, it waits and polls, so this thread need not poll. */
 static void take_for_thread(sluice_job *job)
 {
 	for (int tries = 0; job->progress.doze_ns && tries < BUSY_DOZES; tries++) {

@@ -26,7 +26,7 @@ struct progress {
 	/* Number of threads that wait for the token, except those in progress_until(). */
 	atomic_int queue;
 	atomic_int asleep;    /* the holder of the token sleeps in the kernel */
-	unsigned news;        /* how often a poll found something */
+	unsigned news;        /* how many polls have found an event */
 	unsigned quick_polls; /* without reading the clock */
 	uint64_t next_tick_ns;
 	struct wait *waiting; /* the waits of all threads in progress_until(), the last one first */
@@ -67,8 +67,8 @@ static inline int progress_wants_events(const struct progress *p)
 }
 
 /* ---- for progress_token.h ---- */
-/* Waits for the token, for a thread of the application. A holder that waits while it has the token
- * is asked for it. */
+/* Waits for the token, for a thread of the application. If the holder is itself waiting for an
+ * event, it hands the token over. */
 void progress_queue(sluice_job *job);
 /* Stops the transports from waking the sleeping progress thread. */
 void progress_cancel(sluice_job *job);
@@ -82,9 +82,10 @@ void progress_poll(sluice_job *job);
 /* Pauses between two polls for operations that end without an event. */
 void progress_nap(void);
 /* Polls, spins and sleeps until done() returns nonzero, the job fails, or wait_timeout is over. The
- * waiting thread calls done() after each poll, perhaps again after 1 (done) or SLUICE_E* (the call
- * fails). describe() writes what is missing ("version 13 of shard 2 from rank 3 (node n2)"). Token
- * held; other threads may have it meanwhile, for other objects. */
+ * waiting thread calls done() after each poll. done() returns 1 when the wait is over, or SLUICE_E*
+ * to make the call fail, and may be called again afterwards. describe() writes what is missing
+ * ("version 13 of shard 2 from rank 3 (node n2)"). Token held; other threads may have it meanwhile,
+ * for other objects. */
 int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *, char *, size_t),
 		   void *context);
 /* Adds to the number of operations that end without an event. Token held. */
@@ -93,7 +94,7 @@ void progress_unannounced(sluice_job *job, int more);
  * held. */
 int progress_waits(const sluice_job *job);
 int progress_start(sluice_job *job);
-/* 1 from progress_start() until progress_stop(): the progress thread exists. */
+/* Returns 1 from progress_start() until progress_stop(), while the progress thread exists. */
 int progress_started(const sluice_job *job);
 void progress_stop(sluice_job *job);
 #endif

@@ -12,14 +12,14 @@ enum { TERMS_BYTES = 4, NAME_BYTES = 8, HEAD_BYTES = NAME_BYTES + 4 };
 
 /* Transports as bits, by their number in the table. */
 struct offer {
-	uint32_t open, possible; /* has an address; could have one */
+	uint32_t open, possible; /* transports that have an address; that could have one */
 	uint8_t boot_id[sizeof(((struct rank_record *)0)->boot_id)];
 };
 
 /* Ranks with equal offers. Comparing pairs of kinds is cheaper than comparing pairs of ranks. */
 struct kind {
 	struct offer offer;
-	int first, second; /* the lowest two ranks; second -1: only one */
+	int first, second; /* the two lowest ranks; second is -1 if there is only one */
 };
 
 struct reach {
@@ -130,7 +130,7 @@ static enum distance distance_between(const struct reach *r, int a, int b)
 		       DISTANCE_KERNEL;
 }
 
-/* The first of these transports that connects the two ranks, or -1. */
+/* Returns the first of these transports that connects the two ranks, or -1. */
 static int first_connecting(const struct reach *r, uint32_t those, int a, int b)
 {
 	if (!those)
@@ -160,7 +160,7 @@ static int is_cut(const struct reach *r, int a, int b)
 	return reach_transport(r, a, b) < 0 && reach_missing(r, a, b) < 0;
 }
 
-/* A rank of a kind other than this one; -1: none. */
+/* Returns a rank of this kind other than `rank`, or -1 if there is none. */
 static int other_than(const struct kind *k, int rank)
 {
 	return k->first != rank ? k->first : k->second;

@@ -11,21 +11,21 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Finds the entry of a record by its name of at most 7 characters; NULL: none. */
+/* Returns the entry of a record that has this name of at most 7 characters, or NULL. */
 const uint8_t *record_find(const struct rank_record *record, const char *name, size_t *bytes_out);
 
 struct reach;
 /* simulated: the ranks are threads of one process. No rank reaches another before reach_fill(). */
 int reach_open(int size, int simulated, struct reach **out);
-/* Takes the records of all ranks, again if called twice. They are not needed afterwards. */
+/* Reads the records of all ranks, which are not needed afterwards. A second call replaces them. */
 void reach_fill(struct reach *r, const struct rank_record *records);
 void reach_close(struct reach **r);
 
-/* The index, in the table of transports, of the first one that both ranks have opened and that
- * connects them; -1: none. */
+/* Returns the index, in the table of transports, of the first one that both ranks have opened and
+ * that connects them, or -1. */
 int reach_transport(const struct reach *r, int a, int b);
-/* If there is none: the first one that would connect them and that both have opened or can open;
- * -1: none, or none is needed. */
+/* If no open transport connects them, returns the first one that would connect them and that both
+ * have opened or can open. Returns -1 if there is none, or none is needed. */
 int reach_missing(const struct reach *r, int a, int b);
 /* Returns 1 and two ranks that can never reach each other: a pair with this rank if there is one,
  * else the lowest pair. */
@@ -34,6 +34,6 @@ int reach_cut(const struct reach *r, int own, int *a_out, int *b_out);
 int reach_is_incomplete(const struct reach *r);
 /* Returns 1 if this rank must open that transport. */
 int reach_wants(const struct reach *r, int rank, int transport);
-/* The lowest rank that uses a transport; -1: none. */
+/* Returns the lowest rank that uses a transport, or -1. */
 int reach_first_user(const struct reach *r, int transport);
 #endif

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The limit of rounds in which no rank's wait ends. The phases of a step, and full queues, need a
- * few. */
+/* After this many rounds in which no rank's wait has ended, none will. The phases of a step, and
+ * full queues, need a few rounds. */
 enum { IDLE_ROUNDS = 1000 };
 enum { NOBODY = -1, ABANDONED = -2 };
 
@@ -29,7 +29,7 @@ struct sim_ranks {
 	pthread_mutex_t lock;
 	/* The rank that runs; NOBODY before the start, ABANDONED if there is no start. */
 	int turn;
-	uint64_t idle; /* turns since a wait ended last */
+	uint64_t idle; /* turns since the end of the last wait */
 };
 
 static _Thread_local struct sim_rank *own_sim_rank;

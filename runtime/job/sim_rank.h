@@ -12,7 +12,7 @@ struct sim_rank;
 struct sim_ranks;
 
 /* ---- of the calling thread, for a job ---- */
-/* The rank of the calling thread; NULL in a real job. */
+/* Returns the simulated rank of the calling thread, or NULL in a real job. */
 struct sim_rank *sim_rank_of_thread(void);
 /* Assigns the rank to a job. SLUICE_EINVAL if it has one already. */
 int sim_rank_claim(struct sim_rank *sim_rank, int *rank_out, int *size_out);
@@ -30,10 +30,11 @@ void sim_rank_progressed(struct sim_rank *sim_rank);
 int sim_ranks_open(int size, struct sim_ranks **out); /* 0 or SLUICE_ENOMEM */
 void sim_ranks_close(struct sim_ranks **sim_ranks);
 struct sim_rank *sim_ranks_at(struct sim_ranks *sim_ranks, int rank);
-/* Gives rank 0 the first turn; if not going, no rank ever gets one. */
+/* Gives rank 0 the first turn. If `going` is 0, the simulation is abandoned: no rank gets a
+ * turn. */
 void sim_ranks_begin(struct sim_ranks *sim_ranks, int going);
 /* Waits for this rank's first turn. Returns 0 if it gets none. */
 int sim_rank_enter(struct sim_rank *sim_rank);
-/* Ends this rank's thread; the others go on without it. */
+/* Called when this rank's thread ends. The others continue without it. */
 void sim_rank_leave(struct sim_rank *sim_rank);
 #endif

@@ -39,7 +39,7 @@ static int live(struct player *player)
 	if (rc)
 		return rc;
 	rc = s->rank_main(job, s->context);
-	if (rc) { /* as if its process had ended, so that the others learn of it */
+	if (rc) { /* acts as if its process had ended, so that the others notice */
 		progress_take(job);
 		if (!job->failure.code)
 			job_fail(job, SLUICE_EPEER, player->rank,
@@ -85,8 +85,8 @@ static int start(struct simulation *s)
 			   started, s->size, errno_text(err));
 }
 
-/* Returns the first failure that is a cause. A rank to which a failure was reported has
- * SLUICE_EPEER, so any other code is preferred. */
+/* Returns the failure that caused the others. A rank to which a failure was reported returns
+ * SLUICE_EPEER, so the first other code is preferred. */
 static int first_cause(const struct simulation *s)
 {
 	const struct player *found = NULL;

@@ -38,7 +38,7 @@ static int is_before(const sluice_job *parent, const uint8_t *rows, int a, int b
 	return a < b;
 }
 
-/* The lowest number that is free on all ranks of the parent, or 0. */
+/* Returns the lowest number that is free on all ranks of the parent, or 0. */
 static uint32_t agreed_number(const sluice_job *parent, const uint8_t *rows)
 {
 	for (uint32_t g = 1; g < GROUPS_MAX; g++) {
@@ -68,7 +68,7 @@ static void group_free(sluice_job *group)
 	free(group);
 }
 
-/* Copies the group's ranks from the parent. members: their ranks in the parent. */
+/* Copies the peers of the group from the parent. members: their ranks in the parent. */
 static int fill(sluice_job *group, const sluice_job *parent, const int *members)
 {
 	group->pid = parent->pid;
@@ -141,7 +141,7 @@ static int exchange_lines(sluice_job *parent, sluice_job *group, const int *memb
 	}
 	free(mine);
 	free(theirs);
-	if (!rc && group) { /* before any peer can know that it may write here */
+	if (!rc && group) { /* before collective_agree(), after which peers may write here */
 		progress_take(parent);
 		groups_add(group);
 		progress_release(parent);
@@ -156,7 +156,7 @@ static int exchange_lines(sluice_job *parent, sluice_job *group, const int *memb
 	return rc;
 }
 
-/* Makes the group of this rank, without its peers. */
+/* Makes the group of this rank, not yet connected to its peers. */
 static int make(sluice_job *parent, const uint8_t *rows, uint32_t number, int *members,
 		sluice_job **out)
 {
@@ -259,8 +259,8 @@ int sluice_split(sluice_job *job, int color, int key, sluice_job **sub)
 	return error_end(&scope, split(job, color, key, sub));
 }
 
-/* Until all ranks of the group have come, and after a failure until the root ends, peers may write
- * into the lines of the group. */
+/* Peers may write into the lines of the group until all ranks of the group have called this
+ * function, or after a failure until the root is finalized. */
 void group_finalize(sluice_job *group)
 {
 	const int open = clients_have_models(&group->clients);

@@ -6,6 +6,6 @@
 
 /* Ends a group, for sluice_finalize(). */
 void group_finalize(sluice_job *group);
-/* Frees what groups are left of a root, whose transports are still open. */
+/* Frees the remaining groups of a root. Its transports must still be open. */
 void groups_free(sluice_job *root);
 #endif

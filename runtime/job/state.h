@@ -43,7 +43,8 @@ enum peer_state { PEER_ALIVE, PEER_LEFT, PEER_LOST };
 /* join.c connects the peers. members.c and peers.c change their states. Every file may read. */
 struct peer {
 	struct endpoint *endpoint;
-	struct remote *control; /* the peer's control region; our line in it is number `rank` */
+	/* the peer's control region; this rank's line in it is number `rank` */
+	struct remote *control;
 	enum peer_state state;
 };
 
@@ -82,14 +83,14 @@ struct sluice_job {
 	struct rank_record *records; /* size */
 	struct transport *transports[JOB_TRANSPORTS];
 	int n_transports;
-	/* Why transports are missing that the user did not ask for by name. */
+	/* Why the transports that the user did not name could not be opened. */
 	char unopened[ERROR_TEXT_BYTES];
 };
 
 /* Asserts that the calling thread holds the job's token, in builds that check this. */
 #define TOKEN_HELD(job) progress_check(&(job)->root->progress)
 
-/* Whether this process is a forked child of the one that called sluice_init(). */
+/* Returns 1 if this process is a forked child of the one that called sluice_init(). */
 static inline int job_in_child(const sluice_job *job)
 {
 	return job->page_of_this_process ? !*job->page_of_this_process : job->pid != getpid();
@@ -105,7 +106,7 @@ static inline uint64_t job_cookie(const sluice_job *job, enum cookie_kind kind, 
 	return cookie_make(kind, id, index) | job->cookie_of_group;
 }
 
-/* Whether the job goes on without lost workers (on_failure=continue). */
+/* Returns 1 if the job continues without lost workers (on_failure=continue). */
 static inline int job_elastic(const sluice_job *job)
 {
 	return job->members != NULL;

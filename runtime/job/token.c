@@ -13,8 +13,8 @@ void token_await(struct token *token)
 	const struct timespec look_again = { 0, LOOK_AGAIN_NS };
 	do {
 		atomic_store(&token->awaited, 1);
-		/* Sleeps only while the token is held. Whatever ends the sleep, the next line finds
-		 * out whether the token is free. */
+		/* Sleeps only while the token is held. The next line tries to take the token,
+		 * whatever has ended the sleep. */
 		syscall(SYS_futex, &token->held, FUTEX_WAIT_PRIVATE, 1, &look_again, NULL, 0);
 	} while (!token_try(token));
 	/* There may be more waiters, whom token_wake() has not woken. */

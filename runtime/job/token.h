@@ -72,7 +72,7 @@ static inline void token_leave(struct token *token)
 	token_check(token);
 	token_sign(token, 0);
 	atomic_store_explicit(&token->held, 0, memory_order_release);
-	atomic_signal_fence(memory_order_seq_cst); /* keeps the order at least in the compiler */
+	atomic_signal_fence(memory_order_seq_cst); /* at least keeps the compiler from reordering */
 	if (atomic_load_explicit(&token->awaited, memory_order_relaxed))
 		token_wake(token);
 }

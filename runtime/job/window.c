@@ -133,11 +133,11 @@ static int open_region(sluice_job *job, size_t bytes, sluice_region **region_out
 	rc = exchange_windows(region, rc);
 	progress_take(job);
 	if (!rc)
-		clients_add_region(&job->clients, &windows, id,
-				   region); /* before any peer can know that it may put here */
+		/* This precedes collective_agree(), after which peers may put here. */
+		clients_add_region(&job->clients, &windows, id, region);
 	progress_release(job);
-	rc = collective_agree(job, rc,
-			      "open the region"); /* no rank closes what another still opens */
+	/* No rank may close a window while another one still opens it. */
+	rc = collective_agree(job, rc, "open the region");
 	if (rc) {
 		progress_take(job);
 		clients_drop_region(&job->clients, id);

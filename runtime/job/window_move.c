@@ -14,7 +14,7 @@ enum {
 	PIECE_BYTES = 1 << 20, /* below the message limit of every device */
 	/* A transport reports at least this many completions. */
 	IN_FLIGHT = 64,
-	OWN_MEMORY = 0xff /* in place of a slot; no call waits for this piece alone */
+	OWN_MEMORY = 0xff /* stands for a slot; no call waits for this piece alone */
 };
 
 static uint32_t index_make(int rank, uint32_t slot)
@@ -152,7 +152,8 @@ static int must_wait(const struct piece *p)
 	       (p->rc == SLUICE_EPEER && p->region->job->peers[p->rank].state == PEER_ALIVE);
 }
 
-/* A waiter polls once more after a yes and asks again, but the notify must be posted only once. */
+/* After a 1, the waiting thread polls and asks once more, but the notify must be posted only
+ * once. */
 static int piece_posted(void *context)
 {
 	struct piece *p = context;
@@ -188,7 +189,7 @@ static int failed_piece(const struct piece *p)
 static int post_waiting(struct piece *p)
 {
 	sluice_job *job = p->region->job;
-	progress_unannounced(job, 1); /* no event reports that a peer takes from its queue */
+	progress_unannounced(job, 1); /* no event reports that a peer has made room in its queue */
 	int rc = progress_until(job, piece_posted, describe_piece, p);
 	progress_unannounced(job, -1);
 	return p->settled && p->rc ? failed_piece(p) : rc;
@@ -446,7 +447,8 @@ static inline int may_move(const sluice_region *region, int rank, size_t offset,
 		(data && (!(flags & SLUICE_POSTED) || in_own_window(region, data, bytes))));
 }
 
-/* Bytes that a transport copies at post are reusable then, so only others are waited for. */
+/* If the transport copies at post(), the bytes are reusable at once. So only other transfers are
+ * awaited. */
 static int move(sluice_region *region, enum transfer_kind kind, int rank, size_t offset,
 		uint8_t *local, size_t bytes, int flags)
 {
@@ -480,7 +482,8 @@ int sluice_region_put(sluice_region *region, int rank, size_t offset, const void
 		rc = put_short(region, rank, offset, local, bytes, notify);
 	if (rc == SLUICE_EAGAIN)
 		rc = move(region, TRANSFER_PUT, rank, offset, local, bytes, flags);
-	/* Only its own puts notify this rank of itself: sluice_region_wait() counts them. */
+	/* This rank is notified by itself only through its own puts. sluice_region_wait() counts
+	 * them. */
 	if (!rc && rank == region->job->rank)
 		region->notifies_own += (uint64_t)notify;
 	return rc;

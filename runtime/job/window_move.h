@@ -8,6 +8,6 @@
  * window. */
 int window_check(const sluice_region *region, int rank, size_t offset, size_t bytes,
 		 const char *function);
-/* For `done` of struct region_client. */
+/* The function for the member `done` of struct region_client. */
 void window_done(sluice_region *region, uint32_t index, int status);
 #endif
