@@ -17,7 +17,8 @@ static size_t min_size(size_t a, size_t b)
 	return a < b ? a : b;
 }
 
-/* The number of insertions, deletions, substitutions and swaps of neighbours that turn a into b. */
+/* Returns the number of insertions, deletions, substitutions and swaps of neighbours that turn a
+ * into b. */
 static size_t edit_distance(const char *a, size_t n_a, const char *b, size_t n_b)
 {
 	size_t rows[3][WORD_MAX + 1];

@@ -57,7 +57,8 @@ int auth_tag(const struct job_secret *secret, enum auth_label label,
 	     const struct auth_context *context, const void *extra, size_t n,
 	     uint8_t tag[AUTH_TAG_BYTES])
 {
-	/* Every field has a fixed place, so no two meanings share an encoding. */
+	/* Every field has a fixed place, so two different sets of fields never have the same
+	 * encoding. */
 	enum {
 		JOB_AT = 20,
 		NONCES_AT = JOB_AT + sizeof(secret->job),

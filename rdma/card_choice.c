@@ -8,7 +8,7 @@
 
 /* ---- the launcher's numbers ---------------------------------------------------- */
 
-/* The first of the variables that is a number, or begins with one: "4(x2)" is 4. */
+/* Returns the value of the first of these variables that begins with a number. "4(x2)" is 4. */
 static int first_number(const char *const *names, int otherwise)
 {
 	for (; *names; names++) {
@@ -44,7 +44,8 @@ static int local_ranks(void)
 #ifdef HAVE_HWLOC
 #include <hwloc.h>
 
-/* The processors of the object in which card and processors meet. */
+/* The processors of the smallest part of the machine that contains both the card and the rank's
+ * processors. */
 struct meeting {
 	struct nearness near;
 	hwloc_const_bitmap_t processors; /* NULL: not known */
@@ -80,7 +81,7 @@ static struct meeting meet(hwloc_topology_t t, const struct card *card,
 
 /* ---- turns ----------------------------------------------------------------------- */
 
-/* The nearest cards of a GPU, as bits. */
+/* Returns the nearest cards of a GPU, as bits. */
 static uint64_t nearest_of(hwloc_topology_t t, hwloc_obj_t gpu, const struct card *cards, size_t n)
 {
 	int best = -1;
@@ -99,7 +100,8 @@ static uint64_t nearest_of(hwloc_topology_t t, hwloc_obj_t gpu, const struct car
 	return bits;
 }
 
-/* The number of GPUs before this one that share its nearest cards. *n_gpus: of all. */
+/* Returns the number of GPUs before this one that share its nearest cards. *n_gpus becomes the
+ * number of all that do. */
 static int gpus_before(hwloc_topology_t t, const char *gpu, const struct card *cards, size_t n,
 		       int *n_gpus)
 {
@@ -118,8 +120,8 @@ static int gpus_before(hwloc_topology_t t, const char *gpu, const struct card *c
 	return before;
 }
 
-/* Ranks that are bound to different parts of the processors in which they meet the cards take the
- * cards by their part. */
+/* Ranks that are bound to different parts of the processors near the cards choose a card by the
+ * position of their part. */
 static int turn_by_part(hwloc_const_bitmap_t all, hwloc_const_bitmap_t own, int cards)
 {
 	const int first = hwloc_bitmap_first(own);
@@ -131,7 +133,8 @@ static int turn_by_part(hwloc_const_bitmap_t all, hwloc_const_bitmap_t own, int 
 	return before * cards / hwloc_bitmap_weight(all);
 }
 
-/* Consecutive local ranks, and those that are `cards` apart, get different cards. */
+/* Gives different cards to consecutive local ranks, and to ranks whose numbers differ by
+ * `cards`. */
 static int turn_of(hwloc_topology_t t, const struct card *cards, size_t n,
 		   const struct card_user *user, const struct meeting *best, int as_near)
 {
@@ -178,7 +181,8 @@ static int turn_of(struct hwloc_topology *t, const struct card *cards, size_t n,
 /* ---- the order -------------------------------------------------------------------- */
 
 struct candidate_card {
-	int card, apart; /* apart: the rank has no GPU, and this is not the first card's fabric */
+	/* apart: the rank has no GPU, and this card is not on the first card's fabric */
+	int card, apart;
 	struct meeting meeting;
 };
 
@@ -193,8 +197,8 @@ static int nearer(const void *a, const void *b)
 	return x->card - y->card;
 }
 
-/* The cards at the front that take turns: as near as the first, and on its fabric. Moves them
- * together. */
+/* Moves to the front the cards among which ranks take turns: those that are as near as the first
+ * card and on its fabric. Returns their number. */
 static int gather_turns(struct candidate_card *c, const struct card *cards, size_t n)
 {
 	int turns = 1;

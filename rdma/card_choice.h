@@ -13,22 +13,25 @@ enum { CARDS_MOST = 64 };
 struct card {
 	const char *name; /* of the operating system: "mlx5_0" */
 	const char *bus;  /* PCI bus id; "": hwloc finds the card by its name */
-	/* Cards with one number reach each other: a subnet, or whatever else the caller knows. */
+	/* Cards with the same number can reach each other: for example, the number of their
+	 * subnet. */
 	uint64_t fabric;
 };
 
-/* A rank, as far as it matters for its card. */
+/* What the choice of a card needs to know about a rank. */
 struct card_user {
 	const char *gpu; /* PCI bus id; "": none */
 	/* The processors that it may use (a hwloc_const_bitmap_t); NULL: not known. */
 	const struct hwloc_bitmap_s *processors;
-	int local, n_local; /* its number among the ranks of the node; n_local 0: not known */
+	/* its number among the n_local ranks of the node; n_local is 0 if that is not known */
+	int local, n_local;
 };
 
 struct card_choice {
 	int card;
-	struct nearness near; /* to the GPU, or else to the processors */
-	int as_near;          /* the number of cards that are as near, this one included */
+	/* how near the card is to the GPU or, without a GPU, to the processors */
+	struct nearness near;
+	int as_near; /* the number of cards that are as near, this one included */
 };
 
 struct hwloc_topology;
@@ -39,21 +42,22 @@ struct hwloc_topology;
 void cards_order(struct hwloc_topology *topology, const struct card *cards, size_t n,
 		 const struct card_user *user, struct card_choice *out);
 
-/* Does so for this process: its GPU, its processors, and the local rank that the launcher gave
- * (Slurm, torchrun, Open MPI, MPICH). gpu is set to its bus id, or to "". */
+/* Does the same for this process, from its GPU, its processors, and the local rank that the
+ * launcher gave it (Slurm, torchrun, Open MPI, MPICH). gpu receives the GPU's bus id, or "". */
 void cards_order_here(const struct card *cards, size_t n, struct card_choice *out,
 		      char gpu[BUS_ID_TEXT]);
 
-/* This rank's number among the ranks of its node, by the launcher; 0: not known. */
+/* Returns this rank's number among the ranks of its node, as the launcher gave it, or 0 if it gave
+ * none. */
 int cards_local_rank(void);
 
-/* Does so for another rank of this node, which works with a GPU, or "" for none, and is bound to no
+/* Does the same for another rank of this node that uses this GPU ("": none) and is bound to no
  * processors. */
 void cards_order_of(const struct card *cards, size_t n, const char *gpu, int local, int n_local,
 		    struct card_choice *out);
 
-/* Why a card was chosen of n usable ones: "below the same PCIe switch as GPU 0000:1b:00.0, one of 2
- * that ranks take in turn". */
+/* Writes why a card was chosen among n usable ones, for example "below the same PCIe switch as GPU
+ * 0000:1b:00.0, one of 2 that ranks take in turn". */
 void card_choice_text(const struct card_choice *choice, const char *gpu, size_t n, char *text,
 		      size_t cap);
 #endif

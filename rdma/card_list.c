@@ -10,8 +10,8 @@
 
 enum { ENTRY_BYTES = 128, PORT_MOST = 255 };
 
-/* Copies the next entry, without spaces around it, and returns where the one after it begins; NULL
- * after the last. */
+/* Copies the next entry, without the spaces around it. Returns the place where the following entry
+ * begins, or NULL after the last one. */
 static const char *next_entry(const char *at, char entry[ENTRY_BYTES])
 {
 	const char *end;

@@ -38,16 +38,17 @@ enum link_event {
 	ALIVE,     /* the server's hello is answered: the client's process lives and will connect */
 	ACCEPT,    /* the proof is answered */
 	PROOF,     /* the peer asks to connect, with a valid proof */
-	NEWER,     /* like PROOF, while an older try or connection exists; raised before it */
-	READY,     /* greeting: the peer's keys work */
-	KEYS,      /* greeting: its table of keys is written */
-	FAILURE,   /* this try failed */
-	MISTRUST,  /* one side rejects the other's proof */
-	NOBODY,    /* nobody listens at the peer's address */
-	LOSS,      /* the queue pair is broken */
-	CUT_OFF,   /* as LOSS of a link that was up, while this rank's port is down */
-	EXPEL,     /* this rank drops the peer */
-	END,       /* the peer is lost for good */
+	/* raised instead of PROOF while an older try or connection exists, to end that one */
+	NEWER,
+	READY,    /* greeting: the peer's keys work */
+	KEYS,     /* greeting: its table of keys is written */
+	FAILURE,  /* this try failed */
+	MISTRUST, /* one side rejects the other's proof */
+	NOBODY,   /* nobody listens at the peer's address */
+	LOSS,     /* the queue pair is broken */
+	CUT_OFF,  /* LOSS of a link that was up, while this rank's port is down */
+	EXPEL,    /* this rank drops the peer */
+	END,      /* the peer is lost for good */
 	EVENTS
 };
 
@@ -56,7 +57,7 @@ struct link {
 	struct link_config config;
 	enum link_state state;
 	enum link_event noted; /* recorded by completions; raised when the poll is over */
-	/* ASKING: its id asks for a challenge; later its id has the queue pair. */
+	/* In state ASKING, its id asks for a challenge. Later its id owns the queue pair. */
 	struct proof *proof;
 	struct retry retry;
 	char why[200];   /* the last trouble */

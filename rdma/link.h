@@ -54,10 +54,10 @@ struct link_shared {
 struct link_config {
 	int peer, client;                /* client: this rank is the one that connects */
 	struct sockaddr_storage address; /* of the peer's listener */
-	char device[32];                 /* of the peer, for messages */
+	char device[32];                 /* the peer's device, for messages */
 	struct sendlog *log;
 	struct rights_peer *rights;
-	struct queue_pair *pair; /* moves log and rights to a new queue pair */
+	struct queue_pair *pair; /* moves the log and the rights to a new queue pair */
 };
 
 /* shared must stay valid until the link is closed. */

@@ -17,15 +17,14 @@ struct descriptor {
 	uint64_t nonce;
 };
 
-/* The file is one header page, then the region, rounded up to whole pages. */
+/* Returns the size of the file: one header page and the region, in whole pages. */
 size_t region_header_bytes(void);
 size_t region_file_bytes(size_t bytes); /* 0: more than a file can hold */
 
 void descriptor_of(const struct region *region, uint8_t out[REGION_HEAD_BYTES]);
 /* Decodes hostile input. Returns SLUICE_EWIRE unless every field is possible; peer is for the
  * message. */
-int descriptor_decode(const uint8_t bytes[REGION_HEAD_BYTES], int peer,
-		      struct descriptor *out);
+int descriptor_decode(const uint8_t bytes[REGION_HEAD_BYTES], int peer, struct descriptor *out);
 
 /* Maps the region of fd, writable if access allows it, and never inherited by a child. The caller
  * still owns fd and may close it. Fails with SLUICE_EPEER (the file is not the described region),

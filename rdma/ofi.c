@@ -71,7 +71,8 @@ struct ofi {
 
 static struct ofi *ofi_of(struct transport *t)
 {
-	return (struct ofi *)(void *)t; /* t is its first member, as below */
+	/* valid because t is the first member of struct ofi; also used below */
+	return (struct ofi *)(void *)t;
 }
 
 static void ofi_wake(struct transport *t)

@@ -21,14 +21,15 @@ struct entry {
 	void *desc;
 	size_t posted; /* bytes */
 	int pieces;    /* under way */
-	int whole;     /* all pieces are posted, and the message if that is its notice */
+	/* all pieces are posted, and so is the message, if a message announces the transfer */
+	int whole;
 };
 
 struct piece {
 	struct fi_context2 context; /* libfabric's, first */
 	struct ofi_flow *flow;
 	struct entry *entry;
-	size_t large;       /* its bytes, if `large` of the flow counts it */
+	size_t large;       /* its bytes, if it counts in `large` of the flow */
 	uint64_t since_ns;  /* it is under way */
 	struct piece *free; /* the next free one */
 };

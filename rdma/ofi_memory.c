@@ -107,8 +107,8 @@ static void encode_region(const struct ofi_memory *m, int peer, const struct reg
 	put_le32(out, REGION_MAGIC);
 	put_le32(out + 4, r->registration.region->access);
 	put_le64(out + 8, r->registration.region->bytes);
-	/* The address of the region's first byte, which may be before the registration: modulo
-	 * 2^64. */
+	/* The address of the region's first byte, modulo 2^64, because that byte may be before the
+	 * registration. */
 	put_le64(out + 16, ofi_fabric_origin(m->fabric, first) - r->of[peer].from);
 	put_le64(out + 24, fi_mr_key(r->of[peer].mr));
 	put_le32(out + 32, (uint32_t)m->rank);
@@ -196,7 +196,9 @@ int ofi_memory_local(struct ofi_memory *m, const struct region *region, void **d
 
 	*desc = NULL;
 	rc = registry_add(&m->registry, region,
-			  &r); /* registered in any case, so that its end is reported here */
+			  /* it was registered even if untested, so that this call can report the
+			   * end of the registration */
+			  &r);
 	if (!rc && region->device && r->device != READ_IN_PLACE)
 		return fail(SLUICE_ENOSUPP,
 			    "ofi: the provider cannot read this device memory directly");

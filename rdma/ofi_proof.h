@@ -25,7 +25,7 @@ enum { OFI_FRAME_BYTES = 120, OFI_FRAME_MAGIC = 0x4f554c53 };
 
 /* What a rank sends its peer when they become connected. */
 struct ofi_greeting {
-	uint32_t token; /* the peer's notices must carry it (ofi_flow.h) */
+	uint32_t token;                     /* the peer's notices must carry it (ofi_flow.h) */
 	uint8_t control[REGION_HEAD_BYTES]; /* all zero: no control region */
 };
 
@@ -41,7 +41,7 @@ void ofi_proof_begin(struct ofi_proofs *p, int peer, const struct ofi_greeting *
 /* Returns the peer's greeting once its proof is complete, otherwise NULL. */
 const struct ofi_greeting *ofi_proof_greeting(const struct ofi_proofs *p, int peer);
 
-/* Both return 1 with a message for the peer, or 0. */
+/* The next two functions return 1 if they made a message for the peer, else 0. */
 /* Makes the client's HELLO if it is due. It is repeated, because it may be lost. */
 int ofi_proof_hello(struct ofi_proofs *p, int peer, uint64_t now_ns,
 		    uint8_t message[OFI_FRAME_BYTES]);

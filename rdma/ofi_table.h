@@ -22,10 +22,10 @@ void ofi_table_close(struct ofi_table *table);
 void ofi_table_free(struct ofi_table *table);
 /* SLUICE_EWIRE: another rank has the same address. */
 int ofi_table_add(struct ofi_table *table, struct ofi_peer *p);
-/* The number of peers, and peer i of them in the order in which they were added. */
+/* Return the number of peers, and peer i of them in the order in which they were added. */
 int ofi_table_number(const struct ofi_table *table);
 struct ofi_peer *ofi_table_at(const struct ofi_table *table, int i);
-/* The peer of that rank; NULL: none was added. */
+/* Returns the peer of that rank, or NULL if none was added. */
 struct ofi_peer *ofi_table_of_rank(const struct ofi_table *table, int rank);
 /* Passes a notice to its peer. A 64-bit notice has a token; for a 32-bit one libfabric names the
  * sender. */

@@ -165,8 +165,8 @@ int process_open_file(pid_t pid, int rank, int fd, int flags, const char *what, 
 	int opened, err;
 
 	snprintf(path, sizeof(path), "/proc/%d/fd/%d", (int)pid, fd);
-	/* Non-blocking and not as a terminal, because the peer chose the number, which may name any
-	 * file. */
+	/* Opened non-blocking and never as a controlling terminal, because the peer chose the
+	 * number, which may name any file. */
 	opened = open(path, flags | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
 	if (opened >= 0) {
 		*fd_out = opened;

@@ -57,7 +57,7 @@ struct rights_peer {
 	struct windows *slot_window;
 	const struct region *control;
 	uint32_t link;                                 /* number of queue pairs made for the peer */
-	uint8_t peer_control[REGION_DESCRIPTOR_BYTES]; /* only the head is set */
+	uint8_t peer_control[REGION_DESCRIPTOR_BYTES]; /* only the members of the head are set */
 	struct key_table peer_keys;
 	struct rights_remote *remotes; /* open remotes of the peer */
 };
@@ -152,8 +152,9 @@ static uint32_t offered_key(const struct part *part, uint32_t i)
 	return part->windows ? windows_key(part->windows, i) : part->remote->rkey;
 }
 
-/* The greeting carries one key for the control region, and a part of a region has no descriptor of
- * its own. So both get a window without a cut. */
+/* The greeting has room for one key of the control region, and a descriptor always covers a whole
+ * region. So the control region, and a region of which the peer gets a part, have a single
+ * window. */
 static int open_windows(struct rights_peer *p, const struct region *region, size_t bytes,
 			struct part *part)
 {
@@ -386,8 +387,8 @@ int rights_key_of(const void *rights_peer, uint32_t id, uint32_t window, uint32_
 	return 1;
 }
 
-/* Writes the n keys that a region has in the peer's table. Returns how many the table has; with
- * another number than n, none is written. */
+/* Copies a region's n keys from the peer's table. Returns the number of keys that the table has for
+ * the region. If it is not n, nothing is copied. */
 static uint32_t table_keys(const struct rights_peer *p, uint32_t id, uint32_t n, uint32_t *rkey)
 {
 	uint32_t first;
@@ -406,7 +407,8 @@ int rights_take_table(struct rights_peer *p, const uint8_t table[KEY_TABLE_BYTES
 		snprintf(why, 200, "%s", reason);
 		return -1;
 	}
-	/* A region that is missing in the table was closed by its owner and is no longer used. */
+	/* The owner has closed a region that is not in the table, so the region is no longer
+	 * used. */
 	for (struct rights_remote *r = p->remotes; r; r = r->next) {
 		const uint32_t n = table_keys(p, r->target.id, r->target.keys, r->rkey);
 

@@ -21,7 +21,7 @@ enum { MAX_QUEUE_DEPTH = 1 << 20 };
 
 struct self {
 	struct transport transport;
-	struct endpoint *endpoints; /* [rank]; with a transport once connected */
+	struct endpoint *endpoints; /* [rank]; has a transport once it is connected */
 	int rank, size;
 	struct neighbours *neighbours; /* NULL: only this rank */
 	const struct region *control;  /* the job's */

@@ -84,8 +84,8 @@ void sendlog_append(struct sendlog *log, const struct transfer *x, uint32_t lkey
  * before). SLUICE_EDEVICE with *refused_out, an errno value: this rank's card refuses the request.
  * The peer is not to blame, and the connection stays. */
 int sendlog_request(struct sendlog *log, struct ibv_send_wr *wr, int *refused_out);
-/* Both return 0, SLUICE_EAGAIN or SLUICE_EPEER, as above. The first writes n bytes into the peer's
- * slot, from SLOT_* on; the second writes a greeting and notifies the peer of it. */
+/* Return 0, SLUICE_EAGAIN or SLUICE_EPEER, as above. The first writes n bytes into the peer's slot,
+ * from SLOT_* on; the second writes a greeting and notifies the peer of it. */
 int sendlog_write_slot(struct sendlog *log, size_t at, const void *bytes, size_t n);
 int sendlog_greet(struct sendlog *log, enum greeting greeting, const void *bytes, size_t n);
 

@@ -25,7 +25,7 @@ struct transfer {
 	uint32_t imm;    /* PUT_NOTIFY: arrives at the peer after the bytes are in place */
 	uint64_t cookie; /* returned in EVENT_DONE */
 	int report;      /* put: request an EVENT_DONE once the local bytes may be changed again */
-	int quiet;       /* get, if post() itself copies: request no EVENT_DONE */
+	int quiet;       /* get, on a transport whose post() copies: request no EVENT_DONE */
 };
 
 enum event_kind {
@@ -148,7 +148,7 @@ struct transport_ops {
 	int (*poll)(struct transport *t, struct event *events, int n);
 	/* arm() is called before sleeping and makes fd readable at the next event. It returns 1 if
 	 * events are already waiting, so that the caller must not sleep, else 0. disarm() drains fd
-	 * after waking. cancel() undoes arm() without a system call if nobody slept. If fd has
+	 * after waking. cancel() undoes arm() if nobody slept, without a system call. If fd has
 	 * become readable meanwhile, it stays so and causes one spurious wake-up of the next
 	 * sleeper. */
 	int (*arm)(struct transport *t);

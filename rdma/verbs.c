@@ -59,7 +59,7 @@ struct verbs {
 	struct wakeup wakeup;
 	unsigned wants;        /* LINK_* */
 	int ticking;           /* some link's timer runs */
-	uint64_t next_look_ns; /* when to look at rdma_cm, the device and the timers */
+	uint64_t next_look_ns; /* when to check rdma_cm, the device and the timers next */
 	uint32_t polls;
 
 	int n_peers;
@@ -68,7 +68,8 @@ struct verbs {
 
 static struct verbs *verbs_of(struct transport *t)
 {
-	return (struct verbs *)(void *)t; /* t is its first member, as below */
+	/* valid because t is the first member of struct verbs; also used below */
+	return (struct verbs *)(void *)t;
 }
 
 static struct verbs_endpoint *verbs_endpoint_of(struct endpoint *e)
@@ -389,8 +390,8 @@ static int verbs_poll(struct transport *t, struct event *events, int n)
 	struct verbs *v = verbs_of(t);
 	int taken;
 
-	/* Looks rarely, because reading the clock costs more than the rest of a poll that finds
-	 * nothing. */
+	/* Checks this rarely, because reading the clock costs more than the rest of a poll that
+	 * finds nothing. */
 	if (v->ticking || !v->next_look_ns || ++v->polls % POLLS_PER_LOOK == 0) {
 		uint64_t now = now_ns();
 

@@ -401,7 +401,7 @@ struct usable {
 	size_t n;
 };
 
-/* The network mask of an address of this machine, in host order; that of 256 addresses if no
+/* Returns the network mask of an address of this machine, in host order, or 255.255.255.0 if no
  * interface has the address. */
 static uint32_t mask_of(const struct sockaddr_in *address)
 {
@@ -436,8 +436,8 @@ static uint64_t fabric_of(const struct verbs_device *device)
 	return network << 1 | (uint64_t)device->infiniband;
 }
 
-/* Tries all devices that the list allows. Returns the number of those that it allows; the last
- * error says why one of them cannot be used. */
+/* Tries all devices that the list allows. Returns the number of allowed devices. The last error
+ * says why one of them cannot be used. */
 static int try_all(struct ibv_device **list, int n, const char *allowed, int gid,
 		   struct usable *out)
 {

@@ -17,7 +17,7 @@ struct windows_config {
 	struct ibv_pd *pd;
 	const struct verbs_device *device;
 	int peer;
-	const char *region; /* its name, for messages; valid as long as the windows */
+	const char *region; /* name of the region, for messages; valid as long as the windows */
 	uint64_t bytes, window_bytes;
 	unsigned access; /* of the peer: IBV_ACCESS_REMOTE_* */
 };

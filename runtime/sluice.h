@@ -296,7 +296,8 @@ enum {
 	SLUICE_MEASURE = 4
 };
 
-/* Sets one of them, to x as a float. Errors: EINVAL, ENOMEM. Thread class: object. */
+/* Sets one of these values to x, which is converted to float. Errors: EINVAL, ENOMEM. Thread class:
+ * object. */
 SLUICE_API int sluice_set(sluice_model *model, int what, double x);
 
 /* A worker's state between two steps. */
@@ -386,12 +387,14 @@ typedef struct sluice_model_stats {
 	uint64_t staleness[8];     /* counted pushes by versions behind; last: 7 or more */
 	double threshold_up;       /* up=global, down=global: the newest threshold, or 0 */
 	double threshold_down;
-	double shard_residual_norm;    /* 2-norm over the residuals of this rank's shards */
-	double compression_error;      /* of the last push, if SLUICE_MEASURE is on; else NaN */
-	double compression_error_down; /* of the last versions of this rank's shards */
-	uint64_t staleness_most;       /* the largest number of versions behind */
-	uint64_t memory_bytes;         /* most memory that the library takes for the model here */
-	uint64_t device_ns;            /* part of wait_ns: waiting for a GPU to finish the push */
+	double shard_residual_norm; /* 2-norm over the residuals of this rank's shards */
+	/* compression error of the last push if SLUICE_MEASURE is on, else NaN */
+	double compression_error;
+	/* compression error of the last deltas of this rank's shards */
+	double compression_error_down;
+	uint64_t staleness_most; /* the largest number of versions behind */
+	uint64_t memory_bytes;   /* most memory that the library takes for the model here */
+	uint64_t device_ns;      /* part of wait_ns: waiting for a GPU to finish the push */
 	/* The bytes of messages to and from this rank's own shards, which are not sent. */
 	uint64_t own_pushed_bytes, own_pulled_bytes, own_dense_bytes;
 	uint64_t guard_raises; /* guard=raise: how often the densities have been doubled */
@@ -411,7 +414,7 @@ typedef struct sluice_transport_stats {
 	uint64_t gets;      /* reads of the memory of other ranks */
 	uint64_t get_bytes; /* their bytes */
 	/* 1: puts of peers arrive in this rank's memory only while this rank calls the library, and
-	 * at the occasional looks of its progress thread. Else 0. */
+	 * when its progress thread polls, which it does rarely. Else 0. */
 	uint64_t by_polling;
 } sluice_transport_stats;
 

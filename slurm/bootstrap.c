@@ -44,7 +44,7 @@ struct bootstrap {
 
 /* ---- alone, or not served? ------------------------------------------------- */
 
-/* The number in an environment variable; -1 if unset or not a number. */
+/* Returns the number in an environment variable, or -1 if it is unset or not a number. */
 static long environment_count(const char *name)
 {
 	const char *text = getenv(name);
@@ -57,8 +57,8 @@ static long environment_count(const char *name)
 	return *end ? -1 : n;
 }
 
-/* The number of tasks in the srun step of this process; -1 outside of a step. The batch script and
- * the interactive shell of an allocation have step numbers from INT_MAX upwards. */
+/* Returns the number of tasks in the srun step of this process, or -1 outside of a step. The batch
+ * script and the interactive shell of an allocation have step numbers from INT_MAX upwards. */
 static long step_tasks(void)
 {
 	long step = environment_count("SLURM_STEP_ID"), tasks;
@@ -151,7 +151,7 @@ static void set_node(struct bootstrap *b, const char *name)
 	b->node[i] = 0;
 }
 
-/* The name of the node until a launcher gives one. */
+/* Sets the name of the node, which is valid until a launcher gives another one. */
 static void name_node(struct bootstrap *b)
 {
 	const char *name = getenv("SLURMD_NODENAME");

@@ -32,12 +32,13 @@ void bounded_unlock(struct bounded *b);
 int bounded_run(struct bounded *b, unsigned call, void *(*body)(void *), int timeout_ms);
 /* Waits until the call is finished. Returns 0, or SLUICE_ETIMEDOUT without a message. */
 int bounded_await(struct bounded *b, unsigned call, int timeout_ms);
-/* The call has ended with this status. Returns 1 if a wait for it ended at its deadline. */
+/* Called when the call has ended with this status. Returns 1 if a wait for it ended at its
+ * deadline. */
 int bounded_finish(struct bounded *b, unsigned call, int status);
-/* The same number is used for a new call. No helper of the last one is left. */
+/* Prepares this call number for a new call. No helper of the previous call may still run. */
 void bounded_renew(struct bounded *b, unsigned call);
-/* The status of a finished call. */
+/* Returns the status of a finished call. */
 int bounded_status(const struct bounded *b, unsigned call);
-/* Whether a wait for the call ended at its deadline. */
+/* Returns 1 if a wait for the call ended at its deadline. */
 int bounded_is_late(struct bounded *b, unsigned call);
 #endif

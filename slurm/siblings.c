@@ -62,7 +62,7 @@ static int look_at(pid_t pid, char *state, pid_t *parent)
 	return rc;
 }
 
-/* The number in text if it contains nothing else, otherwise -1. */
+/* Returns the number in text if text contains nothing else, otherwise -1. */
 static int parse_number(const char *text)
 {
 	char *end;

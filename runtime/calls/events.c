@@ -143,7 +143,7 @@ static int park_models(sluice_job *job)
 	return rc;
 }
 
-/* A shard that waits is at work, so its model is stirred. */
+/* A waiting shard has work to do, so its model is among the stirred ones. */
 static int shard_waits(const sluice_job *job)
 {
 	int any = 0;

@@ -93,8 +93,8 @@ static int write_own_file(struct meeting *m)
 	return rc;
 }
 
-/* If a leader was stopped and the others have dropped it meanwhile, it is no longer the leader: the
- * others may have named a newer generation. */
+/* A leader that was stopped, and that the others have dropped meanwhile, is no longer the leader.
+ * The others may have made a newer generation valid. */
 static int still_leads(void *context)
 {
 	sluice_job *job = context;

@@ -34,7 +34,9 @@ enum {
 
 enum section_kind {
 	SECTION_RECIPE = 1, /* text, which checkpoint_file.c itself writes and compares */
-	SECTION_WORKER, /* numbers: bits of the learning rate; bit 32: a new reference is needed */
+	/* numbers: the bits of the learning rate, and in bit 32 whether a new reference is
+	 * needed */
+	SECTION_WORKER,
 	SECTION_WORKER_RESIDUAL,
 	SECTION_WORKER_VELOCITY,
 	SECTION_SHARD, /* numbers: version */

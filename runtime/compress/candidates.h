@@ -56,7 +56,8 @@ void candidates_end(struct candidates *c);
 void candidates_changed(struct candidates *c, const uint32_t *index, const float *value,
 			uint32_t n);
 
-/* Like select_run(s, call, NULL) with call->x, the residual, call->value and the spans of open. */
+/* Selects like select_run(s, call, NULL). call->x must be the residual, call->value must not be
+ * NULL, and the exempt spans must be those of candidates_open(). */
 size_t candidates_select(struct candidates *c, struct selector *s, const struct select_call *call);
 /* Updates the list after the selected values were subtracted: residual[index[i]] -= decoded[i]. */
 void candidates_published(struct candidates *c, const float *decoded);

@@ -42,7 +42,7 @@ size_t choose_tensor_topk(const struct choice *c)
  * its top k, or the largest coordinate of each chunk of equal length, which takes one pass and no
  * threshold. */
 
-/* The first coordinate of largest magnitude in [begin, end); end if all are zero. */
+/* Returns the first coordinate of largest magnitude in [begin, end), or end if all are zero. */
 static uint64_t first_largest(const float *x, uint64_t begin, uint64_t end)
 {
 	uint64_t at = end;

@@ -6,7 +6,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* The number of bits that the largest code needs. */
+/* Returns the number of bits that the largest code needs. */
 unsigned round_bits(float width, const float *v, size_t n);
 /* The counterpart of few_bits_encode(); bits is from round_bits(). */
 size_t round_encode(unsigned bits, float width, const float *v, size_t n, uint8_t *out,

@@ -7,8 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Bytes (padded to 4) that the coding needs for index[0..count), which is ascending and below span.
- * Only delta, run and Rice read index. A run must have no gaps. */
+/* Returns the bytes, padded to 4, that the coding needs for index[0..count), which is ascending and
+ * below span. Only delta, run and Rice read index. A run must have no gaps. */
 uint64_t index_bytes(enum index_coding coding, const uint32_t *index, uint32_t count,
 		     uint32_t span);
 

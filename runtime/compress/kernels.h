@@ -13,7 +13,7 @@ struct kernel_version {
 
 /* For usable. */
 int kernels_anywhere(void);
-int kernels_avx2(void); /* with the bit instructions that come with it */
+int kernels_avx2(void); /* AVX2 and the bit instructions (BMI) that come with it */
 
 /* Returns the version that SLUICE_KERNELS names, or the best one if it names none. NULL if the
  * named one is not usable. */

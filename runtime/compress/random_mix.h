@@ -22,8 +22,8 @@ struct random_key {
 	uint32_t before, between, odd;
 };
 
-/* For the coordinates from first to first + 2^32 - 1: one key for each upper half that they
- * have. */
+/* Keys for the coordinates from first to first + 2^32 - 1: one for each value of their upper
+ * half. */
 struct random_mixer {
 	uint32_t high; /* the upper half of first */
 	struct random_key key[2];

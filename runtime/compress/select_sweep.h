@@ -60,7 +60,7 @@ struct sweep {
 	uint64_t turn;
 };
 
-/* Bounds between which there is only NaN, and bounds for which all non-zeros are sure. */
+/* Return bounds between which there is only NaN, and bounds that make all non-zeros sure. */
 #define BOUNDS_NOTHING ((struct select_bounds){ KEY_MASK, KEY_INFINITY })
 #define BOUNDS_NONZERO ((struct select_bounds){ 0, 0 })
 

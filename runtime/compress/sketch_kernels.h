@@ -15,8 +15,8 @@ enum { SKETCH_GROUP = 8, SKETCH_RUN = 1024 };
 struct sketch_kernels {
 	const char *name;
 	int (*usable)(void);
-	/* Computes the lower halves of sketch_signs() for the coordinates first .. first + n - 1,
-	 * with whole n. Coordinates from 2^32 on, which no sketch has, are unspecified. */
+	/* Computes the lower halves of sketch_signs() for the coordinates first .. first + n - 1. n
+	 * must be whole. Coordinates from 2^32 on, which no sketch has, are unspecified. */
 	void (*signs)(const struct sketch_hashes *h, uint32_t first, size_t n, uint32_t *signs);
 	/* Computes sketch_bucket() for the same coordinates. */
 	void (*buckets)(const struct sketch_hashes *h, uint32_t row, uint32_t first,

@@ -30,25 +30,26 @@ struct value_kernels {
 	/* Computes the sums of the magnitudes of row[j][0..n), each in order. Rows may be the
 	 * same. */
 	void (*sums)(const float *const row[VALUE_SUMS], size_t n, double sum[VALUE_SUMS]);
-	/* Encodes v[0..n), with whole n, and writes the decoded values; decoded may be v. The scale
-	 * is that of v's block. */
+	/* Encodes v[0..n), and writes the decoded values; decoded may be v. n must be whole. The
+	 * scale is that of v's block. */
 	void (*uniform)(const float *v, const struct value_numbers *numbers,
 			const struct uniform_scale *scale, unsigned bits, size_t n, uint8_t *codes,
 			float *decoded);
 	void (*signs)(const float *v, float step, size_t n, uint8_t *codes, float *decoded);
 	void (*grid)(const float *v, float range, float width, int most, size_t n, uint8_t *codes,
 		     float *decoded);
-	/* Finds for each value the nearest multiple of width, at most limit times width, ties to
-	 * even: its factor and its value. */
+	/* Finds for each value the nearest multiple of width, up to limit * width, with ties to
+	 * even. Writes its factor and its value. */
 	void (*nearest)(const float *v, float width, float limit, size_t n, int32_t *q,
 			float *decoded);
 	/* The inverse functions. */
 	void (*uniform_values)(const uint8_t *codes, float step, int levels, size_t n, float *v);
 	void (*sign_values)(const uint8_t *codes, float step, size_t n, float *v);
 	void (*grid_values)(const uint8_t *codes, float range, float width, size_t n, float *v);
-	/* Returns 1 if all of codes[0..n), with whole n, are in least..most. */
+	/* Returns 1 if all of codes[0..n) are in least..most. n must be whole. */
 	int (*within)(const uint8_t *codes, uint8_t least, uint8_t most, size_t n);
-	/* Convert codes below 2^bits to n * bits bits and back, with whole n and bits 1..8. */
+	/* Convert n codes below 2^bits to n * bits bits and back. n must be whole, and bits
+	 * 1..8. */
 	void (*pack)(const uint8_t *codes, unsigned bits, size_t n, uint8_t *out);
 	void (*unpack)(const uint8_t *in, unsigned bits, size_t n, uint8_t *codes);
 };

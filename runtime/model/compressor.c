@@ -286,8 +286,8 @@ static size_t fit(struct compressor *c, struct entries at, size_t n, size_t most
 	return kept;
 }
 
-/* Fills in positions that count from begin, and values. If there are more than `most`
- * coordinates, keeps the largest. */
+/* Copies a pick to the entries: its positions, relative to begin, and its values. If there are more
+ * than `most` coordinates, keeps only the largest. */
 static void gather_entries(struct compressor *c, struct pick *p, uint64_t begin, size_t most)
 {
 	const struct entries at = compressor_entries(c);

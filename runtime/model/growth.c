@@ -155,7 +155,7 @@ static int circles(const struct growth *g, unsigned windows)
 	       g->norm[last] >= circling_norm * g->norm[from] && g->norm[last] > g->start;
 }
 
-/* Returns the number of windows with growth that the caller must know of, or 0 if there is none. */
+/* Returns the number of windows with growth that must be reported, or 0 if there is none. */
 static unsigned windows_of_growth(const struct growth *g)
 {
 	const unsigned circling = g->eager ? EAGER_CIRCLES : GROWTH_WINDOWS;

@@ -78,7 +78,7 @@ static inline void model_stir(sluice_model *model)
 	clients_stir(&model->job->clients, model->id);
 }
 
-/* The element type of the pushed vector. It is never a type of few bits. */
+/* Returns the element type of the pushed vector. It is never an 8-bit type. */
 static inline enum value_type model_pushed_type(const sluice_model *model)
 {
 	return recipe_pushes_params(&model->recipe) ? VALUE_F32 : model->grad.type;
@@ -90,13 +90,13 @@ static inline const struct phase *phase_now(const sluice_model *model, unsigned 
 	return schedule_phase(&model->schedule, phase);
 }
 
-/* The number of the exchange that the step which begins belongs to, counted from 1. */
+/* Returns the number of the exchange to which the next step belongs, counted from 1. */
 static inline uint64_t model_exchange(const sluice_model *model)
 {
 	return model->step / model->recipe.period + 1;
 }
 
-/* Returns 1 if the step that begins is this worker's own, without an exchange (when=every). */
+/* Returns 1 if the next step is this worker's own, without an exchange (when=every). */
 static inline int model_alone(const sluice_model *model)
 {
 	return (model->step + 1) % model->recipe.period != 0;

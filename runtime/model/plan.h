@@ -77,7 +77,7 @@ enum trait {
 	TRAIT_ELASTIC,        /* on_failure=continue */
 	TRAIT_BIG_ENDIAN,
 	TRAIT_RULES, /* tensors have rules; added when the model is opened */
-	/* Traits of the moment, which the caller adds. */
+	/* Traits that may change within a step, which the caller adds. */
 	TRAIT_MEASURED,        /* SLUICE_MEASURE is on */
 	TRAIT_ACCUMULATES,     /* sluice_accumulator() returned the residual */
 	TRAIT_DEVICE_SELECTS,  /* this gradient is selected on a device */
