@@ -35,6 +35,11 @@ const struct env_entry env_table[] = {
 	  "Entry of the GID table whose address the verbs transport uses on Ethernet. "
 	  "A number from 0 to 255; auto takes the first routable RoCEv2 one, IPv4 before IPv6.",
 	  FIELD(gid_index) },
+	{ "SLUICE_GID_NET", ENV_TEXT, "", "a network such as 10.1.0.0/16",
+	  "The network whose addresses the verbs transport uses, where a card has addresses in "
+	  "several. Without it, a card is known by all of its addresses, and each pair of ranks "
+	  "takes two of one network.",
+	  FIELD(gid_net) },
 	{ "SLUICE_MEMORY_WINDOWS", ENV_CHOICE, "auto", "auto|yes|no",
 	  "How the verbs transport limits the memory that a peer can access. yes uses memory "
 	  "windows of type 2B, bound to that peer's queue pair. no uses a separate protection "
@@ -46,10 +51,10 @@ const struct env_entry env_table[] = {
 	  "efa, cxi, opx, psm3, tcp and net that works on this node.",
 	  FIELD(provider) },
 	{ "SLUICE_INTERFACE", ENV_TEXT, "", "NAME or ADDRESS[,[^]NAME...]",
-	  "Network interfaces that the ofi transport may use, by name or address: a list like "
-	  "that of SLUICE_DEVICE. Where it names none, loopback and bridges of containers are left "
-	  "out. With TCP, Sluice takes the first one, IPv4 before IPv6. With other providers, "
-	  "ranks of a node take the cards as SLUICE_DEVICE describes.",
+	  "Network interfaces that the verbs and ofi transports may use, by name or address: a "
+	  "list like that of SLUICE_DEVICE. Where it names none, ofi leaves out loopback and "
+	  "bridges of containers. With TCP, Sluice takes the first one, IPv4 before IPv6. With "
+	  "other providers, ranks of a node take the cards as SLUICE_DEVICE describes.",
 	  FIELD(interface) },
 	{ "SLUICE_LOG", ENV_TEXT, "warn", "LEVEL or MODULE+LEVEL[,MODULE+LEVEL...]",
 	  "What is logged: a level, or pairs of a module and its level, such as "

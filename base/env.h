@@ -10,6 +10,7 @@ struct settings {
 	char transport[64]; /* SLUICE_TRANSPORT: comma list, default "self,shm,verbs,ofi"; "self" is
 			       always included */
 	char device[256];   /* SLUICE_DEVICE: a list of names, ports and exclusions; "": any */
+	char gid_net[64];
 	char gid_index[16]; /* SLUICE_GID_INDEX: "auto" or a number */
 	char memory_windows[8]; /* SLUICE_MEMORY_WINDOWS: "auto", "yes" or "no" */
 	char provider[32];      /* SLUICE_PROVIDER of libfabric; "" stands for the best one */

@@ -6,6 +6,7 @@ library_sources += \
 	rdma/mapping.c rdma/mapping.h \
 	rdma/card_list.c rdma/card_list.h \
 	rdma/nearness.c rdma/nearness.h \
+	rdma/network.c rdma/network.h \
 	rdma/card_choice.c rdma/card_choice.h \
 	rdma/process.c rdma/process.h \
 	rdma/region.c rdma/region.h \
@@ -46,6 +47,8 @@ library_sources += \
 	rdma/rights.c rdma/rights.h \
 	rdma/sendlog.c rdma/sendlog.h \
 	rdma/verbs.c \
+	rdma/verbs_address.c rdma/verbs_address.h \
 	rdma/verbs_device.c rdma/verbs_device.h \
+	rdma/verbs_record.c rdma/verbs_record.h \
 	rdma/windows.c rdma/windows.h
 endif

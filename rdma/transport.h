@@ -59,11 +59,16 @@ struct transport_config {
 	/* If not 0: verbs gives each peer access only to its line of the control region, which is
 	 * line number `rank` and has this size. 0: to the whole region. */
 	size_t control_line_bytes;
-	const char *device;         /* verbs: "name[:port]"; NULL or "": the first usable one */
+	const char *device;         /* verbs: a list; NULL or "": the first usable one */
 	const char *gid_index;      /* verbs: "auto" or a number; NULL: auto */
 	const char *memory_windows; /* verbs: "auto", "yes" or "no"; NULL: auto */
+	const char *gid_net;        /* verbs: the network of its addresses; NULL or "": any */
 	const char *provider;       /* ofi: libfabric's name for it; NULL or "": the best one */
-	const char *interface;      /* ofi: a name or address; NULL or "": the first usable one */
+	const char *interface;      /* verbs, ofi: a list; NULL or "": the first usable one */
+	/* This transport of the rank, if it was opened before. Then a second one is opened on
+	 * another card, number `card` of its record, for at most `peers` peers. */
+	struct transport *beside;
+	int card, peers;
 	/* self: the ranks of the same process (in_process.h), or NULL */
 	struct neighbours *neighbours;
 	int lost_after_ms;      /* the job's limit for a lost process */
@@ -86,7 +91,7 @@ struct transport_counters {
 	uint64_t puts, put_bytes, notifies, gets, get_bytes;
 };
 
-enum { TRANSPORT_RECORD_BYTES = 256 };
+enum { TRANSPORT_RECORD_BYTES = 1536 };
 
 /* The distance between two ranks. */
 enum distance {

@@ -15,11 +15,13 @@
 #include "rdma/sendlog.h"
 #include "rdma/transfer.h"
 #include "rdma/verbs_device.h"
+#include "rdma/verbs_record.h"
 #include "rdma/wakeup.h"
 #include "sluice.h"
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sched.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,7 +34,6 @@ enum {
 	TICK_NS = 10000000,
 	CLOSE_MS = 1000
 };
-enum { RECORD_MAGIC = 0x53425256, RECORD_BYTES = 60 };
 
 struct verbs_endpoint {
 	struct endpoint endpoint;
@@ -44,10 +45,13 @@ struct verbs_endpoint {
 
 struct verbs {
 	struct transport transport;
-	int rank, size, lost_after_ms, link_lost_after_ms;
+	int rank, size, most_peers, lost_after_ms, link_lost_after_ms;
 	const struct region *control;
 	size_t control_line_bytes;
 	struct verbs_device device;
+	struct verbs_device
+		*found; /* the first is `device`; NULL: another transport has the list */
+	int n_found;
 	struct queue_sizes sizes;
 	struct connect *connect;
 	struct rights *rights;
@@ -85,52 +89,30 @@ static int fail_link_gone(const struct verbs_endpoint *ep)
 
 /* ---- meeting peers ---------------------------------------------------------------- */
 
-/* magic, rank, family 4 or 6 u8, zero, port u16, address 16, device name 32 */
+static struct verbs_card card_of(const struct verbs_device *device)
+{
+	struct verbs_card card = { .link_layer = device->port_attr.link_layer,
+				   .port = device->port,
+				   .mtu = (uint8_t)device->port_attr.active_mtu,
+				   .prefix = device->prefix,
+				   .address = device->address };
+
+	snprintf(card.device, sizeof(card.device), "%.31s", device->name);
+	return card;
+}
+
+/* Lists the cards of this node, unless another transport of this rank does. */
 static int verbs_record(struct transport *t, uint8_t *bytes, size_t *len_out)
 {
 	struct verbs *v = verbs_of(t);
-	const struct sockaddr_storage *own = connect_address(v->connect);
-	const struct sockaddr_in *in = (const void *)own;
-	const struct sockaddr_in6 *in6 = (const void *)own;
-	const int v4 = own->ss_family == AF_INET;
+	struct verbs_record record = { .rank = v->rank,
+				       .port = connect_port(v->connect),
+				       .n_cards = 1,
+				       .cards = { card_of(&v->device) } };
 
-	memset(bytes, 0, RECORD_BYTES);
-	put_le32(bytes, RECORD_MAGIC);
-	put_le32(bytes + 4, (uint32_t)v->rank);
-	bytes[8] = v4 ? 4 : 6;
-	put_le16(bytes + 10, connect_port(v->connect));
-	if (v4)
-		memcpy(bytes + 12, &in->sin_addr, 4);
-	else
-		memcpy(bytes + 12, &in6->sin6_addr, 16);
-	memcpy(bytes + 28, v->device.name, strnlen(v->device.name, 31));
-	*len_out = RECORD_BYTES;
-	return SLUICE_OK;
-}
-
-static int decode_record(const uint8_t *bytes, size_t len, int rank, struct link_config *out)
-{
-	struct sockaddr_in *in = (void *)&out->address;
-	struct sockaddr_in6 *in6 = (void *)&out->address;
-
-	if (len != RECORD_BYTES || get_le32(bytes) != RECORD_MAGIC ||
-	    get_le32(bytes + 4) != (uint32_t)rank || (bytes[8] != 4 && bytes[8] != 6) ||
-	    !get_le16(bytes + 10))
-		return fail(SLUICE_EWIRE,
-			    "verbs: the record of rank %d has no valid address (%zu bytes)", rank,
-			    len);
-	if (bytes[8] == 4) {
-		in->sin_family = AF_INET;
-		in->sin_port = htons(get_le16(bytes + 10));
-		memcpy(&in->sin_addr, bytes + 12, 4);
-	} else {
-		in6->sin6_family = AF_INET6;
-		in6->sin6_port = htons(get_le16(bytes + 10));
-		memcpy(&in6->sin6_addr, bytes + 12, 16);
-	}
-	for (size_t i = 0;
-	     i < sizeof(out->device) - 1 && bytes[28 + i] > ' ' && bytes[28 + i] < 127; i++)
-		out->device[i] = (char)bytes[28 + i];
+	for (; record.n_cards < v->n_found; record.n_cards++)
+		record.cards[record.n_cards] = card_of(&v->found[record.n_cards]);
+	*len_out = verbs_record_encode(&record, bytes);
 	return SLUICE_OK;
 }
 
@@ -140,10 +122,10 @@ static int verbs_admit(struct transport *t, const struct job_secret *secret)
 	return SLUICE_OK;
 }
 
-/* The memory that the peer may always use: its slot and its line of the control region. */
+/* The memory that the next peer may always use: its slot and its line of the control region. */
 static struct rights_memory memory_of(const struct verbs *v, int rank)
 {
-	const size_t at = (size_t)rank, line = v->control_line_bytes;
+	const size_t at = (size_t)v->n_peers, line = v->control_line_bytes;
 	struct rights_memory m = {
 		.slot = (uint8_t *)v->slots->base + at * PAGE_BYTES,
 		.copies = (uint8_t *)v->copies->base + at * v->copies_stride,
@@ -153,7 +135,7 @@ static struct rights_memory memory_of(const struct verbs *v, int rank)
 
 	_Static_assert((int)SLOT_BYTES <= (int)PAGE_BYTES, "a slot is larger than its page");
 	if (v->control) {
-		m.control_from = at * line;
+		m.control_from = (size_t)rank * line;
 		m.control_bytes = line ? line : v->control->bytes;
 	}
 	return m;
@@ -205,10 +187,12 @@ static int verbs_connect(struct transport *t, int rank, const uint8_t *record, s
 	struct verbs *v = verbs_of(t);
 	struct link_config config = { .peer = rank, .client = v->rank < rank };
 	const int admitted = connect_admitted(v->connect);
+	struct verbs_record its;
 	struct verbs_endpoint *ep;
 	int rc;
 
-	if (rank < 0 || rank >= v->size || rank == v->rank || v->by_rank[rank] || !admitted)
+	if (rank < 0 || rank >= v->size || rank == v->rank || v->by_rank[rank] || !admitted ||
+	    v->n_peers == v->most_peers)
 		return fail(SLUICE_EINVAL, "verbs: rank %d cannot connect to rank %d of %d%s",
 			    v->rank, rank, v->size,
 			    !admitted ? ": it does not know the job's key yet" : "");
@@ -216,9 +200,14 @@ static int verbs_connect(struct transport *t, int rank, const uint8_t *record, s
 	if (!ep)
 		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*ep));
 	ep->endpoint = (struct endpoint){ .transport = t, .peer = rank };
-	rc = decode_record(record, len, rank, &config);
-	if (!rc)
+	rc = verbs_record_decode(record, len, rank, &its);
+	if (!rc) {
+		config.address = verbs_record_listener(&its);
+		memcpy(config.device, its.cards[0].device, sizeof(config.device));
 		rc = open_peer_parts(v, ep, &config);
+	} else {
+		rc = fail(rc, "%s", sluice_last_error());
+	}
 	if (rc) {
 		close_parts(ep);
 		return rc;
@@ -485,16 +474,15 @@ static size_t whole_pages(size_t bytes)
 
 static int open_tables(struct verbs *v)
 {
-	const size_t peers = (size_t)v->size;
+	const size_t peers = (size_t)v->most_peers;
 	int rc;
 
 	v->peers = calloc(peers, sizeof(*v->peers));
-	v->by_rank = calloc(peers, sizeof(*v->by_rank));
+	v->by_rank = calloc((size_t)v->size, sizeof(*v->by_rank));
 	if (!v->peers || !v->by_rank)
 		return fail(SLUICE_ENOMEM, "verbs: no memory for a table of %d peers", v->size);
-	rc = event_queue_open(&v->events, v->sizes.receives +
-						  3 * v->sizes.log_entries * (uint32_t)v->size +
-						  1024);
+	rc = event_queue_open(
+		&v->events, v->sizes.receives + 3 * v->sizes.log_entries * (uint32_t)peers + 1024);
 	if (rc)
 		return rc;
 	/* Whole pages keep the memory that each peer may write apart. */
@@ -512,17 +500,45 @@ static int check_memlock(const struct verbs *v)
 			    whole_pages(line) + v->sizes.pair_pinned;
 	const size_t common = v->control && !line ? whole_pages(v->control->bytes) : 0;
 
-	return verbs_memlock_check(common + (size_t)(v->size - 1) * peer,
+	return verbs_memlock_check(common + (size_t)v->most_peers * peer,
 				   "connecting this job's ranks");
+}
+
+/* Finds the devices of this node, or takes another one of those that were found. */
+static int find_device(struct verbs *v, const struct transport_config *config)
+{
+	const struct verbs *first = config->beside ? verbs_of(config->beside) : NULL;
+	const struct verbs_wanted wanted = { .device = config->device,
+					     .interface = config->interface,
+					     .gid_index = config->gid_index,
+					     .gid_net = config->gid_net };
+	int rc;
+
+	if (first) {
+		if (config->card <= 0 || config->card >= first->n_found)
+			return fail(SLUICE_EINVAL, "verbs: this node has %d addresses, none is %d",
+				    first->n_found, config->card);
+		v->device = first->found[config->card];
+		snprintf(v->device.reason, sizeof(v->device.reason),
+			 "for peers in this network only");
+		return SLUICE_OK;
+	}
+	v->found = calloc(VERBS_DEVICES_MOST, sizeof(*v->found));
+	if (!v->found)
+		return fail(SLUICE_ENOMEM, "verbs: no memory for %d devices", VERBS_DEVICES_MOST);
+	rc = verbs_devices_find(&wanted, v->found, &v->n_found);
+	v->device = v->found[0];
+	return rc;
 }
 
 /* Makes all checks that can fail before anything is created. */
 static int choose_device(struct verbs *v, const struct transport_config *config)
 {
-	int rc = verbs_device_choose(config->device, config->gid_index, &v->device);
+	int rc = find_device(v, config);
 
 	if (!rc)
-		rc = queue_sizes_choose(&v->device, v->size, config->queue_depth, &v->sizes);
+		rc = queue_sizes_choose(&v->device, v->most_peers + 1, config->queue_depth,
+					&v->sizes);
 	return rc ? rc : check_memlock(v);
 }
 
@@ -586,6 +602,9 @@ static int verbs_open(const struct transport_config *config, struct transport **
 	t->device = v->device.name;
 	v->rank = config->rank;
 	v->size = config->size;
+	v->most_peers = config->beside ? config->peers : config->size - 1;
+	if (v->most_peers < 1)
+		v->most_peers = 1;
 	v->lost_after_ms = config->lost_after_ms > 0 ? config->lost_after_ms : 5000;
 	v->link_lost_after_ms = config->link_lost_after_ms > 0 ? config->link_lost_after_ms :
 								 v->lost_after_ms;
@@ -647,6 +666,7 @@ static void verbs_close(struct transport **t)
 	event_queue_close(&v->events);
 	free(v->peers);
 	free(v->by_rank);
+	free(v->found);
 	free(v);
 	*t = NULL;
 }

@@ -6,14 +6,14 @@
 #include "base/log.h"
 #include "rdma/card_list.h"
 #include "rdma/card_choice.h"
+#include "rdma/network.h"
+#include "rdma/verbs_address.h"
 #include "sluice.h"
 #include <arpa/inet.h>
 #include <dirent.h>
 #include <errno.h>
-#include <ifaddrs.h>
 #include <inttypes.h>
 #include <netinet/in.h>
-#include <rdma/rdma_cma.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -21,7 +21,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-enum { GID_ENTRIES = 256, CAP_IPC_LOCK_BIT = 14 };
+enum { CAP_IPC_LOCK_BIT = 14 };
 
 const char *verbs_address_text(const struct sockaddr_storage *address, char text[80])
 {
@@ -156,116 +156,6 @@ int verbs_port_active(struct ibv_context *context, const struct verbs_device *de
 	return ibv_query_port(context, device->port, &attr) || attr.state == IBV_PORT_ACTIVE;
 }
 
-/* ---- the address ----------------------------------------------------------- */
-
-static int is_v4_mapped(const union ibv_gid *gid)
-{
-	static const uint8_t prefix[12] = { 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff };
-
-	return memcmp(gid->raw, prefix, sizeof(prefix)) == 0;
-}
-
-static int is_link_local(const union ibv_gid *gid)
-{
-	return gid->raw[0] == 0xfe && (gid->raw[1] & 0xc0) == 0x80;
-}
-
-static void address_of_gid(const union ibv_gid *gid, struct sockaddr_storage *out)
-{
-	memset(out, 0, sizeof(*out));
-	if (is_v4_mapped(gid)) {
-		struct sockaddr_in *in = (void *)out;
-
-		in->sin_family = AF_INET;
-		memcpy(&in->sin_addr, gid->raw + 12, 4);
-	} else {
-		struct sockaddr_in6 *in6 = (void *)out;
-
-		in6->sin6_family = AF_INET6;
-		memcpy(&in6->sin6_addr, gid->raw, 16);
-	}
-}
-
-/* Larger is better; 0 is unusable. rdma_cm connects by IP address, which excludes link-local ones
- * and RoCEv1, which no router passes. */
-static int gid_quality(const struct ibv_gid_entry *entry)
-{
-	if (entry->gid_type != IBV_GID_TYPE_ROCE_V2 || is_link_local(&entry->gid))
-		return 0;
-	return is_v4_mapped(&entry->gid) ? 2 : 1;
-}
-
-static int choose_gid(struct ibv_context *context, int wanted, struct verbs_device *out)
-{
-	struct ibv_gid_entry entries[GID_ENTRIES];
-	ssize_t n = ibv_query_gid_table(context, entries, GID_ENTRIES, 0);
-	int best = 0;
-
-	for (ssize_t i = 0; i < n; i++) {
-		int quality = gid_quality(&entries[i]);
-
-		if (entries[i].port_num != out->port ||
-		    (wanted >= 0 && entries[i].gid_index != (uint32_t)wanted))
-			continue;
-		if (quality > best) {
-			best = quality;
-			out->gid = entries[i].gid;
-			out->gid_index = (int)entries[i].gid_index;
-		}
-	}
-	if (best == 0 && wanted >= 0)
-		return fail_quietly(SLUICE_ENOSUPP,
-				    "%s port %d: GID %d is no routable RoCEv2 address "
-				    "(SLUICE_GID_INDEX); show_gids or ibv_devinfo -v lists them",
-				    out->name, out->port, wanted);
-	if (best == 0)
-		return fail_quietly(SLUICE_ENOSUPP,
-				    "%s port %d has no usable GID (a RoCEv2 one with an IPv4 or "
-				    "global IPv6 address): give its network interface an address "
-				    "(ip addr add) and bring it up",
-				    out->name, out->port);
-	address_of_gid(&out->gid, &out->address);
-	return SLUICE_OK;
-}
-
-/* For InfiniBand: finds the IP address of this device and port by binding each address. */
-static int find_ipoib(struct verbs_device *out)
-{
-	struct rdma_event_channel *channel = rdma_create_event_channel();
-	struct ifaddrs *all = NULL, *at;
-	int found = 0;
-
-	if (!channel)
-		return check_cm_device();
-	if (getifaddrs(&all) < 0)
-		all = NULL;
-	for (at = all; at && !found; at = at->ifa_next) {
-		struct rdma_cm_id *id;
-
-		if (!at->ifa_addr || at->ifa_addr->sa_family != AF_INET)
-			continue;
-		if (rdma_create_id(channel, &id, NULL, RDMA_PS_TCP) != 0)
-			break;
-		if (rdma_bind_addr(id, at->ifa_addr) == 0 && id->verbs &&
-		    strcmp(ibv_get_device_name(id->verbs->device), out->name) == 0 &&
-		    id->port_num == out->port) {
-			memset(&out->address, 0, sizeof(out->address));
-			memcpy(&out->address, at->ifa_addr, sizeof(struct sockaddr_in));
-			found = 1;
-		}
-		rdma_destroy_id(id);
-	}
-	freeifaddrs(all);
-	rdma_destroy_event_channel(channel);
-	if (!found)
-		return fail_quietly(SLUICE_ENOSUPP,
-				    "%s port %d is InfiniBand and no IP address leads to it: load "
-				    "ib_ipoib and give its interface (ib0) an address",
-				    out->name, out->port);
-	out->gid_index = -1;
-	return SLUICE_OK;
-}
-
 /* ---- forks ----------------------------------------------------------------- */
 
 enum verbs_fork verbs_fork_guard(void)
@@ -294,11 +184,12 @@ enum verbs_fork verbs_fork_guard(void)
 
 static int fail_unreliable(const char *name)
 {
-	return fail_quietly(SLUICE_ENOSUPP,
-			    "%s has no reliable connections of InfiniBand or RoCE (EFA, MANA and "
-			    "usNIC have none): for EFA, install libfabric and let "
-			    "SLUICE_TRANSPORT allow ofi",
-			    name);
+	return fail_quietly(
+		SLUICE_ENOSUPP,
+		"%s has no reliable connections of InfiniBand or RoCE (EFA and usNIC have "
+		"none): for EFA, install libfabric and let "
+		"SLUICE_TRANSPORT allow ofi",
+		name);
 }
 
 /* Refuses devices that speak another protocol than InfiniBand and RoCE. */
@@ -316,163 +207,155 @@ static int check_protocol(const struct ibv_device *device, const char *name)
 	}
 }
 
-static int try_port(struct ibv_context *context, int gid_index, struct verbs_device *out)
-{
-	int err = ibv_query_port(context, out->port, &out->port_attr);
+/* A port that can be used, with its addresses. */
+struct usable_port {
+	struct verbs_device device; /* without an address */
+	struct verbs_address address[VERBS_ADDRESSES_MOST];
+	int n_addresses;
+};
 
-	if (err)
-		return fail_quietly(SLUICE_ENOSUPP, "%s has no port %d: %s", out->name, out->port,
-				    errno_text(err));
-	if (out->port_attr.state != IBV_PORT_ACTIVE)
-		return fail_quietly(SLUICE_ENOSUPP,
-				    "%s port %d is %s, not ACTIVE: check cable and switch, bring "
-				    "the network interface up (ip link set ... up), or start a "
-				    "subnet manager on InfiniBand",
-				    out->name, out->port, ibv_port_state_str(out->port_attr.state));
-	if (out->port_attr.link_layer == IBV_LINK_LAYER_UNSPECIFIED)
-		return fail_unreliable(out->name);
-	out->infiniband = out->port_attr.link_layer != IBV_LINK_LAYER_ETHERNET;
-	if (out->infiniband)
-		return find_ipoib(out);
-	return choose_gid(context, gid_index, out);
-}
-
-static int try_verbs_device(struct ibv_device *device, unsigned port, int gid_index,
-			    struct verbs_device *out)
-{
-	struct ibv_context *context;
-	int err, rc;
-
-	snprintf(out->name, sizeof(out->name), "%s", ibv_get_device_name(device));
-	rc = check_protocol(device, out->name);
-	if (rc)
-		return rc;
-	rc = SLUICE_ENOSUPP;
-	context = ibv_open_device(device);
-	if (!context)
-		return fail_quietly(SLUICE_ENOSUPP,
-				    "%s cannot be opened: %s; check the rights of "
-				    "/dev/infiniband/uverbs*",
-				    out->name, errno_text(errno));
-	err = ibv_query_device(context, &out->attr);
-	if (err) {
-		fail_quietly(SLUICE_ENOSUPP, "%s cannot be queried: %s", out->name,
-			     errno_text(err));
-		goto out_close;
-	}
-	for (unsigned p = 1; p <= out->attr.phys_port_cnt; p++) {
-		if (port != 0 && p != port)
-			continue;
-		out->port = (uint8_t)p;
-		rc = try_port(context, gid_index, out);
-		if (!rc)
-			break;
-	}
-	if (port > out->attr.phys_port_cnt)
-		fail_quietly(SLUICE_ENOSUPP, "%s has %d port%s, not %u (SLUICE_DEVICE)", out->name,
-			     out->attr.phys_port_cnt, out->attr.phys_port_cnt == 1 ? "" : "s",
-			     port);
-out_close:
-	ibv_close_device(context);
-	return rc;
-}
-
-static int parse_gid_index(const char *text, int *out)
-{
-	char *end = NULL;
-	long value;
-
-	*out = -1;
-	if (!text || *text == '\0' || strcmp(text, "auto") == 0)
-		return SLUICE_OK;
-	value = strtol(text, &end, 10);
-	if (*end != '\0' || value < 0 || value > 255)
-		return fail_quietly(SLUICE_EINVAL,
-				    "SLUICE_GID_INDEX=\"%.40s\" is neither auto nor 0 .. 255",
-				    text);
-	*out = (int)value;
-	return SLUICE_OK;
-}
-
-/* The cards that can be used, as card_choice.c takes them. */
+/* The ports that can be used, as card_choice.c takes them. */
 struct usable {
-	struct verbs_device device[CARDS_MOST];
+	struct usable_port port[CARDS_MOST];
 	struct card card[CARDS_MOST];
 	size_t n;
 };
 
-/* Returns the network mask of an address of this machine, in host order, or 255.255.255.0 if no
- * interface has the address. */
-static uint32_t mask_of(const struct sockaddr_in *address)
+static int try_port(struct ibv_context *context, const struct verbs_addresses *addresses,
+		    struct usable_port *out)
 {
-	struct ifaddrs *all = NULL;
-	uint32_t mask = 0xffffff00;
+	struct verbs_device *d = &out->device;
+	int err = ibv_query_port(context, d->port, &d->port_attr), n;
 
-	if (getifaddrs(&all) < 0)
-		return mask;
-	for (const struct ifaddrs *at = all; at; at = at->ifa_next) {
-		const struct sockaddr_in *in = (const void *)at->ifa_addr;
-
-		if (in && in->sin_family == AF_INET && at->ifa_netmask &&
-		    in->sin_addr.s_addr == address->sin_addr.s_addr)
-			mask = ntohl(((const struct sockaddr_in *)(const void *)at->ifa_netmask)
-					     ->sin_addr.s_addr);
-	}
-	freeifaddrs(all);
-	return mask;
+	if (err)
+		return fail_quietly(SLUICE_ENOSUPP, "%s has no port %d: %s", d->name, d->port,
+				    errno_text(err));
+	if (d->port_attr.state != IBV_PORT_ACTIVE)
+		return fail_quietly(SLUICE_ENOSUPP,
+				    "%s port %d is %s, not ACTIVE: check cable and switch, bring "
+				    "the network interface up (ip link set ... up), or start a "
+				    "subnet manager on InfiniBand",
+				    d->name, d->port, ibv_port_state_str(d->port_attr.state));
+	if (d->port_attr.link_layer == IBV_LINK_LAYER_UNSPECIFIED)
+		return fail_unreliable(d->name);
+	d->infiniband = d->port_attr.link_layer != IBV_LINK_LAYER_ETHERNET;
+	n = verbs_addresses_find(addresses, context, d, out->address);
+	out->n_addresses = n > 0 ? n : 0;
+	return n > 0 ? SLUICE_OK : n;
 }
 
 /* Devices are sure to reach each other if they have one link layer and addresses of one network. */
-static uint64_t fabric_of(const struct verbs_device *device)
+static uint64_t fabric_of(const struct usable_port *port)
 {
-	const struct sockaddr_in *in = (const void *)&device->address;
-	const struct sockaddr_in6 *in6 = (const void *)&device->address;
-	uint64_t network = 0;
+	const struct verbs_address *at = &port->address[0];
+	const int v4 = at->address.ss_family == AF_INET;
+	const struct network n = network_of((uint8_t)port->device.infiniband, v4 ? 4 : 6,
+					    at->gid.raw + (v4 ? 12 : 0), at->prefix);
+	uint64_t head;
 
-	if (in->sin_family == AF_INET)
-		network = ntohl(in->sin_addr.s_addr) & mask_of(in);
+	memcpy(&head, n.address, sizeof(head));
+	return head << 1 | (uint64_t)port->device.infiniband;
+}
+
+static void try_ports(struct ibv_context *context, const struct verbs_addresses *addresses,
+		      unsigned port, const struct verbs_device *device, struct usable *out)
+{
+	for (unsigned p = 1; p <= device->attr.phys_port_cnt && out->n < CARDS_MOST; p++) {
+		struct usable_port *it = &out->port[out->n];
+
+		if (port && p != port)
+			continue;
+		*it = (struct usable_port){ .device = *device };
+		it->device.port = (uint8_t)p;
+		if (!try_port(context, addresses, it))
+			out->card[out->n++] = (struct card){ it->device.name, "", fabric_of(it) };
+	}
+	if (port > device->attr.phys_port_cnt)
+		fail_quietly(SLUICE_ENOSUPP, "%s has %d port%s, not %u (SLUICE_DEVICE)",
+			     device->name, device->attr.phys_port_cnt,
+			     device->attr.phys_port_cnt == 1 ? "" : "s", port);
+}
+
+static void try_device(struct ibv_device *device, const struct verbs_addresses *addresses,
+		       unsigned port, struct usable *out)
+{
+	struct verbs_device d = { .gid_index = -1 };
+	struct ibv_context *context;
+	int err;
+
+	snprintf(d.name, sizeof(d.name), "%s", ibv_get_device_name(device));
+	if (check_protocol(device, d.name))
+		return;
+	context = ibv_open_device(device);
+	if (!context) {
+		fail_quietly(SLUICE_ENOSUPP,
+			     "%s cannot be opened: %s; check the rights of "
+			     "/dev/infiniband/uverbs*",
+			     d.name, errno_text(errno));
+		return;
+	}
+	err = ibv_query_device(context, &d.attr);
+	if (err)
+		fail_quietly(SLUICE_ENOSUPP, "%s cannot be queried: %s", d.name, errno_text(err));
+	else if (!d.attr.max_srq)
+		fail_quietly(SLUICE_ENOSUPP,
+			     "%s has no shared receive queues, which this transport needs (MANA "
+			     "has none): install libfabric and let SLUICE_TRANSPORT allow ofi",
+			     d.name);
 	else
-		memcpy(&network, &in6->sin6_addr, sizeof(network));
-	return network << 1 | (uint64_t)device->infiniband;
+		try_ports(context, addresses, port, &d, out);
+	ibv_close_device(context);
 }
 
 /* Tries all devices that the list allows. Returns the number of allowed devices. The last error
  * says why one of them cannot be used. */
-static int try_all(struct ibv_device **list, int n, const char *allowed, int gid,
-		   struct usable *out)
+static int try_all(struct ibv_device **list, int n, const char *allowed,
+		   const struct verbs_addresses *addresses, struct usable *out)
 {
 	int n_allowed = 0;
+	unsigned port;
 
-	for (int i = 0; i < n; i++) {
-		const char *name = ibv_get_device_name(list[i]);
-		struct verbs_device *device;
-		unsigned port;
-
-		if (!card_list_allows(allowed, name, NULL, &port))
+	for (int i = 0; i < n && out->n < CARDS_MOST; i++) {
+		if (!card_list_allows(allowed, ibv_get_device_name(list[i]), NULL, &port))
 			continue;
 		n_allowed++;
-		if (out->n == CARDS_MOST)
-			break;
-		device = &out->device[out->n];
-		memset(device, 0, sizeof(*device));
-		if (try_verbs_device(list[i], port, gid, device))
-			continue;
-		out->card[out->n++] = (struct card){ device->name, "", fabric_of(device) };
+		try_device(list[i], addresses, port, out);
 	}
 	return n_allowed;
 }
 
-static int choose_of(struct usable *usable, const char *allowed, struct verbs_device *out)
+static void add_address(const struct usable_port *port, int address,
+			struct verbs_device out[VERBS_DEVICES_MOST], int *n)
+{
+	const struct verbs_address *at = &port->address[address];
+
+	if (address >= port->n_addresses || *n == VERBS_DEVICES_MOST)
+		return;
+	out[*n] = port->device;
+	out[*n].address = at->address;
+	out[*n].prefix = at->prefix;
+	out[*n].gid = at->gid;
+	out[*n].gid_index = at->gid_index;
+	++*n;
+}
+
+static int list_in_order(struct usable *usable, const char *allowed,
+			 struct verbs_device out[VERBS_DEVICES_MOST], int *n_out)
 {
 	struct card_choice order[CARDS_MOST];
-	char gpu[BUS_ID_TEXT];
+	char gpu[BUS_ID_TEXT], *reason = out[0].reason;
 
 	cards_order_here(usable->card, usable->n, order, gpu);
-	*out = usable->device[order[0].card];
+	*n_out = 0;
+	for (int i = 0; i < VERBS_ADDRESSES_MOST; i++)
+		add_address(&usable->port[order[0].card], i, out, n_out);
+	for (int i = 0; i < VERBS_ADDRESSES_MOST; i++)
+		for (size_t p = 1; p < usable->n; p++)
+			add_address(&usable->port[order[p].card], i, out, n_out);
 	if (allowed && *allowed && usable->n == 1)
-		snprintf(out->reason, sizeof(out->reason), "SLUICE_DEVICE=%.150s", allowed);
+		snprintf(reason, sizeof(out->reason), "SLUICE_DEVICE=%.150s", allowed);
 	else
-		card_choice_text(&order[0], gpu, usable->n, out->reason, sizeof(out->reason));
+		card_choice_text(&order[0], gpu, usable->n, reason, sizeof(out->reason));
 	return SLUICE_OK;
 }
 
@@ -498,30 +381,49 @@ static int fail_unknown(const char *name, struct ibv_device **list, int n)
 			    names);
 }
 
-int verbs_device_choose(const char *device, const char *gid_index, struct verbs_device *out)
+static int find_among(struct ibv_device **list, int n, const struct verbs_wanted *wanted,
+		      struct verbs_device out[VERBS_DEVICES_MOST], int *n_out)
 {
-	struct ibv_device **list;
-	struct usable *usable;
-	int gid, n = 0, rc = parse_gid_index(gid_index, &gid);
+	struct usable *usable = calloc(1, sizeof(*usable));
+	struct verbs_addresses *addresses = NULL;
+	int rc = usable ? check_cm_device() : fail(SLUICE_ENOMEM, "no memory for %d devices", n);
 
 	if (!rc)
-		rc = card_list_check("SLUICE_DEVICE", device, 1);
+		rc = verbs_addresses_open(wanted, &addresses);
+	if (!rc && !try_all(list, n, wanted->device, addresses, usable))
+		rc = fail_unknown(wanted->device, list, n);
+	else if (!rc)
+		rc = usable->n ? list_in_order(usable, wanted->device, out, n_out) : SLUICE_ENOSUPP;
+	verbs_addresses_close(&addresses);
+	free(usable);
+	return rc;
+}
+
+int verbs_devices_find(const struct verbs_wanted *wanted,
+		       struct verbs_device out[VERBS_DEVICES_MOST], int *n_out)
+{
+	struct ibv_device **list;
+	int n = 0, rc = card_list_check("SLUICE_DEVICE", wanted->device, 1);
+
 	if (rc)
 		return rc;
 	verbs_fork_guard();
 	list = ibv_get_device_list(&n);
-	if (!list || n == 0) {
-		if (list)
-			ibv_free_device_list(list);
-		return explain_none();
-	}
-	usable = calloc(1, sizeof(*usable));
-	rc = usable ? check_cm_device() : fail(SLUICE_ENOMEM, "no memory for %d devices", n);
-	if (!rc && !try_all(list, n, device, gid, usable))
-		rc = fail_unknown(device, list, n);
-	else if (!rc)
-		rc = usable->n ? choose_of(usable, device, out) : SLUICE_ENOSUPP;
-	free(usable);
-	ibv_free_device_list(list);
+	rc = list && n ? find_among(list, n, wanted, out, n_out) : explain_none();
+	if (list)
+		ibv_free_device_list(list);
+	return rc;
+}
+
+int verbs_device_choose(const struct verbs_wanted *wanted, struct verbs_device *out)
+{
+	struct verbs_device *all = calloc(VERBS_DEVICES_MOST, sizeof(*all));
+	int n, rc = all ? verbs_devices_find(wanted, all, &n) :
+			  fail(SLUICE_ENOMEM, "verbs: no memory for %d devices",
+			       VERBS_DEVICES_MOST);
+
+	if (!rc)
+		*out = all[0];
+	free(all);
 	return rc;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The device, port and address that the verbs transport uses, and the capabilities of that device.
+ * The devices, ports and addresses that the verbs transport can use, the one of them that this rank
+ * prefers, and their capabilities.
  * Nothing here registers memory or contacts a peer, so every refusal comes before that. */
 #ifndef RDMA_VERBS_DEVICE_H
 #define RDMA_VERBS_DEVICE_H
@@ -14,17 +15,29 @@ struct verbs_device {
 	int gid_index; /* -1 on InfiniBand, which uses the IP address */
 	union ibv_gid gid;
 	struct sockaddr_storage address; /* bound by rdma_cm; its port number is 0 */
+	uint8_t prefix;                  /* of the address */
 	int infiniband;                  /* 1: InfiniBand, 0: Ethernet (RoCE) */
 	struct ibv_device_attr attr;
 	struct ibv_port_attr port_attr;
 	char reason[192]; /* why it was chosen, for the log */
 };
 
-/* device: the list of SLUICE_DEVICE (card_list.h). Of the usable ones that it allows, this process
- * takes the one that card_choice.h names. gid_index: "auto" or NULL: the first routable RoCEv2 one.
- * Fails with SLUICE_ENOSUPP, which is not logged, and a sentence that names what is missing and the
- * remedy. */
-int verbs_device_choose(const char *device, const char *gid_index, struct verbs_device *out);
+/* What the user allows. */
+struct verbs_wanted {
+	const char *device;    /* SLUICE_DEVICE, a list (card_list.h) */
+	const char *interface; /* SLUICE_INTERFACE, a list of network interfaces */
+	const char *gid_index; /* SLUICE_GID_INDEX; "auto" or NULL: any routable RoCEv2 one */
+	const char *gid_net;   /* SLUICE_GID_NET: addresses in this network; NULL or "": all */
+};
+enum { VERBS_DEVICES_MOST = 16 };
+/* Finds the usable devices, one for each address. out[0] is the one that card_choice.h names for
+ * this process, with its first address. Its other addresses follow, then the first addresses of
+ * other ports, nearest first, and then theirs. Fails with SLUICE_ENOSUPP, which is not logged, and
+ * a sentence that names what is missing and the remedy. */
+int verbs_devices_find(const struct verbs_wanted *wanted,
+		       struct verbs_device out[VERBS_DEVICES_MOST], int *n_out);
+/* Finds out[0] alone. */
+int verbs_device_choose(const struct verbs_wanted *wanted, struct verbs_device *out);
 
 /* The effect of a fork on the queues of a card, whose pages are private memory of this process.
  * Before Linux 5.12, either parent or child got a copy, and the card kept the other one. */

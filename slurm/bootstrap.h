@@ -10,7 +10,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum { RECORD_PAYLOAD_BYTES = 1024, NODE_NAME_BYTES = 64 };
+enum { RECORD_PAYLOAD_BYTES = 4096, NODE_NAME_BYTES = 64 };
 
 /* One per rank. bootstrap.c fills in and compares everything but the payload. */
 struct rank_record {

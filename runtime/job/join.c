@@ -65,6 +65,7 @@ static int open_transport(sluice_job *job, const struct transport_ops *ops)
 		.control_line_bytes = LINE_BYTES,
 		.device = job->settings.device,
 		.gid_index = job->settings.gid_index,
+		.gid_net = job->settings.gid_net,
 		.memory_windows = job->settings.memory_windows,
 		.provider = job->settings.provider,
 		.interface = job->settings.interface,

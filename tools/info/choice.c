@@ -11,7 +11,12 @@ int verbs_choice(char sentence[FINDING_BYTES])
 	struct verbs_device device;
 	char address[80];
 
-	if (verbs_device_choose(getenv("SLUICE_DEVICE"), getenv("SLUICE_GID_INDEX"), &device)) {
+	const struct verbs_wanted wanted = { .device = getenv("SLUICE_DEVICE"),
+					     .interface = getenv("SLUICE_INTERFACE"),
+					     .gid_index = getenv("SLUICE_GID_INDEX"),
+					     .gid_net = getenv("SLUICE_GID_NET") };
+
+	if (verbs_device_choose(&wanted, &device)) {
 		snprintf(sentence, FINDING_BYTES, "%s", sluice_last_error());
 		return -1;
 	}

@@ -58,6 +58,7 @@ check_PROGRAMS += \
 	tests/unit/test_verbs_job \
 	tests/unit/test_verbs_keys \
 	tests/unit/test_verbs_memlock \
+	tests/unit/test_verbs_record \
 	tests/unit/test_verbs_register \
 	tests/unit/test_verbs_rights \
 	tests/unit/test_verbs_walk \
@@ -79,6 +80,7 @@ tests_unit_test_verbs_keys_SOURCES = tests/unit/rdma/test_verbs_keys.c $(verbs_t
 tests_unit_test_verbs_keys_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 tests_unit_test_verbs_memlock_SOURCES = tests/unit/rdma/test_verbs_memlock.c $(verbs_two)
 tests_unit_test_verbs_memlock_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access -Wl,--wrap=fopen -Wl,--wrap=getrlimit
+tests_unit_test_verbs_record_SOURCES = tests/unit/rdma/test_verbs_record.c
 tests_unit_test_verbs_register_SOURCES = tests/unit/rdma/test_verbs_register.c $(verbs_pair)
 tests_unit_test_verbs_register_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 tests_unit_test_verbs_rights_SOURCES = tests/unit/rdma/test_verbs_rights.c $(verbs_two)
@@ -96,6 +98,7 @@ EXTRA_DIST += \
 	tests/unit/rdma/test_verbs_job.c \
 	tests/unit/rdma/test_verbs_keys.c \
 	tests/unit/rdma/test_verbs_memlock.c \
+	tests/unit/rdma/test_verbs_record.c \
 	tests/unit/rdma/test_verbs_register.c \
 	tests/unit/rdma/test_verbs_rights.c \
 	tests/unit/rdma/test_verbs_walk.c \

@@ -70,7 +70,8 @@ static void choose(const char *local_rank, const char *device, const char *name,
 
 	if (local_rank)
 		setenv("SLURM_LOCALID", local_rank, 1);
-	assert_int_equal(verbs_device_choose(device, NULL, &chosen), 0);
+	assert_int_equal(verbs_device_choose(&(struct verbs_wanted){ .device = device }, &chosen),
+			 0);
 	if (strcmp(chosen.name, name) || strcmp(chosen.reason, reason))
 		fail_msg("%s, %s", chosen.name, chosen.reason);
 	assert_null(fake_leak());

@@ -14,7 +14,7 @@ static int choose(const char *name)
 {
 	struct verbs_device chosen;
 
-	return verbs_device_choose(name, NULL, &chosen);
+	return verbs_device_choose(&(struct verbs_wanted){ .device = name }, &chosen);
 }
 
 /* ---- names ------------------------------------------------------------------ */

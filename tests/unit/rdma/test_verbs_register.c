@@ -89,7 +89,7 @@ TEST_WITH(methods__refused_or_dead__takes_the_first_that_moves_bytes, setup, tea
 	struct verbs_device device;
 	uint8_t before[BYTES];
 
-	assert_int_equal(verbs_device_choose(NULL, NULL, &device), 0);
+	assert_int_equal(verbs_device_choose(&(struct verbs_wanted){ 0 }, &device), 0);
 	memcpy(before, memory.address, BYTES);
 	for (int i = 0; i < CASES; i++) {
 		struct memory m = take_case(&cases[i]);

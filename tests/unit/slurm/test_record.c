@@ -199,7 +199,7 @@ CASE(decode__more_than_any_card__is_refused)
 
 CASE(decode__later_version_with_longer_header_and_payload__tells_its_version)
 {
-	enum { N = 4096 };
+	enum { N = 8192 };
 	uint8_t bytes[N] = { 0 };
 	struct rank_record out;
 	const char *why;

@@ -1,0 +1,70 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See network.h. Called by reach.c and verbs_record.c. */
+#include "rdma/network.h"
+#include <stddef.h>
+#include <string.h>
+
+enum { BYTE_BITS = 8, V4_BYTES = 4, V6_BYTES = 16 };
+
+struct network network_of(uint8_t kind, int family, const uint8_t address[16], unsigned prefix)
+{
+	const unsigned bytes = family == 4 ? V4_BYTES : V6_BYTES;
+	struct network n = { .kind = (uint8_t)(kind << 4 | family) };
+
+	if (prefix > bytes * BYTE_BITS)
+		prefix = bytes * BYTE_BITS;
+	n.prefix = (uint8_t)prefix;
+	memcpy(n.address, address, prefix / BYTE_BITS);
+	if (prefix % BYTE_BITS)
+		n.address[prefix / BYTE_BITS] = (uint8_t)(address[prefix / BYTE_BITS] &
+							  0xff00 >> prefix % BYTE_BITS);
+	return n;
+}
+
+/* Less is better: own cards before others, then the fronts of the lists. */
+static int cost(int a, int b)
+{
+	return 2 * NETWORKS_MOST * ((a != 0) + (b != 0)) + a + b;
+}
+
+/* The networks that serve a pair equally well. Two pairs of cards that cost the same never share a
+ * network: one card of each would then cost less. So a network names the choice on both sides. */
+struct tie {
+	int cost;
+	unsigned sum; /* of all bytes of these networks */
+	struct meeting least, most;
+};
+
+static void take(struct tie *tie, const struct network *a, const struct meeting *it)
+{
+	const struct network *n = &a[it->a];
+	const int costs = cost(it->a, it->b);
+
+	if (tie->least.a >= 0 && costs > tie->cost)
+		return;
+	if (tie->least.a < 0 || costs < tie->cost)
+		*tie = (struct tie){ costs, 0, *it, *it };
+	for (size_t i = 0; i < sizeof(n->address); i++)
+		tie->sum += n->address[i];
+	if (memcmp(n, &a[tie->least.a], sizeof(*n)) < 0)
+		tie->least = *it;
+	if (memcmp(n, &a[tie->most.a], sizeof(*n)) > 0)
+		tie->most = *it;
+}
+
+struct meeting network_meeting(const struct network *a, int n_a, const struct network *b, int n_b)
+{
+	struct tie tie = { .least = { MEETING_NONE, -1, -1 } };
+
+	for (int i = 0; i < n_a; i++)
+		for (int j = 0; j < n_b; j++)
+			if (!memcmp(&a[i], &b[j], sizeof(*a)))
+				take(&tie, a,
+				     &(struct meeting){ i || j ? MEETING_OTHER : MEETING_OWN, i,
+							j });
+	if (tie.least.a >= 0)
+		return tie.sum % 2 ? tie.least : tie.most;
+	if (n_a && n_b && a[0].kind == b[0].kind)
+		return (struct meeting){ MEETING_ROUTE, 0, 0 };
+	return tie.least;
+}

@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The networks of a rank's cards, and the one by which two ranks meet. Pure, and equal on both
+ * ranks: it depends on the two lists of networks alone, and not on which rank asks. A transport
+ * reads the networks from a record (transport.h); runtime/job/reach.c compares them. */
+#ifndef RDMA_NETWORK_H
+#define RDMA_NETWORK_H
+#include <stdint.h>
+
+enum { NETWORKS_MOST = 16 };
+
+/* All bytes count: networks are equal if memcmp() says so. */
+struct network {
+	uint8_t kind;   /* two networks of different kinds have no route to each other */
+	uint8_t prefix; /* the number of bits of the address that are not 0 by rule */
+	uint8_t address[16];
+};
+
+/* address: of family 4 or 6, in network order. A prefix that is too long counts as an address. */
+struct network network_of(uint8_t kind, int family, const uint8_t address[16], unsigned prefix);
+
+enum meeting_kind {
+	MEETING_OWN,   /* the cards that both ranks prefer share a network */
+	MEETING_OTHER, /* they do not, but other cards of the ranks' nodes do */
+	MEETING_ROUTE, /* no cards share a network; a route may lead from one own card to the other
+			*/
+	MEETING_NONE   /* the own cards are of different kinds, or a rank has none */
+};
+struct meeting {
+	enum meeting_kind kind;
+	int a, b; /* the cards, as indices in the two lists; -1: none */
+};
+
+/* Lists begin with the network of the rank's own card. Prefers the own cards of both ranks, then
+ * the own card of one, then the cards nearest to the fronts of the lists. Where that leaves two
+ * choices, neighbouring pairs of networks take the lesser and the greater in turn, so that no
+ * network serves all pairs. */
+struct meeting network_meeting(const struct network *a, int n_a, const struct network *b, int n_b);
+#endif

@@ -1,0 +1,173 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See verbs_record.h. */
+#include "rdma/verbs_record.h"
+#include "base/bytes.h"
+#include "base/error.h"
+#include "rdma/transport.h"
+#include "sluice.h"
+#include <arpa/inet.h>
+#include <infiniband/verbs.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <string.h>
+
+enum {
+	MAGIC = 0x32425256,
+	HEAD_BYTES = 10,
+	FIELD_HEAD_BYTES = 2,
+	CARD_HEAD_BYTES = 5,
+	NAME_MOST = sizeof(((struct verbs_card *)0)->device) - 1,
+	CARD_MOST = CARD_HEAD_BYTES + 16 + NAME_MOST
+};
+enum field { FIELD_CARD = 1 };
+_Static_assert(HEAD_BYTES + NETWORKS_MOST * (FIELD_HEAD_BYTES + CARD_MOST) <=
+		       TRANSPORT_RECORD_BYTES,
+	       "the cards do not fit into a record");
+_Static_assert(CARD_MOST <= UINT8_MAX, "a card is too long for a field");
+
+/* ---- addresses ---------------------------------------------------------------------- */
+
+/* The bytes of an address, which are 4 or 16 by its family. */
+static uint8_t *address_bytes(struct sockaddr_storage *address, size_t *n)
+{
+	struct sockaddr_in *in = (void *)address;
+	struct sockaddr_in6 *in6 = (void *)address;
+
+	*n = address->ss_family == AF_INET ? 4 : 16;
+	return address->ss_family == AF_INET ? (uint8_t *)&in->sin_addr :
+					       (uint8_t *)&in6->sin6_addr;
+}
+
+static size_t copy_address(const struct sockaddr_storage *address, uint8_t out[16])
+{
+	struct sockaddr_storage copy = *address;
+	size_t n;
+	const uint8_t *bytes = address_bytes(&copy, &n);
+
+	memcpy(out, bytes, n);
+	return n;
+}
+
+const char *verbs_card_text(const struct verbs_card *card, char text[VERBS_CARD_TEXT])
+{
+	char host[INET6_ADDRSTRLEN] = "?";
+	uint8_t bytes[16];
+
+	copy_address(&card->address, bytes);
+	inet_ntop(card->address.ss_family, bytes, host, sizeof(host));
+	snprintf(text, VERBS_CARD_TEXT, "%s %s/%u (%s)", card->device, host, card->prefix,
+		 card->link_layer == IBV_LINK_LAYER_ETHERNET ? "RoCE" : "InfiniBand");
+	return text;
+}
+
+struct sockaddr_storage verbs_record_listener(const struct verbs_record *record)
+{
+	struct sockaddr_storage at = record->cards[0].address;
+
+	if (at.ss_family == AF_INET)
+		((struct sockaddr_in *)(void *)&at)->sin_port = htons(record->port);
+	else
+		((struct sockaddr_in6 *)(void *)&at)->sin6_port = htons(record->port);
+	return at;
+}
+
+int verbs_record_networks(const struct verbs_record *record, struct network out[NETWORKS_MOST])
+{
+	for (int i = 0; i < record->n_cards; i++) {
+		const struct verbs_card *card = &record->cards[i];
+		uint8_t address[16] = { 0 };
+		const int family = copy_address(&card->address, address) == 4 ? 4 : 6;
+
+		out[i] = network_of(card->link_layer, family, address, card->prefix);
+	}
+	return record->n_cards;
+}
+
+/* ---- bytes -------------------------------------------------------------------------- */
+
+static size_t encode_card(const struct verbs_card *card, uint8_t *bytes)
+{
+	const size_t name = strnlen(card->device, NAME_MOST);
+	size_t n;
+
+	bytes[0] = card->link_layer;
+	bytes[1] = card->port;
+	bytes[2] = card->mtu;
+	bytes[3] = card->prefix;
+	n = copy_address(&card->address, bytes + CARD_HEAD_BYTES);
+	bytes[4] = n == 4 ? 4 : 6;
+	memcpy(bytes + CARD_HEAD_BYTES + n, card->device, name);
+	return CARD_HEAD_BYTES + n + name;
+}
+
+size_t verbs_record_encode(const struct verbs_record *record, uint8_t *bytes)
+{
+	size_t at = HEAD_BYTES;
+
+	put_le32(bytes, MAGIC);
+	put_le32(bytes + 4, (uint32_t)record->rank);
+	put_le16(bytes + 8, record->port);
+	for (int i = 0; i < record->n_cards; i++) {
+		const size_t n = encode_card(&record->cards[i], bytes + at + FIELD_HEAD_BYTES);
+
+		bytes[at] = FIELD_CARD;
+		bytes[at + 1] = (uint8_t)n;
+		at += FIELD_HEAD_BYTES + n;
+	}
+	return at;
+}
+
+static int decode_card(const uint8_t *bytes, size_t n, struct verbs_card *out)
+{
+	const size_t address = n > CARD_HEAD_BYTES && bytes[4] == 4 ? 4 : 16;
+	size_t room;
+
+	if (n <= CARD_HEAD_BYTES + address || n > CARD_HEAD_BYTES + address + NAME_MOST ||
+	    (bytes[4] != 4 && bytes[4] != 6) ||
+	    (bytes[0] != IBV_LINK_LAYER_INFINIBAND && bytes[0] != IBV_LINK_LAYER_ETHERNET) ||
+	    !bytes[1] || bytes[2] < IBV_MTU_256 || bytes[2] > IBV_MTU_4096 ||
+	    bytes[3] > address * 8)
+		return -1;
+	*out = (struct verbs_card){
+		.link_layer = bytes[0], .port = bytes[1], .mtu = bytes[2], .prefix = bytes[3]
+	};
+	out->address.ss_family = bytes[4] == 4 ? AF_INET : AF_INET6;
+	memcpy(address_bytes(&out->address, &room), bytes + CARD_HEAD_BYTES, address);
+	n -= CARD_HEAD_BYTES + address;
+	bytes += CARD_HEAD_BYTES + address;
+	for (size_t i = 0; i < n; i++) {
+		if (bytes[i] <= ' ' || bytes[i] > '~')
+			return -1;
+		out->device[i] = (char)bytes[i];
+	}
+	return 0;
+}
+
+int verbs_record_decode(const uint8_t *bytes, size_t n, int rank, struct verbs_record *out)
+{
+	size_t at = HEAD_BYTES;
+
+	memset(out, 0, sizeof(*out));
+	if (n < HEAD_BYTES || get_le32(bytes) != MAGIC || get_le32(bytes + 4) != (uint32_t)rank ||
+	    !get_le16(bytes + 8))
+		goto invalid;
+	out->rank = rank;
+	out->port = get_le16(bytes + 8);
+	while (at < n) {
+		const uint8_t *field = bytes + at;
+
+		if (n - at < FIELD_HEAD_BYTES || field[1] > n - at - FIELD_HEAD_BYTES)
+			goto invalid;
+		at += FIELD_HEAD_BYTES + field[1];
+		if (field[0] == FIELD_CARD &&
+		    (out->n_cards == NETWORKS_MOST ||
+		     decode_card(field + FIELD_HEAD_BYTES, field[1], &out->cards[out->n_cards++])))
+			goto invalid;
+	}
+	if (out->n_cards)
+		return SLUICE_OK;
+invalid:
+	return fail_quietly(SLUICE_EWIRE,
+			    "verbs: the record of rank %d (%zu bytes) names no valid address", rank,
+			    n);
+}

@@ -1,0 +1,47 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What a rank tells its peers about the verbs transport, as it travels in its bootstrap record:
+ * where it listens, and the cards of its node. The bytes come from other processes and are hostile
+ * until verbs_record_decode() has accepted them. Called by verbs.c.
+ *
+ *   0  4 magic   4  4 rank   8  2 port of the listener, at the address of the first card
+ *   then fields: 1 kind, 1 length, the bytes. Readers skip kinds that they do not know.
+ *
+ * FIELD_CARD, 1 to NETWORKS_MOST times, the card that listens first:
+ *   0 link layer   1 port   2 MTU (enum ibv_mtu)   3 prefix   4 family: 4 or 6
+ *   5 address, 4 or 16 bytes, then the name of the device, 1 to 31 printable characters */
+#ifndef RDMA_VERBS_RECORD_H
+#define RDMA_VERBS_RECORD_H
+#include "rdma/network.h"
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+/* A way into a node: one of the addresses of a port. A port with several is several cards. */
+struct verbs_card {
+	char device[32];
+	uint8_t link_layer; /* IBV_LINK_LAYER_INFINIBAND, or _ETHERNET for RoCE v2 */
+	uint8_t port, mtu, prefix;
+	struct sockaddr_storage address; /* its port number is 0 */
+};
+
+struct verbs_record {
+	int rank;
+	uint16_t port; /* of the listener */
+	int n_cards;   /* at least 1: cards[0] is the one that listens */
+	struct verbs_card cards[NETWORKS_MOST];
+};
+
+/* Returns the number of bytes, at most TRANSPORT_RECORD_BYTES. */
+size_t verbs_record_encode(const struct verbs_record *record, uint8_t *bytes);
+/* Returns 0, or SLUICE_EWIRE, which is not logged: the bytes are not a record of this rank. */
+int verbs_record_decode(const uint8_t *bytes, size_t n, int rank, struct verbs_record *out);
+
+/* The address at which the record's rank listens, with the port. */
+struct sockaddr_storage verbs_record_listener(const struct verbs_record *record);
+/* Returns the number of networks: those of the cards, in their order. */
+int verbs_record_networks(const struct verbs_record *record, struct network out[NETWORKS_MOST]);
+
+enum { VERBS_CARD_TEXT = 112 };
+/* "mlx5_0 10.3.0.1/24 (RoCE)" */
+const char *verbs_card_text(const struct verbs_card *card, char text[VERBS_CARD_TEXT]);
+#endif

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The record of the verbs transport, and the network by which two ranks with such records meet. A
+ * rank is written as its addresses, own card first: "10.1.0.1/24", with "ib:" before it on
+ * InfiniBand. */
+#include "rdma/verbs_record.h"
+#include "base/bytes.h"
+#include "rdma/transport.h"
+#include "sluice.h"
+#include "cases.h"
+#include <arpa/inet.h>
+#include <infiniband/verbs.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void add_card(struct verbs_record *record, const char *text)
+{
+	struct verbs_card *card = &record->cards[record->n_cards++];
+	struct sockaddr_in *in = (void *)&card->address;
+	struct sockaddr_in6 *in6 = (void *)&card->address;
+	const int infiniband = !strncmp(text, "ib:", 3);
+	char address[64];
+
+	assert_int_equal(sscanf(text + 3 * infiniband, "%63[^/]/%hhu", address, &card->prefix), 2);
+	card->link_layer = infiniband ? IBV_LINK_LAYER_INFINIBAND : IBV_LINK_LAYER_ETHERNET;
+	card->port = 1;
+	card->mtu = IBV_MTU_4096;
+	snprintf(card->device, sizeof(card->device), "card%d", record->n_cards - 1);
+	card->address.ss_family = strchr(address, ':') ? AF_INET6 : AF_INET;
+	assert_int_equal(inet_pton(card->address.ss_family, address,
+				   card->address.ss_family == AF_INET ? (void *)&in->sin_addr :
+									(void *)&in6->sin6_addr),
+			 1);
+}
+
+static struct verbs_record record_of(int rank, const char *text)
+{
+	struct verbs_record record = { .rank = rank, .port = 4711 };
+	char copy[512], *rest = copy;
+
+	snprintf(copy, sizeof(copy), "%s", text);
+	for (const char *word; (word = strtok_r(rest, " ", &rest)) != NULL;)
+		add_card(&record, word);
+	return record;
+}
+
+/* ---- meeting -------------------------------------------------------------------- */
+
+/* Both sides must compute the same pair of cards. */
+static struct meeting meeting_of(const char *a, const char *b)
+{
+	const struct verbs_record of_a = record_of(0, a), of_b = record_of(1, b);
+	struct network x[NETWORKS_MOST], y[NETWORKS_MOST];
+	const int n_x = verbs_record_networks(&of_a, x), n_y = verbs_record_networks(&of_b, y);
+	const struct meeting m = network_meeting(x, n_x, y, n_y),
+			     other = network_meeting(y, n_y, x, n_x);
+
+	assert_int_equal(m.kind, other.kind);
+	assert_int_equal(m.a, other.b);
+	assert_int_equal(m.b, other.a);
+	if (m.kind == MEETING_OWN || m.kind == MEETING_OTHER)
+		assert_memory_equal(&x[m.a], &y[m.b], sizeof(x[0]));
+	return m;
+}
+
+TEST(two_ranks__of_many_kinds_of_nodes__meet_in_the_first_network_of_both)
+{
+	static const struct {
+		const char *a, *b;
+		struct meeting meets;
+	} cases[] = {
+		/* one network */
+		{ "10.1.0.1/24", "10.1.0.2/24", { MEETING_OWN, 0, 0 } },
+		{ "fd00:1::1/64", "fd00:1::2/64", { MEETING_OWN, 0, 0 } },
+		{ "10.1.0.1/20", "10.1.15.2/20", { MEETING_OWN, 0, 0 } },
+		{ "10.1.0.1/20", "10.1.16.2/20", { MEETING_ROUTE, 0, 0 } },
+		/* two rails: near the same one, near different ones, and a node with one rail */
+		{ "10.2.0.1/24 10.1.0.1/24", "10.2.0.2/24 10.1.0.2/24", { MEETING_OWN, 0, 0 } },
+		{ "10.1.0.1/24 10.2.0.1/24", "10.2.0.2/24 10.1.0.2/24", { MEETING_OTHER, 0, 1 } },
+		{ "10.1.0.1/24 10.3.0.1/24", "10.3.0.2/24 10.1.0.2/24", { MEETING_OTHER, 1, 0 } },
+		{ "10.1.0.1/24 10.2.0.1/24", "10.2.0.2/24", { MEETING_OTHER, 1, 0 } },
+		{ "10.1.0.1/24", "10.2.0.2/24", { MEETING_ROUTE, 0, 0 } },
+		{ "10.1.0.1/31", "10.1.0.2/31", { MEETING_ROUTE, 0, 0 } },
+		/* VLANs whose addresses the kernels list in another order */
+		{ "10.1.0.1/24 10.9.0.1/24", "10.9.0.2/24 10.1.0.2/24", { MEETING_OTHER, 1, 0 } },
+		{ "10.8.0.1/24 10.9.0.1/24", "10.9.0.2/24 10.7.0.2/24", { MEETING_OTHER, 1, 0 } },
+		{ "10.8.0.1/24 10.9.0.1/24 10.7.0.1/24",
+		  "10.6.0.2/24 10.7.0.2/24 10.9.0.2/24",
+		  { MEETING_OTHER, 1, 2 } },
+		{ "10.8.0.1/24 10.9.0.1/24 10.4.0.1/24",
+		  "10.6.0.2/24 10.4.0.2/24 10.9.0.2/24",
+		  { MEETING_OTHER, 2, 1 } },
+		/* two cards of a node in one network */
+		{ "10.1.0.1/24 10.1.0.3/24", "10.1.0.2/24 10.1.0.4/24", { MEETING_OWN, 0, 0 } },
+		{ "10.7.0.1/24 10.1.0.1/24 10.1.0.3/24",
+		  "10.8.0.1/24 10.1.0.2/24 10.1.0.4/24",
+		  { MEETING_OTHER, 1, 1 } },
+		/* InfiniBand and RoCE never meet, whatever their addresses */
+		{ "ib:10.1.0.1/24", "ib:10.1.0.2/24", { MEETING_OWN, 0, 0 } },
+		{ "ib:10.1.0.1/24", "10.1.0.2/24", { MEETING_NONE, -1, -1 } },
+		{ "ib:10.1.0.1/24 10.2.0.1/24", "10.2.0.2/24", { MEETING_OTHER, 1, 0 } },
+		{ "ib:10.1.0.1/24 10.2.0.1/24",
+		  "10.2.0.2/24 ib:10.1.0.2/24",
+		  { MEETING_OTHER, 0, 1 } },
+		/* nor do IPv4 and IPv6 */
+		{ "10.1.0.1/24", "fd00:1::2/64", { MEETING_NONE, -1, -1 } },
+		{ "10.1.0.1/24 fd00:1::1/64", "fd00:1::2/64", { MEETING_OTHER, 1, 0 } },
+		/* a node whose cards have no address */
+		{ "10.1.0.1/24", "", { MEETING_NONE, -1, -1 } },
+		{ "", "", { MEETING_NONE, -1, -1 } },
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		const struct meeting m = meeting_of(cases[i].a, cases[i].b),
+				     *want = &cases[i].meets;
+
+		if (m.kind != want->kind || m.a != want->a || m.b != want->b)
+			fail_msg("case %zu: kind %d, cards %d and %d", i, m.kind, m.a, m.b);
+	}
+}
+
+/* Each rank of a node is near another rail, and every node has all rails. */
+TEST(pairs_across_eight_rails__use_all_rails_equally)
+{
+	char of[8][512] = { "" };
+	int serves[8] = { 0 };
+
+	for (int own = 0; own < 8; own++)
+		for (int i = 0; i < 8; i++)
+			snprintf(of[own] + strlen(of[own]), sizeof(of[own]) - strlen(of[own]),
+				 "10.%d.0.1/24 ", (own + i) % 8);
+	for (int a = 0; a < 8; a++)
+		for (int b = 0; b < a; b++) {
+			const struct meeting m = meeting_of(of[a], of[b]);
+
+			assert_int_equal(m.kind, MEETING_OTHER);
+			assert_true(!m.a || !m.b);
+			serves[(a + m.a) % 8]++;
+		}
+	for (int i = 0; i < 8; i++)
+		assert_in_range(serves[i], 3, 4); /* 28 pairs */
+}
+
+/* ---- bytes ---------------------------------------------------------------------- */
+
+static void expect_same(const struct verbs_record *a, const struct verbs_record *b)
+{
+	assert_int_equal(a->rank, b->rank);
+	assert_int_equal(a->port, b->port);
+	assert_int_equal(a->n_cards, b->n_cards);
+	assert_memory_equal(a->cards, b->cards, (size_t)a->n_cards * sizeof(a->cards[0]));
+}
+
+TEST(record__encoded__is_read_as_it_was)
+{
+	struct verbs_record in = record_of(3, "10.1.0.1/24 fd00:1::1/64 ib:10.3.0.1/16"), out;
+	uint8_t bytes[TRANSPORT_RECORD_BYTES];
+	struct sockaddr_storage listener;
+	char text[VERBS_CARD_TEXT];
+	size_t n;
+
+	in.cards[2].port = 2;
+	in.cards[1].mtu = IBV_MTU_1024;
+	snprintf(in.cards[0].device, sizeof(in.cards[0].device), "a_name_of_thirty-one_characters");
+	n = verbs_record_encode(&in, bytes);
+	assert_int_equal(verbs_record_decode(bytes, n, 3, &out), 0);
+	expect_same(&in, &out);
+	listener = verbs_record_listener(&out);
+	assert_int_equal(ntohs(((struct sockaddr_in *)(void *)&listener)->sin_port), 4711);
+	assert_int_equal(ntohl(((struct sockaddr_in *)(void *)&listener)->sin_addr.s_addr),
+			 0x0a010001);
+	assert_string_equal(verbs_card_text(&out.cards[0], text),
+			    "a_name_of_thirty-one_characters 10.1.0.1/24 (RoCE)");
+	assert_string_equal(verbs_card_text(&out.cards[2], text), "card2 10.3.0.1/16 (InfiniBand)");
+	assert_int_equal(verbs_record_decode(bytes, n, 2, &out), SLUICE_EWIRE);
+}
+
+TEST(record__with_as_many_of_the_longest_cards_as_possible__fits)
+{
+	struct verbs_record in = { .port = 1 }, out;
+	uint8_t bytes[TRANSPORT_RECORD_BYTES];
+	size_t n;
+
+	while (in.n_cards < NETWORKS_MOST) {
+		struct verbs_card *card = &in.cards[in.n_cards];
+
+		add_card(&in, "fd00:1::1/64");
+		memset(card->device, 'm', sizeof(card->device) - 1);
+	}
+	n = verbs_record_encode(&in, bytes);
+	assert_in_range(n, 1, sizeof(bytes));
+	assert_int_equal(verbs_record_decode(bytes, n, 0, &out), 0);
+	expect_same(&in, &out);
+	/* one card more */
+	memcpy(bytes + n, bytes + 10, 2 + bytes[11]);
+	assert_int_equal(verbs_record_decode(bytes, n + 2 + bytes[11], 0, &out), SLUICE_EWIRE);
+}
+
+TEST(record__with_a_field_of_a_later_version__is_read_without_it)
+{
+	const struct verbs_record in = record_of(0, "10.1.0.1/24 10.2.0.1/24");
+	uint8_t bytes[TRANSPORT_RECORD_BYTES];
+	struct verbs_record out;
+	size_t n = verbs_record_encode(&in, bytes);
+
+	memcpy(bytes + n, "\xee\x03xyz", 5);
+	assert_int_equal(verbs_record_decode(bytes, n + 5, 0, &out), 0);
+	expect_same(&in, &out);
+}
+
+/* A copy of exactly n bytes, so that tools see what is read beyond. */
+static int decode_exactly(const uint8_t *bytes, size_t n, struct verbs_record *out)
+{
+	uint8_t *copy = malloc(n + !n);
+	int rc;
+
+	memcpy(copy, bytes, n);
+	rc = verbs_record_decode(copy, n, 0, out);
+	free(copy);
+	return rc;
+}
+
+TEST(record__damaged__is_refused_or_valid_all_the_same)
+{
+	const struct verbs_record in = record_of(0, "10.1.0.1/24 fd00:1::1/64");
+	uint8_t bytes[TRANSPORT_RECORD_BYTES];
+	const size_t n = verbs_record_encode(&in, bytes), first = 10 + 2 + (size_t)bytes[11];
+	struct verbs_record out;
+	int refused = 0;
+
+	for (size_t cut = 0; cut < n; cut++)
+		assert_int_equal(decode_exactly(bytes, cut, &out), cut == first ? 0 : SLUICE_EWIRE);
+	for (size_t i = 0; i < n; i++)
+		for (int bit = 0; bit < 8; bit++) {
+			bytes[i] ^= (uint8_t)(1 << bit);
+			refused += decode_exactly(bytes, n, &out) != 0;
+			for (int c = 0; c < out.n_cards && !decode_exactly(bytes, n, &out); c++) {
+				const struct verbs_card *card = &out.cards[c];
+				const int v4 = card->address.ss_family == AF_INET;
+
+				assert_true(card->prefix <= (v4 ? 32 : 128));
+				assert_in_range(strlen(card->device), 1, 31);
+				assert_in_range(card->mtu, IBV_MTU_256, IBV_MTU_4096);
+				assert_int_not_equal(card->port, 0);
+			}
+			bytes[i] ^= (uint8_t)(1 << bit);
+		}
+	assert_true(refused > 64);
+}
