@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The proof that a peer belongs to the job: HMAC-SHA256 with the job's key, cut to 16 bytes, and
- * the nonce of the accepting side. That side recognises its nonce without storing it, so strangers
- * cannot exhaust memory. Called by proof.c, ofi_proof.c and runtime/job/key_file.c. */
+ * The proof that a peer belongs to the job: HMAC-SHA256 with the key of the pair, cut to 16 bytes,
+ * and the nonce of the accepting side. That side recognises its nonce without storing it, so
+ * strangers cannot exhaust memory. The key of a pair comes from an exchange of public keys (ECDH).
+ * Called by proof.c, ofi_proof.c, runtime/job/key_file.c and runtime/job/pair_keys.c. */
 #ifndef RDMA_AUTH_H
 #define RDMA_AUTH_H
 #include "rdma/transport.h"
@@ -9,6 +10,7 @@
 #include <stdint.h>
 
 enum { AUTH_NONCE_BYTES = 12, AUTH_TAG_BYTES = 16, AUTH_KEY_BYTES = 32, AUTH_EXTRA_MAX = 128 };
+enum { AUTH_PUBLIC_BYTES = 65 }; /* a point of P-256, uncompressed */
 
 /* The purpose of a tag. A tag made for one purpose is not valid for another. */
 enum auth_label { AUTH_CHALLENGE = 1, AUTH_PROOF, AUTH_ACCEPT, AUTH_GREETING };
@@ -27,13 +29,26 @@ int auth_hmac(const uint8_t key[AUTH_KEY_BYTES], const void *bytes, size_t n,
 /* Returns 1 if the bytes are equal, in constant time. */
 int auth_equal(const void *a, const void *b, size_t n);
 
-/* Makes the tag over label, job, ranks, nonces, wire version and n <= AUTH_EXTRA_MAX further bytes.
- * SLUICE_ENOSUPP: the crypto library has no HMAC-SHA256. */
-int auth_tag(const struct job_secret *secret, enum auth_label label,
+/* The private key of this process, made at random, for ECDH on P-256: the curve that a crypto
+ * library in FIPS mode also permits. SLUICE_ENOSUPP: the crypto library refuses it. */
+struct auth_private;
+int auth_private_make(struct auth_private **out);
+/* Erases the key. */
+void auth_private_free(struct auth_private **p);
+void auth_public(const struct auth_private *p, uint8_t out[AUTH_PUBLIC_BYTES]);
+/* Computes the key that only the holders of the two private keys can compute. Both get the same.
+ * SLUICE_EWIRE: the peer's public key is not a point of the curve. */
+int auth_agree(const struct auth_private *p, const uint8_t theirs[AUTH_PUBLIC_BYTES],
+	       uint8_t key[AUTH_KEY_BYTES]);
+
+/* Makes the tag over label, ranks, nonces, wire version and n <= AUTH_EXTRA_MAX further bytes, with
+ * the key that this rank shares with the other rank of the context. SLUICE_ENOSUPP: the crypto
+ * library has no HMAC-SHA256. */
+int auth_tag(const struct peer_keys *keys, enum auth_label label,
 	     const struct auth_context *context, const void *extra, size_t n,
 	     uint8_t tag[AUTH_TAG_BYTES]);
 /* Returns 1 if `tag` is the one that auth_tag() makes, in constant time. */
-int auth_check(const struct job_secret *secret, enum auth_label label,
+int auth_check(const struct peer_keys *keys, enum auth_label label,
 	       const struct auth_context *context, const void *extra, size_t n,
 	       const uint8_t tag[AUTH_TAG_BYTES]);
 

@@ -300,9 +300,9 @@ void connect_use(struct connect *c, struct queues *queues, const struct queue_si
 	proofs_use(c->proofs, c->channel, RETRY_ACK_TIMEOUT, sizes->reads);
 }
 
-void connect_admit(struct connect *c, const struct job_secret *secret)
+void connect_admit(struct connect *c, const struct peer_keys *keys)
 {
-	proofs_admit(c->proofs, secret);
+	proofs_admit(c->proofs, keys);
 }
 
 int connect_admitted(const struct connect *c)

@@ -21,7 +21,7 @@ int connect_fd(const struct connect *c);
 void connect_use(struct connect *c, struct queues *queues, const struct queue_sizes *sizes,
 		 struct event_queue *events, unsigned *wants);
 /* Sets the job's key, by which peers are recognised. */
-void connect_admit(struct connect *c, const struct job_secret *secret);
+void connect_admit(struct connect *c, const struct peer_keys *keys);
 int connect_admitted(const struct connect *c);
 /* Begins to connect to a peer. c owns the link. */
 int connect_add(struct connect *c, const struct link_config *config, struct link **out);

@@ -253,12 +253,12 @@ static int ofi_record(struct transport *t, uint8_t *bytes, size_t *len_out)
 	return rc;
 }
 
-static int ofi_admit(struct transport *t, const struct job_secret *secret)
+static int ofi_admit(struct transport *t, const struct peer_keys *keys)
 {
 	struct ofi *o = ofi_of(t);
 
 	pthread_mutex_lock(&o->lock);
-	ofi_proofs_admit(o->proofs, secret);
+	ofi_proofs_admit(o->proofs, keys);
 	pthread_mutex_unlock(&o->lock);
 	return SLUICE_OK;
 }

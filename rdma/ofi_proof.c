@@ -38,7 +38,7 @@ struct proof {
 
 struct ofi_proofs {
 	int rank, size, admitted;
-	struct job_secret secret;
+	struct peer_keys keys;
 	uint8_t nonce_key[AUTH_KEY_BYTES];
 	uint64_t refused;
 	struct proof peer[];
@@ -78,9 +78,9 @@ void ofi_proofs_close(struct ofi_proofs **p)
 	*p = NULL;
 }
 
-void ofi_proofs_admit(struct ofi_proofs *p, const struct job_secret *secret)
+void ofi_proofs_admit(struct ofi_proofs *p, const struct peer_keys *keys)
 {
-	p->secret = *secret;
+	p->keys = *keys;
 	p->admitted = 1;
 }
 
@@ -130,7 +130,7 @@ static int encode_message(const struct ofi_proofs *p, const struct message *m,
 	if (m->kind == HELLO)
 		return 1;
 	cover(&m->greeting, covered);
-	return !auth_tag(&p->secret, labels[m->kind], &m->context, covered, sizeof(covered),
+	return !auth_tag(&p->keys, labels[m->kind], &m->context, covered, sizeof(covered),
 			 out + TAG_AT);
 }
 
@@ -167,7 +167,7 @@ static int message_tag_is_right(const struct ofi_proofs *p, const struct message
 	uint8_t covered[SIGNED_BYTES];
 
 	cover(&m->greeting, covered);
-	return auth_check(&p->secret, labels[m->kind], &m->context, covered, sizeof(covered),
+	return auth_check(&p->keys, labels[m->kind], &m->context, covered, sizeof(covered),
 			  m->tag);
 }
 

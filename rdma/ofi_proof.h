@@ -33,7 +33,7 @@ struct ofi_proofs; /* of this rank */
 int ofi_proofs_open(int rank, int size, struct ofi_proofs **out);
 void ofi_proofs_close(struct ofi_proofs **p);
 /* Sets the job's key. */
-void ofi_proofs_admit(struct ofi_proofs *p, const struct job_secret *secret);
+void ofi_proofs_admit(struct ofi_proofs *p, const struct peer_keys *keys);
 int ofi_proofs_admitted(const struct ofi_proofs *p);
 
 /* Begins the exchange with a peer, which gets this greeting after its proof. */

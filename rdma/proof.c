@@ -20,7 +20,7 @@ _Static_assert(FRAME_HEADER_BYTES + 2 * AUTH_NONCE_BYTES + AUTH_TAG_BYTES + 8 <=
 struct proofs {
 	uint32_t rank;
 	int admitted;
-	struct job_secret secret;
+	struct peer_keys keys;
 	uint8_t nonce_key[AUTH_KEY_BYTES];
 	const struct verbs_device *device;
 	struct rdma_event_channel *channel;
@@ -62,9 +62,9 @@ void proofs_use(struct proofs *p, struct rdma_event_channel *channel, uint8_t ac
 	p->reads = reads;
 }
 
-void proofs_admit(struct proofs *p, const struct job_secret *secret)
+void proofs_admit(struct proofs *p, const struct peer_keys *keys)
 {
-	p->secret = *secret;
+	p->keys = *keys;
 	p->admitted = 1;
 }
 
@@ -87,7 +87,7 @@ static int tag(const struct proofs *p, enum auth_label label, const struct auth_
 {
 	uint8_t covered[ACCEPT_SIGNED_BYTES];
 
-	return auth_tag(&p->secret, label, context, covered, frame_signed(frame, covered),
+	return auth_tag(&p->keys, label, context, covered, frame_signed(frame, covered),
 			frame->tag);
 }
 
@@ -96,7 +96,7 @@ static int tag_is_right(const struct proofs *p, enum auth_label label,
 {
 	uint8_t covered[ACCEPT_SIGNED_BYTES];
 
-	return auth_check(&p->secret, label, context, covered, frame_signed(frame, covered),
+	return auth_check(&p->keys, label, context, covered, frame_signed(frame, covered),
 			  frame->tag);
 }
 
@@ -129,7 +129,7 @@ int proofs_challenge(const struct proofs *p, struct rdma_cm_id *id, const struct
 	memcpy(context.nonce_client, hello->nonce_client, AUTH_NONCE_BYTES);
 	if (auth_nonce_make(p->nonce_key, hello->rank, hello->nonce_client, now_ns / NS_PER_MS,
 			    context.nonce_server) ||
-	    auth_tag(&p->secret, AUTH_CHALLENGE, &context, NULL, 0, frame.tag))
+	    auth_tag(&p->keys, AUTH_CHALLENGE, &context, NULL, 0, frame.tag))
 		return -1;
 	memcpy(frame.nonce_server, context.nonce_server, AUTH_NONCE_BYTES);
 	reject(id, &frame);
@@ -313,7 +313,7 @@ static enum proof_answer judge_challenge(struct proof *p, const struct frame *fr
 {
 	memcpy(p->context.nonce_server, frame->nonce_server, AUTH_NONCE_BYTES);
 	if (frame->rank == p->peer &&
-	    auth_check(&p->proofs->secret, AUTH_CHALLENGE, &p->context, NULL, 0, frame->tag))
+	    auth_check(&p->proofs->keys, AUTH_CHALLENGE, &p->context, NULL, 0, frame->tag))
 		return ANSWER_CHALLENGE;
 	return answer_with(ANSWER_MISTRUST, "it does not hold this job's key", why);
 }

@@ -31,7 +31,7 @@ int proofs_open(int rank, const struct verbs_device *device, struct proofs **out
 void proofs_use(struct proofs *p, struct rdma_event_channel *channel, uint8_t ack_timeout,
 		uint32_t reads);
 /* Sets the job's key. */
-void proofs_admit(struct proofs *p, const struct job_secret *secret);
+void proofs_admit(struct proofs *p, const struct peer_keys *keys);
 int proofs_admitted(const struct proofs *p);
 void proofs_close(struct proofs **p);
 

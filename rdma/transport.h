@@ -75,13 +75,13 @@ struct transport_config {
 	int link_lost_after_ms; /* the job's limit for a lost link; 0: as lost_after_ms */
 };
 
-/* The secret that both ends of a connection prove to know before a queue pair exists or a key is
- * sent. The bootstrap distributes it, and SLUICE_KEY_FILE adds bytes that the bootstrap never sees.
- * The key never leaves memory: it is not in arguments, the environment, logs or checkpoints. */
-struct job_secret {
-	uint8_t key[32]; /* made by rank 0 with getrandom(2) */
-	char job[64];    /* "slurm 123.0", part of each proof */
+/* The keys that this rank shares with its peers. Both ends of a connection prove to know theirs
+ * before a queue pair exists or an rkey is sent. No key leaves memory: the bootstrap carries public
+ * keys only. */
+struct peer_keys {
+	int rank, size;
 	uint32_t wire_version;
+	const uint8_t (*key)[32]; /* [size]; the owner erases them after the transports' close() */
 };
 
 /* transfer_count() keeps these for every transport, for statistics. The transport self counts
@@ -116,9 +116,9 @@ struct transport_ops {
 	void (*close)(struct transport **t);
 	/* Writes this transport's part of the rank's record, at most TRANSPORT_RECORD_BYTES. */
 	int (*record)(struct transport *t, uint8_t *bytes, size_t *len_out);
-	/* Receives the job's secret after the bootstrap, before the first connect(). NULL: not
-	 * needed on one machine. */
-	int (*admit)(struct transport *t, const struct job_secret *secret);
+	/* Receives the keys after the bootstrap, before the first connect(). NULL: not needed on
+	 * one machine. */
+	int (*admit)(struct transport *t, const struct peer_keys *keys);
 	/* Begins to connect, and never waits for the peer. Both sides call it. The record came
 	 * through the bootstrap and is hostile input. t owns the endpoint. */
 	int (*connect)(struct transport *t, int peer, const uint8_t *record, size_t len,

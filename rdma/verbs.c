@@ -116,9 +116,9 @@ static int verbs_record(struct transport *t, uint8_t *bytes, size_t *len_out)
 	return SLUICE_OK;
 }
 
-static int verbs_admit(struct transport *t, const struct job_secret *secret)
+static int verbs_admit(struct transport *t, const struct peer_keys *keys)
 {
-	connect_admit(verbs_of(t)->connect, secret);
+	connect_admit(verbs_of(t)->connect, keys);
 	return SLUICE_OK;
 }
 

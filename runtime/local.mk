@@ -23,6 +23,7 @@ library_sources += \
 	runtime/job/job.c \
 	runtime/job/join.c runtime/job/join.h \
 	runtime/job/key_file.c runtime/job/key_file.h \
+	runtime/job/pair_keys.c runtime/job/pair_keys.h \
 	runtime/job/living.c runtime/job/living.h \
 	runtime/job/lines.c runtime/job/lines.h \
 	runtime/job/members.c runtime/job/members.h \

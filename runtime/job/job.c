@@ -4,6 +4,7 @@
 #include "job/heart.h"
 #include "job/join.h"
 #include "job/members.h"
+#include "job/pair_keys.h"
 #include "job/peers.h"
 #include "job/progress_token.h"
 #include "job/split.h"
@@ -39,6 +40,7 @@ static void free_job(sluice_job *job)
 				&job->peers[p].control);
 	for (int t = 0; t < job->n_transports; t++)
 		job->transports[t]->ops->close(&job->transports[t]);
+	pair_keys_close(&job->pair_keys);
 	heart_close(job); /* the heart beats until the connections end */
 	lines_close(&job->lines);
 	messages_close(&job->messages);

@@ -1,27 +1,25 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Joining a job, for sluice_init(): settings, transports, the exchange of records, the job's
- * secret, and the connections with all peers at once. */
+ * Joining a job, for sluice_init(): settings, transports, the exchange of records, the keys of the
+ * peers, and the connections with all peers at once. */
 #include "base/arguments.h"
 #include "job/collective.h"
 #include "job/heart.h"
-#include "job/join.h"
 #include "job/join.h"
 #include "job/members.h"
 #include "job/peers.h"
 #include "job/progress_token.h"
 #include "job/sim_rank.h"
 #include "job/key_file.h"
+#include "job/pair_keys.h"
 #include "job/reach.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/log.h"
-#include "base/wire_version.h"
 #include <errno.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 
 /* Limit of unprocessed notifies of a peer: a push or notice per shard and a few messages. */
 enum { NOTIFY_QUEUE_DEPTH = 4096 };
@@ -126,27 +124,8 @@ static int open_transports(sluice_job *job)
 	return 0;
 }
 
-/* Rank 0 makes the secret of the job, which the others get in its record. */
-static int make_secret(const sluice_job *job, struct job_secret *secret)
-{
-	const char *id = getenv("SLURM_JOB_ID"), *step = getenv("SLURM_STEP_ID");
-	*secret = (struct job_secret){ .wire_version = SLUICE_WIRE_VERSION };
-	for (size_t at = 0; at < sizeof secret->key;) {
-		ssize_t got = getrandom(secret->key + at, sizeof secret->key - at, 0);
-		if (got < 0 && errno != EINTR)
-			return fail(SLUICE_EDEVICE, "getrandom: %s", errno_text(errno));
-		at += got > 0 ? (size_t)got : 0;
-	}
-	if (id)
-		snprintf(secret->job, sizeof secret->job, "slurm %.20s.%.20s", id,
-			 step ? step : "");
-	else
-		snprintf(secret->job, sizeof secret->job, "process %d", (int)job->pid);
-	return 0;
-}
-
-enum { SECRET_BYTES = 32 + 64, REASON_BYTES = ERROR_TEXT_BYTES };
-static const char secret_name[8] = "secret", failed_name[8] = "failed", proof_name[8] = "proof";
+enum { REASON_BYTES = ERROR_TEXT_BYTES };
+static const char failed_name[8] = "failed", proof_name[8] = "proof";
 
 /* Returns the settings that all ranks must share, encoded as the first word of the payload. */
 static uint32_t terms(const sluice_job *job)
@@ -175,8 +154,8 @@ static int add_proof(const sluice_job *job, int first, uint8_t payload[RECORD_PA
 }
 
 /* Writes the record's payload: the terms, then for each transport its name (8 bytes), a length and
- * its address. No address means that the transport is not open yet. Rank 0 adds the job's secret in
- * the same form to its first record. A rank that cannot take part writes the reason instead. */
+ * its address. No address means that the transport is not open yet. The public key follows in the
+ * same form. A rank that cannot take part writes the reason instead. */
 static int write_payload(sluice_job *job, int first, uint8_t payload[RECORD_PAYLOAD_BYTES],
 			 size_t *bytes_out)
 {
@@ -196,18 +175,8 @@ static int write_payload(sluice_job *job, int first, uint8_t payload[RECORD_PAYL
 		put_le32(payload + at + 8, (uint32_t)bytes);
 		at += 12 + bytes;
 	}
-	if (job->rank == 0 && first) {
-		struct job_secret secret;
-		int rc = make_secret(job, &secret);
-		if (rc)
-			return rc;
-		memcpy(payload + at, secret_name, sizeof secret_name);
-		put_le32(payload + at + 8, SECRET_BYTES);
-		memcpy(payload + at + 12, secret.key, sizeof secret.key);
-		memcpy(payload + at + 12 + sizeof secret.key, secret.job, sizeof secret.job);
-		explicit_bzero(&secret, sizeof secret);
-		at += 12 + SECRET_BYTES;
-	}
+	if (job->pair_keys)
+		pair_keys_write(job->pair_keys, payload, &at);
 	*bytes_out = at;
 	return add_proof(job, first, payload, bytes_out);
 }
@@ -223,28 +192,25 @@ static size_t write_reason(const sluice_job *job, const char *reason,
 	return 16 + bytes;
 }
 
-/* Moves the secret out of rank 0's record. */
-static int take_secret(sluice_job *job, struct job_secret *secret)
+/* Derives the keys of the peers, and hands them to the transports that need them as proof. */
+static int hand_out_keys(sluice_job *job)
 {
-	size_t bytes = 0;
-	const uint8_t *found = record_find(&job->records[0], secret_name, &bytes);
-	if (!found || bytes != SECRET_BYTES)
-		return fail(SLUICE_EWIRE, "%s sent no job key in its record", rank_text(job, 0));
-	*secret = (struct job_secret){ .wire_version = SLUICE_WIRE_VERSION };
-	memcpy(secret->key, found, sizeof secret->key);
-	memcpy(secret->job, found + sizeof secret->key, sizeof secret->job);
-	secret->job[sizeof secret->job - 1] = 0;
-	explicit_bzero(job->records[0].payload + (found - job->records[0].payload), SECRET_BYTES);
-	return 0;
-}
-
-/* Passes the secret to the transports that use it for proofs. */
-static int hand_out_secret(sluice_job *job, const struct job_secret *secret)
-{
-	int rc = 0;
-	for (int t = 0; t < job->n_transports && !rc; t++)
-		if (job->transports[t]->ops->admit)
-			rc = job->transports[t]->ops->admit(job->transports[t], secret);
+	const struct peer_keys *keys = NULL;
+	char why[ERROR_TEXT_BYTES];
+	int rank = 0, rc = 0;
+	for (int t = 0; t < job->n_transports && !rc; t++) {
+		struct transport *transport = job->transports[t];
+		if (!transport->ops->admit)
+			continue;
+		if (!keys)
+			rc = pair_keys_agree(job->pair_keys, job->key_file, job->records, job->size,
+					     job->rank, &rank, &keys);
+		if (rc) {
+			snprintf(why, sizeof why, "%s", sluice_last_error());
+			return fail(rc, "the key shared with %s: %s", rank_text(job, rank), why);
+		}
+		rc = transport->ops->admit(transport, keys);
+	}
 	return rc;
 }
 
@@ -462,6 +428,16 @@ static int check_proofs(sluice_job *job, int first)
 	return 0;
 }
 
+/* Whether a transport that is open, or may be opened later, asks for keys. */
+static int needs_keys(const sluice_job *job)
+{
+	int needed = 0;
+	for (int i = 0; transports[i] && !job->sim_rank; i++)
+		if (transports[i]->admit)
+			needed |= opened(job, transports[i]) || is_put_off(job, transports[i]);
+	return needed;
+}
+
 /* Opens what this rank needs for its record, and writes the record's payload. */
 static int prepare_record(sluice_job *job, uint8_t payload[RECORD_PAYLOAD_BYTES],
 			  size_t *payload_bytes)
@@ -476,7 +452,8 @@ static int prepare_record(sluice_job *job, uint8_t payload[RECORD_PAYLOAD_BYTES]
 		return fail(SLUICE_ENOMEM, "no memory for %d peers", job->size);
 	if ((rc = messages_open(job)) || (rc = lines_open(job)) ||
 	    (!job->sim_rank && (rc = heart_open(job))) || (rc = lines_open_outbox(job)) ||
-	    (rc = open_transports(job)))
+	    (rc = open_transports(job)) ||
+	    (needs_keys(job) && (rc = pair_keys_open(&job->pair_keys))))
 		return rc;
 	return write_payload(job, 1, payload, payload_bytes);
 }
@@ -496,7 +473,6 @@ static int exchange_records(sluice_job *job, struct bootstrap *boot, int rc, int
 	job->records = NULL;
 	int err = job->sim_rank ? sim_rank_exchange(job->sim_rank, payload, bytes, &job->records) :
 				  bootstrap_exchange(boot, payload, bytes, &job->records);
-	explicit_bzero(payload, RECORD_PAYLOAD_BYTES);
 	if (rc)
 		return fail_quietly(rc, "%s", reason);
 	if (!err)
@@ -505,8 +481,6 @@ static int exchange_records(sluice_job *job, struct bootstrap *boot, int rc, int
 		err = check_proofs(job, first);
 	if (!err)
 		err = check_records(job);
-	if (err && job->records) /* no later call removes the secret from it */
-		explicit_bzero(job->records[0].payload, sizeof(job->records[0].payload));
 	return err;
 }
 
@@ -541,12 +515,11 @@ static int meet_again(sluice_job *job, struct bootstrap *boot, struct reach *rea
 	return check_reachable(job, reach);
 }
 
-/* Determines how all ranks are reached, and sets the secret by which they are recognised. The
- * caller closes *reach. */
+/* Determines how all ranks are reached, and sets the keys by which they are recognised. The caller
+ * closes *reach. */
 static int meet(sluice_job *job, struct bootstrap *boot, struct reach **reach)
 {
 	uint8_t payload[RECORD_PAYLOAD_BYTES];
-	struct job_secret secret;
 	size_t bytes = 0;
 	int rc = reach_open(job->size, job->sim_rank != NULL, reach), left = 0;
 	if (!rc)
@@ -554,10 +527,6 @@ static int meet(sluice_job *job, struct bootstrap *boot, struct reach **reach)
 	if (!rc)
 		rc = prepare_record(job, payload, &bytes);
 	rc = exchange_records(job, boot, rc, 1, payload, bytes);
-	if (!rc)
-		rc = take_secret(job, &secret);
-	if (!rc && job->key_file)
-		rc = key_file_mix(job->key_file, &secret);
 	if (!rc) { /* from here on, all ranks come to the same decisions */
 		reach_fill(*reach, job->records);
 		rc = check_reachable(job, *reach);
@@ -567,8 +536,7 @@ static int meet(sluice_job *job, struct bootstrap *boot, struct reach **reach)
 	if (!job->sim_rank)
 		left = bootstrap_leave(boot);
 	if (!rc)
-		rc = left ? left : hand_out_secret(job, &secret);
-	explicit_bzero(&secret, sizeof secret);
+		rc = left ? left : hand_out_keys(job);
 	key_file_close(&job->key_file);
 	return rc;
 }

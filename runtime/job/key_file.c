@@ -3,7 +3,6 @@
 #include "job/key_file.h"
 #include "base/bytes.h"
 #include "base/error.h"
-#include "rdma/auth.h"
 #include "slurm/bootstrap.h"
 #include "sluice.h"
 #include <errno.h>
@@ -15,7 +14,7 @@
 #include <unistd.h>
 
 enum { LEAST_BYTES = 32, MOST_BYTES = 4096 };
-enum { LABEL_RECORD = 1, LABEL_SECRET };
+enum { LABEL_RECORD = 1, LABEL_PAIR };
 
 struct key_file {
 	uint8_t key[AUTH_KEY_BYTES]; /* derived from the file's bytes */
@@ -133,7 +132,6 @@ int key_file_prove(const struct key_file *k, const struct key_context *context,
 	put_le32(bytes + 12, context->round);
 	memcpy(bytes + HEAD_BYTES, payload, n);
 	rc = auth_hmac(k->key, bytes, HEAD_BYTES + n, proof);
-	explicit_bzero(bytes, sizeof(bytes)); /* rank 0's record has the key that it made */
 	return rc;
 }
 
@@ -146,14 +144,14 @@ int key_file_check(const struct key_file *k, const struct key_context *context,
 	       auth_equal(proof, expected, sizeof(expected));
 }
 
-int key_file_mix(const struct key_file *k, struct job_secret *secret)
+int key_file_mix(const struct key_file *k, uint8_t key[AUTH_KEY_BYTES])
 {
-	uint8_t bytes[4 + sizeof(secret->key)];
+	uint8_t bytes[4 + AUTH_KEY_BYTES];
 	int rc;
 
-	put_le32(bytes, LABEL_SECRET);
-	memcpy(bytes + 4, secret->key, sizeof(secret->key));
-	rc = auth_hmac(k->key, bytes, sizeof(bytes), secret->key);
+	put_le32(bytes, LABEL_PAIR);
+	memcpy(bytes + 4, key, AUTH_KEY_BYTES);
+	rc = auth_hmac(k->key, bytes, sizeof(bytes), key);
 	explicit_bzero(bytes, sizeof(bytes));
 	return rc;
 }

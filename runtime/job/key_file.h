@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The key of SLUICE_KEY_FILE, which the ranks of a job share before it begins. A store through
- * which ranks meet, such as torchrun's, may be open to strangers, who then know the key that rank 0
- * made. With this key a rank proves that its record belongs to the job, and the secret of the
- * transports depends on both keys. Used by join.c, until all ranks have met. */
+ * which ranks meet, such as torchrun's, may be open to strangers, who can put a record in the place
+ * of a rank. With this key a rank proves that its record belongs to the job, and the keys of all
+ * pairs of ranks depend on it. Used by join.c, until all ranks have met. */
 #ifndef RUNTIME_KEY_FILE_H
 #define RUNTIME_KEY_FILE_H
-#include "rdma/transport.h"
+#include "rdma/auth.h"
 #include <stddef.h>
 #include <stdint.h>
 
@@ -30,6 +30,6 @@ int key_file_prove(const struct key_file *k, const struct key_context *context,
 /* Returns 1 if proof is the right one for these bytes. */
 int key_file_check(const struct key_file *k, const struct key_context *context,
 		   const uint8_t *payload, size_t n, const uint8_t proof[KEY_PROOF_BYTES]);
-/* Replaces the key that rank 0 made by one that depends on that key and the file. */
-int key_file_mix(const struct key_file *k, struct job_secret *secret);
+/* Replaces the key of two ranks by one that depends on the file as well. */
+int key_file_mix(const struct key_file *k, uint8_t key[AUTH_KEY_BYTES]);
 #endif

@@ -80,6 +80,7 @@ struct sluice_job {
 	struct settings settings;
 	struct budget budget;        /* all timers, from settings */
 	struct key_file *key_file;   /* until all ranks have met; NULL without SLUICE_KEY_FILE */
+	struct pair_keys *pair_keys; /* NULL where no transport asks for keys */
 	struct rank_record *records; /* size */
 	struct transport *transports[JOB_TRANSPORTS];
 	int n_transports;

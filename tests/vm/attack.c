@@ -172,14 +172,19 @@ static void lengths(void)
 
 static void other_key(uint32_t rank)
 {
-	struct job_secret secret = { .job = "slurm 1.0", .wire_version = 1 };
+	enum { RANKS = 4 };
+	uint8_t key[RANKS][AUTH_KEY_BYTES];
+	const struct peer_keys keys = { .rank = (int)rank,
+					.size = RANKS,
+					.wire_version = SLUICE_WIRE_VERSION,
+					.key = (const uint8_t(*)[AUTH_KEY_BYTES])key };
 	uint8_t bytes[FRAME_MAX], extra[ACCEPT_SIGNED_BYTES];
 	struct auth_context context = { .client = rank, .server = rank + 1 };
 	struct frame hello = { .kind = FRAME_HELLO, .rank = rank }, challenge, proof;
 	struct answer answer;
 	const char *why;
 
-	auth_random(secret.key, sizeof(secret.key));
+	auth_random(key, sizeof(key));
 	auth_random(hello.nonce_client, sizeof(hello.nonce_client));
 	answer = try("hello", bytes, frame_encode(&hello, bytes));
 	proof = hello;
@@ -189,7 +194,7 @@ static void other_key(uint32_t rank)
 		memcpy(proof.nonce_server, challenge.nonce_server, sizeof(proof.nonce_server));
 	memcpy(context.nonce_client, proof.nonce_client, sizeof(context.nonce_client));
 	memcpy(context.nonce_server, proof.nonce_server, sizeof(context.nonce_server));
-	auth_tag(&secret, AUTH_PROOF, &context, extra, frame_signed(&proof, extra), proof.tag);
+	auth_tag(&keys, AUTH_PROOF, &context, extra, frame_signed(&proof, extra), proof.tag);
 	try("proof with another key", bytes, frame_encode(&proof, bytes));
 	memset(proof.tag, 0, sizeof(proof.tag));
 	try("proof of zeros", bytes, frame_encode(&proof, bytes));

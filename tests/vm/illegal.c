@@ -13,6 +13,7 @@
  * rights are kept). Status: 0 as wanted, 1 not. */
 #include "base/clock.h"
 #include "hook.h"
+#include "rdma/auth.h"
 #include "rdma/transport.h"
 #include "sluice.h"
 #include <poll.h>
@@ -175,9 +176,10 @@ static void start(struct side *side)
 		uint8_t bytes[TRANSPORT_RECORD_BYTES];
 		size_t n;
 	} cards[RANKS] = { 0 };
-	struct job_secret secret = { .key = "a key of the test, no secret",
-				     .job = "illegal",
-				     .wire_version = 1 };
+	static const uint8_t key[RANKS][AUTH_KEY_BYTES]; /* known to all */
+	const struct peer_keys keys = {
+		.rank = side->rank, .size = RANKS, .wire_version = 1, .key = key
+	};
 	struct transport_config config = { .rank = side->rank,
 					   .size = RANKS,
 					   .queue_depth = 16,
@@ -199,7 +201,7 @@ static void start(struct side *side)
 		give(side, 0, &cards[side->rank], sizeof(cards[0]));
 		take(side, 0, cards, sizeof(cards));
 	}
-	WANT(side, ops->admit(side->t, &secret) == 0);
+	WANT(side, ops->admit(side->t, &keys) == 0);
 	for (int i = 0; i < RANKS; i++)
 		if (i != side->rank && (i == 0 || side->rank == 0))
 			WANT(side, ops->connect(side->t, i, cards[i].bytes, cards[i].n,

@@ -27,10 +27,12 @@ tests_unit_test_stream_SOURCES = tests/unit/rdma/test_stream.c
 
 if HAVE_LIBFABRIC
 check_PROGRAMS += \
+	tests/unit/test_auth \
 	tests/unit/test_ofi \
 	tests/unit/test_ofi_job \
 	tests/unit/test_ofi_proof \
 	tests/unit/test_ofi_rules
+tests_unit_test_auth_SOURCES = tests/unit/rdma/test_auth.c
 tests_unit_test_ofi_SOURCES = tests/unit/rdma/test_ofi.c $(rdma_pair)
 # libfabric, which is loaded at run time, is to find its connect().
 tests_unit_test_ofi_LDFLAGS = $(AM_LDFLAGS) -Wl,--export-dynamic
@@ -40,6 +42,7 @@ tests_unit_test_ofi_rules_SOURCES = tests/unit/rdma/test_ofi_rules.c $(fake_ofi)
 tests_unit_test_ofi_rules_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dlopen -Wl,--wrap=dlsym -Wl,--wrap=dlclose -Wl,--wrap=getrandom
 else
 EXTRA_DIST += \
+	tests/unit/rdma/test_auth.c \
 	tests/unit/rdma/test_ofi.c \
 	tests/unit/rdma/test_ofi_job.c \
 	tests/unit/rdma/test_ofi_proof.c \

@@ -3,6 +3,7 @@
 #include "rdma_pair.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "rdma/auth.h"
 #include "sluice.h"
 #include <dirent.h>
 #include <poll.h>
@@ -66,7 +67,8 @@ static void side_open(struct side *side, uint32_t queue_depth)
 					   .queue_depth = queue_depth,
 					   .interface = "lo",
 					   .lost_after_ms = pair_lost_after_ms };
-	const struct job_secret secret = { .key = { 1, 2, 3 }, .job = "a pair" };
+	static const uint8_t key[2][AUTH_KEY_BYTES] = { { 1, 2, 3 }, { 1, 2, 3 } };
+	const struct peer_keys keys = { .rank = side->rank, .size = 2, .key = key };
 	struct {
 		uint8_t bytes[TRANSPORT_RECORD_BYTES];
 		size_t len;
@@ -77,7 +79,7 @@ static void side_open(struct side *side, uint32_t queue_depth)
 	CHECK(ops->record(side->t, mine.bytes, &mine.len) == 0);
 	swap_bytes(side, &mine, &theirs, sizeof(mine));
 	if (ops->admit)
-		CHECK(ops->admit(side->t, &secret) == 0);
+		CHECK(ops->admit(side->t, &keys) == 0);
 	CHECK(ops->connect(side->t, 1 - side->rank, theirs.bytes, theirs.len, &side->e) == 0);
 	wait_until_ready(side);
 	meet(side);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The messages by which two ranks prove over libfabric that they hold the job's key: without
+ * The messages by which two ranks prove over libfabric that they hold the key of the pair: without
  * libfabric, as the exchange is a function of messages. */
 #include "base/bytes.h"
+#include "rdma/auth.h"
 #include "rdma/ofi_proof.h"
 #include "rdma_pair.h"
 #include "cases.h"
@@ -9,7 +10,7 @@
 
 enum { RANKS = 3, CLIENT = 0, SERVER = 1, SECOND_NS = 1000000000 };
 
-static const struct job_secret secret = { .key = { 7, 7, 7 }, .job = "a job", .wire_version = 3 };
+static const uint8_t right[RANKS][AUTH_KEY_BYTES] = { { 7 }, { 7 }, { 7 } };
 
 struct exchange {
 	struct ofi_proofs *side[2];
@@ -17,12 +18,17 @@ struct exchange {
 	uint64_t now_ns;
 };
 
-static void open_exchange(struct exchange *x, const struct job_secret *of_server)
+static void open_exchange(struct exchange *x, const uint8_t (*of_server)[AUTH_KEY_BYTES])
 {
 	*x = (struct exchange){ .now_ns = 1000ULL * SECOND_NS };
 	for (int i = 0; i < 2; i++) {
+		const struct peer_keys keys = { .rank = i,
+						.size = RANKS,
+						.wire_version = 3,
+						.key = i == SERVER ? of_server : right };
+
 		assert_int_equal(ofi_proofs_open(i, RANKS, &x->side[i]), 0);
-		ofi_proofs_admit(x->side[i], i == SERVER ? of_server : &secret);
+		ofi_proofs_admit(x->side[i], &keys);
 		x->own[i].token = 0x1000u + (unsigned)i;
 		memset(x->own[i].control, 0x50 + i, REGION_HEAD_BYTES);
 		ofi_proof_begin(x->side[i], 1 - i, &x->own[i]);
@@ -68,7 +74,7 @@ TEST(exchange__same_key__both_learn_the_greeting_of_the_other)
 	uint8_t message[OFI_FRAME_BYTES], none[OFI_FRAME_BYTES];
 	struct exchange x;
 
-	open_exchange(&x, &secret);
+	open_exchange(&x, right);
 	exchange_up_to(&x, 5, message);
 	assert_true(is_up(&x, CLIENT) && !is_up(&x, SERVER));
 	assert_int_equal(hand(&x, SERVER, message, none), 0);
@@ -99,7 +105,7 @@ TEST(greeting__before_the_peer_has_proved_itself__is_in_no_message)
 	for (int n = 1; n <= 5; n++) {
 		struct exchange x;
 
-		open_exchange(&x, &secret);
+		open_exchange(&x, right);
 		exchange_up_to(&x, n, message);
 		assert_int_equal(holds(message, x.own[SERVER].control, 16), n == 4);
 		assert_int_equal(holds(message, x.own[CLIENT].control, 16), n == 5);
@@ -109,13 +115,14 @@ TEST(greeting__before_the_peer_has_proved_itself__is_in_no_message)
 
 TEST(exchange__other_key__neither_side_comes_up)
 {
-	struct job_secret other = secret;
+	uint8_t other[RANKS][AUTH_KEY_BYTES];
 	uint8_t message[OFI_FRAME_BYTES], answer[OFI_FRAME_BYTES];
 	struct exchange x;
 
 	quiet_log();
-	other.key[31] ^= 1;
-	open_exchange(&x, &other);
+	memcpy(other, right, sizeof(other));
+	other[CLIENT][31] ^= 1;
+	open_exchange(&x, (const uint8_t(*)[AUTH_KEY_BYTES])other);
 	exchange_up_to(&x, 2, message);
 	assert_int_equal(hand(&x, CLIENT, message, answer), 0);
 	assert_int_equal(ofi_proofs_refused(x.side[CLIENT]), 1);
@@ -134,7 +141,7 @@ TEST(message__any_bit_changed__nobody_comes_up_by_it)
 			const int to = n % 2 ? SERVER : CLIENT;
 			struct exchange x;
 
-			open_exchange(&x, &secret);
+			open_exchange(&x, right);
 			exchange_up_to(&x, n, message);
 			message[bit / 8] ^= (uint8_t)(1 << bit % 8);
 			/* Another kind, or sender, may make it a HELLO; the answer to that is a
@@ -153,7 +160,7 @@ TEST(message__of_any_other_length__is_refused)
 	int peer;
 
 	quiet_log();
-	open_exchange(&x, &secret);
+	open_exchange(&x, right);
 	exchange_up_to(&x, 3, message);
 	for (size_t n = 0; n < sizeof(message); n++)
 		if (n != OFI_FRAME_BYTES)
@@ -170,8 +177,8 @@ TEST(proof__replayed_to_another_run_of_the_server__is_refused)
 	struct exchange x, later;
 
 	quiet_log();
-	open_exchange(&x, &secret);
-	open_exchange(&later, &secret);
+	open_exchange(&x, right);
+	open_exchange(&later, right);
 	exchange_up_to(&x, 3, message);
 	assert_int_equal(hand(&later, SERVER, message, answer), 0);
 	assert_int_equal(ofi_proofs_refused(later.side[SERVER]), 1);
@@ -187,7 +194,7 @@ TEST(hello__unanswered__is_said_again_with_another_nonce)
 	uint8_t first[OFI_FRAME_BYTES], second[OFI_FRAME_BYTES], answer[OFI_FRAME_BYTES];
 	struct exchange x;
 
-	open_exchange(&x, &secret);
+	open_exchange(&x, right);
 	exchange_up_to(&x, 1, first);
 	assert_int_equal(ofi_proof_hello(x.side[CLIENT], SERVER, x.now_ns, second), 0);
 	x.now_ns += SECOND_NS;

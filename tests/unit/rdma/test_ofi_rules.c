@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "base/memory.h"
 #include "tests/fakes/ofi/fake_ofi.h"
+#include "rdma/auth.h"
 #include "rdma/ofi_library.h"
 #include "rdma/ofi_provider.h"
 #include "rdma/transport.h"
@@ -123,7 +124,8 @@ static int join(struct pair *p)
 
 static int open_side(struct pair *p, int r, uint8_t *card, size_t *n)
 {
-	const struct job_secret secret = { .key = { 7 }, .job = "a test", .wire_version = 1 };
+	static const uint8_t key[2][AUTH_KEY_BYTES] = { { 7 }, { 7 } };
+	const struct peer_keys keys = { .rank = r, .size = 2, .wire_version = 1, .key = key };
 	struct transport_config config = { .rank = r,
 					   .size = 2,
 					   .queue_depth = 32,
@@ -135,7 +137,7 @@ static int open_side(struct pair *p, int r, uint8_t *card, size_t *n)
 	if (!rc)
 		rc = ops->open(&config, &p->t[r]);
 	if (!rc)
-		rc = ops->admit(p->t[r], &secret);
+		rc = ops->admit(p->t[r], &keys);
 	return rc ? rc : ops->record(p->t[r], card, n);
 }
 

@@ -3,6 +3,7 @@
 #include "verbs_pair.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "rdma/auth.h"
 #include "sluice.h"
 #include "cases.h"
 #include <string.h>
@@ -25,13 +26,13 @@ int pair_link_lost_ms = PAIR_LINK_LOST_MS;
 
 int pair_open(struct verbs_pair *p, uint32_t queue_depth)
 {
-	struct job_secret secret = { .job = "a test", .wire_version = 1 };
+	static uint8_t key[2][AUTH_KEY_BYTES];
 	uint8_t cards[2][TRANSPORT_RECORD_BYTES];
 	size_t n[2];
 	int rc = 0;
 
 	memset(p, 0, sizeof(*p));
-	memset(secret.key, 7, sizeof(secret.key));
+	memset(key, 7, sizeof(key));
 	for (int r = 0; r < 2 && rc == 0; r++) {
 		struct transport_config config = { .rank = r,
 						   .size = 2,
@@ -40,13 +41,16 @@ int pair_open(struct verbs_pair *p, uint32_t queue_depth)
 						   .link_lost_after_ms = pair_link_lost_ms,
 						   .control_line_bytes = PAIR_LINE,
 						   .memory_windows = pair_memory_windows };
+		const struct peer_keys keys = {
+			.rank = r, .size = 2, .wire_version = 1, .key = (const uint8_t(*)[32])key
+		};
 
 		rc = region_open(2 * PAIR_LINE, REGION_WRITE, "control", &p->control[r]);
 		config.control = p->control[r];
 		if (rc == 0)
 			rc = verbs_transport.open(&config, &p->t[r]);
 		if (rc == 0)
-			rc = verbs_transport.admit(p->t[r], &secret);
+			rc = verbs_transport.admit(p->t[r], &keys);
 		if (rc == 0)
 			rc = verbs_transport.record(p->t[r], cards[r], &n[r]);
 	}

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * SLUICE_KEY_FILE: ranks that hold the same key join. A rank with another key or without one is
  * refused by name, also one that has read the whole store and takes a rank's place there, and a
- * record that was changed in the store. Each rank is a process. */
+ * record that was changed in the store. No key is in the store. Each rank is a process. */
 #include "base/bytes.h"
 #include "base/log.h"
 #include "compress/message.h"
@@ -37,6 +37,7 @@ static struct shared {
 	} slots[ROUNDS][RANKS];
 	int copies; /* of the key in the memory of rank 0, which has joined */
 	int spoilt; /* the rank whose record is changed in the store; -1: none */
+	char spoilt_entry[8];
 	char said[RANKS][TEXT_BYTES];
 	int codes[RANKS];
 } * shared;
@@ -73,13 +74,15 @@ static int slot_of(const char *key, int *rank)
 	return strstr(key, "card2") != NULL;
 }
 
-/* Changes the process id in the address of the transport self, and makes all checksums right. */
+/* Changes an entry of the record (of the transport self, the process id in its address), and makes
+ * all checksums right. */
 static void spoil(uint8_t *value, size_t bytes)
 {
 	size_t record = bytes - 8; /* behind it the size of the job, and a checksum */
-	uint8_t *self = memmem(value, record, "self\0\0\0\0", 8);
+	uint8_t *entry = memmem(value, record, shared->spoilt_entry, 8);
 
-	self[16] ^= 1;
+	assert_non_null(entry);
+	entry[16] ^= 1;
 	put_le32(value + record - 4, crc32c(0, value, record - 4));
 	put_le32(value + bytes - 4, crc32c(0, value, bytes - 4));
 }
@@ -127,6 +130,7 @@ static int setup(void **state)
 	if (shared == MAP_FAILED || !mkdtemp(folder))
 		return -1;
 	shared->spoilt = -1;
+	strcpy(shared->spoilt_entry, "self");
 	write_key("key", 'k', KEY_BYTES, 0600);
 	write_key("other", 'o', KEY_BYTES, 0600);
 	return 0;
@@ -273,7 +277,7 @@ static void join__same_key__over_every_transport(void **state)
 	all_join();
 }
 
-/* The rank has read all of the store, and so has the key that rank 0 made. */
+/* The rank has read all of the store. */
 static void join__rank_without_the_key__is_refused_by_name(void **state)
 {
 	run("key", NULL);
@@ -303,6 +307,31 @@ static void join__card_changed_in_the_store__is_refused(void **state)
 			strstr(shared->said[r], "rank 1 (node n) holds another key than rank "));
 	}
 }
+
+#ifdef HAVE_LIBFABRIC
+/* The rank itself sees that the store does not hold what it sent. */
+static void join__public_key_changed_in_the_store__is_refused(void **state)
+{
+	shared->spoilt = 1;
+	memcpy(shared->spoilt_entry, "ecdh256", 8);
+	setenv("SLUICE_TRANSPORT", "self,ofi", 1);
+	setenv("SLUICE_INTERFACE", "lo", 1);
+	run(NULL, NULL);
+	if (strstr(shared->said[0], "transport ofi: "))
+		print_message("not over ofi: %s\n", shared->said[0]);
+	else
+		for (int r = 0; r < RANKS; r++) {
+			const char *says = r == 1 ? "two processes of the job have rank 1" :
+						    "the key shared with rank 1 (node n): its "
+						    "public key is not a point of the curve P-256";
+
+			assert_int_equal(shared->codes[r], r == 1 ? SLUICE_EPEER : SLUICE_EWIRE);
+			assert_non_null(strstr(shared->said[r], says));
+		}
+	unsetenv("SLUICE_TRANSPORT");
+	unsetenv("SLUICE_INTERFACE");
+}
+#endif
 
 static void join__unfit_file__is_refused_on_all_ranks(void **state)
 {
@@ -368,6 +397,9 @@ int main(void)
 		CASE(join__rank_without_the_key__is_refused_by_name),
 		CASE(join__another_key__is_refused_by_name),
 		CASE(join__card_changed_in_the_store__is_refused),
+#ifdef HAVE_LIBFABRIC
+		CASE(join__public_key_changed_in_the_store__is_refused),
+#endif
 		CASE(join__unfit_file__is_refused_on_all_ranks),
 	};
 	const struct CMUnitTest without[] = {
