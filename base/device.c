@@ -65,7 +65,7 @@ static const struct device_ops *load_module(void)
 		module_handle = handle;
 		return ops;
 	}
-	snprintf(reason, sizeof(reason), "%s is no GPU module of this build of Sluice",
+	snprintf(reason, sizeof(reason), "%s is not a GPU module of this build of Sluice",
 		 module_file);
 	dlclose(handle);
 	return NULL;

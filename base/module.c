@@ -28,7 +28,8 @@ static size_t common_length(const char *a, const char *b)
 }
 
 /* Writes the path of the object that contains this code, a library or the program itself, and the
- * folder that configure chose for it. Returns -1 if that cannot be determined; self is then "". */
+ * directory that configure chose for it. Returns -1 if that cannot be determined; self is then "".
+ */
 static int find_this_library(char self[PATH_MAX], const char **home)
 {
 	const char *file;
@@ -41,7 +42,7 @@ static int find_this_library(char self[PATH_MAX], const char **home)
 		     RTLD_DL_LINKMAP))
 		return -1;
 	file = map->l_name;
-	if (!*file) { /* the program itself, whose recorded name may be relative to any folder */
+	if (!*file) { /* the program itself, whose recorded name may be relative to any directory */
 		*home = SLUICE_BIN_DIR;
 		file = "/proc/self/exe";
 	}
@@ -51,8 +52,8 @@ static int find_this_library(char self[PATH_MAX], const char **home)
 	return -1;
 }
 
-/* Writes the folder of modules in the installation that self belongs to. Returns -1 if self is not
- * where an installation would have it: any user could have created a folder next to it. */
+/* Writes the directory of modules in the installation that self belongs to. Returns -1 if self is
+ * not where an installation would have it: any user could have created a directory next to it. */
 static int folder_beside(const char *self, const char *home, char *folder, size_t cap)
 {
 	const size_t common = common_length(home, SLUICE_MODULE_DIR), tail = strlen(home + common);
@@ -97,8 +98,8 @@ static int is_owner(const struct owners *owners, uid_t user)
 }
 
 /* Returns -1 and why if other users could change path. near_module: path is the module or its
- * folder. A folder further up may be like /tmp, where nobody can replace files of another user. A
- * group whose number equals the owner's is the owner's private group. */
+ * directory. A directory further up may be like /tmp, where nobody can replace files of another
+ * user. A group whose number equals the owner's is the owner's private group. */
 static int check_owner(const char *path, int near_module, const struct owners *owners, char *why,
 		       size_t cap)
 {
@@ -126,7 +127,7 @@ static int check_owner(const char *path, int near_module, const struct owners *o
 	return -1;
 }
 
-/* Checks an absolute path without symbolic links: the file, and each folder that leads to it. */
+/* Checks an absolute path without symbolic links: the file, and each directory that leads to it. */
 static int check_owners(const char *path, const struct owners *owners, char *why, size_t cap)
 {
 	const char *last = strrchr(path, '/');
@@ -143,8 +144,8 @@ static int check_owners(const char *path, const struct owners *owners, char *why
 	return check_owner(path, 1, owners, why, cap);
 }
 
-/* Returns 1 and the path if the folder has the file, 0 if not, -1 and why if the file is not to be
- * loaded. The path has no symbolic links, so the file that is loaded is the one that was
+/* Returns 1 and the path if the directory has the file, 0 if not, -1 and why if the file is not to
+ * be loaded. The path has no symbolic links, so the file that is loaded is the one that was
  * examined. */
 static int look_in(const char *folder, const char *file, const struct owners *owners, char *path,
 		   size_t cap)
@@ -178,12 +179,11 @@ int module_find(const char *file, char *path, size_t cap)
 		snprintf(path, cap, "%s is neither in %s nor in %s", file, beside,
 			 SLUICE_MODULE_DIR);
 	else if (known && !installed)
-		snprintf(
-			path, cap,
-			"%s is not in %s, and %s is not in a folder that ends in %s, as that of an "
-			"installation does",
-			file, SLUICE_MODULE_DIR, self,
-			home + common_length(home, SLUICE_MODULE_DIR));
+		snprintf(path, cap,
+			 "%s is not in %s, and %s is not in a directory that ends in %s, as that "
+			 "of an installation does",
+			 file, SLUICE_MODULE_DIR, self,
+			 home + common_length(home, SLUICE_MODULE_DIR));
 	else
 		snprintf(path, cap, "%s is not in %s", file, SLUICE_MODULE_DIR);
 	return -1;

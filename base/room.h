@@ -16,7 +16,7 @@ struct room {
 				       group (cgroup)" */
 };
 
-/* root is "", or in tests the folder that replaces the root of the file system. A limit that cannot
- * be read counts as no limit. */
+/* root is "", or in tests the directory that replaces the root of the file system. A limit that
+ * cannot be read counts as no limit. */
 struct room room_left(const char *root);
 #endif

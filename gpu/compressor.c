@@ -443,7 +443,8 @@ int cuda_push(struct device_compressor *c, const struct device_push *push, void 
 	if (c->few_bits && quantize_refuse(&coding))
 		return -1;
 	if (push->payload == DEVICE_SKETCHES && (!c->sketch || !push->rows))
-		return cuda_refuse("sketches without rows, or of a compressor opened without them");
+		return cuda_refuse("sketches without rows, or in a compressor that was opened "
+				   "without sketches");
 	if (selector_enter(c->s, &before))
 		return -1;
 	rc = cuda_ready(stream) ? -1 : enqueue_push(c, push, stream);
@@ -464,7 +465,7 @@ static const char kernels[] = "a kernel of the push (topk, split, pack, dense, q
 
 static int refuse_unreported(const struct device_compressor *c)
 {
-	return cuda_refuse("%s ended on GPU %d without its report", kernels, c->device);
+	return cuda_refuse("%s ended on GPU %d without reporting", kernels, c->device);
 }
 
 /* Returns 1 if the stream is idle, 0 if it is busy, -1 if it failed. */
@@ -501,7 +502,7 @@ void cuda_stage(const struct device_compressor *c, char *text, size_t cap)
 
 	snprintf(text, cap, "GPU %d: %s", c->device,
 		 c->known ? "its sketches or values (kernels sketch, gather, seal, report), or "
-			    "what is before them in the stream" :
+			    "earlier work in the stream" :
 		 selected ? "its messages (kernels pack, dense, quantize, seal, report)" :
 			    "its selection (kernels fold, topk, gaussian, draw), or what is before "
 			    "it in the stream");

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The basis of every kernel in this folder. Kernels are written in C that both CUDA's compiler and
- * a C compiler accept. nvcc builds them for GPUs. tests/gpu/emulation runs the same source on the
- * CPU, thread by thread and warp by warp; its <cuda_runtime.h> is then found first.
+ * The basis of every kernel in this directory. Kernels are written in C that both CUDA's compiler
+ * and a C compiler accept. nvcc builds them for GPUs. tests/gpu/emulation runs the same source on
+ * the CPU, thread by thread and warp by warp; its <cuda_runtime.h> is then found first.
  *
  * A kernel takes one struct by value, named a. All 32 lanes call a warp function. */
 #ifndef GPU_KERNEL_H

@@ -114,7 +114,7 @@ int cuda_selector_open(const struct device_shape *shape, struct device_selector 
 	int before, rc;
 
 	if (n > UINT32_MAX)
-		return cuda_refuse("a selector for %zu coordinates: the largest number is %u", n,
+		return cuda_refuse("a selector for %zu coordinates: the maximum is %u", n,
 				   UINT32_MAX);
 	s = calloc(1, sizeof(*s));
 	if (!s)
@@ -310,8 +310,8 @@ int cuda_select(struct device_selector *s, const struct device_selection *select
 	if (call->by_level && isnan(call->level))
 		return cuda_refuse("the level is NaN");
 	if ((call->draw || call->fresh) && selection->x)
-		return cuda_refuse(
-			"a draw, or a fresh residual, of a vector that may not be written");
+		return cuda_refuse("a draw, or a selection that first clears the residual, from a "
+				   "vector that may not be written");
 	if (enter_device(s, &before))
 		return -1;
 	return leave_device(s, before, enqueue_kernels(s, selection, &args, stream));
@@ -388,7 +388,8 @@ int cuda_pack(struct device_selector *s, const struct device_pack *call, void *s
 	int before;
 
 	if (value_few_bits(args.values.type))
-		return cuda_refuse("no values of type %d are packed alone", call->value_type);
+		return cuda_refuse("values of type %d cannot be packed separately",
+				   call->value_type);
 	if (args.count > s->plan.room)
 		return cuda_refuse("%u entries to pack, but the selector has room for %u",
 				   args.count, s->plan.room);
@@ -436,7 +437,7 @@ int quantize_refuse(const struct value_coding *c)
 	if ((!uniform && c->type != VALUE_GRID) || c->bits < 1 || c->bits > VALUE_BITS_MAX ||
 	    (uniform && (c->block < 8 || c->block % 8 || c->block > UNIFORM_BLOCK_MAX)))
 		return cuda_refuse(
-			"no values of type %d in %u bits and blocks of %u are made on a GPU",
+			"a GPU cannot encode values of type %d in %u bits and blocks of %u",
 			(int)c->type, c->bits, c->block);
 	return 0;
 }

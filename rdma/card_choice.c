@@ -290,7 +290,7 @@ void card_choice_text(const struct card_choice *choice, const char *gpu, size_t 
 		snprintf(near, sizeof(near), "%s as %s%s, ", choice->near.where,
 			 *gpu ? "GPU " : "this rank's processors", gpu);
 	else if (*gpu)
-		snprintf(near, sizeof(near), "not known how near to GPU %s, ", gpu);
+		snprintf(near, sizeof(near), "at an unknown distance from GPU %s, ", gpu);
 	if (choice->as_near > 1)
 		snprintf(turns, sizeof(turns), "one of %d that ranks take in turn",
 			 choice->as_near);

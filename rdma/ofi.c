@@ -645,7 +645,8 @@ static int ofi_open(const struct transport_config *config, struct transport **ou
 	if (config->size < 1 || config->size > MAX_PEERS || config->rank < 0 ||
 	    config->rank >= config->size || config->queue_depth == 0 ||
 	    config->queue_depth > 1 << 20)
-		return fail(SLUICE_EINVAL, "ofi: rank %d of %d with a queue of %u is not possible",
+		return fail(SLUICE_EINVAL,
+			    "ofi: rank %d of %d and a queue of %u transfers are not valid",
 			    config->rank, config->size, config->queue_depth);
 	o = calloc(1, sizeof(*o));
 	if (!o)

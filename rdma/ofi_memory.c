@@ -56,7 +56,7 @@ static void close_mr(struct fid_mr **mr)
 	int err = *mr ? fi_close(&(*mr)->fid) : 0;
 
 	if (err)
-		log_line(LOG_WARN, "rdma", "ofi: a registration cannot be ended: error %d", -err);
+		log_line(LOG_WARN, "rdma", "ofi: cannot end a registration: error %d", -err);
 	*mr = NULL;
 }
 

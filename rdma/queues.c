@@ -272,8 +272,8 @@ static int post_receives(struct queues *q, uint32_t n)
 										 NULL };
 		err = ibv_post_srq_recv(q->srq, chain, &bad);
 		if (err)
-			return fail(SLUICE_EDEVICE, "verbs: %s does not take a receive: %s",
-				    q->device, errno_text(err));
+			return fail(SLUICE_EDEVICE, "verbs: %s refuses a receive: %s", q->device,
+				    errno_text(err));
 		n -= batch;
 	}
 	return SLUICE_OK;

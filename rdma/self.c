@@ -76,7 +76,8 @@ static int self_open(const struct transport_config *config, struct transport **o
 
 	if (config->rank < 0 || config->rank >= config->size || config->queue_depth == 0 ||
 	    config->queue_depth > MAX_QUEUE_DEPTH)
-		return fail(SLUICE_EINVAL, "self: rank %d of %d with a queue of %u is not possible",
+		return fail(SLUICE_EINVAL,
+			    "self: rank %d of %d and a queue of %u transfers are not valid",
 			    config->rank, config->size, config->queue_depth);
 	self = calloc(1, sizeof(*self));
 	if (!self)

@@ -388,8 +388,8 @@ static int shm_open_transport(const struct transport_config *config, struct tran
 	if (config->size < 1 || config->size > MAILBOX_MAX_SENDERS || config->rank < 0 ||
 	    config->rank >= config->size || mailbox_capacity(config->queue_depth) == 0)
 		return fail(SLUICE_EINVAL,
-			    "shm: rank %d of %d with a queue of %u is not possible; at most %d "
-			    "ranks and a queue of 1 to %d",
+			    "shm: rank %d of %d and a queue of %u transfers are not valid; at most "
+			    "%d ranks and a queue of 1 to %d",
 			    config->rank, config->size, config->queue_depth, MAILBOX_MAX_SENDERS,
 			    MAILBOX_MAX_CAPACITY);
 	shm = calloc(1, sizeof(*shm));

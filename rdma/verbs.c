@@ -592,8 +592,8 @@ static int verbs_open(const struct transport_config *config, struct transport **
 	if (config->size < 1 || config->size > MAX_PEERS || config->rank < 0 ||
 	    config->rank >= config->size || !config->queue_depth)
 		return fail(SLUICE_EINVAL,
-			    "verbs: rank %d of %d with a queue of %u is not possible", config->rank,
-			    config->size, config->queue_depth);
+			    "verbs: rank %d of %d and a queue of %u transfers are not valid",
+			    config->rank, config->size, config->queue_depth);
 	v = calloc(1, sizeof(*v));
 	if (!v)
 		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*v));

@@ -233,7 +233,7 @@ static int fail_without(const struct verbs_addresses *a, const struct verbs_devi
 				    device->name, device->port);
 	if (a->gid_index >= 0)
 		return fail_quietly(SLUICE_ENOSUPP,
-				    "%s port %d: GID %d is no routable RoCEv2 address "
+				    "%s port %d: GID %d is not a routable RoCEv2 address "
 				    "(SLUICE_GID_INDEX); show_gids or ibv_devinfo -v lists them",
 				    device->name, device->port, a->gid_index);
 	return fail_quietly(SLUICE_ENOSUPP,

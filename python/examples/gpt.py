@@ -72,7 +72,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report", type=int, default=100, help="steps between validations")
     parser.add_argument("--metrics", help="a file to which each validation is added, as JSON")
-    parser.add_argument("--checkpoint", help="a folder to go on from and to save in: a file for each rank")
+    parser.add_argument("--checkpoint", help="a directory to go on from and to save in: a file for each rank")
     args = parser.parse_args()
 
     job = sluice.torch.default_job()

@@ -48,8 +48,8 @@ def _load() -> Tuple[ctypes.CDLL, str]:
             return ctypes.CDLL(path), path
         except OSError as error:
             tried.append(str(error))
-    raise ImportError(f"no {SONAME}: {'; '.join(tried)}. Install Sluice, and name its lib folder in "
-                      "LD_LIBRARY_PATH, its pkgconfig folder in PKG_CONFIG_PATH, or the library "
+    raise ImportError(f"no {SONAME}: {'; '.join(tried)}. Install Sluice, and name its lib directory in "
+                      "LD_LIBRARY_PATH, its pkgconfig directory in PKG_CONFIG_PATH, or the library "
                       "itself in SLUICE_LIBRARY.")
 
 

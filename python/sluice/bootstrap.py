@@ -2,7 +2,7 @@
 """How the ranks of a job meet where srun does not start them: a store of the program's own.
 
 ``sluice.Job(bootstrap=...)`` takes an object with the members of Bootstrap. ``Folder`` is one for
-processes that see one folder; ``sluice.torch.StoreBootstrap`` is one over a store of torch.
+processes that see one directory; ``sluice.torch.StoreBootstrap`` is one over a store of torch.
 """
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ _POLL_S, _POLL_MOST_S = 0.002, 0.05
 
 
 class Folder(Bootstrap):
-    """The ranks meet in a folder that all of them see.
+    """The ranks meet in a directory that all of them see.
 
-    The folder belongs to the user of the job, and others cannot write to it. One job at a time meets
+    The directory belongs to the user of the job, and others cannot write to it. One job at a time meets
     there; what an earlier job left is not read. The files are readable for their owner only, because one
     of them holds the key of the job, and they are removed when all ranks have joined.
     """
@@ -66,7 +66,7 @@ class Folder(Bootstrap):
                  node: str = "") -> None:
         super().__init__(rank, ranks, node)
         self._folder = os.fspath(folder)
-        self._at: Optional[int] = None  # the folder's descriptor, from the first put or get to the end
+        self._at: Optional[int] = None  # the directory's descriptor, from the first put or get to the end
         self._forget()
 
     def _forget(self) -> None:
@@ -91,8 +91,8 @@ class Folder(Bootstrap):
             self._at = at
             return
         os.close(at)
-        raise PermissionError(f"rank {self.rank} refuses the folder {self._folder}, which {why}: give a folder that "
-                              "belongs to the user of the job, with mode 0700")
+        raise PermissionError(f"rank {self.rank} refuses the directory {self._folder}, which {why}: give a "
+                              "directory that belongs to the user of the job, with mode 0700")
 
     def _create(self, name: str, data: bytes) -> None:
         """Writes a new file. Readers that meet it too early see from its length that it is not complete."""
@@ -116,12 +116,12 @@ class Folder(Bootstrap):
             return None
         except OSError as error:
             raise PermissionError(f"rank {self.rank} cannot read {os.path.join(self._folder, name)} "
-                                  f"({error.strerror}): give the ranks an empty folder") from None
+                                  f"({error.strerror}): give the ranks an empty directory") from None
         with open(file, "rb") as stream:
             status = os.fstat(file)
             if not stat.S_ISREG(status.st_mode) or status.st_uid != os.geteuid():
                 raise PermissionError(f"{os.path.join(self._folder, name)} is no file of this user: give the "
-                                      "ranks an empty folder")
+                                      "ranks an empty directory")
             data = stream.read()
         return data[8:] if len(data) >= 8 and int.from_bytes(data[:8], "little") == len(data) - 8 else None
 
@@ -166,7 +166,7 @@ class Folder(Bootstrap):
 
     def _rival(self) -> RuntimeError:
         return RuntimeError(f"another process meets in {self._folder} as rank {self.rank}: give every process of a "
-                            "job its own rank, and every job that starts at the same time its own folder")
+                            "job its own rank, and every job that starts at the same time its own directory")
 
     # ---- values ---------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ def main() -> int:
     print(f"Sluice {version}, library {path}", flush=True)
     found = program()
     if not found:
-        print("sluice.info: there is no sluice-info beside the library or in PATH: add the bin folder "
+        print("sluice.info: there is no sluice-info next to the library or in PATH: add the bin directory "
               "of the installation to PATH", file=sys.stderr)
         return 2
     os.execv(found, [found] + sys.argv[1:])

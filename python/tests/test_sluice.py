@@ -40,7 +40,7 @@ class Library(unittest.TestCase):
     def test_nothing_is_found(self):
         status, said = python("import sluice", SLUICE_LIBRARY="", PATH="/nowhere", LD_LIBRARY_PATH="/nowhere")
         self.assertNotEqual(status, 0)
-        self.assertIn("name its lib folder in LD_LIBRARY_PATH", said)
+        self.assertIn("name its lib directory in LD_LIBRARY_PATH", said)
 
     def test_other_version(self):
         status, said = python("import sys, types; fake = types.ModuleType('sluice._version')\n"
@@ -771,7 +771,7 @@ class Folders(unittest.TestCase):
 
     def test_others_can_write_to_the_folder(self):
         os.chmod(self.folder, 0o757)
-        self.refused(r"PermissionError: rank 0 refuses the folder .* can be written by others \(mode 0757\)")
+        self.refused(r"PermissionError: rank 0 refuses the directory .* can be written by others \(mode 0757\)")
 
     @unittest.skipIf(os.geteuid(), "only root can give a folder to another group")
     def test_group_that_can_write_to_the_folder(self):
@@ -779,12 +779,12 @@ class Folders(unittest.TestCase):
         os.chown(self.folder, -1, os.getuid())  # the owner's private group
         self.join(self.start(0), self.start(1))
         os.chown(self.folder, -1, 65534)
-        self.refused(r"PermissionError: rank 0 refuses the folder .* can be written by others \(mode 0770\)")
+        self.refused(r"PermissionError: rank 0 refuses the directory .* can be written by others \(mode 0770\)")
 
     @unittest.skipIf(os.geteuid(), "only root can make a folder of another user")
     def test_folder_of_another_user(self):
         os.chown(self.folder, 65534, -1)
-        self.refused("PermissionError: rank 0 refuses the folder .* belongs to user 65534")
+        self.refused("PermissionError: rank 0 refuses the directory .* belongs to user 65534")
 
     def test_two_processes_of_one_rank(self):
         rivals = [self.start(1), self.start(1)]

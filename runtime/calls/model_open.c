@@ -68,7 +68,7 @@ static int check_rules(const sluice_model_attr *attr, const char *function)
 		if (!(rule->lr >= 0) || !isfinite(rule->lr) || !(rule->decay >= 0) ||
 		    !isfinite(rule->decay))
 			return fail(SLUICE_EINVAL,
-				    "%s: lr=%g and decay=%g in the rule of tensor %s, must be "
+				    "%s: lr=%g and decay=%g in the rule of tensor %s must be "
 				    "finite and 0 or more",
 				    function, (double)rule->lr, (double)rule->decay,
 				    attr->tensors[t].name);
@@ -279,8 +279,8 @@ static int check_staleness(const struct recipe *recipe, const struct model_of *o
 	if (recipe->when != WHEN_ASYNC || recipe->staleness + 1 >= (uint32_t)of->workers)
 		return 0;
 	return fail(SLUICE_EINVAL,
-		    "%s: when=async(%u) with %d workers: each of them may be under way with a "
-		    "gradient while the others are counted; write async(%d) or more",
+		    "%s: when=async(%u) is too small for %d workers: while one computes a "
+		    "gradient, the pushes of all others may be counted; write async(%d) or more",
 		    of->function, recipe->staleness, of->workers, of->workers - 1);
 }
 

@@ -275,7 +275,7 @@ static void say_columns(struct text *t, enum path from, enum path end, uint64_t 
 
 static void say_paths(struct text *t, const char *steps, const struct step_rule *rule)
 {
-	say(t, "quicker paths%s\n", steps);
+	say(t, "faster paths%s\n", steps);
 	say_columns(t, 0, PATH_ATTRIBUTES, rule->traits);
 }
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * sluice_checkpoint() and sluice_restore(): the order in which all ranks work. A failure with a
  * file fails the call on every rank, but not the job. checkpoint_contents.c lists the state that a
- * rank saves, checkpoint_rounds.c lets ranks agree, checkpoint_folder.c handles the folders, and
- * checkpoint_file.c the files. */
+ * rank saves, checkpoint_rounds.c lets ranks agree, checkpoint_folder.c handles the directories,
+ * and checkpoint_file.c the files. */
 #include "checkpoint/checkpoint.h"
 #include "base/bytes.h"
 #include "base/clock.h"
@@ -487,11 +487,10 @@ static int check_alone(const sluice_model *model)
 
 	if (r->signal != SIGNAL_INNOVATION && !census_room(r, 0))
 		return 0;
-	return fail(
-		SLUICE_ENOSUPP,
-		"sluice_state_save: no part with signal=innovation or global in the recipe, where "
-		"other ranks change a shard before this rank pushes: leave SLUICE_STATE_PART "
-		"out, on all workers");
+	return fail(SLUICE_ENOSUPP,
+		    "sluice_state_save: SLUICE_STATE_PART is not possible with signal=innovation "
+		    "or global, where pushes of other ranks change a shard before this rank "
+		    "pushes: leave the flag out on all workers");
 }
 
 static int save_part(sluice_model *model, uint8_t *state, size_t bytes)
@@ -591,7 +590,8 @@ static int check_call(const sluice_model *model, const char *function)
 			  function, rank_text(model->job, model->job->rank));
 	if (!rc && model_async(model))
 		rc = fail(SLUICE_EINVAL,
-			  "%s: not with when=async, whose workers and shards are at no common step",
+			  "%s is not possible with when=async, because workers and shards have no "
+			  "common step",
 			  function);
 	return rc;
 }

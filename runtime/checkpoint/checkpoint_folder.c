@@ -67,7 +67,7 @@ void checkpoint_path(const struct checkpoint_place *place, uint32_t rank,
 		 place->dir, name, rank);
 }
 
-/* ---- folders --------------------------------------------------------------- */
+/* ---- directories --------------------------------------------------------------- */
 
 /* Creates one directory of a path. A new directory is permanent once its parent is synchronised. */
 static int make_folder(const char *path)
@@ -138,7 +138,7 @@ int checkpoint_begin(struct checkpoint_place *place)
 	for (int i = 0; i < TRIES; i++) {
 		if (getrandom(&place->generation, sizeof place->generation, 0) !=
 		    (ssize_t)sizeof place->generation)
-			return durable_failed("getrandom for a folder", place->dir);
+			return durable_failed("getrandom for a directory", place->dir);
 		folder_path(place, path);
 		if (!mkdir(path, 0777)) {
 			int rc = durable_sync_folder(place->dir);

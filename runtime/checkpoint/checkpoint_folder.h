@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The directory of checkpoints: one folder per generation with a file per rank, and LATEST, the
+ * The directory of checkpoints: one directory per generation with a file per rank, and LATEST, the
  * text that names the valid generation. Apart from each rank's own file, only rank 0 changes
  * anything here.
  *
@@ -52,9 +52,9 @@ int checkpoint_manifest_read(const char *dir, struct checkpoint_manifest *manife
 /* Removes the remains of a failed checkpoint, unless LATEST names it. Failures are warnings. */
 void checkpoint_drop(const struct checkpoint_place *place);
 /* Lists the other generations: the previous one, and the remains of interrupted checkpoints. Only
- * folders named as above are listed. The list is made before LATEST names this generation, and the
- * folders are removed after. So if a rank is stopped in between, and resumes when the others have
- * continued without it, it removes none of their folders. Failures are warnings. */
+ * directories named as above are listed. The list is made before LATEST names this generation, and
+ * the directories are removed after. So if a rank is stopped in between, and resumes when the
+ * others have continued without it, it removes none of their directories. Failures are warnings. */
 struct checkpoint_others *checkpoint_others(const struct checkpoint_place *place);
 /* Frees the list. With outdated, first removes the generations on it. */
 void checkpoint_clean(const struct checkpoint_place *place, struct checkpoint_others **list,

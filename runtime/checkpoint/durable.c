@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Write, fsync, rename, fsync of the folder: in this order, with every result checked. */
+ * Write, fsync, rename, fsync of the directory: in this order, with every result checked. */
 #include "checkpoint/durable.h"
 #include "base/error.h"
 #include "sluice.h"
@@ -131,8 +131,8 @@ int durable_sync_folder(const char *path)
 	int failed = fsync(fd), err = errno;
 	close(fd);
 	errno = err;
-	/* File systems that cannot synchronise folders return one of these errors. They offer no
-	 * better way to make names permanent. */
+	/* File systems that cannot synchronise directories return one of these errors. They offer
+	 * no better way to make names permanent. */
 	if (failed && err != EINVAL && err != EOPNOTSUPP)
 		return durable_failed("fsync", path);
 	return 0;

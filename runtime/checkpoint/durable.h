@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Writes a file so that after any crash it exists completely or not at all: it is written under a
- * temporary name in the same folder, synchronised and renamed, and then the rename is synchronised.
- * Called by the checkpoint files. */
+ * temporary name in the same directory, synchronised and renamed, and then the rename is
+ * synchronised. Called by the checkpoint files. */
 #ifndef RUNTIME_DURABLE_H
 #define RUNTIME_DURABLE_H
 #include <stddef.h>

@@ -313,7 +313,8 @@ static int header_check(const uint8_t *h, const struct message *m, const char **
 		return refuse_message(why, "scale %g is not allowed for its value type",
 				      (double)m->scale);
 	} else if (m->values.bits || m->values.block) {
-		return refuse_message(why, "%u bits in blocks of %u for values that have none",
+		return refuse_message(why,
+				      "%u bits in blocks of %u for values without bits and blocks",
 				      m->values.bits, m->values.block);
 	}
 	if (!(m->lr >= 0 && m->lr <= FLT_MAX))

@@ -60,9 +60,8 @@ static int open_with(size_t n, size_t room, unsigned threads, struct selector **
 	struct selector *s;
 
 	if (n > UINT32_MAX)
-		return fail(SLUICE_EINVAL,
-			    "cannot select from %zu coordinates: the largest number is %u", n,
-			    UINT32_MAX);
+		return fail(SLUICE_EINVAL, "cannot select from %zu coordinates: the maximum is %u",
+			    n, UINT32_MAX);
 	if (!select_best())
 		return fail(SLUICE_ENOSUPP,
 			    "SLUICE_KERNELS=%s: Sluice has no such version of its kernels, or this "

@@ -174,10 +174,9 @@ int clients_reserve(struct clients *clients, uint32_t id, uint32_t n, uint32_t m
 	at -= run;
 	if (n > most || at > most - n)
 		return fail(SLUICE_EINVAL,
-			    "%u more shards do not fit beside those of the %u open "
-			    "models: the models of a job can have %u shards together, "
-			    "those of a group %u; give the models fewer shards "
-			    "(attr.shards), or close some",
+			    "%u more shards do not fit next to those of the %u open models: the "
+			    "models of a job can have %u shards together, those of a group %u; "
+			    "give the models fewer shards (attr.shards), or close some",
 			    n, clients->models_open, IMM_INDEX_MOST, GROUP_INDEX_MOST);
 	*channel = at;
 	int rc = grow_models(clients, id + 1);

@@ -113,13 +113,13 @@ static void round_describe(void *context, char *text, size_t cap)
 		missing += !messages_has(r->job, p, r->seq) && job_living(r->job, p);
 	if (first < 0 && members_hold(r->job, r->seq))
 		snprintf(text, cap,
-			 "%s: some rank misses a message, or %s does not close the round",
+			 "%s: a rank has not received a message, or %s does not close the round",
 			 collective_name(r->op), rank_text(r->job, r->job->workers));
 	else if (first < 0)
-		snprintf(text, cap, "%s: all have come, but not every queue has room",
+		snprintf(text, cap, "%s: all ranks have joined, but a queue is full",
 			 collective_name(r->op));
 	else
-		snprintf(text, cap, "%s: %s has not come%s", collective_name(r->op),
+		snprintf(text, cap, "%s: %s has not joined%s", collective_name(r->op),
 			 rank_text(r->job, first), missing > 1 ? ", nor have others" : "");
 }
 

@@ -274,9 +274,8 @@ static void judge_received(sluice_job *job, int peer, uint64_t received)
 		h->owed_progress = h->progress;
 	} else if (h->progress - h->owed_progress >= PROGRESS_TO_COUNT) {
 		snprintf(why, sizeof(why),
-			 "of %llu notifies that this rank sent to it %llu never arrived: the "
-			 "network lost what it had taken (a connection was reset, or bits were "
-			 "changed on the way)",
+			 "of the %llu notifies that this rank sent to it, %llu never arrived: the "
+			 "network lost data (a connection was reset, or bits were corrupted)",
 			 (unsigned long long)h->owed, (unsigned long long)(h->owed - received));
 		peers_lost(job, peer, why);
 	}
@@ -315,8 +314,8 @@ void heart_heard(sluice_job *job, int peer, int status)
 		peers_lost(job, peer, why);
 	} else if (now - h->progress_ns > job->budget.stalled_ns) {
 		snprintf(why, sizeof(why),
-			 "its heart beats, but it made no progress for %.1f s: a call of it hangs "
-			 "(half of SLUICE_WAIT_TIMEOUT)",
+			 "its heart beats, but it made no progress for %.1f s: one of its calls "
+			 "hangs (half of SLUICE_WAIT_TIMEOUT)",
 			 (double)(now - h->progress_ns) / 1e9);
 		peers_lost(job, peer, why);
 	} else if (counts && peers_matter(job, peer)) {

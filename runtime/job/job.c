@@ -116,7 +116,7 @@ void sluice_finalize(sluice_job **job_pointer)
 	if (open && !job->failure.code)
 		job_fail(job, SLUICE_EINVAL, job->rank, "sluice_finalize with a %s still open: %s",
 			 groups ? "group" : "model",
-			 groups ? "call sluice_finalize for each group before" :
+			 groups ? "first call sluice_finalize for each group" :
 				  "call sluice_model_close first");
 	const int finalizing = failure_finalize(job);
 	progress_release(job);

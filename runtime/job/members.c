@@ -173,7 +173,7 @@ int members_lost(sluice_job *job, int peer, const char *why)
 		return 0;
 	if (job->rank == announcer(job) && sluice_living(job) == 1)
 		return 0; /* no worker is left */
-	log_line(LOG_WARN, "runtime", "%s is lost: %s; the job goes on without it",
+	log_line(LOG_WARN, "runtime", "%s is lost: %s; the job continues without it",
 		 rank_text(job, peer), why);
 	if (!job_living(job, peer))
 		return 1; /* the epoch was adopted before */
@@ -255,7 +255,7 @@ static void adopt(sluice_job *job, int from, const uint8_t *block)
 		const int closing = messages_closing_text(job, job->rank, closed, sizeof(closed));
 		snprintf(why, sizeof(why),
 			 "%s dropped this rank: %s%sit was silent or broke the rules, and the job "
-			 "goes on without it (SLUICE_ON_FAILURE=continue)",
+			 "continues without it (SLUICE_ON_FAILURE=continue)",
 			 rank_text(job, from), closed,
 			 closing ? " while other workers need more of them, or " : "");
 		failure_record(job, SLUICE_EPEER, job->rank, why, -1);
@@ -269,7 +269,7 @@ static void adopt(sluice_job *job, int from, const uint8_t *block)
 		if (job->peers[w].state != PEER_LOST)
 			log_line(LOG_WARN, "runtime",
 				 "%s is lost: %s%s%s dropped it, and its log says why; the job "
-				 "goes on without it",
+				 "continues without it",
 				 rank_text(job, w), closed, closing ? ", and " : "",
 				 rank_text(job, from));
 		drop(job, w);

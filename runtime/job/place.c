@@ -34,12 +34,11 @@ static hwloc_obj_t package_of(hwloc_topology_t t, hwloc_const_bitmap_t here)
 
 static void explain_settled(const char *processors, const char *device, char why[PLACE_WHY_BYTES])
 {
-	snprintf(why, PLACE_WHY_BYTES,
-		 "as the launcher left it: all processors of this rank (%s) are beside %s",
+	snprintf(why, PLACE_WHY_BYTES, "not moved: all processors of this rank (%s) are near %s",
 		 processors, device ? device : "the calling thread");
 }
 
-/* Reads the processors beside the device, or of the package of `here`. The file of the latter has
+/* Reads the processors near the device, or of the package of `here`. The file of the latter has
  * another name before Linux 5.3. */
 static int read_near(const char *root, int here, const char *device, hwloc_bitmap_t near)
 {
@@ -70,8 +69,7 @@ int place_settled(const char *root, hwloc_const_bitmap_t allowed, int here, cons
 	hwloc_bitmap_free(near);
 	hwloc_bitmap_list_snprintf(list, sizeof list, allowed);
 	if (settled && hwloc_bitmap_weight(allowed) == 1)
-		snprintf(why, PLACE_WHY_BYTES,
-			 "as the launcher left it: this rank has one processor (%s)", list);
+		snprintf(why, PLACE_WHY_BYTES, "not moved: this rank has one processor (%s)", list);
 	else if (settled)
 		explain_settled(list, device, why);
 	return settled;
@@ -84,13 +82,12 @@ int place_choose(hwloc_topology_t t, hwloc_const_bitmap_t allowed, hwloc_const_b
 	hwloc_obj_t near;
 	if (!device && hwloc_get_nbobjs_by_type(t, HWLOC_OBJ_PACKAGE) <= 1) {
 		snprintf(why, PLACE_WHY_BYTES,
-			 "as the launcher left it: one package and no RDMA device");
+			 "not moved: there is one processor package and no RDMA device");
 		return 0;
 	}
 	near = device ? beside_device(t, device) : package_of(t, here);
 	if (!near) {
-		snprintf(why, PLACE_WHY_BYTES,
-			 "as the launcher left it: it is not known where %s is",
+		snprintf(why, PLACE_WHY_BYTES, "not moved: the position of %s is unknown",
 			 device ? device : "the calling thread");
 		return 0;
 	}
@@ -99,8 +96,8 @@ int place_choose(hwloc_topology_t t, hwloc_const_bitmap_t allowed, hwloc_const_b
 				   hwloc_bitmap_iszero(chosen) ? allowed : chosen);
 	if (hwloc_bitmap_iszero(chosen)) {
 		snprintf(why, PLACE_WHY_BYTES,
-			 "as the launcher left it: it bound this rank to processors %s, away from "
-			 "%s",
+			 "not moved: the launcher bound this rank to processors %s, which are not "
+			 "near %s",
 			 list, device ? device : "the calling thread");
 		return 0;
 	}
@@ -108,7 +105,7 @@ int place_choose(hwloc_topology_t t, hwloc_const_bitmap_t allowed, hwloc_const_b
 		explain_settled(list, device, why);
 		return 0;
 	}
-	snprintf(why, PLACE_WHY_BYTES, "on processors %s, beside %s", list,
+	snprintf(why, PLACE_WHY_BYTES, "on processors %s, near %s", list,
 		 device ? device : "the calling thread");
 	return 1;
 }
@@ -155,8 +152,7 @@ static void place_by_topology(pthread_t thread, const char *device, char why[PLA
 	    !hwloc_get_last_cpu_location(t, here, HWLOC_CPUBIND_THREAD) &&
 	    place_choose(t, allowed, here, device, chosen, why) &&
 	    hwloc_set_thread_cpubind(t, thread, chosen, 0))
-		snprintf(why, PLACE_WHY_BYTES,
-			 "as the launcher left it: the kernel refused to bind it");
+		snprintf(why, PLACE_WHY_BYTES, "not moved: the kernel refused to bind it");
 	hwloc_bitmap_free(allowed);
 	hwloc_bitmap_free(here);
 	hwloc_bitmap_free(chosen);
@@ -166,8 +162,7 @@ static void place_by_topology(pthread_t thread, const char *device, char why[PLA
 
 void place_thread(pthread_t thread, const char *device)
 {
-	char why[PLACE_WHY_BYTES] =
-		"as the launcher left it: hwloc does not say what this machine looks like";
+	char why[PLACE_WHY_BYTES] = "not moved: hwloc cannot read the topology of this machine";
 	if (!is_settled(device, why))
 		place_by_topology(thread, device, why);
 	log_line(LOG_INFO, "runtime", "progress thread: %s", why);
@@ -179,7 +174,6 @@ void place_thread(pthread_t thread, const char *device)
 {
 	(void)thread;
 	if (device)
-		log_line(LOG_INFO, "runtime",
-			 "progress thread: as the launcher left it: built without hwloc");
+		log_line(LOG_INFO, "runtime", "progress thread: not moved: built without hwloc");
 }
 #endif

@@ -181,7 +181,7 @@ static void explain_waits(sluice_job *job, int always)
 	}
 	if (!job->progress.waiting && always)
 		log_line(LOG_WARN, "runtime",
-			 "this rank waits for nobody: the application computes");
+			 "this rank does not wait: the application is computing");
 	explain_shards(job, now, always);
 }
 

@@ -198,8 +198,8 @@ static int check(const sluice_job *job, const sluice_job *const *sub)
 		rc = fail(SLUICE_EINVAL, "sluice_split: sub is NULL");
 	if (!rc && job_elastic(job))
 		rc = fail(SLUICE_ENOSUPP,
-			  "sluice_split: a job with on_failure=continue cannot be split, because "
-			  "groups do not go on without a lost rank; use on_failure=abort");
+			  "sluice_split: a job with on_failure=continue cannot be split, because a "
+			  "group cannot continue without a lost rank; use on_failure=abort");
 	return rc;
 }
 

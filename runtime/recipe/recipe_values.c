@@ -331,7 +331,7 @@ static int read_warmup(const struct word *w, struct draft *d)
 	const char *unit = read_number(text, &length);
 
 	if (text[0] == '-')
-		return refuse_number(w, text, "a warm-up has no negative length");
+		return refuse_number(w, text, "the length of a warm-up cannot be negative");
 	if (!unit)
 		return fail(SLUICE_EINVAL,
 			    "recipe: \"%.40s\" in \"%s\" is not a length: warmup= %s", text,
@@ -344,7 +344,7 @@ static int read_warmup(const struct word *w, struct draft *d)
 					     "a warm-up is at most 1e12 steps or epochs long");
 		if (units[i].unit == WARMUP_STEPS && length != (double)(uint64_t)length)
 			return refuse_number(w, text,
-					     "a warm-up in steps has a whole number of them");
+					     "a warm-up in steps must be a whole number of steps");
 		d->recipe.warmup = length;
 		d->recipe.warmup_unit = units[i].unit;
 		return SLUICE_OK;
@@ -380,7 +380,7 @@ static int read_dense(const struct word *w, struct draft *d)
 				    w->axis->takes);
 		if (length == 4 && memcmp(p, "none", 4) == 0)
 			return fail(SLUICE_EINVAL,
-				    "recipe: \"none\" stands beside patterns in \"%s\": dense= %s "
+				    "recipe: \"none\" stands next to patterns in \"%s\": dense= %s "
 				    "(a tensor of that name is matched by [n]one)",
 				    w->quote, w->axis->takes);
 		p += length;

@@ -95,9 +95,8 @@ void publish_param_overflowed(const struct shard *shard)
 	char place[PLACE_BYTES];
 
 	job_fail(shard->job, SLUICE_ENUMERIC, shard->job->rank,
-		 "step %llu computes %g for the parameter of shard %u at %s "
-		 "that is %s, which is beyond the range of floats; lower "
-		 "the learning rate or clip= the gradients",
+		 "step %llu computes %g for the parameter of shard %u at %s, %s: the value is "
+		 "beyond the range of floats; lower the learning rate or clip= the gradients",
 		 step_of_change(shard), (double)shard->copy[at], shard->id,
 		 rank_text(shard->job, shard->job->rank),
 		 coordinate_text(shard, (uint32_t)at, place));

@@ -200,7 +200,7 @@ static const char *judge_push(const struct shard *shard, int worker, const struc
 	if (m->kind != MESSAGE_PARK && m->have_version != shard->async->of[worker].have_version)
 		return "the worker holds another version than this shard published for it";
 	if (m->chosen || !isfinite(m->lr) || !(m->lr > 0))
-		return "its choice or its learning rate is not possible";
+		return "its choice or its learning rate is not valid";
 	return NULL;
 }
 
@@ -247,7 +247,7 @@ static void admit(struct shard *shard, int worker, const struct message *m)
 		if (full || a->gathering)
 			inbox_refuse(
 				shard, worker,
-				"it belongs to another anchor, whose full gradient it would spoil");
+				"it belongs to another anchor and would corrupt the full gradient");
 		else
 			drop_push(shard, worker);
 		return;
@@ -290,7 +290,7 @@ static int add_push(struct shard *shard, int worker)
 	if (inbox_take(shard, worker, &intake, INBOX_DECODE, &t))
 		return SLUICE_EWIRE;
 	if (t.m.kind != MESSAGE_PUSH || t.m.anchor != a->anchors)
-		return inbox_refuse(shard, worker, "it changed while it waited");
+		return inbox_refuse(shard, worker, "its bytes changed after they were checked");
 	if (accept(shard, worker, t.m.kind))
 		return SLUICE_EWIRE;
 	reduction_add(&shard->reduction, t.m.coding == CODING_DENSE ? NULL : got.index, got.value,

@@ -579,7 +579,7 @@ int shard_device_busy(const struct shard *shard, char *text, size_t cap)
 	if (d && d->at == SHARD_ASKED)
 		d->half.ops->stage(d->half.compressor, text, cap);
 	else if (d && d->full)
-		snprintf(text, cap, "its GPU, which is to add what workers sent");
+		snprintf(text, cap, "its GPU, which must first add earlier messages");
 	else
 		return 0;
 	return 1;

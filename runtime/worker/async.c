@@ -149,7 +149,7 @@ static void describe(void *context, char *text, size_t cap)
 {
 	(void)context;
 	snprintf(text, cap,
-		 "room in the queues of the shards, to say that this rank enters a collective");
+		 "room in the queues to the shards, to report that this rank enters a collective");
 }
 
 int async_park(sluice_model *model)

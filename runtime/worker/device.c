@@ -55,7 +55,7 @@ static void abandon(sluice_model *model)
 	if (now_ns() >= until && on_device_busy(model, text, sizeof(text)))
 		log_line(LOG_ERROR, "runtime",
 			 "model %u is closed after %.0f s (SLUICE_WAIT_TIMEOUT) although the "
-			 "device is not through: %s",
+			 "device has not finished: %s",
 			 model->id, (double)job->budget.wait_timeout_ns / 1e9, text);
 	progress_take(job);
 	on_device_become(model, DEVICE_IDLE);

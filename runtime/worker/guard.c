@@ -136,7 +136,7 @@ static void describe_growth(const sluice_model *model, char *text, size_t cap)
 			 norm_of_residual(model));
 	snprintf(text, cap,
 		 "the norm of what %s in a step was %.3g at step %llu and is %.3g at step %llu%s, "
-		 "and %.0f %% of the coordinates come back with the other sign",
+		 "and %.0f %% of the coordinates are sent again with the opposite sign",
 		 g->saw_way == UP ? "rank 0 sends" : "the shards publish", v->then,
 		 (unsigned long long)v->from, v->now, (unsigned long long)v->to, waits,
 		 100 * v->share);

@@ -90,8 +90,8 @@ static int params_overflowed(sluice_model *model, uint64_t at, float value)
 	const int rc = job->failure.code ?
 			       job_failed(job) :
 			       job_fail(job, SLUICE_ENUMERIC, job->rank,
-					"step %llu computes %g for the parameter at %s that is %s, "
-					"which is beyond the range of floats; lower the learning "
+					"step %llu computes %g for the parameter at %s, %s: the "
+					"value is beyond the range of floats; lower the learning "
 					"rate or clip= the gradients",
 					(unsigned long long)model->step + 1, (double)value,
 					rank_text(job, job->rank), model_place(model, at));

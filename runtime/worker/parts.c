@@ -141,8 +141,8 @@ static int check_no_accumulator(const sluice_model *model, const char *function)
 
 		if (given >= first && given < end)
 			return fail(SLUICE_EINVAL,
-				    "%s: coordinate %llu lies in what sluice_accumulator gave: "
-				    "push the accumulator with sluice_push",
+				    "%s: coordinate %llu is in the vector of sluice_accumulator: "
+				    "push that vector with sluice_push",
 				    function, (unsigned long long)vector_begin(s, i));
 	}
 	return 0;

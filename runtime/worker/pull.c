@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The calls that pull: everything at once, or range by range while the other ranges are still on
- * the network. They wait until the worker half (worker.c) has passed through the phases. The call of
- * a step without a gradient is here as well, because it ends with a pull. */
+ * the network. They wait until the worker half (worker.c) has passed through the phases. The call
+ * of a step without a gradient is here as well, because it ends with a pull. */
 #include "base/device.h"
 #include "base/error.h"
 #include "worker/hooks.h"
@@ -281,10 +281,10 @@ int sluice_idle_step(sluice_model *model, void *target, int *more_out)
 		return rc;
 	if (!more_out || !model->uneven)
 		return fail(SLUICE_EINVAL, "sluice_idle_step: %s",
-			    more_out ? "the model was not opened with uneven=1 "
-				       "(sluice_model_attr), so nobody could tell when all are "
-				       "idle" :
-				       "more_out is NULL");
+			    more_out ?
+				    "the model was not opened with uneven=1 (sluice_model_attr), "
+				    "so no rank could determine when all workers are idle" :
+				    "more_out is NULL");
 	rc = target_note(model, target, NULL, 0, "sluice_idle_step");
 	if (!rc)
 		rc = push_nothing(model);

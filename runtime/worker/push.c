@@ -78,18 +78,16 @@ int step_check(sluice_model *model, const void *vector, const char *function,
 		return job_failed(model->job);
 	if (state == STEP_PULLING)
 		return fail(SLUICE_EINVAL,
-			    "%s: a pull is under way, and nothing has waited for "
-			    "coordinate %llu and perhaps others: call "
-			    "sluice_pull_range for them first",
+			    "%s: a pull is under way, and coordinate %llu (perhaps others, too) "
+			    "was not waited for: call sluice_pull_range for them first",
 			    function, (unsigned long long)parts_gap(model, PARTS_PULLED));
 	if (expected == STEP_PULLING)
 		return fail(SLUICE_EINVAL, "%s: no pull is under way: call sluice_pull_begin first",
 			    function);
 	if (incomplete)
 		return fail(SLUICE_EINVAL,
-			    "%s: the ranges pushed in this step leave out coordinate "
-			    "%llu and perhaps others: push them with sluice_push_range "
-			    "first",
+			    "%s: the ranges pushed in this step do not cover coordinate %llu "
+			    "(perhaps others, too): push them with sluice_push_range first",
 			    function, (unsigned long long)parts_gap(model, PARTS_PUSHED));
 	return fail(SLUICE_EINVAL, "%s: %s (one push, then one pull per step)", function,
 		    expected == STEP_PUSHED ? "nothing was pushed since the last pull" :
@@ -159,9 +157,9 @@ static int accumulator_check(const sluice_model *model, const void *grad, uint64
 	    given >= (uintptr_t)(residual + model->layout.count) || grad == residual + begin)
 		return 0;
 	return fail(SLUICE_EINVAL,
-		    "%s: the vector lies in what sluice_accumulator gave, at "
-		    "byte %llu, where coordinate %llu begins at byte %llu: "
-		    "pass the address of that coordinate in the accumulator",
+		    "%s: the vector is at byte %llu of the vector of sluice_accumulator, in which "
+		    "coordinate %llu begins at byte %llu: pass the address of that coordinate in "
+		    "the accumulator",
 		    function, (unsigned long long)(given - first), (unsigned long long)begin,
 		    (unsigned long long)begin * sizeof(float));
 }
@@ -475,9 +473,8 @@ int step_set_lr(sluice_model *model, float lr)
 			why);
 	if (model->worker->step.state == STEP_PUSHING)
 		return fail(SLUICE_EINVAL,
-			    "sluice_set: a step has one rate, and ranges of this one "
-			    "are pushed already: call it before the first range or "
-			    "after the last");
+			    "sluice_set: a step has a single rate, and ranges of this step were "
+			    "pushed already: call it before the first range or after the last");
 	model->lr = lr + 0.0f; /* turns -0 into 0, because ranks compare the bits */
 	return 0;
 }
@@ -489,10 +486,10 @@ int step_set_grad_scale(sluice_model *model, float scale)
 			    "sluice_set: SLUICE_GRAD_SCALE is %g, must be finite and > 0",
 			    (double)scale);
 	if (model->worker->step.state == STEP_PUSHING)
-		return fail(SLUICE_EINVAL,
-			    "sluice_set: a gradient has one scale, and ranges of this "
-			    "one are pushed already: call it before the first range or "
-			    "after the last");
+		return fail(
+			SLUICE_EINVAL,
+			"sluice_set: a gradient has a single scale, and ranges of this one were "
+			"pushed already: call it before the first range or after the last");
 	model->grad.scale = scale;
 	return 0;
 }

@@ -75,8 +75,9 @@ int source_check_pieces(const sluice_model *model, const char *function)
 
 	return source == SOURCE_GRADIENT ?
 		       0 :
-		       fail(SLUICE_EINVAL, "%s: the recipe has %s: call %s with one run of memory",
-			    function, source_rows[source].needs, source_rows[source].call);
+		       fail(SLUICE_EINVAL,
+			    "%s: the recipe has %s: call %s with a vector in one piece", function,
+			    source_rows[source].needs, source_rows[source].call);
 }
 
 struct pushed source_pushed(const sluice_model *model, const struct vector *vector,

@@ -298,7 +298,7 @@ static int gather(sluice_model *model)
 	if (!t->together) {
 		log_line(LOG_INFO, "runtime",
 			 "model %u: segments are copied together for each pull, because the recipe "
-			 "looks at all parameters",
+			 "needs all parameters at once",
 			 model->id);
 		t->together = vector_open(count);
 	}

@@ -1,7 +1,7 @@
 #!/bin/sh
 # SPDX-License-Identifier: BSD-3-Clause
-# Which folder may include from which: the table "Which folder may include which" of CONTRIBUTING.md against the #include lines of
-# the sources. Fails on an arrow that is not in the table, and on a folder that has no row. Fails too where a file other than
+# Which directory may include from which: the table "Which directory may include which" of CONTRIBUTING.md against the #include lines of
+# the sources. Fails on an arrow that is not in the table, and on a directory that has no row. Fails too where a file other than
 # step.c changes the step under way.
 set -u
 export LC_ALL=C
@@ -9,8 +9,8 @@ top_srcdir=${top_srcdir:-${srcdir:-$(dirname "$0")/../..}}
 [ -f "$top_srcdir/runtime/sluice.h" ] || top_srcdir=$(dirname "$0")/../..
 cd "$top_srcdir" || exit 1
 
-# Rows "| `folder` | `other` ... | what it is |", then the sources.
-sed -n '/^## Which folder may include which/,/^## Code/p' CONTRIBUTING.md | grep '^| `' | tr -d '`' | awk '
+# Rows "| `directory` | `other` ... | what it is |", then the sources.
+sed -n '/^## Which directory may include which/,/^## Code/p' CONTRIBUTING.md | grep '^| `' | tr -d '`' | awk '
 function wrong(text) { print "wrong: " text; bad = 1 }
 FILENAME == "-" {
 	split($0, cell, "|")
@@ -30,7 +30,7 @@ FNR == 1 {
 		own = ""
 	if (own != "" && !(own in row) && !(own in told)) {
 		told[own] = 1
-		wrong("CONTRIBUTING.md has no row for the folder of " FILENAME)
+		wrong("CONTRIBUTING.md has no row for the directory of " FILENAME)
 	}
 }
 /^[ \t]*#[ \t]*include[ \t]*"/ {

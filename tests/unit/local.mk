@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# What the unit tests of several folders share. A folder here has the tests of the folder of that name in the library, and its
+# What the unit tests of several directories share. A directory here has the tests of the directory of that name in the library, and its
 # own local.mk; all programs are built in tests/unit. Programs with several ranks fork them (ranks.c) and need no launcher.
 AM_CPPFLAGS += -I$(top_srcdir)/tests/unit
 # Cases register themselves; a program without a main() gets one.

@@ -147,7 +147,7 @@ void survivors_note(sluice_job *job, sluice_model *model, int rank)
 	plan->living[rank] = sluice_living(job);
 	for (int w = 0; w < WORKERS; w++) {
 		snprintf(who, sizeof who, "rank %d (node n%d) is lost", w, w / 2 + 1);
-		plan->named[rank] |= log_saw(who, "goes on without it", NULL, NULL) << w;
+		plan->named[rank] |= log_saw(who, "continues without it", NULL, NULL) << w;
 	}
 }
 

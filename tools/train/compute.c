@@ -35,7 +35,8 @@ static const struct compute_ops *load(const char *named, char *text, size_t cap)
 	ops = symbol ? module() : NULL;
 	if (ops && ops->size == sizeof(*ops))
 		return ops; /* stays loaded: other simulated ranks use it too */
-	snprintf(text, cap, "--device cuda: %s is no module of this build of sluice-train", path);
+	snprintf(text, cap, "--device cuda: %s is not a module of this build of sluice-train",
+		 path);
 	dlclose(handle);
 	return NULL;
 }

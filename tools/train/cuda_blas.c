@@ -57,9 +57,10 @@ static int load(void)
 	if (blas.sgemm)
 		return 0;
 	if (!library)
-		return cuda_refuse("cuBLAS cannot be loaded (%s): install it, or add its folder to "
-				   "LD_LIBRARY_PATH",
-				   dlerror());
+		return cuda_refuse(
+			"cuBLAS cannot be loaded (%s): install it, or add its directory to "
+			"LD_LIBRARY_PATH",
+			dlerror());
 	return find(library, "cublasCreate_v2", &blas.create) ||
 			       find(library, "cublasDestroy_v2", &blas.destroy) ||
 			       find(library, "cublasSetStream_v2", &blas.set_stream) ||

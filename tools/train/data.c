@@ -124,11 +124,11 @@ static int missing(const char *path, struct complaint *complaint)
 
 	if (saved == ENOENT && !strcmp(path, DEFAULT_DATA))
 		return complain(complaint,
-				"the folder %s does not exist; install the Debian package "
+				"the directory %s does not exist; install the Debian package "
 				"dataset-fashion-mnist, or name your data with --data PATH",
 				path);
 	return complain(complaint,
-			"cannot read data from %s: %s; --data takes a folder of IDX files (such "
+			"cannot read data from %s: %s; --data takes a directory of IDX files (such "
 			"as " DEFAULT_DATA
 			" of the Debian package dataset-fashion-mnist) or a LIBSVM file",
 			path, strerror(saved));
@@ -148,10 +148,11 @@ static int load_test(const struct data_source *source, int data_is_folder,
 				strerror(errno));
 	test_is_folder = S_ISDIR(status.st_mode);
 	if (test_is_folder != data_is_folder)
-		return complain(complaint,
-				"--data %.150s and --test %.150s must both be folders of IDX files "
-				"or both be LIBSVM files",
-				source->data, path);
+		return complain(
+			complaint,
+			"--data %.150s and --test %.150s must both be directories of IDX files "
+			"or both be LIBSVM files",
+			source->data, path);
 	if (!test_is_folder)
 		return libsvm_load(path, 0, train->features, test, complaint);
 	if (idx_load(path, "t10k", 0, test, complaint))

@@ -31,7 +31,7 @@ struct dataset {
 };
 
 struct data_source {
-	const char *data; /* folder or file */
+	const char *data; /* directory or file */
 	const char *test; /* or NULL */
 	uint64_t limit;   /* training rows to use; 0: all */
 	int without_test; /* a dedicated server needs the shape only */

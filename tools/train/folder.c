@@ -17,7 +17,7 @@ int folder_prepare(const char *path, struct complaint *complaint)
 	int why = 0;
 
 	if (n == 0 || n + sizeof("/.") > sizeof(inside))
-		return complain(complaint, "--checkpoint takes a folder, not %s",
+		return complain(complaint, "--checkpoint takes a directory, not %s",
 				n ? "a path so long" : "\"\"");
 	memcpy(part, path, n + 1);
 	for (size_t i = 1; i <= n; i++) {
@@ -31,8 +31,9 @@ int folder_prepare(const char *path, struct complaint *complaint)
 	snprintf(inside, sizeof(inside), "%s/.", path);
 	if (!access(inside, R_OK | W_OK | X_OK))
 		return 0;
-	return complain(complaint,
-			"cannot write checkpoints to %s: %s; --checkpoint takes a folder that all "
-			"ranks see and may write to",
-			path, strerror(errno == ENOENT && why ? why : errno));
+	return complain(
+		complaint,
+		"cannot write checkpoints to %s: %s; --checkpoint takes a directory that all "
+		"ranks see and may write to",
+		path, strerror(errno == ENOENT && why ? why : errno));
 }

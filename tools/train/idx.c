@@ -32,8 +32,9 @@ static int open_either(struct input *input, const char *folder, const char *name
 	snprintf(path, sizeof(path), "%s/%s.gz", folder, name);
 	if (access(path, F_OK) == 0)
 		return input_open(input, path, complaint);
-	return complain(complaint, "%.250s holds neither %s nor %s.gz: not a folder of IDX files",
-			folder, name, name);
+	return complain(complaint,
+			"%.250s holds neither %s nor %s.gz: not a directory of IDX files", folder,
+			name, name);
 }
 
 /* Reads magic and sizes; row_bytes is the product of all sizes but the first. */

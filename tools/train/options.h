@@ -12,7 +12,7 @@
 enum progress_kind { PROGRESS_AUTO, PROGRESS_ALWAYS, PROGRESS_NEVER };
 
 struct options {
-	const char *data; /* folder of IDX files, or a LIBSVM text file */
+	const char *data; /* directory of IDX files, or a LIBSVM text file */
 	const char *test; /* NULL: t10k-* next to the IDX files; no test set for LIBSVM */
 	const char *model;
 	const char *recipe;                         /* NULL: the library uses SLUICE_RECIPE */

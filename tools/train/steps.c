@@ -41,7 +41,7 @@ static int save(struct training *t)
 		return 0;
 	if (!step_of(t->model).in_sync) {
 		report_say(&t->report,
-			   "no checkpoint at step %llu: the workers hold models of their own",
+			   "no checkpoint at step %llu: the workers have different models",
 			   (unsigned long long)step_of(t->model).steps);
 		return 0;
 	}

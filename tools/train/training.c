@@ -241,7 +241,7 @@ static int work(struct training *t)
 	if (t->async && o->checkpoint) {
 		if (sluice_rank(t->job) == 0)
 			fputs("sluice-train: --checkpoint is not possible with when=async, whose "
-			      "workers are at no common step: leave it out, or choose another "
+			      "workers have no common step: leave it out, or choose another "
 			      "recipe\n",
 			      stderr);
 		return -1;

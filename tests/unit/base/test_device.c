@@ -74,7 +74,7 @@ static int switched_off(void)
 
 static int stranger(void)
 {
-	return load_says("libm.so.6 is no GPU module of this build", "");
+	return load_says("libm.so.6 is not a GPU module of this build", "");
 }
 
 TEST(device_load__what_is_missing_is_said)

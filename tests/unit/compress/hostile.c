@@ -486,7 +486,7 @@ static const struct hostile plain[] = {
 	{ "good-empty", good_empty, ACCEPTED, "", SPAN },
 	{ "good-dense", good_dense, ACCEPTED, "", COUNT_MAX },
 
-	{ "bits-of-f32", bits_of_f32, COPY, "for values that have none", SPAN },
+	{ "bits-of-f32", bits_of_f32, COPY, "for values without bits and blocks", SPAN },
 
 	{ "nothing-written", nothing_written, COPY, "magic", SPAN },
 	{ "wrong-magic", wrong_magic, COPY, "magic", SPAN },

@@ -206,7 +206,7 @@ static int break_the_rules(int rank, void *argument)
 		return dropped_too_late(job, model, params, rc);
 	CHECK_OK(rc);
 	CHECK(sluice_living(job) == WORKERS - 1);
-	CHECK(log_saw("rank 2 (node n2) is lost", "goes on without it", NULL, NULL));
+	CHECK(log_saw("rank 2 (node n2) is lost", "continues without it", NULL, NULL));
 	plan->refused[rank] = (uint64_t)log_saw("rank 2 (node n2) is lost", "was refused", NULL,
 						NULL);
 	return survivors_leave(job, model);

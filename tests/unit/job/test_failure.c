@@ -182,7 +182,7 @@ static atomic_int *found_out; /* shared; the ranks that waited, and learned why 
  */
 static void check_early_closer_is_named(const struct unequal *u, int rank)
 {
-	static const char lost[] = "rank 0 (node n1) is lost", goes_on[] = "the job goes on";
+	static const char lost[] = "rank 0 (node n1) is lost", goes_on[] = "the job continues";
 	const int is_server = rank == 3;
 	if (!rank)
 		CHECK(log_saw("rank 3 (node n2) dropped this rank: it closed model 0 after 3 steps",

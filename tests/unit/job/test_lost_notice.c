@@ -70,7 +70,7 @@ static int train_with_a_loss(int rank, void *argument)
 	CHECK(rc == SLUICE_EPEER);
 	CHECK(error_says(rank ? "rank 0 (node n1) dropped this rank" : "rank 1 (node n1) is lost",
 			 NULL));
-	CHECK(error_says("this rank sent to it 1 never arrived", NULL));
+	CHECK(error_says("this rank sent to it, 1 never arrived", NULL));
 	sluice_model_close(&model);
 	sluice_finalize(&job);
 	return 0;

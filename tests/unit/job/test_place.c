@@ -71,16 +71,16 @@ static void expect(hwloc_topology_t t, const char *allowed, int here, const char
 TEST(place__one_package_and_no_card__left_as_it_is)
 {
 	hwloc_topology_t t = synthetic("pack:1 numa:1 core:4 pu:2");
-	expect(t, "0-7", 3, NULL, "", "one package and no RDMA device");
+	expect(t, "0-7", 3, NULL, "", "one processor package and no RDMA device");
 	hwloc_topology_destroy(t);
 }
 
 TEST(place__two_packages_and_no_card__the_callers_within_its_binding)
 {
 	hwloc_topology_t t = synthetic("pack:2 numa:1 core:4 pu:2");
-	expect(t, "0-15", 3, NULL, "0-7", "on processors 0-7, beside the calling thread");
-	expect(t, "0-15", 9, NULL, "8-15", "beside the calling thread");
-	expect(t, "6-9", 8, NULL, "8-9", "beside the calling thread");
+	expect(t, "0-15", 3, NULL, "0-7", "on processors 0-7, near the calling thread");
+	expect(t, "0-15", 9, NULL, "8-15", "near the calling thread");
+	expect(t, "6-9", 8, NULL, "8-9", "near the calling thread");
 	expect(t, "8-15", 9, NULL, "", "all processors of this rank (8-15)");
 	expect(t, "5", 5, NULL, "", "all processors of this rank (5)");
 	hwloc_topology_destroy(t);
@@ -89,25 +89,25 @@ TEST(place__two_packages_and_no_card__the_callers_within_its_binding)
 TEST(place__card__beside_it_wherever_the_caller_runs)
 {
 	hwloc_topology_t t = with_card("pack:2 numa:1 core:4 pu:2");
-	expect(t, "0-15", 3, "mlx5_0", "8-15", "on processors 8-15, beside mlx5_0");
-	expect(t, "4-11", 4, "mlx5_0", "8-11", "beside mlx5_0");
-	expect(t, "10-11", 10, "mlx5_0", "",
-	       "all processors of this rank (10-11) are beside mlx5_0");
+	expect(t, "0-15", 3, "mlx5_0", "8-15", "on processors 8-15, near mlx5_0");
+	expect(t, "4-11", 4, "mlx5_0", "8-11", "near mlx5_0");
+	expect(t, "10-11", 10, "mlx5_0", "", "all processors of this rank (10-11) are near mlx5_0");
 	hwloc_topology_destroy(t);
 }
 
 TEST(place__bound_away_from_the_card_or_card_unknown__left_as_it_is)
 {
 	hwloc_topology_t t = with_card("pack:2 numa:1 core:4 pu:2");
-	expect(t, "0-7", 3, "mlx5_0", "", "bound this rank to processors 0-7, away from mlx5_0");
-	expect(t, "0-15", 3, "rxe0", "", "not known where rxe0 is");
+	expect(t, "0-7", 3, "mlx5_0", "",
+	       "bound this rank to processors 0-7, which are not near mlx5_0");
+	expect(t, "0-15", 3, "rxe0", "", "the position of rxe0 is unknown");
 	hwloc_topology_destroy(t);
 }
 
 TEST(place__card_of_the_only_package__left_as_it_is)
 {
 	hwloc_topology_t t = with_card("pack:1 numa:1 core:4 pu:2");
-	expect(t, "0-7", 3, "mlx5_0", "", "all processors of this rank (0-7) are beside mlx5_0");
+	expect(t, "0-7", 3, "mlx5_0", "", "all processors of this rank (0-7) are near mlx5_0");
 	hwloc_topology_destroy(t);
 }
 
@@ -148,11 +148,11 @@ TEST(settled__kernels_files__say_when_there_is_nothing_to_choose)
 	write_mask(root, "sys/devices/system/cpu/cpu12/topology/core_siblings", "ff00\n");
 	write_mask(root, "sys/class/infiniband/mlx5_0/device/local_cpus", "ff00\n");
 	expect_settled(root, "0-7", 3, NULL, 1,
-		       "all processors of this rank (0-7) are beside the calling thread");
-	expect_settled(root, "8-11", 12, NULL, 1, "(8-11) are beside the calling thread");
+		       "all processors of this rank (0-7) are near the calling thread");
+	expect_settled(root, "8-11", 12, NULL, 1, "(8-11) are near the calling thread");
 	expect_settled(root, "0-15", 3, NULL, 0, "");
 	expect_settled(root, "4-8", 3, NULL, 0, "");
-	expect_settled(root, "10-11", 3, "mlx5_0", 1, "(10-11) are beside mlx5_0");
+	expect_settled(root, "10-11", 3, "mlx5_0", 1, "(10-11) are near mlx5_0");
 	expect_settled(root, "0-7", 3, "mlx5_0", 0, "");
 	expect_settled(root, "0-15", 3, "mlx5_0", 0, "");
 	expect_settled(root, "0-7", 3, "rxe0", 0, "");

@@ -426,7 +426,7 @@ TEST_IN_JOB(barrier__beyond_wait_timeout__names_who_has_not_come, 3)
 	}
 	CHECK(sluice_barrier(job) == (rank ? SLUICE_EPEER : SLUICE_ETIMEDOUT));
 	CHECK(error_says(rank ? "rank 0 (node n1) gave up: waited" : "rank 0 (node n1) waited",
-			 "sluice_barrier: rank 1 (node n1) has not come"));
+			 "sluice_barrier: rank 1 (node n1) has not joined"));
 }
 
 /* ---- asked ----------------------------------------------------------------- */
@@ -446,9 +446,9 @@ static void note_explanation(int level, const char *line, void *context)
 {
 	struct asking *shared = context;
 	if (strstr(line, "waiting for") &&
-	    strstr(line, "sluice_barrier: rank 1 (node n1) has not come"))
+	    strstr(line, "sluice_barrier: rank 1 (node n1) has not joined"))
 		atomic_store(&shared->explained[0], 1);
-	if (strstr(line, "waits for nobody"))
+	if (strstr(line, "does not wait"))
 		atomic_store(&shared->explained[1], 1);
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The table of quicker paths: each step takes a path or has a written reason why not, these
+ * The table of faster paths: each step takes a path or has a written reason why not, these
  * decisions are those that the paths themselves need, and a run does what the table says. */
 #include "compress/choose.h"
 #include "recipe/methods.h"

@@ -193,7 +193,7 @@ TEST(recipe_parse__other_numbers_outside_are_refused)
 	expect_refused("decay=-1", "\"-1\"|0 or above");
 	expect_refused("decay=1e60", "\"1e60\"|0 or above");
 	expect_refused("decay=none", "\"none\"|is not a number");
-	expect_refused("warmup=-5", "\"-5\"|no negative length");
+	expect_refused("warmup=-5", "\"-5\"|cannot be negative");
 	expect_refused("warmup=1.5", "\"1.5\"|whole number");
 	expect_refused("warmup=1e13", "at most 1e12");
 	expect_refused("warmup=long", "\"long\" in \"warmup=long\" is not a length|1epoch");
@@ -234,7 +234,7 @@ TEST(recipe_parse__misplaced_pieces_are_refused)
 	expect_refused("nonfinite=skip(1)", "\"skip\" takes no argument");
 	expect_refused("dense=a,,b", "a pattern is empty");
 	expect_refused("dense=a,", "a pattern is empty");
-	expect_refused("dense=none,a", "\"none\" stands beside patterns");
+	expect_refused("dense=none,a", "\"none\" stands next to patterns");
 	expect_refused("up=all\x01", "byte 0x01 at position 7 is a control character");
 }
 

@@ -261,7 +261,7 @@ CASE(load__gzip_damaged_fails)
 CASE(load__file_missing_fails)
 {
 	unlink(files_path("t10k-labels-idx1-ubyte"));
-	expect_refusal("t10k-labels-idx1-ubyte.gz", "not a folder of IDX files");
+	expect_refusal("t10k-labels-idx1-ubyte.gz", "not a directory of IDX files");
 }
 
 CASE(load__folder_missing_fails_and_names_the_package)

@@ -264,7 +264,7 @@ TEST(compute_open__what_is_missing_is_said)
 	assert_non_null(strstr(text, "--with-cuda=yes"));
 	assert_null(none.ops);
 	assert_int_equal(compute_open("cuda:" EMULATED_RUNTIME, &none, text, sizeof(text)), -1);
-	assert_non_null(strstr(text, "is no module of this build of sluice-train"));
+	assert_non_null(strstr(text, "is not a module of this build of sluice-train"));
 }
 
 int main(void)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The command line of sluice-train: defaults, values at and beyond their ranges, combinations; and
- * the folder that --checkpoint names. */
+ * the directory that --checkpoint names. */
 #include "sluice.h"
 #include "tools/train/folder.h"
 #include "tools/train/options.h"
@@ -175,7 +175,7 @@ TEST(folder_prepare__makes_it_or_says_why_not)
 	close(open(file, O_CREAT | O_WRONLY, 0600));
 	assert_int_equal(folder_prepare(file, &complaint), -1);
 	assert_non_null(
-		strstr(complaint.text, "/file: Not a directory; --checkpoint takes a folder"));
+		strstr(complaint.text, "/file: Not a directory; --checkpoint takes a directory"));
 	assert_int_equal(unlink(file), 0);
 	assert_int_equal(rmdir(top), 0);
 
@@ -184,5 +184,5 @@ TEST(folder_prepare__makes_it_or_says_why_not)
 	assert_non_null(
 		strstr(complaint.text, "cannot write checkpoints to /proc/sluice/checkpoints: "));
 	assert_int_equal(folder_prepare("", &complaint), -1);
-	assert_non_null(strstr(complaint.text, "--checkpoint takes a folder"));
+	assert_non_null(strstr(complaint.text, "--checkpoint takes a directory"));
 }

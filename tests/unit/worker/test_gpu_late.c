@@ -205,7 +205,7 @@ static int hang(int rank, void *argument)
 	CHECK(sluice_pull(p.gpu, p.there) == SLUICE_ETIMEDOUT);
 	CHECK(error_says("SLUICE_WAIT_TIMEOUT", h->stage));
 	sluice_model_close(&p.gpu);
-	CHECK(log_saw("is closed after", "although the device is not through", h->stage, NULL));
+	CHECK(log_saw("is closed after", "although the device has not finished", h->stage, NULL));
 	close_pair(&p);
 	return 0;
 }
@@ -241,7 +241,7 @@ static int hang_in_pull(int rank, void *argument)
 	CHECK(sluice_pull(p.gpu, p.there) == SLUICE_ETIMEDOUT);
 	CHECK(error_says("SLUICE_WAIT_TIMEOUT", "step 1: GPU 0: its sketches or values (kernels"));
 	sluice_model_close(&p.gpu);
-	CHECK(log_saw("is closed after", "although the device is not through",
+	CHECK(log_saw("is closed after", "although the device has not finished",
 		      "GPU 0: its sketches or values", NULL));
 	close_pair(&p);
 	return 0;

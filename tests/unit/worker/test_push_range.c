@@ -203,15 +203,16 @@ TEST_IN_JOB(push_range__overlap_gap_outside_or_out_of_order__refused_by_name_not
 	      error_says("coordinate 299", NULL));
 	CHECK(sluice_push_range(model, grad + 0, 0, COUNT) == SLUICE_EINVAL);
 	CHECK(sluice_push(model, grad) == SLUICE_EINVAL &&
-	      error_says("leave out coordinate 0", NULL));
+	      error_says("do not cover coordinate 0", NULL));
 	CHECK(sluice_pull(model, params) == SLUICE_EINVAL &&
-	      error_says("sluice_pull:", "leave out coordinate 0"));
-	CHECK(sluice_set(model, SLUICE_LR, 0.5f) == SLUICE_EINVAL && error_says("one rate", NULL));
+	      error_says("sluice_pull:", "do not cover coordinate 0"));
+	CHECK(sluice_set(model, SLUICE_LR, 0.5f) == SLUICE_EINVAL &&
+	      error_says("a single rate", NULL));
 	CHECK(step_of(model).steps == 0);
 	CHECK(!memcmp(residual, worker_residual(model), sizeof residual)); /* nothing changed */
 	CHECK_OK(sluice_push_range(model, grad, 0, 100));
 	CHECK(sluice_pull(model, params) == SLUICE_EINVAL &&
-	      error_says("leave out coordinate 300", NULL));
+	      error_says("do not cover coordinate 300", NULL));
 	CHECK_OK(sluice_push_range(model, grad + 300, 300, COUNT - 300));
 	CHECK(sluice_push_range(model, grad, 0, 100) == SLUICE_EINVAL &&
 	      error_says("not pulled yet", NULL));

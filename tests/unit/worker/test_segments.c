@@ -436,7 +436,7 @@ TEST_IN_JOB(calls__with_wrong_pieces_or_types__are_refused_and_change_nothing, 2
 	CHECK_OK(sluice_accumulator(model, &accumulator, &scale));
 	two[1].data = accumulator + 700;
 	CHECK(sluice_push_vector(model, IN_PIECES(two, 2)) == SLUICE_EINVAL);
-	CHECK(error_says("coordinate 700 lies in what sluice_accumulator gave", NULL));
+	CHECK(error_says("coordinate 700 is in the vector of sluice_accumulator", NULL));
 	sluice_model_close(&model);
 	attr.recipe = "up=all down=all signal=storm(0.5) update=ema(0.5)";
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
