@@ -197,8 +197,8 @@ int cuda_sketch_add(struct device_sketch *s, const struct device_sketch_call *ca
 
 	if (call->n > s->plan.n || call->columns > s->plan.columns || !call->columns ||
 	    call->rows > SKETCH_ROWS_MAX)
-		return cuda_refuse("a sketch of %u coordinates in %u x %u cells, but it was opened "
-				   "for %u in %u columns",
+		return cuda_refuse("a sketch of %u coordinates in %u x %u cells, but the sketcher "
+				   "was opened for %u coordinates in %u columns",
 				   call->n, call->rows, call->columns, s->plan.n, s->plan.columns);
 	if (device_enter(s->device, &before))
 		return -1;

@@ -53,7 +53,7 @@ static void answer_hello(struct connect *c, struct rdma_cm_id *id, const struct 
 	const struct link *l = c->by_rank[hello->rank];
 
 	if (l && link_refuses(l))
-		refuse_request(c, id, REFUSAL_GONE, "this rank has given it up");
+		refuse_request(c, id, REFUSAL_GONE, "this rank has given up on that peer");
 	else if (proofs_challenge(c->proofs, id, hello, now))
 		refuse_request(c, id, REFUSAL_FAILED, "no challenge could be made");
 }
@@ -72,7 +72,7 @@ static void answer_proof(struct connect *c, const struct cm_event *event, const 
 		why = "this rank does not expect it yet";
 	} else if (!why && link_refuses(l)) {
 		reason = REFUSAL_GONE;
-		why = "this rank has given it up";
+		why = "this rank has given up on that peer";
 	} else if (!why) {
 		reason = link_accept(l, event, proof, made_ms, now, &why);
 		if (!reason)

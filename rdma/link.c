@@ -559,8 +559,8 @@ static void note_status(struct link *l, const struct ibv_wc *wc)
 	note_event(l, survives ? LOSS : END, text);
 }
 
-/* Returns the greeting expected next, or 0 if none is, so an immediate is a notify. Notifies may
- * follow the last greeting directly. */
+/* Returns the greeting that the peer must send next, or 0 if it has sent all: the next immediate is
+ * then a notify. Notifies may directly follow the last greeting. */
 static uint32_t greeting_due(const struct link *l)
 {
 	switch (l->state) {

@@ -21,7 +21,8 @@ struct network network_of(uint8_t kind, int family, const uint8_t address[16], u
 	return n;
 }
 
-/* Less is better: own cards before others, then the fronts of the lists. */
+/* Returns a cost for the entries a and b of the two ranks' lists; lower is better. A rank's own
+ * card (entry 0) costs less than another one, and an earlier entry less than a later one. */
 static int cost(int a, int b)
 {
 	return 2 * NETWORKS_MOST * ((a != 0) + (b != 0)) + a + b;

@@ -32,7 +32,7 @@ const struct random_kernels *random_kernels(void);
 struct random_plan {
 	uint64_t key_0[RANDOM_ROUNDS],
 		key_1[RANDOM_ROUNDS]; /* 32 bits each, in the width of a lane */
-	uint64_t c0, c1, c2;          /* the first round's words, or what is xored into them */
+	uint64_t c0, c1, c2; /* words of the first round, or constants that are xored into them */
 };
 
 static inline void random_plan_make(const struct random_stream *s, struct random_plan *p)

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The hot loop of selection, in two versions with the same results: portable C and AVX2. Each
- * selector chooses one when it is opened. Private to select*.c and the tests. select_rules.h
+ * The hot loop of selection, in three versions with the same results: portable C, AVX2 and
+ * AVX-512. Each selector chooses one when it is opened. Private to select*.c and the tests. select_rules.h
  * explains keys.
  *
  * A kernel walks over x[begin, end) and lists, in ascending order, the *sure* coordinates (key >

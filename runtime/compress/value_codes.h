@@ -32,7 +32,8 @@ HOST_AND_DEVICE static inline float f16_scale_of(uint32_t largest)
 
 	if (!largest)
 		return 1;
-	if (exponent > SCALE_EXPONENT_MAX) /* also for a denormal, whose exponent field is 0 */
+	/* always true for a denormal, whose exponent field is 0 */
+	if (exponent > SCALE_EXPONENT_MAX)
 		exponent = SCALE_EXPONENT_MAX;
 	return bits_float((uint32_t)(exponent + 127) << 23);
 }
