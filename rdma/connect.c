@@ -165,27 +165,13 @@ static void cm_events(struct connect *c)
 	}
 }
 
-static void device_events(struct connect *c)
-{
-	struct ibv_async_event event;
-
-	while (!ibv_get_async_event(c->shared.context, &event)) {
-		enum ibv_event_type type = event.event_type;
-		const char *why = queues_failed(c->shared.queues, &event);
-
-		ibv_ack_async_event(&event);
-		if (why)
-			end_all(c, why);
-		log_line(why || type == IBV_EVENT_PORT_ERR ? LOG_WARN : LOG_DEBUG, "rdma",
-			 "verbs: %s reports: %s", c->shared.device->name, ibv_event_type_str(type));
-	}
-}
-
 int connect_look(struct connect *c, uint64_t now)
 {
+	const char *why = queues_look(c->shared.queues);
 	int timers = 0;
 
-	device_events(c);
+	if (why)
+		end_all(c, why);
 	cm_events(c);
 	for (int i = 0; i < c->n_links; i++)
 		timers |= link_tick(c->links[i], now);

@@ -107,8 +107,10 @@ static int make_pair(struct link *l)
 	struct rdma_cm_id *id = proof_id(l->proof);
 
 	if (id->verbs != l->shared->context) {
-		snprintf(l->why, sizeof(l->why), "the route to it does not go through %s",
-			 l->shared->device->name);
+		snprintf(l->why, sizeof(l->why),
+			 "the route to it leads through %s, and not through %s (a bond of two "
+			 "cards?)",
+			 ibv_get_device_name(id->verbs->device), l->shared->device->name);
 		return -1;
 	}
 	return qp_make(l->config.pair, id, l, l->why);

@@ -1,12 +1,15 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See queues.h. */
 #include "rdma/queues.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "rdma/card_choice.h"
 #include "rdma/transfer.h"
 #include "sluice.h"
 #include <errno.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -17,12 +20,17 @@ enum {
 	READS_MOST = 16,
 	INLINE_WISH = 96, /* the greeting fits */
 	RECEIVE_BATCH = 64,
-	SPARE_COMPLETIONS = 64
+	SPARE_COMPLETIONS = 64,
+	LAST_WQE_MS = 50, /* a card that reports the end of a queue pair does so by then */
+	LAST_WQE_LOOKS = 100,
+	LAST_WQE_MISSED = 3 /* queue pairs without that report, until none is waited for */
 };
 
+/* A queue pair. The device's events point to it, and any transport of the process may read them. */
 struct owned {
 	uint32_t qpn;
-	void *owner;
+	void *owner;           /* NULL: free */
+	atomic_int last_taken; /* the device reported that the pair takes no more receives */
 };
 
 struct queues {
@@ -33,9 +41,11 @@ struct queues {
 	struct queue_sizes sizes;
 	struct event_queue *events;
 	void (*completed)(void *owner, const struct ibv_wc *wc);
+	const char *failed; /* why the device's events say that the queues no longer work */
 	uint32_t receives_missing;
-	struct owned *pairs; /* [n_pairs], unordered */
-	uint32_t n_pairs;
+	int ends_seen, ends_missed; /* queue pairs whose end the device reported, or did not */
+	struct owned *pairs;        /* [ranks] */
+	uint32_t ranks, n_pairs;
 	uint32_t mask;         /* of by_qpn, which is at most a quarter full */
 	struct owned **by_qpn; /* open addressing */
 };
@@ -102,6 +112,12 @@ int queue_sizes_choose(const struct verbs_device *device, int ranks, uint32_t qu
 	return SLUICE_OK;
 }
 
+/* Returns 1 if completions may be taken: each may end every entry of one log. */
+static int has_room(const struct queues *q)
+{
+	return event_queue_room(q->events) >= QUEUES_AT_ONCE + q->n_pairs * q->sizes.log_entries;
+}
+
 /* ---- whose queue pair is it ------------------------------------------------------- */
 
 static uint32_t place_of_qpn(const struct queues *q, uint32_t qpn)
@@ -117,13 +133,16 @@ static uint32_t place_of_qpn(const struct queues *q, uint32_t qpn)
 static void index_pairs(struct queues *q)
 {
 	memset(q->by_qpn, 0, (q->mask + 1) * sizeof(*q->by_qpn));
-	for (uint32_t i = 0; i < q->n_pairs; i++)
-		q->by_qpn[place_of_qpn(q, q->pairs[i].qpn)] = &q->pairs[i];
+	for (struct owned *pair = q->pairs; pair < q->pairs + q->ranks; pair++)
+		if (pair->owner)
+			q->by_qpn[place_of_qpn(q, pair->qpn)] = pair;
 }
 
-static struct ibv_qp_init_attr attributes(const struct queues *q, uint32_t inline_bytes)
+static struct ibv_qp_init_attr attributes(const struct queues *q, uint32_t inline_bytes,
+					  struct owned *pair)
 {
-	return (struct ibv_qp_init_attr){ .send_cq = q->cq,
+	return (struct ibv_qp_init_attr){ .qp_context = pair,
+					  .send_cq = q->cq,
 					  .recv_cq = q->cq,
 					  .srq = q->srq,
 					  .qp_type = IBV_QPT_RC,
@@ -134,11 +153,18 @@ static struct ibv_qp_init_attr attributes(const struct queues *q, uint32_t inlin
 
 int queues_pair_make(struct queues *q, struct rdma_cm_id *id, struct ibv_pd *pd, void *owner)
 {
-	struct ibv_qp_init_attr attr = attributes(q, q->sizes.inline_bytes);
+	struct owned *pair = q->pairs;
+	struct ibv_qp_init_attr attr;
 
+	while (pair->owner)
+		pair++; /* each rank has at most one queue pair */
+	attr = attributes(q, q->sizes.inline_bytes, pair);
+	atomic_store(&pair->last_taken, 0);
 	if (rdma_create_qp(id, pd, &attr))
 		return -1;
-	q->pairs[q->n_pairs++] = (struct owned){ .qpn = id->qp->qp_num, .owner = owner };
+	pair->qpn = id->qp->qp_num;
+	pair->owner = owner;
+	q->n_pairs++;
 	index_pairs(q);
 	return 0;
 }
@@ -149,13 +175,58 @@ static void drain(struct queues *q)
 		;
 }
 
+/* Waits until the device reports that the queue pair takes no more receives. A queue pair that ends
+ * before keeps those that it has taken (InfiniBand Architecture Specification, 10.3.1). Soft-RoCE
+ * of Linux 6.1 reports nothing. */
+static void await_last_receive(struct queues *q, struct owned *pair)
+{
+	const uint64_t until = now_ns() + (uint64_t)LAST_WQE_MS * 1000000;
+	int looks = 0;
+
+	if (!q->ends_seen && q->ends_missed >= LAST_WQE_MISSED)
+		return;
+	for (;;) {
+		queues_look(q);
+		drain(q);
+		if (atomic_load(&pair->last_taken)) {
+			q->ends_seen = 1;
+			return;
+		}
+		/* A process that did not run for that long looks again. */
+		if (q->failed || (++looks >= LAST_WQE_LOOKS && now_ns() > until))
+			break;
+		sched_yield();
+	}
+	if (!q->failed && ++q->ends_missed == LAST_WQE_MISSED && !q->ends_seen)
+		log_line(LOG_INFO, "rdma",
+			 "verbs: %s does not report when a queue pair has taken its last receive",
+			 q->device);
+}
+
 void queues_pair_stop(struct queues *q, struct rdma_cm_id *id)
 {
+	const int connected = id->qp->state != IBV_QPS_RESET && id->qp->state != IBV_QPS_INIT;
 	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
+	struct owned *pair = q->by_qpn[place_of_qpn(q, id->qp->qp_num)];
 
 	ibv_modify_qp(id->qp, &error, IBV_QP_STATE);
 	rdma_disconnect(id); /* fails if it was never connected */
+	if (connected)
+		await_last_receive(q, pair);
+	else
+		atomic_store(&pair->last_taken, 1);
 	drain(q);
+}
+
+/* Replaces the receives that an ended queue pair may have kept: at most those that its peer had
+ * credit for. A driver refuses what it still holds, so this never posts too many. */
+static void replace_receives(struct queues *q)
+{
+	struct ibv_recv_wr *bad, receive = { .wr_id = QUEUES_RECEIVE };
+	uint32_t n = q->sizes.credits + QUEUES_GREETINGS;
+
+	while (n > 0 && !ibv_post_srq_recv(q->srq, &receive, &bad))
+		n--;
 }
 
 /* The peer is informed how many notifies arrived. So the queue is drained once more after the queue
@@ -163,12 +234,17 @@ void queues_pair_stop(struct queues *q, struct rdma_cm_id *id)
 void queues_pair_end(struct queues *q, struct rdma_cm_id *id)
 {
 	struct owned *pair = q->by_qpn[place_of_qpn(q, id->qp->qp_num)];
+	const int complete = atomic_load(&pair->last_taken) && has_room(q);
 
 	rdma_destroy_qp(id);
 	id->qp = NULL;
 	drain(q);
-	*pair = q->pairs[--q->n_pairs];
+	pair->owner = NULL;
+	q->n_pairs--;
 	index_pairs(q);
+	/* The next connection begins with all credits. */
+	if (!queues_refill(q, 1) && !complete)
+		replace_receives(q);
 }
 
 uint32_t queues_pair_reads(const struct queues *q, const struct rdma_cm_id *id)
@@ -182,7 +258,7 @@ uint32_t queues_pair_reads(const struct queues *q, const struct rdma_cm_id *id)
 	return attr.max_rd_atomic > 0 ? attr.max_rd_atomic : 1;
 }
 
-const char *queues_failed(const struct queues *q, const struct ibv_async_event *event)
+static const char *failure_of(const struct queues *q, const struct ibv_async_event *event)
 {
 	switch (event->event_type) {
 	case IBV_EVENT_CQ_ERR:
@@ -196,6 +272,27 @@ const char *queues_failed(const struct queues *q, const struct ibv_async_event *
 	case IBV_EVENT_DEVICE_FATAL: return "this rank's RDMA device failed (DEVICE_FATAL)";
 	default: return NULL;
 	}
+}
+
+const char *queues_look(struct queues *q)
+{
+	struct ibv_async_event event;
+
+	while (!ibv_get_async_event(q->channel->context, &event)) {
+		const enum ibv_event_type type = event.event_type;
+		const char *why = failure_of(q, &event);
+
+		/* Before the acknowledgement, for which the end of the queue pair waits. */
+		if (type == IBV_EVENT_QP_LAST_WQE_REACHED && event.element.qp->qp_context)
+			atomic_store(&((struct owned *)event.element.qp->qp_context)->last_taken,
+				     1);
+		ibv_ack_async_event(&event);
+		if (why)
+			q->failed = why;
+		log_line(why || type == IBV_EVENT_PORT_ERR ? LOG_WARN : LOG_DEBUG, "rdma",
+			 "verbs: %s reports: %s", q->device, ibv_event_type_str(type));
+	}
+	return q->failed;
 }
 
 const char *queues_explain(enum ibv_wc_status status, int *survives_out)
@@ -236,12 +333,10 @@ const char *queues_explain(enum ibv_wc_status status, int *survives_out)
 
 int queues_poll(struct queues *q)
 {
-	/* A send completion may end every entry of one log. */
-	const uint32_t needed = QUEUES_AT_ONCE + q->n_pairs * q->sizes.log_entries;
 	struct ibv_wc wc[QUEUES_AT_ONCE];
 	int n;
 
-	if (event_queue_room(q->events) < needed)
+	if (!has_room(q))
 		return 0;
 	n = ibv_poll_cq(q->cq, QUEUES_AT_ONCE, wc);
 	if (n < 0) {
@@ -329,7 +424,7 @@ static int probe_pair(struct queues *q, struct ibv_pd *pd)
 	uint64_t after;
 
 	for (size_t i = 0; i < sizeof(wishes) / sizeof(wishes[0]); i++) {
-		struct ibv_qp_init_attr attr = attributes(q, wishes[i]);
+		struct ibv_qp_init_attr attr = attributes(q, wishes[i], NULL);
 		const uint64_t before = verbs_pinned();
 		struct ibv_qp *qp = ibv_create_qp(pd, &attr);
 
@@ -359,6 +454,7 @@ static int make_queues(struct queues *q, struct ibv_pd *pd, int ranks)
 	while (places < 4 * (uint32_t)ranks)
 		places *= 2;
 	q->mask = places - 1;
+	q->ranks = (uint32_t)ranks;
 	q->by_qpn = calloc(places, sizeof(*q->by_qpn));
 	q->pairs = calloc((size_t)ranks, sizeof(*q->pairs));
 	if (!q->by_qpn || !q->pairs)

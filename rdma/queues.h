@@ -43,9 +43,10 @@ void queues_close(struct queues **queues);
 
 /* Makes the queue pair of an id, in pd. Returns 0, or -1 and errno. */
 int queues_pair_make(struct queues *q, struct rdma_cm_id *id, struct ibv_pd *pd, void *owner);
-/* Stops the queue pair and passes all its completions to completed(). */
+/* Stops the queue pair and passes all its completions to completed(). Waits a moment until the card
+ * says that it takes no more receives. */
 void queues_pair_stop(struct queues *q, struct rdma_cm_id *id);
-/* After queues_pair_stop(). */
+/* After queues_pair_stop(). Replaces the receives that the queue pair may have kept. */
 void queues_pair_end(struct queues *q, struct rdma_cm_id *id);
 
 /* Returns the number of READs that a connected queue pair may have outstanding. */
@@ -54,9 +55,9 @@ uint32_t queues_pair_reads(const struct queues *q, const struct rdma_cm_id *id);
 /* Explains a completion's status to a user. *survives_out is 1 if reconnecting may help. */
 const char *queues_explain(enum ibv_wc_status status, int *survives_out);
 
-/* Returns why these queues no longer work after an event of the device, or NULL if they do: other
+/* Takes the device's events. Returns why these queues no longer work, or NULL if they do: other
  * users of the device in this process have their own queues. */
-const char *queues_failed(const struct queues *q, const struct ibv_async_event *event);
+const char *queues_look(struct queues *q);
 
 /* Takes up to QUEUES_AT_ONCE completions; returns how many. */
 int queues_poll(struct queues *q);

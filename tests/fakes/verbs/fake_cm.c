@@ -268,7 +268,7 @@ int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *from, struct socka
 	memcpy(&id->route.addr.src_addr, from, sizeof(struct sockaddr_in));
 	memcpy(&id->route.addr.dst_addr, to, sizeof(struct sockaddr_in));
 	id_of(id)->dest = ntohs(((struct sockaddr_in *)(void *)to)->sin_port);
-	id->verbs = fake_context();
+	id->verbs = fake_route();
 	id->port_num = 1;
 	tell(id_of(id), NULL, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, 0, 0);
 	fake_unlock();

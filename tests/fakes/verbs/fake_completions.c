@@ -117,6 +117,8 @@ int fake_poll_cq(struct ibv_cq *ibv_cq, int n, struct ibv_wc *wc)
 		wc[taken] = e->wc;
 		if (e->qp != NULL && e->retires > e->qp->retired)
 			e->qp->retired = e->retires;
+		if (e->srq != NULL)
+			e->srq->in_use--;
 		cq->first = (cq->first + 1) % cq->capacity;
 		cq->count--;
 	}
@@ -208,8 +210,10 @@ int fake_post_srq_recv(struct ibv_srq *ibv_srq, struct ibv_recv_wr *wr, struct i
 	fake_lock();
 	for (; wr != NULL && err == 0; wr = wr->next) {
 		*bad = wr;
-		if (srq->count == srq->capacity) {
-			fake_misuse("ibv_post_srq_recv into a full queue");
+		/* A place is free again when its completion was polled or cleaned: mlx5/srq.c
+		 * mlx5_post_srq_recv() and mlx5_free_srq_wqe(). */
+		if (srq->count + srq->in_use == srq->capacity) {
+			fake_counts.srq_full++;
 			err = ENOMEM;
 			break;
 		}

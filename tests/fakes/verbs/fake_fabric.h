@@ -32,8 +32,12 @@ struct fake_settings {
 	uint8_t link_layer;
 	int async; /* the next asynchronous event is this enum ibv_event_type + 1; 0: none comes */
 	uint64_t longest_window; /* posting the binding of a longer one is refused; 0: none */
-	int held;                /* work requests wait for fake_release() */
-	int silent;              /* work requests vanish: no completion until the queue pair ends */
+	uint32_t takes;  /* receives that a connected queue pair takes from its queue in advance */
+	int last_looks;  /* looks at the device's events until LAST_WQE_REACHED is among them */
+	int moved;       /* addresses lead to fake1, as after a failover of a bond */
+	int no_last_wqe; /* ... never is */
+	int held;        /* work requests wait for fake_release() */
+	int silent;      /* work requests vanish: no completion until the queue pair ends */
 	enum fake_cm_mode cm;
 	/* The next executed work request of this opcode ends with this status (IBV_WC_SUCCESS:
 	 * none). */
@@ -57,6 +61,8 @@ struct fake_counts {
 		pinned; /* bytes, as VmPin of /proc/self/status: of registrations and queue pairs */
 	uint64_t overflows; /* posts into a full send queue */
 	uint64_t cq_overruns, no_receive, access_errors;
+	uint64_t receives_leaked;  /* kept by queue pairs that ended before LAST_WQE_REACHED */
+	uint64_t srq_full;         /* receives refused as the queue was full */
 	uint32_t reads_at_once;    /* most READs one queue pair had under way beyond nothing */
 	uint32_t most_outstanding; /* most work requests one send queue held */
 	uint64_t connects;
@@ -76,6 +82,7 @@ enum fake_card { FAKE_MLX5, FAKE_MLX4, FAKE_BNXT_RE, FAKE_IRDMA, FAKE_IONIC, FAK
 struct fake_profile {
 	const char *driver;
 	int windows;             /* windows of type 2B are advertised */
+	int no_last_wqe;         /* no event says that a queue pair has taken its last receive */
 	uint64_t longest_window; /* 0: the driver has no limit */
 	/* Returns the bytes of a queue pair's queues that the kernel pins; NULL: it pins none. */
 	uint64_t (*pair_bytes)(uint32_t requests, uint32_t inline_bytes);
@@ -117,6 +124,9 @@ struct fake_qp {
 	uint64_t pinned;
 	uint64_t first, end, retired; /* numbers of work requests */
 	uint32_t reads, max_reads;
+	uint32_t taken; /* receives of the shared queue that wait for messages of this queue pair */
+	int looks;      /* until LAST_WQE_REACHED is reported; 0: it is not due */
+	int stopped;    /* once in the error state */
 };
 struct fake_wr {
 	struct ibv_send_wr wr;
@@ -144,7 +154,8 @@ struct fake_mw {
 
 struct fake_cqe {
 	struct ibv_wc wc;
-	struct fake_qp *qp; /* whose send queue it empties, NULL: none */
+	struct fake_qp *qp;   /* whose send queue it empties, NULL: none */
+	struct fake_srq *srq; /* whose place it frees, NULL: none */
 	uint64_t retires;
 };
 
@@ -159,6 +170,7 @@ struct fake_srq {
 	struct ibv_srq srq;
 	uint64_t *wr_ids;
 	uint32_t capacity, first, count;
+	uint32_t in_use; /* taken by queue pairs, and their completions not polled yet */
 };
 
 extern struct fake_mr *fake_mrs;
@@ -175,9 +187,13 @@ int fake_req_notify_cq(struct ibv_cq *cq, int solicited);
 int fake_post_srq_recv(struct ibv_srq *srq, struct ibv_recv_wr *wr, struct ibv_recv_wr **bad);
 int fake_post_send(struct ibv_qp *qp, struct ibv_send_wr *wr, struct ibv_send_wr **bad);
 struct ibv_context *fake_context(void);
+/* The context to which addresses lead. */
+struct ibv_context *fake_route(void);
 struct fake_qp *fake_qp_of(struct ibv_qp *qp);
 void fake_qp_join(struct fake_qp *a, struct fake_qp *b);
 void fake_qp_error(struct fake_qp *qp);
+/* Returns the queue pair whose LAST_WQE_REACHED is due, and counts a look. */
+struct fake_qp *fake_last_wqe(void);
 /* Zeroed, for free(); none of the calls that a test may replace to make the library fail. */
 void *fake_new(size_t n);
 int fake_pulse(int fd);

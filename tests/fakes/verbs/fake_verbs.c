@@ -220,11 +220,15 @@ enum ibv_fork_status ibv_is_fork_initialized(void)
 /* An event of a queue concerns the oldest of its kind. */
 int ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *event)
 {
+	struct fake_qp *last;
 	int type;
 
 	fake_lock();
 	type = fake.async - 1;
 	fake.async = 0;
+	last = type < 0 ? fake_last_wqe() : NULL;
+	if (last)
+		type = IBV_EVENT_QP_LAST_WQE_REACHED;
 	if (type >= 0)
 		fake_counts.unacked++;
 	*event = (struct ibv_async_event){ .event_type = (enum ibv_event_type)type };
@@ -232,6 +236,8 @@ int ibv_get_async_event(struct ibv_context *c, struct ibv_async_event *event)
 		event->element.cq = &cq->cq;
 	if (type == IBV_EVENT_SRQ_ERR)
 		event->element.srq = fake_first_srq;
+	if (last)
+		event->element.qp = &last->qp;
 	fake_unlock();
 	errno = EAGAIN;
 	return type >= 0 ? 0 : -1;
@@ -464,6 +470,13 @@ struct ibv_context *fake_context(void)
 	return &context.context;
 }
 
+struct ibv_context *fake_route(void)
+{
+	static struct ibv_context other = { .device = &devices[1] };
+
+	return fake.moved ? &other : fake_context();
+}
+
 void fake_reset(void)
 {
 	for (int i = 0; i < FAKE_DEVICES; i++) {
@@ -557,7 +570,8 @@ static uint64_t irdma_pair(uint32_t requests, uint32_t inline_bytes)
 /* rdma-core, providers/: mlx5/qp.c set_bind_wr() refuses more than 1UL << 31 with EOPNOTSUPP ("KLM
  * support only 2GB"). mlx4/qp.c set_bind_seg() and ionic/ionic_verbs.c pass 64 bits on without a
  * check, and so does rxe/rxe.c. bnxt_re has no alloc_mw. irdma/uverbs.c has one, but the kernel's
- * irdma advertises no windows of type 2B. */
+ * irdma advertises no windows of type 2B. Linux, hw/mlx5/qp.c, hw/mlx4/qp.c and hw/bnxt_re/main.c
+ * report LAST_WQE_REACHED; sw/rxe of Linux 6.1 never does. */
 const struct fake_profile fake_profiles[FAKE_CARDS] = {
 	[FAKE_MLX5] = { .driver = "mlx5",
 			.windows = 1,
@@ -567,7 +581,7 @@ const struct fake_profile fake_profiles[FAKE_CARDS] = {
 	[FAKE_BNXT_RE] = { .driver = "bnxt_re", .pair_bytes = bnxt_re_pair },
 	[FAKE_IRDMA] = { .driver = "irdma", .pair_bytes = irdma_pair },
 	[FAKE_IONIC] = { .driver = "ionic", .windows = 1 },
-	[FAKE_RXE] = { .driver = "rxe", .windows = 1 },
+	[FAKE_RXE] = { .driver = "rxe", .windows = 1, .no_last_wqe = 1 },
 };
 
 void fake_be(enum fake_card card, uint64_t scale)
@@ -576,6 +590,7 @@ void fake_be(enum fake_card card, uint64_t scale)
 
 	fake.longest_window = profile->longest_window / scale;
 	fake.pair_bytes = profile->pair_bytes;
+	fake.no_last_wqe = profile->no_last_wqe;
 	if (!profile->windows)
 		fake.attr.device_cap_flags &= ~(unsigned)IBV_DEVICE_MEM_WINDOW_TYPE_2B;
 }

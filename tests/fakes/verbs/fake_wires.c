@@ -31,6 +31,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 	}
 	q = fake_new(sizeof(*q));
 	*q = (struct fake_qp){ .qp = { .context = pd->context,
+				       .qp_context = attr->qp_context,
 				       .pd = pd,
 				       .send_cq = attr->send_cq,
 				       .recv_cq = attr->recv_cq,
@@ -59,7 +60,13 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 	for (struct fake_mw *m = fake_mws; m != NULL; m = m->next)
 		if (m->mr != NULL && m->qp == q)
 			fake_unbind(m);
-	/* A card takes the completions of a queue pair away with it. */
+	/* A card takes the completions of a queue pair away with it, and their receives: mlx5/cq.c
+	 * __mlx5_cq_clean(). What it has taken is lost unless LAST_WQE_REACHED came before (Linux,
+	 * core/verbs.c __ib_drain_srq()). Soft-RoCE took a copy: rxe_resp.c get_srq_wqe(). */
+	if (q->taken && fake.no_last_wqe)
+		((struct fake_srq *)(void *)qp->srq)->in_use -= q->taken;
+	else
+		fake_counts.receives_leaked += q->taken;
 	for (struct fake_cq *cq = fake_cqs; cq != NULL; cq = cq->next) {
 		int kept = 0;
 
@@ -68,6 +75,8 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 
 			if (e.wc.qp_num != qp->qp_num)
 				cq->entries[(cq->first + kept++) % cq->capacity] = e;
+			else if (e.srq != NULL)
+				e.srq->in_use--;
 		}
 		cq->count = kept;
 	}
@@ -84,11 +93,29 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 	return 0;
 }
 
+static struct fake_srq *srq_of(struct fake_qp *q)
+{
+	return (struct fake_srq *)(void *)q->qp.srq;
+}
+
+static void take_in_advance(struct fake_qp *q)
+{
+	struct fake_srq *srq = srq_of(q);
+
+	for (; srq != NULL && srq->count > 0 && q->taken < fake.takes; q->taken++) {
+		srq->first = (srq->first + 1) % srq->capacity;
+		srq->count--;
+		srq->in_use++;
+	}
+}
+
 void fake_qp_join(struct fake_qp *a, struct fake_qp *b)
 {
 	a->peer = b;
 	b->peer = a;
 	a->qp.state = b->qp.state = IBV_QPS_RTS;
+	take_in_advance(a);
+	take_in_advance(b);
 }
 
 static void send_done(struct fake_qp *q, const struct ibv_send_wr *wr, uint64_t number,
@@ -103,8 +130,38 @@ static void send_done(struct fake_qp *q, const struct ibv_send_wr *wr, uint64_t 
 						 .retires = number });
 }
 
+static void complete_receive(struct fake_qp *q, struct ibv_wc wc)
+{
+	struct fake_srq *srq = srq_of(q);
+
+	/* All receives of a queue have the same number here: the oldest place is as good. */
+	wc.wr_id = srq->wr_ids[(srq->first + srq->capacity - 1) % srq->capacity];
+	wc.qp_num = q->qp.qp_num;
+	fake_complete(fake_cq_of(q->qp.recv_cq), (struct fake_cqe){ .wc = wc, .srq = srq });
+}
+
+struct fake_qp *fake_last_wqe(void)
+{
+	struct fake_qp *found = NULL;
+
+	for (struct fake_qp *q = fake_qps; q != NULL; q = q->next)
+		if (q->looks == 1 && found == NULL)
+			found = q;
+		else if (q->looks > 1)
+			q->looks--;
+	if (found == NULL)
+		return NULL;
+	found->looks = 0;
+	for (; found->taken > 0; found->taken--)
+		complete_receive(found, (struct ibv_wc){ .status = IBV_WC_WR_FLUSH_ERR });
+	return found;
+}
+
 void fake_qp_error(struct fake_qp *q)
 {
+	if (!q->stopped && q->qp.state == IBV_QPS_RTS && q->qp.srq != NULL && !fake.no_last_wqe)
+		q->looks = fake.last_looks + 1;
+	q->stopped = 1;
 	q->qp.state = IBV_QPS_ERR;
 	for (; q->first < q->end; q->first++)
 		send_done(q, &q->wrs[q->first % q->capacity].wr, q->first + 1, IBV_WC_WR_FLUSH_ERR);
@@ -239,23 +296,26 @@ static enum ibv_wc_status invalidate(struct fake_qp *q, uint32_t key)
 static enum ibv_wc_status take_receive(struct fake_qp *target, const struct ibv_send_wr *wr,
 				       uint32_t n)
 {
-	struct fake_srq *srq = (struct fake_srq *)(void *)target->qp.srq;
+	struct fake_srq *srq = srq_of(target);
 	const uint32_t imm = fake.next_imm ? htobe32(fake.next_imm) : wr->imm_data;
 
-	if (srq == NULL || srq->count == 0) {
+	if (srq == NULL || srq->count + target->taken == 0) {
 		fake_counts.no_receive++;
 		return IBV_WC_RNR_RETRY_EXC_ERR;
 	}
-	fake_complete(fake_cq_of(target->qp.recv_cq),
-		      (struct fake_cqe){ .wc = { .wr_id = srq->wr_ids[srq->first],
-						 .opcode = IBV_WC_RECV_RDMA_WITH_IMM,
-						 .byte_len = n,
-						 .imm_data = imm,
-						 .wc_flags = IBV_WC_WITH_IMM,
-						 .qp_num = target->qp.qp_num } });
+	if (target->taken > 0) {
+		target->taken--;
+	} else {
+		srq->first = (srq->first + 1) % srq->capacity;
+		srq->count--;
+		srq->in_use++;
+	}
+	complete_receive(target, (struct ibv_wc){ .opcode = IBV_WC_RECV_RDMA_WITH_IMM,
+						  .byte_len = n,
+						  .imm_data = imm,
+						  .wc_flags = IBV_WC_WITH_IMM });
+	take_in_advance(target);
 	fake.next_imm = 0;
-	srq->first = (srq->first + 1) % srq->capacity;
-	srq->count--;
 	return IBV_WC_SUCCESS;
 }
 

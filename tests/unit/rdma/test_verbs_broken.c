@@ -7,6 +7,7 @@
 #include "base/log.h"
 #include "sluice.h"
 #include "cases.h"
+#include "thinned.h"
 #include <sched.h>
 #include <string.h>
 
@@ -188,6 +189,75 @@ FRESH(device_removed__both_ranks__peers_are_gone_and_nothing_is_left)
 	fake_cm_event(RDMA_CM_EVENT_DEVICE_REMOVAL, 0, NULL, 0);
 	assert_int_equal(pair_wait(&pair, 0, EVENT_GONE, 1), 0);
 	assert_int_equal(pair_wait(&pair, 1, EVENT_GONE, 1), 0);
+	close_pair();
+}
+
+/* After each of many reconnects, this rank may send all that its credits allow. */
+static void reconnect(void)
+{
+	const int short_run = thinned(1, 10) || !strcmp(pair_memory_windows, "no");
+	const int times = short_run ? 100 : 1000;
+	int sent = 0;
+
+	pair_link_lost_ms = 20000; /* not the matter here */
+	struct two x = open_two(DEPTH);
+	pair_link_lost_ms = PAIR_LINK_LOST_MS;
+	for (int round = 1; round <= times; round++) {
+		fake_cm_cut(1);
+		assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 8, 0), 0);
+		assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 1), 0);
+		pair.n_events[0] = pair.n_events[1] = 0;
+	}
+	while (!post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 8, 1))
+		sent++;
+	assert_in_range(sent, DEPTH / 2, DEPTH);
+	assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, sent), 0);
+	assert_int_equal(fake_counts.no_receive, 0);
+	assert_int_equal(fake_counts.cq_overruns, 0);
+	close_all(&x);
+}
+
+FRESH(reconnect__1000_times_on_a_card_that_leaks_receives__each_credit_has_one)
+{
+	fake.takes = 2;
+	fake.last_looks = 3;
+	reconnect();
+	assert_int_equal(fake_counts.receives_leaked, 0);
+	assert_int_equal(fake_counts.srq_full, 0);
+}
+
+FRESH(reconnect__1000_times_without_last_wqe_reached__each_credit_has_a_receive)
+{
+	fake_be(FAKE_RXE, 1);
+	fake.takes = 1;
+	reconnect();
+	assert_non_null(strstr(logged, "does not report when a queue pair has taken its last"));
+}
+
+/* A bond that fails over to a port of another card: its address leads there and back. */
+FRESH(address__moves_to_another_card_and_back__connection_is_made_again)
+{
+	log_configure("rdma+debug");
+	struct two x = open_two(DEPTH);
+	fake.moved = 1;
+	fake_cm_cut(1);
+	assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 8, 0), 0);
+	while (!strstr(logged, "leads through fake1"))
+		pair_poll(&pair);
+	fake.moved = 0;
+	assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 1), 0);
+	close_all(&x);
+}
+
+FRESH(address__moves_to_another_card_for_good__peer_is_lost_and_the_bond_named)
+{
+	open_pair(DEPTH);
+	fake.moved = 1;
+	fake_cm_cut(1);
+	assert_int_equal(pair_wait(&pair, 0, EVENT_GONE, 1), 0);
+	assert_non_null(strstr(pair.events[0][0].text, "leads through fake1"));
+	assert_int_equal(pair_wait(&pair, 1, EVENT_GONE, 1), 0);
+	fake.moved = 0;
 	close_pair();
 }
 
