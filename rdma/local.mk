@@ -44,6 +44,7 @@ library_sources += \
 	rdma/queues.c rdma/queues.h \
 	rdma/register.c rdma/register.h \
 	rdma/retry.c rdma/retry.h \
+	rdma/pieces.c rdma/pieces.h \
 	rdma/rights.c rdma/rights.h \
 	rdma/sendlog.c rdma/sendlog.h \
 	rdma/verbs.c \

@@ -414,13 +414,17 @@ static int try_device_memory(struct ofi *o, const struct region *region)
 	return works;
 }
 
-static int ofi_in_place(struct endpoint *e, const struct region *region)
+static int ofi_prepare(struct endpoint *e, const struct region *region, const void *at, size_t n)
 {
 	struct ofi *o = ofi_of(e->transport);
 	int rc;
 
+	(void)at;
+	(void)n;
 	if (!region)
 		return ofi_fabric_has_device_memory(o->fabric);
+	if (!region->device)
+		return 1;
 	pthread_mutex_lock(&o->lock);
 	rc = ofi_memory_in_place(o->memory, region);
 	if (rc == OFI_UNTRIED)
@@ -690,7 +694,7 @@ const struct transport_ops ofi_transport = {
 	.remote_close = ofi_memory_leave,
 	.revoke = ofi_revoke,
 	.post = ofi_post,
-	.in_place = ofi_in_place,
+	.prepare = ofi_prepare,
 	.poll = ofi_poll,
 	.arm = ofi_arm,
 	.disarm = ofi_disarm,

@@ -329,11 +329,15 @@ out:
 
 /* ---- registering ------------------------------------------------------------------- */
 
-enum method { DMABUF, PEER_MEMORY, NOT_REACHED };
-static const char *const method_names[] = { "dma-buf", "peer memory" };
-static const char *const outcomes[] = { "reads it through a dma-buf",
-					"reads it through peer memory", "does not reach it" };
-static atomic_int last_method = -1;
+static const char *const method_names[] = {
+	[METHOD_DMABUF] = "dma-buf", [METHOD_PEER_MEMORY] = "peer memory"
+};
+static const char *const outcomes[] = {
+	[METHOD_DMABUF] = "reads it through a dma-buf",
+	[METHOD_PEER_MEMORY] = "reads it through peer memory",
+	[METHOD_NONE] = "does not reach it",
+};
+static atomic_int last_method = METHOD_UNTRIED;
 
 int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const char *what,
 		  struct ibv_mr **out)
@@ -355,51 +359,68 @@ int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const
 		    errno == ENOMEM ? "; look at the limit on locked memory (ulimit -l)" : "");
 }
 
+void register_end(struct ibv_mr **mr)
+{
+	int err = *mr ? ibv_dereg_mr(*mr) : 0;
+
+	if (err)
+		log_line(LOG_WARN, "rdma", "verbs: ibv_dereg_mr: %s", errno_text(err));
+	*mr = NULL;
+}
+
+/* Registers by one method. Returns NULL and why on failure. */
+static struct ibv_mr *register_by(struct ibv_pd *pd, const struct memory *memory,
+				  enum method method, char why[200])
+{
+	/* Local write access, because the test writes the saved content back to that memory. */
+	const int access = IBV_ACCESS_LOCAL_WRITE;
+	struct ibv_mr *mr;
+
+	if (method == METHOD_DMABUF && memory->fd < 0) {
+		snprintf(why, 200, "it was not exported");
+		return NULL;
+	}
+	mr = method == METHOD_DMABUF ?
+		     ibv_reg_dmabuf_mr(pd, memory->fd_offset, memory->bytes,
+				       (uintptr_t)memory->address, memory->fd, access) :
+		     ibv_reg_mr(pd, memory->address, memory->bytes, access);
+	if (!mr)
+		snprintf(why, 200, "%s: %s",
+			 method == METHOD_DMABUF ? "ibv_reg_dmabuf_mr" : "ibv_reg_mr",
+			 errno_text(errno));
+	return mr;
+}
+
 /* Registers by one method and tests it. Returns NULL and why on failure. */
 static struct ibv_mr *try_method(struct ibv_pd *pd, const struct verbs_device *device,
 				 const struct memory *memory, enum method method, char why[200])
 {
-	/* Local write access, because the test writes the saved content back to that memory. */
-	const int access = IBV_ACCESS_LOCAL_WRITE;
-	const uint64_t address = (uintptr_t)memory->address;
-	struct ibv_mr *mr;
+	struct ibv_mr *mr = register_by(pd, memory, method, why);
 	char reason[PROVE_WHY_BYTES];
 
-	if (method == DMABUF && memory->fd < 0) {
-		snprintf(why, 200, "it was not exported");
-		return NULL;
-	}
-	mr = method == DMABUF ? ibv_reg_dmabuf_mr(pd, memory->fd_offset, memory->bytes, address,
-						  memory->fd, access) :
-				ibv_reg_mr(pd, memory->address, memory->bytes, access);
-	if (!mr) {
-		snprintf(why, 200, "%s: %s", method == DMABUF ? "ibv_reg_dmabuf_mr" : "ibv_reg_mr",
-			 errno_text(errno));
-		return NULL;
-	}
-	if (!prove_memory(pd, device, mr, address, memory->bytes, reason))
+	if (!mr || !prove_memory(pd, device, mr, (uintptr_t)memory->address, memory->bytes, reason))
 		return mr;
 	snprintf(why, 200, "it was registered, but %s", reason);
 	ibv_dereg_mr(mr);
 	return NULL;
 }
 
-int register_device_memory(struct ibv_pd *pd, const struct verbs_device *device,
-			   const struct memory *memory, struct ibv_mr **out)
+/* Tries the methods in turn. Returns the first that works, or METHOD_NONE and reasons. */
+static enum method find_method(struct ibv_pd *pd, const struct verbs_device *device,
+			       const struct memory *memory, struct ibv_mr **out, char reasons[480])
 {
-	char reasons[480] = "";
-	enum method method = DMABUF;
+	enum method method = METHOD_DMABUF;
 	int level;
 
-	*out = NULL;
-	for (; method < NOT_REACHED; method++) {
+	reasons[0] = '\0';
+	for (; method < METHOD_NONE && !*out; method++) {
 		size_t used = strlen(reasons);
 		char why[200];
 
 		*out = try_method(pd, device, memory, method, why);
 		if (*out)
 			break;
-		snprintf(reasons + used, sizeof(reasons) - used, "%s%s: %s", used > 0 ? "; " : "",
+		snprintf(reasons + used, 480 - used, "%s%s: %s", used > 0 ? "; " : "",
 			 method_names[method], why);
 	}
 	/* Logged at info level only when the method changes, because most registrations use the
@@ -407,7 +428,25 @@ int register_device_memory(struct ibv_pd *pd, const struct verbs_device *device,
 	level = atomic_exchange(&last_method, (int)method) == (int)method ? LOG_DEBUG : LOG_INFO;
 	log_line(level, "rdma", "%zu bytes of device memory: %s %s%s%s", memory->bytes,
 		 device->name, outcomes[method], reasons[0] ? ", because " : "", reasons);
-	return *out ? SLUICE_OK :
-		      fail_quietly(SLUICE_ENOSUPP, "%s does not reach this device memory: %s",
-				   device->name, reasons);
+	return method;
+}
+
+int register_device_memory(struct ibv_pd *pd, const struct verbs_device *device,
+			   const struct memory *memory, enum method *method, struct ibv_mr **out)
+{
+	char reasons[480] = "a test showed that";
+
+	*out = NULL;
+	if (*method == METHOD_UNTRIED)
+		*method = find_method(pd, device, memory, out, reasons);
+	else if (*method != METHOD_NONE)
+		*out = register_by(pd, memory, *method, reasons);
+	if (*out)
+		return SLUICE_OK;
+	if (*method == METHOD_NONE)
+		return fail_quietly(SLUICE_ENOSUPP, "%s does not reach this device memory: %s",
+				    device->name, reasons);
+	return fail(errno == ENOMEM ? SLUICE_ENOMEM : SLUICE_EDEVICE,
+		    "verbs: %s of %zu bytes of device memory: %s", device->name, memory->bytes,
+		    reasons);
 }

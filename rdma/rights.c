@@ -5,6 +5,7 @@
 #include "rdma/rights.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "rdma/pieces.h"
 #include "rdma/register.h"
 #include "rdma/windows.h"
 #include "sluice.h"
@@ -17,15 +18,15 @@
 /* One peer's part of a region. The entry of this rank holds what all peers share. */
 struct part {
 	struct ibv_mr *remote;   /* covers exactly the bytes that the peer may reach */
-	struct ibv_mr *local;    /* used by work requests of this rank */
+	struct piece *local;     /* used by work requests of this rank */
 	struct windows *windows; /* cover `remote`, for the peer's current queue pair, or NULL */
 	int offered;             /* the peer has the keys, and gets the new ones when they change */
-	int unreachable;         /* device memory that the card cannot reach, as a test showed */
 };
 
 struct region_rights {
 	struct registration registration;
-	struct part at[]; /* [rank] */
+	enum method method; /* how the card reaches device memory, as a test showed */
+	struct part at[];   /* [rank] */
 };
 
 struct rights {
@@ -80,19 +81,10 @@ static struct region_rights *next_of(const struct region_rights *r)
 	return (struct region_rights *)(void *)r->registration.next_there;
 }
 
-static void end_mr(struct ibv_mr **mr)
-{
-	int err = *mr ? ibv_dereg_mr(*mr) : 0;
-
-	if (err)
-		log_line(LOG_WARN, "rdma", "verbs: ibv_dereg_mr: %s", errno_text(err));
-	*mr = NULL;
-}
-
 static void end_remote(struct part *part)
 {
 	windows_close(&part->windows);
-	end_mr(&part->remote);
+	register_end(&part->remote);
 	part->offered = 0;
 }
 
@@ -105,7 +97,7 @@ static int end_region_rights(void *owner, struct registration *registration)
 		windows_close(&r->at[p].windows); /* windows end before their registrations */
 	for (int p = 0; p < size; p++) {
 		end_remote(&r->at[p]);
-		end_mr(&r->at[p].local);
+		pieces_end(&r->at[p].local);
 	}
 	free(r);
 	return 0;
@@ -356,7 +348,7 @@ static void end_offers(struct rights_peer *p)
 	for (struct region_rights *r = first_of(p->rights); r; r = next_of(r))
 		end_remote(&r->at[p->peer]);
 	windows_close(&p->slot_window);
-	end_mr(&p->slot_mr);
+	register_end(&p->slot_mr);
 }
 
 void rights_revoke(struct rights_peer *p)
@@ -486,52 +478,60 @@ struct sendlog_target rights_target(const struct remote *remote)
 
 /* ---- what the card may do for this rank ------------------------------------------- */
 
-/* Tests device memory once, because a test takes time. */
-static int register_device(const struct rights_peer *p, const struct region *region,
-			   struct part *part)
+/* With one domain, one registration serves requests to all peers. */
+static int place_of(const struct rights_peer *p)
 {
-	int rc = SLUICE_ENOSUPP;
+	return p->rights->windows ? p->rights->rank : p->peer;
+}
 
-	if (!part->unreachable)
-		rc = register_device_memory(p->pd, p->rights->device, region->device, &part->local);
-	part->unreachable = rc == SLUICE_ENOSUPP;
+/* Finds a key without the lock, because only this thread changes this region's keys. Uses the
+ * peers' registration if it covers the bytes and allows the access. */
+static int find_key(const struct rights_peer *p, const struct region *region, const void *at,
+		    size_t n, int write, uint32_t *lkey_out)
+{
+	const struct region_rights *r = registry_find(&p->rights->registry, region);
+	const struct part *part = r ? &r->at[place_of(p)] : NULL;
+
+	if (!part)
+		return 0;
+	if (pieces_find(part->local, at, n, lkey_out))
+		return 1;
+	if (!part->remote || part->remote->addr != region->base ||
+	    part->remote->length != region->bytes || (write && !(region->access & REGION_WRITE)))
+		return 0;
+	*lkey_out = part->remote->lkey;
+	return 1;
+}
+
+int rights_prepare(struct rights_peer *p, const struct region *region, const void *at, size_t n)
+{
+	const int all = p->rights->windows;
+	struct region_rights *r;
+	uint32_t unused;
+	int rc;
+
+	if (find_key(p, region, at, n, 1, &unused))
+		return SLUICE_OK;
+	pthread_mutex_lock(&p->rights->lock);
+	rc = add_region(p, region, &r);
+	if (!rc)
+		rc = pieces_add(&r->at[place_of(p)].local, p->pd, p->rights->device, region,
+				all ? region->base : at, all ? region->bytes : n, &r->method);
+	pthread_mutex_unlock(&p->rights->lock);
 	return rc;
 }
 
-int rights_local_key(struct rights_peer *p, const struct region *region, int write,
-		     uint32_t *lkey_out)
+int rights_local_key(struct rights_peer *p, const struct transfer *x, uint32_t *lkey_out)
 {
-	struct rights *rights = p->rights;
-	/* With one domain, one registration serves requests to all peers. */
-	const int place = rights->windows ? rights->rank : p->peer;
-	struct region_rights *r = registry_find(&rights->registry, region);
-	const struct ibv_mr *mr = r ? r->at[place].remote : NULL;
-	struct part *part;
+	const struct region *region = x->local_region;
+	const int write = x->kind == TRANSFER_GET;
 	int rc;
 
-	/* The common case needs no lock, because only this thread changes this region's keys. */
-	if (r && r->at[place].local) {
-		*lkey_out = r->at[place].local->lkey;
+	if (find_key(p, region, x->local, x->bytes, write, lkey_out))
 		return SLUICE_OK;
-	}
-	/* Uses the peers' registration if it covers the whole region and allows the access. */
-	if (mr && mr->addr == region->base && mr->length == region->bytes &&
-	    (!write || region->access & REGION_WRITE)) {
-		*lkey_out = mr->lkey;
-		return SLUICE_OK;
-	}
-	pthread_mutex_lock(&rights->lock);
-	rc = add_region(p, region, &r);
-	if (!rc) {
-		part = &r->at[place];
-		rc = region->device ?
-			     register_device(p, region, part) :
-			     register_host(p->pd, region->base, region->bytes,
-					   IBV_ACCESS_LOCAL_WRITE, "a local region", &part->local);
-	}
+	rc = rights_prepare(p, region, region->base, region->bytes);
 	if (!rc)
-		*lkey_out = part->local->lkey;
-	pthread_mutex_unlock(&rights->lock);
+		find_key(p, region, x->local, x->bytes, write, lkey_out);
 	return rc;
 }
 
@@ -603,8 +603,8 @@ void rights_peer_end(struct rights_peer *p)
 	pthread_mutex_lock(&rights->lock);
 	end_offers(p);
 	for (struct region_rights *r = first_of(rights); r; r = next_of(r))
-		end_mr(&r->at[p->peer].local);
-	end_mr(&p->copies_mr);
+		pieces_end(&r->at[p->peer].local);
+	register_end(&p->copies_mr);
 	err = p->pd && p->pd != rights->pd ? ibv_dealloc_pd(p->pd) : 0;
 	if (err)
 		log_line(LOG_WARN, "rdma", "verbs: ibv_dealloc_pd of rank %d: %s", p->peer,

@@ -87,8 +87,10 @@ void rights_remote_close(struct remote **remote);
 struct sendlog_target rights_target(const struct remote *remote);
 
 /* ---- what the card may do for this rank ---- */
-/* Finds the key for local use of a region in requests to the peer, and registers the region at its
- * first use. write: the card fills it. SLUICE_ENOSUPP: the card cannot reach this device memory. */
-int rights_local_key(struct rights_peer *p, const struct region *region, int write,
-		     uint32_t *lkey_out);
+/* Registers n bytes of a local region for transfers with the peer, or all of the region if that
+ * serves all peers. SLUICE_ENOSUPP: the card cannot reach this device memory. */
+int rights_prepare(struct rights_peer *p, const struct region *region, const void *at, size_t n);
+/* Finds the key for the local bytes of a transfer, and registers the region if they are not
+ * registered. SLUICE_ENOSUPP as above. */
+int rights_local_key(struct rights_peer *p, const struct transfer *x, uint32_t *lkey_out);
 #endif

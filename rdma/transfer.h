@@ -42,7 +42,7 @@ static inline int transfer_right(const struct endpoint *e, const struct transfer
 	return x->kind <= TRANSFER_GET && x->remote && x->remote->endpoint == e &&
 	       transfer_permitted(x) && transfer_within_remote(x) && transfer_within_local(x) &&
 	       (!region || !region->device ||
-		(x->kind != TRANSFER_GET && e->transport->ops->in_place));
+		(x->kind != TRANSFER_GET && e->transport->ops->prepare));
 }
 
 /* Returns SLUICE_EINVAL if the remote belongs to another endpoint, its bounds or access do not

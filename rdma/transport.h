@@ -171,10 +171,12 @@ struct transport_ops {
 	/* The same for a peer's region that this rank may read. The peer may change it at any time,
 	 * so validate a private copy. */
 	const void *(*readable)(struct remote *remote);
-	/* Returns 1 if the card reads puts directly from this region of device memory, else 0, or
-	 * SLUICE_E*. Registers the region, which is slow. After 0, and if this is NULL (shm, self),
-	 * such puts are refused. device NULL: returns 1 if the result can be 1 for some region. */
-	int (*in_place)(struct endpoint *e, const struct region *device);
+	/* Prepares n bytes at `at` of a local region for transfers with this endpoint's peer, which
+	 * may be slow: a card registers them. Otherwise the first post() does so, for the whole
+	 * region. Returns 1, or 0 if the region is device memory from which the card cannot read
+	 * puts, or SLUICE_E*. After 0, and if this is NULL (shm, self), such puts are refused.
+	 * region NULL: returns 1 if the result can be 1 for some device memory. */
+	int (*prepare)(struct endpoint *e, const struct region *region, const void *at, size_t n);
 	/* 1 (shm, self): post() itself copies. When it returns, a put's local bytes may be changed
 	 * and a get's are filled; EVENT_DONE comes unless the get is quiet. local_region then needs
 	 * only base and bytes. 0: these hold only after EVENT_DONE. */

@@ -281,14 +281,13 @@ static int verbs_control(struct endpoint *e, struct remote **out)
 	return rights_remote_open(ep->rights, e, NULL, out);
 }
 
-static int verbs_in_place(struct endpoint *e, const struct region *device)
+static int verbs_prepare(struct endpoint *e, const struct region *region, const void *at, size_t n)
 {
-	uint32_t unused;
+	int rc;
 
-	if (!device)
+	if (!region)
 		return 1;
-	int rc = rights_local_key(verbs_endpoint_of(e)->rights, device, 0, &unused);
-
+	rc = rights_prepare(verbs_endpoint_of(e)->rights, region, at, n);
 	return rc == SLUICE_ENOSUPP ? 0 : rc < 0 ? rc : 1;
 }
 
@@ -316,7 +315,7 @@ static int verbs_post(struct endpoint *e, const struct transfer *x)
 	if (!sendlog_room(ep->log, x, entries))
 		return SLUICE_EAGAIN;
 	if (x->bytes > 0 && !sendlog_copies(x)) {
-		rc = rights_local_key(ep->rights, x->local_region, x->kind == TRANSFER_GET, &lkey);
+		rc = rights_local_key(ep->rights, x, &lkey);
 		if (rc)
 			return rc;
 	}
@@ -686,7 +685,7 @@ const struct transport_ops verbs_transport = {
 	.remote_close = rights_remote_close,
 	.revoke = verbs_revoke,
 	.post = verbs_post,
-	.in_place = verbs_in_place,
+	.prepare = verbs_prepare,
 	.poll = verbs_poll,
 	.arm = verbs_arm,
 	.disarm = verbs_disarm,

@@ -133,7 +133,7 @@ static uint8_t *window_there(sluice_model *model, uint32_t shard)
 static int may_read(struct endpoint *owner)
 {
 	const struct transport_ops *ops = owner->transport->ops;
-	return ops->in_place && ops->in_place(owner, NULL) > 0;
+	return ops->prepare && ops->prepare(owner, NULL, NULL, 0) > 0;
 }
 
 /* Messages with a note (up=global, down=global) are staged, because the host writes the note
@@ -167,7 +167,10 @@ static int prove_lanes(sluice_model *model)
 			continue;
 		if (!o->region && (rc = region_open_device(&o->payloads, 0, &o->region)))
 			break;
-		rc = owner_of(model, s)->transport->ops->in_place(owner_of(model, s), o->region);
+		struct endpoint *owner = owner_of(model, s);
+		rc = owner->transport->ops->prepare(
+			owner, o->region, (const uint8_t *)o->payloads.address + lane->offset,
+			lane->depth * payload_room(&model->layout.shards[s]));
 		if (!rc)
 			lane->way = PAYLOAD_STAGED;
 	}

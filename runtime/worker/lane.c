@@ -81,6 +81,29 @@ uint64_t lanes_memory(const struct layout *l)
 	return bytes;
 }
 
+/* Prepares each holder's part of the staging region, so that too little memory for its registration
+ * is reported when the model is opened. */
+static int prepare_staging(struct lanes *lanes)
+{
+	const struct layout *l = lanes->of.layout;
+	int rc = 0;
+
+	progress_take(lanes->of.job);
+	for (uint32_t i = 0; i < l->n_shards * lanes->holders && rc >= 0; i++) {
+		const struct shard_layout *at = &l->shards[i / lanes->holders];
+		struct endpoint *e = lanes->to[i].to->endpoint;
+
+		if (e->transport->ops->prepare)
+			rc = e->transport->ops->prepare(
+				e, lanes->staging, lanes->io[i / lanes->holders].staging,
+				at->slot_depth * at->slot_bytes + at->delta_bytes);
+		if (rc == SLUICE_EPEER) /* reported by its own event */
+			rc = 0;
+	}
+	progress_release(lanes->of.job);
+	return rc < 0 ? rc : 0;
+}
+
 int lanes_open(const struct lanes_attr *attr, struct lanes **out)
 {
 	const struct layout *l = attr->layout;
@@ -108,7 +131,7 @@ int lanes_open(const struct lanes_attr *attr, struct lanes **out)
 		for (uint32_t k = 0; k < holders; k++)
 			lanes->to[s * holders + k].to = home_holder(home, s, k);
 	}
-	return 0;
+	return prepare_staging(lanes);
 }
 
 void lanes_close(struct lanes **lanes)

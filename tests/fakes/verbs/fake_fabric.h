@@ -25,6 +25,7 @@ struct fake_settings {
 	int port_down;                 /* bit i: of device i */
 	int no_dmabuf, no_peermem;     /* registering device memory this way is refused */
 	int dead_dmabuf, dead_peermem; /* ... works, but no byte moves */
+	int no_alloc_mw;               /* windows are advertised, the library has none */
 	int no_bind;                   /* windows are advertised, binding one fails */
 	enum ibv_fork_status fork;     /* what the kernel does for forks, or who else asked */
 	uint64_t (*pair_bytes)(uint32_t requests, uint32_t inline_bytes); /* see fake_profile */
@@ -52,6 +53,7 @@ struct fake_counts {
 	int unacked;       /* events, of all kinds */
 	int forks_guarded; /* calls of ibv_fork_init() */
 	int opened;        /* calls of ibv_open_device() */
+	int qps_made;      /* calls of ibv_create_qp() that succeeded */
 	int misuse;        /* ended in the wrong order, destroyed with events or users left */
 	char first_misuse[128];
 	uint64_t writes, writes_with_imm, reads, binds, invalidations;
@@ -82,6 +84,7 @@ enum fake_card { FAKE_MLX5, FAKE_MLX4, FAKE_BNXT_RE, FAKE_IRDMA, FAKE_IONIC, FAK
 struct fake_profile {
 	const char *driver;
 	int windows;             /* windows of type 2B are advertised */
+	int no_alloc_mw;         /* ... but the user's library has no call for them */
 	int no_last_wqe;         /* no event says that a queue pair has taken its last receive */
 	uint64_t longest_window; /* 0: the driver has no limit */
 	/* Returns the bytes of a queue pair's queues that the kernel pins; NULL: it pins none. */

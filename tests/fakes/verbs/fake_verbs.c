@@ -428,6 +428,10 @@ static struct ibv_mw *alloc_mw(struct ibv_pd *pd, enum ibv_mw_type type)
 
 	if (fake_fails("ibv_alloc_mw", ENOMEM))
 		return NULL;
+	if (fake.no_alloc_mw) {
+		errno = EOPNOTSUPP;
+		return NULL;
+	}
 	m = fake_new(sizeof(*m));
 	fake_lock();
 	last_key++;
@@ -569,16 +573,20 @@ static uint64_t irdma_pair(uint32_t requests, uint32_t inline_bytes)
 
 /* rdma-core, providers/: mlx5/qp.c set_bind_wr() refuses more than 1UL << 31 with EOPNOTSUPP ("KLM
  * support only 2GB"). mlx4/qp.c set_bind_seg() and ionic/ionic_verbs.c pass 64 bits on without a
- * check, and so does rxe/rxe.c. bnxt_re has no alloc_mw. irdma/uverbs.c has one, but the kernel's
- * irdma advertises no windows of type 2B. Linux, hw/mlx5/qp.c, hw/mlx4/qp.c and hw/bnxt_re/main.c
- * report LAST_WQE_REACHED; sw/rxe of Linux 6.1 never does. */
+ * check, and so does rxe/rxe.c. The kernel's bnxt_re advertises windows of type 2B,
+ * but bnxt_re/main.c has no alloc_mw. irdma/uverbs.c has one, but irdma_query_device() of Linux
+ * 6.18, hw/irdma/verbs.c, sets MEM_WINDOW and not MEM_WINDOW_TYPE_2B. Linux, hw/mlx5/qp.c,
+ * hw/mlx4/qp.c and hw/bnxt_re/main.c report LAST_WQE_REACHED; sw/rxe of Linux 6.1 never does. */
 const struct fake_profile fake_profiles[FAKE_CARDS] = {
 	[FAKE_MLX5] = { .driver = "mlx5",
 			.windows = 1,
 			.longest_window = (uint64_t)1 << 31,
 			.pair_bytes = mlx5_pair },
 	[FAKE_MLX4] = { .driver = "mlx4", .windows = 1 },
-	[FAKE_BNXT_RE] = { .driver = "bnxt_re", .pair_bytes = bnxt_re_pair },
+	[FAKE_BNXT_RE] = { .driver = "bnxt_re",
+			   .windows = 1,
+			   .no_alloc_mw = 1,
+			   .pair_bytes = bnxt_re_pair },
 	[FAKE_IRDMA] = { .driver = "irdma", .pair_bytes = irdma_pair },
 	[FAKE_IONIC] = { .driver = "ionic", .windows = 1 },
 	[FAKE_RXE] = { .driver = "rxe", .windows = 1, .no_last_wqe = 1 },
@@ -591,6 +599,7 @@ void fake_be(enum fake_card card, uint64_t scale)
 	fake.longest_window = profile->longest_window / scale;
 	fake.pair_bytes = profile->pair_bytes;
 	fake.no_last_wqe = profile->no_last_wqe;
+	fake.no_alloc_mw = profile->no_alloc_mw;
 	if (!profile->windows)
 		fake.attr.device_cap_flags &= ~(unsigned)IBV_DEVICE_MEM_WINDOW_TYPE_2B;
 }

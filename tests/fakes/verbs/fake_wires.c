@@ -48,6 +48,7 @@ struct ibv_qp *ibv_create_qp(struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
 	fake_counts.pinned += q->pinned;
 	fake_qps = q;
 	fake_count(&fake_counts.qps, 1);
+	fake_counts.qps_made++;
 	fake_unlock();
 	return &q->qp;
 }

@@ -529,9 +529,9 @@ CASE(device_memory__of_providers_that_read_it__is_put_from_where_it_is)
 		must_open(&p);
 		move_all(&p);
 		device = open_device();
-		assert_int_equal(ops->in_place(p.e[0], NULL), 1);
-		assert_int_equal(ops->in_place(p.e[0], device), 1);
-		assert_int_equal(ops->in_place(p.e[0], device), 1);
+		assert_int_equal(ops->prepare(p.e[0], NULL, NULL, 0), 1);
+		assert_int_equal(ops->prepare(p.e[0], device, device->base, device->bytes), 1);
+		assert_int_equal(ops->prepare(p.e[0], device, device->base, device->bytes), 1);
 		for (size_t b = 0; b < sizeof(on_device); b++) /* as it was */
 			assert_int_equal(on_device[b], (uint8_t)(b * 7 + 3));
 		assert_int_equal(put_device(&p, device), 0);
@@ -561,10 +561,10 @@ CASE(device_memory__not_registered_or_dead__is_not_used)
 			play_efa_with(hmem);
 		must_open(&p);
 		device = open_device();
-		assert_int_equal(ops->in_place(p.e[0], NULL),
+		assert_int_equal(ops->prepare(p.e[0], NULL, NULL, 0),
 				 hmem != HMEM_NONE && hmem <= HMEM_REFUSED);
-		assert_int_equal(ops->in_place(p.e[0], device), 0);
-		assert_int_equal(ops->in_place(p.e[0], device), 0);
+		assert_int_equal(ops->prepare(p.e[0], device, device->base, device->bytes), 0);
+		assert_int_equal(ops->prepare(p.e[0], device, device->base, device->bytes), 0);
 		if (!strstr(logged, says[hmem > HMEM_REFUSED ? HMEM_NONE : hmem]))
 			fail_msg("case %d: %s", hmem, logged);
 		assert_int_equal(put_device(&p, device), SLUICE_ENOSUPP);
@@ -586,7 +586,7 @@ CASE(device_memory__trial_does_not_end__is_not_used_and_nothing_breaks)
 	must_open(&p);
 	device = open_device();
 	fake_ofi.holds = 1;
-	assert_int_equal(ops->in_place(p.e[0], device), 0);
+	assert_int_equal(ops->prepare(p.e[0], device, device->base, device->bytes), 0);
 	fake_ofi.holds = 0;
 	move_all(&p);
 	region_close(&device);
@@ -743,7 +743,7 @@ CASE(describe__no_random_key__says_that_and_not_what_libfabric_would)
 static int live_device(struct pair *p)
 {
 	struct region *device = open_device();
-	const int rc = ops->in_place(p->e[0], device);
+	const int rc = ops->prepare(p->e[0], device, device->base, device->bytes);
 
 	region_close(&device);
 	return rc < 0 ? rc : 0;

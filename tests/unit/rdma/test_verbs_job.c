@@ -7,6 +7,9 @@
 #include "sluice.h"
 #include "sluice_region.h"
 #include "compress/message.h"
+#include "model/home.h"
+#include "model/model.h"
+#include "worker/lane.h"
 #include "slurm/bootstrap.h"
 #include "cases.h"
 #include <pthread.h>
@@ -96,8 +99,11 @@ void bootstrap_close(struct bootstrap **b)
 /* ---- the ranks ------------------------------------------------------------- */
 
 static struct fake_counts before, after;
+static uint64_t staged, logged, windowed; /* bytes of rank 0's regions */
+static uint64_t pinned;                   /* before the models are opened */
 static uint64_t digests[RANKS];
 static char troubles[RANKS][512];
+static int registered; /* registrations after the models were opened */
 
 static void swallow(int level, const char *line, void *context)
 {
@@ -151,6 +157,16 @@ static int use_region(sluice_job *job)
 	return rc;
 }
 
+/* All ranks have the same sizes here. */
+static void measure(const sluice_model *model)
+{
+	staged = lanes_memory(&model->layout);
+	logged = holdings_log_bytes(model->layout.holdings, 0);
+	windowed = 0;
+	for (int peer = 1; peer < RANKS; peer++)
+		windowed += holdings_window_bytes(model->layout.holdings, 0, peer);
+}
+
 static void *run_rank(void *argument)
 {
 	sluice_job_attr where = { .size = sizeof(where),
@@ -169,8 +185,18 @@ static void *run_rank(void *argument)
 	rc = sluice_init(&where, &job);
 	if (rc == 0 && user_bytes)
 		rc = use_region(job);
+	pthread_barrier_wait(&meeting);
+	if (my_rank == 0)
+		pinned = counts_now().pinned;
+	pthread_barrier_wait(&meeting);
 	if (rc == 0)
 		rc = sluice_model_open(job, &attr, params, &model);
+	if (rc == 0 && my_rank == 0)
+		measure(model);
+	pthread_barrier_wait(&meeting);
+	if (my_rank == 0)
+		registered = counts_now().mrs;
+	pthread_barrier_wait(&meeting);
 	for (int i = 0; i < WARM && rc == 0; i++)
 		rc = step(model, params, grad, i, my_rank);
 	pthread_barrier_wait(&meeting);
@@ -246,4 +272,17 @@ TEST(job__logs_and_regions_longer_than_a_window_of_mlx5__same_digest_as_on_anoth
 	run_job();
 	assert_int_equal(digests[0], digest);
 	user_bytes = 0;
+}
+
+/* Each peer needs its own registrations there: those of the log are whole, those of the staging
+ * memory are parts. */
+TEST(model__on_a_card_without_windows__registers_its_staging_memory_once)
+{
+	fake_reset();
+	fake_be(FAKE_BNXT_RE, 1);
+	run_job();
+	assert_in_range((after.pinned - pinned) / RANKS, staged / RANKS,
+			staged * 11 / 10 + (RANKS - 1) * logged + windowed + 8 * 4096);
+	assert_int_equal(after.mrs,
+			 registered); /* so too little memory is reported at the opening */
 }

@@ -94,10 +94,11 @@ TEST_WITH(methods__refused_or_dead__takes_the_first_that_moves_bytes, setup, tea
 	for (int i = 0; i < CASES; i++) {
 		struct memory m = take_case(&cases[i]);
 		struct ibv_pd *pd = ibv_alloc_pd(fake_context());
+		enum method method = METHOD_UNTRIED;
 		struct ibv_mr *mr;
 
 		logged[0] = '\0';
-		assert_int_equal(register_device_memory(pd, &device, &m, &mr),
+		assert_int_equal(register_device_memory(pd, &device, &m, &method, &mr),
 				 cases[i].reached ? 0 : SLUICE_ENOSUPP);
 		assert_int_equal(mr != NULL, cases[i].reached);
 		assert_non_null(
@@ -155,7 +156,8 @@ TEST_WITH(put__device_memory_by_each_method__bytes_move_or_it_is_refused, setup,
 		setup(NULL);
 		m = take_case(&cases[i]);
 		remote = open_two(&far, &near, &m);
-		assert_int_equal(verbs_transport.in_place(pair.e[0], near), cases[i].reached);
+		assert_int_equal(verbs_transport.prepare(pair.e[0], near, near->base, near->bytes),
+				 cases[i].reached);
 		for (int n = 0; n < 2; n++) {
 			memset(far->base, 0, BYTES);
 			if (!cases[i].reached) {
@@ -169,6 +171,33 @@ TEST_WITH(put__device_memory_by_each_method__bytes_move_or_it_is_refused, setup,
 		}
 		close_all(&remote, &far, &near);
 	}
+}
+
+TEST_WITH(device_memory__prepared_in_parts__tested_once_and_each_part_moves, setup, teardown)
+{
+	struct region *far, *near;
+	struct remote *remote;
+	uint64_t pinned;
+	int made;
+
+	pair_memory_windows = "no";
+	remote = open_two(&far, &near, &memory);
+	pinned = fake_counts.pinned;
+	made = fake_counts.qps_made;
+	for (int part = 0; part < 2; part++)
+		assert_int_equal(verbs_transport.prepare(pair.e[0], near,
+							 (uint8_t *)near->base + part * BYTES / 2,
+							 BYTES / 2),
+				 1);
+	assert_int_equal(fake_counts.qps_made - made, 2); /* of one test */
+	assert_int_equal(fake_counts.pinned - pinned, BYTES);
+	assert_int_equal(put(remote, near, BYTES / 2 - 1000), 0);
+	assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 1), 0);
+	assert_memory_equal((uint8_t *)far->base + 500, (uint8_t *)memory.address + 1000,
+			    BYTES / 2 - 1000);
+	assert_int_equal(fake_counts.pinned - pinned, BYTES);
+	close_all(&remote, &far, &near);
+	pair_memory_windows = "auto";
 }
 
 TEST_WITH(device_memory__filled_or_offered_to_peers__refused, setup, teardown)

@@ -48,11 +48,15 @@ static int card_open(const struct transport_config *config, struct transport **o
 	return rc;
 }
 
-static int card_in_place(struct endpoint *e, const struct region *device)
+static int card_prepare(struct endpoint *e, const struct region *device, const void *at, size_t n)
 {
 	if (!device)
 		return 1;
-	CHECK(device->device != NULL && device->base == device->device->address);
+	if (!device->device)
+		return 1;
+	CHECK(device->base == device->device->address);
+	CHECK((const uint8_t *)at >= (const uint8_t *)device->base);
+	CHECK((const uint8_t *)at + n <= (const uint8_t *)device->base + device->bytes);
 	return reads < 0 ? e->peer % 2 == 0 : reads;
 }
 
@@ -120,7 +124,7 @@ static void use_card(void)
 	card.arm = card_arm;
 	card.address = NULL;
 	card.readable = NULL;
-	card.in_place = card_in_place;
+	card.prepare = card_prepare;
 	card.copies_at_post = 0;
 }
 
