@@ -555,6 +555,11 @@ static void note_status(struct link *l, const struct ibv_wc *wc)
 
 	if (noted_failure(l) || l->state == CUT)
 		return;
+	if (wc->status != IBV_WC_WR_FLUSH_ERR &&
+	    rights_explain(l->config.rights, wc->wr_id, l->why)) {
+		text = l->why;
+		survives = 0;
+	}
 	log_line(LOG_INFO, "rdma", "verbs: rank %d (%s): %s: %s, vendor 0x%x, QP 0x%06x of %s",
 		 l->config.peer, l->config.device, text, ibv_wc_status_str(wc->status),
 		 wc->vendor_err, wc->qp_num, l->shared->device->name);

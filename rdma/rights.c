@@ -147,22 +147,15 @@ static uint32_t offered_key(const struct part *part, uint32_t i)
 /* The greeting has room for one key of the control region, and a descriptor always covers a whole
  * region. So the control region, and a region of which the peer gets a part, have a single
  * window. */
-static int open_windows(struct rights_peer *p, const struct region *region, size_t bytes,
-			struct part *part)
+static int open_windows(const struct rights_peer *p, const char *region, size_t bytes, int whole,
+			unsigned access, struct windows **out)
 {
 	const struct rights *rights = p->rights;
-	const int whole = region == p->control || bytes < region->bytes;
+	const uint64_t cut = whole ? bytes : windows_cut(bytes, rights->window_most);
 
-	return windows_open(
-		&(struct windows_config){
-			.pd = rights->pd,
-			.device = rights->device,
-			.peer = p->peer,
-			.region = region->name,
-			.bytes = bytes,
-			.window_bytes = whole ? bytes : windows_cut(bytes, rights->window_most),
-			.access = window_access(region) },
-		&part->windows);
+	return windows_open(&(struct windows_config){ rights->pd, rights->device, p->peer, region,
+						      bytes, cut, access },
+			    out);
 }
 
 /* Requires the lock. */
@@ -183,7 +176,8 @@ static int offer_locked(struct rights_peer *p, const struct region *region, size
 	for (const struct region_rights *other = first_of(rights); other; other = next_of(other))
 		offered += other->at[p->peer].offered ? offered_keys(&other->at[p->peer]) : 0;
 	if (rights->windows && !part->windows)
-		rc = open_windows(p, region, n, part);
+		rc = open_windows(p, region->name, n, region == p->control || n < region->bytes,
+				  window_access(region), &part->windows);
 	if (!rc && !part->offered && offered + offered_keys(part) > KEYS_MAX)
 		rc = fail(SLUICE_ENOSUPP,
 			  "verbs: rank %d has %u keys of this rank's regions and needs %u for "
@@ -280,6 +274,17 @@ int rights_bind(struct rights_peer *p, struct sendlog *log)
 	}
 	pthread_mutex_unlock(&rights->lock);
 	return rc;
+}
+
+int rights_explain(struct rights_peer *p, uint64_t request, char why[200])
+{
+	int found = windows_explain(p->slot_window, request, why);
+
+	pthread_mutex_lock(&p->rights->lock);
+	for (struct region_rights *r = first_of(p->rights); !found && r; r = next_of(r))
+		found = windows_explain(r->at[p->peer].windows, request, why);
+	pthread_mutex_unlock(&p->rights->lock);
+	return found;
 }
 
 void rights_disconnect(struct rights_peer *p)
@@ -560,13 +565,7 @@ static int register_memory(struct rights_peer *p, const struct rights_memory *m)
 				   (windows ? IBV_ACCESS_MW_BIND : IBV_ACCESS_REMOTE_WRITE),
 			   "a peer's slot", &p->slot_mr);
 	if (!rc && windows)
-		rc = windows_open(&(struct windows_config){ .pd = p->pd,
-							    .device = p->rights->device,
-							    .peer = p->peer,
-							    .region = "slots",
-							    .bytes = SLOT_BYTES,
-							    .window_bytes = SLOT_BYTES,
-							    .access = IBV_ACCESS_REMOTE_WRITE },
+		rc = open_windows(p, "slots", SLOT_BYTES, 1, IBV_ACCESS_REMOTE_WRITE,
 				  &p->slot_window);
 	if (!rc)
 		rc = register_host(p->pd, m->copies, m->copies_bytes, 0, "small puts",
@@ -637,8 +636,7 @@ static int choose_protection(struct rights *r, const char *wanted, char why[PROV
 		return fail(
 			SLUICE_ENOSUPP,
 			"verbs: SLUICE_MEMORY_WINDOWS=yes, but %s has no working ones: %s; auto "
-			"or no uses a "
-			"protection domain for each peer instead",
+			"or no uses a protection domain for each peer instead",
 			r->device->name, why);
 	}
 	if (!r->windows && r->size > r->device->attr.max_pd)

@@ -63,6 +63,9 @@ int rights_connect(struct rights_peer *p);
 /* Posts the bindings that make these keys valid. Returns 0, SLUICE_EAGAIN (the queue is full: poll
  * and call again), or another SLUICE_E*. */
 int rights_bind(struct rights_peer *p, struct sendlog *log);
+/* Returns 1 with an explanation if request number `request` was such a binding, which has failed.
+ */
+int rights_explain(struct rights_peer *p, uint64_t request, char why[200]);
 /* Ends the windows. Called before the queue pair ends. */
 void rights_disconnect(struct rights_peer *p);
 /* Makes all keys of the peer invalid, and refuses it new ones. */

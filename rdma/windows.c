@@ -8,6 +8,7 @@
 #include "rdma/frame.h"
 #include "sluice.h"
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 /* mlx5 binds 2 GiB at most. */
@@ -16,6 +17,7 @@
 struct window {
 	struct ibv_mw *mw; /* bound once mw->rkey is rkey */
 	uint32_t rkey;
+	uint64_t request; /* number of the binding's request; 0: there is none */
 };
 
 struct windows {
@@ -114,8 +116,10 @@ static int bind_one(const struct windows *w, struct window *at, struct ibv_mr *m
 	};
 	int err, rc = sendlog_request(log, &wr, &err);
 
-	if (!rc)
+	if (!rc) {
 		at->mw->rkey = at->rkey;
+		at->request = wr.wr_id;
+	}
 	if (rc != SLUICE_EDEVICE)
 		return rc;
 	return fail(SLUICE_EDEVICE,
@@ -135,6 +139,21 @@ int windows_bind(struct windows *w, struct ibv_mr *mr, struct sendlog *log)
 	return rc;
 }
 
+int windows_explain(const struct windows *w, uint64_t request, char why[200])
+{
+	for (uint32_t i = 0; w && i < w->n; i++) {
+		if (w->at[i].request != request)
+			continue;
+		snprintf(why, 200,
+			 "%.20s of this rank did not bind its memory window over region %.24s of "
+			 "%llu bytes; set SLUICE_MEMORY_WINDOWS=no on this rank's node",
+			 w->config.device->name, w->config.region,
+			 (unsigned long long)w->config.bytes);
+		return 1;
+	}
+	return 0;
+}
+
 void windows_end(struct windows *w)
 {
 	for (uint32_t i = 0; w && i < w->n; i++) {
@@ -143,5 +162,6 @@ void windows_end(struct windows *w)
 		if (err)
 			log_line(LOG_WARN, "rdma", "verbs: ibv_dealloc_mw: %s", errno_text(err));
 		w->at[i].mw = NULL;
+		w->at[i].request = 0;
 	}
 }

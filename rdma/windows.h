@@ -36,6 +36,9 @@ int windows_make(struct windows *w);
 /* Posts the bindings of those that are not bound yet. Returns 0, SLUICE_EAGAIN (the queue is full:
  * poll and call again), or another SLUICE_E*. */
 int windows_bind(struct windows *w, struct ibv_mr *mr, struct sendlog *log);
+/* Returns 1 with an explanation if request number `request` of the queue pair was one of the
+ * bindings, which has failed. Accepts NULL. */
+int windows_explain(const struct windows *w, uint64_t request, char why[200]);
 /* Ends the windows, before the queue pair ends. Accepts NULL. */
 void windows_end(struct windows *w);
 #endif

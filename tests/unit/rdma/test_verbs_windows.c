@@ -219,6 +219,33 @@ FRESH(card__refusing_a_window_later__region_and_remedy_named_and_the_peer_kept)
 	close_pair();
 }
 
+/* A card that takes the request and fails later, with any of these. */
+FRESH(card__failing_a_binding__region_and_remedy_named)
+{
+	static const enum ibv_wc_status statuses[] = { IBV_WC_MW_BIND_ERR, IBV_WC_LOC_PROT_ERR,
+						       IBV_WC_LOC_QP_OP_ERR };
+
+	for (size_t i = 0; i < sizeof(statuses) / sizeof(statuses[0]); i++) {
+		uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
+		struct region *region = new_region(3 * MOST, REGION_READ, "delta log");
+		const char *text;
+
+		fabric_setup(state);
+		fake_be(FAKE_MLX5, SCALE);
+		open_pair(DEPTH);
+		fake.fail_opcode = IBV_WR_BIND_MW;
+		fake.fail_status = statuses[i];
+		assert_int_equal(verbs_transport.describe(pair.e[1], region, descriptor), 0);
+		assert_int_equal(pair_wait(&pair, 1, EVENT_GONE, 1), 0);
+		text = pair.events[1][0].text;
+		assert_non_null(strstr(text, "fake0 of this rank"));
+		assert_non_null(strstr(text, "region delta log of 49152 bytes"));
+		assert_non_null(strstr(text, "SLUICE_MEMORY_WINDOWS=no"));
+		region_close(&region);
+		close_pair();
+	}
+}
+
 FRESH(card__refusing_every_window__a_domain_for_each_peer)
 {
 	struct shared s;
