@@ -89,6 +89,12 @@ const struct env_entry env_table[] = {
 	  "Choose more than a link of the fabric takes to train again after its port, its cable "
 	  "or a switch went down. A value below SLUICE_LOST_AFTER counts as that value.",
 	  FIELD(link_lost_after_ms) },
+	{ "SLUICE_CONTROL_INTERFACE", ENV_TEXT, "", "a list",
+	  "Network interfaces over which ranks ask whether the process of a rank lives while the "
+	  "link to it is away, as names or addresses in the form of SLUICE_DEVICE without ports. "
+	  "Without it these are the interface that leads to the node of srun, and then interfaces "
+	  "without an RDMA device; three of them are used. See LOSING A PEER.",
+	  FIELD(control_interface) },
 	{ "SLUICE_WARN_AFTER", ENV_MILLISECONDS, "10s", "100ms .. 24h",
 	  "When a rank is alive but silent for this long, the others report that they wait for it.",
 	  FIELD(warn_after_ms) },

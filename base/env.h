@@ -11,7 +11,7 @@ struct settings {
 			       always included */
 	char device[256];   /* SLUICE_DEVICE: a list of names, ports and exclusions; "": any */
 	char gid_net[64];
-	char gid_index[16]; /* SLUICE_GID_INDEX: "auto" or a number */
+	char gid_index[16];     /* SLUICE_GID_INDEX: "auto" or a number */
 	char memory_windows[8]; /* SLUICE_MEMORY_WINDOWS: "auto", "yes" or "no" */
 	char provider[32];      /* SLUICE_PROVIDER of libfabric; "" stands for the best one */
 	char interface[256];    /* SLUICE_INTERFACE: a list of names and addresses; "": any */
@@ -21,12 +21,13 @@ struct settings {
 	char on_failure[16];    /* SLUICE_ON_FAILURE: "abort" or "continue" */
 	int servers;            /* SLUICE_SERVERS, 0 */
 	int lost_after_ms; /* SLUICE_LOST_AFTER, 5000; given as "5s", "500ms" or plain seconds */
-	int link_lost_after_ms; /* SLUICE_LINK_LOST_AFTER, 60s */
-	int warn_after_ms;      /* SLUICE_WARN_AFTER, 10s */
-	int wait_timeout_ms;    /* SLUICE_WAIT_TIMEOUT, 600s */
-	int boot_timeout_ms;    /* SLUICE_BOOT_TIMEOUT, 60s: launcher exchange and connecting */
-	int spin_us;            /* SLUICE_SPIN, 50us: how long a wait polls before it sleeps */
-	char placement[8];      /* SLUICE_PLACEMENT: "auto" or "no" */
+	int link_lost_after_ms;      /* SLUICE_LINK_LOST_AFTER, 60s */
+	char control_interface[256]; /* SLUICE_CONTROL_INTERFACE: as SLUICE_INTERFACE */
+	int warn_after_ms;           /* SLUICE_WARN_AFTER, 10s */
+	int wait_timeout_ms;         /* SLUICE_WAIT_TIMEOUT, 600s */
+	int boot_timeout_ms; /* SLUICE_BOOT_TIMEOUT, 60s: launcher exchange and connecting */
+	int spin_us;         /* SLUICE_SPIN, 50us: how long a wait polls before it sleeps */
+	char placement[8];   /* SLUICE_PLACEMENT: "auto" or "no" */
 	char kernels[16];    /* SLUICE_KERNELS: "auto", or the one version of the kernels to use */
 	char gpu[256];       /* SLUICE_GPU: "auto", "off", or the file of the GPU module */
 	char key_file[1024]; /* SLUICE_KEY_FILE, "": there is none */

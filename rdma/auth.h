@@ -2,7 +2,7 @@
  * The proof that a peer belongs to the job: HMAC-SHA256 with the key of the pair, cut to 16 bytes,
  * and the nonce of the accepting side. That side recognises its nonce without storing it, so
  * strangers cannot exhaust memory. The key of a pair comes from an exchange of public keys (ECDH).
- * Called by proof.c, ofi_proof.c, runtime/job/key_file.c and runtime/job/pair_keys.c. */
+ * Called by proof.c, ofi_proof.c, and key_file.c, pair_keys.c and probe.c of runtime/job/. */
 #ifndef RDMA_AUTH_H
 #define RDMA_AUTH_H
 #include "rdma/transport.h"
@@ -13,7 +13,14 @@ enum { AUTH_NONCE_BYTES = 12, AUTH_TAG_BYTES = 16, AUTH_KEY_BYTES = 32, AUTH_EXT
 enum { AUTH_PUBLIC_BYTES = 65 }; /* a point of P-256, uncompressed */
 
 /* The purpose of a tag. A tag made for one purpose is not valid for another. */
-enum auth_label { AUTH_CHALLENGE = 1, AUTH_PROOF, AUTH_ACCEPT, AUTH_GREETING };
+enum auth_label {
+	AUTH_CHALLENGE = 1,
+	AUTH_PROOF,
+	AUTH_ACCEPT,
+	AUTH_GREETING,
+	AUTH_ASK, /* of runtime/job/probe.c, as the next one */
+	AUTH_BEAT
+};
 
 struct auth_context {
 	uint32_t client, server; /* ranks */

@@ -640,6 +640,11 @@ int link_is_up(const struct link *l)
 	return l->state == UP || l->state == EXPELLED;
 }
 
+int link_is_cut(const struct link *l)
+{
+	return l->state == CUT;
+}
+
 int link_is_gone(const struct link *l)
 {
 	return l->state == GONE;

@@ -70,6 +70,8 @@ void link_close(struct link **l);
 /* ---- questions ---- */
 /* Returns 1 if the connection works in both directions. */
 int link_is_up(const struct link *l);
+/* Returns 1 if it broke and this rank's port is down. */
+int link_is_cut(const struct link *l);
 /* Returns 1 if the link is lost for good; link_why() gives the reason. */
 int link_is_gone(const struct link *l);
 /* Returns 1 if the peer was given up, or dropped from the job. */

@@ -5,9 +5,9 @@
  *
  * Software providers serve a peer's get only while this rank calls libfabric. So the transport has
  * a thread that calls it when no other thread has done so for a while. A rank that computes can
- * therefore be reached. A peer that does not answer for lost_after is lost, because nothing else
- * reports its end. One lock serialises both threads and region_close(), because libfabric is opened
- * for use by one thread at a time. */
+ * therefore be reached. A peer that does not answer for link_lost_after is lost. The job judges
+ * earlier whether its process lives. One lock serialises both threads and region_close(), because
+ * libfabric is opened for use by one thread at a time. */
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -47,7 +47,7 @@ enum {
 
 struct ofi {
 	struct transport transport;
-	int rank, size, lost_after_ms;
+	int rank, size, lost_after_ms, link_lost_after_ms;
 	pthread_mutex_t lock; /* protects all members below, and all of libfabric */
 	struct ofi_fabric *fabric;
 	struct ofi_memory *memory;
@@ -318,6 +318,17 @@ static int ofi_ready(struct endpoint *e)
 	return rc;
 }
 
+static uint64_t ofi_moved(struct endpoint *e)
+{
+	struct ofi *o = ofi_of(e->transport);
+	uint64_t moved;
+
+	pthread_mutex_lock(&o->lock);
+	moved = ofi_peer_moved(ofi_peer_of(e));
+	pthread_mutex_unlock(&o->lock);
+	return moved;
+}
+
 /* The peer's address stays usable for the last messages, which inform the peer that it was
  * dropped. */
 static void ofi_revoke(struct endpoint *e)
@@ -565,6 +576,7 @@ static int open_transport_parts(struct ofi *o, const struct transport_config *co
 		.transport = &o->transport,
 		.size = o->size,
 		.lost_after_ms = o->lost_after_ms,
+		.link_lost_after_ms = o->link_lost_after_ms,
 		.control = config->control,
 		.control_line_bytes = config->control_line_bytes,
 		.token_mask = mask_for(o->size),
@@ -660,6 +672,8 @@ static int ofi_open(const struct transport_config *config, struct transport **ou
 	o->rank = config->rank;
 	o->size = config->size;
 	o->lost_after_ms = config->lost_after_ms;
+	o->link_lost_after_ms = config->link_lost_after_ms > 0 ? config->link_lost_after_ms :
+								 config->lost_after_ms;
 	o->wakeup = WAKEUP_NONE;
 	o->last_look_ns = o->progressed_ns = now_ns();
 	pthread_mutex_init(&o->lock, NULL);
@@ -695,6 +709,7 @@ const struct transport_ops ofi_transport = {
 	.revoke = ofi_revoke,
 	.post = ofi_post,
 	.prepare = ofi_prepare,
+	.moved = ofi_moved,
 	.poll = ofi_poll,
 	.arm = ofi_arm,
 	.disarm = ofi_disarm,

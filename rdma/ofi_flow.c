@@ -42,6 +42,7 @@ struct ofi_flow {
 	struct stream large[2];      /* [0]: pieces of puts, [1]: of gets */
 	uint32_t oldest, next, end;  /* modulo 2^32; FLOW_TRANSFERS divides it */
 	int out, puts_out;           /* pieces */
+	uint64_t moves;              /* of completions, and of what came from the peer */
 	uint64_t moved_ns, retry_ns; /* used after a refused transfer while nothing is under way: */
 	int refusals; /* delays retries, since each try to reconnect costs system calls */
 	struct piece *free;
@@ -310,6 +311,7 @@ int ofi_flow_completed(struct ofi_flow *f, const struct ofi_completion *completi
 		stream_end(&f->large[e->x.kind == TRANSFER_GET], piece->large,
 			   now_ns - piece->since_ns, now_ns);
 	f->moved_ns = now_ns;
+	f->moves++;
 	e->pieces--;
 	if (completion->error) {
 		e->whole = 0; /* ofi_flow_abandon() reports it */
@@ -332,8 +334,14 @@ uint64_t ofi_flow_silent_ns(const struct ofi_flow *f, uint64_t now_ns)
 	return ofi_flow_is_idle(f) || now_ns < f->moved_ns ? 0 : now_ns - f->moved_ns;
 }
 
+uint64_t ofi_flow_moves(const struct ofi_flow *f)
+{
+	return f->moves;
+}
+
 void ofi_flow_moved(struct ofi_flow *f, uint64_t now_ns)
 {
+	f->moves++;
 	f->moved_ns = now_ns;
 }
 

@@ -76,6 +76,8 @@ int ofi_flow_completed(struct ofi_flow *flow, const struct ofi_completion *compl
 		       uint64_t now_ns, char why[160]);
 /* Returns how long something has been under way without any progress, or 0. */
 uint64_t ofi_flow_silent_ns(const struct ofi_flow *flow, uint64_t now_ns);
+/* Returns a counter of completions of this flow and of what came from the peer. */
+uint64_t ofi_flow_moves(const struct ofi_flow *flow);
 /* Restarts that time, because something came from the peer or this process was stopped. */
 void ofi_flow_moved(struct ofi_flow *flow, uint64_t now_ns);
 /* Ends all transfers with an error, because the peer is lost. Later completions are ignored. */

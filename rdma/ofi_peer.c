@@ -178,6 +178,7 @@ static void look_for_silence(struct ofi_peer *p, uint64_t now)
 {
 	const uint64_t silent = ofi_flow_silent_ns(p->flow, now);
 	const uint64_t lost_after = (uint64_t)p->all->lost_after_ms * NS_PER_MS;
+	const uint64_t link_lost_after = (uint64_t)p->all->link_lost_after_ms * NS_PER_MS;
 	char why[OFI_WHY_BYTES];
 
 	/* Nothing is under way and libfabric accepts nothing more: the connection worked during the
@@ -186,11 +187,11 @@ static void look_for_silence(struct ofi_peer *p, uint64_t now)
 		ofi_peer_lose(p, "its process ended, or the connection to it broke for good");
 		return;
 	}
-	if (silent <= lost_after)
+	if (silent <= link_lost_after)
 		return;
 	snprintf(why, sizeof(why),
-		 "it has answered nothing for %.1f s (its process or node does not respond, or the "
-		 "network is down; SLUICE_LOST_AFTER)",
+		 "no byte has come from it or gone to it for %.1f s (the network is down; "
+		 "SLUICE_LINK_LOST_AFTER)",
 		 (double)silent / 1e9);
 	ofi_peer_lose(p, why);
 }
@@ -283,6 +284,11 @@ void ofi_peer_noticed_by_name(struct ofi_peer *p, uint32_t imm, uint64_t now_ns)
 fi_addr_t ofi_peer_address(const struct ofi_peer *p)
 {
 	return p->address;
+}
+
+uint64_t ofi_peer_moved(const struct ofi_peer *p)
+{
+	return ofi_flow_moves(p->flow);
 }
 
 void ofi_peer_push(struct ofi_peer *p, uint64_t now_ns)

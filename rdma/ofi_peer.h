@@ -18,7 +18,7 @@ struct ofi_peer;
 /* State that all peers share. */
 struct ofi_peers {
 	struct transport *transport;
-	int size, lost_after_ms;
+	int size, lost_after_ms, link_lost_after_ms;
 	const struct region *control; /* NULL: there is none */
 	size_t control_line_bytes;    /* 0: a peer may write all of it */
 	uint32_t token_mask;          /* bits of a token that hold the rank */
@@ -63,6 +63,8 @@ int ofi_peer_noticed(struct ofi_peer *p, uint32_t token, uint32_t imm, uint64_t 
 /* Accepts a notice whose sender libfabric named. */
 void ofi_peer_noticed_by_name(struct ofi_peer *p, uint32_t imm, uint64_t now_ns);
 fi_addr_t ofi_peer_address(const struct ofi_peer *p);
+/* Returns a counter that grows as transport_ops.moved() says. */
+uint64_t ofi_peer_moved(const struct ofi_peer *p);
 int ofi_peer_post(struct ofi_peer *p, const struct transfer *x);
 /* Posts waiting transfers. */
 void ofi_peer_push(struct ofi_peer *p, uint64_t now_ns);

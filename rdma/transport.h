@@ -177,6 +177,12 @@ struct transport_ops {
 	 * puts, or SLUICE_E*. After 0, and if this is NULL (shm, self), such puts are refused.
 	 * region NULL: returns 1 if the result can be 1 for some device memory. */
 	int (*prepare)(struct endpoint *e, const struct region *region, const void *at, size_t n);
+	/* Returns a counter that grows while transfers to and from the peer proceed. It need not
+	 * grow for a peer that only answers slowly. NULL: post() itself copies. */
+	uint64_t (*moved)(struct endpoint *e);
+	/* Returns 1 if this rank's own port is known to be down, so the silence of the peer shows
+	 * nothing. NULL: not known. */
+	int (*away)(struct endpoint *e);
 	/* 1 (shm, self): post() itself copies. When it returns, a put's local bytes may be changed
 	 * and a get's are filled; EVENT_DONE comes unless the get is quiet. local_region then needs
 	 * only base and bytes. 0: these hold only after EVENT_DONE. */

@@ -324,6 +324,16 @@ static int verbs_post(struct endpoint *e, const struct transfer *x)
 	return SLUICE_OK;
 }
 
+static uint64_t verbs_moved(struct endpoint *e)
+{
+	return sendlog_moved(verbs_endpoint_of(e)->log);
+}
+
+static int verbs_away(struct endpoint *e)
+{
+	return link_is_cut(verbs_endpoint_of(e)->link);
+}
+
 /* ---- polling ---------------------------------------------------------------------- */
 
 /* Posts receives before it returns the peers' credit, so that a peer with credit finds a receive.
@@ -686,6 +696,8 @@ const struct transport_ops verbs_transport = {
 	.revoke = verbs_revoke,
 	.post = verbs_post,
 	.prepare = verbs_prepare,
+	.moved = verbs_moved,
+	.away = verbs_away,
 	.poll = verbs_poll,
 	.arm = verbs_arm,
 	.disarm = verbs_disarm,

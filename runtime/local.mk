@@ -30,6 +30,7 @@ library_sources += \
 	runtime/job/messages.c runtime/job/messages.h \
 	runtime/job/peers.c runtime/job/peers.h \
 	runtime/job/place.c runtime/job/place.h \
+	runtime/job/probe.c runtime/job/probe.h \
 	runtime/job/progress.c runtime/job/progress.h \
 	runtime/job/progress_token.h \
 	runtime/job/reach.c runtime/job/reach.h \

@@ -5,7 +5,7 @@
 
 /* A peer is given up after 17 of 20 heartbeats without a sign of it. The other three allow for one
  * beat of delay each in sending and in reading, so that the peer is named within lost_after. */
-enum { BEATS = 20, BEATS_MISSED = 17, NS_PER_MS = 1000000 };
+enum { BEATS = 20, BEATS_MISSED = 17, BEATS_DOUBTED = 4, NS_PER_MS = 1000000 };
 
 /* A rank that beats but makes no progress is given up before the waits of the others end the job,
  * because with on_failure=continue it can still be dropped. A long step under the progress token
@@ -19,6 +19,7 @@ void budget_make(const struct settings *settings, struct budget *out)
 	uint64_t wait_timeout = (uint64_t)settings->wait_timeout_ms * NS_PER_MS;
 	*out = (struct budget){
 		.heartbeat_ns = lost_after / BEATS,
+		.doubt_ns = lost_after / BEATS * BEATS_DOUBTED,
 		.silent_ns = lost_after / BEATS * BEATS_MISSED,
 		.link_lost_ns = link_lost_after > lost_after ? link_lost_after : lost_after,
 		.stalled_ns = wait_timeout / 2 > STALLED_AFTER * lost_after ?

@@ -10,6 +10,8 @@
 struct budget {
 	/* The period of this rank's heartbeats, and of its reads of a peer's. */
 	uint64_t heartbeat_ns;
+	/* The process of a peer that was silent this long is asked over the control network. */
+	uint64_t doubt_ns;
 	/* A peer that was silent this long is lost. Shorter than lost_after. */
 	uint64_t silent_ns;
 	uint64_t link_lost_ns; /* a living peer is lost if the connection to it is down this long */

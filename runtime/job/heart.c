@@ -23,6 +23,17 @@
  *             has counted them. If not, they are lost, and so is the peer. No time is involved,
  *             so neither a slow network nor a long step is mistaken for a loss.
  *
+ * A pulse that cannot be read shows that the process ended, that its node hangs, or only that the
+ * link is away or busy. What decides, in this order:
+ *
+ *   movement  of anything between the two ranks shows that the link is there. A READ may then wait
+ *             behind other bytes for as long as it takes.
+ *   refusal   the peer's kernel refuses a question over the control network (probe.h): the process
+ *             ended, and the peer is lost at once.
+ *   answer    the process answers there: the link is away, and the peer is lost after
+ *             link_lost_after. The same holds if this rank's own port is down.
+ *   silence   on both ways: the peer is lost after lost_after.
+ *
  * Only the sender of notifies judges: it names the peer, and failure.c tells all others.
  *
  * An application that computes outside of Sluice holds no token: the progress thread then counts
@@ -30,13 +41,20 @@
  * give a peer the keys of that line alone. */
 #include "job/heart.h"
 #include "base/bytes.h"
+#include "job/reach.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "job/peers.h"
+#include "job/probe.h"
 #include "job/state.h"
+#include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
 
 /* A rank polls at least once from one count of progress to the next. The others are for transports
  * that answer a READ before the last piece of a put, and for queues that one poll does not empty.
@@ -51,8 +69,10 @@ struct heard {
 	/* the peer must show a count of `owed` soon after this progress */
 	uint64_t owed, owed_progress;
 	uint64_t beats_ns, progress_ns; /* time of the last change that was seen */
+	uint64_t asked_ns;              /* time of the last READ that was posted */
 	int asked;                      /* a READ of it is under way */
-	int failing;                    /* the last READ that ended has failed */
+	uint64_t moved, moved_ns;       /* what the transport counts; when it was seen to grow */
+	int away;                       /* it was reported that the link is away */
 };
 
 struct heart {
@@ -60,11 +80,11 @@ struct heart {
 	struct heard *heard;   /* size */
 	uint64_t progress;     /* this rank's count of progress; token held */
 	uint64_t last_tick_ns; /* when heart_tick() looked last; token held */
+	struct probe *probe;   /* NULL: the job has one rank */
+	int next_probed;       /* this peer is asked at the next tick; token held */
 	pthread_t thread;
 	int started;
-	pthread_mutex_t lock;
-	pthread_cond_t ends;
-	int over; /* with the lock */
+	int ends; /* a descriptor: readable when the thread must end */
 };
 
 /* ---- beating --------------------------------------------------------------- */
@@ -99,16 +119,22 @@ static void *beat(void *argument)
 	const sluice_job *job = argument;
 	struct heart *heart = job->heart;
 	const uint64_t period = job->budget.heartbeat_ns;
-	pthread_mutex_lock(&heart->lock);
-	for (uint64_t beats = 1; !heart->over; beats++) {
-		for (int p = 0; p < job->size; p++)
-			show(job, p, LINE_BEATS, beats);
-		const uint64_t next = now_ns() + period;
-		const struct timespec at = { (time_t)(next / 1000000000),
-					     (long)(next % 1000000000) };
-		pthread_cond_timedwait(&heart->ends, &heart->lock, &at);
+	struct pollfd fds[] = { { .fd = heart->ends, .events = POLLIN },
+				{ .fd = heart->probe ? probe_fd(heart->probe) : -1,
+				  .events = POLLIN } };
+	for (uint64_t beats = 0, next = now_ns(); !fds[0].revents;) {
+		const uint64_t now = now_ns();
+		if (now >= next) {
+			beats++;
+			for (int p = 0; p < job->size; p++)
+				show(job, p, LINE_BEATS, beats);
+			next = now + period;
+		}
+		const struct timespec rest = { (time_t)((next - now) / 1000000000),
+					       (long)((next - now) % 1000000000) };
+		if (ppoll(fds, 2, &rest, NULL) > 0 && fds[1].revents)
+			probe_serve(heart->probe);
 	}
-	pthread_mutex_unlock(&heart->lock);
 	return NULL;
 }
 
@@ -121,14 +147,34 @@ int heart_open(sluice_job *job)
 		free(heart);
 		return fail(SLUICE_ENOMEM, "no memory for the heartbeats of %d ranks", job->size);
 	}
-	pthread_condattr_t monotonic;
-	pthread_condattr_init(&monotonic);
-	pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-	pthread_cond_init(&heart->ends, &monotonic);
-	pthread_condattr_destroy(&monotonic);
-	pthread_mutex_init(&heart->lock, NULL);
 	job->heart = heart;
-	return region_open((size_t)job->size * PULSE_BYTES, 0, "pulses", &heart->pulses);
+	heart->ends = eventfd(0, EFD_CLOEXEC);
+	if (heart->ends < 0)
+		return fail(SLUICE_ENOMEM, "eventfd: %s", errno_text(errno));
+	int rc = job->size > 1 ? probe_open(job->rank, job->size, job->settings.control_interface,
+					    &heart->probe) :
+				 0;
+	return rc ? rc : region_open((size_t)job->size * PULSE_BYTES, 0, "pulses", &heart->pulses);
+}
+
+size_t heart_record(const sluice_job *job, uint8_t bytes[PROBE_RECORD_BYTES])
+{
+	return job->heart && job->heart->probe ? probe_record(job->heart->probe, bytes) : 0;
+}
+
+int heart_admit(sluice_job *job, const struct peer_keys *keys)
+{
+	struct heart *heart = job->heart;
+	int rc = 0;
+	if (!heart || !heart->probe)
+		return 0;
+	probe_admit(heart->probe, keys);
+	for (int p = 0; p < job->size && !rc; p++) {
+		size_t n = 0;
+		const uint8_t *bytes = record_find(&job->records[p], HEART_ENTRY, &n);
+		rc = probe_meet(heart->probe, p, bytes, bytes ? n : 0);
+	}
+	return rc;
 }
 
 int heart_start(sluice_job *job)
@@ -152,10 +198,7 @@ void heart_stop(sluice_job *job)
 	struct heart *heart = job->heart;
 	if (!heart || !heart->started)
 		return;
-	pthread_mutex_lock(&heart->lock);
-	heart->over = 1;
-	pthread_cond_signal(&heart->ends);
-	pthread_mutex_unlock(&heart->lock);
+	eventfd_write(heart->ends, 1);
 	pthread_join(heart->thread, NULL);
 	heart->started = 0;
 }
@@ -166,8 +209,9 @@ void heart_close(sluice_job *job)
 	if (!heart)
 		return;
 	heart_stop(job);
-	pthread_cond_destroy(&heart->ends);
-	pthread_mutex_destroy(&heart->lock);
+	probe_close(&heart->probe);
+	if (heart->ends >= 0)
+		close(heart->ends);
 	region_close(&heart->pulses);
 	free(heart->heard);
 	free(heart);
@@ -188,9 +232,8 @@ void heart_noticed(sluice_job *job, int peer)
 		job->heart->heard[peer].received++;
 }
 
-/* Begins to read a peer's pulse. If the queue is full, the next tick tries again. A rank is judged
- * only by what was read from it. */
-static void ask_pulse(sluice_job *job, int peer)
+/* Begins to read a peer's pulse. If the queue is full, the next tick tries again. */
+static void ask_pulse(sluice_job *job, int peer, uint64_t now)
 {
 	struct heart *heart = job->heart;
 	struct endpoint *e = job->peers[peer].endpoint;
@@ -206,6 +249,7 @@ static void ask_pulse(sluice_job *job, int peer)
 	int rc = e->transport->ops->post(e, &t);
 	if (rc == SLUICE_EAGAIN || rc == SLUICE_EPEER)
 		return; /* a lost peer is reported by its own event */
+	heart->heard[peer].asked_ns = now;
 	if (rc)
 		job_fail(job, rc, job->rank, "cannot read the heartbeat of %s",
 			 rank_text(job, peer));
@@ -215,20 +259,100 @@ static void ask_pulse(sluice_job *job, int peer)
 		heart->heard[peer].asked = 1;
 }
 
-/* A READ that failed or was not answered shows that the node, or the path to it, is gone. A full
- * queue shows nothing, because no READ was posted then. */
-static void judge_unanswered(sluice_job *job, int peer, uint64_t now)
+static void look_for_movement(sluice_job *job, int peer, uint64_t now)
 {
-	const struct heard *h = &job->heart->heard[peer];
-	char why[200];
-	if (!(h->asked || h->failing) || !peers_matter(job, peer) ||
-	    now - h->beats_ns <= job->budget.silent_ns)
+	struct heard *h = &job->heart->heard[peer];
+	struct endpoint *e = job->peers[peer].endpoint;
+	const uint64_t moved = e->transport->ops->moved(e);
+	if (moved == h->moved)
 		return;
+	h->moved = moved;
+	h->moved_ns = now;
+	if (h->away)
+		log_line(LOG_WARN, "runtime", "the link to %s works again", rank_text(job, peer));
+	h->away = 0;
+}
+
+/* When anything was last heard of the peer over the link. It may be later than the tick's time. */
+static uint64_t last_ns(const struct heard *h)
+{
+	return h->moved_ns > h->beats_ns ? h->moved_ns : h->beats_ns;
+}
+
+/* The link has been silent for longer than a process may be, but the process lives. */
+static void wait_for_link(sluice_job *job, int peer, uint64_t silent, int down)
+{
+	struct heard *h = &job->heart->heard[peer];
+	const char *lives = down ? "this rank's own port is down" :
+				   "its process answers over the control network";
+	char why[240];
+	if (silent > job->budget.link_lost_ns) {
+		snprintf(why, sizeof(why),
+			 "the link to it was away for %.1f s (%s; SLUICE_LINK_LOST_AFTER)",
+			 (double)silent / 1e9, lives);
+		peers_lost(job, peer, why);
+	} else if (!h->away) {
+		h->away = 1;
+		log_line(LOG_WARN, "runtime",
+			 "the link to %s has been silent for %.1f s, but %s: waiting up to %.0f s "
+			 "(SLUICE_LINK_LOST_AFTER)",
+			 rank_text(job, peer), (double)silent / 1e9, lives,
+			 (double)job->budget.link_lost_ns / 1e9);
+	}
+}
+
+static void judge_silence(sluice_job *job, int peer, uint64_t now)
+{
+	struct heart *heart = job->heart;
+	const struct heard *h = &heart->heard[peer];
+	struct endpoint *e = job->peers[peer].endpoint;
+	const uint64_t silent = now > last_ns(h) ? now - last_ns(h) : 0;
+	const uint64_t answered_ns = probe_answered_ns(heart->probe, peer);
+	char why[240];
+	if (silent <= job->budget.doubt_ns)
+		return;
+	if (probe_refused_ns(heart->probe, peer) > last_ns(h)) {
+		peers_lost(job, peer,
+			   "its process ended: its port in the control network is closed");
+		return;
+	}
+	probe_ask(heart->probe, peer, now);
+	if (silent <= job->budget.silent_ns)
+		return;
+	const int down = e->transport->ops->away && e->transport->ops->away(e);
+	if (down || (answered_ns && now - answered_ns <= job->budget.silent_ns)) {
+		wait_for_link(job, peer, silent, down);
+		return;
+	}
 	snprintf(why, sizeof(why),
-		 "no heartbeat for %.1f s: its memory could not be read (the network between the "
-		 "nodes is down, or its node hangs; SLUICE_LOST_AFTER)",
-		 (double)(now - h->beats_ns) / 1e9);
+		 "no heartbeat for %.1f s: its memory could not be read, and %s (its process or "
+		 "node "
+		 "hangs, or no network leads to it; SLUICE_LOST_AFTER)",
+		 (double)silent / 1e9,
+		 answered_ns ? "it does not answer over the control network any more" :
+			       "it has never answered over a control network");
 	peers_lost(job, peer, why);
+}
+
+/* Returns 1 if the peer's memory is read through a network. */
+static int is_remote(const sluice_job *job, int peer)
+{
+	return job->peers[peer].endpoint->transport->ops->moved != NULL;
+}
+
+/* Asks one of the remote peers, so that each of them has answered before it is needed. */
+static void ask_the_next(sluice_job *job, uint64_t now)
+{
+	struct heart *heart = job->heart;
+	for (int tries = 0; tries < job->size; tries++) {
+		const int peer = heart->next_probed;
+		heart->next_probed = (peer + 1) % job->size;
+		if (peer == job->rank || !job->peers[peer].control || !peers_matter(job, peer) ||
+		    !is_remote(job, peer))
+			continue;
+		probe_ask(heart->probe, peer, now);
+		return;
+	}
 }
 
 void heart_tick(sluice_job *job, uint64_t now)
@@ -248,9 +372,13 @@ void heart_tick(sluice_job *job, uint64_t now)
 		if (was_stopped)
 			heart->heard[p].beats_ns = heart->heard[p].progress_ns = now;
 		if (!heart->heard[p].asked)
-			ask_pulse(job, p);
-		judge_unanswered(job, p, now);
+			ask_pulse(job, p, now);
+		if (!is_remote(job, p))
+			continue;
+		look_for_movement(job, p, now);
+		judge_silence(job, p, now);
 	}
+	ask_the_next(job, now);
 }
 
 /* Checks that the count that the peer shows includes all notifies that it must have counted by
@@ -289,7 +417,6 @@ void heart_heard(sluice_job *job, int peer, int status)
 	uint8_t pulse[PULSE_BYTES];
 	char why[200];
 	h->asked = 0;
-	h->failing = status != 0;
 	/* A pulse read before this process was stopped is no evidence. The next tick notices the
 	 * stop. */
 	if (status || now - heart->last_tick_ns > job->budget.stopped_ns)
@@ -306,11 +433,12 @@ void heart_heard(sluice_job *job, int peer, int status)
 		h->progress = get_le64(pulse + LINE_PROGRESS);
 		h->progress_ns = now;
 	}
-	if (now - h->beats_ns > job->budget.silent_ns) {
+	/* A pulse that waited behind other bytes may be as old as the READ. */
+	if (h->asked_ns > h->beats_ns && h->asked_ns - h->beats_ns > job->budget.silent_ns) {
 		snprintf(why, sizeof(why),
 			 "no heartbeat for %.1f s (stopped, or its node does not answer; "
 			 "SLUICE_LOST_AFTER)",
-			 (double)(now - h->beats_ns) / 1e9);
+			 (double)(h->asked_ns - h->beats_ns) / 1e9);
 		peers_lost(job, peer, why);
 	} else if (now - h->progress_ns > job->budget.stalled_ns) {
 		snprintf(why, sizeof(why),

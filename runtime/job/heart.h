@@ -3,12 +3,19 @@
  * it, progress.c calls heart_tick(), and peers.c handles the ranks that it declares lost. */
 #ifndef RUNTIME_HEART_H
 #define RUNTIME_HEART_H
+#include "job/probe.h"
 #include "sluice.h"
 #include <stdint.h>
 
 /* Opens this rank's pulse and the memory into which it reads the others' pulses. The job's regions
  * must be open. A simulated rank has no heart. */
 int heart_open(sluice_job *job);
+/* Writes the entry HEART_ENTRY of this rank's record; returns its length, 0: there is none. */
+#define HEART_ENTRY "control"
+size_t heart_record(const sluice_job *job, uint8_t bytes[PROBE_RECORD_BYTES]);
+/* Takes the entries of all ranks, after the exchange of records. The keys must stay valid until
+ * heart_close(); NULL: there are none, and no rank is remote. */
+int heart_admit(sluice_job *job, const struct peer_keys *keys);
 /* Starts to beat. */
 int heart_start(sluice_job *job);
 /* Stops the heartbeat, and changes nothing else in the job. */

@@ -40,8 +40,8 @@ static void free_job(sluice_job *job)
 				&job->peers[p].control);
 	for (int t = 0; t < job->n_transports; t++)
 		job->transports[t]->ops->close(&job->transports[t]);
-	pair_keys_close(&job->pair_keys);
 	heart_close(job); /* the heart beats until the connections end */
+	pair_keys_close(&job->pair_keys);
 	lines_close(&job->lines);
 	messages_close(&job->messages);
 	members_close(job);

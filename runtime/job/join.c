@@ -133,6 +133,15 @@ static uint32_t terms(const sluice_job *job)
 	return (uint32_t)job->servers | (uint32_t)job_elastic(job) << 16;
 }
 
+/* Writes name and length of an entry before its bytes. Returns the length of it all. */
+static size_t name_entry(uint8_t *entry, const char *name, size_t bytes)
+{
+	memset(entry, 0, 8);
+	memcpy(entry, name, strnlen(name, 7));
+	put_le32(entry + 8, (uint32_t)bytes);
+	return 12 + bytes;
+}
+
 /* With SLUICE_KEY_FILE, appends an entry to the payload that proves the rest of it. */
 static int add_proof(const sluice_job *job, int first, uint8_t payload[RECORD_PAYLOAD_BYTES],
 		     size_t *bytes)
@@ -147,15 +156,14 @@ static int add_proof(const sluice_job *job, int first, uint8_t payload[RECORD_PA
 			    "the addresses of the transports are too long: the record "
 			    "has no room left for the proof of the key");
 	int rc = key_file_prove(job->key_file, &context, payload, *bytes, entry + 12);
-	memcpy(entry, proof_name, sizeof proof_name);
-	put_le32(entry + 8, KEY_PROOF_BYTES);
-	*bytes += 12 + KEY_PROOF_BYTES;
+	*bytes += name_entry(entry, proof_name, KEY_PROOF_BYTES);
 	return rc;
 }
 
 /* Writes the record's payload: the terms, then for each transport its name (8 bytes), a length and
- * its address. No address means that the transport is not open yet. The public key follows in the
- * same form. A rank that cannot take part writes the reason instead. */
+ * its address. No address means that the transport is not open yet. The public key and the
+ * addresses in the control network follow in the same form. A rank that cannot take part writes the
+ * reason instead. */
 static int write_payload(sluice_job *job, int first, uint8_t payload[RECORD_PAYLOAD_BYTES],
 			 size_t *bytes_out)
 {
@@ -167,16 +175,19 @@ static int write_payload(sluice_job *job, int first, uint8_t payload[RECORD_PAYL
 		size_t bytes = 0;
 		if (!t && !(first && is_put_off(job, ops)))
 			continue;
-		memset(payload + at, 0, 8);
-		memcpy(payload + at, ops->name, strnlen(ops->name, 7));
 		int rc = t ? ops->record(t, payload + at + 12, &bytes) : 0;
 		if (rc)
 			return rc;
-		put_le32(payload + at + 8, (uint32_t)bytes);
-		at += 12 + bytes;
+		at += name_entry(payload + at, ops->name, bytes);
 	}
 	if (job->pair_keys)
 		pair_keys_write(job->pair_keys, payload, &at);
+	if (at + 12 + PROBE_RECORD_BYTES > RECORD_PAYLOAD_BYTES)
+		return fail(SLUICE_EINVAL, "the addresses of the transports are too long: the "
+					   "record has no room left for the control network's");
+	const size_t control = heart_record(job, payload + at + 12);
+	if (control)
+		at += name_entry(payload + at, HEART_ENTRY, control);
 	*bytes_out = at;
 	return add_proof(job, first, payload, bytes_out);
 }
@@ -211,7 +222,7 @@ static int hand_out_keys(sluice_job *job)
 		}
 		rc = transport->ops->admit(transport, keys);
 	}
-	return rc;
+	return rc ? rc : heart_admit(job, keys);
 }
 
 /* Lists what a rank's record offers, such as " self shm". */

@@ -11,6 +11,7 @@ check_PROGRAMS += \
 	tests/unit/test_last_error \
 	tests/unit/test_lost_notice \
 	tests/unit/test_place \
+	tests/unit/test_probe \
 	tests/unit/test_reach \
 	tests/unit/test_region_api \
 	tests/unit/test_region_delayed \
@@ -29,9 +30,11 @@ tests_unit_test_failure_SOURCES = tests/unit/job/test_failure.c $(ranks)
 tests_unit_test_hostile_rank_SOURCES = tests/unit/job/test_hostile_rank.c $(ranks)
 tests_unit_test_join_SOURCES = tests/unit/job/test_join.c $(ranks)
 tests_unit_test_last_error_SOURCES = tests/unit/job/test_last_error.c $(ranks)
+tests_unit_test_link_away_SOURCES = tests/unit/job/test_link_away.c $(ranks)
 tests_unit_test_lost_notice_SOURCES = tests/unit/job/test_lost_notice.c $(ranks)
 tests_unit_test_place_SOURCES = tests/unit/job/test_place.c tests/unit/scratch.h
 tests_unit_test_place_LDADD = $(LDADD) $(HWLOC_LIBS)
+tests_unit_test_probe_SOURCES = tests/unit/job/test_probe.c
 tests_unit_test_reach_SOURCES = tests/unit/job/test_reach.c
 tests_unit_test_region_api_SOURCES = tests/unit/job/test_region_api.c $(ranks)
 # Defines the table of transports.
@@ -40,3 +43,8 @@ tests_unit_test_slow_rank_SOURCES = tests/unit/job/test_slow_rank.c $(ranks)
 tests_unit_test_split_SOURCES = tests/unit/job/test_split.c $(ranks)
 tests_unit_test_token_SOURCES = tests/unit/job/test_token.c
 tests_unit_test_transports_SOURCES = tests/unit/job/test_transports.c $(ranks)
+if HAVE_LIBFABRIC
+check_PROGRAMS += tests/unit/test_link_away
+else
+EXTRA_DIST += tests/unit/job/test_link_away.c
+endif

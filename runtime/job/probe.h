@@ -1,0 +1,48 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Whether the process of a peer lives, asked over the control network: a way that does not use the
+ * fabric, so that a link that is away is not taken for a process that ended.
+ *
+ * Each rank has one UDP socket, whose port and addresses are in its record. A question is a
+ * datagram with the asker's time, and the answer repeats it. The thread of the heart answers, so a
+ * process that ended or is stopped does not. Both carry an HMAC with the pair's key, so nobody else
+ * can answer, and an old answer proves nothing, because it repeats an old time. If the process has
+ * ended, its kernel refuses the datagram instead.
+ *
+ * Ranks ask when the link to a peer is silent. In addition they ask one peer in each heartbeat, to
+ * find out which of its addresses leads to it: bridges of containers have the same address on every
+ * node, so only an address that has answered before can refuse. Called by heart.c. */
+#ifndef RUNTIME_PROBE_H
+#define RUNTIME_PROBE_H
+#include "rdma/transport.h"
+#include <stddef.h>
+#include <stdint.h>
+
+enum { PROBE_ADDRESSES = 3, PROBE_RECORD_BYTES = 4 + PROBE_ADDRESSES * 16 };
+
+struct probe;
+
+/* allowed: the interfaces of the control network (SLUICE_CONTROL_INTERFACE). Without an address the
+ * probe works, but no peer can ask this rank. */
+int probe_open(int rank, int size, const char *allowed, struct probe **out);
+void probe_close(struct probe **probe);
+/* Writes this rank's part of the record. */
+size_t probe_record(const struct probe *probe, uint8_t bytes[PROBE_RECORD_BYTES]);
+/* Takes a peer's part (hostile input). n 0: it has none. Needed once for each peer, and the keys,
+ * before the thread that serves begins. */
+int probe_meet(struct probe *probe, int peer, const uint8_t *bytes, size_t n);
+void probe_admit(struct probe *probe, const struct peer_keys *keys);
+
+/* Readable when probe_serve() has something to do. */
+int probe_fd(const struct probe *probe);
+/* Answers questions and takes answers, a limited number at a time. Called by one thread. */
+void probe_serve(struct probe *probe);
+
+/* The functions below may be called by another thread. */
+
+/* Asks the peer at all its addresses. */
+void probe_ask(struct probe *probe, int peer, uint64_t now_ns);
+/* Returns the time of the latest question that the peer has answered; 0: none. */
+uint64_t probe_answered_ns(const struct probe *probe, int peer);
+/* Returns when the peer's kernel refused a question last, after it had answered; 0: never. */
+uint64_t probe_refused_ns(const struct probe *probe, int peer);
+#endif
