@@ -46,6 +46,17 @@ const struct env_entry env_table[] = {
 	  "domain with its registrations for each peer. auto uses windows if the device has them "
 	  "and a test shows that they work.",
 	  FIELD(memory_windows) },
+	{ "SLUICE_TRAFFIC_CLASS", ENV_TEXT, "auto", "auto or 0 .. 255",
+	  "Traffic class of the verbs transport's packets on Ethernet: the DSCP times 4, plus 2 if "
+	  "switches may mark congestion (ECN). auto takes the class that an administrator gave to "
+	  "the port, else 106, which is DSCP 26 with ECN. The network must treat it as lossless or "
+	  "mark it; with another class, packets may be dropped under load.",
+	  FIELD(traffic_class) },
+	{ "SLUICE_SERVICE_LEVEL", ENV_TEXT, "auto", "auto or 0 .. 15",
+	  "Service level of the verbs transport's packets: on InfiniBand the one that the subnet "
+	  "manager maps to virtual lanes, on a VLAN the priority. auto takes the one that the "
+	  "kernel resolves for the connection.",
+	  FIELD(service_level) },
 	{ "SLUICE_PROVIDER", ENV_TEXT, "", "a provider of libfabric",
 	  "Provider that the ofi transport uses. If it is not set, Sluice takes the first one of "
 	  "efa, cxi, opx, psm3, tcp and net that works on this node.",

@@ -13,6 +13,8 @@ struct settings {
 	char gid_net[64];
 	char gid_index[16];     /* SLUICE_GID_INDEX: "auto" or a number */
 	char memory_windows[8]; /* SLUICE_MEMORY_WINDOWS: "auto", "yes" or "no" */
+	char traffic_class[16]; /* SLUICE_TRAFFIC_CLASS: "auto" or a number */
+	char service_level[16]; /* SLUICE_SERVICE_LEVEL: "auto" or a number */
 	char provider[32];      /* SLUICE_PROVIDER of libfabric; "" stands for the best one */
 	char interface[256];    /* SLUICE_INTERFACE: a list of names and addresses; "": any */
 	char log[128];          /* SLUICE_LOG, default "warn" */

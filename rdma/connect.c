@@ -4,7 +4,6 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "rdma/retry.h"
 #include "sluice.h"
 #include <arpa/inet.h>
 #include <errno.h>
@@ -131,7 +130,6 @@ static int next_event(struct connect *c, struct cm_event *out)
 	switch (event->event) {
 	case RDMA_CM_EVENT_CONNECT_REQUEST:
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
-	case RDMA_CM_EVENT_ESTABLISHED:
 	case RDMA_CM_EVENT_REJECTED:
 		n = event->param.conn.private_data_len;
 		if (event->param.conn.private_data && n <= sizeof(out->bytes)) {
@@ -277,13 +275,13 @@ int connect_fd(const struct connect *c)
 }
 
 void connect_use(struct connect *c, struct queues *queues, const struct queue_sizes *sizes,
-		 struct event_queue *events, unsigned *wants)
+		 const struct path_choice *path, struct event_queue *events, unsigned *wants)
 {
 	c->shared.queues = queues;
 	c->shared.sizes = sizes;
 	c->shared.events = events;
 	c->shared.wants = wants;
-	proofs_use(c->proofs, c->channel, RETRY_ACK_TIMEOUT, sizes->reads);
+	proofs_use(c->proofs, c->channel, path, sizes->reads);
 }
 
 void connect_admit(struct connect *c, const struct peer_keys *keys)

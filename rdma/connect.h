@@ -19,7 +19,7 @@ uint16_t connect_port(const struct connect *c);
 int connect_fd(const struct connect *c);
 /* Sets the objects that links use. Called before the first link is added. */
 void connect_use(struct connect *c, struct queues *queues, const struct queue_sizes *sizes,
-		 struct event_queue *events, unsigned *wants);
+		 const struct path_choice *path, struct event_queue *events, unsigned *wants);
 /* Sets the job's key, by which peers are recognised. */
 void connect_admit(struct connect *c, const struct peer_keys *keys);
 int connect_admitted(const struct connect *c);

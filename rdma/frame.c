@@ -49,6 +49,7 @@ size_t frame_signed(const struct frame *frame, uint8_t out[ACCEPT_SIGNED_BYTES])
 	if (frame->kind != FRAME_ACCEPT)
 		return 8;
 	greeting_encode(&frame->slot, frame->control, out + 8);
+	put_le32(out + 8 + GREETING_BYTES, frame->mtu);
 	return ACCEPT_SIGNED_BYTES;
 }
 
@@ -123,6 +124,7 @@ int frame_decode(const uint8_t *bytes, size_t n, struct frame *out, const char *
 		memcpy(frame.tag, body, AUTH_TAG_BYTES);
 		frame.received = get_le64(body + AUTH_TAG_BYTES);
 		greeting_decode(body + AUTH_TAG_BYTES + 8, &frame.slot, frame.control);
+		frame.mtu = get_le32(body + AUTH_TAG_BYTES + 8 + GREETING_BYTES);
 		break;
 	case FRAME_REFUSAL: frame.reason = get_le32(body); break;
 	}

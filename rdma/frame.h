@@ -7,7 +7,8 @@
  *   HELLO       client nonce 12                                                client -> server
  *   CHALLENGE   server nonce 12, tag 16                                  (in a reject) <-
  *   PROOF       client nonce 12, server nonce 12, tag 16, notifies received u64       ->
- *   ACCEPT      tag 16, notifies received u64, slot 16, control descriptor 64         <-
+ *   ACCEPT      tag 16, notifies received u64, slot 16, control descriptor 64,
+ *               path MTU u32 (enum ibv_mtu)                                           <-
  *   REFUSAL     reason u32                                              (in a reject) <-
  *
  * A PROOF fills the 56 bytes that the InfiniBand connection manager leaves in a request. */
@@ -36,6 +37,7 @@ struct frame {
 	uint64_t received;
 	struct slot_address slot;
 	uint8_t control[REGION_HEAD_BYTES];
+	uint32_t mtu;
 	uint32_t reason;
 };
 
@@ -45,7 +47,7 @@ enum {
 	SLOT_ADDRESS_BYTES = 16,
 	/* The client's first write into the server's slot: its own slot and control descriptor. */
 	GREETING_BYTES = SLOT_ADDRESS_BYTES + REGION_HEAD_BYTES,
-	ACCEPT_SIGNED_BYTES = 8 + GREETING_BYTES,
+	ACCEPT_SIGNED_BYTES = 8 + GREETING_BYTES + 4,
 	FRAME_MAX = FRAME_HEADER_BYTES + AUTH_TAG_BYTES + ACCEPT_SIGNED_BYTES
 };
 

@@ -88,7 +88,7 @@ static int port_active(const struct link *l)
 static void end_pair(struct link *l)
 {
 	l->noted = LOSS;
-	qp_end(l->config.pair);
+	qp_end(l->config.pair, proof_id(l->proof));
 	l->noted = NOTHING;
 }
 
@@ -113,7 +113,7 @@ static int make_pair(struct link *l)
 			 ibv_get_device_name(id->verbs->device), l->shared->device->name);
 		return -1;
 	}
-	return qp_make(l->config.pair, id, l, l->why);
+	return qp_make(l->config.pair, l, l->why);
 }
 
 /* ---- connecting ------------------------------------------------------------------ */
@@ -154,7 +154,8 @@ static enum link_event wait_for_client(struct link *l, struct cue *cue)
 static enum link_event send_proof(struct link *l, struct cue *cue)
 {
 	(void)cue;
-	if (make_pair(l) || proof_request(l->proof, qp_received(l->config.pair), l->why))
+	if (make_pair(l) ||
+	    proof_request(l->proof, qp_number(l->config.pair), qp_received(l->config.pair), l->why))
 		return FAILURE;
 	return NOTHING;
 }
@@ -169,10 +170,24 @@ static enum link_event yield_to_peer(struct link *l, struct cue *cue)
 	return NOTHING;
 }
 
+/* Makes a queue pair that reaches the peer's. The slot's key becomes valid when this side sends
+ * READY. */
+static int join_peer(struct link *l, struct proof_offer *offer)
+{
+	struct queue_pair *pair = l->config.pair;
+
+	if (make_pair(l) || qp_join(pair, proof_id(l->proof), 0, l->why) ||
+	    qp_greeting(pair, &offer->slot, offer->control, l->why))
+		return -1;
+	offer->qpn = qp_number(pair);
+	offer->mtu = qp_mtu(pair);
+	offer->received = qp_received(pair);
+	return 0;
+}
+
 static enum link_event accept_peer(struct link *l, struct cue *cue)
 {
-	uint8_t control[REGION_HEAD_BYTES];
-	struct slot_address slot; /* its key becomes valid when this side sends READY */
+	struct proof_offer offer;
 	int answered = 0;
 
 	cue->refusal = REFUSAL_GONE;
@@ -180,9 +195,8 @@ static enum link_event accept_peer(struct link *l, struct cue *cue)
 		return END;
 	cue->refusal = REFUSAL_FAILED;
 	proof_take_id(l->proof, cue->cm->id);
-	if (!make_pair(l) && !qp_greeting(l->config.pair, &slot, control, l->why) &&
-	    !proof_accept(l->proof, cue->cm, cue->frame, cue->now, qp_received(l->config.pair),
-			  &slot, control, &answered, l->why)) {
+	if (!join_peer(l, &offer) &&
+	    !proof_accept(l->proof, cue->cm, cue->frame, cue->now, &offer, &answered, l->why)) {
 		cue->refusal = 0;
 		retry_await(&l->retry, cue->now);
 		return NOTHING;
@@ -204,7 +218,14 @@ static enum link_event send_ready(struct link *l, struct cue *cue)
 
 static enum link_event take_accept(struct link *l, struct cue *cue)
 {
-	return qp_take_accept(l->config.pair, cue->frame, l->why) ? END : send_ready(l, cue);
+	struct queue_pair *pair = l->config.pair;
+
+	if (qp_take_accept(pair, cue->frame, l->why))
+		return END;
+	if (qp_join(pair, proof_id(l->proof), cue->frame->mtu, l->why) ||
+	    proof_confirm(l->proof, l->why))
+		return FAILURE;
+	return send_ready(l, cue);
 }
 
 static enum link_event send_keys(struct link *l, struct cue *cue)
@@ -477,27 +498,26 @@ static enum link_event event_of(struct link *l, const struct cm_event *cm, struc
 				l, "the connection was rejected after it had been established");
 		return event_of_answer(
 			l, proof_judge_reject(l->proof, cm, l->state == ASKING, l->why));
-	case RDMA_CM_EVENT_ESTABLISHED:
+	case RDMA_CM_EVENT_CONNECT_RESPONSE:
 		if (l->state != PROVING)
-			return NOTHING; /* the server waits for the greeting */
+			break; /* a listener that is not Sluice accepts a hello */
 		return event_of_answer(l, proof_judge_accept(l->proof, cm, frame, l->why));
+	case RDMA_CM_EVENT_ESTABLISHED: return NOTHING; /* the server waits for the greeting */
 	case RDMA_CM_EVENT_DISCONNECTED:
 		return loss_event(l, "it was disconnected by the other side");
-	case RDMA_CM_EVENT_CONNECT_RESPONSE: /* a listener that is not Sluice accepts a hello */
 	case RDMA_CM_EVENT_ADDR_ERROR:
 	case RDMA_CM_EVENT_ROUTE_ERROR:
 	case RDMA_CM_EVENT_CONNECT_ERROR:
-	case RDMA_CM_EVENT_UNREACHABLE:
-		if (link_is_up(l))
-			return loss_event(l, rdma_event_str(cm->type));
-		snprintf(l->why, sizeof(l->why), "%s (status %d)", rdma_event_str(cm->type),
-			 cm->status);
-		return FAILURE;
+	case RDMA_CM_EVENT_UNREACHABLE: break;
 	default:
 		log_line(LOG_DEBUG, "rdma", "verbs: rank %d: %s", l->config.peer,
 			 rdma_event_str(cm->type));
 		return NOTHING;
 	}
+	if (link_is_up(l))
+		return loss_event(l, rdma_event_str(cm->type));
+	snprintf(l->why, sizeof(l->why), "%s (status %d)", rdma_event_str(cm->type), cm->status);
+	return FAILURE;
 }
 
 void link_cm_event(struct link *l, const struct cm_event *event, uint64_t now)

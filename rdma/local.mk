@@ -39,6 +39,7 @@ library_sources += \
 	rdma/connect.c rdma/connect.h \
 	rdma/frame.c rdma/frame.h \
 	rdma/link.c rdma/link.h \
+	rdma/path.c rdma/path.h \
 	rdma/proof.c rdma/proof.h \
 	rdma/queue_pair.c rdma/queue_pair.h \
 	rdma/queues.c rdma/queues.h \

@@ -24,7 +24,7 @@ struct proofs {
 	uint8_t nonce_key[AUTH_KEY_BYTES];
 	const struct verbs_device *device;
 	struct rdma_event_channel *channel;
-	uint8_t ack_timeout;
+	const struct path_choice *path;
 	uint32_t reads;
 };
 
@@ -54,11 +54,11 @@ int proofs_open(int rank, const struct verbs_device *device, struct proofs **out
 	return rc;
 }
 
-void proofs_use(struct proofs *p, struct rdma_event_channel *channel, uint8_t ack_timeout,
-		uint32_t reads)
+void proofs_use(struct proofs *p, struct rdma_event_channel *channel,
+		const struct path_choice *path, uint32_t reads)
 {
 	p->channel = channel;
-	p->ack_timeout = ack_timeout;
+	p->path = path;
 	p->reads = reads;
 }
 
@@ -181,13 +181,17 @@ int proof_start(struct proof *p, int timeout_ms, char why[PROOF_WHY_BYTES])
 	const struct proofs *shared = p->proofs;
 	/* Without this address, the route could start at another device of this machine. */
 	struct sockaddr_storage own = shared->device->address;
-	uint8_t timeout = shared->ack_timeout;
+	uint8_t traffic_class = (uint8_t)shared->path->traffic_class;
 	struct rdma_cm_id *id;
 
 	if (rdma_create_id(shared->channel, &id, p->owner, RDMA_PS_TCP))
 		return why_call_failed("rdma_create_id", why);
-	/* Set before the route, which includes it. Devices without the option use their default. */
-	rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, &timeout, sizeof(timeout));
+	/* From it the kernel derives the service level, which is the priority on a VLAN, and the
+	 * class of the connection manager's own messages. Set before the route, which includes it.
+	 */
+	if (shared->path->traffic_class != PATH_AS_RESOLVED)
+		rdma_set_option(id, RDMA_OPTION_ID, RDMA_OPTION_ID_TOS, &traffic_class,
+				sizeof(traffic_class));
 	if (rdma_resolve_addr(id, (struct sockaddr *)&own, (struct sockaddr *)&p->address,
 			      timeout_ms)) {
 		why_call_failed("rdma_resolve_addr", why);
@@ -216,7 +220,7 @@ static int send_request(struct proof *p, const struct frame *frame, uint32_t qpn
 		.retry_count = QUEUES_RETRIES,
 		.rnr_retry_count = QUEUES_RETRIES,
 		.srq = 1,
-		.qp_num = qpn, /* ignored if the id has a queue pair */
+		.qp_num = qpn,
 	};
 
 	return rdma_connect(p->id, &param) ? why_call_failed("rdma_connect", why) : 0;
@@ -237,7 +241,7 @@ int proof_send_hello(struct proof *p, char why[PROOF_WHY_BYTES])
 	return send_request(p, &frame, (qpn & 0xffffff) | 1, why);
 }
 
-int proof_request(struct proof *p, uint64_t received, char why[PROOF_WHY_BYTES])
+int proof_request(struct proof *p, uint32_t qpn, uint64_t received, char why[PROOF_WHY_BYTES])
 {
 	struct frame frame = { .kind = FRAME_PROOF, .rank = p->proofs->rank, .received = received };
 
@@ -245,7 +249,12 @@ int proof_request(struct proof *p, uint64_t received, char why[PROOF_WHY_BYTES])
 	memcpy(frame.nonce_server, p->context.nonce_server, AUTH_NONCE_BYTES);
 	if (tag(p->proofs, AUTH_PROOF, &p->context, &frame))
 		return why_last_error(why);
-	return send_request(p, &frame, 0, why);
+	return send_request(p, &frame, qpn, why);
+}
+
+int proof_confirm(struct proof *p, char why[PROOF_WHY_BYTES])
+{
+	return rdma_establish(p->id) ? why_call_failed("rdma_establish", why) : 0;
 }
 
 /* ---- accepting --------------------------------------------------------------------- */
@@ -271,13 +280,14 @@ static uint8_t at_most(uint8_t asked, uint32_t here)
 }
 
 int proof_accept(struct proof *p, const struct cm_event *event, const struct frame *request,
-		 uint64_t now_ns, uint64_t received, const struct slot_address *slot,
-		 const uint8_t control[REGION_HEAD_BYTES], int *answered,
+		 uint64_t now_ns, const struct proof_offer *offer, int *answered,
 		 char why[PROOF_WHY_BYTES])
 {
-	struct frame frame = {
-		.kind = FRAME_ACCEPT, .rank = p->proofs->rank, .received = received, .slot = *slot
-	};
+	struct frame frame = { .kind = FRAME_ACCEPT,
+			       .rank = p->proofs->rank,
+			       .received = offer->received,
+			       .slot = offer->slot,
+			       .mtu = offer->mtu };
 	uint8_t bytes[FRAME_MAX];
 	struct rdma_conn_param param = {
 		.private_data = bytes,
@@ -285,11 +295,12 @@ int proof_accept(struct proof *p, const struct cm_event *event, const struct fra
 		.initiator_depth = at_most(event->initiator_depth, p->proofs->reads),
 		.rnr_retry_count = QUEUES_RETRIES,
 		.srq = 1,
+		.qp_num = offer->qpn,
 	};
 
 	*answered = 0;
 	p->context = context_of(p->proofs, request);
-	memcpy(frame.control, control, REGION_HEAD_BYTES);
+	memcpy(frame.control, offer->control, REGION_HEAD_BYTES);
 	if (tag(p->proofs, AUTH_ACCEPT, &p->context, &frame))
 		return why_last_error(why);
 	param.private_data_len = (uint8_t)frame_encode(&frame, bytes);

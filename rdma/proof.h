@@ -8,7 +8,7 @@
 #define RDMA_PROOF_H
 #include "rdma/auth.h"
 #include "rdma/frame.h"
-#include "rdma/verbs_device.h"
+#include "rdma/path.h"
 #include <rdma/rdma_cma.h>
 
 /* A copied event of rdma_cm: an id cannot end before its event is acknowledged. */
@@ -26,10 +26,10 @@ enum { PROOF_WHY_BYTES = 200 };
 /* ---- of this rank ---- */
 struct proofs;
 int proofs_open(int rank, const struct verbs_device *device, struct proofs **out);
-/* Sets the channel of requests, their acknowledgement timeout (4.096 us * 2^this), and the number
- * of simultaneous READs that they request. */
-void proofs_use(struct proofs *p, struct rdma_event_channel *channel, uint8_t ack_timeout,
-		uint32_t reads);
+/* Sets the channel of requests, their path, and the number of simultaneous READs that they
+ * request. */
+void proofs_use(struct proofs *p, struct rdma_event_channel *channel,
+		const struct path_choice *path, uint32_t reads);
 /* Sets the job's key. */
 void proofs_admit(struct proofs *p, const struct peer_keys *keys);
 int proofs_admitted(const struct proofs *p);
@@ -61,22 +61,31 @@ int proof_start(struct proof *p, int timeout_ms, char why[PROOF_WHY_BYTES]);
 int proof_route(struct proof *p, int timeout_ms, char why[PROOF_WHY_BYTES]);
 /* Sends the hello, once the route is known. */
 int proof_send_hello(struct proof *p, char why[PROOF_WHY_BYTES]);
-/* Sends the proof; the id has a queue pair. received: number of notifies received from the peer. */
-int proof_request(struct proof *p, uint64_t received, char why[PROOF_WHY_BYTES]);
+/* Sends the proof for a queue pair. received: number of notifies received from the peer. */
+int proof_request(struct proof *p, uint32_t qpn, uint64_t received, char why[PROOF_WHY_BYTES]);
+/* Confirms the peer's acceptance: the queue pair has joined. */
+int proof_confirm(struct proof *p, char why[PROOF_WHY_BYTES]);
 
 /* Returns 1 if no request with this or a later challenge was accepted. */
 int proof_is_new(const struct proof *p, uint64_t made_ms);
 /* Takes over the id of a request, or gives it back. */
 void proof_take_id(struct proof *p, struct rdma_cm_id *id);
 void proof_yield_id(struct proof *p);
+/* What an acceptance says, besides its tag, of a queue pair that has joined. */
+struct proof_offer {
+	uint32_t qpn;
+	unsigned mtu;
+	uint64_t received;
+	struct slot_address slot;
+	uint8_t control[REGION_HEAD_BYTES];
+};
 /* Accepts the request whose id was taken. On -1, *answered is set if the request was answered
  * nevertheless, so its id cannot be given back. */
 int proof_accept(struct proof *p, const struct cm_event *event, const struct frame *request,
-		 uint64_t now_ns, uint64_t received, const struct slot_address *slot,
-		 const uint8_t control[REGION_HEAD_BYTES], int *answered,
+		 uint64_t now_ns, const struct proof_offer *offer, int *answered,
 		 char why[PROOF_WHY_BYTES]);
 
-/* The meaning of a reject, or of an established connection. */
+/* The meaning of a reject, or of a response. */
 enum proof_answer {
 	ANSWER_CHALLENGE,
 	ANSWER_ACCEPT, /* the frame has the details */

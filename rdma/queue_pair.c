@@ -14,7 +14,8 @@ enum { ROOM_MS = 1000 };
 
 struct queue_pair {
 	struct queue_pair_config config;
-	struct rdma_cm_id *id; /* NULL: there is no queue pair */
+	struct ibv_qp *qp; /* NULL: there is none */
+	unsigned mtu;
 };
 
 /* Copies the text of the last error to why. */
@@ -24,31 +25,53 @@ static int qp_failed(char why[QP_WHY_BYTES])
 	return -1;
 }
 
-/* rdma_cm draws the first packet number of each queue pair at random. */
-int qp_make(struct queue_pair *p, struct rdma_cm_id *id, void *owner, char why[QP_WHY_BYTES])
+int qp_make(struct queue_pair *p, void *owner, char why[QP_WHY_BYTES])
 {
 	const struct queue_pair_config *c = &p->config;
 
-	if (queues_pair_make(c->queues, id, rights_peer_domain(c->rights), owner)) {
+	p->qp = queues_pair_make(c->queues, rights_peer_domain(c->rights), owner);
+	if (!p->qp) {
 		snprintf(why, QP_WHY_BYTES, "no queue pair: %s", errno_text(errno));
 		return -1;
 	}
-	p->id = id;
-	sendlog_attach(c->log, id->qp);
+	sendlog_attach(c->log, p->qp);
 	return rights_connect(c->rights) ? qp_failed(why) : 0;
 }
 
-void qp_end(struct queue_pair *p)
+uint32_t qp_number(const struct queue_pair *p)
+{
+	return p->qp->qp_num;
+}
+
+/* rdma_cm draws the first packet number of each connection at random. */
+int qp_join(struct queue_pair *p, struct rdma_cm_id *id, unsigned peer_mtu, char why[QP_WHY_BYTES])
+{
+	const int mtu = path_join(p->config.path, p->qp, id, peer_mtu, p->config.sizes->reads, why);
+
+	_Static_assert((int)PATH_WHY_BYTES <= (int)QP_WHY_BYTES, "a reason is too long");
+	if (mtu < 0)
+		return -1;
+	p->mtu = (unsigned)mtu;
+	return 0;
+}
+
+unsigned qp_mtu(const struct queue_pair *p)
+{
+	return p->mtu;
+}
+
+void qp_end(struct queue_pair *p, struct rdma_cm_id *id)
 {
 	const struct queue_pair_config *c = &p->config;
 
-	if (!p->id)
+	if (!p->qp)
 		return;
 	sendlog_detach(c->log);
-	queues_pair_stop(c->queues, p->id);
+	queues_pair_stop(c->queues, p->qp);
+	rdma_disconnect(id); /* fails if it was never connected */
 	rights_disconnect(c->rights);
-	queues_pair_end(c->queues, p->id);
-	p->id = NULL;
+	queues_pair_end(c->queues, p->qp);
+	p->qp = NULL;
 }
 
 uint64_t qp_received(struct queue_pair *p)
@@ -56,8 +79,8 @@ uint64_t qp_received(struct queue_pair *p)
 	return sendlog_report_received(p->config.log);
 }
 
-int qp_greeting(struct queue_pair *p, struct slot_address *slot,
-		uint8_t control[REGION_HEAD_BYTES], char why[QP_WHY_BYTES])
+int qp_greeting(struct queue_pair *p, struct slot_address *slot, uint8_t control[REGION_HEAD_BYTES],
+		char why[QP_WHY_BYTES])
 {
 	return rights_greeting(p->config.rights, p->config.sizes->credits, slot, control) ?
 		       qp_failed(why) :
@@ -149,12 +172,13 @@ int qp_take_keys(struct queue_pair *p, char why[QP_WHY_BYTES])
 
 void qp_start(struct queue_pair *p, int again)
 {
-	const uint32_t reads = queues_pair_reads(p->config.queues, p->id);
+	const uint32_t reads = queues_pair_reads(p->config.queues, p->qp);
 
 	log_line(again ? LOG_WARN : LOG_DEBUG, "rdma",
-		 "verbs: %s rank %d, QP 0x%06x, %u READs, %llu transfers to post again",
-		 again ? "connected again to" : "connected to", p->config.peer, p->id->qp->qp_num,
-		 reads, (unsigned long long)sendlog_waiting(p->config.log));
+		 "verbs: %s rank %d, QP 0x%06x, path MTU %u, %u READs, %llu transfers to post "
+		 "again",
+		 again ? "connected again to" : "connected to", p->config.peer, p->qp->qp_num,
+		 128u << p->mtu, reads, (unsigned long long)sendlog_waiting(p->config.log));
 	sendlog_start(p->config.log, reads);
 }
 

@@ -6,6 +6,7 @@
 #ifndef RDMA_QUEUE_PAIR_H
 #define RDMA_QUEUE_PAIR_H
 #include "rdma/frame.h"
+#include "rdma/path.h"
 #include "rdma/queues.h"
 #include "rdma/rights.h"
 #include "rdma/sendlog.h"
@@ -16,6 +17,7 @@ struct queue_pair_config {
 	int peer, client; /* client: this rank is the one that connects */
 	struct queues *queues;
 	const struct queue_sizes *sizes;
+	const struct path_choice *path;
 	struct sendlog *log;
 	struct rights_peer *rights;
 	const uint8_t *slot; /* written by the peer */
@@ -27,14 +29,21 @@ void qp_close(struct queue_pair **p);
 
 /* Functions that return an int return 0, or -1 and why, unless stated otherwise. */
 
-/* Makes the queue pair of an id, whose completions go to owner. */
-int qp_make(struct queue_pair *p, struct rdma_cm_id *id, void *owner, char why[QP_WHY_BYTES]);
-/* Ends the queue pair, if there is one. Delivers everything that arrived before. */
-void qp_end(struct queue_pair *p);
+/* Makes a queue pair, whose completions go to owner. */
+int qp_make(struct queue_pair *p, void *owner, char why[QP_WHY_BYTES]);
+uint32_t qp_number(const struct queue_pair *p);
+/* Connects the queue pair to that of the id's peer, whose port has this MTU (0: it is not known
+ * yet). */
+int qp_join(struct queue_pair *p, struct rdma_cm_id *id, unsigned peer_mtu, char why[QP_WHY_BYTES]);
+/* Ends the queue pair, if there is one, and disconnects the id. Delivers everything that arrived
+ * before. */
+void qp_end(struct queue_pair *p, struct rdma_cm_id *id);
 /* Values for the peer: notifies received so far, and what the peer needs to reach this rank. */
 uint64_t qp_received(struct queue_pair *p);
-int qp_greeting(struct queue_pair *p, struct slot_address *slot,
-		uint8_t control[REGION_HEAD_BYTES], char why[QP_WHY_BYTES]);
+/* The path MTU of the queue pair, once it has joined. */
+unsigned qp_mtu(const struct queue_pair *p);
+int qp_greeting(struct queue_pair *p, struct slot_address *slot, uint8_t control[REGION_HEAD_BYTES],
+		char why[QP_WHY_BYTES]);
 /* Take values from the peer: the number of notifies it received; its slot and control region.
  * Return -1 if they are impossible. */
 int qp_replay(struct queue_pair *p, uint64_t received, char why[QP_WHY_BYTES]);

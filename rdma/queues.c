@@ -151,22 +151,24 @@ static struct ibv_qp_init_attr attributes(const struct queues *q, uint32_t inlin
 						   .max_inline_data = inline_bytes } };
 }
 
-int queues_pair_make(struct queues *q, struct rdma_cm_id *id, struct ibv_pd *pd, void *owner)
+struct ibv_qp *queues_pair_make(struct queues *q, struct ibv_pd *pd, void *owner)
 {
 	struct owned *pair = q->pairs;
 	struct ibv_qp_init_attr attr;
+	struct ibv_qp *qp;
 
 	while (pair->owner)
 		pair++; /* each rank has at most one queue pair */
 	attr = attributes(q, q->sizes.inline_bytes, pair);
 	atomic_store(&pair->last_taken, 0);
-	if (rdma_create_qp(id, pd, &attr))
-		return -1;
-	pair->qpn = id->qp->qp_num;
+	qp = ibv_create_qp(pd, &attr);
+	if (!qp)
+		return NULL;
+	pair->qpn = qp->qp_num;
 	pair->owner = owner;
 	q->n_pairs++;
 	index_pairs(q);
-	return 0;
+	return qp;
 }
 
 static void drain(struct queues *q)
@@ -203,14 +205,13 @@ static void await_last_receive(struct queues *q, struct owned *pair)
 			 q->device);
 }
 
-void queues_pair_stop(struct queues *q, struct rdma_cm_id *id)
+void queues_pair_stop(struct queues *q, struct ibv_qp *qp)
 {
-	const int connected = id->qp->state != IBV_QPS_RESET && id->qp->state != IBV_QPS_INIT;
+	const int connected = qp->state != IBV_QPS_RESET && qp->state != IBV_QPS_INIT;
 	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
-	struct owned *pair = q->by_qpn[place_of_qpn(q, id->qp->qp_num)];
+	struct owned *pair = q->by_qpn[place_of_qpn(q, qp->qp_num)];
 
-	ibv_modify_qp(id->qp, &error, IBV_QP_STATE);
-	rdma_disconnect(id); /* fails if it was never connected */
+	ibv_modify_qp(qp, &error, IBV_QP_STATE);
 	if (connected)
 		await_last_receive(q, pair);
 	else
@@ -231,13 +232,12 @@ static void replace_receives(struct queues *q)
 
 /* The peer is informed how many notifies arrived. So the queue is drained once more after the queue
  * pair has ended, because a software device may have been in the middle of a packet. */
-void queues_pair_end(struct queues *q, struct rdma_cm_id *id)
+void queues_pair_end(struct queues *q, struct ibv_qp *qp)
 {
-	struct owned *pair = q->by_qpn[place_of_qpn(q, id->qp->qp_num)];
+	struct owned *pair = q->by_qpn[place_of_qpn(q, qp->qp_num)];
 	const int complete = atomic_load(&pair->last_taken) && has_room(q);
 
-	rdma_destroy_qp(id);
-	id->qp = NULL;
+	ibv_destroy_qp(qp);
 	drain(q);
 	pair->owner = NULL;
 	q->n_pairs--;
@@ -247,12 +247,12 @@ void queues_pair_end(struct queues *q, struct rdma_cm_id *id)
 		replace_receives(q);
 }
 
-uint32_t queues_pair_reads(const struct queues *q, const struct rdma_cm_id *id)
+uint32_t queues_pair_reads(const struct queues *q, struct ibv_qp *qp)
 {
 	struct ibv_qp_init_attr init;
 	struct ibv_qp_attr attr;
 
-	if (ibv_query_qp(id->qp, &attr, IBV_QP_MAX_QP_RD_ATOMIC, &init) ||
+	if (ibv_query_qp(qp, &attr, IBV_QP_MAX_QP_RD_ATOMIC, &init) ||
 	    attr.max_rd_atomic >= q->sizes.reads)
 		return q->sizes.reads;
 	return attr.max_rd_atomic > 0 ? attr.max_rd_atomic : 1;

@@ -7,7 +7,6 @@
 #define RDMA_QUEUES_H
 #include "rdma/event_queue.h"
 #include "rdma/verbs_device.h"
-#include <rdma/rdma_cma.h>
 #include <stdint.h>
 
 enum {
@@ -41,16 +40,16 @@ int queues_open(struct ibv_pd *pd, const char *device, int ranks, struct queue_s
 		struct queues **out);
 void queues_close(struct queues **queues);
 
-/* Makes the queue pair of an id, in pd. Returns 0, or -1 and errno. */
-int queues_pair_make(struct queues *q, struct rdma_cm_id *id, struct ibv_pd *pd, void *owner);
+/* Makes a queue pair in pd. NULL: errno says why. */
+struct ibv_qp *queues_pair_make(struct queues *q, struct ibv_pd *pd, void *owner);
 /* Stops the queue pair and passes all its completions to completed(). Waits a moment until the card
  * says that it takes no more receives. */
-void queues_pair_stop(struct queues *q, struct rdma_cm_id *id);
+void queues_pair_stop(struct queues *q, struct ibv_qp *qp);
 /* After queues_pair_stop(). Replaces the receives that the queue pair may have kept. */
-void queues_pair_end(struct queues *q, struct rdma_cm_id *id);
+void queues_pair_end(struct queues *q, struct ibv_qp *qp);
 
 /* Returns the number of READs that a connected queue pair may have outstanding. */
-uint32_t queues_pair_reads(const struct queues *q, const struct rdma_cm_id *id);
+uint32_t queues_pair_reads(const struct queues *q, struct ibv_qp *qp);
 
 /* Explains a completion's status to a user. *survives_out is 1 if reconnecting may help. */
 const char *queues_explain(enum ibv_wc_status status, int *survives_out);

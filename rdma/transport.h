@@ -63,6 +63,8 @@ struct transport_config {
 	const char *gid_index;      /* verbs: "auto" or a number; NULL: auto */
 	const char *memory_windows; /* verbs: "auto", "yes" or "no"; NULL: auto */
 	const char *gid_net;        /* verbs: the network of its addresses; NULL or "": any */
+	const char *traffic_class;  /* verbs: "auto" or a number; NULL: auto */
+	const char *service_level;  /* verbs: the same */
 	const char *provider;       /* ofi: libfabric's name for it; NULL or "": the best one */
 	const char *interface;      /* verbs, ofi: a list; NULL or "": the first usable one */
 	/* This transport of the rank, if it was opened before. Then a second one is opened on

@@ -52,6 +52,7 @@ struct verbs {
 	struct verbs_device
 		*found; /* the first is `device`; NULL: another transport has the list */
 	int n_found;
+	struct path_choice path;
 	struct queue_sizes sizes;
 	struct connect *connect;
 	struct rights *rights;
@@ -159,6 +160,7 @@ static int open_peer_parts(struct verbs *v, struct verbs_endpoint *ep, struct li
 		return rc;
 	rc = qp_open(&(struct queue_pair_config){ .queues = v->queues,
 						  .sizes = &v->sizes,
+						  .path = &v->path,
 						  .log = ep->log,
 						  .rights = ep->rights,
 						  .slot = memory.slot,
@@ -546,6 +548,9 @@ static int choose_device(struct verbs *v, const struct transport_config *config)
 	int rc = find_device(v, config);
 
 	if (!rc)
+		rc = path_choose(&v->device, config->traffic_class, config->service_level,
+				 &v->path);
+	if (!rc)
 		rc = queue_sizes_choose(&v->device, v->most_peers + 1, config->queue_depth,
 					&v->sizes);
 	return rc ? rc : check_memlock(v);
@@ -568,24 +573,27 @@ static int open_parts_of_all(struct verbs *v, const char *memory_windows)
 		rc = check_memlock(v);
 	if (rc)
 		return rc;
-	connect_use(v->connect, v->queues, &v->sizes, &v->events, &v->wants);
+	connect_use(v->connect, v->queues, &v->sizes, &v->path, &v->events, &v->wants);
 	return open_watched(v);
 }
 
 static void log_opened(const struct verbs *v)
 {
 	const struct verbs_device *d = &v->device;
-	char text[80];
+	char text[80], class[16], level[16];
 
 	log_line(LOG_INFO, "rdma",
-		 "verbs: %s port %d (%s, %s), %s: queue of %u transfers a peer, %u receives (%u a "
-		 "peer), %u completions, %u READs at once, %u bytes inline, messages of %llu "
+		 "verbs: %s port %d (%s, %s), %s: traffic class %s, service level %s, MTU %u, "
+		 "queue of %u transfers a peer, %u receives (%u a peer), %u completions, "
+		 " %u READs at once, %u bytes inline, messages of %llu "
 		 "bytes; an unanswered request fails after %.2f s, a lost connection must be "
 		 "restored within %.2f s",
 		 d->name, d->port, d->infiniband ? "InfiniBand" : "Ethernet", d->reason,
-		 verbs_address_text(connect_address(v->connect), text), v->sizes.log_entries,
-		 v->sizes.receives, v->sizes.credits, v->sizes.completions, v->sizes.reads,
-		 v->sizes.inline_bytes, (unsigned long long)v->sizes.max_message,
+		 verbs_address_text(connect_address(v->connect), text),
+		 path_text(v->path.traffic_class, class), path_text(v->path.service_level, level),
+		 128u << v->path.mtu, v->sizes.log_entries, v->sizes.receives, v->sizes.credits,
+		 v->sizes.completions, v->sizes.reads, v->sizes.inline_bytes,
+		 (unsigned long long)v->sizes.max_message,
 		 4.096e-6 * (1 << RETRY_ACK_TIMEOUT) * (QUEUES_RETRIES + 1),
 		 v->link_lost_after_ms / 1000.0);
 }

@@ -65,6 +65,8 @@ static int open_transport(sluice_job *job, const struct transport_ops *ops)
 		.gid_index = job->settings.gid_index,
 		.gid_net = job->settings.gid_net,
 		.memory_windows = job->settings.memory_windows,
+		.traffic_class = job->settings.traffic_class,
+		.service_level = job->settings.service_level,
 		.provider = job->settings.provider,
 		.interface = job->settings.interface,
 		.neighbours = job->sim_rank ? sim_rank_neighbours(job->sim_rank) : NULL,

@@ -19,7 +19,8 @@ enum {
 	NO_SERVICE = 8,
 	PADDED_REQUEST = 56,
 	PADDED_REJECT = 148,
-	PADDED_ACCEPT = 196
+	PADDED_ACCEPT = 196,
+	KERNEL_TIMEOUT = 19 /* of the packet lifetime that cma.c takes for Ethernet */
 };
 
 struct fake_event {
@@ -28,17 +29,25 @@ struct fake_event {
 	uint8_t bytes[256];
 };
 
+/* A channel stands for the rank that made it, whose port has this MTU. */
 struct fake_channel {
 	struct rdma_event_channel channel;
+	uint8_t mtu;
 	struct fake_event *first;
 };
+
+/* Of drivers/infiniband/core/cm.c, as far as rdma_init_qp_attr() asks for them. */
+enum fake_cm_state { CM_IDLE, CM_REQ_SENT, CM_REQ_RCVD, CM_REP_SENT, CM_REP_RCVD, CM_ESTABLISHED };
 
 struct fake_id {
 	struct rdma_cm_id id;
 	struct fake_id *next, *partner;
 	uint16_t port, dest;
 	int listening, connected, unacked;
-	uint8_t reads; /* initiator depth that was asked for */
+	enum fake_cm_state state;
+	uint32_t qpn;                                 /* of the queue pair that the user named */
+	uint8_t responder_resources, initiator_depth; /* of the user */
+	uint8_t path_mtu, traffic_class;
 };
 
 static struct fake_id *all_ids;
@@ -66,8 +75,11 @@ static void tell(struct fake_id *id, struct fake_id *listener, enum rdma_cm_even
 	event->event.listen_id = listener != NULL ? &listener->id : NULL;
 	event->event.event = type;
 	event->event.status = status;
-	event->event.param.conn.responder_resources = event->event.param.conn.initiator_depth =
-		id->reads;
+	if (id->partner) {
+		event->event.param.conn.responder_resources = id->partner->initiator_depth;
+		event->event.param.conn.initiator_depth = id->partner->responder_resources;
+		event->event.param.conn.qp_num = id->partner->qpn;
+	}
 	if (n > 0)
 		memcpy(event->bytes, bytes, n);
 	event->event.param.conn.private_data = padded > 0 ? event->bytes : NULL;
@@ -116,7 +128,8 @@ struct rdma_event_channel *rdma_create_event_channel(void)
 	if (fake_fails("rdma_create_event_channel", ENODEV))
 		return NULL;
 	channel = fake_new(sizeof(*channel));
-	*channel = (struct fake_channel){ .channel = { .fd = eventfd(0, EFD_CLOEXEC) } };
+	*channel = (struct fake_channel){ .channel = { .fd = eventfd(0, EFD_CLOEXEC) },
+					  .mtu = fake.mtu };
 	fake_count(&fake_counts.cm_channels, 1);
 	return &channel->channel;
 }
@@ -207,8 +220,6 @@ static void destroy(struct fake_id *id)
 	if (id->unacked > 0)
 		fake_misuse("rdma_destroy_id with events not acknowledged"); /* the real one waits
 										for ever */
-	if (id->id.qp != NULL)
-		fake_misuse("rdma_destroy_id with its queue pair left");
 	leave(id);
 	forget_events(id);
 	for (at = &all_ids; *at != id; at = &(*at)->next)
@@ -226,8 +237,11 @@ int rdma_destroy_id(struct rdma_cm_id *id)
 	return 0;
 }
 
+/* The kernel puts the type of service into the route, and so into the request. */
 int rdma_set_option(struct rdma_cm_id *id, int level, int name, void *value, size_t n)
 {
+	if (level == RDMA_OPTION_ID && name == RDMA_OPTION_ID_TOS && n == 1)
+		id_of(id)->traffic_class = *(const uint8_t *)value;
 	return 0;
 }
 
@@ -299,7 +313,11 @@ int rdma_connect(struct rdma_cm_id *ibv_id, struct rdma_conn_param *param)
 	}
 	fake_lock();
 	fake_counts.connects++;
-	id->reads = param->initiator_depth;
+	id->initiator_depth = param->initiator_depth;
+	id->responder_resources = param->responder_resources;
+	id->qpn = param->qp_num;
+	id->state = CM_REQ_SENT;
+	id->path_mtu = channel_of(id->id.channel)->mtu;
 	for (listener = all_ids; listener != NULL; listener = listener->next)
 		if (listener->listening && listener->port == id->dest)
 			break;
@@ -312,7 +330,9 @@ int rdma_connect(struct rdma_cm_id *ibv_id, struct rdma_conn_param *param)
 		child->id.verbs = fake_context();
 		child->id.route.addr.src_addr = listener->id.route.addr.src_addr;
 		child->id.route.addr.dst_addr = id->id.route.addr.src_addr;
-		child->reads = id->reads;
+		child->state = CM_REQ_RCVD;
+		child->path_mtu = id->path_mtu;
+		child->traffic_class = id->traffic_class;
 		child->partner = id;
 		id->partner = child;
 		tell(child, listener, RDMA_CM_EVENT_CONNECT_REQUEST, 0, param->private_data,
@@ -335,27 +355,118 @@ int rdma_reject(struct rdma_cm_id *ibv_id, const void *bytes, uint8_t n)
 	return 0;
 }
 
+/* Both sides' queue pairs are the user's, whom the client's kernel asks to move it before it
+ * confirms: ucma_process_conn_resp() and rdma_establish() in librdmacm/cma.c of rdma-core 44. */
 int rdma_accept(struct rdma_cm_id *ibv_id, struct rdma_conn_param *param)
 {
 	struct fake_id *id = id_of(ibv_id), *client;
+	struct fake_qp *qp;
 
 	if (fake_fails("rdma_accept", EIO))
 		return -1;
 	fake_lock();
 	client = id->partner;
-	if (client != NULL && client->id.qp == NULL) {
+	id->qpn = param->qp_num;
+	id->initiator_depth = param->initiator_depth;
+	id->responder_resources = param->responder_resources;
+	qp = fake_qp_numbered(id->qpn);
+	if (qp == NULL || qp->qp.state != IBV_QPS_RTS)
+		fake_misuse("rdma_accept before its queue pair can receive");
+	if (client != NULL && fake_qp_numbered(client->qpn) == NULL) {
 		fake_misuse("rdma_accept of a client without a queue pair");
 	} else if (client != NULL) {
-		fake_qp_join(fake_qp_of(id->id.qp), fake_qp_of(client->id.qp));
-		fake_qp_of(id->id.qp)->max_reads = param->initiator_depth;
-		fake_qp_of(client->id.qp)->max_reads = param->responder_resources;
-		id->connected = client->connected = 1;
-		tell(client, NULL, RDMA_CM_EVENT_ESTABLISHED, 0, param->private_data,
+		if (qp != NULL)
+			qp->port_mtu = channel_of(ibv_id->channel)->mtu;
+		id->state = CM_REP_SENT;
+		client->state = CM_REP_RCVD;
+		tell(client, NULL, RDMA_CM_EVENT_CONNECT_RESPONSE, 0, param->private_data,
 		     param->private_data_len, PADDED_ACCEPT);
-		tell(id, NULL, RDMA_CM_EVENT_ESTABLISHED, 0, NULL, 0, 0);
 	}
 	fake_unlock();
 	return 0;
+}
+
+int rdma_establish(struct rdma_cm_id *ibv_id)
+{
+	struct fake_id *id = id_of(ibv_id);
+	struct fake_qp *qp;
+	int possible;
+
+	if (fake_fails("rdma_establish", EIO))
+		return -1;
+	fake_lock();
+	possible = id->state == CM_REP_RCVD && id->partner;
+	qp = fake_qp_numbered(id->qpn);
+	if (qp != NULL)
+		qp->port_mtu = channel_of(ibv_id->channel)->mtu;
+	if (possible) {
+		id->state = id->partner->state = CM_ESTABLISHED;
+		id->connected = id->partner->connected = 1;
+		tell(id->partner, NULL, RDMA_CM_EVENT_ESTABLISHED, 0, NULL, 0, 0);
+	}
+	fake_unlock();
+	if (!possible)
+		errno = EINVAL;
+	return possible ? 0 : -1;
+}
+
+static uint8_t lesser(uint8_t a, uint8_t b)
+{
+	return a < b ? a : b;
+}
+
+/* As cm_init_qp_init_attr(), cm_init_qp_rtr_attr() and cm_init_qp_rts_attr() of Linux 6.12,
+ * drivers/infiniband/core/cm.c: the path MTU is the client's on both sides, the RNR timer is 0 (655
+ * ms), and the timeout is one that the peer's user did not choose. */
+static int attributes(const struct fake_id *id, struct ibv_qp_attr *attr)
+{
+	const struct fake_id *partner = id->partner;
+
+	switch (attr->qp_state) {
+	case IBV_QPS_INIT:
+		if (id->state == CM_IDLE)
+			return -1;
+		attr->qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+		attr->port_num = 1;
+		return 0;
+	case IBV_QPS_RTR:
+		if (id->state < CM_REQ_RCVD || partner == NULL)
+			return -1;
+		attr->ah_attr.is_global = 1;
+		attr->ah_attr.port_num = 1;
+		attr->ah_attr.grh.traffic_class = id->traffic_class;
+		attr->path_mtu = (enum ibv_mtu)id->path_mtu;
+		attr->dest_qp_num = partner->qpn;
+		attr->max_dest_rd_atomic = partner->initiator_depth;
+		if (id->state == CM_REP_RCVD)
+			attr->max_dest_rd_atomic = lesser(partner->initiator_depth,
+							  id->responder_resources);
+		attr->min_rnr_timer = 0;
+		return 0;
+	case IBV_QPS_RTS:
+		if (id->state < CM_REQ_RCVD || partner == NULL)
+			return -1;
+		attr->timeout = KERNEL_TIMEOUT;
+		attr->retry_cnt = attr->rnr_retry = 7;
+		attr->max_rd_atomic = partner->responder_resources;
+		return 0;
+	default: return -1;
+	}
+}
+
+int rdma_init_qp_attr(struct rdma_cm_id *ibv_id, struct ibv_qp_attr *attr, int *mask)
+{
+	int rc;
+
+	if (fake_fails("rdma_init_qp_attr", EINVAL))
+		return -1;
+	fake_lock();
+	rc = attributes(id_of(ibv_id), attr);
+	fake_unlock();
+	*mask = -1; /* users have masks of their own: kernels have set bits that nobody knows */
+	if (rc)
+		errno = EINVAL;
+	return rc;
 }
 
 int rdma_disconnect(struct rdma_cm_id *ibv_id)
@@ -365,34 +476,11 @@ int rdma_disconnect(struct rdma_cm_id *ibv_id)
 
 	fake_lock();
 	was = id->connected;
-	if (id->id.qp != NULL)
-		fake_qp_error(fake_qp_of(id->id.qp));
 	leave(id);
 	fake_unlock();
 	if (!was)
 		errno = EINVAL;
 	return was ? 0 : -1;
-}
-
-int rdma_create_qp(struct rdma_cm_id *id, struct ibv_pd *pd, struct ibv_qp_init_attr *attr)
-{
-	if (id->qp != NULL) {
-		fake_misuse("rdma_create_qp of an id that has one");
-		errno = EINVAL;
-		return -1;
-	}
-	id->qp = ibv_create_qp(pd, attr);
-	if (id->qp == NULL)
-		return -1;
-	id->pd = pd;
-	id->qp->state = IBV_QPS_INIT;
-	return 0;
-}
-
-void rdma_destroy_qp(struct rdma_cm_id *id)
-{
-	ibv_destroy_qp(id->qp);
-	id->qp = NULL;
 }
 
 /* ---- what the test does to connections ------------------------------------- */
@@ -416,8 +504,8 @@ void fake_cm_cut(int told)
 		id->partner = NULL;
 		if (told)
 			tell(id, NULL, RDMA_CM_EVENT_DISCONNECTED, 0, NULL, 0, 0);
-		if (!fake.silent)
-			fake_qp_error(fake_qp_of(id->id.qp));
+		if (!fake.silent && fake_qp_numbered(id->qpn))
+			fake_qp_error(fake_qp_numbered(id->qpn));
 	}
 	fake_unlock();
 }

@@ -40,6 +40,7 @@ struct fake_settings {
 	int held;        /* work requests wait for fake_release() */
 	int silent;      /* work requests vanish: no completion until the queue pair ends */
 	enum fake_cm_mode cm;
+	uint8_t mtu; /* enum ibv_mtu, of the ports that are opened from now on */
 	/* The next executed work request of this opcode ends with this status (IBV_WC_SUCCESS:
 	 * none). */
 	enum ibv_wc_status fail_status;
@@ -122,7 +123,9 @@ struct fake_qp {
 	struct ibv_qp qp;
 	struct fake_qp *next, *peer;
 	uint32_t dest, max_inline;
-	struct fake_wr *wrs; /* ring of wr_capacity; [first, end) not executed yet */
+	struct ibv_qp_attr attr; /* as modified so far */
+	uint8_t port_mtu;        /* once rdma_cm knows the queue pair */
+	struct fake_wr *wrs;     /* ring of wr_capacity; [first, end) not executed yet */
 	uint32_t capacity;
 	uint64_t pinned;
 	uint64_t first, end, retired; /* numbers of work requests */
@@ -193,7 +196,7 @@ struct ibv_context *fake_context(void);
 /* The context to which addresses lead. */
 struct ibv_context *fake_route(void);
 struct fake_qp *fake_qp_of(struct ibv_qp *qp);
-void fake_qp_join(struct fake_qp *a, struct fake_qp *b);
+struct fake_qp *fake_qp_numbered(uint32_t number);
 void fake_qp_error(struct fake_qp *qp);
 /* Returns the queue pair whose LAST_WQE_REACHED is due, and counts a look. */
 struct fake_qp *fake_last_wqe(void);

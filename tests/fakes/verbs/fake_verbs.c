@@ -130,7 +130,8 @@ static int query_port(struct ibv_context *c, uint8_t port, struct ibv_port_attr 
 			      IBV_PORT_ACTIVE;
 	attr->max_msg_sz = fake.max_message;
 	attr->lid = PORT_LID;
-	attr->active_mtu = attr->max_mtu = IBV_MTU_4096;
+	attr->max_mtu = IBV_MTU_4096;
+	attr->active_mtu = (enum ibv_mtu)fake.mtu;
 	attr->gid_tbl_len = 1;
 	attr->link_layer = fake.link_layer;
 	return 0;
@@ -518,6 +519,7 @@ void fake_reset(void)
 		.fork = IBV_FORK_UNNEEDED,
 		.transport = IBV_TRANSPORT_IB,
 		.link_layer = IBV_LINK_LAYER_ETHERNET,
+		.mtu = IBV_MTU_4096,
 		.max_inline = 220,
 		.max_message = 1u << 23
 	};

@@ -81,8 +81,9 @@ int ibv_destroy_qp(struct ibv_qp *qp)
 		}
 		cq->count = kept;
 	}
-	if (q->peer != NULL && q->peer->peer == q)
-		q->peer->peer = NULL;
+	for (at = &fake_qps; *at != NULL; at = &(*at)->next)
+		if ((*at)->peer == q)
+			(*at)->peer = NULL;
 	for (at = &fake_qps; *at != q; at = &(*at)->next)
 		;
 	*at = q->next;
@@ -108,15 +109,6 @@ static void take_in_advance(struct fake_qp *q)
 		srq->count--;
 		srq->in_use++;
 	}
-}
-
-void fake_qp_join(struct fake_qp *a, struct fake_qp *b)
-{
-	a->peer = b;
-	b->peer = a;
-	a->qp.state = b->qp.state = IBV_QPS_RTS;
-	take_in_advance(a);
-	take_in_advance(b);
 }
 
 static void send_done(struct fake_qp *q, const struct ibv_send_wr *wr, uint64_t number,
@@ -168,7 +160,7 @@ void fake_qp_error(struct fake_qp *q)
 		send_done(q, &q->wrs[q->first % q->capacity].wr, q->first + 1, IBV_WC_WR_FLUSH_ERR);
 }
 
-static struct fake_qp *qp_of_number(uint32_t number)
+struct fake_qp *fake_qp_numbered(uint32_t number)
 {
 	struct fake_qp *q = fake_qps;
 
@@ -177,23 +169,81 @@ static struct fake_qp *qp_of_number(uint32_t number)
 	return q;
 }
 
-int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
-{
-	struct fake_qp *q = fake_qp_of(qp);
+/* What a reliable connection must set and may set, by its states: qp_state_table of
+ * drivers/infiniband/core/verbs.c in Linux 6.12. */
+static const struct {
+	enum ibv_qp_state from, to;
+	int must, may;
+} steps[] = {
+	{ IBV_QPS_RESET, IBV_QPS_INIT, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, 0 },
+	{ IBV_QPS_INIT, IBV_QPS_INIT, 0, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS },
+	{ IBV_QPS_INIT, IBV_QPS_RTR,
+	  IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+		  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+	  IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_PKEY_INDEX },
+	{ IBV_QPS_RTR, IBV_QPS_RTS,
+	  IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+		  IBV_QP_MAX_QP_RD_ATOMIC,
+	  IBV_QP_CUR_STATE | IBV_QP_ALT_PATH | IBV_QP_ACCESS_FLAGS | IBV_QP_MIN_RNR_TIMER |
+		  IBV_QP_PATH_MIG_STATE },
+	{ IBV_QPS_RTS, IBV_QPS_RTS, 0,
+	  IBV_QP_CUR_STATE | IBV_QP_ACCESS_FLAGS | IBV_QP_ALT_PATH | IBV_QP_PATH_MIG_STATE |
+		  IBV_QP_MIN_RNR_TIMER },
+};
 
-	if (attr->qp_state != IBV_QPS_ERR && fake_fails("ibv_modify_qp", EINVAL))
-		return EINVAL;
-	fake_lock();
+static int step_is_legal(enum ibv_qp_state from, enum ibv_qp_state to, int mask)
+{
+	mask &= ~IBV_QP_STATE;
+	for (size_t i = 0; i < sizeof(steps) / sizeof(steps[0]); i++)
+		if (steps[i].from == from && steps[i].to == to)
+			return (mask & steps[i].must) == steps[i].must &&
+			       !(mask & ~(steps[i].must | steps[i].may));
+	return to == IBV_QPS_ERR || to == IBV_QPS_RESET;
+}
+
+static void take_attributes(struct fake_qp *q, const struct ibv_qp_attr *attr, int mask)
+{
 	if (mask & IBV_QP_DEST_QPN)
 		q->dest = attr->dest_qp_num;
 	if (mask & IBV_QP_MAX_QP_RD_ATOMIC)
 		q->max_reads = attr->max_rd_atomic;
-	if (attr->qp_state == IBV_QPS_RTS)
-		q->peer = qp_of_number(q->dest);
-	if (attr->qp_state == IBV_QPS_ERR)
+	if (mask & IBV_QP_MAX_DEST_RD_ATOMIC)
+		q->attr.max_dest_rd_atomic = attr->max_dest_rd_atomic;
+	if (mask & IBV_QP_AV)
+		q->attr.ah_attr = attr->ah_attr;
+	if (mask & IBV_QP_PATH_MTU)
+		q->attr.path_mtu = attr->path_mtu;
+	if (mask & IBV_QP_MIN_RNR_TIMER)
+		q->attr.min_rnr_timer = attr->min_rnr_timer;
+	if (mask & IBV_QP_TIMEOUT)
+		q->attr.timeout = attr->timeout;
+	if (mask & IBV_QP_RETRY_CNT)
+		q->attr.retry_cnt = attr->retry_cnt;
+	if (mask & IBV_QP_RNR_RETRY)
+		q->attr.rnr_retry = attr->rnr_retry;
+}
+
+int ibv_modify_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask)
+{
+	struct fake_qp *q = fake_qp_of(qp);
+	const enum ibv_qp_state to = mask & IBV_QP_STATE ? attr->qp_state : qp->state;
+
+	if (to != IBV_QPS_ERR && fake_fails("ibv_modify_qp", EINVAL))
+		return EINVAL;
+	fake_lock();
+	if (!step_is_legal(qp->state, to, mask)) {
+		fake_unlock();
+		return EINVAL;
+	}
+	take_attributes(q, attr, mask);
+	if (to == IBV_QPS_RTR)
+		take_in_advance(q);
+	if (to == IBV_QPS_RTS)
+		q->peer = fake_qp_numbered(q->dest);
+	if (to == IBV_QPS_ERR)
 		fake_qp_error(q);
 	else
-		qp->state = attr->qp_state;
+		qp->state = to;
 	fake_unlock();
 	return 0;
 }
@@ -335,6 +385,19 @@ static void move_bytes(uint8_t *to, const uint8_t *from, uint32_t n)
 	memcpy(to + i, from + i, n - i);
 }
 
+/* Bytes of an enum ibv_mtu; 0: nobody said. */
+static uint32_t mtu_bytes(unsigned mtu)
+{
+	return mtu ? 128u << mtu : UINT32_MAX;
+}
+
+static uint32_t packet_bytes(const struct fake_qp *q, uint32_t n)
+{
+	const uint32_t most = mtu_bytes(q->attr.path_mtu);
+
+	return n < most ? n : most;
+}
+
 static enum ibv_wc_status move(struct fake_qp *q, const struct fake_wr *f)
 {
 	const struct ibv_send_wr *wr = &f->wr;
@@ -344,7 +407,13 @@ static enum ibv_wc_status move(struct fake_qp *q, const struct fake_wr *f)
 	const uint8_t *from;
 	uint8_t *local = NULL, *remote = NULL;
 
-	if (target == NULL || target->qp.state == IBV_QPS_ERR || fake.port_down & 1)
+	if (target == NULL ||
+	    (target->qp.state != IBV_QPS_RTR && target->qp.state != IBV_QPS_RTS) ||
+	    fake.port_down & 1)
+		return IBV_WC_RETRY_EXC_ERR;
+	/* A port drops packets that are longer than its MTU, also those that answer a READ. */
+	if (packet_bytes(q, n) > mtu_bytes(target->port_mtu) ||
+	    (read && packet_bytes(target, n) > mtu_bytes(q->port_mtu)))
 		return IBV_WC_RETRY_EXC_ERR;
 	if (n > fake.max_message)
 		return IBV_WC_LOC_LEN_ERR;

@@ -61,6 +61,7 @@ check_PROGRAMS += \
 	tests/unit/test_verbs_job \
 	tests/unit/test_verbs_keys \
 	tests/unit/test_verbs_memlock \
+	tests/unit/test_verbs_path \
 	tests/unit/test_verbs_record \
 	tests/unit/test_verbs_register \
 	tests/unit/test_verbs_rights \
@@ -83,6 +84,8 @@ tests_unit_test_verbs_keys_SOURCES = tests/unit/rdma/test_verbs_keys.c $(verbs_t
 tests_unit_test_verbs_keys_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 tests_unit_test_verbs_memlock_SOURCES = tests/unit/rdma/test_verbs_memlock.c $(verbs_two)
 tests_unit_test_verbs_memlock_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access -Wl,--wrap=fopen -Wl,--wrap=getrlimit
+tests_unit_test_verbs_path_SOURCES = tests/unit/rdma/test_verbs_path.c $(verbs_two)
+tests_unit_test_verbs_path_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access -Wl,--wrap=fopen
 tests_unit_test_verbs_record_SOURCES = tests/unit/rdma/test_verbs_record.c
 tests_unit_test_verbs_register_SOURCES = tests/unit/rdma/test_verbs_register.c $(verbs_pair)
 tests_unit_test_verbs_register_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
@@ -101,6 +104,7 @@ EXTRA_DIST += \
 	tests/unit/rdma/test_verbs_job.c \
 	tests/unit/rdma/test_verbs_keys.c \
 	tests/unit/rdma/test_verbs_memlock.c \
+	tests/unit/rdma/test_verbs_path.c \
 	tests/unit/rdma/test_verbs_record.c \
 	tests/unit/rdma/test_verbs_register.c \
 	tests/unit/rdma/test_verbs_rights.c \

@@ -22,6 +22,8 @@ int __wrap_access(const char *path, int mode)
 }
 
 const char *pair_memory_windows = "auto";
+const char *pair_traffic_class, *pair_service_level;
+uint8_t pair_mtu[2];
 int pair_link_lost_ms = PAIR_LINK_LOST_MS;
 
 int pair_open(struct verbs_pair *p, uint32_t queue_depth)
@@ -40,11 +42,15 @@ int pair_open(struct verbs_pair *p, uint32_t queue_depth)
 						   .lost_after_ms = PAIR_LOST_MS,
 						   .link_lost_after_ms = pair_link_lost_ms,
 						   .control_line_bytes = PAIR_LINE,
-						   .memory_windows = pair_memory_windows };
+						   .memory_windows = pair_memory_windows,
+						   .traffic_class = pair_traffic_class,
+						   .service_level = pair_service_level };
 		const struct peer_keys keys = {
 			.rank = r, .size = 2, .wire_version = 1, .key = (const uint8_t(*)[32])key
 		};
 
+		if (pair_mtu[r])
+			fake.mtu = pair_mtu[r];
 		rc = region_open(2 * PAIR_LINE, REGION_WRITE, "control", &p->control[r]);
 		config.control = p->control[r];
 		if (rc == 0)

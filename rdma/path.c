@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See path.h. The masks are those that the kernel demands for each step of a reliable connection:
+ * qp_state_table in drivers/infiniband/core/verbs.c. */
+#include "rdma/path.h"
+#include "base/error.h"
+#include "rdma/queues.h"
+#include "rdma/retry.h"
+#include "sluice.h"
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- choosing ---------------------------------------------------------------------- */
+
+static int parse(const char *name, const char *text, int most, int *out)
+{
+	char *end = NULL;
+	long value;
+
+	*out = PATH_AS_RESOLVED;
+	if (!text || !*text || !strcmp(text, "auto"))
+		return SLUICE_OK;
+	value = strtol(text, &end, 10);
+	if (*end || value < 0 || value > most)
+		return fail_quietly(SLUICE_EINVAL, "%s=\"%.40s\" is neither auto nor 0 .. %d", name,
+				    text, most);
+	*out = (int)value;
+	return SLUICE_OK;
+}
+
+/* Reads the first line of a file; what follows its last '=' is a number. */
+static int number_in(const char *path)
+{
+	FILE *file = fopen(path, "re");
+	char line[64] = "", *at, *end;
+	long value;
+
+	if (!file)
+		return PATH_AS_RESOLVED;
+	if (!fgets(line, sizeof(line), file))
+		*line = '\0';
+	fclose(file);
+	at = strrchr(line, '=') ? strrchr(line, '=') + 1 : line;
+	value = strtol(at, &end, 10);
+	return end == at || value < 0 || value > 255 ? PATH_AS_RESOLVED : (int)value;
+}
+
+/* The traffic class that an administrator gave to the port: for all queue pairs (the mlx5 driver of
+ * MLNX_OFED, "Global tclass=106"), or for those of rdma_cm (Linux). 0 is what a port has that
+ * nobody has set. */
+static int of_port(const struct verbs_device *device)
+{
+	char path[160];
+	int value;
+
+	snprintf(path, sizeof(path), "/sys/class/infiniband/%s/tc/%d/traffic_class", device->name,
+		 device->port);
+	value = number_in(path);
+	if (value > 0)
+		return value;
+	snprintf(path, sizeof(path), "/sys/kernel/config/rdma_cm/%s/ports/%d/default_roce_tos",
+		 device->name, device->port);
+	return number_in(path);
+}
+
+int path_choose(const struct verbs_device *device, const char *traffic_class,
+		const char *service_level, struct path_choice *out)
+{
+	int rc = parse("SLUICE_TRAFFIC_CLASS", traffic_class, 255, &out->traffic_class);
+
+	if (!rc)
+		rc = parse("SLUICE_SERVICE_LEVEL", service_level, 15, &out->service_level);
+	if (rc)
+		return rc;
+	out->mtu = (uint8_t)device->port_attr.active_mtu;
+	/* On InfiniBand, the service level decides, and the subnet manager has chosen it. */
+	if (out->traffic_class == PATH_AS_RESOLVED && !device->infiniband) {
+		out->traffic_class = of_port(device);
+		if (out->traffic_class <= 0)
+			out->traffic_class = PATH_TRAFFIC_CLASS;
+	}
+	return SLUICE_OK;
+}
+
+const char *path_text(int value, char text[16])
+{
+	if (value == PATH_AS_RESOLVED)
+		return "as resolved";
+	snprintf(text, 16, "%d", value);
+	return text;
+}
+
+/* ---- joining ----------------------------------------------------------------------- */
+
+static uint8_t lesser(unsigned a, unsigned b)
+{
+	return (uint8_t)(a < b ? a : b);
+}
+
+/* Asks the connection manager for the attributes of the next state. */
+static int ask(struct rdma_cm_id *id, enum ibv_qp_state state, struct ibv_qp_attr *attr,
+	       char why[PATH_WHY_BYTES])
+{
+	int mask; /* rdma_ucm of older kernels sets bits of it that libibverbs does not know */
+
+	memset(attr, 0, sizeof(*attr));
+	attr->qp_state = state;
+	if (!rdma_init_qp_attr(id, attr, &mask))
+		return 0;
+	snprintf(why, PATH_WHY_BYTES, "rdma_init_qp_attr: %s", errno_text(errno));
+	return -1;
+}
+
+static int move(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, const char *state,
+		char why[PATH_WHY_BYTES])
+{
+	const int err = ibv_modify_qp(qp, attr, IBV_QP_STATE | mask);
+
+	if (err)
+		snprintf(why, PATH_WHY_BYTES, "its queue pair does not reach the state %s: %s",
+			 state, errno_text(err));
+	return err ? -1 : 0;
+}
+
+static void choose_way(const struct path_choice *path, struct ibv_ah_attr *way)
+{
+	if (path->traffic_class != PATH_AS_RESOLVED)
+		way->grh.traffic_class = (uint8_t)path->traffic_class; /* unused without a GRH */
+	if (path->service_level != PATH_AS_RESOLVED)
+		way->sl = (uint8_t)path->service_level;
+}
+
+int path_join(const struct path_choice *path, struct ibv_qp *qp, struct rdma_cm_id *id,
+	      unsigned peer_mtu, uint32_t reads, char why[PATH_WHY_BYTES])
+{
+	struct ibv_qp_attr attr;
+	uint8_t mtu;
+
+	if (ask(id, IBV_QPS_INIT, &attr, why) ||
+	    move(qp, &attr, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "INIT", why) ||
+	    ask(id, IBV_QPS_RTR, &attr, why))
+		return -1;
+	choose_way(path, &attr.ah_attr);
+	mtu = lesser(attr.path_mtu, path->mtu);
+	if (peer_mtu)
+		mtu = lesser(mtu, peer_mtu);
+	attr.path_mtu = (enum ibv_mtu)mtu;
+	attr.min_rnr_timer = PATH_RNR_TIMER;
+	attr.max_dest_rd_atomic = lesser(attr.max_dest_rd_atomic, reads);
+	if (move(qp, &attr,
+		 IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+			 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+		 "RTR", why) ||
+	    ask(id, IBV_QPS_RTS, &attr, why))
+		return -1;
+	attr.timeout = RETRY_ACK_TIMEOUT;
+	attr.retry_cnt = attr.rnr_retry = QUEUES_RETRIES;
+	attr.max_rd_atomic = lesser(attr.max_rd_atomic, reads);
+	return move(qp, &attr,
+		    IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+			    IBV_QP_MAX_QP_RD_ATOMIC,
+		    "RTS", why) ?
+		       -1 :
+		       mtu;
+}
