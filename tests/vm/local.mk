@@ -12,6 +12,7 @@ EXTRA_DIST += \
 	tests/vm/test_link.sh \
 	tests/vm/test_loss.sh \
 	tests/vm/test_methods.sh \
+	tests/vm/test_path.sh \
 	tests/vm/test_posts.sh \
 	tests/vm/test_rights.sh \
 	tests/vm/test_stopped.sh \
@@ -22,9 +23,10 @@ EXTRA_DIST += \
 
 # What the tests run; built by tests/vm/run on this machine, before the virtual one starts.
 if HAVE_VERBS
-EXTRA_PROGRAMS = tests/vm/attack tests/vm/illegal
+EXTRA_PROGRAMS = tests/vm/attack tests/vm/classes tests/vm/illegal
 tests_vm_attack_SOURCES = tests/vm/attack.c
 tests_vm_attack_LDADD = libinternal.la $(VERBS_LIBS)
+tests_vm_classes_SOURCES = tests/vm/classes.c
 tests_vm_illegal_SOURCES = tests/vm/illegal.c tests/vm/hook.c tests/vm/hook.h
 tests_vm_illegal_CFLAGS = $(AM_CFLAGS)
 tests_vm_illegal_LDADD = libinternal.la $(VERBS_LIBS)
