@@ -13,6 +13,7 @@
  * Prints what became of each try. Status: 0 if nobody accepted anything, 1 if somebody did, 2: no
  * result. */
 #include "base/bytes.h"
+#include "base/wire_version.h"
 #include "rdma/frame.h"
 #include <arpa/inet.h>
 #include <errno.h>
