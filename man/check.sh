@@ -72,7 +72,7 @@ tables() {
 	for page in $pages; do
 		grep -q '^\.Bl -column' "$page" || continue
 		awk '/^\.Bl -column/ { inside = 1 } /^\.El/ { inside = 0 } inside && /^\.It/' "$page" |
-			sed -E 's/^\.It //; s/(^|Ta )(Em|Dv|Va|Li|Cm) /\1/g; s/ Fa k No / k /; s/\\-/-/g' |
+			sed -E 's/^\.It //; s/(^|Ta )(Em|Sy|Dv|Va|Li|Cm) /\1/g; s/ Fa k No / k /; s/\\-/-/g' |
 			awk -F ' Ta ' -v OFS=' Ta ' '{ sub(/ .*/, "", $NF); gsub(/[][()^$.*+?{}|\\]/, "\\\\&")
 				for (i = 1; i < NF; i++) printf "%s  +", $i
 				print $NF "( |$)" }' >"$tmp/rows"

@@ -20,7 +20,7 @@ int connect_fd(const struct connect *c);
 /* Sets the objects that links use. Called before the first link is added. */
 void connect_use(struct connect *c, struct queues *queues, const struct queue_sizes *sizes,
 		 const struct path_choice *path, struct event_queue *events, unsigned *wants);
-/* Sets the job's key, by which peers are recognised. */
+/* Sets the keys by which peers are recognised. */
 void connect_admit(struct connect *c, const struct peer_keys *keys);
 int connect_admitted(const struct connect *c);
 /* Begins to connect to a peer. c owns the link. */

@@ -277,7 +277,7 @@ static int connect_locked(struct ofi *o, int rank, const uint8_t *record, size_t
 			    o->rank, rank, o->size,
 			    ofi_proofs_admitted(o->proofs) ?
 				    "" :
-				    ": it does not know the job's key yet");
+				    ": it has no keys of its peers yet");
 	name = ofi_record_check(o->fabric, o->rank, rank, record, len, &notice, &rc);
 	if (!name)
 		return rc;

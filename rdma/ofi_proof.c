@@ -19,8 +19,7 @@ enum {
 	CONTROL_AT = TOKEN_AT + 4,
 	SIGNED_BYTES = 4 + 4 + REGION_HEAD_BYTES /* magic, token, control */
 };
-_Static_assert(CONTROL_AT + REGION_HEAD_BYTES == OFI_FRAME_BYTES,
-	       "a message has another size");
+_Static_assert(CONTROL_AT + REGION_HEAD_BYTES == OFI_FRAME_BYTES, "a message has another size");
 enum { AGAIN_MS = 500, CHALLENGE_AGE_MS = 60000, NS_PER_MS = 1000000 };
 
 /* The label of each kind's tag. */
@@ -167,8 +166,7 @@ static int message_tag_is_right(const struct ofi_proofs *p, const struct message
 	uint8_t covered[SIGNED_BYTES];
 
 	cover(&m->greeting, covered);
-	return auth_check(&p->keys, labels[m->kind], &m->context, covered, sizeof(covered),
-			  m->tag);
+	return auth_check(&p->keys, labels[m->kind], &m->context, covered, sizeof(covered), m->tag);
 }
 
 static int same_nonce(const uint8_t a[AUTH_NONCE_BYTES], const uint8_t b[AUTH_NONCE_BYTES])
@@ -281,8 +279,8 @@ int ofi_proof_answer(struct ofi_proofs *p, const uint8_t *bytes, size_t n, uint6
 	if (*peer < p->rank && !is_own_challenge(p, &m, now_ns))
 		return refuse_proof(p, "its challenge is too old, or was not made by this rank");
 	if (!message_tag_is_right(p, &m))
-		return refuse_proof(p,
-				    "its proof is wrong: its sender does not hold this job's key");
+		return refuse_proof(
+			p, "its proof is wrong: its sender does not hold a key of this job");
 	switch (m.kind) {
 	case CHALLENGE: return answer_challenge(p, proof, &m, out);
 	case PROOF: return accept_client(p, proof, &m, out);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The messages by which two ranks prove to each other that they hold the job's key, before either
+ * The messages by which two ranks prove to each other that they hold the key of the pair, before either
  * sends a key of its memory. The lower rank begins:
  *
  *   client                          server
@@ -32,7 +32,7 @@ struct ofi_greeting {
 struct ofi_proofs; /* of this rank */
 int ofi_proofs_open(int rank, int size, struct ofi_proofs **out);
 void ofi_proofs_close(struct ofi_proofs **p);
-/* Sets the job's key. */
+/* Sets the keys of the peers. */
 void ofi_proofs_admit(struct ofi_proofs *p, const struct peer_keys *keys);
 int ofi_proofs_admitted(const struct ofi_proofs *p);
 

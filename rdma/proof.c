@@ -157,7 +157,7 @@ const char *proofs_judge(const struct proofs *p, const struct frame *request, ui
 			      made_ms_out))
 		return "its challenge is too old, or was not made by this rank";
 	if (!tag_is_right(p, AUTH_PROOF, &context, request))
-		return "its proof is wrong: it does not hold this job's key";
+		return "its proof is wrong: it does not hold a key of this job";
 	return NULL;
 }
 
@@ -326,7 +326,7 @@ static enum proof_answer judge_challenge(struct proof *p, const struct frame *fr
 	if (frame->rank == p->peer &&
 	    auth_check(&p->proofs->keys, AUTH_CHALLENGE, &p->context, NULL, 0, frame->tag))
 		return ANSWER_CHALLENGE;
-	return answer_with(ANSWER_MISTRUST, "it does not hold this job's key", why);
+	return answer_with(ANSWER_MISTRUST, "it does not hold a key of this job", why);
 }
 
 enum proof_answer proof_judge_reject(struct proof *p, const struct cm_event *event, int asked,
@@ -364,7 +364,7 @@ enum proof_answer proof_judge_accept(struct proof *p, const struct cm_event *eve
 		return answer_with(ANSWER_MISTRUST, reason, why);
 	if (frame_out->rank != p->peer ||
 	    !tag_is_right(p->proofs, AUTH_ACCEPT, &p->context, frame_out))
-		return answer_with(ANSWER_MISTRUST, "it does not hold this job's key", why);
+		return answer_with(ANSWER_MISTRUST, "it does not hold a key of this job", why);
 	return ANSWER_ACCEPT;
 }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The exchange through rdma_cm in which both sides prove that they hold the job's key, before
+ * The exchange through rdma_cm in which both sides prove that they hold the key of the pair, before
  * either makes a queue pair or a memory key for the other; see link.h. The frames travel in the
  * private data of requests, rejects and accepts. The server recognises its challenge without
  * storing it, so strangers cost no memory. Called by link.c for its peer, and by connect.c, which
@@ -30,7 +30,7 @@ int proofs_open(int rank, const struct verbs_device *device, struct proofs **out
  * request. */
 void proofs_use(struct proofs *p, struct rdma_event_channel *channel,
 		const struct path_choice *path, uint32_t reads);
-/* Sets the job's key. */
+/* Sets the keys of the peers. */
 void proofs_admit(struct proofs *p, const struct peer_keys *keys);
 int proofs_admitted(const struct proofs *p);
 void proofs_close(struct proofs **p);
@@ -40,7 +40,7 @@ void proofs_refuse(const struct proofs *p, struct rdma_cm_id *id, enum frame_rea
 /* Returns 0, or -1 if no challenge could be made; the caller then keeps the id. */
 int proofs_challenge(const struct proofs *p, struct rdma_cm_id *id, const struct frame *hello,
 		     uint64_t now_ns);
-/* Returns NULL if the request's sender holds the job's key and answers a challenge of this rank,
+/* Returns NULL if the request's sender holds the key of the pair and answers a challenge of this rank,
  * made at *made_ms_out. Otherwise returns the reason to refuse it. */
 const char *proofs_judge(const struct proofs *p, const struct frame *request, uint64_t now_ns,
 			 uint64_t *made_ms_out);

@@ -197,7 +197,7 @@ static int verbs_connect(struct transport *t, int rank, const uint8_t *record, s
 	    v->n_peers == v->most_peers)
 		return fail(SLUICE_EINVAL, "verbs: rank %d cannot connect to rank %d of %d%s",
 			    v->rank, rank, v->size,
-			    !admitted ? ": it does not know the job's key yet" : "");
+			    !admitted ? ": it has no keys of its peers yet" : "");
 	ep = calloc(1, sizeof(*ep));
 	if (!ep)
 		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*ep));

@@ -335,14 +335,10 @@ int bootstrap_exchange(struct bootstrap *b, const uint8_t *payload, size_t paylo
 		err = b->launcher->ops->exchange(b->launcher, bytes, n, take_record, &taking);
 	else
 		err = take_record(&taking, 0, bytes, n);
-	/* Rank 0's record may hold the key of the job. */
-	explicit_bzero(&own, sizeof(own));
-	explicit_bzero(bytes, sizeof(bytes));
 	if (!err)
 		err = record_compare(taking.records, b->size, b->rank);
 	if (err) {
 		bootstrap_leave(b);
-		explicit_bzero(&taking.records[0], sizeof(taking.records[0]));
 		free(taking.records);
 		return err;
 	}

@@ -61,13 +61,8 @@ static const char *callbacks_node(const struct launcher *l)
 	return callbacks_of(l)->node;
 }
 
-/* The values may hold the key of the job, which is in rank 0's record. */
 static void forget_values(struct callbacks *c)
 {
-	if (c->own)
-		explicit_bzero(c->own, c->own_bytes);
-	if (c->value)
-		explicit_bzero(c->value, ROOM);
 	free(c->own);
 	free(c->value);
 	c->own = c->value = NULL;

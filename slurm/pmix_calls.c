@@ -60,12 +60,8 @@ struct pmix_launcher {
 
 static void free_values(struct pmix_launcher *l)
 {
-	for (int i = 0; i < l->n_values; i++) {
-		/* Rank 0's may hold the key of the job. */
-		if (l->value[i]->type == PMIX_BYTE_OBJECT && l->value[i]->data.bo.bytes)
-			explicit_bzero(l->value[i]->data.bo.bytes, l->value[i]->data.bo.size);
+	for (int i = 0; i < l->n_values; i++)
 		PMIX_VALUE_RELEASE(l->value[i]);
-	}
 	free(l->value);
 	l->value = NULL;
 	l->n_values = 0;

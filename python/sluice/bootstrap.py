@@ -51,9 +51,9 @@ _POLL_S, _POLL_MOST_S = 0.002, 0.05
 class Folder(Bootstrap):
     """The ranks meet in a directory that all of them see.
 
-    The directory belongs to the user of the job, and others cannot write to it. One job at a time meets
-    there; what an earlier job left is not read. The files are readable for their owner only, because one
-    of them holds the key of the job, and they are removed when all ranks have joined.
+    The folder belongs to the user of the job, and others cannot write to it. One job at a time meets
+    there; what an earlier job left is not read. Only their owner can read the files. They are removed when
+    all ranks have joined.
     """
 
     # Each job has a random run number, which is part of the name of every value. Rank 0 makes it. The

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A process that is not in the job tries to be taken for a rank of it (test_attack.sh). Speaks
  * plain rdma_cm to a rank's listener; knows the frames of rdma/frame.h, as an attacker would, but
- * not the job's key.
+ * not the keys that the ranks share.
  *
  *   attack SOURCE TARGET PORT lengths           private data of no, odd, wrong and the largest
  *                                               length

@@ -31,11 +31,9 @@ class StoreBootstrap(Bootstrap):
         super().__init__(rank, ranks, node)
         # torchrun's store keeps the keys of the attempt that failed.
         self._store = dist.PrefixStore(f"sluice.{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
-        self._keys: List[str] = []
 
     def put(self, key: str, value: bytes) -> None:
         self._store.set(key, value)
-        self._keys.append(key)
 
     def get(self, key: str, timeout: float) -> bytes:
         try:
@@ -45,17 +43,6 @@ class StoreBootstrap(Bootstrap):
                 raise TimeoutError(str(error)) from None
             raise
         return self._store.get(key)
-
-    def end(self, joined: bool) -> None:
-        """Rank 0 removes its values, because one of them holds the key of the job."""
-        keys, self._keys = self._keys, []
-        if self.rank != 0 or not joined:
-            return
-        try:
-            for key in keys:
-                self._store.delete_key(key)
-        except RuntimeError:
-            pass  # the process that holds the store has ended, and the values with it
 
 
 def _join() -> Job:
