@@ -5,7 +5,7 @@
 #define BASE_ARGUMENTS_H
 #include <stddef.h>
 
-/* address, which may be NULL, must be a multiple of `bytes`, the size of an element. */
+/* Checks that address is NULL or a multiple of `bytes`, the size of an element. */
 int argument_aligned(const void *address, size_t bytes, const char *argument, const char *function);
 
 /* Structs only grow at their end. The size of each version is a multiple of `alignment`, so no

@@ -89,10 +89,11 @@ struct device_shape {
 	const struct device_span *exempt; /* ascending spans whose non-zero coordinates are all
 					     selected, in addition to k; copied */
 	size_t n_exempt;
-	size_t parts;            /* messages per push */
-	unsigned blocks;         /* most blocks per kernel; 0: as many as are resident */
-	uint32_t sketch_columns; /* of the sketches of all parts together; 0: there are none */
-	size_t landed;           /* most entries of a list that land() makes room for */
+	size_t parts;    /* messages per push */
+	unsigned blocks; /* most blocks per kernel; 0: as many as are resident */
+	/* columns of the sketches of all parts together; 0: there are no sketches */
+	uint32_t sketch_columns;
+	size_t landed; /* most entries of a list that land() makes room for */
 };
 
 /* How values are encoded: as f32, f16 or bf16, or in few bits (uniform or grid). Corresponds to
@@ -229,7 +230,7 @@ struct device_ops {
 	int (*copy)(void *to, const void *from, size_t bytes, void *stream);
 	int (*zero)(void *to, size_t bytes, void *stream);
 	int (*wait)(void *stream);
-	/* A stream of the current device, which does not wait for the default one. */
+	/* Opens a stream of the current device, which does not wait for the default one. */
 	int (*stream_open)(void **stream);
 	void (*stream_close)(void *stream);
 	/* Returns -1 if the stream is being captured into a graph, or cannot be used while another

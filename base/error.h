@@ -40,6 +40,7 @@ void error_release(enum log_level level);
  * on a terminal. */
 void blank_controls(char *text);
 
-/* "ENOENT (No such file or directory)" for errno values; static or thread-local text. */
+/* Returns for example "ENOENT (No such file or directory)" for an errno value, in static or
+ * thread-local text. */
 const char *errno_text(int err);
 #endif

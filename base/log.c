@@ -47,7 +47,7 @@ int log_enabled(enum log_level level, const char *module)
 	return (int)level <= threshold;
 }
 
-/* A message stays on one line, whatever bytes a file name or a peer's text contains. */
+/* Keeps a message on one line, whatever bytes a file name or a peer's text contains. */
 static void replace_control_bytes(char *text)
 {
 	for (; *text; text++)

@@ -43,7 +43,7 @@ struct device_compressor {
 	struct device_selector *s;
 	struct device_sketch *sketch; /* NULL if the compressor was opened without sketches */
 	size_t parts, results_bytes;
-	struct results *results; /* on the device, followed by the places */
+	struct results *results; /* results on the device, followed by the places */
 	struct push_place *places;
 	struct results *arrived; /* pinned memory, followed by the places to be sent */
 	struct push_place *asked;
@@ -200,7 +200,7 @@ static int stream_idle(void *stream, const char *what)
 	error = cudaStreamQuery(stream);
 	capture_restore(mode);
 	if (error == cudaErrorNotReady) {
-		cudaGetLastError(); /* this is not an error */
+		cudaGetLastError(); /* clears the error: a busy stream is none */
 		return 0;
 	}
 	return cuda_check(error, what) ? -1 : 1;

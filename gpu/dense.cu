@@ -148,7 +148,7 @@ __device__ static inline float scale_of_team(struct pack_state *state, uint32_t 
 	return f16_scale_of(look(&state->largest));
 }
 
-/* All blocks of the team call this. */
+/* Sends one part. All blocks of the team call this. */
 __device__ static inline void dense_part(const struct push_dense_args *a, uint32_t p, struct team t,
 					 int adds, struct dense_seen *all)
 {

@@ -7,7 +7,7 @@
 enum { THREADS = 256, WARPS_OF_BLOCK = 8, SEAL_BLOCKS_EACH = 2, ENTRY_WORDS = 2 };
 
 struct encoder {
-	uint8_t *widths; /* of all parts' delta blocks */
+	uint8_t *widths; /* bit widths of all parts' delta blocks */
 	/* How many blocks of the kernels fit on a multiprocessor. */
 	unsigned pack_each, quantize_each, dense_each;
 	struct checksum_powers power;

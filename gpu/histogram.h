@@ -35,8 +35,9 @@ __device__ static inline void bins_up(struct histogram *sh, uint32_t *counts)
 			atomicAdd(&counts[i], sh->bins[i]);
 }
 
-/* All lanes call this. If the keys of a warp share a bin, as in sorted or constant vectors, one
- * lane counts for all, because 32 additions to one word would be serialised. */
+/* Counts one key per lane; all lanes call this. If the keys of a warp share a bin, as in sorted or
+ * constant vectors, one lane counts for all, because 32 additions to one word would be
+ * serialised. */
 __device__ static inline void count_one(struct histogram *sh, struct known known, unsigned shift,
 					float v)
 {
@@ -88,7 +89,7 @@ __device__ static inline void count_vector(const struct topk_args *a, struct his
 	bins_up(sh, a->state->of_vector[pass]);
 }
 
-/* alone: this block counts all candidates by itself, in sh->bins. */
+/* Counts the candidates in bins. alone: this block counts all of them by itself, in sh->bins. */
 __device__ static inline void count_candidates(const struct topk_args *a, struct histogram *sh,
 					       uint32_t listed, struct known known, unsigned pass,
 					       int alone)

@@ -173,7 +173,7 @@ int cuda_enter(const void *p, int *before)
 void cuda_leave(int before)
 {
 	if (cudaSetDevice(before) != cudaSuccess)
-		cudaGetLastError(); /* this device was current before, so there is no new error */
+		cudaGetLastError(); /* cannot fail, because this device was current before */
 }
 
 static int alloc_device(size_t bytes, struct memory *out)

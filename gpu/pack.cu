@@ -12,8 +12,8 @@
 struct pack_shared {
 	uint32_t gap[WARPS][DELTA_BLOCK];
 	uint64_t sums[WARPS];
-	uint64_t offset[BLOCK]; /* of the delta blocks in one turn */
-	struct pack_args args;  /* of one part of a push */
+	uint64_t offset[BLOCK]; /* offsets of the delta blocks in one turn */
+	struct pack_args args;  /* the arguments for one part of a push */
 };
 
 /* The delta blocks that this block of the team handles. */
@@ -233,7 +233,7 @@ __device__ static inline void write_padding(const struct pack_args *a, struct ch
 	zero_between(a->payload, c.indices + used, c.payload);
 }
 
-/* All blocks of the team call this, with the same a. */
+/* Packs one list. All blocks of the team call this, with the same a. */
 __device__ static inline void pack_list(const struct pack_args *a, struct team t,
 					struct pack_shared *sh)
 {

@@ -156,7 +156,7 @@ __device__ static inline float range_of(const struct quantize_args *a)
 	return grid_range(a->coding.bits, range > a->range ? range : a->range);
 }
 
-/* All blocks of the team call this, with the same a. */
+/* Encodes one list. All blocks of the team call this, with the same a. */
 __device__ static inline void quantize_list(const struct quantize_args *a, struct team t)
 {
 	const int uniform = a->coding.type == VALUE_UNIFORM;

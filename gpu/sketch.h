@@ -16,7 +16,7 @@ struct sketch_part {
 struct push_place;
 struct sketch_args {
 	const float *x;
-	float *cells; /* for a single part; NULL: the cells of each part are its place's payload */
+	float *cells; /* the cells of a single part; NULL: the cells of each part are its payload */
 	const struct push_place *place;
 	const struct sketch_part *part;   /* in ascending order; device memory */
 	uint32_t n, parts, rows, columns; /* columns: of all parts together */

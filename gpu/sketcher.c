@@ -17,7 +17,7 @@ struct device_sketch {
 	unsigned multiprocessors, blocks_each;
 	unsigned blocks; /* most blocks of its kernel; 0: any number */
 	int device;
-	uint32_t rows, columns;   /* of the last push; rows 0: there was none */
+	uint32_t rows, columns;   /* shape in the last push; rows 0: there was no push */
 	struct sketch_part *part; /* pinned memory */
 	size_t parts;
 	uint8_t *memory;

@@ -112,7 +112,7 @@ void auth_public(const struct auth_private *p, uint8_t out[AUTH_PUBLIC_BYTES])
 	memcpy(out, p->public_half, AUTH_PUBLIC_BYTES);
 }
 
-/* A public key that is a point of the curve, or NULL. */
+/* Returns the public key, or NULL if the bytes are not a point of the curve. */
 static EVP_PKEY *read_point(const EVP_PKEY *own, const uint8_t theirs[AUTH_PUBLIC_BYTES])
 {
 	enum { UNCOMPRESSED = 4 };

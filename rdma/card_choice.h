@@ -11,7 +11,7 @@
 enum { CARDS_MOST = 64 };
 
 struct card {
-	const char *name; /* of the operating system: "mlx5_0" */
+	const char *name; /* the operating system's name, such as "mlx5_0" */
 	const char *bus;  /* PCI bus id; "": hwloc finds the card by its name */
 	/* Cards with the same number can reach each other: for example, the number of their
 	 * subnet. */

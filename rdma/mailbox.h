@@ -37,7 +37,8 @@ _Static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "an entry is shared between processe
 
 /* Entries per sender for a queue depth: the next power of two; 0 if depth is 0 or too large. */
 uint32_t mailbox_capacity(uint32_t queue_depth);
-/* Size of a mailbox; senders <= MAILBOX_MAX_SENDERS, capacity from mailbox_capacity(). */
+/* Returns the size of a mailbox. senders is at most MAILBOX_MAX_SENDERS, and capacity comes from
+ * mailbox_capacity(). */
 size_t mailbox_bytes(uint32_t senders, uint32_t capacity);
 struct mailbox_ring *mailbox_ring(void *mailbox, uint32_t sender, uint32_t capacity);
 

@@ -8,7 +8,7 @@
 enum { NEARNESS_GPUS = 16, NEARNESS_CARDS = 32, BUS_ID_TEXT = 32, CARD_NAME = 64 };
 
 struct nearness {
-	int depth;         /* of the last common ancestor; larger is nearer, -1: unknown */
+	int depth;         /* depth of the last common ancestor; larger is nearer, -1: unknown */
 	const char *where; /* static: "below the same PCIe switch" */
 };
 

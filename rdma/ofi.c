@@ -130,7 +130,7 @@ static void take_completion(struct ofi *o, const struct ofi_completion *c, uint6
 			ofi_table_notice(&o->table, c->data, o->all.token_mask, now);
 		ofi_messages_reuse(o->messages, c->context);
 	} else if (c->context && !take_message(o, c, now)) {
-		/* It is a refused operation of a peer. */
+		/* A peer has refused the operation. */
 		const int rank = ofi_flow_peer(ofi_flow_of(c->context));
 
 		ofi_peer_completed(ofi_table_of_rank(&o->table, rank), c, now);

@@ -71,10 +71,10 @@ struct ofi_piece {
 	void *desc; /* NULL if local memory needs no registration */
 	fi_addr_t to;
 	uint64_t address, key;
-	uint64_t data; /* of a put that announces itself; only its lower half if notices are narrow
-			*/
-	int announce;  /* the peer gets data once the bytes are in place */
-	int placed;    /* completes only when the bytes are in place at the peer */
+	/* the data of a put that announces itself; only its lower half if notices are narrow */
+	uint64_t data;
+	int announce; /* the peer gets data once the bytes are in place */
+	int placed;   /* completes only when the bytes are in place at the peer */
 	struct fi_context2 *context;
 };
 /* Return 0, -FI_EAGAIN (poll, then try again), or another negative error of libfabric. */

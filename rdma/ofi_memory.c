@@ -14,7 +14,7 @@ enum { REGION_MAGIC = 0x4e47524f, REGION_CRC_AT = REGION_HEAD_BYTES - 4 }; /* "O
 
 struct region_memory {
 	struct registration registration;
-	struct fid_mr *local;                                /* for operations of this rank */
+	struct fid_mr *local; /* registration for operations of this rank */
 	enum { UNTRIED, READ_IN_PLACE, NOT_REACHED } device; /* of device memory */
 	struct {
 		struct fid_mr *mr; /* the registration for the peer */

@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NS_PER_MS = 1000000, REFUSED_MS = 900, CLOSED_MS = 5 /* at the end of a job */ };
+/* CLOSED_MS applies at the end of a job */
+enum { NS_PER_MS = 1000000, REFUSED_MS = 900, CLOSED_MS = 5 };
 
 enum state {
 	JOINING, /* its proof is not complete */

@@ -108,7 +108,7 @@ static const struct ofi_row *row_of(const char *provider)
 
 /* ---- interfaces ------------------------------------------------------------------- */
 
-/* "" if the provider does not use IP addresses. */
+/* Returns the address as text, or "" if the provider does not use IP addresses. */
 static const char *address_text(const struct fi_info *info, char text[INET6_ADDRSTRLEN])
 {
 	const struct sockaddr_in *in = info->src_addr;

@@ -27,7 +27,7 @@ struct ofi_trial {
 	struct {                   /* of device memory */
 		struct fid_mr *mr; /* of the parts */
 		struct fi_context2 context;
-		int under_way, error; /* of a put or get */
+		int under_way, error; /* state of a put or get */
 		char text[80];        /* of the error */
 		uint8_t parts[PARTS][PATTERN_BYTES];
 	} device;

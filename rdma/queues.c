@@ -46,7 +46,7 @@ struct queues {
 	int ends_seen, ends_missed; /* queue pairs whose end the device reported, or did not */
 	struct owned *pairs;        /* [ranks] */
 	uint32_t ranks, n_pairs;
-	uint32_t mask;         /* of by_qpn, which is at most a quarter full */
+	uint32_t mask;         /* size of by_qpn minus 1; at most a quarter of by_qpn is in use */
 	struct owned **by_qpn; /* open addressing */
 };
 

@@ -22,7 +22,7 @@ struct loop {
 	struct ibv_cq *cq;
 	struct ibv_qp *qp[2];
 	struct region *page;
-	struct ibv_mr *mr; /* of the page, with all rights */
+	struct ibv_mr *mr; /* registration of the page, with all rights */
 };
 
 static int join_qp(struct ibv_qp *qp, const struct verbs_device *device, uint32_t peer)

@@ -20,7 +20,7 @@
 struct ring_writer {
 	uint32_t depth;
 	size_t slot_bytes;
-	uint64_t next_seq;     /* of the next message, >= 1 */
+	uint64_t next_seq;     /* sequence number of the next message, >= 1 */
 	uint64_t consumed_seq; /* last reported by the reader; < next_seq */
 };
 

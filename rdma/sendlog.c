@@ -352,8 +352,8 @@ void sendlog_append(struct sendlog *log, const struct transfer *x, uint32_t lkey
 
 /* ---- what completes --------------------------------------------------------------- */
 
-/* A large piece that has ended needs never be posted again, so a transfer of any length gets
- * through a link that keeps breaking. */
+/* A large piece that has ended is never posted again, so a transfer of any length completes even
+ * over a connection that breaks repeatedly. */
 static void end_piece(struct sendlog *log, const struct request *r)
 {
 	struct sent *s = sent_at(log, r->entry);

@@ -41,16 +41,17 @@ struct shm_peer {
 	void *mailbox; /* the peer's, mapped */
 	uint64_t mailbox_bytes;
 	struct process process;
-	uint8_t control[REGION_HEAD_BYTES]; /* of its control region; validated at open */
-	struct mailbox_writer out;          /* this rank's ring in the peer's mailbox */
-	struct mailbox_reader in;           /* the peer's ring in this rank's mailbox */
+	/* descriptor of its control region; validated at open */
+	uint8_t control[REGION_HEAD_BYTES];
+	struct mailbox_writer out; /* this rank's ring in the peer's mailbox */
+	struct mailbox_reader in;  /* the peer's ring in this rank's mailbox */
 };
 
 struct shm {
 	struct transport transport;
 	int rank, size;
 	struct process process;
-	uint32_t capacity; /* of the rings of this rank's mailbox */
+	uint32_t capacity; /* capacity of the rings of this rank's mailbox */
 	struct region *mailbox;
 	const struct region *control; /* the job's control region, which peers find in the record */
 	struct wakeup wakeup;

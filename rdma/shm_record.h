@@ -10,7 +10,7 @@
 struct shm_record {
 	int rank, size;
 	struct process process;
-	uint32_t capacity; /* of each ring of the mailbox, a power of two */
+	uint32_t capacity; /* capacity of each ring of the mailbox, a power of two */
 	int wake_fd;       /* write end of the pipe, in the process's table */
 	uint8_t mailbox[REGION_HEAD_BYTES];
 	uint8_t control[REGION_HEAD_BYTES]; /* the job's control region; zeros: none */

@@ -43,7 +43,7 @@ static inline void stream_post(struct stream *s)
 	s->now++;
 }
 
-/* Nothing is under way any more, because the connection broke. */
+/* Called when the connection broke, so that nothing is under way any more. */
 static inline void stream_break(struct stream *s)
 {
 	s->now = s->ends = 0;

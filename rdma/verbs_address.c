@@ -276,7 +276,7 @@ static int find_gids(const struct verbs_addresses *a, struct ibv_context *contex
 	return found ? found : fail_without(a, device, refused);
 }
 
-/* Whether an address leads to the device's port. Binding one tells. */
+/* Returns 1 if an address leads to the device's port, which it finds out by binding the address. */
 static int leads_to(struct rdma_event_channel *channel, struct sockaddr *address,
 		    const struct verbs_device *device)
 {

@@ -7,7 +7,7 @@
 
 /* What the user allows, and the addresses of this machine's interfaces. */
 struct verbs_addresses;
-/* SLUICE_EINVAL, which is not logged: a variable makes no sense. */
+/* Fails with SLUICE_EINVAL, which is not logged, if a variable is not valid. */
 int verbs_addresses_open(const struct verbs_wanted *wanted, struct verbs_addresses **out);
 void verbs_addresses_close(struct verbs_addresses **a);
 

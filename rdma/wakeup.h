@@ -47,7 +47,7 @@ int wakeup_fd(const struct wakeup *w);
 /* Returns the descriptor that peers open, with WAKEUP_PIPE. */
 int wakeup_pipe(const struct wakeup *w);
 
-/* Any thread and a signal handler may call these two. */
+/* Any thread, and a signal handler, may call these two functions. */
 void wakeup_wake(const struct wakeup *w);
 void wakeup_write(int write_fd);
 

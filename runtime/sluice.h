@@ -89,7 +89,7 @@ typedef struct sluice_job sluice_job;
 typedef struct sluice_bootstrap {
 	size_t size;      /* sizeof(sluice_bootstrap) */
 	int rank, ranks;  /* this process, 0 .. ranks-1, and how many there are */
-	const char *node; /* of this process, for messages; NULL: the name of the host */
+	const char *node; /* node name of this process, for messages; NULL: the name of the host */
 	const char *name; /* prefix of all keys, different for each job; NULL: "sluice" */
 	void *context;    /* the first argument of each callback */
 	/* Stores value[0..bytes), which get() of this key then returns on all ranks. */
@@ -134,12 +134,13 @@ SLUICE_API int sluice_init(const sluice_job_attr *attr, sluice_job **job_out);
  * Thread class: main. */
 SLUICE_API void sluice_finalize(sluice_job **job);
 
-/* Thread class of the following five: any. */
+/* The thread class of the following five functions is any. */
 SLUICE_API int sluice_rank(const sluice_job *job);    /* number of this process, 0 .. size-1 */
 SLUICE_API int sluice_size(const sluice_job *job);    /* number of ranks */
 SLUICE_API int sluice_workers(const sluice_job *job); /* ranks 0 .. workers-1 are workers */
 SLUICE_API int sluice_living(const sluice_job *job);  /* workers not lost, as known here */
-/* Node name of a rank, "" if there is no such rank; the string belongs to the job. */
+/* Returns the node name of a rank, or "" if there is no such rank. The string belongs to the
+ * job. */
 SLUICE_API const char *sluice_node(const sluice_job *job, int rank);
 /* Returns 1 if this rank trains, 0 if it is a dedicated server. */
 static inline int sluice_is_worker(const sluice_job *job)
@@ -206,7 +207,7 @@ typedef struct sluice_model_attr {
 	uint64_t steps_per_epoch; /* for a recipe that counts epochs; 0: unknown */
 	uint64_t memory_bytes; /* open fails above this per rank; 0: SLUICE_MEMORY, else no limit */
 	void *stream;          /* cudaStream_t for vectors in GPU memory; NULL: the default one */
-	int grad_type;         /* of the gradients that this rank pushes; 0: SLUICE_F32 */
+	int grad_type;         /* type of the gradients that this rank pushes; 0: SLUICE_F32 */
 	int uneven;            /* 1: workers may run out of gradients, see sluice_idle_step() */
 	/* The type of params and mean, equal on all workers; 0: SLUICE_F32. 16-bit parameters are
 	 * rounded from a 32-bit copy that the library keeps and updates. */

@@ -18,7 +18,7 @@ struct rank_record {
 	char version[32];           /* version of the package */
 	char build[48];             /* build id: compiler and flags, but no date */
 	uint8_t boot_id[16];        /* of the kernel */
-	char node[NODE_NAME_BYTES]; /* from the launcher, else from gethostname() */
+	char node[NODE_NAME_BYTES]; /* name from the launcher, or else from gethostname() */
 	uint32_t payload_bytes;
 	uint8_t payload[RECORD_PAYLOAD_BYTES]; /* addresses of the transports, from the caller */
 };

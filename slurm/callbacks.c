@@ -31,7 +31,7 @@ struct callbacks {
 	char name[NAME_BYTES], node[NAME_BYTES], origin[NAME_BYTES + 16];
 	uint64_t give_up_ns;
 	int timeout_ms, rounds;
-	uint8_t *own;   /* what this rank has put */
+	uint8_t *own;   /* the value that this rank has put */
 	uint8_t *value; /* ROOM bytes for what get() returns */
 	size_t own_bytes;
 };

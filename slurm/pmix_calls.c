@@ -427,7 +427,7 @@ static void *search_body(void *argument)
 		PMIX_INFO_LOAD(&q->limit, PMIX_TIMEOUT, &seconds, PMIX_INT);
 		bounded_hold(&l->calls);
 		status = PMIx_Get_nb(&proc, record_key(l), &q->limit, 1, record_answered, q);
-		if (status != PMIX_SUCCESS) /* then the question will not be answered */
+		if (status != PMIX_SUCCESS) /* on failure, no answer will come */
 			record_answered(status == PMIX_OPERATION_SUCCEEDED ? PMIX_SUCCESS : status,
 					NULL, q);
 	}

@@ -61,7 +61,7 @@ struct writer {
 	uint8_t *memory; /* memory to write to instead of the file, or NULL */
 	uint8_t *buffer;
 	size_t used;
-	uint32_t crc; /* of all content so far */
+	uint32_t crc; /* checksum of all content so far */
 };
 
 static int flush(struct writer *w)
@@ -243,7 +243,7 @@ struct checkpoint_file {
 	int fd;
 	const uint8_t *bytes; /* the content in memory instead of fd, or NULL */
 	uint64_t at;
-	uint32_t crc; /* of all content so far */
+	uint32_t crc; /* checksum of all content so far */
 	uint8_t buffer[BUFFER_BYTES];
 };
 

@@ -17,7 +17,7 @@ struct word {
 	int status; /* 0 or SLUICE_E*, in which case text is the error message */
 	uint32_t model;
 	uint64_t step;
-	uint64_t digest; /* of the directory's text as the application passed it */
+	uint64_t digest; /* digest of the directory's text as the application passed it */
 	uint64_t bytes;  /* size of a file: the sender's, or (restore, rank 0) the receiver's */
 	uint32_t crc;
 	uint32_t generation;
@@ -40,8 +40,8 @@ int meeting_open(sluice_model *model, enum collective op, struct meeting **out);
 void meeting_close(struct meeting **m);
 /* Copies that rank's message of the last round to *out; all zeros if the rank is lost. */
 void meeting_heard(const struct meeting *m, int rank, struct word *out);
-/* All ranks send m->mine, with the thread's last error after a failure. sums: of each receiver's
- * file, or NULL. Fails only if the job does. */
+/* Makes a round: all ranks send m->mine, with the thread's last error after a failure. sums: the
+ * sums of each receiver's file, or NULL. Fails only if the job does. */
 int meeting_speak(struct meeting *m, const struct checkpoint_sum *sums);
 /* Returns 0 if all ranks could do their part, else the code of the first rank that could not. Every
  * rank gets the same result. A rank that failed keeps its own message. */

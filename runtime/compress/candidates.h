@@ -13,8 +13,8 @@ struct candidates {
 			  */
 	float *value;    /* room + 1 entries: the residual at these coordinates */
 	uint32_t *chosen;         /* places in the list that the last selection chose */
-	const struct span *spans; /* of the shard; all non-zeros of exempt spans are listed */
-	struct span *places;      /* the same as places in the list */
+	const struct span *spans; /* exempt spans of the shard, whose non-zeros are all listed */
+	struct span *places;      /* the same spans as places in the list */
 	size_t n_spans;
 	uint32_t n, room, wanted, n_chosen;
 	/* The list has every key above floor, and the keys equal to floor before coordinate
@@ -33,7 +33,7 @@ struct candidates_size {
 };
 struct candidates_size candidates_size(uint32_t of, uint64_t k, uint64_t arriving, uint32_t exempt);
 uint64_t candidates_bytes(struct candidates_size size,
-			  size_t n_spans); /* of memory that candidates_open() takes */
+			  size_t n_spans); /* returns the bytes that candidates_open() allocates */
 /* The caller keeps spans. Returns 0 or SLUICE_ENOMEM. */
 int candidates_open(struct candidates *c, struct candidates_size size, const struct span *spans,
 		    size_t n_spans);

@@ -4,7 +4,7 @@
 #include "choose.h"
 #include <math.h>
 
-/* k random coordinates. message.c calls seeded_support() again to read a message. */
+/* Selects k random coordinates. message.c calls seeded_support() again to read a message. */
 size_t choose_randk(const struct choice *c)
 {
 	size_t n = 0;

@@ -78,7 +78,7 @@ static uint64_t get_bits(struct bit_reader *r, unsigned n)
 	return v;
 }
 
-/* Counts the zeros before a one, up to `most`. After `most` zeros there need not be a one. */
+/* Counts the zeros before the next one bit, up to `most`. After `most` zeros no one bit follows. */
 static unsigned get_zeros(struct bit_reader *r, unsigned most)
 {
 	unsigned n = 0;

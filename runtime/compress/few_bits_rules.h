@@ -88,7 +88,7 @@ HOST_AND_DEVICE static inline float grid_width(unsigned bits, float range)
  * overflowed sum) it is infinite, which the receiver refuses. */
 HOST_AND_DEVICE static inline float grid_range(unsigned bits, float most)
 {
-	const float grid_most = FLT_MAX / 4; /* this keeps width * code - range finite */
+	const float grid_most = FLT_MAX / 4; /* a limit that keeps width * code - range finite */
 
 	if (!(most <= FLT_MAX))
 		return most;

@@ -77,7 +77,7 @@ struct message {
 	enum message_kind kind;
 	enum index_coding coding;   /* set by message_encode */
 	struct value_coding values; /* round: bits set by message_encode */
-	int densest; /* for message_encode: Rice may be chosen as well, which is slower to read */
+	int densest; /* for message_encode: 1 allows Rice codes, which are slower to read */
 	/* For message_encode: the random numbers of uniform, and the seed of a seeded support. The
 	 * receiver sets the seed before message_decode. */
 	struct random_stream stream;

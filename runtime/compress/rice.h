@@ -11,7 +11,7 @@
  * padding. out must be all zero. */
 uint64_t rice_bytes(const uint32_t *index, uint32_t count, uint32_t span);
 void rice_encode(const uint32_t *index, uint32_t count, uint32_t span, uint8_t *out);
-/* bytes includes the padding; *used receives how many of them are code. */
+/* bytes includes the padding; *used receives the number of bytes without it. */
 int rice_decode(const uint8_t *in, uint64_t bytes, uint32_t count, uint32_t span, uint32_t *index,
 		uint64_t *used, const char **why);
 #endif

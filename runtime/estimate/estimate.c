@@ -140,7 +140,7 @@ SLUICE_API int sluice_intervals_cut(const uint32_t *sample, size_t servers, uint
 	memcpy(sorted, sample, servers * sizeof(*sorted));
 	qsort(sorted, servers, sizeof(*sorted), ascending);
 	for (size_t i = 1, next; i < intervals; i++) {
-		/* Rank of an order statistic, counted from 1. */
+		/* the rank of an order statistic, counted from 1 */
 		size_t rank = i * (servers + 1) / intervals;
 
 		next = (i + 1) * (servers + 1) / intervals;

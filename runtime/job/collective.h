@@ -17,9 +17,10 @@ int collective_run(sluice_job *job, enum collective op, const void *mine, size_t
  * this rank's worker has pushed. Ranks that wait for more steps are notified at once. */
 int collective_run_about(sluice_job *job, enum collective op, struct about about, const void *mine,
 			 size_t stride, size_t bytes, void *all);
-/* Collective. Returns 0 if every rank calls it with rc 0. So no rank waits for one that has failed.
- * Otherwise returns the rank's own rc if that is not 0, else SLUICE_EPEER with a message that names
- * the first rank that could not do `what` ("open the model"), and why. */
+/* Collective. Returns 0 if every rank calls it with rc 0. A rank that has failed calls it too, so
+ * that no other rank waits for it. Otherwise returns the rank's own rc if that is not 0, else
+ * SLUICE_EPEER with a message that names the first rank that could not do `what` ("open the
+ * model"), and why. */
 int collective_agree(sluice_job *job, int rc, const char *what);
 /* Returns the operation that the lowest living worker has begun and this rank has not joined, or 0
  * if there is none. A server joins it. */

@@ -20,7 +20,7 @@
 struct group;
 
 struct groups {
-	sluice_job *at[GROUPS_MAX]; /* by number; at[0] is not used */
+	sluice_job *at[GROUPS_MAX]; /* groups by number; at[0] is not used */
 	uint32_t end;               /* above all numbers in use; 0: there are none */
 };
 

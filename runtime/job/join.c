@@ -441,7 +441,7 @@ static int check_proofs(sluice_job *job, int first)
 	return 0;
 }
 
-/* Whether a transport that is open, or may be opened later, asks for keys. */
+/* Returns 1 if a transport that is open, or may be opened later, needs keys. */
 static int needs_keys(const sluice_job *job)
 {
 	int needed = 0;

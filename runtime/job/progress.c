@@ -365,8 +365,8 @@ static int take_turns(sluice_job *job, struct wait *wait)
 	return rc;
 }
 
-/* A peer waits in a collective for this rank, which waits for something else. That is no error if
- * another thread of the peer works, so both only log it. */
+/* A peer waits in a collective for this rank, which waits for something else. This is no error if
+ * another thread of the peer makes progress, so both ranks only log it. */
 static void report_ahead(sluice_job *job, const struct wait *wait)
 {
 	char ahead[256], text[REPORT_TEXT_BYTES];

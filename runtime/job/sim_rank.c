@@ -72,7 +72,8 @@ static void pass_on(struct sim_ranks *s, int from)
 	}
 }
 
-/* Lock held. Returns 0 if the simulation was abandoned before it began. */
+/* Waits for this rank's turn, with the lock held. Returns 0 if the simulation was abandoned before
+ * it began. */
 static int await_own_turn(struct sim_rank *sim_rank)
 {
 	struct sim_ranks *s = sim_rank->all;

@@ -70,7 +70,7 @@ struct sluice_job {
 	struct heart *heart; /* NULL in a simulated rank */
 	struct clients clients;
 	struct groups groups; /* all groups of a root */
-	struct group *group;  /* of a group; NULL in a root */
+	struct group *group;  /* data of a group; NULL in a root */
 	/* These distinguish notifies and GETs of this group from those of other groups; 0 in a
 	 * root. */
 	uint32_t imm_of_group;

@@ -23,7 +23,7 @@ struct sluice_region {
 	uint32_t in_flight;          /* sum of flying[] */
 	int slot_user[BOUNCE_SLOTS]; /* the rank that uses it + 1; 0: free */
 	uint32_t next_slot;
-	int status;  /* of the first transfer that failed, until a call returns it */
+	int status;  /* error of the first transfer that failed, until a call returns it */
 	int culprit; /* the rank of that transfer */
 };
 

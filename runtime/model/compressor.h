@@ -43,8 +43,9 @@ struct selector *scratch_selector(const struct scratch *scratch);
 /* ---- opening ---------------------------------------------------------------- */
 
 struct compressor_attr {
-	const struct direction *direction; /* of the recipe: how coordinates are chosen */
-	int down;                          /* 1: a shard's compressor; 0: a worker's */
+	/* up= or down= of the recipe: how coordinates are chosen */
+	const struct direction *direction;
+	int down;        /* 1: a shard's compressor; 0: a worker's */
 	uint32_t number; /* identifies the random draws: a worker's rank, which is below 2^23, or
 			    2^23 + the shard's number */
 	uint32_t first_shard, seed;
@@ -62,7 +63,8 @@ struct compressor_attr {
 	size_t picked;
 	int beside;
 	size_t fitted; /* the most coordinates of a message that had to be shortened */
-	struct candidates_size candidates; /* of the candidate list of a top-k; 0: none */
+	/* size of the candidate list of a top-k; 0: there is none */
+	struct candidates_size candidates;
 	struct scratch *scratch;
 };
 

@@ -134,8 +134,8 @@ struct step_rule model_rule(const sluice_model *model, uint64_t step, unsigned c
 /* Counts the bytes that a message of a shard of this span would have with up=all down=all. own:
  * this rank owns the shard. */
 void model_count_dense(sluice_model_stats *stats, uint32_t span, int own);
-/* "index 3 of tensor w1" for messages, or "index 3" in a model without named tensors. The text
- * belongs to the thread and is valid until its next call. */
+/* Returns "index 3 of tensor w1" for messages, or "index 3" in a model without named tensors. The
+ * text belongs to the thread and is valid until its next call. */
 const char *model_place(const sluice_model *model, uint64_t i);
 
 /* Returns 0, or SLUICE_EINVAL for a function that needs every rank's part of the model. */

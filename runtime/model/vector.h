@@ -25,7 +25,7 @@ struct vector {
 	/* All pieces, if there are several: ascending and without gaps. */
 	struct vector_piece *list;
 	size_t n, room;
-	const struct device_ops *ops; /* of the pieces that are staged; NULL: none is */
+	const struct device_ops *ops; /* device of the staged pieces; NULL: no piece is staged */
 	void *stream;
 	struct memory copy; /* of staged pieces, pinned */
 	const struct device_ops *owner;

@@ -27,8 +27,8 @@ extern const struct candidate worth_candidates[WORTH_CANDIDATES];
 struct worth_step {
 	uint64_t work_ns;     /* accumulating, selecting, encoding; validating and adding deltas */
 	uint64_t wire_ns;     /* posting, waiting for versions, reading them */
-	uint64_t bytes;       /* to and from other ranks */
-	uint64_t dense_bytes; /* what up=all down=all would have sent and received */
+	uint64_t bytes;       /* bytes to and from other ranks */
+	uint64_t dense_bytes; /* bytes that up=all down=all would have sent and received */
 };
 
 struct worth {

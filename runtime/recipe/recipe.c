@@ -17,7 +17,7 @@
 
 enum { KEYS_BYTES = 160 };
 
-/* "up, down, ... and seed" */
+/* Writes "up, down, ... and seed". */
 static const char *all_keys(char text[KEYS_BYTES])
 {
 	size_t n = 0;

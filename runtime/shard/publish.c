@@ -53,7 +53,7 @@ void publish_commit(struct shard *shard, struct readers readers, const struct me
 		inbox_announce(shard, w, newest, job_living(shard->job, w));
 }
 
-/* "index 3 of tensor w1", in text. */
+/* Writes "index 3 of tensor w1" into text, and returns text. */
 static const char *coordinate_text(const struct shard *shard, uint32_t at, char text[PLACE_BYTES])
 {
 	tensors_place(shard->model.tensors, shard->at->begin + at, text, PLACE_BYTES);

@@ -34,7 +34,7 @@ struct async_shard {
 	uint64_t taken;   /* pushes of this anchor */
 	int gathering;    /* 1: the full gradients at this anchor are being collected */
 	int next_rank;    /* the full gradients of lower ranks are in the sum */
-	float lr;         /* of the last push that was taken */
+	float lr;         /* rate of the last push that was added */
 	unsigned raised;
 	uint32_t *behind; /* TAU + 1 entries: [i] counts the workers that are i versions behind;
 			     scratch */

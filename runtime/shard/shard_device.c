@@ -36,7 +36,7 @@ struct device_shard {
 	struct device_half half; /* its stream serves all shards of the rank */
 	struct memory sum;
 	struct memory params;           /* the parameters, if the update rule reads them */
-	struct memory payload, landing; /* of a delta, on the GPU and in pinned memory */
+	struct memory payload, landing; /* payload of a delta, on the GPU and in pinned memory */
 	enum shard_at at;
 	int full;         /* the GPU has not yet read the lists that the next one would overwrite */
 	uint32_t longest; /* of a list */

@@ -10,7 +10,7 @@
 struct shard;
 
 struct shard_hooks {
-	int (*used)(const struct shard *shard); /* 1 if the recipe uses the row */
+	int (*used)(const struct shard *shard); /* returns 1 if the recipe uses the row */
 	int (*open)(struct shard *shard);       /* 0 or SLUICE_ENOMEM */
 	void (*close)(struct shard *shard);
 	/* Called at open and after a restore, which may have changed the vectors. */

@@ -42,7 +42,7 @@ struct shard {
 	uint32_t id;
 	struct span *spans, whole;
 	size_t n_spans;
-	struct scratch *scratch;       /* of all shards of the rank */
+	struct scratch *scratch;       /* scratch memory of all shards of the rank */
 	struct compressor *compressor; /* the compressor of the shard's changes */
 	struct vectors kept;
 	/* Two of the kept vectors: the parameters that all workers hold, and the velocity of the
@@ -56,7 +56,7 @@ struct shard {
 	struct inboxes *inboxes;
 	struct gathered gathered;
 	struct reduction reduction;
-	struct loss loss; /* of the last version, if it was measured */
+	struct loss loss; /* compression error of the last version, if it was measured */
 	struct delta_log log;
 	uint8_t *snapshot; /* snapshot.h */
 

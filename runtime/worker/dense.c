@@ -98,7 +98,7 @@ int dense_push(sluice_model *model, const struct vector *grad)
 		}
 	step_encoded(&w->step);
 	const struct lap lap = stopwatch_begin();
-	progress_enter(model->job); /* not a call of the application: it is not counted */
+	progress_enter(model->job); /* does not count as a call of the application */
 	if (!model->job->failure.code)
 		lanes_post(model->worker->lanes);
 	progress_unlock(model->job);

@@ -29,7 +29,7 @@ enum on_device_state {
 struct on_device {
 	/* uses the application's stream, on the device of the last device vector */
 	struct device_half half;
-	atomic_int state;        /* enum on_device_state; changed with the token held */
+	atomic_int state; /* enum on_device_state; changed with the token held */
 	/* The rows of operations of the host and of the device. */
 	const struct compressor_ops *host_ops, *device_ops;
 	struct memory collected; /* collects a gradient that is pushed in ranges; empty: none was */
@@ -37,7 +37,7 @@ struct on_device {
 	struct memory copies[2]; /* pinned host copies of gradients; empty: none was needed */
 	struct outbox *outbox;   /* device_push.c's; NULL: gradients are selected on the host */
 };
-/* Token held, except in the application's calls while nothing is under way. */
+/* Sets the state. Token held, except in the application's calls while nothing is under way. */
 void on_device_become(sluice_model *model, enum on_device_state state);
 /* Return 1 if the progress thread must poll the push; if the device is working. */
 int on_device_goes_on(enum on_device_state state);
@@ -61,7 +61,6 @@ enum on_device_state on_device_state(const sluice_model *model);
 int on_device_selects(const sluice_model *model);
 /* Called when residual and momentum in host memory have become the newer ones. */
 void on_device_renewed(sluice_model *model);
-
 
 /* ---- residual and momentum ---- */
 /* Copies residual and momentum to the host, if they are on the device. */

@@ -14,7 +14,7 @@ struct signal;
 
 struct step_hooks {
 	/* ---- as long as the model ---- */
-	/* 1 if the model uses the row. NULL: every model does. */
+	/* Returns 1 if the model uses the row. NULL: every model does. */
 	int (*used)(const sluice_model *model);
 	int (*open)(sluice_model *model); /* 0 or SLUICE_ENOMEM */
 	void (*close)(sluice_model *model);

@@ -21,9 +21,9 @@ uint64_t parts_gap(const sluice_model *model, enum parts_of which);
 void parts_clear(sluice_model *model, enum parts_of which);
 
 /* ---- gradients ---- */
-/* parts_keeps() is 1 if ranges are kept until all have arrived, because the recipe needs the
- * whole gradient before it adds any of it. parts_room() allocates the memory, once.
- * SLUICE_ENOMEM. */
+/* parts_keeps() returns 1 if ranges are kept until all have arrived, because the recipe needs the
+ * whole gradient before it adds any of it. parts_room() allocates the memory once, and may fail
+ * with SLUICE_ENOMEM. */
 int parts_keeps(const sluice_model *model);
 int parts_room(sluice_model *model);
 void parts_keep(sluice_model *model, const void *grad, uint64_t begin, uint64_t count);

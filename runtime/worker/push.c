@@ -236,7 +236,7 @@ static int push_here(sluice_model *model, struct vector *grad, struct vector *be
 	stopwatch_without(&model->stopwatch, &lap, TIME_PUSH);
 	if (grad &&
 	    (rc = stands ? worker_come_home(model) : to_host_or_device(model, grad, before)))
-		return rc; /* which may be a refusal: the step has not begun */
+		return rc; /* may be a refusal, before which the step has not begun */
 	push_begins(model, grad != NULL);
 	/* no gradient is wanted, there is none, or this step changes nothing */
 	if (!grad || stands)

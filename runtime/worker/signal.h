@@ -44,6 +44,7 @@ int signal_nonfinite_held(sluice_model *model, uint64_t bad, uint64_t n, float v
 
 /* Ends the job because the sum at coordinate worker.overflowed is beyond the range of floats.
  * Returns SLUICE_ENUMERIC. held: the token is held. */
-#define COORDINATE_UNKNOWN UINT64_MAX /* of a sum on a GPU, or of several in a cell of a sketch */
+/* the sum is on a GPU, or several sums share a cell of a sketch */
+#define COORDINATE_UNKNOWN UINT64_MAX
 int signal_overflowed(sluice_model *model, int held);
 #endif

@@ -77,7 +77,7 @@ static int send_to_shard(sluice_model *model, uint32_t shard, struct pick pick)
 	if (w->step.phase || model->recipe.lazy.window)
 		return 0; /* with the token held; otherwise messages are posted when all are made */
 	const struct lap lap = stopwatch_begin();
-	progress_enter(model->job); /* not a call of the application: it is not counted */
+	progress_enter(model->job); /* does not count as a call of the application */
 	if (!model->job->failure.code)
 		lane_post(model->worker->lanes, shard);
 	progress_unlock(model->job);

@@ -39,7 +39,7 @@ static int grow_rows(struct dataset *set, struct growth *growth, struct complain
 	if (resize((void **)&set->row_start, capacity + 1, sizeof(*set->row_start)) ||
 	    resize((void **)&set->label, capacity, sizeof(*set->label)) ||
 	    resize((void **)&set->line, capacity, sizeof(*set->line)))
-		return complain_memory(complaint, "the rows of the data file");
+		return complain_memory(complaint, "the samples of the data file");
 	growth->row_capacity = capacity;
 	return 0;
 }
@@ -208,7 +208,7 @@ int libsvm_load(const char *path, uint64_t limit, size_t features, struct datase
 	if (more < 0)
 		return -1;
 	if (!set->rows)
-		return complain(complaint, "%s holds no rows", path);
+		return complain(complaint, "%s holds no samples", path);
 	set->features = features ? features : growth.widest;
 	if (!set->features)
 		return complain(complaint, "%s holds labels but no values", path);

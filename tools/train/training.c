@@ -98,7 +98,7 @@ static int prepare(struct training *t, struct complaint *complaint)
 	if (!t->steps)
 		return complain(
 			complaint,
-			"%zu training rows are too few for one step, which takes %llu (workers "
+			"%zu training samples are too few for one step, which takes %llu (workers "
 			"times --batch)",
 			t->train.rows, (unsigned long long)rows_per_step);
 	if (!sluice_is_worker(t->job)) {
@@ -250,12 +250,13 @@ static int work(struct training *t)
 		return rc;
 	report_begin(&t->report, o, sluice_rank(t->job), step_of(t->model).steps, t->steps,
 		     t->steps_per_epoch, (double)workers * (double)o->batch);
-	report_say(&t->report,
-		   "%s with %zu parameters, %zu rows of %s, %d worker%s x %llu rows, %llu steps "
-		   "per epoch; recipe %s",
-		   o->model, t->network.count, t->train.rows, o->data, workers,
-		   workers == 1 ? "" : "s", (unsigned long long)o->batch,
-		   (unsigned long long)t->steps_per_epoch, sluice_recipe_text(t->model));
+	report_say(
+		&t->report,
+		"%s with %zu parameters, %zu samples of %s, %d worker%s x %llu samples, %llu steps "
+		"per epoch; recipe %s",
+		o->model, t->network.count, t->train.rows, o->data, workers,
+		workers == 1 ? "" : "s", (unsigned long long)o->batch,
+		(unsigned long long)t->steps_per_epoch, sluice_recipe_text(t->model));
 	if (!t->compute.ops->in_host)
 		report_say(&t->report, "rank %d trains on %s", sluice_rank(t->job), t->device);
 	if (t->test.dropped)

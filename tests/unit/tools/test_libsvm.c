@@ -126,8 +126,8 @@ CASE(load__bad_line_fails_with_its_number)
 
 CASE(load__no_rows_or_no_values_fails)
 {
-	expect_refusal("", "holds no rows");
-	expect_refusal("# only this\n\n", "holds no rows");
+	expect_refusal("", "holds no samples");
+	expect_refusal("# only this\n\n", "holds no samples");
 	expect_refusal("1\n-1\n", "no values");
 }
 
