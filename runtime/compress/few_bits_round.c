@@ -14,8 +14,8 @@
 /* 2^21 - 1 is the largest integer to which a half can be added exactly. */
 #define ROUND_LARGEST 2097151
 
-/* Returns the largest integer that round may send. Beyond it, a float is not exact, or D q is not
- * finite. */
+/* Returns the largest integer that round may send. For a larger integer, adding a half is not
+ * exact, or the decoded value is not finite. */
 static float round_limit(float width)
 {
 	float limit = width < FLT_MAX / ROUND_LARGEST ? ROUND_LARGEST : floorf(FLT_MAX / width);

@@ -29,7 +29,7 @@ static inline double loss_share(struct loss l)
 int measure_switch(sluice_model *model, int on);
 
 double loss_squares(const float *x, uint64_t n);
-/* Returns how much the loss shrinks if, of x, decoded[0..n) is sent for the coordinates index[]
- * (NULL: all). */
+/* Returns by how much the squared error decreases if decoded[0..n) is sent for the coordinates
+ * index[] of x (NULL: all). */
 double loss_spared(const float *x, const uint32_t *index, const float *decoded, uint32_t n);
 #endif

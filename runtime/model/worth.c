@@ -92,7 +92,7 @@ int worth_verdict(const struct worth *w, uint64_t parameters, char *text, size_t
 		return 0;
 	snprintf(text, cap,
 		 "compression costs more than it saves here: %.3f ms a step for selecting, coding "
-		 "and adding, %.3f ms on the wire (%.2f GB/s); up=all down=all would take about "
+		 "and adding, %.3f ms on the network (%.2f GB/s); up=all down=all would take about "
 		 "%.3f ms and %.3f ms (SLUICE_ADVICE=no turns this warning off)",
 		 ms(work), ms(wire), 1 / w->wire_ns_per_byte, ms(dense_work), ms(dense_wire));
 	return 1;

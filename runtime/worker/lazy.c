@@ -74,7 +74,7 @@ double lazy_allowance(const struct lazy_rule *l, float lr)
 	return sum / ((double)lr * (double)lr);
 }
 
-/* The first push is always sent, and one after `longest` that were not. */
+/* The first push is always sent, and so is the push after `longest` skipped ones. */
 static int must_upload(const struct lazy_rule *l)
 {
 	return !l->uploaded || (l->longest && l->skipped >= l->longest);

@@ -52,7 +52,7 @@ static const char *traffic_text(const struct traffic *t, char text[TRAFFIC_TEXT]
 	char up[BYTES_TEXT], down[BYTES_TEXT], dense[BYTES_TEXT];
 
 	snprintf(text, TRAFFIC_TEXT, "%sup %s down %s (dense %s)",
-		 within ? "nothing on a wire, within ranks " : "",
+		 within ? "nothing over the network, within ranks " : "",
 		 bytes_text(within ? t->own_pushed : t->pushed, up),
 		 bytes_text(within ? t->own_pulled : t->pulled, down),
 		 bytes_text(within ? t->own_dense : t->dense, dense));

@@ -68,8 +68,9 @@ TEST(report_epoch__job_of_one__says_what_passes_within_the_rank)
 		    seen[0].own_pushed < 5 * COUNT * STEPS);
 	assert_true(seen[0].own_dense == seen[0].own_pushed + seen[0].own_pulled);
 	epoch_line(&seen[0], text, sizeof text);
-	assert_non_null(strstr(text, "so far nothing on a wire, within ranks up 12.3 kB down 12.3 "
-				     "kB (dense 24.6 kB); "));
+	assert_non_null(strstr(text,
+			       "so far nothing over the network, within ranks up 12.3 kB down 12.3 "
+			       "kB (dense 24.6 kB); "));
 }
 
 TEST(report_epoch__two_ranks__says_what_crossed_between_them)
