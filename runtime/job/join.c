@@ -621,7 +621,7 @@ int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **bo
 		 *boot ? bootstrap_origin(*boot) : "simulated");
 	caution(job, reach);
 	rc = connect_all(job, reach);
-	/* No rank goes on before all are connected. */
+	/* No rank continues before all are connected. */
 	if (!rc)
 		rc = collective_run(job, COLLECTIVE_OPEN, NULL, 0, 0, NULL);
 err_reach:

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Who is in the job, if the job goes on without lost workers (on_failure=continue). members.c owns
- * struct membership. Other files may read `elastic`, which does not change after sluice_init(), and
- * call the functions below. The token is held in all of them. */
+ * Who is in the job, if the job continues without lost workers (on_failure=continue). members.c
+ * owns struct membership. Other files may read `elastic`, which does not change after
+ * sluice_init(), and call the functions below. The token is held in all of them. */
 #ifndef RUNTIME_MEMBERS_H
 #define RUNTIME_MEMBERS_H
 #include "job/lines.h"

@@ -2,7 +2,7 @@
  * Decides who is alive, and who is to blame for a loss. The sources are: the end of a process as
  * its transport reports it, the status that a peer wrote before it left, losses that other ranks
  * report, and violations of the rules. heart.c reports silent peers. failure.c records the
- * consequence for the job, and members.c handles it where the job goes on. */
+ * consequence for the job, and members.c handles it where the job continues. */
 #include "job/peers.h"
 #include "job/state.h"
 #include "base/bytes.h"

@@ -83,7 +83,7 @@ static void refuse_imm(sluice_job *job, int peer, uint32_t imm)
 static sluice_job *group_of_imm(sluice_job *root, int *peer, uint32_t *imm)
 {
 	const uint32_t kind = *imm >> IMM_KIND_SHIFT & 7;
-	if (!kind || kind == IMM_MEMBERS) { /* no group goes on without a lost rank */
+	if (!kind || kind == IMM_MEMBERS) { /* a group cannot continue without a lost rank */
 		refuse_imm(root, *peer, *imm);
 		return NULL;
 	}

@@ -16,8 +16,8 @@
  * room for a worker that starts again.
  *
  * Parked. A worker that enters a collective would hold up the others, so it sends MESSAGE_PARK and
- * they go on without it. Its next push is taken if it still fits the bound. Otherwise the push is
- * refused and counted. A pull without a push (MESSAGE_ASK) brings the newest parameters, after
+ * they continue without it. Its next push is taken if it still fits the bound. Otherwise the push
+ * is refused and counted. A pull without a push (MESSAGE_ASK) brings the newest parameters, after
  * which the worker starts again.
  *
  * Anchors. In the first step of an epoch each worker pushes its full gradient at the anchor, in

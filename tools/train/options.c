@@ -143,7 +143,7 @@ void options_print_help(void)
 	      "  --checkpoint DIR    write checkpoints below DIR: at the end, and when SIGTERM or "
 	      "SIGUSR1 comes\n"
 	      "  --every N           and every N steps\n"
-	      "  --resume            go on from the checkpoint in DIR, if there is one\n"
+	      "  --resume            continue from the checkpoint in DIR, if there is one\n"
 	      "\n"
 	      "Reports\n"
 	      "  --metrics FILE      one JSON object per step; with --resume, appended\n"
