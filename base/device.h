@@ -200,10 +200,10 @@ struct device_ops {
 	/* Lists the usable devices in one line of text (name, memory, compute capability). */
 	int (*describe)(char *text, size_t cap);
 	/* Writes the PCI bus id ("0000:1b:00.0") of the device that this process uses or will use:
-	 * the current device if there is one, else the one that gpu/choose.h derives from
-	 * SLURM_LOCALID. */
+	 * the current device if there is one, else the one that gpu/choose.h derives from the
+	 * local rank. */
 	int (*bus_id)(char *text, size_t cap);
-	/* Makes the device of SLURM_LOCALID, or the only device, current for the calling thread.
+	/* Makes the device of the local rank, or the only device, current for the calling thread.
 	 * text says which device was chosen and why. */
 	int (*choose)(char *text, size_t cap);
 	/* Returns 1 if p is memory of the calling thread's current device (*device receives its

@@ -155,7 +155,7 @@ const struct env_entry env_table[] = {
 	  FIELD(gpu_blocks) },
 	{ "SLUICE_DEVICE_SHARDS", ENV_CHOICE, "no", "no|yes",
 	  "yes makes the shards of a rank sum, update and publish on a GPU: the one that holds the "
-	  "parameters, or else the one that SLURM_LOCALID selects. See device_shards in "
+	  "parameters, or else the one that the local rank selects. See device_shards in "
 	  "sluice_model_open(3).",
 	  FIELD(device_shards) },
 	{ "SLUICE_MEMORY", ENV_BYTES, "0", "0 .. 1024T",

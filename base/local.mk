@@ -8,6 +8,7 @@ library_sources += \
 	base/device.c base/device.h base/device_kernels.h \
 	base/env.c base/env.h \
 	base/error.c base/error.h \
+	base/local_rank.h \
 	base/log.c base/log.h \
 	base/log_configure.c \
 	base/memory.h \

@@ -2,7 +2,7 @@
  * See choose.h. */
 #include "gpu/choose.h"
 #include "gpu/failure.h"
-#include <ctype.h>
+#include "base/local_rank.h"
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -23,39 +23,26 @@ int choose_count(int *n)
 	return cuda_check(error, "looking for GPUs");
 }
 
-/* Returns the number of this process on its node, or -1 if Slurm does not set it. */
-static long local_rank(void)
-{
-	const char *text = getenv("SLURM_LOCALID");
-	char *end;
-	long rank;
-
-	if (!text || !isdigit((unsigned char)*text))
-		return -1;
-	rank = strtol(text, &end, 10);
-	return *end ? -1 : rank;
-}
-
 int choose_gpu(int *device, char *why, size_t cap)
 {
 	struct cudaDeviceProp properties;
 	char bus_id[BUS_ID_BYTES], by[64];
-	long rank = local_rank();
+	const struct local_rank local = local_rank_find();
 	int n, chosen;
 
 	if (choose_count(&n))
 		return -1;
-	chosen = rank < 0 ? 0 : (int)(rank % n);
+	chosen = local.rank % n;
 	if (cuda_check(cudaGetDeviceProperties(&properties, chosen), "looking for GPUs") ||
 	    cuda_check(cudaDeviceGetPCIBusId(bus_id, sizeof(bus_id), chosen),
 		       "asking for a GPU's place on the bus"))
 		return -1;
 	if (n == 1)
 		snprintf(by, sizeof(by), "the only one visible");
-	else if (rank < 0)
-		snprintf(by, sizeof(by), "the first, as there is no SLURM_LOCALID");
+	else if (!local.variable)
+		snprintf(by, sizeof(by), "the first, as no launcher gave a local rank");
 	else
-		snprintf(by, sizeof(by), "by SLURM_LOCALID=%ld", rank);
+		snprintf(by, sizeof(by), "by %s=%d", local.variable, local.rank);
 	snprintf(why, cap, "GPU %d of %d (%.64s, %s), %s", chosen, n, properties.name, bus_id, by);
 	*device = chosen;
 	return 0;

@@ -2,41 +2,27 @@
  * See card_choice.h. Called by verbs_device.c, ofi_provider.c and sluice-info. */
 #include "rdma/card_choice.h"
 #include "base/device.h"
+#include "base/local_rank.h"
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* ---- the launcher's numbers ---------------------------------------------------- */
 
-/* Returns the value of the first of these variables that begins with a number. "4(x2)" is 4. */
-static int first_number(const char *const *names, int otherwise)
-{
-	for (; *names; names++) {
-		const char *text = getenv(*names);
-		char *end;
-		const long value = text ? strtol(text, &end, 10) : -1;
-
-		if (value >= 0 && value < 1 << 20 && end != text)
-			return (int)value;
-	}
-	return otherwise;
-}
-
-int cards_local_rank(void)
-{
-	static const char *const names[] = { "SLURM_LOCALID", "LOCAL_RANK",
-					     "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID",
-					     NULL };
-
-	return first_number(names, 0);
-}
-
+/* Returns the number of ranks on this node, or 0 if no launcher gave it. "4(x2)" is 4. */
 static int local_ranks(void)
 {
 	static const char *const names[] = { "LOCAL_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_SIZE",
-					     "MPI_LOCALNRANKS", "SLURM_STEP_TASKS_PER_NODE", NULL };
+					     "MPI_LOCALNRANKS", "SLURM_STEP_TASKS_PER_NODE" };
 
-	return first_number(names, 0);
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		const char *text = getenv(names[i]);
+		const long value = text ? strtol(text, NULL, 10) : 0;
+
+		if (value > 0 && value < 1 << 20)
+			return (int)value;
+	}
+	return 0;
 }
 
 /* ---- nearness ------------------------------------------------------------------ */
@@ -244,7 +230,7 @@ void cards_order_here(const struct card *cards, size_t n, struct card_choice *ou
 		      char gpu[BUS_ID_TEXT])
 {
 	struct card_user user = { .gpu = gpu,
-				  .local = cards_local_rank(),
+				  .local = local_rank_find().rank,
 				  .n_local = local_ranks() };
 
 	gpu[0] = '\0';

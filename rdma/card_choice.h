@@ -47,10 +47,6 @@ void cards_order(struct hwloc_topology *topology, const struct card *cards, size
 void cards_order_here(const struct card *cards, size_t n, struct card_choice *out,
 		      char gpu[BUS_ID_TEXT]);
 
-/* Returns this rank's number among the ranks of its node, as the launcher gave it, or 0 if it gave
- * none. */
-int cards_local_rank(void);
-
 /* Does the same for another rank of this node that uses this GPU ("": none) and is bound to no
  * processors. */
 void cards_order_of(const struct card *cards, size_t n, const char *gpu, int local, int n_local,

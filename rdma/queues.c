@@ -4,7 +4,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
-#include "rdma/card_choice.h"
+#include "base/local_rank.h"
 #include "rdma/transfer.h"
 #include "sluice.h"
 #include <errno.h>
@@ -442,7 +442,7 @@ static int probe_pair(struct queues *q, struct ibv_pd *pd)
 /* Ranks of a node sleep on different interrupts of the card, which different processors serve. */
 static int completion_vector(const struct ibv_context *context)
 {
-	return context->num_comp_vectors > 1 ? cards_local_rank() % context->num_comp_vectors : 0;
+	return context->num_comp_vectors > 1 ? local_rank_find().rank % context->num_comp_vectors : 0;
 }
 
 static int make_queues(struct queues *q, struct ibv_pd *pd, int ranks)

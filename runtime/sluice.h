@@ -217,7 +217,7 @@ typedef struct sluice_model_attr {
 	size_t n_segments;
 	const sluice_tensor_rule *rules; /* optional, one for each of tensors; copied */
 	/* 1: the shards of this rank sum, update and publish on the GPU of params, or else on the
-	 * one that SLURM_LOCALID selects, which becomes the calling thread's current GPU. 0:
+	 * one that the local rank selects, which becomes the calling thread's current GPU. 0:
 	 * SLUICE_DEVICE_SHARDS, else on the host. Ranks may differ: the bits are the same. */
 	int device_shards;
 } sluice_model_attr;

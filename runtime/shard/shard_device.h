@@ -13,7 +13,7 @@ struct shard;
 struct device_shard; /* shard.device; NULL: the shard is on the host */
 
 /* Puts all shards of this rank on the GPU whose memory params is. If params is host memory or NULL,
- * it takes the GPU that SLURM_LOCALID selects. Called at open, without the token. */
+ * it takes the GPU of its local rank. Called at open, without the token. */
 int shard_devices_open(sluice_model *model, const void *params);
 /* Waits for the GPU for a bounded time, then closes. Called without the token. */
 void shard_devices_close(sluice_model *model);

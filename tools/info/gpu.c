@@ -166,7 +166,7 @@ void probe_nearness(struct report *r)
 	}
 }
 
-/* Rank i works with GPU i modulo their number, as Sluice chooses it by SLURM_LOCALID. */
+/* Rank i works with GPU i modulo their number, as Sluice chooses it by local rank. */
 void probe_cards_of_ranks(int ranks, struct report *r)
 {
 	static struct neighbours all;

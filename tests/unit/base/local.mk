@@ -4,6 +4,7 @@ check_PROGRAMS += \
 	tests/unit/test_bytes \
 	tests/unit/test_device \
 	tests/unit/test_env \
+	tests/unit/test_local_rank \
 	tests/unit/test_log \
 	tests/unit/test_module \
 	tests/unit/test_nearest \
@@ -16,6 +17,7 @@ tests_unit_test_device_CPPFLAGS += -DREAL_MODULE=\"$(abs_top_builddir)/.libs/lib
 endif
 tests_unit_test_device_DEPENDENCIES = tests/unit/libcases.la libinternal.la tests/unit/libcuda.la
 tests_unit_test_env_SOURCES = tests/unit/base/test_env.c
+tests_unit_test_local_rank_SOURCES = tests/unit/base/test_local_rank.c
 tests_unit_test_log_SOURCES = tests/unit/base/test_log.c
 # Configured for a folder that is on no machine; the program runs in copies of itself.
 tests_unit_test_module_SOURCES = tests/unit/base/test_module.c base/module.c base/module.h
