@@ -59,7 +59,8 @@ const struct env_entry env_table[] = {
 	  FIELD(service_level) },
 	{ "SLUICE_PROVIDER", ENV_TEXT, "", "a provider of libfabric",
 	  "Provider that the ofi transport uses. If it is not set, Sluice takes the first one of "
-	  "efa, cxi, opx, psm3, tcp and net that works on this node.",
+	  "efa, cxi, opx, psm3, tcp and net that works on this node. efa-direct names the fabric of "
+	  "that name, which the provider efa has since libfabric 2.1.",
 	  FIELD(provider) },
 	{ "SLUICE_INTERFACE", ENV_TEXT, "", "NAME or ADDRESS[,[^]NAME...]",
 	  "Network interfaces that the verbs and ofi transports may use, by name or address: a "

@@ -22,6 +22,7 @@ library_sources += \
 if HAVE_LIBFABRIC
 library_sources += \
 	rdma/ofi.c \
+	rdma/ofi_count.c rdma/ofi_count.h \
 	rdma/ofi_fabric.c rdma/ofi_fabric.h \
 	rdma/ofi_flow.c rdma/ofi_flow.h \
 	rdma/ofi_library.c rdma/ofi_library.h \

@@ -11,7 +11,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { QUEUE_ENTRIES = 4096, BATCH = 32, KEY_TRIES = 8, RECEIVES = 64 };
+enum {
+	QUEUE_ENTRIES = 4096,
+	BATCH = 32,
+	KEY_TRIES = 8,
+	RECEIVES = 64,
+	COUNTED_RECEIVES = 1024 /* where each piece of a put uses up one */
+};
 
 enum { CAUTION_BYTES = 512 };
 
@@ -176,7 +182,7 @@ void ofi_fabric_close(struct ofi_fabric **out)
 
 const char *ofi_fabric_provider(const struct ofi_fabric *f)
 {
-	return f->choice.info->fabric_attr->prov_name;
+	return ofi_choice_name(&f->choice);
 }
 
 const char *ofi_fabric_text(const struct ofi_fabric *f)
@@ -192,6 +198,11 @@ const char *ofi_fabric_caution(const struct ofi_fabric *f)
 int ofi_fabric_is_tcp(const struct ofi_fabric *f)
 {
 	return ofi_choice_is_tcp(&f->choice);
+}
+
+int ofi_fabric_is_unplaced(const struct ofi_fabric *f)
+{
+	return ofi_choice_is_unplaced(&f->choice);
 }
 
 enum ofi_notice ofi_fabric_notice(const struct ofi_fabric *f)
@@ -216,7 +227,8 @@ void ofi_fabric_use_notice(struct ofi_fabric *f, enum ofi_notice notice)
 
 size_t ofi_fabric_receives(const struct ofi_fabric *f, size_t notices)
 {
-	const size_t limit = f->choice.info->rx_attr->size, wanted = RECEIVES + notices;
+	const size_t limit = f->choice.info->rx_attr->size;
+	const size_t wanted = RECEIVES + notices + (ofi_fabric_is_narrow(f) ? COUNTED_RECEIVES : 0);
 
 	if (!ofi_choice_takes_receives(&f->choice))
 		return RECEIVES;
@@ -364,6 +376,9 @@ ssize_t ofi_fabric_put(struct ofi_fabric *f, const struct ofi_piece *p)
 							(uint32_t)p->data :
 							p->data };
 
+	if (p->announce && ofi_choice_data_by_call(&f->choice))
+		return fi_writedata(f->ep, p->local, p->bytes, p->desc, p->data, p->to, p->address,
+				    p->key, p->context);
 	return fi_writemsg(f->ep, &msg,
 			   FI_COMPLETION | (p->announce ? FI_REMOTE_CQ_DATA : 0) |
 				   (p->placed ? FI_DELIVERY_COMPLETE : 0));

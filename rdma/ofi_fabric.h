@@ -27,6 +27,8 @@ const char *ofi_fabric_text(const struct ofi_fabric *f); /* provider and interfa
 /* Returns a warning for users who did not name the provider, or NULL. */
 const char *ofi_fabric_caution(const struct ofi_fabric *f);
 int ofi_fabric_is_tcp(const struct ofi_fabric *f);
+/* Returns 1 if a completed put may not be in place yet, whatever was requested. */
+int ofi_fabric_is_unplaced(const struct ofi_fabric *f);
 /* Returns how a put announces itself: as the provider promises, unless a trial has failed. */
 enum ofi_notice ofi_fabric_notice(const struct ofi_fabric *f);
 /* Returns 1 if incoming notices have 32 bits and the sender's name. */

@@ -3,6 +3,7 @@
  * oldest one, `next` the first one that is not fully posted, `end` the next free place. */
 #include "rdma/ofi_flow.h"
 #include "base/error.h"
+#include "rdma/ofi_count.h"
 #include "rdma/stream.h"
 #include "rdma/transfer.h"
 #include "sluice.h"
@@ -21,6 +22,7 @@ struct entry {
 	void *desc;
 	size_t posted; /* bytes */
 	int pieces;    /* under way */
+	int has_low;   /* a piece carries the lower half of the immediate (ofi_count.h) */
 	/* all pieces are posted, and so is the message, if a message announces the transfer */
 	int whole;
 };
@@ -28,16 +30,20 @@ struct entry {
 struct piece {
 	struct fi_context2 context; /* libfabric's, first */
 	struct ofi_flow *flow;
-	struct entry *entry;
-	size_t large;       /* its bytes, if it counts in `large` of the flow */
-	uint64_t since_ns;  /* it is under way */
-	struct piece *free; /* the next free one */
+	struct entry *entry; /* NULL: the piece is free */
+	uint32_t number;     /* of a counted put */
+	size_t large;        /* its bytes, if it counts in `large` of the flow */
+	uint64_t since_ns;   /* it is under way */
+	struct piece *free;  /* the next free one */
 };
 
 struct ofi_flow {
 	struct ofi_flow_config config;
 	uint32_t token;
 	int ordered, abandoned;
+	int counted;                 /* puts carry numbers, and need no order (ofi_count.h) */
+	uint32_t number, floor;      /* of the next put; none below floor is under way */
+	uint16_t high;               /* the upper half of the last notice's immediate */
 	int stream;                  /* all bytes for the peer go through one stream */
 	struct stream large[2];      /* [0]: pieces of puts, [1]: of gets */
 	uint32_t oldest, next, end;  /* modulo 2^32; FLOW_TRANSFERS divides it */
@@ -63,6 +69,7 @@ int ofi_flow_open(const struct ofi_flow_config *config, struct ofi_flow **out)
 		return fail(SLUICE_ENOMEM, "ofi: no memory for %zu bytes", sizeof(*f));
 	f->config = *config;
 	f->ordered = ofi_fabric_is_ordered(config->fabric);
+	f->counted = !config->by_message && ofi_fabric_notice(config->fabric) == OFI_NOTICE_NARROW;
 	f->stream = ofi_fabric_is_tcp(config->fabric);
 	f->large[0] = f->large[1] = stream_new(&over_tcp);
 	for (int i = 0; i < FLOW_PIECES; i++) {
@@ -139,7 +146,7 @@ int ofi_flow_append(struct ofi_flow *f, const struct transfer *x, uint64_t now_n
 /* Returns 1 if the next piece of e must wait until all earlier puts are in place. */
 static int waits_for_order(const struct ofi_flow *f, const struct entry *e, int last)
 {
-	return !f->ordered && e->x.kind != TRANSFER_GET && f->puts_out > 0 &&
+	return !f->ordered && !f->counted && e->x.kind != TRANSFER_GET && f->puts_out > 0 &&
 	       (e->posted == 0 || last);
 }
 
@@ -173,6 +180,44 @@ static size_t piece_bytes(const struct ofi_flow *f, size_t left)
 	return left < most ? left : most;
 }
 
+/* Returns 1 if the next counted put is too far ahead of the oldest one under way. */
+static int is_too_far(struct ofi_flow *f)
+{
+	if (f->number - f->floor < COUNT_AHEAD)
+		return 0;
+	f->floor = f->number;
+	for (int i = 0; i < FLOW_PIECES; i++) {
+		const struct piece *p = &f->pieces[i];
+
+		if (p->entry && p->entry->x.kind != TRANSFER_GET &&
+		    f->number - p->number > f->number - f->floor)
+			f->floor = p->number;
+	}
+	return f->number - f->floor >= COUNT_AHEAD;
+}
+
+/* Returns what the next put of e tells of its notice. If the upper half of the immediate is new,
+ * the first put carries the lower half and the last one, which may be empty, the upper half. */
+static enum count_kind next_kind(const struct ofi_flow *f, const struct entry *e, int last)
+{
+	if (e->x.kind != TRANSFER_PUT_NOTIFY)
+		return COUNT_BYTES;
+	if (e->has_low)
+		return last ? COUNT_HIGH : COUNT_BYTES;
+	if (e->x.imm >> 16 == f->high)
+		return last ? COUNT_SAME : COUNT_BYTES;
+	return COUNT_LOW;
+}
+
+static void count_put(struct ofi_flow *f, struct entry *e, struct piece *piece,
+		      enum count_kind kind)
+{
+	piece->number = f->number++;
+	e->has_low |= kind == COUNT_LOW;
+	if (kind == COUNT_HIGH)
+		f->high = (uint16_t)(e->x.imm >> 16);
+}
+
 /* Returns 0 if a piece was posted, -FI_EAGAIN if it must wait, or another error of libfabric. */
 static ssize_t post_flow_piece(struct ofi_flow *f, struct entry *e, uint64_t now_ns)
 {
@@ -190,9 +235,11 @@ static ssize_t post_flow_piece(struct ofi_flow *f, struct entry *e, uint64_t now
 		.key = e->target.key,
 		.data = (uint64_t)ofi_flow_mix(f->token, x->imm) << 32 | x->imm,
 		.announce = x->kind == TRANSFER_PUT_NOTIFY && n == left,
-		.placed = x->report || !f->ordered || f->stream,
+		.placed = x->report || (!f->ordered && !f->counted) || f->stream,
 	};
 	const int by_message = needs_message(f, e);
+	const int counts = f->counted && !get;
+	const enum count_kind kind = counts ? next_kind(f, e, n == left) : COUNT_BYTES;
 	ssize_t rc;
 
 	if (by_message && !left)
@@ -201,7 +248,13 @@ static ssize_t post_flow_piece(struct ofi_flow *f, struct entry *e, uint64_t now
 		what.announce = 0;
 		what.placed = 1;
 	}
-	if (!piece || waits_for_order(f, e, n == left) || (large && stream_is_full(&f->large[get])))
+	if (counts) {
+		what.announce = 1;
+		what.data = count_word(kind, f->number,
+				       (uint16_t)(kind == COUNT_HIGH ? x->imm >> 16 : x->imm));
+	}
+	if (!piece || waits_for_order(f, e, n == left) || (counts && is_too_far(f)) ||
+	    (large && stream_is_full(&f->large[get])))
 		return -FI_EAGAIN;
 	what.context = &piece->context;
 	rc = get ? ofi_fabric_get(f->config.fabric, &what) :
@@ -216,7 +269,9 @@ static ssize_t post_flow_piece(struct ofi_flow *f, struct entry *e, uint64_t now
 		stream_post(&f->large[get]);
 	e->posted += n;
 	e->pieces++;
-	e->whole = n == left && !by_message;
+	e->whole = n == left && !by_message && kind != COUNT_LOW;
+	if (counts)
+		count_put(f, e, piece, kind);
 	f->out++;
 	f->puts_out += !get;
 	return 0;
@@ -247,7 +302,7 @@ static void finish_entry(struct ofi_flow *f, const struct entry *e)
 static int cannot_announce(struct ofi_flow *f, const struct entry *e, ssize_t rc)
 {
 	if (e->x.kind != TRANSFER_PUT_NOTIFY || (rc != -FI_ENOSYS && rc != -FI_EOPNOTSUPP) ||
-	    needs_message(f, e))
+	    f->counted || needs_message(f, e))
 		return 0;
 	ofi_fabric_use_notice(f->config.fabric, OFI_NOTICE_MESSAGE);
 	return 1;
@@ -301,6 +356,7 @@ int ofi_flow_completed(struct ofi_flow *f, const struct ofi_completion *completi
 	struct piece *piece = completion->context;
 	struct entry *e = piece->entry;
 
+	piece->entry = NULL;
 	piece->free = f->free;
 	f->free = piece;
 	if (f->abandoned)

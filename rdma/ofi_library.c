@@ -5,7 +5,9 @@
 #include "sluice.h"
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const char file[] = "libfabric.so.1";
 
@@ -43,13 +45,23 @@ static int find_all(void *handle, struct ofi_library *l)
 	return rc;
 }
 
+/* Options that libfabric has off by default, and that no value of Sluice's own replaces. It reads
+ * them in the first fi_getinfo() of the process. A user's value stays. */
+static void set_options(void)
+{
+	/* Puts of cxi that announce themselves, since libfabric 2.5.0. */
+	setenv("FI_CXI_ENABLE_WRITEDATA", "1", 0);
+}
+
 static int load_library(void)
 {
-	void *handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
+	void *handle;
 	struct ofi_library l;
 	uint32_t version;
 	int rc;
 
+	set_options();
+	handle = dlopen(file, RTLD_NOW | RTLD_LOCAL);
 	if (!handle)
 		return fail_quietly(SLUICE_ENOSUPP,
 				    "libfabric cannot be loaded (%s): install it (Debian: "
@@ -84,4 +96,16 @@ int ofi_library_load(const struct ofi_library **out)
 	pthread_mutex_unlock(&lock);
 	*out = &library;
 	return rc;
+}
+
+/* Reads a value as libfabric does (src/var.c). */
+int ofi_library_option(const char *name)
+{
+	static const char *const on[] = { "1", "yes", "true", "on" };
+	const char *value = getenv(name);
+
+	for (size_t i = 0; value && i < sizeof(on) / sizeof(on[0]); i++)
+		if (!strcasecmp(value, on[i]))
+			return 1;
+	return 0;
 }

@@ -23,4 +23,7 @@ struct ofi_library {
 /* Loads libfabric at the first call. It stays loaded, because its providers may have threads. Fails
  * with SLUICE_ENOSUPP and a sentence that names what is missing and the remedy. */
 int ofi_library_load(const struct ofi_library **out);
+/* Returns 1 if the environment turns this option of libfabric on. Loading turns on the options that
+ * Sluice needs, if the user did not set them. */
+int ofi_library_option(const char *name);
 #endif

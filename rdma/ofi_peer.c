@@ -3,6 +3,7 @@
 #include "rdma/ofi_peer.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "rdma/ofi_count.h"
 #include "rdma/transfer.h"
 #include "sluice.h"
 #include <stdio.h>
@@ -26,8 +27,9 @@ struct ofi_peer {
 	fi_addr_t address;
 	uint32_t token; /* token that the peer's notices must carry */
 	struct ofi_flow *flow;
-	struct remote *control;  /* the peer's control region; NULL: none */
-	char why[OFI_WHY_BYTES]; /* it is lost */
+	struct arrivals *arrivals; /* NULL: its puts carry no numbers */
+	struct remote *control;    /* the peer's control region; NULL: none */
+	char why[OFI_WHY_BYTES];   /* it is lost */
 };
 
 struct ofi_peer *ofi_peer_of(struct endpoint *e)
@@ -80,6 +82,8 @@ static int open_peer(struct ofi_peer *p, const uint8_t *name, enum ofi_notice no
 	flow.address = p->address;
 	if (!rc)
 		rc = ofi_flow_open(&flow, &p->flow);
+	if (!rc && ofi_fabric_is_narrow(all->fabric))
+		rc = arrivals_open(&p->arrivals);
 	if (!rc)
 		rc = make_greeting(p, &greeting);
 	if (!rc)
@@ -113,6 +117,7 @@ void ofi_peer_close(struct ofi_peer **peer)
 
 	ofi_memory_leave(&p->control);
 	ofi_flow_close(&p->flow);
+	arrivals_close(&p->arrivals);
 	free(p);
 	*peer = NULL;
 }
@@ -265,21 +270,49 @@ int ofi_peer_control(struct ofi_peer *p, struct remote **out)
 
 /* ---- transfers -------------------------------------------------------------------- */
 
+static const char strangely[] = "its puts carry numbers that do not follow from each other";
+
+static void put_notice(struct ofi_peer *p, uint32_t imm)
+{
+	event_queue_put(p->all->events,
+			&(struct event){ .kind = EVENT_IMM, .peer = p->endpoint.peer, .imm = imm });
+}
+
 int ofi_peer_noticed(struct ofi_peer *p, uint32_t token, uint32_t imm, uint64_t now_ns)
 {
 	if (p->token != ofi_flow_mix(token, imm))
 		return 0;
-	ofi_peer_noticed_by_name(p, imm, now_ns);
+	if (is_lost(p))
+		return 1;
+	ofi_flow_moved(p->flow, now_ns);
+	put_notice(p, imm);
 	return 1;
 }
 
-void ofi_peer_noticed_by_name(struct ofi_peer *p, uint32_t imm, uint64_t now_ns)
+/* Delivers the notices that all puts before have arrived for. Leaves room for what one poll of
+ * libfabric brings. */
+static void deliver_notices(struct ofi_peer *p)
+{
+	uint32_t imm;
+	int rc = 0;
+
+	while (!is_lost(p) &&
+	       event_queue_room(p->all->events) > p->all->promised + OFI_POLL_EVENTS &&
+	       (rc = arrivals_next(p->arrivals, &imm)) == 1)
+		put_notice(p, imm);
+	if (rc < 0)
+		ofi_peer_lose(p, strangely);
+}
+
+void ofi_peer_arrived(struct ofi_peer *p, uint32_t word, uint64_t now_ns)
 {
 	if (is_lost(p))
 		return;
 	ofi_flow_moved(p->flow, now_ns);
-	event_queue_put(p->all->events,
-			&(struct event){ .kind = EVENT_IMM, .peer = p->endpoint.peer, .imm = imm });
+	if (arrivals_take(p->arrivals, word))
+		ofi_peer_lose(p, strangely);
+	else
+		deliver_notices(p);
 }
 
 fi_addr_t ofi_peer_address(const struct ofi_peer *p)
@@ -296,6 +329,8 @@ void ofi_peer_push(struct ofi_peer *p, uint64_t now_ns)
 {
 	char why[OFI_WHY_BYTES];
 
+	if (p->arrivals)
+		deliver_notices(p);
 	if (!ofi_flow_waits(p->flow))
 		return;
 	if (ofi_flow_push(p->flow, now_ns, why))

@@ -11,7 +11,7 @@
 #include "rdma/ofi_proof.h"
 #include "rdma/transport.h"
 
-enum { OFI_WHY_BYTES = 160 };
+enum { OFI_WHY_BYTES = 160, OFI_POLL_EVENTS = 32 /* that one poll of libfabric makes */ };
 
 struct ofi_peer;
 
@@ -60,13 +60,13 @@ void ofi_peer_send_failed(struct ofi_peer *p, const char *why);
 int ofi_peer_control(struct ofi_peer *p, struct remote **out);
 /* Accepts a notice with this token. Returns 0 if the token is not this peer's. */
 int ofi_peer_noticed(struct ofi_peer *p, uint32_t token, uint32_t imm, uint64_t now_ns);
-/* Accepts a notice whose sender libfabric named. */
-void ofi_peer_noticed_by_name(struct ofi_peer *p, uint32_t imm, uint64_t now_ns);
+/* Accepts the word of a put whose sender libfabric named (ofi_count.h). */
+void ofi_peer_arrived(struct ofi_peer *p, uint32_t word, uint64_t now_ns);
 fi_addr_t ofi_peer_address(const struct ofi_peer *p);
 /* Returns a counter that grows as transport_ops.moved() says. */
 uint64_t ofi_peer_moved(const struct ofi_peer *p);
 int ofi_peer_post(struct ofi_peer *p, const struct transfer *x);
-/* Posts waiting transfers. */
+/* Posts waiting transfers, and delivers notices for which there was no room before. */
 void ofi_peer_push(struct ofi_peer *p, uint64_t now_ns);
 void ofi_peer_completed(struct ofi_peer *p, const struct ofi_completion *c, uint64_t now_ns);
 /* For the end of a job: posts a put that completes after all earlier ones, then reports whether

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum wait { WAIT_FD, WAIT_FD_RACES, WAIT_TIMER };
 enum {
@@ -19,18 +20,25 @@ enum {
 };
 
 struct ofi_row {
-	const char *name; /* its name in libfabric */
-	int unasked;      /* chosen without SLUICE_PROVIDER */
+	const char *name;     /* as SLUICE_PROVIDER gives it */
+	const char *provider; /* its name in libfabric, if that differs */
+	const char *fabric;   /* only entries for this fabric of the provider; NULL: all others */
+	int unasked;          /* chosen without SLUICE_PROVIDER */
 	int tcp;
-	int mr_mode; /* registration modes that it may require */
+	int tcp_by_interface; /* it is TCP where its device is a network interface */
+	int mr_mode;          /* registration modes that it may require */
 	enum wait wait;
-	enum fi_progress progress;
-	size_t key_bytes;
+	size_t key_bytes;       /* at most; 0: 8 */
 	enum ofi_notice notice; /* the best notice to try */
-	int takes_receives;     /* a notice uses up a receive, even if it is not reported */
-	int device_memory;      /* it may read puts from GPU memory; this is then tested */
-	uint32_t since;         /* the first usable version of libfabric */
-	const char *why;        /* not before that */
+	/* Only fi_writedata() sends a notice, where the provider makes the keys. The variable of
+	 * libfabric (ofi_library.c) and the provider's version that allow it. */
+	const char *data_variable;
+	uint32_t data_since; /* TREE() */
+	int unplaced;        /* a completed put may not be in place, so messages cannot follow */
+	int takes_receives;  /* a notice uses up a receive, even if it is not reported */
+	int device_memory;   /* it may read puts from GPU memory; this is then tested */
+	uint32_t since;      /* the first usable version of libfabric; 0: OFI_API */
+	const char *why;     /* not before that */
 };
 
 /* The version of a provider in libfabric's own tree, such as 1.18.1, as it reports it. */
@@ -51,59 +59,115 @@ static const struct defect defects[] = {
 	  "every 10 ms: install libfabric 1.18.1 or later" },
 	{ "cxi", 0, TREE(2, 5, 0),
 	  "its puts cannot announce themselves, so a message follows each put, which costs a round "
-	  "trip: install libfabric 2.5.0 or later and set FI_CXI_ENABLE_WRITEDATA=1" },
+	  "trip: install libfabric 2.5.0 or later" },
 	{ "opx", 0, TREE(2, 1, 0),
 	  "its puts cannot announce themselves, so a message follows each put, which costs a round "
 	  "trip: install libfabric 2.1.0 or later" },
 };
 enum { DEFECTS = sizeof(defects) / sizeof(defects[0]) };
 
-/* In order of preference. A provider without a row can be named. */
+/* In order of preference. A provider without a row can be named.
+ *
+ * What the rows say is in libfabric 2.6.0:
+ * - efa and efa-direct are fabrics of one provider (prov/efa/src/efa_prov.c), and getinfo lists
+ *   efa-direct first. Where the card has RDMA writes, neither heeds FI_DELIVERY_COMPLETE
+ *   (efa_rma_post_write() in efa_rma.c; efa_rdm_rma_post_write() in rdm/efa_rdm_rma.c), and the
+ *   card keeps no order. So each put carries a number (ofi_count.h).
+ * - cxi sends data with a put only by fi_writedata(), if FI_CXI_ENABLE_WRITEDATA is set and it
+ *   makes the keys (cxip_dom.c); fi_writemsg() refuses FI_REMOTE_CQ_DATA
+ *   (CXIP_WRITEMSG_ALLOWED_FLAGS in cxip.h).
+ * - psm3 names its domains after RDMA devices, or after network interfaces if its layer is
+ *   hal_sockets (prov/psm3/psm3/hal_sockets). */
 static const struct ofi_row rows[] = {
-	{ "efa", 1, 0, FI_MR_LOCAL | OF_CARDS, WAIT_FD, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_NARROW, 1,
-	  1, FI_VERSION(1, 18), "has no puts that announce themselves" },
-	{ "cxi", 1, 0, FI_MR_ENDPOINT | FI_MR_ALLOCATED, WAIT_FD_RACES, FI_PROGRESS_MANUAL, 4,
-	  OFI_NOTICE_WIDE, 0, 1, OFI_API, "" },
-	{ "opx", 1, 0, OFFSETS, WAIT_TIMER, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_WIDE, 1, 1, OFI_API,
-	  "" },
-	{ "psm3", 1, 0, OF_CARDS, WAIT_FD, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_WIDE, 0, 1, OFI_API,
-	  "" },
+	{ .name = "efa-direct",
+	  .provider = "efa",
+	  .fabric = "efa-direct",
+	  .mr_mode = FI_MR_LOCAL | OF_CARDS,
+	  .notice = OFI_NOTICE_NARROW,
+	  .unplaced = 1,
+	  .takes_receives = 1,
+	  .device_memory = 1,
+	  .since = FI_VERSION(2, 1),
+	  .why = "does not exist" },
+	{ .name = "efa",
+	  .unasked = 1,
+	  .mr_mode = FI_MR_LOCAL | OF_CARDS,
+	  .notice = OFI_NOTICE_NARROW,
+	  .unplaced = 1,
+	  .takes_receives = 1,
+	  .device_memory = 1,
+	  .since = FI_VERSION(1, 18),
+	  .why = "has no puts that announce themselves" },
+	{ .name = "cxi",
+	  .unasked = 1,
+	  .mr_mode = FI_MR_ENDPOINT | FI_MR_ALLOCATED,
+	  .wait = WAIT_FD_RACES,
+	  .key_bytes = 4,
+	  .data_variable = "FI_CXI_ENABLE_WRITEDATA",
+	  .data_since = TREE(2, 5, 0),
+	  .device_memory = 1 },
+	{ .name = "opx",
+	  .unasked = 1,
+	  .mr_mode = OFFSETS,
+	  .wait = WAIT_TIMER,
+	  .takes_receives = 1,
+	  .device_memory = 1 },
+	{ .name = "psm3",
+	  .unasked = 1,
+	  .tcp_by_interface = 1,
+	  .mr_mode = OF_CARDS,
+	  .device_memory = 1 },
 	/* Before this version, reliable datagrams over TCP were a separate provider. */
-	{ "tcp", 1, 1, OFFSETS, WAIT_FD, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_WIDE, 0, 0,
-	  FI_VERSION(1, 18), "has connections only" },
-	{ "net", 1, 1, OFFSETS, WAIT_FD, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_WIDE, 0, 0, OFI_API,
-	  "" },
-	{ "tcp;ofi_rxm", 0, 1, OFFSETS, WAIT_FD, FI_PROGRESS_MANUAL, 8, OFI_NOTICE_WIDE, 0, 0,
-	  OFI_API, "" },
+	{ .name = "tcp",
+	  .unasked = 1,
+	  .tcp = 1,
+	  .mr_mode = OFFSETS,
+	  .since = FI_VERSION(1, 18),
+	  .why = "has connections only" },
+	{ .name = "net", .unasked = 1, .tcp = 1, .mr_mode = OFFSETS },
+	{ .name = "tcp;ofi_rxm", .tcp = 1, .mr_mode = OFFSETS },
 };
 enum { ROWS = sizeof(rows) / sizeof(rows[0]) };
 /* For a provider that the user names and that has no row: grant what it asks for, rely on nothing.
  */
-static const struct ofi_row unknown = {
-	"",
-	0,
-	0,
-	FI_MR_LOCAL | FI_MR_ENDPOINT | OF_CARDS,
-	WAIT_FD_RACES,
-	FI_PROGRESS_MANUAL,
-	8,
-	OFI_NOTICE_WIDE,
-	1,
-	1,
-	OFI_API,
-	"",
-};
+static const struct ofi_row unknown = { .name = "",
+					.mr_mode = FI_MR_LOCAL | FI_MR_ENDPOINT | OF_CARDS,
+					.wait = WAIT_FD_RACES,
+					.takes_receives = 1,
+					.device_memory = 1 };
 
 /* Prefixes of interfaces that lead to containers or virtual machines of this node. */
 static const char *const inward[] = { "docker", "br-",    "virbr", "veth",
 				      "cni",    "podman", "lxcbr", "flannel" };
 
-static const struct ofi_row *row_of(const char *provider)
+static const struct ofi_row *row_named(const char *name)
 {
 	for (int i = 0; i < ROWS; i++)
-		if (!strcmp(rows[i].name, provider))
+		if (!strcmp(rows[i].name, name))
 			return &rows[i];
 	return &unknown;
+}
+
+static const struct ofi_row *row_of(const struct fi_info *info)
+{
+	const struct fi_fabric_attr *at = info->fabric_attr;
+
+	for (int i = 0; i < ROWS; i++) {
+		const struct ofi_row *row = &rows[i];
+
+		if (!strcmp(row->provider ? row->provider : row->name, at->prov_name) &&
+		    (!row->fabric || (at->name && !strcmp(row->fabric, at->name))))
+			return row;
+	}
+	return &unknown;
+}
+
+/* Returns the name by which SLUICE_PROVIDER gives the entry's provider and fabric. */
+static const char *name_of(const struct fi_info *info)
+{
+	const struct ofi_row *row = row_of(info);
+
+	return *row->name ? row->name : info->fabric_attr->prov_name;
 }
 
 /* ---- interfaces ------------------------------------------------------------------- */
@@ -152,12 +216,27 @@ static int interface_fits(const struct fi_info *info, const char *interface)
 	return card_list_allows(interface, domain_of(info), address_text(info, text), NULL);
 }
 
+/* Returns 1 if the entry uses the kernel's sockets. A domain of psm3 that leaves the card to psm3
+ * begins with "autoselect:" and lists devices. */
+static int is_tcp(const struct fi_info *info)
+{
+	const struct ofi_row *row = row_of(info);
+	const char *colon = strchr(domain_of(info), ':');
+	const char *device = colon ? colon + 1 : domain_of(info);
+	char path[128];
+
+	if (!row->tcp_by_interface || !*device)
+		return row->tcp;
+	snprintf(path, sizeof(path), "/sys/class/net/%.*s", (int)strcspn(device, ";"), device);
+	return access(path, F_OK) == 0;
+}
+
 /* ---- the choice ------------------------------------------------------------------- */
 
 /* The hints omit features that Sluice does not need: order, and events that the notices replace. */
 static struct fi_info *hints_for(const struct ofi_library *l, const char *provider)
 {
-	const struct ofi_row *row = row_of(provider);
+	const struct ofi_row *row = row_named(provider);
 	struct fi_info *hints = l->dupinfo(NULL);
 
 	if (!hints)
@@ -168,9 +247,9 @@ static struct fi_info *hints_for(const struct ofi_library *l, const char *provid
 	hints->ep_attr->type = FI_EP_RDM;
 	hints->domain_attr->mr_mode = row->mr_mode;
 	hints->domain_attr->threading = FI_THREAD_DOMAIN;
-	hints->domain_attr->data_progress = row->progress;
+	hints->domain_attr->data_progress = FI_PROGRESS_MANUAL;
 	if (*provider)
-		hints->fabric_attr->prov_name = strdup(provider);
+		hints->fabric_attr->prov_name = strdup(row->provider ? row->provider : provider);
 	return hints;
 }
 
@@ -208,13 +287,13 @@ static struct fi_info *by_place(struct fi_info *list, struct fi_info *first, con
 	struct card_choice order[CARDS_MOST];
 	size_t n = 0;
 
-	if (!first || row_of(first->fabric_attr->prov_name)->tcp)
+	if (!first || is_tcp(first))
 		return first;
 	for (struct fi_info *i = list; i && n < CARDS_MOST; i = i->next) {
 		int known = 0;
 
-		if (strcmp(i->fabric_attr->prov_name, first->fabric_attr->prov_name) ||
-		    !same_fabric(i, first) || !interface_fits(i, interface))
+		if (strcmp(name_of(i), name_of(first)) || !same_fabric(i, first) ||
+		    !interface_fits(i, interface))
 			continue;
 		for (size_t k = 0; k < n && !known; k++)
 			known = !strcmp(domain_of(entry[k]), domain_of(i));
@@ -236,7 +315,7 @@ static struct fi_info *first_fit(struct fi_info *list, const char *provider, con
 	struct fi_info *found = NULL;
 
 	for (struct fi_info *i = list; i; i = i->next) {
-		if (strcmp(i->fabric_attr->prov_name, provider) || !interface_fits(i, interface))
+		if (strcmp(name_of(i), provider) || !interface_fits(i, interface))
 			continue;
 		if (i->addr_format != FI_SOCKADDR_IN6)
 			return i;
@@ -249,7 +328,7 @@ static struct fi_info *first_fit(struct fi_info *list, const char *provider, con
 static int is_listed(const struct fi_info *list, const char *provider)
 {
 	for (; list; list = list->next)
-		if (!strcmp(list->fabric_attr->prov_name, provider))
+		if (!strcmp(name_of(list), provider))
 			return 1;
 	return 0;
 }
@@ -260,7 +339,7 @@ static void list_names(const struct fi_info *list, char *text, size_t cap)
 
 	text[0] = '\0';
 	for (; list; list = list->next) {
-		const char *name = list->fabric_attr->prov_name;
+		const char *name = name_of(list);
 		size_t used = strlen(text);
 
 		if (strcmp(name, last) && used + 1 < cap)
@@ -277,7 +356,7 @@ static void list_interfaces(const struct fi_info *list, const char *provider, ch
 		char address[INET6_ADDRSTRLEN];
 		size_t used = strlen(text);
 
-		if (!strcmp(list->fabric_attr->prov_name, provider) && used + 1 < cap)
+		if (!strcmp(name_of(list), provider) && used + 1 < cap)
 			snprintf(text + used, cap - used, "%s%s %s", used ? ", " : "",
 				 domain_of(list), address_text(list, address));
 	}
@@ -285,13 +364,13 @@ static void list_interfaces(const struct fi_info *list, const char *provider, ch
 
 static int too_old(const struct ofi_row *row, uint32_t version)
 {
-	return FI_VERSION_LT(version, row->since);
+	return row->since && FI_VERSION_LT(version, row->since);
 }
 
 static int choose_named(struct fi_info *list, const char *provider, const char *interface,
 			uint32_t version, struct fi_info **out)
 {
-	const struct ofi_row *row = row_of(provider);
+	const struct ofi_row *row = row_named(provider);
 	char there[300];
 
 	if (too_old(row, version))
@@ -325,14 +404,16 @@ static int choose_any(struct fi_info *list, const char *interface, uint32_t vers
 	const char *present = NULL;
 	char there[300];
 
-	for (int i = 0; i < ROWS; i++) {
-		if (!rows[i].unasked || too_old(&rows[i], version) ||
-		    !is_listed(list, rows[i].name))
+	/* TCP comes last, and there the providers that are made for it come first. */
+	for (int i = 0; i < 2 * ROWS; i++) {
+		const struct ofi_row *row = &rows[i % ROWS];
+
+		if (!row->unasked || too_old(row, version) || !is_listed(list, row->name))
 			continue;
-		*out = by_place(list, first_fit(list, rows[i].name, interface), interface);
-		if (*out)
+		*out = by_place(list, first_fit(list, row->name, interface), interface);
+		if (*out && (i >= ROWS || row->tcp || !is_tcp(*out)))
 			return SLUICE_OK;
-		present = rows[i].name;
+		present = row->name;
 	}
 	if (present)
 		return choose_named(list, present, interface, version, out);
@@ -344,20 +425,29 @@ static int choose_any(struct fi_info *list, const char *interface, uint32_t vers
 		FI_MAJOR(version), FI_MINOR(version), *there ? there : "none at all");
 }
 
+/* Returns the first entry for these hints, or NULL. */
+static struct fi_info *ask(const struct ofi_library *l, const struct fi_info *hints)
+{
+	struct fi_info *list = NULL, *out = NULL;
+
+	if (!l->getinfo(OFI_API, NULL, NULL, 0, hints, &list) && list)
+		out = l->dupinfo(list);
+	if (list)
+		l->freeinfo(list);
+	return out;
+}
+
 /* Returns info, or the entry that libfabric offers with more capabilities; info is then freed. */
 static struct fi_info *ask_more(const struct ofi_library *l, struct fi_info *info, uint64_t caps,
 				int mr_mode)
 {
 	const uint64_t caps_before = info->caps;
 	const int mr_mode_before = info->domain_attr->mr_mode;
-	struct fi_info *more = NULL, *out = NULL;
+	struct fi_info *out;
 
 	info->caps |= caps;
 	info->domain_attr->mr_mode |= mr_mode;
-	if (!l->getinfo(OFI_API, NULL, NULL, 0, info, &more) && more)
-		out = l->dupinfo(more);
-	if (more)
-		l->freeinfo(more);
+	out = ask(l, info);
 	if (out) {
 		l->freeinfo(info);
 		return out;
@@ -367,15 +457,46 @@ static struct fi_info *ask_more(const struct ofi_library *l, struct fi_info *inf
 	return info;
 }
 
+/* Returns 1 if this libfabric sends data with a put of a provider that needs a variable for it. */
+static int sends_data(const struct ofi_row *row, const struct fi_info *info)
+{
+	return info->fabric_attr->prov_version >= row->data_since &&
+	       ofi_library_option(row->data_variable);
+}
+
+/* Has the provider make the keys if notices depend on that. Otherwise random keys are better,
+ * because no peer can guess them. The endpoint's default completion level is for fi_writedata(),
+ * which takes no flags. Returns info, or what replaces it. */
+static struct fi_info *settle_keys(const struct ofi_library *l, struct fi_info *info)
+{
+	const struct ofi_row *row = row_of(info);
+	const int with_data = sends_data(row, info);
+	struct fi_info *hints = l->dupinfo(info), *out;
+
+	if (!hints)
+		return info;
+	hints->domain_attr->mr_mode = row->mr_mode | (with_data ? FI_MR_PROV_KEY : 0);
+	hints->domain_attr->mr_key_size = 0;
+	hints->tx_attr->op_flags = with_data ? FI_DELIVERY_COMPLETE : 0;
+	out = ask(l, hints);
+	l->freeinfo(hints);
+	if (!out)
+		return info;
+	l->freeinfo(info);
+	return out;
+}
+
 /* Requests the names of senders if a notice has no room for a token, and device memory. Without the
  * names, messages announce puts; without device memory support, device memory is copied. */
 static struct fi_info *settle_info(const struct ofi_library *l, const struct fi_info *found)
 {
 	struct fi_info *info = l->dupinfo(found);
 
+	if (info && row_of(info)->data_variable)
+		info = settle_keys(l, info);
 	if (info && info->domain_attr->cq_data_size < 8 && info->domain_attr->cq_data_size)
 		info = ask_more(l, info, FI_SOURCE, 0);
-	if (info && row_of(info->fabric_attr->prov_name)->device_memory)
+	if (info && row_of(info)->device_memory)
 		info = ask_more(l, info, FI_HMEM, FI_MR_HMEM);
 	return info;
 }
@@ -384,7 +505,22 @@ static struct fi_info *settle_info(const struct ofi_library *l, const struct fi_
 
 int ofi_choice_is_tcp(const struct ofi_choice *choice)
 {
-	return choice->row->tcp;
+	return is_tcp(choice->info);
+}
+
+const char *ofi_choice_name(const struct ofi_choice *choice)
+{
+	return name_of(choice->info);
+}
+
+int ofi_choice_data_by_call(const struct ofi_choice *choice)
+{
+	return choice->row->data_variable != NULL;
+}
+
+int ofi_choice_is_unplaced(const struct ofi_choice *choice)
+{
+	return choice->row->unplaced;
 }
 
 int ofi_choice_has_descriptor(const struct ofi_choice *choice)
@@ -411,7 +547,9 @@ size_t ofi_choice_key_bytes(const struct ofi_choice *choice)
 {
 	const size_t bytes = choice->info->domain_attr->mr_key_size;
 
-	return bytes < choice->row->key_bytes ? bytes : choice->row->key_bytes;
+	const size_t most = choice->row->key_bytes ? choice->row->key_bytes : sizeof(uint64_t);
+
+	return bytes < most ? bytes : most;
 }
 
 enum ofi_notice ofi_choice_notice(const struct ofi_choice *choice)
@@ -434,7 +572,22 @@ const char *ofi_choice_defect(const struct ofi_choice *choice)
 		    fabric->prov_version >= defects[i].first &&
 		    fabric->prov_version < defects[i].mended)
 			return defects[i].text;
+	if (choice->row->data_variable && !sends_data(choice->row, choice->info))
+		return "FI_CXI_ENABLE_WRITEDATA forbids its puts to announce themselves, so a "
+		       "message follows each put, which costs a round trip: unset the variable";
 	return NULL;
+}
+
+/* Fails if puts cannot carry numbers although nothing else tells when they are in place. */
+static int check_notice(const struct ofi_choice *choice)
+{
+	if (!choice->row->unplaced || ofi_choice_notice(choice) == OFI_NOTICE_NARROW)
+		return SLUICE_OK;
+	return fail_quietly(
+		SLUICE_ENOSUPP,
+		"%s: its puts carry no data with the sender's name, and without that "
+		"nothing tells when they are in place: set SLUICE_PROVIDER=tcp (or net)",
+		choice->text);
 }
 
 int ofi_choose(const char *provider, const char *interface, struct ofi_choice *out)
@@ -465,17 +618,21 @@ int ofi_choose(const char *provider, const char *interface, struct ofi_choice *o
 			 choose_any(list, interface, version, &found);
 	if (!rc) {
 		choice = (struct ofi_choice){ .library = l,
-					      .row = row_of(found->fabric_attr->prov_name),
+					      .row = row_of(found),
 					      .info = settle_info(l, found) };
 		snprintf(choice.text, sizeof(choice.text), "%s on %s%s%s (libfabric %u.%u)",
-			 found->fabric_attr->prov_name, domain_of(found),
+			 name_of(found), domain_of(found),
 			 *address_text(found, address) ? ", " : "", address_text(found, address),
 			 FI_MAJOR(version), FI_MINOR(version));
-		if (choice.info)
-			*out = choice;
-		else
+		if (!choice.info)
 			rc = fail(SLUICE_ENOMEM, "ofi: no memory for libfabric's description of %s",
 				  choice.text);
+		else
+			rc = check_notice(&choice);
+		if (rc)
+			ofi_choice_end(&choice);
+		else
+			*out = choice;
 	}
 	if (list)
 		l->freeinfo(list);

@@ -8,7 +8,8 @@
 /* How a put announces itself, best first. */
 enum ofi_notice {
 	OFI_NOTICE_WIDE,   /* 8 bytes in the peer's completion queue */
-	OFI_NOTICE_NARROW, /* 4 bytes there, and libfabric names the sender */
+	OFI_NOTICE_NARROW, /* each put has a number in 4 bytes there, and libfabric names the
+			      sender (ofi_count.h) */
 	OFI_NOTICE_MESSAGE /* a message of 8 bytes, once the put is in place */
 };
 
@@ -27,8 +28,14 @@ struct ofi_choice {
  * a sentence that names what is missing and the remedy. *out is then zero and needs no
  * ofi_choice_end(). */
 int ofi_choose(const char *provider, const char *interface, struct ofi_choice *out);
+/* Returns the name by which SLUICE_PROVIDER asks for it. */
+const char *ofi_choice_name(const struct ofi_choice *choice);
 /* Returns 1 if it uses the kernel's sockets. */
 int ofi_choice_is_tcp(const struct ofi_choice *choice);
+/* Returns 1 if only fi_writedata() sends data with a put. */
+int ofi_choice_data_by_call(const struct ofi_choice *choice);
+/* Returns 1 if a completed put may not be in place yet, whatever was requested. */
+int ofi_choice_is_unplaced(const struct ofi_choice *choice);
 /* Return 1 if it has a descriptor to sleep on, and if that sometimes misses an event. */
 int ofi_choice_has_descriptor(const struct ofi_choice *choice);
 int ofi_choice_naps(const struct ofi_choice *choice);

@@ -87,7 +87,7 @@ void ofi_table_narrow_notice(struct ofi_table *table, const struct ofi_completio
 	struct ofi_peer *p = c->from < table->n_addresses ? table->by_address[c->from] : NULL;
 
 	if (p)
-		ofi_peer_noticed_by_name(p, (uint32_t)c->data, now_ns);
+		ofi_peer_arrived(p, (uint32_t)c->data, now_ns);
 	else
 		drop_notice(table);
 }

@@ -28,6 +28,7 @@ struct ofi_trial {
 		struct fid_mr *mr; /* of the parts */
 		struct fi_context2 context;
 		int under_way, error; /* state of a put or get */
+		int noticed;          /* the put's notice came */
 		char text[80];        /* of the error */
 		uint8_t parts[PARTS][PATTERN_BYTES];
 	} device;
@@ -133,6 +134,12 @@ int ofi_trial_open(struct ofi_fabric *fabric, struct ofi_messages *messages, str
 	why = try_notice(t);
 	if (!why)
 		return SLUICE_OK;
+	if (ofi_fabric_is_unplaced(fabric))
+		return fail(SLUICE_EDEVICE,
+			    "ofi: %s: a put to this rank itself did not announce itself (%s), and "
+			    "nothing else tells when its puts are in place: set SLUICE_PROVIDER to "
+			    "another provider, such as tcp",
+			    ofi_fabric_text(fabric), why);
 	ofi_fabric_use_notice(fabric, OFI_NOTICE_MESSAGE);
 	log_line(LOG_WARN, "rdma",
 		 "ofi: %s: a put to this rank itself did not announce itself (%s), so a message "
@@ -143,7 +150,8 @@ int ofi_trial_open(struct ofi_fabric *fabric, struct ofi_messages *messages, str
 
 /* ---- device memory ------------------------------------------------------------------ */
 
-/* Puts from device memory to a part, or gets a part. Returns 0, or -1 and why. */
+/* Puts from device memory to a part, or gets a part. A put is in place once its notice comes: not
+ * all providers complete it only then. Returns 0, or -1 and why. */
 static int move_part(struct ofi_trial *t, int get, const struct fid_mr *mr, void *address, size_t n,
 		     int part, const struct ofi_driver *driver, char why[OFI_TRIAL_WHY_BYTES])
 {
@@ -155,25 +163,31 @@ static int move_part(struct ofi_trial *t, int get, const struct fid_mr *mr, void
 					 .address = ofi_fabric_origin(t->fabric, t->device.parts) +
 						    (uint64_t)part * PATTERN_BYTES,
 					 .key = fi_mr_key(t->device.mr),
+					 .data = data,
+					 .announce = !get && ofi_fabric_notice(t->fabric) !=
+								     OFI_NOTICE_MESSAGE,
 					 .placed = 1,
 					 .context = &t->device.context };
 	ssize_t rc = -FI_EAGAIN;
 
 	t->device.error = 0;
+	t->device.noticed = !piece.announce;
 	while (rc == -FI_EAGAIN && now_ns() < until) {
 		rc = get ? ofi_fabric_get(t->fabric, &piece) : ofi_fabric_put(t->fabric, &piece);
 		if (rc == -FI_EAGAIN)
 			driver->progress(driver->context);
 	}
 	t->device.under_way = !rc;
-	while (t->device.under_way && now_ns() < until)
+	while (!rc && (t->device.under_way || !t->device.noticed) && !t->device.error &&
+	       now_ns() < until)
 		driver->progress(driver->context);
-	if (!rc && !t->device.under_way && !t->device.error)
+	if (!rc && !t->device.under_way && t->device.noticed && !t->device.error)
 		return 0;
 	snprintf(why, OFI_TRIAL_WHY_BYTES, "the provider cannot %s it: %s", get ? "write" : "read",
 		 rc                  ? ofi_fabric_error(t->fabric, rc) :
 		 t->device.under_way ? "no completion" :
-				       t->device.text);
+		 t->device.error     ? t->device.text :
+				       "no notice");
 	return -1;
 }
 
@@ -228,8 +242,10 @@ int ofi_trial_is_of(struct ofi_trial *t, const struct ofi_completion *c)
 		snprintf(t->device.text, sizeof(t->device.text), "%.70s", c->text);
 		return 1;
 	}
-	return c->notice &&
-	       (c->data == data || (c->from == t->self && c->from != FI_ADDR_NOTAVAIL));
+	if (!c->notice || (c->data != data && (c->from != t->self || c->from == FI_ADDR_NOTAVAIL)))
+		return 0;
+	t->device.noticed = 1;
+	return 1;
 }
 
 void ofi_trial_end(struct ofi_trial *t)

@@ -79,9 +79,12 @@ static int mr_bind(struct fid *fid, struct fid *to, uint64_t flags)
 
 static int mr_control(struct fid *fid, int command, void *arg)
 {
+	struct mr *m = (struct mr *)fid;
+
 	if (command != FI_ENABLE || fake_ofi_fails("fi_mr_enable"))
 		return -FI_EIO;
-	((struct mr *)fid)->enabled = 1;
+	m->enabled = 1;
+	m->mr.key = m->key;
 	return 0;
 }
 
@@ -97,19 +100,20 @@ static int mr_reg(struct fid *fid, const void *buf, size_t n, uint64_t access, u
 
 	if (fake_ofi_fails("fi_mr_reg"))
 		return -FI_ENOMEM;
-	if (fake_ofi.mr_key_size < 8 && key >> 8 * fake_ofi.mr_key_size)
+	if (d->face.mr_key_size < 8 && key >> 8 * d->face.mr_key_size)
 		return -FI_EKEYREJECTED;
 	pthread_mutex_lock(&fake_ofi_lock);
 	m = new_object(sizeof(*m));
 	m->mr.fid = (struct fid){ .fclass = FI_CLASS_MR, .ops = &mr_ops };
 	m->mr.mem_desc = m;
-	m->mr.key = fake_ofi.mr_mode & FI_MR_PROV_KEY ?
-			    (fake_ofi_dice = fake_ofi_dice * 1664525 + 1013904223) :
-			    key;
+	m->key = d->face.mr_mode & FI_MR_PROV_KEY ?
+			 (fake_ofi_dice = fake_ofi_dice * 1664525 + 1013904223) :
+			 key;
 	m->base = (uint8_t *)(uintptr_t)buf;
 	m->bytes = n;
 	m->access = access;
-	m->enabled = !(fake_ofi.mr_mode & FI_MR_ENDPOINT);
+	m->enabled = !(d->face.mr_mode & FI_MR_ENDPOINT);
+	m->mr.key = m->enabled ? m->key : FI_KEY_NOTAVAIL;
 	m->domain = d;
 	m->next = d->mrs;
 	d->mrs = m;
@@ -283,7 +287,8 @@ static struct fi_ops_msg ep_msg = { .size = sizeof(ep_msg),
 				    .inject = fake_ofi_inject };
 static struct fi_ops_rma ep_rma = { .size = sizeof(ep_rma),
 				    .read = fake_ofi_get,
-				    .writemsg = fake_ofi_writemsg };
+				    .writemsg = fake_ofi_writemsg,
+				    .writedata = fake_ofi_writedata };
 
 static int endpoint_open(struct fid_domain *fid, struct fi_info *info, struct fid_ep **out, void *c)
 {
@@ -303,6 +308,7 @@ static int endpoint_open(struct fid_domain *fid, struct fi_info *info, struct fi
 	e->domain = (struct domain *)fid;
 	e->domain->users++;
 	e->name = ++names;
+	e->op_flags = info->tx_attr->op_flags;
 	*out = &e->ep;
 	pthread_mutex_unlock(&fake_ofi_lock);
 	return 0;
@@ -331,6 +337,7 @@ static int domain_open(struct fid_fabric *fid, struct fi_info *info, struct fid_
 	d->domain.fid = (struct fid){ .fclass = FI_CLASS_DOMAIN, .ops = &domain_ops };
 	d->domain.ops = &domain_calls;
 	d->domain.mr = &domain_mr;
+	d->face = *(const struct fake_ofi_face *)info->handle;
 	*out = &d->domain;
 	return 0;
 }
@@ -368,6 +375,7 @@ static void fake_freeinfo(struct fi_info *info)
 	fake_freeinfo(info->next);
 	free(info->src_addr);
 	free(info->fabric_attr->prov_name);
+	free(info->fabric_attr->name);
 	free(info->fabric_attr);
 	free(info->domain_attr->name);
 	free(info->domain_attr);
@@ -407,6 +415,8 @@ static struct fi_info *fake_dupinfo(const struct fi_info *from)
 	copy(info->rx_attr, from->rx_attr, sizeof(*info->rx_attr));
 	if (info->fabric_attr->prov_name)
 		info->fabric_attr->prov_name = strdup(info->fabric_attr->prov_name);
+	if (info->fabric_attr->name)
+		info->fabric_attr->name = strdup(info->fabric_attr->name);
 	if (info->domain_attr->name)
 		info->domain_attr->name = strdup(info->domain_attr->name);
 	if (from->src_addr) {
@@ -429,7 +439,8 @@ static struct fid_nic *nic_of(int number)
 	return &nic[number];
 }
 
-static struct fi_info *make_info(const struct fi_info *hints, int number)
+static struct fi_info *make_info(const struct fi_info *hints, int number,
+				 const struct fake_ofi_face *face)
 {
 	struct fi_info *info;
 	char name[16];
@@ -438,7 +449,8 @@ static struct fi_info *make_info(const struct fi_info *hints, int number)
 	if (!info)
 		return NULL;
 	info->caps = hints->caps;
-	info->mode = fake_ofi.mode;
+	info->mode = face->mode;
+	info->handle = (fid_t)(uintptr_t)face;
 	info->addr_format = FI_ADDR_STR;
 	info->src_addrlen = sizeof(struct sockaddr_in);
 	info->ep_attr->type = FI_EP_RDM;
@@ -448,38 +460,68 @@ static struct fi_info *make_info(const struct fi_info *hints, int number)
 	info->tx_attr->size = fake_ofi.tx_size;
 	info->tx_attr->inject_size = fake_ofi.inject_size;
 	info->rx_attr->size = ENTRIES;
-	info->domain_attr->mr_mode = fake_ofi.mr_mode | (hints->caps & FI_HMEM ? FI_MR_HMEM : 0);
-	info->domain_attr->mr_key_size = fake_ofi.mr_key_size;
+	info->tx_attr->op_flags = hints->tx_attr->op_flags; /* ofi_alter_info() */
+	info->domain_attr->mr_mode = face->mr_mode | (hints->caps & FI_HMEM ? FI_MR_HMEM : 0);
+	info->domain_attr->mr_key_size = face->mr_key_size;
 	info->domain_attr->cq_data_size = fake_ofi.cq_data_size;
 	snprintf(name, sizeof(name), fake_ofi.nics ? "cxi%d" : "fake%d", number);
-	info->domain_attr->name = strdup(name);
+	info->domain_attr->name = strdup(fake_ofi.domain ? fake_ofi.domain : name);
+	info->fabric_attr->name = face->fabric ? strdup(face->fabric) : NULL;
 	info->nic = fake_ofi.nics ? nic_of(number) : NULL;
 	info->fabric_attr->prov_name = strdup(fake_ofi.provider);
 	info->fabric_attr->prov_version = fake_ofi.prov_version;
 	return info;
 }
 
+static int fits(const struct fake_ofi_face *face, const struct fi_info *hints, int card)
+{
+	const char *fabric = hints->fabric_attr->name, *domain = hints->domain_attr->name;
+	char name[16];
+
+	snprintf(name, sizeof(name), fake_ofi.nics ? "cxi%d" : "fake%d", card);
+	return !(face->mode & ~hints->mode & ~FI_RX_CQ_DATA) &&
+	       !(face->mr_mode & ~hints->domain_attr->mr_mode) &&
+	       hints->domain_attr->mr_key_size <= face->mr_key_size &&
+	       (!fabric || !face->fabric || !strcmp(fabric, face->fabric)) &&
+	       (!domain || !strcmp(domain, fake_ofi.domain ? fake_ofi.domain : name));
+}
+
 static int fake_getinfo(uint32_t version, const char *node, const char *service, uint64_t flags,
 			const struct fi_info *hints, struct fi_info **out)
 {
+	static struct fake_ofi_face flat;
 	struct fi_info **last = out;
 	const char *wanted = hints->fabric_attr->prov_name;
+	unsigned taken = 0;
+	const int cards = fake_ofi.nics ? fake_ofi.nics : 1,
+		  n = fake_ofi.faces ? fake_ofi.n_faces : 1;
 
 	if (fake_ofi_fails("fi_getinfo"))
 		return -FI_EIO;
 	if (version > fake_ofi.version)
 		return -FI_ENOSYS;
 	if (fake_ofi.no_providers || (wanted && strcmp(wanted, fake_ofi.provider)) ||
-	    fake_ofi.mode & ~hints->mode || fake_ofi.mr_mode & ~hints->domain_attr->mr_mode ||
 	    hints->domain_attr->cq_data_size > fake_ofi.cq_data_size)
 		return -FI_ENODATA;
 	if (fake_ofi.names_nobody && hints->caps & FI_SOURCE)
 		return -fake_ofi.names_nobody;
 	if (fake_ofi.hmem == HMEM_NONE && hints->caps & FI_HMEM)
 		return -FI_ENODATA;
+	flat = (struct fake_ofi_face){ .mr_mode = fake_ofi.mr_mode,
+				       .mode = fake_ofi.mode,
+				       .mr_key_size = fake_ofi.mr_key_size,
+				       .takes_receives = fake_ofi.takes_receives };
 	*out = NULL;
-	for (int i = 0; i < (fake_ofi.nics ? fake_ofi.nics : 1); i++) {
-		*last = make_info(hints, i);
+	for (int i = 0; i < n * cards; i++) {
+		const struct fake_ofi_face *face = fake_ofi.faces ? &fake_ofi.faces[i / cards] :
+								    &flat;
+
+		if (!fits(face, hints, i % cards))
+			continue;
+		if (fake_ofi.data_by_call && taken & 1u << i % cards)
+			continue; /* cxip_getinfo() keeps the most preferred mode of a card */
+		taken |= 1u << i % cards;
+		*last = make_info(hints, i % cards, face);
 		if (!*last) {
 			fake_freeinfo(*out);
 			*out = NULL;
@@ -487,7 +529,7 @@ static int fake_getinfo(uint32_t version, const char *node, const char *service,
 		}
 		last = &(*last)->next;
 	}
-	return 0;
+	return *out ? 0 : -FI_ENODATA;
 }
 
 static int fake_fabric(struct fi_fabric_attr *attr, struct fid_fabric **out, void *context)
@@ -577,20 +619,48 @@ static void play(const char *provider, uint32_t version, uint32_t prov_version)
 	fake_ofi.late = 3;
 }
 
+/* By libfabric 2.6.0: efa_prov.c lists efa-direct before efa. efa-direct needs FI_CONTEXT2 and
+ * FI_MR_LOCAL, takes FI_RX_CQ_DATA where the hints offer it (efa_user_info.c), injects at most what
+ * fits into a descriptor (efa_io_defs.h: 32 bytes) and sends at most an MTU in a message, and the
+ * target of a put must know the initiator's address (fi_efa(7)). Both report a put as complete when
+ * the card does, whatever its flags. */
+static const struct fake_ofi_face efa_faces[] = {
+	{ .fabric = "efa-direct",
+	  .mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY,
+	  .mode = FI_CONTEXT2 | FI_RX_CQ_DATA,
+	  .mr_key_size = 4,
+	  .takes_receives = 1,
+	  .direct = 1 },
+	{ .fabric = "efa",
+	  .mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY,
+	  .mr_key_size = 4 },
+};
+
 void fake_ofi_plays_efa(void)
 {
-	play("efa", FI_VERSION(2, 4), FI_VERSION(204, 0));
-	fake_ofi.mr_mode = FI_MR_LOCAL | FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;
-	fake_ofi.mode = FI_RX_CQ_DATA;
-	fake_ofi.takes_receives = 1;
+	play("efa", FI_VERSION(2, 6), FI_VERSION(206, 0));
+	fake_ofi.faces = efa_faces;
+	fake_ofi.n_faces = 2;
 	fake_ofi.cq_data_size = 4;
+	fake_ofi.unplaced = 1;
 }
+
+/* By libfabric 2.6.0 and 1.22.0: the provider's keys come first in cxip_info.c, and then keys of 4
+ * bytes that the application chooses. fi_writemsg() never takes FI_REMOTE_CQ_DATA
+ * (CXIP_WRITEMSG_ALLOWED_FLAGS in cxip.h). Since 2.5.0, fi_writedata() exists if
+ * FI_CXI_ENABLE_WRITEDATA is set and the provider makes the keys (cxip_dom.c, cxip_ep.c). It
+ * completes by the flags of the endpoint. */
+static const struct fake_ofi_face cxi_faces[] = {
+	{ .mr_mode = FI_MR_ENDPOINT | FI_MR_ALLOCATED | FI_MR_PROV_KEY, .mr_key_size = 8 },
+	{ .mr_mode = FI_MR_ENDPOINT | FI_MR_ALLOCATED, .mr_key_size = 4 },
+};
 
 void fake_ofi_plays_cxi(int old)
 {
 	play("cxi", old ? FI_VERSION(1, 22) : FI_VERSION(2, 5), FI_VERSION(old ? 122 : 205, 0));
-	fake_ofi.mr_mode = FI_MR_ENDPOINT | FI_MR_ALLOCATED;
-	fake_ofi.mr_key_size = 4;
+	fake_ofi.faces = cxi_faces;
+	fake_ofi.n_faces = 2;
+	fake_ofi.data_by_call = 1;
 	fake_ofi.no_writedata = old;
 	fake_ofi.has_fd = 1;
 }

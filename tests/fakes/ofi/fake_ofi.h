@@ -10,6 +10,16 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* One way to use a provider: a fabric, or a mode of registration. fi_getinfo() lists those that the
+ * hints allow. */
+struct fake_ofi_face {
+	const char *fabric;
+	int mr_mode;
+	uint64_t mode;
+	size_t mr_key_size;
+	int takes_receives, direct; /* direct: see fake_ofi_plays_efa() */
+};
+
 struct fake_ofi_settings {
 	/* The library: 1: it is not installed; it has no provider; a function that it lacks. */
 	/* Cards of the provider, named cxi0 and so on; 0: one without a place. Like cxi and psm3 of
@@ -18,12 +28,16 @@ struct fake_ofi_settings {
 	int absent, no_providers;
 	const char *lacks;
 	uint32_t version, prov_version;
-	/* The provider, as fi_getinfo() describes it. */
+	/* The provider, as fi_getinfo() describes it: by one entry for each card, or by one for
+	 * each card and face, the faces in their order. */
 	const char *provider;
 	int mr_mode;
 	uint64_t mode; /* that it needs: FI_CONTEXT2, FI_RX_CQ_DATA */
 	size_t cq_data_size, mr_key_size, tx_size, inject_size;
-	int ordered; /* puts of one endpoint to another are placed in their order */
+	const struct fake_ofi_face *faces; /* NULL: it has the attributes above */
+	int n_faces;
+	const char *domain; /* of a card; NULL: fake0 and so on */
+	int ordered;        /* puts of one endpoint to another are placed in their order */
 	int has_fd;
 	/* Device memory: that it registers none, reads it, registers it and moves nothing, or
 	 * refuses to register it; and where it is. */
@@ -33,6 +47,10 @@ struct fake_ofi_settings {
 	/* What it does; the atomic ones change while endpoints are at work. */
 	int takes_receives;       /* a notice uses up a receive, and waits where there is none */
 	atomic_int no_writedata;  /* ENOSYS, although it promised */
+	int data_by_call;         /* writemsg refuses data; writedata has it, with the provider's
+				     keys and if the variable of libfabric is set */
+	int unplaced;             /* a put completes before it is in place, whatever its flags */
+	atomic_int notices_first; /* breaks the rule: a notice comes before its own bytes */
 	int names_nobody;         /* getinfo's error where senders are to be named */
 	atomic_int drops_notices; /* bytes arrive, and nobody is told */
 	int late;                 /* so many polls of the peer pass before an operation is done */
@@ -51,6 +69,7 @@ struct fake_ofi_counts {
 	unsigned calls; /* fallible ones */
 	char failed[64];
 	uint64_t notices, messages, receives_used, rights_errors, swapped;
+	uint64_t early;     /* puts that were complete before they were in place */
 	uint64_t under_way; /* bytes of puts, gets and messages that are not done */
 };
 
@@ -59,7 +78,7 @@ extern struct fake_ofi_counts fake_ofi_counts;
 
 /* Provider net of libfabric 1.17, which has everything; nothing may be open. */
 void fake_ofi_reset(void);
-void fake_ofi_plays_efa(void);
+void fake_ofi_plays_efa(void);    /* with the fabrics efa-direct and efa */
 void fake_ofi_plays_cxi(int old); /* old: before 2.5.0 */
 void fake_ofi_plays_opx(void);
 /* NULL if nothing is left open, and no rule of the interface was broken; else a sentence. */

@@ -9,6 +9,11 @@
 
 static struct fake_ofi_counts *const counts = &fake_ofi_counts;
 
+static uint32_t roll(void)
+{
+	return fake_ofi_dice = fake_ofi_dice * 1664525 + 1013904223;
+}
+
 /* ---- completions -------------------------------------------------------------------- */
 
 static void complete(struct cq *cq, struct fi_cq_err_entry entry, fi_addr_t from)
@@ -21,8 +26,7 @@ static void complete(struct cq *cq, struct fi_cq_err_entry entry, fi_addr_t from
 		return;
 	}
 	if (!fake_ofi.ordered && cq->n) /* completions come in any order */
-		at = (int)((fake_ofi_dice = fake_ofi_dice * 1664525 + 1013904223) >> 8) %
-		     (cq->n + 1);
+		at = (int)(roll() >> 8) % (cq->n + 1);
 	counts->swapped += at != cq->n;
 	cq->entries[cq->n] = cq->entries[at];
 	cq->entries[at].e = entry;
@@ -43,7 +47,7 @@ static fi_addr_t address_of(const struct endpoint_ *e, uint32_t name)
 static struct mr *find_mr(struct domain *d, const struct op *op, uint64_t access, uint8_t **at)
 {
 	for (struct mr *m = d->mrs; m; m = m->next) {
-		const uint64_t first = fake_ofi.mr_mode & FI_MR_VIRT_ADDR ? (uintptr_t)m->base : 0;
+		const uint64_t first = d->face.mr_mode & FI_MR_VIRT_ADDR ? (uintptr_t)m->base : 0;
 		const uint64_t offset = op->address - first;
 
 		if (m->mr.key != op->key || !m->enabled || !(m->access & access) ||
@@ -95,7 +99,7 @@ static int tell_notice(struct endpoint_ *e, const struct op *op)
 
 	if (fake_ofi.cq_data_size < 8)
 		entry.data &= (1ULL << 8 * fake_ofi.cq_data_size) - 1;
-	if (fake_ofi.takes_receives && !take_receive(e, &at, &entry.op_context, &n))
+	if (e->domain->face.takes_receives && !take_receive(e, &at, &entry.op_context, &n))
 		return 0;
 	counts->notices++;
 	if (!fake_ofi.drops_notices)
@@ -138,6 +142,16 @@ static int do_op(struct endpoint_ *e, struct op *op)
 	}
 	if (!error && op->kind == MESSAGE && !take_message(e, op))
 		return 0;
+	if (!error && fake_ofi.notices_first && op->flags & FI_REMOTE_CQ_DATA) {
+		if (!tell_notice(e, op))
+			return 0;
+		op->flags &= ~FI_REMOTE_CQ_DATA;
+		op->late = 3;
+		return 0;
+	}
+	if (!error && op->kind == PUT && e->domain->face.direct &&
+	    address_of(e, op->from->name) == FI_ADDR_NOTAVAIL)
+		fake_ofi_misuse("a put comes before the address of its initiator is known");
 	if (!error && op->kind == PUT && op->n)
 		memcpy(at, op->bytes, op->n);
 	if (!error && op->flags & FI_REMOTE_CQ_DATA && !tell_notice(e, op))
@@ -155,8 +169,7 @@ static void progress(struct endpoint_ *e)
 
 		/* Without an order, any may overtake those before it. */
 		if (fake_ofi.holds || op->late-- > 0 ||
-		    (!fake_ofi.ordered && op->next &&
-		     (fake_ofi_dice = fake_ofi_dice * 1664525 + 1013904223) >> 30 == 0)) {
+		    (!fake_ofi.ordered && op->next && roll() >> 30 == 0)) {
 			if (fake_ofi.ordered)
 				return;
 			at = &op->next;
@@ -234,12 +247,22 @@ static int is_of_device(const uint8_t *local, const struct mr *desc)
 	return there && fake_ofi.hmem == HMEM_DEAD;
 }
 
+static int is_right(struct endpoint_ *peer, enum op_kind kind, uint64_t address, uint64_t key,
+		    size_t n)
+{
+	const struct op op = { .kind = kind, .address = address, .key = key, .n = n };
+	uint8_t *at;
+
+	return !n || find_mr(peer->domain, &op, FI_REMOTE_WRITE, &at);
+}
+
 static ssize_t begin(struct fid_ep *fid, enum op_kind kind, void *local, size_t n, void *desc,
 		     fi_addr_t to, uint64_t address, uint64_t key, uint64_t flags, uint64_t data,
 		     void *context, int tells)
 {
 	struct endpoint_ *e = (struct endpoint_ *)fid, *peer = NULL;
-	const int early = tells && kind == PUT && !(flags & FI_DELIVERY_COMPLETE);
+	int early = tells && kind == PUT &&
+		    (fake_ofi.unplaced ? !fake_ofi.holds : !(flags & FI_DELIVERY_COMPLETE));
 	struct op *op, **end;
 	ssize_t rc = 0;
 	int dead;
@@ -256,9 +279,13 @@ static ssize_t begin(struct fid_ep *fid, enum op_kind kind, void *local, size_t 
 		rc = -FI_EAGAIN;
 	if (!e->on)
 		fake_ofi_misuse("an endpoint that is not enabled is used");
-	if (n && tells && fake_ofi.mr_mode & FI_MR_LOCAL && !desc)
+	if (kind == MESSAGE && n > (tells ? 8000 : 32) && e->domain->face.direct)
+		fake_ofi_misuse("a message is larger than efa-direct sends it");
+	if (n && tells && e->domain->face.mr_mode & FI_MR_LOCAL && !desc)
 		fake_ofi_misuse("local memory without its descriptor");
 	dead = n && is_of_device(local, desc);
+	if (!rc && early && fake_ofi.unplaced) /* a card acknowledges what it accepts */
+		early = is_right(peer, kind, address, key, n);
 	op = rc ? NULL : calloc(1, sizeof(*op) + n);
 	if (op) {
 		*op = (struct op){ .kind = kind,
@@ -270,7 +297,7 @@ static ssize_t begin(struct fid_ep *fid, enum op_kind kind, void *local, size_t 
 				   .n = n,
 				   .local = local,
 				   .context = context,
-				   .late = fake_ofi.late,
+				   .late = fake_ofi.unplaced ? (int)(roll() >> 27) : fake_ofi.late,
 				   .tells = tells };
 		if (n && kind != GET && !dead)
 			memcpy(op->bytes, local, n);
@@ -281,7 +308,8 @@ static ssize_t begin(struct fid_ep *fid, enum op_kind kind, void *local, size_t 
 		*end = op;
 		e->out++;
 		counts->under_way += n;
-		if (early) { /* "copied": neither placed nor legal */
+		if (early) { /* by its flags, or acknowledged by the card: not in place */
+			counts->early++;
 			op->tells = 0;
 			complete(e->cq,
 				 (struct fi_cq_err_entry){ .op_context = context,
@@ -293,8 +321,23 @@ static ssize_t begin(struct fid_ep *fid, enum op_kind kind, void *local, size_t 
 	return rc;
 }
 
+ssize_t fake_ofi_writedata(struct fid_ep *ep, const void *buf, size_t n, void *desc, uint64_t data,
+			   fi_addr_t to, uint64_t address, uint64_t key, void *context)
+{
+	const struct endpoint_ *e = (struct endpoint_ *)ep;
+	const char *on = getenv("FI_CXI_ENABLE_WRITEDATA");
+
+	if (fake_ofi.data_by_call &&
+	    (!on || strcmp(on, "1") || !(e->domain->face.mr_mode & FI_MR_PROV_KEY)))
+		return -FI_ENOSYS; /* fi_no_rma_writedata() */
+	return begin(ep, PUT, (void *)(uintptr_t)buf, n, desc, to, address, key,
+		     e->op_flags | FI_REMOTE_CQ_DATA | FI_COMPLETION, data, context, 1);
+}
+
 ssize_t fake_ofi_writemsg(struct fid_ep *ep, const struct fi_msg_rma *m, uint64_t flags)
 {
+	if (fake_ofi.data_by_call && flags & FI_REMOTE_CQ_DATA)
+		return -FI_EBADFLAGS;
 	return begin(ep, PUT, m->msg_iov->iov_base, m->msg_iov->iov_len,
 		     m->desc ? m->desc[0] : NULL, m->addr, m->rma_iov->addr, m->rma_iov->key, flags,
 		     m->data, m->context, 1);
@@ -335,7 +378,7 @@ ssize_t fake_ofi_recv(struct fid_ep *fid, void *buf, size_t n, void *desc, fi_ad
 		e->receives[e->n_receives].n = n;
 		e->receives[e->n_receives++].context = context;
 	}
-	if (fake_ofi.mr_mode & FI_MR_LOCAL && !desc)
+	if (e->domain->face.mr_mode & FI_MR_LOCAL && !desc)
 		fake_ofi_misuse("a receive without the descriptor of its memory");
 	pthread_mutex_unlock(&fake_ofi_lock);
 	return rc;

@@ -15,12 +15,13 @@ struct mr {
 	struct mr *next;
 	uint8_t *base;
 	size_t bytes;
-	uint64_t access;
+	uint64_t access, key; /* the key is known once it is enabled */
 	int enabled, of_device;
 	struct domain *domain;
 };
 struct domain {
 	struct fid_domain domain;
+	struct fake_ofi_face face;
 	struct mr *mrs;
 	int users;
 };
@@ -56,6 +57,7 @@ struct endpoint_ {
 	struct cq *cq;
 	struct av *av;
 	uint32_t name;
+	uint64_t op_flags;
 	int on;
 	struct op *ops;
 	struct {
@@ -79,6 +81,8 @@ ssize_t fake_ofi_read(struct fid_cq *fid, void *buf, size_t n);
 ssize_t fake_ofi_readfrom(struct fid_cq *fid, void *buf, size_t n, fi_addr_t *from);
 ssize_t fake_ofi_readerr(struct fid_cq *fid, struct fi_cq_err_entry *out, uint64_t flags);
 ssize_t fake_ofi_writemsg(struct fid_ep *ep, const struct fi_msg_rma *m, uint64_t flags);
+ssize_t fake_ofi_writedata(struct fid_ep *ep, const void *buf, size_t n, void *desc, uint64_t data,
+			   fi_addr_t to, uint64_t address, uint64_t key, void *context);
 ssize_t fake_ofi_get(struct fid_ep *ep, void *buf, size_t n, void *desc, fi_addr_t from,
 		     uint64_t address, uint64_t key, void *context);
 ssize_t fake_ofi_send(struct fid_ep *ep, const void *buf, size_t n, void *desc, fi_addr_t to,

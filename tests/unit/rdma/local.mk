@@ -29,6 +29,7 @@ if HAVE_LIBFABRIC
 check_PROGRAMS += \
 	tests/unit/test_auth \
 	tests/unit/test_ofi \
+	tests/unit/test_ofi_count \
 	tests/unit/test_ofi_job \
 	tests/unit/test_ofi_proof \
 	tests/unit/test_ofi_rules
@@ -36,6 +37,7 @@ tests_unit_test_auth_SOURCES = tests/unit/rdma/test_auth.c
 tests_unit_test_ofi_SOURCES = tests/unit/rdma/test_ofi.c $(rdma_pair)
 # libfabric, which is loaded at run time, is to find its connect().
 tests_unit_test_ofi_LDFLAGS = $(AM_LDFLAGS) -Wl,--export-dynamic
+tests_unit_test_ofi_count_SOURCES = tests/unit/rdma/test_ofi_count.c
 tests_unit_test_ofi_job_SOURCES = tests/unit/rdma/test_ofi_job.c $(ranks)
 tests_unit_test_ofi_proof_SOURCES = tests/unit/rdma/test_ofi_proof.c $(rdma_pair)
 tests_unit_test_ofi_rules_SOURCES = tests/unit/rdma/test_ofi_rules.c $(fake_ofi)
@@ -44,6 +46,7 @@ else
 EXTRA_DIST += \
 	tests/unit/rdma/test_auth.c \
 	tests/unit/rdma/test_ofi.c \
+	tests/unit/rdma/test_ofi_count.c \
 	tests/unit/rdma/test_ofi_job.c \
 	tests/unit/rdma/test_ofi_proof.c \
 	tests/unit/rdma/test_ofi_rules.c \

@@ -42,6 +42,7 @@ struct pair {
 	int n[2];
 };
 static char logged[8192];
+static const char *provider; /* NULL: the best one */
 static size_t bytes = BYTES;
 static int lost_ms = LOST_MS;
 
@@ -70,6 +71,8 @@ static int setup(void **state)
 {
 	logged[0] = '\0';
 	log_set_sink(take_line, NULL);
+	unsetenv("FI_CXI_ENABLE_WRITEDATA");
+	provider = NULL;
 	fake_ofi_reset();
 	return 0;
 }
@@ -130,6 +133,7 @@ static int open_side(struct pair *p, int r, uint8_t *card, size_t *n)
 					   .size = 2,
 					   .queue_depth = 32,
 					   .control_line_bytes = LINE,
+					   .provider = provider,
 					   .lost_after_ms = lost_ms };
 	int rc = region_open(2 * LINE, REGION_WRITE, "control", &p->control[r]);
 
@@ -217,9 +221,9 @@ static int post(struct pair *p, enum transfer_kind kind, size_t at, size_t n, ui
 
 static void refused_with(const char *first, const char *second)
 {
-	const struct transport_config config = { .size = 2,
-						 .queue_depth = 4,
-						 .lost_after_ms = 1000 };
+	const struct transport_config config = {
+		.size = 2, .queue_depth = 4, .lost_after_ms = 1000, .provider = provider
+	};
 	struct transport *t = NULL;
 
 	assert_int_equal(ops->open(&config, &t), SLUICE_ENOSUPP);
@@ -234,6 +238,7 @@ CASE(library__absent__says_what_to_install)
 {
 	fake_ofi.absent = 1;
 	refused_with("libfabric cannot be loaded", "install it (Debian: libfabric1");
+	assert_string_equal(getenv("FI_CXI_ENABLE_WRITEDATA"), "1");
 }
 
 CASE(library__without_a_function__says_which)
@@ -273,6 +278,11 @@ CASE(choice__any_call_fails__nothing_or_all_is_chosen)
 		assert_null(fake_ofi_leak());
 	}
 	assert_true(failures >= 3); /* the hints, what is there, and what was chosen */
+}
+
+static void allow_data(const char *value)
+{
+	setenv("FI_CXI_ENABLE_WRITEDATA", value, 1);
 }
 
 static const char *defect_now(void)
@@ -328,9 +338,70 @@ CASE(defects__of_old_versions__are_told_with_a_remedy)
 	fake_ofi.prov_version = FI_VERSION(118, 10);
 	assert_null(defect_now());
 	fake_ofi_plays_cxi(1);
-	assert_non_null(strstr(defect_now(), "FI_CXI_ENABLE_WRITEDATA=1"));
+	assert_non_null(strstr(defect_now(), "install libfabric 2.5.0"));
 	fake_ofi_plays_cxi(0);
+	allow_data("1");
 	assert_null(defect_now());
+	allow_data("no");
+	assert_non_null(strstr(defect_now(), "unset the variable"));
+}
+
+static void expect_choice(const char *named, const char *text)
+{
+	struct ofi_choice choice;
+
+	assert_int_equal(ofi_choose(named, NULL, &choice), 0);
+	if (strncmp(choice.text, text, strlen(text)))
+		fail_msg("the choice is %s", choice.text);
+	ofi_choice_end(&choice);
+	assert_null(fake_ofi_leak());
+}
+
+CASE(choice__two_fabrics_of_efa__efa_unless_efa_direct_is_named)
+{
+	struct ofi_choice choice;
+
+	fake_ofi_plays_efa();
+	expect_choice(NULL, "efa on fake0");
+	expect_choice("efa", "efa on fake0");
+	expect_choice("efa-direct", "efa-direct on fake0");
+	fake_ofi.n_faces = 1; /* efa-direct alone is not what "efa" names */
+	assert_int_equal(ofi_choose("efa", NULL, &choice), SLUICE_ENOSUPP);
+	assert_non_null(strstr(sluice_last_error(), "it has: efa-direct"));
+	assert_int_equal(ofi_choose(NULL, NULL, &choice), SLUICE_ENOSUPP);
+	fake_ofi.version = FI_VERSION(2, 0);
+	assert_int_equal(ofi_choose("efa-direct", NULL, &choice), SLUICE_ENOSUPP);
+	assert_non_null(strstr(sluice_last_error(), "it needs 2.1 or later"));
+	assert_null(fake_ofi_leak());
+}
+
+/* The layer of psm3 shows in the device only; every machine has the interface lo. */
+CASE(choice__psm3_on_a_network_interface__is_tcp_and_cautions)
+{
+	static const struct {
+		const char *domain;
+		int tcp;
+	} domains[] = { { "irdma0", 0 },
+			{ "autoselect:irdma0;irdma1", 0 },
+			{ "lo", 1 },
+			{ "autoselect:lo;eth1", 1 } };
+	struct ofi_choice choice;
+	struct pair p;
+
+	for (int i = 0; i < 4; i++) {
+		setup(NULL);
+		fake_ofi.provider = "psm3";
+		fake_ofi.version = FI_VERSION(1, 22);
+		fake_ofi.domain = domains[i].domain;
+		assert_int_equal(ofi_choose(NULL, NULL, &choice), 0);
+		assert_int_equal(ofi_choice_is_tcp(&choice), domains[i].tcp);
+		ofi_choice_end(&choice);
+		must_open(&p);
+		assert_int_equal(p.t[0]->caution != NULL, domains[i].tcp);
+		if (domains[i].tcp)
+			assert_non_null(strstr(p.t[0]->caution, "SLUICE_PROVIDER=psm3"));
+		check_closed(&p);
+	}
 }
 
 /* ---- what every provider does --------------------------------------------------------- */
@@ -387,14 +458,66 @@ CASE(net__notices_of_8_bytes__all_bytes_before_each_notice)
 	check_moves(0);
 }
 
-CASE(efa__4_bytes_no_order_receives_used_up__all_bytes_before_each_notice)
+static const char *const efa_names[] = { "efa", "efa-direct" };
+
+/* Neither fabric keeps an order, and puts complete before they are in place. */
+CASE(efa__4_bytes_no_order_completed_too_early__all_bytes_before_each_notice)
 {
-	fake_ofi_plays_efa();
-	check_moves(0);
-	assert_true(fake_ofi_counts.swapped > 0 && fake_ofi_counts.receives_used > 30);
+	for (int i = 0; i < 2; i++) {
+		setup(state);
+		fake_ofi_plays_efa();
+		provider = efa_names[i];
+		check_moves(0);
+		assert_true(fake_ofi_counts.swapped > 0 && fake_ofi_counts.early > 50);
+		assert_int_equal(fake_ofi_counts.receives_used > 50, i);
+	}
 }
 
-CASE(efa__senders_not_named__messages_follow)
+/* All that the numbers rely on: a card tells of a put after its own bytes. */
+CASE(efa__notice_before_its_own_bytes__is_found_by_these_tests)
+{
+	struct pair p;
+
+	fake_ofi_plays_efa();
+	must_open(&p);
+	fill(&p, 1);
+	fake_ofi.notices_first = 1;
+	assert_int_equal(post(&p, TRANSFER_PUT_NOTIFY, 0, 64, 0), 0);
+	assert_int_equal(wait_for(&p, 1, EVENT_IMM, 1), 0);
+	assert_memory_not_equal(p.inbox->base, p.near->base, 64);
+	check_closed(&p);
+}
+
+/* A put that is stuck holds up the notices behind it, and the sender before it is too far ahead. */
+CASE(efa__immediates_of_many_kinds__come_whole_and_in_order)
+{
+	static const uint32_t imms[] = { 0,          1,          0x10000,    0x1ffff, 0xffffffff,
+					 0xfffffffe, 0x80000000, 0x80000001, 5,       6 };
+	enum { IMMS = sizeof(imms) / sizeof(imms[0]), ROUNDS = 600 };
+	struct pair p;
+
+	fake_ofi_plays_efa();
+	must_open(&p);
+	for (int i = 0, seen = 0; i < IMMS * ROUNDS; i++) {
+		int rc;
+
+		while ((rc = post(&p, i % 3 ? TRANSFER_PUT_NOTIFY : TRANSFER_PUT, 0, i % 2 * 8U,
+				  imms[i % IMMS])) == SLUICE_EAGAIN)
+			poll_both(&p);
+		assert_int_equal(rc, 0);
+		seen += i % 3 != 0;
+		if (i % IMMS != IMMS - 1)
+			continue;
+		assert_int_equal(wait_for(&p, 1, EVENT_IMM, seen), 0);
+		for (int k = 0, at = i - IMMS + 1; at <= i; at++)
+			if (at % 3)
+				assert_int_equal(p.events[1][k++].imm, imms[at % IMMS]);
+		p.n[0] = p.n[1] = seen = 0;
+	}
+	check_closed(&p);
+}
+
+CASE(efa__senders_not_named__is_refused_with_a_remedy)
 {
 	static const int errors[] = { FI_ENODATA, FI_EINVAL, FI_ENOSYS };
 
@@ -402,19 +525,49 @@ CASE(efa__senders_not_named__messages_follow)
 		setup(state);
 		fake_ofi_plays_efa();
 		fake_ofi.names_nobody = errors[i];
-		check_moves(1);
+		refused_with("carry no data with the sender's name", "SLUICE_PROVIDER=tcp");
 	}
 }
 
-CASE(cxi__registrations_of_the_endpoint_and_short_keys__all_bytes_before_each_notice)
+CASE(efa__notices_that_get_lost__is_refused_with_a_remedy)
+{
+	const struct transport_config config = { .size = 2,
+						 .queue_depth = 4,
+						 .lost_after_ms = 1000 };
+	struct transport *t = NULL;
+
+	fake_ofi_plays_efa();
+	fake_ofi.drops_notices = 1;
+	assert_int_equal(ops->open(&config, &t), SLUICE_EDEVICE);
+	assert_non_null(strstr(sluice_last_error(), "it did not arrive"));
+	assert_non_null(strstr(sluice_last_error(), "set SLUICE_PROVIDER"));
+	assert_null(fake_ofi_leak());
+}
+
+/* Sluice sets the variable when it loads libfabric, which it does once in a process. */
+CASE(cxi__keys_of_the_provider_and_data_by_writedata__all_bytes_before_each_notice)
 {
 	fake_ofi_plays_cxi(0);
+	allow_data("1");
 	check_moves(0);
+}
+
+CASE(cxi__data_forbidden__random_keys_and_messages)
+{
+	struct ofi_choice choice;
+
+	fake_ofi_plays_cxi(0);
+	allow_data("0");
+	assert_int_equal(ofi_choose(NULL, NULL, &choice), 0);
+	assert_int_equal(choice.info->domain_attr->mr_mode & FI_MR_PROV_KEY, 0);
+	ofi_choice_end(&choice);
+	check_moves(1);
 }
 
 CASE(old_cxi__promises_notices_and_has_none__messages_follow)
 {
 	fake_ofi_plays_cxi(1);
+	allow_data("1");
 	check_moves(1);
 	assert_non_null(strstr(logged, "Function not implemented"));
 	assert_non_null(strstr(logged, "sluice-info --check"));
@@ -627,6 +780,7 @@ CASE(notices__refused_after_the_trial_agreed__messages_follow)
 	struct pair p;
 
 	fake_ofi_plays_cxi(0);
+	allow_data("1");
 	must_open(&p);
 	fake_ofi.no_writedata = 1;
 	move_all(&p);

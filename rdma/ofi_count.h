@@ -1,0 +1,37 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Puts that carry numbers, for providers that keep no order and report a put as complete before it
+ * is in place. The 32 bits of data of each put hold a number of 14 bits, which counts the puts to
+ * the peer, a kind of 2 bits, and 16 bits of a notice. The peer's card reports the data of a put
+ * once the bytes of that put are in place. So the peer delivers a notice when all numbers up to its
+ * last one have arrived, in whatever order they come. Called by ofi_flow.c for the sender, and by
+ * ofi_peer.c for the receiver. */
+#ifndef RDMA_OFI_COUNT_H
+#define RDMA_OFI_COUNT_H
+#include <stdint.h>
+
+enum {
+	COUNT_PLACES = 1024, /* numbers that may arrive before an earlier one */
+	/* The sender stays this close to its oldest put that is not complete. The other half is
+	 * for complete ones that the peer's card has not reported yet. */
+	COUNT_AHEAD = COUNT_PLACES / 2
+};
+
+enum count_kind {
+	COUNT_BYTES, /* no notice */
+	COUNT_LOW,   /* the lower half of the immediate of the next notice */
+	COUNT_HIGH,  /* a notice: the upper half, after a COUNT_LOW */
+	COUNT_SAME   /* a notice: the lower half, and the upper half of the notice before it */
+};
+
+uint32_t count_word(enum count_kind kind, uint32_t number, uint16_t half);
+
+struct arrivals;
+int arrivals_open(struct arrivals **out);
+void arrivals_close(struct arrivals **a);
+/* Takes the word of a put that arrived. Returns 0, or -1 if the number was already taken or is out
+ * of reach, so that the sender breaks the rules. */
+int arrivals_take(struct arrivals *a, uint32_t word);
+/* Returns 1 and the immediate of the next notice, 0 if the next number has not arrived, or -1 if
+ * the sender breaks the rules. */
+int arrivals_next(struct arrivals *a, uint32_t *imm);
+#endif
