@@ -59,7 +59,8 @@ const struct env_entry env_table[] = {
 	  FIELD(service_level) },
 	{ "SLUICE_PROVIDER", ENV_TEXT, "", "a provider of libfabric",
 	  "Provider that the ofi transport uses. If it is not set, Sluice takes the first one of "
-	  "efa, cxi, opx, psm3, tcp and net that works on this node. efa-direct names the fabric of "
+	  "efa, cxi, opx, psm3, tcp and net that works on this node. efa-direct names the fabric "
+	  "of "
 	  "that name, which the provider efa has since libfabric 2.1.",
 	  FIELD(provider) },
 	{ "SLUICE_INTERFACE", ENV_TEXT, "", "NAME or ADDRESS[,[^]NAME...]",
@@ -68,6 +69,12 @@ const struct env_entry env_table[] = {
 	  "bridges of containers. With TCP, Sluice takes the first one, IPv4 before IPv6. With "
 	  "other providers, ranks of a node take the cards as SLUICE_DEVICE describes.",
 	  FIELD(interface) },
+	{ "SLUICE_PORTS", ENV_PORTS, "", "LOW-HIGH",
+	  "Ports on which a rank accepts TCP connections of the ofi transport, such as "
+	  "20000-20063: those that a firewall lets through between the nodes. Each rank of a node "
+	  "needs one. Without the variable the kernel chooses. It replaces libfabric's "
+	  "FI_TCP_PORT_LOW_RANGE and FI_TCP_PORT_HIGH_RANGE.",
+	  FIELD(ports) },
 	{ "SLUICE_LOG", ENV_TEXT, "warn", "LEVEL or MODULE+LEVEL[,MODULE+LEVEL...]",
 	  "What is logged: a level, or pairs of a module and its level, such as "
 	  "all+warn,rdma+debug. Levels are error, warn, info and debug, modules are all, runtime, "
@@ -355,6 +362,37 @@ static int set_text(const struct env_entry *entry, const char *text, struct sett
 	return 0;
 }
 
+static int read_port(const char *text, char **end)
+{
+	const long port = *text >= '0' && *text <= '9' ? strtol(text, end, 10) : 0;
+
+	return port >= 1 && port <= 65535 ? (int)port : 0;
+}
+
+int env_ports(const char *text, int *low, int *high)
+{
+	char *end;
+
+	*low = read_port(text, &end);
+	if (!*low || *end != '-')
+		return -1;
+	*high = read_port(end + 1, &end);
+	return *high < *low || *end ? -1 : 0;
+}
+
+static int set_ports(const struct env_entry *entry, const char *text, struct settings *out,
+		     char why[WHY_BYTES])
+{
+	int low, high;
+
+	if (!*text || !env_ports(text, &low, &high))
+		return set_text(entry, text, out, why);
+	snprintf(why, WHY_BYTES,
+		 "is not a range of ports: write LOW-HIGH with 1 <= LOW <= HIGH <= 65535, such as "
+		 "20000-20063");
+	return -1;
+}
+
 static int set_choice(const struct env_entry *entry, const char *text, struct settings *out,
 		      char why[WHY_BYTES])
 {
@@ -410,6 +448,8 @@ static int set_value(const struct env_entry *entry, const char *text, struct set
 {
 	if (is_number(entry->kind))
 		return set_number(entry, text, out, why);
+	if (entry->kind == ENV_PORTS)
+		return set_ports(entry, text, out, why);
 	if (entry->kind == ENV_CHOICE)
 		return set_choice(entry, text, out, why);
 	if (entry->kind == ENV_LIST)

@@ -17,6 +17,7 @@ struct settings {
 	char service_level[16]; /* SLUICE_SERVICE_LEVEL: "auto" or a number */
 	char provider[32];      /* SLUICE_PROVIDER of libfabric; "" stands for the best one */
 	char interface[256];    /* SLUICE_INTERFACE: a list of names and addresses; "": any */
+	char ports[16];         /* SLUICE_PORTS: "LOW-HIGH"; "": any */
 	char log[128];          /* SLUICE_LOG, default "warn" */
 	char advice[8];         /* SLUICE_ADVICE: "yes" or "no" */
 	char recipe[512];       /* SLUICE_RECIPE, default "" (the library's default recipe) */
@@ -44,6 +45,7 @@ enum env_kind {
 	ENV_COUNT,
 	ENV_MILLISECONDS, /* durations: us, ms, s, m, h; a plain number is seconds ... */
 	ENV_MICROSECONDS, /* the same, but a plain number is microseconds */
+	ENV_PORTS,        /* LOW-HIGH, as env_ports() reads it */
 	ENV_BYTES,        /* K, M, G and T are powers of 1024; a plain number is bytes */
 	ENV_CHOICE,       /* one of the words of range */
 	ENV_LIST          /* a comma list of words of range; the first word is always included */
@@ -65,6 +67,8 @@ extern const size_t env_table_size;
  * parse or is out of range, with a message that names the variable, the value and the range. For an
  * unknown SLUICE_* variable it logs a warning that names the nearest known one. */
 int env_load(struct settings *out);
+/* Reads a range of ports, such as "20000-20063". Returns 0, or -1 if the text is not one. */
+int env_ports(const char *text, int *low, int *high);
 /* Prints the effective settings in lines of the form "NAME=value (default|environment|attribute)".
  * "attribute" means that the application chose the value: it differs from the default and from the
  * environment. */

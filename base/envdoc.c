@@ -47,7 +47,7 @@ static void print_entry(const struct env_entry *entry)
 		print_words("One of", entry->range);
 	else if (entry->kind == ENV_LIST)
 		print_words("A comma-separated list of", entry->range);
-	else if (entry->kind != ENV_TEXT)
+	else if (entry->kind != ENV_TEXT && entry->kind != ENV_PORTS)
 		printf("Range:\n.Ql \"%s\" .\n", entry->range);
 	if (*entry->fallback)
 		printf("Default:\n.Ql %s .\n", entry->fallback);

@@ -558,7 +558,7 @@ static int open_transport_parts(struct ofi *o, const struct transport_config *co
 {
 	const uint32_t events = config->queue_depth +
 				(uint32_t)(o->size < 64 ? o->size : 64) * FLOW_TRANSFERS;
-	int rc = ofi_fabric_open(config->provider, config->interface, &o->fabric);
+	int rc = ofi_fabric_open(config->provider, config->interface, config->ports, &o->fabric);
 
 	if (!rc)
 		rc = ofi_memory_open(o->fabric, o->rank, o->size, &o->lock, &o->memory);

@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See ofi_fabric.h. */
 #include "rdma/ofi_fabric.h"
+#include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "rdma/auth.h"
 #include "sluice.h"
+#include <netinet/in.h>
 #include <rdma/fi_cm.h>
 #include <rdma/fi_endpoint.h>
 #include <stdio.h>
@@ -28,6 +30,7 @@ struct ofi_fabric {
 	struct fid_av *av;
 	struct fid_cq *cq;
 	struct fid_ep *ep;
+	int low, high;            /* the ports of SLUICE_PORTS; 0: any */
 	int fd;                   /* -1: the provider has none */
 	enum ofi_notice promised; /* how incoming notices are read, even after a failed trial */
 	enum ofi_notice notice;
@@ -51,8 +54,15 @@ const char *ofi_fabric_error(const struct ofi_fabric *f, ssize_t error)
 
 static int fabric_failed(const struct ofi_fabric *f, const char *call, int error)
 {
-	return fail_quietly(error == -FI_ENOMEM ? SLUICE_ENOMEM : SLUICE_EDEVICE, "%s: %s: %s",
-			    f->choice.text, call, ofi_fabric_error(f, error));
+	char ports[128] = "";
+
+	if (f->high && error == -FI_EADDRNOTAVAIL)
+		snprintf(ports, sizeof(ports),
+			 "; SLUICE_PORTS=%d-%d may have no free port on this node, where each rank "
+			 "needs one",
+			 f->low, f->high);
+	return fail_quietly(error == -FI_ENOMEM ? SLUICE_ENOMEM : SLUICE_EDEVICE, "%s: %s: %s%s",
+			    f->choice.text, call, ofi_fabric_error(f, error), ports);
 }
 
 /* ---- opening and closing ---------------------------------------------------------- */
@@ -86,6 +96,29 @@ static int open_queue(struct ofi_fabric *f)
 	return err ? fabric_failed(f, "fi_cq_open", err) : SLUICE_OK;
 }
 
+/* Checks that TCP listens within SLUICE_PORTS. */
+static int check_port(struct ofi_fabric *f)
+{
+	union {
+		struct sockaddr any;
+		struct sockaddr_in in;
+		struct sockaddr_in6 in6;
+	} name = { .any.sa_family = AF_UNSPEC };
+	size_t n = sizeof(name);
+	int port;
+
+	if (!f->high || fi_getname(&f->ep->fid, &name, &n) ||
+	    (name.any.sa_family != AF_INET && name.any.sa_family != AF_INET6))
+		return SLUICE_OK;
+	port = ntohs(name.any.sa_family == AF_INET ? name.in.sin_port : name.in6.sin6_port);
+	if (port >= f->low && port <= f->high)
+		return SLUICE_OK;
+	return fail_quietly(SLUICE_EDEVICE,
+			    "%s: this rank listens on port %d, not on one of SLUICE_PORTS=%d-%d: "
+			    "libfabric had read another range in this process before",
+			    f->choice.text, port, f->low, f->high);
+}
+
 static int open_endpoint(struct ofi_fabric *f)
 {
 	struct fi_av_attr attr = { .type = FI_AV_TABLE };
@@ -102,7 +135,7 @@ static int open_endpoint(struct ofi_fabric *f)
 	if (err)
 		return fabric_failed(f, "fi_ep_bind", err);
 	err = fi_enable(f->ep);
-	return err ? fabric_failed(f, "fi_enable", err) : SLUICE_OK;
+	return err ? fabric_failed(f, "fi_enable", err) : check_port(f);
 }
 
 static int open_objects(struct ofi_fabric *f)
@@ -128,7 +161,18 @@ static void write_caution(struct ofi_fabric *f)
 		 ofi_fabric_text(f), ofi_fabric_provider(f));
 }
 
-int ofi_fabric_open(const char *provider, const char *interface, struct ofi_fabric **out)
+static int set_ports(struct ofi_fabric *f, const char *ports)
+{
+	if (!ports || !*ports)
+		return SLUICE_OK;
+	if (env_ports(ports, &f->low, &f->high))
+		return fail(SLUICE_EINVAL, "ofi: \"%.40s\" is not a range of ports", ports);
+	ofi_library_ports(f->low, f->high);
+	return SLUICE_OK;
+}
+
+int ofi_fabric_open(const char *provider, const char *interface, const char *ports,
+		    struct ofi_fabric **out)
 {
 	struct ofi_fabric *f = calloc(1, sizeof(*f));
 	int rc;
@@ -136,7 +180,9 @@ int ofi_fabric_open(const char *provider, const char *interface, struct ofi_fabr
 	if (!f)
 		return fail(SLUICE_ENOMEM, "ofi: no memory for %zu bytes", sizeof(*f));
 	f->fd = -1;
-	rc = ofi_choose(provider, interface, &f->choice);
+	rc = set_ports(f, ports);
+	if (!rc)
+		rc = ofi_choose(provider, interface, &f->choice);
 	if (!rc)
 		f->promised = f->notice = ofi_choice_notice(&f->choice);
 	if (!rc)

@@ -15,8 +15,10 @@
 
 struct ofi_fabric;
 
-/* provider and interface are those of ofi_choose(). SLUICE_ENOSUPP: no provider is usable. */
-int ofi_fabric_open(const char *provider, const char *interface, struct ofi_fabric **out);
+/* provider and interface are those of ofi_choose(). ports: of TCP, "LOW-HIGH"; NULL or "": any.
+ * SLUICE_ENOSUPP: no provider is usable. */
+int ofi_fabric_open(const char *provider, const char *interface, const char *ports,
+		    struct ofi_fabric **out);
 /* Closes the endpoint, so that no operation completes any more. */
 void ofi_fabric_stop(struct ofi_fabric *f);
 /* All registrations must be closed before. */

@@ -5,6 +5,7 @@
 #include "sluice.h"
 #include <dlfcn.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -51,6 +52,25 @@ static void set_options(void)
 {
 	/* Puts of cxi that announce themselves, since libfabric 2.5.0. */
 	setenv("FI_CXI_ENABLE_WRITEDATA", "1", 0);
+}
+
+void ofi_library_ports(int low, int high)
+{
+	/* net is TCP before libfabric 1.18. */
+	static const char *const names[][2] = {
+		{ "FI_TCP_PORT_LOW_RANGE", "FI_TCP_PORT_HIGH_RANGE" },
+		{ "FI_NET_PORT_LOW_RANGE", "FI_NET_PORT_HIGH_RANGE" },
+	};
+	char text[16];
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++) {
+		snprintf(text, sizeof(text), "%d", low);
+		setenv(names[i][0], text, 1);
+		snprintf(text, sizeof(text), "%d", high);
+		setenv(names[i][1], text, 1);
+	}
+	snprintf(text, sizeof(text), "%d:%d", low, high);
+	setenv("PSM3_TCP_PORT_RANGE", text, 1);
 }
 
 static int load_library(void)

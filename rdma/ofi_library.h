@@ -23,6 +23,9 @@ struct ofi_library {
 /* Loads libfabric at the first call. It stays loaded, because its providers may have threads. Fails
  * with SLUICE_ENOSUPP and a sentence that names what is missing and the remedy. */
 int ofi_library_load(const struct ofi_library **out);
+/* Sets the ports on which TCP listens. libfabric reads them once in a process, at the first
+ * ofi_choose(), so the caller checks the ports of what it opens. */
+void ofi_library_ports(int low, int high);
 /* Returns 1 if the environment turns this option of libfabric on. Loading turns on the options that
  * Sluice needs, if the user did not set them. */
 int ofi_library_option(const char *name);

@@ -67,6 +67,7 @@ struct transport_config {
 	const char *service_level;  /* verbs: the same */
 	const char *provider;       /* ofi: libfabric's name for it; NULL or "": the best one */
 	const char *interface;      /* verbs, ofi: a list; NULL or "": the first usable one */
+	const char *ports; /* ofi over TCP: "LOW-HIGH", where it listens; NULL or "": anywhere */
 	/* This transport of the rank, if it was opened before. Then a second one is opened on
 	 * another card, number `card` of its record, for at most `peers` peers. */
 	struct transport *beside;

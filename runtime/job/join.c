@@ -69,6 +69,7 @@ static int open_transport(sluice_job *job, const struct transport_ops *ops)
 		.service_level = job->settings.service_level,
 		.provider = job->settings.provider,
 		.interface = job->settings.interface,
+		.ports = job->settings.ports,
 		.neighbours = job->sim_rank ? sim_rank_neighbours(job->sim_rank) : NULL,
 		.lost_after_ms = job->settings.lost_after_ms,
 		.link_lost_after_ms = (int)(job->budget.link_lost_ns / 1000000),

@@ -174,7 +174,7 @@ int main(int argc, char **argv)
 	if (!n)
 		return complain("INTERFACE MESSAGES PUTS ADDRESS:PORT... are needed");
 	fclose(file);
-	if (ofi_fabric_open(NULL, argv[1], &fabric))
+	if (ofi_fabric_open(NULL, argv[1], NULL, &fabric))
 		return complain("no libfabric");
 	for (int i = 0; i < RECEIVES; i++)
 		ofi_fabric_receive(fabric, &(struct ofi_piece){ .local = receives[i].bytes,

@@ -7,6 +7,7 @@ EXTRA_DIST += tests/net/run tests/net/lib.sh tests/net/flipping_cable \
 	tests/net/test_intruder.sh \
 	tests/net/test_kill.sh \
 	tests/net/test_link.sh \
+	tests/net/test_ports.sh \
 	tests/net/test_lossy.sh \
 	tests/net/test_race.sh \
 	tests/net/test_reset.sh \

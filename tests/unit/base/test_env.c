@@ -165,6 +165,25 @@ CASE(env_load__values_without_meaning_are_refused)
 	expect_refused("SLUICE_SERVERS", "1.0", "is not a whole number");
 }
 
+CASE(env_load__ports_are_a_range_or_refused)
+{
+	static const char *const wrong[] = { "20000",       "-20000", "20000-",
+					     "20063-20000", "0-100",  "1-65536",
+					     "1-99999999",  "a-b",    "20000-20063x",
+					     "20000:20063", "1--2",   " 1-2" };
+	struct settings s;
+	int low, high;
+
+	for (size_t i = 0; i < sizeof(wrong) / sizeof(wrong[0]); i++)
+		expect_refused("SLUICE_PORTS", wrong[i], "is not a range of ports");
+	setenv("SLUICE_PORTS", "20000-20063", 1);
+	assert_int_equal(env_load(&s), 0);
+	assert_string_equal(s.ports, "20000-20063");
+	assert_int_equal(env_ports("1-65535", &low, &high), 0);
+	assert_true(low == 1 && high == 65535);
+	assert_int_equal(env_ports("7000-7000", &low, &high), 0);
+}
+
 CASE(env_load__values_out_of_range_are_refused)
 {
 	expect_refused("SLUICE_LOST_AFTER", "0", "is outside 100ms .. 1h");

@@ -31,6 +31,7 @@ check_PROGRAMS += \
 	tests/unit/test_ofi \
 	tests/unit/test_ofi_count \
 	tests/unit/test_ofi_job \
+	tests/unit/test_ofi_ports \
 	tests/unit/test_ofi_proof \
 	tests/unit/test_ofi_rules
 tests_unit_test_auth_SOURCES = tests/unit/rdma/test_auth.c
@@ -39,6 +40,7 @@ tests_unit_test_ofi_SOURCES = tests/unit/rdma/test_ofi.c $(rdma_pair)
 tests_unit_test_ofi_LDFLAGS = $(AM_LDFLAGS) -Wl,--export-dynamic
 tests_unit_test_ofi_count_SOURCES = tests/unit/rdma/test_ofi_count.c
 tests_unit_test_ofi_job_SOURCES = tests/unit/rdma/test_ofi_job.c $(ranks)
+tests_unit_test_ofi_ports_SOURCES = tests/unit/rdma/test_ofi_ports.c $(rdma_pair)
 tests_unit_test_ofi_proof_SOURCES = tests/unit/rdma/test_ofi_proof.c $(rdma_pair)
 tests_unit_test_ofi_rules_SOURCES = tests/unit/rdma/test_ofi_rules.c $(fake_ofi)
 tests_unit_test_ofi_rules_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=dlopen -Wl,--wrap=dlsym -Wl,--wrap=dlclose -Wl,--wrap=getrandom
@@ -48,6 +50,7 @@ EXTRA_DIST += \
 	tests/unit/rdma/test_ofi.c \
 	tests/unit/rdma/test_ofi_count.c \
 	tests/unit/rdma/test_ofi_job.c \
+	tests/unit/rdma/test_ofi_ports.c \
 	tests/unit/rdma/test_ofi_proof.c \
 	tests/unit/rdma/test_ofi_rules.c \
 	$(fake_ofi)
