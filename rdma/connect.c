@@ -46,24 +46,22 @@ static void refuse_request(struct connect *c, struct rdma_cm_id *id, enum frame_
 	proofs_refuse(c->proofs, id, reason);
 }
 
-static void answer_hello(struct connect *c, struct rdma_cm_id *id, const struct frame *hello,
-			 uint64_t now)
+static void answer_hello(struct connect *c, struct rdma_cm_id *id, const struct frame *hello)
 {
 	const struct link *l = c->by_rank[hello->rank];
 
 	if (l && link_refuses(l))
 		refuse_request(c, id, REFUSAL_GONE, "this rank has given up on that peer");
-	else if (proofs_challenge(c->proofs, id, hello, now))
-		refuse_request(c, id, REFUSAL_FAILED, "no challenge could be made");
+	else if (proofs_reply(c->proofs, id, hello))
+		refuse_request(c, id, REFUSAL_FAILED, "no reply could be made");
 }
 
-static void answer_proof(struct connect *c, const struct cm_event *event, const struct frame *proof,
+static void answer_proof(struct connect *c, const struct cm_event *event, struct frame *proof,
 			 uint64_t now)
 {
 	struct rdma_cm_id *id = event->id;
 	struct link *l = c->by_rank[proof->rank];
-	uint64_t made_ms = 0;
-	const char *why = proofs_judge(c->proofs, proof, now, &made_ms);
+	const char *why = proofs_judge(c->proofs, event, proof);
 	enum frame_reason reason = REFUSAL_PROOF;
 
 	if (!why && !l) {
@@ -73,7 +71,7 @@ static void answer_proof(struct connect *c, const struct cm_event *event, const 
 		reason = REFUSAL_GONE;
 		why = "this rank has given up on that peer";
 	} else if (!why) {
-		reason = link_accept(l, event, proof, made_ms, now, &why);
+		reason = link_accept(l, event, proof, now, &why);
 		if (!reason)
 			return;
 	}
@@ -92,11 +90,11 @@ static void answer_request(struct connect *c, const struct cm_event *event, uint
 	else if (frame.rank >= (uint32_t)c->size || frame.rank == (uint32_t)c->rank)
 		refuse_request(c, id, REFUSAL_PROOF, "its rank is not in this job");
 	else if (frame.kind == FRAME_HELLO)
-		answer_hello(c, id, &frame, now);
+		answer_hello(c, id, &frame);
 	else if (frame.kind == FRAME_PROOF)
 		answer_proof(c, event, &frame, now);
 	else
-		refuse_request(c, id, REFUSAL_PROOF, "it does not begin with a hello");
+		refuse_request(c, id, REFUSAL_PROOF, "it is neither a hello nor a proof");
 }
 
 /* ---- events ----------------------------------------------------------------------- */
@@ -138,6 +136,8 @@ static int next_event(struct connect *c, struct cm_event *out)
 		}
 		out->responder_resources = event->param.conn.responder_resources;
 		out->initiator_depth = event->param.conn.initiator_depth;
+		out->qpn = event->param.conn.qp_num;
+		memcpy(out->gid, event->id->route.addr.addr.ibaddr.dgid.raw, sizeof(out->gid));
 		break;
 	default: break;
 	}

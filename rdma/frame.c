@@ -17,9 +17,9 @@ static size_t body_bytes(unsigned kind)
 {
 	switch (kind) {
 	case FRAME_HELLO: return AUTH_NONCE_BYTES;
-	case FRAME_CHALLENGE: return AUTH_NONCE_BYTES + AUTH_TAG_BYTES;
-	case FRAME_PROOF: return 2 * AUTH_NONCE_BYTES + AUTH_TAG_BYTES + 8;
-	case FRAME_ACCEPT: return AUTH_TAG_BYTES + ACCEPT_SIGNED_BYTES;
+	case FRAME_ALIVE: return AUTH_TAG_BYTES;
+	case FRAME_PROOF: return AUTH_NONCE_BYTES + AUTH_TAG_BYTES + PROOF_SENT_BYTES;
+	case FRAME_ACCEPT: return AUTH_TAG_BYTES + ACCEPT_SENT_BYTES;
 	case FRAME_REFUSAL: return 4;
 	default: return 0;
 	}
@@ -43,14 +43,26 @@ void greeting_decode(const uint8_t bytes[GREETING_BYTES], struct slot_address *s
 	memcpy(control_out, bytes + SLOT_ADDRESS_BYTES, REGION_HEAD_BYTES);
 }
 
-size_t frame_signed(const struct frame *frame, uint8_t out[ACCEPT_SIGNED_BYTES])
+/* Writes what a PROOF or ACCEPT sends after its tag. Returns its length. */
+static size_t put_sent(const struct frame *frame, uint8_t *out)
 {
 	put_le64(out, frame->received);
-	if (frame->kind != FRAME_ACCEPT)
-		return 8;
+	if (frame->kind == FRAME_PROOF) {
+		put_le32(out + 8, frame->attempt);
+		return PROOF_SENT_BYTES;
+	}
 	greeting_encode(&frame->slot, frame->control, out + 8);
 	put_le32(out + 8 + GREETING_BYTES, frame->mtu);
-	return ACCEPT_SIGNED_BYTES;
+	return ACCEPT_SENT_BYTES;
+}
+
+size_t frame_signed(const struct frame *frame, uint8_t out[FRAME_SIGNED_MAX])
+{
+	const size_t n = put_sent(frame, out);
+
+	put_le32(out + n, frame->qpn);
+	memcpy(out + n + 4, frame->gid, FRAME_GID_BYTES);
+	return n + 4 + FRAME_GID_BYTES;
 }
 
 size_t frame_encode(const struct frame *frame, uint8_t out[FRAME_MAX])
@@ -64,20 +76,16 @@ size_t frame_encode(const struct frame *frame, uint8_t out[FRAME_MAX])
 	out[3] = (uint8_t)length;
 	put_le32(out + 4, frame->rank);
 	switch (frame->kind) {
-	case FRAME_HELLO: memcpy(body, frame->nonce_client, AUTH_NONCE_BYTES); break;
-	case FRAME_CHALLENGE:
-		memcpy(body, frame->nonce_server, AUTH_NONCE_BYTES);
-		memcpy(body + AUTH_NONCE_BYTES, frame->tag, AUTH_TAG_BYTES);
-		break;
+	case FRAME_HELLO: memcpy(body, frame->nonce, AUTH_NONCE_BYTES); break;
+	case FRAME_ALIVE: memcpy(body, frame->tag, AUTH_TAG_BYTES); break;
 	case FRAME_PROOF:
-		memcpy(body, frame->nonce_client, AUTH_NONCE_BYTES);
-		memcpy(body + AUTH_NONCE_BYTES, frame->nonce_server, AUTH_NONCE_BYTES);
-		memcpy(body + 2 * AUTH_NONCE_BYTES, frame->tag, AUTH_TAG_BYTES);
-		put_le64(body + 2 * AUTH_NONCE_BYTES + AUTH_TAG_BYTES, frame->received);
+		memcpy(body, frame->nonce, AUTH_NONCE_BYTES);
+		memcpy(body + AUTH_NONCE_BYTES, frame->tag, AUTH_TAG_BYTES);
+		put_sent(frame, body + AUTH_NONCE_BYTES + AUTH_TAG_BYTES);
 		break;
 	case FRAME_ACCEPT:
 		memcpy(body, frame->tag, AUTH_TAG_BYTES);
-		frame_signed(frame, body + AUTH_TAG_BYTES);
+		put_sent(frame, body + AUTH_TAG_BYTES);
 		break;
 	case FRAME_REFUSAL: put_le32(body, frame->reason); break;
 	}
@@ -109,16 +117,13 @@ int frame_decode(const uint8_t *bytes, size_t n, struct frame *out, const char *
 	frame.kind = (enum frame_kind)bytes[2];
 	frame.rank = get_le32(bytes + 4);
 	switch (frame.kind) {
-	case FRAME_HELLO: memcpy(frame.nonce_client, body, AUTH_NONCE_BYTES); break;
-	case FRAME_CHALLENGE:
-		memcpy(frame.nonce_server, body, AUTH_NONCE_BYTES);
-		memcpy(frame.tag, body + AUTH_NONCE_BYTES, AUTH_TAG_BYTES);
-		break;
+	case FRAME_HELLO: memcpy(frame.nonce, body, AUTH_NONCE_BYTES); break;
+	case FRAME_ALIVE: memcpy(frame.tag, body, AUTH_TAG_BYTES); break;
 	case FRAME_PROOF:
-		memcpy(frame.nonce_client, body, AUTH_NONCE_BYTES);
-		memcpy(frame.nonce_server, body + AUTH_NONCE_BYTES, AUTH_NONCE_BYTES);
-		memcpy(frame.tag, body + 2 * AUTH_NONCE_BYTES, AUTH_TAG_BYTES);
-		frame.received = get_le64(body + 2 * AUTH_NONCE_BYTES + AUTH_TAG_BYTES);
+		memcpy(frame.nonce, body, AUTH_NONCE_BYTES);
+		memcpy(frame.tag, body + AUTH_NONCE_BYTES, AUTH_TAG_BYTES);
+		frame.received = get_le64(body + AUTH_NONCE_BYTES + AUTH_TAG_BYTES);
+		frame.attempt = get_le32(body + AUTH_NONCE_BYTES + AUTH_TAG_BYTES + 8);
 		break;
 	case FRAME_ACCEPT:
 		memcpy(frame.tag, body, AUTH_TAG_BYTES);

@@ -4,14 +4,14 @@
  * the length sent, so a frame carries its own length. Little-endian.
  *
  *   0 magic "SL"   2 kind u8   3 length u8   4 rank of the sender u32, then
- *   HELLO       client nonce 12                                                client -> server
- *   CHALLENGE   server nonce 12, tag 16                                  (in a reject) <-
- *   PROOF       client nonce 12, server nonce 12, tag 16, notifies received u64       ->
+ *   HELLO       nonce 12                                                       server -> client
+ *   ALIVE       tag 16                                                    (in a reject) <-
+ *   PROOF       nonce 12, tag 16, notifies received u64, attempt u32           client -> server
  *   ACCEPT      tag 16, notifies received u64, slot 16, control descriptor 64,
  *               path MTU u32 (enum ibv_mtu)                                           <-
  *   REFUSAL     reason u32                                              (in a reject) <-
  *
- * A PROOF fills the 56 bytes that the InfiniBand connection manager leaves in a request. */
+ * A request has room for 56 bytes, which the InfiniBand connection manager leaves. */
 #ifndef RDMA_FRAME_H
 #define RDMA_FRAME_H
 #include "rdma/auth.h"
@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-enum frame_kind { FRAME_HELLO = 1, FRAME_CHALLENGE, FRAME_PROOF, FRAME_ACCEPT, FRAME_REFUSAL };
+enum frame_kind { FRAME_HELLO = 1, FRAME_ALIVE, FRAME_PROOF, FRAME_ACCEPT, FRAME_REFUSAL };
 enum frame_reason { REFUSAL_PROOF = 1, REFUSAL_GONE, REFUSAL_NOT_YET, REFUSAL_FAILED };
 
 /* The location of a rank's slot for its peer. */
@@ -29,16 +29,23 @@ struct slot_address {
 	uint32_t credits; /* limit of unprocessed notifies at the owner of the slot */
 };
 
+enum { FRAME_GID_BYTES = 16 };
+
 struct frame {
 	enum frame_kind kind;
 	uint32_t rank;
-	uint8_t nonce_client[AUTH_NONCE_BYTES], nonce_server[AUTH_NONCE_BYTES];
+	uint8_t nonce[AUTH_NONCE_BYTES]; /* of the side that requests */
 	uint8_t tag[AUTH_TAG_BYTES];
 	uint64_t received;
+	uint32_t attempt; /* of the client: 1, 2, ... */
 	struct slot_address slot;
 	uint8_t control[REGION_HEAD_BYTES];
 	uint32_t mtu;
 	uint32_t reason;
+	/* Covered by the tag but not sent, because rdma_cm tells them: the number of the sender's
+	 * queue pair, and in a PROOF the sender's GID. */
+	uint32_t qpn;
+	uint8_t gid[FRAME_GID_BYTES];
 };
 
 enum {
@@ -47,8 +54,10 @@ enum {
 	SLOT_ADDRESS_BYTES = 16,
 	/* The client's first write into the server's slot: its own slot and control descriptor. */
 	GREETING_BYTES = SLOT_ADDRESS_BYTES + REGION_HEAD_BYTES,
-	ACCEPT_SIGNED_BYTES = 8 + GREETING_BYTES + 4,
-	FRAME_MAX = FRAME_HEADER_BYTES + AUTH_TAG_BYTES + ACCEPT_SIGNED_BYTES
+	PROOF_SENT_BYTES = 8 + 4,
+	ACCEPT_SENT_BYTES = 8 + GREETING_BYTES + 4,
+	FRAME_SIGNED_MAX = ACCEPT_SENT_BYTES + 4 + FRAME_GID_BYTES,
+	FRAME_MAX = FRAME_HEADER_BYTES + AUTH_TAG_BYTES + ACCEPT_SENT_BYTES
 };
 
 /* Returns the length. */
@@ -57,7 +66,7 @@ size_t frame_encode(const struct frame *frame, uint8_t out[FRAME_MAX]);
 int frame_decode(const uint8_t *bytes, size_t n, struct frame *out, const char **why);
 /* Writes the bytes that the tag of a PROOF or ACCEPT covers besides ranks and nonces. Returns their
  * number. */
-size_t frame_signed(const struct frame *frame, uint8_t out[ACCEPT_SIGNED_BYTES]);
+size_t frame_signed(const struct frame *frame, uint8_t out[FRAME_SIGNED_MAX]);
 
 void greeting_encode(const struct slot_address *slot, const uint8_t control[REGION_HEAD_BYTES],
 		     uint8_t out[GREETING_BYTES]);

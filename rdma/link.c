@@ -15,8 +15,8 @@
 
 enum link_state {
 	IDLE,    /* no try runs; a timer will start one, or the server's check of a silent client */
-	ASKING,  /* a hello was sent; waits for a challenge */
-	ROUTING, /* client, challenged: finds the route for its proof */
+	ASKING,  /* server: finds the route, sends a hello and waits for the reply */
+	ROUTING, /* client: finds the route for its proof */
 	PROVING, /* client: has a queue pair, and sent the proof */
 	ACCEPTED, /* server: has a queue pair, and waits for the client's READY */
 	GREETING, /* client: has sent READY and waits for the server's */
@@ -30,14 +30,15 @@ enum link_state {
 
 enum link_event {
 	NOTHING,
-	TIMER,     /* the state's timer expired */
-	LATE,      /* the time to reconnect is over */
-	ADDRESS,   /* rdma_cm knows the peer's address */
-	ROUTE,     /* rdma_cm knows the route to it */
-	CHALLENGE, /* the client's hello is answered */
-	ALIVE,     /* the server's hello is answered: the client's process lives and will connect */
-	ACCEPT,    /* the proof is answered */
-	PROOF,     /* the peer asks to connect, with a valid proof */
+	TIMER,   /* the state's timer expired */
+	LATE,    /* the time to reconnect is over */
+	ADDRESS, /* rdma_cm knows the peer's address */
+	ROUTE,   /* rdma_cm knows the route to it */
+	CONNECT, /* client: a try may begin */
+	PROBE,   /* server: the client has not connected for a while */
+	ALIVE,   /* the hello is answered: the client's process lives and will connect */
+	ACCEPT,  /* the proof is answered */
+	PROOF,   /* the peer asks to connect, with a valid proof */
 	/* raised instead of PROOF while an older try or connection exists, to end that one */
 	NEWER,
 	READY,    /* greeting: the peer's keys work */
@@ -57,7 +58,6 @@ struct link {
 	struct link_config config;
 	enum link_state state;
 	enum link_event noted; /* recorded by completions; raised when the poll is over */
-	/* In state ASKING, its id asks for a challenge. Later its id owns the queue pair. */
 	struct proof *proof;
 	struct retry retry;
 	char why[200];   /* the last trouble */
@@ -132,16 +132,18 @@ static enum link_event find_route(struct link *l, struct cue *cue)
 	return proof_route(l->proof, retry_try_ms(&l->retry), l->why) ? FAILURE : NOTHING;
 }
 
+static enum link_event choose_try(struct link *l, struct cue *cue)
+{
+	(void)cue;
+	return l->config.client ? CONNECT : PROBE;
+}
+
 static enum link_event send_hello(struct link *l, struct cue *cue)
 {
 	(void)cue;
-	return proof_send_hello(l->proof, l->why) ? FAILURE : NOTHING;
-}
-
-static enum link_event begin_proof(struct link *l, struct cue *cue)
-{
-	drop_id(l);
-	return begin_try(l, cue);
+	return make_pair(l) || proof_send_hello(l->proof, qp_number(l->config.pair), l->why) ?
+		       FAILURE :
+		       NOTHING;
 }
 
 static enum link_event wait_for_client(struct link *l, struct cue *cue)
@@ -172,11 +174,11 @@ static enum link_event yield_to_peer(struct link *l, struct cue *cue)
 
 /* Makes a queue pair that reaches the peer's. The slot's key becomes valid when this side sends
  * READY. */
-static int join_peer(struct link *l, struct proof_offer *offer)
+static int join_peer(struct link *l, const struct frame *proof, struct proof_offer *offer)
 {
 	struct queue_pair *pair = l->config.pair;
 
-	if (make_pair(l) || qp_join(pair, proof_id(l->proof), 0, l->why) ||
+	if (make_pair(l) || qp_join(pair, proof_id(l->proof), proof->gid, 0, l->why) ||
 	    qp_greeting(pair, &offer->slot, offer->control, l->why))
 		return -1;
 	offer->qpn = qp_number(pair);
@@ -195,8 +197,8 @@ static enum link_event accept_peer(struct link *l, struct cue *cue)
 		return END;
 	cue->refusal = REFUSAL_FAILED;
 	proof_take_id(l->proof, cue->cm->id);
-	if (!join_peer(l, &offer) &&
-	    !proof_accept(l->proof, cue->cm, cue->frame, cue->now, &offer, &answered, l->why)) {
+	if (!join_peer(l, cue->frame, &offer) &&
+	    !proof_accept(l->proof, cue->cm, cue->frame, &offer, &answered, l->why)) {
 		cue->refusal = 0;
 		retry_await(&l->retry, cue->now);
 		return NOTHING;
@@ -222,7 +224,7 @@ static enum link_event take_accept(struct link *l, struct cue *cue)
 
 	if (qp_take_accept(pair, cue->frame, l->why))
 		return END;
-	if (qp_join(pair, proof_id(l->proof), cue->frame->mtu, l->why) ||
+	if (qp_join(pair, proof_id(l->proof), NULL, cue->frame->mtu, l->why) ||
 	    proof_confirm(l->proof, l->why))
 		return FAILURE;
 	return send_ready(l, cue);
@@ -400,7 +402,9 @@ struct rule {
 /* clang-format off */
 static const struct rule rules[STATES][EVENTS] = {
 	[IDLE] = {
-		[TIMER]     = { begin_try,       ASKING },
+		[TIMER]     = { choose_try,      IDLE },
+		[CONNECT]   = { begin_try,       ROUTING },
+		[PROBE]     = { begin_try,       ASKING },
 		[PROOF]     = { accept_peer,     ACCEPTED },
 		[FAILURE]   = { try_later,       IDLE },
 		ENDS,
@@ -408,10 +412,8 @@ static const struct rule rules[STATES][EVENTS] = {
 	[ASKING] = {
 		[ADDRESS]   = { find_route,      ASKING },
 		[ROUTE]     = { send_hello,      ASKING },
-		[CHALLENGE] = { begin_proof,     ROUTING },
 		[ALIVE]     = { wait_for_client, IDLE },
-		[NEWER]     = { yield_to_peer,        IDLE },
-		FAILS, ENDS,
+		HAS_PAIR, FAILS, ENDS,
 	},
 	[ROUTING] = {
 		[ADDRESS]   = { find_route,      ROUTING },
@@ -475,10 +477,10 @@ static enum link_event loss_event(struct link *l, const char *why)
 	return retry_was_up(&l->retry) && !port_active(l) ? CUT_OFF : LOSS;
 }
 
-static enum link_event event_of_answer(const struct link *l, enum proof_answer answer)
+static enum link_event event_of_answer(enum proof_answer answer)
 {
 	switch (answer) {
-	case ANSWER_CHALLENGE: return l->config.client ? CHALLENGE : ALIVE;
+	case ANSWER_ALIVE: return ALIVE;
 	case ANSWER_ACCEPT: return ACCEPT;
 	case ANSWER_MISTRUST: return MISTRUST;
 	case ANSWER_NOBODY: return NOBODY;
@@ -497,11 +499,11 @@ static enum link_event event_of(struct link *l, const struct cm_event *cm, struc
 			return loss_event(
 				l, "the connection was rejected after it had been established");
 		return event_of_answer(
-			l, proof_judge_reject(l->proof, cm, l->state == ASKING, l->why));
+			proof_judge_reject(l->proof, cm, l->state == ASKING, l->why));
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
 		if (l->state != PROVING)
 			break; /* a listener that is not Sluice accepts a hello */
-		return event_of_answer(l, proof_judge_accept(l->proof, cm, frame, l->why));
+		return event_of_answer(proof_judge_accept(l->proof, cm, frame, l->why));
 	case RDMA_CM_EVENT_ESTABLISHED: return NOTHING; /* the server waits for the greeting */
 	case RDMA_CM_EVENT_DISCONNECTED:
 		return loss_event(l, "it was disconnected by the other side");
@@ -530,12 +532,12 @@ void link_cm_event(struct link *l, const struct cm_event *event, uint64_t now)
 }
 
 int link_accept(struct link *l, const struct cm_event *request, const struct frame *proof,
-		uint64_t made_ms, uint64_t now, const char **why_out)
+		uint64_t now, const char **why_out)
 {
 	struct cue cue = { .now = now, .cm = request, .frame = proof };
 
 	*why_out = "its proof was used before";
-	if (!proof_is_new(l->proof, made_ms))
+	if (!proof_is_new(l->proof, proof))
 		return REFUSAL_PROOF;
 	raise_event(l, NEWER, &cue);
 	raise_event(l, PROOF, &cue);

@@ -2,10 +2,8 @@
  * The connection to one peer, through rdma_cm. The lower rank of a pair is the client:
  *
  *   client                                   server
- *     HELLO nonce (in a request)       ->    keeps nothing
- *     <-  CHALLENGE nonce, tag (in a reject)
- *     checks the tag, makes a queue pair
- *     PROOF tag (in a second request)  ->    checks it, makes a queue pair
+ *     makes a queue pair
+ *     PROOF tag (in a request)         ->    checks it, makes a queue pair
  *     <-  ACCEPT tag, keys of slot and control region
  *     checks the tag, binds its windows
  *     READY (an immediate)             ->    binds its windows: the keys it sent work from now on
@@ -15,8 +13,8 @@
  *     takes them over, is up
  *
  * READY needs no key, because it has no bytes. A lost connection is restored the same way until the
- * time to reconnect is over. A server that has lost its connection sends HELLO too: a challenge in
- * reply shows that the client's process lives, and "nobody listens" that it has ended. Everything
+ * time to reconnect is over. A server that has lost its connection sends HELLO: an ALIVE in reply
+ * shows that the client's process lives, and "nobody listens" that it has ended. Everything
  * from rdma_cm or a peer is input, and every answer that may never come has a timer, since a
  * stopped process answers nothing.
  *
@@ -82,11 +80,10 @@ const char *link_why(const struct link *l);
 
 /* ---- what happens ---- */
 void link_cm_event(struct link *l, const struct cm_event *event, uint64_t now);
-/* The peer asks to connect, with a valid proof. made_ms: the time of its challenge. Returns 0, and
- * the link then owns the request's id; or the reason for a refusal with *why_out, and the caller
- * keeps the id. */
+/* The peer asks to connect, with a valid proof. Returns 0, and the link then owns the request's id;
+ * or the reason for a refusal with *why_out, and the caller keeps the id. */
 int link_accept(struct link *l, const struct cm_event *request, const struct frame *proof,
-		uint64_t made_ms, uint64_t now, const char **why_out);
+		uint64_t now, const char **why_out);
 /* Takes a completion of the link's queue pair from queues.h. Links change state only when the poll
  * is over. */
 void link_completed(void *link, const struct ibv_wc *wc);

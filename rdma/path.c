@@ -132,7 +132,7 @@ static void choose_way(const struct path_choice *path, struct ibv_ah_attr *way)
 }
 
 int path_join(const struct path_choice *path, struct ibv_qp *qp, struct rdma_cm_id *id,
-	      unsigned peer_mtu, uint32_t reads, char why[PATH_WHY_BYTES])
+	      const uint8_t *peer_gid, unsigned peer_mtu, uint32_t reads, char why[PATH_WHY_BYTES])
 {
 	struct ibv_qp_attr attr;
 	uint8_t mtu;
@@ -141,6 +141,11 @@ int path_join(const struct path_choice *path, struct ibv_qp *qp, struct rdma_cm_
 	    move(qp, &attr, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "INIT", why) ||
 	    ask(id, IBV_QPS_RTR, &attr, why))
 		return -1;
+	if (peer_gid && attr.ah_attr.is_global &&
+	    memcmp(attr.ah_attr.grh.dgid.raw, peer_gid, sizeof(attr.ah_attr.grh.dgid.raw)) != 0) {
+		snprintf(why, PATH_WHY_BYTES, "its queue pair is not at the GID that it proved");
+		return -1;
+	}
 	choose_way(path, &attr.ah_attr);
 	mtu = lesser(attr.path_mtu, path->mtu);
 	if (peer_mtu)

@@ -29,9 +29,9 @@ int path_choose(const struct verbs_device *device, const char *traffic_class,
 /* "106", or "resolved" for PATH_AS_RESOLVED. */
 const char *path_text(int value, char text[16]);
 
-/* Moves a new queue pair to RTS. The id has received the request, or its answer. peer_mtu: that of
- * the other side's port, or 0 if only this side's is known. reads: at most so many READs at once.
- * Returns the path MTU, or -1 and why. */
+/* Moves a new queue pair to RTS. The id has received the request, or its answer. peer_gid: the only
+ * one that it may reach; NULL: any. peer_mtu: that of the other side's port, or 0 if only this
+ * side's is known. reads: at most so many READs at once. Returns the path MTU, or -1 and why. */
 int path_join(const struct path_choice *path, struct ibv_qp *qp, struct rdma_cm_id *id,
-	      unsigned peer_mtu, uint32_t reads, char why[PATH_WHY_BYTES]);
+	      const uint8_t *peer_gid, unsigned peer_mtu, uint32_t reads, char why[PATH_WHY_BYTES]);
 #endif

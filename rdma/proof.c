@@ -10,18 +10,16 @@
 #include <string.h>
 
 enum {
-	CHALLENGE_AGE_MS = 10000,
-	NS_PER_MS = 1000000,
 	REJECT_NO_SERVICE = 8 /* status of a reject: the InfiniBand "invalid service id" */
 };
-_Static_assert(FRAME_HEADER_BYTES + 2 * AUTH_NONCE_BYTES + AUTH_TAG_BYTES + 8 <= FRAME_REQUEST_MAX,
+_Static_assert(FRAME_HEADER_BYTES + AUTH_NONCE_BYTES + AUTH_TAG_BYTES + PROOF_SENT_BYTES <=
+		       FRAME_REQUEST_MAX,
 	       "a proof does not fit into a request");
 
 struct proofs {
 	uint32_t rank;
 	int admitted;
 	struct peer_keys keys;
-	uint8_t nonce_key[AUTH_KEY_BYTES];
 	const struct verbs_device *device;
 	struct rdma_event_channel *channel;
 	const struct path_choice *path;
@@ -35,23 +33,18 @@ struct proof {
 	void *owner;
 	struct rdma_cm_id *id;
 	struct auth_context context; /* of the running exchange */
-	uint64_t accepted_ms; /* when its last proof was accepted; older challenges are void */
+	uint32_t attempts, accepted; /* of this rank; the peer's last one that was accepted */
 };
 
 int proofs_open(int rank, const struct verbs_device *device, struct proofs **out)
 {
-	struct proofs *p = calloc(1, sizeof(*p));
-	int rc;
+	struct proofs *p = *out = calloc(1, sizeof(*p));
 
 	if (!p)
 		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*p));
 	p->rank = (uint32_t)rank;
 	p->device = device;
-	rc = auth_random(p->nonce_key, sizeof(p->nonce_key));
-	if (rc)
-		proofs_close(&p);
-	*out = p;
-	return rc;
+	return SLUICE_OK;
 }
 
 void proofs_use(struct proofs *p, struct rdma_event_channel *channel,
@@ -85,8 +78,9 @@ void proofs_close(struct proofs **p)
 static int tag(const struct proofs *p, enum auth_label label, const struct auth_context *context,
 	       struct frame *frame)
 {
-	uint8_t covered[ACCEPT_SIGNED_BYTES];
+	uint8_t covered[FRAME_SIGNED_MAX];
 
+	_Static_assert((int)FRAME_SIGNED_MAX <= (int)AUTH_EXTRA_MAX, "a frame is too long");
 	return auth_tag(&p->keys, label, context, covered, frame_signed(frame, covered),
 			frame->tag);
 }
@@ -94,7 +88,7 @@ static int tag(const struct proofs *p, enum auth_label label, const struct auth_
 static int tag_is_right(const struct proofs *p, enum auth_label label,
 			const struct auth_context *context, const struct frame *frame)
 {
-	uint8_t covered[ACCEPT_SIGNED_BYTES];
+	uint8_t covered[FRAME_SIGNED_MAX];
 
 	return auth_check(&p->keys, label, context, covered, frame_signed(frame, covered),
 			  frame->tag);
@@ -120,42 +114,35 @@ void proofs_refuse(const struct proofs *p, struct rdma_cm_id *id, enum frame_rea
 	reject(id, &frame);
 }
 
-int proofs_challenge(const struct proofs *p, struct rdma_cm_id *id, const struct frame *hello,
-		     uint64_t now_ns)
+/* A server's hello and the client's reply: the server asks, so it is the client of the context. */
+static struct auth_context context_of(uint32_t asking, uint32_t asked, const struct frame *request)
 {
-	struct frame frame = { .kind = FRAME_CHALLENGE, .rank = p->rank };
-	struct auth_context context = { .client = hello->rank, .server = p->rank };
+	struct auth_context context = { .client = asking, .server = asked };
 
-	memcpy(context.nonce_client, hello->nonce_client, AUTH_NONCE_BYTES);
-	if (auth_nonce_make(p->nonce_key, hello->rank, hello->nonce_client, now_ns / NS_PER_MS,
-			    context.nonce_server) ||
-	    auth_tag(&p->keys, AUTH_CHALLENGE, &context, NULL, 0, frame.tag))
+	memcpy(context.nonce_client, request->nonce, AUTH_NONCE_BYTES);
+	return context;
+}
+
+int proofs_reply(const struct proofs *p, struct rdma_cm_id *id, const struct frame *hello)
+{
+	struct frame frame = { .kind = FRAME_ALIVE, .rank = p->rank };
+	const struct auth_context context = context_of(hello->rank, p->rank, hello);
+
+	if (auth_tag(&p->keys, AUTH_CHALLENGE, &context, NULL, 0, frame.tag))
 		return -1;
-	memcpy(frame.nonce_server, context.nonce_server, AUTH_NONCE_BYTES);
 	reject(id, &frame);
 	return 0;
 }
 
-static struct auth_context context_of(const struct proofs *p, const struct frame *request)
+const char *proofs_judge(const struct proofs *p, const struct cm_event *event,
+			 struct frame *request)
 {
-	struct auth_context context = { .client = request->rank, .server = p->rank };
-
-	memcpy(context.nonce_client, request->nonce_client, AUTH_NONCE_BYTES);
-	memcpy(context.nonce_server, request->nonce_server, AUTH_NONCE_BYTES);
-	return context;
-}
-
-const char *proofs_judge(const struct proofs *p, const struct frame *request, uint64_t now_ns,
-			 uint64_t *made_ms_out)
-{
-	const struct auth_context context = context_of(p, request);
+	const struct auth_context context = context_of(request->rank, p->rank, request);
 
 	if (request->rank >= p->rank)
 		return "only lower ranks connect to this one";
-	if (!auth_nonce_check(p->nonce_key, request->rank, request->nonce_client,
-			      now_ns / NS_PER_MS, CHALLENGE_AGE_MS, request->nonce_server,
-			      made_ms_out))
-		return "its challenge is too old, or was not made by this rank";
+	request->qpn = event->qpn;
+	memcpy(request->gid, event->gid, FRAME_GID_BYTES);
 	if (!tag_is_right(p, AUTH_PROOF, &context, request))
 		return "its proof is wrong: it does not hold a key of this job";
 	return NULL;
@@ -226,27 +213,33 @@ static int send_request(struct proof *p, const struct frame *frame, uint32_t qpn
 	return rdma_connect(p->id, &param) ? why_call_failed("rdma_connect", why) : 0;
 }
 
-int proof_send_hello(struct proof *p, char why[PROOF_WHY_BYTES])
+/* Begins an exchange, with a new nonce. */
+static int begin(struct proof *p, struct frame *frame, char why[PROOF_WHY_BYTES])
+{
+	if (auth_random(frame->nonce, AUTH_NONCE_BYTES))
+		return why_last_error(why);
+	p->context = context_of(p->proofs->rank, p->peer, frame);
+	return 0;
+}
+
+int proof_send_hello(struct proof *p, uint32_t qpn, char why[PROOF_WHY_BYTES])
 {
 	struct frame frame = { .kind = FRAME_HELLO, .rank = p->proofs->rank };
-	uint32_t qpn = 1;
 
-	p->context = (struct auth_context){ .client = p->proofs->rank, .server = p->peer };
-	if (auth_random(p->context.nonce_client, AUTH_NONCE_BYTES))
-		return why_last_error(why);
-	memcpy(frame.nonce_client, p->context.nonce_client, AUTH_NONCE_BYTES);
-	/* There is no queue pair yet, but the same number from all ranks would look like one stale
-	 * connection. */
-	auth_random(&qpn, sizeof(qpn));
-	return send_request(p, &frame, (qpn & 0xffffff) | 1, why);
+	return begin(p, &frame, why) ? -1 : send_request(p, &frame, qpn, why);
 }
 
 int proof_request(struct proof *p, uint32_t qpn, uint64_t received, char why[PROOF_WHY_BYTES])
 {
-	struct frame frame = { .kind = FRAME_PROOF, .rank = p->proofs->rank, .received = received };
+	struct frame frame = { .kind = FRAME_PROOF,
+			       .rank = p->proofs->rank,
+			       .received = received,
+			       .attempt = ++p->attempts,
+			       .qpn = qpn };
 
-	memcpy(frame.nonce_client, p->context.nonce_client, AUTH_NONCE_BYTES);
-	memcpy(frame.nonce_server, p->context.nonce_server, AUTH_NONCE_BYTES);
+	memcpy(frame.gid, p->id->route.addr.addr.ibaddr.sgid.raw, FRAME_GID_BYTES);
+	if (begin(p, &frame, why))
+		return -1;
 	if (tag(p->proofs, AUTH_PROOF, &p->context, &frame))
 		return why_last_error(why);
 	return send_request(p, &frame, qpn, why);
@@ -259,9 +252,9 @@ int proof_confirm(struct proof *p, char why[PROOF_WHY_BYTES])
 
 /* ---- accepting --------------------------------------------------------------------- */
 
-int proof_is_new(const struct proof *p, uint64_t made_ms)
+int proof_is_new(const struct proof *p, const struct frame *request)
 {
-	return made_ms > p->accepted_ms;
+	return request->attempt > p->accepted;
 }
 
 void proof_take_id(struct proof *p, struct rdma_cm_id *id)
@@ -280,14 +273,14 @@ static uint8_t at_most(uint8_t asked, uint32_t here)
 }
 
 int proof_accept(struct proof *p, const struct cm_event *event, const struct frame *request,
-		 uint64_t now_ns, const struct proof_offer *offer, int *answered,
-		 char why[PROOF_WHY_BYTES])
+		 const struct proof_offer *offer, int *answered, char why[PROOF_WHY_BYTES])
 {
 	struct frame frame = { .kind = FRAME_ACCEPT,
 			       .rank = p->proofs->rank,
 			       .received = offer->received,
 			       .slot = offer->slot,
-			       .mtu = offer->mtu };
+			       .mtu = offer->mtu,
+			       .qpn = offer->qpn };
 	uint8_t bytes[FRAME_MAX];
 	struct rdma_conn_param param = {
 		.private_data = bytes,
@@ -299,12 +292,12 @@ int proof_accept(struct proof *p, const struct cm_event *event, const struct fra
 	};
 
 	*answered = 0;
-	p->context = context_of(p->proofs, request);
+	p->context = context_of(request->rank, p->proofs->rank, request);
 	memcpy(frame.control, offer->control, REGION_HEAD_BYTES);
 	if (tag(p->proofs, AUTH_ACCEPT, &p->context, &frame))
 		return why_last_error(why);
 	param.private_data_len = (uint8_t)frame_encode(&frame, bytes);
-	p->accepted_ms = now_ns / NS_PER_MS;
+	p->accepted = request->attempt;
 	p->id->context = p->owner;
 	*answered = 1;
 	return rdma_accept(p->id, &param) ? why_call_failed("rdma_accept", why) : 0;
@@ -319,13 +312,12 @@ static enum proof_answer answer_with(enum proof_answer a, const char *text,
 	return a;
 }
 
-static enum proof_answer judge_challenge(struct proof *p, const struct frame *frame,
-					 char why[PROOF_WHY_BYTES])
+static enum proof_answer judge_reply(const struct proof *p, const struct frame *frame,
+				     char why[PROOF_WHY_BYTES])
 {
-	memcpy(p->context.nonce_server, frame->nonce_server, AUTH_NONCE_BYTES);
 	if (frame->rank == p->peer &&
 	    auth_check(&p->proofs->keys, AUTH_CHALLENGE, &p->context, NULL, 0, frame->tag))
-		return ANSWER_CHALLENGE;
+		return ANSWER_ALIVE;
 	return answer_with(ANSWER_MISTRUST, "it does not hold a key of this job", why);
 }
 
@@ -343,8 +335,8 @@ enum proof_answer proof_judge_reject(struct proof *p, const struct cm_event *eve
 			 event->status, reason);
 		return ANSWER_LATER;
 	}
-	if (frame.kind == FRAME_CHALLENGE && asked)
-		return judge_challenge(p, &frame, why);
+	if (frame.kind == FRAME_ALIVE && asked)
+		return judge_reply(p, &frame, why);
 	if (frame.kind == FRAME_REFUSAL && frame.reason == REFUSAL_GONE)
 		return answer_with(ANSWER_GONE, "it has given this rank up", why);
 	if (frame.kind == FRAME_REFUSAL && frame.reason == REFUSAL_PROOF)
@@ -362,6 +354,7 @@ enum proof_answer proof_judge_accept(struct proof *p, const struct cm_event *eve
 	if (frame_decode(event->bytes, event->n, frame_out, &reason) ||
 	    frame_out->kind != FRAME_ACCEPT)
 		return answer_with(ANSWER_MISTRUST, reason, why);
+	frame_out->qpn = event->qpn;
 	if (frame_out->rank != p->peer ||
 	    !tag_is_right(p->proofs, AUTH_ACCEPT, &p->context, frame_out))
 		return answer_with(ANSWER_MISTRUST, "it does not hold a key of this job", why);

@@ -1,9 +1,20 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The exchange through rdma_cm in which both sides prove that they hold the key of the pair, before
- * either makes a queue pair or a memory key for the other; see link.h. The frames travel in the
- * private data of requests, rejects and accepts. The server recognises its challenge without
- * storing it, so strangers cost no memory. Called by link.c for its peer, and by connect.c, which
- * answers requests. */
+ * The exchange through rdma_cm in which both sides prove that they hold the key of the pair,
+ * before either gives the other a memory key; see link.h. The frames travel in the private data of
+ * requests, rejects and accepts. A server makes nothing for a request before it has judged the
+ * proof, so strangers cost no memory. Called by link.c for its peer, and by connect.c, which
+ * answers requests.
+ *
+ * A client's first message is its proof, without a challenge by the server. That is safe because
+ * - the two processes have made the key of the pair for this job (auth.h), so a proof from another
+ *   job, another pair or an earlier process is a wrong one;
+ * - a server accepts each attempt of a client once, and none that is older than one it accepted, so
+ *   an eavesdropper can repeat only a proof that the server has never accepted;
+ * - the proof covers the number and GID of the queue pair that the server will connect to, so such
+ *   a proof connects the server to nobody but that client, where the attempt is over;
+ * - a connection that is up is newer than all attempts that the client has made until then, so no
+ *   repeated proof ends it.
+ * The client draws a nonce for each attempt, and the acceptance covers it. */
 #ifndef RDMA_PROOF_H
 #define RDMA_PROOF_H
 #include "rdma/auth.h"
@@ -19,6 +30,8 @@ struct cm_event {
 	uint8_t bytes[256];
 	size_t n;
 	uint8_t responder_resources, initiator_depth;
+	uint32_t qpn;                 /* of the other side */
+	uint8_t gid[FRAME_GID_BYTES]; /* of the other side */
 };
 
 enum { PROOF_WHY_BYTES = 200 };
@@ -37,13 +50,13 @@ void proofs_close(struct proofs **p);
 
 /* Answers to a request, which end its id. */
 void proofs_refuse(const struct proofs *p, struct rdma_cm_id *id, enum frame_reason reason);
-/* Returns 0, or -1 if no challenge could be made; the caller then keeps the id. */
-int proofs_challenge(const struct proofs *p, struct rdma_cm_id *id, const struct frame *hello,
-		     uint64_t now_ns);
-/* Returns NULL if the request's sender holds the key of the pair and answers a challenge of this rank,
- * made at *made_ms_out. Otherwise returns the reason to refuse it. */
-const char *proofs_judge(const struct proofs *p, const struct frame *request, uint64_t now_ns,
-			 uint64_t *made_ms_out);
+/* Tells a server that this process lives. Returns 0, or -1 if it cannot; the caller then keeps the
+ * id. */
+int proofs_reply(const struct proofs *p, struct rdma_cm_id *id, const struct frame *hello);
+/* Returns NULL if the sender of the request holds the key of the pair, else the reason to refuse
+ * it. Completes the frame from the event. */
+const char *proofs_judge(const struct proofs *p, const struct cm_event *event,
+			 struct frame *request);
 
 /* ---- of one peer: at most one id at a time ---- */
 struct proof;
@@ -59,15 +72,18 @@ void proof_end_id(struct proof *p);
 /* Makes a new id and resolves the peer's address. */
 int proof_start(struct proof *p, int timeout_ms, char why[PROOF_WHY_BYTES]);
 int proof_route(struct proof *p, int timeout_ms, char why[PROOF_WHY_BYTES]);
-/* Sends the hello, once the route is known. */
-int proof_send_hello(struct proof *p, char why[PROOF_WHY_BYTES]);
+/* Sends a hello, once the route is known. The connection manager takes a request whose queue pair
+ * has the number of another one of this node as a sign that the other one is gone, and ends its
+ * connection (cm_match_req() in drivers/infiniband/core/cm.c). So also a hello names a queue pair
+ * that exists. */
+int proof_send_hello(struct proof *p, uint32_t qpn, char why[PROOF_WHY_BYTES]);
 /* Sends the proof for a queue pair. received: number of notifies received from the peer. */
 int proof_request(struct proof *p, uint32_t qpn, uint64_t received, char why[PROOF_WHY_BYTES]);
 /* Confirms the peer's acceptance: the queue pair has joined. */
 int proof_confirm(struct proof *p, char why[PROOF_WHY_BYTES]);
 
-/* Returns 1 if no request with this or a later challenge was accepted. */
-int proof_is_new(const struct proof *p, uint64_t made_ms);
+/* Returns 1 if neither this attempt of the peer nor a later one was accepted. */
+int proof_is_new(const struct proof *p, const struct frame *request);
 /* Takes over the id of a request, or gives it back. */
 void proof_take_id(struct proof *p, struct rdma_cm_id *id);
 void proof_yield_id(struct proof *p);
@@ -82,12 +98,11 @@ struct proof_offer {
 /* Accepts the request whose id was taken. On -1, *answered is set if the request was answered
  * nevertheless, so its id cannot be given back. */
 int proof_accept(struct proof *p, const struct cm_event *event, const struct frame *request,
-		 uint64_t now_ns, const struct proof_offer *offer, int *answered,
-		 char why[PROOF_WHY_BYTES]);
+		 const struct proof_offer *offer, int *answered, char why[PROOF_WHY_BYTES]);
 
 /* The meaning of a reject, or of a response. */
 enum proof_answer {
-	ANSWER_CHALLENGE,
+	ANSWER_ALIVE,
 	ANSWER_ACCEPT, /* the frame has the details */
 	ANSWER_LATER,
 	ANSWER_MISTRUST, /* one side rejects the other's proof */

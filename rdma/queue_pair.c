@@ -44,9 +44,11 @@ uint32_t qp_number(const struct queue_pair *p)
 }
 
 /* rdma_cm draws the first packet number of each connection at random. */
-int qp_join(struct queue_pair *p, struct rdma_cm_id *id, unsigned peer_mtu, char why[QP_WHY_BYTES])
+int qp_join(struct queue_pair *p, struct rdma_cm_id *id, const uint8_t *peer_gid, unsigned peer_mtu,
+	    char why[QP_WHY_BYTES])
 {
-	const int mtu = path_join(p->config.path, p->qp, id, peer_mtu, p->config.sizes->reads, why);
+	const int mtu = path_join(p->config.path, p->qp, id, peer_gid, peer_mtu,
+				  p->config.sizes->reads, why);
 
 	_Static_assert((int)PATH_WHY_BYTES <= (int)QP_WHY_BYTES, "a reason is too long");
 	if (mtu < 0)

@@ -32,9 +32,10 @@ void qp_close(struct queue_pair **p);
 /* Makes a queue pair, whose completions go to owner. */
 int qp_make(struct queue_pair *p, void *owner, char why[QP_WHY_BYTES]);
 uint32_t qp_number(const struct queue_pair *p);
-/* Connects the queue pair to that of the id's peer, whose port has this MTU (0: it is not known
- * yet). */
-int qp_join(struct queue_pair *p, struct rdma_cm_id *id, unsigned peer_mtu, char why[QP_WHY_BYTES]);
+/* Connects the queue pair to that of the id's peer, which has proved this GID (NULL: this side
+ * chose it), and whose port has this MTU (0: it is not known yet). */
+int qp_join(struct queue_pair *p, struct rdma_cm_id *id, const uint8_t *peer_gid, unsigned peer_mtu,
+	    char why[QP_WHY_BYTES]);
 /* Ends the queue pair, if there is one, and disconnects the id. Delivers everything that arrived
  * before. */
 void qp_end(struct queue_pair *p, struct rdma_cm_id *id);

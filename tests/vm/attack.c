@@ -24,7 +24,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { REQUEST_MAX = 56, ANSWER_MS = 3000 };
+enum { REQUEST_MAX = 56, ANSWER_MS = 3000, QPN = 0x4711 };
 
 static struct sockaddr_in source, target;
 static struct rdma_event_channel *channel;
@@ -113,7 +113,7 @@ static void request(struct rdma_cm_id *id, const void *bytes, size_t n)
 		.initiator_depth = 1,
 		.retry_count = 3,
 		.rnr_retry_count = 3,
-		.qp_num = 0x4711,
+		.qp_num = QPN,
 	};
 
 	if (rdma_connect(id, &param))
@@ -179,30 +179,30 @@ static void other_key(uint32_t rank)
 					.size = RANKS,
 					.wire_version = SLUICE_WIRE_VERSION,
 					.key = (const uint8_t(*)[AUTH_KEY_BYTES])key };
-	uint8_t bytes[FRAME_MAX], extra[ACCEPT_SIGNED_BYTES];
+	uint8_t bytes[FRAME_MAX], extra[FRAME_SIGNED_MAX];
 	struct auth_context context = { .client = rank, .server = rank + 1 };
-	struct frame hello = { .kind = FRAME_HELLO, .rank = rank }, challenge, proof;
+	struct frame hello = { .kind = FRAME_HELLO, .rank = rank }, alive, proof;
 	struct answer answer;
 	const char *why;
 
 	auth_random(key, sizeof(key));
-	auth_random(hello.nonce_client, sizeof(hello.nonce_client));
+	auth_random(hello.nonce, sizeof(hello.nonce));
 	answer = try("hello", bytes, frame_encode(&hello, bytes));
 	proof = hello;
 	proof.kind = FRAME_PROOF;
-	if (frame_decode(answer.data, answer.n, &challenge, &why) == 0 &&
-	    challenge.kind == FRAME_CHALLENGE)
-		memcpy(proof.nonce_server, challenge.nonce_server, sizeof(proof.nonce_server));
-	memcpy(context.nonce_client, proof.nonce_client, sizeof(context.nonce_client));
-	memcpy(context.nonce_server, proof.nonce_server, sizeof(context.nonce_server));
+	proof.attempt = 0x7fffffff;
+	proof.qpn = QPN;
+	memset(proof.gid + 10, 0xff, 2);
+	memcpy(proof.gid + 12, &source.sin_addr, 4);
+	memcpy(context.nonce_client, proof.nonce, sizeof(context.nonce_client));
 	auth_tag(&keys, AUTH_PROOF, &context, extra, frame_signed(&proof, extra), proof.tag);
 	try("proof with another key", bytes, frame_encode(&proof, bytes));
 	memset(proof.tag, 0, sizeof(proof.tag));
 	try("proof of zeros", bytes, frame_encode(&proof, bytes));
-	/* the server's own tag sent back */
-	if (challenge.kind == FRAME_CHALLENGE) {
-		memcpy(proof.tag, challenge.tag, sizeof(proof.tag));
-		try("proof that is the challenge's tag", bytes, frame_encode(&proof, bytes));
+	/* the rank's own tag sent back */
+	if (frame_decode(answer.data, answer.n, &alive, &why) == 0 && alive.kind == FRAME_ALIVE) {
+		memcpy(proof.tag, alive.tag, sizeof(proof.tag));
+		try("proof that is the tag of a reply", bytes, frame_encode(&proof, bytes));
 	}
 }
 
@@ -235,7 +235,7 @@ static void replay(const char *path)
 	}
 }
 
-/* N connections at different stages: asked and challenged, asked and gone before the answer. */
+/* N connections at different stages: asked and answered, asked and gone before the answer. */
 static void flood(int n, double duration)
 {
 	double end = seconds() + duration;
@@ -251,7 +251,7 @@ static void flood(int n, double duration)
 
 		if (ids[at])
 			rdma_destroy_id(ids[at]);
-		auth_random(hello.nonce_client, sizeof(hello.nonce_client));
+		auth_random(hello.nonce, sizeof(hello.nonce));
 		ids[at] = prepare();
 		request(ids[at], bytes, frame_encode(&hello, bytes));
 		begun++;

@@ -273,6 +273,23 @@ int rdma_listen(struct rdma_cm_id *id, int backlog)
 	return 0;
 }
 
+/* An IPv4 address as a GID. */
+static void gid_of(const void *address, union ibv_gid *gid)
+{
+	const struct sockaddr_in *in = address;
+
+	memset(gid, 0, sizeof(*gid));
+	gid->raw[10] = gid->raw[11] = 0xff;
+	memcpy(gid->raw + 12, &in->sin_addr, 4);
+}
+
+/* As rdma_read_gids() of the kernel's cma.c on Ethernet. */
+static void tell_gids(struct rdma_cm_id *id)
+{
+	gid_of(&id->route.addr.src_addr, &id->route.addr.addr.ibaddr.sgid);
+	gid_of(&id->route.addr.dst_addr, &id->route.addr.addr.ibaddr.dgid);
+}
+
 int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *from, struct sockaddr *to,
 		      int timeout_ms)
 {
@@ -282,6 +299,7 @@ int rdma_resolve_addr(struct rdma_cm_id *id, struct sockaddr *from, struct socka
 	memcpy(&id->route.addr.src_addr, from, sizeof(struct sockaddr_in));
 	memcpy(&id->route.addr.dst_addr, to, sizeof(struct sockaddr_in));
 	id_of(id)->dest = ntohs(((struct sockaddr_in *)(void *)to)->sin_port);
+	tell_gids(id);
 	id->verbs = fake_route();
 	id->port_num = 1;
 	tell(id_of(id), NULL, RDMA_CM_EVENT_ADDR_RESOLVED, 0, NULL, 0, 0);
@@ -330,6 +348,7 @@ int rdma_connect(struct rdma_cm_id *ibv_id, struct rdma_conn_param *param)
 		child->id.verbs = fake_context();
 		child->id.route.addr.src_addr = listener->id.route.addr.src_addr;
 		child->id.route.addr.dst_addr = id->id.route.addr.src_addr;
+		tell_gids(&child->id);
 		child->state = CM_REQ_RCVD;
 		child->path_mtu = id->path_mtu;
 		child->traffic_class = id->traffic_class;
@@ -433,6 +452,7 @@ static int attributes(const struct fake_id *id, struct ibv_qp_attr *attr)
 		if (id->state < CM_REQ_RCVD || partner == NULL)
 			return -1;
 		attr->ah_attr.is_global = 1;
+		attr->ah_attr.grh.dgid = id->id.route.addr.addr.ibaddr.dgid;
 		attr->ah_attr.port_num = 1;
 		attr->ah_attr.grh.traffic_class = id->traffic_class;
 		attr->path_mtu = (enum ibv_mtu)id->path_mtu;

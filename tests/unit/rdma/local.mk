@@ -68,6 +68,7 @@ check_PROGRAMS += \
 	tests/unit/test_verbs_keys \
 	tests/unit/test_verbs_memlock \
 	tests/unit/test_verbs_path \
+	tests/unit/test_verbs_proof \
 	tests/unit/test_verbs_record \
 	tests/unit/test_verbs_register \
 	tests/unit/test_verbs_rights \
@@ -90,6 +91,8 @@ tests_unit_test_verbs_keys_SOURCES = tests/unit/rdma/test_verbs_keys.c $(verbs_t
 tests_unit_test_verbs_keys_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 tests_unit_test_verbs_memlock_SOURCES = tests/unit/rdma/test_verbs_memlock.c $(verbs_two)
 tests_unit_test_verbs_memlock_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access -Wl,--wrap=fopen -Wl,--wrap=getrlimit
+tests_unit_test_verbs_proof_SOURCES = tests/unit/rdma/test_verbs_proof.c $(verbs_two)
+tests_unit_test_verbs_proof_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access -Wl,--wrap=rdma_connect
 tests_unit_test_verbs_path_SOURCES = tests/unit/rdma/test_verbs_path.c $(verbs_two)
 tests_unit_test_verbs_path_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access -Wl,--wrap=fopen
 tests_unit_test_verbs_record_SOURCES = tests/unit/rdma/test_verbs_record.c
@@ -111,6 +114,7 @@ EXTRA_DIST += \
 	tests/unit/rdma/test_verbs_keys.c \
 	tests/unit/rdma/test_verbs_memlock.c \
 	tests/unit/rdma/test_verbs_path.c \
+	tests/unit/rdma/test_verbs_proof.c \
 	tests/unit/rdma/test_verbs_record.c \
 	tests/unit/rdma/test_verbs_register.c \
 	tests/unit/rdma/test_verbs_rights.c \
