@@ -26,6 +26,7 @@ struct connect {
 	struct sockaddr_storage address; /* of the listener */
 	struct link **links, **by_rank;
 	int n_links;
+	int turn, trying; /* the link that may try first; see link_shared */
 	uint64_t refused;
 };
 
@@ -163,17 +164,30 @@ static void cm_events(struct connect *c)
 	}
 }
 
+/* Runs the timers of all links. Those behind the one that began a try last go first. */
+static int tick_links(struct connect *c, uint64_t now)
+{
+	int timers = 0, turn = c->turn;
+
+	for (int i = 0; i < c->n_links; i++) {
+		const int at = (c->turn + i) % c->n_links, before = c->trying;
+
+		timers |= link_tick(c->links[at], now);
+		if (c->trying > before)
+			turn = at + 1;
+	}
+	c->turn = turn;
+	return timers;
+}
+
 int connect_look(struct connect *c, uint64_t now)
 {
 	const char *why = queues_look(c->shared.queues);
-	int timers = 0;
 
 	if (why)
 		end_all(c, why);
 	cm_events(c);
-	for (int i = 0; i < c->n_links; i++)
-		timers |= link_tick(c->links[i], now);
-	return timers;
+	return tick_links(c, now);
 }
 
 void connect_settle(struct connect *c)
@@ -249,7 +263,8 @@ int connect_open(const struct verbs_device *device, int rank, int size, int lost
 					  .link_lost_after_ms = link_lost_after_ms,
 					  .device = device,
 					  .context = c->listener->verbs,
-					  .proofs = c->proofs };
+					  .proofs = c->proofs,
+					  .trying = &c->trying };
 	*out = c;
 	return SLUICE_OK;
 }

@@ -222,6 +222,8 @@ static enum link_event take_accept(struct link *l, struct cue *cue)
 {
 	struct queue_pair *pair = l->config.pair;
 
+	/* The peer may have answered late, because others asked it as well. */
+	retry_await(&l->retry, cue->now);
 	if (qp_take_accept(pair, cue->frame, l->why))
 		return END;
 	if (qp_join(pair, proof_id(l->proof), NULL, cue->frame->mtu, l->why) ||
@@ -456,17 +458,32 @@ static const struct rule rules[STATES][EVENTS] = {
 };
 /* clang-format on */
 
+static int tries(const struct link *l)
+{
+	switch (l->state) {
+	case ASKING:
+	case ROUTING:
+	case PROVING:
+	case GREETING: return 1;
+	case TRADING: return l->config.client;
+	default: return 0;
+	}
+}
+
 static void raise_event(struct link *l, enum link_event event, struct cue *cue)
 {
+	const int tried = tries(l);
+
 	while (event) {
 		const struct rule *rule = &rules[l->state][event];
 
 		if (!rule->act)
-			return;
+			break;
 		event = rule->act(l, cue);
 		if (!event)
 			l->state = rule->next;
 	}
+	*l->shared->trying += tries(l) - tried;
 }
 
 /* ---- what rdma_cm says ------------------------------------------------------------ */
@@ -645,14 +662,15 @@ static int has_timers(const struct link *l)
 
 int link_tick(struct link *l, uint64_t now)
 {
+	const int idle = l->state == IDLE;
 	struct cue cue = { .now = now };
 
 	if (!has_timers(l))
 		return 0;
 	if (retry_is_over(&l->retry, now))
 		raise_event(l, LATE, &cue);
-	else if (retry_is_due(&l->retry, now) &&
-		 ((l->state != IDLE && l->state != CUT) || port_active(l)))
+	else if (retry_is_due(&l->retry, now) && (!idle || *l->shared->trying < LINK_TRIES_MOST) &&
+		 ((!idle && l->state != CUT) || port_active(l)))
 		raise_event(l, TIMER, &cue);
 	return has_timers(l);
 }

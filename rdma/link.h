@@ -37,6 +37,11 @@ struct link;
 /* Requests of a link to the next poll. */
 enum { LINK_SETTLES = 1, LINK_OWES_CREDIT = 2 };
 
+/* All ranks connect at once, and a rank answers a request in milliseconds, after those that came
+ * before. Each begins with the next higher ranks, so a rank is asked by about as many at a time,
+ * and answers before they give up. */
+enum { LINK_TRIES_MOST = 32 };
+
 /* State that all links of a transport use. */
 struct link_shared {
 	int lost_after_ms, link_lost_after_ms;
@@ -47,6 +52,7 @@ struct link_shared {
 	const struct queue_sizes *sizes;
 	struct event_queue *events;
 	unsigned *wants; /* LINK_*: set by links, cleared by the poll */
+	int *trying;     /* links whose side tries to connect, or asks whether the peer lives */
 };
 
 struct link_config {
@@ -89,7 +95,8 @@ int link_accept(struct link *l, const struct cm_event *request, const struct fra
 void link_completed(void *link, const struct ibv_wc *wc);
 /* Handles events that completions recorded, after a poll that ended with LINK_SETTLES. */
 void link_settle(struct link *l);
-/* Runs the timers. Returns 1 if any still runs. */
+/* Runs the timers. Returns 1 if any still runs. No try begins while LINK_TRIES_MOST are under way.
+ */
 int link_tick(struct link *l, uint64_t now);
 /* Drops the peer from the job and ends its keys. The connection stays up for the last messages to
  * the peer, and is not restored. */

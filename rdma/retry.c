@@ -23,17 +23,19 @@ struct retry retry_begin(int lost_after_ms, int link_lost_after_ms, int client, 
 			       .link_lost_after_ms = link_lost_after_ms,
 			       .client = client };
 
-	retry_sleep(&retry, now, client ? 0 : 2 * RETRY_PROBE_MS);
+	retry_sleep(&retry, now, client ? 0 : (uint32_t)lost_after_ms / 2);
 	return retry;
 }
 
-/* Each try may take longer than the one before, because a busy peer answers late. While
- * reconnecting it stays short, because nobody repeats a lost request for seconds, and a link that
- * is back is to be used at once. */
+/* Each try may take longer than the one before, because a busy peer answers late. The first ones
+ * take longest, because all ranks connect at once then. While reconnecting it stays short, because
+ * nobody repeats a lost request for seconds, and a link that is back is to be used at once. */
 int retry_try_ms(const struct retry *retry)
 {
 	int longest = retry->lost_after_ms / 2, ms = retry->lost_after_ms / 10;
 
+	if (!retry->was_up)
+		ms *= 2;
 	if (!retry->give_up_ns)
 		ms <<= doublings(retry);
 	if (ms < TRY_LEAST_MS)

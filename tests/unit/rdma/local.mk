@@ -60,6 +60,7 @@ verbs_pair = tests/unit/rdma/verbs_pair.c tests/unit/rdma/verbs_pair.h $(fake_fa
 verbs_two = tests/unit/rdma/verbs_two.c tests/unit/rdma/verbs_two.h $(verbs_pair)
 if HAVE_VERBS
 check_PROGRAMS += \
+	tests/unit/test_connect_many \
 	tests/unit/test_nearness \
 	tests/unit/test_verbs \
 	tests/unit/test_verbs_broken \
@@ -74,6 +75,15 @@ check_PROGRAMS += \
 	tests/unit/test_verbs_rights \
 	tests/unit/test_verbs_walk \
 	tests/unit/test_verbs_windows
+# Its own connection manager, queue pairs and clock.
+tests_unit_test_connect_many_SOURCES = tests/unit/rdma/test_connect_many.c tests/unit/thinned.h
+tests_unit_test_connect_many_LDFLAGS = $(AM_LDFLAGS) \
+	-Wl,--wrap=clock_gettime -Wl,--wrap=qp_make -Wl,--wrap=qp_end -Wl,--wrap=qp_number \
+	-Wl,--wrap=qp_join -Wl,--wrap=qp_mtu -Wl,--wrap=qp_received -Wl,--wrap=qp_greeting \
+	-Wl,--wrap=qp_replay -Wl,--wrap=qp_take_accept -Wl,--wrap=qp_send_ready -Wl,--wrap=qp_send_keys \
+	-Wl,--wrap=qp_take_keys -Wl,--wrap=qp_start -Wl,--wrap=sendlog_watch -Wl,--wrap=sendlog_detach \
+	-Wl,--wrap=sendlog_moved -Wl,--wrap=sendlog_credit_due -Wl,--wrap=sendlog_abandon -Wl,--wrap=rights_peer_end \
+	-Wl,--wrap=verbs_port_active -Wl,--wrap=queues_look
 tests_unit_test_nearness_SOURCES = tests/unit/rdma/test_nearness.c tests/unit/two_gpus.h tests/unit/scratch.h $(fake_fabric)
 tests_unit_test_nearness_LDADD = $(LDADD) $(HWLOC_LIBS)
 tests_unit_test_nearness_DEPENDENCIES = tests/unit/libcases.la libinternal.la libsluice_emulated.la
@@ -106,6 +116,7 @@ tests_unit_test_verbs_windows_SOURCES = tests/unit/rdma/test_verbs_windows.c $(v
 tests_unit_test_verbs_windows_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 else
 EXTRA_DIST += \
+	tests/unit/rdma/test_connect_many.c \
 	tests/unit/rdma/test_nearness.c \
 	tests/unit/rdma/test_verbs.c \
 	tests/unit/rdma/test_verbs_broken.c \
