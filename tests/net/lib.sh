@@ -64,6 +64,8 @@ endless() { # NAME OPTION...
 		read -r rank number node <<<"$line"
 		pid[rank]=$number
 	done
+	[ -z "${NET_LIBFABRIC-}" ] || grep -q " $NET_LIBFABRIC/libfabric\." "/proc/${pid[0]}/maps" ||
+		fail "rank 0 does not use the library in $NET_LIBFABRIC" # tests/net/run --libfabric
 }
 pid=()
 

@@ -22,6 +22,7 @@ else
 EXTRA_DIST += tests/net/intruder.c
 endif
 
+# LIBFABRIC="system DIR...": with the library of the machine, and those in these folders.
 .PHONY: check-net
 check-net: all
-	$(top_srcdir)/tests/net/run -b $(abs_builddir)
+	$(top_srcdir)/tests/net/run $(LIBFABRIC:%=--libfabric %) -b $(abs_builddir)

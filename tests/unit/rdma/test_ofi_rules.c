@@ -319,6 +319,13 @@ CASE(choice__four_cards__ranks_of_a_node_use_all)
 	expect_card("3", NULL, "cxi3");
 	expect_card("1", "cxi[2-3]", "cxi3");
 	expect_card("2", "^cxi[0-1],cxi3", "cxi2");
+	fake_ofi_plays_efa(); /* each card is listed for efa-direct first, and then for efa */
+	fake_ofi.nics = 4;
+	expect_card("0", NULL, "cxi0");
+	expect_card("3", NULL, "cxi3");
+	expect_card("1", "cxi[2-3]", "cxi3");
+	fake_ofi_reset();
+	fake_ofi.nics = 4;
 	fake_ofi.provider = "tcp"; /* two addresses may not reach each other */
 	fake_ofi.prov_version = FI_VERSION(122, 0);
 	fake_ofi.version = FI_VERSION(1, 22);
