@@ -58,7 +58,7 @@ static void notice_arrived(sluice_job *job, uint32_t id, int peer, uint32_t shar
 static void peer_is_in(sluice_job *job, int peer, uint32_t op, uint32_t id, uint64_t steps)
 {
 	sluice_model *model = clients_model(&job->clients, id);
-	const uint64_t step = model && peer < job->workers ? step_in_vain(model, steps) : 0;
+	const uint64_t step = model && peer < job->workers ? step_in_vain(model->worker, steps) : 0;
 	const char *here = rank_text(job, job->rank);
 	if (step && op == COLLECTIVE_CLOSE)
 		job_blame(job, SLUICE_EPEER, peer,
@@ -95,7 +95,7 @@ static void route_read(sluice_job *job, uint32_t id, uint32_t index, int status)
 /* Returns 1 if the model can advance without a notify, a READ or a call. */
 static int is_at_work(const sluice_model *model)
 {
-	int works = worker_goes_on(model);
+	int works = worker_goes_on(model->worker);
 	for (uint32_t i = 0; i < model->n_own && !works; i++)
 		works = shard_works(&model->shards[i]);
 	return works;
@@ -106,8 +106,8 @@ static void advance_models(sluice_job *job)
 	for (uint32_t i = 0; i < clients_n_stirred(&job->clients);) {
 		sluice_model *model = clients_stirred(&job->clients, i);
 		int moved = 0;
-		if (worker_goes_on(model))
-			step_advance(model);
+		if (worker_goes_on(model->worker))
+			step_advance(model->worker);
 		for (uint32_t s = 0; s < model->n_own; s++)
 			moved |= shard_advance(&model->shards[s]);
 		if (moved)
@@ -136,9 +136,9 @@ static int park_models(sluice_job *job)
 		sluice_model *model = clients_model(&job->clients, m);
 		if (!model || !sluice_is_worker(job))
 			continue;
-		rc = worker_park(model);
+		rc = worker_park(model->worker);
 		if (!rc)
-			rc = async_park(model);
+			rc = async_park(model->worker);
 	}
 	return rc;
 }

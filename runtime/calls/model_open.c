@@ -194,8 +194,8 @@ static int compare_models(sluice_model *model)
 	put_le64(mine + 8 * TOLD_SCHEMA, model->schema + tensors_rules_digest(model->tensors));
 	put_le64(mine + 8 * TOLD_ORDER, model->id);
 	put_le64(mine + 8 * TOLD_CHANNEL, model->channel);
-	put_le64(mine + 8 * TOLD_UNEVEN, (uint64_t)model->uneven);
-	put_le64(mine + 8 * TOLD_PARAM_TYPE, (uint64_t)model->param_type);
+	put_le64(mine + 8 * TOLD_UNEVEN, (uint64_t)model->worker->uneven);
+	put_le64(mine + 8 * TOLD_PARAM_TYPE, (uint64_t)model->worker->param_type);
 	put_le64(mine + 8 * TOLD_COUNT, model->layout.count);
 	put_le64(mine + 8 * TOLD_SHARDS, model->layout.n_shards);
 	put_le64(mine + 8 * TOLD_TENSORS, tensors_number(model->tensors));
@@ -316,8 +316,12 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 	if (!rc && model->recipe.automatic && job->sim_rank)
 		rc = fail(SLUICE_EINVAL, "recipe: auto compares times, which a simulated job does "
 					 "not have: write up= and down=");
-	model->uneven = attr->uneven;
-	model->param_type = (enum value_type)attr->param_type;
+	struct worker *w = model->worker;
+	w->uneven = attr->uneven;
+	w->param_type = (enum value_type)attr->param_type;
+	w->grad.type = (enum value_type)attr->grad_type;
+	w->grad.scale = 1;
+	step_set_rate(&w->step, attr->lr > 0 ? attr->lr : 0.01f);
 	if (!rc)
 		rc = tensors_open(attr, &model->tensors);
 	if (rc)
@@ -334,10 +338,7 @@ static int prepare_model(sluice_model *model, const sluice_model_attr *attr)
 					 .placement = outside ? STEP_OUTSIDE :
 								model->recipe.placement };
 	model->update.tensors = tensors_ruled(model->tensors) ? model->tensors : NULL;
-	model->lr = attr->lr > 0 ? attr->lr : 0.01f;
-	model->grad.type = (enum value_type)attr->grad_type;
-	model->grad.scale = 1;
-	plan_make(&model->plan, &model->recipe, model_pushed_type(model), job_elastic(job));
+	plan_make(&model->plan, &model->recipe, worker_pushed_type(w), job_elastic(job));
 	model->schema = schema_of(model);
 	uint64_t need = model_memory(&model->layout, &model->recipe, job->rank);
 	model->stats.memory_bytes = need;
@@ -370,12 +371,10 @@ static int reserve(sluice_model *model)
 
 void model_free(sluice_model *model)
 {
-	on_device_close(model); /* the device may still write to the windows */
+	on_device_close(model->worker); /* the device may still write to the windows */
 	shard_devices_close(model);
 	home_close(&model->home);
-	worker_close(model);
-	target_close(model);
-	free(model->worker);
+	worker_close(model->worker);
 	shards_close(model);
 	free(model->measure.before);
 	layout_free(&model->layout);
@@ -398,17 +397,13 @@ static int open_model(sluice_job *job, const sluice_model_attr *given, void *par
 	if (rc)
 		return rc;
 	sluice_model *model = calloc(1, sizeof *model);
-	if (model)
-		model->worker = calloc(1, sizeof *model->worker);
-	if (!model || !model->worker) {
-		free(model);
+	if (!model)
 		return fail(SLUICE_ENOMEM, "sluice_model_open: no memory");
-	}
 	model->job = job;
 	error_hold(); /* until collective_agree() knows which other ranks have this error */
 	const int wrong = model_take_attributes(given, "sluice_model_open", attr);
 	attr->device_shards |= !strcmp(job->settings.device_shards, "yes");
-	if ((rc = on_device_open(model, attr->stream))) {
+	if ((rc = worker_make(model, attr->stream))) {
 		error_release(LOG_ERROR);
 		free(model->worker);
 		free(model);
@@ -434,10 +429,10 @@ static int open_model(sluice_job *job, const sluice_model_attr *given, void *par
 	if (!rc)
 		rc = reserve(model);
 	if (!rc)
-		rc = target_open(model, attr);
+		rc = target_open(model->worker, attr);
 	struct params host = { 0 };
 	if (!rc)
-		rc = params_borrow(model, params, "sluice_model_open", &host);
+		rc = params_borrow(model->worker, params, "sluice_model_open", &host);
 	rc = collective_agree(job, rc, "open the model");
 	if (!rc)
 		rc = compare_models(model);
@@ -457,7 +452,7 @@ static int open_model(sluice_job *job, const sluice_model_attr *given, void *par
 		events_begin(model);
 		rc = model_spread(model, host.host);
 		if (!rc && sluice_is_worker(job))
-			worker_begin(model, host.host);
+			worker_begin(model->worker, host.host);
 	}
 	rc = params_return(&host, rc);
 	if (rc) {

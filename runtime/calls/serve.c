@@ -91,8 +91,8 @@ void sluice_model_close(sluice_model **model_pointer)
 	error_begin(&scope);
 	/* After a failure, this returns at once without waiting for any rank. */
 	int rc = collective_run_about(job, COLLECTIVE_CLOSE,
-				      (struct about){ model->id, step_pushed(model) }, NULL, 0, 0,
-				      NULL);
+				      (struct about){ model->id, step_pushed(model->worker) }, NULL,
+				      0, 0, NULL);
 	events_end(model);
 	model_free(model);
 	error_end(&scope, rc);

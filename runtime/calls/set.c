@@ -8,6 +8,7 @@
 #include "worker/lazy.h"
 #include "worker/local.h"
 #include "worker/push.h"
+#include "worker/state.h"
 #include "worker/worker_setup.h"
 #include <float.h>
 #include <math.h>
@@ -33,7 +34,7 @@ static int set_measure(sluice_model *model, int on)
 	if (rc || !sluice_is_worker(model->job))
 		return rc;
 	progress_take(model->job);
-	worker_list_methods(model);
+	worker_list_methods(model->worker);
 	progress_release(model->job);
 	return 0;
 }
@@ -47,9 +48,9 @@ int sluice_set(sluice_model *model, int what, double x)
 	if ((rc = job_check(model->job, "sluice_set")) || (rc = check_float(what, x)))
 		return rc;
 	switch (what) {
-	case SLUICE_LR: return step_set_lr(model, (float)x);
-	case SLUICE_GRAD_SCALE: return step_set_grad_scale(model, (float)x);
-	case SLUICE_SMOOTHNESS: return lazy_set_smoothness(model, (float)x);
+	case SLUICE_LR: return step_set_lr(model->worker, (float)x);
+	case SLUICE_GRAD_SCALE: return step_set_grad_scale(model->worker, (float)x);
+	case SLUICE_SMOOTHNESS: return lazy_set_smoothness(model->worker, (float)x);
 	case SLUICE_MEASURE: return set_measure(model, x != 0);
 	}
 	return fail(SLUICE_EINVAL, "sluice_set: %d is not SLUICE_LR or another value of its list",
@@ -67,15 +68,16 @@ int sluice_step_info(const sluice_model *model, sluice_model_step *step)
 	if (rc)
 		return rc;
 
+	const struct worker *w = model->worker;
 	sluice_model_step now = {
-		.size = step->size, .steps = model->step, .in_sync = 1, .wanted = 1
+		.size = step->size, .steps = w->step.done, .in_sync = 1, .wanted = 1
 	};
 	if (sluice_is_worker(model->job)) {
-		now.raised = step_raised(model);
-		now.skipped = step_skipped(model);
-		now.in_sync = local_in_sync(model);
-		now.wanted = lazy_wants(model);
-		now.anchor_due = model_anchor_due(model);
+		now.raised = step_raised(w);
+		now.skipped = step_skipped(w);
+		now.in_sync = local_in_sync(w);
+		now.wanted = lazy_wants(w);
+		now.anchor_due = worker_anchor_due(w);
 	}
 	memcpy(step, &now, step->size < sizeof(now) ? step->size : sizeof(now));
 	return 0;

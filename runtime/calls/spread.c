@@ -59,7 +59,7 @@ static int check_finite(const sluice_model *model, const float *params)
 	if (bad == model->layout.count)
 		return 0;
 	return fail(SLUICE_EINVAL, "sluice_model_open: the first parameters hold %s at %s",
-		    isnan(params[bad]) ? "NaN" : "infinity", model_place(model, bad));
+		    isnan(params[bad]) ? "NaN" : "infinity", model_place(model->tensors, bad));
 }
 
 int model_spread(sluice_model *model, float *params)

@@ -54,18 +54,19 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 					     sizeof stats->residual_norm &&
 			     model->worker->compressor && model->recipe.memory != MEMORY_NONE;
 	if (residual)
-		worker_await(model); /* its errors are reported by the job or the next pull */
+		worker_await(
+			model->worker); /* its errors are reported by the job or the next pull */
 	progress_take(model->job);
 	sluice_model_stats now = model->stats;
 	copy_times(&model->stopwatch, &now);
 	progress_release(model->job);
 	now.size = size;
-	census_thresholds(model, &now.threshold_up, &now.threshold_down);
+	census_thresholds(model->worker, &now.threshold_up, &now.threshold_down);
 	now.lost_workers = (uint64_t)(model->job->workers - sluice_living(model->job));
 	if (residual) {
-		const float *kept = worker_residual(model);
+		const float *kept = worker_residual(model->worker);
 		double sum = 0;
-		if ((rc = worker_fetch(model)))
+		if ((rc = worker_fetch(model->worker)))
 			return rc;
 		for (uint64_t i = 0; i < model->layout.count; i++)
 			sum += (double)kept[i] * kept[i];

@@ -62,7 +62,7 @@ static int check_versions(const struct contents *c, const struct meeting *m)
 /* Copies the vectors that GPUs hold to the host's vectors. */
 static int fetch_kept(sluice_model *model)
 {
-	const int rc = worker_fetch(model);
+	const int rc = worker_fetch(model->worker);
 
 	return rc ? rc : shard_devices_fetch(model);
 }
@@ -129,7 +129,7 @@ static int name_latest(struct meeting *m)
 static int begin(struct meeting *m, const char *dir, int *begun_out)
 {
 	int rc = checkpoint_dir(dir, 1, m->place.dir);
-	m->place.step = m->model->step;
+	m->place.step = m->model->worker->step.done;
 	if (!rc)
 		rc = checkpoint_begin(&m->place);
 	*begun_out = !rc;
@@ -142,13 +142,13 @@ static int save_in_rounds(struct meeting *m, const char *dir)
 {
 	sluice_model *model = m->model;
 	int rank = model->job->rank, begun = 0, rc, again, namer;
-	m->mine.step = model->step;
+	m->mine.step = model->worker->step.done;
 	m->mine.digest = dir ? digest64(dir, strlen(dir)) : 0;
 	m->mine.status = model_whole(model, "sluice_checkpoint");
 	if (sluice_is_worker(model->job) && model->worker->step.state)
 		m->mine.status = fail(SLUICE_EINVAL,
 				      "sluice_checkpoint: the last push was not pulled yet");
-	else if (sluice_is_worker(model->job) && !local_in_sync(model))
+	else if (sluice_is_worker(model->job) && !local_in_sync(model->worker))
 		m->mine.status = fail(
 			SLUICE_EINVAL,
 			"sluice_checkpoint: the workers hold different parameters, but only common "
@@ -270,7 +270,7 @@ enum { HAS_RATE = 1 };
 static void say_rate(struct meeting *m, const struct checkpoint_file *file)
 {
 	m->mine.digest = file && sluice_is_worker(m->model->job) ?
-				 (uint64_t)HAS_RATE << 32 | float_bits(m->model->lr) :
+				 (uint64_t)HAS_RATE << 32 | float_bits(m->model->worker->step.lr) :
 				 0;
 }
 
@@ -281,7 +281,7 @@ static void hear_rate(struct meeting *m)
 		meeting_heard(m, r, &w);
 		float lr = bits_float((uint32_t)w.digest);
 		if (w.digest >> 32 == HAS_RATE && isfinite(lr) && lr >= 0) {
-			m->model->lr = lr;
+			step_set_rate(&m->model->worker->step, lr);
 			return;
 		}
 	}
@@ -296,8 +296,8 @@ static int load_state(struct meeting *m, const struct contents *contents,
 	sluice_job *job = model->job;
 	progress_take(job);
 	if (sluice_is_worker(job))
-		worker_restart(model, m->place.step / model->recipe.period);
-	model->step = m->place.step;
+		worker_restart(model->worker, m->place.step / model->recipe.period);
+	step_resume(&model->worker->step, m->place.step);
 	for (uint32_t i = 0; i < model->n_own; i++)
 		shard_restart(&model->shards[i], m->place.step / model->recipe.period);
 	if (file)
@@ -333,9 +333,9 @@ static int load_all(struct meeting *m, const struct contents *contents,
 		m->mine.status = model_read_snapshots(
 			m->model, m->place.step / m->model->recipe.period, params);
 	if (!m->mine.status && file) /* the file held the worker's vectors */
-		hooks_begin(m->model, params);
+		hooks_begin(m->model->worker, params);
 	else if (!m->mine.status)
-		worker_begin(m->model, params);
+		worker_begin(m->model->worker, params);
 	rc = meeting_speak(m, NULL); /* all ranks have read them */
 	return rc ? rc : meeting_verdict(m);
 }
@@ -373,7 +373,8 @@ static int restore_in_rounds(struct meeting *m, const char *dir, float *params, 
 			SLUICE_EINVAL,
 			"sluice_restore needs all ranks, and %s is lost: start the job again",
 			rank_text(model->job, lost));
-	else if (sluice_is_worker(model->job) && (model->worker->step.state || model->step))
+	else if (sluice_is_worker(model->job) &&
+		 (model->worker->step.state || model->worker->step.done))
 		m->mine.status = fail(SLUICE_EINVAL,
 				      "sluice_restore: this model has made steps already; restore "
 				      "right after sluice_model_open");
@@ -461,7 +462,7 @@ static int check_between_steps(const sluice_model *model, const char *function, 
 		return fail(SLUICE_EINVAL, "%s: state is NULL", function);
 	if (model->worker->step.state)
 		return fail(SLUICE_EINVAL, "%s: the last push was not pulled yet", function);
-	if (!local_in_sync(model))
+	if (!local_in_sync(model->worker))
 		return fail(SLUICE_EINVAL,
 			    "%s: the workers hold different parameters, but only common ones can "
 			    "be saved",
@@ -475,7 +476,7 @@ static uint32_t common_generation(const sluice_model *model)
 {
 	const struct rank_record *record = &model->job->records[0];
 	const uint64_t of[] = { digest64(record->payload, record->payload_bytes), model->id,
-				model->step };
+				model->worker->step.done };
 
 	return (uint32_t)digest64(of, sizeof(of));
 }
@@ -496,7 +497,7 @@ static int check_alone(const sluice_model *model)
 static int save_part(sluice_model *model, uint8_t *state, size_t bytes)
 {
 	struct meeting alone = { .model = model,
-				 .place = { .step = model->step,
+				 .place = { .step = model->worker->step.done,
 					    .generation = common_generation(model) } };
 	int rc = check_between_steps(model, "sluice_state_save", state);
 
@@ -511,7 +512,7 @@ static int save_state(sluice_model *model, uint8_t *state, size_t bytes)
 	int again, rc = meeting_open(model, COLLECTIVE_CHECKPOINT, &m);
 	if (rc)
 		return rc;
-	m->mine.step = model->step;
+	m->mine.step = model->worker->step.done;
 	m->mine.digest = digest64(state_place, sizeof(state_place));
 	snprintf(m->mine.text, sizeof(m->mine.text), "%s", state_place);
 	m->mine.status = check_between_steps(model, "sluice_state_save", state);
@@ -556,7 +557,7 @@ static int load_state_in_rounds(struct meeting *m, const uint8_t *state, size_t 
 	else if (!state || !params)
 		m->mine.status = fail(SLUICE_EINVAL, "sluice_state_load: %s is NULL",
 				      state ? "params" : "state");
-	else if (model->worker->step.state || model->step)
+	else if (model->worker->step.state || model->worker->step.done)
 		m->mine.status = fail(SLUICE_EINVAL,
 				      "sluice_state_load: this model has made steps already; load "
 				      "right after sluice_model_open");
@@ -588,7 +589,7 @@ static int check_call(const sluice_model *model, const char *function)
 		rc = fail(SLUICE_EINVAL,
 			  "%s: %s is a dedicated server: it takes part inside sluice_serve",
 			  function, rank_text(model->job, model->job->rank));
-	if (!rc && model_async(model))
+	if (!rc && model->recipe.when == WHEN_ASYNC)
 		rc = fail(SLUICE_EINVAL,
 			  "%s is not possible with when=async, because workers and shards have no "
 			  "common step",
@@ -612,7 +613,7 @@ int sluice_restore(sluice_model *model, const char *dir, void *params, uint64_t 
 	int rc = check_call(model, "sluice_restore");
 	if (rc)
 		return error_end(&scope, rc);
-	rc = params_borrow(model, params, "sluice_restore", &host);
+	rc = params_borrow(model->worker, params, "sluice_restore", &host);
 	rc = restore(model, dir, host.host, rc, step_out);
 	return error_end(&scope, params_return(&host, rc));
 }
@@ -671,7 +672,7 @@ int sluice_state_load(sluice_model *model, const void *state, size_t bytes, void
 	int rc = check_state_call(model, "sluice_state_load");
 	if (rc)
 		return error_end(&scope, rc);
-	int failed = params_borrow(model, params, "sluice_state_load", &host);
+	int failed = params_borrow(model->worker, params, "sluice_state_load", &host);
 	rc = meeting_open(model, COLLECTIVE_RESTORE, &m);
 	if (!rc)
 		rc = load_state_in_rounds(m, state, bytes, host.host, failed);

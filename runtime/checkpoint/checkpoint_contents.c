@@ -71,7 +71,7 @@ static int add_census(const sluice_model *model, struct contents *c)
 	if (!c->census)
 		return fail(SLUICE_ENOMEM, "no memory for the shares of a checkpoint");
 	if (sluice_is_worker(model->job)) {
-		census_save_worker(model, c->census);
+		census_save_worker(model->worker, c->census);
 		c->sections[c->n++] = (struct checkpoint_section){ SECTION_WORKER_CENSUS, 0,
 								   CENSUS_WORKER_NUMBERS, NULL,
 								   c->census };
@@ -99,7 +99,7 @@ static int add_guard(const sluice_model *model, struct contents *c)
 	if (!c->guard)
 		return fail(SLUICE_ENOMEM, "no memory for the guard of a checkpoint");
 	if (sluice_is_worker(model->job)) {
-		guard_save(model, c->guard);
+		guard_save(model->worker, c->guard);
 		c->sections[c->n++] = (struct checkpoint_section){ SECTION_WORKER_GUARD, 0,
 								   GUARD_NUMBERS, NULL, c->guard };
 	}
@@ -116,7 +116,8 @@ enum { REFRESH_BIT = 32 };
 
 static uint64_t counters_of(const sluice_model *model)
 {
-	return float_bits(model->lr) | (uint64_t)lazy_refreshes(model->worker->lazy) << REFRESH_BIT;
+	return float_bits(model->worker->step.lr) | (uint64_t)lazy_refreshes(model->worker->lazy)
+							    << REFRESH_BIT;
 }
 
 static const char *judge_counters(const sluice_model *model, uint64_t counters)
@@ -145,10 +146,10 @@ static const char *judge_section(const sluice_model *model, const struct checkpo
 	case SECTION_WORKER: return judge_counters(model, s->numbers[0]);
 	case SECTION_WORKER_LAZY:
 		return lazy_judge(lazy_rule_of(model->worker->lazy), step, s->numbers);
-	case SECTION_WORKER_CENSUS: return census_judge_worker(model, s->numbers);
+	case SECTION_WORKER_CENSUS: return census_judge_worker(model->worker, s->numbers);
 	case SECTION_SHARD_CENSUS:
 		return census_judge_shard(&model->recipe.down, version, s->numbers);
-	case SECTION_WORKER_GUARD: return guard_judge(model, s->numbers, version);
+	case SECTION_WORKER_GUARD: return guard_judge(model->worker, s->numbers, version);
 	case SECTION_SHARD_GUARD:
 		return s->numbers[0] <= schedule_raises_most(&model->recipe) ?
 			       NULL :
@@ -175,11 +176,11 @@ int contents_check(const sluice_model *model, const struct contents *c, uint64_t
 void contents_restore_numbers(sluice_model *model, const struct contents *c)
 {
 	if (sluice_is_worker(model->job)) {
-		model->lr = bits_float((uint32_t)c->numbers[0]);
+		step_set_rate(&model->worker->step, bits_float((uint32_t)c->numbers[0]));
 		if (c->census)
-			census_restore_worker(model, c->census);
+			census_restore_worker(model->worker, c->census);
 		if (c->guard)
-			guard_restore(model, c->guard);
+			guard_restore(model->worker, c->guard);
 	}
 	for (uint32_t i = 0; c->census && i < model->n_own; i++)
 		census_restore_shard(&model->shards[i], shard_census(c, i));
@@ -190,7 +191,7 @@ void contents_restore_numbers(sluice_model *model, const struct contents *c)
 void contents_restore_window(sluice_model *model, const struct contents *c)
 {
 	if (sluice_is_worker(model->job))
-		lazy_restore(model, c->numbers + 1 + model->n_own,
+		lazy_restore(model->worker, c->numbers + 1 + model->n_own,
 			     c->numbers[0] >> REFRESH_BIT != 0);
 }
 

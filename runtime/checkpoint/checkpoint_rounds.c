@@ -99,7 +99,7 @@ int meeting_speak(struct meeting *m, const struct checkpoint_sum *sums)
 		}
 		write_row(&m->mine, m->said + (size_t)p * ROW_BYTES);
 	}
-	const struct about about = { m->model->id, step_pushed(m->model) };
+	const struct about about = { m->model->id, step_pushed(m->model->worker) };
 	int rc = collective_run_about(m->model->job, m->op, about, m->said, ROW_BYTES, ROW_BYTES,
 				      m->heard);
 	for (int w = 0; !rc && m->op == COLLECTIVE_RESTORE && w < job->workers; w++)

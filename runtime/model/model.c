@@ -9,15 +9,19 @@ struct rulebook model_rules(const sluice_model *model)
 	return (struct rulebook){ .recipe = &model->recipe,
 				  .schedule = &model->schedule,
 				  .plan = &model->plan,
-				  .update = &model->update,
-				  .first_step = model->first_step };
+				  .update = &model->update };
 }
 
-struct step_rule model_rule(const sluice_model *model, uint64_t step, unsigned chosen)
+struct model_parts model_parts(sluice_model *model)
 {
-	const struct rulebook rules = model_rules(model);
-
-	return rulebook_step(&rules, step, chosen);
+	return (struct model_parts){ .id = model->id,
+				     .channel = model->channel,
+				     .home = model->home,
+				     .tensors = model->tensors,
+				     .measure = &model->measure,
+				     .worth = &model->worth,
+				     .stats = &model->stats,
+				     .stopwatch = &model->stopwatch };
 }
 
 void model_count_dense(sluice_model_stats *stats, uint32_t span, int own)
@@ -26,11 +30,11 @@ void model_count_dense(sluice_model_stats *stats, uint32_t span, int own)
 								  4ull * span;
 }
 
-const char *model_place(const sluice_model *model, uint64_t i)
+const char *model_place(const struct tensors *tensors, uint64_t i)
 {
 	static _Thread_local char text[160];
 
-	tensors_place(model->tensors, i, text, sizeof(text));
+	tensors_place(tensors, i, text, sizeof(text));
 	return text;
 }
 

@@ -10,6 +10,7 @@
 #include "model/home.h"
 #include "model/layout.h"
 #include "model/measure.h"
+#include "model/model_parts.h"
 #include "model/plan.h"
 #include "model/rulebook.h"
 #include "model/stopwatch.h"
@@ -40,20 +41,9 @@ struct sluice_model {
 	struct layout layout;
 	struct tensors *tensors;
 	uint64_t schema; /* digest of everything that all ranks must agree on */
-	float lr;
-	void *stream; /* of the application, for vectors on a device */
-	/* Gradients pushed here. Parameters (update=average) are always floats. */
-	struct {
-		enum value_type type;
-		float scale; /* for 8-bit types: factor of their codes */
-	} grad;
-	enum value_type param_type; /* type of a vector of parameters or of a mean */
-	uint64_t step;              /* completed steps */
-	uint64_t first_step;        /* exchanges completed at open or at the restored checkpoint */
 	/* Some rank failed to load a checkpoint, so the model can only be closed. */
 	int half_restored;
-	struct worth worth;        /* the worker half's */
-	struct worth_step watched; /* sums up to the previous step */
+	struct worth worth; /* the worker half's */
 
 	struct home *home;
 	struct blocking_read *reading; /* the READ that the caller waits for (READ_BLOCKING) */
@@ -62,61 +52,15 @@ struct sluice_model {
 	struct shard *shards;  /* this rank's n_own shards */
 	uint32_t n_own;
 	struct measure measure;
-	int uneven; /* pushes of a gradient carry FLAG_GRADIENT */
 
 	sluice_model_stats stats; /* times are added by the stopwatch */
 	struct stopwatch stopwatch;
 };
 
-/* The flag of sluice_raise() that informs sluice_idle_step() that a worker has pushed a
- * gradient. */
-enum { FLAG_GRADIENT = 0x80 };
-
 /* Makes the next polls advance the model until it has nothing left to do. Requires the token. */
 static inline void model_stir(sluice_model *model)
 {
 	clients_stir(&model->job->clients, model->id);
-}
-
-/* Returns the element type of the pushed vector. It is never an 8-bit type. */
-static inline enum value_type model_pushed_type(const sluice_model *model)
-{
-	return recipe_pushes_params(&model->recipe) ? VALUE_F32 : model->grad.type;
-}
-
-/* Returns a phase of the step. */
-static inline const struct phase *phase_now(const sluice_model *model, unsigned phase)
-{
-	return schedule_phase(&model->schedule, phase);
-}
-
-/* Returns the number of the exchange to which the next step belongs, counted from 1. */
-static inline uint64_t model_exchange(const sluice_model *model)
-{
-	return model->step / model->recipe.period + 1;
-}
-
-/* Returns 1 if the next step is this worker's own, without an exchange (when=every). */
-static inline int model_alone(const sluice_model *model)
-{
-	return (model->step + 1) % model->recipe.period != 0;
-}
-
-static inline int model_async(const sluice_model *model)
-{
-	return model->recipe.when == WHEN_ASYNC;
-}
-
-/* Returns 1 if the next push is at an anchor (when=async). */
-static inline int model_anchor_due(const sluice_model *model)
-{
-	return schedule_at_anchor(&model->schedule, model->step + 1);
-}
-
-/* Returns rulebook_stands() for the model. */
-static inline int model_stands(const sluice_model *model, float lr)
-{
-	return rulebook_stands(&model->recipe, lr);
 }
 
 /* Returns the epoch that a message must have, or MESSAGE_ANY if ranks may be in different
@@ -127,16 +71,15 @@ static inline uint64_t model_epoch(const sluice_job *job)
 }
 
 /* ---- model.c ---- */
-/* Returns the rules of this model's steps. The pointers are valid as long as the model. */
+/* Return the rules and the parts that a half keeps. They are valid as long as the model. */
 struct rulebook model_rules(const sluice_model *model);
-/* Returns rulebook_step() for the model. */
-struct step_rule model_rule(const sluice_model *model, uint64_t step, unsigned chosen);
+struct model_parts model_parts(sluice_model *model);
 /* Counts the bytes that a message of a shard of this span would have with up=all down=all. own:
  * this rank owns the shard. */
 void model_count_dense(sluice_model_stats *stats, uint32_t span, int own);
 /* Returns "index 3 of tensor w1" for messages, or "index 3" in a model without named tensors. The
  * text belongs to the thread and is valid until its next call. */
-const char *model_place(const sluice_model *model, uint64_t i);
+const char *model_place(const struct tensors *tensors, uint64_t i);
 
 /* Returns 0, or SLUICE_EINVAL for a function that needs every rank's part of the model. */
 int model_whole(const sluice_model *model, const char *function);

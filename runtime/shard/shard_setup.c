@@ -88,12 +88,7 @@ static void stand_on(struct shard *shard, sluice_model *model)
 {
 	shard->job = model->job;
 	shard->rules = model_rules(model);
-	shard->model = (struct model_parts){ .id = model->id,
-					     .channel = model->channel,
-					     .home = model->home,
-					     .tensors = model->tensors,
-					     .measure = &model->measure,
-					     .stats = &model->stats };
+	shard->model = model_parts(model);
 }
 
 static int open_shard(const struct layout *l, struct shard *shard, uint32_t id)

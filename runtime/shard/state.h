@@ -6,21 +6,10 @@
 #include "job/state.h"
 #include "model/compressor.h"
 #include "model/delta_log.h"
-#include "model/home.h"
 #include "model/kept.h"
-#include "model/measure.h"
+#include "model/model_parts.h"
 #include "model/rulebook.h"
-#include "model/tensors.h"
 #include "shard/reduce.h"
-
-/* The parts of its model that a shard uses, besides the rules. They last longer than the shard. */
-struct model_parts {
-	uint32_t id, channel; /* of the model */
-	const struct home *home;
-	const struct tensors *tensors;
-	const struct measure *measure;
-	sluice_model_stats *stats;
-};
 
 struct shard_hooks;
 enum { SHARD_HOOKS = 4 }; /* rows in shard_hooks.c */

@@ -22,16 +22,15 @@ struct agreed {
 	} of[];
 };
 
-static int agree_used(const sluice_model *model)
+static int agree_used(const struct worker *w)
 {
-	return model->layout.support_most > 0;
+	return w->layout->support_most > 0;
 }
 
-static int agree_open(sluice_model *model)
+static int agree_open(struct worker *w)
 {
-	const struct layout *l = &model->layout;
-	struct agreed *a = model->worker->agreed = calloc(1, sizeof(*a) + l->n_shards *
-										  sizeof(a->of[0]));
+	const struct layout *l = w->layout;
+	struct agreed *a = w->agreed = calloc(1, sizeof(*a) + l->n_shards * sizeof(a->of[0]));
 	if (a)
 		a->room = calloc(l->support_most, sizeof(*a->room));
 	if (!a || !a->room)
@@ -45,15 +44,15 @@ static int agree_open(sluice_model *model)
 	return 0;
 }
 
-static void agree_close(sluice_model *model)
+static void agree_close(struct worker *w)
 {
-	struct agreed *a = model->worker->agreed;
+	struct agreed *a = w->agreed;
 
 	if (!a)
 		return;
 	free(a->room);
 	free(a);
-	model->worker->agreed = NULL;
+	w->agreed = NULL;
 }
 
 static uint64_t agree_memory(const struct layout *l, const struct recipe *recipe)
@@ -62,9 +61,9 @@ static uint64_t agree_memory(const struct layout *l, const struct recipe *recipe
 	return l->support_most * sizeof(uint32_t);
 }
 
-const uint32_t *agree_support(const sluice_model *model, uint32_t shard, uint32_t *n_out)
+const uint32_t *agree_support(const struct worker *w, uint32_t shard, uint32_t *n_out)
 {
-	const struct support *support = &model->worker->agreed->of[shard];
+	const struct support *support = &w->agreed->of[shard];
 
 	*n_out = support->n;
 	return support->index;
@@ -73,31 +72,29 @@ const uint32_t *agree_support(const sluice_model *model, uint32_t shard, uint32_
 /* One worker selects for all. The others send a message without coordinates, which tells the shard
  * that they are ready: it keeps only its newest publication, so it must not publish before all
  * workers have read the last one. */
-int agree_send_indices(sluice_model *model, const struct signal *signal)
+int agree_send_indices(struct worker *w, const struct signal *signal)
 {
-	const struct layout *l = &model->layout;
-	const struct worker *w = model->worker;
-	const double density = model->stats.density_up;
+	const struct layout *l = w->layout;
+	const double density = w->model.stats->density_up;
 	const struct pick_call call = { .step = w->step.number,
 					.density = density,
 					.k = schedule_count(density, l->count - l->exempt),
-					.vector = worker_residual(model) };
+					.vector = worker_residual(w) };
 	size_t from = 0;
 
 	(void)signal;
-	if (model->job->rank != schedule_leader(w->step.number, model->job->workers) ||
-	    model_stands(model, model->lr)) {
-		upload_empty(model, MESSAGE_SUPPORT);
+	if (w->job->rank != schedule_leader(w->step.number, w->job->workers) || worker_stands(w)) {
+		upload_empty(w, MESSAGE_SUPPORT);
 		return 0;
 	}
 	const struct pick all = compressor_pick(w->compressor, &call);
 	for (uint32_t s = 0; s < l->n_shards; s++) {
 		const struct shard_layout *at = &l->shards[s];
 		struct pick pick = pick_part(&all, at->begin + at->span, &from);
-		struct message m = upload_head(model, s);
+		struct message m = upload_head(w, s);
 
 		m.kind = MESSAGE_SUPPORT;
-		int rc = upload_pick(model, &m, &pick, at->begin);
+		int rc = upload_pick(w, &m, &pick, at->begin);
 		if (rc)
 			return rc;
 	}
@@ -106,69 +103,68 @@ int agree_send_indices(sluice_model *model, const struct signal *signal)
 
 /* A cell of this shard's sketch is not finite: reports the coordinate, if a single one is to
  * blame. */
-static int sketch_overflowed(sluice_model *model, const struct shard_layout *at)
+static int sketch_overflowed(struct worker *w, const struct shard_layout *at)
 {
-	const size_t i = first_nonfinite(worker_residual(model) + at->begin, at->span);
+	const size_t i = first_nonfinite(worker_residual(w) + at->begin, at->span);
 
-	return step_fail(&model->worker->step, i < at->span ? at->begin + i : COORDINATE_UNKNOWN);
+	return step_fail(&w->step, i < at->span ? at->begin + i : COORDINATE_UNKNOWN);
 }
 
-int agree_send_sketches(sluice_model *model, const struct signal *signal)
+int agree_send_sketches(struct worker *w, const struct signal *signal)
 {
-	float *cells = compressor_entries(model->worker->compressor).value;
+	float *cells = compressor_entries(w->compressor).value;
 	int rc = 0;
 
 	(void)signal;
-	for (uint32_t s = 0; s < model->layout.n_shards && !rc; s++) {
-		const struct shard_layout *at = &model->layout.shards[s];
-		const struct sketch_shape shape = layout_sketch_shape(&model->recipe, at, s);
-		struct message m = upload_head(model, s);
+	for (uint32_t s = 0; s < w->layout->n_shards && !rc; s++) {
+		const struct shard_layout *at = &w->layout->shards[s];
+		const struct sketch_shape shape = layout_sketch_shape(w->rules.recipe, at, s);
+		struct message m = upload_head(w, s);
 
 		memset(cells, 0, at->sketch_cells * sizeof(*cells));
-		sketch_add(&shape, worker_residual(model) + at->begin, at->span, cells);
+		sketch_add(&shape, worker_residual(w) + at->begin, at->span, cells);
 		m.span = m.count = at->sketch_cells;
-		if (upload_encode(model, &m, NULL, cells))
-			rc = sketch_overflowed(model, at);
+		if (upload_encode(w, &m, NULL, cells))
+			rc = sketch_overflowed(w, at);
 	}
 	return rc;
 }
 
-int agree_send_values(sluice_model *model, const struct signal *signal)
+int agree_send_values(struct worker *w, const struct signal *signal)
 {
 	/* With up=sketch, a shard may publish fewer coordinates than it asked for, so the
 	 * residual is settled when the publication arrives (clear_published). */
-	const int settles = selection_kinds[model->recipe.up.select].exchange == EXCHANGE_LEADER;
-	float *values = compressor_entries(model->worker->compressor).value;
+	const int settles = selection_kinds[w->rules.recipe->up.select].exchange == EXCHANGE_LEADER;
+	float *values = compressor_entries(w->compressor).value;
 
 	(void)signal;
-	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		const struct shard_layout *at = &model->layout.shards[s];
-		const struct support *support = &model->worker->agreed->of[s];
+	for (uint32_t s = 0; s < w->layout->n_shards; s++) {
+		const struct shard_layout *at = &w->layout->shards[s];
+		const struct support *support = &w->agreed->of[s];
 		const struct pick sent = { .index = support->index,
 					   .value = values,
 					   .n = support->n };
-		struct message m = upload_head(model, s);
+		struct message m = upload_head(w, s);
 
 		m.agreed = 1;
 		m.count = support->n;
-		sparse_gather(worker_residual(model) + at->begin, support->index, values,
-			      support->n);
-		int rc = upload_encode(model, &m, support->index, values);
+		sparse_gather(worker_residual(w) + at->begin, support->index, values, support->n);
+		int rc = upload_encode(w, &m, support->index, values);
 		if (rc)
 			return rc;
 		if (settles) {
-			measure_hooks.emitted(model, at, &sent);
-			upload_settle(model, s, &sent);
+			measure_hooks.emitted(w, at, &sent);
+			upload_settle(w, s, &sent);
 		}
-		model->stats.pushed_elements += support->n;
+		w->model.stats->pushed_elements += support->n;
 	}
 	return 0;
 }
 
-int agree_apply_support(sluice_model *model, uint32_t shard, const struct message *m,
+int agree_apply_support(struct worker *w, uint32_t shard, const struct message *m,
 			const struct entries *got)
 {
-	struct support *support = &model->worker->agreed->of[shard];
+	struct support *support = &w->agreed->of[shard];
 
 	for (uint32_t i = 0; i < m->count; i++)
 		support->index[i] = m->coding == CODING_DENSE ? i : got->index[i];
@@ -178,24 +174,24 @@ int agree_apply_support(sluice_model *model, uint32_t shard, const struct messag
 
 /* For up=sketch: clears the residual, and the momentum if it is masked, at the published
  * coordinates. */
-static int clear_published(sluice_model *model, uint32_t shard, const uint32_t *index,
+static int clear_published(struct worker *w, uint32_t shard, const uint32_t *index,
 			   const struct entries *got, const struct message *m)
 {
-	const struct shard_layout *at = &model->layout.shards[shard];
-	float *residual = worker_residual(model);
-	float *velocity = compressor_velocity(model->worker->compressor);
+	const struct shard_layout *at = &w->layout->shards[shard];
+	float *residual = worker_residual(w);
+	float *velocity = compressor_velocity(w->compressor);
 
-	if (selection_kinds[model->recipe.up.select].exchange != EXCHANGE_SKETCH)
+	if (selection_kinds[w->rules.recipe->up.select].exchange != EXCHANGE_SKETCH)
 		return 0;
-	if (model->worker->ops->clear)
-		return model->worker->ops->clear(model, at, index, got, m->count);
+	if (w->ops->clear)
+		return w->ops->clear(w, at, index, got, m->count);
 	for (uint32_t i = 0; i < m->count; i++) {
 		const uint64_t j = at->begin + (index ? index[i] : i);
 
 		if (!index && got->value[i] == 0)
 			continue; /* a coordinate between two published ones */
 		residual[j] = 0;
-		if (velocity && model->recipe.mask)
+		if (velocity && w->rules.recipe->mask)
 			velocity[j] = 0;
 	}
 	return 0;

@@ -11,15 +11,15 @@ struct agreed; /* worker.agreed is NULL where the recipe agrees on none */
 
 /* Returns the support of this step at a shard: *n_out positions, which count from the shard's first
  * coordinate. */
-const uint32_t *agree_support(const sluice_model *model, uint32_t shard, uint32_t *n_out);
+const uint32_t *agree_support(const struct worker *w, uint32_t shard, uint32_t *n_out);
 
 /* Each function makes the messages of one up phase. The table of payloads in worker.c lists
  * them. */
-int agree_send_indices(sluice_model *model, const struct signal *signal);
-int agree_send_sketches(sluice_model *model, const struct signal *signal);
-int agree_send_values(sluice_model *model, const struct signal *signal);
+int agree_send_indices(struct worker *w, const struct signal *signal);
+int agree_send_sketches(struct worker *w, const struct signal *signal);
+int agree_send_values(struct worker *w, const struct signal *signal);
 /* Stores the support that a shard published. The entries are its coordinates. */
-int agree_apply_support(sluice_model *model, uint32_t shard, const struct message *m,
+int agree_apply_support(struct worker *w, uint32_t shard, const struct message *m,
 			const struct entries *got);
 
 extern const struct step_hooks agree_hooks;

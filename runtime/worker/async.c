@@ -19,94 +19,98 @@ struct async {
 	int parked; /* the shards do not count on this worker */
 };
 
-static int async_open(sluice_model *model)
+static int async_used(const struct worker *w)
 {
-	struct async *a = model->worker->async = calloc(1, sizeof(*a));
+	return w->rules.recipe->when == WHEN_ASYNC;
+}
+
+static int async_open(struct worker *w)
+{
+	struct async *a = w->async = calloc(1, sizeof(*a));
 	if (!a)
 		return fail(SLUICE_ENOMEM, "no memory for asynchronous steps");
-	a->anchor = model->worker->kept.of[KEPT_ANCHOR];
+	a->anchor = w->kept.of[KEPT_ANCHOR];
 	return 0;
 }
 
-static void async_close(sluice_model *model)
+static void async_close(struct worker *w)
 {
-	free(model->worker->async);
-	model->worker->async = NULL;
+	free(w->async);
+	w->async = NULL;
 }
 
 /* The shards do not count on this worker until it begins. */
-static void async_restart(sluice_model *model)
+static void async_restart(struct worker *w)
 {
-	model->worker->async->parked = 1;
+	w->async->parked = 1;
 }
 
-static void async_begin(sluice_model *model, const float *params)
+static void async_begin(struct worker *w, const float *params)
 {
-	struct async *a = model->worker->async;
+	struct async *a = w->async;
 
-	memcpy(a->anchor, params, model->layout.count * sizeof(*params));
+	memcpy(a->anchor, params, w->layout->count * sizeof(*params));
 	a->parked = 0;
 }
 
 /* ---- answers ---------------------------------------------------------------- */
 
 /* The next message is a push, or a request for parameters. A pull waits for the answer to it. */
-static void async_step_begins(sluice_model *model)
+static void async_step_begins(struct worker *w)
 {
-	struct async *a = model->worker->async;
+	struct async *a = w->async;
 
-	a->awaited = lane_next_seq(model->worker->lanes, 0);
+	a->awaited = lane_next_seq(w->lanes, 0);
 	a->parked = 0;
 }
 
-static uint32_t async_mark(const sluice_model *model)
+static uint32_t async_mark(const struct worker *w)
 {
-	return model->worker->async->anchors;
+	return w->async->anchors;
 }
 
-uint64_t async_awaited(const sluice_model *model)
+uint64_t async_awaited(const struct worker *w)
 {
-	return model->worker->async->awaited;
+	return w->async->awaited;
 }
 
 /* Returns 1 if the last message was the push before an anchor, so that its answer is that
  * anchor. */
-static int expects_anchor(const sluice_model *model)
+static int expects_anchor(const struct worker *w)
 {
-	return model->worker->step.state == STEP_PUSHED &&
-	       schedule_before_anchor(&model->schedule, model->worker->step.number);
+	return w->step.state == STEP_PUSHED &&
+	       schedule_before_anchor(w->rules.schedule, w->step.number);
 }
 
-void async_expect(const sluice_model *model, uint32_t shard, struct message_expect *want)
+void async_expect(const struct worker *w, uint32_t shard, struct message_expect *want)
 {
 	(void)shard;
-	want->kind = expects_anchor(model) ? MESSAGE_SNAPSHOT : MESSAGE_DELTA;
+	want->kind = expects_anchor(w) ? MESSAGE_SNAPSHOT : MESSAGE_DELTA;
 	want->step = MESSAGE_ANY; /* the step field holds the version, which only the shard knows */
 	want->phase = 0;
 }
 
-const char *async_judge(const sluice_model *model, uint32_t shard, const struct message *m)
+const char *async_judge(const struct worker *w, uint32_t shard, const struct message *m)
 {
-	const struct async *a = model->worker->async;
+	const struct async *a = w->async;
 
 	(void)shard;
 	if (m->coding != CODING_DENSE)
 		return "it has not all coordinates";
-	if (m->anchor != a->anchors + (unsigned)expects_anchor(model))
+	if (m->anchor != a->anchors + (unsigned)expects_anchor(w))
 		return "it belongs to another anchor";
 	return NULL;
 }
 
-int async_apply(sluice_model *model, uint32_t shard, const struct message *m,
+int async_apply(struct worker *w, uint32_t shard, const struct message *m,
 		const struct entries *got)
 {
-	struct worker *w = model->worker;
-	const struct shard_layout *at = &model->layout.shards[shard];
-	float *restrict params = target_flat(model) + at->begin;
+	const struct shard_layout *at = &w->layout->shards[shard];
+	float *restrict params = target_flat(w->into) + at->begin;
 	float *restrict anchor = w->async->anchor + at->begin;
 	const float *restrict value = got->value;
 
-	if (m->kind == MESSAGE_SNAPSHOT || model->recipe.whole)
+	if (m->kind == MESSAGE_SNAPSHOT || w->rules.recipe->whole)
 		memcpy(params, value, at->span * sizeof(*params));
 	else
 		for (uint32_t i = 0; i < at->span; i++)
@@ -121,22 +125,22 @@ uint64_t async_base(const struct message *m)
 	return m->step;
 }
 
-static void async_pulled(sluice_model *model)
+static void async_pulled(struct worker *w)
 {
-	model->worker->async->anchors += (unsigned)expects_anchor(model);
+	w->async->anchors += (unsigned)expects_anchor(w);
 }
 
 /* ---- messages of a worker other than gradients ------------------------------------ */
 
-int async_ask(sluice_model *model)
+int async_ask(struct worker *w)
 {
-	int rc = lanes_await_slots(model->worker->lanes, model_exchange(model));
+	int rc = lanes_await_slots(w->lanes, worker_exchange(w));
 
 	if (rc)
 		return rc;
-	async_step_begins(model);
-	step_unpushed(&model->worker->step);
-	upload_empty(model, MESSAGE_ASK);
+	async_step_begins(w);
+	step_unpushed(&w->step);
+	upload_empty(w, MESSAGE_ASK);
 	return 0;
 }
 
@@ -152,18 +156,18 @@ static void describe(void *context, char *text, size_t cap)
 		 "room in the queues to the shards, to report that this rank enters a collective");
 }
 
-int async_park(sluice_model *model)
+int async_park(struct worker *w)
 {
-	struct async *a = model->worker->async;
+	struct async *a = w->async;
 
 	if (!a || a->parked)
 		return 0;
 	a->parked = 1;
-	upload_empty(model, MESSAGE_PARK);
-	return progress_until(model->job, posted, describe, model->worker->lanes);
+	upload_empty(w, MESSAGE_PARK);
+	return progress_until(w->job, posted, describe, w->lanes);
 }
 
-const struct step_hooks async_hooks = { .used = model_async,
+const struct step_hooks async_hooks = { .used = async_used,
 					.open = async_open,
 					.close = async_close,
 					.restart = async_restart,

@@ -11,13 +11,13 @@ struct async; /* worker.async is NULL unless the recipe says when=async */
 
 /* ---- a closing (a row of worker.c): how the answer to a worker's own message is taken ---- */
 /* Returns the number of the message whose answer a pull waits for. */
-uint64_t async_awaited(const sluice_model *model);
+uint64_t async_awaited(const struct worker *w);
 /* Sets the conditions that an answer to the last message must meet. */
-void async_expect(const sluice_model *model, uint32_t shard, struct message_expect *want);
+void async_expect(const struct worker *w, uint32_t shard, struct message_expect *want);
 /* Returns NULL, or why the answer is refused. */
-const char *async_judge(const sluice_model *model, uint32_t shard, const struct message *m);
+const char *async_judge(const struct worker *w, uint32_t shard, const struct message *m);
 /* Computes the shard's part of the target from the entries of an answer. */
-int async_apply(sluice_model *model, uint32_t shard, const struct message *m,
+int async_apply(struct worker *w, uint32_t shard, const struct message *m,
 		const struct entries *got);
 /* Returns the shard's version in an answer. The worker's next push is based on this version. Only
  * the shard counts versions. */
@@ -25,10 +25,10 @@ uint64_t async_base(const struct message *m);
 
 /* For a pull without a push: stages a message that asks each shard for its newest parameters.
  * The worker is then no longer parked. */
-int async_ask(sluice_model *model);
+int async_ask(struct worker *w);
 /* Informs the shards that they need not wait for this worker, unless they were informed already.
  * Token held. */
-int async_park(sluice_model *model);
+int async_park(struct worker *w);
 
 extern const struct step_hooks async_hooks;
 #endif

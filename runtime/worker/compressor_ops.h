@@ -12,113 +12,112 @@ struct compressor_ops {
 	int on_device;
 	/* ---- a push ---- */
 	/* Folds a whole gradient. Returns what signal_fold() returns. */
-	int (*fold)(sluice_model *model, const struct vector *grad, const struct vector *before,
+	int (*fold)(struct worker *w, const struct vector *grad, const struct vector *before,
 		    struct signal *out);
 	/* Ends the call of a push whose messages are made after the call. push: the stopwatch lap
 	 * of the push. */
-	int (*leave)(sluice_model *model, const struct lap *push);
+	int (*leave)(struct worker *w, const struct lap *push);
 	/* Picks coordinates and emits the messages of an up phase. On failure nothing is posted. */
-	int (*emit)(sluice_model *model, enum phase_payload payload, const struct signal *signal);
+	int (*emit)(struct worker *w, enum phase_payload payload, const struct signal *signal);
 	/* Returns 1 if the messages of the phase are staged. Token held. */
-	int (*staged)(sluice_model *model);
+	int (*staged)(struct worker *w);
 	/* Clears the residual, and the momentum if it is masked, at the n published coordinates of
 	 * a shard (up=sketch). index NULL: the coordinates whose value in got is not zero. */
-	int (*clear)(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
+	int (*clear)(struct worker *w, const struct shard_layout *at, const uint32_t *index,
 		     const struct entries *got, uint32_t n);
 	/* Returns 1 if deltas must be in the memory that half_land() returns. */
-	int (*lands)(const sluice_model *model);
+	int (*lands)(const struct worker *w);
 
 	/* ---- a push whose call has returned ---- */
 	/* Advances the push as far as possible without waiting. Called by any thread, token
 	 * held. */
-	void (*advance)(sluice_model *model);
+	void (*advance)(struct worker *w);
 	/* Returns 1 if advance() has something to do, or will have. */
-	int (*works)(const sluice_model *model);
+	int (*works)(const struct worker *w);
 	/* Wait until everything is posted. Only the application's calls may use them. park() is
 	 * called with the token held. */
-	int (*await)(sluice_model *model);
-	int (*park)(sluice_model *model);
+	int (*await)(struct worker *w);
+	int (*park)(struct worker *w);
 	/* Writes to text what the push is waiting for. Returns 0 if nothing. */
-	int (*busy)(const sluice_model *model, char *text, size_t cap);
+	int (*busy)(const struct worker *w, char *text, size_t cap);
 
 	/* ---- residual and momentum ---- */
 	/* Copies residual and momentum to host memory. */
-	int (*fetch)(sluice_model *model);
+	int (*fetch)(struct worker *w);
 	/* Moves residual and momentum to host memory. From then on gradients are compressed
 	 * there. */
-	int (*come_home)(sluice_model *model);
+	int (*come_home)(struct worker *w);
 	/* Called when residual and momentum in host memory have become the newer ones. */
-	void (*renewed)(sluice_model *model);
+	void (*renewed)(struct worker *w);
 };
 
-static inline int worker_on_device(const sluice_model *model)
+static inline int worker_on_device(const struct worker *w)
 {
-	return model->worker->ops->on_device;
+	return w->ops->on_device;
 }
 
 /* Returns the traits of a step that are known only while the model is in use. */
-static inline uint64_t worker_live_traits(const sluice_model *model)
+static inline uint64_t worker_live_traits(const struct worker *w)
 {
-	const struct worker *w = model->worker;
 	return (w->ops->on_device ? TRAIT(DEVICE_SELECTS) : 0) |
-	       (model->measure.on ? TRAIT(MEASURED) : 0) |
+	       (w->model.measure->on ? TRAIT(MEASURED) : 0) |
 	       (w->accumulates ? TRAIT(ACCUMULATES) : 0) | (w->step.skipped ? TRAIT(SKIPPED) : 0);
 }
 
-static inline int worker_staged(sluice_model *model)
+static inline int worker_staged(struct worker *w)
 {
-	const struct compressor_ops *ops = model->worker->ops;
-	return !ops->staged || ops->staged(model);
+	const struct compressor_ops *ops = w->ops;
+	return !ops->staged || ops->staged(w);
 }
 
-static inline int worker_await(sluice_model *model)
+static inline int worker_await(struct worker *w)
 {
-	const struct compressor_ops *ops = model->worker->ops;
-	return ops->await ? ops->await(model) : 0;
+	const struct compressor_ops *ops = w->ops;
+	return ops->await ? ops->await(w) : 0;
 }
 
-static inline int worker_park(sluice_model *model)
+static inline int worker_park(struct worker *w)
 {
-	const struct compressor_ops *ops = model->worker->ops;
-	return ops->park ? ops->park(model) : 0;
+	const struct compressor_ops *ops = w->ops;
+	return ops->park ? ops->park(w) : 0;
 }
 
-static inline int worker_busy(const sluice_model *model, char *text, size_t cap)
+static inline int worker_busy(const struct worker *w, char *text, size_t cap)
 {
-	const struct compressor_ops *ops = model->worker->ops;
-	return ops->busy && ops->busy(model, text, cap);
+	const struct compressor_ops *ops = w->ops;
+	return ops->busy && ops->busy(w, text, cap);
 }
 
-static inline int worker_fetch(sluice_model *model)
+static inline int worker_fetch(struct worker *w)
 {
-	const struct compressor_ops *ops = model->worker->ops;
-	return ops->fetch ? ops->fetch(model) : 0;
+	const struct compressor_ops *ops = w->ops;
+	return ops->fetch ? ops->fetch(w) : 0;
 }
 
-static inline int worker_come_home(sluice_model *model)
+static inline int worker_come_home(struct worker *w)
 {
-	const struct compressor_ops *ops = model->worker->ops;
-	return ops->come_home ? ops->come_home(model) : 0;
+	const struct compressor_ops *ops = w->ops;
+	return ops->come_home ? ops->come_home(w) : 0;
 }
 
-static inline void worker_renewed(sluice_model *model)
+static inline void worker_renewed(struct worker *w)
 {
-	const struct compressor_ops *ops = model->worker->ops;
+	const struct compressor_ops *ops = w->ops;
 	if (ops->renewed)
-		ops->renewed(model);
+		ops->renewed(w);
 }
 
-static inline int worker_lands(const sluice_model *model)
+static inline int worker_lands(const struct worker *w)
 {
-	const struct compressor_ops *ops = model->worker->ops;
-	return ops->lands && ops->lands(model);
+	const struct compressor_ops *ops = w->ops;
+	return ops->lands && ops->lands(w);
 }
 
 /* Returns 1 if the step advances without a call of the application: a push on a device, or a pull
  * in ranges. */
-static inline int worker_goes_on(const sluice_model *model)
+static inline int worker_goes_on(const struct worker *w)
 {
-	const struct compressor_ops *ops = model->worker->ops;
-	return model->worker->step.pull == PULL_BY_SHARD || (ops->works && ops->works(model));
+	const struct compressor_ops *ops = w->ops;
+	return w->step.pull == PULL_BY_SHARD || (ops->works && ops->works(w));
 }
 #endif

@@ -25,11 +25,11 @@
  * residual, the application has already added its gradient (sluice_accumulator). Returns 0, or
  * SLUICE_ENUMERIC if a value is not finite: worker.overflowed is then the first such coordinate,
  * and the residual has not changed. */
-static int signal_piece(const sluice_model *model, uint64_t at, const float *grad, uint32_t n,
-			float scale, float *value)
+static int signal_piece(struct worker *w, uint64_t at, const float *grad, uint32_t n, float scale,
+			float *value)
 {
-	float *residual = worker_residual(model) + at;
-	const int remembers = model->recipe.memory != MEMORY_NONE;
+	float *residual = worker_residual(w) + at;
+	const int remembers = w->rules.recipe->memory != MEMORY_NONE;
 	uint32_t any = 0;
 
 	dense_scaled(grad, grad == residual ? 1 : scale, n, value);
@@ -37,7 +37,7 @@ static int signal_piece(const sluice_model *model, uint64_t at, const float *gra
 		sparse_add(value, NULL, residual, n);
 	const size_t finite = first_nonfinite(value, n);
 	if (finite < n) {
-		return step_fail(&model->worker->step, at + finite);
+		return step_fail(&w->step, at + finite);
 	}
 	/* Everything is sent, so the residual becomes zero. It is zero already in all steps but
 	 * the first. */
@@ -49,20 +49,20 @@ static int signal_piece(const sluice_model *model, uint64_t at, const float *gra
 }
 
 /* Returns 0, or an error if a value is not finite. Nothing has been posted then. */
-static int encode(sluice_model *model, uint32_t shard, const struct vector *grad, float scale)
+static int encode(struct worker *w, uint32_t shard, const struct vector *grad, float scale)
 {
-	const struct shard_layout *at = &model->layout.shards[shard];
+	const struct shard_layout *at = &w->layout->shards[shard];
 	const struct lane_payload placed = { .way = LANE_PLACED };
-	struct message m = upload_head(model, shard);
-	uint8_t *slot = lane_slot(model->worker->lanes, shard, m.seq);
-	uint8_t *there = lane_slot_there(model->worker->lanes, shard, m.seq);
+	struct message m = upload_head(w, shard);
+	uint8_t *slot = lane_slot(w->lanes, shard, m.seq);
+	uint8_t *there = lane_slot_there(w->lanes, shard, m.seq);
 	uint8_t *payload = (there ? there : slot) + MESSAGE_HEADER_BYTES;
 	float value[DENSE_PIECE], room[DENSE_PIECE];
 	uint32_t crc = 0;
 
 	for (uint32_t i = 0, n; i < at->span; i += n) {
 		n = dense_here(at->span, i);
-		if (signal_piece(model, at->begin + i, vector_read(grad, at->begin + i, n, room), n,
+		if (signal_piece(w, at->begin + i, vector_read(grad, at->begin + i, n, room), n,
 				 scale, value))
 			return SLUICE_ENUMERIC;
 		dense_put(value, n, payload + sizeof *value * i, &crc,
@@ -74,58 +74,56 @@ static int encode(sluice_model *model, uint32_t shard, const struct vector *grad
 	m.scale = 1;
 	m.payload_bytes = at->span * (uint32_t)sizeof(float);
 	message_head(&m, crc, slot);
-	upload_stage(model, &m, there ? &placed : NULL);
-	model->stats.pushed_elements += at->span;
+	upload_stage(w, &m, there ? &placed : NULL);
+	w->model.stats->pushed_elements += at->span;
 	return 0;
 }
 
-int dense_push(sluice_model *model, const struct vector *grad)
+int dense_push(struct worker *w, const struct vector *grad)
 {
-	const float scale = update_pushed(&model->update, model->lr);
-	struct worker *w = model->worker;
+	const float scale = update_pushed(w->rules.update, w->step.lr);
 
 	step_leave_out(&w->step, 0);
 	/* Other ranks' shards come first, because those ranks wait for the data. The data of this
 	 * rank's own shards comes last and is still in the cache when they read it. */
 	for (int own = 0; own < 2; own++)
-		for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-			if (home_is_here(model->home, s) == own && encode(model, s, grad, scale)) {
+		for (uint32_t s = 0; s < w->layout->n_shards; s++) {
+			if (home_is_here(w->model.home, s) == own && encode(w, s, grad, scale)) {
 				/* The gradient itself may be to blame, or the residual to which it
 				 * was added. */
-				int rc = signal_judge_sum(model, grad);
-				return rc ? rc : signal_overflowed(model, 0);
+				int rc = signal_judge_sum(w, grad);
+				return rc ? rc : signal_overflowed(w, 0);
 			}
 		}
 	step_encoded(&w->step);
 	const struct lap lap = stopwatch_begin();
-	progress_enter(model->job); /* does not count as a call of the application */
-	if (!model->job->failure.code)
-		lanes_post(model->worker->lanes);
-	progress_unlock(model->job);
-	stopwatch_end(&model->stopwatch, TIME_PUSH, &lap);
+	progress_enter(w->job); /* does not count as a call of the application */
+	if (!w->job->failure.code)
+		lanes_post(w->lanes);
+	progress_unlock(w->job);
+	stopwatch_end(w->model.stopwatch, TIME_PUSH, &lap);
 	return 0;
 }
 
 /* ---- pull ------------------------------------------------------------------ */
 
 /* Returns 1 if a message can be added directly from the memory in which its owner wrote it. */
-static int pull_fits(const sluice_model *model, uint32_t shard, const uint8_t *entry,
+static int pull_fits(const struct worker *w, uint32_t shard, const uint8_t *entry,
 		     const struct dense_expect *expect, struct message *m, uint32_t *crc)
 {
 	const char *why;
 
-	return plan_takes(&model->plan, PATH_DENSE_PULL, model->worker->step.rule.traits) &&
-	       entry &&
-	       !message_peek(entry, lane_last_bytes(model->worker->lanes, shard), m, crc, &why) &&
+	return plan_takes(w->rules.plan, PATH_DENSE_PULL, w->step.rule.traits) && entry &&
+	       !message_peek(entry, lane_last_bytes(w->lanes, shard), m, crc, &why) &&
 	       dense_plain(m) && !message_check(m, &expect->want, &why) &&
-	       !expect->welcome(model, shard, m);
+	       !expect->welcome(w, shard, m);
 }
 
 /* Adds the payload while checking it, so that another rank's memory is read only once. The checksum
  * is known only after everything was added, so a wrong one ends the job and the target is useless.
  * A correct owner does not write to the entry meanwhile, because its next publication needs this
  * worker's next push. Returns NULL, or why the payload is refused. */
-static const char *add_checked(const sluice_model *model, const uint8_t *payload, uint32_t span,
+static const char *add_checked(const struct worker *w, const uint8_t *payload, uint32_t span,
 			       uint32_t payload_crc, uint64_t first)
 {
 	float value[DENSE_PIECE];
@@ -135,7 +133,7 @@ static const char *add_checked(const sluice_model *model, const uint8_t *payload
 	for (uint32_t i = 0, n; i < span; i += n) {
 		n = dense_here(span, i);
 		nonfinite |= dense_take(payload + sizeof *value * i, n, value, &crc);
-		target_add(model, first + i, NULL, value, n);
+		target_add(w, first + i, NULL, value, n);
 	}
 	if (crc != payload_crc)
 		return "the payload's checksum is wrong";
@@ -145,13 +143,13 @@ static const char *add_checked(const sluice_model *model, const uint8_t *payload
 /* Checks the payload while moving it to memory that the device reads. So it is read only once, and
  * nothing is added unless all of it is correct. Returns 0, or an error of the device. *why becomes
  * NULL, or why the payload is refused. */
-static int move_to_device(sluice_model *model, const struct message *m, const uint8_t *payload,
+static int move_to_device(struct worker *w, const struct message *m, const uint8_t *payload,
 			  uint32_t payload_crc, const char **why)
 {
-	const struct shard_layout *at = &model->layout.shards[m->shard];
+	const struct shard_layout *at = &w->layout->shards[m->shard];
 	struct entries to;
 	uint32_t crc = 0;
-	int nonfinite = 0, rc = target_entries(model, m->span, &to);
+	int nonfinite = 0, rc = target_entries(w, m->span, &to);
 
 	*why = NULL;
 	for (uint32_t i = 0, n; i < m->span && !rc; i += n) {
@@ -164,68 +162,68 @@ static int move_to_device(sluice_model *model, const struct message *m, const ui
 		*why = "the payload's checksum is wrong";
 	else if (nonfinite)
 		*why = message_nonfinite;
-	return *why ? 0 : target_add(model, at->begin, NULL, to.value, m->span);
+	return *why ? 0 : target_add(w, at->begin, NULL, to.value, m->span);
 }
 
 /* Adds a payload from a log that is mapped here. */
-static int add_entry(sluice_model *model, const struct message *m, const uint8_t *payload,
+static int add_entry(struct worker *w, const struct message *m, const uint8_t *payload,
 		     uint32_t crc, const char **why)
 {
-	const struct shard_layout *at = &model->layout.shards[m->shard];
+	const struct shard_layout *at = &w->layout->shards[m->shard];
 
 	*why = NULL;
-	if (target_there(model))
-		return move_to_device(model, m, payload, crc, why);
-	if (!home_is_here(model->home, m->shard))
-		*why = add_checked(model, payload, m->span, crc, at->begin);
+	if (target_there(w->into))
+		return move_to_device(w, m, payload, crc, why);
+	if (!home_is_here(w->model.home, m->shard))
+		*why = add_checked(w, payload, m->span, crc, at->begin);
 	else /* this rank's own log: only this rank can write it, and it wrote only finite values */
-		target_add(model, at->begin, NULL, (const float *)(const void *)payload, m->span);
+		target_add(w, at->begin, NULL, (const float *)(const void *)payload, m->span);
 	return 0;
 }
 
-static int device_ends(sluice_model *model, int rc)
+static int device_ends(struct worker *w, int rc)
 {
-	job_fail(model->job, rc, model->job->rank, "%s", sluice_last_error());
+	job_fail(w->job, rc, w->job->rank, "%s", sluice_last_error());
 	return 1;
 }
 
-int dense_pull(sluice_model *model, uint32_t shard, const struct dense_expect *expect,
+int dense_pull(struct worker *w, uint32_t shard, const struct dense_expect *expect,
 	       struct message *m)
 {
-	const uint8_t *entry = lane_entry(model->worker->lanes, shard);
+	const uint8_t *entry = lane_entry(w->lanes, shard);
 	const char *why;
 	uint32_t crc;
 	int rc;
 
-	if (!pull_fits(model, shard, entry, expect, m, &crc))
+	if (!pull_fits(w, shard, entry, expect, m, &crc))
 		return 0;
-	rc = add_entry(model, m, entry + MESSAGE_HEADER_BYTES, crc, &why);
+	rc = add_entry(w, m, entry + MESSAGE_HEADER_BYTES, crc, &why);
 	if (rc)
-		return device_ends(model, rc);
+		return device_ends(w, rc);
 	if (why) {
-		lane_refuse(model->worker->lanes, shard, why);
+		lane_refuse(w->lanes, shard, why);
 		return 1;
 	}
 	struct transport_counters *counters =
-		&home_current(model->home, shard)->endpoint->transport->counters;
+		&home_current(w->model.home, shard)->endpoint->transport->counters;
 	counters->gets++;
-	counters->get_bytes += lane_last_bytes(model->worker->lanes, shard);
+	counters->get_bytes += lane_last_bytes(w->lanes, shard);
 	return 1;
 }
 
-int dense_pull_read(sluice_model *model, uint32_t shard, const struct dense_expect *expect,
+int dense_pull_read(struct worker *w, uint32_t shard, const struct dense_expect *expect,
 		    struct message *m)
 {
-	const uint8_t *entry = target_there(model) ? lane_fresh(model->worker->lanes, shard) : NULL;
+	const uint8_t *entry = target_there(w->into) ? lane_fresh(w->lanes, shard) : NULL;
 	const char *why;
 	uint32_t crc;
 	int rc;
 
-	if (!pull_fits(model, shard, entry, expect, m, &crc))
+	if (!pull_fits(w, shard, entry, expect, m, &crc))
 		return 0;
-	rc = move_to_device(model, m, entry + MESSAGE_HEADER_BYTES, crc, &why);
+	rc = move_to_device(w, m, entry + MESSAGE_HEADER_BYTES, crc, &why);
 	if (rc)
-		return device_ends(model, rc);
+		return device_ends(w, rc);
 	/* otherwise the READ found it half written, or the caller refuses it and names the
 	 * sender */
 	return !why;

@@ -27,114 +27,114 @@
 
 /* ---- opening and closing --------------------------------------------------- */
 
-int on_device_open(sluice_model *model, void *stream)
+int on_device_open(struct worker *w, void *stream)
 {
 	struct on_device *d = calloc(1, sizeof(*d));
 	if (!d)
 		return fail(SLUICE_ENOMEM, "sluice_model_open: no memory");
-	model->stream = d->half.stream = stream;
+	w->stream = d->half.stream = stream;
 	d->host_ops = &host_compressor_ops;
 	d->device_ops = &device_compressor_ops;
-	model->worker->device = d;
-	model->worker->half = &d->half;
-	model->worker->ops = &host_compressor_ops;
+	w->device = d;
+	w->half = &d->half;
+	w->ops = &host_compressor_ops;
 	return 0;
 }
 
 /* Called before memory is freed to which the device may still write. */
-static void abandon(sluice_model *model)
+static void abandon(struct worker *w)
 {
-	sluice_job *job = model->job;
+	sluice_job *job = w->job;
 	const uint64_t until = now_ns() + job->budget.wait_timeout_ns;
 	char text[512];
-	if (on_device_state(model) <= DEVICE_IDLE)
+	if (on_device_state(w) <= DEVICE_IDLE)
 		return;
 	/* This happens only after a failure of the job. No rank waits for the messages any more. */
-	if (on_device_at_work(on_device_state(model)))
-		half_abandon(&model->worker->device->half, until);
-	if (now_ns() >= until && on_device_busy(model, text, sizeof(text)))
+	if (on_device_at_work(on_device_state(w)))
+		half_abandon(&w->device->half, until);
+	if (now_ns() >= until && on_device_busy(w, text, sizeof(text)))
 		log_line(LOG_ERROR, "runtime",
 			 "model %u is closed after %.0f s (SLUICE_WAIT_TIMEOUT) although the "
 			 "device has not finished: %s",
-			 model->id, (double)job->budget.wait_timeout_ns / 1e9, text);
+			 w->model.id, (double)job->budget.wait_timeout_ns / 1e9, text);
 	progress_take(job);
-	on_device_become(model, DEVICE_IDLE);
+	on_device_become(w, DEVICE_IDLE);
 	progress_release(job);
 }
 
 /* Moves residual, momentum and messages from the device to the host. */
-static void stop_selecting(sluice_model *model)
+static void stop_selecting(struct worker *w)
 {
-	outbox_close(model);
-	half_drop(&model->worker->device->half);
+	outbox_close(w);
+	half_drop(&w->device->half);
 }
 
-void on_device_close(sluice_model *model)
+void on_device_close(struct worker *w)
 {
-	struct on_device *d = model->worker->device;
+	struct on_device *d = w->device;
 	if (d && d->half.ops) {
-		abandon(model);
-		outbox_close(model);
+		abandon(w);
+		outbox_close(w);
 		half_close(&d->half);
 		d->half.ops->release(&d->collected);
 		d->half.ops->release(&d->copies[0]);
 		d->half.ops->release(&d->copies[1]);
 	}
 	free(d);
-	model->worker->device = NULL;
-	model->worker->half = NULL;
-	model->worker->ops = &host_compressor_ops;
+	w->device = NULL;
+	w->half = NULL;
+	w->ops = &host_compressor_ops;
 }
 
-static int come_home(sluice_model *model)
+static int come_home(struct worker *w)
 {
-	if (!on_device_selects(model))
+	if (!on_device_selects(w))
 		return 0;
-	int rc = on_device_fetch(model);
+	int rc = on_device_fetch(w);
 	if (rc)
 		return rc;
-	on_device_become(model, DEVICE_AWAY);
-	stop_selecting(model);
+	on_device_become(w, DEVICE_AWAY);
+	stop_selecting(w);
 	return 0;
 }
 
 /* ---- recipes that select there --------------------------------------------- */
 
 /* Returns why the host must make the recipe's selection, or NULL if the device can make it. */
-const char *on_device_why_not(const sluice_model *model)
+const char *on_device_why_not(const struct worker *w)
 {
-	const uint64_t traits = model->plan.traits | worker_live_traits(model);
+	const uint64_t traits = w->rules.plan->traits | worker_live_traits(w);
 
-	return plan_takes(&model->plan, PATH_DEVICE, traits) ? NULL :
-							       plan_why_not(PATH_DEVICE, traits);
+	return plan_takes(w->rules.plan, PATH_DEVICE, traits) ? NULL :
+								plan_why_not(PATH_DEVICE, traits);
 }
 
 /* ---- gradients ------------------------------------------------------------- */
 
 /* Called for the first gradient in device memory that can be selected there. */
-static int begin_selecting(sluice_model *model, const void *grad)
+static int begin_selecting(struct worker *w, const void *grad)
 {
-	struct on_device *d = model->worker->device;
-	int rc = on_device_open_compressor(model, grad);
+	struct on_device *d = w->device;
+	int rc = on_device_open_compressor(w, grad);
 	if (rc)
 		return rc;
-	rc = half_keep(&d->half, worker_residual(model),
-		       compressor_velocity(model->worker->compressor), model->layout.count);
+	rc = half_keep(&d->half, worker_residual(w), compressor_velocity(w->compressor),
+		       w->layout->count);
 	if (!rc)
-		rc = outbox_open(model);
+		rc = outbox_open(w);
 	if (rc) {
-		stop_selecting(model);
+		stop_selecting(w);
 		return rc;
 	}
-	on_device_become(model, DEVICE_STALE);
-	log_line(LOG_INFO, "runtime", "model %u: gradients are selected on the GPU", model->id);
+	on_device_become(w, DEVICE_STALE);
+	log_line(LOG_INFO, "runtime", "model %u: gradients are selected on the GPU", w->model.id);
 	return 0;
 }
 
 /* Copies count coordinates to host memory, if they are on the device. */
-static int gradient_home(sluice_model *model, int which, const void **grad, uint64_t count)
+static int gradient_home(struct worker *w, int which, const void **grad, uint64_t count)
 {
-	struct on_device *d = model->worker->device;
+	struct on_device *d = w->device;
 	const struct device_ops *ops;
 	int rc = *grad ? device_of(*grad, &ops) : 0;
 	if (rc || !*grad || !ops)
@@ -142,75 +142,74 @@ static int gradient_home(sluice_model *model, int which, const void **grad, uint
 	if ((rc = on_device_check_stream(ops, d->half.stream, "sluice_push")))
 		return rc;
 	d->half.ops = ops;
-	const size_t width = value_bytes(model_pushed_type(model)), bytes = count * width;
+	const size_t width = value_bytes(worker_pushed_type(w)), bytes = count * width;
 	struct memory *copy = &d->copies[which];
-	if ((!copy->address && ops->alloc(MEMORY_HOST, model->layout.count * width, copy)) ||
+	if ((!copy->address && ops->alloc(MEMORY_HOST, w->layout->count * width, copy)) ||
 	    ops->copy(copy->address, *grad, bytes, d->half.stream) || ops->wait(d->half.stream))
-		return outbox_failed(model, 0);
+		return outbox_failed(w, 0);
 	*grad = copy->address;
 	return 0;
 }
 
-int on_device_gradient(sluice_model *model, const void **grad, const void **before)
+int on_device_gradient(struct worker *w, const void **grad, const void **before)
 {
-	struct on_device *d = model->worker->device;
+	struct on_device *d = w->device;
 	const struct device_ops *ops;
-	const char *why = on_device_why_not(model);
+	const char *why = on_device_why_not(w);
 	int rc = device_of(*grad, &ops);
 	if (!rc && ops)
 		rc = on_device_check_stream(ops, d->half.stream, "sluice_push");
 	if (!rc && ops && !why) {
 		d->half.ops = ops;
-		rc = on_device_selects(model) ? 0 : begin_selecting(model, *grad);
-		return rc == SLUICE_EGPU ? outbox_failed(model, 0) : rc;
+		rc = on_device_selects(w) ? 0 : begin_selecting(w, *grad);
+		return rc == SLUICE_EGPU ? outbox_failed(w, 0) : rc;
 	}
 	if (!rc)
-		rc = come_home(model);
+		rc = come_home(w);
 	if (!rc && ops && !d->copies[0].address)
 		log_line(LOG_INFO, "runtime",
 			 "model %u: gradients are copied from the GPU to the host each step: %s",
-			 model->id, why);
+			 w->model.id, why);
 	if (!rc)
-		rc = gradient_home(model, 0, grad, model->layout.count);
-	return rc ? rc : gradient_home(model, 1, before, model->layout.count);
+		rc = gradient_home(w, 0, grad, w->layout->count);
+	return rc ? rc : gradient_home(w, 1, before, w->layout->count);
 }
 
 /* ---- ranges ------------------------------------------------------------------ */
 
-int on_device_range(sluice_model *model, const void **grad, uint64_t count, int first)
+int on_device_range(struct worker *w, const void **grad, uint64_t count, int first)
 {
-	struct on_device *d = model->worker->device;
+	struct on_device *d = w->device;
 	const struct device_ops *ops;
 	int rc = device_of(*grad, &ops);
 	if (!rc && ops)
 		rc = on_device_check_stream(ops, d->half.stream, "sluice_push_range");
 	if (!rc && first)
-		d->collects = ops && !on_device_why_not(model);
+		d->collects = ops && !on_device_why_not(w);
 	if (!rc && d->collects && first) {
 		d->half.ops = ops;
-		rc = on_device_selects(model) ? 0 : begin_selecting(model, *grad);
+		rc = on_device_selects(w) ? 0 : begin_selecting(w, *grad);
 		if (!rc && !d->collected.address &&
-		    ops->alloc(MEMORY_DEVICE,
-			       model->layout.count * value_bytes(model_pushed_type(model)),
+		    ops->alloc(MEMORY_DEVICE, w->layout->count * value_bytes(worker_pushed_type(w)),
 			       &d->collected))
 			rc = device_fail(ops, "a gradient in ranges");
 		if (rc)
-			return rc == SLUICE_EGPU ? outbox_failed(model, 0) : rc;
+			return rc == SLUICE_EGPU ? outbox_failed(w, 0) : rc;
 	}
 	if (rc || d->collects)
 		return rc ? rc : 1;
-	rc = come_home(model);
-	return rc ? rc : gradient_home(model, 0, grad, count);
+	rc = come_home(w);
+	return rc ? rc : gradient_home(w, 0, grad, count);
 }
 
-int on_device_collect(sluice_model *model, const void *grad, uint64_t begin, uint64_t count,
+int on_device_collect(struct worker *w, const void *grad, uint64_t begin, uint64_t count,
 		      const void **whole)
 {
-	struct on_device *d = model->worker->device;
-	const size_t width = value_bytes(model_pushed_type(model));
+	struct on_device *d = w->device;
+	const size_t width = value_bytes(worker_pushed_type(w));
 	if (d->half.ops->copy((uint8_t *)d->collected.address + begin * width, grad, count * width,
 			      d->half.stream))
-		return outbox_failed(model, 0);
+		return outbox_failed(w, 0);
 	if (whole) {
 		d->collects = 0;
 		*whole = d->collected.address;
@@ -221,151 +220,149 @@ int on_device_collect(sluice_model *model, const void *grad, uint64_t begin, uin
 /* ---- a push whose call has returned --------------------------------------------- */
 
 /* Returns 1 if no push is under way. */
-static int at_rest(const sluice_model *model)
+static int at_rest(const struct worker *w)
 {
-	return on_device_state(model) <= DEVICE_IDLE;
+	return on_device_state(w) <= DEVICE_IDLE;
 }
 
-static void advance(sluice_model *model)
+static void advance(struct worker *w)
 {
-	if (!on_device_goes_on(on_device_state(model)) || model->job->failure.code)
+	if (!on_device_goes_on(on_device_state(w)) || w->job->failure.code)
 		return;
-	if (on_device_state(model) == DEVICE_ASKED) /* the pull handles this state */
+	if (on_device_state(w) == DEVICE_ASKED) /* the pull handles this state */
 		return;
-	if (on_device_state(model) == DEVICE_ENQUEUED) {
+	if (on_device_state(w) == DEVICE_ENQUEUED) {
 		const struct lap lap = stopwatch_begin();
-		if (!half_poll(&model->worker->device->half, 0))
+		if (!half_poll(&w->device->half, 0))
 			return;
-		if (outbox_take(model)) {
-			on_device_become(model, DEVICE_IDLE);
-			return;
-		}
-		if (!outbox_complete(model)) {
-			on_device_become(model, DEVICE_LISTED);
+		if (outbox_take(w)) {
+			on_device_become(w, DEVICE_IDLE);
 			return;
 		}
-		worker_send(model,
-			    NULL); /* writes headers: calls nothing of CUDA, and cannot fail */
-		stopwatch_end(&model->stopwatch, TIME_COMPRESS, &lap);
-		on_device_become(model, DEVICE_STAGED);
+		if (!outbox_complete(w)) {
+			on_device_become(w, DEVICE_LISTED);
+			return;
+		}
+		worker_send(w, NULL); /* writes headers: calls nothing of CUDA, and cannot fail */
+		stopwatch_end(w->model.stopwatch, TIME_COMPRESS, &lap);
+		on_device_become(w, DEVICE_STAGED);
 	}
-	if (worker_advance(model, 1))
-		on_device_become(model, DEVICE_IDLE);
+	if (worker_advance(w, 1))
+		on_device_become(w, DEVICE_IDLE);
 }
 
-static int works(const sluice_model *model)
+static int works(const struct worker *w)
 {
-	return on_device_goes_on(on_device_state(model));
+	return on_device_goes_on(on_device_state(w));
 }
 
 /* ---- waiting for it: token held -------------------------------------------- */
 
 /* Ends the push and the job with the error that CUDA has just reported to the calling thread. */
-static void give_up(sluice_model *model)
+static void give_up(struct worker *w)
 {
-	outbox_failed(model, 1);
-	on_device_become(model, DEVICE_IDLE);
+	outbox_failed(w, 1);
+	on_device_become(w, DEVICE_IDLE);
 }
 
 static int came_to_rest(void *context)
 {
-	sluice_model *model = context;
-	advance(model);
+	struct worker *w = context;
+	advance(w);
 	/* A device that has failed does not report, so the stream is queried. */
-	if (on_device_state(model) == DEVICE_ENQUEUED &&
-	    half_poll(&model->worker->device->half, 1) < 0)
-		give_up(model);
-	return !on_device_goes_on(on_device_state(model));
+	if (on_device_state(w) == DEVICE_ENQUEUED && half_poll(&w->device->half, 1) < 0)
+		give_up(w);
+	return !on_device_goes_on(on_device_state(w));
 }
 
-static int await(sluice_model *model)
+static int await(struct worker *w)
 {
-	const struct on_device *d = model->worker->device;
-	sluice_job *job = model->job;
+	const struct on_device *d = w->device;
+	sluice_job *job = w->job;
 	/* A simulated job waits for the device here, because it takes a rank that waits for no
 	 * other rank as stuck. */
-	if (job->sim_rank && on_device_state(model) == DEVICE_ENQUEUED &&
+	if (job->sim_rank && on_device_state(w) == DEVICE_ENQUEUED &&
 	    d->half.ops->wait(d->half.stream))
-		give_up(model);
-	int rc = progress_until(job, came_to_rest, worker_describe, model);
+		give_up(w);
+	int rc = progress_until(job, came_to_rest, worker_describe, w);
 	return !rc && job->failure.code ? job_failed(job) : rc;
 }
 
 /* Acts on the result of worker_send() for a push that the host had to encode. */
-static void sent_listed(sluice_model *model, int rc)
+static void sent_listed(struct worker *w, int rc)
 {
 	if (rc == SLUICE_ENUMERIC)
-		signal_overflowed(model, 1);
+		signal_overflowed(w, 1);
 	else if (rc)
-		give_up(model);
+		give_up(w);
 	else
-		on_device_become(model, DEVICE_STAGED);
+		on_device_become(w, DEVICE_STAGED);
 }
 
 /* ---- the application's calls ----------------------------------------------- */
 
 /* pushing: the stream is known to be ready. */
-static int await_all(sluice_model *model, int pushing)
+static int await_all(struct worker *w, int pushing)
 {
-	sluice_job *job = model->job;
-	if (at_rest(model))
+	sluice_job *job = w->job;
+	if (at_rest(w))
 		return 0;
 	progress_take(job);
-	int rc = await(model);
-	const int listed = !rc && on_device_state(model) == DEVICE_LISTED;
+	int rc = await(w);
+	const int listed = !rc && on_device_state(w) == DEVICE_LISTED;
 	progress_release(job);
 	if (!listed)
 		return rc;
-	if (!pushing && (rc = on_device_ready(model, "messages that the host encodes")))
+	if (!pushing && (rc = on_device_ready(w, "messages that the host encodes")))
 		return rc; /* the push stands */
 	const struct lap lap = stopwatch_begin();
-	rc = worker_send(model, NULL);
+	rc = worker_send(w, NULL);
 	progress_take(job);
-	stopwatch_end(&model->stopwatch, TIME_COMPRESS, &lap);
-	sent_listed(model, rc);
-	rc = await(model);
+	stopwatch_end(w->model.stopwatch, TIME_COMPRESS, &lap);
+	sent_listed(w, rc);
+	rc = await(w);
 	progress_release(job);
 	return rc;
 }
 
-static int await_push(sluice_model *model)
+static int await_push(struct worker *w)
 {
-	return await_all(model, 0);
+	return await_all(w, 0);
 }
 
-static int park(sluice_model *model)
+static int park(struct worker *w)
 {
-	const struct on_device *d = model->worker->device;
-	if (at_rest(model))
+	const struct on_device *d = w->device;
+	if (at_rest(w))
 		return 0;
-	int rc = await(model);
+	int rc = await(w);
 	/* While the stream is captured, this is left to the pull after the capture. */
-	if (!rc && on_device_state(model) == DEVICE_LISTED && !d->half.ops->ready(d->half.stream)) {
-		sent_listed(model, worker_send(model, NULL));
-		rc = await(model);
+	if (!rc && on_device_state(w) == DEVICE_LISTED && !d->half.ops->ready(d->half.stream)) {
+		sent_listed(w, worker_send(w, NULL));
+		rc = await(w);
 	}
 	return rc;
 }
 
-static int leave(sluice_model *model, const struct lap *push)
+static int leave(struct worker *w, const struct lap *push)
 {
-	sluice_job *job = model->job;
-	step_sent(&model->worker->step);
+	sluice_job *job = w->job;
+	step_sent(&w->step);
 	progress_take(job);
-	stopwatch_end(&model->stopwatch, TIME_COMPRESS, push);
-	on_device_become(model, DEVICE_ENQUEUED);
-	advance(model); /* the device may have finished already */
+	stopwatch_end(w->model.stopwatch, TIME_COMPRESS, push);
+	on_device_become(w, DEVICE_ENQUEUED);
+	advance(w); /* the device may have finished already */
 	int rc = job->failure.code ? job_failed(job) : 0;
 	struct lap lap = stopwatch_begin();
-	stopwatch_without(&model->stopwatch, &lap, TIME_COMPRESS | TIME_PUSH);
+	stopwatch_without(w->model.stopwatch, &lap, TIME_COMPRESS | TIME_PUSH);
 	progress_release(job);
-	if (rc || at_rest(model) ||
-	    (on_device_state(model) != DEVICE_LISTED && outbox_packs(&model->recipe) &&
+	if (rc || at_rest(w) ||
+	    (on_device_state(w) != DEVICE_LISTED && outbox_packs(w->rules.recipe) &&
 	     !job->sim_rank))
 		return rc;
-	rc = await_all(model, 1);
+	rc = await_all(w, 1);
 	progress_take(job);
-	stopwatch_end(&model->stopwatch, TIME_COMPRESS, &lap);
+	stopwatch_end(w->model.stopwatch, TIME_COMPRESS, &lap);
 	progress_release(job);
 	return rc;
 }
@@ -373,17 +370,17 @@ static int leave(sluice_model *model, const struct lap *push)
 /* ---- the row ------------------------------------------------------------------ */
 
 /* Indices alone have no function: the plan keeps up=cyclic on the host. */
-static int (*const emits[PAYLOADS])(sluice_model *model) = {
+static int (*const emits[PAYLOADS])(struct worker *w) = {
 	[PAYLOAD_PAIRS] = on_device_emit_pairs,
 	[PAYLOAD_VALUES] = on_device_emit_pairs,
 	[PAYLOAD_AGREED] = on_device_ask_values,
 	[PAYLOAD_SKETCH] = on_device_emit_sketches
 };
 
-static int emit(sluice_model *model, enum phase_payload payload, const struct signal *signal)
+static int emit(struct worker *w, enum phase_payload payload, const struct signal *signal)
 {
 	(void)signal; /* the device has folded the gradient */
-	return emits[payload](model);
+	return emits[payload](w);
 }
 
 const struct compressor_ops device_compressor_ops = { .on_device = 1,

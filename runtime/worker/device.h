@@ -15,23 +15,23 @@
 #include "sluice.h"
 
 /* Called for a new model. stream is the application's. */
-int on_device_open(sluice_model *model, void *stream);
-void on_device_close(sluice_model *model);
+int on_device_open(struct worker *w, void *stream);
+void on_device_close(struct worker *w);
 
 /* Returns why the recipe compresses gradients on the host, or NULL if the device can do it. */
-const char *on_device_why_not(const sluice_model *model);
+const char *on_device_why_not(const struct worker *w);
 /* If the recipe selects on the device, leaves *grad where it is (on_device_selects() is then 1).
  * Otherwise *grad and *before become host memory; before may be NULL, and then stays NULL. A
  * CUDA error ends the job. */
-int on_device_gradient(sluice_model *model, const void **grad, const void **before);
+int on_device_gradient(struct worker *w, const void **grad, const void **before);
 /* Called for a pushed range of count coordinates. first: it is the first one of a step. The first
  * range decides whether the device collects the ranges: it does if the range is device memory and
  * the recipe selects on the device. Returns 1 if it collects. Returns 0 if it does not: *grad is
  * then host memory. Otherwise returns an error. */
-int on_device_range(sluice_model *model, const void **grad, uint64_t count, int first);
+int on_device_range(struct worker *w, const void **grad, uint64_t count, int first);
 /* Enqueues a copy of the range to its place in the gradient that is collected. whole is NULL unless
  * it is the last range: it then becomes the gradient, and the next range starts a new one. */
-int on_device_collect(sluice_model *model, const void *grad, uint64_t begin, uint64_t count,
+int on_device_collect(struct worker *w, const void *grad, uint64_t begin, uint64_t count,
 		      const void **whole);
 
 extern const struct compressor_ops device_compressor_ops;

@@ -74,9 +74,9 @@ struct outbox {
 	int settled;
 };
 
-static struct outbox *outbox_of(const sluice_model *model)
+static struct outbox *outbox_of(const struct worker *w)
 {
-	return model->worker->device->outbox;
+	return w->device->outbox;
 }
 
 /* Only the host can write a seeded support without positions, try Rice, or count the bits of
@@ -89,10 +89,10 @@ int outbox_packs(const struct recipe *recipe)
 }
 
 /* Returns the value coding of this step: f32 in a step of reset=, otherwise the recipe's. */
-static struct value_coding coding_of_step(const sluice_model *model)
+static struct value_coding coding_of_step(const struct worker *w)
 {
-	return model->worker->step.rule.reset ? (struct value_coding){ VALUE_F32, 0, 0, 0 } :
-						model->recipe.up.values;
+	return w->step.rule.reset ? (struct value_coding){ VALUE_F32, 0, 0, 0 } :
+				    w->rules.recipe->up.values;
 }
 
 /* ---- opening and closing --------------------------------------------------- */
@@ -102,17 +102,17 @@ static size_t payload_room(const struct shard_layout *at)
 	return at->slot_bytes - MESSAGE_HEADER_BYTES;
 }
 
-static struct endpoint *owner_of(const sluice_model *model, uint32_t shard)
+static struct endpoint *owner_of(const struct worker *w, uint32_t shard)
 {
-	return home_holder(model->home, shard, 0)->endpoint;
+	return home_holder(w->model.home, shard, 0)->endpoint;
 }
 
 /* Returns the owner's window at its device address, or NULL if it is not mapped here or cannot be
  * pinned. */
-static uint8_t *window_there(sluice_model *model, uint32_t shard)
+static uint8_t *window_there(struct worker *w, uint32_t shard)
 {
-	struct on_device *d = model->worker->device;
-	const struct holder *holder = home_holder(model->home, shard, 0);
+	struct on_device *d = w->device;
+	const struct holder *holder = home_holder(w->model.home, shard, 0);
 	const int owner = holder->at.rank;
 	const struct transport_ops *ops = holder->endpoint->transport->ops;
 	struct remote *remote = holder->window;
@@ -121,8 +121,8 @@ static uint8_t *window_there(sluice_model *model, uint32_t shard)
 	if (!host || window->host)
 		return host ? window->there : NULL;
 	if (d->half.ops->pin(host, remote->bytes, &window->there)) {
-		log_line(LOG_INFO, "runtime", "model %u: messages to %s are staged: %s", model->id,
-			 rank_text(model->job, owner), d->half.ops->error());
+		log_line(LOG_INFO, "runtime", "model %u: messages to %s are staged: %s",
+			 w->model.id, rank_text(w->job, owner), d->half.ops->error());
 		return NULL;
 	}
 	window->host = host;
@@ -138,57 +138,57 @@ static int may_read(struct endpoint *owner)
 
 /* Messages with a note (up=global, down=global) are staged, because the host writes the note
  * behind the payload. So are messages to several holders, because the device writes one copy. */
-static void choose_lane(sluice_model *model, uint32_t shard)
+static void choose_lane(struct worker *w, uint32_t shard)
 {
-	const struct shard_layout *at = &model->layout.shards[shard];
-	struct payload_lane *lane = &outbox_of(model)->lanes[shard];
+	const struct shard_layout *at = &w->layout->shards[shard];
+	struct payload_lane *lane = &outbox_of(w)->lanes[shard];
 	uint8_t *there = NULL;
 	*lane = (struct payload_lane){ .way = PAYLOAD_STAGED, .depth = 1 };
-	if (model->worker->census || home_holders(model->home) != 1)
+	if (w->census || home_holders(w->model.home) != 1)
 		return;
-	if ((there = window_there(model, shard))) {
+	if ((there = window_there(w, shard))) {
 		lane->way = PAYLOAD_PLACED;
-		lane->there = there + home_holder(model->home, shard, 0)->at.slots_offset;
-	} else if (may_read(owner_of(model, shard))) {
+		lane->there = there + home_holder(w->model.home, shard, 0)->at.slots_offset;
+	} else if (may_read(owner_of(w, shard))) {
 		lane->way = PAYLOAD_IN_PLACE;
 		lane->depth = at->slot_depth; /* until the shard has taken the message */
 	}
 }
 
 /* Chooses staging for owners whose network card turns out not to read the memory in place. */
-static int prove_lanes(sluice_model *model)
+static int prove_lanes(struct worker *w)
 {
-	struct outbox *o = outbox_of(model);
+	struct outbox *o = outbox_of(w);
 	int rc = 0;
-	progress_take(model->job);
-	for (uint32_t s = 0; s < model->layout.n_shards && rc >= 0; s++) {
+	progress_take(w->job);
+	for (uint32_t s = 0; s < w->layout->n_shards && rc >= 0; s++) {
 		struct payload_lane *lane = &o->lanes[s];
 		if (lane->way != PAYLOAD_IN_PLACE)
 			continue;
 		if (!o->region && (rc = region_open_device(&o->payloads, 0, &o->region)))
 			break;
-		struct endpoint *owner = owner_of(model, s);
+		struct endpoint *owner = owner_of(w, s);
 		rc = owner->transport->ops->prepare(
 			owner, o->region, (const uint8_t *)o->payloads.address + lane->offset,
-			lane->depth * payload_room(&model->layout.shards[s]));
+			lane->depth * payload_room(&w->layout->shards[s]));
 		if (!rc)
 			lane->way = PAYLOAD_STAGED;
 	}
-	progress_release(model->job);
+	progress_release(w->job);
 	return rc < 0 ? rc : 0;
 }
 
 /* Allocates the memory in which the parts are packed one after another, and decides how each
  * payload leaves. */
-static int open_payloads(sluice_model *model)
+static int open_payloads(struct worker *w)
 {
-	struct on_device *d = model->worker->device;
+	struct on_device *d = w->device;
 	struct outbox *o = d->outbox;
-	const struct layout *l = &model->layout;
+	const struct layout *l = w->layout;
 	enum memory_place place = MEMORY_DEVICE;
 	size_t bytes = 0;
 	for (uint32_t s = 0; s < l->n_shards; s++) {
-		choose_lane(model, s);
+		choose_lane(w, s);
 		if (o->lanes[s].way == PAYLOAD_IN_PLACE)
 			place = MEMORY_EXPORTED;
 		o->lanes[s].offset = bytes;
@@ -200,25 +200,25 @@ static int open_payloads(sluice_model *model)
 		o->parts[s] = (struct device_part){ .begin = (uint32_t)l->shards[s].begin,
 						    .span = l->shards[s].span,
 						    .capacity = l->shards[s].up_capacity };
-	return prove_lanes(model);
+	return prove_lanes(w);
 }
 
-static int any_staged(const sluice_model *model)
+static int any_staged(const struct worker *w)
 {
-	for (uint32_t s = 0; s < model->layout.n_shards; s++)
-		if (outbox_of(model)->lanes[s].way == PAYLOAD_STAGED)
+	for (uint32_t s = 0; s < w->layout->n_shards; s++)
+		if (outbox_of(w)->lanes[s].way == PAYLOAD_STAGED)
 			return 1;
 	return 0;
 }
 
 /* Pins the staging slots, to which the device writes staged payloads. A simulated rank shares
  * the pages of its slots, so its payloads go to `landing` first. */
-static int open_staging(sluice_model *model)
+static int open_staging(struct worker *w)
 {
-	struct on_device *d = model->worker->device;
-	const struct region *staging = lanes_staging(model->worker->lanes);
+	struct on_device *d = w->device;
+	const struct region *staging = lanes_staging(w->lanes);
 	struct outbox *o = d->outbox;
-	if (!any_staged(model))
+	if (!any_staged(w))
 		return 0;
 	if (staging->common ? d->half.ops->alloc(MEMORY_HOST, o->payloads.bytes, &o->landing) :
 			      d->half.ops->pin(staging->base, staging->bytes, &o->staging.there))
@@ -227,20 +227,20 @@ static int open_staging(sluice_model *model)
 	return 0;
 }
 
-int outbox_open(sluice_model *model)
+int outbox_open(struct worker *w)
 {
-	const uint32_t shards = model->layout.n_shards;
-	const size_t most = model->layout.selected_most + 1;
-	const int masks = compressor_velocity(model->worker->compressor) && model->recipe.mask;
+	const uint32_t shards = w->layout->n_shards;
+	const size_t most = w->layout->selected_most + 1;
+	const int masks = compressor_velocity(w->compressor) && w->rules.recipe->mask;
 	struct outbox *o = calloc(1, sizeof(*o));
 	int rc = 0;
-	model->worker->device->outbox = o;
+	w->device->outbox = o;
 	if (o) {
 		o->parts = calloc(shards, sizeof(*o->parts));
 		o->sent = calloc(shards, sizeof(*o->sent));
 		o->heads = calloc(shards, sizeof(*o->heads));
 		o->lanes = calloc(shards, sizeof(*o->lanes));
-		o->windows = calloc((size_t)model->job->size, sizeof(*o->windows));
+		o->windows = calloc((size_t)w->job->size, sizeof(*o->windows));
 		o->listed = malloc(most * sizeof(*o->listed));
 		o->rest = malloc(most * sizeof(*o->rest));
 		o->unsent = masks ? malloc(most * sizeof(*o->unsent)) : NULL;
@@ -249,18 +249,18 @@ int outbox_open(sluice_model *model)
 	    !o->rest || (masks && !o->unsent))
 		rc = fail(SLUICE_ENOMEM, "no memory for %zu selected values", most);
 	if (!rc)
-		rc = open_payloads(model);
-	return rc ? rc : open_staging(model); /* the caller closes it */
+		rc = open_payloads(w);
+	return rc ? rc : open_staging(w); /* the caller closes it */
 }
 
-void outbox_close(sluice_model *model)
+void outbox_close(struct worker *w)
 {
-	struct on_device *d = model->worker->device;
+	struct on_device *d = w->device;
 	struct outbox *o = d->outbox;
 	if (!o)
 		return;
 	d->half.ops->unpin(o->staging.host);
-	for (int r = 0; o->windows && r < model->job->size; r++)
+	for (int r = 0; o->windows && r < w->job->size; r++)
 		d->half.ops->unpin(o->windows[r].host);
 	d->half.ops->release(&o->landing);
 	region_close(&o->region);
@@ -277,30 +277,29 @@ void outbox_close(sluice_model *model)
 	d->outbox = NULL;
 }
 
-enum payload_way on_device_way(const sluice_model *model, uint32_t shard)
+enum payload_way on_device_way(const struct worker *w, uint32_t shard)
 {
-	return outbox_of(model)->lanes[shard].way;
+	return outbox_of(w)->lanes[shard].way;
 }
 
-int on_device_packed(const sluice_model *model, uint32_t shard)
+int on_device_packed(const struct worker *w, uint32_t shard)
 {
-	return outbox_of(model)->sent[shard].packed;
+	return outbox_of(w)->sent[shard].packed;
 }
 
 /* ---- fold, select, pack ---------------------------------------------------- */
 
 /* Sets the destination of each payload to the place from which this step's next message is posted
  * or read. */
-static void aim(sluice_model *model)
+static void aim(struct worker *w)
 {
-	struct worker *w = model->worker;
 	struct outbox *o = w->device->outbox;
-	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		const struct shard_layout *at = &model->layout.shards[s];
+	for (uint32_t s = 0; s < w->layout->n_shards; s++) {
+		const struct shard_layout *at = &w->layout->shards[s];
 		const struct payload_lane *lane = &o->lanes[s];
-		const uint64_t seq = lane_next_seq(model->worker->lanes, s);
+		const uint64_t seq = lane_next_seq(w->lanes, s);
 		const size_t in_payloads = lane->offset + seq % lane->depth * payload_room(at);
-		const uint8_t *slot = lane_slot(model->worker->lanes, s, seq);
+		const uint8_t *slot = lane_slot(w->lanes, s, seq);
 		uint8_t *copy = NULL;
 		if (lane->way == PAYLOAD_PLACED)
 			copy = lane->there + ring_offset(at->slot_depth, at->slot_bytes, seq) +
@@ -309,7 +308,7 @@ static void aim(sluice_model *model)
 			copy = (uint8_t *)o->landing.address + in_payloads;
 		else if (lane->way == PAYLOAD_STAGED)
 			copy = (uint8_t *)o->staging.there +
-			       (slot - (uint8_t *)lanes_staging(model->worker->lanes)->base) +
+			       (slot - (uint8_t *)lanes_staging(w->lanes)->base) +
 			       MESSAGE_HEADER_BYTES;
 		o->parts[s].payload = (uint8_t *)o->payloads.address + in_payloads;
 		o->parts[s].copy = copy;
@@ -317,66 +316,65 @@ static void aim(sluice_model *model)
 }
 
 /* Returns the coding and the random stream of the values, as upload_head() sets them. */
-static struct device_values values_of(const sluice_model *model)
+static struct device_values values_of(const struct worker *w)
 {
-	const struct value_coding c = coding_of_step(model);
+	const struct value_coding c = coding_of_step(w);
 	return (struct device_values){ .type = (int)c.type,
 				       .bits = c.bits,
 				       .block = c.block,
 				       .purpose = RANDOM_ROUND,
-				       .rank = (uint32_t)model->job->rank,
-				       .step = model->worker->step.number,
-				       .seed = model->recipe.seed };
+				       .rank = (uint32_t)w->job->rank,
+				       .step = w->step.number,
+				       .seed = w->rules.recipe->seed };
 }
 
 /* Returns 1 if the momentum of sent coordinates is cleared, as upload_settle() does it. */
-static int masks(const sluice_model *model)
+static int masks(const struct worker *w)
 {
-	return compressor_velocity(model->worker->compressor) && upload_masks(model);
+	return compressor_velocity(w->compressor) && upload_masks(w);
 }
 
-static struct device_push push_of(const sluice_model *model, const void *grad)
+static struct device_push push_of(const struct worker *w, const void *grad)
 {
-	const struct on_device *d = model->worker->device;
+	const struct on_device *d = w->device;
 	return (struct device_push){
-		.payload = on_device_sketches(model)       ? DEVICE_SKETCHES :
-			   model->worker->step.rule.all_up ? DEVICE_DENSE :
-			   outbox_packs(&model->recipe)    ? DEVICE_PAIRS :
-							     DEVICE_LISTS,
-		.select = on_device_select_of(model, grad),
-		.values = values_of(model),
+		.payload = on_device_sketches(w)         ? DEVICE_SKETCHES :
+			   w->step.rule.all_up           ? DEVICE_DENSE :
+			   outbox_packs(w->rules.recipe) ? DEVICE_PAIRS :
+							   DEVICE_LISTS,
+		.select = on_device_select_of(w, grad),
+		.values = values_of(w),
 		.settle = 1,
-		.sends_left = model->worker->step.rule.reset,
-		.masked = masks(model) ? d->half.velocity.address : NULL,
-		.rows = model->recipe.up.sketch_rows,
+		.sends_left = w->step.rule.reset,
+		.masked = masks(w) ? d->half.velocity.address : NULL,
+		.rows = w->rules.recipe->up.sketch_rows,
 		.parts = d->outbox->parts,
 	};
 }
 
-int on_device_fold(sluice_model *model, const struct vector *grad, const struct vector *before,
+int on_device_fold(struct worker *w, const struct vector *grad, const struct vector *before,
 		   struct signal *out)
 {
-	struct worker *w = model->worker;
 	struct on_device *d = w->device;
 	struct outbox *o = d->outbox;
 	(void)before; /* a recipe with pairs compresses on the host */
 	(void)out;
 	step_leave_out(&w->step, 0);
-	const struct device_push push = push_of(model, vector_memory(grad));
-	aim(model);
-	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		o->heads[s] = upload_head(model, s);
-		o->parts[s].bytes = model->layout.shards[s].sketch_cells * (uint32_t)sizeof(float);
+	const struct device_push push = push_of(w, vector_memory(grad));
+	aim(w);
+	for (uint32_t s = 0; s < w->layout->n_shards; s++) {
+		o->heads[s] = upload_head(w, s);
+		o->parts[s].bytes = w->layout->shards[s].sketch_cells * (uint32_t)sizeof(float);
 	}
-	if (on_device_take_up(model) || half_push(&d->half, &push, 0))
-		return outbox_failed(model, 0);
+	if (on_device_take_up(w) || half_push(&d->half, &push, 0))
+		return outbox_failed(w, 0);
 	return 0;
 }
 
-int outbox_failed(sluice_model *model, int held)
+int outbox_failed(struct worker *w, int held)
 {
-	sluice_job *job = model->job;
-	const char *said = model->worker->device->half.ops->error();
+	sluice_job *job = w->job;
+	const char *said = w->device->half.ops->error();
 	if (!held)
 		progress_take(job);
 	int rc = job->failure.code ?
@@ -385,7 +383,7 @@ int outbox_failed(sluice_model *model, int held)
 				 job, SLUICE_EGPU, job->rank,
 				 "the push of %s at step %llu failed on its GPU: %s; start the job "
 				 "again, from a checkpoint if there is one",
-				 rank_text(job, job->rank), (unsigned long long)model->step + 1,
+				 rank_text(job, job->rank), (unsigned long long)w->step.done + 1,
 				 said);
 	if (!held)
 		progress_release(job);
@@ -394,71 +392,70 @@ int outbox_failed(sluice_model *model, int held)
 
 /* ---- what became of it ----------------------------------------------------- */
 
-int on_device_busy(const sluice_model *model, char *text, size_t cap)
+int on_device_busy(const struct worker *w, char *text, size_t cap)
 {
-	const struct on_device *d = model->worker->device;
+	const struct on_device *d = w->device;
 	char stage[256];
-	if (!on_device_at_work(on_device_state(model)))
+	if (!on_device_at_work(on_device_state(w)))
 		return 0;
 	d->half.ops->stage(d->half.compressor, stage, sizeof(stage));
-	snprintf(text, cap, "step %llu: %s", (unsigned long long)model->worker->step.number, stage);
+	snprintf(text, cap, "step %llu: %s", (unsigned long long)w->step.number, stage);
 	return 1;
 }
 
 /* Applies the recipe's nonfinite= to the gradient's first NaN or infinity. Token held. */
-static int refuse_nonfinite(sluice_model *model, const struct device_selected *got)
+static int refuse_nonfinite(struct worker *w, const struct device_selected *got)
 {
-	return signal_nonfinite_held(model, got->first_nonfinite, got->nonfinite, got->bad);
+	return signal_nonfinite_held(w, got->first_nonfinite, got->nonfinite, got->bad);
 }
 
-int outbox_take(sluice_model *model)
+int outbox_take(struct worker *w)
 {
-	struct worker *w = model->worker;
 	struct on_device *d = w->device;
 	struct device_selected got;
 	/* The push has finished, so this call does not query CUDA. */
 	if (d->half.ops->pushed(d->half.compressor, &got, d->outbox->sent, d->half.stream))
-		return outbox_failed(model, 1);
+		return outbox_failed(w, 1);
 	d->outbox->settled = got.settled;
 	step_set_range(&w->step, got.largest); /* for a grid */
-	int rc = got.nonfinite ? refuse_nonfinite(model, &got) : 0;
+	int rc = got.nonfinite ? refuse_nonfinite(w, &got) : 0;
 	step_leave_out(&w->step, rc > 0);
-	if (!rc && !on_device_sketches(model) && (got.nan || !(got.largest <= FLT_MAX))) {
+	if (!rc && !on_device_sketches(w) && (got.nan || !(got.largest <= FLT_MAX))) {
 		/* Only the device knows the coordinate. */
 		step_fail(&w->step, COORDINATE_UNKNOWN);
-		rc = signal_overflowed(model, 1);
+		rc = signal_overflowed(w, 1);
 	}
 	return rc < 0 ? rc : 0;
 }
 
 /* A sketch that is not finite counts as incomplete. Finding its bad coordinate takes CUDA, which
  * only a call of the application may use. */
-int outbox_complete(const sluice_model *model)
+int outbox_complete(const struct worker *w)
 {
-	const struct outbox *o = outbox_of(model);
+	const struct outbox *o = outbox_of(w);
 	uint32_t s = 0;
-	while (s < model->layout.n_shards && o->sent[s].packed && !o->sent[s].nonfinite)
+	while (s < w->layout->n_shards && o->sent[s].packed && !o->sent[s].nonfinite)
 		s++;
-	return s == model->layout.n_shards && (o->settled || on_device_sketches(model));
+	return s == w->layout->n_shards && (o->settled || on_device_sketches(w));
 }
 
 /* ---- messages -------------------------------------------------------------- */
 
 /* Returns the header of the message to a shard. Rate and flags are those of the call of
  * sluice_push(). */
-static struct message head_of(const sluice_model *model, uint32_t shard)
+static struct message head_of(const struct worker *w, uint32_t shard)
 {
-	struct message m = outbox_of(model)->heads[shard];
-	m.range = model->worker->step.range;
-	m.epoch = model->job->membership_epoch;
+	struct message m = outbox_of(w)->heads[shard];
+	m.range = w->step.range;
+	m.epoch = w->job->membership_epoch;
 	return m;
 }
 
 /* Stages a message whose payload the device has made: writes the header to the shard's staging
  * slot. The payload is already there, except in a simulated rank, where it is in `landing`. */
-static void stage_made(sluice_model *model, uint32_t shard, struct message *m)
+static void stage_made(struct worker *w, uint32_t shard, struct message *m)
 {
-	const struct outbox *o = outbox_of(model);
+	const struct outbox *o = outbox_of(w);
 	const struct device_sent *sent = &o->sent[shard];
 	static const enum lane_way ways[] = { [PAYLOAD_STAGED] = LANE_STAGED,
 					      [PAYLOAD_PLACED] = LANE_PLACED,
@@ -467,38 +464,37 @@ static void stage_made(sluice_model *model, uint32_t shard, struct message *m)
 	const struct lane_payload payload = { .way = ways[way],
 					      .region = o->region,
 					      .bytes = o->parts[shard].payload };
-	uint8_t *slot = lane_slot(model->worker->lanes, shard, m->seq);
+	uint8_t *slot = lane_slot(w->lanes, shard, m->seq);
 	m->payload_bytes = sent->payload_bytes;
 	m->scale = sent->scale;
 	if (o->landing.address && way == PAYLOAD_STAGED)
 		memcpy(slot + MESSAGE_HEADER_BYTES, o->parts[shard].copy, sent->payload_bytes);
 	message_head(m, sent->crc, slot);
-	upload_stage(model, m, &payload);
+	upload_stage(w, m, &payload);
 }
 
-static void stage_packed(sluice_model *model, uint32_t shard, const struct device_sent *sent)
+static void stage_packed(struct worker *w, uint32_t shard, const struct device_sent *sent)
 {
-	struct message m = head_of(model, shard);
-	m.values = coding_of_step(model);
+	struct message m = head_of(w, shard);
+	m.values = coding_of_step(w);
 	m.count = sent->count;
 	m.coding = (enum index_coding)sent->coding;
-	stage_made(model, shard, &m);
-	model->stats.pushed_elements += sent->count;
+	stage_made(w, shard, &m);
+	w->model.stats->pushed_elements += sent->count;
 }
 
 /* Encodes a message on the host, and notes for settle() the residual that it leaves. The
  * momentum in host memory only marks coordinates here: all listed ones are set to 1 first, and
  * upload_settle() clears those that were sent. */
-static int stage_listed(sluice_model *model, uint32_t shard, const struct device_sent *sent)
+static int stage_listed(struct worker *w, uint32_t shard, const struct device_sent *sent)
 {
-	struct worker *w = model->worker;
 	struct on_device *d = w->device;
 	float *rest = d->outbox->rest + sent->first;
 	uint32_t *listed = d->outbox->listed;
-	float *residual = worker_residual(model), *velocity = compressor_velocity(w->compressor);
+	float *residual = worker_residual(w), *velocity = compressor_velocity(w->compressor);
 	struct pick pick = { .index = listed, .vector = residual, .n = sent->count };
-	struct message m = head_of(model, shard);
-	const int marks = masks(model);
+	struct message m = head_of(w, shard);
+	const int marks = masks(w);
 	if (d->half.ops->fetch(d->half.compressor, sent->first, sent->count, listed, rest,
 			       d->half.stream))
 		return device_fail(d->half.ops, "sluice_push");
@@ -506,10 +502,10 @@ static int stage_listed(sluice_model *model, uint32_t shard, const struct device
 		residual[listed[i]] = rest[i];
 	for (uint32_t i = 0; i < sent->count && marks; i++)
 		velocity[listed[i]] = 1;
-	if (upload_pick(model, &m, &pick, model->layout.shards[shard].begin))
+	if (upload_pick(w, &m, &pick, w->layout->shards[shard].begin))
 		return SLUICE_ENUMERIC;
-	upload_settle(model, shard, &pick);
-	model->stats.pushed_elements += pick.n;
+	upload_settle(w, shard, &pick);
+	w->model.stats->pushed_elements += pick.n;
 	for (uint32_t i = 0; i < sent->count; i++)
 		rest[i] = residual[listed[i]];
 	for (uint32_t i = 0; i < sent->count && marks; i++)
@@ -519,11 +515,11 @@ static int stage_listed(sluice_model *model, uint32_t shard, const struct device
 
 /* Subtracts the contents of all messages from the residual, after the host has encoded some of
  * them. */
-static int settle(sluice_model *model)
+static int settle(struct worker *w)
 {
-	struct on_device *d = model->worker->device;
+	struct on_device *d = w->device;
 	const struct outbox *o = d->outbox;
-	const int marks = masks(model);
+	const int marks = masks(w);
 	if (d->half.ops->settle(d->half.compressor, d->half.residual.address,
 				marks ? d->half.velocity.address : NULL, o->sent, o->rest,
 				marks ? o->unsent : NULL, d->half.stream))
@@ -531,49 +527,48 @@ static int settle(sluice_model *model)
 	return 0;
 }
 
-int on_device_emit_pairs(sluice_model *model)
+int on_device_emit_pairs(struct worker *w)
 {
-	const struct outbox *o = outbox_of(model);
-	const uint64_t pushed = model->stats.pushed_elements,
-		       deferred = model->stats.deferred_elements;
+	const struct outbox *o = outbox_of(w);
+	const uint64_t pushed = w->model.stats->pushed_elements,
+		       deferred = w->model.stats->deferred_elements;
 	int rc = 0;
-	for (uint32_t s = 0; s < model->layout.n_shards && !rc; s++)
+	for (uint32_t s = 0; s < w->layout->n_shards && !rc; s++)
 		if (o->sent[s].packed)
-			stage_packed(model, s, &o->sent[s]);
+			stage_packed(w, s, &o->sent[s]);
 		else
-			rc = stage_listed(model, s, &o->sent[s]);
+			rc = stage_listed(w, s, &o->sent[s]);
 	if (!rc && !o->settled)
-		rc = settle(model);
+		rc = settle(w);
 	if (rc) { /* nothing is posted yet */
-		model->stats.pushed_elements = pushed;
-		model->stats.deferred_elements = deferred;
+		w->model.stats->pushed_elements = pushed;
+		w->model.stats->deferred_elements = deferred;
 	}
 	return rc;
 }
 
 /* A sketch is not finite: copies its shard's residual to the host to find the coordinate. */
-static int sketch_overflowed(sluice_model *model, const struct shard_layout *at)
+static int sketch_overflowed(struct worker *w, const struct shard_layout *at)
 {
-	struct worker *w = model->worker;
 	size_t i = at->span;
-	int rc = half_bad(&w->device->half, worker_residual(model) + at->begin, at->begin, at->span,
+	int rc = half_bad(&w->device->half, worker_residual(w) + at->begin, at->begin, at->span,
 			  &i);
 	if (rc)
 		return rc;
 	return step_fail(&w->step, i < at->span ? at->begin + i : COORDINATE_UNKNOWN);
 }
 
-int on_device_emit_sketches(sluice_model *model)
+int on_device_emit_sketches(struct worker *w)
 {
-	const struct outbox *o = outbox_of(model);
-	for (uint32_t s = 0; s < model->layout.n_shards; s++)
+	const struct outbox *o = outbox_of(w);
+	for (uint32_t s = 0; s < w->layout->n_shards; s++)
 		if (o->sent[s].nonfinite)
-			return sketch_overflowed(model, &model->layout.shards[s]);
-	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		struct message m = head_of(model, s);
-		m.span = m.count = model->layout.shards[s].sketch_cells;
+			return sketch_overflowed(w, &w->layout->shards[s]);
+	for (uint32_t s = 0; s < w->layout->n_shards; s++) {
+		struct message m = head_of(w, s);
+		m.span = m.count = w->layout->shards[s].sketch_cells;
 		m.coding = CODING_DENSE;
-		stage_made(model, s, &m);
+		stage_made(w, s, &m);
 	}
 	return 0;
 }
@@ -581,73 +576,71 @@ int on_device_emit_sketches(sluice_model *model)
 /* ---- the values of a pull: token held -------------------------------------- */
 
 /* Requests from the device the values at the coordinates that the shards asked for. */
-static void ask(sluice_model *model)
+static void ask(struct worker *w)
 {
-	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		struct device_part *part = &outbox_of(model)->parts[s];
+	for (uint32_t s = 0; s < w->layout->n_shards; s++) {
+		struct device_part *part = &outbox_of(w)->parts[s];
 		uint32_t n;
 
-		part->index = agree_support(model, s, &n);
+		part->index = agree_support(w, s, &n);
 		part->bytes = n * (uint32_t)sizeof(float);
 	}
 }
 
-static int ask_for_values(sluice_model *model)
+static int ask_for_values(struct worker *w)
 {
-	struct worker *w = model->worker;
 	struct on_device *d = w->device;
 	struct outbox *o = d->outbox;
 	const struct device_push push = { .payload = DEVICE_VALUES,
 					  .vector = d->half.residual.address,
 					  .parts = o->parts };
-	ask(model);
-	aim(model);
+	ask(w);
+	aim(w);
 	/* A simulated job waits for the device here, because it takes a rank that waits for no
 	 * other rank as stuck. */
-	if (half_push(&d->half, &push, model->job->sim_rank != NULL))
+	if (half_push(&d->half, &push, w->job->sim_rank != NULL))
 		return device_fail(d->half.ops, "sluice_pull");
-	on_device_become(model, DEVICE_ASKED);
+	on_device_become(w, DEVICE_ASKED);
 	return 0;
 }
 
-static int stage_values(sluice_model *model)
+static int stage_values(struct worker *w)
 {
-	struct worker *w = model->worker;
 	struct on_device *d = w->device;
 	struct device_selected nothing;
 	if (d->half.ops->pushed(d->half.compressor, &nothing, d->outbox->sent, d->half.stream))
 		return device_fail(d->half.ops, "sluice_pull");
-	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		struct message m = upload_head(model, s);
+	for (uint32_t s = 0; s < w->layout->n_shards; s++) {
+		struct message m = upload_head(w, s);
 		m.count = d->outbox->parts[s].bytes / (uint32_t)sizeof(float);
 		m.coding = CODING_AGREED;
-		stage_made(model, s, &m);
-		model->stats.pushed_elements += m.count;
+		stage_made(w, s, &m);
+		w->model.stats->pushed_elements += m.count;
 	}
 	return 0;
 }
 
-static int end_job(sluice_model *model, int rc)
+static int end_job(struct worker *w, int rc)
 {
-	return rc ? job_fail(model->job, rc, model->job->rank, "%s", sluice_last_error()) : 0;
+	return rc ? job_fail(w->job, rc, w->job->rank, "%s", sluice_last_error()) : 0;
 }
 
-int on_device_valued(sluice_model *model)
+int on_device_valued(struct worker *w)
 {
-	struct on_device *d = model->worker->device;
+	struct on_device *d = w->device;
 	int rc = 0;
-	if (on_device_state(model) != DEVICE_ASKED)
+	if (on_device_state(w) != DEVICE_ASKED)
 		return 1;
 	const int done = half_poll(&d->half, 1);
 	if (!done)
 		return 0;
-	rc = done > 0 ? stage_values(model) : device_fail(d->half.ops, "sluice_pull");
-	on_device_become(model, DEVICE_IDLE);
-	return !end_job(model, rc);
+	rc = done > 0 ? stage_values(w) : device_fail(d->half.ops, "sluice_pull");
+	on_device_become(w, DEVICE_IDLE);
+	return !end_job(w, rc);
 }
 
-int on_device_ask_values(sluice_model *model)
+int on_device_ask_values(struct worker *w)
 {
-	end_job(model, ask_for_values(model));
+	end_job(w, ask_for_values(w));
 	return 0;
 }

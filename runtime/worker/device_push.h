@@ -14,37 +14,37 @@ enum payload_way {
 	PAYLOAD_IN_PLACE
 };
 
-int outbox_open(sluice_model *model);
-void outbox_close(sluice_model *model);
+int outbox_open(struct worker *w);
+void outbox_close(struct worker *w);
 /* Returns 1 if the device packs the messages that fit. Otherwise the host encodes them from the
  * selection. */
 int outbox_packs(const struct recipe *recipe);
 /* Takes the results, after the device has finished. If it does not return 0, the job has failed.
  * Token held. */
-int outbox_take(sluice_model *model);
+int outbox_take(struct worker *w);
 /* Returns 1 if the messages are complete except for their headers, and the residual is settled. */
-int outbox_complete(const sluice_model *model);
+int outbox_complete(const struct worker *w);
 /* Ends the job after a CUDA call of this thread failed in a push, because CUDA's errors stay
  * with the process. Returns SLUICE_EGPU. held: the token is held. */
-int outbox_failed(sluice_model *model, int held);
+int outbox_failed(struct worker *w, int held);
 
 /* Enqueues on the model's stream the fold (as in signal_fold()), the selection, and the making of
  * the payloads. On failure the job has ended. */
-int on_device_fold(sluice_model *model, const struct vector *grad, const struct vector *before,
+int on_device_fold(struct worker *w, const struct vector *grad, const struct vector *before,
 		   struct signal *out);
 /* Does the work of worker_send() in an up phase: stages all messages. Messages of pairs and
  * sketches are staged once the device has made them. Values that shards asked for are only
  * enqueued here, and on_device_valued() stages them. On failure nothing is posted. After
  * SLUICE_ENUMERIC, a payload is not finite and worker.overflowed is the coordinate. */
-int on_device_emit_pairs(sluice_model *model);
-int on_device_emit_sketches(sluice_model *model);
-int on_device_ask_values(sluice_model *model);
+int on_device_emit_pairs(struct worker *w);
+int on_device_emit_sketches(struct worker *w);
+int on_device_ask_values(struct worker *w);
 /* Called by the pull, token held. Returns 1 if the values are staged, or if none are awaited. */
-int on_device_valued(sluice_model *model);
+int on_device_valued(struct worker *w);
 /* Writes to text what the device is doing, for a log line about a waiting call. Returns 0 if the
  * device is idle. */
-int on_device_busy(const sluice_model *model, char *text, size_t cap);
+int on_device_busy(const struct worker *w, char *text, size_t cap);
 /* Return how the payloads for this shard leave, and whether the device packed the last one. */
-enum payload_way on_device_way(const sluice_model *model, uint32_t shard);
-int on_device_packed(const sluice_model *model, uint32_t shard);
+enum payload_way on_device_way(const struct worker *w, uint32_t shard);
+int on_device_packed(const struct worker *w, uint32_t shard);
 #endif

@@ -14,9 +14,9 @@
 
 /* ---- the state ------------------------------------------------------------- */
 
-enum on_device_state on_device_state(const sluice_model *model)
+enum on_device_state on_device_state(const struct worker *w)
 {
-	const struct on_device *d = model->worker->device;
+	const struct on_device *d = w->device;
 	return (enum on_device_state)atomic_load_explicit(&d->state, memory_order_acquire);
 }
 
@@ -30,42 +30,42 @@ int on_device_at_work(enum on_device_state state)
 	return state == DEVICE_ENQUEUED || state == DEVICE_ASKED;
 }
 
-void on_device_become(sluice_model *model, enum on_device_state state)
+void on_device_become(struct worker *w, enum on_device_state state)
 {
-	const int more = on_device_goes_on(state) - on_device_goes_on(on_device_state(model));
+	const int more = on_device_goes_on(state) - on_device_goes_on(on_device_state(w));
 	if (more) { /* a caller that changes this holds the token */
-		progress_unannounced(model->job, more);
-		model_stir(model);
+		progress_unannounced(w->job, more);
+		clients_stir(&w->job->clients, w->model.id);
 	}
-	struct on_device *d = model->worker->device;
-	model->worker->ops = state == DEVICE_AWAY ? d->host_ops : d->device_ops;
+	struct on_device *d = w->device;
+	w->ops = state == DEVICE_AWAY ? d->host_ops : d->device_ops;
 	atomic_store_explicit(&d->state, (int)state, memory_order_release);
 }
 
-int on_device_selects(const sluice_model *model)
+int on_device_selects(const struct worker *w)
 {
-	return on_device_state(model) != DEVICE_AWAY;
+	return on_device_state(w) != DEVICE_AWAY;
 }
 
-void on_device_renewed(sluice_model *model)
+void on_device_renewed(struct worker *w)
 {
-	if (on_device_selects(model))
-		on_device_become(model, DEVICE_STALE);
+	if (on_device_selects(w))
+		on_device_become(w, DEVICE_STALE);
 }
 
 /* ---- the device's own compressor -------------------------------------------- */
 
-int on_device_sketches(const sluice_model *model)
+int on_device_sketches(const struct worker *w)
 {
-	return model->recipe.up.select == SELECT_SKETCH;
+	return w->rules.recipe->up.select == SELECT_SKETCH;
 }
 
 /* Returns the number of columns of all sketches together; 0 unless up=sketch. */
-static uint32_t sketch_columns(const sluice_model *model)
+static uint32_t sketch_columns(const struct worker *w)
 {
 	uint32_t sum = 0;
-	for (uint32_t s = 0; s < model->layout.n_shards && on_device_sketches(model); s++)
-		sum += model->layout.shards[s].sketch_columns;
+	for (uint32_t s = 0; s < w->layout->n_shards && on_device_sketches(w); s++)
+		sum += w->layout->shards[s].sketch_columns;
 	return sum;
 }
 
@@ -77,26 +77,25 @@ static size_t most_landed(const struct layout *l)
 	return room > l->support_most ? room : l->support_most;
 }
 
-int on_device_open_compressor(sluice_model *model, const void *pointer)
+int on_device_open_compressor(struct worker *w, const void *pointer)
 {
-	const struct layout *l = &model->layout;
+	const struct layout *l = w->layout;
 	/* k: the most coordinates that are selected or requested */
 	const struct device_shape shape = { .n = l->count,
 					    .k = l->selected_most > l->support_most ?
 							 l->selected_most :
 							 l->support_most,
 					    .parts = l->n_shards,
-					    .blocks = (unsigned)model->job->settings.gpu_blocks,
-					    .sketch_columns = sketch_columns(model),
+					    .blocks = (unsigned)w->job->settings.gpu_blocks,
+					    .sketch_columns = sketch_columns(w),
 					    .landed = most_landed(l) };
-	return half_open(&model->worker->device->half, pointer, shape, l->spans, l->n_spans,
+	return half_open(&w->device->half, pointer, shape, l->spans, l->n_spans,
 			 "opening a model on a GPU");
 }
 
 /* Lists the coordinates of a seeded selector, which depend only on step and shard. */
-static void list_seeded(const sluice_model *model, double density, struct device_select *call)
+static void list_seeded(const struct worker *w, double density, struct device_select *call)
 {
-	const struct worker *w = model->worker;
 	size_t n;
 
 	call->list = compressor_support(w->compressor, density, w->step.number, &n);
@@ -104,12 +103,12 @@ static void list_seeded(const sluice_model *model, double density, struct device
 }
 
 /* Sets the rule of this step's selection: the k largest, or the rule that the recipe names. */
-static void rule_of(const sluice_model *model, struct device_select *call)
+static void rule_of(const struct worker *w, struct device_select *call)
 {
-	const struct recipe *recipe = &model->recipe;
-	const double density = model->stats.density_up;
+	const struct recipe *recipe = w->rules.recipe;
+	const double density = w->model.stats->density_up;
 
-	call->k = schedule_count(density, model->layout.count - model->layout.exempt);
+	call->k = schedule_count(density, w->layout->count - w->layout->exempt);
 	call->fresh = recipe->memory == MEMORY_NONE;
 	switch (recipe->up.select) {
 	case SELECT_THRESHOLD:
@@ -127,26 +126,26 @@ static void rule_of(const sluice_model *model, struct device_select *call)
 		call->wanted = call->draw == DEVICE_DRAW_DENSITY ? density :
 								   (double)recipe->up.level;
 		call->purpose = RANDOM_KEEP;
-		call->rank = (uint32_t)model->job->rank;
+		call->rank = (uint32_t)w->job->rank;
 		call->seed = recipe->seed;
-		call->step = model->worker->step.number;
+		call->step = w->step.number;
 		break;
-	case SELECT_RANDK: list_seeded(model, density, call); break;
+	case SELECT_RANDK: list_seeded(w, density, call); break;
 	default: break;
 	}
 }
 
-struct device_select on_device_select_of(const sluice_model *model, const void *grad)
+struct device_select on_device_select_of(const struct worker *w, const void *grad)
 {
-	const struct on_device *d = model->worker->device;
-	const struct recipe *recipe = &model->recipe;
+	const struct on_device *d = w->device;
+	const struct recipe *recipe = w->rules.recipe;
 	const int zero = recipe->nonfinite == NONFINITE_ZERO;
 	struct device_select call = {
 		.residual = d->half.residual.address,
 		.grad = grad,
-		.grad_type = (int)model_pushed_type(model),
-		.grad_scale = value_eight(model_pushed_type(model)) ? model->grad.scale : 1,
-		.scale = update_pushed(&model->update, model->lr),
+		.grad_type = (int)worker_pushed_type(w),
+		.grad_scale = value_eight(worker_pushed_type(w)) ? w->grad.scale : 1,
+		.scale = update_pushed(w->rules.update, w->step.lr),
 		.judge = zero                                 ? DEVICE_JUDGE_NOT :
 			 recipe->nonfinite == NONFINITE_ABORT ? DEVICE_JUDGE_LATE :
 								DEVICE_JUDGE_FIRST,
@@ -155,7 +154,7 @@ struct device_select on_device_select_of(const sluice_model *model, const void *
 		.velocity = d->half.velocity.address,
 		.momentum = recipe->signal_momentum,
 	};
-	rule_of(model, &call);
+	rule_of(w, &call);
 	return call;
 }
 
@@ -164,34 +163,33 @@ int on_device_check_stream(const struct device_ops *ops, void *stream, const cha
 	return ops->ready(stream) ? device_fail(ops, function) : 0;
 }
 
-int on_device_ready(const sluice_model *model, const char *function)
+int on_device_ready(const struct worker *w, const char *function)
 {
-	const struct on_device *d = model->worker->device;
+	const struct on_device *d = w->device;
 	return on_device_check_stream(d->half.ops, d->half.stream, function);
 }
 
 /* ---- residual and momentum ------------------------------------------------- */
 
-int on_device_fetch(sluice_model *model)
+int on_device_fetch(struct worker *w)
 {
-	return on_device_state(model) <= DEVICE_STALE ? 0 :
-							half_fetch(&model->worker->device->half);
+	return on_device_state(w) <= DEVICE_STALE ? 0 : half_fetch(&w->device->half);
 }
 
-int on_device_take_up(sluice_model *model)
+int on_device_take_up(struct worker *w)
 {
-	if (on_device_state(model) != DEVICE_STALE)
+	if (on_device_state(w) != DEVICE_STALE)
 		return 0;
-	if (half_take_up(&model->worker->device->half))
+	if (half_take_up(&w->device->half))
 		return -1;
-	on_device_become(model, DEVICE_IDLE);
+	on_device_become(w, DEVICE_IDLE);
 	return 0;
 }
 
-int on_device_clear(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
+int on_device_clear(struct worker *w, const struct shard_layout *at, const uint32_t *index,
 		    const struct entries *got, uint32_t n)
 {
-	const struct on_device *d = model->worker->device;
+	const struct on_device *d = w->device;
 	float *residual = (float *)d->half.residual.address + at->begin;
 	float *velocity = (float *)d->half.velocity.address;
 	uint32_t published = index ? n : 0;
@@ -204,7 +202,7 @@ int on_device_clear(sluice_model *model, const struct shard_layout *at, const ui
 		.vector = residual, .index = index, .count = published, .assign = 1
 	};
 	int failed = d->half.ops->apply(d->half.compressor, &call, d->half.stream);
-	if (!failed && velocity && model->recipe.mask) {
+	if (!failed && velocity && w->rules.recipe->mask) {
 		call.vector = velocity + at->begin;
 		failed = d->half.ops->apply(d->half.compressor, &call, d->half.stream);
 	}
@@ -213,10 +211,10 @@ int on_device_clear(sluice_model *model, const struct shard_layout *at, const ui
 
 /* ---- pulls ------------------------------------------------------------------- */
 
-int on_device_use(sluice_model *model, const void *pointer, const struct device_ops **ops,
+int on_device_use(struct worker *w, const void *pointer, const struct device_ops **ops,
 		  struct device_compressor **compressor)
 {
-	struct on_device *d = model->worker->device;
+	struct on_device *d = w->device;
 	const struct device_ops *found;
 	int rc = device_of(pointer, &found);
 
@@ -225,12 +223,12 @@ int on_device_use(sluice_model *model, const void *pointer, const struct device_
 	if (rc)
 		return rc;
 	d->half.ops = *ops = found;
-	rc = on_device_open_compressor(model, pointer);
+	rc = on_device_open_compressor(w, pointer);
 	*compressor = d->half.compressor;
 	return rc;
 }
 
-int on_device_lands(const sluice_model *model)
+int on_device_lands(const struct worker *w)
 {
-	return on_device_selects(model) && on_device_sketches(model);
+	return on_device_selects(w) && on_device_sketches(w);
 }

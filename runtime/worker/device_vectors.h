@@ -10,6 +10,7 @@
 #include <stdatomic.h>
 
 struct compressor_ops;
+struct worker;
 
 /* Where gradients are selected, and the state of the push under way. */
 enum on_device_state {
@@ -38,44 +39,44 @@ struct on_device {
 	struct outbox *outbox;   /* device_push.c's; NULL: gradients are selected on the host */
 };
 /* Sets the state. Token held, except in the application's calls while nothing is under way. */
-void on_device_become(sluice_model *model, enum on_device_state state);
+void on_device_become(struct worker *w, enum on_device_state state);
 /* Return 1 if the progress thread must poll the push; if the device is working. */
 int on_device_goes_on(enum on_device_state state);
 int on_device_at_work(enum on_device_state state);
 /* Returns 1 with up=sketch, where a push sends sketches and the pull sends the requested values. */
-int on_device_sketches(const sluice_model *model);
+int on_device_sketches(const struct worker *w);
 /* Enqueues copies of residual and momentum to the device, if the host's are newer. Returns 0 or -1,
  * like the operations of struct device_ops. */
-int on_device_take_up(sluice_model *model);
+int on_device_take_up(struct worker *w);
 /* Opens the device's compressor, if it is not open yet. pointer points to memory of the device. */
-int on_device_open_compressor(sluice_model *model, const void *pointer);
+int on_device_open_compressor(struct worker *w, const void *pointer);
 /* Returns how this step's gradient is added to the residual, and what is selected from the sum. */
-struct device_select on_device_select_of(const sluice_model *model, const void *grad);
+struct device_select on_device_select_of(const struct worker *w, const void *grad);
 /* Fail with SLUICE_EGPU if the stream, or the model's stream, is being captured into a graph. Each
  * launch of the graph would otherwise repeat the messages of one step. */
 int on_device_check_stream(const struct device_ops *ops, void *stream, const char *function);
-int on_device_ready(const sluice_model *model, const char *function);
+int on_device_ready(const struct worker *w, const char *function);
 
-enum on_device_state on_device_state(const sluice_model *model);
+enum on_device_state on_device_state(const struct worker *w);
 /* Returns 1 if gradients are selected on the device. */
-int on_device_selects(const sluice_model *model);
+int on_device_selects(const struct worker *w);
 /* Called when residual and momentum in host memory have become the newer ones. */
-void on_device_renewed(sluice_model *model);
+void on_device_renewed(struct worker *w);
 
 /* ---- residual and momentum ---- */
 /* Copies residual and momentum to the host, if they are on the device. */
-int on_device_fetch(sluice_model *model);
+int on_device_fetch(struct worker *w);
 
 /* ---- pulls ---- */
 /* For the pull of a vector on a device: returns the device's operations and its opened compressor.
  * *ops never becomes NULL, because it still releases the memory of earlier pulls. */
-int on_device_use(sluice_model *model, const void *pointer, const struct device_ops **ops,
+int on_device_use(struct worker *w, const void *pointer, const struct device_ops **ops,
 		  struct device_compressor **compressor);
 /* Returns 1 if the device reads published coordinates (up=sketch). */
-int on_device_lands(const sluice_model *model);
+int on_device_lands(const struct worker *w);
 /* up=sketch: clears the residual at the published coordinates. index is relative to the shard
  * and lies in the memory of half_land(). index NULL: all coordinates whose received values
  * are not zero. */
-int on_device_clear(sluice_model *model, const struct shard_layout *at, const uint32_t *index,
+int on_device_clear(struct worker *w, const struct shard_layout *at, const uint32_t *index,
 		    const struct entries *got, uint32_t n);
 #endif

@@ -40,9 +40,9 @@ static int guards(const struct recipe *recipe)
 	       (recipe->up.select != SELECT_ALL || recipe->down.select != SELECT_ALL);
 }
 
-static int guard_used(const sluice_model *model)
+static int guard_used(const struct worker *w)
 {
-	return guards(&model->recipe);
+	return guards(w->rules.recipe);
 }
 
 static uint64_t guard_memory(const struct layout *l, const struct recipe *recipe)
@@ -50,50 +50,50 @@ static uint64_t guard_memory(const struct layout *l, const struct recipe *recipe
 	return guards(recipe) ? sizeof(struct guard) + WAYS * l->n_shards * sizeof(double) : 0;
 }
 
-static int guard_open(sluice_model *model)
+static int guard_open(struct worker *w)
 {
-	model->worker->guard = calloc(1, guard_memory(&model->layout, &model->recipe));
-	return model->worker->guard ? 0 : fail(SLUICE_ENOMEM, "no memory for guard=");
+	w->guard = calloc(1, guard_memory(w->layout, w->rules.recipe));
+	return w->guard ? 0 : fail(SLUICE_ENOMEM, "no memory for guard=");
 }
 
-static void guard_close(sluice_model *model)
+static void guard_close(struct worker *w)
 {
-	free(model->worker->guard);
-	model->worker->guard = NULL;
+	free(w->guard);
+	w->guard = NULL;
 }
 
-static void guard_restart(sluice_model *model)
+static void guard_restart(struct worker *w)
 {
-	struct guard *g = model->worker->guard;
+	struct guard *g = w->guard;
 
 	for (int way = 0; way < WAYS; way++) {
-		growth_open(&g->way[way], model->layout.count, model->schedule.raises);
-		growth_forget(&g->way[way], model->worker->step.number);
+		growth_open(&g->way[way], w->layout->count, w->rules.schedule->raises);
+		growth_forget(&g->way[way], w->step.number);
 	}
-	g->pushed = model->stats.pushed_elements;
-	g->pulled = model->stats.pulled_elements;
+	g->pushed = w->model.stats->pushed_elements;
+	g->pulled = w->model.stats->pulled_elements;
 	g->doublings = 0;
 	g->saw = g->over = 0;
 	g->verdict = (struct growth_verdict){ 0 };
-	memset(g->squares, 0, WAYS * model->layout.n_shards * sizeof(g->squares[0]));
+	memset(g->squares, 0, WAYS * w->layout->n_shards * sizeof(g->squares[0]));
 }
 
 /* Records the values of one shard's message. */
-static void see(const sluice_model *model, int way, uint32_t shard, const uint32_t *index,
+static void see(const struct worker *w, int way, uint32_t shard, const uint32_t *index,
 		const float *value, uint64_t n)
 {
-	struct guard *g = model->worker->guard;
+	struct guard *g = w->guard;
 
 	if (!g->over && index)
-		g->squares[(uint32_t)way * model->layout.n_shards + shard] += growth_see(
-			&g->way[way], model->layout.shards[shard].begin, index, value, n);
+		g->squares[(uint32_t)way * w->layout->n_shards + shard] += growth_see(
+			&g->way[way], w->layout->shards[shard].begin, index, value, n);
 }
 
 /* Adds up the step in the order of the shards, because messages arrive in any order. */
-static void add_step(const sluice_model *model)
+static void add_step(const struct worker *w)
 {
-	const uint32_t shards = model->layout.n_shards;
-	struct guard *g = model->worker->guard;
+	const uint32_t shards = w->layout->n_shards;
+	struct guard *g = w->guard;
 
 	for (uint32_t i = 0; i < WAYS * shards; i++) {
 		growth_add(&g->way[i / shards], g->squares[i]);
@@ -101,39 +101,38 @@ static void add_step(const sluice_model *model)
 	}
 }
 
-static void guard_emitted(sluice_model *model, const struct shard_layout *at,
+static void guard_emitted(struct worker *w, const struct shard_layout *at,
 			  const struct pick *emitted)
 {
-	see(model, UP, (uint32_t)(at - model->layout.shards), emitted->index, emitted->value,
-	    emitted->n);
+	see(w, UP, (uint32_t)(at - w->layout->shards), emitted->index, emitted->value, emitted->n);
 }
 
-static int guard_applied(sluice_model *model, uint32_t shard, const uint32_t *index,
+static int guard_applied(struct worker *w, uint32_t shard, const uint32_t *index,
 			 const struct entries *got, const struct message *m)
 {
-	see(model, DOWN, shard, index, got->value, m->count);
+	see(w, DOWN, shard, index, got->value, m->count);
 	return 0;
 }
 
 /* Returns the norm of the residual, for a report. Makes a pass over it. */
-static double norm_of_residual(const sluice_model *model)
+static double norm_of_residual(const struct worker *w)
 {
-	const float *residual = worker_residual(model);
+	const float *residual = worker_residual(w);
 
-	return sqrt(loss_squares(residual, model->layout.count));
+	return sqrt(loss_squares(residual, w->layout->count));
 }
 
 /* Writes "the norm of what rank 0 sends in a step was 0.1 at step 8 and is 3 at step 90, and 50 %
  * ..." */
-static void describe_growth(const sluice_model *model, char *text, size_t cap)
+static void describe_growth(const struct worker *w, char *text, size_t cap)
 {
-	const struct guard *g = model->worker->guard;
+	const struct guard *g = w->guard;
 	const struct growth_verdict *v = &g->verdict;
 	char waits[64] = "";
 
-	if (g->saw_way == UP && !worker_on_device(model))
+	if (g->saw_way == UP && !worker_on_device(w))
 		snprintf(waits, sizeof(waits), " (%.3g waits in this rank's residual)",
-			 norm_of_residual(model));
+			 norm_of_residual(w));
 	snprintf(text, cap,
 		 "the norm of what %s in a step was %.3g at step %llu and is %.3g at step %llu%s, "
 		 "and %.0f %% of the coordinates are sent again with the opposite sign",
@@ -142,109 +141,105 @@ static void describe_growth(const sluice_model *model, char *text, size_t cap)
 		 100 * v->share);
 }
 
-static const char *what(const sluice_model *model)
+static const char *what(const struct worker *w)
 {
-	return model->worker->guard->verdict.circles ? "overshoots in circles" : "diverges";
+	return w->guard->verdict.circles ? "overshoots in circles" : "diverges";
 }
 
-static void warn(const sluice_model *model)
+static void warn(const struct worker *w)
 {
-	const struct step_rule *rule = &model->worker->step.rule;
+	const struct step_rule *rule = &w->step.rule;
 	const double density = rule->up < rule->down ? rule->up : rule->down;
 	char growth[360];
 
-	describe_growth(model, growth, sizeof(growth));
+	describe_growth(w, growth, sizeof(growth));
 	if (density < 1)
 		log_line(LOG_WARN, "runtime",
 			 "model %u: the training %s: %s: at density %g a coordinate is "
 			 "delayed by about %.0f steps, in which the learning rate %g overshoots; "
 			 "lower the rate, raise the density, or set warmup= (sluice_recipe(7), "
 			 "CHOOSING; guard=raise raises the density, guard=none silences this)",
-			 model->id, what(model), growth, density, 1 / density, (double)model->lr);
+			 w->model.id, what(w), growth, density, 1 / density, (double)w->step.lr);
 	else
 		log_line(LOG_WARN, "runtime",
 			 "model %u: the training %s: %s: guard=raise has raised the "
 			 "densities to 1 already, so compression is not the cause; lower the "
 			 "learning rate %g",
-			 model->id, what(model), growth, (double)model->lr);
+			 w->model.id, what(w), growth, (double)w->step.lr);
 }
 
 /* Reports that all ranks send more from the next step on. */
-static void report_raise(const sluice_model *model)
+static void report_raise(const struct worker *w)
 {
-	const struct worker *w = model->worker;
 	const struct guard *g = w->guard;
-	const struct step_rule next = model_rule(model, w->step.number + 1, w->step.chosen);
+	const struct step_rule next = rulebook_step(&w->rules, w->step.number + 1, w->step.chosen);
 	/* seen by another rank, or before a restart */
 	char growth[360] = "a rank has seen its messages grow";
 
 	if (g->saw && g->verdict.to)
-		describe_growth(model, growth, sizeof(growth));
+		describe_growth(w, growth, sizeof(growth));
 	log_line(LOG_WARN, "runtime",
 		 "model %u: the training %s: %s: guard=raise doubles the densities to %g up "
 		 "and %g down from step %llu on (doubling %u of at most %u); to send less, lower "
 		 "the learning rate %g",
-		 model->id, what(model), growth, next.up, next.down, (unsigned long long)next.step,
-		 w->step.chosen, schedule_raises_most(&model->recipe), (double)model->lr);
+		 w->model.id, what(w), growth, next.up, next.down, (unsigned long long)next.step,
+		 w->step.chosen, schedule_raises_most(w->rules.recipe), (double)w->step.lr);
 }
 
 /* Called when the delta of this step brings a doubling. */
-static void begin_again(sluice_model *model)
+static void begin_again(struct worker *w)
 {
-	struct guard *g = model->worker->guard;
+	struct guard *g = w->guard;
 
-	if (is_first_worker(model->job))
-		report_raise(model);
+	if (is_first_worker(w->job))
+		report_raise(w);
 	for (int way = 0; way < WAYS; way++)
-		growth_treated(&g->way[way], model->worker->step.number);
-	g->pushed = model->stats.pushed_elements;
-	g->pulled = model->stats.pulled_elements;
-	g->doublings = model->worker->step.chosen;
+		growth_treated(&g->way[way], w->step.number);
+	g->pushed = w->model.stats->pushed_elements;
+	g->pulled = w->model.stats->pulled_elements;
+	g->doublings = w->step.chosen;
 	g->saw = 0;
-	model->stats.guard_raises = g->doublings;
+	w->model.stats->guard_raises = g->doublings;
 }
 
-static void act(sluice_model *model)
+static void act(struct worker *w)
 {
-	struct worker *w = model->worker;
-
-	w->guard->over = w->step.chosen >= schedule_raises_most(&model->recipe);
+	w->guard->over = w->step.chosen >= schedule_raises_most(w->rules.recipe);
 	if (!w->guard->over)
 		step_propose(&w->step, w->step.chosen + 1);
-	else if (is_first_worker(model->job))
-		warn(model);
+	else if (is_first_worker(w->job))
+		warn(w);
 }
 
-static void guard_pulled(sluice_model *model)
+static void guard_pulled(struct worker *w)
 {
-	struct worker *w = model->worker;
 	struct guard *g = w->guard;
-	const uint64_t count = model->layout.count;
+	const uint64_t count = w->layout->count;
 
-	add_step(model);
-	if (model->schedule.raises && w->step.chosen != g->doublings) {
-		begin_again(model);
+	add_step(w);
+	if (w->rules.schedule->raises && w->step.chosen != g->doublings) {
+		begin_again(w);
 		return;
 	}
 	if (g->saw || g->over)
 		return;
 
-	const int delay = model->stats.pushed_elements - g->pushed >= count &&
-			  model->stats.pulled_elements - g->pulled >= count;
+	const int delay = w->model.stats->pushed_elements - g->pushed >= count &&
+			  w->model.stats->pulled_elements - g->pulled >= count;
 
 	if (delay) {
-		g->pushed = model->stats.pushed_elements;
-		g->pulled = model->stats.pulled_elements;
+		g->pushed = w->model.stats->pushed_elements;
+		g->pulled = w->model.stats->pulled_elements;
 	}
 	for (int way = 0; way < WAYS && !g->saw; way++) {
-		g->saw = growth_step(&g->way[way], w->step.number, (double)model->lr, delay,
+		g->saw = growth_step(&g->way[way], w->step.number, (double)w->step.lr, delay,
 				     &g->verdict);
 		g->saw_way = way;
-		if (w->step.number <= model->schedule.warmup_steps)
+		if (w->step.number <= w->rules.schedule->warmup_steps)
 			growth_forget(&g->way[way], w->step.number);
 	}
 	if (g->saw)
-		act(model);
+		act(w);
 }
 
 /* ---- checkpoints ------------------------------------------------------------- */
@@ -252,14 +247,13 @@ static void guard_pulled(sluice_model *model)
 enum { AT_CHOICE, AT_PUSHED, AT_PULLED, AT_WAYS };
 enum { CHOSEN_BITS = 8 };
 
-void guard_save(const sluice_model *model, uint64_t numbers[GUARD_NUMBERS])
+void guard_save(const struct worker *w, uint64_t numbers[GUARD_NUMBERS])
 {
-	const struct worker *w = model->worker;
 	const struct guard *g = w->guard;
 
 	numbers[AT_CHOICE] = w->step.chosen | (uint64_t)w->step.proposed << CHOSEN_BITS;
-	numbers[AT_PUSHED] = model->stats.pushed_elements - g->pushed;
-	numbers[AT_PULLED] = model->stats.pulled_elements - g->pulled;
+	numbers[AT_PUSHED] = w->model.stats->pushed_elements - g->pushed;
+	numbers[AT_PULLED] = w->model.stats->pulled_elements - g->pulled;
 	for (int way = 0; way < WAYS; way++)
 		growth_save(&g->way[way], numbers + AT_WAYS + way * GROWTH_NUMBERS);
 }
@@ -274,12 +268,12 @@ static uint64_t proposed_in(const uint64_t *numbers)
 	return numbers[AT_CHOICE] >> CHOSEN_BITS;
 }
 
-const char *guard_judge(const sluice_model *model, const uint64_t numbers[GUARD_NUMBERS],
+const char *guard_judge(const struct worker *w, const uint64_t numbers[GUARD_NUMBERS],
 			uint64_t step)
 {
 	const char *why = NULL;
 
-	if (proposed_in(numbers) > schedule_raises_most(&model->recipe) ||
+	if (proposed_in(numbers) > schedule_raises_most(w->rules.recipe) ||
 	    proposed_in(numbers) < chosen_in(numbers) ||
 	    proposed_in(numbers) > chosen_in(numbers) + 1)
 		return "it counts more doublings of the densities than this recipe allows";
@@ -288,21 +282,21 @@ const char *guard_judge(const sluice_model *model, const uint64_t numbers[GUARD_
 	return why;
 }
 
-void guard_restore(sluice_model *model, const uint64_t numbers[GUARD_NUMBERS])
+void guard_restore(struct worker *w, const uint64_t numbers[GUARD_NUMBERS])
 {
-	struct worker *w = model->worker;
 	struct guard *g = w->guard;
 
-	const struct step_rule next = model_rule(model, w->step.number + 1, chosen_in(numbers));
+	const struct step_rule next = rulebook_step(&w->rules, w->step.number + 1,
+						    chosen_in(numbers));
 
 	g->doublings = chosen_in(numbers);
 	step_restore(&w->step, g->doublings, (unsigned)proposed_in(numbers), &next);
 	g->saw = w->step.proposed > w->step.chosen;
-	g->pushed = model->stats.pushed_elements - numbers[AT_PUSHED];
-	g->pulled = model->stats.pulled_elements - numbers[AT_PULLED];
+	g->pushed = w->model.stats->pushed_elements - numbers[AT_PUSHED];
+	g->pulled = w->model.stats->pulled_elements - numbers[AT_PULLED];
 	for (int way = 0; way < WAYS; way++)
 		growth_restore(&g->way[way], numbers + AT_WAYS + way * GROWTH_NUMBERS);
-	model->stats.guard_raises = g->doublings;
+	w->model.stats->guard_raises = g->doublings;
 }
 
 const struct step_hooks guard_hooks = { .used = guard_used,

@@ -12,10 +12,10 @@
  * doublings and the observations since the last one. guard_judge() returns NULL, or why the numbers
  * cannot be a guard's after `step` steps. */
 enum { GUARD_NUMBERS = 3 + 2 * GROWTH_NUMBERS };
-void guard_save(const sluice_model *model, uint64_t numbers[GUARD_NUMBERS]);
-const char *guard_judge(const sluice_model *model, const uint64_t numbers[GUARD_NUMBERS],
+void guard_save(const struct worker *w, uint64_t numbers[GUARD_NUMBERS]);
+const char *guard_judge(const struct worker *w, const uint64_t numbers[GUARD_NUMBERS],
 			uint64_t step);
-void guard_restore(sluice_model *model, const uint64_t numbers[GUARD_NUMBERS]);
+void guard_restore(struct worker *w, const uint64_t numbers[GUARD_NUMBERS]);
 
 extern const struct step_hooks guard_hooks;
 #endif

@@ -15,67 +15,66 @@ struct signal;
 struct step_hooks {
 	/* ---- as long as the model ---- */
 	/* Returns 1 if the model uses the row. NULL: every model does. */
-	int (*used)(const sluice_model *model);
-	int (*open)(sluice_model *model); /* 0 or SLUICE_ENOMEM */
-	void (*close)(sluice_model *model);
+	int (*used)(const struct worker *w);
+	int (*open)(struct worker *w); /* 0 or SLUICE_ENOMEM */
+	void (*close)(struct worker *w);
 	/* Called at open and after a restore. The state is that after worker_open(), except for the
 	 * kept vectors, which may have been restored. */
-	void (*restart)(sluice_model *model);
+	void (*restart)(struct worker *w);
 	/* Called when the training begins with these parameters on all workers. */
-	void (*begin)(sluice_model *model, const float *params);
+	void (*begin)(struct worker *w, const float *params);
 	uint64_t (*memory)(const struct layout *l, const struct recipe *recipe);
 
 	/* ---- a push, in this order ---- */
-	void (*step_begins)(sluice_model *model);
+	void (*step_begins)(struct worker *w);
 	/* Called when the gradient has been added to the residual, or is left to the selection
 	 * (*signal). */
-	void (*folded)(sluice_model *model, struct signal *signal);
+	void (*folded)(struct worker *w, struct signal *signal);
 	/* Returns how many of n coordinates are picked at this density; 0: as many as the density
 	 * says. */
-	uint64_t (*count)(const sluice_model *model, double density, uint64_t n);
+	uint64_t (*count)(const struct worker *w, double density, uint64_t n);
 	/* Called when the coordinates of all messages are picked, before any is emitted. */
-	void (*picked)(sluice_model *model);
+	void (*picked)(struct worker *w);
 	/* Called when one message is made, while its values are still in the residual. The
 	 * positions count from the shard's first coordinate. */
-	void (*emitted)(sluice_model *model, const struct shard_layout *at,
+	void (*emitted)(struct worker *w, const struct shard_layout *at,
 			const struct pick *emitted);
 	/* Returns the field `anchor` of this worker's messages, in which a method may send a count;
 	 * 0: none. */
-	uint32_t (*mark)(const sluice_model *model);
+	uint32_t (*mark)(const struct worker *w);
 	/* Called when all messages of the step's first phase are made. elements:
 	 * stats.pushed_elements before the push. */
-	void (*sent)(sluice_model *model, uint64_t elements);
+	void (*sent)(struct worker *w, uint64_t elements);
 
 	/* ---- a pull ---- */
 	/* Reads the n bytes that follow a delta in its log entry. The delta is decoded but not yet
 	 * applied. Returns 0, or SLUICE_EWIRE with *why. */
-	int (*note)(sluice_model *model, uint32_t shard, const uint8_t *note, size_t n,
+	int (*note)(struct worker *w, uint32_t shard, const uint8_t *note, size_t n,
 		    const char **why);
 	/* Called when a delta has been added to the target (the parameters). index holds its
 	 * coordinates; NULL: all. got holds its values, and has room for as many coordinates.
 	 * Returns 0 or an error. */
-	int (*applied)(sluice_model *model, uint32_t shard, const uint32_t *index,
+	int (*applied)(struct worker *w, uint32_t shard, const uint32_t *index,
 		       const struct entries *got, const struct message *m);
 	/* Called when all deltas of the step are applied. */
-	void (*pulled)(sluice_model *model);
+	void (*pulled)(struct worker *w);
 };
 
 /* Each calls the function of the same name in all rows, and stops at the first error. hooks_count()
  * and hooks_mark() return the first result that is not 0. If all are 0, hooks_count() returns the
  * number that follows from the recipe's density. */
-void hooks_close(sluice_model *model);
-void hooks_restart(sluice_model *model);
-void hooks_begin(sluice_model *model, const float *params);
-void hooks_step_begins(sluice_model *model);
-void hooks_folded(sluice_model *model, struct signal *signal);
-uint64_t hooks_count(const sluice_model *model, double density, uint64_t n);
-void hooks_picked(sluice_model *model);
-void hooks_emitted(sluice_model *model, const struct shard_layout *at, const struct pick *emitted);
-uint32_t hooks_mark(const sluice_model *model);
-void hooks_sent(sluice_model *model, uint64_t elements);
-int hooks_note(sluice_model *model, uint32_t shard, const uint8_t *note, size_t n,
-	       const char **why);
-int hooks_applied(sluice_model *model, uint32_t shard, const uint32_t *index,
+void hooks_close(struct worker *w);
+void hooks_restart(struct worker *w);
+void hooks_begin(struct worker *w, const float *params);
+void hooks_step_begins(struct worker *w);
+void hooks_folded(struct worker *w, struct signal *signal);
+uint64_t hooks_count(const struct worker *w, double density, uint64_t n);
+void hooks_picked(struct worker *w);
+void hooks_emitted(struct worker *w, const struct shard_layout *at, const struct pick *emitted);
+uint32_t hooks_mark(const struct worker *w);
+void hooks_sent(struct worker *w, uint64_t elements);
+int hooks_note(struct worker *w, uint32_t shard, const uint8_t *note, size_t n, const char **why);
+int hooks_applied(struct worker *w, uint32_t shard, const uint32_t *index,
 		  const struct entries *got, const struct message *m);
-void hooks_pulled(sluice_model *model);
+void hooks_pulled(struct worker *w);
 #endif

@@ -118,21 +118,21 @@ struct lazy {
 	int refresh;              /* the next push sends the whole gradient again */
 };
 
-static int lazy_used(const sluice_model *model)
+static int lazy_used(const struct worker *w)
 {
-	return model->recipe.signal == SIGNAL_INNOVATION;
+	return w->rules.recipe->signal == SIGNAL_INNOVATION;
 }
 
-static int lazy_open(sluice_model *model)
+static int lazy_open(struct worker *w)
 {
-	const struct recipe *recipe = &model->recipe;
-	const struct vectors *kept = &model->worker->kept;
+	const struct recipe *recipe = w->rules.recipe;
+	const struct vectors *kept = &w->kept;
 
-	struct lazy *lazy = model->worker->lazy = calloc(1, sizeof(*lazy));
+	struct lazy *lazy = w->lazy = calloc(1, sizeof(*lazy));
 	if (lazy) {
 		lazy->reference = kept->of[KEPT_REFERENCE];
 		lazy->since = kept->of[KEPT_SINCE];
-		lazy->moved = calloc(model->layout.n_shards, sizeof(*lazy->moved));
+		lazy->moved = calloc(w->layout->n_shards, sizeof(*lazy->moved));
 		lazy->rule = (struct lazy_rule){ .window = recipe->lazy.window,
 						 .weight = (double)recipe->lazy.weight,
 						 .longest = recipe->lazy.longest };
@@ -140,24 +140,24 @@ static int lazy_open(sluice_model *model)
 	return lazy && lazy->moved ?
 		       0 :
 		       fail(SLUICE_ENOMEM, "no memory for the norms of %u shards' deltas",
-			    model->layout.n_shards);
+			    w->layout->n_shards);
 }
 
-static void lazy_close(sluice_model *model)
+static void lazy_close(struct worker *w)
 {
-	struct lazy *lazy = model->worker->lazy;
+	struct lazy *lazy = w->lazy;
 
 	if (!lazy)
 		return;
 	free(lazy->moved);
 	free(lazy);
-	model->worker->lazy = NULL;
+	w->lazy = NULL;
 }
 
 /* Restarts the count of uploads. The vectors are kept, because they may have been restored. */
-static void lazy_restart(sluice_model *model)
+static void lazy_restart(struct worker *w)
 {
-	struct lazy *lazy = model->worker->lazy;
+	struct lazy *lazy = w->lazy;
 
 	lazy->uploads = 0;
 	lazy->refresh = 0;
@@ -181,11 +181,11 @@ const struct lazy_rule *lazy_rule_of(const struct lazy *lazy)
 /* ---- push ------------------------------------------------------------------- */
 
 /* Adds up the squared norms of a message's values and of the residual that it leaves. */
-static void weigh(const sluice_model *model, struct lazy *lazy, const struct shard_layout *at,
+static void weigh(const struct worker *w, struct lazy *lazy, const struct shard_layout *at,
 		  const struct pick *emitted)
 {
 	const uint32_t *index = emitted->index;
-	const float *vector = worker_residual(model) + at->begin;
+	const float *vector = worker_residual(w) + at->begin;
 	double carried = 0, all = 0, sent = 0, off = 0;
 
 	for (size_t i = 0; i < emitted->n; i++) {
@@ -202,66 +202,64 @@ static void weigh(const sluice_model *model, struct lazy *lazy, const struct sha
 }
 
 /* Returns the count of this worker's uploads, which the messages of this push report. */
-static uint32_t lazy_mark(const sluice_model *model)
+static uint32_t lazy_mark(const struct worker *w)
 {
-	const struct lazy *lazy = model->worker->lazy;
+	const struct lazy *lazy = w->lazy;
 
 	return lazy->refresh ? INNOVATION_REFRESH : 2 * lazy->uploads + (uint32_t)lazy->uploading;
 }
 
 /* Restarts the reference if a shard has lost count of it. */
-static void lazy_step_begins(sluice_model *model)
+static void lazy_step_begins(struct worker *w)
 {
-	struct lazy *lazy = model->worker->lazy;
+	struct lazy *lazy = w->lazy;
 
 	if (!lazy->refresh)
 		return;
-	memset(lazy->reference, 0, model->layout.count * sizeof(*lazy->reference));
+	memset(lazy->reference, 0, w->layout->count * sizeof(*lazy->reference));
 	lazy->rule.uploaded = 0; /* makes must_upload() return 1 */
 }
 
 /* Nothing is weighed yet. */
-static void lazy_folded(sluice_model *model, struct signal *signal)
+static void lazy_folded(struct worker *w, struct signal *signal)
 {
-	struct lazy *lazy = model->worker->lazy;
+	struct lazy *lazy = w->lazy;
 
 	(void)signal;
 	lazy->innovation = lazy->error = 0;
-	lazy->skip = model->worker->step.left_out;
+	lazy->skip = w->step.left_out;
 	lazy->uploading = !lazy->skip;
-	memset(lazy->moved, 0, model->layout.n_shards * sizeof(*lazy->moved));
+	memset(lazy->moved, 0, w->layout->n_shards * sizeof(*lazy->moved));
 }
 
 /* Adds the message to the reference, or weighs it for the later decision. */
-static void lazy_emitted(sluice_model *model, const struct shard_layout *at,
+static void lazy_emitted(struct worker *w, const struct shard_layout *at,
 			 const struct pick *emitted)
 {
-	struct lazy *lazy = model->worker->lazy;
+	struct lazy *lazy = w->lazy;
 
-	if (model->recipe.when == WHEN_LAZY)
-		weigh(model, lazy, at, emitted);
+	if (w->rules.recipe->when == WHEN_LAZY)
+		weigh(w, lazy, at, emitted);
 	else
 		sparse_add(lazy->reference + at->begin, emitted->index, emitted->value,
 			   (uint32_t)emitted->n);
 }
 
 /* Replaces each message by one without coordinates, which means that there is nothing new. */
-static void withdraw(sluice_model *model)
+static void withdraw(struct worker *w)
 {
-	model->worker->lazy->uploading = 0;
-	upload_empty(model, MESSAGE_PUSH);
+	w->lazy->uploading = 0;
+	upload_empty(w, MESSAGE_PUSH);
 }
 
 /* Adds this worker's own messages to its reference, decoded as the shards will decode them. */
-static void follow(sluice_model *model)
+static void follow(struct worker *w)
 {
-	const struct worker *w = model->worker;
 	const struct entries sent = compressor_entries(w->compressor);
 
-	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		const struct shard_layout *at = &model->layout.shards[s];
-		uint8_t *slot = lane_slot(model->worker->lanes, s,
-					  lane_next_seq(model->worker->lanes, s));
+	for (uint32_t s = 0; s < w->layout->n_shards; s++) {
+		const struct shard_layout *at = &w->layout->shards[s];
+		uint8_t *slot = lane_slot(w->lanes, s, lane_next_seq(w->lanes, s));
 		struct message m;
 		const char *why;
 
@@ -274,47 +272,47 @@ static void follow(sluice_model *model)
 }
 
 /* Returns 1 if this push is left out. */
-static int leaves_out(const sluice_model *model, const struct lazy *lazy)
+static int leaves_out(const struct worker *w, const struct lazy *lazy)
 {
-	return lazy->skip || (model->recipe.when == WHEN_LAZY &&
-			      lazy_skips(&lazy->rule, model->lr, lazy->innovation, lazy->error));
+	return lazy->skip || (w->rules.recipe->when == WHEN_LAZY &&
+			      lazy_skips(&lazy->rule, w->step.lr, lazy->innovation, lazy->error));
 }
 
-static void decide(sluice_model *model, struct lazy *lazy, uint64_t elements)
+static void decide(struct worker *w, struct lazy *lazy, uint64_t elements)
 {
-	const int unseen = model->recipe.when == WHEN_LAZY_SERVER;
+	const int unseen = w->rules.recipe->when == WHEN_LAZY_SERVER;
 
-	if (leaves_out(model, lazy)) {
+	if (leaves_out(w, lazy)) {
 		if (!unseen)
-			withdraw(model);
+			withdraw(w);
 		lazy_skipped(&lazy->rule);
-		model->stats.skipped_pushes++;
-		model->stats.pushed_elements = elements;
+		w->model.stats->skipped_pushes++;
+		w->model.stats->pushed_elements = elements;
 		return;
 	}
 	if (!unseen)
-		follow(model);
+		follow(w);
 	else
-		memset(lazy->since, 0, model->layout.count * sizeof(*lazy->since));
+		memset(lazy->since, 0, w->layout->count * sizeof(*lazy->since));
 	lazy_uploaded(&lazy->rule, lazy->error);
 }
 
-static void lazy_sent(sluice_model *model, uint64_t elements)
+static void lazy_sent(struct worker *w, uint64_t elements)
 {
-	struct lazy *lazy = model->worker->lazy;
+	struct lazy *lazy = w->lazy;
 
 	if (lazy->rule.window)
-		decide(model, lazy, elements);
+		decide(w, lazy, elements);
 	lazy->uploads = lazy->refresh ? 1 : lazy->uploads + (uint32_t)lazy->uploading;
 	lazy->refresh = 0;
 }
 
 /* ---- pull ------------------------------------------------------------------- */
 
-static int lazy_applied(sluice_model *model, uint32_t shard, const uint32_t *index,
+static int lazy_applied(struct worker *w, uint32_t shard, const uint32_t *index,
 			const struct entries *got, const struct message *m)
 {
-	struct lazy *lazy = model->worker->lazy;
+	struct lazy *lazy = w->lazy;
 	const float *value = got->value;
 	double moved = 0;
 
@@ -325,35 +323,35 @@ static int lazy_applied(sluice_model *model, uint32_t shard, const uint32_t *ind
 		moved += (double)value[i] * (double)value[i];
 	lazy->moved[shard] = moved;
 	if (lazy->since)
-		sparse_add(lazy->since + model->layout.shards[shard].begin, index, value, m->count);
+		sparse_add(lazy->since + w->layout->shards[shard].begin, index, value, m->count);
 	return 0;
 }
 
-static void measure_distance(const sluice_model *model, struct lazy *lazy)
+static void measure_distance(const struct worker *w, struct lazy *lazy)
 {
 	double distance = 0;
 
-	for (uint64_t i = 0; i < model->layout.count && lazy->since; i++)
+	for (uint64_t i = 0; i < w->layout->count && lazy->since; i++)
 		distance += (double)lazy->since[i] * (double)lazy->since[i];
 	lazy->distance = distance;
 }
 
-static void lazy_pulled(sluice_model *model)
+static void lazy_pulled(struct worker *w)
 {
-	struct lazy *lazy = model->worker->lazy;
+	struct lazy *lazy = w->lazy;
 	double moved = 0;
 
 	if (!lazy->rule.window)
 		return;
-	for (uint32_t s = 0; s < model->layout.n_shards; s++) /* every worker adds in this order */
+	for (uint32_t s = 0; s < w->layout->n_shards; s++) /* every worker adds in this order */
 		moved += lazy->moved[s];
 	lazy_moved(&lazy->rule, moved);
-	measure_distance(model, lazy);
+	measure_distance(w, lazy);
 }
 
-void lazy_restore(sluice_model *model, const uint64_t *numbers, int refresh)
+void lazy_restore(struct worker *w, const uint64_t *numbers, int refresh)
 {
-	struct lazy *lazy = model->worker->lazy;
+	struct lazy *lazy = w->lazy;
 
 	if (!lazy)
 		return;
@@ -361,26 +359,26 @@ void lazy_restore(sluice_model *model, const uint64_t *numbers, int refresh)
 	if (!numbers || !lazy->rule.window)
 		return;
 	lazy_load(&lazy->rule, numbers);
-	measure_distance(model, lazy);
+	measure_distance(w, lazy);
 }
 
-int lazy_wants(const sluice_model *model)
+int lazy_wants(const struct worker *w)
 {
-	if (model->recipe.when != WHEN_LAZY_SERVER || !sluice_is_worker(model->job))
+	if (w->rules.recipe->when != WHEN_LAZY_SERVER || !sluice_is_worker(w->job))
 		return 1;
-	const struct lazy *lazy = model->worker->lazy;
+	const struct lazy *lazy = w->lazy;
 	return lazy->refresh || !(lazy->smoothness > 0) ||
-	       !lazy_skips_unseen(&lazy->rule, model->lr, lazy->smoothness, lazy->distance);
+	       !lazy_skips_unseen(&lazy->rule, w->step.lr, lazy->smoothness, lazy->distance);
 }
 
-int lazy_set_smoothness(sluice_model *model, float smoothness)
+int lazy_set_smoothness(struct worker *w, float smoothness)
 {
 	if (!(smoothness > 0) || !isfinite(smoothness))
 		return fail(SLUICE_EINVAL,
 			    "sluice_set: SLUICE_SMOOTHNESS is %g, must be finite and > 0",
 			    (double)smoothness);
-	if (model->worker->lazy)
-		model->worker->lazy->smoothness = smoothness;
+	if (w->lazy)
+		w->lazy->smoothness = smoothness;
 	return 0;
 }
 

@@ -58,11 +58,11 @@ const float *lazy_reference(const struct lazy *lazy);
 int lazy_refreshes(const struct lazy *lazy);
 const struct lazy_rule *lazy_rule_of(const struct lazy *lazy); /* NULL: no upload is skipped */
 /* numbers: from lazy_save(); NULL if there is no rule. */
-void lazy_restore(sluice_model *model, const uint64_t *numbers, int refresh);
+void lazy_restore(struct worker *w, const uint64_t *numbers, int refresh);
 
 /* Returns 0 if the next step needs no gradient (when=lazy-server), else 1. */
-int lazy_wants(const sluice_model *model);
-int lazy_set_smoothness(sluice_model *model, float smoothness);
+int lazy_wants(const struct worker *w);
+int lazy_set_smoothness(struct worker *w, float smoothness);
 
 extern const struct step_hooks lazy_hooks;
 #endif

@@ -19,15 +19,15 @@ struct local {
 	int apart;   /* 1: sum has its own memory; 0: it is the residual */
 };
 
-static int local_used(const sluice_model *model)
+static int local_used(const struct worker *w)
 {
-	return model->worker->kept.of[KEPT_BASE] != NULL;
+	return w->kept.of[KEPT_BASE] != NULL;
 }
 
-static int local_open(sluice_model *model)
+static int local_open(struct worker *w)
 {
-	const struct vectors *kept = &model->worker->kept;
-	struct local *local = model->worker->local = calloc(1, sizeof(*local));
+	const struct vectors *kept = &w->kept;
+	struct local *local = w->local = calloc(1, sizeof(*local));
 	if (!local)
 		return fail(SLUICE_ENOMEM, "no memory for a worker's own steps");
 	local->base = kept->of[KEPT_BASE];
@@ -36,10 +36,10 @@ static int local_open(sluice_model *model)
 	return 0;
 }
 
-static void local_close(sluice_model *model)
+static void local_close(struct worker *w)
 {
-	free(model->worker->local);
-	model->worker->local = NULL;
+	free(w->local);
+	w->local = NULL;
 }
 
 float *local_sum(const struct local *local)
@@ -52,39 +52,35 @@ float *local_base(const struct local *local)
 	return local ? local->base : NULL;
 }
 
-static void local_begin(sluice_model *model, const float *params)
+static void local_begin(struct worker *w, const float *params)
 {
-	memcpy(model->worker->local->base, params, model->layout.count * sizeof(*params));
+	memcpy(w->local->base, params, w->layout->count * sizeof(*params));
 }
 
 /* Before an exchange is sent, adds the period's steps to the residual. */
-static void local_folded(sluice_model *model, struct signal *signal)
+static void local_folded(struct worker *w, struct signal *signal)
 {
-	struct worker *w = model->worker;
-
 	(void)signal;
 	/* Only the last step's gradient may be left out. The earlier steps are sent. */
 	step_leave_out(&w->step, 0);
 	if (w->local->apart)
-		sparse_add(worker_residual(model), NULL, w->local->sum,
-			   (uint32_t)model->layout.count);
+		sparse_add(worker_residual(w), NULL, w->local->sum, (uint32_t)w->layout->count);
 }
 
 /* Begins a new period after the exchange. */
-static void local_sent(sluice_model *model, uint64_t elements)
+static void local_sent(struct worker *w, uint64_t elements)
 {
-	struct worker *w = model->worker;
 	float *velocity = compressor_velocity(w->compressor);
 
 	(void)elements;
-	memset(w->local->sum, 0, model->layout.count * sizeof(*w->local->sum));
+	memset(w->local->sum, 0, w->layout->count * sizeof(*w->local->sum));
 	if (velocity)
-		memset(velocity, 0, model->layout.count * sizeof(*velocity));
+		memset(velocity, 0, w->layout->count * sizeof(*velocity));
 }
 
-static int params_overflowed(sluice_model *model, uint64_t at, float value)
+static int params_overflowed(struct worker *w, uint64_t at, float value)
 {
-	sluice_job *job = model->job;
+	sluice_job *job = w->job;
 
 	progress_take(job);
 	const int rc = job->failure.code ?
@@ -93,17 +89,18 @@ static int params_overflowed(sluice_model *model, uint64_t at, float value)
 					"step %llu computes %g for the parameter at %s, %s: the "
 					"value is beyond the range of floats; lower the learning "
 					"rate or clip= the gradients",
-					(unsigned long long)model->step + 1, (double)value,
-					rank_text(job, job->rank), model_place(model, at));
+					(unsigned long long)w->step.done + 1, (double)value,
+					rank_text(job, job->rank),
+					model_place(w->model.tensors, at));
 	progress_release(job);
 	return rc;
 }
 
-int local_pull(sluice_model *model, const struct vector *params)
+int local_pull(struct worker *w, const struct vector *params)
 {
 	enum { CHUNK = 2048 };
-	const struct local *local = model->worker->local;
-	const uint64_t count = model->layout.count;
+	const struct local *local = w->local;
+	const uint64_t count = w->layout->count;
 	float value[CHUNK];
 
 	for (uint64_t at = 0; at < count && local; at += CHUNK) {
@@ -113,18 +110,18 @@ int local_pull(sluice_model *model, const struct vector *params)
 			value[i] = local->base[at + i] - local->sum[at + i];
 		const size_t finite = first_nonfinite(value, n);
 		if (finite < n)
-			return params_overflowed(model, at + finite, value[finite]);
+			return params_overflowed(w, at + finite, value[finite]);
 		vector_write(params, at, value, n);
 	}
 	return 0;
 }
 
-int local_in_sync(const sluice_model *model)
+int local_in_sync(const struct worker *w)
 {
-	return model->worker->step.state == STEP_DONE && model->step % model->recipe.period == 0 &&
-	       !selection_kinds[model->recipe.up.select].contiguous &&
-	       (!model_async(model) || !model->step ||
-		schedule_before_anchor(&model->schedule, model->step));
+	return w->step.state == STEP_DONE && w->step.done % w->rules.recipe->period == 0 &&
+	       !selection_kinds[w->rules.recipe->up.select].contiguous &&
+	       (w->rules.recipe->when != WHEN_ASYNC || !w->step.done ||
+		schedule_before_anchor(w->rules.schedule, w->step.done));
 }
 
 const struct step_hooks local_hooks = { .used = local_used,

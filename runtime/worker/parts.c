@@ -21,15 +21,15 @@ struct parts {
 	int told;                /* 1: the log has a line that pieces are copied from the device */
 };
 
-static int parts_open(sluice_model *model)
+static int parts_open(struct worker *w)
 {
-	model->worker->parts = calloc(1, sizeof(*model->worker->parts));
-	return model->worker->parts ? 0 : fail(SLUICE_ENOMEM, "no memory for ranges and pieces");
+	w->parts = calloc(1, sizeof(*w->parts));
+	return w->parts ? 0 : fail(SLUICE_ENOMEM, "no memory for ranges and pieces");
 }
 
-static void parts_close(sluice_model *model)
+static void parts_close(struct worker *w)
 {
-	struct parts *p = model->worker->parts;
+	struct parts *p = w->parts;
 
 	if (!p)
 		return;
@@ -38,13 +38,13 @@ static void parts_close(sluice_model *model)
 	free(p->kept);
 	vector_free(&p->pieces);
 	free(p);
-	model->worker->parts = NULL;
+	w->parts = NULL;
 }
 
-static void parts_restart(sluice_model *model)
+static void parts_restart(struct worker *w)
 {
-	parts_clear(model, PARTS_PUSHED);
-	parts_clear(model, PARTS_PULLED);
+	parts_clear(w->parts, PARTS_PUSHED);
+	parts_clear(w->parts, PARTS_PULLED);
 }
 
 const struct step_hooks parts_hooks = { .open = parts_open,
@@ -53,10 +53,10 @@ const struct step_hooks parts_hooks = { .open = parts_open,
 
 /* ---- ranges ------------------------------------------------------------------ */
 
-int parts_take(sluice_model *model, enum parts_of which, uint64_t begin, uint64_t count,
+int parts_take(struct worker *w, enum parts_of which, uint64_t begin, uint64_t count,
 	       const char *function)
 {
-	const uint64_t all = model->layout.count;
+	const uint64_t all = w->layout->count;
 	uint64_t taken = 0;
 
 	if (!count || begin >= all || count > all - begin)
@@ -65,7 +65,7 @@ int parts_take(sluice_model *model, enum parts_of which, uint64_t begin, uint64_
 			    "the model's %llu",
 			    function, (unsigned long long)count, (unsigned long long)begin,
 			    (unsigned long long)all);
-	int rc = tiling_add(&model->worker->parts->ranges[which], begin, begin + count, &taken);
+	int rc = tiling_add(&w->parts->ranges[which], begin, begin + count, &taken);
 	if (rc == SLUICE_EINVAL)
 		return fail(SLUICE_EINVAL,
 			    "%s: coordinate %llu of the range [%llu, %llu) was already named in "
@@ -75,68 +75,68 @@ int parts_take(sluice_model *model, enum parts_of which, uint64_t begin, uint64_
 	return rc;
 }
 
-int parts_cover(const sluice_model *model, enum parts_of which, uint64_t begin, uint64_t end)
+int parts_cover(const struct parts *p, enum parts_of which, uint64_t begin, uint64_t end)
 {
-	return tiling_covers(&model->worker->parts->ranges[which], begin, end);
+	return tiling_covers(&p->ranges[which], begin, end);
 }
 
-uint64_t parts_gap(const sluice_model *model, enum parts_of which)
+uint64_t parts_gap(const struct parts *p, enum parts_of which)
 {
-	return tiling_gap(&model->worker->parts->ranges[which]);
+	return tiling_gap(&p->ranges[which]);
 }
 
-void parts_clear(sluice_model *model, enum parts_of which)
+void parts_clear(struct parts *p, enum parts_of which)
 {
-	tiling_clear(&model->worker->parts->ranges[which]);
+	tiling_clear(&p->ranges[which]);
 }
 
 /* ---- gradients --------------------------------------------------------------- */
 
-int parts_keeps(const sluice_model *model)
+int parts_keeps(const struct worker *w)
 {
-	return (model->plan.traits & TRAITS_OF_WHOLE_GRADIENTS) != 0;
+	return (w->rules.plan->traits & TRAITS_OF_WHOLE_GRADIENTS) != 0;
 }
 
-int parts_room(sluice_model *model)
+int parts_room(struct worker *w)
 {
-	struct parts *p = model->worker->parts;
-	const size_t bytes = model->layout.count * value_bytes(model_pushed_type(model));
+	struct parts *p = w->parts;
+	const size_t bytes = w->layout->count * value_bytes(worker_pushed_type(w));
 
-	if (p->kept || !parts_keeps(model))
+	if (p->kept || !parts_keeps(w))
 		return 0;
 	p->kept = malloc(bytes);
 	if (!p->kept)
 		return fail(SLUICE_ENOMEM,
 			    "sluice_push_range: no memory for a copy of the gradient: %zu bytes",
 			    bytes);
-	model->stats.memory_bytes += bytes;
+	w->model.stats->memory_bytes += bytes;
 	log_line(LOG_INFO, "runtime",
 		 "model %u: ranges are copied together and pushed with the last one: the recipe "
 		 "needs the whole gradient first (clip=, nonfinite=); %.1f MiB",
-		 model->id, (double)bytes / 1048576);
+		 w->model.id, (double)bytes / 1048576);
 	return 0;
 }
 
-void parts_keep(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
+void parts_keep(struct worker *w, const void *grad, uint64_t begin, uint64_t count)
 {
-	const size_t width = value_bytes(model_pushed_type(model));
+	const size_t width = value_bytes(worker_pushed_type(w));
 
-	memcpy(model->worker->parts->kept + begin * width, grad, count * width);
+	memcpy(w->parts->kept + begin * width, grad, count * width);
 }
 
-struct vector parts_kept(const sluice_model *model)
+struct vector parts_kept(const struct worker *w)
 {
-	return signal_vector(model, model->worker->parts->kept, model->layout.count);
+	return signal_vector(w, w->parts->kept, w->layout->count);
 }
 
 /* Refuses pieces if the program has the accumulator, which is one vector. */
-static int check_no_accumulator(const sluice_model *model, const char *function)
+static int check_no_accumulator(const struct worker *w, const char *function)
 {
-	const struct vector *s = &model->worker->parts->pieces;
-	const uintptr_t first = (uintptr_t)worker_residual(model);
-	const uintptr_t end = (uintptr_t)(worker_residual(model) + model->layout.count);
+	const struct vector *s = &w->parts->pieces;
+	const uintptr_t first = (uintptr_t)worker_residual(w);
+	const uintptr_t end = (uintptr_t)(worker_residual(w) + w->layout->count);
 
-	for (size_t i = 0; i < vector_number(s) && model->worker->accumulates; i++) {
+	for (size_t i = 0; i < vector_number(s) && w->accumulates; i++) {
 		const uintptr_t given = (uintptr_t)vector_given(s, i);
 
 		if (given >= first && given < end)
@@ -149,21 +149,21 @@ static int check_no_accumulator(const sluice_model *model, const char *function)
 }
 
 /* Returns why pieces on a device are not joined to one gradient there, or NULL if they are. */
-static const char *why_apart(const sluice_model *model, const struct vector *pieces)
+static const char *why_apart(const struct worker *w, const struct vector *pieces)
 {
-	const char *why = on_device_why_not(model);
+	const char *why = on_device_why_not(w);
 
-	return !why && !vector_alike(pieces, model_pushed_type(model), model->grad.scale) ?
+	return !why && !vector_alike(pieces, worker_pushed_type(w), w->grad.scale) ?
 		       "they are not all of the model's grad_type and of one scale" :
 		       why;
 }
 
 /* Enqueues copies of the pieces to one gradient on their device. */
-static int join_there(sluice_model *model, const struct vector *pieces, const void **whole)
+static int join_there(struct worker *w, const struct vector *pieces, const void **whole)
 {
 	const void *first = vector_given(pieces, 0);
 	const size_t n = vector_number(pieces);
-	int rc = on_device_range(model, &first, 0, 1);
+	int rc = on_device_range(w, &first, 0, 1);
 
 	if (rc <= 0)
 		return rc;
@@ -171,7 +171,7 @@ static int join_there(sluice_model *model, const struct vector *pieces, const vo
 	for (size_t i = 0; i < n && !rc; i++) {
 		const uint64_t begin = vector_begin(pieces, i);
 
-		rc = on_device_collect(model, vector_given(pieces, i), begin,
+		rc = on_device_collect(w, vector_given(pieces, i), begin,
 				       vector_begin(pieces, i + 1) - begin,
 				       i + 1 == n ? whole : NULL);
 	}
@@ -180,11 +180,11 @@ static int join_there(sluice_model *model, const struct vector *pieces, const vo
 
 /* If the pieces are on a device that compresses, copies them to one gradient there, *whole.
  * Otherwise *whole is NULL. */
-static int pieces_there(sluice_model *model, const struct vector *pieces, const void **whole)
+static int pieces_there(struct worker *w, const struct vector *pieces, const void **whole)
 {
-	struct parts *p = model->worker->parts;
-	const int there = vector_there(pieces, model->stream);
-	const char *why = there > 0 ? why_apart(model, pieces) : NULL;
+	struct parts *p = w->parts;
+	const int there = vector_there(pieces, w->stream);
+	const char *why = there > 0 ? why_apart(w, pieces) : NULL;
 	struct device_scope scope;
 
 	*whole = NULL;
@@ -194,29 +194,29 @@ static int pieces_there(sluice_model *model, const struct vector *pieces, const 
 		log_line(LOG_INFO, "runtime",
 			 "model %u: segments of gradients are copied from the GPU to the host each "
 			 "step: %s",
-			 model->id, why);
+			 w->model.id, why);
 	p->told |= why != NULL;
 	if (why)
 		return 0;
-	device_scope_begin(vector_given(pieces, 0), model->stream, &scope);
-	return device_scope_end(&scope, join_there(model, pieces, whole));
+	device_scope_begin(vector_given(pieces, 0), w->stream, &scope);
+	return device_scope_end(&scope, join_there(w, pieces, whole));
 }
 
-int parts_pieces(sluice_model *model, const sluice_segment *segments, size_t n,
-		 const char *function, struct vector *joined, struct vector **out)
+int parts_pieces(struct worker *w, const sluice_segment *segments, size_t n, const char *function,
+		 struct vector *joined, struct vector **out)
 {
-	struct vector *v = &model->worker->parts->pieces;
+	struct vector *v = &w->parts->pieces;
 	const void *whole = NULL;
-	int rc = vector_pieces(v, segments, n, model->layout.count, model->grad.scale, function);
+	int rc = vector_pieces(v, segments, n, w->layout->count, w->grad.scale, function);
 
 	if (!rc)
-		rc = check_no_accumulator(model, function);
+		rc = check_no_accumulator(w, function);
 	if (!rc)
-		rc = pieces_there(model, v, &whole);
-	*joined = signal_vector(model, whole, model->layout.count);
+		rc = pieces_there(w, v, &whole);
+	*joined = signal_vector(w, whole, w->layout->count);
 	*out = whole ? joined : v;
 	if (rc || whole)
 		return rc;
-	rc = vector_stage(v, model->stream, function);
+	rc = vector_stage(v, w->stream, function);
 	return rc ? rc : vector_fetch(v, function);
 }

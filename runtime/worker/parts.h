@@ -13,24 +13,24 @@ extern const struct step_hooks parts_hooks;
 enum parts_of { PARTS_PUSHED, PARTS_PULLED };
 /* Records a range. Fails with SLUICE_EINVAL if it is empty, is outside of the model, or overlaps
  * another range of the step, or with SLUICE_ENOMEM. Nothing has changed then. */
-int parts_take(sluice_model *model, enum parts_of which, uint64_t begin, uint64_t count,
+int parts_take(struct worker *w, enum parts_of which, uint64_t begin, uint64_t count,
 	       const char *function);
-int parts_cover(const sluice_model *model, enum parts_of which, uint64_t begin, uint64_t end);
+int parts_cover(const struct parts *p, enum parts_of which, uint64_t begin, uint64_t end);
 /* Returns the lowest coordinate that is missing. */
-uint64_t parts_gap(const sluice_model *model, enum parts_of which);
-void parts_clear(sluice_model *model, enum parts_of which);
+uint64_t parts_gap(const struct parts *p, enum parts_of which);
+void parts_clear(struct parts *p, enum parts_of which);
 
 /* ---- gradients ---- */
 /* parts_keeps() returns 1 if ranges are kept until all have arrived, because the recipe needs the
  * whole gradient before it adds any of it. parts_room() allocates the memory once, and may fail
  * with SLUICE_ENOMEM. */
-int parts_keeps(const sluice_model *model);
-int parts_room(sluice_model *model);
-void parts_keep(sluice_model *model, const void *grad, uint64_t begin, uint64_t count);
-struct vector parts_kept(const sluice_model *model);
+int parts_keeps(const struct worker *w);
+int parts_room(struct worker *w);
+void parts_keep(struct worker *w, const void *grad, uint64_t begin, uint64_t count);
+struct vector parts_kept(const struct worker *w);
 /* Prepares a gradient in pieces. *out becomes the vector of the pieces, in host memory. If the
  * recipe compresses on the device of the pieces, it becomes *joined instead, a single run on that
  * device. The list is copied. Errors: EINVAL, ENOMEM, EGPU. */
-int parts_pieces(sluice_model *model, const sluice_segment *segments, size_t n,
-		 const char *function, struct vector *joined, struct vector **out);
+int parts_pieces(struct worker *w, const sluice_segment *segments, size_t n, const char *function,
+		 struct vector *joined, struct vector **out);
 #endif

@@ -22,90 +22,88 @@
 #include "worker/worker_setup.h"
 #include <string.h>
 
-static int step_ends(sluice_model *model)
+static int step_ends(struct worker *w)
 {
-	model->step++;
-	step_end(&model->worker->step);
-	model->stats.steps++;
+	step_complete(&w->step);
+	w->model.stats->steps++;
 	return 0;
 }
 
-static int pull_ends(sluice_model *model)
+static int pull_ends(struct worker *w)
 {
-	hooks_pulled(model);
-	model->stats.density_down = model->worker->step.rule.down;
-	watch_step(model);
-	return step_ends(model);
+	hooks_pulled(w);
+	w->model.stats->density_down = w->step.rule.down;
+	watch_step(w);
+	return step_ends(w);
 }
 
 /* Waits for the messages of a push that was only enqueued when its call returned. */
-static int await_device(sluice_model *model)
+static int await_device(struct worker *w)
 {
-	if (!worker_on_device(model))
+	if (!worker_on_device(w))
 		return 0;
 	const struct lap lap = stopwatch_begin();
-	int rc = worker_await(model);
-	stopwatch_end(&model->stopwatch, TIME_WAIT | TIME_DEVICE, &lap);
+	int rc = worker_await(w);
+	stopwatch_end(w->model.stopwatch, TIME_WAIT | TIME_DEVICE, &lap);
 	return rc;
 }
 
 static int pull_done(void *context)
 {
-	sluice_model *model = context;
-	return worker_advance(model, model->schedule.n_phases);
+	struct worker *w = context;
+	return worker_advance(w, w->rules.schedule->n_phases);
 }
 
-static int pull_begun(sluice_model *model)
+static int pull_begun(struct worker *w)
 {
-	struct worker *w = model->worker;
-	if (model_alone(model)) {
+	if (worker_alone(w)) {
 		step_pull(&w->step); /* flags travel with exchanges */
-		const int rc = local_pull(model, target_vector(model));
-		return rc ? rc : step_ends(model);
+		const int rc = local_pull(w, target_vector(w->into));
+		return rc ? rc : step_ends(w);
 	}
 	struct lap lap = stopwatch_begin();
-	stopwatch_without(&model->stopwatch, &lap, TIME_PULL | TIME_APPLY);
-	progress_take(model->job);
-	step_set_asked(&model->worker->step, 1);
+	stopwatch_without(w->model.stopwatch, &lap, TIME_PULL | TIME_APPLY);
+	progress_take(w->job);
+	step_set_asked(&w->step, 1);
 	step_pull(&w->step);
-	int rc = progress_until(model->job, pull_done, worker_describe, model);
-	step_set_asked(&model->worker->step, 0);
-	progress_release(model->job);
-	stopwatch_end(&model->stopwatch, TIME_WAIT, &lap);
+	int rc = progress_until(w->job, pull_done, worker_describe, w);
+	step_set_asked(&w->step, 0);
+	progress_release(w->job);
+	stopwatch_end(w->model.stopwatch, TIME_WAIT, &lap);
 	if (rc || w->step.state == STEP_DONE) /* nothing was pushed */
 		return rc;
-	return pull_ends(model);
+	return pull_ends(w);
 }
 
 /* Ends a step in which no worker pushed. There is nothing to wait for, and a mean is zero. */
-static int pull_nothing(sluice_model *model)
+static int pull_nothing(struct worker *w)
 {
 	int rc = 0;
-	if (recipe_pulls_mean(&model->recipe))
-		rc = target_end(model, target_begin(model));
+	if (recipe_pulls_mean(w->rules.recipe))
+		rc = target_end(w, target_begin(w));
 	if (!rc)
-		step_end(&model->worker->step);
+		step_end(&w->step);
 	return rc;
 }
 
 /* Pulls to the place that target_note() recorded. asks: nothing was pushed (when=async). */
-static int pull_here(sluice_model *model, int asks)
+static int pull_here(struct worker *w, int asks)
 {
-	if (model->worker->step.skipped)
-		return pull_nothing(model);
-	int rc = await_device(model);
+	if (w->step.skipped)
+		return pull_nothing(w);
+	int rc = await_device(w);
 	if (!rc && asks)
-		rc = async_ask(model);
+		rc = async_ask(w);
 	if (!rc)
-		rc = target_begin(model);
-	return rc ? rc : target_end(model, pull_begun(model));
+		rc = target_begin(w);
+	return rc ? rc : target_end(w, pull_begun(w));
 }
 
-static int pull_noted(sluice_model *model, int asks)
+static int pull_noted(struct worker *w, int asks)
 {
 	struct device_scope scope;
-	device_scope_begin(target_memory(model), model->stream, &scope);
-	return device_scope_end(&scope, pull_here(model, asks));
+	device_scope_begin(target_memory(w->into), w->stream, &scope);
+	return device_scope_end(&scope, pull_here(w, asks));
 }
 
 /* Checks the call and notes where it writes. *asks: as for pull_here(). */
@@ -113,21 +111,22 @@ static int note_pull(sluice_model *model, const sluice_vector *vector, const cha
 		     int *asks)
 {
 	static const sluice_segment none;
-	*asks = model && model_async(model) && model->worker->step.state == STEP_DONE;
+	*asks = model && model->recipe.when == WHEN_ASYNC && model->worker->step.state == STEP_DONE;
 	int rc = vector_check(vector, function);
 	if (!rc)
 		rc = step_check(model, model, function, *asks ? STEP_DONE : STEP_PUSHED);
 	if (rc)
 		return rc;
 	if (!vector->segments && vector->n_segments)
-		return target_note(model, NULL, &none, 0, function);
-	return target_note(model, vector->data, vector->segments, vector->n_segments, function);
+		return target_note(model->worker, NULL, &none, 0, function);
+	return target_note(model->worker, vector->data, vector->segments, vector->n_segments,
+			   function);
 }
 
 static int pull(sluice_model *model, const sluice_vector *vector, const char *function)
 {
 	int asks, rc = note_pull(model, vector, function, &asks);
-	return rc ? rc : pull_noted(model, asks);
+	return rc ? rc : pull_noted(model->worker, asks);
 }
 
 int sluice_pull(sluice_model *model, void *target)
@@ -146,12 +145,12 @@ int sluice_pull_vector(sluice_model *model, const sluice_vector *vector)
  * program works with a range that is complete. Where a step is more than one message up and one
  * down per shard, or a GPU takes part, the first range waits for the whole pull. */
 
-static enum pull_kind pull_kind_of(const sluice_model *model)
+static enum pull_kind pull_kind_of(const struct worker *w)
 {
-	const uint64_t traits = model->plan.traits | worker_live_traits(model) |
-				(target_whole(model) ? TRAIT(WRITTEN_LATE) : 0);
+	const uint64_t traits = w->rules.plan->traits | worker_live_traits(w) |
+				(target_whole(w) ? TRAIT(WRITTEN_LATE) : 0);
 
-	return plan_takes(&model->plan, PATH_PULL_RANGES, traits) ? PULL_BY_SHARD : PULL_AT_ONCE;
+	return plan_takes(w->rules.plan, PATH_PULL_RANGES, traits) ? PULL_BY_SHARD : PULL_AT_ONCE;
 }
 
 int sluice_pull_begin(sluice_model *model, const sluice_vector *vector)
@@ -160,34 +159,33 @@ int sluice_pull_begin(sluice_model *model, const sluice_vector *vector)
 	if (rc)
 		return rc;
 	struct worker *w = model->worker;
-	const enum pull_kind kind = asks ? PULL_ASKS : pull_kind_of(model);
-	if (kind == PULL_BY_SHARD && (rc = target_begin(model)))
+	const enum pull_kind kind = asks ? PULL_ASKS : pull_kind_of(w);
+	if (kind == PULL_BY_SHARD && (rc = target_begin(w)))
 		return rc;
 	step_become(&w->step, STEP_PULLING);
-	progress_take(model->job);
-	step_set_pull(&model->worker->step, kind);
+	progress_take(w->job);
+	step_set_pull(&w->step, kind);
 	if (kind == PULL_BY_SHARD) {
 		step_pull(&w->step);
-		step_set_asked(&model->worker->step, 1);
+		step_set_asked(&w->step, 1);
 		model_stir(model);
-		step_advance(model);
+		step_advance(w);
 	}
-	progress_release(model->job);
+	progress_release(w->job);
 	return 0;
 }
 
-void step_advance(sluice_model *model)
+void step_advance(struct worker *w)
 {
-	const struct worker *w = model->worker;
-	TOKEN_HELD(model->job);
+	TOKEN_HELD(w->job);
 	if (w->ops->advance)
-		w->ops->advance(model);
-	if (w->step.pull == PULL_BY_SHARD && !model->job->failure.code)
-		worker_advance(model, model->schedule.n_phases);
+		w->ops->advance(w);
+	if (w->step.pull == PULL_BY_SHARD && !w->job->failure.code)
+		worker_advance(w, w->rules.schedule->n_phases);
 }
 
 struct pulled_range {
-	sluice_model *model;
+	struct worker *w;
 	uint64_t begin, end;
 };
 
@@ -195,14 +193,14 @@ struct pulled_range {
 static int range_done(void *context)
 {
 	const struct pulled_range *range = context;
-	sluice_model *model = range->model;
-	if (worker_advance(model, model->schedule.n_phases))
+	struct worker *w = range->w;
+	if (worker_advance(w, w->rules.schedule->n_phases))
 		return 1;
-	const uint64_t wanted = worker_wanted(model);
-	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		const struct shard_layout *at = &model->layout.shards[s];
+	const uint64_t wanted = worker_wanted(w);
+	for (uint32_t s = 0; s < w->layout->n_shards; s++) {
+		const struct shard_layout *at = &w->layout->shards[s];
 		if (at->begin < range->end && range->begin < at->begin + at->span &&
-		    lane_have(model->worker->lanes, s) < wanted)
+		    lane_have(w->lanes, s) < wanted)
 			return 0;
 	}
 	return 1;
@@ -211,39 +209,38 @@ static int range_done(void *context)
 static void describe_range(void *context, char *text, size_t cap)
 {
 	const struct pulled_range *range = context;
-	worker_describe(range->model, text, cap);
+	worker_describe(range->w, text, cap);
 }
 
 /* Makes the whole pull at the first range. */
-static int pull_at_once(sluice_model *model, int asks)
+static int pull_at_once(struct worker *w, int asks)
 {
-	struct worker *w = model->worker;
 	step_become(&w->step, asks ? STEP_DONE : STEP_PUSHED);
-	int rc = pull_noted(model, asks);
+	int rc = pull_noted(w, asks);
 	step_become(&w->step, STEP_PULLING);
 	if (rc) {
-		parts_clear(model, PARTS_PULLED); /* a pull that is refused can be made again */
+		parts_clear(w->parts, PARTS_PULLED); /* a pull that is refused can be made again */
 		return rc;
 	}
-	progress_take(model->job);
-	step_set_pull(&model->worker->step, PULL_ENDED);
-	progress_release(model->job);
+	progress_take(w->job);
+	step_set_pull(&w->step, PULL_ENDED);
+	progress_release(w->job);
 	return 0;
 }
 
-static int pull_by_shard(sluice_model *model, uint64_t begin, uint64_t count, int last)
+static int pull_by_shard(struct worker *w, uint64_t begin, uint64_t count, int last)
 {
-	struct pulled_range range = { model, begin, begin + count };
+	struct pulled_range range = { w, begin, begin + count };
 	struct lap lap = stopwatch_begin();
-	progress_take(model->job);
-	stopwatch_without(&model->stopwatch, &lap, TIME_PULL | TIME_APPLY);
-	int rc = progress_until(model->job, range_done, describe_range, &range);
-	stopwatch_end(&model->stopwatch, TIME_WAIT, &lap);
+	progress_take(w->job);
+	stopwatch_without(w->model.stopwatch, &lap, TIME_PULL | TIME_APPLY);
+	int rc = progress_until(w->job, range_done, describe_range, &range);
+	stopwatch_end(w->model.stopwatch, TIME_WAIT, &lap);
 	if (rc || last) {
-		step_set_asked(&model->worker->step, 0);
-		step_set_pull(&model->worker->step, PULL_NONE);
+		step_set_asked(&w->step, 0);
+		step_set_pull(&w->step, PULL_NONE);
 	}
-	progress_release(model->job);
+	progress_release(w->job);
 	return rc;
 }
 
@@ -251,23 +248,23 @@ int sluice_pull_range(sluice_model *model, uint64_t begin, uint64_t count)
 {
 	int rc = step_check(model, model, "sluice_pull_range", STEP_PULLING);
 	if (!rc)
-		rc = parts_take(model, PARTS_PULLED, begin, count, "sluice_pull_range");
+		rc = parts_take(model->worker, PARTS_PULLED, begin, count, "sluice_pull_range");
 	if (rc)
 		return rc;
 	struct worker *w = model->worker;
-	const enum pull_kind kind = model->worker->step.pull;
-	const int last = parts_cover(model, PARTS_PULLED, 0, model->layout.count);
+	const enum pull_kind kind = w->step.pull;
+	const int last = parts_cover(w->parts, PARTS_PULLED, 0, w->layout->count);
 	if (kind == PULL_BY_SHARD)
-		rc = pull_by_shard(model, begin, count, last);
+		rc = pull_by_shard(w, begin, count, last);
 	else if (kind == PULL_AT_ONCE || kind == PULL_ASKS)
-		rc = pull_at_once(model, kind == PULL_ASKS);
+		rc = pull_at_once(w, kind == PULL_ASKS);
 	else if (kind == PULL_NONE) /* an earlier range failed */
-		rc = job_failed(model->job);
+		rc = job_failed(w->job);
 	if (rc || !last)
 		return rc;
-	parts_clear(model, PARTS_PULLED);
+	parts_clear(w->parts, PARTS_PULLED);
 	if (kind == PULL_BY_SHARD)
-		return pull_ends(model);
+		return pull_ends(w);
 	step_end(&w->step);
 	return 0;
 }
@@ -279,15 +276,15 @@ int sluice_idle_step(sluice_model *model, void *target, int *more_out)
 	int rc = step_check(model, model, "sluice_idle_step", STEP_DONE);
 	if (rc)
 		return rc;
-	if (!more_out || !model->uneven)
+	if (!more_out || !model->worker->uneven)
 		return fail(SLUICE_EINVAL, "sluice_idle_step: %s",
 			    more_out ?
 				    "the model was not opened with uneven=1 (sluice_model_attr), "
 				    "so no rank could determine when all workers are idle" :
 				    "more_out is NULL");
-	rc = target_note(model, target, NULL, 0, "sluice_idle_step");
+	rc = target_note(model->worker, target, NULL, 0, "sluice_idle_step");
 	if (!rc)
-		rc = push_nothing(model);
+		rc = push_nothing(model->worker);
 	if (!rc)
 		rc = sluice_pull(model, target);
 	if (!rc)

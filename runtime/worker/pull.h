@@ -5,5 +5,5 @@
 #include "model/model.h"
 
 /* Advances a push on a device, and a pull in ranges, while the program computes. Token held. */
-void step_advance(sluice_model *model);
+void step_advance(struct worker *w);
 #endif

@@ -80,7 +80,8 @@ int step_check(sluice_model *model, const void *vector, const char *function,
 		return fail(SLUICE_EINVAL,
 			    "%s: a pull is under way, and coordinate %llu (perhaps others, too) "
 			    "was not waited for: call sluice_pull_range for them first",
-			    function, (unsigned long long)parts_gap(model, PARTS_PULLED));
+			    function,
+			    (unsigned long long)parts_gap(model->worker->parts, PARTS_PULLED));
 	if (expected == STEP_PULLING)
 		return fail(SLUICE_EINVAL, "%s: no pull is under way: call sluice_pull_begin first",
 			    function);
@@ -88,33 +89,34 @@ int step_check(sluice_model *model, const void *vector, const char *function,
 		return fail(SLUICE_EINVAL,
 			    "%s: the ranges pushed in this step do not cover coordinate %llu "
 			    "(perhaps others, too): push them with sluice_push_range first",
-			    function, (unsigned long long)parts_gap(model, PARTS_PUSHED));
+			    function,
+			    (unsigned long long)parts_gap(model->worker->parts, PARTS_PUSHED));
 	return fail(SLUICE_EINVAL, "%s: %s (one push, then one pull per step)", function,
 		    expected == STEP_PUSHED ? "nothing was pushed since the last pull" :
 					      "the last push was not pulled yet");
 }
 
-static void push_begins(sluice_model *model, int with_gradient)
+static void push_begins(struct worker *w, int with_gradient)
 {
-	struct step *step = &model->worker->step;
-	const uint64_t number = model_exchange(model);
-	const struct step_rule rule = model_rule(model, number, step->chosen);
-	if (model->uneven && with_gradient)
+	struct step *step = &w->step;
+	const uint64_t number = worker_exchange(w);
+	const struct step_rule rule = rulebook_step(&w->rules, number, step->chosen);
+	if (w->uneven && with_gradient)
 		step_raise(step, FLAG_GRADIENT);
 	step_begin(step, number, &rule);
-	model->stats.density_up = rule.up;
-	hooks_step_begins(model);
+	w->model.stats->density_up = rule.up;
+	hooks_step_begins(w);
 }
 
-static int push_ends(sluice_model *model)
+static int push_ends(struct worker *w)
 {
 	const struct lap lap = stopwatch_begin();
-	step_encoded(&model->worker->step);
-	step_sent(&model->worker->step);
-	progress_take(model->job);
-	int rc = progress_until(model->job, push_done, worker_describe, model);
-	progress_release(model->job);
-	stopwatch_end(&model->stopwatch, TIME_PUSH, &lap);
+	step_encoded(&w->step);
+	step_sent(&w->step);
+	progress_take(w->job);
+	int rc = progress_until(w->job, push_done, worker_describe, w);
+	progress_release(w->job);
+	stopwatch_end(w->model.stopwatch, TIME_PUSH, &lap);
 	return rc;
 }
 
@@ -138,23 +140,23 @@ int sluice_accumulator(sluice_model *model, float **accumulator, float *scale)
 			    "%s: the recipe's %s: pass sluice_push a separate "
 			    "gradient, or change the recipe",
 			    function, why);
-	if ((rc = worker_come_home(model)))
+	if ((rc = worker_come_home(model->worker)))
 		return rc;
 	model->worker->accumulates = 1;
-	*accumulator = worker_residual(model);
-	*scale = model_stands(model, model->lr) ? model->lr :
-						  update_pushed(&model->update, model->lr);
+	*accumulator = worker_residual(model->worker);
+	*scale = worker_stands(model->worker) ?
+			 model->worker->step.lr :
+			 update_pushed(&model->update, model->worker->step.lr);
 	return 0;
 }
 
-static int accumulator_check(const sluice_model *model, const void *grad, uint64_t begin,
+static int accumulator_check(const struct worker *w, const void *grad, uint64_t begin,
 			     const char *function)
 {
-	const struct worker *w = model->worker;
-	const float *residual = worker_residual(model);
+	const float *residual = worker_residual(w);
 	const uintptr_t first = (uintptr_t)residual, given = (uintptr_t)grad;
-	if (!w->accumulates || given < first ||
-	    given >= (uintptr_t)(residual + model->layout.count) || grad == residual + begin)
+	if (!w->accumulates || given < first || given >= (uintptr_t)(residual + w->layout->count) ||
+	    grad == residual + begin)
 		return 0;
 	return fail(SLUICE_EINVAL,
 		    "%s: the vector is at byte %llu of the vector of sluice_accumulator, in which "
@@ -168,7 +170,7 @@ static int accumulator_check(const sluice_model *model, const void *grad, uint64
 
 /* Decides whether the host or the device selects. If the host does, grad and before end up in
  * host memory. */
-static int to_host_or_device(sluice_model *model, struct vector *grad, struct vector *before)
+static int to_host_or_device(struct worker *w, struct vector *grad, struct vector *before)
 {
 	const void *newest = vector_memory(grad), *older = before ? vector_memory(before) : NULL;
 	const struct device_ops *ops = NULL;
@@ -176,8 +178,8 @@ static int to_host_or_device(sluice_model *model, struct vector *grad, struct ve
 	if (!rc && !ops && older)
 		rc = device_of(older, &ops);
 	if (rc || !ops)
-		return rc ? rc : worker_come_home(model);
-	rc = on_device_gradient(model, &newest, &older);
+		return rc ? rc : worker_come_home(w);
+	rc = on_device_gradient(w, &newest, &older);
 	vector_move(grad, newest);
 	if (before)
 		vector_move(before, older);
@@ -186,107 +188,104 @@ static int to_host_or_device(sluice_model *model, struct vector *grad, struct ve
 
 /* For nonfinite=skip-all: returns 1 if any worker's gradient has NaN or infinity. Then nothing
  * changes, and no step is made: the next pull returns at once. */
-static int agree_to_skip(sluice_model *model, struct vector *grad, struct vector *before)
+static int agree_to_skip(struct worker *w, struct vector *grad, struct vector *before)
 {
 	enum { SPOILT, BROUGHT, NUMBERS };
 	double votes[NUMBERS] = { 0 };
-	struct worker *w = model->worker;
 	int rc = 0;
 	step_unskip(&w->step);
-	if (model->recipe.nonfinite != NONFINITE_SKIP_ALL)
+	if (w->rules.recipe->nonfinite != NONFINITE_SKIP_ALL)
 		return 0;
-	if (grad && (rc = to_host_or_device(model, grad, before)))
+	if (grad && (rc = to_host_or_device(w, grad, before)))
 		return rc;
 	const struct lap lap = stopwatch_begin();
-	votes[SPOILT] = grad && signal_spoilt(model, grad, before);
+	votes[SPOILT] = grad && signal_spoilt(w, grad, before);
 	votes[BROUGHT] = grad != NULL;
-	stopwatch_end(&model->stopwatch, TIME_COMPRESS, &lap);
-	if ((rc = sluice_sum(model->job, votes, NUMBERS)) || !(votes[SPOILT] > 0))
+	stopwatch_end(w->model.stopwatch, TIME_COMPRESS, &lap);
+	if ((rc = sluice_sum(w->job, votes, NUMBERS)) || !(votes[SPOILT] > 0))
 		return rc;
-	step_skip(&w->step, model->uneven && votes[BROUGHT] > 0 ? FLAG_GRADIENT : 0);
+	step_skip(&w->step, w->uneven && votes[BROUGHT] > 0 ? FLAG_GRADIENT : 0);
 	return 1;
 }
 
-int step_skipped(const sluice_model *model)
+int step_skipped(const struct worker *w)
 {
-	return model->worker->step.skipped;
+	return w->step.skipped;
 }
 
 /* Returns 1 if dense.c sends the whole gradient of this step. */
-static int is_dense(const sluice_model *model)
+static int is_dense(const struct worker *w)
 {
-	return plan_takes(&model->plan, PATH_DENSE_PUSH,
-			  model->worker->step.rule.traits | worker_live_traits(model));
+	return plan_takes(w->rules.plan, PATH_DENSE_PUSH,
+			  w->step.rule.traits | worker_live_traits(w));
 }
 
 /* Makes a push. grad NULL: there is no gradient. before: the second gradient of a pair, or NULL. */
-static int push_here(sluice_model *model, struct vector *grad, struct vector *before)
+static int push_here(struct worker *w, struct vector *grad, struct vector *before)
 {
-	const struct worker *w = model->worker;
-	const int stands = model_stands(model, model->lr);
-	int alone = model_alone(model), rc = agree_to_skip(model, grad, before);
+	const int stands = worker_stands(w);
+	int alone = worker_alone(w), rc = agree_to_skip(w, grad, before);
 	struct signal signal = { .addend = NULL };
 	if (rc)
 		return rc < 0 ? rc : 0;
-	if (!alone && (rc = lanes_await_slots(model->worker->lanes, model_exchange(model))))
+	if (!alone && (rc = lanes_await_slots(w->lanes, worker_exchange(w))))
 		return rc;
-	if (alone && has_failed(model->job)) /* a step without an exchange would not report it */
-		return job_failed(model->job);
+	if (alone && has_failed(w->job)) /* a step without an exchange would not report it */
+		return job_failed(w->job);
 	struct lap lap = stopwatch_begin();
-	stopwatch_without(&model->stopwatch, &lap, TIME_PUSH);
-	if (grad &&
-	    (rc = stands ? worker_come_home(model) : to_host_or_device(model, grad, before)))
+	stopwatch_without(w->model.stopwatch, &lap, TIME_PUSH);
+	if (grad && (rc = stands ? worker_come_home(w) : to_host_or_device(w, grad, before)))
 		return rc; /* may be a refusal, before which the step has not begun */
-	push_begins(model, grad != NULL);
+	push_begins(w, grad != NULL);
 	/* no gradient is wanted, there is none, or this step changes nothing */
 	if (!grad || stands)
-		step_leave_out(&model->worker->step, 1);
-	else if (!alone && is_dense(model)) {
-		if ((rc = dense_push(model, grad)))
+		step_leave_out(&w->step, 1);
+	else if (!alone && is_dense(w)) {
+		if ((rc = dense_push(w, grad)))
 			return rc;
-		stopwatch_end(&model->stopwatch, TIME_COMPRESS, &lap);
-		return push_ends(model);
-	} else if ((rc = w->ops->fold(model, grad, before, &signal)))
+		stopwatch_end(w->model.stopwatch, TIME_COMPRESS, &lap);
+		return push_ends(w);
+	} else if ((rc = w->ops->fold(w, grad, before, &signal)))
 		return rc;
 	else if (w->ops->leave)
-		return w->ops->leave(model, &lap);
+		return w->ops->leave(w, &lap);
 	if (alone) {
-		step_become(&model->worker->step, STEP_PUSHED);
+		step_become(&w->step, STEP_PUSHED);
 		return 0;
 	}
-	if (worker_send(model, &signal))
-		return signal_overflowed(model, 0);
-	stopwatch_end(&model->stopwatch, TIME_COMPRESS, &lap);
-	return push_ends(model);
+	if (worker_send(w, &signal))
+		return signal_overflowed(w, 0);
+	stopwatch_end(w->model.stopwatch, TIME_COMPRESS, &lap);
+	return push_ends(w);
 }
 
-static int push(sluice_model *model, struct vector *grad, struct vector *before)
+static int push(struct worker *w, struct vector *grad, struct vector *before)
 {
 	struct device_scope scope;
-	device_scope_begin(grad ? vector_memory(grad) : NULL, model->stream, &scope);
-	return device_scope_end(&scope, push_here(model, grad, before));
+	device_scope_begin(grad ? vector_memory(grad) : NULL, w->stream, &scope);
+	return device_scope_end(&scope, push_here(w, grad, before));
 }
 
-static int gradient_aligned(const sluice_model *model, const void *grad, const char *argument,
+static int gradient_aligned(const struct worker *w, const void *grad, const char *argument,
 			    const char *function)
 {
-	return argument_aligned(grad, value_bytes(model_pushed_type(model)), argument, function);
+	return argument_aligned(grad, value_bytes(worker_pushed_type(w)), argument, function);
 }
 
 static int push_run(sluice_model *model, const void *grad, const char *function)
 {
-	const int unwanted = model && model->worker->lazy && !lazy_wants(model);
+	const int unwanted = model && model->worker->lazy && !lazy_wants(model->worker);
 	int rc = step_check(model, unwanted ? model : grad, function, STEP_DONE);
-	if (!rc && source_of_step(model) != SOURCE_PARAMS)
-		rc = source_check(model, SOURCE_GRADIENT, function);
+	if (!rc && source_of_step(model->worker) != SOURCE_PARAMS)
+		rc = source_check(model->worker, SOURCE_GRADIENT, function);
 	if (!rc)
-		rc = gradient_aligned(model, grad, "grad", function);
+		rc = gradient_aligned(model->worker, grad, "grad", function);
 	if (!rc)
-		rc = accumulator_check(model, grad, 0, function);
+		rc = accumulator_check(model->worker, grad, 0, function);
 	if (rc)
 		return rc;
-	struct vector whole = signal_vector(model, grad, model->layout.count);
-	return push(model, unwanted ? NULL : &whole, NULL);
+	struct vector whole = signal_vector(model->worker, grad, model->layout.count);
+	return push(model->worker, unwanted ? NULL : &whole, NULL);
 }
 
 int sluice_push(sluice_model *model, const void *grad)
@@ -305,11 +304,11 @@ int sluice_push_vector(sluice_model *model, const sluice_vector *vector)
 		return push_run(model, vector->data, function);
 	rc = step_check(model, model, function, STEP_DONE);
 	if (!rc)
-		rc = source_check_pieces(model, function);
+		rc = source_check_pieces(model->worker, function);
 	if (!rc)
-		rc = parts_pieces(model, vector->segments, vector->n_segments, function, &joined,
-				  &whole);
-	return rc ? rc : push(model, lazy_wants(model) ? whole : NULL, NULL);
+		rc = parts_pieces(model->worker, vector->segments, vector->n_segments, function,
+				  &joined, &whole);
+	return rc ? rc : push(model->worker, lazy_wants(model->worker) ? whole : NULL, NULL);
 }
 
 int sluice_push_pair(sluice_model *model, const void *grad, const void *before)
@@ -318,16 +317,16 @@ int sluice_push_pair(sluice_model *model, const void *grad, const void *before)
 	if (!rc)
 		rc = step_check(model, before, "sluice_push_pair", STEP_DONE);
 	if (!rc)
-		rc = source_check(model, SOURCE_PAIR, "sluice_push_pair");
+		rc = source_check(model->worker, SOURCE_PAIR, "sluice_push_pair");
 	if (!rc)
-		rc = gradient_aligned(model, grad, "grad", "sluice_push_pair");
+		rc = gradient_aligned(model->worker, grad, "grad", "sluice_push_pair");
 	if (!rc)
-		rc = gradient_aligned(model, before, "before", "sluice_push_pair");
+		rc = gradient_aligned(model->worker, before, "before", "sluice_push_pair");
 	if (rc)
 		return rc;
-	struct vector newest = signal_vector(model, grad, model->layout.count),
-		      older = signal_vector(model, before, model->layout.count);
-	return push(model, &newest, &older);
+	struct vector newest = signal_vector(model->worker, grad, model->layout.count),
+		      older = signal_vector(model->worker, before, model->layout.count);
+	return push(model->worker, &newest, &older);
 }
 
 /* ---- a push in ranges -----------------------------------------------------------
@@ -336,184 +335,181 @@ int sluice_push_pair(sluice_model *model, const void *grad, const void *before)
  * before the whole gradient is there is sent before. */
 
 /* Refuses recipes that cannot decide anything from a range. */
-static int check_recipe(const sluice_model *model)
+static int check_recipe(const struct worker *w)
 {
-	const char *why = plan_why_not(PATH_RANGES, model->plan.traits);
+	const char *why = plan_why_not(PATH_RANGES, w->rules.plan->traits);
 
 	return why ? fail(SLUICE_EINVAL,
 			  "sluice_push_range: the recipe does not allow it: %s: call "
 			  "%s with the whole vector, or change the recipe",
-			  why, source_rows[recipe_source(&model->recipe)].call) :
+			  why, source_rows[recipe_source(w->rules.recipe)].call) :
 		     0;
 }
 
 /* Sends the shards that this range completes, if they need not wait for others. */
-static int send_complete_shards(sluice_model *model, uint64_t begin, uint64_t end)
+static int send_complete_shards(struct worker *w, uint64_t begin, uint64_t end)
 {
 	int rc = 0;
-	for (uint32_t s = 0; s < model->layout.n_shards && !rc; s++) {
-		const struct shard_layout *at = &model->layout.shards[s];
+	for (uint32_t s = 0; s < w->layout->n_shards && !rc; s++) {
+		const struct shard_layout *at = &w->layout->shards[s];
 		uint64_t shard_end = at->begin + at->span;
 		if (at->begin < end && begin < shard_end &&
-		    parts_cover(model, PARTS_PUSHED, at->begin, shard_end))
-			rc = worker_send_shard(model, s);
+		    parts_cover(w->parts, PARTS_PUSHED, at->begin, shard_end))
+			rc = worker_send_shard(w, s);
 	}
 	return rc;
 }
 
 /* Copies the range, because the norm and the places of bad values must be known before anything is
  * added. */
-static int keep_range(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
+static int keep_range(struct worker *w, const void *grad, uint64_t begin, uint64_t count)
 {
-	struct worker *w = model->worker;
-	parts_keep(model, grad, begin, count);
+	parts_keep(w, grad, begin, count);
 	step_become(&w->step, STEP_PUSHING);
-	if (!parts_cover(model, PARTS_PUSHED, 0, model->layout.count))
+	if (!parts_cover(w->parts, PARTS_PUSHED, 0, w->layout->count))
 		return 0;
-	parts_clear(model, PARTS_PUSHED);
+	parts_clear(w->parts, PARTS_PUSHED);
 	step_end(&w->step);
-	struct vector whole = parts_kept(model);
-	return push(model, &whole, NULL);
+	struct vector whole = parts_kept(w);
+	return push(w, &whole, NULL);
 }
 
 /* On the device, every recipe that selects there collects its ranges first. */
-static int collect_range(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
+static int collect_range(struct worker *w, const void *grad, uint64_t begin, uint64_t count)
 {
-	struct worker *w = model->worker;
-	const int last = parts_cover(model, PARTS_PUSHED, 0, model->layout.count);
+	const int last = parts_cover(w->parts, PARTS_PUSHED, 0, w->layout->count);
 	const void *collected;
-	int rc = on_device_collect(model, grad, begin, count, last ? &collected : NULL);
+	int rc = on_device_collect(w, grad, begin, count, last ? &collected : NULL);
 	step_become(&w->step, STEP_PUSHING);
 	if (rc || !last)
 		return rc;
-	parts_clear(model, PARTS_PUSHED);
+	parts_clear(w->parts, PARTS_PUSHED);
 	step_end(&w->step);
-	struct vector whole = signal_vector(model, collected, model->layout.count);
-	return push(model, &whole, NULL);
+	struct vector whole = signal_vector(w, collected, w->layout->count);
+	return push(w, &whole, NULL);
 }
 
-static int push_range(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
+static int push_range(struct worker *w, const void *grad, uint64_t begin, uint64_t count)
 {
-	int rc = step_check(model, grad, "sluice_push_range", STEP_PUSHING);
+	int rc = check_recipe(w);
 	if (!rc)
-		rc = check_recipe(model);
+		rc = gradient_aligned(w, grad, "grad", "sluice_push_range");
 	if (!rc)
-		rc = gradient_aligned(model, grad, "grad", "sluice_push_range");
-	if (!rc)
-		rc = accumulator_check(model, grad, begin, "sluice_push_range");
+		rc = accumulator_check(w, grad, begin, "sluice_push_range");
 	if (rc)
 		return rc;
-	struct worker *w = model->worker;
-	const int collects = on_device_range(model, &grad, count, w->step.state == STEP_DONE);
-	if (collects < 0 || (!collects && (rc = parts_room(model))))
+	const int collects = on_device_range(w, &grad, count, w->step.state == STEP_DONE);
+	if (collects < 0 || (!collects && (rc = parts_room(w))))
 		return collects < 0 ? collects : rc;
-	if (w->step.state == STEP_DONE &&
-	    (rc = lanes_await_slots(model->worker->lanes, model_exchange(model))))
+	if (w->step.state == STEP_DONE && (rc = lanes_await_slots(w->lanes, worker_exchange(w))))
 		return rc;
-	if ((rc = parts_take(model, PARTS_PUSHED, begin, count, "sluice_push_range")))
+	if ((rc = parts_take(w, PARTS_PUSHED, begin, count, "sluice_push_range")))
 		return rc;
 	if (collects)
-		return collect_range(model, grad, begin, count);
-	if (parts_keeps(model))
-		return keep_range(model, grad, begin, count);
+		return collect_range(w, grad, begin, count);
+	if (parts_keeps(w))
+		return keep_range(w, grad, begin, count);
 	struct lap lap = stopwatch_begin();
-	stopwatch_without(&model->stopwatch, &lap, TIME_PUSH);
+	stopwatch_without(w->model.stopwatch, &lap, TIME_PUSH);
 	if (w->step.state == STEP_DONE)
-		push_begins(model, 1);
+		push_begins(w, 1);
 	struct signal signal;
-	const struct vector range = signal_vector(model, grad, count);
-	if ((rc = signal_fold(model, &range, NULL, begin, count, &signal)))
+	const struct vector range = signal_vector(w, grad, count);
+	if ((rc = signal_fold(w, &range, NULL, begin, count, &signal)))
 		return rc;
 	step_become(&w->step, STEP_PUSHING);
-	int whole = parts_cover(model, PARTS_PUSHED, 0, model->layout.count);
+	int whole = parts_cover(w->parts, PARTS_PUSHED, 0, w->layout->count);
 	/* A grid's range is that of the whole vector. */
-	if (selection_kinds[model->recipe.up.select].by_coordinate &&
-	    model->recipe.up.values.type != VALUE_GRID)
-		rc = send_complete_shards(model, begin, begin + count);
+	if (selection_kinds[w->rules.recipe->up.select].by_coordinate &&
+	    w->rules.recipe->up.values.type != VALUE_GRID)
+		rc = send_complete_shards(w, begin, begin + count);
 	else if (whole)
-		rc = worker_send(model, &signal);
+		rc = worker_send(w, &signal);
 	if (rc)
-		return signal_overflowed(model, 0);
-	stopwatch_end(&model->stopwatch, TIME_COMPRESS, &lap);
+		return signal_overflowed(w, 0);
+	stopwatch_end(w->model.stopwatch, TIME_COMPRESS, &lap);
 	if (!whole)
 		return 0;
-	parts_clear(model, PARTS_PUSHED);
-	return push_ends(model);
+	parts_clear(w->parts, PARTS_PUSHED);
+	return push_ends(w);
 }
 
 int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin, uint64_t count)
 {
+	const int rc = step_check(model, grad, "sluice_push_range", STEP_PUSHING);
 	struct device_scope scope;
-	device_scope_begin(grad, model ? model->stream : NULL, &scope);
-	return device_scope_end(&scope, push_range(model, grad, begin, count));
+	if (rc)
+		return rc;
+	device_scope_begin(grad, model->worker->stream, &scope);
+	return device_scope_end(&scope, push_range(model->worker, grad, begin, count));
 }
 
 /* ---- a step without a gradient ------------------------------------------------ */
 
-int push_nothing(sluice_model *model)
+int push_nothing(struct worker *w)
 {
-	const int rc = worker_come_home(model);
+	const int rc = worker_come_home(w);
 
-	return rc ? rc : push(model, NULL, NULL);
+	return rc ? rc : push(w, NULL, NULL);
 }
 
 /* ---- what a step carries ------------------------------------------------------- */
 
-int step_set_lr(sluice_model *model, float lr)
+int step_set_lr(struct worker *w, float lr)
 {
 	if (!(lr >= 0) || !isfinite(lr))
 		return fail(SLUICE_EINVAL, "sluice_set: SLUICE_LR is %g, must be finite and >= 0",
 			    (double)lr);
-	const char *why = lr > 0 ? NULL : plan_why_not(PATH_RATE_ZERO, model->plan.traits);
+	const char *why = lr > 0 ? NULL : plan_why_not(PATH_RATE_ZERO, w->rules.plan->traits);
 	if (why)
 		return fail(
 			SLUICE_EINVAL,
 			"sluice_set: SLUICE_LR 0 is not possible with this recipe: %s: leave the "
 			"step out, or give it a small rate",
 			why);
-	if (model->worker->step.state == STEP_PUSHING)
+	if (w->step.state == STEP_PUSHING)
 		return fail(SLUICE_EINVAL,
 			    "sluice_set: a step has a single rate, and ranges of this step were "
 			    "pushed already: call it before the first range or after the last");
-	model->lr = lr + 0.0f; /* turns -0 into 0, because ranks compare the bits */
+	step_set_rate(&w->step, lr + 0.0f); /* turns -0 into 0, because ranks compare the bits */
 	return 0;
 }
 
-int step_set_grad_scale(sluice_model *model, float scale)
+int step_set_grad_scale(struct worker *w, float scale)
 {
 	if (!(scale > 0) || !isfinite(scale))
 		return fail(SLUICE_EINVAL,
 			    "sluice_set: SLUICE_GRAD_SCALE is %g, must be finite and > 0",
 			    (double)scale);
-	if (model->worker->step.state == STEP_PUSHING)
+	if (w->step.state == STEP_PUSHING)
 		return fail(
 			SLUICE_EINVAL,
 			"sluice_set: a gradient has a single scale, and ranges of this one were "
 			"pushed already: call it before the first range or after the last");
-	model->grad.scale = scale;
+	w->grad.scale = scale;
 	return 0;
 }
 
 void sluice_raise(sluice_model *model, unsigned flags)
 {
-	step_raise(&model->worker->step, flags & (model->uneven ? FLAG_GRADIENT - 1 : 0xff));
+	step_raise(&model->worker->step,
+		   flags & (model->worker->uneven ? FLAG_GRADIENT - 1 : 0xff));
 }
 
-unsigned step_raised(const sluice_model *model)
+unsigned step_raised(const struct worker *w)
 {
-	return model->worker->step.raised & (model->uneven ? FLAG_GRADIENT - 1 : 0xff);
+	return w->step.raised & (w->uneven ? FLAG_GRADIENT - 1 : 0xff);
 }
 
 /* ---- the point at which a signal needs its gradient -------------------------- */
 
-static void point_at(const sluice_model *model, const float *params, float *point)
+static void point_at(const struct worker *w, const float *params, float *point)
 {
-	const struct worker *w = model->worker;
 	const float *previous =
-		w->kept.of[model->recipe.signal == SIGNAL_SVRG ? KEPT_ANCHOR : KEPT_PREVIOUS];
-	const uint64_t count = model->layout.count;
-	if (model->recipe.signal == SIGNAL_IGT) {
-		float alpha = update_alpha(&model->update, model->step + 1),
+		w->kept.of[w->rules.recipe->signal == SIGNAL_SVRG ? KEPT_ANCHOR : KEPT_PREVIOUS];
+	const uint64_t count = w->layout->count;
+	if (w->rules.recipe->signal == SIGNAL_IGT) {
+		float alpha = update_alpha(w->rules.update, w->step.done + 1),
 		      ahead = (1 - alpha) / alpha;
 		for (uint64_t i = 0; i < count; i++)
 			point[i] = params[i] + ahead * (params[i] - previous[i]);
@@ -533,41 +529,41 @@ int sluice_point(sluice_model *model, const float *params, float *point)
 		rc = argument_aligned(point, sizeof *point, "point", "sluice_point");
 	if (rc)
 		return rc;
-	struct vector *from = target_points(model), *to = from + 1;
+	struct vector *from = target_points(model->worker->into), *to = from + 1;
 	float *here, *there = NULL;
 	vector_run(from, params, model->layout.count, VALUE_F32, 1);
 	vector_run(to, point, model->layout.count, VALUE_F32, 1);
-	rc = vector_borrow(from, model->stream, "sluice_point", &here);
+	rc = vector_borrow(from, model->worker->stream, "sluice_point", &here);
 	if (!rc)
-		rc = vector_borrow(to, model->stream, "sluice_point", &there);
+		rc = vector_borrow(to, model->worker->stream, "sluice_point", &there);
 	if (!rc)
-		point_at(model, here, there);
+		point_at(model->worker, here, there);
 	return vector_return(to, there, rc, "sluice_point");
 }
 
 /* ---- unequal numbers of steps ---------------------------------------------- */
 
 /* In a step with two up phases, the push is complete only after the pull. */
-uint64_t step_pushed(const sluice_model *model)
+uint64_t step_pushed(const struct worker *w)
 {
-	const struct worker *w = model->worker;
-	const int whole = sluice_is_worker(model->job) && model->schedule.n_phases == 2 &&
+	const int whole = sluice_is_worker(w->job) && w->rules.schedule->n_phases == 2 &&
 			  !w->step.skipped &&
 			  (w->step.state == STEP_PUSHED ||
 			   (w->step.state == STEP_PULLING && w->step.pull != PULL_ENDED &&
 			    w->step.pull != PULL_ASKS));
-	return model->step + (uint64_t)whole;
+	return w->step.done + (uint64_t)whole;
 }
 
 /* An asynchronous step needs all workers only where they meet at an anchor. */
-uint64_t step_in_vain(const sluice_model *model, uint64_t pushed)
+uint64_t step_in_vain(const struct worker *w, uint64_t pushed)
 {
-	const struct worker *w = model->worker;
-	if (!sluice_is_worker(model->job) || !w->step.asked ||
-	    (w->step.state != STEP_PUSHED && w->step.state != STEP_PULLING) || model->step < pushed)
+	if (!sluice_is_worker(w->job) || !w->step.asked ||
+	    (w->step.state != STEP_PUSHED && w->step.state != STEP_PULLING) ||
+	    w->step.done < pushed)
 		return 0;
-	if (model_async(model) && !schedule_at_anchor(&model->schedule, w->step.number) &&
-	    !schedule_before_anchor(&model->schedule, w->step.number))
+	if (w->rules.recipe->when == WHEN_ASYNC &&
+	    !schedule_at_anchor(w->rules.schedule, w->step.number) &&
+	    !schedule_before_anchor(w->rules.schedule, w->step.number))
 		return 0;
-	return model->step + 1;
+	return w->step.done + 1;
 }

@@ -14,15 +14,15 @@ int step_check(sluice_model *model, const void *vector, const char *function,
 /* Refuses a vector that has neither data nor segments, or both. */
 int vector_check(const sluice_vector *vector, const char *function);
 /* Pushes no gradient, for a step in which this worker has none. */
-int push_nothing(sluice_model *model);
-int step_set_lr(sluice_model *model, float lr);
-int step_set_grad_scale(sluice_model *model, float scale);
+int push_nothing(struct worker *w);
+int step_set_lr(struct worker *w, float lr);
+int step_set_grad_scale(struct worker *w, float scale);
 /* Return what sluice_step_info() reports about the last step. */
-int step_skipped(const sluice_model *model);
-unsigned step_raised(const sluice_model *model);
+int step_skipped(const struct worker *w);
+unsigned step_raised(const struct worker *w);
 /* Returns the number of steps for which this rank has pushed the whole gradient. */
-uint64_t step_pushed(const sluice_model *model);
+uint64_t step_pushed(const struct worker *w);
 /* If the pull that waits here cannot end, because a worker has pushed only `pushed` steps and
  * will push no more, returns the step of the pull; otherwise 0. Token held. */
-uint64_t step_in_vain(const sluice_model *model, uint64_t pushed);
+uint64_t step_in_vain(const struct worker *w, uint64_t pushed);
 #endif

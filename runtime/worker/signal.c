@@ -18,38 +18,39 @@
 
 enum { CHUNK = 2048 };
 
-int signal_nonfinite_held(sluice_model *model, uint64_t bad, uint64_t n, float value)
+int signal_nonfinite_held(struct worker *w, uint64_t bad, uint64_t n, float value)
 {
-	if (model->recipe.nonfinite != NONFINITE_ABORT) {
-		model->stats.nonfinite_elements += n;
-		return model->recipe.nonfinite != NONFINITE_ZERO;
+	if (w->rules.recipe->nonfinite != NONFINITE_ABORT) {
+		w->model.stats->nonfinite_elements += n;
+		return w->rules.recipe->nonfinite != NONFINITE_ZERO;
 	}
-	sluice_job *job = model->job;
+	sluice_job *job = w->job;
 	return job->failure.code ?
 		       job_failed(job) :
 		       job_fail(
 			       job, SLUICE_ENUMERIC, job->rank,
 			       "the gradient of %s at step %llu is %s at %s: "
 			       "lower the learning rate or clip=, or choose nonfinite=skip or zero",
-			       rank_text(job, job->rank), (unsigned long long)model->step + 1,
-			       isnan(value) ? "NaN" : "infinite", model_place(model, bad));
+			       rank_text(job, job->rank), (unsigned long long)w->step.done + 1,
+			       isnan(value) ? "NaN" : "infinite",
+			       model_place(w->model.tensors, bad));
 }
 
-static int signal_nonfinite(sluice_model *model, uint64_t bad, uint64_t n, float value)
+static int signal_nonfinite(struct worker *w, uint64_t bad, uint64_t n, float value)
 {
-	progress_take(model->job);
-	int rc = signal_nonfinite_held(model, bad, n, value);
-	progress_release(model->job);
+	progress_take(w->job);
+	int rc = signal_nonfinite_held(w, bad, n, value);
+	progress_release(w->job);
 	return rc;
 }
 
-int signal_overflowed(sluice_model *model, int held)
+int signal_overflowed(struct worker *w, int held)
 {
-	sluice_job *job = model->job;
+	sluice_job *job = w->job;
 	char place[168] = "";
-	uint64_t at = model->worker->step.overflowed;
+	uint64_t at = w->step.overflowed;
 	if (at != COORDINATE_UNKNOWN)
-		snprintf(place, sizeof place, " at %s", model_place(model, at));
+		snprintf(place, sizeof place, " at %s", model_place(w->model.tensors, at));
 	if (!held)
 		progress_take(job);
 	int rc = job->failure.code ?
@@ -58,20 +59,20 @@ int signal_overflowed(sluice_model *model, int held)
 				  "the sum of the gradient of %s at step %llu and what earlier "
 				  "steps left is NaN or infinite%s: it overflowed; lower the "
 				  "learning rate or clip= the gradients",
-				  rank_text(job, job->rank), (unsigned long long)model->step + 1,
+				  rank_text(job, job->rank), (unsigned long long)w->step.done + 1,
 				  place);
 	if (!held)
 		progress_release(job);
 	return rc;
 }
 
-struct vector signal_vector(const sluice_model *model, const void *data, uint64_t count)
+struct vector signal_vector(const struct worker *w, const void *data, uint64_t count)
 {
-	return vector_of(data, count, model_pushed_type(model), model->grad.scale);
+	return vector_of(data, count, worker_pushed_type(w), w->grad.scale);
 }
 
 /* Handles NaN and infinity in a gradient. Returns what signal_nonfinite() returns. */
-static int judge(sluice_model *model, const struct vector *grad, uint64_t begin, uint64_t count)
+static int judge(struct worker *w, const struct vector *grad, uint64_t begin, uint64_t count)
 {
 	uint64_t first = 0, bad = 0;
 	float value = 0, room[CHUNK];
@@ -86,7 +87,7 @@ static int judge(sluice_model *model, const struct vector *grad, uint64_t begin,
 		for (; i < n; i++)
 			bad += !isfinite(g[i]);
 	}
-	return bad ? signal_nonfinite(model, begin + first, bad, value) : 0;
+	return bad ? signal_nonfinite(w, begin + first, bad, value) : 0;
 }
 
 /* The input of one push, or of one range of it. */
@@ -98,37 +99,37 @@ struct input {
 };
 
 /* Returns elements at .. at + n - 1 of the signal: in place, or computed into room. */
-static const float *read_signal(const sluice_model *model, const struct input *in, uint64_t at,
+static const float *read_signal(const struct worker *w, const struct input *in, uint64_t at,
 				size_t n, float *room)
 {
-	return in->source->read(&in->pushed, model->recipe.nonfinite == NONFINITE_ZERO, at, n,
+	return in->source->read(&in->pushed, w->rules.recipe->nonfinite == NONFINITE_ZERO, at, n,
 				room);
 }
 
 /* Returns the factor that reduces the gradient's 2-norm to the recipe's clip=. The norm is summed
  * in the order that GPUs use as well. */
-static float clip(const sluice_model *model, const struct input *in)
+static float clip(const struct worker *w, const struct input *in)
 {
 	_Static_assert(CHUNK % MOMENT_TILE == 0, "pieces are whole tiles");
 	struct moment_sum sum = { .tiles = 0 };
 	float room[CHUNK];
 	for (uint64_t at = 0; at < in->count; at += CHUNK) {
 		size_t n = in->count - at < CHUNK ? in->count - at : CHUNK;
-		const float *g = read_signal(model, in, at, n, room);
+		const float *g = read_signal(w, in, at, n, room);
 		moments_add(&sum, (struct moment_terms){ 0, 0 }, g, n);
 	}
-	return clip_factor(moments_end(&sum).second, model->recipe.clip);
+	return clip_factor(moments_end(&sum).second, w->rules.recipe->clip);
 }
 
 /* The noise is part of the gradient, so noise that is not sent stays in the residual too. */
-static const float *with_noise(const sluice_model *model, const struct input *in, uint64_t at,
+static const float *with_noise(const struct worker *w, const struct input *in, uint64_t at,
 			       size_t n, const float *g, float *room)
 {
 	/* The stream depends on the step, not on the exchange: with when=every each local step
 	 * has its own noise. */
-	const struct random_stream stream = { RANDOM_NOISE, (uint32_t)model->job->rank,
-					      model->step + 1, model->recipe.seed };
-	const float deviation = model->recipe.noise;
+	const struct random_stream stream = { RANDOM_NOISE, (uint32_t)w->job->rank,
+					      w->step.done + 1, w->rules.recipe->seed };
+	const float deviation = w->rules.recipe->noise;
 	float normal[CHUNK];
 
 	random_normal_run(&stream, in->begin + at, n, normal);
@@ -171,12 +172,11 @@ static void twostep(float *restrict left, float *restrict before, float *restric
 
 /* Replaces the residual that the last push left, at coordinates at .. at + n, by the term that
  * the recipe's memory adds in this step. Called once a step for each coordinate. */
-static void recall(const sluice_model *model, uint64_t at, size_t n)
+static void recall(const struct worker *w, uint64_t at, size_t n)
 {
-	const struct recipe *recipe = &model->recipe;
-	const struct worker *w = model->worker;
+	const struct recipe *recipe = w->rules.recipe;
 	const uint64_t step = w->step.number;
-	float *residual = worker_residual(model) + at;
+	float *residual = worker_residual(w) + at;
 	float *filter = w->kept.of[KEPT_FILTER];
 	float alpha, newer, older;
 
@@ -187,9 +187,9 @@ static void recall(const sluice_model *model, uint64_t at, size_t n)
 		lowpass(residual, (float *)w->kept.of[KEPT_MEMORY] + at, n, recipe->memory_beta);
 		return;
 	case MEMORY_TWOSTEP:
-		alpha = update_alpha(&model->update, step);
-		newer = update_alpha(&model->update, step - 1) / alpha * (2 - alpha);
-		older = update_alpha(&model->update, step - 2) / alpha * (1 - alpha);
+		alpha = update_alpha(w->rules.update, step);
+		newer = update_alpha(w->rules.update, step - 1) / alpha * (2 - alpha);
+		older = update_alpha(w->rules.update, step - 2) / alpha * (1 - alpha);
 		twostep(residual, (float *)w->kept.of[KEPT_MEMORY] + at,
 			filter ? filter + at : NULL, n, recipe->memory_beta, newer, older);
 		return;
@@ -199,22 +199,21 @@ static void recall(const sluice_model *model, uint64_t at, size_t n)
 /* ---- the signal -------------------------------------------------------------- */
 
 /* Folds n values of g into velocity and residual, while they are in the cache. */
-static void fold(const sluice_model *model, uint64_t at, const float *restrict g, size_t n,
+static void fold(const struct worker *w, uint64_t at, const float *restrict g, size_t n,
 		 float scale)
 {
-	const struct worker *w = model->worker;
 	const float *restrict reference = lazy_reference(w->lazy);
-	float *restrict sum = (w->local ? local_sum(w->local) : worker_residual(model)) + at;
-	int keep = model->recipe.memory != MEMORY_NONE || w->local;
+	float *restrict sum = (w->local ? local_sum(w->local) : worker_residual(w)) + at;
+	int keep = w->rules.recipe->memory != MEMORY_NONE || w->local;
 	if (reference) {
 		reference += at;
 		for (size_t i = 0; i < n; i++)
 			sum[i] = scale * g[i] - reference[i];
 		return;
 	}
-	if (model->recipe.signal == SIGNAL_MOMENTUM) {
+	if (w->rules.recipe->signal == SIGNAL_MOMENTUM) {
 		float *restrict u = compressor_velocity(w->compressor) + at;
-		const float m = model->recipe.signal_momentum;
+		const float m = w->rules.recipe->signal_momentum;
 		for (size_t i = 0; i < n; i++) {
 			u[i] = m * u[i] + scale * g[i];
 			sum[i] = keep ? sum[i] + u[i] : u[i];
@@ -229,49 +228,49 @@ static void fold(const sluice_model *model, uint64_t at, const float *restrict g
 }
 
 /* Adding can be part of the selection's pass if nothing else is done to the gradient. */
-static int selection_adds(const sluice_model *model, const struct vector *grad)
+static int selection_adds(const struct worker *w, const struct vector *grad)
 {
-	const uint64_t traits = model->worker->step.rule.traits & ~TRAIT(HALF_GRADIENTS);
+	const uint64_t traits = w->step.rule.traits & ~TRAIT(HALF_GRADIENTS);
 
-	return vector_floats(grad) && plan_takes(&model->plan, PATH_FOLD, traits);
+	return vector_floats(grad) && plan_takes(w->rules.plan, PATH_FOLD, traits);
 }
 
-int signal_fold(sluice_model *model, const struct vector *grad, const struct vector *before,
+int signal_fold(struct worker *w, const struct vector *grad, const struct vector *before,
 		uint64_t begin, uint64_t count, struct signal *out)
 {
 	*out = (struct signal){ .addend = NULL };
-	struct step *step = &model->worker->step;
-	step_leave_out(step, model_stands(model, model->lr));
+	struct step *step = &w->step;
+	step_leave_out(step, worker_stands(w));
 	if (step->left_out)
 		return 0;
-	if (model->worker->accumulates && vector_memory(grad) == worker_residual(model) + begin) {
+	if (w->accumulates && vector_memory(grad) == worker_residual(w) + begin) {
 		const struct vector sum = vector_of(vector_memory(grad), count, VALUE_F32, 1);
-		out->summed = count == model->layout.count && selection_adds(model, &sum);
-		return out->summed ? 0 : judge(model, &sum, begin, count);
+		out->summed = count == w->layout->count && selection_adds(w, &sum);
+		return out->summed ? 0 : judge(w, &sum, begin, count);
 	}
 	/* If a value that is not finite would end the job anyway, the check can follow the
 	 * addition, while the gradient is in the cache. */
-	int late = model->recipe.nonfinite == NONFINITE_ABORT && !(model->recipe.clip > 0) &&
+	int late = w->rules.recipe->nonfinite == NONFINITE_ABORT && !(w->rules.recipe->clip > 0) &&
 		   !before;
-	int judged = model->recipe.nonfinite == NONFINITE_SKIP_ALL;
-	int rc = late || judged ? 0 : judge(model, grad, begin, count);
+	int judged = w->rules.recipe->nonfinite == NONFINITE_SKIP_ALL;
+	int rc = late || judged ? 0 : judge(w, grad, begin, count);
 	if (!rc && before && !judged)
-		rc = judge(model, before, begin, count);
+		rc = judge(w, before, begin, count);
 	if (rc < 0)
 		return rc;
 	step_leave_out(step, rc);
 	if (rc)
 		return 0;
-	struct input in = { .pushed = source_pushed(model, grad, before),
-			    .source = &source_rows[source_of_step(model)],
+	struct input in = { .pushed = source_pushed(w, grad, before),
+			    .source = &source_rows[source_of_step(w)],
 			    .begin = begin,
 			    .count = count,
 			    .clip = 1 };
-	if (model->recipe.clip > 0)
-		in.clip = clip(model, &in);
-	const float scale = update_pushed(&model->update, model->lr);
-	float factor = scale * (model->recipe.noise > 0 ? 1 : in.clip);
-	if (count == model->layout.count && selection_adds(model, grad)) {
+	if (w->rules.recipe->clip > 0)
+		in.clip = clip(w, &in);
+	const float scale = update_pushed(w->rules.update, w->step.lr);
+	float factor = scale * (w->rules.recipe->noise > 0 ? 1 : in.clip);
+	if (count == w->layout->count && selection_adds(w, grad)) {
 		out->addend = vector_floats(grad);
 		out->scale = factor;
 		return 0;
@@ -279,31 +278,30 @@ int signal_fold(sluice_model *model, const struct vector *grad, const struct vec
 	for (uint64_t at = 0; at < count; at += CHUNK) {
 		size_t n = count - at < CHUNK ? count - at : CHUNK;
 		float room[CHUNK];
-		const float *g = read_signal(model, &in, at, n, room);
+		const float *g = read_signal(w, &in, at, n, room);
 		if (late && first_nonfinite(g, n) < n)
-			return judge(model, grad, begin, count);
-		if (model->recipe.noise > 0)
-			g = with_noise(model, &in, at, n, g, room);
-		recall(model, begin + at, n);
-		fold(model, begin + at, g, n, factor);
+			return judge(w, grad, begin, count);
+		if (w->rules.recipe->noise > 0)
+			g = with_noise(w, &in, at, n, g, room);
+		recall(w, begin + at, n);
+		fold(w, begin + at, g, n, factor);
 	}
 	return 0;
 }
 
-int signal_spoilt(sluice_model *model, const struct vector *grad, const struct vector *before)
+int signal_spoilt(struct worker *w, const struct vector *grad, const struct vector *before)
 {
-	const uint64_t count = model->layout.count;
-	const int first = judge(model, grad, 0, count);
+	const uint64_t count = w->layout->count;
+	const int first = judge(w, grad, 0, count);
 
-	return (before && judge(model, before, 0, count)) || first;
+	return (before && judge(w, before, 0, count)) || first;
 }
 
-int signal_judge_sum(sluice_model *model, const struct vector *grad)
+int signal_judge_sum(struct worker *w, const struct vector *grad)
 {
-	const struct vector sum = vector_of(worker_residual(model), model->layout.count, VALUE_F32,
-					    1);
+	const struct vector sum = vector_of(worker_residual(w), w->layout->count, VALUE_F32, 1);
 
-	if (model->recipe.nonfinite != NONFINITE_ABORT)
+	if (w->rules.recipe->nonfinite != NONFINITE_ABORT)
 		return 0;
-	return judge(model, grad ? grad : &sum, 0, model->layout.count);
+	return judge(w, grad ? grad : &sum, 0, w->layout->count);
 }

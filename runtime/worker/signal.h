@@ -7,7 +7,7 @@
 #include "model/vector.h"
 
 /* Returns a vector of count elements that the program pushes. */
-struct vector signal_vector(const sluice_model *model, const void *data, uint64_t count);
+struct vector signal_vector(const struct worker *w, const void *data, uint64_t count);
 
 /* The part of the addition that a fold leaves to the selection. */
 struct signal {
@@ -25,26 +25,26 @@ struct signal {
  * the same coordinates, or NULL. nonfinite=skip and clip= need the whole gradient. Returns 0
  * (worker.skip is set if nonfinite=skip leaves this gradient out), or SLUICE_ENUMERIC: the job
  * has ended. */
-int signal_fold(sluice_model *model, const struct vector *grad, const struct vector *before,
+int signal_fold(struct worker *w, const struct vector *grad, const struct vector *before,
 		uint64_t begin, uint64_t count, struct signal *out);
 /* Looks for NaN and infinity before anything is added, as nonfinite=skip-all needs. Returns 1 if
  * the gradient, or the second one of a pair, has any, else 0. */
-int signal_spoilt(sluice_model *model, const struct vector *grad, const struct vector *before);
+int signal_spoilt(struct worker *w, const struct vector *grad, const struct vector *before);
 /* Called after a selection has met a value that is not finite, and has put back what it had
  * taken out of the residual. The value is in grad, or in the vector to which grad was added.
  * grad NULL: the application added the gradient to the residual itself, so the residual is
  * checked instead. Returns SLUICE_ENUMERIC if a pushed value is not finite and the recipe has
  * nonfinite=abort. Otherwise returns 0: the sum has overflowed, and the encoder will report
  * that. */
-int signal_judge_sum(sluice_model *model, const struct vector *grad);
+int signal_judge_sum(struct worker *w, const struct vector *grad);
 /* Applies the recipe's nonfinite= to n coordinates that are NaN or infinite. The first one is
  * `bad` and has this value. Returns 0 to go on, 1 to leave the gradient out, or an error. Token
  * held. */
-int signal_nonfinite_held(sluice_model *model, uint64_t bad, uint64_t n, float value);
+int signal_nonfinite_held(struct worker *w, uint64_t bad, uint64_t n, float value);
 
 /* Ends the job because the sum at coordinate worker.overflowed is beyond the range of floats.
  * Returns SLUICE_ENUMERIC. held: the token is held. */
 /* the sum is on a GPU, or several sums share a cell of a sketch */
 #define COORDINATE_UNKNOWN UINT64_MAX
-int signal_overflowed(sluice_model *model, int held);
+int signal_overflowed(struct worker *w, int held);
 #endif

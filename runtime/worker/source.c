@@ -50,28 +50,28 @@ const struct source_row source_rows[SOURCES] = {
 			    read_one },
 };
 
-enum source source_of_step(const sluice_model *model)
+enum source source_of_step(const struct worker *w)
 {
-	const enum source source = recipe_source(&model->recipe);
+	const enum source source = recipe_source(w->rules.recipe);
 
-	return source == SOURCE_PAIR && model_anchor_due(model) ? SOURCE_GRADIENT : source;
+	return source == SOURCE_PAIR && worker_anchor_due(w) ? SOURCE_GRADIENT : source;
 }
 
-int source_check(const sluice_model *model, enum source given, const char *function)
+int source_check(const struct worker *w, enum source given, const char *function)
 {
-	const enum source wanted = source_of_step(model);
+	const enum source wanted = source_of_step(w);
 	const char *needs = source_rows[given].needs;
 
 	if (given == wanted)
 		return 0;
-	if (needs && given != recipe_source(&model->recipe))
+	if (needs && given != recipe_source(w->rules.recipe))
 		return fail(SLUICE_EINVAL, "%s: needs a recipe with %s", function, needs);
 	return fail(SLUICE_EINVAL, "%s: %s", function, source_rows[wanted].wanted);
 }
 
-int source_check_pieces(const sluice_model *model, const char *function)
+int source_check_pieces(const struct worker *w, const char *function)
 {
-	const enum source source = recipe_source(&model->recipe);
+	const enum source source = recipe_source(w->rules.recipe);
 
 	return source == SOURCE_GRADIENT ?
 		       0 :
@@ -80,13 +80,13 @@ int source_check_pieces(const sluice_model *model, const char *function)
 			    source_rows[source].needs, source_rows[source].call);
 }
 
-struct pushed source_pushed(const sluice_model *model, const struct vector *vector,
+struct pushed source_pushed(const struct worker *w, const struct vector *vector,
 			    const struct vector *before)
 {
 	struct pushed p = { .vector = vector, .before = before, .newest = 1, .older = 1 };
 
-	if (before && model->recipe.signal != SIGNAL_SVRG) {
-		const float alpha = update_alpha(&model->update, model->worker->step.number);
+	if (before && w->rules.recipe->signal != SIGNAL_SVRG) {
+		const float alpha = update_alpha(w->rules.update, w->step.number);
 
 		p.newest = 1 / alpha;
 		p.older = (1 - alpha) / alpha;

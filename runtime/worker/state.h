@@ -12,6 +12,21 @@
 enum { WORKER_HOOKS = 9 };
 
 struct worker {
+	/* The parts of its job and its model (worker_stand_on), which last longer. */
+	sluice_job *job;
+	struct rulebook rules;
+	struct model_parts model;
+	const struct layout *layout;
+
+	/* The attributes of the vectors that the program passes. */
+	struct {
+		enum value_type type;
+		float scale;        /* for 8-bit types: factor of their codes */
+	} grad;                     /* parameters that are pushed are always floats */
+	enum value_type param_type; /* of a vector of parameters or of a mean */
+	void *stream;               /* of the application, for vectors on a device */
+	int uneven;                 /* pushes of a gradient carry FLAG_GRADIENT */
+
 	struct vectors kept;
 	struct scratch *scratch;
 	struct compressor *compressor; /* the compressor of the gradients, over the whole vector */
@@ -36,11 +51,46 @@ struct worker {
 	/* The rows of worker_setup.c that take part; ends with NULL. */
 	const struct step_hooks *hooks[WORKER_HOOKS + 1];
 	int accumulates; /* 1: the application adds to the residual (sluice_accumulator) */
+	struct worth_step watched; /* watch.c's: sums up to the previous step */
 };
 
+/* The flag of sluice_raise() that informs sluice_idle_step() that a worker has pushed a
+ * gradient. */
+enum { FLAG_GRADIENT = 0x80 };
+
 /* Returns the residual, which holds everything that was not sent yet, plus this step's signal. */
-static inline float *worker_residual(const sluice_model *model)
+static inline float *worker_residual(const struct worker *w)
 {
-	return compressor_residual(model->worker->compressor);
+	return compressor_residual(w->compressor);
+}
+
+/* The element type of the pushed vector. It is never a type of few bits. */
+static inline enum value_type worker_pushed_type(const struct worker *w)
+{
+	return recipe_pushes_params(w->rules.recipe) ? VALUE_F32 : w->grad.type;
+}
+
+/* The number of the exchange that the step which begins belongs to, counted from 1. */
+static inline uint64_t worker_exchange(const struct worker *w)
+{
+	return w->step.done / w->rules.recipe->period + 1;
+}
+
+/* 1 if the step that begins is this worker's own, without an exchange (when=every). */
+static inline int worker_alone(const struct worker *w)
+{
+	return (w->step.done + 1) % w->rules.recipe->period != 0;
+}
+
+/* 1 if the next push is at an anchor (when=async). */
+static inline int worker_anchor_due(const struct worker *w)
+{
+	return schedule_at_anchor(w->rules.schedule, w->step.done + 1);
+}
+
+/* rulebook_stands() at the rate of the next push. */
+static inline int worker_stands(const struct worker *w)
+{
+	return rulebook_stands(w->rules.recipe, w->step.lr);
 }
 #endif

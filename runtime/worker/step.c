@@ -20,6 +20,16 @@ void step_restart(struct step *s, uint64_t version, const struct step_rule *rule
 	s->phase = 0;
 }
 
+void step_resume(struct step *s, uint64_t done)
+{
+	s->done = done;
+}
+
+void step_set_rate(struct step *s, float lr)
+{
+	s->lr = lr;
+}
+
 /* ---- a push ------------------------------------------------------------------ */
 
 void step_begin(struct step *s, uint64_t number, const struct step_rule *rule)
@@ -113,6 +123,12 @@ void step_pull(struct step *s)
 
 void step_end(struct step *s)
 {
+	s->state = STEP_DONE;
+}
+
+void step_complete(struct step *s)
+{
+	s->done++;
 	s->state = STEP_DONE;
 }
 

@@ -20,6 +20,8 @@ enum pull_kind { PULL_NONE, PULL_BY_SHARD, PULL_AT_ONCE, PULL_ASKS, PULL_ENDED }
 
 struct step {
 	uint64_t number; /* number of the last push, counted from 1 */
+	uint64_t done;   /* number of completed steps; with when=every, several belong to a push */
+	float lr;        /* the learning rate that the next push sends */
 	struct step_rule rule;
 	enum step_state state;
 	unsigned phase;       /* of the schedule */
@@ -40,9 +42,12 @@ struct step {
 	unsigned chosen, proposed;
 };
 
-/* Restarts: no step is under way, and `version` steps are complete. rule: the rule of the next
+/* Restarts: no step is under way, and `version` exchanges are complete. rule: the rule of the next
  * step. */
 void step_restart(struct step *s, uint64_t version, const struct step_rule *rule);
+/* Sets the number of completed steps: at open, and when a checkpoint is restored. */
+void step_resume(struct step *s, uint64_t done);
+void step_set_rate(struct step *s, float lr);
 
 /* ---- a push ------------------------------------------------------------------ */
 void step_begin(struct step *s, uint64_t number, const struct step_rule *rule);
@@ -74,6 +79,8 @@ void step_set_pull(struct step *s, enum pull_kind kind);
 /* Begins to collect the flags of this pull. */
 void step_pull(struct step *s);
 void step_end(struct step *s);
+/* Ends a step that counts: the application has its result. */
+void step_complete(struct step *s);
 
 /* ---- flags and choices ------------------------------------------------------- */
 void step_raise(struct step *s, unsigned flags);

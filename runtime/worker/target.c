@@ -41,9 +41,9 @@ struct target {
 /* ---- opening ----------------------------------------------------------------- */
 
 /* Parameters of 16 bits need a 32-bit copy from which they are rounded. */
-static int check_types(const sluice_model *model, const struct vector *s, const char *function)
+static int check_types(const struct worker *w, const struct vector *s, const char *function)
 {
-	if (recipe_pulls_mean(&model->recipe) || model->layout.narrow_params || !vector_narrow(s))
+	if (recipe_pulls_mean(w->rules.recipe) || w->layout->narrow_params || !vector_narrow(s))
 		return 0;
 	return fail(SLUICE_EINVAL,
 		    "%s: a segment of parameters has 16 bits, but the model "
@@ -52,9 +52,9 @@ static int check_types(const sluice_model *model, const struct vector *s, const 
 		    function);
 }
 
-int target_open(sluice_model *model, const sluice_model_attr *attr)
+int target_open(struct worker *w, const sluice_model_attr *attr)
 {
-	struct target *t = model->worker->into = calloc(1, sizeof(*t));
+	struct target *t = w->into = calloc(1, sizeof(*t));
 	const char *function = "sluice_model_open";
 
 	if (!t)
@@ -64,17 +64,17 @@ int target_open(sluice_model *model, const sluice_model_attr *attr)
 	int rc = vector_pieces(&t->opened, attr->segments, attr->n_segments, attr->count, 0,
 			       function);
 
-	return rc ? rc : check_types(model, &t->opened, function);
+	return rc ? rc : check_types(w, &t->opened, function);
 }
 
-void target_close(sluice_model *model)
+void target_close(struct worker *w)
 {
-	struct target *t = model->worker->into;
+	struct target *t = w->into;
 
 	if (!t)
 		return;
-	vector_close(t->master, model->layout.count);
-	vector_close(t->together, model->layout.count);
+	vector_close(t->master, w->layout->count);
+	vector_close(t->together, w->layout->count);
 	if (t->copy_there.address)
 		t->ops->release(&t->copy_there);
 	vector_free(&t->opened);
@@ -82,7 +82,7 @@ void target_close(sluice_model *model)
 	vector_free(&t->points[0]);
 	vector_free(&t->points[1]);
 	free(t);
-	model->worker->into = NULL;
+	w->into = NULL;
 }
 
 /* Means are rounded when they are written, and need no copy. With when=every, parameters are
@@ -93,39 +93,39 @@ static int keeps_copy(const struct layout *l, const struct recipe *recipe)
 	       !kept_rows[KEPT_BASE].needed(recipe);
 }
 
-static int copy_used(const sluice_model *model)
+static int copy_used(const struct worker *w)
 {
-	return keeps_copy(&model->layout, &model->recipe);
+	return keeps_copy(w->layout, w->rules.recipe);
 }
 
-static int open_copy(sluice_model *model)
+static int open_copy(struct worker *w)
 {
-	struct target *t = model->worker->into;
+	struct target *t = w->into;
 
-	t->master = vector_open(model->layout.count);
+	t->master = vector_open(w->layout->count);
 	return t->master ? 0 :
 			   fail(SLUICE_ENOMEM, "no memory for a 32-bit copy of %llu parameters",
-				(unsigned long long)model->layout.count);
+				(unsigned long long)w->layout->count);
 }
 
-void target_remember(sluice_model *model, const float *params)
+void target_remember(struct worker *w, const float *params)
 {
-	float *previous = model->worker->kept.of[KEPT_PREVIOUS];
+	float *previous = w->kept.of[KEPT_PREVIOUS];
 
 	if (previous)
-		memcpy(previous, params, model->layout.count * sizeof(*params));
+		memcpy(previous, params, w->layout->count * sizeof(*params));
 }
 
-struct vector *target_points(const sluice_model *model)
+struct vector *target_points(struct target *t)
 {
-	return model->worker->into->points;
+	return t->points;
 }
 
-static void begin_copy(sluice_model *model, const float *params)
+static void begin_copy(struct worker *w, const float *params)
 {
-	struct target *t = model->worker->into;
+	struct target *t = w->into;
 
-	memcpy(t->master, params, model->layout.count * sizeof(*params));
+	memcpy(t->master, params, w->layout->count * sizeof(*params));
 	t->away = 0;
 }
 
@@ -141,91 +141,91 @@ const struct step_hooks target_hooks = {
 /* ---- the vector of a pull ------------------------------------------------------ */
 
 /* Returns 1 if the recipe itself reads or sets all parameters. */
-static int looks_at_all(const sluice_model *model)
+static int looks_at_all(const struct worker *w)
 {
-	return !plan_takes(&model->plan, PATH_IN_PLACE, model->plan.traits);
+	return !plan_takes(w->rules.plan, PATH_IN_PLACE, w->rules.plan->traits);
 }
 
 /* Decides where deltas are added: on the device of the vector, or in host memory. Parameters that
  * are pushed have no copy on the device from which pieces could be written. */
-static int choose_place(sluice_model *model, const char *function)
+static int choose_place(struct worker *w, const char *function)
 {
-	struct target *t = model->worker->into;
-	const int follows = recipe_pushes_params(&model->recipe) && !vector_floats(t->vector);
+	struct target *t = w->into;
+	const int follows = recipe_pushes_params(w->rules.recipe) && !vector_floats(t->vector);
 	int rc = 0;
 
-	if (!looks_at_all(model) && !follows)
-		rc = vector_there(t->vector, model->stream);
+	if (!looks_at_all(w) && !follows)
+		rc = vector_there(t->vector, w->stream);
 	t->there = rc > 0;
-	return rc ? (rc < 0 ? rc : 0) : vector_stage(t->vector, model->stream, function);
+	return rc ? (rc < 0 ? rc : 0) : vector_stage(t->vector, w->stream, function);
 }
 
-static int note(sluice_model *model, void *vector, const sluice_segment *given, size_t n,
+static int note(struct worker *w, void *vector, const sluice_segment *given, size_t n,
 		const char *function)
 {
-	struct target *t = model->worker->into;
+	struct target *t = w->into;
 	int rc = 0;
 
 	if (given)
-		rc = vector_pieces(&t->given, given, n, model->layout.count, 0, function);
+		rc = vector_pieces(&t->given, given, n, w->layout->count, 0, function);
 	else if (vector)
-		vector_run(&t->given, vector, model->layout.count, model->param_type, 1);
+		vector_run(&t->given, vector, w->layout->count, w->param_type, 1);
 	if (!rc && t->vector == &t->given)
-		rc = check_types(model, &t->given, function);
-	return rc ? rc : choose_place(model, function);
+		rc = check_types(w, &t->given, function);
+	return rc ? rc : choose_place(w, function);
 }
 
-int target_note(sluice_model *model, void *vector, const sluice_segment *given, size_t n,
+int target_note(struct worker *w, void *vector, const sluice_segment *given, size_t n,
 		const char *function)
 {
-	struct target *t = model->worker->into;
+	struct target *t = w->into;
 	const int opened = vector_number(&t->opened) > 0;
 
-	if (!vector && !given && (!opened || recipe_pulls_mean(&model->recipe)))
+	if (!vector && !given && (!opened || recipe_pulls_mean(w->rules.recipe)))
 		return fail(SLUICE_EINVAL, "%s: the vector is NULL%s", function,
 			    opened ? ", and with update=none the model's segments are "
 				     "parameters, not means" :
 				     "");
-	int rc = argument_aligned(vector, value_bytes(model->param_type),
-				  recipe_pulls_mean(&model->recipe) ? "mean" : "params", function);
+	int rc = argument_aligned(vector, value_bytes(w->param_type),
+				  recipe_pulls_mean(w->rules.recipe) ? "mean" : "params", function);
 	if (rc)
 		return rc;
 	t->vector = vector || given ? &t->given : &t->opened;
-	return note(model, vector, given, n, function);
+	return note(w, vector, given, n, function);
 }
 
-const void *target_memory(const sluice_model *model)
+const void *target_memory(const struct target *t)
 {
-	return vector_given(model->worker->into->vector, 0);
+	return vector_given(t->vector, 0);
 }
 
-const struct vector *target_vector(const sluice_model *model)
+const struct vector *target_vector(const struct target *t)
 {
-	return model->worker->into->vector;
+	return t->vector;
 }
 
-int target_there(const sluice_model *model)
+int target_there(const struct target *t)
 {
-	return model->worker->into->there;
+	return t->there;
 }
 
-int target_whole(const sluice_model *model)
+int target_whole(const struct worker *w)
 {
-	const struct target *t = model->worker->into;
+	const struct target *t = w->into;
 
 	return t->there || vector_staged(t->vector) ||
-	       (looks_at_all(model) && !vector_floats(t->vector));
+	       (looks_at_all(w) && !vector_floats(t->vector));
 }
 
 /* ---- a pull on a device --------------------------------------------------------- */
 
 /* Makes the 32-bit copy on the device of the parameters. gathers: there is no copy yet, and its
  * content comes from the pieces. */
-static int make_copy_there(sluice_model *model, int gathers)
+static int make_copy_there(struct worker *w, int gathers)
 {
-	struct target *t = model->worker->into;
-	const size_t bytes = model->layout.count * sizeof(float);
-	void *stream = model->stream;
+	struct target *t = w->into;
+	const size_t bytes = w->layout->count * sizeof(float);
+	void *stream = w->stream;
 
 	if ((!t->copy_there.address && t->ops->alloc(MEMORY_DEVICE, bytes, &t->copy_there)) ||
 	    (t->master && !t->away &&
@@ -233,17 +233,17 @@ static int make_copy_there(sluice_model *model, int gathers)
 	    (gathers && vector_join_there(t->vector, t->ops, t->copy_there.address, stream)))
 		return device_fail(t->ops, "a copy of the parameters in 32 bits on the GPU");
 	if (t->master && !t->away)
-		vector_discard(t->master, model->layout.count);
+		vector_discard(t->master, w->layout->count);
 	t->away = t->master != NULL;
 	t->flat = t->copy_there.address;
 	return 0;
 }
 
-static int begin_there(sluice_model *model)
+static int begin_there(struct worker *w)
 {
-	struct target *t = model->worker->into;
+	struct target *t = w->into;
 	const int run = vector_number(t->vector) == 1;
-	int rc = on_device_use(model, vector_given(t->vector, 0), &t->ops, &t->compressor);
+	int rc = on_device_use(w, vector_given(t->vector, 0), &t->ops, &t->compressor);
 
 	if (rc)
 		return rc;
@@ -251,27 +251,27 @@ static int begin_there(sluice_model *model)
 	t->follow = t->flat                         ? FOLLOW_ITSELF :
 		    run && vector_narrow(t->vector) ? FOLLOW_CHANGES :
 						      FOLLOW_END;
-	if (t->flat || (run && recipe_pulls_mean(&model->recipe)))
+	if (t->flat || (run && recipe_pulls_mean(w->rules.recipe)))
 		return 0;
-	return make_copy_there(model, !t->master && !recipe_pulls_mean(&model->recipe));
+	return make_copy_there(w, !t->master && !recipe_pulls_mean(w->rules.recipe));
 }
 
-static int zero_there(const sluice_model *model)
+static int zero_there(const struct worker *w)
 {
-	const struct target *t = model->worker->into;
+	const struct target *t = w->into;
 	void *to = t->flat ? (void *)t->flat : vector_given(t->vector, 0);
 	const size_t width = t->flat ? sizeof(*t->flat) : value_bytes(vector_type(t->vector, 0));
 
-	return t->ops->zero(to, model->layout.count * width, model->stream) ?
+	return t->ops->zero(to, w->layout->count * width, w->stream) ?
 		       device_fail(t->ops, "sluice_pull") :
 		       0;
 }
 
-static int add_there(const sluice_model *model, uint64_t first, const uint32_t *index,
+static int add_there(const struct worker *w, uint64_t first, const uint32_t *index,
 		     const float *value, uint32_t n)
 {
-	const struct target *t = model->worker->into;
-	void *stream = model->stream;
+	const struct target *t = w->into;
+	void *stream = w->stream;
 	struct device_apply call = { .vector = t->flat ? t->flat + first : NULL,
 				     .index = index,
 				     .value = value,
@@ -281,7 +281,7 @@ static int add_there(const sluice_model *model, uint64_t first, const uint32_t *
 		call.narrow = (uint16_t *)vector_given(t->vector, 0) + first;
 		call.narrow_type = (int)vector_type(t->vector, 0);
 	} else {
-		call.assign = recipe_pushes_params(&model->recipe);
+		call.assign = recipe_pushes_params(w->rules.recipe);
 	}
 	const int failed = t->ops->apply(t->compressor, &call, stream);
 	return failed ? device_fail(t->ops, "sluice_pull") : 0;
@@ -290,16 +290,16 @@ static int add_there(const sluice_model *model, uint64_t first, const uint32_t *
 /* ---- a pull in host memory ------------------------------------------------------- */
 
 /* Copies the pieces together. */
-static int gather(sluice_model *model)
+static int gather(struct worker *w)
 {
-	struct target *t = model->worker->into;
-	const uint64_t count = model->layout.count;
+	struct target *t = w->into;
+	const uint64_t count = w->layout->count;
 
 	if (!t->together) {
 		log_line(LOG_INFO, "runtime",
 			 "model %u: segments are copied together for each pull, because the recipe "
 			 "needs all parameters at once",
-			 model->id);
+			 w->model.id);
 		t->together = vector_open(count);
 	}
 	if (!t->together)
@@ -311,26 +311,26 @@ static int gather(sluice_model *model)
 	return 0;
 }
 
-static int copy_comes_home(sluice_model *model)
+static int copy_comes_home(struct worker *w)
 {
-	struct target *t = model->worker->into;
-	int rc = t->away ? half_copy_home(model->worker->half, t->master, t->copy_there.address,
-					  model->layout.count * sizeof(float)) :
+	struct target *t = w->into;
+	int rc = t->away ? half_copy_home(w->half, t->master, t->copy_there.address,
+					  w->layout->count * sizeof(float)) :
 			   0;
 
 	t->away = t->away && rc;
 	return rc;
 }
 
-static int begin_here(sluice_model *model)
+static int begin_here(struct worker *w)
 {
-	struct target *t = model->worker->into;
-	const struct local *local = model->worker->local;
-	int rc = copy_comes_home(model);
+	struct target *t = w->into;
+	const struct local *local = w->local;
+	int rc = copy_comes_home(w);
 
 	t->follow = FOLLOW_ITSELF;
 	t->flat = NULL;
-	if (rc || (local && model_alone(model)))
+	if (rc || (local && worker_alone(w)))
 		return rc; /* local_pull() writes to the vector */
 	if (local) {
 		t->flat = local_base(local);
@@ -339,73 +339,72 @@ static int begin_here(sluice_model *model)
 	}
 	if (t->master) {
 		t->flat = t->master;
-		t->follow = looks_at_all(model) || vector_staged(t->vector) ? FOLLOW_END :
-									      FOLLOW_CHANGES;
+		t->follow = looks_at_all(w) || vector_staged(t->vector) ? FOLLOW_END :
+									  FOLLOW_CHANGES;
 		return 0;
 	}
-	if (!recipe_pulls_mean(&model->recipe))
+	if (!recipe_pulls_mean(w->rules.recipe))
 		rc = vector_fetch(t->vector, "sluice_pull");
 	t->flat = vector_floats(t->vector);
-	return !rc && !t->flat && looks_at_all(model) ? gather(model) : rc;
+	return !rc && !t->flat && looks_at_all(w) ? gather(w) : rc;
 }
 
 /* ---- a pull ---------------------------------------------------------------------- */
 
-int target_begin(sluice_model *model)
+int target_begin(struct worker *w)
 {
-	const struct target *t = model->worker->into;
-	int rc = t->there ? begin_there(model) : begin_here(model);
+	const struct target *t = w->into;
+	int rc = t->there ? begin_there(w) : begin_here(w);
 
 	if (rc)
 		return rc;
-	if (!recipe_pulls_mean(&model->recipe))
-		target_remember(model, t->flat);
+	if (!recipe_pulls_mean(w->rules.recipe))
+		target_remember(w, t->flat);
 	else if (t->there)
-		rc = zero_there(model);
+		rc = zero_there(w);
 	else
 		vector_zero(t->vector);
 	return rc;
 }
 
-int target_end(sluice_model *model, int rc)
+int target_end(struct worker *w, int rc)
 {
-	const struct target *t = model->worker->into;
+	const struct target *t = w->into;
 
 	if (!rc && t->follow == FOLLOW_END && t->there &&
-	    vector_write_there(t->vector, t->ops, t->compressor, t->flat, model->stream))
+	    vector_write_there(t->vector, t->ops, t->compressor, t->flat, w->stream))
 		return device_fail(t->ops, "sluice_pull");
 	if (rc || t->there)
 		return rc;
 	if (t->follow == FOLLOW_END)
-		vector_write(t->vector, 0, t->flat, model->layout.count);
+		vector_write(t->vector, 0, t->flat, w->layout->count);
 	return vector_send(t->vector, "sluice_pull");
 }
 
-float *target_flat(const sluice_model *model)
+float *target_flat(const struct target *t)
 {
-	return model->worker->into->flat;
+	return t->flat;
 }
 
-int target_lands(const sluice_model *model)
+int target_lands(const struct worker *w)
 {
-	return target_there(model) || worker_lands(model);
+	return target_there(w->into) || worker_lands(w);
 }
 
-int target_entries(const sluice_model *model, uint32_t count, struct entries *to)
+int target_entries(const struct worker *w, uint32_t count, struct entries *to)
 {
-	*to = compressor_entries(model->worker->compressor);
-	return target_lands(model) ? half_land(model->worker->half, count, &to->index, &to->value) :
-				     0;
+	*to = compressor_entries(w->compressor);
+	return target_lands(w) ? half_land(w->half, count, &to->index, &to->value) : 0;
 }
 
-int target_add(const sluice_model *model, uint64_t first, const uint32_t *index, const float *value,
+int target_add(const struct worker *w, uint64_t first, const uint32_t *index, const float *value,
 	       uint32_t n)
 {
-	const struct target *t = model->worker->into;
-	const int set = recipe_pushes_params(&model->recipe);
+	const struct target *t = w->into;
+	const int set = recipe_pushes_params(w->rules.recipe);
 
 	if (t->there)
-		return add_there(model, first, index, value, n);
+		return add_there(w, first, index, value, n);
 	if (!t->flat)
 		vector_change(t->vector, first, index, value, n, set);
 	else
@@ -417,18 +416,18 @@ int target_add(const sluice_model *model, uint64_t first, const uint32_t *index,
 
 /* ---- all parameters as floats --------------------------------------------------- */
 
-int params_borrow(const sluice_model *model, void *vector, const char *function, struct params *out)
+int params_borrow(const struct worker *w, void *vector, const char *function, struct params *out)
 {
 	*out = (struct params){ .of = &out->one, .function = function };
-	int rc = argument_aligned(vector, value_bytes(model->param_type), "params", function);
+	int rc = argument_aligned(vector, value_bytes(w->param_type), "params", function);
 
 	if (rc)
 		return rc;
 	if (vector)
-		vector_run(&out->one, vector, model->layout.count, model->param_type, 1);
+		vector_run(&out->one, vector, w->layout->count, w->param_type, 1);
 	else
-		out->of = &model->worker->into->opened;
-	return vector_borrow(out->of, model->stream, function, &out->host);
+		out->of = &w->into->opened;
+	return vector_borrow(out->of, w->stream, function, &out->host);
 }
 
 int params_return(struct params *p, int failed)

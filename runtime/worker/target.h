@@ -20,45 +20,45 @@ struct target;
 
 /* Opens the target of a new model, whose attributes have been checked and whose recipe and
  * layout are set. EINVAL (segments), ENOMEM, EGPU. */
-int target_open(sluice_model *model, const sluice_model_attr *attr);
-void target_close(sluice_model *model);
+int target_open(struct worker *w, const sluice_model_attr *attr);
+void target_close(struct worker *w);
 /* Saves and restores the 32-bit copy. */
 extern const struct step_hooks target_hooks;
 
 /* Notes where the next pull writes. This is vector, with elements of the model's param_type. If
  * vector is NULL, it is the n pieces of given. If given is NULL too, it is the pieces of the
  * model's attributes. After EINVAL, ENOMEM or EGPU nothing is noted. */
-int target_note(sluice_model *model, void *vector, const sluice_segment *given, size_t n,
+int target_note(struct worker *w, void *vector, const sluice_segment *given, size_t n,
 		const char *function);
 /* Returns the memory of the noted vector. The pull runs on the device of that memory. */
-const void *target_memory(const sluice_model *model);
-const struct vector *target_vector(const sluice_model *model);
+const void *target_memory(const struct target *t);
+const struct vector *target_vector(const struct target *t);
 /* Returns 1 if the deltas are added on a device, whose stream reads their lists. */
-int target_there(const sluice_model *model);
+int target_there(const struct target *t);
 /* Returns 1 if the pull needs all parameters in one vector. Its ranges then cannot proceed
  * separately. */
-int target_whole(const sluice_model *model);
+int target_whole(const struct worker *w);
 /* Prepares the vector that was noted for deltas. ENOMEM, EGPU. */
-int target_begin(sluice_model *model);
+int target_begin(struct worker *w);
 /* Called when the pull of all parameters has ended with rc. Returns rc, or an error of its own. */
-int target_end(sluice_model *model, int rc);
+int target_end(struct worker *w, int rc);
 /* For sluice_point(): records params as the parameters of the previous step. */
-void target_remember(sluice_model *model, const float *params);
+void target_remember(struct worker *w, const float *params);
 /* For sluice_point(): returns two vectors, for params and point, which keep their staging
  * memory. */
-struct vector *target_points(const sluice_model *model);
+struct vector *target_points(struct target *t);
 /* Returns the floats to which deltas are added, or NULL if they are added to the vector's
  * elements. */
-float *target_flat(const sluice_model *model);
+float *target_flat(const struct target *t);
 /* target_lands() returns 1 if the device reads the entries of a publication. target_entries()
  * returns the memory into which a message of count entries is decoded. If the device reads them, it
  * is pinned memory, new for each message. Otherwise it is the entries of the worker's compressor.
  * Returns 0 or SLUICE_EGPU. */
-int target_lands(const sluice_model *model);
-int target_entries(const sluice_model *model, uint32_t count, struct entries *to);
+int target_lands(const struct worker *w);
+int target_entries(const struct worker *w, uint32_t count, struct entries *to);
 /* Adds a decoded delta from coordinate `first` on. The lists are in the memory of target_entries().
  * Returns 0 or an error of the device. Token held. */
-int target_add(const sluice_model *model, uint64_t first, const uint32_t *index, const float *value,
+int target_add(const struct worker *w, uint64_t first, const uint32_t *index, const float *value,
 	       uint32_t n);
 
 /* All parameters as floats in host memory: the program's own, or a copy. params_return() writes the
@@ -69,7 +69,6 @@ struct params {
 	struct vector *of, one;
 	const char *function;
 };
-int params_borrow(const sluice_model *model, void *vector, const char *function,
-		  struct params *out);
+int params_borrow(const struct worker *w, void *vector, const char *function, struct params *out);
 int params_return(struct params *p, int failed);
 #endif

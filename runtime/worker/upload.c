@@ -8,17 +8,16 @@
 #include "worker/state.h"
 #include "worker/worker_census.h"
 
-struct message upload_head(const sluice_model *model, uint32_t shard)
+struct message upload_head(const struct worker *w, uint32_t shard)
 {
-	const struct worker *w = model->worker;
-	const struct recipe *recipe = &model->recipe;
+	const struct recipe *recipe = w->rules.recipe;
 	const struct selection_kind *kind = &selection_kinds[recipe->up.select];
 
 	return (struct message){ .kind = MESSAGE_PUSH,
 				 .values = recipe->up.values,
-				 .stream = { RANDOM_ROUND, (uint32_t)model->job->rank,
-					     w->step.number, recipe->seed },
-				 .first = model->layout.shards[shard].begin,
+				 .stream = { RANDOM_ROUND, (uint32_t)w->job->rank, w->step.number,
+					     recipe->seed },
+				 .first = w->layout->shards[shard].begin,
 				 .range = w->step.range,
 				 .densest = recipe->coding == CODING_SMALL,
 				 .seeded = kind->seeded && !kind->contiguous,
@@ -26,69 +25,66 @@ struct message upload_head(const sluice_model *model, uint32_t shard)
 				 .chosen = (uint8_t)w->step.proposed,
 				 .phase = (uint16_t)w->step.phase,
 				 .parts = 1,
-				 .rank = (uint32_t)model->job->rank,
-				 .epoch = model->job->membership_epoch,
-				 .model = model->id,
+				 .rank = (uint32_t)w->job->rank,
+				 .epoch = w->job->membership_epoch,
+				 .model = w->model.id,
 				 .shard = shard,
-				 .seq = lane_next_seq(model->worker->lanes, shard),
+				 .seq = lane_next_seq(w->lanes, shard),
 				 .step = w->step.number,
-				 .have_version = lane_base(model->worker->lanes, shard),
-				 .anchor = hooks_mark(model),
-				 .span = model->layout.shards[shard].span,
-				 .lr = model->lr };
+				 .have_version = lane_base(w->lanes, shard),
+				 .anchor = hooks_mark(w),
+				 .span = w->layout->shards[shard].span,
+				 .lr = w->step.lr };
 }
 
-void upload_stage(sluice_model *model, const struct message *m, const struct lane_payload *payload)
+void upload_stage(struct worker *w, const struct message *m, const struct lane_payload *payload)
 {
 	size_t bytes = message_bytes(m);
 
-	if (model->worker->census)
-		bytes += census_note_push(model, m->shard, m->seq,
-					  lane_slot(model->worker->lanes, m->shard, m->seq) +
-						  bytes);
-	lane_stage(model->worker->lanes, m->shard, m, bytes, payload);
+	if (w->census)
+		bytes += census_note_push(w, m->shard, m->seq,
+					  lane_slot(w->lanes, m->shard, m->seq) + bytes);
+	lane_stage(w->lanes, m->shard, m, bytes, payload);
 }
 
 /* Stages the message, or, if a value was not finite, sets worker.overflowed to its coordinate. */
-static int stage_encoded(sluice_model *model, const struct message *m, size_t bytes)
+static int stage_encoded(struct worker *w, const struct message *m, size_t bytes)
 {
 	if (!bytes)
-		return step_fail(&model->worker->step,
-				 model->layout.shards[m->shard].begin + m->bad);
-	upload_stage(model, m, NULL);
+		return step_fail(&w->step, w->layout->shards[m->shard].begin + m->bad);
+	upload_stage(w, m, NULL);
 	return 0;
 }
 
-int upload_encode(sluice_model *model, struct message *m, const uint32_t *index, const float *value)
+int upload_encode(struct worker *w, struct message *m, const uint32_t *index, const float *value)
 {
-	const size_t bytes = message_encode(m, index, value,
-					    compressor_entries(model->worker->compressor).value,
-					    lane_slot(model->worker->lanes, m->shard, m->seq),
-					    model->layout.shards[m->shard].slot_bytes);
+	const size_t bytes = message_encode(
+		m, index, value, compressor_entries(w->compressor).value,
+		lane_slot(w->lanes, m->shard, m->seq), w->layout->shards[m->shard].slot_bytes);
 
 	if (!bytes && index)
 		m->bad = index[m->bad];
-	return stage_encoded(model, m, bytes);
+	return stage_encoded(w, m, bytes);
 }
 
-int upload_pick(sluice_model *model, struct message *m, struct pick *p, uint64_t begin)
+int upload_pick(struct worker *w, struct message *m, struct pick *p, uint64_t begin)
 {
-	const struct shard_layout *at = &model->layout.shards[m->shard];
+	const struct shard_layout *at = &w->layout->shards[m->shard];
 	const size_t picked = p->n;
-	const size_t bytes = compressor_emit(
-		model->worker->compressor, m, p, begin, p->index ? at->up_capacity : at->span,
-		lane_slot(model->worker->lanes, m->shard, m->seq), at->slot_bytes);
+	const size_t bytes = compressor_emit(w->compressor, m, p, begin,
+					     p->index ? at->up_capacity : at->span,
+					     lane_slot(w->lanes, m->shard, m->seq), at->slot_bytes);
 
-	model->stats.deferred_elements += picked - p->n;
-	return stage_encoded(model, m, bytes);
+	w->model.stats->deferred_elements += picked - p->n;
+	return stage_encoded(w, m, bytes);
 }
 
-void upload_empty(sluice_model *model, enum message_kind kind)
+void upload_empty(struct worker *w, enum message_kind kind)
 {
-	const struct entries none = compressor_entries(model->worker->compressor);
+	const struct entries none = compressor_entries(w->compressor);
 
-	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		struct message m = upload_head(model, s);
+	for (uint32_t s = 0; s < w->layout->n_shards; s++) {
+		struct message m = upload_head(w, s);
 
 		m.kind = kind;
 		m.count = 0;
@@ -97,18 +93,17 @@ void upload_empty(sluice_model *model, enum message_kind kind)
 			m.values = (struct value_coding){ VALUE_F32, 0, 0, 0 };
 			m.seeded = 0;
 		}
-		upload_encode(model, &m, none.index, none.value);
+		upload_encode(w, &m, none.index, none.value);
 	}
 }
 
-int upload_masks(const sluice_model *model)
+int upload_masks(const struct worker *w)
 {
 	/* Not during the warm-up, whose high density would clear most of the momentum. */
-	return model->recipe.mask && model->worker->step.number > model->schedule.warmup_steps;
+	return w->rules.recipe->mask && w->step.number > w->rules.schedule->warmup_steps;
 }
 
-void upload_settle(sluice_model *model, uint32_t shard, const struct pick *emitted)
+void upload_settle(struct worker *w, uint32_t shard, const struct pick *emitted)
 {
-	compressor_settle(model->worker->compressor, emitted, model->layout.shards[shard].begin,
-			  upload_masks(model));
+	compressor_settle(w->compressor, emitted, w->layout->shards[shard].begin, upload_masks(w));
 }

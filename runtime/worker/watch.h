@@ -6,9 +6,9 @@
 
 /* Called when a pull has ended. Measures the step; after the first few steps makes a proposal, or
  * logs a verdict. */
-void watch_step(sluice_model *model);
+void watch_step(struct worker *w);
 /* Returns 1 on the worker that logs and decides for all. */
 int is_first_worker(const sluice_job *job);
 /* Called when a delta has announced which candidate to use. */
-void watch_chosen(sluice_model *model, unsigned chosen);
+void watch_chosen(struct worker *w, unsigned chosen);
 #endif

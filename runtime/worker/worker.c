@@ -29,20 +29,19 @@
 
 /* Picks among these spans (NULL: the whole vector). Returns SLUICE_ENUMERIC if the sum is not
  * finite. */
-static int pick_up(sluice_model *model, const struct signal *signal, const struct span *spans,
+static int pick_up(struct worker *w, const struct signal *signal, const struct span *spans,
 		   size_t n_spans, struct pick *out)
 {
-	struct worker *w = model->worker;
-	const struct recipe *recipe = &model->recipe;
-	const uint64_t of = model->layout.count - model->layout.exempt;
-	const double density = model->stats.density_up;
+	const struct recipe *recipe = w->rules.recipe;
+	const uint64_t of = w->layout->count - w->layout->exempt;
+	const double density = w->model.stats->density_up;
 	const int looks = signal->addend || signal->summed;
 	const struct pick_call call = { .step = w->step.number,
 					.density = density,
-					.k = hooks_count(model, density, of),
+					.k = hooks_count(w, density, of),
 					.spans = spans,
 					.n_spans = n_spans,
-					.vector = signal->addend ? NULL : worker_residual(model),
+					.vector = signal->addend ? NULL : worker_residual(w),
 					.grad = signal->addend,
 					.scale = signal->scale,
 					/* This is possible only if the shard decodes exactly the
@@ -54,41 +53,40 @@ static int pick_up(sluice_model *model, const struct signal *signal, const struc
 	if (!looks || pick_finite(out))
 		return 0;
 	pick_put_back(out); /* infinity minus infinity is not zero */
-	const struct vector addend = vector_of(signal->addend, model->layout.count, VALUE_F32, 1);
-	return signal_judge_sum(model, signal->addend ? &addend : NULL);
+	const struct vector addend = vector_of(signal->addend, w->layout->count, VALUE_F32, 1);
+	return signal_judge_sum(w, signal->addend ? &addend : NULL);
 }
 
 /* ---- emit ------------------------------------------------------------------ */
 
 /* Each message is posted as soon as it is made, so that it travels while the next one is made. */
-static int send_to_shard(sluice_model *model, uint32_t shard, struct pick pick)
+static int send_to_shard(struct worker *w, uint32_t shard, struct pick pick)
 {
-	struct worker *w = model->worker;
-	struct message m = upload_head(model, shard);
+	struct message m = upload_head(w, shard);
 
 	if (w->step.rule.reset)
 		m.values = (struct value_coding){ VALUE_F32, 0, 0, 0 };
-	int rc = upload_pick(model, &m, &pick, model->layout.shards[shard].begin);
+	int rc = upload_pick(w, &m, &pick, w->layout->shards[shard].begin);
 	if (rc)
 		return rc;
-	hooks_emitted(model, &model->layout.shards[shard], &pick);
-	upload_settle(model, shard, &pick);
-	model->stats.pushed_elements += pick.n;
-	if (w->step.phase || model->recipe.lazy.window)
+	hooks_emitted(w, &w->layout->shards[shard], &pick);
+	upload_settle(w, shard, &pick);
+	w->model.stats->pushed_elements += pick.n;
+	if (w->step.phase || w->rules.recipe->lazy.window)
 		return 0; /* with the token held; otherwise messages are posted when all are made */
 	const struct lap lap = stopwatch_begin();
-	progress_enter(model->job); /* does not count as a call of the application */
-	if (!model->job->failure.code)
-		lane_post(model->worker->lanes, shard);
-	progress_unlock(model->job);
-	stopwatch_end(&model->stopwatch, TIME_PUSH, &lap);
+	progress_enter(w->job); /* does not count as a call of the application */
+	if (!w->job->failure.code)
+		lane_post(w->lanes, shard);
+	progress_unlock(w->job);
+	stopwatch_end(w->model.stopwatch, TIME_PUSH, &lap);
 	return 0;
 }
 
 /* Returns the part of the spans that lies in one shard. */
-static size_t spans_of(const sluice_model *model, const struct shard_layout *at, struct span *spans)
+static size_t spans_of(const struct worker *w, const struct shard_layout *at, struct span *spans)
 {
-	const size_t n = layout_shard_spans(&model->layout, at, spans);
+	const size_t n = layout_shard_spans(w->layout, at, spans);
 
 	for (size_t i = 0; i < n; i++) {
 		spans[i].begin += at->begin;
@@ -97,54 +95,50 @@ static size_t spans_of(const sluice_model *model, const struct shard_layout *at,
 	return n;
 }
 
-int worker_send_shard(sluice_model *model, uint32_t shard)
+int worker_send_shard(struct worker *w, uint32_t shard)
 {
-	struct worker *w = model->worker;
-	const struct shard_layout *at = &model->layout.shards[shard];
-	struct pick pick = pick_all(worker_residual(model), at->span);
+	const struct shard_layout *at = &w->layout->shards[shard];
+	struct pick pick = pick_all(worker_residual(w), at->span);
 
-	if (model_stands(model, model->lr))
-		pick = pick_none(worker_residual(model));
+	if (worker_stands(w))
+		pick = pick_none(worker_residual(w));
 	else if (!w->step.rule.all_up) /* cannot fail, because nothing is added */
-		pick_up(model, &(struct signal){ .addend = NULL }, w->spans,
-			spans_of(model, at, w->spans), &pick);
-	return send_to_shard(model, shard, pick);
+		pick_up(w, &(struct signal){ .addend = NULL }, w->spans, spans_of(w, at, w->spans),
+			&pick);
+	return send_to_shard(w, shard, pick);
 }
 
 /* A grid is as wide as the largest magnitude of the whole vector. */
-static int find_range(sluice_model *model)
+static int find_range(struct worker *w)
 {
-	struct worker *w = model->worker;
-	const float *residual = worker_residual(model);
+	const float *residual = worker_residual(w);
 
-	if (model->recipe.up.values.type != VALUE_GRID)
+	if (w->rules.recipe->up.values.type != VALUE_GRID)
 		return 0;
-	step_set_range(&w->step, largest_magnitude(residual, model->layout.count));
+	step_set_range(&w->step, largest_magnitude(residual, w->layout->count));
 	if (w->step.range <= FLT_MAX)
 		return 0;
-	return step_fail(&w->step, first_nonfinite(residual, model->layout.count));
+	return step_fail(&w->step, first_nonfinite(residual, w->layout->count));
 }
 
 /* Selects from the whole vector once, then makes one message for each shard, also if there is
  * nothing to send. */
-static int send_selection(sluice_model *model, const struct signal *signal)
+static int send_selection(struct worker *w, const struct signal *signal)
 {
-	struct worker *w = model->worker;
-	const struct layout *l = &model->layout;
-	const int left_out = (w->step.left_out && !w->step.rule.reset) ||
-			     model_stands(model, model->lr);
-	struct pick all = pick_none(worker_residual(model));
+	const struct layout *l = w->layout;
+	const int left_out = (w->step.left_out && !w->step.rule.reset) || worker_stands(w);
+	struct pick all = pick_none(worker_residual(w));
 	size_t from = 0;
-	int rc = left_out || w->step.rule.all_up ? 0 : pick_up(model, signal, NULL, 0, &all);
+	int rc = left_out || w->step.rule.all_up ? 0 : pick_up(w, signal, NULL, 0, &all);
 
 	if (!rc)
-		rc = find_range(model);
+		rc = find_range(w);
 	if (!rc)
-		hooks_picked(model);
+		hooks_picked(w);
 	for (uint32_t s = 0; s < l->n_shards && !rc; s++) {
 		const uint64_t end = l->shards[s].begin + l->shards[s].span;
 
-		rc = send_to_shard(model, s,
+		rc = send_to_shard(w, s,
 				   w->step.rule.all_up && !left_out ?
 					   pick_all(all.vector, l->shards[s].span) :
 					   pick_part(&all, end, &from));
@@ -154,14 +148,14 @@ static int send_selection(sluice_model *model, const struct signal *signal)
 
 /* ---- what a phase carries -------------------------------------------------- */
 
-static int apply_delta(sluice_model *model, uint32_t shard, const struct message *m,
+static int apply_delta(struct worker *w, uint32_t shard, const struct message *m,
 		       const struct entries *got);
 
 /* send: makes the messages of an up phase, on the host. apply: applies a decoded message of a down
  * phase; returns 0 or an error. */
 static const struct payload_kind {
-	int (*send)(sluice_model *model, const struct signal *signal);
-	int (*apply)(sluice_model *model, uint32_t shard, const struct message *m,
+	int (*send)(struct worker *w, const struct signal *signal);
+	int (*apply)(struct worker *w, uint32_t shard, const struct message *m,
 		     const struct entries *got);
 } kinds[PAYLOADS] = {
 	[PAYLOAD_PAIRS] = { send_selection, apply_delta },
@@ -171,90 +165,88 @@ static const struct payload_kind {
 	[PAYLOAD_SKETCH] = { agree_send_sketches, NULL },
 };
 
-static enum phase_payload payload_now(const sluice_model *model)
+static enum phase_payload payload_now(const struct worker *w)
 {
-	return phase_now(model, model->worker->step.phase)->payload;
+	return schedule_phase(w->rules.schedule, w->step.phase)->payload;
 }
 
-static int fold_here(sluice_model *model, const struct vector *grad, const struct vector *before,
+static int fold_here(struct worker *w, const struct vector *grad, const struct vector *before,
 		     struct signal *out)
 {
-	return signal_fold(model, grad, before, 0, model->layout.count, out);
+	return signal_fold(w, grad, before, 0, w->layout->count, out);
 }
 
-static int emit_here(sluice_model *model, enum phase_payload payload, const struct signal *signal)
+static int emit_here(struct worker *w, enum phase_payload payload, const struct signal *signal)
 {
-	return kinds[payload].send(model, signal);
+	return kinds[payload].send(w, signal);
 }
 
 const struct compressor_ops host_compressor_ops = { .fold = fold_here, .emit = emit_here };
 
-int worker_send(sluice_model *model, struct signal *signal)
+int worker_send(struct worker *w, struct signal *signal)
 {
-	struct worker *w = model->worker;
-	const uint64_t elements = model->stats.pushed_elements;
+	const uint64_t elements = w->model.stats->pushed_elements;
 	struct signal folded = { .addend = NULL };
 	int rc;
 
 	if (!signal)
 		signal = &folded;
 	if (!w->step.phase)
-		hooks_folded(model, signal);
-	lanes_forget(model->worker->lanes);
-	rc = w->ops->emit(model, payload_now(model), signal);
+		hooks_folded(w, signal);
+	lanes_forget(w->lanes);
+	rc = w->ops->emit(w, payload_now(w), signal);
 	if (!rc && !w->step.phase)
-		hooks_sent(model, elements);
+		hooks_sent(w, elements);
 	step_encoded(&w->step);
 	return rc;
 }
 
 /* ---- how a phase closes ---------------------------------------------------- */
 
-static uint64_t wanted_of_step(const sluice_model *model)
+static uint64_t wanted_of_step(const struct worker *w)
 {
-	return schedule_publications(&model->schedule, model->worker->step.number,
-				     model->worker->step.phase);
+	return schedule_publications(w->rules.schedule, w->step.number, w->step.phase);
 }
 
-static void expect_of_step(const sluice_model *model, uint32_t shard, struct message_expect *want)
+static void expect_of_step(const struct worker *w, uint32_t shard, struct message_expect *want)
 {
-	const struct phase *phase = phase_now(model, model->worker->step.phase);
-	const struct shard_layout *at = &model->layout.shards[shard];
+	const struct phase *phase = schedule_phase(w->rules.schedule, w->step.phase);
+	const struct shard_layout *at = &w->layout->shards[shard];
 	uint32_t n;
 
-	want->step = model->worker->step.number;
-	want->phase = model->worker->step.phase;
+	want->step = w->step.number;
+	want->phase = w->step.phase;
 	if (phase->payload == PAYLOAD_INDICES) {
 		want->kind = MESSAGE_SUPPORT;
 		want->count_max = at->support_capacity;
 	} else if (phase->payload == PAYLOAD_AGREED) {
-		agree_support(model, shard, &n);
+		agree_support(w, shard, &n);
 		want->agreed = 1;
 		want->count_max = n;
 	}
 }
 
-static const char *judge_of_step(const sluice_model *model, uint32_t shard, const struct message *m)
+static const char *judge_of_step(const struct worker *w, uint32_t shard, const struct message *m)
 {
-	return m->have_version != lane_have(model->worker->lanes, shard) ?
+	return m->have_version != lane_have(w->lanes, shard) ?
 		       "it applies to another version than this worker holds" :
 		       NULL;
 }
 
 /* Adds a delta (the entries) to the target, and passes it to the methods. */
-static int apply_of_step(sluice_model *model, uint32_t shard, const struct message *m,
+static int apply_of_step(struct worker *w, uint32_t shard, const struct message *m,
 			 const struct entries *got)
 {
-	const struct shard_layout *at = &model->layout.shards[shard];
+	const struct shard_layout *at = &w->layout->shards[shard];
 	uint32_t agreed;
 	const uint32_t *index = m->coding == CODING_DENSE  ? NULL :
-				m->coding == CODING_AGREED ? agree_support(model, shard, &agreed) :
+				m->coding == CODING_AGREED ? agree_support(w, shard, &agreed) :
 							     got->index;
 
-	if (m->coding == CODING_AGREED && target_lands(model)) /* the device reads it, too */
+	if (m->coding == CODING_AGREED && target_lands(w)) /* the device reads it, too */
 		index = memcpy(got->index, index, m->count * sizeof(*index));
-	const int rc = target_add(model, at->begin, index, got->value, m->count);
-	return rc ? rc : hooks_applied(model, shard, index, got, m);
+	const int rc = target_add(w, at->begin, index, got->value, m->count);
+	return rc ? rc : hooks_applied(w, shard, index, got, m);
 }
 
 /* Publications within a step are counted separately from steps. */
@@ -267,10 +259,10 @@ static uint64_t base_of_step(const struct message *m)
  * judge: returns NULL, or why a publication that is valid by itself may not come now. apply:
  * changes the target. base: the version that the next push names as the basis of its gradient */
 static const struct closing {
-	uint64_t (*wanted)(const sluice_model *model);
-	void (*expect)(const sluice_model *model, uint32_t shard, struct message_expect *want);
-	const char *(*judge)(const sluice_model *model, uint32_t shard, const struct message *m);
-	int (*apply)(sluice_model *model, uint32_t shard, const struct message *m,
+	uint64_t (*wanted)(const struct worker *w);
+	void (*expect)(const struct worker *w, uint32_t shard, struct message_expect *want);
+	const char *(*judge)(const struct worker *w, uint32_t shard, const struct message *m);
+	int (*apply)(struct worker *w, uint32_t shard, const struct message *m,
 		     const struct entries *got);
 	uint64_t (*base)(const struct message *m);
 } closings[CLOSINGS] = {
@@ -279,171 +271,167 @@ static const struct closing {
 	[CLOSE_ANY] = { async_awaited, async_expect, async_judge, async_apply, async_base },
 };
 
-static const struct closing *closing_of(const sluice_model *model)
+static const struct closing *closing_of(const struct worker *w)
 {
-	return &closings[model->schedule.phases[0].close];
+	return &closings[w->rules.schedule->phases[0].close];
 }
 
 /* ---- pull ------------------------------------------------------------------ */
 
-uint64_t worker_wanted(const sluice_model *model)
+uint64_t worker_wanted(const struct worker *w)
 {
-	return closing_of(model)->wanted(model);
+	return closing_of(w)->wanted(w);
 }
 
 /* Returns the conditions that a publication of the phase under way must meet. */
-static struct message_expect expect(const sluice_model *model, uint32_t shard)
+static struct message_expect expect(const struct worker *w, uint32_t shard)
 {
-	const struct shard_layout *at = &model->layout.shards[shard];
+	const struct shard_layout *at = &w->layout->shards[shard];
 	struct message_expect want = { .kind = MESSAGE_DELTA,
-				       .rank = (uint64_t)home_rank(model->home, shard),
-				       .epoch = model_epoch(model->job),
-				       .model = model->id,
+				       .rank = (uint64_t)home_rank(w->model.home, shard),
+				       .epoch = model_epoch(w->job),
+				       .model = w->model.id,
 				       .shard = shard,
-				       .seq = worker_wanted(model),
+				       .seq = worker_wanted(w),
 				       .span = at->span,
 				       .count_max = at->room };
 
-	closing_of(model)->expect(model, shard, &want);
+	closing_of(w)->expect(w, shard, &want);
 	return want;
 }
 
 /* Returns NULL, or why a message that is valid by itself may not come now. */
-static const char *welcome(const sluice_model *model, uint32_t shard, const struct message *m)
+static const char *welcome(const struct worker *w, uint32_t shard, const struct message *m)
 {
-	const char *why = closing_of(model)->judge(model, shard, m);
+	const char *why = closing_of(w)->judge(w, shard, m);
 
-	if (!why && m->chosen > rulebook_choices(&model->recipe))
+	if (!why && m->chosen > rulebook_choices(w->rules.recipe))
 		why = "it chooses what there is not";
 	return why;
 }
 
 /* Completes the handling of this publication. */
-static void publication_ends(sluice_model *model, uint32_t shard, const struct message *m)
+static void publication_ends(struct worker *w, uint32_t shard, const struct message *m)
 {
-	lane_took(model->worker->lanes, shard, worker_wanted(model), closing_of(model)->base(m));
+	lane_took(w->lanes, shard, worker_wanted(w), closing_of(w)->base(m));
 	if (!shard) /* all workers adopt the choice of the same shard */
-		watch_chosen(model, m->chosen);
-	step_shard_ends(&model->worker->step, m->raised);
+		watch_chosen(w, m->chosen);
+	step_shard_ends(&w->step, m->raised);
 }
 
-static void count_delta(sluice_model *model, uint32_t shard, const struct message *m)
+static void count_delta(struct worker *w, uint32_t shard, const struct message *m)
 {
-	model->stats.pulled_elements += m->count;
-	model_count_dense(&model->stats, model->layout.shards[shard].span,
-			  home_is_here(model->home, shard));
+	w->model.stats->pulled_elements += m->count;
+	model_count_dense(w->model.stats, w->layout->shards[shard].span,
+			  home_is_here(w->model.home, shard));
 }
 
-static int apply_delta(sluice_model *model, uint32_t shard, const struct message *m,
+static int apply_delta(struct worker *w, uint32_t shard, const struct message *m,
 		       const struct entries *got)
 {
-	int rc = closing_of(model)->apply(model, shard, m, got);
+	int rc = closing_of(w)->apply(w, shard, m, got);
 
 	if (!rc)
-		count_delta(model, shard, m);
+		count_delta(w, shard, m);
 	return rc;
 }
 
 /* Validates the private copy that a READ has fetched, then applies it. */
-static void take_delta(sluice_model *model, uint32_t shard, struct message *m, uint8_t *copy)
+static void take_delta(struct worker *w, uint32_t shard, struct message *m, uint8_t *copy)
 {
-	sluice_job *job = model->job;
+	sluice_job *job = w->job;
 	struct entries to = { NULL, NULL };
-	const struct message_expect want = expect(model, shard);
+	const struct message_expect want = expect(w, shard);
 	const size_t note = message_bytes(m);
-	const char *why = welcome(model, shard, m);
+	const char *why = welcome(w, shard, m);
 	int rc = 0;
 
-	m->stream.seed = model->recipe.seed;
+	m->stream.seed = w->rules.recipe->seed;
 	if (!why && !message_check(m, &want, &why))
-		rc = target_entries(model, m->count, &to);
+		rc = target_entries(w, m->count, &to);
 	if (rc) {
 		job_fail(job, rc, job->rank, "%s", sluice_last_error());
 		return;
 	}
 	if (why || message_decode(m, copy, to.index, to.value, &why) ||
-	    hooks_note(model, shard, copy + note,
-		       lane_last_bytes(model->worker->lanes, shard) - note, &why)) {
-		lane_refuse(model->worker->lanes, shard, why);
+	    hooks_note(w, shard, copy + note, lane_last_bytes(w->lanes, shard) - note, &why)) {
+		lane_refuse(w->lanes, shard, why);
 		return;
 	}
-	rc = kinds[payload_now(model)].apply(model, shard, m, &to);
+	rc = kinds[payload_now(w)].apply(w, shard, m, &to);
 	if (rc) {
 		job_fail(job, rc, job->rank, "%s", sluice_last_error());
 		return;
 	}
-	publication_ends(model, shard, m);
+	publication_ends(w, shard, m);
 }
 
 /* Returns 1 if one of the fast paths of dense.c has added the publication, or has failed. */
-static int added_whole(sluice_model *model, uint32_t shard,
-		       int (*add)(sluice_model *model, uint32_t shard,
+static int added_whole(struct worker *w, uint32_t shard,
+		       int (*add)(struct worker *w, uint32_t shard,
 				  const struct dense_expect *expect, struct message *m))
 {
-	const struct dense_expect expected = { expect(model, shard), welcome };
+	const struct dense_expect expected = { expect(w, shard), welcome };
 	struct message m;
 
-	if (!add(model, shard, &expected, &m))
+	if (!add(w, shard, &expected, &m))
 		return 0;
-	if (!model->job->failure.code) {
-		count_delta(model, shard, &m);
-		publication_ends(model, shard, &m);
+	if (!w->job->failure.code) {
+		count_delta(w, shard, &m);
+		publication_ends(w, shard, &m);
 	}
 	return 1;
 }
 
 /* Adds an announced publication directly from the owner's log, or starts to READ it. */
-static void fetch_delta(sluice_model *model, uint32_t shard)
+static void fetch_delta(struct worker *w, uint32_t shard)
 {
 	const struct lap lap = stopwatch_begin();
 
-	if (added_whole(model, shard, dense_pull)) {
-		stopwatch_end(&model->stopwatch, TIME_APPLY, &lap);
+	if (added_whole(w, shard, dense_pull)) {
+		stopwatch_end(w->model.stopwatch, TIME_APPLY, &lap);
 		return;
 	}
-	lane_read(model->worker->lanes, shard);
-	stopwatch_end(&model->stopwatch, TIME_PULL, &lap);
+	lane_read(w->lanes, shard);
+	stopwatch_end(w->model.stopwatch, TIME_PULL, &lap);
 }
 
 /* Returns 1 when the version of this step is applied for every shard. */
-static int take_deltas(sluice_model *model)
+static int take_deltas(struct worker *w)
 {
-	struct worker *w = model->worker;
-	const uint64_t publication = worker_wanted(model);
+	const uint64_t publication = worker_wanted(w);
 
-	if (!model->worker->step.asked)
+	if (!w->step.asked)
 		return 0; /* the application has not called pull yet */
-	for (uint32_t s = 0; s < model->layout.n_shards && !model->job->failure.code; s++) {
+	for (uint32_t s = 0; s < w->layout->n_shards && !w->job->failure.code; s++) {
 		struct message m;
 		uint8_t *copy;
 
-		if (lane_announced(model->worker->lanes, s, publication))
-			fetch_delta(model, s);
-		if (lane_arrived(model->worker->lanes, s)) {
+		if (lane_announced(w->lanes, s, publication))
+			fetch_delta(w, s);
+		if (lane_arrived(w->lanes, s)) {
 			const struct lap lap = stopwatch_begin();
 
-			if (!added_whole(model, s, dense_pull_read) &&
-			    lane_take(model->worker->lanes, s, &m, &copy))
-				take_delta(model, s, &m, copy);
-			stopwatch_end(&model->stopwatch, TIME_APPLY, &lap);
+			if (!added_whole(w, s, dense_pull_read) &&
+			    lane_take(w->lanes, s, &m, &copy))
+				take_delta(w, s, &m, copy);
+			stopwatch_end(w->model.stopwatch, TIME_APPLY, &lap);
 		}
 	}
-	return w->step.shards_done == model->layout.n_shards;
+	return w->step.shards_done == w->layout->n_shards;
 }
 
 /* ---- the loop -------------------------------------------------------------- */
 
-int worker_advance(sluice_model *model, unsigned until)
+int worker_advance(struct worker *w, unsigned until)
 {
-	struct worker *w = model->worker;
-
 	while (w->step.phase < until) {
-		const int up = phase_now(model, w->step.phase)->direction == PHASE_UP;
+		const int up = schedule_phase(w->rules.schedule, w->step.phase)->direction ==
+			       PHASE_UP;
 
-		if (up && !w->step.encoded && worker_send(model, NULL))
-			signal_overflowed(model, 1);
-		if (!(up ? worker_staged(model) && lanes_post(model->worker->lanes) :
-			   take_deltas(model)))
+		if (up && !w->step.encoded && worker_send(w, NULL))
+			signal_overflowed(w, 1);
+		if (!(up ? worker_staged(w) && lanes_post(w->lanes) : take_deltas(w)))
 			return 0;
 		step_phase_ends(&w->step);
 	}
@@ -452,22 +440,20 @@ int worker_advance(sluice_model *model, unsigned until)
 
 void worker_describe(void *context, char *text, size_t cap)
 {
-	sluice_model *model = context;
-	struct worker *w = model->worker;
+	struct worker *w = context;
 	uint32_t waiting = 0, first = 0;
-	uint64_t wanted = worker_wanted(model);
-	if (worker_busy(model, text, cap))
+	uint64_t wanted = worker_wanted(w);
+	if (worker_busy(w, text, cap))
 		return;
-	int down = w->step.phase < model->schedule.n_phases &&
-		   phase_now(model, w->step.phase)->direction == PHASE_DOWN;
-	for (uint32_t s = 0; s < model->layout.n_shards; s++) {
-		int missing = down ? lane_have(model->worker->lanes, s) < wanted :
-				     !lane_posted(model->worker->lanes, s);
+	int down = w->step.phase < w->rules.schedule->n_phases &&
+		   schedule_phase(w->rules.schedule, w->step.phase)->direction == PHASE_DOWN;
+	for (uint32_t s = 0; s < w->layout->n_shards; s++) {
+		int missing = down ? lane_have(w->lanes, s) < wanted : !lane_posted(w->lanes, s);
 		if (missing && !waiting++)
 			first = s;
 	}
 	snprintf(text, cap, "step %llu: %s shard %u of %s%s", (unsigned long long)w->step.number,
 		 down ? "the new version of" : "a free slot at", first,
-		 rank_text(model->job, home_rank(model->home, first)),
+		 rank_text(w->job, home_rank(w->model.home, first)),
 		 waiting > 1 ? " and of others" : "");
 }

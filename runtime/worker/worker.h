@@ -6,18 +6,18 @@
 #include "worker/signal.h"
 
 /* Returns the number of the publication that answers the phase under way. */
-uint64_t worker_wanted(const sluice_model *model);
+uint64_t worker_wanted(const struct worker *w);
 /* Makes the messages of the phase under way for all shards, and posts those that can go at once.
  * signal is what signal_fold() left to the selection (NULL: nothing; all is in the residual).
  * worker_send_shard() makes the message for one shard, where the recipe selects each coordinate
  * independently of the others. SLUICE_ENUMERIC: a value is not finite, and it is not sent; the
  * caller then calls signal_overflowed(). */
-int worker_send(sluice_model *model, struct signal *signal);
-int worker_send_shard(sluice_model *model, uint32_t shard);
+int worker_send(struct worker *w, struct signal *signal);
+int worker_send_shard(struct worker *w, uint32_t shard);
 /* Advances through the phases as far as possible without waiting. Returns 1 when all phases before
  * `until` are complete. For a push `until` is 1, since its messages are then posted; for a pull it
  * is the number of phases. Token held. */
-int worker_advance(sluice_model *model, unsigned until);
+int worker_advance(struct worker *w, unsigned until);
 /* The row of gradients in host memory. */
 extern const struct compressor_ops host_compressor_ops;
 /* For progress_until(): describes what the step is still waiting for. context: the model. */

@@ -7,46 +7,44 @@
 #include <float.h>
 #include <stdlib.h>
 
-static uint64_t census_count(const sluice_model *model, double density, uint64_t n)
+static uint64_t census_count(const struct worker *w, double density, uint64_t n)
 {
-	if (!selection_kinds[model->recipe.up.select].global)
+	if (!selection_kinds[w->rules.recipe->up.select].global)
 		return 0;
-	return constituent_count(&model->worker->census->up, density, n);
+	return constituent_count(&w->census->up, density, n);
 }
 
 /* Called before the picked values leave the residual. */
-static void census_picked(sluice_model *model)
+static void census_picked(struct worker *w)
 {
-	const struct worker *w = model->worker;
-	const struct layout *l = &model->layout;
+	const struct layout *l = w->layout;
 
-	if (!census_exchanges(&model->recipe.up, w->step.number))
+	if (!census_exchanges(&w->rules.recipe->up, w->step.number))
 		return;
 
-	struct worker_census *c = model->worker->census;
-	const struct random_stream stream = census_stream(
-		&model->recipe, (uint32_t)model->job->rank, w->step.number);
+	struct worker_census *c = w->census;
+	const struct random_stream stream = census_stream(w->rules.recipe, (uint32_t)w->job->rank,
+							  w->step.number);
 
 	/* A worker that leaves its gradient out sends no histogram. */
-	c->message_bytes = w->step.left_out ?
-				   0 :
-				   constituent_look(&c->up, worker_residual(model), l->spans,
-						    l->n_spans, &stream, c->note);
+	c->message_bytes = w->step.left_out ? 0 :
+					      constituent_look(&c->up, worker_residual(w), l->spans,
+							       l->n_spans, &stream, c->note);
 }
 
-size_t census_note_push(sluice_model *model, uint32_t shard, uint64_t seq, uint8_t *out)
+size_t census_note_push(struct worker *w, uint32_t shard, uint64_t seq, uint8_t *out)
 {
-	const uint64_t step = model->worker->step.number;
+	const uint64_t step = w->step.number;
 
-	if (!census_push_has_note(&model->recipe, shard, step))
+	if (!census_push_has_note(w->rules.recipe, shard, step))
 		return 0;
 
-	const struct worker_census *c = model->worker->census;
-	struct note note = { .level = census_exchanges(&model->recipe.down, step - 1) ?
+	const struct worker_census *c = w->census;
+	struct note note = { .level = census_exchanges(&w->rules.recipe->down, step - 1) ?
 					      c->down_level :
 					      0 };
 
-	if (!shard && census_exchanges(&model->recipe.up, step)) {
+	if (!shard && census_exchanges(&w->rules.recipe->up, step)) {
 		note.histogram = c->note;
 		note.histogram_bytes = c->message_bytes;
 	}
@@ -54,47 +52,47 @@ size_t census_note_push(sluice_model *model, uint32_t shard, uint64_t seq, uint8
 }
 
 /* Reads the note that follows a delta. */
-static int census_note(sluice_model *model, uint32_t shard, const uint8_t *from, size_t n,
+static int census_note(struct worker *w, uint32_t shard, const uint8_t *from, size_t n,
 		       const char **why)
 {
-	const struct direction *up = &model->recipe.up;
-	const uint64_t step = model->worker->step.number;
+	const struct direction *up = &w->rules.recipe->up;
+	const uint64_t step = w->step.number;
 	struct note note;
 
-	if (!census_delta_has_note(&model->recipe, shard, step))
+	if (!census_delta_has_note(w->rules.recipe, shard, step))
 		return 0;
 
-	struct worker_census *c = model->worker->census;
+	struct worker_census *c = w->census;
 
 	if (note_read(from, n, shard, step, c->note, &note, why) ||
-	    note_add(&note, census_exchanges(&model->recipe.down, step) ? c->shards : NULL, why))
+	    note_add(&note, census_exchanges(&w->rules.recipe->down, step) ? c->shards : NULL, why))
 		return SLUICE_EWIRE;
 	if (!shard && census_exchanges(up, step)) {
 		c->up_level = note.level;
 		constituent_answered(&c->up, note.level,
-				     schedule_density(&model->schedule, up, step));
+				     schedule_density(w->rules.schedule, up, step));
 	}
 	return 0;
 }
 
-static void census_pulled(sluice_model *model)
+static void census_pulled(struct worker *w)
 {
-	const struct direction *down = &model->recipe.down;
-	const uint64_t step = model->worker->step.number;
+	const struct direction *down = &w->rules.recipe->down;
+	const uint64_t step = w->step.number;
 
 	if (!census_exchanges(down, step))
 		return;
 
-	struct worker_census *c = model->worker->census;
+	struct worker_census *c = w->census;
 
 	c->down_level = histogram_quantile(c->shards,
-					   schedule_density(&model->schedule, down, step));
+					   schedule_density(w->rules.schedule, down, step));
 	histogram_clear(c->shards);
 }
 
-void census_thresholds(const sluice_model *model, double *up, double *down)
+void census_thresholds(const struct worker *w, double *up, double *down)
 {
-	const struct worker_census *c = model->worker->census;
+	const struct worker_census *c = w->census;
 
 	if (c) {
 		*up = (double)c->up_level;
@@ -102,9 +100,9 @@ void census_thresholds(const sluice_model *model, double *up, double *down)
 	}
 }
 
-void census_save_worker(const sluice_model *model, uint64_t *numbers)
+void census_save_worker(const struct worker *w, uint64_t *numbers)
 {
-	const struct worker_census *c = model->worker->census;
+	const struct worker_census *c = w->census;
 
 	numbers[0] = constituent_save(&c->up);
 	numbers[1] = (uint64_t)float_bits(c->up_level) << 32 | float_bits(c->down_level);
@@ -120,9 +118,9 @@ static float down_level_of(const uint64_t *numbers)
 	return bits_float((uint32_t)numbers[1]);
 }
 
-const char *census_judge_worker(const sluice_model *model, const uint64_t *numbers)
+const char *census_judge_worker(const struct worker *w, const uint64_t *numbers)
 {
-	const struct direction *up = &model->recipe.up, *down = &model->recipe.down;
+	const struct direction *up = &w->rules.recipe->up, *down = &w->rules.recipe->down;
 	const float up_level = up_level_of(numbers), down_level = down_level_of(numbers);
 
 	if (!(up_level >= 0 && up_level <= FLT_MAX && down_level >= 0 && down_level <= FLT_MAX))
@@ -133,9 +131,9 @@ const char *census_judge_worker(const sluice_model *model, const uint64_t *numbe
 	return constituent_judge(up, numbers[0]);
 }
 
-void census_restore_worker(sluice_model *model, const uint64_t *numbers)
+void census_restore_worker(struct worker *w, const uint64_t *numbers)
 {
-	struct worker_census *c = model->worker->census;
+	struct worker_census *c = w->census;
 
 	c->up_level = up_level_of(numbers);
 	c->down_level = down_level_of(numbers);
@@ -151,15 +149,15 @@ static uint64_t census_memory(const struct layout *l, const struct recipe *recip
 	       (uint64_t)histogram_bytes(CENSUS_MANTISSA_BITS);
 }
 
-static int census_used(const sluice_model *model)
+static int census_used(const struct worker *w)
 {
-	return census_room(&model->recipe, 0) > 0;
+	return census_room(w->rules.recipe, 0) > 0;
 }
 
-static int census_open(sluice_model *model)
+static int census_open(struct worker *w)
 {
-	const size_t room = census_room(&model->recipe, 0);
-	struct worker_census *c = model->worker->census = calloc(1, sizeof(*c));
+	const size_t room = census_room(w->rules.recipe, 0);
+	struct worker_census *c = w->census = calloc(1, sizeof(*c));
 
 	if (c)
 		c->note = malloc(room);
@@ -171,9 +169,9 @@ static int census_open(sluice_model *model)
 	return rc ? rc : histogram_open(CENSUS_MANTISSA_BITS, &c->shards);
 }
 
-static void census_close(sluice_model *model)
+static void census_close(struct worker *w)
 {
-	struct worker_census *c = model->worker->census;
+	struct worker_census *c = w->census;
 
 	if (!c)
 		return;
@@ -181,7 +179,7 @@ static void census_close(sluice_model *model)
 	free(c->shards);
 	free(c->note);
 	free(c);
-	model->worker->census = NULL;
+	w->census = NULL;
 }
 
 const struct step_hooks census_hooks = { .used = census_used,

@@ -14,18 +14,18 @@ struct worker_census {
 };
 
 /* Writes the note that follows a push, and returns its length. */
-size_t census_note_push(sluice_model *model, uint32_t shard, uint64_t seq, uint8_t *out);
+size_t census_note_push(struct worker *w, uint32_t shard, uint64_t seq, uint8_t *out);
 
 /* Sets the newest thresholds of both directions, and leaves them unchanged if the recipe takes no
  * census. */
-void census_thresholds(const sluice_model *model, double *up, double *down);
+void census_thresholds(const struct worker *w, double *up, double *down);
 
 /* Save and restore the state between two steps, for checkpoints. census_judge_worker() returns
  * NULL, or why these numbers are not valid. */
 enum { CENSUS_WORKER_NUMBERS = 2 };
-void census_save_worker(const sluice_model *model, uint64_t *numbers);
-const char *census_judge_worker(const sluice_model *model, const uint64_t *numbers);
-void census_restore_worker(sluice_model *model, const uint64_t *numbers);
+void census_save_worker(const struct worker *w, uint64_t *numbers);
+const char *census_judge_worker(const struct worker *w, const uint64_t *numbers);
+void census_restore_worker(struct worker *w, const uint64_t *numbers);
 
 extern const struct step_hooks census_hooks;
 #endif

@@ -7,19 +7,19 @@
 #include <string.h>
 
 /* If the push of a step is measured, the whole step is, until its pull ends. */
-static int measure_used(const sluice_model *model)
+static int measure_used(const struct worker *w)
 {
-	return model->measure.on;
+	return w->model.measure->on;
 }
 
 /* The residual is complete, and nothing is picked yet. */
-static void measure_folded(sluice_model *model, struct signal *signal)
+static void measure_folded(struct worker *w, struct signal *signal)
 {
-	struct measure *m = &model->measure;
-	float *residual = worker_residual(model);
-	const uint64_t count = model->layout.count;
+	struct measure *m = w->model.measure;
+	float *residual = worker_residual(w);
+	const uint64_t count = w->layout->count;
 
-	m->under_way = m->on && !model->worker->step.left_out;
+	m->under_way = m->on && !w->step.left_out;
 	if (!m->under_way)
 		return;
 	if (signal->addend) { /* the same bits as the selection would make */
@@ -32,26 +32,26 @@ static void measure_folded(sluice_model *model, struct signal *signal)
 		memcpy(m->before, residual, count * sizeof(*m->before));
 }
 
-static void measure_emitted(sluice_model *model, const struct shard_layout *at,
+static void measure_emitted(struct worker *w, const struct shard_layout *at,
 			    const struct pick *emitted)
 {
-	struct measure *m = &model->measure;
+	struct measure *m = w->model.measure;
 
 	if (m->under_way && m->before)
 		m->up.lost -= loss_spared(m->before + at->begin, emitted->index, emitted->value,
 					  (uint32_t)emitted->n);
 }
 
-static void measure_pulled(sluice_model *model)
+static void measure_pulled(struct worker *w)
 {
-	struct measure *m = &model->measure;
+	struct measure *m = w->model.measure;
 
 	if (!m->under_way)
 		return;
 	m->under_way = 0;
 	if (!m->before) /* only what was not sent is left in the residual */
-		m->up.lost = loss_squares(worker_residual(model), model->layout.count);
-	model->stats.compression_error = loss_share(m->up);
+		m->up.lost = loss_squares(worker_residual(w), w->layout->count);
+	w->model.stats->compression_error = loss_share(m->up);
 }
 
 const struct step_hooks measure_hooks = { .used = measure_used,

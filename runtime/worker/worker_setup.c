@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Memory of the worker half: allocated once at open, none per step. Lists the methods that take part
- * in the steps of a model. */
+ * Memory of the worker half: allocated once at open, none per step. Lists the methods that take
+ * part in the steps of a model. */
 #include "model/compressor.h"
 #include "model/kept.h"
 #include "model/model.h"
 #include "worker/agree.h"
 #include "worker/async.h"
 #include "worker/compressor_ops.h"
+#include "worker/device.h"
 #include "worker/guard.h"
 #include "worker/hooks.h"
 #include "worker/lane.h"
@@ -30,23 +31,23 @@ static const struct step_hooks *const methods[WORKER_HOOKS] = {
 	&async_hooks, &target_hooks,  &parts_hooks,  &guard_hooks
 };
 
-void worker_list_methods(sluice_model *model)
+void worker_list_methods(struct worker *w)
 {
-	const struct step_hooks **list = model->worker->hooks;
+	const struct step_hooks **list = w->hooks;
 
 	for (int i = 0; i < WORKER_HOOKS; i++)
-		if (!methods[i]->used || methods[i]->used(model))
+		if (!methods[i]->used || methods[i]->used(w))
 			*list++ = methods[i];
 	*list = NULL;
 }
 
-static int open_methods(sluice_model *model)
+static int open_methods(struct worker *w)
 {
 	int rc = 0;
 
-	worker_list_methods(model);
-	for (const struct step_hooks **row = model->worker->hooks; *row && !rc; row++)
-		rc = (*row)->open ? (*row)->open(model) : 0;
+	worker_list_methods(w);
+	for (const struct step_hooks **row = w->hooks; *row && !rc; row++)
+		rc = (*row)->open ? (*row)->open(w) : 0;
 	return rc;
 }
 
@@ -82,11 +83,10 @@ static struct compressor_attr compressor_of(const struct layout *l, const struct
 
 /* Allocates the spans in which a seeded selector draws, and those of a selector that works shard
  * by shard. */
-static int open_spans(sluice_model *model)
+static int open_spans(struct worker *w)
 {
-	const struct layout *l = &model->layout;
-	const struct selection_kind *kind = &selection_kinds[model->recipe.up.select];
-	struct worker *w = model->worker;
+	const struct layout *l = w->layout;
+	const struct selection_kind *kind = &selection_kinds[w->rules.recipe->up.select];
 
 	w->shard_spans = kind->seeded ? calloc(l->n_shards, sizeof(*w->shard_spans)) : NULL;
 	w->spans = kind->by_coordinate ? calloc(l->n_spans, sizeof(*w->spans)) : NULL;
@@ -98,12 +98,11 @@ static int open_spans(sluice_model *model)
 	return 0;
 }
 
-static int open_compressor(sluice_model *model)
+static int open_compressor(struct worker *w)
 {
-	struct worker *w = model->worker;
-	struct compressor_attr attr = compressor_of(&model->layout, &model->recipe);
+	struct compressor_attr attr = compressor_of(w->layout, w->rules.recipe);
 
-	attr.number = (uint32_t)model->job->rank;
+	attr.number = (uint32_t)w->job->rank;
 	attr.shards = w->shard_spans;
 	attr.residual = w->kept.of[KEPT_RESIDUAL];
 	attr.velocity = w->kept.of[KEPT_VELOCITY];
@@ -118,62 +117,81 @@ static uint64_t selects_from(const struct layout *l, const struct recipe *recipe
 	return recipe->up.select == SELECT_ALL ? 0 : l->count;
 }
 
+void worker_stand_on(struct worker *w, sluice_model *model)
+{
+	w->job = model->job;
+	w->rules = model_rules(model);
+	w->model = model_parts(model);
+	w->layout = &model->layout;
+}
+
+int worker_make(sluice_model *model, void *stream)
+{
+	struct worker *w = model->worker = calloc(1, sizeof(*w));
+
+	if (!w)
+		return fail(SLUICE_ENOMEM, "sluice_model_open: no memory");
+	worker_stand_on(w, model);
+	return on_device_open(w, stream);
+}
+
 int worker_open(sluice_model *model)
 {
 	const struct layout *l = &model->layout;
 	const struct recipe *recipe = &model->recipe;
 	struct worker *w = model->worker;
+
+	worker_stand_on(w, model); /* now the model has its tensors and its home */
 	int rc = vectors_open(&w->kept, recipe, HALF_WORKER, l->count);
 
 	if (!rc)
 		rc = scratch_open(0, layout_largest(l, -1).room, selects_from(l, recipe),
 				  &w->scratch);
 	if (!rc)
-		rc = open_spans(model);
+		rc = open_spans(w);
 	if (!rc)
-		rc = open_compressor(model);
+		rc = open_compressor(w);
 	if (!rc)
-		rc = open_methods(model);
+		rc = open_methods(w);
 	if (!rc)
-		rc = lanes_open(&(struct lanes_attr){ .job = model->job,
-						      .id = model->id,
-						      .channel = model->channel,
+		rc = lanes_open(&(struct lanes_attr){ .job = w->job,
+						      .id = w->model.id,
+						      .channel = w->model.channel,
 						      .layout = l,
-						      .home = model->home,
+						      .home = w->model.home,
 						      .step = &w->step,
-						      .n_phases = model->schedule.n_phases,
-						      .stats = &model->stats,
-						      .stopwatch = &model->stopwatch },
+						      .n_phases = w->rules.schedule->n_phases,
+						      .stats = w->model.stats,
+						      .stopwatch = w->model.stopwatch },
 				&w->lanes);
 	if (!rc)
-		worker_restart(model, 0);
+		worker_restart(w, 0);
 	return rc;
 }
 
-void worker_restart(sluice_model *model, uint64_t version)
+void worker_restart(struct worker *w, uint64_t version)
 {
-	struct worker *w = model->worker;
-	model->first_step = version;
-	model->step = version * model->recipe.period;
-	const struct step_rule next = model_rule(model, version + 1, 0);
+	w->rules.first_step = version;
+	step_resume(&w->step, version * w->rules.recipe->period);
+	const struct step_rule next = rulebook_step(&w->rules, version + 1, 0);
 	step_restart(&w->step, version, &next);
-	memset(model->worth.least, 0, sizeof model->worth.least);
-	hooks_restart(model);
-	worker_renewed(model);
-	lanes_restart(model->worker->lanes, version * model->schedule.n_downs);
+	memset(w->model.worth->least, 0, sizeof w->model.worth->least);
+	hooks_restart(w);
+	worker_renewed(w);
+	lanes_restart(w->lanes, version * w->rules.schedule->n_downs);
 }
 
-void worker_close(sluice_model *model)
+void worker_close(struct worker *w)
 {
-	struct worker *w = model->worker;
-
-	hooks_close(model);
+	hooks_close(w);
 	lanes_close(&w->lanes);
 	compressor_close(&w->compressor);
 	scratch_close(&w->scratch);
 	vectors_close(&w->kept);
+	target_close(w);
 	free(w->shard_spans);
 	free(w->spans);
+	free(w);
 }
 
 uint64_t worker_memory(const struct layout *l, const struct recipe *recipe)
@@ -185,8 +203,8 @@ uint64_t worker_memory(const struct layout *l, const struct recipe *recipe)
 	       compressor_bytes(&attr) + methods_memory(l, recipe) + lanes_memory(l);
 }
 
-void worker_begin(sluice_model *model, const float *params)
+void worker_begin(struct worker *w, const float *params)
 {
-	target_remember(model, params);
-	hooks_begin(model, params);
+	target_remember(w, params);
+	hooks_begin(w, params);
 }

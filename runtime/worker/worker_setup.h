@@ -4,15 +4,21 @@
 #define RUNTIME_WORKER_SETUP_H
 #include "model/model.h"
 
+/* Takes what the half uses of its job and its model. */
+void worker_stand_on(struct worker *w, sluice_model *model);
+/* Allocates the half, which every rank has; a server's is not used. stream: of the application.
+ * worker_open() opens a worker's half. ENOMEM, or what a vector needs. */
+int worker_make(sluice_model *model, void *stream);
 int worker_open(sluice_model *model);
 /* Lists the methods that take part in the model's steps: when it is opened, and when measuring
  * begins or ends. */
-void worker_list_methods(sluice_model *model);
-void worker_close(sluice_model *model);
+void worker_list_methods(struct worker *w);
+/* After on_device_close(). */
+void worker_close(struct worker *w);
 /* Bytes that worker_open() takes. */
 uint64_t worker_memory(const struct layout *l, const struct recipe *recipe);
 /* Called after open and restore, when all shards are at `version` and all rings are empty. */
-void worker_restart(sluice_model *model, uint64_t version);
+void worker_restart(struct worker *w, uint64_t version);
 /* Called when all workers begin with these parameters. */
-void worker_begin(sluice_model *model, const float *params);
+void worker_begin(struct worker *w, const float *params);
 #endif

@@ -302,7 +302,7 @@ static int live(sluice_job *job, void *context)
 	arm(job);
 	if (!rc && !lives)
 		rc = sluice_serve(model);
-	if (!rc && !lives && saved && !model_async(model)) {
+	if (!rc && !lives && saved && model->recipe.when != WHEN_ASYNC) {
 		sluice_model_close(&model);
 		rc = sluice_model_open(job, &attr, x, &model);
 		if (!rc)
@@ -312,7 +312,7 @@ static int live(sluice_job *job, void *context)
 		rc = train(model, job->rank, x, STEPS);
 	if (!rc && lives && attack.options & COLLECTIVES)
 		rc = collect(job);
-	if (!rc && lives && saved && !model_async(model))
+	if (!rc && lives && saved && model->recipe.when != WHEN_ASYNC)
 		rc = save_and_restore(job, &attr, x, &model);
 	if (rc) {
 		require(attack.made, "refused, although nothing was changed");

@@ -87,7 +87,7 @@ static int heaviest_first(const struct seat *seat)
 	for (uint32_t i = 0; i < m.count; i++)
 		least = fminf(least, value[i] != 0 ? fabsf(value[i]) : INFINITY);
 	for (size_t j = 0; j < D; j++)
-		most = fmaxf(most, fabsf(worker_residual(seat->model)[j]));
+		most = fmaxf(most, fabsf(worker_residual(seat->model->worker)[j]));
 	return least >= most;
 }
 
@@ -118,8 +118,8 @@ static int enter(struct seat *seat)
 		book->moved[seat->rank][j] += moved;
 		book->size[seat->rank][j] += fabs(moved);
 	}
-	if (worker_residual(seat->model))
-		memcpy(book->residual[seat->rank], worker_residual(seat->model),
+	if (worker_residual(seat->model->worker))
+		memcpy(book->residual[seat->rank], worker_residual(seat->model->worker),
 		       sizeof book->residual[0]);
 	if (seat->model->recipe.up.select == SELECT_THRESHOLD && seat->run->shards < 2)
 		book->lighter |= !heaviest_first(seat);

@@ -84,7 +84,7 @@ static int enter(struct seat *seat)
 
 	for (size_t j = 0; j < D; j++) {
 		book->grad[j] += (double)seat->grad[j];
-		book->error[j] += (double)worker_residual(seat->model)[j];
+		book->error[j] += (double)worker_residual(seat->model->worker)[j];
 	}
 	int rc = sluice_barrier(seat->job);
 

@@ -35,7 +35,7 @@ static int compare_step(struct seat *seat)
 	w->up_before[r] = stats.pushed_elements;
 	w->down_before[r] = stats.pulled_elements;
 	if (w->memory[r] && seat->step + 1 == seat->run->steps)
-		memcpy(w->memory[r], worker_residual(seat->model),
+		memcpy(w->memory[r], worker_residual(seat->model->worker),
 		       seat->run->problem->count * sizeof(float));
 	return rc;
 }

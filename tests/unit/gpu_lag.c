@@ -63,7 +63,7 @@ void new_gradient(struct pair *p, int step)
 
 enum on_device_state late(const struct pair *p)
 {
-	return on_device_state(p->gpu);
+	return on_device_state(p->gpu->worker);
 }
 
 uint64_t next_seq(struct pair *p)
@@ -85,9 +85,10 @@ void expect_becomes(const struct pair *p, enum on_device_state state)
 void expect_same_pair(struct pair *p)
 {
 	expect_on_device(p->ops, p->there, p->params);
-	CHECK_OK(on_device_fetch(p->gpu));
+	CHECK_OK(on_device_fetch(p->gpu->worker));
 	CHECK(p->host->recipe.memory == MEMORY_NONE ||
-	      !memcmp(worker_residual(p->gpu), worker_residual(p->host), sizeof p->params));
+	      !memcmp(worker_residual(p->gpu->worker), worker_residual(p->host->worker),
+		      sizeof p->params));
 	CHECK(!compressor_velocity(p->host->worker->compressor) ||
 	      !memcmp(compressor_velocity(p->gpu->worker->compressor),
 		      compressor_velocity(p->host->worker->compressor), sizeof p->params));

@@ -50,8 +50,8 @@ void expect_same_messages(const sluice_model *host, const sluice_model *gpu)
 		CHECK(lane_next_seq(gpu->worker->lanes, s) - 1 == seq && gpu_bytes == bytes);
 		CHECK(!memcmp(a, b, MODEL) && !memcmp(a + MODEL + 4, b + MODEL + 4, 4));
 		const int apart = lane_sent_way(gpu->worker->lanes, s) != LANE_STAGED;
-		CHECK(apart ==
-		      (on_device_packed(gpu, s) && on_device_way(gpu, s) != PAYLOAD_STAGED));
+		CHECK(apart == (on_device_packed(gpu->worker, s) &&
+				on_device_way(gpu->worker, s) != PAYLOAD_STAGED));
 		if (apart)
 			continue;
 		CHECK(!memcmp(a + MESSAGE_HEADER_BYTES, b + MESSAGE_HEADER_BYTES,

@@ -17,7 +17,7 @@ int __wrap_sluice_is_worker(const sluice_job *job);
 void __wrap_progress_take(sluice_job *job);
 void __wrap_progress_release(sluice_job *job);
 void __wrap_progress_poll(sluice_job *job);
-void __wrap_worker_restart(sluice_model *model, uint64_t version);
+void __wrap_worker_restart(struct worker *w, uint64_t version);
 void __wrap_shard_restart(struct shard *shard, uint64_t version);
 int __wrap_shard_publish_snapshot(struct shard *shard);
 int __wrap_model_read_snapshots(sluice_model *model, uint64_t version, float *params);
@@ -91,9 +91,9 @@ void __wrap_progress_poll(sluice_job *job)
 {
 }
 
-void __wrap_worker_restart(sluice_model *model, uint64_t version)
+void __wrap_worker_restart(struct worker *w, uint64_t version)
 {
-	model->worker->step.number = model->step = version;
+	w->step.number = w->step.done = version;
 }
 
 void __wrap_shard_restart(struct shard *shard, uint64_t version)

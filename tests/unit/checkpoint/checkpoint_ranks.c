@@ -3,6 +3,7 @@
 #include "checkpoint_ranks.h"
 #include "base/bytes.h"
 #include "checkpoint/checkpoint.h"
+#include "worker/worker_setup.h"
 #include "sluice.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -21,8 +22,8 @@ static float value_of(int kind, int rank, int i, uint64_t step)
 /* The state after `step` steps; step 0: freshly opened, all zero. */
 static void fill_state(struct rank_state *r, uint64_t step)
 {
-	r->model.step = step;
-	r->model.lr = step ? 0.5f / (float)step : 0.01f;
+	r->worker.step.done = step;
+	r->worker.step.lr = step ? 0.5f / (float)step : 0.01f;
 	for (int i = 0; i < COUNT; i++) {
 		r->residual[i] = step ? value_of(1, r->job.rank, i, step) : 0.0f;
 		r->velocity[i] = step ? value_of(2, r->job.rank, i, step) : 0.0f;
@@ -38,7 +39,7 @@ static void fill_state(struct rank_state *r, uint64_t step)
 static void close_rank(struct rank_state *r)
 {
 	if (r->model.worker)
-		on_device_close(&r->model);
+		on_device_close(r->model.worker);
 }
 
 static void open_rank(int rank, uint64_t step)
@@ -56,7 +57,8 @@ static void open_rank(int rank, uint64_t step)
 	sluice_model *model = &r->model;
 	model->job = &r->job;
 	model->worker = &r->worker;
-	assert_int_equal(on_device_open(model, NULL), 0);
+	worker_stand_on(model->worker, model);
+	assert_int_equal(on_device_open(model->worker, NULL), 0);
 	model->schema = 77;
 	model->recipe.memory = MEMORY_RESIDUAL;
 	model->recipe.period = 1;
@@ -161,8 +163,9 @@ void assert_state(uint64_t step)
 		if (k < world.workers) {
 			assert_memory_equal(r->residual, want->residual, sizeof want->residual);
 			assert_memory_equal(r->velocity, want->velocity, sizeof want->velocity);
-			assert_true(float_bits(r->model.lr) == float_bits(want->model.lr));
-			assert_int_equal(r->model.step, step);
+			assert_true(float_bits(r->worker.step.lr) ==
+				    float_bits(want->worker.step.lr));
+			assert_int_equal(r->worker.step.done, step);
 		}
 		for (uint32_t i = 0; i < r->model.n_own; i++) {
 			struct shard *s = &r->shards[i];

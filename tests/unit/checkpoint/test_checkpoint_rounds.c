@@ -93,7 +93,7 @@ CASE(inside_a_step__EINVAL_on_all_ranks)
 CASE(different_steps__EINVAL_naming_both)
 {
 	open_job(RANKS_MAX, RANKS_MAX, 13);
-	world.ranks[2].model.step = 14;
+	world.ranks[2].worker.step.done = 14;
 	run_job(0);
 	assert_all(SLUICE_EINVAL, "rank 0 (node n0) is at step 13, rank 2 (node n2) at step 14");
 	assert_int_equal(scratch_count(world.dir).folders, 0);

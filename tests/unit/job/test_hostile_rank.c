@@ -70,7 +70,7 @@ static void push_spoilt(sluice_model *model, void (*spoil)(struct message *m), s
 			     .have_version = STEP - 1,
 			     .span = at->span,
 			     .count = 2,
-			     .lr = model->lr };
+			     .lr = model->worker->step.lr };
 	if (spoil)
 		spoil(&m);
 	for (uint32_t i = 0; i < m.count && m.count == RUN; i++)
@@ -247,7 +247,7 @@ static void publish_another_step(sluice_model *model, const struct attack *attac
 			     .span = own->at->span,
 			     .count = 1,
 			     .divisor = 3,
-			     .lr = model->lr };
+			     .lr = model->worker->step.lr };
 	uint8_t *entry = delta_log_reserve(&own->log, own->at->delta_bytes);
 	size_t n = message_encode(&m, index, value, value, entry, own->at->delta_bytes);
 	put_notice(model, STEP, delta_log_commit(&own->log, n), STEP - 1, (uint32_t)n, 0);

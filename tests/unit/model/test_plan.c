@@ -345,8 +345,9 @@ static void run_rank(sluice_job *job, int rank, void *argument)
 			grad[i] = noise(1, step, (uint64_t)rank, i);
 		CHECK_OK(
 			sluice_push(model, model->recipe.update == UPDATE_AVERAGE ? params : grad));
-		const int planned = plan_takes(&model->plan, PATH_DENSE_PUSH,
-					       model_rule(model, step, 0).traits);
+		const int planned = plan_takes(
+			&model->plan, PATH_DENSE_PUSH,
+			rulebook_step(&model->worker->rules, step, 0).traits);
 
 		CHECK(planned == (int)(run->placed >> step & 1));
 		for (uint32_t s = 0; s < 2; s++)

@@ -8,6 +8,7 @@
 #include "model/compressor.h"
 #include "worker/state.h"
 #include "worker/worker_census.h"
+#include "worker/worker_setup.h"
 #include "ranks.h"
 #include "scratch.h"
 #include "thinned.h"
@@ -355,6 +356,7 @@ static struct half_model *half_of(const char *recipe)
 	h->model.shards = &h->shard;
 	h->model.n_own = 1;
 	h->model.worker = &h->worker;
+	worker_stand_on(&h->worker, &h->model);
 	h->shard.at = &h->layout;
 	h->shard.job = &h->job;
 	h->shard.rules = model_rules(&h->model);
@@ -365,16 +367,16 @@ static struct half_model *half_of(const char *recipe)
 	open_compressors(h, NULL);
 	for (uint32_t i = 0; i < SPAN; i++)
 		h->residual[i] = noise(23, 0, 0, i);
-	if (census_hooks.used(&h->model))
-		assert_int_equal(census_hooks.open(&h->model), 0);
+	if (census_hooks.used(&h->worker))
+		assert_int_equal(census_hooks.open(&h->worker), 0);
 	assert_int_equal(shard_census_open(&h->shard, 1), 0);
-	census_hooks.picked(&h->model);
+	census_hooks.picked(&h->worker);
 	return h;
 }
 
 static void half_free(struct half_model *h)
 {
-	census_hooks.close(&h->model);
+	census_hooks.close(&h->worker);
 	shard_census_close(&h->shard, 1);
 	compressor_close(&h->worker.compressor);
 	compressor_close(&h->shard.compressor);
@@ -388,7 +390,7 @@ TEST(note__of_a_push__is_taken_as_it_was_written)
 	uint8_t note[NOTE_ROOM];
 	const char *why;
 
-	size_t n = census_note_push(&h->model, 0, 7, note);
+	size_t n = census_note_push(&h->worker, 0, 7, note);
 	assert_true(n <= census_room(&h->model.recipe, 0) && n % 4 == 0);
 	assert_int_equal(take_push(h, 7, note, n, &why), 0);
 	const struct sluice_histogram *sum = shard_census_workers(&h->shard);
@@ -406,11 +408,11 @@ TEST(shares__one_worker_one_shard__stay_equal_parts)
 	const char *why;
 
 	open_compressors(h, h->residual);
-	size_t n = census_note_push(&h->model, 0, 7, note);
+	size_t n = census_note_push(&h->worker, 0, 7, note);
 	assert_int_equal(take_push(h, 7, note, n, &why), 0);
 	n = census_note_delta(&h->shard, note);
-	assert_int_equal(census_hooks.note(&h->model, 0, note, n, &why), 0);
-	census_hooks.pulled(&h->model);
+	assert_int_equal(census_hooks.note(&h->worker, 0, note, n, &why), 0);
+	census_hooks.pulled(&h->worker);
 	float level = h->model.worker->census->up_level;
 	uint32_t above = 0;
 	for (uint32_t i = 0; i < SPAN; i++)
@@ -419,9 +421,9 @@ TEST(shares__one_worker_one_shard__stay_equal_parts)
 	assert_true(h->model.worker->census->down_level == level); /* of the same vector */
 	h->model.worker->step.number = 2;
 	h->shard.version = 1;
-	n = census_note_push(&h->model, 0, 8, note);
+	n = census_note_push(&h->worker, 0, 8, note);
 	assert_int_equal(take_push(h, 8, note, n, &why), 0);
-	assert_int_equal(census_hooks.count(&h->model, 0.1, SPAN), 50);
+	assert_int_equal(census_hooks.count(&h->worker, 0.1, SPAN), 50);
 	assert_int_equal(shard_census_hooks.count(&h->shard, 0.1, SPAN), 50);
 	half_free(h);
 }
@@ -432,7 +434,7 @@ TEST(note__any_bit_flipped_cut_or_of_another_message__refused)
 	uint8_t note[NOTE_ROOM], wrong[NOTE_ROOM] = { 0 };
 	const char *why = NULL;
 
-	size_t n = census_note_push(&h->model, 0, 7, note);
+	size_t n = census_note_push(&h->worker, 0, 7, note);
 	for (size_t cut = 0; cut < n; cut++)
 		assert_int_equal(take_push(h, 7, note, cut, &why), SLUICE_EWIRE);
 	for (size_t bit = 0; bit < 8 * n; bit++) {
@@ -462,7 +464,7 @@ TEST(note__impossible_content_with_a_good_checksum__refused)
 	for (size_t i = 0; i < sizeof lies / sizeof *lies; i++) {
 		struct half_model *h = half_of("up=global(0.1) down=all");
 		const char *why = NULL;
-		size_t n = census_note_push(&h->model, 0, 7, note);
+		size_t n = census_note_push(&h->worker, 0, 7, note);
 
 		put_le32(note + lies[i].offset, lies[i].value);
 		put_le32(note + 20, crc32c(crc32c(0, note, 20), note + 24, n - 24));
@@ -480,11 +482,11 @@ TEST(note__histogram_where_none_was_to_come__refused)
 	uint8_t note[NOTE_ROOM];
 	const char *why = NULL;
 
-	size_t n = census_note_push(&up->model, 0, 7, note);
+	size_t n = census_note_push(&up->worker, 0, 7, note);
 	down->model.worker->step.number = 2; /* its pushes bring a threshold then */
 	down->shard.version = 1;
 	assert_int_equal(take_push(down, 7, note, n, &why), SLUICE_EWIRE);
-	n = census_note_push(&down->model, 0, 7, note);
+	n = census_note_push(&down->worker, 0, 7, note);
 	assert_int_equal(take_push(down, 7, note, n, &why), 0);
 	half_free(up);
 	half_free(down);
@@ -499,18 +501,18 @@ TEST(note__between_exchanges_or_where_nothing_is_global__is_none)
 
 	assert_null(h->shard.census);
 	assert_null(h->model.worker->census);
-	census_hooks.picked(&h->model);
+	census_hooks.picked(&h->worker);
 	assert_int_equal(census_room(&h->model.recipe, 0), 0);
 	assert_int_equal(census_hooks.memory(&h->model.layout, &h->model.recipe), 0);
 	assert_int_equal(shard_census_memory(&h->model.recipe, 3), 0);
-	assert_int_equal(census_note_push(&h->model, 0, 7, note), 0);
+	assert_int_equal(census_note_push(&h->worker, 0, 7, note), 0);
 	assert_int_equal(take_push(h, 7, note, 0, &why), 0);
 	assert_int_equal(census_room(&up->model.recipe, 1), 0);
-	assert_int_equal(census_note_push(&up->model, 1, 7, note), 0);
+	assert_int_equal(census_note_push(&up->worker, 1, 7, note), 0);
 	for (uint64_t step = 1; step <= 11; step++) {
 		up->model.worker->step.number = step;
 		up->shard.version = step - 1;
-		assert_true((census_note_push(&up->model, 0, 7, note) > 0) == (step % 5 == 1));
+		assert_true((census_note_push(&up->worker, 0, 7, note) > 0) == (step % 5 == 1));
 		assert_true((census_note_delta(&up->shard, note) > 0) == (step % 5 == 1));
 	}
 	half_free(h);
@@ -524,14 +526,14 @@ TEST(restore__numbers_that_none_can_be__refused)
 	const uint64_t nan_bits = 0x7ff8000000000000u, minus = 0xbff0000000000000u;
 
 	assert_true(census_shard_numbers() <= 2000);
-	census_save_worker(&h->model, worker);
+	census_save_worker(&h->worker, worker);
 	census_save_shard(&h->shard, shard);
-	assert_null(census_judge_worker(&h->model, worker));
+	assert_null(census_judge_worker(&h->worker, worker));
 	assert_null(census_judge_shard(&h->model.recipe.down, 0, shard));
-	assert_non_null(census_judge_worker(&h->model, (uint64_t[]){ nan_bits, worker[1] }));
-	assert_non_null(census_judge_worker(&h->model, (uint64_t[]){ minus, worker[1] }));
-	assert_non_null(census_judge_worker(&h->model, (uint64_t[]){ worker[0], 0x7fc00000 }));
-	assert_non_null(census_judge_worker(&h->model,
+	assert_non_null(census_judge_worker(&h->worker, (uint64_t[]){ nan_bits, worker[1] }));
+	assert_non_null(census_judge_worker(&h->worker, (uint64_t[]){ minus, worker[1] }));
+	assert_non_null(census_judge_worker(&h->worker, (uint64_t[]){ worker[0], 0x7fc00000 }));
+	assert_non_null(census_judge_worker(&h->worker,
 					    (uint64_t[]){ worker[0], (uint64_t)0xbf800000 << 32 }));
 	memcpy(wrong, shard, sizeof wrong);
 	wrong[0] = nan_bits;

@@ -34,7 +34,7 @@ static void split_exactly(sluice_job *job, int rank, void *argument)
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	struct shard *shard = rank ? NULL : &model->shards[0];
 	for (uint64_t step = 1; step <= STEPS; step++) {
-		const float *residual = worker_residual(model);
+		const float *residual = worker_residual(model->worker);
 		for (int i = 0; i < COUNT; i++) {
 			float z = noise(5, step, (uint64_t)rank, (uint64_t)i);
 			grad[i] = ldexpf(z, (int)(i + step) % 60 - 40);
@@ -125,7 +125,8 @@ static void keep_momentum(sluice_job *job, int rank, void *argument)
 				velocity[i] = 0;
 			CHECK(float_bits(compressor_velocity(model->worker->compressor)[i]) ==
 			      float_bits(velocity[i]));
-			CHECK(float_bits(worker_residual(model)[i]) == float_bits(residual[i]));
+			CHECK(float_bits(worker_residual(model->worker)[i]) ==
+			      float_bits(residual[i]));
 			CHECK(i < N - BIAS || residual[i] == 0); /* sent whole */
 		}
 		CHECK_OK(sluice_pull(model, params));
@@ -157,7 +158,7 @@ static void enter(struct ledger *book, int rank, sluice_model *model, const floa
 		book->moved[rank][i] += (double)lr * (double)grad[i];
 		book->size[rank][i] += fabs((double)lr * (double)grad[i]);
 	}
-	memcpy(book->residual[rank], worker_residual(model), sizeof book->residual[rank]);
+	memcpy(book->residual[rank], worker_residual(model->worker), sizeof book->residual[rank]);
 	progress_take(model->job);
 	for (uint32_t s = 0; s < model->n_own; s++)
 		if (shard_residual(&model->shards[s]))
@@ -355,7 +356,7 @@ TEST_IN_JOB(push__shard_selected_beyond_its_slot__heaviest_go_rest_waits, 2)
 		grad[SHARD * 1000 + i] = (float)(i % 2 ? -i : i);
 	for (int step = 1; step <= 24; step++) { /* then the last 39 fit */
 		sluice_model_stats stats = { .size = sizeof stats };
-		memcpy(before, worker_residual(model), sizeof before);
+		memcpy(before, worker_residual(model->worker), sizeof before);
 		CHECK_OK(sluice_push(model, grad));
 		CHECK_OK(sluice_stats(model, &stats));
 		CHECK(last_sent(model, sent) == CAPACITY);
@@ -366,7 +367,7 @@ TEST_IN_JOB(push__shard_selected_beyond_its_slot__heaviest_go_rest_waits, 2)
 		      (uint64_t)(CAPACITY * (step - 1) + selected - CAPACITY));
 		for (int i = 0; i < N; i++) {
 			float accumulated = before[i] + (step == 1 ? 0.5f * grad[i] : 0);
-			CHECK(float_bits(sent[i] + worker_residual(model)[i]) ==
+			CHECK(float_bits(sent[i] + worker_residual(model->worker)[i]) ==
 			      float_bits(accumulated));
 			if (step == 1) /* the heaviest go first */
 				CHECK((sent[i] != 0) ==
@@ -394,12 +395,12 @@ TEST_IN_JOB(push__threshold_so_low_that_all_is_selected__heaviest_go_rest_waits,
 		float least_sent = INFINITY, largest_kept = 0;
 		for (int i = 0; i < N; i++)
 			grad[i] = noise(11, (uint64_t)step, (uint64_t)rank, (uint64_t)i);
-		memcpy(before, worker_residual(model), sizeof before);
+		memcpy(before, worker_residual(model->worker), sizeof before);
 		CHECK_OK(sluice_push(model, grad));
 		CHECK(last_sent(model, sent) == CAPACITY);
 		for (int i = 0; i < N; i++) {
 			float accumulated = before[i] + 0.5f * grad[i];
-			CHECK(float_bits(sent[i] + worker_residual(model)[i]) ==
+			CHECK(float_bits(sent[i] + worker_residual(model->worker)[i]) ==
 			      float_bits(accumulated));
 			if (sent[i] != 0)
 				least_sent = fminf(least_sent, fabsf(sent[i]));

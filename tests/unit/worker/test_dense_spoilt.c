@@ -118,7 +118,7 @@ static void under_attack(sluice_job *job, int rank, void *argument)
 	CHECK(rc != 0);
 	CHECK(error_says("rank 1 (node n1)", attack->says));
 	const int harmed = !attack->from_log || rank != ATTACKER;
-	CHECK(!harmed || model->step == STEP - 1);
+	CHECK(!harmed || model->worker->step.done == STEP - 1);
 	CHECK(sluice_push(model, grad) && error_says("rank 1 (node n1)", attack->says));
 	CHECK(attack->from_log || rank != VICTIM || model->shards[0].version == STEP - 1);
 	from_there(&there, params);

@@ -48,7 +48,7 @@ static int lowpass(sluice_job *job, void *context)
 		gradient(job, step, params, grad);
 		CHECK_OK(sluice_push(model, grad));
 		CHECK(last_sent(model, sent) > 0);
-		const float *left = worker_residual(model);
+		const float *left = worker_residual(model->worker);
 		for (int i = 0; i < D; i++) {
 			float p = memory[i] + 0.25f * grad[i];
 			CHECK(fabsf(sent[i] + left[i] - p) <= 1e-6f * (fabsf(sent[i]) + fabsf(p)));
@@ -133,9 +133,9 @@ static int twostep(sluice_job *job, void *context)
 					    a2 / a0 * (1 - a0) * older[i]);
 			older[i] = newest[i];
 			newest[i] = a + filter[i] - (double)sent[i];
-			CHECK(fabs((double)worker_residual(model)[i] - newest[i]) < 1e-3);
+			CHECK(fabs((double)worker_residual(model->worker)[i] - newest[i]) < 1e-3);
 			newest[i] = (double)worker_residual(
-				model)[i]; /* roundings do not add up here */
+				model->worker)[i]; /* roundings do not add up here */
 			b->error[rank][i] = newest[i];
 		}
 		CHECK_OK(sluice_pull(model, params));

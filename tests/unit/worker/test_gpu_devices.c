@@ -87,7 +87,7 @@ static void train_on_two(sluice_job *job, int rank, void *argument)
 		}
 	}
 	for (int g = 0; g < 2; g++) {
-		CHECK(on_device_selects(gpu[g]) == !strstr(argument, "round"));
+		CHECK(on_device_selects(gpu[g]->worker) == !strstr(argument, "round"));
 		sluice_model_close(&gpu[g]);
 		CHECK_OK(cuda.destroy(stream[g]));
 		cuda.ops->release(&params_memory[g]);

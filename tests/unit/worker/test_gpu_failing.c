@@ -208,11 +208,11 @@ static int push_failing(int rank, void *argument)
 			if (!rc) {
 				expect_same_messages(host, gpu);
 				expect_on_device(ops, there, params);
-				CHECK_OK(on_device_fetch(gpu));
+				CHECK_OK(on_device_fetch(gpu->worker));
 				/* without a memory it is scratch */
 				CHECK(host->recipe.memory == MEMORY_NONE ||
-				      !memcmp(worker_residual(gpu), worker_residual(host),
-					      sizeof params));
+				      !memcmp(worker_residual(gpu->worker),
+					      worker_residual(host->worker), sizeof params));
 				CHECK(!compressor_velocity(host->worker->compressor) ||
 				      !memcmp(compressor_velocity(gpu->worker->compressor),
 					      compressor_velocity(host->worker->compressor),

@@ -152,7 +152,7 @@ static void check_ways(struct side *host, struct side *there)
 	for (uint32_t s = 0; s < SHARDS; s++) {
 		const enum payload_way way = way_to(home_rank(there->model->home, s), there->rank);
 
-		CHECK(on_device_way(there->model, s) == way);
+		CHECK(on_device_way(there->model->worker, s) == way);
 		in_place += way == PAYLOAD_IN_PLACE;
 	}
 	CHECK(from_device == STEPS * in_place);

@@ -6,6 +6,8 @@
 #include "gpu_rank.h"
 #include "narrow.h"
 #include "ranks.h"
+#include "worker/device_vectors.h"
+#include "worker/state.h"
 #include "worker/target.h"
 #include "cases.h"
 #include <string.h>
@@ -188,7 +190,7 @@ static void train_there(sluice_job *job, int rank, const char *recipe, const int
 			}
 			move(to, 1);
 		}
-		CHECK(on_device_selects(model[1]) == compressed_there);
+		CHECK(on_device_selects(model[1]->worker) == compressed_there);
 		for (int i = 0; i < PIECES; i++)
 			CHECK(!memcmp((none ? grads : params)[0].here[i],
 				      (none ? grads : params)[1].here[i],
@@ -347,11 +349,11 @@ static void train_rounded(sluice_job *job, int rank, const struct narrow_case *c
 		if (step == HOME_AT) {
 			codes_there(codes, memory.address, 1);
 			pull_narrow(b, codes, 0);
-			CHECK(!target_there(b));
+			CHECK(!target_there(b->worker->into));
 			codes_there(codes, memory.address, 0);
 		} else {
 			pull_narrow(b, memory.address, step == RANGES_AT);
-			CHECK(target_there(b) == !c->staged);
+			CHECK(target_there(b->worker->into) == !c->staged);
 			codes_there(codes, memory.address, 1);
 		}
 		CHECK(!memcmp(codes, here, sizeof here));
@@ -600,7 +602,7 @@ static void train_one_piece(sluice_job *job, int rank, const struct one_piece *c
 			CHECK_OK(sluice_push_vector(model[m], IN_PIECES(&grad, 1)));
 			CHECK_OK(sluice_pull_vector(model[m], IN_PIECES(&to, 1)));
 		}
-		CHECK(on_device_selects(model[1]) ==
+		CHECK(on_device_selects(model[1]->worker) ==
 		      (c->grad == c->grad_type && !strstr(c->recipe, "every")));
 		check_twin(&params);
 		device()->release(&grads.there);

@@ -18,7 +18,7 @@ static uint32_t packed(const sluice_model *gpu)
 {
 	uint32_t n = 0;
 	for (uint32_t s = 0; s < gpu->layout.n_shards; s++)
-		n += on_device_packed(gpu, s) != 0;
+		n += on_device_packed(gpu->worker, s) != 0;
 	return n;
 }
 
@@ -29,9 +29,9 @@ static void expect_packed(const sluice_model *gpu, const struct shape *shape)
 	const int whole = recipe->up.select == SELECT_ALL ||
 			  (recipe->up.values.type != VALUE_ROUND &&
 			   recipe->coding != CODING_SMALL && !kind->seeded) ||
-			  model_rule(gpu, step_of(gpu).steps + 1, 0).reset;
+			  rulebook_step(&gpu->worker->rules, step_of(gpu).steps + 1, 0).reset;
 	for (uint32_t s = 0; s < gpu->layout.n_shards; s++) /* all ranks are on this machine */
-		CHECK(on_device_way(gpu, s) == PAYLOAD_PLACED);
+		CHECK(on_device_way(gpu->worker, s) == PAYLOAD_PLACED);
 	if (whole && kind->varies) /* some may have more than their slot holds */
 		return;
 	CHECK(whole ? packed(gpu) + !!shape->skewed == gpu->layout.n_shards : packed(gpu) == 0);
@@ -102,7 +102,8 @@ static void push(struct side *s, const float *grad)
 		side_push(s, grad);
 		return;
 	}
-	CHECK_OK(sluice_push_range(s->model, bytes + 2000 * value_bytes(s->model->grad.type), 2000,
+	CHECK_OK(sluice_push_range(s->model,
+				   bytes + 2000 * value_bytes(s->model->worker->grad.type), 2000,
 				   COUNT - 2000));
 	CHECK_OK(sluice_push_range(s->model, grad, 0, 2000));
 }
@@ -147,8 +148,8 @@ static void push_there(struct side *s, const float *grad)
 	expect_on_device(device(), grad_there, point);
 	there_grad(s, given, sizeof point);
 	push_timed(s, home(s) ? given : grad_there);
-	CHECK(on_device_selects(s->model) == (!shape->on_host && !home(s) && !measured(s)));
-	if (on_device_selects(s->model)) {
+	CHECK(on_device_selects(s->model->worker) == (!shape->on_host && !home(s) && !measured(s)));
+	if (on_device_selects(s->model->worker)) {
 		expect_packed(s->model, shape);
 		expect_same_messages(s->other->model, s->model);
 	}
@@ -164,7 +165,8 @@ static void pull_there(struct side *s, float *target)
 
 static void compare_messages(struct side *host, struct side *gpu)
 {
-	if (on_device_selects(gpu->model)) /* where a support was agreed, there were others */
+	if (on_device_selects(
+		    gpu->model->worker)) /* where a support was agreed, there were others */
 		expect_same_messages(host->model, gpu->model);
 	expect_overflow(gpu->model, shape_of(gpu)->skewed);
 }
@@ -382,11 +384,11 @@ static void open_without_stream(sluice_job *job, int rank, void *argument)
 				   .count = COUNT,
 				   .stream = argument };
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
-	CHECK(model->stream == NULL);
+	CHECK(model->worker->stream == NULL);
 	sluice_model_close(&model);
 	attr.size = sizeof attr;
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
-	CHECK(model->stream == argument);
+	CHECK(model->worker->stream == argument);
 	sluice_model_close(&model);
 	attr.size = offsetof(sluice_model_attr, stream) - 1;
 	log_capture();
@@ -416,7 +418,7 @@ static void overflow(sluice_job *job, int rank, void *argument)
 	gradient(grad, rank, 1, &none);
 	to_device(ops, grad_there, grad);
 	CHECK_OK(sluice_push(model, grad_there));
-	CHECK(on_device_selects(model));
+	CHECK(on_device_selects(model->worker));
 	CHECK_OK(sluice_pull(model, there));
 	ops->copy(before, there, sizeof before, NULL);
 	CHECK_OK(sluice_barrier(job));
@@ -476,7 +478,7 @@ static void push_spoilt(sluice_job *job, int rank, void *argument)
 				   .grad_type = s->type);
 	CHECK_OK(sluice_set(model, SLUICE_GRAD_SCALE, s->scale));
 	int rc = sluice_push(model, grad_there);
-	CHECK(rc || on_device_selects(model));
+	CHECK(rc || on_device_selects(model->worker));
 	rc = rc ? rc : sluice_set(model, SLUICE_GRAD_SCALE, 1); /* it has its own */
 	rc = rc ? rc : sluice_pull(model, params);
 	CHECK(rc == SLUICE_ENUMERIC && error_says(s->is, NULL));

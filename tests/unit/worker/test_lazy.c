@@ -120,7 +120,7 @@ static void damage(sluice_model *model, struct run *run, int step)
 	if (step != run->damage)
 		return;
 	if (run->how == ALONE) {
-		lazy_restore(model, NULL, sluice_rank(model->job) == 1);
+		lazy_restore(model->worker, NULL, sluice_rank(model->job) == 1);
 		return;
 	}
 	if (!model->n_own || model->shards[0].id)

@@ -196,7 +196,7 @@ TEST_IN_JOB(push_range__overlap_gap_outside_or_out_of_order__refused_by_name_not
 	CHECK(sluice_push_range(NULL, grad, 0, 5) == SLUICE_EINVAL);
 	CHECK_OK(sluice_set(model, SLUICE_LR, 0.05f)); /* nothing has begun */
 	CHECK_OK(sluice_push_range(model, grad + 100, 100, 200));
-	memcpy(residual, worker_residual(model), sizeof residual);
+	memcpy(residual, worker_residual(model->worker), sizeof residual);
 	CHECK(sluice_push_range(model, grad + 50, 50, 51) == SLUICE_EINVAL &&
 	      error_says("coordinate 100", "[50, 101)"));
 	CHECK(sluice_push_range(model, grad + 299, 299, 9) == SLUICE_EINVAL &&
@@ -209,7 +209,8 @@ TEST_IN_JOB(push_range__overlap_gap_outside_or_out_of_order__refused_by_name_not
 	CHECK(sluice_set(model, SLUICE_LR, 0.5f) == SLUICE_EINVAL &&
 	      error_says("a single rate", NULL));
 	CHECK(step_of(model).steps == 0);
-	CHECK(!memcmp(residual, worker_residual(model), sizeof residual)); /* nothing changed */
+	CHECK(!memcmp(residual, worker_residual(model->worker),
+		      sizeof residual)); /* nothing changed */
 	CHECK_OK(sluice_push_range(model, grad, 0, 100));
 	CHECK(sluice_pull(model, params) == SLUICE_EINVAL &&
 	      error_says("do not cover coordinate 300", NULL));

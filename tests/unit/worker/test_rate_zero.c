@@ -50,7 +50,7 @@ static uint64_t digest_of(const float *vector, uint64_t n)
 /* A digest of everything that this rank keeps from step to step. */
 static uint64_t kept_here(const sluice_model *model)
 {
-	uint64_t digest = digest_of(worker_residual(model), COUNT);
+	uint64_t digest = digest_of(worker_residual(model->worker), COUNT);
 
 	digest ^= 3 * digest_of(compressor_velocity(model->worker->compressor), COUNT);
 	for (uint32_t i = 0; i < model->n_own; i++) {

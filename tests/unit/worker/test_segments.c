@@ -217,7 +217,8 @@ static void train_both(sluice_job *job, int rank, const char *recipe, const stru
 		read_all(&grad, flat_grad);
 		CHECK_OK(sluice_push(a, flat_grad));
 		CHECK_OK(sluice_push_vector(b, IN_PIECES(grad.of, grad.n)));
-		CHECK(!memcmp(worker_residual(a), worker_residual(b), sizeof flat) ||
+		CHECK(!memcmp(worker_residual(a->worker), worker_residual(b->worker),
+			      sizeof flat) ||
 		      a->recipe.memory == MEMORY_NONE || strstr(recipe, "up=all down=all"));
 		for (size_t p = 0; p < grad.n; p++) /* the caller's again */
 			for (uint64_t i = 0; i < grad.of[p].count; i++)

@@ -113,7 +113,7 @@ static int count_everything(int rank, void *argument)
 		CHECK(stats.density_down ==
 		      schedule_density(&model->schedule, &model->recipe.down, step));
 		double norm = model->recipe.memory == MEMORY_RESIDUAL ?
-				      norm_of(worker_residual(model), COUNT) :
+				      norm_of(worker_residual(model->worker), COUNT) :
 				      0;
 		CHECK(fabs(stats.residual_norm - norm) <= 1e-9 * norm);
 	}
@@ -201,7 +201,8 @@ static void measure_error(sluice_job *job, int rank, void *argument)
 		CHECK_OK(sluice_set(model, SLUICE_MEASURE, on));
 		for (uint64_t i = 0; i < COUNT; i++) {
 			grad[i] = noise(12, step, (uint64_t)rank, i);
-			before[i] = (keeps ? worker_residual(model)[i] : 0) + rate * grad[i];
+			before[i] = (keeps ? worker_residual(model->worker)[i] : 0) +
+				    rate * grad[i];
 		}
 		if (how->ranges) {
 			CHECK_OK(sluice_push_range(model, grad + 1000, 1000, COUNT - 1000));

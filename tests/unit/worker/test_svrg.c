@@ -107,12 +107,12 @@ enum { WRONG_STEP = 4 };
 
 /* What this rank's pushes say more of their anchor than is so. */
 static __thread uint32_t too_many;
-struct message __real_upload_head(const sluice_model *model, uint32_t shard);
-struct message __wrap_upload_head(const sluice_model *model, uint32_t shard);
+struct message __real_upload_head(const struct worker *w, uint32_t shard);
+struct message __wrap_upload_head(const struct worker *w, uint32_t shard);
 
-struct message __wrap_upload_head(const sluice_model *model, uint32_t shard)
+struct message __wrap_upload_head(const struct worker *w, uint32_t shard)
 {
-	struct message m = __real_upload_head(model, shard);
+	struct message m = __real_upload_head(w, shard);
 
 	m.anchor += too_many;
 	return m;

@@ -63,8 +63,9 @@ TEST_IN_JOB(join__unequal_numbers_of_batches__all_end_alike, 3)
 				if (none)
 					apply(params, mean);
 			}
-			const uint64_t residual = kept ? sluice_digest(worker_residual(model),
-								       sizeof params) :
+			const uint64_t residual = kept ? sluice_digest(
+								 worker_residual(model->worker),
+								 sizeof params) :
 							 0;
 			for (; more; joined++) {
 				CHECK_OK(sluice_idle_step(model, target, &more));
@@ -72,8 +73,8 @@ TEST_IN_JOB(join__unequal_numbers_of_batches__all_end_alike, 3)
 					apply(params, mean);
 			}
 			CHECK(joined == most - batches[epoch][rank] + 1);
-			CHECK(!kept ||
-			      residual == sluice_digest(worker_residual(model), sizeof params));
+			CHECK(!kept || residual == sluice_digest(worker_residual(model->worker),
+								 sizeof params));
 			check_same(job, params, sizeof params);
 		}
 		CHECK(step_of(model).steps == LAST_STEP);

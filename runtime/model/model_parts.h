@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * The parts of its model that a half uses, besides the rules (rulebook.h). They last longer than
+ * the half, and it cannot reach the other half through them. */
+#ifndef RUNTIME_MODEL_PARTS_H
+#define RUNTIME_MODEL_PARTS_H
+#include "model/home.h"
+#include "model/measure.h"
+#include "model/stopwatch.h"
+#include "model/tensors.h"
+#include "model/worth.h"
+
+struct model_parts {
+	uint32_t id, channel; /* of the model; the channel is shard 0's (job/client.h) */
+	const struct home *home;
+	const struct tensors *tensors;
+	struct measure *measure;
+	struct worth *worth;
+	sluice_model_stats *stats;
+	struct stopwatch *stopwatch;
+};
+#endif
