@@ -297,6 +297,8 @@ int model_shape(const sluice_model_attr *attr, const struct model_of *of, struct
 		rc = schedule_compile(recipe, attr->steps_per_epoch, tensors_decay(attr), schedule);
 	if (!rc)
 		rc = layout_make(attr, recipe, schedule, of->size, of->workers, l);
+	if (!rc && (rc = holdings_make(l, 1, &l->holdings)))
+		layout_free(l);
 	if (!rc)
 		schedule_anchors(schedule, recipe, of->workers);
 	return rc;

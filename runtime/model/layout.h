@@ -40,7 +40,7 @@ struct layout {
 	int size, workers;
 	uint32_t n_shards;
 	struct shard_layout *shards;
-	struct holdings *holdings; /* home.h: the holders of each shard, and its place there */
+	struct holdings *holdings; /* the holders of each shard (holdings_make() in home.h) */
 	/* The whole vector, exempt or not, in ascending order, with adjacent spans merged. */
 	struct span *spans;
 	size_t n_spans;

@@ -17,7 +17,8 @@ static int make(const sluice_model_attr *attr, const char *text, int size, int w
 	assert_int_equal(recipe_parse(text, recipe), 0);
 	assert_int_equal(
 		schedule_compile(recipe, attr->steps_per_epoch, tensors_decay(attr), &schedule), 0);
-	return layout_make(attr, recipe, &schedule, size, workers, out);
+	int rc = layout_make(attr, recipe, &schedule, size, workers, out);
+	return rc ? rc : holdings_make(out, 1, &out->holdings);
 }
 
 struct piece {

@@ -152,7 +152,6 @@ static void open_worker(uint32_t holders)
 	assert_int_equal(schedule_compile(&model->recipe, 0, 0, &model->schedule), 0);
 	assert_int_equal(
 		layout_make(&attr, &model->recipe, &model->schedule, RANKS, 1, &model->layout), 0);
-	holdings_free(&model->layout.holdings);
 	assert_int_equal(holdings_make(&model->layout, holders, &model->layout.holdings), 0);
 	assert_int_equal(home_open(&w.job, &model->layout, &model->home), 0);
 	assert_int_equal(home_exchange(model->home), 0);
