@@ -195,7 +195,7 @@ int broadcast_serve(sluice_job *job)
 
 	run_rounds(&b);
 	progress_take(job);
-	int rc = job->failure.code ? job_failed(job) : 0;
+	int rc = job_failed(job);
 	progress_release(job);
 	return rc;
 }

@@ -201,7 +201,7 @@ int collective_run_about(sluice_job *job, enum collective op, struct about about
 			   .stride = stride,
 			   .bytes = mine ? bytes : 0 };
 	progress_take(job);
-	int rc = job->failure.code ? job_failed(job) : 0;
+	int rc = job_failed(job);
 	if (!rc && messages_claimed(job))
 		rc = progress_until(job, none_collects, describe_other, job);
 	if (rc) {

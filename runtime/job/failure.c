@@ -99,7 +99,7 @@ int failure_record(sluice_job *job, int code, int culprit, const char *text, int
 
 int job_failed(sluice_job *job)
 {
-	return fail_quietly(job->failure.code, "%s", job->failure.text);
+	return job->failure.code ? fail_quietly(job->failure.code, "%s", job->failure.text) : 0;
 }
 
 const char *failure_text(const sluice_job *job)

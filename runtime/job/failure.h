@@ -19,7 +19,7 @@ struct failure {
  * that reported it to this rank, or -1 if this rank found it. Returns code, or the code of the
  * failure that was recorded before. Token held. */
 int failure_record(sluice_job *job, int code, int culprit, const char *text, int reporter);
-/* Returns the recorded failure to a caller: sets sluice_last_error() and logs nothing. */
+/* Returns 0, or the recorded failure: it then sets sluice_last_error() and logs nothing. */
 int job_failed(sluice_job *job);
 const char *failure_text(const sluice_job *job);
 /* Reports to every peer that has not left that this rank gave up, and which rank is to blame. Token

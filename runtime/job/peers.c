@@ -8,6 +8,7 @@
 #include "base/bytes.h"
 #include "base/log.h"
 #include "job/members.h"
+#include "job/progress_token.h"
 #include <stdio.h>
 #include <string.h>
 
@@ -21,6 +22,21 @@ int job_fail(sluice_job *job, int code, int culprit, const char *format, ...)
 	if (code == SLUICE_EWIRE)
 		members_overtaken(job);
 	return failure_record(job, code, culprit, text, -1);
+}
+
+int job_fail_here(sluice_job *job, int held, int code, const char *format, ...)
+{
+	char text[ERROR_TEXT_BYTES];
+	va_list arguments;
+	va_start(arguments, format);
+	vsnprintf(text, sizeof(text), format, arguments);
+	va_end(arguments);
+	if (!held)
+		progress_take(job);
+	const int rc = job_fail(job, code, job->rank, "%s", text);
+	if (!held)
+		progress_release(job);
+	return rc;
 }
 
 static void lost_here(sluice_job *job, int peer, const char *why)

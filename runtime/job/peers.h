@@ -5,8 +5,12 @@
 #include "sluice.h"
 
 /* Records the first failure of the job, logs it, and tells all living peers who is to blame.
- * Returns code. Token held, here and in the functions below. */
+ * Returns code, or the code of an earlier failure. Token held, here and in the functions below. */
 int job_fail(sluice_job *job, int code, int culprit, const char *format, ...)
+	__attribute__((format(printf, 4, 5)));
+/* Does the same when this rank is to blame. held: the caller holds the token; if not, it is taken
+ * here. */
+int job_fail_here(sluice_job *job, int held, int code, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 /* Called when a peer broke the rules. With on_failure=continue, a worker is dropped as if it were
  * lost. Otherwise, and for a server, this does the same as job_fail(). Returns code. */

@@ -285,7 +285,7 @@ static int await(struct worker *w)
 	    d->half.ops->wait(d->half.stream))
 		give_up(w);
 	int rc = progress_until(job, came_to_rest, worker_describe, w);
-	return !rc && job->failure.code ? job_failed(job) : rc;
+	return rc ? rc : job_failed(job);
 }
 
 /* Acts on the result of worker_send() for a push that the host had to encode. */
@@ -352,7 +352,7 @@ static int leave(struct worker *w, const struct lap *push)
 	stopwatch_end(w->model.stopwatch, TIME_COMPRESS, push);
 	on_device_become(w, DEVICE_ENQUEUED);
 	advance(w); /* the device may have finished already */
-	int rc = job->failure.code ? job_failed(job) : 0;
+	int rc = job_failed(job);
 	struct lap lap = stopwatch_begin();
 	stopwatch_without(w->model.stopwatch, &lap, TIME_COMPRESS | TIME_PUSH);
 	progress_release(job);

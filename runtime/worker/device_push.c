@@ -373,21 +373,12 @@ int on_device_fold(struct worker *w, const struct vector *grad, const struct vec
 
 int outbox_failed(struct worker *w, int held)
 {
-	sluice_job *job = w->job;
-	const char *said = w->device->half.ops->error();
-	if (!held)
-		progress_take(job);
-	int rc = job->failure.code ?
-			 job_failed(job) :
-			 job_fail(
-				 job, SLUICE_EGPU, job->rank,
-				 "the push of %s at step %llu failed on its GPU: %s; start the job "
-				 "again, from a checkpoint if there is one",
-				 rank_text(job, job->rank), (unsigned long long)w->step.done + 1,
-				 said);
-	if (!held)
-		progress_release(job);
-	return rc;
+	return job_fail_here(
+		w->job, held, SLUICE_EGPU,
+		"the push of %s at step %llu failed on its GPU: %s; start the job again, from a "
+		"checkpoint if there is one",
+		rank_text(w->job, w->job->rank), (unsigned long long)w->step.done + 1,
+		w->device->half.ops->error());
 }
 
 /* ---- what became of it ----------------------------------------------------- */
@@ -403,12 +394,6 @@ int on_device_busy(const struct worker *w, char *text, size_t cap)
 	return 1;
 }
 
-/* Applies the recipe's nonfinite= to the gradient's first NaN or infinity. Token held. */
-static int refuse_nonfinite(struct worker *w, const struct device_selected *got)
-{
-	return signal_nonfinite_held(w, got->first_nonfinite, got->nonfinite, got->bad);
-}
-
 int outbox_take(struct worker *w)
 {
 	struct on_device *d = w->device;
@@ -418,7 +403,9 @@ int outbox_take(struct worker *w)
 		return outbox_failed(w, 1);
 	d->outbox->settled = got.settled;
 	step_set_range(&w->step, got.largest); /* for a grid */
-	int rc = got.nonfinite ? refuse_nonfinite(w, &got) : 0;
+	int rc = got.nonfinite ?
+			 signal_nonfinite(w, 1, got.first_nonfinite, got.nonfinite, got.bad) :
+			 0;
 	step_leave_out(&w->step, rc > 0);
 	if (!rc && !on_device_sketches(w) && (got.nan || !(got.largest <= FLT_MAX))) {
 		/* Only the device knows the coordinate. */

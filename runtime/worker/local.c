@@ -80,20 +80,12 @@ static void local_sent(struct worker *w, uint64_t elements)
 
 static int params_overflowed(struct worker *w, uint64_t at, float value)
 {
-	sluice_job *job = w->job;
-
-	progress_take(job);
-	const int rc = job->failure.code ?
-			       job_failed(job) :
-			       job_fail(job, SLUICE_ENUMERIC, job->rank,
-					"step %llu computes %g for the parameter at %s, %s: the "
-					"value is beyond the range of floats; lower the learning "
-					"rate or clip= the gradients",
-					(unsigned long long)w->step.done + 1, (double)value,
-					rank_text(job, job->rank),
-					model_place(w->model.tensors, at));
-	progress_release(job);
-	return rc;
+	return job_fail_here(w->job, 0, SLUICE_ENUMERIC,
+			     "step %llu computes %g for the parameter at %s, %s: the value is "
+			     "beyond the range of floats; lower the learning rate or clip= the "
+			     "gradients",
+			     (unsigned long long)w->step.done + 1, (double)value,
+			     rank_text(w->job, w->job->rank), model_place(w->model.tensors, at));
 }
 
 int local_pull(struct worker *w, const struct vector *params)

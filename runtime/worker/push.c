@@ -34,13 +34,13 @@ static int push_done(void *context)
 	return worker_advance(context, 1);
 }
 
-/* If a failure of the job has cut a step short, the next call reports that failure. */
-static int has_failed(sluice_job *job)
+/* Returns 0 or the failure of the job. If it has cut a step short, the next call reports it. */
+static int earlier_failure(sluice_job *job)
 {
 	progress_take(job);
-	const int failed = job->failure.code != 0;
+	const int rc = job_failed(job);
 	progress_release(job);
-	return failed;
+	return rc;
 }
 
 int vector_check(const sluice_vector *vector, const char *function)
@@ -74,8 +74,8 @@ int step_check(sluice_model *model, const void *vector, const char *function,
 	if (pulls ? state == expected :
 		    !incomplete && (state == STEP_PUSHED) == (expected == STEP_PUSHED))
 		return 0;
-	if (has_failed(model->job))
-		return job_failed(model->job);
+	if ((rc = earlier_failure(model->job)))
+		return rc;
 	if (state == STEP_PULLING)
 		return fail(SLUICE_EINVAL,
 			    "%s: a pull is under way, and coordinate %llu (perhaps others, too) "
@@ -230,8 +230,9 @@ static int push_here(struct worker *w, struct vector *grad, struct vector *befor
 		return rc < 0 ? rc : 0;
 	if (!alone && (rc = lanes_await_slots(w->lanes, worker_exchange(w))))
 		return rc;
-	if (alone && has_failed(w->job)) /* a step without an exchange would not report it */
-		return job_failed(w->job);
+	if (alone &&
+	    (rc = earlier_failure(w->job))) /* a step without an exchange would not report it */
+		return rc;
 	struct lap lap = stopwatch_begin();
 	stopwatch_without(w->model.stopwatch, &lap, TIME_PUSH);
 	if (grad && (rc = stands ? worker_come_home(w) : to_host_or_device(w, grad, before)))

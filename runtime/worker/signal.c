@@ -18,52 +18,31 @@
 
 enum { CHUNK = 2048 };
 
-int signal_nonfinite_held(struct worker *w, uint64_t bad, uint64_t n, float value)
+int signal_nonfinite(struct worker *w, int held, uint64_t bad, uint64_t n, float value)
 {
 	if (w->rules.recipe->nonfinite != NONFINITE_ABORT) {
 		w->model.stats->nonfinite_elements += n;
 		return w->rules.recipe->nonfinite != NONFINITE_ZERO;
 	}
-	sluice_job *job = w->job;
-	return job->failure.code ?
-		       job_failed(job) :
-		       job_fail(
-			       job, SLUICE_ENUMERIC, job->rank,
-			       "the gradient of %s at step %llu is %s at %s: "
-			       "lower the learning rate or clip=, or choose nonfinite=skip or zero",
-			       rank_text(job, job->rank), (unsigned long long)w->step.done + 1,
-			       isnan(value) ? "NaN" : "infinite",
-			       model_place(w->model.tensors, bad));
-}
-
-static int signal_nonfinite(struct worker *w, uint64_t bad, uint64_t n, float value)
-{
-	progress_take(w->job);
-	int rc = signal_nonfinite_held(w, bad, n, value);
-	progress_release(w->job);
-	return rc;
+	return job_fail_here(
+		w->job, held, SLUICE_ENUMERIC,
+		"the gradient of %s at step %llu is %s at %s: lower the learning rate or clip=, or "
+		"choose nonfinite=skip or zero",
+		rank_text(w->job, w->job->rank), (unsigned long long)w->step.done + 1,
+		isnan(value) ? "NaN" : "infinite", model_place(w->model.tensors, bad));
 }
 
 int signal_overflowed(struct worker *w, int held)
 {
-	sluice_job *job = w->job;
-	char place[168] = "";
-	uint64_t at = w->step.overflowed;
-	if (at != COORDINATE_UNKNOWN)
-		snprintf(place, sizeof place, " at %s", model_place(w->model.tensors, at));
-	if (!held)
-		progress_take(job);
-	int rc = job->failure.code ?
-			 job_failed(job) :
-			 job_fail(job, SLUICE_ENUMERIC, job->rank,
-				  "the sum of the gradient of %s at step %llu and what earlier "
-				  "steps left is NaN or infinite%s: it overflowed; lower the "
-				  "learning rate or clip= the gradients",
-				  rank_text(job, job->rank), (unsigned long long)w->step.done + 1,
-				  place);
-	if (!held)
-		progress_release(job);
-	return rc;
+	const uint64_t at = w->step.overflowed;
+	const int known = at != COORDINATE_UNKNOWN;
+
+	return job_fail_here(w->job, held, SLUICE_ENUMERIC,
+			     "the sum of the gradient of %s at step %llu and what earlier steps "
+			     "left is NaN or infinite%s%s: it overflowed; lower the learning rate "
+			     "or clip= the gradients",
+			     rank_text(w->job, w->job->rank), (unsigned long long)w->step.done + 1,
+			     known ? " at " : "", known ? model_place(w->model.tensors, at) : "");
 }
 
 struct vector signal_vector(const struct worker *w, const void *data, uint64_t count)
@@ -87,7 +66,7 @@ static int judge(struct worker *w, const struct vector *grad, uint64_t begin, ui
 		for (; i < n; i++)
 			bad += !isfinite(g[i]);
 	}
-	return bad ? signal_nonfinite(w, begin + first, bad, value) : 0;
+	return bad ? signal_nonfinite(w, 0, begin + first, bad, value) : 0;
 }
 
 /* The input of one push, or of one range of it. */

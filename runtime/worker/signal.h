@@ -38,9 +38,9 @@ int signal_spoilt(struct worker *w, const struct vector *grad, const struct vect
  * that. */
 int signal_judge_sum(struct worker *w, const struct vector *grad);
 /* Applies the recipe's nonfinite= to n coordinates that are NaN or infinite. The first one is
- * `bad` and has this value. Returns 0 to go on, 1 to leave the gradient out, or an error. Token
- * held. */
-int signal_nonfinite_held(struct worker *w, uint64_t bad, uint64_t n, float value);
+ * `bad` and has this value. Returns 0 to go on, 1 to leave the gradient out, or an error. held: the
+ * token is held. */
+int signal_nonfinite(struct worker *w, int held, uint64_t bad, uint64_t n, float value);
 
 /* Ends the job because the sum at coordinate worker.overflowed is beyond the range of floats.
  * Returns SLUICE_ENUMERIC. held: the token is held. */
