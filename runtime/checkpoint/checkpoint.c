@@ -100,7 +100,7 @@ static int still_leads(void *context)
 	sluice_job *job = context;
 	progress_take(job);
 	progress_poll(job);
-	int rc = job->failure.code ? job_failed(job) : 0;
+	int rc = job_failed(job);
 	progress_release(job);
 	return rc;
 }
@@ -161,9 +161,7 @@ static int save_in_rounds(struct meeting *m, const char *dir)
 	} while (!rc && again);
 	if (!rc) {
 		m->mine.status = write_own_file(m);
-		rc = meeting_speak(m, NULL);
-		if (!rc)
-			rc = meeting_verdict(m);
+		rc = meeting_judge(m);
 	}
 	if (!rc) {
 		struct checkpoint_others *others = NULL;
@@ -173,9 +171,7 @@ static int save_in_rounds(struct meeting *m, const char *dir)
 				others = checkpoint_others(&m->place);
 				m->mine.status = name_latest(m);
 			}
-			rc = meeting_speak(m, NULL);
-			if (!rc)
-				rc = meeting_verdict(m);
+			rc = meeting_judge(m);
 		} while (!rc && namer != m->leader);
 		checkpoint_clean(&m->place, &others, !rc);
 	}
@@ -320,9 +316,7 @@ static int load_all(struct meeting *m, const struct contents *contents,
 {
 	m->mine.status = load_state(m, contents, file);
 	say_rate(m, file);
-	int rc = meeting_speak(m, NULL); /* all snapshots exist */
-	if (!rc)
-		rc = meeting_verdict(m);
+	int rc = meeting_judge(m); /* all snapshots exist */
 	if (rc)
 		return rc;
 	if (!file)
@@ -336,8 +330,7 @@ static int load_all(struct meeting *m, const struct contents *contents,
 		hooks_begin(m->model->worker, params);
 	else if (!m->mine.status)
 		worker_begin(m->model->worker, params);
-	rc = meeting_speak(m, NULL); /* all ranks have read them */
-	return rc ? rc : meeting_verdict(m);
+	return meeting_judge(m); /* all ranks have read them */
 }
 
 /* From here on, a failure on any rank leaves all ranks with a part of the checkpoint. */
@@ -352,6 +345,18 @@ static int load_in_rounds(struct meeting *m, const struct contents *contents,
 		return rc;
 	snprintf(text, sizeof text, "%s", sluice_last_error());
 	return fail_quietly(rc, "%s; a part is loaded: close the model", text);
+}
+
+/* m->mine.status: 0, or why this rank could not open its part. Closes the file and the contents. */
+static int load_opened(struct meeting *m, struct contents *contents, struct checkpoint_file **file,
+		       float *params)
+{
+	int rc = meeting_judge(m);
+	if (!rc)
+		rc = load_in_rounds(m, contents, *file, params);
+	checkpoint_file_close(file);
+	contents_free(contents);
+	return rc;
 }
 
 /* failed: this rank cannot take part, for the reason in sluice_last_error(), which all ranks must
@@ -391,14 +396,7 @@ static int restore_in_rounds(struct meeting *m, const char *dir, float *params, 
 		m->mine.status = contents_of(model, &contents);
 	if (!m->mine.status)
 		m->mine.status = open_own_file(m, &contents, &file);
-	rc = meeting_speak(m, NULL);
-	if (!rc)
-		rc = meeting_verdict(m);
-	if (!rc)
-		rc = load_in_rounds(m, &contents, file, params);
-	checkpoint_file_close(&file);
-	contents_free(&contents);
-	return rc;
+	return load_opened(m, &contents, &file, params);
 }
 
 static int restore(sluice_model *model, const char *dir, float *params, int failed,
@@ -521,10 +519,8 @@ static int save_state(sluice_model *model, uint8_t *state, size_t bytes)
 	rc = meeting_agree(m, NULL, "sluice_state_save", &again);
 	if (!rc) {
 		m->mine.status = fill_state(m, "sluice_state_save", state, bytes);
-		rc = meeting_speak(m, NULL);
+		rc = meeting_judge(m);
 	}
-	if (!rc)
-		rc = meeting_verdict(m);
 	meeting_close(&m);
 	return rc;
 }
@@ -568,14 +564,7 @@ static int load_state_in_rounds(struct meeting *m, const uint8_t *state, size_t 
 	if (rc)
 		return rc;
 	m->mine.status = open_state(m, state, bytes, &contents, &file);
-	rc = meeting_speak(m, NULL);
-	if (!rc)
-		rc = meeting_verdict(m);
-	if (!rc)
-		rc = load_in_rounds(m, &contents, file, params);
-	checkpoint_file_close(&file);
-	contents_free(&contents);
-	return rc;
+	return load_opened(m, &contents, &file, params);
 }
 
 /* ---- calls ----------------------------------------------------------------- */
@@ -690,7 +679,7 @@ int checkpoint_serve(sluice_model *model, uint32_t op)
 	else
 		save(model, NULL);
 	progress_take(job);
-	int rc = job->failure.code ? job_failed(job) : 0;
+	int rc = job_failed(job);
 	progress_release(job);
 	return rc;
 }

@@ -86,7 +86,9 @@ int meeting_open(sluice_model *model, enum collective op, struct meeting **out)
 	return 0;
 }
 
-int meeting_speak(struct meeting *m, const struct checkpoint_sum *sums)
+/* Makes a round: all ranks send m->mine, with the thread's last error after a failure. sums: the
+ * sums of each receiver's file, or NULL. Fails only if the job does. */
+static int speak(struct meeting *m, const struct checkpoint_sum *sums)
 {
 	const sluice_job *job = m->model->job;
 	m->mine.model = m->model->id;
@@ -110,7 +112,7 @@ int meeting_speak(struct meeting *m, const struct checkpoint_sum *sums)
 	return rc;
 }
 
-int meeting_verdict(const struct meeting *m)
+static int verdict(const struct meeting *m)
 {
 	const sluice_job *job = m->model->job;
 	for (int r = 0; r < job->size; r++) {
@@ -124,6 +126,13 @@ int meeting_verdict(const struct meeting *m)
 				    w.text);
 	}
 	return 0;
+}
+
+int meeting_judge(struct meeting *m)
+{
+	const int rc = speak(m, NULL);
+
+	return rc ? rc : verdict(m);
 }
 
 /* Compares the rows; every rank has the same rows and gets the same result. */
@@ -158,12 +167,12 @@ static int compare_terms(struct meeting *m, const char *function)
 int meeting_agree(struct meeting *m, const struct checkpoint_sum *sums, const char *function,
 		  int *again_out)
 {
-	int rc = meeting_speak(m, sums);
+	int rc = speak(m, sums);
 	if (rc)
 		return rc;
 	meeting_heard(m, m->leader, &m->terms);
 	*again_out = !m->terms.text[0];
-	if ((rc = meeting_verdict(m)) || (rc = compare_terms(m, function)))
+	if ((rc = verdict(m)) || (rc = compare_terms(m, function)))
 		return rc;
 	m->place.step = m->terms.step;
 	m->place.generation = m->terms.generation;

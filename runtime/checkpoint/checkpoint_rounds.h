@@ -40,12 +40,10 @@ int meeting_open(sluice_model *model, enum collective op, struct meeting **out);
 void meeting_close(struct meeting **m);
 /* Copies that rank's message of the last round to *out; all zeros if the rank is lost. */
 void meeting_heard(const struct meeting *m, int rank, struct word *out);
-/* Makes a round: all ranks send m->mine, with the thread's last error after a failure. sums: the
- * sums of each receiver's file, or NULL. Fails only if the job does. */
-int meeting_speak(struct meeting *m, const struct checkpoint_sum *sums);
-/* Returns 0 if all ranks could do their part, else the code of the first rank that could not. Every
- * rank gets the same result. A rank that failed keeps its own message. */
-int meeting_verdict(const struct meeting *m);
+/* Makes a round, in which all ranks send m->mine. Returns 0 if all ranks could do their part, else
+ * the code of the first rank that could not. Every rank gets the same result. A rank that failed
+ * keeps its own message. */
+int meeting_judge(struct meeting *m);
 /* Makes the first round, in which every rank receives the leader's step and place, or the reason
  * for a failure. The leader sends its directory in m->mine.text. *again_out: the new leader is a
  * rank that did not send a directory, so all ranks repeat the round. */
