@@ -334,12 +334,20 @@ static void give_way(sluice_job *job, struct wait *own)
 
 /* ---- waiting --------------------------------------------------------------- */
 
+/* Returns 1 if the wait is over. *rc is then 0, the error of done(), or the failure of the job. */
+static int is_over(sluice_job *job, const struct wait *wait, int *rc)
+{
+	const int over = wait->done(wait->context);
+	*rc = over ? (over < 0 ? over : 0) : job_failed(job);
+	return over || *rc;
+}
+
 /* A simulated rank waits by letting the others run. */
 static int take_turns(sluice_job *job, struct wait *wait)
 {
 	sluice_job *root = job->root;
 	char text[512];
-	int rc, over;
+	int rc;
 	begin_wait(root, wait);
 	for (;;) {
 		if (!sim_rank_yield(job->sim_rank)) {
@@ -351,14 +359,8 @@ static int take_turns(sluice_job *job, struct wait *wait)
 			break;
 		}
 		poll_events(root);
-		if ((over = wait->done(wait->context))) {
-			rc = over < 0 ? over : 0;
+		if (is_over(job, wait, &rc))
 			break;
-		}
-		if (job->failure.code) {
-			rc = job_failed(job);
-			break;
-		}
 	}
 	sim_rank_progressed(job->sim_rank);
 	end_wait(root, wait);
@@ -410,14 +412,8 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 	int rc;
 	for (;;) {
 		progress_poll(root);
-		if ((over = done(context))) {
-			rc = over < 0 ? over : 0;
+		if (is_over(job, &wait, &rc))
 			break;
-		}
-		if (job->failure.code) {
-			rc = job_failed(job);
-			break;
-		}
 		uint64_t now = now_ns();
 		if (now >= give_up_at) {
 			char text[512];
