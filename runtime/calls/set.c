@@ -50,7 +50,7 @@ int sluice_set(sluice_model *model, int what, double x)
 	switch (what) {
 	case SLUICE_LR: return step_set_lr(model->worker, (float)x);
 	case SLUICE_GRAD_SCALE: return step_set_grad_scale(model->worker, (float)x);
-	case SLUICE_SMOOTHNESS: return lazy_set_smoothness(model->worker, (float)x);
+	case SLUICE_SMOOTHNESS: return lazy_set_smoothness(model->worker->lazy, (float)x);
 	case SLUICE_MEASURE: return set_measure(model, x != 0);
 	}
 	return fail(SLUICE_EINVAL, "sluice_set: %d is not SLUICE_LR or another value of its list",

@@ -61,7 +61,7 @@ int sluice_stats(sluice_model *model, sluice_model_stats *stats)
 	copy_times(&model->stopwatch, &now);
 	progress_release(model->job);
 	now.size = size;
-	census_thresholds(model->worker, &now.threshold_up, &now.threshold_down);
+	census_thresholds(model->worker->census, &now.threshold_up, &now.threshold_down);
 	now.lost_workers = (uint64_t)(model->job->workers - sluice_living(model->job));
 	if (residual) {
 		const float *kept = worker_residual(model->worker);

@@ -71,7 +71,7 @@ static int add_census(const sluice_model *model, struct contents *c)
 	if (!c->census)
 		return fail(SLUICE_ENOMEM, "no memory for the shares of a checkpoint");
 	if (sluice_is_worker(model->job)) {
-		census_save_worker(model->worker, c->census);
+		census_save_worker(model->worker->census, c->census);
 		c->sections[c->n++] = (struct checkpoint_section){ SECTION_WORKER_CENSUS, 0,
 								   CENSUS_WORKER_NUMBERS, NULL,
 								   c->census };
@@ -146,10 +146,12 @@ static const char *judge_section(const sluice_model *model, const struct checkpo
 	case SECTION_WORKER: return judge_counters(model, s->numbers[0]);
 	case SECTION_WORKER_LAZY:
 		return lazy_judge(lazy_rule_of(model->worker->lazy), step, s->numbers);
-	case SECTION_WORKER_CENSUS: return census_judge_worker(model->worker, s->numbers);
+	case SECTION_WORKER_CENSUS:
+		return census_judge_worker(model->worker->rules.recipe, s->numbers);
 	case SECTION_SHARD_CENSUS:
 		return census_judge_shard(&model->recipe.down, version, s->numbers);
-	case SECTION_WORKER_GUARD: return guard_judge(model->worker, s->numbers, version);
+	case SECTION_WORKER_GUARD:
+		return guard_judge(model->worker->rules.recipe, s->numbers, version);
 	case SECTION_SHARD_GUARD:
 		return s->numbers[0] <= schedule_raises_most(&model->recipe) ?
 			       NULL :
@@ -178,7 +180,7 @@ void contents_restore_numbers(sluice_model *model, const struct contents *c)
 	if (sluice_is_worker(model->job)) {
 		step_set_rate(&model->worker->step, bits_float((uint32_t)c->numbers[0]));
 		if (c->census)
-			census_restore_worker(model->worker, c->census);
+			census_restore_worker(model->worker->census, c->census);
 		if (c->guard)
 			guard_restore(model->worker, c->guard);
 	}

@@ -61,9 +61,9 @@ static uint64_t agree_memory(const struct layout *l, const struct recipe *recipe
 	return l->support_most * sizeof(uint32_t);
 }
 
-const uint32_t *agree_support(const struct worker *w, uint32_t shard, uint32_t *n_out)
+const uint32_t *agree_support(const struct agreed *agreed, uint32_t shard, uint32_t *n_out)
 {
-	const struct support *support = &w->agreed->of[shard];
+	const struct support *support = &agreed->of[shard];
 
 	*n_out = support->n;
 	return support->index;

@@ -11,7 +11,7 @@ struct agreed; /* worker.agreed is NULL where the recipe agrees on none */
 
 /* Returns the support of this step at a shard: *n_out positions, which count from the shard's first
  * coordinate. */
-const uint32_t *agree_support(const struct worker *w, uint32_t shard, uint32_t *n_out);
+const uint32_t *agree_support(const struct agreed *agreed, uint32_t shard, uint32_t *n_out);
 
 /* Each function makes the messages of one up phase. The table of payloads in worker.c lists
  * them. */

@@ -47,10 +47,10 @@ static void abandon(struct worker *w)
 	sluice_job *job = w->job;
 	const uint64_t until = now_ns() + job->budget.wait_timeout_ns;
 	char text[512];
-	if (on_device_state(w) <= DEVICE_IDLE)
+	if (on_device_state(w->device) <= DEVICE_IDLE)
 		return;
 	/* This happens only after a failure of the job. No rank waits for the messages any more. */
-	if (on_device_at_work(on_device_state(w)))
+	if (on_device_at_work(on_device_state(w->device)))
 		half_abandon(&w->device->half, until);
 	if (now_ns() >= until && on_device_busy(w, text, sizeof(text)))
 		log_line(LOG_ERROR, "runtime",
@@ -222,16 +222,16 @@ int on_device_collect(struct worker *w, const void *grad, uint64_t begin, uint64
 /* Returns 1 if no push is under way. */
 static int at_rest(const struct worker *w)
 {
-	return on_device_state(w) <= DEVICE_IDLE;
+	return on_device_state(w->device) <= DEVICE_IDLE;
 }
 
 static void advance(struct worker *w)
 {
-	if (!on_device_goes_on(on_device_state(w)) || w->job->failure.code)
+	if (!on_device_goes_on(on_device_state(w->device)) || w->job->failure.code)
 		return;
-	if (on_device_state(w) == DEVICE_ASKED) /* the pull handles this state */
+	if (on_device_state(w->device) == DEVICE_ASKED) /* the pull handles this state */
 		return;
-	if (on_device_state(w) == DEVICE_ENQUEUED) {
+	if (on_device_state(w->device) == DEVICE_ENQUEUED) {
 		const struct lap lap = stopwatch_begin();
 		if (!half_poll(&w->device->half, 0))
 			return;
@@ -253,7 +253,7 @@ static void advance(struct worker *w)
 
 static int works(const struct worker *w)
 {
-	return on_device_goes_on(on_device_state(w));
+	return on_device_goes_on(on_device_state(w->device));
 }
 
 /* ---- waiting for it: token held -------------------------------------------- */
@@ -270,9 +270,9 @@ static int came_to_rest(void *context)
 	struct worker *w = context;
 	advance(w);
 	/* A device that has failed does not report, so the stream is queried. */
-	if (on_device_state(w) == DEVICE_ENQUEUED && half_poll(&w->device->half, 1) < 0)
+	if (on_device_state(w->device) == DEVICE_ENQUEUED && half_poll(&w->device->half, 1) < 0)
 		give_up(w);
-	return !on_device_goes_on(on_device_state(w));
+	return !on_device_goes_on(on_device_state(w->device));
 }
 
 static int await(struct worker *w)
@@ -281,7 +281,7 @@ static int await(struct worker *w)
 	sluice_job *job = w->job;
 	/* A simulated job waits for the device here, because it takes a rank that waits for no
 	 * other rank as stuck. */
-	if (job->sim_rank && on_device_state(w) == DEVICE_ENQUEUED &&
+	if (job->sim_rank && on_device_state(w->device) == DEVICE_ENQUEUED &&
 	    d->half.ops->wait(d->half.stream))
 		give_up(w);
 	int rc = progress_until(job, came_to_rest, worker_describe, w);
@@ -309,11 +309,11 @@ static int await_all(struct worker *w, int pushing)
 		return 0;
 	progress_take(job);
 	int rc = await(w);
-	const int listed = !rc && on_device_state(w) == DEVICE_LISTED;
+	const int listed = !rc && on_device_state(w->device) == DEVICE_LISTED;
 	progress_release(job);
 	if (!listed)
 		return rc;
-	if (!pushing && (rc = on_device_ready(w, "messages that the host encodes")))
+	if (!pushing && (rc = on_device_ready(w->device, "messages that the host encodes")))
 		return rc; /* the push stands */
 	const struct lap lap = stopwatch_begin();
 	rc = worker_send(w, NULL);
@@ -337,7 +337,8 @@ static int park(struct worker *w)
 		return 0;
 	int rc = await(w);
 	/* While the stream is captured, this is left to the pull after the capture. */
-	if (!rc && on_device_state(w) == DEVICE_LISTED && !d->half.ops->ready(d->half.stream)) {
+	if (!rc && on_device_state(w->device) == DEVICE_LISTED &&
+	    !d->half.ops->ready(d->half.stream)) {
 		sent_listed(w, worker_send(w, NULL));
 		rc = await(w);
 	}
@@ -357,7 +358,7 @@ static int leave(struct worker *w, const struct lap *push)
 	stopwatch_without(w->model.stopwatch, &lap, TIME_COMPRESS | TIME_PUSH);
 	progress_release(job);
 	if (rc || at_rest(w) ||
-	    (on_device_state(w) != DEVICE_LISTED && outbox_packs(w->rules.recipe) &&
+	    (on_device_state(w->device) != DEVICE_LISTED && outbox_packs(w->rules.recipe) &&
 	     !job->sim_rank))
 		return rc;
 	rc = await_all(w, 1);

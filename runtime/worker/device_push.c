@@ -338,10 +338,10 @@ static struct device_push push_of(const struct worker *w, const void *grad)
 {
 	const struct on_device *d = w->device;
 	return (struct device_push){
-		.payload = on_device_sketches(w)         ? DEVICE_SKETCHES :
-			   w->step.rule.all_up           ? DEVICE_DENSE :
-			   outbox_packs(w->rules.recipe) ? DEVICE_PAIRS :
-							   DEVICE_LISTS,
+		.payload = on_device_sketches(w->rules.recipe) ? DEVICE_SKETCHES :
+			   w->step.rule.all_up                 ? DEVICE_DENSE :
+			   outbox_packs(w->rules.recipe)       ? DEVICE_PAIRS :
+								 DEVICE_LISTS,
 		.select = on_device_select_of(w, grad),
 		.values = values_of(w),
 		.settle = 1,
@@ -387,7 +387,7 @@ int on_device_busy(const struct worker *w, char *text, size_t cap)
 {
 	const struct on_device *d = w->device;
 	char stage[256];
-	if (!on_device_at_work(on_device_state(w)))
+	if (!on_device_at_work(on_device_state(w->device)))
 		return 0;
 	d->half.ops->stage(d->half.compressor, stage, sizeof(stage));
 	snprintf(text, cap, "step %llu: %s", (unsigned long long)w->step.number, stage);
@@ -407,7 +407,7 @@ int outbox_take(struct worker *w)
 			 signal_nonfinite(w, 1, got.first_nonfinite, got.nonfinite, got.bad) :
 			 0;
 	step_leave_out(&w->step, rc > 0);
-	if (!rc && !on_device_sketches(w) && (got.nan || !(got.largest <= FLT_MAX))) {
+	if (!rc && !on_device_sketches(w->rules.recipe) && (got.nan || !(got.largest <= FLT_MAX))) {
 		/* Only the device knows the coordinate. */
 		step_fail(&w->step, COORDINATE_UNKNOWN);
 		rc = signal_overflowed(w, 1);
@@ -423,7 +423,7 @@ int outbox_complete(const struct worker *w)
 	uint32_t s = 0;
 	while (s < w->layout->n_shards && o->sent[s].packed && !o->sent[s].nonfinite)
 		s++;
-	return s == w->layout->n_shards && (o->settled || on_device_sketches(w));
+	return s == w->layout->n_shards && (o->settled || on_device_sketches(w->rules.recipe));
 }
 
 /* ---- messages -------------------------------------------------------------- */
@@ -569,7 +569,7 @@ static void ask(struct worker *w)
 		struct device_part *part = &outbox_of(w)->parts[s];
 		uint32_t n;
 
-		part->index = agree_support(w, s, &n);
+		part->index = agree_support(w->agreed, s, &n);
 		part->bytes = n * (uint32_t)sizeof(float);
 	}
 }
@@ -616,7 +616,7 @@ int on_device_valued(struct worker *w)
 {
 	struct on_device *d = w->device;
 	int rc = 0;
-	if (on_device_state(w) != DEVICE_ASKED)
+	if (on_device_state(w->device) != DEVICE_ASKED)
 		return 1;
 	const int done = half_poll(&d->half, 1);
 	if (!done)

@@ -14,9 +14,8 @@
 
 /* ---- the state ------------------------------------------------------------- */
 
-enum on_device_state on_device_state(const struct worker *w)
+enum on_device_state on_device_state(const struct on_device *d)
 {
-	const struct on_device *d = w->device;
 	return (enum on_device_state)atomic_load_explicit(&d->state, memory_order_acquire);
 }
 
@@ -32,7 +31,7 @@ int on_device_at_work(enum on_device_state state)
 
 void on_device_become(struct worker *w, enum on_device_state state)
 {
-	const int more = on_device_goes_on(state) - on_device_goes_on(on_device_state(w));
+	const int more = on_device_goes_on(state) - on_device_goes_on(on_device_state(w->device));
 	if (more) { /* a caller that changes this holds the token */
 		progress_unannounced(w->job, more);
 		clients_stir(&w->job->clients, w->model.id);
@@ -44,7 +43,7 @@ void on_device_become(struct worker *w, enum on_device_state state)
 
 int on_device_selects(const struct worker *w)
 {
-	return on_device_state(w) != DEVICE_AWAY;
+	return on_device_state(w->device) != DEVICE_AWAY;
 }
 
 void on_device_renewed(struct worker *w)
@@ -55,16 +54,16 @@ void on_device_renewed(struct worker *w)
 
 /* ---- the device's own compressor -------------------------------------------- */
 
-int on_device_sketches(const struct worker *w)
+int on_device_sketches(const struct recipe *recipe)
 {
-	return w->rules.recipe->up.select == SELECT_SKETCH;
+	return recipe->up.select == SELECT_SKETCH;
 }
 
 /* Returns the number of columns of all sketches together; 0 unless up=sketch. */
 static uint32_t sketch_columns(const struct worker *w)
 {
 	uint32_t sum = 0;
-	for (uint32_t s = 0; s < w->layout->n_shards && on_device_sketches(w); s++)
+	for (uint32_t s = 0; s < w->layout->n_shards && on_device_sketches(w->rules.recipe); s++)
 		sum += w->layout->shards[s].sketch_columns;
 	return sum;
 }
@@ -163,9 +162,8 @@ int on_device_check_stream(const struct device_ops *ops, void *stream, const cha
 	return ops->ready(stream) ? device_fail(ops, function) : 0;
 }
 
-int on_device_ready(const struct worker *w, const char *function)
+int on_device_ready(const struct on_device *d, const char *function)
 {
-	const struct on_device *d = w->device;
 	return on_device_check_stream(d->half.ops, d->half.stream, function);
 }
 
@@ -173,12 +171,12 @@ int on_device_ready(const struct worker *w, const char *function)
 
 int on_device_fetch(struct worker *w)
 {
-	return on_device_state(w) <= DEVICE_STALE ? 0 : half_fetch(&w->device->half);
+	return on_device_state(w->device) <= DEVICE_STALE ? 0 : half_fetch(&w->device->half);
 }
 
 int on_device_take_up(struct worker *w)
 {
-	if (on_device_state(w) != DEVICE_STALE)
+	if (on_device_state(w->device) != DEVICE_STALE)
 		return 0;
 	if (half_take_up(&w->device->half))
 		return -1;
@@ -230,5 +228,5 @@ int on_device_use(struct worker *w, const void *pointer, const struct device_ops
 
 int on_device_lands(const struct worker *w)
 {
-	return on_device_selects(w) && on_device_sketches(w);
+	return on_device_selects(w) && on_device_sketches(w->rules.recipe);
 }

@@ -44,7 +44,7 @@ void on_device_become(struct worker *w, enum on_device_state state);
 int on_device_goes_on(enum on_device_state state);
 int on_device_at_work(enum on_device_state state);
 /* Returns 1 with up=sketch, where a push sends sketches and the pull sends the requested values. */
-int on_device_sketches(const struct worker *w);
+int on_device_sketches(const struct recipe *recipe);
 /* Enqueues copies of residual and momentum to the device, if the host's are newer. Returns 0 or -1,
  * like the operations of struct device_ops. */
 int on_device_take_up(struct worker *w);
@@ -55,9 +55,9 @@ struct device_select on_device_select_of(const struct worker *w, const void *gra
 /* Fail with SLUICE_EGPU if the stream, or the model's stream, is being captured into a graph. Each
  * launch of the graph would otherwise repeat the messages of one step. */
 int on_device_check_stream(const struct device_ops *ops, void *stream, const char *function);
-int on_device_ready(const struct worker *w, const char *function);
+int on_device_ready(const struct on_device *d, const char *function);
 
-enum on_device_state on_device_state(const struct worker *w);
+enum on_device_state on_device_state(const struct on_device *d);
 /* Returns 1 if gradients are selected on the device. */
 int on_device_selects(const struct worker *w);
 /* Called when residual and momentum in host memory have become the newer ones. */

@@ -141,9 +141,9 @@ static void describe_growth(const struct worker *w, char *text, size_t cap)
 		 100 * v->share);
 }
 
-static const char *what(const struct worker *w)
+static const char *what(const struct guard *g)
 {
-	return w->guard->verdict.circles ? "overshoots in circles" : "diverges";
+	return g->verdict.circles ? "overshoots in circles" : "diverges";
 }
 
 static void warn(const struct worker *w)
@@ -159,13 +159,14 @@ static void warn(const struct worker *w)
 			 "delayed by about %.0f steps, in which the learning rate %g overshoots; "
 			 "lower the rate, raise the density, or set warmup= (sluice_recipe(7), "
 			 "CHOOSING; guard=raise raises the density, guard=none silences this)",
-			 w->model.id, what(w), growth, density, 1 / density, (double)w->step.lr);
+			 w->model.id, what(w->guard), growth, density, 1 / density,
+			 (double)w->step.lr);
 	else
 		log_line(LOG_WARN, "runtime",
 			 "model %u: the training %s: %s: guard=raise has raised the "
 			 "densities to 1 already, so compression is not the cause; lower the "
 			 "learning rate %g",
-			 w->model.id, what(w), growth, (double)w->step.lr);
+			 w->model.id, what(w->guard), growth, (double)w->step.lr);
 }
 
 /* Reports that all ranks send more from the next step on. */
@@ -182,8 +183,9 @@ static void report_raise(const struct worker *w)
 		 "model %u: the training %s: %s: guard=raise doubles the densities to %g up "
 		 "and %g down from step %llu on (doubling %u of at most %u); to send less, lower "
 		 "the learning rate %g",
-		 w->model.id, what(w), growth, next.up, next.down, (unsigned long long)next.step,
-		 w->step.chosen, schedule_raises_most(w->rules.recipe), (double)w->step.lr);
+		 w->model.id, what(w->guard), growth, next.up, next.down,
+		 (unsigned long long)next.step, w->step.chosen,
+		 schedule_raises_most(w->rules.recipe), (double)w->step.lr);
 }
 
 /* Called when the delta of this step brings a doubling. */
@@ -268,12 +270,12 @@ static uint64_t proposed_in(const uint64_t *numbers)
 	return numbers[AT_CHOICE] >> CHOSEN_BITS;
 }
 
-const char *guard_judge(const struct worker *w, const uint64_t numbers[GUARD_NUMBERS],
+const char *guard_judge(const struct recipe *recipe, const uint64_t numbers[GUARD_NUMBERS],
 			uint64_t step)
 {
 	const char *why = NULL;
 
-	if (proposed_in(numbers) > schedule_raises_most(w->rules.recipe) ||
+	if (proposed_in(numbers) > schedule_raises_most(recipe) ||
 	    proposed_in(numbers) < chosen_in(numbers) ||
 	    proposed_in(numbers) > chosen_in(numbers) + 1)
 		return "it counts more doublings of the densities than this recipe allows";

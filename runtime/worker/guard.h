@@ -13,7 +13,7 @@
  * cannot be a guard's after `step` steps. */
 enum { GUARD_NUMBERS = 3 + 2 * GROWTH_NUMBERS };
 void guard_save(const struct worker *w, uint64_t numbers[GUARD_NUMBERS]);
-const char *guard_judge(const struct worker *w, const uint64_t numbers[GUARD_NUMBERS],
+const char *guard_judge(const struct recipe *recipe, const uint64_t numbers[GUARD_NUMBERS],
 			uint64_t step);
 void guard_restore(struct worker *w, const uint64_t numbers[GUARD_NUMBERS]);
 

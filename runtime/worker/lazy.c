@@ -371,14 +371,14 @@ int lazy_wants(const struct worker *w)
 	       !lazy_skips_unseen(&lazy->rule, w->step.lr, lazy->smoothness, lazy->distance);
 }
 
-int lazy_set_smoothness(struct worker *w, float smoothness)
+int lazy_set_smoothness(struct lazy *lazy, float smoothness)
 {
 	if (!(smoothness > 0) || !isfinite(smoothness))
 		return fail(SLUICE_EINVAL,
 			    "sluice_set: SLUICE_SMOOTHNESS is %g, must be finite and > 0",
 			    (double)smoothness);
-	if (w->lazy)
-		w->lazy->smoothness = smoothness;
+	if (lazy)
+		lazy->smoothness = smoothness;
 	return 0;
 }
 

@@ -92,9 +92,9 @@ void parts_clear(struct parts *p, enum parts_of which)
 
 /* ---- gradients --------------------------------------------------------------- */
 
-int parts_keeps(const struct worker *w)
+int parts_keeps(const struct path_plan *plan)
 {
-	return (w->rules.plan->traits & TRAITS_OF_WHOLE_GRADIENTS) != 0;
+	return (plan->traits & TRAITS_OF_WHOLE_GRADIENTS) != 0;
 }
 
 int parts_room(struct worker *w)
@@ -102,7 +102,7 @@ int parts_room(struct worker *w)
 	struct parts *p = w->parts;
 	const size_t bytes = w->layout->count * value_bytes(worker_pushed_type(w));
 
-	if (p->kept || !parts_keeps(w))
+	if (p->kept || !parts_keeps(w->rules.plan))
 		return 0;
 	p->kept = malloc(bytes);
 	if (!p->kept)

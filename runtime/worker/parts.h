@@ -24,7 +24,7 @@ void parts_clear(struct parts *p, enum parts_of which);
 /* parts_keeps() returns 1 if ranges are kept until all have arrived, because the recipe needs the
  * whole gradient before it adds any of it. parts_room() allocates the memory once, and may fail
  * with SLUICE_ENOMEM. */
-int parts_keeps(const struct worker *w);
+int parts_keeps(const struct path_plan *plan);
 int parts_room(struct worker *w);
 void parts_keep(struct worker *w, const void *grad, uint64_t begin, uint64_t count);
 struct vector parts_kept(const struct worker *w);

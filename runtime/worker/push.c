@@ -305,7 +305,7 @@ int sluice_push_vector(sluice_model *model, const sluice_vector *vector)
 		return push_run(model, vector->data, function);
 	rc = step_check(model, model, function, STEP_DONE);
 	if (!rc)
-		rc = source_check_pieces(model->worker, function);
+		rc = source_check_pieces(model->worker->rules.recipe, function);
 	if (!rc)
 		rc = parts_pieces(model->worker, vector->segments, vector->n_segments, function,
 				  &joined, &whole);
@@ -408,7 +408,7 @@ static int push_range(struct worker *w, const void *grad, uint64_t begin, uint64
 		return rc;
 	if (collects)
 		return collect_range(w, grad, begin, count);
-	if (parts_keeps(w))
+	if (parts_keeps(w->rules.plan))
 		return keep_range(w, grad, begin, count);
 	struct lap lap = stopwatch_begin();
 	stopwatch_without(w->model.stopwatch, &lap, TIME_PUSH);

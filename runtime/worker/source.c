@@ -69,9 +69,9 @@ int source_check(const struct worker *w, enum source given, const char *function
 	return fail(SLUICE_EINVAL, "%s: %s", function, source_rows[wanted].wanted);
 }
 
-int source_check_pieces(const struct worker *w, const char *function)
+int source_check_pieces(const struct recipe *recipe, const char *function)
 {
-	const enum source source = recipe_source(w->rules.recipe);
+	const enum source source = recipe_source(recipe);
 
 	return source == SOURCE_GRADIENT ?
 		       0 :

@@ -64,31 +64,31 @@ static inline float *worker_residual(const struct worker *w)
 	return compressor_residual(w->compressor);
 }
 
-/* The element type of the pushed vector. It is never a type of few bits. */
+/* Returns the element type of the pushed vector. */
 static inline enum value_type worker_pushed_type(const struct worker *w)
 {
 	return recipe_pushes_params(w->rules.recipe) ? VALUE_F32 : w->grad.type;
 }
 
-/* The number of the exchange that the step which begins belongs to, counted from 1. */
+/* Returns the number of the exchange to which the next step belongs, counted from 1. */
 static inline uint64_t worker_exchange(const struct worker *w)
 {
 	return w->step.done / w->rules.recipe->period + 1;
 }
 
-/* 1 if the step that begins is this worker's own, without an exchange (when=every). */
+/* Returns 1 if the next step is this worker's own, without an exchange (when=every). */
 static inline int worker_alone(const struct worker *w)
 {
 	return (w->step.done + 1) % w->rules.recipe->period != 0;
 }
 
-/* 1 if the next push is at an anchor (when=async). */
+/* Returns 1 if the next push is at an anchor (when=async). */
 static inline int worker_anchor_due(const struct worker *w)
 {
 	return schedule_at_anchor(w->rules.schedule, w->step.done + 1);
 }
 
-/* rulebook_stands() at the rate of the next push. */
+/* Returns rulebook_stands() at the rate of the next push. */
 static inline int worker_stands(const struct worker *w)
 {
 	return rulebook_stands(w->rules.recipe, w->step.lr);

@@ -141,9 +141,9 @@ const struct step_hooks target_hooks = {
 /* ---- the vector of a pull ------------------------------------------------------ */
 
 /* Returns 1 if the recipe itself reads or sets all parameters. */
-static int looks_at_all(const struct worker *w)
+static int looks_at_all(const struct path_plan *plan)
 {
-	return !plan_takes(w->rules.plan, PATH_IN_PLACE, w->rules.plan->traits);
+	return !plan_takes(plan, PATH_IN_PLACE, plan->traits);
 }
 
 /* Decides where deltas are added: on the device of the vector, or in host memory. Parameters that
@@ -154,7 +154,7 @@ static int choose_place(struct worker *w, const char *function)
 	const int follows = recipe_pushes_params(w->rules.recipe) && !vector_floats(t->vector);
 	int rc = 0;
 
-	if (!looks_at_all(w) && !follows)
+	if (!looks_at_all(w->rules.plan) && !follows)
 		rc = vector_there(t->vector, w->stream);
 	t->there = rc > 0;
 	return rc ? (rc < 0 ? rc : 0) : vector_stage(t->vector, w->stream, function);
@@ -214,7 +214,7 @@ int target_whole(const struct worker *w)
 	const struct target *t = w->into;
 
 	return t->there || vector_staged(t->vector) ||
-	       (looks_at_all(w) && !vector_floats(t->vector));
+	       (looks_at_all(w->rules.plan) && !vector_floats(t->vector));
 }
 
 /* ---- a pull on a device --------------------------------------------------------- */
@@ -339,14 +339,15 @@ static int begin_here(struct worker *w)
 	}
 	if (t->master) {
 		t->flat = t->master;
-		t->follow = looks_at_all(w) || vector_staged(t->vector) ? FOLLOW_END :
-									  FOLLOW_CHANGES;
+		t->follow = looks_at_all(w->rules.plan) || vector_staged(t->vector) ?
+				    FOLLOW_END :
+				    FOLLOW_CHANGES;
 		return 0;
 	}
 	if (!recipe_pulls_mean(w->rules.recipe))
 		rc = vector_fetch(t->vector, "sluice_pull");
 	t->flat = vector_floats(t->vector);
-	return !rc && !t->flat && looks_at_all(w) ? gather(w) : rc;
+	return !rc && !t->flat && looks_at_all(w->rules.plan) ? gather(w) : rc;
 }
 
 /* ---- a pull ---------------------------------------------------------------------- */

@@ -84,9 +84,9 @@ static int send_to_shard(struct worker *w, uint32_t shard, struct pick pick)
 }
 
 /* Returns the part of the spans that lies in one shard. */
-static size_t spans_of(const struct worker *w, const struct shard_layout *at, struct span *spans)
+static size_t spans_of(const struct layout *l, const struct shard_layout *at, struct span *spans)
 {
-	const size_t n = layout_shard_spans(w->layout, at, spans);
+	const size_t n = layout_shard_spans(l, at, spans);
 
 	for (size_t i = 0; i < n; i++) {
 		spans[i].begin += at->begin;
@@ -103,8 +103,8 @@ int worker_send_shard(struct worker *w, uint32_t shard)
 	if (worker_stands(w))
 		pick = pick_none(worker_residual(w));
 	else if (!w->step.rule.all_up) /* cannot fail, because nothing is added */
-		pick_up(w, &(struct signal){ .addend = NULL }, w->spans, spans_of(w, at, w->spans),
-			&pick);
+		pick_up(w, &(struct signal){ .addend = NULL }, w->spans,
+			spans_of(w->layout, at, w->spans), &pick);
 	return send_to_shard(w, shard, pick);
 }
 
@@ -220,7 +220,7 @@ static void expect_of_step(const struct worker *w, uint32_t shard, struct messag
 		want->kind = MESSAGE_SUPPORT;
 		want->count_max = at->support_capacity;
 	} else if (phase->payload == PAYLOAD_AGREED) {
-		agree_support(w, shard, &n);
+		agree_support(w->agreed, shard, &n);
 		want->agreed = 1;
 		want->count_max = n;
 	}
@@ -239,9 +239,11 @@ static int apply_of_step(struct worker *w, uint32_t shard, const struct message 
 {
 	const struct shard_layout *at = &w->layout->shards[shard];
 	uint32_t agreed;
-	const uint32_t *index = m->coding == CODING_DENSE  ? NULL :
-				m->coding == CODING_AGREED ? agree_support(w, shard, &agreed) :
-							     got->index;
+	const uint32_t *index = m->coding == CODING_DENSE ?
+					NULL :
+				m->coding == CODING_AGREED ?
+					agree_support(w->agreed, shard, &agreed) :
+					got->index;
 
 	if (m->coding == CODING_AGREED && target_lands(w)) /* the device reads it, too */
 		index = memcpy(got->index, index, m->count * sizeof(*index));

@@ -90,20 +90,16 @@ static void census_pulled(struct worker *w)
 	histogram_clear(c->shards);
 }
 
-void census_thresholds(const struct worker *w, double *up, double *down)
+void census_thresholds(const struct worker_census *c, double *up, double *down)
 {
-	const struct worker_census *c = w->census;
-
 	if (c) {
 		*up = (double)c->up_level;
 		*down = (double)c->down_level;
 	}
 }
 
-void census_save_worker(const struct worker *w, uint64_t *numbers)
+void census_save_worker(const struct worker_census *c, uint64_t *numbers)
 {
-	const struct worker_census *c = w->census;
-
 	numbers[0] = constituent_save(&c->up);
 	numbers[1] = (uint64_t)float_bits(c->up_level) << 32 | float_bits(c->down_level);
 }
@@ -118,9 +114,9 @@ static float down_level_of(const uint64_t *numbers)
 	return bits_float((uint32_t)numbers[1]);
 }
 
-const char *census_judge_worker(const struct worker *w, const uint64_t *numbers)
+const char *census_judge_worker(const struct recipe *recipe, const uint64_t *numbers)
 {
-	const struct direction *up = &w->rules.recipe->up, *down = &w->rules.recipe->down;
+	const struct direction *up = &recipe->up, *down = &recipe->down;
 	const float up_level = up_level_of(numbers), down_level = down_level_of(numbers);
 
 	if (!(up_level >= 0 && up_level <= FLT_MAX && down_level >= 0 && down_level <= FLT_MAX))
@@ -131,10 +127,8 @@ const char *census_judge_worker(const struct worker *w, const uint64_t *numbers)
 	return constituent_judge(up, numbers[0]);
 }
 
-void census_restore_worker(struct worker *w, const uint64_t *numbers)
+void census_restore_worker(struct worker_census *c, const uint64_t *numbers)
 {
-	struct worker_census *c = w->census;
-
 	c->up_level = up_level_of(numbers);
 	c->down_level = down_level_of(numbers);
 	constituent_restore(&c->up, numbers[0]);

@@ -18,14 +18,14 @@ size_t census_note_push(struct worker *w, uint32_t shard, uint64_t seq, uint8_t 
 
 /* Sets the newest thresholds of both directions, and leaves them unchanged if the recipe takes no
  * census. */
-void census_thresholds(const struct worker *w, double *up, double *down);
+void census_thresholds(const struct worker_census *c, double *up, double *down);
 
 /* Save and restore the state between two steps, for checkpoints. census_judge_worker() returns
  * NULL, or why these numbers are not valid. */
 enum { CENSUS_WORKER_NUMBERS = 2 };
-void census_save_worker(const struct worker *w, uint64_t *numbers);
-const char *census_judge_worker(const struct worker *w, const uint64_t *numbers);
-void census_restore_worker(struct worker *w, const uint64_t *numbers);
+void census_save_worker(const struct worker_census *c, uint64_t *numbers);
+const char *census_judge_worker(const struct recipe *recipe, const uint64_t *numbers);
+void census_restore_worker(struct worker_census *c, const uint64_t *numbers);
 
 extern const struct step_hooks census_hooks;
 #endif

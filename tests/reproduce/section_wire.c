@@ -131,7 +131,7 @@ static uint64_t recount_agreed(struct tally *t, const struct seat *seat, uint32_
 {
 	const struct shard_layout *at = &seat->model->layout.shards[s];
 	uint32_t n;
-	const uint32_t *support = agree_support(seat->model->worker, s, &n);
+	const uint32_t *support = agree_support(seat->model->worker->agreed, s, &n);
 	const uint64_t positions = MESSAGE_HEADER_BYTES +
 				   position_bytes(support, n, at->span, t->small);
 	const uint64_t values = MESSAGE_HEADER_BYTES + 4ull * n;

@@ -63,7 +63,7 @@ void new_gradient(struct pair *p, int step)
 
 enum on_device_state late(const struct pair *p)
 {
-	return on_device_state(p->gpu->worker);
+	return on_device_state(p->gpu->worker->device);
 }
 
 uint64_t next_seq(struct pair *p)

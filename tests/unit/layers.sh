@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: BSD-3-Clause
 # Which directory may include from which: the table "Which directory may include which" of CONTRIBUTING.md against the #include lines of
 # the sources. Fails on an arrow that is not in the table, and on a directory that has no row. Fails too where a file other than
-# step.c changes the step under way.
+# step.c changes the step under way, and where a half of a model takes the whole model: only the calls of the application and
+# the functions that open a half do.
 set -u
 export LC_ALL=C
 top_srcdir=${top_srcdir:-${srcdir:-$(dirname "$0")/../..}}
@@ -54,4 +55,7 @@ END {
 
 members=$(sed -n '/^struct step {/,/^};/p' runtime/worker/step.h | grep -o '[a-z_]*\(,\|;\)' | tr -d ',;' | paste -sd '|' | sed 's/|/\\|/g')
 [ -n "$members" ] || { echo "wrong: runtime/worker/step.h has no struct step"; exit 1; }
-! grep -n "step\(\.\|->\)\($members\) *\(=[^=]\|[-+|&]=\|++\|--\)" runtime/*/*.c | sed 's/^/wrong: struct step is changed outside of step.c: /' | grep .
+! grep -n "step\(\.\|->\)\($members\) *\(=[^=]\|[-+|&]=\|++\|--\)" runtime/*/*.c | sed 's/^/wrong: struct step is changed outside of step.c: /' | grep . || exit 1
+! grep -n "sluice_model \*" runtime/worker/*.[ch] runtime/shard/*.[ch] |
+	grep -v "^runtime/worker/\(push\|pull\|worker_setup\)\.[ch]:\|^runtime/shard/shard\(\|_device\|_setup\)\.[ch]:" |
+	sed 's/^/wrong: the whole model is handed to a half: /' | grep .

@@ -526,14 +526,17 @@ TEST(restore__numbers_that_none_can_be__refused)
 	const uint64_t nan_bits = 0x7ff8000000000000u, minus = 0xbff0000000000000u;
 
 	assert_true(census_shard_numbers() <= 2000);
-	census_save_worker(&h->worker, worker);
+	census_save_worker(h->worker.census, worker);
 	census_save_shard(&h->shard, shard);
-	assert_null(census_judge_worker(&h->worker, worker));
+	assert_null(census_judge_worker(h->worker.rules.recipe, worker));
 	assert_null(census_judge_shard(&h->model.recipe.down, 0, shard));
-	assert_non_null(census_judge_worker(&h->worker, (uint64_t[]){ nan_bits, worker[1] }));
-	assert_non_null(census_judge_worker(&h->worker, (uint64_t[]){ minus, worker[1] }));
-	assert_non_null(census_judge_worker(&h->worker, (uint64_t[]){ worker[0], 0x7fc00000 }));
-	assert_non_null(census_judge_worker(&h->worker,
+	assert_non_null(
+		census_judge_worker(h->worker.rules.recipe, (uint64_t[]){ nan_bits, worker[1] }));
+	assert_non_null(
+		census_judge_worker(h->worker.rules.recipe, (uint64_t[]){ minus, worker[1] }));
+	assert_non_null(
+		census_judge_worker(h->worker.rules.recipe, (uint64_t[]){ worker[0], 0x7fc00000 }));
+	assert_non_null(census_judge_worker(h->worker.rules.recipe,
 					    (uint64_t[]){ worker[0], (uint64_t)0xbf800000 << 32 }));
 	memcpy(wrong, shard, sizeof wrong);
 	wrong[0] = nan_bits;
