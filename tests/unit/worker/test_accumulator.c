@@ -216,7 +216,7 @@ TEST_IN_JOB(push__another_place_of_the_accumulator__refused_and_nothing_changes,
 	accumulate(model, grad);
 	memcpy(before, sum, sizeof before);
 	CHECK(sluice_push(model, sum + 1) == SLUICE_EINVAL &&
-	      error_says("at byte 4,", "coordinate 0 begins at byte 0"));
+	      error_says("at byte 4 of", "coordinate 0 begins at byte 0"));
 	CHECK(sluice_push(model, (char *)sum + 2) == SLUICE_EINVAL);
 	CHECK(sluice_push_range(model, sum, 10, 20) == SLUICE_EINVAL &&
 	      error_says("coordinate 10", "at byte 40"));
