@@ -7,6 +7,7 @@ enum {
 	NOBODY_MAX = 3,   /* "nobody listens" before that, if it was never connected */
 	BREAKS_MAX = 8,   /* breaks in a row, without a transfer in between */
 	DOUBLINGS_MAX = 4,
+	LENGTHS = 3, /* of tries to reconnect */
 	TRY_LEAST_MS = 200,
 	WAIT_LEAST_MS = 20,
 	NS_PER_MS = 1000000
@@ -28,16 +29,16 @@ struct retry retry_begin(int lost_after_ms, int link_lost_after_ms, int client, 
 }
 
 /* Each try may take longer than the one before, because a busy peer answers late. The first ones
- * take longest, because all ranks connect at once then. While reconnecting it stays short, because
- * nobody repeats a lost request for seconds, and a link that is back is to be used at once. */
+ * take longest, because all ranks connect at once then. While reconnecting, every third one is
+ * short again, because nobody repeats a lost request for seconds, and a link that is back is to be
+ * used soon. */
 int retry_try_ms(const struct retry *retry)
 {
 	int longest = retry->lost_after_ms / 2, ms = retry->lost_after_ms / 10;
 
 	if (!retry->was_up)
 		ms *= 2;
-	if (!retry->give_up_ns)
-		ms <<= doublings(retry);
+	ms <<= retry->give_up_ns ? retry->tries % LENGTHS : doublings(retry);
 	if (ms < TRY_LEAST_MS)
 		ms = TRY_LEAST_MS;
 	return ms < longest ? ms : longest;
