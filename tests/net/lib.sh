@@ -8,6 +8,33 @@ export SLUICE_LOST_AFTER=30s # where a test does not say otherwise: the machine 
 
 on() { "$TOP/tools/devcluster/devcluster" exec "$@"; } # NODE COMMAND...
 
+# The process that holds the namespaces of a node, or nothing.
+holder() { # NODE
+	local p
+	for p in $(pgrep -x sluice-node); do
+		grep -qzxF "DEVCLUSTER_HOLDS=$1" "/proc/$p/environ" &&
+			grep -qzxF "DEVCLUSTER_DIR=$(dirname "$SLURM_CONF")" "/proc/$p/environ" && echo "$p" && return
+	done
+}
+
+# A second network between the nodes, besides the wire: interface "control". It ends with the nodes.
+control_network() {
+	local i first=$(holder n1) node
+	[ -n "$first" ] || fail "no process holds the namespaces of n1"
+	nsenter -t "$first" -n sh -c 'ip link add control type bridge forward_delay 0 && ip link set control up &&
+		ip addr add 10.77.0.1/24 dev control' || fail "no control network"
+	for i in 2 3 4; do
+		node=$(holder n$i)
+		nsenter -t "$first" -n ip link add c$i type veth peer name control netns "$node" &&
+			nsenter -t "$first" -n ip link set c$i master control up &&
+			nsenter -t "$node" -n ip link set control up &&
+			nsenter -t "$node" -n ip addr add 10.77.0.$i/24 dev control || fail "no control network to n$i"
+	done
+}
+no_control_network() {
+	nsenter -t "$(holder n1)" -n sh -c 'for i in 2 3 4; do ip link del c$i; done; ip link del control'
+}
+
 # on_one_node NAME OPTION...: the job of four ranks on one node, which reach each other through shm.
 on_one_node() {
 	SLUICE_TRANSPORT=shm nodes=1 job_ok "$1" 4 "${@:2}"

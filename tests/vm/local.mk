@@ -7,6 +7,7 @@ EXTRA_DIST += \
 	tests/vm/test_attack.sh \
 	tests/vm/test_bandwidth.sh \
 	tests/vm/test_digest.sh \
+	tests/vm/test_incast.sh \
 	tests/vm/test_kill.sh \
 	tests/vm/test_limits.sh \
 	tests/vm/test_link.sh \

@@ -1,42 +1,82 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# The cable of n1 is pulled (the far end of its interface goes down: the port says DOWN, addresses stay).
-# Link down for 1 s: the job finishes with the right digest. Link down for 30 s: each rank names a lost peer of
-# the other node within 5 s (and the half second that this script may need to see it), and all end.
-# limit: 180 s
+# The cable of n1 is pulled (the far end of its interface goes down: the port says DOWN, addresses stay). Both nodes
+# reach each other over loopback too, which is the control network.
+# Link down for 1, 5, 20 and 40 s, and again and again for 3 s with 3 s in between: nobody is lost, and the digest is right.
+# A rank that is killed meanwhile is named within 2 s. Link down for longer than SLUICE_LINK_LOST_AFTER: each rank
+# names a lost peer of the other node, and all end.
+# limit: 480 s
 . "$TOP/tests/vm/lib.sh"
 trap 'ip link set p1 up' EXIT
+export SLUICE_CONTROL_INTERFACE=lo
 
 options=("${small[@]}" --shards 4 --recipe "$sparse" --digest)
 SLUICE_TRANSPORT=shm job_ok shm 4 "$train" "${options[@]}" --epochs 8
 digest=$(final shm digest)
 
-job_start flap 4 "$train" "${options[@]}" --epochs 8 --metrics metrics
-wait_lines metrics 3 40 || { show flap; fail "no step was done within 40 s"; }
-ip link set p1 down
-sleep 1
-ip link set p1 up
-before=$(wc -l <metrics)
-wait "$job_pid" || { show flap; fail "the job did not survive 1 s without link"; }
-[ "$before" -lt "$(wc -l <metrics)" ] || fail "the job was over before the link came back: nothing was tested"
-echo "| link down for 1 s after step $before of $(wc -l <metrics): digest $(final flap digest), over shm $digest"
-[ "$(final flap digest)" = "$digest" ] || fail "the digests differ"
+started() { # NAME OPTION...: a job that has done its first steps
+	rm -f metrics "$1".*
+	job_limit=120 job_start "$1" 4 "$train" "${options[@]}" --metrics metrics "${@:2}"
+	wait_lines metrics 3 60 || { show "$1"; fail "$1: no step was done within 60 s"; }
+}
+ended_well() { # NAME DIGEST
+	wait "$job_pid" || { show "$1"; fail "$1: the job did not survive"; }
+	! grep -h 'is lost' "$1".err.* || fail "$1: a rank was lost"
+	[ "$(final "$1" digest)" = "$2" ] || fail "$1: digest $(final "$1" digest), over shm $2"
+}
 
-rm -f metrics
-job_start down 4 "$train" "${options[@]}" --epochs 100000 --metrics metrics
-wait_lines metrics 3 40 || { show down; fail "no step was done within 40 s"; }
+for seconds in 1 5 20 40; do
+	started down$seconds --epochs 8
+	ip link set p1 down
+	sleep $seconds
+	before=$(wc -l <metrics)
+	ip link set p1 up
+	start=$(now_ms)
+	wait_lines metrics $((before + 1)) 60
+	took=$(($(now_ms) - start))
+	ended_well down$seconds "$digest"
+	[ "$before" -lt "$(wc -l <metrics)" ] || fail "the job was over before the link came back: nothing was tested"
+	echo "| link down for $seconds s after step $before of $(wc -l <metrics): a step was done $took ms after it came back, digest as over shm"
+done
+
+started flap --epochs 8
+flaps=0
+while kill -0 $job_pid 2>/dev/null && [ $flaps -lt 15 ]; do
+	ip link set p1 down
+	sleep 3
+	ip link set p1 up
+	flaps=$((flaps + 1))
+	sleep 3
+done
+ended_well flap "$digest"
+[ $flaps -ge 2 ] || fail "the job was over after $flaps times without link"
+echo "| link down for 3 s, $flaps times, with 3 s in between: digest as over shm, connected again $(grep -h 'connected again' flap.err.* | wc -l) times"
+
+started killed --epochs 100000
+ip link set p1 down
+sleep 6
+victim=$(pid_of 3)
+start=$(now_ms)
+kill -9 "$victim"
+took=$(wait_named killed 3 "$start" 2000 0 1) || { show killed; fail "rank 3 was killed while the link was down: $took ms later not all others know"; }
+ip link set p1 up
+wait "$job_pid" && fail "srun ended with status 0"
+echo "| rank 3 killed while the link was down: named after $took ms by the ranks of the other node"
+
+export SLUICE_LINK_LOST_AFTER=12s
+started gone --epochs 100000
 start=$(now_ms)
 ip link set p1 down
 slowest=0 pids=()
 for rank in 0 1 2 3; do
 	pids+=("$(pid_of $rank)")
-	until grep -qE 'rank [0-3]\b.*lost' down.err.$rank 2>/dev/null; do
-		[ $(($(now_ms) - start)) -le 5500 ] || { show down; fail "rank $rank names nobody as lost after 5.5 s"; }
+	until grep -qE 'rank [0-3]\b.*lost' gone.err.$rank 2>/dev/null; do
+		[ $(($(now_ms) - start)) -le 16000 ] || { show gone; fail "rank $rank names nobody as lost after 16 s"; }
 		sleep 0.02
 	done
-	took=$(($(stat -c %.3Y down.err.$rank | tr -d .) - start)) # when it was written, not when it was seen
+	took=$(($(stat -c %.3Y gone.err.$rank | tr -d .) - start)) # when it was written, not when it was seen
 	[ $took -le $slowest ] || slowest=$took
 done
-named=$(grep -hoE 'rank [0-3] \(node n[12]\) is lost' down.err.* | sort | uniq -c | sort -rn | head -n 1)
-gone=$(wait_gone "$start" 10000 "${pids[@]}") || { show down; fail "after $gone ms ranks still run"; }
+named=$(grep -hoE 'rank [0-3] \(node n[12]\) is lost' gone.err.* | sort | uniq -c | sort -rn | head -n 1)
+gone=$(wait_gone "$start" 20000 "${pids[@]}") || { show gone; fail "after $gone ms ranks still run"; }
 wait "$job_pid" && fail "srun ended with status 0"
 echo "| link down for good: all ranks named a lost one after $slowest ms at the latest, ended after $gone ms; most often named:$named"
