@@ -60,6 +60,8 @@
  * that answer a READ before the last piece of a put, and for queues that one poll does not empty.
  */
 enum { PROGRESS_TO_COUNT = 6 };
+/* A peer whose link is silent is asked once in this many beats. */
+enum { PROBE_BEATS = 2 };
 
 struct heard {
 	uint64_t beats, progress; /* as read last */
@@ -72,7 +74,8 @@ struct heard {
 	uint64_t asked_ns;              /* time of the last READ that was posted */
 	int asked;                      /* a READ of it is under way */
 	uint64_t moved, moved_ns;       /* what the transport counts; when it was seen to grow */
-	int away;                       /* it was reported that the link is away */
+	uint64_t probed_ns; /* it was asked over the control network, because the link is silent */
+	int away;           /* it was reported that the link is away */
 };
 
 struct heart {
@@ -304,7 +307,7 @@ static void wait_for_link(sluice_job *job, int peer, uint64_t silent, int down)
 static void judge_silence(sluice_job *job, int peer, uint64_t now)
 {
 	struct heart *heart = job->heart;
-	const struct heard *h = &heart->heard[peer];
+	struct heard *h = &heart->heard[peer];
 	struct endpoint *e = job->peers[peer].endpoint;
 	const uint64_t silent = now > last_ns(h) ? now - last_ns(h) : 0;
 	const uint64_t answered_ns = probe_answered_ns(heart->probe, peer);
@@ -316,7 +319,10 @@ static void judge_silence(sluice_job *job, int peer, uint64_t now)
 			   "its process ended: its port in the control network is closed");
 		return;
 	}
-	probe_ask(heart->probe, peer, now);
+	if (now - h->probed_ns >= PROBE_BEATS * job->budget.heartbeat_ns) {
+		h->probed_ns = now;
+		probe_ask(heart->probe, peer, now);
+	}
 	if (silent <= job->budget.silent_ns)
 		return;
 	const int down = e->transport->ops->away && e->transport->ops->away(e);

@@ -30,13 +30,15 @@ enum {
 	AT_TIME = 16,
 	AT_TAG = 24,
 	DATAGRAM_BYTES = AT_TAG + AUTH_TAG_BYTES,
-	SERVED_AT_ONCE = 64
+	SERVED_AT_ONCE = 64,
+	ASKS_OF_ALL = 4 /* one in this many asks go to all addresses */
 };
 
 struct probed {
 	struct in6_addr address[PROBE_ADDRESSES];
 	in_port_t port; /* in network order; 0: the peer cannot be asked */
 	int n;
+	unsigned asks;      /* so far */
 	atomic_uint proven; /* bit i: address i has answered */
 	_Atomic uint64_t answered_ns, refused_ns;
 };
@@ -288,6 +290,8 @@ void probe_ask(struct probe *p, int peer, uint64_t now_ns)
 {
 	struct probed *t = &p->peers[peer];
 	uint8_t datagram[DATAGRAM_BYTES];
+	const unsigned proven = atomic_load(&t->proven);
+	const unsigned which = proven && t->asks++ % ASKS_OF_ALL ? proven : ~0u;
 	put_le32(datagram + AT_LABEL, AUTH_ASK);
 	put_le32(datagram + AT_FROM, (uint32_t)p->rank);
 	put_le32(datagram + AT_TO, (uint32_t)peer);
@@ -297,6 +301,8 @@ void probe_ask(struct probe *p, int peer, uint64_t now_ns)
 						 .sin6_port = t->port,
 						 .sin6_addr = t->address[i] };
 		struct sockaddr_in to4 = { .sin_family = AF_INET, .sin_port = t->port };
+		if (!(which >> i & 1))
+			continue;
 		put_le32(datagram + AT_ADDRESS, (uint32_t)i);
 		if (seal(p, datagram))
 			return;

@@ -8,6 +8,9 @@
  * can answer, and an old answer proves nothing, because it repeats an old time. If the process has
  * ended, its kernel refuses the datagram instead.
  *
+ * The launcher cannot say who lives: ranks leave it before they connect, because Slurm would end
+ * the whole step with the first process that dies (slurm/bootstrap.h).
+ *
  * Ranks ask when the link to a peer is silent. In addition they ask one peer in each heartbeat, to
  * find out which of its addresses leads to it: bridges of containers have the same address on every
  * node, so only an address that has answered before can refuse. Called by heart.c. */
@@ -39,7 +42,7 @@ void probe_serve(struct probe *probe);
 
 /* The functions below may be called by another thread. */
 
-/* Asks the peer at all its addresses. */
+/* Asks the peer, mostly at the addresses that have answered. Called by one thread at a time. */
 void probe_ask(struct probe *probe, int peer, uint64_t now_ns);
 /* Returns the time of the latest question that the peer has answered; 0: none. */
 uint64_t probe_answered_ns(const struct probe *probe, int peer);
