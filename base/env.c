@@ -57,6 +57,12 @@ const struct env_entry env_table[] = {
 	  "manager maps to virtual lanes, on a VLAN the priority. auto takes the one that the "
 	  "kernel resolves for the connection.",
 	  FIELD(service_level) },
+	{ "SLUICE_RELAXED_ORDERING", ENV_CHOICE, "auto", "auto|no|all",
+	  "Whether a network card may write and read memory out of order, which is faster on many "
+	  "machines. auto allows it for a model's memory, which is used only after a completion. "
+	  "all also allows it for regions of sluice_region_open(3), whose memory the program must "
+	  "then not poll. Cards that cannot do it ignore it.",
+	  FIELD(relaxed_ordering) },
 	{ "SLUICE_PROVIDER", ENV_TEXT, "", "a provider of libfabric",
 	  "Provider that the ofi transport uses. If it is not set, Sluice takes the first one of "
 	  "efa, cxi, opx, psm3, tcp and net that works on this node. efa-direct names the fabric "

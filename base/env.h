@@ -11,18 +11,19 @@ struct settings {
 			       always included */
 	char device[256];   /* SLUICE_DEVICE: a list of names, ports and exclusions; "": any */
 	char gid_net[64];
-	char gid_index[16];     /* SLUICE_GID_INDEX: "auto" or a number */
-	char memory_windows[8]; /* SLUICE_MEMORY_WINDOWS: "auto", "yes" or "no" */
-	char traffic_class[16]; /* SLUICE_TRAFFIC_CLASS: "auto" or a number */
-	char service_level[16]; /* SLUICE_SERVICE_LEVEL: "auto" or a number */
-	char provider[32];      /* SLUICE_PROVIDER of libfabric; "" stands for the best one */
-	char interface[256];    /* SLUICE_INTERFACE: a list of names and addresses; "": any */
-	char ports[16];         /* SLUICE_PORTS: "LOW-HIGH"; "": any */
-	char log[128];          /* SLUICE_LOG, default "warn" */
-	char advice[8];         /* SLUICE_ADVICE: "yes" or "no" */
-	char recipe[512];       /* SLUICE_RECIPE, default "" (the library's default recipe) */
-	char on_failure[16];    /* SLUICE_ON_FAILURE: "abort" or "continue" */
-	int servers;            /* SLUICE_SERVERS, 0 */
+	char gid_index[16];       /* SLUICE_GID_INDEX: "auto" or a number */
+	char memory_windows[8];   /* SLUICE_MEMORY_WINDOWS: "auto", "yes" or "no" */
+	char relaxed_ordering[8]; /* SLUICE_RELAXED_ORDERING: "auto", "no" or "all" */
+	char traffic_class[16];   /* SLUICE_TRAFFIC_CLASS: "auto" or a number */
+	char service_level[16];   /* SLUICE_SERVICE_LEVEL: "auto" or a number */
+	char provider[32];        /* SLUICE_PROVIDER of libfabric; "" stands for the best one */
+	char interface[256];      /* SLUICE_INTERFACE: a list of names and addresses; "": any */
+	char ports[16];           /* SLUICE_PORTS: "LOW-HIGH"; "": any */
+	char log[128];            /* SLUICE_LOG, default "warn" */
+	char advice[8];           /* SLUICE_ADVICE: "yes" or "no" */
+	char recipe[512];         /* SLUICE_RECIPE, default "" (the library's default recipe) */
+	char on_failure[16];      /* SLUICE_ON_FAILURE: "abort" or "continue" */
+	int servers;              /* SLUICE_SERVERS, 0 */
 	int lost_after_ms; /* SLUICE_LOST_AFTER, 5000; given as "5s", "500ms" or plain seconds */
 	int link_lost_after_ms;      /* SLUICE_LINK_LOST_AFTER, 60s */
 	char control_interface[256]; /* SLUICE_CONTROL_INTERFACE: as SLUICE_INTERFACE */

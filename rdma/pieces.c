@@ -37,7 +37,8 @@ static int register_device_part(struct ibv_pd *pd, const struct verbs_device *de
 }
 
 int pieces_add(struct piece **first, struct ibv_pd *pd, const struct verbs_device *device,
-	       const struct region *region, const void *at, size_t n, enum method *method)
+	       const struct region *region, enum relaxed relaxed, const void *at, size_t n,
+	       enum method *method)
 {
 	struct piece *p = calloc(1, sizeof(*p));
 	int rc;
@@ -46,8 +47,9 @@ int pieces_add(struct piece **first, struct ibv_pd *pd, const struct verbs_devic
 		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*p));
 	rc = region->device ?
 		     register_device_part(pd, device, region->device, at, n, method, &p->mr) :
-		     register_host(pd, (void *)(uintptr_t)at, n, IBV_ACCESS_LOCAL_WRITE,
-				   "a local region", &p->mr);
+		     register_host(pd, (void *)(uintptr_t)at, n,
+				   register_local_access(region, relaxed), "a local region",
+				   &p->mr);
 	if (rc) {
 		free(p);
 		return rc;

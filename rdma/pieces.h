@@ -16,7 +16,8 @@ int pieces_find(const struct piece *first, const void *at, size_t n, uint32_t *l
 /* Registers them. *method: how the card reaches the region, if it is device memory. Returns 0 or
  * SLUICE_E*, as register.h does. */
 int pieces_add(struct piece **first, struct ibv_pd *pd, const struct verbs_device *device,
-	       const struct region *region, const void *at, size_t n, enum method *method);
+	       const struct region *region, enum relaxed relaxed, const void *at, size_t n,
+	       enum method *method);
 /* Ends all. */
 void pieces_end(struct piece **first);
 #endif

@@ -55,6 +55,7 @@ struct region {
 		common; /* memory of a simulated rank, reached by address (in_process.h), or NULL */
 	const struct memory *device; /* NULL: host memory. Otherwise base is a device address, which
 					the host cannot read */
+	int relaxed;                 /* see region_relax() */
 	uint64_t nonce;              /* random; checked when a mapping is made from a descriptor */
 	struct registration **registrations; /* head of the list of registrations */
 };
@@ -63,6 +64,10 @@ int region_open(size_t bytes, unsigned access, const char *name, struct region *
 /* Opens a region over device memory, which must outlive the region. It can only be a source of
  * puts: access is 0, because peers reach host memory only. */
 int region_open_device(const struct memory *memory, unsigned access, struct region **out);
+/* A card may write and read the region out of order: its bytes are used only after the completion
+ * or notify of the transfer that moved them, and never polled. Called before the region is
+ * described or prepared. */
+void region_relax(struct region *region);
 /* Closes the file once all peers that map the region have done so. Accepts NULL. */
 void region_close_file(struct region *region);
 /* Ends the registrations, unmaps and frees. No posted transfer may still use the region. */

@@ -289,22 +289,18 @@ static uint64_t longest_window(const struct loop *loop, struct ibv_mw *mw, struc
 	return bytes;
 }
 
-int prove_windows(struct ibv_pd *pd, const struct verbs_device *device, uint64_t *most_out,
-		  char why[PROVE_WHY_BYTES])
+static int try_windows(struct ibv_pd *pd, const struct verbs_device *device, int access,
+		       uint64_t *most_out, char why[PROVE_WHY_BYTES])
 {
 	struct loop loop = { 0 };
 	struct ibv_mr *mr = NULL;
 	struct ibv_mw *mw = NULL;
 	int rc = -1;
 
-	if (!(device->attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B)) {
-		snprintf(why, PROVE_WHY_BYTES, "it has no windows of type 2B");
-		return -1;
-	}
 	if (loop_open(pd, device, &loop, why))
 		goto out;
 	mr = ibv_reg_mr(pd, loop.page->base, PAGE_BYTES / 2,
-			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND);
+			IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND | access);
 	mw = mr ? ibv_alloc_mw(pd, IBV_MW_TYPE_2) : NULL;
 	if (!mw)
 		snprintf(why, PROVE_WHY_BYTES, "%s: %s", !mr ? "ibv_reg_mr" : "ibv_alloc_mw",
@@ -327,6 +323,19 @@ out:
 	return rc;
 }
 
+int prove_windows(struct ibv_pd *pd, const struct verbs_device *device, enum relaxed *relaxed,
+		  uint64_t *most_out, char why[PROVE_WHY_BYTES])
+{
+	if (!(device->attr.device_cap_flags & IBV_DEVICE_MEM_WINDOW_TYPE_2B)) {
+		snprintf(why, PROVE_WHY_BYTES, "it has no windows of type 2B");
+		return -1;
+	}
+	if (*relaxed && !try_windows(pd, device, IBV_ACCESS_RELAXED_ORDERING, most_out, why))
+		return 0;
+	*relaxed = RELAXED_NONE;
+	return try_windows(pd, device, 0, most_out, why);
+}
+
 /* ---- registering ------------------------------------------------------------------- */
 
 static const char *const method_names[] = {
@@ -338,6 +347,32 @@ static const char *const outcomes[] = {
 	[METHOD_NONE] = "does not reach it",
 };
 static atomic_int last_method = METHOD_UNTRIED;
+
+static int relaxed_access(const struct region *region, enum relaxed relaxed)
+{
+	return relaxed == RELAXED_ALL || (relaxed == RELAXED_MARKED && region->relaxed) ?
+		       IBV_ACCESS_RELAXED_ORDERING :
+		       0;
+}
+
+/* With windows, a registration is reached only through the peers' windows. Without local write
+ * access, none of them can allow writing. */
+int register_access(const struct region *region, int windows, enum relaxed relaxed)
+{
+	/* The verbs interface requires local write access for remote write access. */
+	const int write = region->access & REGION_WRITE ? IBV_ACCESS_LOCAL_WRITE : 0;
+	const int access = relaxed_access(region, relaxed) | write;
+
+	if (windows)
+		return IBV_ACCESS_MW_BIND | access;
+	return access | (write ? IBV_ACCESS_REMOTE_WRITE : 0) |
+	       (region->access & REGION_READ ? IBV_ACCESS_REMOTE_READ : 0);
+}
+
+int register_local_access(const struct region *region, enum relaxed relaxed)
+{
+	return IBV_ACCESS_LOCAL_WRITE | relaxed_access(region, relaxed);
+}
 
 int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const char *what,
 		  struct ibv_mr **out)
@@ -351,6 +386,8 @@ int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const
 		return fail(rc, "%s", sentence);
 	}
 	*out = ibv_reg_mr(pd, base, bytes, access);
+	if (!*out && access & IBV_ACCESS_RELAXED_ORDERING && errno != ENOMEM)
+		*out = ibv_reg_mr(pd, base, bytes, access & ~IBV_ACCESS_RELAXED_ORDERING);
 	if (*out)
 		return SLUICE_OK;
 	return fail(errno == ENOMEM ? SLUICE_ENOMEM : SLUICE_EDEVICE,

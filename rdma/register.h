@@ -5,12 +5,22 @@
 #ifndef RDMA_REGISTER_H
 #define RDMA_REGISTER_H
 #include "base/memory.h"
+#include "rdma/region.h"
 #include "rdma/verbs_device.h"
 
 enum { PROVE_WHY_BYTES = 160 };
 
-/* Registers host memory by ibv_reg_mr(). Checks the memory limit first, and its error names the
- * remedy. */
+/* Regions for which a card may use relaxed ordering. */
+enum relaxed { RELAXED_NONE, RELAXED_MARKED, RELAXED_ALL };
+
+/* Returns the access of a registration by which peers reach a region: through their windows, or
+ * directly. */
+int register_access(const struct region *region, int windows, enum relaxed relaxed);
+/* Returns the access of a registration for work requests of this rank. */
+int register_local_access(const struct region *region, enum relaxed relaxed);
+
+/* Registers host memory by ibv_reg_mr(), without relaxed ordering if the driver refuses that.
+ * Checks the memory limit first, and its error names the remedy. */
 int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const char *what,
 		  struct ibv_mr **out);
 
@@ -29,7 +39,8 @@ int register_device_memory(struct ibv_pd *pd, const struct verbs_device *device,
 			   const struct memory *memory, enum method *method, struct ibv_mr **out);
 
 /* Returns 0 if the device has memory windows of type 2B and a window for writing refuses to be
- * read, otherwise -1 and why. *most_out: the longest window that the driver does not refuse. */
-int prove_windows(struct ibv_pd *pd, const struct verbs_device *device, uint64_t *most_out,
-		  char why[PROVE_WHY_BYTES]);
+ * read, otherwise -1 and why. *most_out: the longest window that the driver does not refuse.
+ * *relaxed becomes RELAXED_NONE if windows work only over registrations without it. */
+int prove_windows(struct ibv_pd *pd, const struct verbs_device *device, enum relaxed *relaxed,
+		  uint64_t *most_out, char why[PROVE_WHY_BYTES]);
 #endif

@@ -35,6 +35,7 @@ struct rights {
 	int rank, size;
 	int windows;          /* 1: rights by memory windows; 0: by a domain for each peer */
 	uint64_t window_most; /* bytes that the card binds to one window */
+	enum relaxed relaxed; /* which registrations have relaxed ordering */
 	struct ibv_pd *pd;
 	pthread_mutex_t lock;
 	struct registry registry; /* of struct region_rights */
@@ -62,12 +63,6 @@ struct rights_peer {
 	struct key_table peer_keys;
 	struct rights_remote *remotes; /* open remotes of the peer */
 };
-
-static unsigned window_access(const struct region *region)
-{
-	return (region->access & REGION_READ ? IBV_ACCESS_REMOTE_READ : 0u) |
-	       (region->access & REGION_WRITE ? IBV_ACCESS_REMOTE_WRITE : 0u);
-}
 
 /* ---- registrations ---------------------------------------------------------------- */
 
@@ -103,6 +98,12 @@ static int end_region_rights(void *owner, struct registration *registration)
 	return 0;
 }
 
+/* The control region is polled. */
+static enum relaxed relaxed_for(const struct rights_peer *p, const struct region *region)
+{
+	return region == p->control ? RELAXED_NONE : p->rights->relaxed;
+}
+
 /* Lock held. */
 static int add_region(struct rights_peer *p, const struct region *region,
 		      struct region_rights **out)
@@ -113,19 +114,6 @@ static int add_region(struct rights_peer *p, const struct region *region,
 }
 
 /* ---- what the peer may do here ---------------------------------------------------- */
-
-/* With windows, a registration is reached only through the peers' windows. Without local write
- * access, none of them can allow writing. */
-static int access_for_peers(const struct rights *rights, const struct region *region)
-{
-	/* The verbs interface requires local write access for remote write access. */
-	const int write = region->access & REGION_WRITE ? IBV_ACCESS_LOCAL_WRITE : 0;
-
-	if (rights->windows)
-		return IBV_ACCESS_MW_BIND | write;
-	return write | (write ? IBV_ACCESS_REMOTE_WRITE : 0) |
-	       (region->access & REGION_READ ? IBV_ACCESS_REMOTE_READ : 0);
-}
 
 /* Returns the peer's registration, or the one for all peers. */
 static struct ibv_mr *offered_mr(const struct rights *rights, const struct region_rights *r,
@@ -177,7 +165,7 @@ static int offer_locked(struct rights_peer *p, const struct region *region, size
 		offered += other->at[p->peer].offered ? offered_keys(&other->at[p->peer]) : 0;
 	if (rights->windows && !part->windows)
 		rc = open_windows(p, region->name, n, region == p->control || n < region->bytes,
-				  window_access(region), &part->windows);
+				  windows_access(region), &part->windows);
 	if (!rc && !part->offered && offered + offered_keys(part) > KEYS_MAX)
 		rc = fail(SLUICE_ENOSUPP,
 			  "verbs: rank %d has %u keys of this rank's regions and needs %u for "
@@ -185,8 +173,8 @@ static int offer_locked(struct rights_peer *p, const struct region *region, size
 			  p->peer, offered, offered_keys(part), region->name, KEYS_MAX);
 	if (!rc && !holder->remote)
 		rc = register_host(p->pd, (char *)region->base + from, n,
-				   access_for_peers(rights, region), "a region for a peer",
-				   &holder->remote);
+				   register_access(region, rights->windows, relaxed_for(p, region)),
+				   "a region for a peer", &holder->remote);
 	if (!rc && part->windows && connected)
 		rc = windows_make(part->windows);
 	part->offered |= !rc;
@@ -521,7 +509,8 @@ int rights_prepare(struct rights_peer *p, const struct region *region, const voi
 	rc = add_region(p, region, &r);
 	if (!rc)
 		rc = pieces_add(&r->at[place_of(p)].local, p->pd, p->rights->device, region,
-				all ? region->base : at, all ? region->bytes : n, &r->method);
+				relaxed_for(p, region), all ? region->base : at,
+				all ? region->bytes : n, &r->method);
 	pthread_mutex_unlock(&p->rights->lock);
 	return rc;
 }
@@ -624,13 +613,16 @@ void rights_peer_close(struct rights_peer **p)
 /* why: the reason why windows are not used, if they are not. */
 static int choose_protection(struct rights *r, const char *wanted, char why[PROVE_WHY_BYTES])
 {
+	enum relaxed relaxed = r->relaxed;
+
 	r->pd = ibv_alloc_pd(r->context);
 	if (!r->pd)
 		return verbs_failed("ibv_alloc_pd");
 	if (wanted && !strcmp(wanted, "no")) {
 		snprintf(why, PROVE_WHY_BYTES, "SLUICE_MEMORY_WINDOWS=no");
-	} else if (!prove_windows(r->pd, r->device, &r->window_most, why)) {
+	} else if (!prove_windows(r->pd, r->device, &relaxed, &r->window_most, why)) {
 		r->windows = 1;
+		r->relaxed = relaxed;
 		why[0] = '\0';
 	} else if (wanted && !strcmp(wanted, "yes")) {
 		return fail(
@@ -651,7 +643,7 @@ static int choose_protection(struct rights *r, const char *wanted, char why[PROV
 }
 
 int rights_open(struct ibv_context *context, const struct verbs_device *device, int rank, int size,
-		const char *windows, struct rights **out)
+		const char *windows, const char *ordering, struct rights **out)
 {
 	struct rights *r = calloc(1, sizeof(*r));
 	char why[PROVE_WHY_BYTES] = "";
@@ -663,6 +655,9 @@ int rights_open(struct ibv_context *context, const struct verbs_device *device, 
 	r->device = device;
 	r->rank = rank;
 	r->size = size;
+	r->relaxed = !ordering || !strcmp(ordering, "auto") ? RELAXED_MARKED :
+		     !strcmp(ordering, "all")               ? RELAXED_ALL :
+							      RELAXED_NONE;
 	pthread_mutex_init(&r->lock, NULL);
 	r->registry = (struct registry){
 		.owner = r,

@@ -21,9 +21,10 @@
 struct rights;      /* of the transport */
 struct rights_peer; /* of one peer */
 
-/* windows: "auto" or NULL, "yes" or "no". Logs the method, and why windows are not used. */
+/* windows: "auto" or NULL, "yes" or "no". ordering: "auto" or NULL, "no" or "all". Logs the method,
+ * and why windows are not used. */
 int rights_open(struct ibv_context *context, const struct verbs_device *device, int rank, int size,
-		const char *windows, struct rights **out);
+		const char *windows, const char *ordering, struct rights **out);
 /* Ends all registrations. All peers must be closed before. */
 void rights_close(struct rights **rights);
 /* Returns the domain of shared objects. */

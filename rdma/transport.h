@@ -59,14 +59,15 @@ struct transport_config {
 	/* If not 0: verbs gives each peer access only to its line of the control region, which is
 	 * line number `rank` and has this size. 0: to the whole region. */
 	size_t control_line_bytes;
-	const char *device;         /* verbs: a list; NULL or "": the first usable one */
-	const char *gid_index;      /* verbs: "auto" or a number; NULL: auto */
-	const char *memory_windows; /* verbs: "auto", "yes" or "no"; NULL: auto */
-	const char *gid_net;        /* verbs: the network of its addresses; NULL or "": any */
-	const char *traffic_class;  /* verbs: "auto" or a number; NULL: auto */
-	const char *service_level;  /* verbs: the same */
-	const char *provider;       /* ofi: libfabric's name for it; NULL or "": the best one */
-	const char *interface;      /* verbs, ofi: a list; NULL or "": the first usable one */
+	const char *device;           /* verbs: a list; NULL or "": the first usable one */
+	const char *gid_index;        /* verbs: "auto" or a number; NULL: auto */
+	const char *memory_windows;   /* verbs: "auto", "yes" or "no"; NULL: auto */
+	const char *gid_net;          /* verbs: the network of its addresses; NULL or "": any */
+	const char *relaxed_ordering; /* verbs: "auto", "no" or "all"; NULL: auto */
+	const char *traffic_class;    /* verbs: "auto" or a number; NULL: auto */
+	const char *service_level;    /* verbs: the same */
+	const char *provider;         /* ofi: libfabric's name for it; NULL or "": the best one */
+	const char *interface;        /* verbs, ofi: a list; NULL or "": the first usable one */
 	const char *ports; /* ofi over TCP: "LOW-HIGH", where it listens; NULL or "": anywhere */
 	/* This transport of the rank, if it was opened before. Then a second one is opened on
 	 * another card, number `card` of its record, for at most `peers` peers. */

@@ -285,11 +285,8 @@ static int verbs_control(struct endpoint *e, struct remote **out)
 
 static int verbs_prepare(struct endpoint *e, const struct region *region, const void *at, size_t n)
 {
-	int rc;
+	int rc = region ? rights_prepare(verbs_endpoint_of(e)->rights, region, at, n) : 0;
 
-	if (!region)
-		return 1;
-	rc = rights_prepare(verbs_endpoint_of(e)->rights, region, at, n);
 	return rc == SLUICE_ENOSUPP ? 0 : rc < 0 ? rc : 1;
 }
 
@@ -556,14 +553,14 @@ static int choose_device(struct verbs *v, const struct transport_config *config)
 	return rc ? rc : check_memlock(v);
 }
 
-static int open_parts_of_all(struct verbs *v, const char *memory_windows)
+static int open_parts_of_all(struct verbs *v, const struct transport_config *config)
 {
 	int rc = connect_open(&v->device, v->rank, v->size, v->lost_after_ms, v->link_lost_after_ms,
 			      &v->connect);
 
 	if (!rc)
 		rc = rights_open(connect_context(v->connect), &v->device, v->rank, v->size,
-				 memory_windows, &v->rights);
+				 config->memory_windows, config->relaxed_ordering, &v->rights);
 	if (!rc)
 		rc = open_tables(v);
 	if (!rc)
@@ -630,7 +627,7 @@ static int verbs_open(const struct transport_config *config, struct transport **
 	v->wakeup = WAKEUP_NONE;
 	rc = choose_device(v, config);
 	if (!rc)
-		rc = open_parts_of_all(v, config->memory_windows);
+		rc = open_parts_of_all(v, config);
 	if (rc) {
 		verbs_close(&t);
 		return rc;

@@ -35,6 +35,12 @@ uint64_t windows_cut(uint64_t bytes, uint64_t most)
 	return cut;
 }
 
+unsigned windows_access(const struct region *region)
+{
+	return (region->access & REGION_READ ? IBV_ACCESS_REMOTE_READ : 0u) |
+	       (region->access & REGION_WRITE ? IBV_ACCESS_REMOTE_WRITE : 0u);
+}
+
 int windows_open(const struct windows_config *config, struct windows **out)
 {
 	const uint64_t n = verbs_region_windows(config->bytes, config->window_bytes);

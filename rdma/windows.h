@@ -12,6 +12,9 @@
  */
 uint64_t windows_cut(uint64_t bytes, uint64_t most);
 
+/* Returns what a peer may do through the windows of a region. */
+unsigned windows_access(const struct region *region);
+
 struct windows;
 struct windows_config {
 	struct ibv_pd *pd;

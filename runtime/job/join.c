@@ -67,6 +67,7 @@ static int open_transport(sluice_job *job, const struct transport_ops *ops)
 		.memory_windows = job->settings.memory_windows,
 		.traffic_class = job->settings.traffic_class,
 		.service_level = job->settings.service_level,
+		.relaxed_ordering = job->settings.relaxed_ordering,
 		.provider = job->settings.provider,
 		.interface = job->settings.interface,
 		.ports = job->settings.ports,

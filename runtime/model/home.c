@@ -155,9 +155,13 @@ int home_open(sluice_job *job, const struct layout *l, struct home **out)
 
 		if (bytes)
 			rc = region_open(bytes, REGION_WRITE, "window", &home->windows[p]);
+		if (home->windows[p])
+			region_relax(home->windows[p]);
 	}
 	if (!rc && holdings_log_bytes(h, job->rank))
 		rc = region_open(holdings_log_bytes(h, job->rank), REGION_READ, "log", &home->log);
+	if (home->log)
+		region_relax(home->log);
 	return rc;
 }
 

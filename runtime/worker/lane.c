@@ -122,6 +122,7 @@ int lanes_open(const struct lanes_attr *attr, struct lanes **out)
 	int rc = region_open(lanes_memory(l), 0, "staging", &lanes->staging);
 	if (rc)
 		return rc;
+	region_relax(lanes->staging);
 	uint8_t *at = lanes->staging->base;
 	for (uint32_t s = 0; s < l->n_shards; s++) {
 		lanes->io[s].staging = at;

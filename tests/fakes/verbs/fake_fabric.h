@@ -26,6 +26,7 @@ struct fake_settings {
 	int no_dmabuf, no_peermem;     /* registering device memory this way is refused */
 	int dead_dmabuf, dead_peermem; /* ... works, but no byte moves */
 	int no_alloc_mw;               /* windows are advertised, the library has none */
+	int no_relaxed;                /* registering with relaxed ordering is refused */
 	int no_bind;                   /* windows are advertised, binding one fails */
 	enum ibv_fork_status fork;     /* what the kernel does for forks, or who else asked */
 	uint64_t (*pair_bytes)(uint32_t requests, uint32_t inline_bytes); /* see fake_profile */
@@ -113,6 +114,8 @@ void fake_device_memory(void *base, size_t n);
 void fake_cm_event(enum rdma_cm_event_type type, int status, const void *bytes, size_t n);
 /* Breaks every connection: both queue pairs fail; told: both sides get DISCONNECTED. */
 void fake_cm_cut(int told);
+/* 1 if some registration of [base, base + n) has relaxed ordering. */
+int fake_relaxed(const void *base, size_t n);
 /* 1 if some registration lets a peer write into [base, base + n). */
 int fake_remote_writable(const void *base, size_t n);
 

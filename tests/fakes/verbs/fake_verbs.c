@@ -313,7 +313,7 @@ static struct ibv_mr *reg(struct ibv_pd *pd, void *address, size_t bytes, unsign
 {
 	struct fake_mr *m;
 
-	if (bytes == 0 ||
+	if (bytes == 0 || (fake.no_relaxed && access & IBV_ACCESS_RELAXED_ORDERING) ||
 	    (access & IBV_ACCESS_REMOTE_WRITE && !(access & IBV_ACCESS_LOCAL_WRITE))) {
 		errno = EINVAL;
 		return NULL;
@@ -404,6 +404,19 @@ int ibv_dereg_mr(struct ibv_mr *mr)
 		munmap(m->mapped, (size_t)(m->host - (uint8_t *)m->mapped) + mr->length);
 	free(m);
 	return 0;
+}
+
+int fake_relaxed(const void *base, size_t n)
+{
+	const uint8_t *from = base;
+	int found = 0;
+
+	fake_lock();
+	for (struct fake_mr *m = fake_mrs; m != NULL; m = m->next)
+		found |= m->access & IBV_ACCESS_RELAXED_ORDERING && m->host < from + n &&
+			 from < m->host + m->mr.length;
+	fake_unlock();
+	return found;
 }
 
 int fake_remote_writable(const void *base, size_t n)

@@ -10,6 +10,7 @@
 #include "model/home.h"
 #include "model/model.h"
 #include "worker/lane.h"
+#include "worker/state.h"
 #include "slurm/bootstrap.h"
 #include "cases.h"
 #include <pthread.h>
@@ -151,6 +152,9 @@ static int use_region(sluice_job *job)
 		rc = sluice_region_wait(region, (my_rank + RANKS - 1) % RANKS, 1);
 	if (rc == 0 && memcmp(back, bytes + 1, user_bytes - 2) != 0)
 		rc = fail_quietly(SLUICE_EWIRE, "other bytes came back");
+	/* Programs may poll it. */
+	if (rc == 0 && fake_relaxed(sluice_region_base(region), user_bytes))
+		rc = fail_quietly(SLUICE_EINVAL, "a user's region has relaxed ordering");
 	sluice_region_close(&region);
 	free(bytes);
 	free(back);
@@ -191,6 +195,9 @@ static void *run_rank(void *argument)
 	pthread_barrier_wait(&meeting);
 	if (rc == 0)
 		rc = sluice_model_open(job, &attr, params, &model);
+	if (rc == 0 && !fake_relaxed(lanes_staging(model->worker->lanes)->base,
+				     lanes_memory(&model->layout)))
+		rc = fail_quietly(SLUICE_EINVAL, "the staging memory has no relaxed ordering");
 	if (rc == 0 && my_rank == 0)
 		measure(model);
 	pthread_barrier_wait(&meeting);

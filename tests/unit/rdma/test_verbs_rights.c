@@ -107,6 +107,43 @@ FRESH(dropped_peer__connects_again__refused)
 	close_pair();
 }
 
+/* Its log is marked, and the inbox and the memory of puts are not. */
+FRESH(relaxed_ordering__by_setting_and_card__only_where_it_may_be)
+{
+	static const struct {
+		const char *setting;
+		int refused, marked, others;
+	} cases[] = {
+		{ "auto", 0, 1, 0 }, { "no", 0, 0, 0 }, { "all", 0, 1, 1 }, { "all", 1, 0, 0 }
+	};
+
+	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
+		struct two x = { 0 };
+
+		fake_reset();
+		fake.no_relaxed = cases[i].refused;
+		pair_relaxed_ordering = cases[i].setting;
+		open_pair(DEPTH);
+		pair_relaxed_ordering = "auto";
+		assert_int_equal(region_open(BYTES, REGION_WRITE, "inbox", &x.inbox), 0);
+		assert_int_equal(region_open(BYTES, REGION_READ, "log", &x.log), 0);
+		assert_int_equal(region_open(BYTES, 0, "near", &x.near), 0);
+		region_relax(x.log);
+		assert_int_equal(pair_share(&pair, 1, x.inbox, &x.to_inbox), 0);
+		assert_int_equal(pair_share(&pair, 1, x.log, &x.to_log), 0);
+		assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 1000, 1), 0);
+		assert_int_equal(post(0, TRANSFER_GET, x.to_log, x.near, 0, 1000, 1), 0);
+		assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 1), 0);
+		assert_int_equal(pair_wait(&pair, 0, EVENT_DONE, 1), 0);
+		assert_int_equal(fake_relaxed(x.log->base, BYTES), cases[i].marked);
+		assert_int_equal(fake_relaxed(x.inbox->base, BYTES), cases[i].others);
+		assert_int_equal(fake_relaxed(x.near->base, BYTES), cases[i].others);
+		for (int side = 0; side < 2; side++) /* heartbeats and sums are polled */
+			assert_int_equal(fake_relaxed(pair.control[side]->base, 2 * PAIR_LINE), 0);
+		close_all(&x);
+	}
+}
+
 int main(void)
 {
 	int failed = run_cases(NULL, NULL);

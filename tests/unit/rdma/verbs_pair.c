@@ -21,9 +21,9 @@ int __wrap_access(const char *path, int mode)
 	return strcmp(path, "/dev/infiniband/rdma_cm") == 0 ? 0 : __real_access(path, mode);
 }
 
-const char *pair_memory_windows = "auto";
 const char *pair_traffic_class, *pair_service_level;
 uint8_t pair_mtu[2];
+const char *pair_memory_windows = "auto", *pair_relaxed_ordering = "auto";
 int pair_link_lost_ms = PAIR_LINK_LOST_MS;
 
 int pair_open(struct verbs_pair *p, uint32_t queue_depth)
@@ -44,7 +44,8 @@ int pair_open(struct verbs_pair *p, uint32_t queue_depth)
 						   .control_line_bytes = PAIR_LINE,
 						   .memory_windows = pair_memory_windows,
 						   .traffic_class = pair_traffic_class,
-						   .service_level = pair_service_level };
+						   .service_level = pair_service_level,
+						   .relaxed_ordering = pair_relaxed_ordering };
 		const struct peer_keys keys = {
 			.rank = r, .size = 2, .wire_version = 1, .key = (const uint8_t(*)[32])key
 		};

@@ -18,11 +18,11 @@ struct verbs_pair {
 };
 
 /* How rights are kept: "auto" (windows, on this card) or "no" (a domain for each peer). */
-extern const char *pair_memory_windows;
 /* As the settings of these names. */
 extern const char *pair_traffic_class, *pair_service_level;
 /* enum ibv_mtu of the ports of both ranks; 0: fake.mtu. */
 extern uint8_t pair_mtu[2];
+extern const char *pair_memory_windows, *pair_relaxed_ordering;
 /* The limit for a lost link: PAIR_LINK_LOST_MS. */
 extern int pair_link_lost_ms;
 /* 0, or the first SLUICE_E*; what the card counted before is forgotten; what is open stays open
