@@ -37,16 +37,17 @@ library_sources += \
 endif
 if HAVE_VERBS
 library_sources += \
+	rdma/card_facts.c rdma/card_facts.h \
 	rdma/connect.c rdma/connect.h \
 	rdma/frame.c rdma/frame.h \
 	rdma/link.c rdma/link.h \
 	rdma/path.c rdma/path.h \
+	rdma/pieces.c rdma/pieces.h \
 	rdma/proof.c rdma/proof.h \
 	rdma/queue_pair.c rdma/queue_pair.h \
 	rdma/queues.c rdma/queues.h \
 	rdma/register.c rdma/register.h \
 	rdma/retry.c rdma/retry.h \
-	rdma/pieces.c rdma/pieces.h \
 	rdma/rights.c rdma/rights.h \
 	rdma/sendlog.c rdma/sendlog.h \
 	rdma/verbs.c \

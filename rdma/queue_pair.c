@@ -200,3 +200,8 @@ void qp_close(struct queue_pair **p)
 	free(*p);
 	*p = NULL;
 }
+
+struct ibv_qp *qp_of(const struct queue_pair *p)
+{
+	return p->qp;
+}

@@ -60,4 +60,7 @@ int qp_send_keys(struct queue_pair *p, char why[QP_WHY_BYTES]);
 int qp_take_keys(struct queue_pair *p, char why[QP_WHY_BYTES]);
 /* Starts transfers over the new connection and logs it. again: the link was up before. */
 void qp_start(struct queue_pair *p, int again);
+
+/* Returns the queue pair, or NULL if there is none now. */
+struct ibv_qp *qp_of(const struct queue_pair *p);
 #endif

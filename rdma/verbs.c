@@ -7,6 +7,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "rdma/card_facts.h"
 #include "rdma/connect.h"
 #include "rdma/event_queue.h"
 #include "rdma/queues.h"
@@ -227,6 +228,13 @@ static int verbs_ready(struct endpoint *e)
 	const struct verbs_endpoint *ep = verbs_endpoint_of(e);
 
 	return link_is_gone(ep->link) ? fail_link_gone(ep) : link_was_up(ep->link);
+}
+
+struct verbs_parts verbs_parts_of(struct endpoint *e)
+{
+	const struct verbs *v = verbs_of(e->transport);
+
+	return (struct verbs_parts){ &v->device, &v->sizes, qp_of(verbs_endpoint_of(e)->pair) };
 }
 
 /* The connection stays up for the last messages to the peer, which inform it that it was

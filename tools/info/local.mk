@@ -2,7 +2,8 @@
 # It looks at what the library has inside (transports, settings), so it is linked with all of it.
 bin_PROGRAMS += sluice-info
 noinst_LTLIBRARIES += libinfo.la
-libinfo_la_SOURCES = tools/info/choice.c \
+libinfo_la_SOURCES = tools/info/card.c \
+	tools/info/choice.c \
 	tools/info/fabric.c \
 	tools/info/gpu.c \
 	tools/info/launcher.c \

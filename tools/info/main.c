@@ -34,6 +34,7 @@ static void print_help(void)
 	      "what\n"
 	      "                   sluice_model_open() logs for the model\n"
 	      "  --ranks N        the RDMA device of each of N ranks of this node, and why\n"
+	      "  --card           what the RDMA device does, measured by opening it\n"
 	      "  --help, --version\n"
 	      "\n"
 	      "Status: 0 all is well, 1 warnings, 2 failures, 3 wrong usage.\n",
@@ -90,6 +91,7 @@ int main(int argc, char **argv)
 					       { "slurm-prolog", no_argument, NULL, 'p' },
 					       { "need-verbs", no_argument, NULL, 'v' },
 					       { "memlock", required_argument, NULL, 'm' },
+					       { "card", no_argument, NULL, 'd' },
 					       { "ranks", required_argument, NULL, 'r' },
 					       { "sysfs", required_argument, NULL,
 						 's' }, /* for tests: another root */
@@ -98,7 +100,7 @@ int main(int argc, char **argv)
 					       { NULL, 0, NULL, 0 } };
 	struct node node = { .root = "", .memlock_need = default_need };
 	struct report report = { 0 };
-	int key, mode = 0, modes = 0, status;
+	int key, card = 0, mode = 0, modes = 0, status;
 	char refused[REFUSED_BYTES], prefix[PREFIX_BYTES];
 
 	opterr = 0;
@@ -109,6 +111,7 @@ int main(int argc, char **argv)
 			printf("sluice-info (Sluice) %s\n", sluice_version(NULL));
 			return fflush(stdout) ? EXIT_FAILURES : EXIT_SUCCESS;
 		case 'v': node.needs_verbs = 1; break;
+		case 'd': card = 1; break;
 		case 's': node.root = optarg; break;
 		case 'm':
 			if (!parse_bytes(optarg, &node.memlock_need)) /* 64M */
@@ -158,6 +161,8 @@ int main(int argc, char **argv)
 	probe_launcher(&node, &report);
 	probe_gpu(&node, &report);
 	probe_cards_of_ranks(node.ranks, &report);
+	if (card)
+		probe_card(&report);
 	if (mode == 'j')
 		report_print_json(&report, sluice_version(NULL), stdout);
 	else if (mode == 'p')

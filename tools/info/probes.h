@@ -17,6 +17,9 @@ void probe_nearness(struct report *r); /* distances between cards and GPUs of th
 /* The card that each of `ranks` local ranks of this machine would use. */
 void probe_cards_of_ranks(int ranks, struct report *r);
 
+/* Opens the RDMA device that Sluice would use, and reports what it does. */
+void probe_card(struct report *r);
+
 /* Returns 1 if SLUICE_TRANSPORT allows the transport. */
 int transport_allowed(const char *name);
 /* Returns 1 if this build has the transport. */

@@ -254,7 +254,7 @@ int ibv_query_qp(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask,
 	(void)mask;
 	if (fake_fails("ibv_query_qp", EIO))
 		return EIO;
-	memset(attr, 0, sizeof(*attr));
+	*attr = fake_qp_of(qp)->attr;
 	memset(init, 0, sizeof(*init));
 	attr->qp_state = qp->state;
 	attr->max_rd_atomic = (uint8_t)fake_qp_of(qp)->max_reads;

@@ -62,6 +62,7 @@ if HAVE_VERBS
 check_PROGRAMS += \
 	tests/unit/test_connect_many \
 	tests/unit/test_nearness \
+	tests/unit/test_card_facts \
 	tests/unit/test_verbs \
 	tests/unit/test_verbs_broken \
 	tests/unit/test_verbs_device \
@@ -88,6 +89,8 @@ tests_unit_test_nearness_SOURCES = tests/unit/rdma/test_nearness.c tests/unit/tw
 tests_unit_test_nearness_LDADD = $(LDADD) $(HWLOC_LIBS)
 tests_unit_test_nearness_DEPENDENCIES = tests/unit/libcases.la libinternal.la libsluice_emulated.la
 tests_unit_test_nearness_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
+tests_unit_test_card_facts_SOURCES = tests/unit/rdma/test_card_facts.c $(verbs_two)
+tests_unit_test_card_facts_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 tests_unit_test_verbs_SOURCES = tests/unit/rdma/test_verbs.c $(verbs_two)
 tests_unit_test_verbs_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 tests_unit_test_verbs_broken_SOURCES = tests/unit/rdma/test_verbs_broken.c $(verbs_two)
@@ -117,6 +120,7 @@ tests_unit_test_verbs_windows_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=access
 else
 EXTRA_DIST += \
 	tests/unit/rdma/test_connect_many.c \
+	tests/unit/rdma/test_card_facts.c \
 	tests/unit/rdma/test_nearness.c \
 	tests/unit/rdma/test_verbs.c \
 	tests/unit/rdma/test_verbs_broken.c \

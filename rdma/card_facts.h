@@ -1,0 +1,33 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * What a card does for Sluice, measured by opening it twice and connecting both to each other over
+ * the network. Called by sluice-info. */
+#ifndef RDMA_CARD_FACTS_H
+#define RDMA_CARD_FACTS_H
+#include "rdma/register.h"
+#include "rdma/transport.h"
+
+struct card_facts {
+	char device[64];
+	int port;
+	char no_windows[PROVE_WHY_BYTES]; /* why memory windows are not used; "": they are */
+	uint64_t longest_window;          /* bytes that the driver binds to one window */
+	uint32_t requests, inline_bytes;  /* of a queue pair */
+	uint64_t pair_pinned;             /* bytes that the driver pins for it */
+	int relaxed;                      /* a registration with relaxed ordering is accepted */
+	int dmabuf;                       /* an errno value if it registers no dma-buf, or 0 */
+	struct ibv_qp_attr side[2];       /* as connected: of the client, of the server */
+};
+/* Returns 0 or SLUICE_E*. The settings that choose the card are those of config. */
+int card_facts_measure(const struct transport_config *config, struct card_facts *out);
+
+/* Returns the microseconds of a timer code of InfiniBand for "receiver not ready". */
+double card_facts_rnr_us(unsigned code);
+
+/* By verbs.c: the parts of a connected endpoint. */
+struct verbs_parts {
+	const struct verbs_device *device;
+	const struct queue_sizes *sizes;
+	struct ibv_qp *qp;
+};
+struct verbs_parts verbs_parts_of(struct endpoint *e);
+#endif
