@@ -6,6 +6,7 @@ EXTRA_DIST += \
 	tests/vm/prepare_version.sh \
 	tests/vm/test_attack.sh \
 	tests/vm/test_bandwidth.sh \
+	tests/vm/test_card.sh \
 	tests/vm/test_digest.sh \
 	tests/vm/test_incast.sh \
 	tests/vm/test_kill.sh \

@@ -11,12 +11,22 @@
 #include "tools/bench/table.h"
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { BURSTS = 5, LEAST_ROUNDS = 20, MOST_ROUNDS = 200000 };
 
+/* Settings of the card that --limit varies. */
+struct way {
+	const char *windows, *ordering; /* SLUICE_MEMORY_WINDOWS, SLUICE_RELAXED_ORDERING */
+};
+static const struct way ways[] = {
+	{ "auto", "all" }, { "auto", "no" }, { "no", "all" }, { "no", "no" }
+};
+
 struct run {
 	const struct options *options;
+	struct way way; /* NULL, NULL: as the environment has it */
 	struct pair pair;
 	struct raw raw;
 	struct samples latencies;
@@ -211,7 +221,11 @@ static int measure_limit(struct run *r, size_t bytes, uint64_t rounds, uint64_t 
 
 static int measure(struct run *r, size_t bytes)
 {
-	struct row row = { .bytes = bytes, .limit_us = NAN, .limit_bandwidth = NAN };
+	struct row row = { .bytes = bytes,
+			   .limit_us = NAN,
+			   .limit_bandwidth = NAN,
+			   .windows = r->way.windows,
+			   .ordering = r->way.ordering };
 	uint64_t rounds = 0, count = 0;
 	int rc = measure_latency(r, bytes, &row, &rounds);
 
@@ -224,12 +238,41 @@ static int measure(struct run *r, size_t bytes)
 	return rc;
 }
 
+static int measure_sizes(struct run *r)
+{
+	int rc = 0;
+
+	for (size_t i = 0; i < r->options->n_sizes && !rc; i++)
+		rc = measure(r, r->options->sizes[i]);
+	return rc;
+}
+
+/* Measures in a second job of the same ranks, whose card has other settings. */
+static int measure_way(const struct options *options, int second, size_t most,
+		       const struct way *way)
+{
+	struct run r = { .options = options, .way = *way };
+	sluice_job *job = NULL;
+	int rc;
+
+	setenv("SLUICE_MEMORY_WINDOWS", way->windows, 1);
+	setenv("SLUICE_RELAXED_ORDERING", way->ordering, 1);
+	rc = sluice_init(NULL, &job);
+	if (!rc)
+		rc = pair_open(&r.pair, job, second, most);
+	if (!rc)
+		rc = measure_sizes(&r);
+	pair_close(&r.pair);
+	sluice_finalize(&job);
+	return rc;
+}
+
 int moves_run(sluice_job *job, const struct options *options)
 {
 	struct run r = { .options = options };
 	int size = sluice_size(job), second = options->with < 0 ? size - 1 : options->with, rc;
 	size_t most = 4096;
-	double shm = 0;
+	double shm = 0, verbs = 0;
 
 	if (size < 2 || second >= size || second == 0 || sluice_workers(job) != size) {
 		if (sluice_rank(job) == 0)
@@ -249,12 +292,18 @@ int moves_run(sluice_job *job, const struct options *options)
 	shm = !strcmp(r.pair.transport, "shm");
 	if (!rc)
 		rc = pair_agree(&r.pair, &shm);
+	verbs = options->limit && !strcmp(r.pair.transport, "verbs");
+	if (!rc)
+		rc = pair_agree(&r.pair, &verbs);
 	if (!rc && options->limit && shm != 0)
 		rc = raw_open(&r.raw, &r.pair);
 	if (!rc && r.pair.role == ROLE_FIRST)
-		table_begin(options, job, second, r.pair.transport, r.raw.shared != NULL);
-	for (size_t i = 0; i < options->n_sizes && !rc; i++)
-		rc = measure(&r, options->sizes[i]);
+		table_begin(options, job, second, r.pair.transport, r.raw.shared != NULL,
+			    verbs != 0);
+	if (!rc && verbs == 0)
+		rc = measure_sizes(&r);
+	for (size_t i = 0; i < sizeof(ways) / sizeof(ways[0]) && verbs != 0 && !rc; i++)
+		rc = measure_way(options, second, most, &ways[i]);
 	if (!rc && r.pair.role == ROLE_FIRST)
 		table_end(options);
 	raw_close(&r.raw);

@@ -27,7 +27,7 @@ void perftest_commands(enum test test, size_t bytes, char *latency, char *bandwi
 }
 
 void table_begin(const struct options *o, sluice_job *job, int second, const char *transport,
-		 int limits)
+		 int limits, int settings)
 {
 	rows = 0;
 	with_limits = limits;
@@ -56,6 +56,8 @@ void table_begin(const struct options *o, sluice_job *job, int second, const cha
 		     "server's name; sluice-info names DEVICE and GID)");
 	else if (o->limit)
 		puts("limit: not measured, the two ranks share no memory");
+	if (settings)
+		printf("%7s %7s ", "windows", "relaxed");
 	printf("%10s %10s %10s %10s %11s %12s", "bytes", "p50 us", "p99 us", "max us", "MB/s",
 	       "messages/s");
 	puts(limits ? "  limit us     x   limit MB/s     x" : "");
@@ -83,6 +85,8 @@ static void put_json(const struct options *o, const char *transport, const struc
 			printf(",\"%s\":", fields[i].name);
 			json_number(stdout, fields[i].value);
 		}
+	if (r->windows)
+		printf(",\"windows\":\"%s\",\"relaxed_ordering\":\"%s\"", r->windows, r->ordering);
 	if (o->limit && !strcmp(transport, "verbs")) {
 		perftest_commands(o->test, r->bytes, latency, bandwidth, sizeof latency);
 		printf(",\"compare\":[");
@@ -103,6 +107,8 @@ void table_row(const struct options *o, const char *transport, const struct row 
 		rows++;
 		return;
 	}
+	if (r->windows)
+		printf("%7s %7s ", r->windows, r->ordering);
 	printf("%10zu %10.2f %10.2f %10.2f %11.1f %12.0f", r->bytes, r->us.p50, r->us.p99,
 	       r->us.max, r->bandwidth / 1e6, r->rate);
 	if (with_limits)

@@ -11,10 +11,11 @@ struct row {
 	struct summary us;                /* latency */
 	double bandwidth, rate;           /* bytes, messages per second */
 	double limit_us, limit_bandwidth; /* of the machine alone; NaN: not measured */
+	const char *windows, *ordering;   /* settings of the card; NULL: not varied */
 };
 
 void table_begin(const struct options *options, sluice_job *job, int second, const char *transport,
-		 int limits);
+		 int limits, int settings);
 void table_row(const struct options *options, const char *transport, const struct row *row);
 void table_end(const struct options *options);
 /* Writes the perftest commands whose latency and bandwidth compare with this row ("" if there are
