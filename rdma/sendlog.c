@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { MOST_PIECES = 256 };
+enum { MOST_PIECES = 256, CHAIN_MOST = 16 };
 
 struct sent {
 	uint64_t remote_address, bytes;
@@ -57,6 +57,13 @@ struct sendlog {
 	uint64_t wr_sent, wr_done, wr_signalled; /* work requests of qp */
 	uint32_t reads, reads_max;
 	struct request *requests; /* of qp, by number; as many as entries */
+	/* Requests that are numbered, and posted together by one call. */
+	struct chained {
+		struct ibv_send_wr wr;
+		struct ibv_sge sge;
+	} chain[CHAIN_MOST];
+	int chaining;
+	uint32_t chained;
 	/* A heartbeat and the next notify wait behind the pieces in the queue pair. The wait is
 	 * longer than the progress thread dozes (runtime/job/progress.c), so the link stays busy
 	 * while nobody polls. */
@@ -97,6 +104,42 @@ static int time_to_signal(const struct sendlog *log)
 	return log->wr_sent + 1 - log->wr_signalled >= log->sizes.log_entries / 4;
 }
 
+static void report_broken(struct sendlog *log, int err)
+{
+	char why[120];
+
+	snprintf(why, sizeof(why), "posting to it failed: %s", errno_text(err));
+	log->broken(log->owner, why);
+}
+
+/* Posts the chain with one doorbell. A request that the card refuses breaks the connection, and all
+ * of them are posted again on the next one. */
+static void post_chain(struct sendlog *log)
+{
+	struct ibv_send_wr *bad;
+	int err;
+
+	for (uint32_t i = 0; i + 1 < log->chained; i++)
+		log->chain[i].wr.next = &log->chain[i + 1].wr;
+	err = log->chained && log->qp ? ibv_post_send(log->qp, &log->chain[0].wr, &bad) : 0;
+	log->chained = 0;
+	if (err)
+		report_broken(log, err);
+}
+
+static void add_to_chain(struct sendlog *log, const struct ibv_send_wr *wr)
+{
+	struct chained *at = &log->chain[log->chained++];
+
+	at->wr = *wr;
+	if (wr->num_sge > 0) {
+		at->sge = wr->sg_list[0];
+		at->wr.sg_list = &at->sge;
+	}
+	if (log->chained == CHAIN_MOST)
+		post_chain(log);
+}
+
 /* Returns what sendlog_request() does. */
 static int post_wr(struct sendlog *log, struct ibv_send_wr *wr, int signalled, int *refused_out)
 {
@@ -111,7 +154,9 @@ static int post_wr(struct sendlog *log, struct ibv_send_wr *wr, int signalled, i
 	wr->wr_id = log->wr_sent + 1;
 	if (signalled)
 		wr->send_flags |= IBV_SEND_SIGNALED;
-	err = ibv_post_send(log->qp, wr, &bad);
+	if (log->chaining)
+		add_to_chain(log, wr);
+	err = log->chaining ? 0 : ibv_post_send(log->qp, wr, &bad);
 	if (err == ENOMEM)
 		return SLUICE_EAGAIN;
 	if (err) {
@@ -127,13 +172,12 @@ static int post_wr(struct sendlog *log, struct ibv_send_wr *wr, int signalled, i
 static int post_one(struct sendlog *log, struct ibv_send_wr *wr, int signalled)
 {
 	int err, rc = post_wr(log, wr, signalled, &err);
-	char why[120];
 
 	if (rc != SLUICE_EDEVICE)
 		return rc;
-	snprintf(why, sizeof(why), "posting to it failed: %s", errno_text(err));
-	log->broken(log->owner, why);
-	return fail_quietly(SLUICE_EPEER, "rank %d: %s", log->peer, why);
+	report_broken(log, err);
+	return fail_quietly(SLUICE_EPEER, "rank %d: posting to it failed: %s", log->peer,
+			    errno_text(err));
 }
 
 /* Posts the next work request of one entry. Returns SLUICE_EAGAIN if it must wait. */
@@ -184,8 +228,8 @@ static int post_piece(struct sendlog *log, struct sent *s)
 	return SLUICE_OK;
 }
 
-/* Posts entries while there is room. */
-static void post_entries(struct sendlog *log)
+/* Chains entries while there is room. */
+static void chain_entries(struct sendlog *log)
 {
 	while (log->next < log->end) {
 		struct sent *s = sent_at(log, log->next);
@@ -210,6 +254,14 @@ static void post_entries(struct sendlog *log)
 		}
 		log->next += s->posted == s->bytes;
 	}
+}
+
+static void post_entries(struct sendlog *log)
+{
+	log->chaining = 1;
+	chain_entries(log);
+	log->chaining = 0;
+	post_chain(log);
 }
 
 int sendlog_request(struct sendlog *log, struct ibv_send_wr *wr, int *refused_out)
@@ -333,7 +385,7 @@ static void append_entry(struct sendlog *log, const struct transfer *x, uint32_t
 }
 
 void sendlog_append(struct sendlog *log, const struct transfer *x, uint32_t lkey,
-		    const struct sendlog_target *target)
+		    const struct sendlog_target *target, int later)
 {
 	const uint64_t begin = log->end;
 	uint64_t from = 0;
@@ -346,7 +398,13 @@ void sendlog_append(struct sendlog *log, const struct transfer *x, uint32_t lkey
 		append_entry(log, x, lkey, target, from, n);
 		from += n;
 	} while (from < x->bytes);
-	if (log->running && log->next == begin)
+	if (!later && log->running && log->next == begin)
+		post_entries(log);
+}
+
+void sendlog_post(struct sendlog *log)
+{
+	if (log->running && log->next < log->end)
 		post_entries(log);
 }
 

@@ -75,9 +75,11 @@ uint64_t sendlog_entries(const struct transfer *x, const struct sendlog_target *
 int sendlog_room(struct sendlog *log, const struct transfer *x, uint64_t entries);
 /* Returns 1 if the log sends x from a copy, so that x needs no local key. */
 int sendlog_copies(const struct transfer *x);
-/* Needs room. */
+/* Needs room. later: posts x only with sendlog_post(). */
 void sendlog_append(struct sendlog *log, const struct transfer *x, uint32_t lkey,
-		    const struct sendlog_target *target);
+		    const struct sendlog_target *target, int later);
+/* Posts what waits, with one doorbell if it is not much. */
+void sendlog_post(struct sendlog *log);
 
 /* ---- other requests ---- */
 /* Returns 0, SLUICE_EAGAIN (no room now), or SLUICE_EPEER (the connection broke, which was reported

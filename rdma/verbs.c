@@ -64,6 +64,7 @@ struct verbs {
 
 	struct wakeup wakeup;
 	unsigned wants;        /* LINK_* */
+	int gathering;         /* puts wait for the end of verbs_gather() */
 	int ticking;           /* some link's timer runs */
 	uint64_t next_look_ns; /* when to check rdma_cm, the device and the timers next */
 	uint32_t polls;
@@ -326,7 +327,7 @@ static int verbs_post(struct endpoint *e, const struct transfer *x)
 		if (rc)
 			return rc;
 	}
-	sendlog_append(ep->log, x, lkey, &target);
+	sendlog_append(ep->log, x, lkey, &target, v->gathering && x->kind != TRANSFER_GET);
 	transfer_count(e, x);
 	return SLUICE_OK;
 }
@@ -339,6 +340,15 @@ static uint64_t verbs_moved(struct endpoint *e)
 static int verbs_away(struct endpoint *e)
 {
 	return link_is_cut(verbs_endpoint_of(e)->link);
+}
+
+static void verbs_gather(struct transport *t, int on)
+{
+	struct verbs *v = verbs_of(t);
+
+	v->gathering = on;
+	for (int i = 0; !on && i < v->n_peers; i++)
+		sendlog_post(v->peers[i]->log);
 }
 
 /* ---- polling ---------------------------------------------------------------------- */
@@ -708,6 +718,7 @@ const struct transport_ops verbs_transport = {
 	.remote_close = rights_remote_close,
 	.revoke = verbs_revoke,
 	.post = verbs_post,
+	.gather = verbs_gather,
 	.prepare = verbs_prepare,
 	.moved = verbs_moved,
 	.away = verbs_away,

@@ -11,6 +11,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { TOGETHER_BYTES = 1 << 14 }; /* shorter messages to one rank are posted together */
 enum { TORN_MAX = 64 }; /* how often a READ of one publication may find it half written */
 
 enum lane_up { UP_POSTED, UP_STAGED, UP_PAYLOAD_POSTED };
@@ -49,6 +50,7 @@ struct lanes {
 	struct shard_io *io; /* [shard] */
 	uint32_t holders;
 	struct lane *to; /* [shard][holder] */
+	int shared;      /* some rank holds several shards */
 	uint64_t awaits; /* the step for which lanes_await_slots() waits */
 };
 
@@ -129,8 +131,12 @@ int lanes_open(const struct lanes_attr *attr, struct lanes **out)
 		at += l->shards[s].slot_depth * l->shards[s].slot_bytes;
 		lanes->io[s].buffer = at;
 		at += l->shards[s].delta_bytes;
-		for (uint32_t k = 0; k < holders; k++)
-			lanes->to[s * holders + k].to = home_holder(home, s, k);
+		for (uint32_t k = 0; k < holders; k++) {
+			const struct holder *to = home_holder(home, s, k);
+
+			lanes->to[s * holders + k].to = to;
+			lanes->shared |= to->at.notice_index > 0;
+		}
 	}
 	return prepare_staging(lanes);
 }
@@ -319,12 +325,29 @@ int lane_post(struct lanes *lanes, uint32_t shard)
 	return complete;
 }
 
+void lane_send(struct lanes *lanes, uint32_t shard)
+{
+	if (!lanes->shared || io_of(lanes, shard)->bytes > TOGETHER_BYTES)
+		lane_post(lanes, shard);
+}
+
+static void gather(const sluice_job *job, int on)
+{
+	for (int t = 0; t < job->n_transports; t++)
+		if (job->transports[t]->ops->gather)
+			job->transports[t]->ops->gather(job->transports[t], on);
+}
+
 int lanes_post(struct lanes *lanes)
 {
 	int complete = 1;
 
+	if (lanes->shared)
+		gather(lanes->of.job, 1);
 	for (uint32_t s = 0; s < lanes->of.layout->n_shards && !lanes->of.job->failure.code; s++)
 		complete &= lane_post(lanes, s);
+	if (lanes->shared)
+		gather(lanes->of.job, 0);
 	return complete && !lanes->of.job->failure.code;
 }
 

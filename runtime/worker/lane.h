@@ -68,6 +68,9 @@ void lanes_forget(struct lanes *lanes);
 /* Posts the staged message, if there is one, to all holders, with one WRITE and notify for each.
  * Returns 1 if nothing is left to post. Token held. */
 int lane_post(struct lanes *lanes, uint32_t shard);
+/* Does the same, unless the message is short and another one goes to the same rank: then
+ * lanes_post() posts both with one doorbell of the card. */
+void lane_send(struct lanes *lanes, uint32_t shard);
 /* Does the same for all lanes. Returns 0 also if the job has failed. */
 int lanes_post(struct lanes *lanes);
 /* Returns 1 if every staged message has been posted. */

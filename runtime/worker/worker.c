@@ -59,8 +59,9 @@ static int pick_up(struct worker *w, const struct signal *signal, const struct s
 
 /* ---- emit ------------------------------------------------------------------ */
 
-/* Each message is posted as soon as it is made, so that it travels while the next one is made. */
-static int send_to_shard(struct worker *w, uint32_t shard, struct pick pick)
+/* Each message is posted as soon as it is made, so that it travels while the next one is made.
+ * more: messages to the other shards follow at once, so a short one may wait for them. */
+static int send_to_shard(struct worker *w, uint32_t shard, struct pick pick, int more)
 {
 	struct message m = upload_head(w, shard);
 
@@ -76,7 +77,9 @@ static int send_to_shard(struct worker *w, uint32_t shard, struct pick pick)
 		return 0; /* with the token held; otherwise messages are posted when all are made */
 	const struct lap lap = stopwatch_begin();
 	progress_enter(w->job); /* does not count as a call of the application */
-	if (!w->job->failure.code)
+	if (!w->job->failure.code && more)
+		lane_send(w->lanes, shard);
+	else if (!w->job->failure.code)
 		lane_post(w->lanes, shard);
 	progress_unlock(w->job);
 	stopwatch_end(w->model.stopwatch, TIME_PUSH, &lap);
@@ -105,7 +108,7 @@ int worker_send_shard(struct worker *w, uint32_t shard)
 	else if (!w->step.rule.all_up) /* cannot fail, because nothing is added */
 		pick_up(w, &(struct signal){ .addend = NULL }, w->spans,
 			spans_of(w->layout, at, w->spans), &pick);
-	return send_to_shard(w, shard, pick);
+	return send_to_shard(w, shard, pick, 0);
 }
 
 /* A grid is as wide as the largest magnitude of the whole vector. */
@@ -141,7 +144,8 @@ static int send_selection(struct worker *w, const struct signal *signal)
 		rc = send_to_shard(w, s,
 				   w->step.rule.all_up && !left_out ?
 					   pick_all(all.vector, l->shards[s].span) :
-					   pick_part(&all, end, &from));
+					   pick_part(&all, end, &from),
+				   1);
 	}
 	return rc;
 }

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Preloaded into sluice-train by test_posts.sh: counts what the process posts, by kind, and writes
  * one line at the end to the file $COUNT_POSTS.RANK: push N notice N small N write N read N control
- * N other N push, notice: writes whose immediate says so; control: other immediates (barriers,
- * sums, status, greetings); small: writes without immediate and reads of up to 64 bytes
- * (credits, heartbeats); write: larger ones, which no protocol step should need. */
+ * N other N bells N. bells: calls that posted a push. push, notice: writes whose immediate says so;
+ * control: other immediates (barriers, sums, status, greetings); small: writes without immediate
+ * and reads of up to 64 bytes (credits, heartbeats); write: larger ones, which no protocol step
+ * should need. */
 #include "hook.h"
 #include "runtime/job/progress_token.h"
 #include <endian.h>
@@ -12,9 +13,9 @@
 #include <stdlib.h>
 
 enum { SMALL_BYTES = 64 };
-enum kind { PUSH, NOTICE, SMALL, WRITE, READ, CONTROL, OTHER, KINDS };
+enum kind { PUSH, NOTICE, SMALL, WRITE, READ, CONTROL, OTHER, BELLS, KINDS };
 static const char *const names[KINDS] = { "push", "notice",  "small", "write",
-					  "read", "control", "other" };
+					  "read", "control", "other", "bells" };
 static atomic_ulong counts[KINDS];
 
 static unsigned long request_bytes(const struct ibv_send_wr *request)
@@ -43,8 +44,12 @@ static enum kind kind_of(const struct ibv_send_wr *request)
 
 void hook_before_post(struct ibv_qp *qp, struct ibv_send_wr *chain)
 {
+	int pushes = 0;
+
 	(void)qp;
-	(void)chain;
+	for (; chain; chain = chain->next)
+		pushes |= kind_of(chain) == PUSH;
+	atomic_fetch_add(&counts[BELLS], (unsigned long)pushes);
 }
 
 void hook_posted(struct ibv_qp *qp, const struct ibv_send_wr *request)

@@ -58,6 +58,7 @@ struct fake_counts {
 	int qps_made;      /* calls of ibv_create_qp() that succeeded */
 	int misuse;        /* ended in the wrong order, destroyed with events or users left */
 	char first_misuse[128];
+	uint64_t doorbells; /* calls of ibv_post_send() */
 	uint64_t writes, writes_with_imm, reads, binds, invalidations;
 	uint64_t bytes_written, bytes_read;
 	int last_vector; /* of the last completion queue with a channel */

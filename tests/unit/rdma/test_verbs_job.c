@@ -131,6 +131,7 @@ static struct fake_counts counts_now(void)
 	return now;
 }
 
+static int shards = RANKS;
 /* The length of a user's region; 0: there is none. */
 static size_t user_bytes;
 
@@ -178,7 +179,7 @@ static void *run_rank(void *argument)
 				  .lost_after_ms = HOUR_MS }; /* no heartbeat is read in between */
 	sluice_model_attr attr = { .size = sizeof(attr),
 				   .count = COUNT,
-				   .shards = RANKS,
+				   .shards = (uint32_t)shards,
 				   .recipe = "up=topk(0.01) down=topk(0.01)" };
 	float *params = calloc(COUNT, sizeof(*params)), *grad = calloc(COUNT, sizeof(*grad));
 	sluice_model *model = NULL;
@@ -195,8 +196,8 @@ static void *run_rank(void *argument)
 	pthread_barrier_wait(&meeting);
 	if (rc == 0)
 		rc = sluice_model_open(job, &attr, params, &model);
-	if (rc == 0 && !fake_relaxed(lanes_staging(model->worker->lanes)->base,
-				     lanes_memory(&model->layout)))
+	if (rc == 0 &&
+	    !fake_relaxed(lanes_staging(model->worker->lanes)->base, lanes_memory(&model->layout)))
 		rc = fail_quietly(SLUICE_EINVAL, "the staging memory has no relaxed ordering");
 	if (rc == 0 && my_rank == 0)
 		measure(model);
@@ -292,4 +293,20 @@ TEST(model__on_a_card_without_windows__registers_its_staging_memory_once)
 			staged * 11 / 10 + (RANKS - 1) * logged + windowed + 8 * 4096);
 	assert_int_equal(after.mrs,
 			 registered); /* so too little memory is reported at the opening */
+}
+
+/* To each peer of each rank: one for the pushes to its shards, one for each notice and each READ,
+ * which are posted when a shard is done and when a notice has come. Credits are rare. */
+TEST(steady_state__three_shards_a_rank__one_doorbell_for_the_pushes_to_a_peer)
+{
+	const uint64_t peers = RANKS - 1;
+
+	fake_reset();
+	shards = 3 * RANKS;
+	run_job();
+	shards = RANKS;
+	assert_int_equal(after.writes_with_imm - before.writes_with_imm,
+			 STEPS * RANKS * peers * 3 * 2);
+	assert_in_range(after.doorbells - before.doorbells, STEPS * RANKS * peers,
+			STEPS * RANKS * peers * (1 + 3 + 3) + 20);
 }
