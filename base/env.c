@@ -76,9 +76,10 @@ const struct env_entry env_table[] = {
 	  "other providers, ranks of a node take the cards as SLUICE_DEVICE describes.",
 	  FIELD(interface) },
 	{ "SLUICE_PORTS", ENV_PORTS, "", "LOW-HIGH",
-	  "Ports on which a rank accepts TCP connections of the ofi transport, such as "
-	  "20000-20063: those that a firewall lets through between the nodes. Each rank of a node "
-	  "needs one. Without the variable the kernel chooses. It replaces libfabric's "
+	  "Ports on which a rank accepts TCP connections of the ofi transport, and UDP of the "
+	  "control network, such as 20000-20063: those that a firewall lets through between the "
+	  "nodes. Each rank of a node needs one. Without the variable the kernel chooses. It "
+	  "replaces libfabric's "
 	  "FI_TCP_PORT_LOW_RANGE and FI_TCP_PORT_HIGH_RANGE.",
 	  FIELD(ports) },
 	{ "SLUICE_LOG", ENV_TEXT, "warn", "LEVEL or MODULE+LEVEL[,MODULE+LEVEL...]",

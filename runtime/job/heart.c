@@ -155,7 +155,7 @@ int heart_open(sluice_job *job)
 	if (heart->ends < 0)
 		return fail(SLUICE_ENOMEM, "eventfd: %s", errno_text(errno));
 	int rc = job->size > 1 ? probe_open(job->rank, job->size, job->settings.control_interface,
-					    &heart->probe) :
+					    job->settings.ports, &heart->probe) :
 				 0;
 	return rc ? rc : region_open((size_t)job->size * PULSE_BYTES, 0, "pulses", &heart->pulses);
 }

@@ -3,6 +3,7 @@
 #include "job/probe.h"
 #include "base/bytes.h"
 #include "base/clock.h"
+#include "base/env.h"
 #include "base/error.h"
 #include "base/log.h"
 #include "rdma/auth.h"
@@ -45,7 +46,8 @@ struct probed {
 
 struct probe {
 	int rank, size, fd;
-	int v4_only; /* this kernel has no IPv6 */
+	int low, high; /* the ports of SLUICE_PORTS; 0: any */
+	int v4_only;   /* this kernel has no IPv6 */
 	struct in6_addr own[PROBE_ADDRESSES];
 	int n_own;
 	in_port_t port;
@@ -151,6 +153,22 @@ static void find_addresses(struct probe *p, const char *allowed)
 
 /* ---- opening and closing ----------------------------------------------------------- */
 
+/* Binds to a free port of SLUICE_PORTS, or lets the kernel choose. port is the address's. */
+static int bind_socket(const struct probe *p, struct sockaddr *at, socklen_t n, in_port_t *port)
+{
+	const int span = p->high - p->low + 1;
+	if (!p->high)
+		return bind(p->fd, at, n);
+	for (int i = 0; i < span; i++) {
+		*port = htons((uint16_t)(p->low + (p->rank + i) % span));
+		if (!bind(p->fd, at, n))
+			return 0;
+		if (errno != EADDRINUSE)
+			break;
+	}
+	return -1;
+}
+
 static int open_socket(struct probe *p)
 {
 	struct sockaddr_in6 any = { .sin6_family = AF_INET6, .sin6_addr = in6addr_any };
@@ -159,14 +177,15 @@ static int open_socket(struct probe *p)
 	socklen_t n = sizeof(any);
 	p->fd = socket(AF_INET6, kind, 0);
 	if (p->fd >= 0 && !setsockopt(p->fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off)) &&
-	    !bind(p->fd, (struct sockaddr *)&any, sizeof(any))) {
+	    !bind_socket(p, (struct sockaddr *)&any, sizeof(any), &any.sin6_port)) {
 		setsockopt(p->fd, IPPROTO_IPV6, IPV6_RECVERR, &on, sizeof(on));
 	} else {
 		if (p->fd >= 0)
 			close(p->fd);
 		p->v4_only = 1;
 		p->fd = socket(AF_INET, kind, 0);
-		if (p->fd < 0 || bind(p->fd, (struct sockaddr *)&any4, sizeof(any4)))
+		if (p->fd < 0 ||
+		    bind_socket(p, (struct sockaddr *)&any4, sizeof(any4), &any4.sin_port))
 			return -1;
 	}
 	/* Without this the kernel reports refusals of connected sockets only. */
@@ -177,7 +196,7 @@ static int open_socket(struct probe *p)
 	return 0;
 }
 
-int probe_open(int rank, int size, const char *allowed, struct probe **out)
+int probe_open(int rank, int size, const char *allowed, const char *ports, struct probe **out)
 {
 	struct probe *p = *out = calloc(1, sizeof(*p));
 	int rc = card_list_check("SLUICE_CONTROL_INTERFACE", allowed, 0);
@@ -191,9 +210,15 @@ int probe_open(int rank, int size, const char *allowed, struct probe **out)
 		return fail(rc, "%s", sluice_last_error());
 	p->rank = rank;
 	p->size = size;
+	if (*ports && env_ports(ports, &p->low, &p->high))
+		return fail(SLUICE_EINVAL, "\"%.40s\" is not a range of ports", ports);
 	if (open_socket(p))
-		return fail(SLUICE_ENOMEM, "no UDP socket for the control network: %s",
-			    errno_text(errno));
+		return fail(SLUICE_ENOMEM, "no UDP socket for the control network: %s%s%s",
+			    errno_text(errno),
+			    *ports && errno == EADDRINUSE ?
+				    "; each rank of a node needs a free port of SLUICE_PORTS=" :
+				    "",
+			    *ports && errno == EADDRINUSE ? ports : "");
 	find_addresses(p, allowed);
 	if (!p->n_own)
 		log_line(LOG_INFO, "runtime",

@@ -24,9 +24,9 @@ enum { PROBE_ADDRESSES = 3, PROBE_RECORD_BYTES = 4 + PROBE_ADDRESSES * 16 };
 
 struct probe;
 
-/* allowed: the interfaces of the control network (SLUICE_CONTROL_INTERFACE). Without an address the
- * probe works, but no peer can ask this rank. */
-int probe_open(int rank, int size, const char *allowed, struct probe **out);
+/* allowed: the interfaces of the control network (SLUICE_CONTROL_INTERFACE). ports: SLUICE_PORTS;
+ * "": any. Without an address the probe works, but no peer can ask this rank. */
+int probe_open(int rank, int size, const char *allowed, const char *ports, struct probe **out);
 void probe_close(struct probe **probe);
 /* Writes this rank's part of the record. */
 size_t probe_record(const struct probe *probe, uint8_t bytes[PROBE_RECORD_BYTES]);

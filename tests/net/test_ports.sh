@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: BSD-3-Clause
-# SLUICE_PORTS behind a firewall: each node accepts connections to one port for the job, and to what Slurm
-# listens on, and drops all others. A job that listens on that port trains as undisturbed, and nothing is dropped;
+# SLUICE_PORTS behind a firewall: each node accepts connections and datagrams to one port for the job, and to what
+# Slurm listens on, and drops all others. A job that listens on that port trains as undisturbed, and nothing is dropped;
 # one without SLUICE_PORTS does not connect.
 # limit: 120 s
 . "$TOP/tests/net/lib.sh"
@@ -31,6 +31,7 @@ table inet closed {
 		iifname lo accept
 		ct state established,related accept
 		tcp dport { $port, \$slurm } accept
+		udp dport != $port counter drop
 		tcp flags & (syn | ack) == syn counter drop
 		meta l4proto tcp drop
 	}

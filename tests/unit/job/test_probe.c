@@ -11,6 +11,7 @@
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -35,7 +36,7 @@ static void open_both(int keys_differ)
 		peer_keys[r] = (struct peer_keys){
 			.rank = r, .size = RANKS, .key = (const uint8_t(*)[AUTH_KEY_BYTES])keys[r]
 		};
-		assert_int_equal(probe_open(r, RANKS, "lo", &probes[r]), 0);
+		assert_int_equal(probe_open(r, RANKS, "lo", "", &probes[r]), 0);
 		probe_admit(probes[r], &peer_keys[r]);
 		lengths[r] = probe_record(probes[r], records[r]);
 		assert_true(lengths[r] >= 4 + 16 && lengths[r] <= PROBE_RECORD_BYTES);
@@ -67,6 +68,33 @@ static void ask_and_answer(uint64_t now)
 	probe_ask(probes[A], B, now);
 	assert_true(serve(B, WAIT_MS));
 	assert_true(serve(A, WAIT_MS));
+}
+
+TEST(ports__of_a_range__are_used_once_each_and_then_missed)
+{
+	char ports[24] = "";
+	uint8_t record[PROBE_RECORD_BYTES];
+	struct probe *third;
+	int first;
+
+	/* A pair of free ports, found by asking for pairs. */
+	log_set_sink(swallow, NULL);
+	for (first = 20000 + getpid() % 20000;; first += 2) {
+		snprintf(ports, sizeof(ports), "%d-%d", first, first + 1);
+		if (!probe_open(0, RANKS, "lo", ports, &probes[0]) &&
+		    !probe_open(1, RANKS, "lo", ports, &probes[1]))
+			break;
+		close_both();
+	}
+	for (int r = 0; r < RANKS; r++) {
+		probe_record(probes[r], record);
+		assert_int_equal(get_le16(record), first + r);
+	}
+	assert_int_equal(probe_open(2, RANKS, "lo", ports, &third), SLUICE_ENOMEM);
+	assert_non_null(strstr(sluice_last_error(), "SLUICE_PORTS="));
+	assert_non_null(strstr(sluice_last_error(), ports));
+	probe_close(&third);
+	close_both();
 }
 
 TEST(question__of_a_rank_with_the_key__is_answered_with_its_time)
