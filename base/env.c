@@ -29,7 +29,8 @@ const struct env_entry env_table[] = {
 	  "that begins with ^ excludes all its entries. A rank takes one of those with an active "
 	  "port and a usable address: the nearest to its GPU in the PCIe tree, or without a GPU "
 	  "the nearest to its processors. Ranks of a node take turns where several are as near "
-	  "and in one network.",
+	  "and of one link layer and speed. Two ranks whose cards share no network connect through "
+	  "other cards of their nodes that do.",
 	  FIELD(device) },
 	{ "SLUICE_GID_INDEX", ENV_TEXT, "auto", "auto or 0 .. 255",
 	  "Entry of the GID table whose address the verbs transport uses on Ethernet. "

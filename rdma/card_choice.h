@@ -13,8 +13,9 @@ enum { CARDS_MOST = 64 };
 struct card {
 	const char *name; /* the operating system's name, such as "mlx5_0" */
 	const char *bus;  /* PCI bus id; "": hwloc finds the card by its name */
-	/* Cards with the same number can reach each other: for example, the number of their
-	 * subnet. */
+	/* Only cards with the same number take turns. For libfabric the number stands for a
+	 * network. For verbs, which opens another card for peers in another network, it stands for
+	 * a link layer and a speed. */
 	uint64_t fabric;
 };
 
@@ -36,9 +37,8 @@ struct card_choice {
 
 struct hwloc_topology;
 /* Sets out[0 .. n-1] to the cards in the order in which this rank tries them, n <= CARDS_MOST. A
- * rank without a GPU begins with the fabric of cards[0], because its peers do so too, and because
- * only cards of one fabric are sure to reach each other. Cards of other fabrics never take turns
- * with each other. topology NULL: nothing is known of the node, and ranks take turns. */
+ * rank without a GPU begins with the fabric of cards[0], as its peers do. topology NULL: nothing is
+ * known of the node, and ranks take turns. */
 void cards_order(struct hwloc_topology *topology, const struct card *cards, size_t n,
 		 const struct card_user *user, struct card_choice *out);
 

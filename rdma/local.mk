@@ -53,6 +53,7 @@ library_sources += \
 	rdma/verbs.c \
 	rdma/verbs_address.c rdma/verbs_address.h \
 	rdma/verbs_device.c rdma/verbs_device.h \
+	rdma/verbs_route.c rdma/verbs_route.h \
 	rdma/verbs_record.c rdma/verbs_record.h \
 	rdma/windows.c rdma/windows.h
 endif

@@ -33,10 +33,10 @@ static int cost(int a, int b)
 struct tie {
 	int cost;
 	unsigned sum; /* of all bytes of these networks */
-	struct meeting least, most;
+	struct pairing least, most;
 };
 
-static void take(struct tie *tie, const struct network *a, const struct meeting *it)
+static void take(struct tie *tie, const struct network *a, const struct pairing *it)
 {
 	const struct network *n = &a[it->a];
 	const int costs = cost(it->a, it->b);
@@ -53,19 +53,19 @@ static void take(struct tie *tie, const struct network *a, const struct meeting 
 		tie->most = *it;
 }
 
-struct meeting network_meeting(const struct network *a, int n_a, const struct network *b, int n_b)
+struct pairing network_pairing(const struct network *a, int n_a, const struct network *b, int n_b)
 {
-	struct tie tie = { .least = { MEETING_NONE, -1, -1 } };
+	struct tie tie = { .least = { PAIRING_NONE, -1, -1 } };
 
 	for (int i = 0; i < n_a; i++)
 		for (int j = 0; j < n_b; j++)
 			if (!memcmp(&a[i], &b[j], sizeof(*a)))
 				take(&tie, a,
-				     &(struct meeting){ i || j ? MEETING_OTHER : MEETING_OWN, i,
+				     &(struct pairing){ i || j ? PAIRING_OTHER : PAIRING_OWN, i,
 							j });
 	if (tie.least.a >= 0)
 		return tie.sum % 2 ? tie.least : tie.most;
 	if (n_a && n_b && a[0].kind == b[0].kind)
-		return (struct meeting){ MEETING_ROUTE, 0, 0 };
+		return (struct pairing){ PAIRING_ROUTE, 0, 0 };
 	return tie.least;
 }

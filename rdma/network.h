@@ -18,15 +18,15 @@ struct network {
 /* address: of family 4 or 6, in network order. A prefix that is too long counts as an address. */
 struct network network_of(uint8_t kind, int family, const uint8_t address[16], unsigned prefix);
 
-enum meeting_kind {
-	MEETING_OWN,   /* the cards that both ranks prefer share a network */
-	MEETING_OTHER, /* they do not, but other cards of the ranks' nodes do */
-	MEETING_ROUTE, /* no cards share a network; a route may lead from one own card to the other
+enum pairing_kind {
+	PAIRING_OWN,   /* the cards that both ranks prefer share a network */
+	PAIRING_OTHER, /* they do not, but other cards of the ranks' nodes do */
+	PAIRING_ROUTE, /* no cards share a network; a route may lead from one own card to the other
 			*/
-	MEETING_NONE   /* the own cards are of different kinds, or a rank has none */
+	PAIRING_NONE   /* the own cards are of different kinds, or a rank has none */
 };
-struct meeting {
-	enum meeting_kind kind;
+struct pairing {
+	enum pairing_kind kind;
 	int a, b; /* the cards, as indices in the two lists; -1: none */
 };
 
@@ -34,5 +34,5 @@ struct meeting {
  * the own card of one, then the cards nearest to the fronts of the lists. Where that leaves two
  * choices, neighbouring pairs of networks take the lesser and the greater in turn, so that no
  * network serves all pairs. */
-struct meeting network_meeting(const struct network *a, int n_a, const struct network *b, int n_b);
+struct pairing network_pairing(const struct network *a, int n_a, const struct network *b, int n_b);
 #endif

@@ -5,6 +5,7 @@
  * token, calls a transport. Only wake() may be called by any thread. */
 #ifndef RDMA_TRANSPORT_H
 #define RDMA_TRANSPORT_H
+#include "rdma/network.h"
 #include "region.h"
 #include <stddef.h>
 #include <stdint.h>
@@ -105,6 +106,13 @@ enum distance {
 	DISTANCE_NETWORK
 };
 
+/* A trial: whether packets reach a peer, and come back. */
+struct route {
+	const uint8_t *record; /* of the peer */
+	size_t bytes;
+	int answered; /* set by the trial */
+};
+
 struct transport_ops {
 	const char *name;
 	enum distance farthest; /* the largest distance it covers */
@@ -120,6 +128,16 @@ struct transport_ops {
 	void (*close)(struct transport **t);
 	/* Writes this transport's part of the rank's record, at most TRANSPORT_RECORD_BYTES. */
 	int (*record)(struct transport *t, uint8_t *bytes, size_t *len_out);
+	/* NULL: two ranks as far apart as `farthest` reach each other. Otherwise they need cards of
+	 * one network. Reads the networks of a rank's cards from its record, the own card first.
+	 * Returns how many, or SLUICE_E*, which is not logged. */
+	int (*networks)(const uint8_t *record, size_t len, struct network out[NETWORKS_MOST]);
+	/* Writes the name of a card of a record, such as "mlx5_0 10.3.0.1/24 (RoCE)". */
+	void (*card)(const uint8_t *record, size_t len, int card, char *text, size_t cap);
+	/* Tries for at most timeout_ms whether the own card reaches peers outside its network, who
+	 * need not poll. why: of the first that does not answer. */
+	void (*try_routes)(struct transport *t, struct route *routes, int n, int timeout_ms,
+			   char *why, size_t cap);
 	/* Receives the keys after the bootstrap, before the first connect(). NULL: not needed on
 	 * one machine. */
 	int (*admit)(struct transport *t, const struct peer_keys *keys);
@@ -203,6 +221,7 @@ struct transport {
 	const struct transport_ops *ops;
 	struct transport_counters counters;
 	const char *device; /* "mlx5_0"; NULL: none */
+	int card;           /* its number in the record of this rank; set by the job */
 	/* A warning for users before they measure, or NULL. The lowest rank that the transport
 	 * connects logs it. Valid as long as the transport. */
 	const char *caution;

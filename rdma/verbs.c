@@ -16,13 +16,13 @@
 #include "rdma/sendlog.h"
 #include "rdma/transfer.h"
 #include "rdma/verbs_device.h"
+#include "rdma/verbs_route.h"
 #include "rdma/verbs_record.h"
 #include "rdma/wakeup.h"
 #include "sluice.h"
 #include <fcntl.h>
 #include <netinet/in.h>
 #include <sched.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -50,8 +50,7 @@ struct verbs {
 	const struct region *control;
 	size_t control_line_bytes;
 	struct verbs_device device;
-	struct verbs_device
-		*found; /* the first is `device`; NULL: another transport has the list */
+	struct verbs_device found[VERBS_DEVICES_MOST]; /* by the transport of the own card */
 	int n_found;
 	struct path_choice path;
 	struct queue_sizes sizes;
@@ -92,18 +91,6 @@ static int fail_link_gone(const struct verbs_endpoint *ep)
 
 /* ---- meeting peers ---------------------------------------------------------------- */
 
-static struct verbs_card card_of(const struct verbs_device *device)
-{
-	struct verbs_card card = { .link_layer = device->port_attr.link_layer,
-				   .port = device->port,
-				   .mtu = (uint8_t)device->port_attr.active_mtu,
-				   .prefix = device->prefix,
-				   .address = device->address };
-
-	snprintf(card.device, sizeof(card.device), "%.31s", device->name);
-	return card;
-}
-
 /* Lists the cards of this node, unless another transport of this rank does. */
 static int verbs_record(struct transport *t, uint8_t *bytes, size_t *len_out)
 {
@@ -111,12 +98,18 @@ static int verbs_record(struct transport *t, uint8_t *bytes, size_t *len_out)
 	struct verbs_record record = { .rank = v->rank,
 				       .port = connect_port(v->connect),
 				       .n_cards = 1,
-				       .cards = { card_of(&v->device) } };
+				       .cards = { verbs_card_of(&v->device) } };
 
 	for (; record.n_cards < v->n_found; record.n_cards++)
-		record.cards[record.n_cards] = card_of(&v->found[record.n_cards]);
+		record.cards[record.n_cards] = verbs_card_of(&v->found[record.n_cards]);
 	*len_out = verbs_record_encode(&record, bytes);
 	return SLUICE_OK;
+}
+
+static void verbs_try_routes(struct transport *t, struct route *routes, int n, int timeout_ms,
+			     char *why, size_t cap)
+{
+	verbs_routes_try(&verbs_of(t)->device, routes, n, timeout_ms, why, cap);
 }
 
 static int verbs_admit(struct transport *t, const struct peer_keys *keys)
@@ -534,26 +527,15 @@ static int check_memlock(const struct verbs *v)
 static int find_device(struct verbs *v, const struct transport_config *config)
 {
 	const struct verbs *first = config->beside ? verbs_of(config->beside) : NULL;
-	const struct verbs_wanted wanted = { .device = config->device,
-					     .interface = config->interface,
-					     .gid_index = config->gid_index,
-					     .gid_net = config->gid_net };
-	int rc;
+	const struct verbs_wanted wanted = { config->device, config->interface, config->gid_index,
+					     config->gid_net };
+	int rc = SLUICE_OK;
 
-	if (first) {
-		if (config->card <= 0 || config->card >= first->n_found)
-			return fail(SLUICE_EINVAL, "verbs: this node has %d addresses, none is %d",
-				    first->n_found, config->card);
-		v->device = first->found[config->card];
-		snprintf(v->device.reason, sizeof(v->device.reason),
-			 "for peers in this network only");
-		return SLUICE_OK;
-	}
-	v->found = calloc(VERBS_DEVICES_MOST, sizeof(*v->found));
-	if (!v->found)
-		return fail(SLUICE_ENOMEM, "verbs: no memory for %d devices", VERBS_DEVICES_MOST);
-	rc = verbs_devices_find(&wanted, v->found, &v->n_found);
-	v->device = v->found[0];
+	if (first && (config->card < 0 || config->card >= first->n_found))
+		return fail(SLUICE_EINVAL, "verbs: this node has no card %d", config->card);
+	if (!first)
+		rc = verbs_devices_find(&wanted, v->found, &v->n_found);
+	v->device = first ? first->found[config->card] : v->found[0];
 	return rc;
 }
 
@@ -698,7 +680,6 @@ static void verbs_close(struct transport **t)
 	event_queue_close(&v->events);
 	free(v->peers);
 	free(v->by_rank);
-	free(v->found);
 	free(v);
 	*t = NULL;
 }
@@ -709,6 +690,9 @@ const struct transport_ops verbs_transport = {
 	.open = verbs_open,
 	.close = verbs_close,
 	.record = verbs_record,
+	.networks = verbs_record_read_networks,
+	.card = verbs_record_read_card,
+	.try_routes = verbs_try_routes,
 	.admit = verbs_admit,
 	.connect = verbs_connect,
 	.ready = verbs_ready,

@@ -6,7 +6,6 @@
 #include "base/log.h"
 #include "rdma/card_list.h"
 #include "rdma/card_choice.h"
-#include "rdma/network.h"
 #include "rdma/verbs_address.h"
 #include "sluice.h"
 #include <arpa/inet.h>
@@ -244,17 +243,12 @@ static int try_port(struct ibv_context *context, const struct verbs_addresses *a
 	return n > 0 ? SLUICE_OK : n;
 }
 
-/* Devices are sure to reach each other if they have one link layer and addresses of one network. */
-static uint64_t fabric_of(const struct usable_port *port)
+/* Ranks take ports in turn if these have one link layer and one speed, whatever their networks: the
+ * record lists all, and a peer in another network is reached through another port. */
+static uint64_t fabric_of(const struct verbs_device *device)
 {
-	const struct verbs_address *at = &port->address[0];
-	const int v4 = at->address.ss_family == AF_INET;
-	const struct network n = network_of((uint8_t)port->device.infiniband, v4 ? 4 : 6,
-					    at->gid.raw + (v4 ? 12 : 0), at->prefix);
-	uint64_t head;
-
-	memcpy(&head, n.address, sizeof(head));
-	return head << 1 | (uint64_t)port->device.infiniband;
+	return (uint64_t)device->port_attr.active_width << 16 |
+	       (uint64_t)device->port_attr.active_speed << 8 | (uint64_t)device->infiniband;
 }
 
 static void try_ports(struct ibv_context *context, const struct verbs_addresses *addresses,
@@ -268,7 +262,8 @@ static void try_ports(struct ibv_context *context, const struct verbs_addresses 
 		*it = (struct usable_port){ .device = *device };
 		it->device.port = (uint8_t)p;
 		if (!try_port(context, addresses, it))
-			out->card[out->n++] = (struct card){ it->device.name, "", fabric_of(it) };
+			out->card[out->n++] = (struct card){ it->device.name, "",
+							     fabric_of(&it->device) };
 	}
 	if (port > device->attr.phys_port_cnt)
 		fail_quietly(SLUICE_ENOSUPP, "%s has %d port%s, not %u (SLUICE_DEVICE)",
@@ -336,6 +331,8 @@ static void add_address(const struct usable_port *port, int address,
 	out[*n].prefix = at->prefix;
 	out[*n].gid = at->gid;
 	out[*n].gid_index = at->gid_index;
+	if (*n)
+		snprintf(out[*n].reason, sizeof(out->reason), "for peers in this network only");
 	++*n;
 }
 

@@ -25,6 +25,18 @@ _Static_assert(HEAD_BYTES + NETWORKS_MOST * (FIELD_HEAD_BYTES + CARD_MOST) <=
 	       "the cards do not fit into a record");
 _Static_assert(CARD_MOST <= UINT8_MAX, "a card is too long for a field");
 
+struct verbs_card verbs_card_of(const struct verbs_device *device)
+{
+	struct verbs_card card = { .link_layer = device->port_attr.link_layer,
+				   .port = device->port,
+				   .mtu = (uint8_t)device->port_attr.active_mtu,
+				   .prefix = device->prefix,
+				   .address = device->address };
+
+	snprintf(card.device, sizeof(card.device), "%.31s", device->name);
+	return card;
+}
+
 /* ---- addresses ---------------------------------------------------------------------- */
 
 /* The bytes of an address, which are 4 or 16 by its family. */
@@ -148,10 +160,10 @@ int verbs_record_decode(const uint8_t *bytes, size_t n, int rank, struct verbs_r
 	size_t at = HEAD_BYTES;
 
 	memset(out, 0, sizeof(*out));
-	if (n < HEAD_BYTES || get_le32(bytes) != MAGIC || get_le32(bytes + 4) != (uint32_t)rank ||
-	    !get_le16(bytes + 8))
+	if (n < HEAD_BYTES || get_le32(bytes) != MAGIC ||
+	    (rank >= 0 && get_le32(bytes + 4) != (uint32_t)rank) || !get_le16(bytes + 8))
 		goto invalid;
-	out->rank = rank;
+	out->rank = (int)get_le32(bytes + 4);
 	out->port = get_le16(bytes + 8);
 	while (at < n) {
 		const uint8_t *field = bytes + at;
@@ -170,4 +182,22 @@ invalid:
 	return fail_quietly(SLUICE_EWIRE,
 			    "verbs: the record of rank %d (%zu bytes) names no valid address", rank,
 			    n);
+}
+
+int verbs_record_read_networks(const uint8_t *bytes, size_t n, struct network out[NETWORKS_MOST])
+{
+	struct verbs_record record;
+	int rc = verbs_record_decode(bytes, n, -1, &record);
+
+	return rc ? rc : verbs_record_networks(&record, out);
+}
+
+void verbs_record_read_card(const uint8_t *bytes, size_t n, int card, char *text, size_t cap)
+{
+	char name[VERBS_CARD_TEXT] = "?";
+	struct verbs_record record;
+
+	if (!verbs_record_decode(bytes, n, -1, &record) && card < record.n_cards)
+		verbs_card_text(&record.cards[card], name);
+	snprintf(text, cap, "%s", name);
 }

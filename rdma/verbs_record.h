@@ -12,9 +12,9 @@
 #ifndef RDMA_VERBS_RECORD_H
 #define RDMA_VERBS_RECORD_H
 #include "rdma/network.h"
+#include "rdma/verbs_device.h"
 #include <stddef.h>
 #include <stdint.h>
-#include <sys/socket.h>
 
 /* A way into a node: one of the addresses of a port. A port with several is several cards. */
 struct verbs_card {
@@ -23,6 +23,8 @@ struct verbs_card {
 	uint8_t port, mtu, prefix;
 	struct sockaddr_storage address; /* its port number is 0 */
 };
+
+struct verbs_card verbs_card_of(const struct verbs_device *device);
 
 struct verbs_record {
 	int rank;
@@ -33,13 +35,18 @@ struct verbs_record {
 
 /* Returns the number of bytes, at most TRANSPORT_RECORD_BYTES. */
 size_t verbs_record_encode(const struct verbs_record *record, uint8_t *bytes);
-/* Returns 0, or SLUICE_EWIRE, which is not logged: the bytes are not a record of this rank. */
+/* Returns 0, or SLUICE_EWIRE, which is not logged: the bytes are not a record of this rank, or, if
+ * rank is -1, of any. */
 int verbs_record_decode(const uint8_t *bytes, size_t n, int rank, struct verbs_record *out);
 
 /* The address at which the record's rank listens, with the port. */
 struct sockaddr_storage verbs_record_listener(const struct verbs_record *record);
 /* Returns the number of networks: those of the cards, in their order. */
 int verbs_record_networks(const struct verbs_record *record, struct network out[NETWORKS_MOST]);
+
+/* The same from bytes, and the name of a card, for transport.h. */
+int verbs_record_read_networks(const uint8_t *bytes, size_t n, struct network out[NETWORKS_MOST]);
+void verbs_record_read_card(const uint8_t *bytes, size_t n, int card, char *text, size_t cap);
 
 enum { VERBS_CARD_TEXT = 112 };
 /* "mlx5_0 10.3.0.1/24 (RoCE)" */

@@ -34,6 +34,7 @@ library_sources += \
 	runtime/job/progress.c runtime/job/progress.h \
 	runtime/job/progress_token.h \
 	runtime/job/reach.c runtime/job/reach.h \
+	runtime/job/ways.c runtime/job/ways.h \
 	runtime/job/sim_rank.c runtime/job/sim_rank.h \
 	runtime/job/simulate.c \
 	runtime/job/split.c runtime/job/split.h \

@@ -174,7 +174,7 @@ int heart_admit(sluice_job *job, const struct peer_keys *keys)
 	probe_admit(heart->probe, keys);
 	for (int p = 0; p < job->size && !rc; p++) {
 		size_t n = 0;
-		const uint8_t *bytes = record_find(&job->records[p], HEART_ENTRY, &n);
+		const uint8_t *bytes = record_find(&job->records[p], HEART_ENTRY, 0, &n);
 		rc = probe_meet(heart->probe, p, bytes, bytes ? n : 0);
 	}
 	return rc;

@@ -12,6 +12,7 @@
 #include "job/key_file.h"
 #include "job/pair_keys.h"
 #include "job/reach.h"
+#include "job/ways.h"
 #include "base/bytes.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -43,17 +44,22 @@ static int transports_named(void)
 	return text && *text;
 }
 
-static struct transport *opened(const sluice_job *job, const struct transport_ops *ops)
+static struct transport *opened_on(const sluice_job *job, const struct transport_ops *ops, int card)
 {
 	for (int t = 0; t < job->n_transports; t++)
-		if (job->transports[t]->ops == ops)
+		if (job->transports[t]->ops == ops && job->transports[t]->card == card)
 			return job->transports[t];
 	return NULL;
 }
 
+static struct transport *opened(const sluice_job *job, const struct transport_ops *ops)
+{
+	return opened_on(job, ops, 0);
+}
+
 /* A transport that the user named must work. The others must only if they are needed, so why one is
  * missing is reported when a rank cannot be reached without it. */
-static int open_transport(sluice_job *job, const struct transport_ops *ops)
+static int open_transport(sluice_job *job, const struct transport_ops *ops, int card, int peers)
 {
 	struct transport_config config = {
 		.rank = job->rank,
@@ -71,6 +77,9 @@ static int open_transport(sluice_job *job, const struct transport_ops *ops)
 		.provider = job->settings.provider,
 		.interface = job->settings.interface,
 		.ports = job->settings.ports,
+		.beside = card ? opened(job, ops) : NULL,
+		.card = card,
+		.peers = peers,
 		.neighbours = job->sim_rank ? sim_rank_neighbours(job->sim_rank) : NULL,
 		.lost_after_ms = job->settings.lost_after_ms,
 		.link_lost_after_ms = (int)(job->budget.link_lost_ns / 1000000),
@@ -80,12 +89,12 @@ static int open_transport(sluice_job *job, const struct transport_ops *ops)
 				     SIMULATED_QUEUE_PER_PEER * (uint32_t)job->size;
 	int rc = ops->open(&config, &job->transports[job->n_transports]);
 	if (!rc) {
-		job->n_transports++;
+		job->transports[job->n_transports++]->card = card;
 		return 0;
 	}
 	char why[ERROR_TEXT_BYTES];
 	snprintf(why, sizeof why, "%s", sluice_last_error());
-	if (transports_named() || !strcmp(ops->name, "self") || !strcmp(ops->name, "shm"))
+	if (card || transports_named() || !strcmp(ops->name, "self") || !strcmp(ops->name, "shm"))
 		return fail(rc, "transport %s: %s", ops->name, why);
 	size_t used = strlen(job->unopened);
 	snprintf(job->unopened + used, sizeof job->unopened - used, " %s: %s;", ops->name, why);
@@ -116,12 +125,12 @@ static int miss_transport(sluice_job *job, const struct transport_ops *ops)
 static int open_transports(sluice_job *job)
 {
 	if (job->sim_rank)
-		return open_transport(job, &self_transport);
+		return open_transport(job, &self_transport, 0, 0);
 	for (int i = 0; transports[i]; i++) {
 		const struct transport_ops *ops = transports[i];
 		if (!allowed(&job->settings, ops->name) || is_put_off(job, ops))
 			continue;
-		int rc = ops->absent ? miss_transport(job, ops) : open_transport(job, ops);
+		int rc = ops->absent ? miss_transport(job, ops) : open_transport(job, ops, 0, 0);
 		if (rc)
 			return rc;
 	}
@@ -164,26 +173,56 @@ static int add_proof(const sluice_job *job, int first, uint8_t payload[RECORD_PA
 	return rc;
 }
 
-/* Writes the record's payload: the terms, then for each transport its name (8 bytes), a length and
- * its address. No address means that the transport is not open yet. The public key and the
+/* Room for the entries that come last: the public key, the addresses in the control network, and
+ * the proof of the key file. */
+enum { LAST_ENTRIES_BYTES = 384 };
+
+/* Adds an entry to the payload: the name (7 bytes), a number, a length, and the bytes. */
+static int add_entry(const char *name, int number, const uint8_t *bytes, size_t n,
+		     uint8_t payload[RECORD_PAYLOAD_BYTES], size_t *at)
+{
+	uint8_t *entry = payload + *at;
+	if (*at + 12 + n > RECORD_PAYLOAD_BYTES - LAST_ENTRIES_BYTES)
+		return fail(SLUICE_EINVAL,
+			    "the addresses of the transports are too long for the record of %d "
+			    "bytes: let SLUICE_DEVICE allow fewer cards",
+			    RECORD_PAYLOAD_BYTES);
+	*at += name_entry(entry, name, n);
+	entry[7] = (uint8_t)number;
+	if (n)
+		memcpy(entry + 12, bytes, n);
+	return 0;
+}
+
+static int add_address(struct transport *t, uint8_t payload[RECORD_PAYLOAD_BYTES], size_t *at)
+{
+	uint8_t record[TRANSPORT_RECORD_BYTES];
+	size_t n = 0;
+	int rc = t->ops->record(t, record, &n);
+	return rc ? rc : add_entry(t->ops->name, t->card, record, n, payload, at);
+}
+
+/* Writes the record's payload: the terms, then an entry for the address of each transport and card.
+ * No address means that the transport is not open yet. The second record has the result of this
+ * rank's trials as well; tried is NULL for the first. The public key and the
  * addresses in the control network follow in the same form. A rank that cannot take part writes the
  * reason instead. */
-static int write_payload(sluice_job *job, int first, uint8_t payload[RECORD_PAYLOAD_BYTES],
-			 size_t *bytes_out)
+static int write_payload(sluice_job *job, const struct ways_tried *tried,
+			 uint8_t payload[RECORD_PAYLOAD_BYTES], size_t *bytes_out)
 {
+	const int first = !tried;
 	size_t at = 4;
+	int rc = 0;
 	put_le32(payload, terms(job));
-	for (int i = 0; transports[i]; i++) {
-		const struct transport_ops *ops = transports[i];
-		struct transport *t = opened(job, ops);
-		size_t bytes = 0;
-		if (!t && !(first && is_put_off(job, ops)))
-			continue;
-		int rc = t ? ops->record(t, payload + at + 12, &bytes) : 0;
-		if (rc)
-			return rc;
-		at += name_entry(payload + at, ops->name, bytes);
-	}
+	for (int i = 0; transports[i] && !rc; i++)
+		if (!opened(job, transports[i]) && first && is_put_off(job, transports[i]))
+			rc = add_entry(transports[i]->name, 0, NULL, 0, payload, &at);
+	for (int i = 0; i < job->n_transports && !rc; i++)
+		rc = add_address(job->transports[i], payload, &at);
+	if (!rc && tried && tried->bytes)
+		rc = add_entry(reach_trial_name, 0, tried->entry, tried->bytes, payload, &at);
+	if (rc)
+		return rc;
 	if (job->pair_keys)
 		pair_keys_write(job->pair_keys, payload, &at);
 	if (at + 12 + PROBE_RECORD_BYTES > RECORD_PAYLOAD_BYTES)
@@ -229,49 +268,28 @@ static int hand_out_keys(sluice_job *job)
 	return rc ? rc : heart_admit(job, keys);
 }
 
-/* Lists what a rank's record offers, such as " self shm". */
-static void list_offers(const struct rank_record *record, char *text, size_t cap)
-{
-	size_t bytes, used = 0;
-	*text = 0;
-	for (int i = 0; transports[i] && used < cap; i++)
-		if (record_find(record, transports[i]->name, &bytes))
-			used += (size_t)snprintf(text + used, cap - used, " %s",
-						 transports[i]->name);
-}
-
-/* Explains why two ranks cannot reach each other, and what to do. Each rank knows best what it
- * lacks. */
-static int unreachable(const sluice_job *job, int a, int b)
-{
-	char of_a[64], of_b[64];
-	list_offers(&job->records[a], of_a, sizeof of_a);
-	list_offers(&job->records[b], of_b, sizeof of_b);
-	return fail(SLUICE_ENOSUPP,
-		    "no transport reaches %s from %s: rank %d offers%s, rank %d%s, of which self "
-		    "and shm reach ranks of one machine only;%s allowed on rank %d: "
-		    "SLUICE_TRANSPORT=%s",
-		    rank_text(job, b), rank_text(job, a), a, of_a, b, of_b, job->unopened,
-		    job->rank, job->settings.transport);
-}
-
 /* Fails on all ranks if two of them cannot reach each other, so that nobody waits for a rank that
  * fails alone. A rank that cannot reach some peer names that one. */
 static int check_reachable(const sluice_job *job, const struct reach *reach)
 {
 	int a, b;
-	return reach_cut(reach, job->rank, &a, &b) ? unreachable(job, a, b) : 0;
+	return reach_cut(reach, job->rank, &a, &b) ? ways_unreachable(job, reach, a, b) : 0;
 }
 
 /* Begins to connect over the first transport that reaches the peer. */
 static int connect_peer(sluice_job *job, const struct reach *reach, int peer)
 {
 	const int way = reach_transport(reach, job->rank, peer);
-	struct transport *t = way < 0 ? NULL : opened(job, transports[way]);
+	const int by_cards = way >= 0 && transports[way]->networks && peer != job->rank;
+	const struct pairing cards = by_cards ? reach_pairing(reach, job->rank, peer) :
+						(struct pairing){ .a = 0, .b = 0 };
+	struct transport *t = way < 0 ? NULL : opened_on(job, transports[way], cards.a);
 	size_t bytes = 0;
-	const uint8_t *address = t ? record_find(&job->records[peer], t->ops->name, &bytes) : NULL;
+	const uint8_t *address = t ? record_find(&job->records[peer], t->ops->name, cards.b,
+						 &bytes) :
+				     NULL;
 	if (!address)
-		return unreachable(job, job->rank, peer);
+		return ways_unreachable(job, reach, job->rank, peer);
 	int rc = t->ops->connect(t, peer, address, bytes, &job->peers[peer].endpoint);
 	if (rc != SLUICE_EPEER)
 		return rc;
@@ -383,7 +401,7 @@ static int check_reasons(sluice_job *job)
 {
 	for (int r = 0; r < job->size; r++) {
 		size_t bytes = 0;
-		const uint8_t *reason = record_find(&job->records[r], failed_name, &bytes);
+		const uint8_t *reason = record_find(&job->records[r], failed_name, 0, &bytes);
 		char text[REASON_BYTES + 1];
 		if (!reason || bytes > REASON_BYTES)
 			continue;
@@ -421,7 +439,7 @@ static int check_proofs(sluice_job *job, int first)
 		const struct key_context context = { (uint32_t)r, (uint32_t)job->size,
 						     (uint32_t)first };
 		size_t bytes = 0;
-		const uint8_t *proof = record_find(record, proof_name, &bytes);
+		const uint8_t *proof = record_find(record, proof_name, 0, &bytes);
 		if (!proof != !job->key_file)
 			return fail(
 				SLUICE_EPEER,
@@ -470,7 +488,7 @@ static int prepare_record(sluice_job *job, uint8_t payload[RECORD_PAYLOAD_BYTES]
 	    (rc = open_transports(job)) ||
 	    (needs_keys(job) && (rc = pair_keys_open(&job->pair_keys))))
 		return rc;
-	return write_payload(job, 1, payload, payload_bytes);
+	return write_payload(job, NULL, payload, payload_bytes);
 }
 
 /* Sends this rank's record to all, and replaces the earlier records by theirs. A rank that failed,
@@ -499,17 +517,29 @@ static int exchange_records(sluice_job *job, struct bootstrap *boot, int rc, int
 	return err;
 }
 
+/* Opens the other cards through which this rank reaches peers. If one does not open, the rank
+ * cannot take part. */
+static int open_cards(sluice_job *job, const struct reach *reach)
+{
+	int peers[NETWORKS_MOST], rc = 0;
+	reach_cards(reach, job->rank, peers);
+	for (int card = 1; card < NETWORKS_MOST && !rc; card++)
+		if (peers[card])
+			rc = open_transport(job, transports[reach_networked()], card, peers[card]);
+	return rc;
+}
+
 /* Opens the last resorts that this rank needs. If one does not open, the rank cannot take part. */
 static int open_what_is_missing(sluice_job *job, const struct reach *reach)
 {
 	int rc = 0;
 	for (int i = 0; transports[i] && !rc; i++)
 		if (reach_wants(reach, job->rank, i))
-			rc = open_transport(job, transports[i]);
+			rc = open_transport(job, transports[i], 0, 0);
 	for (int p = 0; p < job->size && !rc; p++) {
 		const int missing = reach_missing(reach, job->rank, p);
 		if (missing >= 0 && !opened(job, transports[missing]))
-			rc = unreachable(job, job->rank, p);
+			rc = ways_unreachable(job, reach, job->rank, p);
 	}
 	return rc;
 }
@@ -519,10 +549,17 @@ static int open_what_is_missing(sluice_job *job, const struct reach *reach)
 static int meet_again(sluice_job *job, struct bootstrap *boot, struct reach *reach)
 {
 	uint8_t payload[RECORD_PAYLOAD_BYTES];
+	struct ways_tried tried = { 0 };
+	const int networked = reach_networked();
+	struct transport *t = networked < 0 ? NULL : opened(job, transports[networked]);
 	size_t bytes = 0;
 	int rc = open_what_is_missing(job, reach);
+	if (!rc && t)
+		rc = open_cards(job, reach);
+	if (!rc && t)
+		rc = ways_try(job, reach, t, &tried);
 	if (!rc)
-		rc = write_payload(job, 0, payload, &bytes);
+		rc = write_payload(job, &tried, payload, &bytes);
 	rc = exchange_records(job, boot, rc, 0, payload, bytes);
 	if (rc)
 		return rc;
@@ -622,6 +659,7 @@ int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **bo
 		 job->size, sluice_node(job, job->rank), job->workers, job->servers,
 		 *boot ? bootstrap_origin(*boot) : "simulated");
 	caution(job, reach);
+	ways_log(job, reach);
 	rc = connect_all(job, reach);
 	/* No rank continues before all are connected. */
 	if (!rc)

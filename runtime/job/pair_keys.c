@@ -56,7 +56,7 @@ static int offers_network(const struct rank_record *record)
 	size_t bytes;
 
 	for (int i = 0; transports[i]; i++)
-		if (transports[i]->admit && record_find(record, transports[i]->name, &bytes))
+		if (transports[i]->admit && record_find(record, transports[i]->name, 0, &bytes))
 			return 1;
 	return 0;
 }
@@ -67,7 +67,7 @@ static int agree(const struct pair_keys *k, const struct key_file *file,
 		 const struct rank_record *record, uint8_t key[AUTH_KEY_BYTES])
 {
 	size_t bytes = 0;
-	const uint8_t *theirs = record_find(record, entry_name, &bytes);
+	const uint8_t *theirs = record_find(record, entry_name, 0, &bytes);
 	int rc;
 
 	if (!theirs && !offers_network(record))

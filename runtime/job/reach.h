@@ -4,36 +4,72 @@
  *
  * A record has the address of each transport that its rank has opened. A name without an address is
  * a transport that the rank can open: a last resort (rdma/transport.h), which is costly and which
- * most jobs do not need. */
+ * most jobs do not need.
+ *
+ * A transport with networks (rdma/network.h) reaches a peer through two cards of one network. If
+ * the peers' own cards share none, the ranks open other cards, or one of them tries whether a route
+ * leads to the other; then all exchange records a second time. Ranks with equal networks are alike,
+ * so the lowest of them makes the trial for all. */
 #ifndef RUNTIME_REACH_H
 #define RUNTIME_REACH_H
+#include "rdma/network.h"
 #include "slurm/bootstrap.h"
 #include <stddef.h>
 #include <stdint.h>
 
-/* Returns the entry of a record that has this name of at most 7 characters, or NULL. */
-const uint8_t *record_find(const struct rank_record *record, const char *name, size_t *bytes_out);
+/* Returns the entry of a record that has this name of at most 7 characters, or NULL. card: the
+ * number of the card on which the transport is open; 0 for the own card and for other entries. */
+const uint8_t *record_find(const struct rank_record *record, const char *name, int card,
+			   size_t *bytes_out);
 
 struct reach;
 /* simulated: the ranks are threads of one process. No rank reaches another before reach_fill(). */
 int reach_open(int size, int simulated, struct reach **out);
-/* Reads the records of all ranks, which are not needed afterwards. A second call replaces them. */
+/* Reads the records of all ranks, which are not needed afterwards. After a second call nothing is
+ * missing any more, because all cards are open and all trials were made. */
 void reach_fill(struct reach *r, const struct rank_record *records);
 void reach_close(struct reach **r);
 
 /* Returns the index, in the table of transports, of the first one that both ranks have opened and
  * that connects them, or -1. */
 int reach_transport(const struct reach *r, int a, int b);
-/* If no open transport connects them, returns the first one that would connect them and that both
- * have opened or can open. Returns -1 if there is none, or none is needed. */
+/* Returns the first transport that would connect them, and that both have opened or can open, if it
+ * comes before those that do. Returns -1 if there is none. */
 int reach_missing(const struct reach *r, int a, int b);
 /* Returns 1 and two ranks that can never reach each other: a pair with this rank if there is one,
  * else the lowest pair. */
 int reach_cut(const struct reach *r, int own, int *a_out, int *b_out);
 /* Returns 1 if some rank must open another transport. */
 int reach_is_incomplete(const struct reach *r);
-/* Returns 1 if this rank must open that transport. */
+/* Returns 1 if this rank must open that transport, perhaps in case a trial fails. */
 int reach_wants(const struct reach *r, int rank, int transport);
+
+/* How the transport with networks connects two ranks: by cards a and b of theirs. */
+struct pairing reach_pairing(const struct reach *r, int a, int b);
+/* The number of that transport in the table, or -1. */
+int reach_networked(void);
+/* Counts, for each card of a rank but its own, the peers that it reaches through that card. */
+void reach_cards(const struct reach *r, int rank, int peers[NETWORKS_MOST]);
+/* Sets peers to the ranks that this rank must try, by a route. Returns how many: fewer than there
+ * are ranks. */
+int reach_trials(const struct reach *r, int rank, int *peers);
+
+/* The result of a rank's trials, an entry of its second record: a number of ranks that did not
+ * answer, or TRIAL_ALL, 1 byte; the ranks, 4 bytes each; a text that explains the first. */
+enum { TRIAL_LISTED = 32, TRIAL_ALL = 255, TRIAL_TEXT = 160 };
+extern const char reach_trial_name[8];
+/* Which of two ranks made the trial for them. */
+int reach_tester(const struct reach *r, int a, int b);
+
+/* The ways by which the transport with networks connects two ranks, or does not. */
+enum reach_way { WAY_OWN, WAY_OTHER_CARD, WAY_ROUTE, WAY_NO_ROUTE, WAY_NO_NETWORK, WAYS };
+/* Counts the pairs of ranks between nodes that have opened that transport, and finds the lowest
+ * pair of each way. */
+struct reach_count {
+	uint64_t pairs;
+	int a, b;
+};
+void reach_count(const struct reach *r, struct reach_count out[WAYS]);
 /* Returns the lowest rank that uses a transport, or -1. */
 int reach_first_user(const struct reach *r, int transport);
 #endif

@@ -36,7 +36,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-enum { JOB_TRANSPORTS = 4 };
+enum { JOB_TRANSPORTS = 4 + NETWORKS_MOST }; /* one of them on several cards */
 
 enum peer_state { PEER_ALIVE, PEER_LEFT, PEER_LOST };
 

@@ -7,6 +7,26 @@
 
 enum { LEAST_SIZE = offsetof(sluice_transport_stats, get_bytes) + sizeof(uint64_t) };
 
+/* Adds up the cards of a transport. */
+static sluice_transport_stats stats_of(const sluice_job *job, const struct transport_ops *ops,
+				       size_t size)
+{
+	sluice_transport_stats sum = { .size = size,
+				       .name = ops->name,
+				       .by_polling = (uint64_t)ops->moves_by_polling };
+	for (int t = 0; t < job->n_transports; t++) {
+		const struct transport_counters *c = &job->transports[t]->counters;
+		if (job->transports[t]->ops != ops)
+			continue;
+		sum.puts += c->puts;
+		sum.put_bytes += c->put_bytes;
+		sum.notifies += c->notifies;
+		sum.gets += c->gets;
+		sum.get_bytes += c->get_bytes;
+	}
+	return sum;
+}
+
 int sluice_transports(sluice_job *job, sluice_transport_stats *stats, size_t n, size_t *n_out)
 {
 	int rc = job_check(job, "sluice_transports");
@@ -20,22 +40,17 @@ int sluice_transports(sluice_job *job, sluice_transport_stats *stats, size_t n, 
 				     "sluice_transport_stats", "sluice_transports")))
 		return rc;
 	progress_take(job);
-	for (size_t t = 0; t < n && t < (size_t)job->n_transports; t++) {
-		const struct transport_counters *c = &job->transports[t]->counters;
-		sluice_transport_stats one = {
-			.size = stride,
-			.name = job->transports[t]->ops->name,
-			.puts = c->puts,
-			.put_bytes = c->put_bytes,
-			.notifies = c->notifies,
-			.gets = c->gets,
-			.get_bytes = c->get_bytes,
-			.by_polling = (uint64_t)job->transports[t]->ops->moves_by_polling,
-		};
-		memset((char *)stats + t * stride, 0, stride);
-		memcpy((char *)stats + t * stride, &one, stride < sizeof one ? stride : sizeof one);
+	*n_out = 0;
+	for (int t = 0; t < job->n_transports; t++) {
+		if (job->transports[t]->card)
+			continue; /* counted with the own card */
+		sluice_transport_stats one = stats_of(job, job->transports[t]->ops, stride);
+		char *to = (char *)stats + *n_out * stride;
+		if ((*n_out)++ >= n)
+			continue;
+		memset(to, 0, stride);
+		memcpy(to, &one, stride < sizeof one ? stride : sizeof one);
 	}
-	*n_out = (size_t)job->n_transports;
 	progress_release(job);
 	return 0;
 }

@@ -16,6 +16,7 @@ EXTRA_DIST += \
 	tests/vm/test_methods.sh \
 	tests/vm/test_path.sh \
 	tests/vm/test_posts.sh \
+	tests/vm/test_rails.sh \
 	tests/vm/test_rights.sh \
 	tests/vm/test_stopped.sh \
 	tests/vm/test_two_digest.sh \

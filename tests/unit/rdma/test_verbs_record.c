@@ -48,18 +48,18 @@ static struct verbs_record record_of(int rank, const char *text)
 /* ---- meeting -------------------------------------------------------------------- */
 
 /* Both sides must compute the same pair of cards. */
-static struct meeting meeting_of(const char *a, const char *b)
+static struct pairing pairing_of(const char *a, const char *b)
 {
 	const struct verbs_record of_a = record_of(0, a), of_b = record_of(1, b);
 	struct network x[NETWORKS_MOST], y[NETWORKS_MOST];
 	const int n_x = verbs_record_networks(&of_a, x), n_y = verbs_record_networks(&of_b, y);
-	const struct meeting m = network_meeting(x, n_x, y, n_y),
-			     other = network_meeting(y, n_y, x, n_x);
+	const struct pairing m = network_pairing(x, n_x, y, n_y),
+			     other = network_pairing(y, n_y, x, n_x);
 
 	assert_int_equal(m.kind, other.kind);
 	assert_int_equal(m.a, other.b);
 	assert_int_equal(m.b, other.a);
-	if (m.kind == MEETING_OWN || m.kind == MEETING_OTHER)
+	if (m.kind == PAIRING_OWN || m.kind == PAIRING_OTHER)
 		assert_memory_equal(&x[m.a], &y[m.b], sizeof(x[0]));
 	return m;
 }
@@ -68,51 +68,51 @@ TEST(two_ranks__of_many_kinds_of_nodes__meet_in_the_first_network_of_both)
 {
 	static const struct {
 		const char *a, *b;
-		struct meeting meets;
+		struct pairing meets;
 	} cases[] = {
 		/* one network */
-		{ "10.1.0.1/24", "10.1.0.2/24", { MEETING_OWN, 0, 0 } },
-		{ "fd00:1::1/64", "fd00:1::2/64", { MEETING_OWN, 0, 0 } },
-		{ "10.1.0.1/20", "10.1.15.2/20", { MEETING_OWN, 0, 0 } },
-		{ "10.1.0.1/20", "10.1.16.2/20", { MEETING_ROUTE, 0, 0 } },
+		{ "10.1.0.1/24", "10.1.0.2/24", { PAIRING_OWN, 0, 0 } },
+		{ "fd00:1::1/64", "fd00:1::2/64", { PAIRING_OWN, 0, 0 } },
+		{ "10.1.0.1/20", "10.1.15.2/20", { PAIRING_OWN, 0, 0 } },
+		{ "10.1.0.1/20", "10.1.16.2/20", { PAIRING_ROUTE, 0, 0 } },
 		/* two rails: near the same one, near different ones, and a node with one rail */
-		{ "10.2.0.1/24 10.1.0.1/24", "10.2.0.2/24 10.1.0.2/24", { MEETING_OWN, 0, 0 } },
-		{ "10.1.0.1/24 10.2.0.1/24", "10.2.0.2/24 10.1.0.2/24", { MEETING_OTHER, 0, 1 } },
-		{ "10.1.0.1/24 10.3.0.1/24", "10.3.0.2/24 10.1.0.2/24", { MEETING_OTHER, 1, 0 } },
-		{ "10.1.0.1/24 10.2.0.1/24", "10.2.0.2/24", { MEETING_OTHER, 1, 0 } },
-		{ "10.1.0.1/24", "10.2.0.2/24", { MEETING_ROUTE, 0, 0 } },
-		{ "10.1.0.1/31", "10.1.0.2/31", { MEETING_ROUTE, 0, 0 } },
+		{ "10.2.0.1/24 10.1.0.1/24", "10.2.0.2/24 10.1.0.2/24", { PAIRING_OWN, 0, 0 } },
+		{ "10.1.0.1/24 10.2.0.1/24", "10.2.0.2/24 10.1.0.2/24", { PAIRING_OTHER, 0, 1 } },
+		{ "10.1.0.1/24 10.3.0.1/24", "10.3.0.2/24 10.1.0.2/24", { PAIRING_OTHER, 1, 0 } },
+		{ "10.1.0.1/24 10.2.0.1/24", "10.2.0.2/24", { PAIRING_OTHER, 1, 0 } },
+		{ "10.1.0.1/24", "10.2.0.2/24", { PAIRING_ROUTE, 0, 0 } },
+		{ "10.1.0.1/31", "10.1.0.2/31", { PAIRING_ROUTE, 0, 0 } },
 		/* VLANs whose addresses the kernels list in another order */
-		{ "10.1.0.1/24 10.9.0.1/24", "10.9.0.2/24 10.1.0.2/24", { MEETING_OTHER, 1, 0 } },
-		{ "10.8.0.1/24 10.9.0.1/24", "10.9.0.2/24 10.7.0.2/24", { MEETING_OTHER, 1, 0 } },
+		{ "10.1.0.1/24 10.9.0.1/24", "10.9.0.2/24 10.1.0.2/24", { PAIRING_OTHER, 1, 0 } },
+		{ "10.8.0.1/24 10.9.0.1/24", "10.9.0.2/24 10.7.0.2/24", { PAIRING_OTHER, 1, 0 } },
 		{ "10.8.0.1/24 10.9.0.1/24 10.7.0.1/24",
 		  "10.6.0.2/24 10.7.0.2/24 10.9.0.2/24",
-		  { MEETING_OTHER, 1, 2 } },
+		  { PAIRING_OTHER, 1, 2 } },
 		{ "10.8.0.1/24 10.9.0.1/24 10.4.0.1/24",
 		  "10.6.0.2/24 10.4.0.2/24 10.9.0.2/24",
-		  { MEETING_OTHER, 2, 1 } },
+		  { PAIRING_OTHER, 2, 1 } },
 		/* two cards of a node in one network */
-		{ "10.1.0.1/24 10.1.0.3/24", "10.1.0.2/24 10.1.0.4/24", { MEETING_OWN, 0, 0 } },
+		{ "10.1.0.1/24 10.1.0.3/24", "10.1.0.2/24 10.1.0.4/24", { PAIRING_OWN, 0, 0 } },
 		{ "10.7.0.1/24 10.1.0.1/24 10.1.0.3/24",
 		  "10.8.0.1/24 10.1.0.2/24 10.1.0.4/24",
-		  { MEETING_OTHER, 1, 1 } },
+		  { PAIRING_OTHER, 1, 1 } },
 		/* InfiniBand and RoCE never meet, whatever their addresses */
-		{ "ib:10.1.0.1/24", "ib:10.1.0.2/24", { MEETING_OWN, 0, 0 } },
-		{ "ib:10.1.0.1/24", "10.1.0.2/24", { MEETING_NONE, -1, -1 } },
-		{ "ib:10.1.0.1/24 10.2.0.1/24", "10.2.0.2/24", { MEETING_OTHER, 1, 0 } },
+		{ "ib:10.1.0.1/24", "ib:10.1.0.2/24", { PAIRING_OWN, 0, 0 } },
+		{ "ib:10.1.0.1/24", "10.1.0.2/24", { PAIRING_NONE, -1, -1 } },
+		{ "ib:10.1.0.1/24 10.2.0.1/24", "10.2.0.2/24", { PAIRING_OTHER, 1, 0 } },
 		{ "ib:10.1.0.1/24 10.2.0.1/24",
 		  "10.2.0.2/24 ib:10.1.0.2/24",
-		  { MEETING_OTHER, 0, 1 } },
+		  { PAIRING_OTHER, 0, 1 } },
 		/* nor do IPv4 and IPv6 */
-		{ "10.1.0.1/24", "fd00:1::2/64", { MEETING_NONE, -1, -1 } },
-		{ "10.1.0.1/24 fd00:1::1/64", "fd00:1::2/64", { MEETING_OTHER, 1, 0 } },
+		{ "10.1.0.1/24", "fd00:1::2/64", { PAIRING_NONE, -1, -1 } },
+		{ "10.1.0.1/24 fd00:1::1/64", "fd00:1::2/64", { PAIRING_OTHER, 1, 0 } },
 		/* a node whose cards have no address */
-		{ "10.1.0.1/24", "", { MEETING_NONE, -1, -1 } },
-		{ "", "", { MEETING_NONE, -1, -1 } },
+		{ "10.1.0.1/24", "", { PAIRING_NONE, -1, -1 } },
+		{ "", "", { PAIRING_NONE, -1, -1 } },
 	};
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
-		const struct meeting m = meeting_of(cases[i].a, cases[i].b),
+		const struct pairing m = pairing_of(cases[i].a, cases[i].b),
 				     *want = &cases[i].meets;
 
 		if (m.kind != want->kind || m.a != want->a || m.b != want->b)
@@ -132,9 +132,9 @@ TEST(pairs_across_eight_rails__use_all_rails_equally)
 				 "10.%d.0.1/24 ", (own + i) % 8);
 	for (int a = 0; a < 8; a++)
 		for (int b = 0; b < a; b++) {
-			const struct meeting m = meeting_of(of[a], of[b]);
+			const struct pairing m = pairing_of(of[a], of[b]);
 
-			assert_int_equal(m.kind, MEETING_OTHER);
+			assert_int_equal(m.kind, PAIRING_OTHER);
 			assert_true(!m.a || !m.b);
 			serves[(a + m.a) % 8]++;
 		}

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * See verbs_route.h. */
+#include "rdma/verbs_route.h"
+#include "base/clock.h"
+#include "base/error.h"
+#include "rdma/verbs_record.h"
+#include <arpa/inet.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <rdma/rdma_cma.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+	AT_ONCE = 64,
+	NOBODYS_PORT = 9, /* "discard": no service of RDMA uses it */
+	NS_PER_MS = 1000000
+};
+
+struct trial {
+	struct route *route;
+	struct sockaddr_storage to;
+	struct rdma_cm_id *id; /* NULL: it is over */
+};
+
+struct probing {
+	const struct verbs_device *own;
+	struct rdma_event_channel *channel;
+	struct trial *trials;
+	int n, begun, over, timeout_ms;
+	char *why;
+	size_t cap;
+};
+
+static void end(struct probing *p, struct trial *t, const char *call, int error)
+{
+	char address[80];
+
+	if (t->id)
+		rdma_destroy_id(t->id);
+	t->id = NULL;
+	p->over++;
+	if (t->route->answered || *p->why)
+		return;
+	verbs_address_text(&t->to, address);
+	*strchrnul(address, ' ') = '\0'; /* the port says nothing */
+	snprintf(p->why, p->cap, "%s to %s: %s", call, address,
+		 error ? errno_text(error) : "no answer");
+}
+
+static void begin(struct probing *p, struct trial *t)
+{
+	struct sockaddr_storage own = p->own->address, to = t->to;
+
+	if (to.ss_family == AF_INET)
+		((struct sockaddr_in *)(void *)&to)->sin_port = htons(NOBODYS_PORT);
+	else
+		((struct sockaddr_in6 *)(void *)&to)->sin6_port = htons(NOBODYS_PORT);
+	if (rdma_create_id(p->channel, &t->id, t, RDMA_PS_TCP))
+		t->id = NULL;
+	if (!t->id || rdma_resolve_addr(t->id, (struct sockaddr *)&own, (struct sockaddr *)&to,
+					p->timeout_ms))
+		end(p, t, "no route", errno);
+}
+
+/* There is no queue pair. Equal numbers would look like one stale connection. */
+static int request(struct rdma_cm_id *id, int number)
+{
+	struct rdma_conn_param param = {
+		.qp_num = (((uint32_t)now_ns() ^ (uint32_t)number << 12) & 0xffffff) | 1,
+	};
+
+	return rdma_connect(id, &param);
+}
+
+static void take(struct probing *p, struct trial *t, enum rdma_cm_event_type type, int status)
+{
+	int rc = 0;
+
+	if (status < 0)
+		status = -status;
+	switch (type) {
+	case RDMA_CM_EVENT_ADDR_RESOLVED: rc = rdma_resolve_route(t->id, p->timeout_ms); break;
+	case RDMA_CM_EVENT_ROUTE_RESOLVED: rc = request(t->id, (int)(t - p->trials)); break;
+	case RDMA_CM_EVENT_REJECTED:
+	case RDMA_CM_EVENT_CONNECT_RESPONSE:
+	case RDMA_CM_EVENT_ESTABLISHED:
+		t->route->answered = 1;
+		end(p, t, "", 0);
+		return;
+	case RDMA_CM_EVENT_ADDR_ERROR:
+	case RDMA_CM_EVENT_ROUTE_ERROR: end(p, t, "no route", status); return;
+	default: end(p, t, "a trial connection", status); return;
+	}
+	if (rc)
+		end(p, t, "no route", errno);
+}
+
+static int next_event(struct probing *p)
+{
+	struct rdma_cm_event *event;
+	struct trial *t;
+	enum rdma_cm_event_type type;
+	int status;
+
+	if (rdma_get_cm_event(p->channel, &event))
+		return 0;
+	t = event->id->context;
+	type = event->event;
+	status = event->status;
+	rdma_ack_cm_event(event);
+	if (t && t->id)
+		take(p, t, type, status);
+	return 1;
+}
+
+static void try_all(struct probing *p)
+{
+	const uint64_t until = now_ns() + (uint64_t)p->timeout_ms * NS_PER_MS;
+
+	while (p->over < p->n && now_ns() < until) {
+		struct pollfd fd = { .fd = p->channel->fd, .events = POLLIN };
+
+		while (p->begun < p->n && p->begun - p->over < AT_ONCE) {
+			struct trial *t = &p->trials[p->begun++];
+
+			begin(p, t);
+		}
+		if (!next_event(p) && p->over < p->n)
+			poll(&fd, 1, (int)((until - now_ns()) / NS_PER_MS % 1000) + 1);
+	}
+	for (int i = 0; i < p->begun; i++)
+		if (p->trials[i].id)
+			end(p, &p->trials[i], "a trial connection", 0);
+}
+
+void verbs_routes_try(const struct verbs_device *own, struct route *routes, int n, int timeout_ms,
+		      char *why, size_t cap)
+{
+	struct probing p = { .own = own,
+			     .n = n,
+			     .timeout_ms = timeout_ms,
+			     .why = why,
+			     .cap = cap,
+			     .channel = rdma_create_event_channel(),
+			     .trials = calloc((size_t)n, sizeof(*p.trials)) };
+	int flags;
+
+	*why = '\0';
+	for (int i = 0; i < n && p.trials; i++) {
+		struct verbs_record record;
+
+		p.trials[i].route = &routes[i];
+		if (!verbs_record_decode(routes[i].record, routes[i].bytes, -1, &record))
+			p.trials[i].to = record.cards[0].address;
+	}
+	flags = p.channel ? fcntl(p.channel->fd, F_GETFL) : -1;
+	if (p.trials && flags >= 0 && !fcntl(p.channel->fd, F_SETFL, flags | O_NONBLOCK))
+		try_all(&p);
+	else
+		snprintf(why, cap, "no trial could be made: %s", errno_text(errno));
+	if (p.channel)
+		rdma_destroy_event_channel(p.channel);
+	free(p.trials);
+}

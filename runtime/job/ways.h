@@ -1,0 +1,25 @@
+/* SPDX-License-Identifier: BSD-3-Clause
+ * Trials of routes between ranks whose cards share no network (reach.h), and the words for how the
+ * cards of two ranks meet. Called by join.c. */
+#ifndef RUNTIME_WAYS_H
+#define RUNTIME_WAYS_H
+#include "job/reach.h"
+#include "job/state.h"
+
+enum { TRIAL_BYTES = 1 + 4 * TRIAL_LISTED + TRIAL_TEXT };
+
+/* The result of this rank's trials, for its second record. */
+struct ways_tried {
+	size_t bytes; /* 0: it made none */
+	uint8_t entry[TRIAL_BYTES];
+};
+/* Makes the trials that fall to this rank (reach_trials()), with t, its transport with networks.
+ * Takes at most five seconds, during which the peers need not poll. */
+int ways_try(const sluice_job *job, const struct reach *reach, struct transport *t,
+	     struct ways_tried *out);
+
+/* Fails: says why two ranks cannot reach each other, and what to do. */
+int ways_unreachable(const sluice_job *job, const struct reach *reach, int a, int b);
+/* Logs, on rank 0, a line for each way in which pairs of ranks do not meet by their own cards. */
+void ways_log(const sluice_job *job, const struct reach *reach);
+#endif

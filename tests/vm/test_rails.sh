@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: BSD-3-Clause
+# Nodes with several cards in several networks: every job starts within 15 s and ends with the bits of
+# shared memory, or all ranks name the cause at once. Node n1 has the devices a1, a2, n2 has b1, b2 and b3. a1, b1
+# and b3 are on one switch, a2 and b2 on another.
+# limit: 420 s
+. "$TOP/tests/vm/lib.sh"
+
+modprobe -a 8021q || skip "no module 8021q in the virtual machine"
+devices="a1 a2 b1 b2 b3"
+
+mac_of() { # DEVICE
+	local i=0 name
+	for name in $devices; do
+		i=$((i + 1))
+		[ $name != $1 ] || echo "02:00:00:00:01:0$i"
+	done
+}
+
+for switch in 1 2; do
+	ip link add sw$switch mtu 9000 type bridge forward_delay 0
+	ip link set sw$switch up
+done
+for name in $devices; do
+	switch=${name#?}
+	[ $switch != 3 ] || switch=1
+	ip link add n$name mtu 9000 address "$(mac_of $name)" type veth peer name p$name mtu 9000
+	ip link set p$name master sw$switch up
+	ip link set n$name up
+	rdma link add $name type rxe netdev n$name
+done
+trap 'for name in $devices; do rdma link delete $name; ip link delete n$name; done; ip link delete sw1; ip link delete sw2' EXIT
+
+# addresses DEVICE ADDRESS...: these, in this order; "100:ADDRESS" is on VLAN 100 of the device
+addresses() {
+	local device=$1 address interface
+	shift
+	[ ! -e /sys/class/net/n$device.100 ] || ip link delete n$device.100
+	ip addr flush dev n$device
+	for address in "$@"; do
+		interface=n$device
+		case $address in
+		100:*)
+			interface=n$device.100
+			ip link add link n$device name $interface type vlan id 100
+			ip link set $interface up
+			address=${address#100:}
+			;;
+		esac
+		ip addr add "$address" dev "$interface"
+	done
+}
+
+# cards N1 N2: what SLUICE_DEVICE is on each node
+cards() {
+	export RANK_HOOK="case \$SLURMD_NODENAME in n1) SLUICE_DEVICE=$1 ;; *) SLUICE_DEVICE=$2 ;; esac"
+}
+
+sum=
+export SLUICE_BOOT_TIMEOUT=15 SLUICE_LOG=warn,rdma+info
+train_job() { job_ok "$1" 4 "$train" "${small[@]}" --digest --shards 4 --recipe "$sparse"; }
+
+# same NAME [TRANSPORT]: a job of four ranks ends with the digest of shm; its bytes went over TRANSPORT (verbs)
+same() {
+	local name=$1 transport=${2:-verbs}
+	train_job "$name"
+	[ "$(final "$name" digest)" = "$sum" ] || { show "$name"; fail "$name: digest $(final "$name" digest), over shm $sum"; }
+	[ "$(bytes_over "$name" "$transport")" -gt 0 ] || { show "$name"; fail "$name: no byte over $transport"; }
+	echo "| $name: digest of shm, over $transport: $(grep -h 'pairs\? of ranks' "$SCRATCH/$name".err.0 | sed 's/^.*verbs: //' | head -n 1)"
+}
+
+SLUICE_TRANSPORT=shm train_job shm
+sum=$(final shm digest)
+[ -n "$sum" ] || { show shm; fail "no digest"; }
+
+# Two rails without a route between them. The ranks of a node take its cards in turn.
+addresses a1 10.11.0.1/24
+addresses a2 10.12.0.1/24
+addresses b1 10.11.0.2/24
+addresses b2 10.12.0.2/24
+cards a1,a2 b1,b2
+same rails
+says "$SCRATCH/rails.err.0" 'verbs: a1 port 1 .*one of 2 that ranks take in turn' || fail "rank 0 is not on a1"
+says "$SCRATCH/rails.err.1" 'verbs: a2 port 1 .*one of 2 that ranks take in turn' || fail "rank 1 is not on a2"
+says "$SCRATCH/rails.err.0" 'verbs: [0-9]+ pairs of ranks connect through cards of one network' || fail "the ways are not named"
+
+# Only one node has both rails.
+cards a1,a2 b2
+same half
+
+# A card without an address, and one that leads elsewhere.
+addresses b1
+cards a1,a2 b1,b2
+same no_address
+addresses b1 10.15.0.2/24
+same elsewhere
+
+# The cards share a VLAN only, whose address the kernel lists first here and second there.
+addresses a1 10.14.0.1/24 100:10.13.0.1/24
+addresses b1 100:10.13.0.2/24 10.15.0.2/24
+cards a1 b1
+same vlan
+SLUICE_GID_NET=10.13.0.0/16 same vlan_by_name
+says "$SCRATCH/vlan_by_name.err.0" 'verbs: a1 port 1 .*10\.13\.0\.1' || fail "SLUICE_GID_NET is not obeyed"
+
+# No common network and no route: the ranks say so, or use another transport.
+addresses a1 10.11.0.1/24
+addresses b2 10.12.0.2/24
+cards a1 b2
+job cut 4 "$train" "${small[@]}" --digest && fail "ranks without a route started"
+for rank in 0 1 2 3; do
+	says "$SCRATCH/cut.err.$rank" \
+		'share no network, and a trial found no route .*a1 10\.11\.0\.1/24 \(RoCE\).*b2 10\.12\.0\.2/24 \(RoCE\): (no route|a trial connection) to 10\.1[12]\.0\.[12]' ||
+		fail "rank $rank does not name the cause"
+done
+SLUICE_TRANSPORT=verbs,ofi same fallback ofi
+says "$SCRATCH/fallback.err.0" 'verbs: 4 pairs of ranks share no network, and a trial found no route; they use ofi' ||
+	fail "the fallback is not named"
+
+# A route that a trial proves. The devices a1 and b3 are on one switch, in two networks.
+addresses b3 10.16.0.2/24
+cards a1 b3
+ip route add 10.16.0.0/24 dev na1 src 10.11.0.1
+ip route add 10.11.0.0/24 dev nb3 src 10.16.0.2
+same route
+says "$SCRATCH/route.err.0" 'verbs: 4 pairs of ranks share no network and connect by a route, which a trial found' ||
+	fail "the route is not named"
