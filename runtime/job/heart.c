@@ -27,7 +27,7 @@
  * link is away or busy. What decides, in this order:
  *
  *   movement  of anything between the two ranks shows that the link is there. A READ may then wait
- *             behind other bytes for as long as it takes.
+ *             behind other bytes, for up to link_lost_after.
  *   refusal   the peer's kernel refuses a question over the control network (probe.h): the process
  *             ended, and the peer is lost at once.
  *   answer    the process answers there: the link is away, and the peer is lost after
@@ -312,6 +312,15 @@ static void judge_silence(sluice_job *job, int peer, uint64_t now)
 	const uint64_t silent = now > last_ns(h) ? now - last_ns(h) : 0;
 	const uint64_t answered_ns = probe_answered_ns(heart->probe, peer);
 	char why[240];
+	/* A queue pair may work in one direction only. */
+	if (h->asked && now > h->asked_ns && now - h->asked_ns > job->budget.link_lost_ns) {
+		snprintf(why, sizeof(why),
+			 "its memory could not be read for %.1f s, although bytes come from it "
+			 "(SLUICE_LINK_LOST_AFTER)",
+			 (double)(now - h->asked_ns) / 1e9);
+		peers_lost(job, peer, why);
+		return;
+	}
 	if (silent <= job->budget.doubt_ns)
 		return;
 	if (probe_refused_ns(heart->probe, peer) > last_ns(h)) {
@@ -376,7 +385,8 @@ void heart_tick(sluice_job *job, uint64_t now)
 		if (p == job->rank || !job->peers[p].control || !peers_matter(job, p))
 			continue; /* control: not connected yet */
 		if (was_stopped)
-			heart->heard[p].beats_ns = heart->heard[p].progress_ns = now;
+			heart->heard[p].beats_ns = heart->heard[p].progress_ns =
+				heart->heard[p].asked_ns = now;
 		if (!heart->heard[p].asked)
 			ask_pulse(job, p, now);
 		if (!is_remote(job, p))

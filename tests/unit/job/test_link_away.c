@@ -195,6 +195,19 @@ TEST_IN_RANKS(link__busy_for_long__nobody_is_lost, 2)
 	return 0;
 }
 
+TEST_IN_RANKS(link__moves_but_answers_no_read__loses_its_rank, 2)
+{
+	char limit[32];
+	snprintf(limit, sizeof(limit), "%dms", 2 * lost_after_ms());
+	setenv("SLUICE_LINK_LOST_AFTER", limit, 1);
+	sluice_job *job = join("none");
+	if (rank == 1)
+		return be_idle(job);
+	moving = 1;
+	take_away(job);
+	return lost_by(job, "could not be read");
+}
+
 /* ---- the process ends or stops meanwhile -------------------------------------------- */
 
 struct victim {
