@@ -310,8 +310,8 @@ int cuda_select(struct device_selector *s, const struct device_selection *select
 	if (call->by_level && isnan(call->level))
 		return cuda_refuse("the level is NaN");
 	if ((call->draw || call->fresh) && selection->x)
-		return cuda_refuse("a draw, or a selection that first clears the residual, from a "
-				   "vector that may not be written");
+		return cuda_refuse("cannot draw at random, or clear the residual first, from a "
+				   "read-only vector");
 	if (enter_device(s, &before))
 		return -1;
 	return leave_device(s, before, enqueue_kernels(s, selection, &args, stream));

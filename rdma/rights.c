@@ -633,8 +633,8 @@ static int choose_protection(struct rights *r, const char *wanted, char why[PROV
 	}
 	if (!r->windows && r->size > r->device->attr.max_pd)
 		return fail_quietly(SLUICE_ENOSUPP,
-				    "%s is too small for %d peers: %d protection domains",
-				    r->device->name, r->size - 1, r->device->attr.max_pd);
+				    "%s has only %d protection domains, and %d ranks need one each",
+				    r->device->name, r->device->attr.max_pd, r->size);
 	log_line(LOG_INFO, "rdma", "verbs: each peer's rights are %s%s%s%s",
 		 r->windows ? "memory windows of type 2B, bound to its queue pair" :
 			      "its own protection domain and registrations",
