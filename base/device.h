@@ -262,11 +262,11 @@ struct device_ops {
 	/* Copies entries first .. first + count - 1 of the list of selected coordinates. Waits. */
 	int (*fetch)(struct device_compressor *c, uint32_t first, uint32_t count, uint32_t *index,
 		     float *value, void *stream);
-	/* Subtracts what the messages hold from the residual at each selected coordinate, and sets
-	 * velocity (may be NULL) to zero where a coordinate was sent that is not exempt. For parts
-	 * that were not packed on the device, the caller gives two values per entry of the list:
-	 * the remaining value (rest), and whether the coordinate was not sent at all (unsent; NULL
-	 * if all were sent). Both may be reused on return. */
+	/* Subtracts from the residual, at each selected coordinate, the value that the messages
+	 * carry. Clears velocity (may be NULL) at each coordinate that was sent and is not exempt.
+	 * For parts that were not packed on the device, the caller passes two values per entry of
+	 * the list: rest, the value that remains, and unsent, whether the coordinate was not sent
+	 * (NULL if all were sent). The caller may reuse rest and unsent on return. */
 	int (*settle)(struct device_compressor *c, float *residual, float *velocity,
 		      const struct device_sent *sent, const float *rest, const uint32_t *unsent,
 		      void *stream);

@@ -119,8 +119,8 @@ static int turn_by_part(hwloc_const_bitmap_t all, hwloc_const_bitmap_t own, int 
 	return before * cards / hwloc_bitmap_weight(all);
 }
 
-/* Gives different cards to consecutive local ranks, and to ranks whose numbers differ by
- * `cards`. */
+/* Returns which of the as_near equally near cards this rank uses first, modulo as_near.
+ * Consecutive local ranks use different cards, and so do local ranks that are as_near apart. */
 static int turn_of(hwloc_topology_t t, const struct card *cards, size_t n,
 		   const struct card_user *user, const struct meeting *best, int as_near)
 {

@@ -113,8 +113,8 @@ static void end_listener(struct connect *c)
 	c->listener = NULL;
 }
 
-/* Copies the event and acknowledges it at once, because an id cannot end before. Returns 0 if there
- * is no event. */
+/* Copies the event and acknowledges it at once, because rdma_destroy_id() blocks until all events
+ * of the id are acknowledged. Returns 0 if there is no event. */
 static int next_event(struct connect *c, struct cm_event *out)
 {
 	struct rdma_cm_event *event;

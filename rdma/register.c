@@ -70,7 +70,7 @@ static int join_qp(struct ibv_qp *qp, const struct verbs_device *device, uint32_
 	return err;
 }
 
-/* Accepts a loop that is zero, or partly opened. */
+/* Accepts a zeroed or partly opened loop. */
 static void loop_close(struct loop *loop)
 {
 	for (int i = 0; i < 2; i++)

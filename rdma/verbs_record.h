@@ -41,7 +41,7 @@ int verbs_record_decode(const uint8_t *bytes, size_t n, int rank, struct verbs_r
 
 /* The address at which the record's rank listens, with the port. */
 struct sockaddr_storage verbs_record_listener(const struct verbs_record *record);
-/* Returns the number of networks: those of the cards, in their order. */
+/* Writes the network of each card to out[], in the order of the cards. Returns their number. */
 int verbs_record_networks(const struct verbs_record *record, struct network out[NETWORKS_MOST]);
 
 /* The same from bytes, and the name of a card, for transport.h. */

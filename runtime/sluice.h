@@ -270,9 +270,10 @@ SLUICE_API int sluice_push(sluice_model *model, const void *grad);
  * with the same bits on every worker. Usually target is params, to which the decoded change is
  * added; they must still hold the values of the last pull, open or restore. With update=none,
  * target becomes the decoded mean of the workers' gradients, for the program's own optimizer. With
- * update=average the selected parameters become their mean. With when=async the pull sets params,
- * which then differ between workers; without a push before it, it sets the newest ones. Errors: as
- * for sluice_push(), which a GPU may have failed after it returned. Thread class: object. */
+ * update=average the selected parameters become their mean. With when=async the pull overwrites
+ * params, which then differ between workers; a pull without a push before it brings the newest
+ * parameters. Errors: those of sluice_push(), because the work of a push on a GPU may fail after
+ * sluice_push() has returned. Thread class: object. */
 SLUICE_API int sluice_pull(sluice_model *model, void *target);
 
 /* ---- what a program sets and asks between steps: sluice_set(3) ------------------ */
@@ -393,7 +394,7 @@ typedef struct sluice_model_stats {
 	double compression_error;
 	/* compression error of the last deltas of this rank's shards */
 	double compression_error_down;
-	uint64_t staleness_most; /* the largest number of versions behind */
+	uint64_t staleness_most; /* the most versions that a push was behind */
 	uint64_t memory_bytes;   /* most memory that the library takes for the model here */
 	uint64_t device_ns;      /* part of wait_ns: waiting for a GPU to finish the push */
 	/* The bytes of messages to and from this rank's own shards, which are not sent. */

@@ -121,9 +121,9 @@ size_t message_support_bound(uint32_t span, uint32_t count);
 size_t message_encode(struct message *m, const uint32_t *index, const float *value, float *decoded,
 		      uint8_t *out, size_t cap);
 
-/* Writes the header, MESSAGE_HEADER_BYTES at out, for a payload that was encoded elsewhere as
- * message_encode() does it. The caller has set m->coding, scale, payload_bytes and count (which is
- * ignored for a dense message). Returns the message's length. */
+/* Writes the header, MESSAGE_HEADER_BYTES at out, for a payload that was encoded elsewhere in the
+ * format of message_encode(). The caller has set m->coding, scale, payload_bytes and count (which
+ * is ignored for a dense message). Returns the message's length. */
 size_t message_head(struct message *m, uint32_t payload_crc, uint8_t *out);
 
 /* Copies a message out of memory that a peer may be changing, and reads each byte once. Copies the

@@ -248,8 +248,8 @@ static size_t sample_size(const struct selector *s, size_t total, double p, unsi
 	return limited(want << 2 * attempt, s);
 }
 
-/* Estimates from a sample the interval for the next pass, which most probably holds the k-th
- * largest key. With each attempt, the sample is larger and the interval wider. */
+/* Samples the keys to estimate the interval for the next pass, which most probably contains the
+ * k-th largest key. With each attempt, the sample is larger and the interval wider. */
 static struct known estimate(struct selector *s, const struct select_call *call, int adding,
 			     size_t total, struct known known, unsigned attempt)
 {

@@ -67,8 +67,8 @@ static inline int progress_wants_events(const struct progress *p)
 }
 
 /* ---- for progress_token.h ---- */
-/* Waits for the token, for a thread of the application. If the holder is itself waiting for an
- * event, it hands the token over. */
+/* Called by threads of the application: waits for the token. A holder that is waiting for an event
+ * hands the token over. */
 void progress_queue(sluice_job *job);
 /* Stops the transports from waking the sleeping progress thread. */
 void progress_cancel(sluice_job *job);

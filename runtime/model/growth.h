@@ -27,9 +27,9 @@ struct growth {
 	double norm[GROWTH_WINDOWS + 1]; /* root mean squares of the last windows; newest last */
 	uint64_t ended[GROWTH_WINDOWS + 1];
 	unsigned n;     /* complete windows, at most GROWTH_WINDOWS + 1 */
-	double first;   /* the largest norm of the first steps */
+	double first;   /* the largest norm of the first steps that sent values */
 	uint64_t steps; /* number of steps in which something was sent */
-	uint64_t since; /* the last of the first steps */
+	uint64_t since; /* number of the last of the steps that `first` covers */
 	int eager;
 	int treated;      /* the densities were doubled */
 	unsigned to_fall; /* windows since then that have yet to fall */

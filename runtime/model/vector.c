@@ -310,7 +310,8 @@ static int holds(const struct vector_piece *p, uint64_t at)
 	return p->begin <= at && at < p->end;
 }
 
-/* 0 + -0 is 0, as if v were added to a vector of zeros. */
+/* An element narrower than a float is 0 before the addition, so it is set to 0 + v. The sum turns
+ * -0 into 0, as the addition to a float does. */
 static void add_one(const struct vector_piece *p, uint64_t at, float v)
 {
 	if (p->type == VALUE_F32)

@@ -299,7 +299,8 @@ static const struct exclusion exclusions[] = {
 
 /* ---- the refusal -------------------------------------------------------------- */
 
-/* Returns the recipe's word of the key at text. auto stands in for up= and down=. */
+/* Returns the word that the recipe contains for the key, which has n characters. For a key up or
+ * down that is not given, an automatic recipe contains the word auto. */
 static const char *word_of_key(const struct draft *d, const char *key, size_t n)
 {
 	for (int id = 0; id < AXES; id++) {

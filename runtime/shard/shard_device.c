@@ -38,9 +38,9 @@ struct device_shard {
 	struct memory params;           /* the parameters, if the update rule reads them */
 	struct memory payload, landing; /* payload of a delta, on the GPU and in pinned memory */
 	enum shard_at at;
-	int full;         /* the GPU has not yet read the lists that the next one would overwrite */
-	uint32_t longest; /* of a list */
-	int away;         /* this step and the following ones are made on the host */
+	int full;            /* the GPU has yet to read lists that the next list would overwrite */
+	uint32_t longest;    /* of a list */
+	int away;            /* this step and the following ones are made on the host */
 	struct message head; /* the header of the delta that is being made */
 	struct device_part part;
 };

@@ -69,9 +69,9 @@ const uint32_t *agree_support(const struct agreed *agreed, uint32_t shard, uint3
 	return support->index;
 }
 
-/* One worker selects for all. The others send a message without coordinates, which tells the shard
- * that they are ready: it keeps only its newest publication, so it must not publish before all
- * workers have read the last one. */
+/* One worker selects for all. Each other worker sends a message without coordinates, which tells
+ * the shard that it is ready. The shard keeps only its newest publication, so it must not publish
+ * before all workers have read the previous one. */
 int agree_send_indices(struct worker *w, const struct signal *signal)
 {
 	const struct layout *l = w->layout;
