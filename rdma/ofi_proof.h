@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The messages by which two ranks prove to each other that they hold the key of the pair, before either
- * sends a key of its memory. The lower rank begins:
+ * The messages by which two ranks prove to each other that they hold the key of the pair, before
+ * either sends a key of its memory. The lower rank begins:
  *
  *   client                          server
  *     HELLO      nonce         ->

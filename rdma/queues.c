@@ -44,6 +44,7 @@ struct queues {
 	const char *failed; /* why the device's events say that the queues no longer work */
 	uint32_t receives_missing;
 	int ends_seen, ends_missed; /* queue pairs whose end the device reported, or did not */
+	int replaced;               /* replace_receives() was called */
 	struct owned *pairs;        /* [ranks] */
 	uint32_t ranks, n_pairs;
 	uint32_t mask;         /* size of by_qpn minus 1; at most a quarter of by_qpn is in use */
@@ -226,6 +227,7 @@ static void replace_receives(struct queues *q)
 	struct ibv_recv_wr *bad, receive = { .wr_id = QUEUES_RECEIVE };
 	uint32_t n = q->sizes.credits + QUEUES_GREETINGS;
 
+	q->replaced = 1;
 	while (n > 0 && !ibv_post_srq_recv(q->srq, &receive, &bad))
 		n--;
 }
@@ -353,6 +355,8 @@ int queues_poll(struct queues *q)
 	return n;
 }
 
+/* A full queue (ENOMEM) holds all receives that are missing: replace_receives() has posted some in
+ * place of those whose completions came only then. */
 static int post_receives(struct queues *q, uint32_t n)
 {
 	struct ibv_recv_wr chain[RECEIVE_BATCH], *bad;
@@ -366,6 +370,8 @@ static int post_receives(struct queues *q, uint32_t n)
 							 .next = i + 1 < batch ? &chain[i + 1] :
 										 NULL };
 		err = ibv_post_srq_recv(q->srq, chain, &bad);
+		if (err == ENOMEM && q->replaced)
+			return SLUICE_OK;
 		if (err)
 			return fail(SLUICE_EDEVICE, "verbs: %s refuses a receive: %s", q->device,
 				    errno_text(err));
@@ -442,7 +448,8 @@ static int probe_pair(struct queues *q, struct ibv_pd *pd)
 /* Ranks of a node sleep on different interrupts of the card, which different processors serve. */
 static int completion_vector(const struct ibv_context *context)
 {
-	return context->num_comp_vectors > 1 ? local_rank_find().rank % context->num_comp_vectors : 0;
+	return context->num_comp_vectors > 1 ? local_rank_find().rank % context->num_comp_vectors :
+					       0;
 }
 
 static int make_queues(struct queues *q, struct ibv_pd *pd, int ranks)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The hot loop of selection, in three versions with the same results: portable C, AVX2 and
- * AVX-512. Each selector chooses one when it is opened. Private to select*.c and the tests. select_rules.h
- * explains keys.
+ * AVX-512. Each selector chooses one when it is opened. Private to select*.c and the tests.
+ * select_rules.h explains keys.
  *
  * A kernel walks over x[begin, end) and lists, in ascending order, the *sure* coordinates (key >
  * above) and, separately, the *near* ones (below < key <= above) with their values. above >= below

@@ -167,6 +167,16 @@ void ibv_ack_cq_events(struct ibv_cq *cq, unsigned n)
 	fake_unlock();
 }
 
+/* Soft-RoCE gives all places of a ring that is a power of two, but one: rxe_queue_init(). */
+static uint32_t srq_places(uint32_t asked)
+{
+	uint32_t ring = 1;
+
+	while (ring < asked + 1)
+		ring *= 2;
+	return fake.frees_taken ? ring - 1 : asked;
+}
+
 struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr)
 {
 	struct fake_srq *srq;
@@ -175,8 +185,8 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr
 		return NULL;
 	srq = fake_new(sizeof(*srq));
 	*srq = (struct fake_srq){ .srq = { .context = pd->context, .pd = pd },
-				  .capacity = attr->attr.max_wr,
-				  .wr_ids = fake_new(attr->attr.max_wr * sizeof(*srq->wr_ids)) };
+				  .capacity = srq_places(attr->attr.max_wr) };
+	srq->wr_ids = fake_new(srq->capacity * sizeof(*srq->wr_ids));
 	fake_count(&fake_counts.srqs, 1);
 	fake_lock();
 	if (!fake_first_srq)
@@ -211,8 +221,9 @@ int fake_post_srq_recv(struct ibv_srq *ibv_srq, struct ibv_recv_wr *wr, struct i
 	for (; wr != NULL && err == 0; wr = wr->next) {
 		*bad = wr;
 		/* A place is free again when its completion was polled or cleaned: mlx5/srq.c
-		 * mlx5_post_srq_recv() and mlx5_free_srq_wqe(). */
-		if (srq->count + srq->in_use == srq->capacity) {
+		 * mlx5_post_srq_recv() and mlx5_free_srq_wqe(). Soft-RoCE frees it when a queue
+		 * pair takes the receive: rxe_resp.c get_srq_wqe(). */
+		if (srq->count + (fake.frees_taken ? 0 : srq->in_use) == srq->capacity) {
 			fake_counts.srq_full++;
 			err = ENOMEM;
 			break;

@@ -38,6 +38,7 @@ struct fake_settings {
 	int last_looks;  /* looks at the device's events until LAST_WQE_REACHED is among them */
 	int moved;       /* addresses lead to fake1, as after a failover of a bond */
 	int no_last_wqe; /* ... never is */
+	int frees_taken; /* the place of a receive is free once a queue pair has taken it */
 	int held;        /* work requests wait for fake_release() */
 	int silent;      /* work requests vanish: no completion until the queue pair ends */
 	enum fake_cm_mode cm;
@@ -89,6 +90,7 @@ struct fake_profile {
 	int windows;             /* windows of type 2B are advertised */
 	int no_alloc_mw;         /* ... but the user's library has no call for them */
 	int no_last_wqe;         /* no event says that a queue pair has taken its last receive */
+	int frees_taken;         /* see fake_settings */
 	uint64_t longest_window; /* 0: the driver has no limit */
 	/* Returns the bytes of a queue pair's queues that the kernel pins; NULL: it pins none. */
 	uint64_t (*pair_bytes)(uint32_t requests, uint32_t inline_bytes);

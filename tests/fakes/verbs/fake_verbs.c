@@ -604,7 +604,7 @@ const struct fake_profile fake_profiles[FAKE_CARDS] = {
 			   .pair_bytes = bnxt_re_pair },
 	[FAKE_IRDMA] = { .driver = "irdma", .pair_bytes = irdma_pair },
 	[FAKE_IONIC] = { .driver = "ionic", .windows = 1 },
-	[FAKE_RXE] = { .driver = "rxe", .windows = 1, .no_last_wqe = 1 },
+	[FAKE_RXE] = { .driver = "rxe", .windows = 1, .no_last_wqe = 1, .frees_taken = 1 },
 };
 
 void fake_be(enum fake_card card, uint64_t scale)
@@ -614,6 +614,7 @@ void fake_be(enum fake_card card, uint64_t scale)
 	fake.longest_window = profile->longest_window / scale;
 	fake.pair_bytes = profile->pair_bytes;
 	fake.no_last_wqe = profile->no_last_wqe;
+	fake.frees_taken = profile->frees_taken;
 	fake.no_alloc_mw = profile->no_alloc_mw;
 	if (!profile->windows)
 		fake.attr.device_cap_flags &= ~(unsigned)IBV_DEVICE_MEM_WINDOW_TYPE_2B;
