@@ -19,9 +19,9 @@ struct device_span {
 	uint32_t begin, end;
 };
 
-/* When a gradient with NaN or infinity is detected. Nothing is ever selected from it. FIRST checks
- * the gradient in an extra pass before the update, and changes nothing if it is bad. LATE checks it
- * only if the sum is bad; residual and velocity are then spoilt. */
+/* When a push checks the gradient for NaN and infinity. Nothing is ever selected from a bad
+ * gradient. FIRST checks the gradient in an extra pass before the update, and changes nothing if it
+ * is bad. LATE checks it only if the sum is bad; residual and velocity are then spoilt. */
 enum device_judge { DEVICE_JUDGE_NOT, DEVICE_JUDGE_FIRST, DEVICE_JUDGE_LATE };
 
 enum device_draw { DEVICE_DRAW_NONE, DEVICE_DRAW_DENSITY, DEVICE_DRAW_VARIANCE };
@@ -129,10 +129,10 @@ enum device_payload {
 	DEVICE_VALUES,   /* nothing is added or selected; the payload is `vector` at bytes / 4
 			    coordinates of each part, as f32, in all at most `landed` ones */
 	/* The payload is the sum of residual and gradient at all coordinates of the part, encoded
-	 * without positions as by message_encode(). The residual keeps what the messages do not
-	 * hold, unless select.fresh. Nothing is selected: only the members of select that describe
-	 * how to add the gradient are used. If the gradient is refused, the payloads are those of
-	 * messages without coordinates, unless sends_left is set. */
+	 * without positions as by message_encode(). The residual keeps the part that the messages
+	 * do not carry, unless select.fresh is set. Nothing is selected: only the members of select
+	 * that describe how to add the gradient are used. If the gradient is refused, the payloads
+	 * are those of messages without coordinates, unless sends_left is set. */
 	DEVICE_DENSE
 };
 
@@ -140,9 +140,9 @@ struct device_push {
 	enum device_payload payload;
 	struct device_select select;
 	struct device_values values; /* for DEVICE_PAIRS and DEVICE_DENSE */
-	/* For DEVICE_PAIRS: if set, and if every part was packed, the push itself subtracts what
-	 * the messages hold from the residual, as settle() does. masked is the velocity for
-	 * that. */
+	/* For DEVICE_PAIRS: if set, and if every part was packed, the push itself subtracts from
+	 * the residual the values that the messages carry, as settle() does. masked is the velocity
+	 * that it clears. */
 	int settle;
 	float *masked;
 	int sends_left; /* for DEVICE_DENSE: 1 sends the residual even if the gradient is refused */
@@ -230,7 +230,7 @@ struct device_ops {
 	int (*copy)(void *to, const void *from, size_t bytes, void *stream);
 	int (*zero)(void *to, size_t bytes, void *stream);
 	int (*wait)(void *stream);
-	/* Opens a stream of the current device, which does not wait for the default one. */
+	/* Opens a stream of the current device, which does not wait for the default stream. */
 	int (*stream_open)(void **stream);
 	void (*stream_close)(void *stream);
 	/* Returns -1 if the stream is being captured into a graph, or cannot be used while another
@@ -290,9 +290,9 @@ typedef const struct device_ops *device_module_fn(void);
  * that cannot be used; the message says why. Thread class: any. */
 int device_of(const void *p, const struct device_ops **ops_out);
 
-/* While a call works on p in this stream, the device of p is the calling thread's current one. The
- * default stream (NULL) belongs to whichever device is current, so nothing is changed for it, and
- * device_of() refuses memory of another device. scope->ops is NULL if nothing was changed. */
+/* While a call works on p in this stream, the device of p is the calling thread's current device.
+ * The default stream (NULL) belongs to whichever device is current, so nothing is changed for it,
+ * and device_of() refuses memory of another device. scope->ops is NULL if nothing was changed. */
 struct device_scope {
 	const struct device_ops *ops;
 	int before;

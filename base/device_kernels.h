@@ -90,7 +90,8 @@ struct device_kernels {
 			  void *stream);
 };
 
-/* The type of the function by which a module returns these, and that function's name. */
+/* The type of the function by which a module returns its table of kernels, and that function's
+ * name. */
 typedef const struct device_kernels *device_kernels_fn(void);
 #define DEVICE_KERNELS_SYMBOL "sluice_device_kernels"
 #endif

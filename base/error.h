@@ -21,7 +21,7 @@ int fail_quietly(int code, const char *format, ...) __attribute__((format(printf
 struct error_scope {
 	struct error_scope *outer;
 	int kept;                    /* something failed in this scope */
-	char text[ERROR_TEXT_BYTES]; /* the text of sluice_last_error() before that */
+	char text[ERROR_TEXT_BYTES]; /* the text of sluice_last_error() before the scope */
 };
 void error_begin(struct error_scope *scope);
 /* Ends the scope and returns rc. If rc is 0, failures within the scope leave no trace in

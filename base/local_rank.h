@@ -7,8 +7,8 @@
 #include <stdlib.h>
 
 struct local_rank {
-	const char *variable; /* the one that gave it; NULL: none did */
-	int rank;             /* 0 if none did */
+	const char *variable; /* the variable that gave the rank; NULL: no variable did */
+	int rank;             /* 0 if no variable gave one */
 };
 
 /* Returns the value of a variable that holds a number of processes, or -1. */

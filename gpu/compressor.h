@@ -32,7 +32,7 @@ struct push_part {
 struct push_summary {
 	uint32_t found, nan, largest, passes, nonfinite, inverted_first;
 	uint32_t blocks;  /* number of finished blocks of report */
-	uint32_t settled; /* 1 if what the messages hold was subtracted from the residual */
+	uint32_t settled; /* 1 if the values of the messages were subtracted from the residual */
 	float bad;        /* the first value that is not finite */
 };
 

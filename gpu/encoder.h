@@ -26,8 +26,8 @@ void encoder_close(struct encoder **encoder);
 /* room: entries of the lists of a selection. */
 size_t encoder_widths(uint32_t room, size_t parts);
 
-/* encoder_pack() and the next two functions enqueue launches. encoder_pack() packs the selection
- * with its positions, and seals the payloads. */
+/* encoder_pack(), encoder_dense() and encoder_seal() enqueue launches. encoder_pack() packs the
+ * selection with its positions, and seals the payloads. */
 int encoder_pack(const struct encoder *e, const struct encoding *what);
 /* Encodes all coordinates, without sealing. folded: the residual already is the sum. */
 int encoder_dense(const struct encoder *e, const struct encoding *what, int folded);

@@ -114,7 +114,7 @@ __device__ static inline void count_candidates(const struct topk_args *a, struct
 
 /* Finds the bin of the need-th largest key and stores it in sh->bin, or BINS if there are fewer
  * keys. sh->need receives the number of keys needed from that bin, and sh->inside the number of
- * keys in it. Every block finds the same bin. */
+ * keys in the bin. Every block finds the same bin. */
 __device__ static inline void find_bin(struct histogram *sh, const uint32_t *counts, uint32_t need)
 {
 	enum { EACH = BINS / BLOCK };

@@ -18,7 +18,7 @@ enum auth_label {
 	AUTH_PROOF,
 	AUTH_ACCEPT,
 	AUTH_GREETING,
-	AUTH_ASK, /* of runtime/job/probe.c, as the next one */
+	AUTH_ASK, /* this purpose and the next belong to runtime/job/probe.c */
 	AUTH_BEAT
 };
 
@@ -36,15 +36,15 @@ int auth_hmac(const uint8_t key[AUTH_KEY_BYTES], const void *bytes, size_t n,
 /* Returns 1 if the bytes are equal, in constant time. */
 int auth_equal(const void *a, const void *b, size_t n);
 
-/* The private key of this process, made at random, for ECDH on P-256: the curve that a crypto
- * library in FIPS mode also permits. SLUICE_ENOSUPP: the crypto library refuses it. */
+/* The random private key of this process, for ECDH on P-256, a curve that a crypto library in FIPS
+ * mode also permits. SLUICE_ENOSUPP: the crypto library refuses it. */
 struct auth_private;
 int auth_private_make(struct auth_private **out);
 /* Erases the key. */
 void auth_private_free(struct auth_private **p);
 void auth_public(const struct auth_private *p, uint8_t out[AUTH_PUBLIC_BYTES]);
-/* Computes the key that only the holders of the two private keys can compute. Both get the same.
- * SLUICE_EWIRE: the peer's public key is not a point of the curve. */
+/* Computes the key that only the holders of the two private keys can compute. Both holders get the
+ * same key. SLUICE_EWIRE: the peer's public key is not a point of the curve. */
 int auth_agree(const struct auth_private *p, const uint8_t theirs[AUTH_PUBLIC_BYTES],
 	       uint8_t key[AUTH_KEY_BYTES]);
 
@@ -54,7 +54,7 @@ int auth_agree(const struct auth_private *p, const uint8_t theirs[AUTH_PUBLIC_BY
 int auth_tag(const struct peer_keys *keys, enum auth_label label,
 	     const struct auth_context *context, const void *extra, size_t n,
 	     uint8_t tag[AUTH_TAG_BYTES]);
-/* Returns 1 if `tag` is the one that auth_tag() makes, in constant time. */
+/* Returns 1 if `tag` equals the tag that auth_tag() makes, in constant time. */
 int auth_check(const struct peer_keys *keys, enum auth_label label,
 	       const struct auth_context *context, const void *extra, size_t n,
 	       const uint8_t tag[AUTH_TAG_BYTES]);

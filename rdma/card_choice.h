@@ -19,18 +19,19 @@ struct card {
 	uint64_t fabric;
 };
 
-/* What the choice of a card needs to know about a rank. */
+/* The properties of a rank that decide its choice of a card. */
 struct card_user {
 	const char *gpu; /* PCI bus id; "": none */
-	/* The processors that it may use (a hwloc_const_bitmap_t); NULL: not known. */
+	/* The processors that the rank may use (a hwloc_const_bitmap_t); NULL: not known. */
 	const struct hwloc_bitmap_s *processors;
-	/* its number among the n_local ranks of the node; n_local is 0 if that is not known */
+	/* the rank's number among the n_local ranks of the node; n_local is 0 if the number is not
+	 * known */
 	int local, n_local;
 };
 
 struct card_choice {
 	int card;
-	/* how near the card is to the GPU or, without a GPU, to the processors */
+	/* the nearness of the card to the GPU or, without a GPU, to the processors */
 	struct nearness near;
 	int as_near; /* the number of cards that are as near, this one included */
 };

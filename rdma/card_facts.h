@@ -14,10 +14,10 @@ struct card_facts {
 	uint32_t requests, inline_bytes;  /* of a queue pair */
 	uint64_t pair_pinned;             /* bytes that the driver pins for it */
 	int relaxed;                      /* a registration with relaxed ordering is accepted */
-	int dmabuf;                       /* an errno value if it registers no dma-buf, or 0 */
-	struct ibv_qp_attr side[2];       /* as connected: of the client, of the server */
+	int dmabuf; /* 0, or the errno value with which the card refuses a dma-buf */
+	struct ibv_qp_attr side[2]; /* of the client and of the server, once connected */
 };
-/* Returns 0 or SLUICE_E*. The settings that choose the card are those of config. */
+/* Returns 0 or SLUICE_E*. config has the settings that choose the card. */
 int card_facts_measure(const struct transport_config *config, struct card_facts *out);
 
 /* Returns the microseconds of a timer code of InfiniBand for "receiver not ready". */

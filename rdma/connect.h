@@ -13,7 +13,7 @@ int connect_open(const struct verbs_device *device, int rank, int size, int lost
 		 int link_lost_after_ms, struct connect **out);
 /* The context of the listener, which rdma_cm shares among all ids of the device. */
 struct ibv_context *connect_context(const struct connect *c);
-/* Where it listens. */
+/* The address at which the listener listens. */
 const struct sockaddr_storage *connect_address(const struct connect *c);
 uint16_t connect_port(const struct connect *c);
 int connect_fd(const struct connect *c);

@@ -34,7 +34,7 @@ static inline void event_queue_forget(struct event_queue *queue)
 /* The queue must not be full. */
 void event_queue_put(struct event_queue *queue, const struct event *event);
 int event_queue_drain(struct event_queue *queue, struct event *events, int n);
-/* Moves up to n of the oldest events out and returns their number. Called at every poll, so the
+/* Moves up to n of the oldest events to out and returns their number. Called at every poll, so the
  * empty case is inline. */
 static inline int event_queue_take(struct event_queue *queue, struct event *events, int n)
 {

@@ -42,8 +42,8 @@ struct frame {
 	uint8_t control[REGION_HEAD_BYTES];
 	uint32_t mtu;
 	uint32_t reason;
-	/* Covered by the tag but not sent, because rdma_cm tells them: the number of the sender's
-	 * queue pair, and in a PROOF the sender's GID. */
+	/* Covered by the tag but not sent, because rdma_cm reports them to the receiver: the number
+	 * of the sender's queue pair, and in a PROOF the sender's GID. */
 	uint32_t qpn;
 	uint8_t gid[FRAME_GID_BYTES];
 };
@@ -116,7 +116,7 @@ struct verbs_region {
 /* Returns how many windows of this size cover a region. */
 uint64_t verbs_region_windows(uint64_t bytes, uint64_t window);
 void verbs_region_encode(const struct verbs_region *region, uint8_t out[REGION_DESCRIPTOR_BYTES]);
-/* Returns SLUICE_EWIRE unless it is a region of owner for user. */
+/* Returns SLUICE_EWIRE unless the bytes describe a region of owner for user. */
 int verbs_region_decode(const uint8_t bytes[REGION_DESCRIPTOR_BYTES], uint32_t owner, uint32_t user,
 			struct verbs_region *out);
 #endif

@@ -25,6 +25,6 @@ void common_release(struct common **common);
 void in_process_describe(const struct region *region, uint8_t out[REGION_HEAD_BYTES]);
 /* Returns SLUICE_EWIRE unless this process wrote the descriptor, and SLUICE_EPEER if the region was
  * closed since. *common_out is valid until common_release(). */
-int in_process_reach(const uint8_t descriptor[REGION_HEAD_BYTES], int peer,
-		     struct remote *remote, struct common **common_out);
+int in_process_reach(const uint8_t descriptor[REGION_HEAD_BYTES], int peer, struct remote *remote,
+		     struct common **common_out);
 #endif

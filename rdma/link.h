@@ -37,9 +37,9 @@ struct link;
 /* Requests of a link to the next poll. */
 enum { LINK_SETTLES = 1, LINK_OWES_CREDIT = 2 };
 
-/* All ranks connect at once, and a rank answers a request in milliseconds, after those that came
- * before. Each begins with the next higher ranks, so a rank is asked by about as many at a time,
- * and answers before they give up. */
+/* All ranks connect at once, and a rank answers its requests one after another, each in
+ * milliseconds. Every rank begins with the next higher ranks, so a rank gets about LINK_TRIES_MOST
+ * requests at a time, and answers them before their senders give up. */
 enum { LINK_TRIES_MOST = 32 };
 
 /* State that all links of a transport use. */
@@ -56,7 +56,7 @@ struct link_shared {
 };
 
 struct link_config {
-	int peer, client;                /* client: this rank is the one that connects */
+	int peer, client;                /* client: 1 if this rank connects to the peer */
 	struct sockaddr_storage address; /* of the peer's listener */
 	char device[32];                 /* the peer's device, for messages */
 	struct sendlog *log;
@@ -74,13 +74,13 @@ void link_close(struct link **l);
 /* ---- questions ---- */
 /* Returns 1 if the connection works in both directions. */
 int link_is_up(const struct link *l);
-/* Returns 1 if it broke and this rank's port is down. */
+/* Returns 1 if the connection broke and this rank's port is down. */
 int link_is_cut(const struct link *l);
 /* Returns 1 if the link is lost for good; link_why() gives the reason. */
 int link_is_gone(const struct link *l);
 /* Returns 1 if the peer was given up, or dropped from the job. */
 int link_refuses(const struct link *l);
-/* Returns 1 if the link has been up. It is up or will be again, unless it is gone. */
+/* Returns 1 if the link has been up. Such a link is up or will be up again, unless it is gone. */
 int link_was_up(const struct link *l);
 const char *link_why(const struct link *l);
 

@@ -22,7 +22,9 @@
 #include <stdint.h>
 
 enum { MAILBOX_MAX_CAPACITY = 1 << 20, MAILBOX_MAX_SENDERS = 1 << 16 };
-enum { MAILBOX_LINE = 64 }; /* bytes of a cache line; keeps apart what different processes write */
+enum {
+	MAILBOX_LINE = 64
+}; /* bytes of a cache line; separates fields that different processes write */
 
 struct mailbox_header {
 	alignas(MAILBOX_LINE) _Atomic uint32_t sleeping;
@@ -42,7 +44,7 @@ uint32_t mailbox_capacity(uint32_t queue_depth);
 size_t mailbox_bytes(uint32_t senders, uint32_t capacity);
 struct mailbox_ring *mailbox_ring(void *mailbox, uint32_t sender, uint32_t capacity);
 
-/* For the receiver: call mailbox_sleep(), look into all rings once more, sleep, then call
+/* For the receiver, in this order: call mailbox_sleep(), check all rings once more, sleep, and call
  * mailbox_awake(). */
 void mailbox_sleep(void *mailbox);
 void mailbox_awake(void *mailbox);

@@ -12,7 +12,7 @@ struct nearness {
 	const char *where; /* static: "below the same PCIe switch" */
 };
 
-/* This machine's NVIDIA GPUs and RDMA devices, and each pair. */
+/* This machine's NVIDIA GPUs and RDMA devices, and the nearness of each pair. */
 struct neighbours {
 	size_t n_gpus, n_cards;
 	char gpu[NEARNESS_GPUS][BUS_ID_TEXT];
@@ -31,7 +31,8 @@ struct hwloc_topology *nearness_topology(void);
 /* The RDMA device of this name, or NULL. */
 struct hwloc_obj *nearness_card(struct hwloc_topology *t, const char *name);
 int nearness_is_gpu(struct hwloc_obj *pci);
-/* The nearness of two objects, either of which may be NULL, and of two that meet in this one. */
+/* The nearness of two objects, either of which may be NULL; and of two objects whose nearest common
+ * ancestor is this one. */
 struct nearness nearness_between(struct hwloc_obj *gpu, struct hwloc_obj *card);
 struct nearness nearness_at(struct hwloc_obj *meeting);
 #endif

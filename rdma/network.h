@@ -8,19 +8,20 @@
 
 enum { NETWORKS_MOST = 16 };
 
-/* All bytes count: networks are equal if memcmp() says so. */
+/* Networks are equal if memcmp() finds all bytes equal. */
 struct network {
 	uint8_t kind;   /* two networks of different kinds have no route to each other */
 	uint8_t prefix; /* the number of bits of the address that are not 0 by rule */
 	uint8_t address[16];
 };
 
-/* address: of family 4 or 6, in network order. A prefix that is too long counts as an address. */
+/* address: of family 4 or 6, in network order. A prefix that is too long counts as a full address.
+ */
 struct network network_of(uint8_t kind, int family, const uint8_t address[16], unsigned prefix);
 
 enum pairing_kind {
 	PAIRING_OWN,   /* the cards that both ranks prefer share a network */
-	PAIRING_OTHER, /* they do not, but other cards of the ranks' nodes do */
+	PAIRING_OTHER, /* only other cards of the ranks' nodes share a network */
 	PAIRING_ROUTE, /* no cards share a network; a route may lead from one own card to the other
 			*/
 	PAIRING_NONE   /* the own cards are of different kinds, or a rank has none */
@@ -31,7 +32,7 @@ struct pairing {
 };
 
 /* Lists begin with the network of the rank's own card. Prefers the own cards of both ranks, then
- * the own card of one, then the cards nearest to the fronts of the lists. Where that leaves two
+ * the own card of one, then the cards nearest to the fronts of the lists. If this leaves two
  * choices, neighbouring pairs of networks take the lesser and the greater in turn, so that no
  * network serves all pairs. */
 struct pairing network_pairing(const struct network *a, int n_a, const struct network *b, int n_b);

@@ -11,8 +11,8 @@
 
 enum {
 	COUNT_PLACES = 1024, /* numbers that may arrive before an earlier one */
-	/* The sender stays this close to its oldest put that is not complete. The other half is
-	 * for complete ones that the peer's card has not reported yet. */
+	/* The sender stays this close to its oldest put that is not complete. The other half is for
+	   complete puts that the peer's card has not reported yet. */
 	COUNT_AHEAD = COUNT_PLACES / 2
 };
 

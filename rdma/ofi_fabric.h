@@ -15,8 +15,8 @@
 
 struct ofi_fabric;
 
-/* provider and interface are those of ofi_choose(). ports: of TCP, "LOW-HIGH"; NULL or "": any.
- * SLUICE_ENOSUPP: no provider is usable. */
+/* provider and interface are those of ofi_choose(). ports: the TCP ports, "LOW-HIGH"; NULL or "":
+ * any. SLUICE_ENOSUPP: no provider is usable. */
 int ofi_fabric_open(const char *provider, const char *interface, const char *ports,
 		    struct ofi_fabric **out);
 /* Closes the endpoint, so that no operation completes any more. */

@@ -47,7 +47,7 @@ struct ofi_flow_config {
 	int by_message;              /* puts to this peer are announced by messages */
 	uint32_t *promised;          /* counts the events that transfers of all flows will make */
 	const struct region *copies; /* registered memory for small puts */
-	uint8_t *copy;               /* this peer's part of it: ofi_flow_copy_bytes() */
+	uint8_t *copy; /* this peer's part of copies, of ofi_flow_copy_bytes() bytes */
 };
 size_t ofi_flow_copy_bytes(void);
 int ofi_flow_open(const struct ofi_flow_config *config, struct ofi_flow **out);
@@ -75,11 +75,12 @@ int ofi_flow_peer(const struct ofi_flow *flow);
 /* Returns 0, or -1 and why if a piece failed. */
 int ofi_flow_completed(struct ofi_flow *flow, const struct ofi_completion *completion,
 		       uint64_t now_ns, char why[160]);
-/* Returns how long something has been under way without any progress, or 0. */
+/* Returns how long transfers have been under way without any progress, or 0 if none is. */
 uint64_t ofi_flow_silent_ns(const struct ofi_flow *flow, uint64_t now_ns);
-/* Returns a counter of completions of this flow and of what came from the peer. */
+/* Returns a counter of completions of this flow and of arrivals from the peer. */
 uint64_t ofi_flow_moves(const struct ofi_flow *flow);
-/* Restarts that time, because something came from the peer or this process was stopped. */
+/* Restarts the time of ofi_flow_silent_ns(), because something came from the peer or this process
+ * was stopped. */
 void ofi_flow_moved(struct ofi_flow *flow, uint64_t now_ns);
 /* Ends all transfers with an error, because the peer is lost. Later completions are ignored. */
 void ofi_flow_abandon(struct ofi_flow *flow);

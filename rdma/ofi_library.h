@@ -15,7 +15,8 @@ struct ofi_library {
 	int (*getinfo)(uint32_t version, const char *node, const char *service, uint64_t flags,
 		       const struct fi_info *hints, struct fi_info **info);
 	void (*freeinfo)(struct fi_info *info);
-	struct fi_info *(*dupinfo)(const struct fi_info *info); /* of NULL: returns an empty one */
+	struct fi_info *(*dupinfo)(
+		const struct fi_info *info); /* info NULL: returns an empty one */
 	int (*fabric)(struct fi_fabric_attr *attr, struct fid_fabric **fabric, void *context);
 	const char *(*strerror)(int error);
 };
@@ -24,7 +25,7 @@ struct ofi_library {
  * with SLUICE_ENOSUPP and a sentence that names what is missing and the remedy. */
 int ofi_library_load(const struct ofi_library **out);
 /* Sets the ports on which TCP listens. libfabric reads them once in a process, at the first
- * ofi_choose(), so the caller checks the ports of what it opens. */
+ * ofi_choose(), so the caller checks the ports of the endpoint that it opens. */
 void ofi_library_ports(int low, int high);
 /* Returns 1 if the environment turns this option of libfabric on. Loading turns on the options that
  * Sluice needs, if the user did not set them. */

@@ -19,7 +19,7 @@ void ofi_messages_receive(struct ofi_messages *messages);
 /* context belongs to a completion that is not of these messages. If it is a receive that a notice
  * used up, it is posted again. */
 void ofi_messages_reuse(struct ofi_messages *messages, void *context);
-/* Sets the next message to the rank, and replaces one that was not sent yet. */
+/* Sets the next message to the rank, and replaces a message that was not sent yet. */
 void ofi_messages_write(struct ofi_messages *messages, int rank,
 			const uint8_t message[OFI_FRAME_BYTES]);
 int ofi_messages_pending(const struct ofi_messages *messages, int rank);

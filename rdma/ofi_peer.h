@@ -30,8 +30,8 @@ struct ofi_peers {
 	const struct region *buffers;
 	uint8_t *copies;   /* for small puts: ofi_flow_copy_bytes() for each rank, in the buffers */
 	uint32_t promised; /* number of events that transfers of all flows will make */
-	int joining,
-		unreported; /* peers without a complete proof; lost ones without their EVENT_GONE */
+	int joining, unreported; /* number of peers without a complete proof, and of lost peers
+				    without their EVENT_GONE */
 };
 
 /* name: the peer's address from its record; notice: how puts announce themselves to it. */
@@ -49,7 +49,8 @@ void ofi_peer_lose(struct ofi_peer *p, const char *why);
 /* Returns 1 and the peer's EVENT_GONE, once. */
 int ofi_peer_report(struct ofi_peer *p, struct event *out);
 
-/* Called regularly. Sends what the proof needs, and declares the peer lost after a long silence. */
+/* Called regularly. Sends the next message of the proof, and declares the peer lost after a long
+ * silence. */
 void ofi_peer_look(struct ofi_peer *p, int was_stopped, uint64_t now_ns);
 /* Sends the message that was written for the peer (ofi_messages.h). */
 void ofi_peer_send(struct ofi_peer *p);

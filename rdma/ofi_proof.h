@@ -23,7 +23,7 @@
 /* The size of each message, and its first four bytes, little-endian: "SLUO". */
 enum { OFI_FRAME_BYTES = 120, OFI_FRAME_MAGIC = 0x4f554c53 };
 
-/* What a rank sends its peer when they become connected. */
+/* The data that a rank sends to its peer when they become connected. */
 struct ofi_greeting {
 	uint32_t token;                     /* the peer's notices must carry it (ofi_flow.h) */
 	uint8_t control[REGION_HEAD_BYTES]; /* all zero: no control region */
@@ -48,6 +48,6 @@ int ofi_proof_hello(struct ofi_proofs *p, int peer, uint64_t now_ns,
 /* Makes the answer to a message from any sender, for rank *peer. */
 int ofi_proof_answer(struct ofi_proofs *p, const uint8_t *bytes, size_t n, uint64_t now_ns,
 		     int *peer, uint8_t message[OFI_FRAME_BYTES]);
-/* Returns the number of messages that belonged to no such exchange or had a wrong tag. */
+/* Returns the number of messages that belonged to no exchange of proofs or had a wrong tag. */
 uint64_t ofi_proofs_refused(const struct ofi_proofs *p);
 #endif

@@ -28,24 +28,25 @@ struct ofi_choice {
  * a sentence that names what is missing and the remedy. *out is then zero and needs no
  * ofi_choice_end(). */
 int ofi_choose(const char *provider, const char *interface, struct ofi_choice *out);
-/* Returns the name by which SLUICE_PROVIDER asks for it. */
+/* Returns the name of the chosen provider in SLUICE_PROVIDER. */
 const char *ofi_choice_name(const struct ofi_choice *choice);
-/* Returns 1 if it uses the kernel's sockets. */
+/* Returns 1 if the provider uses the kernel's sockets. */
 int ofi_choice_is_tcp(const struct ofi_choice *choice);
 /* Returns 1 if only fi_writedata() sends data with a put. */
 int ofi_choice_data_by_call(const struct ofi_choice *choice);
 /* Returns 1 if a completed put may not be in place yet, whatever was requested. */
 int ofi_choice_is_unplaced(const struct ofi_choice *choice);
-/* Return 1 if it has a descriptor to sleep on, and if that sometimes misses an event. */
+/* The first returns 1 if the provider has a descriptor to sleep on; the second returns 1 if this
+ * descriptor sometimes misses an event. */
 int ofi_choice_has_descriptor(const struct ofi_choice *choice);
 int ofi_choice_naps(const struct ofi_choice *choice);
 /* Returns 1 if a put that announces itself uses up a receive. */
 int ofi_choice_takes_receives(const struct ofi_choice *choice);
-/* Returns 1 if it claims to register GPU memory and may read puts from there. */
+/* Returns 1 if the provider claims to register GPU memory and may read puts from there. */
 int ofi_choice_has_device_memory(const struct ofi_choice *choice);
 /* Returns the size in bytes of a key that the application chooses. */
 size_t ofi_choice_key_bytes(const struct ofi_choice *choice);
-/* Returns what getinfo promises; only a trial shows whether it is true. */
+/* Returns the kind of announcement that getinfo promises; only a trial shows whether it works. */
 enum ofi_notice ofi_choice_notice(const struct ofi_choice *choice);
 /* Returns a known defect of the choice with its remedy, or NULL. */
 const char *ofi_choice_defect(const struct ofi_choice *choice);

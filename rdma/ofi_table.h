@@ -22,7 +22,7 @@ void ofi_table_close(struct ofi_table *table);
 void ofi_table_free(struct ofi_table *table);
 /* SLUICE_EWIRE: another rank has the same address. */
 int ofi_table_add(struct ofi_table *table, struct ofi_peer *p);
-/* Return the number of peers, and peer i of them in the order in which they were added. */
+/* Return the number of peers; and peer i, in the order in which the peers were added. */
 int ofi_table_number(const struct ofi_table *table);
 struct ofi_peer *ofi_table_at(const struct ofi_table *table, int i);
 /* Returns the peer of that rank, or NULL if none was added. */

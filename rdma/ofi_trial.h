@@ -22,8 +22,8 @@ struct ofi_driver {
 	void *context;
 };
 enum { OFI_TRIAL_WHY_BYTES = 160 };
-/* Returns 0 if the provider can read this device memory, registered as mr, directly; otherwise -1
- * and why. */
+/* Returns 0 if the provider can directly read this device memory, which is registered as mr;
+ * otherwise -1 and why. */
 int ofi_trial_of_device(struct ofi_trial *t, const struct fid_mr *mr, const struct memory *memory,
 			const struct ofi_driver *driver, char why[OFI_TRIAL_WHY_BYTES]);
 /* Returns 1 if a completion belongs to a test, even one that was given up. */

@@ -11,7 +11,7 @@
 
 enum {
 	PATH_WHY_BYTES = 200,
-	PATH_RNR_TIMER = 12,      /* 0.64 ms: a rank that has no receive ready gets one soon */
+	PATH_RNR_TIMER = 12,      /* 0.64 ms: a rank without a ready receive soon has one */
 	PATH_TRAFFIC_CLASS = 106, /* DSCP 26, and ECN is possible: as RoCE networks are set up */
 	PATH_AS_RESOLVED = -1     /* as rdma_cm resolved it */
 };
@@ -21,17 +21,17 @@ struct path_choice {
 	uint8_t mtu;                      /* of the port: enum ibv_mtu */
 };
 
-/* traffic_class: "auto" or a number; NULL: auto. On Ethernet, auto is the port's own one if an
- * administrator has set it, else PATH_TRAFFIC_CLASS. service_level: the same; auto is the resolved
- * one. Returns SLUICE_EINVAL, which is not logged, for other text. */
+/* traffic_class: "auto" or a number; NULL: auto. On Ethernet, auto is the port's traffic class if
+ * an administrator has set it, else PATH_TRAFFIC_CLASS. service_level: the same, but auto is the
+ * resolved level. Returns SLUICE_EINVAL, which is not logged, for other text. */
 int path_choose(const struct verbs_device *device, const char *traffic_class,
 		const char *service_level, struct path_choice *out);
 /* "106", or "resolved" for PATH_AS_RESOLVED. */
 const char *path_text(int value, char text[16]);
 
 /* Moves a new queue pair to RTS. The id has received the request, or its answer. peer_gid: the only
- * one that it may reach; NULL: any. peer_mtu: that of the other side's port, or 0 if only this
- * side's is known. reads: at most so many READs at once. Returns the path MTU, or -1 and why. */
+ * GID that it may reach; NULL: any. peer_mtu: the MTU of the other side's port, or 0 if it is not
+ * known. reads: the most READs at once. Returns the path MTU, or -1 and why. */
 int path_join(const struct path_choice *path, struct ibv_qp *qp, struct rdma_cm_id *id,
 	      const uint8_t *peer_gid, unsigned peer_mtu, uint32_t reads, char why[PATH_WHY_BYTES]);
 #endif

@@ -13,11 +13,11 @@ struct piece; /* of a list; NULL: it is empty */
 
 /* Finds the key of n bytes at `at`. Returns 1, or 0 if no piece covers them all. */
 int pieces_find(const struct piece *first, const void *at, size_t n, uint32_t *lkey_out);
-/* Registers them. *method: how the card reaches the region, if it is device memory. Returns 0 or
- * SLUICE_E*, as register.h does. */
+/* Registers these bytes. *method: how the card reaches the region, if it is device memory. Returns
+ * 0 or SLUICE_E*, as register.h does. */
 int pieces_add(struct piece **first, struct ibv_pd *pd, const struct verbs_device *device,
 	       const struct region *region, enum relaxed relaxed, const void *at, size_t n,
 	       enum method *method);
-/* Ends all. */
+/* Ends all pieces. */
 void pieces_end(struct piece **first);
 #endif

@@ -16,11 +16,11 @@ struct process {
 /* Describes this process. Fails with SLUICE_ENOSUPP if there is no /proc. */
 int process_identify(struct process *out);
 
-/* Opens a pidfd, which is readable once the process has ended. It is checked to belong to this
- * process and not to a later one of the same number. *pidfd_out is -1 without pidfd_open(2) (Linux
- * before 5.3, a sandbox, valgrind before 3.20): then call process_ended() regularly. rank is for
- * messages. Fails with SLUICE_EPEER (ended), SLUICE_ENOSUPP (other pid or time namespace) or
- * SLUICE_ENOMEM (descriptors). */
+/* Opens a pidfd, which is readable once the process has ended. The function checks that it belongs
+ * to this process, and not to a later process with the same number. *pidfd_out is -1 without
+ * pidfd_open(2) (Linux before 5.3, a sandbox, valgrind before 3.20): then call process_ended()
+ * regularly. rank is for messages. Fails with SLUICE_EPEER (ended), SLUICE_ENOSUPP (other pid or
+ * time namespace) or SLUICE_ENOMEM (descriptors). */
 int process_watch(const struct process *process, int rank, int *pidfd_out);
 
 /* Returns 1 once the process has ended, reaped or not. */

@@ -54,7 +54,7 @@ void proofs_refuse(const struct proofs *p, struct rdma_cm_id *id, enum frame_rea
  * id. */
 int proofs_reply(const struct proofs *p, struct rdma_cm_id *id, const struct frame *hello);
 /* Returns NULL if the sender of the request holds the key of the pair, else the reason to refuse
- * it. Completes the frame from the event. */
+ * the request. Completes the frame from the event. */
 const char *proofs_judge(const struct proofs *p, const struct cm_event *event,
 			 struct frame *request);
 
@@ -72,10 +72,10 @@ void proof_end_id(struct proof *p);
 /* Makes a new id and resolves the peer's address. */
 int proof_start(struct proof *p, int timeout_ms, char why[PROOF_WHY_BYTES]);
 int proof_route(struct proof *p, int timeout_ms, char why[PROOF_WHY_BYTES]);
-/* Sends a hello, once the route is known. The connection manager takes a request whose queue pair
- * has the number of another one of this node as a sign that the other one is gone, and ends its
- * connection (cm_match_req() in drivers/infiniband/core/cm.c). So also a hello names a queue pair
- * that exists. */
+/* Sends a hello, once the route is known. If a request has the queue pair number of an older
+ * connection of this node, the connection manager assumes that the older queue pair is gone, and
+ * ends its connection (cm_match_req() in drivers/infiniband/core/cm.c). So even a hello names a
+ * queue pair that exists. */
 int proof_send_hello(struct proof *p, uint32_t qpn, char why[PROOF_WHY_BYTES]);
 /* Sends the proof for a queue pair. received: number of notifies received from the peer. */
 int proof_request(struct proof *p, uint32_t qpn, uint64_t received, char why[PROOF_WHY_BYTES]);
@@ -87,7 +87,7 @@ int proof_is_new(const struct proof *p, const struct frame *request);
 /* Takes over the id of a request, or gives it back. */
 void proof_take_id(struct proof *p, struct rdma_cm_id *id);
 void proof_yield_id(struct proof *p);
-/* What an acceptance says, besides its tag, of a queue pair that has joined. */
+/* The properties of a joined queue pair that an acceptance contains besides its tag. */
 struct proof_offer {
 	uint32_t qpn;
 	unsigned mtu;

@@ -14,7 +14,7 @@
 enum { QP_WHY_BYTES = 200 };
 
 struct queue_pair_config {
-	int peer, client; /* client: this rank is the one that connects */
+	int peer, client; /* client: 1 if this rank connects to the peer */
 	struct queues *queues;
 	const struct queue_sizes *sizes;
 	const struct path_choice *path;
@@ -32,14 +32,15 @@ void qp_close(struct queue_pair **p);
 /* Makes a queue pair, whose completions go to owner. */
 int qp_make(struct queue_pair *p, void *owner, char why[QP_WHY_BYTES]);
 uint32_t qp_number(const struct queue_pair *p);
-/* Connects the queue pair to that of the id's peer, which has proved this GID (NULL: this side
- * chose it), and whose port has this MTU (0: it is not known yet). */
+/* Connects the queue pair to the queue pair of the id's peer. peer_gid: the GID that the peer has
+ * proved; NULL: this side chose it. peer_mtu: the MTU of the peer's port; 0: not known yet. */
 int qp_join(struct queue_pair *p, struct rdma_cm_id *id, const uint8_t *peer_gid, unsigned peer_mtu,
 	    char why[QP_WHY_BYTES]);
 /* Ends the queue pair, if there is one, and disconnects the id. Delivers everything that arrived
  * before. */
 void qp_end(struct queue_pair *p, struct rdma_cm_id *id);
-/* Values for the peer: notifies received so far, and what the peer needs to reach this rank. */
+/* Values for the peer: the number of notifies received so far, and the data by which the peer
+ * reaches this rank. */
 uint64_t qp_received(struct queue_pair *p);
 /* The path MTU of the queue pair, once it has joined. */
 unsigned qp_mtu(const struct queue_pair *p);

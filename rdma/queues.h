@@ -32,9 +32,9 @@ int queue_sizes_choose(const struct verbs_device *device, int ranks, uint32_t qu
 		       struct queue_sizes *out);
 
 struct queues;
-/* Sets sizes->inline_bytes and pair_pinned to what a queue pair of the device reports and takes.
- * completed() gets each completion with the owner of its queue pair; events must have room for what
- * it adds. */
+/* Sets sizes->inline_bytes to the value that a queue pair of the device reports, and pair_pinned to
+ * the memory that it takes. completed() gets each completion with the owner of its queue pair;
+ * events must have room for the events that it adds. */
 int queues_open(struct ibv_pd *pd, const char *device, int ranks, struct queue_sizes *sizes,
 		struct event_queue *events, void (*completed)(void *owner, const struct ibv_wc *wc),
 		struct queues **out);
@@ -43,7 +43,7 @@ void queues_close(struct queues **queues);
 /* Makes a queue pair in pd. NULL: errno says why. */
 struct ibv_qp *queues_pair_make(struct queues *q, struct ibv_pd *pd, void *owner);
 /* Stops the queue pair and passes all its completions to completed(). Waits a moment until the card
- * says that it takes no more receives. */
+ * reports that it takes no more receives. */
 void queues_pair_stop(struct queues *q, struct ibv_qp *qp);
 /* After queues_pair_stop(). Replaces the receives that the queue pair may have kept. */
 void queues_pair_end(struct queues *q, struct ibv_qp *qp);

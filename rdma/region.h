@@ -36,10 +36,10 @@ struct registry {
 	struct registration *first;
 	uint32_t last_id;
 };
-/* find() returns a region's registration, or NULL if there is none; add() makes it. */
+/* find() returns a region's registration, or NULL if there is none; add() makes a registration. */
 void *registry_find(const struct registry *registry, const struct region *region);
 int registry_add(struct registry *registry, const struct region *region, void *out);
-/* Ends all. */
+/* Ends all registrations. */
 void registry_clear(struct registry *registry);
 
 struct common;
@@ -73,9 +73,9 @@ void region_close_file(struct region *region);
 /* Ends the registrations, unmaps and frees. No posted transfer may still use the region. */
 void region_close(struct region **region);
 
-/* A peer needs these bytes to reach a region. They are made for one endpoint and sent to that peer
- * by any means. The head suffices, unless a network card needs several keys for the region; then
- * all keys but the first follow it. */
+/* A peer needs these bytes, a descriptor, to reach a region. A descriptor is made for one endpoint
+ * and sent to its peer by any means. The head suffices, unless a network card needs several keys
+ * for the region; then all keys but the first follow it. */
 enum {
 	REGION_HEAD_BYTES = 64,
 	REGION_KEYS_MOST = 64,

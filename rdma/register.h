@@ -24,23 +24,24 @@ int register_local_access(const struct region *region, enum relaxed relaxed);
 int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const char *what,
 		  struct ibv_mr **out);
 
-/* Ends a registration. Accepts one that is NULL, and sets it to NULL. */
+/* Ends a registration, and sets it to NULL. Accepts NULL. */
 void register_end(struct ibv_mr **mr);
 
 /* How the card reaches device memory. */
 enum method { METHOD_UNTRIED, METHOD_DMABUF, METHOD_PEER_MEMORY, METHOD_NONE };
 
-/* Registers device memory in pd of the open device `device`. *method METHOD_UNTRIED: the first
- * method is used by which the card can write that memory and read it back; the old content is
- * restored, and *method is set. Otherwise that method is used without a test, which takes time.
- * Logs the method, and why no better one works, whenever that changes. SLUICE_ENOSUPP, which is not
- * logged: the card cannot reach that memory, and the message lists the methods tried. */
+/* Registers device memory in pd of the open device `device`. If *method is METHOD_UNTRIED, tests
+ * the methods until the card can write that memory and read it back, restores the old content, and
+ * sets *method. Otherwise uses *method without the test, which takes time. Logs the method, and why
+ * no better one works, whenever that changes. SLUICE_ENOSUPP, which is not logged: the card cannot
+ * reach that memory, and the message lists the methods tried. */
 int register_device_memory(struct ibv_pd *pd, const struct verbs_device *device,
 			   const struct memory *memory, enum method *method, struct ibv_mr **out);
 
 /* Returns 0 if the device has memory windows of type 2B and a window for writing refuses to be
- * read, otherwise -1 and why. *most_out: the longest window that the driver does not refuse.
- * *relaxed becomes RELAXED_NONE if windows work only over registrations without it. */
+ * read, otherwise -1 and why. *most_out: the length of the longest window that the driver accepts.
+ * *relaxed becomes RELAXED_NONE if windows work only over registrations without relaxed ordering.
+ */
 int prove_windows(struct ibv_pd *pd, const struct verbs_device *device, enum relaxed *relaxed,
 		  uint64_t *most_out, char why[PROVE_WHY_BYTES]);
 #endif

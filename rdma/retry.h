@@ -12,8 +12,8 @@ enum {
 	RETRY_PROBE_MS = 500,
 	/* A card repeats an unacknowledged packet after 4.096 us * 2^this = 268 ms (some cards take
 	 * up to four times that), so a broken connection is noticed after 1.9 s. A shorter time
-	 * would repeat packets that only wait in a switch; a longer one costs more where the last
-	 * packet of a transfer is lost. Nothing is lost with a connection, so this number does not
+	 * would repeat packets that only wait in a switch. A longer time costs more if the last
+	 * packet of a transfer is lost. A broken connection loses no data, so this number does not
 	 * decide how long a link may be away. */
 	RETRY_ACK_TIMEOUT = 16
 };
@@ -32,11 +32,11 @@ struct retry retry_begin(int lost_after_ms, int link_lost_after_ms, int client, 
 
 /* Returns the time limit of one try. */
 int retry_try_ms(const struct retry *retry);
-/* Start the timer for one try, or for ms; stop it. */
+/* Start the timer for one try; start it for ms milliseconds; stop it. */
 void retry_await(struct retry *retry, uint64_t now);
 void retry_sleep(struct retry *retry, uint64_t now, uint32_t ms);
 void retry_rest(struct retry *retry);
-/* Return 1 if the timer has expired; if the time to reconnect is over. */
+/* Return 1 if the timer has expired; and 1 if the time to reconnect is over. */
 int retry_is_due(const struct retry *retry, uint64_t now);
 int retry_is_over(const struct retry *retry, uint64_t now);
 

@@ -54,17 +54,18 @@ uint32_t rights_copies_key(const struct rights_peer *p);
  */
 int rights_offer(struct rights_peer *p, const struct region *region, size_t from, size_t n,
 		 int connected);
-/* Writes what the peer needs to reach a region that was offered to it. */
+/* Writes the descriptor of a region that was offered to the peer. */
 int rights_describe(struct rights_peer *p, const struct region *region,
 		    uint8_t descriptor[REGION_DESCRIPTOR_BYTES]);
-/* Ends what the peer was offered of a region, because its keys cannot work. */
+/* Withdraws the offer of a region to the peer, because its keys cannot work. */
 void rights_withdraw(struct rights_peer *p, const struct region *region);
-/* Makes the keys of a new queue pair for everything that the peer was offered. */
+/* Makes the keys of a new queue pair for all regions that were offered to the peer. */
 int rights_connect(struct rights_peer *p);
 /* Posts the bindings that make these keys valid. Returns 0, SLUICE_EAGAIN (the queue is full: poll
  * and call again), or another SLUICE_E*. */
 int rights_bind(struct rights_peer *p, struct sendlog *log);
-/* Returns 1 with an explanation if request number `request` was such a binding, which has failed.
+/* Returns 1 with an explanation if request number `request` was one of these bindings, and it
+ * failed.
  */
 int rights_explain(struct rights_peer *p, uint64_t request, char why[200]);
 /* Ends the windows. Called before the queue pair ends. */
@@ -78,8 +79,8 @@ int rights_greeting(struct rights_peer *p, uint32_t credits, struct slot_address
 size_t rights_table(struct rights_peer *p, uint8_t out[KEY_TABLE_BYTES]);
 
 /* ---- what this rank may do there ---- */
-/* Take what the peer sent with the connection, and the table that it wrote; open remotes continue
- * with its keys. Return -1 and why if the table is invalid. */
+/* Take the values that the peer sent with the connection; and the table of keys that it wrote, with
+ * which open remotes continue. Return -1 and why if the table is invalid. */
 void rights_take_control(struct rights_peer *p, const uint8_t control[REGION_HEAD_BYTES]);
 int rights_take_table(struct rights_peer *p, const uint8_t table[KEY_TABLE_BYTES], char why[200]);
 /* Finds the current key of the peer's region number id, for sendlog_renew_keys(). */

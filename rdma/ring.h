@@ -21,7 +21,7 @@ struct ring_writer {
 	uint32_t depth;
 	size_t slot_bytes;
 	uint64_t next_seq;     /* sequence number of the next message, >= 1 */
-	uint64_t consumed_seq; /* last reported by the reader; < next_seq */
+	uint64_t consumed_seq; /* last value that the reader reported; < next_seq */
 };
 
 struct ring_reader {
@@ -50,15 +50,17 @@ static inline int ring_writer_free(const struct ring_writer *w)
  * while it was prepared). Requires ring_writer_free(). */
 uint64_t ring_writer_advance(struct ring_writer *w);
 
-/* Takes consumed_seq from peer's notice, which is hostile. It may repeat. Returns SLUICE_EWIRE and
- * changes nothing if it decreases or exceeds the last message written. */
+/* Takes consumed_seq from peer's notice, which is hostile. The value may repeat. Returns
+ * SLUICE_EWIRE and changes nothing if it decreases or exceeds the number of the last message
+ * written. */
 int ring_writer_acknowledge(struct ring_writer *w, int peer, uint64_t consumed_seq);
 
-/* Checks the sequence number of a message of peer and moves on to the next. Returns SLUICE_EWIRE
+/* Checks the sequence number of a message of peer and advances next_seq. Returns SLUICE_EWIRE
  * and changes nothing if it is not next_seq. */
 int ring_reader_accept(struct ring_reader *r, int peer, uint64_t seq);
 
-/* Returns the writer's credit: all messages up to this one have been copied out of the ring. */
+/* Returns the writer's credit: the number of the last message that has been copied out of the ring.
+ */
 static inline uint64_t ring_reader_consumed(const struct ring_reader *r)
 {
 	return r->next_seq - 1;

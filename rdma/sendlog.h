@@ -78,7 +78,7 @@ int sendlog_copies(const struct transfer *x);
 /* Needs room. later: posts x only with sendlog_post(). */
 void sendlog_append(struct sendlog *log, const struct transfer *x, uint32_t lkey,
 		    const struct sendlog_target *target, int later);
-/* Posts what waits, with one doorbell if it is not much. */
+/* Posts the waiting transfers, with one doorbell if they are few. */
 void sendlog_post(struct sendlog *log);
 
 /* ---- other requests ---- */
@@ -86,8 +86,9 @@ void sendlog_post(struct sendlog *log);
  * before). SLUICE_EDEVICE with *refused_out, an errno value: this rank's card refuses the request.
  * The peer is not to blame, and the connection stays. */
 int sendlog_request(struct sendlog *log, struct ibv_send_wr *wr, int *refused_out);
-/* Return 0, SLUICE_EAGAIN or SLUICE_EPEER, as above. The first writes n bytes into the peer's slot,
- * from SLOT_* on; the second writes a greeting and notifies the peer of it. */
+/* Return 0, SLUICE_EAGAIN or SLUICE_EPEER, as above. The first function writes n bytes into the
+ * peer's slot, from SLOT_* on; the second writes a greeting and notifies the peer of the greeting.
+ */
 int sendlog_write_slot(struct sendlog *log, size_t at, const void *bytes, size_t n);
 int sendlog_greet(struct sendlog *log, enum greeting greeting, const void *bytes, size_t n);
 
@@ -102,8 +103,8 @@ int sendlog_credit_due(const struct sendlog *log);
 int sendlog_give_credit(struct sendlog *log);
 
 /* ---- questions ---- */
-/* Returns a counter that grows with every completed transfer or large piece of one, and with every
- * received notify. */
+/* Returns a counter that grows with every completed transfer, with every completed piece of a large
+ * transfer, and with every received notify. */
 uint64_t sendlog_moved(const struct sendlog *log);
 /* Returns the number of transfers in the log. */
 uint64_t sendlog_waiting(const struct sendlog *log);

@@ -22,8 +22,8 @@ struct stream {
 	const struct stream_limits *limits;
 	int now, most;
 	uint64_t fastest_ns; /* time of the fastest full-size piece; 0: none has ended */
-	/* Pieces ended since since_ns. idle: the limit was not always reached, so they show no
-	 * rate. */
+	/* Pieces ended since since_ns. idle: the limit was not always reached, so these pieces show
+	 * no rate. */
 	uint64_t since_ns;
 	int ends, idle;
 };
@@ -62,7 +62,7 @@ static inline void stream_adapt(struct stream *s, uint64_t now_ns)
 					      (int)most;
 }
 
-/* One has ended. */
+/* A piece has ended. */
 static inline void stream_end(struct stream *s, size_t bytes, uint64_t took_ns, uint64_t now_ns)
 {
 	if (bytes == s->limits->piece_bytes && (!s->fastest_ns || took_ns < s->fastest_ns))

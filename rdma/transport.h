@@ -70,19 +70,19 @@ struct transport_config {
 	const char *provider;         /* ofi: libfabric's name for it; NULL or "": the best one */
 	const char *interface;        /* verbs, ofi: a list; NULL or "": the first usable one */
 	const char *ports; /* ofi over TCP: "LOW-HIGH", where it listens; NULL or "": anywhere */
-	/* This transport of the rank, if it was opened before. Then a second one is opened on
-	 * another card, number `card` of its record, for at most `peers` peers. */
+	/* This transport of the rank, if it was opened before. In that case a second transport is
+	 * opened on another card, number `card` of the record, for at most `peers` peers. */
 	struct transport *beside;
 	int card, peers;
 	/* self: the ranks of the same process (in_process.h), or NULL */
 	struct neighbours *neighbours;
 	int lost_after_ms;      /* the job's limit for a lost process */
-	int link_lost_after_ms; /* the job's limit for a lost link; 0: as lost_after_ms */
+	int link_lost_after_ms; /* the job's limit for a lost link; 0: lost_after_ms */
 };
 
-/* The keys that this rank shares with its peers. Both ends of a connection prove to know theirs
- * before a queue pair exists or an rkey is sent. No key leaves memory: the bootstrap carries public
- * keys only. */
+/* The keys that this rank shares with its peers. Both ends of a connection prove that they know
+ * their key before a queue pair exists or an rkey is sent. No key leaves memory: the bootstrap
+ * carries public keys only. */
 struct peer_keys {
 	int rank, size;
 	uint32_t wire_version;
@@ -129,13 +129,13 @@ struct transport_ops {
 	/* Writes this transport's part of the rank's record, at most TRANSPORT_RECORD_BYTES. */
 	int (*record)(struct transport *t, uint8_t *bytes, size_t *len_out);
 	/* NULL: two ranks as far apart as `farthest` reach each other. Otherwise they need cards of
-	 * one network. Reads the networks of a rank's cards from its record, the own card first.
-	 * Returns how many, or SLUICE_E*, which is not logged. */
+	 * one network. Reads the networks of a rank's cards from its record; the card that the rank
+	 * uses comes first. Returns the number of networks, or SLUICE_E*, which is not logged. */
 	int (*networks)(const uint8_t *record, size_t len, struct network out[NETWORKS_MOST]);
 	/* Writes the name of a card of a record, such as "mlx5_0 10.3.0.1/24 (RoCE)". */
 	void (*card)(const uint8_t *record, size_t len, int card, char *text, size_t cap);
-	/* Tries for at most timeout_ms whether the own card reaches peers outside its network, who
-	 * need not poll. why: of the first that does not answer. */
+	/* Tries for at most timeout_ms whether this rank's card reaches peers outside its network,
+	 * which need not poll. why: the reason of the first peer that does not answer. */
 	void (*try_routes)(struct transport *t, struct route *routes, int n, int timeout_ms,
 			   char *why, size_t cap);
 	/* Receives the keys after the bootstrap, before the first connect(). NULL: not needed on
@@ -160,7 +160,7 @@ struct transport_ops {
 			   struct remote **out);
 	void (*remote_close)(struct remote **remote);
 	/* The job continues without this peer: all its keys become invalid, even if its process
-	 * still runs, and it gets no new ones. Transfers to the peer continue. NULL (shm, self): a
+	 * still runs, and it gets no new keys. Transfers to the peer continue. NULL (shm, self): a
 	 * process keeps memory that it has mapped. There, checks of private copies and membership
 	 * epochs make its writes ineffective. */
 	void (*revoke)(struct endpoint *e);
@@ -168,18 +168,18 @@ struct transport_ops {
 	 * again), SLUICE_EINVAL if it is out of bounds or not permitted, and SLUICE_EPEER after
 	 * EVENT_GONE. Never allocates or blocks. A put's local bytes must stay unchanged until the
 	 * peer has acknowledged them by protocol. When a get completes, the peer has received every
-	 * PUT_NOTIFY posted before it, unless the network lost it; on a transport without that
-	 * order it may be late by one piece. */
+	 * PUT_NOTIFY posted before it, unless the network lost it; on a transport without this
+	 * order, a PUT_NOTIFY may be late by one piece. */
 	int (*post)(struct endpoint *e, const struct transfer *transfer);
-	/* on 1: puts may wait from here on. on 0: those that wait are posted, with one doorbell of
+	/* on 1: puts may wait from here on. on 0: the waiting puts are posted, with one doorbell of
 	 * the card for each peer. In between, only post() is called. NULL: post() posts. */
 	void (*gather)(struct transport *t, int on);
 	/* Returns up to n events. Never sleeps. */
 	int (*poll)(struct transport *t, struct event *events, int n);
 	/* arm() is called before sleeping and makes fd readable at the next event. It returns 1 if
 	 * events are already waiting, so that the caller must not sleep, else 0. disarm() drains fd
-	 * after waking. cancel() undoes arm() if nobody slept, without a system call. If fd has
-	 * become readable meanwhile, it stays so and causes one spurious wake-up of the next
+	 * after waking. cancel() undoes arm() if nobody slept, without a system call. An fd that
+	 * has become readable meanwhile stays readable and causes one spurious wake-up of the next
 	 * sleeper. */
 	int (*arm)(struct transport *t);
 	void (*disarm)(struct transport *t);
@@ -193,8 +193,8 @@ struct transport_ops {
 	 * the notify arrives. The address is valid until remote_close(). NULL, also in place of the
 	 * function (verbs): the region is not mapped here. */
 	void *(*address)(struct remote *remote);
-	/* The same for a peer's region that this rank may read. The peer may change it at any time,
-	 * so validate a private copy. */
+	/* Returns the address of a peer's region that this rank may read, as above. The peer may
+	 * change it at any time, so validate a private copy. */
 	const void *(*readable)(struct remote *remote);
 	/* Prepares n bytes at `at` of a local region for transfers with this endpoint's peer, which
 	 * may be slow: a card registers them. Otherwise the first post() does so, for the whole

@@ -31,19 +31,19 @@ struct verbs_wanted {
 };
 enum { VERBS_DEVICES_MOST = 16 };
 /* Finds the usable devices, one for each address. out[0] is the one that card_choice.h names for
- * this process, with its first address. Its other addresses follow, then the first addresses of
- * other ports, nearest first, and then theirs. Fails with SLUICE_ENOSUPP, which is not logged, and
- * a sentence that names what is missing and the remedy. */
+ * this process, with its first address. The other addresses of its port follow, then the first
+ * addresses of other ports, nearest first, and then the other addresses of these ports. Fails with
+ * SLUICE_ENOSUPP, which is not logged, and a sentence that names what is missing and the remedy. */
 int verbs_devices_find(const struct verbs_wanted *wanted,
 		       struct verbs_device out[VERBS_DEVICES_MOST], int *n_out);
 /* Finds out[0] alone. */
 int verbs_device_choose(const struct verbs_wanted *wanted, struct verbs_device *out);
 
 /* The effect of a fork on the queues of a card, whose pages are private memory of this process.
- * Before Linux 5.12, either parent or child got a copy, and the card kept the other one. */
+ * Before Linux 5.12, either parent or child got a copy, and the card kept the original pages. */
 enum verbs_fork {
 	VERBS_FORK_COPIED,   /* the kernel copies pinned pages for the child */
-	VERBS_FORK_GUARDED,  /* libibverbs keeps them from the child */
+	VERBS_FORK_GUARDED,  /* libibverbs excludes pinned pages from the child */
 	VERBS_FORK_DANGEROUS /* neither: a fork may break this rank */
 };
 /* Called before the first device is opened, because libibverbs refuses later. Asks libibverbs to

@@ -16,7 +16,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A way into a node: one of the addresses of a port. A port with several is several cards. */
+/* An address of a port of the node. A port with several addresses counts as several cards. */
 struct verbs_card {
 	char device[32];
 	uint8_t link_layer; /* IBV_LINK_LAYER_INFINIBAND, or _ETHERNET for RoCE v2 */
@@ -29,7 +29,7 @@ struct verbs_card verbs_card_of(const struct verbs_device *device);
 struct verbs_record {
 	int rank;
 	uint16_t port; /* of the listener */
-	int n_cards;   /* at least 1: cards[0] is the one that listens */
+	int n_cards;   /* at least 1; cards[0] listens */
 	struct verbs_card cards[NETWORKS_MOST];
 };
 

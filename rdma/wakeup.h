@@ -44,7 +44,7 @@ static inline void wakeup_cancel(struct wakeup *w)
 
 /* What becomes readable. */
 int wakeup_fd(const struct wakeup *w);
-/* Returns the descriptor that peers open, with WAKEUP_PIPE. */
+/* Returns the descriptor that peers open, if the kind is WAKEUP_PIPE. */
 int wakeup_pipe(const struct wakeup *w);
 
 /* Any thread, and a signal handler, may call these two functions. */

@@ -8,7 +8,8 @@
 #include "rdma/sendlog.h"
 #include "rdma/verbs_device.h"
 
-/* Returns how many bytes each window of a registration covers. most: the most that the card binds.
+/* Returns how many bytes each window of a registration covers. most: the most bytes that the card
+ * binds.
  */
 uint64_t windows_cut(uint64_t bytes, uint64_t most);
 
@@ -29,18 +30,18 @@ int windows_open(const struct windows_config *config, struct windows **out);
 void windows_close(struct windows **w);
 
 uint32_t windows_count(const struct windows *w);
-/* Returns 0 if there is only one. */
+/* Returns 0 if one window covers the whole region. */
 uint64_t windows_bytes(const struct windows *w);
 /* Returns the key of window i for the current queue pair, or else for the last one. */
 uint32_t windows_key(const struct windows *w, uint32_t i);
 
 /* Makes the windows of a new queue pair, unless they exist. Their keys are known from here on. */
 int windows_make(struct windows *w);
-/* Posts the bindings of those that are not bound yet. Returns 0, SLUICE_EAGAIN (the queue is full:
- * poll and call again), or another SLUICE_E*. */
+/* Posts the bindings of the windows that are not bound yet. Returns 0, SLUICE_EAGAIN (the queue is
+ * full: poll and call again), or another SLUICE_E*. */
 int windows_bind(struct windows *w, struct ibv_mr *mr, struct sendlog *log);
 /* Returns 1 with an explanation if request number `request` of the queue pair was one of the
- * bindings, which has failed. Accepts NULL. */
+ * bindings, and it failed. Accepts NULL. */
 int windows_explain(const struct windows *w, uint64_t request, char why[200]);
 /* Ends the windows, before the queue pair ends. Accepts NULL. */
 void windows_end(struct windows *w);

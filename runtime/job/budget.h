@@ -8,7 +8,7 @@
 #include "base/env.h"
 
 struct budget {
-	/* The period of this rank's heartbeats, and of its reads of a peer's. */
+	/* The period of this rank's heartbeats, and of its reads of a peer's heartbeats. */
 	uint64_t heartbeat_ns;
 	/* The process of a peer that was silent this long is asked over the control network. */
 	uint64_t doubt_ns;
@@ -17,7 +17,7 @@ struct budget {
 	uint64_t link_lost_ns; /* a living peer is lost if the connection to it is down this long */
 	uint64_t stalled_ns;   /* a peer that beats but made no progress this long is lost */
 	uint64_t lost_after_ns;
-	/* If this rank's own read is this late, this rank was stopped, and not the peers. */
+	/* If this rank's read is this late, this rank was stopped, not the peers. */
 	uint64_t stopped_ns;
 	uint64_t warn_after_ns;   /* a wait for a living peer logs a warning after this long */
 	uint64_t wait_timeout_ns; /* the longest that any call waits */

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 struct job_client {
-	/* Called at every poll: does whatever the stirred models can do without waiting. */
+	/* Called at every poll: does all work of the stirred models that needs no wait. */
 	void (*advance)(sluice_job *job);
 	/* Called when a peer's notify for model `id` has arrived: the peer pushed to a shard here,
 	 * or published a version of its shard. */
@@ -27,8 +27,8 @@ struct job_client {
 	 * the gradients of `steps` steps, while a call of this rank waits. That call fails if it
 	 * waits for a later step. */
 	void (*is_in)(sluice_job *job, int peer, uint32_t op, uint32_t id, uint64_t steps);
-	/* Called before this rank waits for something other than shards. It posts what was pushed,
-	 * and releases shards from waiting for this rank. Returns an error of the job. */
+	/* Called before this rank waits for something other than shards. It posts the messages of
+	 * pushes, and releases shards from waiting for this rank. Returns an error of the job. */
 	int (*park)(sluice_job *job);
 
 	/* Returns 1 if a shard of this rank waits for a push. The shard then knows which rank it
@@ -57,8 +57,8 @@ enum { JOB_MODELS = 65535, JOB_REGIONS = 64 };
  * plus the number of the shard. All ranks open and close the same models in the same order, so they
  * give the same channels without a message. A table maps a channel to its model.
  *
- * A poll advances only the stirred models: a notify, a READ or a call has touched them, and they
- * did not come to rest since. The others cost nothing. */
+ * A poll advances only the stirred models. A notify, a READ or a call has touched such a model, and
+ * the model has had work since. The other models cost nothing. */
 struct clients {
 	const struct job_client *handler; /* never NULL */
 	struct client_model *models;      /* models_end entries, room for models_room */

@@ -7,10 +7,10 @@
 #include <stddef.h>
 
 /* Exchanges `bytes` bytes (<= COLLECTIVE_BYTES) with each peer. Peer p gets mine + stride * p
- * (stride 0: all get the same), and all + r * bytes receives what rank r sent to this rank (`all`
- * may be NULL). The row of a rank that sends fewer bytes (a server in a sum of workers) is zero,
- * and so is that of a lost worker. round_has() returns whose rows count, with the same result on
- * all ranks. Token not held. */
+ * (stride 0: all peers get the same bytes), and all + r * bytes receives what rank r sent to this
+ * rank (`all` may be NULL). The row of a rank that sends fewer bytes (a server in a sum of workers)
+ * is zero, and so is the row of a lost worker. round_has() returns whether a rank's row counts,
+ * with the same result on all ranks. Token not held. */
 int collective_run(sluice_job *job, enum collective op, const void *mine, size_t stride,
 		   size_t bytes, void *all);
 /* Does the same for an operation on one model. about.steps is the number of steps whose gradients

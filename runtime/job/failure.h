@@ -30,7 +30,7 @@ int failure_finalize(sluice_job *job);
 /* Reports to every peer that this rank is done, after all ranks came to sluice_finalize(). Token
  * held. */
 void failure_announce_end(sluice_job *job);
-/* Return 1 if failure_finalize() has succeeded; if failure_announce_end() was called. */
+/* Return 1 if failure_finalize() has succeeded; and 1 if failure_announce_end() was called. */
 int failure_finalizing(const sluice_job *job);
 int failure_said_bye(const sluice_job *job);
 /* Returns "rank 3 (node n2)" in one of a few rotating thread-local buffers. */

@@ -7,14 +7,15 @@
 #include "sluice.h"
 #include <stdint.h>
 
-/* Opens this rank's pulse and the memory into which it reads the others' pulses. The job's regions
- * must be open. A simulated rank has no heart. */
+/* Opens this rank's pulse and the memory into which it reads the pulses of its peers. The job's
+ * regions must be open. A simulated rank has no heart. */
 int heart_open(sluice_job *job);
-/* Writes the entry HEART_ENTRY of this rank's record; returns its length, 0: there is none. */
+/* Writes the entry HEART_ENTRY of this rank's record. Returns its length; 0: the record has no such
+ * entry. */
 #define HEART_ENTRY "control"
 size_t heart_record(const sluice_job *job, uint8_t bytes[PROBE_RECORD_BYTES]);
 /* Takes the entries of all ranks, after the exchange of records. The keys must stay valid until
- * heart_close(); NULL: there are none, and no rank is remote. */
+ * heart_close(). keys NULL: no rank is remote, so there are no keys. */
 int heart_admit(sluice_job *job, const struct peer_keys *keys);
 /* Starts to beat. */
 int heart_start(sluice_job *job);
@@ -27,7 +28,7 @@ void heart_close(sluice_job *job);
 
 /* Called when this peer is connected. From now on its silence counts. */
 void heart_met(sluice_job *job, int peer);
-/* Called once in a heartbeat: counts this rank's progress, and reads the pulses of the others. */
+/* Called once in a heartbeat: counts this rank's progress, and reads the pulses of its peers. */
 void heart_tick(sluice_job *job, uint64_t now);
 /* Called when the pulse of this peer was read, or the read failed (status). */
 void heart_heard(sluice_job *job, int peer, int status);

@@ -6,7 +6,7 @@
 
 struct bootstrap;
 
-/* Does the work of sluice_init(). The caller closes *boot, and on failure frees what exists of the
- * job. */
+/* Does the work of sluice_init(). The caller closes *boot, and on failure frees the parts of the
+ * job that exist. */
 int job_join(sluice_job *job, const sluice_job_attr *attr, struct bootstrap **boot);
 #endif

@@ -27,9 +27,9 @@ void key_file_close(struct key_file **k);
 /* Makes the proof for the first n bytes of a record's payload. */
 int key_file_prove(const struct key_file *k, const struct key_context *context,
 		   const uint8_t *payload, size_t n, uint8_t proof[KEY_PROOF_BYTES]);
-/* Returns 1 if proof is the right one for these bytes. */
+/* Returns 1 if the proof is valid for these bytes. */
 int key_file_check(const struct key_file *k, const struct key_context *context,
 		   const uint8_t *payload, size_t n, const uint8_t proof[KEY_PROOF_BYTES]);
-/* Replaces the key of two ranks by one that depends on the file as well. */
+/* Replaces the key of two ranks by a key that also depends on the file. */
 int key_file_mix(const struct key_file *k, uint8_t key[AUTH_KEY_BYTES]);
 #endif

@@ -10,7 +10,7 @@
 #include <stdint.h>
 
 /* The 32 bits of a notify hold a kind and an index: the channel (client.h) of a shard, the number
- * of a region, 0 for others. */
+ * of a region, or 0 for other kinds. */
 enum imm_kind {
 	IMM_COLLECTIVE = 1,
 	IMM_STATUS,
@@ -33,8 +33,8 @@ static inline uint32_t imm_of_group(uint32_t number)
 	return number ? 1u << 31 | number << IMM_GROUP_SHIFT : 0;
 }
 
-/* The cookie of a GET names its owner: 8 bits of kind, 8 of the group, 16 of the model or region,
- * and 32 of an index. */
+/* The cookie of a GET names its owner: 8 bits for the kind, 8 for the group, 16 for the model or
+ * region, and 32 for an index. */
 enum cookie_kind { COOKIE_MODEL = 1, COOKIE_REGION, COOKIE_PULSE };
 static inline uint64_t cookie_make(enum cookie_kind kind, uint32_t id, uint32_t index)
 {

@@ -15,8 +15,8 @@ int job_living(const sluice_job *job, int rank);
 /* Returns 1 if the rank's contribution to the last collective counts. All ranks get the same
  * answer. */
 int round_has(const sluice_job *job, int rank);
-/* Returns the lowest worker of the last collective. It does what only one rank must do. All ranks
- * get the same answer. */
+/* Returns the lowest worker of the last collective. This worker does the work that only one rank
+ * must do. All ranks get the same answer. */
 int round_leader(const sluice_job *job);
 
 /* ---- for members.c ---- */

@@ -24,8 +24,8 @@ int members_arrived(sluice_job *job, int peer, uint8_t block[MEMBERS_BLOCK_BYTES
 int members_unheard(const sluice_job *job, int peer, const uint8_t *block, int worker);
 void members_taken(sluice_job *job);
 /* Called when this rank read something invalid. If this rank was stopped for a while, the others
- * may have dropped it and overwritten what it reads. Then the job has failed with that reason when
- * this returns. */
+ * may have dropped it and overwritten what it reads. In that case the job has failed with this
+ * reason when the function returns. */
 void members_overtaken(sluice_job *job);
 /* Called when this rank has the messages of all living ranks in this round. */
 void members_held(sluice_job *job, uint64_t seq);

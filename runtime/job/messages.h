@@ -12,7 +12,7 @@
 struct collective_messages {
 	uint64_t seq;   /* rounds that this rank has begun */
 	uint64_t *came; /* [rank] messages up to this round have arrived completely */
-	int ahead;      /* how many peers have begun the next round already */
+	int ahead;      /* number of peers that have already begun the next round */
 	int busy;       /* a thread of this rank is in a round, and another one has to wait */
 };
 
@@ -32,8 +32,8 @@ enum collective {
 /* Returns the name of an operation's public call, for messages. */
 const char *collective_name(uint32_t op);
 
-/* The model of a collective, and how many steps' gradients this rank's worker has pushed to it.
- * Until the collective ends, the worker pushes no more to this model. */
+/* The model of a collective, and the number of steps whose gradients this rank's worker has pushed
+ * to it. Until the collective ends, the worker pushes no more to this model. */
 struct about {
 	uint32_t model;
 	uint64_t steps;

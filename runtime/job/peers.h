@@ -4,8 +4,9 @@
 #define RUNTIME_PEERS_H
 #include "sluice.h"
 
-/* Records the first failure of the job, logs it, and tells all living peers who is to blame.
- * Returns code, or the code of an earlier failure. Token held, here and in the functions below. */
+/* Records the first failure of the job, logs it, and reports to all living peers which rank is to
+ * blame. Returns code, or the code of an earlier failure. Token held, here and in the functions
+ * below. */
 int job_fail(sluice_job *job, int code, int culprit, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 /* Does the same when this rank is to blame. held: the caller holds the token; if not, it is taken
@@ -22,7 +23,7 @@ int job_blame(sluice_job *job, int code, int peer, const char *format, ...)
 void peers_lost(sluice_job *job, int peer, const char *why);
 void peers_gone(sluice_job *job, int peer, const char *why); /* EVENT_GONE */
 /* Returns 1 if this peer of a root is alive in it or in one of its groups, so that its heartbeat
- * matters. */
+ * counts. */
 int peers_matter(sluice_job *job, int peer);
 void peers_status(sluice_job *job, int peer);  /* IMM_STATUS */
 void peers_members(sluice_job *job, int peer); /* IMM_MEMBERS */

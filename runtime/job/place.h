@@ -16,9 +16,9 @@ struct hwloc_topology;
 struct hwloc_bitmap_s;
 enum { PLACE_WHY_BYTES = 160 };
 /* Decides from the kernel's files alone: returns 1 if every allowed processor is near the device
- * (or, if device is NULL, near the processor `here`). Then there is nothing to choose, which why
- * explains, and no topology is loaded. Returns 0 if that is not known. root is "", or in tests a
- * directory that stands for the root of the file system. */
+ * (or, if device is NULL, near the processor `here`). Then there is nothing to choose and no
+ * topology is loaded, and why explains this. Returns 0 if the files do not show it. root is "", or
+ * in tests a directory that stands for the root of the file system. */
 int place_settled(const char *root, const struct hwloc_bitmap_s *allowed, int here,
 		  const char *device, char why[PLACE_WHY_BYTES]);
 /* Makes the decision from a topology. Returns 1 and the processors in chosen, or 0. why explains

@@ -30,8 +30,8 @@ int probe_open(int rank, int size, const char *allowed, const char *ports, struc
 void probe_close(struct probe **probe);
 /* Writes this rank's part of the record. */
 size_t probe_record(const struct probe *probe, uint8_t bytes[PROBE_RECORD_BYTES]);
-/* Takes a peer's part (hostile input). n 0: it has none. Needed once for each peer, and the keys,
- * before the thread that serves begins. */
+/* Takes a peer's part of its record (hostile input). n 0: the peer has no such part. Called once
+ * for each peer, and with the keys set, before the serving thread starts. */
 int probe_meet(struct probe *probe, int peer, const uint8_t *bytes, size_t n);
 void probe_admit(struct probe *probe, const struct peer_keys *keys);
 
@@ -46,6 +46,7 @@ void probe_serve(struct probe *probe);
 void probe_ask(struct probe *probe, int peer, uint64_t now_ns);
 /* Returns the time of the latest question that the peer has answered; 0: none. */
 uint64_t probe_answered_ns(const struct probe *probe, int peer);
-/* Returns when the peer's kernel refused a question last, after it had answered; 0: never. */
+/* Returns the time when the peer's kernel last refused a question, after the peer had answered one;
+ * 0: never. */
 uint64_t probe_refused_ns(const struct probe *probe, int peer);
 #endif

@@ -14,7 +14,7 @@ struct wait; /* the wait of one thread */
 /* The members up to doze_ns are read by every put; the job keeps them in one cache line with its
  * peers and its failure. */
 struct progress {
-	struct token token; /* whoever holds it polls */
+	struct token token; /* the thread that holds it polls */
 	atomic_uint calls;  /* how often the application took the token */
 	int sleeping_armed; /* transports are armed for the sleeping progress thread */
 	int thread_started;
@@ -26,10 +26,10 @@ struct progress {
 	/* Number of threads that wait for the token, except those in progress_until(). */
 	atomic_int queue;
 	atomic_int asleep;    /* the holder of the token sleeps in the kernel */
-	unsigned news;        /* how many polls have found an event */
-	unsigned quick_polls; /* without reading the clock */
+	unsigned news;        /* number of polls that found an event */
+	unsigned quick_polls; /* number of polls, few of which read the clock */
 	uint64_t next_tick_ns;
-	struct wait *waiting; /* the waits of all threads in progress_until(), the last one first */
+	struct wait *waiting; /* the waits of all threads in progress_until(), the newest first */
 	pthread_t thread;
 	atomic_int stop;    /* ends the progress thread */
 	atomic_int explain; /* sluice_log_waits() was called */
@@ -84,8 +84,8 @@ void progress_nap(void);
 /* Polls, spins and sleeps until done() returns nonzero, the job fails, or wait_timeout is over. The
  * waiting thread calls done() after each poll. done() returns 1 when the wait is over, or SLUICE_E*
  * to make the call fail, and may be called again afterwards. describe() writes what is missing
- * ("version 13 of shard 2 from rank 3 (node n2)"). Token held; other threads may have it meanwhile,
- * for other objects. */
+ * ("version 13 of shard 2 from rank 3 (node n2)"). Token held; meanwhile other threads may hold the
+ * token for other objects. */
 int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *, char *, size_t),
 		   void *context);
 /* Adds to the number of operations that end without an event. Token held. */

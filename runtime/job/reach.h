@@ -18,7 +18,8 @@
 #include <stdint.h>
 
 /* Returns the entry of a record that has this name of at most 7 characters, or NULL. card: the
- * number of the card on which the transport is open; 0 for the own card and for other entries. */
+ * number of the card on which the transport is open; 0 for the card that the rank prefers, and for
+ * other entries. */
 const uint8_t *record_find(const struct rank_record *record, const char *name, int card,
 			   size_t *bytes_out);
 
@@ -30,11 +31,12 @@ int reach_open(int size, int simulated, struct reach **out);
 void reach_fill(struct reach *r, const struct rank_record *records);
 void reach_close(struct reach **r);
 
-/* Returns the index, in the table of transports, of the first one that both ranks have opened and
- * that connects them, or -1. */
+/* Returns the index, in the table of transports, of the first transport that both ranks have opened
+ * and that connects them, or -1. */
 int reach_transport(const struct reach *r, int a, int b);
-/* Returns the first transport that would connect them, and that both have opened or can open, if it
- * comes before those that do. Returns -1 if there is none. */
+/* Returns the first transport that would connect two ranks, and that both have opened or can open,
+ * if it comes before the transports that do connect them. Returns -1 if there is no such transport.
+ */
 int reach_missing(const struct reach *r, int a, int b);
 /* Returns 1 and two ranks that can never reach each other: a pair with this rank if there is one,
  * else the lowest pair. */
@@ -44,21 +46,23 @@ int reach_is_incomplete(const struct reach *r);
 /* Returns 1 if this rank must open that transport, perhaps in case a trial fails. */
 int reach_wants(const struct reach *r, int rank, int transport);
 
-/* How the transport with networks connects two ranks: by cards a and b of theirs. */
+/* How the transport with networks connects two ranks: by card a of one rank and card b of the
+ * other. */
 struct pairing reach_pairing(const struct reach *r, int a, int b);
 /* The number of that transport in the table, or -1. */
 int reach_networked(void);
-/* Counts, for each card of a rank but its own, the peers that it reaches through that card. */
+/* Counts, for each card of a rank except the preferred one, the peers that the rank reaches through
+ * that card. */
 void reach_cards(const struct reach *r, int rank, int peers[NETWORKS_MOST]);
-/* Sets peers to the ranks that this rank must try, by a route. Returns how many: fewer than there
- * are ranks. */
+/* Sets peers to the ranks to which this rank must try a route. Returns their number, which is below
+ * the number of ranks. */
 int reach_trials(const struct reach *r, int rank, int *peers);
 
 /* The result of a rank's trials, an entry of its second record: a number of ranks that did not
  * answer, or TRIAL_ALL, 1 byte; the ranks, 4 bytes each; a text that explains the first. */
 enum { TRIAL_LISTED = 32, TRIAL_ALL = 255, TRIAL_TEXT = 160 };
 extern const char reach_trial_name[8];
-/* Which of two ranks made the trial for them. */
+/* Returns which of two ranks made the trial for the pair. */
 int reach_tester(const struct reach *r, int a, int b);
 
 /* The ways by which the transport with networks connects two ranks, or does not. */

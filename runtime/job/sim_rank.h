@@ -23,7 +23,7 @@ int sim_rank_exchange(struct sim_rank *sim_rank, const uint8_t *payload, size_t 
 /* Lets the other ranks run until it is this rank's turn again. Returns 0 if every rank had many
  * turns without progress, so that none will ever make any. */
 int sim_rank_yield(struct sim_rank *sim_rank);
-/* Reports progress: what this rank waited for has arrived. */
+/* Reports progress: the event for which this rank waited has occurred. */
 void sim_rank_progressed(struct sim_rank *sim_rank);
 
 /* ---- for simulate.c ---- */
@@ -33,7 +33,7 @@ struct sim_rank *sim_ranks_at(struct sim_ranks *sim_ranks, int rank);
 /* Gives rank 0 the first turn. If `going` is 0, the simulation is abandoned: no rank gets a
  * turn. */
 void sim_ranks_begin(struct sim_ranks *sim_ranks, int going);
-/* Waits for this rank's first turn. Returns 0 if it gets none. */
+/* Waits for this rank's first turn. Returns 0 if the rank gets no turn. */
 int sim_rank_enter(struct sim_rank *sim_rank);
 /* Called when this rank's thread ends. The others continue without it. */
 void sim_rank_leave(struct sim_rank *sim_rank);

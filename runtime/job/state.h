@@ -36,7 +36,7 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-enum { JOB_TRANSPORTS = 4 + NETWORKS_MOST }; /* one of them on several cards */
+enum { JOB_TRANSPORTS = 4 + NETWORKS_MOST }; /* one transport may be open on several cards */
 
 enum peer_state { PEER_ALIVE, PEER_LEFT, PEER_LOST };
 
@@ -52,8 +52,8 @@ struct peer {
  * reads its members, unless its header names them. The other members are set by sluice_init() and
  * do not change until sluice_finalize(); every file may read them. */
 struct sluice_job {
-	/* The job of sluice_init() to which this one belongs: itself, unless this is a group. It
-	 * has what all its groups share: progress, heart and transports. */
+	/* The job of sluice_init() to which this job belongs: itself, unless this is a group. The
+	 * root has the parts that all its groups share: progress, heart and transports. */
 	sluice_job *root;
 	int *page_of_this_process; /* 0 in a forked child, which costs no system call to find out */
 	pid_t pid;                 /* the process that called sluice_init() */
@@ -91,12 +91,12 @@ struct sluice_job {
 /* Asserts that the calling thread holds the job's token, in builds that check this. */
 #define TOKEN_HELD(job) progress_check(&(job)->root->progress)
 
-/* Returns 1 if this process is a forked child of the one that called sluice_init(). */
+/* Returns 1 if this process is a forked child of the process that called sluice_init(). */
 static inline int job_in_child(const sluice_job *job)
 {
 	return job->page_of_this_process ? !*job->page_of_this_process : job->pid != getpid();
 }
-/* Notifies and GETs of a group carry its number; those of a root do not. */
+/* Notifies and GETs of a group carry the group's number; those of a root carry no number. */
 static inline uint32_t job_imm(const sluice_job *job, enum imm_kind kind, uint32_t index)
 {
 	return imm_make(kind, index) | job->imm_of_group;

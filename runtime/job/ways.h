@@ -10,7 +10,7 @@ enum { TRIAL_BYTES = 1 + 4 * TRIAL_LISTED + TRIAL_TEXT };
 
 /* The result of this rank's trials, for its second record. */
 struct ways_tried {
-	size_t bytes; /* 0: it made none */
+	size_t bytes; /* 0: this rank made no trials */
 	uint8_t entry[TRIAL_BYTES];
 };
 /* Makes the trials that fall to this rank (reach_trials()), with t, its transport with networks.

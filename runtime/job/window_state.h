@@ -21,7 +21,7 @@ struct sluice_region {
 	uint64_t notifies_own;       /* puts by which this rank notified itself */
 	uint32_t *flying;            /* [rank] transfers whose EVENT_DONE is still to come */
 	uint32_t in_flight;          /* sum of flying[] */
-	int slot_user[BOUNCE_SLOTS]; /* the rank that uses it + 1; 0: free */
+	int slot_user[BOUNCE_SLOTS]; /* 1 + the rank that uses the slot; 0: free */
 	uint32_t next_slot;
 	int status;  /* error of the first transfer that failed, until a call returns it */
 	int culprit; /* the rank of that transfer */

@@ -63,8 +63,8 @@ size_t constituent_look(struct constituent *c, const float *x, const struct span
 /* Handles the threshold that answers the participant's histogram. level 0: there are fewer non-zero
  * coordinates than requested. */
 void constituent_answered(struct constituent *c, float level, double density);
-/* Convert the share to a number of a checkpoint and back. constituent_judge() returns NULL, or why
- * this cannot be the share of a participant. */
+/* Convert the share to a number of a checkpoint and back. constituent_judge() returns NULL, or the
+ * reason why the number cannot be the share of a participant. */
 uint64_t constituent_save(const struct constituent *c);
 const char *constituent_judge(const struct direction *d, uint64_t bits);
 void constituent_restore(struct constituent *c, uint64_t bits);

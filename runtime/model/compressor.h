@@ -58,8 +58,8 @@ struct compressor_attr {
 	 * clears at sent coordinates if `mask` is set. */
 	float *residual, *velocity;
 	int remembers;
-	/* The most coordinates of one pick; 0: picks use the scratch's entries. beside: the values
-	 * of a pick are stored next to its positions. */
+	/* The most coordinates of one pick; 0: picks are stored in the scratch's entries. beside:
+	 * the values of a pick are stored next to its positions. */
 	size_t picked;
 	int beside;
 	size_t fitted; /* the most coordinates of a message that had to be shortened */
@@ -126,7 +126,7 @@ struct pick pick_none(float *vector);
 /* Returns the part of a pick from its entry *from up to coordinate `end`, and advances *from to the
  * entry after it. Calls with rising ends cut a pick into shards. */
 struct pick pick_part(const struct pick *p, uint64_t end, size_t *from);
-/* Writes the values that a selection took out of the vector (PICK_TAKEN) back into it. */
+/* Writes the values that a selection removed from the vector (PICK_TAKEN) back into the vector. */
 void pick_put_back(struct pick *p);
 /* For a pick by magnitude: returns 1 if all values that it was made from are finite. */
 int pick_finite(const struct pick *p);

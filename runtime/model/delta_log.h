@@ -13,8 +13,8 @@ struct delta_log {
 	uint64_t end;      /* position after the last entry */
 };
 
-/* Returns room for one entry of up to max_bytes, at the place that the next commit uses, and first
- * invalidates the old content. */
+/* Returns the place that the next commit uses, with room for an entry of up to max_bytes, and
+ * invalidates its old content. */
 uint8_t *delta_log_reserve(struct delta_log *log, size_t max_bytes);
 /* Appends the entry of `bytes` bytes that was written at the reserved place. Returns the new
  * end. */

@@ -15,7 +15,7 @@ struct device_half {
 	float *host_residual, *host_velocity; /* NULL: the recipe has none */
 	struct memory residual, velocity;     /* on the device; velocity may be empty */
 	size_t bytes;                         /* size of each of these vectors */
-	uint64_t asked_ns;                    /* time when CUDA was last asked for a failure */
+	uint64_t asked_ns;                    /* time when CUDA was last queried for a failure */
 };
 
 /* Opens the compressor on the device that has the memory `pointer`, unless it is open. Adds the
@@ -39,7 +39,7 @@ int half_fetch(const struct device_half *h);
 /* Reserves pinned memory for a list of count entries, which the device applies in stream order. */
 int half_land(const struct device_half *h, uint32_t count, uint32_t **index, float **value);
 int half_copy_home(const struct device_half *h, void *to, const void *from, size_t bytes);
-/* Copies count coordinates of the residual to `to`, and sets *bad to the first one that is not
+/* Copies count coordinates of the residual to `to`, and sets *bad to the first of these that is not
  * finite, or to count if all are finite. */
 int half_bad(const struct device_half *h, float *to, uint64_t begin, size_t count, size_t *bad);
 

@@ -32,7 +32,7 @@ struct growth {
 	uint64_t since; /* number of the last of the steps that `first` covers */
 	int eager;
 	int treated;      /* the densities were doubled */
-	unsigned to_fall; /* windows since then that have yet to fall */
+	unsigned to_fall; /* windows since the doubling that have yet to fall */
 	uint64_t circles; /* windows in a row in which nearly all signs changed */
 	double start;     /* `first` at the beginning of the training */
 };
@@ -49,21 +49,21 @@ struct growth_verdict {
 /* eager: report growth as soon as it is likely, for a caller that reacts to it. */
 void growth_open(struct growth *g, uint64_t count, int eager);
 /* Records n values that a step sends at the coordinates first + index[]. Returns their squared
- * norm, which growth_add() adds to that of the step. The caller adds in a fixed order, since a sum
- * of doubles depends on the order, and messages arrive in any. */
+ * norm, which growth_add() adds to the norm of the step. The caller adds in a fixed order, because
+ * messages arrive in any order and a sum of doubles depends on the order. */
 double growth_see(struct growth *g, uint64_t first, const uint32_t *index, const float *value,
 		  uint64_t n);
 void growth_add(struct growth *g, double squares);
-/* Ends the step. lr: its rate. delay: it completes a window. Returns 1, with *out, if the sent
- * values grow without bound. */
+/* Ends the step. lr: the rate of the step. delay: 1 if the step completes a window. Returns 1, with
+ * *out, if the sent values grow without bound. */
 int growth_step(struct growth *g, uint64_t step, double lr, int delay, struct growth_verdict *out);
-/* Discards the windows so far, because they are no guide to a new density. */
+/* Discards the windows so far, because they do not apply to a new density. */
 void growth_forget(struct growth *g, uint64_t step);
 /* Does the same after the densities were doubled because of growth. */
 void growth_treated(struct growth *g, uint64_t step);
 
-/* For checkpoints, between two steps. growth_judge() returns NULL, or why these numbers cannot come
- * from growth_save() after `step` steps. */
+/* For checkpoints, between two steps. growth_judge() returns NULL, or the reason why these numbers
+ * cannot come from growth_save() after `step` steps. */
 enum { GROWTH_NUMBERS = GROWTH_SAMPLES / 8 + 2 * (GROWTH_WINDOWS + 1) + 14 };
 void growth_save(const struct growth *g, uint64_t numbers[GROWTH_NUMBERS]);
 const char *growth_judge(const uint64_t numbers[GROWTH_NUMBERS], uint64_t step);

@@ -56,9 +56,9 @@ const struct holder *home_holder(const struct home *home, uint32_t shard, uint32
 /* Returns the holder from which workers read. */
 const struct holder *home_current(const struct home *home, uint32_t shard);
 int home_rank(const struct home *home, uint32_t shard);
-/* Returns 1 if this rank is that holder. */
+/* Returns 1 if this rank is the holder from which workers read. */
 int home_is_here(const struct home *home, uint32_t shard);
-/* Makes holder k the one from which workers read. `epoch` must be newer than all before. */
+/* Makes workers read from holder k. `epoch` must be newer than all epochs before. */
 void home_move(struct home *home, uint32_t shard, uint32_t k, uint64_t epoch);
 
 /* Returns the place where holder k writes its notices of the shard to this rank. */

@@ -34,7 +34,7 @@ enum kept {
 
 struct kept_row {
 	const char *name; /* as sluice_plan() prints it */
-	const char *what; /* what the vector holds, in one line */
+	const char *what; /* content of the vector, in one line */
 	enum half half;
 	uint8_t element; /* size of an element in bytes */
 	/* 1: allocate it with vector_open(), because additions are scattered over it. */

@@ -29,8 +29,8 @@ struct shard_layout {
 	uint32_t support_capacity; /* most coordinates of an agreed support; 0: none is agreed */
 	uint32_t sketch_columns, sketch_cells; /* up=sketch, else 0 */
 	uint32_t slot_depth;                   /* slots in each worker's ring */
-	/* The largest number of coordinates that a message of any phase is encoded from or decoded
-	 * to. */
+	/* The most coordinates from which a message of any phase is encoded, or to which it is
+	 * decoded. */
 	uint32_t room;
 	size_t slot_bytes, delta_bytes, log_bytes, snapshot_bytes;
 };
@@ -41,7 +41,8 @@ struct layout {
 	uint32_t n_shards;
 	struct shard_layout *shards;
 	struct holdings *holdings; /* the holders of each shard (holdings_make() in home.h) */
-	/* The whole vector, exempt or not, in ascending order, with adjacent spans merged. */
+	/* Spans that cover the whole vector, exempt or not, in ascending order, with adjacent spans
+	 * merged. */
 	struct span *spans;
 	size_t n_spans;
 	uint64_t exempt;        /* coordinates in exempt spans */
@@ -58,8 +59,8 @@ void layout_free(struct layout *l);
 
 /* Returns the most bytes of a part of any shard's snapshot. */
 size_t layout_part_bytes(const struct layout *l);
-/* The largest sizes over the shards that a rank holds, for scratch memory that these share. rank
- * -1: over all shards. */
+/* The largest sizes over the shards that a rank holds, for scratch memory that these shards share.
+ * rank -1: over all shards. */
 struct layout_largest {
 	size_t span, room, slot_bytes, up_capacity;
 };

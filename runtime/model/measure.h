@@ -7,7 +7,7 @@
 #include "sluice.h"
 #include <math.h>
 
-/* Squared norms for the step under way or the last one. */
+/* Squared norms for the step under way, or for the last step. */
 struct loss {
 	double all, lost;
 };
@@ -29,7 +29,7 @@ static inline double loss_share(struct loss l)
 int measure_switch(sluice_model *model, int on);
 
 double loss_squares(const float *x, uint64_t n);
-/* Returns by how much the squared error decreases if decoded[0..n) is sent for the coordinates
+/* Returns the decrease of the squared error if decoded[0..n) is sent for the coordinates
  * index[] of x (NULL: all). */
 double loss_spared(const float *x, const uint32_t *index, const float *decoded, uint32_t n);
 #endif
