@@ -8,8 +8,8 @@
  * objects. params and grad belong to the caller and are not counted. */
 uint64_t model_memory(const struct layout *l, const struct recipe *recipe, int rank);
 /* Copies the attributes of a program that may have been compiled with an older or newer header:
- * fields that it does not have are zero. Returns 0, or SLUICE_EINVAL for attributes that no job
- * accepts. function: the caller, for the message. */
+ * fields that its struct does not have become zero. Returns 0, or SLUICE_EINVAL for attributes that
+ * no job accepts. function: the caller, for the message. */
 int model_take_attributes(const sluice_model_attr *given, const char *function,
 			  sluice_model_attr *out);
 /* The job that a model is made for. text: the recipe, or NULL for the default. */
@@ -17,8 +17,8 @@ struct model_of {
 	const char *text, *function;
 	int size, workers, elastic;
 };
-/* Computes what the attributes mean in such a job, and refuses those that the recipe excludes.
- * Fails with SLUICE_EINVAL or SLUICE_ENOMEM; otherwise the caller frees *l. */
+/* Computes the layout that the attributes mean in such a job, and refuses attributes that the
+ * recipe excludes. Fails with SLUICE_EINVAL or SLUICE_ENOMEM; otherwise the caller frees *l. */
 int model_shape(const sluice_model_attr *attr, const struct model_of *of, struct recipe *recipe,
 		struct schedule *schedule, struct layout *l);
 /* Frees a model that events can no longer reach. */

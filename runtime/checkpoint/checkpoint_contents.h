@@ -25,7 +25,7 @@ int contents_check(const sluice_model *model, const struct contents *c, uint64_t
 		   const struct checkpoint_file *file);
 /* Sets everything that the model keeps as numbers to the checked values; checkpoint_file_load()
  * fills the vectors. Requires the token. contents_restore_window() needs these vectors, so it is
- * called after that, without the token. */
+ * called after they are filled, without the token. */
 void contents_restore_numbers(sluice_model *model, const struct contents *c);
 void contents_restore_window(sluice_model *model, const struct contents *c);
 #endif

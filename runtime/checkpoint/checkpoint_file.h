@@ -80,8 +80,8 @@ struct checkpoint_sum {
 };
 
 /* Writes the file durably. Fails with SLUICE_EIO, SLUICE_ENOMEM, or SLUICE_ENUMERIC if a value is
- * not finite. In that case the run has diverged, and the checkpoint must not replace one that can
- * be restored. A failure leaves no file. */
+ * not finite. In that case the run has diverged, and the checkpoint must not replace a checkpoint
+ * that can be restored. A failure leaves no file. */
 int checkpoint_file_write(const char *path, const struct checkpoint_identity *identity,
 			  const struct checkpoint_section *sections, uint32_t n_sections,
 			  struct checkpoint_sum *sum_out);

@@ -38,7 +38,7 @@ struct meeting {
 
 int meeting_open(sluice_model *model, enum collective op, struct meeting **out);
 void meeting_close(struct meeting **m);
-/* Copies that rank's message of the last round to *out; all zeros if the rank is lost. */
+/* Copies the rank's message of the last round to *out; all zeros if the rank is lost. */
 void meeting_heard(const struct meeting *m, int rank, struct word *out);
 /* Makes a round, in which all ranks send m->mine. Returns 0 if all ranks could do their part, else
  * the code of the first rank that could not. Every rank gets the same result. A rank that failed

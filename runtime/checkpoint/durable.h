@@ -17,8 +17,8 @@ struct durable {
 
 /* Each returns 0, or SLUICE_EIO with a message that names path, call, reason and remedy. A failure
  * abandons the file: the temporary file is closed and removed, and an earlier file at path is not
- * changed. Only if the last synchronisation of durable_commit() fails, path already has the new
- * contents, completely. */
+ * changed. The exception is a failure of the last synchronization in durable_commit(): path then
+ * already has the complete new contents. */
 int durable_open(struct durable *file, const char *path, const char *draft);
 int durable_write(struct durable *file, const void *bytes, size_t n);
 int durable_commit(struct durable *file);

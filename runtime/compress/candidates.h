@@ -26,8 +26,8 @@ struct candidates {
 };
 
 /* wanted: the number of coordinates that a pass lists; room: the number that memory is allocated
- * for. They suit a step that selects about k of `of` coordinates, while messages change about
- * `arriving` of them, not counting exempt ones. 0: passes cost less than a list. */
+ * for. Both numbers suit a step that selects about k of `of` coordinates, while messages change
+ * about `arriving` of the coordinates, without exempt ones. 0: passes cost less than a list. */
 struct candidates_size {
 	uint32_t wanted, room;
 };
@@ -52,7 +52,8 @@ void candidates_begin(struct candidates *c);
 void candidates_follow(struct candidates *c, uint32_t begin, const uint64_t *lines,
 		       const float *value, uint32_t n);
 void candidates_end(struct candidates *c);
-/* Follows all changes of a step at once: index[] ascends, value[] is the residual there now. */
+/* Follows all changes of a step at once: index[] ascends, and value[] is the new residual at these
+ * coordinates. */
 void candidates_changed(struct candidates *c, const uint32_t *index, const float *value,
 			uint32_t n);
 

@@ -73,7 +73,8 @@ enum exchange {
 struct selection_kind {
 	enum selection_argument argument;
 	int counted;  /* takes a count in place of a density */
-	int unbiased; /* draws and scales by itself, so a residual would count the rest twice */
+	int unbiased; /* draws and scales by itself, so a residual would count unsent values twice
+		       */
 	/* The number of selected coordinates is not known in advance, which matters for slots
 	 * without a residual. */
 	int varies;

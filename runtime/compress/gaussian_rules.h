@@ -89,7 +89,7 @@ HOST_AND_DEVICE static inline int gaussian_count(struct gaussian *g, uint64_t n,
 		g->low = g->level;
 	}
 	/* Many magnitudes are equal, or 15 counts did not suffice for this distribution. So take
-	 * the largest, and the rest in order of their index. */
+	 * the largest magnitudes, and fill up with the others in order of their index. */
 	*cut = gaussian_between(g);
 	if (++g->counts == GAUSSIAN_COUNTS_MAX || (g->low > 0 && g->high / g->low < narrow))
 		return 0;

@@ -40,7 +40,7 @@ size_t histogram_encode(const struct sluice_histogram *h, unsigned bits,
 int histogram_merge(struct sluice_histogram *h, const uint8_t *bytes, size_t n, const char **why);
 float histogram_quantile(const struct sluice_histogram *h, double share);
 /* Returns the number of magnitudes of at least level > 0, with the interpolation of the quantile.
- * Summed over histograms at the quantile of their sum, these numbers equal the number that the
- * quantile was computed for. */
+ * If these numbers are taken at the quantile of the sum of several histograms, their sum equals the
+ * number for which the quantile was computed. */
 double histogram_above(const struct sluice_histogram *h, float level);
 #endif

@@ -22,8 +22,8 @@ struct index_kernels {
 	/* Writes 16 * width bytes. */
 	void (*pack)(const uint32_t *gap, unsigned width, uint8_t *out);
 	/* The inverse of gaps and pack. Reads 16 * width bytes of any content. *next < 2^32 is the
-	 * smallest possible index; it is set to that of the following block, without wrapping.
-	 * Returns the bitwise or of the gaps. */
+	 * smallest possible index; it is set to the smallest possible index of the following block,
+	 * without wrapping. Returns the bitwise or of the gaps. */
 	uint32_t (*unpack)(const uint8_t *in, unsigned width, uint64_t *next, uint32_t *index);
 	/* Reads only the gaps that pack wrote, of at most 24 bits. The codes of the value type
 	 * round are packed in the same way. */

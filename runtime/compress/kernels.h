@@ -15,11 +15,11 @@ struct kernel_version {
 int kernels_anywhere(void);
 int kernels_avx2(void); /* AVX2 and the bit instructions (BMI) that come with it */
 
-/* Returns the version that SLUICE_KERNELS names, or the best one if it names none. NULL if the
- * named one is not usable. */
+/* Returns the version that SLUICE_KERNELS names, or the best version if it names none. NULL if the
+ * named version is not usable. */
 const void *kernels_named(const void *versions);
-/* The same, but falls back to the best version if the named one is not usable. Remembers the result
- * in *chosen. */
+/* The same, but falls back to the best version if the named version is not usable. Remembers the
+ * result in *chosen. */
 const void *kernels_choose(const void *versions, const void *_Atomic *chosen);
 
 static inline const void *kernels_chosen(const void *versions, const void *_Atomic *chosen)

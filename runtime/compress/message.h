@@ -94,8 +94,8 @@ struct message {
 	uint64_t step;         /* push: the worker's step; delta: same as version */
 	uint64_t have_version; /* push: version the worker holds; delta: version it applies to */
 	uint32_t span, count, divisor;
-	/* svrg: the number of anchors before the one that this message belongs to; innovation: the
-	 * count of uploads (model.h); else 0. */
+	/* svrg: the number of anchors before the anchor to which this message belongs; innovation:
+	 * the count of uploads (model.h); else 0. */
 	uint32_t anchor;
 	float scale, lr;
 	uint32_t payload_bytes; /* set by message_encode */

@@ -11,8 +11,8 @@
 
 enum path {
 	PATH_FOLD, /* the selection adds the gradient in its own pass */
-	/* dense.c: the gradient is read once and written directly into the memory it is sent
-	 * from. */
+	/* dense.c: the gradient is read once and written directly into the memory from which it is
+	   sent. */
 	PATH_DENSE_PUSH,
 	PATH_DENSE_SUM, /* shard_dense.c: one pass over all messages of a step */
 	/* dense.c: a publication is added directly from the memory where its owner wrote it. */
@@ -89,13 +89,13 @@ enum trait {
 };
 #define TRAIT(name) (UINT64_C(1) << TRAIT_##name)
 
-/* [trait][path]: NULL where the trait does not exclude the path. */
+/* [trait][path]: NULL if the trait does not exclude the path. */
 extern const char *const plan_refusals[TRAITS][PATHS];
 /* The names in sluice_plan() and sluice_recipe(7). */
 extern const char *const plan_path_names[PATHS], *const plan_trait_names[TRAITS];
 
-/* With these traits, ranges of a gradient are collected in a copy, and pushed with the last of
- * them. */
+/* With these traits, ranges of a gradient are collected in a copy, which is pushed with the last
+ * range. */
 #define TRAITS_OF_WHOLE_GRADIENTS (TRAIT(CLIP) | TRAIT(SKIP) | TRAIT(SKIP_ALL))
 
 struct path_plan {

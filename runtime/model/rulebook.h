@@ -16,18 +16,17 @@ struct rulebook {
 };
 
 /* Returns the rule of step t = 1, 2, ... With auto, chosen is 1 + the adopted candidate, and 0
- * before one is adopted. With guard=raise, it is how often the densities have doubled. Otherwise it
- * is 0. A worker's push proposes it, a shard decides, and the shard's delta distributes it to all
- * workers. */
+ * before one is adopted. With guard=raise, it is how often the densities have doubled. With other
+ * recipes it is 0. A worker's push proposes this value, a shard decides, and the shard's delta
+ * distributes the decision to all workers. */
 struct step_rule rulebook_step(const struct rulebook *rules, uint64_t step, unsigned chosen);
 /* Returns the largest value of chosen. */
 unsigned rulebook_choices(const struct recipe *recipe);
 
-/* Returns 1 if a step with this rate changes nothing. Then the residual neither moves the
- * parameters nor gets lost, because nothing is added to it, sent or published. Without a residual,
- * a rate of 0 needs no special treatment, because the update multiplies by it. Nor does it if a
- * period sums steps of several rates: this step adds nothing, and the sum of the other steps is
- * exchanged. */
+/* Returns 1 if a step with this rate changes nothing. Such a step keeps the residual, because
+ * nothing is added to it, sent or published. Two cases need no such step. Without a residual, the
+ * update multiplies by the rate. If a period sums steps of several rates, this step adds nothing,
+ * and the sum of the other steps is exchanged. */
 static inline int rulebook_stands(const struct recipe *recipe, float lr)
 {
 	return lr <= 0 && recipe->memory != MEMORY_NONE && recipe->period == 1 &&

@@ -25,7 +25,7 @@ size_t snapshot_part_bytes(uint32_t span);
 int snapshot_write(const struct message *like, float *vector, uint32_t span, uint8_t *out);
 /* Decodes one part from bytes[0..part->bytes), which is private memory, into its place in
  * vector[0..span). want: the expected header, without the numbers that differ between parts.
- * Returns SLUICE_EWIRE and *why if it is refused. */
+ * Returns SLUICE_EWIRE and *why if the part is refused. */
 int snapshot_take(const struct message_expect *want, uint8_t *bytes, uint32_t part, float *vector,
 		  uint32_t span, const char **why);
 #endif

@@ -31,7 +31,7 @@ struct vector {
 	const struct device_ops *owner;
 };
 
-/* ---- what it consists of ---- */
+/* ---- the pieces ---- */
 /* Returns SLUICE_EINVAL unless type is SLUICE_F32, SLUICE_F16 or SLUICE_BF16, or, for a gradient,
  * an 8-bit type. field, function: the argument and the caller, for the message. */
 int vector_check_type(int type, int gradient, const char *field, const char *function);
@@ -52,8 +52,8 @@ void vector_free(struct vector *v);
 
 /* Returns the number of pieces, which is 0 after vector_clear(). */
 size_t vector_number(const struct vector *v);
-/* Return the first coordinate of piece i (or after the last piece, the number of elements), and the
- * piece's memory as the program gave it. */
+/* Return the first coordinate of piece i (for i = number of pieces, the number of elements); and
+ * the piece's memory as the program gave it. */
 uint64_t vector_begin(const struct vector *v, size_t i);
 void *vector_given(const struct vector *v, size_t i);
 /* Returns the element type of piece i. */
@@ -64,7 +64,7 @@ int vector_alike(const struct vector *v, enum value_type type, float scale);
 int vector_narrow(const struct vector *v);
 
 /* ---- in host memory ---- */
-/* Returns the floats if the vector is one run of them, else NULL. */
+/* Returns the floats if the vector is one run of floats, else NULL. */
 static inline float *vector_floats(const struct vector *v)
 {
 	return v->n == 1 && v->one.type == VALUE_F32 ? (float *)(void *)v->one.data : NULL;

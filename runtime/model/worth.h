@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 enum {
-	WORTH_CANDIDATES = 4, /* the first one is dense */
+	WORTH_CANDIDATES = 4, /* candidate 0 is dense */
 	WORTH_TRIES = 5,      /* steps per candidate; the first of them is not counted */
 	WORTH_TRIAL = WORTH_CANDIDATES * WORTH_TRIES,
 	/* A verdict needs this many steps; the first of them is not counted. */
@@ -39,17 +39,17 @@ struct worth {
 };
 
 /* Returns the candidate of the step after `steps` steps. Candidates are tried one after another.
- * Then the chosen one (1 + candidate) is used, or the last one until one is chosen. */
+ * Then the chosen candidate (1 + candidate) is used, or the last candidate until one is chosen. */
 unsigned worth_candidate(uint64_t steps, unsigned chosen);
-/* Records a step: the steps-th since the start, counted from 1, with this candidate. */
+/* Records the step with number `steps` since the start, counted from 1, with this candidate. */
 void worth_note(struct worth *w, uint64_t steps, unsigned candidate, const struct worth_step *step);
 /* After the trial, returns 1 + the candidate to use. A sparser candidate must be at least a tenth
- * faster than the denser one that it replaces, because the denser one trains better. */
+ * faster than the denser candidate that it replaces, because denser steps train better. */
 unsigned worth_choose(const struct worth *w);
 /* Writes one line with the measurements and the choice. */
 void worth_explain(const struct worth *w, unsigned chosen, char *text, size_t cap);
 /* Returns 1 if a dense step over this network would have been faster by at least WORTH_SAVING_NS
- * and a tenth of the step; text then reports that in one line. Also returns 0 if this is not
- * known. */
+ * and a tenth of the step; text then reports that in one line. Returns 0 otherwise, or if the time
+ * of a dense step is not known. */
 int worth_verdict(const struct worth *w, uint64_t parameters, char *text, size_t cap);
 #endif

@@ -8,7 +8,7 @@
 #include "shard/shard_hooks.h"
 
 struct shard;
-struct agreed; /* shard.agreed; NULL where no support is agreed on */
+struct agreed; /* shard.agreed; NULL if the recipe agrees on no support */
 
 /* Returns the number of coordinates in the support of this step; 0 while there is no support. */
 uint32_t agreed_count(const struct shard *shard);
@@ -17,8 +17,8 @@ uint32_t agreed_count(const struct shard *shard);
 const char *agreed_take_sketch(struct shard *shard, int worker, const struct message *m);
 const char *agreed_take_indices(struct shard *shard, int worker, const struct message *m);
 const char *agreed_take_values(struct shard *shard, int worker, const struct message *m);
-/* Returns the number of coordinates in the support of the step, and sets *index_out to them. Called
- * when all workers' messages have arrived. */
+/* Returns the number of coordinates in the support of the step, and sets *index_out to the
+ * coordinates. Called when all workers' messages have arrived. */
 uint32_t agreed_support(struct shard *shard, const uint32_t **index_out);
 extern const struct shard_hooks agreed_hooks;
 #endif

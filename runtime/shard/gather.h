@@ -25,15 +25,15 @@ int gather_next(const struct shard *shard);
 /* Skips the worker, which is no longer a member of the job. */
 void gather_pass(struct shard *shard);
 /* All workers of a step must train at the same rate. Returns 1 if this worker's rate equals the
- * first one's. Otherwise the job has failed. */
+ * first worker's rate. Otherwise the job has failed. */
 int gather_same_rate(struct shard *shard, int worker, float lr, int first);
 /* Accepts and counts the worker's next message, m. Returns 1 on success. */
 int gather_count(struct shard *shard, int worker, const struct message *m);
-/* Called after the publication that ends a phase, and after the one that ends the step. */
+/* Called after the publication that ends a phase; and after the publication that ends the step. */
 void gather_phase_ends(struct shard *shard);
 void gather_step_ends(struct shard *shard);
 
-/* What a publication's header repeats from the workers' messages. */
+/* The values from the workers' messages that a publication's header repeats. */
 const struct gathered *gather_view(const struct shard *shard);
 uint32_t gather_counted(const struct shard *shard);
 float gather_lr(const struct shard *shard);

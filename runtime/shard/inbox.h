@@ -25,8 +25,9 @@ int inbox_has(const struct shard *shard, int worker);
 /* Returns the sequence number that the worker's next message must carry. */
 uint64_t inbox_next_seq(const struct shard *shard, int worker);
 
-/* How a step's messages are checked. expect: sets what the header must hold; m is the header as
- * received. judge: returns NULL, or why a message that is valid by itself may not come now. */
+/* How a step's messages are checked. expect: sets the values that the header must have; m is the
+ * header as received. judge: returns NULL, or the reason why a message that is valid by itself may
+ * not come now. */
 struct intake {
 	void (*expect)(const struct shard *shard, int worker, const struct message *m,
 		       struct message_expect *want);
@@ -39,23 +40,24 @@ enum inbox_depth {
 };
 struct taken {
 	struct message m;
-	const uint8_t *slot;  /* where the worker wrote it, and may still write */
-	uint32_t payload_crc; /* INBOX_HEADER: what the header says */
+	const uint8_t *slot;  /* place where the worker wrote the message, and may still write */
+	uint32_t payload_crc; /* INBOX_HEADER: the checksum in the header */
 };
 /* Checks and decodes a copy of a worker's next message, which must have arrived. Returns 0, or
- * SLUICE_EWIRE if the message is refused, for which its sender is blamed. The message remains the
- * next one until it is accepted. */
+ * SLUICE_EWIRE if the message is refused, for which its sender is blamed. It remains the next
+ * message until it is accepted. */
 int inbox_take(const struct shard *shard, int worker, const struct intake *intake,
 	       enum inbox_depth depth, struct taken *t);
 /* Accepts the next message, which frees its slot. Returns 0 or SLUICE_EWIRE. */
 int inbox_accept(struct shard *shard, int worker);
 /* Blames the worker for its next message. Returns SLUICE_EWIRE. */
 int inbox_refuse(const struct shard *shard, int worker, const char *why);
-/* The worker is no longer a member of the job: the messages in its inbox count as refused. */
+/* Called when the worker is no longer a member of the job: counts the messages in its inbox as
+ * refused. */
 void inbox_drop(struct shard *shard, int worker);
 
-/* The time since which the shard has waited for the rest of a step's messages, or 0 if it does not
- * wait. The first message that arrives sets it. */
+/* Returns the time since which the shard has waited for the remaining messages of a step, or 0 if
+ * it does not wait. The first message that arrives sets it. */
 uint64_t inboxes_waiting_since(const struct shard *shard);
 void inboxes_wait_since(struct shard *shard, uint64_t ns);
 

@@ -9,16 +9,16 @@
 struct shard;
 
 /* The readers of a publication. A publication for all is appended to the log. A publication for a
- * single worker (when=async) overwrites one that this worker has read. That is safe because the
- * worker waits for the new one. */
+ * single worker (when=async) overwrites a publication that this worker has read. The worker waits
+ * for the new publication, so this is safe. */
 struct readers {
-	int worker;      /* READERS_ALL, or the only worker that reads it */
+	int worker;      /* READERS_ALL, or the only worker that reads the publication */
 	uint64_t before; /* the number of earlier publications for this worker alone */
 };
 enum { READERS_ALL = -1 };
 #define READERS_EVERYBODY ((struct readers){ READERS_ALL, 0 })
 
-/* This function and the next two encode m into the log.
+/* publish_pick(), publish_all_of() and publish_support() encode m into the log.
  *
  * Makes a delta for all workers from a pick, whose positions count from the shard's first
  * coordinate. If the step has a note (model/census.h), the note follows the delta. On return *p
@@ -26,8 +26,8 @@ enum { READERS_ALL = -1 };
  * publish_commit() announces. Returns NULL if a value is NaN or infinite, which ends the job. */
 const uint8_t *publish_pick(struct shard *shard, struct message *m, struct pick *p,
 			    size_t *bytes_out);
-/* Publishes the values of all coordinates. Returns 1, or 0 where publish_pick() returns NULL.
- * Afterwards the scratch holds the values that the readers decode. */
+/* Publishes the values of all coordinates. Returns 1, or 0 if a value is NaN or infinite, which
+ * ends the job. Afterwards the scratch holds the values that the readers decode. */
 int publish_all_of(struct shard *shard, struct readers readers, struct message *m,
 		   const float *value);
 /* Publishes the positions of a support, for all. */
@@ -54,8 +54,8 @@ enum { SHARD_NUMBERS = 1 << 23 };
 struct message publish_head(const struct shard *shard, enum message_kind kind);
 /* Returns the header of the next publication of this step, which has n coordinates. */
 struct message publish_next(const struct shard *shard, enum message_kind kind, uint32_t n);
-/* Returns the header of this step's delta, which has n coordinates. The fields that depend on them
- * are set when it is encoded. */
+/* Returns the header of this step's delta, which has n coordinates. The fields that depend on the
+ * coordinates are set when the delta is encoded. */
 struct message publish_delta(const struct shard *shard, uint32_t n);
 /* Counts the step. Called after its delta was published and added to the copy. */
 void publish_step_ends(struct shard *shard);

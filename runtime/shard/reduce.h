@@ -12,12 +12,12 @@
 enum { REDUCTION_LISTS = 64 };
 
 struct reduction {
-	float *sum;      /* span; zero where nothing was added */
+	float *sum;      /* span elements; zero where nothing was added */
 	uint64_t *lines; /* a bit for VECTOR_LINE coordinates: 1 where something was added */
 	uint32_t span;
 	/* number of coordinates in sparse messages; at most this many lines are marked */
 	uint64_t added;
-	int whole; /* something was added everywhere */
+	int whole; /* 1: something was added at every coordinate */
 	/* While all messages together have few coordinates, they are kept here, one after the
 	 * other, and nothing is added to the sum. Message l ends at ends[l]. */
 	uint32_t *index;
@@ -36,7 +36,7 @@ void reduction_add(struct reduction *r, const uint32_t *index, const float *valu
 /* Completes the sum of all messages in r->sum, which is valid only after this call. */
 float *reduction_sum(struct reduction *r);
 
-/* Adds the sum to a running sum of `span` elements, which then takes its place. */
+/* Adds the sum to a running sum of `span` elements, which then takes the place of the sum. */
 void reduction_run(struct reduction *r, float *running);
 
 /* The parameters for making the change from the sum, as update_apply() does. */
@@ -54,9 +54,9 @@ struct change {
 	int everywhere; /* the sign of zeros matters, so lines without a message are changed too */
 };
 
-/* Makes the change, and sets in *call the input of the pick that follows. That is call->vector,
- * or grad and scale if the pick's pass over the residual does the addition. The other fields of
- * *call are not touched. Both ways give the same bits. */
+/* Makes the change, and sets in *call the input of the pick that follows. The input is
+ * call->vector, or grad and scale if the pick's pass over the residual does the addition. The other
+ * fields of *call are not changed. Both inputs give the same bits. */
 void reduction_change(struct reduction *r, const struct change *c, struct pick_call *call);
 
 /* Called after publishing: sets the sum to zero for the next step. */

@@ -21,9 +21,9 @@ void shard_census_close(struct shard *shards, uint32_t n);
  * which the histogram counts. */
 size_t census_note_delta(struct shard *shard, uint8_t *out);
 
-/* The state of a shard between two steps, for a checkpoint: census_shard_numbers() returns how many
- * numbers it has. census_judge_shard() returns NULL, or why a shard at this version cannot have
- * these numbers. */
+/* The state of a shard between two steps, for a checkpoint: census_shard_numbers() returns the
+ * length of the state in numbers. census_judge_shard() returns NULL, or why a shard at this version
+ * cannot have these numbers. */
 size_t census_shard_numbers(void);
 void census_save_shard(const struct shard *shard, uint64_t *numbers);
 const char *census_judge_shard(const struct direction *down, uint64_t version,

@@ -13,7 +13,7 @@ void shard_dense_close(struct shard *shard);
 
 enum dense_outcome {
 	DENSE_NONE,  /* this step must be gathered message by message */
-	DENSE_WAITS, /* not all messages have arrived, or one was refused */
+	DENSE_WAITS, /* not all messages have arrived, or a message was refused */
 	DENSE_READY,
 	DENSE_PUBLISHED
 };

@@ -13,16 +13,17 @@ struct shard;
 struct device_shard; /* shard.device; NULL: the shard is on the host */
 
 /* Puts all shards of this rank on the GPU whose memory params is. If params is host memory or NULL,
- * it takes the GPU of its local rank. Called at open, without the token. */
+ * uses the GPU of the local rank. Called at open, without the token. */
 int shard_devices_open(sluice_model *model, const void *params);
 /* Waits for the GPU for a bounded time, then closes. Called without the token. */
 void shard_devices_close(sluice_model *model);
-/* Waits for a change that is being made, then copies the GPU's vectors to the host's, for
- * functions that read those. Returns 0, SLUICE_EGPU, SLUICE_ETIMEDOUT, or the job's error. Takes
+/* Waits for a change that is being made, then copies the GPU's vectors to the host's vectors, for
+ * functions that read these. Returns 0, SLUICE_EGPU, SLUICE_ETIMEDOUT, or the job's error. Takes
  * the token itself. */
 int shard_devices_fetch(sluice_model *model);
 
-/* Called when the host's vectors are newer than the GPU's. The next step starts from the host's. */
+/* Called when the host's vectors are newer than the GPU's. The next step starts from the host's
+ * vectors. */
 void shard_device_restart(struct shard *shard);
 /* Returns 1 if the GPU adds this step's messages and makes the change. If SLUICE_MEASURE was
  * switched on during the step, moves the sum so far to the host. */

@@ -24,11 +24,10 @@ struct shard_hooks {
 	/* Called when all messages of the step are in the sum, before the change is made from
 	 * it. */
 	void (*summed)(struct shard *shard);
-	/* Returns how many of n coordinates are picked at this density; 0: as many as the density
-	 * says. */
+	/* Returns how many of n coordinates are picked at this density; 0: the number that follows
+	 * from the density. */
 	uint64_t (*count)(const struct shard *shard, double density, uint64_t n);
-	/* Picks in place of the recipe's selector. Returns 0 if it does not do so in this
-	 * recipe. */
+	/* Picks in place of the recipe's selector. Returns 0 if the recipe's selector must pick. */
 	int (*pick)(struct shard *shard, float *vector, struct pick *out);
 	/* Returns the value of the field `anchor` in the delta's header. */
 	uint32_t (*mark)(const struct shard *shard);
@@ -39,8 +38,8 @@ struct shard_hooks {
 	void (*step_ends)(struct shard *shard);
 };
 
-/* Each calls the function of the same name in all rows that the recipe uses, and stops at the first
- * error or refusal. Opening makes the list of these rows. */
+/* Each of these functions calls the function of the same name in all rows that the recipe uses, and
+ * stops at the first error or refusal. Opening makes the list of these rows. */
 int shard_hooks_open(struct shard *shard);
 void shard_hooks_close(struct shard *shard);
 void shard_hooks_restart(struct shard *shard);

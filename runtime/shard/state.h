@@ -17,7 +17,7 @@ enum { SHARD_HOOKS = 4 }; /* rows in shard_hooks.c */
 struct gathered {
 	int next_rank;    /* the messages of all lower ranks have been taken in this phase */
 	uint32_t counted; /* messages in the sum: the divisor */
-	int lr_rank;      /* the worker of the first of them, and its rate */
+	int lr_rank;      /* the worker of the first message in the sum, and its rate */
 	float lr;
 	unsigned raised;
 	unsigned chosen_next; /* the choice of the messages for the next step (gather_count) */

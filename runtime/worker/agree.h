@@ -7,7 +7,7 @@
 #define RUNTIME_AGREE_H
 #include "worker/hooks.h"
 
-struct agreed; /* worker.agreed is NULL where the recipe agrees on none */
+struct agreed; /* worker.agreed is NULL if the recipe agrees on no support */
 
 /* Returns the support of this step at a shard: *n_out positions, which count from the shard's first
  * coordinate. */

@@ -9,7 +9,7 @@
 
 struct async; /* worker.async is NULL unless the recipe says when=async */
 
-/* ---- a closing (a row of worker.c): how the answer to a worker's own message is taken ---- */
+/* ---- a closing (a row of worker.c): how a worker takes the answer to its message ---- */
 /* Returns the number of the message whose answer a pull waits for. */
 uint64_t async_awaited(const struct worker *w);
 /* Sets the conditions that an answer to the last message must meet. */

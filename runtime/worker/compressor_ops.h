@@ -38,7 +38,7 @@ struct compressor_ops {
 	 * called with the token held. */
 	int (*await)(struct worker *w);
 	int (*park)(struct worker *w);
-	/* Writes to text what the push is waiting for. Returns 0 if nothing. */
+	/* Writes to text what the push is waiting for. Returns 0 if it is not waiting. */
 	int (*busy)(const struct worker *w, char *text, size_t cap);
 
 	/* ---- residual and momentum ---- */
@@ -47,7 +47,8 @@ struct compressor_ops {
 	/* Moves residual and momentum to host memory. From then on gradients are compressed
 	 * there. */
 	int (*come_home)(struct worker *w);
-	/* Called when residual and momentum in host memory have become the newer ones. */
+	/* Called when residual and momentum in host memory have become newer than those elsewhere.
+	 */
 	void (*renewed)(struct worker *w);
 };
 

@@ -7,8 +7,8 @@
 
 /* Checks, encodes and posts grad for all shards. Returns what signal_fold() returns. */
 int dense_push(struct worker *w, const struct vector *grad);
-/* The conditions that a publication must meet. welcome() returns NULL, or why the publication may
- * not come now. */
+/* The conditions that a publication must meet. welcome() returns NULL, or the reason why the
+ * publication may not come now. */
 struct dense_expect {
 	struct message_expect want;
 	const char *(*welcome)(const struct worker *w, uint32_t shard, const struct message *m);

@@ -24,13 +24,14 @@ const char *on_device_why_not(const struct worker *w);
  * Otherwise *grad and *before become host memory; before may be NULL, and then stays NULL. A
  * CUDA error ends the job. */
 int on_device_gradient(struct worker *w, const void **grad, const void **before);
-/* Called for a pushed range of count coordinates. first: it is the first one of a step. The first
- * range decides whether the device collects the ranges: it does if the range is device memory and
- * the recipe selects on the device. Returns 1 if it collects. Returns 0 if it does not: *grad is
- * then host memory. Otherwise returns an error. */
+/* Called for a pushed range of count coordinates. first: it is the first range of a step. The
+ * device collects the ranges of a step if this first range is device memory and the recipe selects
+ * on the device. Returns 1 if the device collects them; 0 if not, and *grad is then host memory; or
+ * an error. */
 int on_device_range(struct worker *w, const void **grad, uint64_t count, int first);
-/* Enqueues a copy of the range to its place in the gradient that is collected. whole is NULL unless
- * it is the last range: it then becomes the gradient, and the next range starts a new one. */
+/* Enqueues a copy of the range to its place in the gradient that is collected. whole is NULL,
+ * except for the last range: *whole then becomes the gradient, and the next range starts a new
+ * gradient. */
 int on_device_collect(struct worker *w, const void *grad, uint64_t begin, uint64_t count,
 		      const void **whole);
 

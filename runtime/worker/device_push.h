@@ -44,7 +44,7 @@ int on_device_valued(struct worker *w);
 /* Writes to text what the device is doing, for a log line about a waiting call. Returns 0 if the
  * device is idle. */
 int on_device_busy(const struct worker *w, char *text, size_t cap);
-/* Return how the payloads for this shard leave, and whether the device packed the last one. */
+/* Return how the payloads for this shard leave; and 1 if the device packed the last payload. */
 enum payload_way on_device_way(const struct worker *w, uint32_t shard);
 int on_device_packed(const struct worker *w, uint32_t shard);
 #endif

@@ -34,13 +34,13 @@ struct on_device {
 	/* The rows of operations of the host and of the device. */
 	const struct compressor_ops *host_ops, *device_ops;
 	struct memory collected; /* collects a gradient that is pushed in ranges; empty: none was */
-	int collects;            /* this step's does */
+	int collects;            /* this step's gradient is collected */
 	struct memory copies[2]; /* pinned host copies of gradients; empty: none was needed */
 	struct outbox *outbox;   /* device_push.c's; NULL: gradients are selected on the host */
 };
 /* Sets the state. Token held, except in the application's calls while nothing is under way. */
 void on_device_become(struct worker *w, enum on_device_state state);
-/* Return 1 if the progress thread must poll the push; if the device is working. */
+/* Return 1 if the progress thread must poll the push; and 1 if the device is working. */
 int on_device_goes_on(enum on_device_state state);
 int on_device_at_work(enum on_device_state state);
 /* Returns 1 with up=sketch, where a push sends sketches and the pull sends the requested values. */
@@ -60,7 +60,7 @@ int on_device_ready(const struct on_device *d, const char *function);
 enum on_device_state on_device_state(const struct on_device *d);
 /* Returns 1 if gradients are selected on the device. */
 int on_device_selects(const struct worker *w);
-/* Called when residual and momentum in host memory have become the newer ones. */
+/* Called when residual and momentum in host memory have become newer than the device's. */
 void on_device_renewed(struct worker *w);
 
 /* ---- residual and momentum ---- */

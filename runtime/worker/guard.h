@@ -9,8 +9,8 @@
 #include "worker/hooks.h"
 
 /* Save and restore the state of guard=raise between two steps, for checkpoints: the number of
- * doublings and the observations since the last one. guard_judge() returns NULL, or why the numbers
- * cannot be a guard's after `step` steps. */
+ * doublings and the observations since the last doubling. guard_judge() returns NULL, or the reason
+ * why these numbers are impossible after `step` steps. */
 enum { GUARD_NUMBERS = 3 + 2 * GROWTH_NUMBERS };
 void guard_save(const struct worker *w, uint64_t numbers[GUARD_NUMBERS]);
 const char *guard_judge(const struct recipe *recipe, const uint64_t numbers[GUARD_NUMBERS],

@@ -18,8 +18,8 @@ struct step_hooks {
 	int (*used)(const struct worker *w);
 	int (*open)(struct worker *w); /* 0 or SLUICE_ENOMEM */
 	void (*close)(struct worker *w);
-	/* Called at open and after a restore. The state is that after worker_open(), except for the
-	 * kept vectors, which may have been restored. */
+	/* Called at open and after a restore. The worker has the state that worker_open() left,
+	 * except for the kept vectors, which may have been restored. */
 	void (*restart)(struct worker *w);
 	/* Called when the training begins with these parameters on all workers. */
 	void (*begin)(struct worker *w, const float *params);
@@ -30,8 +30,8 @@ struct step_hooks {
 	/* Called when the gradient has been added to the residual, or is left to the selection
 	 * (*signal). */
 	void (*folded)(struct worker *w, struct signal *signal);
-	/* Returns how many of n coordinates are picked at this density; 0: as many as the density
-	 * says. */
+	/* Returns how many of n coordinates are picked at this density; 0: the number that follows
+	 * from the density. */
 	uint64_t (*count)(const struct worker *w, double density, uint64_t n);
 	/* Called when the coordinates of all messages are picked, before any is emitted. */
 	void (*picked)(struct worker *w);
@@ -60,9 +60,9 @@ struct step_hooks {
 	void (*pulled)(struct worker *w);
 };
 
-/* Each calls the function of the same name in all rows, and stops at the first error. hooks_count()
- * and hooks_mark() return the first result that is not 0. If all are 0, hooks_count() returns the
- * number that follows from the recipe's density. */
+/* Each of these functions calls the function of the same name in all rows, and stops at the first
+ * error. hooks_count() and hooks_mark() return the first result that is not 0. If all are 0,
+ * hooks_count() returns the number that follows from the recipe's density. */
 void hooks_close(struct worker *w);
 void hooks_restart(struct worker *w);
 void hooks_begin(struct worker *w, const float *params);

@@ -48,7 +48,7 @@ enum lane_way {
 };
 struct lane_payload {
 	enum lane_way way;
-	const struct region *region; /* LANE_BESIDE: that region, and where in it */
+	const struct region *region; /* LANE_BESIDE: the region, and the offset in it */
 	const void *bytes;
 };
 
@@ -86,9 +86,9 @@ int lanes_await_slots(struct lanes *lanes, uint64_t step);
 int lane_notice(struct lanes *lanes, uint32_t shard, int peer);
 /* Called when the READ of this lane has ended. */
 void lane_read_ended(struct lanes *lanes, uint32_t shard, int status);
-/* lane_have() returns the newest publication that this worker has handled, lane_base() the one on
- * which its pushes are based, and lane_last_bytes() the length in the log of the newest announced
- * one. */
+/* lane_have() returns the newest publication that this worker has handled, and lane_base() the
+ * publication on which its pushes are based. lane_last_bytes() returns the length in the log of the
+ * newest announced publication. */
 uint64_t lane_have(const struct lanes *lanes, uint32_t shard);
 uint64_t lane_base(const struct lanes *lanes, uint32_t shard);
 uint32_t lane_last_bytes(const struct lanes *lanes, uint32_t shard);

@@ -13,14 +13,14 @@
 
 struct lazy_rule {
 	uint32_t window;               /* number of past model changes in the rule */
-	double weight;                 /* weight of each of them (xi) */
+	double weight;                 /* weight of each of these changes (xi) */
 	uint64_t longest;              /* pushes that may be skipped in a row; 0: any number */
-	double moved[LAZY_WINDOW_MAX]; /* their squared norms; change t at t % window, zero before
-					  the first */
-	uint64_t changes;              /* so far */
+	double moved[LAZY_WINDOW_MAX]; /* squared norms of these changes; change t at t % window,
+					  zero before the first change */
+	uint64_t changes;              /* number of changes so far */
 	double last_error;             /* squared norm of the rounding error of the last upload */
 	uint64_t skipped;              /* pushes skipped since the last upload */
-	int uploaded;                  /* at least once */
+	int uploaded;                  /* 1: at least one upload was made */
 };
 
 /* Save and restore the state as numbers, without the recipe's values. */

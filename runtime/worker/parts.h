@@ -29,7 +29,7 @@ int parts_room(struct worker *w);
 void parts_keep(struct worker *w, const void *grad, uint64_t begin, uint64_t count);
 struct vector parts_kept(const struct worker *w);
 /* Prepares a gradient in pieces. *out becomes the vector of the pieces, in host memory. If the
- * recipe compresses on the device of the pieces, it becomes *joined instead, a single run on that
+ * recipe compresses on the device of the pieces, *out becomes *joined instead, a single run on that
  * device. The list is copied. Errors: EINVAL, ENOMEM, EGPU. */
 int parts_pieces(struct worker *w, const sluice_segment *segments, size_t n, const char *function,
 		 struct vector *joined, struct vector **out);

@@ -5,10 +5,10 @@
 #include "sluice_vector.h"
 #include "worker/state.h"
 
-/* Refuses a call of `function` that this rank cannot make at all or cannot make now: SLUICE_EINVAL,
- * or why the job has ended. `expected` is the state in which the call may come. STEP_PUSHING stands
- * for a push of a range: this may begin a step (STEP_DONE) or continue one. While the ranges of a
- * step are not complete, every other call is refused. */
+/* Refuses a call of `function` that this rank cannot make at all or cannot make now: returns
+ * SLUICE_EINVAL, or the error with which the job has ended. `expected` is the state in which the
+ * call may come. STEP_PUSHING stands for a push of a range: this push may begin a step (STEP_DONE)
+ * or continue one. While the ranges of a step are not complete, every other call is refused. */
 int step_check(sluice_model *model, const void *vector, const char *function,
 	       enum step_state expected);
 /* Refuses a vector that has neither data nor segments, or both. */
@@ -17,7 +17,7 @@ int vector_check(const sluice_vector *vector, const char *function);
 int push_nothing(struct worker *w);
 int step_set_lr(struct worker *w, float lr);
 int step_set_grad_scale(struct worker *w, float scale);
-/* Return what sluice_step_info() reports about the last step. */
+/* Return the fields of sluice_step_info() about the last step. */
 int step_skipped(const struct worker *w);
 unsigned step_raised(const struct worker *w);
 /* Returns the number of steps for which this rank has pushed the whole gradient. */

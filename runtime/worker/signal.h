@@ -21,14 +21,14 @@ struct signal {
 /* The fold of a push: adds count elements of grad, at the coordinates from begin on, to the
  * residual as the recipe's signal. If grad is the whole gradient and also the signal, the
  * selection does the addition instead, and *out describes it. With nonfinite=abort and without
- * clip=, the selection then checks for NaN as well. before is the second gradient of a pair, at
+ * clip=, the selection also checks for NaN. before is the second gradient of a pair, at
  * the same coordinates, or NULL. nonfinite=skip and clip= need the whole gradient. Returns 0
  * (worker.skip is set if nonfinite=skip leaves this gradient out), or SLUICE_ENUMERIC: the job
  * has ended. */
 int signal_fold(struct worker *w, const struct vector *grad, const struct vector *before,
 		uint64_t begin, uint64_t count, struct signal *out);
 /* Looks for NaN and infinity before anything is added, as nonfinite=skip-all needs. Returns 1 if
- * the gradient, or the second one of a pair, has any, else 0. */
+ * the gradient, or the second gradient of a pair, has such a value, else 0. */
 int signal_spoilt(struct worker *w, const struct vector *grad, const struct vector *before);
 /* Called after a selection has met a value that is not finite, and has put back what it had
  * taken out of the residual. The value is in grad, or in the vector to which grad was added.
@@ -37,9 +37,9 @@ int signal_spoilt(struct worker *w, const struct vector *grad, const struct vect
  * nonfinite=abort. Otherwise returns 0: the sum has overflowed, and the encoder will report
  * that. */
 int signal_judge_sum(struct worker *w, const struct vector *grad);
-/* Applies the recipe's nonfinite= to n coordinates that are NaN or infinite. The first one is
- * `bad` and has this value. Returns 0 to go on, 1 to leave the gradient out, or an error. held: the
- * token is held. */
+/* Applies the recipe's nonfinite= to n coordinates that are NaN or infinite. The first of them is
+ * coordinate `bad` and has this value. Returns 0 to continue, 1 to leave out the gradient, or an
+ * error. held: the token is held. */
 int signal_nonfinite(struct worker *w, int held, uint64_t bad, uint64_t n, float value);
 
 /* Ends the job because the sum at coordinate worker.overflowed is beyond the range of floats.

@@ -13,7 +13,7 @@ struct pushed {
 };
 
 struct source_row {
-	const char *call;   /* the public function that pushes it */
+	const char *call;   /* the public function that pushes these vectors */
 	const char *needs;  /* words of the recipe that this source needs; NULL: none */
 	const char *wanted; /* why the step needs it, and which call pushes it */
 	/* Returns elements at .. at + n - 1 as floats: in place, or computed into room. zeros: NaN

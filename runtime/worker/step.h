@@ -34,10 +34,10 @@ struct step {
 	/* These two change only with the token held. */
 	int asked; /* 1: a pull waits, and deltas may be added to its vector */
 	enum pull_kind pull;
-	/* Flags of sluice_raise(): those that the next push sends, and those that the last pull
-	 * received. */
+	/* Flags of sluice_raise(): the flags that the next push sends, and the flags that the last
+	 * pull received. */
 	unsigned raise, raised;
-	/* The choice (model_rule()) that all workers follow, and the one that the next push
+	/* The choice (model_rule()) that all workers follow, and the choice that the next push
 	 * proposes. They are equal unless this worker wants more. */
 	unsigned chosen, proposed;
 };

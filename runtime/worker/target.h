@@ -25,12 +25,12 @@ void target_close(struct worker *w);
 /* Saves and restores the 32-bit copy. */
 extern const struct step_hooks target_hooks;
 
-/* Notes where the next pull writes. This is vector, with elements of the model's param_type. If
- * vector is NULL, it is the n pieces of given. If given is NULL too, it is the pieces of the
- * model's attributes. After EINVAL, ENOMEM or EGPU nothing is noted. */
+/* Records the vector into which the next pull writes: vector, with elements of the model's
+ * param_type; if vector is NULL, the n pieces of given; if given is NULL too, the pieces of the
+ * model's attributes. After EINVAL, ENOMEM or EGPU nothing is recorded. */
 int target_note(struct worker *w, void *vector, const sluice_segment *given, size_t n,
 		const char *function);
-/* Returns the memory of the noted vector. The pull runs on the device of that memory. */
+/* Returns the memory of the recorded vector. The pull runs on the device of that memory. */
 const void *target_memory(const struct target *t);
 const struct vector *target_vector(const struct target *t);
 /* Returns 1 if the deltas are added on a device, whose stream reads their lists. */
@@ -38,9 +38,10 @@ int target_there(const struct target *t);
 /* Returns 1 if the pull needs all parameters in one vector. Its ranges then cannot proceed
  * separately. */
 int target_whole(const struct worker *w);
-/* Prepares the vector that was noted for deltas. ENOMEM, EGPU. */
+/* Prepares the recorded vector for deltas. ENOMEM, EGPU. */
 int target_begin(struct worker *w);
-/* Called when the pull of all parameters has ended with rc. Returns rc, or an error of its own. */
+/* Called when the pull of all parameters has ended with rc. Returns rc, or the error of this
+ * function. */
 int target_end(struct worker *w, int rc);
 /* For sluice_point(): records params as the parameters of the previous step. */
 void target_remember(struct worker *w, const float *params);
@@ -51,9 +52,9 @@ struct vector *target_points(struct target *t);
  * elements. */
 float *target_flat(const struct target *t);
 /* target_lands() returns 1 if the device reads the entries of a publication. target_entries()
- * returns the memory into which a message of count entries is decoded. If the device reads them, it
- * is pinned memory, new for each message. Otherwise it is the entries of the worker's compressor.
- * Returns 0 or SLUICE_EGPU. */
+ * returns the memory into which a message of count entries is decoded. If the device reads the
+ * entries, this is pinned memory, new for each message. Otherwise the function uses the entries of
+ * the worker's compressor. Returns 0 or SLUICE_EGPU. */
 int target_lands(const struct worker *w);
 int target_entries(const struct worker *w, uint32_t count, struct entries *to);
 /* Adds a decoded delta from coordinate `first` on. The lists are in the memory of target_entries().

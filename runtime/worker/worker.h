@@ -8,10 +8,10 @@
 /* Returns the number of the publication that answers the phase under way. */
 uint64_t worker_wanted(const struct worker *w);
 /* Makes the messages of the phase under way for all shards, and posts those that can go at once.
- * signal is what signal_fold() left to the selection (NULL: nothing; all is in the residual).
- * worker_send_shard() makes the message for one shard, where the recipe selects each coordinate
- * independently of the others. SLUICE_ENUMERIC: a value is not finite, and it is not sent; the
- * caller then calls signal_overflowed(). */
+ * signal describes the addition that signal_fold() left to the selection; NULL: none, the residual
+ * has everything. worker_send_shard() makes the message for one shard, where the recipe selects
+ * each coordinate independently of the others. SLUICE_ENUMERIC: a value is not finite and was not
+ * sent; the caller then calls signal_overflowed(). */
 int worker_send(struct worker *w, struct signal *signal);
 int worker_send_shard(struct worker *w, uint32_t shard);
 /* Advances through the phases as far as possible without waiting. Returns 1 when all phases before

@@ -8,8 +8,8 @@
 struct worker_census {
 	struct constituent up;
 	struct sluice_histogram *shards; /* down: sum of the shards' histograms of this step */
-	float up_level, down_level;      /* newest thresholds; down: from the last step */
-	uint8_t *note;                   /* a private copy, and where a message is made */
+	float up_level, down_level;      /* newest thresholds; down: of the last step */
+	uint8_t *note; /* memory for a private copy of a note, and for making a message */
 	size_t message_bytes;
 };
 
@@ -21,7 +21,7 @@ size_t census_note_push(struct worker *w, uint32_t shard, uint64_t seq, uint8_t 
 void census_thresholds(const struct worker_census *c, double *up, double *down);
 
 /* Save and restore the state between two steps, for checkpoints. census_judge_worker() returns
- * NULL, or why these numbers are not valid. */
+ * NULL, or the reason why these numbers are not valid. */
 enum { CENSUS_WORKER_NUMBERS = 2 };
 void census_save_worker(const struct worker_census *c, uint64_t *numbers);
 const char *census_judge_worker(const struct recipe *recipe, const uint64_t *numbers);

@@ -4,10 +4,10 @@
 #define RUNTIME_WORKER_SETUP_H
 #include "model/model.h"
 
-/* Takes what the half uses of its job and its model. */
+/* Sets the parts of its job and its model that the half uses. */
 void worker_stand_on(struct worker *w, sluice_model *model);
-/* Allocates the half, which every rank has; a server's is not used. stream: of the application.
- * worker_open() opens a worker's half. ENOMEM, or what a vector needs. */
+/* Allocates the half, which every rank has, although a server does not use it. stream: of the
+ * application. worker_open() opens a worker's half. ENOMEM, or the error of a vector. */
 int worker_make(sluice_model *model, void *stream);
 int worker_open(sluice_model *model);
 /* Lists the methods that take part in the model's steps: when it is opened, and when measuring
