@@ -93,14 +93,14 @@ const char *path_text(int value, char text[16])
 
 /* ---- joining ----------------------------------------------------------------------- */
 
-static uint8_t lesser(unsigned a, unsigned b)
+static uint8_t lower_mtu(unsigned a, unsigned b)
 {
 	return (uint8_t)(a < b ? a : b);
 }
 
 /* Asks the connection manager for the attributes of the next state. */
-static int ask(struct rdma_cm_id *id, enum ibv_qp_state state, struct ibv_qp_attr *attr,
-	       char why[PATH_WHY_BYTES])
+static int ask_manager(struct rdma_cm_id *id, enum ibv_qp_state state, struct ibv_qp_attr *attr,
+		       char why[PATH_WHY_BYTES])
 {
 	int mask; /* rdma_ucm of older kernels sets bits of it that libibverbs does not know */
 
@@ -112,8 +112,8 @@ static int ask(struct rdma_cm_id *id, enum ibv_qp_state state, struct ibv_qp_att
 	return -1;
 }
 
-static int move(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, const char *state,
-		char why[PATH_WHY_BYTES])
+static int move_to_state(struct ibv_qp *qp, struct ibv_qp_attr *attr, int mask, const char *state,
+			 char why[PATH_WHY_BYTES])
 {
 	const int err = ibv_modify_qp(qp, attr, IBV_QP_STATE | mask);
 
@@ -137,9 +137,10 @@ int path_join(const struct path_choice *path, struct ibv_qp *qp, struct rdma_cm_
 	struct ibv_qp_attr attr;
 	uint8_t mtu;
 
-	if (ask(id, IBV_QPS_INIT, &attr, why) ||
-	    move(qp, &attr, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "INIT", why) ||
-	    ask(id, IBV_QPS_RTR, &attr, why))
+	if (ask_manager(id, IBV_QPS_INIT, &attr, why) ||
+	    move_to_state(qp, &attr, IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS, "INIT",
+			  why) ||
+	    ask_manager(id, IBV_QPS_RTR, &attr, why))
 		return -1;
 	if (peer_gid && attr.ah_attr.is_global &&
 	    memcmp(attr.ah_attr.grh.dgid.raw, peer_gid, sizeof(attr.ah_attr.grh.dgid.raw)) != 0) {
@@ -147,25 +148,25 @@ int path_join(const struct path_choice *path, struct ibv_qp *qp, struct rdma_cm_
 		return -1;
 	}
 	choose_way(path, &attr.ah_attr);
-	mtu = lesser(attr.path_mtu, path->mtu);
+	mtu = lower_mtu(attr.path_mtu, path->mtu);
 	if (peer_mtu)
-		mtu = lesser(mtu, peer_mtu);
+		mtu = lower_mtu(mtu, peer_mtu);
 	attr.path_mtu = (enum ibv_mtu)mtu;
 	attr.min_rnr_timer = PATH_RNR_TIMER;
-	attr.max_dest_rd_atomic = lesser(attr.max_dest_rd_atomic, reads);
-	if (move(qp, &attr,
-		 IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
-			 IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
-		 "RTR", why) ||
-	    ask(id, IBV_QPS_RTS, &attr, why))
+	attr.max_dest_rd_atomic = lower_mtu(attr.max_dest_rd_atomic, reads);
+	if (move_to_state(qp, &attr,
+			  IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN |
+				  IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER,
+			  "RTR", why) ||
+	    ask_manager(id, IBV_QPS_RTS, &attr, why))
 		return -1;
 	attr.timeout = RETRY_ACK_TIMEOUT;
 	attr.retry_cnt = attr.rnr_retry = QUEUES_RETRIES;
-	attr.max_rd_atomic = lesser(attr.max_rd_atomic, reads);
-	return move(qp, &attr,
-		    IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
-			    IBV_QP_MAX_QP_RD_ATOMIC,
-		    "RTS", why) ?
+	attr.max_rd_atomic = lower_mtu(attr.max_rd_atomic, reads);
+	return move_to_state(qp, &attr,
+			     IBV_QP_TIMEOUT | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY | IBV_QP_SQ_PSN |
+				     IBV_QP_MAX_QP_RD_ATOMIC,
+			     "RTS", why) ?
 		       -1 :
 		       mtu;
 }

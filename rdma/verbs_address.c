@@ -205,8 +205,8 @@ static uint8_t prefix_of(const struct verbs_addresses *a, const struct flat *f)
 
 /* ---- finding --------------------------------------------------------------------------- */
 
-static void add(const struct verbs_addresses *a, const struct flat *f, int gid_index,
-		struct verbs_address *out)
+static void add_usable(const struct verbs_addresses *a, const struct flat *f, int gid_index,
+		       struct verbs_address *out)
 {
 	*out = (struct verbs_address){ .address = unflatten(f),
 				       .prefix = prefix_of(a, f),
@@ -271,7 +271,7 @@ static int find_gids(const struct verbs_addresses *a, struct ibv_context *contex
 			if (!is_allowed(a, &f))
 				refused = 1;
 			else
-				add(a, &f, (int)entries[i].gid_index, &out[found++]);
+				add_usable(a, &f, (int)entries[i].gid_index, &out[found++]);
 		}
 	return found ? found : fail_without(a, device, refused);
 }
@@ -308,7 +308,7 @@ static int find_ipoib(const struct verbs_addresses *a, const struct verbs_device
 		if (!is_allowed(a, &f))
 			refused = 1;
 		else
-			add(a, &f, -1, &out[found++]);
+			add_usable(a, &f, -1, &out[found++]);
 	}
 	if (channel)
 		rdma_destroy_event_channel(channel);

@@ -35,7 +35,7 @@ struct probing {
 	size_t cap;
 };
 
-static void end(struct probing *p, struct trial *t, const char *call, int error)
+static void end_trial(struct probing *p, struct trial *t, const char *call, int error)
 {
 	char address[80];
 
@@ -51,7 +51,7 @@ static void end(struct probing *p, struct trial *t, const char *call, int error)
 		 error ? errno_text(error) : "no answer");
 }
 
-static void begin(struct probing *p, struct trial *t)
+static void begin_trial(struct probing *p, struct trial *t)
 {
 	struct sockaddr_storage own = p->own->address, to = t->to;
 
@@ -63,7 +63,7 @@ static void begin(struct probing *p, struct trial *t)
 		t->id = NULL;
 	if (!t->id || rdma_resolve_addr(t->id, (struct sockaddr *)&own, (struct sockaddr *)&to,
 					p->timeout_ms))
-		end(p, t, "no route", errno);
+		end_trial(p, t, "no route", errno);
 }
 
 /* There is no queue pair. Equal numbers would look like one stale connection. */
@@ -76,7 +76,8 @@ static int request(struct rdma_cm_id *id, int number)
 	return rdma_connect(id, &param);
 }
 
-static void take(struct probing *p, struct trial *t, enum rdma_cm_event_type type, int status)
+static void take_answer(struct probing *p, struct trial *t, enum rdma_cm_event_type type,
+			int status)
 {
 	int rc = 0;
 
@@ -89,17 +90,17 @@ static void take(struct probing *p, struct trial *t, enum rdma_cm_event_type typ
 	case RDMA_CM_EVENT_CONNECT_RESPONSE:
 	case RDMA_CM_EVENT_ESTABLISHED:
 		t->route->answered = 1;
-		end(p, t, "", 0);
+		end_trial(p, t, "", 0);
 		return;
 	case RDMA_CM_EVENT_ADDR_ERROR:
-	case RDMA_CM_EVENT_ROUTE_ERROR: end(p, t, "no route", status); return;
-	default: end(p, t, "a trial connection", status); return;
+	case RDMA_CM_EVENT_ROUTE_ERROR: end_trial(p, t, "no route", status); return;
+	default: end_trial(p, t, "a trial connection", status); return;
 	}
 	if (rc)
-		end(p, t, "no route", errno);
+		end_trial(p, t, "no route", errno);
 }
 
-static int next_event(struct probing *p)
+static int take_next(struct probing *p)
 {
 	struct rdma_cm_event *event;
 	struct trial *t;
@@ -113,11 +114,11 @@ static int next_event(struct probing *p)
 	status = event->status;
 	rdma_ack_cm_event(event);
 	if (t && t->id)
-		take(p, t, type, status);
+		take_answer(p, t, type, status);
 	return 1;
 }
 
-static void try_all(struct probing *p)
+static void run_trials(struct probing *p)
 {
 	const uint64_t until = now_ns() + (uint64_t)p->timeout_ms * NS_PER_MS;
 
@@ -127,14 +128,14 @@ static void try_all(struct probing *p)
 		while (p->begun < p->n && p->begun - p->over < AT_ONCE) {
 			struct trial *t = &p->trials[p->begun++];
 
-			begin(p, t);
+			begin_trial(p, t);
 		}
-		if (!next_event(p) && p->over < p->n)
+		if (!take_next(p) && p->over < p->n)
 			poll(&fd, 1, (int)((until - now_ns()) / NS_PER_MS % 1000) + 1);
 	}
 	for (int i = 0; i < p->begun; i++)
 		if (p->trials[i].id)
-			end(p, &p->trials[i], "a trial connection", 0);
+			end_trial(p, &p->trials[i], "a trial connection", 0);
 }
 
 void verbs_routes_try(const struct verbs_device *own, struct route *routes, int n, int timeout_ms,
@@ -159,7 +160,7 @@ void verbs_routes_try(const struct verbs_device *own, struct route *routes, int 
 	}
 	flags = p.channel ? fcntl(p.channel->fd, F_GETFL) : -1;
 	if (p.trials && flags >= 0 && !fcntl(p.channel->fd, F_SETFL, flags | O_NONBLOCK))
-		try_all(&p);
+		run_trials(&p);
 	else
 		snprintf(why, cap, "no trial could be made: %s", errno_text(errno));
 	if (p.channel)

@@ -178,8 +178,8 @@ static int add_proof(const sluice_job *job, int first, uint8_t payload[RECORD_PA
 enum { LAST_ENTRIES_BYTES = 384 };
 
 /* Adds an entry to the payload: the name (7 bytes), a number, a length, and the bytes. */
-static int add_entry(const char *name, int number, const uint8_t *bytes, size_t n,
-		     uint8_t payload[RECORD_PAYLOAD_BYTES], size_t *at)
+static int add_record_entry(const char *name, int number, const uint8_t *bytes, size_t n,
+			    uint8_t payload[RECORD_PAYLOAD_BYTES], size_t *at)
 {
 	uint8_t *entry = payload + *at;
 	if (*at + 12 + n > RECORD_PAYLOAD_BYTES - LAST_ENTRIES_BYTES)
@@ -194,12 +194,13 @@ static int add_entry(const char *name, int number, const uint8_t *bytes, size_t 
 	return 0;
 }
 
-static int add_address(struct transport *t, uint8_t payload[RECORD_PAYLOAD_BYTES], size_t *at)
+static int add_record_address(struct transport *t, uint8_t payload[RECORD_PAYLOAD_BYTES],
+			      size_t *at)
 {
 	uint8_t record[TRANSPORT_RECORD_BYTES];
 	size_t n = 0;
 	int rc = t->ops->record(t, record, &n);
-	return rc ? rc : add_entry(t->ops->name, t->card, record, n, payload, at);
+	return rc ? rc : add_record_entry(t->ops->name, t->card, record, n, payload, at);
 }
 
 /* Writes the record's payload: the terms, then an entry for the address of each transport and card.
@@ -216,11 +217,12 @@ static int write_payload(sluice_job *job, const struct ways_tried *tried,
 	put_le32(payload, terms(job));
 	for (int i = 0; transports[i] && !rc; i++)
 		if (!opened(job, transports[i]) && first && is_put_off(job, transports[i]))
-			rc = add_entry(transports[i]->name, 0, NULL, 0, payload, &at);
+			rc = add_record_entry(transports[i]->name, 0, NULL, 0, payload, &at);
 	for (int i = 0; i < job->n_transports && !rc; i++)
-		rc = add_address(job->transports[i], payload, &at);
+		rc = add_record_address(job->transports[i], payload, &at);
 	if (!rc && tried && tried->bytes)
-		rc = add_entry(reach_trial_name, 0, tried->entry, tried->bytes, payload, &at);
+		rc = add_record_entry(reach_trial_name, 0, tried->entry, tried->bytes, payload,
+				      &at);
 	if (rc)
 		return rc;
 	if (job->pair_keys)

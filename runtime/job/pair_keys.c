@@ -63,8 +63,8 @@ static int offers_network(const struct rank_record *record)
 
 /* The key of one peer. A peer that offers no network and sent no public key gets a key that nobody
  * knows. */
-static int agree(const struct pair_keys *k, const struct key_file *file,
-		 const struct rank_record *record, uint8_t key[AUTH_KEY_BYTES])
+static int derive_key(const struct pair_keys *k, const struct key_file *file,
+		      const struct rank_record *record, uint8_t key[AUTH_KEY_BYTES])
 {
 	size_t bytes = 0;
 	const uint8_t *theirs = record_find(record, entry_name, 0, &bytes);
@@ -93,7 +93,8 @@ int pair_keys_agree(struct pair_keys *k, const struct key_file *file,
 				       .key = (const uint8_t(*)[AUTH_KEY_BYTES])k->key };
 	for (int r = 0; r < size && !rc; r++) {
 		*rank_out = r;
-		rc = agree(k, file, &records[r], k->key[r]); /* all ranks refuse the same record */
+		rc = derive_key(k, file, &records[r],
+				k->key[r]); /* all ranks refuse the same record */
 	}
 	*out = &k->peers;
 	return rc;

@@ -284,7 +284,7 @@ static int make_tag(const struct probe *p, uint32_t peer, const uint8_t *datagra
 	return p->keys ? auth_hmac(p->keys->key[peer], datagram, AT_TAG, tag) : SLUICE_EINVAL;
 }
 
-static int seal(const struct probe *p, uint8_t datagram[DATAGRAM_BYTES])
+static int sign_datagram(const struct probe *p, uint8_t datagram[DATAGRAM_BYTES])
 {
 	uint8_t tag[AUTH_KEY_BYTES];
 	int rc = make_tag(p, get_le32(datagram + AT_TO), datagram, tag);
@@ -329,7 +329,7 @@ void probe_ask(struct probe *p, int peer, uint64_t now_ns)
 		if (!(which >> i & 1))
 			continue;
 		put_le32(datagram + AT_ADDRESS, (uint32_t)i);
-		if (seal(p, datagram))
+		if (sign_datagram(p, datagram))
 			return;
 		memcpy(&to4.sin_addr, t->address[i].s6_addr + 12, 4);
 		if (!p->v4_only)
@@ -350,7 +350,7 @@ static void take_datagram(struct probe *p, uint8_t datagram[DATAGRAM_BYTES],
 		put_le32(datagram + AT_LABEL, AUTH_BEAT);
 		put_le32(datagram + AT_FROM, (uint32_t)p->rank);
 		put_le32(datagram + AT_TO, peer);
-		if (!seal(p, datagram))
+		if (!sign_datagram(p, datagram))
 			send_to(p, datagram, from, n);
 	} else if (label == AUTH_BEAT && at < PROBE_ADDRESSES && asked_ns <= now_ns()) {
 		atomic_fetch_or(&t->proven, 1u << at);
@@ -374,7 +374,7 @@ static void note_refusal(struct probe *p, const struct in6_addr *to, in_port_t p
 }
 
 /* Returns 0 if there is no more. */
-static int take_error(struct probe *p)
+static int take_refusal(struct probe *p)
 {
 	union {
 		struct sockaddr any;
@@ -421,7 +421,7 @@ void probe_serve(struct probe *p)
 		const int empty = got < 0 && errno == EAGAIN;
 		if (got >= 0 && is_genuine(p, datagram, got))
 			take_datagram(p, datagram, (struct sockaddr *)&from, n);
-		else if (got < 0 && !take_error(p) && empty)
+		else if (got < 0 && !take_refusal(p) && empty)
 			return;
 	}
 }

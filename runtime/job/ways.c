@@ -109,8 +109,8 @@ static const char *const words[WAYS] = {
 	[WAY_NO_NETWORK] = "have cards of different kinds, such as InfiniBand and RoCE",
 };
 
-static void describe(const sluice_job *job, const struct reach *reach, enum reach_way way, int a,
-		     int b, char *text, size_t cap)
+static void describe_way(const sluice_job *job, const struct reach *reach, enum reach_way way,
+			 int a, int b, char *text, size_t cap)
 {
 	const struct transport_ops *ops = transports[reach_networked()];
 	const struct pairing m = reach_pairing(reach, a, b);
@@ -140,7 +140,7 @@ static void explain(const sluice_job *job, const struct reach *reach, int a, int
 	    !record_find(&job->records[a], transports[t]->name, 0, &of_a) ||
 	    !record_find(&job->records[b], transports[t]->name, 0, &of_b) || !of_a || !of_b)
 		return;
-	describe(job, reach, way, a, b, pair, sizeof(pair));
+	describe_way(job, reach, way, a, b, pair, sizeof(pair));
 	snprintf(text, cap, " %s: the ranks %s (%s);", transports[t]->name, words[way], pair);
 }
 
@@ -185,7 +185,7 @@ void ways_log(const sluice_job *job, const struct reach *reach)
 
 		if (!c->pairs || used < 0)
 			continue;
-		describe(job, reach, (enum reach_way)way, c->a, c->b, text, sizeof(text));
+		describe_way(job, reach, (enum reach_way)way, c->a, c->b, text, sizeof(text));
 		log_line(used == reach_networked() ? LOG_INFO : LOG_WARN, "rdma",
 			 "%s: %llu pair%s of ranks %s; they use %s. The first is %s",
 			 transports[reach_networked()]->name, (unsigned long long)c->pairs,
