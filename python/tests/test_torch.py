@@ -1402,27 +1402,6 @@ class Torch(unittest.TestCase):
             self.assertEqual(sluice.torch._flat.digests([ones]), sluice.torch._flat.digests([-torch.ones(3)]))
             self.assertEqual(sluice.torch._flat.bytes_of(ones), sluice.torch._flat.bytes_of(-torch.ones(3)))
 
-    def test_store_keeps_no_key_of_a_job(self):
-        code = ("import sys, datetime, sluice.torch, torch.distributed as dist\n"
-                "rank, port = map(int, sys.argv[1:])\n"
-                "store = dist.TCPStore('localhost', port, 2, rank == 0, datetime.timedelta(seconds=60))\n"
-                "bootstrap = sluice.torch.StoreBootstrap(store, rank, 2)\n"
-                "job = sluice.Job(bootstrap=bootstrap)\n"
-                "job.barrier()\n"
-                "try:\n"
-                "    print(bootstrap.get('sluice0.card.0', 0.1))\n"
-                "except TimeoutError:\n"
-                "    print('no card')\n"
-                "job.barrier()\n")
-        with socket.socket() as free:
-            free.bind(("localhost", 0))
-            port = free.getsockname()[1]
-        processes = [subprocess.Popen([sys.executable, "-c", code, str(rank), str(port)], text=True,
-                                      stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for rank in range(2)]
-        for process in processes:
-            said, _ = process.communicate(timeout=120)
-            self.assertEqual((process.returncode, said.splitlines()[-1]), (0, "no card"), said)
-
     def environment(self, code, status=0, **more):
         """Two processes with the variables by which torch's env:// meets; returns what they said."""
         with socket.socket() as free:

@@ -65,7 +65,7 @@ refused metrics 2 'no-such-folder/m' $tiny --data good --metrics "$SCRATCH/no-su
 refused checkpoint 2 'cannot write checkpoints to /proc/sluice' $tiny --data good --checkpoint /proc/sluice
 refused option 2 'epocks' $tiny --data good --epocks 3
 refused batch 2 'batch' $tiny --data good --batch 0
-refused too_few 2 'row' $tiny --data good --batch 4096
+refused too_few 2 'sample' $tiny --data good --batch 4096
 
 # NaN under the other policies goes on
 for policy in skip zero; do
