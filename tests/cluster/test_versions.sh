@@ -23,7 +23,7 @@ for odd in 2 0; do
 	[ $took -lt 30000 ] || { show versions; fail "it took $took ms"; }
 	other=$([ $odd = 0 ] && echo 1 || echo $odd)
 	for rank in 0 1 2 3; do
-		says versions.err.$rank 'wire [0-9]\b.*wire 99|wire 99.*wire [0-9]\b' || fail "rank $rank does not name both versions"
+		says versions.err.$rank 'wire [0-9]+\b.*wire 99|wire 99.*wire [0-9]+\b' || fail "rank $rank does not name both versions"
 		says versions.err.$rank "rank 0 .*n[12].*rank $other .*n[12]" || fail "rank $rank does not name two ranks"
 	done
 	sentences=$(cat versions.err.* | grep -o 'rank 0 on node .*' | sort -u)
