@@ -12,7 +12,8 @@
  * same sentence is in the log. A failed call leaves its outputs untouched unless a comment says
  * otherwise. A function that closes or finalizes takes the address of the handle, accepts NULL, and
  * sets the handle to NULL. A struct of attributes begins with its own size; a field that is zero
- * takes its default. Vectors are aligned to their elements. Another size or address is EINVAL.
+ * takes its default. Vectors are aligned to their elements. A function fails with EINVAL for any
+ * other size or address.
  *
  * Each function has a thread class: "any" may be called by any thread at any time, "object" by one
  * thread at a time per handle, "main" by one thread before and after the job. A collective call is
@@ -84,8 +85,8 @@ typedef struct sluice_job sluice_job;
 
 /* How the ranks of a job find each other if no PMIx launcher started them: through a key-value
  * store that all of them reach. The callbacks run on the thread that calls sluice_init(), and only
- * until it returns. Each returns 0, or another number, with which sluice_init() fails and which its
- * message contains. */
+ * until it returns. Each returns 0 on success. After any other number sluice_init() fails, and its
+ * message contains the number. */
 typedef struct sluice_bootstrap {
 	size_t size;      /* sizeof(sluice_bootstrap) */
 	int rank, ranks;  /* this process, 0 .. ranks-1, and how many there are */
@@ -99,9 +100,9 @@ typedef struct sluice_bootstrap {
 	 * not written, but *bytes_out receives its length. */
 	int (*get)(void *context, const char *key, void *value, size_t room, size_t *bytes_out,
 		   int timeout_ms);
-	/* Waits at most timeout_ms until all ranks have put, and have called it as often as this
-	 * rank. Returns SLUICE_ETIMEDOUT if some rank is missing. NULL: get() needs no such
-	 * call. */
+	/* Waits at most timeout_ms until all ranks have put their values, and have called fence as
+	 * often as this rank. Returns SLUICE_ETIMEDOUT if some rank is missing. NULL: get() needs
+	 * no such call. */
 	int (*fence)(void *context, int timeout_ms);
 } sluice_bootstrap;
 
@@ -148,13 +149,14 @@ static inline int sluice_is_worker(const sluice_job *job)
 	return sluice_rank(job) < sluice_workers(job);
 }
 
-/* Makes groups: jobs of those ranks that give the same color, 0 or more, numbered by key and then
- * by rank, with dedicated servers last. A rank with a negative color is in no group, and *sub
- * becomes NULL. Collective over all ranks, any number of times, also of a group. Models and regions
- * open in a group as in a job. A group shares connections, threads and timers with its job and is
- * finalized before it. If a rank is lost, every group that contains it fails, and no other one.
- * Errors: EINVAL (255 groups on one rank; only servers of one color), ENOSUPP (SLUICE_CONTINUE),
- * ENOMEM, EPEER, EWIRE, EDEVICE, ETIMEDOUT. Thread class: object (the job with all its groups). */
+/* Makes groups: jobs of the ranks that give the same color, which is 0 or more. In a group, ranks
+ * are numbered by key and then by rank, with dedicated servers last. A rank with a negative color
+ * is in no group, and *sub becomes NULL. Collective over all ranks, any number of times, also of a
+ * group. Models and regions open in a group as in a job. A group shares connections, threads and
+ * timers with its job and is finalized before it. If a rank is lost, every group that contains it
+ * fails, and no other group. Errors: EINVAL (255 groups on one rank; only servers of one color),
+ * ENOSUPP (SLUICE_CONTINUE), ENOMEM, EPEER, EWIRE, EDEVICE, ETIMEDOUT. Thread class: object (the
+ * job with all its groups). */
 SLUICE_API int sluice_split(sluice_job *job, int color, int key, sluice_job **sub);
 
 /* Barrier, sum, gather and broadcast are collective over the workers; a dedicated server takes part
@@ -165,13 +167,13 @@ SLUICE_API int sluice_barrier(sluice_job *job);
 /* Replaces values[0..n) by their sums over the workers, added in rank order: the same bits on every
  * worker. */
 SLUICE_API int sluice_sum(sluice_job *job, double *values, size_t n);
-/* Collects `bytes` bytes of each worker, at most SLUICE_GATHER_MAX. Row r of all, which has room
- * for workers * bytes, is what worker r gave in mine, or zeros if that worker is lost. */
+/* Collects `bytes` bytes of each worker, at most SLUICE_GATHER_MAX. all has room for workers *
+ * bytes. Its row r receives mine of worker r, or zeros if that worker is lost. */
 #define SLUICE_GATHER_MAX 512
 SLUICE_API int sluice_gather(sluice_job *job, const void *mine, size_t bytes, void *all);
-/* Copies bytes[0..n) of worker root, in host memory or a GPU's, to all workers. n has no limit.
- * root and n are equal on all workers; a difference is an error on all of them that names two
- * ranks, and does not end the job. */
+/* Copies bytes[0..n) of worker root, in host memory or GPU memory, to all workers. n has no limit.
+ * root and n must be equal on all workers. If they differ, the call fails on all workers and names
+ * two ranks, and the job continues. */
 SLUICE_API int sluice_broadcast(sluice_job *job, void *bytes, size_t n, int root);
 
 /* ---- model: sluice_model_open(3) --------------------------------------------- */
@@ -232,8 +234,8 @@ SLUICE_API int sluice_model_open(sluice_job *job, const sluice_model_attr *attr,
 				 sluice_model **model_out);
 
 /* Closes the model on all ranks. Collective, with a bounded wait. All workers must close it after
- * the same number of steps: if a worker waits for a push of one that has closed the model, it fails
- * at once with EPEER. Thread class: object. */
+ * the same number of steps. A worker that waits for a push of a worker that has closed the model
+ * fails at once with EPEER. Thread class: object. */
 SLUICE_API void sluice_model_close(sluice_model **model);
 
 /* Returns the recipe in use with all defaults spelled out; the text belongs to the model. Thread
@@ -258,8 +260,8 @@ SLUICE_API int sluice_plan(const sluice_model_attr *attr, int workers, int serve
 
 /* Compresses grad[0..count), the mean gradient of this worker's samples, by the recipe, and sends
  * it to the shards, which take the mean over the workers. With update=average, grad is this
- * worker's parameters, from which the recipe selects. The caller may reuse grad on return; in GPU
- * memory, by later work of the model's stream. Each step is one push and then one pull. Errors:
+ * worker's parameters, from which the recipe selects. The caller may reuse grad on return, or GPU
+ * memory by later work of the model's stream. Each step is one push and then one pull. Errors:
  * EINVAL (the last push was not pulled), ENUMERIC (NaN or infinity; tensor and index are named),
  * EPEER, EWIRE, EDEVICE, ETIMEDOUT, EGPU (CUDA failed; or the call is refused, because grad is
  * memory of another GPU, or the stream is captured). All but EINVAL and a refusal end the job.
@@ -276,7 +278,7 @@ SLUICE_API int sluice_push(sluice_model *model, const void *grad);
  * sluice_push() has returned. Thread class: object. */
 SLUICE_API int sluice_pull(sluice_model *model, void *target);
 
-/* ---- what a program sets and asks between steps: sluice_set(3) ------------------ */
+/* ---- settings and state between steps: sluice_set(3) --------------------------- */
 
 /* Values that sluice_set() can set. The numbers are part of the ABI. */
 enum {
@@ -289,7 +291,7 @@ enum {
 	 * and above 0; initially 1. Each worker has its own. */
 	SLUICE_GRAD_SCALE = 2,
 	/* For when=lazy-server: the Lipschitz constant of the gradient of this worker's loss,
-	 * finite and above 0. Until it is set, every gradient is wanted. */
+	 * finite and above 0. Until it is set, every step needs a gradient. */
 	SLUICE_SMOOTHNESS = 3,
 	/* 1: measure compression errors from the next push on; 0: do not. An error is |a - C(a)|^2
 	 * / |a|^2, where a is the vector before compression and C(a) the vector that the receivers
@@ -311,8 +313,8 @@ typedef struct sluice_model_step {
 	 * infinity (nonfinite=skip-all): nothing was exchanged or changed, a mean is zero, and
 	 * `steps` does not count it. */
 	int skipped;
-	/* 1 if params has the same bits on all workers after the last pull. It always has, unless
-	 * the recipe says when=every, when=async or up=block. */
+	/* 1 if params has the same bits on all workers after the last pull. This is always so,
+	 * unless the recipe has when=every, when=async or up=block. */
 	int in_sync;
 	/* 0 if the next step needs no gradient (when=lazy-server): sluice_push() then accepts NULL.
 	 * Else 1. */
@@ -329,11 +331,11 @@ SLUICE_API int sluice_step_info(const sluice_model *model, sluice_model_step *st
  * Errors: as for sluice_pull(). Thread class: object. */
 SLUICE_API int sluice_serve(sluice_model *model);
 
-/* Makes a step without a gradient of this worker, which has none left while others may have some:
- * pushes nothing, and pulls into target as sluice_pull() does. *more_out becomes 1 on all workers
- * if any worker pushed a gradient in this step, else 0. If each worker calls this until *more_out
- * is 0, all end with the same step and parameters. Needs a model with uneven=1. Errors: as for
- * sluice_push() and sluice_pull(), and EINVAL. Thread class: object. */
+/* Makes a step without a gradient, for a worker that has no gradients left while others may have
+ * some: pushes nothing, and pulls into target as sluice_pull() does. *more_out becomes 1 on all
+ * workers if any worker pushed a gradient in this step, else 0. If each worker calls this until
+ * *more_out is 0, all workers end after the same step with the same parameters. Needs a model with
+ * uneven=1. Errors: as for sluice_push() and sluice_pull(), and EINVAL. Thread class: object. */
 SLUICE_API int sluice_idle_step(sluice_model *model, void *target, int *more_out);
 
 /* Adds flags to the next push: the low eight bits, or the low seven in a model with uneven=1. After
@@ -360,8 +362,8 @@ SLUICE_API int sluice_restore(sluice_model *model, const char *dir, void *params
 
 /* ---- statistics: sluice_stats(3) ---------------------------------------------- */
 
-/* Counters of this rank since the model was opened. Bytes are those of messages between ranks; a
- * rank's own shard is not counted in them. */
+/* Counters of this rank since the model was opened. Bytes count the messages between ranks, but not
+ * those to and from a rank's own shards. */
 typedef struct sluice_model_stats {
 	size_t size;                 /* sizeof(sluice_model_stats), set by the caller */
 	uint64_t steps;              /* completed pulls */
@@ -402,8 +404,9 @@ typedef struct sluice_model_stats {
 	uint64_t guard_raises; /* guard=raise: how often the densities have been doubled */
 } sluice_model_stats;
 
-/* Fills *stats up to stats->size. It makes one pass over the residual, and one over those of this
- * rank's shards, if size covers the fields of their norms. Errors: EINVAL. Thread class: object. */
+/* Fills *stats up to stats->size. Makes one pass over the worker's residual, and one over the
+ * residuals of this rank's shards, if size covers the fields of their norms. Errors: EINVAL. Thread
+ * class: object. */
 SLUICE_API int sluice_stats(sluice_model *model, sluice_model_stats *stats);
 
 /* Traffic of one transport for this rank since sluice_init(), including Sluice's own messages. */
@@ -415,8 +418,8 @@ typedef struct sluice_transport_stats {
 	uint64_t notifies;  /* puts that carried a notification */
 	uint64_t gets;      /* reads of the memory of other ranks */
 	uint64_t get_bytes; /* their bytes */
-	/* 1: puts of peers arrive in this rank's memory only while this rank calls the library, and
-	 * when its progress thread polls, which it does rarely. Else 0. */
+	/* 1: puts of peers arrive in this rank's memory only while this rank calls the library or
+	 * its progress thread polls, which happens rarely. Else 0. */
 	uint64_t by_polling;
 } sluice_transport_stats;
 

@@ -34,8 +34,8 @@ typedef struct sluice_vector {
 
 /* Like sluice_push() and sluice_pull(), with the same bits, for such a vector. Pieces are read and
  * written in place. The list is copied; the rules for the memory of a vector hold for each piece.
- * Errors: as there, and EINVAL (counts, types, alignment; 16 bits of parameters without
- * param_type). Thread class: object. */
+ * Errors: as for these functions, and EINVAL (counts, types, alignment; 16 bits of parameters
+ * without param_type). Thread class: object. */
 SLUICE_API int sluice_push_vector(sluice_model *model, const sluice_vector *vector);
 SLUICE_API int sluice_pull_vector(sluice_model *model, const sluice_vector *vector);
 
@@ -43,11 +43,11 @@ SLUICE_API int sluice_pull_vector(sluice_model *model, const sluice_vector *vect
 
 /* Pushes the gradient of the coordinates begin .. begin + count - 1, as back-propagation finishes
  * them. The ranges of a step may come in any order and must cover every coordinate exactly once;
- * the last one completes the push, with the bits of one sluice_push() of the whole gradient. While
- * ranges are missing, other calls of the step fail with EINVAL. With clip=, nonfinite=skip and
- * skip-all the library collects the ranges in a copy, and pushes it with the last one. Errors: as
- * for sluice_push(), EINVAL (range, or a recipe that decides over the whole vector) and ENOMEM.
- * Thread class: object. */
+ * the last range completes the push, with the bits of one sluice_push() of the whole gradient.
+ * While ranges are missing, other calls of the step fail with EINVAL. With clip=, nonfinite=skip
+ * and skip-all the library collects the ranges in a copy, and pushes it with the last range.
+ * Errors: as for sluice_push(), EINVAL (range, or a recipe that decides over the whole vector) and
+ * ENOMEM. Thread class: object. */
 SLUICE_API int sluice_push_range(sluice_model *model, const void *grad, uint64_t begin,
 				 uint64_t count);
 
@@ -58,7 +58,7 @@ SLUICE_API int sluice_pull_begin(sluice_model *model, const sluice_vector *vecto
 
 /* Waits until the coordinates begin .. begin + count - 1 of the pull are complete, and gives them
  * back to the program. The ranges of a step may come in any order and must cover every coordinate
- * exactly once; the last one ends the step, with the bits of one sluice_pull(). Errors: as for
+ * exactly once; the last range ends the step, with the bits of one sluice_pull(). Errors: as for
  * sluice_pull(), and EINVAL (range, or no pull is under way). Thread class: object. */
 SLUICE_API int sluice_pull_range(sluice_model *model, uint64_t begin, uint64_t count);
 

@@ -64,7 +64,7 @@ HOST_AND_DEVICE static inline int draw_by_density(struct draw_search *s,
 }
 
 /* below: the sums over the coordinates with s->lambda |x| < 1. Returns 1 if lambda has changed and
- * the sums for the new one are needed. */
+ * the sums for the new lambda are needed. */
 HOST_AND_DEVICE static inline int draw_next(struct draw_search *s, const struct moments *below)
 {
 	return s->by_variance ? draw_by_variance(s, below) : draw_by_density(s, below);

@@ -128,10 +128,10 @@ struct recipe {
 enum { RECIPE_TEXT_BYTES = 1024 };
 
 /* Compiles a recipe. NULL or "" means RECIPE_DEFAULT. Otherwise fails with SLUICE_EINVAL. The
- * message for an unknown key, value or argument names the nearest known one and the list. The
- * message for a key that is given twice, a density outside (0, 1], a momentum outside [0, 1) or
- * trailing text quotes the wrong word. Combinations that make no sense are refused with the reason
- * (recipe_exclusions.c). */
+ * message for an unknown key, value or argument names the nearest known word and lists all known
+ * words. The message for a key that is given twice, a density outside (0, 1], a momentum outside
+ * [0, 1) or trailing text quotes the wrong word. Combinations that make no sense are refused with
+ * the reason (recipe_exclusions.c). */
 int recipe_parse(const char *text, struct recipe *out);
 /* Writes the normalised text with every axis spelled out; recipe_parse() of it gives the same
  * recipe. */
@@ -139,8 +139,8 @@ void recipe_print(const struct recipe *r, char text[RECIPE_TEXT_BYTES]);
 /* Turns counts into densities. n is the number of coordinates of the whole vector that are not
  * exempt. Fails with SLUICE_EINVAL if a count is larger. Called by layout.c, which knows n. */
 int recipe_count(struct recipe *r, uint64_t n);
-/* Returns the position of the first word that differs between two printed recipes. It is the same
- * in both. */
+/* Returns the position of the first word that differs between two printed recipes. The position is
+ * the same in both. */
 size_t recipe_word_apart(const char *a, const char *b);
 /* Returns 1 if the worker keeps the parameters of the last step, which sluice_point() needs. */
 static inline int recipe_looks_back(const struct recipe *r)

@@ -5,8 +5,8 @@
 #include "recipe/recipe.h"
 
 /* A phase is a direction, the payload of its messages, and the condition for its end. worker.c and
- * shard.c are two loops over a step's phases, each with a table that has a row for each payload and
- * one for each closing. */
+ * shard.c are two loops over a step's phases, each with a table of payloads and a table of
+ * closings. */
 enum phase_direction { PHASE_UP, PHASE_DOWN };
 enum phase_payload {
 	PAYLOAD_PAIRS,   /* positions of the sender's own selection, and values */
@@ -29,7 +29,8 @@ struct phase {
 
 enum { SCHEDULE_PHASES = 4 };
 struct schedule {
-	uint64_t reset; /* steps between two that send everything; 0: there is none */
+	uint64_t
+		reset; /* steps from one step that sends everything to the next; 0: there is none */
 	struct phase phases[SCHEDULE_PHASES];
 	unsigned n_phases, n_downs; /* downs: how often a shard publishes in a step */
 	/* The update rule moves coordinates that no message of the step names: weights decay, or
@@ -50,10 +51,10 @@ static inline const struct phase *schedule_phase(const struct schedule *s, unsig
  * if warmup is given in epochs and steps_per_epoch is 0. */
 int schedule_compile(const struct recipe *recipe, uint64_t steps_per_epoch, int decays,
 		     struct schedule *out);
-/* Each worker takes an equal part of svrg's steps, rounded up, and one more at the anchor. */
+/* Each worker takes an equal part of svrg's steps, rounded up, and one more step at the anchor. */
 void schedule_anchors(struct schedule *s, const struct recipe *recipe, int workers);
-/* Return 1 if step t = 1, 2, ... pushes the full gradient at the anchor, and if it is the last step
- * before the next anchor. */
+/* Return 1 if step t = 1, 2, ... pushes the full gradient at the anchor; and 1 if it is the last
+ * step before the next anchor. */
 int schedule_at_anchor(const struct schedule *s, uint64_t step);
 int schedule_before_anchor(const struct schedule *s, uint64_t step);
 /* Returns the worker that selects for all in step t = 1, 2, ... */
