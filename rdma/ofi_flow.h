@@ -28,8 +28,9 @@ enum { FLOW_NOTICE_BYTES = 8, FLOW_TRANSFERS = 256, FLOW_PIECES = 32, FLOW_PIECE
 
 struct ofi_flow;
 
-/* Converts the sender's token to the token of a notice with this immediate, and back. A token's
- * rank is in its lower 16 bits. */
+/* XORs a checksum of the immediate into the upper half of the token. Applied to the sender's token,
+ * it gives the token that the notice carries; applied again, it gives the sender's token. The lower
+ * 16 bits, which are the rank, do not change. */
 static inline uint32_t ofi_flow_mix(uint32_t token, uint32_t imm)
 {
 	uint8_t bytes[4];

@@ -171,8 +171,8 @@ int ofi_peer_report(struct ofi_peer *p, struct event *out)
 	return 1;
 }
 
-/* A refusal is final after a short time, since connecting takes milliseconds, although lost_after
- * may be long. */
+/* Returns how long libfabric may refuse transfers before the peer counts as lost. This is short
+ * even if lost_after is long, because connecting takes only milliseconds. */
 static uint64_t refused_for(uint64_t lost_after)
 {
 	const uint64_t most = (uint64_t)REFUSED_MS * NS_PER_MS;

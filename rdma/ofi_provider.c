@@ -404,7 +404,8 @@ static int choose_any(struct fi_info *list, const char *interface, uint32_t vers
 	const char *present = NULL;
 	char there[300];
 
-	/* TCP comes last, and there the providers that are made for it come first. */
+	/* Prefers providers that do not run over TCP, then those made for TCP, then the others that
+	 * run over TCP here. */
 	for (int i = 0; i < 2 * ROWS; i++) {
 		const struct ofi_row *row = &rows[i % ROWS];
 

@@ -39,8 +39,8 @@ enum { PROOF_WHY_BYTES = 200 };
 /* ---- of this rank ---- */
 struct proofs;
 int proofs_open(int rank, const struct verbs_device *device, struct proofs **out);
-/* Sets the channel of requests, their path, and the number of simultaneous READs that they
- * request. */
+/* Sets the rdma_cm event channel and the path for connection requests, and the number of
+ * outstanding READs that a request asks for. */
 void proofs_use(struct proofs *p, struct rdma_event_channel *channel,
 		const struct path_choice *path, uint32_t reads);
 /* Sets the keys of the peers. */

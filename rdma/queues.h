@@ -27,7 +27,7 @@ struct queue_sizes {
 	uint64_t pair_pinned; /* bytes that the driver pins for a queue pair */
 };
 
-/* Called first. SLUICE_ENOSUPP, which is not logged: the device is too small. */
+/* Called first. Returns SLUICE_ENOSUPP, without logging, if the device is too small. */
 int queue_sizes_choose(const struct verbs_device *device, int ranks, uint32_t queue_depth,
 		       struct queue_sizes *out);
 

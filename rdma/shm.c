@@ -262,8 +262,9 @@ static int shm_poll(struct transport *t, struct event *events, int n)
 
 	if (taken < n && (shm->next_check_ns == 0 || ++shm->polls % POLLS_PER_LOOK == 0))
 		look_for_ended(shm);
-	/* Each poll starts at another peer. Division would take as long as fetching a cache line
-	 * from another core. */
+	/* If the events fill the array, the next poll starts at the peer after the last one polled.
+	 * The index wraps by comparison, because % would take as long as fetching a cache line from
+	 * another core. */
 	for (left = shm->n_peers; left > 0 && taken < n; left--) {
 		struct shm_peer *peer = shm->peers[at];
 

@@ -21,7 +21,7 @@ typedef struct sluice_selector_attr {
 	size_t size; /* sizeof(sluice_selector_attr) */
 	size_t n;    /* elements of the vectors, < 2^32 */
 	size_t k;    /* the largest k of a call */
-	int threads; /* threads that work on a call, the caller's included; 0: 1 */
+	int threads; /* threads that work on a call, the caller's included; 0 means 1 */
 	int forget;  /* 1: ignore the results of earlier calls; for measurements */
 } sluice_selector_attr;
 

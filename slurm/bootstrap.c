@@ -74,8 +74,8 @@ static long step_tasks(void)
 /* Launchers that start several processes set one of these to their number. */
 static const struct {
 	const char *size, *rank, *remedy;
-	int of_allocation; /* an allocation; a step within it has its own number of tasks in another
-			      variable */
+	int of_allocation; /* 1: the variable describes the whole allocation. A step has its own
+			      task count in another variable. */
 } launchers_of_several[] = {
 	{ "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
 	  "use srun --mpi=pmix, or an mpirun that serves PMIx", 0 },

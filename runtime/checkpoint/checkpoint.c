@@ -347,7 +347,8 @@ static int load_in_rounds(struct meeting *m, const struct contents *contents,
 	return fail_quietly(rc, "%s; a part is loaded: close the model", text);
 }
 
-/* m->mine.status: 0, or why this rank could not open its part. Closes the file and the contents. */
+/* Loads the opened checkpoint, unless a rank could not open its part. The caller has set
+ * m->mine.status to 0 or to this rank's error. Always closes the file and frees the contents. */
 static int load_opened(struct meeting *m, struct contents *contents, struct checkpoint_file **file,
 		       float *params)
 {

@@ -88,8 +88,9 @@ HOST_AND_DEVICE static inline int gaussian_count(struct gaussian *g, uint64_t n,
 	} else {
 		g->low = g->level;
 	}
-	/* Many magnitudes are equal, or 15 counts did not suffice for this distribution. So take
-	 * the largest magnitudes, and fill up with the others in order of their index. */
+	/* This is the result if the refinement ends below, because many magnitudes are equal or 15
+	 * counting passes were not enough: all magnitudes above g->high, then those between g->low
+	 * and g->high in index order until there are k. */
 	*cut = gaussian_between(g);
 	if (++g->counts == GAUSSIAN_COUNTS_MAX || (g->low > 0 && g->high / g->low < narrow))
 		return 0;

@@ -22,8 +22,8 @@ struct random_key {
 	uint32_t before, between, odd;
 };
 
-/* Keys for the coordinates from first to first + 2^32 - 1: one for each value of their upper
- * half. */
+/* Keys for the coordinates first .. first + 2^32 - 1. Their upper 32 bits have at most two values,
+ * and each value has its own key. */
 struct random_mixer {
 	uint32_t high; /* the upper half of first */
 	struct random_key key[2];

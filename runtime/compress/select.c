@@ -331,7 +331,7 @@ static struct known narrow(struct selector *s, const float *x, const struct sele
 		for (bin = width >> shift; bin && s->counts[bin] < need; bin--)
 			need -= s->counts[bin];
 		if (s->counts[bin] < need)
-			return (struct known){ 1, 0 }; /* fewer than k values are not zero */
+			return (struct known){ 1, 0 }; /* fewer than k values are nonzero */
 		known = known_bin(known, shift, bin);
 		if (s->counts[bin] <= s->near_room)
 			break;

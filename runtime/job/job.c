@@ -70,7 +70,8 @@ static int init(const sluice_job_attr *attr, sluice_job **job_out)
 	int rc = job_join(job, attr, &boot);
 	bootstrap_close(&boot);
 	if (rc) {
-		/* Peers that are connected already learn the reason from our status. */
+		/* Tells the peers that are already connected the reason, through this rank's
+		 * status. */
 		if (!job->failure.code && progress_started(job)) {
 			progress_take(job);
 			failure_announce(job, job->rank, sluice_last_error());

@@ -84,7 +84,7 @@ int lines_open_outbox(sluice_job *job);
 void lines_close(struct lines *lines);
 /* Returns 0 before lines_open(). */
 int lines_are_open(const sluice_job *job);
-/* Returns the region of which transports give each peer access to one line. */
+/* Returns the region that holds the lines. Transports give each peer access to one line of it. */
 struct region *lines_region(const sluice_job *job);
 
 /* Returns this rank's line that the peer writes. Its bytes may be hostile. */

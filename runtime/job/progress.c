@@ -510,7 +510,8 @@ static void look_after(sluice_job *job, unsigned *calls_seen, uint64_t *warn_at)
 		disarm(job); /* this thread slept, and drains the wake-up */
 	job->progress.sleeping_armed = 0;
 	progress_poll(job);
-	if (now_ns() >= *warn_at) { /* shards wait also while the application computes */
+	/* Shards can be stuck even while the application is not in a call. */
+	if (now_ns() >= *warn_at) {
 		explain_shards(job, now_ns(), 0);
 		*warn_at = now_ns() + job->budget.warn_after_ns;
 	}

@@ -196,8 +196,8 @@ void home_close(struct home **out)
 
 /* ---- exchanging ------------------------------------------------------------ */
 
-/* Closes the files of regions, once all peers have mapped what they need: a process has few file
- * numbers. */
+/* Closes the files of regions, once all peers have mapped what they need, because file descriptors
+ * are limited. */
 static void close_files(const struct home *home)
 {
 	for (int p = 0; p < home->job->size; p++)

@@ -15,7 +15,8 @@ struct loss {
 struct measure {
 	int on;
 	int under_way; /* worker: the push of this step is measured */
-	float *before; /* worker: a copy of the vector where sent values stay in it; else NULL */
+	float *before; /* worker: if sent values stay in the vector, a copy of it from before
+			  selection; otherwise NULL */
 	struct loss up;
 };
 

@@ -12,8 +12,8 @@ struct update {
 	float momentum, decay;
 	float alpha;              /* ema: the weight of the newest mean; 0: 1/t */
 	enum placement placement; /* inside: the messages already include the step size */
-	/* NULL: no tensor has its own rate or decay. Otherwise first is the coordinate of
-	 * sum[0]. */
+	/* NULL: no tensor has its own rate or decay. Otherwise `first` is the coordinate
+	 * of sum[0]. */
 	const struct tensors *tensors;
 	uint64_t first;
 };

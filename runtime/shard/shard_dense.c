@@ -140,8 +140,8 @@ static uint32_t look_for_bad(uint32_t bad, uint32_t at, const float *change, uin
 	return bad == NONE_BAD && finite < n ? at + finite : bad;
 }
 
-/* Adds the residual that sparse steps left, if any, to the change. It is zero already in all
- * steps but the first. */
+/* Adds the residual of earlier sparse steps, if any, to the change, and clears it. So after the
+ * first dense step the residual is zero. */
 static void with_residual(struct shard *shard, uint32_t at, float *change, uint32_t n)
 {
 	float *residual = shard_residual(shard) ? shard_residual(shard) + at : NULL;

@@ -42,8 +42,8 @@ struct step {
 	unsigned chosen, proposed;
 };
 
-/* Restarts: no step is under way, and `version` exchanges are complete. rule: the rule of the next
- * step. */
+/* Restarts. Afterwards no step is under way, and `version` exchanges are complete. rule: the rule
+ * of the next step. */
 void step_restart(struct step *s, uint64_t version, const struct step_rule *rule);
 /* Sets the number of completed steps: at open, and when a checkpoint is restored. */
 void step_resume(struct step *s, uint64_t done);
