@@ -582,7 +582,7 @@ static void log_opened(const struct verbs *v)
 	log_line(LOG_INFO, "rdma",
 		 "verbs: %s port %d (%s, %s), %s: traffic class %s, service level %s, MTU %u, "
 		 "queue of %u transfers a peer, %u receives (%u a peer), %u completions, "
-		 " %u READs at once, %u bytes inline, messages of %llu "
+		 "%u READs at once, %u bytes inline, messages of %llu "
 		 "bytes; an unanswered request fails after %.2f s, a lost connection must be "
 		 "restored within %.2f s",
 		 d->name, d->port, d->infiniband ? "InfiniBand" : "Ethernet", d->reason,

@@ -245,9 +245,9 @@ static void admit(struct shard *shard, int worker, const struct message *m)
 	const int full = schedule_at_anchor(shard->rules.schedule, m->step);
 	if (m->anchor != a->anchors || full != a->gathering) {
 		if (full || a->gathering)
-			inbox_refuse(
-				shard, worker,
-				"it belongs to another anchor and would corrupt the full gradient");
+			inbox_refuse(shard, worker,
+				     "it was computed for a different anchor (sluice(7)) than the "
+				     "shard's and would corrupt the full gradient");
 		else
 			drop_push(shard, worker);
 		return;
@@ -317,7 +317,7 @@ static void combine(struct shard *shard)
 		shard->copy[i] = t * a->leading[i] + (1 - t) * a->anchor[i];
 }
 
-/* Applies the update rule to the sum, which is one push. */
+/* Applies the update rule to the reduction, which holds a single push. */
 static void update(struct shard *shard)
 {
 	struct async_shard *a = shard->async;

@@ -122,8 +122,7 @@ static double norm_of_residual(const struct worker *w)
 	return sqrt(loss_squares(residual, w->layout->count));
 }
 
-/* Writes "the norm of what rank 0 sends in a step was 0.1 at step 8 and is 3 at step 90, and 50 %
- * ..." */
+/* Writes "the norm of this rank's messages was 0.1 at step 8 and is 3 at step 90, and 50 % ..." */
 static void describe_growth(const struct worker *w, char *text, size_t cap)
 {
 	const struct guard *g = w->guard;
@@ -134,9 +133,9 @@ static void describe_growth(const struct worker *w, char *text, size_t cap)
 		snprintf(waits, sizeof(waits), " (%.3g waits in this rank's residual)",
 			 norm_of_residual(w));
 	snprintf(text, cap,
-		 "the norm of what %s in a step was %.3g at step %llu and is %.3g at step %llu%s, "
-		 "and %.0f %% of the coordinates are sent again with the opposite sign",
-		 g->saw_way == UP ? "rank 0 sends" : "the shards publish", v->then,
+		 "the norm of %s was %.3g at step %llu and is %.3g at step %llu%s, and "
+		 "%.0f %% of the coordinates are sent again with the opposite sign",
+		 g->saw_way == UP ? "this rank's messages" : "the published deltas", v->then,
 		 (unsigned long long)v->from, v->now, (unsigned long long)v->to, waits,
 		 100 * v->share);
 }
@@ -155,16 +154,17 @@ static void warn(const struct worker *w)
 	describe_growth(w, growth, sizeof(growth));
 	if (density < 1)
 		log_line(LOG_WARN, "runtime",
-			 "model %u: the training %s: %s: at density %g a coordinate is "
-			 "delayed by about %.0f steps, in which the learning rate %g overshoots; "
-			 "lower the rate, raise the density, or set warmup= (sluice_recipe(7), "
-			 "CHOOSING; guard=raise raises the density, guard=none silences this)",
+			 "model %u: the training %s. Evidence: %s. At density %g a coordinate is "
+			 "sent about every %.0f steps, and the learning rate %g is too high for "
+			 "this delay. Lower the rate, raise the density, or set warmup= "
+			 "(sluice_recipe(7), CHOOSING). guard=raise raises the density "
+			 "automatically, and guard=none silences this warning",
 			 w->model.id, what(w->guard), growth, density, 1 / density,
 			 (double)w->step.lr);
 	else
 		log_line(LOG_WARN, "runtime",
-			 "model %u: the training %s: %s: guard=raise has raised the "
-			 "densities to 1 already, so compression is not the cause; lower the "
+			 "model %u: the training %s. Evidence: %s. guard=raise has raised the "
+			 "densities to 1 already, so compression is not the cause. Lower the "
 			 "learning rate %g",
 			 w->model.id, what(w->guard), growth, (double)w->step.lr);
 }
@@ -180,9 +180,9 @@ static void report_raise(const struct worker *w)
 	if (g->saw && g->verdict.to)
 		describe_growth(w, growth, sizeof(growth));
 	log_line(LOG_WARN, "runtime",
-		 "model %u: the training %s: %s: guard=raise doubles the densities to %g up "
-		 "and %g down from step %llu on (doubling %u of at most %u); to send less, lower "
-		 "the learning rate %g",
+		 "model %u: the training %s. Evidence: %s. guard=raise doubles the densities to "
+		 "%g up and %g down from step %llu on (doubling %u of at most %u). To send less, "
+		 "lower the learning rate %g",
 		 w->model.id, what(w->guard), growth, next.up, next.down,
 		 (unsigned long long)next.step, w->step.chosen,
 		 schedule_raises_most(w->rules.recipe), (double)w->step.lr);

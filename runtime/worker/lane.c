@@ -120,7 +120,8 @@ int lanes_open(const struct lanes_attr *attr, struct lanes **out)
 		lanes->holders = holders;
 	}
 	if (!lanes || !lanes->io || !lanes->to)
-		return fail(SLUICE_ENOMEM, "no memory for %u lanes", l->n_shards);
+		return fail(SLUICE_ENOMEM,
+			    "no memory for this worker's message queues to %u shards", l->n_shards);
 	int rc = region_open(lanes_memory(l), 0, "staging", &lanes->staging);
 	if (rc)
 		return rc;

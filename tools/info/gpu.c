@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Checks GPUs for RDMA: the driver, the two ways to register GPU memory, and the PCI features
- * between card and GPU (IOMMU translation, ACS redirection). On a node without GPUs, these lines
+ * between NIC and GPU (IOMMU translation, ACS redirection). On a node without GPUs, these lines
  * are facts. */
 #include "base/device.h"
 #include "rdma/card_choice.h"
@@ -98,7 +98,7 @@ static void iommu(const struct node *node, struct report *r, int matters)
 			matters ? "boot with iommu=pt (and intel_iommu=on or amd_iommu=on), or "
 				  "switch it off" :
 				  NULL,
-			"on, translating (%.60s): traffic between card and GPU is slower or fails",
+			"on, translating (%.60s): traffic between NIC and GPU is slower or fails",
 			translating);
 }
 

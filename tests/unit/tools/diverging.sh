@@ -44,7 +44,7 @@ train 0 '' 500 0.001 --recipe "$sparse"
 ! grep -q 'warn:' said || wrong "a training that converges: a warning"
 for recipe in "$sparse" "up=topk(0.05) down=all" scalecom; do
 	train 1 'the training diverged: the loss is .*before the first; lower --lr' 500 0.1 --recipe "$recipe"
-	[ "$(grep -c 'warn: model 0: the training .*: the norm of .*lower the rate' said)" = 1 ] ||
+	[ "$(grep -c 'warn: model 0: the training .*Evidence: the norm of .*Lower the rate' said)" = 1 ] ||
 		wrong "$recipe: not one warning"
 	train 1 '' 500 0.1 --recipe "$recipe guard=none"
 	! grep -q 'warn:' said || wrong "$recipe guard=none: a warning"
