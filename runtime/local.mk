@@ -56,7 +56,7 @@ library_sources += \
 	runtime/model/kept.c runtime/model/kept.h \
 	runtime/model/layout.c runtime/model/layout.h \
 	runtime/model/measure.c runtime/model/measure.h \
-	runtime/model/model.c runtime/model/model.h \
+	runtime/model/model.c runtime/model/model.h runtime/model/model_parts.h \
 	runtime/model/plan.c runtime/model/plan.h \
 	runtime/model/read.c \
 	runtime/model/rulebook.c runtime/model/rulebook.h \

@@ -10,7 +10,7 @@ join() { # OWN OTHER: gives eth0 the address OWN and a route to the network of O
 }
 sh -c "$(join 10.16.0.1 10.17.0.2)" || fail "no route on vm1"
 srun -N1 -n1 -w n2 sh -c "$(join 10.17.0.2 10.16.0.1)" || fail "no route on vm2"
-export SLUICE_GID_NET=10.16.0.0/15
+export SLUICE_GID_NET=10.16.0.0/15 SLUICE_LOG=warn,rdma+info
 
 options=("${small[@]}" --shards 4 --digest --recipe "$sparse")
 nodes=1 SLUICE_TRANSPORT=shm job_ok route-shm 4 "$train" "${options[@]}"

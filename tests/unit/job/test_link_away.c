@@ -37,7 +37,9 @@ static int poll_without_ends(struct transport *t, struct event *events, int n)
 
 static uint64_t count_moves(struct endpoint *e)
 {
-	return (uint64_t)(moves += moving);
+	const int more = moving;
+
+	return (uint64_t)(atomic_fetch_add(&moves, more) + more);
 }
 
 static int is_down(struct endpoint *e)
