@@ -4,7 +4,7 @@
 AM_CPPFLAGS += -I$(top_srcdir)/tests/unit
 # Cases register themselves; a program without a main() gets one.
 check_LTLIBRARIES += tests/unit/libcases.la
-tests_unit_libcases_la_SOURCES = tests/unit/cases.c tests/unit/cases.h tests/unit/cases_main.c
+tests_unit_libcases_la_SOURCES = tests/unit/cases.c tests/unit/cases.h tests/unit/cases_main.c tests/unit/libfabric_leaks.h
 cases = tests/unit/libcases.la $(CMOCKA_LIBS)
 ranks = tests/unit/ranks.c tests/unit/ranks.h tests/unit/thinned.h
 # Compares two models of a recipe, step by step.

@@ -2,6 +2,7 @@
  * A link over which nothing can be read: what tells the end of a process from a link that is away,
  * and when its rank is lost. Rank 0's transport holds back what it reads of rank 1. */
 #include "ranks.h"
+#include "libfabric_leaks.h"
 #include "job/progress_token.h"
 #include "cases.h"
 #include <signal.h>

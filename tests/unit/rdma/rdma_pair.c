@@ -3,6 +3,7 @@
 #include "rdma_pair.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "libfabric_leaks.h"
 #include "rdma/auth.h"
 #include "sluice.h"
 #include <dirent.h>
@@ -21,13 +22,6 @@
 
 const struct transport_ops *pair_ops = &shm_transport;
 int pair_lost_after_ms = DEADLINE_MS;
-
-/* What libfabric never frees of its own, for a build with a sanitizer. */
-__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
-const char *__lsan_default_suppressions(void)
-{
-	return "leak:libfabric.so";
-}
 
 static pid_t main_pid; /* the test program's; all others are children that it forked */
 

@@ -3,6 +3,7 @@
  * there is nothing else between them. Each trains to the bits that it trains to over shared
  * memory. */
 #include "ranks.h"
+#include "libfabric_leaks.h"
 #include "sluice_region.h"
 #include "rdma/transport.h"
 #include "thinned.h"
@@ -29,13 +30,6 @@ static const char *const recipes[] = {
 	"up=topk(0.05),uniform(4) down=topk(0.1)",
 };
 enum { RECIPES = sizeof(recipes) / sizeof(recipes[0]) };
-
-/* What libfabric never frees of its own, for a build with a sanitizer. */
-__attribute__((visibility("default"))) const char *__lsan_default_suppressions(void);
-const char *__lsan_default_suppressions(void)
-{
-	return "leak:libfabric.so";
-}
 
 /* ---- namespaces ------------------------------------------------------------------ */
 
