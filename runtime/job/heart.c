@@ -312,8 +312,9 @@ static void judge_silence(sluice_job *job, int peer, uint64_t now)
 	const uint64_t silent = now > last_ns(h) ? now - last_ns(h) : 0;
 	const uint64_t answered_ns = probe_answered_ns(heart->probe, peer);
 	char why[240];
-	/* A queue pair may work in one direction only. */
-	if (h->asked && now > h->asked_ns && now - h->asked_ns > job->budget.link_lost_ns) {
+	/* Bytes come, but no answer to a READ: the queue pair works in one direction only. */
+	if (silent <= job->budget.doubt_ns && h->asked && now > h->asked_ns &&
+	    now - h->asked_ns > job->budget.link_lost_ns) {
 		snprintf(why, sizeof(why),
 			 "its memory could not be read for %.1f s, although bytes come from it "
 			 "(SLUICE_LINK_LOST_AFTER)",
