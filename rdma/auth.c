@@ -4,28 +4,8 @@
 #include "rdma/auth.h"
 #include "base/error.h"
 #include "sluice.h"
-
-#if defined(HAVE_VERBS) || defined(HAVE_LIBFABRIC)
-#include "base/bytes.h"
 #include <errno.h>
-#include <openssl/crypto.h>
-#include <openssl/ec.h>
-#include <openssl/evp.h>
-#include <openssl/hmac.h>
-#include <stdlib.h>
-#include <string.h>
 #include <sys/random.h>
-
-#if OPENSSL_VERSION_NUMBER < 0x30000000L /* the names of OpenSSL 1.1.1 */
-#define EVP_PKEY_get1_encoded_public_key EVP_PKEY_get1_tls_encodedpoint
-#define EVP_PKEY_set1_encoded_public_key EVP_PKEY_set1_tls_encodedpoint
-#endif
-
-enum {
-	HASH_BYTES = AUTH_KEY_BYTES,
-	NONCE_TIME_BYTES = 4,
-	NONCE_HASH_BYTES = AUTH_NONCE_BYTES - NONCE_TIME_BYTES
-};
 
 int auth_random(void *bytes, size_t n)
 {
@@ -43,6 +23,26 @@ int auth_random(void *bytes, size_t n)
 	}
 	return SLUICE_OK;
 }
+
+#if defined(HAVE_VERBS) || defined(HAVE_LIBFABRIC)
+#include "base/bytes.h"
+#include <openssl/crypto.h>
+#include <openssl/ec.h>
+#include <openssl/evp.h>
+#include <openssl/hmac.h>
+#include <stdlib.h>
+#include <string.h>
+
+#if OPENSSL_VERSION_NUMBER < 0x30000000L /* the names of OpenSSL 1.1.1 */
+#define EVP_PKEY_get1_encoded_public_key EVP_PKEY_get1_tls_encodedpoint
+#define EVP_PKEY_set1_encoded_public_key EVP_PKEY_set1_tls_encodedpoint
+#endif
+
+enum {
+	HASH_BYTES = AUTH_KEY_BYTES,
+	NONCE_TIME_BYTES = 4,
+	NONCE_HASH_BYTES = AUTH_NONCE_BYTES - NONCE_TIME_BYTES
+};
 
 int auth_hmac(const uint8_t key[AUTH_KEY_BYTES], const void *bytes, size_t n,
 	      uint8_t out[HASH_BYTES])

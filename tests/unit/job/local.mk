@@ -11,7 +11,6 @@ check_PROGRAMS += \
 	tests/unit/test_last_error \
 	tests/unit/test_lost_notice \
 	tests/unit/test_place \
-	tests/unit/test_probe \
 	tests/unit/test_reach \
 	tests/unit/test_region_api \
 	tests/unit/test_region_delayed \
@@ -44,7 +43,8 @@ tests_unit_test_split_SOURCES = tests/unit/job/test_split.c $(ranks)
 tests_unit_test_token_SOURCES = tests/unit/job/test_token.c
 tests_unit_test_transports_SOURCES = tests/unit/job/test_transports.c $(ranks)
 if HAVE_LIBFABRIC
-check_PROGRAMS += tests/unit/test_link_away
+# Only a rank with a network has keys.
+check_PROGRAMS += tests/unit/test_link_away tests/unit/test_probe
 else
-EXTRA_DIST += tests/unit/job/test_link_away.c
+EXTRA_DIST += tests/unit/job/test_link_away.c tests/unit/job/test_probe.c
 endif
