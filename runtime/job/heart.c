@@ -83,7 +83,7 @@ struct heart {
 	struct heard *heard;   /* size */
 	uint64_t progress;     /* this rank's count of progress; token held */
 	uint64_t last_tick_ns; /* when heart_tick() looked last; token held */
-	struct probe *probe;   /* NULL: the job has one rank */
+	struct probe *probe;   /* NULL: no transport of this rank uses a network */
 	int next_probed;       /* this peer is asked at the next tick; token held */
 	pthread_t thread;
 	int started;
@@ -154,15 +154,32 @@ int heart_open(sluice_job *job)
 	heart->ends = eventfd(0, EFD_CLOEXEC);
 	if (heart->ends < 0)
 		return fail(SLUICE_ENOMEM, "eventfd: %s", errno_text(errno));
-	int rc = job->size > 1 ? probe_open(job->rank, job->size, job->settings.control_interface,
-					    job->settings.ports, &heart->probe) :
-				 0;
+	int rc = probe_check(job->settings.control_interface);
 	return rc ? rc : region_open((size_t)job->size * PULSE_BYTES, 0, "pulses", &heart->pulses);
 }
 
-size_t heart_record(const sluice_job *job, uint8_t bytes[PROBE_RECORD_BYTES])
+/* Returns 1 if this rank may reach a peer through a network. */
+static int has_network(const sluice_job *job)
 {
-	return job->heart && job->heart->probe ? probe_record(job->heart->probe, bytes) : 0;
+	for (int t = 0; t < job->n_transports && job->size > 1; t++)
+		if (job->transports[t]->ops->moved)
+			return 1;
+	return 0;
+}
+
+int heart_record(sluice_job *job, uint8_t bytes[PROBE_RECORD_BYTES], size_t *n_out)
+{
+	struct heart *heart = job->heart;
+	int rc = 0;
+	*n_out = 0;
+	if (!heart || !has_network(job))
+		return 0;
+	if (!heart->probe)
+		rc = probe_open(job->rank, job->size, job->settings.control_interface,
+				job->settings.ports, &heart->probe);
+	if (!rc)
+		*n_out = probe_record(heart->probe, bytes);
+	return rc;
 }
 
 int heart_admit(sluice_job *job, const struct peer_keys *keys)

@@ -10,10 +10,10 @@
 /* Opens this rank's pulse and the memory into which it reads the pulses of its peers. The job's
  * regions must be open. A simulated rank has no heart. */
 int heart_open(sluice_job *job);
-/* Writes the entry HEART_ENTRY of this rank's record. Returns its length; 0: the record has no such
- * entry. */
+/* Writes the entry HEART_ENTRY of this rank's record. *n_out receives its length, 0 if no open
+ * transport uses a network: a job on one machine opens no socket. */
 #define HEART_ENTRY "control"
-size_t heart_record(const sluice_job *job, uint8_t bytes[PROBE_RECORD_BYTES]);
+int heart_record(sluice_job *job, uint8_t bytes[PROBE_RECORD_BYTES], size_t *n_out);
 /* Takes the entries of all ranks, after the exchange of records. The keys must stay valid until
  * heart_close(). keys NULL: no rank is remote, so there are no keys. */
 int heart_admit(sluice_job *job, const struct peer_keys *keys);

@@ -205,9 +205,9 @@ static int add_record_address(struct transport *t, uint8_t payload[RECORD_PAYLOA
 
 /* Writes the record's payload: the terms, then an entry for the address of each transport and card.
  * No address means that the transport is not open yet. The second record has the result of this
- * rank's trials as well; tried is NULL for the first. The public key and the
- * addresses in the control network follow in the same form. A rank that cannot take part writes the
- * reason instead. */
+ * rank's trials as well; tried is NULL for the first. The public key and the addresses in the
+ * control network follow in the same form. A rank that cannot take part writes the reason instead.
+ */
 static int write_payload(sluice_job *job, const struct ways_tried *tried,
 			 uint8_t payload[RECORD_PAYLOAD_BYTES], size_t *bytes_out)
 {
@@ -230,7 +230,9 @@ static int write_payload(sluice_job *job, const struct ways_tried *tried,
 	if (at + 12 + PROBE_RECORD_BYTES > RECORD_PAYLOAD_BYTES)
 		return fail(SLUICE_EINVAL, "the addresses of the transports are too long: the "
 					   "record has no room left for the control network's");
-	const size_t control = heart_record(job, payload + at + 12);
+	size_t control = 0;
+	if ((rc = heart_record(job, payload + at + 12, &control)))
+		return rc;
 	if (control)
 		at += name_entry(payload + at, HEART_ENTRY, control);
 	*bytes_out = at;

@@ -196,18 +196,22 @@ static int open_socket(struct probe *p)
 	return 0;
 }
 
+int probe_check(const char *allowed)
+{
+	int rc = card_list_check("SLUICE_CONTROL_INTERFACE", allowed, 0);
+
+	return rc ? fail(rc, "%s", sluice_last_error()) : SLUICE_OK;
+}
+
 int probe_open(int rank, int size, const char *allowed, const char *ports, struct probe **out)
 {
 	struct probe *p = *out = calloc(1, sizeof(*p));
-	int rc = card_list_check("SLUICE_CONTROL_INTERFACE", allowed, 0);
 	if (p)
 		p->fd = -1;
 	if (p)
 		p->peers = calloc((size_t)size, sizeof(*p->peers));
 	if (!p || !p->peers)
 		return fail(SLUICE_ENOMEM, "no memory to probe %d ranks", size);
-	if (rc)
-		return fail(rc, "%s", sluice_last_error());
 	p->rank = rank;
 	p->size = size;
 	if (*ports && env_ports(ports, &p->low, &p->high))

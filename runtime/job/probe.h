@@ -24,6 +24,8 @@ enum { PROBE_ADDRESSES = 3, PROBE_RECORD_BYTES = 4 + PROBE_ADDRESSES * 16 };
 
 struct probe;
 
+/* Returns SLUICE_EINVAL if this is not a list of interfaces. */
+int probe_check(const char *allowed);
 /* allowed: the interfaces of the control network (SLUICE_CONTROL_INTERFACE). ports: SLUICE_PORTS;
  * "": any. Without an address the probe works, but no peer can ask this rank. */
 int probe_open(int rank, int size, const char *allowed, const char *ports, struct probe **out);
