@@ -14,31 +14,6 @@ usage()
 	exit 2
 }
 
-# All that writes and reads messages.
-codecs=
-for part in kernels message index_ rice quantize value_ few_bits random seeded_support; do
-	codecs="$codecs runtime/compress/$part*.c"
-done
-
-# The library files that a target needs, beside base/.
-sources_of()
-{
-	case $1 in
-	message) echo $codecs ;;
-	card) echo slurm/record.c rdma/shm_record.c rdma/mapping.c rdma/mailbox.c ;;
-	histogram) echo runtime/compress/counts.c runtime/compress/histogram.c \
-		runtime/estimate/histogram_calls.c runtime/compress/random*.c runtime/compress/kernels.c ;;
-	frame) echo rdma/frame.c ;;
-	restore | peer) echo "${work-}/library.a" ;; # real jobs, of simulated ranks
-	checkpoint) echo runtime/checkpoint/checkpoint_file.c runtime/checkpoint/checkpoint_folder.c \
-		runtime/checkpoint/durable.c $(sources_of recipe) ;;
-	recipe) echo runtime/recipe/recipe.c runtime/recipe/recipe_*.c runtime/recipe/methods.c \
-		runtime/compress/choose*.c runtime/compress/moments.c runtime/compress/select*.c \
-		$codecs ;;
-	*) usage ;;
-	esac
-}
-
 seconds=${1:-60}
 case $seconds in
 *[!0-9]* | '') usage ;;
@@ -46,7 +21,7 @@ esac
 [ $# -eq 0 ] || shift
 [ $# -gt 0 ] || set -- $targets
 for target; do
-	sources_of "$target" >/dev/null
+	case " $targets " in *" $target "*) ;; *) usage ;; esac
 done
 top=$(cd "$(dirname "$0")/../.." && pwd)
 kept=${TMPDIR:-/tmp}
@@ -68,7 +43,8 @@ if ! "$clang" -fsanitize=fuzzer,address,undefined "$work/probe.c" -o "$work/prob
 	exit 77
 fi
 
-flags='-std=gnu11 -D_GNU_SOURCE -DPACKAGE_VERSION="fuzz" -DSLUICE_MODULE_DIR="/nowhere" -O1 -g
+version=$(sed -n 's/^AC_INIT(\[sluice\], \[\([^]]*\)\].*/\1/p' "$top/configure.ac")
+flags='-std=gnu11 -D_GNU_SOURCE -DPACKAGE_VERSION="'"$version"'" -DSLUICE_MODULE_DIR="/nowhere" -O1 -g
 	-DSLUICE_LIB_DIR="/nowhere" -DSLUICE_BIN_DIR="/nowhere"
 	-ffp-contract=off -fsanitize=address,undefined -fno-sanitize-recover=all -I. -Iruntime'
 
@@ -78,7 +54,7 @@ library()
 	[ ! -e "$work/library.a" ] || return 0
 	mkdir -p "$work/objects"
 	(cd "$top" && ls runtime/*/*.c slurm/*.c base/*.c rdma/*.c |
-		grep -Ev '^rdma/(connect|frame|register|loop|ofi|verbs)|^base/envdoc' |
+		grep -Ev '^rdma/(card_facts|connect|frame|register|ofi|verbs)|^base/envdoc' |
 		CLANG=$clang FLAGS=$flags WORK=$work xargs -P "$(nproc)" -I{} sh -c \
 			'exec $CLANG $FLAGS -fsanitize=fuzzer-no-link -c {} -o "$WORK/objects/$(echo {} | tr / _).o"')
 	ar rcs "$work/library.a" "$work"/objects/*.o
@@ -86,12 +62,11 @@ library()
 
 build()
 {
-	case $1 in
-	restore | peer) library; base= ;;
-	*) base="base/bytes.c base/error.c base/log.c base/nearest.c" ;;
-	esac
-	(cd "$top" && "$clang" $flags -fsanitize=fuzzer -o "$work/$1_fuzz" "tests/fuzz/$1_fuzz.c" \
-		$(sources_of "$1") $base -lm -ldl -pthread)
+	library
+	more=
+	[ "$1" != frame ] || more="rdma/frame.c rdma/verbs_record.c" # they need the headers of verbs
+	(cd "$top" && "$clang" $flags -fsanitize=fuzzer -o "$work/$1_fuzz" "tests/fuzz/$1_fuzz.c" $more \
+		"$work/library.a" -lm -ldl -pthread)
 }
 
 # What a target leaves behind when it dies lies in $work, as TMPDIR says.
