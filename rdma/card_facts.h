@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What a card does for Sluice, measured by opening it twice and connecting both to each other over
- * the network. Called by sluice-info. */
+ * Measures the properties of a card that Sluice depends on: opens the card twice and connects both
+ * to each other over the network. Called by sluice-info. */
 #ifndef RDMA_CARD_FACTS_H
 #define RDMA_CARD_FACTS_H
 #include "rdma/register.h"

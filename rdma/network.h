@@ -20,19 +20,18 @@ struct network {
 struct network network_of(uint8_t kind, int family, const uint8_t address[16], unsigned prefix);
 
 enum pairing_kind {
-	PAIRING_OWN,   /* the cards that both ranks prefer share a network */
+	PAIRING_OWN,   /* the first cards of both ranks share a network */
 	PAIRING_OTHER, /* only other cards of the ranks' nodes share a network */
-	PAIRING_ROUTE, /* no cards share a network; a route may lead from one own card to the other
-			*/
-	PAIRING_NONE   /* the own cards are of different kinds, or a rank has none */
+	PAIRING_ROUTE, /* no cards share a network; a route may lead between the first cards */
+	PAIRING_NONE   /* the first cards are of different kinds, or a rank has none */
 };
 struct pairing {
 	enum pairing_kind kind;
 	int a, b; /* the cards, as indices in the two lists; -1: none */
 };
 
-/* Lists begin with the network of the rank's own card. Prefers the own cards of both ranks, then
- * the own card of one, then the cards nearest to the fronts of the lists. If this leaves two
+/* Each list begins with the card that its rank prefers. Prefers the first cards of both ranks, then
+ * the first card of one, then the cards nearest to the fronts of the lists. If this leaves two
  * choices, neighbouring pairs of networks take the lesser and the greater in turn, so that no
  * network serves all pairs. */
 struct pairing network_pairing(const struct network *a, int n_a, const struct network *b, int n_b);

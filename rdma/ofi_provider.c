@@ -68,7 +68,7 @@ enum { DEFECTS = sizeof(defects) / sizeof(defects[0]) };
 
 /* In order of preference. A provider without a row can be named.
  *
- * What the rows say is in libfabric 2.6.0:
+ * The rows follow the source of libfabric 2.6.0:
  * - efa and efa-direct are fabrics of one provider (prov/efa/src/efa_prov.c), and getinfo lists
  *   efa-direct first. Where the card has RDMA writes, neither heeds FI_DELIVERY_COMPLETE
  *   (efa_rma_post_write() in efa_rma.c; efa_rdm_rma_post_write() in rdm/efa_rdm_rma.c), and the

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * How the packets of a rank's queue pairs travel: traffic class, service level, path MTU and
  * timers. librdmacm would take them from the connection manager, which sets an RNR timer of 655 ms,
- * the client's MTU, and on the server's side a timeout of its own. So this file moves queue pairs
- * to RTS itself. Called by verbs.c, which chooses, and by queue_pair.c. */
+ * the client's MTU, and a timeout that the server chooses for its side. So this file moves queue
+ * pairs to RTS itself. Called by verbs.c, which chooses, and by queue_pair.c. */
 #ifndef RDMA_PATH_H
 #define RDMA_PATH_H
 #include "rdma/verbs_device.h"

@@ -50,7 +50,7 @@ struct verbs {
 	const struct region *control;
 	size_t control_line_bytes;
 	struct verbs_device device;
-	struct verbs_device found[VERBS_DEVICES_MOST]; /* by the transport of the own card */
+	struct verbs_device found[VERBS_DEVICES_MOST]; /* by the transport of the first card */
 	int n_found;
 	struct path_choice path;
 	struct queue_sizes sizes;

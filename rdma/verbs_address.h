@@ -5,7 +5,7 @@
 #define RDMA_VERBS_ADDRESS_H
 #include "rdma/verbs_device.h"
 
-/* What the user allows, and the addresses of this machine's interfaces. */
+/* The networks and interfaces that the user allows, and the addresses of this machine. */
 struct verbs_addresses;
 /* Fails with SLUICE_EINVAL, which is not logged, if a variable is not valid. */
 int verbs_addresses_open(const struct verbs_wanted *wanted, struct verbs_addresses **out);

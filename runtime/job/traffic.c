@@ -43,7 +43,7 @@ int sluice_transports(sluice_job *job, sluice_transport_stats *stats, size_t n, 
 	*n_out = 0;
 	for (int t = 0; t < job->n_transports; t++) {
 		if (job->transports[t]->card)
-			continue; /* counted with the own card */
+			continue; /* counted with the first card */
 		sluice_transport_stats one = stats_of(job, job->transports[t]->ops, stride);
 		char *to = (char *)stats + *n_out * stride;
 		if ((*n_out)++ >= n)

@@ -20,6 +20,6 @@ int ways_try(const sluice_job *job, const struct reach *reach, struct transport 
 
 /* Fails: says why two ranks cannot reach each other, and what to do. */
 int ways_unreachable(const sluice_job *job, const struct reach *reach, int a, int b);
-/* Logs, on rank 0, a line for each way in which pairs of ranks do not meet by their own cards. */
+/* Logs, on rank 0, a line for each way in which pairs of ranks do not meet by their first cards. */
 void ways_log(const sluice_job *job, const struct reach *reach);
 #endif
