@@ -163,8 +163,12 @@ static void progress(struct ofi *o)
 		return; /* no rank can reach this one, and polling costs system calls */
 	if (now >= o->next_look_ns)
 		look_at_peers(o, now);
-	/* Each completion makes at most one event, in addition to the promised ones. */
-	while (n == BATCH && event_queue_room(&o->events) >= o->all.promised + BATCH) {
+	/* Notices that found no room come first. If they leave room, no peer's notices wait. */
+	for (int i = 0; o->narrow && i < ofi_table_number(&o->table); i++)
+		ofi_peer_push(ofi_table_at(&o->table, i), now);
+	/* Each completion makes at most one event, in addition to the promised ones. Without room
+	 * for one event more, ofi_peer.c delivers nothing of what is read. */
+	while (n == BATCH && event_queue_room(&o->events) > o->all.promised + BATCH) {
 		n = ofi_fabric_poll(o->fabric, c, BATCH);
 		for (int i = 0; i < n; i++)
 			take_completion(o, &c[i], now);

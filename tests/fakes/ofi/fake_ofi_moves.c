@@ -297,7 +297,8 @@ static ssize_t begin(struct fid_ep *fid, enum op_kind kind, void *local, size_t 
 				   .n = n,
 				   .local = local,
 				   .context = context,
-				   .late = fake_ofi.unplaced ? (int)(roll() >> 27) : fake_ofi.late,
+				   .late = fake_ofi.unplaced && !fake_ofi.holds ? (int)(roll() >> 27) :
+										fake_ofi.late,
 				   .tells = tells };
 		if (n && kind != GET && !dead)
 			memcpy(op->bytes, local, n);

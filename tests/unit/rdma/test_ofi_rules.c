@@ -7,6 +7,7 @@
 #include "base/memory.h"
 #include "tests/fakes/ofi/fake_ofi.h"
 #include "rdma/auth.h"
+#include "rdma/ofi_flow.h"
 #include "rdma/ofi_library.h"
 #include "rdma/ofi_provider.h"
 #include "rdma/transport.h"
@@ -495,7 +496,7 @@ CASE(efa__notice_before_its_own_bytes__is_found_by_these_tests)
 	check_closed(&p);
 }
 
-/* A put that is stuck holds up the notices behind it, and the sender before it is too far ahead. */
+/* A put that is stuck holds up the notices behind it. */
 CASE(efa__immediates_of_many_kinds__come_whole_and_in_order)
 {
 	static const uint32_t imms[] = { 0,          1,          0x10000,    0x1ffff, 0xffffffff,
@@ -522,6 +523,64 @@ CASE(efa__immediates_of_many_kinds__come_whole_and_in_order)
 		p.n[0] = p.n[1] = seen = 0;
 	}
 	check_closed(&p);
+}
+
+/* The first put is neither acknowledged nor in place for long, and all after it are. */
+CASE(efa__put_that_is_stuck__sender_stays_near_it)
+{
+	enum { PUTS = FLOW_TRANSFERS - 2, PIECES = 5 };
+	struct pair p;
+
+	fake_ofi_plays_efa();
+	bytes = (PIECES - 1) * (size_t)FLOW_PIECE_BYTES + 8;
+	lost_ms = 60000;
+	must_open(&p);
+	fake_ofi.holds = 1;
+	fake_ofi.late = 20000; /* polls */
+	assert_int_equal(post(&p, TRANSFER_PUT, 0, 8, 0), 0);
+	fake_ofi.holds = 0;
+	for (int i = 0; i < PUTS; poll_both(&p))
+		i += !post(&p, TRANSFER_PUT, 0, bytes, 0);
+	assert_int_equal(post(&p, TRANSFER_PUT_NOTIFY, 0, 8, 7), 0);
+	assert_int_equal(wait_for(&p, 1, EVENT_IMM, 1), 0);
+	check_closed(&p);
+	bytes = BYTES;
+	lost_ms = LOST_MS;
+}
+
+/* The receiver polls late: what finds no room in its queue waits. */
+CASE(efa__more_notices_than_the_queue_holds__wait_and_come_in_order)
+{
+	enum { NOTICES = 3000, IDLE_MS = 300 };
+	struct event e[16];
+	struct pair p;
+	int posted = 0, seen = 0;
+	uint64_t until;
+
+	fake_ofi_plays_efa();
+	lost_ms = 60000;
+	must_open(&p);
+	until = now_ns() + (uint64_t)IDLE_MS * 1000000;
+	while (posted < NOTICES && now_ns() < until) {
+		posted += !post(&p, TRANSFER_PUT_NOTIFY, 0, 8, (uint32_t)posted);
+		ops->poll(p.t[0], e, 16);
+		sched_yield();
+	}
+	until = now_ns() + (uint64_t)WAIT_MS * 1000000;
+	while (seen < NOTICES && now_ns() < until) {
+		const int n = ops->poll(p.t[1], e, 16);
+
+		for (int i = 0; i < n; i++) {
+			assert_int_equal(e[i].kind, EVENT_IMM);
+			assert_int_equal(e[i].imm, seen++);
+		}
+		if (posted < NOTICES)
+			posted += !post(&p, TRANSFER_PUT_NOTIFY, 0, 8, (uint32_t)posted);
+		ops->poll(p.t[0], e, 16);
+	}
+	assert_int_equal(seen, NOTICES);
+	check_closed(&p);
+	lost_ms = LOST_MS;
 }
 
 CASE(efa__senders_not_named__is_refused_with_a_remedy)
@@ -557,6 +616,7 @@ CASE(cxi__keys_of_the_provider_and_data_by_writedata__all_bytes_before_each_noti
 	fake_ofi_plays_cxi(0);
 	allow_data("1");
 	check_moves(0);
+	assert_int_equal(fake_ofi_counts.early, 0); /* writedata() completes by the endpoint's flags */
 }
 
 CASE(cxi__data_forbidden__random_keys_and_messages)
