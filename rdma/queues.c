@@ -26,6 +26,10 @@ enum {
 	LAST_WQE_MISSED = 3 /* queue pairs without that report, until none is waited for */
 };
 
+/* Marks the receive queues of this library: other users of the device in this process may share its
+ * context, and their queue pairs' events arrive here too. */
+static char ours;
+
 /* A queue pair. The device's events point to it, and any transport of the process may read them. */
 struct owned {
 	uint32_t qpn;
@@ -285,7 +289,8 @@ const char *queues_look(struct queues *q)
 		const char *why = failure_of(q, &event);
 
 		/* Before the acknowledgement, for which the end of the queue pair waits. */
-		if (type == IBV_EVENT_QP_LAST_WQE_REACHED && event.element.qp->qp_context)
+		if (type == IBV_EVENT_QP_LAST_WQE_REACHED && event.element.qp->srq &&
+		    event.element.qp->srq->srq_context == &ours && event.element.qp->qp_context)
 			atomic_store(&((struct owned *)event.element.qp->qp_context)->last_taken,
 				     1);
 		ibv_ack_async_event(&event);
@@ -454,7 +459,8 @@ static int completion_vector(const struct ibv_context *context)
 
 static int make_queues(struct queues *q, struct ibv_pd *pd, int ranks)
 {
-	struct ibv_srq_init_attr attr = { .attr = { .max_wr = q->sizes.receives, .max_sge = 1 } };
+	struct ibv_srq_init_attr attr = { .srq_context = &ours,
+					  .attr = { .max_wr = q->sizes.receives, .max_sge = 1 } };
 	uint32_t places = 16;
 	int rc;
 

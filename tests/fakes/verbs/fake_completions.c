@@ -184,7 +184,9 @@ struct ibv_srq *ibv_create_srq(struct ibv_pd *pd, struct ibv_srq_init_attr *attr
 	if (fake_fails("ibv_create_srq", ENOMEM))
 		return NULL;
 	srq = fake_new(sizeof(*srq));
-	*srq = (struct fake_srq){ .srq = { .context = pd->context, .pd = pd },
+	*srq = (struct fake_srq){ .srq = { .context = pd->context,
+					   .srq_context = attr->srq_context,
+					   .pd = pd },
 				  .capacity = srq_places(attr->attr.max_wr) };
 	srq->wr_ids = fake_new(srq->capacity * sizeof(*srq->wr_ids));
 	fake_count(&fake_counts.srqs, 1);

@@ -2,6 +2,7 @@
  * Which devices the verbs transport takes and with what reason it refuses others; what happens
  * before a device is opened; and events that end its queues. */
 #include "rdma/verbs_device.h"
+#include "rdma/card_facts.h"
 #include "base/log.h"
 #include "sluice.h"
 #include "verbs_two.h"
@@ -157,6 +158,38 @@ FRESH(event__of_another_user_s_queue_or_harmless__no_link_ends)
 	assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 1), 0);
 	assert_int_equal(pair_count(&pair, 1, EVENT_GONE), 0);
 	close_all(&x);
+}
+
+FRESH(event__last_receive_of_another_user_s_queue_pair__its_context_is_not_written)
+{
+	uint64_t theirs[4] = { 11, 22, 33, 44 };
+	struct ibv_srq_init_attr room = { .attr = { .max_wr = 4, .max_sge = 1 } };
+	struct ibv_qp_init_attr init = { .qp_context = theirs,
+					 .qp_type = IBV_QPT_RC,
+					 .cap = { .max_send_wr = 4, .max_send_sge = 1 } };
+	struct ibv_qp_attr error = { .qp_state = IBV_QPS_ERR };
+	struct ibv_context *context;
+	struct ibv_pd *pd;
+
+	open_pair(16);
+	context = verbs_parts_of(pair.e[0]).qp->context;
+	pd = ibv_alloc_pd(context);
+	init.send_cq = init.recv_cq = ibv_create_cq(context, 8, NULL, NULL, 0);
+	init.srq = ibv_create_srq(pd, &room);
+	struct ibv_qp *qp = ibv_create_qp(pd, &init);
+	qp->state = IBV_QPS_RTS; /* connected */
+	ibv_modify_qp(qp, &error, IBV_QP_STATE);
+	for (int i = 0; i < 1000; i++)
+		pair_poll_side(&pair, 0);
+	assert_int_equal(theirs[0], 11);
+	assert_int_equal(theirs[1], 22);
+	assert_int_equal(theirs[2], 33);
+	assert_int_equal(theirs[3], 44);
+	ibv_destroy_qp(qp);
+	ibv_destroy_srq(init.srq);
+	ibv_destroy_cq(init.send_cq);
+	ibv_dealloc_pd(pd);
+	close_pair();
 }
 
 /* ---- interrupts ------------------------------------------------------------- */
