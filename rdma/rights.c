@@ -37,7 +37,7 @@ struct rights {
 	uint64_t window_most; /* bytes that the card binds to one window */
 	enum relaxed relaxed; /* which registrations have relaxed ordering */
 	struct ibv_pd *pd;
-	pthread_mutex_t lock;
+	pthread_mutex_t lock; /* of all keys, and of the lists of open remotes */
 	struct registry registry; /* of struct region_rights */
 };
 
@@ -384,7 +384,8 @@ static uint32_t table_keys(const struct rights_peer *p, uint32_t id, uint32_t n,
 	return found;
 }
 
-int rights_take_table(struct rights_peer *p, const uint8_t table[KEY_TABLE_BYTES], char why[200])
+/* Requires the lock. */
+static int take_table(struct rights_peer *p, const uint8_t table[KEY_TABLE_BYTES], char why[200])
 {
 	char reason[80];
 
@@ -406,8 +407,18 @@ int rights_take_table(struct rights_peer *p, const uint8_t table[KEY_TABLE_BYTES
 	return 0;
 }
 
+int rights_take_table(struct rights_peer *p, const uint8_t table[KEY_TABLE_BYTES], char why[200])
+{
+	int rc;
+
+	pthread_mutex_lock(&p->rights->lock);
+	rc = take_table(p, table, why);
+	pthread_mutex_unlock(&p->rights->lock);
+	return rc;
+}
+
 /* Finds the current keys of a region that the peer described, perhaps before the connection
- * broke. */
+ * broke. Requires the lock. */
 static int present_keys(const struct rights_peer *p, struct verbs_region *wire)
 {
 	if (wire->link == p->peer_keys.link ||
@@ -427,13 +438,13 @@ int rights_remote_open(struct rights_peer *p, struct endpoint *e, const uint8_t 
 	int rc = verbs_region_decode(descriptor ? descriptor : p->peer_control, (uint32_t)p->peer,
 				     (uint32_t)p->rights->rank, &wire);
 
-	if (!rc)
-		rc = present_keys(p, &wire);
 	if (rc)
 		return rc;
 	r = calloc(1, sizeof(*r));
 	if (!r)
 		return fail(SLUICE_ENOMEM, "verbs: no memory for %zu bytes", sizeof(*r));
+	pthread_mutex_lock(&p->rights->lock);
+	rc = present_keys(p, &wire);
 	*r = (struct rights_remote){
 		.remote = { .endpoint = e, .bytes = wire.bytes, .access = wire.access },
 		.peer = p,
@@ -445,9 +456,14 @@ int rights_remote_open(struct rights_peer *p, struct endpoint *e, const uint8_t 
 			    .rkey = r->rkey },
 	};
 	memcpy(r->rkey, wire.rkey, sizeof(r->rkey));
-	p->remotes = r;
-	*out = &r->remote;
-	return SLUICE_OK;
+	if (!rc)
+		p->remotes = r;
+	pthread_mutex_unlock(&p->rights->lock);
+	if (rc)
+		free(r);
+	else
+		*out = &r->remote;
+	return rc;
 }
 
 void rights_remote_close(struct remote **remote)
@@ -457,9 +473,11 @@ void rights_remote_close(struct remote **remote)
 	if (!remote || !*remote)
 		return;
 	r = (struct rights_remote *)(void *)*remote; /* its first member */
+	pthread_mutex_lock(&r->peer->rights->lock);
 	for (at = &r->peer->remotes; *at != r; at = &(*at)->next)
 		;
 	*at = r->next;
+	pthread_mutex_unlock(&r->peer->rights->lock);
 	free(r);
 	*remote = NULL;
 }

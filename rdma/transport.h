@@ -151,8 +151,8 @@ struct transport_ops {
 	/* Opens the control region of this endpoint's peer, which came with the connection.
 	 * remote_close() ends it. */
 	int (*control)(struct endpoint *e, struct remote **out);
-	/* Writes a descriptor by which this endpoint's peer can reach the region. Needs ready(). If
-	 * the connection is broken, the call waits until it is restored or the peer is gone. */
+	/* Writes a descriptor by which this endpoint's peer can reach the region. Needs ready().
+	 * SLUICE_EAGAIN while the connection is broken or a queue is full: poll, then call again. */
 	int (*describe)(struct endpoint *e, const struct region *region,
 			uint8_t descriptor[REGION_DESCRIPTOR_BYTES]);
 	/* Opens a peer's region from its descriptor (hostile input). */

@@ -22,7 +22,6 @@
 #include "sluice.h"
 #include <fcntl.h>
 #include <netinet/in.h>
-#include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -240,8 +239,6 @@ static void verbs_revoke(struct endpoint *e)
 
 /* ---- regions and transfers -------------------------------------------------------- */
 
-static void poll_until_linked(struct verbs *v, const struct link *link);
-
 static int verbs_describe(struct endpoint *e, const struct region *region,
 			  uint8_t descriptor[REGION_DESCRIPTOR_BYTES])
 {
@@ -253,12 +250,16 @@ static int verbs_describe(struct endpoint *e, const struct region *region,
 			    e->peer);
 	if (!link_was_up(ep->link) && !link_is_gone(ep->link))
 		return fail(SLUICE_EINVAL, "verbs: rank %d is not connected yet", e->peer);
-	poll_until_linked(verbs_of(e->transport), ep->link);
 	if (link_is_gone(ep->link))
 		return fail_link_gone(ep);
+	if (!link_is_up(ep->link))
+		return SLUICE_EAGAIN;
 	rc = rights_offer(ep->rights, region, 0, region->bytes, 1);
-	if (!rc)
-		rc = qp_bind(ep->pair);
+	if (rc)
+		return rc;
+	rc = rights_bind(ep->rights, ep->log);
+	if (rc == SLUICE_EPEER) /* it broke, and the next poll settles how it goes on */
+		return SLUICE_EAGAIN;
 	if (rc == SLUICE_EDEVICE)
 		rights_withdraw(ep->rights, region);
 	return rc ? rc : rights_describe(ep->rights, region, descriptor);
@@ -379,18 +380,6 @@ static void verbs_look(struct verbs *v, uint64_t now)
 		return; /* peers cannot be recognised yet */
 	v->ticking = connect_look(v->connect, now);
 	v->next_look_ns = now + (v->ticking ? LOOK_CONNECTING_NS : LOOK_NS);
-}
-
-/* Serves all links until this one, which was up before, is up or gone. Events stay queued. */
-static void poll_until_linked(struct verbs *v, const struct link *link)
-{
-	while (!link_is_up(link) && !link_is_gone(link)) {
-		verbs_look(v, now_ns());
-		queues_poll(v->queues);
-		if (v->wants & LINK_SETTLES)
-			settle_links(v);
-		sched_yield();
-	}
 }
 
 static int verbs_poll(struct transport *t, struct event *events, int n)

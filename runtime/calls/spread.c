@@ -78,9 +78,7 @@ int model_spread(sluice_model *model, float *params)
 		if (!rc)
 			memcpy(initial->base, params, model->layout.count * sizeof(float));
 		for (int p = 0; p < job->size && !rc; p++) {
-			struct endpoint *e = job->peers[p].endpoint;
-			rc = e->transport->ops->describe(e, initial,
-							 mine + (size_t)p * sizeof descriptor);
+			rc = peers_describe(job, p, initial, mine + (size_t)p * sizeof descriptor);
 		}
 	}
 	rc = collective_agree(job, rc, "open the model");

@@ -116,9 +116,8 @@ static int exchange_lines(sluice_job *parent, sluice_job *group, const int *memb
 	if (!rc && (!mine || !theirs))
 		rc = fail(SLUICE_ENOMEM, "sluice_split: no memory for %d ranks", parent->size);
 	for (int r = 0; group && r < group->size && !rc; r++) {
-		struct endpoint *e = group->peers[r].endpoint;
-		rc = e->transport->ops->describe(
-			e, group->lines.own, mine + (size_t)members[r] * REGION_DESCRIPTOR_BYTES);
+		rc = peers_describe(group, r, group->lines.own,
+				    mine + (size_t)members[r] * REGION_DESCRIPTOR_BYTES);
 	}
 	rc = collective_agree(parent, rc, "split the job");
 	if (!rc)

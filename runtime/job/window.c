@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Public regions: a window of equal size on every rank, which all peers may put to and get from.
  * This file opens, closes and waits for notifies; window_move.c moves bytes. */
+#include "job/peers.h"
 #include "job/window_state.h"
 #include "base/bytes.h"
 #include "job/collective.h"
@@ -88,10 +89,9 @@ static int exchange_windows(sluice_region *region, int status)
 	uint8_t *mine = calloc((size_t)job->size, ROW), *theirs = calloc((size_t)job->size, ROW);
 	int rc = mine && theirs ? 0 : fail(SLUICE_ENOMEM, "sluice_region_open: no memory");
 	for (int p = 0; p < job->size && !rc; p++) {
-		struct endpoint *e = job->peers[p].endpoint;
 		uint8_t *row = mine + (size_t)p * ROW;
 		if (!status)
-			status = e->transport->ops->describe(e, region->window, row);
+			status = peers_describe(job, p, region->window, row);
 		put_le32(row + ROW_STATUS, (uint32_t)status);
 		put_le64(row + ROW_BYTES, region->window ? region->window->bytes : 0);
 	}

@@ -2,6 +2,7 @@
  * See home.h. */
 #include "model/home.h"
 #include "base/error.h"
+#include "job/peers.h"
 #include "job/collective.h"
 #include "job/living.h"
 #include "job/state.h"
@@ -232,13 +233,10 @@ static int swap_regions(struct home *home, uint8_t *mine, uint8_t *theirs)
 	int rc = mine && theirs ? 0 : fail(SLUICE_ENOMEM, "no memory to exchange regions");
 
 	for (int p = 0; p < job->size && !rc; p++) {
-		struct endpoint *e = job->peers[p].endpoint;
-		const struct transport_ops *ops = e->transport->ops;
-
 		if (home->windows[p])
-			rc = ops->describe(e, home->windows[p], mine + (size_t)p * ROW);
+			rc = peers_describe(job, p, home->windows[p], mine + (size_t)p * ROW);
 		if (!rc && home->log)
-			rc = ops->describe(e, home->log, mine + (size_t)p * ROW + ROW / 2);
+			rc = peers_describe(job, p, home->log, mine + (size_t)p * ROW + ROW / 2);
 	}
 	rc = collective_agree(job, rc, "open the model");
 	if (!rc)

@@ -164,13 +164,13 @@ CASE(flap__open_remotes__go_on_with_new_keys_and_the_old_ones_are_dead)
 		near = new_region(0);
 		open_pair(DEPTH);
 		assert_int_equal(pair_share(&pair, 1, inbox, &to_inbox), 0);
-		old = described(pair.e[1], inbox);
+		old = described(&pair, inbox);
 		flap();
 		memset(near->base, 1, SMALL);
 		assert_int_equal(put(to_inbox, near, SMALL, 0), 0);
 		assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 1), 0);
 		assert_memory_equal(inbox->base, near->base, SMALL);
-		now = described(pair.e[1], inbox);
+		now = described(&pair, inbox);
 		assert_int_equal(old.rkey[0] != now.rkey[0], windows);
 		if (windows) {
 			uint8_t forged[REGION_DESCRIPTOR_BYTES];
@@ -215,6 +215,31 @@ CASE(flap__between_description_and_use__the_present_key_is_used)
 	assert_int_equal(verbs_transport.remote_open(pair.e[0], descriptor, &to_inbox),
 			 SLUICE_EWIRE);
 	assert_non_null(strstr(sluice_last_error(), "has no such region"));
+	region_close(&near);
+	close_pair();
+}
+
+CASE(describe__while_the_connection_is_broken__asks_to_be_called_again)
+{
+	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
+	struct region *inbox = new_region(REGION_WRITE), *near = new_region(0);
+	struct remote *to_inbox;
+
+	open_pair(DEPTH);
+	fake_cm_cut(1);
+	while (verbs_transport.describe(pair.e[1], inbox, descriptor) != SLUICE_EAGAIN)
+		pair_poll(&pair); /* until it has noticed */
+	assert_int_equal(connections_made_again(), 0);
+	assert_int_equal(pair_describe(&pair, 1, inbox, descriptor), 0);
+	while (connections_made_again() < 2)
+		pair_poll(&pair);
+	assert_int_equal(verbs_transport.remote_open(pair.e[0], descriptor, &to_inbox), 0);
+	memset(near->base, 7, SMALL);
+	assert_int_equal(put(to_inbox, near, SMALL, 0), 0);
+	assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 1), 0);
+	assert_memory_equal(inbox->base, near->base, SMALL);
+	verbs_transport.remote_close(&to_inbox);
+	region_close(&inbox);
 	region_close(&near);
 	close_pair();
 }

@@ -73,7 +73,7 @@ FRESH(region__longer_than_a_window_of_each_card__works)
 		fake_be((enum fake_card)card, SCALE);
 		open_pair(DEPTH);
 		s = share(MOST / 2 * 3);
-		wire = described(pair.e[1], s.far);
+		wire = described(&pair, s.far);
 		assert_int_equal(wire.keys, card == FAKE_MLX5 ? 2 : 1);
 		assert_int_equal(wire.window, card == FAKE_MLX5 ? MOST : 0);
 		move_both_ways(&s, 0, MOST / 2 * 3, 1);
@@ -140,7 +140,7 @@ FRESH(connection__broken_under_a_transfer_over_three_windows__it_arrives_once)
 	fake_be(FAKE_MLX5, SCALE);
 	open_pair(DEPTH);
 	s = share(3 * MOST);
-	old = described(pair.e[1], s.far);
+	old = described(&pair, s.far);
 	fill(s.near->base, 3 * MOST, 4);
 	fake.silent = 1; /* the requests vanish with the connection */
 	assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, s.remote, s.near, 0, 3 * MOST, 6), 0);
@@ -149,7 +149,7 @@ FRESH(connection__broken_under_a_transfer_over_three_windows__it_arrives_once)
 	assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 1), 0);
 	assert_memory_equal(s.far->base, s.near->base, 3 * MOST);
 	move_both_ways(&s, 5, 3 * MOST - 9, 7);
-	now = described(pair.e[1], s.far);
+	now = described(&pair, s.far);
 	for (int i = 0; i < 3; i++)
 		assert_int_not_equal(old.rkey[i], now.rkey[i]);
 	assert_int_equal(fake_counts.access_errors, 0);

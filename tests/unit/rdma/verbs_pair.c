@@ -130,20 +130,29 @@ int pair_wait(struct verbs_pair *p, int side, enum event_kind kind, int n)
 	return 0;
 }
 
+int pair_describe(struct verbs_pair *p, int side, const struct region *region, uint8_t *descriptor)
+{
+	int rc;
+
+	while ((rc = verbs_transport.describe(p->e[side], region, descriptor)) == SLUICE_EAGAIN)
+		pair_poll(p);
+	return rc;
+}
+
 int pair_share(struct verbs_pair *p, int side, const struct region *region, struct remote **out)
 {
 	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
-	int rc = verbs_transport.describe(p->e[side], region, descriptor);
+	int rc = pair_describe(p, side, region, descriptor);
 
 	return rc == 0 ? verbs_transport.remote_open(p->e[1 - side], descriptor, out) : rc;
 }
 
-struct verbs_region described(struct endpoint *e, const struct region *region)
+struct verbs_region described(struct verbs_pair *p, const struct region *region)
 {
 	uint8_t descriptor[REGION_DESCRIPTOR_BYTES];
 	struct verbs_region wire;
 
-	assert_int_equal(verbs_transport.describe(e, region, descriptor), 0);
+	assert_int_equal(pair_describe(p, 1, region, descriptor), 0);
 	assert_int_equal(verbs_region_decode(descriptor, 1, 0, &wire), 0);
 	return wire;
 }

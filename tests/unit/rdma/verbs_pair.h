@@ -37,8 +37,10 @@ void pair_poll_side(struct verbs_pair *p, int side);
 /* Polls until side has n events of this kind (in all so far). 0, or -1 after some seconds. */
 int pair_wait(struct verbs_pair *p, int side, enum event_kind kind, int n);
 int pair_count(const struct verbs_pair *p, int side, enum event_kind kind);
+/* Describes a region of side to the other side, as soon as the connection is up. */
+int pair_describe(struct verbs_pair *p, int side, const struct region *region, uint8_t *descriptor);
 /* Region of side, opened at the other side. */
 int pair_share(struct verbs_pair *p, int side, const struct region *region, struct remote **out);
-/* The region of rank 1 as its description for rank 0 has it. e: of rank 1. */
-struct verbs_region described(struct endpoint *e, const struct region *region);
+/* The region of rank 1 as its description for rank 0 has it. */
+struct verbs_region described(struct verbs_pair *p, const struct region *region);
 #endif
