@@ -156,7 +156,7 @@ static enum link_event wait_for_client(struct link *l, struct cue *cue)
 static enum link_event send_proof(struct link *l, struct cue *cue)
 {
 	(void)cue;
-	if (make_pair(l) ||
+	if (make_pair(l) || qp_equip(l->config.pair, l->why) ||
 	    proof_request(l->proof, qp_number(l->config.pair), qp_received(l->config.pair), l->why))
 		return FAILURE;
 	return NOTHING;
@@ -178,7 +178,8 @@ static int join_peer(struct link *l, const struct frame *proof, struct proof_off
 {
 	struct queue_pair *pair = l->config.pair;
 
-	if (make_pair(l) || qp_join(pair, proof_id(l->proof), proof->gid, 0, l->why) ||
+	if (make_pair(l) || qp_equip(pair, l->why) ||
+	    qp_join(pair, proof_id(l->proof), proof->gid, 0, l->why) ||
 	    qp_greeting(pair, &offer->slot, offer->control, l->why))
 		return -1;
 	offer->qpn = qp_number(pair);

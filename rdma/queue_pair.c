@@ -34,8 +34,13 @@ int qp_make(struct queue_pair *p, void *owner, char why[QP_WHY_BYTES])
 		snprintf(why, QP_WHY_BYTES, "no queue pair: %s", errno_text(errno));
 		return -1;
 	}
-	sendlog_attach(c->log, p->qp);
-	return rights_connect(c->rights) ? qp_failed(why) : 0;
+	return 0;
+}
+
+int qp_equip(struct queue_pair *p, char why[QP_WHY_BYTES])
+{
+	sendlog_attach(p->config.log, p->qp);
+	return rights_connect(p->config.rights) ? qp_failed(why) : 0;
 }
 
 uint32_t qp_number(const struct queue_pair *p)

@@ -31,6 +31,8 @@ void qp_close(struct queue_pair **p);
 
 /* Makes a queue pair, whose completions go to owner. */
 int qp_make(struct queue_pair *p, void *owner, char why[QP_WHY_BYTES]);
+/* Gives it the log and makes the keys of its connection. A hello needs neither. */
+int qp_equip(struct queue_pair *p, char why[QP_WHY_BYTES]);
 uint32_t qp_number(const struct queue_pair *p);
 /* Connects the queue pair to the queue pair of the id's peer. peer_gid: the GID that the peer has
  * proved; NULL: this side chose it. peer_mtu: the MTU of the peer's port; 0: not known yet. */

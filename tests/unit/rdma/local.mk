@@ -79,7 +79,7 @@ check_PROGRAMS += \
 # Its own connection manager, queue pairs and clock.
 tests_unit_test_connect_many_SOURCES = tests/unit/rdma/test_connect_many.c tests/unit/thinned.h
 tests_unit_test_connect_many_LDFLAGS = $(AM_LDFLAGS) \
-	-Wl,--wrap=clock_gettime -Wl,--wrap=qp_make -Wl,--wrap=qp_end -Wl,--wrap=qp_number \
+	-Wl,--wrap=clock_gettime -Wl,--wrap=qp_make -Wl,--wrap=qp_equip -Wl,--wrap=qp_end -Wl,--wrap=qp_number \
 	-Wl,--wrap=qp_join -Wl,--wrap=qp_mtu -Wl,--wrap=qp_received -Wl,--wrap=qp_greeting \
 	-Wl,--wrap=qp_replay -Wl,--wrap=qp_take_accept -Wl,--wrap=qp_send_ready -Wl,--wrap=qp_send_keys \
 	-Wl,--wrap=qp_take_keys -Wl,--wrap=qp_start -Wl,--wrap=sendlog_watch -Wl,--wrap=sendlog_detach \
