@@ -4,7 +4,10 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/log.h"
+#include "rdma/path.h"
+#include "rdma/queues.h"
 #include "rdma/region.h"
+#include "rdma/retry.h"
 #include "sluice.h"
 #include <errno.h>
 #include <stdatomic.h>
@@ -12,7 +15,7 @@
 #include <string.h>
 
 enum { LONGEST_EXPONENT = 46, SHORTEST_EXPONENT = 13 };
-enum { RUN_MS = 2000, RETRIES = 6, PAGE_BYTES = 4096, PATTERN_BYTES = 256, WINDOW_BYTES = 64 };
+enum { RUN_MS = 2000, PAGE_BYTES = 4096, PATTERN_BYTES = 256, WINDOW_BYTES = 64 };
 /* Offsets of prove_memory() in the page. */
 enum { PATTERN_AT = 0, ECHO_AT = PATTERN_BYTES, SAVED_AT = 2 * PATTERN_BYTES };
 
@@ -37,14 +40,14 @@ static int join_qp(struct ibv_qp *qp, const struct verbs_device *device, uint32_
 		.path_mtu = device->port_attr.active_mtu,
 		.dest_qp_num = peer,
 		.max_dest_rd_atomic = 1,
-		.min_rnr_timer = 12,
+		.min_rnr_timer = PATH_RNR_TIMER,
 		.ah_attr = { .dlid = device->port_attr.lid, .port_num = device->port },
 	};
 	struct ibv_qp_attr rts = {
 		.qp_state = IBV_QPS_RTS,
-		.timeout = 16,
-		.retry_cnt = RETRIES,
-		.rnr_retry = RETRIES,
+		.timeout = RETRY_ACK_TIMEOUT,
+		.retry_cnt = QUEUES_RETRIES,
+		.rnr_retry = QUEUES_RETRIES,
 		.max_rd_atomic = 1,
 	};
 	int err;
@@ -347,6 +350,7 @@ static const char *const outcomes[] = {
 	[METHOD_NONE] = "does not reach it",
 };
 static atomic_int last_method = METHOD_UNTRIED;
+static atomic_int ordering_refused; /* and this was logged */
 
 static int relaxed_access(const struct region *region, enum relaxed relaxed)
 {
@@ -386,8 +390,16 @@ int register_host(struct ibv_pd *pd, void *base, size_t bytes, int access, const
 		return fail(rc, "%s", sentence);
 	}
 	*out = ibv_reg_mr(pd, base, bytes, access);
-	if (!*out && access & IBV_ACCESS_RELAXED_ORDERING && errno != ENOMEM)
+	if (!*out && access & IBV_ACCESS_RELAXED_ORDERING && errno != ENOMEM) {
+		const int err = errno;
+
 		*out = ibv_reg_mr(pd, base, bytes, access & ~IBV_ACCESS_RELAXED_ORDERING);
+		if (*out && !atomic_exchange(&ordering_refused, 1))
+			log_line(LOG_INFO, "rdma",
+				 "verbs: ibv_reg_mr of %s with relaxed ordering: %s; it and all "
+				 "others that fail so are registered without",
+				 what, errno_text(err));
+	}
 	if (*out)
 		return SLUICE_OK;
 	return fail(errno == ENOMEM ? SLUICE_ENOMEM : SLUICE_EDEVICE,

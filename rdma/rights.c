@@ -37,7 +37,7 @@ struct rights {
 	uint64_t window_most; /* bytes that the card binds to one window */
 	enum relaxed relaxed; /* which registrations have relaxed ordering */
 	struct ibv_pd *pd;
-	pthread_mutex_t lock; /* of all keys, and of the lists of open remotes */
+	pthread_mutex_t lock;     /* of all keys, and of the lists of open remotes */
 	struct registry registry; /* of struct region_rights */
 };
 
@@ -631,7 +631,11 @@ void rights_peer_close(struct rights_peer **p)
 /* why: the reason why windows are not used, if they are not. */
 static int choose_protection(struct rights *r, const char *wanted, char why[PROVE_WHY_BYTES])
 {
-	enum relaxed relaxed = r->relaxed;
+	static const char *const ordered_texts[] = { [RELAXED_NONE] = "no region",
+						     [RELAXED_MARKED] = "lanes and logs",
+						     [RELAXED_ALL] = "all regions" };
+	const enum relaxed wanted_ordering = r->relaxed;
+	enum relaxed relaxed = wanted_ordering;
 
 	r->pd = ibv_alloc_pd(r->context);
 	if (!r->pd)
@@ -653,10 +657,17 @@ static int choose_protection(struct rights *r, const char *wanted, char why[PROV
 		return fail_quietly(SLUICE_ENOSUPP,
 				    "%s has only %d protection domains, and %d ranks need one each",
 				    r->device->name, r->device->attr.max_pd, r->size);
-	log_line(LOG_INFO, "rdma", "verbs: each peer's rights are %s%s%s%s",
+	if (wanted_ordering == RELAXED_ALL && r->relaxed != RELAXED_ALL)
+		log_line(LOG_WARN, "rdma",
+			 "verbs: SLUICE_RELAXED_ORDERING=all has no effect, because memory windows "
+			 "of %s do not work with relaxed ordering",
+			 r->device->name);
+	log_line(LOG_INFO, "rdma",
+		 "verbs: each peer's rights are %s%s%s%s; relaxed ordering is asked for %s",
 		 r->windows ? "memory windows of type 2B, bound to its queue pair" :
 			      "its own protection domain and registrations",
-		 why[0] ? " (no memory windows: " : "", why, why[0] ? ")" : "");
+		 why[0] ? " (no memory windows: " : "", why, why[0] ? ")" : "",
+		 ordered_texts[r->relaxed]);
 	return SLUICE_OK;
 }
 

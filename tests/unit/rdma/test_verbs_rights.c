@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The verbs transport over a fake card: what a peer may do to memory that it was given, and that
  * an attempt at more ends the attacker and moves nothing. */
+#include "base/log.h"
 #include "verbs_two.h"
 #include "sluice.h"
 #include "cases.h"
@@ -113,14 +114,20 @@ FRESH(relaxed_ordering__by_setting_and_card__only_where_it_may_be)
 	static const struct {
 		const char *setting;
 		int refused, marked, others;
-	} cases[] = {
-		{ "auto", 0, 1, 0 }, { "no", 0, 0, 0 }, { "all", 0, 1, 1 }, { "all", 1, 0, 0 }
-	};
+		const char *says;
+	} cases[] = { { "auto", 0, 1, 0, "relaxed ordering is asked for lanes and logs" },
+		      { "no", 0, 0, 0, "relaxed ordering is asked for no region" },
+		      { "all", 0, 1, 1, "relaxed ordering is asked for all regions" },
+		      { "all", 1, 0, 0, "relaxed ordering is asked for no region" } };
+	const int windows = strcmp(pair_memory_windows, "no") != 0;
+
+	log_configure("rdma+info");
 
 	for (size_t i = 0; i < sizeof(cases) / sizeof(cases[0]); i++) {
 		struct two x = { 0 };
 
 		fake_reset();
+		logged[0] = '\0';
 		fake.no_relaxed = cases[i].refused;
 		pair_relaxed_ordering = cases[i].setting;
 		open_pair(DEPTH);
@@ -141,6 +148,11 @@ FRESH(relaxed_ordering__by_setting_and_card__only_where_it_may_be)
 		for (int side = 0; side < 2; side++) /* heartbeats and sums are polled */
 			assert_int_equal(fake_relaxed(pair.control[side]->base, 2 * PAIR_LINE), 0);
 		close_all(&x);
+		assert_non_null(strstr(logged, windows || !cases[i].refused ?
+						       cases[i].says :
+						       "are registered without"));
+		assert_int_equal(!!strstr(logged, "SLUICE_RELAXED_ORDERING=all has no effect"),
+				 windows && cases[i].refused);
 	}
 }
 
