@@ -11,7 +11,8 @@
  * - a server accepts each attempt of a client once, and none that is older than one it accepted, so
  *   an eavesdropper can repeat only a proof that the server has never accepted;
  * - the proof covers the number and GID of the queue pair that the server will connect to, so such
- *   a proof connects the server to nobody but that client, where the attempt is over;
+ *   a proof connects the server to nobody but that client, where the attempt is over. InfiniBand
+ *   addresses without a GRH have no GID to compare; there the subnet manager's paths decide;
  * - a connection that is up is newer than all attempts that the client has made until then, so no
  *   repeated proof ends it.
  * The client draws a nonce for each attempt, and the acceptance covers it. */
