@@ -21,7 +21,7 @@ survives() { # SECONDS WHERE
 	after=$(wc -l <down.metrics)
 	on n3 ip link set wire up
 	start=$(now_ms)
-	wait_lines down.metrics $((after + 3)) 60
+	wait_lines down.metrics $((after + 3)) 60 || { show down; fail "no step was done within 60 s of the link's return"; }
 	took=$(($(now_ms) - start))
 	wait "$job_pid" || { show down; fail "the job did not survive a link that was down for $1 s"; }
 	[ $((after - before)) -le 2 ] || fail "$((after - before)) steps were done without the link"

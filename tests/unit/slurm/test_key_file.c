@@ -317,19 +317,21 @@ static void join__public_key_changed_in_the_store__is_refused(void **state)
 	setenv("SLUICE_TRANSPORT", "self,ofi", 1);
 	setenv("SLUICE_INTERFACE", "lo", 1);
 	run(NULL, NULL);
-	if (strstr(shared->said[0], "transport ofi: "))
-		print_message("not over ofi: %s\n", shared->said[0]);
-	else
-		for (int r = 0; r < RANKS; r++) {
-			const char *says = r == 1 ? "two processes of the job have rank 1" :
-						    "the key shared with rank 1 (node n): its "
-						    "public key is not a point of the curve P-256";
-
-			assert_int_equal(shared->codes[r], r == 1 ? SLUICE_EPEER : SLUICE_EWIRE);
-			assert_non_null(strstr(shared->said[r], says));
-		}
 	unsetenv("SLUICE_TRANSPORT");
 	unsetenv("SLUICE_INTERFACE");
+	if (strstr(shared->said[0], "transport ofi: ")) {
+		print_message("not over ofi: %s\n", shared->said[0]);
+		skip();
+	}
+	for (int r = 0; r < RANKS; r++) {
+		const char *says = r == 1 ?
+					   "two processes of the job have rank 1" :
+					   "the key shared with rank 1 (node n): its public key is "
+					   "not a point of the curve P-256";
+
+		assert_int_equal(shared->codes[r], r == 1 ? SLUICE_EPEER : SLUICE_EWIRE);
+		assert_non_null(strstr(shared->said[r], says));
+	}
 }
 #endif
 
