@@ -85,7 +85,8 @@ static int have_crc_instructions(void)
 	return (getauxval(AT_HWCAP) & hwcap_crc32) != 0;
 }
 
-#if defined(__clang__) /* its arm_acle.h declares these only when the whole file targets them */
+#if defined(__clang__) /* clang's arm_acle.h declares these only if the target of the whole file   \
+			  has them */
 #define crc_of_8(r, word) __builtin_arm_crc32cd((r), (word))
 #define crc_of_1(r, byte) __builtin_arm_crc32cb((r), (byte))
 #else
@@ -95,8 +96,8 @@ static int have_crc_instructions(void)
 #endif
 
 /* Each CRC instruction waits for the result of the one before it, but three independent ones run in
- * parallel. The input is therefore read as three streams of STREAM bytes each. A remainder is moved
- * past the following stream by the effect of STREAM zero bytes on it. */
+ * parallel. The input is therefore read as three streams of STREAM bytes each. To join two
+ * remainders, the first is advanced by the effect of STREAM zero bytes. */
 enum { STREAM = 1024 };
 static uint32_t shift_table[4][256];
 static pthread_once_t shift_table_once = PTHREAD_ONCE_INIT;

@@ -25,7 +25,7 @@ static char module_file[PATH_MAX]; /* the file that load_module() opened or trie
 				      by lock */
 static char reason[PATH_MAX + 256]; /* why loading failed (it is tried once); protected by lock */
 
-/* Writes module_file. Returns -1 if there is no module; reason then says why. */
+/* Writes module_file. Returns -1 if there is no module, and writes the cause to `reason`. */
 static int choose_file(void)
 {
 	const char *named = getenv("SLUICE_GPU");
@@ -99,8 +99,8 @@ const char *device_module_path(void)
 	return module_file;
 }
 
-/* Asks the driver that is already in the process, for use when the module is unavailable. This
- * relies on the driver's ABI: cuPointerGetAttribute(void *, CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
+/* Asks the driver that is already in the process; used when the module is unavailable. This relies
+ * on the driver's ABI: cuPointerGetAttribute(void *, CU_POINTER_ATTRIBUTE_MEMORY_TYPE = 2,
  * CUdeviceptr), where the result 2 means device memory. */
 static int driver_says_device(void *driver, const void *p)
 {
@@ -112,8 +112,8 @@ static int driver_says_device(void *driver, const void *p)
 	return symbol && !get(&type, 2, (unsigned long long)(uintptr_t)p) && type == 2;
 }
 
-/* dl_iterate_phdr() calls this for the first object only, because its entry already holds how many
- * objects were ever loaded. */
+/* dl_iterate_phdr() calls this only for the first object: returning 1 ends the iteration, and every
+ * entry holds how many objects were ever loaded. */
 static int count_loaded(struct dl_phdr_info *info, size_t size, void *context)
 {
 	if (size >= offsetof(struct dl_phdr_info, dlpi_adds) + sizeof(info->dlpi_adds))
@@ -122,11 +122,11 @@ static int count_loaded(struct dl_phdr_info *info, size_t size, void *context)
 }
 
 /* Returns a handle of the driver's library, which the caller closes, or NULL if the process has not
- * loaded it. The search also looks at files. Because every push and pull calls this function, the
- * search runs only if a library was loaded since the last one. */
+ * loaded it. The search also looks at files. Every push and pull calls this function, so it
+ * searches only if a library was loaded since the last search. */
 static void *driver_in_process(void)
 {
-	/* The number of libraries loaded when the last search found no driver. */
+	/* The number of objects ever loaded, at the last search that found no driver. */
 	static _Atomic unsigned long long without;
 	unsigned long long now = 0;
 	void *driver;
@@ -175,8 +175,7 @@ void device_scope_begin(const void *p, void *stream, struct device_scope *scope)
 	scope->ops = NULL;
 	if (!stream || !p)
 		return;
-	if (!ops) /* If the stream is real, its creator has loaded CUDA; otherwise there is no
-		     device memory. */
+	if (!ops) /* a stream exists only where CUDA is in use, so the module is needed */
 		ops = device_load(&why);
 	if (ops && ops->enter(p, &scope->before))
 		scope->ops = ops;
@@ -189,7 +188,7 @@ int device_scope_end(const struct device_scope *scope, int rc)
 	return rc;
 }
 
-/* Launchers set these variables for a process that has GPUs. */
+/* Launchers set these variables in a process to which they assign GPUs. */
 static int was_given_gpus(void)
 {
 	static const char *const names[] = { "CUDA_VISIBLE_DEVICES", "SLURM_STEP_GPUS",

@@ -19,47 +19,47 @@ struct device_span {
 	uint32_t begin, end;
 };
 
-/* When a push checks the gradient for NaN and infinity. Nothing is ever selected from a bad
- * gradient. FIRST checks the gradient in an extra pass before the update, and changes nothing if it
- * is bad. LATE checks it only if the sum is bad; residual and velocity are then spoilt. */
+/* When a push checks the gradient for NaN and infinity. Nothing is selected from a gradient that
+ * has them. FIRST checks in an extra pass before the update, which then changes nothing. LATE
+ * checks only if the sum is not finite; the residual and velocity are then spoilt. */
 enum device_judge { DEVICE_JUDGE_NOT, DEVICE_JUDGE_FIRST, DEVICE_JUDGE_LATE };
 
 enum device_draw { DEVICE_DRAW_NONE, DEVICE_DRAW_DENSITY, DEVICE_DRAW_VARIANCE };
 
-/* How a gradient is added to the residual, and what is selected from the sum. This corresponds to
- * struct select_call (select.h). All pointers except list point to device memory. */
+/* How a gradient is added to the residual, and which coordinates of the sum are selected. This
+ * corresponds to struct select_call (select.h). All pointers except list point to device memory. */
 struct device_select {
 	float *residual;
 	const void *grad;
 	int grad_type;    /* enum value_type: VALUE_F32 (0), F16, BF16 or one of 8 bits */
-	float grad_scale; /* 8-bit types: grad is this * code; other types: 1 */
+	float grad_scale; /* 8-bit types: the gradient is this * code; other types: 1 */
 	float scale;      /* residual += scale * grad */
 	int judge;        /* enum device_judge */
 	int fresh;        /* set the residual to zero first */
 	/* Operations on grad before it is added, in this order. */
-	int zero;        /* replace NaN and infinity by 0 and count them (instead of judge) */
-	float clip;      /* if above 0: scale grad so that its 2-norm is at most this */
+	int zero;        /* replace NaN and infinity by 0 and count them; judge is ignored */
+	float clip;      /* if above 0: scale grad so that its 2-norm is at most this value */
 	float *velocity; /* if not NULL: it becomes momentum * velocity + scale * grad, and is added
 			    in place of grad */
 	float momentum;
-	/* The rule of selection. By default, select the k coordinates of largest magnitude. */
+	/* The rule of selection. The default is the k coordinates of largest magnitude. */
 	uint64_t k;
-	int by_level; /* instead, select all coordinates of at least this magnitude, but no zeros */
+	int by_level; /* instead, select all coordinates of at least this magnitude, except zeros */
 	float level;
-	/* Instead, select about k coordinates: those above a level that is derived from mean and
-	 * deviation. quantile is gaussian_quantile() of the density. */
+	/* Instead, select about k coordinates: those above a level that is derived from the mean
+	 * and the deviation. quantile is gaussian_quantile() of the density. */
 	int gaussian;
 	double quantile;
-	/* Instead, select each coordinate with a probability, by its own random number. wanted is
-	 * the density or epsilon. A coordinate that is selected with a probability below 1 becomes
-	 * sign / lambda, also in the residual. */
+	/* Instead, select each coordinate with its own probability, by its own random number.
+	 * wanted is the density or epsilon. A coordinate selected with a probability below 1 gets
+	 * the value sign / lambda, also in the residual. */
 	int draw; /* enum device_draw */
 	double wanted;
 	uint32_t purpose, rank, seed; /* as struct random_stream (random.h) */
 	uint64_t step;
 	/* Instead, select these coordinates, in ascending order, whatever their values are. The
-	 * list is in host memory; the caller may reuse pageable memory on return. Exempt spans are
-	 * ignored. */
+	 * list is in host memory. If that memory is pageable, the caller may reuse it on return.
+	 * Exempt spans are ignored. */
 	const uint32_t *list;
 	uint32_t listed;
 };
@@ -68,14 +68,14 @@ struct device_select {
 struct device_selected {
 	size_t n; /* number of selected coordinates, which are listed in ascending order */
 	int nan;  /* the sum contains NaN; n is then 0 */
-	uint64_t nonfinite; /* how many values of grad are NaN or infinite, with judge or zero */
+	uint64_t nonfinite; /* number of NaN and infinite values in grad, if judge or zero is set */
 	uint64_t first_nonfinite;
 	float bad;       /* in a push: the first non-finite value */
 	unsigned passes; /* number of passes over the vector; 1 with a good hint */
-	float largest;   /* the largest magnitude of the whole vector, before a draw */
-	int overfull;    /* by_level, gaussian, draw: more coordinates qualified than there is room
-			    for; n is then 0 */
-	int settled;     /* in a push: the residual was updated, as `settle` requested */
+	float largest;   /* the largest magnitude in the whole vector, before any draw */
+	int overfull;    /* by_level, gaussian, draw: more coordinates qualified than fit; n is
+			    then 0 */
+	int settled;     /* in a push: 1 if the residual was updated, as `settle` requested */
 };
 
 /* ---- a compressor: the selections of a model's gradients, and its messages ---- */
@@ -93,7 +93,7 @@ struct device_shape {
 	unsigned blocks; /* most blocks per kernel; 0: as many as are resident */
 	/* columns of the sketches of all parts together; 0: there are no sketches */
 	uint32_t sketch_columns;
-	size_t landed; /* most entries of a list that land() makes room for */
+	size_t landed; /* most entries of a list for which land() reserves memory */
 };
 
 /* How values are encoded: as f32, f16 or bf16, or in few bits (uniform or grid). Corresponds to
@@ -115,8 +115,8 @@ struct device_part {
 			     the header */
 	uint8_t *copy; /* if not NULL, receives the payload as well: host memory from pin(), 4-byte
 			  aligned */
-	/* For sketches and values: the length of the payload, and the wanted coordinates, relative
-	 * to begin. The index is in host memory, which the caller may reuse on return. */
+	/* For sketches and values: the length of the payload, and the requested coordinates,
+	 * relative to begin. The index is in host memory, which the caller may reuse on return. */
 	uint32_t bytes;
 	const uint32_t *index;
 };
@@ -124,12 +124,14 @@ struct device_part {
 enum device_payload {
 	DEVICE_LISTS,    /* no payload is made; the caller fetches the selection */
 	DEVICE_PAIRS,    /* the selection, encoded as by message_encode() (message.h) */
-	DEVICE_SKETCHES, /* nothing is selected; the payload is the part's count sketch, with rows
-			    times bytes / 4 / rows cells and the part's number as seed */
-	DEVICE_VALUES,   /* nothing is added or selected; the payload is `vector` at bytes / 4
-			    coordinates of each part, as f32, in all at most `landed` ones */
-	/* The payload is the sum of residual and gradient at all coordinates of the part, encoded
-	 * without positions as by message_encode(). The residual keeps the part that the messages
+	DEVICE_SKETCHES, /* nothing is selected; the payload is the count sketch of the part:
+			    `rows` rows of bytes / 4 / rows cells, with the number of the part as
+			    seed */
+	DEVICE_VALUES,   /* nothing is added or selected; each payload has the values of `vector`
+			    at bytes / 4 coordinates of its part as f32, in all parts at most
+			    `landed` */
+	/* The payload has the sum of residual and gradient at all coordinates of the part, encoded
+	 * without positions as by message_encode(). The residual keeps the rest that the messages
 	 * do not carry, unless select.fresh is set. Nothing is selected: only the members of select
 	 * that describe how to add the gradient are used. If the gradient is refused, the payloads
 	 * are those of messages without coordinates, unless sends_left is set. */
@@ -140,9 +142,8 @@ struct device_push {
 	enum device_payload payload;
 	struct device_select select;
 	struct device_values values; /* for DEVICE_PAIRS and DEVICE_DENSE */
-	/* For DEVICE_PAIRS: if set, and if every part was packed, the push itself subtracts from
-	 * the residual the values that the messages carry, as settle() does. masked is the velocity
-	 * that it clears. */
+	/* For DEVICE_PAIRS: if set and if every part was packed, the push itself settles, as
+	 * settle() does, and clears the velocity `masked`. */
 	int settle;
 	float *masked;
 	int sends_left; /* for DEVICE_DENSE: 1 sends the residual even if the gradient is refused */
@@ -162,12 +163,12 @@ struct device_sent {
 };
 
 /* vector[index[i]] += value[i], or = value[i] with assign. If narrow is not NULL, narrow[index[i]]
- * becomes the same, rounded to narrow_type to nearest even; values beyond its range become
- * infinite. Lists are in device memory or come from land(), and must not change until the stream
- * has used them. */
+ * becomes the same value, rounded to narrow_type to nearest even; values beyond its range become
+ * infinite. The lists are in device memory or come from land(), and must not change until the
+ * stream has used them. */
 struct device_apply {
-	float *vector; /* device memory; NULL if only narrow is used: then taken as zeros, and not
-			  written */
+	float *vector; /* device memory; NULL if only narrow is used: the old values then count
+			  as zeros */
 	uint16_t *narrow;
 	int narrow_type;       /* enum value_type: VALUE_F16 or BF16 */
 	const uint32_t *index; /* ascending; NULL: the coordinates 0 .. count - 1 */
@@ -177,7 +178,7 @@ struct device_apply {
 };
 
 /* Turns the sum of a step's messages into the change of a shard by the update rule, as
- * update_apply() does (runtime/model/update.h). At each coordinate, rounded in this order:
+ * update_apply() does (runtime/model/update.h). Each operation rounds, in this order:
  *
  *     mean     = sum * share, plus decay * params
  *     velocity = keep * velocity + take * mean
@@ -192,8 +193,8 @@ struct device_change {
 };
 
 struct device_ops {
-	size_t size; /* sizeof(struct device_ops); a different size means a module of another build,
-			which is refused */
+	size_t size; /* sizeof(struct device_ops); a module with a different size is of another
+			build and refused */
 	const char *(*error)(void); /* the last error of the calling thread */
 
 	/* -- devices -- */
@@ -204,12 +205,12 @@ struct device_ops {
 	 * local rank. */
 	int (*bus_id)(char *text, size_t cap);
 	/* Makes the device of the local rank, or the only device, current for the calling thread.
-	 * text says which device was chosen and why. */
+	 * Writes to text which device was chosen and why. */
 	int (*choose)(char *text, size_t cap);
-	/* Returns 1 if p is memory of the calling thread's current device (*device receives its
-	 * number) or managed memory, 0 if it is host memory, and -1 on failure or if it belongs to
-	 * another device. Makes no context on any device. A process that cannot use CUDA has host
-	 * memory only. */
+	/* Returns 1 if p is memory of the calling thread's current device or managed memory, and
+	 * sets *device to the device's number. Returns 0 if p is host memory, and -1 on failure or
+	 * if p belongs to another device. Makes no context on any device. In a process that cannot
+	 * use CUDA, all memory is host memory. */
 	int (*find)(const void *p, int *device);
 	/* If p is memory of a device other than the current one, makes that device current for the
 	 * calling thread, sets *before for leave(), and returns 1. Otherwise returns 0. */
@@ -218,25 +219,25 @@ struct device_ops {
 
 	/* -- memory -- */
 	/* MEMORY_EXPORTED is device memory that a network card will read. It is exported as a
-	 * dma-buf if the driver and the device allow it. MEMORY_HOST is pinned, so that copies
-	 * overlap with kernels. release() accepts all kinds, and also empty memory. */
+	 * dma-buf if the driver and the device allow it. MEMORY_HOST is pinned, so copies overlap
+	 * with kernels. release() accepts all kinds of memory, and also empty memory. */
 	int (*alloc)(enum memory_place place, size_t bytes, struct memory *out);
 	void (*release)(struct memory *memory);
-	/* Pins host memory of the caller and maps it for kernels, until unpin(). *there receives
-	 * its address on the device. */
+	/* Pins the caller's host memory and maps it for kernels, until unpin(). *there receives its
+	 * address on the device. */
 	int (*pin)(void *host, size_t bytes, void **there);
 	void (*unpin)(void *host);
-	/* Either side may be host memory. Pageable host memory may be reused on return. */
+	/* Either side may be host memory. If it is pageable, the caller may reuse it on return. */
 	int (*copy)(void *to, const void *from, size_t bytes, void *stream);
 	int (*zero)(void *to, size_t bytes, void *stream);
 	int (*wait)(void *stream);
 	/* Opens a stream of the current device, which does not wait for the default stream. */
 	int (*stream_open)(void **stream);
 	void (*stream_close)(void *stream);
-	/* Returns -1 if the stream is being captured into a graph, or cannot be used while another
-	 * stream is. Then neither push nor any function that waits may be called. This function
-	 * does not invalidate a capture, and neither do those that open, allocate, close or
-	 * release. */
+	/* Returns -1 if the stream is being captured into a graph, or if it cannot be used because
+	 * another stream is being captured. push and functions that wait must not be called then.
+	 * ready() does not invalidate a capture, and neither do the functions that open, allocate,
+	 * close or release. */
 	int (*ready)(void *stream);
 
 	/* -- compressors -- */
@@ -248,10 +249,10 @@ struct device_ops {
 	 * them. */
 	int (*push)(struct device_compressor *c, const struct device_push *push, void *stream);
 	/* Returns 1 when the device has reported the last push: all results can be read, and
-	 * pushed() will not wait. Returns 0 before. Reads one word of host memory without calling
-	 * CUDA, so any thread may call it while another one pushes. If `asks` is set, it also
-	 * queries CUDA, unless the stream is being captured; -1 then means that CUDA failed and the
-	 * push will never be reported. Does not wait. */
+	 * pushed() will not wait. Returns 0 before that. Reads one word of host memory without
+	 * calling CUDA, so any thread may call it while another one pushes. If `asks` is set, it
+	 * also queries CUDA, unless the stream is being captured; -1 then means that CUDA failed
+	 * and the push will never be reported. Does not wait. */
 	int (*poll)(struct device_compressor *c, int asks, void *stream);
 	/* Describes what the device is doing in the last push, for example "GPU 0: its selection
 	 * (kernel topk), or what is before it in the stream". Any thread may call it. */
@@ -264,20 +265,20 @@ struct device_ops {
 		     float *value, void *stream);
 	/* Subtracts from the residual, at each selected coordinate, the value that the messages
 	 * carry. Clears velocity (may be NULL) at each coordinate that was sent and is not exempt.
-	 * For parts that were not packed on the device, the caller passes two values per entry of
-	 * the list: rest, the value that remains, and unsent, whether the coordinate was not sent
-	 * (NULL if all were sent). The caller may reuse rest and unsent on return. */
+	 * For parts that were not packed on the device, the caller passes two arrays over the list:
+	 * rest has the values that remain, and unsent is 1 where the coordinate was not sent (NULL
+	 * if all were sent). The caller may reuse both on return. */
 	int (*settle)(struct device_compressor *c, float *residual, float *velocity,
 		      const struct device_sent *sent, const float *rest, const uint32_t *unsent,
 		      void *stream);
-	/* Reserves pinned memory for a list of count entries, which apply() reads in place. Waits
-	 * if the stream has not yet used earlier lists in the memory that it needs. */
+	/* Reserves pinned memory for a list of count entries, which apply() reads in place. If that
+	 * memory holds earlier lists, waits until the stream has used them. */
 	int (*land)(struct device_compressor *c, uint32_t count, uint32_t **index, float **value,
 		    void *stream);
 	/* Returns 1 if land() would not have to wait now, and 0 if it would. */
 	int (*lands)(struct device_compressor *c, uint32_t count, void *stream);
 	int (*apply)(struct device_compressor *c, const struct device_apply *call, void *stream);
-	/* The update rule of a shard. */
+	/* Applies the update rule of a shard. */
 	int (*change)(struct device_compressor *c, const struct device_change *call, void *stream);
 };
 
@@ -285,14 +286,14 @@ struct device_ops {
 typedef const struct device_ops *device_module_fn(void);
 #define DEVICE_MODULE_SYMBOL "sluice_device_module"
 
-/* Determines which device holds p: *ops_out becomes NULL for host memory, else the table for its
- * kind. Loads the module when needed. SLUICE_EGPU: p is, or must be assumed to be, device memory
- * that cannot be used; the message says why. Thread class: any. */
+/* Determines which device holds p. *ops_out becomes NULL for host memory, otherwise the table for
+ * that kind of device. Loads the module when needed. SLUICE_EGPU: p is, or must be assumed to be,
+ * device memory that cannot be used; the message says why. Thread class: any. */
 int device_of(const void *p, const struct device_ops **ops_out);
 
 /* While a call works on p in this stream, the device of p is the calling thread's current device.
- * The default stream (NULL) belongs to whichever device is current, so nothing is changed for it,
- * and device_of() refuses memory of another device. scope->ops is NULL if nothing was changed. */
+ * The default stream (NULL) belongs to the current device, so for it the scope changes nothing, and
+ * device_of() refuses memory of another device. scope->ops is NULL if nothing was changed. */
 struct device_scope {
 	const struct device_ops *ops;
 	int before;
@@ -305,14 +306,14 @@ int device_scope_end(const struct device_scope *scope, int rc);
 const struct device_ops *device_load(const char **why);
 /* Returns another symbol of the loaded module, or NULL if the module has no symbol of this name. */
 void *device_symbol(const char *name);
-/* Writes the PCI bus id of the GPU that this process uses or will use. Returns -1 if it does not
- * seem to use one: no module works, or nothing indicates a GPU (CUDA's driver in the process,
- * CUDA_VISIBLE_DEVICES, GPUs assigned by Slurm, SLUICE_GPU). This costs a job without GPUs
+/* Writes the PCI bus id of the GPU that this process uses or will use. Returns -1 if the process
+ * does not seem to use one: no module works, or nothing indicates a GPU (CUDA's driver in the
+ * process, CUDA_VISIBLE_DEVICES, GPUs assigned by Slurm, SLUICE_GPU). This costs a job without GPUs
  * nothing. */
 int device_bus_id(char *text, size_t cap);
 /* The file that device_load() opened or tried to open; "" if there is none. */
 const char *device_module_path(void);
 
-/* Fails with SLUICE_EGPU and the table's last error, prefixed by "function: ". */
+/* Fails with SLUICE_EGPU and the last error of the table's module, prefixed by "function: ". */
 int device_fail(const struct device_ops *ops, const char *function);
 #endif

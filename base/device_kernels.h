@@ -10,7 +10,7 @@
  * time. */
 struct device_selector;
 
-/* One selection outside of a push. */
+/* A selection outside of a push. */
 struct device_selection {
 	struct device_select call;
 	const float *x; /* if not NULL: select from this vector, add nothing and change nothing */
@@ -52,11 +52,11 @@ struct device_quantize {
 	uint64_t step, first;
 };
 
-/* Scratch memory for adding vectors to count sketches, one at a time. */
+/* Scratch memory for adding vectors to count sketches, one vector at a time. */
 struct device_sketch;
 
-/* Does what sketch_add() does (sketch.h). x and cells are device memory; n and columns are at most
- * what the scratch was opened for. */
+/* Arguments of sketch(), which does what sketch_add() does (sketch.h). x and cells are device
+ * memory. n and columns are at most the sizes for which the scratch memory was opened. */
 struct device_sketch_call {
 	const float *x;
 	float *cells; /* rows * columns */
@@ -66,13 +66,13 @@ struct device_sketch_call {
 
 struct device_kernels {
 	size_t size; /* sizeof(struct device_kernels) */
-	/* Ignores the parts and the sketch of the shape. */
+	/* Opens a selector for the shape, whose parts and sketches are ignored. */
 	int (*selector_open)(const struct device_shape *shape, struct device_selector **out);
 	void (*selector_close)(struct device_selector **selector);
 	int (*select)(struct device_selector *s, const struct device_selection *selection,
 		      void *stream);
 	/* Waits for the selection, and copies it to index and value. These are host memory with
-	 * room for what the selector was opened for; value may be NULL. */
+	 * room for as many entries as the selector was opened for; value may be NULL. */
 	int (*selected)(struct device_selector *s, uint32_t *index, float *value,
 			struct device_selected *out, void *stream);
 	/* A call takes at most as many entries as the selector has room for: k and the exempt

@@ -220,7 +220,7 @@ static int read_quantity(const char *text, const struct unit *units, uint64_t pl
 	for (; *p >= '0' && *p <= '9'; p++)
 		if (__builtin_mul_overflow(whole, 10, &whole) ||
 		    __builtin_add_overflow(whole, (uint64_t)(*p - '0'), &whole))
-			whole = UINT64_MAX / 10; /* too large for any range */
+			whole = UINT64_MAX / 10; /* larger than the limit of any range */
 	if (*p == '.') {
 		for (p++; *p >= '0' && *p <= '9' && scale < 1000000; p++) {
 			fraction = fraction * 10 + (uint64_t)(*p - '0');
@@ -241,11 +241,11 @@ static int read_quantity(const char *text, const struct unit *units, uint64_t pl
 			return -1;
 		factor = u->factor;
 	} else if (scale > 1 && plain_factor == 1) {
-		return -1; /* half a rank or half a byte makes no sense */
+		return -1; /* units that cannot be split, such as ranks and bytes */
 	}
 
 	uint64_t value = multiply_saturated(whole, factor);
-	uint64_t part = fraction * factor / scale; /* < 10^6 * 2^40 */
+	uint64_t part = fraction * factor / scale; /* the product is below 10^6 * 2^40 */
 
 	*out = value > UINT64_MAX - part ? UINT64_MAX : value + part;
 	return 0;
@@ -289,7 +289,7 @@ static void store_number(const struct env_entry *entry, uint64_t number, struct 
 	if (entry->bytes == sizeof(uint64_t)) {
 		memcpy(field, &number, sizeof(number));
 	} else {
-		int narrow = (int)number; /* the entry's range ends below INT_MAX */
+		int narrow = (int)number; /* fits: the entry's range ends below INT_MAX */
 
 		memcpy(field, &narrow, sizeof(narrow));
 	}
@@ -415,8 +415,8 @@ static int set_choice(const struct env_entry *entry, const char *text, struct se
 	return set_text(entry, text, out, why);
 }
 
-/* Stores the list. The first known word is always in it: it is put in front if the text lacks
- * it. */
+/* Stores the list, which always contains the first known word: if the text lacks it, the word is
+ * put in front. */
 static int set_list(const struct env_entry *entry, const char *text, struct settings *out,
 		    char why[WHY_BYTES])
 {
@@ -483,8 +483,7 @@ static void warn_if_unknown(const char *assignment)
 		known[n_known] = env_table[n_known].name + PREFIX_BYTES;
 	}
 
-	/* The comparison leaves out the common prefix, because it would make all names look
-	 * alike. */
+	/* The comparison leaves out the common prefix, which would make all names look alike. */
 	const char *near = nearest_word(name + PREFIX_BYTES, known, n_known);
 
 	if (near)

@@ -16,7 +16,7 @@ struct settings {
 	char relaxed_ordering[8]; /* SLUICE_RELAXED_ORDERING: "auto", "no" or "all" */
 	char traffic_class[16];   /* SLUICE_TRAFFIC_CLASS: "auto" or a number */
 	char service_level[16];   /* SLUICE_SERVICE_LEVEL: "auto" or a number */
-	char provider[32];        /* SLUICE_PROVIDER of libfabric; "" stands for the best one */
+	char provider[32];        /* SLUICE_PROVIDER of libfabric; "": the library chooses */
 	char interface[256];      /* SLUICE_INTERFACE: a list of names and addresses; "": any */
 	char ports[16];           /* SLUICE_PORTS: "LOW-HIGH"; "": any */
 	char log[128];            /* SLUICE_LOG, default "warn" */
@@ -34,18 +34,18 @@ struct settings {
 	char placement[8];   /* SLUICE_PLACEMENT: "auto" or "no" */
 	char kernels[16];    /* SLUICE_KERNELS: "auto", or the one version of the kernels to use */
 	char gpu[256];       /* SLUICE_GPU: "auto", "off", or the file of the GPU module */
-	char key_file[1024]; /* SLUICE_KEY_FILE, "": there is none */
+	char key_file[1024]; /* SLUICE_KEY_FILE; "": no file */
 	char library[1024];  /* SLUICE_LIBRARY: read by the Python package before this library */
 	int gpu_blocks;      /* SLUICE_GPU_BLOCKS, 0 = as many as are resident */
 	char device_shards[8]; /* SLUICE_DEVICE_SHARDS: "no" or "yes" */
-	uint64_t memory_bytes; /* SLUICE_MEMORY, 0 = no limit; "8G", "512M", bytes */
+	uint64_t memory_bytes; /* SLUICE_MEMORY, 0 = no limit; "8G", "512M", or plain bytes */
 };
 
 enum env_kind {
 	ENV_TEXT,
 	ENV_COUNT,
 	ENV_MILLISECONDS, /* durations: us, ms, s, m, h; a plain number is seconds ... */
-	ENV_MICROSECONDS, /* the same, but a plain number is microseconds */
+	ENV_MICROSECONDS, /* as ENV_MILLISECONDS, but a plain number is microseconds */
 	ENV_PORTS,        /* LOW-HIGH, as env_ports() reads it */
 	ENV_BYTES,        /* K, M, G and T are powers of 1024; a plain number is bytes */
 	ENV_CHOICE,       /* one of the words of range */
@@ -57,7 +57,7 @@ struct env_entry {
 	enum env_kind kind;
 	const char *fallback; /* default as text, parsed like a value */
 	const char *range;    /* "1ms .. 1h" (enforced), or the words separated by '|' */
-	const char *help;     /* one or two sentences, fit for mdoc */
+	const char *help;     /* one or two sentences for the manual page, in mdoc */
 	size_t offset, bytes; /* position and size of the field in struct settings */
 };
 extern const struct env_entry env_table[];
@@ -65,8 +65,8 @@ extern const size_t env_table_size;
 
 /* Fills *out from the defaults and the environment, and applies SLUICE_LOG by log_configure(). A
  * variable that is set to "" counts as not set. Returns SLUICE_EINVAL for a value that does not
- * parse or is out of range, with a message that names the variable, the value and the range. For an
- * unknown SLUICE_* variable it logs a warning that names the nearest known one. */
+ * parse or is out of range; the message names the variable, the value and the range. For an unknown
+ * SLUICE_* variable, logs a warning that names the nearest known one. */
 int env_load(struct settings *out);
 /* Reads a range of ports, such as "20000-20063". Returns 0, or -1 if the text is not one. */
 int env_ports(const char *text, int *low, int *high);

@@ -14,7 +14,8 @@
 #define TEXT_OF_VALUE(macro) TEXT_OF(macro)
 
 static _Thread_local char last_error[ERROR_TEXT_BYTES];
-static _Thread_local char held_error[ERROR_TEXT_BYTES]; /* "" if no error is held back */
+static _Thread_local char held_error[ERROR_TEXT_BYTES]; /* the error that is held back; "" if
+							   there is none */
 static _Thread_local int holds_next;
 static _Thread_local struct error_scope *innermost;
 
@@ -83,7 +84,7 @@ int fail_quietly(int code, const char *format, ...)
 	va_start(args, format);
 	remember(format, args);
 	va_end(args);
-	holds_next = 0; /* this is the error to hold back */
+	holds_next = 0; /* this error is the one to hold back */
 	errno = saved_errno;
 	return code;
 }
@@ -160,7 +161,7 @@ const char *sluice_strerror(int code)
 _Static_assert(__builtin_strcmp(PACKAGE_VERSION, SLUICE_VERSION) == 0,
 	       "sluice.h and configure.ac have different versions");
 
-/* Parses MAJOR.MINOR.PATCH into three numbers and returns 1. After a space, any text may follow. */
+/* Parses MAJOR.MINOR.PATCH into three numbers and returns 1. A space and any text may follow. */
 static int read_version(const char *text, unsigned number[3])
 {
 	char end = '\0';

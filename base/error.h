@@ -8,19 +8,19 @@
 
 enum { ERROR_TEXT_BYTES = 768 };
 
-/* Remembers the sentence for sluice_last_error() of this thread, logs it once at error level, and
+/* Stores the sentence as sluice_last_error() of this thread, logs it once at error level, and
  * returns code. Called where a failure is detected; callers return the code without another
  * message. */
 int fail(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
-/* The same without the log line: for a failure that was logged where it was detected. */
+/* As fail(), but without the log line: for a failure that was already logged. */
 int fail_quietly(int code, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* A section of a call that handles its own failures, such as a full queue or a transport that is
  * not needed. Scopes are on the stack of one thread, and nest. */
 struct error_scope {
 	struct error_scope *outer;
-	int kept;                    /* something failed in this scope */
+	int kept;                    /* 1 after a failure in this scope */
 	char text[ERROR_TEXT_BYTES]; /* the text of sluice_last_error() before the scope */
 };
 void error_begin(struct error_scope *scope);
@@ -28,19 +28,19 @@ void error_begin(struct error_scope *scope);
  * sluice_last_error(). */
 int error_end(struct error_scope *scope, int rc);
 
-/* The next error of this thread is remembered, but not logged before error_release(). A collective
- * call uses this to hold its own error back until it knows whether other ranks have the same one.
- * Later errors are logged at once. */
+/* The next error of this thread is stored, but not logged before error_release(). A collective call
+ * thereby holds back its own error until it knows whether other ranks have the same one. Later
+ * errors are logged at once. */
 void error_hold(void);
 /* Ends error_hold(). An error that was held back is logged at this level and becomes the text of
  * sluice_last_error(). */
 void error_release(enum log_level level);
 
-/* Replaces control characters in a text from another process by spaces, because the text is shown
+/* Replaces control characters by spaces in a text from another process, because the text is shown
  * on a terminal. */
 void blank_controls(char *text);
 
-/* Returns for example "ENOENT (No such file or directory)" for an errno value, in static or
- * thread-local text. */
+/* Returns for example "ENOENT (No such file or directory)" for an errno value. The text is static
+ * or thread-local. */
 const char *errno_text(int err);
 #endif

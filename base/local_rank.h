@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 struct local_rank {
-	const char *variable; /* the variable that gave the rank; NULL: no variable did */
+	const char *variable; /* the variable that gave the rank; NULL: none did */
 	int rank;             /* 0 if no variable gave one */
 };
 
@@ -21,12 +21,12 @@ static inline int local_number(const char *variable)
 	return text && end != text && !*end && value >= 0 && value < 1 << 20 ? (int)value : -1;
 }
 
-/* A launcher inside a task of Slurm comes before Slurm: the processes that torchrun or mpirun start
- * there all inherit the SLURM_LOCALID of the task. */
+/* The variables of launchers that run inside a Slurm task are tried before Slurm's: the processes
+ * that torchrun or mpirun start in a task all inherit its SLURM_LOCALID. */
 static inline struct local_rank local_rank_find(void)
 {
 	static const struct {
-		const char *variable, *beside; /* beside: also set by that launcher; NULL: any */
+		const char *variable, *beside; /* beside: must be above the rank; NULL: unchecked */
 	} rows[] = { { "LOCAL_RANK", "LOCAL_WORLD_SIZE" }, /* torchrun */
 		     { "OMPI_COMM_WORLD_LOCAL_RANK", NULL },
 		     { "MPI_LOCALRANKID", NULL },   /* MPICH, Intel MPI */

@@ -19,9 +19,9 @@ const char *const log_module_names[LOG_MODULES] = { "runtime", "rdma", "slurm", 
 static _Atomic int thresholds[LOG_MODULES] = { LOG_WARN, LOG_WARN, LOG_WARN, LOG_WARN };
 
 /* The destination of log lines. A change fills the copy that is not in use and then publishes it,
- * so that log_line() can read without a lock. A reader that is suspended during two changes could
- * see the second change half done. This does no harm, because changes happen before the progress
- * thread starts or after it has ended. */
+ * so log_line() can read without a lock. A reader that is suspended during two changes could read a
+ * copy while it changes. Changes therefore happen only before the progress thread starts or after
+ * it has ended. */
 struct output {
 	sluice_log_fn sink;
 	void *context;
@@ -97,7 +97,7 @@ void log_line(enum log_level level, const char *module, const char *format, ...)
 	errno = saved_errno;
 }
 
-/* Locks change_lock; end_change() unlocks it. */
+/* Locks change_lock and returns the unused copy; end_change() publishes it and unlocks. */
 static struct output *begin_change(void)
 {
 	pthread_mutex_lock(&change_lock);

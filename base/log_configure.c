@@ -27,7 +27,7 @@ static int refuse_log_word(const char *what, const char *word, const char *const
 		    near ? "\"?" : "", what, list);
 }
 
-/* Applies one "LEVEL" or "MODULE+LEVEL" of the list. Writes into item. */
+/* Applies one "LEVEL" or "MODULE+LEVEL" of the list. Overwrites the separators in item. */
 static int configure_item(char *item, int levels[LOG_MODULES])
 {
 	enum { ALL = LOG_MODULES }; /* "all" is a word of SLUICE_LOG, but not a module */
@@ -66,7 +66,7 @@ int log_configure(const char *text)
 			    text, sizeof(list) - 1);
 	memcpy(list, text, strlen(text) + 1);
 	for (int m = 0; m < LOG_MODULES; m++)
-		levels[m] = LOG_WARN; /* for modules that the text does not name */
+		levels[m] = LOG_WARN; /* the default for modules that the text does not name */
 
 	char *rest = list;
 	char *item;

@@ -12,8 +12,8 @@ enum memory_place { MEMORY_HOST, MEMORY_DEVICE, MEMORY_EXPORTED };
 
 struct memory {
 	enum memory_place place;
-	void *address; /* host memory: its address; device memory: its virtual address on the
-			  device, which the host cannot read */
+	void *address; /* host address, or the virtual address on the device, which the host
+			  cannot read */
 	size_t bytes;
 	int fd; /* for device memory: a dma-buf that contains it, or -1 if it was not exported */
 	uint64_t fd_offset; /* for device memory: its offset in the dma-buf */

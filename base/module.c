@@ -14,7 +14,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* Returns the length of the common beginning of two paths, in whole components. */
+/* Returns the length of the path prefix that two paths share, in whole components. */
 static size_t common_length(const char *a, const char *b)
 {
 	size_t common = 0;
@@ -28,8 +28,8 @@ static size_t common_length(const char *a, const char *b)
 }
 
 /* Writes the path of the object that contains this code, a library or the program itself, and the
- * directory that configure chose for it. Returns -1 if that cannot be determined; self is then "".
- */
+ * directory of modules that was configured for it. Returns -1 if the path cannot be determined;
+ * self is then "". */
 static int find_this_library(char self[PATH_MAX], const char **home)
 {
 	const char *file;
@@ -42,7 +42,8 @@ static int find_this_library(char self[PATH_MAX], const char **home)
 		     RTLD_DL_LINKMAP))
 		return -1;
 	file = map->l_name;
-	if (!*file) { /* the program itself, whose recorded name may be relative to any directory */
+	if (!*file) { /* the program itself, whose recorded name may be relative to another
+			 directory */
 		*home = SLUICE_BIN_DIR;
 		file = "/proc/self/exe";
 	}
@@ -53,7 +54,7 @@ static int find_this_library(char self[PATH_MAX], const char **home)
 }
 
 /* Writes the directory of modules in the installation that self belongs to. Returns -1 if self is
- * not where an installation would have it: any user could have created a directory next to it. */
+ * not where it would be installed, because any user could have created a directory next to it. */
 static int folder_beside(const char *self, const char *home, char *folder, size_t cap)
 {
 	const size_t common = common_length(home, SLUICE_MODULE_DIR), tail = strlen(home + common);
@@ -68,7 +69,7 @@ static int folder_beside(const char *self, const char *home, char *folder, size_
 		       -1;
 }
 
-/* ---- whose module is it? --------------------------------------------------- */
+/* ---- the owner of a module ------------------------------------------------ */
 
 /* Users who can change the code of this process anyway: root, the process's user, and the owner of
  * the object that contains this code. In a user namespace without root, the owner of "/" stands for
@@ -97,7 +98,7 @@ static int is_owner(const struct owners *owners, uid_t user)
 	return 0;
 }
 
-/* Returns -1 and why if other users could change path. near_module: path is the module or its
+/* Returns -1 and sets why if other users could change path. near_module: path is the module or its
  * directory. A directory further up may be like /tmp, where nobody can replace files of another
  * user. A group whose number equals the owner's is the owner's private group. */
 static int check_owner(const char *path, int near_module, const struct owners *owners, char *why,
@@ -144,9 +145,9 @@ static int check_owners(const char *path, const struct owners *owners, char *why
 	return check_owner(path, 1, owners, why, cap);
 }
 
-/* Returns 1 and the path if the directory has the file, 0 if not, -1 and why if the file is not to
- * be loaded. The path has no symbolic links, so the file that is loaded is the one that was
- * examined. */
+/* Returns 1 and the path if the directory has the file, and 0 if not. Returns -1 and sets why if
+ * the file must not be loaded. The path has no symbolic links, so the file that is loaded is the
+ * file that was checked. */
 static int look_in(const char *folder, const char *file, const struct owners *owners, char *path,
 		   size_t cap)
 {

@@ -50,7 +50,7 @@ static size_t edit_distance(const char *a, size_t n_a, const char *b, size_t n_b
 static int is_beginning(const char *word, size_t n, const char *known)
 {
 	for (size_t i = 0; i < n; i++)
-		if (lower(word[i]) != lower(known[i])) /* this also stops at the end of known */
+		if (lower(word[i]) != lower(known[i])) /* also ends the loop at the end of known */
 			return 0;
 	return 1;
 }
@@ -75,7 +75,7 @@ const char *nearest_word(const char *word, const char *const *known, size_t n_kn
 		size_t distance = edit_distance(word, n, known[i], n_candidate);
 
 		if (n >= 3 && distance > 1 && is_beginning(word, n, known[i]))
-			distance = 1; /* for example, "resid" means "residual" */
+			distance = 1; /* a prefix is near: "resid" is likely to mean "residual" */
 		if (distance <= limit && distance < longer && distance < best_distance) {
 			best = known[i];
 			best_distance = distance;

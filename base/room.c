@@ -22,8 +22,7 @@ static FILE *open_under(const char *root, const char *folder, const char *name)
 	return fopen(path, "re");
 }
 
-/* Returns the number that a file contains. Returns no_limit if it contains "max" or does not
- * exist. */
+/* Returns the number in a file. Returns no_limit if the file contains "max" or does not exist. */
 static uint64_t number_in_file(const char *root, const char *folder, const char *name)
 {
 	FILE *file = open_under(root, folder, name);
@@ -83,7 +82,7 @@ static uint64_t left_of_machine(const char *root, uint64_t *swap)
 /* The names of a control group's files in one version of the interface. */
 struct version {
 	const char *mount, *limit, *used, *swap_limit, *swap_used;
-	const char *droppable[3]; /* keys in memory.stat */
+	const char *droppable[3]; /* keys in memory.stat of memory that the kernel can drop */
 };
 
 static const struct version versions[2] = {
@@ -110,7 +109,7 @@ static uint64_t left_of_group(const char *root, const struct version *v, const c
 	uint64_t left;
 
 	if (limit >= no_limit / 4 ||
-	    used == no_limit) /* version 1 expresses "no limit" by a huge number */
+	    used == no_limit) /* version 1 stores "no limit" as a huge number */
 		return no_limit;
 	left = left_after(limit,
 			  left_after(used, sum_of(root, folder, "memory.stat", v->droppable)));

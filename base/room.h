@@ -11,12 +11,12 @@ enum { ROOM_TEXT = 64 };
 struct room {
 	uint64_t node; /* bytes left to all processes that share the limit; UINT64_MAX if there is
 			  no limit */
-	uint64_t process;           /* bytes of address space left to this process */
+	uint64_t process;           /* bytes of address space that this process may still use */
 	char node_limit[ROOM_TEXT]; /* names the limit of `node`: "the machine" or "a memory control
 				       group (cgroup)" */
 };
 
-/* root is "", or in tests the directory that replaces the root of the file system. A limit that
+/* root is "", or in tests a directory that stands for the root of the file system. A limit that
  * cannot be read counts as no limit. */
 struct room room_left(const char *root);
 #endif

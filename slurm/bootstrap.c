@@ -42,7 +42,7 @@ struct bootstrap {
 	char origin[128];
 };
 
-/* ---- alone, or not served? ------------------------------------------------- */
+/* ---- processes without a launcher ------------------------------------------- */
 
 /* Returns the number in an environment variable, or -1 if it is unset or not a number. */
 static long environment_count(const char *name)
@@ -71,11 +71,11 @@ static long step_tasks(void)
 	return tasks >= 0 ? tasks : environment_count("SLURM_NTASKS");
 }
 
-/* Launchers that start several processes set one of these to their number. */
+/* Launchers that start several processes set one of these variables to the number of processes. */
 static const struct {
 	const char *size, *rank, *remedy;
-	int of_allocation; /* 1: the variable describes the whole allocation. A step has its own
-			      task count in another variable. */
+	int of_allocation; /* 1: the variable counts the tasks of the whole allocation, not of
+			      the step */
 } launchers_of_several[] = {
 	{ "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK",
 	  "use srun --mpi=pmix, or an mpirun that serves PMIx", 0 },
@@ -89,8 +89,8 @@ static const struct {
 	{ "SLURM_NTASKS", "SLURM_PROCID", "start the program by srun --mpi=pmix", 1 },
 };
 
-/* Warns, because a process that was meant to be one of several would otherwise silently train
- * alone. Only the process that the launcher calls rank 0 warns. */
+/* Warns, because otherwise a process that was started as one of several would silently train alone.
+ * Only the process that the launcher calls rank 0 warns. */
 static void warn_if_meant_for_several(void)
 {
 	for (size_t i = 0; i < sizeof(launchers_of_several) / sizeof(launchers_of_several[0]);
@@ -246,7 +246,7 @@ void bootstrap_close(struct bootstrap **b)
 
 /* ---- records ----------------------------------------------------------------- */
 
-/* Reads the running kernel's boot id. If that fails, makes one up that equals no other. */
+/* Reads the running kernel's boot id. If that fails, generates a random one. */
 static void read_boot_id(uint8_t id[16])
 {
 	char text[64];

@@ -12,12 +12,12 @@
 
 enum { RECORD_PAYLOAD_BYTES = 4096, NODE_NAME_BYTES = 64 };
 
-/* One per rank. bootstrap.c fills in and compares everything but the payload. */
+/* One record per rank. bootstrap.c fills in and compares all members except the payload. */
 struct rank_record {
 	uint32_t wire_version;
 	char version[32];           /* version of the package */
 	char build[48];             /* build id: compiler and flags, but no date */
-	uint8_t boot_id[16];        /* of the kernel */
+	uint8_t boot_id[16];        /* boot id of the running kernel */
 	char node[NODE_NAME_BYTES]; /* name from the launcher, or else from gethostname() */
 	uint32_t payload_bytes;
 	uint8_t payload[RECORD_PAYLOAD_BYTES]; /* addresses of the transports, from the caller */
@@ -25,26 +25,27 @@ struct rank_record {
 
 struct bootstrap;
 
-/* Determines rank and size: from the program's callbacks, unless they are NULL, else from PMIx
- * (Init). timeout_ms limits each call to the launcher. Returns SLUICE_EBOOT with the exact remedy
- * if srun was started without --mpi=pmix (SLURM_STEP_NUM_TASKS > 1 and no PMIx server). */
+/* Determines rank and size: from the program's callbacks, unless they are NULL, otherwise from PMIx
+ * (Init). timeout_ms limits each call to the launcher. If srun was started without --mpi=pmix
+ * (SLURM_STEP_NUM_TASKS > 1 and no PMIx server), returns SLUICE_EBOOT with the exact remedy. */
 int bootstrap_open(const sluice_bootstrap *callbacks, int timeout_ms, struct bootstrap **out);
 int bootstrap_rank(const struct bootstrap *b);
 int bootstrap_size(const struct bootstrap *b);
 const char *bootstrap_node(const struct bootstrap *b);
-/* For the log, for example "PMIx 4.2.2 (Slurm 22.05.8)" or "alone". */
+/* Returns a text for the log, for example "PMIx 4.2.2 (Slurm 22.05.8)" or "alone". */
 const char *bootstrap_origin(const struct bootstrap *b);
 
-/* Sends this rank's payload and receives every rank's record: records_out[size], malloc'ed, freed
- * by the caller. Collective. Runs one collecting fence, limited by timeout_ms. The records are
- * validated (sizes, magic, CRC). If wire version or package version differ anywhere, returns
- * SLUICE_EPEER with a message that names both versions and both ranks. It may be called again with
- * another payload, but not after an error or bootstrap_leave(). */
+/* Sends this rank's payload and receives the records of all ranks: records_out[size], allocated by
+ * malloc() and freed by the caller. Collective. Runs one fence that collects data, limited by
+ * timeout_ms. The records are validated (sizes, magic, CRC). If wire version or package version
+ * differ anywhere, returns SLUICE_EPEER with a message that names both versions and both ranks. It
+ * may be called again with another payload, but not after an error or after bootstrap_leave(). */
 int bootstrap_exchange(struct bootstrap *b, const uint8_t *payload, size_t payload_bytes,
 		       struct rank_record **records_out);
-/* Finalizes PMIx after the last exchange. From then on the death of a rank does not end the step:
- * the job has to notice it. */
+/* Finalizes PMIx after the last exchange. From then on the launcher does not end the step when a
+ * rank dies, so the job itself has to notice it. */
 int bootstrap_leave(struct bootstrap *b);
-/* Frees everything, and leaves the launcher if that was not done. Accepts a pointer to NULL. */
+/* Frees everything, and leaves the launcher if bootstrap_leave() has not. Accepts a pointer to
+ * NULL. */
 void bootstrap_close(struct bootstrap **b);
 #endif

@@ -94,7 +94,7 @@ int bounded_run(struct bounded *b, unsigned call, void *(*body)(void *), int tim
 	int err;
 
 	bounded_hold(b);
-	/* Keeps the application's signals away from this thread and those of PMIx. */
+	/* The helper thread and PMIx's threads must not receive the application's signals. */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &before);
 	err = pthread_create(&thread, NULL, body, b->object);

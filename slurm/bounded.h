@@ -6,10 +6,10 @@
 #define SLURM_BOUNDED_H
 #include <pthread.h>
 
-/* Numbers of calls. Each number is used for one call at a time. */
+/* The number of different calls. Only one call of each number can be active at a time. */
 enum { BOUNDED_CALLS = 8 };
 
-/* A member of the shared object. Other files do not read its members. */
+/* A member of the shared object. Other files do not access the members of this struct. */
 struct bounded {
 	pthread_mutex_t lock;
 	pthread_cond_t changed;
@@ -19,26 +19,27 @@ struct bounded {
 	void (*free)(void *object);
 };
 
-/* The caller is the first holder. free(object) is called after the last one has released it. */
+/* The caller becomes the first holder of the object. When the last holder releases it, free(object)
+ * is called. */
 void bounded_open(struct bounded *b, void *object, void (*free)(void *object));
 void bounded_hold(struct bounded *b);
 void bounded_release(struct bounded *b);
-/* The lock also serves other members of the object. */
+/* The lock also protects other members of the object. */
 void bounded_lock(struct bounded *b);
 void bounded_unlock(struct bounded *b);
 
-/* Runs body(object) on a helper thread, which holds b. body calls bounded_finish() and
- * bounded_release(). Returns 0, SLUICE_ENOMEM, or SLUICE_ETIMEDOUT without a message. */
+/* Runs body(object) on a helper thread, which becomes a holder of b. body calls bounded_finish()
+ * and bounded_release(). Returns 0, SLUICE_ENOMEM, or SLUICE_ETIMEDOUT without a message. */
 int bounded_run(struct bounded *b, unsigned call, void *(*body)(void *), int timeout_ms);
 /* Waits until the call is finished. Returns 0, or SLUICE_ETIMEDOUT without a message. */
 int bounded_await(struct bounded *b, unsigned call, int timeout_ms);
-/* Called when the call has ended with this status. Returns 1 if a wait for it ended at its
- * deadline. */
+/* Called when the call has ended with this status. Returns 1 if a wait for the call has timed
+ * out. */
 int bounded_finish(struct bounded *b, unsigned call, int status);
-/* Prepares this call number for a new call. No helper of the previous call may still run. */
+/* Prepares this call number for another call. No helper of the previous call may still run. */
 void bounded_renew(struct bounded *b, unsigned call);
 /* Returns the status of a finished call. */
 int bounded_status(const struct bounded *b, unsigned call);
-/* Returns 1 if a wait for the call ended at its deadline. */
+/* Returns 1 if a wait for the call has timed out. */
 int bounded_is_late(struct bounded *b, unsigned call);
 #endif

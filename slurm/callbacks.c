@@ -20,9 +20,9 @@
 #include <unistd.h>
 
 enum { MAX_RANKS = 1 << 20, NAME_BYTES = 128, KEY_BYTES = NAME_BYTES + 32 };
-/* ROOM is more than a record of any version needs. */
+/* ROOM is larger than a record of any version. */
 enum { TRAILER_BYTES = 8, ROOM = 72 * 1024 };
-/* After its timeout, a rank spends this long on finding the values that are missing. */
+/* After its timeout, a rank spends SEARCH_MS on finding out which values are missing. */
 enum { SEARCH_MS = 3000, LOOK_MS = 100, MOST_MISSING = 8 };
 
 struct callbacks {
@@ -31,8 +31,8 @@ struct callbacks {
 	char name[NAME_BYTES], node[NAME_BYTES], origin[NAME_BYTES + 16];
 	uint64_t give_up_ns;
 	int timeout_ms, rounds;
-	uint8_t *own;   /* the value that this rank has put */
-	uint8_t *value; /* ROOM bytes for what get() returns */
+	uint8_t *own;   /* the value of this rank that put() has stored */
+	uint8_t *value; /* ROOM bytes for the result of get() */
 	size_t own_bytes;
 };
 
@@ -68,7 +68,7 @@ static void forget_values(struct callbacks *c)
 	c->own = c->value = NULL;
 }
 
-/* The program's store keeps no track of its ranks, so there is nothing to leave. */
+/* The program's store does not track its ranks, so leaving needs no action. */
 static int callbacks_leave(struct launcher *l)
 {
 	forget_values(callbacks_of(l));
@@ -95,7 +95,7 @@ static void store_key(const struct callbacks *c, int rank, char key[KEY_BYTES])
 	snprintf(key, KEY_BYTES, "%s.card%s.%d", c->name, c->rounds > 1 ? "2" : "", rank);
 }
 
-/* Returns what get() returned, but treats a length beyond the buffer as an error. */
+/* Calls the program's get(). A length beyond the buffer is an error. */
 static int get(struct callbacks *c, int rank, int timeout_ms, size_t *bytes)
 {
 	char key[KEY_BYTES];

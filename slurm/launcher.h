@@ -11,12 +11,12 @@
 
 enum { LAUNCHER_ROUNDS = 2 };
 
-/* The first member of the struct of each kind. */
+/* The first member of the struct of each kind of launcher. */
 struct launcher {
 	const struct launcher_ops *ops;
 };
 
-/* Receives the bytes of one rank, which are valid during the call only. Returns 0, or an error that
+/* Receives the bytes of one rank, which are valid only during the call. Returns 0, or an error that
  * ends the exchange. */
 typedef int (*launcher_take_fn)(void *context, int rank, const uint8_t *bytes, size_t n);
 
@@ -24,26 +24,28 @@ struct launcher_ops {
 	int (*rank)(const struct launcher *l);
 	int (*size)(const struct launcher *l);
 	const char *(*name)(const struct launcher *l); /* "PMIx 4.2.2" */
-	const char *(*node)(const struct launcher *l); /* "" if the launcher does not say */
+	const char *(*node)(const struct launcher *l); /* "" if the launcher does not provide a
+							  name */
 	/* Sends mine[0..n) to all ranks and passes the bytes of every rank, including this one, to
 	 * take(), in rank order. Collective. May be called LAUNCHER_ROUNDS times, and not after an
-	 * error. SLUICE_EPEER: a rank on this node ended before all ranks had joined. PMIx has then
-	 * been asked to end the step, which is the only way to inform the ranks on other nodes. */
+	 * error. SLUICE_EPEER: a rank on this node ended before all ranks had joined. exchange()
+	 * has then asked PMIx to end the step, which is the only way to inform the ranks on other
+	 * nodes. */
 	int (*exchange)(struct launcher *l, const uint8_t *mine, size_t n, launcher_take_fn take,
 			void *context);
-	/* Leaves the launcher. From then on the death of a peer does not end the step: this library
-	 * has to notice it. Called at most once, after the exchanges, whether or not they
-	 * succeeded. */
+	/* Leaves the launcher. From then on the launcher does not end the step when a peer dies, so
+	 * this library has to notice it. Called at most once, after the exchanges, whether or not
+	 * they succeeded. */
 	int (*leave)(struct launcher *l);
-	/* Leaves the launcher if that was not done, and frees it. */
+	/* Leaves the launcher if leave() was not called, and frees it. */
 	void (*close)(struct launcher *l);
 };
 
 /* Returns 1 if this build supports PMIx, else 0. */
 int pmix_supported(void);
-/* Joins the PMIx launcher that started this process. Returns 0 with *out NULL if none did. Fails
- * with SLUICE_EBOOT, SLUICE_ETIMEDOUT or SLUICE_ENOMEM. Messages use the name `node` unless the
- * launcher gives another one. */
+/* Joins the PMIx launcher that started this process. If no PMIx launcher did, returns 0 and sets
+ * *out to NULL. Fails with SLUICE_EBOOT, SLUICE_ETIMEDOUT or SLUICE_ENOMEM. Messages use the name
+ * `node` unless the launcher gives another one. */
 int pmix_open(int timeout_ms, const char *node, struct launcher **out);
 
 /* Uses the program's callbacks, which are copied. Returns SLUICE_EINVAL or SLUICE_ENOMEM on

@@ -31,29 +31,30 @@ enum { FINALIZE_TIMEOUT_MS = 5000, MAX_RANKS = 1 << 20 };
 /* While a rank waits for the others, it checks at this interval whether the ranks on its node
  * are alive. */
 enum { LOOK_MS = 1000 };
-/* After its timeout, a rank spends this long on finding the records that are missing. */
+/* After its timeout, a rank spends this long on finding out which records are missing. */
 enum { SEARCH_TIMEOUT_MS = 3000, MOST_MISSING = 8 };
 
-/* One key per exchange, because a value that was put cannot be put again. */
+/* There is one key per exchange, because PMIx does not replace a value that was put. */
 static const char *const record_keys[LAUNCHER_ROUNDS] = { "sluice.card", "sluice.card2" };
 
 struct pmix_launcher {
 	struct launcher base;
-	struct bounded calls; /* the caller, helper threads, and a pending fence hold it */
+	struct bounded calls; /* held by the caller, helper threads, and a pending fence */
 	int timeout_ms;
-	int joined; /* between Init and Finalize */
+	int joined; /* 1 between Init and Finalize */
 	pmix_proc_t self;
 	int size;
 	char node[256];
 	char name[64];
-	char settings[400]; /* PMIX_MCA_* before Init, which sets some itself */
-	char *present;      /* [size], by PHASE_SEARCH: the launcher has these ranks' records */
+	char settings[400]; /* the user's PMIX_MCA_*, read before Init, which sets some itself */
+	char *present;      /* [size], set by PHASE_SEARCH: 1 if the launcher has this rank's
+			       record */
 	int n_answers;      /* in PHASE_SEARCH */
-	char *local;        /* "0,1,5": the ranks on this node; NULL if the launcher does not say */
+	char *local;        /* "0,1,5": the ranks on this node; NULL if unknown */
 	int rounds;         /* number of exchanges begun */
 
-	pmix_value_t **value;      /* [size], by PHASE_COLLECT */
-	int n_values;              /* how many are set */
+	pmix_value_t **value;      /* [size], set by PHASE_COLLECT */
+	int n_values;              /* number of entries of `value` that are set */
 	const char *call;          /* the PMIx call whose status PHASE_INIT returns */
 	pmix_info_t fence_info[2]; /* kept here because a pending fence may still read it */
 };
@@ -79,8 +80,8 @@ static void free_launcher(void *object)
 	free(l);
 }
 
-/* Launchers use different types for a count, so any integer type is accepted. Returns -1 for
- * others. */
+/* Returns a count of any integer type, because launchers differ in the type. Returns -1 for other
+ * types. */
 static long long value_count(const pmix_value_t *v)
 {
 	switch (v->type) {
@@ -143,8 +144,8 @@ static pmix_status_t ask_size_and_node(struct pmix_launcher *l)
 			snprintf(l->node, sizeof(l->node), "%s", value->data.string);
 		PMIX_VALUE_RELEASE(value);
 	}
-	/* A failure is ignored: the end of a rank on this node is then noticed only by the
-	 * timeout. */
+	/* A failure is ignored. Without the list, only the timeout reveals that a rank on this node
+	 * has ended. */
 	if (get_value(l, PMIX_RANK_WILDCARD, PMIX_LOCAL_PEERS, &value) == PMIX_SUCCESS) {
 		if (value->type == PMIX_STRING && value->data.string)
 			l->local = strdup(value->data.string);
@@ -166,7 +167,7 @@ static void *init_body(void *argument)
 		status = ask_size_and_node(l);
 	l->joined = joined;
 	if (bounded_finish(&l->calls, PHASE_INIT, status) && joined)
-		PMIx_Finalize(NULL, 0); /* the caller has given up */
+		PMIx_Finalize(NULL, 0); /* the caller has timed out and will not finalize */
 	bounded_release(&l->calls);
 	return NULL;
 }
@@ -197,8 +198,9 @@ static void name_version(char *name, size_t bytes)
 	snprintf(name, bytes, "PMIx %.*s", (int)strcspn(digit, ", "), digit);
 }
 
-/* PMIX_MCA_* variables of the user reach this process, but not Slurm's daemon, so the two may for
- * example use different security methods. Writes "PMIX_MCA_psec=none PMIX_MCA_gds=hash". */
+/* Writes a text such as "PMIX_MCA_psec=none PMIX_MCA_gds=hash". The user's PMIX_MCA_* variables
+ * reach this process, but not Slurm's daemon, so the two may for example use different security
+ * methods. */
 static void list_pmix_settings(char *text, size_t bytes)
 {
 	static const char prefix[] = "PMIX_MCA_";
@@ -237,10 +239,9 @@ static void leave_and_drop(struct pmix_launcher *l);
 
 /* Another library of this process, such as MPI, may call PMIx_Init after our PMIx_Finalize. In
  * libpmix 3 and 4 the module ds21 cannot start a second time. The second PMIx_Init then selects
- * ds12, for which the server has no data of this job, and the library finds nothing. With ds12
- * excluded, libpmix selects the module that asks the server. libpmix reads PMIX_MCA_gds only in
- * the first PMIx_Init of a process, so it must be set before ours. (libpmix itself sets other
- * variables in PMIx_Init.) */
+ * ds12, for which the server has no data of this job, and the library finds nothing. If ds12 is
+ * excluded, libpmix selects the module that asks the server. libpmix reads PMIX_MCA_gds only in the
+ * first PMIx_Init of a process, so it must be set before ours. */
 static void let_pmix_init_again(void)
 {
 	const char *modules = getenv("PMIX_GDS_MODULE");
@@ -254,8 +255,8 @@ int pmix_open(int timeout_ms, const char *node, struct launcher **out)
 	struct pmix_launcher *l;
 	int err;
 
-	/* Every PMIx server sets this for its clients. Without it, Init would fail, or start a job
-	 * of one rank in each process. */
+	/* Every PMIx server sets this variable for its clients. Without the variable, Init would
+	 * fail, or start a job of one rank in each process. */
 	if (!getenv("PMIX_NAMESPACE")) {
 		*out = NULL;
 		return 0;
@@ -324,7 +325,7 @@ static int leave_server(struct pmix_launcher *l)
 {
 	int err;
 
-	/* If Init was abandoned, its helper finalizes when Init ends. */
+	/* If PMIx_Init timed out, its helper thread finalizes when the call returns. */
 	if (bounded_is_late(&l->calls, PHASE_INIT) || !l->joined)
 		return 0;
 	l->joined = 0;
@@ -383,7 +384,7 @@ static int offer(struct pmix_launcher *l, const uint8_t *mine, size_t n)
 	return status == PMIX_SUCCESS ? 0 : call_failed(l, "PMIx_Commit", status);
 }
 
-struct question { /* requests the record of one rank; freed when it is answered */
+struct question { /* A request for the record of one rank, freed when it is answered */
 	struct pmix_launcher *l;
 	int rank;
 	pmix_info_t limit;
@@ -408,7 +409,7 @@ static void record_answered(pmix_status_t status, pmix_value_t *value, void *con
 }
 
 /* The launcher has a rank's record as soon as the rank has put it. All records are requested at the
- * same time, because a request for a missing one may never be answered. */
+ * same time, because a request for a missing record may never be answered. */
 static void *search_body(void *argument)
 {
 	struct pmix_launcher *l = argument;
@@ -427,7 +428,7 @@ static void *search_body(void *argument)
 		PMIX_INFO_LOAD(&q->limit, PMIX_TIMEOUT, &seconds, PMIX_INT);
 		bounded_hold(&l->calls);
 		status = PMIx_Get_nb(&proc, record_key(l), &q->limit, 1, record_answered, q);
-		if (status != PMIX_SUCCESS) /* on failure, no answer will come */
+		if (status != PMIX_SUCCESS) /* the request failed, so no answer will come */
 			record_answered(status == PMIX_OPERATION_SUCCEEDED ? PMIX_SUCCESS : status,
 					NULL, q);
 	}
@@ -435,8 +436,8 @@ static void *search_body(void *argument)
 	return NULL;
 }
 
-/* Names the ranks whose record the launcher does not have, such as "rank 3, rank 5 and 2 more"; ""
- * if it has all. */
+/* Names the ranks whose record the launcher does not have, such as "rank 3, rank 5 and 2 more".
+ * Writes "" if it has all. */
 static void name_missing(struct pmix_launcher *l, char *text, size_t bytes)
 {
 	int rank, missing = 0;
@@ -485,9 +486,9 @@ static void *abort_body(void *argument)
 }
 
 /* Called when a rank on this node has ended before all ranks joined. The fence cannot end without
- * that rank, and nothing but the fence reaches the ranks on other nodes. The launcher is therefore
- * asked to end the step, as it does by itself when a client of PMIx dies. The ranks on this node
- * get time to notice it first, so that each of them reports it. */
+ * that rank, and nothing but the fence reaches the ranks on other nodes. This rank therefore asks
+ * the launcher to end the step, as the launcher does by itself when a client of PMIx dies. First it
+ * gives the other ranks on this node time to notice, so that each of them reports the failure. */
 static int sibling_ended(struct pmix_launcher *l, int rank)
 {
 	struct timespec pause = { LOOK_MS / 1000 + 1, 0 };
@@ -534,18 +535,19 @@ static void fence_done(pmix_status_t status, void *context)
 static int fence(struct pmix_launcher *l)
 {
 	pmix_info_t *info = l->fence_info;
-	/* Without this, the fence is no barrier between nodes and returns no data. */
+	/* A fence that does not collect is no barrier between nodes, and returns no data. */
 	bool collect = true;
-	int seconds = l->timeout_ms / 1000 + 1; /* the server's limit, which is later than ours */
+	int seconds = l->timeout_ms / 1000 + 1; /* the server's limit is later than ours */
 	pmix_status_t status;
 	int err;
 
 	PMIX_INFO_LOAD(&info[0], PMIX_COLLECT_DATA, &collect, PMIX_BOOL);
 	PMIX_INFO_LOAD(&info[1], PMIX_TIMEOUT, &seconds, PMIX_INT);
-	bounded_hold(&l->calls); /* fence_done() releases it; if that is never called, it is kept */
+	bounded_hold(&l->calls); /* fence_done() releases it; if it is never called, the object
+				    is kept */
 	status = PMIx_Fence_nb(NULL, 0, info, 2, fence_done, l);
 	if (status == PMIX_OPERATION_SUCCEEDED)
-		fence_done(PMIX_SUCCESS, l); /* PMIx will not call it */
+		fence_done(PMIX_SUCCESS, l); /* PMIx does not call it after a failure */
 	else if (status != PMIX_SUCCESS)
 		fence_done(status, l);
 	err = await_fence(l);
@@ -619,7 +621,7 @@ static int pmix_exchange(struct launcher *launcher, const uint8_t *mine, size_t 
 		return fail(SLUICE_EINVAL, "PMIx: records are exchanged at most %d times",
 			    LAUNCHER_ROUNDS);
 	l->rounds++;
-	/* The previous exchange has succeeded, so none of its helpers is left. */
+	/* The previous exchange has succeeded, so none of its helper threads still runs. */
 	bounded_renew(&l->calls, PHASE_FENCE);
 	bounded_renew(&l->calls, PHASE_COLLECT);
 	free_values(l);

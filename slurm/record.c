@@ -36,7 +36,7 @@ static void put_text(uint8_t *to, size_t bytes, const char *text)
 	memset(to + i, 0, bytes - i);
 }
 
-/* Returns 1 if the field has printable text followed by zeros to its end, at least one. */
+/* Returns 1 if the field has printable text, followed by at least one zero and only zeros. */
 static int get_text(char *to, const uint8_t *from, size_t bytes)
 {
 	size_t i = 0;

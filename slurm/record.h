@@ -21,7 +21,8 @@
 enum {
 	RECORD_HEADER_BYTES = 180,
 	RECORD_MAX_BYTES = RECORD_HEADER_BYTES + RECORD_PAYLOAD_BYTES + 4,
-	/* The largest record of a later version that is read. Longer records are refused unread. */
+	/* The largest record of a later version that is accepted. Longer records are refused
+	 * unread. */
 	RECORD_ACCEPT_BYTES = 64 * 1024
 };
 
@@ -31,14 +32,13 @@ size_t record_encode(const struct rank_record *record, uint32_t rank,
 		     uint8_t out[RECORD_MAX_BYTES]);
 
 /* Reads bytes[0..n) as the record of this rank. Returns 0, or SLUICE_EWIRE with a static text in
- * *why; *out is then unspecified. The payload of another wire version is left out (payload_bytes
- * 0), because its meaning is not known. */
+ * *why; *out is then unspecified. If the record has another wire version, the payload is left out
+ * (payload_bytes 0), because its meaning is not known. */
 int record_decode(const uint8_t *bytes, size_t n, uint32_t rank, struct rank_record *out,
 		  const char **why);
 
-/* Compares wire and package versions. Returns 0, or SLUICE_EPEER with a sentence that names the
- * versions, ranks and nodes of rank 0 and of the lowest rank that differs from it. Every rank that
- * has the same records gets the same sentence. Different build ids are a warning, logged by rank
- * 0. */
+/* Compares wire and package versions. Returns 0, or SLUICE_EPEER with a sentence about rank 0 and
+ * the lowest rank that differs from it: versions, ranks and nodes. All ranks with the same records
+ * get the same sentence. If build ids differ, rank 0 logs a warning. */
 int record_compare(const struct rank_record *records, int size, int own_rank);
 #endif

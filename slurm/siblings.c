@@ -16,7 +16,8 @@
 
 enum { MOST_ANCESTORS = 64 };
 
-/* Reads /proc/PID/NAME and appends a NUL; the caller frees it. NULL if it cannot be read. */
+/* Reads /proc/PID/NAME and appends a NUL; the caller frees the text. Returns NULL if the file
+ * cannot be read. */
 static char *read_proc(pid_t pid, const char *name, size_t *bytes_out)
 {
 	char path[64], *text = NULL, *grown;
@@ -46,7 +47,7 @@ static char *read_proc(pid_t pid, const char *name, size_t *bytes_out)
 	return text;
 }
 
-/* Reads a process's state and parent and returns 0, or -1 if it does not exist any more. */
+/* Reads a process's state and parent. Returns 0, or -1 if the process does not exist. */
 static int look_at(pid_t pid, char *state, pid_t *parent)
 {
 	size_t bytes;
@@ -62,7 +63,7 @@ static int look_at(pid_t pid, char *state, pid_t *parent)
 	return rc;
 }
 
-/* Returns the number in text if text contains nothing else, otherwise -1. */
+/* Returns the number in text, or -1 if text is not a number. */
 static int parse_number(const char *text)
 {
 	char *end;
@@ -92,8 +93,8 @@ static int rank_of(pid_t pid, const char *in_namespace)
 	return ours ? rank : -1;
 }
 
-/* Finds the launcher's child that is this process, or an ancestor of it if a script started it.
- * Returns 0 or -1. */
+/* Finds the child of the launcher that is this process, or an ancestor of this process if a script
+ * started it. Returns 0 or -1. */
 static int find_task(const char *in_namespace, int self, pid_t *task, pid_t *launcher)
 {
 	char state;

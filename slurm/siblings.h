@@ -5,8 +5,8 @@
 #ifndef SLURM_SIBLINGS_H
 #define SLURM_SIBLINGS_H
 
-/* Returns the lowest rank whose process has ended, or -1 if there is none or /proc does not prove
- * it. local: the ranks on this node, such as "0,1,5", with self among them. in_namespace: their
+/* Returns the lowest rank whose process has ended. Returns -1 if there is none, or if /proc does
+ * not prove it. local: the ranks on this node including self, such as "0,1,5". in_namespace: their
  * common value of PMIX_NAMESPACE. */
 int siblings_ended(const char *in_namespace, const char *local, int self);
 #endif
