@@ -7,7 +7,8 @@
 #include <cuda_runtime_api.h>
 #include <stdint.h>
 
-/* Sets value[i] = vector[index[i]] and *found = count, or *found = 0 if *refused is not zero. */
+/* Sets value[i] = vector[index[i]] and *found = count. If *refused is not zero, *found becomes
+ * 0. */
 struct gather_args {
 	const float *vector;
 	const uint32_t *index;

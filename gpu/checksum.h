@@ -11,8 +11,8 @@
 /* Bit 31 is the coefficient of 1, bit 0 that of x^31, as in the checksum itself. */
 #define CHECKSUM_POLYNOMIAL 0x82f63b78u
 #define CHECKSUM_ONE        0x80000000u
-/* The initial checksum, which is the same as adding it to the first word. It is added once more
- * after the last word. */
+/* The initial checksum. It has the same effect as adding it to the first word, and is added once
+ * more after the last word. */
 #define CHECKSUM_BEGIN 0xffffffffu
 enum { CHECKSUM_NEAR = 256, CHECKSUM_FAR = 512 };
 

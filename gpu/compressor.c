@@ -30,7 +30,7 @@ enum {
 	GATHER_BLOCKS_EACH = 8,
 	CELL_BYTES = 4,
 	LANDED_BYTES = 8, /* an index and a value */
-	SIGNS_BYTES = 64  /* the words have a cache line of their own */
+	SIGNS_BYTES = 64  /* gives the words their own cache line */
 };
 
 /* The results, which are copied to the host in one piece. */
@@ -43,17 +43,19 @@ struct device_compressor {
 	struct device_selector *s;
 	struct device_sketch *sketch; /* NULL if the compressor was opened without sketches */
 	size_t parts, results_bytes;
-	struct results *results; /* results on the device, followed by the places */
+	struct results *results; /* results on the device; the places of the parts follow them */
 	struct push_place *places;
-	struct results *arrived; /* pinned memory, followed by the places to be sent */
+	struct results *arrived; /* pinned memory; the places that the host requests follow the
+				    results */
 	struct push_place *asked;
 	struct push_signs *signs; /* pinned memory, in front of `arrived` */
 	uint32_t turn;            /* number of the last push; 0 before the first */
 	struct encoder *encoder;
-	int device;   /* number of the GPU, for messages about a push that is waited for */
+	int device;   /* number of the GPU, for messages about an unfinished push */
 	int few_bits; /* 1 if values are encoded in few bits */
 	int known;    /* 1 if the host knows the lengths of the payloads */
-	/* The number of selected coordinates in the last push that cuda_pushed() waited for. */
+	/* The number of selected coordinates in the last push for which cuda_pushed() has
+	 * waited. */
 	uint32_t found;
 	/* Pinned memory for lists that kernels read; `landed` of its entries are in use. */
 	uint32_t *landing_index;
@@ -80,7 +82,7 @@ static int allocate_results(struct device_compressor *c, size_t bytes)
 	int rc;
 
 	capture_allow(&mode);
-	/* Kernels reach pinned memory by the host's address. */
+	/* Kernels access pinned memory at the host's address. */
 	rc = cuda_check(cudaMalloc((void **)&c->results, bytes + widths), "allocating a push") ||
 	     cuda_check(cudaHostAlloc(&pinned, SIGNS_BYTES + bytes, cudaHostAllocDefault),
 			"allocating pinned memory") ||
@@ -157,12 +159,12 @@ static uint32_t next_turn(const struct device_compressor *c)
 	return c->turn + 1 ? c->turn + 1 : 1;
 }
 
-/* Writes the host's request where the device reads it. */
+/* Writes the places that the host requests to memory that the device reads. */
 static void ask_places(struct device_compressor *c, const struct device_part *parts)
 {
 	uint32_t listed = 0;
 
-	/* The last push has been waited for, so its places have been read. */
+	/* The last push has been waited for, so the device has read its places. */
 	for (size_t i = 0; i < c->parts; i++) {
 		c->asked[i] = (struct push_place){ .begin = parts[i].begin,
 						   .span = parts[i].span,
@@ -200,7 +202,7 @@ static int stream_idle(void *stream, const char *what)
 	error = cudaStreamQuery(stream);
 	capture_restore(mode);
 	if (error == cudaErrorNotReady) {
-		cudaGetLastError(); /* clears the error: a busy stream is none */
+		cudaGetLastError(); /* clears the error, because a busy stream is not a failure */
 		return 0;
 	}
 	return cuda_check(error, what) ? -1 : 1;
@@ -248,8 +250,8 @@ int cuda_lands(struct device_compressor *c, uint32_t count, void *stream)
 
 /* ---- the parts of a push ----------------------------------------------------- */
 
-/* Copies the request and zeroed results to the device. If something is selected, split does this
- * instead. */
+/* Copies the request and zeroed results to the device. If something is selected, the kernel split
+ * does this instead. */
 static int send_places(struct device_compressor *c, void *stream)
 {
 	if (cuda_check(cudaMemcpyAsync(c->places, c->asked, c->parts * sizeof(*c->places),
@@ -362,7 +364,7 @@ static int enqueue_selected(struct device_compressor *c, const struct device_pus
 	return push->payload == DEVICE_PAIRS ? encoder_pack(c->encoder, &e) : 0;
 }
 
-/* Returns the number of cells in all payloads; the host knows their lengths. */
+/* Returns the number of cells in all payloads, whose lengths the host knows. */
 static uint64_t all_cells(const struct device_compressor *c, const struct device_part *parts)
 {
 	uint64_t bytes = 0;
@@ -453,7 +455,7 @@ int cuda_push(struct device_compressor *c, const struct device_push *push, void 
 	return selector_leave(c->s, before, rc);
 }
 
-/* ---- what became of it ----------------------------------------------------- */
+/* ---- the outcome ------------------------------------------------------------ */
 
 static int is_done(const struct device_compressor *c)
 {
@@ -489,8 +491,8 @@ int cuda_poll(struct device_compressor *c, int asks, void *stream)
 		return 1;
 	if (!asks)
 		return 0;
-	/* The calling thread is often not the one that pushed, and then NULL would mean the default
-	 * stream of another device. */
+	/* The calling thread may differ from the thread that pushed, and then NULL would mean the
+	 * default stream of another device. */
 	if (selector_enter(c->s, &before))
 		return -1;
 	return selector_leave(c->s, before, query_stream(c, stream));
@@ -584,12 +586,12 @@ int cuda_fetch(struct device_compressor *c, uint32_t first, uint32_t count, uint
 
 	if (!count)
 		return 0;
-	if (selector_enter(c->s, &before)) /* may be another thread than the push */
+	if (selector_enter(c->s, &before)) /* this thread may differ from the thread that pushed */
 		return -1;
 	return selector_leave(c->s, before, copy_selection(c, first, count, index, value, stream));
 }
 
-/* Copies to the device the values of a part that the host left unsent. */
+/* Copies the values that the host left unsent in a part to the device. */
 static int send_rest(const struct selector_view *v, const struct device_sent *sent,
 		     const float *rest, const uint32_t *unsent, void *stream)
 {

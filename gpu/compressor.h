@@ -14,8 +14,9 @@ struct push_place {
 	uint32_t capacity; /* most entries of its message */
 	uint8_t *payload;  /* device memory into which pack writes the payload */
 	uint8_t *copy;     /* device address of host memory for a copy; NULL: there is no copy */
-	uint32_t bytes;    /* length of the payload, if the host knows it; else 0 */
-	uint32_t listed;   /* for values: where its coordinates begin in the list of all parts */
+	uint32_t bytes;    /* length of the payload if the host knows it, otherwise 0 */
+	uint32_t listed;   /* for values: the position of the part's coordinates in the list of
+			      all parts */
 };
 
 /* The result for a part. */
@@ -36,7 +37,8 @@ struct push_summary {
 	float bad;        /* the first value that is not finite */
 };
 
-/* Words in pinned memory that the device sets to the number of the push when it reaches a stage. */
+/* Words in pinned memory. When the device reaches a stage, it sets the word to the number of the
+ * push. */
 struct push_signs {
 	uint32_t selected; /* the selection is done */
 	uint32_t done;     /* the results are in host memory */
@@ -47,16 +49,16 @@ struct split_args {
 	const uint32_t *index;
 	const struct push_place *asked; /* in pinned memory; copied to place */
 	struct push_place *place;
-	uint32_t parts, room; /* room: entries of index */
-	int splits;           /* 0: the parts have no entries */
-	int whole;            /* instead, the entries of a part are all its coordinates */
+	uint32_t parts, room; /* room: number of entries in index */
+	int splits;           /* 0: the parts have no list entries */
+	int whole;            /* if set, the entries of a part are all its coordinates */
 	struct push_summary *summary;
 	struct push_part *part;
 	uint32_t *selected; /* the address of push_signs.selected */
-	uint32_t number;    /* of this push */
+	uint32_t number;    /* the number of this push */
 };
 
-/* Packs and quantises all parts. value receives what the messages leave unsent. */
+/* Packs and quantises all parts. value receives the rest that the messages leave unsent. */
 struct push_pack_args {
 	const uint32_t *index;
 	float *value;
@@ -68,16 +70,17 @@ struct push_pack_args {
 	uint8_t *widths;      /* an entry per delta block of all parts */
 };
 
-/* Sends all coordinates of all parts: the sum of gradient and residual goes into the payload and
- * out of the residual. */
+/* Sends all coordinates of all parts: the sum of gradient and residual moves from the residual to
+ * the payload. */
 struct push_dense_args {
 	const void *grad;
 	enum value_type grad_type;
-	float grad_scale; /* of 8 bits */
+	float grad_scale; /* scale of an 8-bit gradient */
 	float scale;
 	int adds;       /* 0: the residual already is the sum */
-	int keep;       /* 0: no memory is kept, and the content of the residual is not added */
-	int judge;      /* enum device_judge; with FIRST also if the sum was computed before */
+	int keep;       /* 0: there is no residual memory, and the old content of residual is not
+			   added */
+	int judge;      /* enum device_judge; FIRST also checks if the sum was computed before */
 	int sends_left; /* 1: the residual is sent even if the gradient is refused */
 	float *residual;
 	uint32_t n;
@@ -86,7 +89,7 @@ struct push_dense_args {
 	uint32_t parts;
 	struct value_coding values;
 	struct push_summary *summary;
-	uint32_t *barrier; /* 0 before the launch */
+	uint32_t *barrier; /* must be 0 before the launch */
 };
 
 struct push_quantize_args {
@@ -96,7 +99,7 @@ struct push_quantize_args {
 	struct push_part *part;
 	uint32_t parts;
 	struct value_coding coding;
-	const uint32_t *most; /* the bits of the magnitude that a grid covers */
+	const uint32_t *most; /* magnitude that a grid covers, as bits */
 	struct random_stream stream;
 };
 
@@ -116,8 +119,8 @@ struct push_gather_args {
 	uint32_t parts;
 };
 
-/* The update after a message: residual[index[i]] = value[i], and, unless the coordinate is exempt
- * or was not sent, velocity[index[i]] = 0. */
+/* The update after a message: residual[index[i]] = value[i]. Unless the coordinate is exempt or was
+ * not sent, also velocity[index[i]] = 0. */
 struct settle_args {
 	float *residual, *velocity; /* velocity may be NULL */
 	const uint32_t *index;      /* ascending */
@@ -128,22 +131,22 @@ struct settle_args {
 };
 
 struct report_args {
-	/* Applied if all parts are packed, unless residual is NULL. count is an upper bound: the
-	 * capacity of the lists. */
+	/* settle is applied if all parts are packed, unless residual is NULL. Its count is an upper
+	 * bound: the capacity of the lists. */
 	struct settle_args settle;
-	int settled; /* the residual was already updated with the payloads */
+	int settled; /* 1 if the residual was already updated with the payloads */
 	struct push_summary *summary;
 	const struct push_part *part;
 	uint32_t parts;
 	/* If not NULL: its first non-finite value is reported. */
 	const void *grad;
 	enum value_type grad_type;
-	float grad_scale;             /* of 8 bits */
+	float grad_scale;             /* scale of an 8-bit gradient */
 	struct topk_state *selection; /* cleared after its content is copied to summary */
 	const uint32_t *from;         /* the results, counted in words */
 	uint32_t *to;                 /* where the host reads them */
 	uint32_t words;
-	uint32_t *done; /* becomes `number`, this push's, after all other writes */
+	uint32_t *done; /* set to `number`, the number of this push, after all other writes */
 	uint32_t number;
 };
 

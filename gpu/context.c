@@ -28,7 +28,7 @@ void capture_allow(enum cudaStreamCaptureMode *before)
 	*before = cudaStreamCaptureModeRelaxed;
 	if (cudaThreadExchangeStreamCaptureMode(before) == cudaSuccess)
 		return;
-	cudaGetLastError(); /* the allocation reports the error */
+	cudaGetLastError(); /* the failed allocation reports this error itself */
 	*before = cudaStreamCaptureModeGlobal;
 }
 

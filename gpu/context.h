@@ -7,14 +7,14 @@
 #define GPU_CONTEXT_H
 #include <cuda_runtime_api.h>
 
-/* Returns 0 if work in which the host takes part may be enqueued on the stream now, and -1 if the
- * stream is being captured, or is the default stream while another one is captured. The query does
- * not invalidate a capture. */
+/* Returns 0 if work in which the host takes part may be enqueued on the stream now. Returns -1 if
+ * the stream is being captured, or is the default stream while another one is captured. The query
+ * does not invalidate a capture. */
 int cuda_ready(void *stream);
 
-/* Used in pairs around allocations and similar calls. In CUDA's default mode, such a call would
- * invalidate the capture of any other stream. This thread may declare it safe, because its
- * allocations are not part of a graph. */
+/* Called in pairs around allocations and similar calls. In CUDA's default mode, such a call would
+ * invalidate captures on all other streams. This thread may allow the call, because its allocations
+ * are not part of a graph. */
 void capture_allow(enum cudaStreamCaptureMode *before);
 void capture_restore(enum cudaStreamCaptureMode before);
 

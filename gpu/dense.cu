@@ -19,7 +19,7 @@
 
 enum { DENSE_AT_ONCE = 4 };
 
-/* What this thread has found. */
+/* The values that one thread has found. */
 struct dense_seen {
 	uint32_t largest, bad, inverted;
 };
@@ -54,7 +54,7 @@ __device__ static inline void judge_gradient(const struct push_dense_args *a)
 
 /* ---- one pass over a part ---------------------------------------------------- */
 
-/* The task of one pass over a part, which all threads of its team make. */
+/* The arguments of one pass of a team over a part. */
 struct dense_pass {
 	uint64_t begin, span;
 	uint64_t thread, threads;
@@ -103,7 +103,7 @@ __device__ static inline void send_one(const struct push_dense_args *a, const st
 		store_sum(a, s->begin + i, rest);
 }
 
-/* All loads of a turn precede its stores, so that no load waits for a store. */
+/* All loads of one iteration precede its stores, so that no load waits for a store. */
 __device__ static inline void pass_over(const struct push_dense_args *a, const struct dense_pass *s,
 					struct dense_seen *seen)
 {
@@ -187,7 +187,7 @@ __device__ static inline void dense_part(const struct push_dense_args *a, uint32
 	state->verdict = PACK_DONE;
 }
 
-/* If a gradient is refused, the part's message is empty. */
+/* Makes the part's message empty, for a refused gradient. */
 __device__ static inline void empty_part(struct push_part *part)
 {
 	part->range.first = part->range.count = 0;

@@ -8,7 +8,7 @@ enum { THREADS = 256, WARPS_OF_BLOCK = 8, SEAL_BLOCKS_EACH = 2, ENTRY_WORDS = 2 
 
 struct encoder {
 	uint8_t *widths; /* bit widths of all parts' delta blocks */
-	/* How many blocks of the kernels fit on a multiprocessor. */
+	/* The number of blocks of each kernel that fit on a multiprocessor. */
 	unsigned pack_each, quantize_each, dense_each;
 	struct checksum_powers power;
 };
@@ -70,7 +70,7 @@ static uint32_t most_entries(const struct encoding *what)
 	return sum < room ? (uint32_t)sum : room;
 }
 
-/* Encodes the values of all parts if they are in few bits. index NULL: value is the whole
+/* Encodes the values of all parts if they are in few bits. If index is NULL, value is the whole
  * vector. */
 static int quantize_parts(const struct encoder *e, const struct encoding *what,
 			  const uint32_t *index, float *value, uint32_t most)

@@ -9,7 +9,7 @@
 
 struct encoder;
 
-/* A push whose parts the device knows. place, part and summary are device memory. */
+/* A push whose parts are known to the device. place, part and summary are device memory. */
 struct encoding {
 	struct selector_view of;
 	const struct device_push *push;
@@ -23,13 +23,14 @@ struct encoding {
 /* Loads the kernels. widths: encoder_widths() bytes of device memory, owned by the caller. */
 int encoder_open(uint8_t *widths, struct encoder **out);
 void encoder_close(struct encoder **encoder);
-/* room: entries of the lists of a selection. */
+/* room: number of entries in the lists of a selection. */
 size_t encoder_widths(uint32_t room, size_t parts);
 
-/* encoder_pack(), encoder_dense() and encoder_seal() enqueue launches. encoder_pack() packs the
- * selection with its positions, and seals the payloads. */
+/* encoder_pack(), encoder_dense() and encoder_seal() enqueue kernels. encoder_pack() packs the
+ * selected coordinates with their positions, and seals the payloads. */
 int encoder_pack(const struct encoder *e, const struct encoding *what);
-/* Encodes all coordinates, without sealing. folded: the residual already is the sum. */
+/* Encodes all coordinates, without sealing. folded: the gradient was already added to the
+ * residual. */
 int encoder_dense(const struct encoder *e, const struct encoding *what, int folded);
 /* Computes the checksums of the payloads, and copies the payloads to host memory if requested.
  * words: at least the total length of all payloads. */

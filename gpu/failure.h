@@ -4,10 +4,10 @@
 #define GPU_FAILURE_H
 #include <cuda_runtime_api.h>
 
-/* Returns 0 for cudaSuccess. Otherwise remembers "what failed on device N: CUDA's name (CUDA's
- * text)" and returns -1. `what` names the operation or the kernel. */
+/* Returns 0 for cudaSuccess. Otherwise stores "what failed on device N: CUDA's name (CUDA's text)"
+ * as the last error and returns -1. `what` names the operation or the kernel. */
 int cuda_check(cudaError_t error, const char *what);
-/* The same for failures that have no CUDA error code. */
+/* As cuda_check(), for failures that have no CUDA error code. */
 int cuda_refuse(const char *format, ...) __attribute__((format(printf, 1, 2)));
 const char *cuda_failure(void);
 #endif

@@ -35,8 +35,8 @@ __device__ static inline float narrow_one(const struct fold_args *a, uint64_t at
 	return i < left ? widened_at(a->grad, at + i, a->grad_type, a->grad_scale) : 0.0f;
 }
 
-/* Loads half a tile of the gradient, which may have any alignment, as floats. Beyond the end it
- * returns zeros. */
+/* Loads half a tile of the gradient, which may have any alignment, as floats. Returns zeros beyond
+ * the end. */
 __device__ static inline void load_gradient(const struct fold_args *a, uint64_t at, int whole,
 					    float4 *g)
 {
@@ -80,7 +80,7 @@ __device__ static inline void report_bad(const struct fold_args *a, const struct
 	if (!bad->n)
 		return;
 	if (a->judge)
-		a->state->nan = 1; /* nothing will be selected */
+		a->state->nan = 1; /* the selection then selects nothing */
 	atomicAdd(&a->state->nonfinite, bad->n);
 	atomicMax(&a->state->inverted_first, bad->inverted);
 }

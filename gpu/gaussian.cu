@@ -24,7 +24,7 @@ __device__ static inline void count_keys_above(const struct topk_args *a, uint32
 		atomicAdd(count, seen.sure);
 }
 
-/* One thread of each block searches, and all blocks get the same result. */
+/* One thread of each block searches for the level. All blocks find the same. */
 struct gaussian_shared {
 	uint64_t sums[WARPS];
 	struct gaussian g;

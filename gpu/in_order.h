@@ -96,9 +96,10 @@ __device__ static inline int finish_alone(const struct topk_args *a, uint32_t li
 	return listed <= FEW_CANDIDATES && tiles_of(a) <= FEW_TILES;
 }
 
-/* A block handles a run of tiles, 256 at a time, one per thread. Both counts share a word, because
- * each sum stays below 2^32. sums: WARPS entries of shared memory. alone: each block counts the
- * candidates of all tiles. Returns the number of selected coordinates on every thread. */
+/* A block handles a run of tiles, 256 at a time, one per thread. The counts of keys above the floor
+ * and of ties share a word, because each sum stays below 2^32. sums: WARPS entries of shared
+ * memory. alone: each block counts the candidates of all tiles. Returns the number of selected
+ * coordinates on every thread. */
 __device__ static inline uint32_t put_in_order(const struct topk_args *a, uint64_t *sums,
 					       struct cut cut, int ties_apart, int alone,
 					       uint32_t *passed)
@@ -162,7 +163,8 @@ __device__ static inline void end_of_sweep(const struct topk_args *a, uint64_t *
 
 	grid_barrier(&a->state->barrier, passed);
 	listed = look(&a->state->listed[0]);
-	if (listed > a->room) { /* timing decides which tiles had room, so no candidate is used */
+	if (listed > a->room) { /* timing decides which tiles fitted, so the candidates are not
+				   used */
 		if (blockIdx.x == 0 && threadIdx.x == 0)
 			a->state->found = listed;
 		return;

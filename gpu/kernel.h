@@ -26,7 +26,7 @@ enum { LANES = 32, BLOCK = 256, WARPS = BLOCK / LANES };
 		name(const __grid_constant__ struct args a)
 #define UNROLL _Pragma("unroll")
 #define FROM_C extern "C"
-/* Does nothing here. In the emulation it counts the bytes of vectors that kernels access. */
+/* No operation on a GPU. The emulation counts here the bytes of vectors that kernels access. */
 #define TOUCH(bytes)
 
 __device__ static inline void while_waiting(void)
@@ -44,8 +44,8 @@ __device__ static inline double shuffle_xor_double(double v, unsigned mask)
 	return __shfl_xor_sync(ALL_LANES, v, (int)mask);
 }
 
-/* Stores 16 bytes at once. The compiler splits a plain store into four if another branch stores
- * single words. */
+/* Stores 16 bytes at once. The compiler would split a plain store into four if another branch
+ * stores single words. */
 __device__ static inline void store_vector(float *p, float4 v)
 {
 	__stcg((float4 *)p, v);
@@ -66,8 +66,8 @@ __device__ static inline uint32_t look(const uint32_t *counter)
 	return *(const volatile uint32_t *)counter;
 }
 
-/* Counts a block that has arrived at a barrier. A thread of the same GPU that sees the count
- * through arrivals() also sees everything that the block's threads wrote before __syncthreads(). */
+/* Counts a block that has arrived at a barrier. If a thread of the same GPU sees this count through
+ * arrivals(), it also sees everything that the block's threads wrote before __syncthreads(). */
 __device__ static inline void arrive(uint32_t *counter)
 {
 	asm volatile("red.release.gpu.global.add.u32 [%0], 1;" : : "l"(counter) : "memory");
@@ -81,8 +81,8 @@ __device__ static inline uint32_t arrivals(const uint32_t *counter)
 	return v;
 }
 
-/* Stores a word in pinned memory that the host polls. The host sees it after everything that this
- * thread has written or seen. */
+/* Stores a word in pinned memory that the host polls. When the host sees the word, it also sees
+ * everything that this thread has written or seen before. */
 __device__ static inline void tell_host(uint32_t *there, uint32_t v)
 {
 	__threadfence_system();
@@ -99,9 +99,9 @@ static inline dim3 blocks_of(unsigned n)
 	return d;
 }
 
-/* Loads kernels on the current device. CUDA would load them at the first launch, which may wait for
- * all kernels that run on the device. One of those may wait for a peer, which in turn waits for
- * this push. */
+/* Loads kernels on the current device. Otherwise CUDA would load them at the first launch and might
+ * then wait for all kernels that run on the device. If one of these waits for a peer that waits for
+ * this push, that would be a deadlock. */
 static inline cudaError_t load_kernels(const void *const *kernels, unsigned n)
 {
 	cudaError_t error = cudaSuccess;
@@ -152,7 +152,7 @@ __device__ static inline uint64_t block_before(uint64_t v, uint64_t *sums, uint6
 {
 	uint64_t inclusive = warp_inclusive64(v), before = 0, total = 0;
 
-	__syncthreads(); /* the previous call may still read sums */
+	__syncthreads(); /* threads may still read sums of the previous call */
 	if (lane_id() == LANES - 1)
 		sums[warp_id()] = inclusive;
 	__syncthreads();
@@ -166,8 +166,8 @@ __device__ static inline uint64_t block_before(uint64_t v, uint64_t *sums, uint6
 
 /* ---- a barrier of all blocks ----------------------------------------------- */
 
-/* Blocks of a cooperative launch that work on the same list. The calling block is number `block` of
- * them, and the first is block `first` of the grid. */
+/* Blocks of a cooperative launch that work on the same list. The calling block has the number
+ * `block` in the team, and the team's first block the number `first` in the grid. */
 struct team {
 	unsigned first, block, blocks;
 };
@@ -182,9 +182,9 @@ __device__ static inline struct team whole_grid(void)
 	return t;
 }
 
-/* The team of this block in a launch for `lists` lists. Sets *list to the team's first list. With
- * more blocks than lists, each list has a team of consecutive blocks. Otherwise each block is a
- * team of one, and handles every gridDim.x-th list from its first one on. */
+/* Returns the team of this block in a launch for `lists` lists, and sets *list to the team's first
+ * list. If there are more blocks than lists, each list has a team of consecutive blocks. Otherwise
+ * each block is a team of one, and handles every gridDim.x-th list from its first one on. */
 __device__ static inline struct team team_of(uint32_t lists, uint32_t *list)
 {
 	struct team t;
@@ -220,7 +220,7 @@ __device__ static inline void team_barrier(uint32_t *arrived, uint32_t *passed, 
 	__syncthreads();
 }
 
-/* The same for all blocks of the launch. */
+/* A barrier for all blocks of the launch. */
 __device__ static inline void grid_barrier(uint32_t *arrived, uint32_t *passed)
 {
 	team_barrier(arrived, passed, gridDim.x);

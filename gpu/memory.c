@@ -16,13 +16,13 @@
 /* ---- the driver ------------------------------------------------------------ */
 
 /* These calls bypass CUDA's runtime. To find the owner of a pointer, the runtime first makes a
- * context on the current device, which takes 0.3 s and some 500 MB there, even if the process uses
- * another device or none; and it has no function for dma-bufs. This file only uses a driver that is
- * already in the process, and never loads or initialises one. It relies on the driver's ABI and not
- * on its header, which is not installed everywhere: cuPointerGetAttributes(number, attributes,
- * results, CUdeviceptr), CUDA 7.0; cuDeviceGet(CUdevice *, ordinal) and cuDeviceGetAttribute(int *,
- * attribute, CUdevice), CUDA 2.0; cuMemGetHandleForAddressRange(void *handle, CUdeviceptr, size_t,
- * type, flags), CUDA 11.7. */
+ * context on the current device. This takes 0.3 s and some 500 MB there, even if the process uses
+ * another device or none. The runtime also has no function for dma-bufs. This file only uses a
+ * driver that is already in the process, and never loads or initialises one. It relies on the
+ * driver's ABI and not on its header, which is not installed everywhere:
+ * cuPointerGetAttributes(number, attributes, results, CUdeviceptr), CUDA 7.0; cuDeviceGet(CUdevice
+ * *, ordinal) and cuDeviceGetAttribute(int *, attribute, CUdevice), CUDA 2.0;
+ * cuMemGetHandleForAddressRange(void *handle, CUdeviceptr, size_t, type, flags), CUDA 11.7. */
 #ifndef DRIVER_FILE
 #define DRIVER_FILE "libcuda.so.1"
 #endif
@@ -43,9 +43,9 @@ enum {
 	DRIVER_OK = 0
 };
 
-/* Returns NULL if no driver is in the process. Keeps the handle of one that is, because a search
- * goes through all libraries, and every step looks up the owner of each of the application's
- * tensors. */
+/* Returns a handle of the driver, or NULL if no driver is in the process. The handle is kept once
+ * it is found: a search goes through all libraries, and every step looks up the owner of each of
+ * the application's tensors. */
 static void *loaded_driver(void)
 {
 	static void *_Atomic kept;
@@ -114,8 +114,7 @@ static int device_exports(range_handle_fn **handle)
 
 /* ---- memory ---------------------------------------------------------------- */
 
-/* Smaller requests come from pages that are shared with other allocations and cannot be
- * exported. */
+/* Smaller requests come from pages that other allocations share, which cannot be exported. */
 enum { DEVICE_PAGE = 2 << 20 };
 
 /* Returns 1 if p is device memory, of device *owner, or managed memory that kernels can use; 0 if
@@ -137,7 +136,8 @@ static int pointer_owner(const void *p, int *owner, int *is_managed)
 		return -1;
 	*is_managed = managed != 0;
 	/* Pinned memory is host memory. The host can also use managed memory, but only after the
-	 * kernels that write it. Kernels of the same stream need not wait for them. */
+	 * kernels that write it have ended. Kernels of the same stream need not wait for those
+	 * kernels. */
 	return type == DRIVER_MEMORY_OF_DEVICE || managed;
 }
 
@@ -150,8 +150,8 @@ int cuda_find(const void *p, int *device)
 		return found;
 	if (cuda_check(cudaGetDevice(&current), "asking for the device"))
 		return -1;
-	/* Otherwise buffers and the default stream would belong to another device, and would not
-	 * wait for this device's kernels. */
+	/* Buffers and the default stream would belong to the current device, and would not wait for
+	 * the kernels of the device that owns p. */
 	if (!managed && owner != current)
 		return cuda_refuse("it is on GPU %d, but the calling thread uses GPU %d: call "
 				   "cudaSetDevice(%d) first, or give the model a stream of GPU %d",
@@ -246,7 +246,8 @@ void cuda_release(struct memory *memory)
 
 int cuda_pin(void *host, size_t bytes, void **there)
 {
-	/* Pinned for every device, because the one that will push is not known here. */
+	/* The memory is pinned for every device, because the device that will push is not known
+	 * here. */
 	const unsigned flags = cudaHostRegisterPortable | cudaHostRegisterMapped;
 	enum cudaStreamCaptureMode mode;
 	int rc;

@@ -7,7 +7,8 @@
 #include "gpu/sweep.h"
 #include "runtime/compress/moments.h"
 
-/* Adds neighbours, then pairs of them, and so on. The result is equal on all lanes. */
+/* Adds the values of neighbouring lanes, then those of pairs, and so on. The result is equal on all
+ * lanes. */
 __device__ static inline double sum_of_lanes(double v)
 {
 	for (unsigned by = 1; by < LANES; by *= 2)
@@ -27,7 +28,7 @@ __device__ static inline void put_moments(double *to, double first, double secon
 }
 
 /* Adds up one tile, after adding the gradient if `adding`. *largest ignores exempt coordinates.
- * Returns how many of the lane's coordinates have no terms. */
+ * Returns how many of the lane's coordinates contribute no terms. */
 __device__ static inline uint32_t add_tile(const struct topk_args *a, uint32_t tile, int adding,
 					   struct moment_terms terms, uint32_t *largest,
 					   uint32_t *largest_of_all)
@@ -65,7 +66,7 @@ __device__ static inline uint32_t add_tile(const struct topk_args *a, uint32_t t
 	return left_out;
 }
 
-/* Returns this lane's share of n pairs, starting at `from`, for sum_of_lanes(). */
+/* Adds up this lane's part of n pairs, starting at `from`. sum_of_lanes() then adds the lanes. */
 __device__ static inline void lane_share(const double *from, uint32_t n, double *first,
 					 double *second)
 {

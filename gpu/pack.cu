@@ -12,7 +12,7 @@
 struct pack_shared {
 	uint32_t gap[WARPS][DELTA_BLOCK];
 	uint64_t sums[WARPS];
-	uint64_t offset[BLOCK]; /* offsets of the delta blocks in one turn */
+	uint64_t offset[BLOCK]; /* offsets of the delta blocks of one iteration */
 	struct pack_args args;  /* the arguments for one part of a push */
 };
 
@@ -104,7 +104,7 @@ __device__ static inline struct choice choose_coding(const struct pack_args *a,
 	c.payload = section_of_values(a->span, &a->values);
 	if (a->count == a->span)
 		return c;
-	if (value_few_bits(a->values.type)) /* in few bits, zero would not decode to zero */
+	if (value_few_bits(a->values.type)) /* few bits have no code that decodes to zero */
 		c.payload = UINT64_MAX;
 	consider(&c, CODING_RAW, 4 * (uint64_t)a->count, values);
 	if (a->count && a->index[a->count - 1] - a->index[0] == a->count - 1)
@@ -172,7 +172,8 @@ __device__ static inline uint8_t packed_byte(const uint32_t *gap, unsigned width
 {
 	uint32_t from = 8 * b / width, byte = 0;
 	int shift = (int)(from * width) -
-		    (int)(8 * b); /* where gap `from` begins, relative to this byte; <= 0 */
+		    (int)(8 * b); /* position of the first bit of gap `from`, relative to this
+				     byte; <= 0 */
 
 	for (; shift < 8 && from < DELTA_BLOCK; from++, shift += (int)width)
 		byte |= shift < 0 ? gap[from] >> -shift : gap[from] << shift;
@@ -186,7 +187,7 @@ __device__ static inline void write_delta_block(const struct pack_args *a, uint3
 	const uint32_t n = gaps_of(a, block), first = block * DELTA_BLOCK;
 	const unsigned width = a->widths[block];
 
-	__syncwarp(ALL_LANES); /* the previous call may still read gap */
+	__syncwarp(ALL_LANES); /* lanes may still read gap of the previous call */
 	for (unsigned g = lane_id(); g < DELTA_BLOCK; g += LANES)
 		gap[g] = g < n ? gap_at(a, first + g) : 0;
 	__syncwarp(ALL_LANES);
@@ -213,7 +214,8 @@ __device__ static inline void write_delta(const struct pack_args *a, struct run 
 		for (uint32_t i = warp_id(); i < BLOCK && from + i < run.end; i += WARPS)
 			write_delta_block(a, from + i, bits + sh->offset[i], sh->gap[warp_id()]);
 		before += all;
-		/* block_before() of the next turn is a barrier before offset is written again. */
+		/* In the next iteration, block_before() acts as a barrier before offset is written
+		 * again. */
 	}
 }
 
@@ -288,8 +290,7 @@ KERNEL(pack, pack_args)
 	pack_list(&a, whole_grid(), &sh);
 }
 
-/* Writes the arguments for packing part p. They are in shared memory, because registers are
- * scarce. */
+/* Writes the arguments for packing part p to shared memory, because registers are scarce. */
 __device__ static inline void part_args(const struct push_pack_args *a, uint32_t p,
 					struct pack_args *out)
 {
@@ -310,8 +311,8 @@ __device__ static inline void part_args(const struct push_pack_args *a, uint32_t
 	out->widths = a->widths + range.first / DELTA_BLOCK + p;
 }
 
-/* If a part has more entries than its capacity, its whole team skips it, so no block waits at a
- * barrier for one that has left. */
+/* The whole team skips a part that has more entries than its capacity, so no block waits at a
+ * barrier for a block that has left. */
 KERNEL(pack_push, push_pack_args)
 {
 	__shared__ struct pack_shared sh;
@@ -321,7 +322,7 @@ KERNEL(pack_push, push_pack_args)
 	for (; p < a.parts; p += gridDim.x) {
 		if (a.part[p].range.count > a.place[p].capacity)
 			continue;
-		__syncthreads(); /* the previous part may still be in use */
+		__syncthreads(); /* threads may still use the arguments of the previous part */
 		if (threadIdx.x == 0)
 			part_args(&a, p, &sh.args);
 		__syncthreads();

@@ -19,7 +19,7 @@ struct pack_state {
 	uint32_t coding;  /* enum index_coding */
 	uint32_t payload_bytes;
 	float scale;
-	uint32_t indices; /* bytes of the payload that precede the values */
+	uint32_t indices; /* number of bytes before the values in the payload */
 	uint32_t barrier;
 	uint32_t largest; /* largest magnitude, as bits */
 };
@@ -30,10 +30,12 @@ struct pack_range {
 };
 
 struct pack_args {
-	const uint32_t *index; /* in ascending order; of the whole vector, so base is subtracted */
+	const uint32_t *index; /* in ascending order; counted in the whole vector, so base is
+				  subtracted */
 	const float *value;    /* finite */
-	float *decoded;        /* receives what the receiver will decode; may be value */
-	/* decoded receives the unsent rest instead, which is value - decoded. */
+	float *decoded;        /* receives the values that the receiver will decode; may equal
+				  value */
+	/* 1: decoded receives the unsent rest instead, which is value - decoded. */
 	int leave_rest;
 	uint8_t *payload; /* room for message_bound() less the header; 4-byte aligned */
 	uint32_t base, count, span;

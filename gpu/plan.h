@@ -9,7 +9,7 @@
 
 /* The coordinates that a warp handles at once: eight loads of 16 bytes per lane. */
 enum { TILE_COORDINATES = 1024, TILE_ROUNDS = 8, ROUND_COORDINATES = 128 };
-/* Number of passes that narrow an interval of 31 bits, with bins of 11 bits. */
+/* The number of passes with bins of 11 bits that narrow down a key of 31 bits. */
 enum { NARROWINGS = 3 };
 
 /* The positions of a selector's arrays in its one allocation, as offsets in bytes; n < 2^32. */
@@ -17,12 +17,12 @@ struct select_plan {
 	size_t n, k;
 	uint32_t tiles;
 	uint32_t room; /* entries of the lists of candidates and of selected coordinates */
-	size_t exempt; /* for the spans */
+	size_t exempt; /* the exempt spans */
 	size_t state, first, counts, candidate_index, candidate_value, index, value;
 	size_t packing, widths;       /* for pack */
 	size_t tile_sums, group_sums; /* pairs of sums */
 	size_t block_sums;            /* a pair for each of GRID_MOST blocks */
-	size_t bytes;                 /* of the whole allocation */
+	size_t bytes;                 /* size of the whole allocation */
 };
 enum { GRID_MOST = 4096, TILES_OF_GROUP = 1024, ROOM_SHARE = 64 };
 
@@ -41,7 +41,9 @@ HOST_AND_DEVICE static inline uint32_t sample_count(uint32_t n)
  * fixed distance could coincide with the columns of a matrix. */
 HOST_AND_DEVICE static inline uint32_t sample_place(uint32_t n, uint32_t samples, uint32_t j)
 {
-	const uint32_t each = n / samples, longer = n - each * samples; /* have one more */
+	const uint32_t each = n / samples, longer = n - each * samples; /* the last `longer`
+									   strata have one
+									   coordinate more */
 	uint32_t hash = (j + 1) * 2654435769u;
 
 	hash = (hash ^ hash >> 15) * 2246822519u;

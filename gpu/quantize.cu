@@ -28,7 +28,7 @@ __device__ static inline uint32_t warp_largest(const struct quantize_args *a, ui
 	return __reduce_max_sync(ALL_LANES, largest);
 }
 
-/* Adds in the order of the values: every lane adds the values of all lanes one by one. */
+/* Every lane adds the values of all lanes one by one, so the sum has the order of the values. */
 __device__ static inline float warp_mean(const struct quantize_args *a, uint64_t begin,
 					 uint64_t end)
 {

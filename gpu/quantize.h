@@ -19,12 +19,12 @@ struct quantize_args {
 	/* Value i has the random number of coordinate first + index[i]; NULL: of first + i. */
 	const uint32_t *index;
 	const float *value;
-	float *decoded; /* may be value */
-	int leave_rest; /* decoded receives the unsent rest instead */
+	float *decoded; /* receives the decoded values; may equal value */
+	int leave_rest; /* 1: decoded receives the unsent rest instead */
 	uint8_t *out;   /* few_bits_bytes() bytes */
 	uint32_t count;
 	struct value_coding coding; /* uniform or grid */
-	/* A grid covers at least this magnitude, and also the magnitude with the bits `most` in
+	/* A grid covers at least this magnitude, and also the magnitude whose bits are at `most` in
 	 * device memory (NULL: none). */
 	float range;
 	const uint32_t *most;

@@ -11,7 +11,7 @@
 
 enum { SAMPLE_DEVIATIONS = 4 };
 
-/* Returns coordinate i of the vector to select from, as the sweep will compute it. */
+/* Returns coordinate i of the vector from which the sweep will select, as the sweep computes it. */
 __device__ static inline float sum_at(const struct topk_args *a, int adding, uint32_t i)
 {
 	const float v = one(a->x ? a->x : a->residual, i, a->n);
@@ -21,7 +21,7 @@ __device__ static inline float sum_at(const struct topk_args *a, int adding, uin
 	if (a->grad_type == VALUE_F32)
 		return v + a->scale * one((const float *)a->grad, i, a->n);
 	if (!adds_narrow(a, tile_whole(a, i / TILE_COORDINATES)))
-		return v; /* prepare() has already added it */
+		return v; /* prepare() has already added the gradient */
 	return v + a->scale * widened_at(a->grad, i, a->grad_type, a->grad_scale);
 }
 
@@ -34,7 +34,7 @@ __device__ static inline uint32_t sample_key(const struct topk_args *a, int addi
 	return exempt_within(a, i, 1) ? 0 : key_of(sum_at(a, adding, i));
 }
 
-/* Counts the samples in an interval. The first pass draws them. */
+/* Counts the samples in an interval. The first pass draws the samples. */
 __device__ static inline void count_samples(const struct topk_args *a, struct histogram *sh,
 					    int adding, uint32_t samples, struct known known,
 					    unsigned pass)
@@ -57,7 +57,7 @@ __device__ static inline void count_samples(const struct topk_args *a, struct hi
 }
 
 /* Sets *near to the interval that probably holds the k-th largest key. Returns 0 if the vector is
- * too short for a sample, or if there would be too many equal candidates for the room. */
+ * too short for a sample, or if the interval probably holds more equal candidates than fit. */
 __device__ static inline int sample_interval(const struct topk_args *a, struct histogram *sh,
 					     int adding, uint32_t *passed, struct known *near)
 {
@@ -68,7 +68,8 @@ __device__ static inline int sample_interval(const struct topk_args *a, struct h
 	const uint32_t lower = (uint32_t)rank + margin + 1,
 		       upper = (uint32_t)rank > margin ? (uint32_t)rank - margin : 0;
 	struct known known = { 1, KEY_MASK };
-	uint32_t over = 0, reached = lower; /* samples above `known`, and those that reach low */
+	uint32_t over = 0, reached = lower; /* number of samples above `known`, and number of
+					       samples that reach `low` */
 
 	for (unsigned pass = 0; pass < SAMPLE_PASSES && samples; pass++) {
 		const unsigned shift = known_shift(known);
@@ -78,7 +79,8 @@ __device__ static inline int sample_interval(const struct topk_args *a, struct h
 		count_samples(a, sh, adding, samples, known, pass);
 		grid_barrier(&a->state->barrier, passed);
 		find_bin(sh, counts, (upper ? upper : 1) - over);
-		if (sh->bin == BINS) { /* probably fewer than k values are not zero */
+		if (sh->bin == BINS) { /* then the vector probably has fewer than k non-zero
+					  values */
 			near->low = 1;
 			near->high = KEY_MASK;
 			return 1;

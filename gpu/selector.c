@@ -89,7 +89,7 @@ static int allocate_memory(struct device_selector *s, const struct device_span *
 	cudaStream_t own;
 	if (capture_stream_open(&own))
 		return -1;
-	/* Before the first step the hint is zero. */
+	/* Zeroes the hint, because there was no step yet. */
 	const int rc = cuda_check(cudaMemsetAsync(part(s, s->plan.state), 0,
 						  sizeof(struct selector_state), own),
 				  "clearing a selector") ||
@@ -149,7 +149,8 @@ void cuda_selector_close(struct device_selector **selector)
 	if (!selector || !*selector)
 		return;
 	capture_allow(&mode);
-	if (cudaFree((*selector)->memory) != cudaSuccess) /* any device's memory can be freed */
+	if (cudaFree((*selector)->memory) != cudaSuccess) /* cudaFree() accepts memory of any
+							     device */
 		cudaGetLastError();
 	capture_restore(mode);
 	free(*selector);
@@ -183,8 +184,7 @@ static int launch(struct device_selector *s, const struct device_select *call,
 	return cuda_check(topk_enqueue(args, s->grid, stream), "starting the kernel topk");
 }
 
-/* Returns 1 if the gradient is not simply added but also processed, which must happen before the
- * selection. */
+/* Returns 1 if the gradient must be processed, and not only added, before the selection. */
 static int needs_fold(const struct device_select *call)
 {
 	return call->velocity || call->clip > 0 || call->zero;
@@ -247,7 +247,7 @@ static int enqueue_kernels(struct device_selector *s, const struct device_select
 					stream, "copying indices to the device")) ||
 	    launch(s, call, args, stream))
 		return -1;
-	/* The caller's list replaces the selected coordinates, of which there are none here. */
+	/* The coordinates come from the caller's list instead of a selection. */
 	return call->list ?
 		       cuda_check(gather_enqueue(&gather, fewer_blocks(grid, s->blocks), stream),
 				  "starting the kernel gather") :
@@ -264,7 +264,7 @@ int cuda_select(struct device_selector *s, const struct device_selection *select
 				  .grad_type = (enum value_type)call->grad_type,
 				  .grad_scale = call->grad_scale,
 				  .scale = call->scale,
-				  /* With x there is neither a gradient nor a residual. */
+				  /* With x, nothing is added. */
 				  .adds = !selection->x && !folds(selection),
 				  .clear = selection->clear && !selection->x,
 				  .judge = selection->x || folds(selection) ? DEVICE_JUDGE_NOT :
@@ -422,7 +422,7 @@ int cuda_packed(struct device_selector *s, struct device_packed *out, void *stre
 {
 	int before;
 
-	/* NULL would mean the default stream of the current device, whichever that is. */
+	/* NULL would mean the default stream of whichever device is current. */
 	if (enter_device(s, &before))
 		return -1;
 	return leave_device(s, before, take_packed(s, out, stream));
@@ -529,7 +529,7 @@ int selector_change(struct device_selector *s, const struct device_change *call,
 				       "starting the kernel change"));
 }
 
-/* ---- for compressor.c ------------------------------------------------------ */
+/* ---- functions for compressor.c ---------------------------------------------- */
 
 struct selector_view selector_view(const struct device_selector *s)
 {

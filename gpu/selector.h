@@ -19,35 +19,35 @@ int selector_apply(struct device_selector *s, const struct device_apply *call, v
 /* See device_ops.change. */
 int selector_change(struct device_selector *s, const struct device_change *call, void *stream);
 
-/* Prepares a push of all coordinates: clears the state. If the gradient needs more than a simple
- * addition, adds it to the residual (*folded). */
+/* Prepares a push of all coordinates: clears the state. If the gradient must be processed and not
+ * only added, adds it to the residual and sets *folded. */
 int selector_fold(struct device_selector *s, const struct device_select *call, int *folded,
 		  void *stream);
 
-/* Returns -1 if quantize.cu cannot encode such values, else 0. */
+/* Returns 0 if quantize.cu can encode such values, otherwise -1. */
 struct value_coding;
 int quantize_refuse(const struct value_coding *c);
 
-/* The lists of the last selection, and scratch memory, for compressor.c. All pointers are device
- * memory. */
+/* The lists of the last selection and scratch memory, which compressor.c uses. All pointers are
+ * device memory. */
 struct topk_state;
 struct selector_view {
 	int device;
 	unsigned multiprocessors, blocks; /* blocks: most blocks per kernel; 0: any number */
 	uint32_t n;                       /* coordinates of the vector */
 	struct topk_state *selection;
-	uint32_t *barrier; /* if nothing is selected: one that no kernel has used since the state
-			      was cleared */
+	uint32_t *barrier; /* if nothing is selected: a barrier that no kernel has used since the
+			      state was cleared */
 	uint32_t *index;
 	float *value;
-	uint32_t room;   /* entries of the lists */
-	uint32_t *marks; /* `room` words, which are free after a selection */
+	uint32_t room;   /* number of entries in the lists */
+	uint32_t *marks; /* `room` words, unused after a selection */
 	const struct device_span *exempt;
 	uint32_t n_exempt;
 	uint64_t *block_sums;
 };
 struct selector_view selector_view(const struct device_selector *s);
-/* Make the selector's device current, and later the previous one again; see device_enter() and
+/* Makes the selector's device current, and later the previous one again; see device_enter() and
  * device_leave(). */
 int selector_enter(const struct device_selector *s, int *before);
 int selector_leave(const struct device_selector *s, int before, int rc);

@@ -48,7 +48,7 @@ __device__ static inline uint32_t bucket_of(const struct sketch_args *a, struct 
 	       sketch_bucket(&f->part->hashes, row, j - f->part->begin, f->part->columns);
 }
 
-/* The cell of a bucket. */
+/* Returns the cell of a bucket. */
 __device__ static inline float *cell_of(const struct sketch_args *a, struct found_part *f,
 					uint32_t row, uint32_t bucket)
 {
@@ -168,7 +168,7 @@ __device__ static inline void add_lists(const struct sketch_args *a, uint32_t ro
 		}
 		*at = cell;
 	}
-	grid_barrier(a->barrier, passed); /* the next row uses the same lists */
+	grid_barrier(a->barrier, passed); /* the next row reuses the lists */
 }
 
 KERNEL(sketch, sketch_args)

@@ -19,11 +19,11 @@ struct sketch_args {
 	float *cells; /* the cells of a single part; NULL: the cells of each part are its payload */
 	const struct push_place *place;
 	const struct sketch_part *part;   /* in ascending order; device memory */
-	uint32_t n, parts, rows, columns; /* columns: of all parts together */
-	int fresh;                        /* 1: treat the cells as 0, whatever they hold */
-	uint32_t *barrier;                /* zero before the launch */
-	uint32_t *begin, *end; /* columns entries: where each bucket's list begins and ends */
-	uint32_t *list;        /* n entries */
+	uint32_t n, parts, rows, columns; /* columns: total of all parts */
+	int fresh;                        /* 1: treat the old content of the cells as 0 */
+	uint32_t *barrier;                /* must be zero before the launch */
+	uint32_t *begin, *end;            /* [columns]: begin and end of each bucket's list */
+	uint32_t *list;                   /* n entries */
 	uint64_t *block_sums;
 };
 
@@ -36,8 +36,8 @@ cudaError_t sketch_enqueue(const struct sketch_args *args, unsigned grid, cudaSt
 }
 #endif
 
-/* The sizes of a sketcher: for vectors of up to n coordinates in `parts` parts, whose sketches
- * have up to `columns` columns together. Its kernel takes at most `blocks` blocks; 0: any
+/* The sizes for which a sketcher is opened: vectors of up to n coordinates in `parts` parts, whose
+ * sketches have up to `columns` columns together. Its kernel uses at most `blocks` blocks; 0: any
  * number. */
 struct sketcher_shape {
 	int device;
@@ -46,8 +46,8 @@ struct sketcher_shape {
 	unsigned blocks;
 };
 int sketcher_open(const struct sketcher_shape *shape, struct device_sketch **out);
-/* Makes the sketches of all parts of a push in their payloads, with their numbers as seeds. The
- * work of the previous call must be done. */
+/* Makes the sketches of all parts of a push in their payloads; the seed of a sketch is the number
+ * of its part. The work of the previous call must be done. */
 int sketcher_push(struct device_sketch *sketch, const float *x, const struct device_part *parts,
 		  const struct push_place *places, uint32_t rows, void *stream);
 

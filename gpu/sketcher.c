@@ -15,9 +15,9 @@ enum { SKETCH_BLOCK = 256, CELL_BYTES = 4 };
 struct device_sketch {
 	struct sketch_plan plan;
 	unsigned multiprocessors, blocks_each;
-	unsigned blocks; /* most blocks of its kernel; 0: any number */
+	unsigned blocks; /* most blocks of the kernel; 0: any number */
 	int device;
-	uint32_t rows, columns;   /* shape in the last push; rows 0: there was no push */
+	uint32_t rows, columns;   /* shape in the last push; rows is 0 before the first push */
 	struct sketch_part *part; /* pinned memory */
 	size_t parts;
 	uint8_t *memory;
@@ -90,7 +90,7 @@ static void *part_of(const struct device_sketch *s, size_t offset)
 	return s->memory + offset;
 }
 
-/* Returns the kernel's arguments, except the vector to sketch and the place of the cells. */
+/* Returns the kernel's arguments, except the vector to sketch and the address of the cells. */
 static struct sketch_args args_of(const struct device_sketch *s, uint32_t rows)
 {
 	const struct sketch_plan *p = &s->plan;

@@ -6,7 +6,8 @@
 #define GPU_SWEEP_H
 #include "gpu/tile.h"
 
-/* Consecutive warps take consecutive tiles in turn. There are at most 2^22 tiles and 2^15 warps. */
+/* Returns the first tile of a warp. Consecutive warps take consecutive tiles, in several rounds.
+ * There are at most 2^22 tiles and 2^15 warps. */
 __device__ static inline uint32_t first_tile(void)
 {
 	return blockIdx.x * WARPS + warp_id();
@@ -17,7 +18,7 @@ __device__ static inline uint32_t warps_of_grid(void)
 	return gridDim.x * WARPS;
 }
 
-/* ---- judging --------------------------------------------------------------- */
+/* ---- checking the gradient ---------------------------------------------------- */
 
 __device__ static inline void judge_one(float v, uint64_t i, uint32_t *bad, uint32_t *inverted)
 {
@@ -72,7 +73,7 @@ __device__ static inline int judge(const struct topk_args *a, uint32_t *passed)
 }
 
 /* Called after the first pass, which has read the gradient and found the largest key of the sum,
- * and after a barrier. Returns 1 if grad must be checked and has NaN or infinity. It is read again
+ * and after a barrier. Returns 1 if grad must be checked and has NaN or infinity. Reads grad again
  * only if the sum is not finite, because a finite sum has finite terms. */
 __device__ static inline int judge_late(const struct topk_args *a, uint32_t *passed)
 {
@@ -81,9 +82,9 @@ __device__ static inline int judge_late(const struct topk_args *a, uint32_t *pas
 }
 
 /* Called before a kernel's first pass. Returns 1 if grad must be checked first and has NaN or
- * infinity. Of a 16-bit or 8-bit gradient it adds one by one what vector loads cannot read: all of
- * it if it is not aligned, else the last tile. So the passes need no registers for rare cases.
- */
+ * infinity. Vector loads cannot read a 16-bit or 8-bit gradient that is not aligned, nor its last
+ * tile. This function adds those values one by one, so that the passes need no registers for rare
+ * cases. */
 __device__ static inline int prepare(const struct topk_args *a, uint32_t *passed)
 {
 	if (a->judge == DEVICE_JUDGE_FIRST && judge(a, passed))
@@ -139,14 +140,14 @@ __device__ static inline uint32_t list_marks(const struct topk_args *a, uint32_t
 		*first = atomicAdd(&a->state->listed[attempt], counts);
 	*first = __shfl_sync(ALL_LANES, *first, 0);
 	if (*first > a->room || counts > a->room - *first)
-		return 0; /* this attempt has failed; by level, the last coordinates are left out */
+		return 0; /* this attempt has failed; with by_level, the rest is left out */
 	write_marks(a, tile, marks, &r, *first, a->candidate_index, a->candidate_value, 0);
 	return counts;
 }
 
 /* Lists the coordinates that s describes while there is room, in ascending order within a tile.
- * counts: the number of listed coordinates of a tile, and in the upper half how many of them are
- * ties. */
+ * counts: the number of listed coordinates of each tile, with the number of ties among them in the
+ * upper half. */
 __device__ static inline void sweep(const struct topk_args *a, int adding, struct search s,
 				    unsigned attempt)
 {

@@ -199,9 +199,9 @@ __device__ static inline void take_half(const struct topk_args *a, uint64_t at, 
 	store_half(a->residual, at, a->n, whole, v);
 }
 
-/* ---- what is exempt -------------------------------------------------------- */
+/* ---- exempt coordinates ---------------------------------------------------- */
 
-/* Returns the first of n ascending spans that ends after coordinate i, or n if there is none. */
+/* Returns the first of n ascending spans that ends after coordinate i, or n if no span does. */
 __device__ static inline uint32_t span_behind(const struct device_span *spans, uint32_t n,
 					      uint64_t i)
 {
@@ -227,14 +227,14 @@ __device__ static inline int spans_reach(const struct device_span *spans, uint32
 	return span < n && spans[span].begin < i + length;
 }
 
-/* Returns 1 if one of these coordinates is exempt. */
+/* Returns 1 if one of the `length` coordinates from i on is exempt. */
 __device__ static inline int exempt_within(const struct topk_args *a, uint64_t i, unsigned length)
 {
 	return spans_reach(a->exempt, a->n_exempt, i, length);
 }
 
-/* This lane's exempt coordinates of a tile, as bits. Few tiles have any, so separate loops mark
- * them, and the loops for most tiles stay short. */
+/* Returns this lane's exempt coordinates of a tile, as bits. Few tiles have any, so separate loops
+ * mark them, and the loops for most tiles stay short. */
 __device__ static inline uint32_t exempt_bits(const struct topk_args *a, uint32_t tile)
 {
 	const uint64_t first = lane_at(tile, 0);
@@ -250,16 +250,17 @@ __device__ static inline uint32_t exempt_bits(const struct topk_args *a, uint32_
 
 /* ---- marking --------------------------------------------------------------- */
 
-/* What a warp found in one tile. */
+/* The coordinates that a warp found in one tile. */
 struct marks {
 	uint32_t listed, tied;
 };
 
-/* Which coordinates a sweep looks for, and what it found. */
+/* The keys for which a sweep searches, and the result. */
 struct search {
 	uint32_t low;        /* keys above this one are counted as certainly selected */
 	uint32_t above;      /* keys above this one are certainly selected, and are only counted */
-	uint32_t tie, below; /* keys tie - below .. tie are marked as ties; tie 0: none */
+	uint32_t tie, below; /* keys tie - below .. tie are marked as ties; tie 0: there are no
+				ties */
 };
 
 struct seen {
@@ -278,7 +279,7 @@ __device__ static inline void mark_one(struct marks *m, unsigned bit, float v, i
 	seen->largest = key > seen->largest ? key : seen->largest;
 }
 
-/* exempt: bits of these sixteen coordinates, from bit 0 on. */
+/* exempt: a bit for each of these sixteen coordinates, from bit 0 on. */
 __device__ static inline void mark_half(struct marks *m, unsigned half, const float4 *v,
 					uint32_t exempt, struct search s, struct seen *seen)
 {
@@ -341,7 +342,7 @@ __device__ static inline uint32_t round_field(uint32_t even, uint32_t odd, unsig
 	return (round & 1 ? odd : even) >> 8 * (round / 2) & 0xff;
 }
 
-/* Returns how many marked coordinates of a tile precede this one of this lane. */
+/* Returns how many marked coordinates of a tile precede coordinate `bit` of this lane. */
 __device__ static inline uint32_t rank_of(const struct ranks *r, uint32_t marks, unsigned bit)
 {
 	const unsigned round = bit / 4;

@@ -27,16 +27,16 @@
 
 /* ---- the whole selection --------------------------------------------------- */
 
-/* Returns 1 if there is room for the keys above an interval together with those in it. The need-th
- * key of the interval is wanted. */
+/* Returns 1 if the keys above an interval fit together with the keys in it. The caller searches for
+ * the need-th key of the interval. */
 __device__ static inline int interval_fits(const struct topk_args *a, uint32_t need,
 					   uint32_t inside)
 {
 	return (uint64_t)(a->k - need) + inside + a->exempt_coordinates <= a->room;
 }
 
-/* Finds, by counting, the interval that holds the k-th largest key and whose candidates fit the
- * room. *need: the rank of the wanted key in the interval, from the top. low > high: fewer than k
+/* Finds, by counting, the interval that holds the k-th largest key and whose candidates fit. *need
+ * is the rank of the k-th key in the interval, from the top. low > high means that fewer than k
  * values are not zero. */
 __device__ static inline struct known narrow_interval(const struct topk_args *a,
 						      struct histogram *sh, int adding,
@@ -65,7 +65,7 @@ __device__ static inline struct known narrow_interval(const struct topk_args *a,
 }
 
 /* Finds the need-th largest key among the candidates in the interval, and how many keys equal to it
- * are wanted. */
+ * are needed. */
 __device__ static inline struct cut cut_of_candidates(const struct topk_args *a,
 						      struct histogram *sh, uint32_t listed,
 						      struct known known, uint32_t need, int alone,
@@ -89,7 +89,7 @@ __device__ static inline struct cut cut_of_candidates(const struct topk_args *a,
 	return cut;
 }
 
-/* 256 threads, and any number of blocks that are resident together. */
+/* A block has 256 threads. There may be any number of blocks that are resident together. */
 KERNEL(topk, topk_args)
 {
 	__shared__ struct histogram sh;
@@ -128,7 +128,7 @@ KERNEL(topk, topk_args)
 		attempt += !ready;
 		if (!ready)
 			count_pass(&sh);
-		if (within < a.k) /* if ready, these are all non-zero values */
+		if (within < a.k) /* if ready, the list has all non-zero values */
 			near.high = 0;
 	}
 	if (!ready) {
@@ -138,8 +138,8 @@ KERNEL(topk, topk_args)
 			ties_apart = near.low == near.high &&
 				     !interval_fits(&a, sh.need, sh.inside);
 		}
-		/* Where k is no limit, all values that are not zero are sure; if k is 0, only NaN
-		 * is. */
+		/* If k exceeds the number of non-zero values, all of them are sure. If k is 0, only
+		 * NaN is. */
 		s.low = a.by_level           ? a.level :
 			!a.k                 ? KEY_INFINITY + 1u :
 			near.low > near.high ? 1 :
@@ -157,7 +157,7 @@ KERNEL(topk, topk_args)
 	listed = look(&state->listed[attempt]);
 	within = listed - look(&state->exempt[attempt]);
 	sure = look(&state->sure[attempt]);
-	/* Selection by level only: timing decides which tiles had room, so no coordinate is
+	/* By level there is one attempt, and timing decides which tiles fitted, so no coordinate is
 	 * used. */
 	if (listed > a.room) {
 		if (blockIdx.x == 0 && threadIdx.x == 0)
@@ -165,7 +165,7 @@ KERNEL(topk, topk_args)
 		return;
 	}
 	if (!seeks || near.low > near.high) {
-		cut.floor = s.low - 1; /* selects everything that is listed */
+		cut.floor = s.low - 1; /* selects everything in the list */
 	} else if (ties_apart) {
 		boundary = cut.floor = near.low;
 		cut.ties = a.k - sure;

@@ -12,21 +12,21 @@
 #include "runtime/compress/select_rules.h"
 #include <cuda_runtime_api.h>
 
-/* How often a selection may list candidates: once each by the hint, by a sample, and by
+/* The most times that a selection lists candidates: once each by the hint, a sample, and
  * histograms. */
 enum { ATTEMPTS = 3, SAMPLE_PASSES = 2 };
 
 /* Must be zeroed before each launch. The host reads the members before `barrier`. */
 struct topk_state {
-	/* The number of selected coordinates. With by_level, gaussian and draw it counts all that
-	 * qualified, which may be more than there is room for. */
+	/* The number of selected coordinates. With by_level, gaussian and draw it is the number
+	 * that qualified, which may be more than fit. */
 	uint32_t found;
 	uint32_t nan;            /* the sum has NaN, and nothing is selected */
 	uint32_t largest;        /* largest key of the vector */
 	uint32_t passes;         /* number of passes over the vector */
 	uint32_t nonfinite;      /* number of NaN and infinite values in grad, if it was checked */
-	uint32_t inverted_first; /* the lowest coordinate of such a value with all bits inverted; 0:
-				    none */
+	uint32_t inverted_first; /* the lowest coordinate of these values, with all bits
+				    inverted; 0: there are none */
 	uint32_t barrier, fold_barrier;
 	uint32_t sure[ATTEMPTS], listed[ATTEMPTS], exempt[ATTEMPTS];
 	uint32_t largest_inside; /* largest key of the coordinates that are not exempt */
@@ -36,11 +36,11 @@ struct topk_state {
 	uint32_t of_sample[SAMPLE_PASSES][BINS];
 };
 
-/* How draw.cu draws. */
+/* The rule by which draw.cu selects. */
 struct draw_rule {
 	int kind;                    /* enum device_draw */
 	double wanted;               /* the density or epsilon */
-	struct random_stream stream; /* whose random numbers */
+	struct random_stream stream; /* the stream of random numbers */
 };
 
 struct topk_args {
@@ -48,23 +48,25 @@ struct topk_args {
 	float *residual;
 	const void *grad;
 	enum value_type grad_type; /* F32, F16, BF16 or one of 8 bits */
-	float grad_scale;          /* of 8 bits */
+	float grad_scale;          /* scale of an 8-bit gradient */
 	float scale;
 	int adds; /* 0: the residual already is the sum */
 	int clear, by_level;
 	int judge;     /* enum device_judge */
 	uint32_t n, k; /* k: without the exempt coordinates */
-	/* In ascending order. Their non-zeros are all selected, in addition to k. */
+	/* The exempt spans, in ascending order. Their non-zero values are all selected, in addition
+	 * to k. */
 	const struct device_span *exempt;
 	uint32_t n_exempt, exempt_coordinates;
 	uint32_t level; /* key of the smallest magnitude that is selected; at least 1 */
 	struct topk_state *state;
-	struct select_hint *hint; /* read and updated; NULL: none */
+	struct select_hint *hint; /* read and updated; NULL: there is no hint */
 	double quantile;          /* for gaussian: the quantile of k's density (gaussian_rules.h) */
 	struct draw_rule draw;    /* for draw */
 	double *tile_sums, *group_sums; /* pairs of sums */
 	uint64_t *block_sums;
-	uint32_t *first, *counts; /* per tile: where its candidates are in the list */
+	uint32_t *first, *counts; /* [tiles]: position of its candidates in the list, and their
+				     number */
 	uint32_t *candidate_index;
 	float *candidate_value;
 	uint32_t *index; /* the selected coordinates, in ascending order */
@@ -79,7 +81,7 @@ extern "C" {
 cudaError_t topk_residents(int *blocks_each);
 /* Enqueues the selection as one cooperative launch. The state must be zero before it. */
 cudaError_t topk_enqueue(const struct topk_args *args, unsigned grid, cudaStream_t stream);
-/* The same for the other rules. */
+/* The same two functions for the rules gaussian and draw. */
 cudaError_t gaussian_residents(int *blocks_each);
 cudaError_t gaussian_enqueue(const struct topk_args *args, unsigned grid, cudaStream_t stream);
 cudaError_t draw_residents(int *blocks_each);

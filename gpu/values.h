@@ -12,7 +12,7 @@ __device__ static inline void put_word(uint8_t *p, uint32_t word)
 	*(uint32_t *)(void *)p = word; /* devices are little-endian */
 }
 
-/* Writes the code of one value. limit: f16_limit(scale). Returns the decoded value. */
+/* Writes the code of one value and returns the decoded value. limit: f16_limit(scale). */
 __device__ static inline float write_value(enum value_type type, float scale, float limit, float v,
 					   uint8_t *to)
 {
