@@ -13,9 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The message: root u32, failed u32 (this rank cannot read its bytes), size u64, then the first
- * bytes.
- */
+/* A message: root u32, failed u32 (this rank cannot read its bytes), size u64, and the first
+ * bytes. */
 enum {
 	AT_ROOT = 0,
 	AT_FAILED = 4,
@@ -31,7 +30,7 @@ struct broadcast {
 	uint64_t size;
 	int root;
 	const struct device_ops *ops; /* the device of bytes; NULL: host memory */
-	int rc; /* why this rank fails; the next round reports it to all others */
+	int rc; /* the error of this rank, which the next round reports to all others */
 };
 
 /* Copies between the caller's bytes, which may be in GPU memory, and host memory. */
@@ -45,7 +44,7 @@ static void copy_between(struct broadcast *b, void *to, const void *from, size_t
 		b->rc = device_fail(b->ops, "sluice_broadcast");
 }
 
-/* All ranks read the same rows and find the same error. */
+/* Checks the rows. All ranks have the same rows, so they find the same error. */
 static int compare(const struct broadcast *b, const uint8_t *rows)
 {
 	const sluice_job *job = b->job;
@@ -78,7 +77,7 @@ static int compare(const struct broadcast *b, const uint8_t *rows)
 	return rc;
 }
 
-/* Sets size and root from the workers' messages, on a server. */
+/* On a server: sets size and root from the workers' messages. */
 static int learn(struct broadcast *b, const uint8_t *rows)
 {
 	const uint8_t *row = rows + (size_t)round_leader(b->job) * COLLECTIVE_BYTES;
@@ -94,7 +93,7 @@ static int learn(struct broadcast *b, const uint8_t *rows)
 	return 0;
 }
 
-/* Exchanges sizes and the first bytes. */
+/* Exchanges sizes, roots and the first bytes. */
 static int begin_broadcast(struct broadcast *b)
 {
 	sluice_job *job = b->job;
@@ -136,7 +135,8 @@ static uint64_t chunk_at(const struct broadcast *b, uint64_t at)
 	return b->size - at < CHUNK_BYTES ? b->size - at : CHUNK_BYTES;
 }
 
-/* Gets a chunk from the root's window; bytes of a GPU go through this rank's window. */
+/* Gets a chunk from the root's window. If the destination is on a GPU, this rank's window holds the
+ * chunk first. */
 static void get_chunk(struct broadcast *b, sluice_region *region, size_t offset, uint64_t at,
 		      size_t n)
 {
@@ -147,7 +147,7 @@ static void get_chunk(struct broadcast *b, sluice_region *region, size_t offset,
 		copy_between(b, b->bytes + at, host, n);
 }
 
-/* Moves what did not fit into the messages through a window. */
+/* Moves the bytes that did not fit into the messages through a window. */
 static int move_rest(struct broadcast *b)
 {
 	sluice_job *job = b->job;
@@ -188,7 +188,7 @@ static int run_rounds(struct broadcast *b)
 	return move_rest(b);
 }
 
-/* The workers report their own mistakes, which do not end the job. */
+/* Workers report their own mistakes, which do not end the job, so this server does not. */
 int broadcast_serve(sluice_job *job)
 {
 	struct broadcast b = { .job = job };

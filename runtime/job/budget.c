@@ -3,13 +3,13 @@
 #include "job/budget.h"
 #include "base/log.h"
 
-/* A peer is given up after 17 of 20 heartbeats without a sign of it. The other three allow for one
- * beat of delay each in sending and in reading, so that the peer is named within lost_after. */
+/* A peer is given up if 17 of 20 heartbeats do not arrive. The other three allow for a delay of one
+ * beat each in sending and in reading, so that the peer is reported within lost_after. */
 enum { BEATS = 20, BEATS_MISSED = 17, BEATS_DOUBTED = 4, NS_PER_MS = 1000000 };
 
-/* A rank that beats but makes no progress is given up before the waits of the others end the job,
- * because with on_failure=continue it can still be dropped. A long step under the progress token
- * looks the same, so no rank is given up before this many times lost_after. */
+/* A rank that beats but makes no progress must be given up before other ranks' waits time out and
+ * end the job: with on_failure=continue it can still be dropped. A long step under the progress
+ * token looks the same, so no rank is given up before this many times lost_after. */
 enum { STALLED_AFTER = 4 };
 
 void budget_make(const struct settings *settings, struct budget *out)

@@ -10,20 +10,20 @@
 struct budget {
 	/* The period of this rank's heartbeats, and of its reads of a peer's heartbeats. */
 	uint64_t heartbeat_ns;
-	/* The process of a peer that was silent this long is asked over the control network. */
+	/* After this much silence, the peer's process is asked over the control network. */
 	uint64_t doubt_ns;
-	/* A peer that was silent this long is lost. Shorter than lost_after. */
+	/* After this much silence, the peer is lost. Shorter than lost_after. */
 	uint64_t silent_ns;
-	uint64_t link_lost_ns; /* a living peer is lost if the connection to it is down this long */
-	uint64_t stalled_ns;   /* a peer that beats but made no progress this long is lost */
+	uint64_t link_lost_ns; /* a living peer is lost if its connection is down this long */
+	uint64_t stalled_ns;   /* a peer that beats is lost if it makes no progress this long */
 	uint64_t lost_after_ns;
-	/* If this rank's read is this late, this rank was stopped, not the peers. */
+	/* If a read of this rank is this late, this rank itself was stopped, and not its peers. */
 	uint64_t stopped_ns;
-	uint64_t warn_after_ns;   /* a wait for a living peer logs a warning after this long */
-	uint64_t wait_timeout_ns; /* the longest that any call waits */
+	uint64_t warn_after_ns;   /* after this long, a wait for a living peer logs a warning */
+	uint64_t wait_timeout_ns; /* the longest wait of any call */
 };
 
 void budget_make(const struct settings *settings, struct budget *out);
-/* Prints one line at level info. */
+/* Logs the times in one line at level info. */
 void budget_print(const struct budget *budget);
 #endif

@@ -121,7 +121,7 @@ uint32_t clients_free_model(struct clients *clients)
 	return clients->models_free;
 }
 
-/* Returns a new table size of at least `wanted`, and at least twice the old one, so that a table
+/* Returns a new table size, at least `wanted` and at least twice the old size, so that a table
  * rarely grows. */
 static uint32_t more_room(uint32_t room, uint32_t wanted)
 {

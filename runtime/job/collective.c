@@ -36,20 +36,20 @@ struct round {
 	uint64_t seq;
 	uint32_t op;
 	struct about about;
-	int next_post; /* lower peers have this rank's message */
+	int next_post; /* this rank's message was posted to all lower peers */
 	const uint8_t *mine;
 	size_t stride, bytes;
 };
 
-/* Posts the messages that are not posted yet. Stops at a full queue, and is called again after
- * progress. */
+/* Posts the messages that are not posted yet. If a queue is full, it stops, and is called again
+ * after progress. */
 static int post_messages(struct round *r)
 {
 	sluice_job *job = r->job;
 	for (; r->next_post < job->size; r->next_post++) {
 		int p = r->next_post;
 		if (job->peers[p].state != PEER_ALIVE)
-			/* the wait for this peer's message will name it, or the peer will be
+			/* the wait for this peer's message then names the peer, unless it is
 			 * dropped */
 			continue;
 		int rc = messages_put(job, p, r->seq, r->op, r->about,
@@ -78,8 +78,8 @@ static int call_differs(const struct round *r, int peer, const struct collective
 			collective_name(r->op), r->bytes);
 }
 
-/* Names a rank that is in another call at once, however late the others are. If workers may be
- * dropped, a rank's call counts only if its message does, which take_messages() determines. */
+/* Fails at once, with a message that names the rank, if a rank is in another call. If workers may
+ * be dropped, a rank's call counts only if its message does, which take_messages() determines. */
 static int one_differs(const struct round *r)
 {
 	struct collective_message message;
@@ -101,7 +101,7 @@ static int round_done(void *context)
 	if (!job_elastic(r->job))
 		return 1;
 	members_held(r->job, r->seq);
-	/* A rank must not leave before all others have learnt that the round is closed. */
+	/* This rank must not leave before all other ranks have learnt that the round is closed. */
 	return members_closed(r->job, r->seq);
 }
 
@@ -123,8 +123,7 @@ static void round_describe(void *context, char *text, size_t cap)
 			 rank_text(r->job, first), missing > 1 ? ", nor have others" : "");
 }
 
-/* Copies the messages out of memory that the peers can write, and validates each copy before it is
- * used. */
+/* Copies the messages out of memory that the peers can write, and validates each copy. */
 static int take_messages(struct round *r, uint8_t *all)
 {
 	sluice_job *job = r->job;
@@ -139,7 +138,8 @@ static int take_messages(struct round *r, uint8_t *all)
 			return job_fail(job, SLUICE_EWIRE, p,
 					"%s sent a collective message that is not valid",
 					rank_text(job, p));
-		/* Dedicated servers may send nothing; workers send as much as this rank does. */
+		/* A dedicated server may send nothing. A worker sends as many bytes as this
+		 * rank. */
 		int fits = r->mine && (p < job->workers || message.bytes) ?
 				   message.bytes == r->bytes :
 				   message.bytes <= r->bytes;
@@ -176,8 +176,8 @@ static void describe_other(void *context, char *text, size_t cap)
 	snprintf(text, cap, "the collective call of another thread");
 }
 
-/* Sends everything pushed in this job, its root and all groups before this rank waits for something
- * else. Only a failure of this job matters to the call. */
+/* Posts all pending pushes of this job, its root and all groups, before this rank waits for
+ * something else. The call fails only if this job fails. */
 static int park_all(sluice_job *job)
 {
 	sluice_job *root = job->root;
@@ -189,8 +189,8 @@ static int park_all(sluice_job *job)
 	return rc;
 }
 
-/* If mine is NULL, this rank takes part but sends nothing; bytes then limits what the others may
- * send. */
+/* If mine is NULL, this rank takes part but sends nothing. bytes then limits the messages of the
+ * others. */
 int collective_run_about(sluice_job *job, enum collective op, struct about about, const void *mine,
 			 size_t stride, size_t bytes, void *all)
 {
@@ -229,7 +229,7 @@ int collective_run(sluice_job *job, enum collective op, const void *mine, size_t
 				    bytes, all);
 }
 
-/* A rank reports its error by code, the beginning of its text, and a digest of the text. */
+/* A rank reports its error as a code, the beginning of its text, and a digest of the text. */
 enum { ROW_TEXT = 4, ROW_DIGEST = 248, ROW_BYTES = 256 };
 
 /* Returns 1 if no lower rank reported the same error. */
@@ -242,8 +242,8 @@ static int is_first(const sluice_job *job, const uint8_t *rows, const uint8_t *m
 }
 
 /* If several ranks have the same error text, the lowest of them logs it as an error and the others
- * at level info. This holds for the error of rc, if the caller held it back (error_hold), and for
- * the ranks that fail because another one did. */
+ * at level info. This holds for an error that the caller held back (error_hold), and for ranks that
+ * fail because another rank did. */
 int collective_agree(sluice_job *job, int rc, const char *what)
 {
 	uint8_t mine[ROW_BYTES] = { 0 };
@@ -253,7 +253,7 @@ int collective_agree(sluice_job *job, int rc, const char *what)
 		put_le64(mine + ROW_DIGEST,
 			 digest64(sluice_last_error(), strlen(sluice_last_error())));
 	} else {
-		/* No error is held back, so from now on errors are logged at once. */
+		/* No error is held back, so further errors are logged at once. */
 		error_release(LOG_ERROR);
 	}
 	uint8_t *rows = malloc((size_t)job->size * ROW_BYTES);
@@ -321,7 +321,7 @@ int sluice_sum(sluice_job *job, double *values, size_t n)
 		for (size_t i = 0; i < part && !rc; i++) {
 			double sum = 0;
 			for (int r = 0; r < job->workers;
-			     r++) /* rank order, so that every rank gets the same bits */
+			     r++) /* rank order gives every rank the same bits */
 				sum += rows[(size_t)r * part + i];
 			values[at + i] = sum;
 		}

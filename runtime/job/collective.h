@@ -7,22 +7,22 @@
 #include <stddef.h>
 
 /* Exchanges `bytes` bytes (<= COLLECTIVE_BYTES) with each peer. Peer p gets mine + stride * p
- * (stride 0: all peers get the same bytes), and all + r * bytes receives what rank r sent to this
- * rank (`all` may be NULL). The row of a rank that sends fewer bytes (a server in a sum of workers)
- * is zero, and so is the row of a lost worker. round_has() returns whether a rank's row counts,
- * with the same result on all ranks. Token not held. */
+ * (stride 0: all peers get the same bytes), and all + r * bytes receives the bytes that rank r sent
+ * to this rank (`all` may be NULL). If a rank sends fewer bytes (a server in a sum of workers) or
+ * is a lost worker, its row is zero. round_has() returns whether a rank's row counts, with the same
+ * result on all ranks. Token not held. */
 int collective_run(sluice_job *job, enum collective op, const void *mine, size_t stride,
 		   size_t bytes, void *all);
-/* Does the same for an operation on one model. about.steps is the number of steps whose gradients
- * this rank's worker has pushed. Ranks that wait for more steps are notified at once. */
+/* As collective_run(), for an operation on one model. about.steps is the number of steps whose
+ * gradients this rank's worker has pushed. Ranks that wait for later steps are notified at once. */
 int collective_run_about(sluice_job *job, enum collective op, struct about about, const void *mine,
 			 size_t stride, size_t bytes, void *all);
 /* Collective. Returns 0 if every rank calls it with rc 0. A rank that has failed calls it too, so
- * that no other rank waits for it. Otherwise returns the rank's own rc if that is not 0, else
- * SLUICE_EPEER with a message that names the first rank that could not do `what` ("open the
- * model"), and why. */
+ * that no other rank waits for it. On failure, returns the rank's own rc if that is not 0,
+ * otherwise SLUICE_EPEER with a message that names the first rank that could not do `what` ("open
+ * the model"), and why. */
 int collective_agree(sluice_job *job, int rc, const char *what);
 /* Returns the operation that the lowest living worker has begun and this rank has not joined, or 0
- * if there is none. A server joins it. */
+ * if there is none. Servers call it to join that operation. */
 uint32_t collective_pending(const sluice_job *job);
 #endif

@@ -52,10 +52,10 @@ const char *sluice_node(const sluice_job *job, int rank)
 
 /* ---- failure --------------------------------------------------------------- */
 
-/* Writes this rank's status into its line at every peer that has not left. A lost peer gets it as
- * well: it may only have been stopped, and then learns why the others did not wait. A bye also goes
- * to peers that have sent theirs, because they may still notice the end of this process while they
- * close. No peer answers. */
+/* Writes this rank's status into its line at every peer that has not left. A lost peer also gets
+ * it, because it may only have been stopped, and then learns why the others did not wait. A bye
+ * also goes to peers that have already sent theirs, because they may still notice the end of this
+ * process while they close. No peer answers. */
 static void announce(sluice_job *job, enum line_state state, int culprit, const char *text)
 {
 	uint8_t *status = outbox_at(job, LINE_STATUS);
@@ -82,7 +82,7 @@ int failure_record(sluice_job *job, int code, int culprit, const char *text, int
 {
 	struct failure *f = &job->failure;
 	TOKEN_HELD(job);
-	if (f->code) /* another thread recorded a failure before */
+	if (f->code) /* another thread has already recorded a failure */
 		return job_failed(job);
 	if (reporter < 0)
 		snprintf(f->text, sizeof(f->text), "%s", text);
@@ -90,11 +90,11 @@ int failure_record(sluice_job *job, int code, int culprit, const char *text, int
 		snprintf(f->text, sizeof(f->text), "%s (reported by rank %d)", text, reporter);
 	f->code = code;
 	f->culprit = culprit;
-	/* The peers get the text without the reporter, because each appends the rank that reported
-	 * it to them. */
+	/* The peers get the text without the reporter, because each of them appends the rank that
+	 * reported to it. */
 	if (!f->finalizing)
 		announce(job, LINE_GAVE_UP, culprit, text);
-	return fail(code, "%s", f->text); /* comes last, because it sets sluice_last_error() */
+	return fail(code, "%s", f->text); /* must be last, because it sets sluice_last_error() */
 }
 
 int job_failed(sluice_job *job)

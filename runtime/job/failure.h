@@ -9,17 +9,19 @@
 
 struct failure {
 	int code;       /* 0: the job has not failed */
-	int culprit;    /* the rank that is to blame */
-	int finalizing; /* sluice_finalize() was called; from now on a peer may send its bye */
-	int said_bye;   /* all ranks came to sluice_finalize(); no rank can be lost any more */
+	int culprit;    /* the rank that caused the failure */
+	int finalizing; /* sluice_finalize() was called; from then on peers may send their bye */
+	int said_bye;   /* all ranks have called sluice_finalize(), so no rank can be lost any
+			   more */
 	char text[ERROR_TEXT_BYTES];
 };
 
 /* Records the first failure of the job, logs it, and reports it to all peers. reporter: the peer
- * that reported it to this rank, or -1 if this rank found it. Returns code, or the code of the
- * failure that was recorded before. Token held. */
+ * that reported the failure to this rank, or -1 if this rank detected it. Returns code, or the code
+ * of an earlier failure. Token held. */
 int failure_record(sluice_job *job, int code, int culprit, const char *text, int reporter);
-/* Returns 0, or the recorded failure: it then sets sluice_last_error() and logs nothing. */
+/* Returns 0 or the code of the recorded failure, whose text becomes sluice_last_error(). Logs
+ * nothing. */
 int job_failed(sluice_job *job);
 const char *failure_text(const sluice_job *job);
 /* Reports to every peer that has not left that this rank gave up, and which rank is to blame. Token
@@ -27,13 +29,15 @@ const char *failure_text(const sluice_job *job);
 void failure_announce(sluice_job *job, int culprit, const char *text);
 /* Called when the application ends the job. Returns 1 if the job has not failed. Token held. */
 int failure_finalize(sluice_job *job);
-/* Reports to every peer that this rank is done, after all ranks came to sluice_finalize(). Token
- * held. */
+/* Reports to every peer that this rank is done, after all ranks have called sluice_finalize().
+ * Token held. */
 void failure_announce_end(sluice_job *job);
-/* Return 1 if failure_finalize() has succeeded; and 1 if failure_announce_end() was called. */
+/* Return 1 after failure_finalize() has succeeded, and after failure_announce_end(),
+ * respectively. */
 int failure_finalizing(const sluice_job *job);
 int failure_said_bye(const sluice_job *job);
-/* Returns "rank 3 (node n2)" in one of a few rotating thread-local buffers. */
+/* Returns for example "rank 3 (node n2)", in one of a few thread-local buffers that are reused in
+ * turn. */
 const char *rank_text(const sluice_job *job, int rank);
 /* Returns SLUICE_EINVAL in a forked child, else 0. */
 int job_check(const sluice_job *job, const char *function);

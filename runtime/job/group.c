@@ -8,8 +8,8 @@
 struct group {
 	uint32_t number;
 	int color;
-	int left;     /* the program has finalized it */
-	int *root_of; /* [rank of the group] */
+	int left;     /* 1 if the program has finalized the group */
+	int *root_of; /* [rank of the group]: its rank in the root */
 	/* [rank of the root]: its rank in the group, or -1 if it is not in the group */
 	int *rank_of;
 };

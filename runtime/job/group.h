@@ -21,37 +21,38 @@ struct group;
 
 struct groups {
 	sluice_job *at[GROUPS_MAX]; /* groups by number; at[0] is not used */
-	uint32_t end;               /* above all numbers in use; 0: there are none */
+	uint32_t end;               /* one more than the highest number in use; 0: none is in use */
 };
 
-/* Records the ranks of a group: roots[rank] is the rank in the root of each of the group's n ranks.
- * SLUICE_ENOMEM. */
+/* Records the ranks of a group. roots[] has the rank in the root for each of the group's n ranks.
+ * Returns 0 or SLUICE_ENOMEM. */
 int group_open(sluice_job *group, sluice_job *root, uint32_t number, int color, const int *roots,
 	       int n);
 void group_close(sluice_job *group);
-/* Translates a rank of the root to its rank in the group (or in the root itself). Returns -1 if the
- * group does not contain it. */
+/* Returns the rank in the group (or in the root itself) of a rank of the root, or -1 if the group
+ * does not contain it. */
 int group_rank_of(const sluice_job *group, int root_rank);
-/* Translates a rank of the group (or of the root itself) to its rank in the root. */
+/* Returns the rank in the root of a rank of the group (or of the root itself). */
 int group_root_rank(const sluice_job *group, int rank);
 int group_color(const sluice_job *group);
 /* Called when the program has finalized this group. A peer may still write to the group's
  * memory. */
 void group_leave(sluice_job *group);
 
-/* ---- of a root. Token held, except for groups_open() ---- */
+/* ---- functions of a root. Token held, except for groups_open() ---- */
 /* Returns the group of this number, or NULL if this rank has none. */
 sluice_job *groups_at(const sluice_job *root, uint32_t number);
-/* Returns the root itself, then each of its groups, then NULL. *at must be 0 at first. */
+/* Iterates over the root itself and then each of its groups; returns NULL after the last. *at must
+ * be 0 before the first call. */
 sluice_job *groups_next(sluice_job *root, uint32_t *at);
 /* Sets a bit for each number that is free on this rank. */
 enum { GROUPS_BYTES = GROUPS_MAX / 8 };
 void groups_free_numbers(const sluice_job *root, uint8_t bits[GROUPS_BYTES]);
-/* Makes events reach the group from now on. */
+/* After this call, events reach the group. */
 void groups_add(sluice_job *group);
 void groups_drop(const sluice_job *group);
-/* Removes one group from a root that is being freed, and returns it, or NULL if none is left. Token
- * not held. */
+/* Removes one group from a root that is being freed. Returns the group, or NULL if none is left.
+ * Token not held. */
 sluice_job *groups_take(sluice_job *root);
 /* Returns the number of groups that the program has not finalized. */
 int groups_open(const sluice_job *root);

@@ -56,43 +56,44 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* A rank polls at least once from one count of progress to the next. The others are for transports
- * that answer a READ before the last piece of a put, and for queues that one poll does not empty.
- */
+/* Between two counts of progress a rank polls at least once. The other counts allow for transports
+ * that answer a READ before the last piece of a put, and for queues that one poll does not
+ * empty. */
 enum { PROGRESS_TO_COUNT = 6 };
-/* A peer whose link is silent is asked once in this many beats. */
+/* Period, in beats, at which a peer with a silent link is asked. */
 enum { PROBE_BEATS = 2 };
 
 struct heard {
-	uint64_t beats, progress; /* as read last */
+	uint64_t beats, progress; /* values of the last READ */
 	uint64_t received;        /* notifies that this rank received from the peer */
 	uint64_t shown;           /* notifies that the peer received from this rank, as last read */
 	uint64_t sent;            /* notifies sent to the peer when the READ under way was posted */
-	/* the peer must show a count of `owed` soon after this progress */
+	/* at this progress, the peer must soon show a count of at least `owed` */
 	uint64_t owed, owed_progress;
-	uint64_t beats_ns, progress_ns; /* time of the last change that was seen */
-	uint64_t asked_ns;              /* time of the last READ that was posted */
-	int asked;                      /* a READ of it is under way */
-	uint64_t moved, moved_ns;       /* what the transport counts; when it was seen to grow */
-	uint64_t probed_ns; /* it was asked over the control network, because the link is silent */
-	int away;           /* it was reported that the link is away */
+	uint64_t beats_ns, progress_ns; /* time at which the last change was seen */
+	uint64_t asked_ns;              /* time at which the last READ was posted */
+	int asked;                      /* 1 while a READ of the pulse is under way */
+	uint64_t moved, moved_ns;       /* the counter of the transport; when it last grew */
+	uint64_t probed_ns; /* time of the last question over the control network, asked because
+			       the link is silent */
+	int away;           /* 1 if this rank has logged that the link is away */
 };
 
 struct heart {
-	struct region *pulses; /* where READs put the peers' pulses, PULSE_BYTES each */
+	struct region *pulses; /* READs store the peers' pulses here, PULSE_BYTES each */
 	struct heard *heard;   /* size */
 	uint64_t progress;     /* this rank's count of progress; token held */
-	uint64_t last_tick_ns; /* when heart_tick() looked last; token held */
-	struct probe *probe;   /* NULL: no transport of this rank uses a network */
-	int next_probed;       /* this peer is asked at the next tick; token held */
+	uint64_t last_tick_ns; /* time of the last heart_tick(); token held */
+	struct probe *probe;   /* NULL: this rank has no transport over a network */
+	int next_probed;       /* the peer that the next tick asks; token held */
 	pthread_t thread;
 	int started;
-	int ends; /* a descriptor: readable when the thread must end */
+	int ends; /* a descriptor that becomes readable when the thread must end */
 };
 
 /* ---- beating --------------------------------------------------------------- */
 
-/* Writes one number of this rank's pulse into the line of a peer. */
+/* Writes one number of this rank's pulse into its line at a peer. */
 static void show(const sluice_job *job, int peer, size_t at, uint64_t value)
 {
 	uint8_t *line = line_of(job, peer);
@@ -101,8 +102,8 @@ static void show(const sluice_job *job, int peer, size_t at, uint64_t value)
 	__atomic_store_n((uint64_t *)(void *)(line + at), bytes, __ATOMIC_RELAXED);
 }
 
-/* Returns the checksum of progress and received at `counts`. A peer may read one before and the
- * other after a change. */
+/* Returns the checksum of progress and received at `counts`. A peer may read one of them before a
+ * change and the other after it. */
 static uint64_t check_of(const uint8_t *counts)
 {
 	return crc32c(0, counts, LINE_CHECK - LINE_PROGRESS);
@@ -158,7 +159,7 @@ int heart_open(sluice_job *job)
 	return rc ? rc : region_open((size_t)job->size * PULSE_BYTES, 0, "pulses", &heart->pulses);
 }
 
-/* Returns 1 if this rank may reach a peer through a network. */
+/* Returns 1 if this rank may use a network to reach a peer. */
 static int has_network(const sluice_job *job)
 {
 	for (int t = 0; t < job->n_transports && job->size > 1; t++)
@@ -201,7 +202,7 @@ int heart_start(sluice_job *job)
 {
 	struct heart *heart = job->heart;
 	heart->last_tick_ns = now_ns();
-	sigset_t all, old; /* signals belong to the application's threads */
+	sigset_t all, old; /* the application's signals must reach its own threads */
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);
 	int err = pthread_create(&heart->thread, NULL, beat, job);
@@ -238,7 +239,7 @@ void heart_close(sluice_job *job)
 	job->heart = NULL;
 }
 
-/* ---- hearing --------------------------------------------------------------- */
+/* ---- reading the pulses of peers ----------------------------------------------- */
 
 void heart_met(sluice_job *job, int peer)
 {
@@ -268,7 +269,7 @@ static void ask_pulse(sluice_job *job, int peer, uint64_t now)
 	heart->heard[peer].sent = e->notifies;
 	int rc = e->transport->ops->post(e, &t);
 	if (rc == SLUICE_EAGAIN || rc == SLUICE_EPEER)
-		return; /* a lost peer is reported by its own event */
+		return; /* the loss of a peer is reported by another event */
 	heart->heard[peer].asked_ns = now;
 	if (rc)
 		job_fail(job, rc, job->rank, "cannot read the heartbeat of %s",
@@ -293,13 +294,14 @@ static void look_for_movement(sluice_job *job, int peer, uint64_t now)
 	h->away = 0;
 }
 
-/* When anything was last heard of the peer over the link. It may be later than the tick's time. */
+/* Returns the time of the last sign of the peer on the link. It may be later than the tick's
+ * time. */
 static uint64_t last_ns(const struct heard *h)
 {
 	return h->moved_ns > h->beats_ns ? h->moved_ns : h->beats_ns;
 }
 
-/* The link has been silent for longer than a process may be, but the process lives. */
+/* Handles a link that was silent for longer than a process may be, although the process lives. */
 static void wait_for_link(sluice_job *job, int peer, uint64_t silent, int down)
 {
 	struct heard *h = &job->heart->heard[peer];
@@ -329,7 +331,7 @@ static void judge_silence(sluice_job *job, int peer, uint64_t now)
 	const uint64_t silent = now > last_ns(h) ? now - last_ns(h) : 0;
 	const uint64_t answered_ns = probe_answered_ns(heart->probe, peer);
 	char why[240];
-	/* Bytes come, but no answer to a READ: the queue pair works in one direction only. */
+	/* Bytes arrive, but no answer to a READ: the queue pair works in only one direction. */
 	if (silent <= job->budget.doubt_ns && h->asked && now > h->asked_ns &&
 	    now - h->asked_ns > job->budget.link_lost_ns) {
 		snprintf(why, sizeof(why),
@@ -367,13 +369,13 @@ static void judge_silence(sluice_job *job, int peer, uint64_t now)
 	peers_lost(job, peer, why);
 }
 
-/* Returns 1 if the peer's memory is read through a network. */
+/* Returns 1 if this rank reads the peer's memory through a network. */
 static int is_remote(const sluice_job *job, int peer)
 {
 	return job->peers[peer].endpoint->transport->ops->moved != NULL;
 }
 
-/* Asks one of the remote peers, so that each of them has answered before it is needed. */
+/* Asks one of the remote peers, so that each of them has answered before an answer is needed. */
 static void ask_the_next(sluice_job *job, uint64_t now)
 {
 	struct heart *heart = job->heart;
@@ -394,14 +396,14 @@ void heart_tick(sluice_job *job, uint64_t now)
 	struct heart *heart = job->heart;
 	if (!heart)
 		return;
-	/* If this process itself was stopped, silence of the others proves nothing. */
+	/* If this process itself was stopped, the silence of its peers proves nothing. */
 	const int was_stopped = now - heart->last_tick_ns > job->budget.stopped_ns;
 	heart->last_tick_ns = now;
 	heart->progress++;
 	show_counts(job);
 	for (int p = 0; p < job->size; p++) {
 		if (p == job->rank || !job->peers[p].control || !peers_matter(job, p))
-			continue; /* control: not connected yet */
+			continue; /* without a control region, the peer is not connected yet */
 		if (was_stopped)
 			heart->heard[p].beats_ns = heart->heard[p].progress_ns =
 				heart->heard[p].asked_ns = now;
@@ -451,8 +453,8 @@ void heart_heard(sluice_job *job, int peer, int status)
 	uint8_t pulse[PULSE_BYTES];
 	char why[200];
 	h->asked = 0;
-	/* A pulse read before this process was stopped is no evidence. The next tick notices the
-	 * stop. */
+	/* If this process was stopped after the read, the pulse is no evidence. The next tick
+	 * detects that. */
 	if (status || now - heart->last_tick_ns > job->budget.stopped_ns)
 		return;
 	memcpy(pulse, (uint8_t *)heart->pulses->base + (size_t)peer * PULSE_BYTES, sizeof(pulse));
@@ -460,14 +462,14 @@ void heart_heard(sluice_job *job, int peer, int status)
 		h->beats = get_le64(pulse);
 		h->beats_ns = now;
 	}
-	/* If the checksum is wrong, the counts were changed while they were read, or by the
-	 * network. The next tick reads them again. */
+	/* If the checksum is wrong, the counts were changed during the read, or by the network. The
+	 * next tick reads them again. */
 	const int counts = get_le64(pulse + LINE_CHECK) == check_of(pulse + LINE_PROGRESS);
 	if (counts && get_le64(pulse + LINE_PROGRESS) != h->progress) {
 		h->progress = get_le64(pulse + LINE_PROGRESS);
 		h->progress_ns = now;
 	}
-	/* A pulse that waited behind other bytes may be as old as the READ. */
+	/* A pulse that was queued after other bytes may be as old as the READ. */
 	if (h->asked_ns > h->beats_ns && h->asked_ns - h->beats_ns > job->budget.silent_ns) {
 		snprintf(why, sizeof(why),
 			 "no heartbeat for %.1f s (stopped, or its node does not answer; "

@@ -7,31 +7,31 @@
 #include "sluice.h"
 #include <stdint.h>
 
-/* Opens this rank's pulse and the memory into which it reads the pulses of its peers. The job's
+/* Allocates this rank's pulse and the memory into which it reads the pulses of its peers. The job's
  * regions must be open. A simulated rank has no heart. */
 int heart_open(sluice_job *job);
-/* Writes the entry HEART_ENTRY of this rank's record. *n_out receives its length, 0 if no open
- * transport uses a network: a job on one machine opens no socket. */
+/* Writes the entry HEART_ENTRY of this rank's record. *n_out receives its length. If no open
+ * transport uses a network, the length is 0, and no socket is opened. */
 #define HEART_ENTRY "control"
 int heart_record(sluice_job *job, uint8_t bytes[PROBE_RECORD_BYTES], size_t *n_out);
-/* Takes the entries of all ranks, after the exchange of records. The keys must stay valid until
- * heart_close(). keys NULL: no rank is remote, so there are no keys. */
+/* Reads the entries of all ranks, after the exchange of records. keys must stay valid until
+ * heart_close(). NULL: no rank is remote. */
 int heart_admit(sluice_job *job, const struct peer_keys *keys);
-/* Starts to beat. */
+/* Starts the heartbeat. */
 int heart_start(sluice_job *job);
-/* Stops the heartbeat, and changes nothing else in the job. */
+/* Stops the heartbeat and has no other effect on the job. */
 void heart_stop(sluice_job *job);
 /* Stops the heartbeat and frees the heart. No transport may write into its memory any more. */
 void heart_close(sluice_job *job);
 
 /* The functions below are called with the token held. */
 
-/* Called when this peer is connected. From now on its silence counts. */
+/* Called when this peer is connected. From then on its silence counts. */
 void heart_met(sluice_job *job, int peer);
-/* Called once in a heartbeat: counts this rank's progress, and reads the pulses of its peers. */
+/* Called at each heartbeat: counts this rank's progress, and reads the pulses of its peers. */
 void heart_tick(sluice_job *job, uint64_t now);
-/* Called when the pulse of this peer was read, or the read failed (status). */
+/* Called when the read of this peer's pulse has ended with this status. */
 void heart_heard(sluice_job *job, int peer, int status);
-/* Called when the transport has delivered a notify of this peer. */
+/* Called when the transport has delivered a notify from this peer. */
 void heart_noticed(sluice_job *job, int peer);
 #endif

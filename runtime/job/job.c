@@ -14,8 +14,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* Maps a page that the kernel clears in forked children. Returns NULL where it cannot (Linux before
- * 4.14). */
+/* Maps a page that the kernel clears in forked children. Returns NULL if the kernel cannot (Linux
+ * before 4.14). */
 static int *open_page_of_this_process(void)
 {
 	int *page = mmap(NULL, (size_t)sysconf(_SC_PAGESIZE), PROT_READ | PROT_WRITE,
@@ -40,7 +40,7 @@ static void free_job(sluice_job *job)
 				&job->peers[p].control);
 	for (int t = 0; t < job->n_transports; t++)
 		job->transports[t]->ops->close(&job->transports[t]);
-	heart_close(job); /* the heart beats until the connections end */
+	heart_close(job); /* the heartbeat must continue until the connections end */
 	pair_keys_close(&job->pair_keys);
 	lines_close(&job->lines);
 	messages_close(&job->messages);
@@ -70,8 +70,7 @@ static int init(const sluice_job_attr *attr, sluice_job **job_out)
 	int rc = job_join(job, attr, &boot);
 	bootstrap_close(&boot);
 	if (rc) {
-		/* Tells the peers that are already connected the reason, through this rank's
-		 * status. */
+		/* Peers that are already connected learn the reason from this rank's status. */
 		if (!job->failure.code && progress_started(job)) {
 			progress_take(job);
 			failure_announce(job, job->rank, sluice_last_error());
@@ -100,8 +99,8 @@ void sluice_finalize(sluice_job **job_pointer)
 		return;
 	*job_pointer = NULL;
 	if (job_in_child(job)) {
-		/* In a forked child: the job still belongs to the parent, so it is not freed here.
-		 * It stays reachable, so that leak checkers do not report it. */
+		/* In a forked child, the job still belongs to the parent, so it is not freed here.
+		 * Storing it here keeps leak checkers quiet. */
 		static sluice_job *volatile parents __attribute__((unused));
 		parents = job;
 		return;
@@ -128,8 +127,7 @@ void sluice_finalize(sluice_job **job_pointer)
 		progress_release(job);
 	}
 	error_end(&scope, !left);
-	/* the open models and groups still use its regions, so the job is leaked with a warning and
-	 * not unmapped */
+	/* the open models and groups still use the job's regions, so the job is not freed */
 	if (open) {
 		progress_stop(job);
 		heart_stop(job);

@@ -22,10 +22,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Limit of unprocessed notifies of a peer: a push or notice per shard and a few messages. */
+/* The limit on unprocessed notifies of a peer: one push or notice per shard, and a few messages. */
 enum { NOTIFY_QUEUE_DEPTH = 4096 };
-/* The limit for a simulated rank, for all peers together. Writers that find the queue full yield.
- */
+/* The limit for a simulated rank, for all peers together. A writer that finds the queue full
+ * yields. */
 enum { SIMULATED_QUEUE_DEPTH = 1024, SIMULATED_QUEUE_PER_PEER = 8 };
 
 static int allowed(const struct settings *settings, const char *name)
@@ -57,8 +57,8 @@ static struct transport *opened(const sluice_job *job, const struct transport_op
 	return opened_on(job, ops, 0);
 }
 
-/* A transport that the user named must work. The others must only if they are needed, so why one is
- * missing is reported when a rank cannot be reached without it. */
+/* A transport that the user named must open. Other transports must open only if they are needed, so
+ * the reason for a missing one is reported only when a rank cannot be reached without it. */
 static int open_transport(sluice_job *job, const struct transport_ops *ops, int card, int peers)
 {
 	struct transport_config config = {
@@ -146,7 +146,8 @@ static uint32_t terms(const sluice_job *job)
 	return (uint32_t)job->servers | (uint32_t)job_elastic(job) << 16;
 }
 
-/* Writes name and length of an entry before its bytes. Returns the length of it all. */
+/* Writes the name and length of an entry before its bytes. Returns the length of the whole
+ * entry. */
 static size_t name_entry(uint8_t *entry, const char *name, size_t bytes)
 {
 	memset(entry, 0, 8);
@@ -155,7 +156,7 @@ static size_t name_entry(uint8_t *entry, const char *name, size_t bytes)
 	return 12 + bytes;
 }
 
-/* With SLUICE_KEY_FILE, appends an entry to the payload that proves the rest of it. */
+/* With SLUICE_KEY_FILE, appends an entry with the proof for the rest of the payload. */
 static int add_proof(const sluice_job *job, int first, uint8_t payload[RECORD_PAYLOAD_BYTES],
 		     size_t *bytes)
 {
@@ -173,8 +174,8 @@ static int add_proof(const sluice_job *job, int first, uint8_t payload[RECORD_PA
 	return rc;
 }
 
-/* Room for the entries that come last: the public key, the addresses in the control network, and
- * the proof of the key file. */
+/* Space for the last entries: the public key, the addresses in the control network, and the proof
+ * of the key file. */
 enum { LAST_ENTRIES_BYTES = 384 };
 
 /* Adds an entry to the payload: the name (7 bytes), a number, a length, and the bytes. */
@@ -203,11 +204,11 @@ static int add_record_address(struct transport *t, uint8_t payload[RECORD_PAYLOA
 	return rc ? rc : add_record_entry(t->ops->name, t->card, record, n, payload, at);
 }
 
-/* Writes the record's payload: the terms, then an entry for the address of each transport and card.
- * No address means that the transport is not open yet. The second record has the result of this
- * rank's trials as well; tried is NULL for the first. The public key and the addresses in the
- * control network follow in the same form. A rank that cannot take part writes the reason instead.
- */
+/* Writes the record's payload: the terms, then an entry with the address of each transport and
+ * card. An entry without an address stands for a transport that is not open yet. The second record
+ * also has the result of this rank's trials; tried is NULL for the first. The entries for the
+ * public key and the addresses in the control network follow. A rank that cannot take part writes
+ * the reason instead. */
 static int write_payload(sluice_job *job, const struct ways_tried *tried,
 			 uint8_t payload[RECORD_PAYLOAD_BYTES], size_t *bytes_out)
 {
@@ -250,7 +251,7 @@ static size_t write_reason(const sluice_job *job, const char *reason,
 	return 16 + bytes;
 }
 
-/* Derives the keys of the peers, and hands them to the transports that need them as proof. */
+/* Derives the keys of the peers, and passes them to the transports that need them as proof. */
 static int hand_out_keys(sluice_job *job)
 {
 	const struct peer_keys *keys = NULL;
@@ -273,7 +274,7 @@ static int hand_out_keys(sluice_job *job)
 }
 
 /* Fails on all ranks if two of them cannot reach each other, so that nobody waits for a rank that
- * fails alone. A rank that cannot reach some peer names that one. */
+ * fails alone. A rank that cannot reach a peer names that peer. */
 static int check_reachable(const sluice_job *job, const struct reach *reach)
 {
 	int a, b;
@@ -302,7 +303,7 @@ static int connect_peer(sluice_job *job, const struct reach *reach, int peer)
 	return job_fail(job, rc, peer, "%s is lost: %s", rank_text(job, peer), why);
 }
 
-/* Logs the warnings of the transports in use, on one rank of the job. */
+/* Logs the warnings of the transports in use, once per job. */
 static void caution(const sluice_job *job, const struct reach *reach)
 {
 	for (int i = 0; transports[i]; i++) {
@@ -372,7 +373,7 @@ static int all_connected(void *context)
 	return j->rc ? j->rc : !missing;
 }
 
-/* Connects to all peers at once, so that no peer blocks another one. */
+/* Connects to all peers at once, so that no peer delays another one. */
 static int connect_all(sluice_job *job, const struct reach *reach)
 {
 	struct joining j = { .job = job,
@@ -400,7 +401,7 @@ static int check_servers(sluice_job *job)
 	return 0;
 }
 
-/* The lowest rank that cannot take part ends the job for all ranks, at once. */
+/* If ranks cannot take part, the reason of the lowest of them ends the job on all ranks at once. */
 static int check_reasons(sluice_job *job)
 {
 	for (int r = 0; r < job->size; r++) {
@@ -417,7 +418,7 @@ static int check_reasons(sluice_job *job)
 	return 0;
 }
 
-/* Checks the records: every rank applies the same rule to all of them. */
+/* Checks the records. Every rank applies the same rule to all of them. */
 static int check_records(sluice_job *job)
 {
 	for (int r = 0; r < job->size; r++) {
@@ -495,9 +496,9 @@ static int prepare_record(sluice_job *job, uint8_t payload[RECORD_PAYLOAD_BYTES]
 	return write_payload(job, NULL, payload, payload_bytes);
 }
 
-/* Sends this rank's record to all, and replaces the earlier records by theirs. A rank that failed,
- * with rc, exchanges records as well. Otherwise the others would wait for it until their timeout.
- */
+/* Sends this rank's record to all, and replaces the earlier records by the new ones. A rank that
+ * failed with rc also calls this, because the others would otherwise wait for its record until
+ * their timeout. */
 static int exchange_records(sluice_job *job, struct bootstrap *boot, int rc, int first,
 			    uint8_t payload[RECORD_PAYLOAD_BYTES], size_t bytes)
 {
@@ -521,7 +522,7 @@ static int exchange_records(sluice_job *job, struct bootstrap *boot, int rc, int
 	return err;
 }
 
-/* Opens the other cards through which this rank reaches peers. If one does not open, the rank
+/* Opens the other cards through which this rank reaches peers. If a card does not open, the rank
  * cannot take part. */
 static int open_cards(sluice_job *job, const struct reach *reach)
 {
@@ -533,7 +534,8 @@ static int open_cards(sluice_job *job, const struct reach *reach)
 	return rc;
 }
 
-/* Opens the last resorts that this rank needs. If one does not open, the rank cannot take part. */
+/* Opens the last-resort transports that this rank needs. If one does not open, the rank cannot take
+ * part. */
 static int open_what_is_missing(sluice_job *job, const struct reach *reach)
 {
 	int rc = 0;
@@ -548,8 +550,8 @@ static int open_what_is_missing(sluice_job *job, const struct reach *reach)
 	return rc;
 }
 
-/* Called if some ranks can reach each other only by a last resort. All ranks exchange records
- * again. */
+/* Called if some ranks can reach each other only by a last-resort transport. All ranks exchange
+ * records again. */
 static int meet_again(sluice_job *job, struct bootstrap *boot, struct reach *reach)
 {
 	uint8_t payload[RECORD_PAYLOAD_BYTES];
@@ -571,8 +573,8 @@ static int meet_again(sluice_job *job, struct bootstrap *boot, struct reach *rea
 	return check_reachable(job, reach);
 }
 
-/* Determines how all ranks are reached, and sets the keys by which they are recognised. The caller
- * closes *reach. */
+/* Determines the transport between each two ranks, and sets the keys that prove their identity. The
+ * caller closes *reach. */
 static int meet(sluice_job *job, struct bootstrap *boot, struct reach **reach)
 {
 	uint8_t payload[RECORD_PAYLOAD_BYTES];
@@ -583,7 +585,7 @@ static int meet(sluice_job *job, struct bootstrap *boot, struct reach **reach)
 	if (!rc)
 		rc = prepare_record(job, payload, &bytes);
 	rc = exchange_records(job, boot, rc, 1, payload, bytes);
-	if (!rc) { /* from here on, all ranks come to the same decisions */
+	if (!rc) { /* from here on, all ranks make the same decisions */
 		reach_fill(*reach, job->records);
 		rc = check_reachable(job, *reach);
 	}
@@ -601,8 +603,7 @@ static int meet(sluice_job *job, struct bootstrap *boot, struct reach **reach)
 #define ATTR_HAS(attr, field)                                                                      \
 	((attr) && (attr)->size >= offsetof(sluice_job_attr, field) + sizeof((attr)->field))
 
-/* Finds rank and size, from the program, the launcher, or the simulation that this thread belongs
- * to. */
+/* Determines rank and size from the program, the launcher, or the simulation of this thread. */
 static int find_place(sluice_job *job, const sluice_bootstrap *callbacks, struct bootstrap **boot)
 {
 	job->sim_rank = sim_rank_of_thread();

@@ -12,7 +12,7 @@
 struct key_file;
 enum { KEY_PROOF_BYTES = 32 };
 
-/* Identifies the record for which a proof is made, so that no proof can be used for another
+/* Identifies the record that a proof is made for, so that the proof is not valid for any other
  * record. */
 struct key_context {
 	uint32_t rank, size, round;

@@ -59,7 +59,7 @@ int lines_put(sluice_job *job, int peer, size_t offset_in_line, void *source, si
 	      uint32_t imm)
 {
 	/* The transport copies short sources, such as the last message of a group, because the
-	 * group's lines may be closed before it is sent. */
+	 * group's lines may be closed before the message is sent. */
 	struct transfer t = { .kind = TRANSFER_PUT_NOTIFY,
 			      .remote = job->peers[peer].control,
 			      .offset = (uint64_t)job->rank * LINE_BYTES + offset_in_line,

@@ -25,7 +25,7 @@ static inline uint32_t imm_make(enum imm_kind kind, uint32_t index)
 {
 	return (uint32_t)kind << IMM_KIND_SHIFT | index;
 }
-/* A notify within a group (group.h) has the highest bit set, and the group's number in the upper
+/* A notify within a group (group.h) has its highest bit set, and the group's number in the upper
  * eight bits of the index. */
 enum { GROUPS_MAX = 256, IMM_GROUP_SHIFT = 20, GROUP_INDEX_MOST = (1 << IMM_GROUP_SHIFT) - 1 };
 static inline uint32_t imm_of_group(uint32_t number)
@@ -47,11 +47,11 @@ static inline uint64_t cookie_of_group(uint32_t number)
 
 enum {
 	COLLECTIVE_BYTES = 1024,
-	/* seq u64, op u32, length u32, model u32, steps u64, crc u32 of all of this and the bytes
-	 */
+	/* seq u64, op u32, length u32, model u32, steps u64, crc u32 of these and the bytes */
 	COLLECTIVE_HEADER_BYTES = 32,
 	COLLECTIVE_CRC = 28,
-	/* The pulse (heart.c). This rank itself writes it into each line, and the peer reads it. */
+	/* The pulse (heart.c). Each rank writes it into its own lines, and the peer of a line reads
+	 * it. */
 	LINE_BEATS = 0,     /* u64 */
 	LINE_PROGRESS = 8,  /* u64 */
 	LINE_RECEIVED = 16, /* u64: notifies from that peer */
@@ -60,7 +60,7 @@ enum {
 	LINE_STATUS = 64, /* state u32, culprit u32, crc u32, length u32, text */
 	STATUS_TEXT_BYTES = 432,
 	LINE_REPORT =
-		512, /* crc u32, length u32, text: the rank that a shard of the writer waits for */
+		512, /* crc u32, length u32, text: the rank for which a shard of the writer waits */
 	REPORT_TEXT_BYTES = 376,
 	LINE_COLLECTIVE = 896,
 	/* epoch u32, CRC32C of the rest u32, round u64, zeros; then two bitmaps (members.c) */
@@ -74,13 +74,13 @@ enum {
 enum line_state { LINE_ALIVE = 0, LINE_BYE = 1, LINE_GAVE_UP = 2 };
 
 struct lines {
-	struct region *own;    /* `size` lines; the peers write them, except for the pulse */
+	struct region *own;    /* `size` lines, written by the peers except for the pulse */
 	struct region *outbox; /* status, report, two messages for each peer, membership block */
 };
 
 int lines_open(sluice_job *job);
 int lines_open_outbox(sluice_job *job);
-/* Some or all regions may be NULL. */
+/* Closes the regions that are open. */
 void lines_close(struct lines *lines);
 /* Returns 0 before lines_open(). */
 int lines_are_open(const sluice_job *job);
@@ -89,8 +89,8 @@ struct region *lines_region(const sluice_job *job);
 
 /* Returns this rank's line that the peer writes. Its bytes may be hostile. */
 uint8_t *line_of(const sluice_job *job, int peer);
-/* Returns the place in the outbox from which this rank writes this part of its lines at the
- * peers. */
+/* Returns the address in the outbox of the bytes that this rank writes to this offset in its lines
+ * at the peers. */
 uint8_t *outbox_at(const sluice_job *job, size_t offset_in_line);
 uint8_t *outbox_collective(const sluice_job *job, int peer, int parity);
 uint8_t *outbox_members(const sluice_job *job);

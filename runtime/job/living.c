@@ -6,7 +6,7 @@
 #include <string.h>
 
 struct living {
-	atomic_int workers; /* how many are alive */
+	atomic_int workers; /* number of living workers */
 	uint8_t now[MEMBERS_BYTES], round[MEMBERS_BYTES];
 };
 

@@ -40,7 +40,7 @@
 #include <string.h>
 
 struct member {
-	/* at the announcer: the last round for which this peer has all messages */
+	/* used by the announcer: the last round for which this peer has all messages */
 	uint64_t held_seq;
 	int due; /* this rank must still write its membership block to this peer */
 };
@@ -115,8 +115,8 @@ void members_post(sluice_job *job)
 	}
 }
 
-/* The block is rewritten while an older write of it may still be under way. The reader then finds a
- * wrong checksum, and later the notify of this newer block. */
+/* The block is rewritten although an older write of it may still be under way. The reader then
+ * finds a wrong checksum, and later gets the notify of the new block. */
 static void write_members(sluice_job *job)
 {
 	struct membership *m = job->members;
@@ -144,7 +144,7 @@ static void drop(sluice_job *job, int worker)
 	struct endpoint *e = job->peers[worker].endpoint;
 	job->peers[worker].state = PEER_LOST;
 	/* Access is revoked here and not when the connection ends, because a worker that only hung
-	 * may wake up and write. */
+	 * may continue and write. */
 	if (e && e->transport->ops->revoke)
 		e->transport->ops->revoke(e);
 	living_drop(job, worker);
@@ -166,17 +166,17 @@ int members_lost(sluice_job *job, int peer, const char *why)
 		return 0;
 	if (!job_living(job, peer))
 		return 1;
-	members_overtaken(job); /* the others may have dropped this rank meanwhile */
+	members_overtaken(job); /* perhaps the other ranks have dropped this rank */
 	if (job->failure.code)
 		return 1;
 	if (peer >= job->workers)
 		return 0;
 	if (job->rank == announcer(job) && sluice_living(job) == 1)
-		return 0; /* no worker is left */
+		return 0; /* no worker would be left */
 	log_line(LOG_WARN, "runtime", "%s is lost: %s; the job continues without it",
 		 rank_text(job, peer), why);
 	if (!job_living(job, peer))
-		return 1; /* the epoch was adopted before */
+		return 1; /* this epoch was already adopted */
 	if (job->rank == announcer(job)) {
 		job->membership_epoch++;
 		drop(job, peer);
@@ -190,7 +190,7 @@ int members_lost(sluice_job *job, int peer, const char *why)
 
 /* ---- rounds ---------------------------------------------------------------- */
 
-/* Called at the announcer. Closes a round when all living ranks have its messages. The workers that
+/* Called by the announcer. Closes a round when all living ranks have its messages. The workers that
  * are alive now count in the round: every rank has reported that it has their messages, and no rank
  * can be in the next round yet. */
 static void close_round(sluice_job *job)
@@ -284,7 +284,7 @@ static void adopt(sluice_job *job, int from, const uint8_t *block)
 	}
 }
 
-/* Returns 0, or -1 while the block is being overwritten. */
+/* Returns 0, or -1 while the peer overwrites the block. */
 static int copy_block(const sluice_job *job, int peer, uint8_t *block)
 {
 	memcpy(block, line_of(job, peer) + LINE_MEMBERS, MEMBERS_BLOCK_BYTES);
@@ -302,7 +302,7 @@ int members_arrived(sluice_job *job, int peer, uint8_t block[MEMBERS_BLOCK_BYTES
 	struct member *p = &job->members->of[peer];
 	TOKEN_HELD(job);
 	if (copy_block(job, peer, block))
-		return 0; /* a notify follows for the newer block */
+		return 0; /* a notify for the newer block follows */
 	if (job->rank != announcer(job)) {
 		adopt(job, peer, block);
 		return 0;

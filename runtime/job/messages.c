@@ -57,7 +57,7 @@ uint64_t messages_next(const sluice_job *job)
 
 uint64_t messages_begin(sluice_job *job)
 {
-	job->messages.ahead = 0; /* no rank can have begun the next round yet */
+	job->messages.ahead = 0; /* no rank can be in the next round yet */
 	return ++job->messages.seq;
 }
 
@@ -76,7 +76,7 @@ void messages_free(sluice_job *job)
 	job->messages.busy = 0;
 }
 
-/* The message stays in the outbox, unchanged, until round seq + 2. */
+/* The message must stay unchanged in the outbox until round seq + 2. */
 int messages_put(sluice_job *job, int peer, uint64_t seq, uint32_t op, struct about about,
 		 const uint8_t *bytes, size_t n)
 {
@@ -116,7 +116,7 @@ uint32_t messages_op(const sluice_job *job, int peer, uint64_t seq)
 	return get_le32(message_from(job, peer, seq) + 8);
 }
 
-/* Reports a peer that is in a collective about a model to the client. An invalid message is refused
+/* Reports a peer that is in a collective about a model to the client. The message is validated only
  * when it is taken. */
 static void report_model(sluice_job *job, int peer)
 {
@@ -127,7 +127,7 @@ static void report_model(sluice_job *job, int peer)
 			->is_in(job, peer, message.op, message.about.model, message.about.steps);
 }
 
-/* The notify of the message may not be here yet, but the checksum shows whether the message is. */
+/* The message may arrive before its notify, and its checksum shows whether it has. */
 int messages_closing_text(const sluice_job *job, int rank, char *text, size_t cap)
 {
 	struct collective_message message;

@@ -10,10 +10,10 @@
 #include <stdint.h>
 
 struct collective_messages {
-	uint64_t seq;   /* rounds that this rank has begun */
-	uint64_t *came; /* [rank] messages up to this round have arrived completely */
+	uint64_t seq;   /* number of rounds that this rank has begun */
+	uint64_t *came; /* [rank]: the last round whose message has arrived from that rank */
 	int ahead;      /* number of peers that have already begun the next round */
-	int busy;       /* a thread of this rank is in a round, and another one has to wait */
+	int busy;       /* a thread of this rank is in a round, so other threads wait */
 };
 
 enum collective {
@@ -40,7 +40,7 @@ struct about {
 };
 enum { ABOUT_NO_MODEL = UINT32_MAX };
 
-/* A private copy of a message, whose length and checksum are right. */
+/* A private copy of a message whose length and checksum are right. */
 struct collective_message {
 	uint32_t op, bytes;
 	struct about about;
@@ -55,7 +55,8 @@ void messages_close(struct collective_messages *messages);
 uint64_t messages_next(const sluice_job *job);
 /* Begins a round for this thread, which called messages_claim(). Returns the round's number. */
 uint64_t messages_begin(sluice_job *job);
-/* From messages_claim() to messages_free() a thread is in a round. Only one thread can be. */
+/* From messages_claim() to messages_free() the calling thread is in a round. No other thread can
+ * be. */
 int messages_claimed(const sluice_job *job);
 void messages_claim(sluice_job *job);
 void messages_free(sluice_job *job);
@@ -64,19 +65,19 @@ void messages_free(sluice_job *job);
 int messages_put(sluice_job *job, int peer, uint64_t seq, uint32_t op, struct about about,
 		 const uint8_t *bytes, size_t n);
 int messages_has(const sluice_job *job, int peer, uint64_t seq);
-/* Returns 0 if the message of that round is valid. */
+/* Returns 0 if the peer's message of that round is valid. */
 int messages_read(const sluice_job *job, int peer, uint64_t seq, struct collective_message *out);
-/* Returns the operation of a message that has arrived, without validation. */
+/* Returns the operation of a message that has arrived, without validating the message. */
 uint32_t messages_op(const sluice_job *job, int peer, uint64_t seq);
-/* Handles IMM_COLLECTIVE: a message of this peer has arrived. waits: a call of this rank waits, so
- * the client learns if the peer is in a collective about a model. */
+/* Handles IMM_COLLECTIVE: a message from this peer has arrived. waits: a call of this rank is
+ * waiting, so the client is informed if the peer is in a collective about a model. */
 void messages_arrived(sluice_job *job, int peer, int waits);
-/* Writes for example "it closed model 0 after 3 steps", and returns 1, for a peer that has begun to
- * close a model before this rank, or for this rank while it closes one. Otherwise writes "" and
+/* For a peer that has begun to close a model before this rank, or for this rank while it closes
+ * one, writes for example "it closed model 0 after 3 steps" and returns 1. Otherwise writes "" and
  * returns 0. */
 int messages_closing_text(const sluice_job *job, int rank, char *text, size_t cap);
-/* Reports all peers that are in a collective about a model to the client, because a call now waits.
- */
+/* Called when a call begins to wait: informs the client about all peers that are in a collective
+ * about a model. */
 void messages_report(sluice_job *job);
 /* Writes "; rank 1 (node n1) is in sluice_barrier and waits for this rank" for the first peer in a
  * collective that this rank has not begun, or "". */

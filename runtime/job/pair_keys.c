@@ -61,8 +61,8 @@ static int offers_network(const struct rank_record *record)
 	return 0;
 }
 
-/* The key of one peer. A peer that offers no network and sent no public key gets a key that nobody
- * knows. */
+/* Derives the key of one peer. A peer that has no network transport and sent no public key gets a
+ * random key. */
 static int derive_key(const struct pair_keys *k, const struct key_file *file,
 		      const struct rank_record *record, uint8_t key[AUTH_KEY_BYTES])
 {

@@ -15,9 +15,9 @@ int pair_keys_open(struct pair_keys **out);
 void pair_keys_close(struct pair_keys **k);
 /* Writes the record entry with the public key at *at, and moves *at. */
 void pair_keys_write(const struct pair_keys *k, uint8_t payload[RECORD_PAYLOAD_BYTES], size_t *at);
-/* Derives the key of each peer from its record; with a key file the keys depend on it as well.
- * Returns them in *out, which are valid until pair_keys_close(). SLUICE_EWIRE: a rank's record has
- * no valid public key, though it offers a transport that needs one; *rank_out names it. */
+/* Derives the key of each peer from its record, and from the key file if there is one. *out
+ * receives the keys, which are valid until pair_keys_close(). SLUICE_EWIRE: the record of rank
+ * *rank_out has no valid public key, although the rank has a transport that needs one. */
 int pair_keys_agree(struct pair_keys *k, const struct key_file *file,
 		    const struct rank_record *records, int size, int own_rank, int *rank_out,
 		    const struct peer_keys **out);

@@ -72,8 +72,7 @@ int job_blame(sluice_job *job, int code, int peer, const char *format, ...)
 	return code;
 }
 
-/* A peer's sentence about itself begins with its name, and so does the sentence that will quote
- * it. */
+/* A peer's sentence about itself begins with its name, which the quoting sentence also contains. */
 static const char *without_name(const sluice_job *job, int peer, const char *text)
 {
 	const char *name = rank_text(job, peer);
@@ -103,7 +102,7 @@ static int read_status(sluice_job *job, int peer)
 		peers_lost(job, peer, "it left the job before this rank was done");
 	const char *text = (const char *)copy + 16;
 	if (state == LINE_GAVE_UP && job_elastic(job) && peer < job->workers) {
-		/* Whichever rank the worker blames, only the worker itself is dropped. */
+		/* The worker that gave up is dropped, whichever rank it blames. */
 		char why[STATUS_TEXT_BYTES + 32];
 		snprintf(why, sizeof why, "it gave up: %s", without_name(job, peer, text));
 		peers_lost(job, peer, why);

@@ -12,30 +12,29 @@ struct region;
  * below. */
 int job_fail(sluice_job *job, int code, int culprit, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
-/* Does the same when this rank is to blame. held: the caller holds the token; if not, it is taken
- * here. */
+/* As job_fail(), when this rank is to blame. If held is 0, it takes the token. */
 int job_fail_here(sluice_job *job, int held, int code, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 /* Called when a peer broke the rules. With on_failure=continue, a worker is dropped as if it were
- * lost. Otherwise, and for a server, this does the same as job_fail(). Returns code. */
+ * lost. Otherwise this equals job_fail(). Returns code. */
 int job_blame(sluice_job *job, int code, int peer, const char *format, ...)
 	__attribute__((format(printf, 4, 5)));
 /* Called when the peer is lost: nothing can be written to it or expected from it. why is for
- * example "its process ended". Called for a root, this function and peers_gone() also inform every
- * group that contains the peer. */
+ * example "its process ended". For a root, this function and peers_gone() also inform every group
+ * that contains the peer. */
 void peers_lost(sluice_job *job, int peer, const char *why);
 void peers_gone(sluice_job *job, int peer, const char *why); /* EVENT_GONE */
-/* Returns 1 if this peer of a root is alive in it or in one of its groups, so that its heartbeat
- * counts. */
+/* Returns 1 if this peer of a root is alive in the root or in one of its groups, so that its
+ * heartbeat counts. */
 int peers_matter(sluice_job *job, int peer);
 void peers_status(sluice_job *job, int peer);  /* IMM_STATUS */
 void peers_members(sluice_job *job, int peer); /* IMM_MEMBERS */
-/* Informs the living peers for which rank this rank's shard waits, because they wait for the
- * shard. */
+/* Informs the living peers of the rank for which a shard of this rank waits, because they wait for
+ * the shard. */
 void peers_report(sluice_job *job, const char *text);
 /* Writes a descriptor of the region for the peer. Waits while the connection is broken. Takes the
  * token. */
 int peers_describe(sluice_job *job, int peer, const struct region *region, uint8_t *descriptor);
-/* Handles IMM_REPORT. waits: a call of this rank waits. */
+/* Handles IMM_REPORT. waits: a call of this rank is waiting. */
 void peers_reported(sluice_job *job, int peer, int waits);
 #endif

@@ -7,22 +7,22 @@
 #include <pthread.h>
 #include <stddef.h>
 
-/* Binds the thread or leaves it as it is, and logs the choice. device is for example "mlx5_0", or
- * NULL if none is used. This never fails, because a thread in another place is only slower. */
+/* Binds the thread or leaves it as it is, and logs the decision. device is for example "mlx5_0", or
+ * NULL if none is used. This never fails, because a thread that is not bound is only slower. */
 void place_thread(pthread_t thread, const char *device);
 
 #ifdef HAVE_HWLOC
 struct hwloc_topology;
 struct hwloc_bitmap_s;
 enum { PLACE_WHY_BYTES = 160 };
-/* Decides from the kernel's files alone: returns 1 if every allowed processor is near the device
- * (or, if device is NULL, near the processor `here`). Then there is nothing to choose and no
- * topology is loaded, and why explains this. Returns 0 if the files do not show it. root is "", or
- * in tests a directory that stands for the root of the file system. */
+/* Tries to decide without a topology, from the kernel's files: returns 1, and explains it in why,
+ * if every allowed processor is near the device (or, if device is NULL, near the processor `here`).
+ * Returns 0 if the files do not show that. root is "", or in tests a directory that stands for the
+ * root of the file system. */
 int place_settled(const char *root, const struct hwloc_bitmap_s *allowed, int here,
 		  const char *device, char why[PLACE_WHY_BYTES]);
-/* Makes the decision from a topology. Returns 1 and the processors in chosen, or 0. why explains
- * the decision. allowed: the processors of this rank; here: where its thread runs now. */
+/* Decides from a topology. Returns 1 and the processors in chosen, or 0. why explains the decision.
+ * allowed: the processors of this rank; here: the processor on which its thread runs. */
 int place_choose(struct hwloc_topology *topology, const struct hwloc_bitmap_s *allowed,
 		 const struct hwloc_bitmap_s *here, const char *device,
 		 struct hwloc_bitmap_s *chosen, char why[PLACE_WHY_BYTES]);

@@ -22,7 +22,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-/* A datagram: label, from, to, index of the address u32 each; time u64; tag. */
+/* A datagram: label, from, to, and index of the address, u32 each; time u64; tag. */
 enum {
 	AT_LABEL = 0,
 	AT_FROM = 4,
@@ -32,7 +32,7 @@ enum {
 	AT_TAG = 24,
 	DATAGRAM_BYTES = AT_TAG + AUTH_TAG_BYTES,
 	SERVED_AT_ONCE = 64,
-	ASKS_OF_ALL = 4 /* one in this many asks go to all addresses */
+	ASKS_OF_ALL = 4 /* every fourth question goes to all addresses */
 };
 
 struct probed {
@@ -51,7 +51,7 @@ struct probe {
 	struct in6_addr own[PROBE_ADDRESSES];
 	int n_own;
 	in_port_t port;
-	const struct peer_keys *keys; /* NULL: nobody is asked or answered */
+	const struct peer_keys *keys; /* NULL: no questions are sent or answered */
 	struct probed *peers;         /* [size] */
 };
 
@@ -65,7 +65,7 @@ static struct in6_addr mapped(const struct in_addr *v4)
 	return a;
 }
 
-/* Returns 0 if the address cannot lead here from another node. */
+/* Returns 0 if other nodes cannot use the address to reach this node. */
 static int take_address(const struct sockaddr *from, struct in6_addr *out)
 {
 	if (from && from->sa_family == AF_INET) {
@@ -88,7 +88,7 @@ static void add_own(struct probe *p, const struct in6_addr *address)
 		p->own[p->n_own++] = *address;
 }
 
-/* Finds the address from which this node reaches the launcher's, which is on the control network.
+/* Finds the address of this node on the network to the launcher, which is the control network.
  * Returns 1 if there is one. */
 static int toward_launcher(struct in6_addr *out)
 {
@@ -111,7 +111,7 @@ static int toward_launcher(struct in6_addr *out)
 }
 
 /* Returns 0 for a network card, 1 for an interface without one, such as a bond or a bridge, and 2
- * for an RDMA card, whose network is the one that may be away. */
+ * for an RDMA card, because its network may be the one that is down. */
 static int kind_of(const char *interface)
 {
 	char path[80];
@@ -153,7 +153,7 @@ static void find_addresses(struct probe *p, const char *allowed)
 
 /* ---- opening and closing ----------------------------------------------------------- */
 
-/* Binds to a free port of SLUICE_PORTS, or lets the kernel choose. port is the address's. */
+/* Binds to a free port of SLUICE_PORTS, or lets the kernel choose. port points into the address. */
 static int bind_socket(const struct probe *p, struct sockaddr *at, socklen_t n, in_port_t *port)
 {
 	const int span = p->high - p->low + 1;
@@ -188,11 +188,11 @@ static int open_socket(struct probe *p)
 		    bind_socket(p, (struct sockaddr *)&any4, sizeof(any4), &any4.sin_port))
 			return -1;
 	}
-	/* Without this the kernel reports refusals of connected sockets only. */
+	/* Without this option the kernel reports refusals only for connected sockets. */
 	setsockopt(p->fd, IPPROTO_IP, IP_RECVERR, &on, sizeof(on));
 	if (getsockname(p->fd, (struct sockaddr *)&any, &n))
 		return -1;
-	p->port = any.sin6_port; /* at the same place in sockaddr_in */
+	p->port = any.sin6_port; /* sockaddr_in has the port at the same offset */
 	return 0;
 }
 
@@ -306,7 +306,7 @@ static int is_genuine(const struct probe *p, const uint8_t *datagram, ssize_t n)
 	       auth_equal(datagram + AT_TAG, tag, AUTH_TAG_BYTES);
 }
 
-/* An earlier datagram's error is reported by the next call, once. */
+/* A call also reports the error of an earlier datagram, once, so it is tried again. */
 static void send_to(const struct probe *p, const uint8_t *datagram, const struct sockaddr *to,
 		    socklen_t n)
 {
@@ -365,7 +365,7 @@ static void take_datagram(struct probe *p, uint8_t datagram[DATAGRAM_BYTES],
 
 /* ---- refusals ---------------------------------------------------------------------- */
 
-/* A question to this address and port was refused. */
+/* Records that this address and port refused a question. */
 static void note_refusal(struct probe *p, const struct in6_addr *to, in_port_t port)
 {
 	for (int r = 0; r < p->size; r++) {
@@ -377,7 +377,7 @@ static void note_refusal(struct probe *p, const struct in6_addr *to, in_port_t p
 	}
 }
 
-/* Returns 0 if there is no more. */
+/* Handles one refusal. Returns 0 if there is none left. */
 static int take_refusal(struct probe *p)
 {
 	union {
@@ -417,7 +417,8 @@ static int take_refusal(struct probe *p)
 void probe_serve(struct probe *p)
 {
 	for (int i = 0; i < SERVED_AT_ONCE; i++) {
-		uint8_t datagram[DATAGRAM_BYTES + 1]; /* a longer one does not fit */
+		uint8_t datagram[DATAGRAM_BYTES + 1]; /* one more byte shows that a datagram is
+							 too long */
 		struct sockaddr_storage from;
 		socklen_t n = sizeof(from);
 		ssize_t got = recvfrom(p->fd, datagram, sizeof(datagram), 0,

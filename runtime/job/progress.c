@@ -26,9 +26,14 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { EVENTS_PER_POLL = 64, ROUNDS_PER_POLL = 64, POLLS_PER_LOOK = 64 /* at the clock */ };
-/* While the application calls often, the thread sleeps 1 ms at a time, doubling to 16 ms if calls
- * alone poll fast enough and peers do not wait for a poll of this rank. */
+enum {
+	EVENTS_PER_POLL = 64,
+	ROUNDS_PER_POLL = 64,
+	POLLS_PER_LOOK = 64 /* polls between two looks
+			       at the clock */
+};
+/* While the application calls often, the thread sleeps for 1 ms at a time. The time doubles up to
+ * 16 ms if the calls alone poll fast enough and no peer waits for a poll of this rank. */
 enum {
 	NAP_NS = 100000,
 	DOZE_NS = 1000000,
@@ -36,19 +41,19 @@ enum {
 	CALLS_PER_MS = 3,
 	BUSY_DOZES = 4
 };
-/* If several threads wait, one polls for all. They rotate even when nothing arrives, so that each
- * notices its own timeout. */
+/* If several threads wait, one polls for all. They take turns even when nothing arrives, so that
+ * each notices its own timeout. */
 enum { TURN_NS = 10000000, LONGEST_NAPS = 20 };
 
-/* The event that a thread in progress_until() waits for. */
+/* The event for which a thread in progress_until() waits. */
 struct wait {
 	int (*done)(void *context);
 	void (*describe)(void *context, char *text, size_t cap);
 	void *context;
 	uint64_t since_ns;
 	struct wait *next; /* another thread's */
-	uint64_t turn_ns;  /* when its thread got the token */
-	unsigned news;     /* progress.news when its thread released the token */
+	uint64_t turn_ns;  /* time when the thread got the token */
+	unsigned news;     /* value of progress.news when the thread released the token */
 };
 
 void progress_init(struct progress *p)
@@ -78,12 +83,13 @@ static void refuse_imm(sluice_job *job, int peer, uint32_t imm)
 		  rank_text(job, peer), imm);
 }
 
-/* Finds the group of a notify that a peer of the root sent, and translates peer and notify. Returns
- * NULL if there is none, because this rank has left it. */
+/* Finds the group that a notify belongs to, and translates peer and notify, which are those of the
+ * root. Returns NULL if this rank has left the group. */
 static sluice_job *group_of_imm(sluice_job *root, int *peer, uint32_t *imm)
 {
 	const uint32_t kind = *imm >> IMM_KIND_SHIFT & 7;
-	if (!kind || kind == IMM_MEMBERS) { /* a group cannot continue without a lost rank */
+	if (!kind || kind == IMM_MEMBERS) { /* groups have no members block: they cannot continue
+					       without a lost rank */
 		refuse_imm(root, *peer, *imm);
 		return NULL;
 	}
@@ -104,7 +110,7 @@ static void dispatch_model(sluice_job *job, int peer, enum imm_kind kind, uint32
 	const struct job_client *client = clients_handler(&job->clients);
 	uint32_t id = 0, shard = 0;
 	const int found = clients_at_channel(&job->clients, channel, &id, &shard);
-	if (!job_living(job, peer)) { /* a worker that was dropped while it was stopped */
+	if (!job_living(job, peer)) { /* the worker was stopped, and dropped meanwhile */
 		if (found > 0 && kind == IMM_PUSH)
 			client->push_refused(job, id);
 		return;
@@ -193,7 +199,7 @@ static void tick(sluice_job *job, uint64_t now)
 	heart_tick(job, now);
 }
 
-/* Polls without reading the clock. The number of rounds is bounded, because peers may write as fast
+/* Polls without reading the clock. The number of rounds is limited, because peers may write as fast
  * as this rank reads. */
 static void poll_events(sluice_job *job)
 {
@@ -249,7 +255,7 @@ static void disarm(sluice_job *job)
 		job->transports[t]->ops->disarm(job->transports[t]);
 }
 
-/* Sleeps until an event or until_ns. */
+/* Sleeps until an event or the time until_ns. */
 static void sleep_in_kernel(sluice_job *job, uint64_t until_ns)
 {
 	struct epoll_event event;
@@ -303,8 +309,8 @@ void progress_queue(sluice_job *job)
 	atomic_fetch_sub(&job->progress.queue, 1);
 }
 
-/* Returns 1 if another thread should get the token now: a new call, or a waiter, since only its own
- * thread evaluates its done(). */
+/* Returns 1 if another thread should get the token now: a new call, or a waiting thread, because
+ * only that thread evaluates its done(). */
 static int turn_over(sluice_job *job, const struct wait *own, uint64_t now)
 {
 	const uint64_t longest = job->progress.unannounced ? DOZE_NS : TURN_NS;
@@ -316,7 +322,7 @@ static int turn_over(sluice_job *job, const struct wait *own, uint64_t now)
 	return 0;
 }
 
-/* Lets another thread have the token. If that thread also waits, it polls for both. */
+/* Hands the token to another thread. If that thread also waits, it polls for both. */
 static void give_way(sluice_job *job, struct wait *own)
 {
 	own->news = job->progress.news;
@@ -324,7 +330,7 @@ static void give_way(sluice_job *job, struct wait *own)
 	token_leave(&job->progress.token);
 	for (int naps = 0; naps < LONGEST_NAPS && atomic_load(&job->progress.calls) == calls;
 	     naps++)
-		progress_nap(); /* a thread that slept needs a while to wake and take it */
+		progress_nap(); /* a sleeping thread needs some time to wake and take the token */
 	token_take(&job->progress.token);
 	progress_count_call(&job->progress);
 	if (job->progress.sleeping_armed)
@@ -342,7 +348,7 @@ static int is_over(sluice_job *job, const struct wait *wait, int *rc)
 	return over || *rc;
 }
 
-/* A simulated rank waits by letting the others run. */
+/* A simulated rank waits by letting the other ranks run. */
 static int take_turns(sluice_job *job, struct wait *wait)
 {
 	sluice_job *root = job->root;
@@ -367,7 +373,7 @@ static int take_turns(sluice_job *job, struct wait *wait)
 	return rc;
 }
 
-/* A peer waits in a collective for this rank, which waits for something else. This is no error if
+/* A peer in a collective waits for this rank, which waits for something else. That is no error if
  * another thread of the peer makes progress, so both ranks only log it. */
 static void report_ahead(sluice_job *job, const struct wait *wait)
 {
@@ -396,7 +402,8 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 		if (!job->sim_rank && ++root->progress.quick_polls % POLLS_PER_LOOK == 0)
 			tick(root, now_ns());
 		poll_events(root);
-		/* this call succeeds even if a rank was lost since; the next call reports that */
+		/* A rank may have been lost since, but this call succeeds. The next call reports
+		 * the loss. */
 		if ((over = done(context)))
 			return over < 0 ? over : 0;
 	}
@@ -430,7 +437,7 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 			break;
 		}
 		if (now >= warn_at) {
-			/* The error that is held back may be the reason for which the others do not
+			/* The error that is held back may be the reason why the other ranks do not
 			 * join. */
 			error_release(LOG_ERROR);
 			explain_waits(root, 0);
@@ -442,7 +449,8 @@ static int wait_until(sluice_job *job, int (*done)(void *),
 			continue;
 		}
 		if (now < spin_until) {
-			sched_yield(); /* lets the kernel and other processes on this core run */
+			sched_yield(); /* lets the kernel and other processes on this processor
+					  run */
 			for (int polls = 1; polls < POLLS_PER_LOOK && !job->failure.code; polls++) {
 				poll_events(root);
 				if (done(context))
@@ -488,8 +496,8 @@ void progress_nap(void)
 	doze(NAP_NS);
 }
 
-/* Returns the length of the next doze, after this many calls since the last one. 0: there were no
- * calls, so the thread sleeps until an event. */
+/* Returns the length of the next doze, after this many calls since the last one. Returns 0 if there
+ * were no calls; the thread then sleeps until an event. */
 static uint32_t next_doze(uint32_t doze_ns, unsigned calls, uint32_t longest_ns)
 {
 	if (!calls)
@@ -499,7 +507,7 @@ static uint32_t next_doze(uint32_t doze_ns, unsigned calls, uint32_t longest_ns)
 	return 2 * doze_ns < longest_ns ? 2 * doze_ns : longest_ns;
 }
 
-/* Does the work of the progress thread for which it needs the token. */
+/* Does the part of the progress thread's work that needs the token. */
 static void look_after(sluice_job *job, unsigned *calls_seen, uint64_t *warn_at)
 {
 	unsigned calls = atomic_load_explicit(&job->progress.calls, memory_order_relaxed);
@@ -507,10 +515,10 @@ static void look_after(sluice_job *job, unsigned *calls_seen, uint64_t *warn_at)
 				     job->progress.longest_doze_ns);
 	*calls_seen = calls;
 	if (!job->progress.doze_ns)
-		disarm(job); /* this thread slept, and drains the wake-up */
+		disarm(job); /* this thread slept, and clears the wake-up event */
 	job->progress.sleeping_armed = 0;
 	progress_poll(job);
-	/* Shards can be stuck even while the application is not in a call. */
+	/* A shard can be stuck even while the application is not in a call. */
 	if (now_ns() >= *warn_at) {
 		explain_shards(job, now_ns(), 0);
 		*warn_at = now_ns() + job->budget.warn_after_ns;
@@ -518,7 +526,8 @@ static void look_after(sluice_job *job, unsigned *calls_seen, uint64_t *warn_at)
 	job->progress.doze_ns = doze_ns || !job->progress.unannounced ? doze_ns : DOZE_NS;
 }
 
-/* If a thread holds the token for long, it waits and polls, so this thread need not poll. */
+/* Takes the token for the progress thread. A thread that holds the token for long waits and polls,
+ * so this thread need not poll. */
 static void take_for_thread(sluice_job *job)
 {
 	for (int tries = 0; job->progress.doze_ns && tries < BUSY_DOZES; tries++) {
@@ -542,7 +551,7 @@ static void *progress_thread(void *argument)
 		if (progress_wants_events(&job->progress))
 			progress_arm(job);
 		progress_leave(&job->progress);
-		/* The wake-up of progress_stop() may have been drained with the others. */
+		/* The wake-up of progress_stop() may have been cleared together with others. */
 		if (doze_ns)
 			doze(doze_ns);
 		else if (!atomic_load(&job->progress.stop))
@@ -565,7 +574,7 @@ int progress_start(sluice_job *job)
 		if (epoll_ctl(job->progress.epoll_fd, EPOLL_CTL_ADD, fd, &event))
 			return fail(SLUICE_ENOMEM, "epoll_ctl: %s", errno_text(errno));
 	}
-	/* Signals belong to the application's threads. */
+	/* The application's signals must reach its own threads. */
 	sigset_t all, old;
 	sigfillset(&all);
 	pthread_sigmask(SIG_SETMASK, &all, &old);

@@ -11,17 +11,17 @@
 
 struct wait; /* the wait of one thread */
 
-/* The members up to doze_ns are read by every put; the job keeps them in one cache line with its
- * peers and its failure. */
+/* Every put reads the members up to doze_ns. The job keeps them in one cache line with its peers
+ * and its failure. */
 struct progress {
-	struct token token; /* the thread that holds it polls */
-	atomic_uint calls;  /* how often the application took the token */
-	int sleeping_armed; /* transports are armed for the sleeping progress thread */
+	struct token token; /* the holder of the token polls */
+	atomic_uint calls;  /* number of times that the application took the token */
+	int sleeping_armed; /* transports will wake the sleeping progress thread */
 	int thread_started;
-	uint32_t doze_ns; /* not 0: the progress thread polls by itself with this period; only it
-			     writes this */
-	/* Number of operations, on a device or in a peer's queue, that end without an event;
-	 * waiting threads then poll often. */
+	uint32_t doze_ns; /* if not 0, the progress thread polls with this period; only that
+			     thread writes it */
+	/* Number of operations, on a device or in a peer's queue, that end without an event. If
+	 * there are any, waiting threads poll often. */
 	int unannounced;
 	/* Number of threads that wait for the token, except those in progress_until(). */
 	atomic_int queue;
@@ -51,7 +51,7 @@ static inline void progress_leave(struct progress *p)
 {
 	token_leave(&p->token);
 }
-/* Asserts that the calling thread holds the token, in builds that check this. */
+/* In builds that check this, asserts that the calling thread holds the token. */
 static inline void progress_check(struct progress *p)
 {
 	token_check(&p->token);
@@ -60,15 +60,15 @@ static inline int progress_is_armed(const struct progress *p)
 {
 	return p->sleeping_armed;
 }
-/* Returns 1 if the progress thread must sleep until an event, and needs the transports armed. */
+/* Returns 1 if the progress thread must sleep until an event, so the transports must be armed. */
 static inline int progress_wants_events(const struct progress *p)
 {
 	return p->thread_started && !p->doze_ns;
 }
 
 /* ---- for progress_token.h ---- */
-/* Called by threads of the application: waits for the token. A holder that is waiting for an event
- * hands the token over. */
+/* Called by threads of the application: waits for the token. A holder that waits for an event hands
+ * the token over. */
 void progress_queue(sluice_job *job);
 /* Stops the transports from waking the sleeping progress thread. */
 void progress_cancel(sluice_job *job);
@@ -83,9 +83,9 @@ void progress_poll(sluice_job *job);
 void progress_nap(void);
 /* Polls, spins and sleeps until done() returns nonzero, the job fails, or wait_timeout is over. The
  * waiting thread calls done() after each poll. done() returns 1 when the wait is over, or SLUICE_E*
- * to make the call fail, and may be called again afterwards. describe() writes what is missing
- * ("version 13 of shard 2 from rank 3 (node n2)"). Token held; meanwhile other threads may hold the
- * token for other objects. */
+ * to make the call fail, and may be called again afterwards. describe() writes the missing event
+ * ("version 13 of shard 2 from rank 3 (node n2)"). The token is held before and after. During the
+ * wait, other threads may hold it for other objects. */
 int progress_until(sluice_job *job, int (*done)(void *), void (*describe)(void *, char *, size_t),
 		   void *context);
 /* Adds to the number of operations that end without an event. Token held. */

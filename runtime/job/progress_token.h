@@ -5,7 +5,7 @@
 #define RUNTIME_PROGRESS_TOKEN_H
 #include "job/state.h"
 
-/* Takes the token for work that is not a call of the application and is not counted as one. */
+/* Takes the token for work that does not count as a call of the application. */
 static inline void progress_enter(sluice_job *job)
 {
 	if (!progress_try(&job->root->progress))
@@ -29,7 +29,7 @@ static inline void progress_take(sluice_job *job)
 	if (progress_is_armed(&job->root->progress))
 		progress_cancel(job->root);
 }
-/* Hands the transports back to the progress thread. They are armed, so that it wakes at the next
+/* Hands the transports back to the progress thread. They are armed so that it wakes at the next
  * event, unless it dozes and polls by itself. */
 static inline void progress_release(sluice_job *job)
 {

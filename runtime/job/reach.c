@@ -11,23 +11,23 @@
 enum { TERMS_BYTES = 4, NAME_BYTES = 8, HEAD_BYTES = NAME_BYTES + 4 };
 const char reach_trial_name[8] = "trial";
 
-/* Transports as bits, by their number in the table. */
+/* Transports are bits, by their number in the table. */
 struct offer {
-	struct network networks[NETWORKS_MOST]; /* all bytes of those that are not used are 0 */
+	struct network networks[NETWORKS_MOST]; /* all bytes of unused entries are 0 */
 	int n_networks;
-	uint32_t open, possible; /* has an address; could have one */
-	uint32_t cards;          /* on which the transport with networks is open, as bits */
+	uint32_t open, possible; /* transports that have an address; that could have one */
+	uint32_t cards;          /* bits: cards on which the transport with networks is open */
 	uint8_t boot_id[sizeof(((struct rank_record *)0)->boot_id)];
 };
 
 /* Ranks with equal offers. Comparing pairs of kinds is cheaper than comparing pairs of ranks. */
 struct kind {
 	const struct offer *offer;
-	int first, second; /* the lowest two ranks; second -1: only one */
+	int first, second; /* the lowest two ranks; second is -1 if there is only one */
 	int n;             /* ranks */
 };
 
-/* The ranks that did not answer this rank's trials; n -1: it made none. */
+/* The ranks that did not answer this rank's trials; n is -1 if the rank made no trials. */
 struct trial {
 	int n, failed[TRIAL_LISTED];
 };
@@ -35,7 +35,7 @@ struct trial {
 struct reach {
 	int size, simulated, fills, n_kinds;
 	struct offer *offers; /* [rank] */
-	struct kind *kinds;   /* room for size */
+	struct kind *kinds;   /* allocated for `size` kinds */
 	struct trial *trials; /* [rank] */
 	int *alike;           /* [rank]: the lowest rank with equal networks */
 };
@@ -159,7 +159,7 @@ static int by_offer_and_rank(const void *one, const void *other)
 	return order ? order : (a->first > b->first) - (a->first < b->first);
 }
 
-/* kinds: one for each rank, sorted. */
+/* kinds has one entry for each rank, and is sorted. */
 static void find_alike(struct reach *r)
 {
 	for (int from = 0, to; from < r->size; from = to) {
@@ -227,7 +227,7 @@ struct pairing reach_pairing(const struct reach *r, int a, int b)
 	return network_pairing(x->networks, x->n_networks, y->networks, y->n_networks);
 }
 
-/* Consecutive kinds of ranks make each other's trials, so that no rank makes most of them. */
+/* Consecutive kinds make the trials for each other, so that no rank makes most of them. */
 int reach_tester(const struct reach *r, int a, int b)
 {
 	const int x = r->alike[a], y = r->alike[b];
@@ -249,7 +249,12 @@ static int is_proved(const struct reach *r, int a, int b)
 
 /* ---- pairs ---------------------------------------------------------------------- */
 
-enum ability { CANNOT, COULD, CAN }; /* COULD: if a rank opens something, or a trial succeeds */
+enum ability {
+	CANNOT,
+	COULD,
+	CAN
+}; /* COULD: can if a rank opens a transport, or if a trial
+      succeeds */
 
 static enum ability ability_by_networks(const struct reach *r, int a, int b)
 {
@@ -277,7 +282,7 @@ static enum ability ability_of(const struct reach *r, int t, int a, int b)
 	return transports[t]->networks && a != b ? ability_by_networks(r, a, b) : CAN;
 }
 
-/* Returns the first transport from number `from` on that is at least so able, or -1. */
+/* Returns the first transport from number `from` on that has at least this ability, or -1. */
 static int first_able(const struct reach *r, int from, enum ability least, int a, int b)
 {
 	for (int t = from; transports[t]; t++)
@@ -298,8 +303,8 @@ int reach_missing(const struct reach *r, int a, int b)
 	return t < 0 || ability_of(r, t, a, b) == CAN ? -1 : t;
 }
 
-/* Whether two ranks must open a transport: the first that connects them, or the next one, because
- * a trial of the first one may fail. */
+/* Returns 1 if two ranks must open transport t: the first that connects them, or the next one,
+ * because a trial of the first may fail. */
 static int must_open(const struct reach *r, int t, int a, int b)
 {
 	int missing = reach_missing(r, a, b);
@@ -382,7 +387,7 @@ void reach_cards(const struct reach *r, int rank, int peers[NETWORKS_MOST])
 	}
 }
 
-/* Adds a number to a list, unless it is there. */
+/* Adds a number to a list that does not contain it yet. */
 static int add_once(int *list, int n, int number)
 {
 	for (int i = 0; i < n; i++)
@@ -419,7 +424,7 @@ static enum reach_way way_of(const struct reach *r, int a, int b)
 	}
 }
 
-/* Whether a kind's ranks have opened that transport, and need it to reach the other kind's. */
+/* Returns 1 if both kinds of ranks have opened transport t and need it to reach each other. */
 static int need_networks(const struct reach *r, int t, int a, int b)
 {
 	return t >= 0 && r->offers[a].open >> t & r->offers[b].open >> t & 1 &&

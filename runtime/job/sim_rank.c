@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* After this many rounds in which no rank's wait has ended, none will. The phases of a step, and
- * full queues, need a few rounds. */
+/* If no rank's wait ends in this many rounds, none ever will. The phases of a step, and full
+ * queues, need a few rounds. */
 enum { IDLE_ROUNDS = 1000 };
 enum { NOBODY = -1, ABANDONED = -2 };
 
@@ -27,7 +27,8 @@ struct sim_ranks {
 	struct rank_record *records; /* size */
 	int records_given;
 	pthread_mutex_t lock;
-	/* The rank that runs; NOBODY before the start, ABANDONED if there is no start. */
+	/* The rank that runs; NOBODY before the start, ABANDONED if the simulation does not
+	 * start. */
 	int turn;
 	uint64_t idle; /* turns since the end of the last wait */
 };
@@ -72,7 +73,7 @@ static void pass_on(struct sim_ranks *s, int from)
 	}
 }
 
-/* Waits for this rank's turn, with the lock held. Returns 0 if the simulation was abandoned before
+/* Waits, with the lock held, for this rank's turn. Returns 0 if the simulation was abandoned before
  * it began. */
 static int await_own_turn(struct sim_rank *sim_rank)
 {
@@ -187,7 +188,7 @@ void sim_ranks_close(struct sim_ranks **sim_ranks)
 		return;
 	for (int r = 0; r < s->size; r++)
 		pthread_cond_destroy(&s->sim_ranks[r].go);
-	if (s->size) /* sim_ranks_open() succeeded completely */
+	if (s->size) /* 1 only after sim_ranks_open() has succeeded */
 		pthread_mutex_destroy(&s->lock);
 	free(s->sim_ranks);
 	free(s->records);

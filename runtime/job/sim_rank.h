@@ -7,21 +7,21 @@
 #include "rdma/in_process.h"
 #include "slurm/bootstrap.h"
 
-/* One simulated rank; all ranks of the job. */
+/* One simulated rank, and all simulated ranks of the job. */
 struct sim_rank;
 struct sim_ranks;
 
-/* ---- of the calling thread, for a job ---- */
+/* ---- functions for a job, about the simulated rank of the calling thread ---- */
 /* Returns the simulated rank of the calling thread, or NULL in a real job. */
 struct sim_rank *sim_rank_of_thread(void);
 /* Assigns the rank to a job. SLUICE_EINVAL if it has one already. */
 int sim_rank_claim(struct sim_rank *sim_rank, int *rank_out, int *size_out);
 struct neighbours *sim_rank_neighbours(struct sim_rank *sim_rank);
-/* The counterpart of bootstrap_exchange(). */
+/* Replaces bootstrap_exchange(). */
 int sim_rank_exchange(struct sim_rank *sim_rank, const uint8_t *payload, size_t payload_bytes,
 		      struct rank_record **records_out);
 /* Lets the other ranks run until it is this rank's turn again. Returns 0 if every rank had many
- * turns without progress, so that none will ever make any. */
+ * turns without progress, which means that there will never be any. */
 int sim_rank_yield(struct sim_rank *sim_rank);
 /* Reports progress: the event for which this rank waited has occurred. */
 void sim_rank_progressed(struct sim_rank *sim_rank);

@@ -21,7 +21,7 @@ struct simulation {
 	struct player *players; /* size */
 };
 
-/* The thread of one rank, and how it ended. */
+/* The thread of one rank, and its result. */
 struct player {
 	const struct simulation *simulation;
 	struct sim_rank *sim_rank;
@@ -39,7 +39,7 @@ static int live(struct player *player)
 	if (rc)
 		return rc;
 	rc = s->rank_main(job, s->context);
-	if (rc) { /* acts as if its process had ended, so that the others notice */
+	if (rc) { /* the other ranks notice this like the end of a process */
 		progress_take(job);
 		if (!job->failure.code)
 			job_fail(job, SLUICE_EPEER, player->rank,
@@ -85,7 +85,7 @@ static int start(struct simulation *s)
 			   started, s->size, errno_text(err));
 }
 
-/* Returns the failure that caused the others. A rank to which a failure was reported returns
+/* Returns the failure that caused the others. A rank that only heard of a failure returns
  * SLUICE_EPEER, so the first other code is preferred. */
 static int first_cause(const struct simulation *s)
 {

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The row of a rank: color i32, key i32, and a bit for each number that is free here. */
+/* The row of a rank: color i32, key i32, and a bit for each number that is free on the rank. */
 enum { AT_COLOR = 0, AT_KEY = 4, AT_FREE = 8, ROW = AT_FREE + GROUPS_BYTES };
 
 static int color_of(const uint8_t *rows, int rank)
@@ -26,7 +26,7 @@ static int sort_key_of(const uint8_t *rows, int rank)
 	return (int)get_le32(rows + (size_t)rank * ROW + AT_KEY);
 }
 
-/* Returns 1 if rank a of the parent precedes rank b in the group: servers come last. */
+/* Returns 1 if rank a of the parent precedes rank b in the group. Servers come last. */
 static int is_before(const sluice_job *parent, const uint8_t *rows, int a, int b)
 {
 	const int a_serves = a >= parent->workers, b_serves = b >= parent->workers;
@@ -68,7 +68,7 @@ static void group_free(sluice_job *group)
 	free(group);
 }
 
-/* Copies the peers of the group from the parent. members: their ranks in the parent. */
+/* Copies the peers of the group from the parent. members: the ranks of the group in the parent. */
 static int fill(sluice_job *group, const sluice_job *parent, const int *members)
 {
 	group->pid = parent->pid;
@@ -106,8 +106,9 @@ static int fill(sluice_job *group, const sluice_job *parent, const int *members)
 	return rc ? rc : lines_open_outbox(group);
 }
 
-/* Sends the members the descriptors of their lines, and opens their lines. Every rank of the parent
- * takes part; group is NULL on one without a group, and members are ranks of the parent. */
+/* Sends the descriptors of this rank's lines to the members, and opens the members' lines. Every
+ * rank of the parent takes part. group is NULL on a rank without a group, and members are ranks of
+ * the parent. */
 static int exchange_lines(sluice_job *parent, sluice_job *group, const int *members, int rc)
 {
 	const size_t bytes = (size_t)parent->size * REGION_DESCRIPTOR_BYTES;
@@ -140,7 +141,7 @@ static int exchange_lines(sluice_job *parent, sluice_job *group, const int *memb
 	}
 	free(mine);
 	free(theirs);
-	if (!rc && group) { /* before collective_agree(), after which peers may write here */
+	if (!rc && group) { /* must precede collective_agree(), after which peers may write here */
 		progress_take(parent);
 		groups_add(group);
 		progress_release(parent);
@@ -155,7 +156,7 @@ static int exchange_lines(sluice_job *parent, sluice_job *group, const int *memb
 	return rc;
 }
 
-/* Makes the group of this rank, not yet connected to its peers. */
+/* Makes the group of this rank, without connecting it to its peers. */
 static int make(sluice_job *parent, const uint8_t *rows, uint32_t number, int *members,
 		sluice_job **out)
 {
@@ -164,7 +165,7 @@ static int make(sluice_job *parent, const uint8_t *rows, uint32_t number, int *m
 	int *roots = calloc((size_t)parent->size, sizeof(*roots));
 	int n = 0, rc = 0;
 
-	for (int r = 0; r < parent->size; r++) { /* sorted by insertion */
+	for (int r = 0; r < parent->size; r++) { /* insertion sort */
 		int at = n;
 
 		if (color_of(rows, r) != color)
@@ -211,7 +212,7 @@ static int split(sluice_job *parent, int color, int key, sluice_job **sub)
 	int *members = calloc((size_t)parent->size, sizeof(*members));
 	sluice_job *group = NULL;
 
-	error_hold(); /* until collective_agree() knows which other ranks have this error */
+	error_hold(); /* until collective_agree() shows which other ranks have this error */
 	if (!rows || !members)
 		rc = fail(SLUICE_ENOMEM, "sluice_split: no memory to gather from %d ranks",
 			  parent->size);

@@ -4,7 +4,7 @@
 #define RUNTIME_SPLIT_H
 #include "sluice.h"
 
-/* Ends a group, for sluice_finalize(). */
+/* Ends a group; called by sluice_finalize(). */
 void group_finalize(sluice_job *group);
 /* Frees the remaining groups of a root. Its transports must still be open. */
 void groups_free(sluice_job *root);

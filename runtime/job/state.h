@@ -40,28 +40,30 @@ enum { JOB_TRANSPORTS = 4 + NETWORKS_MOST }; /* one transport may be open on sev
 
 enum peer_state { PEER_ALIVE, PEER_LEFT, PEER_LOST };
 
-/* join.c connects the peers. members.c and peers.c change their states. Every file may read. */
+/* join.c connects the peers. members.c and peers.c change their states. Any file may read them. */
 struct peer {
 	struct endpoint *endpoint;
-	/* the peer's control region; this rank's line in it is number `rank` */
+	/* the peer's control region, in which line number `rank` is this rank's */
 	struct remote *control;
 	enum peer_state state;
 };
 
 /* A job is a struct of structs, each of which belongs to the file of the same name. No other file
- * reads its members, unless its header names them. The other members are set by sluice_init() and
+ * reads its members, unless its header lists them. The other members are set by sluice_init() and
  * do not change until sluice_finalize(); every file may read them. */
 struct sluice_job {
-	/* The job of sluice_init() to which this job belongs: itself, unless this is a group. The
-	 * root has the parts that all its groups share: progress, heart and transports. */
+	/* The job of sluice_init() to which this job belongs. If this is not a group, it is the job
+	 * itself. The root has the parts that all its groups share: progress, heart and
+	 * transports. */
 	sluice_job *root;
-	int *page_of_this_process; /* 0 in a forked child, which costs no system call to find out */
+	int *page_of_this_process; /* 0 in a forked child, which is found out without a system
+				      call */
 	pid_t pid;                 /* the process that called sluice_init() */
 	int rank, size, servers, workers;
 	struct peer *peers; /* `size` entries; [rank] is this rank over `self` */
 	struct progress progress;
 	struct failure failure;
-	/* 1 after the bootstrap. A push reads it without the token. Only members.c writes it. */
+	/* 1 after the bootstrap. Pushes read it without the token. Only members.c writes it. */
 	atomic_uint membership_epoch;
 	struct living *living;
 	struct membership *members; /* NULL: the loss of any rank ends the job */
@@ -71,7 +73,7 @@ struct sluice_job {
 	struct clients clients;
 	struct groups groups; /* all groups of a root */
 	struct group *group;  /* data of a group; NULL in a root */
-	/* These distinguish notifies and GETs of this group from those of other groups; 0 in a
+	/* These bits distinguish notifies and GETs of this group from those of other groups; 0 in a
 	 * root. */
 	uint32_t imm_of_group;
 	uint64_t cookie_of_group;
@@ -79,16 +81,17 @@ struct sluice_job {
 	struct sim_rank *sim_rank; /* for a simulated rank; NULL in a real job */
 	struct settings settings;
 	struct budget budget;        /* all timers, from settings */
-	struct key_file *key_file;   /* until all ranks have met; NULL without SLUICE_KEY_FILE */
-	struct pair_keys *pair_keys; /* NULL where no transport asks for keys */
+	struct key_file *key_file;   /* freed when all ranks have met; NULL without
+					SLUICE_KEY_FILE */
+	struct pair_keys *pair_keys; /* NULL if no transport needs keys */
 	struct rank_record *records; /* size */
 	struct transport *transports[JOB_TRANSPORTS];
 	int n_transports;
-	/* Why the transports that the user did not name could not be opened. */
+	/* The reasons why transports that the user did not name could not be opened. */
 	char unopened[ERROR_TEXT_BYTES];
 };
 
-/* Asserts that the calling thread holds the job's token, in builds that check this. */
+/* In builds that check this, asserts that the calling thread holds the job's token. */
 #define TOKEN_HELD(job) progress_check(&(job)->root->progress)
 
 /* Returns 1 if this process is a forked child of the process that called sluice_init(). */

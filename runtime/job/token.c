@@ -17,7 +17,7 @@ void token_await(struct token *token)
 		 * whatever has ended the sleep. */
 		syscall(SYS_futex, &token->held, FUTEX_WAIT_PRIVATE, 1, &look_again, NULL, 0);
 	} while (!token_try(token));
-	/* There may be more waiters, whom token_wake() has not woken. */
+	/* Threads that token_wake() has not woken may still be waiting. */
 	atomic_store(&token->awaited, 1);
 }
 

@@ -13,16 +13,16 @@
 #include <pthread.h>
 #endif
 
-/* All zeros means free. */
+/* A token of zeros is free. */
 struct token {
-	atomic_uint held;    /* 0 or 1; sleepers wait for a change of it */
+	atomic_uint held;    /* 0 or 1; sleepers wait for a change of this value */
 	atomic_uint awaited; /* a thread sleeps, or is about to */
 #ifdef SLUICE_CHECK_TOKEN
 	atomic_ulong holder; /* pthread_self() of the holder; 0 while the token is free */
 #endif
 };
 
-/* Builds with a sanitizer check who holds the token, where a comment says "token held". */
+/* In builds with a sanitizer, this checks who holds the token where a comment says "token held". */
 #ifdef SLUICE_CHECK_TOKEN
 static inline void token_sign(struct token *token, unsigned long holder)
 {
@@ -72,7 +72,7 @@ static inline void token_leave(struct token *token)
 	token_check(token);
 	token_sign(token, 0);
 	atomic_store_explicit(&token->held, 0, memory_order_release);
-	atomic_signal_fence(memory_order_seq_cst); /* at least keeps the compiler from reordering */
+	atomic_signal_fence(memory_order_seq_cst); /* keeps at least the compiler from reordering */
 	if (atomic_load_explicit(&token->awaited, memory_order_relaxed))
 		token_wake(token);
 }

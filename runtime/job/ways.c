@@ -59,9 +59,9 @@ int ways_try(const sluice_job *job, const struct reach *reach, struct transport 
 	return rc;
 }
 
-/* ---- words ----------------------------------------------------------------------- */
+/* ---- messages -------------------------------------------------------------------- */
 
-/* Copies what the tester of two ranks says of its first failure. */
+/* Copies the text of the first failure that the tester of two ranks reported. */
 static void copy_reason(const sluice_job *job, const struct reach *reach, int a, int b,
 			char text[TRIAL_TEXT + 1])
 {
@@ -124,9 +124,8 @@ static void describe_way(const sluice_job *job, const struct reach *reach, enum 
 		 why);
 }
 
-/* Writes why the transport with networks does not connect two ranks that have opened it, as a
- * clause;
- * "" if it does, or one of them has not. */
+/* Writes a clause that says why the transport with networks does not connect two ranks that have
+ * opened it. Writes "" if it does, or if one of them has not opened it. */
 static void explain(const sluice_job *job, const struct reach *reach, int a, int b, char *text,
 		    size_t cap)
 {
@@ -144,7 +143,7 @@ static void explain(const sluice_job *job, const struct reach *reach, int a, int
 	snprintf(text, cap, " %s: the ranks %s (%s);", transports[t]->name, words[way], pair);
 }
 
-/* Lists what a rank's record offers, such as " self shm". */
+/* Lists the transports in a rank's record, such as " self shm". */
 static void list_offers(const struct rank_record *record, char *text, size_t cap)
 {
 	size_t bytes, used = 0;
@@ -155,8 +154,8 @@ static void list_offers(const struct rank_record *record, char *text, size_t cap
 						 transports[i]->name);
 }
 
-/* Explains why two ranks cannot reach each other, and what to do. Each rank knows best what it
- * lacks. */
+/* Explains why two ranks cannot reach each other, and what to do. A rank's own record has the best
+ * reason for what it lacks. */
 int ways_unreachable(const sluice_job *job, const struct reach *reach, int a, int b)
 {
 	char of_a[64], of_b[64], apart[ERROR_TEXT_BYTES];

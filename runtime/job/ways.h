@@ -13,13 +13,14 @@ struct ways_tried {
 	size_t bytes; /* 0: this rank made no trials */
 	uint8_t entry[TRIAL_BYTES];
 };
-/* Makes the trials that fall to this rank (reach_trials()), with t, its transport with networks.
- * Takes at most five seconds, during which the peers need not poll. */
+/* Makes the trials for which this rank is responsible (reach_trials()), over t, its transport with
+ * networks. Takes at most five seconds, during which the peers need not poll. */
 int ways_try(const sluice_job *job, const struct reach *reach, struct transport *t,
 	     struct ways_tried *out);
 
-/* Fails: says why two ranks cannot reach each other, and what to do. */
+/* Fails with a message that says why two ranks cannot reach each other, and what to do. */
 int ways_unreachable(const sluice_job *job, const struct reach *reach, int a, int b);
-/* Logs, on rank 0, a line for each way in which pairs of ranks do not meet by their first cards. */
+/* On rank 0: logs the pairs of ranks that are not connected by their first cards, one line for each
+ * way. */
 void ways_log(const sluice_job *job, const struct reach *reach);
 #endif

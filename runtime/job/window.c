@@ -40,7 +40,7 @@ static void window_free(sluice_region *region)
 	free(region);
 }
 
-/* The row that each rank sends each peer when it opens a region. */
+/* The row that each rank sends to each peer when it opens a region. */
 enum { ROW_STATUS = REGION_DESCRIPTOR_BYTES, ROW_BYTES = ROW_STATUS + 4, ROW = ROW_BYTES + 8 };
 
 /* Opens the peers' windows from the rows that they sent. */
@@ -74,15 +74,15 @@ static int open_remotes(sluice_region *region, const uint8_t *theirs)
 				  rank_text(job, p), (unsigned long long)region->remotes[p]->bytes,
 				  region->window->bytes);
 		if (rc == SLUICE_EPEER && job_elastic(job) && p < job->workers)
-			rc = 0; /* the peer ended meanwhile, and its event will arrive */
+			rc = 0; /* the peer has ended, and its event will arrive */
 		if (rc)
 			return rc;
 	}
 	return 0;
 }
 
-/* Sends every peer the descriptor of this rank's window, or the status of a failure, and receives
- * theirs. */
+/* Sends the descriptor of this rank's window, or the status of a failure, to every peer, and
+ * receives theirs. */
 static int exchange_windows(sluice_region *region, int status)
 {
 	sluice_job *job = region->job;
@@ -120,7 +120,7 @@ static int open_region(sluice_job *job, size_t bytes, sluice_region **region_out
 		return fail(SLUICE_ENOMEM, "sluice_region_open: no memory");
 	region->job = job;
 	region->id = id;
-	error_hold(); /* until collective_agree() knows which other ranks have this error */
+	error_hold(); /* until collective_agree() shows which other ranks have this error */
 	region->remotes = calloc((size_t)job->size, sizeof *region->remotes);
 	region->notified = calloc((size_t)job->size, sizeof *region->notified);
 	region->flying = calloc((size_t)job->size, sizeof *region->flying);
@@ -133,10 +133,10 @@ static int open_region(sluice_job *job, size_t bytes, sluice_region **region_out
 	rc = exchange_windows(region, rc);
 	progress_take(job);
 	if (!rc)
-		/* This precedes collective_agree(), after which peers may put here. */
+		/* Must precede collective_agree(), after which peers may put here. */
 		clients_add_region(&job->clients, &windows, id, region);
 	progress_release(job);
-	/* No rank may close a window while another one still opens it. */
+	/* No rank may close a window while another rank still opens it. */
 	rc = collective_agree(job, rc, "open the region");
 	if (rc) {
 		progress_take(job);

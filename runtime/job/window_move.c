@@ -12,9 +12,10 @@
 
 enum {
 	PIECE_BYTES = 1 << 20, /* below the message limit of every device */
-	/* A transport reports at least this many completions. */
+	/* A transport can report at least this many completions. */
 	IN_FLIGHT = 64,
-	OWN_MEMORY = 0xff /* stands for a slot; no call waits for this piece alone */
+	OWN_MEMORY = 0xff /* the value of `slot` without a slot; no call waits for this piece
+			     alone */
 };
 
 static uint32_t index_make(int rank, uint32_t slot)
@@ -36,7 +37,7 @@ void window_done(sluice_region *region, uint32_t index, int status)
 {
 	int rank = (int)(index >> 8);
 	if (rank >= region->job->size || !region->flying[rank])
-		return; /* a late completion of a rank that is lost */
+		return; /* a late completion of a transfer to a lost rank */
 	if ((index & 0xff) < BOUNCE_SLOTS) {
 		region->slot_user[index & 0xff] = 0;
 		region->spoilt |= status != 0;
@@ -59,8 +60,8 @@ static void give_up_on_lost(sluice_region *region)
 }
 
 /* A rank that was lost because it was silent may still live, and answer a get that was given up. So
- * this bounce buffer's slots are replaced by those of a new one. Transfers with living ranks end in
- * the old one, which stays until the region closes. */
+ * this bounce buffer is replaced by a new one. Transfers with living ranks end in the old buffer,
+ * which stays until the region closes. */
 static int replace_bounce(sluice_region *region)
 {
 	struct retired *r = malloc(sizeof *r);
@@ -113,7 +114,7 @@ struct piece {
 	struct transfer transfer;
 	uint32_t slot; /* slot of the bounce buffer, or OWN_MEMORY */
 	int rc;
-	int settled; /* it was posted, or never will be */
+	int settled; /* 1 if it was posted or never will be */
 };
 
 static struct endpoint *endpoint_of(const sluice_region *region, int rank)
@@ -133,7 +134,7 @@ static int post_window_piece(struct piece *p)
 	if (ends && p->region->in_flight >= IN_FLIGHT)
 		return p->rc = SLUICE_EAGAIN;
 	if (!p->transfer.remote || p->region->job->peers[p->rank].state == PEER_LOST)
-		return p->rc = SLUICE_EPEER; /* a dropped worker's process may still exist */
+		return p->rc = SLUICE_EPEER; /* the process of a dropped worker may still exist */
 	p->rc = e->transport->ops->post(e, &p->transfer);
 	if (!p->rc && ends) {
 		p->region->flying[p->rank]++;
@@ -144,24 +145,23 @@ static int post_window_piece(struct piece *p)
 	return p->rc;
 }
 
-/* Returns 1 if the piece must wait: a queue is full, or the rank is lost and the next polls will
- * report it. */
+/* Returns 1 if the piece must wait because a queue is full, or because the rank is lost and the
+ * next polls will report that. */
 static int must_wait(const struct piece *p)
 {
 	return p->rc == SLUICE_EAGAIN ||
 	       (p->rc == SLUICE_EPEER && p->region->job->peers[p->rank].state == PEER_ALIVE);
 }
 
-/* After a 1, the waiting thread polls and asks once more, but the notify must be posted only
- * once. */
+/* Posts the piece once. After a return value of 1, the waiting thread polls and calls again. */
 static int piece_posted(void *context)
 {
 	struct piece *p = context;
 	if (p->settled)
 		return p->rc ? p->rc : 1;
 	give_up_on_lost(p->region);
-	/* After a wait, wait until half of the queue is free, so that a stream of posts seldom
-	 * sleeps. */
+	/* After a wait, this waits until half of the queue is free, so that a stream of posts
+	 * seldom sleeps. */
 	if (p->rc == SLUICE_EAGAIN && p->region->in_flight > IN_FLIGHT / 2)
 		return 0;
 	post_window_piece(p);
@@ -189,7 +189,7 @@ static int failed_piece(const struct piece *p)
 static int post_waiting(struct piece *p)
 {
 	sluice_job *job = p->region->job;
-	progress_unannounced(job, 1); /* no event reports that a peer has made room in its queue */
+	progress_unannounced(job, 1); /* no event reports that a peer's queue has room again */
 	int rc = progress_until(job, piece_posted, describe_piece, p);
 	progress_unannounced(job, -1);
 	return p->settled && p->rc ? failed_piece(p) : rc;
@@ -220,8 +220,8 @@ static int post_piece_now(struct piece *p)
 
 /* ---- memory that needs no bounce ------------------------------------------- */
 
-/* Puts what fits inline: a flag, a word, or a notify alone. Returns SLUICE_EAGAIN if nothing was
- * done; then move() waits or reports the error. Most puts are short, so nothing is checked
+/* Puts data that fits inline: a flag, a word, or a notify alone. Returns SLUICE_EAGAIN if nothing
+ * was done; then move() waits or reports the error. Most puts are short, so nothing is checked
  * twice. */
 static int put_short(sluice_region *region, int rank, size_t offset, uint8_t *local, size_t bytes,
 		     int notify)
@@ -248,7 +248,7 @@ static int put_short(sluice_region *region, int rank, size_t offset, uint8_t *lo
 	return rc == SLUICE_EPEER ? SLUICE_EAGAIN : rc;
 }
 
-/* local_region contains the bytes at local. */
+/* The bytes at local are in local_region. */
 static int move_pieces(sluice_region *region, enum transfer_kind kind, int rank, size_t offset,
 		       const struct region *local_region, uint8_t *local, size_t bytes, int notify)
 {
@@ -260,8 +260,8 @@ static int move_pieces(sluice_region *region, enum transfer_kind kind, int rank,
 	do {
 		const size_t n = bytes - at < PIECE_BYTES ? bytes - at : PIECE_BYTES;
 		const int inlined = put && n <= TRANSFER_INLINE_BYTES, last = at + n == bytes;
-		/* All members are set by hand, because clearing the others would cost as much as
-		 * the transfer of a line. */
+		/* The members are assigned one by one, because clearing the others would take as
+		 * long as the transfer of a cache line. */
 		struct piece p = { .region = region,
 				   .rank = rank,
 				   .slot = OWN_MEMORY,
@@ -346,7 +346,7 @@ static struct piece bounce_piece(sluice_region *region, enum transfer_kind kind,
 			       } };
 }
 
-/* Waits until the slot of a piece is free, and gives it the memory. Token held. */
+/* Waits until the slot of a piece is free, and assigns its memory to the piece. Token held. */
 static int take_slot(struct piece *p)
 {
 	sluice_region *region = p->region;
@@ -358,7 +358,7 @@ static int take_slot(struct piece *p)
 	return rc;
 }
 
-/* Returns when the last piece is copied and posted; data then belongs to the caller again. */
+/* Returns when the last piece is copied and posted. The caller may then reuse data. */
 static int bounce_put(sluice_region *region, int rank, size_t offset, const uint8_t *data,
 		      size_t bytes, int notify)
 {
@@ -447,7 +447,7 @@ static inline int may_move(const sluice_region *region, int rank, size_t offset,
 		(data && (!(flags & SLUICE_POSTED) || in_own_window(region, data, bytes))));
 }
 
-/* If the transport copies at post(), the bytes are reusable at once. So only other transfers are
+/* If the transport copies at post(), the bytes are reusable at once, so only other transfers are
  * awaited. */
 static int move(sluice_region *region, enum transfer_kind kind, int rank, size_t offset,
 		uint8_t *local, size_t bytes, int flags)
@@ -469,7 +469,7 @@ int sluice_region_put(sluice_region *region, int rank, size_t offset, const void
 		      size_t bytes, int flags)
 {
 	const int known = SLUICE_NOTIFY | SLUICE_POSTED, notify = flags & SLUICE_NOTIFY;
-	/* The const is cast away for struct transfer, which also serves gets. A put only reads. */
+	/* The const is cast away because struct transfer also serves gets. A put only reads. */
 	uint8_t *local = (uint8_t *)(uintptr_t)data;
 	int rc = SLUICE_EAGAIN;
 
@@ -482,8 +482,7 @@ int sluice_region_put(sluice_region *region, int rank, size_t offset, const void
 		rc = put_short(region, rank, offset, local, bytes, notify);
 	if (rc == SLUICE_EAGAIN)
 		rc = move(region, TRANSFER_PUT, rank, offset, local, bytes, flags);
-	/* This rank is notified by itself only through its own puts. sluice_region_wait() counts
-	 * them. */
+	/* Only its own puts can notify this rank from itself. sluice_region_wait() counts them. */
 	if (!rc && rank == region->job->rank)
 		region->notifies_own += (uint64_t)notify;
 	return rc;

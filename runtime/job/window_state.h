@@ -14,20 +14,20 @@ struct sluice_region {
 	sluice_job *job;
 	uint32_t id;
 	struct region *window, *bounce;
-	struct retired *retired;     /* earlier bounce buffers */
-	int spoilt;                  /* a late get may still write into this bounce buffer */
+	struct retired *retired;     /* replaced bounce buffers */
+	int spoilt;                  /* 1 if a late get may still write into this bounce buffer */
 	struct remote **remotes;     /* [rank] */
 	uint64_t *notified;          /* [rank] */
-	uint64_t notifies_own;       /* puts by which this rank notified itself */
-	uint32_t *flying;            /* [rank] transfers whose EVENT_DONE is still to come */
+	uint64_t notifies_own;       /* number of puts by which this rank notified itself */
+	uint32_t *flying;            /* [rank]: transfers whose EVENT_DONE has not arrived */
 	uint32_t in_flight;          /* sum of flying[] */
 	int slot_user[BOUNCE_SLOTS]; /* 1 + the rank that uses the slot; 0: free */
 	uint32_t next_slot;
-	int status;  /* error of the first transfer that failed, until a call returns it */
+	int status;  /* error of the first failed transfer, until a call has returned it */
 	int culprit; /* the rank of that transfer */
 };
 
-/* A bounce buffer that is not used any more. */
+/* A bounce buffer that was replaced. */
 struct retired {
 	struct retired *next;
 	struct region *region;
