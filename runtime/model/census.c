@@ -6,13 +6,14 @@
 #include <float.h>
 #include <string.h>
 
-/* Counts have 8 bits, so a histogram takes some hundred bytes, and its sums are accurate to a few
- * parts in a thousand. */
+/* Counts are sent in 8 bits, so a histogram takes some hundred bytes, and sums of histograms are
+ * accurate to a few parts in a thousand. */
 enum { COUNT_BITS = 8, BODY_HEADER = NOTE_HEADER_BYTES - NOTE_FRAME_BYTES, MAGIC = 0x314e4c53 };
 
-/* At each exchange, a share moves this fraction of the way to the number that the threshold gives.
- * Most values in a residual are just below the threshold, so a small difference of thresholds looks
- * like a large difference of counts. Moving all the way overshoots and does not converge. */
+/* At each exchange, a share moves this fraction of the distance to the number that the threshold
+ * gives. Most values in a residual are just below the threshold, so a small difference of
+ * thresholds gives a large difference of counts. A share that moved the whole distance would
+ * overshoot and not converge. */
 static const double step_of_the_way = 0.3;
 
 static int is_global(const struct direction *d)
@@ -57,7 +58,8 @@ uint64_t constituent_count(const struct constituent *c, double density, uint64_t
 {
 	double k = c->share * density * (double)n + 0.5;
 
-	/* Half a coordinate would never be sent and would stay in the residual. */
+	/* The share of less than one coordinate would never be sent, and would stay in the
+	 * residual. */
 	if (k < 1)
 		k = 1;
 	return k < (double)n ? (uint64_t)k : n;
@@ -162,7 +164,7 @@ size_t constituent_look(struct constituent *c, const float *x, const struct span
 	const char *why;
 
 	histogram_clear(c->histogram);
-	/* Merging cannot fail, because this rank made the message. */
+	/* The merge cannot fail, because this rank made the message. */
 	return histogram_merge(c->histogram, out, bytes, &why) ? 0 : bytes;
 }
 

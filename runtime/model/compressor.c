@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- room for one message --------------------------------------------------- */
+/* ---- memory for one message -------------------------------------------------- */
 
 struct scratch {
 	uint8_t *copy;
@@ -70,11 +70,10 @@ struct selector *scratch_selector(const struct scratch *scratch)
 
 struct compressor {
 	struct compressor_attr is;
-	struct entries picked; /* room for a pick; value NULL: its values are not stored next to its
-				  positions */
-	struct entries own;    /* the same, if separate from the scratch memory */
-	uint32_t *fitted;      /* for a message with too many coordinates: the positions that fit */
-	struct select_hint hint; /* from the last selection */
+	struct entries picked;   /* memory for a pick; value is NULL if its values are not copied */
+	struct entries own;      /* the same memory, if it is not part of the scratch */
+	uint32_t *fitted;        /* for a message with too many coordinates: those that fit */
+	struct select_hint hint; /* result of the last selection */
 	struct candidates candidates;
 };
 
@@ -144,8 +143,8 @@ struct candidates *compressor_candidates(struct compressor *c)
 
 /* ---- pick ------------------------------------------------------------------- */
 
-/* Selects by magnitude. Such a selection can add the gradient and detect NaN in its pass over the
- * vector. */
+/* Selects by magnitude. Such a selection can add the gradient and detect NaN in its own pass over
+ * the vector. */
 static struct pick pick_largest(struct compressor *c, const struct pick_call *call)
 {
 	const struct select_call select = { .x = call->vector,
@@ -249,7 +248,7 @@ int pick_finite(const struct pick *p)
 {
 	int finite = !p->nan;
 
-	/* Infinite values are picked before all others, so checking the pick is enough. */
+	/* Infinite values are picked before all others, so it is enough to check the pick. */
 	if (p->from != PICK_FROM_VECTOR)
 		return finite && first_nonfinite(p->value, p->n) == p->n;
 	for (size_t i = 0; i < p->n && finite; i++)
@@ -272,7 +271,7 @@ const uint32_t *compressor_support(struct compressor *c, double density, uint64_
 
 /* ---- emit ------------------------------------------------------------------- */
 
-/* Reduces the entries to the largest ones if there are more than the message can hold. */
+/* If there are more entries than the message can hold, keeps only the largest. */
 static size_t fit(struct compressor *c, struct entries at, size_t n, size_t most)
 {
 	const struct span all = { 0, n, 0 };
@@ -286,8 +285,8 @@ static size_t fit(struct compressor *c, struct entries at, size_t n, size_t most
 	return kept;
 }
 
-/* Copies a pick to the entries: its positions, relative to begin, and its values. If there are more
- * than `most` coordinates, keeps only the largest. */
+/* Copies the positions of a pick, relative to begin, and its values to the entries. If there are
+ * more than `most` coordinates, keeps only the largest. */
 static void gather_entries(struct compressor *c, struct pick *p, uint64_t begin, size_t most)
 {
 	const struct entries at = compressor_entries(c);
@@ -325,7 +324,7 @@ size_t compressor_emit(struct compressor *c, struct message *m, struct pick *p, 
 /* ---- settle ----------------------------------------------------------------- */
 
 /* Momentum factor masking: clears the momentum of the selected coordinates. Exempt tensors keep
- * theirs, because they are sent whole in every step, so none of their values is late. */
+ * their momentum: they are sent whole in every step, so none of their values is late. */
 static void mask_momentum(const struct compressor *c, const struct pick *emitted, uint64_t begin)
 {
 	const struct span *span = c->is.spans;

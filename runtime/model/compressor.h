@@ -19,20 +19,19 @@
 #include "compress/message.h"
 #include "recipe/recipe.h"
 
-/* ---- room for one message --------------------------------------------------- */
+/* ---- memory for one message -------------------------------------------------- */
 
-/* Coordinates of one message: positions, which count from the shard's first coordinate, and
- * values. */
+/* Coordinates of one message: values, and positions relative to the shard's first coordinate. */
 struct entries {
 	uint32_t *index;
 	float *value;
 };
 
-/* Memory that compressors share because they never work at the same time. All shards of a rank
- * share one. */
+/* Memory that several compressors share because only one of them works at a time. All shards of a
+ * rank share one scratch. */
 struct scratch;
-/* copy: bytes for a private copy of a message; 0: none is needed. span: the length of the longest
- * vector to select from; 0: nothing is selected. Returns 0 or SLUICE_ENOMEM. */
+/* copy: bytes for a private copy of a message, or 0. span: the length of the longest vector from
+ * which a selection is made, or 0. Returns 0 or SLUICE_ENOMEM. */
 int scratch_open(size_t copy, size_t entries, uint64_t span, struct scratch **out);
 void scratch_close(struct scratch **scratch);
 uint64_t scratch_bytes(size_t copy, size_t entries, uint64_t span);
@@ -43,27 +42,27 @@ struct selector *scratch_selector(const struct scratch *scratch);
 /* ---- opening ---------------------------------------------------------------- */
 
 struct compressor_attr {
-	/* up= or down= of the recipe: how coordinates are chosen */
+	/* up= or down= of the recipe: the rule of selection */
 	const struct direction *direction;
 	int down;        /* 1: a shard's compressor; 0: a worker's */
-	uint32_t number; /* identifies the random draws: a worker's rank, which is below 2^23, or
+	uint32_t number; /* stream of the random draws: a worker's rank, which is below 2^23, or
 			    2^23 + the shard's number */
 	uint32_t first_shard, seed;
-	/* spans: the coordinates that the selector picks from. shards: one span per shard, for a
+	/* spans: the coordinates from which the selector picks. shards: one span per shard, for a
 	 * selector that draws a support for each shard. The caller owns both. */
 	const struct span *spans, *shards;
 	size_t n_spans, n_shards;
-	/* The caller owns the vectors. residual NULL: each pick names its vector. remembers: values
-	 * that are not sent stay in the residual. velocity: the momentum, which compressor_settle()
-	 * clears at sent coordinates if `mask` is set. */
+	/* The caller owns the vectors. residual: if NULL, each pick names its own vector.
+	 * remembers: values that are not sent stay in the residual. velocity: the momentum, which
+	 * compressor_settle() clears at sent coordinates if `mask` is set. */
 	float *residual, *velocity;
 	int remembers;
-	/* The most coordinates of one pick; 0: picks are stored in the scratch's entries. beside:
-	 * the values of a pick are stored next to its positions. */
+	/* picked: the most coordinates of one pick; 0: picks are stored in the scratch memory.
+	 * beside: the values of a pick are copied next to its positions. */
 	size_t picked;
 	int beside;
-	size_t fitted; /* the most coordinates of a message that had to be shortened */
-	/* size of the candidate list of a top-k; 0: there is none */
+	size_t fitted; /* the most coordinates of a message that was shortened to fit */
+	/* size of the candidate list of a top-k; 0: no list */
 	struct candidates_size candidates;
 	struct scratch *scratch;
 };
@@ -72,16 +71,17 @@ struct compressor;
 int compressor_open(const struct compressor_attr *attr,
 		    struct compressor **out); /* SLUICE_ENOMEM */
 void compressor_close(struct compressor **compressor);
-/* Returns the bytes that compressor_open() allocates, without the vectors. */
+/* Returns how many bytes compressor_open() allocates, without the vectors. */
 uint64_t compressor_bytes(const struct compressor_attr *attr);
 
 float *compressor_residual(const struct compressor *c);
 float *compressor_velocity(const struct compressor *c); /* NULL: no momentum is masked */
 struct entries compressor_entries(const struct compressor *c);
-/* Returns the boundary that the last selection found between picked and other magnitudes. */
+/* Returns the magnitude that separated the picked coordinates from the others in the last
+ * selection. */
 const struct select_hint *compressor_hint(const struct compressor *c);
-/* Returns the candidate list, which the caller updates with additions to the residual
- * (compress/candidates.h), or empties. */
+/* Returns the candidate list. The caller updates it when it adds to the residual
+ * (compress/candidates.h), or empties it. */
 struct candidates *compressor_candidates(struct compressor *c);
 
 /* ---- pick ------------------------------------------------------------------- */
@@ -89,61 +89,61 @@ struct candidates *compressor_candidates(struct compressor *c);
 struct pick_call {
 	uint64_t step;
 	double density;
-	uint64_t k; /* the density as a number of coordinates, for selectors that take one */
-	const struct span *spans; /* NULL: those of the compressor */
+	uint64_t k; /* the density as a number of coordinates, for selectors that need one */
+	const struct span *spans; /* NULL: the spans of the compressor */
 	size_t n_spans;
 	/* The vector to pick from. If it is NULL, the selection adds scale * grad to the residual
-	 * in its own pass, and picks from the residual; only selectors with `adds` can do that. */
+	 * in its own pass, and picks from the residual. Only selectors with `adds` can do that. */
 	float *vector;
 	const float *grad;
 	float scale;
-	int take; /* set the picked coordinates to zero in the residual in that pass, if the values
-		     fit next to the positions (PICK_TAKEN) */
+	int take; /* also set the picked coordinates of the residual to zero in that pass, if the
+		     values fit next to the positions (PICK_TAKEN) */
 };
 
 enum pick_from {
-	PICK_FROM_VECTOR, /* the values are in the vector */
-	PICK_BESIDE,      /* the values are next to the positions, and in the vector */
-	PICK_TAKEN        /* the values are next to the positions, and are zero in the vector */
+	PICK_FROM_VECTOR, /* the values are only in the vector */
+	PICK_BESIDE,      /* the values are in the vector, and copied next to the positions */
+	PICK_TAKEN        /* the values are next to the positions, and the vector has zeros */
 };
 /* Some coordinates of a vector. */
 struct pick {
 	const uint32_t *index; /* ascending; NULL: all n coordinates */
-	const float *value;    /* next to the positions; NULL with PICK_FROM_VECTOR */
+	const float *value;    /* values next to the positions; NULL with PICK_FROM_VECTOR */
 	float *vector;
 	size_t n;
 	enum pick_from from;
-	int nan; /* nothing was picked, because there is a NaN */
+	int nan; /* 1: the vector has NaN, so nothing was picked */
 };
 
-/* Calls the recipe's selector. The result is valid until the next call; if compressor_attr.picked
- * is 0, only until the scratch is used again. */
+/* Calls the recipe's selector. The result is valid until the next call. If compressor_attr.picked
+ * is 0, it is only valid until the scratch is used again. */
 struct pick compressor_pick(struct compressor *c, const struct pick_call *call);
 /* Picks all n coordinates of the vector. */
 struct pick pick_all(float *vector, size_t n);
-/* Picks no coordinate. A message of this pick reports that there is nothing to send. */
+/* Picks no coordinate. A message of this pick means that there is nothing to send. */
 struct pick pick_none(float *vector);
-/* Returns the part of a pick from its entry *from up to coordinate `end`, and advances *from to the
- * entry after it. Calls with rising ends cut a pick into shards. */
+/* Returns the part of a pick from entry *from up to coordinate `end`, and advances *from to the
+ * next entry. Calls with increasing `end` divide a pick among shards. */
 struct pick pick_part(const struct pick *p, uint64_t end, size_t *from);
-/* Writes the values that a selection removed from the vector (PICK_TAKEN) back into the vector. */
+/* Writes the values that a selection removed from the vector (PICK_TAKEN) back to it. */
 void pick_put_back(struct pick *p);
-/* For a pick by magnitude: returns 1 if all values that it was made from are finite. */
+/* For a pick by magnitude: returns 1 if the vector had only finite values. */
 int pick_finite(const struct pick *p);
 /* Returns the support that a seeded selector draws in this step. */
 const uint32_t *compressor_support(struct compressor *c, double density, uint64_t step, size_t *n);
 
 /* ---- emit, settle ----------------------------------------------------------- */
 
-/* Encodes p as message_encode() does. `begin` is the coordinate of the vector from which the
- * message's positions count: the shard's first at a worker, 0 at a shard. If p has more than
- * `most` coordinates, only the largest are encoded. On return *p is the content of the message:
- * positions that count from begin, and the values that the receiver decodes. Returns the
- * message's length, or 0 if the value at the shard's coordinate m->bad is NaN or infinite. */
+/* Encodes p as message_encode() does. The message's positions count from coordinate `begin` of the
+ * vector: the shard's first coordinate in a worker, 0 in a shard. If p has more than `most`
+ * coordinates, only the largest are encoded. On return *p is the content of the message: positions
+ * relative to begin, and the values that the receiver decodes. Returns the message's length, or 0
+ * if a value is NaN or infinite; m->bad is then its coordinate in the shard. */
 size_t compressor_emit(struct compressor *c, struct message *m, struct pick *p, uint64_t begin,
 		       size_t most, uint8_t *out, size_t cap);
 /* Subtracts the emitted values from the residual, unless the selection has already done so
- * (PICK_TAKEN) or the recipe keeps no memory. mask: also clears the momentum of these
- * coordinates, except those that the selection exempts. */
+ * (PICK_TAKEN) or the recipe keeps no memory. mask: also clears the momentum of these coordinates,
+ * except exempt ones. */
 void compressor_settle(struct compressor *c, const struct pick *emitted, uint64_t begin, int mask);
 #endif

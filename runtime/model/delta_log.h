@@ -13,10 +13,10 @@ struct delta_log {
 	uint64_t end;      /* position after the last entry */
 };
 
-/* Returns the place that the next commit uses, with room for an entry of up to max_bytes, and
+/* Returns the address for the next commit, with room for an entry of up to max_bytes, and
  * invalidates its old content. */
 uint8_t *delta_log_reserve(struct delta_log *log, size_t max_bytes);
-/* Appends the entry of `bytes` bytes that was written at the reserved place. Returns the new
+/* Appends the entry of `bytes` bytes that was written to the reserved memory. Returns the new
  * end. */
 uint64_t delta_log_commit(struct delta_log *log, size_t bytes);
 

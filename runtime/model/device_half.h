@@ -15,23 +15,23 @@ struct device_half {
 	float *host_residual, *host_velocity; /* NULL: the recipe has none */
 	struct memory residual, velocity;     /* on the device; velocity may be empty */
 	size_t bytes;                         /* size of each of these vectors */
-	uint64_t asked_ns;                    /* time when CUDA was last queried for a failure */
+	uint64_t asked_ns;                    /* time of the last query whether CUDA has failed */
 };
 
 /* Opens the compressor on the device that has the memory `pointer`, unless it is open. Adds the
- * exempt spans and the device to the shape. what: for the error's text. */
+ * exempt spans and the device to the shape. what: words for the error message. */
 int half_open(struct device_half *h, const void *pointer, struct device_shape shape,
 	      const struct span *spans, size_t n_spans, const char *what);
 /* Allocates memory on the device for a residual, and for a momentum if `velocity` is not NULL. The
- * caller owns the host's vectors. */
+ * caller owns the vectors, which are on the host. */
 int half_keep(struct device_half *h, float *residual, float *velocity, uint64_t count);
-/* Frees what half_keep() allocated. */
+/* Frees the memory that half_keep() allocated. */
 void half_drop(struct device_half *h);
 /* Closes the compressor, and drops the vectors. */
 void half_close(struct device_half *h);
 
-/* Enqueues copies of the host's residual and momentum to the device; a missing residual counts as
- * zero. Returns 0 or -1. */
+/* Enqueues copies of the host's residual and momentum to the device. Without a residual, enqueues
+ * zeros. Returns 0 or -1. */
 int half_take_up(const struct device_half *h);
 /* Copies residual and momentum to the host, and waits. Fails with SLUICE_EGPU while the stream is
  * captured. */
@@ -39,15 +39,15 @@ int half_fetch(const struct device_half *h);
 /* Reserves pinned memory for a list of count entries, which the device applies in stream order. */
 int half_land(const struct device_half *h, uint32_t count, uint32_t **index, float **value);
 int half_copy_home(const struct device_half *h, void *to, const void *from, size_t bytes);
-/* Copies count coordinates of the residual to `to`, and sets *bad to the first of these that is not
+/* Copies count coordinates of the residual to `to`. Sets *bad to the first coordinate that is not
  * finite, or to count if all are finite. */
 int half_bad(const struct device_half *h, float *to, uint64_t begin, size_t count, size_t *bad);
 
-/* Enqueues a push. waits: also waits for it, as simulated ranks do. Returns 0 or -1. */
+/* Enqueues a push. waits: also waits until it is done, as simulated ranks do. Returns 0 or -1. */
 int half_push(struct device_half *h, const struct device_push *push, int waits);
 /* Returns the result of device_ops.poll(). asks: also queries CUDA, at most every 10 ms. */
 int half_poll(struct device_half *h, int asks);
-/* Waits until the device has finished the last push, but not beyond until_ns. Called before memory
- * is freed that the push may still write. */
+/* Waits until the device has finished the last push, but not beyond until_ns. Called before freeing
+ * memory to which the push may still write. */
 void half_abandon(struct device_half *h, uint64_t until_ns);
 #endif

@@ -20,46 +20,47 @@ struct growth {
 	unsigned shift;                  /* a coordinate is a sample if this many low bits are 0 */
 	double rate;                     /* the largest learning rate so far */
 	double squares;                  /* squared norm of the step under way */
-	uint64_t turned, repeated;       /* changed and unchanged signs in the window under way */
+	uint64_t turned, repeated;       /* number of changed and of unchanged signs in the
+					    current window */
 	double share;                    /* share of changed signs in the last complete window */
-	double window;                   /* squared norms of the steps of the window under way */
-	uint64_t begun;                  /* step in which that window began */
+	double window;                   /* squared norms of the steps in the current window */
+	uint64_t begun;                  /* first step of that window */
 	double norm[GROWTH_WINDOWS + 1]; /* root mean squares of the last windows; newest last */
 	uint64_t ended[GROWTH_WINDOWS + 1];
 	unsigned n;     /* complete windows, at most GROWTH_WINDOWS + 1 */
 	double first;   /* the largest norm of the first steps that sent values */
 	uint64_t steps; /* number of steps in which something was sent */
-	uint64_t since; /* number of the last of the steps that `first` covers */
+	uint64_t since; /* number of the last step that `first` covers */
 	int eager;
-	int treated;      /* the densities were doubled */
-	unsigned to_fall; /* windows since the doubling that have yet to fall */
-	uint64_t circles; /* windows in a row in which nearly all signs changed */
+	int treated;      /* 1 after the densities were doubled */
+	unsigned to_fall; /* windows since the doubling that must still fall */
+	uint64_t circles; /* number of consecutive windows in which nearly all signs changed */
 	double start;     /* `first` at the beginning of the training */
 };
 
 /* The figures of a report. */
 struct growth_verdict {
-	double then, now;  /* norms of the values that a step sent, over its rate, times the largest
-			      rate */
+	double then, now;  /* norms of the values that a step sent, divided by its rate, times
+			      the largest rate */
 	uint64_t from, to; /* their steps */
 	double share;      /* share of the coordinates whose sign changed */
-	int circles; /* nearly all signs change and the norm does not fall, but it hardly grows */
+	int circles; /* 1: nearly all signs change, and the norm does not fall and hardly grows */
 };
 
-/* eager: report growth as soon as it is likely, for a caller that reacts to it. */
+/* eager: report growth as soon as it is likely, for a caller that reacts to the report. */
 void growth_open(struct growth *g, uint64_t count, int eager);
 /* Records n values that a step sends at the coordinates first + index[]. Returns their squared
  * norm, which growth_add() adds to the norm of the step. The caller adds in a fixed order, because
- * messages arrive in any order and a sum of doubles depends on the order. */
+ * messages arrive in any order and a sum of doubles depends on its order. */
 double growth_see(struct growth *g, uint64_t first, const uint32_t *index, const float *value,
 		  uint64_t n);
 void growth_add(struct growth *g, double squares);
-/* Ends the step. lr: the rate of the step. delay: 1 if the step completes a window. Returns 1, with
- * *out, if the sent values grow without bound. */
+/* Ends the step. lr: the rate of the step. delay: 1 if the step completes a window. If the sent
+ * values grow without bound, fills *out and returns 1. */
 int growth_step(struct growth *g, uint64_t step, double lr, int delay, struct growth_verdict *out);
-/* Discards the windows so far, because they do not apply to a new density. */
+/* Discards all windows, because they do not apply to a new density. */
 void growth_forget(struct growth *g, uint64_t step);
-/* Does the same after the densities were doubled because of growth. */
+/* As growth_forget(), after the densities were doubled because of growth. */
 void growth_treated(struct growth *g, uint64_t step);
 
 /* For checkpoints, between two steps. growth_judge() returns NULL, or the reason why these numbers

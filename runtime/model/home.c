@@ -9,7 +9,7 @@
 #include "rdma/transport.h"
 #include <stdlib.h>
 
-/* The sizes of all shards that a rank holds together. */
+/* The sizes of all shards that a rank holds, added up. */
 struct keep {
 	size_t slots_bytes, log_bytes, n;
 };
@@ -24,7 +24,7 @@ struct home {
 	sluice_job *job;
 	const struct holdings *holdings;
 	struct holder *of; /* [shard][holder] */
-	/* [peer]: the window that the peer may write here; NULL if there is none. */
+	/* [peer]: the window to which the peer may write on this rank, or NULL */
 	struct region **windows;
 	struct remote **remote_windows;
 	struct region *log; /* deltas and snapshots of this rank's shards; NULL if it has none */
@@ -33,7 +33,7 @@ struct home {
 
 /* ---- holdings -------------------------------------------------------------- */
 
-/* Adds the shard after those that the rank already holds. */
+/* Adds the shard after the shards that the rank already holds. */
 static struct holding add_holding(struct keep *rank, const struct shard_layout *s)
 {
 	struct holding at = { .slots_offset = rank->slots_bytes,
@@ -87,8 +87,8 @@ const struct holding *holdings_at(const struct holdings *h, uint32_t shard, uint
 	return &h->at[shard * h->holders + k];
 }
 
-/* Returns the number of the rank among the shard's holders, or the number of holders if it is none
- * of them. */
+/* Returns which of the shard's holders the rank is, or the number of holders if it is none of
+ * them. */
 static uint32_t which_holder(const struct holdings *h, uint32_t shard, int rank)
 {
 	uint32_t k = 0;
@@ -197,8 +197,8 @@ void home_close(struct home **out)
 
 /* ---- exchanging ------------------------------------------------------------ */
 
-/* Closes the files of regions, once all peers have mapped what they need, because file descriptors
- * are limited. */
+/* Closes the files of regions once all peers have mapped them, because file descriptors are
+ * limited. */
 static void close_files(const struct home *home)
 {
 	for (int p = 0; p < home->job->size; p++)
@@ -216,7 +216,7 @@ static int open_remote(const struct home *home, int peer, const uint8_t *descrip
 	struct endpoint *e = job->peers[peer].endpoint;
 	int rc = e->transport->ops->remote_open(e, descriptor, out);
 	if (rc == SLUICE_EPEER && job_elastic(job) && peer < job->workers)
-		return 0; /* The peer has ended meanwhile; the event that reports it will follow. */
+		return 0; /* The peer has ended, and the event that reports it will follow. */
 	if (!rc && (*out)->bytes < need)
 		rc = fail(SLUICE_EWIRE, "%s offers a region of %llu bytes, but %llu are needed",
 			  rank_text(job, peer), (unsigned long long)(*out)->bytes,
@@ -224,7 +224,7 @@ static int open_remote(const struct home *home, int peer, const uint8_t *descrip
 	return rc;
 }
 
-/* Describes this rank's regions, and opens those that the peers describe. */
+/* Sends the descriptors of this rank's regions, and opens the regions of the peers. */
 static int swap_regions(struct home *home, uint8_t *mine, uint8_t *theirs)
 {
 	enum { ROW = 2 * REGION_DESCRIPTOR_BYTES };

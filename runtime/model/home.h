@@ -6,13 +6,13 @@
 #define RUNTIME_HOME_H
 #include "model/layout.h"
 
-/* ---- holdings: computed alike by every rank ---- */
+/* ---- holdings, which every rank computes alike ---- */
 
 /* A shard at one of its holders. */
 struct holding {
 	int rank;
-	size_t slots_offset; /* offset in the window of every worker there */
-	size_t notice_index; /* number of its notice among those of the rank's shards */
+	size_t slots_offset; /* offset in each worker's window on the holder */
+	size_t notice_index; /* position of its notice among the notices of the rank's shards */
 	size_t log_offset, snapshot_offset; /* offsets in the rank's log */
 };
 
@@ -22,28 +22,29 @@ void holdings_free(struct holdings **holdings);
 /* Returns holder k of the shard. */
 const struct holding *holdings_at(const struct holdings *h, uint32_t shard, uint32_t k);
 int holdings_has(const struct holdings *h, uint32_t shard, int rank);
-/* Returns the size of the memory that `peer` may write at `rank`: first the slots of rank's shards,
- * for workers, then the notices of peer's shards. */
+/* Returns the size of the memory on `rank` to which `peer` may write: first the slots of rank's
+ * shards, for workers, then the notices of peer's shards. */
 size_t holdings_window_bytes(const struct holdings *h, int rank, int peer);
-/* Returns the offset of the notice of a peer's shard in the peer's window at `rank`. */
+/* Returns the offset of the notice of a peer's shard in the peer's window on `rank`. */
 size_t holdings_notice_offset(const struct holdings *h, int rank, const struct holding *of_peer);
 size_t holdings_log_bytes(const struct holdings *h, int rank);
 
-/* ---- home: the regions of a model, and who holds its shards now ---- */
+/* ---- home: the regions of a model, and the current holders of its shards ---- */
 
 struct home;
 
 struct holder {
 	struct holding at;
-	/* The epoch since which workers read from this holder; 0: they never have. The holder with
-	 * the newest epoch is current. */
+	/* The epoch since which workers read from this holder, or 0 if they never did. The holder
+	 * with the newest epoch is the current one. */
 	uint64_t since;
 	struct endpoint *endpoint;
-	struct remote *window; /* memory that this rank writes there; NULL: the holder is lost */
-	struct remote *log;    /* memory that this rank reads there */
+	struct remote *window; /* window on the holder to which this rank writes; NULL if the
+				  holder is lost */
+	struct remote *log;    /* memory of the holder that this rank reads */
 };
 
-/* Opens one window for each peer that writes here, and the log. */
+/* Opens the log and, for each peer that writes to this rank, a window. */
 int home_open(sluice_job *job, const struct layout *l, struct home **out);
 /* Exchanges windows and logs with all ranks. Collective. */
 int home_exchange(struct home *home);
@@ -58,16 +59,16 @@ const struct holder *home_current(const struct home *home, uint32_t shard);
 int home_rank(const struct home *home, uint32_t shard);
 /* Returns 1 if this rank is the holder from which workers read. */
 int home_is_here(const struct home *home, uint32_t shard);
-/* Makes workers read from holder k. `epoch` must be newer than all epochs before. */
+/* Makes workers read from holder k. `epoch` must be newer than all previous epochs. */
 void home_move(struct home *home, uint32_t shard, uint32_t k, uint64_t epoch);
 
-/* Returns the place where holder k writes its notices of the shard to this rank. */
+/* Returns the address on this rank where holder k writes its notices of the shard. */
 const uint8_t *home_notice(const struct home *home, uint32_t shard, uint32_t k);
 /* Returns the worker's window and the offset of the notice of this rank's shard in it, or NULL if
  * the worker is lost. */
 struct remote *home_notice_to(const struct home *home, uint32_t shard, int worker,
 			      uint64_t *offset);
-/* Returns the place where the worker writes its messages to this rank's shard. */
+/* Returns the address where the worker writes its messages to this rank's shard. */
 const uint8_t *home_slots(const struct home *home, uint32_t shard, int worker);
 /* Return the log and the snapshot of this rank's shard. */
 uint8_t *home_log(const struct home *home, uint32_t shard);

@@ -6,7 +6,7 @@
 #include "sluice.h"
 #include <stdlib.h>
 
-/* ---- when a recipe needs one ------------------------------------------------ */
+/* ---- which recipes need a vector ----------------------------------------------- */
 
 static int is_kept_always(const struct recipe *r)
 {
@@ -39,13 +39,13 @@ static int is_lazy_unseen(const struct recipe *r)
 	return r->when == WHEN_LAZY_SERVER;
 }
 
-/* Returns 1 if a worker trains its own model between exchanges. */
+/* Returns 1 if workers train their own models between exchanges. */
 static int steps_alone(const struct recipe *r)
 {
 	return r->period > 1 && !recipe_pushes_params(r);
 }
 
-/* Without a memory, the residual itself holds the sum. */
+/* Without a memory, the residual itself has the sum. */
 static int sums_apart(const struct recipe *r)
 {
 	return steps_alone(r) && r->memory != MEMORY_NONE;
@@ -56,7 +56,7 @@ static int keeps_anchors(const struct recipe *r)
 	return r->when == WHEN_ASYNC;
 }
 
-/* With sketches, the workers keep the values that were not published. */
+/* With sketches, the values that were not published stay with the workers. */
 static int remembers_at_shard(const struct recipe *r)
 {
 	return r->memory != MEMORY_NONE && !keeps_anchors(r) &&

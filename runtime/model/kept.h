@@ -33,11 +33,11 @@ enum kept {
 };
 
 struct kept_row {
-	const char *name; /* as sluice_plan() prints it */
+	const char *name; /* name in the output of sluice_plan() */
 	const char *what; /* content of the vector, in one line */
 	enum half half;
 	uint8_t element; /* size of an element in bytes */
-	/* 1: allocate it with vector_open(), because additions are scattered over it. */
+	/* 1: allocate the vector with vector_open(), because additions are scattered over it */
 	uint8_t large;
 	int (*needed)(const struct recipe *recipe);
 };

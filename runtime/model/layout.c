@@ -73,8 +73,7 @@ size_t layout_shard_spans(const struct layout *l, const struct shard_layout *sha
 	return n;
 }
 
-/* Returns the number of coordinates that a shard publishes from a sketch, at the largest
- * density. */
+/* Returns how many coordinates a shard publishes from a sketch, at the largest density. */
 static uint64_t sketched(const struct shard_layout *s, const struct schedule *schedule,
 			 const struct recipe *recipe)
 {
@@ -82,8 +81,7 @@ static uint64_t sketched(const struct shard_layout *s, const struct schedule *sc
 }
 
 /* Returns the most coordinates that a push to this shard can hold. With a residual, four times the
- * mean is enough, because the rest waits in the residual. Without a residual, everything must
- * fit. */
+ * mean is enough, because the rest waits there. Without a residual, everything must fit. */
 static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s,
 			    const struct recipe *recipe, const struct schedule *schedule)
 {
@@ -99,8 +97,8 @@ static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s
 		return (uint32_t)schedule_count(density, s->span);
 	if (kind->varies && recipe->memory == MEMORY_NONE)
 		return s->span;
-	/* The number of values above the level is not known in advance: reserve room for a quarter,
-	 * or for all of a small shard. */
+	/* The number of values above the level is not known in advance, so a quarter of the shard
+	 * fits, or all of a small shard. */
 	if (kind->argument == ARGUMENT_LEVEL)
 		return (uint32_t)least_of(s->span,
 					  (s->span / 4 > 64 ? s->span / 4 : 64) + s->exempt);
@@ -113,7 +111,7 @@ static uint32_t up_capacity(const struct layout *l, const struct shard_layout *s
 }
 
 /* Returns 1 if a step publishes exactly the coordinates in the workers' messages. No other
- * coordinate changes, unless the update rule moves others or an earlier step left a residual. */
+ * coordinate changes, unless the update rule changes more or an earlier step left a residual. */
 static int publishes_union(const struct recipe *recipe, const struct schedule *schedule)
 {
 	return recipe->down.select == SELECT_ALL && recipe->down.values.type == VALUE_F32 &&
@@ -149,7 +147,7 @@ static uint32_t down_capacity(const struct layout *l, const struct shard_layout 
 	return (uint32_t)least_of(s->span, k + s->exempt);
 }
 
-/* Sets the room for the messages of all phases, each followed by a note. */
+/* Sets the space for the messages of all phases, each with a note after it. */
 static void size_messages(struct shard_layout *s, const struct recipe *recipe, size_t note)
 {
 	const enum exchange exchange = selection_kinds[recipe->up.select].exchange;
@@ -185,7 +183,7 @@ static int stays_sparse(uint32_t span, uint32_t count, struct value_coding value
 	return message_bound(span, count, values) < message_bound(span, span, values);
 }
 
-/* Returns room for all coordinates, unless both directions never carry more than the recipe's
+/* Returns space for all coordinates, unless neither direction ever carries more than the recipe's
  * number. */
 static uint32_t message_room(const struct layout *l, const struct shard_layout *s,
 			     const struct recipe *recipe, const struct schedule *schedule)
@@ -194,7 +192,8 @@ static uint32_t message_room(const struct layout *l, const struct shard_layout *
 	const struct selection_kind *down = &selection_kinds[recipe->down.select];
 	uint32_t most = s->sketch_cells > s->span ? s->sketch_cells : s->span;
 	uint32_t selected = (uint32_t)least_of(l->selected_most,
-					       s->span); /* before they are fitted into a slot */
+					       s->span); /* before they are reduced to fit into a
+							    slot */
 	const int settled = publishes_union(recipe, schedule) ||
 			    publishes_support(recipe, schedule) || up->exchange == EXCHANGE_SKETCH;
 
@@ -210,7 +209,7 @@ static uint32_t message_room(const struct layout *l, const struct shard_layout *
 	return selected > s->down_capacity ? selected : s->down_capacity;
 }
 
-/* The number of columns follows the recipe's own density, so that a warm-up does not change the
+/* The number of columns follows the recipe's final density, so that a warm-up does not change the
  * sketch. */
 static void shape_sketch(struct shard_layout *s, const struct recipe *recipe)
 {
@@ -259,7 +258,7 @@ static int make_shards(struct layout *l, const struct recipe *recipe,
 				    l->n_shards);
 		}
 		s->room = message_room(l, s, recipe, schedule);
-		/* An asynchronous worker reads publications that are made for it alone. */
+		/* With async, a shard writes separate publications for each worker. */
 		s->log_bytes = (recipe->when == WHEN_ASYNC ? (size_t)l->workers : LOG_ENTRIES + 1) *
 			       s->delta_bytes;
 	}
@@ -300,7 +299,7 @@ int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 	else if (kind->exchange == EXCHANGE_SKETCH)
 		out->selected_most = 0;
 	else if (recipe->up.select == SELECT_CYCLIC && recipe->up.chunks)
-		/* Each span ends with a short chunk. */
+		/* The last chunk of each span may be short. */
 		out->selected_most = least_of(
 			out->count, out->exempt + out->n_spans +
 					    out->count / chunk_length(schedule_largest_density(
@@ -311,7 +310,7 @@ int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 						    out->count - out->exempt);
 	if (kind->by_tensor)
 		out->selected_most = least_of(out->count, out->selected_most + out->n_spans);
-	if (kind->seeded) /* each shard's count is rounded up */
+	if (kind->seeded) /* the count of each shard is rounded up */
 		out->selected_most = least_of(out->count, out->selected_most + out->n_shards);
 	if (!rc)
 		rc = make_shards(out, recipe, schedule);

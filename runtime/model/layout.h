@@ -9,12 +9,14 @@
 #include "sluice.h"
 
 enum {
-	SLOT_DEPTH = 2, /* slots per (worker, shard) ring: one is read while the other is written */
+	SLOT_DEPTH = 2, /* slots per (worker, shard) ring: the shard reads one while the worker
+			   writes the other */
 	/* With when=async a worker may send a push between two parking messages, without knowing
-	 * whether any of the three was read. */
+	 * whether any of these three messages was read. */
 	ASYNC_SLOT_DEPTH = 3,
-	LOG_ENTRIES = 2,   /* versions in a delta log: staleness 0 + 2 */
-	NOTICE_BYTES = 32, /* version, log_end, consumed_seq u64; last entry's bytes, CRC32C u32 */
+	LOG_ENTRIES = 2,   /* versions in a delta log: staleness 0, and 2 more */
+	NOTICE_BYTES = 32, /* version, log_end, consumed_seq u64; bytes of the last entry, CRC32C
+			      u32 */
 	SHARD_ELEMENTS_MAX = 1 << 28
 };
 
@@ -26,10 +28,11 @@ struct shard_layout {
 	uint32_t exempt;           /* coordinates that are sent whole (dense=) */
 	uint32_t up_capacity;      /* most coordinates of a push message */
 	uint32_t down_capacity;    /* most coordinates of a delta message */
-	uint32_t support_capacity; /* most coordinates of an agreed support; 0: none is agreed */
-	uint32_t sketch_columns, sketch_cells; /* up=sketch, else 0 */
+	uint32_t support_capacity; /* most coordinates of an agreed support; 0: there is no
+				      support */
+	uint32_t sketch_columns, sketch_cells; /* 0 unless up=sketch */
 	uint32_t slot_depth;                   /* slots in each worker's ring */
-	/* The most coordinates from which a message of any phase is encoded, or to which it is
+	/* The most coordinates in a message of any phase before it is encoded or after it is
 	 * decoded. */
 	uint32_t room;
 	size_t slot_bytes, delta_bytes, log_bytes, snapshot_bytes;
@@ -41,7 +44,7 @@ struct layout {
 	uint32_t n_shards;
 	struct shard_layout *shards;
 	struct holdings *holdings; /* the holders of each shard (holdings_make() in home.h) */
-	/* Spans that cover the whole vector, exempt or not, in ascending order, with adjacent spans
+	/* Spans that cover the whole vector, exempt or not, in ascending order. Adjacent spans are
 	 * merged. */
 	struct span *spans;
 	size_t n_spans;
@@ -51,22 +54,21 @@ struct layout {
 	int narrow_params;      /* the program's parameters have 16-bit elements */
 };
 
-/* Computes shapes and capacities from the attributes and the recipe, and turns the recipe's counts
- * into densities. Returns 0, SLUICE_EINVAL or SLUICE_ENOMEM. */
+/* Computes shapes and capacities from the attributes and the recipe, and converts the recipe's
+ * counts to densities. Returns 0, SLUICE_EINVAL or SLUICE_ENOMEM. */
 int layout_make(const sluice_model_attr *attr, struct recipe *recipe,
 		const struct schedule *schedule, int size, int workers, struct layout *out);
 void layout_free(struct layout *l);
 
-/* Returns the most bytes of a part of any shard's snapshot. */
+/* Returns the size in bytes of the largest part of any shard's snapshot. */
 size_t layout_part_bytes(const struct layout *l);
-/* The largest sizes over the shards that a rank holds, for scratch memory that these shards share.
- * rank -1: over all shards. */
+/* The largest sizes among the shards that a rank holds, for scratch memory that these shards share.
+ * rank -1: all shards. */
 struct layout_largest {
 	size_t span, room, slot_bytes, up_capacity;
 };
 struct layout_largest layout_largest(const struct layout *l, int rank_or_any);
-/* Writes the spans of one shard, relative to the shard, to out, which has room for n_spans entries.
- * Returns their number. */
+/* Writes the spans of one shard, relative to the shard, to out[n_spans]. Returns their number. */
 size_t layout_shard_spans(const struct layout *l, const struct shard_layout *shard,
 			  struct span *out);
 /* Returns the shape of each worker's sketch of a shard. */

@@ -26,7 +26,7 @@ struct shard;
 enum { READ_BLOCKING = 0x7fffffff };
 
 /* With signal=innovation, the count in a push. INNOVATION_REFRESH: the push sends everything again.
- * Otherwise twice the number of uploads so far, plus one if this push is an upload. */
+ * Any other count is twice the number of uploads so far, plus one if this push is an upload. */
 #define INNOVATION_REFRESH UINT32_MAX
 
 struct sluice_model {
@@ -40,24 +40,24 @@ struct sluice_model {
 	struct update update;
 	struct layout layout;
 	struct tensors *tensors;
-	uint64_t schema; /* digest of everything that all ranks must agree on */
-	/* Some rank failed to load a checkpoint, so the model can only be closed. */
+	uint64_t schema; /* digest of all data that must be equal on all ranks */
+	/* 1: some rank failed to load a checkpoint, so the model can only be closed */
 	int half_restored;
-	struct worth worth; /* the worker half's */
+	struct worth worth; /* measurements of the worker half */
 
 	struct home *home;
-	struct blocking_read *reading; /* the READ that the caller waits for (READ_BLOCKING) */
+	struct blocking_read *reading; /* the READ for which the caller waits (READ_BLOCKING) */
 
-	struct worker *worker; /* every rank has one; a server's is not used */
+	struct worker *worker; /* exists on every rank; not used on a server */
 	struct shard *shards;  /* this rank's n_own shards */
 	uint32_t n_own;
 	struct measure measure;
 
-	sluice_model_stats stats; /* times are added by the stopwatch */
+	sluice_model_stats stats; /* the stopwatch adds the times */
 	struct stopwatch stopwatch;
 };
 
-/* Makes the next polls advance the model until it has nothing left to do. Requires the token. */
+/* Makes the next polls advance the model until it has nothing left to do. Token held. */
 static inline void model_stir(sluice_model *model)
 {
 	clients_stir(&model->job->clients, model->id);
@@ -74,21 +74,22 @@ static inline uint64_t model_epoch(const sluice_job *job)
 /* Return the rules and the parts that a half keeps. They are valid as long as the model. */
 struct rulebook model_rules(const sluice_model *model);
 struct model_parts model_parts(sluice_model *model);
-/* Counts the bytes that a message of a shard of this span would have with up=all down=all. own:
+/* Counts the bytes that a message for a shard of this span would have with up=all down=all. own:
  * this rank owns the shard. */
 void model_count_dense(sluice_model_stats *stats, uint32_t span, int own);
-/* Returns "index 3 of tensor w1" for messages, or "index 3" in a model without named tensors. The
- * text belongs to the thread and is valid until its next call. */
+/* Returns for example "index 3 of tensor w1", or "index 3" in a model without named tensors. The
+ * text is valid until the thread's next call. */
 const char *model_place(const struct tensors *tensors, uint64_t i);
 
-/* Returns 0, or SLUICE_EINVAL for a function that needs every rank's part of the model. */
+/* Returns 0, or SLUICE_EINVAL if a failed restore has left the model incomplete. function: the
+ * caller, for the message. */
 int model_whole(const sluice_model *model, const char *function);
 
 /* ---- read.c ---- */
-/* Reads from the peer's region into local (inside region), and waits for it. */
+/* Reads from the peer's region into `local`, which is inside `region`, and waits for the READ. */
 int model_read(sluice_model *model, int peer, struct remote *remote, uint64_t offset,
 	       const struct region *region, void *local, size_t bytes);
-/* Records that this READ has ended. Requires the token. */
+/* Records that the READ for which model_read() waits has ended. Token held. */
 void model_read_ended(sluice_model *model, int status);
 /* Reads every shard's snapshot of `version` into params. All ranks must call this in the same
  * order. */

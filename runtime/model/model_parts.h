@@ -10,7 +10,8 @@
 #include "model/worth.h"
 
 struct model_parts {
-	uint32_t id, channel; /* of the model; the channel is shard 0's (job/client.h) */
+	uint32_t id, channel; /* number and channel of the model; the channel is that of shard 0
+				 (job/client.h) */
 	const struct home *home;
 	const struct tensors *tensors;
 	struct measure *measure;

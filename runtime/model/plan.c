@@ -266,7 +266,7 @@ const char *plan_why_not(enum path path, uint64_t traits)
 	return NULL;
 }
 
-/* ---- what a recipe has ------------------------------------------------------ */
+/* ---- traits of a recipe -------------------------------------------------------- */
 
 /* Returns 1 if the device can select by this rule, or if nothing is selected. */
 static int device_knows(const struct recipe *recipe)
@@ -279,7 +279,7 @@ static int device_knows(const struct recipe *recipe)
 	case SELECT_RANDOM:
 	case SELECT_VARIANCE:
 	case SELECT_SKETCH: return 1;
-	case SELECT_RANDK: /* without a memory, it scales the values that it sends */
+	case SELECT_RANDK: /* without a memory, the values that it sends are scaled */
 		return recipe->memory == MEMORY_RESIDUAL;
 	default: return 0;
 	}
@@ -380,7 +380,7 @@ void plan_make(struct path_plan *plan, const struct recipe *recipe, enum value_t
 	}
 }
 
-/* ---- what a step has -------------------------------------------------------- */
+/* ---- traits of a step ---------------------------------------------------------- */
 
 struct step_rule plan_step(const struct path_plan *plan, const struct recipe *recipe,
 			   const struct schedule *schedule, uint64_t step, double up, double down)

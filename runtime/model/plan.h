@@ -10,24 +10,25 @@
 #include "recipe/schedule.h"
 
 enum path {
-	PATH_FOLD, /* the selection adds the gradient in its own pass */
-	/* dense.c: the gradient is read once and written directly into the memory from which it is
-	   sent. */
+	PATH_FOLD, /* a selection adds the gradient in its own pass */
+	/* dense.c: a push reads the gradient once and writes directly to the memory that is sent */
 	PATH_DENSE_PUSH,
-	PATH_DENSE_SUM, /* shard_dense.c: one pass over all messages of a step */
-	/* dense.c: a publication is added directly from the memory where its owner wrote it. */
+	PATH_DENSE_SUM, /* shard_dense.c: a shard sums all messages of a step in one pass */
+	/* dense.c: a pull adds a publication directly from the memory to which its owner wrote
+	 * it */
 	PATH_DENSE_PULL,
-	PATH_DEVICE,      /* device.h: a gradient on a GPU is compressed there */
+	PATH_DEVICE,      /* device.h: a device compresses a gradient that is in its memory */
 	PATH_ACCUMULATOR, /* sluice_accumulator() */
 	PATH_RANGES,      /* sluice_push_range() */
-	PATH_RATE_ZERO,   /* the learning rate 0 */
+	PATH_RATE_ZERO,   /* a step with learning rate 0 */
 	PATH_PULL_RANGES, /* a pull in ranges takes the shards one by one */
-	PATH_IN_PLACE,    /* a pull changes pieces or a GPU's parameters in place */
-	/* Attributes of a model that some traits of the recipe and of other attributes exclude. */
+	PATH_IN_PLACE,    /* a pull changes pieces, or parameters on a GPU, in place */
+	/* Attributes of a model that may be excluded by traits of the recipe and of other
+	 * attributes. */
 	PATH_ATTRIBUTES,
 	PATH_UNEVEN = PATH_ATTRIBUTES,
 	PATH_RULES,
-	PATH_PARAM_TYPE,    /* parameters of 16 bits */
+	PATH_PARAM_TYPE,    /* 16-bit parameters */
 	PATH_DEVICE_SHARDS, /* shards on a GPU */
 	PATH_CONTINUE,      /* an attribute of the job: on_failure=continue */
 	PATHS
@@ -39,7 +40,7 @@ enum trait {
 	TRAIT_SELECTS_UP,
 	TRAIT_SELECTS_DOWN,
 	TRAIT_SENDS_ALL_UP,
-	TRAIT_NARROW_UP, /* values narrower than f32 */
+	TRAIT_NARROW_UP, /* sent values are narrower than f32 */
 	TRAIT_NARROW_DOWN,
 	/* Traits of the recipe, which plan_make() sets. */
 	TRAIT_STORM,
@@ -58,29 +59,29 @@ enum trait {
 	TRAIT_AVERAGE,
 	TRAIT_ACCELERATED,
 	TRAIT_EVERY,
-	TRAIT_DECAY,     /* of all weights */
+	TRAIT_DECAY,     /* weight decay for all weights */
 	TRAIT_PERIOD,    /* several steps between exchanges */
 	TRAIT_OWN_MODEL, /* a worker trains a local model between exchanges */
 	TRAIT_LAZY,
 	TRAIT_ASYNC,
 	TRAIT_AUTO,
-	TRAIT_LEADER, /* the support is agreed by one worker's selection */
-	TRAIT_SKETCH, /* the support is agreed by sketches */
+	TRAIT_LEADER, /* the selection of one worker decides the support */
+	TRAIT_SKETCH, /* sketches decide the support */
 	TRAIT_GLOBAL,
 	TRAIT_HOST_SELECTOR, /* the device lacks this selector */
-	TRAIT_ROUNDED_WHOLE, /* everything is sent, and values are of the type round */
+	TRAIT_ROUNDED_WHOLE, /* everything is sent, and values have the type round */
 	TRAIT_DRAWN_GRID,
 	TRAIT_HOST_DOWN, /* the device cannot make this recipe's deltas */
 	TRAIT_SELECTOR_ADDS_NOT,
-	/* Traits of the job and the machine, which plan_make() sets as well. */
+	/* Traits of the job and the machine, which plan_make() also sets. */
 	TRAIT_HALF_GRADIENTS, /* gradients have 16-bit or 8-bit elements */
 	TRAIT_ELASTIC,        /* on_failure=continue */
 	TRAIT_BIG_ENDIAN,
-	TRAIT_RULES, /* tensors have rules; added when the model is opened */
-	/* Traits that may change within a step, which the caller adds. */
+	TRAIT_RULES, /* some tensor has a rule; set when the model is opened */
+	/* Traits that may differ between steps, which the caller adds. */
 	TRAIT_MEASURED,        /* SLUICE_MEASURE is on */
 	TRAIT_ACCUMULATES,     /* sluice_accumulator() returned the residual */
-	TRAIT_DEVICE_SELECTS,  /* this gradient is selected on a device */
+	TRAIT_DEVICE_SELECTS,  /* a device selects from this gradient */
 	TRAIT_SHARD_ON_DEVICE, /* the sum of the step is on a device */
 	TRAIT_COUNTED,         /* some messages of the step have already been summed */
 	TRAIT_SKIPPED,         /* this worker has pushed no gradient in this step */
@@ -99,7 +100,7 @@ extern const char *const plan_path_names[PATHS], *const plan_trait_names[TRAITS]
 #define TRAITS_OF_WHOLE_GRADIENTS (TRAIT(CLIP) | TRAIT(SKIP) | TRAIT(SKIP_ALL))
 
 struct path_plan {
-	uint64_t traits;          /* traits that every step has */
+	uint64_t traits;          /* traits of every step */
 	uint64_t refusing[PATHS]; /* traits that exclude the path */
 };
 /* pushed: the type of the pushed values, which depends on update= (model_pushed_type). */
@@ -112,13 +113,13 @@ static inline int plan_takes(const struct path_plan *plan, enum path path, uint6
 	return !(plan->refusing[path] & traits);
 }
 
-/* The decisions for one step. Both halves make them by the same function when the step begins. */
+/* The decisions for one step. Worker and shard both call plan_step() when the step begins. */
 struct step_rule {
 	uint64_t step;
-	double up, down;      /* the shares of the coordinates that are sent */
-	int all_up, all_down; /* every coordinate is sent, without a selection */
-	int reset;            /* everything that remains is sent, in f32 */
-	uint64_t traits;      /* including those of the plan */
+	double up, down;      /* shares of the coordinates that are sent */
+	int all_up, all_down; /* 1: every coordinate is sent, without a selection */
+	int reset;            /* 1: the whole residual is sent, in f32 */
+	uint64_t traits;      /* traits of the step, including those of the plan */
 };
 struct step_rule plan_step(const struct path_plan *plan, const struct recipe *recipe,
 			   const struct schedule *schedule, uint64_t step, double up, double down);

@@ -105,7 +105,8 @@ static int read_part(sluice_model *model, uint32_t s, struct snapshot_part part,
 			  buffer, buffer->base, part.bytes);
 }
 
-/* Reads one part after another through a buffer for one. *taking_ns receives the decoding time. */
+/* Reads one part after another through a buffer that holds one part. *taking_ns receives the
+ * decoding time. */
 static int read_snapshot(sluice_model *model, uint32_t s, uint64_t version,
 			 const struct region *buffer, float *params, uint64_t *taking_ns)
 {
@@ -123,9 +124,9 @@ static int read_snapshot(sluice_model *model, uint32_t s, uint64_t version,
 	return rc;
 }
 
-/* Measures the cost per byte of a dense message, on this rank and on the network. It decodes the
- * last snapshot again, and reads a part of another rank's snapshot again. By then, all memory
- * involved has been accessed once. */
+/* Measures the cost per byte of a dense message, on this rank and on the network: decodes the last
+ * snapshot again, and reads a part of another rank's snapshot again. All memory involved has been
+ * accessed before. */
 static int measure_dense(sluice_model *model, uint64_t version, const struct region *buffer,
 			 float *params)
 {
@@ -145,9 +146,9 @@ static int measure_dense(sluice_model *model, uint64_t version, const struct reg
 	return rc;
 }
 
-/* Each rank starts reading at its own shards, so that at any time the ranks read from different
- * owners. If all read from the same owner, they would share its link while the other links are
- * idle. */
+/* Returns the shard that this rank reads first. Each rank starts at its own shards, so the ranks
+ * read from different owners at any time. If all read from the same owner, they would share its
+ * link while the other links are idle. */
 static uint32_t first_to_read(const sluice_model *model)
 {
 	const struct layout *l = &model->layout;

@@ -12,21 +12,22 @@ struct rulebook {
 	const struct schedule *schedule;
 	const struct path_plan *plan;
 	const struct update *update;
-	uint64_t first_step; /* exchanges completed at open or at the restored checkpoint */
+	uint64_t first_step; /* number of exchanges completed at open or in the restored
+				checkpoint */
 };
 
 /* Returns the rule of step t = 1, 2, ... With auto, chosen is 1 + the adopted candidate, and 0
- * before one is adopted. With guard=raise, it is how often the densities have doubled. With other
- * recipes it is 0. A worker's push proposes this value, a shard decides, and the shard's delta
- * distributes the decision to all workers. */
+ * before one is adopted. With guard=raise, it is the number of times that the densities have
+ * doubled. With other recipes it is 0. A worker's push proposes this value, the shard decides, and
+ * the shard's delta sends the decision to all workers. */
 struct step_rule rulebook_step(const struct rulebook *rules, uint64_t step, unsigned chosen);
 /* Returns the largest value of chosen. */
 unsigned rulebook_choices(const struct recipe *recipe);
 
 /* Returns 1 if a step with this rate changes nothing. Such a step keeps the residual, because
- * nothing is added to it, sent or published. Two cases need no such step. Without a residual, the
- * update multiplies by the rate. If a period sums steps of several rates, this step adds nothing,
- * and the sum of the other steps is exchanged. */
+ * nothing is added to it, sent or published. Returns 0 in two cases. Without a residual, the update
+ * itself multiplies by the rate. If a period sums steps with several rates, this step adds nothing,
+ * but the sum of the other steps is exchanged. */
 static inline int rulebook_stands(const struct recipe *recipe, float lr)
 {
 	return lr <= 0 && recipe->memory != MEMORY_NONE && recipe->period == 1 &&

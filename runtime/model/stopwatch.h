@@ -5,7 +5,7 @@
 #define RUNTIME_STOPWATCH_H
 #include <stdint.h>
 
-/* The members of sluice_model_stats with these names. They combine with |. */
+/* The members of sluice_model_stats with these names, as flags. */
 enum {
 	TIME_COMPRESS = 1,
 	TIME_PUSH = 2,
@@ -22,15 +22,15 @@ struct stopwatch {
 
 struct lap {
 	uint64_t began;
-	unsigned without; /* sums whose growth the lap excludes */
-	uint64_t inner;   /* their total at stopwatch_without() */
+	unsigned without; /* sums whose growth is subtracted from the lap */
+	uint64_t inner;   /* total of those sums at stopwatch_without() */
 };
 
 struct lap stopwatch_begin(void);
-/* Excludes from the lap what is added to these sums from now on. Called at most once per lap. If
+/* From now on, subtracts from the lap what is added to these sums. Called at most once per lap. If
  * other threads add to these sums, the caller holds the token here and in stopwatch_end(). */
 void stopwatch_without(const struct stopwatch *watch, struct lap *lap, unsigned sums);
-/* Adds the lap to each of the sums. */
+/* Adds the lap's time to each of the sums. */
 void stopwatch_end(struct stopwatch *watch, unsigned sums, const struct lap *lap);
 /* Returns the total of these sums. */
 uint64_t stopwatch_ns(const struct stopwatch *watch, unsigned sums);

@@ -13,15 +13,15 @@ int tensors_decay(const sluice_model_attr *attr);
 int tensors_open(const sluice_model_attr *attr, struct tensors **out);
 void tensors_close(struct tensors **tensors);
 size_t tensors_number(const struct tensors *t);
-/* Return digests: of names and lengths; of learning rates and decays (0 if there are none). */
+/* Return a digest of names and lengths, and one of learning rates and decays (0 without rules). */
 uint64_t tensors_digest(const struct tensors *t);
 uint64_t tensors_rules_digest(const struct tensors *t);
 /* Writes "index 3 of tensor w1", or "index 3" if there are no tensors. */
 void tensors_place(const struct tensors *t, uint64_t i, char *text, size_t cap);
 
-/* Returns 1 if the update rule has its own settings for some tensor. */
+/* Returns 1 if some tensor has its own rate or decay. */
 int tensors_ruled(const struct tensors *t);
-/* The coordinates up to `end`, the end of a tensor, which have one rule. */
+/* A run of coordinates with the same rule. `end` is the end of a tensor. */
 struct tensor_run {
 	uint64_t end;
 	float lr, decay;

@@ -6,8 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Must be zeroed before the first use. Memory grows with the number of separate ranges, and is
- * kept. */
+/* Must be zeroed before the first use. The memory grows with the number of separate ranges, and is
+ * kept for further use. */
 struct tiling {
 	struct tile {
 		uint64_t begin, end;
@@ -15,12 +15,12 @@ struct tiling {
 	size_t n, room;
 };
 
-/* Adds [begin, end), where begin < end. Returns 0, SLUICE_EINVAL if it overlaps an earlier range
- * (*taken_out: the first such coordinate; no message is set), or SLUICE_ENOMEM. On failure, nothing
- * changes. */
+/* Adds [begin, end), where begin < end. Returns 0 or SLUICE_ENOMEM. If the range overlaps an
+ * earlier range, returns SLUICE_EINVAL without a message, and sets *taken_out to the first
+ * coordinate that is in both. On failure, nothing changes. */
 int tiling_add(struct tiling *t, uint64_t begin, uint64_t end, uint64_t *taken_out);
 int tiling_covers(const struct tiling *t, uint64_t begin, uint64_t end);
-/* Returns the lowest coordinate that has not arrived. */
+/* Returns the lowest coordinate that no range covers. */
 uint64_t tiling_gap(const struct tiling *t);
 void tiling_clear(struct tiling *t);
 void tiling_free(struct tiling *t);

@@ -6,8 +6,8 @@
 
 enum { PIECE = 2048 };
 
-/* Returns the factor that is still to be applied. Messages of placement "inside" already include
- * the step size. */
+/* Returns the factor that messages do not include yet. With placement "inside", messages already
+ * include the step size. */
 static float step_of(const struct update *u, float lr)
 {
 	return u->placement == STEP_INSIDE ? 1.0f : lr;
@@ -16,7 +16,7 @@ static float step_of(const struct update *u, float lr)
 float update_alpha(const struct update *u, uint64_t step)
 {
 	if (u->kind != UPDATE_EMA || step <= 1 ||
-	    step > UINT64_MAX - 2) /* this also holds in the step before the first one */
+	    step > UINT64_MAX - 2) /* also true of the step before the first one */
 		return 1;
 	return u->alpha > 0 ? u->alpha : 1 / (float)step;
 }
@@ -40,7 +40,8 @@ int update_scales(const struct update *u, unsigned divisor, float lr, float *sha
 	return 1;
 }
 
-/* Returns the decay, scaled like messages: with placement "inside" these include the step size. */
+/* Returns the decay with the same scale as messages, which include the step size with placement
+ * "inside". */
 static float decay_of(const struct update *u, float lr)
 {
 	return u->placement == STEP_INSIDE ? u->decay * lr : u->decay;
@@ -58,7 +59,8 @@ struct update_factors update_factors_of(const struct update *u, unsigned divisor
 					.by = mean ? 1.0f : -step_of(u, lr) };
 }
 
-/* Handles a piece that stays in the first-level cache between the steps of the rule. */
+/* Applies the rule to a piece that fits into the first-level cache, where it stays between the
+ * passes. */
 static void apply_piece(const struct update *u, float *restrict sum, float *restrict velocity,
 			const float *restrict params, size_t n, float share, float step, float lr)
 {
@@ -74,7 +76,7 @@ static void apply_piece(const struct update *u, float *restrict sum, float *rest
 	case UPDATE_NONE:
 	case UPDATE_AVERAGE: return;
 	case UPDATE_SGD:
-	case UPDATE_ACCELERATED: /* shard_async.c keeps the other vectors of this rule */
+	case UPDATE_ACCELERATED: /* shard_async.c has the other vectors of this rule */
 		for (size_t i = 0; i < n; i++)
 			sum[i] = -step * sum[i];
 		return;
@@ -99,7 +101,7 @@ static void apply_piece(const struct update *u, float *restrict sum, float *rest
 	}
 }
 
-/* Applies each tensor's own rule. */
+/* Applies the rule of each tensor. */
 static void apply_rules(const struct update *u, float *sum, float *velocity, const float *params,
 			size_t n, float share, float lr)
 {

@@ -12,24 +12,25 @@ struct update {
 	float momentum, decay;
 	float alpha;              /* ema: the weight of the newest mean; 0: 1/t */
 	enum placement placement; /* inside: the messages already include the step size */
-	/* NULL: no tensor has its own rate or decay. Otherwise `first` is the coordinate
-	 * of sum[0]. */
+	/* If not NULL, `first` is the coordinate of sum[0]. NULL: no tensor has its own rate or
+	 * decay. */
 	const struct tensors *tensors;
 	uint64_t first;
 };
 
-/* sum[0..n) is the sum of the messages, and becomes the change that is added to the model (with
- * update=none, the mean itself). velocity: n floats for momentum and nesterov, else NULL. params:
- * the shard's copy of the parameters. */
+/* sum[0..n) is the sum of the messages, and becomes the change that is added to the model. With
+ * update=none it becomes the mean. velocity: n floats for momentum and nesterov, otherwise NULL.
+ * params: the shard's copy of the parameters. */
 void update_apply(const struct update *u, float *sum, float *velocity, const float *params,
 		  size_t n, unsigned divisor, float lr);
 /* Returns the weight of step t = 1, 2, ... in the running average. It is 1 in the first step, and
  * always for rules without an average. */
 float update_alpha(const struct update *u, uint64_t step);
-/* Returns the rule with the weight of one step, for a sum that begins at a coordinate. */
+/* Returns the rule with the weight of one step, for a sum whose first element has coordinate
+ * `first`. */
 struct update update_of_step(const struct update *u, uint64_t step, uint64_t first);
 /* Returns 1 if the change at each coordinate is exactly *by * (sum * *share), so that a sum of zero
- * means no change. Returns 0 if the rule is more complex. */
+ * changes nothing. Returns 0 if the rule is more complex. */
 int update_scales(const struct update *u, unsigned divisor, float lr, float *share, float *by);
 /* The factors of update_apply() if no tensor has its own rule, for a device that does the same.
  * With v as the velocity:
@@ -40,7 +41,7 @@ int update_scales(const struct update *u, unsigned divisor, float lr, float *sha
 struct update_factors {
 	float share, decay, keep, take, by;
 };
-/* Returns the factor of a worker's push: the step size, if messages include it. */
+/* Returns the factor of a worker's push: the step size if messages include it, otherwise 1. */
 static inline float update_pushed(const struct update *u, float lr)
 {
 	return u->placement == STEP_INSIDE ? lr : 1.0f;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- what it consists of ----------------------------------------------------- */
+/* ---- opening -------------------------------------------------------------------- */
 
 int vector_check_type(int type, int gradient, const char *field, const char *function)
 {
@@ -146,7 +146,7 @@ void vector_clear(struct vector *v)
 	v->ops = NULL;
 }
 
-/* The loops read and write the program's memory again. */
+/* Undoes the staging, so that loops access the program's memory again. */
 static void unstage(struct vector *v)
 {
 	for (size_t i = 0; i < v->n; i++)
@@ -310,8 +310,8 @@ static int holds(const struct vector_piece *p, uint64_t at)
 	return p->begin <= at && at < p->end;
 }
 
-/* An element narrower than a float is 0 before the addition, so it is set to 0 + v. The sum turns
- * -0 into 0, as the addition to a float does. */
+/* An element narrower than a float is 0 before the addition, so it is set to 0 + v. This sum turns
+ * -0 into 0, as an addition to a float does. */
 static void add_one(const struct vector_piece *p, uint64_t at, float v)
 {
 	if (p->type == VALUE_F32)
@@ -329,7 +329,7 @@ static void add_run(const struct vector_piece *p, uint64_t at, const float *valu
 			add_one(p, at + i, value[i]);
 }
 
-/* whole: value is a whole vector, read at the coordinates that change. */
+/* whole: value is a whole vector, of which the coordinates that change are read. */
 static void change(const struct vector *v, uint64_t first, const uint32_t *index,
 		   const float *value, size_t n, int set, int whole)
 {
@@ -392,7 +392,7 @@ int vector_there(const struct vector *v, void *stream)
 	return device_scope_end(&scope, all_there(v));
 }
 
-/* Allocates the memory of the copy and gives each piece its part. */
+/* Allocates the copy and assigns its parts to the pieces. */
 static int make_copy(struct vector *v, const struct device_ops *ops)
 {
 	const struct vector_piece *last = &pieces_of(v)[v->n - 1];
@@ -515,7 +515,7 @@ int vector_write_there(const struct vector *v, const struct device_ops *ops,
 	return failed;
 }
 
-/* Describes the copy, for the message if it fails. */
+/* Writes what is copied, for the message about a failure. */
 static const char *copying(const char *function, char text[64])
 {
 	snprintf(text, 64, "%s: copying the parameters", function);

@@ -11,23 +11,23 @@
 #include "sluice_vector.h"
 
 struct vector_piece {
-	uint8_t *data; /* the memory that loops read and write: `given`, or a staged copy of it */
-	void *given;   /* the program's memory */
-	uint64_t begin, end; /* coordinates of the whole vector */
+	uint8_t *data;       /* memory that loops read and write: `given`, or a staged copy of it */
+	void *given;         /* the program's memory */
+	uint64_t begin, end; /* range of coordinates in the whole vector */
 	enum value_type type;
 	float scale; /* for 8-bit elements: factor of their codes */
 };
 
-/* Must be zeroed before the first use. The list and the staging memory are kept from one use to the
- * next; the program owns the memory of the pieces. Only vector.c reads the members. */
+/* Must be zeroed before the first use. The list and the staging memory are reused by later vectors;
+ * the program owns the memory of the pieces. Only vector.c reads the members. */
 struct vector {
 	struct vector_piece one; /* the first piece */
-	/* All pieces, if there are several: ascending and without gaps. */
+	/* All pieces if there are several, ascending and without gaps. */
 	struct vector_piece *list;
 	size_t n, room;
 	const struct device_ops *ops; /* device of the staged pieces; NULL: no piece is staged */
 	void *stream;
-	struct memory copy; /* of staged pieces, pinned */
+	struct memory copy; /* pinned memory of the staged pieces */
 	const struct device_ops *owner;
 };
 
@@ -36,24 +36,25 @@ struct vector {
  * an 8-bit type. field, function: the argument and the caller, for the message. */
 int vector_check_type(int type, int gradient, const char *field, const char *function);
 
-/* Return or set one run of count elements. vector_run() keeps the memory of list and copy. */
+/* Return or set a vector of one piece with count elements. vector_run() keeps the memory of list
+ * and copy. */
 struct vector vector_of(const void *data, uint64_t count, enum value_type type, float scale);
 void vector_run(struct vector *v, const void *data, uint64_t count, enum value_type type,
 		float scale);
-/* Sets the vector to n pieces, and drops the empty ones. scale applies to 8-bit pieces that name
- * no scale. With scale 0 the pieces are not a gradient, so they must not have 8 bits. Returns 0,
+/* Sets the vector to n pieces without the empty ones. scale applies to 8-bit pieces that name no
+ * scale. With scale 0 the pieces are not a gradient, so they must not have 8 bits. Returns 0,
  * SLUICE_ENOMEM, or SLUICE_EINVAL (no data, an invalid type or scale, or a total that is not
  * count). After an error the vector has no pieces. */
 int vector_pieces(struct vector *v, const sluice_segment *given, size_t n, uint64_t count,
 		  float scale, const char *function);
-/* Drops the pieces, but keeps the memory of list and copy. */
+/* Removes the pieces, but keeps the memory of list and copy. */
 void vector_clear(struct vector *v);
 void vector_free(struct vector *v);
 
 /* Returns the number of pieces, which is 0 after vector_clear(). */
 size_t vector_number(const struct vector *v);
-/* Return the first coordinate of piece i (for i = number of pieces, the number of elements); and
- * the piece's memory as the program gave it. */
+/* Return the first coordinate of piece i, or the number of elements if i is the number of pieces;
+ * and the piece's memory as the program gave it. */
 uint64_t vector_begin(const struct vector *v, size_t i);
 void *vector_given(const struct vector *v, size_t i);
 /* Returns the element type of piece i. */
@@ -64,31 +65,31 @@ int vector_alike(const struct vector *v, enum value_type type, float scale);
 int vector_narrow(const struct vector *v);
 
 /* ---- in host memory ---- */
-/* Returns the floats if the vector is one run of floats, else NULL. */
+/* Returns the floats if the vector is one piece of floats, otherwise NULL. */
 static inline float *vector_floats(const struct vector *v)
 {
 	return v->n == 1 && v->one.type == VALUE_F32 ? (float *)(void *)v->one.data : NULL;
 }
 
-/* Returns the memory of the vector if it is one run, or NULL if it has several pieces.
- * vector_move() replaces that memory. */
+/* Returns the memory of the vector if it is one piece, otherwise NULL. vector_move() replaces that
+ * memory. */
 static inline const void *vector_memory(const struct vector *v)
 {
 	return v->n == 1 ? v->one.data : NULL;
 }
 void vector_move(struct vector *v, const void *data);
 
-/* Returns elements at .. at + n - 1 as floats: in place, or, if they are in several pieces or
- * narrower than 32 bits, written to room. NaN and infinity are passed on. */
+/* Returns elements at .. at + n - 1 as floats. If they are in several pieces or narrower than 32
+ * bits, they are written to room, otherwise they stay in place. NaN and infinity are passed on. */
 const float *vector_read(const struct vector *v, uint64_t at, size_t n, float *room);
 /* Sets elements at .. at + n - 1. 16-bit elements are rounded to nearest even, and values beyond
  * their range become infinite. */
 void vector_write(const struct vector *v, uint64_t at, const float *value, size_t n);
 void vector_zero(const struct vector *v);
-/* Copies all elements to one run of floats. */
+/* Copies all elements to one array of floats. */
 void vector_join(const struct vector *v, float *to);
-/* Adds value[i] at coordinate first + index[i], i < n; index NULL: first + i. set: the value
- * replaces the element instead. 16-bit elements must be zero before the addition. */
+/* Adds value[i] at coordinate first + index[i], i < n; index NULL: first + i. With `set`, value[i]
+ * replaces the element instead. 16-bit elements must be zero before an addition. */
 void vector_change(const struct vector *v, uint64_t first, const uint32_t *index,
 		   const float *value, uint32_t n, int set);
 /* Sets the elements at these coordinates to the elements of flat, a whole vector, at the same
@@ -96,21 +97,23 @@ void vector_change(const struct vector *v, uint64_t first, const uint32_t *index
 void vector_follow(const struct vector *v, uint64_t first, const uint32_t *index, uint32_t n,
 		   const float *flat);
 
-/* ---- on a device ---- Each function makes a piece's device current while it works there; the
- * application owns the stream. */
-/* Returns 1 if all pieces are device memory, 0 if any is not, or SLUICE_EGPU. */
+/* ---- on a device ----
+ *
+ * Each function makes a piece's device current while it works there. The application owns the
+ * stream. */
+/* Returns 1 if all pieces are in device memory, 0 if some piece is not, or SLUICE_EGPU. */
 int vector_there(const struct vector *v, void *stream);
-/* Replaces each piece on a device by host memory, without copying yet. Fails with SLUICE_ENOMEM or
+/* Points each piece on a device to host memory, without copying yet. Fails with SLUICE_ENOMEM or
  * SLUICE_EGPU (memory of another device, or the stream is being captured). */
 int vector_stage(struct vector *v, void *stream, const char *function);
 /* Returns 1 if the last vector_stage() found a piece on a device. */
 int vector_staged(const struct vector *v);
-/* Copies the staged pieces to the host, or back, and waits. Fails with SLUICE_EGPU. */
+/* Copy the staged pieces to the host, and back, and wait. Fail with SLUICE_EGPU. */
 int vector_fetch(const struct vector *v, const char *function);
 int vector_send(const struct vector *v, const char *function);
-/* These enqueue work, and return 0 or -1 like the operations of a device. vector_join_there()
- * copies all pieces, which must have the same type, to one run on the device.
- * vector_write_there() sets all elements from a run of floats on the device; it rounds to 16
+/* These functions enqueue work, and return 0 or -1 like the operations of a device.
+ * vector_join_there() copies all pieces, which must have the same type, to one array on the device.
+ * vector_write_there() sets all elements from an array of floats on the device, and rounds to 16
  * bits if needed. */
 int vector_join_there(const struct vector *v, const struct device_ops *ops, void *to, void *stream);
 int vector_write_there(const struct vector *v, const struct device_ops *ops,

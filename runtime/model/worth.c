@@ -5,13 +5,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* More is sent down than up, as in the default recipe, because a delta contains the selections of
+/* More is sent down than up, as in the default recipe, because a delta has the selections of
  * several workers. */
 const struct candidate worth_candidates[WORTH_CANDIDATES] = {
 	{ 1, 1 }, { 0.1, 0.2 }, { 0.01, 0.05 }, { 0.001, 0.005 }
 };
 
-/* A sparser candidate may take at most this fraction of the time of the one that it replaces. */
+/* A sparser candidate may take at most this fraction of the time of the candidate that it
+ * replaces. */
 static const double quicker = 0.9;
 
 unsigned worth_candidate(uint64_t steps, unsigned chosen)

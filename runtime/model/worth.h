@@ -9,47 +9,47 @@
 
 enum {
 	WORTH_CANDIDATES = 4, /* candidate 0 is dense */
-	WORTH_TRIES = 5,      /* steps per candidate; the first of them is not counted */
+	WORTH_TRIES = 5,      /* steps per candidate, of which the first does not count */
 	WORTH_TRIAL = WORTH_CANDIDATES * WORTH_TRIES,
-	/* A verdict needs this many steps; the first of them is not counted. */
+	/* A verdict needs this many steps, of which the first does not count. */
 	WORTH_WATCHED = 10,
-	/* A verdict against compression requires that a dense step would save this much. A smaller
-	 * saving is not significant. */
+	/* A verdict against compression also requires that a dense step would save this much. A
+	 * smaller saving is not significant. */
 	WORTH_SAVING_NS = 200000
 };
 
 struct candidate {
-	double up, down; /* densities; 1: dense */
+	double up, down; /* densities; 1 is dense */
 };
 extern const struct candidate worth_candidates[WORTH_CANDIDATES];
 
 /* The cost of one step on one worker. */
 struct worth_step {
 	uint64_t work_ns;     /* accumulating, selecting, encoding; validating and adding deltas */
-	uint64_t wire_ns;     /* posting, waiting for versions, reading them */
+	uint64_t wire_ns;     /* posting messages, waiting for versions, reading them */
 	uint64_t bytes;       /* bytes to and from other ranks */
 	uint64_t dense_bytes; /* bytes that up=all down=all would have sent and received */
 };
 
 struct worth {
 	struct worth_step least[WORTH_CANDIDATES]; /* the fastest step of each candidate; without
-						      auto, only the first is used */
-	/* Cost of a dense message, measured at open; 0 if it was not measured. */
+						      auto, only entry 0 is used */
+	/* Cost of a dense message, measured at open, or 0. */
 	double wire_ns_per_byte, work_ns_per_byte;
 };
 
 /* Returns the candidate of the step after `steps` steps. Candidates are tried one after another.
- * Then the chosen candidate (1 + candidate) is used, or the last candidate until one is chosen. */
+ * Then candidate chosen - 1 is used, or the last candidate while chosen is 0. */
 unsigned worth_candidate(uint64_t steps, unsigned chosen);
 /* Records the step with number `steps` since the start, counted from 1, with this candidate. */
 void worth_note(struct worth *w, uint64_t steps, unsigned candidate, const struct worth_step *step);
 /* After the trial, returns 1 + the candidate to use. A sparser candidate must be at least a tenth
  * faster than the denser candidate that it replaces, because denser steps train better. */
 unsigned worth_choose(const struct worth *w);
-/* Writes one line with the measurements and the choice. */
+/* Writes the measurements and the choice in one line. */
 void worth_explain(const struct worth *w, unsigned chosen, char *text, size_t cap);
 /* Returns 1 if a dense step over this network would have been faster by at least WORTH_SAVING_NS
- * and a tenth of the step; text then reports that in one line. Returns 0 otherwise, or if the time
- * of a dense step is not known. */
+ * and a tenth of the step, and writes that to text in one line. Otherwise, or if the time of a
+ * dense step is not known, returns 0. */
 int worth_verdict(const struct worth *w, uint64_t parameters, char *text, size_t cap);
 #endif
