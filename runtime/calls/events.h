@@ -4,8 +4,8 @@
 #define RUNTIME_EVENTS_H
 #include "sluice.h"
 
-/* events_begin() makes the job's events reach the model under the number model->id, and
- * events_end() stops them. Token not held. */
+/* After events_begin(), the job's events reach the model under the number model->id, until
+ * events_end(). Token not held. */
 void events_begin(sluice_model *model);
 void events_end(sluice_model *model);
 #endif

@@ -118,7 +118,7 @@ static int check_exclusions(const sluice_model_attr *attr, const struct recipe *
 	return attr->rules ? check_rules(attr, function) : 0;
 }
 
-/* Returns a digest of everything that two ranks must agree on. */
+/* Returns a digest of all data that must be equal on two ranks. */
 static uint64_t schema_of(const sluice_model *model)
 {
 	uint64_t parts[6] = { model->layout.count,
@@ -130,7 +130,7 @@ static uint64_t schema_of(const sluice_model *model)
 	return digest64(parts, sizeof parts);
 }
 
-/* The record that ranks exchange about their models: 8-byte numbers, then the recipe. */
+/* The record about a model that ranks exchange: 8-byte numbers, then the recipe. */
 enum {
 	TOLD_SCHEMA,
 	TOLD_ORDER,
@@ -147,10 +147,10 @@ enum {
 	TOLD_TEXT = 8 * TOLD_NUMBERS,
 	TOLD_TEXT_BYTES = 944,
 	TOLD_BYTES = TOLD_TEXT + TOLD_TEXT_BYTES,
-	TOLD_SAME = 8 * TOLD_COUNT /* bytes before this place are equal in equal models */
+	TOLD_SAME = 8 * TOLD_COUNT /* equal models have equal bytes before this offset */
 };
 
-/* Describes the first difference. */
+/* Describes the first difference between two records. */
 static void tell_difference(const uint8_t *a, const uint8_t *b, char *text, size_t cap)
 {
 	static const struct {
@@ -190,7 +190,8 @@ static int compare_models(sluice_model *model)
 	enum { ROW = TOLD_BYTES };
 	sluice_job *job = model->job;
 	uint8_t mine[ROW] = { 0 };
-	/* A restored model may continue with other rates, but all ranks must have the same ones. */
+	/* A restored model may continue with other rates, but the rates must be equal on all
+	 * ranks. */
 	put_le64(mine + 8 * TOLD_SCHEMA, model->schema + tensors_rules_digest(model->tensors));
 	put_le64(mine + 8 * TOLD_ORDER, model->id);
 	put_le64(mine + 8 * TOLD_CHANNEL, model->channel);
@@ -212,7 +213,7 @@ static int compare_models(sluice_model *model)
 	error_hold(); /* all ranks read the same rows and find the same difference */
 	for (int r = first + 1; r < job->size && !rc; r++) {
 		uint8_t *row = rows + (size_t)r * ROW;
-		row[ROW - 1] = 0; /* terminates the text, which a peer wrote */
+		row[ROW - 1] = 0; /* ends the text, which a peer wrote */
 		char difference[ERROR_TEXT_BYTES];
 		if (!round_has(job, r) || !memcmp(row, terms, TOLD_SAME))
 			continue;
@@ -230,8 +231,8 @@ static int compare_models(sluice_model *model)
 uint64_t model_memory(const struct layout *l, const struct recipe *recipe, int rank)
 {
 	uint64_t bytes = holdings_log_bytes(l->holdings, rank) + shards_memory(l, recipe, rank);
-	/* The buffer that spread.c and read.c use temporarily. The region that rank 0 opens for
-	 * this is closed before its accumulator is first used. */
+	/* The buffer that spread.c and read.c use temporarily. The region that rank 0 opens at the
+	 * same time is closed before rank 0 first uses its accumulator. */
 	bytes += layout_part_bytes(l);
 	for (int peer = 0; peer < l->size; peer++)
 		bytes += holdings_window_bytes(l->holdings, rank, peer);
@@ -273,7 +274,7 @@ static int check_memory(const sluice_model *model, uint64_t need)
 	return 0;
 }
 
-/* Each worker may have one gradient under way while the others' gradients are counted. */
+/* One worker may compute a gradient while the gradients of all others are counted. */
 static int check_staleness(const struct recipe *recipe, const struct model_of *of)
 {
 	if (recipe->when != WHEN_ASYNC || recipe->staleness + 1 >= (uint32_t)of->workers)
@@ -402,7 +403,7 @@ static int open_model(sluice_job *job, const sluice_model_attr *given, void *par
 	if (!model)
 		return fail(SLUICE_ENOMEM, "sluice_model_open: no memory");
 	model->job = job;
-	error_hold(); /* until collective_agree() knows which other ranks have this error */
+	error_hold(); /* until collective_agree() shows which other ranks have this error */
 	const int wrong = model_take_attributes(given, "sluice_model_open", attr);
 	attr->device_shards |= !strcmp(job->settings.device_shards, "yes");
 	if ((rc = worker_make(model, attr->stream))) {

@@ -7,18 +7,18 @@
 /* Returns the bytes that this rank keeps allocated for the model, except for names and other small
  * objects. params and grad belong to the caller and are not counted. */
 uint64_t model_memory(const struct layout *l, const struct recipe *recipe, int rank);
-/* Copies the attributes of a program that may have been compiled with an older or newer header:
- * fields that its struct does not have become zero. Returns 0, or SLUICE_EINVAL for attributes that
- * no job accepts. function: the caller, for the message. */
+/* Copies the attributes of a program that may have been compiled with an older or newer header.
+ * Fields that the program's struct does not have become zero. Returns 0, or SLUICE_EINVAL for
+ * attributes that no job accepts. function: the caller, for the message. */
 int model_take_attributes(const sluice_model_attr *given, const char *function,
 			  sluice_model_attr *out);
-/* The job that a model is made for. text: the recipe, or NULL for the default. */
+/* The job for which a model is made. text: the recipe, or NULL for the default. */
 struct model_of {
 	const char *text, *function;
 	int size, workers, elastic;
 };
-/* Computes the layout that the attributes mean in such a job, and refuses attributes that the
- * recipe excludes. Fails with SLUICE_EINVAL or SLUICE_ENOMEM; otherwise the caller frees *l. */
+/* Computes the layout for these attributes in that job, and refuses attributes that the recipe
+ * excludes. Fails with SLUICE_EINVAL or SLUICE_ENOMEM; otherwise the caller frees *l. */
 int model_shape(const sluice_model_attr *attr, const struct model_of *of, struct recipe *recipe,
 		struct schedule *schedule, struct layout *l);
 /* Frees a model that events can no longer reach. */

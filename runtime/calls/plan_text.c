@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* As many ranks as a simulated job may have. */
+/* The most ranks of a simulated job. */
 enum { PLAN_RANKS_MOST = 4096 };
 
 /* ---- a text of unknown length ----------------------------------------------- */
@@ -155,7 +155,7 @@ static void say_vectors(struct text *t, const struct recipe *recipe, const struc
 		    "in 32 bits, from which the program's are rounded");
 }
 
-/* The largest messages: from a worker to a shard, and from a shard. */
+/* The sizes of the largest messages: from a worker to a shard, and from a shard. */
 struct message_room {
 	size_t slot, delta;
 };
@@ -204,7 +204,7 @@ static void say_delay(struct text *t, const struct recipe *r)
 		    schedule_raises_most(r));
 }
 
-/* Returns the rank whose shards need the most memory; of several, the first. */
+/* Returns the lowest rank among those whose shards need the most memory. */
 static int largest_owner(const struct layout *l, const struct recipe *recipe, uint64_t *most)
 {
 	int owner = 0;
@@ -290,7 +290,7 @@ static struct step_rule usual_step(const struct path_plan *plan, const struct re
 	return plan_step(plan, recipe, schedule, step, up, down);
 }
 
-/* Returns the rule of a usual step. With auto it is a sparse one. */
+/* Returns the rule of a usual step, which with auto is a sparse step. */
 static struct step_rule usual_rule(const struct path_plan *plan, const struct recipe *recipe,
 				   const struct schedule *schedule)
 {
@@ -301,7 +301,7 @@ static struct step_rule usual_rule(const struct path_plan *plan, const struct re
 		       usual_step(plan, recipe, schedule, recipe->up.density, recipe->down.density);
 }
 
-/* Describes the paths of a usual step, and of other kinds of step that the recipe has. */
+/* Describes the paths of a usual step, and of the recipe's other kinds of steps. */
 static void say_all_paths(struct text *t, const struct recipe *recipe, const struct path_plan *plan,
 			  const struct schedule *schedule)
 {
@@ -329,7 +329,7 @@ static void say_all_paths(struct text *t, const struct recipe *recipe, const str
 
 /* ---- the call --------------------------------------------------------------- */
 
-/* Everything that is known about a model before it is opened. */
+/* All that is known about a model before it is opened. */
 struct planned {
 	const sluice_model_attr *attr;
 	struct recipe recipe;

@@ -10,8 +10,8 @@
 #include "worker/push.h"
 #include <stdio.h>
 
-/* A server waits until its workers begin a collective call. The wait also returns when its shards
- * have made progress, so that the wait and its time limit restart. */
+/* A server waits until its workers begin a collective call. The wait also ends when a shard has
+ * made progress, so that the wait and its time limit start again. */
 struct serving {
 	const sluice_job *job;
 	uint64_t advanced;

@@ -14,7 +14,7 @@
 #include <math.h>
 #include <string.h>
 
-/* As a float, a larger number would become infinity. */
+/* Refuses a number that would become infinity as a float. */
 static int check_float(int what, double x)
 {
 	static const char *const names[] = { [SLUICE_LR] = "SLUICE_LR",

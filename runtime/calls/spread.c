@@ -38,7 +38,8 @@ static int read_from_rank0(sluice_model *model, const uint8_t *descriptor)
 			memcpy((uint8_t *)shard->copy + at, buffer->base, bytes);
 		}
 		if (!rc && shard->async) {
-			progress_take(job); /* the progress thread already uses its inboxes */
+			progress_take(job); /* the progress thread already uses the shard's
+					       inboxes */
 			shard_async_begin(shard);
 			progress_release(job);
 		}
@@ -94,10 +95,10 @@ int model_spread(sluice_model *model, float *params)
 	}
 	if (!rc && model->n_own)
 		rc = read_from_rank0(model, theirs);
-	rc = collective_agree(job, rc, "open the model"); /* all snapshots exist */
+	rc = collective_agree(job, rc, "open the model"); /* all snapshots exist after this */
 	if (!rc && sluice_is_worker(job))
 		rc = model_read_snapshots(model, 0, params);
-	rc = collective_agree(job, rc, "open the model"); /* all ranks have read them */
+	rc = collective_agree(job, rc, "open the model"); /* all ranks have read them after this */
 	region_close(&initial);
 	free(mine);
 	free(theirs);

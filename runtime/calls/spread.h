@@ -4,6 +4,7 @@
 #define RUNTIME_SPREAD_H
 #include "sluice.h"
 
-/* Rank 0's params become version 0 of every shard, and the params of every worker. Collective. */
+/* Makes rank 0's params version 0 of every shard, and copies them to the params of every worker.
+ * Collective. */
 int model_spread(sluice_model *model, float *params);
 #endif

@@ -44,7 +44,7 @@ static struct checkpoint_identity identity_of(const struct meeting *m)
 					     .recipe = model->recipe_text };
 }
 
-/* Checks that every shard has published the step that the workers have completed; the workers have
+/* Checks that every shard has published the step that the workers have completed. The workers have
  * agreed that they are between two steps. */
 static int check_versions(const struct contents *c, const struct meeting *m)
 {
@@ -59,7 +59,7 @@ static int check_versions(const struct contents *c, const struct meeting *m)
 
 /* ---- checkpoint ------------------------------------------------------------ */
 
-/* Copies the vectors that GPUs hold to the host's vectors. */
+/* Copies the kept vectors that are on GPUs to the host's vectors. */
 static int fetch_kept(sluice_model *model)
 {
 	const int rc = worker_fetch(model->worker);
@@ -67,8 +67,8 @@ static int fetch_kept(sluice_model *model)
 	return rc ? rc : shard_devices_fetch(model);
 }
 
-/* The shards are idle until this call returns on every worker. Their vectors are therefore read
- * without the token, so that heartbeats continue during disk writes. */
+/* Writes this rank's file. The shards are idle until this call returns on every worker, so their
+ * vectors are read without the token, and heartbeats continue during disk writes. */
 static int write_own_file(struct meeting *m)
 {
 	char path[DURABLE_PATH_BYTES];
@@ -93,8 +93,8 @@ static int write_own_file(struct meeting *m)
 	return rc;
 }
 
-/* A leader that was stopped, and that the others have dropped meanwhile, is no longer the leader.
- * The others may have made a newer generation valid. */
+/* Returns 0 if this rank is still the leader. The others drop a leader that was stopped, and may
+ * have made a newer generation valid. */
 static int still_leads(void *context)
 {
 	sluice_job *job = context;
@@ -105,7 +105,8 @@ static int still_leads(void *context)
 	return rc;
 }
 
-/* The leader makes the generation the valid one. A rank that sent no message has no file in it. */
+/* On the leader: makes the generation the valid one. A rank that sent no message has no file in
+ * it. */
 static int name_latest(struct meeting *m)
 {
 	uint32_t size = (uint32_t)m->model->job->size;
@@ -125,7 +126,7 @@ static int name_latest(struct meeting *m)
 	return rc;
 }
 
-/* The leader does this before the first round. */
+/* Makes the directories, on the leader, before the first round. */
 static int begin(struct meeting *m, const char *dir, int *begun_out)
 {
 	int rc = checkpoint_dir(dir, 1, m->place.dir);
@@ -165,7 +166,8 @@ static int save_in_rounds(struct meeting *m, const char *dir)
 	}
 	if (!rc) {
 		struct checkpoint_others *others = NULL;
-		do { /* repeated if the leader was lost before it could report that it is done */
+		do { /* repeated if the leader was lost before it reported that the checkpoint is
+			complete */
 			namer = m->leader;
 			if (rank == namer) {
 				others = checkpoint_others(&m->place);
@@ -196,7 +198,7 @@ static int save(sluice_model *model, const char *dir)
 
 /* ---- restore --------------------------------------------------------------- */
 
-/* Rank 0 does this before the first round, because it is the leader unless it is lost. *sums_out
+/* Reads LATEST on rank 0, before the first round: rank 0 is the leader unless it is lost. *sums_out
  * receives size and CRC of each rank's file. */
 static int find_latest(struct meeting *m, const char *dir, struct checkpoint_sum **sums_out)
 {
@@ -218,7 +220,7 @@ static int find_latest(struct meeting *m, const char *dir, struct checkpoint_sum
 	return 0;
 }
 
-/* More steps than a job can make: at a microsecond each, they take nine years. */
+/* More steps than a job can make: at a microsecond each, they would take nine years. */
 #define STEPS_MOST (1ull << 48)
 
 /* The step must be the one in LATEST, or that of the rank that has read LATEST. */
@@ -259,8 +261,8 @@ static int open_own_file(struct meeting *m, struct contents *contents,
 	return rc ? rc : contents_check(m->model, contents, m->place.step, *file);
 }
 
-/* A worker without a file takes the learning rate of one with a file, because all must train at one
- * rate. */
+/* A worker without a file takes the learning rate of a worker with a file, because all must train
+ * at one rate. */
 enum { HAS_RATE = 1 };
 
 static void say_rate(struct meeting *m, const struct checkpoint_file *file)
@@ -310,13 +312,13 @@ static int load_state(struct meeting *m, const struct contents *contents,
 	return rc;
 }
 
-/* Loads the state. By now, every rank's file is known to be valid. */
+/* Loads the state, after every rank's file was found to be valid. */
 static int load_all(struct meeting *m, const struct contents *contents,
 		    struct checkpoint_file *file, float *params)
 {
 	m->mine.status = load_state(m, contents, file);
 	say_rate(m, file);
-	int rc = meeting_judge(m); /* all snapshots exist */
+	int rc = meeting_judge(m); /* all snapshots exist after this round */
 	if (rc)
 		return rc;
 	if (!file)
@@ -326,11 +328,11 @@ static int load_all(struct meeting *m, const struct contents *contents,
 	if (sluice_is_worker(m->model->job) && !recipe_pulls_mean(&m->model->recipe))
 		m->mine.status = model_read_snapshots(
 			m->model, m->place.step / m->model->recipe.period, params);
-	if (!m->mine.status && file) /* the file held the worker's vectors */
+	if (!m->mine.status && file) /* the file had the worker's vectors */
 		hooks_begin(m->model->worker, params);
 	else if (!m->mine.status)
 		worker_begin(m->model->worker, params);
-	return meeting_judge(m); /* all ranks have read them */
+	return meeting_judge(m); /* all ranks have read the snapshots after this round */
 }
 
 /* From here on, a failure on any rank leaves all ranks with a part of the checkpoint. */
@@ -418,13 +420,13 @@ static int restore(sluice_model *model, const char *dir, float *params, int fail
 
 /* ---- state as bytes --------------------------------------------------------
  *
- * The content of a rank's file, in memory of the program. The ranks agree in the same rounds; the
- * leader sends a text in place of a directory. */
+ * The program's memory holds the content of a rank's file. The ranks agree in the same rounds as
+ * for files; the leader sends a text in place of a directory. */
 
 static const char state_place[] = "the state of the first rank";
 
-/* The token is held while the vectors are copied, because the next pushes of other ranks may
- * already be here. They change none of these vectors before this rank pushes, too. */
+/* The token is held while the vectors are copied, because other ranks' next pushes may already have
+ * arrived. They change none of these vectors before this rank pushes, too. */
 static int fill_state(struct meeting *m, const char *function, uint8_t *state, size_t bytes)
 {
 	struct checkpoint_identity identity = identity_of(m);
@@ -451,7 +453,7 @@ static int fill_state(struct meeting *m, const char *function, uint8_t *state, s
 	return rc;
 }
 
-/* Checks that this rank can save now. */
+/* Checks that this rank is between two steps, where it can save. */
 static int check_between_steps(const sluice_model *model, const char *function, const void *state)
 {
 	int rc = model_whole(model, function);
@@ -469,8 +471,9 @@ static int check_between_steps(const sluice_model *model, const char *function, 
 	return 0;
 }
 
-/* Returns the generation of parts that ranks save alone. It is the same on all ranks of a job at
- * one step, and different in another job, whose first rank has other addresses. */
+/* Returns the generation of parts that ranks save without the others. It is the same on all ranks
+ * of a job after the same step. In another job, whose first rank has other addresses, it
+ * differs. */
 static uint32_t common_generation(const sluice_model *model)
 {
 	const struct rank_record *record = &model->job->records[0];
@@ -480,7 +483,7 @@ static uint32_t common_generation(const sluice_model *model)
 	return (uint32_t)digest64(of, sizeof(of));
 }
 
-/* The next push of another rank may already have changed the state to be saved. */
+/* Refuses recipes with which another rank's next push may already have changed the state. */
 static int check_alone(const sluice_model *model)
 {
 	const struct recipe *r = &model->recipe;
@@ -608,7 +611,7 @@ int sluice_restore(sluice_model *model, const char *dir, void *params, uint64_t 
 	return error_end(&scope, params_return(&host, rc));
 }
 
-/* A dedicated server would have to keep its part where no program could access it. */
+/* A dedicated server would have to keep its part of the state where no program could access it. */
 static int check_state_call(const sluice_model *model, const char *function)
 {
 	int rc = check_call(model, function);

@@ -7,7 +7,7 @@
 
 /* Called by sluice_serve() when collective_pending() is op: COLLECTIVE_CHECKPOINT or
  * COLLECTIVE_RESTORE. Returns 0 even if the checkpoint or restore failed: the failure is logged,
- * and the workers receive it and decide how to continue. Errors are those of the job (EPEER,
+ * and the workers receive it and decide how to continue. Other errors are those of the job (EPEER,
  * ETIMEDOUT). */
 int checkpoint_serve(sluice_model *model, uint32_t op);
 #endif

@@ -13,8 +13,8 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* The section of each kept vector in a checkpoint. 0: such a run cannot be saved, or the vector
- * starts again from zero. */
+/* The section of each kept vector in a checkpoint. 0: a run with this vector cannot be saved, or
+ * the vector starts again from zero. */
 static const enum section_kind section_of[KEPTS] = {
 	[KEPT_RESIDUAL] = SECTION_WORKER_RESIDUAL,
 	[KEPT_VELOCITY] = SECTION_WORKER_VELOCITY,
@@ -33,7 +33,7 @@ static void add_vectors(struct contents *c, const sluice_model *model, const str
 			uint32_t id)
 {
 	for (int k = 0; k < KEPTS; k++) {
-		/* Without a memory, the accumulator is only scratch. */
+		/* Without a memory, the accumulator is only scratch memory. */
 		const int scratch = k == KEPT_RESIDUAL && model->recipe.memory == MEMORY_NONE;
 
 		if (v->of[k] && section_of[k] && !scratch)
@@ -135,7 +135,7 @@ static const char *judge_counters(const sluice_model *model, uint64_t counters)
 	return NULL;
 }
 
-/* ---- what was read ---- */
+/* ---- checking what was read ---- */
 
 static const char *judge_section(const sluice_model *model, const struct checkpoint_section *s,
 				 uint64_t step)
@@ -160,7 +160,7 @@ static const char *judge_section(const sluice_model *model, const struct checkpo
 		return s->numbers[0] == version ?
 			       NULL :
 			       "its version is not that of the checkpoint's step";
-	default: return NULL; /* the file's reader has checked that vectors are finite */
+	default: return NULL; /* the reader of the file has checked that vectors are finite */
 	}
 }
 

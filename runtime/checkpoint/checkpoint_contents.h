@@ -10,12 +10,12 @@ struct contents {
 	struct checkpoint_section *sections;
 	/* The worker's counters, the shards' versions, and the numbers of lazy_save(). */
 	uint64_t *numbers;
-	uint64_t *census; /* for the worker, then for each shard; NULL if there are none */
+	uint64_t *census; /* numbers of the worker, then of each shard; NULL if there are none */
 	uint64_t *guard;  /* the same for guard=raise */
 	uint32_t n;
 };
 
-/* Sets the numbers to the current state. Returns 0 or SLUICE_ENOMEM. Requires the token. */
+/* Sets the numbers to the current state. Returns 0 or SLUICE_ENOMEM. Token held. */
 int contents_of(sluice_model *model, struct contents *c);
 void contents_free(struct contents *c);
 
@@ -23,9 +23,8 @@ void contents_free(struct contents *c);
  * nothing. Returns 0 or SLUICE_EWIRE. */
 int contents_check(const sluice_model *model, const struct contents *c, uint64_t step,
 		   const struct checkpoint_file *file);
-/* Sets everything that the model keeps as numbers to the checked values; checkpoint_file_load()
- * fills the vectors. Requires the token. contents_restore_window() needs these vectors, so it is
- * called after they are filled, without the token. */
+/* Copies the checked numbers to the model; checkpoint_file_load() fills the vectors. Token held.
+ * contents_restore_window() needs the filled vectors, so it is called last, without the token. */
 void contents_restore_numbers(sluice_model *model, const struct contents *c);
 void contents_restore_window(sluice_model *model, const struct contents *c);
 #endif

@@ -58,7 +58,7 @@ static uint64_t payload_bytes(const struct checkpoint_section *s)
 
 struct writer {
 	struct durable file;
-	uint8_t *memory; /* memory to write to instead of the file, or NULL */
+	uint8_t *memory; /* memory to which the content is written instead of the file, or NULL */
 	uint8_t *buffer;
 	size_t used;
 	uint32_t crc; /* checksum of all content so far */
@@ -241,7 +241,7 @@ struct checkpoint_file {
 	uint32_t n_sections;
 	struct checkpoint_sum sum;
 	int fd;
-	const uint8_t *bytes; /* the content in memory instead of fd, or NULL */
+	const uint8_t *bytes; /* memory from which the content is read instead of fd, or NULL */
 	uint64_t at;
 	uint32_t crc; /* checksum of all content so far */
 	uint8_t buffer[BUFFER_BYTES];
@@ -254,7 +254,7 @@ static int file_damaged(const struct checkpoint_file *f, const char *part, const
 		    part, why);
 }
 
-/* Reads the next n bytes, which are content of that part. */
+/* Reads the next n bytes of the content. `part` names them in messages. */
 static int get_bytes(struct checkpoint_file *f, void *out, size_t n, const char *part)
 {
 	if (f->bytes && n > f->sum.bytes - f->at)
@@ -297,7 +297,7 @@ static int other_shape(const struct checkpoint_file *f, const char *what, uint64
 		    f->path, (unsigned long long)made, what, (unsigned long long)here);
 }
 
-/* Compares the values that LATEST records, so a difference means damage or a file of another
+/* Compares the values that LATEST records. A difference means damage, or a file of another
  * checkpoint. */
 static int check_place(const struct checkpoint_file *f, const uint8_t *h)
 {
@@ -357,7 +357,8 @@ static int get_section_head(struct checkpoint_file *f, enum section_kind kind, u
 	return rc;
 }
 
-/* The text comes from outside and may reach a terminal through the error message. */
+/* Returns 1 if the text, which comes from outside, could control a terminal that shows it in a
+ * message. */
 static int holds_control_bytes(const char *text, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
@@ -366,15 +367,15 @@ static int holds_control_bytes(const char *text, size_t n)
 	return 0;
 }
 
-/* Returns the length of a word of a recipe, limited to the room in a message. */
+/* Returns the length of a word of a recipe, limited to the space in a message. */
 static int word_length(const char *word)
 {
 	size_t n = strcspn(word, " ");
 	return n < 80 ? (int)n : 80;
 }
 
-/* A different recipe is recognised by its text, any other difference of the model only by the
- * digest. */
+/* Compares the recipe by its text, so that a message can name the difference. Other differences of
+ * the model are only found by the digest. */
 static int get_recipe(struct checkpoint_file *f, uint64_t schema)
 {
 	const char *part = section_text(SECTION_RECIPE, 0);
@@ -411,7 +412,7 @@ static int get_recipe(struct checkpoint_file *f, uint64_t schema)
 	return 0;
 }
 
-/* Reads one buffer after another. Nothing outside of the buffer is written unless store is set. */
+/* Reads the values through the buffer. They are stored only if `store` is set. */
 static int get_values(struct checkpoint_file *f, const struct checkpoint_section *s, int store)
 {
 	const char *part = section_text(s->kind, s->id);
@@ -474,7 +475,7 @@ static int read_sections(struct checkpoint_file *f, int store)
 static int open_regular(struct checkpoint_file *f)
 {
 	struct stat st;
-	/* Opening a FIFO must not block a rank. */
+	/* Opening a FIFO must not block. */
 	f->fd = open(f->path, O_RDONLY | O_CLOEXEC | O_NONBLOCK);
 	if (f->fd < 0)
 		return durable_failed("open", f->path);
@@ -541,7 +542,7 @@ int checkpoint_bytes_peek(const uint8_t *bytes, uint64_t n, uint64_t *step_out,
 	return 0;
 }
 
-/* The last four bytes are the CRC of the whole, which LATEST records for a file. */
+/* The last four bytes are the CRC of all other bytes, which LATEST records for a file. */
 int checkpoint_bytes_open(const uint8_t *bytes, uint64_t n,
 			  const struct checkpoint_identity *identity,
 			  const struct checkpoint_section *sections, uint32_t n_sections,

@@ -29,11 +29,11 @@
 enum {
 	CHECKPOINT_VERSION = 1,
 	CHECKPOINT_HEADER_BYTES = 72,
-	CHECKPOINT_SECTION_BYTES = 24 /* the bytes of a section besides its payload */
+	CHECKPOINT_SECTION_BYTES = 24 /* bytes of a section in addition to its payload */
 };
 
 enum section_kind {
-	SECTION_RECIPE = 1, /* text, which checkpoint_file.c itself writes and compares */
+	SECTION_RECIPE = 1, /* text, which only checkpoint_file.c writes and compares */
 	/* numbers: the bits of the learning rate, and in bit 32 whether a new reference is
 	 * needed */
 	SECTION_WORKER,
@@ -53,14 +53,15 @@ enum section_kind {
 	SECTION_WORKER_CENSUS = 16, /* numbers of census_save_worker() and census_save_shard() */
 	SECTION_SHARD_CENSUS,
 	SECTION_WORKER_GUARD, /* numbers: guard_save() */
-	SECTION_SHARD_GUARD   /* numbers: how often the density was doubled */
+	SECTION_SHARD_GUARD   /* number: how often the density was doubled */
 };
 
-/* A section: the values to write, or the memory to read into. One table serves both. */
+/* A section: the values to write, or the memory to read into. Writers and readers use the same
+ * table. */
 struct checkpoint_section {
 	enum section_kind kind;
 	uint32_t id;
-	uint64_t count; /* of values or numbers */
+	uint64_t count; /* number of values or numbers */
 	float *values;  /* finite values; if NULL, the section has numbers */
 	uint64_t *numbers;
 };
@@ -76,34 +77,34 @@ struct checkpoint_identity {
 /* The size and checksum of a file, as LATEST records them. */
 struct checkpoint_sum {
 	uint64_t bytes;
-	uint32_t crc; /* its last CRC field */
+	uint32_t crc; /* the last CRC field of the file */
 };
 
 /* Writes the file durably. Fails with SLUICE_EIO, SLUICE_ENOMEM, or SLUICE_ENUMERIC if a value is
- * not finite. In that case the run has diverged, and the checkpoint must not replace a checkpoint
- * that can be restored. A failure leaves no file. */
+ * not finite. In the last case the run has diverged, and its checkpoint must not replace one that
+ * can be restored. A failure leaves no file. */
 int checkpoint_file_write(const char *path, const struct checkpoint_identity *identity,
 			  const struct checkpoint_section *sections, uint32_t n_sections,
 			  struct checkpoint_sum *sum_out);
 
 struct checkpoint_file;
 
-/* Opens and reads the whole file, and compares it with the expectation: exactly these sections in
- * this order. values[] are not changed; numbers[] are filled, and the caller checks them.
- * SLUICE_EIO: the file cannot be read. SLUICE_EWIRE: it is damaged, or is not the file that LATEST
- * names; the message has file and section. SLUICE_EINVAL: it was made for another shape of the job,
- * model or recipe; the message has both. SLUICE_ENOMEM. */
+/* Opens and reads the whole file, and checks that it has exactly these sections in this order.
+ * values[] are not changed; numbers[] are filled, and the caller checks them. SLUICE_EIO: the file
+ * cannot be read. SLUICE_EWIRE: it is damaged, or is not the file that LATEST names; the message
+ * has file and section. SLUICE_EINVAL: it was made for another shape of the job, model or recipe;
+ * the message has both. SLUICE_ENOMEM. */
 int checkpoint_file_open(const char *path, const struct checkpoint_identity *identity,
 			 const struct checkpoint_section *sections, uint32_t n_sections,
 			 const struct checkpoint_sum *sum, struct checkpoint_file **file_out);
 /* Fills values[] of all sections, and repeats every check. If this fails, because the file changed
  * meanwhile or the disk failed, values[] are unspecified. */
 int checkpoint_file_load(struct checkpoint_file *file);
-/* The same content in memory, for programs that write it to their files. Its size depends only
- * on the shape of the model. */
+/* These functions handle the same content in memory, for programs that write it to their files. Its
+ * size depends only on the shape of the model. */
 uint64_t checkpoint_bytes_size(const char *recipe, const struct checkpoint_section *sections,
 			       uint32_t n_sections);
-/* Writes exactly checkpoint_bytes_size() bytes. SLUICE_ENOMEM or SLUICE_ENUMERIC. */
+/* Writes exactly checkpoint_bytes_size() bytes. Fails with SLUICE_ENOMEM or SLUICE_ENUMERIC. */
 int checkpoint_bytes_write(uint8_t *out, const struct checkpoint_identity *identity,
 			   const struct checkpoint_section *sections, uint32_t n_sections);
 /* Reads step and generation, which are not validated before checkpoint_bytes_open(). Returns 0 or
@@ -115,7 +116,8 @@ int checkpoint_bytes_open(const uint8_t *bytes, uint64_t n,
 			  const struct checkpoint_identity *identity,
 			  const struct checkpoint_section *sections, uint32_t n_sections,
 			  struct checkpoint_file **file_out);
-/* For the caller's check of numbers[]: SLUICE_EWIRE with a message that names file and section. */
+/* Refuses numbers[] that the caller found invalid: SLUICE_EWIRE with a message that names file and
+ * section. */
 int checkpoint_file_refuse(const struct checkpoint_file *file,
 			   const struct checkpoint_section *section, const char *why);
 void checkpoint_file_close(struct checkpoint_file **file);

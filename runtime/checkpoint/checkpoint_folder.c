@@ -190,7 +190,7 @@ static void warn(const char *what, const char *path)
 		 errno_text(errno));
 }
 
-/* Each draft of LATEST has a unique name. Two ranks may write drafts at the same time if one of
+/* Makes a unique name for a draft of LATEST. Two ranks may write drafts at the same time if one of
  * them was stopped and has not noticed that the other is now the leader. */
 static int draft_name(char draft[DRAFT_BYTES])
 {
@@ -201,7 +201,7 @@ static int draft_name(char draft[DRAFT_BYTES])
 	return 0;
 }
 
-/* Removes the drafts of ranks that were stopped or have ended, so that a rank that resumes has no
+/* Removes the drafts of ranks that were stopped or have ended. A rank that resumes then has no
  * draft that could replace LATEST. */
 static void remove_other_drafts(const char *dir, const struct durable *own)
 {
@@ -300,7 +300,8 @@ static const char *next_line(const char *at)
 	return end ? end + 1 : at + strlen(at);
 }
 
-/* Parses leniently, because the comparison with the printed text refuses everything else. */
+/* Parses leniently, because the caller compares the printed manifest with the text and refuses
+ * everything else. */
 static int parse_manifest(const char *path, const char *text, size_t bytes,
 			  struct checkpoint_manifest *m)
 {

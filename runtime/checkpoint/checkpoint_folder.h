@@ -41,8 +41,8 @@ void checkpoint_path(const struct checkpoint_place *place, uint32_t rank,
 
 /* Makes this generation the valid one. After SLUICE_EIO the previous generation is still valid, or
  * this one if only the last synchronization failed; both are complete. still() (may be NULL) is
- * called after everything is written, directly before LATEST is replaced. If still() does not
- * return 0, LATEST is not replaced, and the result of still() is returned. */
+ * called after everything is written, directly before LATEST is replaced. If it returns another
+ * value than 0, LATEST is not replaced, and that value is returned. */
 int checkpoint_manifest_write(const char *dir, const struct checkpoint_manifest *manifest,
 			      int (*still)(void *context), void *context);
 /* Fails with SLUICE_EIO if there is no manifest or it cannot be read, and with SLUICE_EWIRE if it
@@ -53,10 +53,11 @@ int checkpoint_manifest_read(const char *dir, struct checkpoint_manifest *manife
 void checkpoint_drop(const struct checkpoint_place *place);
 /* Lists the other generations: the previous one, and the remains of interrupted checkpoints. Only
  * directories named as above are listed. The list is made before LATEST names this generation, and
- * the directories are removed after. So a rank that is stopped in between, and resumes after the
- * others have continued without it, removes none of their directories. Failures are warnings. */
+ * the directories are removed afterwards. If a rank is stopped in between and resumes after the
+ * others have continued without it, it therefore removes none of their directories. Failures are
+ * warnings. */
 struct checkpoint_others *checkpoint_others(const struct checkpoint_place *place);
-/* Frees the list. With outdated, first removes the generations on it. */
+/* Frees the list. With outdated, first removes the generations in it. */
 void checkpoint_clean(const struct checkpoint_place *place, struct checkpoint_others **list,
 		      int outdated);
 #endif

@@ -28,7 +28,7 @@ void meeting_heard(const struct meeting *m, int rank, struct word *out)
 	const uint8_t *row = m->heard + (size_t)rank * ROW_BYTES;
 	out->status = (int32_t)get_le32(row);
 	if (out->status > 0 || out->status < SLUICE_EIO)
-		out->status = SLUICE_EWIRE; /* the status is not an error code */
+		out->status = SLUICE_EWIRE; /* the status that a peer sent is not an error code */
 	out->model = get_le32(row + 4);
 	out->step = get_le64(row + 8);
 	out->digest = get_le64(row + 16);
@@ -41,8 +41,8 @@ void meeting_heard(const struct meeting *m, int rank, struct word *out)
 		blank_controls(out->text);
 }
 
-/* Fails the job because a rank cannot or will not take part, so that the others do not wait for
- * it. */
+/* Fails the job because rank `culprit` cannot or will not take part, so that the others do not wait
+ * for it. */
 static int refuse_to_meet(sluice_model *model, int culprit, const char *why)
 {
 	sluice_job *job = model->job;
@@ -86,8 +86,8 @@ int meeting_open(sluice_model *model, enum collective op, struct meeting **out)
 	return 0;
 }
 
-/* Makes a round: all ranks send m->mine, with the thread's last error after a failure. sums: the
- * sums of each receiver's file, or NULL. Fails only if the job does. */
+/* Makes a round: all ranks send m->mine, and after a failure also the thread's last error. sums:
+ * the sums of each receiver's file, or NULL. Fails only if the job does. */
 static int speak(struct meeting *m, const struct checkpoint_sum *sums)
 {
 	const sluice_job *job = m->model->job;
@@ -135,7 +135,7 @@ int meeting_judge(struct meeting *m)
 	return rc ? rc : verdict(m);
 }
 
-/* Compares the rows; every rank has the same rows and gets the same result. */
+/* Compares the rows. Every rank has the same rows and gets the same result. */
 static int compare_terms(struct meeting *m, const char *function)
 {
 	const sluice_job *job = m->model->job;

@@ -14,11 +14,11 @@ _Static_assert((int)CHECKPOINT_DIR_BYTES <= (int)ROW_TEXT_BYTES &&
 
 /* A rank's message in one round. */
 struct word {
-	int status; /* 0 or SLUICE_E*, in which case text is the error message */
+	int status; /* 0 or SLUICE_E*; in the latter case, text is the error message */
 	uint32_t model;
 	uint64_t step;
 	uint64_t digest; /* digest of the directory's text as the application passed it */
-	uint64_t bytes;  /* size of a file: the sender's, or (restore, rank 0) the receiver's */
+	uint64_t bytes;  /* size of a file: the sender's, or if rank 0 restores, the receiver's */
 	uint32_t crc;
 	uint32_t generation;
 	char text[ROW_TEXT_BYTES]; /* rank 0: the absolute path of the directory */
@@ -31,22 +31,22 @@ struct meeting {
 	struct word mine;
 	struct word terms; /* the leader's place and step */
 	int leader;        /* round_leader() of the last round */
-	int complete;      /* no worker had been lost before */
+	int complete;      /* 1 if no worker was lost before */
 	struct checkpoint_place place;
-	int lost; /* the last round failed with the job, and other ranks may still be working */
+	int lost; /* 1: the last round failed with the job, and other ranks may still be working */
 };
 
 int meeting_open(sluice_model *model, enum collective op, struct meeting **out);
 void meeting_close(struct meeting **m);
-/* Copies the rank's message of the last round to *out; all zeros if the rank is lost. */
+/* Copies the rank's message of the last round to *out, or zeros if the rank is lost. */
 void meeting_heard(const struct meeting *m, int rank, struct word *out);
-/* Makes a round, in which all ranks send m->mine. Returns 0 if all ranks could do their part, else
- * the code of the first rank that could not. Every rank gets the same result. A rank that failed
- * keeps its own message. */
+/* Makes a round, in which all ranks send m->mine. Returns 0 if all ranks could do their part,
+ * otherwise the code of the first rank that could not. Every rank gets the same result. A rank that
+ * failed keeps its own message. */
 int meeting_judge(struct meeting *m);
 /* Makes the first round, in which every rank receives the leader's step and place, or the reason
- * for a failure. The leader sends its directory in m->mine.text. *again_out: the new leader is a
- * rank that did not send a directory, so all ranks repeat the round. */
+ * for a failure. The leader sends its directory in m->mine.text. *again_out becomes 1 if the new
+ * leader is a rank that did not send a directory; all ranks then repeat the round. */
 int meeting_agree(struct meeting *m, const struct checkpoint_sum *sums, const char *function,
 		  int *again_out);
 #endif

@@ -47,8 +47,8 @@ int durable_open(struct durable *file, const char *path, const char *draft)
 			0600);
 	if (file->fd < 0)
 		return durable_failed("open", file->temporary);
-	/* Sets the mode, because a crash may have left the file with another one. A file system
-	 * without modes refuses this. */
+	/* Sets the mode, because a crash may have left a file with another mode. File systems
+	 * without modes refuse this. */
 	fchmod(file->fd, 0600);
 	return 0;
 }
@@ -78,8 +78,8 @@ int durable_write(struct durable *file, const void *bytes, size_t n)
 		if (written < 0 && errno == EINTR)
 			continue;
 		if (written == 0)
-			errno = ENOSPC; /* writing to a regular file takes at least one byte or
-					   reports why it cannot */
+			errno = ENOSPC; /* write() to a regular file returned 0, which means that
+					   nothing fits */
 		if (written <= 0)
 			return abandon_after(file, "write");
 		at += written;
@@ -131,8 +131,8 @@ int durable_sync_folder(const char *path)
 	int failed = fsync(fd), err = errno;
 	close(fd);
 	errno = err;
-	/* File systems that cannot synchronise directories return one of these errors. They offer
-	 * no better way to make names permanent. */
+	/* File systems that cannot synchronise directories return one of these errors. They have no
+	 * better way to make names permanent. */
 	if (failed && err != EINVAL && err != EOPNOTSUPP)
 		return durable_failed("fsync", path);
 	return 0;

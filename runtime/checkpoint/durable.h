@@ -12,11 +12,11 @@ enum { DURABLE_PATH_BYTES = 1024 };
 struct durable {
 	char path[DURABLE_PATH_BYTES];
 	char temporary[DURABLE_PATH_BYTES]; /* path + draft + ".tmp" */
-	int fd;                             /* -1: nothing is open, and no temporary file exists */
+	int fd;                             /* -1: no file is open, and no temporary file exists */
 };
 
-/* Each returns 0, or SLUICE_EIO with a message that names path, call, reason and remedy. A failure
- * abandons the file: the temporary file is closed and removed, and an earlier file at path is not
+/* Each function returns 0, or SLUICE_EIO with a message that names path, call, reason and remedy.
+ * After a failure the temporary file is closed and removed, and an earlier file at path is not
  * changed. The exception is a failure of the last synchronization in durable_commit(): path then
  * already has the complete new contents. */
 int durable_open(struct durable *file, const char *path, const char *draft);

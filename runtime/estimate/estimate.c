@@ -73,9 +73,9 @@ SLUICE_API int sluice_subset_bit(uint64_t seed, uint64_t server, uint32_t sample
 	return is_member(four, sample);
 }
 
-/* Server i adds +1 to p_j if j's membership agrees with its bit, else -1: certain for j = its
- * sample, even odds for any other j. So E p'_j = p_j, the variance is (1 - p_j^2) / N, and E |p' -
- * p|_2^2 <= n / N. */
+/* Server i adds +1 to p_j if j's membership agrees with its bit, otherwise -1. For j = its sample
+ * they always agree; for any other j the odds are even. So E p'_j = p_j, the variance is (1 -
+ * p_j^2) / N, and E |p' - p|_2^2 <= n / N. */
 SLUICE_API int sluice_estimate_bits(uint64_t seed, const uint8_t *bit, size_t servers, uint32_t n,
 				    double *p)
 {
@@ -116,9 +116,9 @@ static void add_end(uint32_t *end, size_t *n, uint32_t at)
 		end[(*n)++] = at;
 }
 
-/* With r = (N + 1) / I samples per interval, the interval that contains a given border of p has a
- * mass of (r + 1) / (N + 1) on average, and treating it as flat costs at most twice that. An
- * element that is the place of two cuts becomes its own interval. */
+/* With r = (N + 1) / I samples per interval, the interval that contains a given step of p has a
+ * mass of (r + 1) / (N + 1) on average. Treating it as flat costs at most twice that. An element at
+ * which two cuts fall becomes its own interval. */
 SLUICE_API int sluice_intervals_cut(const uint32_t *sample, size_t servers, uint32_t n,
 				    size_t intervals, uint32_t *end, size_t *intervals_out)
 {
@@ -156,7 +156,7 @@ SLUICE_API int sluice_intervals_cut(const uint32_t *sample, size_t servers, uint
 	return 0;
 }
 
-/* For a non-increasing p: treating interval j, of length l_j, as flat costs at most l_j times the
+/* If p does not increase, treating interval j, of length l_j, as flat costs at most l_j times the
  * decrease of p over it. Summation by parts turns the total into the sum of (l_j - l_(j-1)) p(begin
  * of j). Each increase of the length by one comes after a run of intervals with a mass of at least
  * p(begin) / (1.45 growth), so the total is at most 2 growth. */
@@ -201,8 +201,8 @@ SLUICE_API size_t sluice_interval_of(const uint32_t *end, size_t intervals, uint
 	return low;
 }
 
-/* On I intervals, the expected error of their masses is at most sqrt(I / N), plus the part of p
- * that is not flat within them. */
+/* For I intervals, the expected error of their masses is at most sqrt(I / N). The error of p is at
+ * most that plus the part of p that is not flat within intervals. */
 SLUICE_API int sluice_estimate_intervals(const uint32_t *end, const uint64_t *count,
 					 size_t intervals, uint32_t n, double *p)
 {
