@@ -16,9 +16,9 @@
 #include <string.h>
 
 struct agreed {
-	uint32_t *room; /* of all supports */
+	uint32_t *room; /* positions in all supports */
 	struct support {
-		uint32_t *index, n; /* room for the shard's support_capacity */
+		uint32_t *index, n; /* allocated for the shard's support_capacity */
 	} of[];
 };
 
@@ -69,9 +69,9 @@ const uint32_t *agree_support(const struct agreed *agreed, uint32_t shard, uint3
 	return support->index;
 }
 
-/* One worker selects for all. Each other worker sends a message without coordinates, which tells
- * the shard that it is ready. The shard keeps only its newest publication, so it must not publish
- * before all workers have read the previous one. */
+/* One worker selects for all. Each other worker sends a message without coordinates, which means
+ * that it is ready. The shard keeps only its newest publication, so it must not publish before all
+ * workers have read the previous one. */
 int agree_send_indices(struct worker *w, const struct signal *signal)
 {
 	const struct layout *l = w->layout;
@@ -101,8 +101,8 @@ int agree_send_indices(struct worker *w, const struct signal *signal)
 	return 0;
 }
 
-/* A cell of this shard's sketch is not finite: reports the coordinate, if a single one is to
- * blame. */
+/* Reports a cell of this shard's sketch that is not finite, with its coordinate if a single one is
+ * the cause. */
 static int sketch_overflowed(struct worker *w, const struct shard_layout *at)
 {
 	const size_t i = first_nonfinite(worker_residual(w) + at->begin, at->span);
@@ -132,7 +132,7 @@ int agree_send_sketches(struct worker *w, const struct signal *signal)
 
 int agree_send_values(struct worker *w, const struct signal *signal)
 {
-	/* With up=sketch, a shard may publish fewer coordinates than it asked for, so the
+	/* With up=sketch, a shard may publish fewer coordinates than it has requested, so the
 	 * residual is settled when the publication arrives (clear_published). */
 	const int settles = selection_kinds[w->rules.recipe->up.select].exchange == EXCHANGE_LEADER;
 	float *values = compressor_entries(w->compressor).value;
@@ -172,8 +172,8 @@ int agree_apply_support(struct worker *w, uint32_t shard, const struct message *
 	return 0;
 }
 
-/* For up=sketch: clears the residual, and the momentum if it is masked, at the published
- * coordinates. */
+/* For up=sketch: clears the residual at the published coordinates, and the momentum if it is
+ * masked. */
 static int clear_published(struct worker *w, uint32_t shard, const uint32_t *index,
 			   const struct entries *got, const struct message *m)
 {
@@ -189,7 +189,7 @@ static int clear_published(struct worker *w, uint32_t shard, const uint32_t *ind
 		const uint64_t j = at->begin + (index ? index[i] : i);
 
 		if (!index && got->value[i] == 0)
-			continue; /* a coordinate between two published ones */
+			continue; /* this coordinate lies between two published ones */
 		residual[j] = 0;
 		if (velocity && w->rules.recipe->mask)
 			velocity[j] = 0;

@@ -9,16 +9,16 @@
 
 struct agreed; /* worker.agreed is NULL if the recipe agrees on no support */
 
-/* Returns the support of this step at a shard: *n_out positions, which count from the shard's first
+/* Returns this step's support of a shard: *n_out positions, relative to the shard's first
  * coordinate. */
 const uint32_t *agree_support(const struct agreed *agreed, uint32_t shard, uint32_t *n_out);
 
-/* Each function makes the messages of one up phase. The table of payloads in worker.c lists
- * them. */
+/* Each function makes the messages of one up phase, as a row of the table of payloads in
+ * worker.c. */
 int agree_send_indices(struct worker *w, const struct signal *signal);
 int agree_send_sketches(struct worker *w, const struct signal *signal);
 int agree_send_values(struct worker *w, const struct signal *signal);
-/* Stores the support that a shard published. The entries are its coordinates. */
+/* Stores the support that a shard published: the coordinates in the compressor's entries. */
 int agree_apply_support(struct worker *w, uint32_t shard, const struct message *m,
 			const struct entries *got);
 

@@ -14,9 +14,9 @@
 
 struct async {
 	float *anchor;
-	uint32_t anchors; /* before this one */
+	uint32_t anchors; /* number of anchors before the current one */
 	uint64_t awaited;
-	int parked; /* the shards do not count on this worker */
+	int parked; /* 1: shards do not wait for this worker */
 };
 
 static int async_used(const struct worker *w)
@@ -39,7 +39,7 @@ static void async_close(struct worker *w)
 	w->async = NULL;
 }
 
-/* The shards do not count on this worker until it begins. */
+/* Until the worker begins, shards do not wait for it. */
 static void async_restart(struct worker *w)
 {
 	w->async->parked = 1;
@@ -55,7 +55,7 @@ static void async_begin(struct worker *w, const float *params)
 
 /* ---- answers ---------------------------------------------------------------- */
 
-/* The next message is a push, or a request for parameters. A pull waits for the answer to it. */
+/* The next message is a push, or a request for parameters. A pull waits for the answer. */
 static void async_step_begins(struct worker *w)
 {
 	struct async *a = w->async;
@@ -74,8 +74,7 @@ uint64_t async_awaited(const struct worker *w)
 	return w->async->awaited;
 }
 
-/* Returns 1 if the last message was the push before an anchor, so that its answer is that
- * anchor. */
+/* Returns 1 if the last message was the push before an anchor, so that its answer is the anchor. */
 static int expects_anchor(const struct worker *w)
 {
 	return w->step.state == STEP_PUSHED &&
@@ -86,7 +85,7 @@ void async_expect(const struct worker *w, uint32_t shard, struct message_expect 
 {
 	(void)shard;
 	want->kind = expects_anchor(w) ? MESSAGE_SNAPSHOT : MESSAGE_DELTA;
-	want->step = MESSAGE_ANY; /* the step field holds the version, which only the shard knows */
+	want->step = MESSAGE_ANY; /* this field holds the version, which only the shard knows */
 	want->phase = 0;
 }
 
@@ -130,7 +129,7 @@ static void async_pulled(struct worker *w)
 	w->async->anchors += (unsigned)expects_anchor(w);
 }
 
-/* ---- messages of a worker other than gradients ------------------------------------ */
+/* ---- messages without a gradient ----------------------------------------------- */
 
 int async_ask(struct worker *w)
 {

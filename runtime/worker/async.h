@@ -7,26 +7,26 @@
 #define RUNTIME_WORKER_ASYNC_H
 #include "worker/hooks.h"
 
-struct async; /* worker.async is NULL unless the recipe says when=async */
+struct async; /* worker.async is NULL unless the recipe has when=async */
 
-/* ---- a closing (a row of worker.c): how a worker takes the answer to its message ---- */
+/* ---- a closing (a row in worker.c): how a worker handles the answer to its message ---- */
 /* Returns the number of the message whose answer a pull waits for. */
 uint64_t async_awaited(const struct worker *w);
 /* Sets the conditions that an answer to the last message must meet. */
 void async_expect(const struct worker *w, uint32_t shard, struct message_expect *want);
-/* Returns NULL, or why the answer is refused. */
+/* Returns NULL, or the reason why the answer is refused. */
 const char *async_judge(const struct worker *w, uint32_t shard, const struct message *m);
-/* Computes the shard's part of the target from the entries of an answer. */
+/* Computes the shard's part of the target from the answer in the compressor's entries. */
 int async_apply(struct worker *w, uint32_t shard, const struct message *m,
 		const struct entries *got);
-/* Returns the shard's version in an answer. The worker's next push is based on this version. Only
- * the shard counts versions. */
+/* Returns the shard's version in an answer, on which the worker's next push is based. Only the
+ * shard counts versions. */
 uint64_t async_base(const struct message *m);
 
-/* For a pull without a push: stages a message that asks each shard for its newest parameters.
+/* For a pull without a push: stages messages that request the newest parameters from all shards.
  * The worker is then no longer parked. */
 int async_ask(struct worker *w);
-/* Informs the shards that they need not wait for this worker, unless they were informed already.
+/* Informs the shards that they need not wait for this worker, unless they were already informed.
  * Token held. */
 int async_park(struct worker *w);
 

@@ -11,44 +11,45 @@
 struct compressor_ops {
 	int on_device;
 	/* ---- a push ---- */
-	/* Folds a whole gradient. Returns what signal_fold() returns. */
+	/* Folds a whole gradient. Returns the result of signal_fold(). */
 	int (*fold)(struct worker *w, const struct vector *grad, const struct vector *before,
 		    struct signal *out);
-	/* Ends the call of a push whose messages are made after the call. push: the stopwatch lap
-	 * of the push. */
+	/* Ends the call of a push whose messages are made after the call. push: the lap that
+	 * measures the push. */
 	int (*leave)(struct worker *w, const struct lap *push);
-	/* Picks coordinates and emits the messages of an up phase. On failure nothing is posted. */
+	/* Picks coordinates and emits the messages of an up phase. On failure no message is
+	 * posted. */
 	int (*emit)(struct worker *w, enum phase_payload payload, const struct signal *signal);
 	/* Returns 1 if the messages of the phase are staged. Token held. */
 	int (*staged)(struct worker *w);
-	/* Clears the residual, and the momentum if it is masked, at the n published coordinates of
-	 * a shard (up=sketch). index NULL: the coordinates whose value in got is not zero. */
+	/* For up=sketch: clears the residual at the n published coordinates of a shard, and the
+	 * momentum if it is masked. index NULL: the coordinates whose value in got is not zero. */
 	int (*clear)(struct worker *w, const struct shard_layout *at, const uint32_t *index,
 		     const struct entries *got, uint32_t n);
 	/* Returns 1 if deltas must be in the memory that half_land() returns. */
 	int (*lands)(const struct worker *w);
 
 	/* ---- a push whose call has returned ---- */
-	/* Advances the push as far as possible without waiting. Called by any thread, token
+	/* Advances the push as far as possible without waiting. Any thread may call it. Token
 	 * held. */
 	void (*advance)(struct worker *w);
-	/* Returns 1 if advance() has something to do, or will have. */
+	/* Returns 1 if advance() has work now or will have some. */
 	int (*works)(const struct worker *w);
-	/* Wait until everything is posted. Only the application's calls may use them. park() is
-	 * called with the token held. */
+	/* Wait until everything is posted. Only calls of the application use them. park() is called
+	 * with the token held. */
 	int (*await)(struct worker *w);
 	int (*park)(struct worker *w);
-	/* Writes to text what the push is waiting for. Returns 0 if it is not waiting. */
+	/* Writes what the push is waiting for to text. Returns 0 if it is not waiting. */
 	int (*busy)(const struct worker *w, char *text, size_t cap);
 
 	/* ---- residual and momentum ---- */
 	/* Copies residual and momentum to host memory. */
 	int (*fetch)(struct worker *w);
-	/* Moves residual and momentum to host memory. From then on gradients are compressed
-	 * there. */
+	/* Moves residual and momentum to host memory, where gradients are compressed from then
+	 * on. */
 	int (*come_home)(struct worker *w);
-	/* Called when residual and momentum in host memory have become newer than those elsewhere.
-	 */
+	/* Called when residual and momentum in host memory have become newer than those on the
+	 * device. */
 	void (*renewed)(struct worker *w);
 };
 
@@ -114,8 +115,8 @@ static inline int worker_lands(const struct worker *w)
 	return ops->lands && ops->lands(w);
 }
 
-/* Returns 1 if the step advances without a call of the application: a push on a device, or a pull
- * in ranges. */
+/* Returns 1 if the step advances between calls of the application: a push on a device, or a pull in
+ * ranges. */
 static inline int worker_goes_on(const struct worker *w)
 {
 	const struct compressor_ops *ops = w->ops;

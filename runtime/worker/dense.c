@@ -21,9 +21,9 @@
 
 /* ---- push ------------------------------------------------------------------ */
 
-/* Computes the values to send at n coordinates, adding them up as signal.c would. If grad is the
+/* Computes the values to send at n coordinates, with the additions of signal.c. If grad is the
  * residual, the application has already added its gradient (sluice_accumulator). Returns 0, or
- * SLUICE_ENUMERIC if a value is not finite: worker.overflowed is then the first such coordinate,
+ * SLUICE_ENUMERIC if a value is not finite. worker.overflowed is then the first such coordinate,
  * and the residual has not changed. */
 static int signal_piece(struct worker *w, uint64_t at, const float *grad, uint32_t n, float scale,
 			float *value)
@@ -39,8 +39,8 @@ static int signal_piece(struct worker *w, uint64_t at, const float *grad, uint32
 	if (finite < n) {
 		return step_fail(&w->step, at + finite);
 	}
-	/* Everything is sent, so the residual becomes zero. It is zero already in all steps but
-	 * the first. */
+	/* Everything is sent, so the residual becomes zero. After the first step it is zero
+	 * already. */
 	for (uint32_t i = 0; remembers && i < n; i++)
 		any |= float_bits(residual[i]);
 	if (any)
@@ -48,7 +48,7 @@ static int signal_piece(struct worker *w, uint64_t at, const float *grad, uint32
 	return 0;
 }
 
-/* Returns 0, or an error if a value is not finite. Nothing has been posted then. */
+/* Returns 0, or an error if a value is not finite. On error no message has been posted. */
 static int encode(struct worker *w, uint32_t shard, const struct vector *grad, float scale)
 {
 	const struct shard_layout *at = &w->layout->shards[shard];
@@ -84,12 +84,12 @@ int dense_push(struct worker *w, const struct vector *grad)
 	const float scale = update_pushed(w->rules.update, w->step.lr);
 
 	step_leave_out(&w->step, 0);
-	/* Other ranks' shards come first, because those ranks wait for the data. The data of this
-	 * rank's own shards comes last and is still in the cache when they read it. */
+	/* Other ranks' shards come first, because those ranks wait for the data. The data for this
+	 * rank's shards comes last, and is still in the cache when they read it. */
 	for (int own = 0; own < 2; own++)
 		for (uint32_t s = 0; s < w->layout->n_shards; s++) {
 			if (home_is_here(w->model.home, s) == own && encode(w, s, grad, scale)) {
-				/* The gradient itself may be to blame, or the residual to which it
+				/* The cause may be the gradient itself, or the residual to which it
 				 * was added. */
 				int rc = signal_judge_sum(w, grad);
 				return rc ? rc : signal_overflowed(w, 0);
@@ -107,7 +107,7 @@ int dense_push(struct worker *w, const struct vector *grad)
 
 /* ---- pull ------------------------------------------------------------------ */
 
-/* Returns 1 if a message can be added directly from the memory in which its owner wrote it. */
+/* Returns 1 if a message can be added directly from the memory to which its owner wrote it. */
 static int pull_fits(const struct worker *w, uint32_t shard, const uint8_t *entry,
 		     const struct dense_expect *expect, struct message *m, uint32_t *crc)
 {
@@ -120,9 +120,9 @@ static int pull_fits(const struct worker *w, uint32_t shard, const uint8_t *entr
 }
 
 /* Adds the payload while checking it, so that another rank's memory is read only once. The checksum
- * is known only after everything was added, so a wrong one ends the job and the target is useless.
+ * is known only after everything was added. If it is wrong, the job ends and the target is useless.
  * A correct owner does not write to the entry meanwhile, because its next publication needs this
- * worker's next push. Returns NULL, or why the payload is refused. */
+ * worker's next push. Returns NULL, or the reason why the payload is refused. */
 static const char *add_checked(const struct worker *w, const uint8_t *payload, uint32_t span,
 			       uint32_t payload_crc, uint64_t first)
 {
@@ -140,9 +140,9 @@ static const char *add_checked(const struct worker *w, const uint8_t *payload, u
 	return nonfinite ? message_nonfinite : NULL;
 }
 
-/* Checks the payload while moving it to memory that the device reads. So it is read only once, and
- * nothing is added unless all of it is correct. Returns 0, or an error of the device. *why becomes
- * NULL, or why the payload is refused. */
+/* Checks the payload while copying it to memory that the device reads. Thereby it is read only
+ * once, and nothing is added unless all of it is correct. Returns 0, or an error of the device.
+ * *why becomes NULL, or the reason why the payload is refused. */
 static int move_to_device(struct worker *w, const struct message *m, const uint8_t *payload,
 			  uint32_t payload_crc, const char **why)
 {
@@ -165,7 +165,7 @@ static int move_to_device(struct worker *w, const struct message *m, const uint8
 	return *why ? 0 : target_add(w, at->begin, NULL, to.value, m->span);
 }
 
-/* Adds a payload from a log that is mapped here. */
+/* Adds a payload from a log that this process has mapped. */
 static int add_entry(struct worker *w, const struct message *m, const uint8_t *payload,
 		     uint32_t crc, const char **why)
 {
@@ -176,7 +176,7 @@ static int add_entry(struct worker *w, const struct message *m, const uint8_t *p
 		return move_to_device(w, m, payload, crc, why);
 	if (!home_is_here(w->model.home, m->shard))
 		*why = add_checked(w, payload, m->span, crc, at->begin);
-	else /* this rank's own log: only this rank can write it, and it wrote only finite values */
+	else /* this rank's own log, to which only this rank writes, and only finite values */
 		target_add(w, at->begin, NULL, (const float *)(const void *)payload, m->span);
 	return 0;
 }
@@ -224,7 +224,7 @@ int dense_pull_read(struct worker *w, uint32_t shard, const struct dense_expect 
 	rc = move_to_device(w, m, entry + MESSAGE_HEADER_BYTES, crc, &why);
 	if (rc)
 		return device_ends(w, rc);
-	/* otherwise the READ found it half written, or the caller refuses it and names the
+	/* otherwise the READ found a half-written entry, or the caller refuses it and names the
 	 * sender */
 	return !why;
 }

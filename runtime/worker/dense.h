@@ -5,20 +5,20 @@
 #include "model/model.h"
 #include "worker/signal.h"
 
-/* Checks, encodes and posts grad for all shards. Returns what signal_fold() returns. */
+/* Checks, encodes and posts grad for all shards. Returns the result of signal_fold(). */
 int dense_push(struct worker *w, const struct vector *grad);
 /* The conditions that a publication must meet. welcome() returns NULL, or the reason why the
- * publication may not come now. */
+ * publication is not expected now. */
 struct dense_expect {
 	struct message_expect want;
 	const char *(*welcome)(const struct worker *w, uint32_t shard, const struct message *m);
 };
 /* Adds a shard's publication to the target directly from the owner's log, if it meets the
  * conditions. Returns 1 if it was added (*m is its header) or if the job has failed. Returns 0 if
- * it must be READ and validated first. Token held. */
+ * the caller must READ and validate it first. Token held. */
 int dense_pull(struct worker *w, uint32_t shard, const struct dense_expect *expect,
 	       struct message *m);
-/* Does the same with a publication that a READ has fetched, for parameters on a device. Returns 0
+/* As dense_pull(), for parameters on a device and a publication that a READ has fetched. Returns 0
  * if the caller must handle the publication. */
 int dense_pull_read(struct worker *w, uint32_t shard, const struct dense_expect *expect,
 		    struct message *m);

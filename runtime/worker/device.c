@@ -41,7 +41,7 @@ int on_device_open(struct worker *w, void *stream)
 	return 0;
 }
 
-/* Called before memory is freed to which the device may still write. */
+/* Called before freeing memory to which the device may still write. */
 static void abandon(struct worker *w)
 {
 	sluice_job *job = w->job;
@@ -49,7 +49,8 @@ static void abandon(struct worker *w)
 	char text[512];
 	if (on_device_state(w->device) <= DEVICE_IDLE)
 		return;
-	/* This happens only after a failure of the job. No rank waits for the messages any more. */
+	/* A push is still at work only after a failure of the job. No rank waits for its
+	 * messages. */
 	if (on_device_at_work(on_device_state(w->device)))
 		half_abandon(&w->device->half, until);
 	if (now_ns() >= until && on_device_busy(w, text, sizeof(text)))
@@ -98,9 +99,10 @@ static int come_home(struct worker *w)
 	return 0;
 }
 
-/* ---- recipes that select there --------------------------------------------- */
+/* ---- recipes that select on the device -------------------------------------- */
 
-/* Returns why the host must make the recipe's selection, or NULL if the device can make it. */
+/* Returns the reason why the host must make the recipe's selection, or NULL if the device can make
+ * it. */
 const char *on_device_why_not(const struct worker *w)
 {
 	const uint64_t traits = w->rules.plan->traits | worker_live_traits(w);
@@ -111,7 +113,7 @@ const char *on_device_why_not(const struct worker *w)
 
 /* ---- gradients ------------------------------------------------------------- */
 
-/* Called for the first gradient in device memory that can be selected there. */
+/* Called for the first gradient in device memory from which the device can select. */
 static int begin_selecting(struct worker *w, const void *grad)
 {
 	struct on_device *d = w->device;
@@ -131,7 +133,7 @@ static int begin_selecting(struct worker *w, const void *grad)
 	return 0;
 }
 
-/* Copies count coordinates to host memory, if they are on the device. */
+/* Copies count coordinates to host memory if they are on the device. */
 static int gradient_home(struct worker *w, int which, const void **grad, uint64_t count)
 {
 	struct on_device *d = w->device;
@@ -243,7 +245,8 @@ static void advance(struct worker *w)
 			on_device_become(w, DEVICE_LISTED);
 			return;
 		}
-		worker_send(w, NULL); /* writes headers: calls nothing of CUDA, and cannot fail */
+		worker_send(w, NULL); /* only writes headers: it does not call CUDA, and cannot
+					 fail */
 		stopwatch_end(w->model.stopwatch, TIME_COMPRESS, &lap);
 		on_device_become(w, DEVICE_STAGED);
 	}
@@ -256,7 +259,7 @@ static int works(const struct worker *w)
 	return on_device_goes_on(on_device_state(w->device));
 }
 
-/* ---- waiting for it: token held -------------------------------------------- */
+/* ---- waiting for a push: token held ----------------------------------------- */
 
 /* Ends the push and the job with the error that CUDA has just reported to the calling thread. */
 static void give_up(struct worker *w)
@@ -269,7 +272,7 @@ static int came_to_rest(void *context)
 {
 	struct worker *w = context;
 	advance(w);
-	/* A device that has failed does not report, so the stream is queried. */
+	/* A device that has failed reports nothing, so the stream is queried. */
 	if (on_device_state(w->device) == DEVICE_ENQUEUED && half_poll(&w->device->half, 1) < 0)
 		give_up(w);
 	return !on_device_goes_on(on_device_state(w->device));
@@ -279,8 +282,8 @@ static int await(struct worker *w)
 {
 	const struct on_device *d = w->device;
 	sluice_job *job = w->job;
-	/* A simulated job waits for the device here, because it takes a rank that waits for no
-	 * other rank as stuck. */
+	/* A simulated job waits for the device here, because it considers a rank stuck that waits
+	 * for no other rank. */
 	if (job->sim_rank && on_device_state(w->device) == DEVICE_ENQUEUED &&
 	    d->half.ops->wait(d->half.stream))
 		give_up(w);
@@ -288,7 +291,7 @@ static int await(struct worker *w)
 	return rc ? rc : job_failed(job);
 }
 
-/* Acts on the result of worker_send() for a push that the host had to encode. */
+/* Handles the result of worker_send() for a push that the host had to encode. */
 static void sent_listed(struct worker *w, int rc)
 {
 	if (rc == SLUICE_ENUMERIC)
@@ -301,7 +304,7 @@ static void sent_listed(struct worker *w, int rc)
 
 /* ---- the application's calls ----------------------------------------------- */
 
-/* pushing: the stream is known to be ready. */
+/* pushing: the caller has checked that the stream is ready. */
 static int await_all(struct worker *w, int pushing)
 {
 	sluice_job *job = w->job;
@@ -314,7 +317,7 @@ static int await_all(struct worker *w, int pushing)
 	if (!listed)
 		return rc;
 	if (!pushing && (rc = on_device_ready(w->device, "messages that the host encodes")))
-		return rc; /* the push stands */
+		return rc; /* the push itself is not affected */
 	const struct lap lap = stopwatch_begin();
 	rc = worker_send(w, NULL);
 	progress_take(job);
@@ -336,7 +339,7 @@ static int park(struct worker *w)
 	if (at_rest(w))
 		return 0;
 	int rc = await(w);
-	/* While the stream is captured, this is left to the pull after the capture. */
+	/* While the stream is captured, nothing is sent. The pull after the capture does that. */
 	if (!rc && on_device_state(w->device) == DEVICE_LISTED &&
 	    !d->half.ops->ready(d->half.stream)) {
 		sent_listed(w, worker_send(w, NULL));
@@ -352,7 +355,7 @@ static int leave(struct worker *w, const struct lap *push)
 	progress_take(job);
 	stopwatch_end(w->model.stopwatch, TIME_COMPRESS, push);
 	on_device_become(w, DEVICE_ENQUEUED);
-	advance(w); /* the device may have finished already */
+	advance(w); /* the device may already have finished */
 	int rc = job_failed(job);
 	struct lap lap = stopwatch_begin();
 	stopwatch_without(w->model.stopwatch, &lap, TIME_COMPRESS | TIME_PUSH);
@@ -368,9 +371,9 @@ static int leave(struct worker *w, const struct lap *push)
 	return rc;
 }
 
-/* ---- the row ------------------------------------------------------------------ */
+/* ---- the device's row of functions ---------------------------------------------- */
 
-/* Indices alone have no function: the plan keeps up=cyclic on the host. */
+/* There is no function for indices alone, because the plan keeps up=cyclic on the host. */
 static int (*const emits[PAYLOADS])(struct worker *w) = {
 	[PAYLOAD_PAIRS] = on_device_emit_pairs,
 	[PAYLOAD_VALUES] = on_device_emit_pairs,

@@ -14,23 +14,23 @@
 #define RUNTIME_WORKER_DEVICE_H
 #include "sluice.h"
 
-/* Called for a new model. stream is the application's. */
+/* Called for a new model. The application owns stream. */
 int on_device_open(struct worker *w, void *stream);
 void on_device_close(struct worker *w);
 
-/* Returns why the recipe compresses gradients on the host, or NULL if the device can do it. */
+/* Returns the reason why the host compresses the recipe's gradients, or NULL if the device can. */
 const char *on_device_why_not(const struct worker *w);
-/* If the recipe selects on the device, leaves *grad where it is (on_device_selects() is then 1).
- * Otherwise *grad and *before become host memory; before may be NULL, and then stays NULL. A
- * CUDA error ends the job. */
+/* If the recipe selects on the device, leaves *grad there, and on_device_selects() returns 1 from
+ * then on. Otherwise makes *grad and *before host memory; before may be NULL, and then stays NULL.
+ * A CUDA error ends the job. */
 int on_device_gradient(struct worker *w, const void **grad, const void **before);
-/* Called for a pushed range of count coordinates. first: it is the first range of a step. The
- * device collects the ranges of a step if this first range is device memory and the recipe selects
- * on the device. Returns 1 if the device collects them; 0 if not, and *grad is then host memory; or
+/* Called for a pushed range of count coordinates. first: it is the first range of a step. If the
+ * first range is device memory and the recipe selects on the device, the device collects the ranges
+ * of the step. Returns 1 if the device collects them; 0 if not, and *grad is then host memory; or
  * an error. */
 int on_device_range(struct worker *w, const void **grad, uint64_t count, int first);
-/* Enqueues a copy of the range to its place in the gradient that is collected. whole is NULL,
- * except for the last range: *whole then becomes the gradient, and the next range starts a new
+/* Enqueues a copy of the range to its coordinates in the collected gradient. whole is NULL except
+ * for the last range: *whole then becomes the gradient, and the next range starts another
  * gradient. */
 int on_device_collect(struct worker *w, const void *grad, uint64_t begin, uint64_t count,
 		      const void **whole);

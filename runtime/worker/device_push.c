@@ -36,12 +36,12 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How the payloads of one shard's messages get to the owner. */
+/* How the payloads of messages to one shard reach the owner. */
 struct payload_lane {
 	enum payload_way way;
-	uint8_t *there; /* placed: the shard's slots as the device reaches them */
+	uint8_t *there; /* PAYLOAD_PLACED: the device's address of the shard's slots */
 	size_t offset;  /* offset of the first payload in outbox.payloads */
-	unsigned depth; /* number of payloads there; message n uses payload n mod depth */
+	unsigned depth; /* number of payloads at `offset`; message n uses payload n mod depth */
 };
 
 /* An owner's window that is mapped into this process. */
@@ -50,27 +50,28 @@ struct window {
 	void *host, *there;
 };
 
-/* The messages that the pushes of one model make, and how they get to the owners. */
+/* The messages of one model's pushes, and how they reach the owners. */
 struct outbox {
-	struct device_part *parts; /* this and the members up to windows have n_shards entries */
+	struct device_part *parts; /* this array and those up to windows have n_shards entries */
 	struct device_sent *sent;
 	/* Headers, with the fields that were known when the push was called. */
 	struct message *heads;
 	struct payload_lane *lanes;
-	struct window *windows; /* [rank] of the owners */
-	struct memory payloads; /* where parts are packed */
-	/* the region around payloads, if any payload is posted from there; else NULL */
+	struct window *windows; /* [rank]: windows of the owners */
+	struct memory payloads; /* memory in which parts are packed */
+	/* the region of `payloads` if any payload is posted from it; otherwise NULL */
 	struct region *region;
-	struct window staging; /* the lanes' staging region, pinned */
-	struct memory landing; /* for a simulated rank, whose staging pages other ranks share:
-				  staged payloads are copied here */
-	uint32_t *listed;      /* selected_most entries: positions that the host encodes, */
-	/* selected_most entries: the residual that their messages leave at these positions */
+	struct window staging; /* the lanes' staging region, which is pinned */
+	struct memory landing; /* in a simulated rank, whose staging pages other ranks share: the
+				  device writes staged payloads here */
+	uint32_t *listed;      /* [selected_most]: positions that the host encodes */
+	/* [selected_most]: what the messages of the host leave in the residual at these
+	 * positions */
 	float *rest;
-	/* selected_most entries: 1 if the position keeps its momentum; NULL: the recipe masks
-	 * none */
+	/* [selected_most]: 1 if the position keeps its momentum; NULL if the recipe masks no
+	 * momentum */
 	uint32_t *unsent;
-	/* 1: the contents of the last push's messages have been subtracted from the residual. */
+	/* 1: the contents of the last push's messages were subtracted from the residual */
 	int settled;
 };
 
@@ -79,8 +80,8 @@ static struct outbox *outbox_of(const struct worker *w)
 	return w->device->outbox;
 }
 
-/* Only the host can write a seeded support without positions, try Rice, or count the bits of
- * rounded values. A message of all coordinates has no positions. */
+/* Returns 0 for codings that only the host can write: a seeded support without positions, Rice, and
+ * rounded values whose bits must be counted. A message of all coordinates has no positions. */
 int outbox_packs(const struct recipe *recipe)
 {
 	return recipe->up.select == SELECT_ALL ||
@@ -88,7 +89,7 @@ int outbox_packs(const struct recipe *recipe)
 		recipe->up.values.type != VALUE_ROUND);
 }
 
-/* Returns the value coding of this step: f32 in a step of reset=, otherwise the recipe's. */
+/* Returns the coding of values in this step: f32 in a step of reset=, otherwise the recipe's. */
 static struct value_coding coding_of_step(const struct worker *w)
 {
 	return w->step.rule.reset ? (struct value_coding){ VALUE_F32, 0, 0, 0 } :
@@ -107,8 +108,8 @@ static struct endpoint *owner_of(const struct worker *w, uint32_t shard)
 	return home_holder(w->model.home, shard, 0)->endpoint;
 }
 
-/* Returns the owner's window at its device address, or NULL if it is not mapped here or cannot be
- * pinned. */
+/* Returns the device address of the owner's window, or NULL if this process has not mapped it or
+ * cannot pin it. */
 static uint8_t *window_there(struct worker *w, uint32_t shard)
 {
 	struct on_device *d = w->device;
@@ -129,15 +130,15 @@ static uint8_t *window_there(struct worker *w, uint32_t shard)
 	return window->there;
 }
 
-/* Returns 1 if the network card on the path to an owner may read GPU memory in place. */
+/* Returns 1 if the network card for an owner may read GPU memory in place. */
 static int may_read(struct endpoint *owner)
 {
 	const struct transport_ops *ops = owner->transport->ops;
 	return ops->prepare && ops->prepare(owner, NULL, NULL, 0) > 0;
 }
 
-/* Messages with a note (up=global, down=global) are staged, because the host writes the note
- * behind the payload. So are messages to several holders, because the device writes one copy. */
+/* Messages with a note (up=global, down=global) are staged, because the host writes the note after
+ * the payload. Messages to several holders are also staged, because the device writes one copy. */
 static void choose_lane(struct worker *w, uint32_t shard)
 {
 	const struct shard_layout *at = &w->layout->shards[shard];
@@ -151,11 +152,13 @@ static void choose_lane(struct worker *w, uint32_t shard)
 		lane->there = there + home_holder(w->model.home, shard, 0)->at.slots_offset;
 	} else if (may_read(owner_of(w, shard))) {
 		lane->way = PAYLOAD_IN_PLACE;
-		lane->depth = at->slot_depth; /* until the shard has taken the message */
+		lane->depth = at->slot_depth; /* a payload is kept until the shard has read the
+						 message */
 	}
 }
 
-/* Chooses staging for owners whose network card turns out not to read the memory in place. */
+/* Changes lanes to staging if the owner's network card proves unable to read the memory in
+ * place. */
 static int prove_lanes(struct worker *w)
 {
 	struct outbox *o = outbox_of(w);
@@ -211,8 +214,8 @@ static int any_staged(const struct worker *w)
 	return 0;
 }
 
-/* Pins the staging slots, to which the device writes staged payloads. A simulated rank shares
- * the pages of its slots, so its payloads go to `landing` first. */
+/* Pins the staging slots, to which the device writes staged payloads. The pages of a simulated
+ * rank's slots are shared, so its payloads go to `landing` first. */
 static int open_staging(struct worker *w)
 {
 	struct on_device *d = w->device;
@@ -250,7 +253,7 @@ int outbox_open(struct worker *w)
 		rc = fail(SLUICE_ENOMEM, "no memory for %zu selected values", most);
 	if (!rc)
 		rc = open_payloads(w);
-	return rc ? rc : open_staging(w); /* the caller closes it */
+	return rc ? rc : open_staging(w); /* on failure, the caller closes it */
 }
 
 void outbox_close(struct worker *w)
@@ -289,7 +292,7 @@ int on_device_packed(const struct worker *w, uint32_t shard)
 
 /* ---- fold, select, pack ---------------------------------------------------- */
 
-/* Sets the destination of each payload to the place from which this step's next message is posted
+/* Sets the destination of each payload to the address from which this step's next message is posted
  * or read. */
 static void aim(struct worker *w)
 {
@@ -328,7 +331,7 @@ static struct device_values values_of(const struct worker *w)
 				       .seed = w->rules.recipe->seed };
 }
 
-/* Returns 1 if the momentum of sent coordinates is cleared, as upload_settle() does it. */
+/* Returns 1 if the momentum of sent coordinates is cleared, as in upload_settle(). */
 static int masks(const struct worker *w)
 {
 	return compressor_velocity(w->compressor) && upload_masks(w);
@@ -357,7 +360,7 @@ int on_device_fold(struct worker *w, const struct vector *grad, const struct vec
 {
 	struct on_device *d = w->device;
 	struct outbox *o = d->outbox;
-	(void)before; /* a recipe with pairs compresses on the host */
+	(void)before; /* a recipe with pairs of gradients compresses on the host */
 	(void)out;
 	step_leave_out(&w->step, 0);
 	const struct device_push push = push_of(w, vector_memory(grad));
@@ -381,7 +384,7 @@ int outbox_failed(struct worker *w, int held)
 		w->device->half.ops->error());
 }
 
-/* ---- what became of it ----------------------------------------------------- */
+/* ---- results ---------------------------------------------------------------- */
 
 int on_device_busy(const struct worker *w, char *text, size_t cap)
 {
@@ -402,20 +405,20 @@ int outbox_take(struct worker *w)
 	if (d->half.ops->pushed(d->half.compressor, &got, d->outbox->sent, d->half.stream))
 		return outbox_failed(w, 1);
 	d->outbox->settled = got.settled;
-	step_set_range(&w->step, got.largest); /* for a grid */
+	step_set_range(&w->step, got.largest); /* used by a grid */
 	int rc = got.nonfinite ?
 			 signal_nonfinite(w, 1, got.first_nonfinite, got.nonfinite, got.bad) :
 			 0;
 	step_leave_out(&w->step, rc > 0);
 	if (!rc && !on_device_sketches(w->rules.recipe) && (got.nan || !(got.largest <= FLT_MAX))) {
-		/* Only the device knows the coordinate. */
+		/* The device does not report the coordinate. */
 		step_fail(&w->step, COORDINATE_UNKNOWN);
 		rc = signal_overflowed(w, 1);
 	}
 	return rc < 0 ? rc : 0;
 }
 
-/* A sketch that is not finite counts as incomplete. Finding its bad coordinate takes CUDA, which
+/* A sketch that is not finite counts as incomplete: finding its bad coordinate needs CUDA, which
  * only a call of the application may use. */
 int outbox_complete(const struct worker *w)
 {
@@ -428,7 +431,7 @@ int outbox_complete(const struct worker *w)
 
 /* ---- messages -------------------------------------------------------------- */
 
-/* Returns the header of the message to a shard. Rate and flags are those of the call of
+/* Returns the header of the message to a shard. Rate and flags are those at the call of
  * sluice_push(). */
 static struct message head_of(const struct worker *w, uint32_t shard)
 {
@@ -470,9 +473,9 @@ static void stage_packed(struct worker *w, uint32_t shard, const struct device_s
 	w->model.stats->pushed_elements += sent->count;
 }
 
-/* Encodes a message on the host, and notes for settle() the residual that it leaves. The
- * momentum in host memory only marks coordinates here: all listed ones are set to 1 first, and
- * upload_settle() clears those that were sent. */
+/* Encodes a message on the host, and records the residual that it leaves for settle(). The momentum
+ * in host memory only marks coordinates here: all listed ones are set to 1, and upload_settle()
+ * clears those that were sent. */
 static int stage_listed(struct worker *w, uint32_t shard, const struct device_sent *sent)
 {
 	struct on_device *d = w->device;
@@ -527,14 +530,15 @@ int on_device_emit_pairs(struct worker *w)
 			rc = stage_listed(w, s, &o->sent[s]);
 	if (!rc && !o->settled)
 		rc = settle(w);
-	if (rc) { /* nothing is posted yet */
+	if (rc) { /* no message is posted yet */
 		w->model.stats->pushed_elements = pushed;
 		w->model.stats->deferred_elements = deferred;
 	}
 	return rc;
 }
 
-/* A sketch is not finite: copies its shard's residual to the host to find the coordinate. */
+/* Handles a sketch that is not finite: copies its shard's residual to the host to find the
+ * coordinate. */
 static int sketch_overflowed(struct worker *w, const struct shard_layout *at)
 {
 	size_t i = at->span;
@@ -562,7 +566,7 @@ int on_device_emit_sketches(struct worker *w)
 
 /* ---- the values of a pull: token held -------------------------------------- */
 
-/* Requests from the device the values at the coordinates that the shards asked for. */
+/* Requests the values at the coordinates that the shards have requested from the device. */
 static void ask(struct worker *w)
 {
 	for (uint32_t s = 0; s < w->layout->n_shards; s++) {
@@ -583,8 +587,8 @@ static int ask_for_values(struct worker *w)
 					  .parts = o->parts };
 	ask(w);
 	aim(w);
-	/* A simulated job waits for the device here, because it takes a rank that waits for no
-	 * other rank as stuck. */
+	/* A simulated job waits for the device here, because it considers a rank stuck that waits
+	 * for no other rank. */
 	if (half_push(&d->half, &push, w->job->sim_rank != NULL))
 		return device_fail(d->half.ops, "sluice_pull");
 	on_device_become(w, DEVICE_ASKED);

@@ -32,7 +32,7 @@ int on_device_at_work(enum on_device_state state)
 void on_device_become(struct worker *w, enum on_device_state state)
 {
 	const int more = on_device_goes_on(state) - on_device_goes_on(on_device_state(w->device));
-	if (more) { /* a caller that changes this holds the token */
+	if (more) { /* the caller then holds the token */
 		progress_unannounced(w->job, more);
 		clients_stir(&w->job->clients, w->model.id);
 	}
@@ -68,8 +68,7 @@ static uint32_t sketch_columns(const struct worker *w)
 	return sum;
 }
 
-/* Returns the largest number of entries in a published message, or in all requests of the shards
- * together. */
+/* Returns the most entries in a published message, or in the requests of all shards together. */
 static size_t most_landed(const struct layout *l)
 {
 	const size_t room = layout_largest(l, -1).room;
@@ -101,7 +100,7 @@ static void list_seeded(const struct worker *w, double density, struct device_se
 	call->listed = (uint32_t)n;
 }
 
-/* Sets the rule of this step's selection: the k largest, or the rule that the recipe names. */
+/* Sets the rule of this step's selection: the k largest, or the rule of the recipe. */
 static void rule_of(const struct worker *w, struct device_select *call)
 {
 	const struct recipe *recipe = w->rules.recipe;

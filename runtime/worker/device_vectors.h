@@ -12,48 +12,50 @@
 struct compressor_ops;
 struct worker;
 
-/* Where gradients are selected, and the state of the push under way. */
+/* Where gradients are selected, and the state of the current push. */
 enum on_device_state {
 	DEVICE_AWAY, /* gradients are selected on the host */
-	/* on the device; residual and momentum in host memory were restored and are newer than the
+	/* on the device; host memory has restored residual and momentum, which are newer than the
 	 * device's */
 	DEVICE_STALE,
-	DEVICE_IDLE,     /* on the device, and no push is under way */
-	DEVICE_ENQUEUED, /* a push is enqueued, and the device has not finished it */
-	DEVICE_LISTED,   /* the device has finished, but the host has to encode some messages, or to
-			    handle an error */
-	DEVICE_STAGED,   /* all messages are made, but not all of them are posted */
-	DEVICE_ASKED     /* in a pull: the device fetches the values that shards asked for */
+	DEVICE_IDLE,     /* on the device; there is no push under way */
+	DEVICE_ENQUEUED, /* the device has not finished the push */
+	DEVICE_LISTED,   /* the device has finished; the host must encode some messages or handle
+			    an error */
+	DEVICE_STAGED,   /* all messages are made, but some are not posted */
+	DEVICE_ASKED     /* in a pull: the device gathers the values that shards requested */
 };
 
-/* The accelerator's side of a worker half. Its members are read by the device files alone. */
+/* The device's part of a worker. Only the device files access its members. */
 struct on_device {
 	/* uses the application's stream, on the device of the last device vector */
 	struct device_half half;
 	atomic_int state; /* enum on_device_state; changed with the token held */
 	/* The rows of operations of the host and of the device. */
 	const struct compressor_ops *host_ops, *device_ops;
-	struct memory collected; /* collects a gradient that is pushed in ranges; empty: none was */
-	int collects;            /* this step's gradient is collected */
-	struct memory copies[2]; /* pinned host copies of gradients; empty: none was needed */
-	struct outbox *outbox;   /* device_push.c's; NULL: gradients are selected on the host */
+	struct memory collected; /* a gradient that is pushed in ranges; empty before the first
+				    such gradient */
+	int collects;            /* 1: this step's gradient is collected */
+	struct memory copies[2]; /* pinned host copies of gradients; empty before the first copy */
+	struct outbox *outbox;   /* NULL: gradients are selected on the host */
 };
-/* Sets the state. Token held, except in the application's calls while nothing is under way. */
+/* Sets the state. Token held, except in calls of the application while no push is under way. */
 void on_device_become(struct worker *w, enum on_device_state state);
-/* Return 1 if the progress thread must poll the push; and 1 if the device is working. */
+/* Return 1 if the progress thread must poll the push, and 1 if the device is working. */
 int on_device_goes_on(enum on_device_state state);
 int on_device_at_work(enum on_device_state state);
 /* Returns 1 with up=sketch, where a push sends sketches and the pull sends the requested values. */
 int on_device_sketches(const struct recipe *recipe);
-/* Enqueues copies of residual and momentum to the device, if the host's are newer. Returns 0 or -1,
+/* Enqueues copies of residual and momentum to the device if the host's are newer. Returns 0 or -1,
  * like the operations of struct device_ops. */
 int on_device_take_up(struct worker *w);
 /* Opens the device's compressor, if it is not open yet. pointer points to memory of the device. */
 int on_device_open_compressor(struct worker *w, const void *pointer);
-/* Returns how this step's gradient is added to the residual, and what is selected from the sum. */
+/* Returns how this step's gradient is added to the residual, and which coordinates of the sum are
+ * selected. */
 struct device_select on_device_select_of(const struct worker *w, const void *grad);
-/* Fail with SLUICE_EGPU if the stream, or the model's stream, is being captured into a graph. Each
- * launch of the graph would otherwise repeat the messages of one step. */
+/* Fail with SLUICE_EGPU if the stream, or the model's stream, is being captured into a graph.
+ * Otherwise each launch of the graph would repeat the messages of one step. */
 int on_device_check_stream(const struct device_ops *ops, void *stream, const char *function);
 int on_device_ready(const struct on_device *d, const char *function);
 
@@ -69,14 +71,14 @@ int on_device_fetch(struct worker *w);
 
 /* ---- pulls ---- */
 /* For the pull of a vector on a device: returns the device's operations and its opened compressor.
- * *ops never becomes NULL, because it still releases the memory of earlier pulls. */
+ * Afterwards *ops stays set, because it must release the memory of earlier pulls. */
 int on_device_use(struct worker *w, const void *pointer, const struct device_ops **ops,
 		  struct device_compressor **compressor);
 /* Returns 1 if the device reads published coordinates (up=sketch). */
 int on_device_lands(const struct worker *w);
-/* up=sketch: clears the residual at the published coordinates. index is relative to the shard
- * and lies in the memory of half_land(). index NULL: all coordinates whose received values
- * are not zero. */
+/* For up=sketch: clears the residual at the published coordinates. index is relative to the shard
+ * and in the memory of half_land(). index NULL: all coordinates whose received values are not
+ * zero. */
 int on_device_clear(struct worker *w, const struct shard_layout *at, const uint32_t *index,
 		    const struct entries *got, uint32_t n);
 #endif

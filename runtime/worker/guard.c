@@ -4,7 +4,7 @@
  * lie (dense.c), but then it sees the other direction, unless this holds for both. It reads no
  * whole vector until there is something to report.
  *
- * A raise is decided like all choices (model_rule()). The worker's next push proposes one more
+ * A raise is decided like all choices (rulebook_step()). The worker's next push proposes one more
  * doubling, the shards adopt the largest proposal, and the delta of the first shard announces it to
  * all workers. So all ranks change the density after the same step, no matter which of them saw the
  * growth. */
@@ -27,11 +27,11 @@ struct guard {
 	struct growth way[WAYS];
 	uint64_t pushed, pulled; /* elements pushed and pulled up to the last complete window */
 	unsigned doublings; /* number of doublings of the densities in the steps of these windows */
-	int saw;            /* 1: growth was seen; the next delta will bring the doubling */
-	int over;           /* 1: growth was reported, and the guard does nothing more */
+	int saw;            /* 1: growth was found, and the next delta will double the densities */
+	int over;           /* 1: growth was reported, and the guard has ended its work */
 	int saw_way;
 	struct growth_verdict verdict;
-	double squares[]; /* squared norms of this step's values: [way * n_shards + shard] */
+	double squares[]; /* squared norms of this step's values, at [way * n_shards + shard] */
 };
 
 static int guards(const struct recipe *recipe)
@@ -78,7 +78,7 @@ static void guard_restart(struct worker *w)
 	memset(g->squares, 0, WAYS * w->layout->n_shards * sizeof(g->squares[0]));
 }
 
-/* Records the values of one shard's message. */
+/* Records the values of a message to or from one shard. */
 static void see(const struct worker *w, int way, uint32_t shard, const uint32_t *index,
 		const float *value, uint64_t n)
 {
@@ -89,7 +89,8 @@ static void see(const struct worker *w, int way, uint32_t shard, const uint32_t 
 			&g->way[way], w->layout->shards[shard].begin, index, value, n);
 }
 
-/* Adds up the step in the order of the shards, because messages arrive in any order. */
+/* Adds up the step's norms in the order of the shards, because a sum of doubles depends on the
+ * order and messages arrive in any order. */
 static void add_step(const struct worker *w)
 {
 	const uint32_t shards = w->layout->n_shards;
@@ -122,7 +123,8 @@ static double norm_of_residual(const struct worker *w)
 	return sqrt(loss_squares(residual, w->layout->count));
 }
 
-/* Writes "the norm of this rank's messages was 0.1 at step 8 and is 3 at step 90, and 50 % ..." */
+/* Writes for example "the norm of this rank's messages was 0.1 at step 8 and is 3 at step 90, and
+ * 50 % ..." */
 static void describe_growth(const struct worker *w, char *text, size_t cap)
 {
 	const struct guard *g = w->guard;
@@ -174,7 +176,7 @@ static void report_raise(const struct worker *w)
 {
 	const struct guard *g = w->guard;
 	const struct step_rule next = rulebook_step(&w->rules, w->step.number + 1, w->step.chosen);
-	/* seen by another rank, or before a restart */
+	/* found by another rank, or before a restart */
 	char growth[360] = "a rank has seen its messages grow";
 
 	if (g->saw && g->verdict.to)
@@ -188,7 +190,7 @@ static void report_raise(const struct worker *w)
 		 schedule_raises_most(w->rules.recipe), (double)w->step.lr);
 }
 
-/* Called when the delta of this step brings a doubling. */
+/* Called when the delta of this step doubles the densities. */
 static void begin_again(struct worker *w)
 {
 	struct guard *g = w->guard;

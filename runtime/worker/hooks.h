@@ -13,8 +13,8 @@
 struct signal;
 
 struct step_hooks {
-	/* ---- as long as the model ---- */
-	/* Returns 1 if the model uses the row. NULL: every model does. */
+	/* ---- functions for the life of the model ---- */
+	/* Returns 1 if the model uses this row of hooks. NULL: every model uses it. */
 	int (*used)(const struct worker *w);
 	int (*open)(struct worker *w); /* 0 or SLUICE_ENOMEM */
 	void (*close)(struct worker *w);
@@ -25,35 +25,35 @@ struct step_hooks {
 	void (*begin)(struct worker *w, const float *params);
 	uint64_t (*memory)(const struct layout *l, const struct recipe *recipe);
 
-	/* ---- a push, in this order ---- */
+	/* ---- functions of a push, in this order ---- */
 	void (*step_begins)(struct worker *w);
-	/* Called when the gradient has been added to the residual, or is left to the selection
+	/* Called after the gradient was added to the residual, or was left for the selection to add
 	 * (*signal). */
 	void (*folded)(struct worker *w, struct signal *signal);
-	/* Returns how many of n coordinates are picked at this density; 0: the number that follows
-	 * from the density. */
+	/* Returns how many of n coordinates are picked at this density, or 0 for the number that
+	 * follows from the density. */
 	uint64_t (*count)(const struct worker *w, double density, uint64_t n);
-	/* Called when the coordinates of all messages are picked, before any is emitted. */
+	/* Called when the coordinates of all messages are picked, before any of them is emitted. */
 	void (*picked)(struct worker *w);
-	/* Called when one message is made, while its values are still in the residual. The
-	 * positions count from the shard's first coordinate. */
+	/* Called when a message is made, while its values are still in the residual. The positions
+	 * are relative to the shard's first coordinate. */
 	void (*emitted)(struct worker *w, const struct shard_layout *at,
 			const struct pick *emitted);
-	/* Returns the field `anchor` of this worker's messages, in which a method may send a count;
-	 * 0: none. */
+	/* Returns the field `anchor` of this worker's messages, in which a method may send a count,
+	 * or 0. */
 	uint32_t (*mark)(const struct worker *w);
 	/* Called when all messages of the step's first phase are made. elements:
 	 * stats.pushed_elements before the push. */
 	void (*sent)(struct worker *w, uint64_t elements);
 
-	/* ---- a pull ---- */
-	/* Reads the n bytes that follow a delta in its log entry. The delta is decoded but not yet
-	 * applied. Returns 0, or SLUICE_EWIRE with *why. */
+	/* ---- functions of a pull ---- */
+	/* Reads the n bytes that follow a delta in its log entry, when the delta is decoded but not
+	 * yet applied. Returns 0, or SLUICE_EWIRE with *why. */
 	int (*note)(struct worker *w, uint32_t shard, const uint8_t *note, size_t n,
 		    const char **why);
-	/* Called when a delta has been added to the target (the parameters). index holds its
-	 * coordinates; NULL: all. got holds its values, and has room for as many coordinates.
-	 * Returns 0 or an error. */
+	/* Called when a delta has been added to the target (the parameters). index has its
+	 * coordinates; NULL: all. got has its values, and room for as many coordinates. Returns 0
+	 * or an error. */
 	int (*applied)(struct worker *w, uint32_t shard, const uint32_t *index,
 		       const struct entries *got, const struct message *m);
 	/* Called when all deltas of the step are applied. */
@@ -61,8 +61,8 @@ struct step_hooks {
 };
 
 /* Each of these functions calls the function of the same name in all rows, and stops at the first
- * error. hooks_count() and hooks_mark() return the first result that is not 0. If all are 0,
- * hooks_count() returns the number that follows from the recipe's density. */
+ * error. hooks_count() and hooks_mark() return the first result that is not 0. If all results are
+ * 0, hooks_count() returns the number that follows from the recipe's density. */
 void hooks_close(struct worker *w);
 void hooks_restart(struct worker *w);
 void hooks_begin(struct worker *w, const float *params);

@@ -11,8 +11,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { TOGETHER_BYTES = 1 << 14 }; /* shorter messages to one rank are posted together */
-enum { TORN_MAX = 64 }; /* how often a READ of one publication may find it half written */
+enum { TOGETHER_BYTES = 1 << 14 }; /* shorter messages to the same rank are posted together */
+enum { TORN_MAX = 64 }; /* the most READs of one publication that may find it half written */
 
 enum lane_up { UP_POSTED, UP_STAGED, UP_PAYLOAD_POSTED };
 enum lane_down { DOWN_IDLE, DOWN_READING, DOWN_ARRIVED };
@@ -22,22 +22,22 @@ struct lane {
 	const struct holder *to;
 	struct ring_writer ring;
 	enum lane_up up;
-	/* from the newest notice: number of publications (a step may have several), and the end of
-	 * the log */
+	/* from the newest notice: number of publications (a step may have several), and end of the
+	 * log */
 	uint64_t version, log_end;
 	uint32_t last_bytes;
 };
 
-/* The message that all holders of a shard get, and the publication that one of them gave. */
+/* The message for all holders of a shard, and the publication from one of them. */
 struct shard_io {
 	uint8_t *staging; /* slot_depth slots */
 	struct lane_payload payload;
-	size_t bytes, payload_bytes; /* bytes: the whole message, with its header and note */
-	int control;                 /* it carries no gradient */
+	size_t bytes, payload_bytes; /* bytes: the whole message, with header and note */
+	int control;                 /* 1: the message has no gradient */
 
-	struct lane *from; /* the current holder's */
+	struct lane *from; /* the lane to the current holder */
 	uint64_t have;     /* publications taken */
-	uint64_t base;     /* the publication that the next push is based on */
+	uint64_t base;     /* the publication on which the next push is based */
 	enum lane_down down;
 	int read_status;
 	unsigned torn;
@@ -50,7 +50,7 @@ struct lanes {
 	struct shard_io *io; /* [shard] */
 	uint32_t holders;
 	struct lane *to; /* [shard][holder] */
-	int shared;      /* some rank holds several shards */
+	int shared;      /* 1: some rank holds several shards */
 	uint64_t awaits; /* the step for which lanes_await_slots() waits */
 };
 
@@ -59,13 +59,13 @@ static struct shard_io *io_of(const struct lanes *lanes, uint32_t shard)
 	return &lanes->io[shard];
 }
 
-/* Returns the lanes to the shard's holders, one for each. */
+/* Returns the shard's lanes, one for each holder. */
 static struct lane *lanes_to(const struct lanes *lanes, uint32_t shard)
 {
 	return &lanes->to[shard * lanes->holders];
 }
 
-/* Returns the lane to the holder from which this worker reads publications. */
+/* Returns the lane to the holder whose publications this worker reads. */
 static const struct lane *lane_from(const struct lanes *lanes, uint32_t shard)
 {
 	return io_of(lanes, shard)->from;
@@ -83,8 +83,8 @@ uint64_t lanes_memory(const struct layout *l)
 	return bytes;
 }
 
-/* Prepares each holder's part of the staging region, so that too little memory for its registration
- * is reported when the model is opened. */
+/* Prepares the part of the staging region for each holder, so that a lack of memory for
+ * registration is reported when the model is opened. */
 static int prepare_staging(struct lanes *lanes)
 {
 	const struct layout *l = lanes->of.layout;
@@ -99,7 +99,7 @@ static int prepare_staging(struct lanes *lanes)
 			rc = e->transport->ops->prepare(
 				e, lanes->staging, lanes->io[i / lanes->holders].staging,
 				at->slot_depth * at->slot_bytes + at->delta_bytes);
-		if (rc == SLUICE_EPEER) /* reported by its own event */
+		if (rc == SLUICE_EPEER) /* another event reports the loss of the holder */
 			rc = 0;
 	}
 	progress_release(lanes->of.job);
@@ -247,8 +247,8 @@ int lane_posted(const struct lanes *lanes, uint32_t shard)
 	return posted;
 }
 
-/* Counts the bytes of the message, and of the dense message that it replaces. Messages to
- * this rank itself are counted separately. */
+/* Counts the bytes of the message, and of the dense message that it replaces. Messages to this rank
+ * itself are counted separately. */
 static void count_posted(struct lanes *lanes, uint32_t shard, const struct lane *lane)
 {
 	const struct shard_io *io = io_of(lanes, shard);
@@ -259,15 +259,16 @@ static void count_posted(struct lanes *lanes, uint32_t shard, const struct lane 
 		return;
 	}
 	*(own ? &lanes->of.stats->own_pushed_bytes : &lanes->of.stats->pushed_bytes) += io->bytes;
-	if (lanes->of.step->phase + 2 == lanes->of.n_phases) /* the gradient's own phase */
+	if (lanes->of.step->phase + 2 == lanes->of.n_phases) /* the phase in which the gradient
+								is sent */
 		model_count_dense(lanes->of.stats, lanes->of.layout->shards[shard].span, own);
 }
 
 /* Posts the staged message to one holder. Returns 1 if nothing is left to post.
  *
- * A notify arrives after everything that earlier puts of this rank wrote, and after what this rank
- * stored in the holder's window before the call. So when a header has arrived, its payload has
- * too. */
+ * A notify arrives after everything that earlier puts of this rank wrote, and after everything that
+ * this rank stored in the holder's window before the call. So when a header has arrived, its
+ * payload has arrived, too. */
 static int post_to(struct lanes *lanes, uint32_t shard, struct lane *lane)
 {
 	const struct shard_layout *at = &lanes->of.layout->shards[shard];
@@ -300,7 +301,7 @@ static int post_to(struct lanes *lanes, uint32_t shard, struct lane *lane)
 		rc = e->transport->ops->post(e, &t);
 	}
 	if (rc == SLUICE_EAGAIN || rc == SLUICE_EPEER)
-		return 0; /* a lost peer is reported by its own event */
+		return 0; /* another event reports the loss of a peer */
 	if (rc) {
 		job_fail(lanes->of.job, rc, lanes->of.job->rank,
 			 "cannot write the push of step %llu to shard %u at %s",
@@ -308,7 +309,7 @@ static int post_to(struct lanes *lanes, uint32_t shard, struct lane *lane)
 			 rank_text(lanes->of.job, lane->to->at.rank));
 		return 0;
 	}
-	/* the maker of the payload has already copied it to the slot */
+	/* the code that made the payload has copied it to the slot */
 	if (io->payload.way == LANE_PLACED)
 		e->transport->counters.put_bytes += io->bytes - t.bytes;
 	lane->up = UP_POSTED;
@@ -372,7 +373,7 @@ static void describe_full(void *context, char *text, size_t cap)
 	const struct lane *full = first_full(lanes);
 
 	if (!full)
-		full = lanes->to; /* a slot was freed in the meantime */
+		full = lanes->to; /* a slot may have been freed meanwhile */
 	snprintf(text, cap, "step %llu: a free slot at shard %u of %s",
 		 (unsigned long long)lanes->awaits, (uint32_t)(full - lanes->to) / lanes->holders,
 		 rank_text(lanes->of.job, full->to->at.rank));
@@ -422,7 +423,7 @@ const uint8_t *lane_received(const struct lanes *lanes, uint32_t shard, size_t *
 
 /* ---- down ------------------------------------------------------------------ */
 
-/* Takes over a notice. The newest one replaces all before, and its numbers only grow. */
+/* Adopts a notice. The newest notice replaces all earlier ones, and its numbers only grow. */
 static void take_notice(struct lanes *lanes, uint32_t shard, struct lane *lane,
 			const uint8_t *written)
 {

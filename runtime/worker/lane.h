@@ -22,56 +22,57 @@ struct lanes_attr {
 	const struct layout *layout;
 	const struct home *home;
 	const struct step *step;
-	unsigned n_phases; /* of a step */
+	unsigned n_phases; /* number of phases in a step */
 	sluice_model_stats *stats;
 	struct stopwatch *stopwatch;
 };
-/* 0 or SLUICE_ENOMEM. */
+/* Returns 0 or SLUICE_ENOMEM. */
 int lanes_open(const struct lanes_attr *attr, struct lanes **out);
 void lanes_close(struct lanes **lanes);
 uint64_t lanes_memory(const struct layout *l);
-/* Restarts the lanes: all rings are empty, and each shard has published `publications` times. */
+/* Restarts the lanes: all rings become empty, and each shard counts as having published
+ * `publications` times. */
 void lanes_restart(struct lanes *lanes, uint64_t publications);
-/* Called when the job enters a new epoch: from then on publications are read from the current
+/* Called when the job enters another epoch: from then on publications are read from the current
  * holders. */
 void lanes_follow(struct lanes *lanes);
-/* Returns the staging region. A device pins it. */
+/* Returns the staging region, which a device pins. */
 struct region *lanes_staging(const struct lanes *lanes);
 
 /* ---- up ---- */
 
 /* Where the payload of a staged message is. The header is always in the staging slot. */
 enum lane_way {
-	LANE_STAGED, /* after the header: one transfer posts both */
-	LANE_PLACED, /* already in the slot of the shard's only holder */
-	LANE_BESIDE  /* in another region of this rank, from where it is posted before the header */
+	LANE_STAGED, /* after the header, so that one transfer posts both */
+	LANE_PLACED, /* already in the slot at the shard's only holder */
+	LANE_BESIDE  /* in another region of this rank, from which it is posted before the header */
 };
 struct lane_payload {
 	enum lane_way way;
-	const struct region *region; /* LANE_BESIDE: the region, and the offset in it */
+	const struct region *region; /* LANE_BESIDE: that region, and the offset in it */
 	const void *bytes;
 };
 
 /* Returns the ring's sequence number of the next message. */
 uint64_t lane_next_seq(const struct lanes *lanes, uint32_t shard);
-/* Returns the staging slot in which message `seq` is made. */
+/* Returns the staging slot for message `seq`. */
 uint8_t *lane_slot(const struct lanes *lanes, uint32_t shard, uint64_t seq);
-/* Returns the slot of message `seq` in the window of the shard's only holder, if that window is
- * mapped here; else NULL. */
+/* Returns the slot of message `seq` in the window of the shard's only holder, or NULL if this
+ * process has not mapped that window. */
 uint8_t *lane_slot_there(const struct lanes *lanes, uint32_t shard, uint64_t seq);
-/* Stages the next message, which is complete. `bytes` counts its header, payload and note. payload
- * NULL stands for LANE_STAGED. */
+/* Stages the next message, which is complete. `bytes` is the length of its header, payload and
+ * note. payload NULL means LANE_STAGED. */
 void lane_stage(struct lanes *lanes, uint32_t shard, const struct message *m, size_t bytes,
 		const struct lane_payload *payload);
-/* Discards the staged messages of all shards. None of them has been posted yet. */
+/* Discards the staged messages of all shards, none of which has been posted. */
 void lanes_forget(struct lanes *lanes);
 /* Posts the staged message, if there is one, to all holders, with one WRITE and notify for each.
  * Returns 1 if nothing is left to post. Token held. */
 int lane_post(struct lanes *lanes, uint32_t shard);
-/* Does the same, unless the message is short and another one goes to the same rank: then
- * lanes_post() posts both with one doorbell of the card. */
+/* As lane_post(), but a short message may wait for another message to the same rank. lanes_post()
+ * then posts both with one doorbell of the card. */
 void lane_send(struct lanes *lanes, uint32_t shard);
-/* Does the same for all lanes. Returns 0 also if the job has failed. */
+/* Posts the staged messages of all lanes. Returns 0 also if the job has failed. */
 int lanes_post(struct lanes *lanes);
 /* Returns 1 if every staged message has been posted. */
 int lane_posted(const struct lanes *lanes, uint32_t shard);
@@ -87,28 +88,28 @@ int lane_notice(struct lanes *lanes, uint32_t shard, int peer);
 /* Called when the READ of this lane has ended. */
 void lane_read_ended(struct lanes *lanes, uint32_t shard, int status);
 /* lane_have() returns the newest publication that this worker has handled, and lane_base() the
- * publication on which its pushes are based. lane_last_bytes() returns the length in the log of the
- * newest announced publication. */
+ * publication on which its pushes are based. lane_last_bytes() returns the length, in the log, of
+ * the newest announced publication. */
 uint64_t lane_have(const struct lanes *lanes, uint32_t shard);
 uint64_t lane_base(const struct lanes *lanes, uint32_t shard);
 uint32_t lane_last_bytes(const struct lanes *lanes, uint32_t shard);
 /* Returns 1 if publication `wanted` is announced and not yet handled, and no READ is under way. */
 int lane_announced(const struct lanes *lanes, uint32_t shard, uint64_t wanted);
-/* Returns the announced entry, if the shard's log is mapped here; else NULL. A peer may write to
- * it. */
+/* Returns the announced entry, to which a peer may write, or NULL if this process has not mapped
+ * the shard's log. */
 const uint8_t *lane_entry(const struct lanes *lanes, uint32_t shard);
-/* Posts the READ of the announced entry, which transports call a get, if the queue has room. Token
+/* If the queue has room, posts the READ of the announced entry (a get of the transport). Token
  * held. */
 void lane_read(struct lanes *lanes, uint32_t shard);
 /* Returns 1 if a READ has ended and its bytes were not handled yet. */
 int lane_arrived(const struct lanes *lanes, uint32_t shard);
-/* Returns the unchecked bytes of such a READ, or NULL if it failed. */
+/* Returns the unchecked bytes of that READ, or NULL if it failed. */
 const uint8_t *lane_fresh(const struct lanes *lanes, uint32_t shard);
-/* Checks the bytes of such a READ. Returns 1 if they are a message with the right checksums: *m
- * describes it, and *copy is this rank's own copy. Returns 0 if the entry was being overwritten. It
- * is then read again, a bounded number of times. */
+/* Checks the bytes of that READ. Returns 1 if they are a message with the right checksums: *m
+ * describes it, and *copy is this rank's own copy. Returns 0 if the entry was being overwritten.
+ * The entry is then read again, a limited number of times. */
 int lane_take(struct lanes *lanes, uint32_t shard, struct message *m, uint8_t **copy);
-/* Ends the job, because the current holder's publication is refused. */
+/* Ends the job, because a publication of the current holder is refused. */
 void lane_refuse(struct lanes *lanes, uint32_t shard, const char *why);
 /* Records that the worker has handled publication `taken` and bases its next push on `base`. */
 void lane_took(struct lanes *lanes, uint32_t shard, uint64_t taken, uint64_t base);

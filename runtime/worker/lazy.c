@@ -106,16 +106,16 @@ void lazy_skipped(struct lazy_rule *l)
 /* ---- a worker's part -------------------------------------------------------- */
 
 struct lazy {
-	float *reference, *since; /* see kept.h; since is NULL unless when=lazy-server */
+	float *reference, *since; /* rows of kept.h; since is NULL unless when=lazy-server */
 	double *moved;            /* squared norm of each shard's newest delta */
-	struct lazy_rule rule;    /* if window is 0, no push is left out */
-	double innovation, error; /* squared norms of the push under way */
-	double distance;          /* squared norm of since */
-	float smoothness;         /* 0: not known */
+	struct lazy_rule rule;    /* if window is 0, no push is skipped */
+	double innovation, error; /* squared norms of the current push */
+	double distance;          /* squared norm of `since` */
+	float smoothness;         /* below 0: not known */
 	uint32_t uploads;         /* so far */
-	int skip;                 /* the gradient of this push is left out */
-	int uploading;            /* this push is an upload */
-	int refresh;              /* the next push sends the whole gradient again */
+	int skip;                 /* 1: the gradient of this push is skipped */
+	int uploading;            /* 1: this push is an upload */
+	int refresh;              /* 1: the next push sends the whole gradient again */
 };
 
 static int lazy_used(const struct worker *w)
@@ -180,7 +180,7 @@ const struct lazy_rule *lazy_rule_of(const struct lazy *lazy)
 
 /* ---- push ------------------------------------------------------------------- */
 
-/* Adds up the squared norms of a message's values and of the residual that it leaves. */
+/* Adds up the squared norms of a message's values and of the residual that the message leaves. */
 static void weigh(const struct worker *w, struct lazy *lazy, const struct shard_layout *at,
 		  const struct pick *emitted)
 {
@@ -201,7 +201,7 @@ static void weigh(const struct worker *w, struct lazy *lazy, const struct shard_
 	lazy->error += off + (index && all > sent ? all - sent : 0);
 }
 
-/* Returns the count of this worker's uploads, which the messages of this push report. */
+/* Returns the number of this worker's uploads, which the messages of this push contain. */
 static uint32_t lazy_mark(const struct worker *w)
 {
 	const struct lazy *lazy = w->lazy;
@@ -209,7 +209,7 @@ static uint32_t lazy_mark(const struct worker *w)
 	return lazy->refresh ? INNOVATION_REFRESH : 2 * lazy->uploads + (uint32_t)lazy->uploading;
 }
 
-/* Restarts the reference if a shard has lost count of it. */
+/* Restarts the reference if a shard's sum differs from the workers' references. */
 static void lazy_step_begins(struct worker *w)
 {
 	struct lazy *lazy = w->lazy;
@@ -220,7 +220,7 @@ static void lazy_step_begins(struct worker *w)
 	lazy->rule.uploaded = 0; /* makes must_upload() return 1 */
 }
 
-/* Nothing is weighed yet. */
+/* Resets the norms before the messages of a push are weighed. */
 static void lazy_folded(struct worker *w, struct signal *signal)
 {
 	struct lazy *lazy = w->lazy;
@@ -245,14 +245,14 @@ static void lazy_emitted(struct worker *w, const struct shard_layout *at,
 			   (uint32_t)emitted->n);
 }
 
-/* Replaces each message by one without coordinates, which means that there is nothing new. */
+/* Replaces each message by a message without coordinates, which means that there is nothing new. */
 static void withdraw(struct worker *w)
 {
 	w->lazy->uploading = 0;
 	upload_empty(w, MESSAGE_PUSH);
 }
 
-/* Adds this worker's own messages to its reference, decoded as the shards will decode them. */
+/* Adds this worker's own messages to its reference, as the shards will decode them. */
 static void follow(struct worker *w)
 {
 	const struct entries sent = compressor_entries(w->compressor);
@@ -265,13 +265,13 @@ static void follow(struct worker *w)
 
 		if (message_copy(slot, at->slot_bytes, slot, at->slot_bytes, &m, &why) ||
 		    message_decode(&m, slot, sent.index, sent.value, &why))
-			continue; /* cannot happen, because this worker wrote it */
+			continue; /* does not happen, because this worker wrote the message */
 		sparse_add(w->lazy->reference + at->begin,
 			   m.coding == CODING_DENSE ? NULL : sent.index, sent.value, m.count);
 	}
 }
 
-/* Returns 1 if this push is left out. */
+/* Returns 1 if this push is skipped. */
 static int leaves_out(const struct worker *w, const struct lazy *lazy)
 {
 	return lazy->skip || (w->rules.recipe->when == WHEN_LAZY &&
@@ -343,7 +343,7 @@ static void lazy_pulled(struct worker *w)
 
 	if (!lazy->rule.window)
 		return;
-	for (uint32_t s = 0; s < w->layout->n_shards; s++) /* every worker adds in this order */
+	for (uint32_t s = 0; s < w->layout->n_shards; s++) /* in the same order on every worker */
 		moved += lazy->moved[s];
 	lazy_moved(&lazy->rule, moved);
 	measure_distance(w, lazy);

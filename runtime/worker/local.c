@@ -15,8 +15,8 @@
 
 struct local {
 	float *base; /* the common model */
-	float *sum;  /* the sum of this worker's steps, which were subtracted from the parameters */
-	int apart;   /* 1: sum has its own memory; 0: it is the residual */
+	float *sum;  /* sum of the steps that this worker has subtracted from its parameters */
+	int apart;   /* 1: sum has its own memory; 0: sum is the residual */
 };
 
 static int local_used(const struct worker *w)
@@ -57,7 +57,7 @@ static void local_begin(struct worker *w, const float *params)
 	memcpy(w->local->base, params, w->layout->count * sizeof(*params));
 }
 
-/* Before an exchange is sent, adds the period's steps to the residual. */
+/* Before an exchange is sent, adds the steps of the period to the residual. */
 static void local_folded(struct worker *w, struct signal *signal)
 {
 	(void)signal;

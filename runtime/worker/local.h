@@ -15,8 +15,8 @@ float *local_sum(const struct local *local);
 float *local_base(const struct local *local);
 /* Returns 1 if the parameters have the same bits on all workers. */
 int local_in_sync(const struct worker *w);
-/* Ends a step without an exchange: params become the common model minus the period's sum.
- * SLUICE_ENUMERIC: a parameter is beyond the range of floats, and the job ends. */
+/* Ends a step without an exchange: params become the common model minus the sum of the period.
+ * SLUICE_ENUMERIC: a parameter is beyond the range of floats, and the job has ended. */
 int local_pull(struct worker *w, const struct vector *params);
 
 extern const struct step_hooks local_hooks;

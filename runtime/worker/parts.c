@@ -16,9 +16,10 @@
 
 struct parts {
 	struct tiling ranges[2]; /* [enum parts_of]: ranges of the push and of the pull */
-	uint8_t *kept;           /* copy of the ranges of a gradient; NULL: no range was kept yet */
-	struct vector pieces;    /* of a gradient */
-	int told;                /* 1: the log has a line that pieces are copied from the device */
+	uint8_t *kept;           /* copy of a gradient's ranges; NULL before the first copy */
+	struct vector pieces;    /* pieces of a gradient */
+	int told;                /* 1: a log line has reported that pieces are copied from the
+				    device */
 };
 
 static int parts_open(struct worker *w)
@@ -129,7 +130,7 @@ struct vector parts_kept(const struct worker *w)
 	return signal_vector(w, w->parts->kept, w->layout->count);
 }
 
-/* Refuses pieces if the program has the accumulator, which is one vector. */
+/* Refuses pieces if the program uses the accumulator, which is one vector. */
 static int check_no_accumulator(const struct worker *w, const char *function)
 {
 	const struct vector *s = &w->parts->pieces;
@@ -148,7 +149,7 @@ static int check_no_accumulator(const struct worker *w, const char *function)
 	return 0;
 }
 
-/* Returns why pieces on a device are not joined to one gradient there, or NULL if they are. */
+/* Returns the reason why pieces on a device are not joined there, or NULL if they are. */
 static const char *why_apart(const struct worker *w, const struct vector *pieces)
 {
 	const char *why = on_device_why_not(w);
@@ -158,7 +159,7 @@ static const char *why_apart(const struct worker *w, const struct vector *pieces
 		       why;
 }
 
-/* Enqueues copies of the pieces to one gradient on their device. */
+/* Enqueues copies of the pieces to one vector on their device. */
 static int join_there(struct worker *w, const struct vector *pieces, const void **whole)
 {
 	const void *first = vector_given(pieces, 0);
@@ -178,8 +179,8 @@ static int join_there(struct worker *w, const struct vector *pieces, const void 
 	return rc;
 }
 
-/* If the pieces are on a device that compresses, copies them to one gradient there, *whole.
- * Otherwise *whole is NULL. */
+/* If the pieces are on a device that compresses, copies them to one vector there and sets *whole to
+ * it. Otherwise sets *whole to NULL. */
 static int pieces_there(struct worker *w, const struct vector *pieces, const void **whole)
 {
 	struct parts *p = w->parts;

@@ -37,7 +37,7 @@ static int pull_ends(struct worker *w)
 	return step_ends(w);
 }
 
-/* Waits for the messages of a push that was only enqueued when its call returned. */
+/* Waits for the messages of a push that was still enqueued when its call returned. */
 static int await_device(struct worker *w)
 {
 	if (!worker_on_device(w))
@@ -57,7 +57,7 @@ static int pull_done(void *context)
 static int pull_begun(struct worker *w)
 {
 	if (worker_alone(w)) {
-		step_pull(&w->step); /* flags travel with exchanges */
+		step_pull(&w->step); /* a step without an exchange has no flags */
 		const int rc = local_pull(w, target_vector(w->into));
 		return rc ? rc : step_ends(w);
 	}
@@ -70,7 +70,7 @@ static int pull_begun(struct worker *w)
 	step_set_asked(&w->step, 0);
 	progress_release(w->job);
 	stopwatch_end(w->model.stopwatch, TIME_WAIT, &lap);
-	if (rc || w->step.state == STEP_DONE) /* nothing was pushed */
+	if (rc || w->step.state == STEP_DONE) /* the step has ended: nothing was pushed */
 		return rc;
 	return pull_ends(w);
 }
@@ -86,7 +86,7 @@ static int pull_nothing(struct worker *w)
 	return rc;
 }
 
-/* Pulls to the place that target_note() recorded. asks: nothing was pushed (when=async). */
+/* Pulls to the vector that target_note() recorded. asks: there was no push (when=async). */
 static int pull_here(struct worker *w, int asks)
 {
 	if (w->step.skipped)
@@ -106,7 +106,7 @@ static int pull_noted(struct worker *w, int asks)
 	return device_scope_end(&scope, pull_here(w, asks));
 }
 
-/* Checks the call and notes where it writes. *asks: as for pull_here(). */
+/* Checks the call and records its vector. *asks: as in pull_here(). */
 static int note_pull(sluice_model *model, const sluice_vector *vector, const char *function,
 		     int *asks)
 {
@@ -141,8 +141,8 @@ int sluice_pull_vector(sluice_model *model, const sluice_vector *vector)
 
 /* ---- a pull in ranges -----------------------------------------------------------
  *
- * The shards of a step are taken in any order as they come, also by the progress thread while the
- * program works with a range that is complete. Where a step is more than one message up and one
+ * The shards of a step are handled in the order in which they answer, also by the progress thread
+ * while the program works with a complete range. If a step has more than one message up and one
  * down per shard, or a GPU takes part, the first range waits for the whole pull. */
 
 static enum pull_kind pull_kind_of(const struct worker *w)
@@ -189,7 +189,7 @@ struct pulled_range {
 	uint64_t begin, end;
 };
 
-/* Returns 1 if everything that the shards published for a range in this step was added to it. */
+/* Returns 1 if everything that the shards published for a range in this step was added. */
 static int range_done(void *context)
 {
 	const struct pulled_range *range = context;
@@ -219,7 +219,7 @@ static int pull_at_once(struct worker *w, int asks)
 	int rc = pull_noted(w, asks);
 	step_become(&w->step, STEP_PULLING);
 	if (rc) {
-		parts_clear(w->parts, PARTS_PULLED); /* a pull that is refused can be made again */
+		parts_clear(w->parts, PARTS_PULLED); /* a pull that is refused can be repeated */
 		return rc;
 	}
 	progress_take(w->job);

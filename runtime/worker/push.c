@@ -27,14 +27,14 @@
 #include <stdio.h>
 #include <string.h>
 
-/* ---- what the calls have in common ------------------------------------------- */
+/* ---- checks of all calls ------------------------------------------------------ */
 
 static int push_done(void *context)
 {
 	return worker_advance(context, 1);
 }
 
-/* Returns 0 or the failure of the job. If it has cut a step short, the next call reports it. */
+/* Returns 0, or the error of a job that has failed since the last call. */
 static int earlier_failure(sluice_job *job)
 {
 	progress_take(job);
@@ -122,8 +122,8 @@ static int push_ends(struct worker *w)
 
 /* ---- an accumulator that the application adds to ------------------------------
  *
- * What a push then selects is taken out of it, and the rest stays for the next gradient. So there
- * is no second vector, and a push reads one where it would read two and write one. */
+ * A push takes its selection out of the accumulator, and the rest stays for the next gradient.
+ * There is no second vector: a push reads one vector instead of reading two and writing one. */
 
 int sluice_accumulator(sluice_model *model, float **accumulator, float *scale)
 {
@@ -168,8 +168,8 @@ static int accumulator_check(const struct worker *w, const void *grad, uint64_t 
 
 /* ---- push --------------------------------------------------------------------- */
 
-/* Decides whether the host or the device selects. If the host does, grad and before end up in
- * host memory. */
+/* Decides whether the host or the device selects. If the host does, moves grad and before to host
+ * memory. */
 static int to_host_or_device(struct worker *w, struct vector *grad, struct vector *before)
 {
 	const void *newest = vector_memory(grad), *older = before ? vector_memory(before) : NULL;
@@ -186,8 +186,8 @@ static int to_host_or_device(struct worker *w, struct vector *grad, struct vecto
 	return rc;
 }
 
-/* For nonfinite=skip-all: returns 1 if any worker's gradient has NaN or infinity. Then nothing
- * changes, and no step is made: the next pull returns at once. */
+/* For nonfinite=skip-all: returns 1 if any worker's gradient has NaN or infinity. In that case
+ * nothing changes, no step is made, and the next pull returns at once. */
 static int agree_to_skip(struct worker *w, struct vector *grad, struct vector *before)
 {
 	enum { SPOILT, BROUGHT, NUMBERS };
@@ -230,15 +230,15 @@ static int push_here(struct worker *w, struct vector *grad, struct vector *befor
 		return rc < 0 ? rc : 0;
 	if (!alone && (rc = lanes_await_slots(w->lanes, worker_exchange(w))))
 		return rc;
-	if (alone &&
-	    (rc = earlier_failure(w->job))) /* a step without an exchange would not report it */
+	if (alone && (rc = earlier_failure(w->job))) /* a step without an exchange would not detect
+							a failure */
 		return rc;
 	struct lap lap = stopwatch_begin();
 	stopwatch_without(w->model.stopwatch, &lap, TIME_PUSH);
 	if (grad && (rc = stands ? worker_come_home(w) : to_host_or_device(w, grad, before)))
-		return rc; /* may be a refusal, before which the step has not begun */
+		return rc; /* may be a refusal, before the step has begun */
 	push_begins(w, grad != NULL);
-	/* no gradient is wanted, there is none, or this step changes nothing */
+	/* no gradient is needed, there is none, or this step changes nothing */
 	if (!grad || stands)
 		step_leave_out(&w->step, 1);
 	else if (!alone && is_dense(w)) {
@@ -330,12 +330,12 @@ int sluice_push_pair(sluice_model *model, const void *grad, const void *before)
 	return push(model->worker, &newest, &older);
 }
 
-/* ---- a push in ranges -----------------------------------------------------------
+/* ---- a push in ranges ----------------------------------------------------------
  *
- * As back-propagation frees them, ranges are folded into the residual, and what can be decided
- * before the whole gradient is there is sent before. */
+ * Ranges are folded into the residual as back-propagation completes them. Coordinates that can be
+ * selected before the whole gradient has arrived are sent at once. */
 
-/* Refuses recipes that cannot decide anything from a range. */
+/* Refuses recipes that cannot select from a single range. */
 static int check_recipe(const struct worker *w)
 {
 	const char *why = plan_why_not(PATH_RANGES, w->rules.plan->traits);
@@ -347,7 +347,7 @@ static int check_recipe(const struct worker *w)
 		     0;
 }
 
-/* Sends the shards that this range completes, if they need not wait for others. */
+/* Sends the messages of the shards that this range completes. */
 static int send_complete_shards(struct worker *w, uint64_t begin, uint64_t end)
 {
 	int rc = 0;
@@ -361,8 +361,8 @@ static int send_complete_shards(struct worker *w, uint64_t begin, uint64_t end)
 	return rc;
 }
 
-/* Copies the range, because the norm and the places of bad values must be known before anything is
- * added. */
+/* Copies the range, because the norm and the coordinates of bad values must be known before
+ * anything is added. */
 static int keep_range(struct worker *w, const void *grad, uint64_t begin, uint64_t count)
 {
 	parts_keep(w, grad, begin, count);
@@ -420,7 +420,7 @@ static int push_range(struct worker *w, const void *grad, uint64_t begin, uint64
 		return rc;
 	step_become(&w->step, STEP_PUSHING);
 	int whole = parts_cover(w->parts, PARTS_PUSHED, 0, w->layout->count);
-	/* A grid's range is that of the whole vector. */
+	/* A grid covers the range of the whole vector. */
 	if (selection_kinds[w->rules.recipe->up.select].by_coordinate &&
 	    w->rules.recipe->up.values.type != VALUE_GRID)
 		rc = send_complete_shards(w, begin, begin + count);
@@ -454,7 +454,7 @@ int push_nothing(struct worker *w)
 	return rc ? rc : push(w, NULL, NULL);
 }
 
-/* ---- what a step carries ------------------------------------------------------- */
+/* ---- settings that a step sends ------------------------------------------------- */
 
 int step_set_lr(struct worker *w, float lr)
 {
@@ -502,7 +502,7 @@ unsigned step_raised(const struct worker *w)
 	return w->step.raised & (w->uneven ? FLAG_GRADIENT - 1 : 0xff);
 }
 
-/* ---- the point at which a signal needs its gradient -------------------------- */
+/* ---- the point at which a recipe needs its gradient -------------------------- */
 
 static void point_at(const struct worker *w, const float *params, float *point)
 {
@@ -555,7 +555,7 @@ uint64_t step_pushed(const struct worker *w)
 	return w->step.done + (uint64_t)whole;
 }
 
-/* An asynchronous step needs all workers only where they meet at an anchor. */
+/* An asynchronous step needs all workers only when they meet at an anchor. */
 uint64_t step_in_vain(const struct worker *w, uint64_t pushed)
 {
 	if (!sluice_is_worker(w->job) || !w->step.asked ||

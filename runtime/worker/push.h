@@ -7,8 +7,8 @@
 
 /* Refuses a call of `function` that this rank cannot make at all or cannot make now: returns
  * SLUICE_EINVAL, or the error with which the job has ended. `expected` is the state in which the
- * call may come. STEP_PUSHING stands for a push of a range: this push may begin a step (STEP_DONE)
- * or continue one. While the ranges of a step are not complete, every other call is refused. */
+ * call is allowed. STEP_PUSHING means a push of a range, which may begin a step (STEP_DONE) or
+ * continue one. While the ranges of a step are not complete, all other calls are refused. */
 int step_check(sluice_model *model, const void *vector, const char *function,
 	       enum step_state expected);
 /* Refuses a vector that has neither data nor segments, or both. */
@@ -20,9 +20,9 @@ int step_set_grad_scale(struct worker *w, float scale);
 /* Return the fields of sluice_step_info() about the last step. */
 int step_skipped(const struct worker *w);
 unsigned step_raised(const struct worker *w);
-/* Returns the number of steps for which this rank has pushed the whole gradient. */
+/* Returns the number of steps whose whole gradient this rank has pushed. */
 uint64_t step_pushed(const struct worker *w);
-/* If the pull that waits here cannot end, because a worker has pushed only `pushed` steps and
- * will push no more, returns the step of the pull; otherwise 0. Token held. */
+/* Returns the step of a waiting pull that cannot end because a worker has pushed only `pushed`
+ * steps and will push no more. Returns 0 if there is none. Token held. */
 uint64_t step_in_vain(const struct worker *w, uint64_t pushed);
 #endif

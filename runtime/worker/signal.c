@@ -50,7 +50,7 @@ struct vector signal_vector(const struct worker *w, const void *data, uint64_t c
 	return vector_of(data, count, worker_pushed_type(w), w->grad.scale);
 }
 
-/* Handles NaN and infinity in a gradient. Returns what signal_nonfinite() returns. */
+/* Handles NaN and infinity in a gradient. Returns the result of signal_nonfinite(). */
 static int judge(struct worker *w, const struct vector *grad, uint64_t begin, uint64_t count)
 {
 	uint64_t first = 0, bad = 0;
@@ -73,11 +73,12 @@ static int judge(struct worker *w, const struct vector *grad, uint64_t begin, ui
 struct input {
 	struct pushed pushed;
 	const struct source_row *source;
-	uint64_t begin, count; /* coordinates of the whole vector */
-	float clip;            /* factor of the gradient before the noise is added */
+	uint64_t begin, count; /* range of coordinates in the whole vector */
+	float clip;            /* factor of the gradient before noise is added */
 };
 
-/* Returns elements at .. at + n - 1 of the signal: in place, or computed into room. */
+/* Returns elements at .. at + n - 1 of the signal. If they must be computed, they are written to
+ * room. */
 static const float *read_signal(const struct worker *w, const struct input *in, uint64_t at,
 				size_t n, float *room)
 {
@@ -85,8 +86,8 @@ static const float *read_signal(const struct worker *w, const struct input *in, 
 				room);
 }
 
-/* Returns the factor that reduces the gradient's 2-norm to the recipe's clip=. The norm is summed
- * in the order that GPUs use as well. */
+/* Returns the factor that reduces the gradient's 2-norm to the recipe's clip=. GPUs sum the norm in
+ * the same order. */
 static float clip(const struct worker *w, const struct input *in)
 {
 	_Static_assert(CHUNK % MOMENT_TILE == 0, "pieces are whole tiles");
@@ -100,12 +101,12 @@ static float clip(const struct worker *w, const struct input *in)
 	return clip_factor(moments_end(&sum).second, w->rules.recipe->clip);
 }
 
-/* The noise is part of the gradient, so noise that is not sent stays in the residual too. */
+/* The noise is part of the gradient, so noise that is not sent also stays in the residual. */
 static const float *with_noise(const struct worker *w, const struct input *in, uint64_t at,
 			       size_t n, const float *g, float *room)
 {
-	/* The stream depends on the step, not on the exchange: with when=every each local step
-	 * has its own noise. */
+	/* The stream depends on the step and not on the exchange, so with when=every each local
+	 * step has its own noise. */
 	const struct random_stream stream = { RANDOM_NOISE, (uint32_t)w->job->rank,
 					      w->step.done + 1, w->rules.recipe->seed };
 	const float deviation = w->rules.recipe->noise;
@@ -117,9 +118,9 @@ static const float *with_noise(const struct worker *w, const struct input *in, u
 	return room;
 }
 
-/* ---- what earlier steps add: the memory kinds -------------------------------- */
+/* ---- the terms of memory= ----------------------------------------------------- */
 
-/* m <- (1 - beta) m + beta (p - c) (Chen et al., ScaleCom, NeurIPS 2020): left[] is p - c. */
+/* m <- (1 - beta) m + beta (p - c) (Chen et al., ScaleCom, NeurIPS 2020). left[] is p - c. */
 static void lowpass(float *restrict left, float *restrict memory, size_t n, float beta)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -129,7 +130,7 @@ static void lowpass(float *restrict left, float *restrict memory, size_t n, floa
 }
 
 /* e <- (1 - beta) e + beta (newer d1 - older d2) (Tang et al., ErrorCompensatedX, NeurIPS 2021),
- * where d1 = left is the error of the last step and d2 that of the one before. */
+ * where d1 = left is the error of the last step and d2 that of the step before it. */
 static void twostep(float *restrict left, float *restrict before, float *restrict filter, size_t n,
 		    float beta, float newer, float older)
 {
@@ -149,8 +150,8 @@ static void twostep(float *restrict left, float *restrict before, float *restric
 		}
 }
 
-/* Replaces the residual that the last push left, at coordinates at .. at + n, by the term that
- * the recipe's memory adds in this step. Called once a step for each coordinate. */
+/* Replaces the residual of the last push, at coordinates at .. at + n - 1, by the term that the
+ * recipe's memory adds in this step. Called once per step for each coordinate. */
 static void recall(const struct worker *w, uint64_t at, size_t n)
 {
 	const struct recipe *recipe = w->rules.recipe;
@@ -206,7 +207,8 @@ static void fold(const struct worker *w, uint64_t at, const float *restrict g, s
 	}
 }
 
-/* Adding can be part of the selection's pass if nothing else is done to the gradient. */
+/* Returns 1 if the selection can add the gradient in its own pass, because nothing else is done to
+ * it. */
 static int selection_adds(const struct worker *w, const struct vector *grad)
 {
 	const uint64_t traits = w->step.rule.traits & ~TRAIT(HALF_GRADIENTS);

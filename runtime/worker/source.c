@@ -5,7 +5,7 @@
 #include "worker/state.h"
 #include <math.h>
 
-enum { CHUNK = 2048 }; /* the most elements that a row reads at once */
+enum { CHUNK = 2048 }; /* most elements that a row reads at once */
 
 /* ---- reading ----------------------------------------------------------------- */
 

@@ -14,10 +14,10 @@ struct pushed {
 
 struct source_row {
 	const char *call;   /* the public function that pushes these vectors */
-	const char *needs;  /* words of the recipe that this source needs; NULL: none */
-	const char *wanted; /* why the step needs it, and which call pushes it */
-	/* Returns elements at .. at + n - 1 as floats: in place, or computed into room. zeros: NaN
-	 * and infinity count as 0. */
+	const char *needs;  /* words that the recipe must have for this source, or NULL */
+	const char *wanted; /* the reason why a step needs it, and the call that pushes it */
+	/* Returns elements at .. at + n - 1 as floats. If they must be computed, they are written
+	 * to room. zeros: NaN and infinity count as 0. */
 	const float *(*read)(const struct pushed *p, int zeros, uint64_t at, size_t n, float *room);
 };
 extern const struct source_row source_rows[SOURCES];

@@ -12,7 +12,7 @@
 enum { WORKER_HOOKS = 9 };
 
 struct worker {
-	/* The parts of its job and its model (worker_stand_on), which last longer. */
+	/* The parts of the job and the model (worker_stand_on), which outlive the worker. */
 	sluice_job *job;
 	struct rulebook rules;
 	struct model_parts model;
@@ -22,24 +22,28 @@ struct worker {
 	struct {
 		enum value_type type;
 		float scale;        /* for 8-bit types: factor of their codes */
-	} grad;                     /* parameters that are pushed are always floats */
-	enum value_type param_type; /* of a vector of parameters or of a mean */
-	void *stream;               /* of the application, for vectors on a device */
-	int uneven;                 /* pushes of a gradient carry FLAG_GRADIENT */
+	} grad;                     /* pushed parameters are always floats */
+	enum value_type param_type; /* type of a vector of parameters or of a mean */
+	void *stream;               /* the application's stream, for vectors on a device */
+	int uneven;                 /* 1: pushes of a gradient have FLAG_GRADIENT */
 
 	struct vectors kept;
 	struct scratch *scratch;
-	struct compressor *compressor; /* the compressor of the gradients, over the whole vector */
-	struct span *shard_spans; /* spans of a seeded selector, one for each shard; else NULL */
-	struct span *spans;       /* spans of one shard, if shards are sent one by one */
+	struct compressor *compressor; /* the compressor of the gradients, for the whole vector */
+	struct span *shard_spans;      /* spans of a seeded selector, one for each shard; otherwise
+					  NULL */
+	struct span *spans;            /* spans of one shard, if shards are sent one by one */
 	struct lanes *lanes;
-	const struct compressor_ops *_Atomic ops; /* for the place where gradients are compressed */
-	struct on_device *device;                 /* gradients or params in GPU memory */
-	struct device_half *half; /* the device's vectors; only device_half.c reads its members */
-	struct target *into;      /* where pulls write */
-	struct parts *parts;      /* the ranges and pieces that the program has named */
-	/* State of the methods. Each belongs to its own file, and is NULL unless the recipe uses
-	 * the method. */
+	const struct compressor_ops *_Atomic ops; /* the row for where gradients are compressed:
+						     host or device */
+	struct on_device *device;                 /* state for gradients and parameters in GPU
+						     memory */
+	struct device_half *half; /* the device's vectors; only device_half.c accesses its
+				     members */
+	struct target *into;      /* the vector to which pulls write */
+	struct parts *parts;      /* the ranges and pieces that the program has passed */
+	/* State of the methods. Each pointer belongs to its own file, and is NULL unless the recipe
+	 * uses the method. */
 	struct lazy *lazy;
 	struct local *local;
 	struct async *async;
@@ -48,17 +52,17 @@ struct worker {
 	struct guard *guard;
 
 	struct step step; /* the step under way, or the last one */
-	/* The rows of worker_setup.c that take part; ends with NULL. */
+	/* The rows of worker_setup.c that take part, and NULL after the last. */
 	const struct step_hooks *hooks[WORKER_HOOKS + 1];
 	int accumulates; /* 1: the application adds to the residual (sluice_accumulator) */
-	struct worth_step watched; /* watch.c's: sums up to the previous step */
+	struct worth_step watched; /* used by watch.c: sums up to the previous step */
 };
 
-/* The flag of sluice_raise() that informs sluice_idle_step() that a worker has pushed a
+/* A flag of sluice_raise() by which sluice_idle_step() learns that a worker has pushed a
  * gradient. */
 enum { FLAG_GRADIENT = 0x80 };
 
-/* Returns the residual, which holds everything that was not sent yet, plus this step's signal. */
+/* Returns the residual: everything that was not sent yet, plus this step's signal. */
 static inline float *worker_residual(const struct worker *w)
 {
 	return compressor_residual(w->compressor);
@@ -76,7 +80,7 @@ static inline uint64_t worker_exchange(const struct worker *w)
 	return w->step.done / w->rules.recipe->period + 1;
 }
 
-/* Returns 1 if the next step is this worker's own, without an exchange (when=every). */
+/* Returns 1 if this worker makes the next step alone, without an exchange (when=every). */
 static inline int worker_alone(const struct worker *w)
 {
 	return (w->step.done + 1) % w->rules.recipe->period != 0;
@@ -88,7 +92,7 @@ static inline int worker_anchor_due(const struct worker *w)
 	return schedule_at_anchor(w->rules.schedule, w->step.done + 1);
 }
 
-/* Returns rulebook_stands() at the rate of the next push. */
+/* Returns rulebook_stands() for the rate of the next push. */
 static inline int worker_stands(const struct worker *w)
 {
 	return rulebook_stands(w->rules.recipe, w->step.lr);

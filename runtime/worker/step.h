@@ -8,44 +8,45 @@
 #include <stdint.h>
 
 enum step_state {
-	STEP_DONE,    /* pulled: the next push may come */
-	STEP_PUSHED,  /* the whole gradient is pushed, and not yet pulled */
-	STEP_PUSHING, /* some ranges are pushed, not all */
-	STEP_PULLING  /* sluice_pull_begin() was called, and not all ranges were asked for */
+	STEP_DONE,    /* pulled; the next push may come */
+	STEP_PUSHED,  /* the whole gradient is pushed but not pulled */
+	STEP_PUSHING, /* some ranges are pushed */
+	STEP_PULLING  /* sluice_pull_begin() was called, and some ranges are still to be pulled */
 };
 
-/* How a pull in ranges proceeds: it handles the shards one by one as they answer, or all of them at
- * the first range. PULL_ASKS: all at the first range, after no push (when=async). */
+/* How a pull in ranges handles the shards: one by one as they answer, or all at the first range.
+ * PULL_ASKS: all at the first range, without a push (when=async). */
 enum pull_kind { PULL_NONE, PULL_BY_SHARD, PULL_AT_ONCE, PULL_ASKS, PULL_ENDED };
 
 struct step {
 	uint64_t number; /* number of the last push, counted from 1 */
-	uint64_t done;   /* number of completed steps; with when=every, several belong to a push */
+	uint64_t done;   /* number of completed steps; with when=every, there are several per
+			    push */
 	float lr;        /* the learning rate that the next push sends */
 	struct step_rule rule;
 	enum step_state state;
-	unsigned phase;       /* of the schedule */
+	unsigned phase;       /* current phase of the schedule */
 	int encoded;          /* 1: the messages of the phase are made */
-	uint32_t shards_done; /* shards whose publication of the phase has been handled */
+	uint32_t shards_done; /* number of shards whose publication in this phase was handled */
 	int left_out;         /* 1: the messages of this step are empty */
 	int skipped;          /* 1: nothing is exchanged for the last push (nonfinite=skip-all) */
-	uint64_t overflowed;  /* the coordinate that is not finite and cannot be sent */
-	float range; /* grid: largest magnitude of the whole vector, the same for all shards */
-	/* These two change only with the token held. */
-	int asked; /* 1: a pull waits, and deltas may be added to its vector */
+	uint64_t overflowed;  /* the coordinate that is not finite, so it cannot be sent */
+	float range; /* for a grid: largest magnitude of the whole vector, for all shards */
+	/* These two members change only with the token held. */
+	int asked; /* 1: a pull is waiting, so deltas may be added to its vector */
 	enum pull_kind pull;
 	/* Flags of sluice_raise(): the flags that the next push sends, and the flags that the last
 	 * pull received. */
 	unsigned raise, raised;
-	/* The choice (model_rule()) that all workers follow, and the choice that the next push
-	 * proposes. They are equal unless this worker wants more. */
+	/* The choice (rulebook_step()) that all workers use, and the choice that the next push
+	 * proposes. They are equal unless this worker wants a change. */
 	unsigned chosen, proposed;
 };
 
-/* Restarts. Afterwards no step is under way, and `version` exchanges are complete. rule: the rule
- * of the next step. */
+/* Restarts: no step is under way, and `version` exchanges are complete. rule: the rule of the next
+ * step. */
 void step_restart(struct step *s, uint64_t version, const struct step_rule *rule);
-/* Sets the number of completed steps: at open, and when a checkpoint is restored. */
+/* Sets the number of completed steps, at open and when a checkpoint is restored. */
 void step_resume(struct step *s, uint64_t done);
 void step_set_rate(struct step *s, float lr);
 
@@ -54,7 +55,7 @@ void step_begin(struct step *s, uint64_t number, const struct step_rule *rule);
 void step_become(struct step *s, enum step_state state);
 /* Sets whether the messages of this step are empty. */
 void step_leave_out(struct step *s, int left_out);
-/* Called when all workers have agreed to exchange nothing for this push. The pull will report the
+/* Called when all workers have agreed to exchange nothing for this push. The pull then reports the
  * flags. */
 void step_skip(struct step *s, unsigned raised);
 /* Called before the workers agree whether to skip a push. */
@@ -79,7 +80,7 @@ void step_set_pull(struct step *s, enum pull_kind kind);
 /* Begins to collect the flags of this pull. */
 void step_pull(struct step *s);
 void step_end(struct step *s);
-/* Ends a step that counts: the application has its result. */
+/* Ends a step that counts, because the application has its result. */
 void step_complete(struct step *s);
 
 /* ---- flags and choices ------------------------------------------------------- */

@@ -14,33 +14,35 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* How the additions to `flat` reach the program's vector. */
+/* How the sums in `flat` reach the program's vector. */
 enum follow {
 	FOLLOW_ITSELF,  /* flat is that vector, or NULL: deltas are added to its elements */
-	FOLLOW_CHANGES, /* each changed element is rounded into it at once */
+	FOLLOW_CHANGES, /* each changed element is rounded and written to the vector at once */
 	FOLLOW_END      /* the whole vector is written when the pull ends */
 };
 
 struct target {
-	struct vector opened;     /* the segments of the model's attributes; may have no pieces */
-	struct vector given;      /* with the pull */
+	struct vector opened;     /* segments in the model's attributes; may have no pieces */
+	struct vector given;      /* the vector that the pull passes */
 	struct vector points[2];  /* the vectors of sluice_point(): params and point */
-	float *master;            /* the parameters in 32 bits, if the program's have 16 */
+	float *master;            /* 32-bit copy of the parameters, if the program's have 16 bits */
 	int away;                 /* 1: copy_there is newer than master */
-	float *together;          /* pieces of floats, for recipes that look at all parameters */
-	struct memory copy_there; /* floats on a device, from which the vector there is written */
+	float *together;          /* copy of pieces of floats, for recipes that need all
+				     parameters at once */
+	struct memory copy_there; /* floats on a device, from which the vector on the device is
+				     written */
 	const struct device_ops *ops;
 	struct device_compressor *compressor;
-	/* Of the pull under way. */
+	/* Members of the current pull. */
 	struct vector *vector;
-	int there; /* 1: it is on a device, and the pull runs there */
+	int there; /* 1: the vector is on a device, and the pull runs there */
 	enum follow follow;
 	float *flat;
 };
 
 /* ---- opening ----------------------------------------------------------------- */
 
-/* Parameters of 16 bits need a 32-bit copy from which they are rounded. */
+/* Refuses 16-bit segments if there is no 32-bit copy from which they are rounded. */
 static int check_types(const struct worker *w, const struct vector *s, const char *function)
 {
 	if (recipe_pulls_mean(w->rules.recipe) || w->layout->narrow_params || !vector_narrow(s))
@@ -85,8 +87,8 @@ void target_close(struct worker *w)
 	w->into = NULL;
 }
 
-/* Means are rounded when they are written, and need no copy. With when=every, parameters are
- * rounded from the worker's own model. */
+/* Returns 1 if there is a 32-bit copy. Means are rounded when they are written, and need none. With
+ * when=every, parameters are rounded from the worker's own model. */
 static int keeps_copy(const struct layout *l, const struct recipe *recipe)
 {
 	return l->narrow_params && !recipe_pulls_mean(recipe) &&
@@ -146,8 +148,8 @@ static int looks_at_all(const struct path_plan *plan)
 	return !plan_takes(plan, PATH_IN_PLACE, plan->traits);
 }
 
-/* Decides where deltas are added: on the device of the vector, or in host memory. Parameters that
- * are pushed have no copy on the device from which pieces could be written. */
+/* Decides where deltas are added: on the device of the vector, or in host memory. Pushed parameters
+ * have no copy on the device from which pieces could be written. */
 static int choose_place(struct worker *w, const char *function)
 {
 	struct target *t = w->into;
@@ -219,7 +221,7 @@ int target_whole(const struct worker *w)
 
 /* ---- a pull on a device --------------------------------------------------------- */
 
-/* Makes the 32-bit copy on the device of the parameters. gathers: there is no copy yet, and its
+/* Makes the 32-bit copy on the device of the parameters. gathers: there is no other copy, and the
  * content comes from the pieces. */
 static int make_copy_there(struct worker *w, int gathers)
 {
@@ -289,7 +291,7 @@ static int add_there(const struct worker *w, uint64_t first, const uint32_t *ind
 
 /* ---- a pull in host memory ------------------------------------------------------- */
 
-/* Copies the pieces together. */
+/* Copies the pieces to one vector. */
 static int gather(struct worker *w)
 {
 	struct target *t = w->into;
@@ -436,7 +438,7 @@ int params_return(struct params *p, int failed)
 	const int rc = p->of ? vector_return(p->of, p->host, failed, p->function) : failed;
 
 	if (p->of)
-		vector_release(p->of); /* this is rare, so the memory is not kept */
+		vector_release(p->of); /* rarely used, so the memory is not kept */
 	vector_free(&p->one);
 	*p = (struct params){ 0 };
 	return rc;

@@ -25,23 +25,23 @@ void target_close(struct worker *w);
 /* Saves and restores the 32-bit copy. */
 extern const struct step_hooks target_hooks;
 
-/* Records the vector into which the next pull writes: vector, with elements of the model's
+/* Records the vector to which the next pull writes: vector, with elements of the model's
  * param_type; if vector is NULL, the n pieces of given; if given is NULL too, the pieces of the
- * model's attributes. After EINVAL, ENOMEM or EGPU nothing is recorded. */
+ * model's attributes. On EINVAL, ENOMEM or EGPU nothing is recorded. */
 int target_note(struct worker *w, void *vector, const sluice_segment *given, size_t n,
 		const char *function);
 /* Returns the memory of the recorded vector. The pull runs on the device of that memory. */
 const void *target_memory(const struct target *t);
 const struct vector *target_vector(const struct target *t);
-/* Returns 1 if the deltas are added on a device, whose stream reads their lists. */
+/* Returns 1 if deltas are added on a device, whose stream reads their lists. */
 int target_there(const struct target *t);
-/* Returns 1 if the pull needs all parameters in one vector. Its ranges then cannot proceed
+/* Returns 1 if the pull needs all parameters in one vector, so that its ranges cannot be handled
  * separately. */
 int target_whole(const struct worker *w);
 /* Prepares the recorded vector for deltas. ENOMEM, EGPU. */
 int target_begin(struct worker *w);
-/* Called when the pull of all parameters has ended with rc. Returns rc, or the error of this
- * function. */
+/* Called when the pull of all parameters has ended with rc. Returns rc, or this function's own
+ * error. */
 int target_end(struct worker *w, int rc);
 /* For sluice_point(): records params as the parameters of the previous step. */
 void target_remember(struct worker *w, const float *params);
@@ -52,9 +52,9 @@ struct vector *target_points(struct target *t);
  * elements. */
 float *target_flat(const struct target *t);
 /* target_lands() returns 1 if the device reads the entries of a publication. target_entries()
- * returns the memory into which a message of count entries is decoded. If the device reads the
- * entries, this is pinned memory, new for each message. Otherwise the function uses the entries of
- * the worker's compressor. Returns 0 or SLUICE_EGPU. */
+ * returns the memory into which a message of count entries is decoded: pinned memory, different for
+ * each message, if the device reads the entries, otherwise the entries of the worker's compressor.
+ * Returns 0 or SLUICE_EGPU. */
 int target_lands(const struct worker *w);
 int target_entries(const struct worker *w, uint32_t count, struct entries *to);
 /* Adds a decoded delta from coordinate `first` on. The lists are in the memory of target_entries().
@@ -62,7 +62,7 @@ int target_entries(const struct worker *w, uint32_t count, struct entries *to);
 int target_add(const struct worker *w, uint64_t first, const uint32_t *index, const float *value,
 	       uint32_t n);
 
-/* All parameters as floats in host memory: the program's own, or a copy. params_return() writes the
+/* All parameters as floats in host memory: the program's own, or a copy. params_return() writes a
  * copy back, unless `failed` is set, and frees it. `vector` has the same meaning as in
  * target_note(). */
 struct params {

@@ -47,7 +47,8 @@ void upload_stage(struct worker *w, const struct message *m, const struct lane_p
 	lane_stage(w->lanes, m->shard, m, bytes, payload);
 }
 
-/* Stages the message, or, if a value was not finite, sets worker.overflowed to its coordinate. */
+/* Stages the message. If a value was not finite, sets worker.overflowed to its coordinate
+ * instead. */
 static int stage_encoded(struct worker *w, const struct message *m, size_t bytes)
 {
 	if (!bytes)
@@ -99,7 +100,8 @@ void upload_empty(struct worker *w, enum message_kind kind)
 
 int upload_masks(const struct worker *w)
 {
-	/* Not during the warm-up, whose high density would clear most of the momentum. */
+	/* Masking does not start before the warm-up ends, because its high density would clear most
+	 * of the momentum. */
 	return w->rules.recipe->mask && w->step.number > w->rules.schedule->warmup_steps;
 }
 

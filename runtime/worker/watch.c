@@ -11,7 +11,7 @@
 #include "worker/watch.h"
 #include <string.h>
 
-/* Returns the growth of the counters since the last call. */
+/* Returns how much the counters have grown since the last call. */
 static struct worth_step step_taken(struct worker *w)
 {
 	const sluice_model_stats *s = w->model.stats;
@@ -41,7 +41,7 @@ static int advises(const struct worker *w)
 	return !strcmp(w->job->settings.advice, "yes");
 }
 
-/* Returns 1 if the cost of a step should be compared with that of a dense step. All steps must be
+/* Returns 1 if the cost of a step can be compared with that of a dense step: all steps must be
  * alike, the recipe must leave out or shorten something, and advice must be enabled. */
 static int compares(const struct worker *w)
 {

@@ -4,7 +4,7 @@
 #define RUNTIME_WATCH_H
 #include "model/model.h"
 
-/* Called when a pull has ended. Measures the step; after the first few steps makes a proposal, or
+/* Called when a pull has ended. Measures the step. After the first few steps, makes a proposal or
  * logs a verdict. */
 void watch_step(struct worker *w);
 /* Returns 1 on the worker that logs and decides for all. */

@@ -44,7 +44,7 @@ static int pick_up(struct worker *w, const struct signal *signal, const struct s
 					.vector = signal->addend ? NULL : worker_residual(w),
 					.grad = signal->addend,
 					.scale = signal->scale,
-					/* This is possible only if the shard decodes exactly the
+					/* Taking values out needs a shard that decodes exactly the
 					 * picked values. */
 					.take = looks && recipe->up.values.type == VALUE_F32 &&
 						!recipe->lazy.window };
@@ -52,7 +52,7 @@ static int pick_up(struct worker *w, const struct signal *signal, const struct s
 	*out = compressor_pick(w->compressor, &call);
 	if (!looks || pick_finite(out))
 		return 0;
-	pick_put_back(out); /* infinity minus infinity is not zero */
+	pick_put_back(out); /* infinity minus infinity would not be zero */
 	const struct vector addend = vector_of(signal->addend, w->layout->count, VALUE_F32, 1);
 	return signal_judge_sum(w, signal->addend ? &addend : NULL);
 }
@@ -60,7 +60,7 @@ static int pick_up(struct worker *w, const struct signal *signal, const struct s
 /* ---- emit ------------------------------------------------------------------ */
 
 /* Each message is posted as soon as it is made, so that it travels while the next one is made.
- * more: messages to the other shards follow at once, so a short one may wait for them. */
+ * more: messages to other shards follow at once, so a short message may wait for them. */
 static int send_to_shard(struct worker *w, uint32_t shard, struct pick pick, int more)
 {
 	struct message m = upload_head(w, shard);
@@ -74,7 +74,7 @@ static int send_to_shard(struct worker *w, uint32_t shard, struct pick pick, int
 	upload_settle(w, shard, &pick);
 	w->model.stats->pushed_elements += pick.n;
 	if (w->step.phase || w->rules.recipe->lazy.window)
-		return 0; /* with the token held; otherwise messages are posted when all are made */
+		return 0; /* the caller holds the token, and posts when all messages are made */
 	const struct lap lap = stopwatch_begin();
 	progress_enter(w->job); /* does not count as a call of the application */
 	if (!w->job->failure.code && more)
@@ -111,7 +111,7 @@ int worker_send_shard(struct worker *w, uint32_t shard)
 	return send_to_shard(w, shard, pick, 0);
 }
 
-/* A grid is as wide as the largest magnitude of the whole vector. */
+/* Finds the largest magnitude of the whole vector, which a grid must cover. */
 static int find_range(struct worker *w)
 {
 	const float *residual = worker_residual(w);
@@ -150,13 +150,13 @@ static int send_selection(struct worker *w, const struct signal *signal)
 	return rc;
 }
 
-/* ---- what a phase carries -------------------------------------------------- */
+/* ---- the payload of a phase ------------------------------------------------ */
 
 static int apply_delta(struct worker *w, uint32_t shard, const struct message *m,
 		       const struct entries *got);
 
 /* send: makes the messages of an up phase, on the host. apply: applies a decoded message of a down
- * phase; returns 0 or an error. */
+ * phase, and returns 0 or an error. */
 static const struct payload_kind {
 	int (*send)(struct worker *w, const struct signal *signal);
 	int (*apply)(struct worker *w, uint32_t shard, const struct message *m,
@@ -205,7 +205,7 @@ int worker_send(struct worker *w, struct signal *signal)
 	return rc;
 }
 
-/* ---- how a phase closes ---------------------------------------------------- */
+/* ---- the closing of a phase -------------------------------------------------- */
 
 static uint64_t wanted_of_step(const struct worker *w)
 {
@@ -237,7 +237,8 @@ static const char *judge_of_step(const struct worker *w, uint32_t shard, const s
 		       NULL;
 }
 
-/* Adds a delta (the entries) to the target, and passes it to the methods. */
+/* Adds a delta, which is in the compressor's entries, to the target, and passes it to the
+ * methods. */
 static int apply_of_step(struct worker *w, uint32_t shard, const struct message *m,
 			 const struct entries *got)
 {
@@ -249,7 +250,8 @@ static int apply_of_step(struct worker *w, uint32_t shard, const struct message 
 					agree_support(w->agreed, shard, &agreed) :
 					got->index;
 
-	if (m->coding == CODING_AGREED && target_lands(w)) /* the device reads it, too */
+	if (m->coding == CODING_AGREED && target_lands(w)) /* the device also reads these
+							      coordinates */
 		index = memcpy(got->index, index, m->count * sizeof(*index));
 	const int rc = target_add(w, at->begin, index, got->value, m->count);
 	return rc ? rc : hooks_applied(w, shard, index, got, m);
@@ -261,9 +263,10 @@ static uint64_t base_of_step(const struct message *m)
 	return m->seq;
 }
 
-/* wanted: the publication that a down phase waits for. expect: the conditions for its header.
- * judge: returns NULL, or why a publication that is valid by itself may not come now. apply:
- * changes the target. base: the version that the next push names as the basis of its gradient */
+/* wanted: the publication for which a down phase waits. expect: the conditions for its header.
+ * judge: returns NULL, or the reason why a publication that is valid by itself is not expected now.
+ * apply: changes the target. base: the version that the next push names as the basis of its
+ * gradient */
 static const struct closing {
 	uint64_t (*wanted)(const struct worker *w);
 	void (*expect)(const struct worker *w, uint32_t shard, struct message_expect *want);
@@ -289,7 +292,7 @@ uint64_t worker_wanted(const struct worker *w)
 	return closing_of(w)->wanted(w);
 }
 
-/* Returns the conditions that a publication of the phase under way must meet. */
+/* Returns the conditions that a publication of the current phase must meet. */
 static struct message_expect expect(const struct worker *w, uint32_t shard)
 {
 	const struct shard_layout *at = &w->layout->shards[shard];
@@ -306,7 +309,7 @@ static struct message_expect expect(const struct worker *w, uint32_t shard)
 	return want;
 }
 
-/* Returns NULL, or why a message that is valid by itself may not come now. */
+/* Returns NULL, or the reason why a message that is valid by itself is not expected now. */
 static const char *welcome(const struct worker *w, uint32_t shard, const struct message *m)
 {
 	const char *why = closing_of(w)->judge(w, shard, m);
@@ -316,11 +319,11 @@ static const char *welcome(const struct worker *w, uint32_t shard, const struct 
 	return why;
 }
 
-/* Completes the handling of this publication. */
+/* Ends the handling of this publication. */
 static void publication_ends(struct worker *w, uint32_t shard, const struct message *m)
 {
 	lane_took(w->lanes, shard, worker_wanted(w), closing_of(w)->base(m));
-	if (!shard) /* all workers adopt the choice of the same shard */
+	if (!shard) /* all workers adopt the choice of shard 0 */
 		watch_chosen(w, m->chosen);
 	step_shard_ends(&w->step, m->raised);
 }

@@ -5,20 +5,20 @@
 #include "model/model.h"
 #include "worker/signal.h"
 
-/* Returns the number of the publication that answers the phase under way. */
+/* Returns the number of the publication that answers the current phase. */
 uint64_t worker_wanted(const struct worker *w);
-/* Makes the messages of the phase under way for all shards, and posts those that can go at once.
- * signal describes the addition that signal_fold() left to the selection; NULL: none, the residual
- * has everything. worker_send_shard() makes the message for one shard, where the recipe selects
- * each coordinate independently of the others. SLUICE_ENUMERIC: a value is not finite and was not
- * sent; the caller then calls signal_overflowed(). */
+/* Makes the messages of the current phase for all shards, and posts those that can go at once.
+ * signal describes the addition that signal_fold() left to the selection; NULL: the residual has
+ * everything. worker_send_shard() makes the message for one shard, if the recipe selects each
+ * coordinate independently of the others. SLUICE_ENUMERIC: a value is not finite and was not sent;
+ * the caller then calls signal_overflowed(). */
 int worker_send(struct worker *w, struct signal *signal);
 int worker_send_shard(struct worker *w, uint32_t shard);
 /* Advances through the phases as far as possible without waiting. Returns 1 when all phases before
- * `until` are complete. For a push `until` is 1, since its messages are then posted; for a pull it
- * is the number of phases. Token held. */
+ * `until` are complete. For a push `until` is 1, because its messages are then posted. For a pull
+ * it is the number of phases. Token held. */
 int worker_advance(struct worker *w, unsigned until);
-/* The row of gradients in host memory. */
+/* The functions for gradients in host memory. */
 extern const struct compressor_ops host_compressor_ops;
 /* For progress_until(): describes what the step is still waiting for. context: the model. */
 void worker_describe(void *context, char *text, size_t cap);

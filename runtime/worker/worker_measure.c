@@ -6,13 +6,13 @@
 #include "worker/state.h"
 #include <string.h>
 
-/* If the push of a step is measured, the whole step is, until its pull ends. */
+/* If the push of a step is measured, so is the rest of the step until its pull ends. */
 static int measure_used(const struct worker *w)
 {
 	return w->model.measure->on;
 }
 
-/* The residual is complete, and nothing is picked yet. */
+/* Called when the residual is complete and nothing is picked yet. */
 static void measure_folded(struct worker *w, struct signal *signal)
 {
 	struct measure *m = w->model.measure;
@@ -22,13 +22,13 @@ static void measure_folded(struct worker *w, struct signal *signal)
 	m->under_way = m->on && !w->step.left_out;
 	if (!m->under_way)
 		return;
-	if (signal->addend) { /* the same bits as the selection would make */
+	if (signal->addend) { /* the sum has the same bits as in the selection */
 		for (uint64_t i = 0; i < count; i++)
 			residual[i] += signal->scale * signal->addend[i];
 		signal->addend = NULL;
 	}
 	m->up.all = m->up.lost = loss_squares(residual, count);
-	if (m->before) /* selectors may scale in place */
+	if (m->before) /* a copy, because selectors may scale in place */
 		memcpy(m->before, residual, count * sizeof(*m->before));
 }
 
@@ -49,7 +49,7 @@ static void measure_pulled(struct worker *w)
 	if (!m->under_way)
 		return;
 	m->under_way = 0;
-	if (!m->before) /* only what was not sent is left in the residual */
+	if (!m->before) /* only values that were not sent are left in the residual */
 		m->up.lost = loss_squares(worker_residual(w), w->layout->count);
 	w->model.stats->compression_error = loss_share(m->up);
 }

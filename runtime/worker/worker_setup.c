@@ -81,8 +81,7 @@ static struct compressor_attr compressor_of(const struct layout *l, const struct
 					 .fitted = sparse ? layout_largest(l, -1).up_capacity : 0 };
 }
 
-/* Allocates the spans in which a seeded selector draws, and those of a selector that works shard
- * by shard. */
+/* Allocates the spans of a seeded selector, and those of a selector that works shard by shard. */
 static int open_spans(struct worker *w)
 {
 	const struct layout *l = w->layout;
@@ -110,7 +109,7 @@ static int open_compressor(struct worker *w)
 	return compressor_open(&attr, &w->compressor);
 }
 
-/* Returns the length of the longest vector that a worker selects from, or 0 if it selects from
+/* Returns the length of the longest vector from which a worker selects, or 0 if it selects from
  * none. */
 static uint64_t selects_from(const struct layout *l, const struct recipe *recipe)
 {
@@ -141,7 +140,7 @@ int worker_open(sluice_model *model)
 	const struct recipe *recipe = &model->recipe;
 	struct worker *w = model->worker;
 
-	worker_stand_on(w, model); /* now the model has its tensors and its home */
+	worker_stand_on(w, model); /* the model now has its tensors and its home */
 	int rc = vectors_open(&w->kept, recipe, HALF_WORKER, l->count);
 
 	if (!rc)

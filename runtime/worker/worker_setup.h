@@ -4,18 +4,18 @@
 #define RUNTIME_WORKER_SETUP_H
 #include "model/model.h"
 
-/* Sets the parts of its job and its model that the half uses. */
+/* Stores the parts of the job and the model that the worker uses. */
 void worker_stand_on(struct worker *w, sluice_model *model);
-/* Allocates the half, which every rank has, although a server does not use it. stream: of the
- * application. worker_open() opens a worker's half. ENOMEM, or the error of a vector. */
+/* Allocates the worker, which every rank has, although a server does not use it. stream: the
+ * application's. worker_open() opens a worker. ENOMEM, or the error of a vector. */
 int worker_make(sluice_model *model, void *stream);
 int worker_open(sluice_model *model);
-/* Lists the methods that take part in the model's steps: when it is opened, and when measuring
- * begins or ends. */
+/* Lists the methods that take part in the model's steps. Called when the model is opened, and when
+ * measuring begins or ends. */
 void worker_list_methods(struct worker *w);
-/* After on_device_close(). */
+/* Called after on_device_close(). */
 void worker_close(struct worker *w);
-/* Bytes that worker_open() takes. */
+/* Returns how many bytes worker_open() allocates. */
 uint64_t worker_memory(const struct layout *l, const struct recipe *recipe);
 /* Called after open and restore, when all shards are at `version` and all rings are empty. */
 void worker_restart(struct worker *w, uint64_t version);
