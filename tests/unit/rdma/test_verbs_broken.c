@@ -11,7 +11,20 @@
 #include <sched.h>
 #include <string.h>
 
-enum { DEPTH = 64 };
+enum { DEPTH = 64, LINK_LOST_MS = 750 };
+
+static int lost_soon(void **state)
+{
+	pair_link_lost_ms = LINK_LOST_MS;
+	return fabric_setup(state);
+}
+
+static int lost_late(void **state)
+{
+	pair_link_lost_ms = PAIR_LINK_LOST_MS;
+	return 0;
+}
+#define LOST_SOON(name) TEST_WITH(name, lost_soon, lost_late)
 
 /* kind 0: told; 1: nobody says a word, the next work request fails; 2: told, but nothing
  * completes. */
@@ -81,7 +94,7 @@ FRESH(completion_fails__status_of_the_link__resumes)
 	close_pair();
 }
 
-FRESH(connect__never_ends__peer_is_lost_within_its_time)
+LOST_SOON(connect__never_ends__peer_is_lost_within_its_time)
 {
 	struct two x = open_two(DEPTH);
 	fake.cm = FAKE_CM_SILENT;
@@ -96,7 +109,6 @@ FRESH(connect__never_ends__peer_is_lost_within_its_time)
 /* The connection manager is silent for longer than a process may be. */
 FRESH(link__away_longer_than_a_process_may_be__resumes_and_nobody_is_lost)
 {
-	pair_link_lost_ms = 60000;
 	struct two x = open_two(DEPTH);
 	fake.cm = FAKE_CM_SILENT;
 	fake_cm_cut(1);
@@ -108,12 +120,11 @@ FRESH(link__away_longer_than_a_process_may_be__resumes_and_nobody_is_lost)
 	fake.cm = FAKE_CM_ANSWERS;
 	assert_int_equal(pair_wait(&pair, 1, EVENT_IMM, 1), 0);
 	check_numbers(1, 1);
-	pair_link_lost_ms = PAIR_LINK_LOST_MS;
 	close_all(&x);
 }
 
 /* The client notices first that the connection broke, is accepted anew, and is heard of no more. */
-FRESH(connect__again_then_silence__peer_is_lost_within_its_time)
+LOST_SOON(connect__again_then_silence__peer_is_lost_within_its_time)
 {
 	const uint64_t most = now_ns() + 10 * (uint64_t)PAIR_LOST_MS * 1000000;
 
@@ -199,9 +210,7 @@ static void reconnect(void)
 	const int times = short_run ? 100 : 1000;
 	int sent = 0;
 
-	pair_link_lost_ms = 20000; /* not the matter here */
 	struct two x = open_two(DEPTH);
-	pair_link_lost_ms = PAIR_LINK_LOST_MS;
 	for (int round = 1; round <= times; round++) {
 		fake_cm_cut(1);
 		assert_int_equal(post(0, TRANSFER_PUT_NOTIFY, x.to_inbox, x.near, 0, 8, 0), 0);
@@ -249,7 +258,7 @@ FRESH(address__moves_to_another_card_and_back__connection_is_made_again)
 	close_all(&x);
 }
 
-FRESH(address__moves_to_another_card_for_good__peer_is_lost_and_the_bond_named)
+LOST_SOON(address__moves_to_another_card_for_good__peer_is_lost_and_the_bond_named)
 {
 	open_pair(DEPTH);
 	fake.moved = 1;

@@ -7,7 +7,7 @@
 #include "rdma/frame.h"
 #include "rdma/transport.h"
 
-enum { PAIR_EVENTS = 4096, PAIR_LOST_MS = 1500, PAIR_LINK_LOST_MS = 750, PAIR_LINE = 256 };
+enum { PAIR_EVENTS = 4096, PAIR_LOST_MS = 1500, PAIR_LINK_LOST_MS = 60000, PAIR_LINE = 256 };
 
 struct verbs_pair {
 	struct region *control[2];
