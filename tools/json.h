@@ -5,8 +5,8 @@
 #include <math.h>
 #include <stdio.h>
 
-/* Prints "text", quoted. Bytes that are not printable ASCII become \u00xx, so the output is valid
- * whatever a file or a peer contains. */
+/* Prints the text in quotes. Bytes that are not printable ASCII become \u00xx, so the output is
+ * valid whatever a file or a peer contains. */
 static inline void json_text(FILE *to, const char *text)
 {
 	fputc('"', to);

@@ -10,8 +10,8 @@
 
 enum { REFUSED_BYTES = 192 };
 
-/* Returns for example "--epcohs, did you mean --epochs?". Called right after getopt_long() returned
- * '?'. */
+/* Called right after getopt_long() returned '?'. Returns for example "--epcohs, did you mean
+ * --epochs?". */
 static inline const char *refused_option(char **argv, const struct option *table,
 					 char text[REFUSED_BYTES])
 {
@@ -19,7 +19,7 @@ static inline const char *refused_option(char **argv, const struct option *table
 	char name[64];
 	size_t n = 0, dashes;
 
-	/* In "-lr" only the l was read, and getopt_long() is still within the word. */
+	/* For "-lr", getopt_long() has only read the l, and is still inside the argument. */
 	if (argv[optind] && argv[optind][0] == '-' && argv[optind][1] && argv[optind][1] == optopt)
 		given = argv[optind];
 	dashes = strspn(given, "-");

@@ -14,8 +14,8 @@
 
 struct axes_point {
 	size_t n, k;
-	int ands;       /* number of random words combined by AND, less one */
-	double entropy; /* the resulting entropy of a bit of a key */
+	int ands;       /* number of random words that AND combines, minus one */
+	double entropy; /* entropy of a bit of the resulting keys */
 };
 
 /* Calls one() for each point with n <= n_most, k <= k_most and k < n. k varies fastest and the
@@ -23,7 +23,7 @@ struct axes_point {
 int axes_run(uint64_t n_most, uint64_t k_most,
 	     int (*one)(void *bench, const struct axes_point *point), void *bench);
 
-/* Fills x with finite floats that are not negative and whose bits below the highest exponents have
+/* Fills x with finite floats that are not negative, whose bits below the highest exponents have
  * that entropy. */
 void axes_fill(int ands, uint64_t seed, float *x, size_t n);
 #endif

@@ -19,7 +19,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* SKETCH_*: the rows and, times k, the columns of a sketch whose recipe gives none. */
+/* SKETCH_*: the rows of a sketch whose recipe gives none, and its columns as a multiple of k. */
 enum { MOST = 2000, SKETCH_ROWS = 5 };
 static const double sketch_width = 1.6;
 
@@ -33,7 +33,7 @@ enum subject {
 	F16,
 	BF16,
 	UNIFORM,       /* four bits, each rounded by the number of its position */
-	UNIFORM_DENSE, /* the same as if all positions were sent */
+	UNIFORM_DENSE, /* the same for a message of all positions */
 	UNIFORM_2,
 	UNIFORM_8,
 	SIGN,
@@ -50,7 +50,7 @@ static const char *const names[SUBJECTS] = { "raw",           "delta",     "rice
 					     "grid",          "round",     "crc32c",    "message" };
 static const enum index_coding codings[] = { CODING_RAW, CODING_DELTA, CODING_RICE, CODING_BITMAP };
 
-/* A sketch of all n coordinates as a worker and a shard use it, next to one plain read of the
+/* A sketch of all n coordinates as a worker and a shard use it, compared with one plain read of the
  * coordinates. */
 struct sketching {
 	struct sketch_shape shape;
@@ -67,7 +67,7 @@ struct bench {
 	uint8_t *bytes;
 	size_t capacity;
 	uint32_t k, span, sink;
-	uint64_t length[SUBJECTS]; /* of what was written */
+	uint64_t length[SUBJECTS]; /* length of the written bytes */
 	struct samples encode[SUBJECTS], decode[SUBJECTS], copy, select;
 	struct sketching sketch;
 	const char *trouble;
@@ -159,8 +159,7 @@ static void run_message(struct bench *b)
 	};
 	const char *why = NULL;
 	uint64_t began = now_ns();
-	/* For f32, the decoded values equal the originals and are in the same place, as in a
-	 * step. */
+	/* As in a step, the decoded values replace the originals, which they equal for f32. */
 	size_t n = message_encode(&m, b->index, b->value, b->value, b->bytes, b->capacity);
 
 	samples_add(&b->encode[MESSAGE], seconds_since(began));
@@ -213,7 +212,7 @@ static int repeat(struct bench *b)
 	return b->trouble ? -1 : 0;
 }
 
-/* ---- what is said ---------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------- */
 
 static void print_value(const char *name, double value)
 {
@@ -227,7 +226,7 @@ static double rate(const struct bench *b, double seconds)
 	return (double)b->k * 4 / seconds;
 }
 
-/* Nanoseconds a coordinate. */
+/* Prints nanoseconds per coordinate. */
 static void print_sketch(struct bench *b)
 {
 	const double each = 1e9 / (double)b->o->n;
@@ -250,7 +249,7 @@ static void print_sketch(struct bench *b)
 	putchar('}');
 }
 
-/* Prints a rate and its cost in copies, or nothing if it was not measured (NaN). */
+/* Prints a rate and its cost in copies. Prints nothing if it was not measured (NaN). */
 static void print_pair(const struct bench *b, double seconds, double copy)
 {
 	if (isnan(seconds))
@@ -395,8 +394,8 @@ int bench_codec(const struct options *o)
 	size_t most = densities_most(o);
 	int rc = -1;
 
-	/* Rice codes of few positions, and all other codings, take at most twice the plain numbers
-	 * and the bitmap. */
+	/* Rice codes of few positions, and all other codings, take at most twice the size of the
+	 * plain numbers and the bitmap. */
 	b.capacity = message_bound(b.span, (uint32_t)most,
 				   (struct value_coding){ VALUE_F32, 0, 0, 0 }) +
 		     8 * most + b.span / 4 + 64;
@@ -405,7 +404,7 @@ int bench_codec(const struct options *o)
 	b.got = calloc(most, sizeof(*b.got));
 	b.value = calloc(most, sizeof(*b.value));
 	b.got_value = calloc(o->n < most * 32 ? o->n : most * 32,
-			     sizeof(*b.got_value)); /* a dense message */
+			     sizeof(*b.got_value)); /* length of a dense message */
 	b.bytes = calloc(b.capacity, 1);
 	b.sketch.cells = calloc(SKETCH_ROWS * (2 * most + 1), sizeof(*b.sketch.cells));
 	b.sketch.estimate = calloc(o->n, sizeof(*b.sketch.estimate));
@@ -426,6 +425,6 @@ int bench_codec(const struct options *o)
 	free(b.bytes);
 	free(b.sketch.cells);
 	free(b.sketch.estimate);
-	/* Uses the sum, so that the compiler does not remove it. */
+	/* This use of the sum keeps the compiler from removing it. */
 	return rc || b.sink == 1 ? rc : 0;
 }

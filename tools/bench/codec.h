@@ -4,6 +4,6 @@
 #define BENCH_CODEC_H
 #include "tools/bench/options.h"
 
-/* Measures and prints. Returns 0, or -1 with a sentence on stderr. */
+/* Measures and prints. Returns 0, or -1 after printing a sentence on stderr. */
 int bench_codec(const struct options *options);
 #endif

@@ -7,11 +7,12 @@
 
 /* Returns the largest k that densities_run() will use. */
 size_t densities_most(const struct options *options);
-/* Calls one() for --k or --density, else for 0.1, 1 and 10 % of n. Each call measures and prints
- * one row, all within one JSON list with --json. Stops at the first result that is not 0. */
+/* Calls one() for --k or --density, or otherwise for 0.1, 1 and 10 % of n. Each call measures and
+ * prints one row; with --json, all rows are in one JSON list. Stops at the first result that is not
+ * 0. */
 int densities_run(const struct options *options, int (*one)(void *bench, size_t k, int first),
 		  void *bench);
-/* Returns the number of rounds: --repeat, or the number that fits into --seconds, given the time
- * of the warm-up; from 5 to most. */
+/* Returns the number of rounds, from 5 to most: --repeat, or as many as fit into --seconds, given
+ * the time of the warm-up. */
 uint64_t densities_rounds(const struct options *options, double warmup_seconds, uint64_t most);
 #endif

@@ -17,8 +17,8 @@
 
 enum { EXIT_BAD_USAGE = 2, BOOT_ID_BYTES = 36 };
 
-/* The location that a rank reports to the others: its machine (two nodes of a private Slurm may be
- * one machine), and the processors on which it may run. */
+/* The location of a rank: its machine (two nodes of a private Slurm may be one machine), and the
+ * processors on which it may run. */
 struct place {
 	char machine[BOOT_ID_BYTES];
 	cpu_set_t processors;
@@ -43,11 +43,11 @@ static void place_of_me(struct place *mine)
 	if (file >= 0)
 		close(file);
 	if (sched_getaffinity(0, sizeof(mine->processors), &mine->processors))
-		CPU_ZERO(&mine->processors); /* unknown: more than 1024 of them */
+		CPU_ZERO(&mine->processors); /* unknown: there are more than 1024 */
 }
 
-/* Compares nodes instead of machines for dedicated servers, which report no place, and if a machine
- * hides its boot id. */
+/* Compares machines. Compares nodes instead for dedicated servers, which report no place, and if a
+ * machine hides its boot id. */
 static int on_machine_of(sluice_job *job, const struct place *places, int first, int rank)
 {
 	if (rank >= sluice_workers(job) || !*places[rank].machine || !*places[first].machine)
@@ -66,7 +66,7 @@ static void warn_of_machine(sluice_job *job, const struct place *places, int fir
 		if (!on_machine_of(job, places, first, r))
 			continue;
 		if (!server && r < first)
-			return; /* this machine was handled in that rank's turn */
+			return; /* a lower rank has handled this machine */
 		ranks++;
 		if (!server)
 			CPU_OR(&all, &all, &places[r].processors);

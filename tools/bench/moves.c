@@ -26,11 +26,11 @@ static const struct way ways[] = {
 
 struct run {
 	const struct options *options;
-	struct way way; /* NULL, NULL: as the environment has it */
+	struct way way; /* NULL, NULL: the settings of the environment */
 	struct pair pair;
 	struct raw raw;
 	struct samples latencies;
-	uint64_t stamp; /* of the last polled round */
+	uint64_t stamp; /* the stamp of the last polled round */
 };
 
 /* ---- rounds ---------------------------------------------------------------- */
@@ -127,7 +127,7 @@ static int burst(struct run *r, size_t bytes, uint64_t count, double *took_out)
 static double fitting(const struct options *o, double each)
 {
 	double n = o->repeat ? (double)o->repeat :
-			       floor(o->seconds / fmax(each, 1e-9)); /* fmax: not NaN */
+			       floor(o->seconds / fmax(each, 1e-9)); /* fmax() keeps NaN out */
 
 	if (o->repeat)
 		return n;
@@ -145,7 +145,7 @@ static int measure_latency(struct run *r, size_t bytes, struct row *row, uint64_
 		return SLUICE_ENOMEM;
 	if (talks)
 		rc = play(r, bytes, warmup, &r->latencies);
-	/* Uses the median, because a single round that was not scheduled must not shorten the
+	/* The median is used because a single round that was not scheduled must not shorten the
 	 * measurement. */
 	rounds = fitting(r->options, samples_summary(&r->latencies).p50 * calls * 1e-6);
 	samples_close(&r->latencies);
@@ -247,7 +247,7 @@ static int measure_sizes(struct run *r)
 	return rc;
 }
 
-/* Measures in a second job of the same ranks, whose card has other settings. */
+/* Measures in a second job of the same ranks, with other settings of the card. */
 static int measure_way(const struct options *options, int second, size_t most,
 		       const struct way *way)
 {

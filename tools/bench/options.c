@@ -295,7 +295,8 @@ static int complain(char complaint[COMPLAINT_BYTES], const char *what, const cha
 	return -1;
 }
 
-/* Checks combinations of arguments. given marks the rows of the table that were passed. */
+/* Checks combinations of arguments. given[] marks the rows of the table that the command line
+ * has. */
 static int check_together(const struct options *o, const char *given,
 			  char complaint[COMPLAINT_BYTES])
 {
@@ -312,10 +313,12 @@ static int check_together(const struct options *o, const char *given,
 	if (o->k > o->n)
 		return complain(complaint, "--k is more than --n", NULL);
 	if (o->distribution == DISTRIBUTION_HINTWRONG && o->test != TEST_SELECT)
-		return complain(complaint, "only select has hints, so only it takes --distribution",
+		return complain(complaint,
+				"only the test select has hints, so only it accepts --distribution",
 				"hintwrong");
 	if (o->accumulate && o->cuda)
-		return complain(complaint, "--accumulate adds in host memory: not with --device",
+		return complain(complaint,
+				"--accumulate adds in host memory, so it excludes --device",
 				"cuda");
 	if ((o->axes || o->rivals || o->torch) && !o->cuda) {
 		snprintf(what, sizeof what, "--%s",
@@ -326,10 +329,11 @@ static int check_together(const struct options *o, const char *given,
 	}
 	for (int i = 0; table[i].name && o->axes; i++)
 		if (given[i] && strchr("ybgl", table[i].val))
-			return complain(complaint, "--axes varies the vectors itself: not with",
+			return complain(complaint,
+					"--axes varies the vectors itself, so it excludes",
 					table[i].name);
 	if (o->axes && (o->test == TEST_STEP ? o->count : o->n) < AXES_ELEMENTS_LEAST)
-		return complain(complaint, "--axes begins at 65536 elements: more with",
+		return complain(complaint, "--axes needs at least 65536 elements: raise",
 				o->test == TEST_STEP ? "--count" : "--n");
 	return 0;
 }
@@ -381,13 +385,13 @@ int options_parse(int argc, char **argv, struct options *out, char complaint[COM
 		if (optind == argc)
 			return complain(
 				complaint,
-				"what to measure? put, get, notify, step, select, codec or reduce",
+				"name a test: put, get, notify, step, select, codec or reduce",
 				NULL);
 		kind = word_index(argv[optind], tests, (int)(sizeof tests / sizeof *tests));
 		if (kind < 0)
 			return complain(complaint, "there is no test", argv[optind]);
 		if (optind + 1 < argc)
-			return complain(complaint, "one test at a time, not also",
+			return complain(complaint, "name only one test, not also",
 					argv[optind + 1]);
 		o.test = (enum test)kind;
 		if (check_together(&o, given, complaint))

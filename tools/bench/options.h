@@ -8,8 +8,8 @@
 enum { SIZES_MAX = 64, COMPLAINT_BYTES = 256 };
 
 enum test { TEST_PUT, TEST_GET, TEST_NOTIFY, TEST_STEP, TEST_SELECT, TEST_CODEC, TEST_REDUCE };
-/* The distribution of the vectors that are selected from. HINTWRONG is Gaussian, but the boundary
- * jumps at each call. */
+/* The distribution of the vectors from which coordinates are selected. HINTWRONG is Gaussian, but
+ * its scale changes at each call. */
 enum distribution {
 	DISTRIBUTION_GAUSSIAN,
 	DISTRIBUTION_LAPLACE,
@@ -29,27 +29,27 @@ struct options {
 	enum test test;
 	size_t sizes[SIZES_MAX];
 	size_t n_sizes;
-	int with;        /* the other rank of the pair; -1: the last one */
+	int with;        /* the other rank of the pair; -1: the last rank */
 	uint64_t warmup; /* rounds or steps before measuring */
-	uint64_t repeat; /* measured rounds per size, or steps; 0: the number that fits into seconds
-			  */
+	uint64_t repeat; /* measured rounds per size, or steps; 0: as many as fit into seconds */
 	double seconds;  /* per measurement */
 	int json, limit;
-	int cuda;                   /* select, step: vectors in GPU memory */
-	int axes;                   /* and for many sizes, with n or count as the largest */
-	const char *rivals;         /* select on a GPU: a module, or NULL */
-	const char *torch;          /* and a command, or NULL */
+	int cuda;                   /* select, step: the vectors are in GPU memory */
+	int axes;                   /* --axes: also many sizes, up to n or count */
+	const char *rivals;         /* select on a GPU: the module to compare with, or NULL */
+	const char *torch;          /* select on a GPU: the command to compare with, or NULL */
 	uint64_t count;             /* step: parameters */
-	const char *recipe;         /* step: NULL: SLUICE_RECIPE, else the library's default */
-	enum distribution gradient; /* step: the first few of these */
-	uint64_t shards;            /* step: 0: the library's number */
-	int accumulate;             /* step: this program adds to sluice_accumulator()'s vector */
+	const char *recipe;         /* step: NULL means SLUICE_RECIPE, or the library's default */
+	enum distribution gradient; /* step: only the first few distributions */
+	uint64_t shards;            /* step: 0 means the library's default */
+	int accumulate;             /* step: the program adds gradients to sluice_accumulator()'s
+				       vector */
 	uint64_t seed;
-	uint64_t n, k;  /* select, codec, reduce: elements; selected ones, 0: by density */
-	double density; /* select: 0: 0.001, 0.01 and 0.1 */
+	uint64_t n, k;  /* select, codec, reduce: elements; selected elements (k 0: by density) */
+	double density; /* select: 0 means 0.001, 0.01 and 0.1 */
 	enum distribution distribution;
 	int threads;
-	int messages; /* reduce: number in a step */
+	int messages; /* reduce: number of messages in a step */
 };
 
 /* Returns 0, or -1 with a sentence in complaint. */

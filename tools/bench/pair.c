@@ -11,7 +11,7 @@ enum { ALIGNMENT = 4096, PROBE_BYTES = 4096, TRANSPORTS_MAX = 8 };
 enum { SPINS_PER_LOOK = 2048, SPINS_PER_CALL = 64 };
 static const uint64_t ask_every_ns = 100000000, give_up_ns = 60000000000;
 
-/* Finds the transport whose counters grew by a put of PROBE_BYTES. */
+/* Finds the transport whose counters grow when PROBE_BYTES are put. */
 static int name_transport(struct pair *pair)
 {
 	sluice_transport_stats before[TRANSPORTS_MAX] = { { .size = sizeof before[0] } };
@@ -103,15 +103,15 @@ int stamp_poll(struct pair *pair, const uint8_t *message, size_t bytes, uint64_t
 		int rc = 0;
 
 		relax();
-		/* A rank that polls memory also calls the library, so that progress does not depend
-		 * on the thread. */
+		/* If messages arrive only by polling, this loop also calls the library instead of
+		 * relying on the thread. */
 		if (pair->by_polling && spins % SPINS_PER_CALL == 0)
 			rc = sluice_region_wait(pair->region, pair->other, 0);
 		if (rc)
 			return rc;
 		if (spins % SPINS_PER_LOOK)
 			continue;
-		sched_yield(); /* the other rank may need this core */
+		sched_yield(); /* the other rank may need this processor */
 		now = now_ns();
 		if (!began)
 			began = asked = now;

@@ -10,7 +10,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* What the second rank needs to find the first one's memory file. */
+/* The data by which the second rank finds the first rank's memory file. */
 struct invitation {
 	int64_t pid, fd;
 	char boot_id[40];
@@ -80,8 +80,8 @@ int raw_open(struct raw *raw, struct pair *pair)
 		fd = accept_invitation(&all[pair->first], &mine);
 	if (!rc && fd >= 0)
 		raw->shared = map(fd, 2 * raw->half);
-	/* Aligned like the shared memory: a few bytes off, loads would wait for stores 4096 bytes
-	 * away. */
+	/* The buffer is aligned like the shared memory. If their addresses differed by a few bytes
+	 * modulo 4096, loads would wait for stores. */
 	raw->private = pair->role == ROLE_BYSTANDER ? NULL : aligned_alloc(4096, raw->half);
 	if (raw->shared && raw->private) {
 		memset(raw->private, 1, raw->half);
@@ -98,7 +98,7 @@ int raw_open(struct raw *raw, struct pair *pair)
 	if (fd >= 0)
 		close(fd);
 	free(all);
-	/* Fills the page tables of the second rank, too. */
+	/* Also fills the page tables of the second rank. */
 	if (raw->shared && pair->role == ROLE_SECOND)
 		raw_copy(raw, raw->half, 1, 1);
 	return rc ? rc : sluice_barrier(pair->job);

@@ -7,8 +7,7 @@
 #include "tools/bench/samples.h"
 
 struct raw {
-	uint8_t *shared; /* two halves: the first rank writes one, the second the other; NULL: none
-			  */
+	uint8_t *shared; /* two halves, one written by each rank; NULL: there is no shared memory */
 	uint8_t *private;
 	size_t half;
 };
@@ -20,7 +19,7 @@ void raw_close(struct raw *raw);
  * of the pair. */
 int raw_ping_pong(struct raw *raw, struct pair *pair, size_t bytes, uint64_t rounds,
 		  struct samples *us);
-/* Returns the seconds for `count` copies of `bytes` into (out) or from the shared memory. Called by
- * the first rank only. */
+/* Returns the seconds for `count` copies of `bytes` bytes to (out) or from the shared memory.
+ * Called only by the first rank. */
 double raw_copy(struct raw *raw, size_t bytes, uint64_t count, int out);
 #endif

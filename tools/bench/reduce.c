@@ -15,21 +15,21 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Each step takes its messages from a different place of one pool. */
+/* Each step takes its messages from a different part of one pool. */
 enum { STEPS = 4, MOST = 1000 };
 
 enum {
 	READ,    /* one plain read of the shard */
 	ADD,     /* residual += grad: read-modify-write */
-	REDUCE,  /* all messages added to the sum, for shards with many coordinates */
-	PUBLISH, /* the rest of the sum, update, residual, selection; subtracted from the residual,
-		    added to the copy */
-	APPLY,   /* the publication, added to a worker's parameters */
+	REDUCE,  /* addition of all messages to the sum, for shards with many coordinates */
+	PUBLISH, /* the end of a step: update and residual, selection, subtraction from the
+		    residual, addition to the copy */
+	APPLY,   /* addition of the publication to a worker's parameters */
 	TIMES
 };
 
 static const char *const names[TIMES] = { "read", "add", "reduce", "publish", "apply" };
-/* The quantity by which each time is divided. */
+/* For each time, the number of the time by which it is divided, or -1. */
 static const int limits[TIMES] = { -1, -1, ADD, READ, ADD };
 
 struct list {
@@ -49,14 +49,14 @@ struct bench {
 	float *residual, *copy, *params, *plain, *grad; /* n each */
 	struct pick published;
 	struct samples ms[TIMES], ratio[TIMES], lines;
-	uint8_t *touched; /* for each line of coordinates: a message of this step changes it */
+	uint8_t *touched; /* [line of coordinates]: 1 if a message of this step changes the line */
 	uint64_t step, k;
 	uint32_t sink;
 };
 
 /* ---- one step -------------------------------------------------------------- */
 
-/* Does what publish() does, except for the encoding. */
+/* Does the work of publish() in shard.c, except for the encoding. */
 static void publish(struct bench *b)
 {
 	static const struct update sgd = { .kind = UPDATE_SGD, .placement = STEP_INSIDE };
@@ -143,7 +143,7 @@ static int measure(struct bench *b)
 	return 0;
 }
 
-/* ---- what is said ---------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------- */
 
 static void print_row(struct bench *b, int first)
 {
@@ -206,7 +206,8 @@ static uint64_t mixed(uint64_t x)
 	return x ^ x >> 31;
 }
 
-/* Draws k random positions, ascending: each is taken with the probability that is still needed. */
+/* Draws k random positions in ascending order. Each position is taken with the probability that is
+ * needed to reach k. */
 static int fill_message(const struct options *o, uint64_t number, uint64_t k, struct list *m)
 {
 	uint64_t counter = (o->seed << 48) + (number << 40);
@@ -313,6 +314,6 @@ int bench_reduce(const struct options *o)
 	free(b.params);
 	free(b.plain);
 	free(b.grad);
-	/* Uses the sum, so that the compiler removes no pass. */
+	/* This use of the sum keeps the compiler from removing a pass. */
 	return rc || b.sink == 1 ? rc : 0;
 }

@@ -5,6 +5,6 @@
 #define BENCH_REDUCE_H
 #include "tools/bench/options.h"
 
-/* Measures and prints. Returns 0, or -1 with a sentence on stderr. */
+/* Measures and prints. Returns 0, or -1 after printing a sentence on stderr. */
 int bench_reduce(const struct options *options);
 #endif

@@ -8,7 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
-/* Counts page by page, because the counters of /proc/self/status may lag. */
+/* Counts page by page, because the counters of /proc/self/status may lag behind. */
 static int anonymous(uint64_t *bytes_out)
 {
 	FILE *file = fopen("/proc/self/smaps_rollup", "re");
@@ -31,7 +31,7 @@ struct seen {
 	size_t n, room;
 };
 
-/* Returns 1 for the first occurrence, 0 for others, -1 without memory. */
+/* Returns 1 at the first occurrence, 0 at others, and -1 without memory. */
 static int see(struct seen *seen, uint64_t inode)
 {
 	for (size_t i = 0; i < seen->n; i++)
@@ -50,8 +50,8 @@ static int see(struct seen *seen, uint64_t inode)
 	return 1;
 }
 
-/* All pages of a region are backed when it is opened, so it counts with the size of its mapping.
- * Its name contains the process that made it, which may map it twice, as its own peer. */
+/* A region counts with the size of its mapping, because all its pages exist from its opening. Its
+ * name contains the process that made it. This process may map a region twice, as its own peer. */
 static int regions(uint64_t *bytes_out)
 {
 	FILE *file = fopen("/proc/self/maps", "re");

@@ -23,7 +23,7 @@ const struct rivals_ops *rivals_load(const char *file)
 	memcpy(&module, &symbol, sizeof(symbol));
 	ops = symbol ? module() : NULL;
 	if (ops && ops->size == sizeof(*ops))
-		return ops; /* it stays loaded until the end */
+		return ops; /* the module stays loaded until the process ends */
 	fprintf(stderr,
 		"sluice-bench: --rivals: %s was not built from tests/gpu/rivals.cu of this "
 		"version\n",
@@ -80,8 +80,8 @@ static char *with_points(const struct torch_times *t, const char *command)
 	return line;
 }
 
-/* Reads the answers and returns their number. other receives a line that is not an answer, such
- * as an error. */
+/* Reads the answers and returns their number. other receives a line that is not an answer, such as
+ * an error. */
 static size_t read_times(struct torch_times *t, FILE *from, char *other, size_t cap)
 {
 	char line[256];

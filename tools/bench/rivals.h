@@ -9,13 +9,13 @@
 
 struct rivals;
 
-/* All functions return 0 or -1; after -1, error() returns the reason. x, residual and grad are
- * device memory. sort() and topk() enqueue residual += grad in the stream, and then a selection
- * among the keys of keys(). */
+/* All functions return 0 or -1. After -1, error() returns the reason. x, residual and grad are
+ * device memory. sort() and topk() first enqueue residual += grad in the stream, and then a
+ * selection among the keys of keys(). */
 struct rivals_ops {
 	size_t size; /* sizeof(struct rivals_ops) */
 	const char *(*error)(void);
-	/* Opens for vectors of n elements; k is that of topk(). */
+	/* Prepares for vectors of n elements; k is for topk(). */
 	int (*open)(size_t n, size_t k, struct rivals **out);
 	void (*close)(struct rivals **rivals);
 	/* Makes keys of the magnitudes of x. */
@@ -23,7 +23,8 @@ struct rivals_ops {
 	/* Sorts all keys with their positions in descending order by CUB's radix sort. NULL: the
 	 * module was built without CUB's headers. */
 	int (*sort)(struct rivals *r, float *residual, const float *grad, void *stream);
-	/* Finds the k largest keys with their positions by CUB's DeviceTopK. NULL as above. */
+	/* Finds the k largest keys with their positions by CUB's DeviceTopK. NULL: as for
+	 * sort(). */
 	int (*topk)(struct rivals *r, float *residual, const float *grad, void *stream);
 };
 
@@ -34,8 +35,8 @@ typedef const struct rivals_ops *rivals_module_fn(void);
 /* Returns the table of the module in this file, or NULL after printing the reason on stderr. */
 const struct rivals_ops *rivals_load(const char *file);
 
-/* The measurements of --torch. Its command is run with arguments "n:k:ands" (ands as in axes.h;
- * -1: Gaussian values) and prints "n k ands milliseconds" for each. */
+/* The measurements of --torch. Its command gets arguments "n:k:ands" (ands as in axes.h; -1:
+ * Gaussian values) and prints "n k ands milliseconds" for each. */
 struct torch_time {
 	size_t n, k;
 	int ands;

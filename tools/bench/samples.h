@@ -11,14 +11,14 @@ struct samples {
 };
 
 struct summary {
-	double p50, p99, max; /* NaN without samples */
+	double p50, p99, max; /* NaN if there are no samples */
 	size_t n;
 };
 
 int samples_open(struct samples *s, size_t capacity); /* returns 0, or -1 if there is no memory */
 void samples_close(struct samples *s);
-void samples_add(struct samples *s, double value); /* values beyond the capacity are dropped */
-/* Computes percentiles by nearest rank: the smallest value that at least p percent of all do not
- * exceed. Sorts the samples. */
+void samples_add(struct samples *s, double value); /* drops values beyond the capacity */
+/* Sorts the samples and computes percentiles by nearest rank: the smallest value that at least p
+ * percent of all values do not exceed. */
 struct summary samples_summary(struct samples *s);
 #endif

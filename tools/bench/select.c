@@ -13,28 +13,29 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* Each step takes its gradient from a different place of one pool. */
+/* Each step takes its gradient from a different part of one pool. */
 enum { SHIFTS = 64, SHIFT = 16, MOST = 1000 };
 
 enum {
-	READ,          /* one plain read of x, one thread */
+	READ,          /* one plain read of x by one thread */
 	READ_THREADS,  /* the same by all threads */
-	SELECT,        /* sluice_select(), no hint */
+	SELECT,        /* sluice_select() without a hint */
 	SELECT_ONE,    /* the same by one thread */
 	SELECT_HINTED, /* with the hint of the previous call */
-	ADD,           /* residual += grad, one thread */
+	ADD,           /* residual += grad by one thread */
 	RESIDUAL,      /* sluice_select() with a residual and a hint */
 	TIMES
 };
 
 static const char *const names[TIMES] = { "read",          "read_threads", "select",  "select_one",
 					  "select_hinted", "add",          "residual" };
-/* The quantity by which each time is divided. */
+/* For each time, the number of the time by which it is divided, or -1. */
 static const int limits[TIMES] = { -1, READ, READ, READ, READ, -1, ADD };
 
 struct bench {
 	const struct options *o;
-	float *pool, *other;     /* n + SHIFTS * SHIFT; hintwrong: another scale */
+	float *pool, *other;     /* n + SHIFTS * SHIFT elements each; other: another scale, for
+				    hintwrong */
 	float *residual, *plain; /* n */
 	uint32_t *index;
 	float *value;
@@ -100,7 +101,7 @@ static int measure(struct bench *b)
 	return rc;
 }
 
-/* ---- what is said ---------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------- */
 
 static void print_row(struct bench *b, int first)
 {
@@ -223,6 +224,6 @@ int bench_select(const struct options *o)
 	free(b.plain);
 	free(b.index);
 	free(b.value);
-	/* Uses the sum, so that the compiler removes no pass. */
+	/* This use of the sum keeps the compiler from removing a pass. */
 	return rc || b.sink == 1 ? rc : 0;
 }

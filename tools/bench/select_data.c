@@ -9,7 +9,7 @@
 
 static const double two_pi = 6.283185307179586;
 
-/* Returns a number of (0, 1) from a counter. */
+/* Returns a random number in (0, 1), computed from a counter. */
 static double uniform(uint64_t x)
 {
 	x += 0x9e3779b97f4a7c15u;
@@ -30,7 +30,7 @@ void data_fill(enum distribution kind, uint64_t seed, float *x, size_t n)
 			x[i] = (float)(sqrt(-2 * log(u)) * cos(two_pi * v));
 			break;
 		case DISTRIBUTION_LAPLACE: x[i] = (float)(v < 0.5 ? log(u) : -log(u)); break;
-		case DISTRIBUTION_STUDENT: /* by Bailey's polar method */
+		case DISTRIBUTION_STUDENT: /* uses Bailey's polar method */
 			x[i] = (float)(sqrt(3 * (pow(u, -2.0 / 3) - 1)) * cos(two_pi * v));
 			break;
 		case DISTRIBUTION_ZEROS: x[i] = 0; break;
@@ -49,7 +49,8 @@ typedef uint32_t lanes __attribute__((vector_size(32), aligned(4), may_alias));
 typedef float float_lanes __attribute__((vector_size(32), aligned(4)));
 enum { LANES = 8, TURN = 4 * LANES, THREADS_MAX = 256 };
 
-/* Uses the widest vectors of two common kinds of processors, so that memory limits the pass. */
+/* Uses the widest vectors of two common kinds of processors, so that only memory limits the
+ * pass. */
 #if defined(__x86_64__)
 #define WIDE __attribute__((target_clones("avx2", "default")))
 #else
@@ -62,7 +63,8 @@ WIDE static uint32_t read_part(const float *x, size_t n)
 	uint32_t all = 0, last;
 	size_t i = 0;
 
-	for (; i + TURN <= n; i += TURN) { /* unrolled, because an array would be kept in memory */
+	for (; i + TURN <= n; i += TURN) { /* unrolled by hand, because an array would be kept in
+					      memory */
 		const lanes *from = (const void *)(x + i);
 
 		a ^= from[0];

@@ -18,17 +18,17 @@
 #include <math.h>
 #include <stdlib.h>
 
-/* Each step takes its gradient from a different place of one pool. */
+/* Each step takes its gradient from a different part of one pool. */
 enum { SHIFTS = 64, SHIFT = 16, MOST = 1000, GAUSSIAN_VALUES = -1 };
 
 enum {
 	COPY,
-	PUSHED, /* a push, with the threshold of the previous step */
+	PUSHED, /* a push with the threshold of the previous step */
 	HINTED, /* a selection with that threshold */
 	FRESH,  /* without */
-	EQUAL,  /* without it, all magnitudes equal */
+	EQUAL,  /* a selection without it, from equal magnitudes */
 	SORTED, /* without, ascending */
-	RADIX,  /* the other programs, each with the addition */
+	RADIX,  /* other programs, which also add the gradient */
 	TOPK,
 	TIMES,
 	TORCH = TIMES, /* measured by another process */
@@ -57,20 +57,20 @@ struct bench {
 	const struct options *o;
 	const struct device_ops *ops;
 	const struct device_kernels *kernels;
-	const struct rivals_ops *rivals; /* NULL: none were named */
-	struct memory vector[VECTORS];   /* OTHER: of hintwrong */
+	const struct rivals_ops *rivals; /* NULL: no module was named */
+	struct memory vector[VECTORS];   /* OTHER: the other scale, for hintwrong */
 	int device;
 	struct device_selector *hinted, *fresh;
 	struct device_compressor *compressor;
 	struct memory payload;
 	struct rivals *others;
 	uint32_t *index;
-	float *here; /* where vectors are made */
+	float *here; /* host memory in which vectors are made */
 	struct samples ms[TIMES], ratio[TIMES];
 	struct torch_times torch;
 	uint64_t step;
 	size_t n, k;
-	struct axes_point at; /* with --axes; n 0: no vector has been filled yet */
+	struct axes_point at; /* the last point with --axes; n 0: no vector has been filled */
 	struct device_selected selected;
 };
 
@@ -109,8 +109,8 @@ static int push_once(struct bench *b, const float *grad, float *residual)
 	return b->ops->push(b->compressor, &push, NULL);
 }
 
-/* On the axes, vectors are long and the residual is cleared before each measurement, so that all
- * select from the same sum and one residual is enough. */
+/* Returns the residual to use. On the axes, vectors are long, and the residual is cleared before
+ * each measurement so that all select from the same sum. One residual is then enough. */
 static float *residual_of(const struct bench *b, int what)
 {
 	static const int of[TIMES] = { [PUSHED] = RESIDUAL_PUSHED,
@@ -136,8 +136,8 @@ static int is_measured(const struct bench *b, int what)
 	}
 }
 
-/* Returns 1 if each repetition begins with an empty residual, because the previous step would have
- * changed the case. */
+/* Returns 1 if each repetition must begin with an empty residual, because a step would change the
+ * vector that the next one selects from. */
 static int begins_empty(const struct bench *b, int what)
 {
 	return what >= EQUAL || (b->o->axes && what != COPY);
@@ -219,10 +219,10 @@ static int measure(struct bench *b)
 	return rc;
 }
 
-/* ---- what is said ---------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------- */
 
-/* Computes the medians. ratio: for Sluice's own, the bandwidth as a share of the copy's; for
- * another program, its time relative to the push. */
+/* Computes the medians. ratio: for the times of Sluice, the bandwidth as a share of the copy's
+ * bandwidth; for another program, its time divided by that of the push. */
 static void medians(struct bench *b, double ms[COLUMNS], double ratio[COLUMNS])
 {
 	for (int i = 0; i < TIMES; i++) {
@@ -346,7 +346,8 @@ static int open_point(struct bench *b)
 
 	if (b->kernels->selector_open(&shape, &b->hinted) ||
 	    b->kernels->selector_open(&shape, &b->fresh) || b->ops->open(&shape, &b->compressor) ||
-	    /* The cheapest coding takes at most as much as positions and values in full. */
+	    /* The cheapest coding takes at most the size of the positions and values without
+	     * coding. */
 	    b->ops->alloc(MEMORY_DEVICE, k * 2 * sizeof(float) + sizeof(float), &b->payload))
 		return gpu_failed(b->ops);
 	for (int i = PUSHED; i <= FRESH; i++)
@@ -400,7 +401,7 @@ static int one_of_axes(void *bench, const struct axes_point *point)
 	const int first = !b->at.n;
 	const size_t most = (size_t)b->o->n;
 
-	/* All vectors of one entropy are beginnings of the longest one. */
+	/* All vectors of one entropy are parts of the longest one, from its beginning. */
 	if (first || point->ands != b->at.ands) {
 		axes_fill(point->ands, b->o->seed, b->here, most);
 		if (b->ops->copy(at(b, POOL), b->here, most * sizeof(float), NULL) ||
@@ -437,7 +438,7 @@ static int ask_torch_point(void *bench, const struct axes_point *point)
 	return torch_ask(&b->torch, point->n, point->k, point->ands);
 }
 
-/* Runs before this process takes any memory of the GPU. */
+/* Called before this process allocates any memory on the GPU. */
 static int measure_torch(struct bench *b)
 {
 	const struct options *o = b->o;
@@ -454,14 +455,14 @@ static int measure_torch(struct bench *b)
 	return rc ? -1 : torch_run(&b->torch, o->torch);
 }
 
-/* ---- the whole ----------------------------------------------------------------- */
+/* ---- the command ----------------------------------------------------------------- */
 
 static int vector_of(struct bench *b, int vector, size_t n)
 {
 	return gpu_vector(b->ops, vector < RESIDUAL ? b->here : NULL, n, &b->vector[vector]);
 }
 
-/* Vectors are made in host memory, one after another. */
+/* Makes the vectors in host memory, one after another. */
 static int fill(struct bench *b)
 {
 	const size_t n = b->o->n, pool = n + SHIFTS * SHIFT;
@@ -485,7 +486,7 @@ static int fill(struct bench *b)
 	return rc;
 }
 
-/* one_of_axes() makes the values. */
+/* Only allocates the vectors. one_of_axes() makes the values. */
 static int fill_for_axes(struct bench *b)
 {
 	static const int needed[] = { POOL, RESIDUAL, SCRATCH };

@@ -16,8 +16,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Each step takes its gradient from a different place of one pool: new values without the time to
- * make them. */
+/* Each step takes its gradient from a different part of one pool, so the values are new but cost no
+ * time. */
 enum {
 	SHIFTS = 64,
 	SHIFT = 16,
@@ -33,12 +33,13 @@ struct bench {
 	const struct options *options;
 	sluice_job *job;
 	sluice_model *model;
-	float *params, *pool;         /* vectors given to the library */
+	float *params, *pool;         /* vectors that are passed to the library */
 	float *pool_here;             /* the pool in host memory */
-	const struct device_ops *gpu; /* --device cuda: the GPU of the next two; else NULL */
+	const struct device_ops *gpu; /* with --device cuda: the GPU with the next two; otherwise
+					 NULL */
 	struct memory gpu_params, gpu_pool;
 	char device[256];
-	const struct axes *axes; /* of --axes; NULL without */
+	const struct axes *axes; /* NULL without --axes */
 	struct axes_point at;
 	double copy_ms; /* with --axes: time of a copy of the gradient on the GPU */
 	struct samples ms;
@@ -46,7 +47,7 @@ struct bench {
 	struct resident before_open;
 	struct step_memory memory;
 	sluice_model_stats before, after;
-	sluice_transport_stats moved[TRANSPORTS_MAX]; /* in the measured steps */
+	sluice_transport_stats moved[TRANSPORTS_MAX]; /* traffic in the measured steps */
 	size_t n_transports;
 };
 
@@ -92,7 +93,7 @@ static int look(struct bench *b, sluice_model_stats *stats, sluice_transport_sta
 	return rc ? rc : sluice_transports(b->job, moved, TRANSPORTS_MAX, &b->n_transports);
 }
 
-/* Subtracts from `after` the given number of times `before`, counter by counter. */
+/* Subtracts `before`, times the given number, from each counter of `after`. */
 static void subtract(sluice_transport_stats *after, const sluice_transport_stats *before,
 		     uint64_t times)
 {
@@ -103,8 +104,8 @@ static void subtract(sluice_transport_stats *after, const sluice_transport_stats
 	after->get_bytes -= times * before->get_bytes;
 }
 
-/* Measures the bytes of one barrier. The counters include those of the barrier before each step,
- * which is not part of a step. */
+/* Measures the bytes of one barrier. The counters also include the barrier before each step, which
+ * is not part of the step. */
 static int barrier_alone(struct bench *b, sluice_transport_stats *barrier)
 {
 	sluice_transport_stats start[TRANSPORTS_MAX];
@@ -166,12 +167,12 @@ static int measure(struct bench *b)
 	return rc;
 }
 
-/* ---- what is said ---------------------------------------------------------- */
+/* ---- output ---------------------------------------------------------------- */
 
 static const char *const limit_names[LIMITS] = { "read", "copy", "add" };
 enum { COMPRESS, PUSH, WAIT, DEVICE, PULL, APPLY, PUSHED, PULLED, DENSE, UP, DOWN, SUMS };
 
-/* Computes sums per worker and step. */
+/* Computes sums and divides them by the number of workers and steps. */
 static int sums(struct bench *b, double s[SUMS])
 {
 	const sluice_model_stats *x = &b->before, *y = &b->after;
@@ -248,8 +249,8 @@ static void print_json(struct bench *b, const double s[SUMS], struct summary ms)
 	puts("}");
 }
 
-/* Prints, next to each pass over a vector of that length, the step and its largest part as
- * multiples of the pass. */
+/* Prints each pass over a vector of that length, with the step and its largest part as multiples of
+ * it. */
 static void print_limits(struct bench *b, const double s[SUMS], struct summary ms)
 {
 	double win = step_break_even(ms.p50, s[PUSHED] + s[PULLED], s[DENSE]);
@@ -326,7 +327,7 @@ static int work(struct bench *b)
 	return rc;
 }
 
-/* Moves the vectors to GPU memory if that is requested. The vectors for --limit stay in host
+/* Moves the vectors to GPU memory if the options request that. The vectors for --limit stay in host
  * memory. */
 static int to_gpu(struct bench *b, size_t pool)
 {
@@ -374,8 +375,8 @@ static int make_vectors(struct bench *b)
 	b->pool = malloc(pool * sizeof(float));
 	if (!b->params || !b->pool)
 		return -1;
-	/* Makes the two vectors resident before the model is. Without this barrier the compiler
-	 * would turn them into calloc(), which does not. */
+	/* Makes the two vectors resident before the model. Without this barrier the compiler would
+	 * use calloc(), which does not make them resident. */
 	__asm__ volatile("" : : "r"(b->params) : "memory");
 	memset(b->params, 0, (size_t)o->count * sizeof(float));
 	if (o->axes)
@@ -385,7 +386,7 @@ static int make_vectors(struct bench *b)
 	return to_gpu(b, pool);
 }
 
-/* Opens the vectors on all workers, or fails on all. */
+/* Opens the vectors on all workers. If one worker fails, all do. */
 static int open_vectors(struct bench *b)
 {
 	const struct options *o = b->options;
@@ -401,7 +402,7 @@ static int open_vectors(struct bench *b)
 	return SLUICE_ENOMEM;
 }
 
-/* Opens a model with these vectors, and works with it. */
+/* Opens a model with these vectors, and calls then(). */
 static int with_model(struct bench *b, int (*then)(struct bench *b))
 {
 	const struct options *o = b->options;
@@ -427,14 +428,14 @@ static int with_model(struct bench *b, int (*then)(struct bench *b))
 
 enum { RECIPE_BYTES = 1024 };
 
-/* All points, one after another. */
+/* The state of --axes, for all points. */
 struct axes {
 	const struct options *given;
 	sluice_job *job;
 	int rows;
 };
 
-/* Writes the recipe with the number in place of each word K. Returns 0, or -1 if it is too long. */
+/* Writes the recipe with k in place of each word K. Returns 0, or -1 if the result is too long. */
 static int recipe_of(const char *given, size_t k, char text[RECIPE_BYTES])
 {
 	const char *from = given ? given : "up=topk(k=K) down=topk(k=K) memory=residual";
@@ -461,7 +462,7 @@ static int measure_copy(struct bench *b)
 	return 0;
 }
 
-enum { TIME_COLUMNS = 7 }; /* columns before those of bytes */
+enum { TIME_COLUMNS = 7 }; /* number of columns before the byte columns */
 
 static void print_point(const struct axes *a, struct bench *b, const double s[SUMS])
 {
@@ -561,7 +562,7 @@ static int step_of_axes(void *all, const struct axes_point *point)
 	return rc;
 }
 
-/* Without K in the recipe, there is one point for each number of elements. */
+/* If the recipe has no K, there is one point for each number of elements. */
 static int steps_of_axes(sluice_job *job, const struct options *o)
 {
 	struct axes a = { .given = o, .job = job };

@@ -5,6 +5,7 @@
 #include "tools/bench/options.h"
 #include "sluice_vector.h"
 
-/* Measures and prints. Collective over all ranks; servers serve. Returns 0 or SLUICE_E*. */
+/* Measures and prints. Collective over all ranks; dedicated servers serve. Returns 0 or
+ * SLUICE_E*. */
 int step_run(sluice_job *job, const struct options *options);
 #endif

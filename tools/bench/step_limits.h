@@ -10,7 +10,7 @@ enum limit {
 	LIMIT_COPY,
 	LIMIT_ADD,
 	LIMITS
-}; /* one pass each; ADD: residual += gradient */
+}; /* each is one pass; ADD: residual += gradient */
 
 struct step_limits {
 	float *scratch; /* count */
@@ -22,10 +22,10 @@ struct step_limits {
 /* Returns 0, or -1 if there is no memory. */
 int step_limits_open(struct step_limits *l, uint64_t count, uint64_t steps);
 void step_limits_close(struct step_limits *l);
-/* Measures each pass once. The workers call it together, as they make their steps. */
+/* Measures each pass once. All workers call it at the same time, as they make their steps. */
 void step_limits_measure(struct step_limits *l, const float *gradient);
 /* Returns the bandwidth below which sparse steps are faster than a dense exchange that takes only
- * network time: bytes per second of one worker, in and out together. NaN if sparse steps send no
- * less. */
+ * network time: bytes per second of one worker, in both directions together. Returns NaN if sparse
+ * steps do not send less. */
 double step_break_even(double sparse_ms, double sparse_bytes, double dense_bytes);
 #endif

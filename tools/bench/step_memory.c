@@ -6,7 +6,7 @@
 
 enum { ANNOUNCED, PRIVATE, REGIONS, FIGURES };
 
-/* Writes the figures of this rank into its place in figures[]; those of the others are 0. */
+/* Writes the figures of this rank to its entry in figures[], and zeros to the others. */
 static int own_figures(sluice_model *model, const struct resident *before, uint64_t beside,
 		       double figures[FIGURES])
 {

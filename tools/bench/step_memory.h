@@ -7,14 +7,14 @@
 #include "tools/bench/resident.h"
 
 struct step_memory {
-	/* Means over workers, in bytes; resident includes regions, which is the memory that peers
-	 * may reach. */
+	/* Means over the workers, in bytes. resident includes regions, the memory that peers may
+	 * access. */
 	double announced, resident, regions;
 	double fullest; /* the largest share of the announced bytes that is resident on any
 			 * worker */
 };
 
-/* before is this rank's memory before the model was opened; beside is the caller's memory
+/* before: this rank's memory before the model was opened. beside: memory that the caller has
  * allocated since. All workers must call it. Returns 0 or SLUICE_E*. */
 int step_memory_look(sluice_job *job, sluice_model *model, const struct resident *before,
 		     uint64_t beside, struct step_memory *out);

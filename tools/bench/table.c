@@ -5,7 +5,7 @@
 #include <math.h>
 #include <string.h>
 
-static int rows; /* printed, for the commas of JSON */
+static int rows; /* number of printed rows, for the commas of JSON */
 static int with_limits;
 
 void perftest_commands(enum test test, size_t bytes, char *latency, char *bandwidth,

@@ -10,16 +10,15 @@ struct row {
 	size_t bytes;
 	struct summary us;                /* latency */
 	double bandwidth, rate;           /* bytes, messages per second */
-	double limit_us, limit_bandwidth; /* of the machine alone; NaN: not measured */
-	const char *windows, *ordering;   /* settings of the card; NULL: not varied */
+	double limit_us, limit_bandwidth; /* figures of the machine itself; NaN: not measured */
+	const char *windows, *ordering;   /* settings of the card; NULL: they do not vary */
 };
 
 void table_begin(const struct options *options, sluice_job *job, int second, const char *transport,
 		 int limits, int settings);
 void table_row(const struct options *options, const char *transport, const struct row *row);
 void table_end(const struct options *options);
-/* Writes the perftest commands whose latency and bandwidth compare with this row ("" if there are
- * none). */
+/* Writes the perftest commands whose latency and bandwidth can be compared with this row, or "". */
 void perftest_commands(enum test test, size_t bytes, char *latency, char *bandwidth,
 		       size_t capacity);
 #endif

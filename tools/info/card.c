@@ -29,12 +29,11 @@ static void report_connection(const struct card_facts *f, struct report *r)
 	const struct ibv_qp_attr *client = &f->side[0], *server = &f->side[1];
 	const struct ibv_ah_attr *way = &client->ah_attr;
 
-	report_add(
-		r, VERDICT_INFO, section, "card-rnr", NULL,
-		"a peer without a receive is asked again after %.2f ms (timer %u), as the server "
-		"after %.2f ms (timer %u)",
-		card_facts_rnr_us(client->min_rnr_timer) / 1000, client->min_rnr_timer,
-		card_facts_rnr_us(server->min_rnr_timer) / 1000, server->min_rnr_timer);
+	report_add(r, VERDICT_INFO, section, "card-rnr", NULL,
+		   "if a peer has no receive posted, a send is retried after %.2f ms (timer %u) as "
+		   "the client, %.2f ms (timer %u) as the server",
+		   card_facts_rnr_us(client->min_rnr_timer) / 1000, client->min_rnr_timer,
+		   card_facts_rnr_us(server->min_rnr_timer) / 1000, server->min_rnr_timer);
 	report_add(r, VERDICT_INFO, section, "card-class", NULL,
 		   "traffic class %u (DSCP %u), service level %u",
 		   way->is_global ? way->grh.traffic_class : 0,

@@ -9,8 +9,8 @@ static const char section[] = "libfabric";
 
 enum { SLOW_MTU = 1500, QUICK_MBIT = 10000 };
 
-/* Checks the network interface that TCP uses. Other providers may have no interface of this name
- * in sysfs. */
+/* Checks the network interface that TCP uses. The interfaces of other providers may not be in
+ * sysfs. */
 static void judge_interface(const struct node *node, struct report *r, const char *name, int named)
 {
 	char mtu[LINE_BYTES], speed[LINE_BYTES] = "", state[LINE_BYTES] = "unknown";
@@ -25,7 +25,7 @@ static void judge_interface(const struct node *node, struct report *r, const cha
 	if (!strcmp(state, "down") || !strcmp(state, "lowerlayerdown"))
 		report_add(r, named ? VERDICT_FAIL : VERDICT_INFO, section, "fabric-interface",
 			   "connect it, or name another one with SLUICE_INTERFACE",
-			   "%s is %s: no other node is reached over it", name, state);
+			   "%s is %s: it reaches no other node", name, state);
 	else if (mbit >= QUICK_MBIT && atoi(mtu) <= SLOW_MTU)
 		report_add(
 			r, named ? VERDICT_WARN : VERDICT_INFO, section, "fabric-interface",
@@ -67,8 +67,8 @@ static void judge_choice(const struct node *node, struct report *r,
 			   "used for ranks that RDMA does not reach: %s", choice->sentence);
 	else if (choice->tcp && !meant)
 		report_add(r, VERDICT_WARN, section, "fabric-choice",
-			   "cards for RDMA or a fabric with a provider of its own are faster; "
-			   "set SLUICE_PROVIDER to accept TCP without this warning",
+			   "cards for RDMA or a fabric with its own provider are faster; set "
+			   "SLUICE_PROVIDER to accept TCP without this warning",
 			   "%s", choice->sentence);
 	else
 		report_add(r, VERDICT_OK, section, "fabric-choice", NULL, "%s", choice->sentence);

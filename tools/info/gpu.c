@@ -13,8 +13,8 @@
 static const char section[] = "GPU and PCI";
 enum { CONFIG_BYTES = 4096, FIRST_EXTENDED = 0x100, CAPABILITY_ACS = 0x0d, ACS_REDIRECT = 0x0c };
 
-/* Returns the ACS control word of a bridge whose configuration space can be read completely (root
- * only); -1: there is none, -2: no permission. */
+/* Returns the ACS control word of a bridge. Returns -1 if it has none, and -2 if this user cannot
+ * read the whole configuration space, which only root can. */
 static int acs_control(const struct node *node, const char *device)
 {
 	char path[LINE_BYTES], relative[128];
@@ -120,8 +120,8 @@ static void toolkit(const struct node *node, struct report *r)
 		   release ? release : text);
 }
 
-/* Checks whether this library can use GPU memory on this node. An installed module must find the
- * GPUs of the node. */
+/* Checks whether this library can use GPU memory on this node. If the module is installed, it must
+ * find the GPUs of the node. */
 static void module(int gpu, struct report *r)
 {
 	const char *why = "";
@@ -140,7 +140,7 @@ static void module(int gpu, struct report *r)
 			   "%s", ops->error());
 }
 
-/* Lists the cards and GPUs of this machine with their distances. They explain the choice in the
+/* Lists the cards and GPUs of this machine with their distances, which explain the choice in the
  * line rdma-choice. */
 void probe_nearness(struct report *r)
 {

@@ -8,7 +8,7 @@
 
 static const char section[] = "Launcher";
 
-/* Returns the file that a symbol comes from, or "" if no library has it. */
+/* Returns the file of the library that has a symbol, or "" if none has it. */
 static const char *library_of(const char *symbol)
 {
 	static char path[LINE_BYTES];
@@ -27,11 +27,11 @@ static const char *library_of(const char *symbol)
 static void pmix(struct report *r)
 {
 #ifdef HAVE_PMIX
-	/* Looked up by name, so that only slurm/ includes PMIx's header. */
+	/* The function is looked up by name, so that only slurm/ includes PMIx's header. */
 	const char *(*version)(void);
 	void *address = dlsym(RTLD_DEFAULT, "PMIx_Get_version");
 
-	/* A linker that drops unused libraries has dropped it. Then this loads the one that
+	/* Some linkers drop libraries that seem unused. In that case this loads the library that
 	 * sluice_init() would use. */
 	if (!address && dlopen("libpmix.so.2", RTLD_LAZY | RTLD_GLOBAL))
 		address = dlsym(RTLD_DEFAULT, "PMIx_Get_version");

@@ -15,7 +15,7 @@ enum {
 	RANKS_MOST = 1024
 };
 
-/* The bytes that a rank with a small model registers. --memlock checks a larger number. */
+/* The bytes that a rank with a small model registers. --memlock checks another number. */
 static const uint64_t default_need = 64 << 20;
 
 static void print_help(void)
@@ -41,7 +41,7 @@ static void print_help(void)
 	      stdout);
 }
 
-/* 0 or -1. */
+/* Returns 0 or -1. */
 static int parse_bytes(const char *text, uint64_t *out)
 {
 	char *end;
@@ -54,7 +54,7 @@ static int parse_bytes(const char *text, uint64_t *out)
 	return 0;
 }
 
-/* 0 or -1. */
+/* Returns 0 or -1. */
 static int parse_ranks(const char *text, int *out)
 {
 	char *end;
@@ -73,7 +73,7 @@ static int status_of(enum verdict verdict, int warnings_count)
 							   EXIT_SUCCESS;
 }
 
-/* In a step of several nodes, whose lines srun mixes, each line begins with the node's name. */
+/* In a step on several nodes srun mixes the lines, so each line begins with the node's name. */
 static const char *line_prefix(const char *before, char prefix[PREFIX_BYTES])
 {
 	const char *nodes = getenv("SLURM_STEP_NUM_NODES");
@@ -94,7 +94,7 @@ int main(int argc, char **argv)
 					       { "card", no_argument, NULL, 'd' },
 					       { "ranks", required_argument, NULL, 'r' },
 					       { "sysfs", required_argument, NULL,
-						 's' }, /* for tests: another root */
+						 's' }, /* used by tests: another root directory */
 					       { "help", no_argument, NULL, 'h' },
 					       { "version", no_argument, NULL, 'V' },
 					       { NULL, 0, NULL, 0 } };

@@ -8,7 +8,7 @@
 static const char section[] = "Locked memory";
 enum { CAP_IPC_LOCK_BIT = 14 };
 
-/* UINT64_MAX: unlimited. Returns 0 or -1. */
+/* Reads the limits; UINT64_MAX means unlimited. Returns 0 or -1. */
 static int read_limit(const struct node *node, uint64_t *soft_out, uint64_t *hard_out)
 {
 	char line[LINE_BYTES], soft[64], hard[64];
@@ -29,7 +29,7 @@ static int is_exempt(const struct node *node)
 	       (strtoull(line, NULL, 16) >> CAP_IPC_LOCK_BIT & 1);
 }
 
-/* Adds every line of the file that sets memlock. Returns their number. */
+/* Reports every line of the file that sets memlock. Returns their number. */
 static int show_lines(const struct node *node, struct report *r, const char *path)
 {
 	char whole[LINE_BYTES], line[LINE_BYTES];

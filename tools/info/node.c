@@ -181,7 +181,7 @@ enum asked node_ask(const struct node *node, const char *const *arguments, char 
 		dup2(ends[1], STDOUT_FILENO);
 		dup2(ends[1], STDERR_FILENO);
 		execvp(arguments[0],
-		       (char *const *)(uintptr_t)arguments); /* it does not write to them */
+		       (char *const *)(uintptr_t)arguments); /* execvp() does not write to them */
 		_exit(NOT_IN_PATH);
 	}
 	close(ends[1]);

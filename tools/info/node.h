@@ -11,8 +11,8 @@ enum { LINE_BYTES = 512, NAMES_MAX = 2048 };
 struct node {
 	const char *root;
 	uint64_t memlock_need; /* bytes */
-	int needs_verbs;       /* --need-verbs: RDMA that is missing is a failure */
-	int ranks;             /* --ranks: whose cards are shown; 0: none */
+	int needs_verbs;       /* --need-verbs: missing RDMA is a failure */
+	int ranks;             /* --ranks: number of ranks whose cards are shown, or 0 */
 };
 
 /* Reads the first line of a file below the root, without trailing spaces. Returns 0, or -1 if the
@@ -23,7 +23,7 @@ int node_line(const struct node *node, char line[LINE_BYTES], const char *format
 int node_field(const struct node *node, const char *path, const char *key, char value[LINE_BYTES]);
 int node_exists(const struct node *node, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
-int node_may_open(const struct node *node, const char *path); /* for reading and writing */
+int node_may_open(const struct node *node, const char *path); /* checks for reading and writing */
 /* Writes the path with the root in front, for fopen(). */
 void node_path(const struct node *node, const char *path, char out[LINE_BYTES]);
 
@@ -31,21 +31,22 @@ struct names {
 	char name[NAMES_MAX][64];
 	size_t n;
 };
-/* Lists the entries of a directory in order (numbers by value), without hidden ones. The list is
- * empty if the directory does not exist. */
+/* Lists the entries of a directory in order (numbers by value), without hidden ones. If the
+ * directory does not exist, the list is empty. */
 void node_list(const struct node *node, struct names *names, const char *format, ...)
 	__attribute__((format(printf, 3, 4)));
 
-/* Returns the name of this machine: the one that Slurm gave the node, else the host name. */
+/* Returns the name of this machine: the name that Slurm gave the node, or otherwise the host
+ * name. */
 const char *node_name(void);
 
-/* The result of running a program for at most five seconds. Its output has both streams, up to
- * capacity - 1 bytes. */
+/* The result of running a program for at most five seconds. The output is that of both streams, up
+ * to capacity - 1 bytes. */
 enum asked {
-	ASKED_ANSWERED = 0, /* it ran and ended with 0 */
-	ASKED_ABSENT,       /* it is not in PATH, or the node is another root */
-	ASKED_FAILED,       /* it ended with an error, which is in the output */
-	ASKED_SILENT        /* it was ended after the five seconds, or could not be started */
+	ASKED_ANSWERED = 0, /* the program ended with status 0 */
+	ASKED_ABSENT,       /* the program is not in PATH, or the root is not / */
+	ASKED_FAILED,       /* the program failed, and the output has its error */
+	ASKED_SILENT        /* the program was killed after five seconds, or did not start */
 };
 enum asked node_ask(const struct node *node, const char *const *arguments, char *out,
 		    size_t capacity);

@@ -14,30 +14,30 @@ void probe_launcher(const struct node *node, struct report *r); /* PMIx, Slurm *
 void probe_gpu(const struct node *node,
 	       struct report *r);      /* driver, peer memory, IOMMU, ACS, and: */
 void probe_nearness(struct report *r); /* distances between cards and GPUs of this machine */
-/* The card that each of `ranks` local ranks of this machine would use. */
+/* Reports the card that each of `ranks` local ranks of this machine would use. */
 void probe_cards_of_ranks(int ranks, struct report *r);
 
-/* Opens the RDMA device that Sluice would use, and reports what it does. */
+/* Opens the RDMA device that Sluice would use, and reports its behaviour. */
 void probe_card(struct report *r);
 
 /* Returns 1 if SLUICE_TRANSPORT allows the transport. */
 int transport_allowed(const char *name);
 /* Returns 1 if this build has the transport. */
 int transport_built(const char *name);
-/* Returns 1 if it is requested by name: by SLUICE_TRANSPORT in the environment, or verbs by
+/* Returns 1 if the transport is requested by name: in SLUICE_TRANSPORT, or verbs by
  * --need-verbs. */
 int transport_named(const struct node *node, const char *name);
 
-/* Gets the choice of the verbs transport itself for this machine. Returns 0 with a sentence about
- * device, port, GID and the reason; -1 with the reason why there is none; 1 if this build has no
+/* Calls the verbs transport's own choice for this machine. Returns 0 with a sentence about device,
+ * port, GID and the reason; -1 with the reason why there is no device; 1 if this build has no
  * verbs. */
 int verbs_choice(char sentence[FINDING_BYTES]);
-/* Tells whether a rank may fork children, after verbs_choice(). Returns 0 with a sentence; -1 with
- * one if it may not; 1 if this build has no verbs. */
+/* Called after verbs_choice(). Returns 0 with a sentence if a rank may fork children, -1 with a
+ * sentence if not, and 1 if this build has no verbs. */
 int verbs_forks(char sentence[FINDING_BYTES]);
-/* The choice of the transport over libfabric. sentence names provider, interface and version, tcp
- * is 1 for TCP, interface is the network interface or the provider's equivalent, and defect is a
- * known defect of this version of the provider with its remedy (NULL: none). */
+/* The choice of the transport over libfabric. sentence names provider, interface and version. tcp
+ * is 1 for TCP. interface is the network interface or the provider's equivalent. defect is a known
+ * defect of this version of the provider with its remedy, or NULL. */
 struct fabric_choice {
 	char sentence[FINDING_BYTES], interface[NAME_BYTES];
 	int tcp;
@@ -45,6 +45,6 @@ struct fabric_choice {
 };
 int ofi_choice(struct fabric_choice *choice);
 
-/* Returns "64 KiB" in one of a few rotating buffers. */
+/* Returns a text such as "64 KiB", in one of a few buffers that are reused in turn. */
 const char *bytes_text(uint64_t bytes);
 #endif

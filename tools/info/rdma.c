@@ -17,7 +17,7 @@ enum {
 
 struct port {
 	const char *device, *number;
-	int active, ethernet; /* link layer; else InfiniBand */
+	int active, ethernet; /* ethernet: 1 for Ethernet, 0 for InfiniBand */
 };
 
 /* Parses "0000:0000:0000:0000:0000:ffff:0a03:0001" into 16 bytes. Returns 0 or -1. */
@@ -58,7 +58,7 @@ static const char *const quality_text[] = {
 	[GID_V4] = "RoCE v2, IPv4"
 };
 
-/* Judges the GIDs of an Ethernet port, and finds the one that Sluice uses. */
+/* Checks the GIDs of an Ethernet port, and finds the one that Sluice uses. */
 static void judge_gids(const struct node *node, struct report *r, const struct port *p)
 {
 	struct names gids;
@@ -77,7 +77,7 @@ static void judge_gids(const struct node *node, struct report *r, const struct p
 		if (node_line(node, text, "%s/gids/%s", path, gids.name[i]) ||
 		    parse_gid(text, gid) ||
 		    node_line(node, type, "%s/gid_attrs/types/%s", path, gids.name[i]))
-			continue; /* an empty entry: its type cannot be read */
+			continue; /* the type of an empty entry cannot be read */
 		quality = quality_of(gid, type);
 		if (quality == GID_NONE)
 			continue;
@@ -109,7 +109,7 @@ static void judge_gids(const struct node *node, struct report *r, const struct p
 		   "bring it up; "
 		   "unset SLUICE_GID_INDEX",
 		   "no usable GID among %d%s%s%s", seen, best ? ": [" : "", best ? best_index : "",
-		   best ? "] is the best of them, but will not do" : "");
+		   best ? "] is the best of them, but cannot be used" : "");
 }
 
 static void judge_port(const struct node *node, struct report *r, const char *device,
@@ -130,7 +130,7 @@ static void judge_port(const struct node *node, struct report *r, const char *de
 	snprintf(name, sizeof(name), "rdma-port %.12s:%.4s", device, number);
 	if (!p.active) {
 		(*down)++;
-		/* A single port is only reported; the check is whether any port is up. */
+		/* A single port is only listed. The check is whether any port is up. */
 		report_add(r, VERDICT_INFO, section, name, NULL, "%.64s (%.64s), %.64s, %.32s",
 			   state, physical, rate, layer);
 		return;

@@ -10,7 +10,7 @@ enum verdict {
 	VERDICT_OK,
 	VERDICT_WARN,
 	VERDICT_FAIL
-}; /* INFO: a fact, not judged */
+}; /* INFO: a fact without a verdict */
 
 enum { FINDING_BYTES = 480, REMEDY_BYTES = 480, NAME_BYTES = 48 };
 
@@ -19,20 +19,20 @@ struct finding {
 	const char *section; /* static */
 	char name[NAME_BYTES];
 	char text[FINDING_BYTES];
-	char remedy[REMEDY_BYTES]; /* "" if there is nothing to do */
+	char remedy[REMEDY_BYTES]; /* "" if no remedy is needed */
 };
 
 struct report {
 	struct finding *list;
 	size_t n, capacity;
-	int incomplete; /* no memory for a finding */
+	int incomplete; /* 1 after there was no memory for a finding */
 };
 
-/* remedy may be NULL. Line breaks within a text become spaces. */
+/* Adds a finding. remedy may be NULL. Line breaks in a text become spaces. */
 void report_add(struct report *r, enum verdict verdict, const char *section, const char *name,
 		const char *remedy, const char *format, ...) __attribute__((format(printf, 6, 7)));
 void report_free(struct report *r);
-/* Returns the worst verdict of all findings; an incomplete report is a failure. */
+/* Returns the worst verdict of all findings. An incomplete report is a failure. */
 enum verdict report_verdict(const struct report *r);
 const struct finding *report_find(const struct report *r, const char *name);
 

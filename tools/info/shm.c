@@ -13,8 +13,8 @@
 
 static const char section[] = "Shared memory";
 
-/* Runs as a child with a memory file, and sends its number through a pipe. The child ends when the
- * parent closes its end. */
+/* Runs in a child process: makes a memory file and sends its number through a pipe. The child ends
+ * when the parent closes its end of a second pipe. */
 static void be_a_peer(int tell, int stay)
 {
 	int fd = memfd_create("sluice-info", MFD_CLOEXEC);
@@ -25,7 +25,7 @@ static void be_a_peer(int tell, int stay)
 	_exit(0);
 }
 
-/* Returns 0, or the errno of opening a memory file of another process of this user. */
+/* Returns 0, or the errno of opening a memory file that another process of this user has made. */
 static int open_of_peer(void)
 {
 	int tell[2], stay[2], number = -1, fd, err = EIO;

@@ -15,7 +15,7 @@
 static const char section[] = "Sluice";
 
 #ifdef __clang__
-#define COMPILER __VERSION__ /* the compiler's name is part of it */
+#define COMPILER __VERSION__ /* this text includes the name of the compiler */
 #else
 #define COMPILER "GCC " __VERSION__
 #endif
@@ -84,7 +84,7 @@ static void take_log_line(int level, const char *line, void *context)
 		   "correct or unset it", "%s", line);
 }
 
-/* Dropped, because the finding reports the same fact and names the variable. */
+/* Drops a line that reports the same fact as the finding. The finding names the variable, too. */
 static void drop_log_line(int level, const char *line, void *context)
 {
 	(void)level;
@@ -92,8 +92,8 @@ static void drop_log_line(int level, const char *line, void *context)
 	(void)context;
 }
 
-/* Reports the kernels that SLUICE_KERNELS selects on this processor. With auto they depend on
- * the machine, and not every part has a version for every instruction set. */
+/* Reports the kernels that SLUICE_KERNELS selects on this processor. With auto they depend on the
+ * machine. Some kernels lack a version for some instruction sets. */
 static void kernels(struct report *r)
 {
 	const struct select_kernels *selection = select_best();
@@ -150,7 +150,7 @@ static void settings(struct report *r)
 void probe_sluice(const struct node *node, struct report *r)
 {
 	char built[128] = "", allowed[128] = "";
-	const struct transport_ops *missing = NULL; /* the first one that is named */
+	const struct transport_ops *missing = NULL; /* the first missing transport that was named */
 
 	report_add(r, VERDICT_INFO, section, "node", NULL, "%s", node_name());
 	report_add(r, VERDICT_INFO, section, "version", NULL, "%s, compiled by %s",
@@ -170,7 +170,7 @@ void probe_sluice(const struct node *node, struct report *r)
 	}
 	if (missing)
 		report_add(r, VERDICT_FAIL, section, "transports", missing->absent,
-			   "%s is asked for, but this build has only:%s", missing->name, built);
+			   "%s is requested, but this build has only:%s", missing->name, built);
 	else
 		report_add(r, VERDICT_OK, section, "transports", NULL,
 			   "allowed, best first:%s (built:%s); "

@@ -8,7 +8,7 @@
 
 enum { RANKS_TEXT_BYTES = 128 };
 
-/* Writes "rank 3" or "ranks 0-2,5": the ranks whose row in `all` equals `one` or, for unequal,
+/* Writes "rank 3" or "ranks 0-2,5": the ranks whose row in `all` equals `one` or, with unequal,
  * differs from it. Returns their number. */
 static int name_ranks(const char *all, size_t bytes, int workers, const void *one, int unequal,
 		      char *text)
@@ -27,7 +27,7 @@ static int name_ranks(const char *all, size_t bytes, int workers, const void *on
 			continue;
 		named += rank - first;
 		if (at + 32 > sizeof(list)) {
-			strcpy(list + at, ",..."); /* at does not move any more */
+			strcpy(list + at, ",..."); /* at stays the same from now on */
 		} else {
 			at += (size_t)snprintf(list + at, sizeof(list) - at, "%s%d", at ? "," : "",
 					       first);
@@ -41,7 +41,8 @@ static int name_ranks(const char *all, size_t bytes, int workers, const void *on
 	return named;
 }
 
-/* Returns the rows of all workers, or NULL if gathering failed; the library has reported why. */
+/* Returns the rows of all workers, or NULL if gathering failed, for which the library has reported
+ * the reason. */
 static char *gather(sluice_job *job, const void *mine, size_t bytes)
 {
 	char *all = calloc((size_t)sluice_workers(job), bytes);
@@ -68,7 +69,7 @@ int agree_on_complaints(sluice_job *job, const struct complaint *complaint)
 {
 	char mine[COMPLAINT_BYTES] = "", ranks[RANKS_TEXT_BYTES + 8];
 	int workers = sluice_workers(job), result = 0;
-	int said = 0; /* by a worker, in the same words */
+	int said = 0; /* 1 if a worker has the same complaint */
 	char *all;
 
 	snprintf(mine, sizeof(mine), "%s", complaint->text);
@@ -108,7 +109,7 @@ int agree_on_leader(sluice_job *job, int *leader_out, int *living_out)
 	if (!all)
 		return -1;
 	for (int rank = workers - 1; rank >= 0; rank--)
-		if (all[rank]) { /* the row of a lost one is zero */
+		if (all[rank]) { /* the row of a lost worker is zero */
 			leader = rank;
 			living++;
 		}
@@ -118,7 +119,7 @@ int agree_on_leader(sluice_job *job, int *leader_out, int *living_out)
 	return 0;
 }
 
-/* A row of agree_on_digest(); that of a lost worker is zero. */
+/* A row of agree_on_digest(). The row of a lost worker is zero. */
 struct vote {
 	uint64_t digest, here;
 };
@@ -147,7 +148,8 @@ int agree_on_digest(sluice_job *job, uint64_t digest, uint64_t step)
 		}
 	}
 	if (most < living && sluice_rank(job) == leader) {
-		for (int rank = 0; rank < workers; rank++) /* not to be named */
+		for (int rank = 0; rank < workers; rank++) /* marks lost workers, which are not
+							      to be named */
 			if (!all[rank].here)
 				all[rank] = expected;
 		name_ranks((const char *)all, sizeof(mine), workers, &expected, 1, ranks);

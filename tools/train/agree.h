@@ -11,13 +11,13 @@
  * sluice_serve(), and print complaints that no worker has. */
 int agree_on_complaints(sluice_job *job, const struct complaint *complaint);
 
-/* Finds the lowest worker that is not lost, the same on every rank, which reports for all.
- * *living_out: number of living workers. Workers only. Returns -1 if the library failed, which has
- * reported why. */
+/* Finds the lowest worker that is not lost, which reports for all. All workers get the same result.
+ * *living_out: number of living workers. Only workers call it. Returns -1 if the library failed,
+ * which has then reported the reason. */
 int agree_on_leader(sluice_job *job, int *leader_out, int *living_out);
 
-/* Compares digests of the parameters after a step; workers only. Returns 0 if all are equal,
- * otherwise -1 on every rank, after the leader has named the ranks that differ from the majority.
- * Lost workers have no digest. */
+/* Compares digests of the parameters after a step. Only workers call it. Returns 0 if all are
+ * equal, otherwise -1 on every rank, after the leader has named the ranks that differ from the
+ * majority. Lost workers do not count. */
 int agree_on_digest(sluice_job *job, uint64_t digest, uint64_t step);
 #endif

@@ -7,13 +7,13 @@
 enum { COMPLAINT_BYTES = 480 };
 
 struct complaint {
-	char text[COMPLAINT_BYTES]; /* "" while all is well */
+	char text[COMPLAINT_BYTES]; /* "" if there is no complaint */
 };
 
 /* Fills in the sentence and returns -1, so that a failing check can be one return statement. */
 int complain(struct complaint *complaint, const char *format, ...)
 	__attribute__((format(printf, 2, 3)));
 
-/* complain() for failed allocations: "out of memory for WHAT". */
+/* As complain(), with the text "out of memory for WHAT". */
 int complain_memory(struct complaint *complaint, const char *what);
 #endif

@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* named: the module's file; NULL: the installed one. */
+/* named: the file of the module; NULL: the installed module. */
 static const struct compute_ops *load(const char *named, char *text, size_t cap)
 {
 	const char *path = named;
@@ -34,7 +34,7 @@ static const struct compute_ops *load(const char *named, char *text, size_t cap)
 	memcpy(&module, &symbol, sizeof(symbol));
 	ops = symbol ? module() : NULL;
 	if (ops && ops->size == sizeof(*ops))
-		return ops; /* stays loaded: other simulated ranks use it too */
+		return ops; /* stays loaded, because other simulated ranks also use it */
 	snprintf(text, cap, "--device cuda: %s is not a module of this build of sluice-train",
 		 path);
 	dlclose(handle);

@@ -9,8 +9,8 @@
 #define TRAIN_COMPUTE_H
 #include "tools/train/loss.h"
 
-/* c = a b, or c += a b. c is rows x columns, a is rows x inner, and b is inner x columns, each
- * after its transposition. */
+/* The product c = a b, or c += a b. c is rows x columns. After their transpositions, a is rows x
+ * inner and b is inner x columns. */
 struct product {
 	const float *a, *b;
 	float *c;
@@ -18,8 +18,8 @@ struct product {
 	int transpose_a, transpose_b, add;
 };
 
-/* z: rows x width outputs of the last layer, which become scale * d loss / d z; score: one per
- * row. */
+/* z has rows x width outputs of the last layer, which become scale * d loss / d z. score has one
+ * entry per row. */
 struct loss_call {
 	enum loss_kind kind;
 	float *z;
@@ -30,11 +30,11 @@ struct loss_call {
 };
 
 struct compute_ops {
-	size_t size; /* sizeof(struct compute_ops): another size means another build, which is
-			refused */
-	int in_host; /* vectors are host memory */
-	const char *(*error)(void); /* of the calling thread */
-	/* Chooses the device of this process; text receives the choice and the reason. */
+	size_t size; /* sizeof(struct compute_ops); a module with another size is of another
+			build and refused */
+	int in_host; /* 1: vectors are in host memory */
+	const char *(*error)(void); /* the last error of the calling thread */
+	/* Chooses the device of this process. text receives the choice and the reason. */
 	int (*open)(void **state, char *text, size_t cap);
 	void (*close)(void *state);
 	void *(*stream)(void *state); /* for sluice_model_attr.stream */
@@ -42,7 +42,7 @@ struct compute_ops {
 	int (*alloc)(void *state, size_t bytes, void **out);
 	void (*release)(void *state, void *p); /* accepts NULL */
 	int (*put)(void *state, void *to, const void *from_host,
-		   size_t bytes); /* from_host may be reused on return, and may be `to` */
+		   size_t bytes); /* the caller may reuse from_host on return; it may equal `to` */
 	int (*get)(void *state, void *to_host, const void *from, size_t bytes);
 	int (*zero)(void *state, void *to, size_t bytes);
 
@@ -50,7 +50,7 @@ struct compute_ops {
 	int (*bias)(void *state, float *z, const float *bias, size_t rows,
 		    size_t width); /* each row = bias */
 	int (*relu)(void *state, float *z, size_t n);
-	/* slope becomes 0 where the activation is not above 0 */
+	/* slope becomes 0 at elements whose activation is not above 0 */
 	int (*relu_slope)(void *state, float *slope, const float *activation, size_t n);
 	/* grad[j] += slope[0][j], then slope[1][j], ... */
 	int (*bias_slope)(void *state, float *grad, const float *slope, size_t rows, size_t width);
@@ -67,12 +67,12 @@ struct compute {
 
 extern const struct compute_ops compute_cpu; /* its state is NULL */
 
-/* In compute.c. device is "cpu", "cuda" or "cuda:FILE" (the module). Writes one line to text: the
- * device in use, or the reason if it returns -1. */
+/* Implemented in compute.c. device is "cpu", "cuda" or "cuda:FILE" (the module). Returns 0 and
+ * writes the device in use, or returns -1 and writes the reason, to text in one line. */
 int compute_open(const char *device, struct compute *out, char *text, size_t cap);
-void compute_close(struct compute *compute); /* does nothing if it is zeroed */
+void compute_close(struct compute *compute); /* has no effect on a zeroed struct */
 
-/* The one symbol of a module. */
+/* The only symbol of a module. */
 typedef const struct compute_ops *compute_module_fn(void);
 #define COMPUTE_MODULE_SYMBOL "sluice_train_module"
 #endif

@@ -10,12 +10,12 @@
 
 enum { ALIGNMENT_BYTES = 64 };
 
-/* Present in OpenBLAS only. */
+/* This function exists only in OpenBLAS. */
 extern void openblas_set_num_threads(int threads) __attribute__((weak));
 
 static const char *error(void)
 {
-	return "no memory"; /* nothing else fails here */
+	return "no memory"; /* no other operation fails here */
 }
 
 static int open_cpu(void **state, char *text, size_t cap)

@@ -5,7 +5,7 @@
 #include "tools/train/cuda_layers.h"
 #include "gpu/kernel.h"
 
-/* One read of each argument and one write an element. */
+/* Each element takes one read of each argument and one write. */
 KERNEL(elementwise, elementwise_args)
 {
 	for (uint64_t i = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; i < a.n;
@@ -18,7 +18,7 @@ KERNEL(elementwise, elementwise_args)
 		}
 }
 
-/* A thread a column: neighbours read neighbours. */
+/* One thread handles a column, so that neighbouring threads read neighbouring elements. */
 KERNEL(bias_slope, bias_slope_args)
 {
 	for (uint64_t j = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; j < a.width;
@@ -31,7 +31,7 @@ KERNEL(bias_slope, bias_slope_args)
 	}
 }
 
-/* A thread a row: rows are a few classes wide. */
+/* One thread handles a row, which has only a few classes. */
 KERNEL(loss, loss_call)
 {
 	for (uint64_t row = (uint64_t)blockIdx.x * BLOCK + threadIdx.x; row < a.rows;

@@ -6,14 +6,14 @@
 #include <cuda_runtime_api.h>
 #include <stdint.h>
 
-/* Work on n elements of a vector, or on each column or row of a matrix. */
+/* The work on n elements of a vector, or on each column or row of a matrix. */
 enum layer_work { LAYER_BIAS, LAYER_RELU, LAYER_RELU_SLOPE, LAYER_DESCEND };
 
 struct elementwise_args {
 	enum layer_work work;
 	float *to;
-	const float *from; /* relu: not used */
-	uint64_t n, width; /* width: of a row; bias alone */
+	const float *from; /* not used for relu */
+	uint64_t n, width; /* width: length of a row; only for bias */
 	float lr;
 };
 

@@ -81,7 +81,7 @@ static void release(void *state, void *p)
 		cudaGetLastError();
 }
 
-/* A copy from pageable memory returns when it has read the bytes. */
+/* A copy from pageable memory returns when CUDA has read the bytes. */
 static int put(void *state, void *to, const void *from_host, size_t bytes)
 {
 	struct cuda *c = state;
@@ -199,7 +199,7 @@ static const struct compute_ops ops = {
 	.descend = descend,
 };
 
-/* Hidden by default; this one is looked up by name. */
+/* Symbols are hidden by default, but this one is looked up by name. */
 __attribute__((visibility("default"))) compute_module_fn sluice_train_module;
 
 const struct compute_ops *sluice_train_module(void)

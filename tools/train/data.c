@@ -11,7 +11,7 @@
 #include <string.h>
 #include <sys/stat.h>
 
-/* Returns "FILE, line 7" or "FILE, row 7": the place of a label. */
+/* Returns the origin of a label, "FILE, line 7" or "FILE, row 7". */
 static const char *place(const struct dataset *set, size_t row, char *text, size_t bytes)
 {
 	if (set->line)
@@ -96,9 +96,9 @@ static int prepare_labels(enum task task, struct dataset *train, struct dataset 
 	return 0;
 }
 
-/* Both sets are scaled with the table of the training set. With unscaled pixels (from 0 to 1),
- * training ends less accurate, and a sparse recipe loses more than a dense one. The sums are
- * integers, so every rank computes the same table. */
+/* Scales both sets with the table of the training set. With unscaled pixels (0 to 1), training ends
+ * less accurate, and a sparse recipe loses more than a dense one. The sums are integers, so every
+ * rank computes the same table. */
 static void standardise(struct dataset *train, struct dataset *test)
 {
 	uint64_t times[256] = { 0 }, sum = 0, squares = 0;

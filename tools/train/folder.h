@@ -4,7 +4,7 @@
 #define TRAIN_FOLDER_H
 #include "tools/train/complaint.h"
 
-/* Creates the directory and its missing parents. Returns 0 if this process may write to it, else
- * -1 with the complaint filled in. */
+/* Creates the directory and its missing parents. Returns 0 if this process may write to it,
+ * otherwise -1 with the complaint filled in. */
 int folder_prepare(const char *path, struct complaint *complaint);
 #endif

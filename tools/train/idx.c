@@ -11,8 +11,8 @@
 
 enum { MAGIC_LABELS = 0x801, MAGIC_IMAGES = 0x803, MOST_DIMENSIONS = 3 };
 
-/* Deflate compresses at most about 1:1032, so a header that promises more lies about its size. This
- * is checked before memory is allocated. */
+/* Deflate compresses by at most about 1:1032, so a header that announces more is wrong. This is
+ * checked before memory is allocated. */
 enum { BEST_COMPRESSION = 1040 };
 
 struct idx_header {
@@ -37,7 +37,7 @@ static int open_either(struct input *input, const char *folder, const char *name
 			name, name);
 }
 
-/* Reads magic and sizes; row_bytes is the product of all sizes but the first. */
+/* Reads magic and sizes. row_bytes is the product of all sizes except the first. */
 static int read_header(struct input *input, uint32_t magic, struct idx_header *header,
 		       struct complaint *complaint)
 {

@@ -10,7 +10,7 @@
 
 enum { READ_BUFFER_BYTES = 1 << 18, FIRST_LINE_BYTES = 1 << 12 };
 
-/* The longest line that is accepted: a longer one is not LIBSVM text. */
+/* The longest line that is accepted. LIBSVM text has no longer lines. */
 #define LONGEST_LINE_BYTES ((size_t)1 << 30)
 
 int input_open(struct input *input, const char *path, struct complaint *complaint)
@@ -58,7 +58,8 @@ static int complain_about_stream(struct input *input, struct complaint *complain
 	}
 }
 
-/* Reads up to `bytes` bytes. Returns the number read (fewer only at a proper end), or -1. */
+/* Reads up to `bytes` bytes. Returns the number read, which is only smaller at a proper end, or
+ * -1. */
 static ssize_t read_some(struct input *input, char *to, size_t bytes, struct complaint *complaint)
 {
 	size_t done = 0;
@@ -133,8 +134,8 @@ int input_line(struct input *input, char **line_out, struct complaint *complaint
 			return 1;
 		}
 		if (length + 1 < input->line_capacity) {
-			/* The last line may lack its newline; a NUL byte looks the same to
-			 * gzgets(). */
+			/* gzgets() does not distinguish a NUL byte from a last line without a
+			 * newline. */
 			if (complain_about_stream(input, complaint))
 				return -1;
 			if (!length || !gzeof(input->file))

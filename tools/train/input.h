@@ -23,13 +23,14 @@ int input_open(struct input *input, const char *path, struct complaint *complain
 /* Accepts a NULL file. */
 void input_close(struct input *input);
 
-/* Reads exactly `bytes` bytes; a file that ends before is an error. */
+/* Reads exactly `bytes` bytes. An earlier end of the file is an error. */
 int input_read(struct input *input, void *to, size_t bytes, struct complaint *complaint);
 
-/* Returns 1 if *line_out is the next line without its newline, valid until the next call; 0 at the
- * end; -1 with the complaint filled in. */
+/* Returns 1 if *line_out is the next line, without its newline and valid until the next call; 0 at
+ * the end; or -1 with the complaint filled in. */
 int input_line(struct input *input, char **line_out, struct complaint *complaint);
 
-/* Returns 0 if nothing follows, 1 if at least one byte follows, -1 with the complaint filled in. */
+/* Returns 1 if at least one more byte follows, 0 if none does, or -1 with the complaint filled
+ * in. */
 int input_has_more(struct input *input, struct complaint *complaint);
 #endif

@@ -5,17 +5,18 @@
 
 #include <stdlib.h>
 
-/* Wide rows are taken in smaller blocks, so that a block of inputs stays within 16 MiB. */
+/* Wide rows are handled in smaller blocks, so that a block of inputs stays within 16 MiB. */
 enum { BLOCK_ELEMENTS = 1 << 22 };
 
 struct workspace {
 	struct compute compute;
-	size_t block;                       /* rows at a time */
-	float *activation[MOST_LAYERS + 1]; /* block x in of each layer; the last: outputs */
-	float *slope[2];                    /* block x widest: d loss / d outputs of two layers */
+	size_t block;                       /* number of rows in a block */
+	float *activation[MOST_LAYERS + 1]; /* block x inputs of each layer; the last: outputs */
+	float *slope[2];                    /* block x widest layer: d loss / d outputs of two
+					       layers */
 	float *label;
 	struct row_score *score;
-	/* In host memory: */
+	/* These are in host memory. */
 	float *input_here, *label_here;
 	struct row_score *score_here;
 	uint32_t *row;
@@ -45,7 +46,7 @@ static int new_copies(struct workspace *w, size_t features)
 	    new_vector(&w->compute, w->block, sizeof(*w->score), &score))
 		return -1;
 	w->score = score;
-	/* Wide rows are not copied if they can be built in place. */
+	/* If the operations run on the host, inputs are built in place and not copied. */
 	w->input_here = w->compute.ops->in_host ?
 				w->activation[0] :
 				malloc(w->block * features * sizeof(*w->input_here));
@@ -110,7 +111,7 @@ void workspace_delete(struct workspace **workspace)
 	*workspace = NULL;
 }
 
-/* activation[0] holds n rows of inputs; fills the others. */
+/* Computes all layers for n rows of inputs, which are in activation[0]. */
 static int forward(const struct network *network, struct workspace *w, const float *params,
 		   size_t n)
 {
@@ -139,7 +140,7 @@ static int forward(const struct network *network, struct workspace *w, const flo
 	return 0;
 }
 
-/* The outputs hold d loss / d outputs; adds the block's share to grad. */
+/* The outputs must be d loss / d outputs. Adds the block's part to grad. */
 static int backward(const struct network *network, struct workspace *w, const float *params,
 		    size_t n, float *grad)
 {
@@ -179,7 +180,7 @@ static int backward(const struct network *network, struct workspace *w, const fl
 	return 0;
 }
 
-/* Loads the block's rows and runs them forward; outputs become scaled slopes. */
+/* Loads the block's rows and computes the outputs, which become scaled slopes. */
 static int score_block(const struct network *network, struct workspace *w, const float *params,
 		       const struct dataset *set, const uint32_t *rows, size_t n, float scale)
 {
@@ -206,7 +207,8 @@ static int score_block(const struct network *network, struct workspace *w, const
 		       0;
 }
 
-/* Waits for the block; its rows are added in order, so that the sums are the same everywhere. */
+/* Waits for the block. Its rows are added in order, so that the sums are the same on all
+ * devices. */
 static int add_scores(struct workspace *w, size_t n, struct score *score)
 {
 	if (w->compute.ops->get(w->compute.state, w->score_here, w->score, n * sizeof(*w->score)))

@@ -11,11 +11,11 @@
 
 enum { MOST_CLASSES = 65536, FIRST_CAPACITY = 1024 };
 
-/* A set while it grows. */
+/* The state of a set while rows are added. */
 struct growth {
 	size_t row_capacity, value_capacity;
 	size_t values;
-	uint32_t widest; /* largest index seen */
+	uint32_t widest; /* largest index so far */
 	uint64_t line;
 };
 
@@ -75,8 +75,8 @@ static int is_blank(char c)
 	return c == ' ' || c == '\t' || c == '\r';
 }
 
-/* Parses one finite number that starts at text; returns NULL if there is none. Unlike strtof(), it
- * skips no spaces. */
+/* Parses one finite number that starts at text. Returns the text after it, or NULL if there is no
+ * number. Unlike strtof(), it skips no spaces. */
 static char *parse_number(char *text, float *out)
 {
 	char *end;
@@ -140,7 +140,7 @@ static int parse_line(char *text, struct dataset *set, struct growth *growth, si
 	set->row_start[set->rows] = growth->values;
 	set->label[set->rows] = label;
 	set->line[set->rows] = (uint32_t)growth->line;
-	growth->widest = 0; /* of this line so far */
+	growth->widest = 0; /* largest index in this line so far */
 	for (;;) {
 		end += strspn(end, " \t\r");
 		if (!*end)
@@ -160,8 +160,8 @@ static int compare_floats(const void *a, const void *b)
 	return (left > right) - (left < right);
 }
 
-/* Lists the distinct labels in ascending order; there is no list if a label is not a whole number
- * or there are too many. */
+/* Lists the distinct labels in ascending order. Makes no list if a label is not a whole number or
+ * there are too many. */
 static int list_classes(struct dataset *set, struct complaint *complaint)
 {
 	float *list = malloc(set->rows * sizeof(*list));

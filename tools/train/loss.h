@@ -10,12 +10,12 @@
 
 enum loss_kind { LOSS_CROSS_ENTROPY, LOSS_LOGISTIC, LOSS_SQUARED };
 
-/* One row's contribution to the sums; correct is 0 or 1. */
+/* The contribution of one row to the sums. correct is 0 or 1. */
 struct row_score {
 	double loss, correct;
 };
 
-/* Softmax and cross-entropy; label: class number. */
+/* Softmax and cross-entropy. label is a class number. */
 HOST_AND_DEVICE static inline struct row_score loss_cross_entropy(float *z, float label,
 								  size_t width, float scale)
 {
@@ -37,7 +37,7 @@ HOST_AND_DEVICE static inline struct row_score loss_cross_entropy(float *z, floa
 	return score;
 }
 
-/* Sigmoid and log-loss; label: 0 or 1. */
+/* Sigmoid and log-loss. label is 0 or 1. */
 HOST_AND_DEVICE static inline struct row_score loss_logistic(float *z, float label, float scale)
 {
 	struct row_score score;
@@ -51,7 +51,7 @@ HOST_AND_DEVICE static inline struct row_score loss_logistic(float *z, float lab
 	return score;
 }
 
-/* Squared error; label: target. */
+/* Squared error. label is the target. */
 HOST_AND_DEVICE static inline struct row_score loss_squared(float *z, float label, float scale)
 {
 	struct row_score score;
@@ -63,7 +63,7 @@ HOST_AND_DEVICE static inline struct row_score loss_squared(float *z, float labe
 	return score;
 }
 
-/* z: `width` outputs of the last layer, which are replaced by scale * d loss / d z. */
+/* z has `width` outputs of the last layer, which are replaced by scale * d loss / d z. */
 HOST_AND_DEVICE static inline struct row_score loss_of_row(enum loss_kind kind, float *z,
 							   float label, size_t width, float scale)
 {

@@ -12,12 +12,14 @@
 
 int traffic_own(sluice_model *model, struct traffic *own)
 {
-	/* Excludes residual_norm, which costs a pass over the residual. */
+	/* The size excludes residual_norm, which would cost a pass over the residual. */
 	sluice_model_stats stats = { .size = offsetof(sluice_model_stats, residual_norm) };
 	int rc = sluice_stats(model, &stats);
 
 	if (!rc && !stats.pushed_bytes && !stats.pulled_bytes) {
-		stats = (sluice_model_stats){ .size = sizeof(stats) }; /* for own_*, behind it */
+		stats = (sluice_model_stats){ .size = sizeof(stats) }; /* for the own_* members,
+									  which come after
+									  residual_norm */
 		rc = sluice_stats(model, &stats);
 	}
 	if (rc)
@@ -54,7 +56,7 @@ int carried_own(sluice_job *job, struct carried *own)
 int metrics_open(struct metrics *metrics, const char *path, int append, struct complaint *complaint)
 {
 	metrics->path = path;
-	/* A new file is readable only by its owner. */
+	/* Only its owner can read a new file. */
 	int fd = open(path, O_WRONLY | O_CREAT | O_CLOEXEC | (append ? O_APPEND : O_TRUNC), 0600);
 
 	metrics->file = fd < 0 ? NULL : fdopen(fd, append ? "a" : "w");
@@ -67,7 +69,7 @@ int metrics_open(struct metrics *metrics, const char *path, int append, struct c
 	return 0;
 }
 
-/* JSON has no NaN and no infinity. */
+/* JSON has neither NaN nor infinity. */
 static void put_number(FILE *file, const char *name, double value)
 {
 	if (isfinite(value))
@@ -156,7 +158,7 @@ static void put_line(struct metrics *m, const struct metrics_step *step, double 
 	fputs("}\n", file);
 }
 
-/* Reported once. The numbers that follow are lost, but training goes on. */
+/* Called once. The numbers that follow are lost, but the training continues. */
 static void check_written(struct metrics *m, int failed)
 {
 	if (!failed || m->failed)
@@ -183,7 +185,7 @@ int metrics_write(struct metrics *m, sluice_job *job, sluice_model *model,
 	sums[1] = total.pulled;
 	sums[2] = total.dense;
 	sums[3] = step->loss;
-	sums[4] = 1; /* number of workers that take part, without the lost ones */
+	sums[4] = 1; /* number of living workers */
 	memcpy(sums + 5, carried.bytes, sizeof(carried.bytes));
 	rc = sluice_sum(job, sums, 5 + CARRIERS);
 	if (!rc && m->file)

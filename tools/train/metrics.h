@@ -8,15 +8,15 @@
 
 #include <stdio.h>
 
-/* Bytes sent between ranks. own_*: bytes between the halves of one rank, which are not sent. Summed
- * over the workers; exact, because far below 2^53. */
+/* Bytes that ranks exchange. own_*: bytes between the two halves of one rank, which are not sent.
+ * They are summed over the workers, exactly, because they are far below 2^53. */
 struct traffic {
 	double pushed, pulled, dense;
 	double own_pushed, own_pulled, own_dense;
 };
 enum { TRAFFIC_SUMS = sizeof(struct traffic) / sizeof(double) };
 
-/* Reads this worker's own traffic since open; own_* only while nothing has been sent. */
+/* Reads this worker's traffic since open. Sets own_* only while nothing has been sent. */
 int traffic_own(sluice_model *model, struct traffic *own);
 
 /* Bytes put and got by each transport since the job began: messages, and everything else that
@@ -27,26 +27,27 @@ struct carried {
 	double bytes[CARRIERS];
 };
 
-/* This worker's own. */
+/* Reads the bytes of this worker. */
 int carried_own(sluice_job *job, struct carried *own);
 
 struct metrics {
-	FILE *file; /* rank 0's; NULL elsewhere */
+	FILE *file; /* open on rank 0; NULL on others */
 	const char *path;
-	int measured;         /* --measure: compression errors too */
-	int failed;           /* writing failed: reported once, and shown in the exit status */
+	int measured;         /* --measure: the file has compression errors */
+	int failed;           /* 1: writing failed, which is reported once, and by the exit
+				 status */
 	struct traffic total; /* up to the last step */
 	struct carried carried;
-	sluice_model_stats own; /* of rank 0, up to the last step */
-	double last;            /* when that was */
+	sluice_model_stats own; /* counters of rank 0 up to the last step */
+	double last;            /* time of the last step */
 };
 
 /* The values of one line, in addition to the model's counters. */
 struct metrics_step {
 	uint64_t step, epoch;
-	int skipped; /* all workers skipped the batch, so no step was made */
+	int skipped; /* 1: all workers skipped the batch, so no step was made */
 	double lr, images;
-	double loss;              /* this worker's mean */
+	double loss;              /* mean of this worker */
 	double seconds;           /* since training began */
 	const struct score *test; /* NULL unless accuracy was measured after this step */
 };
@@ -59,6 +60,7 @@ int metrics_open(struct metrics *metrics, const char *path, int append,
 int metrics_write(struct metrics *metrics, sluice_job *job, sluice_model *model,
 		  const struct metrics_step *step);
 
-/* Flushes and closes. Returns -1 if not everything could be written. Accepts a closed one. */
+/* Flushes and closes the file. Returns -1 if some lines could not be written. Accepts a file that
+ * is closed. */
 int metrics_close(struct metrics *metrics);
 #endif

@@ -35,7 +35,7 @@ static int parse_hidden(struct network *network, const char *list, const char *t
 			break;
 		at = end + 1;
 	}
-	network->layers++; /* the last layer is not hidden */
+	network->layers++; /* adds the last layer, which is not hidden */
 	return network->layers <= MOST_LAYERS ?
 		       0 :
 		       complain(complaint, "--model %s: at most %d hidden layers", text,
@@ -72,7 +72,7 @@ int network_parse(struct network *network, const char *text, struct complaint *c
 	return parse_hidden(network, text + 4, text, complaint);
 }
 
-/* weight, bias; with hidden layers fc1.weight, fc1.bias, fc2.weight, ... */
+/* Names the tensors weight and bias, or with hidden layers fc1.weight, fc1.bias, fc2.weight, ... */
 static void name_tensors(struct network *network)
 {
 	for (size_t i = 0; i < network->layers; i++) {
@@ -107,7 +107,7 @@ int network_shape(struct network *network, size_t features, size_t classes,
 		layer->weight = network->count;
 		layer->bias = layer->weight + layer->in * layer->out;
 		network->count = layer->bias + layer->out;
-		/* in and out are below 2^32 and 2^21, so the product cannot wrap; BLAS counts in
+		/* in is below 2^32 and out below 2^21, so the product cannot wrap. BLAS counts in
 		 * int. */
 		if (network->count > UINT32_MAX || layer->in > INT32_MAX)
 			return complain(complaint,

@@ -12,7 +12,7 @@ enum { MOST_LAYERS = 16, TENSOR_NAME_BYTES = 24 };
 
 struct layer {
 	size_t in, out;
-	size_t weight, bias; /* first elements in the flat vector */
+	size_t weight, bias; /* index of the first element in the flat vector */
 };
 
 struct network {
@@ -20,16 +20,17 @@ struct network {
 	enum loss_kind loss;
 	size_t layers;
 	struct layer layer[MOST_LAYERS];
-	size_t hidden[MOST_LAYERS]; /* widths asked for; layers - 1 of them */
+	size_t hidden[MOST_LAYERS]; /* requested widths, layers - 1 of them */
 	size_t count;               /* parameters */
 	char name[2 * MOST_LAYERS][TENSOR_NAME_BYTES];
-	sluice_tensor tensor[2 * MOST_LAYERS]; /* points into name, so a network must not move */
+	sluice_tensor tensor[2 * MOST_LAYERS]; /* points to name, so a network must not be moved
+						  in memory */
 };
 
-/* The result of a pass over rows. Its members are sums, so that workers can add theirs. */
+/* The result of a pass over rows. All members are sums, so that workers can add theirs. */
 struct score {
 	double loss;    /* cross-entropy, logistic loss or squared error */
-	double correct; /* right class; linreg: prediction within 0.5 of the target */
+	double correct; /* rows with the right class; linreg: prediction within 0.5 of the target */
 	double rows;
 };
 
@@ -41,29 +42,29 @@ int network_parse(struct network *network, const char *text, struct complaint *c
 int network_shape(struct network *network, size_t features, size_t classes,
 		  struct complaint *complaint);
 
-/* Sets initial parameters: uniform by He (hidden layers) and Glorot (last layer), zero for biases
- * and for models without hidden layers, which are convex. */
+/* Sets initial parameters: uniform by He (hidden layers) and Glorot (last layer). Biases are zero,
+ * and so are models without hidden layers, which are convex. */
 void network_init(const struct network *network, uint64_t seed, float *params);
 
-/* Memory for passes over up to `batch` rows at a time (fewer if rows are wide), in the memory of
+/* Memory for passes over up to `batch` rows at a time (fewer if rows are wide), allocated by
  * compute. NULL: no memory. */
 struct workspace;
 struct workspace *workspace_new(const struct network *network, size_t batch,
 				const struct compute *compute);
 void workspace_delete(struct workspace **workspace); /* accepts NULL */
 
-/* Sets grad[0..count) to the gradient of the mean loss over the given rows, and *score to their
- * sums. params and grad are memory of the workspace's compute. This function and those below
+/* Sets grad[0..count) to the gradient of the mean loss over the given rows, and *score to the sums
+ * over them. params and grad are memory of the workspace's compute. This function and those below
  * return 0, or -1 after which compute's error() returns the sentence. */
 int network_gradient(const struct network *network, struct workspace *workspace,
 		     const float *params, const struct dataset *set, const uint32_t *rows, size_t n,
 		     float *grad, struct score *score);
-/* Computes the same gradient and adds it, times scale, to sum[0..count). */
+/* As network_gradient(), but adds the gradient times scale to sum[0..count). */
 int network_add_gradient(const struct network *network, struct workspace *workspace,
 			 const float *params, const struct dataset *set, const uint32_t *rows,
 			 size_t n, float scale, float *sum, struct score *score);
 
-/* Adds rows first .. last-1 to *score. */
+/* Adds the rows first .. last-1 to *score. */
 int network_evaluate(const struct network *network, struct workspace *workspace,
 		     const float *params, const struct dataset *set, size_t first, size_t last,
 		     struct score *score);

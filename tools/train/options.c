@@ -190,7 +190,7 @@ static int parse_count(const char *option, const char *text, uint64_t low, uint6
 	return 0;
 }
 
-/* Accepts low < value <= high. */
+/* Parses a number above 0 and at most high. */
 static int parse_rate(const char *option, const char *text, float high, float *out,
 		      struct complaint *complaint)
 {
@@ -353,7 +353,7 @@ static int check_together(const struct options *o, struct complaint *complaint)
 				o->every ? "every" : "resume");
 	if (o->accumulate && strcmp(o->device, "cpu"))
 		return complain(complaint,
-				"--accumulate adds in host memory: it goes without --device %s",
+				"--accumulate adds in host memory, so it excludes --device %s",
 				o->device);
 	return 0;
 }
@@ -379,8 +379,8 @@ int options_parse(int argc, char **argv, struct options *options, enum options_a
 		.sleep_rank = -1,
 		.nan_rank = -1,
 	};
-	opterr = 0; /* every rank parses; the complaint is printed once for all of them */
-	optind = 0; /* restarts parsing, also after a parse that ended within a word */
+	opterr = 0; /* every rank parses, but only one prints the complaint */
+	optind = 0; /* restarts parsing, even if the last parse ended inside an argument */
 	while ((key = getopt_long(argc, argv, ":", option_table, &index)) != -1) {
 		if (key == ':')
 			return complain(complaint,

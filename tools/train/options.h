@@ -13,7 +13,7 @@ enum progress_kind { PROGRESS_AUTO, PROGRESS_ALWAYS, PROGRESS_NEVER };
 
 struct options {
 	const char *data; /* directory of IDX files, or a LIBSVM text file */
-	const char *test; /* NULL: t10k-* next to the IDX files; no test set for LIBSVM */
+	const char *test; /* NULL: t10k-* next to the IDX files; for LIBSVM, no test set */
 	const char *model;
 	const char *recipe;                         /* NULL: the library uses SLUICE_RECIPE */
 	const char *metrics;                        /* NULL: none */
@@ -21,13 +21,13 @@ struct options {
 	const char *device;                         /* cpu, cuda, or cuda:FILE with the module */
 	uint64_t epochs, limit, batch, every, seed; /* limit, every: 0 for none */
 	int servers;
-	int simulate;   /* ranks in this process; 0: a real job */
+	int simulate;   /* number of ranks in this process; 0: a real job */
 	int on_failure; /* SLUICE_ABORT, SLUICE_CONTINUE; 0: SLUICE_ON_FAILURE */
 	uint32_t shards;
 	float lr, lr_decay;
 	float smoothness; /* 0: not given */
 	int digest, measure, resume, quiet, accumulate;
-	int plan; /* print what the recipe will do, and do not train */
+	int plan; /* 1: print the plan of the recipe, and do not train */
 	enum progress_kind progress;
 	int64_t sleep_rank, nan_rank;  /* -1: nobody */
 	uint64_t sleep_step, nan_step; /* steps count from 1 */
@@ -36,8 +36,8 @@ struct options {
 
 enum options_action { OPTIONS_TRAIN, OPTIONS_HELP, OPTIONS_METHODS, OPTIONS_VERSION };
 
-/* Fills *options and *action from the command line; *options is complete (defaults) even on
- * failure. Returns 0, or -1 with the complaint filled in. Strings point into argv. */
+/* Fills *options and *action from the command line. Returns 0, or -1 with the complaint filled in;
+ * *options has valid defaults even then. Its strings point to argv. */
 int options_parse(int argc, char **argv, struct options *options, enum options_action *action,
 		  struct complaint *complaint);
 

@@ -19,7 +19,7 @@ uint64_t random_bits(uint64_t seed, enum random_purpose purpose, uint64_t high, 
 
 float random_signed(uint64_t seed, enum random_purpose purpose, uint64_t high, uint64_t low)
 {
-	/* 24 bits are exact in a float; the same bits on every machine. */
+	/* 24 bits are exact in a float, so every machine gets the same bits. */
 	uint32_t bits = (uint32_t)(random_bits(seed, purpose, high, low) >> 40);
 
 	return (float)bits * 0x1p-23f - 1.0f;
@@ -29,8 +29,8 @@ void order_shuffle(uint32_t *order, size_t n, uint64_t seed, uint64_t epoch)
 {
 	for (size_t i = 0; i < n; i++)
 		order[i] = (uint32_t)i;
-	/* Fisher and Yates; for up to 2^32 rows, the high half of a 64 x 64 bit product is uniform
-	 * enough. */
+	/* Shuffles as Fisher and Yates. For up to 2^32 rows, the high half of a 64 x 64 bit product
+	 * is uniform enough. */
 	for (size_t i = n; i > 1; i--) {
 		uint64_t bits = random_bits(seed, RANDOM_ORDER, epoch, i);
 		size_t j = (size_t)(((unsigned __int128)bits * i) >> 64);

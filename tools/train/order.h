@@ -8,10 +8,10 @@
 
 enum random_purpose { RANDOM_ORDER = 1, RANDOM_PARAMETERS = 2 };
 
-/* 64 random bits. */
+/* Returns 64 random bits. */
 uint64_t random_bits(uint64_t seed, enum random_purpose purpose, uint64_t high, uint64_t low);
 
-/* Uniform in [-1, 1). */
+/* Returns a random number, uniform in [-1, 1). */
 float random_signed(uint64_t seed, enum random_purpose purpose, uint64_t high, uint64_t low);
 
 /* Sets order[0..n) to the permutation of 0..n-1 for this seed and epoch. */

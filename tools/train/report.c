@@ -117,7 +117,8 @@ void report_leader(struct report *report, int leads, int lost)
 	report->speaks = leads && !report->options->quiet;
 }
 
-/* Writes the progress line, in the order in which a narrow terminal may cut it. */
+/* Writes the progress line, with the most important parts first, because a narrow terminal may cut
+ * it. */
 static void compose(const struct report *report, const struct traffic *own, uint64_t step,
 		    double now, char line[LINE_BYTES])
 {

@@ -6,7 +6,7 @@
 #include "sluice.h"
 
 void catch_signals(void); /* SIGINT keeps its meaning */
-/* Sets the job whose waits SIGUSR2 logs from now on; NULL: none. */
+/* From now on, SIGUSR2 logs the waits of this job. NULL: of no job. */
 void explain_on_signal(sluice_job *job);
 int stop_was_asked(void);
 #endif

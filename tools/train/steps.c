@@ -59,9 +59,9 @@ int find_leader(struct training *t)
 	return rc;
 }
 
-/* Accuracy and loss on the test rows (without any: on the training rows) and the bytes so far: each
- * worker handles its share of the rows, and one sum adds them. Shares of lost workers are skipped:
- * all figures are over the rows of the living ones. */
+/* Measures accuracy and loss on the test rows, or on the training rows if there are none, and the
+ * bytes so far. Each worker handles its share of the rows, and one sum adds the shares. Without the
+ * shares of lost workers, the figures are over fewer rows. */
 int measure(struct training *t)
 {
 	const struct dataset *set = t->test.rows ? &t->test : &t->train;
@@ -91,7 +91,7 @@ int measure(struct training *t)
 	return find_leader(t);
 }
 
-/* Applies --sleep and --nan; grad: the gradient to be pushed. */
+/* Applies --sleep and --nan. grad is the gradient to be pushed. */
 static int disturb(struct training *t, float *grad, uint64_t batch)
 {
 	const struct options *o = &t->options;
@@ -117,7 +117,7 @@ static int begin_epoch(struct training *t, uint64_t epoch)
 	return sluice_set(t->model, SLUICE_LR, t->lr);
 }
 
-/* Runs the checks, measurements and reports after a batch. skipped: no step was made for it. */
+/* Runs the checks, measurements and reports after a batch. skipped: the batch made no step. */
 static int after_batch(struct training *t, uint64_t batch, int skipped, double loss)
 {
 	const uint64_t step = step_of(t->model).steps;
@@ -165,7 +165,7 @@ static int gradient(struct training *t, const float *at, const uint32_t *rows, s
 		       0;
 }
 
-/* --accumulate: back-propagation adds to the residual, and there is no other vector. */
+/* For --accumulate: back-propagation adds to the residual, and there is no other vector. */
 static int push_accumulated(struct training *t, const uint32_t *rows, uint64_t batch,
 			    struct score *score)
 {
@@ -180,8 +180,8 @@ static int push_accumulated(struct training *t, const uint32_t *rows, uint64_t b
 	return rc ? rc : sluice_push(t->model, sum);
 }
 
-/* Computes one gradient, two, or none, as the recipe needs it, and pushes it. Without a gradient,
- * *score is unchanged. */
+/* Computes as many gradients as the recipe needs (one, two or none), and pushes them. Without a
+ * gradient, *score is unchanged. */
 static int push(struct training *t, const uint32_t *rows, uint64_t batch, struct score *score)
 {
 	struct score unused;
@@ -233,7 +233,7 @@ uint64_t batches_done(const struct training *t)
 	return step_of(t->model).steps + t->left_out;
 }
 
-/* The loop from the first missing step to the last, or until a signal requests a stop. With
+/* Trains from the first missing step to the last, or until a signal requests a stop. With
  * nonfinite=skip-all it passes over a batch that all workers left out. */
 int train(struct training *t)
 {
@@ -264,7 +264,7 @@ int train(struct training *t)
 		skipped = step_of(t->model).skipped;
 		t->left_out += skipped != 0;
 		done = batches_done(t);
-		t->stopped = !!(step_of(t->model).raised & FLAG_STOP); /* on all workers alike */
+		t->stopped = !!(step_of(t->model).raised & FLAG_STOP); /* the same on all workers */
 		if ((rc = after_batch(t, done, skipped,
 				      score.rows > 0 ? score.loss / score.rows : 0)))
 			return rc;

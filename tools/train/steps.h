@@ -10,34 +10,35 @@
 
 struct training {
 	struct options options;
-	struct rows *shared; /* NULL: the rows are this rank's own */
+	struct rows *shared; /* NULL: this rank has its own rows */
 	sluice_job *job;
 	sluice_model *model;
 	struct dataset train, test;
 	struct network network;
-	struct compute compute; /* the memory of vectors, and the operations of layers; none on a
-				   dedicated server */
+	struct compute compute;       /* memory of vectors, and operations of layers; unused on a
+					 dedicated server */
 	char device[COMPLAINT_BYTES]; /* the chosen device, and the reason */
 	struct workspace *workspace;
-	float *params, *grad; /* in memory of compute, like the next two */
-	float *params_here;   /* host copy of params; NULL: params are host memory */
-	float *point,
-		*before; /* point of a second gradient, and that gradient; NULL for most recipes */
-	float lr;        /* of this epoch */
-	int averages;    /* update=average: this worker steps by itself */
-	int async;       /* when=async: workers meet only at the ends of epochs */
-	uint32_t *part;  /* signal=svrg: this worker's rows, for full gradients; else NULL */
+	float *params, *grad;  /* in memory of compute, like the next two */
+	float *params_here;    /* host copy of params; NULL: params are host memory */
+	float *point, *before; /* the point of a second gradient, and that gradient; NULL for most
+				  recipes */
+	float lr;              /* rate of this epoch */
+	int averages;          /* 1: with update=average, this worker steps by itself */
+	int async;             /* 1: with when=async, workers meet only at the ends of epochs */
+	uint32_t *part; /* with signal=svrg: this worker's rows, for full gradients; otherwise
+			   NULL */
 	size_t part_rows;
 	uint32_t *order;                 /* rows in the order of this epoch */
-	uint64_t steps_per_epoch, steps; /* steps: of the whole job */
-	uint64_t left_out;               /* batches of this run for which no step was made */
+	uint64_t steps_per_epoch, steps; /* steps: total of the job */
+	uint64_t left_out;               /* number of batches in this run that made no step */
 	uint64_t saved;                  /* step of the last checkpoint */
-	int stopped;                     /* a signal at some rank requested a stop */
+	int stopped;                     /* 1: a signal on some rank requested a stop */
 	struct score score;              /* last measurement, over all workers */
 	double first_loss;               /* before the first step; 0 in a resumed job */
 	struct traffic total;            /* at the last measurement, over all workers */
 	struct carried carried;          /* the same */
-	uint64_t measured;               /* step of that */
+	uint64_t measured;               /* step of the last measurement */
 	uint64_t digest;
 	struct metrics metrics;
 	struct report report;

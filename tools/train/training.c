@@ -14,9 +14,10 @@
 #include <string.h>
 #include <unistd.h>
 
-/* ---- before training ------------------------------------------------------- */
+/* ---- preparation ----------------------------------------------------------- */
 
-/* As long as the model, where it is trained; NULL: no memory. */
+/* Returns a vector of the model's length, in the memory where the model is trained, or NULL without
+ * memory. */
 static float *new_vector(const struct training *t)
 {
 	void *memory;
@@ -26,7 +27,7 @@ static float *new_vector(const struct training *t)
 		       memory;
 }
 
-/* Parameters are made in host memory. */
+/* Makes the parameters in host memory. */
 static int first_params(struct training *t, struct complaint *complaint)
 {
 	float *here = t->compute.ops->in_host ?
@@ -53,7 +54,7 @@ static int check_demonstrations(const struct options *o, int workers, struct com
 	return 0;
 }
 
-/* Simulated ranks load the rows once for all. */
+/* Simulated ranks share the rows, which the first of them loads. */
 static int load_rows(struct training *t, struct complaint *complaint)
 {
 	const struct options *o = &t->options;
@@ -79,7 +80,8 @@ static void free_rows(struct training *t)
 	data_free(&t->test);
 }
 
-/* Loads the data and makes everything that needs no peer. -1 with the complaint filled in. */
+/* Loads the data and makes everything that needs no peer. Returns 0, or -1 with the complaint
+ * filled in. */
 static int prepare(struct training *t, struct complaint *complaint)
 {
 	const struct options *o = &t->options;
@@ -102,7 +104,7 @@ static int prepare(struct training *t, struct complaint *complaint)
 			"times --batch)",
 			t->train.rows, (unsigned long long)rows_per_step);
 	if (!sluice_is_worker(t->job)) {
-		free_rows(t); /* a server needed the model's shape only */
+		free_rows(t); /* a server needed only the model's shape */
 		return 0;
 	}
 	t->params = new_vector(t);
@@ -142,7 +144,7 @@ static int open_model(struct training *t)
 	return rc || !t->options.measure ? rc : sluice_set(t->model, SLUICE_MEASURE, 1);
 }
 
-/* The rows of which this worker's full gradients are. */
+/* Chooses the rows over which this worker's full gradients are computed. */
 static int take_rows(struct training *t)
 {
 	size_t rank = (size_t)sluice_rank(t->job), workers = (size_t)sluice_workers(t->job);
@@ -155,7 +157,7 @@ static int take_rows(struct training *t)
 	return t->part != NULL;
 }
 
-/* A signal that looks back takes its gradient, or a second one, elsewhere than at params. */
+/* Allocates the vectors of a signal that needs gradients at another point than params. */
 static int prepare_signal(struct training *t, struct complaint *complaint)
 {
 	const char *recipe = sluice_recipe_text(t->model);
@@ -174,8 +176,8 @@ static int prepare_signal(struct training *t, struct complaint *complaint)
 	return agree_on_complaints(t->job, complaint);
 }
 
-/* The file LATEST of a checkpoint directory names the complete checkpoint. A job that was killed
- * while it wrote its first checkpoint leaves none. */
+/* LATEST in a checkpoint directory names the complete checkpoint. A job that was killed while it
+ * wrote its first checkpoint leaves no LATEST. */
 static int has_checkpoint(const char *folder)
 {
 	char path[4096];
@@ -184,8 +186,8 @@ static int has_checkpoint(const char *folder)
 	       access(path, F_OK) == 0;
 }
 
-/* --resume: goes on from the checkpoint if rank 0 sees one, so that a job that Slurm starts again
- * and again has one command line. */
+/* For --resume: continues from the checkpoint if rank 0 finds one, so that Slurm can start a job
+ * again with the same command line. */
 static int resume(struct training *t)
 {
 	double found = sluice_rank(t->job) == 0 && has_checkpoint(t->options.checkpoint);
@@ -212,7 +214,7 @@ static int resume(struct training *t)
 
 /* ---- a worker's part ------------------------------------------------------- */
 
-/* Reads from the recipe how a step is made. */
+/* Derives from the recipe how a step is made. */
 static int prepare_steps(struct training *t)
 {
 	t->averages = strstr(sluice_recipe_text(t->model), "update=average") != NULL;
@@ -222,7 +224,7 @@ static int prepare_steps(struct training *t)
 		       0;
 }
 
-/* A worker's life after open. */
+/* Does a worker's part after the model was opened. */
 static int work(struct training *t)
 {
 	const struct options *o = &t->options;
@@ -264,7 +266,7 @@ static int work(struct training *t)
 			   "%llu values of the test set are dropped: their columns are not in the "
 			   "training set",
 			   (unsigned long long)t->test.dropped);
-	if (t->async && (rc = sluice_pull(t->model, t->params))) /* all have prepared themselves */
+	if (t->async && (rc = sluice_pull(t->model, t->params))) /* all workers are prepared */
 		return rc;
 	if (!step_of(t->model).steps) {
 		if ((rc = measure(t)))
@@ -275,7 +277,7 @@ static int work(struct training *t)
 		return rc;
 	if (t->stopped && batches_done(t) < t->steps)
 		return 0;
-	t->stopped = 0; /* the signal came with the last step: nothing is left to do */
+	t->stopped = 0; /* the signal came with the last step, so nothing is left to do */
 	if ((!t->measured || t->measured != step_of(t->model).steps) && (rc = measure(t)))
 		return rc;
 	if ((rc = digest_params(t, &t->digest)))
@@ -285,8 +287,7 @@ static int work(struct training *t)
 		       0;
 }
 
-/* Returns 1 if training made the model worse than no training would have, by more than rounding
- * and chance. */
+/* Returns 1 if training made the model worse than no training, by more than rounding and chance. */
 static int has_diverged(const struct training *t)
 {
 	const double loss = t->score.loss / t->score.rows;
@@ -294,7 +295,7 @@ static int has_diverged(const struct training *t)
 	return !isfinite(loss) || (t->first_loss > 0 && loss > 1.01 * t->first_loss);
 }
 
-/* Called after the last line. Every worker returns -1, and only one of them writes the reason. */
+/* Called after the last line. Every worker returns -1, and only one of them prints the reason. */
 static int report_diverged(const struct training *t)
 {
 	if (t->report.leads)
@@ -310,7 +311,7 @@ static int report_diverged(const struct training *t)
 	return -1;
 }
 
-/* The last line. 0, or -1 when the job did not end as it should. */
+/* Prints the last line. Returns 0, or -1 if the job did not end as it should. */
 static int conclude(struct training *t)
 {
 	uint64_t step = step_of(t->model).steps;
@@ -360,7 +361,7 @@ static void free_training(struct training *t)
 	free_rows(t);
 }
 
-/* --plan: rank 0 prints the plan, which is the same on all ranks. */
+/* For --plan: rank 0 prints the plan, which is the same on all ranks. */
 static int print_plan(const struct training *t, struct complaint *complaint)
 {
 	const sluice_model_attr attr = attributes(t);
@@ -403,8 +404,8 @@ int take_part(sluice_job *job, const struct options *options, struct rows *share
 	struct training *t = calloc(1, sizeof(*t));
 	int rc;
 
-	/* Other ranks must not wait for a rank with bad options or data, so the result is shared
-	 * by all. */
+	/* Other ranks must not wait for a rank with bad options or data, so all ranks exchange the
+	 * result. */
 	if (!t && !bad_usage)
 		complain_memory(complaint, "the training's state");
 	else if (t) {

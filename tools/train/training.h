@@ -12,10 +12,10 @@ struct rows {
 	struct dataset train, test;
 };
 
-/* From the job to the last line. shared: NULL, or for simulated ranks: the rows, which the first
- * rank loads and the caller frees when all are done. *complaint holds what is wrong with the
- * command line if bad_usage is set. Collective. 0, SLUICE_E*, or -1 when the job did not end as it
- * should. */
+/* Runs the trainer from the job to the last line. shared: for simulated ranks, the rows that the
+ * first rank loads, and that the caller frees when all ranks are done; otherwise NULL. *complaint
+ * says what is wrong with the command line if bad_usage is set. Collective. Returns 0, SLUICE_E*,
+ * or -1 if the job did not end as it should. */
 int take_part(sluice_job *job, const struct options *options, struct rows *shared, int bad_usage,
 	      struct complaint *complaint);
 #endif
