@@ -255,7 +255,7 @@ struct device_ops {
 	 * and the push will never be reported. Does not wait. */
 	int (*poll)(struct device_compressor *c, int asks, void *stream);
 	/* Describes what the device is doing in the last push, for example "GPU 0: its selection
-	 * (kernel topk), or what is before it in the stream". Any thread may call it. */
+	 * (kernel topk), or earlier work in the stream". Any thread may call it. */
 	void (*stage)(const struct device_compressor *c, char *text, size_t cap);
 	/* Waits for the last push. sent has room for one entry per part. */
 	int (*pushed)(struct device_compressor *c, struct device_selected *out,

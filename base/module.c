@@ -181,8 +181,8 @@ int module_find(const char *file, char *path, size_t cap)
 			 SLUICE_MODULE_DIR);
 	else if (known && !installed)
 		snprintf(path, cap,
-			 "%s is not in %s, and %s is not in a directory that ends in %s, as that "
-			 "of an installation does",
+			 "%s is not in %s, and %s is not in an installed directory, which would "
+			 "end in %s",
 			 file, SLUICE_MODULE_DIR, self,
 			 home + common_length(home, SLUICE_MODULE_DIR));
 	else

@@ -18,9 +18,8 @@ int cuda_ready(void *stream)
 		return -1;
 	if (status == cudaStreamCaptureStatusNone)
 		return 0;
-	return cuda_refuse(
-		"the stream is being captured into a graph, but the host takes part in this, and "
-		"would not when the graph is launched: call outside of the capture");
+	return cuda_refuse("the stream is being captured into a graph, which would not repeat the "
+			   "host's part of this call: call outside of the capture");
 }
 
 void capture_allow(enum cudaStreamCaptureMode *before)

@@ -76,8 +76,9 @@ static int check_rules(const sluice_model_attr *attr, const char *function)
 	}
 	return most > 0 ? 0 :
 			  fail(SLUICE_EINVAL,
-			       "%s: the rules have lr=0 for all %zu tensors, so that nothing would "
-			       "be trained: 1 is the learning rate itself",
+			       "%s: the rules have lr=0 for all %zu tensors, so nothing would be "
+			       "trained: lr is a factor of the learning rate, and 1 leaves it "
+			       "unchanged",
 			       function, attr->n_tensors);
 }
 

@@ -199,8 +199,8 @@ static void say_delay(struct text *t, const struct recipe *r)
 	    2 * density * left);
 	if (r->guard == GUARD_RAISE)
 		say(t,
-		    "  guard=raise doubles the densities up to %u times where it does not; dense "
-		    "messages have room\n",
+		    "  if it does not, guard=raise doubles the densities up to %u times; messages "
+		    "have room for all coordinates\n",
 		    schedule_raises_most(r));
 }
 

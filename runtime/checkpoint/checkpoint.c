@@ -346,7 +346,7 @@ static int load_in_rounds(struct meeting *m, const struct contents *contents,
 	if (!rc || m->lost)
 		return rc;
 	snprintf(text, sizeof text, "%s", sluice_last_error());
-	return fail_quietly(rc, "%s; a part is loaded: close the model", text);
+	return fail_quietly(rc, "%s; the model now has a part of the checkpoint: close it", text);
 }
 
 /* Loads the opened checkpoint, unless a rank could not open its part. The caller has set

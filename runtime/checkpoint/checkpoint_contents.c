@@ -69,7 +69,7 @@ static int add_census(const sluice_model *model, struct contents *c)
 		return 0;
 	c->census = calloc(CENSUS_WORKER_NUMBERS + model->n_own * of_shard, sizeof *c->census);
 	if (!c->census)
-		return fail(SLUICE_ENOMEM, "no memory for the shares of a checkpoint");
+		return fail(SLUICE_ENOMEM, "no memory for the selection shares of a checkpoint");
 	if (sluice_is_worker(model->job)) {
 		census_save_worker(model->worker->census, c->census);
 		c->sections[c->n++] = (struct checkpoint_section){ SECTION_WORKER_CENSUS, 0,
@@ -97,7 +97,7 @@ static int add_guard(const sluice_model *model, struct contents *c)
 		return 0;
 	c->guard = calloc(GUARD_NUMBERS + model->n_own, sizeof(*c->guard));
 	if (!c->guard)
-		return fail(SLUICE_ENOMEM, "no memory for the guard of a checkpoint");
+		return fail(SLUICE_ENOMEM, "no memory for the guard= state of a checkpoint");
 	if (sluice_is_worker(model->job)) {
 		guard_save(model->worker, c->guard);
 		c->sections[c->n++] = (struct checkpoint_section){ SECTION_WORKER_GUARD, 0,

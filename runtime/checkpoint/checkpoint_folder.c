@@ -186,7 +186,7 @@ static char *print_manifest(const struct checkpoint_manifest *m, size_t *bytes_o
 static void warn(const char *what, const char *path)
 {
 	log_line(LOG_WARN, "runtime",
-		 "cannot %s %s, which no checkpoint needs: %s; remove it by hand", what, path,
+		 "cannot %s %s: %s; no checkpoint needs it, so remove it by hand", what, path,
 		 errno_text(errno));
 }
 

@@ -106,7 +106,7 @@ static int speak(struct meeting *m, const struct checkpoint_sum *sums)
 				      m->heard);
 	for (int w = 0; !rc && m->op == COLLECTIVE_RESTORE && w < job->workers; w++)
 		if (m->complete && !round_has(job, w))
-			rc = refuse_to_meet(m->model, w, "was lost in the middle of a restore");
+			rc = refuse_to_meet(m->model, w, "was lost during a restore");
 	m->lost = rc != 0;
 	m->leader = rc ? 0 : round_leader(job);
 	return rc;

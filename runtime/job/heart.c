@@ -310,7 +310,7 @@ static void wait_for_link(sluice_job *job, int peer, uint64_t silent, int down)
 	char why[240];
 	if (silent > job->budget.link_lost_ns) {
 		snprintf(why, sizeof(why),
-			 "the link to it was away for %.1f s (%s; SLUICE_LINK_LOST_AFTER)",
+			 "the link to it was down for %.1f s (%s; SLUICE_LINK_LOST_AFTER)",
 			 (double)silent / 1e9, lives);
 		peers_lost(job, peer, why);
 	} else if (!h->away) {
@@ -478,8 +478,8 @@ void heart_heard(sluice_job *job, int peer, int status)
 		peers_lost(job, peer, why);
 	} else if (now - h->progress_ns > job->budget.stalled_ns) {
 		snprintf(why, sizeof(why),
-			 "its heart beats, but it made no progress for %.1f s: one of its calls "
-			 "hangs (half of SLUICE_WAIT_TIMEOUT)",
+			 "its heartbeat continues, but it made no progress for %.1f s: one of its "
+			 "calls hangs (half of SLUICE_WAIT_TIMEOUT)",
 			 (double)(now - h->progress_ns) / 1e9);
 		peers_lost(job, peer, why);
 	} else if (counts && peers_matter(job, peer)) {

@@ -609,7 +609,7 @@ static int find_place(sluice_job *job, const sluice_bootstrap *callbacks, struct
 	job->sim_rank = sim_rank_of_thread();
 	if (job->sim_rank && callbacks)
 		return fail(SLUICE_EINVAL, "sluice_init: the attributes name a bootstrap, but "
-					   "sluice_simulate() gives a simulated rank its place");
+					   "sluice_simulate() sets the number of a simulated rank");
 	if (job->sim_rank)
 		return sim_rank_claim(job->sim_rank, &job->rank, &job->size);
 	int rc = bootstrap_open(callbacks, job->settings.boot_timeout_ms, boot);

@@ -65,9 +65,9 @@ int members_open(sluice_job *job)
 	if (!job->servers)
 		return fail(
 			SLUICE_EINVAL,
-			"on_failure=continue needs dedicated servers: a worker that owns shards "
-			"takes a part of the model with it when it is lost; start ranks that only "
-			"own shards (servers=N, SLUICE_SERVERS) or choose on_failure=abort");
+			"on_failure=continue needs dedicated servers: the loss of a worker that "
+			"owns shards is the loss of a part of the model; start ranks that only own "
+			"shards (servers=N, SLUICE_SERVERS) or choose on_failure=abort");
 	if (job->workers > MEMBERS_MAX)
 		return fail(
 			SLUICE_EINVAL,

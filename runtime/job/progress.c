@@ -384,7 +384,8 @@ static void report_ahead(sluice_job *job, const struct wait *wait)
 	wait->describe(wait->context, text, sizeof(text));
 	log_line(LOG_WARN, "runtime", "this rank waits for %s%s", text, ahead);
 	char report[REPORT_TEXT_BYTES];
-	snprintf(report, sizeof(report), "it is in no collective and waits for %.*s", 320, text);
+	snprintf(report, sizeof(report), "it is in no collective call, but waits for %.*s", 320,
+		 text);
 	peers_report(job, report);
 }
 

@@ -44,8 +44,8 @@ int sim_rank_claim(struct sim_rank *sim_rank, int *rank_out, int *size_out)
 {
 	if (sim_rank->taken)
 		return fail(SLUICE_EINVAL,
-			    "sluice_init: simulated rank %d has its job already: rank_main gets it "
-			    "as its argument",
+			    "sluice_init: simulated rank %d already has a job, which is the "
+			    "argument of rank_main",
 			    sim_rank->rank);
 	sim_rank->taken = 1;
 	*rank_out = sim_rank->rank;

@@ -230,8 +230,8 @@ static int split(sluice_job *parent, int color, int key, sluice_job **sub)
 		error_hold();
 		if (!number)
 			rc = fail(SLUICE_EINVAL,
-				  "sluice_split: the ranks are in %d groups already: "
-				  "finalize some first",
+				  "sluice_split: the ranks are already in %d groups: finalize some "
+				  "first",
 				  GROUPS_MAX - 1);
 		if (!rc && color >= 0)
 			rc = make(parent, rows, number, members, &group);

@@ -152,7 +152,8 @@ static void describe(void *context, char *text, size_t cap)
 {
 	(void)context;
 	snprintf(text, cap,
-		 "room in the queues to the shards, to report that this rank enters a collective");
+		 "room in the queues to the shards, to report that this rank is in a collective "
+		 "call");
 }
 
 int async_park(struct worker *w)

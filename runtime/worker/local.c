@@ -29,7 +29,7 @@ static int local_open(struct worker *w)
 	const struct vectors *kept = &w->kept;
 	struct local *local = w->local = calloc(1, sizeof(*local));
 	if (!local)
-		return fail(SLUICE_ENOMEM, "no memory for a worker's own steps");
+		return fail(SLUICE_ENOMEM, "no memory for steps without an exchange");
 	local->base = kept->of[KEPT_BASE];
 	local->apart = kept->of[KEPT_LOCAL] != NULL;
 	local->sum = local->apart ? kept->of[KEPT_LOCAL] : kept->of[KEPT_RESIDUAL];

@@ -38,9 +38,9 @@ int signal_overflowed(struct worker *w, int held)
 	const int known = at != COORDINATE_UNKNOWN;
 
 	return job_fail_here(w->job, held, SLUICE_ENUMERIC,
-			     "the sum of the gradient of %s at step %llu and what earlier steps "
-			     "left is NaN or infinite%s%s: it overflowed; lower the learning rate "
-			     "or clip= the gradients",
+			     "the sum of the gradient of %s at step %llu and the residual of "
+			     "earlier steps is NaN or infinite%s%s: it overflowed; lower the "
+			     "learning rate or clip= the gradients",
 			     rank_text(w->job, w->job->rank), (unsigned long long)w->step.done + 1,
 			     known ? " at " : "", known ? model_place(w->model.tensors, at) : "");
 }

@@ -156,7 +156,7 @@ static int census_open(struct worker *w)
 	if (c)
 		c->note = malloc(room);
 	if (!c || !c->note)
-		return fail(SLUICE_ENOMEM, "no memory for the census of a worker");
+		return fail(SLUICE_ENOMEM, "no memory for a worker's histograms");
 
 	int rc = constituent_open(&c->up);
 

@@ -163,8 +163,8 @@ CASE(find__program_elsewhere__does_not_climb)
 		snprintf(program, sizeof(program), "%s/program", folders[i]);
 		make_program(program);
 		snprintf(expected, sizeof(expected),
-			 "-" MODULE " is not in /nowhere/p/lib/sluice, and %s is not in a directory "
-			 "that ends in /bin, as that of an installation does",
+			 "-" MODULE " is not in /nowhere/p/lib/sluice, and %s is not in an "
+				    "installed directory, which would end in /bin",
 			 at(program));
 		assert_string_equal(find(program, 0), expected);
 	}

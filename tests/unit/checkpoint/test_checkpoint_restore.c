@@ -92,7 +92,8 @@ CASE(restore_that_fails_while_it_loads__the_model_can_only_be_closed)
 	for (failing = 0; failing < RANKS_MAX; failing++) {
 		open_job(RANKS_MAX, RANKS_MAX, 0);
 		run_job(1);
-		assert_all(SLUICE_EIO, "'s file failed; a part is loaded: close the model");
+		assert_all(SLUICE_EIO,
+			   "'s file failed; the model now has a part of the checkpoint: close it");
 		run_job(1);
 		assert_all(SLUICE_EINVAL,
 			   "sluice_restore: loading a checkpoint into this model failed");

@@ -120,7 +120,7 @@ static int join_again(sluice_job *job, void *context)
 	sluice_job *second = NULL;
 
 	CHECK(sluice_init(NULL, &second) == SLUICE_EINVAL && !second);
-	CHECK(error_says("has its job already", NULL));
+	CHECK(error_says("already has a job", NULL));
 	return sluice_barrier(job);
 }
 

@@ -163,8 +163,8 @@ static void hang_in_a_step(sluice_job *job, int rank, void *argument)
 			hold_the_token_by(job, hang_until_given_up);
 		rc = step_once(model, grad, params);
 	}
-	CHECK(rc == SLUICE_EPEER &&
-	      error_says("rank 1 (node n1) is lost: its heart beats", "made no progress for"));
+	CHECK(rc == SLUICE_EPEER && error_says("rank 1 (node n1) is lost: its heartbeat continues",
+					       "made no progress for"));
 	if (rank == 0)
 		atomic_store(given_up, 1);
 	else

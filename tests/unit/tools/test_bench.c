@@ -239,19 +239,19 @@ TEST(options__of_axes__need_a_gpu_and_vary_the_vectors)
 	assert_int_equal(
 		PARSE(&o, complaint, "select", "--device", "cuda", "--axes", "--density", "0.1"),
 		-1);
-	assert_non_null(strstr(complaint, "not with \"density\""));
+	assert_non_null(strstr(complaint, "so it excludes \"density\""));
 	assert_int_equal(
 		PARSE(&o, complaint, "step", "--device", "cuda", "--axes", "--gradient", "laplace"),
 		-1);
-	assert_non_null(strstr(complaint, "not with \"gradient\""));
+	assert_non_null(strstr(complaint, "so it excludes \"gradient\""));
 	assert_int_equal(PARSE(&o, complaint, "step", "--device", "cuda", "--axes", "--limit"), -1);
-	assert_non_null(strstr(complaint, "not with \"limit\""));
+	assert_non_null(strstr(complaint, "so it excludes \"limit\""));
 	assert_int_equal(
 		PARSE(&o, complaint, "select", "--device", "cuda", "--axes", "--n", "65535"), -1);
-	assert_non_null(strstr(complaint, "more with \"--n\""));
+	assert_non_null(strstr(complaint, "raise \"--n\""));
 	assert_int_equal(
 		PARSE(&o, complaint, "step", "--device", "cuda", "--axes", "--count", "65535"), -1);
-	assert_non_null(strstr(complaint, "more with \"--count\""));
+	assert_non_null(strstr(complaint, "raise \"--count\""));
 }
 
 /* ---- axes --------------------------------------------------------------------- */
