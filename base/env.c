@@ -109,7 +109,7 @@ const struct env_entry env_table[] = {
 	  FIELD(servers) },
 	{ "SLUICE_LOST_AFTER", ENV_MILLISECONDS, "5s", "100ms .. 1h",
 	  "A rank is lost if its process gives no sign of life for this long. A process that "
-	  "answers over the control network lives, even if the link to it is away.",
+	  "answers over the control network lives, even if the link to it is down.",
 	  FIELD(lost_after_ms) },
 	{ "SLUICE_LINK_LOST_AFTER", ENV_MILLISECONDS, "60s", "100ms .. 1h",
 	  "A rank whose process lives is lost if no byte passes the link to it for this long. "
@@ -118,7 +118,7 @@ const struct env_entry env_table[] = {
 	  FIELD(link_lost_after_ms) },
 	{ "SLUICE_CONTROL_INTERFACE", ENV_TEXT, "", "a list",
 	  "Network interfaces over which ranks ask whether the process of a rank lives while the "
-	  "link to it is away, as names or addresses in the form of SLUICE_DEVICE without ports. "
+	  "link to it is down, as names or addresses in the form of SLUICE_DEVICE without ports. "
 	  "Without it these are the interface that leads to the node of srun, and then interfaces "
 	  "without an RDMA device; three of them are used. See LOSING A PEER.",
 	  FIELD(control_interface) },
