@@ -70,7 +70,7 @@ TEST(parse__accumulate__goes_with_the_cpu_only)
 	assert_int_equal(parse("--accumulate", NULL, NULL), 0);
 	assert_int_equal(options.accumulate, 1);
 	assert_int_equal(parse("--accumulate", "--device", "cuda"), -1);
-	assert_non_null(strstr(complaint.text, "goes without --device cuda"));
+	assert_non_null(strstr(complaint.text, "excludes --device cuda"));
 }
 
 TEST(parse__recipe_option_beats_environment_beats_default)
