@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Finds and loads the GPU module that gpu/ builds. Without the driver's library there is no device
- * memory, so a process without CUDA pays for only one comparison per call: that of the number of
- * loaded libraries. */
+ * memory, so in a process without CUDA each call costs one comparison: that of the number of loaded
+ * libraries. */
 #include "base/device.h"
 #include "base/error.h"
 #include "base/module.h"

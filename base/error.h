@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The last error of a thread: a code (SLUICE_E*) and a sentence. Everyone calls fail(). */
+ * The last error of a thread: a code (SLUICE_E*) and a sentence. All files call fail(). */
 #ifndef BASE_ERROR_H
 #define BASE_ERROR_H
 #include "base/log.h"

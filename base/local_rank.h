@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The number of this process among the processes of its node, as its launcher gave it. Shared by
- * the library and the module of GPUs. */
+ * The number of this process among the processes of its node, from the launcher's variables. Used
+ * by the library and by the GPU module. */
 #ifndef BASE_LOCAL_RANK_H
 #define BASE_LOCAL_RANK_H
 #include <stddef.h>

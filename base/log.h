@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Writes one log line at a time, either to stderr, prefixed by rank, node and level, or to the
- * application's sink, which gets level and text without the prefix. Control characters become
- * spaces. SLUICE_LOG chooses levels, for example "warn" or "all+warn,rdma+debug". The modules are
- * runtime, rdma, slurm and compress. */
+ * application's sink, which receives the level and the text without the prefix. Control characters
+ * become spaces. SLUICE_LOG chooses levels, for example "warn" or "all+warn,rdma+debug". The
+ * modules are runtime, rdma, slurm and compress. */
 #ifndef BASE_LOG_H
 #define BASE_LOG_H
 #include "sluice.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See module.h. An installation that is moved as a whole keeps its relative paths, so a module is
- * searched at the path relative to the library or program that configure decided. A module becomes
- * a part of this process, so it is loaded only if no other user could have put it there. */
+ * searched at a path relative to the library or program, which configure has determined. A module
+ * becomes a part of this process, so it is loaded only if no other user could have put it there. */
 #include "base/module.h"
 #include <dlfcn.h>
 #include <errno.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The host's part of a push on the device. It enqueues selection, split, pack (and quantize), seal
- * and report together, with one launch each for all parts. Nobody has to wait for them: report
+ * and report together, with one launch each for all parts. The host need not wait for them: report
  * writes the results to pinned memory, followed by the number of the push, which the host polls.
  * Nothing is allocated after the compressor is opened. All selected values stay in the residual
  * until report or cuda_settle() subtracts what the messages hold.

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Coexistence with an application that also uses CUDA. The application may capture a stream into a
  * graph while the library works on another one: the library refuses to work on a stream that is
- * being captured, and invalidates no capture. The application's current device may also differ from
- * the device of an object. Called by the host code of gpu/. */
+ * being captured, and never invalidates a capture. The application's current device may also differ
+ * from the device of an object. Called by the host code of gpu/. */
 #ifndef GPU_CONTEXT_H
 #define GPU_CONTEXT_H
 #include <cuda_runtime_api.h>

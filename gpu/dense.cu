@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * A push that sends every coordinate. One cooperative launch adds the gradient to the residual,
- * makes the payloads of all parts, and subtracts what they hold from the residual. The payloads are
+ * makes the payloads of all parts, and subtracts their contents from the residual. The payloads are
  * byte for byte those of message_encode() without positions (runtime/compress/message.h). Each part
  * has a team of blocks, or each block has several parts; consecutive threads handle consecutive
  * coordinates. 256 threads, any number of blocks that are resident together. Shared memory: none.

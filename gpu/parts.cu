@@ -6,8 +6,8 @@
  * the place of its message, and clears its results. One thread per part searches the list by
  * bisection, in one block.
  *
- * gather_push copies the values that shards ask for into the payloads. Each part has a team of
- * blocks, or each block has several parts. It reads the positions from pinned memory.
+ * gather_push copies the values that shards have requested into the payloads. Each part has a team
+ * of blocks, or each block has several parts. It reads the positions from pinned memory.
  *
  * seal reads each payload once, 4 bytes per thread and turn, by a team of blocks for each part, and
  * computes its CRC32C. If the message is sent from host memory, seal writes exactly the payload's
@@ -16,9 +16,9 @@
  * kernel reads each of them. Equal input gives equal sums for every grid, because exclusive or does
  * not depend on the order. Shared memory: 4 KiB.
  *
- * settle subtracts what the messages hold from the residual, one thread per entry and turn. Memory
- * per entry: 8 bytes of lists and two sectors of 32 bytes of the residual. Every coordinate belongs
- * to one thread.
+ * settle subtracts the contents of the messages from the residual, one thread per entry and turn.
+ * Memory per entry: 8 bytes of lists and two sectors of 32 bytes of the residual. Every coordinate
+ * belongs to one thread.
  *
  * report does the work of settle if every part was packed. Then the last block to finish writes the
  * results to pinned memory, followed by a number that the host polls. One launch does both, so the

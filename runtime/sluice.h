@@ -42,9 +42,9 @@ enum {
 	SLUICE_OK = 0,
 	SLUICE_EINVAL = -1,    /* an argument, option, recipe or call order is wrong */
 	SLUICE_ENOMEM = -2,    /* memory, descriptors or another local resource ran out */
-	SLUICE_ENOSUPP = -3,   /* not supported here; the message names what would be needed */
+	SLUICE_ENOSUPP = -3,   /* not supported here; the message names the requirement */
 	SLUICE_EAGAIN = -4,    /* a queue is full; the library itself waits and retries */
-	SLUICE_ETIMEDOUT = -5, /* a wait reached its limit; the message names whom it waited for */
+	SLUICE_ETIMEDOUT = -5, /* a wait reached its limit; the message names the rank */
 	SLUICE_EDEVICE = -6,   /* a transport or its device failed */
 	SLUICE_EBOOT = -7,     /* the launcher or PMIx failed */
 	SLUICE_EGPU = -8,      /* CUDA failed */
@@ -57,8 +57,8 @@ enum {
 /* Returns the name and meaning of a code, never NULL. Thread class: any. */
 SLUICE_API const char *sluice_strerror(int code);
 
-/* Returns the sentence of the calling thread's last failed call, or "". It is valid until the next
- * failed call of that thread. Thread class: any. */
+/* Returns the message of the calling thread's last failed call, or "". The text is valid until the
+ * next failed call of that thread. Thread class: any. */
 SLUICE_API const char *sluice_last_error(void);
 
 /* The version of this header. */
@@ -67,9 +67,9 @@ SLUICE_API const char *sluice_last_error(void);
 #define SLUICE_VERSION_MINOR 1
 #define SLUICE_VERSION_PATCH 0
 
-/* Returns the version of the library, "MAJOR.MINOR.PATCH (wire N)", a static string; or NULL if it
- * is older than at_least, for example SLUICE_VERSION, or if at_least is not a version. at_least may
- * be NULL. Thread class: any. */
+/* Returns the version of the library, "MAJOR.MINOR.PATCH (wire N)", as a static string. Returns
+ * NULL if the library is older than at_least, for example SLUICE_VERSION, or if at_least is not a
+ * version. at_least may be NULL. Thread class: any. */
 SLUICE_API const char *sluice_version(const char *at_least);
 
 /* Receives one log line without its newline. level: 0 error, 1 warning, 2 information, 3 debug. */
@@ -85,15 +85,15 @@ typedef struct sluice_job sluice_job;
 
 /* How the ranks of a job find each other if no PMIx launcher started them: through a key-value
  * store that all of them reach. The callbacks run on the thread that calls sluice_init(), and only
- * until it returns. Each returns 0 on success. After any other number sluice_init() fails, and its
- * message contains the number. */
+ * until it returns. Each returns 0 on success. After any other number sluice_init() fails with a
+ * message that contains the number. */
 typedef struct sluice_bootstrap {
 	size_t size;      /* sizeof(sluice_bootstrap) */
-	int rank, ranks;  /* this process, 0 .. ranks-1, and how many there are */
+	int rank, ranks;  /* number of this process, 0 .. ranks - 1, and number of processes */
 	const char *node; /* node name of this process, for messages; NULL: the name of the host */
 	const char *name; /* prefix of all keys, different for each job; NULL: "sluice" */
 	void *context;    /* the first argument of each callback */
-	/* Stores value[0..bytes), which get() of this key then returns on all ranks. */
+	/* Stores value[0..bytes) under this key, so that get() returns it on all ranks. */
 	int (*put)(void *context, const char *key, const void *value, size_t bytes);
 	/* Waits at most timeout_ms until the key was put, and writes its value and its length.
 	 * Returns SLUICE_ETIMEDOUT if it was not put. If the value has more than room bytes, it is
@@ -112,13 +112,13 @@ typedef struct sluice_job_attr {
 	int servers; /* number of dedicated servers: the last ranks, which own shards and do not
 			train */
 	int lost_after_ms;   /* a peer is lost if its heartbeat stops for this long */
-	int warn_after_ms;   /* a rank that others wait for is named after this time */
+	int warn_after_ms;   /* a peer that others wait for is named in the log after this time */
 	int wait_timeout_ms; /* the longest wait of any call */
 	int on_failure;      /* SLUICE_ABORT or SLUICE_CONTINUE, the same on all ranks */
 	const sluice_bootstrap *bootstrap; /* NULL: PMIx */
 } sluice_job_attr;
 
-/* What happens when another rank is lost. With SLUICE_ABORT every call fails with SLUICE_EPEER and
+/* The reaction to the loss of a rank. With SLUICE_ABORT every call fails with SLUICE_EPEER and
  * names the rank. With SLUICE_CONTINUE the job continues without a lost worker; this needs
  * dedicated servers, none of which may be lost. The values are part of the ABI. */
 enum { SLUICE_ABORT = 1, SLUICE_CONTINUE = 2 };
@@ -139,11 +139,12 @@ SLUICE_API void sluice_finalize(sluice_job **job);
 SLUICE_API int sluice_rank(const sluice_job *job);    /* number of this process, 0 .. size-1 */
 SLUICE_API int sluice_size(const sluice_job *job);    /* number of ranks */
 SLUICE_API int sluice_workers(const sluice_job *job); /* ranks 0 .. workers-1 are workers */
-SLUICE_API int sluice_living(const sluice_job *job);  /* workers not lost, as known here */
+SLUICE_API int sluice_living(const sluice_job *job);  /* workers not lost, as far as this rank
+							 knows */
 /* Returns the node name of a rank, or "" if there is no such rank. The string belongs to the
  * job. */
 SLUICE_API const char *sluice_node(const sluice_job *job, int rank);
-/* Returns 1 if this rank trains, 0 if it is a dedicated server. */
+/* Returns 1 if this rank is a worker, 0 if it is a dedicated server. */
 static inline int sluice_is_worker(const sluice_job *job)
 {
 	return sluice_rank(job) < sluice_workers(job);
@@ -168,7 +169,7 @@ SLUICE_API int sluice_barrier(sluice_job *job);
  * worker. */
 SLUICE_API int sluice_sum(sluice_job *job, double *values, size_t n);
 /* Collects `bytes` bytes of each worker, at most SLUICE_GATHER_MAX. all has room for workers *
- * bytes. Its row r receives mine of worker r, or zeros if that worker is lost. */
+ * bytes. Row r receives the bytes `mine` of worker r, or zeros if that worker is lost. */
 #define SLUICE_GATHER_MAX 512
 SLUICE_API int sluice_gather(sluice_job *job, const void *mine, size_t bytes, void *all);
 /* Copies bytes[0..n) of worker root, in host memory or GPU memory, to all workers. n has no limit.
@@ -207,8 +208,9 @@ typedef struct sluice_model_attr {
 	uint32_t shards;          /* 0: the smaller of workers and ceil(count / 65536) */
 	float lr;                 /* first learning rate; 0: 0.01 */
 	uint64_t steps_per_epoch; /* for a recipe that counts epochs; 0: unknown */
-	uint64_t memory_bytes; /* open fails above this per rank; 0: SLUICE_MEMORY, else no limit */
-	void *stream;          /* cudaStream_t for vectors in GPU memory; NULL: the default one */
+	uint64_t memory_bytes; /* open fails if a rank needs more; 0: SLUICE_MEMORY, or no limit */
+	void *stream;          /* cudaStream_t for vectors in GPU memory; NULL: the default
+				  stream */
 	int grad_type;         /* type of the gradients that this rank pushes; 0: SLUICE_F32 */
 	int uneven;            /* 1: workers may run out of gradients, see sluice_idle_step() */
 	/* The type of params and mean, equal on all workers; 0: SLUICE_F32. 16-bit parameters are
@@ -218,16 +220,17 @@ typedef struct sluice_model_attr {
 	const struct sluice_segment *segments; /* sluice_vector.h */
 	size_t n_segments;
 	const sluice_tensor_rule *rules; /* optional, one for each of tensors; copied */
-	/* 1: the shards of this rank sum, update and publish on the GPU of params, or else on the
-	 * one that the local rank selects, which becomes the calling thread's current GPU. 0:
-	 * SLUICE_DEVICE_SHARDS, else on the host. Ranks may differ: the bits are the same. */
+	/* 1: the shards of this rank sum, update and publish on a GPU. It is the GPU of params, or
+	 * otherwise the GPU that the local rank selects, which becomes the calling thread's current
+	 * GPU. 0: SLUICE_DEVICE_SHARDS, or otherwise the host. Ranks may differ, because the bits
+	 * are the same. */
 	int device_shards;
 } sluice_model_attr;
 
-/* Opens a model. Collective over all ranks, with equal attributes; a difference is named. The
+/* Opens a model. Collective over all ranks, with equal attributes; an error names a difference. The
  * params[0..count) of rank 0 become version 0 on every rank. params stays the caller's memory, and
  * may be NULL on a dedicated server, or if the attributes have segments. params, grad and mean,
- * here and below, may be in host memory or GPU memory; the library finds out from the address.
+ * here and below, may be in host memory or GPU memory; the library recognizes which by the address.
  * Errors: EINVAL (attributes, recipe), ENOMEM, ENOSUPP, EPEER, EWIRE, EDEVICE, EGPU, ETIMEDOUT.
  * Thread class: object (job). */
 SLUICE_API int sluice_model_open(sluice_job *job, const sluice_model_attr *attr, void *params,
@@ -247,10 +250,10 @@ enum {
 	SLUICE_PLAN_KEYS = 1  /* for programs: lines KEY=VALUE, see sluice_plan(3) */
 };
 
-/* Describes what a recipe does in a job of this size, without training and without a job: stages,
- * exchanges, vectors, messages, memory, and which faster paths it takes and attributes it can have,
- * or why not. form is one of the constants above. Writes at most cap bytes to text, including the
- * terminating zero; cap may be 0. Assumes on_failure=abort. Returns the length of the whole text
+/* Describes what a recipe does in a job of this size: stages, exchanges, vectors, messages, memory,
+ * the faster paths that it takes and the attributes that it can have, or why not. Needs no job and
+ * trains nothing. form is one of the constants above. Assumes on_failure=abort. Writes at most cap
+ * bytes to text, including the terminating zero; cap may be 0. Returns the length of the whole text
  * without the zero, as snprintf() does. Errors: EINVAL (form, attributes, recipe, as for
  * sluice_model_open()), ENOMEM. Thread class: any. */
 SLUICE_API int sluice_plan(const sluice_model_attr *attr, int workers, int servers, int form,
@@ -300,7 +303,7 @@ enum {
 	SLUICE_MEASURE = 4
 };
 
-/* Sets one of these values to x, which is converted to float. Errors: EINVAL, ENOMEM. Thread class:
+/* Sets the value `what` to x, which is converted to float. Errors: EINVAL, ENOMEM. Thread class:
  * object. */
 SLUICE_API int sluice_set(sluice_model *model, int what, double x);
 
@@ -313,14 +316,14 @@ typedef struct sluice_model_step {
 	 * infinity (nonfinite=skip-all): nothing was exchanged or changed, a mean is zero, and
 	 * `steps` does not count it. */
 	int skipped;
-	/* 1 if params has the same bits on all workers after the last pull. This is always so,
-	 * unless the recipe has when=every, when=async or up=block. */
+	/* 1 if params has the same bits on all workers after the last pull. It always has, unless
+	 * the recipe has when=every, when=async or up=block. */
 	int in_sync;
 	/* 0 if the next step needs no gradient (when=lazy-server): sluice_push() then accepts NULL.
-	 * Else 1. */
+	 * Otherwise 1. */
 	int wanted;
 	/* 1 if the next push is at an anchor (signal=svrg) and takes the full gradient of this
-	 * worker's data, by sluice_push(); else 0. */
+	 * worker's data, by sluice_push(). Otherwise 0. */
 	int anchor_due;
 } sluice_model_step;
 
@@ -333,15 +336,15 @@ SLUICE_API int sluice_serve(sluice_model *model);
 
 /* Makes a step without a gradient, for a worker that has no gradients left while others may have
  * some: pushes nothing, and pulls into target as sluice_pull() does. *more_out becomes 1 on all
- * workers if any worker pushed a gradient in this step, else 0. If each worker calls this until
- * *more_out is 0, all workers end after the same step with the same parameters. Needs a model with
- * uneven=1. Errors: as for sluice_push() and sluice_pull(), and EINVAL. Thread class: object. */
+ * workers if any worker pushed a gradient in this step, otherwise 0. If each worker calls this
+ * until *more_out is 0, all workers end after the same step with the same parameters. Needs a model
+ * with uneven=1. Errors: as for sluice_push() and sluice_pull(), and EINVAL. Thread class:
+ * object. */
 SLUICE_API int sluice_idle_step(sluice_model *model, void *target, int *more_out);
 
 /* Adds flags to the next push: the low eight bits, or the low seven in a model with uneven=1. After
- * the pull of that step sluice_step_info() gives every worker the flags that any worker raised, so
- * the workers can agree to write a checkpoint or to stop. Thread class: object.
- */
+ * the pull of that step sluice_step_info() returns the flags that any worker raised to every
+ * worker, so the workers can agree to write a checkpoint or to stop. Thread class: object. */
 SLUICE_API void sluice_raise(sluice_model *model, unsigned flags);
 
 /* ---- checkpoints: sluice_checkpoint(3) ---------------------------------------- */
@@ -386,22 +389,23 @@ typedef struct sluice_model_stats {
 	double density_up;           /* density of the last step by the schedule; 1 for all */
 	double density_down;
 	uint64_t lost_workers;     /* lost workers that the job continues without */
-	uint64_t refused_messages; /* pushes that this rank's shards did not count */
+	uint64_t refused_messages; /* pushes that this rank's shards refused to count */
 	uint64_t skipped_pushes;   /* when=lazy, lazy-server: pushes without an upload */
-	uint64_t staleness[8];     /* counted pushes by versions behind; last: 7 or more */
-	double threshold_up;       /* up=global, down=global: the newest threshold, or 0 */
+	uint64_t staleness[8];     /* counted pushes by how many versions they were behind; last:
+				      7 or more */
+	double threshold_up;       /* up=global, down=global: the newest thresholds, or 0 */
 	double threshold_down;
 	double shard_residual_norm; /* 2-norm over the residuals of this rank's shards */
 	/* compression error of the last push if SLUICE_MEASURE is on, else NaN */
 	double compression_error;
 	/* compression error of the last deltas of this rank's shards */
 	double compression_error_down;
-	uint64_t staleness_most; /* the most versions that a push was behind */
-	uint64_t memory_bytes;   /* most memory that the library takes for the model here */
+	uint64_t staleness_most; /* the most versions that any push was behind */
+	uint64_t memory_bytes;   /* most memory that the library takes for the model on this rank */
 	uint64_t device_ns;      /* part of wait_ns: waiting for a GPU to finish the push */
 	/* The bytes of messages to and from this rank's own shards, which are not sent. */
 	uint64_t own_pushed_bytes, own_pulled_bytes, own_dense_bytes;
-	uint64_t guard_raises; /* guard=raise: how often the densities have been doubled */
+	uint64_t guard_raises; /* guard=raise: number of times that the densities were doubled */
 } sluice_model_stats;
 
 /* Fills *stats up to stats->size. Makes one pass over the worker's residual, and one over the
@@ -419,7 +423,7 @@ typedef struct sluice_transport_stats {
 	uint64_t gets;      /* reads of the memory of other ranks */
 	uint64_t get_bytes; /* their bytes */
 	/* 1: puts of peers arrive in this rank's memory only while this rank calls the library or
-	 * its progress thread polls, which happens rarely. Else 0. */
+	 * its progress thread polls, which is rare. Otherwise 0. */
 	uint64_t by_polling;
 } sluice_transport_stats;
 
@@ -440,15 +444,15 @@ SLUICE_API void sluice_log_waits(sluice_job *job);
 SLUICE_API int sluice_push_pair(sluice_model *model, const void *grad, const void *before);
 
 /* Writes into point[0..count) the point at which the recipe needs a gradient, given the params of
- * the last pull or open: ahead along the last step (igt), one step back (storm), at the anchor
- * (svrg), else params itself. Called between a pull and the next push. Errors: EINVAL. Thread
- * class: object. */
+ * the last pull or open. The point is ahead along the last step (igt), one step back (storm), at
+ * the anchor (svrg), or otherwise params itself. Called between a pull and the next push. Errors:
+ * EINVAL. Thread class: object. */
 SLUICE_API int sluice_point(sluice_model *model, const float *params, float *point);
 
 /* ---- many ranks in one process: sluice_simulate(3) ---------------------------- */
 
-/* Runs a job of `size` ranks, 1 .. 4096, inside the calling process, without a launcher or network:
- * calls rank_main(job, context) once per rank, on threads of which only one runs at any time. The
+/* Runs a job of `size` ranks, 1 .. 4096, inside the calling process, without a launcher or network.
+ * Calls rank_main(job, context) once per rank, on threads of which only one runs at any time. The
  * results have the bits of a real job of equal size; times are not meaningful. attr may be NULL.
  * Returns 0, or the first value other than 0 that a rank_main returned. Errors: EINVAL, ENOMEM,
  * those of sluice_init(), and ETIMEDOUT (all ranks wait for each other). Thread class: main. */

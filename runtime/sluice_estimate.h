@@ -14,8 +14,8 @@
 extern "C" {
 #endif
 
-/* Returns the sentence of the calling thread's last failed call of a function below, or "". It is
- * valid until the next failed call of that thread. Thread class: any. */
+/* Returns the message of the calling thread's last failed call of a function below, or "". The text
+ * is valid until the next failed call of that thread. Thread class: any. */
 SLUICE_API const char *sluice_estimate_last_error(void);
 
 /* ---- distributions: sluice_estimate(3) ------------------------------------------ */
@@ -33,7 +33,7 @@ SLUICE_API int sluice_estimate_samples(const uint32_t *sample, size_t servers, u
 				       double *p);
 
 /* Returns the one bit that a server sends: 1 if its sample is in its subset. Seed and server number
- * (0 .. servers-1) determine the subset, which contains each element with probability 1/2. */
+ * (0 .. servers - 1) determine the subset, which contains each element with probability 1/2. */
 SLUICE_API int sluice_subset_bit(uint64_t seed, uint64_t server, uint32_t sample);
 /* Estimates p from these bits: E|.|_2^2 <= n/N. Elements of p may be negative. servers < 2^32.
  * Errors: EINVAL. */
@@ -41,14 +41,14 @@ SLUICE_API int sluice_estimate_bits(uint64_t seed, const uint8_t *bit, size_t se
 				    double *p);
 
 /* Cuts 0 .. n-1 into at most `intervals` intervals of about equal mass, by the samples of the
- * servers. Interval i begins at end[i-1] (the first one at 0) and ends before end[i]; end has room
- * for `intervals` numbers. For a p that is constant except for k - 1 steps, I = 2k/e intervals need
- * 4I - 1 servers. Errors: EINVAL, ENOMEM. */
+ * servers. Interval i begins at end[i-1] (interval 0 at 0) and ends before end[i]; end has room for
+ * `intervals` numbers. If p is constant except for k - 1 steps, I = 2k/e intervals need 4I - 1
+ * servers. Errors: EINVAL, ENOMEM. */
 SLUICE_API int sluice_intervals_cut(const uint32_t *sample, size_t servers, uint32_t n,
 				    size_t intervals, uint32_t *end, size_t *intervals_out);
-/* Makes intervals whose lengths grow by 1 + growth, 0 < growth <= 1, for a p that does not
- * increase: about I = log(1 + growth n) / growth of them, with E|.|_1 <= 2 growth + sqrt(I/N).
- * Errors: EINVAL (also if there is too little room). */
+/* For a p that does not increase: makes about I = log(1 + growth n) / growth intervals whose
+ * lengths grow by 1 + growth, 0 < growth <= 1, so that E|.|_1 <= 2 growth + sqrt(I/N). Errors:
+ * EINVAL (also if they are more than room). */
 SLUICE_API int sluice_intervals_grow(uint32_t n, double growth, uint32_t *end, size_t room,
 				     size_t *intervals_out);
 /* Returns the number of the interval that contains the sample, or `intervals` if none does. */
@@ -62,7 +62,7 @@ SLUICE_API int sluice_estimate_intervals(const uint32_t *end, const uint64_t *co
 /* ---- histograms of magnitudes: sluice_histogram(3) ----------------------------- */
 
 /* Counts coordinates by magnitude, in bins of a float's exponent and highest mantissa bits. It is
- * small enough to send; summed over ranks it gives one threshold for all of them. */
+ * small enough to send. Summed over ranks, it gives one threshold for all of them. */
 typedef struct sluice_histogram sluice_histogram;
 
 /* mantissa_bits: 0 .. 6; there are 2^mantissa_bits bins between two powers of two. Errors: EINVAL,
@@ -80,9 +80,9 @@ SLUICE_API int sluice_histogram_add(sluice_histogram *histogram, const float *a,
 SLUICE_API size_t sluice_histogram_bound(const sluice_histogram *histogram, int bits);
 
 /* Writes the histogram as message[0..*bytes_out); room is at least sluice_histogram_bound(). Counts
- * below 2^bits are exact. Larger ones are rounded at random so that their mean is exact; the random
- * numbers follow from seed, which must differ for each rank and message. Errors: EINVAL (also
- * counts of 2^47 or more). Thread class: object. */
+ * below 2^bits are exact. Larger counts are rounded at random so that their mean is exact; the
+ * random numbers follow from seed, which must differ for each rank and message. Errors: EINVAL
+ * (also counts of 2^47 or more). Thread class: object. */
 SLUICE_API int sluice_histogram_encode(const sluice_histogram *histogram, int bits, uint64_t seed,
 				       void *message, size_t room, size_t *bytes_out);
 
@@ -101,9 +101,8 @@ SLUICE_API int sluice_histogram_quantile(const sluice_histogram *histogram, doub
 /* Returns how many coordinates were counted, zeros included. Thread class: object. */
 SLUICE_API uint64_t sluice_histogram_total(const sluice_histogram *histogram);
 
-/* The same coding for n counts, at most 65535, of any bins that both ends agree on.
- * sluice_counts_merge adds the message's counts to count[0..n). Errors: EINVAL, EWIRE. Thread
- * class: any. */
+/* The same coding for n counts, at most 65535, of any bins that both ends know. sluice_counts_merge
+ * adds the message's counts to count[0..n). Errors: EINVAL, EWIRE. Thread class: any. */
 SLUICE_API size_t sluice_counts_bound(size_t n, int bits);
 SLUICE_API int sluice_counts_encode(const uint64_t *count, size_t n, int bits, uint64_t seed,
 				    void *message, size_t room, size_t *bytes_out);

@@ -17,7 +17,7 @@ typedef struct sluice_region sluice_region;
 /* Flags of a transfer. SLUICE_NOTIFY (puts): the count of the target's sluice_region_wait() grows
  * by one once the bytes are in place. SLUICE_POSTED: the call returns as soon as the transfer is
  * under way. data must then be in this rank's window. Until sluice_region_flush() has returned, the
- * bytes of a put must not change, and those of a get are undefined. */
+ * bytes of a put must not change, and the bytes of a get are undefined. */
 enum { SLUICE_NOTIFY = 1, SLUICE_POSTED = 2 };
 
 /* Opens a window of `bytes` bytes on every rank, which all peers may put to and get from. The
@@ -32,7 +32,7 @@ SLUICE_API void sluice_region_close(sluice_region **region);
 SLUICE_API void *sluice_region_base(const sluice_region *region);
 
 /* Copy bytes into or out of a rank's window, at offset. Unless posted, a put returns when data may
- * be reused and a get when data is filled; data inside this rank's window saves a copy. Errors:
+ * be reused, and a get when data is filled. Data inside this rank's window saves a copy. Errors:
  * EINVAL (outside of the window, flags), EDEVICE, EPEER, ETIMEDOUT. Thread class: object. */
 SLUICE_API int sluice_region_put(sluice_region *region, int rank, size_t offset, const void *data,
 				 size_t bytes, int flags);
@@ -44,8 +44,8 @@ SLUICE_API int sluice_region_get(sluice_region *region, int rank, size_t offset,
 SLUICE_API int sluice_region_flush(sluice_region *region);
 
 /* Waits until rank has notified this rank at least count times since the region was opened. Errors:
- * EINVAL (also if rank is this rank, which has notified itself less often), EDEVICE, EPEER,
- * ETIMEDOUT. Thread class: object. */
+ * EINVAL (also if rank is this rank and has notified itself less often), EDEVICE, EPEER, ETIMEDOUT.
+ * Thread class: object. */
 SLUICE_API int sluice_region_wait(sluice_region *region, int rank, uint64_t count);
 
 #ifdef __cplusplus

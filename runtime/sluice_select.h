@@ -12,9 +12,9 @@
 extern "C" {
 #endif
 
-/* Scratch memory and threads for selections from vectors of one length. It also remembers the
- * magnitude at which the last selection ended, which makes the next one faster but does not change
- * results. */
+/* Scratch memory and threads for selections from vectors of one length. A selector also remembers
+ * the magnitude at which the last selection ended, which makes the next one faster but does not
+ * change results. */
 typedef struct sluice_selector sluice_selector;
 
 typedef struct sluice_selector_attr {
@@ -33,13 +33,13 @@ SLUICE_API int sluice_selector_open(const sluice_selector_attr *attr,
 /* Thread class: object. */
 SLUICE_API void sluice_selector_close(sluice_selector **selector);
 
-/* Selects the k coordinates of x[0..n) that are largest in magnitude; of equal ones those with the
- * lowest indices, and never zeros. index[0..*selected) ascends, and value[i] is the coordinate at
- * index[i], unless value is NULL. *selected is at most k. With a residual, x is first added to
- * residual[0..n), the selection is made from the sum, and the selected coordinates of residual
- * become 0; value must then not be NULL. Allocates nothing. Errors: EINVAL, also for NaN, after
- * which index and value are undefined, and residual is the sum with nothing cleared. Thread class:
- * object. */
+/* Selects the k coordinates of x[0..n) that are largest in magnitude. Among equal magnitudes it
+ * selects the lowest indices, and it never selects zeros. index[0..*selected) ascends, and value[i]
+ * is the coordinate at index[i], unless value is NULL. *selected is at most k. With a residual, x
+ * is first added to residual[0..n), the selection is made from the sum, and the selected
+ * coordinates of residual become 0; value must then not be NULL. Allocates nothing. Errors: EINVAL,
+ * also for NaN, after which index and value are undefined, and residual is the sum with nothing
+ * cleared. Thread class: object. */
 SLUICE_API int sluice_select(sluice_selector *selector, const float *x, float *residual, size_t k,
 			     uint32_t *index, float *value, size_t *selected);
 

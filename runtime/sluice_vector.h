@@ -15,8 +15,8 @@ extern "C" {
 
 /* ---- pieces: sluice_push_vector(3) ----------------------------------------------- */
 
-/* A piece of a vector that is in several places. Pieces follow each other in the flat vector, and
- * their counts add up to that of the model; a piece may be empty. */
+/* A piece of a vector whose elements are in several memories. Pieces follow each other in the flat
+ * vector, and their counts add up to that of the model; a piece may be empty. */
 typedef struct sluice_segment {
 	void *data; /* only read in a push */
 	uint64_t count;
@@ -24,15 +24,15 @@ typedef struct sluice_segment {
 	float scale; /* for 8-bit types only; 0: SLUICE_GRAD_SCALE */
 } sluice_segment;
 
-/* A vector in one piece (data), or in several (segments). All zeros in a pull: the segments of the
- * model. Unused members are zero. */
+/* A vector in one piece (data), or in several (segments). Unused members are zero. In a pull, a
+ * vector of zeros means the segments of the model. */
 typedef struct sluice_vector {
 	void *data; /* as for sluice_push() and sluice_pull(), may be NULL; only read in a push */
 	const sluice_segment *segments;
 	size_t n_segments;
 } sluice_vector;
 
-/* Like sluice_push() and sluice_pull(), with the same bits, for such a vector. Pieces are read and
+/* As sluice_push() and sluice_pull(), with the same bits, for a sluice_vector. Pieces are read and
  * written in place. The list is copied; the rules for the memory of a vector hold for each piece.
  * Errors: as for these functions, and EINVAL (counts, types, alignment; 16 bits of parameters
  * without param_type). Thread class: object. */
@@ -56,8 +56,8 @@ SLUICE_API int sluice_push_range(sluice_model *model, const void *grad, uint64_t
  * then fail with EINVAL. Errors: as for sluice_pull_vector(). Thread class: object. */
 SLUICE_API int sluice_pull_begin(sluice_model *model, const sluice_vector *vector);
 
-/* Waits until the coordinates begin .. begin + count - 1 of the pull are complete, and gives them
- * back to the program. The ranges of a step may come in any order and must cover every coordinate
+/* Waits until the coordinates begin .. begin + count - 1 of the pull are complete, and returns them
+ * to the program. The ranges of a step may come in any order and must cover every coordinate
  * exactly once; the last range ends the step, with the bits of one sluice_pull(). Errors: as for
  * sluice_pull(), and EINVAL (range, or no pull is under way). Thread class: object. */
 SLUICE_API int sluice_pull_range(sluice_model *model, uint64_t begin, uint64_t count);

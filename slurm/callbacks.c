@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The launcher of a program that brings a store of its own (sluice_bootstrap of sluice.h), such as
- * a TCPStore or a shared directory. Each rank puts one value, "NAME.card.RANK", and gets those of
- * all ranks. A second exchange does the same with "NAME.card2.RANK". Values from the store come
- * from other processes and are hostile:
+ * The launcher for programs that pass their own store (sluice_bootstrap of sluice.h), such as a
+ * TCPStore or a shared directory. Each rank puts one value, "NAME.card.RANK", and gets those of all
+ * ranks. A second exchange does the same with "NAME.card2.RANK". Values from the store come from
+ * other processes and are hostile:
  *
  *   the bytes of the rank, then 4 bytes size of the job, 4 bytes CRC32C of everything before them
  *
- * The callbacks run on the calling thread, because programs such as Python's are particular about
- * the threads that call them. */
+ * The callbacks run on the calling thread, because programs, such as those in Python, may allow
+ * calls only on their own threads. */
 #include "base/arguments.h"
 #include "base/bytes.h"
 #include "base/clock.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * launcher.h for a build without PMIx: the process runs alone unless it brings callbacks.
- * bootstrap.c reports the error where a launcher would have been needed. */
+ * launcher.h for a build without PMIx: the process runs alone unless the program passes callbacks.
+ * If a launcher is needed, bootstrap.c reports the error. */
 #include "slurm/launcher.h"
 
 #ifndef HAVE_PMIX

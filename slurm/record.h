@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The bytes of a record, as they travel through the launcher, and the comparison of all records of
- * a job. Records come from other processes and are hostile until record_decode() has accepted them.
+ * The bytes of a record, as the launcher passes them on, and the comparison of all records of a
+ * job. Records come from other processes and are hostile until record_decode() has accepted them.
  * Called by bootstrap.c only.
  *
  *   offset size field                      offset size field

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Texts and numbers as JSON wants them, for the tools that print it. */
+ * Prints texts and numbers as JSON. */
 #ifndef TOOLS_JSON_H
 #define TOOLS_JSON_H
 #include <math.h>

@@ -42,7 +42,7 @@ class AgainError(Error):
 
 
 class WaitTimeoutError(Error, TimeoutError):
-    """SLUICE_ETIMEDOUT: a wait reached its limit; the sentence names whom it waited for."""
+    """SLUICE_ETIMEDOUT: a wait reached its limit; the sentence names the rank."""
 
     code = CONSTANTS["SLUICE_ETIMEDOUT"]
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Opening a model: checks the attributes and the recipe, compares them between ranks, lays out
- * memory and exchanges windows. Collective. If a rank fails to do its part, all others name it. */
+ * memory and exchanges windows. Collective. If one rank fails, all others fail and name it. */
 #include "calls/model_open.h"
 #include "base/arguments.h"
 #include "base/bytes.h"

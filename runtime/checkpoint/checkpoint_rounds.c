@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A round is one message to each peer and one from each. All ranks reach the same verdict,
- * because they decide from the same rows. */
+ * In a round, each rank sends one message to each peer and receives one from each. All ranks make
+ * the same decision, because they have the same rows. */
 #include "checkpoint/checkpoint_rounds.h"
 #include "base/bytes.h"
 #include "job/collective.h"

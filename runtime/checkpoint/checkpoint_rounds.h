@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The rounds of a checkpoint or restore. In a round, each rank sends one word to all others, and
- * afterwards all ranks agree whether every rank could do its part. Called by checkpoint.c, over
+ * The rounds of a checkpoint or restore. In a round, each rank sends a struct word to all others.
+ * All ranks then know whether every rank could do its part. Called by checkpoint.c, over
  * collective_run(). */
 #ifndef RUNTIME_CHECKPOINT_ROUNDS_H
 #define RUNTIME_CHECKPOINT_ROUNDS_H

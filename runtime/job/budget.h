@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The job's timers: the time for each part of noticing a lost process (lost_after) or a lost link
- * (link_lost_after). sluice_init() computes and prints them once, and no other file computes its
- * own timer. Transports get both numbers (transport_config). How long a card repeats a packet is
- * fixed (rdma/retry.h). */
+ * The job's timers, all of which follow from the two times after which a process (lost_after) or a
+ * link (link_lost_after) is lost. sluice_init() computes and prints them once, and no other file
+ * computes its own timer. Transports get both numbers (transport_config). The time after which a
+ * card repeats a packet is fixed (rdma/retry.h). */
 #ifndef RUNTIME_BUDGET_H
 #define RUNTIME_BUDGET_H
 #include "base/env.h"

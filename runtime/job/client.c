@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Which models and regions are open, and the table of a job without models: nothing waits there,
- * and events for a model that does not exist are ignored. */
+ * The tables of open models and regions, and the functions of a job without models, which ignore
+ * all events. */
 #include "job/client.h"
 #include "base/error.h"
 #include "job/lines.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Records a job's failure and writes the status from which the peers learn of it. Also answers
- * whose job it is: its ranks, their names, and the process that may use it. */
+ * Records a job's failure and writes the status from which the peers learn of it. Also has the
+ * names of ranks, and the check that this process may use the job. */
 #include "job/failure.h"
 #include "job/state.h"
 #include "base/bytes.h"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The first failure of a job, and how a rank leaves: with a bye, or with a status that tells the
- * peers which rank is to blame. failure.c owns struct failure; other files may read its code. Most
- * failures are recorded by job_fail() in peers.c. */
+ * The first failure of a job, and how a rank leaves: with a bye, or with a status from which the
+ * peers learn which rank is to blame. failure.c owns struct failure; other files may read its code.
+ * Most failures are recorded by job_fail() in peers.c. */
 #ifndef RUNTIME_FAILURE_H
 #define RUNTIME_FAILURE_H
 #include "base/error.h"

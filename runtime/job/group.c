@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Which groups a root has, and which ranks of the root they hold; see group.h. */
+ * The groups of a root, and the ranks of the root in each of them; see group.h. */
 #include "job/group.h"
 #include "job/state.h"
 #include <stdlib.h>

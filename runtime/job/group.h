@@ -7,8 +7,8 @@
  * A root numbers its groups from 1, and all ranks of a group use the same number, which
  * sluice_split() agrees on. Notifies and GETs of a group carry it (job_imm(), job_cookie()).
  * progress.c finds the group by the number, and translates the peer, whom the transports know by
- * its rank in the root. peers.c tells every group that holds a rank of its loss. The failure of a
- * group is not one of its root or of other groups.
+ * its rank in the root. peers.c informs every group that contains a lost rank. A failure of a group
+ * does not affect its root or other groups.
  *
  * group.c owns struct group and struct groups. split.c makes and ends groups. */
 #ifndef RUNTIME_GROUP_H

@@ -1,44 +1,45 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The heartbeat. A thread of its own, which does nothing else, counts beats in this rank's own
- * memory; the other ranks read the count there. It takes no lock that work can hold and calls no
- * transport, so nothing holds it up but the end or the stop of the process.
+ * The heartbeat. A separate thread, which does nothing else, counts beats in this rank's memory,
+ * where the other ranks read the count. It takes no lock that work can hold and calls no transport,
+ * so only the end or the stop of the process stops it.
  *
- * A pulse has three numbers. Two of them tell whether the rank lives, because a process can be
- * alive and get nowhere:
+ * A pulse has three numbers. The first two show whether the rank lives, because a process can be
+ * alive without making progress:
  *
- *   beats     counted by the thread. They stand still if the process ended, was stopped (SIGSTOP,
- *             a debugger, a frozen control group) or its node hangs. Such a rank is lost after
- *             lost_after.
- *   progress  counted in heart_tick() by whoever holds the progress token. It stands still while
- *             a step works under the token, for seconds with a large model, and for ever if the
- *             holder waits for something that never comes. Nobody can tell the two apart from
- *             outside, so a rank whose heart beats is lost only after budget.stalled_ns, which is
- *             long.
+ *   beats     counted by the thread. The count stops if the process ended or was stopped (SIGSTOP,
+ *             a debugger, a frozen control group), or if its node hangs. The rank is then lost
+ *             after lost_after.
+ *   progress  counted in heart_tick() by the holder of the progress token. The count stops while a
+ *             step works under the token, for seconds with a large model, and for ever if the
+ *             holder waits for an event that never comes. Other ranks cannot distinguish the two
+ *             cases, so a rank whose heartbeat continues is lost only after budget.stalled_ns,
+ *             which is long.
  *
- *   received  how many notifies this rank has taken from the peer that reads the pulse, counted up
- *             to the last change of progress. A peer that has sent more waits for an answer that
- *             may never come: a connection was reset and made again, or bits were changed on the
- *             way. Where a peer answers a READ, the notifies that were posted before it are there
- *             (rdma/transport.h); when that peer then polls and counts progress a few times, it
- *             has counted them. If not, they are lost, and so is the peer. No time is involved,
- *             so neither a slow network nor a long step is mistaken for a loss.
+ *   received  number of notifies that this rank has taken from the peer that reads the pulse, up
+ *             to the last change of progress. If the peer has sent more, the rest may be lost,
+ *             because a connection was reset and made again, or bits were changed on the way.
+ *             When a peer answers a READ, the notifies that were posted before it have arrived
+ *             (rdma/transport.h). When that peer has then counted progress a few times, it has
+ *             also counted them. If it has not, they are lost, and so is the peer. No time is
+ *             involved, so neither a slow network nor a long step is mistaken for a loss.
  *
- * A pulse that cannot be read shows that the process ended, that its node hangs, or only that the
- * link is away or busy. What decides, in this order:
+ * If a pulse cannot be read, the process has ended, its node hangs, or only the link is down or
+ * busy. The first of these signs decides:
  *
- *   movement  of anything between the two ranks shows that the link is there. A READ may then wait
+ *   movement  any transfer between the two ranks proceeds: the link works. A READ may then wait
  *             behind other bytes, for up to link_lost_after.
  *   refusal   the peer's kernel refuses a question over the control network (probe.h): the process
- *             ended, and the peer is lost at once.
- *   answer    the process answers there: the link is away, and the peer is lost after
- *             link_lost_after. The same holds if this rank's own port is down.
- *   silence   on both ways: the peer is lost after lost_after.
+ *             has ended, and the peer is lost at once.
+ *   answer    the process answers over the control network: the link is down, and the peer is lost
+ *             after link_lost_after. The same holds if this rank's own port is down.
+ *   silence   on both networks: the peer is lost after lost_after.
  *
- * Only the sender of notifies judges: it names the peer, and failure.c tells all others.
+ * Only the sender of notifies decides that they are lost: it declares the peer lost, and failure.c
+ * reports that to all others.
  *
  * An application that computes outside of Sluice holds no token: the progress thread then counts
- * progress. A pulse lies in each peer's own line of the control region, because a transport may
- * give a peer the keys of that line alone. */
+ * progress. Each peer's line of the control region has its own pulse, because a transport may give
+ * a peer the keys of only that line. */
 #include "job/heart.h"
 #include "base/bytes.h"
 #include "job/reach.h"
@@ -76,7 +77,7 @@ struct heard {
 	uint64_t moved, moved_ns;       /* the counter of the transport; when it last grew */
 	uint64_t probed_ns; /* time of the last question over the control network, asked because
 			       the link is silent */
-	int away;           /* 1 if this rank has logged that the link is away */
+	int away;           /* 1 if this rank has logged that the link is down */
 };
 
 struct heart {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Which workers belong to the job's epoch, and which ones the last collective counted. A job that
- * does not go on without lost workers counts all of them. living.c owns the two sets. members.c
- * changes them with the token held, and every file may ask. */
+ * The set of workers in the job's epoch, and the set that the last collective counted. In a job
+ * that does not continue without lost workers, both have all workers. living.c owns the two sets,
+ * members.c changes them with the token held, and every file may read them. */
 #ifndef RUNTIME_LIVING_H
 #define RUNTIME_LIVING_H
 #include "sluice.h"

@@ -20,7 +20,7 @@
  *
  * A report is always believed, because a worker that some rank cannot reach is of no use to the
  * job. The shards adopt an epoch at different moments, so one shard may count the last push of a
- * lost worker and another may not. The replicas stay equal bit by bit all the same: each shard
+ * lost worker and another may not. The replicas nevertheless stay equal bit by bit: each shard
  * publishes one delta per step with the divisor that it counted, and all workers apply that delta.
  *
  * The same block closes the rounds of the collectives (collective.c). A rank reports that it holds

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Decides who is alive, and who is to blame for a loss. The sources are: the end of a process as
- * its transport reports it, the status that a peer wrote before it left, losses that other ranks
- * report, and violations of the rules. heart.c reports silent peers. failure.c records the
- * consequence for the job, and members.c handles it where the job continues. */
+ * Decides who is alive, and who is to blame for a loss. It learns of losses when a transport
+ * reports the end of a process, from the status that a peer wrote before it left, from other ranks,
+ * and from violations of the rules. heart.c reports silent peers. failure.c records the failure of
+ * the job, and members.c handles the loss if the job continues. */
 #include "job/peers.h"
 #include "job/state.h"
 #include "base/bytes.h"

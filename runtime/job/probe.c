@@ -226,7 +226,7 @@ int probe_open(int rank, int size, const char *allowed, const char *ports, struc
 	find_addresses(p, allowed);
 	if (!p->n_own)
 		log_line(LOG_INFO, "runtime",
-			 "this node has no address in the control network%s; a link that is away "
+			 "this node has no address in the control network%s; a link that is down "
 			 "for SLUICE_LOST_AFTER counts as a lost rank",
 			 card_list_is_open(allowed) ? "" : " that SLUICE_CONTROL_INTERFACE allows");
 	return 0;

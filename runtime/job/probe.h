@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Whether the process of a peer lives, asked over the control network: a way that does not use the
- * fabric, so that a link that is away is not taken for a process that ended.
+ * Asks over the control network whether the process of a peer lives. That network does not use the
+ * fabric, so a link that is down is not mistaken for a process that has ended.
  *
  * Each rank has one UDP socket, whose port and addresses are in its record. A question is a
  * datagram with the asker's time, and the answer repeats it. The thread of the heart answers, so a
@@ -8,11 +8,11 @@
  * can answer, and an old answer proves nothing, because it repeats an old time. If the process has
  * ended, its kernel refuses the datagram instead.
  *
- * The launcher cannot say who lives: ranks leave it before they connect, because Slurm would end
- * the whole step with the first process that dies (slurm/bootstrap.h).
+ * The launcher does not know which ranks live: ranks leave it before they connect, because Slurm
+ * would end the whole step with the first process that dies (slurm/bootstrap.h).
  *
  * Ranks ask when the link to a peer is silent. In addition they ask one peer in each heartbeat, to
- * find out which of its addresses leads to it: bridges of containers have the same address on every
+ * find out which of its addresses reach it: bridges of containers have the same address on every
  * node, so only an address that has answered before can refuse. Called by heart.c. */
 #ifndef RUNTIME_PROBE_H
 #define RUNTIME_PROBE_H

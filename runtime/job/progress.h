@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The progress token, the progress thread, and the waiting threads of the application. progress.c
- * and this file own struct progress. The inline functions below serve progress_lock() and similar
- * functions of a put or a wait, and nobody else calls them. */
+ * and this file own struct progress. Only progress_lock() and similar functions of a put or a wait
+ * call the inline functions below. */
 #ifndef RUNTIME_PROGRESS_H
 #define RUNTIME_PROGRESS_H
 #include "job/token.h"

@@ -8,8 +8,8 @@
  *
  * A transport with networks (rdma/network.h) reaches a peer through two cards of one network. If
  * the peers' first cards share none, the ranks open other cards, or one of them tries whether a
- * route leads to the other; then all exchange records a second time. Ranks with equal networks are
- * alike, so the lowest of them makes the trial for all. */
+ * route leads to the other; then all exchange records a second time. The lowest of several ranks
+ * with equal networks makes the trial for all of them. */
 #ifndef RUNTIME_REACH_H
 #define RUNTIME_REACH_H
 #include "rdma/network.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * sluice_simulate(): runs a job whose ranks are threads of this process that take turns
- * (sim_rank.h). Results are those of a real job in every order of its messages. */
+ * (sim_rank.h). The results are those of a real job, whatever the order of its messages. */
 #include "job/sim_rank.h"
 #include "base/error.h"
 #include "base/log.h"

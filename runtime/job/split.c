@@ -2,7 +2,7 @@
  * sluice_split(): makes groups of a job's ranks, and ends them; see group.h. All ranks of the
  * parent agree on the members of each group and on one number for all groups of the call. The ranks
  * of a group then exchange the descriptors of their control lines through the parent's messages,
- * and need the parent no more. */
+ * and do not need the parent any more. */
 #include "base/bytes.h"
 #include "base/log.h"
 #include "job/collective.h"

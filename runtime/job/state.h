@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The struct of a job, which consists of the structs of its files, and questions that need more
- * than one of them. Whoever calls a function of a job includes the header of its file. The job
- * calls the models through client.h alone.
+ * than one of them. A caller of a function includes the header of its file. The job calls its
+ * models only through client.h.
  *
  * Each file of job/ calls only files above it in this list. Its own header has the details:
  *

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Trials of routes between ranks whose cards share no network (reach.h), and the words for how the
- * cards of two ranks meet. Called by join.c. */
+ * Trials of routes between ranks whose cards share no network (reach.h), and texts about the cards
+ * that connect two ranks. Called by join.c. */
 #ifndef RUNTIME_WAYS_H
 #define RUNTIME_WAYS_H
 #include "job/reach.h"

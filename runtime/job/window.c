@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Public regions: a window of equal size on every rank, which all peers may put to and get from.
- * This file opens, closes and waits for notifies; window_move.c moves bytes. */
+ * This file opens and closes windows and waits for notifies; window_move.c moves bytes. */
 #include "job/peers.h"
 #include "job/window_state.h"
 #include "base/bytes.h"

@@ -2,8 +2,8 @@
  * Detects a training that diverges because error feedback overshoots: the sent values grow from
  * delay to delay, and coordinates are sent again with the opposite sign. Growth alone is not a
  * symptom: residuals fill up, learning rates rise, and gradients grow when the training leaves a
- * saddle. In these cases a coordinate keeps its sign. Pure: worker/guard.c passes in the sent
- * values.
+ * saddle. In these cases a coordinate keeps its sign. The code is pure: worker/guard.c passes in
+ * the sent values.
  *
  * A window is one delay: the steps in which each direction sends as many coordinates as the model
  * has. The norm is exact. Signs are compared at up to GROWTH_SAMPLES equally spaced coordinates. So

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Home records which ranks hold a shard, in which window and log, and since which epoch. At present
- * each shard has one holder. All holders of a shard receive the workers' messages, and workers read
- * the publications of the current holder. */
+ * Records which ranks hold a shard, in which window and log, and since which epoch. At present each
+ * shard has one holder. All holders of a shard receive the workers' messages, and workers read the
+ * publications of the current holder. */
 #ifndef RUNTIME_HOME_H
 #define RUNTIME_HOME_H
 #include "model/layout.h"

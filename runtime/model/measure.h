@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The loss of compression: |a - C(a)|^2 / |a|^2, for the vector that a worker pushes or a shard
- * publishes. Measuring takes passes over the vectors, so it is done only on request
+ * publishes. Measuring takes passes over the vectors, so the loss is measured only on request
  * (SLUICE_MEASURE). Called by worker_measure.c and shard.c. */
 #ifndef RUNTIME_MEASURE_H
 #define RUNTIME_MEASURE_H

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The parts of its model that a half uses, besides the rules (rulebook.h). They last longer than
- * the half, and it cannot reach the other half through them. */
+ * The parts of its model that a half uses, besides the rules (rulebook.h). They outlive the half,
+ * and do not give it access to the other half. */
 #ifndef RUNTIME_MODEL_PARTS_H
 #define RUNTIME_MODEL_PARTS_H
 #include "model/home.h"

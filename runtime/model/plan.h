@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Exclusions: one table with a row for each trait of a recipe, a step or the moment, and a column
- * for each faster path of a step and for each attribute that not all recipes can have. A cell that
- * is not NULL is the reason why a step with this trait does not take that path, or why a recipe
- * with it cannot have that attribute. Both halves and model_open.c use the table, and sluice_plan()
- * prints it. Pure. */
+ * Exclusions: one table with a row for each trait of a recipe, of a step or of the current moment,
+ * and a column for each faster path of a step and for each attribute that not all recipes can have.
+ * A cell that is not NULL is the reason why a step with this trait does not take that path, or why
+ * a recipe with it cannot have that attribute. Both halves and model_open.c use the table, and
+ * sluice_plan() prints it. Pure. */
 #ifndef RUNTIME_PLAN_H
 #define RUNTIME_PLAN_H
 #include "compress/quantize.h"

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * One-sided READs that the caller waits for. They turn the owners' snapshots into a worker's
- * parameters, at open and after a restore. */
+ * One-sided READs that the caller waits for. At open and after a restore, they copy the owners'
+ * snapshots to a worker's parameters. */
 #include "model/model.h"
 #include "base/clock.h"
 #include "job/peers.h"

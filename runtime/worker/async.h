@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The worker half of when=async; shard_async.h has the protocol. A shard answers with a
- * difference to the anchor, or with the next anchor itself. Besides gradients, a worker sends
- * two kinds of message: one asks for the newest parameters, the other parks the worker before
- * collectives. async.c owns all of the worker's state for this. */
+ * The worker half of when=async; shard_async.h has the protocol. A shard answers with a difference
+ * from the anchor, or with the next anchor itself. Besides gradients, a worker sends two kinds of
+ * message: one asks for the newest parameters, the other parks the worker before collectives.
+ * async.c owns all of the worker's state for this. */
 #ifndef RUNTIME_WORKER_ASYNC_H
 #define RUNTIME_WORKER_ASYNC_H
 #include "worker/hooks.h"

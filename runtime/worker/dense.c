@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Fast paths for steps in which every coordinate is pushed or published as a float, if the memory
- * for the messages is mapped here. A push reads the gradient once and writes it directly to where
- * the shard's owner finds it. A pull adds the publication from where it lies. Parameters on a
- * device receive it in one pass from any place. Called by push.c and worker.c. Their messages are
- * the same bit for bit. */
+ * for the messages is mapped here. A push reads the gradient once and writes it directly to the
+ * memory where the shard's owner reads it. A pull adds the publication directly from the memory of
+ * its owner. Parameters on a device receive it in one pass from any memory. Called by push.c and
+ * worker.c. The messages have the same bits as those of the other paths. */
 #include "compress/sparse.h"
 #include "job/peers.h"
 #include "job/progress_token.h"

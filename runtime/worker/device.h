@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Gradients and parameters in the memory of an accelerator. Called by the calls (push.c), parts.c
- * and model_open.c, each with a line or two; everything else of the runtime sees host memory.
+ * Gradients and parameters in the memory of an accelerator. Called by push.c, parts.c and
+ * model_open.c, in a line or two each; the rest of the runtime only sees host memory.
  *
  * If the recipe allows it (gradient or momentum, with a residual or none), residual and momentum
- * live on the device. Fold, selection and the messages' payloads are then all enqueued there. The
+ * are on the device. Fold, selection and the messages' payloads are then all enqueued there. The
  * host encodes the messages that the device does not pack, and uses the residual in host memory as
  * scratch for that. With other recipes the gradient is copied to the host.
  *

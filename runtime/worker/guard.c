@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * See guard.h. growth.c has the criterion. The guard sees a direction only if the host has its
- * values. It does not see selections made on a GPU, or publications that are added from where they
- * lie (dense.c), but then it sees the other direction, unless this holds for both. It reads no
- * whole vector until there is something to report.
+ * values. It does not see selections made on a GPU, or publications that dense.c adds directly from
+ * their owner's memory. It then still sees the other direction, unless this holds for both. It
+ * makes no pass over a vector until it has something to report.
  *
  * A raise is decided like all choices (rulebook_step()). The worker's next push proposes one more
  * doubling, the shards adopt the largest proposal, and the delta of the first shard announces it to

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * guard=warn and guard=raise: the worker watches what it sends and what the shards publish, if only
- * a part of the coordinates is selected and the rest stays in a residual. If the training diverges
- * because of that, warn reports it once, and raise makes all ranks double their densities. The
- * first worker of the job reports for all. */
+ * guard=warn and guard=raise: the worker observes the values that it sends and that the shards
+ * publish, if only a part of the coordinates is selected and the rest stays in a residual. If the
+ * training diverges because of that, warn reports it once, and raise makes all ranks double their
+ * densities. The first worker of the job reports for all. */
 #ifndef RUNTIME_GUARD_H
 #define RUNTIME_GUARD_H
 #include "model/growth.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * A lane joins this worker to one holder of a shard. A message of the shard is made once, and goes
- * up the lanes to all its holders; publications come down from the log of its current holder
+ * A lane connects this worker to one holder of a shard. A message for the shard is made once and
+ * sent over the lanes to all holders. Publications are read from the log of the current holder
  * (model/home.h). lane.c owns the rings, the staging slots, the newest notices and the READ under
- * way. It knows a message by its header only, and no method. */
+ * way. It reads only the headers of messages, and does not depend on any method. */
 #ifndef RUNTIME_LANE_H
 #define RUNTIME_LANE_H
 #include "compress/message.h"

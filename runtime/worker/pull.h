@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What goes on without a call of the application; see pull.c. */
+ * Work that continues between calls of the application; see pull.c. */
 #ifndef RUNTIME_PULL_H
 #define RUNTIME_PULL_H
 #include "model/model.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The order of the calls of a step, and what other ranks need to know of it; see push.c. */
+ * The order of the calls of a step, and the state of a push that other ranks need; see push.c. */
 #ifndef RUNTIME_WORKER_PUSH_H
 #define RUNTIME_WORKER_PUSH_H
 #include "sluice_vector.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See signal.h. Called by push.c at the top of a push; no network. */
+ * See signal.h. Called by push.c at the beginning of a push. Does not use the network. */
 #include "worker/signal.h"
 #include "job/peers.h"
 #include "job/progress_token.h"

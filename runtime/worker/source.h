@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The sources of a push: a gradient, the two gradients of a pair, or parameters. Each has a row
- * with the call that brings it and the way the host reads it. Called by push.c and signal.c. */
+ * with the call that passes it and the function by which the host reads it. Called by push.c and
+ * signal.c. */
 #ifndef RUNTIME_WORKER_SOURCE_H
 #define RUNTIME_WORKER_SOURCE_H
 #include "model/model.h"

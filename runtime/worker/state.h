@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The half of a model that pushes and pulls: the progress of the step under way, and the objects
- * that the files of the half own. It meets shards only in messages. */
+ * that the files of the half own. It communicates with shards only by messages. */
 #ifndef RUNTIME_WORKER_STATE_H
 #define RUNTIME_WORKER_STATE_H
 #include "compress/sparse.h"

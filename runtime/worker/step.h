@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The step under way at a worker: how far it is, what it leaves out, and the flags and choices that
- * travel with it. All of worker/ reads it; only the functions here change it. Pure: it knows no
+ * The current step of a worker: its progress, what it leaves out, and the flags and choices that
+ * are sent with it. All files of worker/ read it, and only the functions here change it. Pure: no
  * model and no network. */
 #ifndef RUNTIME_WORKER_STEP_H
 #define RUNTIME_WORKER_STEP_H

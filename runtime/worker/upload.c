@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * See upload.h. Called by the loop (worker.c) and by the methods that make messages of their own.
- */
+ * See upload.h. Called by the loop (worker.c) and by methods that make their own messages.
+ * */
 #include "worker/upload.h"
 #include "model/compressor.h"
 #include "worker/hooks.h"

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Measures the first steps of a job. Under recipe=auto each rank proposes in its pushes how to
- * go on. A shard adopts the proposal of the push that it counts first, and all workers follow
- * the shard's delta. With any other recipe, the first worker logs one warning if compression
- * costs more than it saves. worth.c has the arithmetic. */
+ * Measures the first steps of a job. With recipe=auto each rank proposes in its pushes how to
+ * continue. A shard adopts the proposal of the push that it counts first, and all workers follow
+ * the shard's delta. With any other recipe, the first worker logs one warning if compression costs
+ * more than it saves. worth.c has the arithmetic. */
 #include "base/log.h"
 #include "job/living.h"
 #include "job/state.h"

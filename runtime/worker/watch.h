@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Looks at the first steps of a job; see watch.c. */
+ * Measures the first steps of a job; see watch.c. */
 #ifndef RUNTIME_WATCH_H
 #define RUNTIME_WATCH_H
 #include "model/model.h"

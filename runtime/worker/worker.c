@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The loop of the worker half. A gradient goes down this file (pick, emit, post), and a delta comes
- * back up (notice, READ, validate, apply). The functions never wait: they advance through the
- * schedule's phases as far as they can, and the calls in push.c do the waiting. Two tables have the
- * payload of each phase and the kinds of answer to its messages. Methods add hooks. */
+ * The loop of the worker half. The first functions in this file send a gradient (pick, emit, post),
+ * and the later ones receive a delta (notice, READ, validate, apply). They never wait: they advance
+ * through the schedule's phases as far as they can, and the calls in push.c wait. Two tables have
+ * the payload of each phase and the kinds of answer to its messages. Methods add hooks. */
 #include "job/peers.h"
 #include "job/progress_token.h"
 #include "model/compressor.h"

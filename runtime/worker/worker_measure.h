@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * What compression takes away of a push, where SLUICE_MEASURE asked for it (model/measure.h). */
+ * Measures what compression loses of a push, if SLUICE_MEASURE is on (model/measure.h). */
 #ifndef RUNTIME_WORKER_MEASURE_H
 #define RUNTIME_WORKER_MEASURE_H
 #include "worker/hooks.h"

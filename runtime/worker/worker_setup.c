@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Memory of the worker half: allocated once at open, none per step. Lists the methods that take
- * part in the steps of a model. */
+ * Allocates the memory of the worker half once, at open, so that steps allocate none. Lists the
+ * methods that take part in the steps of a model. */
 #include "model/compressor.h"
 #include "model/kept.h"
 #include "model/model.h"

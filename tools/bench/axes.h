@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The axes of --axes: vectors of 2^16 to 2^28 elements, 2^3 to 2^23 coordinates, and keys whose
- * bits have several entropies, which are those of CUB's own benchmark of its top-k. The one table
- * of them. Called by options.c, select_gpu.c and step.c. */
+ * bits have several entropies, as in CUB's benchmark of its top-k. Called by options.c,
+ * select_gpu.c and step.c. */
 #ifndef BENCH_AXES_H
 #define BENCH_AXES_H
 #include <stddef.h>

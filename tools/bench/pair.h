@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Two ranks and the window between them; all other ranks only take part in the collectives. */
+ * Two ranks and the windows through which they exchange messages. All other ranks only take part in
+ * the collectives. */
 #ifndef BENCH_PAIR_H
 #define BENCH_PAIR_H
 #include "sluice_region.h"

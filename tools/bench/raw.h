@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * The speed of the machine itself between the two processes of a pair: memory that both map, memcpy
- * into it, and polling. Sluice only helps the two to find each other. */
+ * into it, and polling. Sluice is only used so that the two find each other. */
 #ifndef BENCH_RAW_H
 #define BENCH_RAW_H
 #include "tools/bench/pair.h"

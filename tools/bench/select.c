@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Each repetition measures every quantity once, one after another, so that other activity of the
  * machine affects all of them. Results are medians of times, and of ratios within a repetition. All
- * memory is used once before. */
+ * memory is accessed once before the first measurement. */
 #include "tools/bench/select.h"
 #include "base/clock.h"
 #include "sluice_select.h"

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * Passes of the machine over a vector as long as the gradient, which a step is compared with. */
+ * Plain passes over a vector as long as the gradient, with which a step is compared. */
 #ifndef BENCH_STEP_LIMITS_H
 #define BENCH_STEP_LIMITS_H
 #include "tools/bench/samples.h"

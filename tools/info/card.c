@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * --card: what the RDMA device that Sluice would use does, measured by opening it. */
+ * --card: opens the RDMA device that Sluice would use, and measures its behaviour. */
 #include "tools/info/probes.h"
 #ifdef HAVE_VERBS
 #include "base/env.h"

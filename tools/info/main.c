@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * sluice-info: shows what this node has, what Sluice will use of it, and why. --check judges it. */
+ * sluice-info: shows what this node has, what Sluice will use of it, and why. --check adds
+ * verdicts. */
 #include "sluice.h"
 #include "tools/info/probes.h"
 #include "tools/refused_option.h"

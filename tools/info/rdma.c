@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * RDMA devices, ports and GIDs as sysfs shows them, judged by the rules of the verbs transport; on
- * this machine the transport is then asked for its own choice. */
+ * Checks RDMA devices, ports and GIDs in sysfs by the rules of the verbs transport. On this machine
+ * it then gets the choice of the transport itself. */
 #include "tools/info/probes.h"
 #include <stdlib.h>
 #include <string.h>

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: BSD-3-Clause
- * The sentence for the user: filling it in. */
+ * See complaint.h. */
 #include "tools/train/complaint.h"
 
 #include <stdarg.h>

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: BSD-3-Clause
  * Reads a data file from beginning to end, gzip or plain (zlib detects which). Used by idx.c and
- * libsvm.c. A truncated or damaged gzip file is never mistaken for a proper end. */
+ * libsvm.c. The end of a truncated or damaged gzip file is never mistaken for a proper end. */
 #ifndef TRAIN_INPUT_H
 #define TRAIN_INPUT_H
 #include "tools/train/complaint.h"
