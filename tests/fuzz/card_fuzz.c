@@ -10,7 +10,7 @@
 #include "rdma/shm_record.h"
 #include "slurm/record.h"
 
-/* Options. Checksums and lengths are put right unless the fuzzer asks not to. */
+/* Options. Checksums and lengths are corrected unless the fuzzer sets these. */
 enum { LEAVE_CRC = 1, LEAVE_LENGTHS = 2, LEAVE_INNER_CRC = 4 };
 enum { RANK = 3, RANKS = 8 };
 
@@ -48,7 +48,7 @@ static void expect_text(const char *text, size_t bytes)
 			"a text that cannot be printed was accepted");
 }
 
-/* What bootstrap.c does with records next: compare them, and say in print how they differ. */
+/* Calls the functions by which bootstrap.c then compares records and describes differences. */
 static void compare(const struct rank_record *record)
 {
 	static const struct rank_record own = { .wire_version = SLUICE_WIRE_VERSION,
@@ -108,7 +108,7 @@ static void fix_descriptor(uint8_t *bytes, int leave_crc)
 		seal(bytes, REGION_HEAD_BYTES - 4);
 }
 
-/* The descriptor as its owner writes it; only the owner's pid has to be put in. */
+/* Compares the descriptor with the bytes that its owner would write, except for the owner's pid. */
 static void expect_descriptor(const struct descriptor *d, const uint8_t *bytes)
 {
 	const struct region region = {
@@ -132,7 +132,7 @@ static void fuzz_descriptor(uint8_t *bytes, size_t n, unsigned options)
 	struct descriptor d;
 	int rc;
 
-	if (n < REGION_HEAD_BYTES) /* an array parameter: the caller knows its length */
+	if (n < REGION_HEAD_BYTES) /* the parameter is an array, whose length the caller knows */
 		return;
 	exact = get_memory(REGION_HEAD_BYTES);
 	memcpy(exact, bytes, REGION_HEAD_BYTES);

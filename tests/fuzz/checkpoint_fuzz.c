@@ -10,13 +10,13 @@
 #include "tests/unit/scratch.h"
 #include <sys/mman.h>
 
-/* Options. Checksums, the file's length in its header and what LATEST says of the file are put
- * right unless the fuzzer asks not to. */
+/* Options. Checksums, the file's length in its header, and the entry for the file in LATEST are
+ * corrected unless the fuzzer sets these. */
 enum {
 	LEAVE_CRC = 1,
 	LEAVE_LENGTH = 2,
 	LEAVE_SUM = 4,
-	SPOIL_BYTE = 8, /* between the judging and the storing read */
+	SPOIL_BYTE = 8, /* between the reads that check and that store */
 	CUT_SHORT = 16, /* the same */
 	MANIFEST = 128
 };
@@ -55,8 +55,8 @@ static void sections_of(struct state *s, struct checkpoint_section out[SECTIONS]
 /* ---- files ----------------------------------------------------------------- */
 
 static struct {
-	char dir[SCRATCH_PATH];       /* LATEST, a link to manifest_fd, lies here */
-	char again[SCRATCH_PATH + 8]; /* what is accepted is written here */
+	char dir[SCRATCH_PATH];       /* contains LATEST, a link to manifest_fd */
+	char again[SCRATCH_PATH + 8]; /* accepted content is written here */
 	char path[64];                /* of file_fd */
 	int file_fd, manifest_fd;
 } files;
@@ -95,7 +95,7 @@ static void fill(int fd, const void *bytes, size_t n)
 	require(!ftruncate(fd, 0) && pwrite(fd, bytes, n, 0) == (ssize_t)n, "no memory in a file");
 }
 
-/* The file that the library wrote consists of these bytes. */
+/* Checks that the file that the library wrote has these bytes. */
 static void expect_file(const char *name, const uint8_t *bytes, size_t n)
 {
 	static uint8_t found[SCRATCH_FILE];
@@ -129,7 +129,7 @@ static struct checkpoint_sum fix(uint8_t *bytes, size_t n, unsigned options)
 	return sum;
 }
 
-/* values[] only: numbers[] are the caller's to judge. */
+/* Checks values[] only, because the caller checks numbers[]. */
 static void expect_untouched(const struct state *s, const char *what)
 {
 	uint8_t untouched[offsetof(struct state, worker)];
@@ -165,8 +165,8 @@ static void write_again(struct state *s, const struct checkpoint_sum *sum, const
 	expect_file("rank", bytes, (size_t)sum->bytes);
 }
 
-/* The same content in memory, at the end of which nothing may be read. A file that is good has good
- * bytes; bytes can be good where LATEST names another file. */
+/* Reads the same content from memory, with nothing readable after its end. A good file has good
+ * bytes; bytes can be good although LATEST names another file. */
 static void fuzz_bytes(const uint8_t *bytes, size_t n, int file_is_good)
 {
 	struct checkpoint_section sections[SECTIONS];

@@ -12,7 +12,7 @@
 enum { LEAVE_CRC = 1 };
 enum { OWNER = 3, USER = 5 };
 
-/* rdma_cm pads what was sent: bytes behind a frame are not looked at. */
+/* rdma_cm pads frames, so bytes after a frame must be ignored. */
 static void run_frame(const uint8_t *bytes, size_t n)
 {
 	struct frame frame;
@@ -88,8 +88,8 @@ static void run_keys(const uint8_t *data, size_t n)
 	free(table);
 }
 
-/* Fields that this version does not know are skipped, so the bytes may differ when they are encoded
- * again, but not the record. */
+/* Unknown fields are skipped, so encoding the record again may give other bytes, but must give the
+ * same record. */
 static void run_record(const uint8_t *bytes, size_t n)
 {
 	static const struct network other = { .kind = 0x24, .prefix = 8, .address = { 10 } };

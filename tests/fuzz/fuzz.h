@@ -20,7 +20,7 @@ static inline void require(int holds, const char *what)
 	abort();
 }
 
-/* Exactly as many bytes as asked for, so that a sanitizer sees one too many. */
+/* Allocates exactly this number of bytes, so that a sanitizer detects an access beyond the end. */
 static inline void *get_memory(size_t bytes)
 {
 	void *memory = malloc(bytes);
@@ -36,14 +36,15 @@ static inline void drop_line(int level, const char *line, void *context)
 	(void)context;
 }
 
-/* Before each call that may be refused: no log line, and no sentence of an earlier refusal. */
+/* Called before each call that may be refused: removes log lines and the last error. */
 static inline void begin(void)
 {
 	sluice_set_log(drop_line, NULL);
 	fail_quietly(SLUICE_OK, "%s", "");
 }
 
-/* After a refusal: one of the two codes the contract lists, and one line that says why. */
+/* Called after a refusal: expects one of the two codes in the contract, and one log line with the
+ * reason. */
 static inline void expect_refusal(int rc, int code, int other_code)
 {
 	const char *why = sluice_last_error();

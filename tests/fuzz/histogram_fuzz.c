@@ -17,7 +17,7 @@ static uint64_t largest(const uint64_t *count, size_t n)
 	return most;
 }
 
-/* Counts below 2^BITS are the same, and others differ by less than the scale. */
+/* Counts below 2^BITS must be equal. Others may differ by less than the scale. */
 static void expect_near(const uint64_t *got, const uint64_t *want, size_t n)
 {
 	unsigned length = 0;

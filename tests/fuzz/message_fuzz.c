@@ -6,10 +6,11 @@
 #include "base/bytes.h"
 #include "compress/message.h"
 
-/* Receivers know how many coordinates can come; some codings bring many in few bytes. */
+/* Receivers know the most coordinates that can arrive, because some codings hold many in few
+ * bytes. */
 enum { SEEDED_SPAN_MAX = 1 << 16, COUNT_MAX = 1 << 16 };
 
-/* Options. Checksums are put right unless the fuzzer asks not to: guessing them is not its job. */
+/* Options. Checksums are corrected unless the fuzzer sets these, because it need not guess them. */
 enum { LEAVE_HEADER_CRC = 1, LEAVE_PAYLOAD_CRC = 2, LEAVE_START = 4 };
 
 static void fix(uint8_t *slot, size_t size, unsigned options)
@@ -38,7 +39,8 @@ static int has_positions(const struct message *m)
 	return m->coding != CODING_DENSE && m->coding != CODING_AGREED;
 }
 
-/* Copies, checks and decodes; *index and *value are the caller's to free. Returns 1 if accepted. */
+/* Copies, checks and decodes a message. The caller frees *index and *value. Returns 1 if the
+ * message was accepted. */
 static int receive(const uint8_t *slot, size_t size, struct message *m, uint32_t **index,
 		   float **value)
 {
@@ -61,8 +63,8 @@ static int receive(const uint8_t *slot, size_t size, struct message *m, uint32_t
 	*value = NULL;
 	if (!message_copy(slot, size, copy, size, m, &why)) {
 		want.kind = m->kind;
-		/* Finding a seeded support takes as long as the shard is large; receivers know how
-		 * large. */
+		/* The time to find a seeded support grows with the shard, whose size receivers
+		 * know. */
 		if (m->coding == CODING_SEEDED && m->span > SEEDED_SPAN_MAX)
 			want.span = SEEDED_SPAN_MAX;
 		if ((want.agreed = m->coding == CODING_AGREED))
@@ -103,7 +105,8 @@ static void expect_round_trip(const struct message *first, const uint32_t *index
 	uint8_t *out = get_memory(bound);
 	uint32_t *got_index, n = m.count, *agreed = NULL;
 
-	if (m.coding == CODING_AGREED) { /* both sides know it; the encoder rounds by its places */
+	if (m.coding == CODING_AGREED) { /* both sides know the positions, by which the encoder
+					    rounds */
 		sent = agreed = get_memory(4 * (size_t)n);
 		for (uint32_t i = 0; i < n; i++)
 			agreed[i] = i;
@@ -116,7 +119,7 @@ static void expect_round_trip(const struct message *first, const uint32_t *index
 	require(m.payload_bytes <= first->payload_bytes, "a longer coding was chosen");
 	require(receive(out, length, &got, &got_index, &got_value), "own message refused");
 	if (m.scale == first->scale && !bare &&
-	    m.values.type != VALUE_UNIFORM) /* that draws other roundings */
+	    m.values.type != VALUE_UNIFORM) /* uniform would be rounded by other random numbers */
 		expect_same_bits(decoded, value, n, "values changed");
 	if (bare) {
 		require(got.count == n && (!sent || got.coding == CODING_DENSE ||

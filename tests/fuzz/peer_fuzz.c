@@ -36,16 +36,17 @@ enum { RECIPES = sizeof recipes / sizeof *recipes };
 /* Options. */
 enum {
 	COLLECTIVES = 1,     /* a barrier and a sum after the steps */
-	SAVED = 2,           /* a checkpoint and a restore too */
-	NOTHING_MAPPED = 4,  /* ranks cannot look into each other's memory: as over a network */
-	SERVED = 8,          /* the last rank is a dedicated server, and workers may be lost */
-	SERVER_ATTACKS = 16, /* the last rank is the attacker, not rank 1 */
-	EARLY = 32           /* already when the model is opened */
+	SAVED = 2,           /* also a checkpoint and a restore */
+	NOTHING_MAPPED = 4,  /* ranks cannot map each other's memory, as over a network */
+	SERVED = 8,          /* the last rank is a dedicated server, and the job continues
+				without lost workers */
+	SERVER_ATTACKS = 16, /* the attacker is the last rank instead of rank 1 */
+	EARLY = 32           /* the attack begins when the model is opened */
 };
 
 enum { COUNT = 97, SHARDS = 2, STEPS = 4, CHANGES_MOST = 64, CHANGE_BYTES = 8 };
 
-/* What is changed, of what the attacker sends: the n-th that is posted of this kind. */
+/* The bytes of the attacker that are changed: the n-th transfer of this kind. */
 enum { ANY_PUT, GOT = 8, KINDS };
 enum operation { XOR_BYTE, SET_BYTE, SET_32, SET_64, ADD_64, OPERATIONS };
 struct change {
@@ -62,8 +63,8 @@ static struct attack {
 	const char *recipe;
 	unsigned options;
 	int attacker, size, servers;
-	unsigned seen[KINDS]; /* of the transfers so far */
-	int armed, made;      /* transfers that were changed */
+	unsigned seen[KINDS]; /* number of transfers so far */
+	int armed, made;      /* made: number of changed transfers */
 	char dir[SCRATCH_PATH];
 } attack;
 
@@ -74,7 +75,7 @@ static uint32_t shorter(uint32_t n, size_t most)
 	return n < most ? n : (uint32_t)most;
 }
 
-/* A message, and the note behind it where there is one. */
+/* Seals a message, and the note after it if there is one. */
 static void seal_message(uint8_t *p, size_t n)
 {
 	if (n < MESSAGE_HEADER_BYTES || memcmp(p, "SLC1", 4))
@@ -129,7 +130,7 @@ static void seal(uint8_t *p, size_t n, unsigned kind)
 	}
 }
 
-/* ---- what travels ---------------------------------------------------------- */
+/* ---- changing transfers ----------------------------------------------------- */
 
 static void apply(const struct change *c, uint8_t *p, size_t n)
 {
@@ -154,8 +155,8 @@ static void apply(const struct change *c, uint8_t *p, size_t n)
 	}
 }
 
-/* The next transfer of this kind has these bytes, before anybody looks at them. Returns whether
- * they were changed. */
+/* Changes the bytes of the next transfer of this kind before anything reads them. Returns 1 if they
+ * were changed. */
 static int meddle(unsigned kind, uint8_t *p, size_t n)
 {
 	int changed = 0, sealed = 0;
@@ -264,7 +265,7 @@ static int collect(sluice_job *job)
 	return rc ? rc : sluice_gather(job, &mine, sizeof(mine), all);
 }
 
-/* The model is closed and opened again in between. */
+/* Closes the model and opens it again between the two calls. */
 static int save_and_restore(sluice_job *job, const sluice_model_attr *attr, float *x,
 			    sluice_model **model)
 {
@@ -296,7 +297,7 @@ static int live(sluice_job *job, void *context)
 		arm(job);
 	rc = sluice_model_open(job, &attr, x, &model);
 	if (rc && !attack.made) {
-		*possible = 0; /* a recipe that these ranks cannot have */
+		*possible = 0; /* these ranks cannot have this recipe */
 		return 0;
 	}
 	arm(job);
@@ -329,7 +330,7 @@ static void remove_folder(void)
 	scratch_remove(attack.dir);
 }
 
-/* Nothing here is to outlive a loss of power. */
+/* No file needs to survive a loss of power, so fsync() does nothing. */
 int fsync(int fd)
 {
 	(void)fd;
@@ -339,7 +340,7 @@ int fsync(int fd)
 static void read_changes(const uint8_t *data, size_t size)
 {
 	for (attack.n = 0; size >= CHANGE_BYTES && attack.n < CHANGES_MOST; attack.n++) {
-		/* A small number, moved up by so many bits: also the largest ones are in reach. */
+		/* A small number, shifted left so that large numbers can also occur. */
 		const uint64_t value = (uint64_t)(int64_t)(int8_t)data[5] << (data[6] & 63);
 
 		attack.changes[attack.n] = (struct change){

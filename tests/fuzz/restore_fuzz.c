@@ -37,7 +37,7 @@ enum operation { SET_NUMBER, XOR_BYTE, SET_VALUE, SET_STEP, SET_STEP_AND_VERSION
 
 static struct {
 	char dir[SCRATCH_PATH];
-	struct original { /* a checkpoint of STEPS steps, of a recipe */
+	struct original { /* a checkpoint of a recipe after STEPS steps */
 		uint8_t bytes[SCRATCH_FILE];
 		size_t n;
 		struct checkpoint_place place;
@@ -51,7 +51,7 @@ struct run {
 	struct checkpoint_place place;
 };
 
-/* Nothing here is to outlive a loss of power. */
+/* No file needs to survive a loss of power, so fsync() does nothing. */
 int fsync(int fd)
 {
 	(void)fd;
@@ -76,7 +76,7 @@ static int train(sluice_model *model, float *x, int steps)
 	for (int i = 0; i < steps && !rc; i++) {
 		float grad[COUNT], point[COUNT];
 
-		/* igt takes its gradient where sluice_point() says */
+		/* igt needs its gradient at the point of sluice_point() */
 		if (sluice_point(model, x, point))
 			memcpy(point, x, sizeof(point));
 		for (int j = 0; j < COUNT; j++)
@@ -132,7 +132,7 @@ struct section {
 	size_t bytes;
 };
 
-/* The n-th section behind the recipe. */
+/* Returns section number n after the recipe. */
 static struct section section_at(uint8_t *bytes, size_t n, unsigned which)
 {
 	struct section sections[64];
@@ -164,7 +164,8 @@ static void set_versions(struct run *run, uint64_t version)
 	}
 }
 
-/* operation, section, place in it, a number of one byte that is moved up and added to. */
+/* A change has four bytes: operation, section, offset in it, and a one-byte number that is shifted
+ * and added to. */
 static void apply(struct run *run, const uint8_t *change)
 {
 	const struct section s = section_at(run->bytes, run->original->n, change[1]);
@@ -190,7 +191,7 @@ static void apply(struct run *run, const uint8_t *change)
 	}
 }
 
-/* LATEST and the file are as a rank would have left them that meant what is in it. */
+/* Writes LATEST and the file as a rank would that intended this content. */
 static void place_files(struct run *run)
 {
 	struct checkpoint_sum sum = { run->original->n, reseal(run->bytes, run->original->n) };
@@ -218,7 +219,7 @@ static void drop_files(const struct run *run)
 
 /* ---- restoring ------------------------------------------------------------- */
 
-/* Sections of what was restored, saved again, are those of the file. */
+/* After a restore, saving must write the sections of the file again. */
 static void expect_same_state(sluice_model *model, const struct run *run)
 {
 	static uint8_t again[SCRATCH_FILE];

@@ -18,7 +18,7 @@
 
 enum { BLOCK = 256, GRID = 1024, KEY_BITS = 31 };
 
-/* keys and positions, and then as many of each for results. */
+/* keys and positions, followed by as many of each for results */
 struct rivals {
 	size_t n, k;
 	uint32_t *memory;
@@ -102,7 +102,7 @@ static int rivals_topk(struct rivals *r, float *residual, const float *grad, voi
 }
 #endif
 
-/* The most that one of them needs. */
+/* Returns the most scratch memory that any of them needs. */
 static int measure_scratch(struct rivals *r)
 {
 	size_t bytes = 0;

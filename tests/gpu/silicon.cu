@@ -35,7 +35,7 @@ static double seconds()
 	return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* A check returns "" if it holds, "skipped: ..." or what is wrong. */
+/* A check returns "" if it passed, otherwise "skipped: ..." or the error. */
 static void check(const char *name, const std::function<std::string()> &holds)
 {
 	const std::string said = holds();
@@ -115,7 +115,7 @@ static std::string enqueue(trial &t, cudaStream_t stream)
 	return "";
 }
 
-/* The largest magnitudes, and of equal ones the first. */
+/* The expected selection has the largest magnitudes, and among equal ones the first. */
 static std::string compare(trial &t, cudaStream_t stream)
 {
 	std::vector<uint32_t> index(K), order(N);
@@ -253,7 +253,7 @@ __global__ static void spin(const volatile uint32_t *go)
 		__nanosleep(1000);
 }
 
-/* The other kernel stands for one that waits for a peer, which waits for this push. */
+/* The other kernel represents one that waits for a peer that waits for this push. */
 static std::string spinning_kernel()
 {
 	const uint32_t n = 100000, room = 1 << 20;
@@ -295,7 +295,7 @@ static std::string spinning_kernel()
 	push.settle = 1;
 	push.parts = &part;
 	spin<<<1, 1, 0, other>>>(go);
-	/* If a call waits for the other kernel, somebody must let that end. */
+	/* If a call waits for the other kernel, another thread must end that kernel. */
 	bool done = false;
 	std::thread watch([&] {
 		for (double until = seconds() + SPIN_LIMIT_S; !done && seconds() < until;)
@@ -353,7 +353,7 @@ static std::string managed_memory()
 	return found == 1 ? "" : "find() returned " + std::to_string(found);
 }
 
-/* In a process of its own, before anything else uses CUDA. */
+/* Runs in a separate process, before anything else uses CUDA. */
 static std::string no_context()
 {
 	void *driver = dlopen("libcuda.so.1", RTLD_NOW);
@@ -384,8 +384,8 @@ int main(int argc, char **argv)
 	}
 	ops = ((device_module_fn *)dlsym(module, DEVICE_MODULE_SYMBOL))();
 	kernels = ((device_kernels_fn *)dlsym(module, DEVICE_KERNELS_SYMBOL))();
-	/* Children before CUDA is used here: the first ends at once, the second runs beside the
-	 * rest. */
+	/* Forks children before this process uses CUDA. The first ends at once, the second runs
+	 * next to the other checks. */
 	pid_t child = fork();
 	if (!child) {
 		check("asking about host memory makes no context", no_context);

@@ -108,7 +108,7 @@ static void measure_copy(float *to, const float *from, size_t n)
 	row("copy", n, 1, ms, 8.0 * n);
 }
 
-/* residual += grad and top-k as a row, 12 bytes a coordinate. */
+/* Prints a row for residual += grad and top-k, with 12 bytes per coordinate. */
 static double select(const char *what, struct device_selector *s, float *residual,
 		     const float *pool, size_t n, size_t k, int forget)
 {
@@ -130,8 +130,8 @@ static double select(const char *what, struct device_selector *s, float *residua
 	return ms;
 }
 
-/* The same after momentum and clipping: the gradient is read twice, residual and momentum are read
- * and written, and the sum is read again. */
+/* Prints the same after momentum and clipping: the gradient is read twice, residual and momentum
+ * are read and written, and the sum is read again. */
 static void fold(struct device_selector *s, float *residual, const float *pool, size_t n, size_t k)
 {
 	float *velocity = (float *)device_memory(n * 4);
@@ -156,8 +156,8 @@ static void fold(struct device_selector *s, float *residual, const float *pool, 
 	cudaFree(velocity);
 }
 
-/* gaussiank and a draw of the same density, whose bytes are those of one sweep; their further
- * passes show as time. */
+/* Prints gaussiank and a draw of the same density, counting the bytes of one sweep. Further passes
+ * only show in the time. */
 static void approximate(struct device_selector *s, float *residual, const float *pool, size_t n,
 			size_t k)
 {
@@ -186,7 +186,7 @@ static void approximate(struct device_selector *s, float *residual, const float 
 	}
 }
 
-/* The selected lists, packed and applied: bytes that must be read and written. */
+/* Prints packing and applying the selected lists, counting bytes that must be read and written. */
 static void messages(struct device_selector *s, float *vector, size_t n, size_t k)
 {
 	std::vector<uint32_t> index(k);
@@ -226,7 +226,7 @@ static void messages(struct device_selector *s, float *vector, size_t n, size_t 
 	few.block = 512;
 	ms = median_ms([&](int) { need(!kernels->quantize(s, &few, stream), "quantize"); });
 	row("quantize, uniform(4,512)", n, (double)k / n, ms, 16.5 * got.n);
-	/* a sector of 32 bytes is read and written an entry */
+	/* each entry reads and writes a sector of 32 bytes */
 	struct device_shape shape = {};
 	struct device_compressor *c;
 	uint32_t *landed;
@@ -244,7 +244,7 @@ static void messages(struct device_selector *s, float *vector, size_t n, size_t 
 	need(!ops->open(&shape, &c), "compressor");
 	ms = median_ms([&](int) { need(!ops->apply(c, &call, stream), "apply"); });
 	row("apply, lists on the device", n, (double)k / n, ms, 72.0 * got.n);
-	/* as the pull does it */
+	/* as in a pull */
 	need(!ops->land(c, (uint32_t)got.n, &landed, &landed_values, stream), "land");
 	std::copy(index.begin(), index.begin() + got.n, landed);
 	std::copy(value.begin(), value.begin() + got.n, landed_values);
@@ -278,7 +278,7 @@ static void sketches(const float *x, size_t n)
 
 extern "C" const struct rivals_ops *sluice_bench_rivals(void);
 
-/* One of the rivals' selections, each with the addition; bytes: what is counted a coordinate. */
+/* Prints another program's selection with the addition. bytes: counted per coordinate. */
 static void rival(const char *what, bool sorts, const float *x, float *residual, size_t n, size_t k,
 		  double bytes, double ours)
 {
@@ -298,12 +298,12 @@ static void rival(const char *what, bool sorts, const float *x, float *residual,
 	rivals->close(&r);
 }
 
-/* A whole push, settled, with its payloads in device memory, beside the selection alone. k 0: of
- * all coordinates, beside the copy. */
+/* Prints a whole push with settling and payloads in device memory, next to the selection alone. k
+ * 0: a push of all coordinates, next to the copy. */
 static void push(float *residual, const float *pool, size_t n, size_t k, double beside_ms)
 {
 	for (uint32_t parts = 1; parts <= 64; parts *= 8) {
-		/* Positions and values of all that a part may have, and its bitmap at most. */
+		/* Allocates the most for positions and values of a part, and for its bitmap. */
 		const size_t room = k ? (2 * k / parts + 1024) * 8 / 64 * 64 +
 						    n / parts / 8 / 64 * 64 + 4096 :
 					(n / parts + 64) * 4 / 64 * 64;
@@ -338,7 +338,7 @@ static void push(float *residual, const float *pool, size_t n, size_t k, double 
 		cudaMemsetAsync(residual, 0, n * 4, stream);
 		double ms = median_ms([&](int i) {
 			call.select.grad = pool + i % SHIFTS * SHIFT;
-			/* The last push is over: the event after it was waited for. */
+			/* The event after the last push was waited for, so that push has ended. */
 			need(!ops->push(c, &call, stream), "push");
 		});
 		need(!ops->pushed(c, &got, sent.data(), stream), "push");

@@ -47,7 +47,8 @@ static int is_receive(const void *context)
 	return o >= receives && o < receives + RECEIVES;
 }
 
-/* Drives what is under way. Whether the current operation has ended, and how, is in *out. */
+/* Advances pending operations. Returns 1 if the current operation has ended, with its result in
+ * *out. */
 static int current_ended(struct ofi_completion *out)
 {
 	if (!ofi_fabric_poll(fabric, out, 1) || !out->context)
@@ -56,8 +57,8 @@ static int current_ended(struct ofi_completion *out)
 	return out->context == &current;
 }
 
-/* Posts until libfabric takes it, as the first one connects, and waits for its end: how it ended is
- * in *out. Without an end the operation would be in the way of the next one. */
+/* Posts until libfabric accepts it (the first post connects), and waits for its end. *out receives
+ * the result. An operation that does not end would delay the next one. */
 static void perform(ssize_t (*post)(struct ofi_fabric *f, const struct ofi_piece *piece),
 		    const struct ofi_piece *piece, const char *what, struct ofi_completion *out)
 {
@@ -108,7 +109,8 @@ static int put(fi_addr_t to, uint64_t key, uint64_t address, uint64_t data)
 	return !c.error;
 }
 
-/* The last message is said after the puts: whoever refused them still listens. */
+/* The last message is sent after the puts, to test whether a rank that refused them still
+ * listens. */
 static void visit(fi_addr_t to, const uint8_t *messages, size_t n_messages, int puts)
 {
 	for (size_t i = 0; i + 1 < n_messages; i++)
@@ -118,7 +120,8 @@ static void visit(fi_addr_t to, const uint8_t *messages, size_t n_messages, int 
 
 		if (auth_random(guess, sizeof(guess)))
 			give_up("a guess", sluice_last_error());
-		*(put(to, i % 2 ? guess[0] : (uint64_t)i / 2, /* as providers number them */
+		*(put(to, i % 2 ? guess[0] : (uint64_t)i / 2, /* keys are guessed as providers
+								 number them */
 		      guess[1] >> (i % 64), guess[2]) ?
 			  &accepted :
 			  &refused) += 1;
@@ -126,7 +129,7 @@ static void visit(fi_addr_t to, const uint8_t *messages, size_t n_messages, int 
 	say(to, messages + (n_messages - 1) * OFI_FRAME_BYTES);
 }
 
-/* Puts to memory of this process, which the right key alone may reach. */
+/* Puts to memory of this process, which only the right key can reach. */
 static void try_at_home(void)
 {
 	static uint8_t memory[PUT_BYTES];

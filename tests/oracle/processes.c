@@ -19,7 +19,7 @@ struct cases {
 struct one_case {
 	uint32_t ranks, count, shards;
 	const char *recipe;
-	const unsigned char *start, *gradients, *expected; /* floats, perhaps not aligned */
+	const unsigned char *start, *gradients, *expected; /* floats, which may be unaligned */
 };
 
 static const char *path;
@@ -29,7 +29,7 @@ static uint32_t word(const unsigned char *from)
 	return from[0] | (uint32_t)from[1] << 8 | (uint32_t)from[2] << 16 | (uint32_t)from[3] << 24;
 }
 
-/* floats[0 .. n) from place `at` on of a vector of little-endian ones. */
+/* Copies elements at .. at + n - 1 of a vector of little-endian floats. */
 static void floats(const unsigned char *vector, size_t at, size_t n, float *out)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -39,7 +39,7 @@ static void floats(const unsigned char *vector, size_t at, size_t n, float *out)
 	}
 }
 
-/* Where the case after this one begins. */
+/* Returns the beginning of the next case. */
 static const unsigned char *case_at(const struct cases *all, const unsigned char *at,
 				    struct one_case *out)
 {
@@ -119,7 +119,7 @@ static void train(const struct cases *all, const struct one_case *c, sluice_job 
 	free(expected);
 }
 
-/* All cases of so many ranks, in one job. */
+/* Runs all cases with this number of ranks in one job. */
 static int train_all(int rank, void *argument)
 {
 	const struct cases *all = argument;

@@ -13,7 +13,7 @@ struct running {
 	sluice_model **models; /* by rank */
 	FILE *curve;
 	uint64_t start_ns;
-	struct counters so_far; /* with curve: of all workers */
+	struct counters so_far; /* with curve: sums over all workers */
 };
 
 int recipe_offered(const char *recipe, char *why, size_t cap)
@@ -46,8 +46,8 @@ int step_push_pull(struct seat *seat)
 
 /* ---- curves ---------------------------------------------------------------- */
 
-/* Seconds a step took so far, on average; ranks of a simulation wait while others have their
- * turn. */
+/* Returns the mean seconds per step so far, divided by the number of ranks, because the ranks of a
+ * simulation take turns. */
 static double share_of_step(uint64_t ns, const sluice_model_stats *stats)
 {
 	return (double)ns / 1e9 / (double)stats->steps;
@@ -148,7 +148,7 @@ static int work(struct running *r, struct seat *seat)
 	return rc ? rc : collect(seat, r->out);
 }
 
-/* Ranks do not run at the same time: they may write to one outcome. */
+/* Only one rank runs at a time, so all may write to the same outcome. */
 static int rank_main(sluice_job *job, void *context)
 {
 	struct running *r = context;

@@ -10,13 +10,13 @@ struct trace {
 	const struct descent *descent;
 	double first_gap;
 	uint64_t done, stop;
-	/* By step, since a worker may be one ahead of the one that sees the end; by worker, for
-	 * differences. */
+	/* Arrays by step, because a worker may be one step ahead of the worker that detects the
+	 * end; and by worker, for differences. */
 	uint64_t *uploads, *bytes;
 	uint64_t elements_before[MOST_WORKERS], bytes_before[MOST_WORKERS];
 };
 
-/* The rule of the server knows each worker's smoothness; a gradient that is not wanted is not
+/* The server's rule knows each worker's smoothness. A gradient that is not wanted is not
  * computed. */
 static int push_if_wanted(struct seat *seat)
 {

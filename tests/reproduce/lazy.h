@@ -10,19 +10,21 @@ struct descent {
 	const struct problem *problem;
 	const char *recipe;
 	int workers;
-	double optimum, smoothness; /* of the problem; the rate is 1 / smoothness */
+	double optimum, smoothness; /* constants of the problem; the rate is 1 / smoothness */
 	uint64_t most_steps;
 	const char *figure;          /* or NULL */
-	const double *smoothness_of; /* each worker's part, for rules that need it; or NULL */
+	const double *smoothness_of; /* smoothness of each worker's part, for rules that need it,
+					or NULL */
 };
 
 struct reached {
 	uint64_t steps;            /* 0: never */
-	uint64_t uploads;          /* pushes with elements in them, of all workers */
-	double payload_bits, bits; /* of all pushes, without and with headers */
+	uint64_t uploads;          /* number of pushes with elements, of all workers */
+	double payload_bits, bits; /* bits of all pushes, without and with headers */
 };
 
-/* Until f - f* <= 1e-6 (f_0 - f*). A row without a verdict follows where it returns not 0. */
+/* Trains until f - f* <= 1e-6 (f_0 - f*). If it does not return 0, a row without a verdict
+ * follows. */
 int descend(struct page *page, const struct descent *d, struct reached *reached,
 	    struct outcome *out);
 #endif

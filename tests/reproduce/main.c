@@ -19,7 +19,7 @@ enum { SECTIONS_MOST = 32, PARTS = 3 };
 
 struct part {
 	pid_t pid;
-	FILE *file; /* its rows, runs and text, each ended by a zero byte */
+	FILE *file; /* rows, runs and text, each followed by a zero byte */
 	char *text[PARTS];
 	int status;
 	double seconds;
@@ -42,13 +42,14 @@ static const char usage[] =
 	"Exit status: 0, 1 if a criterion failed or the page could not be written, 2 for wrong "
 	"options.\n";
 
-/* Warnings of the guard against divergence, in this section. */
+/* Warnings of the guard against divergence in this section. */
 static struct {
 	atomic_int n;
 	char first[400];
 } guard;
 
-/* A run's row states why it ended; hundreds of ranks that log the same would hide it. */
+/* The row of a run has the reason why it ended. The same log line from hundreds of ranks would hide
+ * it. */
 static void listen(int level, const char *line, void *context)
 {
 	const char *warning = strstr(line, ": the training ");
@@ -59,7 +60,7 @@ static void listen(int level, const char *line, void *context)
 		snprintf(guard.first, sizeof(guard.first), "%s", warning + 2);
 }
 
-/* The guard must be silent: every run trains as it should. */
+/* Fails if the guard has warned, because every run should converge. */
 static void judge_guard(struct page *page)
 {
 	static const struct claim silent = { "guard=warn",
@@ -101,7 +102,7 @@ static int start_section(const struct section *s, const struct options *options,
 	return 0;
 }
 
-/* The three texts of a section that ended. */
+/* Reads the three texts of a section that has ended. */
 static void read_part(struct part *part)
 {
 	size_t capacity = 0;
@@ -237,7 +238,8 @@ static int write_page(const char *path, const struct section **wanted, size_t n,
 	return 0;
 }
 
-/* Is the number in the list N,N,...; an empty list has all. -1: the list is wrong. */
+/* Returns 1 if the number is in the list N,N,... or the list is empty, and -1 if the list is
+ * invalid. */
 static int listed(const char *list, int number)
 {
 	while (list && *list) {

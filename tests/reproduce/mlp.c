@@ -24,12 +24,13 @@ struct network {
 	uint32_t batch;
 	float *pixels; /* TRAIN + TEST rows */
 	uint8_t *label;
-	float *x, *h, *z, *back; /* of a batch */
+	float *x, *h, *z, *back; /* memory for a batch */
 };
 
 /* ---- pictures -------------------------------------------------------------- */
 
-/* White noise, averaged over the five points of a cross on a torus, scaled to a maximum of 1. */
+/* Makes white noise, averaged over the five points of a cross on a torus and scaled to a maximum of
+ * 1. */
 static void smooth_noise(unsigned owner, uint64_t number, float *out)
 {
 	const struct random_stream s = draw_stream(DRAW_SMOOTH, 1, owner, number);
@@ -112,7 +113,8 @@ static void start(const struct problem *p, unsigned seed, float *x)
 		x[at.weights_out + i] *= 0.2f;
 }
 
-/* Rows x: rows x PIXELS. h becomes the hidden layer, z the logits. */
+/* Computes the layers for x, which has `rows` rows of PIXELS. h receives the hidden layer, z the
+ * logits. */
 static void forward(const struct network *n, const float *w, int rows, const float *x, float *h,
 		    float *z)
 {
@@ -131,7 +133,7 @@ static void forward(const struct network *n, const float *w, int rows, const flo
 		    w + at.weights_out, CLASSES, 1, z, CLASSES);
 }
 
-/* z of a row becomes softmax(z) - (1 at label), times factor. */
+/* Replaces a row z by (softmax(z) - (1 at label)) * factor. */
 static void softmax_slope(float *z, int label, float factor)
 {
 	float largest = z[0], sum = 0;
@@ -256,7 +258,7 @@ static double accuracy(const struct problem *p, const float *x)
 	return judge(p, x, TRAIN, TEST).correct;
 }
 
-/* OpenBLAS has one; other libraries are told by their own variables. */
+/* Only OpenBLAS has this function. Other libraries read variables. */
 extern void openblas_set_num_threads(int threads) __attribute__((weak));
 
 struct problem mlp_problem(size_t hidden, uint32_t batch)

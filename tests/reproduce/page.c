@@ -145,7 +145,7 @@ void page_curve(struct page *page, struct run *run, const char *figure, const ch
 	run->curve_every = every;
 }
 
-/* figures.sh draws it, and finds the title in the page. */
+/* figures.sh draws the figure, and finds the title in the page. */
 void page_figure(struct page *page, const char *figure, const char *title)
 {
 	if (page->options.figures && !page->options.quick)

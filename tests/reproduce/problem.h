@@ -7,7 +7,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Names a batch. */
+/* Identifies a batch. */
 struct sample {
 	unsigned seed;
 	int worker, workers;
@@ -18,17 +18,18 @@ struct problem {
 	const char *name;
 	size_t count;
 	void (*start)(const struct problem *p, unsigned seed, float *x);
-	/* grad[0..count): of the mean over the worker's batch. */
+	/* Writes the gradient of the mean over the worker's batch to grad[0..count). */
 	void (*gradient)(const struct problem *p, const float *x, const struct sample *sample,
 			 float *grad);
-	/* Over all data, in double precision at the float32 parameters. */
+	/* Returns the objective over all data, in double precision at the float32 parameters. */
 	double (*objective)(const struct problem *p, const float *x);
 	double (*accuracy)(const struct problem *p,
 			   const float *x); /* share of test rows; may be NULL */
 	void *data;
 };
 
-/* The worker's part of n rows: contiguous and equal but for one row. */
+/* Returns the beginning of a worker's part of n rows. Parts are contiguous and differ by at most
+ * one row. */
 static inline uint32_t part_begin(uint32_t n, int worker, int workers)
 {
 	return (uint32_t)((uint64_t)n * (uint64_t)worker / (uint64_t)workers);
@@ -47,21 +48,21 @@ struct rows {
 struct regression {
 	const struct rows *rows;
 	double lambda;
-	uint32_t batch; /* rows drawn with replacement; 0: all of the worker's part */
+	uint32_t batch; /* number of rows drawn with replacement; 0: the worker's whole part */
 	int squared;
 	double *scratch; /* features */
 };
-/* Problem over the rows, starting at 0. The memory lives as long as the process. */
+/* A problem over the rows, starting at 0. Its memory exists until the process ends. */
 struct problem logistic_problem(const char *name, const struct rows *rows, double lambda,
 				uint32_t batch);
 struct problem linear_problem(const char *name, const struct rows *rows);
-/* The minimum of the objective, by Newton steps (each solved by conjugate gradients). Needs a
- * unique one. point[0..features) may be NULL. */
+/* Returns the minimum of the objective, by Newton steps that conjugate gradients solve. The minimum
+ * must be unique. point[0..features) may be NULL. */
 double regression_optimum(const struct problem *p, double *point);
-/* The smoothness of the part of a worker (workers = 1: of all): the largest eigenvalue of X'X / n,
- * a quarter of it for the logistic loss, plus lambda. */
+/* Returns the smoothness of a worker's part (workers = 1: of all rows): the largest eigenvalue of
+ * X'X / n, or a quarter of it for the logistic loss, plus lambda. */
 double regression_smoothness(const struct problem *p, int worker, int workers);
-/* Rows in that order; normalised: each to length 1. */
+/* Returns the rows in this order; normalised: each scaled to length 1. */
 struct rows rows_ordered(const struct rows *from, const uint32_t *order, uint32_t n,
 			 int normalised);
 
@@ -69,10 +70,10 @@ struct rows rows_ordered(const struct rows *from, const uint32_t *order, uint32_
 
 /* Reads the file (LIBSVM text, plain or gzip) and shuffles its rows. 0, or -1 with why[]. */
 int a9a_rows(const char *path, struct rows *out, char *why, size_t cap);
-/* Synthetic sparse rows with heavy-tailed gradients: 10000 features, 8000 rows. */
+/* Returns synthetic sparse rows with heavy-tailed gradients: 10000 features, 8000 rows. */
 struct rows text_rows(void);
-/* 50 rows of 50 features for each worker, scaled so that the sum of the worker's losses (logistic
- * or linear) has smoothness (1.3^worker + 1)^2, or 4 if all are alike. */
+/* Returns 50 rows of 50 features for each worker. They are scaled so that the sum of the worker's
+ * losses (logistic or linear) has smoothness (1.3^worker + 1)^2, or 4 if all are alike. */
 struct rows graded_rows(int workers, int alike, int squared);
 
 /* ---- mlp.c: 784 inputs, one hidden layer of ReLU, 10 classes; generated pictures ---- */

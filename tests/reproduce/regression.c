@@ -16,7 +16,7 @@ static double product(const struct rows *r, uint32_t row, const float *w)
 	return sum;
 }
 
-/* Loss of a row at z = w.x, and its first two derivatives by z. */
+/* The loss of a row at z = w.x, and its first two derivatives with respect to z. */
 struct bend {
 	double loss, slope, curvature;
 };
@@ -118,8 +118,8 @@ static double double_product(const struct rows *r, uint32_t row, const double *w
 	return sum;
 }
 
-/* out = (mean of weight x x' over rows begin .. end-1, plus lambda) v; no weights: the largest
- * there are. */
+/* out = (mean of weight x x' over rows begin .. end-1, plus lambda) v. Without weights, the largest
+ * possible weights are used. */
 static void curvature(const struct regression *l, const double *weight, uint32_t begin,
 		      uint32_t end, const double *v, double *out)
 {
@@ -161,7 +161,7 @@ static void newton_step(const struct regression *l, const double *weight, const 
 	}
 }
 
-/* Gradient, curvature weights and value at w. */
+/* Computes gradient, curvature weights and value at w. */
 static double expand(const struct regression *l, const double *w, double *grad, double *weight)
 {
 	const struct rows *r = l->rows;

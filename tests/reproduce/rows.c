@@ -54,7 +54,7 @@ static int compare_doubles(const void *a, const void *b)
 	return (left > right) - (left < right);
 }
 
-/* The word below whose cumulative weight the uniform number lies. */
+/* Returns the word whose cumulative weight first exceeds the uniform number. */
 static uint32_t word_at(const double *cumulative, double u)
 {
 	uint32_t low = 0, high = WORDS - 1;
@@ -91,7 +91,7 @@ static void draw_text(const double *cumulative, uint32_t row, struct rows *r)
 	r->start[row + 1] = n;
 }
 
-/* Labels by a hidden model whose logits are centred at their median. */
+/* Draws labels by a hidden model whose logits are centred at their median. */
 static void draw_labels(struct rows *r)
 {
 	const struct random_stream s = draw_stream(DRAW_WEIGHTS, 1, 0, 0);

@@ -6,10 +6,10 @@
 enum { WORKERS = 8 };
 
 struct trained {
-	double loss, accuracy, volume; /* bytes up, of full communication */
+	double loss, accuracy, volume; /* volume: bytes up, as a share of full communication */
 };
 
-/* A step of its own, then a part of the parameters becomes the mean over the workers. */
+/* Makes a local step. Then a part of the parameters becomes the mean over the workers. */
 static int step_and_average(struct seat *seat)
 {
 	seat_gradient(seat, seat->x, seat->grad);

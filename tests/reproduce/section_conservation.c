@@ -13,15 +13,15 @@
 
 enum { D = 200, WORKERS = 4 };
 
-/* Ranks do not run at the same time: all write here. */
+/* Only one rank runs at a time, so all write here. */
 struct ledger {
 	const struct run *run;
 	float start[D];
 	float residual[WORKERS][D];
 	double moved[WORKERS][D],
-		size[WORKERS][D]; /* sums of rate x gradient and of its magnitude */
-	double worst;             /* deviation / (1e-6 of what moved) */
-	int lighter;              /* something was sent that is lighter than something kept */
+		size[WORKERS][D]; /* sums of rate x gradient, and of its magnitude */
+	double worst;             /* deviation / (1e-6 of the moved amount) */
+	int lighter;              /* 1: something sent is lighter than something kept */
 };
 
 static void noisy(const struct problem *p, const float *x, const struct sample *at, float *grad)
@@ -41,7 +41,7 @@ static void somewhere(const struct problem *p, unsigned seed, float *x)
 	draw_normals(&s, p->count, x);
 }
 
-/* What the shard holds back of coordinate j. */
+/* Returns what the shard keeps back of coordinate j. */
 static double held_back(const sluice_model *server, size_t j)
 {
 	for (uint32_t s = 0; s < server->n_own; s++) {
@@ -70,7 +70,7 @@ static void compare(struct ledger *book, const struct seat *seat)
 	}
 }
 
-/* What was sent is at least as heavy as what stays. */
+/* Returns 1 if everything sent is at least as heavy as everything that stays. */
 static int heaviest_first(const struct seat *seat)
 {
 	size_t bytes;
@@ -91,7 +91,7 @@ static int heaviest_first(const struct seat *seat)
 	return least >= most;
 }
 
-/* Noise is part of the gradient: what the push drew is drawn again. */
+/* Noise is part of the gradient, so the noise of the push is drawn again. */
 static void draw_noise(const struct seat *seat, float noise[D])
 {
 	const struct recipe *recipe = &seat->model->recipe;
@@ -140,7 +140,7 @@ static void conserve(struct page *page, const char *method, const char *recipe, 
 	const struct problem p = {
 		.name = "noisy quadratic", .count = D, .start = somewhere, .gradient = noisy
 	};
-	/* A decaying rate: each residual keeps the one at which it arose. */
+	/* With a decaying rate, each residual keeps the rate at which it arose. */
 	struct run run = { .label = method,
 			   .problem = &p,
 			   .recipe = recipe,
@@ -178,7 +178,7 @@ static void conserve(struct page *page, const char *method, const char *recipe, 
 /* ---- right on average ------------------------------------------------------ */
 
 struct draws {
-	double sum[D], off2; /* of what came back; sum of |Q - g|^2 */
+	double sum[D], off2; /* sum of the received values; sum of |Q - g|^2 */
 	float first[D];
 };
 
@@ -202,7 +202,8 @@ static int push_again(struct seat *seat)
 	return rc;
 }
 
-/* The mean of n draws is off by the deviation of one over √n; three times that is allowed. */
+/* The mean of n draws differs by the deviation of one draw divided by √n. Three times that is
+ * allowed. */
 static void average(struct page *page, const char *method, const char *recipe)
 {
 	const struct claim claim = { method, "right on average",

@@ -8,7 +8,7 @@
 enum { D = 100, WORKERS = 4, LAST = 500 };
 static const double rate = 0.2, alpha = 0.1;
 
-/* Mean of f over the last steps, at worker 0. */
+/* Adds f of the last steps, on worker 0, for its mean. */
 static int add_tail(struct seat *seat)
 {
 	double *sum = seat->run->context;
@@ -19,7 +19,7 @@ static int add_tail(struct seat *seat)
 	return 0;
 }
 
-/* storm: the gradient of the same sample one step ago too. */
+/* storm also needs the gradient of the same sample at the previous point. */
 static int step_pair(struct seat *seat)
 {
 	float point[D], before[D];
@@ -54,17 +54,17 @@ static int measure(struct page *page, const struct problem *p, const char *label
 
 /* ---- the errors cancel ----------------------------------------------------- */
 
-/* Ranks do not run at the same time: all write here. */
+/* Only one rank runs at a time, so all write here. */
 struct ledger {
-	double grad[D], error[D]; /* of this step: sums over the workers */
+	double grad[D], error[D]; /* sums of this step over the workers */
 	double average[D], moved[D],
-		size[D]; /* uncompressed: v, sum of rate x v and of its magnitude */
-	double worst;    /* deviation / (1e-6 of what moved) */
+		size[D]; /* without compression: v, sum of rate x v and of its magnitude */
+	double worst;    /* deviation / (1e-6 of the moved amount) */
 };
 
 static void compare(struct ledger *book, const struct seat *seat)
 {
-	const double share = seat->step ? alpha : 1; /* of the step */
+	const double share = seat->step ? alpha : 1; /* share of this step */
 
 	for (size_t j = 0; j < D; j++) {
 		book->average[j] = (1 - share) * book->average[j] + share * book->grad[j] / WORKERS;

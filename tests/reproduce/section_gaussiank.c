@@ -48,7 +48,7 @@ static void shaped(const struct problem *p, const float *x, const struct sample 
 				  magnitude(shape, &s, j));
 }
 
-/* The share of |u|^2 that one push leaves in the residual. */
+/* Adds the share of |u|^2 that one push leaves in the residual. */
 static int push_once(struct seat *seat)
 {
 	sluice_model_stats stats = { .size = sizeof stats };

@@ -9,7 +9,7 @@
 
 enum { WORKERS = 16, D = 100000, STEPS = 12 };
 
-/* Squared exponentials of a scale that grows with the worker's number. */
+/* Squared exponentials whose scale grows with the worker's number. */
 static void scaled(const struct problem *p, const float *x, const struct sample *at, float *grad)
 {
 	const struct random_stream s = draw_stream(DRAW_SHAPE, 8, (unsigned)at->worker, 0);
@@ -23,7 +23,8 @@ static void scaled(const struct problem *p, const float *x, const struct sample 
 }
 
 struct last_push {
-	uint64_t before[WORKERS], sent[WORKERS]; /* elements, of the steps so far and of the last */
+	uint64_t before[WORKERS], sent[WORKERS]; /* elements of earlier steps, and of the last
+						    one */
 };
 
 static int count_last(struct seat *seat)
@@ -44,7 +45,7 @@ static int descending(const void *a, const void *b)
 	return (left < right) - (left > right);
 }
 
-/* The share of all workers' energy that is in the sent[w] largest coordinates of each. */
+/* Returns the share of the energy of all workers in the sent[w] largest coordinates of each. */
 static double energy_captured(const struct problem *p, const uint64_t sent[WORKERS])
 {
 	float *grad = zeroed(p->count, sizeof *grad);

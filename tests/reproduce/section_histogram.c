@@ -9,7 +9,7 @@
 #include <math.h>
 #include <string.h>
 
-/* ---- a histogram with few pieces, one sample a server ---------------------- */
+/* ---- a histogram with few pieces, one sample per server -------------------- */
 
 enum { N = 65536, PIECES = 8 };
 
@@ -22,7 +22,7 @@ static double l1(const double *a, const double *b, size_t n)
 	return sum;
 }
 
-/* p: flat on pieces with random ends and masses. */
+/* Makes p flat on pieces with random ends and masses. */
 static void draw_pieces(double *p)
 {
 	const struct random_stream s = draw_stream(DRAW_SHAPE, 5, 0, 0);
@@ -64,7 +64,7 @@ static void draw_samples(const double *p, unsigned owner, size_t n, uint32_t *sa
 	free(cumulative);
 }
 
-/* Both phases; l1 of the error, and what was sent. */
+/* Runs both phases. Returns the l1 error, and the bits that were sent. */
 static double learn_pieces(const double *p, double epsilon, double *bits, size_t *servers,
 			   double *naive)
 {
@@ -122,11 +122,11 @@ static void pieces(struct page *page)
 	free(p);
 }
 
-/* ---- magnitudes of gradients, many samples a server ------------------------ */
+/* ---- magnitudes of gradients, many samples per server ---------------------- */
 
 enum { WORKERS = 16, EACH = 100000, BINS_MOST = 512, ROOM = 4096 };
 
-/* Squared exponential, of a scale that grows with the worker's number. */
+/* Squared exponentials whose scale grows with the worker's number. */
 static void draw_gradient(int worker, uint64_t draw, float *out)
 {
 	const struct random_stream s = draw_stream(DRAW_SHAPE, 7, (unsigned)worker, draw);
@@ -140,16 +140,16 @@ static void draw_gradient(int worker, uint64_t draw, float *out)
 
 struct census {
 	int bits;      /* a count */
-	uint64_t draw; /* of the gradients */
+	uint64_t draw; /* number of the gradients' draw */
 	double share;
-	size_t bytes, most_bytes; /* of the workers' messages of exponents: sum, longest */
+	size_t bytes, most_bytes; /* total and largest size of the workers' messages of exponents */
 	uint64_t merged[BINS_MOST], exact[BINS_MOST];
-	uint64_t above; /* the threshold of `share`, over all workers */
+	uint64_t above; /* number of coordinates above the threshold of `share`, over all workers */
 	float threshold;
 	char why[256];
 };
 
-/* A message of a worker, behind its length. */
+/* The message of a worker, after its length. */
 struct letter {
 	uint8_t bytes[SLUICE_GATHER_MAX];
 };
@@ -177,7 +177,7 @@ static void add_counts(const sluice_histogram *h, uint64_t *sum)
 		sum[b] += h->count[b];
 }
 
-/* Bins of one power of two each: worker 0 merges all messages. */
+/* Uses bins of one power of two each. Worker 0 merges all messages. */
 static int exponents(sluice_job *job, struct census *c, const float *a, struct letter *all)
 {
 	sluice_histogram *h = NULL, *sum = NULL;

@@ -21,7 +21,7 @@ static void table_head(struct page *page, const char *what)
 		what);
 }
 
-/* Infinite where it did not get there. */
+/* Returns infinity if a run did not reach the target. */
 static double ratio_of_steps(const struct reached *r, const struct reached *all)
 {
 	return r->steps ? (double)r->steps / (double)all->steps : INFINITY;
@@ -59,7 +59,7 @@ static struct rows sorted_rows(const struct rows *from)
 	return sorted;
 }
 
-/* The first 10000 rows, as they are and by label. */
+/* Reads the first 10000 rows, in their order and sorted by label. */
 static int a9a_parts(struct page *page, struct rows parts[DATA], const struct claim *claim)
 {
 	struct rows all;
@@ -90,7 +90,7 @@ static struct descent descent_of(const struct problem *p, int workers, const cha
 				 NULL };
 }
 
-/* Runs the recipes one after the other; returns how many ran. */
+/* Runs the recipes one after the other. Returns how many succeeded. */
 static int descend_all(struct page *page, const struct problem *p, int workers, const char *data,
 		       const char *const *labels, const char *const *recipes, int n,
 		       struct reached *reached, struct outcome *out)

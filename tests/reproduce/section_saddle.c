@@ -6,7 +6,7 @@
 
 enum { D = 100, SEEDS = 3 };
 
-/* When the function fell below what only the minimum has, and what was sent until then. */
+/* When the function fell below a value that only the minimum has, and what was sent until then. */
 struct escape {
 	uint64_t step, elements; /* step 0: never */
 	uint64_t stop;
@@ -32,7 +32,7 @@ struct trial {
 	const char *label, *up, *memory, *signal;
 };
 
-/* Mean steps and elements over the seeds that escaped; returns how many did, or -1. */
+/* Means of steps and elements over the seeds that escaped. Returns how many did, or -1. */
 static int try_it(struct page *page, const struct problem *p, const struct trial *t, double *steps,
 		  double *elements, struct outcome *out)
 {

@@ -8,11 +8,11 @@
 
 enum { WARMUP = 10, K = 250, MOST_WORKERS = 16 };
 
-/* What each worker's step moved after the warm-up, and its memory at the end. */
+/* The traffic of each worker's steps after the warm-up, and its memory at the end. */
 struct watch {
 	uint64_t up_before[MOST_WORKERS], down_before[MOST_WORKERS];
 	uint64_t up_least, up_most, down_least, down_most;
-	float *memory[MOST_WORKERS]; /* NULL: not asked for */
+	float *memory[MOST_WORKERS]; /* NULL: not requested */
 };
 
 static void widen(uint64_t value, uint64_t *least, uint64_t *most)

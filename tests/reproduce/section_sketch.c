@@ -83,7 +83,7 @@ static void planted(const struct problem *p, const float *x, const struct sample
 {
 	(void)x;
 	(void)at;
-	/* Heavy ones anywhere: 7 and the length have no common divisor. */
+	/* The large values are spread, because 7 and the length have no common divisor. */
 	for (size_t j = 0; j < p->count; j++)
 		grad[7 * j % p->count] = (float)pow((double)j + 1, -0.8);
 }

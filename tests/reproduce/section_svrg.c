@@ -21,14 +21,14 @@ static const char accelerated[] = "up=all,uniform(8) down=all,uniform(8)" ANCHOR
 
 struct training {
 	struct problem batches,
-		all; /* of the same rows: a batch's gradient, and a worker's full one */
+		all; /* gradients over the same rows: of a batch, and of a worker's full data */
 	double optimum;
-	float *before, *point; /* of the worker that runs: ranks do not run at the same time */
+	float *before, *point; /* used by the rank that runs, because ranks take turns */
 	uint64_t staleness_most, refused;
 };
 
-/* As an application does it: the full gradient where an anchor is due, else that of a batch at two
- * points. */
+/* Makes a step as an application does: the full gradient if an anchor is due, otherwise the
+ * gradient of a batch at two points. */
 static int step(struct seat *seat)
 {
 	struct training *t = seat->run->context;
@@ -47,14 +47,14 @@ static int step(struct seat *seat)
 	}
 	if (!rc)
 		rc = sluice_pull(seat->model, seat->x);
-	/* It waits meanwhile: no other rank runs. */
+	/* The server is waiting, because no other rank runs. */
 	t->staleness_most = seat->server->stats.staleness_most;
 	t->refused = seat->server->stats.refused_messages;
 	return rc;
 }
 
 struct reached {
-	double gap, bits; /* f - f*; of payload, both ways */
+	double gap, bits; /* f - f*; bits of payload in both directions */
 	struct outcome out;
 };
 

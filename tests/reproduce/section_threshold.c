@@ -7,10 +7,11 @@
 enum { WORKERS = 8 };
 
 struct point {
-	double elements, error, gap; /* elements a worker sent in all; sum of |e_i|^2; f - f* */
+	double elements, error, gap; /* elements that a worker sent in total; sum of |e_i|^2; f -
+					f* */
 };
 
-/* Adds what the residual holds after each step of each worker. */
+/* Adds the residual's content after each step of each worker. */
 static int add_error(struct seat *seat)
 {
 	sluice_model_stats stats = { .size = sizeof stats };
@@ -47,7 +48,8 @@ static int measure(struct page *page, const struct problem *p, const char *label
 	return out->rc;
 }
 
-/* log error of the line through the top-k points, at that many elements; NaN outside. */
+/* Returns the log error at this number of elements on the line through the top-k points, or NaN
+ * outside of it. */
 static double interpolated(const struct point *line, int n, double elements)
 {
 	for (int i = 0; i + 1 < n; i++)

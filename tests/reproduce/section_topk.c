@@ -10,7 +10,7 @@ enum { FIRST_COUNTED = 800 };
 static const double targets[] = { 1, 5, 10 };
 static const double least = 6100.0 / 9;
 
-/* Adds the gap of the steps that count, at worker 0. */
+/* Adds the gap of the counted steps, on worker 0. */
 static int add_gap(struct seat *seat)
 {
 	const struct problem *p = seat->run->problem;
@@ -88,7 +88,7 @@ static void counterexample(struct page *page)
 
 /* ---- the network ----------------------------------------------------------- */
 
-/* Mean size of the union of w random k-subsets of d. */
+/* Returns the mean size of the union of w random k-subsets of d. */
 static double random_union(double d, double k, int w)
 {
 	return d * (1 - pow(1 - k / d, w));

@@ -36,7 +36,7 @@ static void fixed_vector(const struct problem *p, const float *x, const struct s
 
 /* Sums over the draws. */
 struct draws {
-	double *sum;             /* of what came back */
+	double *sum;             /* sum of the received vectors */
 	double squares, length2; /* |Q|^2 over all draws; |g|^2 */
 	uint64_t n;
 };
@@ -63,7 +63,7 @@ static int push_again(struct seat *seat)
 }
 
 struct seen {
-	double ratio, bias, density; /* E|Q|^2 / |g|^2; |mean Q - g| / |g|; sent of D */
+	double ratio, bias, density; /* E|Q|^2 / |g|^2; |mean Q - g| / |g|; sent coordinates / D */
 };
 
 static int look(struct page *page, int shape, const char *recipe, uint64_t n, struct seen *seen,
@@ -168,7 +168,8 @@ without:
 
 /* ---- training -------------------------------------------------------------- */
 
-/* Keeps each non-zero with the same probability, for `kept` of them on average, scaled up. */
+/* Keeps each non-zero value with the same probability, so that `kept` of them remain on average,
+ * and scales them up. */
 static int push_uniform(struct seat *seat)
 {
 	const double kept = *(double *)seat->run->context;

@@ -14,7 +14,7 @@
 
 enum { WORKERS = 4 };
 
-/* ---- lengths, worked out anew ---------------------------------------------- */
+/* ---- lengths, computed independently --------------------------------------- */
 
 static uint64_t padded(uint64_t bytes)
 {
@@ -53,7 +53,7 @@ static uint64_t rice_bytes(const uint32_t *index, uint32_t count, uint32_t span)
 	return padded(((uint64_t)count * low + 7) / 8 + (bits + 7) / 8);
 }
 
-/* Positions in the shortest coding allowed. */
+/* Returns the size of the positions in the shortest coding that is allowed. */
 static uint64_t position_bytes(const uint32_t *index, uint32_t count, uint32_t span, int small)
 {
 	uint64_t least = 4ull * count;
@@ -62,7 +62,7 @@ static uint64_t position_bytes(const uint32_t *index, uint32_t count, uint32_t s
 	if (!count)
 		return 0;
 	if (index[count - 1] - index[0] == count - 1)
-		return 4; /* one after the other: where they begin */
+		return 4; /* consecutive positions only need their beginning */
 	least = delta < least ? delta : least;
 	least = bitmap < least ? bitmap : least;
 	if (small) {
@@ -73,7 +73,7 @@ static uint64_t position_bytes(const uint32_t *index, uint32_t count, uint32_t s
 	return least;
 }
 
-enum values { F32, F16, UNIFORM_4, GRID_4 }; /* how values are written; uniform in blocks of 512 */
+enum values { F32, F16, UNIFORM_4, GRID_4 }; /* how values are encoded; uniform in blocks of 512 */
 
 static uint64_t bytes_of_values(enum values values, uint64_t n)
 {
@@ -86,7 +86,8 @@ static uint64_t bytes_of_values(enum values values, uint64_t n)
 	return 0;
 }
 
-/* The bytes of a message with that support. Values in few bits never become dense. */
+/* Returns the size of a message with that support. Messages with values in few bits are never
+ * dense. */
 static uint64_t expected_bytes(const uint32_t *index, uint32_t count, uint32_t span, int small,
 			       enum values values)
 {
@@ -96,19 +97,19 @@ static uint64_t expected_bytes(const uint32_t *index, uint32_t count, uint32_t s
 	return MESSAGE_HEADER_BYTES + (dense < pairs ? dense : pairs);
 }
 
-/* ---- a run whose messages are read again ----------------------------------- */
+/* ---- a run whose messages are decoded again -------------------------------- */
 
 struct tally {
 	uint64_t up, down, up_bytes, down_bytes; /* elements and expected bytes */
-	uint64_t least, most;                    /* elements of one push */
-	int small, seeded;                       /* seeded: no positions up */
+	uint64_t least, most;                    /* elements of a single push */
+	int small, seeded;                       /* seeded: there are no positions in pushes */
 	enum values up_values, down_values;
 	uint8_t *copy;
 	uint32_t *index;
 	float *value;
 };
 
-/* Decodes a message; returns its elements and adds its expected length. */
+/* Decodes a message. Returns its elements and adds its expected length. */
 static uint32_t recount(struct tally *t, const uint8_t *bytes, size_t n, int up, uint64_t *expected)
 {
 	const enum values values = up ? t->up_values : t->down_values;
@@ -125,8 +126,8 @@ static uint32_t recount(struct tally *t, const uint8_t *bytes, size_t n, int up,
 	return m.count;
 }
 
-/* A step that agreed on a support: positions once, values without. Returns the elements of the
- * push. */
+/* Handles a step with an agreed support, whose positions are sent once and values without them.
+ * Returns the elements of the push. */
 static uint64_t recount_agreed(struct tally *t, const struct seat *seat, uint32_t s)
 {
 	const struct shard_layout *at = &seat->model->layout.shards[s];
@@ -161,7 +162,7 @@ static int recount_step(struct seat *seat)
 	uint64_t up = 0;
 
 	if ((seat->step + 1) % seat->model->recipe.period)
-		return 0; /* a step that nobody else sees */
+		return 0; /* a step without messages */
 	for (uint32_t s = 0; s < seat->model->layout.n_shards; s++) {
 		size_t bytes;
 		if (w->agreed) {
@@ -189,7 +190,7 @@ static void gaussian(const struct problem *p, const float *x, const struct sampl
 	draw_normals(&s, p->count, grad);
 }
 
-/* A step of one's own, of which the parameters are averaged. */
+/* Makes a local step, after which parameters are averaged. */
 static int step_and_average(struct seat *seat)
 {
 	seat_gradient(seat, seat->x, seat->grad);
@@ -226,12 +227,12 @@ enum formula { EXACTLY, AT_MOST, BETWEEN, ON_AVERAGE };
 
 struct prediction {
 	enum formula formula;
-	double elements, other; /* other: the most, or how far the mean may be off */
+	double elements, other; /* other: the most, or the allowed deviation of the mean */
 };
 
 struct method {
 	const char *name, *recipe;
-	struct prediction up, down; /* of a push, and of a pull */
+	struct prediction up, down; /* prediction for a push, and for a pull */
 	int seeded;                 /* as in struct tally */
 	enum values up_values, down_values;
 };
@@ -403,7 +404,7 @@ static void methods(struct page *page)
 	page_text(page, "\n");
 }
 
-/* ---- bits a position ------------------------------------------------------- */
+/* ---- bits per position ----------------------------------------------------- */
 
 static void positions(struct page *page)
 {

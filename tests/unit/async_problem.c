@@ -70,7 +70,7 @@ sluice_model *async_problem_open(sluice_job *job, const struct plan *plan, float
 	return model;
 }
 
-/* A gradient as the recipe wants it, pushed. */
+/* Pushes a gradient as the recipe requires it. */
 int async_push(sluice_model *model, int rank, const float *params)
 {
 	static const uint64_t stride = 7;

@@ -12,36 +12,37 @@ struct plan {
 	uint64_t steps;
 	float lr;
 	uint32_t shards;
-	int apart; /* ranks are processes */
-	/* What came of it, of all ranks. */
+	int apart; /* 1: ranks are processes */
+	/* The results, over all ranks. */
 	double distance;
 	uint64_t staleness_most, counted, refused, up_bytes;
-	int different; /* at an anchor, from rank 0's */
+	int different; /* number of differences from rank 0 at an anchor */
 	float x[WORKERS_MOST][COUNT];
 };
 
-/* a and b. */
+/* Return a and b of a row. */
 float rows_factor(int worker, uint64_t row, uint64_t i);
 float rows_offset(int worker, uint64_t row, uint64_t i);
-/* Squared distance from the minimum over all workers. */
+/* Returns the squared distance from the minimum over all workers. */
 double rows_distance(int workers, const float *x);
 
-/* The plan's model, from parameters that are 0; NULL: sluice_last_error() says why. */
+/* Opens the plan's model with zero parameters. Returns NULL after a failure, for which
+ * sluice_last_error() has the reason. */
 sluice_model *async_problem_open(sluice_job *job, const struct plan *plan, float *params);
-/* A gradient as the recipe wants it, pushed. */
+/* Pushes a gradient as the recipe requires it. */
 int async_push(sluice_model *model, int rank, const float *params);
-/* The same, and a pull. */
+/* As async_push(), followed by a pull. */
 int async_step(sluice_model *model, int rank, float *params);
-/* Adds what this rank's shards and worker counted. */
+/* Adds the counters of this rank's shards and worker. */
 int async_collect(sluice_model *model, struct plan *plan);
-/* One step of this rank, the at-th from 0. */
+/* Makes step number `at` of this rank, counted from 0. */
 typedef int (*async_step_function)(sluice_job *job, sluice_model *model, uint64_t at,
 				   float *params);
-/* All steps of the plan and what came of it. Together: a barrier in between, and who is in sync
- * must be the same. */
+/* Makes all steps of the plan and collects the results. together: a barrier separates steps, and
+ * in_sync must be equal on all ranks. */
 int async_run(sluice_job *job, struct plan *plan, async_step_function step, int together);
-/* The same with plain steps, together; context is the plan. */
+/* As async_run() with plain steps, together. context is the plan. */
 int async_train(sluice_job *job, void *context);
-/* Solves the problem with so many workers in one process, and prints the result. */
+/* Solves the problem with this number of workers in one process, and prints the result. */
 struct plan async_simulate(const char *recipe, int workers, uint64_t steps, float lr);
 #endif

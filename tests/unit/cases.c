@@ -27,7 +27,7 @@ void add_case(int line, const char *name, CMUnitTestFunction run, CMFixtureFunct
 	cases[at] = (struct CMUnitTest){ name, run, set_up, tear_down, NULL };
 }
 
-/* A name that stands in two files of a program. */
+/* Returns a name that occurs in two files of a program. */
 static const char *repeated_name(void)
 {
 	for (size_t i = 0; i < count; i++)

@@ -10,15 +10,15 @@
 #include <stdint.h>
 #include <cmocka.h>
 
-/* Callbacks, and functions that stand for the library's, need few of their parameters. */
+/* Callbacks and replaced functions need few of their parameters. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 /* Called before main(). */
 void add_case(int line, const char *name, CMUnitTestFunction run, CMFixtureFunction set_up,
 	      CMFixtureFunction tear_down);
 
-/* Runs all cases, with the fixtures of the group or NULL. Returns how many failed; 1 and runs none
- * if there are none, or two with one name. */
+/* Runs all cases, with the fixtures of the group or NULL. Returns how many failed. If there are no
+ * cases, or two with one name, runs none and returns 1. */
 int run_cases(CMFixtureFunction set_up, CMFixtureFunction tear_down);
 
 #define TEST_WITH(name, set_up, tear_down)                                                         \
@@ -29,7 +29,7 @@ int run_cases(CMFixtureFunction set_up, CMFixtureFunction tear_down);
 	}                                                                                          \
 	static void name(__attribute__((unused)) void **state)
 
-/* A case with a parameter, which set_up leaves in *state. */
+/* A case with a parameter, which set_up stores in *state. */
 #define TEST_OF(name, parameter, set_up, tear_down)                                                \
 	static void name##_of(parameter);                                                          \
 	TEST_WITH(name, set_up, tear_down)                                                         \

@@ -9,7 +9,7 @@
 #include <string.h>
 #include <time.h>
 
-/* They have the parameters of those that they stand for. */
+/* The functions must have the parameters of the functions that they replace. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 struct fake_pmix fake_pmix;
@@ -62,11 +62,12 @@ pmix_status_t PMIx_Finalize(const pmix_info_t info[], size_t ninfo)
 pmix_status_t PMIx_Abort(int status, const char msg[], pmix_proc_t procs[], size_t nprocs)
 {
 	note_call();
-	fake_pmix.aborts += !procs && !nprocs; /* of the whole job */
+	fake_pmix.aborts += !procs && !nprocs; /* a NULL list means the whole job */
 	return PMIX_SUCCESS;
 }
 
-/* The key of the round. A key that was put cannot be put again, nor got before it was put. */
+/* Returns 1 for the key of the current round. A key cannot be put twice, nor got before it was
+ * put. */
 static int is_card(const char *key)
 {
 	return !strcmp(key, fake_pmix.puts > 1 ? "sluice.card2" : "sluice.card");
@@ -210,7 +211,7 @@ pmix_status_t PMIx_Get(const pmix_proc_t *proc, const char key[], const pmix_inf
 	return status;
 }
 
-/* Answers at once, but not where a rank has offered nothing: there never. */
+/* Answers at once, except about a rank that has put no record: that request is never answered. */
 pmix_status_t PMIx_Get_nb(const pmix_proc_t *proc, const char key[], const pmix_info_t info[],
 			  size_t ninfo, pmix_value_cbfunc_t callback, void *context)
 {

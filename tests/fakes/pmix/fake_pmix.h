@@ -16,34 +16,37 @@ struct fake_pmix {
 	/* the job */
 	int size;
 	pmix_rank_t rank;
-	const char *node;                              /* NULL: the server does not tell */
-	const char *local;                             /* the ranks on this node; NULL: not told */
+	const char *node;                              /* NULL: the server does not provide it */
+	const char *local;                             /* the ranks on this node; NULL: the
+							  server does not provide them */
 	pmix_data_type_t size_type;                    /* of PMIX_JOB_SIZE */
-	uint8_t record[FAKE_RANKS][FAKE_RECORD_BYTES]; /* of the peers; the own one comes by Put */
-	size_t record_bytes[FAKE_RANKS];               /* 0: Get finds none */
-	/* what goes wrong */
+	uint8_t record[FAKE_RANKS][FAKE_RECORD_BYTES]; /* records of the peers; Put stores this
+							  rank's record */
+	size_t record_bytes[FAKE_RANKS];               /* 0: Get finds no record */
+	/* the failures to simulate */
 	pmix_status_t init_status, put_status, commit_status, fence_status, get_status;
-	pmix_rank_t get_fails_at; /* get_status is for the record of this rank */
+	pmix_rank_t get_fails_at; /* get_status applies to the record of this rank */
 	int init_sleeps_ms, get_sleeps_ms, finalize_sleeps_ms;
-	int card_is_text; /* Get gives a string */
+	int card_is_text; /* 1: Get returns a string */
 	enum fake_fence fence;
-	/* what was called */
+	/* numbers of calls */
 	int inits, puts, commits, fences, aborts;
-	/* These are written by helpers that were given up too, while the test goes on: who has seen
-	 * the last of its counts may reset the fake. */
+	/* Helper threads that have timed out may also write these while the test continues. A test
+	 * that has seen the last of its counts may reset the fake. */
 	atomic_int finalizes, calls_after_finalize, cards_asked_for;
-	int collected; /* the fence asked for PMIX_COLLECT_DATA */
+	int collected; /* 1: the fence requested PMIX_COLLECT_DATA */
 	int fence_timeout_s;
 	pmix_op_cbfunc_t pending; /* of FENCE_NEVER */
 	void *pending_context;
-	pmix_value_cbfunc_t unanswered; /* of the last Get_nb about a rank that offered nothing */
+	pmix_value_cbfunc_t unanswered; /* callback of the last Get_nb about a rank that has put
+					   no record */
 	void *unanswered_context;
 };
 
 extern struct fake_pmix fake_pmix;
 
-/* A job of `size` in which all goes well, this process being rank. */
+/* Sets up a job of `size` ranks without failures, in which this process is `rank`. */
 void fake_pmix_reset(int size, int rank);
-/* Answers the fence (and a Get_nb) that was left pending, as a server does that comes back late. */
+/* Answers the pending fence (and Get_nb), like a server that responds late. */
 void fake_pmix_answer_fence(void);
 #endif

@@ -10,7 +10,7 @@ typedef struct {
 	void *top;
 } coroutine_state;
 
-/* Keeps what a call must keep, and goes on where `to` was kept. */
+/* Saves the registers that a call must preserve, and continues where `to` was saved. */
 void coroutine_switch(coroutine_state *from, const coroutine_state *to);
 __asm__(".text\n"
 	".globl coroutine_switch\n"
@@ -31,8 +31,9 @@ static inline void coroutine_make(coroutine_state *c, void *stack, size_t bytes,
 {
 	void **top = (void **)((char *)stack + bytes / 16 * 16);
 
-	*--top = NULL;          /* no return address: begin never returns */
-	*--top = (void *)begin; /* and it is entered as if called: the stack is 8 off 16 */
+	*--top = NULL;          /* no return address, because begin never returns */
+	*--top = (void *)begin; /* begin is entered as by a call, so the stack is 8 off a
+				   multiple of 16 */
 	for (int i = 0; i < 6; i++)
 		*--top = NULL;
 	c->top = top;

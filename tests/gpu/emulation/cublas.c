@@ -13,7 +13,7 @@ int cublasSgemm_v2(void *handle, int op_a, int op_b, int m, int n, int k, const 
 
 static int opened;
 
-/* One thread, as compute_cpu.c has it: the same sums in the same order. */
+/* One thread, as in compute_cpu.c, adds the same sums in the same order. */
 extern void openblas_set_num_threads(int threads) __attribute__((weak));
 
 int cublasCreate_v2(void **handle)

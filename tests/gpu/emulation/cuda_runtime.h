@@ -8,13 +8,13 @@
 #include "runtime/compress/value_codes.h"
 #include <string.h>
 
-/* They have the parameters of those that they stand for. */
+/* The functions must have the parameters of the functions that they replace. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 #define __device__
 #define __global__
 #define __host__
-/* A block is one system thread, so what belongs to that thread belongs to the block. */
+/* A block runs on one system thread, so thread-local data belong to the block. */
 #define __shared__ static _Thread_local
 #define UNROLL
 #define FROM_C
@@ -35,7 +35,7 @@ __attribute__((visibility("default"))) void emulated_touch(unsigned bytes);
 
 #define KERNEL_OF_SUMS(name, args) KERNEL(name, args)
 
-/* How large its arguments are, which a queue must copy, and what it is called. */
+/* Records a kernel's name and the size of its arguments, which a queue must copy. */
 void emulated_kernel(const void *kernel, size_t bytes, const char *name);
 
 struct emulated_place {
@@ -47,7 +47,7 @@ const struct emulated_place *emulated_here(void);
 #define gridDim   (emulated_here()->grid)
 #define blockDim  (emulated_here()->threads)
 
-/* Every lane of the warp gives a value and gets all 32 of them. */
+/* Every lane of the warp passes a value and gets all 32 values. */
 const uint64_t *emulated_exchange(uint64_t mine);
 void emulated_block_barrier(void);
 void emulated_pause(void);

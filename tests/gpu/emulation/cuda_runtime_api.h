@@ -102,24 +102,24 @@ cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 bloc
 
 /* ---- for tests ---- */
 enum { EMULATED_MULTIPROCESSORS = 3, EMULATED_DEVICES_MOST = 8 };
-/* The call after `after` others fails with error. */
+/* Makes the call fail that follows `after` other calls. */
 __attribute__((visibility("default"))) void emulated_fail(unsigned after, cudaError_t error);
-/* How many devices there are, 1 to begin with; 0: not even a driver. */
+/* Sets the number of devices, initially 1. 0: there is not even a driver. */
 __attribute__((visibility("default"))) void emulated_device(int present);
 /* Memory of the device becomes managed memory. */
 __attribute__((visibility("default"))) void emulated_manage(void *p);
-/* Whether the devices export dma-bufs; to begin with they do not. */
+/* Sets whether the devices export dma-bufs; initially they do not. */
 __attribute__((visibility("default"))) void emulated_export(int exports);
-/* What is enqueued runs in the call; or when somebody waits for it; or a thread runs it, a little
- * later. */
+/* When enqueued work runs: in the call, when somebody waits for it, or a little later on another
+ * thread. */
 enum emulated_lag { EMULATED_AT_ONCE, EMULATED_LAGGING, EMULATED_BESIDE };
 __attribute__((visibility("default"))) void emulated_lag(enum emulated_lag how);
-/* Lagging: so many operations at most run now. Returns how many did. */
+/* With EMULATED_LAGGING: runs at most this number of operations now. Returns how many ran. */
 __attribute__((visibility("default"))) unsigned emulated_run(unsigned most);
-/* Lagging: the operation after `after` others fails when it runs, and what is behind it is dropped;
- * 0: none does. */
+/* With EMULATED_LAGGING: makes the operation fail that follows `after` others, and drops the
+ * operations after it. 0: none fails. */
 __attribute__((visibility("default"))) void emulated_fail_running(unsigned after,
 								  cudaError_t error);
-/* Lets the host's code touch device memory, for what stands in for other libraries of CUDA. */
+/* Lets host code access device memory, for replacements of other CUDA libraries. */
 __attribute__((visibility("default"))) void emulated_let(int touch);
 #endif

@@ -9,8 +9,8 @@
 #include <sched.h>
 #include <stdlib.h>
 
-/* Stacks lie an odd number of cache lines apart: else all their tops would share a few sets of the
- * caches. */
+/* The distance between stacks is an odd number of cache lines. Otherwise all their tops would share
+ * a few sets of the caches. */
 enum { THREADS_MOST = 256, WARP = 32, STACK_BYTES = (128 << 10) + 64 };
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -23,7 +23,7 @@ enum { THREADS_MOST = 256, WARP = 32, STACK_BYTES = (128 << 10) + 64 };
 #define ENTERED(fake, stack, bytes) (void)(fake)
 #endif
 
-/* Valgrind must be told that these are stacks, or it takes a change of them for a huge frame. */
+/* Without this, valgrind would mistake a switch between stacks for a huge frame. */
 #if __has_include(<valgrind/memcheck.h>)
 #include <valgrind/memcheck.h>
 #else
@@ -33,7 +33,8 @@ enum { THREADS_MOST = 256, WARP = 32, STACK_BYTES = (128 << 10) + 64 };
 #endif
 
 struct warp {
-	uint64_t given[2][WARP]; /* of this meeting and the one before, which may still be read */
+	uint64_t given[2][WARP]; /* values of this exchange and of the previous one, which may
+				    still be read */
 	unsigned arrived, meeting;
 };
 
@@ -42,8 +43,8 @@ struct coroutine {
 	char *stack;
 	unsigned stack_id; /* valgrind's */
 	void *fake;
-	const unsigned *watched; /* not to be woken before this has changed ... */
-	unsigned seen;           /* ... from this; NULL: at once */
+	const unsigned *watched; /* the thread must not be woken before this has changed ... */
+	unsigned seen;           /* ... from this value; NULL: it can run at once */
 	int done;
 	struct emulated_place place;
 };
@@ -58,11 +59,11 @@ struct block {
 	unsigned now, threads, arrived, barrier;
 	void (*kernel)(const void *);
 	const void *args;
-	struct block *next; /* in the shelf */
+	struct block *next; /* next unused block */
 	char *stacks;
 };
 
-/* Asked for at every step of a kernel: without a call to find it. */
+/* Accessed at every step of a kernel, so access must not need a call. */
 static _Thread_local struct block *block __attribute__((tls_model("initial-exec")));
 
 /* ---- meeting points -------------------------------------------------------- */
@@ -72,7 +73,7 @@ const struct emulated_place *emulated_here(void)
 	return &block->thread[block->now].place;
 }
 
-/* To the scheduler and back. */
+/* Switches to the scheduler and back. */
 static void give_way(void)
 {
 	struct coroutine *self = &block->thread[block->now];
@@ -159,7 +160,7 @@ static void run_block(struct block *b, unsigned index, unsigned grid)
 	while (left) {
 		unsigned warps = b->threads / WARP, odd = 2 * (order++ % 16) + 1;
 
-		/* all threads once, warps and lanes in an order that changes */
+		/* runs all threads once, in an order of warps and lanes that changes */
 		for (unsigned i = 0; i < b->threads; i++) {
 			unsigned t = (i / WARP + order) % warps * WARP + (i * odd + order) % WARP;
 			struct coroutine *c = &b->thread[t];
@@ -179,7 +180,8 @@ static void run_block(struct block *b, unsigned index, unsigned grid)
 
 /* ---- blocks between launches ----------------------------------------------- */
 
-/* Their stacks are many megabytes, whose pages the kernel would have to clear for every launch. */
+/* Stacks are kept between launches: the kernel would have to clear their many megabytes of pages
+ * for every launch. */
 static struct {
 	pthread_mutex_t lock;
 	struct block *first;

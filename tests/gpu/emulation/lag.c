@@ -13,11 +13,11 @@ enum { ROOM = 4096, REST_NS = 30000 };
 
 struct waiting {
 	struct node node;
-	void *copy; /* of arguments or of pageable memory */
+	void *copy; /* copy of arguments or of pageable memory */
 };
 
 static struct {
-	pthread_mutex_t running, lock; /* running is taken first, by whoever does something */
+	pthread_mutex_t running, lock; /* a thread that runs operations takes running first */
 	struct waiting queue[ROOM];
 	unsigned first, n;
 	int lags, busy, stop;
@@ -56,7 +56,7 @@ static void drop_all(void)
 		free(w.copy);
 }
 
-/* running is held. Returns 0 when nothing was there. */
+/* The caller holds running. Returns 0 if the queue was empty. */
 static int do_one(void)
 {
 	struct waiting w;

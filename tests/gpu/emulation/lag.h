@@ -5,14 +5,14 @@
 #include "stream.h"
 
 int lag_lags(void);
-/* Takes its place in the queue; or, where CUDA would wait for it, is done after what is there. */
+/* Enqueues an operation. If CUDA would wait for it, runs the queue and then the operation. */
 cudaError_t lag_put(const struct node *node);
-/* Does it at once, when the device is free. */
+/* Runs an operation at once, when the device is free. */
 void lag_do(const struct node *node);
-/* Does all there is; what of it failed. */
+/* Runs the whole queue. Returns the error of a failed operation. */
 cudaError_t lag_drain(void);
-/* The same, not asking. */
+/* As lag_drain(), without a result. */
 void lag_settle(void);
-/* cudaErrorNotReady, or what failed, or success. */
+/* Returns cudaErrorNotReady, the error of a failed operation, or success. */
 cudaError_t lag_state(void);
 #endif

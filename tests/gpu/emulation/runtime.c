@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-/* They have the parameters of those that they stand for. */
+/* The functions must have the parameters of the functions that they replace. */
 #pragma GCC diagnostic ignored "-Wunused-parameter"
 
 #define EXPORTED __attribute__((visibility("default")))
@@ -39,8 +39,7 @@ static cudaError_t answer(cudaError_t error)
 	return emulated_answer(error);
 }
 
-/* Device memory can be touched by kernels and copies only: the host's own accesses are faults, as
- * they would be. */
+/* Only kernels and copies can access device memory. An access of the host faults, as with a GPU. */
 static void let(int access)
 {
 	pthread_mutex_lock(&runtime.lock);
@@ -101,7 +100,7 @@ void emulated_let(int touch)
 	let(touch ? PROT_READ | PROT_WRITE : PROT_NONE);
 }
 
-/* Whether this is the call that fails; threads may call at once. */
+/* Returns 1 if this call must fail. Several threads may call it at the same time. */
 static int its_turn(void)
 {
 	unsigned left = __atomic_load_n(&runtime.fail_in, __ATOMIC_SEQ_CST);
@@ -194,7 +193,7 @@ cudaError_t cudaSetDevice(int device)
 	return error;
 }
 
-/* Each below a bridge of its own. */
+/* Each device is below a different bridge. */
 cudaError_t cudaDeviceGetPCIBusId(char *text, int bytes, int device)
 {
 	snprintf(text, (size_t)bytes, "0000:%02x:00.0", (unsigned)(16 * device + 0x11));
@@ -203,7 +202,7 @@ cudaError_t cudaDeviceGetPCIBusId(char *text, int bytes, int device)
 
 cudaError_t cudaStreamCreate(cudaStream_t *out)
 {
-	*out = NULL; /* the default one: everything happens at once */
+	*out = NULL; /* the default stream, in which everything happens at once */
 	return answer(cudaSuccess);
 }
 
@@ -248,7 +247,7 @@ static cudaError_t allocate(void **out, size_t bytes, enum cudaMemoryType type)
 		free(a);
 		return answer(cudaErrorMemoryAllocation);
 	}
-	memset(a->base, 0xa5, bytes); /* what nobody wrote must not be used */
+	memset(a->base, 0xa5, bytes); /* memory that was not written must not be used */
 	a->bytes = bytes ? bytes : 1;
 	a->type = type;
 	a->device = current_device;
@@ -281,7 +280,7 @@ static cudaError_t release(void *p)
 	pthread_mutex_unlock(&runtime.lock);
 	if (!a)
 		return answer(cudaErrorInvalidValue);
-	if (a->mapped) /* else it is somebody else's, registered */
+	if (a->mapped) /* otherwise it is registered memory of somebody else */
 		munmap(a->base, a->mapped);
 	free(a);
 	return cudaSuccess;
@@ -305,7 +304,7 @@ cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags)
 	return allocate(out, bytes, cudaMemoryTypeHost);
 }
 
-/* Pages, of which none may be registered twice. */
+/* Registers pages, none of which may be registered twice. */
 cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned flags)
 {
 	const uintptr_t from = (uintptr_t)p / PAGE * PAGE,
@@ -451,7 +450,7 @@ cudaError_t cudaLaunchKernel(const void *kernel, dim3 grid, dim3 threads, void *
 				      .threads = threads });
 }
 
-/* More blocks than fit would wait for each other for ever: CUDA refuses them too. */
+/* More blocks than fit would wait for each other for ever, so CUDA refuses them too. */
 cudaError_t cudaLaunchCooperativeKernel(const void *kernel, dim3 grid, dim3 threads, void **args,
 					size_t shared, cudaStream_t stream)
 {
@@ -484,7 +483,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream)
 
 /* ---- the driver ------------------------------------------------------------ */
 
-/* What gpu/memory.c asks of CUDA's driver, with the types that it expects. */
+/* The functions of CUDA's driver that gpu/memory.c calls, with the types that it expects. */
 enum { MEMORY_TYPE = 2, IS_MANAGED = 8, DEVICE_ORDINAL = 9, OF_DEVICE = 2, UNINITIALIZED = 3 };
 EXPORTED int cuPointerGetAttributes(unsigned n, const int *attributes, void **results,
 				    unsigned long long address);

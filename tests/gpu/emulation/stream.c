@@ -14,7 +14,7 @@ struct emulated_stream {
 };
 
 static struct {
-	cudaStream_t stream; /* the captured one; NULL: none is */
+	cudaStream_t stream; /* the stream that is captured, or NULL */
 	enum cudaStreamCaptureMode mode;
 	int spoilt;
 } capture;
@@ -96,7 +96,7 @@ cudaError_t stream_unsafe(void)
 	return spoil(cudaErrorStreamCaptureUnsupported);
 }
 
-/* The default stream would wait for the captured one. */
+/* Returns 1 for the default stream, which would wait for the captured stream. */
 static int is_implicit(cudaStream_t stream)
 {
 	return !stream && capture.stream && capture.stream->blocking;
@@ -107,7 +107,8 @@ static int is_captured(cudaStream_t stream)
 	return stream && stream == capture.stream;
 }
 
-/* CUDA would record the work. Here it is an error, because the library enqueues nothing there. */
+/* CUDA would record the work. Here it is an error, because the library must not enqueue work
+ * there. */
 cudaError_t stream_enqueues(cudaStream_t stream)
 {
 	if (is_implicit(stream))

@@ -10,19 +10,20 @@ enum node_kind { NODE_COPY, NODE_SET, NODE_KERNEL, NODE_TOGETHER };
 struct node {
 	enum node_kind kind;
 	void *to;
-	const void *from, *kernel; /* from: of a kernel, its arguments */
+	const void *from, *kernel; /* from: for a kernel, its arguments */
 	size_t bytes;
 	int byte;
 	dim3 grid, threads;
 };
 
-/* Called by allocations and the like, which invalidate captures that forbid them. */
+/* Called by allocations and similar calls, which invalidate captures that forbid them. */
 cudaError_t stream_unsafe(void);
 /* Called by operations on a stream, and by waits of the host for it. */
 cudaError_t stream_enqueues(cudaStream_t stream);
-/* Whether the stream belongs to the thread's current device, as a kernel's must. */
+/* Returns 1 if the stream belongs to the thread's current device, as a kernel's stream must. */
 int stream_is_here(cudaStream_t stream);
-/* The arguments of a kernel, which are the caller's; to free(). */
+/* Returns a copy of a kernel's arguments, which belong to the caller. The copy is freed with
+ * free(). */
 void *stream_copy_of_arguments(const struct node *node);
 /* runtime.c: now. */
 void emulated_do(const struct node *node);

@@ -40,7 +40,7 @@ static uint64_t bits_of_f32(float f)
 	uint32_t bits;
 
 	memcpy(&bits, &f, sizeof bits);
-	return f != f ? 0x7fffffff : bits; /* the NaN that a GPU makes */
+	return f != f ? 0x7fffffff : bits; /* the NaN of a GPU */
 }
 
 static double f64_of(uint64_t bits)
@@ -179,7 +179,7 @@ static uint64_t permuted(uint64_t a, uint64_t b, uint64_t how)
 		const unsigned which = (unsigned)(how >> 4 * i) & 15;
 		uint64_t byte = both >> 8 * (which & 7) & 255;
 
-		if (which & 8) /* its sign in all bits */
+		if (which & 8) /* copies the sign to all bits */
 			byte = byte & 128 ? 255 : 0;
 		out |= byte << 8 * i;
 	}
@@ -253,7 +253,7 @@ static uint64_t integer_arithmetic(struct computation *c)
 	case OP_BFI:
 		return inserted(a, b, (uint32_t)c->value[2] & 255, (uint32_t)c->value[3] & 255);
 	case OP_PRMT: return permuted(a, b, c->value[2]);
-	case OP_BFIND: /* of unsigned ones, as a shift that brings the highest bit to the top */
+	case OP_BFIND: /* of unsigned values, as the shift that moves the highest bit to the top */
 		if (in->mode != MODE_SHIFTAMT || is_signed(in->type))
 			return not_known(c, "a form that is not known");
 		return a ? (uint64_t)__builtin_clzll(a) - (64 - bits) : 0xffffffff;
@@ -277,7 +277,8 @@ static uint64_t arithmetic(struct computation *c)
 		       ptx_whole(v, type == TYPE_PRED ? TYPE_PRED : type);
 }
 
-/* To an integer, rounded to zero: what is beyond it becomes the nearest, a NaN 0. */
+/* Converts to an integer, rounding towards zero. A value beyond the range becomes the nearest
+ * integer, and NaN becomes 0. */
 static uint64_t rounded(struct computation *c, double v)
 {
 	const enum ptx_type type = c->in->type;

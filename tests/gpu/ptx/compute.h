@@ -4,7 +4,7 @@
 #define PTX_COMPUTE_H
 #include "program.h"
 
-/* An integer of that type in all 64 bits. */
+/* Extends an integer of this type to 64 bits. */
 static inline uint64_t ptx_whole(uint64_t v, enum ptx_type type)
 {
 	switch (type) {
@@ -24,8 +24,8 @@ static inline uint64_t ptx_whole(uint64_t v, enum ptx_type type)
 	}
 }
 
-/* value: one for each operand. *out becomes the result. Returns NULL, or what is wrong. */
+/* value: one value per operand. *out becomes the result. Returns NULL or an error text. */
 const char *ptx_compute(const struct ptx_instruction *in, const uint64_t *value, uint64_t *out);
-/* The same for two values of an atomic operation or a reduction. */
+/* As ptx_compute(), for the two values of an atomic operation or a reduction. */
 const char *ptx_combine(const struct ptx_instruction *in, uint64_t a, uint64_t b, uint64_t *out);
 #endif

@@ -19,7 +19,7 @@ struct thread {
 	char *local;
 	uint32_t at;
 	enum waits waits;
-	uint64_t done, slept; /* instructions, and as many when it last slept */
+	uint64_t done, slept; /* instructions so far, and at the time of the last sleep */
 };
 
 struct block {
@@ -37,13 +37,13 @@ struct launch {
 	struct {
 		const char *base;
 		size_t bytes;
-	} known[RANGES]; /* of the device's memory, the last ones asked for */
+	} known[RANGES]; /* ranges of device memory that were last accessed */
 	unsigned next;
 	uint64_t random;
 	struct ptx_counts done;
 };
 
-/* A thread's instruction, as messages name it. */
+/* A thread's current instruction, which messages name. */
 struct here {
 	struct launch *l;
 	struct block *b;
@@ -110,7 +110,7 @@ static void give(const struct here *h, uint64_t v)
 
 /* ---- memory ---------------------------------------------------------------------- */
 
-/* Part of memory that the kernel may touch. */
+/* Fails unless this is memory that the kernel may access. */
 static void check_global(const struct here *h, const char *p, size_t bytes, enum ptx_access access)
 {
 	struct launch *l = h->l;
@@ -137,7 +137,7 @@ static void check_shared(const struct here *h, uint64_t offset, size_t bytes,
 		fault(h, "%s", why);
 }
 
-/* Where the instruction's address lies. */
+/* Returns the memory at the instruction's address. */
 static char *address_of(const struct here *h, enum ptx_access access)
 {
 	const struct ptx_instruction *in = h->in;
@@ -218,7 +218,7 @@ static void atomic(const struct here *h)
 		give(h, was);
 }
 
-/* A word of two halves, or the halves of a word, too. */
+/* Also moves a word to two halves, and two halves to a word. */
 static void move(const struct here *h)
 {
 	const struct ptx_instruction *in = h->in;
@@ -253,7 +253,7 @@ static uint32_t mask_of(const struct here *h)
 	return (uint32_t)value_of(h, &in->with[in->n_with - 1]);
 }
 
-/* The lane from which the caller's lane gets a value; *inside: there is one. */
+/* Returns the lane from which this lane gets a value; *inside: there is such a lane. */
 static unsigned source(const struct here *h, int *inside)
 {
 	const unsigned lane = h->t % LANES, by = (uint32_t)value_of(h, &h->in->with[1]) & 31;
@@ -346,7 +346,8 @@ static void vote_or_reduce(struct here *h, unsigned first, uint32_t mask)
 	}
 }
 
-/* Goes on with the lanes of thread t's warp if all that it names have come to the same place. */
+/* Continues with the lanes of thread t's warp when all lanes in its mask have reached the same
+ * instruction. */
 static void meet(struct here *h)
 {
 	const unsigned first = h->t / LANES * LANES, caller = h->t;
@@ -413,7 +414,8 @@ static void compute(const struct here *h)
 	give(h, out);
 }
 
-/* A shared variable's address for all spaces, and back; those of other spaces are as they are. */
+/* Converts a shared variable's address to a generic address, and back. Addresses of other spaces do
+ * not change. */
 static uint64_t address_for_all(const struct here *h)
 {
 	const uint64_t base = (uint64_t)(uintptr_t)h->b->memory, at = value_of(h, &h->in->with[0]);
@@ -425,7 +427,7 @@ static uint64_t address_for_all(const struct here *h)
 
 /* ---- threads -------------------------------------------------------------------------- */
 
-/* Returns whether the thread can go on at once. */
+/* Returns 1 if the thread can continue at once. */
 static int step(struct here *h)
 {
 	struct thread *t = &h->b->thread[h->t];
@@ -489,8 +491,8 @@ static void run_thread(struct launch *l, struct block *b, unsigned t, unsigned m
 	}
 }
 
-/* All threads once, blocks, warps and lanes in an order that changes, for few or many instructions.
- */
+/* Runs all threads once, for few or many instructions, in an order of blocks, warps and lanes that
+ * changes. */
 static void run_round(struct launch *l, struct block **blocks, unsigned n)
 {
 	const uint64_t order = dice(l);

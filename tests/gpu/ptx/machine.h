@@ -7,17 +7,17 @@
 #define PTX_MACHINE_H
 #include "program.h"
 
-/* The memory, of so many bytes, that a kernel may touch and of which p is a part; 0: there is none.
- */
+/* Returns the size of the memory that contains p and that a kernel may access, or 0. */
 typedef int (*ptx_memory_function)(const void *p, const char **base, size_t *bytes);
 
 struct ptx_counts {
-	uint64_t instructions; /* of all threads */
-	uint64_t longest;      /* of the thread with most, not those of waiting for other blocks */
-	uint64_t global_bytes; /* that loads and stores of the device's memory moved */
+	uint64_t instructions; /* total of all threads */
+	uint64_t longest;      /* of the thread with the most, without waiting for other blocks */
+	uint64_t global_bytes; /* bytes of device memory that loads and stores moved */
 };
 
-/* Runs grid blocks of so many threads; together: all at the same time, else in turn. */
+/* Runs `grid` blocks of this number of threads; together: all at the same time, otherwise one after
+ * another. */
 struct ptx_counts ptx_run(const struct ptx_kernel *kernel, unsigned grid, unsigned threads,
 			  const void *params, int together, ptx_memory_function memory);
 #endif

@@ -121,8 +121,8 @@ static const struct {
 	{ "param", SPACE_PARAM },
 };
 
-/* What the machine here does in any case: a rounding to nearest, the order and the caches of its
- * memory, the scope of an order, and lanes that wait for each other. */
+/* Modifiers whose effect the machine always has: rounding to nearest, memory order and caching, the
+ * scope of an order, and lanes that wait for each other. */
 static const char *const granted[] = { "rn",      "sync",    "uni",    "cg",  "volatile",
 				       "acquire", "release", "gpu",    "sys", "gl",
 				       "relaxed", "sc",      "acq_rel" };
@@ -139,8 +139,8 @@ struct reader {
 	const char *file;
 	unsigned line;
 	struct ptx_kernel *kernel;
-	struct name
-		names[NAMES_MOST]; /* registers, variables; labels, whose value is an instruction */
+	struct name names[NAMES_MOST]; /* registers and variables, and labels, whose value is an
+					  instruction */
 	unsigned n_names;
 };
 
@@ -169,7 +169,7 @@ static const struct name *name_find(const struct reader *r, const char *text, si
 	return NULL;
 }
 
-/* %r12: the 12th of the registers that %r stands for; or one with a name of its own. */
+/* Reads %r12, register 12 of those declared as %r, or a register with another name. */
 static int read_register(const struct reader *r, const char *text, struct ptx_operand *out)
 {
 	size_t length = strlen(text), prefix = length;
@@ -301,8 +301,8 @@ static unsigned read_name(const struct reader *r, struct ptx_instruction *in, ch
 	misread(r, "an instruction that is not known", word);
 }
 
-/* Splits at commas; what a vector's braces hold counts as operands of their own. Returns how many
- * the first group has. */
+/* Splits at commas. The elements of a vector in braces count as operands. Returns how many the
+ * first group has. */
 static unsigned split(const struct reader *r, char *text, char **words, unsigned *n)
 {
 	unsigned first = 0, groups = 0;
@@ -339,11 +339,11 @@ static void read_operands(const struct reader *r, struct ptx_instruction *in, ch
 	unsigned n = 0, first = split(r, text, words, &n), i = 0;
 
 	if (in->op == OP_BRA) {
-		in->text = strdup(words[0]); /* until all labels are known */
+		in->text = strdup(words[0]); /* kept until all labels are known */
 		return;
 	}
 	for (; results && i < first; i++) {
-		char *second = strchr(words[i], '|'); /* a predicate beside the result */
+		char *second = strchr(words[i], '|'); /* a predicate after the result */
 
 		if (second)
 			*second = 0;
@@ -483,7 +483,7 @@ static void read_directive(struct reader *r, const char *text)
 		misread(r, "a directive that is not known", text);
 }
 
-/* All labels are known: branches get the numbers of their instructions. */
+/* Replaces labels by the numbers of their instructions. All labels are known by now. */
 static void end_of_kernel(struct reader *r)
 {
 	struct ptx_kernel *k = r->kernel;
@@ -535,8 +535,8 @@ static char *trimmed(char *from, char *end)
 	return from + strspn(from, " \t\n");
 }
 
-/* Statements end with ';', labels with ':'; a '{' after nothing or after a kernel's name opens, and
- * else begins a vector. */
+/* A statement ends with ';' and a label with ':'. A '{' at the beginning or after a kernel's name
+ * begins a block; any other begins a vector. */
 void ptx_read(const char *file)
 {
 	struct reader *r = calloc(1, sizeof *r);

@@ -73,7 +73,7 @@ enum ptx_type {
 	TYPE_F64
 };
 
-/* What follows the name of an instruction. */
+/* The modifiers after the name of an instruction. */
 enum ptx_mode {
 	MODE_NONE,
 	MODE_EQ,
@@ -87,7 +87,7 @@ enum ptx_mode {
 	MODE_LTU,
 	MODE_LEU,
 	MODE_GTU,
-	MODE_GEU, /* ... true of a NaN */
+	MODE_GEU, /* ... or one is NaN */
 	MODE_LO,
 	MODE_HI,
 	MODE_WIDE,
@@ -116,7 +116,7 @@ enum ptx_kind {
 	KIND_REGISTER,
 	KIND_VALUE,
 	KIND_PARAMS,
-	KIND_LOCAL, /* the last two: an offset in them */
+	KIND_LOCAL, /* the last two hold an offset */
 	KIND_TID,
 	KIND_CTAID,
 	KIND_NTID,
@@ -126,7 +126,7 @@ enum ptx_kind {
 
 struct ptx_operand {
 	enum ptx_kind kind;
-	uint32_t number; /* of the register */
+	uint32_t number; /* number of the register */
 	uint64_t value;
 };
 
@@ -134,13 +134,13 @@ enum { PTX_OPERANDS = 6 };
 
 struct ptx_instruction {
 	enum ptx_op op;
-	enum ptx_type type, from; /* from: of what is converted */
+	enum ptx_type type, from; /* from: source type of a conversion */
 	enum ptx_mode mode;
 	enum ptx_space space;
-	unsigned vector;            /* values that a load or a store moves */
-	int guarded, guard_negated; /* only where the predicate is set, or is not */
+	unsigned vector;            /* number of values that a load or store moves */
+	int guarded, guard_negated; /* executes only if the predicate is set, or is not set */
 	uint32_t guard, target;
-	struct ptx_operand to[4], with[PTX_OPERANDS]; /* a load's or store's address: with[0] */
+	struct ptx_operand to[4], with[PTX_OPERANDS]; /* with[0]: address of a load or store */
 	unsigned n_to, n_with;
 	int64_t offset;
 	const char *text;
@@ -150,7 +150,7 @@ struct ptx_instruction {
 struct ptx_kernel {
 	const char *name;
 	struct ptx_instruction *code;
-	uint32_t n, room, registers, shared, local, params; /* bytes, but for the registers */
+	uint32_t n, room, registers, shared, local, params; /* all but registers in bytes */
 };
 
 static inline unsigned ptx_bytes(enum ptx_type type)
@@ -177,8 +177,8 @@ static inline unsigned ptx_bytes(enum ptx_type type)
 	return 0;
 }
 
-/* Reads the file, or ends the process with a message that names the line. Its kernels live as long
- * as the process. */
+/* Reads the file, or ends the process with a message that names the line. Its kernels exist until
+ * the process ends. */
 void ptx_read(const char *file);
 const struct ptx_kernel *ptx_find(const char *name);
 #endif

@@ -27,7 +27,7 @@ static void read_all(void)
 	for (size_t i = 0; i < files.gl_pathc; i++)
 		ptx_read(files.gl_pathv[i]);
 	globfree(&files);
-	/* Every launch takes some megabytes for registers, and gives them back. */
+	/* Every launch allocates and frees some megabytes for registers. */
 	mallopt(M_MMAP_THRESHOLD, 1 << 30);
 	mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }

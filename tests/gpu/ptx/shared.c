@@ -7,12 +7,12 @@
 
 enum { LANES = 32 };
 
-/* An access; block_met 0: none. */
+/* An access; block_met 0: there was none. */
 struct access {
-	uint32_t block_met, warp_met; /* barriers that came before it */
+	uint32_t block_met, warp_met; /* number of barriers before it */
 	uint32_t line;
 	uint16_t thread;
-	uint8_t lanes, warps; /* it stands for those of several lanes, or warps */
+	uint8_t lanes, warps; /* this access stands for several lanes or warps */
 };
 
 struct ptx_touched {
@@ -50,7 +50,7 @@ void ptx_shared_warp_met(struct ptx_shared *s, unsigned warp)
 	s->warp_met[warp]++;
 }
 
-/* Whether the thread's access now and that one have no order. */
+/* Returns 1 if the thread's current access and that access are not ordered. */
 static int at_once(const struct ptx_shared *s, const struct access *a, unsigned thread)
 {
 	if (a->block_met != s->block_met)

@@ -48,7 +48,7 @@ TEST(crc32c__published_vectors_match)
 
 TEST(crc32c__versions_agree_on_lengths_and_alignments)
 {
-	enum { LONG = 8192 }; /* several rounds of every version's widest loop */
+	enum { LONG = 8192 }; /* long enough for several rounds of the widest loop in any version */
 	static uint8_t bytes[LONG + 16];
 
 	fill_random(bytes, sizeof(bytes));
@@ -151,7 +151,7 @@ TEST(digest64__swapped_words_and_lanes_differ)
 	}
 }
 
-/* The digest is compared between machines and kept in logs: its definition must not drift. */
+/* The digest is compared between machines and kept in logs, so its definition must not change. */
 TEST(digest64__known_values_stay)
 {
 	uint8_t bytes[100];

@@ -16,7 +16,7 @@
 
 enum { YES, NO };
 
-/* Runs `holds` in a child with SLUICE_GPU set (NULL: not). */
+/* Runs `holds` in a child with SLUICE_GPU set, or not set (NULL). */
 static void expect(int (*holds)(void), const char *gpu)
 {
 	int status;
@@ -133,7 +133,7 @@ TEST(device_of__memory_of_another_device_than_the_current_one__is_refused)
 	expect(another_device_is_refused, EMULATED_MODULE);
 }
 
-/* ---- what the library asks of CUDA ------------------------------------------ */
+/* ---- the calls of CUDA that the library makes ---------------------------------- */
 
 static const struct device_ops *emulated(const char *name, void *function)
 {
@@ -169,7 +169,8 @@ TEST(device_of__host_memory_makes_no_context_on_a_gpu)
 	expect(no_context_for_host_memory, EMULATED_MODULE);
 }
 
-/* The errors of a process in which CUDA cannot be initialised, and of one whose GPU is lost. */
+/* Returns the errors of a process in which CUDA cannot be initialised, and of one whose GPU is
+ * lost. */
 static int failing_initialisation_is_no_device_memory(void)
 {
 	static const int host[] = { 1, 3, 4, 34, 46, 100, 201, 802, 803, 804 };
@@ -212,7 +213,7 @@ static int managed_memory_is_the_devices(void)
 	return !device_of(memory.address, &found) && found == ops ? YES : NO;
 }
 
-/* The CPU could read it, but perhaps before the kernels of the stream have written it. */
+/* The CPU could read this memory, but perhaps before the kernels of the stream have written it. */
 TEST(device_of__managed_memory_is_used_in_the_order_of_the_stream)
 {
 	expect(managed_memory_is_the_devices, EMULATED_MODULE);
@@ -244,8 +245,8 @@ TEST(alloc__dma_buf_only_of_memory_that_a_card_is_to_read)
 	expect(dma_bufs_are_made_when_asked_for, EMULATED_MODULE);
 }
 
-/* A push of a model of 100 coordinates on GPU 1, of which a thread that uses GPU 0 sees to the
- * rest, as the progress thread does. */
+/* A push of a model of 100 coordinates on GPU 1. A thread that uses GPU 0 completes it, as the
+ * progress thread does. */
 struct pushed {
 	const struct device_ops *ops;
 	struct device_compressor *c;
@@ -283,7 +284,7 @@ static void *see_to_the_rest(void *argument)
 	struct pushed *p = argument;
 	unsigned (*run)(unsigned);
 
-	p->rc = p->ops->poll(p->c, 1, NULL); /* the device has done nothing yet */
+	p->rc = p->ops->poll(p->c, 1, NULL); /* the device has not done anything yet */
 	if (!p->rc)
 		p->rc = p->ops->pushed(p->c, &p->got, &p->sent, NULL);
 	if (!p->rc && emulated("emulated_run", &run))
@@ -350,7 +351,7 @@ TEST(describe__without_a_driver_says_so)
 	expect(no_driver_is_said, EMULATED_MODULE);
 }
 
-/* The driver is in the process, and says that everything is its memory. */
+/* The driver is in the process, and reports that everything is its memory. */
 static int refused_without_module(void)
 {
 	const struct device_ops *ops;
@@ -371,8 +372,8 @@ TEST(device_of__device_memory_without_module_is_refused)
 	expect(refused_without_module, "/nowhere/libsluice_cuda.so");
 }
 
-/* The application loads the driver when it has pushed from host memory already; and other libraries
- * before it. */
+/* The application loads the driver after it has pushed from host memory, and loads other libraries
+ * first. */
 static int driver_that_comes_late_is_noticed(void)
 {
 	const struct device_ops *ops;
@@ -391,7 +392,7 @@ TEST(device_of__driver_loaded_between_two_calls_is_noticed)
 }
 
 #ifdef REAL_MODULE
-/* The module that was built loads anywhere; where there is no driver it says so. */
+/* The module that was built can be loaded anywhere. Without a driver it reports that. */
 static int real_module_loads(void)
 {
 	const char *why = "";

@@ -20,7 +20,7 @@ static void count_warnings(int level, const char *line, void *context)
 	snprintf(last_warning, sizeof(last_warning), "%s", line);
 }
 
-/* Starts each test without any SLUICE_* variable, whatever the caller's environment holds. */
+/* Starts each test without any SLUICE_* variable, whatever the environment of the caller has. */
 static int clean_environment(void **state)
 {
 	for (size_t i = 0; environ && environ[i];) {
@@ -203,7 +203,7 @@ CASE(env_load__transport_list)
 
 	setenv("SLUICE_TRANSPORT", "shm", 1);
 	assert_int_equal(env_load(&s), 0);
-	assert_string_equal(s.transport, "self,shm"); /* self is always in it */
+	assert_string_equal(s.transport, "self,shm"); /* self is always included */
 	setenv("SLUICE_TRANSPORT", "self", 1);
 	assert_int_equal(env_load(&s), 0);
 	assert_string_equal(s.transport, "self");

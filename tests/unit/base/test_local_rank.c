@@ -45,7 +45,7 @@ TEST(local_rank__inner_launcher__comes_before_slurm)
 	      "OMPI_COMM_WORLD_LOCAL_RANK", 2);
 	check(task, (struct set){ "MPI_LOCALRANKID", "2" }, none, "MPI_LOCALRANKID", 2);
 	check(task, (struct set){ "PALS_LOCAL_RANKID", "1" }, none, "PALS_LOCAL_RANKID", 1);
-	/* a variable that somebody exported for all tasks */
+	/* a variable that was exported for all tasks */
 	check((struct set){ "SLURM_LOCALID", "3" }, (struct set){ "LOCAL_RANK", "0" }, none,
 	      "SLURM_LOCALID", 3);
 	check((struct set){ "LOCAL_RANK", "4" }, none, none, "LOCAL_RANK", 4);

@@ -43,7 +43,7 @@ static int use_stderr(void **state)
 	return log_configure("warn");
 }
 
-/* stderr goes to a file between these two. */
+/* Between these two functions, stderr is a file. */
 static FILE *capture;
 static int real_stderr;
 
@@ -199,13 +199,13 @@ TEST_WITH(error_hold__error_is_logged_at_the_level_of_its_release, use_record, N
 	assert_int_equal(record.calls, 1);
 	assert_int_equal(record.level, LOG_WARN);
 	assert_string_equal(record.line, "held");
-	error_release(LOG_ERROR); /* nothing is held */
+	error_release(LOG_ERROR); /* nothing is held back */
 	assert_int_equal(record.calls, 1);
 	(fail)(SLUICE_EIO, "free");
 	assert_int_equal(record.calls, 2);
 	assert_int_equal(record.level, LOG_ERROR);
 	error_hold();
-	error_release(LOG_ERROR); /* what was logged already */
+	error_release(LOG_ERROR); /* the error was already logged */
 	assert_int_equal(record.calls, 2);
 	error_hold();
 	fail_quietly(SLUICE_EIO, "said elsewhere");
@@ -225,7 +225,7 @@ TEST_WITH(error_hold__later_errors_are_logged_at_once_and_the_first_one_comes_ba
 	assert_string_equal(sluice_last_error(), "second");
 	fail_quietly(SLUICE_EIO, "third");
 	assert_int_equal(record.calls, 1);
-	error_release(LOG_INFO); /* warnings and errors only */
+	error_release(LOG_INFO); /* only warnings and errors are logged */
 	assert_int_equal(record.calls, 1);
 	assert_string_equal(sluice_last_error(), "first");
 }

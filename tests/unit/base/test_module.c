@@ -21,7 +21,7 @@ enum { USER = 65533, STRANGER = 65534, TEXT_BYTES = 2 * PATH_MAX };
 
 static char top[] = "/tmp/sluice-module.XXXXXX";
 
-/* The path of a file or folder of the installation, of which the last few stay valid. */
+/* Returns the path of a file or directory of the installation. The last few results stay valid. */
 static const char *at(const char *name)
 {
 	static char paths[4][128];
@@ -58,7 +58,7 @@ static void make_module(const char *name)
 	close(file);
 }
 
-/* top/bin/program, and the module where the program finds it. */
+/* Makes top/bin/program, and the module where the program finds it. */
 static int setup(void **state)
 {
 	strcpy(strrchr(top, '.') + 1, "XXXXXX");
@@ -82,7 +82,7 @@ static int teardown(void **state)
 	return nftw(top, remove_one, 8, FTW_DEPTH | FTW_PHYS);
 }
 
-/* Runs the program as the user (0: this one) and returns what module_find() gave it: "+" or "-",
+/* Runs the program as the user (0: this one) and returns the result of module_find(): "+" or "-",
  * then the text. */
 static const char *find(const char *program, uid_t user)
 {
@@ -120,7 +120,7 @@ static void found(const char *program, uid_t user, const char *module)
 	assert_string_equal(find(program, user), expected);
 }
 
-/* because: of what lies at path. */
+/* because: the problem of the file at path. */
 static void refused(const char *program, uid_t user, const char *path, const char *because)
 {
 	char expected[TEXT_BYTES];
@@ -164,7 +164,7 @@ CASE(find__program_elsewhere__does_not_climb)
 		make_program(program);
 		snprintf(expected, sizeof(expected),
 			 "-" MODULE " is not in /nowhere/p/lib/sluice, and %s is not in an "
-				    "installed directory, which would end in /bin",
+			 "installed directory, which would end in /bin",
 			 at(program));
 		assert_string_equal(find(program, 0), expected);
 	}
@@ -177,7 +177,7 @@ CASE(find__others_can_write__is_refused)
 		mode_t mode;
 	} open_to_others[] = { { "lib", 0757 },
 			       { "lib/sluice", 0757 },
-			       { "lib/sluice", 01777 }, /* others can make files there */
+			       { "lib/sluice", 01777 }, /* others can create files there */
 			       { "lib/sluice/" MODULE, 0757 } };
 
 	for (size_t i = 0; i < sizeof(open_to_others) / sizeof(open_to_others[0]); i++) {
@@ -189,7 +189,7 @@ CASE(find__others_can_write__is_refused)
 		refused("bin/program", 0, open_to_others[i].name, because);
 		assert_int_equal(chmod(at(open_to_others[i].name), 0755), 0);
 	}
-	assert_int_equal(chmod(at("lib"), 01777), 0); /* as /tmp, through which the path leads */
+	assert_int_equal(chmod(at("lib"), 01777), 0); /* like /tmp, as a part of the path */
 	found("bin/program", 0, "lib/sluice/" MODULE);
 }
 
@@ -216,13 +216,13 @@ CASE(find__of_another_user__is_refused)
 		give_to(names[i], USER);
 		found("bin/program", USER, "lib/sluice/" MODULE);
 	}
-	/* Who owns the program could have put anything into it. */
+	/* The owner of the program could have changed its code anyway. */
 	give_to("bin/program", STRANGER);
 	give_to("lib", STRANGER);
 	found("bin/program", USER, "lib/sluice/" MODULE);
 }
 
-/* A program that a user has copied to a folder in /tmp, beside which every user can make a folder
+/* A user has copied a program to a directory in /tmp, next to which every user can make a directory
  * named lib. */
 CASE(find__copy_beside_a_strangers_lib__loads_nothing)
 {

@@ -26,7 +26,7 @@ TEST(nearest_word__one_letter_off_is_found)
 {
 	expect("topkk", "topk");
 	expect("top", "topk");
-	expect("tpok", "topk"); /* swapped neighbours count once */
+	expect("tpok", "topk"); /* a swap of neighbours counts as one change */
 	expect("al", "all");
 	expect("gradiant", "gradient");
 	expect("momentun", "momentum");
@@ -49,7 +49,7 @@ TEST(nearest_word__closest_of_several_wins)
 {
 	expect("nmask", "nomask");
 	expect("maks", "mask");
-	expect("f31", "f32"); /* equally near: the first known one */
+	expect("f31", "f32"); /* both are equally near: the first known word */
 }
 
 TEST(nearest_word__unrelated_words_have_none)

@@ -12,7 +12,7 @@
 
 static char root[SCRATCH_PATH];
 
-/* Writes a file and the folders above it. */
+/* Writes a file and its parent directories. */
 static void write_file(const char *path, const char *text)
 {
 	char whole[SCRATCH_PATH + 256];
@@ -107,7 +107,7 @@ CASE(process__limit_on_the_address_space__is_limit_minus_size)
 	assert_int_equal(getrlimit(RLIMIT_AS, &before), 0);
 	limit = before;
 	assert_true(before.rlim_cur != RLIM_INFINITY || room_left(root).process == UINT64_MAX);
-	limit.rlim_cur = 1ull << 46; /* more than anybody takes */
+	limit.rlim_cur = 1ull << 46; /* more than any process uses */
 	if (setrlimit(RLIMIT_AS, &limit))
 		skip();
 	uint64_t left = room_left(root).process;

@@ -12,7 +12,7 @@
 
 enum { COUNT = 64 };
 
-/* One byte behind an address that suits every type. */
+/* An address that is one byte beyond one aligned for every type. */
 static _Alignas(16) char memory[COUNT * sizeof(double) + 16];
 #define CROOKED ((void *)(memory + 1))
 
@@ -191,7 +191,8 @@ TEST_IN_JOB(region_wait__count_that_this_rank_cannot_reach__is_refused_at_once, 
 	CHECK_OK(sluice_region_wait(region, rank, 2));
 	CHECK(refused(sluice_region_wait(region, rank, 3), "notified itself 2 times", "count=3"));
 	CHECK_OK(sluice_region_wait(region, rank, 2));
-	CHECK_OK(sluice_region_put(region, 1 - rank, 0, "a", 1, 1)); /* counts there, not here */
+	CHECK_OK(sluice_region_put(region, 1 - rank, 0, "a", 1, 1)); /* notifies the peer, not
+									this rank */
 	CHECK_OK(sluice_region_wait(region, 1 - rank, 1));
 	CHECK(refused(sluice_region_wait(region, rank, 3), "notified itself 2 times", "count=3"));
 	CHECK_OK(sluice_barrier(job));

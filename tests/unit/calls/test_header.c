@@ -6,14 +6,15 @@
 #include "sluice_vector.h"
 #include "cases.h"
 
-/* Nothing may be needed before it; what the test itself needs comes after. */
+/* The header must not need any other header, so it is included first. */
 #include <stdlib.h>
 #include <string.h>
 
 _Static_assert(SLUICE_OK == 0, "success is 0");
 _Static_assert(SLUICE_GATHER_MAX == 512, "programs size buffers by it");
 
-/* New fields come at the end: the size that a program compiled today passes stays a valid one. */
+/* New fields come at the end, so that the size in a program that was compiled earlier stays
+ * valid. */
 _Static_assert(offsetof(sluice_job_attr, size) == 0, "size is first");
 _Static_assert(offsetof(sluice_model_attr, size) == 0, "size is first");
 _Static_assert(offsetof(sluice_model_stats, size) == 0, "size is first");

@@ -24,7 +24,7 @@ struct run {
 	struct outcome outcomes[RECIPES][RANKS];
 };
 
-/* What a rank does, however it lives. */
+/* The code of a rank, in a simulation or as a process. */
 static int train(sluice_job *job, struct run *run)
 {
 	for (int i = 0; i < RECIPES; i++) {
@@ -122,7 +122,7 @@ TEST(simulate__two_hundred_ranks__sum_and_step)
 	assert_int_equal(sluice_simulate(NULL, MANY, many, out), 0);
 	for (int r = 1; r < MANY; r++)
 		assert_true(out[r] == out[0]);
-	/* Ranks 5, 69, 133 and 197 push a one at 5, three times. */
+	/* Ranks 5, 69, 133 and 197 push a one at coordinate 5, three times. */
 	assert_true(fabs(out[0] - (MANY * (MANY - 1) / 2 - 3 * 4 / 200.0)) < 1e-6);
 }
 

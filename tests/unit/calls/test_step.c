@@ -50,7 +50,7 @@ static sluice_model_attr attributes(const char *recipe, uint32_t shards)
 		    .shards = shards, .lr = 0.05f);
 }
 
-/* Heavy-tailed, a few exact zeros and ties. */
+/* Makes heavy-tailed values, with a few exact zeros and ties. */
 static void fill_gradient(float *grad, size_t n, int rank, uint64_t step, const float *params)
 {
 	for (size_t i = 0; i < n; i++) {
@@ -64,7 +64,8 @@ struct runs {
 	uint64_t digests[RECIPES][SHARDINGS];
 };
 
-/* The copies that this rank's shards publish from are the parameters the workers hold. */
+/* Checks that the copies from which this rank's shards publish equal the parameters of the
+ * workers. */
 static void check_copies(sluice_model *model, const float *params)
 {
 	progress_take(model->job);
@@ -76,13 +77,13 @@ static void check_copies(sluice_model *model, const float *params)
 	progress_release(model->job);
 }
 
-/* Under valgrind each recipe runs with the fewest and the most shards. */
+/* Under valgrind each recipe runs with only the fewest and the most shards. */
 static int sharding_left_out(int s)
 {
 	return thinned((size_t)s, SHARDINGS - 1);
 }
 
-/* What a worker is told of its next step, a dedicated server is not. */
+/* A dedicated server gets no information about a next step. */
 TEST_IN_RANKS(step_info__on_a_dedicated_server__is_that_of_no_step, 3)
 {
 	sluice_job_attr attr = { .size = sizeof attr, .servers = 1 };
@@ -114,7 +115,8 @@ static int train_all(int rank, void *argument)
 		uint64_t digest = 0;
 		if (sharding_left_out(i % SHARDINGS))
 			continue;
-		for (int j = 0; j < COUNT; j++) /* only rank 0's count; -0 must survive */
+		for (int j = 0; j < COUNT; j++) /* only rank 0's parameters count, and -0 must be
+						   preserved */
 			params[j] = rank ? 77 : j % 17 ? noise(2, 0, 0, (uint64_t)j) : -0.0f;
 		sluice_model *model = rank_open(
 			job, sluice_is_worker(job) ? params : NULL,
@@ -157,7 +159,7 @@ static void same_digests_with_and_without_servers(int workers)
 						 "another digest",
 						 workers, servers, shard_counts[s], recipes[r]);
 	}
-	/* Where the whole vector is published, shards do not show in the result. */
+	/* If the whole vector is published, the number of shards does not change the result. */
 	for (int s = 1; s < SHARDINGS; s++)
 		assert_true(sharding_left_out(s) || first->digests[0][s] == first->digests[0][0]);
 	assert_true(first->digests[0][0] != first->digests[2][0]);
@@ -195,7 +197,7 @@ TEST_IN_JOB(step__dense__is_plain_sgd_in_rank_order_to_the_bit, 1, 3, 4)
 		fill_gradient(grad, COUNT, rank, step, params);
 		CHECK_OK(sluice_set(model, SLUICE_LR, lr));
 		CHECK_OK(sluice_push(model, grad));
-		memset(grad, 0, sizeof grad); /* the caller's again */
+		memset(grad, 0, sizeof grad); /* the caller may reuse grad */
 		CHECK_OK(sluice_pull(model, params));
 		for (int i = 0; i < COUNT; i++) {
 			want[i] += -lr * (sum[i] * (1.0f / (float)workers));
@@ -205,7 +207,7 @@ TEST_IN_JOB(step__dense__is_plain_sgd_in_rank_order_to_the_bit, 1, 3, 4)
 	sluice_model_close(&model);
 }
 
-/* The last rank comes late to every pull: what it has yet to read must wait for it, though the
+/* The last rank pulls late each time. The deltas that it has not read must be kept, although the
  * leader of the next step is ready long before. */
 static void read_late(sluice_job *job, int rank, void *argument)
 {
@@ -243,18 +245,19 @@ TEST_IN_JOB(pull_mean__update_none__is_the_exact_mean, 1, 2, 4)
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	for (int step = 1; step <= 5; step++) {
 		for (int i = 0; i < COUNT; i++)
-			grad[i] = (float)((i + step) * (rank + 1)); /* sums are exact */
+			grad[i] = (float)((i + step) * (rank + 1)); /* the sums are exact */
 		CHECK_STEP(model, grad, mean);
 		for (int i = 0; i < COUNT; i++)
 			CHECK(mean[i] == (float)((i + step) * (workers + 1)) / 2);
 	}
 	sluice_model_close(&model);
-	/* Sparse: zero where nothing was published. */
+	/* Sparse: zero at coordinates that were not published. */
 	attr = attributes("up=topk(0.001) down=all update=none dense=none memory=none", 1);
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	memset(grad, 0, sizeof grad);
 	grad[rank] = 4;
-	grad[100 + rank] = grad[200 + rank] = 1; /* the second of them is one too many */
+	grad[100 + rank] = grad[200 + rank] = 1; /* one of the two is more than the density
+						    allows */
 	CHECK_STEP(model, grad, mean);
 	for (int i = 0; i < COUNT; i++)
 		CHECK(mean[i] == (i < workers                   ? 4.0f / (float)workers :
@@ -267,7 +270,7 @@ TEST_IN_JOB(pull_mean__update_none__is_the_exact_mean, 1, 2, 4)
 	sluice_model_close(&model);
 }
 
-/* Shards of one to three coordinates: every coding, also dense for what was selected sparsely. */
+/* Shards of one to three coordinates use every coding, and dense also for a sparse selection. */
 TEST_IN_JOB(step__shards_of_a_few_coordinates__same_bits_everywhere, 3)
 {
 	static const char *const texts[] = {
@@ -294,7 +297,7 @@ TEST_IN_JOB(step__shards_of_a_few_coordinates__same_bits_everywhere, 3)
 	}
 }
 
-/* Two models side by side, of other shapes, stepping in turn; one reopened. */
+/* Two models of different shapes make steps in turn; one is closed and opened again. */
 TEST_IN_JOB(step__two_models_in_turn__do_not_disturb_each_other, 3)
 {
 	float a[COUNT] = { 0 }, b[333] = { 0 }, grad[COUNT];
@@ -330,7 +333,7 @@ TEST_IN_JOB(raise__on_one_rank__is_seen_by_all_after_that_pull_only, 3)
 		if (rank == 1 && step % 2)
 			sluice_raise(model, 1);
 		if (rank == 2 && step == 4)
-			sluice_raise(model, 0x180); /* eight flags only */
+			sluice_raise(model, 0x180); /* only eight flags are sent */
 		CHECK_STEP(model, grad, params);
 		CHECK(step_of(model).raised == want);
 	}

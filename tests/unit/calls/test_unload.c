@@ -22,7 +22,7 @@ static void find(void *library, const char *name, void *function, size_t bytes)
 	memcpy(function, &symbol, bytes);
 }
 
-/* How often the threads of this process other than the calling one went to sleep. */
+/* Returns how often the other threads of this process have gone to sleep. */
 static long sleeps_of_others(void)
 {
 	char path[300], line[200], own[32];
@@ -64,14 +64,15 @@ TEST(dlclose__with_an_open_job__the_progress_thread_goes_on)
 	assert_int_equal(init(NULL, &job), 0);
 	assert_int_equal(dlclose(library), 0);
 
-	/* It wakes for its heartbeats: until it has slept, woken and slept again. */
+	/* The thread wakes for its heartbeats, so this waits until it has slept, woken and slept
+	 * again. */
 	before = sleeps_of_others();
 	end = time(NULL) + LIMIT_S;
 	while (sleeps_of_others() < before + 2 && time(NULL) < end)
 		usleep(10000);
 	assert_true(sleeps_of_others() >= before + 2);
 
-	/* The library is the same one, with its job. */
+	/* dlopen() finds the same library, with its job. */
 	library = dlopen(LIBRARY, RTLD_NOW);
 	assert_non_null(library);
 	find(library, "sluice_finalize", &finalize, sizeof(finalize));

@@ -19,7 +19,7 @@ static float value_of(int kind, int rank, int i, uint64_t step)
 	return (float)step + (float)kind * 0.25f + (float)rank * 100.0f + (float)i * 0.1f;
 }
 
-/* The state after `step` steps; step 0: freshly opened, all zero. */
+/* Sets the state after `step` steps; step 0: freshly opened, all zero. */
 static void fill_state(struct rank_state *r, uint64_t step)
 {
 	r->worker.step.done = step;

@@ -24,12 +24,12 @@ struct rank_state {
 	struct shard_layout layout[SHARDS];
 	float residual[COUNT], velocity[COUNT], params[COUNT];
 	float copy[SHARDS][COUNT], shard_residual[SHARDS][COUNT];
-	int restore; /* what the thread calls: sluice_restore, else sluice_checkpoint */
+	int restore; /* the thread calls sluice_restore, otherwise sluice_checkpoint */
 	const char *dir;
 	int code;
 	char error[ERROR_TEXT_BYTES];
 	uint64_t step_out;
-	int fsync_error; /* this rank's disk */
+	int fsync_error; /* error of this rank's disk */
 	int rounds;
 };
 
@@ -42,28 +42,29 @@ struct world {
 	size_t bytes[RANKS_MAX];
 	float published[COUNT]; /* snapshots */
 	uint64_t published_version[SHARDS];
-	int lost_in_round; /* a peer is lost in this round; 0: never */
+	int lost_in_round; /* a peer is lost in this round; 0: in none */
 	char dir[SCRATCH_PATH];
 };
 
 extern struct world world;
 extern _Thread_local struct rank_state *self;
 
-/* A test's setup and teardown: RANKS_MAX workers who are servers too, in an empty directory. */
+/* Set up and tear down a test: RANKS_MAX workers that own shards, and an empty directory. */
 int world_open(void **state);
 int world_close(void **state);
 #define CASE(name) TEST_WITH(name, world_open, world_close)
 
-/* All ranks as they are after `step` steps; step 0: freshly opened, all zero. */
+/* Sets all ranks to the state after `step` steps; step 0: freshly opened, all zero. */
 void open_job(int size, int workers, uint64_t step);
-/* All ranks checkpoint, or restore. */
+/* Makes all ranks checkpoint, or restore. */
 void run_job(int restore);
-/* All workers return the code; each text holds this. Servers go on unless the job failed. */
+/* Checks that all workers return the code with a message that contains this text. Servers continue
+ * unless the job failed. */
 void assert_all(int code, const char *text);
-/* Every rank has exactly the state of that step. */
+/* Checks that every rank has exactly the state of that step. */
 void assert_state(uint64_t step);
 void checkpoint_at(uint64_t step);
 void restore_gives(uint64_t step);
-/* A rank's file of the only generation. */
+/* Returns a rank's file in the only generation. */
 void file_of(uint32_t rank, char path[DURABLE_PATH_BYTES]);
 #endif

@@ -29,7 +29,8 @@ int __wrap_unlink(const char *path);
 int __wrap_unlinkat(int fd, const char *path, int flags);
 int __wrap_rmdir(const char *path);
 
-/* A power failure: the length of what was not synchronised never reached the disk. */
+/* Simulates a power failure: the length of files that were not synchronised never reached the
+ * disk. */
 static void crash(void)
 {
 	for (size_t i = 0; i < sizeof disk.files / sizeof *disk.files; i++)
@@ -38,7 +39,7 @@ static void crash(void)
 	_exit(CRASHED);
 }
 
-/* 1 if this call has to fail; errno is set. */
+/* Returns 1 if this call must fail, with errno set. */
 static int strikes(void)
 {
 	if (disk.fault == FAULT_NONE || ++disk.calls != disk.at)
@@ -106,14 +107,14 @@ ssize_t __wrap_write(int fd, const void *bytes, size_t n)
 
 	if (disk.fault == FAULT_NONE)
 		return __real_write(fd, bytes, n);
-	if (disk.fault == FAULT_SHORT) { /* one byte at a time, interrupted before each */
+	if (disk.fault == FAULT_SHORT) { /* writes one byte at a time, interrupted before each */
 		if (before % 2 == 0) {
 			errno = EINTR;
 			return -1;
 		}
 		return __real_write(fd, bytes, 1);
 	}
-	if (fails) { /* what fitted was written by the call before this one */
+	if (fails) { /* the previous call has written the part that fits */
 		disk.hit_write = 1;
 		return -1;
 	}
@@ -144,7 +145,7 @@ int __wrap_close(int fd)
 
 	if (fails && (fcntl(fd, F_GETFL) & O_ACCMODE) == O_WRONLY)
 		disk.hit_close = 1;
-	__real_close(fd); /* Linux closes even then */
+	__real_close(fd); /* Linux closes it even if close() fails */
 	return fails ? -1 : 0;
 }
 
@@ -177,7 +178,8 @@ int __wrap_unlinkat(int fd, const char *path, int flags)
 {
 	if (strikes())
 		return -1;
-	if (disk.fault != FAULT_NONE) /* an old file goes: the new LATEST must be safe */
+	if (disk.fault != FAULT_NONE) /* before an old file is removed, the new LATEST must be
+					 safe */
 		disk.too_early |= anything_unsynchronised();
 	return __real_unlinkat(fd, path, flags);
 }

@@ -6,29 +6,29 @@
 #define TESTS_FAULTY_DISK_H
 #include "scratch.h"
 
-/* None, the process dies, the call fails, writes of one byte each. */
+/* No fault; the process ends; the call fails; each write writes one byte. */
 enum fault { FAULT_NONE, FAULT_CRASH, FAULT_ERROR, FAULT_SHORT };
 enum { CRASHED = 99 }; /* the exit status after a crash */
 
 struct disk {
 	enum fault fault;
-	int at, error; /* which call, with which errno */
+	int at, error; /* the call that fails, and its errno */
 	int calls;
-	/* LATEST was replaced, or an old file removed, before what replaces it was on disk. */
+	/* 1: LATEST was replaced, or an old file removed, before its replacement was on disk. */
 	int too_early;
-	int hit_write, hit_close; /* the call that failed was one of a file being written */
-	/* Files written and not synchronised: a second descriptor each, for the crash. */
+	int hit_write, hit_close; /* 1: the call that failed belonged to a file that is written */
+	/* Files that are not synchronised, with a second descriptor each, for the crash. */
 	struct {
 		int fd, again, dirty;
 	} files[16];
-	/* Folders with names that are not synchronised. */
+	/* Directories with names that are not synchronised. */
 	char folders[16][SCRATCH_PATH];
 	int n_folders;
 };
 
 extern struct disk disk;
 
-/* From here on calls are counted, and the at-th strikes (0: none), with this errno. */
+/* From here on calls are counted, and call number `at` (0: none) fails with this errno. */
 void arm(enum fault fault, int at, int error);
 void disarm(void);
 int anything_unsynchronised(void);

@@ -10,7 +10,7 @@
 enum { COUNT = 13, SPAN = 7, SECTIONS = 6 };
 #define RECIPE "up=topk(0.01) down=topk(0.05)"
 
-/* One rank's state, and the same again as what a reader fills. */
+/* One rank's state, as a writer has it and as a reader fills it. */
 struct state {
 	float residual[COUNT], velocity[COUNT], parameters[SPAN], shard_residual[SPAN];
 	uint64_t lr, version;
@@ -24,20 +24,20 @@ struct fixture {
 	size_t n;
 };
 
-/* A test's setup and teardown: *state is a fixture whose file is saved. */
+/* Set up and tear down a test: *state is a fixture whose file is saved. */
 int rank_file_open(void **state);
 int rank_file_close(void **state);
 #define CASE(name) TEST_OF(name, struct fixture *f, rank_file_open, rank_file_close)
 
 struct checkpoint_identity identity(void);
 void sections_of(struct state *s, struct checkpoint_section out[SECTIONS]);
-/* A state whose values depend on `from`. */
+/* Makes a state whose values depend on `from`. */
 void fill_state(struct state *s, float from);
 int save(struct fixture *f);
-/* Opens and, if that works, loads into f->loaded. */
+/* Opens the file and, if that works, loads it into f->loaded. */
 int load_as(struct fixture *f, const struct checkpoint_identity *who);
 int load(struct fixture *f);
 void assert_nothing_stored(const struct fixture *f);
-/* Not loaded, nothing stored; the sentence names this part and the path. */
+/* Checks that nothing was loaded or stored, and that the message names this part and the path. */
 void assert_refused(struct fixture *f, int code, const char *part);
 #endif

@@ -26,13 +26,13 @@ enum { LR_IS_HALF = 0x3f000000 };
 #define INFINITE  0x7ff0000000000000u
 #define NO_NUMBER 0x7ff8000000000000u
 
-/* A case: this number of the first section of that kind is set to this value. */
+/* A case: this number in the first section of that kind is set to this value. */
 struct content {
 	const char *recipe;
 	enum section_kind kind;
 	uint32_t number;
 	uint64_t value;
-	const char *why; /* NULL: it is accepted */
+	const char *why; /* NULL: the file is accepted */
 };
 
 static const struct content contents[] = {
@@ -74,7 +74,7 @@ static const struct content contents[] = {
 	{ GLOBAL_DOWN, SECTION_SHARD_CENSUS, 0, NO_NUMBER, "share" },
 	{ GLOBAL_DOWN, SECTION_SHARD_CENSUS, 1, 1, "histogram" },
 	{ GLOBAL_DOWN, SECTION_SHARD_CENSUS, 2, 1ull << 32, "histogram" },
-	/* A density of 0.1 doubles 4 times. */
+	/* A density of 0.1 can double 4 times. */
 	{ RAISE, SECTION_WORKER_GUARD, 0, 0x404, NULL },
 	{ RAISE, SECTION_WORKER_GUARD, 0, 0x403, NULL },
 	{ RAISE, SECTION_WORKER_GUARD, 0, 0x505, "more doublings of the densities" },
@@ -102,10 +102,10 @@ static const struct content contents[] = {
 
 struct test {
 	const struct content *content;
-	uint64_t step; /* of the checkpoint, instead of STEPS; the version stays */
+	uint64_t step; /* step of the checkpoint instead of STEPS; the version stays the same */
 	const char *why;
 	char dir[SCRATCH_PATH];
-	char verdict[1024]; /* of what failed otherwise */
+	char verdict[1024]; /* description of any other failure */
 };
 
 static int step(sluice_model *model, float *x)
@@ -118,7 +118,7 @@ static int step(sluice_model *model, float *x)
 	return rc ? rc : sluice_pull(model, x);
 }
 
-/* A checkpoint of STEPS steps. */
+/* Makes a checkpoint of STEPS steps. */
 static int make(sluice_job *job, const sluice_model_attr *attr, const char *dir)
 {
 	float x[COUNT] = { 0 };
@@ -133,7 +133,8 @@ static int make(sluice_job *job, const sluice_model_attr *attr, const char *dir)
 	return rc;
 }
 
-/* The file says so, its checksums agree, and LATEST names it: nothing but its meaning is wrong. */
+/* Changes the value in the file. Checksums and LATEST are corrected, so only the meaning is
+ * wrong. */
 static int spoil(const struct test *test)
 {
 	const struct content *content = test->content;

@@ -52,7 +52,7 @@ static void describe(struct state *s, const struct checkpoint_place *place, uint
 						   s->parameters[rank], NULL };
 }
 
-/* What all ranks do in sluice_checkpoint(), one after the other. */
+/* Does the work of all ranks in sluice_checkpoint(), one after the other. */
 static int take(const char *dir, uint64_t step)
 {
 	struct state s = state_of_step(step);
@@ -84,8 +84,8 @@ static int take(const char *dir, uint64_t step)
 	return rc;
 }
 
-/* What all ranks do in sluice_restore(). The step that came back whole, -1 if there is no
- * checkpoint, -2 for anything else. */
+/* Does the work of all ranks in sluice_restore(). Returns the restored step, -1 if there is no
+ * checkpoint, or -2 after any other result. */
 static long restart(const char *dir)
 {
 	struct checkpoint_manifest m;
@@ -116,7 +116,7 @@ static long restart(const char *dir)
 	return rc || memcmp(&s, &expected, sizeof s) ? -2 : (long)place.step;
 }
 
-static char current[SCRATCH_PATH]; /* the only directory in use */
+static char current[SCRATCH_PATH]; /* the directory in use */
 
 static int remove_current(void **state)
 {
@@ -134,7 +134,7 @@ static void fresh(char dir[SCRATCH_PATH])
 	memcpy(current, dir, sizeof current);
 }
 
-/* A complete directory: LATEST, one folder, a file per rank. */
+/* Checks that a directory is complete: LATEST, one subdirectory, a file per rank. */
 static void assert_tidy(const char *dir)
 {
 	struct scratch_count c = scratch_count(dir);
@@ -161,8 +161,8 @@ CASE(without_faults__old_then_new_and_nothing_else)
 	}
 }
 
-/* Sweeps until a child gets through. Returns how many calls a checkpoint makes; seen[0], seen[1]
- * count the restarts with the old and with the new state. */
+/* Repeats until a child does not crash. Returns how many calls a checkpoint makes. seen[0] and
+ * seen[1] count the restarts with the old and with the new state. */
 static int sweep_crashes(int with_old, int seen[2])
 {
 	for (int n = 1; n < CALLS_MAX; n++) {
@@ -187,7 +187,7 @@ static int sweep_crashes(int with_old, int seen[2])
 			fail_msg("after a crash at call %d the directory restores as %ld: %s", n,
 				 step, sluice_last_error());
 		seen[step == 6]++;
-		/* The next checkpoint sweeps up what the crash left. */
+		/* The next checkpoint removes what the crash left. */
 		assert_int_equal(take(dir, 7), 0);
 		assert_int_equal(restart(dir), 7);
 		assert_tidy(dir);
@@ -224,15 +224,16 @@ CASE(everything_is_on_disk_before_LATEST_names_it)
 
 	fresh(dir);
 	assert_int_equal(take(dir, 4), 0);
-	arm(FAULT_ERROR, 0, 0); /* counts, never strikes */
+	arm(FAULT_ERROR, 0, 0); /* counts the calls, none of which fails */
 	assert_int_equal(take(dir, 5), 0);
 	assert_int_equal(disk.too_early, 0);
-	assert_int_equal(anything_unsynchronised(), 0); /* and LATEST itself at the end */
+	assert_int_equal(anything_unsynchronised(), 0); /* and in the end LATEST itself is
+							   synchronised */
 	disarm();
 }
 
-/* One call fails. The caller is told, goes on, and has the old checkpoint (or, if only the last
- * synchronisation failed, the new one); no partial file is left. */
+/* Makes each call fail in turn. The caller gets the error, continues, and has the old checkpoint
+ * (or the new one if only the last synchronisation failed). No partial file is left. */
 static void sweep_errors(int error, const char *name)
 {
 	int refused = 0, writes = 0, closes = 0;
@@ -251,7 +252,7 @@ static void sweep_errors(int error, const char *name)
 			assert_int_equal(rc, SLUICE_EIO);
 			assert_true(struck && (step == 5 || step == 6));
 			assert_int_equal(scratch_count(dir).partial, 0);
-			if (step == 5) /* restart() made no message: this is the checkpoint's */
+			if (step == 5) /* restart() sets no message, so this is the checkpoint's */
 				assert_tidy(dir);
 			if (!strstr(sluice_last_error(), name) || !strstr(sluice_last_error(), dir))
 				fail_msg("\"%s\" lacks %s or the path", sluice_last_error(), name);

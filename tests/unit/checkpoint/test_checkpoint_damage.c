@@ -16,7 +16,7 @@ CASE(truncated__every_length_is_refused)
 	}
 }
 
-/* LATEST may be damaged in the same way as the file: the length alone must not save us. */
+/* LATEST may have the same damage as the file, so a comparison of the lengths is not enough. */
 CASE(truncated__every_length_is_refused_also_when_LATEST_agrees)
 {
 	for (size_t n = 0; n < f->n; n++) {
@@ -82,7 +82,7 @@ CASE(changed_between_open_and_load__refused)
 
 /* ---- damage with valid CRCs ------------------------------------------------ */
 
-/* Writes all CRC fields anew, for the lengths the sections had when they were written. */
+/* Writes all CRC fields again, for the lengths that the sections had when they were written. */
 static void reseal(struct fixture *f)
 {
 	size_t lengths[2 * (SECTIONS + 1) + 1] = { CHECKPOINT_HEADER_BYTES - 4, 16,

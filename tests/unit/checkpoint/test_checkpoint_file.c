@@ -89,7 +89,7 @@ CASE(write__link_in_place_of_the_temporary_file_is_EIO)
 {
 	char tmp[SCRATCH_PATH + 32];
 
-	/* Not followed: it could lead anywhere. */
+	/* The link must not be followed, because it could point anywhere. */
 	snprintf(tmp, sizeof tmp, "%s.tmp", f->path);
 	assert_int_equal(symlink("/dev/full", tmp), 0);
 	assert_int_equal(save(f), SLUICE_EIO);
@@ -145,7 +145,7 @@ CASE(other_recipe__EINVAL_naming_both)
 	assert_other(f, &who, SLUICE_EINVAL, RECIPE, "\"up=all\"");
 }
 
-/* Recipes are long and differ in one word: only that one is told of both. */
+/* Recipes are long. If they differ in one word, the message has only that word of both. */
 CASE(other_word_of_the_recipe__EINVAL_naming_the_word)
 {
 	struct checkpoint_identity who = identity();

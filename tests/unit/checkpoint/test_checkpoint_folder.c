@@ -56,7 +56,7 @@ static int read_bytes(struct fixture *f, const void *bytes, size_t n)
 	return rc;
 }
 
-/* Reads text with a valid last line in place of LATEST. */
+/* Reads a text with a valid last line in place of LATEST. */
 static int read_text(struct fixture *f, const char *text)
 {
 	char whole[1024];
@@ -274,7 +274,8 @@ CASE(clean__only_other_generations_go)
 	checkpoint_path(&partial, 1, path);
 	strcat(path, ".tmp");
 	assert_int_equal(scratch_write(path, "x", 1), 0);
-	/* What is not ours stays: another file in a generation, folders of other names. */
+	/* Foreign files and directories stay: another file in a generation, directories with other
+	 * names. */
 	checkpoint_path(&foreign, 0, path);
 	slash = strrchr(path, '/');
 	memcpy(slash, "/notes", sizeof "/notes");
@@ -284,7 +285,8 @@ CASE(clean__only_other_generations_go)
 	snprintf(path, sizeof path, "%s/step-000000000005-0000000g", f->dir);
 	assert_int_equal(mkdir(path, 0777), 0);
 	struct checkpoint_others *others = checkpoint_others(&keep);
-	struct checkpoint_place later = begin(f, 7); /* of those that went on without who cleans */
+	struct checkpoint_place later = begin(f, 7); /* made by ranks that continued without the
+							rank that cleans */
 	checkpoint_clean(&keep, &others, 1);
 	assert_null(others);
 	checkpoint_path(&later, 0, path);
@@ -296,7 +298,7 @@ CASE(clean__only_other_generations_go)
 	others = checkpoint_others(&keep);
 	checkpoint_clean(&keep, &others, 1);
 	struct scratch_count c = scratch_count(f->dir);
-	assert_int_equal(c.folders, 4); /* keep, foreign, the two of other names */
+	assert_int_equal(c.folders, 4); /* keep, foreign, and the two with other names */
 	assert_int_equal(c.files, 1 + 3 + 1);
 	checkpoint_path(&keep, 2, path);
 	assert_int_equal(access(path, F_OK), 0);
@@ -307,7 +309,7 @@ static int refuse(void *context)
 	struct fixture *f = context;
 
 	assert_int_equal(scratch_count(f->dir).partial,
-			 2); /* all is written, and an older draft is there still */
+			 2); /* everything is written, and an older draft still exists */
 	return SLUICE_EPEER;
 }
 
@@ -318,7 +320,7 @@ CASE(manifest__not_to_be_the_valid_one_any_more__stays_a_draft_and_is_removed)
 
 	assert_int_equal(checkpoint_manifest_write(f->dir, &f->manifest, NULL, NULL), 0);
 	snprintf(draft, sizeof draft, "%s/LATEST.0badcafe.tmp",
-		 f->dir); /* of a rank that was stopped */
+		 f->dir); /* left by a rank that was stopped */
 	assert_int_equal(scratch_write(draft, "x", 1), 0);
 	f->manifest.step++;
 	assert_int_equal(checkpoint_manifest_write(f->dir, &f->manifest, refuse, f), SLUICE_EPEER);

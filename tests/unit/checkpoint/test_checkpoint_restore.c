@@ -8,7 +8,7 @@
 #include "cases.h"
 #include <stdio.h>
 
-/* A restore that is refused before anything is stored. */
+/* Runs a restore that is refused before anything is stored. */
 static void restore_refused(int code, const char *text)
 {
 	run_job(1);
@@ -74,7 +74,7 @@ CASE(restore_after_steps__EINVAL)
 	assert_state(12);
 }
 
-/* The disk fails on one rank when its file was found to be good, and is read once more. */
+/* The disk of one rank fails when its file was found to be valid and is read again. */
 static int failing = -1;
 
 int __real_checkpoint_file_load(struct checkpoint_file *file);
@@ -107,7 +107,7 @@ CASE(restore_that_fails_while_it_loads__the_model_can_only_be_closed)
 	}
 	failing = -1;
 	open_job(RANKS_MAX, RANKS_MAX, 0);
-	restore_gives(12); /* which is there still */
+	restore_gives(12); /* the older checkpoint still exists */
 	assert_int_equal(
 		step_check(&world.ranks[0].model, world.ranks[0].params, "sluice_push", STEP_DONE),
 		0);

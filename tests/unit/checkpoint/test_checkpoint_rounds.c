@@ -55,7 +55,7 @@ CASE(one_disk_full__all_ranks_EIO_and_the_old_checkpoint_stays)
 {
 	for (int bad = 0; bad < RANKS_MAX; bad++) {
 		char who[64];
-		world.workers = 2; /* rank 2 serves */
+		world.workers = 2; /* rank 2 is a server */
 		checkpoint_at(12);
 		open_job(RANKS_MAX, 2, 13);
 		world.ranks[bad].fsync_error = ENOSPC;
@@ -152,7 +152,7 @@ CASE(peer_lost_in_any_round__old_or_new_stays)
 		world.lost_in_round = 0;
 		assert_int_equal(world.ranks[0].code, SLUICE_EPEER);
 		restore_gives(round == 3 ? 13 : 12);
-		checkpoint_at(14); /* and clears up */
+		checkpoint_at(14); /* and removes old generations */
 		assert_int_equal(scratch_count(world.dir).folders, 1);
 	}
 }

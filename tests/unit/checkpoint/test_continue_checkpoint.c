@@ -20,7 +20,7 @@ static int go_on_from_it(int rank, void *argument)
 		CHECK_OK(sluice_serve(model));
 	} else {
 		CHECK_OK(sluice_set(model, SLUICE_LR,
-				    0.125f)); /* the checkpoint's rate must win, on all */
+				    0.125f)); /* all must get the rate of the checkpoint */
 		CHECK_OK(sluice_restore(model, plan->dir, params, &at));
 		CHECK(at && at % 5 == 0);
 		CHECK(log_saw("made without this rank", NULL, NULL, NULL) ==
@@ -57,8 +57,9 @@ TEST(checkpoint__with_a_loss_on_the_way__goes_on_and_a_full_job_restores_it)
 
 /* ---- a leader that stops --------------------------------------------------- */
 
-static struct plan *of_leader; /* in rank 0 */
-static int where; /* 1: before it names LATEST, 2: before it removes what LATEST does not name */
+static struct plan *of_leader; /* used on rank 0 */
+static int where; /* 1: before it writes LATEST, 2: before it removes the generations that LATEST
+		     does not name */
 
 static void stop_there(int here)
 {
@@ -97,7 +98,8 @@ static int lead_and_stop(int rank, void *argument)
 	return survivors_train(rank, argument);
 }
 
-/* It wakes up when the others have made checkpoints without it: the newest stays the valid one. */
+/* The leader resumes after the others have made checkpoints without it. The newest must stay the
+ * valid one. */
 TEST(stop__the_leader_of_a_checkpoint__wakes_up_and_spoils_no_later_one)
 {
 	for (where = 1; where <= 2; where++) {
