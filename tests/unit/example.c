@@ -10,7 +10,7 @@
 
 enum { COUNT = 1000, ROWS = 64, STEPS = 500 };
 
-/* Numbers of [-1, 1) from a counter: every rank draws its own rows. */
+/* Returns a number in [-1, 1) from a counter, so that every rank draws its own rows. */
 static float number(uint64_t i)
 {
 	i = (i ^ i >> 31) * 0x9e3779b97f4a7c15u;
@@ -18,8 +18,8 @@ static float number(uint64_t i)
 	return (float)(i >> 40) / (1 << 23) - 1;
 }
 
-/* Gradient of the mean squared error over this step's rows; the target is y = sum of (j mod 3) x_j.
- * Returns the error. */
+/* Computes the gradient of the mean squared error over this step's rows, whose target is y = sum of
+ * (j mod 3) x_j. Returns the error. */
 static double backward(uint64_t rank, uint64_t step, const float *params, float *grad)
 {
 	double loss = 0;
@@ -57,7 +57,7 @@ int main(void)
 	for (uint64_t step = 0; step < STEPS; step++) {
 		double loss = backward((uint64_t)sluice_rank(job), step, params, grad);
 		if (sluice_push(model, grad) || sluice_pull(model, params))
-			return 1; /* another rank was lost: all ranks learn which and why */
+			return 1; /* another rank was lost; all ranks learn which and why */
 		if (sluice_sum(job, &loss, 1))
 			return 1;
 		last = loss / sluice_workers(job);

@@ -22,7 +22,7 @@ struct emulated {
 };
 extern struct emulated emulated;
 
-/* Two models of a recipe, and the gradient of one of them in GPU memory. */
+/* Two models with the same recipe. One of them has its gradient in GPU memory. */
 struct pair {
 	const struct device_ops *ops;
 	sluice_job *job;
@@ -35,19 +35,20 @@ struct pair {
 };
 
 void begin_emulated(void);
-/* job: of rank_join(), or a simulated rank's. */
+/* job: from rank_join(), or a simulated rank's. */
 void open_models(struct pair *p, sluice_job *job, const struct shape *shape, void *stream);
 void close_models(struct pair *p);
-/* All of it. wait_ms: the limit of waits; 0: the usual one. */
+/* Opens job and models. wait_ms: the limit of waits; 0: the default. */
 void open_pair(struct pair *p, const struct shape *shape, void *stream, int wait_ms);
 void close_pair(struct pair *p);
 
 void new_gradient(struct pair *p, int step);
 enum on_device_state late(const struct pair *p);
-/* The sequence number of the next message to shard 0, which grows with each that is posted. */
+/* Returns the sequence number of the next message to shard 0, which grows with each message that is
+ * posted. */
 uint64_t next_seq(struct pair *p);
-/* Waits until somebody else has done it. */
+/* Waits until another thread has changed the state. */
 void expect_becomes(const struct pair *p, enum on_device_state state);
-/* Parameters, residual and momentum. */
+/* Compares parameters, residual and momentum. */
 void expect_same_pair(struct pair *p);
 #endif

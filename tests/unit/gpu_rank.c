@@ -53,7 +53,8 @@ void there_push(struct side *s, const float *grad)
 void there_pull(struct side *s, float *target)
 {
 	struct there *t = s->own;
-	void *to = target == s->params ? s->params : t->grad.address; /* a mean: anywhere */
+	void *to = target == s->params ? s->params : t->grad.address; /* the memory of a mean may
+									 be anywhere */
 
 	CHECK_OK(sluice_pull(s->model, to));
 	t->pulled = to;
@@ -91,7 +92,7 @@ void device_look_up(const char *name, void *function)
 		fprintf(stderr, "no %s in %s\n", name, device_module_path());
 	CHECK(symbol != NULL);
 	memcpy(function, &symbol, sizeof symbol);
-	dlclose(module); /* it stays: the library has it */
+	dlclose(module); /* the module stays loaded, because the library uses it */
 }
 
 int device_is_real(void)

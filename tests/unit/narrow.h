@@ -8,11 +8,11 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Sign, exponent (bias, mantissa bits) and mantissa, as IEEE 754 says, and the OCP's specification
- * of 8-bit floating point. */
+/* Sign, exponent (bias, mantissa bits) and mantissa, as specified by IEEE 754 and the OCP's 8-bit
+ * floating point. */
 struct narrow_type {
 	int exponent_bits, mantissa_bits;
-	int finite; /* there is no infinity: only the largest magnitude is special, and NaN */
+	int finite; /* 1: there is no infinity, and only the largest magnitude is NaN */
 };
 
 static inline struct narrow_type narrow_type(int type)
@@ -47,7 +47,7 @@ static inline size_t narrow_bytes(int type)
 	return type == SLUICE_F8_E4M3FN || type == SLUICE_F8_E5M2 ? 1 : 2;
 }
 
-/* What tests set as scale: multiplying rounds. */
+/* The scale that tests set. Multiplying by it rounds. */
 static inline float narrow_scale(int type)
 {
 	return narrow_bytes(type) == 1 ? 0.3f : 1.0f;
@@ -58,7 +58,7 @@ static inline float narrow_scaled(uint16_t code, int type)
 	return narrow_scale(type) * narrow_value(code, type);
 }
 
-/* codes: room for 16 bits each. */
+/* codes has 16 bits for each code. */
 static inline void narrow_put(void *codes, size_t i, uint16_t code, int type)
 {
 	if (narrow_bytes(type) == 1)
@@ -67,7 +67,7 @@ static inline void narrow_put(void *codes, size_t i, uint16_t code, int type)
 		((uint16_t *)codes)[i] = code;
 }
 
-/* A code of magnitudes up to about 4, or, of 8 bits, 16, and not of zero. */
+/* Returns a code that is not zero, of a magnitude up to about 4, or with 8 bits up to 16. */
 static inline uint16_t narrow_code(uint32_t bits, int type)
 {
 	const struct narrow_type t = narrow_type(type);
@@ -79,7 +79,7 @@ static inline uint16_t narrow_code(uint32_t bits, int type)
 	return (uint16_t)((bits & 0x8000 ? sign : 0) | (1 + (bits >> 16) % (end - 1u)));
 }
 
-/* NaN, or -infinity where the type has it. */
+/* Returns NaN, or -infinity if the type has it. */
 static inline uint16_t narrow_spoilt(int type, int nan)
 {
 	const struct narrow_type t = narrow_type(type);

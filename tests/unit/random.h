@@ -23,7 +23,8 @@ static inline double random_unit(struct random *r) /* [0, 1) */
 	return random_bits(r) * 0x1p-32;
 }
 
-static inline float random_normal(struct random *r) /* nearly: a sum of twelve */
+static inline float random_normal(struct random *r) /* approximately normal: a sum of twelve
+						       numbers */
 {
 	double sum = -6;
 

@@ -25,7 +25,7 @@ enum { DEADLINE_MS = 180000, SILENCE_MS = 5000, LINES = 256, LINE_CHARACTERS = 5
 
 struct meeting {
 	int size;
-	atomic_int arrived, left; /* counted over all joins of all ranks */
+	atomic_int arrived, left; /* totals over all joins of all ranks */
 	struct rank_record cards[RANKS_MAX];
 };
 
@@ -35,7 +35,7 @@ struct bootstrap {
 
 static struct meeting *meeting;
 static int my_rank;
-static int joins; /* of this process */
+static int joins; /* joins of this process */
 int nodes_have_kernels;
 
 void *shared_memory(size_t bytes)
@@ -110,7 +110,7 @@ int bootstrap_exchange(struct bootstrap *b, const uint8_t *payload, size_t paylo
 		*cards_out = cards;
 		return 0;
 	}
-	/* Nobody overwrites a card that somebody still reads. */
+	/* A rank must not overwrite a record that another rank still reads. */
 	rc = wait_for(&meeting->left, size * joins, DEADLINE_MS);
 	meeting->cards[my_rank] = mine;
 	joins++;
@@ -191,7 +191,8 @@ void check_at(int holds, const char *text, const char *file, int line)
 	_exit(1);
 }
 
-/* libfabric does not tell of the end of a process: a rank that says nothing for so long is lost. */
+/* libfabric does not report the end of a process, so a rank is lost when it has been silent for
+ * this long. */
 static int deaths_are_told(void)
 {
 	const char *named = getenv("SLUICE_TRANSPORT");
@@ -310,9 +311,9 @@ static void reap(const pid_t *pids, int size, int deadline_ms, int *status)
 		fail_msg("after %d ms these ranks had not ended:%s", deadline_ms, names);
 }
 
-/* Valgrind translates code as it is first run, in each process anew; but what the parent ran, the
- * ranks inherit, and most of a rank's time there is translation. So the parent makes two steps of a
- * job of its own before its first fork. */
+/* Valgrind translates code when it first runs in a process. Ranks inherit the code that the parent
+ * has translated, and otherwise spend most of their time on that. So the parent makes two steps of
+ * its own job before its first fork. */
 static void run_what_all_ranks_run(void)
 {
 	enum { N = 1000 };

@@ -17,10 +17,11 @@ static const char *const recipes[] = {
 enum { RECIPES = sizeof recipes / sizeof *recipes };
 
 struct saved {
-	int part; /* saved by SLUICE_STATE_PART, while other ranks go on */
+	int part; /* 1: saved by SLUICE_STATE_PART, while other ranks continue */
 	size_t bytes[RECIPES][RANKS];
 	uint8_t state[RECIPES][RANKS][STATE_MOST];
-	float params[RECIPES][COUNT]; /* of update=none, which the program keeps */
+	float params[RECIPES][COUNT]; /* with update=none: the parameters, which the program
+					 keeps */
 	uint64_t whole[RECIPES], resumed[RECIPES];
 };
 
@@ -47,8 +48,8 @@ static void train_whole(sluice_job *job, int rank, void *argument)
 				continue;
 			CHECK_OK(sluice_state_size(model, &saved->bytes[r][rank]));
 			CHECK(saved->bytes[r][rank] < STATE_MOST);
-			/* The other ranks' pushes of the next step are here when rank 0, which is
-			 * the first in each sum, and rank 1 save. */
+			/* When rank 0, which is the first in each sum, and rank 1 save, the other
+			 * ranks' pushes of the next step have already arrived. */
 			if (saved->part && rank < RANKS - 1)
 				sleep_ms(rank ? 20 : 40);
 			CHECK_OK(sluice_state_save(model, saved->state[r][rank],
@@ -108,7 +109,7 @@ static void load_mixed(sluice_job *job, int rank, void *argument)
 	sluice_model_close(&model);
 }
 
-/* A part waits for nobody: no other rank calls. */
+/* Saving a part waits for no other rank, none of which calls. */
 TEST_IN_JOB(part__of_one_rank__waits_for_nobody, 2)
 {
 	static uint8_t bytes[STATE_MOST];
@@ -157,7 +158,7 @@ TEST(load__of_parts__goes_on_with_the_same_bits)
 	run_in_job(RANKS, train_rest, saved);
 	for (int r = 0; r < RECIPES; r++)
 		assert_true(saved->whole[r] && saved->whole[r] == saved->resumed[r]);
-	/* Parts of another run are no part of this save. */
+	/* Parts of another run do not belong to this save. */
 	struct saved *other = shared_memory(sizeof *other);
 	other->part = 1;
 	run_in_job(RANKS, train_whole, other);
@@ -167,8 +168,8 @@ TEST(load__of_parts__goes_on_with_the_same_bits)
 
 /* ---- refusals -------------------------------------------------------------- */
 
-/* Rank 1 loads something else than what it saved. The model stays fresh, so that the next one can
- * be tried, and the good state last. */
+/* Rank 1 loads other bytes than it saved. The model stays fresh, so that the next attempt is
+ * possible, and the last one is the good state. */
 static void load_wrong(sluice_job *job, int rank, void *argument)
 {
 	struct saved *saved = argument;
@@ -200,7 +201,7 @@ static void load_wrong(sluice_job *job, int rank, void *argument)
 	CHECK(sluice_state_load(model, saved->state[0][from], saved->bytes[0][from], params,
 				&done) == SLUICE_EWIRE);
 	CHECK(error_says("belongs to another rank", NULL));
-	/* Of another model. */
+	/* The state of another model. */
 	CHECK(sluice_state_load(model, saved->state[2][rank], saved->bytes[2][rank], params,
 				&done) == SLUICE_EINVAL);
 	CHECK(error_says("with \"up=all,f32\" in the recipe", NULL));
@@ -208,7 +209,7 @@ static void load_wrong(sluice_job *job, int rank, void *argument)
 	CHECK(sluice_state_load(model, saved->state[0][rank], n, NULL, &done) == SLUICE_EINVAL);
 	CHECK(done == 99 && step_of(model).steps == 0);
 	CHECK_OK(sluice_state_load(model, saved->state[0][rank], n, params, NULL));
-	/* Of another save at the same step. */
+	/* The state of another save at the same step. */
 	CHECK_OK(sluice_state_save(model, other, n, 0));
 	sluice_model_close(&model);
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));

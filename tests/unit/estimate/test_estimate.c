@@ -67,7 +67,7 @@ static double l2_squared(const double *a, const double *b, uint32_t n)
 	return sum;
 }
 
-/* Dirichlet(1/2): normalised squares of normals. */
+/* Draws from Dirichlet(1/2): normalised squares of normals. */
 static void dirichlet(struct random *random, uint32_t n)
 {
 	for (uint32_t j = 0; j < n; j++) {
@@ -138,7 +138,7 @@ TEST(estimate_bits__1e3_to_1e5_servers__unbiased_with_the_variance_of_one_bit)
 			      sqrt(N / servers));
 		assert_true(expected <= N / servers);
 		assert_true(second <= 1.2 * expected && second >= 0.8 * expected);
-		for (int j = 0; j < N; j++) /* five of the mean's standard errors */
+		for (int j = 0; j < N; j++) /* five standard errors of the mean */
 			assert_true(fabs(mean[j] - truth[j]) <= 5 / sqrt(servers * runs));
 	}
 }
@@ -163,7 +163,7 @@ TEST(subset_bit__any_server__half_of_the_elements_and_independent)
 
 enum { K = 8 };
 
-/* Eight pieces with random borders and masses. */
+/* Makes eight pieces with random borders and masses. */
 static void pieces(struct random *random)
 {
 	double mass = 0;
@@ -309,7 +309,7 @@ TEST(intervals_grow__any_falling_shape__flat_costs_at_most_twice_the_growth)
 			assert_true((double)found <=
 				    3 + log(1 + growths[g] * n) / log(1 + growths[g]) +
 					    1 / growths[g]);
-			for (size_t i = 0; i < found; i++) /* as good as no sampling error */
+			for (size_t i = 0; i < found; i++) /* as small as without sampling error */
 				count[i] = (uint64_t)((cumulated[end[i] - 1] -
 						       (i ? cumulated[end[i - 1] - 1] : 0)) *
 						      0x1p50);

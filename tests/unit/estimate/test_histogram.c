@@ -10,7 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The bin by the arithmetic of the header, not by shifts. */
+/* Computes the bin by the arithmetic of the header instead of shifts. */
 static uint32_t bin_of(float a, int mantissa_bits)
 {
 	int exponent;
@@ -122,12 +122,12 @@ TEST(calls__wrong_arguments__refused)
 	sluice_histogram_close(NULL);
 }
 
-/* ---- what it is for -------------------------------------------------------- */
+/* ---- application ----------------------------------------------------------- */
 
 enum { WORKERS = 16, EACH = 100000 };
 static float gradient[WORKERS][EACH];
 
-/* Squared exponentials, with a scale that grows with the rank. */
+/* Squared exponentials whose scale grows with the rank. */
 static int make_gradients(void **state)
 {
 	struct random random = { 6 };
@@ -142,8 +142,8 @@ static int make_gradients(void **state)
 	return 0;
 }
 
-/* All workers' histograms as one, through messages of b bits; returns the mean bits of a
- * message. */
+/* Merges the histograms of all workers through messages with b bits per count. Returns the mean
+ * bits of a message. */
 static double gathered(sluice_histogram *all, int mantissa_bits, int b)
 {
 	size_t sum = 0;
@@ -233,7 +233,8 @@ static double energy(const float *a, int n)
 	return sum;
 }
 
-/* As many coordinates in all, chosen by one threshold or equally many by each worker. */
+/* One threshold, and a separate threshold for each worker, select the same total number of
+ * coordinates. */
 TEST(quantile__one_threshold__captures_more_than_local_topk_of_the_same_total)
 {
 	static float sorted[EACH];

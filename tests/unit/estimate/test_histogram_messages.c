@@ -26,7 +26,7 @@ TEST(counts__below_two_to_the_bits__are_exact)
 			if (random_bits(&random) % 3 == 0)
 				count[i] = 0;
 			else if (random_bits(&random) % 50 ==
-				 0) /* their scale must not touch the others */
+				 0) /* their scale must not affect the other counts */
 				count[i] = (uint64_t)random_bits(&random)
 					   << (random_bits(&random) % 15);
 		}
@@ -43,13 +43,13 @@ TEST(counts__below_two_to_the_bits__are_exact)
 	}
 }
 
-/* Mean and error of what is read back over many draws, against the bounds of the header. */
+/* Compares mean and error of the decoded counts over many draws with the bounds in the header. */
 TEST(counts__large_ones_4000_draws__mean_is_the_count_error_is_within_the_scale)
 {
 	enum { DRAWS = 4000 };
 	const uint64_t count[] = { 3, 255, 256, 257, 1000, 77777, 123456, 1048575, 40, 5 };
 	const int size = sizeof(count) / sizeof(count[0]);
-	const double scale = 1 << (20 - 8); /* the largest has 20 bits, 8 are kept */
+	const double scale = 1 << (20 - 8); /* the largest count has 20 bits, of which 8 are kept */
 	double sum[16] = { 0 }, squares[16] = { 0 };
 
 	for (uint64_t draw = 0; draw < DRAWS; draw++) {
@@ -71,12 +71,12 @@ TEST(counts__large_ones_4000_draws__mean_is_the_count_error_is_within_the_scale)
 		}
 	}
 	for (int i = 0; i < size; i++) {
-		/* A standard error is at most scale / 2: 6 of the mean's own, and the bound with 5
-		 * %. */
+		/* The standard error of a count is at most scale / 2. Allowed are 6 standard errors
+		 * of the mean, and 5 % above the bound. */
 		assert_true(fabs(sum[i] / DRAWS) <= 6 * scale / 2 / sqrt(DRAWS));
 		assert_true(sqrt(squares[i] / DRAWS) <= 1.05 * scale / 2);
 	}
-	assert_true(squares[2] > 0); /* a count of 256 is rounded, to 0 or to the scale */
+	assert_true(squares[2] > 0); /* a count of 256 is rounded to 0 or to the scale */
 }
 
 TEST(counts__as_many_as_there_may_be__come_back)
@@ -89,7 +89,7 @@ TEST(counts__as_many_as_there_may_be__come_back)
 	for (int i = 0; i < MOST; i++)
 		count[i] = (uint64_t)(i % 7 ? 0 : i % 200);
 	count[MOST - 1] = 1;
-	count[MOST - 2] = ((uint64_t)1 << 47) - 1; /* lengths of 0 and 47 beside each other */
+	count[MOST - 2] = ((uint64_t)1 << 47) - 1; /* lengths of 0 and 47 next to each other */
 	assert_true(sluice_counts_bound(MOST, 16) <= sizeof message);
 	assert_int_equal(sluice_counts_bound(MOST + 1, 16), 0);
 	assert_int_equal(sluice_counts_encode(count, MOST, 16, 0, message, sizeof message, &bytes),
@@ -146,7 +146,7 @@ TEST(merge__any_order__is_the_sum)
 				 0);
 	}
 	assert_memory_equal(up->count, all->count,
-			    all->bins * sizeof(uint64_t)); /* all are small */
+			    all->bins * sizeof(uint64_t)); /* all counts are small */
 	assert_memory_equal(down->count, all->count, all->bins * sizeof(uint64_t));
 	assert_int_equal(sluice_histogram_total(up), W * EACH);
 	sluice_histogram_close(&all);
@@ -184,7 +184,7 @@ TEST(merge__message_of_other_bins_or_of_bare_counts__refused)
 	sluice_histogram_close(&finer);
 }
 
-/* What a peer could write instead: never a crash, never a half addition. */
+/* Messages that a peer could write instead must never cause a crash, and never be added in part. */
 TEST(merge__cut_extended_or_flipped__refused_whole_or_added_whole)
 {
 	struct random random = { 5 };

@@ -18,9 +18,7 @@ float vector_value(int kind, size_t i, size_t n, struct random *r)
 	if (kind == VECTOR_KINDS)
 		return (float)(i + 1) / (float)n;
 	if (kind == VECTOR_KINDS + 1)
-		return i < n / 2 ? 1.0f :
-		       i % 100   ? 2.0f :
-				   3.0f; /* more ties than there is room for */
+		return i < n / 2 ? 1.0f : i % 100 ? 2.0f : 3.0f; /* more ties than fit */
 	return value_of(kind, r);
 }
 

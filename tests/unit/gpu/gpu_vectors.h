@@ -10,10 +10,10 @@
 
 enum { KINDS = VECTOR_KINDS + 2, UNALIGNED_MOST = 3, SPANS_MOST = 5 };
 
-/* Coordinate i of n: the kinds of vector_kinds.h, sorted, and ties without end. */
+/* Returns coordinate i of n: the kinds of vector_kinds.h, sorted values, and very many ties. */
 float vector_value(int kind, size_t i, size_t n, struct random *r);
 
-/* A vector on both sides, the device's perhaps not where vector loads may be. */
+/* A vector on host and device. On the device it may be misaligned for vector loads. */
 struct pair {
 	float *here, *there;
 	void *memory;
@@ -23,8 +23,8 @@ struct pair {
 struct pair pair_new(size_t n, size_t shift);
 void pair_send(struct pair *p);
 void pair_free(struct pair *p);
-/* The bits of a NaN that an addition makes are the processor's: a GPU has one, x86 another, with a
- * sign. */
+/* If an addition makes a NaN, its bits depend on the processor: those of a GPU differ from those of
+ * x86, which has a sign. */
 void expect_same_vector(const struct pair *p);
 
 struct lists {
@@ -37,13 +37,13 @@ struct lists lists_new(size_t n); /* poisoned */
 void expect_same_lists(const struct lists *cpu, const struct lists *device);
 void lists_free(struct lists *l);
 
-/* Where coordinates are exempt: the same for both sides. */
+/* Exempt spans, the same for both sides. */
 struct spans {
 	struct span all[2 * SPANS_MOST + 1];
 	struct device_span exempt[SPANS_MOST];
 	size_t n, n_exempt;
 };
 
-/* A few exempt spans (none if !some), short and long, at the ends too. */
+/* Returns a few exempt spans (none if !some), short and long, and also at the ends. */
 struct spans spans_of(size_t n, int some, struct random *r);
 #endif

@@ -24,7 +24,7 @@ static size_t choose(enum way way, const struct choice *c)
 				 choose_variance(c);
 }
 
-/* residual += scale * grad, or = (fresh), then the selection, on both sides. */
+/* Computes residual += scale * grad (or = if fresh) and the selection, on both sides. */
 static void expect_same_step(enum way way, struct device_selector *device, struct pair *residual,
 			     const struct pair *grad, const struct spans *spans, double wanted,
 			     uint64_t k, uint64_t step, int fresh)
@@ -125,7 +125,7 @@ TEST(select__any_way_size_and_kind_gives_the_bits_of_the_cpu)
 	compare(DENSITY, 10, (1 << 20) + 1025, 0.01, 4);
 }
 
-/* Infinities may be in the vector; a NaN may not, and selects nothing. */
+/* The vector may have infinities. With a NaN, nothing is selected. */
 TEST(gaussian__infinities_give_the_choice_of_the_cpu_and_nan_none)
 {
 	const size_t n = 3000;
@@ -188,7 +188,7 @@ TEST(select__what_must_be_written_and_may_not_is_refused)
 
 /* ---- the order of sums ----------------------------------------------------- */
 
-/* As moments.h says it, written as it stands there. */
+/* Computes the sum in the order that moments.h describes, in the most direct way. */
 static double sum_by_the_book(const double *term, size_t n)
 {
 	size_t tiles = (n + MOMENT_TILE - 1) / MOMENT_TILE,

@@ -31,14 +31,14 @@ enum {
 struct variant {
 	struct value_coding coding;
 	size_t parts;
-	unsigned blocks; /* most that a kernel takes; 0: any number */
+	unsigned blocks; /* most blocks of a kernel; 0: any number */
 	int type;        /* of gradients */
 	int fresh, velocity, zero, judge, left;
 	int bad_step; /* the step whose gradient has NaN; STEPS: none */
-	size_t shift; /* of the gradient, in elements */
+	size_t shift; /* shift of the gradient, in elements */
 };
 
-/* Vectors here and there, and where payloads come to. */
+/* The vectors on one side, and the memory for payloads. */
 struct side {
 	float *residual, *velocity, *grad, *got;
 	uint8_t *codes, *encoded;
@@ -55,7 +55,7 @@ static size_t width_of(int type)
 	return type == SLUICE_F32 ? sizeof(float) : narrow_bytes(type);
 }
 
-/* Parts of unequal lengths, of which the first has one coordinate. */
+/* Makes parts of unequal lengths, the first of which has one coordinate. */
 static void make_parts(const struct variant *v, struct side *s)
 {
 	for (size_t p = 0; p < v->parts; p++) {
@@ -113,7 +113,7 @@ static void side_close(struct side *s)
 	free(s->encoded);
 }
 
-/* Ordinary values, zeros of both signs, denormal ones and large ones. */
+/* Makes ordinary values, zeros of both signs, denormal values and large values. */
 static float value_of(size_t i, struct random *r)
 {
 	const uint32_t bits = random_bits(r);
@@ -127,7 +127,7 @@ static float value_of(size_t i, struct random *r)
 	}
 }
 
-/* The gradient of a step as it lies on the device, and grad[], which is what that means. */
+/* Makes the gradient of a step as it is on the device, and its values in grad[]. */
 static void make_gradient(const struct variant *v, struct side *s, int step, struct random *r)
 {
 	const size_t width = width_of(v->type);
@@ -151,7 +151,7 @@ static void make_gradient(const struct variant *v, struct side *s, int step, str
 			 0);
 }
 
-/* Adds the gradient as signal.c does. Returns whether it is refused. */
+/* Adds the gradient as signal.c does. Returns 1 if the gradient is refused. */
 static int add_here(const struct variant *v, struct side *s, int step)
 {
 	if (step == v->bad_step && v->judge)
@@ -192,7 +192,7 @@ static void expect_part(const struct variant *v, struct side *s, size_t p, int s
 	assert_int_equal(float_bits(sent->scale), float_bits(m.scale));
 	assert_memory_equal(part->copy, s->encoded + HEADER, bytes);
 	for (size_t i = bytes; i < s->room; i++)
-		assert_int_equal(part->copy[i], POISON); /* not a byte more has come */
+		assert_int_equal(part->copy[i], POISON); /* no further byte was written */
 	assert_int_equal(sent->crc, crc32c(0, s->encoded + HEADER, bytes));
 	for (uint32_t i = 0; i < part->span && !empty; i++)
 		value[i] -= decoded[i];
@@ -304,7 +304,7 @@ TEST(push_dense__any_coding__has_the_bytes_of_the_encoder)
 						       .bad_step = STEPS });
 }
 
-/* A team of blocks for each part, or several parts for each block. */
+/* Each part has a team of blocks, or each block has several parts. */
 TEST(push_dense__any_number_of_parts_and_blocks__has_the_bytes_of_the_encoder)
 {
 	static const size_t numbers[] = { 1, 2, 3, PARTS_MOST };
@@ -365,7 +365,7 @@ TEST(push_dense__bad_values_as_zeros__are_counted)
 				       .bad_step = 2 });
 }
 
-/* One that is judged as it is added, or that is finite itself. */
+/* The gradient is checked as it is added, or is finite itself. */
 TEST(push_dense__whose_sum_is_not_finite__says_so)
 {
 	const struct variant v = { .coding = { .type = VALUE_F32 },
@@ -397,7 +397,7 @@ TEST(push_dense__whose_sum_is_not_finite__says_so)
 	side_close(&s);
 }
 
-/* From the second push on, nothing is left of earlier ones. */
+/* The counts begin with the second push, without work of earlier pushes. */
 TEST(push_dense__reads_and_writes_each_vector_once)
 {
 	static const struct {

@@ -15,11 +15,11 @@
 
 enum { STEPS = 3, GROUP = 1 << 20 };
 
-/* What is done to gradients. */
+/* The operations on gradients. */
 struct fold {
 	float clip;
 	int zero, judge, velocity, fresh;
-	int bad; /* every so many-th is NaN or infinite; 0: none */
+	int bad; /* every bad-th value is NaN or infinite; 0: none */
 };
 
 struct vectors {
@@ -55,7 +55,7 @@ static int is_bad(const struct fold *f, size_t i)
 	return f->bad && i % (size_t)f->bad == (size_t)f->bad / 2;
 }
 
-/* In type's codes where that is not f32; grad[] is what they mean. */
+/* Makes the gradient, as codes if the type is not f32. grad[] receives its values. */
 static void make_gradient(struct vectors *v, const struct fold *f, int type, size_t shift,
 			  struct random *r)
 {
@@ -73,7 +73,7 @@ static void make_gradient(struct vectors *v, const struct fold *f, int type, siz
 	}
 }
 
-/* The formulas; returns what is not finite. */
+/* Computes the formulas. Returns the number of values that are not finite. */
 static uint64_t fold_here(struct vectors *v, const struct fold *f, float scale, float momentum)
 {
 	uint64_t bad = 0;
@@ -186,7 +186,7 @@ TEST(select__gradient_is_folded_before_it__the_bits_of_the_cpu)
 				compare(sizes[s], (s + t + f) % 4, types[t], &folds[f], &r);
 }
 
-/* More than one group of tiles, the last one not whole. */
+/* The vector has more than one group of tiles, and the last group is not complete. */
 TEST(select__norm_of_many_tiles__the_bits_of_the_cpu)
 {
 	struct random r = { 6 };

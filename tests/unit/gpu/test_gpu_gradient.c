@@ -54,7 +54,8 @@ static void select_from(struct side *side, const void *grad, int type, size_t k)
 		gpu_kernels()->selected(side->s, side->index, side->value, &side->got, NULL), 0);
 }
 
-/* any_code: denormals and the largest too; in the last step NaN and infinities. */
+/* any_code: the gradient also has denormals and the largest values, and in the last step NaN and
+ * infinities. */
 static void compare(size_t n, size_t shift, int type, int any_code, struct random *r)
 {
 	const size_t k = n / 10 + 1, width = narrow_bytes(type);
@@ -118,16 +119,16 @@ TEST(select__gradient_in_few_bits_gives_the_bits_of_its_floats)
 			}
 }
 
-/* ---- judged late ------------------------------------------------------------ */
+/* ---- checked late ----------------------------------------------------------- */
 
-/* What each rule selects with, and the bytes a coordinate that its passes read and write of the
- * vectors: residual and gradient are read and the residual written, and with momentum that too, and
- * the sum is read again. 0: as many as the values need. */
+/* The rules, and the bytes per coordinate of vectors that their passes read and write: residual and
+ * gradient are read and the residual is written, the same for momentum if there is one, and the sum
+ * is read again. 0: as many as the values need. */
 static const struct rule {
 	const char *name;
 	struct device_select call;
 	unsigned bytes;
-	int forget; /* no hint is used: eight bytes for each coordinate of a sample are added */
+	int forget; /* without a hint: eight bytes more for each coordinate of a sample */
 } rules[] = {
 	{ "topk with a hint", { .k = 50 }, 12, 0 },
 	{ "topk without a hint", { .k = 50 }, 12, 1 },
@@ -153,8 +154,9 @@ static void select_by(const struct rule *rule, struct side *side, const float *g
 		gpu_kernels()->selected(side->s, side->index, side->value, &side->got, NULL), 0);
 }
 
-/* The same selections, and the same verdict and first coordinate where the gradient is not finite.
- * in: 0: a finite gradient; 1: NaN and infinities; 2: finite, but the sum overflows. */
+/* Expects the same selections on both sides, and if the gradient is not finite, the same result and
+ * first coordinate. in: 0: a finite gradient; 1: NaN and infinities; 2: a finite gradient whose sum
+ * overflows. */
 static void expect_same_judgement(const struct rule *rule, const float *values, int in)
 {
 	float *here = malloc(LONG * 4), *residual = calloc(LONG + 1, 4);
@@ -230,7 +232,7 @@ TEST(select__finite_gradient_judged_late__is_read_once)
 			values[j] = random_normal(&r);
 		float *grad = gpu_memory(values, LONG * 4);
 
-		/* The first two give the hint. */
+		/* The first two steps set the hint. */
 		for (int step = -2; step < 2; step++) {
 			const int judge = step ? DEVICE_JUDGE_LATE : DEVICE_JUDGE_FIRST;
 

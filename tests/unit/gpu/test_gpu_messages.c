@@ -30,12 +30,12 @@ static float value_of(int kind, struct random *r)
 	switch (kind % 4) {
 	case 0: return random_normal(r);
 	case 1: return bits_float(bits & 0x807fffff);                /* denormal */
-	case 2: return bits_float((bits & 0x80ffffff) + 0x7e000000); /* nearly the largest */
+	case 2: return bits_float((bits & 0x80ffffff) + 0x7e000000); /* nearly the largest value */
 	default: return bits & 1 ? -0.0f : random_normal(r) * 1e-6f;
 	}
 }
 
-/* About one in `every` coordinates of a span, clustered by kind. */
+/* Lists about one in `every` coordinates of a span, clustered by kind. */
 static struct list list_of(uint32_t span, uint32_t every, int kind, struct random *r)
 {
 	struct list l = { .index = memory((size_t)span * 4),
@@ -98,7 +98,7 @@ static void expect_same_bytes(const struct list *l, enum value_type type,
 	gpu_fetch(got_decoded, value, count);
 	assert_memory_equal(got, here + MESSAGE_HEADER_BYTES, bytes);
 	for (size_t i = bytes; i < cap + SLACK; i++)
-		assert_int_equal(got[i], POISON); /* nothing behind is written */
+		assert_int_equal(got[i], POISON); /* nothing after the payload is written */
 	assert_memory_equal(got_decoded, decoded, count);
 	seen[packed.coding]++;
 	gpu_kernels()->selector_close(&s);
@@ -130,11 +130,12 @@ TEST(pack__any_list_gives_the_bytes_of_the_encoder)
 			free(l.value);
 		}
 	for (int coding = 0; coding <= CODING_RUN;
-	     coding++) /* each was the cheapest of some; Rice is on request */
+	     coding++) /* each coding was the cheapest for some list; Rice is only used on
+			  request */
 		assert_true(seen[coding] > 0 || coding == CODING_RICE);
 }
 
-/* Gaps of every width up to the widest that a shard can have. */
+/* The gaps have every width up to the widest in a shard. */
 TEST(pack__any_width_of_gaps)
 {
 	size_t seen[CODING_RUN + 1] = { 0 };
@@ -176,7 +177,8 @@ enum {
 static size_t n_parts = PARTS;
 static unsigned most_blocks; /* 0: any number */
 
-/* Of five parts, each has another length, and the last a small capacity; others are alike. */
+/* Five parts have different lengths, and the last one has a small capacity. Other numbers of parts
+ * have equal parts. */
 static struct device_part part_of(size_t p, size_t k)
 {
 	static const uint32_t begin[PARTS + 1] = { 0, 1, 300, PART, 4 * PART, 5 * PART };
@@ -191,8 +193,8 @@ static struct device_part part_of(size_t p, size_t k)
 				     .capacity = p == PARTS - 1 ? 10 : (uint32_t)k };
 }
 
-/* The same from the CPU: selection, then the encoder for each part; residual is left as the
- * device's is. */
+/* Computes the same push on the CPU: the selection, then the encoder for each part. residual
+ * becomes that of the device. */
 static void expect_same_push(float *residual, const float *grad, size_t n, size_t k,
 			     struct value_coding coding, uint64_t step, uint8_t *landing,
 			     size_t room, const struct device_sent *sent)
@@ -244,7 +246,7 @@ static void expect_same_push(float *residual, const float *grad, size_t n, size_
 		assert_memory_equal(landing + p * room, here + HEADER, bytes);
 		for (size_t i = bytes; i < room; i++)
 			assert_int_equal(landing[p * room + i],
-					 POISON); /* not a byte more has come */
+					 POISON); /* no further byte was written */
 		assert_int_equal(sent[p].crc, crc32c(0, here + HEADER, bytes));
 		for (uint32_t i = 0; i < count; i++)
 			residual[part.begin + relative[i]] -= decoded[i];
@@ -267,7 +269,7 @@ static int all_packed(const struct device_sent *sent)
 	return n == n_parts;
 }
 
-/* Settles parts that the device did not pack as if nothing had been sent: everything is left. */
+/* Settles parts that the device did not pack as if nothing had been sent, so everything stays. */
 static void settle_unsent(struct device_compressor *c, float *residual,
 			  const struct device_sent *sent, size_t selected)
 {
@@ -284,9 +286,9 @@ static void settle_unsent(struct device_compressor *c, float *residual,
 	free(index);
 }
 
-/* How many kernels, copies and clearings were enqueued since the last call. On a GPU nobody counts.
- */
-static unsigned widest; /* and the most blocks of a kernel among them */
+/* Returns how many kernels, copies and clearings were enqueued since the last call. On a real GPU
+ * nothing is counted. */
+static unsigned widest; /* the most blocks of any of these kernels */
 
 static unsigned count_operations(void)
 {
@@ -387,8 +389,8 @@ TEST(push__each_part_has_the_bytes_and_the_checksum_of_the_encoder)
 			push_steps(5 * PART, ks[i], codings[c], &r);
 }
 
-/* A team of blocks for each part, or several parts for each block. That no push takes more
- * operations than OPERATIONS_MOST is asserted in all of them. */
+/* Each part has a team of blocks, or each block has several parts. All cases also assert that a
+ * push takes at most OPERATIONS_MOST operations. */
 TEST(push__any_number_of_parts_has_the_bytes_of_the_encoder)
 {
 	static const size_t numbers[] = { 1, 2, 3, PARTS_MOST };
@@ -430,7 +432,8 @@ TEST(push__values_that_no_message_may_carry_are_refused)
 	struct device_compressor *c;
 
 	assert_int_equal(gpu()->open(&shape, &c), 0);
-	assert_int_equal(gpu()->push(c, &push, NULL), -1); /* blocks are multiples of eight */
+	assert_int_equal(gpu()->push(c, &push, NULL), -1); /* the length of blocks must be a
+							      multiple of eight */
 	push.values.bits = 9;
 	push.values.block = 64;
 	assert_int_equal(gpu()->push(c, &push, NULL), -1);
@@ -457,7 +460,8 @@ static void compare_update(size_t n, uint32_t every, int dense, int assign)
 		vector[i] = random_normal(&r);
 	there = gpu_memory(vector, n * 4);
 	assert_int_equal(gpu()->open(&shape, &c), 0);
-	/* The second list lies beside the first one, or the stream has to come to that before. */
+	/* The second list is placed next to the first one, or only after the stream has used that
+	 * one. */
 	for (int times = 0; times < 2; times++) {
 		assert_int_equal(gpu()->land(c, l.count, &index, &value, NULL), 0);
 		memcpy(index, l.index, l.count * sizeof(*index));
@@ -502,7 +506,7 @@ static float few_bits_value(int kind, uint32_t i, struct random *r)
 {
 	switch (kind) {
 	case 4: return 0;
-	case 5: return i / 40 % 2 ? 0.0f : 3.0f; /* blocks of zeros, blocks of ties */
+	case 5: return i / 40 % 2 ? 0.0f : 3.0f; /* blocks of zeros, and blocks of ties */
 	case 6: return random_bits(r) & 1 ? FLT_MAX : -FLT_MAX;
 	default: return value_of(kind, r);
 	}
@@ -555,7 +559,7 @@ static void compare_quantize(struct value_coding c, uint32_t n, int kind, int li
 	gpu_fetch(got_decoded, value, count);
 	assert_memory_equal(got, here, bytes);
 	for (size_t i = bytes; i < bytes + SLACK; i++)
-		assert_int_equal(got[i], POISON); /* nothing behind is written */
+		assert_int_equal(got[i], POISON); /* nothing after the payload is written */
 	assert_memory_equal(got_decoded, decoded, count);
 	gpu_kernels()->selector_close(&s);
 	gpu_free(value);

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* One step on both sides: the same choice, the same values, the same residual. */
+/* Makes one step on both sides, and expects the same choice, values and residual. */
 static unsigned expect_same_step(struct selector *cpu, struct device_selector *device,
 				 struct pair *residual, struct pair *grad,
 				 const struct spans *spans, int adding, int clear, size_t k)
@@ -39,7 +39,7 @@ static unsigned expect_same_step(struct selector *cpu, struct device_selector *d
 		.call.residual = residual->there,
 		.call.grad = adding ? grad->there : NULL,
 		.call.scale = scale,
-		/* of a vector that is only read, these mean nothing */
+		/* these have no effect on a vector that is only read */
 		.clear = clear,
 		.call.judge = !adding,
 		.call.k = k
@@ -79,7 +79,7 @@ static unsigned compare(int kind, size_t n, size_t k, uint64_t seed, int steps, 
 		residual.here[i] = adding ? 0 : vector_value(kind, i, n, &r);
 	pair_send(&residual);
 	for (int step = 0; step < steps; step++) {
-		/* now and then nothing is where the hint expects it */
+		/* sometimes no value is in the range of the hint */
 		float factor = seed % 5 == 0 && step % 3 == 2 ? 64.0f : 1.0f;
 
 		for (size_t i = 0; i < n; i++)
@@ -120,7 +120,7 @@ TEST(select__no_or_all_coordinates_asked_for)
 	}
 }
 
-/* Room for candidates is k + n / 64 + 4096: these have more ties than that. */
+/* There is room for k + n / 64 + 4096 candidates, which is less than the number of ties. */
 TEST(select__more_ties_than_room_takes_the_first)
 {
 	for (int adding = 0; adding < 2; adding++) {
@@ -133,22 +133,22 @@ TEST(select__more_ties_than_room_takes_the_first)
 
 TEST(select__a_sequence_with_hints_right_and_wrong)
 {
-	compare(0, 40000, 400, 20, 11, 1, 1); /* seed % 5 == 0: jumps */
+	compare(0, 40000, 400, 20, 11, 1, 1); /* seed % 5 == 0: the scale changes suddenly */
 	compare(0, 40000, 40, 21, 12, 1, 1);
 	compare(10, 40000, 4000, 25, 9, 1, 0);
 }
 
 TEST(select__a_steady_sequence_takes_one_pass_a_step)
 {
-	/* The first is too short for a sample. */
+	/* The first vector is too short for a sample. */
 	assert_int_equal(compare(0, 10000, 400, 21, 1, 1, 1), 2);
 	assert_int_equal(compare(0, 10000, 400, 21, 12, 1, 1), 1);
 	assert_int_equal(compare(0, 40000, 400, 21, 12, 1, 1), 1);
 	assert_int_equal(compare(0, 40000, 400, 22, 12, 1, 1), 1);
 }
 
-/* Without a hint the first step is a sweep where a sample says. Only of kinds where most magnitudes
- * are equal it cannot say; and where it misleads, one more sweep follows. */
+/* Without a hint the first step is a sweep at the sample's interval. If most magnitudes are equal,
+ * the sample gives no interval; and if it misleads, one more sweep follows. */
 TEST(select__without_a_hint__a_sample_takes_one_pass)
 {
 	static const size_t ks[] = { 1, 60, 600, 6000, 30000, 59990 };
@@ -163,7 +163,7 @@ TEST(select__without_a_hint__a_sample_takes_one_pass)
 			assert_in_range(compare(kind, 30001, ks[i] / 2, 100 + i, 2, 1, 0), 1, 5);
 }
 
-/* The sample sees heavier values than there are, or lighter ones. */
+/* The sample has heavier or lighter values than the rest of the vector. */
 TEST(select__sample_misleads__the_result_is_exact)
 {
 	const size_t n = 40000, k = 4000;
@@ -187,7 +187,7 @@ TEST(select__sample_misleads__the_result_is_exact)
 			grad.here[sample_place(n, samples, j)] *= lighter ? 0.01f : 100.0f;
 		pair_send(&residual);
 		pair_send(&grad);
-		/* Both ways then need a histogram. */
+		/* Both sides then need a histogram. */
 		assert_int_equal(expect_same_step(cpu, device, &residual, &grad, &whole, 1, 1, k),
 				 3);
 		selector_close(&cpu);
@@ -209,7 +209,7 @@ TEST(select__a_million_and_seven)
 		compare(kind, 1000007, 100000, 40 + (uint64_t)kind, 4, 1, 1);
 }
 
-/* As many as the device has room for, up to a thousand million. */
+/* The vector has as many coordinates as fit on the device, up to a thousand million. */
 TEST(select__a_thousand_million)
 {
 	size_t n = 1000000000;

@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Some kinds have denormals, huge ones, zeros of both signs. */
+/* Some kinds have denormals, huge values, and zeros of both signs. */
 static float value_of(int kind, struct random *r)
 {
 	uint32_t bits = random_bits(r);
@@ -37,7 +37,7 @@ static void compare_sketch(uint32_t n, uint32_t rows, uint32_t columns, int kind
 	for (uint32_t i = 0; i < n; i++)
 		x[i] = kind && random_bits(&r) % 3 ? 0.0f : value_of(kind, &r);
 	for (uint32_t i = 0; i < rows * columns; i++)
-		here[i] = random_normal(&r); /* it is added to */
+		here[i] = random_normal(&r); /* the sketch is added to these values */
 	float *x_there = gpu_memory(x, (size_t)n * 4), *there = gpu_memory(here, cells);
 	const struct device_sketch_call call = { x_there, there, n, rows, columns, shape.seed };
 
@@ -62,7 +62,7 @@ TEST(sketch__any_shape_gives_the_bits_of_the_cpu)
 
 	for (size_t s = 0; s < sizeof(sizes) / sizeof(sizes[0]); s++) {
 		compare_sketch(sizes[s], 5, sizes[s] / 20 + 1, 0);
-		compare_sketch(sizes[s], 1, 1, 1); /* one list of all */
+		compare_sketch(sizes[s], 1, 1, 1); /* one list of all coordinates */
 		compare_sketch(sizes[s], 3, sizes[s] + 300, 3);
 	}
 	compare_sketch(3000, SKETCH_ROWS_MAX, 257, 0);
@@ -110,7 +110,7 @@ struct sketched {
 	struct device_part parts[PARTS];
 	uint8_t *payloads, *pinned;
 	struct memory landing;
-	float *residual, *grad; /* of the device */
+	float *residual, *grad; /* memory of the device */
 };
 
 static void open_sketched(struct sketched *g, const float *residual)
@@ -146,7 +146,7 @@ static void close_sketched(struct sketched *g)
 	gpu_free(g->grad);
 }
 
-/* The payload that part p must have come to, and that nothing is behind it. */
+/* Checks the payload of part p, and that nothing after it was written. */
 static void expect_payload(const struct sketched *g, size_t p, const float *wanted,
 			   const struct device_sent *sent)
 {
@@ -180,7 +180,7 @@ static void expect_sketches(struct sketched *g, const float *residual,
 	}
 }
 
-/* Every third coordinate or so of each part; of the first part, none. */
+/* Requests about every third coordinate of each part except the first. */
 static void ask_for_values(struct sketched *g, const float *residual, struct random *r)
 {
 	static uint32_t index[PARTS][ASKED];
@@ -206,7 +206,7 @@ static void ask_for_values(struct sketched *g, const float *residual, struct ran
 	skip_count();
 	assert_int_equal(gpu()->push(g->c, &push, NULL), 0);
 	expect_operations(VALUE_OPERATIONS);
-	memset(index, 0xff, sizeof(index)); /* the lists are ours again */
+	memset(index, 0xff, sizeof(index)); /* the caller may now reuse the lists */
 	assert_int_equal(gpu()->pushed(g->c, &nothing, sent, NULL), 0);
 	for (size_t p = 0; p < PARTS; p++)
 		expect_payload(g, p, wanted[p], &sent[p]);
@@ -246,8 +246,7 @@ TEST(push_sketches__each_part_has_its_sketch_and_then_its_values)
 		assert_int_equal(gpu()->copy(g.grad, grad, N * sizeof(float), NULL), 0);
 		skip_count();
 		assert_int_equal(gpu()->push(g.c, &push, NULL), 0);
-		expect_operations(SKETCH_OPERATIONS +
-				  !step); /* the first says what the parts are */
+		expect_operations(SKETCH_OPERATIONS + !step); /* the first push sends the parts */
 		assert_int_equal(gpu()->pushed(g.c, &selected, sent, NULL), 0);
 		assert_int_equal(selected.n, 0);
 		assert_int_equal(selected.nonfinite, refused);
@@ -263,7 +262,7 @@ TEST(push_sketches__each_part_has_its_sketch_and_then_its_values)
 	free(grad);
 }
 
-/* One coordinate of part 2, in whose sketch it is in one cell a row. */
+/* One coordinate of part 2, which is in one cell per row of that part's sketch. */
 TEST(push_sketches__infinity_or_nan__part_is_named)
 {
 	static const float bad[] = { INFINITY, -INFINITY, NAN };

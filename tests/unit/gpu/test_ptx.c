@@ -49,7 +49,7 @@ TEST(kernel__that_is_right__computes_and_is_counted)
 	}
 }
 
-/* What it says when it ends. */
+/* Expects that the process ends with this message. */
 static void ends_saying(const char *name, const char *why)
 {
 	char said[4096] = "";

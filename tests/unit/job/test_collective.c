@@ -78,7 +78,7 @@ static void gather_rows(sluice_job *job, int rank, void *argument)
 	CHECK(sluice_gather(job, mine, 1, NULL) == SLUICE_EINVAL);
 	CHECK(sluice_gather(NULL, mine, 1, all) == SLUICE_EINVAL);
 	CHECK(sluice_barrier(NULL) == SLUICE_EINVAL);
-	CHECK_OK(sluice_barrier(job)); /* wrong arguments are not the end of the job */
+	CHECK_OK(sluice_barrier(job)); /* wrong arguments do not end the job */
 }
 
 TEST(gather__0_to_512_bytes__row_r_is_rank_rs)
@@ -87,10 +87,10 @@ TEST(gather__0_to_512_bytes__row_r_is_rank_rs)
 		run_in_job(size, gather_rows, NULL);
 }
 
-/* Every byte between two of the STRIDE is the same. */
+/* The bytes between two multiples of STRIDE are equal. */
 enum { BROADCAST_MOST = 10 << 20, STRIDE = 127 };
 
-/* Sizes at the edges of a mail, of a chunk, and of two chunks. */
+/* The sizes are near the limits of a message, of a chunk, and of two chunks. */
 static void broadcast_sizes(sluice_job *job, int rank, void *argument)
 {
 	static const size_t sizes[] = {
@@ -121,7 +121,7 @@ TEST(broadcast__of_any_size__arrives_on_all)
 		run_in_job(size, broadcast_sizes, NULL);
 }
 
-/* The job goes on after each of them. */
+/* The job continues after each of them. */
 TEST_IN_JOB(broadcast__of_different_sizes_or_roots__names_two_ranks_on_all, 3)
 {
 	unsigned char bytes[64] = { 0 };
@@ -168,8 +168,8 @@ TEST_IN_JOB(collectives__hundreds_in_a_row__mails_are_never_mixed_up, 4)
 	}
 }
 
-/* Two ranks: whoever notices first tells the other, so the code may be either; the sentence names
- * both. */
+/* The rank that notices first informs the other one, so the code may be either of two. The message
+ * names both. */
 TEST_IN_JOB(collectives__different_ones__fail_on_both_naming_both, 2)
 {
 	double values[3] = { 1, 2, 3 };
@@ -222,7 +222,7 @@ TEST_IN_RANKS(collectives__with_dedicated_servers__count_workers_only, 4)
 			CHECK(all[0] == 1 && all[64] == 2);
 			if (round % 10)
 				continue;
-			/* The servers stay. */
+			/* The servers continue. */
 			CHECK(sluice_broadcast(job, big, rank ? 10 : 20, 0) == SLUICE_EINVAL);
 			CHECK(error_says("20 bytes of root 0", "10 bytes of root 0"));
 			memset(big, rank == 1 ? round + 1 : 0, BIG_BYTES);
@@ -247,7 +247,7 @@ TEST_IN_RANKS(init__servers_impossible_or_different__is_refused_by_name, 2)
 	CHECK(error_says("rank 0 (node n1)", "rank 1 (node n1)") &&
 	      error_says("servers=1", "servers=0"));
 	attr.servers = 0;
-	CHECK_OK(sluice_init(&attr, &job)); /* and a process may join after all */
+	CHECK_OK(sluice_init(&attr, &job)); /* the process can join after all */
 	sluice_finalize(&job);
 	CHECK(!job);
 	sluice_finalize(&job);

@@ -20,7 +20,7 @@ static void run(struct plan *p)
 TEST(kill__any_worker_at_any_moment__fifty_times__others_go_on_and_equal_the_oracle)
 {
 	for (unsigned round = 0; round < 50; round++) {
-		if (thinned(round, 11)) /* no divisor of 2, 3 or WORKERS: all kinds stay */
+		if (thinned(round, 11)) /* not a divisor of 2, 3 or WORKERS, so all kinds remain */
 			continue;
 		struct plan *p = new_plan(round % 3 == 1, 1u << round % WORKERS);
 		p->kill_at = 1 + (uint64_t)(35 * (0.5f + noise(1, round, 0, 0) / 2));
@@ -34,7 +34,7 @@ TEST(kill__two_or_three_at_once__the_others_go_on)
 {
 	static const unsigned sets[] = { 0x3, 0x6, 0xc, 0x9, 0x7, 0xe, 0xd };
 	for (size_t i = 0; i < sizeof sets / sizeof *sets; i++) {
-		if (thinned(i, 5)) /* one of each recipe, with sums and without */
+		if (thinned(i, 5)) /* one of each recipe, with and without sums */
 			continue;
 		struct plan *p = new_plan((int)i & 1, sets[i]);
 		p->with_sums = i % 3 != 0;
@@ -79,7 +79,7 @@ TEST(stop__a_worker_in_the_middle_of_a_delta_that_is_then_overwritten__learns_it
 	}
 }
 
-/* ---- what cannot go on ----------------------------------------------------- */
+/* ---- losses that end the job ----------------------------------------------- */
 
 static int end_with_a_server(int rank, void *argument)
 {

@@ -11,7 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-/* check_same() knows no lost ones. */
+/* Replaces check_same(), which does not expect lost ranks. */
 static void check_same_among_living(sluice_job *job, const float *params)
 {
 	uint64_t mine = sluice_digest(params, COUNT * sizeof *params), all[WORKERS];
@@ -26,11 +26,11 @@ static void check_same_among_living(sluice_job *job, const float *params)
 
 enum { LAST_PUSH = 10 };
 
-/* Pushes that each shard added, for a worker that is to end after its own. */
+/* Numbers of pushes that each shard has added, for a worker that must end after its own push. */
 static struct added {
 	atomic_int pushes[SHARDS];
 } * added;
-static sluice_model *serving; /* in a server */
+static sluice_model *serving; /* used on a server */
 
 void __real_reduction_add(struct reduction *r, const uint32_t *index, const float *value,
 			  uint32_t n);
@@ -55,7 +55,7 @@ static int push_and_be_lost(int rank, void *argument)
 	int victim = plan->victims == 1 ? 0 : 1, late = victim ? 0 : 3;
 	serving = sluice_is_worker(job) ?
 			  NULL :
-			  model; /* nobody has pushed: not before all have opened it */
+			  model; /* no rank pushes before all have opened the model */
 	CHECK_OK(sluice_barrier(job));
 	if (!sluice_is_worker(job))
 		CHECK_OK(sluice_serve(model));
@@ -69,8 +69,8 @@ static int push_and_be_lost(int rank, void *argument)
 		}
 		CHECK_OK(sluice_push(model, grad));
 		if (rank == victim && step == LAST_PUSH) {
-			/* Rank 0's is added before all others of its step, rank 1's not before that
-			 * of rank 0, which is late. */
+			/* Rank 0's push is added before all others of its step. Rank 1's is not
+			 * added before that of rank 0, which is late. */
 			for (int s = 0; s < SHARDS; s++)
 				for (int waited = 0;
 				     !victim && waited < 60000 &&
@@ -111,7 +111,7 @@ TEST(lose__before_its_push_was_added__it_is_refused_and_counted_as_such)
 	lose_after_push(2, 15 & ~2u, 1);
 }
 
-/* A worker that knows no rules: it ignores that it was dropped, and pushes on, more than its slots
+/* Simulates a worker that ignores the rules: although it was dropped, it pushes more than its slots
  * hold. */
 static void push_regardless(sluice_model *model, int times)
 {
@@ -163,7 +163,7 @@ static int wake_up_and_push(int rank, void *argument)
 static void wake_it(const pid_t *pids, void *argument)
 {
 	struct plan *p = argument;
-	wait_for_step(p, 0, 29); /* they get there only without it */
+	wait_for_step(p, 0, 29); /* they only get there without the lost worker */
 	kill(pids[1], SIGCONT);
 }
 
@@ -180,7 +180,7 @@ TEST(wake__and_push_ten_times__all_are_refused_and_counted_and_nothing_breaks)
 	munmap(p, sizeof *p);
 }
 
-/* It broke the rules while it was a member: it is dropped, not the job. */
+/* The rank breaks the rules while it is a member, so it is dropped and the job continues. */
 static int break_the_rules(int rank, void *argument)
 {
 	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
@@ -192,8 +192,8 @@ static int break_the_rules(int rank, void *argument)
 	for (uint64_t step = 1; sluice_is_worker(job) && !rc && step <= 40; step++) {
 		if (rank == 2 && step == 10)
 			push_regardless(model, 1);
-		/* No good push after it: on a busy machine it would lie over the nonsense before
-		 * anyone read that. */
+		/* No valid push must follow: on a busy machine it would overwrite the invalid bytes
+		 * before they are read. */
 		for (int waited = 0;
 		     rank == 2 && step == 10 && !log_saw("dropped this rank", NULL, NULL, NULL);
 		     waited++) {
@@ -216,6 +216,6 @@ TEST(push__nonsense__costs_the_worker_its_membership_and_nothing_else)
 {
 	struct plan *p = new_plan(0, 4);
 	run_ranks(RANKS, break_the_rules, p);
-	assert_true(p->refused[4] || p->refused[5]); /* whoever saw it first says why */
+	assert_true(p->refused[4] || p->refused[5]); /* the first to notice gives the reason */
 	munmap(p, sizeof *p);
 }

@@ -71,7 +71,7 @@ TEST(step__against_a_checkpoint__both_learn_both_calls)
 	run_ranks(2, step_against_checkpoint, &save);
 }
 
-/* ---- two collectives, and a rank that comes to none -------------------------- */
+/* ---- two collectives, and a rank that joins neither --------------------------- */
 
 static void third_never_comes(sluice_job *job, int rank, void *argument)
 {
@@ -115,9 +115,9 @@ TEST_IN_RANKS(step__against_a_barrier__the_limit_names_both, 2)
 	return 0;
 }
 
-/* ---- what is right ------------------------------------------------------------ */
+/* ---- valid orders of calls ---------------------------------------------------- */
 
-/* Rank 1 is always the first to end a step, and already saves or sums while rank 0 still pulls. */
+/* Rank 1 always ends a step first, and saves or sums while rank 0 still pulls. */
 static int hurry(int rank, void *argument)
 {
 	float params[N] = { 0 };

@@ -10,7 +10,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-/* Long before a rank is lost because nothing is heard of it. */
+/* IN_TIME: much less than the time after which a silent rank is lost. */
 enum { COUNT = 1200, IN_TIME = 30000, PLENTY = 1000000 };
 
 static const sluice_tensor tensors[] = { { "w1", 1000 }, { "b1.bias", 20 }, { "w2", 180 } };
@@ -37,7 +37,7 @@ static void leave(sluice_job *job, sluice_model *model)
 
 struct kill {
 	int victim, servers;
-	atomic_uint steps; /* of worker 0, so that the kill comes in the middle of training */
+	atomic_uint steps; /* steps of worker 0, so that the kill comes in the middle of training */
 };
 
 static int train_until_a_rank_is_lost(int rank, void *argument)
@@ -60,7 +60,7 @@ static int train_until_a_rank_is_lost(int rank, void *argument)
 		rc = try_step(model, grad, params);
 		if (!rank)
 			atomic_store(&k->steps, (unsigned)step);
-		else if (!k->victim) /* worker 0 may not live to count */
+		else if (!k->victim) /* worker 0 may be killed before it counts */
 			atomic_fetch_add(&k->steps, 1);
 	}
 	CHECK(rc == SLUICE_EPEER);
@@ -104,7 +104,7 @@ TEST(kill__each_of_two_workers_and_two_servers__others_end_at_once_naming_it)
 	kill_each(4, 2);
 }
 
-/* ---- leaving without a word, or with one ----------------------------------- */
+/* ---- leaving with and without a message --------------------------------------- */
 
 struct way_out {
 	void (*go)(sluice_job *job, sluice_model *model);
@@ -118,7 +118,7 @@ static void just_exit(sluice_job *job, sluice_model *model)
 
 static void finalize_with_the_model_open(sluice_job *job, sluice_model *model)
 {
-	static sluice_model *kept; /* what belongs to it is not freed, but not lost either */
+	static sluice_model *kept; /* the memory of the job is not freed, but stays reachable */
 	kept = model;
 	sluice_finalize(&job);
 	CHECK(kept && !job);
@@ -156,7 +156,7 @@ static void leave_by(void (*go)(sluice_job *, sluice_model *), const char *says,
 
 TEST(exit__without_closing__is_a_loss_for_the_others)
 {
-	/* Over libfabric the connection may have broken, too. */
+	/* Over libfabric the connection may also have broken. */
 	leave_by(just_exit, "its process ended", "; look for the cause in its own output");
 }
 
@@ -170,16 +170,18 @@ TEST(finalize__with_a_model_open__is_told_to_the_others)
 struct unequal {
 	const char *recipe;
 	int servers, on_failure;
-	int steps[3];     /* of each worker */
-	const char *says; /* of every worker that wants more steps; NULL: all get their steps */
+	int steps[3];     /* number of steps of each worker */
+	const char *says; /* message on every worker that makes more steps; NULL: all make their
+			     steps */
 };
 
-static atomic_int *found_out; /* shared; the ranks that waited, and learned why from the closer */
+static atomic_int *found_out; /* shared: number of ranks that waited and learned the reason from
+				 the rank that closed the model */
 
-/* Where the job goes on. The worker that first waits for the missing push tells the server, which
- * drops the closer: both the block of the server and the closer's own last words may come to
- * another worker before it waits itself. Whatever comes first, the log says why, or where to look.
- */
+/* For jobs that continue. The worker that first waits for the missing push informs the server,
+ * which drops the rank that closed the model. Another worker may receive the server's block or that
+ * rank's last status before it waits itself. In any order, the log has the reason or says where to
+ * look. */
 static void check_early_closer_is_named(const struct unequal *u, int rank)
 {
 	static const char lost[] = "rank 0 (node n1) is lost", goes_on[] = "the job continues";
@@ -232,7 +234,7 @@ static int make_unequal_steps(int rank, void *argument)
 		CHECK(!log_saw("closed model", NULL, NULL, NULL));
 	} else {
 		CHECK(rc == SLUICE_EPEER && error_says(u->says, "closed model 0 after"));
-		/* Nobody waited for a limit to pass. */
+		/* No rank waited until a limit. */
 		CHECK(!log_saw("SLUICE_WAIT_TIMEOUT", NULL, NULL, NULL));
 	}
 	leave(job, model);
@@ -330,7 +332,7 @@ TEST(close__before_an_asynchronous_anchor__the_others_fail_at_once)
 	make_steps(&u, 3);
 }
 
-/* ---- gradients that are no numbers ----------------------------------------- */
+/* ---- gradients that are not finite --------------------------------------------- */
 
 static int push_not_finite(int rank, void *argument)
 {
@@ -374,7 +376,8 @@ struct policy {
 	int skip;
 };
 
-/* Rank 1's second gradient has two bad coordinates. SGD, lr 0.5, two ranks, integers: exact. */
+/* Rank 1's second gradient has two bad coordinates. With SGD, rate 0.5, two ranks and integers,
+ * results are exact. */
 static int go_on_without(int rank, void *argument)
 {
 	const struct policy *policy = argument;
@@ -437,7 +440,8 @@ TEST_IN_RANKS(push__unequal_learning_rates__are_refused_by_name, 3)
 			CHECK_OK(sluice_set(model, SLUICE_LR, rank == 2 ? 0.25f : 0.125f));
 		rc = try_step(model, grad, params);
 	}
-	CHECK(rc == SLUICE_EINVAL || rc == SLUICE_EPEER); /* found here, or told by who found it */
+	CHECK(rc == SLUICE_EINVAL || rc == SLUICE_EPEER); /* detected by this rank, or reported
+							     by the rank that detected it */
 	CHECK(error_says("learning rates differ at step 4", "rank 0 (node n1) pushed 0.125"));
 	CHECK(error_says("rank 2 (node n2) pushed 0.25", "SLUICE_LR"));
 	leave(job, model);
@@ -483,7 +487,8 @@ TEST_IN_RANKS(open__attributes_that_differ__are_refused_by_name_on_all, 3)
 	CHECK(error_says("a warm-up of 9 and 7 steps", NULL));
 	attr.recipe = NULL;
 	attr.steps_per_epoch = 0;
-	/* Wrong on one rank only: it knows why, the others who. */
+	/* Only one rank has a wrong attribute. It learns the reason, and the others learn its
+	 * name. */
 	attr.shards = 0;
 	CHECK(sluice_model_open(job, &attr, rank == 1 ? NULL : params, &model) ==
 	      (rank == 1 ? SLUICE_EINVAL : SLUICE_EPEER));
@@ -498,7 +503,7 @@ TEST_IN_RANKS(open__attributes_that_differ__are_refused_by_name_on_all, 3)
 	CHECK(sluice_model_open(job, &attr, params, &model) ==
 	      (rank ? SLUICE_EPEER : SLUICE_EINVAL));
 	CHECK(error_says("first parameters hold infinity at index 1199", NULL));
-	params[COUNT - 1] = 0; /* and the job goes on */
+	params[COUNT - 1] = 0; /* the job continues */
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	leave(job, model);
 	return 0;
@@ -531,7 +536,7 @@ TEST_IN_RANKS(push__twice_without_pull__fails_EINVAL_and_the_job_goes_on, 2)
 
 TEST_IN_RANKS(fork__child_exits_or_finalizes__does_no_harm, 3)
 {
-	static sluice_job *job; /* reachable in the children */
+	static sluice_job *job; /* accessible in the children */
 	static sluice_model *model;
 	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
 	job = rank_join(NULL);

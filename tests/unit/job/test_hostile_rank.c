@@ -17,10 +17,10 @@ enum { COUNT = 600, VICTIM = 0, ATTACKER = 1, STEP = 4 };
 
 struct attack {
 	void (*launch)(sluice_model *model, const struct attack *attack);
-	const char *says; /* at the victim; NULL: harmless, the job goes on */
+	const char *says; /* expected message at the victim; NULL: harmless, the job continues */
 	uint32_t imm;
 	size_t offset;
-	int in_barrier; /* the others are in sluice_barrier, not in a step */
+	int in_barrier; /* 1: the others are in sluice_barrier, not in a step */
 };
 
 static void put(struct remote *remote, uint64_t offset, const void *bytes, size_t n, uint32_t imm)
@@ -48,11 +48,11 @@ static void notify(sluice_model *model, uint32_t imm)
 
 /* ---- pushes ---------------------------------------------------------------- */
 
-/* More than the recipe selects, in few bytes: coordinates that follow each other have no
+/* More coordinates than the recipe selects, in few bytes: consecutive coordinates need no
  * indices. */
 enum { RUN = 85 };
 
-/* A message that is right in every respect, but for what `spoil` does to it. */
+/* Pushes a message that is valid except for the change that `spoil` makes. */
 static void push_spoilt(sluice_model *model, void (*spoil)(struct message *m), size_t flip)
 {
 	uint32_t index[RUN] = { 3, 50 };
@@ -122,7 +122,7 @@ static void of_another_version(struct message *m)
 static void with_a_choice(struct message *m)
 {
 	m->chosen = 1;
-} /* the recipe is not auto */
+} /* for a recipe other than auto */
 static void of_another_span(struct message *m)
 {
 	m->span += 50;
@@ -220,7 +220,7 @@ static void notice_of_what_was_not_pushed(sluice_model *model, const struct atta
 	put_notice(model, STEP, own->log.end, 1000, inbox_newest(own, 0).bytes, 0);
 }
 
-/* A notice as it should be, of an entry that is noise, or a delta of another step. */
+/* Writes a valid notice of an entry that is noise, or of a delta of another step. */
 static void publish_noise(sluice_model *model, const struct attack *attack)
 {
 	struct shard *own = &model->shards[0];
@@ -268,7 +268,7 @@ static void mail_noise(sluice_model *model, const struct attack *attack)
 	    sizeof mails, imm_make(IMM_COLLECTIVE, 0));
 }
 
-/* Header and CRC are right, the length is not. */
+/* Header and CRC are right, but the length is not. */
 static void mail_that_is_too_long(sluice_model *model, const struct attack *attack)
 {
 	sluice_job *job = model->job;
@@ -313,7 +313,7 @@ static void describe_never(void *context, char *text, size_t cap)
 	snprintf(text, cap, "to be refused");
 }
 
-/* Waits, without touching what it wrote, for the answer. */
+/* Waits for the answer without touching the bytes that it wrote. */
 static int await_refusal(sluice_job *job)
 {
 	progress_take(job);
@@ -333,11 +333,11 @@ static void under_attack(sluice_job *job, int rank, void *argument)
 	for (uint64_t step = 1; step <= 10 && !rc; step++) {
 		for (uint64_t i = 0; i < COUNT; i++)
 			grad[i] = noise(2, step, (uint64_t)rank, i);
-		if (step == STEP) /* all have pulled the step before */
+		if (step == STEP) /* all have pulled the previous step */
 			rc = sluice_barrier(job);
 		if (rank == ATTACKER && step == STEP) {
 			CHECK_OK(rc);
-			progress_take(job); /* its own shard keeps still meanwhile */
+			progress_take(job); /* this rank's shard must not work meanwhile */
 			attack->launch(model, attack);
 			progress_release(job);
 			if (attack->says)

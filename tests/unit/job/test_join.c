@@ -7,7 +7,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-/* As if the process held as many files as it may. */
+/* Calls sluice_init() as if the process had no file descriptors left. */
 static int init_without_a_free_file(sluice_job **job)
 {
 	struct rlimit limit, none_left;
@@ -65,7 +65,7 @@ static float gradient_of(int job, int rank, int step, int i)
 	return noise((uint64_t)job, (uint64_t)step, (uint64_t)rank, (uint64_t)i);
 }
 
-/* One step of each job's model, by turns. */
+/* Makes one step of each job's model in turn. */
 static void steps_of(sluice_model *model[2], float params[2][COUNT], int rank, int n)
 {
 	float grad[COUNT];
@@ -105,7 +105,7 @@ TEST_IN_RANKS(init__while_a_job_is_open__a_second_job_of_the_same_ranks, 3)
 		CHECK_OK(sluice_sum(job[j], &sum[j], 1));
 		CHECK(sum[j] == 3 + 30 * j);
 	}
-	/* The other job goes on when one has ended. */
+	/* One job continues after the other has ended. */
 	sluice_model_close(&model[1]);
 	sluice_finalize(&job[1]);
 	steps_of(model, params, rank, 1);
@@ -129,7 +129,7 @@ TEST(init__in_a_simulated_rank__EINVAL_and_its_job_goes_on)
 	assert_int_equal(sluice_simulate(NULL, 3, join_again, NULL), 0);
 }
 
-/* Without it, servers=1 would be overlooked in silence. */
+/* Otherwise servers=1 would be ignored silently. */
 TEST(init__attributes_without_their_size__EINVAL)
 {
 	sluice_job_attr attr = { .servers = 1 };

@@ -12,8 +12,8 @@
 
 enum { COUNT = 1200, IN_TIME = 30000 };
 
-/* One after the other, the calls of a job that goes well, on a node whose device is not there. Each
- * leaves the sentence as it was. */
+/* Makes successful calls of a job on a node without the device. None of them may change the last
+ * error. */
 static int go_well(int rank, void *argument)
 {
 	static float params[COUNT], grad[COUNT] = { 1 };
@@ -70,8 +70,8 @@ static void advance_and_fail(sluice_job *job)
 	job_fail(job, SLUICE_EDEVICE, job->rank, "a device failed while a call succeeded");
 }
 
-/* What else the call does before it looks succeeds; the next one has to say that the job is over.
- */
+/* The parts of the call before the wait succeed. The next call must report that the job has
+ * ended. */
 static int at_once(void *context)
 {
 	return 1;
@@ -104,7 +104,7 @@ TEST_IN_RANKS(last_error__job_fails_while_a_call_succeeds__the_next_call_says_it
 
 /* ---- failures that peers report ---------------------------------------------- */
 
-/* Rank 2 finds in its line of rank 1 that rank 0 is lost. */
+/* Rank 2 reads in rank 1's line that rank 0 is lost. */
 static void hear_of_a_loss(sluice_job *job, int rank, void *argument)
 {
 	const char *said = argument;
@@ -170,10 +170,10 @@ TEST(scope__ends_with_an_error__keeps_its_sentence_and_the_one_around_takes_it_b
 	assert_string_equal(sluice_last_error(), "before");
 }
 
-/* ---- who says what is wrong -------------------------------------------------- */
+/* ---- the rank that logs an error ---------------------------------------------- */
 
 static int said_error, said_info;
-static _Atomic int *told; /* shared by the ranks: rank 0 has said its error */
+static _Atomic int *told; /* shared by the ranks: rank 0 has logged its error */
 
 static void count_lines(int level, const char *line, void *what)
 {
@@ -197,19 +197,20 @@ static void open_wrongly(sluice_job *job, int rank, void *argument)
 	sluice_model *model = NULL;
 	sluice_model_attr attr = ATTR(.count = COUNT, .recipe = "up=topk(31)");
 	sluice_region *region = NULL;
-	/* All have the same error: the first says it, and all know it. */
+	/* All ranks have the same error: the first logs it, and all return it. */
 	listen_for("topk(k=31)");
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EINVAL);
 	CHECK(said_error == (rank == 0) && said_info == (rank != 0));
 	CHECK(error_says("topk(k=31)", NULL));
-	/* Two of four have it: the lower one says it, and the first of those who hear of it. */
+	/* Two of four ranks have an error: the lower one logs it, and so does the first rank that
+	 * receives it. */
 	listen_for("topk(k=31)");
 	attr.recipe = rank % 2 ? "up=topk(31)" : NULL;
 	CHECK(sluice_model_open(job, &attr, params, &model) ==
 	      (rank % 2 ? SLUICE_EINVAL : SLUICE_EPEER));
 	CHECK(said_error == (rank < 2) && said_info == (rank >= 2));
 	CHECK(error_says("topk(k=31)", rank % 2 ? NULL : "rank 1 (node n1) could not open"));
-	/* Each has another one: each says its own. */
+	/* Each rank has a different error and logs it. */
 	char recipe[32], own[32];
 	snprintf(recipe, sizeof recipe, "up=topk(%d)", 31 + rank);
 	snprintf(own, sizeof own, "topk(k=%d)", 31 + rank);
@@ -217,7 +218,7 @@ static void open_wrongly(sluice_job *job, int rank, void *argument)
 	attr.recipe = recipe;
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EINVAL);
 	CHECK(said_error == 1 && said_info == 0);
-	/* They differ behind what of a text the others are told. */
+	/* The errors differ only after the part of the text that the other ranks receive. */
 	char name[400];
 	memset(name, 'x', sizeof name - 1);
 	name[sizeof name - 1] = '\0';
@@ -233,7 +234,7 @@ static void open_wrongly(sluice_job *job, int rank, void *argument)
 	attr.recipe = rank == 3 ? "up=topk(0.1)" : "up=topk(0.2)";
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EPEER);
 	CHECK(said_error == (rank == 0) && said_info == (rank != 0));
-	/* What comes later is logged as ever. */
+	/* Later errors are logged as usual. */
 	listen_for("region_out is NULL");
 	CHECK(sluice_region_open(job, 0, &region) == SLUICE_EINVAL);
 	CHECK(said_error == 1);
@@ -257,7 +258,7 @@ static int open_late(int rank, void *argument)
 	listen_for("topk(k=31)");
 	for (int i = 0; rank && !*told && i < 3000 * slowness(); i++)
 		sleep_ms(10);
-	CHECK(*told == rank); /* rank 0 has said it although rank 1 has not come yet */
+	CHECK(*told == rank); /* rank 0 has logged it although rank 1 has not joined */
 	told = rank ? NULL : told;
 	CHECK(sluice_model_open(job, &attr, params, &model) == SLUICE_EINVAL);
 	sluice_finalize(&job);

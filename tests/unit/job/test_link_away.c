@@ -25,7 +25,8 @@ static int post_or_hold(struct endpoint *e, const struct transfer *x)
 	return 0;
 }
 
-/* Only what goes over the link shows who lives. */
+/* Polls without reporting ended processes, so that only traffic on the link shows that a rank
+ * lives. */
 static int poll_without_ends(struct transport *t, struct event *events, int n)
 {
 	int kept = 0;
@@ -90,7 +91,7 @@ static sluice_job *join(const char *control)
 {
 	const sluice_job_attr attr = { .size = sizeof(attr), .lost_after_ms = lost_after_ms() };
 	setenv("SLUICE_CONTROL_INTERFACE", control, 1);
-	/* Ranks have keys only if they have a network. Between these two goes shm. */
+	/* Ranks only have keys if they use a network. These two use shm. */
 	setenv("SLUICE_TRANSPORT", "self,shm,ofi", 1);
 	sluice_job *job = rank_join(&attr);
 	log_capture();
@@ -105,7 +106,7 @@ static void wait_for_line(const char *a, const char *b)
 	}
 }
 
-/* The link to rank 1 is away until rank 1 is lost by this reason. */
+/* Waits until rank 1, whose link is down, is lost for this reason. */
 static int lost_by(sluice_job *job, const char *reason)
 {
 	int rc = 0;
@@ -117,7 +118,7 @@ static int lost_by(sluice_job *job, const char *reason)
 	return 0;
 }
 
-/* Rank 1 does nothing until rank 0 is done. */
+/* Rank 1 is idle until rank 0 is done. */
 static int be_idle(sluice_job *job)
 {
 	int rc = 0;
@@ -183,7 +184,7 @@ TEST_IN_RANKS(port__of_this_rank_is_down__nobody_is_blamed, 2)
 	return 0;
 }
 
-/* A heartbeat waits behind other bytes for three times what a process may be silent. */
+/* A heartbeat is queued after other bytes for three times as long as a process may be silent. */
 TEST_IN_RANKS(link__busy_for_long__nobody_is_lost, 2)
 {
 	sluice_job *job = join("none");

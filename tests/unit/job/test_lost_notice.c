@@ -11,9 +11,9 @@
 enum { COUNT = 400, STEPS = 1000000 };
 
 static const struct transport_ops *whole;
-static int losses, lost_kind; /* this number of notifies of a kind to another rank are lost */
+static int losses, lost_kind; /* this number of notifies of this kind to another rank is lost */
 
-/* As a connection that is reset after the kernel took the bytes: the post was accepted. */
+/* Simulates a connection that is reset after the kernel took the bytes: the post succeeds. */
 static int post_and_lose(struct endpoint *e, const struct transfer *x)
 {
 	if (!losses || x->kind != TRANSFER_PUT_NOTIFY || (int)(x->imm >> 28 & 7) != lost_kind)
@@ -111,7 +111,8 @@ TEST_IN_RANKS(pulse__more_received_than_sent__is_refused_by_name, 2)
 		progress_release(job);
 	}
 	int rc = 0;
-	/* Counts are shown once in a heartbeat: with less rest those that are read would be old. */
+	/* Counts are published once per heartbeat. With shorter pauses, the counts that are read
+	 * would be old. */
 	while (!(rc = sluice_barrier(job)))
 		sleep_ms((int)(3 * job->budget.heartbeat_ns / 1000000));
 	CHECK(rc == (rank ? SLUICE_EPEER : SLUICE_EWIRE));
@@ -125,7 +126,7 @@ TEST_IN_RANKS(pulse__counts_that_do_not_check__are_read_again, 2)
 	sluice_job *job = join();
 	const uint64_t beats = 10;
 	for (uint64_t i = 0; rank == 1 && i < beats * job->budget.heartbeat_ns / 1000000; i++) {
-		progress_take(job); /* a count that nobody can reach, under the old check */
+		progress_take(job); /* an impossible count, with the old checksum */
 		put_le64(line_of(job, 0) + LINE_RECEIVED, UINT64_MAX);
 		progress_release(job);
 		sleep_ms(1);

@@ -20,7 +20,7 @@ static hwloc_topology_t synthetic(const char *text)
 	return t;
 }
 
-/* The same with a card below the last package: processors 8 to 15 of two packages. */
+/* Adds a card below the last package to the topology: processors 8 to 15 of two packages. */
 static hwloc_topology_t with_card(const char *text)
 {
 	static const char card[] =
@@ -49,7 +49,7 @@ static hwloc_topology_t with_card(const char *text)
 	return t;
 }
 
-/* "" where the thread stays as it is, else its processors. */
+/* Expects these processors; "": the thread stays as it is. */
 static void expect(hwloc_topology_t t, const char *allowed, int here, const char *device,
 		   const char *wanted, const char *says)
 {
@@ -111,7 +111,7 @@ TEST(place__card_of_the_only_package__left_as_it_is)
 	hwloc_topology_destroy(t);
 }
 
-/* A file of the kernel below root, with the folders that lead to it. */
+/* Writes a file of the kernel and its directories below root. */
 static void write_mask(const char *root, const char *path, const char *mask)
 {
 	char full[2 * SCRATCH_PATH];
@@ -138,8 +138,8 @@ static void expect_settled(const char *root, const char *allowed, int here, cons
 	hwloc_bitmap_free(set);
 }
 
-/* Two packages of eight processors, the card at the second: cpu 12 knows its package by the older
- * name. */
+/* There are two packages of eight processors, with the card at the second. For cpu 12, the file of
+ * the package has the older name. */
 TEST(settled__kernels_files__say_when_there_is_nothing_to_choose)
 {
 	char root[SCRATCH_PATH];
@@ -169,7 +169,7 @@ static void *wait_here(void *mutex)
 	return NULL;
 }
 
-/* On this machine, whatever it is. */
+/* Uses this machine, whatever it is. */
 TEST(place_thread__this_machine__stays_within_the_binding)
 {
 	pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;

@@ -51,7 +51,7 @@ static void close_both(void)
 		probe_close(&probes[r]);
 }
 
-/* Serves once something came within ms. Returns 0 if nothing did. */
+/* Waits up to ms for a datagram and serves it. Returns 0 if none came. */
 static int serve(int rank, int ms)
 {
 	struct pollfd fd = { .fd = probe_fd(probes[rank]), .events = POLLIN };
@@ -62,7 +62,7 @@ static int serve(int rank, int ms)
 	return 1;
 }
 
-/* A asks, B answers, A takes it. */
+/* A asks, B answers, and A takes the answer. */
 static void ask_and_answer(uint64_t now)
 {
 	probe_ask(probes[A], B, now);
@@ -77,7 +77,7 @@ TEST(ports__of_a_range__are_used_once_each_and_then_missed)
 	struct probe *third;
 	int first;
 
-	/* A pair of free ports, found by asking for pairs. */
+	/* Finds a pair of free ports by trying pairs. */
 	log_set_sink(swallow, NULL);
 	for (first = 20000 + getpid() % 20000;; first += 2) {
 		snprintf(ports, sizeof(ports), "%d-%d", first, first + 1);
@@ -105,7 +105,7 @@ TEST(question__of_a_rank_with_the_key__is_answered_with_its_time)
 	assert_int_equal(probe_answered_ns(probes[A], B), 0);
 	ask_and_answer(now);
 	assert_int_equal(probe_answered_ns(probes[A], B), now);
-	/* An answer to an earlier question, which came late, shows nothing new. */
+	/* A late answer to an earlier question proves nothing new. */
 	ask_and_answer(now - 1);
 	assert_int_equal(probe_answered_ns(probes[A], B), now);
 	assert_int_equal(probe_answered_ns(probes[B], A), 0);
@@ -136,7 +136,7 @@ TEST(process__ends_after_it_answered__refuses)
 	close_both();
 }
 
-/* On another node the same address may belong to something else, such as a bridge of this node. */
+/* On another node the same address may belong to something else, such as a bridge on this node. */
 TEST(refusal__of_an_address_that_never_answered__shows_nothing)
 {
 	open_both(0);
@@ -147,7 +147,7 @@ TEST(refusal__of_an_address_that_never_answered__shows_nothing)
 	close_both();
 }
 
-/* ---- strangers ----------------------------------------------------------------------- */
+/* ---- datagrams of others -------------------------------------------------------------- */
 
 static void send_to_a(const uint8_t *bytes, size_t n)
 {
@@ -168,7 +168,8 @@ TEST(datagrams__of_every_length_and_with_wrong_fields__change_nothing)
 	open_both(0);
 	for (size_t n = 0; n <= sizeof(bytes); n++)
 		send_to_a(bytes, n);
-	/* With the key, but: label, from, to, address, time. */
+	/* The datagrams have the right key, but a wrong label, sender, receiver, address or
+	 * time. */
 	static const struct {
 		uint32_t label, from, to, address;
 		uint64_t time;
@@ -189,7 +190,7 @@ TEST(datagrams__of_every_length_and_with_wrong_fields__change_nothing)
 		put_le32(bytes + 12, wrong[i].address);
 		put_le64(bytes + 16, wrong[i].time);
 		if (auth_hmac(keys[A][B], bytes, 24, tag))
-			skip(); /* built without a crypto library */
+			skip(); /* the build has no crypto library */
 		memcpy(bytes + 24, tag, AUTH_TAG_BYTES);
 		send_to_a(bytes, DATAGRAM_BYTES);
 	}
@@ -205,7 +206,7 @@ TEST(record__cut_or_with_impossible_counts__is_refused)
 
 	open_both(0);
 	memset(bytes, 1, sizeof(bytes));
-	assert_int_equal(probe_meet(probes[A], B, NULL, 0), 0); /* it has no control network */
+	assert_int_equal(probe_meet(probes[A], B, NULL, 0), 0); /* B has no control network */
 	for (size_t n = 1; n < lengths[B]; n++)
 		assert_int_equal(probe_meet(probes[A], B, records[B], n), SLUICE_EWIRE);
 	put_le16(bytes + 2, PROBE_ADDRESSES + 1);

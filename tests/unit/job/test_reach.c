@@ -120,34 +120,34 @@ static struct reach *reach_of(const char *const *ranks, int size)
 struct job {
 	const char *ranks[RANKS_MAX];
 	int incomplete;
-	const char *missing_01; /* the transport that ranks 0 and 1 miss */
+	const char *missing_01; /* the transport that ranks 0 and 1 must open */
 	const char *way_01;
-	unsigned wants; /* ranks that are to open ofi, as bits */
+	unsigned wants; /* bits: ranks that must open ofi */
 	int first_on_ofi;
-	const char *cut; /* "02": the first two ranks without a way */
+	const char *cut; /* "02": the first two ranks that no transport can connect */
 };
 
 TEST(jobs__of_many_kinds__all_get_the_cheapest_ways)
 {
 	static const struct job jobs[] = {
-		/* one machine: nothing is opened */
+		/* one machine: no other transport is opened */
 		{ { "aSo", "aSo", "aSo", "aSo" }, 0, NULL, "shm", 0, -1, NULL },
 		{ { "aSVo", "aSVo" }, 0, NULL, "shm", 0, -1, NULL },
 		/* RDMA everywhere */
 		{ { "aSVo", "bSVo", "cSVo" }, 0, NULL, "verbs", 0, -1, NULL },
 		{ { "aSVo", "aSVo", "bSVo" }, 0, NULL, "shm", 0, -1, NULL },
-		/* two machines without */
+		/* two machines without RDMA */
 		{ { "aSo", "bSo" }, 1, "ofi", NULL, 3, -1, NULL },
 		{ { "aSo", "aSo", "bSo", "bSo" }, 1, NULL, "shm", 15, -1, NULL },
-		/* only one of them has a record: who has RDMA to one keeps it */
+		/* only one of them has RDMA: pairs that RDMA connects keep it */
 		{ { "aSVo", "bSVo", "cSo" }, 1, NULL, "verbs", 7, -1, NULL },
 		{ { "aSVo", "bSo" }, 1, "ofi", NULL, 3, -1, NULL },
-		/* it was opened, in both cases or in one, as users named it */
+		/* the user has named ofi for both ranks or for one, so it is open */
 		{ { "aSO", "bSO" }, 0, NULL, "ofi", 0, 0, NULL },
 		{ { "aSO", "bSo" }, 1, "ofi", NULL, 2, -1, NULL },
 		{ { "aSVO", "bSVO" }, 0, NULL, "verbs", 0, -1, NULL },
 		{ { "aSV", "bSVo", "bSO", "cO" }, 1, NULL, "verbs", 2, 2, "02" },
-		/* a user allows one too little: nothing can be done */
+		/* a user excludes ofi, so some pairs cannot be connected */
 		{ { "aSo", "bS" }, 0, NULL, NULL, 0, -1, "01" },
 		{ { "aSo", "bS", "cSo" }, 1, NULL, NULL, 5, -1, "01" },
 		{ { "aSo", "aSo", "aSo", "bS" }, 0, NULL, "shm", 0, -1, "03" },
@@ -196,18 +196,20 @@ TEST(jobs__of_many_kinds__all_get_the_cheapest_ways)
 }
 
 #ifdef HAVE_VERBS
-/* A job of the first exchange, what is done before the second one, and the ways after it. */
+/* A job after the first exchange, the work before the second exchange, and the ways afterwards. */
 struct networked_job {
 	const char *ranks[RANKS_MAX];
-	const char *cards;        /* "01 10": the peers that a rank reaches by its cards 1 and 2 */
-	unsigned trials;          /* ranks that make a trial, as bits */
-	unsigned ofi;             /* ranks that must open ofi */
-	const char *way, *failed; /* between ranks 0 and 1, if the trials succeed, and if not */
-	enum reach_way counted;   /* the way of ranks 0 and 1, if the trials fail */
-	uint64_t pairs;           /* of that way */
+	const char *cards;        /* "01 10": number of peers that a rank reaches by its cards 1
+				     and 2 */
+	unsigned trials;          /* bits: ranks that make a trial */
+	unsigned ofi;             /* bits: ranks that must open ofi */
+	const char *way, *failed; /* transport of ranks 0 and 1 if the trials succeed, and if
+				     they fail */
+	enum reach_way counted;   /* the way of ranks 0 and 1 if the trials fail */
+	uint64_t pairs;           /* number of pairs with that way */
 };
 
-/* Does what the ranks of a job do between the exchanges. */
+/* Does the work of a job's ranks between the exchanges. */
 static void do_missing(struct reach *r, struct rank_record *records, int size, int trials_fail)
 {
 	for (int a = 0; a < size; a++) {
@@ -229,7 +231,7 @@ static void do_missing(struct reach *r, struct rank_record *records, int size, i
 	}
 }
 
-/* Entries of a name without an address come first: the last resorts. */
+/* The first entries, which have no address, name the last resorts. */
 static void forget_unopened(struct rank_record *records, int size)
 {
 	for (int i = 0; i < size; i++) {
@@ -296,10 +298,10 @@ TEST(jobs__of_cards_in_several_networks__open_cards_try_routes_or_take_ofi)
 		  "ofi",
 		  WAY_NO_ROUTE,
 		  8 },
-		/* InfiniBand here, RoCE there: no trial */
+		/* one rank has InfiniBand, the other RoCE: no trial */
 		{ { "aSVIo", "bSV1o" }, "00 00", 0, 3, "ofi", "ofi", WAY_NO_NETWORK, 1 },
 		{ { "aSVI1o", "bSV1o" }, "10 00", 0, 0, "verbs", "verbs", WAY_OTHER_CARD, 1 },
-		/* a node without a card that could be used */
+		/* one node has no usable card */
 		{ { "aSV1o", "bSo", "cSV1o" }, "00 00 00", 0, 7, "ofi", "ofi", WAY_OWN, 1 },
 	};
 
@@ -340,7 +342,7 @@ TEST(jobs__of_cards_in_several_networks__open_cards_try_routes_or_take_ofi)
 	}
 }
 
-/* Every rank may write any result of its trials. */
+/* A rank may write any result of its trials. */
 TEST(trials__damaged_result__proves_nothing)
 {
 	static const uint8_t bad[][9] = { { TRIAL_ALL }, { 2, 0, 0, 0, 0 }, { 33 } };
@@ -380,7 +382,7 @@ TEST(simulated_ranks__reach_each_other_by_self)
 	}
 }
 
-/* Whatever a record says, nothing beyond its payload is read. */
+/* For any record, nothing beyond its payload is read. */
 TEST(card_find__damaged_lengths__finds_nothing)
 {
 	struct rank_record *record = calloc(1, sizeof(*record));

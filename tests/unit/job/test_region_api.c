@@ -43,23 +43,23 @@ TEST_IN_JOB(put_and_get__0_bytes_to_3_MiB__arrive_before_the_notify, RANKS)
 		size_t n = sizes[s], offset = s * 7;
 		fill(buffer, n, s * 10 + (unsigned)rank);
 		CHECK_OK(sluice_region_put(region, next, offset, buffer, n, 1));
-		memset(buffer, 0, n); /* reusable at once */
+		memset(buffer, 0, n); /* the put has returned, so the buffer may be reused */
 		CHECK_OK(sluice_region_wait(region, previous, s + 1));
 		CHECK(is_filled(own + offset, n, s * 10 + (unsigned)previous));
 		CHECK(!own[offset + n] || s > 0);
-		/* What the next one holds is what this rank put there. */
+		/* The next rank's window has the bytes that this rank put there. */
 		CHECK_OK(sluice_region_get(region, next, offset, buffer, n, 0));
 		CHECK(is_filled(buffer, n, s * 10 + (unsigned)rank));
 		CHECK_OK(sluice_barrier(job));
 	}
-	/* Zero bytes: nothing moves, a notify does; also at the very end of the window. */
+	/* With zero bytes nothing moves, but a notify does, also at the very end of the window. */
 	memset(buffer, 0xee, 8);
 	CHECK_OK(sluice_region_put(region, next, 0, NULL, 0, 0));
 	CHECK_OK(sluice_region_put(region, next, WINDOW, buffer, 0, 1));
 	CHECK_OK(sluice_region_get(region, next, WINDOW, buffer, 0, 0));
 	CHECK_OK(sluice_region_wait(region, previous, SIZES + 1));
 	CHECK(buffer[0] == 0xee);
-	/* To oneself it is the same. */
+	/* Transfers to this rank itself work in the same way. */
 	fill(buffer, 1000, 99);
 	CHECK_OK(sluice_region_put(region, rank, WINDOW - 1000, buffer, 1000, 1));
 	CHECK_OK(sluice_region_wait(region, rank, 1));
@@ -78,7 +78,8 @@ TEST_IN_JOB(posted_transfers__200_both_ways__are_in_place_after_the_flush, 2)
 	log_capture();
 	CHECK_OK(sluice_region_open(job, WHOLE, &region));
 	uint8_t *own = sluice_region_base(region);
-	/* Own window: what the peer writes, what is written to it, what is read back from it. */
+	/* This rank's window has a part that the peer writes, a part that is put to it, and a part
+	 * that is read back from it. */
 	fill(own + OUT, OUT, (unsigned)rank);
 	CHECK_OK(sluice_region_flush(region)); /* of nothing */
 	for (size_t b = 0; b < BLOCKS; b++)
@@ -92,7 +93,7 @@ TEST_IN_JOB(posted_transfers__200_both_ways__are_in_place_after_the_flush, 2)
 					   BLOCK, SLUICE_POSTED));
 	CHECK_OK(sluice_region_flush(region));
 	CHECK(is_filled(own + 2 * OUT, OUT, (unsigned)rank));
-	/* Blocking, from and to the own window, more than a piece at once. */
+	/* Blocking transfers from and to this rank's window, of more than one piece. */
 	memset(own + 2 * OUT, 0, OUT);
 	CHECK_OK(sluice_region_get(region, peer, OUT, own + 2 * OUT, OUT, 0));
 	CHECK(is_filled(own + 2 * OUT, OUT, (unsigned)peer));
@@ -102,7 +103,7 @@ TEST_IN_JOB(posted_transfers__200_both_ways__are_in_place_after_the_flush, 2)
 	CHECK_OK(sluice_region_put(region, peer, 0, own + OUT, OUT, 1));
 	CHECK_OK(sluice_region_wait(region, peer, 2));
 	CHECK(is_filled(own, OUT, (unsigned)peer));
-	/* Nothing, and what does not fit on either side. */
+	/* Transfers of nothing, and transfers that do not fit into either window. */
 	CHECK_OK(sluice_region_put(region, peer, 0, own + WHOLE, 0, SLUICE_POSTED | SLUICE_NOTIFY));
 	CHECK_OK(sluice_region_wait(region, peer, 3));
 	CHECK_OK(sluice_region_get(region, peer, WHOLE, own, 0, SLUICE_POSTED));
@@ -120,7 +121,8 @@ TEST_IN_JOB(posted_transfers__200_both_ways__are_in_place_after_the_flush, 2)
 	sluice_region_close(&region);
 }
 
-/* Rank 0 puts faster than rank 1 looks: the queue between them fills and drains again and again. */
+/* Rank 0 puts faster than rank 1 polls, so the queue between them fills and drains again and
+ * again. */
 TEST_IN_JOB(put__to_a_queue_that_fills_and_drains__each_notify_counts_once, 2)
 {
 	enum { PUTS = 100000 };
@@ -222,7 +224,7 @@ static int lose_one(int rank, void *argument)
 	return 0;
 }
 
-/* Rank 1 kills itself; the others end well. */
+/* Rank 1 kills itself. The others must end without failure. */
 static void run_three_without_1(int (*body)(int rank, void *argument))
 {
 	int status[3];
@@ -237,7 +239,8 @@ TEST(wait__for_a_rank_that_dies__fails_EPEER_naming_it)
 	run_three_without_1(lose_one);
 }
 
-/* Where the job goes on without it: the short way and the long one say the same of a lost rank. */
+/* In a job that continues without the rank, the short path and the long path of a put return the
+ * same for a lost rank. */
 static int put_to_one_that_is_lost(int rank, void *argument)
 {
 	static const size_t bytes[] = { 0, 8, 64, 65, 90 };
@@ -292,7 +295,7 @@ TEST_IN_JOB(wait__for_a_notify_that_never_comes__times_out_naming_the_rank, 2)
 
 enum { TURNS = 2000 };
 
-/* Meanwhile the main thread plays with another region. */
+/* Meanwhile the main thread uses another region. */
 static void *put_on_and_on(void *argument)
 {
 	sluice_region *region = argument;
@@ -343,7 +346,8 @@ static void *play(void *argument)
 	return NULL;
 }
 
-/* Neither thread of a rank may keep the other from what the peer's threads wait for. */
+/* Neither thread of a rank may prevent the other from making the progress that the peer's threads
+ * wait for. */
 static void wait_in_two_threads(sluice_job *job, int rank, void *argument)
 {
 	sluice_region *played = NULL, *other = NULL;

@@ -14,7 +14,7 @@
 
 enum { QUEUE = 24, POLLS_OF_DELAY = 3, INLINE_BYTES = 64 };
 
-/* ---- shm, but later -------------------------------------------------------- */
+/* ---- shm with delays --------------------------------------------------------- */
 
 struct waiting {
 	struct endpoint *endpoint;
@@ -35,10 +35,10 @@ static int delayed_open(const struct transport_config *config, struct transport 
 	return rc;
 }
 
-/* Gets from this rank are not answered in time, but when it is too late, by 0xee. */
+/* Gets from this rank are answered only when it is too late, by bytes 0xee. */
 static int silent = -1;
 static struct transfer unanswered[QUEUE];
-static atomic_uint *n_unanswered; /* of rank 0; all ranks see it */
+static atomic_uint *n_unanswered; /* counter of rank 0, which all ranks can read */
 static int answers_late;
 
 static int delayed_post(struct endpoint *e, const struct transfer *x)
@@ -123,16 +123,16 @@ static void bounce(sluice_job *job, int rank, void *argument)
 		size_t n = sizes[s];
 		fill(buffer, n, s * 10 + (unsigned)rank);
 		CHECK_OK(sluice_region_put(region, peer, s, buffer, n, 1));
-		memset(buffer, 0, n); /* reusable at once */
+		memset(buffer, 0, n); /* the buffer may be reused */
 		CHECK_OK(sluice_region_wait(region, peer, s + 1));
 		CHECK(is_filled(own + s, n, s * 10 + (unsigned)peer));
 		CHECK_OK(sluice_region_get(region, peer, s, buffer, n, 0));
 		CHECK(is_filled(buffer, n, s * 10 + (unsigned)rank));
 		CHECK_OK(sluice_barrier(job));
 	}
-	/* Many small ones, each with new bytes in the same buffer. */
+	/* Many small puts, each with different bytes in the same buffer. */
 	for (unsigned i = 0; i < 300; i++) {
-		size_t n = 40 + i % 60; /* around the inline size */
+		size_t n = 40 + i % 60; /* sizes near the inline size */
 		fill(buffer, n, i);
 		CHECK_OK(sluice_region_put(region, peer, (size_t)i * 100, buffer, n, i == 299));
 	}
@@ -144,7 +144,7 @@ static void bounce(sluice_job *job, int rank, void *argument)
 	free(buffer);
 }
 
-/* Worker 2 does not answer a get of rank 0, is lost, and answers then. The job goes on. */
+/* Worker 2 does not answer a get of rank 0, is lost, and then answers. The job continues. */
 enum { LATE_RANKS = 4, ALL_SLOTS = MIB, UNANSWERED = 5 };
 
 static int late_get(int rank, void *argument)
@@ -169,7 +169,8 @@ static int late_get(int rank, void *argument)
 		CHECK_OK(sluice_region_put(region, 2, 0, buffer, 8, 1));
 		CHECK(sluice_region_get(region, 2, 0, buffer, ALL_SLOTS, 0) == SLUICE_EPEER);
 		answers_late = 1;
-		CHECK_OK(sluice_region_put(region, 1, 0, buffer, 8, 1)); /* it has filled its own */
+		CHECK_OK(sluice_region_put(region, 1, 0, buffer, 8, 1)); /* rank 1 has filled its
+									    window */
 		CHECK_OK(sluice_region_wait(region, 1, 1));
 		CHECK_OK(sluice_region_get(region, 1, 64, buffer, ALL_SLOTS - 64, 0));
 		fill(sluice_region_base(region), ALL_SLOTS, 1);
@@ -225,7 +226,7 @@ TEST_IN_RANKS(own_window__500_blocks_in_flight__the_flush_waits_for_the_last, 2)
 		CHECK(is_filled(own + 2 * OUT, OUT, round * 2 + (unsigned)rank));
 		CHECK_OK(sluice_barrier(job));
 	}
-	/* The blocking calls do not return early either. */
+	/* The blocking calls also do not return early. */
 	fill(own + OUT, OUT, 77);
 	CHECK_OK(sluice_region_put(region, peer, 0, own + OUT, OUT, 1));
 	memset(own + OUT, 0, OUT);
@@ -234,7 +235,7 @@ TEST_IN_RANKS(own_window__500_blocks_in_flight__the_flush_waits_for_the_last, 2)
 	CHECK_OK(sluice_region_get(region, peer, 0, own + 2 * OUT, OUT, 0));
 	CHECK(is_filled(own + 2 * OUT, OUT, 77));
 	CHECK_OK(sluice_barrier(job));
-	CHECK(longest == QUEUE); /* the queue was full: EAGAIN was met */
+	CHECK(longest == QUEUE); /* the queue was full, so EAGAIN occurred */
 	sluice_region_close(&region);
 	sluice_finalize(&job);
 	return 0;

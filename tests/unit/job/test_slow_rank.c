@@ -36,8 +36,7 @@ static int wait_for(atomic_int *value, int at_least)
 	return atomic_load(value) >= at_least;
 }
 
-/* Long enough that a rank which only waits for its turn on a loaded machine is not taken for
- * lost. */
+/* Long enough that a rank which only waits for its turn on a busy machine is not declared lost. */
 static int lost_after_ms(void)
 {
 	return slowness() > 1 ? 5000 : 2000;
@@ -60,7 +59,7 @@ static int stop_one(int rank, void *argument)
 		rc = step_once(model, grad, params);
 	}
 	CHECK(rc == SLUICE_EPEER && error_says("rank 1 (node n1) is lost", "no heartbeat"));
-	if (rank == 1) /* it went on, too late */
+	if (rank == 1) /* rank 1 continued too late */
 		CHECK(error_says("dropped this rank", NULL));
 	atomic_fetch_add(done, 1);
 	sluice_model_close(&model);
@@ -88,7 +87,7 @@ TEST(stop__one_rank__others_name_it_lost_and_it_learns_that_it_was_dropped)
 /* ---- busy ------------------------------------------------------------------ */
 
 static const struct job_client *whole_client;
-static void (*hold)(sluice_job *job); /* what the next advance() does first; once */
+static void (*hold)(sluice_job *job); /* called once, by the next advance() */
 
 static void advance_and_hold(sluice_job *job)
 {
@@ -99,7 +98,8 @@ static void advance_and_hold(sluice_job *job)
 	whole_client->advance(job);
 }
 
-/* The next thread of this rank that polls does this under the progress token, as shards work. */
+/* The next thread of this rank that polls does this while it holds the progress token, like the
+ * work of shards. */
 static void hold_the_token_by(sluice_job *job, void (*by)(sluice_job *job))
 {
 	static struct job_client client;
@@ -152,7 +152,7 @@ static void hang_in_a_step(sluice_job *job, int rank, void *argument)
 	int rc = 0;
 	given_up = argument;
 	log_capture();
-	if (rank == 0) { /* it alone judges so early */
+	if (rank == 0) { /* only rank 0 gives up so early */
 		progress_take(job);
 		job->budget.stalled_ns = (uint64_t)slowness() * 1000000000;
 		CHECK(job->budget.stalled_ns < job->budget.silent_ns);
@@ -193,7 +193,7 @@ TEST(step__three_times_lost_after_under_the_token__its_rank_is_not_lost)
 	run_ranks(2, work_long_in_a_step, NULL);
 }
 
-/* ---- quick ----------------------------------------------------------------- */
+/* ---- fast ----------------------------------------------------------------- */
 
 static int at_once(void *context)
 {
@@ -205,8 +205,8 @@ static void describe_nothing(void *context, char *text, size_t cap)
 	snprintf(text, cap, "nothing");
 }
 
-/* As a server does whose workers make their steps quicker than it looks at the clock. */
-/* What a peer reads of this rank's progress. */
+/* Simulates a server whose workers make steps faster than it reads the clock. */
+/* Returns the progress of this rank that a peer reads. */
 static uint64_t shown_progress(const sluice_job *job)
 {
 	return get_le64(line_of(job, 0) + LINE_PROGRESS);
@@ -229,7 +229,7 @@ TEST_IN_RANKS(wait__over_at_once_again_and_again__the_heart_beats, 1)
 enum { FLOOD = 1 << 20 };
 static int polls;
 
-/* As peers that write as quickly as this rank reads: there is more each time. */
+/* Simulates peers that write as fast as this rank reads, so each poll finds more. */
 static int poll_flooded(struct transport *t, struct event *events, int n)
 {
 	if (++polls > FLOOD)
@@ -275,14 +275,14 @@ static int wait_for_a_slow_one(int rank, void *argument)
 		CHECK_OK(step_once(model, grad, params));
 		check_same(job, params, sizeof params);
 	}
-	/* Every owner of a shard has said who keeps it waiting, in which step. */
+	/* Every owner of a shard has reported for which rank and step it waits. */
 	if (rank != 2 && !(attr.servers && sluice_is_worker(job))) {
 		char shard[32];
 		int own = attr.servers ? 0 : rank;
 		snprintf(shard, sizeof shard, "shard %d waits", own);
 		CHECK(log_saw(shard, "push of step 3", "from rank 2 (node n2)", NULL));
 	}
-	/* And every worker what it waits for. */
+	/* Every worker has reported what it waits for. */
 	if (rank != 2 && sluice_is_worker(job))
 		CHECK(log_saw("waiting for", "step 3: the new version of shard", NULL, NULL));
 	CHECK(!log_saw("lost", NULL, NULL, NULL));
@@ -311,13 +311,13 @@ static void wait_too_long(sluice_job *job, int rank, void *argument)
 	sluice_model *model = open_model(job, 3, params);
 	atomic_int *pushed = argument;
 	log_capture();
-	if (rank == 2) { /* it never pushes */
+	if (rank == 2) { /* rank 2 never pushes */
 		CHECK(sluice_barrier(job) == SLUICE_EPEER);
 	} else {
 		CHECK_OK(sluice_push(model, grad));
 		atomic_fetch_add(pushed, 1);
 		CHECK(rank || wait_for(pushed, 2));
-		if (!rank) /* it alone is impatient */
+		if (!rank) /* only rank 0 has a short limit */
 			be_impatient(job, 500);
 		CHECK(sluice_pull(model, params) == (rank ? SLUICE_EPEER : SLUICE_ETIMEDOUT));
 	}
@@ -332,7 +332,7 @@ TEST(pull__beyond_wait_timeout__names_the_rank_that_has_not_pushed)
 	run_in_job(3, wait_too_long, shared_memory(sizeof(atomic_int)));
 }
 
-/* As if shard 1 had read nothing of what rank 0 wrote; shards 0 and 2 have. */
+/* Shard 1 reads none of rank 0's messages; shards 0 and 2 do. */
 TEST_IN_JOB(push__slots_of_one_shard_stay_full__timeout_names_that_shard, 3)
 {
 	float params[COUNT] = { 0 }, grad[COUNT] = { 1 };
@@ -351,11 +351,11 @@ TEST_IN_JOB(push__slots_of_one_shard_stay_full__timeout_names_that_shard, 3)
 	sluice_model_close(&model);
 }
 
-/* A server whose workers train on waits for nobody. */
+/* A server whose workers continue to train, so that its wait has no end. */
 struct serving {
-	int limit_ms;           /* of each of the server's waits; times slowness() */
-	atomic_int failed;      /* ranks whose calls failed */
-	atomic_int slow_worker; /* a step of a worker took more than half of that limit */
+	int limit_ms;           /* limit of each of the server's waits, times slowness() */
+	atomic_int failed;      /* number of ranks whose calls failed */
+	atomic_int slow_worker; /* 1: a worker's step took more than half of that limit */
 };
 
 static void look_at_the_clock(struct serving *serving, uint64_t *since_ns)
@@ -396,8 +396,8 @@ static int serve_for_long(int rank, void *argument)
 	return 0;
 }
 
-/* A machine on which a worker did not run for half of the limit has proved nothing: the server may
- * have given up with good reason. There it is tried again with a longer limit. */
+/* If a worker did not run for half of the limit, the server may have given up rightly, so nothing
+ * is proved. The test is then repeated with a longer limit. */
 TEST(serve__longer_than_wait_timeout_while_workers_train__goes_on)
 {
 	struct serving *serving = shared_memory(sizeof *serving);
@@ -452,7 +452,7 @@ static void note_explanation(int level, const char *line, void *context)
 		atomic_store(&shared->explained[1], 1);
 }
 
-/* Rank 0 waits in the barrier, rank 1 computes until both have been asked and have answered. */
+/* Rank 0 waits in the barrier and rank 1 computes, until both have been asked and have answered. */
 static int explain_itself(int rank, void *argument)
 {
 	struct asking *shared = argument;
@@ -475,7 +475,7 @@ static void ask(const pid_t *pids, void *argument)
 	for (int i = 0; i < 2000; i++) {
 		if (atomic_load(&shared->explained[0]) && atomic_load(&shared->explained[1]))
 			return;
-		/* again and again: rank 0 may not be in its barrier yet */
+		/* repeated, because rank 0 may not be in its barrier yet */
 		for (int r = 0; r < 2; r++)
 			if (!atomic_load(&shared->explained[r]))
 				kill(pids[r], SIGUSR2);

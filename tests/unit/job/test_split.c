@@ -11,7 +11,7 @@
 
 enum { N = 3000, STEPS = 6 };
 
-/* ---- who is in which ------------------------------------------------------- */
+/* ---- members of groups ----------------------------------------------------- */
 
 TEST_IN_JOB(split__by_color_and_key__numbers_the_ranks, 4)
 {
@@ -38,7 +38,7 @@ TEST_IN_JOB(split__by_color_and_key__numbers_the_ranks, 4)
 	sluice_finalize(&reversed);
 }
 
-/* A group of a group, in which the numbers of the ranks are others than in the job. */
+/* Splits a group into groups, whose ranks have other numbers than in the job. */
 TEST_IN_JOB(split__of_a_group__is_a_group_of_the_job, 6)
 {
 	sluice_job *upper = NULL, *lower = NULL;
@@ -121,7 +121,8 @@ TEST(training__in_a_group__has_the_bits_of_a_job_of_its_own)
 		assert_true(outcome->alone[r] && outcome->alone[r] == outcome->grouped[r]);
 }
 
-/* More groups and models than a job has numbers for models, all stepping in turns. */
+/* There are more groups and models than a job has numbers for models, and all make steps in
+ * turn. */
 TEST_IN_JOB(models__in_thirty_groups__step_at_the_same_time, 4)
 {
 	enum { GROUPS = 30, SMALL = 50 };
@@ -204,7 +205,8 @@ TEST_IN_RANKS(split__with_dedicated_servers__puts_them_last, 6)
 
 /* ---- losing a rank --------------------------------------------------------- */
 
-/* Rank 1 ends. The job, and the group of ranks 0 and 1, fail; that of ranks 2 and 3 trains on. */
+/* Rank 1 ends. The job, and the group of ranks 0 and 1, fail. The group of ranks 2 and 3 continues
+ * to train. */
 static int lose_one(int rank, void *argument)
 {
 	atomic_int *told = argument;
@@ -247,7 +249,7 @@ TEST(loss__of_a_rank__fails_the_groups_that_hold_it)
 	assert_int_equal(atomic_load(told), 2);
 }
 
-/* What one rank does wrong in a group is told to that group, and does not end the job. */
+/* An error of one rank in a group is reported to that group, and does not end the job. */
 TEST_IN_JOB(failure__inside_of_a_group__stays_in_it, 4)
 {
 	sluice_job *pair = NULL;
@@ -270,7 +272,7 @@ TEST_IN_JOB(failure__inside_of_a_group__stays_in_it, 4)
 
 TEST_IN_RANKS(calls__that_are_wrong__are_refused, 2)
 {
-	static sluice_job *sub; /* never finalized: with it the program still has the job */
+	static sluice_job *sub; /* never finalized: the program still has the job through it */
 	sluice_job *job = rank_join(NULL);
 	float params[10] = { 0 };
 	sluice_model *model = NULL;
@@ -297,7 +299,7 @@ TEST_IN_RANKS(split__of_a_job_that_goes_on_without_lost_ranks__is_refused, 3)
 	return 0;
 }
 
-/* A member of the job that is none of the group writes to it. */
+/* A member of the job that is not in the group writes to the group. */
 TEST_IN_JOB(notify__of_a_stranger_in_a_group__is_refused_by_name, 3)
 {
 	sluice_job *pair = NULL;
@@ -308,12 +310,12 @@ TEST_IN_JOB(notify__of_a_stranger_in_a_group__is_refused_by_name, 3)
 		progress_take(job);
 		lines_put(job, 0, LINE_REPORT, outbox_at(job, LINE_REPORT), 8,
 			  imm_make(IMM_PUSH, 0) | imm_of_group(1));
-		/* Of a group that nobody has, it is not looked at. */
+		/* A notify for a group that does not exist is ignored. */
 		lines_put(job, 1, LINE_REPORT, outbox_at(job, LINE_REPORT), 8,
 			  imm_make(IMM_PUSH, 0) | imm_of_group(200));
 		progress_release(job);
 	}
-	sluice_barrier(job); /* it may end before the notify is seen */
+	sluice_barrier(job); /* the barrier may end before the notify is seen */
 	CHECK(sluice_barrier(job) == (rank ? SLUICE_EPEER : SLUICE_EWIRE));
 	CHECK(error_says("rank 2 (node n2)", "group to which it does not belong") || rank == 2);
 	sluice_finalize(&pair);

@@ -9,8 +9,8 @@ enum { THREADS = 4, ROUNDS = 5000 };
 
 struct shared {
 	struct token token;
-	int rounds;     /* of each thread */
-	unsigned count; /* with the token */
+	int rounds;     /* rounds of each thread */
+	unsigned count; /* counted by the holder of the token */
 };
 
 TEST(try__token_that_is_held__is_refused)
@@ -57,7 +57,7 @@ TEST(take__threads_that_count__lose_no_count)
 	assert_int_equal(s.count, THREADS * ROUNDS);
 }
 
-/* Held long enough that all of them sleep. */
+/* The token is held until all of them sleep. */
 TEST(take__several_sleepers__each_has_it_once)
 {
 	const struct timespec rest = { 0, 35000000 };

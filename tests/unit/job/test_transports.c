@@ -13,7 +13,7 @@ static sluice_transport_stats of(sluice_job *job, const char *name)
 	for (size_t i = 0; i < n; i++)
 		if (!strcmp(all[i].name, name))
 			return all[i];
-	CHECK(name == NULL); /* it is not open */
+	CHECK(name == NULL); /* this transport is not open */
 	return all[0];
 }
 
@@ -35,12 +35,12 @@ TEST_IN_JOB(puts_and_gets__known_sizes__are_counted_exactly_by_transport, 2)
 		CHECK(sluice_region_put(region, 1, 1, bytes, sizeof bytes, 0) == SLUICE_EINVAL);
 	}
 	sluice_transport_stats shm2 = of(job, "shm"), self2 = of(job, "self");
-	/* 3 MiB go in 3 pieces. */
+	/* 3 MiB are sent in 3 pieces. */
 	CHECK(shm2.puts - shm.puts == (rank ? 0 : 8));
 	CHECK(shm2.put_bytes - shm.put_bytes == (rank ? 0 : 5000 + sizeof bytes));
 	CHECK(shm2.notifies - shm.notifies == (rank ? 0 : 1));
-	/* Heartbeats are far apart (lost_after is minutes): at most the first one, of 16 bytes, is
-	 * read in between, where the progress thread was late. */
+	/* Heartbeats are minutes apart (lost_after), so at most the first one, of 16 bytes, is read
+	 * in between if the progress thread was late. */
 	uint64_t beats = shm2.gets - shm.gets - (rank ? 0 : 1);
 	CHECK(beats <= 1);
 	CHECK(shm2.get_bytes - shm.get_bytes == (rank ? 0 : 70000) + 16 * beats);
@@ -50,7 +50,7 @@ TEST_IN_JOB(puts_and_gets__known_sizes__are_counted_exactly_by_transport, 2)
 	sluice_region_close(&region);
 }
 
-/* As a program compiled with a later header has it. */
+/* The struct in a program that was compiled with a later header. */
 struct later {
 	sluice_transport_stats known;
 	uint64_t unknown;
@@ -64,7 +64,8 @@ TEST_IN_JOB(arguments__of_older_and_newer_programs__are_served_or_refused, 1)
 	log_capture();
 	CHECK_OK(sluice_transports(job, NULL, 0, &n));
 	CHECK(n >= 2 && n < 99);
-	CHECK_OK(sluice_transports(job, &one, 1, &n)); /* one of several: the first */
+	CHECK_OK(sluice_transports(job, &one, 1, &n)); /* returns only the first of several
+							  transports */
 	CHECK(n >= 2 && !strcmp(one.name, "self") && one.size == sizeof one);
 	memset(later, 0xff, sizeof later);
 	later[0].known.size = sizeof later[0];

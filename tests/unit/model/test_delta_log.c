@@ -8,7 +8,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { KEPT = 2 }; /* LOG_ENTRIES: versions that stay readable in a ring of one entry more */
+enum {
+	KEPT = 2
+}; /* LOG_ENTRIES: versions that stay readable in a ring with room for one entry
+      more */
 
 struct entry {
 	uint64_t end;
@@ -43,7 +46,7 @@ TEST(append__100000_random_entries__newest_two_are_located_whole)
 			uint32_t bytes = 1 + (uint32_t)(next_random(&random) % max);
 			uint8_t *at = delta_log_reserve(&log, max);
 			assert_true(at >= ring && at + max <= ring + log.ring_bytes);
-			for (int b = 0; b < 8; b++) /* what lay there is no message any more */
+			for (int b = 0; b < 8; b++) /* the old bytes are no message any more */
 				assert_int_equal(at[b], 0);
 			memset(at, (int)(i & 0xff), bytes);
 			uint64_t before = log.end;
@@ -70,7 +73,7 @@ TEST(append__entry_that_would_wrap__starts_at_the_front)
 	uint64_t offset;
 	assert_ptr_equal(delta_log_reserve(&log, 64), ring);
 	assert_int_equal(delta_log_commit(&log, 36), 40);
-	/* 56 bytes are left, 64 may be needed. */
+	/* 56 bytes are left, and 64 may be needed. */
 	assert_ptr_equal(delta_log_reserve(&log, 64), ring);
 	assert_int_equal(delta_log_commit(&log, 60), 96 + 64);
 	assert_int_equal(delta_log_locate(96 + 64, 60, sizeof ring, &offset), 0);
@@ -87,7 +90,7 @@ TEST(locate__impossible_notice__is_refused_and_writes_nothing)
 		{ 0, 8 },  /* nothing was ever written */
 		{ 8, 16 }, /* begins before the log */
 		{ 65, 8 },
-		{ 68, 8 },    /* not on 8 bytes */
+		{ 68, 8 },    /* not a multiple of 8 */
 		{ 4096, 97 }, /* larger than the ring */
 		{ 4096, UINT32_MAX },
 		{ 96 + 8, 16 }, /* would wrap */

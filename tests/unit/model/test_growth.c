@@ -15,9 +15,9 @@
 enum { COORDINATES = 400, SENT = 4, DELAY = COORDINATES / SENT, LONG = 40 * DELAY };
 
 struct course {
-	double (*norm)(double delays); /* of what is sent */
+	double (*norm)(double delays); /* norm of the sent values */
 	double (*lr)(double delays);
-	int turns; /* of 10 values, how many come back with the other sign */
+	int turns; /* how many of 10 values are sent again with the other sign */
 	enum { QUIET, GROWS, CIRCLES } seen;
 };
 
@@ -66,7 +66,7 @@ static double cosine(double t)
 	return 0.05 * (1 + cos(M_PI * t * DELAY / LONG));
 }
 
-/* The step at which growth is seen, or 0. */
+/* Returns the step at which growth is detected, or 0. */
 static uint64_t seen_at(const struct course *c)
 {
 	static struct growth g;
@@ -99,7 +99,7 @@ TEST(growth__of_any_course__is_seen_where_signs_turn_and_norms_do_not_fall)
 	static const struct course courses[] = {
 		{ geometric, constant, 10, GROWS },
 		{ geometric, constant, 5, GROWS },
-		{ geometric, constant, 1, QUIET }, /* out of a saddle: the signs stay */
+		{ geometric, constant, 1, QUIET }, /* leaving a saddle: the signs stay the same */
 		{ geometric, constant, 0, QUIET },
 		{ threefold, constant, 5, GROWS },
 		{ threefold, constant, 1, QUIET },
@@ -126,14 +126,14 @@ TEST(growth__within_the_first_delays__is_seen_before_floats_overflow)
 {
 	const struct course c = { explosive, constant, 10, GROWS };
 
-	/* The signs turn from the second delay on, where the norms are 1e10. */
+	/* The signs change from the second delay on, where the norms are 1e10. */
 	assert_in_range(seen_at(&c), DELAY, 2 * DELAY);
 }
 
 /* ---- checkpoints ------------------------------------------------------------------- */
 
-/* A step that sends four coordinates, some with the other sign than before; in the second half of
- * the steps all of them. */
+/* Makes a step that sends four coordinates, some with another sign than before. In the second half
+ * of the steps all signs change. */
 static int send_step(struct growth *g, uint64_t step, struct growth_verdict *out)
 {
 	for (uint32_t i = 0; i < SENT; i++) {
@@ -157,8 +157,8 @@ static void check_equal(const struct growth *a, const struct growth *b)
 	assert_memory_equal(of_a, of_b, sizeof(of_a));
 }
 
-/* One of them is restored into new memory between any two steps, of which some follow a doubling
- * that came when a step had sent already. */
+/* One of two objects is saved and restored into new memory between any two steps. Some of the steps
+ * follow a doubling after a step that had already sent values. */
 TEST(growth__restored_between_any_two_steps__goes_on_as_the_one_that_was_not)
 {
 	static struct growth whole, resumed;
@@ -204,7 +204,7 @@ struct trial {
 	int warns;
 };
 
-/* |x - t|^2 / 2, the same on all workers but for a little noise. */
+/* Minimises |x - t|^2 / 2, which is the same on all workers except for a little noise. */
 static uint64_t descend(sluice_job *job, const char *recipe, float lr)
 {
 	static float params[COUNT], grad[COUNT];

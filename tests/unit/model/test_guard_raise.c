@@ -26,7 +26,7 @@ static float goal(uint64_t i)
 	return noise(1, 0, 0, i);
 }
 
-/* |x - goal|^2 / 2, with a little noise until the middle of the training. */
+/* Minimises |x - goal|^2 / 2, with a little noise until the middle of the training. */
 static void step(sluice_model *model, uint64_t number, float *params)
 {
 	const uint64_t rank = (uint64_t)sluice_rank(model->job);
@@ -62,7 +62,7 @@ struct trial {
 	const char *recipe;
 	float lr;
 	int servers;
-	int raises; /* whether it does */
+	int raises; /* 1: densities are raised */
 };
 
 static int converge(int rank, void *argument)
@@ -85,7 +85,7 @@ static int converge(int rank, void *argument)
 		CHECK(distance(params) < 0.06);
 		CHECK_OK(sluice_stats(model, &stats));
 		CHECK(!stats.guard_raises == !trial->raises);
-		/* Equal on all workers, and rank 0 reports each doubling. */
+		/* All workers have the same number, and rank 0 reports each doubling. */
 		check_same(job, &stats.guard_raises, sizeof(stats.guard_raises));
 		CHECK(log_saw("the training ", "guard=raise doubles the densities", "learning rate",
 			      "(doubling 1 of at most") == (rank == 0 && trial->raises));
@@ -116,11 +116,11 @@ TEST(raise__training_that_diverges__converges_at_a_higher_density)
 				  (void *)(uintptr_t)&trials[i]);
 }
 
-/* ---- who raises ---------------------------------------------------------------------- */
+/* ---- the rank that proposes ----------------------------------------------------------- */
 
 enum { PROPOSED_IN = 5 };
 
-/* Rank 1 has seen growth, as after its own verdict, and the others have not. */
+/* Rank 1 has detected growth, and the others have not. */
 TEST_IN_JOB(raise__proposed_by_one_rank__is_followed_by_all_in_the_next_step, SHARDS)
 {
 	static float params[COUNT];
@@ -146,7 +146,7 @@ TEST_IN_JOB(raise__proposed_by_one_rank__is_followed_by_all_in_the_next_step, SH
 	sluice_model_close(&model);
 }
 
-/* The densities are 1 already: all that is left is a warning. */
+/* The densities are already 1, so there is only a warning. */
 TEST_IN_JOB(raise__training_that_diverges_without_compression_too__says_so, 2)
 {
 	static float params[COUNT];
@@ -182,7 +182,7 @@ static void folder_of(const struct saved *saved, int save, char *folder, size_t 
 /* The first doubling is proposed in the push after this step. */
 enum { PROPOSES = 400 };
 
-/* A checkpoint every 60 steps, and between the proposal, the first doubling and what follows. */
+/* Writes a checkpoint every 60 steps, and around the proposal and the first doubling. */
 static void train_whole(sluice_job *job, int rank, void *argument)
 {
 	struct saved *saved = argument;

@@ -31,7 +31,7 @@ static int by_begin(const void *a, const void *b)
 	return x->begin < y->begin ? -1 : x->begin > y->begin;
 }
 
-/* Sorted, the pieces fill 0..total without a gap or an overlap. */
+/* Checks that the sorted pieces fill 0..total without a gap or an overlap. */
 static void check_tiles(struct piece *pieces, size_t n, uint64_t total)
 {
 	uint64_t at = 0;
@@ -70,7 +70,8 @@ static void check_shards(const struct layout *l, int servers)
 	assert_true(most - least <= 1);
 }
 
-/* What peer may write at rank: the slots of rank's shards and the notices of peer's. */
+/* Checks the memory to which peer may write on rank: the slots of rank's shards and the notices of
+ * peer's. */
 static void check_window(const struct layout *l, uint32_t holders, int rank, int peer)
 {
 	struct piece *pieces = calloc(2 * l->n_shards * (ASYNC_SLOT_DEPTH + 1), sizeof *pieces);
@@ -110,7 +111,7 @@ static void check_log(const struct layout *l, uint32_t holders, int rank)
 	free(pieces);
 }
 
-/* Of shards that `holders` ranks hold each. */
+/* Checks shards that have `holders` holders each. */
 static void check_regions(const struct layout *l, uint32_t holders)
 {
 	for (int rank = 0; rank < l->size; rank++) {
@@ -164,7 +165,8 @@ TEST(make__default_shards__are_one_per_65536_up_to_the_workers)
 		uint32_t shards;
 	} cases[] = {
 		{ 1, 4, 1 },         { 65536, 4, 1 },       { 65537, 4, 2 }, { 1000000, 4, 4 },
-		{ 1000000, 32, 16 }, { 1ull << 31, 4, 16 }, /* no shard of 2^28 or more */
+		{ 1000000, 32, 16 }, { 1ull << 31, 4, 16 }, /* no shard has 2^28 coordinates or
+							       more */
 	};
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		sluice_model_attr attr = { .size = sizeof attr, .count = cases[i].count };
@@ -241,7 +243,7 @@ TEST(make__exempt_tensors__are_spans_counted_outside_of_the_density)
 	struct layout l;
 	struct span spans[8];
 	assert_int_equal(make(&attr, "up=topk(0.01) down=topk(0.01)", 3, 3, &recipe, &l), 0);
-	assert_int_equal(l.n_spans, 4); /* the last two biases are one */
+	assert_int_equal(l.n_spans, 4); /* the last two biases are merged */
 	assert_int_equal(l.exempt, 20);
 	assert_true(l.spans[1].begin == 500 && l.spans[1].end == 510 && l.spans[1].exempt);
 	assert_true(l.spans[3].begin == 990 && l.spans[3].end == 1000 && l.spans[3].exempt);
@@ -260,7 +262,7 @@ TEST(make__exempt_tensors__are_spans_counted_outside_of_the_density)
 			exempt += spans[i].exempt ? spans[i].end - spans[i].begin : 0;
 		}
 		assert_int_equal(at, l.shards[s].span);
-		/* one per hundred of what is not exempt, and all that is */
+		/* one in a hundred of the other coordinates, and all exempt ones */
 		assert_int_equal(l.shards[s].down_capacity,
 				 (l.shards[s].span - l.shards[s].exempt + 99) / 100 +
 					 l.shards[s].exempt);
@@ -285,7 +287,7 @@ TEST(make__residual_or_none__slots_hold_four_means_or_everything)
 	layout_free(&l);
 }
 
-/* Where the shards' update moves nothing else. */
+/* The update of the shards changes no other coordinates. */
 TEST(make__agreed_support__is_all_that_is_published_and_decoded)
 {
 	sluice_model_attr attr = { .size = sizeof attr, .count = 8000, .shards = 8 };
@@ -294,7 +296,8 @@ TEST(make__agreed_support__is_all_that_is_published_and_decoded)
 	const struct shard_layout *at;
 	assert_int_equal(make(&attr, "up=cyclic(0.01) down=all", 4, 4, &recipe, &l), 0);
 	assert_int_equal(l.shards[0].down_capacity, 4 * 10);
-	assert_int_equal(l.shards[0].room, 80); /* a leader's selection may all be in one shard */
+	assert_int_equal(l.shards[0].room, 80); /* all coordinates of a leader's selection may be
+						   in one shard */
 	layout_free(&l);
 	assert_int_equal(
 		make(&attr, "up=cyclic(0.01) down=all update=momentum(0.9)", 4, 4, &recipe, &l), 0);

@@ -20,7 +20,7 @@ static sluice_model *open_one(sluice_job *job, int m, float *params)
 	return model;
 }
 
-/* Each model has gradients that no other has, equal on all ranks. */
+/* Each model has other gradients, which are equal on all ranks. */
 static float slope(int m, int i)
 {
 	return (float)(m % 64 + 1) / (float)(1 << (i % 8));
@@ -44,7 +44,7 @@ static void open_all(sluice_job *job, sluice_model **models, float (*params)[N],
 		}
 }
 
-/* All pushes of a step before its pulls, as FSDP does it with its modules. */
+/* Makes all pushes of a step before its pulls, as FSDP does with its modules. */
 static void step_all(sluice_model **models, float (*params)[N], int n)
 {
 	float grad[N];
@@ -57,8 +57,8 @@ static void step_all(sluice_model **models, float (*params)[N], int n)
 		CHECK_OK(sluice_pull(models[m], params[m]));
 }
 
-/* A dense model has moved by exactly its gradients; a sparse one only where it has something to
- * send. */
+/* A dense model has moved by exactly its gradients, and a sparse one only at coordinates that it
+ * sends. */
 static void check_all(float (*params)[N], int n, int steps)
 {
 	for (int m = 0; m < n; m += 2)
@@ -78,7 +78,7 @@ static void describe_quiet(void *job, char *text, size_t cap)
 	*text = 0;
 }
 
-/* No poll looks at models with which nothing goes on. */
+/* Checks that polls skip models without work. */
 static void check_quiet(sluice_job *job)
 {
 	CHECK_OK(sluice_barrier(job));
@@ -99,7 +99,7 @@ static void train_many(sluice_job *job)
 	check_all(params, n, STEPS);
 	check_quiet(job);
 	const uint32_t channels = job->clients.channels_end;
-	/* Every third is closed, and its place is taken again. */
+	/* Every third model is closed, and its number is used again. */
 	for (int m = 0; m < n; m += 3)
 		sluice_model_close(&models[m]);
 	for (int m = 1; m < n; m += 3)
@@ -121,7 +121,7 @@ static void train_many(sluice_job *job)
 	free(params);
 }
 
-/* With fewer file numbers than models: an open model takes none. */
+/* The limit on open files is below the number of models, because an open model needs no file. */
 TEST_IN_JOB(models__many_in_a_job_and_in_a_group__all_train, 2)
 {
 	struct rlimit few;
@@ -156,7 +156,7 @@ TEST_IN_JOB(notify__of_a_model_that_was_closed__does_no_harm, 2)
 
 /* ---- the limit ---------------------------------------------------------------- */
 
-/* The table is filled with one model, which the polls do not look at while it rests. */
+/* The table is filled with one model, which polls skip because it has no work. */
 TEST_IN_RANKS(models__more_than_the_limit__are_refused_by_name, 1)
 {
 	float params[N] = { 0 };

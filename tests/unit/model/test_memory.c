@@ -11,7 +11,8 @@
 #include <stdatomic.h>
 #include <string.h>
 
-/* Shards of several snapshot parts. SMALL: what is not announced, names and the allocator's own. */
+/* The shards have several snapshot parts. SMALL: memory that is not announced, for names and the
+ * allocator. */
 enum { COUNT = 3000000, STEPS = 3, SMALL = 512 << 10 };
 
 static float params[COUNT], grad[COUNT];
@@ -19,17 +20,18 @@ static char scratch[SCRATCH_PATH];
 
 struct model_case {
 	const char *recipe;
-	double least; /* share of what is announced that is resident after the steps */
+	double least; /* share of the announced memory that is resident after the steps */
 };
 static const struct model_case cases[] = {
 	{ "up=topk(0.001) down=topk(0.001)", 0.9 },
 	{ "up=topk(0.01),f16 down=topk(0.01),f16 signal=momentum(0.9) update=momentum(0.9)", 0.9 },
 	{ "up=topk(0.01),uniform(4) down=topk(0.02),bf16", 0.9 },
 	{ "up=all down=all",
-	  0.65 }, /* over mapped memory nothing is staged, but measuring a step would */
-	{ "up=topk(0.01) down=all", 0.9 }, /* what is published is what two messages hold */
+	  0.65 }, /* if messages are mapped, nothing is staged, but measuring a step would be */
+	{ "up=topk(0.01) down=all", 0.9 }, /* a publication has as many coordinates as two
+					      messages */
 	{ "up=topk(0.001) down=all", 0.9 },
-	{ "up=cyclic(0.01) down=all", 0.9 }, /* and what all have agreed on */
+	{ "up=cyclic(0.01) down=all", 0.9 }, /* this also holds for an agreed support */
 	{ "up=cyclic(0.01),f16 down=all,bf16 memory=lowpass(0.3)", 0.9 },
 	{ "up=sketch(0.001) down=all", 0.9 },
 };
@@ -42,14 +44,14 @@ static uint64_t resident_bytes(void)
 	return now.anonymous + now.regions;
 }
 
-/* ---- the most that is resident while something goes on --------------------- */
+/* ---- the most resident memory during an operation --------------------------- */
 
 static atomic_int watching;
 static uint64_t most;
 
-/* The two counts of a reading are not of one moment: between them one kind of memory may be given
- * back and the other one taken. So of two readings the smaller count of each kind is true of the
- * time between them. */
+/* The two counts of a reading are not taken at the same moment: one kind of memory may be freed and
+ * the other allocated in between. The smaller counts of two readings therefore hold for the time
+ * between them. */
 static void *watch(void *unused)
 {
 	struct resident last, now;
@@ -81,7 +83,7 @@ static void stays_within(sluice_job *job, int rank, void *argument)
 		params[i] = rank ? -1 : first[i];
 		grad[i] = noise(31, 1, (uint64_t)rank, i);
 	}
-	CHECK(!sluice_barrier(job)); /* what comes with the first one */
+	CHECK(!sluice_barrier(job)); /* the barrier allocates memory at its first call */
 	atomic_store(&watching, 1);
 	const uint64_t before = resident_bytes();
 	CHECK(!pthread_create(&watcher, NULL, watch, NULL));
@@ -111,9 +113,10 @@ static void stays_within(sluice_job *job, int rank, void *argument)
 
 TEST(memory__announced__is_never_exceeded_and_nearly_used)
 {
-	if (slowness() > 1) /* their shadows are resident too */
+	if (slowness() > 1) /* the shadow memory of sanitizers is also resident */
 		skip();
-	/* What is freed is given back, however large: else the allocator keeps some of it. */
+	/* Freed memory of any size must return to the system, of which the allocator would
+	 * otherwise keep a part. */
 	assert_true(mallopt(M_MMAP_THRESHOLD, 64 << 10));
 	for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
 		struct model_case one = cases[i];
@@ -124,11 +127,11 @@ TEST(memory__announced__is_never_exceeded_and_nearly_used)
 	}
 }
 
-/* ---- a publication as large as it can be ----------------------------------- */
+/* ---- the largest publication ----------------------------------------------- */
 
 enum { SHORT = 30000, SHORT_SHARDS = 10, PUSHERS = 3, FULL_SLOT = 4 * SHORT / SHORT_SHARDS / 100 };
 
-/* Every rank selects other coordinates of one shard, more than its slot there holds. */
+/* Every rank selects different coordinates of one shard, more than fit into its slot there. */
 static void fill_one_shard(sluice_job *job, int rank, void *argument)
 {
 	uint32_t moved = 0;
@@ -220,7 +223,7 @@ TEST(snapshot__part_of_another_place_or_version__is_refused)
 	assert_true(vector && snapshot);
 	newer.seq = 5;
 	snapshot_write(&like, vector, span, snapshot);
-	/* The same bytes as the second part, but not the second part. */
+	/* The part has the bytes of the second part, but another number. */
 	assert_int_equal(snapshot_take(&expected, snapshot, 1, vector, span, &why), SLUICE_EWIRE);
 	assert_non_null(strstr(why, "part of the snapshot"));
 	assert_int_equal(snapshot_take(&newer, snapshot, 0, vector, span, &why), SLUICE_EWIRE);

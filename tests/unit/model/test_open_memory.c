@@ -14,7 +14,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-static uint64_t counted; /* bytes of heap and regions that are held now */
+static uint64_t counted; /* bytes of heap and regions that are currently allocated */
 static int counting;
 
 void *__real_malloc(size_t bytes);
@@ -30,7 +30,7 @@ void __wrap_free(void *p);
 int __wrap_region_open(size_t bytes, unsigned access, const char *name, struct region **out);
 void __wrap_region_close(struct region **region);
 
-static const char *missing_region; /* there is no memory for one of this name */
+static const char *missing_region; /* name of a region whose allocation fails */
 
 void *__wrap_malloc(size_t bytes)
 {
@@ -41,7 +41,7 @@ void *__wrap_malloc(size_t bytes)
 
 void *__wrap_calloc(size_t n, size_t bytes)
 {
-	/* The rows in which two ranks tell each other where their regions are. */
+	/* These are the rows by which two ranks exchange the descriptors of their regions. */
 	int descriptors = n == 2 && bytes == 2 * REGION_DESCRIPTOR_BYTES;
 	void *p = missing_region && descriptors && !strcmp(missing_region, "exchange") ?
 			  NULL :
@@ -79,7 +79,7 @@ void __wrap_region_close(struct region **region)
 
 static int measure(int rank, void *argument)
 {
-	enum { COUNT = 298900 /* which nearly fills its last page */, SMALL = 16384 };
+	enum { COUNT = 298900 /* nearly fills its last page */, SMALL = 16384 };
 	static float params[COUNT];
 	sluice_job *job = rank_join(argument);
 	for (size_t i = 0; i < RECIPES; i++)
@@ -91,8 +91,8 @@ static int measure(int rank, void *argument)
 			counting = 0;
 			uint64_t announced = model_memory(&model->layout, &model->recipe,
 							  sluice_rank(job));
-			/* Given back already; names, handles and other small things are not
-			 * announced. */
+			/* The buffer was freed again. Names, handles and other small objects are
+			 * not announced. */
 			uint64_t taken = counted + layout_part_bytes(&model->layout);
 			CHECK(announced <= taken);
 			CHECK(taken - announced < SMALL);
@@ -122,24 +122,24 @@ TEST_IN_JOB(open__above_the_memory_limit_of_one_rank__is_refused_on_all, 2)
 	sluice_model_attr attr = ATTR(.count = 1000, .shards = 1, .recipe = "up=all down=all");
 	log_capture();
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
-	/* The one shard is at rank 0: only there the limit is too low. */
+	/* Rank 0 has the only shard, so only its limit is too low. */
 	attr.memory_bytes = model_memory(&model->layout, &model->recipe, 0) - 1;
 	CHECK(attr.memory_bytes > model_memory(&model->layout, &model->recipe, 1));
 	sluice_model_close(&model);
 	CHECK(sluice_model_open(job, &attr, params, &model) ==
 	      (rank ? SLUICE_EPEER : SLUICE_ENOMEM));
 	CHECK(!model && error_says("rank 0 (node n1)", "SLUICE_MEMORY"));
-	attr.memory_bytes++; /* the job goes on */
+	attr.memory_bytes++; /* the job continues */
 	CHECK_OK(sluice_model_open(job, &attr, params, &model));
 	sluice_model_close(&model);
 }
 
-/* More than the limit leaves is refused before it is asked for, on all ranks, and the job goes
- * on. */
+/* A model that exceeds the limit is refused on all ranks before memory is allocated, and the job
+ * continues. */
 static void open_beyond_address_space(sluice_job *job, int rank, void *argument)
 {
 	enum { SPARE = 64 << 20 };
-	static float params[1000]; /* the refusal comes before anything reads what is not there */
+	static float params[1000]; /* the open is refused before missing parameters are read */
 	sluice_model *model = NULL;
 	sluice_model_attr attr = ATTR(.count = 1u << 22, .recipe = "up=all down=all");
 	unsigned long pages = 0;
@@ -160,7 +160,7 @@ static void open_beyond_address_space(sluice_job *job, int rank, void *argument)
 	sluice_model_close(&model);
 }
 
-/* Each region that an open needs is missing once on each rank: no rank has the model, and the next
+/* Each region that an open needs fails once on each rank. No rank then has the model, and the next
  * open works. */
 TEST_IN_JOB(open__without_one_of_its_regions_on_one_rank__fails_on_all_and_works_again, 2)
 {
@@ -189,15 +189,16 @@ TEST(open__beyond_the_address_space_of_one_rank__is_refused_on_all)
 	run_in_job(3, open_beyond_address_space, NULL);
 }
 
-/* Ranks 0 and 1 share a node: each needs more than half of what is left, together they need too
- * much. */
+/* Ranks 0 and 1 share a node. Each needs more than half of the memory that is left, so together
+ * they need too much. */
 TEST_IN_RANKS(open__beyond_the_memory_of_the_machine__is_refused_before_it_is_taken, 2)
 {
 	static float params[1000];
 	sluice_model *model = NULL;
 	sluice_model_attr attr = ATTR(.recipe = "up=all down=all");
 	attr.count = UINT32_MAX;
-	if (room_left("").node / 16 > attr.count) /* a larger machine than this test knows */
+	if (room_left("").node / 16 > attr.count) /* the machine has more memory than this test
+						     expects */
 		return 0;
 	sluice_job *job = rank_join(NULL);
 	log_capture();

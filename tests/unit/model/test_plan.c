@@ -11,7 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Recipes beside the named methods: one for each axis that a method leaves out. */
+/* Recipes in addition to the named methods: one for each axis that no method uses. */
 static const char *const recipes[] = {
 	"up=all down=all",
 	"up=all down=all memory=residual",
@@ -84,7 +84,7 @@ static struct asked ask(const char *text, uint64_t step, enum value_type type, i
 	return a;
 }
 
-/* ---- what each path needs, as its own code has it --------------------------- */
+/* ---- the conditions of each path, from its own code ----------------------------- */
 
 static int sends_all(const struct asked *a, const struct direction *way)
 {
@@ -274,7 +274,7 @@ TEST(plan__any_recipe_and_path__is_taken_or_has_its_reason)
 	static const enum value_type types[] = { VALUE_F32, VALUE_BF16 };
 	unsigned taken[PATHS] = { 0 }, refused[PATHS] = { 0 };
 
-	/* Steps 1 to 6 cover a reset, an anchor and a warm-up. */
+	/* Steps 1 to 6 include a reset, an anchor and a warm-up. */
 	for (size_t i = 0; i < (RECIPES + n_methods) * 6 * 4; i++) {
 		const char *text = recipe_number(i / 24);
 		const uint64_t step = 1 + i / 4 % 6;
@@ -331,7 +331,7 @@ enum { COUNT = 3000, STEPS = 4 };
 
 struct run {
 	const char *recipe;
-	unsigned placed; /* a bit for each step whose messages are expected in place */
+	unsigned placed; /* bits: steps whose messages are expected in place */
 };
 
 static void run_rank(sluice_job *job, int rank, void *argument)
@@ -411,7 +411,7 @@ TEST(sluice_plan__each_method__names_its_recipe_and_each_path_with_its_reason)
 		assert_in_range(text_of(recipe, 4, 1, text, sizeof(text)), 1, sizeof(text) - 1);
 		assert_non_null(strstr(text, "vectors of a worker\n  residual "));
 		if (a.schedule.anchor_period || a.recipe.reset || a.recipe.automatic)
-			continue; /* has several kinds of steps */
+			continue; /* the recipe has several kinds of steps */
 		for (int p = 0; p < PATHS; p++) {
 			const char *why = plan_why_not(p, a.rule.traits);
 
@@ -423,7 +423,7 @@ TEST(sluice_plan__each_method__names_its_recipe_and_each_path_with_its_reason)
 	}
 }
 
-/* The rule of CHOOSING in sluice_recipe(7). */
+/* The rule is in CHOOSING of sluice_recipe(7). */
 TEST(sluice_plan__error_feedback__says_how_large_a_step_may_be)
 {
 	static const char none[] = "step size";
@@ -454,7 +454,7 @@ TEST(sluice_plan__error_feedback__says_how_large_a_step_may_be)
 	}
 }
 
-/* The lines KEY=VALUE in their order. */
+/* Checks the lines KEY=VALUE and their order. */
 TEST(sluice_plan__keys__are_lines_that_a_program_can_read)
 {
 	static const char wanted[] =
@@ -484,7 +484,7 @@ TEST(sluice_plan__keys__are_lines_that_a_program_can_read)
 	}
 	attr.recipe = "auto";
 	assert_true(sluice_plan(&attr, 3, 1, SLUICE_PLAN_KEYS, text, sizeof(text)) > 0);
-	assert_non_null(strstr(text, "\nfold=yes\n")); /* of a sparse step */
+	assert_non_null(strstr(text, "\nfold=yes\n")); /* as in a sparse step */
 	assert_int_equal(sluice_plan(&attr, 3, 1, 2, text, sizeof(text)), SLUICE_EINVAL);
 	assert_true(error_says("sluice_plan", "form=2"));
 }
@@ -510,14 +510,17 @@ TEST(sluice_plan__what_it_cannot_plan__is_refused_by_name)
 	assert_string_equal(text, "as was");
 }
 
-/* What opening a model would refuse, sluice_plan() refuses in the same words. */
+/* If opening a model is refused, sluice_plan() is refused with the same message. */
 TEST(sluice_plan__attributes_that_a_recipe_excludes__are_refused_as_at_open)
 {
 	static const sluice_tensor tensor = { "all", COUNT };
 	static const sluice_tensor_rule rule = { 1, 0.1f };
 	static char text[8192];
 
-	enum { ATTRIBUTES = PATH_CONTINUE - PATH_ATTRIBUTES }; /* without that of the job */
+	enum {
+		ATTRIBUTES = PATH_CONTINUE - PATH_ATTRIBUTES
+	}; /* without the attribute of the
+	      job */
 
 	for (size_t i = 0; i < (RECIPES + n_methods) * ATTRIBUTES; i++) {
 		const enum path path = PATH_ATTRIBUTES + i % ATTRIBUTES;
@@ -539,7 +542,7 @@ TEST(sluice_plan__attributes_that_a_recipe_excludes__are_refused_as_at_open)
 /* ---- the manual -------------------------------------------------------------- */
 
 /* Compares the traits that exclude a path with the list below ".It PATH" in sluice_recipe(7), where
- * each is on a line and followed by ';' or '.'. */
+ * each is on a line that ends in ';' or '.'. */
 static void check_item(const char *page, enum path path)
 {
 	char item[64], name[96];

@@ -22,7 +22,7 @@ static int tensor_of(int i)
 
 /* ---- a scalar reference -------------------------------------------------------- */
 
-/* The rule of a coordinate, written out: one worker, everything sent. */
+/* The rule of one coordinate for one worker, if everything is sent. */
 static void reference(const char *recipe, const sluice_tensor_rule *rule, float lr, float grad,
 		      float *velocity, float *param)
 {
@@ -87,7 +87,7 @@ static const char *const recipes[] = {
 };
 enum { RECIPES = sizeof recipes / sizeof *recipes };
 
-/* Model b has rules that say what model a does; model c has other ones. */
+/* The rules of model b have the effect of model a without rules. Model c has other rules. */
 TEST_IN_JOB(update__with_rules_that_change_nothing__has_the_same_bits, 1, 3)
 {
 	for (unsigned c = 0; c < RECIPES; c++) {
@@ -95,7 +95,7 @@ TEST_IN_JOB(update__with_rules_that_change_nothing__has_the_same_bits, 1, 3)
 		sluice_tensor_rule same[TENSORS];
 		sluice_model *models[3];
 		sluice_model_attr attr = attributes(recipes[c], 3);
-		/* Whose push comes first is chance. */
+		/* The order in which pushes arrive is random. */
 		if (thinned(c, 3) || (strstr(recipes[c], "async") && sluice_size(job) > 1))
 			continue;
 		check_of = recipes[c];
@@ -123,8 +123,8 @@ TEST_IN_JOB(update__with_rules_that_change_nothing__has_the_same_bits, 1, 3)
 	check_of = NULL;
 }
 
-/* Model a has decay= in the recipe, and model b the same in the rules of all tensors: also what no
- * message of a step names has to decay. */
+/* Model a has decay= in the recipe, and model b has the same decay in the rules of all tensors.
+ * Coordinates without messages must also decay. */
 TEST_IN_JOB(update__decay_in_all_rules__is_that_of_the_recipe, 1, 3)
 {
 	static const char *const without[] = {
@@ -154,7 +154,7 @@ TEST_IN_JOB(update__decay_in_all_rules__is_that_of_the_recipe, 1, 3)
 		for (uint64_t step = 1; step <= STEPS; step++) {
 			fill_gradient(grad, rank, step, params[0]);
 			memset(grad, 0,
-			       COUNT / 2 * sizeof *grad); /* nobody's messages name these */
+			       COUNT / 2 * sizeof *grad); /* no message has these coordinates */
 			for (int m = 0; m < 2; m++) {
 				CHECK_STEP(models[m], grad, params[m]);
 			}
@@ -169,7 +169,7 @@ TEST_IN_JOB(update__decay_in_all_rules__is_that_of_the_recipe, 1, 3)
 	check_of = NULL;
 }
 
-/* A state that was saved without rules is loaded with them, and the other way round. */
+/* A state that was saved without rules is loaded with rules, and the other way round. */
 TEST_IN_JOB(state__saved_with_or_without_rules__is_loaded_without_or_with_them, 2)
 {
 	static uint8_t state[64 << 10];

@@ -17,7 +17,7 @@ int __wrap_clock_gettime(clockid_t id, struct timespec *t)
 	return 0;
 }
 
-/* A lap of this length in the sums. */
+/* Adds a lap of this length to the sums. */
 static void lap_of(struct stopwatch *watch, unsigned sums, long ns)
 {
 	const struct lap lap = stopwatch_begin();

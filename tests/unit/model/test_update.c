@@ -11,8 +11,8 @@
 
 enum { N = 257, STEPS = 8 };
 
-/* One coordinate, in double: *velocity moves on; `size` receives the sum of the magnitudes of all
- * terms, to which rounding errors are proportional. */
+/* Computes one coordinate in double and updates *velocity. `size` receives the sum of the
+ * magnitudes of all terms, to which rounding errors are proportional. */
 static double oracle(const struct update *u, double sum, double *velocity, double *velocity_size,
 		     double param, unsigned divisor, double lr, double *size)
 {

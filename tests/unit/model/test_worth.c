@@ -17,7 +17,7 @@ static unsigned choice_of(const uint64_t ms[WORTH_CANDIDATES])
 	struct worth w = { 0 };
 	for (uint64_t step = 1; step <= WORTH_TRIAL; step++) {
 		unsigned i = worth_candidate(step - 1, 0);
-		/* The first of each is slow, and another one is disturbed. */
+		/* The first step of each candidate is slow, and another one is disturbed. */
 		uint64_t extra = step % WORTH_TRIES == 1 ? 7 : step % WORTH_TRIES == 3 ? 900 : 0;
 		const struct worth_step s = { .work_ns = ms[i] * 400000,
 					      .wire_ns = ms[i] * 600000 + extra * 1000000 };
@@ -29,7 +29,7 @@ static unsigned choice_of(const uint64_t ms[WORTH_CANDIDATES])
 TEST(choose__dense_is_quickest__dense)
 {
 	assert_int_equal(choice_of((uint64_t[]){ 10, 12, 14, 13 }), 0);
-	assert_int_equal(choice_of((uint64_t[]){ 100, 99, 95, 91 }), 0); /* not by a tenth */
+	assert_int_equal(choice_of((uint64_t[]){ 100, 99, 95, 91 }), 0); /* not faster by a tenth */
 }
 
 TEST(choose__sparser_is_a_tenth_quicker_each_time__the_last_that_is)
@@ -42,7 +42,7 @@ TEST(choose__sparser_is_a_tenth_quicker_each_time__the_last_that_is)
 
 TEST(candidate__trial_over__the_chosen_one_else_the_last)
 {
-	assert_int_equal(worth_candidate(0, 3), 0); /* nobody chooses before the trial is over */
+	assert_int_equal(worth_candidate(0, 3), 0); /* no rank chooses before the trial is over */
 	assert_int_equal(worth_candidate(WORTH_TRIES, 0), 1);
 	assert_int_equal(worth_candidate(WORTH_TRIAL - 1, 1), WORTH_CANDIDATES - 1);
 	assert_int_equal(worth_candidate(WORTH_TRIAL, 0), WORTH_CANDIDATES - 1);
@@ -50,7 +50,7 @@ TEST(candidate__trial_over__the_chosen_one_else_the_last)
 	assert_int_equal(worth_candidate(WORTH_TRIAL + 1000, 3), 2);
 }
 
-/* A million parameters, 8 MB dense, 0.1 MB sparse. */
+/* Gives the verdict for a million parameters, 8 MB dense and 0.1 MB sparse. */
 static int verdict_of(double work_ms, double gigabytes_per_s, char text[400])
 {
 	struct worth w = { .wire_ns_per_byte = 1 / gigabytes_per_s, .work_ns_per_byte = 0.1 };
@@ -66,9 +66,9 @@ static int verdict_of(double work_ms, double gigabytes_per_s, char text[400])
 TEST(verdict__dense_would_take_less__said_with_both_sums)
 {
 	char text[400] = "";
-	/* Dense: 0.8 ms of work; 8 MB at 1 GB/s are 8 ms, 0.1 MB 0.1 ms. */
+	/* A dense step has 0.8 ms of work. 8 MB at 1 GB/s take 8 ms, and 0.1 MB take 0.1 ms. */
 	assert_int_equal(verdict_of(8.6, 1, text), 0);
-	assert_int_equal(verdict_of(9.6, 1, text), 0); /* less than a tenth */
+	assert_int_equal(verdict_of(9.6, 1, text), 0); /* the difference is less than a tenth */
 	assert_string_equal(text, "");
 	assert_int_equal(verdict_of(9.8, 1, text), 1);
 	assert_non_null(strstr(text, "9.800 ms"));
@@ -98,7 +98,7 @@ TEST(verdict__nothing_measured_or_nothing_saved__silent)
 
 TEST(verdict__saving_too_small_to_matter__silent)
 {
-	/* 31 parameters: 3 us of work where dense would take 0.3. */
+	/* 31 parameters: 3 us of work, where a dense step would need 0.3 us. */
 	struct worth w = { .work_ns_per_byte = 0.1, .wire_ns_per_byte = 1 };
 	struct worth_step s = { .work_ns = 3000, .wire_ns = 400, .bytes = 200, .dense_bytes = 320 };
 	char text[400];
@@ -114,7 +114,7 @@ TEST(verdict__saving_too_small_to_matter__silent)
 
 /* ---- a job ----------------------------------------------------------------- */
 
-/* What each rank is told its steps took, in place of what was measured. */
+/* The times that each rank gets in place of the measured ones. */
 static uint64_t told_ms[WORTH_CANDIDATES];
 
 void __real_worth_note(struct worth *w, uint64_t steps, unsigned candidate,
@@ -179,7 +179,7 @@ static int choose_together(int rank, void *argument)
 		const struct candidate *tried = wanted;
 		if (step <= WORTH_TRIAL)
 			tried = &worth_candidates[(step - 1) / WORTH_TRIES];
-		else if (step == WORTH_TRIAL + 1) /* the proposals are on their way */
+		else if (step == WORTH_TRIAL + 1) /* the proposals have been pushed */
 			tried = &worth_candidates[WORTH_CANDIDATES - 1];
 		CHECK(now.density_up == tried->up);
 		CHECK(now.density_down == tried->down);
@@ -188,7 +188,7 @@ static int choose_together(int rank, void *argument)
 		CHECK(pushed == (tried->up == 1 ? COUNT : schedule_count(tried->up, 3900) + 100));
 		CHECK(pulled > 100 &&
 		      (tried->down == 1 || pulled <= schedule_count(tried->down, 3900) + 103));
-		if (tried->up == 1) /* nothing is left behind */
+		if (tried->up == 1) /* nothing stays in the residual */
 			CHECK(pulled == COUNT && now.residual_norm == 0);
 		else
 			CHECK(now.residual_norm > 0);
@@ -202,7 +202,7 @@ static int choose_together(int rank, void *argument)
 
 TEST(job__auto__all_ranks_go_on_as_the_first_one_chose)
 {
-	/* Each rank alone would choose something else. */
+	/* Each rank alone would make another choice. */
 	struct job_case c = {
 		.words = "auto",
 		.wanted = 2,
@@ -226,7 +226,7 @@ static void count_verdicts(int level, const char *line, void *context)
 	verdicts += strstr(line, "costs more than it saves") != NULL;
 }
 
-/* A recipe that was given: one worker says once that dense would take less. */
+/* The user gave the recipe: one worker logs once that a dense step would be faster. */
 struct hearing {
 	const char *recipe;
 	uint32_t shards;
@@ -244,7 +244,7 @@ static void hear_verdict(sluice_job *job, int rank, void *argument)
 	CHECK(model->worth.work_ns_per_byte > 0);
 	CHECK((model->worth.wire_ns_per_byte > 0) == (h->shards > 1 || rank > 0));
 	for (int i = 0; i < WORTH_CANDIDATES; i++)
-		told_ms[i] = 100000; /* no wire is so slow */
+		told_ms[i] = 100000; /* no network is so slow */
 	for (int i = 0; i < COUNT; i++)
 		grad[i] = noise(22, 0, (uint64_t)rank, (uint64_t)i);
 	for (int step = 1; step <= 20; step++) {
@@ -277,7 +277,7 @@ TEST(job__nothing_to_compare_or_nobody_to_advise__silent)
 	run_in_job(
 		2, hear_verdict,
 		&(struct hearing){ "up=all,uniform(4) down=all memory=none when=every(2)", 2, -1 });
-	/* Rank 0 owns the only shard, and has no wire. */
+	/* Rank 0 owns the only shard, so it uses no network. */
 	run_in_job(3, hear_verdict, &(struct hearing){ "up=topk(0.01) down=topk(0.05)", 1, -1 });
 	setenv("SLUICE_ADVICE", "no", 1);
 	run_in_job(2, hear_verdict, &(struct hearing){ "up=topk(0.01) down=topk(0.05)", 2, -1 });
